@@ -1,0 +1,95 @@
+package memproxy
+
+import "time"
+
+// Window is how long a budget line counts.
+type Window string
+
+// The windows.
+const (
+	WindowMinute Window = "minute" // sliding, for rapid_writes: warns, never refuses
+	WindowHour   Window = "hour"   // fixed, aligned to the clock hour
+	WindowTotal  Window = "total"  // for ever; falls when memories are deleted
+)
+
+// Line is one budget that a charge draws on.
+type Line struct {
+	// Reason is the reason given when this line refuses: budget.hour,
+	// budget.total, budget.tenant, budget.namespace.
+	Reason ReasonCode
+	// Key names the account: "principal/agent:dev", "tenant/acme",
+	// "namespace/gotchas".
+	Key    string
+	Window Window
+	// Limit is in memories. A line with Limit < 0 is only counted.
+	Limit int64
+	// Soft lines never refuse; passing the limit raises an event.
+	Soft bool
+}
+
+// Charge asks for Cost memories on every line, all or nothing.
+type Charge struct {
+	// ID makes the charge idempotent: the same id charges once. It is the
+	// decision id.
+	ID string
+	// Tenant keeps the accounts of one charge together in a sharded store.
+	Tenant string
+	Cost   int64
+	Lines  []Line
+	Time   time.Time
+}
+
+// LineState is a line after a charge, in the order of the charge's lines.
+type LineState struct {
+	Line
+	Used int64
+	// Reset is when the window ends; the zero time for WindowTotal.
+	Reset time.Time
+	// Warn is set by the charge that crosses 80 % of the limit (or a soft
+	// line's limit), and only by that one.
+	Warn bool
+}
+
+// Remaining is what is left of the line, never negative.
+func (s LineState) Remaining() int64 { return max(0, s.Limit-s.Used) }
+
+// Allowance is the answer to a charge. A refusal is data.
+type Allowance struct {
+	Granted bool
+	// Refused is the index into Lines of the line that refused, the one with
+	// the latest reset; -1 when granted.
+	Refused int
+	Lines   []LineState
+	// Degraded is set when the shared store could not be reached and a local
+	// share of the limits was applied.
+	Degraded bool
+}
+
+// Limits is the budget table of a bundle and a configuration.
+type Limits struct {
+	Default, Anonymous WriteLimit
+	// Overrides are by principal id. A zero field inherits.
+	Overrides map[string]WriteLimit
+	// Tenants are by tenant; "*" is every tenant. No entry: not limited.
+	Tenants map[string]WriteLimit
+	// Namespaces are by field; no entry: not limited.
+	Namespaces map[string]WriteLimit
+	// RapidPerMinute raises the rapid_writes event. Zero: off.
+	RapidPerMinute int64
+}
+
+// WriteLimit is one row of the table, in memories. Zero means not limited in
+// Tenants and Namespaces, and inherited in Overrides.
+type WriteLimit struct {
+	PerHour int64
+	Total   int64
+}
+
+// DefaultLimits are the limits of the built-in bundle.
+func DefaultLimits() Limits {
+	return Limits{
+		Default:        WriteLimit{PerHour: 100, Total: 10000},
+		Anonymous:      WriteLimit{PerHour: 10, Total: 100},
+		RapidPerMinute: 30,
+	}
+}

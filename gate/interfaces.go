@@ -1,0 +1,133 @@
+package gate
+
+import (
+	"context"
+
+	"github.com/memproxy/memproxy"
+)
+
+// An Adapter translates one backend's wire format. It never decides.
+//
+// Implementations are pure: no I/O, safe for concurrent use, and deterministic.
+type Adapter interface {
+	// Name is the wire format's name, "mem0".
+	Name() string
+
+	// Route finds the row of the route table that a request belongs to, by
+	// method, decoded path and query. Unknown: false. A path spelled to mean
+	// two things (an encoded slash that changes the row, dot segments) is
+	// unknown, never guessed.
+	Route(memproxy.Request) (memproxy.Route, bool)
+
+	// Decode reads a request's payload (body, query, path parameters). An
+	// unreadable payload is a *memproxy.Malformed; any other error is
+	// breakage. It never returns an operation that leaves content out.
+	Decode(memproxy.Route, memproxy.Request, []byte) (*memproxy.Operation, error)
+
+	// Encode returns the body to forward: Hints whose Effective differs from
+	// what was claimed are rewritten, Reserved pointers removed, the Stamp put
+	// into every metadata home. Unknown fields, order and numbers survive. With
+	// nothing to change it returns body itself. The returned query replaces the
+	// request's where the route carries its payload there.
+	Encode(memproxy.Route, memproxy.Request, []byte, *memproxy.Operation) (body []byte, query string, err error)
+
+	// Refuse words a decision in the backend's own error dialect.
+	Refuse(memproxy.Request, memproxy.Decision) memproxy.Reply
+}
+
+// A Reader is an Adapter whose reads can be taken apart. Adapters without
+// it have their answers passed on as they are.
+type Reader interface {
+	// Read finds the memories in an answer. An answer that cannot be read is
+	// an error; the gate then withholds it.
+	Read(memproxy.Route, memproxy.Request, memproxy.Reply) (*memproxy.Reading, error)
+
+	// Rewrite returns the answer without the memories marked Drop, with Links
+	// led back to Request.Base, and without fields that Encode had added to
+	// the request. With nothing to change it returns the body itself.
+	Rewrite(memproxy.Route, memproxy.Request, memproxy.Reply, *memproxy.Reading) ([]byte, error)
+}
+
+// A Locator is an Adapter that can ask its backend for one memory, so that
+// operations by id can be ruled on.
+type Locator interface {
+	// Locate returns the request that fetches target.
+	Locate(route memproxy.Route, req memproxy.Request, target string) memproxy.Request
+
+	// Located reads the answer. A memory that does not exist comes back with
+	// Missing set; an answer that says neither is an error.
+	Located(route memproxy.Route, target string, reply memproxy.Reply) (memproxy.Memory, error)
+
+	// Merges reports whether the route's patch must be merged with the memory
+	// as it is (Operation.Current), so that the gate fetches it even when the
+	// owner is known.
+	Merges(route memproxy.Route, op *memproxy.Operation) bool
+}
+
+// A Fetcher sends a side request to the backend on behalf of an admission:
+// with the same credentials, with a deadline of its own, bounded in size.
+type Fetcher interface {
+	Fetch(context.Context, memproxy.Request) (memproxy.Reply, error)
+}
+
+// An Identifier turns credentials into a principal. A credential that is
+// presented and not accepted, or a missing one where none is allowed, is a
+// *memproxy.Rejected; any other error is breakage and answered 503.
+type Identifier interface {
+	Identify(context.Context, memproxy.Credentials) (memproxy.Principal, error)
+}
+
+// A Screener finds what is dangerous in an operation's items. It never
+// decides; an error holds or denies, by policy.
+type Screener interface {
+	Screen(context.Context, *memproxy.Operation) ([]memproxy.Finding, error)
+}
+
+// A Policy rules on a question. "No" is a Ruling; an error denies.
+type Policy interface {
+	Rule(context.Context, memproxy.Question) (memproxy.Ruling, error)
+}
+
+// A Budget charges write budgets, all lines or none. A refusal is an
+// Allowance that is not Granted. An error means that not even the local share
+// could be counted; the gate then refuses.
+type Budget interface {
+	Charge(context.Context, memproxy.Charge) (memproxy.Allowance, error)
+
+	// Release gives back n memories on the charge's total lines, when they
+	// were deleted, or all of a charge that the backend refused. It is
+	// idempotent by ID.
+	Release(context.Context, memproxy.Charge) error
+}
+
+// A Ledger remembers whose memories are. An error means unknown: reads treat
+// it as lowest trust, writes that need it are refused with 503.
+type Ledger interface {
+	// Owners returns what is known of the targets, by id. Ids that it does
+	// not know are absent.
+	Owners(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Ownership, error)
+
+	// Decision returns the ownership that was recorded for the write of a
+	// decision, so that a memory that comes back with its stamp can be bound.
+	Decision(ctx context.Context, backend, decision string) (memproxy.Ownership, bool, error)
+
+	// Put inserts or replaces rows by (Backend, Kind, ID), in one transaction.
+	Put(context.Context, ...memproxy.Ownership) error
+}
+
+// A Recorder writes events to the audit log. Record returns when the event is
+// durable; Note queues it without waiting, in order, for facts that follow a
+// durable one.
+type Recorder interface {
+	Record(context.Context, memproxy.Event) (memproxy.Receipt, error)
+	Note(memproxy.Event) error
+}
+
+// A Signer signs and checks provenance stamps.
+type Signer interface {
+	// Sign returns the stamp with its Signature.
+	Sign(memproxy.Stamp) memproxy.Stamp
+	// Verify reports whether the stamp is this installation's and unchanged.
+	Verify(memproxy.Stamp) bool
+}
+

@@ -1,0 +1,28 @@
+package memproxy
+
+import "net/textproto"
+
+// Header holds header fields by canonical name. It is a list per name: a
+// header that comes twice is two values. An http.Header converts to it.
+type Header map[string][]string
+
+// Get returns the first value of name, or "".
+func (h Header) Get(name string) string {
+	if v := h[textproto.CanonicalMIMEHeaderKey(name)]; len(v) > 0 {
+		return v[0]
+	}
+	return ""
+}
+
+// Values returns every value of name.
+func (h Header) Values(name string) []string {
+	return h[textproto.CanonicalMIMEHeaderKey(name)]
+}
+
+// Set replaces the values of name.
+func (h Header) Set(name, value string) {
+	h[textproto.CanonicalMIMEHeaderKey(name)] = []string{value}
+}
+
+// Del removes name.
+func (h Header) Del(name string) { delete(h, textproto.CanonicalMIMEHeaderKey(name)) }

@@ -1,0 +1,21 @@
+package memproxy
+
+import "time"
+
+// Ownership is what the ledger knows of a memory, or of an asynchronous
+// write's receipt: whose it is and who wrote it.
+type Ownership struct {
+	Backend    string
+	Kind       TargetKind
+	ID         string // the backend's id
+	Scope      Scope  // Scope.Tenant is the writer's tenant
+	Actor      string // principal id of the author
+	Trust      Trust
+	Confidence PerMille
+	Source     Source
+	Decision   string // id of the decision that let it in
+	SHA256     string // hex, of the text when last seen leaving or entering
+	Written    time.Time
+	// Deleted is set when it was deleted through the proxy.
+	Deleted bool
+}

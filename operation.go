@@ -1,0 +1,277 @@
+package memproxy
+
+// Kind is what an operation does to memory. The verbs are the ones of the
+// provenance literature (learn, correct, forget, recall), extended by what an
+// agent platform adds to them.
+type Kind string
+
+// The kinds of operation.
+const (
+	Learn   Kind = "learn"   // write something new
+	Correct Kind = "correct" // update or supersede something that exists
+	Forget  Kind = "forget"  // delete
+	Recall  Kind = "recall"  // read, search, list, export
+	Attach  Kind = "attach"  // bring existing memory into a context
+	Run     Kind = "run"     // run an agent or tool that may write inside the backend
+	Admin   Kind = "admin"   // configure the backend, its projects, its webhooks
+	Other   Kind = "other"   // known to touch no memory
+)
+
+// Kinds lists every kind, in the order of the documentation.
+var Kinds = [...]Kind{Learn, Correct, Forget, Recall, Attach, Run, Admin, Other}
+
+// Writes reports whether the kind may change what an agent remembers.
+func (k Kind) Writes() bool {
+	switch k {
+	case Learn, Correct, Forget, Attach, Run:
+		return true
+	}
+	return false
+}
+
+// Request is the part of an HTTP request that an adapter may look at. It has
+// no body: bodies are passed beside it, bounded.
+type Request struct {
+	Method string
+	// Path is the decoded path; EscapedPath is as the client spelled it.
+	// Routes are found on Path, requests are forwarded as EscapedPath.
+	Path        string
+	EscapedPath string
+	// Query is the raw query, without the question mark.
+	Query  string
+	Header Header
+	// Base is how the client addresses the proxy, "https://host:port", so that
+	// absolute links in answers can be made to lead back through it.
+	Base string
+}
+
+// Reply is an answer in a backend's wire format: one that the proxy gives
+// itself, or one that it fetched.
+type Reply struct {
+	Status int
+	Header Header
+	Body   []byte
+}
+
+// Route is one row of an adapter's route table, matched against a request.
+type Route struct {
+	// ID names the row for policies, spans and audit: "mem0.v3.add".
+	ID   string
+	Kind Kind
+	// Bulk marks routes that touch an open set of memories, such as
+	// "delete everything of this user".
+	Bulk bool
+	// Steering marks routes whose payload may instruct the backend's own
+	// extraction model (custom instructions, prompts, includes, excludes).
+	Steering bool
+	// Derived marks reads whose answer is made from memories but cannot be
+	// taken apart again: summaries, exports, profiles.
+	Derived bool
+	// Pass marks routes that touch no memory: forwarded byte for byte,
+	// streamed, and never decoded.
+	Pass bool
+	// Params are the path parameters, decoded, by the name in the table.
+	Params map[string]string
+}
+
+// Scope is whose memory an operation or a memory belongs to. Empty strings
+// mean that the payload does not say.
+type Scope struct {
+	Tenant string `json:"tenant,omitempty"`
+	User   string `json:"user,omitempty"`
+	Agent  string `json:"agent,omitempty"`
+	App    string `json:"app,omitempty"`
+	Run    string `json:"run,omitempty"`
+}
+
+// Dimension is one of the identity dimensions in which a payload can name
+// somebody.
+type Dimension string
+
+// The dimensions.
+const (
+	DimUser  Dimension = "user"
+	DimAgent Dimension = "agent"
+	DimApp   Dimension = "app"
+	DimRun   Dimension = "run"
+	DimActor Dimension = "actor" // a speaker's name inside a message; recorded, never authority
+)
+
+// In returns the scope's value in dimension d, or "".
+func (s Scope) In(d Dimension) string {
+	switch d {
+	case DimUser:
+		return s.User
+	case DimAgent:
+		return s.Agent
+	case DimApp:
+		return s.App
+	case DimRun:
+		return s.Run
+	}
+	return ""
+}
+
+// Owned reports whether the scope names anybody at all.
+func (s Scope) Owned() bool { return s.User != "" || s.Agent != "" || s.App != "" || s.Run != "" }
+
+// ClaimOp is how a claim selects identities.
+type ClaimOp string
+
+// The claim operators, in the order of how much they select.
+const (
+	ClaimIs      ClaimOp = "is"      // exactly Values
+	ClaimAny     ClaimOp = "any"     // a wildcard: everyone, or everyone with a value
+	ClaimExclude ClaimOp = "exclude" // everyone but Values (ne, nin, under NOT)
+	ClaimUnclear ClaimOp = "unclear" // an operator or type that the adapter does not know
+)
+
+// A Claim is one place in a payload that names an identity. It is what the
+// caller says, never who the caller is.
+type Claim struct {
+	Dim    Dimension
+	Op     ClaimOp
+	Values []string
+	// Pointer is a JSON pointer into the body ("/filters/AND/0/user_id"), or
+	// "query:user_id", or "path:entity_id".
+	Pointer string
+	// Pins is set when the claim narrows the whole operation: it stands at
+	// the top level, or only under conjunctions. A claim inside OR or NOT
+	// never pins.
+	Pins bool
+}
+
+// ItemKind is what sort of content an item is.
+type ItemKind string
+
+// The item kinds.
+const (
+	ItemContent  ItemKind = "content"  // text that is to be remembered
+	ItemMetadata ItemKind = "metadata" // a string inside metadata, returned to agents on reads
+	ItemSteering ItemKind = "steering" // text that instructs the backend's extraction model
+	ItemQuery    ItemKind = "query"    // a search text
+	ItemURL      ItemKind = "url"      // a reference that the backend would fetch, unseen by the gate
+	ItemData     ItemKind = "data"     // inline binary content (data: URI), opaque to the gate
+)
+
+// Layer is the kind of memory that an item belongs to.
+type Layer string
+
+// The layers.
+const (
+	Episodic Layer = "episodic" // raw messages
+	Semantic Layer = "semantic" // facts, blocks
+	Task     Layer = "task"     // work items
+)
+
+// Item is one piece of content in an operation.
+type Item struct {
+	Kind    ItemKind
+	Pointer string // JSON pointer into the body
+	Text    string
+	Role    string // the speaker's role, as claimed
+	// Field is the governed field (a Letta block label, a Mem0 metadata field
+	// or category) that the item is written to, or "".
+	Field string
+	Layer Layer
+	// Target is the id of the memory that the item replaces, or "".
+	Target string
+}
+
+// Hint is one confidence that the caller claims: one place in the payload.
+type Hint struct {
+	Pointer string
+	// Raw is the JSON text that stood there, for the audit of a clamp.
+	Raw string
+	// Claimed is the value read, capped to 0..1000. Legible is false when the
+	// value was not a number from 0 to 1; it then counts as the highest claim.
+	Claimed PerMille
+	Legible bool
+	// Effective is set by the gate; the adapter writes it when it differs.
+	Effective PerMille
+}
+
+// Operation is a request in the gate's terms, the same for every backend.
+type Operation struct {
+	Kind     Kind
+	Bulk     bool
+	Steering bool
+	Derived  bool
+	Backend  string // the configured backend's name
+	Route    string // Route.ID
+	Scope    Scope  // the identities that the payload names plainly
+	Claims   []Claim
+	// Targets are the ids of existing memories (or of what TargetKind says)
+	// that the operation names.
+	Targets    []string
+	TargetKind TargetKind
+	Items      []Item
+	Hints      []Hint
+	// SourceClaim is what the payload says of its content's source, or "". It
+	// can lower trust and never raise it.
+	SourceClaim Source
+	// Backdated are pointers of client timestamps that would set when a
+	// memory came to be.
+	Backdated []Stamped
+	// Reserved are pointers of client-supplied keys with the stamp's prefix.
+	// They are always removed.
+	Reserved []string
+	// Cost is how many memories the operation would write, at least, for the
+	// write budget. Zero for reads.
+	Cost int
+
+	// What the gate decided, for Encode.
+
+	// Stamp is the provenance to write into every metadata home of the
+	// payload, or nil.
+	Stamp *Stamp
+	// Current are the memories as they are upstream, by target id, when the
+	// gate had to ask: a patch that must merge needs them.
+	Current map[string]Memory
+}
+
+// TargetKind says what an operation's targets are.
+type TargetKind string
+
+// The target kinds.
+const (
+	TargetMemory TargetKind = "memory"
+	TargetEvent  TargetKind = "event"  // an asynchronous write's receipt
+	TargetEntity TargetKind = "entity" // a user, agent, app or run as an object
+	TargetExport TargetKind = "export"
+)
+
+// Stamped is a client-supplied time at a pointer.
+type Stamped struct {
+	Pointer string
+	Raw     string
+}
+
+// Memory is one memory as a backend returns it.
+type Memory struct {
+	// Pointer is the JSON pointer of the element in the answer.
+	Pointer string
+	ID      string
+	Text    string
+	Scope   Scope
+	// Metadata is the memory's metadata as raw JSON, or nil.
+	Metadata []byte
+	// Stamp is the provenance found in the metadata, unverified, or nil.
+	Stamp *Stamp
+	// Event is what happened to the memory where the answer tells of an event
+	// (ADD, UPDATE, DELETE, NONE), or "".
+	Event string
+	// Missing is set where the backend said that there is no such memory.
+	Missing bool
+	// Drop is set by the gate: the adapter leaves the element out.
+	Drop bool
+}
+
+// Reading is what an adapter found in an answer.
+type Reading struct {
+	Memories []Memory
+	// Events are ids of asynchronous writes that the answer names.
+	Events []string
+	// Links are pointers of absolute URLs that would lead past the proxy.
+	Links []string
+}

@@ -1,0 +1,63 @@
+package memproxy
+
+// ReasonCode names a reason. The vocabulary is closed: docs/reasons.md
+// documents each code, and a test compares the two.
+type ReasonCode string
+
+// The reason codes. The first part is the room where the reason was found.
+const (
+	IdentityMissing ReasonCode = "identity.missing" // nothing presented and no default principal
+	IdentityInvalid ReasonCode = "identity.invalid" // presented and not accepted
+	IdentityActsAs  ReasonCode = "identity.acts_as" // names an agent that the principal may not act as
+	IdentityUser    ReasonCode = "identity.user"    // names a user outside the principal's limit
+	IdentityApp     ReasonCode = "identity.app"
+	IdentityRun     ReasonCode = "identity.run"
+	IdentityBroad   ReasonCode = "identity.broad" // wildcard or exclusion in a dimension in which the principal is limited
+
+	ScopeUnpinned ReasonCode = "scope.unpinned" // cannot be filtered, and not narrowed to what the principal may see
+	ScopeConflict ReasonCode = "scope.conflict" // two places of one payload name different owners
+	OwnerForeign  ReasonCode = "owner.foreign"  // the target belongs to somebody else
+	OwnerUnknown  ReasonCode = "owner.unknown"  // nobody can say whose the target is
+	OwnerFiltered ReasonCode = "owner.filtered" // items of others were left out of an answer
+
+	RouteUnknown ReasonCode = "route.unknown" // a mutating request that the adapter does not know
+
+	PayloadMalformed   ReasonCode = "payload.malformed"  // not the JSON that the route takes
+	PayloadDuplicate   ReasonCode = "payload.duplicate"  // a key twice, or in another letter case
+	PayloadEncoding    ReasonCode = "payload.encoding"   // not UTF-8, or a content encoding
+	PayloadTooLarge    ReasonCode = "payload.too_large"  // over the body limit
+	PayloadTooDeep     ReasonCode = "payload.too_deep"   // nested over the limit
+	PayloadContentType ReasonCode = "payload.media_type" // not application/json
+	PayloadSlow        ReasonCode = "payload.slow"       // did not arrive in time
+	PayloadPath        ReasonCode = "payload.path"       // a path spelled to mean two things
+	PayloadReserved    ReasonCode = "payload.reserved"   // client-supplied memproxy_ keys, removed
+	PayloadUnseen      ReasonCode = "payload.unseen"     // content the gate cannot see: URL or binary
+
+	TrustClamped   ReasonCode = "trust.clamped"   // claimed more confidence than the ceiling
+	TrustBackdated ReasonCode = "trust.backdated" // a client timestamp sets when the memory came to be
+
+	FieldForbidden ReasonCode = "field.forbidden" // the field may not be written, or not by this role
+	FieldSize      ReasonCode = "field.size"      // over the field's size
+
+	PolicyForbid   ReasonCode = "policy.forbid"    // a forbid without a reason of its own
+	PolicyNoPermit ReasonCode = "policy.no_permit" // no policy permits it
+	PolicyError    ReasonCode = "policy.error"     // evaluation failed; denied
+	PolicyAdmin    ReasonCode = "policy.admin"     // an administrative surface
+	PolicyBulk     ReasonCode = "policy.bulk"      // a bulk delete
+	PolicySteering ReasonCode = "policy.steering"  // text that instructs the extractor
+
+	BudgetHour      ReasonCode = "budget.hour"
+	BudgetTotal     ReasonCode = "budget.total"
+	BudgetTenant    ReasonCode = "budget.tenant"
+	BudgetNamespace ReasonCode = "budget.namespace"
+	BudgetRead      ReasonCode = "budget.read"
+	BudgetDegraded  ReasonCode = "budget.degraded" // the shared store is away; the local share applies
+	BudgetWarning   ReasonCode = "budget.warning"  // 80 % used
+	RapidWrites     ReasonCode = "budget.rapid_writes"
+
+	AuditUnavailable    ReasonCode = "audit.unavailable"
+	LedgerUnavailable   ReasonCode = "ledger.unavailable"
+	UpstreamUnavailable ReasonCode = "upstream.unavailable"
+	UpstreamMalformed   ReasonCode = "upstream.malformed" // an answer to an inspected route that cannot be read
+	InternalError       ReasonCode = "internal.error"
+)

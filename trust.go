@@ -1,0 +1,186 @@
+package memproxy
+
+import "time"
+
+// PerMille is a share in thousandths, 0 to 1000. Confidence and trust ceilings
+// are whole per mille so that they compare and serialise exactly.
+type PerMille int
+
+// Full is certainty.
+const Full PerMille = 1000
+
+// Trust is the tier of a principal.
+type Trust string
+
+// The trust tiers, lowest first.
+const (
+	TrustAnonymous     Trust = "anonymous"
+	TrustAuthenticated Trust = "authenticated"
+	TrustEstablished   Trust = "established"
+	TrustHuman         Trust = "human"
+	TrustSystem        Trust = "system"
+)
+
+// Trusts lists the tiers, lowest first.
+var Trusts = [...]Trust{TrustAnonymous, TrustAuthenticated, TrustEstablished, TrustHuman, TrustSystem}
+
+// Source is how far the origin of a piece of content is trusted, whoever
+// brings it.
+type Source string
+
+// The source tiers, highest first.
+const (
+	SourceTrusted   Source = "trusted"
+	SourceVerified  Source = "verified"
+	SourceUntrusted Source = "untrusted"
+	SourceHostile   Source = "hostile"
+)
+
+// Attestation is how well a memory's source is known, weakest first.
+type Attestation string
+
+// The attestations.
+const (
+	SelfReported   Attestation = "self-reported"
+	ToolObserved   Attestation = "tool-observed"
+	ContentHashed  Attestation = "content-hashed"
+	HumanConfirmed Attestation = "human-confirmed"
+	LogAnchored    Attestation = "log-anchored"
+)
+
+// Ceilings are the highest confidences that tiers may claim.
+type Ceilings struct {
+	Principal map[Trust]PerMille
+	Source    map[Source]PerMille
+	// Unclaimed is the confidence of a write that claims none.
+	Unclaimed PerMille
+}
+
+// DefaultCeilings are the ceilings of the built-in bundle.
+func DefaultCeilings() Ceilings {
+	return Ceilings{
+		Principal: map[Trust]PerMille{
+			TrustAnonymous: 300, TrustAuthenticated: 700, TrustEstablished: 900, TrustHuman: 1000, TrustSystem: 1000,
+		},
+		Source: map[Source]PerMille{
+			SourceTrusted: 1000, SourceVerified: 900, SourceUntrusted: 600, SourceHostile: 300,
+		},
+		Unclaimed: 800,
+	}
+}
+
+// Ceiling is the highest confidence that a principal of tier t may give to
+// content from source s. Tiers that the table does not know count as lowest.
+func (c Ceilings) Ceiling(t Trust, s Source) PerMille {
+	p, ok := c.Principal[t]
+	if !ok {
+		p = c.Principal[TrustAnonymous]
+	}
+	if s == "" {
+		return p
+	}
+	q, ok := c.Source[s]
+	if !ok {
+		q = c.Source[SourceHostile]
+	}
+	return min(p, q)
+}
+
+// PrincipalKind is what sort of caller a principal is.
+type PrincipalKind string
+
+// The principal kinds.
+const (
+	KindAgent     PrincipalKind = "agent"
+	KindHuman     PrincipalKind = "human"
+	KindService   PrincipalKind = "service"
+	KindAnonymous PrincipalKind = "anonymous"
+)
+
+// Credentials are what a caller presents, outside the payload.
+type Credentials struct {
+	Header Header
+	// PeerURIs are the URI SANs of the client certificate, only when the TLS
+	// stack verified it against the configured roots.
+	PeerURIs []string
+}
+
+// Limit says which values of one identity dimension a principal may name.
+// The zero value allows none.
+type Limit struct {
+	All    bool
+	Values []string
+}
+
+// Allows reports whether value may be named.
+func (l Limit) Allows(value string) bool {
+	if l.All {
+		return true
+	}
+	for _, v := range l.Values {
+		if v == value {
+			return true
+		}
+	}
+	return false
+}
+
+// Principal is an authenticated caller.
+type Principal struct {
+	ID     string
+	Kind   PrincipalKind
+	Tenant string
+	Roles  []string
+	Trust  Trust
+	// Method is how the caller was identified: "key", "oidc", "spiffe",
+	// "default".
+	Method string
+	// ActsAs, Users, Apps and Runs limit whom the principal may name and whose
+	// memories it may see.
+	ActsAs, Users, Apps, Runs Limit
+}
+
+// May returns the principal's limit in dimension d. The actor dimension is
+// never limited: it is recorded and carries no authority.
+func (p Principal) May(d Dimension) Limit {
+	switch d {
+	case DimUser:
+		return p.Users
+	case DimAgent:
+		return p.ActsAs
+	case DimApp:
+		return p.Apps
+	case DimRun:
+		return p.Runs
+	}
+	return Limit{All: true}
+}
+
+// StampPrefix begins every metadata key that is the proxy's own. Clients'
+// keys with this prefix are removed and reported.
+const StampPrefix = "memproxy_"
+
+// Stamp is the provenance that travels with a memory in its metadata, as flat
+// scalar keys with StampPrefix, under 1 KB in all.
+type Stamp struct {
+	ID          string      // decision id of the write
+	Actor       string      // principal id
+	Tenant      string      // signed, not written: the reader knows it or fails
+	Trust       Trust       //
+	Confidence  PerMille    //
+	Source      Source      //
+	Attestation Attestation //
+	Time        time.Time   // when the proxy ruled, to the second, UTC
+	SHA256      string      // hex, of the content as it was ruled on
+	Signature   string      // over all the above
+}
+
+// Rejected is the error of a credential that was presented and not accepted,
+// or is missing where none is allowed.
+type Rejected struct {
+	Code   ReasonCode // identity.missing or identity.invalid
+	Detail string     // for a person; never quotes the credential
+}
+
+// Error makes Rejected an error.
+func (r *Rejected) Error() string { return string(r.Code) + ": " + r.Detail }

@@ -1,0 +1,123 @@
+package memproxy
+
+import "fmt"
+
+// Verdict is what is done with an operation. Verdicts are ordered: a stronger
+// one wins over a weaker one.
+type Verdict uint8
+
+// The verdicts, weakest first.
+const (
+	Allow Verdict = iota // forwarded as it came
+	Amend                // forwarded with changes
+	Hold                 // kept by the proxy, not forwarded
+	Deny                 // refused
+)
+
+var verdictNames = [...]string{"allow", "amend", "hold", "deny"}
+
+// String returns the verdict's fixed name.
+func (v Verdict) String() string {
+	if int(v) < len(verdictNames) {
+		return verdictNames[v]
+	}
+	return fmt.Sprintf("verdict(%d)", uint8(v))
+}
+
+// MarshalText writes the verdict's name.
+func (v Verdict) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
+
+// UnmarshalText reads a verdict's name.
+func (v *Verdict) UnmarshalText(b []byte) error {
+	for i, n := range verdictNames {
+		if n == string(b) {
+			*v = Verdict(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("memproxy: unknown verdict %q", b)
+}
+
+// Stops reports whether the operation does not reach the backend.
+func (v Verdict) Stops() bool { return v >= Hold }
+
+// Reason says why a verdict is not a plain allow. Code is from the closed
+// vocabulary in reasons.go.
+type Reason struct {
+	Code ReasonCode `json:"code"`
+	// Rule is the policy or screening rule that fired, or "".
+	Rule string `json:"rule,omitempty"`
+	// Detail is one sentence for a person. It never quotes content.
+	Detail string `json:"detail,omitempty"`
+	// Pointer is where in the payload, or "".
+	Pointer string `json:"pointer,omitempty"`
+}
+
+// Ruling is the policy's answer to a question.
+type Ruling struct {
+	Verdict Verdict
+	Reasons []Reason
+	// Shadow are the reasons of policies that are not enforced; they would
+	// have led to ShadowVerdict.
+	Shadow        []Reason
+	ShadowVerdict Verdict
+}
+
+// Decision is the outcome of the whole gate for one request.
+type Decision struct {
+	// ID ties the response header, log line, span, metric exemplar and audit
+	// record together.
+	ID string
+	// Verdict is what was done. Would is what would have been done if every
+	// control were enforced; they differ only in shadow mode.
+	Verdict Verdict
+	Would   Verdict
+	Reasons []Reason // sorted by code, rule, pointer
+	Policy  string   // version of the pinned rules
+	// Status is the HTTP status class that fits the refusal: 400, 401, 403,
+	// 404, 413, 415, 422, 429, 503. Zero when nothing is refused.
+	Status int
+	// Allowance is set when a write budget was charged or refused.
+	Allowance *Allowance
+}
+
+// Finding is one thing that screening found in an item.
+type Finding struct {
+	Rule     string   `json:"rule"`
+	Severity string   `json:"severity"` // low, medium, high, critical
+	Item     int      `json:"item"`     // index into Operation.Items
+	Start    int      `json:"start"`    // byte span in the item's original text
+	End      int      `json:"end"`
+	Score    PerMille `json:"score"`
+}
+
+// Question is what a policy is asked.
+type Question struct {
+	Principal Principal
+	Operation *Operation
+	// Owners are the known owners of the operation's targets.
+	Owners   []Ownership
+	Findings []Finding
+	// Confidence is the effective confidence of the write, Claimed what the
+	// caller asked for (equal to Confidence when nothing was claimed).
+	Confidence, Claimed PerMille
+	// Profile is "development" or "production".
+	Profile string
+}
+
+// Malformed is the error with which an adapter refuses a payload that it
+// cannot or will not read. It is the caller's fault and answered with Status.
+type Malformed struct {
+	Code    ReasonCode
+	Status  int    // 400, 413, 415 or 422
+	Detail  string // for a person; never quotes content
+	Pointer string
+}
+
+// Error makes Malformed an error.
+func (m *Malformed) Error() string {
+	if m.Pointer == "" {
+		return fmt.Sprintf("%s: %s", m.Code, m.Detail)
+	}
+	return fmt.Sprintf("%s at %s: %s", m.Code, m.Pointer, m.Detail)
+}
