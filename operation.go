@@ -70,6 +70,10 @@ type Route struct {
 	// Pass marks routes that touch no memory: forwarded byte for byte,
 	// streamed, and never decoded.
 	Pass bool
+	// Lend marks Pass routes on which the proxy may present its own backend
+	// credential for the caller, such as a ping. On all others a caller has
+	// only what it brought, so that nobody mints keys with a borrowed one.
+	Lend bool
 	// Params are the path parameters, decoded, by the name in the table.
 	Params map[string]string
 }
@@ -251,9 +255,11 @@ type Stamped struct {
 type Memory struct {
 	// Pointer is the JSON pointer of the element in the answer.
 	Pointer string
-	ID      string
-	Text    string
-	Scope   Scope
+	// Kind is what ID names; empty means a memory.
+	Kind  TargetKind
+	ID    string
+	Text  string
+	Scope Scope
 	// Metadata is the memory's metadata as raw JSON, or nil.
 	Metadata []byte
 	// Stamp is the provenance found in the metadata, unverified, or nil.

@@ -34,6 +34,9 @@ const (
 	SourceVerified  Source = "verified"
 	SourceUntrusted Source = "untrusted"
 	SourceHostile   Source = "hostile"
+	// SourceUnstated marks content whose origin nobody stated. It has no
+	// ceiling of its own: the principal's applies.
+	SourceUnstated Source = "unstated"
 )
 
 // Attestation is how well a memory's source is known, weakest first.
@@ -76,7 +79,7 @@ func (c Ceilings) Ceiling(t Trust, s Source) PerMille {
 	if !ok {
 		p = c.Principal[TrustAnonymous]
 	}
-	if s == "" {
+	if s == "" || s == SourceUnstated {
 		return p
 	}
 	q, ok := c.Source[s]

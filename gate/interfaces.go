@@ -130,4 +130,3 @@ type Signer interface {
 	// Verify reports whether the stamp is this installation's and unchanged.
 	Verify(memproxy.Stamp) bool
 }
-

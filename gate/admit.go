@@ -1,0 +1,242 @@
+package gate
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// run is one call on its way through the steps.
+type run struct {
+	*Admission
+	g *Gate
+	q memproxy.Question
+	// worst is the verdict so far if everything were enforced.
+	reasons []memproxy.Reason
+	shadow  []memproxy.Reason // of policies that are not enforced
+	verdict memproxy.Verdict
+	would   memproxy.Verdict
+	status  int
+	// dry is set by Explain: nothing is charged, stamped or recorded, and
+	// steps go on after a refusal.
+	dry bool
+}
+
+// step is one row of the pipeline. An error is breakage: it refuses the call
+// with 503 and a reason of the step.
+type step struct {
+	name   string
+	run    func(context.Context, *run) error
+	broken memproxy.ReasonCode
+}
+
+// admission is the life of a write (and of a read, up to the backend) in
+// order. A step that refuses ends it, so that later steps can rely on what
+// the earlier ones established.
+var admission = [...]step{
+	{"gate.identify", identify, memproxy.InternalError},
+	{"gate.decode", decode, memproxy.InternalError},
+	{"gate.bound", bound, memproxy.InternalError},
+	{"gate.own", own, memproxy.UpstreamUnavailable},
+	{"gate.screen", screen, memproxy.InternalError},
+	{"gate.clamp", clamp, memproxy.InternalError},
+	{"gate.rule", rule, memproxy.PolicyError},
+	{"gate.encode", encode, memproxy.InternalError},
+	{"gate.charge", charge, memproxy.InternalError},
+}
+
+// Admit rules on a call. It returns only after the decision's audit record is
+// durable; if it cannot be made durable the admission is a refusal with 503.
+// Refusals are data in the Admission, never errors.
+func (g *Gate) Admit(ctx context.Context, c *Call) *Admission {
+	r := g.begin(c)
+	for i := range admission {
+		s := &admission[i]
+		if err := g.step(ctx, s, r); err != nil {
+			g.opt.Log.ErrorContext(ctx, "gate step failed", "step", s.name, "decision", r.Decision.ID, "error", err)
+			r.refuse(StatusUnavailable, memproxy.Reason{Code: s.broken, Detail: "memproxy could not finish ruling on this request"})
+		}
+		if r.verdict.Stops() && r.rules.Enforce {
+			break
+		}
+	}
+	r.settle()
+	g.record(ctx, r)
+	if r.Decision.Verdict.Stops() {
+		reply := c.Backend.Adapter.Refuse(c.Request, r.Decision)
+		r.Reply = &reply
+	}
+	return r.Admission
+}
+
+func (g *Gate) begin(c *Call) *run {
+	now := g.opt.Clock()
+	a := &Admission{call: c, rules: g.rules.Load(), Body: c.Body, Query: c.Request.Query, begun: now}
+	a.Decision.ID = g.opt.NewID()
+	a.Decision.Policy = a.rules.Version
+	return &run{Admission: a, g: g}
+}
+
+// step runs one step in a span of its own.
+func (g *Gate) step(ctx context.Context, s *step, r *run) error {
+	start := time.Now() // durations are measured on the monotonic clock, not the injected one
+	ctx, span := g.opt.Tracer.Start(ctx, s.name)
+	err := s.run(ctx, r)
+	if err != nil {
+		span.SetStatus(codes.Error, string(s.broken))
+	}
+	span.End()
+	g.opt.Meter.Step(ctx, s.name, time.Since(start))
+	return err
+}
+
+// add raises the verdict and keeps the reasons.
+func (r *run) add(v memproxy.Verdict, reasons ...memproxy.Reason) {
+	r.verdict = max(r.verdict, v)
+	r.reasons = append(r.reasons, reasons...)
+}
+
+// refuse denies with an HTTP status.
+func (r *run) refuse(status int, reasons ...memproxy.Reason) {
+	r.add(memproxy.Deny, reasons...)
+	if r.status == 0 {
+		r.status = status
+	}
+}
+
+// settle turns what the steps found into the decision.
+func (r *run) settle() {
+	sortReasons(r.reasons)
+	sortReasons(r.shadow)
+	d := &r.Decision
+	d.Would = max(r.verdict, r.would)
+	d.Verdict = r.verdict
+	d.Reasons = r.reasons
+	d.Status = r.status
+	if !r.rules.Enforce {
+		// Forwarded as it came: not even our own changes are made.
+		d.Verdict = memproxy.Allow
+		d.Status = 0
+		r.Body, r.Query, r.Changed = r.call.Body, r.call.Request.Query, false
+	}
+	d.Reasons = append(d.Reasons, r.shadow...)
+	if d.Verdict.Stops() && d.Status == 0 {
+		d.Status = StatusForbidden
+	}
+	r.Inspect = r.rules.Enforce && !d.Verdict.Stops() && r.inspects()
+}
+
+// inspects reports whether the adapter can and must read the answer.
+func (r *run) inspects() bool {
+	if r.op == nil {
+		return false
+	}
+	_, ok := r.call.Backend.Adapter.(Reader)
+	return ok
+}
+
+// record writes the decision to the audit log and the span, and counts it.
+func (g *Gate) record(ctx context.Context, r *run) {
+	start := time.Now()
+	ctx, span := g.opt.Tracer.Start(ctx, "gate.record")
+	r.event = r.decisionEvent(ctx)
+	if _, err := g.opt.Recorder.Record(ctx, r.event); err != nil {
+		span.SetStatus(codes.Error, string(memproxy.AuditUnavailable))
+		g.opt.Log.ErrorContext(ctx, "audit record not written", "decision", r.Decision.ID, "error", err)
+		if !r.Decision.Verdict.Stops() && r.rules.Enforce {
+			g.release(ctx, r.Admission)
+			r.Decision.Verdict, r.Decision.Status = memproxy.Deny, StatusUnavailable
+			r.Decision.Reasons = []memproxy.Reason{{Code: memproxy.AuditUnavailable, Detail: "the audit log cannot be written, so nothing is forwarded"}}
+			r.event.Verdict, r.event.Would, r.event.Reasons = r.Decision.Verdict, r.Decision.Verdict, r.Decision.Reasons
+		}
+	}
+	span.End()
+	g.opt.Meter.Step(ctx, "gate.record", time.Since(start))
+	g.budgetEvents(ctx, r)
+	g.opt.Meter.Decided(ctx, &r.event)
+}
+
+func (r *run) decisionEvent(ctx context.Context) memproxy.Event {
+	ev := memproxy.Event{
+		Type: memproxy.EventDecision, Time: r.begun, Decision: r.Decision.ID,
+		Session: r.call.Session, Principal: r.Principal,
+		Kind: r.call.Route.Kind, Backend: r.call.Backend.Name, Route: r.call.Route.ID, Method: r.call.Request.Method,
+		Verdict: r.Decision.Verdict, Would: r.Decision.Would, Reasons: r.Decision.Reasons, Policy: r.Decision.Policy,
+		Claimed: -1, Confidence: -1,
+	}
+	if sc := trace.SpanContextFromContext(ctx); sc.HasTraceID() {
+		ev.Trace = sc.TraceID().String()
+	}
+	if len(r.call.Body) > 0 {
+		sum := sha256.Sum256(r.call.Body)
+		ev.ContentSHA256 = hex.EncodeToString(sum[:])
+	}
+	if a := r.Decision.Allowance; a != nil {
+		ev.Budget, ev.Degraded = a.Lines, a.Degraded
+	}
+	if op := r.op; op != nil {
+		ev.Scope, ev.Targets, ev.Items, ev.Fields = op.Scope, op.Targets, len(op.Items), fields(op)
+		if ev.Session == "" {
+			ev.Session = op.Scope.Run
+		}
+		if op.Kind == memproxy.Learn || op.Kind == memproxy.Correct {
+			ev.Confidence, ev.Claimed = r.q.Confidence, -1
+			if len(op.Hints) > 0 {
+				ev.Claimed = r.q.Claimed
+			}
+		}
+	}
+	return ev
+}
+
+// Annotate puts the decision on a span, under the documented attribute names.
+func (a *Admission) Annotate(span trace.Span) {
+	if !span.IsRecording() {
+		return
+	}
+	ev := &a.event
+	attrs := make([]attribute.KeyValue, 0, 20)
+	attrs = append(attrs,
+		attribute.String("memproxy.decision.id", ev.Decision),
+		attribute.String("memproxy.verdict", ev.Verdict.String()),
+		attribute.String("memproxy.would", ev.Would.String()),
+		attribute.String("memproxy.backend", ev.Backend),
+		attribute.String("memproxy.route", ev.Route),
+		attribute.String("memproxy.operation.kind", string(ev.Kind)),
+		attribute.Int("memproxy.operation.items", ev.Items),
+		attribute.String("memproxy.principal.id", ev.Principal.ID),
+		attribute.String("memproxy.principal.kind", string(ev.Principal.Kind)),
+		attribute.String("memproxy.principal.trust", string(ev.Principal.Trust)),
+		attribute.String("memproxy.principal.tenant", ev.Principal.Tenant),
+		attribute.String("memproxy.policy.version", ev.Policy),
+	)
+	if a.op != nil && a.op.Bulk {
+		attrs = append(attrs, attribute.Bool("memproxy.operation.bulk", true))
+	}
+	if ev.Claimed >= 0 {
+		attrs = append(attrs, attribute.Int("memproxy.confidence.claimed", int(ev.Claimed)))
+	}
+	if ev.Confidence >= 0 {
+		attrs = append(attrs, attribute.Int("memproxy.confidence.effective", int(ev.Confidence)))
+	}
+	if len(ev.Reasons) > 0 {
+		codes := make([]string, len(ev.Reasons))
+		for i, reason := range ev.Reasons {
+			codes[i] = string(reason.Code)
+		}
+		attrs = append(attrs, attribute.StringSlice("memproxy.reasons", codes))
+	}
+	if len(ev.Budget) > 0 {
+		attrs = append(attrs,
+			attribute.Int64("memproxy.budget.used", ev.Budget[0].Used),
+			attribute.Int64("memproxy.budget.limit", ev.Budget[0].Limit),
+			attribute.Bool("memproxy.budget.degraded", ev.Degraded))
+	}
+	span.SetAttributes(attrs...)
+}

@@ -1,0 +1,81 @@
+package gate
+
+import (
+	"context"
+
+	"github.com/memproxy/memproxy"
+)
+
+// bound checks every identity that the payload names against what the
+// principal may name. The payload never says who the caller is; here it is
+// held to who the caller is.
+func bound(_ context.Context, r *run) error {
+	op := r.op
+	if op == nil {
+		return nil
+	}
+	for i := range op.Claims {
+		c := &op.Claims[i]
+		limit := r.Principal.May(c.Dim)
+		if limit.All {
+			continue
+		}
+		if c.Op != memproxy.ClaimIs {
+			r.refuse(StatusForbidden, memproxy.Reason{
+				Code: memproxy.IdentityBroad, Pointer: c.Pointer,
+				Detail: "a wildcard, an exclusion or an unknown operator on " + string(c.Dim) + " reaches past what this caller may name",
+			})
+			continue
+		}
+		for _, v := range c.Values {
+			if !limit.Allows(v) {
+				r.refuse(StatusForbidden, memproxy.Reason{
+					Code: claimReason(c.Dim), Pointer: c.Pointer,
+					Detail: "the payload names a " + string(c.Dim) + " that this caller may not act for",
+				})
+				break
+			}
+		}
+	}
+	if (op.Derived || op.Bulk) && len(op.Targets) == 0 {
+		r.pinned()
+	}
+	return nil
+}
+
+func claimReason(d memproxy.Dimension) memproxy.ReasonCode {
+	switch d {
+	case memproxy.DimAgent:
+		return memproxy.IdentityActsAs
+	case memproxy.DimApp:
+		return memproxy.IdentityApp
+	case memproxy.DimRun:
+		return memproxy.IdentityRun
+	}
+	return memproxy.IdentityUser
+}
+
+// pinned refuses an operation whose effect cannot be filtered memory by
+// memory (a bulk delete, a summary, an export) unless it is narrowed, in
+// every dimension in which the principal is limited, to what the principal
+// may name.
+func (r *run) pinned() {
+	for _, d := range [...]memproxy.Dimension{memproxy.DimUser, memproxy.DimAgent, memproxy.DimApp, memproxy.DimRun} {
+		if r.Principal.May(d).All || pins(r.op.Claims, d) {
+			continue
+		}
+		r.refuse(StatusForbidden, memproxy.Reason{
+			Code:   memproxy.ScopeUnpinned,
+			Detail: "this cannot be filtered memory by memory, so it must name a " + string(d) + " that this caller may act for",
+		})
+	}
+}
+
+func pins(claims []memproxy.Claim, d memproxy.Dimension) bool {
+	for i := range claims {
+		if c := &claims[i]; c.Dim == d && c.Pins && c.Op == memproxy.ClaimIs && len(c.Values) > 0 {
+			return true
+		}
+	}
+	return false
+}

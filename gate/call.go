@@ -1,0 +1,64 @@
+package gate
+
+import (
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Backend is one configured backend as the gate sees it.
+type Backend struct {
+	Name    string
+	Adapter Adapter
+	Fetch   Fetcher // nil: nothing can be asked, unknown owners stay unknown
+}
+
+// Call is one request at the gate.
+type Call struct {
+	Backend     Backend
+	Credentials memproxy.Credentials
+	Request     memproxy.Request
+	// Route is the adapter's row. Known is false when it has none; the call is
+	// then refused and recorded, unless the profile lets unknown reads pass.
+	Route memproxy.Route
+	Known bool
+	Body  []byte
+	// Flaw is set when the face could not take the body in: too large, too
+	// slow. The call is refused with it, and recorded.
+	Flaw *memproxy.Malformed
+	// Session is the caller's session, from a header, or "".
+	Session string
+}
+
+// Admission is the gate's answer to a call. Exactly one of these holds: Reply
+// is set and is the whole answer; or the request is to be forwarded with Body
+// and Query, and Return is to be called with what came back.
+type Admission struct {
+	Decision  memproxy.Decision
+	Principal memproxy.Principal
+	// Reply is the refusal, or nil.
+	Reply *memproxy.Reply
+	// Body and Query are to be forwarded. They are the call's own, untouched,
+	// unless Changed.
+	Body    []byte
+	Query   string
+	Changed bool
+	// Inspect is set when the answer must be read before it is passed on; the
+	// face then buffers it and asks upstream for identity encoding.
+	Inspect bool
+
+	call   *Call
+	rules  *Rules
+	op     *memproxy.Operation
+	owners map[string]memproxy.Ownership
+	charge *memproxy.Charge
+	event  memproxy.Event
+	begun  time.Time
+}
+
+// Writes reports whether the operation may change memory: its forwarding must
+// then not be cut short when the caller hangs up.
+func (a *Admission) Writes() bool { return a.op != nil && a.op.Kind.Writes() }
+
+// Shadow reports whether the admission is only watched, not enforced.
+func (a *Admission) Shadow() bool { return !a.rules.Enforce }

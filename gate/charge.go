@@ -1,0 +1,123 @@
+package gate
+
+import (
+	"context"
+	"slices"
+
+	"github.com/memproxy/memproxy"
+)
+
+// charge draws the write budgets. Only what would be forwarded pays.
+func charge(ctx context.Context, r *run) error {
+	op := r.op
+	if op == nil || op.Cost <= 0 || r.verdict.Stops() {
+		return nil
+	}
+	lines := r.rules.Lines(r.Principal, op.Kind, fields(op))
+	if len(lines) == 0 {
+		return nil
+	}
+	c := memproxy.Charge{ID: r.Decision.ID, Tenant: r.Principal.Tenant, Cost: int64(op.Cost), Lines: lines, Time: r.begun}
+	if r.dry {
+		r.charge = &c
+		return nil
+	}
+	allowance, err := r.g.opt.Budget.Charge(ctx, c)
+	if err != nil {
+		return err
+	}
+	r.Decision.Allowance = &allowance
+	if allowance.Granted {
+		r.charge = &c
+		return nil
+	}
+	reason := memproxy.Reason{Code: memproxy.BudgetHour, Detail: "the write budget is used up"}
+	if i := allowance.Refused; i >= 0 && i < len(allowance.Lines) {
+		reason.Code, reason.Rule = allowance.Lines[i].Reason, allowance.Lines[i].Key
+	}
+	r.refuse(StatusTooMany, reason)
+	if allowance.Degraded {
+		r.reasons = append(r.reasons, memproxy.Reason{Code: memproxy.BudgetDegraded, Detail: "the shared budget store is away; a local share applies"})
+	}
+	return nil
+}
+
+// release gives a charge back that nothing was written for.
+func (g *Gate) release(ctx context.Context, a *Admission) {
+	if a.charge == nil {
+		return
+	}
+	if err := g.opt.Budget.Release(ctx, *a.charge); err != nil {
+		g.opt.Log.WarnContext(ctx, "budget not released", "decision", a.Decision.ID, "error", err)
+	}
+	a.charge = nil
+}
+
+// repay gives the authors of deleted memories their totals back.
+func (g *Gate) repay(ctx context.Context, a *Admission, deleted []memproxy.Ownership) {
+	type account struct {
+		actor, tenant string
+		trust         memproxy.Trust
+	}
+	counts := map[account]int64{}
+	for _, row := range deleted {
+		if row.Actor != "" && row.Kind == memproxy.TargetMemory && !row.Deleted {
+			counts[account{row.Actor, row.Scope.Tenant, row.Trust}]++
+		}
+	}
+	for who, n := range counts {
+		p := memproxy.Principal{ID: who.actor, Tenant: who.tenant, Trust: who.trust}
+		lines := slices.DeleteFunc(a.rules.Lines(p, memproxy.Learn, nil), func(l memproxy.Line) bool {
+			return l.Window != memproxy.WindowTotal
+		})
+		if len(lines) == 0 {
+			continue
+		}
+		c := memproxy.Charge{ID: a.Decision.ID + "/" + who.actor, Tenant: who.tenant, Cost: n, Lines: lines, Time: a.begun}
+		if err := g.opt.Budget.Release(ctx, c); err != nil {
+			g.opt.Log.WarnContext(ctx, "total not lowered after a deletion", "decision", a.Decision.ID, "error", err)
+		}
+	}
+}
+
+// budgetEvents notes what the charge set off.
+func (g *Gate) budgetEvents(ctx context.Context, r *run) {
+	al := r.Decision.Allowance
+	if al == nil {
+		return
+	}
+	if !al.Granted {
+		g.note(ctx, r.Admission, memproxy.EventBudgetExceeded, al)
+	}
+	for _, l := range al.Lines {
+		switch {
+		case !l.Warn:
+		case l.Soft:
+			g.note(ctx, r.Admission, memproxy.EventRapidWrites, al)
+		default:
+			g.note(ctx, r.Admission, memproxy.EventBudgetWarning, al)
+		}
+	}
+}
+
+func (g *Gate) note(ctx context.Context, a *Admission, t memproxy.EventType, al *memproxy.Allowance) {
+	ev := a.event
+	ev.Type, ev.Budget, ev.Degraded = t, al.Lines, al.Degraded
+	ev.ContentSHA256, ev.Targets, ev.Fields = "", nil, nil
+	if err := g.opt.Recorder.Note(ev); err != nil {
+		g.opt.Log.ErrorContext(ctx, "audit note lost", "decision", a.Decision.ID, "type", string(t), "error", err)
+	}
+}
+
+// fields returns the governed fields that an operation writes, sorted, each
+// once.
+func fields(op *memproxy.Operation) []string {
+	var out []string
+	for i := range op.Items {
+		if f := op.Items[i].Field; f != "" && !slices.Contains(out, f) {
+			out = append(out, f)
+		}
+	}
+	slices.Sort(out)
+	return out
+}

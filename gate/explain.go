@@ -1,0 +1,56 @@
+package gate
+
+import (
+	"context"
+
+	"github.com/memproxy/memproxy"
+)
+
+// StepAnswer is what one step said about a call.
+type StepAnswer struct {
+	Step    string            `json:"step"`
+	Verdict memproxy.Verdict  `json:"verdict"`
+	Reasons []memproxy.Reason `json:"reasons,omitempty"`
+	Error   string            `json:"error,omitempty"`
+}
+
+// Explanation is what the gate would do with a call, step by step. Nothing was
+// charged, recorded or sent.
+type Explanation struct {
+	Decision  memproxy.Decision
+	Principal memproxy.Principal
+	Operation *memproxy.Operation
+	Question  memproxy.Question
+	Lines     []memproxy.Line
+	Steps     []StepAnswer
+	Enforced  bool
+}
+
+// Explain runs the steps without effect. Unlike Admit it goes on after a
+// refusal, so that every step's answer can be read.
+func (g *Gate) Explain(ctx context.Context, c *Call) Explanation {
+	r := g.begin(c)
+	r.dry = true
+	ex := Explanation{Enforced: r.rules.Enforce}
+	for i := range admission {
+		s := &admission[i]
+		before, worst := len(r.reasons), r.verdict
+		r.verdict = memproxy.Allow
+		err := g.step(ctx, s, r)
+		answer := StepAnswer{Step: s.name}
+		if err != nil {
+			answer.Error = err.Error()
+			r.refuse(StatusUnavailable, memproxy.Reason{Code: s.broken, Detail: "the step failed"})
+		}
+		answer.Verdict = r.verdict
+		answer.Reasons = append(answer.Reasons, r.reasons[before:]...)
+		r.verdict = max(worst, r.verdict)
+		ex.Steps = append(ex.Steps, answer)
+	}
+	r.settle()
+	ex.Decision, ex.Principal, ex.Operation, ex.Question = r.Decision, r.Principal, r.op, r.q
+	if r.charge != nil {
+		ex.Lines = r.charge.Lines
+	}
+	return ex
+}

@@ -1,0 +1,112 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+)
+
+// A Meter counts and times. Implementations never block.
+type Meter interface {
+	// Step times one step of an admission or a return.
+	Step(ctx context.Context, step string, d time.Duration)
+	// Decided counts a decision.
+	Decided(ctx context.Context, ev *memproxy.Event)
+	// Filtered counts memories left out of an answer.
+	Filtered(ctx context.Context, backend string, n int)
+	// LedgerFailed counts ledger calls that failed and were survived.
+	LedgerFailed(ctx context.Context)
+}
+
+// Options are a Gate's collaborators, all required but Tracer, Meter and Log.
+type Options struct {
+	Identifier Identifier
+	Ledger     Ledger
+	Budget     Budget
+	Recorder   Recorder
+	Signer     Signer
+
+	// Clock and NewID are injected so that tests are deterministic. NewID
+	// returns a new decision id: unguessable, unique, printable, at most 64
+	// bytes.
+	Clock func() time.Time
+	NewID func() string
+
+	// FetchTimeout bounds one side request to the backend. Default 5 s.
+	FetchTimeout time.Duration
+	// FetchParallel bounds the side requests of one admission. Default 8.
+	FetchParallel int
+
+	Tracer trace.Tracer
+	Meter  Meter
+	Log    *slog.Logger
+}
+
+// Defaults of Options.
+const (
+	DefaultFetchTimeout  = 5 * time.Second
+	DefaultFetchParallel = 8
+)
+
+// Gate decides. It is safe for concurrent use.
+type Gate struct {
+	opt   Options
+	rules atomic.Pointer[Rules]
+}
+
+// New returns a gate that rules by rules until Use replaces them.
+func New(opt Options, rules *Rules) (*Gate, error) {
+	switch {
+	case opt.Identifier == nil, opt.Ledger == nil, opt.Budget == nil, opt.Recorder == nil, opt.Signer == nil:
+		return nil, errors.New("gate: a collaborator is missing")
+	case opt.Clock == nil, opt.NewID == nil:
+		return nil, errors.New("gate: clock and ids must be injected")
+	}
+	if opt.FetchTimeout <= 0 {
+		opt.FetchTimeout = DefaultFetchTimeout
+	}
+	if opt.FetchParallel <= 0 {
+		opt.FetchParallel = DefaultFetchParallel
+	}
+	if opt.Tracer == nil {
+		opt.Tracer = noop.NewTracerProvider().Tracer("")
+	}
+	if opt.Meter == nil {
+		opt.Meter = deafMeter{}
+	}
+	if opt.Log == nil {
+		opt.Log = slog.New(slog.DiscardHandler)
+	}
+	g := &Gate{opt: opt}
+	if err := g.Use(rules); err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// Use replaces the rules. Requests that are under way keep the ones they
+// pinned. Rules that are incomplete are refused and the old ones stay.
+func (g *Gate) Use(r *Rules) error {
+	if err := r.validate(); err != nil {
+		return err
+	}
+	g.rules.Store(r)
+	return nil
+}
+
+// Rules returns the rules that a request starting now would pin.
+func (g *Gate) Rules() *Rules { return g.rules.Load() }
+
+// deafMeter is the Meter of those who do not want one.
+type deafMeter struct{}
+
+func (deafMeter) Step(context.Context, string, time.Duration) {}
+func (deafMeter) Decided(context.Context, *memproxy.Event)    {}
+func (deafMeter) Filtered(context.Context, string, int)       {}
+func (deafMeter) LedgerFailed(context.Context)                {}

@@ -1,0 +1,146 @@
+package gate
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/memproxy/memproxy"
+)
+
+// own finds out whose the targets are and refuses those that the principal
+// may not see, with the same 404 that a missing one gets. The ledger is asked
+// first, then the backend itself.
+func own(ctx context.Context, r *run) error {
+	op := r.op
+	if op == nil || len(op.Targets) == 0 || op.TargetKind == memproxy.TargetEntity {
+		return nil
+	}
+	owners, err := r.g.opt.Ledger.Owners(ctx, op.Backend, op.TargetKind, op.Targets)
+	if err != nil {
+		if op.Kind != memproxy.Recall {
+			r.g.opt.Log.ErrorContext(ctx, "ledger lookup failed", "decision", r.Decision.ID, "error", err)
+			r.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: "the owner of the memory cannot be looked up"})
+			return nil
+		}
+		r.g.opt.Meter.LedgerFailed(ctx)
+		owners = nil
+	}
+	r.owners = owners
+	for _, id := range op.Targets {
+		if row, ok := owners[id]; ok {
+			r.q.Owners = append(r.q.Owners, row)
+		}
+	}
+	if err := r.locate(ctx); err != nil {
+		return err
+	}
+	r.judge()
+	return nil
+}
+
+// locate asks the backend for the targets that the ledger does not know, and
+// for those whose patch must be merged with what is there.
+func (r *run) locate(ctx context.Context) error {
+	loc, ok := r.call.Backend.Adapter.(Locator)
+	if !ok || r.call.Backend.Fetch == nil || r.op.TargetKind == memproxy.TargetExport {
+		return nil
+	}
+	merge := loc.Merges(r.call.Route, r.op)
+	var ask []string
+	for _, id := range r.op.Targets {
+		if _, known := r.owners[id]; !known || merge {
+			ask = append(ask, id)
+		}
+	}
+	if len(ask) == 0 || r.answersItself(loc, ask) {
+		return nil
+	}
+	return r.fetch(ctx, loc, ask)
+}
+
+// answersItself reports whether the call is itself the request that locates
+// its target: then its own answer is judged in Return, instead of asking twice.
+func (r *run) answersItself(loc Locator, ask []string) bool {
+	if len(ask) != 1 || !safe(r.call.Request.Method) {
+		return false
+	}
+	q := loc.Locate(r.call.Route, r.call.Request, ask[0])
+	return q.Method == r.call.Request.Method && q.EscapedPath == r.call.Request.EscapedPath
+}
+
+func (r *run) fetch(ctx context.Context, loc Locator, ask []string) error {
+	ctx, cancel := context.WithTimeout(ctx, r.g.opt.FetchTimeout)
+	defer cancel()
+	found := make([]memproxy.Memory, len(ask))
+	errs := make([]error, len(ask))
+	slots := make(chan struct{}, r.g.opt.FetchParallel)
+	var wg sync.WaitGroup
+	for i, id := range ask {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			reply, err := r.call.Backend.Fetch.Fetch(ctx, loc.Locate(r.call.Route, r.call.Request, id))
+			if err != nil {
+				errs[i] = err
+				return
+			}
+			found[i], errs[i] = loc.Located(r.call.Route, id, reply)
+		})
+	}
+	wg.Wait()
+	r.op.Current = make(map[string]memproxy.Memory, len(ask))
+	for i, id := range ask {
+		if errs[i] != nil {
+			return fmt.Errorf("ask the backend for a target: %w", errs[i])
+		}
+		r.op.Current[id] = found[i]
+	}
+	return nil
+}
+
+// judge refuses targets that the principal may not see. A target that does
+// not exist is let through: the backend says so itself, in its own words.
+func (r *run) judge() {
+	for _, id := range r.op.Targets {
+		row, known := r.owners[id]
+		m, asked := r.op.Current[id]
+		if asked && m.Missing {
+			continue
+		}
+		if !known && !asked {
+			if r.selfAnswered(id) {
+				continue
+			}
+			if r.op.TargetKind == memproxy.TargetExport && r.unlimited() {
+				continue
+			}
+			r.refuse(StatusNotFound, memproxy.Reason{Code: memproxy.OwnerUnknown, Detail: "nobody can say whose this is"})
+			return
+		}
+		v := viewer{principal: &r.Principal, rules: r.rules, signer: r.g.opt.Signer}
+		var rowp *memproxy.Ownership
+		if known {
+			rowp = &row
+		}
+		if !v.sees(rowp, &m) {
+			r.refuse(StatusNotFound, memproxy.Reason{Code: memproxy.OwnerForeign, Detail: "the target belongs to somebody else"})
+			return
+		}
+	}
+}
+
+func (r *run) selfAnswered(id string) bool {
+	loc, ok := r.call.Backend.Adapter.(Locator)
+	if !ok || !r.answersItself(loc, []string{id}) {
+		return false
+	}
+	_, reads := r.call.Backend.Adapter.(Reader)
+	return reads
+}
+
+// unlimited reports whether the principal may see everything there is.
+func (r *run) unlimited() bool {
+	p := &r.Principal
+	return p.ActsAs.All && p.Users.All && p.Apps.All && p.Runs.All && r.rules.Unattributed == UnattributedVisible
+}

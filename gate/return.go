@@ -1,0 +1,202 @@
+package gate
+
+import (
+	"context"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"go.opentelemetry.io/otel/codes"
+)
+
+// Return takes the backend's answer to an admitted call, filters what the
+// caller may not see, remembers what was written, and notes the outcome. It
+// runs for every admission that was forwarded, also when the caller is gone,
+// and gives the answer to pass on.
+func (g *Gate) Return(ctx context.Context, a *Admission, reply memproxy.Reply) memproxy.Reply {
+	start := time.Now()
+	ctx, span := g.opt.Tracer.Start(ctx, "gate.return")
+	defer span.End()
+	ret := &returning{Admission: a, g: g, reply: reply}
+	if err := ret.read(ctx); err != nil {
+		// An answer that cannot be read cannot be filtered. Withhold it.
+		span.SetStatus(codes.Error, string(memproxy.UpstreamMalformed))
+		g.opt.Log.ErrorContext(ctx, "answer withheld", "decision", a.Decision.ID, "route", a.call.Route.ID, "error", err)
+		ret.refuse(StatusBadGateway, memproxy.UpstreamMalformed, "the backend's answer could not be read, so it could not be filtered")
+	}
+	ret.remember(ctx)
+	g.outcome(ctx, ret)
+	g.opt.Meter.Step(ctx, "gate.return", time.Since(start))
+	return ret.reply
+}
+
+// Abandon notes the outcome of an admitted call to which no answer came, and
+// gives the refusal to pass on. Cancelled says that the caller hung up.
+func (g *Gate) Abandon(ctx context.Context, a *Admission, cancelled bool) memproxy.Reply {
+	ret := &returning{Admission: a, g: g, cancelled: cancelled}
+	ret.refuse(StatusBadGateway, memproxy.UpstreamUnavailable, "the backend did not answer")
+	g.outcome(ctx, ret)
+	return ret.reply
+}
+
+// Streamed notes the outcome of an admitted call whose answer was passed on
+// without being read.
+func (g *Gate) Streamed(ctx context.Context, a *Admission, status int, cancelled bool) {
+	ret := &returning{Admission: a, g: g, cancelled: cancelled, reply: memproxy.Reply{Status: status}}
+	g.outcome(ctx, ret)
+}
+
+// returning is one answer on its way back.
+type returning struct {
+	*Admission
+	g         *Gate
+	reply     memproxy.Reply
+	reading   *memproxy.Reading
+	rows      map[string]memproxy.Ownership
+	reasons   []memproxy.Reason
+	status    int // the backend's
+	filtered  int
+	shown     []string
+	cancelled bool
+}
+
+func (ret *returning) refuse(status int, code memproxy.ReasonCode, detail string) {
+	d := ret.Decision
+	d.Verdict, d.Status = memproxy.Deny, status
+	d.Reasons = []memproxy.Reason{{Code: code, Detail: detail}}
+	ret.reasons = append(ret.reasons, d.Reasons...)
+	ret.reply = ret.call.Backend.Adapter.Refuse(ret.call.Request, d)
+}
+
+func ok2xx(status int) bool { return status >= 200 && status <= 299 }
+
+// read takes the answer apart and filters it.
+func (ret *returning) read(ctx context.Context) error {
+	ret.status = ret.reply.Status
+	reader, ok := ret.call.Backend.Adapter.(Reader)
+	if !ok || !ret.Inspect || !ok2xx(ret.reply.Status) {
+		return nil
+	}
+	reading, err := reader.Read(ret.call.Route, ret.call.Request, ret.reply)
+	if err != nil {
+		return err
+	}
+	ret.reading = reading
+	if ret.op.Kind == memproxy.Recall {
+		if !ret.filter(ctx) {
+			ret.refuse(StatusNotFound, memproxy.OwnerForeign, "the target belongs to somebody else")
+			return nil
+		}
+	}
+	body, err := reader.Rewrite(ret.call.Route, ret.call.Request, ret.reply, reading)
+	if err != nil {
+		return err
+	}
+	ret.reply.Body = body
+	return nil
+}
+
+// filter marks what the caller may not see. It reports false when the answer
+// is about one target and that is somebody else's.
+func (ret *returning) filter(ctx context.Context) bool {
+	ids := make(map[memproxy.TargetKind][]string, 1)
+	for i := range ret.reading.Memories {
+		m := &ret.reading.Memories[i]
+		if m.ID != "" {
+			ids[kindOf(m)] = append(ids[kindOf(m)], m.ID)
+		}
+	}
+	owners := make(map[memproxy.TargetKind]map[string]memproxy.Ownership, len(ids))
+	for kind, list := range ids {
+		rows, err := ret.g.opt.Ledger.Owners(ctx, ret.op.Backend, kind, list)
+		if err != nil {
+			// Provenance is then unknown, which is the lowest trust.
+			ret.g.opt.Meter.LedgerFailed(ctx)
+			continue
+		}
+		owners[kind] = rows
+	}
+	settled := len(ret.op.Targets) > 0 && !ret.deferred()
+	v := viewer{principal: &ret.Principal, rules: ret.rules, signer: ret.g.opt.Signer}
+	for i := range ret.reading.Memories {
+		m := &ret.reading.Memories[i]
+		if !settled {
+			var rowp *memproxy.Ownership
+			if row, known := owners[kindOf(m)][m.ID]; known {
+				rowp = &row
+			}
+			if !m.Missing && !v.sees(rowp, m) {
+				if len(ret.op.Targets) > 0 {
+					return false
+				}
+				m.Drop = true
+				ret.filtered++
+				continue
+			}
+			if rowp == nil && kindOf(m) == memproxy.TargetMemory {
+				ret.bind(ctx, m)
+			}
+		}
+		if m.ID != "" && !m.Missing {
+			ret.shown = append(ret.shown, m.ID)
+		}
+	}
+	if ret.filtered > 0 {
+		ret.g.opt.Meter.Filtered(ctx, ret.op.Backend, ret.filtered)
+		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.OwnerFiltered, Detail: "memories of others were left out of the answer"})
+	}
+	return true
+}
+
+// deferred reports whether ownership was left to this answer: a target that
+// the ledger did not know and that this very call fetches.
+func (ret *returning) deferred() bool {
+	for _, id := range ret.op.Targets {
+		if _, known := ret.owners[id]; known {
+			continue
+		}
+		if _, asked := ret.op.Current[id]; !asked {
+			return true
+		}
+	}
+	return false
+}
+
+// bind remembers the owner of a memory that came to be after its write was
+// answered (asynchronous extraction): its stamp names the decision.
+func (ret *returning) bind(ctx context.Context, m *memproxy.Memory) {
+	if m.Stamp == nil || m.ID == "" {
+		return
+	}
+	s := *m.Stamp
+	s.Tenant = ret.Principal.Tenant
+	if !ret.g.opt.Signer.Verify(s) {
+		return
+	}
+	row := memproxy.Ownership{
+		Backend: ret.op.Backend, Kind: memproxy.TargetMemory, ID: m.ID, Scope: m.Scope,
+		Actor: s.Actor, Trust: s.Trust, Confidence: s.Confidence, Source: s.Source,
+		Decision: s.ID, SHA256: textHash(m.Text), Written: s.Time,
+	}
+	row.Scope.Tenant = s.Tenant
+	ret.put(row)
+}
+
+func kindOf(m *memproxy.Memory) memproxy.TargetKind {
+	if m.Kind == "" {
+		return memproxy.TargetMemory
+	}
+	return m.Kind
+}
+
+// outcome notes what came of the call.
+func (g *Gate) outcome(ctx context.Context, ret *returning) {
+	ev := ret.event
+	ev.Type, ev.Time = memproxy.EventOutcome, g.opt.Clock()
+	ev.Status, ev.Memories, ev.Filtered, ev.Cancelled = ret.status, ret.shown, ret.filtered, ret.cancelled
+	ev.Reasons = ret.reasons
+	ev.Budget, ev.ContentSHA256 = nil, ""
+	sortReasons(ev.Reasons)
+	if err := g.opt.Recorder.Note(ev); err != nil {
+		g.opt.Log.ErrorContext(ctx, "audit outcome lost", "decision", ret.Decision.ID, "error", err)
+	}
+}

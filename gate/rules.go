@@ -1,0 +1,70 @@
+package gate
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Profile names a set of defaults.
+type Profile string
+
+// The profiles.
+const (
+	Development Profile = "development"
+	Production  Profile = "production"
+)
+
+// Unattributed says who may see a memory of which neither the ledger nor a
+// valid stamp tells the tenant: one that was written around the proxy.
+type Unattributed string
+
+// The settings for unattributed memories.
+const (
+	// UnattributedVisible: whoever may name its user, agent, app and run.
+	UnattributedVisible Unattributed = "visible"
+	// UnattributedNamed: only principals whose limits list one of its owners
+	// by name. The default where a configuration knows several tenants.
+	UnattributedNamed Unattributed = "named"
+	// UnattributedHidden: nobody.
+	UnattributedHidden Unattributed = "hidden"
+)
+
+// Rules is everything that can be replaced while the gate runs. It is
+// immutable: each request pins the pointer it started with, so that no request
+// is ruled on by two versions.
+type Rules struct {
+	// Version identifies the rules in decisions and audit records.
+	Version  string
+	Profile  Profile
+	Policy   Policy
+	Screener Screener // nil: nothing is screened
+	Ceilings memproxy.Ceilings
+	// Lines returns the budget lines that a write of a principal draws on.
+	Lines func(memproxy.Principal, memproxy.Kind, []string) []memproxy.Line
+	// Enforce is false in shadow mode: everything is ruled on and recorded,
+	// and forwarded unchanged.
+	Enforce      bool
+	Unattributed Unattributed
+}
+
+func (r *Rules) validate() error {
+	switch {
+	case r == nil:
+		return errors.New("gate: no rules")
+	case r.Policy == nil:
+		return errors.New("gate: rules without a policy")
+	case r.Lines == nil:
+		return errors.New("gate: rules without budget lines")
+	case r.Version == "":
+		return errors.New("gate: rules without a version")
+	case r.Profile != Development && r.Profile != Production:
+		return fmt.Errorf("gate: unknown profile %q", r.Profile)
+	}
+	switch r.Unattributed {
+	case UnattributedVisible, UnattributedNamed, UnattributedHidden:
+		return nil
+	}
+	return fmt.Errorf("gate: unknown setting %q for unattributed memories", r.Unattributed)
+}

@@ -1,0 +1,163 @@
+package gate
+
+import (
+	"context"
+	"errors"
+
+	"github.com/memproxy/memproxy"
+)
+
+// identify turns the credentials into the principal. Nothing in the payload
+// takes part.
+func identify(ctx context.Context, r *run) error {
+	p, err := r.g.opt.Identifier.Identify(ctx, r.call.Credentials)
+	var no *memproxy.Rejected
+	if errors.As(err, &no) {
+		r.Principal = memproxy.Principal{Kind: memproxy.KindAnonymous, Trust: memproxy.TrustAnonymous}
+		r.refuse(StatusUnauthorized, memproxy.Reason{Code: no.Code, Detail: no.Detail})
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	r.Principal = p
+	return nil
+}
+
+// decode reads the payload. What cannot be read is refused, never passed.
+func decode(_ context.Context, r *run) error {
+	c := r.call
+	if !c.Known {
+		return unknown(r)
+	}
+	if c.Flaw != nil {
+		r.malformed(c.Flaw)
+		return nil
+	}
+	op, err := c.Backend.Adapter.Decode(c.Route, c.Request, c.Body)
+	var bad *memproxy.Malformed
+	if errors.As(err, &bad) {
+		r.malformed(bad)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	op.Backend = c.Backend.Name
+	r.op = op
+	if len(op.Reserved) > 0 {
+		r.add(memproxy.Amend, memproxy.Reason{
+			Code: memproxy.PayloadReserved, Pointer: op.Reserved[0],
+			Detail: "keys that begin with " + memproxy.StampPrefix + " are memproxy's own and were removed",
+		})
+	}
+	return nil
+}
+
+// unknown rules on a request that the adapter has no row for. What could
+// write is refused whatever the profile; a read may pass in development,
+// because a newer backend may have routes that this version does not know.
+func unknown(r *run) error {
+	if r.rules.Profile == Development && safe(r.call.Request.Method) {
+		return nil
+	}
+	r.refuse(StatusForbidden, memproxy.Reason{
+		Code:   memproxy.RouteUnknown,
+		Detail: "memproxy does not know this route, so it cannot rule on it; list it as passthrough if it touches no memory",
+	})
+	return nil
+}
+
+func safe(method string) bool { return method == "GET" || method == "HEAD" || method == "OPTIONS" }
+
+func (r *run) malformed(m *memproxy.Malformed) {
+	status := m.Status
+	if status == 0 {
+		status = StatusBadRequest
+	}
+	r.refuse(status, memproxy.Reason{Code: m.Code, Detail: m.Detail, Pointer: m.Pointer})
+}
+
+// screen asks the screener for findings; the policy decides what they mean.
+func screen(ctx context.Context, r *run) error {
+	if r.rules.Screener == nil || r.op == nil {
+		return nil
+	}
+	findings, err := r.rules.Screener.Screen(ctx, r.op)
+	r.q.Findings = findings
+	return err
+}
+
+// clamp bounds every claimed confidence by the principal's tier and the
+// content's source.
+func clamp(_ context.Context, r *run) error {
+	op := r.op
+	if op == nil || (op.Kind != memproxy.Learn && op.Kind != memproxy.Correct) {
+		return nil
+	}
+	ceiling := r.rules.Ceilings.Ceiling(r.Principal.Trust, op.SourceClaim)
+	r.q.Confidence = min(r.rules.Ceilings.Unclaimed, ceiling)
+	for i := range op.Hints {
+		h := &op.Hints[i]
+		h.Effective = min(h.Claimed, ceiling)
+		if i == 0 || h.Effective < r.q.Confidence {
+			r.q.Confidence = h.Effective
+		}
+		r.q.Claimed = max(r.q.Claimed, h.Claimed)
+		if h.Effective != h.Claimed || !h.Legible {
+			r.add(memproxy.Amend, memproxy.Reason{
+				Code: memproxy.TrustClamped, Pointer: h.Pointer,
+				Detail: "the claimed confidence is over what this caller may give and was lowered",
+			})
+		}
+	}
+	if len(op.Hints) == 0 {
+		r.q.Claimed = r.q.Confidence
+	}
+	return nil
+}
+
+// rule asks the policy. An error of the policy denies.
+func rule(ctx context.Context, r *run) error {
+	if r.op == nil {
+		return nil
+	}
+	r.q.Principal, r.q.Operation, r.q.Profile = r.Principal, r.op, string(r.rules.Profile)
+	ruling, err := r.rules.Policy.Rule(ctx, r.q)
+	if err != nil {
+		return err
+	}
+	r.add(ruling.Verdict, ruling.Reasons...)
+	r.shadow = append(r.shadow, ruling.Shadow...)
+	r.would = max(r.would, ruling.ShadowVerdict)
+	return nil
+}
+
+// encode signs the stamp and has the adapter patch the payload.
+func encode(_ context.Context, r *run) error {
+	op := r.op
+	if op == nil || r.dry || r.verdict.Stops() {
+		return nil
+	}
+	if op.Kind == memproxy.Learn || op.Kind == memproxy.Correct {
+		stamp := r.stamp()
+		op.Stamp = &stamp
+	}
+	body, query, err := r.call.Backend.Adapter.Encode(r.call.Route, r.call.Request, r.call.Body, op)
+	var bad *memproxy.Malformed
+	if errors.As(err, &bad) {
+		r.malformed(bad)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	r.Changed = query != r.call.Request.Query || !sameBytes(body, r.call.Body)
+	r.Body, r.Query = body, query
+	return nil
+}
+
+// sameBytes reports whether an adapter returned the very slice it was given.
+func sameBytes(a, b []byte) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}
