@@ -1,0 +1,222 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// gated takes a request through the gate and returns the verdict's name.
+func (p *Proxy) gated(w http.ResponseWriter, r *http.Request, span trace.Span, req memproxy.Request, route memproxy.Route, known bool) string {
+	body, rest, flaw := p.takeBody(w, r)
+	call := &gate.Call{
+		Backend: p.backend, Credentials: credentials(r), Request: req, Route: route, Known: known,
+		Body: body, Flaw: flaw, Session: session(r.Header),
+	}
+	a := p.opt.Gate.Admit(r.Context(), call)
+	a.Annotate(span)
+	p.log(r.Context(), a, route.ID)
+	w.Header().Set(DecisionHeader, decisionHeader(&a.Decision))
+	if a.Reply == nil && flaw != nil && rest == nil {
+		// Even in shadow mode half a body cannot be forwarded.
+		d := a.Decision
+		d.Verdict, d.Status = memproxy.Deny, flaw.Status
+		reply := p.opt.Adapter.Refuse(req, d)
+		a.Reply = &reply
+	}
+	if a.Reply != nil {
+		p.write(w, *a.Reply, nil)
+		return a.Decision.Verdict.String()
+	}
+	p.forward(w, r, a, rest)
+	return a.Decision.Verdict.String()
+}
+
+// session is the caller's session as it names it, bounded.
+func session(h http.Header) string {
+	s := h.Get(SessionHeader)
+	if len(s) > 128 {
+		s = s[:128]
+	}
+	return s
+}
+
+// takeBody reads the body up to the limit and within the time. What is over
+// comes back as a flaw for the gate to refuse and record; rest is then the
+// body as it stands, for shadow mode, which forwards it all the same.
+func (p *Proxy) takeBody(w http.ResponseWriter, r *http.Request) (body []byte, rest io.Reader, flaw *memproxy.Malformed) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return nil, nil, nil
+	}
+	ctl := http.NewResponseController(w)
+	_ = ctl.SetReadDeadline(time.Now().Add(p.opt.BodyTimeout)) // unsupported only in tests' recorders
+	defer func() { _ = ctl.SetReadDeadline(time.Time{}) }()
+	limit := p.opt.MaxBody
+	var buf bytes.Buffer
+	if n := r.ContentLength; n > 0 {
+		buf.Grow(int(min(n, limit)) + bytes.MinRead)
+	}
+	n, err := buf.ReadFrom(io.LimitReader(r.Body, limit+1))
+	switch {
+	case err != nil:
+		return nil, nil, &memproxy.Malformed{Code: memproxy.PayloadSlow, Status: http.StatusRequestTimeout, Detail: "the body did not arrive whole and in time"}
+	case n > limit:
+		return nil, io.MultiReader(&buf, r.Body), &memproxy.Malformed{
+			Code: memproxy.PayloadTooLarge, Status: http.StatusRequestEntityTooLarge,
+			Detail: "the body is over the limit of " + strconv.FormatInt(limit, 10) + " bytes",
+		}
+	}
+	return buf.Bytes(), nil, nil
+}
+
+// forward sends an admitted request and passes the answer back through the gate.
+func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, a *gate.Admission, rest io.Reader) {
+	ctx, cancel := p.upstreamContext(r.Context(), a)
+	defer cancel()
+	ctx, span := p.opt.Tracer.Start(ctx, "proxy.forward", trace.WithSpanKind(trace.SpanKindClient))
+	resp, err := p.opt.Transport.RoundTrip(p.outgoing(ctx, r, a, rest))
+	if err != nil {
+		span.End()
+		p.abandon(w, r, a, err)
+		return
+	}
+	defer resp.Body.Close()
+	p.relocate(resp)
+	if !a.Inspect || r.Method == http.MethodHead {
+		cancelled := p.stream(w, resp)
+		span.End()
+		p.opt.Gate.Streamed(context.WithoutCancel(ctx), a, resp.StatusCode, cancelled)
+		return
+	}
+	body, decoded, err := readAnswer(resp, p.opt.MaxAnswer)
+	span.End()
+	if err != nil {
+		p.abandon(w, r, a, err)
+		return
+	}
+	reply := memproxy.Reply{Status: resp.StatusCode, Header: memproxy.Header(resp.Header), Body: body}
+	got := p.opt.Gate.Return(context.WithoutCancel(ctx), a, reply)
+	if got.Status == reply.Status && sameBytes(got.Body, body) && !decoded {
+		p.write(w, got, resp.Header)
+		return
+	}
+	dropEntityHeaders(resp.Header)
+	if got.Status != reply.Status { // the gate answers in the backend's place
+		p.write(w, got, nil)
+		return
+	}
+	p.write(w, got, resp.Header)
+}
+
+// upstreamContext lets a write finish when the caller hangs up, so that its
+// outcome is known; a read ends with its caller. Both have a deadline.
+func (p *Proxy) upstreamContext(ctx context.Context, a *gate.Admission) (context.Context, context.CancelFunc) {
+	if a.Writes() {
+		ctx = context.WithoutCancel(ctx)
+	}
+	return context.WithTimeout(ctx, p.opt.UpstreamTimeout)
+}
+
+func (p *Proxy) outgoing(ctx context.Context, r *http.Request, a *gate.Admission, rest io.Reader) *http.Request {
+	out := &http.Request{
+		Method: r.Method, URL: p.target(r.URL, a.Query), Header: make(http.Header, len(r.Header)+2),
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}
+	copyEndToEnd(out.Header, r.Header)
+	if _, ok := r.Header["User-Agent"]; !ok {
+		out.Header["User-Agent"] = nil // or the transport adds one
+	}
+	switch {
+	case rest != nil:
+		out.Body, out.ContentLength = io.NopCloser(rest), r.ContentLength
+	case len(a.Body) > 0:
+		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(a.Body)), int64(len(a.Body))
+		body := a.Body
+		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	case r.ContentLength == 0 && len(r.Header["Content-Length"]) > 0:
+		out.Body = http.NoBody
+	}
+	if a.Changed {
+		for _, name := range [...]string{"Content-Md5", "Digest", "Content-Digest"} {
+			delete(out.Header, name)
+		}
+	}
+	if a.Inspect {
+		out.Header["Accept-Encoding"] = []string{"identity"}
+	}
+	p.present(out.Header)
+	p.opt.Propagator.Inject(ctx, propagation.HeaderCarrier(out.Header))
+	return out.WithContext(ctx)
+}
+
+// abandon answers for a backend that did not, and has the outcome noted.
+func (p *Proxy) abandon(w http.ResponseWriter, r *http.Request, a *gate.Admission, err error) {
+	cancelled := r.Context().Err() != nil
+	p.opt.Log.WarnContext(r.Context(), "upstream did not answer", "backend", p.opt.Name, "decision", a.Decision.ID, "cancelled", cancelled, "error", err)
+	reply := p.opt.Gate.Abandon(context.WithoutCancel(r.Context()), a, cancelled)
+	if errors.Is(err, context.DeadlineExceeded) {
+		reply.Status = http.StatusGatewayTimeout
+	}
+	p.write(w, reply, nil)
+}
+
+// stream passes an answer on as it comes.
+func (p *Proxy) stream(w http.ResponseWriter, resp *http.Response) (cancelled bool) {
+	copyEndToEnd(w.Header(), resp.Header)
+	w.WriteHeader(resp.StatusCode)
+	ctl := http.NewResponseController(w)
+	buf := make([]byte, 16<<10)
+	for {
+		n, err := resp.Body.Read(buf)
+		if n > 0 {
+			if _, werr := w.Write(buf[:n]); werr != nil {
+				return true
+			}
+			_ = ctl.Flush()
+		}
+		if err != nil {
+			return err != io.EOF
+		}
+	}
+}
+
+// write sends a whole answer, with the upstream's headers if there are any.
+func (p *Proxy) write(w http.ResponseWriter, reply memproxy.Reply, upstream http.Header) {
+	h := w.Header()
+	if upstream != nil {
+		copyEndToEnd(h, upstream)
+	} else {
+		for name, values := range reply.Header {
+			h[name] = values
+		}
+	}
+	if reply.Status != http.StatusNoContent && reply.Status != http.StatusNotModified {
+		h["Content-Length"] = []string{strconv.Itoa(len(reply.Body))}
+	}
+	w.WriteHeader(reply.Status)
+	_, _ = w.Write(reply.Body) // the caller may be gone; the outcome is noted already
+}
+
+func sameBytes(a, b []byte) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}
+
+// log writes the one line that ties a request to its decision.
+func (p *Proxy) log(ctx context.Context, a *gate.Admission, route string) {
+	d := &a.Decision
+	codes := make([]string, len(d.Reasons))
+	for i := range d.Reasons {
+		codes[i] = string(d.Reasons[i].Code)
+	}
+	p.opt.Log.InfoContext(ctx, "decision", "decision", d.ID, "verdict", d.Verdict.String(), "would", d.Would.String(),
+		"reasons", codes, "principal", a.Principal.ID, "backend", p.opt.Name, "route", route, "policy", d.Policy)
+}

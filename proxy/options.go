@@ -1,0 +1,107 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/memproxy/memproxy/gate"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+)
+
+// Defaults of Options.
+const (
+	// DefaultMaxBody fits the largest batch that the hosted Mem0 API takes
+	// (1,000 memories) at 1 KiB each.
+	DefaultMaxBody = 1 << 20
+	// DefaultMaxAnswer bounds an answer that must be read before it is passed on.
+	DefaultMaxAnswer = 16 << 20
+	// DefaultBodyTimeout bounds how long a client may take to send a body.
+	DefaultBodyTimeout = 30 * time.Second
+	// DefaultUpstreamTimeout is the longest that the Mem0 Python client waits.
+	DefaultUpstreamTimeout = 300 * time.Second
+)
+
+// Credential is the backend key that the proxy presents instead of the
+// client's, so that agents never hold it.
+type Credential struct {
+	Header string // "Authorization" or "X-Api-Key"
+	Value  string // whole header value, "Token …"
+}
+
+// Options configure one backend's listener.
+type Options struct {
+	Gate *gate.Gate
+	// Name and Adapter say which backend this is.
+	Name    string
+	Adapter gate.Adapter
+	// Upstream is the backend's base URL; a path in it is a prefix.
+	Upstream *url.URL
+	// Transport sends to the upstream. Nil: NewTransport(TransportOptions{}).
+	Transport http.RoundTripper
+	// Credential replaces the client's backend credential, if set.
+	Credential *Credential
+	// Passthrough are patterns "METHOD /path/*" of routes that the adapter
+	// does not know and that touch no memory.
+	Passthrough []string
+
+	MaxBody         int64
+	MaxAnswer       int64
+	BodyTimeout     time.Duration
+	UpstreamTimeout time.Duration
+
+	Tracer     trace.Tracer
+	Propagator propagation.TextMapPropagator
+	Log        *slog.Logger
+	// Observe is told the route id, kind and duration of every request. Nil: nobody.
+	Observe func(route, kind, verdict string, status int, d time.Duration)
+}
+
+func (o *Options) complete() error {
+	switch {
+	case o.Gate == nil, o.Adapter == nil, o.Name == "":
+		return errors.New("proxy: gate, adapter and name are required")
+	case o.Upstream == nil || (o.Upstream.Scheme != "http" && o.Upstream.Scheme != "https") || o.Upstream.Host == "":
+		return errors.New("proxy: upstream must be an http or https URL with a host")
+	case o.Upstream.User != nil:
+		return errors.New("proxy: upstream must not carry a credential; use credential instead")
+	}
+	if o.MaxBody <= 0 {
+		o.MaxBody = DefaultMaxBody
+	}
+	if o.MaxAnswer <= 0 {
+		o.MaxAnswer = DefaultMaxAnswer
+	}
+	if o.BodyTimeout <= 0 {
+		o.BodyTimeout = DefaultBodyTimeout
+	}
+	if o.UpstreamTimeout <= 0 {
+		o.UpstreamTimeout = DefaultUpstreamTimeout
+	}
+	if o.Transport == nil {
+		o.Transport = NewTransport(TransportOptions{})
+	}
+	if o.Tracer == nil {
+		o.Tracer = noop.NewTracerProvider().Tracer("")
+	}
+	if o.Propagator == nil {
+		o.Propagator = propagation.TraceContext{}
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Observe == nil {
+		o.Observe = func(string, string, string, int, time.Duration) {}
+	}
+	for _, p := range o.Passthrough {
+		if _, err := parsePattern(p); err != nil {
+			return fmt.Errorf("proxy: passthrough %q: %w", p, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,166 @@
+package proxy
+
+import (
+	"net/http"
+	"net/http/httputil"
+	"strings"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Proxy is the handler of one backend's listener. It is safe for concurrent
+// use.
+type Proxy struct {
+	opt      Options
+	patterns []pattern
+	pass     *httputil.ReverseProxy
+	backend  gate.Backend
+}
+
+// New returns the handler.
+func New(opt Options) (*Proxy, error) {
+	if err := opt.complete(); err != nil {
+		return nil, err
+	}
+	p := &Proxy{opt: opt}
+	for _, s := range opt.Passthrough {
+		pt, err := parsePattern(s)
+		if err != nil {
+			return nil, err
+		}
+		p.patterns = append(p.patterns, pt)
+	}
+	p.pass = p.newPass()
+	p.backend = gate.Backend{Name: opt.Name, Adapter: opt.Adapter, Fetch: fetcher{p}}
+	return p, nil
+}
+
+// ServeHTTP takes one request through the gate, or past it where it touches
+// no memory.
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	start := time.Now()
+	req := describe(r)
+	route, known := p.opt.Adapter.Route(req)
+	name := route.ID
+	if !known {
+		name = "unknown"
+	}
+	ctx := p.opt.Propagator.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
+	ctx, span := p.opt.Tracer.Start(ctx, "memproxy "+name, trace.WithSpanKind(trace.SpanKindServer))
+	defer span.End()
+	r = r.WithContext(ctx)
+	sw := &statusWriter{ResponseWriter: w}
+	verdict := "pass"
+	switch {
+	case known && route.Pass:
+		p.passOn(sw, r, route.Lend)
+	case !known && p.passthrough(r.Method, req.EscapedPath):
+		name = "passthrough"
+		p.passOn(sw, r, false)
+	default:
+		verdict = p.gated(sw, r, span, req, route, known)
+	}
+	if span.IsRecording() {
+		span.SetAttributes(
+			attribute.String("http.request.method", r.Method),
+			attribute.String("http.route", name),
+			attribute.Int("http.response.status_code", sw.status()),
+		)
+		if sw.status() >= 500 {
+			span.SetStatus(codes.Error, "")
+		}
+	}
+	p.opt.Observe(name, string(route.Kind), verdict, sw.status(), time.Since(start))
+}
+
+// describe puts a request in the adapter's terms.
+func describe(r *http.Request) memproxy.Request {
+	scheme := "http"
+	if r.TLS != nil {
+		scheme = "https"
+	}
+	// A TLS-terminating hop in front of the sidecar says so here; it only
+	// shapes links in answers, so believing it gives nothing away.
+	if f := r.Header.Get("X-Forwarded-Proto"); f == "http" || f == "https" {
+		scheme = f
+	}
+	return memproxy.Request{
+		Method: r.Method, Path: r.URL.Path, EscapedPath: r.URL.EscapedPath(), Query: r.URL.RawQuery,
+		Header: memproxy.Header(r.Header), Base: scheme + "://" + r.Host,
+	}
+}
+
+func (p *Proxy) passthrough(method, escapedPath string) bool {
+	if !plain(escapedPath) {
+		return false
+	}
+	for _, pt := range p.patterns {
+		if pt.matches(method, escapedPath) {
+			return true
+		}
+	}
+	return false
+}
+
+// credentials are what the caller presents outside the payload.
+func credentials(r *http.Request) memproxy.Credentials {
+	c := memproxy.Credentials{Header: memproxy.Header(r.Header)}
+	// VerifiedChains is set only when the handshake verified the certificate
+	// against the configured roots; PeerCertificates alone proves nothing.
+	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 && len(r.TLS.PeerCertificates) > 0 {
+		for _, u := range r.TLS.PeerCertificates[0].URIs {
+			c.PeerURIs = append(c.PeerURIs, u.String())
+		}
+	}
+	return c
+}
+
+// statusWriter remembers the status that was sent.
+type statusWriter struct {
+	http.ResponseWriter
+	code int
+}
+
+func (w *statusWriter) WriteHeader(code int) {
+	if w.code == 0 && code >= 200 {
+		w.code = code
+	}
+	w.ResponseWriter.WriteHeader(code)
+}
+
+func (w *statusWriter) Write(b []byte) (int, error) {
+	if w.code == 0 {
+		w.code = http.StatusOK
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *statusWriter) status() int {
+	if w.code == 0 {
+		return http.StatusOK
+	}
+	return w.code
+}
+
+// decisionHeader words a decision for the answer's header.
+func decisionHeader(d *memproxy.Decision) string {
+	var b strings.Builder
+	b.Grow(64)
+	b.WriteString(d.Verdict.String())
+	b.WriteString("; id=")
+	b.WriteString(d.ID)
+	if d.Would != d.Verdict {
+		b.WriteString("; would=")
+		b.WriteString(d.Would.String())
+	}
+	return b.String()
+}

@@ -1,0 +1,50 @@
+package proxy
+
+import (
+	"crypto/tls"
+	"net"
+	"net/http"
+	"time"
+)
+
+// TransportOptions configure the connections to an upstream.
+type TransportOptions struct {
+	// TLS is for https upstreams: roots, client certificate. Nil: the system's.
+	TLS *tls.Config
+	// IdleTimeout closes idle connections. It should be shorter than the
+	// upstream's own, or a request can meet a closing one. Default 4 s, below
+	// uvicorn's 5 s.
+	IdleTimeout time.Duration
+	// DialTimeout bounds connecting. Default 5 s.
+	DialTimeout time.Duration
+	// MaxConns bounds the connections to the upstream. Default 512.
+	MaxConns int
+}
+
+// NewTransport returns a transport that changes nothing: no compression of its
+// own, no redirects followed, no proxy from the environment.
+func NewTransport(o TransportOptions) *http.Transport {
+	if o.IdleTimeout <= 0 {
+		o.IdleTimeout = 4 * time.Second
+	}
+	if o.DialTimeout <= 0 {
+		o.DialTimeout = 5 * time.Second
+	}
+	if o.MaxConns <= 0 {
+		o.MaxConns = 512
+	}
+	return &http.Transport{
+		DialContext:           (&net.Dialer{Timeout: o.DialTimeout, KeepAlive: 30 * time.Second}).DialContext,
+		TLSClientConfig:       o.TLS,
+		TLSHandshakeTimeout:   o.DialTimeout,
+		ForceAttemptHTTP2:     true,
+		DisableCompression:    true,
+		MaxIdleConns:          o.MaxConns,
+		MaxIdleConnsPerHost:   o.MaxConns,
+		MaxConnsPerHost:       o.MaxConns,
+		IdleConnTimeout:       o.IdleTimeout,
+		ExpectContinueTimeout: time.Second,
+		WriteBufferSize:       8 << 10,
+		ReadBufferSize:        8 << 10,
+	}
+}
