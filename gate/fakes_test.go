@@ -1,0 +1,316 @@
+package gate_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+)
+
+// The fakes here are the simplest collaborators that keep their contract; the
+// real ones are put together in package proxy's tests and in cmd/memproxy.
+
+var noon = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
+
+type fakeAdapter struct {
+	op        memproxy.Operation
+	decodeErr error
+	encodeErr error
+	readErr   error
+	merges    bool
+	memories  []memproxy.Memory
+	events    []string
+	located   map[string]memproxy.Memory
+}
+
+func (f *fakeAdapter) Name() string { return "fake" }
+func (f *fakeAdapter) Route(memproxy.Request) (memproxy.Route, bool) {
+	return memproxy.Route{}, false
+}
+
+func (f *fakeAdapter) Decode(memproxy.Route, memproxy.Request, []byte) (*memproxy.Operation, error) {
+	if f.decodeErr != nil {
+		return nil, f.decodeErr
+	}
+	op := f.op
+	op.Hints = append([]memproxy.Hint(nil), f.op.Hints...)
+	return &op, nil
+}
+
+func (f *fakeAdapter) Encode(_ memproxy.Route, req memproxy.Request, body []byte, op *memproxy.Operation) ([]byte, string, error) {
+	if f.encodeErr != nil {
+		return nil, "", f.encodeErr
+	}
+	if op.Stamp == nil {
+		return body, req.Query, nil
+	}
+	return []byte("stamped by " + op.Stamp.Actor), req.Query, nil
+}
+
+func (f *fakeAdapter) Refuse(_ memproxy.Request, d memproxy.Decision) memproxy.Reply {
+	b, _ := json.Marshal(d.Reasons)
+	return memproxy.Reply{Status: d.Status, Body: b}
+}
+
+// fakeReader is a fakeAdapter whose answers can be taken apart.
+type fakeReader struct{ fakeAdapter }
+
+func (f *fakeReader) Read(memproxy.Route, memproxy.Request, memproxy.Reply) (*memproxy.Reading, error) {
+	if f.readErr != nil {
+		return nil, f.readErr
+	}
+	return &memproxy.Reading{Memories: append([]memproxy.Memory(nil), f.memories...), Events: f.events}, nil
+}
+
+func (f *fakeReader) Rewrite(_ memproxy.Route, _ memproxy.Request, _ memproxy.Reply, rd *memproxy.Reading) ([]byte, error) {
+	var ids []string
+	for _, m := range rd.Memories {
+		if !m.Drop {
+			ids = append(ids, m.ID)
+		}
+	}
+	return []byte(strings.Join(ids, ",")), nil
+}
+
+func (f *fakeReader) Locate(_ memproxy.Route, _ memproxy.Request, id string) memproxy.Request {
+	return memproxy.Request{Method: "GET", EscapedPath: "/" + id}
+}
+
+func (f *fakeReader) Located(_ memproxy.Route, id string, r memproxy.Reply) (memproxy.Memory, error) {
+	if r.Status == 404 {
+		return memproxy.Memory{Missing: true}, nil
+	}
+	return f.located[id], nil
+}
+
+func (f *fakeReader) Merges(memproxy.Route, *memproxy.Operation) bool { return f.merges }
+
+type fakeFetch struct {
+	mu     sync.Mutex
+	asked  []string
+	status int
+	err    error
+}
+
+func (f *fakeFetch) Fetch(_ context.Context, q memproxy.Request) (memproxy.Reply, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = append(f.asked, q.EscapedPath)
+	return memproxy.Reply{Status: f.status}, f.err
+}
+
+type identify func(context.Context, memproxy.Credentials) (memproxy.Principal, error)
+
+func (f identify) Identify(ctx context.Context, c memproxy.Credentials) (memproxy.Principal, error) {
+	return f(ctx, c)
+}
+
+type policy func(memproxy.Question) (memproxy.Ruling, error)
+
+func (f policy) Rule(_ context.Context, q memproxy.Question) (memproxy.Ruling, error) { return f(q) }
+
+type fakeLedger struct {
+	mu   sync.Mutex
+	rows map[string]memproxy.Ownership
+	err  error
+}
+
+func (l *fakeLedger) Owners(_ context.Context, _ string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Ownership, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err != nil {
+		return nil, l.err
+	}
+	out := map[string]memproxy.Ownership{}
+	for _, id := range ids {
+		if row, ok := l.rows[id]; ok && row.Kind == kind {
+			out[id] = row
+		}
+	}
+	return out, nil
+}
+
+func (l *fakeLedger) Decision(context.Context, string, string) (memproxy.Ownership, bool, error) {
+	return memproxy.Ownership{}, false, l.err
+}
+
+func (l *fakeLedger) Put(_ context.Context, rows ...memproxy.Ownership) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err != nil {
+		return l.err
+	}
+	for _, row := range rows {
+		l.rows[row.ID] = row
+	}
+	return nil
+}
+
+type fakeBudget struct {
+	mu       sync.Mutex
+	used     int64
+	limit    int64
+	released []memproxy.Charge
+	degraded bool
+	err      error
+}
+
+func (b *fakeBudget) Charge(_ context.Context, c memproxy.Charge) (memproxy.Allowance, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err != nil {
+		return memproxy.Allowance{}, b.err
+	}
+	a := memproxy.Allowance{Granted: b.used+c.Cost <= b.limit, Refused: -1, Degraded: b.degraded}
+	if a.Granted {
+		b.used += c.Cost
+	} else {
+		a.Refused = 0
+	}
+	for _, l := range c.Lines {
+		a.Lines = append(a.Lines, memproxy.LineState{Line: l, Used: b.used, Warn: a.Granted && b.used*10 == b.limit*8})
+	}
+	return a, nil
+}
+
+func (b *fakeBudget) Release(_ context.Context, c memproxy.Charge) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.released = append(b.released, c)
+	b.used -= c.Cost
+	return nil
+}
+
+type fakeRecorder struct {
+	mu     sync.Mutex
+	events []memproxy.Event
+	err    error
+}
+
+func (f *fakeRecorder) Record(_ context.Context, ev memproxy.Event) (memproxy.Receipt, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err != nil {
+		return memproxy.Receipt{}, f.err
+	}
+	f.events = append(f.events, ev)
+	return memproxy.Receipt{Index: uint64(len(f.events) - 1)}, nil
+}
+
+func (f *fakeRecorder) Note(ev memproxy.Event) error {
+	_, err := f.Record(context.Background(), ev)
+	return err
+}
+
+func (f *fakeRecorder) types() []memproxy.EventType {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var out []memproxy.EventType
+	for _, ev := range f.events {
+		out = append(out, ev.Type)
+	}
+	return out
+}
+
+type fakeSigner struct{}
+
+func (fakeSigner) Sign(s memproxy.Stamp) memproxy.Stamp {
+	s.Signature = "signed for " + s.Tenant
+	return s
+}
+func (fakeSigner) Verify(s memproxy.Stamp) bool { return s.Signature == "signed for "+s.Tenant }
+
+var errBroken = errors.New("broken")
+
+// bench holds a gate and everything around it.
+type rig struct {
+	adapter  gate.Adapter
+	fake     *fakeAdapter
+	ledger   *fakeLedger
+	budget   *fakeBudget
+	recorder *fakeRecorder
+	fetch    *fakeFetch
+	rules    *gate.Rules
+	who      memproxy.Principal
+	identify identify
+	gate     *gate.Gate
+}
+
+func all() memproxy.Limit                                 { return memproxy.Limit{All: true} }
+func only(values ...string) memproxy.Limit                { return memproxy.Limit{Values: values} }
+func allowAll(memproxy.Question) (memproxy.Ruling, error) { return memproxy.Ruling{}, nil }
+
+func newRig(t *testing.T, change func(*rig)) *rig {
+	t.Helper()
+	reader := &fakeReader{}
+	r := &rig{
+		adapter: reader, fake: &reader.fakeAdapter,
+		ledger:   &fakeLedger{rows: map[string]memproxy.Ownership{}},
+		budget:   &fakeBudget{limit: 10},
+		recorder: &fakeRecorder{},
+		fetch:    &fakeFetch{status: 200},
+		who: memproxy.Principal{
+			ID: "agent:dev", Kind: memproxy.KindAgent, Tenant: "acme", Trust: memproxy.TrustAuthenticated,
+			ActsAs: only("dev"), Users: all(), Apps: all(), Runs: all(),
+		},
+		rules: &gate.Rules{
+			Version: "v1", Profile: gate.Production, Policy: policy(allowAll), Ceilings: memproxy.DefaultCeilings(),
+			Lines: func(p memproxy.Principal, _ memproxy.Kind, _ []string) []memproxy.Line {
+				return []memproxy.Line{
+					{Reason: memproxy.BudgetHour, Key: "principal/" + p.ID, Window: memproxy.WindowHour, Limit: 10},
+					{Reason: memproxy.BudgetTotal, Key: "principal/" + p.ID, Window: memproxy.WindowTotal, Limit: 10},
+				}
+			},
+			Enforce: true, Unattributed: gate.UnattributedVisible,
+		},
+	}
+	r.identify = func(context.Context, memproxy.Credentials) (memproxy.Principal, error) { return r.who, nil }
+	if change != nil {
+		change(r)
+	}
+	n := 0
+	g, err := gate.New(gate.Options{
+		Identifier: r.identify, Ledger: r.ledger, Budget: r.budget, Recorder: r.recorder, Signer: fakeSigner{},
+		Clock: func() time.Time { return noon },
+		NewID: func() string { n++; return fmt.Sprintf("d%d", n) },
+	}, r.rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.gate = g
+	return r
+}
+
+func (r *rig) admit(op memproxy.Operation) *gate.Admission {
+	r.fake.op = op
+	return r.gate.Admit(context.Background(), r.call(op))
+}
+
+func (r *rig) call(op memproxy.Operation) *gate.Call {
+	return &gate.Call{
+		Backend: gate.Backend{Name: "mem", Adapter: r.adapter, Fetch: r.fetch},
+		Request: memproxy.Request{Method: "POST", EscapedPath: "/call"},
+		Route:   memproxy.Route{ID: "fake.route", Kind: op.Kind}, Known: true, Body: []byte("body"),
+	}
+}
+
+func wantCodes(t *testing.T, d memproxy.Decision, verdict memproxy.Verdict, codes ...memproxy.ReasonCode) {
+	t.Helper()
+	if d.Verdict != verdict {
+		t.Errorf("verdict %v, want %v; reasons %+v", d.Verdict, verdict, d.Reasons)
+	}
+	var got []memproxy.ReasonCode
+	for _, r := range d.Reasons {
+		got = append(got, r.Code)
+	}
+	if fmt.Sprint(got) != fmt.Sprint(codes) {
+		t.Errorf("reasons %v, want %v", got, codes)
+	}
+}

@@ -1,0 +1,128 @@
+package gate_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+)
+
+func byID(kind memproxy.Kind, ids ...string) memproxy.Operation {
+	op := memproxy.Operation{Kind: kind, Targets: ids, TargetKind: memproxy.TargetMemory}
+	if kind == memproxy.Correct {
+		op.Cost = len(ids)
+	}
+	return op
+}
+
+func owned(id, tenant, agent string) memproxy.Ownership {
+	return memproxy.Ownership{
+		Kind: memproxy.TargetMemory, ID: id, Actor: "agent:author", Trust: memproxy.TrustAuthenticated,
+		Scope: memproxy.Scope{Tenant: tenant, User: "ann", Agent: agent},
+	}
+}
+
+// Proves EDGE-3
+func TestOperationsByIDNeedTheOwner(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		rows    []memproxy.Ownership
+		located map[string]memproxy.Memory
+		status  int // the backend's answer to the side request
+		unattr  gate.Unattributed
+		who     func(*memproxy.Principal)
+		ids     []string
+		want    memproxy.ReasonCode
+		asked   int
+	}{
+		{name: "its tenant's, by the ledger", rows: []memproxy.Ownership{owned("m1", "acme", "dev")}, ids: []string{"m1"}},
+		{name: "another tenant's, by the ledger", rows: []memproxy.Ownership{owned("m1", "globex", "dev")}, ids: []string{"m1"}, want: memproxy.OwnerForeign},
+		{name: "its tenant's, another agent's", rows: []memproxy.Ownership{owned("m1", "acme", "ceo")}, ids: []string{"m1"}, want: memproxy.OwnerForeign},
+		{name: "one of a batch is another tenant's", rows: []memproxy.Ownership{owned("m1", "acme", "dev"), owned("m2", "globex", "dev")}, ids: []string{"m1", "m2"}, want: memproxy.OwnerForeign},
+		{name: "unknown to the ledger, the backend names its agent", located: map[string]memproxy.Memory{"m1": {ID: "m1", Scope: memproxy.Scope{Agent: "dev"}}}, ids: []string{"m1"}, asked: 1},
+		{name: "unknown to the ledger, the backend names another agent", located: map[string]memproxy.Memory{"m1": {ID: "m1", Scope: memproxy.Scope{Agent: "ceo"}}}, ids: []string{"m1"}, want: memproxy.OwnerForeign, asked: 1},
+		{name: "unknown to the ledger, another user's", located: map[string]memproxy.Memory{"m1": {ID: "m1", Scope: memproxy.Scope{User: "bob"}}}, who: func(p *memproxy.Principal) { p.Users = only("ann") }, ids: []string{"m1"}, want: memproxy.OwnerForeign, asked: 1},
+		{name: "nobody says whose", located: map[string]memproxy.Memory{"m1": {ID: "m1"}}, ids: []string{"m1"}, want: memproxy.OwnerForeign, asked: 1},
+		{name: "missing is the backend's to say", status: 404, ids: []string{"m1"}, asked: 1},
+		{name: "unattributed and several tenants, not named", unattr: gate.UnattributedNamed, located: map[string]memproxy.Memory{"m1": {ID: "m1", Scope: memproxy.Scope{User: "ann"}}}, ids: []string{"m1"}, want: memproxy.OwnerForeign, asked: 1},
+		{name: "unattributed and several tenants, named", unattr: gate.UnattributedNamed, who: func(p *memproxy.Principal) { p.Users = only("ann") }, located: map[string]memproxy.Memory{"m1": {ID: "m1", Scope: memproxy.Scope{User: "ann"}}}, ids: []string{"m1"}, asked: 1},
+		{name: "unattributed and hidden", unattr: gate.UnattributedHidden, who: func(p *memproxy.Principal) { p.Users = only("ann") }, located: map[string]memproxy.Memory{"m1": {ID: "m1", Scope: memproxy.Scope{User: "ann"}}}, ids: []string{"m1"}, want: memproxy.OwnerForeign, asked: 1},
+		{name: "a stamp of its tenant attributes", unattr: gate.UnattributedHidden, located: map[string]memproxy.Memory{"m1": {ID: "m1", Scope: memproxy.Scope{User: "ann"}, Stamp: &memproxy.Stamp{Signature: "signed for acme"}}}, ids: []string{"m1"}, asked: 1},
+		{name: "a stamp of another tenant does not", unattr: gate.UnattributedHidden, located: map[string]memproxy.Memory{"m1": {ID: "m1", Scope: memproxy.Scope{User: "ann"}, Stamp: &memproxy.Stamp{Signature: "signed for globex"}}}, ids: []string{"m1"}, want: memproxy.OwnerForeign, asked: 1},
+	} {
+		for _, kind := range []memproxy.Kind{memproxy.Correct, memproxy.Forget, memproxy.Recall} {
+			t.Run(tc.name+"/"+string(kind), func(t *testing.T) {
+				r := newRig(t, func(r *rig) {
+					for _, row := range tc.rows {
+						r.ledger.rows[row.ID] = row
+					}
+					if tc.unattr != "" {
+						r.rules.Unattributed = tc.unattr
+					}
+					if tc.status != 0 {
+						r.fetch.status = tc.status
+					}
+					if tc.who != nil {
+						tc.who(&r.who)
+					}
+					r.fake.located = tc.located
+				})
+				a := r.admit(byID(kind, tc.ids...))
+				if tc.want == "" {
+					wantCodes(t, a.Decision, memproxy.Allow)
+				} else {
+					wantCodes(t, a.Decision, memproxy.Deny, tc.want)
+					if a.Decision.Status != 404 {
+						t.Errorf("status %d, want 404: existence is not told", a.Decision.Status)
+					}
+				}
+				if len(r.fetch.asked) != tc.asked {
+					t.Errorf("asked the backend %v, want %d times", r.fetch.asked, tc.asked)
+				}
+			})
+		}
+	}
+}
+
+// A GET of one memory is its own question: it is forwarded once and judged on
+// the answer.
+func TestReadByIDIsJudgedOnItsOwnAnswer(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		agent  string
+		status int
+	}{
+		{"its own", "dev", 200},
+		{"another's", "ceo", 404},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := newRig(t, nil)
+			r.fake.op = byID(memproxy.Recall, "m1")
+			r.fake.memories = []memproxy.Memory{{ID: "m1", Scope: memproxy.Scope{Agent: tc.agent}}}
+			c := r.call(r.fake.op)
+			c.Request = memproxy.Request{Method: "GET", EscapedPath: "/m1"}
+			a := r.gate.Admit(context.Background(), c)
+			wantCodes(t, a.Decision, memproxy.Allow)
+			if len(r.fetch.asked) != 0 {
+				t.Errorf("asked %v: the call asks itself", r.fetch.asked)
+			}
+			got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("secret of ceo")})
+			if got.Status != tc.status {
+				t.Errorf("status %d, want %d", got.Status, tc.status)
+			}
+		})
+	}
+}
+
+func TestMergeAsksEvenWhenTheOwnerIsKnown(t *testing.T) {
+	r := newRig(t, func(r *rig) {
+		r.fake.merges = true
+		r.ledger.rows["m1"] = owned("m1", "acme", "dev")
+		r.fake.located = map[string]memproxy.Memory{"m1": {ID: "m1", Scope: memproxy.Scope{Agent: "dev"}}}
+	})
+	wantCodes(t, r.admit(byID(memproxy.Correct, "m1")).Decision, memproxy.Allow)
+	if len(r.fetch.asked) != 1 {
+		t.Errorf("asked %v, want once", r.fetch.asked)
+	}
+}

@@ -1,0 +1,168 @@
+package gate_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Proves EDGE-3: what others own does not come back from searches and lists.
+func TestAnswersAreFiltered(t *testing.T) {
+	r := newRig(t, func(r *rig) { r.who.Users = only("ann") })
+	r.ledger.rows["foreign"] = owned("foreign", "globex", "dev")
+	r.ledger.rows["mine"] = owned("mine", "acme", "dev")
+	r.fake.memories = []memproxy.Memory{
+		{ID: "mine", Scope: memproxy.Scope{User: "ann"}},
+		{ID: "foreign", Scope: memproxy.Scope{User: "ann"}},
+		{ID: "bobs", Scope: memproxy.Scope{User: "bob"}},
+		{ID: "anns", Scope: memproxy.Scope{User: "ann"}},
+		{ID: "nobodys"},
+		{ID: "ceos", Scope: memproxy.Scope{User: "ann", Agent: "ceo"}},
+	}
+	a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
+	got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("everything")})
+	if string(got.Body) != "mine,anns" {
+		t.Errorf("answer %q, want what the caller may see", got.Body)
+	}
+	out := r.recorder.events[1]
+	if out.Type != memproxy.EventOutcome || out.Filtered != 4 || fmt.Sprint(out.Memories) != "[mine anns]" {
+		t.Errorf("outcome %+v: want 4 filtered and the ids that were shown", out)
+	}
+}
+
+func TestUnreadableAnswersAreWithheld(t *testing.T) {
+	r := newRig(t, func(r *rig) { r.fake.readErr = errBroken })
+	a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
+	got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("???")})
+	if got.Status != 502 {
+		t.Errorf("status %d, want 502: what cannot be read cannot be filtered", got.Status)
+	}
+	a = r.admit(memproxy.Operation{Kind: memproxy.Recall})
+	got = r.gate.Return(context.Background(), a, memproxy.Reply{Status: 400, Body: []byte("bad uuid")})
+	if got.Status != 400 || string(got.Body) != "bad uuid" {
+		t.Errorf("a refusal of the backend came back as %d %q", got.Status, got.Body)
+	}
+}
+
+// Proves TRL-6, TRL-8 (learn, forget): totals follow what exists.
+func TestLedgerAndTotalsFollowWrites(t *testing.T) {
+	ctx := context.Background()
+	r := newRig(t, nil)
+	r.fake.memories = []memproxy.Memory{{ID: "m1", Text: "likes tea", Event: "ADD"}}
+	r.fake.events = []string{"e1"}
+	op := learn("likes tea")
+	op.Scope = memproxy.Scope{User: "ann", Agent: "dev"}
+	a := r.admit(op)
+	r.gate.Return(ctx, a, memproxy.Reply{Status: 200})
+	row := r.ledger.rows["m1"]
+	if row.Actor != "agent:dev" || row.Scope.Tenant != "acme" || row.Scope.User != "ann" || row.Decision != a.Decision.ID || row.SHA256 == "" {
+		t.Errorf("ledger row %+v", row)
+	}
+	if r.ledger.rows["e1"].Kind != memproxy.TargetEvent {
+		t.Errorf("the receipt's owner was not remembered: %+v", r.ledger.rows["e1"])
+	}
+	if r.budget.used != 1 {
+		t.Fatalf("%d charged, want 1", r.budget.used)
+	}
+
+	a = r.admit(byID(memproxy.Forget, "m1"))
+	r.gate.Return(ctx, a, memproxy.Reply{Status: 200})
+	if r.budget.used != 0 || !r.ledger.rows["m1"].Deleted {
+		t.Errorf("after the deletion %d are charged, row %+v", r.budget.used, r.ledger.rows["m1"])
+	}
+	for _, l := range r.budget.released[0].Lines {
+		if l.Window != memproxy.WindowTotal {
+			t.Errorf("a deletion gave back %s: only totals fall", l.Window)
+		}
+	}
+
+	a = r.admit(byID(memproxy.Forget, "m1"))
+	r.gate.Return(ctx, a, memproxy.Reply{Status: 200})
+	if r.budget.used != 0 {
+		t.Errorf("deleting twice paid twice: %d", r.budget.used)
+	}
+}
+
+func TestRefusedByTheBackendIsPaidBack(t *testing.T) {
+	for _, tc := range []struct {
+		status int
+		used   int64
+	}{{200, 1}, {422, 0}, {500, 1}} {
+		r := newRig(t, nil)
+		a := r.admit(learn("x"))
+		r.gate.Return(context.Background(), a, memproxy.Reply{Status: tc.status})
+		if r.budget.used != tc.used {
+			t.Errorf("status %d: %d charged, want %d", tc.status, r.budget.used, tc.used)
+		}
+	}
+}
+
+// Proves TRL-8: budget_warning, budget_exceeded.
+func TestBudgetEvents(t *testing.T) {
+	r := newRig(t, nil)
+	for range 10 {
+		wantCodes(t, r.admit(learn("x")).Decision, memproxy.Allow)
+	}
+	a := r.admit(learn("x"))
+	wantCodes(t, a.Decision, memproxy.Deny, memproxy.BudgetHour)
+	if a.Decision.Status != 429 || a.Decision.Allowance == nil {
+		t.Errorf("status %d, allowance %v", a.Decision.Status, a.Decision.Allowance)
+	}
+	count := map[memproxy.EventType]int{}
+	for _, et := range r.recorder.types() {
+		count[et]++
+	}
+	if count[memproxy.EventBudgetWarning] != 2 || count[memproxy.EventBudgetExceeded] != 1 {
+		t.Errorf("events %v: want one warning a line and one exceeded", count)
+	}
+}
+
+// A memory that came to be after its write was answered is bound to its
+// author when it is first read.
+func TestStampBindsWhatCameLater(t *testing.T) {
+	r := newRig(t, nil)
+	r.fake.memories = []memproxy.Memory{
+		{ID: "late", Text: "t", Scope: memproxy.Scope{User: "ann"}, Stamp: &memproxy.Stamp{ID: "d9", Actor: "agent:x", Signature: "signed for acme"}},
+		{ID: "forged", Text: "t", Scope: memproxy.Scope{User: "ann"}, Stamp: &memproxy.Stamp{ID: "d9", Actor: "agent:x", Signature: "signed by me"}},
+	}
+	a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
+	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200})
+	if row := r.ledger.rows["late"]; row.Actor != "agent:x" || row.Scope.Tenant != "acme" {
+		t.Errorf("row %+v, want the stamp's author", row)
+	}
+	if row, bound := r.ledger.rows["forged"]; bound {
+		t.Errorf("a forged stamp made a row: %+v", row)
+	}
+}
+
+func TestOutcomeIsNotedWhenTheBackendIsGone(t *testing.T) {
+	r := newRig(t, nil)
+	a := r.admit(learn("x"))
+	got := r.gate.Abandon(context.Background(), a, true)
+	if got.Status != 502 {
+		t.Errorf("status %d", got.Status)
+	}
+	out := r.recorder.events[1]
+	if out.Type != memproxy.EventOutcome || !out.Cancelled || out.Status != 0 {
+		t.Errorf("outcome %+v", out)
+	}
+	if r.budget.used != 1 {
+		t.Errorf("%d charged: a write whose fate is unknown stays paid for", r.budget.used)
+	}
+}
+
+func TestExplainHasNoEffect(t *testing.T) {
+	r := newRig(t, nil)
+	r.fake.op = learn("x")
+	r.fake.op.Claims = []memproxy.Claim{claim(memproxy.DimAgent, memproxy.ClaimIs, "ceo")}
+	ex := r.gate.Explain(context.Background(), r.call(r.fake.op))
+	wantCodes(t, ex.Decision, memproxy.Deny, memproxy.IdentityActsAs)
+	if len(ex.Steps) != 9 || r.budget.used != 0 || len(r.recorder.events) != 0 {
+		t.Errorf("%d steps, %d charged, %d recorded", len(ex.Steps), r.budget.used, len(r.recorder.events))
+	}
+	if last := ex.Steps[6]; last.Step != "gate.rule" || last.Verdict != memproxy.Allow {
+		t.Errorf("the policy's own answer should be readable after a refusal: %+v", last)
+	}
+}
