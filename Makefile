@@ -1,0 +1,60 @@
+# The targets that CI runs are the ones a developer runs.
+SHELL := /bin/bash
+GO    ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+
+.PHONY: help build test check vet lint race modules e2e e2e-install bench bench-quick fuzz demo update clean
+
+help: ## list the targets
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t18
+
+build: ## build bin/memproxy, reproducibly
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/memproxy ./cmd/memproxy
+
+test: ## the quick tests; need nothing but Go
+	$(GO) test ./...
+
+check: vet lint race modules ## what must be green before a commit lands
+
+vet:
+	$(GO) vet ./... && $(GO) vet -tags e2e ./e2e/...
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
+
+lint:
+	$(GO) tool staticcheck ./...
+	$(GO) tool staticcheck -tags e2e ./e2e/...
+
+race:
+	$(GO) test -race ./...
+
+modules: ## the nested modules, each with its own dependencies
+	cd telemetry/audit/interop && $(GO) vet ./... && $(GO) test ./...
+
+e2e-install: ## install the real parts (Mem0 engine, SDKs, redis-server) under .e2e
+	e2e/install.sh
+
+e2e: e2e-install ## everything against the real parts
+	$(GO) test -tags e2e -count=1 -timeout 25m ./e2e/... ./budgets/redisstore/...
+
+bench: ## side by side with a bare reverse proxy and nginx; writes bench/out/report.md
+	cd bench && $(GO) run . -report out/report.md
+
+bench-quick: ## the same, short, to see that it runs
+	cd bench && $(GO) run . -quick
+
+FUZZTIME ?= 20s
+fuzz: ## every fuzz target for FUZZTIME each
+	@for pkg in $$($(GO) list ./...); do \
+	  for f in $$($(GO) test -list '^Fuzz' $$pkg 2>/dev/null | grep '^Fuzz'); do \
+	    echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
+	  done; done
+
+demo: ## the demo
+	$(GO) run ./cmd/memproxy demo
+
+update: ## write generated files anew: JSON Schema, dependency list
+	$(GO) test ./config ./internal/repo -update
+
+clean:
+	rm -rf bin bench/out .e2e

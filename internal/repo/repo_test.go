@@ -1,0 +1,261 @@
+package repo
+
+import (
+	"encoding/json"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const (
+	root   = "../.."
+	module = "github.com/memproxy/memproxy"
+)
+
+// maxLines is the ceiling of a Go file. A longer one is split by meaning.
+const maxLines = 400
+
+// listed is one package as the go command lists it.
+type listed struct {
+	ImportPath   string
+	Name         string
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
+	GoFiles      []string
+	Dir          string
+	Doc          string
+}
+
+func packages(t *testing.T) []listed {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Name,Imports,TestImports,XTestImports,GoFiles,Dir,Doc", "./...")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		var ee *exec.ExitError
+		if errors.As(err, &ee) {
+			t.Fatalf("go list: %s", ee.Stderr)
+		}
+		t.Fatal(err)
+	}
+	var pkgs []listed
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listed
+		if err := dec.Decode(&p); err == io.EOF {
+			return pkgs
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		pkgs = append(pkgs, p)
+	}
+}
+
+// internalName is a package's path inside the module; "" is the root package.
+func internalName(path string) (string, bool) {
+	if path == module {
+		return "", true
+	}
+	return strings.CutPrefix(path, module+"/")
+}
+
+// allowed says which of the module's own packages a package may import,
+// besides the root and its own children's shared parent. The first matching
+// row rules.
+var allowed = []struct {
+	pkg, why string
+	imports  []string
+}{
+	{"cmd/", "the binary puts everything together", []string{"*"}},
+	{"e2e", "end-to-end tests may use everything", []string{"*"}},
+	{"bench", "benchmarks put everything together", []string{"*"}},
+	{"examples", "examples are users", []string{"*"}},
+	{"internal/", "shared helpers know the vocabulary only", nil},
+	{"gate", "the gate knows interfaces, never a leaf", []string{"telemetry/signal"}},
+	{"proxy", "a face calls the gate and never decides", []string{"gate", "telemetry/signal"}},
+	{"envoy/", "a face calls the gate and never decides", []string{"gate", "telemetry/signal", "policy", "envoy/"}},
+	{"console", "a face", []string{"gate"}},
+	{"adapters/", "adapters translate; they share one document reader", []string{"adapters/jsondoc"}},
+	{"policy/cedar", "compiles its parent's bundle", []string{"policy"}},
+	{"budgets/", "stores know their parent", []string{"budgets"}},
+	{"ledger/", "stores know their parent", []string{"ledger"}},
+	{"telemetry/audit/", "readers and writers of one format", []string{"telemetry/audit"}},
+	{"telemetry/audit", "the log knows the vocabulary only", nil},
+	{"telemetry", "set-up knows the names", []string{"telemetry/signal"}},
+	{"", "every other package knows the vocabulary only", nil},
+}
+
+func TestImportsFollowTheDesign(t *testing.T) {
+	for _, p := range packages(t) {
+		name, ok := internalName(p.ImportPath)
+		if !ok {
+			continue
+		}
+		if name == "" {
+			for _, imp := range p.Imports {
+				if strings.Contains(strings.Split(imp, "/")[0], ".") {
+					t.Errorf("the root package imports %s: it is the vocabulary and imports the standard library only", imp)
+				}
+			}
+			continue
+		}
+		for _, row := range allowed {
+			if name != row.pkg && !(strings.HasSuffix(row.pkg, "/") && strings.HasPrefix(name, row.pkg)) &&
+				!strings.HasPrefix(name, row.pkg+"/") && row.pkg != "" {
+				continue
+			}
+			for _, imp := range p.Imports {
+				dep, own := internalName(imp)
+				if !own || dep == "" || mayImport(row.imports, name, dep) {
+					continue
+				}
+				t.Errorf("%s imports %s: %s", name, dep, row.why)
+			}
+			break
+		}
+	}
+}
+
+func mayImport(imports []string, pkg, dep string) bool {
+	if strings.HasPrefix(dep, pkg+"/") {
+		return true // a parent may use its own rooms
+	}
+	for _, a := range imports {
+		if a == "*" || a == dep || strings.HasSuffix(a, "/") && strings.HasPrefix(dep, a) {
+			return true
+		}
+	}
+	return false
+}
+
+// fences say in which packages a third-party module may appear. cmd may
+// import a fenced module nowhere either: it uses the room that wraps it.
+var fences = []struct {
+	prefix string
+	rooms  []string
+	why    string
+}{
+	{"github.com/envoyproxy/go-control-plane", []string{"envoy/"}, "Envoy's API stays behind its faces"},
+	{"google.golang.org/grpc", []string{"envoy/"}, "the gRPC server serves Envoy only"},
+	{"github.com/redis/go-redis", []string{"budgets/redisstore"}, "Redis is one budget store"},
+	{"github.com/cedar-policy/cedar-go", []string{"policy/cedar"}, "the policy engine can be replaced in one room"},
+	{"github.com/wasilibs/go-re2", []string{"screen"}, "patterns belong to screening"},
+	{"modernc.org/sqlite", []string{"ledger"}, "storage belongs to the ledger"},
+	{"github.com/jackc/pgx", []string{"ledger"}, "storage belongs to the ledger"},
+	{"go.opentelemetry.io/otel/sdk", []string{"telemetry"}, "the SDK is set up in one place; others use the API"},
+	{"go.opentelemetry.io/otel/exporters", []string{"telemetry"}, "exporters are set up in one place"},
+	{"github.com/coreos/go-oidc", []string{"identity"}, "tokens are verified in one place"},
+	{"github.com/spiffe/go-spiffe", []string{"identity"}, "identities are parsed in one place"},
+	{"net/http/pprof", nil, "no debug handlers by import"},
+}
+
+func TestThirdPartyFences(t *testing.T) {
+	for _, p := range packages(t) {
+		name, ok := internalName(p.ImportPath)
+		if !ok {
+			continue
+		}
+		for _, imp := range p.Imports {
+			for _, f := range fences {
+				if imp != f.prefix && !strings.HasPrefix(imp, f.prefix+"/") {
+					continue
+				}
+				if !slices.ContainsFunc(f.rooms, func(room string) bool {
+					return name == strings.TrimSuffix(room, "/") || strings.HasPrefix(name, strings.TrimSuffix(room, "/")+"/")
+				}) {
+					t.Errorf("%s imports %s: %s", name, imp, f.why)
+				}
+			}
+			if name == "gate" && (imp == "net/http" || strings.HasPrefix(imp, "net/http/")) {
+				t.Errorf("gate imports %s: the gate serves two faces and speaks neither", imp)
+			}
+		}
+	}
+}
+
+func TestEveryPackageSaysWhatItPromises(t *testing.T) {
+	for _, p := range packages(t) {
+		if len(p.GoFiles) == 0 {
+			continue
+		}
+		want := "Package " + p.Name
+		if p.Name == "main" {
+			want = "Command"
+		}
+		if !strings.HasPrefix(p.Doc, want) {
+			t.Errorf("%s: the package comment begins %q, want %q", p.ImportPath, p.Doc, want)
+		}
+	}
+}
+
+// goFiles walks the repository's own Go files, nested modules included.
+func goFiles(t *testing.T, visit func(path string, src []byte)) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if name := d.Name(); len(name) > 2 && name[0] == '.' || name == "node_modules" || name == "dist" {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if strings.HasSuffix(path, ".go") {
+			src, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			visit(path, src)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestFilesStaySmall(t *testing.T) {
+	goFiles(t, func(path string, src []byte) {
+		if n := strings.Count(string(src), "\n"); n > maxLines {
+			t.Errorf("%s has %d lines, over %d: split it by meaning", path, n, maxLines)
+		}
+	})
+}
+
+// Lifecycle hidden in package initialisation cannot be tested or replaced.
+func TestNoInitFunctions(t *testing.T) {
+	goFiles(t, func(path string, src []byte) {
+		file, err := parser.ParseFile(token.NewFileSet(), path, src, parser.SkipObjectResolution)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		for _, d := range file.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" {
+				t.Errorf("%s has an init function: do the work in a constructor", path)
+			}
+		}
+	})
+}
+
+func TestNoReplaceDirectives(t *testing.T) {
+	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.SplitSeq(string(mod), "\n") {
+		if strings.HasPrefix(strings.TrimSpace(line), "replace ") {
+			t.Errorf("go.mod: %s: users of the module do not get it", line)
+		}
+	}
+}
