@@ -38,10 +38,10 @@ e2e: e2e-install ## everything against the real parts
 	$(GO) test -tags e2e -count=1 -timeout 25m ./e2e/... ./budgets/redisstore/...
 
 bench: ## side by side with a bare reverse proxy and nginx; writes bench/out/report.md
-	cd bench && $(GO) run . -report out/report.md
+	$(GO) run ./bench -report bench/out/report.md
 
 bench-quick: ## the same, short, to see that it runs
-	cd bench && $(GO) run . -quick
+	$(GO) run ./bench -quick
 
 FUZZTIME ?= 20s
 fuzz: ## every fuzz target for FUZZTIME each

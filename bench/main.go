@@ -1,0 +1,85 @@
+// Command bench measures memproxy beside a bare httputil.ReverseProxy and
+// nginx, in one run on one machine: client, proxy and backend share its cores,
+// the contestants take turns in rounds, and results are ratios to the bare
+// proxy of the same run. Every contestant is a process of its own.
+//
+//	go run ./bench -report bench/out/report.md
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"time"
+)
+
+func main() {
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case "backend":
+			runBackend(os.Args[2])
+			return
+		case "bare":
+			runBare(os.Args[2], os.Args[3])
+			return
+		}
+	}
+	var (
+		quick  = flag.Bool("quick", false, "short rounds, to see that it runs; the numbers mean little")
+		report = flag.String("report", "", "write the report to this file as well")
+		rounds = flag.Int("rounds", 5, "rounds; each contestant runs once in each")
+		length = flag.Duration("length", 4*time.Second, "length of one measurement")
+		conns  = flag.Int("conns", 32, "connections of the throughput measurement")
+	)
+	flag.Parse()
+	if *quick {
+		*rounds, *length = 1, 500*time.Millisecond
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := bench(ctx, *rounds, *length, *conns, *report); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func bench(ctx context.Context, rounds int, length time.Duration, conns int, report string) error {
+	dir, err := os.MkdirTemp("", "memproxy-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	lab, err := newLab(ctx, dir)
+	defer lab.close()
+	if err != nil {
+		return err
+	}
+	res := newResults(lab, conns, runtime.NumCPU())
+	for round := range rounds {
+		for _, c := range lab.contestants {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			warm(c.addr, 300*time.Millisecond)
+			one := load(c.addr, 1, length)
+			many := load(c.addr, conns, length)
+			if one.failed+many.failed > 0 {
+				return fmt.Errorf("%s: %d requests failed: %s", c.name, one.failed+many.failed, one.firstError+many.firstError)
+			}
+			res.add(c.name, one, many)
+			fmt.Fprintf(os.Stderr, "round %d %-28s %7.0f req/s   p50 %6.0f µs  p99 %6.0f µs (1 connection)\n",
+				round+1, c.name, many.rate(), us(one.quantile(0.5)), us(one.quantile(0.99)))
+		}
+	}
+	text := res.markdown()
+	fmt.Print(text)
+	if report != "" {
+		return writeReport(report, text)
+	}
+	return nil
+}
+
+func us(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }

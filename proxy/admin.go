@@ -1,0 +1,56 @@
+package proxy
+
+import (
+	"encoding/json"
+	"net/http"
+)
+
+// Check is one thing that must be well for the sidecar to be ready.
+type Check struct {
+	Name string `json:"name"`
+	OK   bool   `json:"ok"`
+	// Detail says what is wrong, or what is in force. It holds no secret.
+	Detail string `json:"detail,omitempty"`
+}
+
+// AdminOptions configure the admin listener.
+type AdminOptions struct {
+	// Ready returns the checks of /readyz. One that is not OK makes it 503.
+	Ready func() []Check
+	// Metrics serves /metrics.
+	Metrics http.Handler
+	// Spans serves /debug/spans, the recent spans of an installation without
+	// a collector. Nil: not served.
+	Spans http.Handler
+}
+
+// NewAdmin returns the admin handler: /healthz, /readyz, /metrics.
+func NewAdmin(o AdminOptions) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, http.StatusOK, map[string]string{"status": "ok"})
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		checks := o.Ready()
+		status, word := http.StatusOK, "ready"
+		for _, c := range checks {
+			if !c.OK {
+				status, word = http.StatusServiceUnavailable, "not ready"
+			}
+		}
+		reply(w, status, map[string]any{"status": word, "checks": checks})
+	})
+	if o.Metrics != nil {
+		mux.Handle("GET /metrics", o.Metrics)
+	}
+	if o.Spans != nil {
+		mux.Handle("GET /debug/spans", o.Spans)
+	}
+	return mux
+}
+
+func reply(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // the prober may be gone
+}

@@ -1,0 +1,64 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+)
+
+// ServerOptions configure a listener.
+type ServerOptions struct {
+	Handler http.Handler
+	// TLS makes it an https listener. With ClientCAs and
+	// VerifyClientCertIfGiven, callers can be identified by certificate.
+	TLS *tls.Config
+	// HeaderTimeout bounds reading a request's header. Default 10 s.
+	HeaderTimeout time.Duration
+	// IdleTimeout closes idle client connections. Default 120 s.
+	IdleTimeout time.Duration
+	// MaxHeader bounds a request's header in bytes. Default 64 KiB.
+	MaxHeader int
+	Log       *slog.Logger
+}
+
+// Serve serves on the listener until the returned function is called, which
+// stops accepting and waits for what is in flight until its context ends.
+// Failed receives the error if serving ends by itself.
+func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, failed <-chan error) {
+	if o.HeaderTimeout <= 0 {
+		o.HeaderTimeout = 10 * time.Second
+	}
+	if o.IdleTimeout <= 0 {
+		o.IdleTimeout = 120 * time.Second
+	}
+	if o.MaxHeader <= 0 {
+		o.MaxHeader = 64 << 10
+	}
+	srv := &http.Server{
+		Handler: o.Handler, TLSConfig: o.TLS, ReadHeaderTimeout: o.HeaderTimeout,
+		IdleTimeout: o.IdleTimeout, MaxHeaderBytes: o.MaxHeader,
+		// No WriteTimeout: streams last as long as they last. Bodies have a
+		// deadline of their own in the handler.
+		DisableGeneralOptionsHandler: true,
+	}
+	if o.Log != nil {
+		srv.ErrorLog = slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug)
+	}
+	errs := make(chan error, 1)
+	go func() {
+		var err error
+		if o.TLS != nil {
+			err = srv.ServeTLS(ln, "", "")
+		} else {
+			err = srv.Serve(ln)
+		}
+		if !errors.Is(err, http.ErrServerClosed) {
+			errs <- err
+		}
+	}()
+	return srv.Shutdown, errs
+}
