@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+)
+
+// app is one invocation, with everything that it touches injected so that
+// every command can be run in a test.
+type app struct {
+	Args           []string
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	Getenv         func(string) string
+	Version        string
+}
+
+// Exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1 // the command ran and the answer is no: an invalid configuration, a bad log
+	exitUsage  = 2 // the command line is wrong
+)
+
+// command is one verb of the command line.
+type command struct {
+	name, args, about string
+	run               func(*app, context.Context, []string) int
+}
+
+func commands() []command {
+	return []command{
+		{"serve", "-config FILE", "run the sidecar", (*app).serve},
+		{"demo", "[-json] [-stay]", "play each threat against a bare backend and through memproxy", (*app).demo},
+		{"check", "-config FILE", "validate configuration, schema and policies", (*app).check},
+		{"explain", "-config FILE -backend NAME -method M -path P [-body FILE] [-as PRINCIPAL] [-json]", "every step's answer to a request; nothing is sent", (*app).explain},
+		{"audit", "verify|tail|prove|query -dir DIR", "read and verify the audit log", (*app).audit},
+		{"keygen", "-out DIR", "make the installation's keys", (*app).keygen},
+		{"version", "", "print the version", (*app).version},
+	}
+}
+
+func (a *app) run(ctx context.Context) int {
+	if len(a.Args) == 0 {
+		a.usage(a.Stderr)
+		return exitUsage
+	}
+	name := a.Args[0]
+	for _, c := range commands() {
+		if c.name == name {
+			return c.run(a, ctx, a.Args[1:])
+		}
+	}
+	if name == "help" || name == "-h" || name == "--help" {
+		a.usage(a.Stdout)
+		return exitOK
+	}
+	fmt.Fprintf(a.Stderr, "memproxy: unknown command %q\n", name)
+	a.usage(a.Stderr)
+	return exitUsage
+}
+
+func (a *app) usage(w io.Writer) {
+	fmt.Fprint(w, "memproxy gates the memory of AI agents.\n\nusage: memproxy COMMAND [flags]\n\n")
+	for _, c := range commands() {
+		fmt.Fprintf(w, "  %-8s %s\n           %s\n", c.name, c.about, c.args)
+	}
+}
+
+func (a *app) version(context.Context, []string) int {
+	fmt.Fprintln(a.Stdout, "memproxy", a.Version)
+	return exitOK
+}
+
+// flags returns a flag set that reports to the app's stderr.
+func (a *app) flags(name string) *flag.FlagSet {
+	fs := flag.NewFlagSet("memproxy "+name, flag.ContinueOnError)
+	fs.SetOutput(a.Stderr)
+	return fs
+}
+
+// parse parses and refuses stray arguments. It returns an exit code, or -1 to
+// go on.
+func (a *app) parse(fs *flag.FlagSet, args []string) int {
+	if err := fs.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return exitOK
+		}
+		return exitUsage
+	}
+	if fs.NArg() > 0 {
+		fmt.Fprintf(a.Stderr, "%s: unexpected argument %q\n", fs.Name(), fs.Arg(0))
+		return exitUsage
+	}
+	return -1
+}
+
+// fail prints an error and returns the exit code of a "no".
+func (a *app) fail(err error) int {
+	fmt.Fprintln(a.Stderr, "memproxy:", err)
+	return exitFailed
+}
