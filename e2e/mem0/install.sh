@@ -41,7 +41,7 @@ if ! current "$home/mem0-js" "$node_pins"; then
   rm -rf "$home/mem0-js"
   mkdir -p "$home/mem0-js"
   cp "$here/sdk/package.json" "$here/sdk/package-lock.json" "$here/sdk/.npmrc" "$home/mem0-js/"
-  (cd "$home/mem0-js" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error)
+  (cd "$home/mem0-js" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null)
   echo "$node_pins" >"$home/mem0-js/.pins"
 fi
 

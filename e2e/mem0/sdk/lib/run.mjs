@@ -64,7 +64,10 @@ function normaliser({ base, suffix, key }) {
     const kept = strip ? keys.filter((k) => !k.startsWith(PREFIX)) : keys;
     // Metadata that held nothing but the proxy's keys was no metadata before.
     if (keys.length > 0 && kept.length === 0) return null;
-    return Object.fromEntries(kept.map((k) => [text(k), walk(value[k], k)]));
+    const walked = kept.map((k) => [text(k), walk(value[k], k)]);
+    // Some answers say "no metadata" with null and some by leaving it out; once
+    // the proxy has stamped an entry, the two can no longer be told apart.
+    return Object.fromEntries(walked.filter(([k, v]) => k !== "metadata" || v !== null));
   };
 }
 
