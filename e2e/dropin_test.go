@@ -1,0 +1,151 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The configuration of the drop-in runs: one caller that may do everything
+// the SDKs' methods do, so that what differs is what memproxy breaks.
+const dropinConfig = `profile: development
+state: %%[3]s
+admin: {listen: "%%[2]s"}
+backends:
+  - {name: mem0, kind: mem0, listen: "%%[1]s", upstream: "%s"}
+identity:
+  keys:
+    - {sha256: "%s", id: "service:app", kind: service, trust: system, roles: [memproxy-admin], acts_as: "*"}
+    - {sha256: "%s", id: "service:app", kind: service, trust: system, roles: [memproxy-admin], acts_as: "*"}
+    - {sha256: "%s", id: "human:admin", kind: human, trust: human, roles: [memproxy-admin], acts_as: "*"}
+budgets:
+  default: {writes_per_hour: 100000, writes_total: 1000000}
+%s
+`
+
+func dropin(eng engine, extra string) string {
+	return fmt.Sprintf(dropinConfig, eng.base, sha("m0-e2e"), sha("m0sk_e2e"), sha("e2e-admin-key"), extra)
+}
+
+// ownAnswer are the steps that memproxy answers itself, in words of its own
+// and with the same kind of status: bodies that are refused before the backend
+// could refuse them.
+var ownAnswer = map[string]bool{
+	"add_malformed": true, // 422 in both, the detail is memproxy's
+}
+
+// Proves CARD-1, CARD-2: every method of the unmodified SDKs answers through
+// the proxy what it answers directly.
+func TestUnmodifiedClients(t *testing.T) {
+	eng := startEngine(t)
+	car := serve(t, t.TempDir(), dropin(eng, ""))
+	for i, scenario := range []string{"v3", "v2", "py", "py1", "selfhosted"} {
+		t.Run(scenario, func(t *testing.T) {
+			args := func(base, suffix string) []string {
+				a := []string{scenario, "--base", base, "--key", "m0-e2e", "--suffix", suffix}
+				if scenario == "selfhosted" {
+					a[4] = "m0sk_e2e"
+					return a
+				}
+				return append(a, "--with-admin")
+			}
+			script := filepath.Join("mem0", "sdk", "run.sh")
+			env := []string{"STRIP_MEMPROXY=1", "MEM0_TELEMETRY=false"}
+			want, code := run(t, env, script, args(eng.base, fmt.Sprintf("dir%04d", i))...)
+			if code != 0 {
+				t.Fatalf("the scenario fails directly: %s", tail(want, 2000))
+			}
+			got, code := run(t, env, script, args(car.base, fmt.Sprintf("pxy%04d", i))...)
+			if code != 0 {
+				t.Errorf("exit code %d through the proxy", code)
+			}
+			compare(t, lines(want), lines(got))
+		})
+	}
+}
+
+func compare(t *testing.T, want, got []string) {
+	t.Helper()
+	if len(want) < 30 {
+		t.Fatalf("only %d steps directly: the scenario does not do its work", len(want))
+	}
+	for i := range want {
+		if i >= len(got) {
+			t.Errorf("the proxied run ends after %d of %d steps", len(got), len(want))
+			return
+		}
+		var step struct {
+			Step string `json:"step"`
+		}
+		_ = json.Unmarshal([]byte(want[i]), &step)
+		if want[i] == got[i] || ownAnswer[step.Step] && sameStatus(want[i], got[i]) {
+			continue
+		}
+		t.Errorf("step %s\n direct  %s\n proxied %s", step.Step, tail(want[i], 1500), tail(got[i], 1500))
+	}
+}
+
+func sameStatus(a, b string) bool {
+	status := func(line string) int {
+		var s struct {
+			Result struct {
+				Status int `json:"status"`
+			} `json:"result"`
+		}
+		_ = json.Unmarshal([]byte(line), &s)
+		return s.Result.Status
+	}
+	return status(a) == status(b) && status(a) >= 400
+}
+
+// Proves CARD-1, CARD-3 to CARD-7: one add and one search of the npm client
+// through serve, with Cedar, Redis, clamp, span and audit record in the path.
+func TestMilestone(t *testing.T) {
+	eng := startEngine(t)
+	redis := startRedis(t)
+	otlp := startCollector(t)
+	dir := t.TempDir()
+	car := serve(t, dir, fmt.Sprintf(`profile: production
+state: %%[3]s
+admin: {listen: "%%[2]s"}
+backends:
+  - {name: mem0, kind: mem0, listen: "%%[1]s", upstream: "%s"}
+identity:
+  keys:
+    - {sha256: "%s", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, roles: [dev], acts_as: [dev]}
+budgets: {redis: {url: "%s"}}
+telemetry: {otlp: "%s"}
+`, eng.base, sha("m0-e2e"), redis.url, otlp.url))
+	out, code := run(t, []string{"MEM0_TELEMETRY=false"}, "node", "milestone.mjs", car.base, "m0-e2e")
+	if code != 0 || !strings.Contains(out, "oat milk") {
+		t.Fatalf("exit %d: %s", code, out)
+	}
+	var found struct {
+		Metadata map[string]any `json:"metadata"`
+	}
+	if err := json.Unmarshal([]byte(lines(out)[len(lines(out))-1]), &found); err != nil {
+		t.Fatal(err)
+	}
+	if c := found.Metadata["confidence"]; c != 0.7 {
+		t.Errorf("confidence %v came back, want 0.7: an authenticated agent's ceiling", c)
+	}
+	id, _ := found.Metadata["memproxy_id"].(string)
+	if id == "" || found.Metadata["memproxy_actor"] != "agent:dev" {
+		t.Fatalf("metadata %v: want the provenance stamp", found.Metadata)
+	}
+	car.stop()
+	if out, code := run(t, nil, memproxyBinary(t), "audit", "query", "-dir", filepath.Join(dir, "state", "audit"), "-decision", id); code != 0 || !strings.Contains(out, "trust.clamped") {
+		t.Errorf("audit query for %s: exit %d, %s", id, code, out)
+	}
+	if out, code := run(t, nil, memproxyBinary(t), "audit", "verify", "-dir", filepath.Join(dir, "state", "audit")); code != 0 {
+		t.Errorf("audit verify: %s", out)
+	}
+	otlp.wantDecision(t, id)
+	if n := redis.keys(t); n == 0 {
+		t.Error("nothing was charged in Redis")
+	}
+}

@@ -1,0 +1,307 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+var (
+	buildOnce sync.Once
+	binary    string
+	buildErr  error
+)
+
+// memproxyBinary builds the binary once, with the race detector, as it is
+// tested here and not measured.
+func memproxyBinary(t *testing.T) string {
+	t.Helper()
+	buildOnce.Do(func() {
+		dir, err := os.MkdirTemp("", "memproxy-e2e-")
+		if err != nil {
+			buildErr = err
+			return
+		}
+		binary = filepath.Join(dir, "memproxy")
+		out, err := exec.Command("go", "build", "-race", "-o", binary, "github.com/memproxy/memproxy/cmd/memproxy").CombinedOutput()
+		if err != nil {
+			buildErr = fmt.Errorf("%w\n%s", err, out)
+		}
+	})
+	if buildErr != nil {
+		t.Fatal(buildErr)
+	}
+	return binary
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if binary != "" {
+		_ = os.RemoveAll(filepath.Dir(binary))
+	}
+	os.Exit(code)
+}
+
+// freeAddr is a loopback address that nobody listens on.
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return ln.Addr().String()
+}
+
+// process is one started program; it ends with the test.
+type process struct {
+	cmd *exec.Cmd
+	log *syncBuffer
+}
+
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+func start(t *testing.T, name string, args ...string) *process {
+	t.Helper()
+	p := &process{cmd: exec.Command(name, args...), log: &syncBuffer{}}
+	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.stop()
+		if t.Failed() {
+			t.Logf("%s said:\n%s", filepath.Base(name), tail(p.log.String(), 6000))
+		}
+	})
+	return p
+}
+
+func tail(s string, n int) string {
+	if len(s) > n {
+		return "…" + s[len(s)-n:]
+	}
+	return s
+}
+
+// stop asks the process to end, and ends it.
+func (p *process) stop() {
+	if p.cmd.ProcessState != nil {
+		return
+	}
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	done := make(chan struct{})
+	go func() { _ = p.cmd.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(15 * time.Second):
+		_ = p.cmd.Process.Kill()
+		<-done
+	}
+}
+
+// kill is kill -9.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
+}
+
+func waitFor(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if ok() {
+			return
+		}
+	}
+	t.Fatalf("%s did not happen within a minute", what)
+}
+
+func accepts(addr string) func() bool {
+	return func() bool {
+		c, err := net.DialTimeout("tcp", addr, time.Second)
+		if err != nil {
+			return false
+		}
+		_ = c.Close()
+		return true
+	}
+}
+
+// engine is the real Mem0 engine, shared by the tests that do not break it.
+type engine struct{ base, stub string }
+
+func startEngine(t *testing.T) engine {
+	t.Helper()
+	eng, stub := freeAddr(t), freeAddr(t)
+	_, ep, _ := net.SplitHostPort(eng)
+	_, sp, _ := net.SplitHostPort(stub)
+	start(t, filepath.Join("mem0", "run-engine.sh"), "--engine-port", ep, "--stub-port", sp, "--data", t.TempDir())
+	e := engine{base: "http://" + eng, stub: "http://" + stub}
+	waitFor(t, "the engine's health", func() bool {
+		resp, err := http.Get(e.base + "/_e2e/health")
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		return resp.StatusCode == 200
+	})
+	return e
+}
+
+// arrived is a request as the engine saw it.
+type arrived struct {
+	Method  string      `json:"method"`
+	Path    string      `json:"path"`
+	Query   string      `json:"query"`
+	Headers [][2]string `json:"headers"`
+	Body    []byte      `json:"body_base64"`
+}
+
+func (e engine) requests(t *testing.T) []arrived {
+	t.Helper()
+	resp, err := http.Get(e.base + "/_e2e/log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var log struct {
+		Requests []arrived `json:"requests"`
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&log); err != nil {
+		t.Fatal(err)
+	}
+	return log.Requests
+}
+
+func (e engine) forget(t *testing.T) {
+	t.Helper()
+	req, _ := http.NewRequest(http.MethodDelete, e.base+"/_e2e/log", nil)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+}
+
+// sidecar is a running memproxy serve.
+type sidecar struct {
+	*process
+	base, admin, dir string
+}
+
+// serve starts memproxy with the configuration, in which %[1]s is the listen
+// address, %[2]s the admin address and %[3]s the state directory.
+func serve(t *testing.T, dir, config string) *sidecar {
+	t.Helper()
+	s := &sidecar{dir: dir}
+	listen, admin := freeAddr(t), freeAddr(t)
+	path := filepath.Join(dir, "memproxy.yaml")
+	if err := os.WriteFile(path, fmt.Appendf(nil, config, listen, admin, filepath.Join(dir, "state")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.base, s.admin = "http://"+listen, "http://"+admin
+	s.process = start(t, memproxyBinary(t), "serve", "-config", path)
+	waitFor(t, "memproxy listening", accepts(listen))
+	return s
+}
+
+func sha(secret string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(secret))) }
+
+// run runs a command to its end and returns its output.
+func run(t *testing.T, env []string, name string, args ...string) (stdout string, code int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = append(os.Environ(), env...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	if err != nil && cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	if errs.Len() > 0 {
+		t.Logf("%s: %s", filepath.Base(name), tail(errs.String(), 2000))
+	}
+	return out.String(), cmd.ProcessState.ExitCode()
+}
+
+// answer is a response read whole.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func call(t *testing.T, method, url, key, body string, header ...string) answer {
+	t.Helper()
+	a, err := tryCall(method, url, key, body, header...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func tryCall(method, url, key, body string, header ...string) (answer, error) {
+	req, err := http.NewRequest(method, url, strings.NewReader(body))
+	if err != nil {
+		return answer{}, err
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if key != "" {
+		req.Header.Set("X-API-Key", key)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Add(header[i], header[i+1])
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return answer{}, err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	return answer{resp.StatusCode, resp.Header, string(b)}, err
+}
+
+func lines(s string) []string {
+	var out []string
+	sc := bufio.NewScanner(strings.NewReader(s))
+	sc.Buffer(nil, 4<<20)
+	for sc.Scan() {
+		out = append(out, sc.Text())
+	}
+	return out
+}

@@ -1,0 +1,61 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/memproxy/memproxy/adapters/mem0/embedded"
+	"io"
+)
+
+// startBackend is the embedded backend, for tests of what happens around it.
+func startBackend(t *testing.T) string {
+	t.Helper()
+	b, err := embedded.New(embedded.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(b)
+	t.Cleanup(srv.Close)
+	return srv.URL
+}
+
+// collector keeps what is sent to it over OTLP/HTTP, undecoded: the tests look
+// for strings, which protobuf leaves readable.
+type collector struct {
+	url  string
+	mu   sync.Mutex
+	sent map[string][]byte // by path
+}
+
+func startCollector(t *testing.T) *collector {
+	t.Helper()
+	c := &collector{sent: map[string][]byte{}}
+	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.sent[r.URL.Path] = append(c.sent[r.URL.Path], b...)
+	}))
+	t.Cleanup(srv.Close)
+	c.url = srv.URL
+	return c
+}
+
+// wantDecision waits until a decision's id is in the traces and in the logs.
+func (c *collector) wantDecision(t *testing.T, id string) {
+	t.Helper()
+	for _, path := range []string{"/v1/traces", "/v1/logs"} {
+		waitFor(t, fmt.Sprintf("%s with decision %s", path, id), func() bool {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return strings.Contains(string(c.sent[path]), id)
+		})
+	}
+}

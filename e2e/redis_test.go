@@ -1,0 +1,153 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// redisServer is a real redis-server on a free port.
+type redisServer struct {
+	*process
+	addr, url string
+}
+
+func startRedis(t *testing.T) *redisServer {
+	t.Helper()
+	r := &redisServer{addr: freeAddr(t)}
+	r.url = "redis://" + r.addr + "/0"
+	r.start(t)
+	return r
+}
+
+func (r *redisServer) start(t *testing.T) {
+	t.Helper()
+	_, port, _ := net.SplitHostPort(r.addr)
+	r.process = start(t, "redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no")
+	waitFor(t, "redis-server listening", accepts(r.addr))
+}
+
+// keys asks DBSIZE in the plain protocol.
+func (r *redisServer) keys(t *testing.T) int {
+	t.Helper()
+	c, err := net.Dial("tcp", r.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	fmt.Fprint(c, "DBSIZE\r\n")
+	line, err := bufio.NewReader(c).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(line, ":")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+const sharedConfig = `profile: production
+state: %%[3]s
+admin: {listen: "%%[2]s"}
+backends:
+  - {name: mem0, kind: mem0, listen: "%%[1]s", upstream: "%s"}
+identity:
+  keys:
+    - {sha256: "%s", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: [dev]}
+budgets: {default: {writes_per_hour: %d, writes_total: 100000}, redis: {url: "%s"}}
+log: {level: warn}
+`
+
+const add = `{"user_id":"ann","agent_id":"dev","infer":false,"messages":[{"role":"user","content":"note"}]}`
+
+// Proves CARD-4, TRL-6: replicas share one limit, to the last write.
+func TestTwoProxiesShareOneLimit(t *testing.T) {
+	eng, redis := startBackend(t), startRedis(t)
+	const limit = 200
+	conf := fmt.Sprintf(sharedConfig, eng, sha("k"), limit, redis.url)
+	cars := []*sidecar{serve(t, t.TempDir(), conf), serve(t, t.TempDir(), conf)}
+	var stored, refused, other atomic.Int64
+	var wg sync.WaitGroup
+	for client := range 64 {
+		wg.Go(func() {
+			for range 8 {
+				a, err := tryCall(http.MethodPost, cars[client%2].base+"/memories", "k", add)
+				switch {
+				case err == nil && a.status == 200:
+					stored.Add(1)
+				case err == nil && a.status == 429:
+					refused.Add(1)
+				default:
+					other.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if stored.Load() != limit || refused.Load() != 64*8-limit || other.Load() != 0 {
+		t.Errorf("%d stored, %d refused, %d neither; want exactly %d stored", stored.Load(), refused.Load(), other.Load(), limit)
+	}
+	a := call(t, http.MethodPost, cars[0].base+"/memories", "k", add)
+	if s, err := strconv.Atoi(a.header.Get("Retry-After")); err != nil || s < 1 || s > 3600 {
+		t.Errorf("Retry-After %q, want whole seconds up to an hour", a.header.Get("Retry-After"))
+	}
+	for _, key := range []string{`"limit":200`, `"remaining":0`, `"reset":"`, `"budget.hour"`} {
+		if !strings.Contains(a.body, key) {
+			t.Errorf("the refusal lacks %s: %s", key, a.body)
+		}
+	}
+}
+
+// Proves CARD-4: Redis killed, hung and back, under load.
+func TestRedisGoesAwayAndComesBack(t *testing.T) {
+	eng, redis := startBackend(t), startRedis(t)
+	car := serve(t, t.TempDir(), fmt.Sprintf(sharedConfig, eng, sha("k"), 10000, redis.url))
+	put := func() (answer, time.Duration) {
+		t.Helper()
+		begin := time.Now()
+		a := call(t, http.MethodPost, car.base+"/memories", "k", add)
+		return a, time.Since(begin)
+	}
+	degraded := func() bool {
+		return strings.Contains(call(t, http.MethodGet, car.admin+"/metrics", "", "").body, `memproxy_budget_degraded`) &&
+			!strings.Contains(call(t, http.MethodGet, car.admin+"/metrics", "", "").body, "memproxy_budget_degraded_total 0\n")
+	}
+	if a, _ := put(); a.status != 200 || degraded() {
+		t.Fatalf("with Redis: %d, degraded %v", a.status, degraded())
+	}
+	for _, tc := range []struct {
+		name       string
+		away, back func()
+	}{
+		{"killed", redis.kill, func() { redis.start(t) }},
+		{"hung", func() { _ = redis.cmd.Process.Signal(syscall.SIGSTOP) }, func() { _ = redis.cmd.Process.Signal(syscall.SIGCONT) }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			tc.away()
+			for range 20 {
+				// A silent Redis must cost its deadline at most, not go-redis's
+				// five seconds; a second leaves room for a busy machine.
+				if a, took := put(); a.status != 200 || took > time.Second {
+					t.Errorf("without Redis: %d after %v", a.status, took)
+				}
+			}
+			if !degraded() {
+				t.Error("nothing shows that the budget is degraded")
+			}
+			tc.back()
+			before := redis.keys(t)
+			waitFor(t, "charging in Redis again", func() bool { put(); return redis.keys(t) > before })
+		})
+	}
+}
