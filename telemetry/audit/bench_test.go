@@ -1,0 +1,44 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+)
+
+// BenchmarkRecord is the whole cost of a durable record, with as many callers
+// as the name says, on the disk that holds the temporary directory.
+func BenchmarkRecord(b *testing.B) {
+	for _, callers := range []int{1, 32, 64} {
+		b.Run(fmt.Sprint(callers), func(b *testing.B) {
+			l, err := Open(Options{Dir: b.TempDir(), Key: testKey(1), Origin: "bench"})
+			if err != nil {
+				b.Fatal(err)
+			}
+			ev := fullEvent()
+			work := make(chan struct{}, 1024)
+			var wg sync.WaitGroup
+			b.ReportAllocs()
+			b.ResetTimer()
+			for range callers {
+				wg.Go(func() {
+					for range work {
+						if _, err := l.Record(context.Background(), ev); err != nil {
+							b.Error(err)
+						}
+					}
+				})
+			}
+			for range b.N {
+				work <- struct{}{}
+			}
+			close(work)
+			wg.Wait()
+			b.StopTimer()
+			if err := l.Close(context.Background()); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}

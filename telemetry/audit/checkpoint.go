@@ -1,0 +1,44 @@
+package audit
+
+import (
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// signCheckpoint makes the signed statement of the tree's size and root.
+func (l *Log) signCheckpoint(size uint64, root tlog.Hash) ([]byte, error) {
+	text := l.opt.Origin + "\n" + strconv.FormatUint(size, 10) + "\n" + root.String() + "\n"
+	msg, err := note.Sign(&note.Note{Text: text}, l.signer)
+	if err != nil {
+		return nil, fmt.Errorf("audit: sign checkpoint: %w", err)
+	}
+	return msg, nil
+}
+
+// readCheckpoint reads this log's own checkpoint.
+func readCheckpoint(msg []byte, origin string, v note.Verifier) (size uint64, root tlog.Hash, err error) {
+	n, err := note.Open(msg, note.VerifierList(v))
+	if err != nil {
+		return 0, root, fmt.Errorf("checkpoint: %w", err)
+	}
+	f := strings.Split(n.Text, "\n")
+	if len(f) < 4 || f[0] != origin {
+		return 0, root, errors.New("checkpoint: not this log's")
+	}
+	size, err = strconv.ParseUint(f[1], 10, 53)
+	if err != nil || strconv.FormatUint(size, 10) != f[1] {
+		return 0, root, errors.New("checkpoint: bad size")
+	}
+	if root, err = tlog.ParseHash(f[2]); err != nil {
+		return 0, root, errors.New("checkpoint: bad root hash")
+	}
+	return size, root, nil
+}
+
+func (l *Log) verifierKey() ed25519.PublicKey { return l.opt.Key.Public().(ed25519.PublicKey) }

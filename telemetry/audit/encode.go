@@ -1,0 +1,275 @@
+package audit
+
+import (
+	"encoding/hex"
+	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/memproxy/memproxy"
+)
+
+// version is the record format, docs/audit-format.md.
+const version = 1
+
+// A body is an event as canonical JSON, still without what only the writer
+// knows. The callers encode their own events, so that the one writer has
+// little to do; the writer splices its three members in where they sort.
+type body struct {
+	buf []byte
+	// index, prev and time are where the members of those names go.
+	index, prev, time int
+}
+
+// place says where a record stands among others of the same making.
+type place struct {
+	part, parts int   // 1 of 1 for nearly every event
+	keptFrom    int64 // of a prune record: the first index that stays; else -1
+}
+
+// whole is the place of an event that fits one record.
+var whole = place{part: 1, parts: 1, keptFrom: -1}
+
+// writer appends members of one object, comma first but for the first one.
+type writer struct {
+	b    []byte
+	bare bool // nothing is in the object yet
+}
+
+func (w *writer) open(key string) {
+	w.key(key)
+	w.b = append(w.b, '{')
+	w.bare = true
+}
+
+func (w *writer) close() {
+	w.b = append(w.b, '}')
+	w.bare = false
+}
+
+func (w *writer) key(key string) {
+	if !w.bare {
+		w.b = append(w.b, ',')
+	}
+	w.bare = false
+	w.b = append(append(append(w.b, '"'), key...), '"', ':')
+}
+
+func (w *writer) str(key, value string) {
+	if value != "" {
+		w.key(key)
+		w.b = appendString(w.b, value)
+	}
+}
+
+func (w *writer) num(key string, n int64) {
+	w.key(key)
+	w.b = appendInt(w.b, n)
+}
+
+func (w *writer) yes(key string, set bool) {
+	if set {
+		w.key(key)
+		w.b = append(w.b, "true"...)
+	}
+}
+
+func (w *writer) when(key string, t time.Time) {
+	if y := t.UTC().Year(); !t.IsZero() && y >= 0 && y <= 9999 {
+		w.key(key)
+		w.b = appendTime(w.b, t)
+	}
+}
+
+func (w *writer) list(key string, values []string) {
+	if len(values) == 0 {
+		return
+	}
+	w.key(key)
+	w.b = append(w.b, '[')
+	for i, v := range values {
+		if i > 0 {
+			w.b = append(w.b, ',')
+		}
+		w.b = appendString(w.b, v)
+	}
+	w.b = append(w.b, ']')
+}
+
+// encode writes an event into buf, which it may grow. Members stand in the
+// order of their names; what is empty, zero or does not apply is left out.
+func encode(buf []byte, ev *memproxy.Event, at place) body {
+	request := ev.Decision != "" || ev.Type == memproxy.EventDecision || ev.Type == memproxy.EventOutcome
+	w := writer{b: append(buf[:0], '{'), bare: true}
+	w.budget(ev.Budget)
+	if request && (ev.Claimed >= 0 || ev.Confidence >= 0) {
+		w.open("confidence")
+		if ev.Claimed >= 0 {
+			w.num("claimed", int64(ev.Claimed))
+		}
+		if ev.Confidence >= 0 {
+			w.num("given", int64(ev.Confidence))
+		}
+		w.close()
+	}
+	w.str("content_sha256", ev.ContentSHA256)
+	w.str("decision", ev.Decision)
+	w.yes("degraded", ev.Degraded)
+	w.str("detail", ev.Detail)
+	w.when("event_time", ev.Time)
+	out := body{index: len(w.b)}
+	w.bare = false
+	if at.keptFrom >= 0 {
+		w.num("kept_from", at.keptFrom)
+	}
+	w.operation(ev)
+	w.outcome(ev)
+	if at.parts > 1 {
+		w.open("part")
+		w.num("n", int64(at.part))
+		w.num("of", int64(at.parts))
+		w.close()
+	}
+	w.str("policy", ev.Policy)
+	out.prev = len(w.b)
+	w.principal(&ev.Principal)
+	w.reasons(ev.Reasons)
+	w.str("session", ev.Session)
+	out.time = len(w.b)
+	w.str("trace", ev.Trace)
+	w.key("type")
+	w.b = appendString(w.b, string(ev.Type))
+	w.num("v", version)
+	if request {
+		w.str("verdict", ev.Verdict.String())
+		if ev.Would != ev.Verdict {
+			w.str("would", ev.Would.String())
+		}
+	}
+	out.buf = append(w.b, '}')
+	return out
+}
+
+func (w *writer) operation(ev *memproxy.Event) {
+	if ev.Kind == "" && ev.Backend == "" && ev.Route == "" && ev.Method == "" && ev.Items == 0 &&
+		len(ev.Fields) == 0 && len(ev.Targets) == 0 && ev.Scope == (memproxy.Scope{}) {
+		return
+	}
+	w.open("operation")
+	w.str("backend", ev.Backend)
+	w.list("fields", ev.Fields)
+	if ev.Items != 0 {
+		w.num("items", int64(ev.Items))
+	}
+	w.str("kind", string(ev.Kind))
+	w.str("method", ev.Method)
+	w.str("route", ev.Route)
+	if s := &ev.Scope; *s != (memproxy.Scope{}) {
+		w.open("scope")
+		w.str("agent", s.Agent)
+		w.str("app", s.App)
+		w.str("run", s.Run)
+		w.str("tenant", s.Tenant)
+		w.str("user", s.User)
+		w.close()
+	}
+	w.list("targets", ev.Targets)
+	w.close()
+}
+
+func (w *writer) outcome(ev *memproxy.Event) {
+	if !ev.Cancelled && ev.Filtered == 0 && len(ev.Memories) == 0 && ev.Status == 0 {
+		return
+	}
+	w.open("outcome")
+	w.yes("cancelled", ev.Cancelled)
+	if ev.Filtered != 0 {
+		w.num("filtered", int64(ev.Filtered))
+	}
+	w.list("memories", ev.Memories)
+	if ev.Status != 0 {
+		w.num("status", int64(ev.Status))
+	}
+	w.close()
+}
+
+func (w *writer) principal(p *memproxy.Principal) {
+	if p.ID == "" && p.Kind == "" {
+		return
+	}
+	w.open("principal")
+	w.str("id", p.ID)
+	w.str("kind", string(p.Kind))
+	w.str("method", p.Method)
+	w.str("tenant", p.Tenant)
+	w.str("trust", string(p.Trust))
+	w.close()
+}
+
+func (w *writer) reasons(rs []memproxy.Reason) {
+	if len(rs) == 0 {
+		return
+	}
+	w.key("reasons")
+	w.b = append(w.b, '[')
+	for i := range rs {
+		if i > 0 {
+			w.b = append(w.b, ',')
+		}
+		w.b = append(w.b, '{')
+		w.bare = true
+		w.str("code", string(rs[i].Code))
+		w.str("detail", rs[i].Detail)
+		w.str("pointer", rs[i].Pointer)
+		w.str("rule", rs[i].Rule)
+		w.close()
+	}
+	w.b = append(w.b, ']')
+}
+
+func (w *writer) budget(lines []memproxy.LineState) {
+	if len(lines) == 0 {
+		return
+	}
+	w.key("budget")
+	w.b = append(w.b, '[')
+	for i := range lines {
+		l := &lines[i]
+		if i > 0 {
+			w.b = append(w.b, ',')
+		}
+		w.b = append(w.b, '{')
+		w.bare = true
+		w.str("account", l.Key)
+		w.num("limit", l.Limit)
+		w.str("reason", string(l.Reason))
+		w.when("reset", l.Reset)
+		w.yes("soft", l.Soft)
+		w.num("used", l.Used)
+		w.yes("warn", l.Warn)
+		w.str("window", string(l.Window))
+		w.close()
+	}
+	w.b = append(w.b, ']')
+}
+
+// maxWriterMembers bounds what splice adds to a body.
+const maxWriterMembers = len(`,"index":9007199254740991,"prev_hash":"","time":"2006-01-02T15:04:05.000000000Z"`) + 2*tlog.HashSize
+
+// splice writes the record: the body with the writer's own members.
+func splice(b []byte, d *body, index uint64, prev tlog.Hash, at []byte) []byte {
+	b = append(b, d.buf[:d.index]...)
+	if d.index > 1 {
+		b = append(b, ',')
+	}
+	b = append(b, `"index":`...)
+	b = appendInt(b, int64(index))
+	b = append(b, d.buf[d.index:d.prev]...)
+	b = append(b, `,"prev_hash":"`...)
+	b = hex.AppendEncode(b, prev[:])
+	b = append(b, '"')
+	b = append(b, d.buf[d.prev:d.time]...)
+	b = append(b, `,"time":`...)
+	b = append(b, at...)
+	return append(b, d.buf[d.time:]...)
+}

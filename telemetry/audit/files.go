@@ -1,0 +1,119 @@
+package audit
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// The names of the log's files. Package verify has its own copy: it shares
+// nothing with the writer but docs/audit-format.md.
+const (
+	checkpointFile = "checkpoint"
+	vkeyFile       = "log.vkey"
+	lockFile       = "lock"
+	journalDir     = "journal"
+	archiveDir     = "checkpoints"
+	tempSuffix     = ".tmp"
+
+	tileWidth  = 256 // records a bundle, hashes a tile
+	tileHeight = 8   // log2 of tileWidth
+)
+
+// tilePath is the C2SP path of tile n at a level; width 0 or 256 is full.
+func tilePath(level int, n int64, width int) string {
+	return "tile/" + strconv.Itoa(level) + "/" + nPath(n, width)
+}
+
+// bundlePath is the C2SP path of an entry bundle.
+func bundlePath(n int64, width int) string { return "tile/entries/" + nPath(n, width) }
+
+func nPath(n int64, width int) string {
+	p := fmt.Sprintf("%03d", n%1000)
+	for n >= 1000 {
+		n /= 1000
+		p = fmt.Sprintf("x%03d/%s", n%1000, p)
+	}
+	if width > 0 && width < tileWidth {
+		p += ".p/" + strconv.Itoa(width)
+	}
+	return p
+}
+
+func journalPath(bundle int64) string { return fmt.Sprintf("%s/%012d", journalDir, bundle) }
+func archivePath(size uint64) string  { return fmt.Sprintf("%s/%020d", archiveDir, size) }
+
+// disk writes files below root.
+type disk struct {
+	root string
+	sync func(*os.File) error
+}
+
+func (d disk) path(name string) string { return filepath.Join(d.root, filepath.FromSlash(name)) }
+
+// replace puts content at name in one step, so that a reader sees all of it or
+// the file as it was. A durable file is synced before it gets its name; the
+// directory is the caller's.
+func (d disk) replace(name string, content []byte, durable bool) error {
+	path := d.path(name)
+	f, err := os.OpenFile(path+tempSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = os.MkdirAll(filepath.Dir(path), 0o700); err == nil {
+			f, err = os.OpenFile(path+tempSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
+	_, err = f.Write(content)
+	if err == nil && durable {
+		err = d.sync(f)
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(path+tempSuffix, path)
+	}
+	if err != nil {
+		_ = os.Remove(path + tempSuffix) // the error that counts is the first
+		return fmt.Errorf("audit: write %s: %w", name, err)
+	}
+	return nil
+}
+
+// syncDir makes the names in a directory durable, and those of the directories
+// above it up to the root.
+func (d disk) syncDir(name string) error {
+	for dir := filepath.Clean(d.path(name)); ; dir = filepath.Dir(dir) {
+		f, err := os.Open(dir)
+		if err != nil {
+			return fmt.Errorf("audit: %w", err)
+		}
+		err = d.sync(f)
+		if cerr := f.Close(); err == nil {
+			err = cerr
+		}
+		if err != nil {
+			return fmt.Errorf("audit: sync %s: %w", name, err)
+		}
+		if dir == filepath.Clean(d.root) {
+			return nil
+		}
+	}
+}
+
+// read returns a file's content; one that is not there is nil without error.
+func (d disk) read(name string) ([]byte, error) {
+	b, err := os.ReadFile(d.path(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("audit: %w", err)
+	}
+	return b, nil
+}

@@ -1,0 +1,124 @@
+package audit
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/mod/sumdb/note"
+)
+
+// The names of the files that LoadOrCreateKey keeps.
+const (
+	KeyFile       = "audit.key" // PKCS #8, PEM, mode 0600
+	PublicKeyFile = "audit.pub" // SubjectPublicKeyInfo, PEM
+)
+
+// LoadOrCreateKey reads the Ed25519 key in dir, or makes one when there is
+// none. It refuses a key file that others may read.
+func LoadOrCreateKey(dir string) (ed25519.PrivateKey, error) {
+	path := filepath.Join(dir, KeyFile)
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return createKey(dir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("audit: %w", err)
+	}
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("audit: %w", err)
+	}
+	if st.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("audit: %s may be read by others (mode %04o); make it 0600", path, st.Mode().Perm())
+	}
+	block, _ := pem.Decode(b)
+	if block == nil || block.Type != "PRIVATE KEY" {
+		return nil, fmt.Errorf("audit: %s is not a PEM private key", path)
+	}
+	k, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("audit: %s: not a PKCS #8 key", path)
+	}
+	key, ok := k.(ed25519.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("audit: %s is not an Ed25519 key", path)
+	}
+	return key, nil
+}
+
+func createKey(dir string) (ed25519.PrivateKey, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("audit: %w", err)
+	}
+	pub, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("audit: %w", err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("audit: %w", err)
+	}
+	pubDER, err := x509.MarshalPKIXPublicKey(pub)
+	if err != nil {
+		return nil, fmt.Errorf("audit: %w", err)
+	}
+	d := disk{root: dir, sync: (*os.File).Sync}
+	if err := d.replace(PublicKeyFile, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: pubDER}), true); err != nil {
+		return nil, err
+	}
+	if err := d.replace(KeyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), true); err != nil {
+		return nil, err
+	}
+	return key, d.syncDir(".")
+}
+
+// VerifierKey is the public key in the form that checkpoints' readers take:
+// "<origin>+<hash>+<base64>", as package note defines it.
+func VerifierKey(origin string, pub ed25519.PublicKey) (string, error) {
+	if len(pub) != ed25519.PublicKeySize {
+		return "", errors.New("audit: not an Ed25519 public key")
+	}
+	vkey, err := note.NewEd25519VerifierKey(origin, pub)
+	if err != nil {
+		return "", err
+	}
+	if _, err := note.NewVerifier(vkey); err != nil {
+		return "", errors.New("a log's name is not empty and has no spaces, plus signs or control characters")
+	}
+	for _, r := range origin {
+		if r < ' ' || r == 0x7f {
+			return "", errors.New("a log's name has no control characters")
+		}
+	}
+	return vkey, nil
+}
+
+// signer makes a note.Signer of a plain Ed25519 key.
+type signer struct {
+	name string
+	hash uint32
+	key  ed25519.PrivateKey
+}
+
+func newSigner(origin string, key ed25519.PrivateKey) (*signer, note.Verifier, error) {
+	vkey, err := VerifierKey(origin, key.Public().(ed25519.PublicKey))
+	if err != nil {
+		return nil, nil, err
+	}
+	v, err := note.NewVerifier(vkey)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &signer{name: origin, hash: v.KeyHash(), key: key}, v, nil
+}
+
+func (s *signer) Name() string                    { return s.name }
+func (s *signer) KeyHash() uint32                 { return s.hash }
+func (s *signer) Sign(msg []byte) ([]byte, error) { return ed25519.Sign(s.key, msg), nil }

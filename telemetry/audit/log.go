@@ -1,0 +1,293 @@
+package audit
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/memproxy/memproxy"
+)
+
+// The errors that callers tell apart.
+var (
+	ErrClosed  = errors.New("audit: the log is closed")
+	ErrFull    = errors.New("audit: too many events wait for the disk")
+	ErrLocked  = errors.New("audit: another writer has the log open")
+	ErrCorrupt = errors.New("audit: the log is damaged; it is not written on")
+)
+
+const (
+	// retryEvery is how often a log that cannot write tries again on its own.
+	retryEvery = time.Second
+	// maxUnpublished is how many bundles may wait for tiles and a checkpoint
+	// before records are refused.
+	maxUnpublished = 64
+)
+
+// EventPrune is the type of the record that tells which records retention
+// removes. It is the log's own: nobody else writes it.
+const EventPrune memproxy.EventType = "prune"
+
+// Log is an open audit log. Its methods are safe for concurrent use.
+//
+// Two goroutines serve it. The writer takes what is queued, appends it to the
+// journal with one fsync and lets the callers go. The publisher follows with
+// entry bundles, tiles and the signed checkpoint, all of which are derived
+// from the journal and made again after a crash.
+type Log struct {
+	opt      Options
+	disk     disk
+	signer   note.Signer
+	verifier note.Verifier
+	held     *os.File // the lock
+
+	mu      sync.Mutex
+	queue   []*item
+	closed  bool
+	tip     tip
+	bundles []*bundle // durable records not all in full bundles yet, in order
+	signed  uint64    // size of the last checkpoint
+	broken  error     // why the journal cannot be written, or nil
+	stale   error     // why the checkpoint cannot be written, or nil
+	armed   bool      // a wake for noted events is on its way
+	due     bool      // a wake for the publisher is on its way
+
+	wake, publishWake    chan struct{}
+	stop, written, ended chan struct{}
+	closing              sync.Once
+	closeErr             error
+	items                sync.Pool
+
+	// The writer's own.
+	mac     frameMAC
+	leaf    hash.Hash
+	journal *os.File
+	offset  int64
+	frame   frame
+	leaves  []tlog.Hash
+	owners  []*item
+	spare   []*item
+	now     []byte
+
+	// The publisher's own, under publishing.
+	publishing sync.Mutex
+	edge       levels
+	archived   time.Time
+	recent     [][]string // partial files of the last publications
+	oldest     int64      // the first bundle that may still be there
+	shut       bool       // the directory is given back
+}
+
+// tip is where the next record goes.
+type tip struct {
+	next uint64
+	prev tlog.Hash
+	time time.Time
+}
+
+// bundle is up to 256 records as they stand in the entry bundle. Both slices
+// only grow, so a copy of their headers is a snapshot.
+type bundle struct {
+	n      int64
+	buf    []byte
+	leaves []tlog.Hash
+}
+
+// Open opens the log in opt.Dir, or makes one, and repairs what a crash left.
+// A log that is damaged in a way no crash explains is refused with ErrCorrupt,
+// one that another process writes with ErrLocked.
+func Open(opt Options) (*Log, error) {
+	if err := opt.validate(); err != nil {
+		return nil, err
+	}
+	l := &Log{
+		opt: opt, disk: disk{root: opt.Dir, sync: opt.Sync},
+		wake: make(chan struct{}, 1), publishWake: make(chan struct{}, 1),
+		stop: make(chan struct{}), written: make(chan struct{}), ended: make(chan struct{}),
+		mac: newFrameMAC(opt.Key.Seed()), leaf: sha256.New(),
+	}
+	l.items.New = func() any { return &item{done: make(chan error, 1)} }
+	var err error
+	if l.signer, l.verifier, err = newSigner(opt.Origin, opt.Key); err != nil {
+		return nil, fmt.Errorf("audit: %w", err)
+	}
+	if err := os.MkdirAll(l.disk.path(journalDir), 0o700); err != nil {
+		return nil, fmt.Errorf("audit: %w", err)
+	}
+	if l.held, err = lock(l.disk.path(lockFile)); err != nil {
+		return nil, err
+	}
+	repair, err := l.restore()
+	if err == nil {
+		err = l.publish(true)
+	}
+	if err != nil {
+		l.closeFiles()
+		return nil, err
+	}
+	go l.write()
+	go l.follow()
+	if repair != "" {
+		ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+		defer cancel()
+		ev := memproxy.Event{Type: memproxy.EventRepair, Time: opt.Clock(), Detail: repair}
+		if _, err := l.Record(ctx, ev); err != nil {
+			return nil, errors.Join(err, l.Close(ctx))
+		}
+	}
+	return l, nil
+}
+
+// openTimeout bounds the recording of a repair.
+const openTimeout = 30 * time.Second
+
+// Record writes an event and returns when it is durable. An error means that
+// the event must be taken as not recorded, though a record that was being
+// written when ctx ended, or when the disk failed, may still be found in the
+// log. The event's slices must not be changed afterwards.
+func (l *Log) Record(ctx context.Context, ev memproxy.Event) (memproxy.Receipt, error) {
+	return l.record(ctx, &ev, whole)
+}
+
+func (l *Log) record(ctx context.Context, ev *memproxy.Event, at place) (memproxy.Receipt, error) {
+	if err := ctx.Err(); err != nil {
+		return memproxy.Receipt{}, err
+	}
+	it := l.item(ev, at)
+	if err := l.enqueue(it); err != nil {
+		l.recycle(it)
+		return memproxy.Receipt{}, err
+	}
+	select {
+	case err := <-it.done:
+		if err != nil {
+			l.recycle(it)
+			return memproxy.Receipt{}, err
+		}
+		r := memproxy.Receipt{Index: it.index, Hash: hex.EncodeToString(it.leaf[:])}
+		l.recycle(it)
+		return r, nil
+	case <-ctx.Done():
+		it.withdraw() // the writer skips it, unless it has it in hand
+		return memproxy.Receipt{}, ctx.Err()
+	}
+}
+
+// Note queues an event without waiting, behind all that was queued before it.
+// It is written with the next record, or within Options.NoteDelay. What is
+// still queued when the process is killed is lost.
+func (l *Log) Note(ev memproxy.Event) error {
+	it := l.item(&ev, whole)
+	it.note = true
+	if err := l.enqueue(it); err != nil {
+		l.recycle(it)
+		return err
+	}
+	return nil
+}
+
+// Flush returns when all that was queued before is durable and covered by a
+// signed checkpoint.
+func (l *Log) Flush(ctx context.Context) error {
+	it := l.items.Get().(*item)
+	it.reset()
+	if err := l.enqueue(it); err != nil {
+		l.recycle(it)
+		return err
+	}
+	select {
+	case err := <-it.done:
+		l.recycle(it)
+		if err != nil {
+			return err
+		}
+		return l.publish(false)
+	case <-ctx.Done():
+		it.withdraw()
+		return ctx.Err()
+	}
+}
+
+// Close writes what is queued, signs it and gives the directory back. It
+// returns ctx's error when that takes too long; the files are then closed by
+// the end of the process.
+func (l *Log) Close(ctx context.Context) error {
+	l.closing.Do(func() {
+		l.mu.Lock()
+		l.closed = true
+		l.mu.Unlock()
+		close(l.stop)
+		go func() {
+			defer close(l.ended)
+			<-l.written
+			l.closeErr = errors.Join(l.drained(), l.publish(true))
+			l.closeFiles()
+		}()
+	})
+	select {
+	case <-l.ended:
+		return l.closeErr
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// drained reports what the writer could not write before it ended.
+func (l *Log) drained() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.queue) > 0 {
+		return fmt.Errorf("audit: %d events were not written: %w", len(l.queue), l.broken)
+	}
+	return nil
+}
+
+func (l *Log) closeFiles() {
+	l.publishing.Lock()
+	defer l.publishing.Unlock()
+	l.shut = true
+	if l.journal != nil {
+		_ = l.journal.Close() // every frame in it was synced
+	}
+	_ = l.held.Close() // gives the lock back
+}
+
+// Healthy returns nil when the last attempts to write the journal and the
+// checkpoint succeeded.
+func (l *Log) Healthy() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return ErrClosed
+	}
+	return errors.Join(l.broken, l.stale)
+}
+
+// Size is the number of durable records, pruned ones included.
+func (l *Log) Size() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.tip.next
+}
+
+// Lag is how far the log is behind.
+type Lag struct {
+	Queued   int    // events that wait for the disk
+	Unsigned uint64 // durable records that wait for a checkpoint
+}
+
+// Lag returns how far the log is behind.
+func (l *Log) Lag() Lag {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return Lag{Queued: len(l.queue), Unsigned: l.tip.next - l.signed}
+}

@@ -1,0 +1,258 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/memproxy/memproxy"
+)
+
+const testOrigin = "test.example/log"
+
+func testKey(n byte) ed25519.PrivateKey {
+	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{n}, ed25519.SeedSize))
+}
+
+// noSync keeps tests that do not crash off the disk's back.
+func noSync(*os.File) error { return nil }
+
+func testOptions(dir string) Options {
+	return Options{Dir: dir, Key: testKey(1), Origin: testOrigin, Sync: noSync, Retention: -1, CheckpointEvery: time.Hour}
+}
+
+func open(t testing.TB, opt Options) *Log {
+	t.Helper()
+	l, err := Open(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func closeLog(t testing.TB, l *Log) {
+	t.Helper()
+	if err := l.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func record(t testing.TB, l *Log, n int) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for range min(n, 50) {
+		wg.Go(func() {
+			for range n / min(n, 50) {
+				if _, err := l.Record(context.Background(), fullEvent()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for range n % min(n, 50) {
+		if _, err := l.Record(context.Background(), fullEvent()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Proves CARD-7: every record has its place, the receipt is the record's leaf
+// hash, and the chain and the tree hold across openings and bundles.
+func TestRecordsSurviveReopening(t *testing.T) {
+	dir := t.TempDir()
+	var mu sync.Mutex
+	seen := map[uint64][]byte{}
+	opt := testOptions(dir)
+	opt.OnRecord = func(i uint64, ev memproxy.Event, rec []byte) {
+		mu.Lock()
+		defer mu.Unlock()
+		if ev.Decision != "01J8ZK6Q" {
+			t.Errorf("record %d comes with event %+v", i, ev)
+		}
+		seen[i] = rec
+	}
+	var leaves []tlog.Hash
+	for _, n := range []int{3, 253, 1, 256, 600, 0, 171} {
+		l := open(t, opt)
+		if l.Size() != uint64(len(leaves)) {
+			t.Fatalf("size %d after reopening, want %d", l.Size(), len(leaves))
+		}
+		if n > 0 {
+			record(t, l, n)
+		}
+		if err := l.Flush(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if lag := l.Lag(); lag != (Lag{}) {
+			t.Errorf("lag %+v after a flush", lag)
+		}
+		for i := len(leaves); i < int(l.Size()); i++ {
+			leaves = append(leaves, tlog.RecordHash(seen[uint64(i)]))
+		}
+		closeLog(t, l)
+		want := treeRoot(t, leaves)
+		msg, err := os.ReadFile(filepath.Join(dir, checkpointFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		size, root, err := readCheckpoint(msg, testOrigin, l.verifier)
+		if err != nil || int(size) != len(leaves) || root != want {
+			t.Fatalf("checkpoint of %d records is %d %v (%v), want %v", len(leaves), size, root, err, want)
+		}
+	}
+	prev := hexOf(tlog.Hash{})
+	for i := range leaves {
+		if !bytes.Contains(seen[uint64(i)], []byte(`"prev_hash":"`+prev+`"`)) {
+			t.Fatalf("record %d does not name the one before it: %s", i, seen[uint64(i)])
+		}
+		prev = hexOf(leaves[i])
+	}
+	if list, _ := os.ReadDir(filepath.Join(dir, journalDir)); len(list) != 1 {
+		t.Errorf("%d journals are left, want the one of the bundle that is not full", len(list))
+	}
+}
+
+// treeRoot is the root as package tlog computes it.
+func treeRoot(t testing.TB, leaves []tlog.Hash) tlog.Hash {
+	t.Helper()
+	var stored []tlog.Hash
+	reader := tlog.HashReaderFunc(func(ix []int64) ([]tlog.Hash, error) {
+		out := make([]tlog.Hash, len(ix))
+		for i, x := range ix {
+			out[i] = stored[x]
+		}
+		return out, nil
+	})
+	for i, leaf := range leaves {
+		hs, err := tlog.StoredHashesForRecordHash(int64(i), leaf, reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored = append(stored, hs...)
+	}
+	root, err := tlog.TreeHash(int64(len(leaves)), reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+func TestReceipt(t *testing.T) {
+	var last []byte
+	opt := testOptions(t.TempDir())
+	told := make(chan struct{}, 1)
+	opt.OnRecord = func(_ uint64, _ memproxy.Event, rec []byte) { last = rec; told <- struct{}{} }
+	l := open(t, opt)
+	defer closeLog(t, l)
+	for i := range uint64(3) {
+		r, err := l.Record(context.Background(), fullEvent())
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-told
+		if r.Index != i || r.Hash != hexOf(tlog.RecordHash(last)) {
+			t.Errorf("receipt %+v of %s", r, last)
+		}
+	}
+}
+
+func TestNotesKeepTheirOrder(t *testing.T) {
+	var kinds []memproxy.EventType
+	opt := testOptions(t.TempDir())
+	opt.NoteDelay = time.Hour // only a record takes them along
+	opt.OnRecord = func(_ uint64, ev memproxy.Event, _ []byte) { kinds = append(kinds, ev.Type) }
+	l := open(t, opt)
+	for _, typ := range []memproxy.EventType{"a", "b"} {
+		if err := l.Note(memproxy.Event{Type: typ}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := l.Record(context.Background(), memproxy.Event{Type: "c"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Note(memproxy.Event{Type: "d"}); err != nil {
+		t.Fatal(err)
+	}
+	closeLog(t, l)
+	if got := len(kinds); got != 4 || kinds[0] != "a" || kinds[1] != "b" || kinds[2] != "c" || kinds[3] != "d" {
+		t.Errorf("order %v, want a b c d", kinds)
+	}
+	if err := l.Note(memproxy.Event{}); !errors.Is(err, ErrClosed) {
+		t.Errorf("note on a closed log: %v", err)
+	}
+	if _, err := l.Record(context.Background(), memproxy.Event{}); !errors.Is(err, ErrClosed) {
+		t.Errorf("record on a closed log: %v", err)
+	}
+	if err := l.Healthy(); !errors.Is(err, ErrClosed) {
+		t.Errorf("a closed log is healthy: %v", err)
+	}
+}
+
+func TestOneWriter(t *testing.T) {
+	opt := testOptions(t.TempDir())
+	l := open(t, opt)
+	if _, err := Open(opt); !errors.Is(err, ErrLocked) {
+		t.Errorf("a second writer: %v, want ErrLocked", err)
+	}
+	closeLog(t, l)
+	closeLog(t, open(t, opt))
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	good := testOptions(t.TempDir())
+	for name, spoil := range map[string]func(*Options){
+		"no dir": func(o *Options) { o.Dir = "" }, "no key": func(o *Options) { o.Key = nil },
+		"no origin": func(o *Options) { o.Origin = "" }, "space": func(o *Options) { o.Origin = "a b" },
+		"plus": func(o *Options) { o.Origin = "a+b" }, "newline": func(o *Options) { o.Origin = "a\nb" },
+	} {
+		o := good
+		spoil(&o)
+		if _, err := Open(o); err == nil {
+			t.Errorf("%s: opened", name)
+		}
+	}
+	closeLog(t, open(t, good))
+	other := good
+	other.Key = testKey(2)
+	if _, err := Open(other); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("another key: %v, want ErrCorrupt", err)
+	}
+}
+
+func TestKeyFile(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "keys")
+	a, err := LoadOrCreateKey(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := LoadOrCreateKey(dir)
+	if err != nil || !a.Equal(b) {
+		t.Fatalf("the key changed (%v)", err)
+	}
+	path := filepath.Join(dir, KeyFile)
+	if st, _ := os.Stat(path); st.Mode().Perm() != 0o600 {
+		t.Errorf("key file mode %v", st.Mode())
+	}
+	if err := os.Chmod(path, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := LoadOrCreateKey(dir); err == nil {
+		t.Error("a key that others may read was taken")
+	}
+	if err := os.WriteFile(path, []byte("rubbish"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_ = os.Chmod(path, 0o600)
+	if _, err := LoadOrCreateKey(dir); err == nil {
+		t.Error("rubbish was taken for a key")
+	}
+}

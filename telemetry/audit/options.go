@@ -1,0 +1,86 @@
+package audit
+
+import (
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+// The defaults of Options.
+const (
+	// DefaultCheckpointEvery bounds how long a durable record may wait for a
+	// signed checkpoint.
+	DefaultCheckpointEvery = 100 * time.Millisecond
+	// DefaultRetention is how long records are kept.
+	DefaultRetention = 90 * 24 * time.Hour
+	// DefaultMaxQueue is how many events may wait for the disk.
+	DefaultMaxQueue = 8192
+	// DefaultNoteDelay is how long a noted event may wait for company.
+	DefaultNoteDelay = 5 * time.Millisecond
+)
+
+// Options configure a log. Dir, Key and Origin are required.
+type Options struct {
+	// Dir holds the log and nothing else. It is created when it is missing.
+	Dir string
+	// Key signs checkpoints. A log keeps one key for its whole life.
+	Key ed25519.PrivateKey
+	// Origin names the log, and the key in its signatures. It is unique to
+	// the installation ("memproxy/pod-7"): no spaces, no plus sign.
+	Origin string
+
+	// Clock gives the time of append; nil is time.Now.
+	Clock func() time.Time
+	// Sync makes a file durable; nil is (*os.File).Sync.
+	Sync func(*os.File) error
+	// CheckpointEvery is how long records may wait for a signature. Zero is
+	// the default; negative signs every commit before its callers return.
+	CheckpointEvery time.Duration
+	// Retention is the age at which whole bundles of records are removed.
+	// Zero is the default; negative keeps everything.
+	Retention time.Duration
+	// MaxQueue bounds the events that wait for the disk. Zero is the default.
+	MaxQueue int
+	// NoteDelay bounds how long a noted event waits to share another's fsync.
+	// Zero is the default; negative does not wait.
+	NoteDelay time.Duration
+	// OnRecord, when set, is called once for each durable record, in order,
+	// after its caller was released. It must not block. The record must not
+	// be changed.
+	OnRecord func(index uint64, event memproxy.Event, record []byte)
+}
+
+func (o *Options) validate() error {
+	if o.Dir == "" {
+		return errors.New("audit: no directory")
+	}
+	if len(o.Key) != ed25519.PrivateKeySize {
+		return errors.New("audit: no Ed25519 key")
+	}
+	if _, err := VerifierKey(o.Origin, o.Key.Public().(ed25519.PublicKey)); err != nil {
+		return fmt.Errorf("audit: origin %q: %w", o.Origin, err)
+	}
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+	if o.Sync == nil {
+		o.Sync = (*os.File).Sync
+	}
+	if o.CheckpointEvery == 0 {
+		o.CheckpointEvery = DefaultCheckpointEvery
+	}
+	if o.Retention == 0 {
+		o.Retention = DefaultRetention
+	}
+	if o.MaxQueue <= 0 {
+		o.MaxQueue = DefaultMaxQueue
+	}
+	if o.NoteDelay == 0 {
+		o.NoteDelay = DefaultNoteDelay
+	}
+	return nil
+}

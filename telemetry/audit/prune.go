@@ -1,0 +1,95 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+// retain prunes what is older than the retention.
+func (l *Log) retain() error {
+	ctx, cancel := context.WithTimeout(context.Background(), pruneEvery/2)
+	defer cancel()
+	_, err := l.Prune(ctx, l.opt.Clock().Add(-l.opt.Retention))
+	return err
+}
+
+// Prune removes records that were appended before a time, in whole bundles of
+// 256 and never the last one, and returns how many went. Their hashes stay:
+// proofs and checkpoints of the whole log can still be made and checked. What
+// goes is first recorded, so that the verifier can tell it from a theft.
+func (l *Log) Prune(ctx context.Context, before time.Time) (uint64, error) {
+	from, to, err := l.prunable(before)
+	if err != nil || from == to {
+		return 0, err
+	}
+	ev := memproxy.Event{
+		Type: EventPrune, Time: l.opt.Clock(),
+		Detail: fmt.Sprintf("records %d to %d removed by age", from*tileWidth, to*tileWidth-1),
+	}
+	at := whole
+	at.keptFrom = to * tileWidth
+	if _, err := l.record(ctx, &ev, at); err != nil {
+		return 0, err
+	}
+	if err := l.publish(true); err != nil {
+		return 0, err
+	}
+	l.publishing.Lock()
+	defer l.publishing.Unlock()
+	if l.shut {
+		return 0, ErrClosed
+	}
+	for n := from; n < to; n++ {
+		if err := ctx.Err(); err != nil {
+			return uint64(n-from) * tileWidth, err
+		}
+		if err := os.Remove(l.disk.path(bundlePath(n, 0))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return uint64(n-from) * tileWidth, fmt.Errorf("audit: %w", err)
+		}
+		l.oldest = n + 1
+	}
+	return uint64(to-from) * tileWidth, nil
+}
+
+// prunable finds the bundles whose every record is older than before. The last
+// full bundle stays: the chain goes on from it when the log is opened.
+func (l *Log) prunable(before time.Time) (from, to int64, err error) {
+	l.publishing.Lock()
+	defer l.publishing.Unlock()
+	last := l.edge.size/tileWidth - 1
+	from = l.oldest
+	for found := false; from < last && !found; {
+		_, err := os.Stat(l.disk.path(bundlePath(from, 0)))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return 0, 0, fmt.Errorf("audit: %w", err)
+		}
+		if found = err == nil; !found {
+			from++
+		}
+	}
+	l.oldest = from
+	for to = from; to < last; to++ {
+		b, err := l.disk.read(bundlePath(to, 0))
+		if err != nil {
+			return 0, 0, err
+		}
+		es, err := entries(b)
+		if err != nil || len(es) != tileWidth {
+			return 0, 0, fmt.Errorf("%w: %s is missing or has the wrong length", ErrCorrupt, bundlePath(to, 0))
+		}
+		at, err := appended(es[tileWidth-1])
+		if err != nil {
+			return 0, 0, err
+		}
+		if !at.Before(before) {
+			break
+		}
+	}
+	return from, max(from, to), nil
+}

@@ -1,0 +1,277 @@
+package audit
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// restore finds out where the log stands. The checkpoint says how much is
+// signed; full tiles and the journal must bear it out. Records that the
+// journal has beyond the checkpoint were durable, and are taken over if their
+// frames are this writer's. It returns a sentence when there was something to
+// repair.
+func (l *Log) restore() (repair string, err error) {
+	vkey, err := VerifierKey(l.opt.Origin, l.verifierKey())
+	if err != nil {
+		return "", err
+	}
+	msg, err := l.disk.read(checkpointFile)
+	if err != nil {
+		return "", err
+	}
+	if msg == nil {
+		return "", l.create(vkey)
+	}
+	size, root, err := readCheckpoint(msg, l.opt.Origin, l.verifier)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	if err := l.disk.replace(vkeyFile, []byte(vkey+"\n"), true); err != nil {
+		return "", err
+	}
+	if err := l.loadEdge(size); err != nil {
+		return "", err
+	}
+	end, err := l.replay(size)
+	if err != nil {
+		return "", err
+	}
+	// Nothing is changed before this: a damaged log stays as it was found.
+	if got := l.edge.root(); got != root {
+		return "", fmt.Errorf("%w: the first %d records do not have the root that the checkpoint signs", ErrCorrupt, size)
+	}
+	if err := l.resume(end); err != nil {
+		return "", err
+	}
+	if err := l.dropJournals(int64(size / tileWidth)); err != nil {
+		return "", err
+	}
+	if err := l.sweep(); err != nil {
+		return "", fmt.Errorf("audit: %w", err)
+	}
+	return end.repair(l.tip.next, size), nil
+}
+
+// tail is where the journal ends: the last file, or none, the length of its
+// whole frames and of what was torn behind them.
+type tail struct {
+	file      bool
+	n         int64
+	good, cut int
+}
+
+func (t tail) repair(next, size uint64) string {
+	var did []string
+	if t.cut > 0 {
+		did = append(did, fmt.Sprintf("cut %d bytes of a torn commit behind record count %d", t.cut, next))
+	}
+	if next > size {
+		did = append(did, fmt.Sprintf("took over %d records that were durable and not yet signed", next-size))
+	}
+	if did == nil {
+		return ""
+	}
+	return "the log was not closed: " + strings.Join(did, "; ")
+}
+
+// create starts a log in an empty directory.
+func (l *Log) create(vkey string) error {
+	for _, dir := range []string{"tile", journalDir} {
+		list, err := os.ReadDir(l.disk.path(dir))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("audit: %w", err)
+		}
+		if len(list) > 0 {
+			return fmt.Errorf("%w: there are records and no checkpoint", ErrCorrupt)
+		}
+	}
+	return l.disk.replace(vkeyFile, []byte(vkey+"\n"), true)
+}
+
+// loadEdge rebuilds the tree's edge above the leaves from full tiles. What it
+// reads is checked by the root hash.
+func (l *Log) loadEdge(size uint64) error {
+	l.edge = levels{size: int64(size)}
+	for level := 0; size>>(tileHeight*level) > 0; level++ {
+		l.edge.hashes = append(l.edge.hashes, make([]tlog.Hash, 0, tileWidth))
+		if level == 0 {
+			continue // from the journal
+		}
+		end := int64(size >> (tileHeight * level))
+		for n := end / tileWidth * tileWidth; n < end; n++ {
+			b, err := l.disk.read(tilePath(level-1, n, 0))
+			if err != nil {
+				return err
+			}
+			if len(b) != tileWidth*tlog.HashSize {
+				return fmt.Errorf("%w: %s is missing or has the wrong length", ErrCorrupt, tilePath(level-1, n, 0))
+			}
+			l.edge.hashes[level] = append(l.edge.hashes[level], subtree(bytesHashes(b)))
+		}
+	}
+	return nil
+}
+
+// replay reads the journal from the bundle that the checkpoint ends in.
+func (l *Log) replay(size uint64) (end tail, err error) {
+	l.signed = size
+	n := int64(size / tileWidth)
+	l.tip.next = uint64(n * tileWidth)
+	if err := l.lastOf(n - 1); err != nil {
+		return end, err
+	}
+	for ; ; n++ {
+		b, err := l.disk.read(journalPath(n))
+		if err != nil {
+			return end, err
+		}
+		if b == nil {
+			break
+		}
+		good, err := l.replayFile(n, b, size)
+		if err != nil {
+			return end, err
+		}
+		end = tail{file: true, n: n, good: good, cut: len(b) - good}
+		if end.cut > 0 || l.tip.next < uint64(n+1)*tileWidth {
+			n++
+			break
+		}
+	}
+	if l.tip.next < size {
+		return end, fmt.Errorf("%w: the checkpoint signs %d records, the journal ends after %d", ErrCorrupt, size, l.tip.next)
+	}
+	list, err := os.ReadDir(l.disk.path(journalDir))
+	if err != nil {
+		return end, fmt.Errorf("audit: %w", err)
+	}
+	for _, e := range list {
+		if k, err := strconv.ParseInt(e.Name(), 10, 64); err == nil && k >= n {
+			return end, fmt.Errorf("%w: journal of bundle %d follows a gap", ErrCorrupt, k)
+		}
+	}
+	return end, nil
+}
+
+// replayFile takes over the frames of one journal and returns where the good
+// ones end.
+func (l *Log) replayFile(n int64, b []byte, size uint64) (good int, err error) {
+	bad := func(what string) error {
+		return fmt.Errorf("%w: journal of bundle %d after record count %d: %s", ErrCorrupt, n, l.tip.next, what)
+	}
+	for good < len(b) {
+		first, payload, mac, count, length, err := readFrame(b[good:])
+		if err != nil {
+			if wholeFrameIn(b[good+1:]) || l.tip.next < size {
+				return 0, bad("a frame is damaged, and no crash tears one that others follow or that is signed")
+			}
+			return good, nil
+		}
+		es, err := entries(payload)
+		if err != nil || len(es) != count || first != l.tip.next || first+uint64(count) > uint64(n+1)*tileWidth {
+			return 0, bad("a frame does not fit its place")
+		}
+		t := l.tip
+		leaves := make([]tlog.Hash, count)
+		for i, e := range es {
+			leaves[i] = tlog.RecordHash(e)
+		}
+		t.next += uint64(count)
+		t.prev = leaves[count-1]
+		if t.time, err = appended(es[count-1]); err != nil {
+			return 0, bad(err.Error())
+		}
+		if t.next > size && !hmac.Equal(mac, l.mac.sum(nil, first, count, t.prev)) {
+			return 0, bad("an unsigned frame is not this writer's")
+		}
+		for i, leaf := range leaves {
+			if first+uint64(i) < size {
+				l.edge.hashes[0] = append(l.edge.hashes[0], leaf)
+			}
+		}
+		l.advance(t, n, payload, leaves)
+		good += length
+	}
+	return good, nil
+}
+
+// resume opens the last journal for writing on, without its torn tail.
+func (l *Log) resume(end tail) error {
+	if !end.file {
+		return nil
+	}
+	f, err := os.OpenFile(l.disk.path(journalPath(end.n)), os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
+	if end.cut > 0 {
+		if err = f.Truncate(int64(end.good)); err == nil {
+			err = l.opt.Sync(f)
+		}
+		if err != nil {
+			_ = f.Close() // the error that counts is the first
+			return fmt.Errorf("audit: cut torn tail: %w", err)
+		}
+	}
+	if l.tip.next == uint64(end.n+1)*tileWidth {
+		return f.Close() // the next record goes to the next file
+	}
+	l.journal, l.offset = f, int64(end.good)
+	return nil
+}
+
+// dropJournals removes journals of bundles before n, which are full, signed
+// and in their place.
+func (l *Log) dropJournals(n int64) error {
+	list, err := os.ReadDir(l.disk.path(journalDir))
+	if err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
+	for _, e := range list {
+		if k, err := strconv.ParseInt(e.Name(), 10, 64); err == nil && k < n {
+			if err := os.Remove(l.disk.path(journalPath(k))); err != nil {
+				return fmt.Errorf("audit: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// lastOf reads the end of a full bundle, for the chain and the clock.
+func (l *Log) lastOf(n int64) error {
+	if n < 0 {
+		return nil
+	}
+	b, err := l.disk.read(bundlePath(n, 0))
+	if err != nil {
+		return err
+	}
+	es, err := entries(b)
+	if err != nil || len(es) != tileWidth {
+		return fmt.Errorf("%w: %s is missing or has the wrong length", ErrCorrupt, bundlePath(n, 0))
+	}
+	l.tip.prev = tlog.RecordHash(es[tileWidth-1])
+	if l.tip.time, err = appended(es[tileWidth-1]); err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrCorrupt, bundlePath(n, 0), err)
+	}
+	return nil
+}
+
+// appended is a record's time of append. No string in a record can hold the
+// member's text, as quotes inside strings are escaped.
+func appended(record []byte) (time.Time, error) {
+	_, rest, ok := bytes.Cut(record, []byte(`,"time":"`))
+	if !ok || len(rest) < len(timeFormat) {
+		return time.Time{}, errors.New("a record has no time")
+	}
+	return time.Parse(timeFormat, string(rest[:len(timeFormat)]))
+}

@@ -1,0 +1,53 @@
+package audit
+
+import "github.com/memproxy/memproxy"
+
+// maxBody is the longest body that fits a record: entries carry a 16-bit
+// length.
+const maxBody = 1<<16 - 1 - maxWriterMembers - len(`,"part":{"n":9007199254740991,"of":9007199254740991}`)
+
+// encodeAll encodes an event into as few records as hold it. Nearly always
+// that is one; an answer with thousands of memories takes several, which
+// repeat what is short and share out what is long. Nothing is left out.
+func encodeAll(buf []byte, ev *memproxy.Event, at place) (body, []body) {
+	first := encode(buf, ev, at)
+	if len(first.buf) <= maxBody {
+		return first, nil
+	}
+	evs := halve(nil, *ev)
+	rest := make([]body, 0, len(evs)-1)
+	for i := range evs {
+		b := encode(nil, &evs[i], place{part: i + 1, parts: len(evs), keptFrom: -1})
+		if i == 0 {
+			first = b
+		} else {
+			rest = append(rest, b)
+		}
+	}
+	return first, rest
+}
+
+// halve splits an event until every part fits. The second half carries only
+// the rest of the longest list; strings are bounded, so this ends.
+func halve(out []memproxy.Event, ev memproxy.Event) []memproxy.Event {
+	if d := encode(nil, &ev, whole); len(d.buf) <= maxBody {
+		return append(out, ev)
+	}
+	a, b := ev, ev
+	b.Reasons, b.Targets, b.Fields, b.Memories, b.Budget = nil, nil, nil, nil, nil
+	b.Filtered = 0
+	n := max(len(ev.Reasons), len(ev.Targets), len(ev.Fields), len(ev.Memories), len(ev.Budget))
+	switch n {
+	case len(ev.Reasons):
+		a.Reasons, b.Reasons = ev.Reasons[:n/2], ev.Reasons[n/2:]
+	case len(ev.Targets):
+		a.Targets, b.Targets = ev.Targets[:n/2], ev.Targets[n/2:]
+	case len(ev.Fields):
+		a.Fields, b.Fields = ev.Fields[:n/2], ev.Fields[n/2:]
+	case len(ev.Memories):
+		a.Memories, b.Memories = ev.Memories[:n/2], ev.Memories[n/2:]
+	default:
+		a.Budget, b.Budget = ev.Budget[:n/2], ev.Budget[n/2:]
+	}
+	return halve(halve(out, a), b)
+}

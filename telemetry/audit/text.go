@@ -1,0 +1,96 @@
+package audit
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"time"
+	"unicode/utf8"
+)
+
+const (
+	// maxString is the longest JSON string in a record, in encoded bytes
+	// without the quotes. A longer one is cut and its SHA-256 given.
+	maxString = 1024
+	// keepOfLong is how much of the start of a long string is kept, in bytes.
+	keepOfLong = 64
+	// maxInteger is the largest integer that every JSON reader keeps exactly.
+	maxInteger = 1<<53 - 1
+
+	timeFormat = "2006-01-02T15:04:05.000000000Z"
+)
+
+const hexDigits = "0123456789abcdef"
+
+// appendString writes s as RFC 8785 does: only what must be escaped is, and
+// bytes that are not UTF-8 become U+FFFD.
+func appendString(b []byte, s string) []byte {
+	if len(s) > maxString {
+		return appendLong(b, s)
+	}
+	b = append(b, '"')
+	start := len(b)
+	from := 0
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c >= 0x20 && c < utf8.RuneSelf && c != '"' && c != '\\' {
+			i++
+			continue
+		}
+		if c >= utf8.RuneSelf {
+			r, n := utf8.DecodeRuneInString(s[i:])
+			if r == utf8.RuneError && n == 1 {
+				b = append(append(b, s[from:i]...), "\uFFFD"...)
+				from = i + 1
+			}
+			i += n
+			continue
+		}
+		b = append(b, s[from:i]...)
+		switch c {
+		case '"', '\\':
+			b = append(b, '\\', c)
+		case '\b':
+			b = append(b, '\\', 'b')
+		case '\t':
+			b = append(b, '\\', 't')
+		case '\n':
+			b = append(b, '\\', 'n')
+		case '\f':
+			b = append(b, '\\', 'f')
+		case '\r':
+			b = append(b, '\\', 'r')
+		default:
+			b = append(b, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+		}
+		i++
+		from = i
+	}
+	b = append(b, s[from:]...)
+	if len(b)-start > maxString {
+		return appendLong(b[:start-1], s)
+	}
+	return append(b, '"')
+}
+
+// appendLong writes the start of a string and the hash of all of it.
+func appendLong(b []byte, s string) []byte {
+	n := keepOfLong
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	sum := sha256.Sum256([]byte(s))
+	return appendString(b, s[:n]+"…sha256:"+hex.EncodeToString(sum[:]))
+}
+
+// appendInt writes an integer, kept within what JSON readers keep exactly.
+func appendInt(b []byte, n int64) []byte {
+	return strconv.AppendInt(b, min(max(n, -maxInteger), maxInteger), 10)
+}
+
+// appendTime writes a time in UTC with nine digits, so that times sort as text.
+func appendTime(b []byte, t time.Time) []byte {
+	b = append(b, '"')
+	b = t.UTC().AppendFormat(b, timeFormat)
+	return append(b, '"')
+}
