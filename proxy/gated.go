@@ -59,7 +59,15 @@ func (p *Proxy) takeBody(w http.ResponseWriter, r *http.Request) (body []byte, r
 	}
 	ctl := http.NewResponseController(w)
 	_ = ctl.SetReadDeadline(time.Now().Add(p.opt.BodyTimeout)) // unsupported only in tests' recorders
-	defer func() { _ = ctl.SetReadDeadline(time.Time{}) }()
+	defer func() {
+		// The deadline stays on a body that was not taken whole: the server
+		// reads what is left of it after the answer, and must not wait for ever.
+		if flaw == nil {
+			_ = ctl.SetReadDeadline(time.Time{})
+		} else {
+			w.Header().Set("Connection", "close")
+		}
+	}()
 	limit := p.opt.MaxBody
 	var buf bytes.Buffer
 	if n := r.ContentLength; n > 0 {

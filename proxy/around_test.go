@@ -1,0 +1,157 @@
+package proxy_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy/proxy"
+)
+
+// A memory route in another spelling is not a route that nobody minds.
+func TestSpelledPathsDoNotOpenTheGate(t *testing.T) {
+	r := newRig(t, func(r *rig) { r.opt.Passthrough = []string{"* /custom/*"} })
+	for _, path := range []string{
+		"/memory/", "//memory", "/./memory", "/custom/../memory", "/custom/%2e%2e/memory", "/custom/..%2fmemory",
+		"/%6demory", "/memory%00", "/MEMORY", "/custom//memory", "/custom/%2F..%2Fmemory", `/custom/..\memory`,
+	} {
+		resp, said := r.do(t, "POST", "/x", "")
+		q, _ := http.NewRequest("POST", r.URL, strings.NewReader("plant"))
+		q.URL.Opaque = path // as written, no cleaning
+		resp, err := http.DefaultTransport.RoundTrip(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != 403 || r.count() != 0 {
+			t.Errorf("%s: %d %s, %d arrived", path, resp.StatusCode, said, r.count())
+		}
+	}
+}
+
+func TestPassthroughOpensPlainPathsOnly(t *testing.T) {
+	r := newRig(t, func(r *rig) { r.opt.Passthrough = []string{"GET /custom/*", "POST /jobs/*/run"} })
+	for _, tc := range []struct {
+		method, path string
+		open         bool
+	}{
+		{"GET", "/custom/x", true},
+		{"GET", "/custom/x/y", true},
+		{"POST", "/custom/x", false},
+		{"POST", "/jobs/7/run", true},
+		{"POST", "/jobs/7/8/run", false},
+		{"POST", "/jobs/7/run/x", false},
+		{"GET", "/customs", false},
+		{"GET", "/custom/%2e%2e/x", false},
+	} {
+		n := r.count()
+		resp, _ := r.do(t, tc.method, tc.path, "")
+		if opened := r.count() > n; opened != tc.open {
+			t.Errorf("%s %s: %d, arrived %v, want %v", tc.method, tc.path, resp.StatusCode, opened, tc.open)
+		}
+	}
+}
+
+func TestHopByHopHeadersEndHere(t *testing.T) {
+	for _, path := range []string{"/memory", "/ping"} {
+		r := newRig(t, nil)
+		r.do(t, "GET", path, "", "Connection", "X-Hop, Keep-Alive", "X-Hop", "1", "Proxy-Authorization", "Bearer secret", "Te", "gzip", "Upgrade", "h2c")
+		got := r.last(t).header
+		for _, name := range []string{"X-Hop", "Proxy-Authorization", "Te", "Upgrade"} {
+			if got.Get(name) != "" {
+				t.Errorf("%s: %s arrived: %q", path, name, got.Get(name))
+			}
+		}
+	}
+}
+
+func TestOwnHeadersAreNotBelieved(t *testing.T) {
+	r := newRig(t, func(r *rig) {
+		r.answer = func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set(proxy.DecisionHeader, "allow; id=forged")
+			fmt.Fprint(w, "m1 ann\n")
+		}
+	})
+	for _, path := range []string{"/memory", "/ping"} {
+		resp, _ := r.do(t, "GET", path, "", "X-Memproxy-Token", "secret", "X-Memproxy-Decision", "allow")
+		for name := range r.last(t).header {
+			if strings.HasPrefix(name, "X-Memproxy-") {
+				t.Errorf("%s: %s was forwarded", path, name)
+			}
+		}
+		if path == "/memory" && strings.Contains(fmt.Sprint(resp.Header[proxy.DecisionHeader]), "forged") {
+			t.Errorf("the backend's own decision header came through: %v", resp.Header[proxy.DecisionHeader])
+		}
+	}
+}
+
+func TestCredentialIsLentWhereItMintsNothing(t *testing.T) {
+	r := newRig(t, func(r *rig) {
+		r.opt.Credential = &proxy.Credential{Header: "Authorization", Value: "Token real"}
+	})
+	for _, tc := range []struct{ method, path, key, want string }{
+		{"GET", "/memory", "good", "Token real"},
+		{"POST", "/memory", "good", "Token real"},
+		{"GET", "/ping", "good", "Token real"},
+		{"GET", "/ping", "bad", "Token mine"},
+		{"POST", "/keys", "good", "Token mine"},
+	} {
+		r.do(t, tc.method, tc.path, "", "Authorization", "Token mine", "X-Api-Key", "mine too", "X-Key", tc.key)
+		got := r.last(t).header
+		if got.Get("Authorization") != tc.want || (tc.want == "Token real") != (got.Get("X-Api-Key") == "") {
+			t.Errorf("%s %s with a %s key: presented %q and %q", tc.method, tc.path, tc.key, got.Get("Authorization"), got.Get("X-Api-Key"))
+		}
+	}
+}
+
+// A certificate that no root vouches for says nothing about its bearer.
+func TestUnverifiedCertificatesAreNobody(t *testing.T) {
+	spiffe, _ := url.Parse("spiffe://example.org/agent/evil")
+	for _, verified := range []bool{false, true} {
+		r := newRig(t, nil)
+		q := httptest.NewRequest("POST", "/memory", strings.NewReader("x"))
+		cert := &x509.Certificate{URIs: []*url.URL{spiffe}}
+		q.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert}}
+		if verified {
+			q.TLS.VerifiedChains = [][]*x509.Certificate{{cert}}
+		}
+		r.Config.Handler.ServeHTTP(httptest.NewRecorder(), q)
+		want := "agent:dev says: x"
+		if verified {
+			want = spiffe.String() + " says: x"
+		}
+		if got := r.last(t).body; got != want {
+			t.Errorf("verified %v: %q, want %q", verified, got, want)
+		}
+	}
+}
+
+func TestAdmin(t *testing.T) {
+	ready := true
+	h := proxy.NewAdmin(proxy.AdminOptions{Ready: func() []proxy.Check {
+		return []proxy.Check{{Name: "audit", OK: true}, {Name: "rules", OK: ready, Detail: "v1"}}
+	}, Metrics: http.NotFoundHandler()})
+	get := func(path string) (int, string) {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		return w.Code, w.Body.String()
+	}
+	if code, body := get("/readyz"); code != 200 || !strings.Contains(body, `"v1"`) {
+		t.Errorf("ready: %d %s", code, body)
+	}
+	ready = false
+	if code, _ := get("/readyz"); code != 503 {
+		t.Errorf("not ready: %d", code)
+	}
+	if code, _ := get("/healthz"); code != 200 {
+		t.Errorf("alive: %d", code)
+	}
+	if code, _ := get("/debug/spans"); code != 404 {
+		t.Errorf("spans are served although nobody asked: %d", code)
+	}
+}

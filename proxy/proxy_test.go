@@ -1,0 +1,294 @@
+package proxy_test
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/proxy"
+)
+
+// Proves CARD-1: what is not memory passes byte for byte, both ways.
+func TestPassIsByteForByte(t *testing.T) {
+	r := newRig(t, func(r *rig) {
+		r.answer = func(w http.ResponseWriter, _ *http.Request) {
+			w.Header()["X-Twice"] = []string{"a", "b"}
+			w.Header().Set("Etag", `"x"`)
+			w.Header().Set("Content-Encoding", "br")
+			w.WriteHeader(http.StatusTeapot)
+			_, _ = w.Write([]byte{0, 255, '{'})
+		}
+	})
+	resp, body := r.do(t, "PUT", "/keys?a=1&a=2&b=%2F;c", "{ \"not\":json \xff", "X-Multi", "1", "X-Multi", "2", "X-Forwarded-For", "1.2.3.4", "Accept-Encoding", "zstd")
+	got := r.last(t)
+	if got.target != "/keys?a=1&a=2&b=%2F;c" || got.body != "{ \"not\":json \xff" {
+		t.Errorf("arrived as %q %q", got.target, got.body)
+	}
+	for name, want := range map[string][]string{"X-Multi": {"1", "2"}, "X-Forwarded-For": {"1.2.3.4"}, "Accept-Encoding": {"zstd"}} {
+		if !slices.Equal(got.header[name], want) {
+			t.Errorf("%s arrived as %q, want %q", name, got.header[name], want)
+		}
+	}
+	if resp.StatusCode != http.StatusTeapot || body != "\x00\xff{" || resp.Header.Get("Etag") != `"x"` || !slices.Equal(resp.Header["X-Twice"], []string{"a", "b"}) {
+		t.Errorf("came back as %d %q %v", resp.StatusCode, body, resp.Header)
+	}
+	if resp.Header.Get(proxy.DecisionHeader) != "" || len(r.parts.recorded()) != 0 {
+		t.Error("what is not memory was ruled on")
+	}
+}
+
+// Proves CARD-1, CARD-10: a read that nothing changes is the same both ways,
+// but for the decision's header.
+func TestGatedReadIsByteForByte(t *testing.T) {
+	r := newRig(t, nil)
+	resp, body := r.do(t, "GET", "/memory?x=%7e&x=2", "", "X-Multi", "1", "X-Multi", "2")
+	got := r.last(t)
+	if got.target != "/memory?x=%7e&x=2" || !slices.Equal(got.header["X-Multi"], []string{"1", "2"}) {
+		t.Errorf("arrived as %q %v", got.target, got.header)
+	}
+	if body != "m1 ann\n" || !strings.HasPrefix(resp.Header.Get(proxy.DecisionHeader), "allow; id=d1") {
+		t.Errorf("came back as %q, %q", body, resp.Header.Get(proxy.DecisionHeader))
+	}
+	if _, has := got.header["User-Agent"]; !has {
+		t.Log("the test client sent no user agent")
+	}
+}
+
+func TestAnswersAreFilteredAndResized(t *testing.T) {
+	r := newRig(t, func(r *rig) {
+		r.answer = func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Etag", `"of the whole"`)
+			fmt.Fprint(w, "m1 ann\nm2 bob\n")
+		}
+	})
+	resp, body := r.do(t, "GET", "/memory", "")
+	if body != "m1 ann\n" || resp.ContentLength != 7 || resp.Header.Get("Etag") != "" {
+		t.Errorf("%q, length %d, etag %q", body, resp.ContentLength, resp.Header.Get("Etag"))
+	}
+	if got := r.last(t).header.Get("Accept-Encoding"); got != "identity" {
+		t.Errorf("asked upstream for %q, want identity: the answer must be read", got)
+	}
+}
+
+func TestCompressedAnswersAreReadAllTheSame(t *testing.T) {
+	for _, tc := range []struct {
+		encoding string
+		status   int
+	}{{"gzip", 200}, {"br", 502}} {
+		r := newRig(t, func(r *rig) {
+			r.answer = func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Encoding", tc.encoding)
+				zw := gzip.NewWriter(w)
+				fmt.Fprint(zw, "m1 ann\nm2 bob\n")
+				_ = zw.Close()
+			}
+		})
+		resp, body := r.do(t, "GET", "/memory", "")
+		if resp.StatusCode != tc.status || (tc.status == 200 && (body != "m1 ann\n" || resp.Header.Get("Content-Encoding") != "")) {
+			t.Errorf("%s: %d %q %v", tc.encoding, resp.StatusCode, body, resp.Header)
+		}
+	}
+}
+
+func TestAnswersAreBounded(t *testing.T) {
+	for _, chunked := range []bool{false, true} {
+		r := newRig(t, func(r *rig) {
+			r.opt.MaxAnswer = 100
+			r.answer = func(w http.ResponseWriter, _ *http.Request) {
+				if chunked {
+					w.(http.Flusher).Flush()
+				}
+				fmt.Fprint(w, strings.Repeat("m1 ann\n", 20))
+			}
+		})
+		if resp, _ := r.do(t, "GET", "/memory", ""); resp.StatusCode != 502 {
+			t.Errorf("chunked %v: %d, want 502", chunked, resp.StatusCode)
+		}
+	}
+}
+
+func TestBodiesAreBounded(t *testing.T) {
+	r := newRig(t, func(r *rig) { r.opt.MaxBody = 10 })
+	if resp, body := r.do(t, "POST", "/memory", "0123456789"); resp.StatusCode != 200 {
+		t.Errorf("at the limit: %d %s", resp.StatusCode, body)
+	}
+	n := r.count()
+	for _, body := range []string{"0123456789X", strings.Repeat("x", 1<<20)} {
+		resp, said := r.do(t, "POST", "/memory", body)
+		if resp.StatusCode != 413 || said != `"payload.too_large"` {
+			t.Errorf("%d bytes: %d %s", len(body), resp.StatusCode, said)
+		}
+	}
+	if r.count() != n {
+		t.Error("a body over the limit was forwarded")
+	}
+	if len(r.parts.recorded()) < 3 {
+		t.Error("the refusals were not recorded")
+	}
+}
+
+// A client that sends half a body and waits gets a 408, and nothing arrives.
+func TestSlowBodies(t *testing.T) {
+	r := newRig(t, func(r *rig) { r.opt.BodyTimeout = 50 * time.Millisecond })
+	conn, err := net.Dial("tcp", r.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprint(conn, "POST /memory HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf")
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.StatusCode != http.StatusRequestTimeout || r.count() != 0 {
+		t.Errorf("%d, %d arrived", resp.StatusCode, r.count())
+	}
+}
+
+func TestShadowForwardsEvenWhatIsTooLarge(t *testing.T) {
+	r := newRig(t, func(r *rig) { r.opt.MaxBody = 10; r.rules.Enforce = false })
+	resp, _ := r.do(t, "POST", "/memory", strings.Repeat("x", 5000))
+	if resp.StatusCode != 200 || len(r.last(t).body) != 5000 {
+		t.Errorf("%d, %d bytes arrived", resp.StatusCode, len(r.last(t).body))
+	}
+	if ev := r.parts.recorded()[0]; ev.Would != memproxy.Deny || ev.Verdict != memproxy.Allow {
+		t.Errorf("recorded %v, would %v", ev.Verdict, ev.Would)
+	}
+}
+
+func TestWritesAreStampedAndRefusalsStayHere(t *testing.T) {
+	r := newRig(t, nil)
+	if resp, _ := r.do(t, "POST", "/memory", "likes tea", "Content-Md5", "old"); resp.StatusCode != 200 {
+		t.Fatal(resp.Status)
+	}
+	if got := r.last(t); got.body != "agent:dev says: likes tea" || got.header.Get("Content-Md5") != "" {
+		t.Errorf("arrived as %q %v", got.body, got.header)
+	}
+	n := r.count()
+	resp, said := r.do(t, "POST", "/memory", "malformed")
+	if resp.StatusCode != 400 || said != `"payload.malformed"` || !strings.HasPrefix(resp.Header.Get(proxy.DecisionHeader), "deny; id=") || resp.Header.Get("Content-Type") != "application/json" {
+		t.Errorf("%d %s %v", resp.StatusCode, said, resp.Header)
+	}
+	if resp, said = r.do(t, "POST", "/memory", "x", "X-Key", "bad"); resp.StatusCode != 401 {
+		t.Errorf("bad credential: %d %s", resp.StatusCode, said)
+	}
+	if r.count() != n {
+		t.Error("a refused request was forwarded")
+	}
+}
+
+// The caller hangs up; the write goes on and its outcome is noted.
+func TestWriteOutlivesItsCaller(t *testing.T) {
+	begun, release := make(chan bool), make(chan bool)
+	r := newRig(t, func(r *rig) {
+		r.parts.wrote = make(chan memproxy.Event, 1)
+		r.answer = func(w http.ResponseWriter, _ *http.Request) {
+			close(begun)
+			<-release
+			fmt.Fprint(w, "m1 ann\n")
+		}
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	q, _ := http.NewRequestWithContext(ctx, "POST", r.URL+"/memory", strings.NewReader("x"))
+	go func() { <-begun; cancel(); close(release) }()
+	if resp, err := http.DefaultClient.Do(q); err == nil {
+		resp.Body.Close()
+	}
+	if ev := <-r.parts.wrote; ev.Status != 200 || !slices.Equal(ev.Memories, []string{"m1"}) {
+		t.Errorf("outcome %+v", ev)
+	}
+}
+
+func TestBackendGone(t *testing.T) {
+	r := newRig(t, nil)
+	r.upstream.Close()
+	resp, said := r.do(t, "POST", "/memory", "x")
+	if resp.StatusCode != 502 || said != `"upstream.unavailable"` {
+		t.Errorf("%d %s", resp.StatusCode, said)
+	}
+	if resp, said = r.do(t, "GET", "/ping", ""); resp.StatusCode != 502 || !strings.Contains(said, "detail") {
+		t.Errorf("on a pass route: %d %s", resp.StatusCode, said)
+	}
+}
+
+func TestStreamsFlow(t *testing.T) {
+	next := make(chan bool)
+	r := newRig(t, func(r *rig) {
+		r.answer = func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			for i := range 3 {
+				fmt.Fprintf(w, "data: %d\n\n", i)
+				w.(http.Flusher).Flush()
+				<-next // the next event is not sent before this one was read
+			}
+		}
+	})
+	resp, err := http.Get(r.URL + "/stream")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	br := bufio.NewReader(resp.Body)
+	for i := range 3 {
+		line, err := br.ReadString('\n')
+		if err != nil || line != fmt.Sprintf("data: %d\n", i) {
+			t.Fatalf("%q %v", line, err)
+		}
+		_, _ = br.ReadString('\n')
+		next <- true
+	}
+}
+
+func TestRedirectsStayOnTheProxy(t *testing.T) {
+	r := newRig(t, nil)
+	r.answer = func(w http.ResponseWriter, q *http.Request) {
+		w.Header().Set("Location", r.upstream.URL+"/memory/?a=%2F")
+		w.WriteHeader(307)
+	}
+	for _, path := range []string{"/moved", "/memory"} {
+		resp, _ := r.do(t, "GET", path, "")
+		if got := resp.Header.Get("Location"); got != "/memory/?a=%2F" {
+			t.Errorf("%s: Location %q leads past the proxy", path, got)
+		}
+	}
+}
+
+func TestUpstreamPrefix(t *testing.T) {
+	r := newRig(t, func(r *rig) { r.opt.Upstream, _ = url.Parse(r.upstream.URL + "/base/") })
+	r.do(t, "GET", "/memory?q=1", "")
+	if got := r.last(t).target; got != "/base/memory?q=1" {
+		t.Errorf("arrived as %q", got)
+	}
+}
+
+// Even through a raw connection, nothing sneaks past the first request.
+func TestNoSmugglingByLength(t *testing.T) {
+	r := newRig(t, nil)
+	conn, err := net.Dial("tcp", r.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprint(conn, "POST /memory HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nPOST /evil HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
+	_ = conn.(*net.TCPConn).CloseWrite()
+	var out bytes.Buffer
+	_, _ = io.Copy(&out, conn)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, got := range r.got {
+		if got.target == "/evil" {
+			t.Errorf("a smuggled request arrived; answers: %s", out.String())
+		}
+	}
+}
