@@ -169,7 +169,11 @@ func (l *Log) advance(t tip, n int64, payload []byte, leaves []tlog.Hash) *bundl
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if k := len(l.bundles); k == 0 || l.bundles[k-1].n != n {
-		l.bundles = append(l.bundles, &bundle{n: n, leaves: make([]tlog.Hash, 0, tileWidth)})
+		room := 0
+		if k > 0 { // records differ little in length
+			room = len(l.bundles[k-1].buf) * 9 / 8
+		}
+		l.bundles = append(l.bundles, &bundle{n: n, buf: make([]byte, 0, room), leaves: make([]tlog.Hash, 0, tileWidth)})
 	}
 	b := l.bundles[len(l.bundles)-1]
 	b.buf = append(b.buf, payload...)

@@ -1,0 +1,206 @@
+package verify
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sort"
+	"strconv"
+
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// Dir is a log's directory. Its methods check nothing that they need not.
+type Dir string
+
+// maxFile bounds what is read of one file: a bundle or journal of the longest
+// records, with room for a frame each.
+const maxFile = width * (1<<16 + 64)
+
+var errTooLarge = errors.New("larger than any file of a log")
+
+// read returns a file; one that is not there is nil without error.
+func (d Dir) read(name string) ([]byte, error) {
+	path := filepath.Join(string(d), filepath.FromSlash(name))
+	st, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if st.Size() > maxFile {
+		return nil, &fs.PathError{Op: "read", Path: path, Err: errTooLarge}
+	}
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if b == nil && err == nil {
+		b = []byte{}
+	}
+	return b, err
+}
+
+// tile returns a tile or bundle of at least w entries: the full file, the
+// partial one of that width, or any wider one. Nil: there is none.
+func (d Dir) tile(level int, n int64, w int) (b []byte, name string, err error) {
+	name = tileName(level, n)
+	if b, err = d.read(name); b != nil || err != nil {
+		return b, name, err
+	}
+	if w < width {
+		exact := name + ".p/" + strconv.Itoa(w)
+		if b, err = d.read(exact); b != nil || err != nil {
+			return b, exact, err
+		}
+	}
+	for _, p := range d.partials(name) {
+		if p > w {
+			wider := name + ".p/" + strconv.Itoa(p)
+			if b, err = d.read(wider); b != nil || err != nil {
+				return b, wider, err
+			}
+		}
+	}
+	return nil, name, nil
+}
+
+// partials are the widths of a tile's partial files, in order.
+func (d Dir) partials(name string) []int {
+	list, err := os.ReadDir(filepath.Join(string(d), filepath.FromSlash(name+".p")))
+	if err != nil {
+		return nil
+	}
+	var ws []int
+	for _, e := range list {
+		if w, err := strconv.Atoi(e.Name()); err == nil && w > 0 && w < width {
+			ws = append(ws, w)
+		}
+	}
+	sort.Ints(ws)
+	return ws
+}
+
+// names lists the files of a directory that are named by a number.
+func (d Dir) names(dir string) ([]int64, error) {
+	list, err := os.ReadDir(filepath.Join(string(d), dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var ns []int64
+	for _, e := range list {
+		if n, err := strconv.ParseInt(e.Name(), 10, 64); err == nil && n >= 0 {
+			ns = append(ns, n)
+		}
+	}
+	return ns, nil
+}
+
+// A journalFrame is one commit in the journal.
+type journalFrame struct {
+	first   int64
+	records [][]byte
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// splitJournal reads the frames of a journal. What stands behind the last
+// whole frame is returned as rest. The frames' keyed hashes are the writer's
+// to check.
+func splitJournal(b []byte) (frames []journalFrame, rest []byte) {
+	const head, tail = 20, 36
+	for len(b) >= head+tail && string(b[:4]) == "mpj1" {
+		n := int64(binary.BigEndian.Uint32(b[16:]))
+		if n > int64(len(b)-head-tail) {
+			break
+		}
+		end := head + int(n) + tail
+		records, left := splitBundle(b[head : head+int(n)])
+		first := binary.BigEndian.Uint64(b[4:])
+		if binary.BigEndian.Uint32(b[end-4:]) != crc32.Checksum(b[:end-4], castagnoli) ||
+			len(left) > 0 || len(records) == 0 || uint64(len(records)) != uint64(binary.BigEndian.Uint32(b[12:])) || first >= 1<<53 {
+			break
+		}
+		frames = append(frames, journalFrame{first: int64(first), records: records})
+		b = b[end:]
+	}
+	return frames, b
+}
+
+// Records returns the records of bundle n that are there, signed or not: of
+// the bundle, of the journal while the bundle is not full, or of the widest
+// partial bundle. None: it was pruned, or is not yet written.
+func (d Dir) Records(n int64) ([][]byte, error) {
+	for range 2 { // a journal that goes has become a bundle
+		b, err := d.read(tileName(entryLevel, n))
+		if err != nil {
+			return nil, err
+		}
+		if b != nil {
+			records, _ := splitBundle(b)
+			return records, nil
+		}
+		if b, err = d.read(journalName(n)); err != nil {
+			return nil, err
+		}
+		if b != nil {
+			var records [][]byte
+			frames, _ := splitJournal(b)
+			for _, f := range frames {
+				records = append(records, f.records...)
+			}
+			return records, nil
+		}
+	}
+	ws := d.partials(tileName(entryLevel, n))
+	if len(ws) == 0 {
+		return nil, nil
+	}
+	b, _, err := d.tile(entryLevel, n, ws[len(ws)-1])
+	if err != nil {
+		return nil, err
+	}
+	records, _ := splitBundle(b)
+	return records, nil
+}
+
+// Bundles returns the range of bundles that may hold records: from the first
+// that was not pruned to behind the last. It goes by the checkpoint without
+// checking it.
+func (d Dir) Bundles() (from, to int64, err error) {
+	msg, err := d.read(CheckpointFile)
+	if err != nil {
+		return 0, 0, err
+	}
+	if msg == nil {
+		return 0, 0, &fs.PathError{Op: "open", Path: filepath.Join(string(d), CheckpointFile), Err: fs.ErrNotExist}
+	}
+	c, err := parseText(string(msg))
+	if err != nil {
+		return 0, 0, err
+	}
+	to = (c.Size + width - 1) / width
+	js, err := d.names(journalDir)
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, j := range js {
+		to = max(to, j+1)
+	}
+	// Pruning removes bundles from the front, so the first is found by halves.
+	from = int64(sort.Search(int(to), func(i int) bool {
+		_, err := os.Stat(filepath.Join(string(d), filepath.FromSlash(tileName(entryLevel, int64(i)))))
+		return err == nil || int64(i) >= c.Size/width
+	}))
+	return from, to, nil
+}
+
+// leafOf is the RFC 6962 hash of a record.
+func leafOf(record []byte) tlog.Hash { return tlog.RecordHash(record) }

@@ -1,0 +1,245 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// readJournals compares the journals with the tree, and follows the chain into
+// what is not signed yet.
+func (r *run) readJournals() error {
+	if _, err := os.Stat(filepath.Join(r.opt.Dir, journalDir)); errors.Is(err, fs.ErrNotExist) {
+		return r.extend() // a copy for readers: all that is signed is elsewhere
+	}
+	ns, err := r.dir.names(journalDir)
+	if err != nil {
+		return err
+	}
+	next := r.c.Size
+	edge := false
+	for _, n := range ns {
+		b, err := r.dir.read(journalName(n))
+		if err != nil {
+			return err
+		}
+		if b == nil {
+			continue // became a bundle meanwhile
+		}
+		edge = edge || n == r.c.Size/width
+		if next, err = r.readJournal(n, b, next); err != nil {
+			return err
+		}
+	}
+	if !edge && r.c.Size%width != 0 && !r.moved() {
+		r.rep.add(-1, JournalBad, journalName(r.c.Size/width), "the journal of the last records is gone; they are in their bundle")
+	}
+	r.rep.Pending = next - r.c.Size
+	return r.extend()
+}
+
+func (r *run) readJournal(n int64, b []byte, next int64) (int64, error) {
+	name := journalName(n)
+	frames, rest := splitJournal(b)
+	i := n * width
+	for _, f := range frames {
+		if f.first != i || i+int64(len(f.records)) > (n+1)*width {
+			r.rep.add(i, JournalBad, name, "a commit does not follow the one before it")
+			return next, nil
+		}
+		for _, raw := range f.records {
+			leaf := leafOf(raw)
+			switch {
+			case i < r.c.Size:
+				want, err := r.reference(0, n)
+				if err != nil {
+					return next, err
+				}
+				if k := int(i - n*width); k >= len(want) || want[k] != leaf {
+					r.rep.add(i, JournalBad, name, "the journal has another record than was signed")
+					return next, nil
+				}
+			case i > next:
+				r.rep.add(next, Missing, name, "the journal goes on with record %d", i)
+				return next, nil
+			default:
+				if !r.pending(i, raw, leaf, name) {
+					return next, nil
+				}
+				next++
+			}
+			i++
+		}
+	}
+	if len(rest) > 0 && !r.moved() {
+		r.rep.add(i, JournalBad, name, "%d bytes behind the last whole commit: torn by a crash, which opening the log repairs, or damaged", len(rest))
+	} else if i < r.c.Size && i < (n+1)*width && !r.moved() {
+		r.rep.add(i, JournalBad, name, "the journal ends before what was signed")
+	}
+	return next, nil
+}
+
+// pending checks a record that no checkpoint covers yet.
+func (r *run) pending(i int64, raw []byte, leaf tlog.Hash, name string) bool {
+	rec, err := Decode(raw)
+	switch {
+	case err != nil:
+		r.rep.add(i, Unreadable, name, "%v", err)
+		return false
+	case rec.Index != uint64(i):
+		r.rep.add(i, Moved, name, "record %d stands in its place", rec.Index)
+		return false
+	case r.follows(i, rec, name):
+		return false
+	}
+	r.chain.prev = [2]tlog.Hash{leaf, leaf}
+	r.tail = append(r.tail, leaf)
+	return true
+}
+
+// extend grows the signed tree by the pending records, so that files which the
+// writer laid out before it could sign them can be checked as well.
+func (r *run) extend() error {
+	r.beyond = map[tileID][]tlog.Hash{}
+	r.base = r.base.clone()
+	r.base.filled = func(level int, n int64, tile []tlog.Hash) {
+		r.beyond[tileID{level, n}] = append([]tlog.Hash(nil), tile...)
+	}
+	for _, leaf := range r.tail {
+		r.base.add(leaf)
+	}
+	return nil
+}
+
+// reference is what tile n of a level must hold, as far as it is known.
+func (r *run) reference(level int, n int64) ([]tlog.Hash, error) {
+	if h, ok := r.beyond[tileID{level, n}]; ok {
+		return h, nil
+	}
+	edge := r.base.size >> (height * (level + 1))
+	switch {
+	case n > edge:
+		return nil, nil
+	case n == edge:
+		if level < len(r.base.rows) {
+			return r.base.rows[level], nil
+		}
+		return nil, nil
+	}
+	b, err := r.dir.read(tileName(level, n)) // compared with the tree before
+	if err != nil {
+		return nil, err
+	}
+	h, _ := splitHashes(b)
+	return h, nil
+}
+
+// walk looks at every file: what is no part of the log is reported, and what
+// the tree did not need is compared with it.
+func (r *run) walk(ctx context.Context) error {
+	return filepath.WalkDir(r.opt.Dir, func(path string, e fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // removed meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		if e.IsDir() {
+			return ctx.Err()
+		}
+		rel, err := filepath.Rel(r.opt.Dir, path)
+		if err != nil {
+			return err
+		}
+		return r.file(filepath.ToSlash(rel), e)
+	})
+}
+
+func (r *run) file(name string, e fs.DirEntry) error {
+	dir, base, _ := strings.Cut(name, "/")
+	switch {
+	case !e.Type().IsRegular():
+		r.rep.add(-1, FileStrange, name, "not a regular file")
+	case name == CheckpointFile, name == KeyFile, strings.HasSuffix(name, tempSuffix):
+	case name == lockFile:
+		if st, err := e.Info(); err == nil && st.Size() > 0 {
+			r.rep.add(-1, FileStrange, name, "the lock holds data")
+		}
+	case dir == journalDir && isNumber(base, 12), dir == archiveDir && isNumber(base, 20):
+	default:
+		if level, n, w, ok := parseTile(name); ok {
+			return r.tileFile(name, level, n, w)
+		}
+		r.rep.add(-1, FileStrange, name, "no part of a log")
+	}
+	return nil
+}
+
+func isNumber(s string, digits int) bool {
+	_, err := strconv.ParseUint(s, 10, 63)
+	return err == nil && len(s) == digits
+}
+
+// tileFile compares a tile or bundle of w entries with the tree.
+func (r *run) tileFile(name string, level int, n int64, w int) error {
+	b, err := r.dir.read(name)
+	if err != nil || b == nil {
+		return err
+	}
+	want, err := r.reference(max(level, 0), n)
+	if err != nil {
+		return err
+	}
+	var got []tlog.Hash
+	whole := true
+	if level == entryLevel {
+		records, rest := splitBundle(b)
+		for _, raw := range records {
+			got = append(got, leafOf(raw))
+		}
+		whole = len(rest) == 0
+	} else {
+		got, whole = splitHashes(b)
+	}
+	known := min(len(got), len(want), w)
+	for k := range known {
+		if got[k] != want[k] {
+			r.strange(name, level, n, k, "does not hold what the tree has there")
+			return nil
+		}
+	}
+	switch {
+	case known == w && len(got) == w && whole:
+	case known < w && len(want) < w && r.moved(): // written since
+	case len(want) < w:
+		r.strange(name, level, n, known, "holds more than the log accounts for")
+	default:
+		r.strange(name, level, n, known, "does not hold as many whole entries as its name says")
+	}
+	return nil
+}
+
+func (r *run) strange(name string, level int, n int64, k int, what string) {
+	index := int64(-1)
+	kind := TileBad
+	if level == entryLevel {
+		index, kind = n*width+int64(k), FileStrange
+		for _, p := range r.rep.Problems {
+			if p.Index >= 0 && p.Index/width == n && p.Index < index {
+				return // named already, with what happened
+			}
+		}
+	}
+	for _, p := range r.rep.Problems {
+		if p.File == name {
+			return
+		}
+	}
+	r.rep.add(index, kind, name, "%s", what)
+}

@@ -1,0 +1,155 @@
+package verify
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// The layout of a log, docs/audit-format.md.
+const (
+	CheckpointFile = "checkpoint"
+	KeyFile        = "log.vkey"
+	lockFile       = "lock"
+	journalDir     = "journal"
+	archiveDir     = "checkpoints"
+	tempSuffix     = ".tmp"
+
+	width  = 256 // records a bundle, hashes a tile
+	height = 8   // log2 of width
+
+	timeFormat = "2006-01-02T15:04:05.000000000Z"
+)
+
+// coordinate writes a tile number in groups of three digits.
+func coordinate(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for len(s)%3 != 0 {
+		s = "0" + s
+	}
+	var parts []string
+	for ; len(s) > 3; s = s[3:] {
+		parts = append(parts, "x"+s[:3])
+	}
+	return strings.Join(append(parts, s), "/")
+}
+
+// number reads a coordinate.
+func number(s string) (int64, bool) {
+	digits := strings.ReplaceAll(strings.ReplaceAll(s, "/", ""), "x", "")
+	n, err := strconv.ParseInt(digits, 10, 54)
+	return n, err == nil && n >= 0 && coordinate(n) == s
+}
+
+// entryLevel stands for the entry bundles where a level of tiles is asked for.
+const entryLevel = -1
+
+func tileName(level int, n int64) string {
+	if level == entryLevel {
+		return "tile/entries/" + coordinate(n)
+	}
+	return "tile/" + strconv.Itoa(level) + "/" + coordinate(n)
+}
+
+func journalName(n int64) string { return fmt.Sprintf("%s/%012d", journalDir, n) }
+
+// parseTile reads the name of a tile or bundle; w is 256 for a full one.
+func parseTile(name string) (level int, n int64, w int, ok bool) {
+	f := strings.SplitN(name, "/", 3)
+	if len(f) != 3 || f[0] != "tile" {
+		return 0, 0, 0, false
+	}
+	level = entryLevel
+	if f[1] != "entries" {
+		l, err := strconv.Atoi(f[1])
+		if err != nil || l < 0 || l > 7 || strconv.Itoa(l) != f[1] {
+			return 0, 0, 0, false
+		}
+		level = l
+	}
+	w = width
+	base, part, partial := strings.Cut(f[2], ".p/")
+	if partial {
+		p, err := strconv.Atoi(part)
+		if err != nil || p < 1 || p >= width || strconv.Itoa(p) != part {
+			return 0, 0, 0, false
+		}
+		w = p
+	}
+	n, ok = number(base)
+	return level, n, w, ok
+}
+
+// Checkpoint is a signed statement of a log's size and root hash.
+type Checkpoint struct {
+	Origin string
+	Size   int64
+	Root   tlog.Hash
+	Note   []byte // as it is signed
+}
+
+// ParseCheckpoint reads a checkpoint and checks its signature by v, and that
+// it is of the log that v's key is named for.
+func ParseCheckpoint(msg []byte, v note.Verifier) (Checkpoint, error) {
+	n, err := note.Open(msg, note.VerifierList(v))
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	c, err := parseText(n.Text)
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	if c.Origin != v.Name() {
+		return Checkpoint{}, errors.New("the checkpoint is another log's")
+	}
+	c.Note = msg
+	return c, nil
+}
+
+// parseText reads a checkpoint's text, unverified. Lines behind the third are
+// extensions, which this format does not use and allows.
+func parseText(text string) (Checkpoint, error) {
+	f := strings.SplitN(text, "\n", 4)
+	if len(f) != 4 || f[0] == "" {
+		return Checkpoint{}, errors.New("a checkpoint has three lines: origin, size, root hash")
+	}
+	size, err := strconv.ParseInt(f[1], 10, 54)
+	if err != nil || size < 0 || strconv.FormatInt(size, 10) != f[1] {
+		return Checkpoint{}, errors.New("the checkpoint's size is not a number")
+	}
+	root, err := tlog.ParseHash(f[2])
+	if err != nil || root.String() != f[2] {
+		return Checkpoint{}, errors.New("the checkpoint's root is not a hash")
+	}
+	return Checkpoint{Origin: f[0], Size: size, Root: root}, nil
+}
+
+// splitBundle reads the records of a bundle. What stands behind the last whole
+// record is returned as rest.
+func splitBundle(b []byte) (records [][]byte, rest []byte) {
+	for len(b) >= 2 {
+		n := int(b[0])<<8 | int(b[1])
+		if len(b) < 2+n {
+			break
+		}
+		records = append(records, b[2:2+n:2+n])
+		b = b[2+n:]
+	}
+	return records, b
+}
+
+// splitHashes reads a tile.
+func splitHashes(b []byte) ([]tlog.Hash, bool) {
+	if len(b) == 0 || len(b)%tlog.HashSize != 0 || len(b) > width*tlog.HashSize {
+		return nil, false
+	}
+	out := make([]tlog.Hash, len(b)/tlog.HashSize)
+	for i := range out {
+		out[i] = tlog.Hash(b[i*tlog.HashSize:])
+	}
+	return out, true
+}

@@ -1,0 +1,235 @@
+package verify
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// tileDiff is a tile above the lowest level that does not hold what one of the
+// trees, or both, would have there.
+type tileDiff struct {
+	index           int64
+	file, detail    string
+	byEntry, byTile bool
+}
+
+// chain is what a record must follow.
+type chain struct {
+	prev [2]tlog.Hash // of the record before: as it is, and as its tile says
+	time time.Time
+}
+
+// readLeaves reads all records and lowest tiles up to the checkpoint, once and
+// in order, and keeps only the edges of the trees.
+func (r *run) readLeaves(ctx context.Context) error {
+	r.byEntry, r.byTile = &tree{}, &tree{}
+	var failed error
+	watch := func(set func(*tileDiff)) func(int, int64, []tlog.Hash) {
+		return func(level int, n int64, want []tlog.Hash) {
+			if level > 0 && failed == nil {
+				failed = r.compareTile(level, n, want, set)
+			}
+		}
+	}
+	entry := func(d *tileDiff) { d.byEntry = true }
+	tile := func(d *tileDiff) { d.byTile = true }
+	r.byEntry.filled, r.byTile.filled = watch(entry), watch(tile)
+	r.reach(0)
+	// The last bundle's partial files go when a writer is at work: first.
+	edge, err := r.readBundle(r.c.Size / width)
+	if err != nil {
+		return err
+	}
+	for n := int64(0); n*width < r.c.Size; n++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		b := edge
+		if n != r.c.Size/width {
+			if b, err = r.readBundle(n); err != nil {
+				return err
+			}
+		}
+		r.leavesOf(n, b)
+		if failed != nil {
+			return failed
+		}
+	}
+	for level := 1; level < len(r.byEntry.rows); level++ {
+		n := r.c.Size >> (height * (level + 1))
+		if row := r.byEntry.rows[level]; len(row) > 0 {
+			if err := r.compareTile(level, n, row, entry); err != nil {
+				return err
+			}
+		}
+		if row := r.byTile.rows[level]; len(row) > 0 {
+			if err := r.compareTile(level, n, row, tile); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// reach gives the older checkpoints of a size the trees' roots at that size.
+func (r *run) reach(size int64) {
+	for ; r.reached < len(r.marks) && r.marks[r.reached].c.Size == size; r.reached++ {
+		m := &r.marks[r.reached]
+		m.byEntry, m.byTile = r.byEntry.root(), r.byTile.root()
+	}
+}
+
+// raw is a bundle and its tile as they are on disk.
+type raw struct {
+	records             [][]byte
+	hashes              []tlog.Hash
+	recordFile, tileStr string
+	there               bool
+}
+
+func (r *run) readBundle(n int64) (b raw, err error) {
+	w := int(min(width, r.c.Size-n*width))
+	if w <= 0 {
+		return b, nil
+	}
+	content, name, err := r.dir.tile(entryLevel, n, w)
+	if err != nil {
+		return b, err
+	}
+	b.there, b.recordFile = content != nil, name
+	b.records, _ = splitBundle(content)
+	content, name, err = r.dir.tile(0, n, w)
+	if err != nil {
+		return b, err
+	}
+	b.hashes, _ = splitHashes(content)
+	b.tileStr = name
+	return b, nil
+}
+
+// leavesOf checks the records of one bundle, each by itself, against the one
+// before and against its hash in the tile.
+func (r *run) leavesOf(n int64, b raw) {
+	w := int(min(width, r.c.Size-n*width))
+	if !b.there {
+		r.gone = append(r.gone, n)
+	}
+	if len(b.hashes) < w {
+		r.tiles = append(r.tiles, tileDiff{
+			index: -1, file: b.tileStr, byEntry: true, byTile: true,
+			detail: fmt.Sprintf("the tile is missing, or holds %d hashes of %d", len(b.hashes), w),
+		})
+	}
+	named := false
+	for j := range w {
+		i := n*width + int64(j)
+		var leaf, hash tlog.Hash
+		hasRecord, hasHash := j < len(b.records), j < len(b.hashes)
+		if hasRecord {
+			leaf = leafOf(b.records[j])
+		}
+		if hasHash {
+			hash = b.hashes[j]
+		}
+		switch {
+		case !hasRecord:
+			leaf = hash
+		case !hasHash:
+			hash = leaf
+		}
+		if b.there && !named {
+			named = r.check(i, b, j, leaf, hash)
+		}
+		r.chain.prev = [2]tlog.Hash{leaf, hash}
+		r.byEntry.add(leaf)
+		r.byTile.add(hash)
+		r.reach(i + 1)
+	}
+	if !b.there {
+		r.chain.time = time.Time{} // unknown
+	}
+}
+
+// check looks at one record and reports whether it named a problem. After the
+// first in a bundle the rest says little.
+func (r *run) check(i int64, b raw, j int, leaf, hash tlog.Hash) bool {
+	if j >= len(b.records) {
+		r.rep.add(i, Missing, b.recordFile, "the bundle ends before it")
+		return true
+	}
+	rec, err := Decode(b.records[j])
+	differs := leaf != hash
+	switch {
+	case err != nil && differs:
+		r.rep.add(i, Changed, b.recordFile, "it is not what was signed: %v", err)
+	case err != nil:
+		r.rep.add(i, Unreadable, b.recordFile, "%v", err)
+	case rec.Index != uint64(i):
+		r.misplaced(i, rec, b)
+	case differs:
+		r.rep.add(i, Changed, b.recordFile, "it is not what was signed")
+	default:
+		return r.follows(i, rec, b.recordFile)
+	}
+	return true
+}
+
+// misplaced says of a record in the wrong place whether the right one is gone.
+func (r *run) misplaced(i int64, rec *Record, b raw) {
+	for _, other := range b.records {
+		if o, err := Decode(other); err == nil && o.Index == uint64(i) {
+			r.rep.add(i, Moved, b.recordFile, "record %d stands in its place", rec.Index)
+			return
+		}
+	}
+	r.rep.add(i, Missing, b.recordFile, "record %d stands in its place", rec.Index)
+}
+
+// follows checks a record's link and time, and notes a pruning.
+func (r *run) follows(i int64, rec *Record, file string) bool {
+	at, _ := rec.At() // checked by Decode
+	bad := true
+	switch {
+	case rec.PrevHash != hex.EncodeToString(r.chain.prev[0][:]) && rec.PrevHash != hex.EncodeToString(r.chain.prev[1][:]):
+		r.rep.add(i, Chain, file, "prev_hash is not the hash of the record before it")
+	case at.Before(r.chain.time):
+		r.rep.add(i, Backwards, file, "it was appended before the record before it")
+	default:
+		bad = false
+	}
+	r.chain.time = at
+	if rec.Type == "prune" && rec.KeptFrom != nil && *rec.KeptFrom <= uint64(i) {
+		r.keptFrom = max(r.keptFrom, int64(*rec.KeptFrom))
+	}
+	return bad
+}
+
+// compareTile compares a tile file with the hashes that a tree has there.
+func (r *run) compareTile(level int, n int64, want []tlog.Hash, set func(*tileDiff)) error {
+	b, name, err := r.dir.tile(level, n, len(want))
+	if err != nil {
+		return err
+	}
+	got, _ := splitHashes(b)
+	d := tileDiff{index: -1, file: name}
+	for k, h := range want {
+		if k >= len(got) {
+			d.detail = fmt.Sprintf("the tile is missing, or holds %d hashes of %d", len(got), len(want))
+			break
+		}
+		if got[k] != h {
+			first := (n*width + int64(k)) << (height * level)
+			d.detail = fmt.Sprintf("hash %d is not that of records %d to %d", k, first, first+1<<(height*level)-1)
+			break
+		}
+	}
+	if d.detail != "" {
+		set(&d)
+		r.tiles = append(r.tiles, d)
+	}
+	return nil
+}

@@ -1,0 +1,242 @@
+package verify
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// The kinds of proof.
+const (
+	Inclusion   = "inclusion"
+	Consistency = "consistency"
+)
+
+// ErrProof is wrapped by the errors of proofs that do not hold.
+var ErrProof = errors.New("the proof does not hold")
+
+// Proof is a document that stands by itself: with the public key it shows, off
+// line, that a record is in the log (inclusion), or that a newer state of the
+// log continues an older one (consistency).
+type Proof struct {
+	V      int    `json:"v"` // 1
+	Kind   string `json:"kind"`
+	Origin string `json:"origin"`
+	// Index, LeafHash (hex) and Record are of an inclusion proof. Record is
+	// the record's bytes as a string; it is left out when it was pruned.
+	Index    int64  `json:"index,omitzero"`
+	LeafHash string `json:"leaf_hash,omitzero"`
+	Record   string `json:"record,omitzero"`
+	// Older is the signed checkpoint from which a consistency proof starts.
+	Older string `json:"older,omitzero"`
+	// Checkpoint is the signed checkpoint that the proof leads to.
+	Checkpoint string `json:"checkpoint"`
+	// Hashes are the proof's nodes (RFC 6962), base64, from the leaf up.
+	Hashes []tlog.Hash `json:"hashes"`
+}
+
+// Marshal writes the document.
+func (p *Proof) Marshal() ([]byte, error) {
+	return json.Marshal(p, jsontext.WithIndent("  "))
+}
+
+// Prover makes proofs from a log's files. A proof that it returns has been
+// checked.
+type Prover struct {
+	dir Dir
+	v   note.Verifier
+	c   Checkpoint
+}
+
+// NewProver opens a log for proofs to its checkpoint. An empty key is the one
+// in the directory.
+func NewProver(dir, key string) (*Prover, error) {
+	p := &Prover{dir: Dir(dir)}
+	v, err := p.dir.verifier(key)
+	if err != nil {
+		return nil, err
+	}
+	p.v = v
+	msg, err := p.dir.read(CheckpointFile)
+	if err != nil {
+		return nil, err
+	}
+	if msg == nil {
+		return nil, errors.New("the log has no checkpoint")
+	}
+	p.c, err = ParseCheckpoint(msg, v)
+	return p, err
+}
+
+// Checkpoint is what the proofs lead to.
+func (p *Prover) Checkpoint() Checkpoint { return p.c }
+
+// Include proves that record index is in the log.
+func (p *Prover) Include(index int64) (*Proof, error) {
+	if index < 0 || index >= p.c.Size {
+		return nil, fmt.Errorf("no record %d: the checkpoint signs %d", index, p.c.Size)
+	}
+	hashes, err := tlog.ProveRecord(p.c.Size, index, tlog.HashReaderFunc(p.readHashes))
+	if err != nil {
+		return nil, err
+	}
+	leaf, err := p.readHashes([]int64{tlog.StoredHashIndex(0, index)})
+	if err != nil {
+		return nil, err
+	}
+	records, err := p.dir.Records(index / width)
+	if err != nil {
+		return nil, err
+	}
+	doc := &Proof{V: 1, Kind: Inclusion, Origin: p.c.Origin, Index: index, LeafHash: hex.EncodeToString(leaf[0][:]), Checkpoint: string(p.c.Note), Hashes: hashes}
+	if k := int(index % width); k < len(records) {
+		doc.Record = string(records[k])
+	}
+	return doc, doc.check(p.v)
+}
+
+// Continue proves that the log continues the state that older signs.
+func (p *Prover) Continue(older []byte) (*Proof, error) {
+	old, err := ParseCheckpoint(older, p.v)
+	if err != nil {
+		return nil, fmt.Errorf("older checkpoint: %w", err)
+	}
+	if old.Size > p.c.Size {
+		return nil, fmt.Errorf("%w: the older checkpoint signs %d records, the log has %d", ErrProof, old.Size, p.c.Size)
+	}
+	doc := &Proof{V: 1, Kind: Consistency, Origin: p.c.Origin, Older: string(older), Checkpoint: string(p.c.Note), Hashes: []tlog.Hash{}}
+	if old.Size > 0 {
+		if doc.Hashes, err = tlog.ProveTree(p.c.Size, old.Size, tlog.HashReaderFunc(p.readHashes)); err != nil {
+			return nil, err
+		}
+	}
+	return doc, doc.check(p.v)
+}
+
+// readHashes finds the tree's hashes in the tiles.
+func (p *Prover) readHashes(indexes []int64) ([]tlog.Hash, error) {
+	out := make([]tlog.Hash, len(indexes))
+	for i, x := range indexes {
+		t := tlog.TileForIndex(height, x)
+		b, name, err := p.dir.tile(t.L, t.N, t.W)
+		if err != nil {
+			return nil, err
+		}
+		if out[i], err = tlog.HashFromTile(t, b, x); err != nil {
+			return nil, fmt.Errorf("%s: missing or too short", name)
+		}
+	}
+	return out, nil
+}
+
+// verifier reads a public key, or takes the directory's own.
+func (d Dir) verifier(key string) (note.Verifier, error) {
+	if key == "" {
+		b, err := d.read(KeyFile)
+		if err != nil {
+			return nil, err
+		}
+		key = string(b)
+	}
+	return ParseKey(key)
+}
+
+// ParseKey reads a public key, "<origin>+<hash>+<base64>".
+func ParseKey(key string) (note.Verifier, error) {
+	for len(key) > 0 && key[len(key)-1] == '\n' {
+		key = key[:len(key)-1]
+	}
+	v, err := note.NewVerifier(key)
+	if err != nil {
+		return nil, errors.New("not a public key")
+	}
+	return v, nil
+}
+
+// maxProof bounds a proof document: the longest record as escaped JSON, two
+// checkpoints and 64 hashes.
+const maxProof = 1 << 20
+
+// CheckProof checks a proof document with the public key alone. The error of
+// one that does not hold wraps ErrProof.
+func CheckProof(doc []byte, key string) (*Proof, error) {
+	v, err := ParseKey(key)
+	if err != nil {
+		return nil, err
+	}
+	if len(doc) > maxProof {
+		return nil, fmt.Errorf("%w: the document is too large", ErrProof)
+	}
+	p := &Proof{}
+	if err := json.Unmarshal(doc, p, json.RejectUnknownMembers(true)); err != nil {
+		return nil, fmt.Errorf("%w: not a proof document", ErrProof)
+	}
+	return p, p.check(v)
+}
+
+func (p *Proof) check(v note.Verifier) error {
+	fail := func(format string, args ...any) error {
+		return fmt.Errorf("%w: %s", ErrProof, fmt.Sprintf(format, args...))
+	}
+	c, err := ParseCheckpoint([]byte(p.Checkpoint), v)
+	if err != nil {
+		return fail("checkpoint: %v", err)
+	}
+	if p.V != 1 || p.Origin != c.Origin {
+		return fail("version or origin")
+	}
+	if len(p.Hashes) > 64 {
+		return fail("too many hashes")
+	}
+	switch p.Kind {
+	case Inclusion:
+		return p.checkRecord(c, fail)
+	case Consistency:
+		old, err := ParseCheckpoint([]byte(p.Older), v)
+		if err != nil {
+			return fail("older checkpoint: %v", err)
+		}
+		if p.Index != 0 || p.LeafHash != "" || p.Record != "" {
+			return fail("a consistency proof is of no record")
+		}
+		if old.Size == 0 {
+			if len(p.Hashes) > 0 || old.Root != (&tree{}).root() {
+				return fail("the older checkpoint is not of an empty log")
+			}
+			return nil
+		}
+		if old.Size > c.Size || tlog.CheckTree(p.Hashes, c.Size, c.Root, old.Size, old.Root) != nil {
+			return fail("the log does not continue the older checkpoint")
+		}
+		return nil
+	}
+	return fail("kind %q", p.Kind)
+}
+
+func (p *Proof) checkRecord(c Checkpoint, fail func(string, ...any) error) error {
+	b, err := hex.DecodeString(p.LeafHash)
+	if err != nil || len(b) != tlog.HashSize || hex.EncodeToString(b) != p.LeafHash {
+		return fail("leaf hash")
+	}
+	if p.Older != "" {
+		return fail("an inclusion proof has no older checkpoint")
+	}
+	leaf := tlog.Hash(b)
+	if p.Record != "" {
+		if leafOf([]byte(p.Record)) != leaf {
+			return fail("the record is not the one that is proved")
+		}
+		if r, err := Decode([]byte(p.Record)); err != nil || r.Index != uint64(p.Index) {
+			return fail("the record is not one, or says another index")
+		}
+	}
+	if p.Index < 0 || p.Index >= c.Size || tlog.CheckRecord(p.Hashes, c.Size, c.Root, p.Index, leaf) != nil {
+		return fail("the record is not in the log")
+	}
+	return nil
+}

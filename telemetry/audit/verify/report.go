@@ -1,0 +1,99 @@
+package verify
+
+import (
+	"fmt"
+	"sort"
+)
+
+// Kind is what is wrong.
+type Kind string
+
+// The kinds of problem.
+const (
+	KeyBad      Kind = "key"       // the public key is not one, or not the expected one
+	Unsigned    Kind = "signature" // a checkpoint is missing, unreadable or not signed by the key
+	RolledBack  Kind = "rollback"  // a checkpoint signs records that the log no longer has
+	Forked      Kind = "fork"      // a checkpoint signs other records than the log has
+	Changed     Kind = "changed"   // a record is not the one that was signed
+	Missing     Kind = "missing"   // a record is gone
+	Moved       Kind = "moved"     // another record stands in its place
+	Unreadable  Kind = "unreadable"
+	Chain       Kind = "chain" // prev_hash is not the hash of the record before
+	Backwards   Kind = "time"  // the time of append is earlier than the one before
+	TileBad     Kind = "tile"  // a tile does not hold the tree's hashes
+	JournalBad  Kind = "journal"
+	FileStrange Kind = "file" // a file that is no part of a log, or says more than it may
+)
+
+// A Problem is one thing that is wrong.
+type Problem struct {
+	// Index is the record, or -1 where no record is meant.
+	Index  int64  `json:"index"`
+	Kind   Kind   `json:"kind"`
+	File   string `json:"file,omitempty"`
+	Detail string `json:"detail"`
+}
+
+// String is the problem as a line for a person.
+func (p Problem) String() string {
+	s := string(p.Kind) + ": " + p.Detail
+	if p.Index >= 0 {
+		s = fmt.Sprintf("record %d: %s", p.Index, s)
+	}
+	if p.File != "" {
+		s += " (" + p.File + ")"
+	}
+	return s
+}
+
+// maxProblems bounds a report.
+const maxProblems = 20
+
+// Report is what a verification found.
+type Report struct {
+	Origin string `json:"origin"`
+	Size   int64  `json:"size"` // records that the checkpoint signs
+	Root   string `json:"root"` // base64
+	// Pruned is the number of leading records that are gone by a recorded
+	// pruning; their hashes were verified.
+	Pruned int64 `json:"pruned"`
+	// Pending is the number of records behind the checkpoint: chained, and
+	// not signed yet. A log at rest that was closed has none.
+	Pending int64 `json:"pending"`
+	// Checkpoints is how many older checkpoints the log was found consistent
+	// with.
+	Checkpoints int `json:"checkpoints"`
+	// OwnKey is set when the public key was taken from the log's directory:
+	// the report then says nothing about who wrote the log.
+	OwnKey   bool      `json:"own_key"`
+	Problems []Problem `json:"problems"`
+}
+
+// OK reports whether nothing is wrong.
+func (r *Report) OK() bool { return len(r.Problems) == 0 }
+
+// First is the first bad record, or where no record is bad the first problem.
+func (r *Report) First() (Problem, bool) {
+	if r.OK() {
+		return Problem{}, false
+	}
+	return r.Problems[0], true
+}
+
+func (r *Report) add(index int64, kind Kind, file, format string, args ...any) {
+	r.Problems = append(r.Problems, Problem{Index: index, Kind: kind, File: file, Detail: fmt.Sprintf(format, args...)})
+}
+
+// order puts records before files, and the first record first.
+func (r *Report) order() {
+	sort.SliceStable(r.Problems, func(i, j int) bool {
+		a, b := r.Problems[i], r.Problems[j]
+		if (a.Index < 0) != (b.Index < 0) {
+			return b.Index < 0
+		}
+		return a.Index < b.Index
+	})
+	if len(r.Problems) > maxProblems {
+		r.Problems = r.Problems[:maxProblems]
+	}
+}

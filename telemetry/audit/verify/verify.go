@@ -1,0 +1,274 @@
+package verify
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// Options say what to verify.
+type Options struct {
+	Dir string
+	// Key is the public key, "<origin>+<hash>+<base64>". Empty: the one in the
+	// log's directory, which proves only that the log agrees with itself.
+	Key string
+	// Trusted are checkpoints that were kept elsewhere. Only they show that
+	// the end of a log was cut off.
+	Trusted [][]byte
+	// Settle is how long to wait before a problem counts, to see whether a
+	// writer is at work; the log is then read again. Zero is 300 ms, negative
+	// does not wait.
+	Settle time.Duration
+}
+
+const (
+	defaultSettle = 300 * time.Millisecond
+	// attempts bounds how often a log that is being written is read again.
+	attempts = 3
+)
+
+// Verify checks a whole log. What is wrong is in the report; an error means
+// that the log could not be read.
+func Verify(ctx context.Context, opt Options) (*Report, error) {
+	if opt.Settle == 0 {
+		opt.Settle = defaultSettle
+	}
+	for n := 1; ; n++ {
+		r := &run{dir: Dir(opt.Dir), opt: opt, rep: &Report{Problems: []Problem{}}}
+		if err := r.all(ctx); err != nil {
+			return nil, err
+		}
+		r.rep.order()
+		if r.rep.OK() || n == attempts || !r.moving(ctx) {
+			return r.rep, nil
+		}
+	}
+}
+
+// run is one reading of a log.
+type run struct {
+	dir  Dir
+	opt  Options
+	rep  *Report
+	v    note.Verifier
+	c    Checkpoint
+	msg  []byte // the checkpoint as read first
+	live bool
+
+	marks   []mark // older checkpoints, by size
+	reached int    // how many of them have their roots
+	// byEntry is the tree of the records as they are, byTile of the hashes
+	// that the lowest tiles hold. Whichever has the signed root is the truth.
+	byEntry, byTile *tree
+	base            *tree
+	tiles           []tileDiff
+	gone            []int64 // bundles that are not there
+	keptFrom        int64   // by the last record of a pruning
+	chain           chain
+	tail            []tlog.Hash // leaves behind the checkpoint
+	beyond          map[tileID][]tlog.Hash
+}
+
+// mark is an older checkpoint and what the two trees have at its size.
+type mark struct {
+	c               Checkpoint
+	file            string
+	byEntry, byTile tlog.Hash
+}
+
+type tileID struct {
+	level int
+	n     int64
+}
+
+func (r *run) all(ctx context.Context) error {
+	ok, err := r.readCheckpoints()
+	if err != nil || !ok {
+		return err
+	}
+	if err := r.readLeaves(ctx); err != nil {
+		return err
+	}
+	if !r.judge() {
+		return nil // what follows would only repeat it
+	}
+	if err := r.readJournals(); err != nil {
+		return err
+	}
+	return r.walk(ctx)
+}
+
+// moving reports whether a writer is at work.
+func (r *run) moving(ctx context.Context) bool {
+	if r.opt.Settle < 0 {
+		return false
+	}
+	select {
+	case <-time.After(r.opt.Settle):
+	case <-ctx.Done():
+		return false
+	}
+	return r.moved()
+}
+
+// moved reports whether the checkpoint is another one than at the start.
+func (r *run) moved() bool {
+	if !r.live {
+		now, err := r.dir.read(CheckpointFile)
+		r.live = err == nil && !bytes.Equal(now, r.msg)
+	}
+	return r.live
+}
+
+// readCheckpoints reads the key, the checkpoint and the older ones. Without
+// the first two there is nothing to compare with.
+func (r *run) readCheckpoints() (bool, error) {
+	own, err := r.dir.read(KeyFile)
+	if err != nil {
+		return false, err
+	}
+	key := strings.TrimSuffix(r.opt.Key, "\n")
+	switch {
+	case key == "":
+		r.rep.OwnKey = true
+		key = strings.TrimSuffix(string(own), "\n")
+	case own != nil && string(own) != key+"\n":
+		r.rep.add(-1, KeyBad, KeyFile, "the directory names another key than the one given")
+	}
+	if r.v, err = note.NewVerifier(key); err != nil {
+		r.rep.add(-1, KeyBad, KeyFile, "not a public key")
+		return false, nil
+	}
+	if r.msg, err = r.dir.read(CheckpointFile); err != nil {
+		return false, err
+	}
+	if r.msg == nil {
+		r.rep.add(-1, Unsigned, CheckpointFile, "there is no checkpoint")
+		return false, nil
+	}
+	if r.c, err = ParseCheckpoint(r.msg, r.v); err != nil {
+		r.rep.add(-1, Unsigned, CheckpointFile, "not a checkpoint signed by the key: %v", err)
+		return false, nil
+	}
+	r.rep.Origin, r.rep.Size, r.rep.Root = r.c.Origin, r.c.Size, r.c.Root.String()
+	for i, msg := range r.opt.Trusted {
+		r.mark(msg, fmt.Sprintf("trusted checkpoint %d", i+1), -1)
+	}
+	sizes, err := r.dir.names(archiveDir)
+	if err != nil {
+		return false, err
+	}
+	for _, size := range sizes {
+		name := fmt.Sprintf("%s/%020d", archiveDir, size)
+		msg, err := r.dir.read(name)
+		if err != nil {
+			return false, err
+		}
+		r.mark(msg, name, size)
+	}
+	sort.SliceStable(r.marks, func(i, j int) bool { return r.marks[i].c.Size < r.marks[j].c.Size })
+	return true, nil
+}
+
+// mark takes up an older checkpoint. One that is newer than the log says that
+// the log was cut.
+func (r *run) mark(msg []byte, file string, size int64) {
+	c, err := ParseCheckpoint(msg, r.v)
+	switch {
+	case err != nil:
+		r.rep.add(-1, Unsigned, file, "not a checkpoint signed by the key: %v", err)
+	case size >= 0 && c.Size != size:
+		r.rep.add(-1, FileStrange, file, "the checkpoint is of %d records", c.Size)
+	case c.Size > r.c.Size && !r.moved():
+		r.rep.add(r.c.Size, RolledBack, file, "%d records were signed and the log has %d: the end was cut off", c.Size, r.c.Size)
+	case c.Size <= r.c.Size:
+		r.marks = append(r.marks, mark{c: c, file: file})
+	}
+}
+
+// judge decides which of the two trees is the signed one and names what
+// differs from it. False: neither is.
+func (r *run) judge() bool {
+	switch r.c.Root {
+	case r.byEntry.root():
+		r.base = r.byEntry
+	case r.byTile.root():
+		r.base = r.byTile
+	}
+	r.judgeMarks()
+	if r.base == nil {
+		if !r.named() {
+			lo, hi := r.bracket()
+			r.rep.add(lo, Forked, CheckpointFile, "the records are not those that the checkpoint signs; the first that differs is from %d to %d", lo, hi-1)
+		}
+		return false
+	}
+	for _, d := range r.tiles {
+		if (r.base == r.byEntry && d.byEntry) || (r.base == r.byTile && d.byTile) {
+			r.rep.add(d.index, TileBad, d.file, "%s", d.detail)
+		}
+	}
+	if r.base == r.byEntry { // the records are as signed, so it is the tiles
+		for i := range r.rep.Problems {
+			if p := &r.rep.Problems[i]; p.Kind == Changed {
+				p.Kind, p.File, p.Detail = TileBad, tileName(0, p.Index/width), "the tile's hash of the record is not the record's"
+			}
+		}
+	}
+	r.judgeGone()
+	return true
+}
+
+// named reports whether a record was named already.
+func (r *run) named() bool {
+	for _, p := range r.rep.Problems {
+		if p.Index >= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// bracket finds between which sizes the log left what was signed.
+func (r *run) bracket() (lo, hi int64) {
+	hi = r.c.Size
+	for _, m := range r.marks {
+		if m.c.Root == m.byEntry {
+			lo = m.c.Size
+		} else {
+			hi = min(hi, m.c.Size)
+		}
+	}
+	return lo, max(hi, lo+1)
+}
+
+func (r *run) judgeMarks() {
+	for _, m := range r.marks {
+		switch {
+		case r.base == nil:
+		case r.base == r.byEntry && m.c.Root == m.byEntry, r.base == r.byTile && m.c.Root == m.byTile:
+			r.rep.Checkpoints++
+		default:
+			r.rep.add(-1, Forked, m.file, "the checkpoint of %d records signs another history than the log has", m.c.Size)
+		}
+	}
+}
+
+// judgeGone tells pruned bundles from stolen ones: a pruning is recorded
+// before it is done.
+func (r *run) judgeGone() {
+	for _, n := range r.gone {
+		if (n+1)*width <= r.keptFrom {
+			r.rep.Pruned += width
+			continue
+		}
+		r.rep.add(n*width, Missing, tileName(entryLevel, n), "the bundle is gone and no record says that it was pruned")
+		return
+	}
+}

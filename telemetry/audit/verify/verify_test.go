@@ -1,0 +1,337 @@
+package verify_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/telemetry/audit"
+	"github.com/memproxy/memproxy/telemetry/audit/verify"
+)
+
+const origin = "test.example/log"
+
+func key(n byte) ed25519.PrivateKey {
+	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{n}, ed25519.SeedSize))
+}
+
+func vkey(t testing.TB, n byte) string {
+	t.Helper()
+	k, err := audit.VerifierKey(origin, key(n).Public().(ed25519.PublicKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// writeLog adds n records to the log in dir and closes it.
+func writeLog(t testing.TB, dir string, n int) {
+	t.Helper()
+	writeWith(t, options(dir), n)
+}
+
+func options(dir string) audit.Options {
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	return audit.Options{
+		Dir: dir, Key: key(1), Origin: origin, Retention: -1, CheckpointEvery: time.Hour,
+		Sync:  func(*os.File) error { return nil },
+		Clock: func() time.Time { at = at.Add(time.Second); return at },
+	}
+}
+
+func writeWith(t testing.TB, opt audit.Options, n int) {
+	t.Helper()
+	l, err := audit.Open(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	add(t, l, n)
+	if err := l.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// add queues records without waiting for each.
+func add(t testing.TB, l *audit.Log, n int) {
+	t.Helper()
+	for i := range n {
+		ev := memproxy.Event{Type: memproxy.EventDecision, Decision: fmt.Sprint("d", i), Principal: memproxy.Principal{ID: "agent:dev"}}
+		if err := l.Note(ev); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Flush(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func check(t testing.TB, opt verify.Options) *verify.Report {
+	t.Helper()
+	opt.Settle = -1
+	r, err := verify.Verify(context.Background(), opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func mustBeGood(t testing.TB, dir string) *verify.Report {
+	t.Helper()
+	r := check(t, verify.Options{Dir: dir, Key: vkey(t, 1)})
+	if !r.OK() {
+		t.Fatalf("a good log: %v", r.Problems)
+	}
+	return r
+}
+
+func files(t testing.TB, dir string) []string {
+	t.Helper()
+	var names []string
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			rel, _ := filepath.Rel(dir, path)
+			names = append(names, filepath.ToSlash(rel))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+func read(t testing.TB, dir, name string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func write(t testing.TB, dir, name string, b []byte) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Proves CARD-7, EDGE-10: no byte of any file can be changed unseen, and one
+// of a record is named by the record's index.
+func TestEveryByteCounts(t *testing.T) {
+	dir := t.TempDir()
+	writeLog(t, dir, 5)
+	writeLog(t, dir, 4)
+	if r := mustBeGood(t, dir); r.Size != 9 || r.Checkpoints < 3 {
+		t.Fatalf("report %+v", r)
+	}
+	for _, name := range files(t, dir) {
+		content := read(t, dir, name)
+		entries := strings.HasPrefix(name, "tile/entries/") && strings.HasSuffix(name, "/9")
+		starts := recordStarts(content)
+		record := -1
+		for i := range content {
+			if entries && record+1 < len(starts) && i == starts[record+1] {
+				record++
+			}
+			for _, flip := range []byte{0x01, 0x80} {
+				bad := bytes.Clone(content)
+				bad[i] ^= flip
+				write(t, dir, name, bad)
+				r := check(t, verify.Options{Dir: dir, Key: vkey(t, 1)})
+				if r.OK() {
+					t.Fatalf("%s: byte %d flipped by %#x: nothing found", name, i, flip)
+				}
+				if p, _ := r.First(); entries && p.Index != int64(record) {
+					t.Fatalf("%s: byte %d is of record %d, named was %v", name, i, record, r.Problems)
+				}
+			}
+		}
+		write(t, dir, name, content)
+	}
+	mustBeGood(t, dir)
+}
+
+// recordStarts are the offsets of a bundle's records, length included.
+func recordStarts(b []byte) (starts []int) {
+	for at := 0; at+2 <= len(b); at += 2 + int(b[at])<<8 + int(b[at+1]) {
+		starts = append(starts, at)
+	}
+	return starts
+}
+
+// split and join take a bundle apart and put it together.
+func split(b []byte) (recs [][]byte) {
+	starts := append(recordStarts(b), len(b))
+	for i := range len(starts) - 1 {
+		recs = append(recs, b[starts[i]:starts[i+1]])
+	}
+	return recs
+}
+
+// Proves CARD-7, EDGE-10: what happened to which record is named.
+func TestRecordsCannotBeRearranged(t *testing.T) {
+	const bundle = "tile/entries/001"
+	for name, c := range map[string]struct {
+		change func([][]byte) [][]byte
+		index  int64
+		kind   verify.Kind
+	}{
+		"drop":      {func(r [][]byte) [][]byte { return append(r[:7:7], r[8:]...) }, 263, verify.Missing},
+		"drop last": {func(r [][]byte) [][]byte { return r[:255] }, 511, verify.Missing},
+		"truncate":  {func(r [][]byte) [][]byte { return r[:100] }, 356, verify.Missing},
+		"tear": {func(r [][]byte) [][]byte {
+			return append(r[:100:100], r[100][:len(r[100])/2])
+		}, 356, verify.Missing},
+		"swap":      {func(r [][]byte) [][]byte { r[7], r[9] = r[9], r[7]; return r }, 263, verify.Moved},
+		"duplicate": {func(r [][]byte) [][]byte { return append(r[:8:8], r[7:]...) }, 264, verify.Moved},
+		"overwrite": {func(r [][]byte) [][]byte { r[9] = r[7]; return r }, 265, verify.Missing},
+		"empty":     {func(r [][]byte) [][]byte { return nil }, 256, verify.Missing},
+		"rewrite": {func(r [][]byte) [][]byte {
+			r[3] = bytes.Replace(r[3], []byte("agent:dev"), []byte("agent:ops"), 1)
+			return r
+		}, 259, verify.Changed},
+		"surplus": {func(r [][]byte) [][]byte { return append(r, r[255]) }, 512, verify.FileStrange},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			writeLog(t, dir, 600)
+			mustBeGood(t, dir)
+			write(t, dir, bundle, bytes.Join(c.change(split(read(t, dir, bundle))), nil))
+			r := check(t, verify.Options{Dir: dir, Key: vkey(t, 1)})
+			if p, bad := r.First(); !bad || p.Index != c.index || p.Kind != c.kind {
+				t.Errorf("found %v, want record %d %s", r.Problems, c.index, c.kind)
+			}
+		})
+	}
+}
+
+func TestMissingFilesAreNamed(t *testing.T) {
+	dir := t.TempDir()
+	writeLog(t, dir, 600)
+	for _, name := range files(t, dir) {
+		if name == "lock" || name == "log.vkey" || strings.HasPrefix(name, "checkpoints/") {
+			continue // no part of what is proved
+		}
+		content := read(t, dir, name)
+		if err := os.Remove(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+		if r := check(t, verify.Options{Dir: dir, Key: vkey(t, 1)}); r.OK() {
+			t.Errorf("%s is gone and nothing was found", name)
+		}
+		write(t, dir, name, content)
+	}
+	write(t, dir, "tile/0/999", []byte("stray"))
+	if r := check(t, verify.Options{Dir: dir, Key: vkey(t, 1)}); r.OK() {
+		t.Error("a tile of nowhere was not found")
+	}
+	if err := os.Remove(filepath.Join(dir, "tile/0/999")); err != nil {
+		t.Fatal(err)
+	}
+	// A copy without the writer's own files is whole for a reader.
+	if err := os.RemoveAll(filepath.Join(dir, "journal")); err != nil {
+		t.Fatal(err)
+	}
+	mustBeGood(t, dir)
+}
+
+// Proves CARD-7: another key's signature counts for nothing, however well the
+// log agrees with itself.
+func TestAnotherKey(t *testing.T) {
+	dir := t.TempDir()
+	opt := options(dir)
+	opt.Key = key(2)
+	writeWith(t, opt, 9)
+	r := check(t, verify.Options{Dir: dir, Key: vkey(t, 1)})
+	if r.OK() {
+		t.Error("a log signed by another key verifies")
+	}
+	if r := check(t, verify.Options{Dir: dir}); !r.OK() || !r.OwnKey {
+		t.Errorf("a log agrees with its own key: %v", r.Problems)
+	}
+}
+
+func copyDir(t testing.TB, from string) string {
+	t.Helper()
+	to := t.TempDir()
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// Proves CARD-7, EDGE-10: the end of a log can be cut off without a trace in
+// the log, and never against a checkpoint kept elsewhere.
+func TestRollback(t *testing.T) {
+	dir := t.TempDir()
+	writeLog(t, dir, 300)
+	old := copyDir(t, dir)
+	writeLog(t, dir, 300)
+	kept := read(t, dir, "checkpoint")
+	mustBeGood(t, old) // an older state is a good log
+	r := check(t, verify.Options{Dir: old, Key: vkey(t, 1), Trusted: [][]byte{kept}})
+	if p, _ := r.First(); p.Kind != verify.RolledBack || p.Index != 300 {
+		t.Errorf("found %v, want a rollback to 300", r.Problems)
+	}
+	if r := check(t, verify.Options{Dir: dir, Key: vkey(t, 1), Trusted: [][]byte{kept, read(t, old, "checkpoint")}}); !r.OK() {
+		t.Errorf("the newer log continues both: %v", r.Problems)
+	}
+	// A careless thief leaves the archived checkpoint.
+	write(t, old, fmt.Sprintf("checkpoints/%020d", 600), kept)
+	if r := check(t, verify.Options{Dir: old, Key: vkey(t, 1)}); r.OK() {
+		t.Error("an archived checkpoint of a longer log was overlooked")
+	}
+}
+
+// Proves CARD-7, EDGE-10: even the holder of the key cannot rewrite what a
+// checkpoint kept elsewhere signs.
+func TestRewrittenByTheKeyHolder(t *testing.T) {
+	dir := t.TempDir()
+	writeLog(t, dir, 300)
+	kept := read(t, dir, "checkpoint")
+	forged := t.TempDir()
+	opt := options(forged)
+	opt.Clock = time.Now // other times, other history
+	writeWith(t, opt, 400)
+	mustBeGood(t, forged)
+	r := check(t, verify.Options{Dir: forged, Key: vkey(t, 1), Trusted: [][]byte{kept}})
+	if p, _ := r.First(); p.Kind != verify.Forked {
+		t.Errorf("found %v, want a fork", r.Problems)
+	}
+}
+
+// A forger without the key who rebuilds all bundles and tiles is found by the
+// signature's root, and placed by the older checkpoints.
+func TestRebuiltWithoutTheKey(t *testing.T) {
+	dir := t.TempDir()
+	writeLog(t, dir, 300)
+	other := copyDir(t, dir)
+	writeLog(t, dir, 200)
+	opt := options(other)
+	opt.Clock = time.Now
+	writeWith(t, opt, 200)
+	if err := os.RemoveAll(filepath.Join(other, "checkpoints")); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files(t, dir) {
+		if strings.HasPrefix(name, "checkpoint") {
+			write(t, other, name, read(t, dir, name))
+		}
+	}
+	r := check(t, verify.Options{Dir: other, Key: vkey(t, 1)})
+	if p, _ := r.First(); p.Kind != verify.Forked || p.Index != 300 {
+		t.Errorf("found %v, want a fork from record 300 on", r.Problems)
+	}
+}
