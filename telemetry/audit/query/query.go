@@ -1,0 +1,298 @@
+package query
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"sort"
+	"strconv"
+	"time"
+
+	"github.com/memproxy/memproxy/telemetry/audit/verify"
+)
+
+// Filter selects records. Zero fields do not select.
+type Filter struct {
+	Principal string    // principal id
+	Agent     string    // principal id, or the agent that the payload names
+	Field     string    // a governed field that is written
+	Action    string    // the operation's kind: learn, correct, …
+	Verdict   string    // allow, amend, hold, deny
+	Type      string    // the event's type: decision, outcome, …
+	Decision  string    // decision id
+	Reason    string    // a reason's code
+	Since     time.Time // appended at or after
+	Until     time.Time // appended before
+	// Last keeps only the last n of what is selected, and is at most MaxLast.
+	Last int
+}
+
+// MaxLast bounds what a query keeps in memory.
+const MaxLast = 10000
+
+// Match reports whether the filter selects a record.
+func (f *Filter) Match(r *verify.Record) bool {
+	if f.Type != "" && r.Type != f.Type || f.Verdict != "" && r.Verdict != f.Verdict || f.Decision != "" && r.Decision != f.Decision {
+		return false
+	}
+	id := ""
+	if r.Principal != nil {
+		id = r.Principal.ID
+	}
+	op := r.Operation
+	if op == nil {
+		op = &verify.Operation{}
+	}
+	switch {
+	case f.Principal != "" && id != f.Principal,
+		f.Agent != "" && id != f.Agent && op.Scope.Agent != f.Agent,
+		f.Action != "" && op.Kind != f.Action,
+		f.Field != "" && !slices.Contains(op.Fields, f.Field):
+		return false
+	}
+	if f.Reason != "" && !hasReason(r, f.Reason) {
+		return false
+	}
+	if f.Since.IsZero() && f.Until.IsZero() {
+		return true
+	}
+	at, err := r.At()
+	return err == nil && !at.Before(f.Since) && (f.Until.IsZero() || at.Before(f.Until))
+}
+
+func hasReason(r *verify.Record, code string) bool {
+	for i := range r.Reasons {
+		if string(r.Reasons[i].Code) == code {
+			return true
+		}
+	}
+	return false
+}
+
+// hints are pieces of text that every selected record has. They spare most
+// records the decoding.
+func (f *Filter) hints() (out [][]byte) {
+	for _, s := range []string{f.Principal, f.Agent, f.Field, f.Action, f.Verdict, f.Type, f.Decision, f.Reason} {
+		if q := strconv.Quote(s); s != "" && q == `"`+s+`"` { // nothing in it is escaped
+			out = append(out, []byte(q))
+		}
+	}
+	return out
+}
+
+// reader walks the records of a log.
+type reader struct {
+	dir   verify.Dir
+	f     Filter
+	hints [][]byte
+}
+
+// Query gives the selected records to each, in order. It stops at the first
+// error: each's own, ctx's, or that of a record that cannot be read.
+func Query(ctx context.Context, dir string, f Filter, each func(*verify.Record) error) error {
+	_, err := query(ctx, dir, f, each)
+	return err
+}
+
+// query returns the index behind the last record that it looked at.
+func query(ctx context.Context, dir string, f Filter, each func(*verify.Record) error) (next uint64, err error) {
+	if f.Last < 0 || f.Last > MaxLast {
+		return 0, fmt.Errorf("query: last is from 0 to %d", MaxLast)
+	}
+	r := &reader{dir: verify.Dir(dir), f: f, hints: f.hints()}
+	from, to, err := r.dir.Bundles()
+	if err != nil {
+		return 0, err
+	}
+	if f.Last > 0 {
+		return r.last(ctx, from, to, each)
+	}
+	if !f.Since.IsZero() {
+		from = r.since(from, to)
+	}
+	for n := from; n < to; n++ {
+		if err := ctx.Err(); err != nil {
+			return next, err
+		}
+		found, end, err := r.bundle(n, 0)
+		if err != nil {
+			return next, err
+		}
+		next = max(next, end)
+		for _, rec := range found {
+			if err := each(rec); err != nil {
+				return next, err
+			}
+		}
+		if r.past(n) {
+			break
+		}
+	}
+	return next, nil
+}
+
+// bundle reads the selected records of one bundle from index on, and the index
+// behind its last record.
+func (r *reader) bundle(n int64, from uint64) (found []*verify.Record, end uint64, err error) {
+	raws, err := r.dir.Records(n)
+	if err != nil {
+		return nil, 0, err
+	}
+	first := uint64(n) * 256
+	for i, raw := range raws {
+		if first+uint64(i) < from || !hinted(raw, r.hints) {
+			continue
+		}
+		rec, err := verify.Decode(raw)
+		if err != nil {
+			return nil, 0, fmt.Errorf("record %d: %w", first+uint64(i), err)
+		}
+		if r.f.Match(rec) {
+			found = append(found, rec)
+		}
+	}
+	if len(raws) > 0 {
+		end = first + uint64(len(raws))
+	}
+	return found, end, nil
+}
+
+func hinted(raw []byte, hints [][]byte) bool {
+	for _, h := range hints {
+		if !bytes.Contains(raw, h) {
+			return false
+		}
+	}
+	return true
+}
+
+// last reads backwards until it has enough.
+func (r *reader) last(ctx context.Context, from, to int64, each func(*verify.Record) error) (next uint64, err error) {
+	var kept []*verify.Record // latest first
+	for n := to - 1; n >= from && len(kept) < r.f.Last; n-- {
+		if err := ctx.Err(); err != nil {
+			return next, err
+		}
+		found, end, err := r.bundle(n, 0)
+		if err != nil {
+			return next, err
+		}
+		next = max(next, end)
+		slices.Reverse(found)
+		kept = append(kept, found...)
+	}
+	kept = kept[:min(len(kept), r.f.Last)]
+	slices.Reverse(kept)
+	for _, rec := range kept {
+		if err := each(rec); err != nil {
+			return next, err
+		}
+	}
+	return next, nil
+}
+
+// firstTime is when a bundle's first record was appended.
+func (r *reader) firstTime(n int64) (time.Time, bool) {
+	raws, err := r.dir.Records(n)
+	if err != nil || len(raws) == 0 {
+		return time.Time{}, false
+	}
+	rec, err := verify.Decode(raws[0])
+	if err != nil {
+		return time.Time{}, false
+	}
+	at, err := rec.At()
+	return at, err == nil
+}
+
+// since finds the bundle to start with by halves: times of append never fall.
+func (r *reader) since(from, to int64) int64 {
+	k := sort.Search(int(to-from), func(k int) bool {
+		at, ok := r.firstTime(from + int64(k))
+		return ok && !at.Before(r.f.Since)
+	})
+	return max(from, from+int64(k)-1)
+}
+
+// past reports whether nothing after bundle n can be selected.
+func (r *reader) past(n int64) bool {
+	if r.f.Until.IsZero() {
+		return false
+	}
+	at, ok := r.firstTime(n + 1)
+	return ok && !at.Before(r.f.Until)
+}
+
+// pollEvery is how often Tail looks for new records.
+const pollEvery = 200 * time.Millisecond
+
+// Tail gives the last n selected records to each and, when follow is set, every
+// further one until ctx ends, which is no error. Tick, when not nil, replaces
+// the clock by which it looks for more.
+func Tail(ctx context.Context, dir string, f Filter, n int, follow bool, tick <-chan time.Time, each func(*verify.Record) error) error {
+	var next uint64
+	var err error
+	if f.Last = n; n > 0 {
+		if next, err = query(ctx, dir, f, each); err != nil {
+			return err
+		}
+	}
+	if !follow {
+		return nil
+	}
+	f.Last = 0
+	r := &reader{dir: verify.Dir(dir), f: f, hints: f.hints()}
+	if n == 0 {
+		if next, err = r.end(); err != nil {
+			return err
+		}
+	}
+	if tick == nil {
+		t := time.NewTicker(pollEvery)
+		defer t.Stop()
+		tick = t.C
+	}
+	for {
+		if next, err = r.more(next, each); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick:
+		}
+	}
+}
+
+// end is the index behind the last record.
+func (r *reader) end() (uint64, error) {
+	from, to, err := r.dir.Bundles()
+	if err != nil || from == to {
+		return 0, err
+	}
+	_, end, err := r.bundle(to-1, 1<<63)
+	if end == 0 { // a journal that holds nothing yet
+		end = uint64(to-1) * 256
+	}
+	return end, err
+}
+
+// more gives the records from index next on.
+func (r *reader) more(next uint64, each func(*verify.Record) error) (uint64, error) {
+	for {
+		found, end, err := r.bundle(int64(next/256), next)
+		if err != nil {
+			return next, err
+		}
+		for _, rec := range found {
+			if err := each(rec); err != nil {
+				return next, err
+			}
+		}
+		if end <= next {
+			return next, nil
+		}
+		next = end
+	}
+}

@@ -1,0 +1,181 @@
+package query_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/telemetry/audit"
+	"github.com/memproxy/memproxy/telemetry/audit/query"
+	"github.com/memproxy/memproxy/telemetry/audit/verify"
+)
+
+var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// openLog opens a log whose record i is appended at begin + i seconds, when
+// records come one by one.
+func openLog(t testing.TB, dir string) *audit.Log {
+	t.Helper()
+	at := begin.Add(-2 * time.Second) // opening asks for the time once
+	l, err := audit.Open(audit.Options{
+		Dir: dir, Key: ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, 32)), Origin: "q", Retention: -1, CheckpointEvery: time.Hour,
+		Sync:  func(*os.File) error { return nil },
+		Clock: func() time.Time { at = at.Add(time.Second); return at },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// add records events i = from..to-1 that differ in every field by i.
+func add(t testing.TB, l *audit.Log, from, to int) {
+	t.Helper()
+	for i := from; i < to; i++ {
+		ev := memproxy.Event{
+			Type: memproxy.EventDecision, Decision: fmt.Sprint("d", i), Principal: memproxy.Principal{ID: fmt.Sprint("agent:", i%3)},
+			Kind: memproxy.Kinds[i%2], Fields: []string{fmt.Sprint("f", i%5)}, Verdict: memproxy.Verdict(i % 4), Would: memproxy.Verdict(i % 4),
+			Scope: memproxy.Scope{Agent: fmt.Sprint("named", i%7)},
+		}
+		if i%4 == 3 {
+			ev.Reasons = []memproxy.Reason{{Code: memproxy.BudgetHour}}
+		}
+		if _, err := l.Record(context.Background(), ev); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func run(t testing.TB, dir string, f query.Filter) (got []int) {
+	t.Helper()
+	err := query.Query(context.Background(), dir, f, func(r *verify.Record) error {
+		got = append(got, int(r.Index))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// Proves SYN-6: by agent, field, action, verdict, time and last n.
+func TestQuery(t *testing.T) {
+	dir := t.TempDir()
+	l := openLog(t, dir)
+	const size = 700
+	add(t, l, 0, size)
+	at := func(i int) time.Time { return begin.Add(time.Duration(i) * time.Second) }
+	for name, c := range map[string]struct {
+		f    query.Filter
+		want func(i int) bool
+	}{
+		"all":       {query.Filter{}, func(int) bool { return true }},
+		"principal": {query.Filter{Principal: "agent:1"}, func(i int) bool { return i%3 == 1 }},
+		"agent":     {query.Filter{Agent: "named3"}, func(i int) bool { return i%7 == 3 }},
+		"agent id":  {query.Filter{Agent: "agent:2"}, func(i int) bool { return i%3 == 2 }},
+		"field":     {query.Filter{Field: "f4"}, func(i int) bool { return i%5 == 4 }},
+		"action":    {query.Filter{Action: "correct"}, func(i int) bool { return i%2 == 1 }},
+		"verdict":   {query.Filter{Verdict: "hold"}, func(i int) bool { return i%4 == 2 }},
+		"reason":    {query.Filter{Reason: "budget.hour"}, func(i int) bool { return i%4 == 3 }},
+		"decision":  {query.Filter{Decision: "d512"}, func(i int) bool { return i == 512 }},
+		"none":      {query.Filter{Type: "reload"}, func(int) bool { return false }},
+		"time":      {query.Filter{Since: at(250), Until: at(520)}, func(i int) bool { return i >= 250 && i < 520 }},
+		"since":     {query.Filter{Since: at(512)}, func(i int) bool { return i >= 512 }},
+		"until":     {query.Filter{Until: at(256)}, func(i int) bool { return i < 256 }},
+		"last":      {query.Filter{Last: 300}, func(i int) bool { return i >= size-300 }},
+		"last deny": {query.Filter{Last: 2, Verdict: "deny"}, func(i int) bool { return i == 699 || i == 695 }},
+		"two":       {query.Filter{Verdict: "deny", Principal: "agent:0"}, func(i int) bool { return i%4 == 3 && i%3 == 0 }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var want []int
+			for i := range size {
+				if c.want(i) {
+					want = append(want, i)
+				}
+			}
+			if got := run(t, dir, c.f); fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("got %v\nwant %v", got, want)
+			}
+		})
+	}
+	if err := l.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if got := run(t, dir, query.Filter{}); len(got) != size {
+		t.Errorf("%d records after closing, want %d", len(got), size)
+	}
+	if err := query.Query(context.Background(), dir, query.Filter{Last: query.MaxLast + 1}, nil); err == nil {
+		t.Error("more than fits memory was promised")
+	}
+}
+
+// Proves SYN-6: pruned records are simply not there.
+func TestQueryOfPrunedLog(t *testing.T) {
+	dir := t.TempDir()
+	l := openLog(t, dir)
+	add(t, l, 0, 800)
+	if err := l.Flush(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := l.Prune(context.Background(), begin.Add(300*time.Second)); err != nil || n != 256 {
+		t.Fatalf("pruned %d (%v), want one bundle", n, err)
+	}
+	if got := run(t, dir, query.Filter{}); len(got) != 801-256 || got[0] != 256 {
+		t.Errorf("%d records from %d on", len(got), got[0])
+	}
+	if err := l.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTailFollows(t *testing.T) {
+	dir := t.TempDir()
+	l := openLog(t, dir)
+	add(t, l, 0, 254)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	tick := make(chan time.Time)
+	got := make(chan uint64, 1000)
+	done := make(chan error, 1)
+	go func() {
+		done <- query.Tail(ctx, dir, query.Filter{}, 3, true, tick, func(r *verify.Record) error { got <- r.Index; return nil })
+	}()
+	want := uint64(251)
+	expect := func(n int) {
+		t.Helper()
+		for range n {
+			if i := <-got; i != want {
+				t.Fatalf("record %d, want %d", i, want)
+			}
+			want++
+		}
+	}
+	expect(3)
+	tick <- time.Time{}
+	add(t, l, 254, 600) // over two bundles' ends
+	tick <- time.Time{}
+	expect(346)
+	if err := l.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+	add(t, l, 600, 601)
+	tick <- time.Time{}
+	expect(1)
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if err := l.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	stop := errors.New("enough")
+	if err := query.Tail(context.Background(), dir, query.Filter{}, 5, false, nil, func(*verify.Record) error { return stop }); !errors.Is(err, stop) {
+		t.Errorf("the caller's error is lost: %v", err)
+	}
+}
