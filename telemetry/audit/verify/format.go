@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"strconv"
@@ -103,11 +104,28 @@ func ParseCheckpoint(msg []byte, v note.Verifier) (Checkpoint, error) {
 	if err != nil {
 		return Checkpoint{}, err
 	}
+	// Package note reads base64 whose last bits are loose. One checkpoint has
+	// one spelling here.
+	for _, line := range strings.Split(string(msg[len(n.Text):]), "\n") {
+		if _, sig, ok := cutLast(line, " "); ok {
+			if _, err := base64.StdEncoding.Strict().DecodeString(sig); err != nil {
+				return Checkpoint{}, errors.New("a signature is not spelled as it must be")
+			}
+		}
+	}
 	if c.Origin != v.Name() {
 		return Checkpoint{}, errors.New("the checkpoint is another log's")
 	}
 	c.Note = msg
 	return c, nil
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
 }
 
 // parseText reads a checkpoint's text, unverified. Lines behind the third are
@@ -126,6 +144,21 @@ func parseText(text string) (Checkpoint, error) {
 		return Checkpoint{}, errors.New("the checkpoint's root is not a hash")
 	}
 	return Checkpoint{Origin: f[0], Size: size, Root: root}, nil
+}
+
+// ParseKey reads a public key, "<origin>+<hash>+<base64>", with or without a
+// newline behind it.
+func ParseKey(key string) (note.Verifier, error) {
+	key = strings.TrimSuffix(key, "\n")
+	v, err := note.NewVerifier(key)
+	if err != nil {
+		return nil, errors.New("not a public key")
+	}
+	rest, ok := strings.CutPrefix(key, fmt.Sprintf("%s+%08x+", v.Name(), v.KeyHash()))
+	if _, err := base64.StdEncoding.Strict().DecodeString(rest); err != nil || !ok {
+		return nil, errors.New("the public key is not spelled as it must be")
+	}
+	return v, nil
 }
 
 // splitBundle reads the records of a bundle. What stands behind the last whole

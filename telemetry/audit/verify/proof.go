@@ -49,15 +49,26 @@ func (p *Proof) Marshal() ([]byte, error) {
 // checked.
 type Prover struct {
 	dir Dir
+	key string
 	v   note.Verifier
 	c   Checkpoint
 }
 
+// Key is the public key in use.
+func (p *Prover) Key() string { return p.key }
+
 // NewProver opens a log for proofs to its checkpoint. An empty key is the one
 // in the directory.
 func NewProver(dir, key string) (*Prover, error) {
-	p := &Prover{dir: Dir(dir)}
-	v, err := p.dir.verifier(key)
+	p := &Prover{dir: Dir(dir), key: key}
+	if key == "" {
+		b, err := p.dir.read(KeyFile)
+		if err != nil {
+			return nil, err
+		}
+		p.key = string(b)
+	}
+	v, err := ParseKey(p.key)
 	if err != nil {
 		return nil, err
 	}
@@ -132,30 +143,6 @@ func (p *Prover) readHashes(indexes []int64) ([]tlog.Hash, error) {
 		}
 	}
 	return out, nil
-}
-
-// verifier reads a public key, or takes the directory's own.
-func (d Dir) verifier(key string) (note.Verifier, error) {
-	if key == "" {
-		b, err := d.read(KeyFile)
-		if err != nil {
-			return nil, err
-		}
-		key = string(b)
-	}
-	return ParseKey(key)
-}
-
-// ParseKey reads a public key, "<origin>+<hash>+<base64>".
-func ParseKey(key string) (note.Verifier, error) {
-	for len(key) > 0 && key[len(key)-1] == '\n' {
-		key = key[:len(key)-1]
-	}
-	v, err := note.NewVerifier(key)
-	if err != nil {
-		return nil, errors.New("not a public key")
-	}
-	return v, nil
 }
 
 // maxProof bounds a proof document: the longest record as escaped JSON, two

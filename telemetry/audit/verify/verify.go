@@ -141,7 +141,7 @@ func (r *run) readCheckpoints() (bool, error) {
 	case own != nil && string(own) != key+"\n":
 		r.rep.add(-1, KeyBad, KeyFile, "the directory names another key than the one given")
 	}
-	if r.v, err = note.NewVerifier(key); err != nil {
+	if r.v, err = ParseKey(key); err != nil {
 		r.rep.add(-1, KeyBad, KeyFile, "not a public key")
 		return false, nil
 	}

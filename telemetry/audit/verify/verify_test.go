@@ -145,7 +145,11 @@ func TestEveryByteCounts(t *testing.T) {
 			if entries && record+1 < len(starts) && i == starts[record+1] {
 				record++
 			}
-			for _, flip := range []byte{0x01, 0x80} {
+			flips := []byte{0x01, 0x80}
+			if len(content) < 300 { // text: other letter case, loose bits
+				flips = []byte{1, 2, 4, 8, 16, 32, 64, 128}
+			}
+			for _, flip := range flips {
 				bad := bytes.Clone(content)
 				bad[i] ^= flip
 				write(t, dir, name, bad)

@@ -1,0 +1,204 @@
+package verify_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/memproxy/memproxy/telemetry/audit/verify"
+)
+
+// Proves EDGE-10: inclusion and consistency proofs stand by themselves.
+func TestProofs(t *testing.T) {
+	dir := t.TempDir()
+	var older [][]byte
+	for _, n := range []int{0, 1, 6, 249, 1, 300, 143} {
+		if n > 0 {
+			writeLog(t, dir, n)
+		} else {
+			writeWith(t, options(dir), 0)
+		}
+		older = append(older, read(t, dir, "checkpoint"))
+	}
+	k := vkey(t, 1)
+	p, err := verify.NewProver(dir, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := p.Checkpoint().Size
+	if size != 700 {
+		t.Fatalf("size %d", size)
+	}
+	var docs [][]byte
+	keep := func(doc *verify.Proof, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := doc.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		docs = append(docs, b)
+	}
+	for _, i := range []int64{0, 1, 255, 256, 257, 511, 512, 698, 699} {
+		keep(p.Include(i))
+	}
+	for _, old := range older {
+		keep(p.Continue(old))
+	}
+	if _, err := p.Include(size); err == nil {
+		t.Error("a record behind the checkpoint was proved")
+	}
+	for i, doc := range docs {
+		if _, err := verify.CheckProof(doc, k); err != nil {
+			t.Errorf("proof %d: %v", i, err)
+		}
+		if _, err := verify.CheckProof(doc, vkey(t, 2)); !errors.Is(err, verify.ErrProof) {
+			t.Errorf("proof %d holds under another key: %v", i, err)
+		}
+	}
+	// No byte can be changed to prove something else.
+	for _, doc := range [][]byte{docs[4], docs[len(docs)-2]} {
+		want, _ := verify.CheckProof(doc, k)
+		for i := range doc {
+			bad := bytes.Clone(doc)
+			bad[i] ^= 0x02
+			got, err := verify.CheckProof(bad, k)
+			if err == nil && !same(got, want) {
+				t.Fatalf("byte %d flipped: %s proves something else", i, bad)
+			}
+		}
+	}
+	// Record 4 is not record 5.
+	var d map[string]any
+	if err := json.Unmarshal(docs[2], &d); err != nil {
+		t.Fatal(err)
+	}
+	d["index"] = 254
+	delete(d, "record")
+	b, _ := json.Marshal(d)
+	if _, err := verify.CheckProof(b, k); !errors.Is(err, verify.ErrProof) {
+		t.Errorf("a record was proved in another's place: %v", err)
+	}
+	// A proof from a damaged log is not given out.
+	tile := filepath.Join(dir, "tile/0/000")
+	content := read(t, dir, "tile/0/000")
+	content[33] ^= 1
+	if err := os.WriteFile(tile, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Include(0); !errors.Is(err, verify.ErrProof) {
+		t.Errorf("a proof from a damaged tile: %v", err)
+	}
+}
+
+func same(a, b *verify.Proof) bool {
+	x, _ := a.Marshal()
+	y, _ := b.Marshal()
+	return bytes.Equal(x, y)
+}
+
+// A log that forked cannot prove that it continues what it left.
+func TestForkHasNoProof(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	writeLog(t, dir, 20)
+	opt := options(other)
+	opt.Origin = origin
+	writeWith(t, opt, 0)
+	writeLog(t, other, 30)
+	p, err := verify.NewProver(other, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Continue(read(t, dir, "checkpoint")); !errors.Is(err, verify.ErrProof) {
+		t.Errorf("a fork was proved to continue: %v", err)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	dir := f.TempDir()
+	writeLog(f, dir, 2)
+	for _, raw := range split(read(f, dir, "tile/entries/000.p/2")) {
+		f.Add(raw[2:])
+	}
+	f.Add([]byte(`{"index":0,"index":1}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		r, err := verify.Decode(raw)
+		if err == nil && (!json.Valid(raw) || r.V != 1) {
+			t.Errorf("accepted %q", raw)
+		}
+	})
+}
+
+func FuzzCheckpoint(f *testing.F) {
+	dir := f.TempDir()
+	writeLog(f, dir, 2)
+	good := read(f, dir, "checkpoint")
+	f.Add(good)
+	f.Add([]byte("a\n1\n\n\n— a b\n"))
+	v, err := verify.ParseKey(vkey(f, 1))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, msg []byte) {
+		if c, err := verify.ParseCheckpoint(msg, v); err == nil && (c.Size != 2 || c.Origin != origin) {
+			t.Errorf("accepted %q", msg)
+		}
+	})
+}
+
+func FuzzCheckProof(f *testing.F) {
+	dir := f.TempDir()
+	writeLog(f, dir, 3)
+	p, err := verify.NewProver(dir, "")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for i := range int64(3) {
+		doc, err := p.Include(i)
+		if err != nil {
+			f.Fatal(err)
+		}
+		b, _ := doc.Marshal()
+		f.Add(b)
+	}
+	k := vkey(f, 1)
+	f.Fuzz(func(t *testing.T, doc []byte) {
+		if p, err := verify.CheckProof(doc, k); err == nil && p.Origin != origin {
+			t.Errorf("accepted %q", doc)
+		}
+	})
+}
+
+// FuzzLogFiles feeds rubbish to every reader of files: it may find fault and
+// must not fall over.
+func FuzzLogFiles(f *testing.F) {
+	dir := f.TempDir()
+	writeLog(f, dir, 3)
+	names := files(f, dir)
+	for i, name := range names {
+		f.Add(i, read(f, dir, name))
+	}
+	f.Fuzz(func(t *testing.T, i int, content []byte) {
+		if i < 0 || i >= len(names) {
+			return
+		}
+		good := read(t, dir, names[i])
+		d := copyDir(t, dir)
+		write(t, d, names[i], content)
+		r := check(t, verify.Options{Dir: d, Key: vkey(t, 1)})
+		if r.OK() && !bytes.Equal(good, content) && names[i] != "lock" {
+			t.Errorf("%s holds %q and nothing was found", names[i], content)
+		}
+		for n := range int64(2) {
+			if _, err := verify.Dir(d).Records(n); err != nil {
+				t.Error(err)
+			}
+		}
+		_, _, _ = verify.Dir(d).Bundles()
+	})
+}
