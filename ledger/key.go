@@ -1,0 +1,169 @@
+package ledger
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// KeySize is the size of a stamp key in bytes.
+const KeySize = 32
+
+// Key is a secret that stamps are signed with. It prints as its id.
+type Key struct{ secret [KeySize]byte }
+
+// NewKey makes a key from KeySize secret bytes.
+func NewKey(secret []byte) (Key, error) {
+	var k Key
+	if len(secret) != KeySize {
+		return k, fmt.Errorf("ledger: a stamp key has %d bytes, not %d", KeySize, len(secret))
+	}
+	copy(k.secret[:], secret)
+	if k == (Key{}) {
+		return k, errors.New("ledger: a stamp key of zeros")
+	}
+	return k, nil
+}
+
+// ID names the key in signatures, without telling anything of it: 8 hex digits.
+func (k Key) ID() string {
+	h := sha256.New()
+	io.WriteString(h, "memproxy stamp key id\x00")
+	h.Write(k.secret[:])
+	return hex.EncodeToString(h.Sum(nil)[:4])
+}
+
+// String returns the id; a key does not print its secret.
+func (k Key) String() string { return "stamp key " + k.ID() }
+
+// Format keeps every verb from printing the secret.
+func (k Key) Format(f fmt.State, _ rune) { io.WriteString(f, k.String()) }
+
+// LogValue keeps the secret out of logs.
+func (k Key) LogValue() slog.Value { return slog.StringValue(k.String()) }
+
+// Keys are an installation's stamp keys.
+type Keys struct {
+	Signing Key
+	// Verifying are older keys, whose stamps stay valid.
+	Verifying []Key
+}
+
+// The files of LoadOrCreateKey.
+const (
+	keyFile = "stamp.key"
+	oldKeys = "stamp-*.key"
+)
+
+// LoadOrCreateKey reads the stamp keys of a directory: stamp.key signs, every
+// stamp-NAME.key verifies only. To rotate, rename stamp.key to stamp-NAME.key
+// and start again: a new stamp.key is made. Files hold base64 and have mode
+// 0600; one that everybody may read is an error. Of two processes that start
+// in an empty directory at once, both get the same key.
+func LoadOrCreateKey(dir string, random io.Reader) (Keys, error) {
+	var keys Keys
+	path := filepath.Join(dir, keyFile)
+	key, err := readKey(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = createKey(dir, path, random); err == nil {
+			key, err = readKey(path)
+		}
+	}
+	if err != nil {
+		return keys, err
+	}
+	keys.Signing = key
+	old, err := filepath.Glob(filepath.Join(escapeGlob(dir), oldKeys))
+	if err != nil {
+		return keys, fmt.Errorf("ledger: stamp keys: %w", err)
+	}
+	slices.Sort(old)
+	for _, p := range old {
+		key, err := readKey(p)
+		if err != nil {
+			return keys, err
+		}
+		keys.Verifying = append(keys.Verifying, key)
+	}
+	return keys, nil
+}
+
+// escapeGlob makes a directory's name match itself only.
+func escapeGlob(dir string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(dir)
+}
+
+func readKey(path string) (Key, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return Key{}, fmt.Errorf("ledger: stamp key: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return Key{}, fmt.Errorf("ledger: stamp key: %w", err)
+	}
+	if info.Mode().Perm()&0o007 != 0 {
+		return Key{}, fmt.Errorf("ledger: stamp key: %s: everybody on this machine may use it (mode %04o); chmod 600 it", path, info.Mode().Perm())
+	}
+	text, err := io.ReadAll(io.LimitReader(f, 1024))
+	if err != nil {
+		return Key{}, fmt.Errorf("ledger: stamp key: %w", err)
+	}
+	secret, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(text)))
+	if err != nil {
+		return Key{}, fmt.Errorf("ledger: stamp key: %s: not base64", path) // the error would quote a byte of it
+	}
+	key, err := NewKey(secret)
+	if err != nil {
+		return Key{}, fmt.Errorf("%w (%s)", err, path)
+	}
+	return key, nil
+}
+
+// createKey writes a new key beside the path and links it there, so that the
+// file is whole when it appears and an existing one is never replaced.
+func createKey(dir, path string, random io.Reader) error {
+	secret := make([]byte, KeySize)
+	if _, err := io.ReadFull(random, secret); err != nil {
+		return fmt.Errorf("ledger: make a stamp key: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("ledger: make a stamp key: %w", err)
+	}
+	tmp, err := os.CreateTemp(dir, ".stamp-*") // mode 0600
+	if err != nil {
+		return fmt.Errorf("ledger: make a stamp key: %w", err)
+	}
+	defer os.Remove(tmp.Name())
+	_, err = tmp.WriteString(base64.StdEncoding.EncodeToString(secret) + "\n")
+	err = errors.Join(err, tmp.Sync(), tmp.Close())
+	if err == nil {
+		if err = os.Link(tmp.Name(), path); errors.Is(err, fs.ErrExist) {
+			err = nil // somebody else was first; theirs counts
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("ledger: make a stamp key: %w", err)
+	}
+	return syncDir(dir)
+}
+
+// syncDir makes a new name in a directory durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}

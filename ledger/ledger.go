@@ -1,0 +1,188 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+// chunk is how many ids one query asks for.
+const chunk = 1000
+
+// Ledger is the SQLite store. It is safe for concurrent use.
+type Ledger struct {
+	opt            Options
+	writer, reader *sql.DB
+	hot            *hot
+
+	one, many, byDecision, byActor *sql.Stmt // of reader
+	insert, update, count, correct *sql.Stmt // of writer
+	receive, pruneRows, pruneNotes *sql.Stmt
+
+	gate    sync.RWMutex // held to send on jobs, locked to close it
+	closed  bool
+	jobs    chan *job
+	stopped chan struct{}
+}
+
+func (l *Ledger) prepare(ctx context.Context) error {
+	for _, s := range []struct {
+		to  **sql.Stmt
+		db  *sql.DB
+		sql string
+	}{
+		{&l.one, l.reader, `SELECT ` + columns + ` FROM ownership WHERE backend = ? AND kind = ? AND id = ?`},
+		{&l.many, l.reader, `SELECT ` + columns + ` FROM ownership
+			WHERE backend = ? AND kind = ? AND id IN (SELECT value FROM json_each(?))`},
+		// A receipt stands for the whole write, so it comes first; then what
+		// is still there; then a fixed order.
+		{&l.byDecision, l.reader, `SELECT ` + columns + ` FROM ownership
+			WHERE backend = ? AND decision = ? AND decision <> ''
+			ORDER BY kind <> 'event', deleted > 0, kind, id LIMIT 1`},
+		{&l.byActor, l.reader, `SELECT facts, corrections FROM actor WHERE tenant = ? AND actor = ?`},
+		{&l.insert, l.writer, insertRow},
+		{&l.update, l.writer, updateRow},
+		{&l.count, l.writer, `INSERT INTO actor VALUES (?, ?, 1, 0)
+			ON CONFLICT DO UPDATE SET facts = facts + 1`},
+		{&l.correct, l.writer, `INSERT INTO correction VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`},
+		{&l.receive, l.writer, `INSERT INTO actor VALUES (?, ?, 0, 1)
+			ON CONFLICT DO UPDATE SET corrections = corrections + 1`},
+		{&l.pruneRows, l.writer, `DELETE FROM ownership WHERE (backend, kind, id) IN
+			(SELECT backend, kind, id FROM ownership WHERE deleted > 0 AND deleted < ? LIMIT ?)
+			RETURNING backend, kind, id`},
+		{&l.pruneNotes, l.writer, `DELETE FROM correction WHERE at < ?`},
+	} {
+		stmt, err := s.db.PrepareContext(ctx, s.sql)
+		if err != nil {
+			return err
+		}
+		*s.to = stmt
+	}
+	return nil
+}
+
+// Owners returns what is known of the targets, by id. Ids that it does not
+// know are absent, tombstones are present with Deleted set. Any number of ids
+// may be asked for. An error means that nothing is known.
+func (l *Ledger) Owners(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Ownership, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	found := make(map[string]memproxy.Ownership, len(ids))
+	var ask []string
+	for _, id := range ids {
+		// What Put refuses is not there. An error instead would let one odd
+		// id in an answer hide the owners of all the others.
+		if storable(id) != nil {
+			continue
+		}
+		if row, ok := l.hot.get(key{backend, kind, id}); ok {
+			found[id] = row
+		} else {
+			ask = append(ask, id)
+		}
+	}
+	if len(ask) == 0 {
+		return found, l.alive()
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.opt.Timeout)
+	defer cancel()
+	seen := l.hot.moment()
+	for ids := range slices.Chunk(ask, chunk) {
+		if err := l.lookUp(ctx, found, backend, kind, ids); err != nil {
+			return nil, l.wrap("look up owners", err)
+		}
+	}
+	for _, id := range ask { // not the others: they may have changed since they were found in memory
+		if row, ok := found[id]; ok {
+			l.hot.fill(seen, row)
+		}
+	}
+	return found, nil
+}
+
+func (l *Ledger) lookUp(ctx context.Context, found map[string]memproxy.Ownership, backend string, kind memproxy.TargetKind, ids []string) error {
+	if len(ids) == 1 {
+		row, err := scan(l.one.QueryRowContext(ctx, backend, string(kind), ids[0]))
+		if err == nil {
+			found[row.ID] = row
+		}
+		return ignoreNone(err)
+	}
+	list, err := json.Marshal(ids)
+	if err != nil {
+		return err
+	}
+	rows, err := l.many.QueryContext(ctx, backend, string(kind), string(list))
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		row, err := scan(rows)
+		if err != nil {
+			return err
+		}
+		found[row.ID] = row
+	}
+	return rows.Err()
+}
+
+// Decision returns a row that was recorded for the write of a decision: the
+// receipt if there is one, else one of the memories. Scope and author are the
+// same for all of them.
+func (l *Ledger) Decision(ctx context.Context, backend, decision string) (memproxy.Ownership, bool, error) {
+	if storable(decision) != nil {
+		return memproxy.Ownership{}, false, ctx.Err()
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.opt.Timeout)
+	defer cancel()
+	row, err := scan(l.byDecision.QueryRowContext(ctx, backend, decision))
+	if errors.Is(err, sql.ErrNoRows) {
+		return memproxy.Ownership{}, false, nil
+	}
+	if err != nil {
+		return memproxy.Ownership{}, false, l.wrap("look up a decision", err)
+	}
+	return row, true, nil
+}
+
+// wrap names the call that failed, and says ErrClosed where that is why.
+func (l *Ledger) wrap(call string, err error) error {
+	if closed := l.alive(); closed != nil {
+		return closed
+	}
+	return fmt.Errorf("ledger: %s: %w", call, damaged(err))
+}
+
+// alive is ErrClosed once the ledger is closed.
+func (l *Ledger) alive() error {
+	l.gate.RLock()
+	defer l.gate.RUnlock()
+	if l.closed {
+		return ErrClosed
+	}
+	return nil
+}
+
+func ignoreNone(err error) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	return err
+}
+
+// micros is a time as it is stored: microseconds, zero for none.
+func micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}

@@ -1,0 +1,243 @@
+package ledger_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/ledger/ledgertest"
+)
+
+var (
+	_ gate.Ledger      = (*ledger.Ledger)(nil)
+	_ gate.Signer      = (*ledger.Signer)(nil)
+	_ ledgertest.Store = (*ledger.Ledger)(nil)
+)
+
+func open(t testing.TB, opt ledger.Options) *ledger.Ledger {
+	t.Helper()
+	if opt.Timeout == 0 {
+		opt.Timeout = 20 * time.Second // tests share their machine
+	}
+	l, err := ledger.Open(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// Proves EDGE-3.
+func TestContract(t *testing.T) {
+	for name, opt := range map[string]ledger.Options{
+		"file":           {Path: "file"},
+		"file, no cache": {Path: "file", CacheSize: -1},
+		"file, durable":  {Path: "file", Durable: true, CacheSize: 8},
+		"memory":         {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ledgertest.Run(t, func(t *testing.T) ledgertest.Store {
+				opt := opt
+				if opt.Path != "" {
+					opt.Path = filepath.Join(t.TempDir(), "ledger.db")
+				}
+				return open(t, opt)
+			})
+		})
+	}
+}
+
+func TestSurvivesReopening(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a dir?with=odd&names#%20", "ledger.db")
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	l := open(t, ledger.Options{Path: path})
+	if err := l.Note(ledgertest.Row("a")); err != nil { // Close writes what is queued
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("the file: %v, %v", info, err)
+	}
+	l = open(t, ledger.Options{Path: path})
+	got, err := l.Owners(t.Context(), "mem0", memproxy.TargetMemory, []string{"a"})
+	if err != nil || got["a"].Actor != "agent:dev" {
+		t.Fatalf("%v, %v", got, err)
+	}
+	if n, err := l.Len(t.Context(), "mem0", memproxy.TargetMemory); n != 1 || err != nil {
+		t.Fatalf("%d, %v", n, err)
+	}
+}
+
+// A damaged file makes Open fail and stays, byte for byte.
+func TestDamagedFileIsKept(t *testing.T) {
+	healthy := func(t *testing.T) (string, []byte) {
+		path := filepath.Join(t.TempDir(), "ledger.db")
+		l := open(t, ledger.Options{Path: path})
+		for i := range 200 {
+			if err := l.Note(ledgertest.Row(fmt.Sprint(i))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return path, b
+	}
+	for name, spoil := range map[string]func([]byte) []byte{
+		"text":      func([]byte) []byte { return []byte("not a database at all, but long enough to look at") },
+		"short":     func(b []byte) []byte { return b[:10] },
+		"header":    func(b []byte) []byte { copy(b[16:60], strings.Repeat("\xff", 44)); return b },
+		"pages":     func(b []byte) []byte { copy(b[8192:], strings.Repeat("\xa5", 16384)); return b },
+		"truncated": func(b []byte) []byte { return b[:len(b)/2+100] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			path, b := healthy(t)
+			b = spoil(b)
+			if err := os.WriteFile(path, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err := ledger.Open(ledger.Options{Path: path})
+			if !errors.Is(err, ledger.ErrDamaged) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "backup") {
+				t.Errorf("Open: %v", err)
+			}
+			after, err := os.ReadFile(path)
+			if err != nil || string(after) != string(b) {
+				t.Errorf("the file was changed (%d bytes, then %d, %v)", len(b), len(after), err)
+			}
+		})
+	}
+	t.Run("empty is new", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "ledger.db")
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		open(t, ledger.Options{Path: path})
+	})
+}
+
+func TestOthersFilesAreRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		sql  string
+		want error
+	}{
+		"another program's": {`CREATE TABLE notes (a)`, ledger.ErrForeign},
+		"marked by another": {`CREATE TABLE notes (a); PRAGMA application_id = 7`, ledger.ErrForeign},
+		"a newer memproxy's": {`PRAGMA application_id = 1836085880;
+			CREATE TABLE schema_version (version INTEGER PRIMARY KEY, applied INTEGER NOT NULL);
+			INSERT INTO schema_version VALUES (999, 0)`, ledger.ErrNewer},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "ledger.db")
+			db, err := sql.Open("sqlite", path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := db.Exec(c.sql); err != nil {
+				t.Fatal(err)
+			}
+			if err := db.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := ledger.Open(ledger.Options{Path: path}); !errors.Is(err, c.want) {
+				t.Errorf("Open: %v, want %v", err, c.want)
+			}
+		})
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	for name, opt := range map[string]ledger.Options{
+		"timeout":   {Timeout: -1},
+		"queue":     {Queue: -1},
+		"directory": {Path: t.TempDir()},
+		"nowhere":   {Path: filepath.Join(t.TempDir(), "no", "such", "dir", "ledger.db")},
+	} {
+		if l, err := ledger.Open(opt); err == nil {
+			t.Errorf("%s: opened", name)
+			_ = l.Close()
+		}
+	}
+}
+
+// A lock that another program holds costs a call its deadline, not more, and
+// the rows are written once it is free.
+func TestLockedFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	lost := make(chan int, 1)
+	l := open(t, ledger.Options{Path: path, Timeout: 50 * time.Millisecond, Queue: 1, Lost: func(n int, _ error) { lost <- n }})
+	other, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	conn, err := other.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.ExecContext(t.Context(), `BEGIN EXCLUSIVE`); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Put(t.Context(), ledgertest.Row("a")); err == nil {
+		t.Error("Put under a lock succeeded")
+	}
+	if err := l.Note(ledgertest.Row("b"), ledgertest.Row("c")); err != nil {
+		t.Fatal(err)
+	}
+	if n := <-lost; n != 2 {
+		t.Errorf("%d rows reported lost, want 2", n)
+	}
+	if _, err := conn.ExecContext(t.Context(), `ROLLBACK`); err != nil {
+		t.Fatal(err)
+	}
+	for err = errors.New("x"); err != nil && t.Context().Err() == nil; { // the writer may still be in its last wait
+		err = l.Put(t.Context(), ledgertest.Row("a"))
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestQueueIsBounded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	var still atomic.Bool
+	release := make(chan struct{})
+	l := open(t, ledger.Options{Path: path, Queue: 2, Clock: func() time.Time {
+		if still.Load() {
+			<-release // the writer stands still in its transaction
+		}
+		return time.Unix(1, 0)
+	}})
+	still.Store(true)
+	defer close(release)
+	var err error
+	for i := 0; i < 1000 && err == nil; i++ { // some with the writer, two queued
+		err = l.Note(ledgertest.Row(fmt.Sprint(i)))
+	}
+	if !errors.Is(err, ledger.ErrFull) {
+		t.Errorf("Note: %v, want ErrFull", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if err := l.Put(ctx, ledgertest.Row("p")); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Put: %v", err)
+	}
+}

@@ -1,0 +1,312 @@
+package ledgertest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger"
+)
+
+func foundAsPut(t *testing.T, s Store) {
+	bare := memproxy.Ownership{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "bare", Confidence: -1}
+	put(t, s, Row("full"), bare)
+	got := owners(t, s, "full", "bare")
+	same(t, got["full"], Row("full"))
+	same(t, got["bare"], bare)
+	if w := got["full"].Written; w.Location() != time.UTC {
+		t.Errorf("written is in %v", w.Location())
+	}
+	fine := Row("fine")
+	fine.Written = fine.Written.Add(789 * time.Nanosecond).In(time.FixedZone("", 3600))
+	put(t, s, fine)
+	same(t, owners(t, s, "fine")["fine"], Row("fine"))
+}
+
+func unknownIsAbsent(t *testing.T, s Store) {
+	put(t, s, Row("a"))
+	if got := owners(t, s, "a", "b"); len(got) != 1 {
+		t.Errorf("got %v", got)
+	}
+	if got := owners(t, s); len(got) != 0 {
+		t.Errorf("no ids: got %v", got)
+	}
+	if got := owners(t, s, "", "A", "a "); len(got) != 0 {
+		t.Errorf("ids are exact: got %v", got)
+	}
+	if err := s.Put(t.Context()); err != nil {
+		t.Errorf("no rows: %v", err)
+	}
+}
+
+func replaced(t *testing.T, s Store) {
+	put(t, s, Row("a"))
+	owners(t, s, "a") // warm a cache
+	next := Row("a")
+	next.SHA256, next.Decision, next.Confidence = strings.Repeat("cd", 32), "d-next", 300
+	put(t, s, next)
+	same(t, owners(t, s, "a")["a"], next)
+	first, last := Row("b"), Row("b")
+	last.Actor = "agent:last"
+	put(t, s, first, last)
+	same(t, owners(t, s, "b")["b"], last)
+}
+
+func apart(t *testing.T, s Store) {
+	memory, event, other := Row("x"), Row("x"), Row("x")
+	event.Kind, event.Actor = memproxy.TargetEvent, "agent:event"
+	other.Backend, other.Actor = "letta", "agent:other"
+	put(t, s, memory, event, other)
+	for _, want := range []memproxy.Ownership{memory, event, other} {
+		got, err := s.Owners(t.Context(), want.Backend, want.Kind, []string{"x"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, got["x"], want)
+	}
+}
+
+func manyIDs(t *testing.T, s Store) {
+	ids := names(2500)
+	rows := make([]memproxy.Ownership, len(ids))
+	for i, id := range ids {
+		rows[i] = Row(id)
+	}
+	put(t, s, rows...)
+	ask := append([]string{"missing", ids[7]}, ids...) // one twice, one unknown
+	got := owners(t, s, ask...)
+	if len(got) != len(ids) {
+		t.Fatalf("%d of %d found", len(got), len(ids))
+	}
+	same(t, got[ids[2499]], rows[2499])
+}
+
+func oddIDs(t *testing.T, s Store) {
+	odd := []string{`'; DROP TABLE ownership; --`, `"`, `\`, "%", "_", "a\nb", "ümläut", "u\u0308", "ü", "💾", " ", "[]", `{"a":1}`, "0", "00", strings.Repeat("x", 1024)}
+	row := func(id string) memproxy.Ownership { r := Row(id); r.Decision = "d"; return r }
+	for _, id := range odd {
+		put(t, s, row(id))
+	}
+	got := owners(t, s, odd...)
+	for _, id := range odd {
+		same(t, got[id], row(id))
+		same(t, owners(t, s, id)[id], row(id))
+	}
+}
+
+// hostile are strings that no store takes.
+func hostile() []string {
+	return []string{"a\x00b", "\xff", "a\xc3", strings.Repeat("x", 1025)}
+}
+
+func hostileRows(t *testing.T, s Store) {
+	for _, bad := range hostile() {
+		for _, spoil := range []func(*memproxy.Ownership){
+			func(r *memproxy.Ownership) { r.ID = bad },
+			func(r *memproxy.Ownership) { r.Scope.User = bad },
+			func(r *memproxy.Ownership) { r.Decision = bad },
+		} {
+			r := Row("bad")
+			spoil(&r)
+			if err := s.Put(t.Context(), Row("good"), r); !errors.Is(err, ledger.ErrRow) {
+				t.Errorf("%.12q: Put gave %v", bad, err)
+			}
+			if err := s.Note(r); !errors.Is(err, ledger.ErrRow) {
+				t.Errorf("%.12q: Note gave %v", bad, err)
+			}
+		}
+	}
+	if err := s.Put(t.Context(), memproxy.Ownership{Backend: "mem0", ID: "x"}); !errors.Is(err, ledger.ErrRow) {
+		t.Errorf("no kind: %v", err)
+	}
+	if got := owners(t, s, "good", "bad"); len(got) != 0 {
+		t.Errorf("a refused Put wrote %v", got)
+	}
+}
+
+func hostileLookup(t *testing.T, s Store) {
+	put(t, s, Row("good"))
+	got := owners(t, s, append(hostile(), "good")...)
+	if len(got) != 1 {
+		t.Fatalf("got %v", got)
+	}
+	same(t, got["good"], Row("good"))
+	for _, bad := range hostile() {
+		if _, ok, err := s.Decision(t.Context(), "mem0", bad); ok || err != nil {
+			t.Errorf("Decision(%.12q): %v, %v", bad, ok, err)
+		}
+		if _, err := s.Record(t.Context(), bad, bad); err != nil {
+			t.Errorf("Record(%.12q): %v", bad, err)
+		}
+		err := s.Corrected(t.Context(), ledger.Correction{Backend: "mem0", ID: bad, Author: "a", Corrector: "b", Decision: "d"})
+		if !errors.Is(err, ledger.ErrRow) {
+			t.Errorf("Corrected(%.12q): %v", bad, err)
+		}
+	}
+}
+
+func decisions(t *testing.T, s Store) {
+	a, b, receipt, other := Row("a"), Row("b"), Row("e"), Row("c")
+	a.Decision, b.Decision, receipt.Decision, other.Decision = "d1", "d1", "d2", "d2"
+	a.Deleted = true
+	receipt.Kind = memproxy.TargetEvent
+	none := Row("none")
+	none.Decision = ""
+	put(t, s, a, b, other, receipt, none)
+	for decision, want := range map[string]memproxy.Ownership{"d1": b, "d2": receipt} {
+		got, ok, err := s.Decision(t.Context(), "mem0", decision)
+		if err != nil || !ok {
+			t.Fatalf("%s: %v, %v", decision, ok, err)
+		}
+		same(t, got, want)
+	}
+	for _, q := range [][2]string{{"mem0", "d9"}, {"letta", "d1"}, {"mem0", ""}} {
+		if got, ok, err := s.Decision(t.Context(), q[0], q[1]); ok || err != nil {
+			t.Errorf("%v: %v, %v, %v", q, got, ok, err)
+		}
+	}
+}
+
+func tombstones(t *testing.T, s Store) {
+	gone, kept := Row("gone"), Row("kept")
+	put(t, s, gone, kept)
+	owners(t, s, "gone", "kept")
+	gone.Deleted = true
+	put(t, s, gone)
+	same(t, owners(t, s, "gone")["gone"], gone)
+	if n, err := s.Prune(t.Context(), time.Now().Add(-time.Hour)); n != 0 || err != nil {
+		t.Fatalf("an early Prune: %d, %v", n, err)
+	}
+	if n, err := s.Prune(t.Context(), time.Now().Add(time.Hour)); n != 1 || err != nil {
+		t.Fatalf("Prune: %d, %v", n, err)
+	}
+	if got := owners(t, s, "gone", "kept"); len(got) != 1 {
+		t.Errorf("after Prune: %v", got)
+	}
+	if _, err := s.Prune(t.Context(), time.Time{}); err == nil {
+		t.Error("Prune without a time was taken")
+	}
+	// Many, and one that came back to life.
+	var rows []memproxy.Ownership
+	for _, id := range names(1234) {
+		r := Row(id)
+		r.Deleted = true
+		rows = append(rows, r)
+	}
+	put(t, s, rows...)
+	rows[0].Deleted = false
+	put(t, s, rows[0])
+	if n, err := s.Prune(t.Context(), time.Now().Add(time.Hour)); n != 1233 || err != nil {
+		t.Fatalf("Prune: %d, %v", n, err)
+	}
+	same(t, owners(t, s, rows[0].ID)[rows[0].ID], rows[0])
+}
+
+func noted(t *testing.T, s Store) {
+	r := Row("a")
+	for i := range 50 {
+		r.Confidence = memproxy.PerMille(i)
+		if err := s.Note(r, Row("b")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.ID = "reused" // the store has its own copy
+	if err := s.Note(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := owners(t, s, "a", "b"); got["a"].Confidence != 49 || len(got) != 2 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func record(t *testing.T, s Store, tenant, actor string) ledger.Track {
+	t.Helper()
+	got, err := s.Record(t.Context(), tenant, actor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func facts(t *testing.T, s Store) {
+	event, deleted, nobody, foreign := Row("e"), Row("d"), Row("n"), Row("f")
+	event.Kind, deleted.Deleted, nobody.Actor, foreign.Scope.Tenant = memproxy.TargetEvent, true, "", "globex"
+	put(t, s, Row("a"), Row("b"), event, deleted, nobody, foreign)
+	put(t, s, Row("a")) // again
+	if got := record(t, s, "acme", "agent:dev"); got != (ledger.Track{Facts: 2}) {
+		t.Errorf("got %+v", got)
+	}
+	if got := record(t, s, "globex", "agent:dev"); got != (ledger.Track{Facts: 1}) {
+		t.Errorf("another tenant's: got %+v", got)
+	}
+	if got := record(t, s, "acme", "agent:new"); got != (ledger.Track{}) {
+		t.Errorf("a newcomer: got %+v", got)
+	}
+}
+
+func corrections(t *testing.T, s Store) {
+	c := ledger.Correction{Backend: "mem0", ID: "a", Tenant: "acme", Author: "agent:dev", Corrector: "human:ann", Decision: "d1"}
+	again, second, own, unknown := c, c, c, c
+	second.Decision, own.Decision, unknown.Decision = "d2", "d3", "d4"
+	own.Corrector, unknown.Author = own.Author, ""
+	for _, c := range []ledger.Correction{c, again, second, own, unknown} {
+		if err := s.Corrected(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := record(t, s, "acme", "agent:dev"); got != (ledger.Track{Corrections: 2}) {
+		t.Errorf("got %+v", got)
+	}
+	if err := s.Corrected(t.Context(), ledger.Correction{}); !errors.Is(err, ledger.ErrRow) {
+		t.Errorf("an empty correction: %v", err)
+	}
+}
+
+func deadContext(t *testing.T, s Store) {
+	put(t, s, Row("a"))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Put(ctx, Row("b")); !errors.Is(err, context.Canceled) {
+		t.Errorf("Put: %v", err)
+	}
+	if _, err := s.Owners(ctx, "mem0", memproxy.TargetMemory, []string{"a"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("Owners: %v", err)
+	}
+	if _, _, err := s.Decision(ctx, "mem0", "d-a"); !errors.Is(err, context.Canceled) {
+		t.Errorf("Decision: %v", err)
+	}
+	if got := owners(t, s, "a", "b"); len(got) != 1 {
+		t.Errorf("afterwards: %v", got)
+	}
+}
+
+func closed(t *testing.T, s Store) {
+	if err := s.Note(Row("a")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatalf("Close: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Errorf("Close again: %v", err)
+	}
+	for name, err := range map[string]error{
+		"Put":    s.Put(t.Context(), Row("b")),
+		"Note":   s.Note(Row("b")),
+		"Owners": second(s.Owners(t.Context(), "mem0", memproxy.TargetMemory, []string{"a"})),
+		"Record": second(s.Record(t.Context(), "acme", "agent:dev")),
+		"Prune":  second(s.Prune(t.Context(), time.Now())),
+	} {
+		if !errors.Is(err, ledger.ErrClosed) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }

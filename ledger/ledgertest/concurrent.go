@@ -1,0 +1,78 @@
+package ledgertest
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+)
+
+// concurrent has writers raise the confidence of their own rows while readers
+// look at all of them: nobody ever sees a row go back, pairs that are put
+// together are seen as put, and a writer reads what it wrote.
+func concurrent(t *testing.T, s Store) {
+	const writers, readers, rounds = 8, 4, 40
+	pair := func(w, round int) []memproxy.Ownership {
+		a, b := Row(fmt.Sprintf("w%d-a", w)), Row(fmt.Sprintf("w%d-b", w))
+		a.Confidence, b.Confidence = memproxy.PerMille(round), memproxy.PerMille(round)
+		return []memproxy.Ownership{a, b}
+	}
+	var ids []string
+	for w := range writers {
+		ids = append(ids, pair(w, 0)[0].ID, pair(w, 0)[1].ID)
+	}
+	done := make(chan struct{})
+	var writing, reading sync.WaitGroup
+	for w := range writers {
+		writing.Go(func() {
+			for round := 1; round <= rounds; round++ {
+				if err := s.Put(t.Context(), pair(w, round)...); err != nil {
+					t.Errorf("Put: %v", err)
+					return
+				}
+				id := pair(w, 0)[0].ID
+				got, err := s.Owners(t.Context(), "mem0", memproxy.TargetMemory, []string{id})
+				if err != nil || got[id].Confidence != memproxy.PerMille(round) {
+					t.Errorf("round %d: read back %d, %v", round, got[id].Confidence, err)
+					return
+				}
+			}
+		})
+	}
+	for range readers {
+		reading.Go(func() {
+			last := map[string]memproxy.PerMille{}
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				got, err := s.Owners(t.Context(), "mem0", memproxy.TargetMemory, ids)
+				if err != nil {
+					t.Errorf("Owners: %v", err)
+					return
+				}
+				for id, row := range got {
+					if row.Confidence < last[id] {
+						t.Errorf("%s went back from %d to %d", id, last[id], row.Confidence)
+						return
+					}
+					last[id] = row.Confidence
+				}
+			}
+		})
+	}
+	writing.Wait()
+	close(done)
+	reading.Wait()
+	for id, row := range owners(t, s, ids...) {
+		if row.Confidence != rounds {
+			t.Errorf("%s ends at %d", id, row.Confidence)
+		}
+	}
+	if got := record(t, s, "acme", "agent:dev"); got.Facts != 2*writers {
+		t.Errorf("%d facts, want %d", got.Facts, 2*writers)
+	}
+}

@@ -1,0 +1,106 @@
+// Package ledgertest is the contract of a ledger. It promises that a store
+// which passes Run can stand behind the gate: what was put is found, what is
+// not known is absent, one odd id does not spoil a lookup, writers and readers
+// do not see each other's halves, and a closed store says so.
+package ledgertest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger"
+)
+
+// Store is what every ledger offers; see the methods of ledger.Ledger.
+type Store interface {
+	Owners(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Ownership, error)
+	Decision(ctx context.Context, backend, decision string) (memproxy.Ownership, bool, error)
+	Put(context.Context, ...memproxy.Ownership) error
+	Note(...memproxy.Ownership) error
+	Sync(context.Context) error
+	Record(ctx context.Context, tenant, actor string) (ledger.Track, error)
+	Corrected(context.Context, ledger.Correction) error
+	Prune(ctx context.Context, before time.Time) (int, error)
+	Close() error
+}
+
+// Run checks the contract. Open returns a new, empty store; Run closes it.
+func Run(t *testing.T, open func(*testing.T) Store) {
+	for _, c := range []struct {
+		name string
+		run  func(*testing.T, Store)
+	}{
+		{"found as put", foundAsPut},
+		{"unknown is absent", unknownIsAbsent},
+		{"replaced", replaced},
+		{"backends and kinds are apart", apart},
+		{"many ids", manyIDs},
+		{"odd ids are stored exactly", oddIDs},
+		{"hostile rows are refused whole", hostileRows},
+		{"hostile ids do not spoil a lookup", hostileLookup},
+		{"a decision finds its scope", decisions},
+		{"tombstones stay until pruned", tombstones},
+		{"noted rows arrive in order", noted},
+		{"facts are counted once", facts},
+		{"corrections are counted once, one's own never", corrections},
+		{"a dead context is an error", deadContext},
+		{"a closed store says so", closed},
+		{"writers and readers at once", concurrent},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := open(t)
+			t.Cleanup(func() { _ = s.Close() })
+			c.run(t, s)
+		})
+	}
+}
+
+// Row returns a full row of a memory.
+func Row(id string) memproxy.Ownership {
+	return memproxy.Ownership{
+		Backend: "mem0", Kind: memproxy.TargetMemory, ID: id,
+		Scope: memproxy.Scope{Tenant: "acme", User: "ann", Agent: "dev", App: "web", Run: "r1"},
+		Actor: "agent:dev", Trust: memproxy.TrustAuthenticated, Confidence: 700, Source: memproxy.SourceUnstated,
+		Decision: "d-" + id, SHA256: strings.Repeat("ab", 32),
+		Written: time.Date(2026, 3, 1, 12, 0, 0, 123456000, time.UTC),
+	}
+}
+
+func put(t *testing.T, s Store, rows ...memproxy.Ownership) {
+	t.Helper()
+	if err := s.Put(t.Context(), rows...); err != nil {
+		t.Fatalf("Put: %v", err)
+	}
+}
+
+func owners(t *testing.T, s Store, ids ...string) map[string]memproxy.Ownership {
+	t.Helper()
+	got, err := s.Owners(t.Context(), "mem0", memproxy.TargetMemory, ids)
+	if err != nil {
+		t.Fatalf("Owners: %v", err)
+	}
+	return got
+}
+
+func same(t *testing.T, got, want memproxy.Ownership) {
+	t.Helper()
+	if !got.Written.Equal(want.Written) {
+		t.Errorf("written %v, want %v", got.Written, want.Written)
+	}
+	got.Written, want.Written = time.Time{}, time.Time{}
+	if got != want {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+func names(n int) []string {
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("m-%05d", i)
+	}
+	return ids
+}

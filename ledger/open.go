@@ -1,0 +1,192 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	_ "modernc.org/sqlite" // the driver "sqlite"
+)
+
+// The errors of Open and of calls.
+var (
+	// ErrDamaged: the file is not a readable database.
+	ErrDamaged = errors.New("the ledger file is damaged")
+	// ErrForeign: the file is a database of some other program.
+	ErrForeign = errors.New("the file is not a memproxy ledger")
+	// ErrNewer: the file was written by a newer memproxy.
+	ErrNewer = errors.New("the ledger was written by a newer memproxy")
+	// ErrClosed: the ledger is closed.
+	ErrClosed = errors.New("ledger: closed")
+	// ErrFull: too many writes wait for the disk.
+	ErrFull = errors.New("ledger: too many writes are waiting")
+	// ErrRow: a row that cannot be stored; see Put.
+	ErrRow = errors.New("ledger: row refused")
+)
+
+const (
+	// openTimeout bounds the checks and migrations of Open.
+	openTimeout = time.Minute
+	// checkLimit is the largest file that is checked whole on Open, which
+	// takes about a second per 500 MB. Damage to a larger one shows when the
+	// damaged page is read.
+	checkLimit = 256 << 20
+)
+
+// advice is what to do about a damaged file. The ledger can be rebuilt from
+// use, so starting afresh is safe; what it costs is said.
+const advice = "nothing was changed; restore the file (with its -wal and -shm neighbours) from a backup, " +
+	"or salvage it with `sqlite3 FILE .recover`, or move it aside to start empty: " +
+	"owners are then asked upstream again, and authorship of unstamped memories is lost"
+
+// Open opens the ledger, creating or migrating the file where that is needed.
+// A damaged file, one of another program, or one of a newer memproxy is an
+// error (ErrDamaged, ErrForeign, ErrNewer) and stays as it is.
+func Open(opt Options) (*Ledger, error) {
+	if err := opt.complete(); err != nil {
+		return nil, err
+	}
+	l := &Ledger{opt: opt, jobs: make(chan *job, opt.Queue), stopped: make(chan struct{})}
+	if err := l.open(); err != nil {
+		l.closeDBs()
+		if opt.Path == "" {
+			return nil, fmt.Errorf("ledger: in memory: %w", err)
+		}
+		return nil, fmt.Errorf("ledger: %s: %w", opt.Path, err)
+	}
+	go l.write()
+	return l, nil
+}
+
+func (l *Ledger) open() error {
+	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+	defer cancel()
+	if err := l.connect(ctx); err != nil {
+		return damaged(err)
+	}
+	if err := migrate(ctx, l.writer, l.opt.Clock()); err != nil {
+		return damaged(err)
+	}
+	hot, err := newHot(l.opt.CacheSize)
+	if err != nil {
+		return err
+	}
+	l.hot = hot
+	return l.prepare(ctx)
+}
+
+// connect opens one connection for the writer and a few for readers. In
+// memory they are the same one, because a second would be another database.
+func (l *Ledger) connect(ctx context.Context) error {
+	if l.opt.Path == "" {
+		db, err := sql.Open("sqlite", "file::memory:?"+l.pragmas("MEMORY"))
+		if err != nil {
+			return err
+		}
+		db.SetMaxOpenConns(1)
+		db.SetConnMaxIdleTime(0)
+		db.SetConnMaxLifetime(0)
+		l.writer, l.reader = db, db
+		return db.PingContext(ctx)
+	}
+	path, err := filepath.Abs(l.opt.Path)
+	if err != nil {
+		return err
+	}
+	size, err := claim(path)
+	if err != nil {
+		return err
+	}
+	dsn := (&url.URL{Scheme: "file", Path: filepath.ToSlash(path), RawQuery: l.pragmas("WAL")}).String()
+	if l.writer, err = sql.Open("sqlite", dsn); err != nil {
+		return err
+	}
+	l.writer.SetMaxOpenConns(1)
+	if l.reader, err = sql.Open("sqlite", dsn+"&_pragma=query_only(1)"); err != nil {
+		return err
+	}
+	n := max(2, runtime.GOMAXPROCS(0))
+	l.reader.SetMaxOpenConns(n)
+	l.reader.SetMaxIdleConns(n)
+	if err := l.writer.PingContext(ctx); err != nil {
+		return err
+	}
+	if size > checkLimit {
+		return nil
+	}
+	var verdict string
+	if err := l.writer.QueryRowContext(ctx, `PRAGMA quick_check(1)`).Scan(&verdict); err != nil {
+		return err
+	}
+	if verdict != "ok" {
+		return fmt.Errorf("%w: %s; %s", ErrDamaged, verdict, advice)
+	}
+	return nil
+}
+
+func (l *Ledger) pragmas(journal string) string {
+	sync := "NORMAL"
+	if l.opt.Durable {
+		sync = "FULL"
+	}
+	q := url.Values{"_txlock": {"immediate"}}
+	q["_pragma"] = []string{
+		fmt.Sprintf("busy_timeout(%d)", l.opt.Timeout.Milliseconds()), // first: the next one may have to wait
+		"journal_mode(" + journal + ")",
+		"synchronous(" + sync + ")",
+		"trusted_schema(0)",
+	}
+	return q.Encode()
+}
+
+// claim creates the file with tight permissions, or looks at its first bytes
+// before SQLite does: an empty file counts as new. It returns the size.
+func claim(path string) (int64, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || info.Size() == 0 {
+		return 0, err
+	}
+	const magic = "SQLite format 3\x00"
+	head := make([]byte, len(magic))
+	if _, err := io.ReadFull(f, head); err != nil || string(head) != magic {
+		return 0, fmt.Errorf("%w: it does not begin like an SQLite database; %s", ErrDamaged, advice)
+	}
+	return info.Size(), nil
+}
+
+// Close writes what is queued and closes the file. Later calls are ErrClosed.
+// It waits as long as one call may take.
+func (l *Ledger) Close() error {
+	l.gate.Lock()
+	if l.closed {
+		l.gate.Unlock()
+		return nil
+	}
+	l.closed = true
+	close(l.jobs)
+	l.gate.Unlock()
+	<-l.stopped
+	return l.closeDBs()
+}
+
+func (l *Ledger) closeDBs() error {
+	var errs []error
+	for _, db := range [...]*sql.DB{l.reader, l.writer} { // the writer last: it empties the WAL
+		if db != nil {
+			errs = append(errs, db.Close())
+		}
+	}
+	return errors.Join(errs...)
+}

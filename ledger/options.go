@@ -1,0 +1,67 @@
+package ledger
+
+import (
+	"errors"
+	"time"
+)
+
+// The defaults of Options.
+const (
+	// DefaultCacheSize is the number of hot rows kept in memory, about 600
+	// bytes each.
+	DefaultCacheSize = 16384
+	// DefaultTimeout bounds one call. It is far over what a local disk needs
+	// and under what a caller of a memory service would wait.
+	DefaultTimeout = 2 * time.Second
+	// DefaultQueue is the number of writes that may wait for the disk.
+	DefaultQueue = 4096
+)
+
+// Options configure a ledger. The zero value is a ledger in memory.
+type Options struct {
+	// Path is the SQLite file, created with mode 0600 when missing. Empty: in
+	// memory, gone on Close.
+	Path string
+	// Clock gives the time of deletions. Nil is time.Now.
+	Clock func() time.Time
+	// CacheSize is the number of hot rows kept in memory. Zero is the default,
+	// negative keeps none.
+	CacheSize int
+	// Timeout bounds one call. Zero is the default.
+	Timeout time.Duration
+	// Queue bounds the writes that wait for the disk. Zero is the default.
+	Queue int
+	// Durable makes every commit reach the disk before Put returns.
+	//
+	// It is off by default: without it a crash of the process still loses
+	// nothing, and a power loss loses the last rows at most, never the file's
+	// consistency. A lost row means that the owner is asked upstream again,
+	// which is cheaper than an fsync on the way of every answer. Turn it on
+	// once the ledger holds what exists nowhere else.
+	Durable bool
+	// Lost is told of rows that were noted and could not be written. It is
+	// called by the writer and must not block. Nil: nobody.
+	Lost func(rows int, err error)
+}
+
+func (o *Options) complete() error {
+	if o.Timeout < 0 || o.Queue < 0 {
+		return errors.New("ledger: timeout and queue must not be negative")
+	}
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+	if o.CacheSize == 0 {
+		o.CacheSize = DefaultCacheSize
+	}
+	if o.Timeout == 0 {
+		o.Timeout = DefaultTimeout
+	}
+	if o.Queue == 0 {
+		o.Queue = DefaultQueue
+	}
+	if o.Lost == nil {
+		o.Lost = func(int, error) {}
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/memproxy/memproxy"
+	"modernc.org/sqlite"
+	sqlitelib "modernc.org/sqlite/lib"
+)
+
+// maxText is the longest string of a row, in bytes. Backends' ids are UUIDs or
+// short slugs; a longer one is somebody trying something.
+const maxText = 1024
+
+const (
+	columns = `backend, kind, id, tenant, user, agent, app, run, actor, trust, confidence, source, decision, sha256, written, deleted`
+
+	insertRow = `INSERT INTO ownership (` + columns + `) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING`
+
+	// A tombstone keeps the time of the first deletion.
+	updateRow = `UPDATE ownership SET tenant=?4, user=?5, agent=?6, app=?7, run=?8, actor=?9, trust=?10, confidence=?11,
+		source=?12, decision=?13, sha256=?14, written=?15,
+		deleted = CASE WHEN ?16 > 0 AND deleted > 0 THEN deleted ELSE ?16 END
+		WHERE backend=?1 AND kind=?2 AND id=?3`
+)
+
+// key names a row.
+type key struct {
+	backend string
+	kind    memproxy.TargetKind
+	id      string
+}
+
+func keyOf(row *memproxy.Ownership) key { return key{row.Backend, row.Kind, row.ID} }
+
+// scanner is a *sql.Row or *sql.Rows.
+type scanner interface{ Scan(...any) error }
+
+func scan(s scanner) (memproxy.Ownership, error) {
+	var row memproxy.Ownership
+	var written, deleted int64
+	err := s.Scan(&row.Backend, &row.Kind, &row.ID,
+		&row.Scope.Tenant, &row.Scope.User, &row.Scope.Agent, &row.Scope.App, &row.Scope.Run,
+		&row.Actor, &row.Trust, &row.Confidence, &row.Source, &row.Decision, &row.SHA256, &written, &deleted)
+	if written != 0 {
+		row.Written = time.UnixMicro(written).UTC()
+	}
+	row.Deleted = deleted > 0
+	return row, err
+}
+
+func arguments(row *memproxy.Ownership, now time.Time) []any {
+	var deleted int64
+	if row.Deleted {
+		deleted = max(1, micros(now))
+	}
+	return []any{row.Backend, string(row.Kind), row.ID,
+		row.Scope.Tenant, row.Scope.User, row.Scope.Agent, row.Scope.App, row.Scope.Run,
+		row.Actor, string(row.Trust), int64(row.Confidence), string(row.Source), row.Decision, row.SHA256,
+		micros(row.Written), deleted}
+}
+
+// stored is the row as it will be read back.
+func stored(row memproxy.Ownership) memproxy.Ownership {
+	if !row.Written.IsZero() {
+		row.Written = row.Written.UTC().Truncate(time.Microsecond)
+	}
+	return row
+}
+
+// storable says why a string cannot be part of a row. NUL and broken UTF-8
+// are refused because stores differ in what they make of them, and two ids
+// that are one in the store would be one owner for two memories.
+func storable(s string) error {
+	switch {
+	case len(s) > maxText:
+		return fmt.Errorf("longer than %d bytes", maxText)
+	case strings.IndexByte(s, 0) >= 0:
+		return errors.New("has a NUL")
+	case !utf8.ValidString(s):
+		return errors.New("is not UTF-8")
+	}
+	return nil
+}
+
+func validate(row *memproxy.Ownership) error {
+	for _, f := range [...]struct{ name, value string }{
+		{"backend", row.Backend}, {"kind", string(row.Kind)}, {"id", row.ID},
+		{"tenant", row.Scope.Tenant}, {"user", row.Scope.User}, {"agent", row.Scope.Agent}, {"app", row.Scope.App}, {"run", row.Scope.Run},
+		{"actor", row.Actor}, {"trust", string(row.Trust)}, {"source", string(row.Source)},
+		{"decision", row.Decision}, {"sha256", row.SHA256},
+	} {
+		if err := storable(f.value); err != nil {
+			return fmt.Errorf("%w: %s %v", ErrRow, f.name, err)
+		}
+	}
+	if row.Backend == "" || row.Kind == "" || row.ID == "" {
+		return fmt.Errorf("%w: backend, kind and id are required", ErrRow)
+	}
+	return nil
+}
+
+// damaged adds ErrDamaged and what to do to the errors with which SQLite says
+// that a file is broken.
+func damaged(err error) error {
+	var se *sqlite.Error
+	if !errors.As(err, &se) || errors.Is(err, ErrDamaged) {
+		return err
+	}
+	switch se.Code() & 0xff {
+	case sqlitelib.SQLITE_CORRUPT, sqlitelib.SQLITE_NOTADB:
+		return fmt.Errorf("%w: %w; %s", ErrDamaged, err, advice)
+	}
+	return err
+}

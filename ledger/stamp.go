@@ -1,0 +1,149 @@
+package ledger
+
+import (
+	"crypto/hkdf"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"hash"
+	"strings"
+	"sync"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/memproxy/memproxy"
+)
+
+const (
+	// stampDomain keeps these signatures apart from everything else that is
+	// ever signed with the same key. It is the format's version too.
+	stampDomain = "memproxy stamp 1"
+	// sigPrefix begins a signature: version, then key id, then the MAC.
+	sigPrefix = "1."
+	sigSize   = len(sigPrefix) + 8 + 1 + 43
+	// tenantKeys bounds the derived keys that are kept.
+	tenantKeys = 1024
+)
+
+// Signer signs and checks provenance stamps: HMAC-SHA-256 over every field,
+// under a key that is derived for the tenant, so that a stamp of one tenant
+// never verifies as another's. It is safe for concurrent use.
+//
+// A signature is "1.", the id of the installation's key, ".", and the MAC in
+// base64url: 54 characters.
+type Signer struct {
+	signing Key
+	keys    map[string]Key                  // by id
+	derived *lru.Cache[tenantKey, *macPool] // a MAC for each tenant in use
+	id      string
+}
+
+type tenantKey struct{ id, tenant string }
+
+// macPool keeps HMAC states of one tenant's key: to key one costs as much as
+// to use it.
+type macPool struct{ pool sync.Pool }
+
+// NewSigner returns a signer that signs with keys.Signing and accepts all of
+// the keys.
+func NewSigner(keys Keys) (*Signer, error) {
+	if keys.Signing == (Key{}) {
+		return nil, errors.New("ledger: no key to sign stamps with")
+	}
+	derived, err := lru.New[tenantKey, *macPool](tenantKeys)
+	if err != nil {
+		return nil, err
+	}
+	s := &Signer{signing: keys.Signing, keys: map[string]Key{}, derived: derived, id: keys.Signing.ID()}
+	for _, k := range append([]Key{keys.Signing}, keys.Verifying...) {
+		id := k.ID()
+		if other, taken := s.keys[id]; taken && other != k {
+			return nil, errors.New("ledger: two stamp keys have the id " + id + "; remove one")
+		}
+		s.keys[id] = k
+	}
+	return s, nil
+}
+
+// Sign returns the stamp with its Signature. The time is cut to the second in
+// UTC, as it is written.
+func (s *Signer) Sign(st memproxy.Stamp) memproxy.Stamp {
+	st.Time = time.Unix(st.Time.Unix(), 0).UTC()
+	var sum [sha256.Size]byte
+	s.mac(s.signing, s.id, &st, &sum)
+	sig := make([]byte, sigSize)
+	n := copy(sig, sigPrefix)
+	n += copy(sig[n:], s.id)
+	sig[n] = '.'
+	base64.RawURLEncoding.Encode(sig[n+1:], sum[:])
+	st.Signature = string(sig)
+	return st
+}
+
+// Verify reports whether the stamp, with its Tenant filled in by the reader,
+// is this installation's and unchanged.
+func (s *Signer) Verify(st memproxy.Stamp) bool {
+	rest, ok := strings.CutPrefix(st.Signature, sigPrefix)
+	if !ok || len(st.Signature) != sigSize {
+		return false
+	}
+	id, text := rest[:8], rest[9:]
+	key, known := s.keys[id]
+	if !known || rest[8] != '.' || st.Time.Nanosecond() != 0 {
+		return false
+	}
+	var given, want [sha256.Size]byte
+	// Strict: of the spellings that decode to one MAC only one is accepted.
+	if n, err := base64.RawURLEncoding.Strict().Decode(given[:], []byte(text)); err != nil || n != len(given) {
+		return false
+	}
+	s.mac(key, id, &st, &want)
+	return hmac.Equal(given[:], want[:])
+}
+
+// mac computes the MAC of a stamp's fields.
+func (s *Signer) mac(key Key, id string, st *memproxy.Stamp, sum *[sha256.Size]byte) {
+	var array [640]byte
+	b := appendField(array[:0], stampDomain)
+	b = appendField(b, st.ID)
+	b = appendField(b, st.Actor)
+	b = appendField(b, st.Tenant)
+	b = appendField(b, string(st.Trust))
+	b = binary.BigEndian.AppendUint64(b, uint64(int64(st.Confidence)))
+	b = appendField(b, string(st.Source))
+	b = appendField(b, string(st.Attestation))
+	b = binary.BigEndian.AppendUint64(b, uint64(st.Time.Unix()))
+	b = appendField(b, st.SHA256)
+	pool := s.macs(key, id, st.Tenant)
+	h := pool.pool.Get().(hash.Hash)
+	h.Reset()
+	h.Write(b)
+	h.Sum(sum[:0])
+	pool.pool.Put(h)
+}
+
+// appendField appends a string with its length before it, so that no two
+// different stamps have one encoding.
+func appendField(b []byte, s string) []byte {
+	b = binary.BigEndian.AppendUint32(b, uint32(len(s)))
+	return append(b, s...)
+}
+
+// macs returns the tenant's MACs. Verify asks for the tenants of callers only,
+// so a forger cannot fill the cache.
+func (s *Signer) macs(key Key, id, tenant string) *macPool {
+	k := tenantKey{id, tenant}
+	if p, ok := s.derived.Get(k); ok {
+		return p
+	}
+	derived, err := hkdf.Key(sha256.New, key.secret[:], nil, "memproxy stamp tenant\x00"+tenant, sha256.Size)
+	if err != nil {
+		panic("ledger: HKDF: " + err.Error()) // only for an impossible length
+	}
+	p := &macPool{}
+	p.pool.New = func() any { return hmac.New(sha256.New, derived) }
+	s.derived.Add(k, p)
+	return p
+}

@@ -1,0 +1,292 @@
+package ledger_test
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger"
+)
+
+func stamp() memproxy.Stamp {
+	return memproxy.Stamp{
+		ID: "01J000000000000000000DECIDE", Actor: "agent:dev", Tenant: "acme", Trust: memproxy.TrustAuthenticated,
+		Confidence: 700, Source: memproxy.SourceUnstated, Attestation: memproxy.SelfReported,
+		Time: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), SHA256: strings.Repeat("ab", 32),
+	}
+}
+
+func testKey(t testing.TB, fill byte) ledger.Key {
+	t.Helper()
+	k, err := ledger.NewKey(bytes.Repeat([]byte{fill}, ledger.KeySize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func signer(t testing.TB, signing ledger.Key, old ...ledger.Key) *ledger.Signer {
+	t.Helper()
+	s, err := ledger.NewSigner(ledger.Keys{Signing: signing, Verifying: old})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Proves TRL-2: the time in a stamp is the proxy's, and signed.
+func TestEveryFieldIsSigned(t *testing.T) {
+	s := signer(t, testKey(t, 1))
+	in := stamp()
+	in.Time = in.Time.Add(999 * time.Millisecond).In(time.FixedZone("", 7200))
+	signed := s.Sign(in)
+	if !signed.Time.Equal(stamp().Time) || signed.Time.Location() != time.UTC {
+		t.Errorf("time %v is not cut to the second in UTC", signed.Time)
+	}
+	if !s.Verify(signed) {
+		t.Fatal("its own stamp does not verify")
+	}
+	abroad := signed
+	abroad.Time = signed.Time.In(time.FixedZone("", 3600))
+	if !s.Verify(abroad) {
+		t.Error("the same instant in another zone does not verify")
+	}
+	v := reflect.ValueOf(&signed).Elem()
+	for i := range v.NumField() {
+		changed := signed
+		f := reflect.ValueOf(&changed).Elem().Field(i)
+		switch x := f.Interface().(type) {
+		case time.Time:
+			f.Set(reflect.ValueOf(x.Add(time.Second)))
+		default:
+			if f.Kind() == reflect.String {
+				f.SetString(f.String() + "x")
+			} else {
+				f.SetInt(f.Int() + 1)
+			}
+		}
+		if s.Verify(changed) {
+			t.Errorf("verifies with another %s", v.Type().Field(i).Name)
+		}
+	}
+	late := signed
+	late.Time = late.Time.Add(time.Millisecond)
+	if s.Verify(late) {
+		t.Error("verifies with a time between seconds")
+	}
+}
+
+// Moving bytes from one field to its neighbour must not keep the signature.
+func TestEncodingIsUnambiguous(t *testing.T) {
+	s := signer(t, testKey(t, 1))
+	a := stamp()
+	a.ID, a.Actor, a.Tenant = "one", "two", "three"
+	b := a
+	b.ID, b.Actor = "onet", "wo"
+	c := a
+	c.Actor, c.Tenant = "twot", "hree"
+	seen := map[string]bool{}
+	for _, st := range []memproxy.Stamp{a, b, c} {
+		seen[s.Sign(st).Signature] = true
+	}
+	if len(seen) != 3 {
+		t.Error("two stamps have one signature")
+	}
+}
+
+func TestForgeries(t *testing.T) {
+	s := signer(t, testKey(t, 1))
+	good := s.Sign(stamp())
+	if len(good.Signature) != 54 {
+		t.Errorf("a signature of %d characters", len(good.Signature))
+	}
+	last := good.Signature[len(good.Signature)-1]
+	respelled := good.Signature[:len(good.Signature)-1] + string(rune(last+1)) // same MAC, stray low bits
+	for name, sig := range map[string]string{
+		"none": "", "short": good.Signature[:53], "long": good.Signature + "A", "version": "2" + good.Signature[1:],
+		"key id": good.Signature[:2] + "00000000" + good.Signature[10:], "zeros": good.Signature[:11] + strings.Repeat("A", 43),
+		"not base64": good.Signature[:11] + strings.Repeat("*", 43), "newline": good.Signature[:53] + "\n",
+		"respelled": respelled, "other installation": signer(t, testKey(t, 2)).Sign(stamp()).Signature,
+	} {
+		st := good
+		st.Signature = sig
+		if s.Verify(st) {
+			t.Errorf("%s: verifies", name)
+		}
+	}
+	if !s.Verify(good) {
+		t.Error("the untouched stamp does not verify")
+	}
+}
+
+func TestRotation(t *testing.T) {
+	before := signer(t, testKey(t, 1)).Sign(stamp())
+	after := signer(t, testKey(t, 2), testKey(t, 1))
+	if !after.Verify(before) {
+		t.Error("a stamp of the former key does not verify")
+	}
+	if now := after.Sign(stamp()); signer(t, testKey(t, 1)).Verify(now) {
+		t.Error("the former key still signs")
+	}
+	if signer(t, testKey(t, 2)).Verify(before) {
+		t.Error("a stamp of a removed key verifies")
+	}
+	if _, err := ledger.NewSigner(ledger.Keys{}); err == nil {
+		t.Error("a signer without a key")
+	}
+}
+
+func TestSignerAtOnce(t *testing.T) {
+	s := signer(t, testKey(t, 1))
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for j := range 300 {
+				st := stamp()
+				st.Tenant = fmt.Sprint(i*j%1500, "tenant") // more tenants than are kept
+				if !s.Verify(s.Sign(st)) {
+					t.Error("does not verify")
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestKeysDoNotPrint(t *testing.T) {
+	k := testKey(t, 7)
+	keys := ledger.Keys{Signing: k, Verifying: []ledger.Key{k}}
+	var b bytes.Buffer
+	slog.New(slog.NewJSONHandler(&b, nil)).Info("x", "key", k, "keys", keys)
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x", "%d", "%q"} {
+		fmt.Fprintf(&b, verb, k)
+		fmt.Fprintf(&b, verb, keys)
+	}
+	raw := bytes.Repeat([]byte{7}, ledger.KeySize)
+	for _, secret := range []string{string(raw), base64.StdEncoding.EncodeToString(raw), "07070707", "7 7 7", "7, 7"} {
+		if strings.Contains(b.String(), secret) {
+			t.Errorf("the secret is printed: %s", b.String())
+		}
+	}
+}
+
+func TestLoadOrCreateKey(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "keys[1]*")
+	load := func() ledger.Keys {
+		t.Helper()
+		k, err := ledger.LoadOrCreateKey(dir, rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	first := load()
+	path := filepath.Join(dir, "stamp.key")
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("%v, %v", info, err)
+	}
+	if again := load(); again.Signing != first.Signing || len(again.Verifying) != 0 {
+		t.Error("another key the second time")
+	}
+	if err := os.Rename(path, filepath.Join(dir, "stamp-2026.key")); err != nil {
+		t.Fatal(err)
+	}
+	rotated := load()
+	if rotated.Signing == first.Signing || len(rotated.Verifying) != 1 || rotated.Verifying[0] != first.Signing {
+		t.Error("the renamed key does not verify")
+	}
+	if left, _ := filepath.Glob(filepath.Join(t.TempDir(), ".stamp-*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	for name, spoil := range map[string]func() error{
+		"world readable": func() error { return os.Chmod(path, 0o644) },
+		"not base64":     func() error { return os.WriteFile(path, []byte("!SECRET!"), 0o600) },
+		"short":          func() error { return os.WriteFile(path, []byte("AAAA"), 0o600) },
+		"empty":          func() error { return os.WriteFile(path, nil, 0o600) },
+		"zeros":          func() error { return os.WriteFile(path, []byte(strings.Repeat("A", 43)+"="), 0o600) },
+	} {
+		if err := spoil(); err != nil {
+			t.Fatal(err)
+		}
+		_, err := ledger.LoadOrCreateKey(dir, rand.Reader)
+		if err == nil || strings.Contains(err.Error(), "SECRET") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := os.Chmod(path, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := ledger.LoadOrCreateKey(t.TempDir(), strings.NewReader("too little randomness")); err == nil {
+		t.Error("a key from too little randomness")
+	}
+}
+
+func TestKeyIsCreatedOnce(t *testing.T) {
+	dir := t.TempDir()
+	got := make([]ledger.Key, 8)
+	var wg sync.WaitGroup
+	for i := range got {
+		wg.Go(func() {
+			k, err := ledger.LoadOrCreateKey(dir, rand.Reader)
+			if err != nil {
+				t.Error(err)
+			}
+			got[i] = k.Signing
+		})
+	}
+	wg.Wait()
+	for _, k := range got {
+		if k != got[0] {
+			t.Fatal("two keys for one directory")
+		}
+	}
+}
+
+// No bytes make Verify panic, and none but the signed ones verify.
+func FuzzVerify(f *testing.F) {
+	s := signer(f, testKey(f, 1))
+	good := s.Sign(stamp())
+	f.Add(good.ID, good.Actor, good.Tenant, int(good.Confidence), good.Time.Unix(), good.Signature)
+	f.Add("", "", "", 0, int64(0), "1.00000000."+strings.Repeat("A", 43))
+	f.Add("", "", "", -1, int64(-1), "1.")
+	f.Fuzz(func(t *testing.T, id, actor, tenant string, confidence int, at int64, sig string) {
+		st := good
+		st.ID, st.Actor, st.Tenant, st.Confidence, st.Time, st.Signature = id, actor, tenant, memproxy.PerMille(confidence), time.Unix(at, 0).UTC(), sig
+		if s.Verify(st) != (st == good) {
+			t.Errorf("%+v", st)
+		}
+		if !s.Verify(s.Sign(st)) {
+			t.Errorf("its own stamp does not verify: %+v", st)
+		}
+	})
+}
+
+func BenchmarkSign(b *testing.B) {
+	s, st := signer(b, testKey(b, 1)), stamp()
+	b.ReportAllocs()
+	for b.Loop() {
+		s.Sign(st)
+	}
+}
+
+func BenchmarkVerify(b *testing.B) {
+	s := signer(b, testKey(b, 1))
+	st := s.Sign(stamp())
+	b.ReportAllocs()
+	for b.Loop() {
+		if !s.Verify(st) {
+			b.Fatal("no")
+		}
+	}
+}

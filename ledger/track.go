@@ -1,0 +1,131 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Track is the record of an actor: what a track record is computed from.
+type Track struct {
+	// Facts is how many memories were ever remembered as the actor's.
+	Facts int64
+	// Corrections is how many corrections by others they received.
+	Corrections int64
+}
+
+// Correction tells that somebody changed a memory.
+type Correction struct {
+	Backend, ID string // the memory
+	Tenant      string // of its author
+	Author      string // principal id of who wrote it
+	Corrector   string // principal id of who changed it
+	Decision    string // id of the decision that let the change in
+}
+
+// Record returns the record of an actor of a tenant; zeros for one who is not
+// known.
+func (l *Ledger) Record(ctx context.Context, tenant, actor string) (Track, error) {
+	var t Track
+	if storable(tenant) != nil || storable(actor) != nil {
+		return t, ctx.Err()
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.opt.Timeout)
+	defer cancel()
+	err := ignoreNone(l.byActor.QueryRowContext(ctx, tenant, actor).Scan(&t.Facts, &t.Corrections))
+	if err != nil {
+		return Track{}, l.wrap("look up an actor", err)
+	}
+	return t, nil
+}
+
+// Corrected counts a correction against the author, once per memory and
+// decision. Changes of one's own memories do not count.
+func (l *Ledger) Corrected(ctx context.Context, c Correction) error {
+	for _, s := range [...]string{c.Backend, c.ID, c.Tenant, c.Author, c.Corrector, c.Decision} {
+		if err := storable(s); err != nil {
+			return fmt.Errorf("%w: a part of the correction %v", ErrRow, err)
+		}
+	}
+	if c.Backend == "" || c.ID == "" || c.Decision == "" {
+		return fmt.Errorf("%w: backend, id and decision are required", ErrRow)
+	}
+	if c.Author == "" || c.Author == c.Corrector {
+		return ctx.Err()
+	}
+	return l.do(ctx, &job{also: func(t *transaction) error {
+		n, err := t.exec(l.correct, c.Backend, c.ID, c.Decision, l.opt.Clock().UnixMicro())
+		if err != nil || n == 0 {
+			return err
+		}
+		_, err = t.exec(l.receive, c.Tenant, c.Author)
+		return err
+	}})
+}
+
+// pruneStep is how many tombstones one transaction removes, so that other
+// writes get their turn.
+const pruneStep = 500
+
+// Prune removes the tombstones of memories that were deleted before a time,
+// and the notes by which corrections of before are counted once only. It
+// returns how many tombstones it removed, also along with an error. A memory
+// whose tombstone is gone is unknown: its owner is asked upstream, which says
+// that there is none.
+func (l *Ledger) Prune(ctx context.Context, before time.Time) (int, error) {
+	if before.IsZero() {
+		return 0, errors.New("ledger: prune: no time given")
+	}
+	for total := 0; ; {
+		n := 0
+		err := l.do(ctx, &job{also: func(t *transaction) error {
+			gone, err := t.prune(before)
+			t.gone = append(t.gone, gone...)
+			n = len(gone)
+			return err
+		}})
+		if err != nil {
+			return total, err
+		}
+		total += n
+		if n < pruneStep {
+			return total, nil
+		}
+	}
+}
+
+func (t *transaction) prune(before time.Time) ([]key, error) {
+	if _, err := t.exec(t.l.pruneNotes, before.UnixMicro()); err != nil {
+		return nil, err
+	}
+	rows, err := t.tx.Stmt(t.l.pruneRows).Query(before.UnixMicro(), pruneStep)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var gone []key
+	for rows.Next() {
+		var k key
+		if err := rows.Scan(&k.backend, &k.kind, &k.id); err != nil {
+			return nil, err
+		}
+		gone = append(gone, k)
+	}
+	return gone, rows.Err()
+}
+
+// Len returns how many rows of a kind a backend has, without tombstones. It
+// counts them one by one and is meant for people.
+func (l *Ledger) Len(ctx context.Context, backend string, kind memproxy.TargetKind) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.opt.Timeout)
+	defer cancel()
+	var n int64
+	err := l.reader.QueryRowContext(ctx, `SELECT count(*) FROM ownership WHERE backend = ? AND kind = ? AND deleted = 0`, backend, string(kind)).Scan(&n)
+	if err != nil {
+		return 0, l.wrap("count", err)
+	}
+	return n, nil
+}
