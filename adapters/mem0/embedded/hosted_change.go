@@ -1,0 +1,237 @@
+package embedded
+
+import (
+	"cmp"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+const notFound = "Memory not found!"
+
+func isKind(kind string) bool { return slices.Contains(kinds[:], kind) }
+
+// newestFirst sorts by creation, which backdating can make differ from the
+// order of storing.
+func newestFirst(rows []*memory) []*memory {
+	byCreation := func(x, y *memory) int { return cmp.Compare(y.created, x.created) }
+	if !slices.IsSortedFunc(rows, byCreation) {
+		slices.SortStableFunc(rows, byCreation)
+	}
+	return rows
+}
+
+// memoryUUID reads an id as the platform does, which forgives its spelling.
+func memoryUUID(id string) (string, bool) {
+	digits := strings.ToLower(strings.ReplaceAll(strings.Trim(strings.TrimPrefix(id, "urn:uuid:"), "{}"), "-", ""))
+	if _, err := hex.DecodeString(digits); err != nil || len(digits) != 32 {
+		return "", false
+	}
+	return digits[:8] + "-" + digits[8:12] + "-" + digits[12:16] + "-" + digits[16:20] + "-" + digits[20:], true
+}
+
+// hostedID is the id to look up. A backend with an id maker of its own knows
+// ids of another form.
+func (b *Backend) hostedID(id string) (string, *reply) {
+	if b.store.past(id) != nil {
+		return id, nil
+	}
+	canonical, valid := memoryUUID(id)
+	if !valid {
+		return "", said(http.StatusBadRequest, id+" is not a valid memory id")
+	}
+	return canonical, nil
+}
+
+// hostedSlot finds a memory by id alone: nobody asks whose it is.
+func (b *Backend) hostedSlot(id string) (*slot, *reply) {
+	id, refused := b.hostedID(id)
+	if refused != nil {
+		return nil, refused
+	}
+	x := b.store.byID[id]
+	if x == nil {
+		return nil, said(http.StatusNotFound, notFound)
+	}
+	return x, nil
+}
+
+// rewrite changes a memory by a body. Metadata takes the place of what was
+// there, a provenance stamp included.
+func (b *Backend) rewrite(c *call, x *slot, body map[string]any) *reply {
+	next := *x.memory
+	changed, backdated := false, false
+	if v := body["text"]; v != nil {
+		text, isText := v.(string)
+		if !isText {
+			return said(http.StatusBadRequest, "text must be a string")
+		}
+		next.say(text)
+		changed = true
+	}
+	if v := body["metadata"]; v != nil {
+		meta, isObject := v.(map[string]any)
+		if !isObject {
+			return said(http.StatusBadRequest, "metadata must be an object")
+		}
+		next.metadata = nil
+		next.tag(meta)
+		changed = true
+	}
+	if day, given := body["expiration_date"]; given {
+		if err := checkDay(day); err != nil {
+			return said(http.StatusBadRequest, err.Error())
+		}
+		next.expires = shown(day)
+		changed = true
+	}
+	if v := body["timestamp"]; v != nil {
+		at, err := epoch(v)
+		if err != nil {
+			return said(http.StatusBadRequest, err.Error())
+		}
+		next.created = stamp(at)
+		backdated = true
+	}
+	if !changed && !backdated {
+		return said(http.StatusBadRequest, "At least one of text, metadata, timestamp or expiration_date is required")
+	}
+	if changed {
+		b.store.replace(x, &next, c.now)
+	} else {
+		x.memory = &next // a new date alone is no line of history
+	}
+	return nil
+}
+
+func (b *Backend) updateOne(c *call) *reply {
+	x, refused := b.hostedSlot(c.args[0])
+	if refused == nil {
+		refused = b.rewrite(c, x, c.body)
+	}
+	if refused != nil {
+		return refused
+	}
+	return ok(sessioned(x.memory))
+}
+
+func (b *Backend) deleteOne(c *call) *reply {
+	x, refused := b.hostedSlot(c.args[0])
+	if refused != nil {
+		return refused
+	}
+	b.store.delete(x, c.now)
+	if strings.EqualFold(c.last("delete_linked"), "true") {
+		return ok(struct {
+			Message string `json:"message"`
+			Count   int    `json:"cascade_count"`
+		}{"Memory deleted successfully!", 0})
+	}
+	return ok(message{"Memory deleted successfully!"})
+}
+
+// begun answers work that goes on after the answer.
+type begun struct {
+	Message string `json:"message"`
+	EventID string `json:"event_id"`
+}
+
+// deleteMany takes "*" for an id, which is everybody's.
+func (b *Backend) deleteMany(c *call) *reply {
+	params, refused := queryParams(c)
+	if refused != nil {
+		return refused
+	}
+	ids, refused := scopeFilter(params)
+	if refused != nil {
+		return refused
+	}
+	passes, err := hostedFilter(ids)
+	if err != nil {
+		return said(http.StatusBadRequest, err.Error())
+	}
+	narrow := narrowed(map[string]any{"metadata": params["metadata"]})
+	asked := make(map[string]any, len(c.query))
+	for name := range c.query {
+		asked[name] = c.last(name)
+	}
+	id := b.startDelete(c, "DELETE_ALL", asked, func() []*memory {
+		return b.store.find(b.store.within(ids), func(m *memory) bool { return passes(m) && narrow(m) })
+	})
+	return ok(begun{"Delete in progress. Please wait a few minutes.", id})
+}
+
+// startDelete deletes, when its time has come, what pick then finds.
+func (b *Backend) startDelete(c *call, kind string, payload any, pick func() []*memory) string {
+	id := b.opt.NewID()
+	b.jobs.start(id, kind, payload, len(c.r.RequestURI), c.now, func(now string) ([]any, string) {
+		type gone struct {
+			ID    string `json:"id"`
+			Event string `json:"event"`
+		}
+		results := []any{}
+		for _, m := range pick() {
+			b.store.delete(b.store.byID[m.id], now)
+			results = append(results, gone{m.id, "DELETE"})
+		}
+		return results, ""
+	})
+	return id
+}
+
+const maxBatch = 1000
+
+type batchItem struct {
+	slot *slot
+	body map[string]any
+}
+
+// batch reads a batch and finds its memories before any is touched.
+func (b *Backend) batch(c *call) ([]batchItem, *reply) {
+	list, _ := c.body["memories"].([]any)
+	if len(list) == 0 || len(list) > maxBatch {
+		return nil, said(http.StatusBadRequest, fmt.Sprintf("memories must be a list of 1 to %d items", maxBatch))
+	}
+	items := make([]batchItem, len(list))
+	for i, v := range list {
+		body, _ := v.(map[string]any)
+		id, isText := body["memory_id"].(string)
+		if !isText {
+			return nil, said(http.StatusBadRequest, "memory_id is required")
+		}
+		x, refused := b.hostedSlot(id)
+		if refused != nil {
+			return nil, refused
+		}
+		items[i] = batchItem{x, body}
+	}
+	return items, nil
+}
+
+func (b *Backend) batchUpdate(c *call) *reply {
+	items, refused := b.batch(c)
+	if refused != nil {
+		return refused
+	}
+	for _, item := range items {
+		if refused := b.rewrite(c, item.slot, item.body); refused != nil {
+			return refused
+		}
+	}
+	return ok(message{fmt.Sprintf("Successfully updated %d memories", len(items))})
+}
+
+func (b *Backend) batchDelete(c *call) *reply {
+	items, refused := b.batch(c)
+	if refused != nil {
+		return refused
+	}
+	for _, item := range items {
+		if !item.slot.dead { // the same id may come twice
+			b.store.delete(item.slot, c.now)
+		}
+	}
+	return ok(message{fmt.Sprintf("Successfully deleted %d memories", len(items))})
+}

@@ -1,0 +1,119 @@
+package embedded
+
+import (
+	"net/http"
+	"reflect"
+	"strings"
+)
+
+// Exports and summaries show memory texts in other shapes, without ids or
+// metadata: what a gate cannot filter by item.
+
+// maxExports bounds the remembered exports.
+const maxExports = 100
+
+type export struct {
+	id      string
+	filters any
+	data    map[string]any
+}
+
+// texts returns the texts that pass a filter, newest first.
+func (b *Backend) texts(c *call, filters map[string]any) ([]string, *reply) {
+	passes, err := hostedFilter(filters)
+	if err != nil {
+		return nil, said(http.StatusBadRequest, err.Error())
+	}
+	rows := b.store.find(b.store.within(filters), func(m *memory) bool { return passes(m) && !m.expired(c.now) })
+	out := make([]string, len(rows))
+	for i, m := range newestFirst(rows) {
+		out[i] = m.text
+	}
+	return out, nil
+}
+
+func (b *Backend) createExport(c *call) *reply {
+	filters, _ := c.body["filters"].(map[string]any)
+	_, and := filters["AND"]
+	_, or := filters["OR"]
+	if !and && !or {
+		return said(http.StatusBadRequest, "filters must use AND or OR")
+	}
+	schema := c.body["schema"]
+	if text, isText := schema.(string); isText {
+		var err error
+		if schema, err = parse([]byte(text)); err != nil {
+			return said(http.StatusBadRequest, "schema must be JSON")
+		}
+	}
+	texts, refused := b.texts(c, filters)
+	if refused != nil {
+		return refused
+	}
+	e := export{b.opt.NewID(), filters, filled(schema, texts)}
+	b.side.exports.add(e, 1)
+	return &reply{status: http.StatusCreated, body: struct {
+		Message string `json:"message"`
+		ID      string `json:"id"`
+	}{"Memory export request received.", e.id}}
+}
+
+// filled is the caller's schema with the stored texts in it.
+func filled(schema any, texts []string) map[string]any {
+	object, _ := schema.(map[string]any)
+	properties, _ := object["properties"].(map[string]any)
+	out := make(map[string]any, len(properties))
+	for name, v := range properties {
+		property, _ := v.(map[string]any)
+		switch property["type"] {
+		case "array":
+			out[name] = texts
+		case "string":
+			out[name] = strings.Join(texts, " ")
+		default:
+			out[name] = nil
+		}
+	}
+	return out
+}
+
+// getExport looks for an id, or for the newest export of the same filters.
+func (b *Backend) getExport(c *call) *reply {
+	id, _ := c.body["memory_export_id"].(string)
+	exports := b.side.exports.values()
+	for i := len(exports) - 1; i >= 0; i-- {
+		e := exports[i]
+		if id != "" && e.id == id || id == "" && reflect.DeepEqual(e.filters, c.body["filters"]) {
+			return ok(e.data)
+		}
+	}
+	return said(http.StatusNotFound, "No memory export found")
+}
+
+func (b *Backend) summary(c *call) *reply {
+	filters, _ := c.body["filters"].(map[string]any)
+	texts, refused := b.texts(c, filters)
+	if refused != nil {
+		return refused
+	}
+	return ok(struct {
+		Summary string `json:"summary"`
+	}{strings.Join(texts, " ")})
+}
+
+func (b *Backend) feedback(c *call) *reply {
+	switch c.body["feedback"] {
+	case nil, "POSITIVE", "NEGATIVE", "VERY_NEGATIVE":
+	default:
+		return said(http.StatusBadRequest, "feedback must be POSITIVE, NEGATIVE, VERY_NEGATIVE or null")
+	}
+	id, _ := c.body["memory_id"].(string)
+	if _, refused := b.hostedSlot(id); refused != nil {
+		return refused
+	}
+	return ok(struct {
+		ID       string `json:"id"`
+		Feedback any    `json:"feedback"`
+		Reason   any    `json:"feedback_reason"`
+	}{b.opt.NewID(), c.body["feedback"], c.body["feedback_reason"]})
+}

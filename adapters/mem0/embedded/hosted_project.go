@@ -1,0 +1,145 @@
+package embedded
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// projectFields are the project's settings. custom_instructions steers what is
+// extracted from everybody's messages.
+var projectFields = [...]string{
+	"custom_instructions", "agent_custom_instructions", "custom_categories", "multilingual",
+	"decay", "memory_depth", "usecase_setting", "version",
+}
+
+// maxWebhooks bounds the stored webhooks.
+const maxWebhooks = 100
+
+type webhook struct {
+	Number  int    `json:"webhook_id"`
+	Name    any    `json:"name"`
+	URL     any    `json:"url"`
+	Events  any    `json:"event_types"`
+	Project string `json:"project"`
+	Active  bool   `json:"is_active"`
+	Created string `json:"created_at"`
+	Updated string `json:"updated_at"`
+}
+
+// side is what the dialects keep beside memories. Maps in it are replaced, not
+// changed: answers are encoded without the lock.
+type side struct {
+	project  map[string]any
+	config   map[string]any
+	webhooks []webhook
+	hooks    int // the last number given
+	exports  window[export]
+}
+
+func newSide() *side {
+	s := &side{project: make(map[string]any), config: initialConfig(), exports: window[export]{max: maxExports, maxBytes: maxExports}}
+	for _, f := range projectFields {
+		s.project[f] = nil
+	}
+	return s
+}
+
+func (b *Backend) getProject(c *call) *reply {
+	fields := c.query["fields"]
+	if len(fields) == 0 {
+		return ok(b.side.project)
+	}
+	out := make(map[string]any, len(fields))
+	for _, f := range fields {
+		if v, known := b.side.project[f]; known {
+			out[f] = v
+		}
+	}
+	return ok(out)
+}
+
+func (b *Backend) updateProject(c *call) *reply {
+	next := maps.Clone(b.side.project)
+	out := map[string]any{"message": "Project updated successfully"}
+	var unknown []string
+	for key, v := range c.body {
+		if key == "org_id" || key == "project_id" {
+			continue // Python's client repeats the path
+		}
+		if _, known := next[key]; !known {
+			unknown = append(unknown, key)
+		}
+		next[key], out[key] = v, v
+	}
+	if len(unknown) > 0 {
+		slices.Sort(unknown)
+		return said(http.StatusBadRequest, "unknown project fields ['"+strings.Join(unknown, "', '")+"']")
+	}
+	b.side.project = next
+	return ok(out)
+}
+
+func (b *Backend) listWebhooks(c *call) *reply {
+	out := []webhook{}
+	for _, h := range b.side.webhooks {
+		if h.Project == c.args[0] {
+			out = append(out, h)
+		}
+	}
+	return ok(out)
+}
+
+// createWebhook takes any URL; the platform would send memory texts there.
+func (b *Backend) createWebhook(c *call) *reply {
+	if !truthy(c.body["url"]) {
+		return said(http.StatusBadRequest, "url is required")
+	}
+	if len(b.side.webhooks) >= maxWebhooks {
+		return said(http.StatusBadRequest, "too many webhooks")
+	}
+	b.side.hooks++
+	h := webhook{
+		Number: b.side.hooks, Name: c.body["name"], URL: c.body["url"], Events: c.body["event_types"],
+		Project: c.args[0], Active: true, Created: c.now, Updated: c.now,
+	}
+	if h.Events == nil {
+		h.Events = []any{}
+	}
+	b.side.webhooks = append(b.side.webhooks, h)
+	return &reply{status: http.StatusCreated, body: h}
+}
+
+func (b *Backend) hook(c *call) (int, *reply) {
+	i := slices.IndexFunc(b.side.webhooks, func(h webhook) bool { return strconv.Itoa(h.Number) == c.args[0] })
+	if i < 0 {
+		return 0, said(http.StatusNotFound, "Webhook not found")
+	}
+	return i, nil
+}
+
+func (b *Backend) updateWebhook(c *call) *reply {
+	i, refused := b.hook(c)
+	if refused != nil {
+		return refused
+	}
+	h := &b.side.webhooks[i]
+	for name, field := range map[string]*any{"name": &h.Name, "url": &h.URL, "event_types": &h.Events} {
+		if v, given := c.body[name]; given {
+			*field = v
+		}
+	}
+	h.Updated = c.now
+	return ok(message{"Webhook updated successfully"})
+}
+
+func (b *Backend) deleteWebhook(c *call) *reply {
+	i, refused := b.hook(c)
+	if refused != nil {
+		return refused
+	}
+	b.side.webhooks = slices.Delete(b.side.webhooks, i, i+1)
+	return ok(message{"Webhook deleted successfully"})
+}

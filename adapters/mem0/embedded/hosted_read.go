@@ -1,0 +1,280 @@
+package embedded
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+)
+
+func (b *Backend) ping(*call) *reply {
+	return ok(struct {
+		Status  string `json:"status"`
+		Org     string `json:"org_id"`
+		Project string `json:"project_id"`
+		Email   string `json:"user_email"`
+	}{"ok", "org-embedded", "proj-embedded", owner})
+}
+
+// owner is the account that everything belongs to.
+const owner = "owner@example.com"
+
+// selection is what a list or a search is to look through.
+type selection struct {
+	scope  *shelf
+	passes test
+	fields []string
+}
+
+// selected reads the filters of a body, and what narrows them beside.
+func (b *Backend) selected(c *call, filters any, params map[string]any) (selection, *reply) {
+	object, isObject := filters.(map[string]any)
+	if !isObject || len(object) == 0 {
+		return selection{}, said(http.StatusBadRequest, "filters is required and must be a non-empty object")
+	}
+	passes, err := hostedFilter(object)
+	if err != nil {
+		return selection{}, said(http.StatusBadRequest, err.Error())
+	}
+	narrow := narrowed(params)
+	expired := truthy(params["show_expired"])
+	sel := selection{scope: b.store.within(object), fields: fieldsOf(params["fields"])}
+	sel.passes = func(m *memory) bool { return passes(m) && narrow(m) && (expired || !m.expired(c.now)) }
+	return sel, nil
+}
+
+// within returns the shelf that a filter surely keeps to, or all.
+func (s *store) within(filters map[string]any) *shelf {
+	for _, kind := range kinds {
+		if name, isText := filters[kind+"_id"].(string); isText && name != "*" {
+			return s.entities[entityKey{kind, name}]
+		}
+	}
+	list, _ := filters["AND"].([]any)
+	for _, item := range list {
+		if inner, isObject := item.(map[string]any); isObject {
+			if sh := s.within(inner); sh != s.all {
+				return sh
+			}
+		}
+	}
+	return s.all
+}
+
+func fieldsOf(v any) []string {
+	switch v := v.(type) {
+	case string:
+		if v != "" {
+			return strings.Split(v, ",")
+		}
+	case []any:
+		var out []string
+		for _, f := range v {
+			if name, isText := f.(string); isText {
+				out = append(out, name)
+			}
+		}
+		return out
+	}
+	return nil
+}
+
+// narrowed reads the parameters that stand beside filters.
+func narrowed(params map[string]any) test {
+	start, _ := params["start_date"].(string)
+	end, _ := params["end_date"].(string)
+	keywords, _ := params["keywords"].(string)
+	meta, _ := params["metadata"].(map[string]any)
+	if start == "" && end == "" && keywords == "" && len(meta) == 0 {
+		return always
+	}
+	keywords = strings.ToLower(keywords)
+	return func(m *memory) bool {
+		if m.created < start || end != "" && m.created[:min(10, len(m.created))] > end[:min(10, len(end))] {
+			return false
+		}
+		for key, want := range meta {
+			if !equal(m.metadata[key], want) {
+				return false
+			}
+		}
+		return strings.Contains(strings.ToLower(m.text), keywords)
+	}
+}
+
+const maxTopK = 1000
+
+func (b *Backend) search(c *call, filters any, threshold float64, shape func(hostedMemory, *memory) any) ([]any, *reply) {
+	sel, refused := b.selected(c, filters, c.body)
+	if refused != nil {
+		return nil, refused
+	}
+	query, _ := c.body["query"].(string)
+	if strings.TrimSpace(query) == "" {
+		return nil, said(http.StatusBadRequest, "query is required")
+	}
+	k := 10
+	for _, name := range [...]string{"limit", "top_k"} { // the second one wins
+		if n, isNumber := c.body[name].(json.Number); isNumber {
+			if i, err := n.Int64(); err == nil && i > 0 {
+				k = int(min(i, maxTopK))
+			}
+		}
+	}
+	if n, isNumber := c.body["threshold"].(json.Number); isNumber {
+		if f, err := n.Float64(); err == nil {
+			threshold = f
+		}
+	}
+	out := []any{}
+	for _, h := range rank(query, b.store.find(sel.scope, sel.passes), threshold, k) {
+		row := hostedOf(h.memory)
+		row.Score = &h.score
+		out = append(out, projected(shape(row, h.memory), sel.fields))
+	}
+	return out, nil
+}
+
+func sessionShape(row hostedMemory, m *memory) any { return withSession{row, ref(m.run)} }
+func runShape(row hostedMemory, m *memory) any     { return withRun{row, ref(m.run)} }
+
+func (b *Backend) searchV3(c *call) *reply {
+	for _, key := range [...]string{"user_id", "agent_id", "app_id", "run_id"} {
+		if _, given := c.body[key]; given {
+			return said(http.StatusBadRequest, "Top-level entity parameters ['"+key+"'] are not supported; use filters")
+		}
+	}
+	found, refused := b.search(c, c.body["filters"], 0.1, runShape)
+	if refused != nil {
+		return refused
+	}
+	return ok(struct {
+		Results []any `json:"results"`
+	}{found})
+}
+
+func (b *Backend) searchV2(c *call) *reply {
+	found, refused := b.search(c, c.body["filters"], 0.3, sessionShape)
+	if refused != nil {
+		return refused
+	}
+	return ok(found)
+}
+
+func (b *Backend) searchV1(c *call) *reply {
+	ids, refused := scopeFilter(c.body)
+	if refused != nil {
+		return refused
+	}
+	found, refused := b.search(c, ids, 0.1, sessionShape)
+	if refused != nil {
+		return refused
+	}
+	if c.body["output_format"] == "v1.1" {
+		return ok(related{found, []any{}})
+	}
+	return ok(found)
+}
+
+// scopeFilter makes a filter of ids that stand at the top level.
+func scopeFilter(params map[string]any) (map[string]any, *reply) {
+	filters := make(map[string]any)
+	for _, kind := range kinds {
+		if v := params[kind+"_id"]; truthy(v) {
+			filters[kind+"_id"] = v
+		}
+	}
+	if len(filters) == 0 {
+		return nil, said(http.StatusBadRequest, "One of the filters: app_id, user_id, agent_id, run_id is required!")
+	}
+	return filters, nil
+}
+
+func (b *Backend) listV3(c *call) *reply { return b.list(c, c.body["filters"], c.body, true) }
+
+func (b *Backend) listV2(c *call) *reply {
+	return b.list(c, c.body["filters"], c.body, wantsPage(c))
+}
+
+func (b *Backend) listV1(c *call) *reply {
+	params, refused := queryParams(c)
+	if refused != nil {
+		return refused
+	}
+	ids, refused := scopeFilter(params)
+	if refused != nil {
+		return refused
+	}
+	return b.list(c, ids, params, wantsPage(c))
+}
+
+// queryParams reads a query as if it were a body.
+func queryParams(c *call) (map[string]any, *reply) {
+	params := make(map[string]any, len(c.query))
+	for name := range c.query {
+		params[name] = c.last(name)
+	}
+	if text, _ := params["metadata"].(string); text != "" {
+		v, err := parse([]byte(text))
+		if err != nil {
+			return nil, said(http.StatusBadRequest, "metadata must be JSON")
+		}
+		params["metadata"] = v
+	}
+	return params, nil
+}
+
+func (b *Backend) list(c *call, filters any, params map[string]any, paged bool) *reply {
+	sel, refused := b.selected(c, filters, params)
+	if refused != nil {
+		return refused
+	}
+	rows := newestFirst(b.store.find(sel.scope, sel.passes))
+	shape := func(m *memory) any { return projected(sessioned(m), sel.fields) }
+	if paged {
+		out, refused := paginate(b, c, rows, shape)
+		if refused != nil {
+			return refused
+		}
+		return ok(out)
+	}
+	if c.r.Method == http.MethodGet {
+		limit, refused := positive(c, "limit", defaultPageSize, maxTopK)
+		if refused != nil {
+			return refused
+		}
+		rows = rows[:min(limit, len(rows))]
+	}
+	out := make([]any, len(rows))
+	for i, m := range rows {
+		out[i] = shape(m)
+	}
+	return ok(out)
+}
+
+func (b *Backend) getOne(c *call) *reply {
+	x, refused := b.hostedSlot(c.args[0])
+	if refused != nil {
+		return refused
+	}
+	return ok(sessioned(x.memory))
+}
+
+// listOfEntity also shows what was said to make each memory.
+func (b *Backend) listOfEntity(c *call) *reply {
+	kind, name := c.args[0], c.args[1]
+	sh := b.store.entities[entityKey{kind, name}]
+	if !isKind(kind) {
+		return detailed(http.StatusNotFound, "Not found.")
+	}
+	rows := newestFirst(b.store.find(sh, func(m *memory) bool { return !m.expired(c.now) }))
+	out, refused := paginate(b, c, rows, func(m *memory) any {
+		return struct {
+			withSession
+			Input []any `json:"input"`
+		}{sessioned(m), m.input}
+	})
+	if refused != nil {
+		return refused
+	}
+	return ok(out)
+}

@@ -1,0 +1,142 @@
+package embedded
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+)
+
+// call is one request on its way through a handler.
+type call struct {
+	ctx    context.Context
+	r      *http.Request
+	args   []string // what the route's wildcards matched
+	query  url.Values
+	raw    []byte
+	body   map[string]any // nil unless the route takes an object
+	now    string
+	id     string // X-Request-ID, self-hosted only
+	hosted bool
+	admin  bool
+}
+
+// last returns the last value of a query parameter: the frameworks behind both
+// dialects let the last one win.
+func (c *call) last(name string) string {
+	if v := c.query[name]; len(v) > 0 {
+		return v[len(v)-1]
+	}
+	return ""
+}
+
+// reply is an answer. Its body must not change after the handler returned: it
+// is encoded without the lock.
+type reply struct {
+	status int
+	body   any
+	header [][2]string
+}
+
+func ok(body any) *reply { return &reply{status: http.StatusOK, body: body} }
+
+// message is the commonest body.
+type message struct {
+	Message string `json:"message"`
+}
+
+// said answers an error in the hosted platform's style, {"error": …}.
+func said(status int, text string) *reply {
+	return &reply{status: status, body: struct {
+		Error string `json:"error"`
+	}{text}}
+}
+
+// detailed answers an error in the style of the self-hosted server, {"detail": …}.
+func detailed(status int, detail any) *reply {
+	return &reply{status: status, body: struct {
+		Detail any `json:"detail"`
+	}{detail}}
+}
+
+// ServeHTTP answers in the dialect that the path belongs to.
+func (b *Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, b.opt.MaxBody))
+	b.remember(r, raw)
+	c := &call{ctx: r.Context(), r: r, raw: raw, now: b.now(), hosted: isHosted(r.URL.Path)}
+	h := w.Header()
+	if !c.hosted {
+		// Eight hex digits on every answer; an incoming one is not honoured.
+		c.id = fmt.Sprintf("%08x", b.answers.Add(1))
+		h.Set("X-Request-ID", c.id)
+	}
+	out := b.answer(c, err)
+	for _, kv := range out.header {
+		h.Set(kv[0], kv[1])
+	}
+	if out.body == nil {
+		w.WriteHeader(out.status)
+		return
+	}
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(out.body); err != nil {
+		// Only what came as JSON is stored, so this is a mistake of ours.
+		http.Error(w, `{"error":"Internal server error"}`, http.StatusInternalServerError)
+		return
+	}
+	text := bytes.TrimSuffix(buf.Bytes(), []byte{'\n'})
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(text)))
+	w.WriteHeader(out.status)
+	w.Write(text) // a client that has gone away needs no answer
+}
+
+func (b *Backend) answer(c *call, readErr error) *reply {
+	var tooLong *http.MaxBytesError
+	switch {
+	case errors.As(readErr, &tooLong):
+		return detailed(http.StatusRequestEntityTooLarge, "Request body is too large.")
+	case readErr != nil:
+		return detailed(http.StatusBadRequest, "The request body could not be read.")
+	}
+	rt, refused := find(c)
+	if refused != nil {
+		return refused
+	}
+	if refused := b.authorise(c, rt); refused != nil {
+		return refused
+	}
+	if c.r.URL.RawQuery != "" {
+		c.query, _ = url.ParseQuery(c.r.URL.RawQuery) // what can be read of it counts
+	}
+	if refused := rt.decode(c); refused != nil {
+		return refused
+	}
+	if rt.needs.exclusive() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+	} else {
+		b.mu.RLock()
+		defer b.mu.RUnlock()
+	}
+	return rt.serve(b, c)
+}
+
+// base is what absolute links start with.
+func (c *call) base(b *Backend) string {
+	if b.opt.ExternalURL != "" {
+		return b.opt.ExternalURL
+	}
+	if addr, ok := c.ctx.Value(http.LocalAddrContextKey).(net.Addr); ok {
+		return "http://" + addr.String()
+	}
+	return "http://" + c.r.Host
+}
