@@ -1,0 +1,95 @@
+package telemetry
+
+import (
+	"context"
+	"net/http"
+
+	"go.opentelemetry.io/otel/exporters/otlp/otlplog/otlploghttp"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	promexporter "go.opentelemetry.io/otel/exporters/prometheus"
+	sdklog "go.opentelemetry.io/otel/sdk/log"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/prometheus/otlptranslator"
+)
+
+// client is the HTTP client of the exporters. It follows no redirect: the
+// headers are secrets and meant for the endpoint alone.
+func (o *OTLP) client() *http.Client {
+	return &http.Client{
+		Transport:     http.DefaultTransport.(*http.Transport).Clone(),
+		Timeout:       o.Timeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// prometheus is the reader behind /metrics. Names are spelled the classic way
+// whatever the scraper can read, because dashboards are written for one
+// spelling.
+func (t *Telemetry) prometheus() (sdkmetric.Reader, error) {
+	return promexporter.New(
+		promexporter.WithRegisterer(t.registry),
+		promexporter.WithTranslationStrategy(otlptranslator.UnderscoreEscapingWithSuffixes),
+		promexporter.WithoutScopeInfo(),
+	)
+}
+
+func (t *Telemetry) exportTraces(ctx context.Context, f fence) (sdktrace.SpanProcessor, error) {
+	o := &t.opt.OTLP
+	exporter, err := otlptracehttp.New(ctx,
+		otlptracehttp.WithEndpointURL(o.Endpoint+"/v1/traces"),
+		otlptracehttp.WithHeaders(o.Headers),
+		otlptracehttp.WithHTTPClient(o.client()),
+		otlptracehttp.WithTimeout(o.Timeout),
+		otlptracehttp.WithCompression(otlptracehttp.GzipCompression),
+	)
+	if err != nil {
+		return nil, err
+	}
+	out := t.outlet("traces")
+	return countingSpans{out, sdktrace.NewBatchSpanProcessor(spanExporter{exporter, out, f},
+		sdktrace.WithMaxQueueSize(o.Queue),
+		sdktrace.WithBatchTimeout(o.BatchDelay),
+		sdktrace.WithExportTimeout(o.Timeout),
+	)}, nil
+}
+
+func (t *Telemetry) exportMetrics(ctx context.Context) (sdkmetric.Reader, error) {
+	o := &t.opt.OTLP
+	exporter, err := otlpmetrichttp.New(ctx,
+		otlpmetrichttp.WithEndpointURL(o.Endpoint+"/v1/metrics"),
+		otlpmetrichttp.WithHeaders(o.Headers),
+		otlpmetrichttp.WithHTTPClient(o.client()),
+		otlpmetrichttp.WithTimeout(o.Timeout),
+		otlpmetrichttp.WithCompression(otlpmetrichttp.GzipCompression),
+	)
+	if err != nil {
+		return nil, err
+	}
+	return sdkmetric.NewPeriodicReader(metricExporter{exporter, t.outlet("metrics")},
+		sdkmetric.WithInterval(o.MetricInterval),
+		sdkmetric.WithTimeout(o.Timeout),
+	), nil
+}
+
+func (t *Telemetry) exportLogs(ctx context.Context) (sdklog.Processor, error) {
+	o := &t.opt.OTLP
+	exporter, err := otlploghttp.New(ctx,
+		otlploghttp.WithEndpointURL(o.Endpoint+"/v1/logs"),
+		otlploghttp.WithHeaders(o.Headers),
+		otlploghttp.WithHTTPClient(o.client()),
+		otlploghttp.WithTimeout(o.Timeout),
+		otlploghttp.WithCompression(otlploghttp.GzipCompression),
+	)
+	if err != nil {
+		return nil, err
+	}
+	out := t.outlet("logs")
+	return countingRecords{out, sdklog.NewBatchProcessor(logExporter{exporter, out},
+		sdklog.WithMaxQueueSize(o.Queue),
+		sdklog.WithExportInterval(o.BatchDelay),
+		sdklog.WithExportTimeout(o.Timeout),
+	)}, nil
+}

@@ -1,0 +1,51 @@
+package telemetry
+
+import (
+	"github.com/memproxy/memproxy/telemetry/signal"
+	"go.opentelemetry.io/otel/attribute"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+)
+
+// fence is the set of attribute keys that may leave the process.
+type fence map[attribute.Key]bool
+
+func newFence() fence {
+	f := fence{}
+	for _, a := range signal.Attributes() {
+		f[attribute.Key(a.Key)] = true
+	}
+	return f
+}
+
+// attributes returns those that may leave: list itself if all may.
+func (f fence) attributes(list []attribute.KeyValue) []attribute.KeyValue {
+	for i, kv := range list {
+		if f[kv.Key] {
+			continue
+		}
+		kept := append([]attribute.KeyValue(nil), list[:i]...)
+		for _, kv := range list[i+1:] {
+			if f[kv.Key] {
+				kept = append(kept, kv)
+			}
+		}
+		return kept
+	}
+	return list
+}
+
+// span returns the span without what may not leave.
+func (f fence) span(s sdktrace.ReadOnlySpan) sdktrace.ReadOnlySpan {
+	return fencedSpan{s, f.attributes(s.Attributes())}
+}
+
+type fencedSpan struct {
+	sdktrace.ReadOnlySpan
+	attrs []attribute.KeyValue
+}
+
+// Attributes implements sdktrace.ReadOnlySpan.
+func (s fencedSpan) Attributes() []attribute.KeyValue { return s.attrs }
+
+// Events implements sdktrace.ReadOnlySpan.
+func (s fencedSpan) Events() []sdktrace.Event { return nil }

@@ -1,0 +1,64 @@
+package telemetry
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"go.opentelemetry.io/otel/trace"
+)
+
+// The formats of LogOptions.
+const (
+	FormatJSON = "json"
+	FormatText = "text"
+)
+
+// LogOptions configure the program's log.
+type LogOptions struct {
+	// Format is FormatJSON (also when empty) or FormatText.
+	Format string
+	// Level is the lowest level that is written; nil is info.
+	Level slog.Leveler
+}
+
+// NewLogger returns the program's logger. Lines that are written with a
+// request's context carry trace_id and span_id; the decision id is the
+// attribute "decision", given by whoever decided. Values that are or look like
+// credentials or content are replaced (see redact), one string is cut at 1 KB.
+func NewLogger(w io.Writer, o LogOptions) (*slog.Logger, error) {
+	if o.Level == nil {
+		o.Level = slog.LevelInfo
+	}
+	options := &slog.HandlerOptions{Level: o.Level, ReplaceAttr: newRedactor().attr}
+	switch o.Format {
+	case FormatJSON, "":
+		return slog.New(tracedHandler{slog.NewJSONHandler(w, options)}), nil
+	case FormatText:
+		return slog.New(tracedHandler{slog.NewTextHandler(w, options)}), nil
+	}
+	return nil, fmt.Errorf("telemetry: unknown log format %q; %q or %q", o.Format, FormatJSON, FormatText)
+}
+
+// tracedHandler adds the ids of the context's span.
+type tracedHandler struct{ slog.Handler }
+
+// Handle implements slog.Handler.
+func (h tracedHandler) Handle(ctx context.Context, r slog.Record) error {
+	if sc := trace.SpanContextFromContext(ctx); sc.IsValid() {
+		r = r.Clone() // the caller's record may share its attributes
+		r.AddAttrs(slog.String("trace_id", sc.TraceID().String()), slog.String("span_id", sc.SpanID().String()))
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler.
+func (h tracedHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return tracedHandler{h.Handler.WithAttrs(attrs)}
+}
+
+// WithGroup implements slog.Handler.
+func (h tracedHandler) WithGroup(name string) slog.Handler {
+	return tracedHandler{h.Handler.WithGroup(name)}
+}

@@ -1,0 +1,133 @@
+package telemetry
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The defaults of Options.
+const (
+	DefaultServiceName = "memproxy"
+	// DefaultRecent is how many requests stay readable in memory.
+	DefaultRecent = 256
+	// DefaultExportTimeout bounds one export.
+	DefaultExportTimeout = 10 * time.Second
+	// DefaultMetricInterval is the time between exports of metrics.
+	DefaultMetricInterval = 30 * time.Second
+	// DefaultBatchDelay is how long spans and records wait for company.
+	DefaultBatchDelay = 2 * time.Second
+	// DefaultQueue bounds the spans, and the records, that wait for export.
+	DefaultQueue = 8192
+)
+
+// Options configure telemetry. The zero value is metrics for Prometheus and
+// recent requests in memory.
+type Options struct {
+	ServiceName string // service.name; DefaultServiceName
+	Version     string // service.version
+	Instance    string // service.instance.id, such as the pod's name
+
+	// OTLP is the collector. Without an endpoint nothing is exported.
+	OTLP OTLP
+	// SampleRatio is the share of traces that are recorded, for requests that
+	// do not say. A caller's traceparent decides for its own. Zero is all of
+	// them, negative none.
+	SampleRatio float64
+	// Recent is how many requests stay readable in memory when there is no
+	// collector. Zero is the default, negative none.
+	Recent int
+
+	// Log is told of failing exports. Nil: nobody.
+	Log *slog.Logger
+	// Clock is for the once a minute of that. Nil is time.Now.
+	Clock func() time.Time
+}
+
+// OTLP is a collector that takes OTLP over HTTP (protobuf).
+type OTLP struct {
+	// Endpoint is its base URL, "http://127.0.0.1:4318"; signals go to
+	// /v1/traces, /v1/metrics and /v1/logs below it.
+	Endpoint string
+	// Headers go with each export. They are secrets.
+	Headers Headers
+	// Zero values of these are the defaults.
+	Timeout, MetricInterval, BatchDelay time.Duration
+	Queue                               int
+}
+
+// Headers are header values that do not print.
+type Headers map[string]string
+
+// String returns the names only.
+func (h Headers) String() string {
+	names := make([]string, 0, len(h))
+	for name := range h {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return "[" + strings.Join(names, " ") + "]"
+}
+
+// Format keeps every verb from printing the values.
+func (h Headers) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, h.String()) }
+
+// MarshalText keeps encoders from writing the values.
+func (h Headers) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
+
+func (o *Options) complete() error {
+	if math.IsNaN(o.SampleRatio) || o.SampleRatio > 1 {
+		return errors.New("telemetry: the sample ratio is a share, up to 1")
+	}
+	if o.SampleRatio == 0 {
+		o.SampleRatio = 1
+	}
+	if o.ServiceName == "" {
+		o.ServiceName = DefaultServiceName
+	}
+	if o.Recent == 0 {
+		o.Recent = DefaultRecent
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+	return o.OTLP.complete()
+}
+
+func (o *OTLP) complete() error {
+	if o.Timeout <= 0 {
+		o.Timeout = DefaultExportTimeout
+	}
+	if o.MetricInterval <= 0 {
+		o.MetricInterval = DefaultMetricInterval
+	}
+	if o.BatchDelay <= 0 {
+		o.BatchDelay = DefaultBatchDelay
+	}
+	if o.Queue <= 0 {
+		o.Queue = DefaultQueue
+	}
+	if o.Endpoint == "" {
+		return nil
+	}
+	u, err := url.Parse(o.Endpoint)
+	switch {
+	case err != nil:
+		return errors.New("telemetry: the OTLP endpoint is not a URL") // the error would quote it
+	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
+		return errors.New("telemetry: the OTLP endpoint must be an http or https URL with a host")
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return errors.New("telemetry: the OTLP endpoint must not carry a credential or a query; use headers")
+	}
+	o.Endpoint = strings.TrimSuffix(o.Endpoint, "/")
+	return nil
+}

@@ -1,0 +1,126 @@
+package telemetry
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/memproxy/memproxy/telemetry/signal"
+	sdklog "go.opentelemetry.io/otel/sdk/log"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+)
+
+// quiet is the least time between two lines about failing exports of a signal.
+const quiet = time.Minute
+
+// outlet counts what leaves for the collector. The exporters below return nil
+// whatever happens: an error would go to OpenTelemetry's global handler, which
+// writes a line for each.
+type outlet struct {
+	name                string
+	offered, ok, failed atomic.Int64
+
+	log   *slog.Logger
+	clock func() time.Time
+	mu    sync.Mutex
+	last  time.Time
+}
+
+func (t *Telemetry) outlet(name string) *outlet {
+	o := &outlet{name: name, log: t.opt.Log, clock: t.opt.Clock}
+	t.outlets = append(t.outlets, o)
+	return o
+}
+
+func (t *Telemetry) exports() []signal.Exported {
+	list := make([]signal.Exported, len(t.outlets))
+	for i, o := range t.outlets {
+		list[i] = signal.Exported{Signal: o.name, OK: o.ok.Load(), Failed: o.failed.Load(), Offered: o.offered.Load()}
+	}
+	return list
+}
+
+func (o *outlet) sent(n int, err error) error {
+	if err == nil {
+		o.ok.Add(int64(n))
+		return nil
+	}
+	failed := o.failed.Add(int64(n))
+	now := o.clock()
+	o.mu.Lock()
+	due := o.last.IsZero() || now.Sub(o.last) >= quiet
+	if due {
+		o.last = now
+	}
+	o.mu.Unlock()
+	if due {
+		o.log.Warn("telemetry not exported", "signal", o.name, "failed", failed, "error", err)
+	}
+	return nil
+}
+
+type spanExporter struct {
+	sdktrace.SpanExporter
+	out   *outlet
+	fence fence
+}
+
+// ExportSpans implements sdktrace.SpanExporter.
+func (e spanExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	clean := make([]sdktrace.ReadOnlySpan, len(spans))
+	for i, s := range spans {
+		clean[i] = e.fence.span(s)
+	}
+	return e.out.sent(len(spans), e.SpanExporter.ExportSpans(ctx, clean))
+}
+
+type metricExporter struct {
+	sdkmetric.Exporter
+	out *outlet
+}
+
+// Export implements sdkmetric.Exporter. A batch counts as one item.
+func (e metricExporter) Export(ctx context.Context, m *metricdata.ResourceMetrics) error {
+	e.out.offered.Add(1)
+	return e.out.sent(1, e.Exporter.Export(ctx, m))
+}
+
+type logExporter struct {
+	sdklog.Exporter
+	out *outlet
+}
+
+// Export implements sdklog.Exporter.
+func (e logExporter) Export(ctx context.Context, records []sdklog.Record) error {
+	return e.out.sent(len(records), e.Exporter.Export(ctx, records))
+}
+
+// countingSpans counts the spans that are to be exported.
+type countingSpans struct {
+	out *outlet
+	sdktrace.SpanProcessor
+}
+
+// OnEnd implements sdktrace.SpanProcessor.
+func (c countingSpans) OnEnd(s sdktrace.ReadOnlySpan) {
+	if s.SpanContext().IsSampled() {
+		c.out.offered.Add(1)
+	}
+	c.SpanProcessor.OnEnd(s)
+}
+
+// countingRecords counts the log records that are to be exported.
+type countingRecords struct {
+	out *outlet
+	sdklog.Processor
+}
+
+// OnEmit implements sdklog.Processor.
+func (c countingRecords) OnEmit(ctx context.Context, r *sdklog.Record) error {
+	c.out.offered.Add(1)
+	return c.Processor.OnEmit(ctx, r)
+}

@@ -1,0 +1,71 @@
+package telemetry
+
+import (
+	"context"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/telemetry/signal"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/log"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// ExportRecord exports a copy of an audit record: its bytes as the body, the
+// decision's attributes, linked to the request's trace. It neither blocks nor
+// fails; a copy that the collector does not get is still in the audit log.
+func (t *Telemetry) ExportRecord(ctx context.Context, ev memproxy.Event, record []byte) {
+	t.instruments.Recorded(ctx, ev.Type)
+	if t.records == nil {
+		return
+	}
+	var r log.Record
+	r.SetEventName("memproxy." + string(ev.Type))
+	r.SetTimestamp(ev.Time)
+	severity, text := severityOf(&ev)
+	r.SetSeverity(severity)
+	r.SetSeverityText(text)
+	r.SetBody(attribute.StringValue(string(record)))
+	var array [24]attribute.KeyValue
+	attrs := append(array[:0], attribute.String(signal.AttrEventType, string(ev.Type)))
+	if ev.Decision != "" {
+		attrs = signal.AppendEvent(attrs, &ev, false)
+	}
+	if ev.Status != 0 {
+		attrs = append(attrs, attribute.Int(signal.AttrHTTPStatus, ev.Status))
+	}
+	if ev.Cancelled {
+		attrs = append(attrs, attribute.Bool(signal.AttrCancelled, true))
+	}
+	r.AddAttributes(attrs...)
+	t.records.Emit(traced(ctx, ev.Trace), r)
+}
+
+// OnRecord is ExportRecord in the form of the audit log's hook.
+func (t *Telemetry) OnRecord(_ uint64, ev memproxy.Event, record []byte) {
+	t.ExportRecord(context.Background(), ev, record)
+}
+
+// traced gives the context the trace that an event names. The audit log's
+// hook runs long after the request, so the span itself is gone.
+func traced(ctx context.Context, id string) context.Context {
+	if trace.SpanContextFromContext(ctx).HasTraceID() || id == "" {
+		return ctx
+	}
+	traceID, err := trace.TraceIDFromHex(id)
+	if err != nil {
+		return ctx
+	}
+	return trace.ContextWithSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{TraceID: traceID}))
+}
+
+// severityOf ranks an event for those who filter by severity.
+func severityOf(ev *memproxy.Event) (log.Severity, string) {
+	switch {
+	case ev.Type == memproxy.EventRepair:
+		return log.SeverityError, "ERROR"
+	case ev.Type == memproxy.EventDecision && (ev.Verdict.Stops() || ev.Would.Stops()),
+		ev.Type == memproxy.EventBudgetExceeded, ev.Type == memproxy.EventBudgetWarning, ev.Type == memproxy.EventRapidWrites:
+		return log.SeverityWarn, "WARN"
+	}
+	return log.SeverityInfo, "INFO"
+}

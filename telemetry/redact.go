@@ -1,0 +1,124 @@
+package telemetry
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/memproxy/memproxy"
+)
+
+const (
+	redacted   = "[redacted]"
+	maxLogText = 1024
+)
+
+// redactor is the last line against secrets in the log. Callers do not log
+// them to begin with; what it catches is the careless case: an attribute by a
+// telling name, a header map, an error that quotes a URL or an Authorization
+// header.
+type redactor struct{ looks *regexp.Regexp }
+
+func newRedactor() redactor {
+	return redactor{regexp.MustCompile(
+		`(?i)\b(bearer|token|basic|apikey)[ :=]+[^\s"',;]{6,}` + // schemes of Authorization
+			`|\beyJ[\w-]{6,}\.[\w.-]+` + // JSON web tokens
+			`|\b(sk|pk|m0)-[\w-]{8,}` + // the providers' keys
+			`|[?&][\w.-]*(key|token|secret|password|sig|signature|auth)=[^\s&"']+` + // in queries
+			`|://[^/\s"@]+@`)} // userinfo
+}
+
+// triggers begin everything that looks finds, in lower case. To look for them
+// first keeps the expression off the ordinary line.
+func triggers() []string {
+	return []string{"bearer", "token", "basic", "apikey", "eyj", "sk-", "pk-", "m0-", "key=", "secret=", "password=", "sig=", "signature=", "auth=", "://"}
+}
+
+// attr implements slog.HandlerOptions.ReplaceAttr.
+func (r redactor) attr(_ []string, a slog.Attr) slog.Attr {
+	if secretName(a.Key) {
+		return slog.String(a.Key, redacted)
+	}
+	switch a.Value.Kind() {
+	case slog.KindString:
+		a.Value = slog.StringValue(r.text(a.Value.String()))
+	case slog.KindAny:
+		a.Value = r.value(a.Value.Any())
+	}
+	return a
+}
+
+// value renders what is not a plain value. Types that it does not know are
+// named and not printed: a struct may hold anything.
+func (r redactor) value(v any) slog.Value {
+	switch v := v.(type) {
+	case nil:
+		return slog.AnyValue(nil)
+	case slog.Level, *slog.Source:
+		return slog.AnyValue(v)
+	case http.Header:
+		return slog.StringValue(headerNames(v))
+	case memproxy.Header:
+		return slog.StringValue(headerNames(v))
+	case memproxy.Credentials:
+		return slog.StringValue(headerNames(v.Header))
+	case error:
+		return slog.StringValue(r.text(v.Error()))
+	case []string:
+		clean := make([]string, len(v))
+		for i, s := range v {
+			clean[i] = r.text(s)
+		}
+		return slog.AnyValue(clean)
+	case fmt.Stringer:
+		return slog.StringValue(r.text(v.String()))
+	}
+	return slog.StringValue(fmt.Sprintf("[%T not logged]", v))
+}
+
+func headerNames(h map[string][]string) string {
+	names := make([]string, 0, len(h))
+	for name := range h {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return "[" + strings.Join(names, " ") + "]"
+}
+
+// text redacts what looks like a credential, and cuts.
+func (r redactor) text(s string) string {
+	if len(s) > maxLogText {
+		cut := maxLogText
+		for cut > 0 && !utf8.RuneStart(s[cut]) {
+			cut--
+		}
+		s = s[:cut] + "…"
+	}
+	lower := strings.ToLower(s)
+	for _, t := range triggers() {
+		if strings.Contains(lower, t) {
+			return r.looks.ReplaceAllString(s, redacted)
+		}
+	}
+	return s
+}
+
+// secretName reports whether an attribute of this name holds a credential or
+// content.
+func secretName(key string) bool {
+	key = strings.ToLower(key)
+	switch key {
+	case "body", "content", "text", "payload", "messages", "prompt", "query", "key", "auth":
+		return true
+	}
+	for _, part := range [...]string{"authorization", "cookie", "token", "secret", "passw", "api_key", "api-key", "apikey", "credential", "private"} {
+		if strings.Contains(key, part) {
+			return true
+		}
+	}
+	return false
+}

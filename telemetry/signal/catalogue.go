@@ -1,0 +1,130 @@
+package signal
+
+// Span describes a span.
+type Span struct {
+	Name    string // SpanServer stands for all server spans
+	Parent  string // "" for the server span
+	Meaning string
+}
+
+// Attribute describes an attribute of spans and log records.
+type Attribute struct {
+	Key     string
+	Type    string // string, string[], int, bool
+	Meaning string
+}
+
+// Kind is what sort of instrument a metric is.
+type Kind string
+
+// The instrument kinds.
+const (
+	Counter   Kind = "counter"
+	Histogram Kind = "histogram"
+	Gauge     Kind = "gauge"
+)
+
+// Metric describes a metric.
+type Metric struct {
+	Name       string // OpenTelemetry's spelling
+	Prometheus string // what the exporter makes of it
+	Kind       Kind
+	Unit       string // UCUM
+	Labels     []string
+	Meaning    string
+	Buckets    []float64 // of a histogram
+}
+
+// Spans returns every span, in the order of a request.
+func Spans() []Span {
+	return []Span{
+		{SpanServer, "", "one request; the name goes on with the route id, or `unknown`"},
+		{SpanIdentify, SpanServer, "credentials become a principal"},
+		{SpanDecode, SpanServer, "the payload becomes an operation"},
+		{SpanBound, SpanServer, "the identities that it names are held against the principal's"},
+		{SpanOwn, SpanServer, "whose the targets are: ledger, else the backend"},
+		{SpanScreen, SpanServer, "content is screened"},
+		{SpanClamp, SpanServer, "claimed confidence is lowered to what is deserved"},
+		{SpanRule, SpanServer, "the policies rule"},
+		{SpanEncode, SpanServer, "stamp and changes are spliced into the payload"},
+		{SpanCharge, SpanServer, "write budgets are charged"},
+		{SpanRecord, SpanServer, "the audit record is made durable"},
+		{SpanForward, SpanServer, "the backend's part (a client span, it carries the context on)"},
+		{SpanReturn, SpanForward, "the answer is read, filtered, remembered"},
+	}
+}
+
+// Attributes returns every attribute. What is not here is not exported.
+func Attributes() []Attribute {
+	return []Attribute{
+		{AttrDecision, "string", "decision id: the same in `X-Memproxy-Decision`, log line, audit record, exemplar"},
+		{AttrVerdict, "string", "what was done: allow, amend, hold, deny"},
+		{AttrWould, "string", "what would have been done if everything were enforced"},
+		{AttrReasons, "string[]", "reason codes, sorted (docs/reasons.md)"},
+		{AttrPrincipalID, "string", "the authenticated caller"},
+		{AttrPrincipalKind, "string", "agent, human, service, anonymous"},
+		{AttrPrincipalTrust, "string", "trust tier of the caller"},
+		{AttrPrincipalTenant, "string", "tenant of the caller"},
+		{AttrKind, "string", "learn, correct, forget, recall, attach, run, admin, other"},
+		{AttrBulk, "bool", "the operation touches an open set of memories; absent when not"},
+		{AttrItems, "int", "pieces of content in the operation"},
+		{AttrBackend, "string", "configured name of the backend"},
+		{AttrRoute, "string", "route id of the adapter"},
+		{AttrPolicy, "string", "version of the rules that were pinned"},
+		{AttrClaimed, "int", "confidence asked for, per mille; absent when none was"},
+		{AttrConfidence, "int", "confidence given, per mille; absent where it does not apply"},
+		{AttrBudgetUsed, "int", "memories used on the first budget line"},
+		{AttrBudgetLimit, "int", "limit of that line; negative: only counted"},
+		{AttrBudgetDegraded, "bool", "the shared store was away and a local share applied"},
+		{AttrFiltered, "int", "memories left out of the answer"},
+		{AttrEventType, "string", "log records: type of the audit event"},
+		{AttrCancelled, "bool", "log records: the caller hung up"},
+		{AttrHTTPMethod, "string", "request method"},
+		{AttrHTTPRoute, "string", "route id, `unknown` or `passthrough`; never the path"},
+		{AttrHTTPStatus, "int", "status of the answer"},
+		{AttrServer, "string", "host of the upstream"},
+		{AttrServerPort, "int", "port of the upstream"},
+		{AttrErrorType, "string", "class of a failure"},
+	}
+}
+
+// Metrics returns every metric.
+func Metrics() []Metric {
+	return []Metric{
+		{Name: MetricDecisions, Prometheus: "memproxy_decisions_total", Kind: Counter, Unit: "{decision}",
+			Labels:  []string{LabelBackend, LabelKind, LabelVerdict, LabelWould, LabelReason},
+			Meaning: "Decisions by verdict and first reason. Exemplars carry trace and decision id."},
+		{Name: MetricRequestDuration, Prometheus: "memproxy_request_duration_seconds", Kind: Histogram, Unit: "s",
+			Labels:  []string{LabelBackend, LabelKind, LabelVerdict, LabelStatus},
+			Meaning: "Time from request to end of answer, the backend's part included.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}},
+		{Name: MetricStepDuration, Prometheus: "memproxy_step_duration_seconds", Kind: Histogram, Unit: "s",
+			Labels:  []string{LabelStep},
+			Meaning: "Time of one step of the gate.",
+			Buckets: []float64{.000005, .00001, .000025, .00005, .0001, .00025, .0005, .001, .0025, .005, .01, .05, .1, .5, 1, 5}},
+		{Name: MetricFiltered, Prometheus: "memproxy_filtered_total", Kind: Counter, Unit: "{memory}",
+			Labels: []string{LabelBackend}, Meaning: "Memories left out of answers."},
+		{Name: MetricBudgetCharges, Prometheus: "memproxy_budget_charges_total", Kind: Counter, Unit: "{charge}",
+			Labels: []string{LabelBackend, LabelResult, LabelReason}, Meaning: "Charges on write budgets, with the line that refused."},
+		{Name: MetricBudgetUsed, Prometheus: "memproxy_budget_used_ratio", Kind: Histogram, Unit: "",
+			Labels:  []string{LabelReason, LabelWindow},
+			Meaning: "How much of its limit a budget line had used after a charge.",
+			Buckets: []float64{.1, .25, .5, .75, .8, .9, .95, 1}},
+		{Name: MetricBudgetDegraded, Prometheus: "memproxy_budget_degraded_total", Kind: Counter, Unit: "{charge}",
+			Labels: []string{LabelBackend}, Meaning: "Charges on a local share of the limits, because the shared store was away."},
+		{Name: MetricAuditRecords, Prometheus: "memproxy_audit_records_total", Kind: Counter, Unit: "{record}",
+			Labels: []string{LabelType}, Meaning: "Durable audit records by event type."},
+		{Name: MetricAuditLag, Prometheus: "memproxy_audit_lag_records", Kind: Gauge, Unit: "{record}",
+			Labels: []string{LabelState}, Meaning: "Audit events that wait for the disk (queued) or for a signed checkpoint (unsigned)."},
+		{Name: MetricLedgerErrors, Prometheus: "memproxy_ledger_errors_total", Kind: Counter, Unit: "{error}",
+			Meaning: "Ledger calls that failed."},
+		{Name: MetricReloads, Prometheus: "memproxy_reloads_total", Kind: Counter, Unit: "{reload}",
+			Labels: []string{LabelResult}, Meaning: "Attempts to replace the rules."},
+		{Name: MetricRules, Prometheus: "memproxy_rules_info", Kind: Gauge, Unit: "",
+			Labels: []string{LabelVersion}, Meaning: "1, with the version of the rules in force."},
+		{Name: MetricBuild, Prometheus: "memproxy_build_info", Kind: Gauge, Unit: "",
+			Labels: []string{LabelVersion, LabelGo}, Meaning: "1, with the version of the program."},
+		{Name: MetricExports, Prometheus: "memproxy_telemetry_exports_total", Kind: Counter, Unit: "{item}",
+			Labels: []string{LabelSignal, LabelResult}, Meaning: "Spans, log records and metric batches handed to the collector."},
+	}
+}

@@ -1,0 +1,51 @@
+package signal
+
+import (
+	"github.com/memproxy/memproxy"
+	"go.opentelemetry.io/otel/attribute"
+)
+
+// AppendEvent appends the attributes of a decision, for its span and its log
+// record. bulk is the operation's.
+func AppendEvent(to []attribute.KeyValue, ev *memproxy.Event, bulk bool) []attribute.KeyValue {
+	to = append(to,
+		attribute.String(AttrDecision, ev.Decision),
+		attribute.String(AttrVerdict, ev.Verdict.String()),
+		attribute.String(AttrWould, ev.Would.String()),
+		attribute.String(AttrBackend, ev.Backend),
+		attribute.String(AttrRoute, ev.Route),
+		attribute.String(AttrKind, string(ev.Kind)),
+		attribute.Int(AttrItems, ev.Items),
+		attribute.String(AttrPrincipalID, ev.Principal.ID),
+		attribute.String(AttrPrincipalKind, string(ev.Principal.Kind)),
+		attribute.String(AttrPrincipalTrust, string(ev.Principal.Trust)),
+		attribute.String(AttrPrincipalTenant, ev.Principal.Tenant),
+		attribute.String(AttrPolicy, ev.Policy),
+	)
+	if bulk {
+		to = append(to, attribute.Bool(AttrBulk, true))
+	}
+	if ev.Claimed >= 0 {
+		to = append(to, attribute.Int(AttrClaimed, int(ev.Claimed)))
+	}
+	if ev.Confidence >= 0 {
+		to = append(to, attribute.Int(AttrConfidence, int(ev.Confidence)))
+	}
+	if len(ev.Reasons) > 0 {
+		codes := make([]string, len(ev.Reasons))
+		for i := range ev.Reasons {
+			codes[i] = string(ev.Reasons[i].Code)
+		}
+		to = append(to, attribute.StringSlice(AttrReasons, codes))
+	}
+	if len(ev.Budget) > 0 {
+		to = append(to,
+			attribute.Int64(AttrBudgetUsed, ev.Budget[0].Used),
+			attribute.Int64(AttrBudgetLimit, ev.Budget[0].Limit),
+			attribute.Bool(AttrBudgetDegraded, ev.Degraded))
+	}
+	if ev.Filtered > 0 {
+		to = append(to, attribute.Int(AttrFiltered, ev.Filtered))
+	}
+	return to
+}

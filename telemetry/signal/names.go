@@ -1,0 +1,117 @@
+package signal
+
+// Scope is the instrumentation scope of all signals.
+const Scope = "github.com/memproxy/memproxy"
+
+// The spans. A request has one server span, named SpanServer and the route id;
+// the others are below it.
+const (
+	SpanServer   = "memproxy "
+	SpanIdentify = "gate.identify"
+	SpanDecode   = "gate.decode"
+	SpanBound    = "gate.bound"
+	SpanOwn      = "gate.own"
+	SpanScreen   = "gate.screen"
+	SpanClamp    = "gate.clamp"
+	SpanRule     = "gate.rule"
+	SpanEncode   = "gate.encode"
+	SpanCharge   = "gate.charge"
+	SpanRecord   = "gate.record"
+	SpanForward  = "proxy.forward"
+	SpanReturn   = "gate.return"
+)
+
+// The attributes of spans and log records.
+const (
+	AttrDecision        = "memproxy.decision.id"
+	AttrVerdict         = "memproxy.verdict"
+	AttrWould           = "memproxy.would"
+	AttrReasons         = "memproxy.reasons"
+	AttrPrincipalID     = "memproxy.principal.id"
+	AttrPrincipalKind   = "memproxy.principal.kind"
+	AttrPrincipalTrust  = "memproxy.principal.trust"
+	AttrPrincipalTenant = "memproxy.principal.tenant"
+	AttrKind            = "memproxy.operation.kind"
+	AttrBulk            = "memproxy.operation.bulk"
+	AttrItems           = "memproxy.operation.items"
+	AttrBackend         = "memproxy.backend"
+	AttrRoute           = "memproxy.route"
+	AttrPolicy          = "memproxy.policy.version"
+	AttrClaimed         = "memproxy.confidence.claimed"
+	AttrConfidence      = "memproxy.confidence.effective"
+	AttrBudgetUsed      = "memproxy.budget.used"
+	AttrBudgetLimit     = "memproxy.budget.limit"
+	AttrBudgetDegraded  = "memproxy.budget.degraded"
+	AttrFiltered        = "memproxy.filtered"
+	AttrEventType       = "memproxy.event.type"
+	AttrCancelled       = "memproxy.cancelled"
+
+	// From the OpenTelemetry semantic conventions for HTTP, 1.30.
+	AttrHTTPMethod = "http.request.method"
+	AttrHTTPRoute  = "http.route"
+	AttrHTTPStatus = "http.response.status_code"
+	AttrServer     = "server.address"
+	AttrServerPort = "server.port"
+	AttrErrorType  = "error.type"
+)
+
+// The metrics, as OpenTelemetry spells them. Metric.Prometheus is the other
+// spelling.
+const (
+	MetricDecisions       = "memproxy.decisions"
+	MetricRequestDuration = "memproxy.request.duration"
+	MetricStepDuration    = "memproxy.step.duration"
+	MetricFiltered        = "memproxy.filtered"
+	MetricBudgetCharges   = "memproxy.budget.charges"
+	MetricBudgetUsed      = "memproxy.budget.used_ratio"
+	MetricBudgetDegraded  = "memproxy.budget.degraded"
+	MetricAuditRecords    = "memproxy.audit.records"
+	MetricAuditLag        = "memproxy.audit.lag.records"
+	MetricLedgerErrors    = "memproxy.ledger.errors"
+	MetricReloads         = "memproxy.reloads"
+	MetricRules           = "memproxy.rules.info"
+	MetricBuild           = "memproxy.build.info"
+	MetricExports         = "memproxy.telemetry.exports"
+)
+
+// The labels of metrics.
+const (
+	LabelBackend = "backend"
+	LabelKind    = "kind"
+	LabelVerdict = "verdict"
+	LabelWould   = "would"
+	LabelReason  = "reason"
+	LabelStatus  = "status"
+	LabelStep    = "step"
+	LabelResult  = "result"
+	LabelWindow  = "window"
+	LabelType    = "type"
+	LabelState   = "state"
+	LabelVersion = "version"
+	LabelGo      = "go_version"
+	LabelSignal  = "signal"
+	// LabelDecision is on exemplars only, never on a series.
+	LabelDecision = "decision_id"
+)
+
+// The values of LabelResult.
+const (
+	ResultGranted = "granted" // a charge
+	ResultRefused = "refused" // a charge, or rules that were not taken
+	ResultOK      = "ok"      // rules that were taken, or an export
+	ResultFailed  = "failed"  // an export
+	ResultOffered = "offered" // to the exporter; neither ok nor failed: waiting, or dropped when the queue was full
+)
+
+// The values of LabelState.
+const (
+	StateQueued   = "queued"   // waits for the disk
+	StateUnsigned = "unsigned" // durable, waits for a signed checkpoint
+)
+
+// Other stands in a label for values that came after the bound on label
+// combinations was reached.
+const Other = "other"
+
+// NoReason is the LabelReason of a decision without a reason.
+const NoReason = "none"

@@ -1,0 +1,98 @@
+package signal
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+)
+
+// Sources are asked when metrics are collected. Those that are nil are not.
+// They must not block.
+type Sources struct {
+	// AuditLag returns how many events wait for the disk, and how many durable
+	// records wait for a signed checkpoint.
+	AuditLag func() (queued, unsigned int64)
+	// Rules returns the version of the rules in force.
+	Rules func() string
+	// Version is the program's.
+	Version string
+	// Exports returns how much of a signal was handed to the collector.
+	Exports func() []Exported
+}
+
+// Exported is how much of a signal was exported, or could not be.
+type Exported struct {
+	Signal string // traces, metrics, logs
+	// Offered were to be exported. What is neither OK nor Failed waits, or was
+	// dropped because the queue was full.
+	Offered, OK, Failed int64
+}
+
+// observable makes the instrument of a gauge or of a counter that is kept
+// elsewhere.
+func (in *Instruments) observable(m Metric) error {
+	var o metric.Observable
+	var err error
+	switch m.Kind {
+	case Gauge:
+		o, err = in.meter.Int64ObservableGauge(m.Name, metric.WithUnit(m.Unit), metric.WithDescription(m.Meaning))
+	case Counter:
+		o, err = in.meter.Int64ObservableCounter(m.Name, metric.WithUnit(m.Unit), metric.WithDescription(m.Meaning))
+	default:
+		return fmt.Errorf("metric %s has no instrument", m.Name)
+	}
+	in.gauges[m.Name] = o
+	return err
+}
+
+// Watch has the sources asked from now on, until stop is called.
+func (in *Instruments) Watch(s Sources) (stop func() error, err error) {
+	var watched []metric.Observable
+	watch := func(on bool, name string) {
+		if on {
+			watched = append(watched, in.gauges[name])
+		}
+	}
+	watch(s.AuditLag != nil, MetricAuditLag)
+	watch(s.Rules != nil, MetricRules)
+	watch(s.Version != "", MetricBuild)
+	watch(s.Exports != nil, MetricExports)
+	if len(watched) == 0 {
+		return func() error { return nil }, nil
+	}
+	reg, err := in.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		in.observe(o, s)
+		return nil
+	}, watched...)
+	if err != nil {
+		return nil, fmt.Errorf("telemetry: watch: %w", err)
+	}
+	return reg.Unregister, nil
+}
+
+func (in *Instruments) observe(o metric.Observer, s Sources) {
+	integer := func(name string, n int64, labels ...attribute.KeyValue) {
+		o.ObserveInt64(in.gauges[name].(metric.Int64Observable), n, metric.WithAttributes(labels...))
+	}
+	if s.AuditLag != nil {
+		queued, unsigned := s.AuditLag()
+		integer(MetricAuditLag, queued, attribute.String(LabelState, StateQueued))
+		integer(MetricAuditLag, unsigned, attribute.String(LabelState, StateUnsigned))
+	}
+	if s.Rules != nil {
+		integer(MetricRules, 1, attribute.String(LabelVersion, s.Rules()))
+	}
+	if s.Version != "" {
+		integer(MetricBuild, 1, attribute.String(LabelVersion, s.Version), attribute.String(LabelGo, runtime.Version()))
+	}
+	if s.Exports != nil {
+		for _, e := range s.Exports() {
+			integer(MetricExports, e.Offered, attribute.String(LabelSignal, e.Signal), attribute.String(LabelResult, ResultOffered))
+			integer(MetricExports, e.OK, attribute.String(LabelSignal, e.Signal), attribute.String(LabelResult, ResultOK))
+			integer(MetricExports, e.Failed, attribute.String(LabelSignal, e.Signal), attribute.String(LabelResult, ResultFailed))
+		}
+	}
+}

@@ -1,0 +1,215 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+
+	"github.com/memproxy/memproxy/telemetry/signal"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/log"
+	"go.opentelemetry.io/otel/propagation"
+	sdklog "go.opentelemetry.io/otel/sdk/log"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Telemetry is the running set-up. It is safe for concurrent use.
+type Telemetry struct {
+	opt         Options
+	traces      *sdktrace.TracerProvider
+	metrics     *sdkmetric.MeterProvider
+	logs        *sdklog.LoggerProvider // nil without a collector
+	records     log.Logger
+	recent      *recent // nil with a collector
+	registry    *prometheus.Registry
+	instruments *signal.Instruments
+	outlets     []*outlet
+}
+
+// Start sets everything up. It does not reach for the collector, so it works
+// while that is down.
+func Start(ctx context.Context, opt Options) (*Telemetry, error) {
+	if err := opt.complete(); err != nil {
+		return nil, err
+	}
+	t := &Telemetry{opt: opt, registry: prometheus.NewRegistry()}
+	res, err := t.resource(ctx)
+	if err != nil {
+		return nil, err
+	}
+	start := func(err error, next func(context.Context, *resource.Resource) error) error {
+		if err != nil {
+			return err
+		}
+		return next(ctx, res)
+	}
+	err = start(nil, t.startTraces)
+	err = start(err, t.startMetrics)
+	err = start(err, t.startLogs)
+	if err == nil {
+		_, err = t.instruments.Watch(signal.Sources{Version: opt.Version, Exports: t.exports})
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("telemetry: %w", err), t.Shutdown(ctx))
+	}
+	return t, nil
+}
+
+// resource describes this process. OTEL_RESOURCE_ATTRIBUTES adds to it, which
+// is how a pod's name and namespace usually come in.
+func (t *Telemetry) resource(ctx context.Context) (*resource.Resource, error) {
+	attrs := []attribute.KeyValue{attribute.String("service.name", t.opt.ServiceName)}
+	if t.opt.Version != "" {
+		attrs = append(attrs, attribute.String("service.version", t.opt.Version))
+	}
+	if t.opt.Instance != "" {
+		attrs = append(attrs, attribute.String("service.instance.id", t.opt.Instance))
+	}
+	res, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithFromEnv(), resource.WithAttributes(attrs...))
+	if err != nil && !errors.Is(err, resource.ErrPartialResource) {
+		return nil, fmt.Errorf("telemetry: resource: %w", err)
+	}
+	return res, nil
+}
+
+func (t *Telemetry) startTraces(ctx context.Context, res *resource.Resource) error {
+	root := sdktrace.NeverSample()
+	if t.opt.SampleRatio > 0 {
+		root = sdktrace.TraceIDRatioBased(t.opt.SampleRatio)
+	}
+	limits := sdktrace.NewSpanLimits()
+	limits.AttributeValueLengthLimit = 256 // ids and codes; what is longer is somebody's attempt
+	limits.AttributeCountLimit = 64
+	limits.EventCountLimit = 0 // an event could quote an error, and an error content
+	options := []sdktrace.TracerProviderOption{
+		sdktrace.WithResource(res), sdktrace.WithRawSpanLimits(limits), sdktrace.WithSampler(sdktrace.ParentBased(root)),
+	}
+	fence := newFence()
+	switch {
+	case t.opt.OTLP.Endpoint != "":
+		processor, err := t.exportTraces(ctx, fence)
+		if err != nil {
+			return err
+		}
+		options = append(options, sdktrace.WithSpanProcessor(processor))
+	case t.opt.Recent > 0:
+		t.recent = newRecent(t.opt.Recent, fence)
+		options = append(options, sdktrace.WithSpanProcessor(t.recent))
+	}
+	t.traces = sdktrace.NewTracerProvider(options...)
+	return nil
+}
+
+func (t *Telemetry) startMetrics(ctx context.Context, res *resource.Resource) error {
+	t.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	scrape, err := t.prometheus()
+	if err != nil {
+		return err
+	}
+	options := []sdkmetric.Option{
+		sdkmetric.WithResource(res), sdkmetric.WithReader(scrape), sdkmetric.WithView(sdkmetric.NewView(
+			// The decision id is on the exemplar, never on the series.
+			sdkmetric.Instrument{Name: signal.MetricDecisions},
+			sdkmetric.Stream{AttributeFilter: attribute.NewDenyKeysFilter(signal.LabelDecision)},
+		)),
+	}
+	if t.opt.OTLP.Endpoint != "" {
+		reader, err := t.exportMetrics(ctx)
+		if err != nil {
+			return err
+		}
+		options = append(options, sdkmetric.WithReader(reader))
+	}
+	t.metrics = sdkmetric.NewMeterProvider(options...)
+	t.instruments, err = signal.NewInstruments(t.metrics.Meter(signal.Scope))
+	return err
+}
+
+func (t *Telemetry) startLogs(ctx context.Context, res *resource.Resource) error {
+	if t.opt.OTLP.Endpoint == "" {
+		return nil
+	}
+	processor, err := t.exportLogs(ctx)
+	if err != nil {
+		return err
+	}
+	t.logs = sdklog.NewLoggerProvider(sdklog.WithResource(res), sdklog.WithProcessor(processor))
+	t.records = t.logs.Logger(signal.Scope)
+	return nil
+}
+
+// Tracer is for gate and proxy.
+func (t *Telemetry) Tracer() trace.Tracer { return t.traces.Tracer(signal.Scope) }
+
+// Instruments are for gate, proxy and everything that counts.
+func (t *Telemetry) Instruments() *signal.Instruments { return t.instruments }
+
+// Propagator reads and writes W3C trace context and baggage.
+func (t *Telemetry) Propagator() propagation.TextMapPropagator {
+	return propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
+}
+
+// Metrics serves the Prometheus metrics, with exemplars for those who ask for
+// OpenMetrics.
+func (t *Telemetry) Metrics() http.Handler {
+	return promhttp.HandlerFor(t.registry, promhttp.HandlerOpts{
+		EnableOpenMetrics:   true,
+		MaxRequestsInFlight: 4,
+		ErrorHandling:       promhttp.ContinueOnError,
+	})
+}
+
+// Spans serves the recent requests as JSON, or is nil when a collector has
+// them.
+func (t *Telemetry) Spans() http.Handler {
+	if t.recent == nil {
+		return nil
+	}
+	return t.recent
+}
+
+// Flush exports what is waiting.
+func (t *Telemetry) Flush(ctx context.Context) error {
+	return t.each(ctx, func(ctx context.Context, p provider) error { return p.ForceFlush(ctx) })
+}
+
+// Shutdown exports what is waiting and stops, within the context's deadline.
+// What cannot be exported by then is lost.
+func (t *Telemetry) Shutdown(ctx context.Context) error {
+	return t.each(ctx, func(ctx context.Context, p provider) error { return p.Shutdown(ctx) })
+}
+
+type provider interface {
+	ForceFlush(context.Context) error
+	Shutdown(context.Context) error
+}
+
+// each runs all providers at once, so that one that hangs does not eat the
+// others' time.
+func (t *Telemetry) each(ctx context.Context, do func(context.Context, provider) error) error {
+	var list []provider
+	if t.traces != nil {
+		list = append(list, t.traces)
+	}
+	if t.metrics != nil {
+		list = append(list, t.metrics)
+	}
+	if t.logs != nil {
+		list = append(list, t.logs)
+	}
+	errs := make([]error, len(list))
+	var wg sync.WaitGroup
+	for i, p := range list {
+		wg.Go(func() { errs[i] = do(ctx, p) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
