@@ -1,0 +1,167 @@
+package interop
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/transparency-dev/merkle/proof"
+	"github.com/transparency-dev/merkle/rfc6962"
+	"github.com/transparency-dev/tessera/api"
+	"github.com/transparency-dev/tessera/client"
+	"github.com/transparency-dev/tessera/fsck"
+	"golang.org/x/mod/sumdb/note"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/telemetry/audit"
+)
+
+const origin = "interop.example/log"
+
+// writeLog appends n records and returns them as they were handed out.
+func writeLog(t *testing.T, dir string, n int) (records [][]byte) {
+	t.Helper()
+	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
+	l, err := audit.Open(audit.Options{
+		Dir: dir, Key: key, Origin: origin, Retention: -1, CheckpointEvery: time.Millisecond,
+		OnRecord: func(_ uint64, _ memproxy.Event, rec []byte) { records = append(records, bytes.Clone(rec)) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		ev := memproxy.Event{Type: memproxy.EventDecision, Decision: fmt.Sprint("d", i), Time: time.Now()}
+		if err := l.Note(ev); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	return records
+}
+
+func verifier(t *testing.T, dir string) note.Verifier {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(dir, "log.vkey"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := note.NewVerifier(strings.TrimSpace(string(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func hashBundle(b []byte) ([][]byte, error) {
+	var e api.EntryBundle
+	if err := e.UnmarshalText(b); err != nil {
+		return nil, err
+	}
+	out := make([][]byte, len(e.Entries))
+	for i, entry := range e.Entries {
+		out[i] = rfc6962.DefaultHasher.HashLeaf(entry)
+	}
+	return out, nil
+}
+
+// Proves CARD-7, EDGE-10: an implementation that knows nothing of this project
+// reads the log, rebuilds its tree and finds every file as it should be.
+func TestTesseraReadsTheLog(t *testing.T) {
+	ctx := context.Background()
+	for _, size := range []int{0, 1, 255, 256, 257, 3 * 256, 70_000} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			dir := t.TempDir()
+			var records [][]byte
+			for left := size; left > 0 || size == 0; left -= 8000 {
+				records = append(records, writeLog(t, dir, min(left, 8000))...)
+				if size == 0 {
+					break
+				}
+			}
+			v := verifier(t, dir)
+			f := &client.FileFetcher{Root: dir}
+			cp, _, _, err := client.FetchCheckpoint(ctx, f.ReadCheckpoint, v, origin)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if int(cp.Size) != size {
+				t.Fatalf("checkpoint of %d records, want %d", cp.Size, size)
+			}
+			if size == 0 {
+				return
+			}
+			if err := fsck.New(origin, v, f, hashBundle, fsck.Opts{N: 2}).Check(ctx); err != nil {
+				t.Fatalf("fsck: %v", err)
+			}
+			pb, err := client.NewProofBuilder(ctx, cp.Size, f.ReadTile)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, i := range []uint64{0, cp.Size / 2, cp.Size - 1} {
+				nodes, err := pb.InclusionProof(ctx, i)
+				if err != nil {
+					t.Fatal(err)
+				}
+				leaf := rfc6962.DefaultHasher.HashLeaf(records[i])
+				if err := proof.VerifyInclusion(rfc6962.DefaultHasher, i, cp.Size, leaf, nodes, cp.Hash); err != nil {
+					t.Errorf("record %d: %v", i, err)
+				}
+				b, err := client.GetEntryBundle(ctx, f.ReadEntryBundle, i/256, cp.Size)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !bytes.Equal(b.Entries[i%256], records[i]) {
+					t.Errorf("record %d differs", i)
+				}
+			}
+		})
+	}
+}
+
+// The nearest thing that must fail: one bit of one record.
+func TestTesseraFindsAChange(t *testing.T) {
+	dir := t.TempDir()
+	writeLog(t, dir, 300)
+	path := filepath.Join(dir, "tile/entries/000")
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[100] ^= 1
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.Background()
+	f := &client.FileFetcher{Root: dir}
+	cp, _, _, err := client.FetchCheckpoint(ctx, f.ReadCheckpoint, verifier(t, dir), origin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pb, err := client.NewProofBuilder(ctx, cp.Size, f.ReadTile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bundle, err := client.GetEntryBundle(ctx, f.ReadEntryBundle, 0, cp.Size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, entry := range bundle.Entries[:2] {
+		nodes, err := pb.InclusionProof(ctx, uint64(i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		leaf := rfc6962.DefaultHasher.HashLeaf(entry)
+		err = proof.VerifyInclusion(rfc6962.DefaultHasher, uint64(i), cp.Size, leaf, nodes, cp.Hash)
+		if changed := i == 0; (err != nil) != changed {
+			t.Errorf("record %d, changed %v: %v", i, changed, err)
+		}
+	}
+}
