@@ -37,10 +37,11 @@ type side struct {
 	webhooks []webhook
 	hooks    int // the last number given
 	exports  window[export]
+	profiles profiles
 }
 
 func newSide() *side {
-	s := &side{project: make(map[string]any), config: initialConfig(), exports: window[export]{max: maxExports, maxBytes: maxExports}}
+	s := &side{project: make(map[string]any), config: initialConfig(), exports: window[export]{max: maxExports, maxBytes: maxExports}, profiles: newProfiles()}
 	for _, f := range projectFields {
 		s.project[f] = nil
 	}

@@ -184,7 +184,7 @@ func (k *talk) ask(ctx context.Context, s step) (answer, error) {
 		if !ok {
 			return answer{}, fmt.Errorf("%q is no header", line)
 		}
-		header.Set(name, value)
+		header.Set(name, k.names.fill(value))
 	}
 	as, until := header.Get("As"), header.Get("Until")
 	header.Del("As")

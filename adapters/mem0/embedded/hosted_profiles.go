@@ -1,0 +1,181 @@
+package embedded
+
+import (
+	"encoding/json"
+	"net/http"
+)
+
+// maxProfileJobs bounds the remembered jobs and profiles each.
+const maxProfileJobs = 100
+
+// profiles are texts about a user, made of everything known about it.
+type profiles struct {
+	enabled      bool
+	schema       any
+	instructions any
+	jobs         window[profileJob]
+	made         window[profile]
+}
+
+type profile struct {
+	Profile map[string]any `json:"profile"`
+	Status  string         `json:"status"`
+	Kind    string         `json:"entity_type"`
+	Name    string         `json:"entity_id"`
+	Updated *string        `json:"updated_at"`
+	Count   int            `json:"generation_count"`
+	Error   any            `json:"error"`
+}
+
+type profileJob struct {
+	ID        string   `json:"job_id"`
+	Status    string   `json:"status"`
+	StatusURL string   `json:"status_url"` // a path, which clients ask for next
+	Operation any      `json:"operation"`
+	Kind      string   `json:"entity_type"`
+	Names     []string `json:"entity_ids"`
+	Replayed  bool     `json:"replayed"`
+	key       string
+}
+
+func newProfiles() profiles {
+	return profiles{
+		jobs: window[profileJob]{max: maxProfileJobs, maxBytes: maxProfileJobs},
+		made: window[profile]{max: maxProfileJobs, maxBytes: maxProfileJobs},
+	}
+}
+
+func (p *profiles) of(name string) (profile, bool) {
+	made := p.made.values()
+	for i := len(made) - 1; i >= 0; i-- {
+		if made[i].Name == name {
+			return made[i], true
+		}
+	}
+	return profile{}, false
+}
+
+func (b *Backend) getProfile(c *call) *reply {
+	name := c.args[0]
+	if b.store.entities[entityKey{"user", name}] == nil {
+		return said(http.StatusNotFound, "user "+name+" not found")
+	}
+	made, known := b.side.profiles.of(name)
+	if known {
+		return ok(made)
+	}
+	status := "not_enabled"
+	if b.side.profiles.enabled {
+		status = "pending"
+	}
+	return ok(profile{Profile: map[string]any{}, Status: status, Kind: "user", Name: name})
+}
+
+func (b *Backend) profileSettings(*call) *reply {
+	type user struct {
+		Schema       any `json:"schema"`
+		Instructions any `json:"custom_instructions"`
+	}
+	type entities struct {
+		User user `json:"user"`
+	}
+	p := &b.side.profiles
+	return ok(struct {
+		Enabled      bool     `json:"enabled"`
+		Capabilities []string `json:"capabilities"`
+		Entities     entities `json:"entities"`
+	}{p.enabled, []string{}, entities{user{p.schema, p.instructions}}})
+}
+
+func (b *Backend) setProfileSettings(c *call) *reply {
+	p := &b.side.profiles
+	for key := range c.body {
+		if key != "enabled" && key != "entities" {
+			return said(http.StatusBadRequest, "Unsupported settings")
+		}
+	}
+	if v, given := c.body["enabled"]; given {
+		p.enabled = truthy(v)
+	}
+	entities, _ := c.body["entities"].(map[string]any)
+	user, _ := entities["user"].(map[string]any)
+	if v, given := user["schema"]; given {
+		p.schema = v
+	}
+	if v, given := user["custom_instructions"]; given {
+		p.instructions = v
+	}
+	return b.profileSettings(c)
+}
+
+// createProfileJob does the work at once. The same Idempotency-Key gets the
+// same job again.
+func (b *Backend) createProfileJob(c *call) *reply {
+	p := &b.side.profiles
+	if !p.enabled {
+		return said(http.StatusBadRequest, "Profiles are not enabled for this project")
+	}
+	key := c.r.Header.Get("Idempotency-Key")
+	for _, j := range p.jobs.values() {
+		if key != "" && j.key == key {
+			j.Replayed = true
+			return ok(j)
+		}
+	}
+	names := []string{text(c.body, "entity_id")}
+	if c.body["operation"] == "sample" {
+		names = b.sample(c.body["limit"])
+	}
+	for _, name := range names {
+		texts, refused := b.texts(c, map[string]any{"user_id": name})
+		if refused != nil {
+			return refused
+		}
+		before, _ := p.of(name)
+		p.made.add(profile{
+			Profile: filled(p.schema, texts), Status: "succeeded", Kind: "user", Name: name, Updated: &c.now, Count: before.Count + 1,
+		}, 1)
+	}
+	id := b.opt.NewID()
+	j := profileJob{
+		ID: id, Status: "succeeded", StatusURL: "/v2/profiles/jobs/" + id + "/",
+		Operation: c.body["operation"], Kind: "user", Names: names, key: key,
+	}
+	p.jobs.add(j, 1)
+	return ok(j)
+}
+
+// sample names some users.
+func (b *Backend) sample(limit any) []string {
+	k := 3
+	if n, isNumber := limit.(json.Number); isNumber {
+		if i, err := n.Int64(); err == nil && i > 0 {
+			k = int(min(i, maxProfileJobs))
+		}
+	}
+	names := []string{}
+	for _, e := range b.store.listed() {
+		if e.Type == "user" && len(names) < k {
+			names = append(names, e.Name)
+		}
+	}
+	return names
+}
+
+func (b *Backend) getProfileJob(c *call) *reply {
+	for _, j := range b.side.profiles.jobs.values() {
+		if j.ID != c.args[0] {
+			continue
+		}
+		total := len(j.Names)
+		return ok(map[string]any{"job": struct {
+			profileJob
+			Total     int `json:"total"`
+			Completed int `json:"completed"`
+			Succeeded int `json:"succeeded"`
+			Failed    int `json:"failed"`
+			Skipped   int `json:"skipped"`
+		}{j, total, total, total, 0, 0}})
+	}
+	return said(http.StatusNotFound, "Job not found")
+}
