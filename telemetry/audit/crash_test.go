@@ -1,0 +1,164 @@
+package audit_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"encoding/hex"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/telemetry/audit"
+	"github.com/memproxy/memproxy/telemetry/audit/query"
+	"github.com/memproxy/memproxy/telemetry/audit/verify"
+)
+
+const childEnv = "AUDIT_CRASH_CHILD"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(childEnv); dir != "" {
+		child(dir)
+	}
+	os.Exit(m.Run())
+}
+
+func crashOptions(dir string) audit.Options {
+	return audit.Options{
+		Dir: dir, Key: ed25519.NewKeyFromSeed(bytes.Repeat([]byte{3}, ed25519.SeedSize)), Origin: "crash.example/log",
+		CheckpointEvery: 3 * time.Millisecond,
+	}
+}
+
+// child writes until it is killed, and says which records were acknowledged.
+func child(dir string) {
+	l, err := audit.Open(crashOptions(dir))
+	if err != nil {
+		fmt.Println("error", err)
+		os.Exit(1)
+	}
+	var mu sync.Mutex
+	for w := range 16 {
+		go func() {
+			for i := 0; ; i++ {
+				id := fmt.Sprintf("%d-%d-%d", os.Getpid(), w, i)
+				r, err := l.Record(context.Background(), memproxy.Event{Type: memproxy.EventDecision, Decision: id, Time: time.Now()})
+				if err != nil {
+					fmt.Println("error", err)
+					os.Exit(1)
+				}
+				_ = l.Note(memproxy.Event{Type: memproxy.EventOutcome, Decision: id, Status: 200})
+				mu.Lock()
+				fmt.Println("ack", r.Index, r.Hash, id)
+				mu.Unlock()
+			}
+		}()
+	}
+	select {}
+}
+
+type ack struct{ hash, id string }
+
+// Proves CARD-7: after kill -9 at any moment under load, every acknowledged
+// record is where its receipt says, and the log verifies.
+func TestKillNine(t *testing.T) {
+	if testing.Short() {
+		t.Skip("kills a dozen children")
+	}
+	dir := t.TempDir()
+	acked := map[uint64]ack{}
+	for range 12 {
+		crash(t, dir, 200+rand.IntN(900), acked)
+	}
+	opt := crashOptions(dir)
+	l, err := audit.Open(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	vkey, err := audit.VerifierKey(opt.Origin, opt.Key.Public().(ed25519.PublicKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rep, err := verify.Verify(context.Background(), verify.Options{Dir: dir, Key: vkey})
+	if err != nil || !rep.OK() || rep.Pending != 0 {
+		t.Fatalf("after the crashes: %+v (%v)", rep, err)
+	}
+	repairs, found := 0, 0
+	err = query.Query(context.Background(), dir, query.Filter{}, func(r *verify.Record) error {
+		if r.Type == string(memproxy.EventRepair) {
+			repairs++
+		}
+		if a, ok := acked[r.Index]; ok {
+			leaf := tlog.RecordHash(r.Raw)
+			if a.id != r.Decision || a.hash != hex.EncodeToString(leaf[:]) {
+				t.Errorf("record %d was acknowledged as decision %s, %s", r.Index, a.id, a.hash)
+			}
+			found++
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found != len(acked) || found < 1000 {
+		t.Errorf("%d of %d acknowledged records found", found, len(acked))
+	}
+	if repairs == 0 {
+		t.Error("twelve crashes and no repair was recorded")
+	}
+	t.Logf("%d acknowledged of %d records, %d repairs", found, rep.Size, repairs)
+}
+
+// crash runs a child and kills it after n acknowledgements. What the child
+// managed to print counts, however it came to be cut off.
+func crash(t *testing.T, dir string, n int, acked map[uint64]ack) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=XXX")
+	cmd.Env = append(os.Environ(), childEnv+"="+dir)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(out)
+	for k := 0; ; k++ {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			break // a line that was cut off was not read by anybody
+		}
+		f := strings.Fields(line)
+		if len(f) != 4 || f[0] != "ack" {
+			t.Errorf("child: %s", line)
+			continue
+		}
+		index, err := strconv.ParseUint(f[1], 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if old, twice := acked[index]; twice {
+			t.Errorf("record %d was acknowledged twice: %v and %v", index, old, f)
+		}
+		acked[index] = ack{hash: f[2], id: f[3]}
+		if k == n {
+			if err := cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	_ = cmd.Wait() // it was killed
+}

@@ -1,0 +1,211 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Proves CARD-7: a full disk refuses records and nothing else; the log goes on
+// by itself, loses no acknowledged record and keeps no refused one.
+func TestDiskFull(t *testing.T) {
+	var full atomic.Bool
+	opt := testOptions(t.TempDir())
+	opt.NoteDelay = time.Hour
+	opt.Sync = func(*os.File) error {
+		if full.Load() {
+			return syscall.ENOSPC
+		}
+		return nil
+	}
+	var ids []string
+	opt.OnRecord = func(_ uint64, ev memproxy.Event, _ []byte) { ids = append(ids, ev.Decision) }
+	l := open(t, opt)
+	try := func(id string) error {
+		_, err := l.Record(context.Background(), memproxy.Event{Type: memproxy.EventDecision, Decision: id})
+		return err
+	}
+	want := func(wrong bool, err error) {
+		t.Helper()
+		if (err != nil) != wrong || (wrong && !errors.Is(err, syscall.ENOSPC)) {
+			t.Fatalf("error %v, want one: %v", err, wrong)
+		}
+	}
+	want(false, try("a"))
+	full.Store(true)
+	want(true, try("lost1"))
+	want(true, try("lost2"))
+	want(true, l.Healthy())
+	if err := l.Note(memproxy.Event{Type: memproxy.EventOutcome, Decision: "note"}); err != nil {
+		t.Fatal(err)
+	}
+	want(true, try("lost3"))
+	full.Store(false)
+	want(false, try("b")) // the note, which nobody waits for, was kept
+	want(false, l.Healthy())
+	closeLog(t, l)
+	if got := strings.Join(ids, " "); got != "a note b" {
+		t.Errorf("the log holds %q, want a note b", got)
+	}
+	if size, repair := reopen(t, opt); size != 3 || repair != "" {
+		t.Errorf("reopened with %d records, repair %q", size, repair)
+	}
+}
+
+// The same at the first record of a bundle, whose journal is new.
+func TestDiskFullAtABundlesStart(t *testing.T) {
+	var full atomic.Bool
+	opt := testOptions(t.TempDir())
+	opt.Sync = func(*os.File) error {
+		if full.Load() {
+			return syscall.ENOSPC
+		}
+		return nil
+	}
+	l := open(t, opt)
+	record(t, l, 256)
+	full.Store(true)
+	if _, err := l.Record(context.Background(), fullEvent()); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("record: %v", err)
+	}
+	full.Store(false)
+	record(t, l, 10)
+	closeLog(t, l)
+	if size, _ := reopen(t, opt); size != 266 {
+		t.Errorf("%d records", size)
+	}
+}
+
+// A checkpoint that cannot be written shows in Healthy; records go on as long
+// as there is room for them in memory.
+func TestCheckpointFails(t *testing.T) {
+	var broken atomic.Bool
+	opt := testOptions(t.TempDir())
+	opt.Sync = func(f *os.File) error {
+		if broken.Load() && strings.HasPrefix(filepath.Base(f.Name()), checkpointFile) {
+			return syscall.EIO
+		}
+		return nil
+	}
+	l := open(t, opt)
+	broken.Store(true)
+	record(t, l, 300)
+	if err := l.Flush(context.Background()); !errors.Is(err, syscall.EIO) {
+		t.Errorf("flush: %v", err)
+	}
+	if err := l.Healthy(); !errors.Is(err, syscall.EIO) {
+		t.Errorf("healthy: %v", err)
+	}
+	if lag := l.Lag(); lag.Unsigned != 300 {
+		t.Errorf("lag %+v", lag)
+	}
+	var err error
+	for range (maxUnpublished + 1) * tileWidth {
+		if _, err = l.Record(context.Background(), memproxy.Event{Type: "x"}); err != nil {
+			break
+		}
+	}
+	if !errors.Is(err, ErrFull) {
+		t.Errorf("memory is not bounded: %v", err)
+	}
+	broken.Store(false)
+	if err := l.publish(false); err != nil {
+		t.Fatal(err)
+	}
+	record(t, l, 1)
+	if err := l.Healthy(); err != nil {
+		t.Errorf("still ill: %v", err)
+	}
+	closeLog(t, l)
+}
+
+func TestEveryCommitSigned(t *testing.T) {
+	opt := testOptions(t.TempDir())
+	opt.CheckpointEvery = -1
+	l := open(t, opt)
+	for i := range 3 {
+		record(t, l, 1)
+		msg, err := os.ReadFile(filepath.Join(opt.Dir, checkpointFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if size, _, err := readCheckpoint(msg, opt.Origin, l.verifier); err != nil || int(size) != i+1 {
+			t.Errorf("checkpoint of %d (%v) after record %d", size, err, i)
+		}
+	}
+	closeLog(t, l)
+}
+
+// blockedLog is a log whose disk hangs until the returned function is called.
+func blockedLog(t *testing.T, max int) (l *Log, entered <-chan struct{}, free func()) {
+	t.Helper()
+	gate, in := make(chan struct{}), make(chan struct{}, 1)
+	var hang atomic.Bool
+	opt := testOptions(t.TempDir())
+	opt.MaxQueue = max
+	opt.Sync = func(*os.File) error {
+		if hang.Load() {
+			signal(in)
+			<-gate
+		}
+		return nil
+	}
+	l = open(t, opt)
+	hang.Store(true)
+	return l, in, func() { hang.Store(false); close(gate) }
+}
+
+// Proves SYN-4: a disk that hangs does not hold a caller longer than its
+// context, nor fill memory.
+func TestHangingDisk(t *testing.T) {
+	l, entered, free := blockedLog(t, 2)
+	first := make(chan error, 1)
+	go func() {
+		_, err := l.Record(context.Background(), fullEvent())
+		first <- err
+	}()
+	<-entered
+	ctx, cancel := context.WithCancel(context.Background())
+	second := make(chan error, 1)
+	go func() {
+		_, err := l.Record(ctx, memproxy.Event{Type: memproxy.EventDecision, Decision: "given up"})
+		second <- err
+	}()
+	for l.Lag().Queued == 0 {
+		time.Sleep(time.Millisecond) // until it is in the queue
+	}
+	cancel()
+	if err := <-second; !errors.Is(err, context.Canceled) {
+		t.Errorf("a cancelled record: %v", err)
+	}
+	if err := l.Note(fullEvent()); err != nil {
+		t.Errorf("the queue has room for a note: %v", err)
+	}
+	if err := l.Note(fullEvent()); !errors.Is(err, ErrFull) {
+		t.Errorf("a full queue: %v", err)
+	}
+	if _, err := l.Record(context.Background(), fullEvent()); !errors.Is(err, ErrFull) {
+		t.Errorf("a full queue: %v", err)
+	}
+	short, stop := context.WithCancel(context.Background())
+	stop()
+	if err := l.Close(short); !errors.Is(err, context.Canceled) {
+		t.Errorf("close of a hanging log: %v", err)
+	}
+	free()
+	if err := <-first; err != nil {
+		t.Errorf("the first record: %v", err)
+	}
+	closeLog(t, l)
+	if l.Size() != 2 {
+		t.Errorf("%d records, want the first and the note: what was given up is not written", l.Size())
+	}
+}

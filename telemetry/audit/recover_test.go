@@ -1,0 +1,300 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+// abandon leaves a log as a killed process would: nothing signed, the lock
+// given back by the kernel.
+func abandon(t testing.TB, l *Log) {
+	t.Helper()
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	close(l.stop)
+	<-l.written
+	l.closeFiles()
+}
+
+// crashed returns the journal of bundle 0 in a new log of n unsigned records,
+// each a commit of its own.
+func crashed(t testing.TB, n int) (opt Options, path string, content []byte) {
+	t.Helper()
+	opt = testOptions(t.TempDir())
+	l := open(t, opt)
+	for range n {
+		record(t, l, 1)
+	}
+	abandon(t, l)
+	path = filepath.Join(opt.Dir, journalPath(0))
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return opt, path, content
+}
+
+// frameStarts are the offsets of a journal's frames, and its length.
+func frameStarts(t testing.TB, b []byte) []int {
+	t.Helper()
+	starts := []int{0}
+	for at := 0; at < len(b); {
+		_, _, _, _, n, err := readFrame(b[at:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		at += n
+		starts = append(starts, at)
+	}
+	return starts
+}
+
+// reopen opens a log and returns the repair that it recorded, if it did.
+func reopen(t testing.TB, opt Options) (size uint64, repair string) {
+	t.Helper()
+	opt.OnRecord = func(_ uint64, ev memproxy.Event, _ []byte) {
+		if ev.Type == memproxy.EventRepair {
+			repair = ev.Detail
+		}
+	}
+	l := open(t, opt)
+	size = l.Size()
+	closeLog(t, l)
+	return size, repair
+}
+
+// Proves CARD-7: wherever the last commit was torn, all before it is kept, and
+// the cut is recorded.
+func TestTornTail(t *testing.T) {
+	opt, path, content := crashed(t, 3)
+	starts := frameStarts(t, content)
+	checkpoint, err := os.ReadFile(filepath.Join(opt.Dir, checkpointFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	restore := func(b []byte) {
+		if err := os.RemoveAll(filepath.Join(opt.Dir, "tile")); err != nil {
+			t.Fatal(err)
+		}
+		for name, b := range map[string][]byte{path: b, filepath.Join(opt.Dir, checkpointFile): checkpoint} {
+			if err := os.WriteFile(name, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for cut := starts[2]; cut < len(content); cut += 7 {
+		restore(content[:cut])
+		size, repair := reopen(t, opt)
+		if size != 3 { // two, and the repair
+			t.Fatalf("cut at %d: %d records", cut, size)
+		}
+		if torn := strings.Contains(repair, "torn commit"); torn != (cut > starts[2]) {
+			t.Errorf("cut at %d: repair %q", cut, repair)
+		}
+	}
+	// A tail of zeros, or of anything else, is torn as well.
+	restore(append(content[:starts[2]:starts[2]], make([]byte, 5000)...))
+	if size, repair := reopen(t, opt); size != 3 || !strings.Contains(repair, "cut 5000 bytes") {
+		t.Errorf("zeros: %d records, %q", size, repair)
+	}
+	// What is whole is taken over.
+	restore(content)
+	if size, repair := reopen(t, opt); size != 4 || !strings.Contains(repair, "took over 3 records") {
+		t.Errorf("whole: %d records, %q", size, repair)
+	}
+	if size, repair := reopen(t, opt); size != 4 || repair != "" {
+		t.Errorf("nothing to repair: %d records, %q", size, repair)
+	}
+}
+
+// Proves CARD-7: what no crash explains is not repaired away.
+func TestDamageIsRefused(t *testing.T) {
+	sum := func(b []byte, from, to int) {
+		binary.BigEndian.PutUint32(b[to-4:], crc32.Checksum(b[from:to-4], castagnoli))
+	}
+	for name, spoil := range map[string]func(b []byte, starts []int) []byte{
+		"a commit in the middle": func(b []byte, s []int) []byte { b[s[1]+50] ^= 1; return b },
+		"a commit dropped":       func(b []byte, s []int) []byte { return append(b[:s[1]:s[1]], b[s[2]:]...) },
+		"a commit twice":         func(b []byte, s []int) []byte { return append(b, b[s[2]:]...) },
+		"a forged commit": func(b []byte, s []int) []byte {
+			i := bytes.LastIndex(b, []byte("agent:dev"))
+			b[i+6] = 'x'
+			sum(b, s[2], s[3])
+			return b
+		},
+		"a forged mac": func(b []byte, s []int) []byte { b[s[3]-10] ^= 1; sum(b, s[2], s[3]); return b },
+	} {
+		t.Run(name, func(t *testing.T) {
+			opt, path, content := crashed(t, 3)
+			bad := spoil(bytes.Clone(content), frameStarts(t, content))
+			if err := os.WriteFile(path, bad, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Open(opt); !errors.Is(err, ErrCorrupt) {
+				t.Errorf("opened: %v, want ErrCorrupt", err)
+			}
+			if after, _ := os.ReadFile(path); !bytes.Equal(after, bad) {
+				t.Error("the damaged journal was changed")
+			}
+		})
+	}
+}
+
+func TestDamageOfSignedRecordsIsRefused(t *testing.T) {
+	for name, spoil := range map[string]func(dir string) error{
+		"journal gone":    func(dir string) error { return os.Remove(filepath.Join(dir, journalPath(1))) },
+		"journal cut":     func(dir string) error { return os.Truncate(filepath.Join(dir, journalPath(1)), 100) },
+		"tile gone":       func(dir string) error { return os.Remove(filepath.Join(dir, tilePath(0, 0, 0))) },
+		"bundle gone":     func(dir string) error { return os.Remove(filepath.Join(dir, bundlePath(0, 0))) },
+		"checkpoint gone": func(dir string) error { return os.Remove(filepath.Join(dir, checkpointFile)) },
+		"tile changed": func(dir string) error {
+			path := filepath.Join(dir, tilePath(0, 0, 0))
+			b, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			b[7] ^= 1
+			return os.WriteFile(path, b, 0o600)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			opt := testOptions(t.TempDir())
+			l := open(t, opt)
+			record(t, l, 300)
+			closeLog(t, l)
+			if err := spoil(opt.Dir); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Open(opt); !errors.Is(err, ErrCorrupt) {
+				t.Errorf("opened: %v, want ErrCorrupt", err)
+			}
+		})
+	}
+	// What can be made again is: partial tiles and leftovers of a crash.
+	opt := testOptions(t.TempDir())
+	l := open(t, opt)
+	record(t, l, 300)
+	closeLog(t, l)
+	for _, name := range []string{"tile/0/001.p", "tile/1", "tile/entries/001.p", "log.vkey"} {
+		if err := os.RemoveAll(filepath.Join(opt.Dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stale := filepath.Join(opt.Dir, "tile/entries/000.p/17")
+	if err := os.MkdirAll(filepath.Dir(stale), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{stale, filepath.Join(opt.Dir, checkpointFile+tempSuffix)} {
+		if err := os.WriteFile(name, []byte("left"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if size, _ := reopen(t, opt); size != 300 {
+		t.Errorf("size %d after mending", size)
+	}
+	for _, name := range []string{"tile/0/001.p/44", "tile/1/000.p/1", "tile/entries/001.p/44", "log.vkey"} {
+		if _, err := os.Stat(filepath.Join(opt.Dir, name)); err != nil {
+			t.Errorf("not made again: %v", err)
+		}
+	}
+	if _, err := os.Stat(stale); err == nil {
+		t.Error("a leftover stayed")
+	}
+}
+
+// Proves SYN-6: pruned whole bundles by age, recorded, and never the last.
+func TestPrune(t *testing.T) {
+	opt := testOptions(t.TempDir())
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	opt.Clock = func() time.Time { return at }
+	var kinds []memproxy.EventType
+	opt.OnRecord = func(_ uint64, ev memproxy.Event, _ []byte) { kinds = append(kinds, ev.Type) }
+	l := open(t, opt)
+	for range 4 {
+		record(t, l, 256)
+		at = at.Add(24 * time.Hour)
+	}
+	if err := l.Flush(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		before time.Time
+		want   uint64
+	}{
+		{at.Add(-100 * time.Hour), 0},
+		{at.Add(-60 * time.Hour), 512}, // the first two days
+		{at.Add(-60 * time.Hour), 0},
+		{at.Add(time.Hour), 256}, // the last full bundle stays
+	} {
+		if n, err := l.Prune(context.Background(), c.before); err != nil || n != c.want {
+			t.Errorf("before %v: pruned %d (%v), want %d", c.before, n, err, c.want)
+		}
+	}
+	closeLog(t, l)
+	if n := len(kinds); n != 1026 || kinds[n-1] != EventPrune || kinds[n-2] != EventPrune {
+		t.Errorf("%d records, the last two %v", n, kinds[n-2:])
+	}
+	if size, repair := reopen(t, opt); size != 1026 || repair != "" {
+		t.Errorf("reopened with %d records, %q", size, repair)
+	}
+	// Retention does the same by itself when a log is opened.
+	at = at.Add(91 * 24 * time.Hour)
+	opt.Retention, opt.OnRecord = 0, nil
+	l = open(t, opt)
+	record(t, l, 300)
+	if err := l.Flush(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.retain(); err != nil {
+		t.Fatal(err)
+	}
+	closeLog(t, l)
+	if _, err := os.Stat(filepath.Join(opt.Dir, bundlePath(3, 0))); err == nil {
+		t.Error("retention kept a bundle that is too old")
+	}
+	if _, err := os.Stat(filepath.Join(opt.Dir, tilePath(0, 0, 0))); err != nil {
+		t.Error("the hashes of pruned records are gone")
+	}
+}
+
+func FuzzReplay(f *testing.F) {
+	opt, _, content := crashed(f, 3)
+	checkpoint, err := os.ReadFile(filepath.Join(opt.Dir, checkpointFile))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(content)
+	f.Add(content[:len(content)-1])
+	f.Add([]byte(strings.Repeat(frameMagic, 30)))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		opt := opt
+		opt.Dir = t.TempDir()
+		for name, b := range map[string][]byte{journalPath(0): b, checkpointFile: checkpoint} {
+			if err := os.MkdirAll(filepath.Dir(filepath.Join(opt.Dir, name)), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(opt.Dir, name), b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l, err := Open(opt)
+		if err != nil {
+			return
+		}
+		if l.Size() > 4 {
+			t.Errorf("%d records were taken over, 3 were written", l.Size())
+		}
+		closeLog(t, l)
+	})
+}
