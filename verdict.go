@@ -101,6 +101,8 @@ type Question struct {
 	// Confidence is the effective confidence of the write, Claimed what the
 	// caller asked for (equal to Confidence when nothing was claimed).
 	Confidence, Claimed PerMille
+	// Ceiling is the highest confidence of the principal's tier.
+	Ceiling PerMille
 	// Profile is "development" or "production".
 	Profile string
 }

@@ -130,6 +130,7 @@ func rule(ctx context.Context, r *run) error {
 		return nil
 	}
 	r.q.Principal, r.q.Operation, r.q.Profile = r.Principal, r.op, string(r.rules.Profile)
+	r.q.Ceiling = r.rules.Ceilings.Ceiling(r.Principal.Trust, "")
 	ruling, err := r.rules.Policy.Rule(ctx, r.q)
 	if err != nil {
 		return err

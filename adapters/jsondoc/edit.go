@@ -1,0 +1,153 @@
+package jsondoc
+
+import (
+	"bytes"
+	"slices"
+)
+
+// Edits gathers changes to a document. Apply splices them into the source.
+type Edits struct {
+	doc *Doc
+	ops []splice
+}
+
+type splice struct {
+	start, end int
+	text       []byte
+	order      int
+}
+
+// Edit begins a set of edits.
+func (d *Doc) Edit() *Edits { return &Edits{doc: d} }
+
+// Empty reports whether nothing is to be changed.
+func (e *Edits) Empty() bool { return len(e.ops) == 0 }
+
+// Replace puts raw JSON text in place of a value.
+func (e *Edits) Replace(v *Value, raw []byte) {
+	e.add(v.Start, v.End, raw)
+}
+
+func (e *Edits) add(start, end int, text []byte) {
+	e.ops = append(e.ops, splice{start, end, text, len(e.ops)})
+}
+
+// Object rewrites an object's membership at once: members for which drop
+// returns true go, and added (whole members, `"name":value`, without commas)
+// come at the end.
+func (e *Edits) Object(v *Value, drop func(string) bool, added [][]byte) {
+	kept := 0
+	for _, m := range v.Members {
+		if drop == nil || !drop(m.Name) {
+			kept++
+		}
+	}
+	if kept == len(v.Members) {
+		if len(added) == 0 {
+			return
+		}
+		at := v.End - 1
+		text := bytes.Join(added, []byte(","))
+		if kept > 0 {
+			at = v.Members[kept-1].Value.End
+			text = append([]byte(","), text...)
+		}
+		e.add(at, at, text)
+		return
+	}
+	spans := make([]span, 0, len(v.Members))
+	for _, m := range v.Members {
+		spans = append(spans, span{m.NameStart, m.Value.End, drop(m.Name)})
+	}
+	e.list(v, spans, added)
+}
+
+// Array removes the elements for which drop is true.
+func (e *Edits) Array(v *Value, drop func(int) bool) {
+	spans := make([]span, 0, len(v.Elems))
+	any := false
+	for i, el := range v.Elems {
+		d := drop(i)
+		any = any || d
+		spans = append(spans, span{el.Start, el.End, d})
+	}
+	if any {
+		e.list(v, spans, nil)
+	}
+}
+
+type span struct {
+	start, end int
+	drop       bool
+}
+
+// list removes spans with the comma that parts them from their neighbours and
+// keeps the bytes of what stays, including edits made inside it.
+func (e *Edits) list(v *Value, spans []span, added [][]byte) {
+	last := -1 // the last kept span
+	for i, s := range spans {
+		if !s.drop {
+			last = i
+		}
+	}
+	for i := 0; i < len(spans); i++ {
+		if !spans[i].drop {
+			continue
+		}
+		j := i
+		for j+1 < len(spans) && spans[j+1].drop {
+			j++
+		}
+		switch {
+		case i > 0: // from the end of the kept one before
+			e.add(spans[i-1].end, spans[j].end, nil)
+		case j+1 < len(spans): // up to the kept one after
+			e.add(spans[i].start, spans[j+1].start, nil)
+		default:
+			e.add(spans[i].start, spans[j].end, nil)
+		}
+		i = j
+	}
+	if len(added) == 0 {
+		return
+	}
+	text := bytes.Join(added, []byte(","))
+	if last >= 0 {
+		e.add(spans[last].end, spans[last].end, append([]byte(","), text...))
+		return
+	}
+	e.add(v.End-1, v.End-1, text)
+}
+
+// Apply returns the source with the edits spliced in; with none, the source
+// itself. Edits must not overlap.
+func (e *Edits) Apply() []byte {
+	if len(e.ops) == 0 {
+		return e.doc.Src
+	}
+	slices.SortStableFunc(e.ops, func(a, b splice) int {
+		if a.start != b.start {
+			return a.start - b.start
+		}
+		return a.order - b.order
+	})
+	n := len(e.doc.Src)
+	for _, op := range e.ops {
+		n += len(op.text)
+	}
+	out := make([]byte, 0, n)
+	at := 0
+	for _, op := range e.ops {
+		if op.start < at { // an insertion at the edge of a removal, or inside one
+			if op.end <= at {
+				out = append(out, op.text...)
+				continue
+			}
+			op.start = at
+		}
+		out = append(out, e.doc.Src[at:op.start]...)
+		out = append(out, op.text...)
+		at = op.end
+	}
+	return append(out, e.doc.Src[at:]...)
+}

@@ -1,0 +1,247 @@
+package jsondoc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/memproxy/memproxy"
+)
+
+// Kind is the kind of a value: the first byte of its JSON text, with '0' for
+// numbers and 't' for both booleans.
+type Kind byte
+
+// The kinds.
+const (
+	Object Kind = '{'
+	Array  Kind = '['
+	String Kind = '"'
+	Number Kind = '0'
+	Bool   Kind = 't'
+	Null   Kind = 'n'
+)
+
+// Value is one value of a document.
+type Value struct {
+	Kind       Kind
+	Start, End int // byte span in the source
+	Members    []Member
+	Elems      []*Value
+	text       string // decoded, of strings
+}
+
+// Member is one name and value of an object, in the order of the source.
+type Member struct {
+	Name               string
+	NameStart, NameEnd int
+	Value              *Value
+}
+
+// Doc is a parsed body.
+type Doc struct {
+	Src  []byte
+	Root *Value
+}
+
+// DefaultMaxDepth bounds nesting.
+const DefaultMaxDepth = 64
+
+// Parse reads a body. Errors are *memproxy.Malformed.
+func Parse(src []byte, maxDepth int) (*Doc, error) {
+	if maxDepth <= 0 {
+		maxDepth = DefaultMaxDepth
+	}
+	if err := plainText(src); err != nil {
+		return nil, err
+	}
+	p := parser{src: src, max: maxDepth}
+	p.dec = jsontext.NewDecoder(bytes.NewBuffer(src))
+	root, err := p.value(0)
+	if err != nil {
+		return nil, p.malformed(err)
+	}
+	if _, err := p.dec.ReadToken(); err != io.EOF {
+		return nil, &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: 400, Detail: "there is more after the JSON value"}
+	}
+	return &Doc{Src: src, Root: root}, nil
+}
+
+// plainText refuses what some JSON parsers take for text in another encoding.
+func plainText(src []byte) error {
+	switch {
+	case len(bytes.TrimSpace(src)) == 0:
+		return &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: 400, Detail: "the body is empty"}
+	case bytes.HasPrefix(src, []byte("\xef\xbb\xbf")), bytes.IndexByte(src, 0) >= 0, !utf8.Valid(src):
+		return &memproxy.Malformed{Code: memproxy.PayloadEncoding, Status: 400, Detail: "the body is not plain UTF-8"}
+	}
+	return nil
+}
+
+type parser struct {
+	src []byte
+	dec *jsontext.Decoder
+	max int
+}
+
+var errDeep = errors.New("too deep")
+
+func (p *parser) value(depth int) (*Value, error) {
+	if depth > p.max {
+		return nil, errDeep
+	}
+	tok, err := p.dec.ReadToken()
+	if err != nil {
+		return nil, err
+	}
+	end := int(p.dec.InputOffset())
+	switch tok.Kind() {
+	case '{':
+		v := &Value{Kind: Object, Start: end - 1}
+		for p.dec.PeekKind() != '}' {
+			name, err := p.dec.ReadToken()
+			if err != nil {
+				return nil, err
+			}
+			m := Member{Name: name.String(), NameEnd: int(p.dec.InputOffset())}
+			m.NameStart = p.stringStart(m.NameEnd)
+			if m.Value, err = p.value(depth + 1); err != nil {
+				return nil, err
+			}
+			v.Members = append(v.Members, m)
+		}
+		if _, err := p.dec.ReadToken(); err != nil {
+			return nil, err
+		}
+		v.End = int(p.dec.InputOffset())
+		return v, nil
+	case '[':
+		v := &Value{Kind: Array, Start: end - 1}
+		for p.dec.PeekKind() != ']' {
+			e, err := p.value(depth + 1)
+			if err != nil {
+				return nil, err
+			}
+			v.Elems = append(v.Elems, e)
+		}
+		if _, err := p.dec.ReadToken(); err != nil {
+			return nil, err
+		}
+		v.End = int(p.dec.InputOffset())
+		return v, nil
+	case '"':
+		return &Value{Kind: String, Start: p.stringStart(end), End: end, text: tok.String()}, nil
+	case '0':
+		return &Value{Kind: Number, Start: end - len(tok.String()), End: end}, nil
+	case 't':
+		return &Value{Kind: Bool, Start: end - 4, End: end}, nil
+	case 'f':
+		return &Value{Kind: Bool, Start: end - 5, End: end}, nil
+	}
+	return &Value{Kind: Null, Start: end - 4, End: end}, nil
+}
+
+// stringStart finds the opening quote of the string that ends at end.
+func (p *parser) stringStart(end int) int {
+	for i := end - 2; i >= 0; i-- {
+		if p.src[i] != '"' {
+			continue
+		}
+		slashes := 0
+		for j := i - 1; j >= 0 && p.src[j] == '\\'; j-- {
+			slashes++
+		}
+		if slashes%2 == 0 {
+			return i
+		}
+	}
+	return 0
+}
+
+func (p *parser) malformed(err error) error {
+	m := &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: 400, Detail: "the body is not valid JSON", Pointer: string(p.dec.StackPointer())}
+	switch {
+	case errors.Is(err, errDeep):
+		m.Code, m.Detail = memproxy.PayloadTooDeep, fmt.Sprintf("the body is nested deeper than %d", p.max)
+	case errors.Is(err, jsontext.ErrDuplicateName):
+		m.Code, m.Detail = memproxy.PayloadDuplicate, "a key stands twice in one object"
+	case strings.Contains(err.Error(), "UTF-8"), strings.Contains(err.Error(), "surrogate"):
+		m.Code, m.Detail = memproxy.PayloadEncoding, "a string is not valid Unicode"
+	}
+	return m
+}
+
+// Get returns the member's value, or nil. It is safe on nil and on other kinds.
+func (v *Value) Get(name string) *Value {
+	if v == nil || v.Kind != Object {
+		return nil
+	}
+	for i := range v.Members {
+		if v.Members[i].Name == name {
+			return v.Members[i].Value
+		}
+	}
+	return nil
+}
+
+// Text returns the decoded text of a string, or "".
+func (v *Value) Text() string {
+	if v == nil || v.Kind != String {
+		return ""
+	}
+	return v.text
+}
+
+// Raw is the value's source text.
+func (d *Doc) Raw(v *Value) []byte { return d.Src[v.Start:v.End] }
+
+// True reports whether the value is true, False whether it is false.
+func (d *Doc) True(v *Value) bool  { return v != nil && v.Kind == Bool && d.Src[v.Start] == 't' }
+func (d *Doc) False(v *Value) bool { return v != nil && v.Kind == Bool && d.Src[v.Start] == 'f' }
+
+// At resolves a JSON pointer (RFC 6901), or returns nil.
+func (d *Doc) At(pointer string) *Value {
+	v := d.Root
+	if pointer == "" {
+		return v
+	}
+	for seg := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
+		seg = unescape.Replace(seg)
+		switch {
+		case v == nil:
+			return nil
+		case v.Kind == Object:
+			v = v.Get(seg)
+		case v.Kind == Array:
+			i, err := strconv.Atoi(seg)
+			if err != nil || i < 0 || i >= len(v.Elems) {
+				return nil
+			}
+			v = v.Elems[i]
+		default:
+			return nil
+		}
+	}
+	return v
+}
+
+var (
+	unescape = strings.NewReplacer("~1", "/", "~0", "~")
+	escape   = strings.NewReplacer("~", "~0", "/", "~1")
+)
+
+// Child is the pointer of a name under a pointer.
+func Child(pointer, name string) string {
+	if strings.ContainsAny(name, "~/") {
+		name = escape.Replace(name)
+	}
+	return pointer + "/" + name
+}
+
+// Index is the pointer of an element under a pointer.
+func Index(pointer string, i int) string { return pointer + "/" + strconv.Itoa(i) }

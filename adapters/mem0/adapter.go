@@ -1,0 +1,53 @@
+package mem0
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// Options configure the adapter. The zero value is the documented default.
+type Options struct {
+	// ConfidenceKeys are the metadata keys that claim a confidence from 0 to 1.
+	ConfidenceKeys []string
+	// FieldKey is the metadata key that names the governed field. Where it is
+	// absent, metadata.category counts.
+	FieldKey string
+	// MaxDepth bounds the nesting of bodies.
+	MaxDepth int
+}
+
+// Adapter is the Mem0 adapter. It is stateless and safe for concurrent use.
+type Adapter struct{ opt Options }
+
+// New returns the adapter.
+func New(opt Options) (*Adapter, error) {
+	if opt.ConfidenceKeys == nil {
+		opt.ConfidenceKeys = []string{"confidence", "importance"}
+	}
+	if opt.FieldKey == "" {
+		opt.FieldKey = "field"
+	}
+	for _, k := range append([]string{opt.FieldKey}, opt.ConfidenceKeys...) {
+		if k == "" || reserved(k) {
+			return nil, errors.New("mem0: a metadata key is empty or begins with " + memproxy.StampPrefix)
+		}
+	}
+	if opt.MaxDepth == 0 {
+		opt.MaxDepth = jsondoc.DefaultMaxDepth
+	}
+	return &Adapter{opt: opt}, nil
+}
+
+// Name implements the gate's adapter.
+func (*Adapter) Name() string { return "mem0" }
+
+func reserved(key string) bool {
+	return len(key) >= len(memproxy.StampPrefix) && strings.EqualFold(key[:len(memproxy.StampPrefix)], memproxy.StampPrefix)
+}
+
+func bad(code memproxy.ReasonCode, status int, pointer, detail string) error {
+	return &memproxy.Malformed{Code: code, Status: status, Pointer: pointer, Detail: detail}
+}

@@ -1,0 +1,150 @@
+package mem0
+
+import (
+	"strings"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// dimOf is the dimension that a key names an identity in.
+func dimOf(key string) (memproxy.Dimension, bool) {
+	switch key {
+	case "user_id":
+		return memproxy.DimUser, true
+	case "agent_id":
+		return memproxy.DimAgent, true
+	case "app_id":
+		return memproxy.DimApp, true
+	case "run_id", "session_id":
+		return memproxy.DimRun, true
+	}
+	return "", false
+}
+
+// claim reads an identity value: a string, a list of strings, an operator
+// object, or null. Pins says that the claim narrows the whole operation;
+// negated that it stands under NOT.
+func (d *decoding) claim(dim memproxy.Dimension, v *jsondoc.Value, ptr string, pins, negated bool) error {
+	c := memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Pointer: ptr, Pins: pins && !negated}
+	switch v.Kind {
+	case jsondoc.Null:
+		return nil
+	case jsondoc.String:
+		c.Values = []string{v.Text()}
+		if v.Text() == "*" {
+			c.Op = memproxy.ClaimAny
+		}
+	case jsondoc.Array:
+		if !values(&c, v) {
+			c.Op = memproxy.ClaimUnclear
+		}
+	case jsondoc.Object:
+		return d.operators(c, v, ptr, pins, negated)
+	default:
+		c.Op, c.Values = memproxy.ClaimUnclear, []string{string(d.doc.Raw(v))}
+	}
+	if negated && c.Op == memproxy.ClaimIs {
+		c.Op = memproxy.ClaimExclude
+	}
+	c.Pins = c.Pins && c.Op == memproxy.ClaimIs
+	d.op.Claims = append(d.op.Claims, c)
+	return nil
+}
+
+func values(c *memproxy.Claim, v *jsondoc.Value) bool {
+	for _, e := range v.Elems {
+		if e.Kind != jsondoc.String {
+			return false
+		}
+		if e.Text() == "*" {
+			c.Op = memproxy.ClaimAny
+		}
+		c.Values = append(c.Values, e.Text())
+	}
+	return len(v.Elems) > 0
+}
+
+// operators reads {"in":[…]}, {"ne":…} and their like. Every member is a claim
+// of its own.
+func (d *decoding) operators(c memproxy.Claim, v *jsondoc.Value, ptr string, pins, negated bool) error {
+	if len(v.Members) == 0 {
+		c.Op = memproxy.ClaimUnclear
+		d.op.Claims = append(d.op.Claims, c)
+	}
+	for _, m := range v.Members {
+		one := c
+		one.Pointer = jsondoc.Child(ptr, m.Name)
+		one.Op = memproxy.ClaimUnclear
+		list := m.Value
+		if list.Kind == jsondoc.String {
+			list = &jsondoc.Value{Kind: jsondoc.Array, Elems: []*jsondoc.Value{m.Value}}
+		}
+		if list.Kind == jsondoc.Array {
+			switch strings.TrimPrefix(m.Name, "$") {
+			case "eq", "in":
+				one.Op = memproxy.ClaimIs
+			case "ne", "nin":
+				one.Op = memproxy.ClaimExclude
+			}
+			if !values(&one, list) {
+				one.Op = memproxy.ClaimUnclear
+			}
+		}
+		if negated && one.Op == memproxy.ClaimIs {
+			one.Op = memproxy.ClaimExclude
+		}
+		one.Pins = pins && !negated && one.Op == memproxy.ClaimIs
+		d.op.Claims = append(d.op.Claims, one)
+	}
+	return nil
+}
+
+// filters reads a filter at any depth. Inside AND a claim narrows as the whole
+// does; inside OR and NOT it does not.
+func (d *decoding) filters(v *jsondoc.Value, ptr string, pins, negated bool) error {
+	switch v.Kind {
+	case jsondoc.Null:
+		return nil
+	case jsondoc.Array:
+		for i, e := range v.Elems {
+			if err := d.filters(e, jsondoc.Index(ptr, i), pins, negated); err != nil {
+				return err
+			}
+		}
+		return nil
+	case jsondoc.Object:
+	default:
+		return bad(memproxy.PayloadMalformed, 400, ptr, "filters must be an object")
+	}
+	for _, m := range v.Members {
+		p := jsondoc.Child(ptr, m.Name)
+		low := strings.ToLower(strings.TrimPrefix(m.Name, "$"))
+		if dim, ok := dimOf(low); ok {
+			if low != m.Name {
+				return bad(memproxy.PayloadDuplicate, 400, p, "a known key in another letter case")
+			}
+			if err := d.claim(dim, m.Value, p, pins, negated); err != nil {
+				return err
+			}
+			continue
+		}
+		var err error
+		switch low {
+		case "and":
+			err = d.filters(m.Value, p, pins, negated)
+		case "or":
+			err = d.filters(m.Value, p, false, negated)
+		case "not", "nor":
+			err = d.filters(m.Value, p, false, true)
+		case "metadata":
+			if m.Value.Kind == jsondoc.Object {
+				err = d.filters(m.Value, p, false, negated)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,243 @@
+package mem0
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// messages reads a conversation. Every content must be of a shape that the
+// format knows; what is not would reach the backend unseen.
+func (d *decoding) messages(v *jsondoc.Value, ptr string) error {
+	if v.Kind == jsondoc.String && d.row.dialect == hosted {
+		return d.content(v, ptr, "user", "") // old clients send one string
+	}
+	if v.Kind != jsondoc.Array {
+		return bad(memproxy.PayloadMalformed, 422, ptr, "messages must be a list")
+	}
+	for i, m := range v.Elems {
+		at := jsondoc.Index(ptr, i)
+		if m.Kind == jsondoc.String {
+			if err := d.content(m, at, "user", ""); err != nil {
+				return err
+			}
+			continue
+		}
+		if m.Kind != jsondoc.Object {
+			return bad(memproxy.PayloadMalformed, 422, at, "a message must be an object")
+		}
+		if err := cased(m, at, messageKeys); err != nil {
+			return err
+		}
+		role := m.Get("role").Text()
+		for _, f := range m.Members {
+			p := jsondoc.Child(at, f.Name)
+			switch f.Name {
+			case "role":
+				if f.Value.Kind != jsondoc.String {
+					return bad(memproxy.PayloadMalformed, 422, p, "role must be a string")
+				}
+			case "content":
+				if err := d.content(f.Value, p, role, ""); err != nil {
+					return err
+				}
+			case "name":
+				if f.Value.Kind == jsondoc.String {
+					d.op.Claims = append(d.op.Claims, memproxy.Claim{Dim: memproxy.DimActor, Op: memproxy.ClaimIs, Values: []string{f.Value.Text()}, Pointer: p})
+				}
+				d.strings(f.Value, p, memproxy.ItemMetadata, "")
+			default:
+				d.strings(f.Value, p, memproxy.ItemMetadata, "")
+			}
+		}
+	}
+	return nil
+}
+
+// urlTypes are the parts whose content the backend fetches.
+var urlTypes = set("image_url", "pdf_url", "mdx_url", "txt_url", "audio_url", "file_url")
+
+// content reads one content position: a string, a part, or a list of them.
+func (d *decoding) content(v *jsondoc.Value, ptr, role, target string) error {
+	switch v.Kind {
+	case jsondoc.String:
+		d.op.Items = append(d.op.Items, memproxy.Item{Kind: memproxy.ItemContent, Pointer: ptr, Text: v.Text(), Role: role, Layer: d.layer(), Target: target})
+		return nil
+	case jsondoc.Array:
+		for i, e := range v.Elems {
+			if e.Kind == jsondoc.Array {
+				return bad(memproxy.PayloadMalformed, 422, jsondoc.Index(ptr, i), "a list inside a list of content")
+			}
+			if err := d.content(e, jsondoc.Index(ptr, i), role, target); err != nil {
+				return err
+			}
+		}
+		return nil
+	case jsondoc.Object:
+		return d.part(v, ptr, role, target)
+	case jsondoc.Null:
+		return nil
+	}
+	return bad(memproxy.PayloadMalformed, 422, ptr, "content must be text")
+}
+
+// part reads {"type":"text","text":…} and the URL parts.
+func (d *decoding) part(v *jsondoc.Value, ptr, role, target string) error {
+	typ := v.Get("type").Text()
+	switch {
+	case typ == "text":
+		return d.content(orNull(v.Get("text")), jsondoc.Child(ptr, "text"), role, target)
+	case urlTypes[typ]:
+		n := len(d.op.Items)
+		d.urls(v, ptr)
+		if len(d.op.Items) == n {
+			return bad(memproxy.PayloadMalformed, 422, ptr, "a part without its URL")
+		}
+		return nil
+	}
+	return bad(memproxy.PayloadMalformed, 422, ptr, "an unknown type of content")
+}
+
+// urls makes an item of every string of a URL part but its type.
+func (d *decoding) urls(v *jsondoc.Value, ptr string) {
+	for _, m := range v.Members {
+		p := jsondoc.Child(ptr, m.Name)
+		switch m.Value.Kind {
+		case jsondoc.String:
+			if m.Name == "type" {
+				continue
+			}
+			kind := memproxy.ItemURL
+			if strings.HasPrefix(m.Value.Text(), "data:") {
+				kind = memproxy.ItemData
+			}
+			d.op.Items = append(d.op.Items, memproxy.Item{Kind: kind, Pointer: p, Text: m.Value.Text()})
+		case jsondoc.Object:
+			d.urls(m.Value, p)
+		}
+	}
+}
+
+// texts reads a list of facts.
+func (d *decoding) texts(v *jsondoc.Value, ptr string) error {
+	if v.Kind != jsondoc.Array {
+		return bad(memproxy.PayloadMalformed, 422, ptr, "this must be a list of texts")
+	}
+	for i, e := range v.Elems {
+		if err := d.content(e, jsondoc.Index(ptr, i), "", ""); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// layer is semantic for facts written as they are and episodic for
+// conversations that the backend extracts facts from.
+func (d *decoding) layer() memproxy.Layer {
+	if d.doc != nil && d.row.shape == addBody && !d.doc.False(d.doc.Root.Get("infer")) {
+		return memproxy.Episodic
+	}
+	return memproxy.Semantic
+}
+
+// metadata reads one metadata object: confidence, source, field, identities,
+// times, keys that are the proxy's own, and every string.
+func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
+	if v.Kind == jsondoc.Null {
+		return nil
+	}
+	if v.Kind != jsondoc.Object {
+		if d.op.Kind.Writes() {
+			return bad(memproxy.PayloadMalformed, 422, ptr, "metadata must be an object")
+		}
+		d.strings(v, ptr, memproxy.ItemMetadata, "")
+		return nil
+	}
+	known := metadataKeys
+	if err := cased(v, ptr, known); err != nil {
+		return err
+	}
+	field, category := "", ""
+	for _, m := range v.Members {
+		p := jsondoc.Child(ptr, m.Name)
+		if reserved(m.Name) {
+			d.op.Reserved = append(d.op.Reserved, p)
+			continue
+		}
+		if low := strings.ToLower(m.Name); low != m.Name && (low == d.a.opt.FieldKey || slices.Contains(d.a.opt.ConfidenceKeys, low)) {
+			return bad(memproxy.PayloadDuplicate, 400, p, "a known key in another letter case")
+		}
+		if dim, ok := dimOf(m.Name); ok {
+			if err := d.claim(dim, m.Value, p, false, false); err != nil {
+				return err
+			}
+		}
+		switch {
+		case slices.Contains(d.a.opt.ConfidenceKeys, m.Name):
+			if d.op.Kind.Writes() {
+				d.op.Hints = append(d.op.Hints, d.hint(m.Value, p))
+			}
+		case m.Name == d.a.opt.FieldKey:
+			if m.Value.Kind != jsondoc.String {
+				return bad(memproxy.PayloadMalformed, 422, p, "the field must be a string")
+			}
+			field = m.Value.Text()
+		case m.Name == "category":
+			category = m.Value.Text()
+		case m.Name == "source":
+			d.source(m.Value)
+		case m.Name == "created_at", m.Name == "updated_at", m.Name == "timestamp":
+			if d.op.Kind.Writes() && m.Value.Kind != jsondoc.Null {
+				d.op.Backdated = append(d.op.Backdated, memproxy.Stamped{Pointer: p, Raw: string(d.doc.Raw(m.Value))})
+			}
+		}
+		d.strings(m.Value, p, memproxy.ItemMetadata, "")
+	}
+	if field == "" {
+		field = category
+	}
+	if field != "" {
+		d.field(field, ptr)
+	}
+	return nil
+}
+
+// field marks the content that a metadata object belongs to: its own entry's
+// in a batch, else all.
+func (d *decoding) field(name, ptr string) {
+	// The content may stand after the metadata, so it is marked in the end.
+	d.fields = append(d.fields, [2]string{strings.TrimSuffix(ptr, "metadata"), name})
+}
+
+// source takes a claimed source if it is one of the tiers. Of several the
+// lowest counts.
+func (d *decoding) source(v *jsondoc.Value) {
+	rank := []memproxy.Source{memproxy.SourceTrusted, memproxy.SourceVerified, memproxy.SourceUntrusted, memproxy.SourceHostile}
+	i := slices.Index(rank, memproxy.Source(v.Text()))
+	if i > slices.Index(rank, d.op.SourceClaim) {
+		d.op.SourceClaim = rank[i]
+	}
+}
+
+// hint reads a claimed confidence. What is not a number from 0 to 1 counts as
+// the highest claim.
+func (d *decoding) hint(v *jsondoc.Value, ptr string) memproxy.Hint {
+	h := memproxy.Hint{Pointer: ptr, Raw: string(d.doc.Raw(v)), Claimed: memproxy.Full}
+	if v.Kind == jsondoc.Number {
+		if f, err := strconv.ParseFloat(h.Raw, 64); err == nil && f >= 0 && f <= 1 {
+			h.Claimed, h.Legible = memproxy.PerMille(math.Round(f*1000)), true
+		}
+	}
+	return h
+}
+
+func orNull(v *jsondoc.Value) *jsondoc.Value {
+	if v == nil {
+		return &jsondoc.Value{Kind: jsondoc.Number} // a part without text is not a part
+	}
+	return v
+}

@@ -1,0 +1,208 @@
+package mem0
+
+import (
+	"mime"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// decoding is one payload on its way to an Operation.
+type decoding struct {
+	a   *Adapter
+	row *row
+	req memproxy.Request
+	doc *jsondoc.Doc
+	op  *memproxy.Operation
+	// fields are governed fields by the pointer of what they govern.
+	fields [][2]string
+}
+
+// Decode implements the gate's adapter.
+func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (*memproxy.Operation, error) {
+	r := rowOf(rt.ID)
+	if r == nil || r.shape == opaque {
+		return nil, bad(memproxy.RouteUnknown, 403, "", "memproxy knows this route and cannot read its payload yet")
+	}
+	d := &decoding{a: a, row: r, req: req, op: &memproxy.Operation{
+		Kind: rt.Kind, Bulk: rt.Bulk, Steering: rt.Steering, Derived: rt.Derived, Route: rt.ID,
+	}}
+	if err := d.media(body); err != nil {
+		return nil, err
+	}
+	if len(body) > 0 {
+		doc, err := jsondoc.Parse(body, a.opt.MaxDepth)
+		if err != nil {
+			return nil, err
+		}
+		d.doc = doc
+	}
+	if err := d.query(); err != nil {
+		return nil, err
+	}
+	if err := d.path(rt.Params); err != nil {
+		return nil, err
+	}
+	if err := d.body(rt.Params); err != nil {
+		return nil, err
+	}
+	if d.doc != nil && projects(r, d.op) && rt.Params != nil {
+		if f := projection(d.doc); f != nil {
+			rt.Params["fields"] = strings.Join(f, ",")
+		}
+	}
+	return d.op, d.settle()
+}
+
+// media refuses bodies that the backend might read as something else.
+func (d *decoding) media(body []byte) error {
+	if enc := d.req.Header.Values("Content-Encoding"); len(enc) > 0 && !(len(enc) == 1 && strings.EqualFold(enc[0], "identity")) {
+		return bad(memproxy.PayloadEncoding, 415, "", "content encodings are not accepted here")
+	}
+	types := d.req.Header.Values("Content-Type")
+	if len(types) > 1 {
+		return bad(memproxy.PayloadContentType, 415, "", "the content type stands twice")
+	}
+	if len(body) == 0 || len(types) == 0 || types[0] == "" {
+		return nil
+	}
+	kind, params, err := mime.ParseMediaType(types[0])
+	if err != nil || kind != "application/json" {
+		return bad(memproxy.PayloadContentType, 415, "", "this route takes application/json")
+	}
+	if cs, ok := params["charset"]; ok && !strings.EqualFold(cs, "utf-8") {
+		return bad(memproxy.PayloadEncoding, 415, "", "this route takes UTF-8")
+	}
+	return nil
+}
+
+// path reads the identities and targets that stand in the path.
+func (d *decoding) path(params map[string]string) error {
+	op := d.op
+	if id, ok := params["id"]; ok {
+		op.Targets, op.TargetKind = []string{id}, memproxy.TargetMemory
+		if d.row.shape == event {
+			op.TargetKind = memproxy.TargetEvent
+		}
+	}
+	if name, ok := params["entity_id"]; ok {
+		dim, known := memproxy.DimUser, true
+		if typ, has := params["entity_type"]; has {
+			dim, known = entityDim(typ)
+		}
+		c := memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Values: []string{name}, Pointer: "path:entity_id", Pins: true}
+		if !known {
+			return bad(memproxy.PayloadPath, 400, "path:entity_type", "an unknown kind of entity")
+		}
+		if name == "*" {
+			c.Op = memproxy.ClaimAny
+		}
+		op.Claims = append(op.Claims, c)
+	}
+	return nil
+}
+
+func entityDim(typ string) (memproxy.Dimension, bool) {
+	switch strings.TrimSuffix(typ, "s") {
+	case "user":
+		return memproxy.DimUser, true
+	case "agent":
+		return memproxy.DimAgent, true
+	case "app":
+		return memproxy.DimApp, true
+	case "run":
+		return memproxy.DimRun, true
+	}
+	return "", false
+}
+
+// body reads the payload by the route's shape.
+func (d *decoding) body(params map[string]string) error {
+	if d.doc == nil {
+		switch d.row.shape {
+		case addBody, search, update, batch:
+			return bad(memproxy.PayloadMalformed, 400, "", "this route needs a JSON body")
+		}
+		return nil
+	}
+	root := d.doc.Root
+	if root.Kind != jsondoc.Object {
+		return bad(memproxy.PayloadMalformed, 400, "", "the body must be a JSON object")
+	}
+	if err := cased(root, "", topKeys); err != nil {
+		return err
+	}
+	for _, m := range root.Members {
+		if err := d.member(m, params); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle fills what follows from everything that was read.
+func (d *decoding) settle() error {
+	op := d.op
+	for _, f := range d.fields {
+		for i := range op.Items {
+			if it := &op.Items[i]; it.Kind == memproxy.ItemContent && strings.HasPrefix(it.Pointer, f[0]) {
+				it.Field = f[1]
+			}
+		}
+	}
+	for i := range op.Claims {
+		c := &op.Claims[i]
+		if c.Op != memproxy.ClaimIs || len(c.Values) != 1 {
+			continue
+		}
+		if err := fill(&op.Scope, c, op.Kind.Writes()); err != nil {
+			return err
+		}
+	}
+	switch op.Kind {
+	case memproxy.Learn:
+		op.Cost = d.cost()
+	case memproxy.Correct:
+		op.Cost = max(1, len(op.Targets))
+	}
+	return nil
+}
+
+// fill sets the scope from a plain claim. In a write two places must agree.
+func fill(s *memproxy.Scope, c *memproxy.Claim, write bool) error {
+	var at *string
+	switch c.Dim {
+	case memproxy.DimUser:
+		at = &s.User
+	case memproxy.DimAgent:
+		at = &s.Agent
+	case memproxy.DimApp:
+		at = &s.App
+	case memproxy.DimRun:
+		at = &s.Run
+	default:
+		return nil
+	}
+	if write && *at != "" && *at != c.Values[0] && !strings.HasPrefix(c.Pointer, "/metadata") {
+		return bad(memproxy.ScopeConflict, 422, c.Pointer, "two places of the payload name different owners")
+	}
+	if *at == "" {
+		*at = c.Values[0]
+	}
+	return nil
+}
+
+// cost is how many memories an add writes at the least.
+func (d *decoding) cost() int {
+	if d.doc == nil || !d.doc.False(d.doc.Root.Get("infer")) {
+		return 1
+	}
+	n := 0
+	for _, it := range d.op.Items {
+		if it.Kind == memproxy.ItemContent && it.Role != "system" {
+			n++
+		}
+	}
+	return max(1, n)
+}

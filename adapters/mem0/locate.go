@@ -1,0 +1,54 @@
+package mem0
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Locate implements the gate's locator.
+func (a *Adapter) Locate(rt memproxy.Route, req memproxy.Request, target string) memproxy.Request {
+	out := memproxy.Request{Method: "GET", Header: req.Header, Base: req.Base}
+	escaped := url.PathEscape(target)
+	r := rowOf(rt.ID)
+	switch {
+	case r != nil && r.shape == event:
+		out.EscapedPath = "/v1/event/" + escaped + "/"
+	case r != nil && r.dialect == server:
+		out.EscapedPath = "/memories/" + escaped
+	default:
+		out.EscapedPath = "/v1/memories/" + escaped + "/"
+	}
+	return out
+}
+
+// Located implements the gate's locator.
+func (a *Adapter) Located(rt memproxy.Route, target string, reply memproxy.Reply) (memproxy.Memory, error) {
+	switch {
+	case reply.Status == 404 || reply.Status == 400 || reply.Status == 422:
+		return memproxy.Memory{ID: target, Missing: true}, nil // an id that cannot be one is not there either
+	case reply.Status < 200 || reply.Status > 299:
+		return memproxy.Memory{}, fmt.Errorf("mem0: the backend answered %d", reply.Status)
+	}
+	look := memproxy.Route{ID: "mem0.v1.get", Kind: memproxy.Recall}
+	if r := rowOf(rt.ID); r != nil && r.shape == event {
+		look.ID = "mem0.v1.event"
+	}
+	rd, err := a.Read(look, memproxy.Request{}, reply)
+	if err != nil {
+		return memproxy.Memory{}, err
+	}
+	if len(rd.Memories) != 1 {
+		return memproxy.Memory{}, errors.New("mem0: the backend answered with something else than one memory")
+	}
+	return rd.Memories[0], nil
+}
+
+// Merges implements the gate's locator: the platform replaces metadata, so an
+// update that brings none must send along what is there.
+func (a *Adapter) Merges(rt memproxy.Route, op *memproxy.Operation) bool {
+	r := rowOf(rt.ID)
+	return r != nil && r.kind == memproxy.Correct && r.dialect == hosted && (r.shape == batch || r.shape == update) && r.id != "mem0.v1.feedback"
+}

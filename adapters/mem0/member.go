@@ -1,0 +1,178 @@
+package mem0
+
+import (
+	"strings"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// topKeys are the names that are given a meaning at the top level. A name that
+// is one of them in another letter case is refused: some parsers would take it
+// for the real one.
+var topKeys = set("messages", "deduced_memories", "text", "data", "memory_content", "content", "query", "filters", "metadata",
+	"memories", "user_id", "agent_id", "app_id", "run_id", "session_id", "custom_instructions", "agent_custom_instructions",
+	"includes", "excludes", "custom_categories", "structured_data_schema", "prompt", "schema", "export_instructions", "infer",
+	"timestamp", "observation_date", "observation_datetime", "memory_id", "memory_export_id", "fields", "categories",
+	"expiration_date", "page", "page_size", "use_case")
+
+var messageKeys = set("role", "content", "name")
+
+var metadataKeys = set("user_id", "agent_id", "app_id", "run_id", "session_id", "source", "category", "created_at", "updated_at", "timestamp")
+
+// steeringKeys hold text that instructs the backend's own model.
+var steeringKeys = set("custom_instructions", "agent_custom_instructions", "includes", "excludes", "custom_categories",
+	"structured_data_schema", "prompt", "schema", "export_instructions")
+
+func set(names ...string) map[string]bool {
+	m := make(map[string]bool, len(names))
+	for _, n := range names {
+		m[n] = true
+	}
+	return m
+}
+
+// cased refuses names that differ from known ones in letter case only.
+func cased(v *jsondoc.Value, pointer string, known map[string]bool) error {
+	for _, m := range v.Members {
+		if known[m.Name] {
+			continue
+		}
+		if low := strings.ToLower(m.Name); low != m.Name && known[low] {
+			return bad(memproxy.PayloadDuplicate, 400, jsondoc.Child(pointer, m.Name), "a known key in another letter case")
+		}
+	}
+	return nil
+}
+
+// member reads one top-level member. What has no meaning of its own is still
+// content: its strings are screened and it is forwarded as it is.
+func (d *decoding) member(m jsondoc.Member, params map[string]string) error {
+	ptr := jsondoc.Child("", m.Name)
+	v := m.Value
+	if reserved(m.Name) {
+		d.op.Reserved = append(d.op.Reserved, ptr)
+		return nil
+	}
+	if dim, ok := dimOf(m.Name); ok {
+		return d.claim(dim, v, ptr, true, false)
+	}
+	if steeringKeys[m.Name] || d.row.shape == config {
+		if v.Kind != jsondoc.Null {
+			d.op.Steering = d.op.Steering || steeringKeys[m.Name]
+			d.strings(v, ptr, memproxy.ItemSteering, "")
+		}
+		if m.Name == "filters" {
+			return d.filters(v, ptr, true, false)
+		}
+		return nil
+	}
+	switch m.Name {
+	case "messages":
+		return d.messages(v, ptr)
+	case "deduced_memories":
+		return d.texts(v, ptr)
+	case "text", "data", "memory_content", "content":
+		return d.content(v, ptr, "", params["id"])
+	case "query":
+		d.op.Items = append(d.op.Items, memproxy.Item{Kind: memproxy.ItemQuery, Pointer: ptr, Text: v.Text()})
+		if v.Kind != jsondoc.String {
+			return bad(memproxy.PayloadMalformed, 422, ptr, "query must be a string")
+		}
+		return nil
+	case "filters":
+		return d.filters(v, ptr, true, false)
+	case "metadata":
+		return d.metadata(v, ptr)
+	case "memories":
+		if d.row.shape == batch {
+			return d.entries(v, ptr)
+		}
+	case "memory_id":
+		if v.Kind == jsondoc.String && d.row.shape == update {
+			d.op.Targets, d.op.TargetKind = append(d.op.Targets, v.Text()), memproxy.TargetMemory
+			return nil
+		}
+	case "memory_export_id":
+		if v.Kind == jsondoc.String {
+			d.op.Targets, d.op.TargetKind = append(d.op.Targets, v.Text()), memproxy.TargetExport
+			return nil
+		}
+	case "timestamp", "observation_date", "observation_datetime":
+		if v.Kind != jsondoc.Null && d.op.Kind.Writes() {
+			d.op.Backdated = append(d.op.Backdated, memproxy.Stamped{Pointer: ptr, Raw: string(d.doc.Raw(v))})
+		}
+		return nil
+	case "infer":
+		if v.Kind != jsondoc.Bool && v.Kind != jsondoc.Null {
+			return bad(memproxy.PayloadMalformed, 422, ptr, "infer must be true or false")
+		}
+		return nil
+	}
+	if d.op.Kind.Writes() {
+		d.strings(v, ptr, memproxy.ItemMetadata, "")
+	}
+	return nil
+}
+
+// strings makes an item of every string in a value.
+func (d *decoding) strings(v *jsondoc.Value, ptr string, kind memproxy.ItemKind, target string) {
+	switch v.Kind {
+	case jsondoc.String:
+		if v.Text() != "" {
+			d.op.Items = append(d.op.Items, memproxy.Item{Kind: kind, Pointer: ptr, Text: v.Text(), Layer: memproxy.Semantic, Target: target})
+		}
+	case jsondoc.Object:
+		for _, m := range v.Members {
+			d.strings(m.Value, jsondoc.Child(ptr, m.Name), kind, target)
+		}
+	case jsondoc.Array:
+		for i, e := range v.Elems {
+			d.strings(e, jsondoc.Index(ptr, i), kind, target)
+		}
+	}
+}
+
+// entries reads the memories of a batch.
+func (d *decoding) entries(v *jsondoc.Value, ptr string) error {
+	if v.Kind != jsondoc.Array {
+		return bad(memproxy.PayloadMalformed, 422, ptr, "memories must be a list")
+	}
+	for i, e := range v.Elems {
+		at := jsondoc.Index(ptr, i)
+		if e.Kind != jsondoc.Object {
+			return bad(memproxy.PayloadMalformed, 422, at, "a batch entry must be an object")
+		}
+		if err := cased(e, at, topKeys); err != nil {
+			return err
+		}
+		id := e.Get("memory_id")
+		if id == nil || id.Kind != jsondoc.String {
+			return bad(memproxy.PayloadMalformed, 422, at, "a batch entry needs a memory_id")
+		}
+		d.op.Targets, d.op.TargetKind = append(d.op.Targets, id.Text()), memproxy.TargetMemory
+		for _, m := range e.Members {
+			p := jsondoc.Child(at, m.Name)
+			var err error
+			switch {
+			case m.Name == "memory_id":
+			case m.Name == "text":
+				err = d.content(m.Value, p, "", id.Text())
+			case m.Name == "metadata":
+				err = d.metadata(m.Value, p)
+			case reserved(m.Name):
+				d.op.Reserved = append(d.op.Reserved, p)
+			default:
+				if dim, ok := dimOf(m.Name); ok {
+					err = d.claim(dim, m.Value, p, false, false)
+				} else {
+					d.strings(m.Value, p, memproxy.ItemMetadata, id.Text())
+				}
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+package mem0
+
+import (
+	"net/url"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// query reads the identities of the query string: every value of every
+// spelling, because backends differ in which one they take.
+func (d *decoding) query() error {
+	if d.req.Query == "" {
+		return nil
+	}
+	values, err := url.ParseQuery(d.req.Query)
+	if err != nil {
+		return bad(memproxy.PayloadMalformed, 400, "query", "the query cannot be read in one way")
+	}
+	for key, list := range values {
+		base := strings.ToLower(key)
+		nested := ""
+		if i := strings.IndexByte(base, '['); i >= 0 {
+			base, nested = base[:i], base[i:]
+		}
+		dim, ok := dimOf(base)
+		if !ok {
+			if base == "metadata" || base == "filters" {
+				if err := d.queryJSON(base, nested, list); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		ptr := "query:" + base
+		if base != key && nested == "" {
+			return bad(memproxy.PayloadDuplicate, 400, ptr, "a known key in another letter case")
+		}
+		for _, v := range list[1:] {
+			if v != list[0] {
+				return bad(memproxy.PayloadDuplicate, 400, ptr, "an identity stands twice in the query")
+			}
+		}
+		c := memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Values: list[:1], Pointer: ptr, Pins: true}
+		switch {
+		case nested != "" && nested != "[]" && nested != "[eq]" && nested != "[in]":
+			c.Op, c.Pins = memproxy.ClaimUnclear, false
+		case list[0] == "*":
+			c.Op, c.Pins = memproxy.ClaimAny, false
+		}
+		d.op.Claims = append(d.op.Claims, c)
+	}
+	return nil
+}
+
+// queryJSON reads metadata and filters that stand in the query, as JSON text
+// or as metadata[user_id]=….
+func (d *decoding) queryJSON(base, nested string, list []string) error {
+	ptr := "query:" + base
+	if nested != "" {
+		if dim, ok := dimOf(strings.Trim(nested, "[]")); ok {
+			d.op.Claims = append(d.op.Claims, memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Values: list, Pointer: ptr + nested})
+		}
+		return nil
+	}
+	for _, text := range list {
+		doc, err := jsondoc.Parse([]byte(text), d.a.opt.MaxDepth)
+		if err != nil {
+			return bad(memproxy.PayloadMalformed, 400, ptr, "not JSON")
+		}
+		was := d.doc
+		d.doc = doc
+		err = d.filters(doc.Root, ptr, false, false)
+		d.doc = was
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,246 @@
+package mem0
+
+import (
+	"errors"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+var errShape = errors.New("mem0: the answer is not of the route's shape")
+
+// lists are the keys under which answers keep their elements.
+var listKeys = [...]string{"results", "memories", "items"}
+
+// Read implements the gate's reader.
+func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply) (*memproxy.Reading, error) {
+	if rt.Derived || rt.Kind == memproxy.Admin {
+		return a.receipts(reply)
+	}
+	doc, err := jsondoc.Parse(reply.Body, 0)
+	if err != nil {
+		return nil, err
+	}
+	rd := &memproxy.Reading{}
+	root := doc.Root
+	switch root.Kind {
+	case jsondoc.Null:
+		rd.Memories = append(rd.Memories, memproxy.Memory{Missing: true})
+		return rd, nil
+	case jsondoc.Array:
+		for i, e := range root.Elems {
+			if err := a.element(rd, doc, rt, e, jsondoc.Index("", i)); err != nil {
+				return nil, err
+			}
+		}
+		return rd, nil
+	case jsondoc.Object:
+	default:
+		return nil, errShape
+	}
+	links(rd, root)
+	r := rowOf(rt.ID)
+	if r != nil && r.shape == event {
+		return rd, a.element(rd, doc, rt, root, "")
+	}
+	found := false
+	for _, key := range listKeys {
+		v := root.Get(key)
+		if v == nil || v.Kind != jsondoc.Array {
+			continue
+		}
+		found = true
+		for i, e := range v.Elems {
+			if err := a.element(rd, doc, rt, e, jsondoc.Index("/"+key, i)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if id := root.Get("event_id"); id != nil && id.Kind == jsondoc.String {
+		rd.Events = append(rd.Events, id.Text())
+		return rd, nil
+	}
+	if !found && root.Get("id") != nil {
+		return rd, a.element(rd, doc, rt, root, "")
+	}
+	if !found && rt.Kind == memproxy.Recall && root.Get("message") == nil && root.Get("detail") == nil && root.Get("error") == nil {
+		return nil, errShape
+	}
+	return rd, nil
+}
+
+// receipts reads the id of a job.
+func (a *Adapter) receipts(reply memproxy.Reply) (*memproxy.Reading, error) {
+	rd := &memproxy.Reading{}
+	doc, err := jsondoc.Parse(reply.Body, 0)
+	if err != nil {
+		return rd, nil // free-form text cannot be taken apart; it was pinned before
+	}
+	if doc.Root.Kind == jsondoc.Object {
+		links(rd, doc.Root)
+		if id := doc.Root.Get("id"); id != nil && id.Kind == jsondoc.String {
+			rd.Events = append(rd.Events, id.Text())
+		}
+	}
+	return rd, nil
+}
+
+func links(rd *memproxy.Reading, root *jsondoc.Value) {
+	for _, key := range [...]string{"next", "previous", "status_url"} {
+		if v := root.Get(key); v != nil && v.Kind == jsondoc.String && strings.Contains(v.Text(), "://") {
+			rd.Links = append(rd.Links, "/"+key)
+		}
+	}
+}
+
+// element reads one memory, history entry, event or entity.
+func (a *Adapter) element(rd *memproxy.Reading, doc *jsondoc.Doc, rt memproxy.Route, v *jsondoc.Value, ptr string) error {
+	if v.Kind != jsondoc.Object {
+		return errShape
+	}
+	m := memproxy.Memory{Pointer: ptr, ID: v.Get("id").Text(), Event: v.Get("event").Text()}
+	m.Text = v.Get("memory").Text()
+	if data := v.Get("data"); m.Text == "" && data != nil {
+		m.Text = data.Get("memory").Text()
+	}
+	m.Scope = scope(v)
+	meta := v.Get("metadata")
+	switch {
+	case strings.HasPrefix(rt.ID, "mem0.v1.event"):
+		m.Kind = memproxy.TargetEvent
+		if p := v.Get("payload"); p != nil {
+			m.Scope = merge(m.Scope, scope(p))
+			meta = p.Get("metadata")
+		}
+	case strings.Contains(rt.ID, "entit"):
+		m.Kind = memproxy.TargetEntity
+		name := v.Get("name").Text()
+		if name == "" {
+			name = v.Get("id").Text()
+		}
+		if dim, ok := entityDim(v.Get("type").Text()); ok {
+			c := memproxy.Claim{Dim: dim, Values: []string{name}}
+			_ = fill(&m.Scope, &c, false) // reads do not conflict
+		}
+	case strings.Contains(rt.ID, "history"):
+		if id := v.Get("memory_id"); id != nil {
+			m.ID = id.Text()
+		}
+	}
+	if id := v.Get("event_id"); id != nil && id.Kind == jsondoc.String && rt.Kind == memproxy.Learn {
+		rd.Events = append(rd.Events, id.Text())
+		if m.ID == "" {
+			return nil
+		}
+	}
+	if meta != nil && meta.Kind == jsondoc.Object {
+		m.Metadata = doc.Raw(meta)
+		m.Stamp = parseStamp(meta, doc)
+		m.Scope = merge(m.Scope, scope(meta))
+	}
+	rd.Memories = append(rd.Memories, m)
+	return nil
+}
+
+func scope(v *jsondoc.Value) memproxy.Scope {
+	s := memproxy.Scope{
+		User: v.Get("user_id").Text(), Agent: v.Get("agent_id").Text(), App: v.Get("app_id").Text(), Run: v.Get("run_id").Text(),
+	}
+	if s.Run == "" {
+		s.Run = v.Get("session_id").Text()
+	}
+	return s
+}
+
+func merge(a, b memproxy.Scope) memproxy.Scope {
+	pick := func(x, y string) string {
+		if x != "" {
+			return x
+		}
+		return y
+	}
+	return memproxy.Scope{User: pick(a.User, b.User), Agent: pick(a.Agent, b.Agent), App: pick(a.App, b.App), Run: pick(a.Run, b.Run)}
+}
+
+// Rewrite implements the gate's reader.
+func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply, rd *memproxy.Reading) ([]byte, error) {
+	drop := map[string]bool{}
+	for i := range rd.Memories {
+		if rd.Memories[i].Drop {
+			drop[rd.Memories[i].Pointer] = true
+		}
+	}
+	unwanted := a.unwanted(rt, req)
+	if len(drop) == 0 && len(rd.Links) == 0 && len(unwanted) == 0 {
+		return reply.Body, nil
+	}
+	doc, err := jsondoc.Parse(reply.Body, 0)
+	if err != nil {
+		return nil, err
+	}
+	e := doc.Edit()
+	for _, ptr := range rd.Links {
+		v := doc.At(ptr)
+		u, err := url.Parse(v.Text())
+		if err != nil {
+			e.Replace(v, []byte("null")) // a link that cannot be led back leads nowhere
+			continue
+		}
+		back := u.EscapedPath()
+		if u.RawQuery != "" {
+			back += "?" + u.RawQuery
+		}
+		e.Replace(v, []byte(strconv.Quote(req.Base+back)))
+	}
+	a.thin(e, doc.Root, "", drop, unwanted)
+	for _, key := range listKeys {
+		a.thin(e, doc.Root.Get(key), "/"+key, drop, unwanted)
+	}
+	if c := doc.Root.Get("count"); c != nil && c.Kind == jsondoc.Number && len(drop) > 0 {
+		if n, err := strconv.Atoi(string(doc.Raw(c))); err == nil {
+			e.Replace(c, strconv.AppendInt(nil, int64(max(0, n-len(drop))), 10))
+		}
+	}
+	return e.Apply(), nil
+}
+
+// thin leaves out dropped elements of a list and unwanted fields of the others.
+func (a *Adapter) thin(e *jsondoc.Edits, v *jsondoc.Value, ptr string, drop map[string]bool, unwanted []string) {
+	if v == nil || v.Kind != jsondoc.Array {
+		return
+	}
+	e.Array(v, func(i int) bool { return drop[jsondoc.Index(ptr, i)] })
+	if len(unwanted) == 0 {
+		return
+	}
+	for i, el := range v.Elems {
+		if !drop[jsondoc.Index(ptr, i)] && el.Kind == jsondoc.Object {
+			e.Object(el, func(name string) bool { return slices.Contains(unwanted, name) }, nil)
+		}
+	}
+}
+
+// unwanted are the fields that were asked for on the client's behalf. The
+// request is the client's own, so they are those that it did not name.
+func (a *Adapter) unwanted(rt memproxy.Route, req memproxy.Request) []string {
+	r := rowOf(rt.ID)
+	var have []string
+	switch {
+	case r == nil || rt.Kind != memproxy.Recall || rt.Derived:
+		return nil
+	case r.shape == query && strings.Contains(req.Query, "fields="):
+		if values, err := url.ParseQuery(req.Query); err == nil {
+			have = commaLists(values["fields"])
+		}
+	case rt.Params["fields"] != "":
+		have = strings.Split(rt.Params["fields"], ",")
+	}
+	if have == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(needed[:]), func(n string) bool { return slices.Contains(have, n) })
+}

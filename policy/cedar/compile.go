@@ -1,0 +1,159 @@
+package cedar
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go"
+	xast "github.com/cedar-policy/cedar-go/x/exp/ast"
+	"github.com/cedar-policy/cedar-go/x/exp/schema"
+	"github.com/cedar-policy/cedar-go/x/exp/schema/validate"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/policy"
+)
+
+// rule is one compiled policy with what its annotations say.
+type rule struct {
+	id      string
+	policy  *cedar.Policy
+	file    string
+	line    int
+	reason  memproxy.ReasonCode
+	detail  string
+	verdict memproxy.Verdict
+	shadow  bool
+}
+
+// Policy is a compiled bundle. It is immutable and safe for concurrent use.
+type Policy struct {
+	enforced set // decides
+	shadowed set // is only reported
+	rules    map[cedar.PolicyID]*rule
+	validate *validate.Validator
+}
+
+// set is a list of policies in a fixed order.
+type set []*rule
+
+// All implements cedar.PolicyIterator.
+func (s set) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
+	return func(yield func(cedar.PolicyID, *cedar.Policy) bool) {
+		for _, r := range s {
+			if !yield(cedar.PolicyID(r.id), r.policy) {
+				return
+			}
+		}
+	}
+}
+
+// Compile parses and checks a bundle. The error lists every fault, each with
+// file and line.
+func Compile(b policy.Bundle) (*Policy, error) {
+	var sch schema.Schema
+	sch.SetFilename(b.Schema.Name)
+	if err := sch.UnmarshalCedar(b.Schema.Text); err != nil {
+		return nil, fmt.Errorf("%s: %w", b.Schema.Name, err)
+	}
+	resolved, err := sch.Resolve()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", b.Schema.Name, err)
+	}
+	p := &Policy{rules: map[cedar.PolicyID]*rule{}, validate: validate.New(resolved)}
+	var faults []error
+	for _, src := range b.Policies {
+		list, err := cedar.NewPolicyListFromBytes(src.Name, src.Text)
+		if err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", src.Name, err))
+			continue
+		}
+		for _, pol := range list {
+			if err := p.add(src.Name, pol, b); err != nil {
+				faults = append(faults, err)
+			}
+		}
+	}
+	for _, list := range [...][]string{b.Disabled, b.Shadowed} {
+		for _, id := range list {
+			if !p.known(b, id) {
+				faults = append(faults, fmt.Errorf("bundle.yaml: there is no policy %q", id))
+			}
+		}
+	}
+	if err := errors.Join(faults...); err != nil {
+		return nil, err
+	}
+	byID := func(x, y *rule) int { return strings.Compare(x.id, y.id) }
+	slices.SortFunc(p.enforced, byID)
+	slices.SortFunc(p.shadowed, byID)
+	return p, nil
+}
+
+func (p *Policy) known(b policy.Bundle, id string) bool {
+	if _, ok := p.rules[cedar.PolicyID(id)]; ok {
+		return true
+	}
+	return slices.Contains(b.Disabled, id) && p.seen(id)
+}
+
+func (p *Policy) seen(id string) bool { return p.rules[cedar.PolicyID("disabled:"+id)] != nil }
+
+// add checks one policy and files it.
+func (p *Policy) add(file string, pol *cedar.Policy, b policy.Bundle) error {
+	line := pol.Position().Line
+	fault := func(format string, args ...any) error {
+		return fmt.Errorf("%s:%d: %s", file, line, fmt.Sprintf(format, args...))
+	}
+	ann := pol.Annotations()
+	r := &rule{id: string(ann["id"]), policy: pol, file: file, line: line, detail: string(ann["detail"]), verdict: memproxy.Deny, reason: memproxy.PolicyForbid}
+	if r.id == "" {
+		return fault("a policy needs @id(\"…\")")
+	}
+	if _, dup := p.rules[cedar.PolicyID(r.id)]; dup {
+		return fault("policy %s stands twice", r.id)
+	}
+	if slices.Contains(b.Disabled, r.id) {
+		p.rules[cedar.PolicyID("disabled:"+r.id)] = r
+		return nil
+	}
+	for name := range ann {
+		switch name {
+		case "id", "reason", "detail", "verdict", "enforce":
+		default:
+			return fault("policy %s: unknown annotation @%s", r.id, name)
+		}
+	}
+	if code, ok := ann["reason"]; ok {
+		r.reason = memproxy.ReasonCode(code)
+		if !slices.Contains(memproxy.ReasonCodes(), r.reason) {
+			return fault("policy %s: unknown reason %q; docs/reasons.md lists them", r.id, code)
+		}
+	}
+	switch v := string(ann["verdict"]); v {
+	case "", "deny":
+	case "hold":
+		r.verdict = memproxy.Hold
+	default:
+		return fault("policy %s: @verdict is \"deny\" or \"hold\", not %q", r.id, v)
+	}
+	switch v := string(ann["enforce"]); v {
+	case "", "true":
+	case "false":
+		r.shadow = true
+	default:
+		return fault("policy %s: @enforce is \"true\" or \"false\", not %q", r.id, v)
+	}
+	if err := p.validate.Policy(r.id, (*xast.Policy)(pol.AST())); err != nil {
+		return fault("policy %s: %v", r.id, err)
+	}
+	p.rules[cedar.PolicyID(r.id)] = r
+	if r.shadow || slices.Contains(b.Shadowed, r.id) {
+		p.shadowed = append(p.shadowed, r)
+	} else {
+		p.enforced = append(p.enforced, r)
+	}
+	return nil
+}

@@ -1,0 +1,278 @@
+package cedar_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/policy"
+	"github.com/memproxy/memproxy/policy/cedar"
+)
+
+func compile(t testing.TB, change func(*policy.Bundle)) *cedar.Policy {
+	t.Helper()
+	b := policy.Builtin()
+	if change != nil {
+		change(&b)
+	}
+	p, err := cedar.Compile(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// ask is a question with defaults: an authenticated agent's plain add in production.
+type ask struct {
+	kind    memproxy.Kind
+	trust   memproxy.Trust
+	who     memproxy.PrincipalKind
+	roles   []string
+	field   string
+	size    int
+	profile string
+	change  func(*memproxy.Operation)
+}
+
+func (a ask) question() memproxy.Question {
+	if a.kind == "" {
+		a.kind = memproxy.Learn
+	}
+	if a.trust == "" {
+		a.trust = memproxy.TrustAuthenticated
+	}
+	if a.who == "" {
+		a.who = memproxy.KindAgent
+	}
+	if a.profile == "" {
+		a.profile = "production"
+	}
+	op := &memproxy.Operation{Kind: a.kind, Backend: "mem0", Route: "mem0.v3.add"}
+	if a.kind == memproxy.Learn || a.kind == memproxy.Correct {
+		op.Items = []memproxy.Item{{Kind: memproxy.ItemContent, Text: strings.Repeat("é", max(1, a.size)), Field: a.field}}
+	}
+	if a.change != nil {
+		a.change(op)
+	}
+	c := memproxy.DefaultCeilings()
+	return memproxy.Question{
+		Principal: memproxy.Principal{ID: "p", Kind: a.who, Trust: a.trust, Roles: a.roles, Tenant: "acme", Method: "key"},
+		Operation: op, Profile: a.profile, Ceiling: c.Ceiling(a.trust, ""), Confidence: 700, Claimed: 700,
+	}
+}
+
+func bulk(op *memproxy.Operation)     { op.Bulk = true }
+func steered(op *memproxy.Operation)  { op.Steering = true }
+func derived(op *memproxy.Operation)  { op.Derived = true }
+func backdate(op *memproxy.Operation) { op.Backdated = []memproxy.Stamped{{Pointer: "/timestamp"}} }
+func url(op *memproxy.Operation) {
+	op.Items = append(op.Items, memproxy.Item{Kind: memproxy.ItemURL, Text: "http://x"})
+}
+
+// Each refusal stands beside the nearest thing that must not be refused.
+// Proves CARD-3, SYN-1, EDGE-3, TRL-2, TRL-10
+func TestBuiltinRules(t *testing.T) {
+	p := compile(t, nil)
+	for _, tc := range []struct {
+		name string
+		ask  ask
+		rule string // "" is allowed; a code without dot-rule is matched as code
+	}{
+		{"identified callers write", ask{}, ""},
+		{"identified callers change", ask{kind: memproxy.Correct}, ""},
+		{"identified callers delete one", ask{kind: memproxy.Forget}, ""},
+		{"identified callers read", ask{kind: memproxy.Recall}, ""},
+		{"anonymous callers add", ask{trust: memproxy.TrustAnonymous, who: memproxy.KindAnonymous}, ""},
+		{"anonymous callers read", ask{trust: memproxy.TrustAnonymous, kind: memproxy.Recall}, ""},
+		{"anonymous callers do not change", ask{trust: memproxy.TrustAnonymous, kind: memproxy.Correct}, "policy.no_permit"},
+		{"anonymous callers do not delete", ask{trust: memproxy.TrustAnonymous, kind: memproxy.Forget}, "policy.no_permit"},
+		{"anonymous callers delete while developing", ask{trust: memproxy.TrustAnonymous, kind: memproxy.Forget, profile: "development"}, ""},
+		{"an agent type that nobody permits", ask{kind: memproxy.Run}, "policy.no_permit"},
+
+		{"administration", ask{kind: memproxy.Admin}, "surface.admin"},
+		{"administration while developing", ask{kind: memproxy.Admin, profile: "development"}, "surface.admin"},
+		{"administration by a human without the role", ask{kind: memproxy.Admin, who: memproxy.KindHuman, trust: memproxy.TrustHuman}, "surface.admin"},
+		{"administration with the role", ask{kind: memproxy.Admin, roles: []string{"memproxy-admin"}}, ""},
+		{"bulk delete", ask{kind: memproxy.Forget, change: bulk}, "surface.bulk"},
+		{"bulk delete with the role", ask{kind: memproxy.Forget, change: bulk, roles: []string{"memproxy-admin"}}, ""},
+		{"bulk read", ask{kind: memproxy.Recall, change: bulk}, ""},
+		{"steering by an agent", ask{change: steered}, "surface.steering"},
+		{"steering by an established caller", ask{change: steered, trust: memproxy.TrustEstablished}, ""},
+		{"steering while developing", ask{change: steered, profile: "development"}, ""},
+		{"summary by anonymous", ask{kind: memproxy.Recall, change: derived, trust: memproxy.TrustAnonymous}, "surface.derived"},
+		{"summary by an identified caller", ask{kind: memproxy.Recall, change: derived}, ""},
+
+		{"content that nobody saw", ask{change: url}, "content.unseen"},
+		{"content that nobody saw, while developing", ask{change: url, profile: "development"}, ""},
+		{"backdating", ask{change: backdate}, "content.backdated"},
+		{"backdating by a person", ask{change: backdate, who: memproxy.KindHuman, trust: memproxy.TrustHuman}, ""},
+		{"backdating while developing", ask{change: backdate, profile: "development"}, ""},
+
+		{"constitution", ask{field: "constitution"}, "field.protected"},
+		{"authority, by a human", ask{field: "authority", who: memproxy.KindHuman, trust: memproxy.TrustHuman}, "field.protected"},
+		{"system, in capitals and spaces", ask{field: " System "}, "field.protected"},
+		{"credentials, with the admin role", ask{field: "credentials", roles: []string{"memproxy-admin"}}, "field.protected"},
+		{"a look-alike of system", ask{field: "ѕystem"}, "field.name"},
+		{"learnings at the size", ask{field: "learnings", size: 500}, ""},
+		{"learnings over the size", ask{field: "learnings", size: 501}, "field.learnings.size"},
+		{"learnings by anonymous", ask{field: "learnings", trust: memproxy.TrustAnonymous}, "field.anonymous"},
+		{"preferences at the size", ask{field: "preferences", size: 200}, ""},
+		{"preferences over the size", ask{field: "preferences", size: 201}, "field.preferences.size"},
+		{"gotchas by dev", ask{field: "gotchas", roles: []string{"dev"}, size: 300}, ""},
+		{"gotchas by qa", ask{field: "gotchas", roles: []string{"qa"}}, ""},
+		{"gotchas by pm", ask{field: "gotchas", roles: []string{"pm"}}, "field.gotchas.role"},
+		{"gotchas over the size", ask{field: "gotchas", roles: []string{"dev"}, size: 301}, "field.gotchas.size"},
+		{"conventions by architect", ask{field: "conventions", roles: []string{"architect"}, size: 400}, ""},
+		{"conventions by qa", ask{field: "conventions", roles: []string{"qa"}}, "field.conventions.role"},
+		{"conventions over the size", ask{field: "conventions", roles: []string{"dev"}, size: 401}, "field.conventions.size"},
+		{"decisions by pm", ask{field: "decisions", roles: []string{"pm"}, size: 500}, ""},
+		{"decisions by dev", ask{field: "decisions", roles: []string{"dev"}}, "field.decisions.role"},
+		{"decisions over the size", ask{field: "decisions", roles: []string{"pm"}, size: 501}, "field.decisions.size"},
+		{"human, Letta's own", ask{field: "human", size: 2000}, ""},
+		{"persona, Letta's own", ask{field: "persona", size: 2000}, ""},
+		{"another field over the size", ask{field: "notes", size: 5001}, "field.other.size"},
+		{"no field has no size", ask{size: 9000}, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, err := p.Rule(context.Background(), tc.ask.question())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tc.rule == "" {
+				if got.Verdict != memproxy.Allow || len(got.Reasons) > 0 {
+					t.Errorf("got %v %v, want allow", got.Verdict, got.Reasons)
+				}
+				return
+			}
+			if got.Verdict != memproxy.Deny || len(got.Reasons) == 0 {
+				t.Fatalf("got %v %v, want a denial by %s", got.Verdict, got.Reasons, tc.rule)
+			}
+			found := false
+			for _, r := range got.Reasons {
+				found = found || r.Rule == tc.rule || string(r.Code) == tc.rule
+				if r.Code != memproxy.PolicyNoPermit && (r.Detail == "" || r.Rule == "") {
+					t.Errorf("reason %+v lacks its rule or its sentence", r)
+				}
+			}
+			if !found {
+				t.Errorf("reasons %v, want %s", got.Reasons, tc.rule)
+			}
+		})
+	}
+}
+
+func own(text string) func(*policy.Bundle) {
+	return func(b *policy.Bundle) {
+		b.Policies = append(b.Policies, policy.Source{Name: "own.cedar", Text: []byte(text)})
+	}
+}
+
+const onLearn = `forbid (principal, action == Action::"learn", resource) `
+
+func TestHoldShadowAndErrors(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		change  func(*policy.Bundle)
+		verdict memproxy.Verdict
+		shadow  memproxy.Verdict
+		codes   string
+	}{
+		{"hold", own(`@id("h") @verdict("hold") ` + onLearn + `;`), memproxy.Hold, 0, "policy.forbid"},
+		{"hold beside deny is deny", own(`@id("h") @verdict("hold") ` + onLearn + `; @id("d") @reason("policy.bulk") ` + onLearn + `;`), memproxy.Deny, 0, "policy.bulk policy.forbid"},
+		{"a shadowed deny does not decide", own(`@id("d") @enforce("false") ` + onLearn + `;`), memproxy.Allow, memproxy.Deny, ""},
+		{"shadowed by the bundle's list", func(b *policy.Bundle) {
+			own(`@id("d") ` + onLearn + `;`)(b)
+			b.Shadowed = []string{"d"}
+		}, memproxy.Allow, memproxy.Deny, ""},
+		{"a shadowed permit permits nothing", func(b *policy.Bundle) { b.Shadowed = []string{"access.write"} }, memproxy.Deny, 0, "policy.no_permit"},
+		{"disabled", func(b *policy.Bundle) { b.Disabled = []string{"access.write"} }, memproxy.Deny, 0, "policy.no_permit"},
+		{"a forbid that fails denies", own(`@id("e") ` + onLearn + `when { context.size + 9223372036854775807 > 0 };`), memproxy.Deny, 0, "policy.error"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, err := compile(t, tc.change).Rule(context.Background(), ask{}.question())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var codes []string
+			for _, r := range got.Reasons {
+				codes = append(codes, string(r.Code))
+			}
+			if got.Verdict != tc.verdict || got.ShadowVerdict != tc.shadow || strings.Join(codes, " ") != tc.codes {
+				t.Errorf("got %v (shadow %v) %v, want %v (%v) %s", got.Verdict, got.ShadowVerdict, codes, tc.verdict, tc.shadow, tc.codes)
+			}
+			if tc.shadow != 0 && len(got.Shadow) == 0 {
+				t.Error("the shadowed reason is missing")
+			}
+		})
+	}
+}
+
+func TestQuestionsOutsideTheSchemaAreErrors(t *testing.T) {
+	q := ask{}.question()
+	q.Operation.Kind = "conquer"
+	if got, err := compile(t, nil).Rule(context.Background(), q); err == nil {
+		t.Errorf("an unknown action was answered: %v", got.Verdict)
+	}
+}
+
+// The worst field counts, and each is measured on its own.
+func TestSeveralFields(t *testing.T) {
+	q := ask{field: "learnings", size: 400}.question()
+	q.Operation.Items = append(q.Operation.Items,
+		memproxy.Item{Kind: memproxy.ItemContent, Field: "preferences", Text: strings.Repeat("x", 150)})
+	p := compile(t, nil)
+	if got, err := p.Rule(context.Background(), q); err != nil || got.Verdict != memproxy.Allow {
+		t.Errorf("two fields within their sizes: %v %v", got, err)
+	}
+	q.Operation.Items = append(q.Operation.Items, memproxy.Item{Kind: memproxy.ItemContent, Field: "preferences", Text: strings.Repeat("x", 51)})
+	if got, err := p.Rule(context.Background(), q); err != nil || got.Verdict != memproxy.Deny || got.Reasons[0].Rule != "field.preferences.size" {
+		t.Errorf("one field over its size in two pieces: %v %v", got, err)
+	}
+}
+
+func TestBrokenBundlesSayWhere(t *testing.T) {
+	for _, tc := range []struct{ name, text, want string }{
+		{"syntax", "@id(\"a\")\npermit (principal, action, resource)\nwhen { ;", "own.cedar"},
+		{"no id", "\n\npermit (principal, action, resource);", "own.cedar:3: a policy needs @id"},
+		{"twice", `@id("surface.bulk") permit (principal, action, resource);`, `policy surface.bulk stands twice`},
+		{"unknown reason", `@id("a") @reason("because") permit (principal, action, resource);`, `own.cedar:1: policy a: unknown reason "because"`},
+		{"unknown verdict", `@id("a") @verdict("maybe") forbid (principal, action, resource);`, `@verdict is "deny" or "hold"`},
+		{"unknown annotation", `@id("a") @colour("red") forbid (principal, action, resource);`, `unknown annotation @colour`},
+		{"unknown attribute", `@id("a") forbid (principal, action, resource) when { context.colour == 1 };`, `own.cedar:1: policy a:`},
+		{"wrong type", `@id("a") forbid (principal, action == Action::"learn", resource) when { context.size == "big" };`, `own.cedar:1: policy a:`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := policy.Builtin()
+			own(tc.text)(&b)
+			_, err := cedar.Compile(b)
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want %q", err, tc.want)
+			}
+		})
+	}
+	b := policy.Builtin()
+	b.Shadowed = []string{"no.such"}
+	if _, err := cedar.Compile(b); err == nil || !strings.Contains(err.Error(), "no.such") {
+		t.Errorf("an unknown id in a list: %v", err)
+	}
+}
+
+func TestWhere(t *testing.T) {
+	file, line, ok := compile(t, nil).Where("surface.bulk")
+	if !ok || !strings.HasSuffix(file, "surfaces.cedar") || line == 0 {
+		t.Errorf("%s:%d %v", file, line, ok)
+	}
+}
+
+func BenchmarkRule(b *testing.B) {
+	p := compile(b, nil)
+	q := ask{field: "gotchas", roles: []string{"dev"}, size: 200}.question()
+	b.ReportAllocs()
+	for b.Loop() {
+		if r, err := p.Rule(context.Background(), q); err != nil || r.Verdict != memproxy.Allow {
+			b.Fatal(fmt.Sprint(r, err))
+		}
+	}
+}
