@@ -15,8 +15,9 @@ var errTrailing = errors.New("more than one JSON value")
 
 // parse reads JSON as Mem0's Python does where that differs from Go's usual
 // way, because attackers aim at such differences: names match exactly, the
-// last of two equal names wins, and UTF-16 is JSON too. Numbers stay as they
-// were written. (Python also takes NaN and Infinity; this does not.)
+// last of two equal names wins, and UTF-16 or a byte order mark is no mistake.
+// Numbers stay as they were written. (Python also takes NaN and Infinity; this
+// does not.)
 func parse(raw []byte) (any, error) {
 	dec := json.NewDecoder(bytes.NewReader(utf8Of(raw)))
 	dec.UseNumber()
@@ -33,6 +34,7 @@ func parse(raw []byte) (any, error) {
 // utf8Of turns UTF-16 into UTF-8, told apart by its mark or by the zero byte
 // that an ASCII first character must have.
 func utf8Of(raw []byte) []byte {
+	raw = bytes.TrimPrefix(raw, []byte("\uFEFF"))
 	if len(raw) < 2 || len(raw)%2 != 0 {
 		return raw
 	}

@@ -59,9 +59,9 @@ func results(v any) []string {
 }
 
 const (
-	addTea   = `{"user_id":"ann","infer":false,"messages":[{"role":"user","content":"Ann drinks tea"}]}`
-	listAnn  = "/memories?user_id=ann"
-	anotherV = `{"user_id":"ann","messages":[{"role":"user","content":"Ann owns a boat"}]}`
+	addTea  = `{"user_id":"ann","infer":false,"messages":[{"role":"user","content":"Ann drinks tea"}]}`
+	listAnn = "/memories?user_id=ann"
+	addBoat = `{"user_id":"ann","messages":[{"role":"user","content":"Ann owns a boat"}]}`
 )
 
 func TestContract(t *testing.T) {
@@ -89,7 +89,7 @@ func TestZeroOptionsTrustEverybody(t *testing.T) {
 	b := newBackend(t, embedded.Options{})
 	for _, q := range []struct{ method, path, body string }{
 		{"POST", "/memories", addTea},
-		{"POST", "/v3/memories/add/", anotherV},
+		{"POST", "/v3/memories/add/", addBoat},
 		{"POST", "/configure", `{"llm":{"config":{"openai_base_url":"http://192.0.2.1/v1"}}}`},
 		{"GET", "/memories", ""},
 		{"DELETE", "/v1/memories/?user_id=*", ""},
@@ -116,7 +116,7 @@ func TestAdminKeyAloneLeavesTheRestOpen(t *testing.T) {
 	}
 }
 
-// Proves CARD-1: what a proxy sends can be compared byte for byte.
+// What a proxy sends can be compared byte for byte.
 func TestRequestsAreRecordedAsTheyArrived(t *testing.T) {
 	b := newBackend(t, embedded.Options{})
 	srv := httptest.NewServer(b)
@@ -170,7 +170,7 @@ func TestEverythingIsBounded(t *testing.T) {
 
 func TestDeferredWorkWaitsForStep(t *testing.T) {
 	b := newBackend(t, embedded.Options{Deferred: true})
-	_, v := do(t, b, "POST", "/v3/memories/add/", anotherV)
+	_, v := do(t, b, "POST", "/v3/memories/add/", addBoat)
 	id := v.(map[string]any)["event_id"].(string)
 	status := func() any {
 		_, v := do(t, b, "GET", "/v1/event/"+id+"/", "")

@@ -2,8 +2,10 @@ package embedded
 
 import (
 	"encoding/json"
+	"math"
 	"net/http"
 	"strconv"
+	"strings"
 )
 
 // field is one field of a self-hosted request body.
@@ -50,10 +52,10 @@ func object(fields ...field) func(*call) *reply {
 		for _, f := range fields {
 			value, given := body[f.name]
 			switch {
-			case given && value != nil:
-				flaws = append(flaws, f.check(value)...)
-			case f.required && given: // null is no value, but not absent either
-				flaws = append(flaws, f.check(value)...)
+			case given && (value != nil || f.required):
+				var wrong []flaw
+				body[f.name], wrong = f.read(value)
+				flaws = append(flaws, wrong...)
 			case f.required:
 				flaws = append(flaws, missing(body, "body", f.name))
 			}
@@ -70,9 +72,12 @@ func notObject(input any) flaw {
 	return flaw{Type: "model_attributes_type", Loc: []any{"body"}, Msg: "Input should be a valid dictionary or object to extract fields from", Input: input}
 }
 
-func (f field) check(v any) []flaw {
-	fails := func(kind, msg string) []flaw {
-		return []flaw{{Type: kind, Loc: []any{"body", f.name}, Msg: "Input should be a valid " + msg, Input: v}}
+// read checks a value and turns it into the field's type. Pydantic is lax:
+// "off" and 0 are booleans, "3" is a number, so a gate that looks for false
+// alone takes a verbatim add for an extraction.
+func (f field) read(v any) (any, []flaw) {
+	fails := func(kind, msg string) (any, []flaw) {
+		return v, []flaw{{Type: kind, Loc: []any{"body", f.name}, Msg: "Input should be a valid " + msg, Input: v}}
 	}
 	switch f.kind {
 	case "string":
@@ -84,29 +89,85 @@ func (f field) check(v any) []flaw {
 			return fails("dict_type", "dictionary")
 		}
 	case "boolean":
-		if _, isBool := v.(bool); !isBool {
-			return fails("bool_type", "boolean")
+		switch b, isBool, readable := laxBool(v); {
+		case isBool:
+			return b, nil
+		case readable:
+			return fails("bool_parsing", "boolean, unable to interpret input")
 		}
+		return fails("bool_type", "boolean")
 	case "integer":
-		n, isNumber := v.(json.Number)
+		n, isNumber := laxNumber(v)
 		if !isNumber {
+			if _, isText := v.(string); isText {
+				return fails("int_parsing", "integer, unable to parse string as an integer")
+			}
 			return fails("int_type", "integer")
 		}
-		if _, err := n.Int64(); err != nil {
+		x, err := n.Float64()
+		if err != nil || x != math.Trunc(x) || math.Abs(x) >= 1<<53 {
 			return fails("int_from_float", "integer, got a number with a fractional part")
 		}
+		return json.Number(strconv.FormatInt(int64(x), 10)), nil
 	case "number":
-		if _, isNumber := v.(json.Number); !isNumber {
+		n, isNumber := laxNumber(v)
+		if !isNumber {
+			if _, isText := v.(string); isText {
+				return fails("float_parsing", "number, unable to parse string as a number")
+			}
 			return fails("float_type", "number")
 		}
+		return n, nil
 	case "messages":
 		list, isList := v.([]any)
 		if !isList {
 			return fails("list_type", "list")
 		}
-		return checkMessages(list)
+		return v, checkMessages(list)
 	}
-	return nil
+	return v, nil
+}
+
+// laxBool reads what Pydantic takes for a boolean; readable tells a word or
+// number that is none from other types.
+func laxBool(v any) (b, isBool, readable bool) {
+	switch v := v.(type) {
+	case bool:
+		return v, true, true
+	case json.Number:
+		x, err := v.Float64()
+		return x == 1, err == nil && (x == 0 || x == 1), err == nil && x == math.Trunc(x)
+	case string:
+		switch strings.ToLower(v) {
+		case "1", "t", "true", "y", "yes", "on":
+			return true, true, true
+		case "0", "f", "false", "n", "no", "off":
+			return false, true, true
+		}
+		return false, false, true
+	}
+	return false, false, false
+}
+
+// laxNumber also reads numbers written as text, and booleans.
+func laxNumber(v any) (json.Number, bool) {
+	switch v := v.(type) {
+	case json.Number:
+		return v, true
+	case string:
+		text := strings.TrimSpace(v)
+		x, err := strconv.ParseFloat(text, 64)
+		if err != nil || math.IsInf(x, 0) || math.IsNaN(x) {
+			return "", false
+		}
+		return json.Number(strconv.FormatFloat(x, 'g', -1, 64)), true
+	case bool:
+		if v {
+			return "1", true
+		}
+		return "0", true
+	}
+	return "", false
 }
 
 func checkMessages(list []any) []flaw {

@@ -3,8 +3,9 @@
 // placeholders. The same cases run against the embedded backend, against the
 // real engine behind both dialects, and against either through a proxy.
 //
-// It promises that a case changes nothing but what it made itself: every id in
-// it carries the run's own suffix, so a shared backend can be asked.
+// It promises that a case changes nothing but what it made itself, and puts
+// settings back: every id in it carries the run's own suffix, so a shared
+// backend can be asked.
 //
 // A case is a txtar file. Its comment says what it shows; a line "tags: …"
 // says what the backend must be able to do. Then come pairs of files:
@@ -76,6 +77,7 @@ func Run(t *testing.T, baseURL string, keys Keys, without ...string) {
 				}
 			}
 			talk := newTalk(baseURL, keys)
+			defer talk.tidy(t, c.name)
 			for _, step := range c.steps {
 				got, err := talk.ask(t.Context(), step)
 				if err != nil {
@@ -204,6 +206,20 @@ func (k *talk) ask(ctx context.Context, s step) (answer, error) {
 		case <-ctx.Done():
 			return got, ctx.Err()
 		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// tidy deletes the memories that a conversation left behind. Ids of events and
+// of memories that are gone already are 404 and do no harm.
+func (k *talk) tidy(t *testing.T, name string) {
+	form := "DELETE /memories/%s"
+	if strings.HasPrefix(name, "hosted_") {
+		form = "DELETE /v1/memories/%s/"
+	}
+	for _, id := range k.names.given {
+		if _, err := k.ask(context.WithoutCancel(t.Context()), step{question: fmt.Sprintf(form, id)}); err != nil {
+			t.Errorf("tidying up: %v", err)
 		}
 	}
 }

@@ -3,31 +3,19 @@ package contract
 import (
 	"flag"
 	"fmt"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/memproxy/memproxy/adapters/mem0/embedded"
 	"golang.org/x/tools/txtar"
 )
 
 var update = flag.Bool("update", false, "write the answers that MEM0_CONTRACT_URL gives into testdata")
 
+// keys are accepted by e2e/mem0 as it is started by default.
 var keys = Keys{Hosted: "m0-contract", SelfHosted: "m0sk_contract", Admin: "e2e-admin-key"}
-
-// Proves CARD-1: the cases hold for the backend that the other tests use.
-func TestEmbeddedKeepsTheContract(t *testing.T) {
-	b, err := embedded.New(embedded.Options{Keys: []string{keys.Hosted, keys.SelfHosted}, AdminKey: keys.Admin})
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv := httptest.NewServer(b)
-	defer srv.Close()
-	Run(t, srv.URL, keys)
-}
 
 // TestRealEngine runs the cases against the engine of e2e/mem0, or anything
 // else at MEM0_CONTRACT_URL. With -update its answers become the wanted ones.
@@ -54,6 +42,7 @@ func write(t *testing.T, base string, c kase) {
 	}
 	ar.Files = slices.DeleteFunc(ar.Files, func(f txtar.File) bool { return strings.HasSuffix(f.Name, ".answer") })
 	talk := newTalk(base, keys)
+	defer talk.tidy(t, c.name)
 	var files []txtar.File
 	for i, s := range c.steps {
 		got, err := talk.ask(t.Context(), s)
