@@ -25,7 +25,8 @@ type redactor struct{ looks *regexp.Regexp }
 
 func newRedactor() redactor {
 	return redactor{regexp.MustCompile(
-		`(?i)\b(bearer|token|basic|apikey)[ :=]+[^\s"',;]{6,}` + // schemes of Authorization
+		`(?i)\bbearer[ :=]+[^\s"',;]{6,}` + // schemes of Authorization
+			`|\b(token|basic|apikey)[ :=]+[a-z]*[0-9_.=+/-][^\s"',;]*` + // words of prose have no digit
 			`|\beyJ[\w-]{6,}\.[\w.-]+` + // JSON web tokens
 			`|\b(sk|pk|m0)-[\w-]{8,}` + // the providers' keys
 			`|[?&][\w.-]*(key|token|secret|password|sig|signature|auth)=[^\s&"']+` + // in queries

@@ -114,7 +114,9 @@ func (in *Instruments) Decided(ctx context.Context, ev *memproxy.Event) {
 	}
 	labels := in.byDecision.of(k)
 	if ev.Decision != "" && trace.SpanContextFromContext(ctx).IsSampled() {
-		in.decisions.Add(ctx, 1, labels.add[0], metric.WithAttributes(attribute.String(LabelDecision, ev.Decision)))
+		var array [8]attribute.KeyValue
+		all := append(append(array[:0], labels.labels...), attribute.String(LabelDecision, ev.Decision))
+		in.decisions.Add(ctx, 1, metric.WithAttributeSet(attribute.NewSet(all...)))
 	} else {
 		in.decisions.Add(ctx, 1, labels.add...)
 	}

@@ -1,0 +1,224 @@
+package telemetry_test
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/telemetry"
+	"github.com/memproxy/memproxy/telemetry/signal"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// syncBuffer is a log that several goroutines write to.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+func scrape(t *testing.T, tel *telemetry.Telemetry, accept string) string {
+	t.Helper()
+	q := httptest.NewRequest(http.MethodGet, "/metrics", nil)
+	q.Header.Set("Accept", accept)
+	w := httptest.NewRecorder()
+	tel.Metrics().ServeHTTP(w, q)
+	if w.Code != http.StatusOK {
+		t.Fatalf("status %d: %s", w.Code, w.Body)
+	}
+	return w.Body.String()
+}
+
+func grep(text, part string) string {
+	var out []string
+	for line := range strings.SplitSeq(text, "\n") {
+		if strings.Contains(line, part) {
+			out = append(out, line)
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+const openMetrics = "application/openmetrics-text; version=1.0.0"
+
+// Every metric of the catalogue is on /metrics under the name and with the
+// labels that the catalogue gives, and no other memproxy metric is.
+// Proves CARD-6.
+func TestMetricsAreTheCatalogue(t *testing.T) {
+	r := receive(t, nil)
+	tel := start(t, telemetry.Options{Version: "v1", OTLP: r.otlp()})
+	request(t.Context(), tel)
+	in := tel.Instruments()
+	degraded := event("")
+	degraded.Degraded = true
+	in.Decided(t.Context(), &degraded)
+	in.Reloaded(t.Context(), true)
+	in.Reloaded(t.Context(), false)
+	version := "rules-1"
+	stop, err := in.Watch(signal.Sources{
+		AuditLag: func() (int64, int64) { return 3, 4 },
+		Rules:    func() string { return version },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]map[string]bool{}
+	for line := range strings.SplitSeq(scrape(t, tel, ""), "\n") {
+		if !strings.HasPrefix(line, "memproxy_") {
+			continue
+		}
+		name, rest, _ := strings.Cut(line, "{")
+		if rest == "" {
+			name, _, _ = strings.Cut(line, " ")
+		}
+		for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+			name = strings.TrimSuffix(name, suffix)
+		}
+		if seen[name] == nil {
+			seen[name] = map[string]bool{}
+		}
+		labels, _, _ := strings.Cut(rest, "}")
+		for pair := range strings.SplitSeq(labels, ",") {
+			if key, _, ok := strings.Cut(pair, "="); ok && key != "le" {
+				seen[name][key] = true
+			}
+		}
+	}
+	want := map[string]bool{}
+	for _, m := range signal.Metrics() {
+		want[m.Prometheus] = true
+		got := slices.Sorted(maps.Keys(seen[m.Prometheus]))
+		if seen[m.Prometheus] == nil || !slices.Equal(got, slices.Sorted(slices.Values(m.Labels))) {
+			t.Errorf("%s (%s): labels %v, want %v", m.Prometheus, m.Name, got, m.Labels)
+		}
+	}
+	for name := range seen {
+		if !want[name] {
+			t.Errorf("%s is not in the catalogue", name)
+		}
+	}
+	version = "rules-2"
+	if text := grep(scrape(t, tel, ""), "memproxy_rules_info{"); !strings.Contains(text, "rules-2") || strings.Contains(text, "rules-1") {
+		t.Errorf("after a reload:\n%s", text)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if text := grep(scrape(t, tel, ""), "memproxy_rules_info{"); text != "" {
+		t.Errorf("after stop:\n%s", text)
+	}
+	if text := scrape(t, tel, ""); !strings.Contains(text, "go_goroutines") || !strings.Contains(text, "process_") || strings.Contains(text, "canary") {
+		t.Error("runtime metrics are missing, or a canary is there")
+	}
+}
+
+// Proves CARD-10: a metric leads to its trace and decision.
+func TestExemplars(t *testing.T) {
+	tel := start(t, telemetry.Options{})
+	sc := request(t.Context(), tel)
+	text := scrape(t, tel, openMetrics)
+	line := grep(text, "memproxy_decisions_total{")
+	if !strings.Contains(line, `trace_id="`+sc.TraceID().String()+`"`) || !strings.Contains(line, `decision_id="`+decision+`"`) {
+		t.Errorf("no exemplar:\n%s", line)
+	}
+	if !strings.Contains(grep(text, "memproxy_request_duration_seconds_bucket"), sc.TraceID().String()) {
+		t.Error("no exemplar on the duration")
+	}
+}
+
+// Labels from outside cannot grow the metrics without end.
+func TestLabelsAreBounded(t *testing.T) {
+	tel := start(t, telemetry.Options{Recent: -1, SampleRatio: -1})
+	ev := event("")
+	ev.Budget = nil
+	for i := range 5000 {
+		ev.Reasons = []memproxy.Reason{{Code: memproxy.ReasonCode("policy." + strconv.Itoa(i))}}
+		tel.Instruments().Decided(t.Context(), &ev)
+	}
+	text := grep(scrape(t, tel, ""), "memproxy_decisions_total{")
+	if n := strings.Count(text, "\n") + 1; n > 1001 {
+		t.Errorf("%d series", n)
+	}
+	if !strings.Contains(grep(text, `reason="other"`), " 4000") {
+		t.Errorf("the rest is not counted: %s", grep(text, `reason="other"`))
+	}
+}
+
+func TestInstrumentsAtOnce(t *testing.T) {
+	tel := start(t, telemetry.Options{})
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 200 {
+				request(context.Background(), tel)
+			}
+		})
+	}
+	wg.Go(func() {
+		for range 20 {
+			scrape(t, tel, openMetrics)
+		}
+	})
+	wg.Wait()
+	if text := grep(scrape(t, tel, ""), "memproxy_decisions_total{"); !strings.HasSuffix(text, " 1600") {
+		t.Error(text)
+	}
+}
+
+func BenchmarkInstruments(b *testing.B) {
+	tel := start(b, telemetry.Options{Recent: -1})
+	in := tel.Instruments()
+	plain := event("")
+	plain.Budget = nil
+	charged := event("")
+	sampled := trace.ContextWithSpanContext(b.Context(), trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}, TraceFlags: trace.FlagsSampled,
+	}))
+	for name, run := range map[string]func(){
+		"step":            func() { in.Step(b.Context(), signal.SpanOwn, time.Millisecond) },
+		"step/sampled":    func() { in.Step(sampled, signal.SpanOwn, time.Millisecond) },
+		"decided":         func() { in.Decided(b.Context(), &plain) },
+		"decided/sampled": func() { in.Decided(sampled, &plain) },
+		"decided/charged": func() { in.Decided(b.Context(), &charged) },
+		"request":         func() { in.Request(b.Context(), "mem0", "learn", "deny", 429, time.Millisecond) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				run()
+			}
+		})
+	}
+}
+
+func BenchmarkRequestSpans(b *testing.B) {
+	tel := start(b, telemetry.Options{})
+	for b.Loop() {
+		ctx, server := tel.Tracer().Start(b.Context(), "memproxy x", trace.WithSpanKind(trace.SpanKindServer))
+		for range 11 {
+			_, s := tel.Tracer().Start(ctx, signal.SpanOwn)
+			s.End()
+		}
+		server.End()
+	}
+}

@@ -1,0 +1,162 @@
+package signal_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy/telemetry/signal"
+)
+
+const root = "../.."
+
+// row matches a table row whose first cell is a name in backquotes.
+var row = regexp.MustCompile("(?m)^\\| `([^`]+)` \\|.*$")
+
+// rows returns the table rows of a section of the document, by first cell.
+func rows(t *testing.T, doc, heading string) map[string]string {
+	t.Helper()
+	_, rest, ok := strings.Cut(doc, "\n## "+heading+"\n")
+	if !ok {
+		t.Fatalf("no section %q", heading)
+	}
+	section, _, _ := strings.Cut(rest, "\n## ")
+	out := map[string]string{}
+	for _, m := range row.FindAllStringSubmatch(section, -1) {
+		if out[m[1]] != "" {
+			t.Errorf("%s: %s twice", heading, m[1])
+		}
+		out[m[1]] = m[0]
+	}
+	return out
+}
+
+// docs/telemetry.md lists what the catalogue lists, word for word.
+func TestCatalogueIsDocumented(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join(root, "docs", "telemetry.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]map[string]string{"Spans": {}, "Attributes": {}, "Metrics": {}}
+	for _, s := range signal.Spans() {
+		name, parent := strings.TrimSpace(s.Name), "–"
+		if s.Name == signal.SpanServer {
+			name += " ROUTE"
+		}
+		if s.Parent == signal.SpanServer {
+			parent = "server"
+		} else if s.Parent != "" {
+			parent = "`" + s.Parent + "`"
+		}
+		want["Spans"][name] = fmt.Sprintf("| `%s` | %s | %s |", name, parent, s.Meaning)
+	}
+	for _, a := range signal.Attributes() {
+		want["Attributes"][a.Key] = fmt.Sprintf("| `%s` | %s | %s |", a.Key, a.Type, a.Meaning)
+	}
+	for _, m := range signal.Metrics() {
+		labels := strings.Join(m.Labels, ", ")
+		if labels == "" {
+			labels = "–"
+		}
+		want["Metrics"][m.Prometheus] = fmt.Sprintf("| `%s` | `%s` | %s | %s | %s |", m.Prometheus, m.Name, m.Kind, labels, m.Meaning)
+	}
+	for heading, want := range want {
+		got := rows(t, string(b), heading)
+		for name, line := range want {
+			if got[name] != line {
+				t.Errorf("%s: the document has\n%s\nthe catalogue gives\n%s", heading, got[name], line)
+			}
+		}
+		for name := range got {
+			if want[name] == "" {
+				t.Errorf("%s: %s is documented and not in the catalogue", heading, name)
+			}
+		}
+	}
+}
+
+// Every constant of names.go is in the catalogue.
+func TestCatalogueIsComplete(t *testing.T) {
+	src, err := os.ReadFile("names.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listed []string
+	for _, s := range signal.Spans() {
+		listed = append(listed, s.Name)
+	}
+	for _, a := range signal.Attributes() {
+		listed = append(listed, a.Key)
+	}
+	for _, m := range signal.Metrics() {
+		listed = append(listed, m.Name)
+	}
+	found := 0
+	for _, m := range regexp.MustCompile(`(?m)^\t(?:Span|Attr|Metric)\w+\s+= "([^"]+)"`).FindAllStringSubmatch(string(src), -1) {
+		found++
+		// memproxy.filtered is an attribute and a metric; once in the list is enough for both
+		if !slices.Contains(listed, m[1]) {
+			t.Errorf("%s has a constant and is not in the catalogue", m[1])
+		}
+	}
+	if found != len(listed) {
+		t.Errorf("%d constants, %d in the catalogue", found, len(listed))
+	}
+}
+
+// The names that gate and proxy spell out are the catalogue's: an attribute
+// that is not would silently be left out by the exporter.
+func TestSourcesUseTheCatalogue(t *testing.T) {
+	known := map[string]bool{}
+	for _, s := range signal.Spans() {
+		known[s.Name] = true
+	}
+	for _, a := range signal.Attributes() {
+		known[a.Key] = true
+	}
+	span := regexp.MustCompile(`"((?:gate|proxy)\.[a-z_]+)"`)
+	key := regexp.MustCompile(`attribute\.\w+\("([^"]+)"`)
+	seen := 0
+	for _, dir := range []string{"gate", "proxy"} {
+		files, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %v, %v", dir, files, err)
+		}
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			src, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, re := range []*regexp.Regexp{span, key} {
+				for _, m := range re.FindAllStringSubmatch(string(src), -1) {
+					if seen++; !known[m[1]] {
+						t.Errorf("%s: %s is not in the catalogue", file, m[1])
+					}
+				}
+			}
+		}
+	}
+	if seen == 0 && !usesConstants(t) {
+		t.Error("neither literals nor constants found: the test looks for the wrong thing")
+	}
+}
+
+func usesConstants(t *testing.T) bool {
+	files, err := filepath.Glob(filepath.Join(root, "gate", "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if src, err := os.ReadFile(file); err == nil && strings.Contains(string(src), "signal.Span") {
+			return true
+		}
+	}
+	return false
+}

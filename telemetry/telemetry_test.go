@@ -1,0 +1,363 @@
+package telemetry_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/telemetry"
+	"github.com/memproxy/memproxy/telemetry/signal"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+)
+
+var _ gate.Meter = (*signal.Instruments)(nil)
+
+const decision = "01JDECISION0000000000000001"
+
+func start(t testing.TB, opt telemetry.Options) *telemetry.Telemetry {
+	t.Helper()
+	tel, err := telemetry.Start(context.Background(), opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		_ = tel.Shutdown(ctx)
+	})
+	return tel
+}
+
+func event(traceID string) memproxy.Event {
+	return memproxy.Event{
+		Type: memproxy.EventDecision, Time: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), Decision: decision, Trace: traceID,
+		Principal: memproxy.Principal{ID: "agent:dev", Kind: memproxy.KindAgent, Tenant: "acme", Trust: memproxy.TrustAuthenticated},
+		Kind:      memproxy.Learn, Backend: "mem0", Route: "mem0.v3.add", Items: 1,
+		Verdict: memproxy.Deny, Would: memproxy.Deny, Policy: "v7", Claimed: 950, Confidence: 700,
+		Reasons: []memproxy.Reason{{Code: memproxy.BudgetHour, Detail: "canary-detail"}, {Code: memproxy.TrustClamped}},
+		Budget:  []memproxy.LineState{{Line: memproxy.Line{Reason: memproxy.BudgetHour, Window: memproxy.WindowHour, Limit: 100}, Used: 95}},
+	}
+}
+
+// request plays what gate and proxy do for one request, with a careless
+// developer's attributes among it.
+func request(ctx context.Context, tel *telemetry.Telemetry) trace.SpanContext {
+	ctx, server := tel.Tracer().Start(ctx, signal.SpanServer+"mem0.v3.add", trace.WithSpanKind(trace.SpanKindServer))
+	step, own := tel.Tracer().Start(ctx, signal.SpanOwn)
+	own.SetAttributes(attribute.String("body", "canary-content"))
+	own.RecordError(errors.New("canary-content in an error"))
+	own.SetStatus(codes.Error, string(memproxy.InternalError))
+	own.End()
+	tel.Instruments().Step(step, signal.SpanOwn, time.Millisecond)
+	fctx, forward := tel.Tracer().Start(ctx, signal.SpanForward, trace.WithSpanKind(trace.SpanKindClient))
+	forward.End()
+	_, ret := tel.Tracer().Start(fctx, signal.SpanReturn) // ends after its parent, as in the proxy
+	ret.End()
+	sc := server.SpanContext()
+	ev := event(sc.TraceID().String())
+	server.SetAttributes(signal.AppendEvent(nil, &ev, true)...)
+	server.SetAttributes(attribute.String("http.request.header.authorization", "canary-token"),
+		attribute.String("url.query", "canary-content"), attribute.Int(signal.AttrHTTPStatus, 429))
+	tel.Instruments().Decided(ctx, &ev)
+	tel.Instruments().Filtered(ctx, "mem0", 2)
+	tel.Instruments().LedgerFailed(ctx)
+	tel.Instruments().Request(ctx, "mem0", "learn", "deny", 429, 3*time.Millisecond)
+	server.End()
+	tel.OnRecord(7, ev, []byte(`{"index":7,"decision":"`+decision+`"}`))
+	return sc
+}
+
+// Proves CARD-6, CARD-10: one decision id and one trace id in spans, metrics
+// and log records at a real OTLP receiver, and nothing else in any payload.
+func TestEverySignalReachesTheReceiver(t *testing.T) {
+	r := receive(t, nil)
+	tel := start(t, telemetry.Options{Version: "v1.2.3", Instance: "pod-7", OTLP: r.otlp()})
+	if tel.Spans() != nil {
+		t.Error("spans are kept in memory although a collector has them")
+	}
+	parent := http.Header{"Traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}, "Baggage": {"k=canary-baggage"}}
+	sc := request(tel.Propagator().Extract(t.Context(), propagation.HeaderCarrier(parent)), tel)
+	if err := tel.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	traceID := hex.EncodeToString(r.span(signal.SpanOwn).GetTraceId())
+	if traceID != "0af7651916cd43dd8448eb211c80319c" || traceID != sc.TraceID().String() {
+		t.Errorf("trace id %s does not go on the caller's", traceID)
+	}
+	server := r.span(signal.SpanServer + "mem0.v3.add")
+	if got := hex.EncodeToString(server.GetParentSpanId()); got != "b7ad6b7169203331" {
+		t.Errorf("the server span's parent is %s", got)
+	}
+	for key, want := range map[string]string{
+		signal.AttrDecision: decision, signal.AttrVerdict: "deny", signal.AttrPrincipalID: "agent:dev", signal.AttrRoute: "mem0.v3.add",
+	} {
+		if got := value(server.GetAttributes(), key); got != want {
+			t.Errorf("span: %s = %q, want %q", key, got, want)
+		}
+	}
+	if own := r.span(signal.SpanOwn); len(own.GetEvents()) != 0 || string(own.GetParentSpanId()) != string(server.GetSpanId()) {
+		t.Errorf("child span: %v", own)
+	}
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.logs) != 1 {
+		t.Fatalf("%d log records", len(r.logs))
+	}
+	record := r.logs[0]
+	if hex.EncodeToString(record.TraceId) != traceID || value(record.Attributes, signal.AttrDecision) != decision ||
+		!strings.Contains(record.Body.GetStringValue(), decision) || record.SeverityText != "WARN" || record.EventName != "memproxy.decision" {
+		t.Errorf("log record: %v", record)
+	}
+	exemplar := ""
+	for _, p := range r.metrics[signal.MetricDecisions].GetSum().GetDataPoints() {
+		for _, e := range p.Exemplars {
+			exemplar = value(e.FilteredAttributes, signal.LabelDecision) + "/" + hex.EncodeToString(e.TraceId)
+		}
+		if value(p.Attributes, signal.LabelDecision) != "" || value(p.Attributes, signal.LabelReason) != "budget.hour" {
+			t.Errorf("labels: %v", p.Attributes)
+		}
+	}
+	if exemplar != decision+"/"+traceID {
+		t.Errorf("exemplar %q", exemplar)
+	}
+	if bytes.Contains(r.raw, []byte("canary")) {
+		t.Error("a canary is in a payload")
+	}
+	for _, h := range r.headers {
+		if h.Get("X-Collector-Key") != "canary-collector-key" {
+			t.Error("the collector's header is missing")
+		}
+	}
+}
+
+// The caller's decision not to sample is honoured, and its trace id kept.
+func TestSampling(t *testing.T) {
+	r := receive(t, nil)
+	for name, c := range map[string]struct {
+		ratio  float64
+		parent string
+		want   bool
+	}{
+		"all by default":     {0, "", true},
+		"none":               {-1, "", false},
+		"none, but asked":    {-1, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", true},
+		"all, but not asked": {1, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00", false},
+	} {
+		tel := start(t, telemetry.Options{OTLP: r.otlp(), SampleRatio: c.ratio})
+		carrier := propagation.MapCarrier{"traceparent": c.parent}
+		sc := request(tel.Propagator().Extract(t.Context(), carrier), tel)
+		if sc.IsSampled() != c.want || !sc.HasTraceID() {
+			t.Errorf("%s: %+v", name, sc)
+		}
+		out := propagation.MapCarrier{}
+		tel.Propagator().Inject(trace.ContextWithSpanContext(t.Context(), sc), out)
+		if !strings.Contains(out["traceparent"], sc.TraceID().String()) {
+			t.Errorf("%s: passes on %q", name, out["traceparent"])
+		}
+	}
+}
+
+// A collector that hangs, refuses or is gone costs a request nothing, is
+// counted, is logged once a minute, and does not hold up the shutdown.
+func TestTroubleAtTheCollector(t *testing.T) {
+	for _, name := range []string{"hangs", "refuses", "gone"} {
+		t.Run(name, func(t *testing.T) {
+			hang := make(chan struct{})
+			r := receive(t, func(w http.ResponseWriter) {
+				if name == "hangs" {
+					<-hang
+				}
+				http.Error(w, "no", http.StatusForbidden)
+			})
+			t.Cleanup(func() { close(hang) }) // before the receiver waits for its handlers
+			opt := telemetry.Options{OTLP: r.otlp()}
+			if name == "gone" {
+				r.Close()
+			}
+			opt.OTLP.Queue, opt.OTLP.Timeout, opt.OTLP.BatchDelay = 16, 100*time.Millisecond, time.Millisecond
+			var log syncBuffer
+			now := time.Unix(1000, 0)
+			opt.Log, opt.Clock = slog.New(slog.NewTextHandler(&log, nil)), func() time.Time { return now }
+			tel := start(t, opt)
+			done := make(chan struct{})
+			go func() { // far more than the queue holds
+				defer close(done)
+				for range 2000 {
+					request(context.Background(), tel)
+				}
+			}()
+			select {
+			case <-done:
+			case <-time.After(30 * time.Second): // not a measure of speed: it would hang for ever
+				t.Fatal("requests wait for the collector")
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			defer cancel()
+			_ = tel.Flush(ctx) // fails or not; what counts is below
+			text := scrape(t, tel, "")
+			if !failures(text, "traces") {
+				t.Errorf("failures are not counted:\n%s", grep(text, "exports"))
+			}
+			if n := strings.Count(log.String(), "signal=traces"); n != 1 {
+				t.Errorf("%d lines in one minute:\n%s", n, log.String())
+			}
+			if strings.Contains(log.String(), "canary") {
+				t.Errorf("a secret is logged: %s", log.String())
+			}
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+				defer cancel()
+				_ = tel.Shutdown(ctx)
+			}()
+			select {
+			case <-ended:
+			case <-time.After(30 * time.Second):
+				t.Fatal("the shutdown waits for the collector")
+			}
+		})
+	}
+}
+
+func failures(text, which string) bool {
+	for line := range strings.SplitSeq(text, "\n") {
+		if strings.HasPrefix(line, `memproxy_telemetry_exports_total{result="failed",signal="`+which+`"}`) {
+			return !strings.HasSuffix(line, " 0")
+		}
+	}
+	return false
+}
+
+func TestShutdownFlushes(t *testing.T) {
+	r := receive(t, nil)
+	tel := start(t, telemetry.Options{OTLP: r.otlp()})
+	request(t.Context(), tel)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := tel.Shutdown(ctx); err != nil {
+		t.Fatal(err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.spans) != 4 || len(r.logs) != 1 || r.metrics[signal.MetricDecisions] == nil {
+		t.Errorf("%d spans, %d records, %d metrics", len(r.spans), len(r.logs), len(r.metrics))
+	}
+}
+
+// Secret headers go to the endpoint and nowhere it points to.
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		t.Error("an export went elsewhere")
+	}))
+	defer elsewhere.Close()
+	r := receive(t, func(w http.ResponseWriter) {
+		w.Header().Set("Location", elsewhere.URL)
+		w.WriteHeader(http.StatusTemporaryRedirect)
+	})
+	tel := start(t, telemetry.Options{OTLP: r.otlp()})
+	request(t.Context(), tel)
+	if err := tel.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Proves CARD-6: without a collector the last requests are readable.
+func TestRecentRequests(t *testing.T) {
+	tel := start(t, telemetry.Options{Recent: 3})
+	read := func(query string) (out []struct {
+		Trace      string         `json:"trace_id"`
+		Attributes map[string]any `json:"attributes"`
+		Steps      []struct{ Name string }
+	}) {
+		w := httptest.NewRecorder()
+		tel.Spans().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/debug/spans"+query, nil))
+		if strings.Contains(w.Body.String(), "canary") {
+			t.Errorf("a canary: %s", w.Body)
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &out); err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	if got := read(""); len(got) != 0 {
+		t.Errorf("before any request: %v", got)
+	}
+	var last trace.SpanContext
+	for range 5 {
+		last = request(t.Context(), tel)
+	}
+	got := read("")
+	if len(got) != 3 || got[0].Trace != last.TraceID().String() || len(got[0].Steps) != 3 || got[0].Attributes[signal.AttrDecision] != decision {
+		t.Errorf("got %+v", got)
+	}
+	if got := read("?decision=" + decision); len(got) != 3 {
+		t.Errorf("by decision: %d", len(got))
+	}
+	if got := read("?decision=other"); len(got) != 0 {
+		t.Errorf("by another decision: %d", len(got))
+	}
+}
+
+// Two requests of one trace keep their own steps.
+func TestRecentRequestsOfOneTrace(t *testing.T) {
+	tel := start(t, telemetry.Options{})
+	ctx, outer := tel.Tracer().Start(t.Context(), "client")
+	begin := func(step string) func() {
+		ctx, server := tel.Tracer().Start(ctx, signal.SpanServer+step, trace.WithSpanKind(trace.SpanKindServer))
+		_, child := tel.Tracer().Start(ctx, step)
+		child.End()
+		return func() { server.End() }
+	}
+	first, second := begin("one"), begin("two")
+	first()
+	second()
+	outer.End()
+	w := httptest.NewRecorder()
+	tel.Spans().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	var got []struct {
+		Name  string
+		Steps []struct{ Name string }
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	if s := fmt.Sprint(got); s != "[{memproxy two [{two}]} {memproxy one [{one}]}]" {
+		t.Error(s)
+	}
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	for name, opt := range map[string]telemetry.Options{
+		"ratio":      {SampleRatio: 1.5},
+		"scheme":     {OTLP: telemetry.OTLP{Endpoint: "grpc://collector:4317"}},
+		"no host":    {OTLP: telemetry.OTLP{Endpoint: "collector:4318"}},
+		"credential": {OTLP: telemetry.OTLP{Endpoint: "http://u:canary-token@collector:4318"}},
+		"query":      {OTLP: telemetry.OTLP{Endpoint: "http://collector:4318?key=canary-token"}},
+		"unreadable": {OTLP: telemetry.OTLP{Endpoint: "http://canary-token\x7f:4318"}},
+	} {
+		if _, err := telemetry.Start(t.Context(), opt); err == nil || strings.Contains(err.Error(), "canary") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	h := telemetry.Headers{"Authorization": "canary-token", "X-Other": "canary-token"}
+	b, err := json.Marshal(telemetry.OTLP{Headers: h})
+	if text := fmt.Sprintf("%v %+v %#v %s %q %+v %s", h, h, h, h, h, telemetry.OTLP{Headers: h}, b); err != nil || strings.Contains(text, "canary") {
+		t.Errorf("%s, %v", text, err)
+	}
+}
