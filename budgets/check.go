@@ -1,0 +1,112 @@
+package budgets
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+// The bounds of a charge. Past them a charge is a programming error.
+const (
+	MaxCost  = 1 << 20
+	MaxLines = 64
+	MaxKey   = 512
+)
+
+// Check refuses charges that no store should see.
+func Check(c memproxy.Charge) error {
+	switch {
+	case c.ID == "" || len(c.ID) > MaxKey:
+		return errors.New("budgets: a charge needs an id of at most 512 bytes")
+	case c.Cost < 0 || c.Cost > MaxCost:
+		return fmt.Errorf("budgets: cost %d is not from 0 to %d", c.Cost, MaxCost)
+	case len(c.Lines) > MaxLines:
+		return fmt.Errorf("budgets: %d lines are more than %d", len(c.Lines), MaxLines)
+	case c.Time.IsZero():
+		return errors.New("budgets: a charge needs its time")
+	}
+	for _, l := range c.Lines {
+		if l.Key == "" || len(l.Key) > MaxKey {
+			return errors.New("budgets: a line's key must have 1 to 512 bytes")
+		}
+		if Length(l.Window) < 0 {
+			return fmt.Errorf("budgets: unknown window %q", l.Window)
+		}
+	}
+	return nil
+}
+
+// Length is how long a window counts: 0 for ever, -1 for an unknown window.
+func Length(w memproxy.Window) time.Duration {
+	switch w {
+	case memproxy.WindowMinute:
+		return time.Minute
+	case memproxy.WindowHour:
+		return time.Hour
+	case memproxy.WindowTotal:
+		return 0
+	}
+	return -1
+}
+
+// Slot is the number of the window that t lies in, and when it ends. Windows
+// are aligned to the clock, so that every replica counts in the same one.
+func Slot(w memproxy.Window, t time.Time) (slot int64, reset time.Time) {
+	d := Length(w)
+	if d <= 0 {
+		return 0, time.Time{}
+	}
+	slot = t.UnixNano() / int64(d)
+	return slot, time.Unix(0, (slot+1)*int64(d)).UTC()
+}
+
+// Settle turns the counts after a charge into an allowance. Counts are those
+// that would be if the charge were granted (cost included) or, when it is
+// refused, those that are.
+func Settle(c memproxy.Charge, used []int64, granted, fresh bool) memproxy.Allowance {
+	a := memproxy.Allowance{Granted: granted, Refused: -1, Lines: make([]memproxy.LineState, len(c.Lines))}
+	for i, l := range c.Lines {
+		st := memproxy.LineState{Line: l, Used: used[i]}
+		_, st.Reset = Slot(l.Window, c.Time)
+		if granted && fresh && c.Cost > 0 && l.Limit > 0 {
+			at := l.Limit
+			if !l.Soft {
+				at = (l.Limit*8 + 9) / 10
+			} else {
+				at++ // a soft line warns when it is passed, not when it is reached
+			}
+			st.Warn = st.Used >= at && st.Used-c.Cost < at
+		}
+		a.Lines[i] = st
+		if !granted && !l.Soft && l.Limit >= 0 && used[i]+c.Cost > l.Limit {
+			if a.Refused < 0 || later(st.Reset, a.Lines[a.Refused].Reset) {
+				a.Refused = i
+			}
+		}
+	}
+	return a
+}
+
+// later orders resets; the zero time never comes.
+func later(a, b time.Time) bool {
+	if b.IsZero() {
+		return false
+	}
+	return a.IsZero() || a.After(b)
+}
+
+// WaitForDeletion is the Retry-After of a total budget: it has no reset, and
+// frees only when memories are deleted or the limit is raised.
+const WaitForDeletion = time.Hour
+
+// RetryAfter is the whole seconds, at least 1, after which a refused charge
+// may succeed.
+func RetryAfter(now time.Time, a memproxy.Allowance) int {
+	wait := WaitForDeletion
+	if a.Refused >= 0 && a.Refused < len(a.Lines) && !a.Lines[a.Refused].Reset.IsZero() {
+		wait = a.Lines[a.Refused].Reset.Sub(now)
+	}
+	return max(1, int((wait+time.Second-1)/time.Second))
+}

@@ -1,0 +1,211 @@
+package budgets
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Store is what keeps counts: the gate's budget, as this package sees it.
+type Store interface {
+	Charge(context.Context, memproxy.Charge) (memproxy.Allowance, error)
+	Release(context.Context, memproxy.Charge) error
+}
+
+// Defaults of DegradingOptions.
+const (
+	DefaultShare    memproxy.PerMille = 250
+	DefaultDeadline                   = 50 * time.Millisecond
+	DefaultRetry                      = time.Second
+	// maxOwed bounds the charges that wait to be told to the shared store.
+	maxOwed = 10_000
+)
+
+// DegradingOptions configure a Degrading store.
+type DegradingOptions struct {
+	Shared, Local Store
+	// Share is the part of each limit that this process may use by itself
+	// while the shared store is away: about one over the number of replicas.
+	Share memproxy.PerMille
+	// Deadline bounds one call to the shared store.
+	Deadline time.Duration
+	// Retry is how long the shared store is left alone after it failed.
+	Retry time.Duration
+	Clock func() time.Time
+	// Changed is told when the store goes away (with the error) and when it is
+	// back (nil). It must not block.
+	Changed func(error)
+}
+
+// Degrading charges the shared store and, while that does not answer in time,
+// a share of the limits in the local one. It goes back by itself, and tells
+// the shared store what was charged meanwhile.
+type Degrading struct {
+	opt   DegradingOptions
+	mu    sync.Mutex
+	until time.Time // the shared store is left alone until then
+	away  bool
+	probe bool // one call is trying it
+	owed  []owed
+}
+
+type owed struct {
+	charge  memproxy.Charge
+	release bool
+}
+
+// NewDegrading returns the store.
+func NewDegrading(opt DegradingOptions) (*Degrading, error) {
+	if opt.Shared == nil || opt.Local == nil || opt.Clock == nil {
+		return nil, errors.New("budgets: a degrading store needs two stores and a clock")
+	}
+	if opt.Share <= 0 || opt.Share > memproxy.Full {
+		opt.Share = DefaultShare
+	}
+	if opt.Deadline <= 0 {
+		opt.Deadline = DefaultDeadline
+	}
+	if opt.Retry <= 0 {
+		opt.Retry = DefaultRetry
+	}
+	if opt.Changed == nil {
+		opt.Changed = func(error) {}
+	}
+	return &Degrading{opt: opt}, nil
+}
+
+// Charge implements the gate's budget.
+func (d *Degrading) Charge(ctx context.Context, c memproxy.Charge) (memproxy.Allowance, error) {
+	if err := Check(c); err != nil {
+		return memproxy.Allowance{}, err
+	}
+	if d.try() {
+		sctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.opt.Deadline)
+		a, err := d.opt.Shared.Charge(sctx, c)
+		cancel()
+		d.tried(err)
+		if err == nil {
+			return a, nil
+		}
+	}
+	a, err := d.opt.Local.Charge(ctx, d.share(c))
+	a.Degraded = true
+	if err == nil && a.Granted {
+		d.owe(owed{charge: c})
+	}
+	for i := range a.Lines { // show the limits as configured, not the share
+		a.Lines[i].Limit = c.Lines[i].Limit
+	}
+	return a, err
+}
+
+// Release implements the gate's budget.
+func (d *Degrading) Release(ctx context.Context, c memproxy.Charge) error {
+	if err := Check(c); err != nil {
+		return err
+	}
+	if d.try() {
+		sctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.opt.Deadline)
+		err := d.opt.Shared.Release(sctx, c)
+		cancel()
+		d.tried(err)
+		if err == nil {
+			return nil
+		}
+	}
+	d.owe(owed{charge: c, release: true})
+	return d.opt.Local.Release(ctx, c)
+}
+
+// share is a charge with every limit cut to the share, at least one.
+func (d *Degrading) share(c memproxy.Charge) memproxy.Charge {
+	lines := make([]memproxy.Line, len(c.Lines))
+	for i, l := range c.Lines {
+		if l.Limit > 0 && !l.Soft {
+			l.Limit = max(1, l.Limit*int64(d.opt.Share)/int64(memproxy.Full))
+		}
+		lines[i] = l
+	}
+	c.Lines = lines
+	return c
+}
+
+// try reports whether this call may ask the shared store: always while it is
+// well, and one call at a time while it is away and the pause is over.
+func (d *Degrading) try() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.away {
+		return true
+	}
+	if d.probe || d.opt.Clock().Before(d.until) {
+		return false
+	}
+	d.probe = true
+	return true
+}
+
+func (d *Degrading) tried(err error) {
+	d.mu.Lock()
+	was := d.away
+	d.probe = false
+	d.away = err != nil
+	if err != nil {
+		d.until = d.opt.Clock().Add(d.opt.Retry)
+	}
+	var debts []owed
+	if was && err == nil {
+		debts, d.owed = d.owed, nil
+	}
+	d.mu.Unlock()
+	if was != (err != nil) {
+		d.opt.Changed(err)
+	}
+	if len(debts) > 0 {
+		go d.pay(debts)
+	}
+}
+
+// pay tells the shared store what happened while it was away. Charges go
+// through without limits: they were granted. What fails again is dropped; the
+// ids make a double impossible.
+func (d *Degrading) pay(debts []owed) {
+	for _, o := range debts {
+		c := o.charge
+		ctx, cancel := context.WithTimeout(context.Background(), d.opt.Deadline)
+		var err error
+		if o.release {
+			err = d.opt.Shared.Release(ctx, c)
+		} else {
+			lines := make([]memproxy.Line, len(c.Lines))
+			for i, l := range c.Lines {
+				l.Limit = -1
+				lines[i] = l
+			}
+			c.Lines = lines
+			_, err = d.opt.Shared.Charge(ctx, c)
+		}
+		cancel()
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (d *Degrading) owe(o owed) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.owed) < maxOwed {
+		d.owed = append(d.owed, o)
+	}
+}
+
+// Degraded reports whether the shared store is away.
+func (d *Degrading) Degraded() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.away
+}

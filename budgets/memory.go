@@ -1,0 +1,166 @@
+package budgets
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+// remembered is how long, and how many, charge ids are remembered.
+const (
+	remembered    = 10 * time.Minute
+	maxRemembered = 100_000
+)
+
+// Memory counts in this process. Windows follow the charges' own times.
+type Memory struct {
+	mu     sync.Mutex
+	counts map[account]int64
+	ids    map[string]time.Time
+	order  []string // ids, oldest first
+	swept  int64    // the hour slot of the last sweep
+	totals *totals  // nil: totals end with the process
+}
+
+type account struct {
+	tenant, key string
+	window      memproxy.Window
+	slot        int64
+}
+
+// MemoryOptions configure a Memory store.
+type MemoryOptions struct {
+	// Path is a file in which totals survive a restart; "" keeps them in the
+	// process only.
+	Path string
+}
+
+// NewMemory returns a store, with the totals of the file if there is one.
+func NewMemory(opt MemoryOptions) (*Memory, error) {
+	m := &Memory{counts: map[account]int64{}, ids: map[string]time.Time{}}
+	if opt.Path == "" {
+		return m, nil
+	}
+	t, counts, err := openTotals(opt.Path)
+	if err != nil {
+		return nil, err
+	}
+	m.totals = t
+	for k, n := range counts {
+		m.counts[account{k.tenant, k.key, memproxy.WindowTotal, 0}] = n
+	}
+	return m, nil
+}
+
+// Charge implements the gate's budget.
+func (m *Memory) Charge(_ context.Context, c memproxy.Charge) (memproxy.Allowance, error) {
+	if err := Check(c); err != nil {
+		return memproxy.Allowance{}, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sweep(c.Time)
+	used := make([]int64, len(c.Lines))
+	keys := make([]account, len(c.Lines))
+	granted := true
+	for i, l := range c.Lines {
+		slot, _ := Slot(l.Window, c.Time)
+		keys[i] = account{c.Tenant, l.Key, l.Window, slot}
+		used[i] = m.counts[keys[i]]
+		if !l.Soft && l.Limit >= 0 && used[i]+c.Cost > l.Limit {
+			granted = false
+		}
+	}
+	if _, again := m.ids[c.ID]; again {
+		return Settle(c, used, true, false), nil
+	}
+	if !granted {
+		return Settle(c, used, false, true), nil
+	}
+	for i := range keys {
+		used[i] += c.Cost
+		m.counts[keys[i]] = used[i]
+	}
+	m.remember(c.ID, c.Time)
+	return Settle(c, used, true, true), m.keep(c, c.Cost)
+}
+
+// Release implements the gate's budget.
+func (m *Memory) Release(_ context.Context, c memproxy.Charge) error {
+	if err := Check(c); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	id := "release/" + c.ID
+	if _, again := m.ids[id]; again {
+		return nil
+	}
+	m.remember(id, c.Time)
+	for _, l := range c.Lines {
+		if l.Soft {
+			continue
+		}
+		slot, _ := Slot(l.Window, c.Time)
+		k := account{c.Tenant, l.Key, l.Window, slot}
+		if n := m.counts[k] - c.Cost; n > 0 {
+			m.counts[k] = n
+		} else {
+			delete(m.counts, k)
+		}
+	}
+	return m.keep(c, -c.Cost)
+}
+
+// keep writes the change of totals to the file.
+func (m *Memory) keep(c memproxy.Charge, delta int64) error {
+	if m.totals == nil || delta == 0 {
+		return nil
+	}
+	for _, l := range c.Lines {
+		if l.Window == memproxy.WindowTotal {
+			if err := m.totals.add(total{c.Tenant, l.Key}, delta); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// remember files a charge id and forgets old ones.
+func (m *Memory) remember(id string, at time.Time) {
+	m.ids[id] = at
+	m.order = append(m.order, id)
+	for len(m.order) > 0 && (len(m.order) > maxRemembered || at.Sub(m.ids[m.order[0]]) > remembered) {
+		delete(m.ids, m.order[0])
+		m.order = m.order[1:]
+	}
+}
+
+// sweep drops windows that have ended, once an hour.
+func (m *Memory) sweep(now time.Time) {
+	hour, _ := Slot(memproxy.WindowHour, now)
+	if hour == m.swept {
+		return
+	}
+	m.swept = hour
+	for k := range m.counts {
+		if d := Length(k.window); d > 0 {
+			if slot, _ := Slot(k.window, now); k.slot < slot-1 {
+				delete(m.counts, k)
+			}
+		}
+	}
+}
+
+// Close writes what is buffered and closes the file.
+func (m *Memory) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.totals == nil {
+		return nil
+	}
+	return m.totals.close()
+}
