@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/telemetry/signal"
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
@@ -18,6 +19,8 @@ const (
 	maxOpen = 4096
 	// maxSteps bounds the spans that are kept of one trace.
 	maxSteps = 64
+	// usualSteps is how many spans a request has below it.
+	usualSteps = 13
 )
 
 // recent keeps the last requests, each with its steps, for an installation
@@ -33,14 +36,16 @@ type recent struct {
 
 // recentRequest is one server span.
 type recentRequest struct {
-	Trace      string         `json:"trace_id"`
-	Span       string         `json:"span_id"`
+	Trace      trace.TraceID  `json:"trace_id"`
+	Span       trace.SpanID   `json:"span_id"`
 	Name       string         `json:"name"`
 	Start      time.Time      `json:"start"`
 	Micros     int64          `json:"duration_us"`
 	Failed     bool           `json:"failed,omitempty"`
 	Attributes map[string]any `json:"attributes"`
 	Steps      []recentStep   `json:"steps"`
+
+	attrs []attribute.KeyValue // Attributes, until somebody asks
 }
 
 // recentStep is a span below one.
@@ -81,32 +86,25 @@ func (r *recent) OnEnd(s sdktrace.ReadOnlySpan) {
 	if steps == nil && len(r.open) >= maxOpen {
 		clear(r.open) // spans without a request; nothing that is looked for
 	}
+	if steps == nil {
+		steps = make([]recentStep, 0, usualSteps)
+	}
 	r.open[sc.TraceID()] = append(steps, step)
 }
 
 func (r *recent) close(s sdktrace.ReadOnlySpan) {
 	sc := s.SpanContext()
-	attrs := r.fence.attributes(s.Attributes())
 	req := recentRequest{
-		Trace: sc.TraceID().String(), Span: sc.SpanID().String(), Name: s.Name(), Start: s.StartTime(),
+		Trace: sc.TraceID(), Span: sc.SpanID(), Name: s.Name(), Start: s.StartTime(),
 		Micros: s.EndTime().Sub(s.StartTime()).Microseconds(), Failed: s.Status().Code == codes.Error,
-		Attributes: make(map[string]any, len(attrs)), Steps: []recentStep{},
-	}
-	for _, kv := range attrs {
-		req.Attributes[string(kv.Key)] = kv.Value.AsInterface()
+		attrs: r.fence.attributes(s.Attributes()),
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	steps := r.open[sc.TraceID()]
-	mine := below(sc.SpanID(), steps)
 	var others []recentStep
-	for _, step := range steps {
-		if !mine[step.span] {
-			others = append(others, step)
-			continue
-		}
-		step.Offset = step.start.Sub(req.Start).Microseconds()
-		req.Steps = append(req.Steps, step)
+	req.Steps, others = below(sc.SpanID(), r.open[sc.TraceID()])
+	for i := range req.Steps {
+		req.Steps[i].Offset = req.Steps[i].start.Sub(req.Start).Microseconds()
 	}
 	if len(others) > 0 {
 		r.open[sc.TraceID()] = others
@@ -121,19 +119,44 @@ func (r *recent) close(s sdktrace.ReadOnlySpan) {
 	r.next = (r.next + 1) % len(r.done)
 }
 
-// below returns the spans below root: one trace may have several requests at
-// once. A child may end before or after its parent, so it takes some rounds.
-func below(root trace.SpanID, steps []recentStep) map[trace.SpanID]bool {
-	mine := map[trace.SpanID]bool{root: true}
-	for grown := true; grown; {
-		grown = false
+// below parts the spans below root from the others: one trace may have several
+// requests at once. A child may end before or after its parent, so it takes
+// some rounds. Both keep their order; mine is in the place of steps.
+func below(root trace.SpanID, steps []recentStep) (mine, others []recentStep) {
+	var array [maxSteps]bool
+	is := array[:len(steps)]
+	found := 0
+	for before := -1; found > before; {
+		before = found
 		for i := range steps {
-			if mine[steps[i].parent] && !mine[steps[i].span] {
-				mine[steps[i].span], grown = true, true
+			if is[i] {
+				continue
+			}
+			if p := parent(steps, i); steps[i].parent == root || p >= 0 && is[p] {
+				is[i] = true
+				found++
 			}
 		}
 	}
-	return mine
+	mine = steps[:0]
+	for i, step := range steps {
+		if is[i] {
+			mine = append(mine, step)
+		} else {
+			others = append(others, step)
+		}
+	}
+	return mine, others
+}
+
+// parent returns the index of a step's parent among steps, or -1.
+func parent(steps []recentStep, i int) int {
+	for j := range steps {
+		if steps[j].span == steps[i].parent {
+			return j
+		}
+	}
+	return -1
 }
 
 // list returns the requests, newest first, of one decision if it is named.
@@ -143,6 +166,13 @@ func (r *recent) list(decision string) []recentRequest {
 	out := make([]recentRequest, 0, len(r.done))
 	for i := range r.done {
 		req := r.done[(r.next+len(r.done)-1-i)%len(r.done)]
+		req.Attributes = make(map[string]any, len(req.attrs))
+		if req.Steps == nil {
+			req.Steps = []recentStep{} // "none", not null
+		}
+		for _, kv := range req.attrs {
+			req.Attributes[string(kv.Key)] = kv.Value.AsInterface()
+		}
 		if decision == "" || req.Attributes[signal.AttrDecision] == decision {
 			out = append(out, req)
 		}
