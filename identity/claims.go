@@ -1,0 +1,75 @@
+package identity
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/memproxy/memproxy"
+)
+
+// principalOf maps a verified token's claims.
+func (o OIDCOptions) principalOf(raw map[string]json.RawMessage) (memproxy.Principal, error) {
+	text := func(name string) (string, bool) {
+		var s string
+		r, ok := raw[name]
+		if name == "" || !ok || json.Unmarshal(r, &s) != nil {
+			return "", false
+		}
+		return s, s != ""
+	}
+	id, ok := text(o.Claims.ID)
+	if !ok {
+		return memproxy.Principal{}, rejected("the token does not say who it is for")
+	}
+	p := memproxy.Principal{ID: o.Prefix + id, Kind: o.Kind, Trust: o.Trust, Method: "oidc"}
+	p.Tenant, _ = text(o.Claims.Tenant)
+	p.Roles = list(raw, o.Claims.Roles)
+	if s, ok := text(o.Claims.Kind); ok {
+		switch k := memproxy.PrincipalKind(s); k {
+		case memproxy.KindAgent, memproxy.KindHuman, memproxy.KindService:
+			p.Kind = k
+		default:
+			return memproxy.Principal{}, rejected("the token names an unknown kind of principal")
+		}
+	}
+	if s, ok := text(o.Claims.Trust); ok {
+		tier := slices.Index(memproxy.Trusts[:], memproxy.Trust(s))
+		if tier < 0 {
+			return memproxy.Principal{}, rejected("the token names an unknown tier")
+		}
+		p.Trust = memproxy.Trusts[min(tier, slices.Index(memproxy.Trusts[:], o.MaxTrust))]
+	}
+	p.ActsAs = limit(raw, o.Claims.ActsAs, false)
+	p.Users = limit(raw, o.Claims.Users, true)
+	p.Apps = limit(raw, o.Claims.Apps, true)
+	p.Runs = limit(raw, o.Claims.Runs, true)
+	return p, nil
+}
+
+// list reads a claim that is a string or a list of strings.
+func list(raw map[string]json.RawMessage, name string) []string {
+	r, ok := raw[name]
+	if name == "" || !ok {
+		return nil
+	}
+	var many []string
+	if json.Unmarshal(r, &many) == nil {
+		return many
+	}
+	var one string
+	if json.Unmarshal(r, &one) == nil && one != "" {
+		return []string{one}
+	}
+	return nil
+}
+
+// limit reads a limit from a claim. Where no claim is configured the dimension
+// is not limited (agents: nothing); where one is configured and the token
+// lacks it, the token allows nothing.
+func limit(raw map[string]json.RawMessage, name string, open bool) memproxy.Limit {
+	if name == "" {
+		return memproxy.Limit{All: open}
+	}
+	values := list(raw, name)
+	return memproxy.Limit{All: slices.Contains(values, "*"), Values: values}
+}

@@ -1,0 +1,193 @@
+package identity
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Key maps one secret to a principal. The secret is a backend API key or a
+// bearer token; only its hash is known here.
+type Key struct {
+	// SHA256 is the hex hash of the whole token, as presented after "Token ",
+	// "Bearer " or in X-API-Key.
+	SHA256    string
+	Principal memproxy.Principal
+}
+
+// Options configure an Identifier. At least one way in must be set.
+type Options struct {
+	Keys []Key
+	// Default is who presents nothing that is known here; nil refuses them.
+	Default *memproxy.Principal
+	// OIDC verifies tokens in Proxy-Authorization or X-Memproxy-Token.
+	OIDC *OIDC
+	// SPIFFE maps verified client certificates.
+	SPIFFE *SPIFFE
+}
+
+// Identifier implements the gate's interface. It is safe for concurrent use.
+type Identifier struct {
+	opt  Options
+	keys map[[sha256.Size]byte]memproxy.Principal
+}
+
+// New returns an identifier.
+func New(opt Options) (*Identifier, error) {
+	id := &Identifier{opt: opt, keys: make(map[[sha256.Size]byte]memproxy.Principal, len(opt.Keys))}
+	for _, k := range opt.Keys {
+		var sum [sha256.Size]byte
+		b, err := hex.DecodeString(k.SHA256)
+		if err != nil || len(b) != len(sum) {
+			return nil, fmt.Errorf("identity: the key of %q is not a SHA-256 in hex", k.Principal.ID)
+		}
+		copy(sum[:], b)
+		if have, dup := id.keys[sum]; dup {
+			return nil, fmt.Errorf("identity: one key for %q and %q", have.ID, k.Principal.ID)
+		}
+		if k.Principal.ID == "" {
+			return nil, errors.New("identity: a key without a principal")
+		}
+		k.Principal.Method = "key"
+		id.keys[sum] = k.Principal
+	}
+	if len(id.keys) == 0 && opt.Default == nil && opt.OIDC == nil && opt.SPIFFE == nil {
+		return nil, errors.New("identity: nobody could be identified")
+	}
+	return id, nil
+}
+
+// maxToken bounds a credential; what is longer is none of ours.
+const maxToken = 16 << 10
+
+// Identify implements the gate's interface. What is addressed to memproxy
+// (X-Memproxy-Token, Proxy-Authorization) comes first, then the client
+// certificate, then the backend's own key, then the default. A credential that
+// is addressed to memproxy must be good; a backend key that is not known here
+// is the backend's to judge.
+func (id *Identifier) Identify(ctx context.Context, c memproxy.Credentials) (memproxy.Principal, error) {
+	token, err := ownToken(c.Header)
+	if err != nil {
+		return memproxy.Principal{}, err
+	}
+	if token != "" {
+		return id.token(ctx, token)
+	}
+	if len(c.PeerURIs) > 0 && id.opt.SPIFFE != nil {
+		return id.opt.SPIFFE.principal(c.PeerURIs)
+	}
+	keys, err := backendKeys(c.Header)
+	if err != nil {
+		return memproxy.Principal{}, err
+	}
+	var found *memproxy.Principal
+	for _, k := range keys {
+		p, ok := id.lookup(k)
+		if !ok {
+			continue
+		}
+		if found != nil && found.ID != p.ID {
+			return memproxy.Principal{}, rejected("two credentials belong to two principals")
+		}
+		found = &p
+	}
+	if found != nil {
+		return *found, nil
+	}
+	if id.opt.Default == nil {
+		if len(keys) > 0 {
+			return memproxy.Principal{}, rejected("the API key is not known to memproxy")
+		}
+		return memproxy.Principal{}, &memproxy.Rejected{Code: memproxy.IdentityMissing, Detail: "a credential is required"}
+	}
+	p := *id.opt.Default
+	p.Method = "default"
+	return p, nil
+}
+
+// token verifies what was addressed to memproxy: a known key, or an OIDC token.
+func (id *Identifier) token(ctx context.Context, token string) (memproxy.Principal, error) {
+	if p, ok := id.lookup(token); ok {
+		return p, nil
+	}
+	if id.opt.OIDC == nil {
+		return memproxy.Principal{}, rejected("the token is not known to memproxy")
+	}
+	return id.opt.OIDC.principal(ctx, token)
+}
+
+// lookup finds a secret by its hash. The map is searched by the hash and not
+// by the secret, so that timing tells nothing that helps to guess one.
+func (id *Identifier) lookup(secret string) (memproxy.Principal, bool) {
+	p, ok := id.keys[sha256.Sum256([]byte(secret))]
+	return p, ok
+}
+
+func rejected(detail string) error {
+	return &memproxy.Rejected{Code: memproxy.IdentityInvalid, Detail: detail}
+}
+
+// ownToken is the credential that is addressed to memproxy, or "".
+func ownToken(h memproxy.Header) (string, error) {
+	token := ""
+	take := func(v string) error {
+		if len(v) > maxToken {
+			return rejected("the token is too long")
+		}
+		if token != "" && token != v {
+			return rejected("two different tokens were presented")
+		}
+		token = v
+		return nil
+	}
+	for _, v := range h.Values("X-Memproxy-Token") {
+		if v == "" {
+			return "", rejected("the token is empty")
+		}
+		if err := take(v); err != nil {
+			return "", err
+		}
+	}
+	for _, v := range h.Values("Proxy-Authorization") {
+		scheme, rest, _ := strings.Cut(v, " ")
+		if !strings.EqualFold(scheme, "Bearer") || strings.TrimSpace(rest) == "" {
+			return "", rejected("Proxy-Authorization takes a Bearer token")
+		}
+		if err := take(strings.TrimSpace(rest)); err != nil {
+			return "", err
+		}
+	}
+	return token, nil
+}
+
+// backendKeys are the credentials that are meant for the backend. A header
+// that stands twice with two values could be read as either, and is refused.
+func backendKeys(h memproxy.Header) ([]string, error) {
+	var out []string
+	for _, name := range [...]string{"X-Api-Key", "Authorization"} {
+		values := h.Values(name)
+		for _, v := range values {
+			if v != values[0] {
+				return nil, rejected(name + " stands twice with different values")
+			}
+		}
+		if len(values) == 0 || values[0] == "" || len(values[0]) > maxToken {
+			continue
+		}
+		v := values[0]
+		if name == "Authorization" {
+			scheme, rest, ok := strings.Cut(v, " ")
+			if !ok || !(strings.EqualFold(scheme, "Bearer") || strings.EqualFold(scheme, "Token")) {
+				continue
+			}
+			v = strings.TrimSpace(rest)
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}

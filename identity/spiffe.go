@@ -1,0 +1,82 @@
+package identity
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+
+	"github.com/memproxy/memproxy"
+)
+
+// SPIFFERule maps SPIFFE ids to a principal.
+type SPIFFERule struct {
+	// Path is the id's path; a "*" segment matches any one segment.
+	Path string
+	// Principal is who it is. An empty ID stands for the SPIFFE id itself.
+	Principal memproxy.Principal
+}
+
+// SPIFFE maps verified client certificates to principals. Source: the SPIFFE
+// X.509-SVID specification; an SVID has exactly one URI SAN.
+type SPIFFE struct {
+	domain spiffeid.TrustDomain
+	rules  []SPIFFERule
+}
+
+// NewSPIFFE returns the mapping. Ids that no rule matches are refused; without
+// rules every id of the domain is an authenticated agent of its own name.
+func NewSPIFFE(trustDomain string, rules []SPIFFERule) (*SPIFFE, error) {
+	td, err := spiffeid.TrustDomainFromString(trustDomain)
+	if err != nil {
+		return nil, fmt.Errorf("identity: trust domain: %w", err)
+	}
+	for _, r := range rules {
+		if !strings.HasPrefix(r.Path, "/") {
+			return nil, errors.New("identity: a SPIFFE path begins with /")
+		}
+	}
+	return &SPIFFE{td, rules}, nil
+}
+
+func (s *SPIFFE) principal(uris []string) (memproxy.Principal, error) {
+	if len(uris) != 1 {
+		return memproxy.Principal{}, rejected("the client certificate must name exactly one SPIFFE id")
+	}
+	id, err := spiffeid.FromString(uris[0])
+	if err != nil || !id.MemberOf(s.domain) {
+		return memproxy.Principal{}, rejected("the client certificate is not of the trust domain")
+	}
+	if len(s.rules) == 0 {
+		return memproxy.Principal{
+			ID: id.String(), Kind: memproxy.KindAgent, Trust: memproxy.TrustAuthenticated, Method: "spiffe",
+			Users: memproxy.Limit{All: true}, Apps: memproxy.Limit{All: true}, Runs: memproxy.Limit{All: true},
+		}, nil
+	}
+	for _, r := range s.rules {
+		if !pathMatches(r.Path, id.Path()) {
+			continue
+		}
+		p := r.Principal
+		if p.ID == "" {
+			p.ID = id.String()
+		}
+		p.Method = "spiffe"
+		return p, nil
+	}
+	return memproxy.Principal{}, rejected("no rule knows this SPIFFE id")
+}
+
+func pathMatches(pattern, path string) bool {
+	want, have := strings.Split(pattern, "/"), strings.Split(path, "/")
+	if len(want) != len(have) {
+		return false
+	}
+	for i := range want {
+		if want[i] != "*" && want[i] != have[i] {
+			return false
+		}
+	}
+	return true
+}
