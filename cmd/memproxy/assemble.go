@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/budgets"
+	"github.com/memproxy/memproxy/budgets/redisstore"
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/telemetry"
+	"github.com/memproxy/memproxy/telemetry/audit"
+)
+
+// sidecar is everything that serve runs, put together from a configuration.
+type sidecar struct {
+	cfg       *config.Config
+	log       *slog.Logger
+	telemetry *telemetry.Telemetry
+	audit     *audit.Log
+	ledger    *ledger.Ledger
+	budget    gate.Budget
+	gate      *gate.Gate
+	rules     *rulebook
+	listeners []*listener
+	version   string
+	// closers run in reverse order, each with the shutdown's deadline.
+	closers []func(context.Context) error
+	cancel  context.CancelFunc
+}
+
+// assemble opens the state and builds the gate and its faces. Nothing listens
+// yet. On an error everything that was opened is closed again.
+func (a *app) assemble(ctx context.Context, cfg *config.Config) (_ *sidecar, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	s := &sidecar{cfg: cfg, version: a.Version, cancel: cancel}
+	defer func() {
+		if err != nil {
+			s.abort()
+		}
+	}()
+	level := map[string]slog.Level{"debug": slog.LevelDebug, "warn": slog.LevelWarn, "error": slog.LevelError}[cfg.Log.Level]
+	if s.log, err = telemetry.NewLogger(a.Stderr, telemetry.LogOptions{Format: cfg.Log.Format, Level: level}); err != nil {
+		return nil, err
+	}
+	if err = s.openTelemetry(ctx); err != nil {
+		return nil, err
+	}
+	if err = s.openState(); err != nil {
+		return nil, err
+	}
+	if s.budget, err = s.openBudget(ctx); err != nil {
+		return nil, err
+	}
+	identifier, err := buildIdentifier(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if s.rules, err = newRulebook(cfg); err != nil {
+		return nil, err
+	}
+	keys, err := ledger.LoadOrCreateKey(s.path("keys"), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	signer, err := ledger.NewSigner(keys)
+	if err != nil {
+		return nil, err
+	}
+	s.gate, err = gate.New(gate.Options{
+		Identifier: identifier, Ledger: s.ledger, Budget: s.budget, Recorder: s.audit, Signer: signer,
+		Clock: time.Now, NewID: newID,
+		Tracer: s.telemetry.Tracer(), Meter: s.telemetry.Instruments(), Log: s.log,
+	}, s.rules.current())
+	if err != nil {
+		return nil, err
+	}
+	if err = s.buildFaces(); err != nil {
+		return nil, err
+	}
+	s.watch(ctx)
+	return s, nil
+}
+
+// newID returns a decision id: a UUID of version 7, unguessable and in the
+// order of time.
+func newID() string { return uuid.Must(uuid.NewV7()).String() }
+
+func (s *sidecar) path(parts ...string) string {
+	return filepath.Join(append([]string{s.cfg.State}, parts...)...)
+}
+
+func (s *sidecar) onClose(f func(context.Context) error) { s.closers = append(s.closers, f) }
+
+func (s *sidecar) openTelemetry(ctx context.Context) error {
+	headers := telemetry.Headers{}
+	for name, v := range s.cfg.Telemetry.Headers {
+		headers[name] = v.Reveal()
+	}
+	host, _ := os.Hostname() // an unnamed host is an unnamed instance
+	opt := telemetry.Options{
+		ServiceName: s.cfg.Telemetry.Service, Version: s.version, Instance: host,
+		OTLP: telemetry.OTLP{Endpoint: s.cfg.Telemetry.OTLP, Headers: headers}, Log: s.log,
+	}
+	if r := s.cfg.Telemetry.Sample; r != nil {
+		if opt.SampleRatio = *r; *r == 0 {
+			opt.SampleRatio = -1
+		}
+	}
+	t, err := telemetry.Start(ctx, opt)
+	if err != nil {
+		return err
+	}
+	s.telemetry = t
+	s.onClose(t.Shutdown)
+	return nil
+}
+
+// openState opens what must survive: the audit log and the ledger.
+func (s *sidecar) openState() error {
+	if err := os.MkdirAll(s.path("keys"), 0o700); err != nil {
+		return fmt.Errorf("state: %w", err)
+	}
+	key, err := audit.LoadOrCreateKey(s.path("keys"))
+	if err != nil {
+		return err
+	}
+	opt := audit.Options{Dir: s.path("audit"), Key: key, Origin: s.cfg.Audit.Origin, OnRecord: s.telemetry.OnRecord}
+	if opt.Origin == "" {
+		opt.Origin = "memproxy/" + fingerprint(key)
+	}
+	opt.Retention = s.cfg.Audit.Retention.Time()
+	if s.audit, err = audit.Open(opt); err != nil {
+		return err
+	}
+	s.onClose(s.audit.Close)
+	if s.ledger, err = ledger.Open(ledger.Options{Path: s.path("ledger.db"), Clock: time.Now}); err != nil {
+		return err
+	}
+	s.onClose(func(context.Context) error { return s.ledger.Close() })
+	return nil
+}
+
+// openBudget counts in this process, or in Redis with this process as what is
+// left when Redis is away.
+func (s *sidecar) openBudget(context.Context) (gate.Budget, error) {
+	r := s.cfg.Budgets.Redis
+	path := s.path("budgets.jsonl")
+	if r != nil {
+		path = "" // the totals are Redis's; the local share is for an outage
+	}
+	local, err := budgets.NewMemory(budgets.MemoryOptions{Path: path})
+	if err != nil {
+		return nil, err
+	}
+	s.onClose(func(context.Context) error { return local.Close() })
+	if r == nil {
+		return local, nil
+	}
+	shared, err := redisstore.New(redisstore.Options{URL: r.URL.Reveal()})
+	if err != nil {
+		return nil, err
+	}
+	s.onClose(func(context.Context) error { return shared.Close() })
+	opt := budgets.DegradingOptions{
+		Shared: shared, Local: local, Deadline: r.Timeout.Time(), Clock: time.Now,
+		Changed: func(err error) {
+			if err != nil {
+				s.log.Warn("the shared budget store is away; a local share of the limits applies", "error", err)
+			} else {
+				s.log.Info("the shared budget store is back")
+			}
+		},
+	}
+	if r.Share != nil {
+		opt.Share = memproxy.PerMille(*r.Share * 1000)
+	}
+	return budgets.NewDegrading(opt)
+}
+
+// record writes an event that is about the process, not about a request.
+func (s *sidecar) record(t memproxy.EventType, detail string) {
+	ev := memproxy.Event{Type: t, Time: time.Now(), Policy: s.rules.current().Version, Claimed: -1, Confidence: -1, Detail: detail}
+	if err := s.audit.Note(ev); err != nil {
+		s.log.Error("audit note lost", "type", string(t), "error", err)
+	}
+}
+
+// close drains: stop accepting, finish what is in flight, then flush and close
+// the state, telemetry last.
+func (s *sidecar) close(ctx context.Context) error {
+	var errs []error
+	for _, l := range s.listeners {
+		if l.stop != nil {
+			errs = append(errs, l.stop(ctx))
+		}
+	}
+	s.cancel()
+	if s.audit != nil && s.rules != nil {
+		s.record(memproxy.EventStop, "stopped")
+	}
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		errs = append(errs, s.closers[i](ctx))
+	}
+	s.closers = nil
+	return errors.Join(errs...)
+}
+
+// abort closes what an assembly that failed had opened.
+func (s *sidecar) abort() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	s.cancel()
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		_ = s.closers[i](ctx) // the error that led here is the one to show
+	}
+}

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+
+	"github.com/memproxy/memproxy/adapters/mem0"
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/proxy"
+)
+
+// listener is one address and what answers there.
+type listener struct {
+	name, addr string
+	handler    http.Handler
+	tls        *tls.Config
+	ln         net.Listener
+	stop       func(context.Context) error
+	failed     <-chan error
+}
+
+// buildFaces builds a proxy for each backend, and the admin listener.
+func (s *sidecar) buildFaces() error {
+	for _, b := range s.cfg.Backends {
+		opt, err := s.proxyOptions(b)
+		if err != nil {
+			return fmt.Errorf("backend %s: %w", b.Name, err)
+		}
+		p, err := proxy.New(opt)
+		if err != nil {
+			return fmt.Errorf("backend %s: %w", b.Name, err)
+		}
+		l := &listener{name: b.Name, addr: b.Listen, handler: p}
+		if b.TLS.Cert != "" {
+			if l.tls, err = listenTLS(b.TLS); err != nil {
+				return fmt.Errorf("backend %s: %w", b.Name, err)
+			}
+		}
+		s.listeners = append(s.listeners, l)
+	}
+	spans := s.telemetry.Spans()
+	s.listeners = append(s.listeners, &listener{name: "admin", addr: s.cfg.Admin.Listen, handler: proxy.NewAdmin(proxy.AdminOptions{
+		Ready: s.ready, Metrics: s.telemetry.Metrics(), Spans: spans,
+	})})
+	return nil
+}
+
+func adapterFor(b config.Backend) (gate.Adapter, error) {
+	if b.Kind != "mem0" {
+		return nil, fmt.Errorf("unknown kind %q", b.Kind)
+	}
+	return mem0.New(mem0.Options{ConfidenceKeys: b.ConfidenceKeys, FieldKey: b.FieldKey, MaxDepth: b.Limits.Depth})
+}
+
+func (s *sidecar) proxyOptions(b config.Backend) (proxy.Options, error) {
+	adapter, err := adapterFor(b)
+	if err != nil {
+		return proxy.Options{}, err
+	}
+	upstream, err := url.Parse(b.Upstream)
+	if err != nil {
+		return proxy.Options{}, errors.New("upstream is not a URL")
+	}
+	var upstreamTLS *tls.Config
+	if b.TLS.UpstreamCA != "" {
+		pool, err := roots(b.TLS.UpstreamCA)
+		if err != nil {
+			return proxy.Options{}, err
+		}
+		upstreamTLS = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	}
+	opt := proxy.Options{
+		Gate: s.gate, Name: b.Name, Adapter: adapter, Upstream: upstream, Passthrough: b.Passthrough,
+		Transport: proxy.NewTransport(proxy.TransportOptions{TLS: upstreamTLS}),
+		MaxBody:   b.Limits.Body, MaxAnswer: b.Limits.Answer,
+		BodyTimeout: b.Timeouts.Body.Time(), UpstreamTimeout: b.Timeouts.Upstream.Time(),
+		Tracer: s.telemetry.Tracer(), Propagator: s.telemetry.Propagator(), Log: s.log,
+		Observe: s.telemetry.Instruments().Observer(b.Name),
+	}
+	if key := b.Credential.Reveal(); key != "" {
+		switch b.CredentialAs {
+		case "x-api-key":
+			opt.Credential = &proxy.Credential{Header: "X-Api-Key", Value: key}
+		case "bearer":
+			opt.Credential = &proxy.Credential{Header: "Authorization", Value: "Bearer " + key}
+		default:
+			opt.Credential = &proxy.Credential{Header: "Authorization", Value: "Token " + key}
+		}
+	}
+	return opt, nil
+}
+
+// listenTLS makes a listener's TLS. With client roots, certificates that are
+// given are verified; callers without one are identified in other ways.
+func listenTLS(t config.TLS) (*tls.Config, error) {
+	cert, err := tls.LoadX509KeyPair(t.Cert, t.Key)
+	if err != nil {
+		return nil, err
+	}
+	conf := &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	if t.ClientCA != "" {
+		if conf.ClientCAs, err = roots(t.ClientCA); err != nil {
+			return nil, err
+		}
+		conf.ClientAuth = tls.VerifyClientCertIfGiven
+	}
+	return conf, nil
+}
+
+func roots(path string) (*x509.CertPool, error) {
+	pem, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s holds no certificate", path)
+	}
+	return pool, nil
+}
+
+// listen opens every address and starts serving.
+func (s *sidecar) listen() error {
+	for _, l := range s.listeners {
+		ln, err := net.Listen("tcp", l.addr)
+		if err != nil {
+			return fmt.Errorf("%s: %w", l.name, err)
+		}
+		l.ln = ln
+	}
+	for _, l := range s.listeners {
+		l.stop, l.failed = proxy.Serve(l.ln, proxy.ServerOptions{Handler: l.handler, TLS: l.tls, Log: s.log})
+	}
+	return nil
+}
+
+// addr is where a listener really listens.
+func (s *sidecar) addr(name string) string {
+	for _, l := range s.listeners {
+		if l.name == name && l.ln != nil {
+			return l.ln.Addr().String()
+		}
+	}
+	return ""
+}
+
+// ready are the checks of /readyz.
+func (s *sidecar) ready() []proxy.Check {
+	version, broken := s.rules.state()
+	rules := proxy.Check{Name: "rules", OK: broken == nil, Detail: "version " + version}
+	if broken != nil {
+		rules.Detail = "version " + version + " stays in force; the newest edit is broken: " + broken.Error()
+	}
+	log := proxy.Check{Name: "audit", OK: true, Detail: strconv.FormatUint(s.audit.Size(), 10) + " records"}
+	if err := s.audit.Healthy(); err != nil {
+		log.OK, log.Detail = false, err.Error()
+	}
+	checks := []proxy.Check{rules, log}
+	if d, ok := s.budget.(interface{ Degraded() bool }); ok {
+		c := proxy.Check{Name: "budgets", OK: true, Detail: "shared store"}
+		if d.Degraded() {
+			// Still ready: the local share keeps the service up.
+			c.Detail = "the shared store is away; a local share of the limits applies"
+		}
+		checks = append(checks, c)
+	}
+	return checks
+}

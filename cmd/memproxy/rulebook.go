@@ -1,0 +1,144 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/budgets"
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/policy"
+	"github.com/memproxy/memproxy/policy/cedar"
+)
+
+// rulebook compiles bundles into rules and remembers how the last attempt went.
+type rulebook struct {
+	cfg *config.Config
+
+	mu     sync.Mutex
+	rules  *gate.Rules
+	cedar  *cedar.Policy
+	broken error // why the newest edit is not in force, or nil
+}
+
+func newRulebook(cfg *config.Config) (*rulebook, error) {
+	r := &rulebook{cfg: cfg}
+	b := policy.Builtin()
+	if cfg.Policy.Dir != "" {
+		var err error
+		if b, err = policy.Load(cfg.Policy.Dir); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := r.compile(b); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// compile turns a bundle into rules and puts them in force. A bundle that does
+// not compile changes nothing.
+func (r *rulebook) compile(b policy.Bundle) (*gate.Rules, error) {
+	compiled, err := cedar.Compile(b)
+	if err != nil {
+		return nil, err
+	}
+	limits, ceilings := limitsOf(r.cfg.Budgets), ceilingsOf(r.cfg.Confidence)
+	rules := &gate.Rules{
+		Version: versionOf(b, r.cfg), Profile: gate.Profile(r.cfg.Profile), Policy: compiled, Ceilings: ceilings,
+		Lines: func(p memproxy.Principal, kind memproxy.Kind, fields []string) []memproxy.Line {
+			return budgets.Lines(limits, p, kind, fields)
+		},
+		Enforce: *r.cfg.Enforce, Unattributed: gate.Unattributed(r.cfg.Ownership.Unattributed),
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rules, r.cedar, r.broken = rules, compiled, nil
+	return rules, nil
+}
+
+// versionOf names the rules by all that they are made of: two sidecars with
+// one version rule alike.
+func versionOf(b policy.Bundle, cfg *config.Config) string {
+	rest, err := json.Marshal(struct {
+		Profile, Unattributed string
+		Enforce               bool
+		Confidence            config.Confidence
+		Default, Anonymous    config.WriteLimit
+		Overrides             map[string]config.WriteLimit
+		Tenants, Namespaces   map[string]config.WriteLimit
+	}{
+		cfg.Profile, cfg.Ownership.Unattributed, *cfg.Enforce, cfg.Confidence,
+		cfg.Budgets.Default, cfg.Budgets.Anonymous, cfg.Budgets.Overrides, cfg.Budgets.Tenants, cfg.Budgets.Namespaces,
+	})
+	if err != nil {
+		panic(err) // plain numbers and strings
+	}
+	sum := sha256.Sum256(append([]byte(b.Version()), rest...))
+	return hex.EncodeToString(sum[:8])
+}
+
+func (r *rulebook) current() *gate.Rules {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.rules
+}
+
+// fail remembers that an edit is not in force.
+func (r *rulebook) fail(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.broken = err
+}
+
+// state is the version in force and why a newer one is not.
+func (r *rulebook) state() (version string, broken error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.rules.Version, r.broken
+}
+
+// where says where a rule stands, "file:line", or "".
+func (r *rulebook) where(rule string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if file, line, ok := r.cedar.Where(rule); ok {
+		return fmt.Sprintf("%s:%d", file, line)
+	}
+	return ""
+}
+
+func limitsOf(b config.Budgets) memproxy.Limits {
+	row := func(w config.WriteLimit) memproxy.WriteLimit {
+		return memproxy.WriteLimit{PerHour: w.PerHour, Total: w.Total}
+	}
+	rows := func(m map[string]config.WriteLimit) map[string]memproxy.WriteLimit {
+		out := make(map[string]memproxy.WriteLimit, len(m))
+		for k, w := range m {
+			out[k] = row(w)
+		}
+		return out
+	}
+	return memproxy.Limits{
+		Default: row(b.Default), Anonymous: row(b.Anonymous), Overrides: rows(b.Overrides),
+		Tenants: rows(b.Tenants), Namespaces: rows(b.Namespaces), RapidPerMinute: *b.RapidPerMinute,
+	}
+}
+
+func ceilingsOf(c config.Confidence) memproxy.Ceilings {
+	out := memproxy.DefaultCeilings()
+	for tier, f := range c.Principal {
+		out.Principal[memproxy.Trust(tier)] = memproxy.PerMille(f*1000 + 0.5)
+	}
+	for source, f := range c.Source {
+		out.Source[memproxy.Source(source)] = memproxy.PerMille(f*1000 + 0.5)
+	}
+	if c.Unclaimed != nil {
+		out.Unclaimed = memproxy.PerMille(*c.Unclaimed*1000 + 0.5)
+	}
+	return out
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/policy"
+	"github.com/memproxy/memproxy/telemetry/signal"
+)
+
+// drainTime bounds a graceful stop; Kubernetes gives 30 s by default.
+const drainTime = 20 * time.Second
+
+// serve runs the sidecar until it is told to stop or a listener fails.
+func (a *app) serve(ctx context.Context, args []string) int {
+	fs := a.flags("serve")
+	path := fs.String("config", "memproxy.yaml", "configuration file")
+	if code := a.parse(fs, args); code >= 0 {
+		return code
+	}
+	cfg, err := config.Load(*path, a.Getenv)
+	if err != nil {
+		return a.fail(err)
+	}
+	// The sidecar outlives ctx by the drain: what is in flight must finish.
+	car, err := a.assemble(context.WithoutCancel(ctx), cfg)
+	if err != nil {
+		return a.fail(err)
+	}
+	if err := car.listen(); err != nil {
+		_ = car.close(context.Background()) // the listener's error is the one to show
+		return a.fail(err)
+	}
+	car.record(memproxy.EventStart, "version "+a.Version+", profile "+cfg.Profile)
+	for _, l := range car.listeners {
+		car.log.Info("listening", "name", l.name, "address", l.ln.Addr().String())
+	}
+	if !*cfg.Enforce {
+		car.log.Warn("enforce is false: everything is forwarded, decisions are only recorded")
+	}
+	for _, w := range cfg.Warnings() {
+		car.log.Warn(w)
+	}
+	code := exitOK
+	select {
+	case <-ctx.Done():
+	case err := <-car.anyFailed():
+		car.log.Error("a listener failed", "error", err)
+		code = exitFailed
+	}
+	car.log.Info("stopping")
+	stop, cancel := context.WithTimeout(context.Background(), drainTime)
+	defer cancel()
+	if err := car.close(stop); err != nil {
+		return a.fail(err)
+	}
+	return code
+}
+
+// anyFailed receives the first failure of a listener.
+func (s *sidecar) anyFailed() <-chan error {
+	out := make(chan error, len(s.listeners))
+	for _, l := range s.listeners {
+		go func() { out <- fmt.Errorf("%s: %w", l.name, <-l.failed) }()
+	}
+	return out
+}
+
+// watch follows the policy directory, prunes, and lets metrics be collected.
+func (s *sidecar) watch(ctx context.Context) {
+	in := s.telemetry.Instruments()
+	stop, err := in.Watch(signal.Sources{
+		AuditLag: func() (int64, int64) { l := s.audit.Lag(); return int64(l.Queued), int64(l.Unsigned) },
+		Rules:    func() string { v, _ := s.rules.state(); return v },
+		Version:  s.version,
+	})
+	if err != nil {
+		s.log.Error("metrics are not watched", "error", err)
+	} else {
+		s.onClose(func(context.Context) error { return stop() })
+	}
+	if dir := s.cfg.Policy.Dir; dir != "" {
+		tick := time.NewTicker(s.cfg.Policy.Poll.Time())
+		b, err := policy.Load(dir)
+		version := ""
+		if err == nil {
+			version = b.Version()
+		}
+		go func() {
+			defer tick.Stop()
+			policy.Watch(ctx, dir, version, tick.C, s.reload, s.reloadFailed)
+		}()
+	}
+	go s.housekeeping(ctx)
+}
+
+// reload puts a new bundle in force.
+func (s *sidecar) reload(b policy.Bundle) error {
+	rules, err := s.rules.compile(b)
+	if err != nil {
+		return err
+	}
+	if err := s.gate.Use(rules); err != nil {
+		return err
+	}
+	s.telemetry.Instruments().Reloaded(context.Background(), true)
+	s.log.Info("rules reloaded", "version", rules.Version)
+	s.record(memproxy.EventReload, "rules "+rules.Version+" in force")
+	return nil
+}
+
+// reloadFailed keeps the last good rules and says so everywhere.
+func (s *sidecar) reloadFailed(err error) {
+	s.rules.fail(err)
+	s.telemetry.Instruments().Reloaded(context.Background(), false)
+	s.log.Error("the edit of the policy directory is broken; the last good rules stay in force", "error", err)
+	s.record(memproxy.EventReload, "a broken edit was not put in force")
+}
+
+// housekeeping removes what is past its retention, once a day.
+func (s *sidecar) housekeeping(ctx context.Context) {
+	const day = 24 * time.Hour
+	tick := time.NewTicker(day)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			if _, err := s.ledger.Prune(ctx, now.Add(-90*day)); err != nil && !errors.Is(err, context.Canceled) {
+				s.log.Error("ledger not pruned", "error", err)
+			}
+		}
+	}
+}
