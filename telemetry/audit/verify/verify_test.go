@@ -59,6 +59,10 @@ func writeWith(t testing.TB, opt audit.Options, n int) {
 	}
 }
 
+func event() memproxy.Event {
+	return memproxy.Event{Type: memproxy.EventDecision, Decision: "d", Principal: memproxy.Principal{ID: "agent:dev"}}
+}
+
 // add queues records without waiting for each.
 func add(t testing.TB, l *audit.Log, n int) {
 	t.Helper()
@@ -131,23 +135,23 @@ func write(t testing.TB, dir, name string, b []byte) {
 // of a record is named by the record's index.
 func TestEveryByteCounts(t *testing.T) {
 	dir := t.TempDir()
-	writeLog(t, dir, 5)
-	writeLog(t, dir, 4)
-	if r := mustBeGood(t, dir); r.Size != 9 || r.Checkpoints < 3 {
+	writeLog(t, dir, 2)
+	writeLog(t, dir, 3)
+	if r := mustBeGood(t, dir); r.Size != 5 || r.Checkpoints < 3 {
 		t.Fatalf("report %+v", r)
 	}
 	for _, name := range files(t, dir) {
 		content := read(t, dir, name)
-		entries := strings.HasPrefix(name, "tile/entries/") && strings.HasSuffix(name, "/9")
+		entries := strings.HasPrefix(name, "tile/entries/") && strings.HasSuffix(name, "/5")
 		starts := recordStarts(content)
 		record := -1
 		for i := range content {
 			if entries && record+1 < len(starts) && i == starts[record+1] {
 				record++
 			}
-			flips := []byte{0x01, 0x80}
-			if len(content) < 300 { // text: other letter case, loose bits
-				flips = []byte{1, 2, 4, 8, 16, 32, 64, 128}
+			flips := []byte{0x01}
+			if len(content) < 300 { // text: loose bits, other letter case
+				flips = []byte{0x01, 0x02, 0x20}
 			}
 			for _, flip := range flips {
 				bad := bytes.Clone(content)
