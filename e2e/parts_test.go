@@ -3,7 +3,9 @@
 package e2e
 
 import (
+	"compress/gzip"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -11,7 +13,6 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
-	"io"
 )
 
 // startBackend is the embedded backend, for tests of what happens around it.
@@ -38,7 +39,15 @@ func startCollector(t *testing.T) *collector {
 	t.Helper()
 	c := &collector{sent: map[string][]byte{}}
 	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		b, _ := io.ReadAll(r.Body)
+		body := io.Reader(r.Body)
+		if r.Header.Get("Content-Encoding") == "gzip" {
+			zr, err := gzip.NewReader(body)
+			if err != nil {
+				return
+			}
+			body = zr
+		}
+		b, _ := io.ReadAll(body)
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.sent[r.URL.Path] = append(c.sent[r.URL.Path], b...)

@@ -79,6 +79,10 @@ func perMille(p memproxy.PerMille) []byte {
 // stampInto puts the stamp into the metadata of one holder: the body of an add
 // or an update, or one entry of a batch.
 func (a *Adapter) stampInto(e *jsondoc.Edits, doc *jsondoc.Doc, r *row, holder *jsondoc.Value, op *memproxy.Operation, target string) {
+	if r.kind == memproxy.Correct && holder.Get("text") == nil && holder.Get("metadata") == nil {
+		e.Object(holder, func(name string) bool { return reserved(name) }, nil)
+		return // nothing that the stamp speaks of is written
+	}
 	own := stampMembers(op.Stamp)
 	drop := func(name string) bool { return reserved(name) }
 	meta := holder.Get("metadata")
