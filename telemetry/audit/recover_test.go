@@ -298,3 +298,25 @@ func FuzzReplay(f *testing.F) {
 		closeLog(t, l)
 	})
 }
+
+// FuzzFrame reads rubbish as a journal: what is accepted is what was written.
+func FuzzFrame(f *testing.F) {
+	_, _, content := crashed(f, 2)
+	f.Add(content)
+	f.Add([]byte(frameMagic + strings.Repeat("\x00", 80)))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		_ = wholeFrameIn(b)
+		_, payload, _, count, n, err := readFrame(b)
+		if err != nil {
+			return
+		}
+		if n > len(b) || count < 1 {
+			t.Fatalf("a frame of %d bytes and %d records in %d bytes", n, count, len(b))
+		}
+		if es, err := entries(payload); err == nil {
+			for _, e := range es {
+				_, _ = appended(e)
+			}
+		}
+	})
+}
