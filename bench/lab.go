@@ -38,7 +38,7 @@ func newLab(ctx context.Context, dir string) (*lab, error) {
 	if err != nil {
 		return l, err
 	}
-	bin := filepath.Join(dir, "memproxy")
+	bin := filepath.Join(dir, "memproxy.bin")
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", bin, "github.com/memproxy/memproxy/cmd/memproxy")
 	if out, err := build.CombinedOutput(); err != nil {
 		return l, fmt.Errorf("build memproxy: %w\n%s", err, out)

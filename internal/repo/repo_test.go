@@ -88,7 +88,7 @@ var allowed = []struct {
 	{"policy/cedar", "compiles its parent's bundle", []string{"policy"}},
 	{"budgets/", "stores know their parent", []string{"budgets"}},
 	{"ledger/", "stores know their parent", []string{"ledger"}},
-	{"telemetry/audit/", "readers and writers of one format", []string{"telemetry/audit"}},
+	{"telemetry/audit/", "readers and writers of one format", []string{"telemetry/audit", "telemetry/audit/"}},
 	{"telemetry/audit", "the log knows the vocabulary only", nil},
 	{"telemetry", "set-up knows the names", []string{"telemetry/signal"}},
 	{"", "every other package knows the vocabulary only", nil},

@@ -68,8 +68,6 @@ func (f *frame) begin(first uint64) {
 	f.buf = append(f.buf[:0], make([]byte, frameHeader)...)
 }
 
-func (f *frame) payload() []byte { return f.buf[frameHeader:] }
-
 func (f *frame) end(m frameMAC) {
 	copy(f.buf, frameMagic)
 	binary.BigEndian.PutUint64(f.buf[4:], f.first)
