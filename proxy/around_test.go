@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -20,13 +21,13 @@ func TestSpelledPathsDoNotOpenTheGate(t *testing.T) {
 		"/memory/", "//memory", "/./memory", "/custom/../memory", "/custom/%2e%2e/memory", "/custom/..%2fmemory",
 		"/%6demory", "/memory%00", "/MEMORY", "/custom//memory", "/custom/%2F..%2Fmemory", `/custom/..\memory`,
 	} {
-		resp, said := r.do(t, "POST", "/x", "")
 		q, _ := http.NewRequest("POST", r.URL, strings.NewReader("plant"))
 		q.URL.Opaque = path // as written, no cleaning
 		resp, err := http.DefaultTransport.RoundTrip(q)
 		if err != nil {
 			t.Fatal(err)
 		}
+		said, _ := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		if resp.StatusCode != 403 || r.count() != 0 {
 			t.Errorf("%s: %d %s, %d arrived", path, resp.StatusCode, said, r.count())

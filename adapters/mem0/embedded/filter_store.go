@@ -1,5 +1,7 @@
 package embedded
 
+//lint:file-ignore ST1005 the sentences are the real server's, word for word
+
 import (
 	"cmp"
 	"encoding/json"

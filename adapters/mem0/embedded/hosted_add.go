@@ -1,5 +1,7 @@
 package embedded
 
+//lint:file-ignore ST1005 the sentences are the real server's, word for word
+
 import (
 	"encoding/json"
 	"errors"
@@ -225,9 +227,6 @@ func truthy(v any) bool {
 	}
 	return true
 }
-
-// errMessage is a message that no memory can be made of.
-var errMessage = errors.New("a message needs a role and a content, both strings")
 
 // remember stores what a conversation says, in both dialects. Verbatim, every
 // message but the system's becomes a memory. Otherwise this stands for the
