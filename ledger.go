@@ -2,6 +2,13 @@ package memproxy
 
 import "time"
 
+// Tally is how many memories of one author an operation removed.
+type Tally struct {
+	Tenant, Actor string
+	Trust         Trust
+	Memories      int64
+}
+
 // Ownership is what the ledger knows of a memory, or of an asynchronous
 // write's receipt: whose it is and who wrote it.
 type Ownership struct {

@@ -201,7 +201,10 @@ type Operation struct {
 	Bulk     bool
 	Steering bool
 	Derived  bool
-	Backend  string // the configured backend's name
+	// Sweeps is set for a bulk deletion that removes everything within Scope
+	// and nothing else.
+	Sweeps  bool
+	Backend string // the configured backend's name
 	Route    string // Route.ID
 	Scope    Scope  // the identities that the payload names plainly
 	Claims   []Claim

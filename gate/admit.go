@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/telemetry/signal"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
@@ -23,6 +24,7 @@ type run struct {
 	verdict memproxy.Verdict
 	would   memproxy.Verdict
 	status  int
+	blind   bool // the ledger could not be asked for the targets' owners
 	// dry is set by Explain: nothing is charged, stamped or recorded, and
 	// steps go on after a refusal.
 	dry bool
@@ -40,15 +42,15 @@ type step struct {
 // order. A step that refuses ends it, so that later steps can rely on what
 // the earlier ones established.
 var admission = [...]step{
-	{"gate.identify", identify, memproxy.InternalError},
-	{"gate.decode", decode, memproxy.InternalError},
-	{"gate.bound", bound, memproxy.InternalError},
-	{"gate.own", own, memproxy.UpstreamUnavailable},
-	{"gate.screen", screen, memproxy.InternalError},
-	{"gate.clamp", clamp, memproxy.InternalError},
-	{"gate.rule", rule, memproxy.PolicyError},
-	{"gate.encode", encode, memproxy.InternalError},
-	{"gate.charge", charge, memproxy.InternalError},
+	{signal.SpanIdentify, identify, memproxy.InternalError},
+	{signal.SpanDecode, decode, memproxy.InternalError},
+	{signal.SpanBound, bound, memproxy.InternalError},
+	{signal.SpanOwn, own, memproxy.UpstreamUnavailable},
+	{signal.SpanScreen, screen, memproxy.InternalError},
+	{signal.SpanClamp, clamp, memproxy.InternalError},
+	{signal.SpanRule, rule, memproxy.PolicyError},
+	{signal.SpanEncode, encode, memproxy.InternalError},
+	{signal.SpanCharge, charge, memproxy.InternalError},
 }
 
 // Admit rules on a call. It returns only after the decision's audit record is
@@ -144,7 +146,7 @@ func (r *run) inspects() bool {
 // record writes the decision to the audit log and the span, and counts it.
 func (g *Gate) record(ctx context.Context, r *run) {
 	start := time.Now()
-	ctx, span := g.opt.Tracer.Start(ctx, "gate.record")
+	ctx, span := g.opt.Tracer.Start(ctx, signal.SpanRecord)
 	r.event = r.decisionEvent(ctx)
 	if _, err := g.opt.Recorder.Record(ctx, r.event); err != nil {
 		span.SetStatus(codes.Error, string(memproxy.AuditUnavailable))
@@ -157,7 +159,7 @@ func (g *Gate) record(ctx context.Context, r *run) {
 		}
 	}
 	span.End()
-	g.opt.Meter.Step(ctx, "gate.record", time.Since(start))
+	g.opt.Meter.Step(ctx, signal.SpanRecord, time.Since(start))
 	g.budgetEvents(ctx, r)
 	g.opt.Meter.Decided(ctx, &r.event)
 }
@@ -200,43 +202,6 @@ func (a *Admission) Annotate(span trace.Span) {
 	if !span.IsRecording() {
 		return
 	}
-	ev := &a.event
-	attrs := make([]attribute.KeyValue, 0, 20)
-	attrs = append(attrs,
-		attribute.String("memproxy.decision.id", ev.Decision),
-		attribute.String("memproxy.verdict", ev.Verdict.String()),
-		attribute.String("memproxy.would", ev.Would.String()),
-		attribute.String("memproxy.backend", ev.Backend),
-		attribute.String("memproxy.route", ev.Route),
-		attribute.String("memproxy.operation.kind", string(ev.Kind)),
-		attribute.Int("memproxy.operation.items", ev.Items),
-		attribute.String("memproxy.principal.id", ev.Principal.ID),
-		attribute.String("memproxy.principal.kind", string(ev.Principal.Kind)),
-		attribute.String("memproxy.principal.trust", string(ev.Principal.Trust)),
-		attribute.String("memproxy.principal.tenant", ev.Principal.Tenant),
-		attribute.String("memproxy.policy.version", ev.Policy),
-	)
-	if a.op != nil && a.op.Bulk {
-		attrs = append(attrs, attribute.Bool("memproxy.operation.bulk", true))
-	}
-	if ev.Claimed >= 0 {
-		attrs = append(attrs, attribute.Int("memproxy.confidence.claimed", int(ev.Claimed)))
-	}
-	if ev.Confidence >= 0 {
-		attrs = append(attrs, attribute.Int("memproxy.confidence.effective", int(ev.Confidence)))
-	}
-	if len(ev.Reasons) > 0 {
-		codes := make([]string, len(ev.Reasons))
-		for i, reason := range ev.Reasons {
-			codes[i] = string(reason.Code)
-		}
-		attrs = append(attrs, attribute.StringSlice("memproxy.reasons", codes))
-	}
-	if len(ev.Budget) > 0 {
-		attrs = append(attrs,
-			attribute.Int64("memproxy.budget.used", ev.Budget[0].Used),
-			attribute.Int64("memproxy.budget.limit", ev.Budget[0].Limit),
-			attribute.Bool("memproxy.budget.degraded", ev.Degraded))
-	}
-	span.SetAttributes(attrs...)
+	bulk := a.op != nil && a.op.Bulk
+	span.SetAttributes(signal.AppendEvent(make([]attribute.KeyValue, 0, 20), &a.event, bulk)...)
 }

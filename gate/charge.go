@@ -55,28 +55,30 @@ func (g *Gate) release(ctx context.Context, a *Admission) {
 
 // repay gives the authors of deleted memories their totals back.
 func (g *Gate) repay(ctx context.Context, a *Admission, deleted []memproxy.Ownership) {
-	type account struct {
-		actor, tenant string
-		trust         memproxy.Trust
-	}
-	counts := map[account]int64{}
+	counts := map[memproxy.Tally]int64{}
 	for _, row := range deleted {
 		if row.Actor != "" && row.Kind == memproxy.TargetMemory && !row.Deleted {
-			counts[account{row.Actor, row.Scope.Tenant, row.Trust}]++
+			counts[memproxy.Tally{Actor: row.Actor, Tenant: row.Scope.Tenant, Trust: row.Trust}]++
 		}
 	}
 	for who, n := range counts {
-		p := memproxy.Principal{ID: who.actor, Tenant: who.tenant, Trust: who.trust}
-		lines := slices.DeleteFunc(a.rules.Lines(p, memproxy.Learn, nil), func(l memproxy.Line) bool {
-			return l.Window != memproxy.WindowTotal
-		})
-		if len(lines) == 0 {
-			continue
-		}
-		c := memproxy.Charge{ID: a.Decision.ID + "/" + who.actor, Tenant: who.tenant, Cost: n, Lines: lines, Time: a.begun}
-		if err := g.opt.Budget.Release(ctx, c); err != nil {
-			g.opt.Log.WarnContext(ctx, "total not lowered after a deletion", "decision", a.Decision.ID, "error", err)
-		}
+		who.Memories = n
+		g.lower(ctx, a, who)
+	}
+}
+
+// lower lowers one author's totals.
+func (g *Gate) lower(ctx context.Context, a *Admission, who memproxy.Tally) {
+	p := memproxy.Principal{ID: who.Actor, Tenant: who.Tenant, Trust: who.Trust}
+	lines := slices.DeleteFunc(a.rules.Lines(p, memproxy.Learn, nil), func(l memproxy.Line) bool {
+		return l.Window != memproxy.WindowTotal
+	})
+	if len(lines) == 0 {
+		return
+	}
+	c := memproxy.Charge{ID: a.Decision.ID + "/" + who.Actor, Tenant: who.Tenant, Cost: who.Memories, Lines: lines, Time: a.begun}
+	if err := g.opt.Budget.Release(ctx, c); err != nil {
+		g.opt.Log.WarnContext(ctx, "total not lowered after a deletion", "decision", a.Decision.ID, "error", err)
 	}
 }
 

@@ -231,6 +231,7 @@ var errBroken = errors.New("broken")
 
 // bench holds a gate and everything around it.
 type rig struct {
+	sweeper  gate.Ledger // nil: ledger itself
 	adapter  gate.Adapter
 	fake     *fakeAdapter
 	ledger   *fakeLedger
@@ -277,7 +278,7 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 	}
 	n := 0
 	g, err := gate.New(gate.Options{
-		Identifier: r.identify, Ledger: r.ledger, Budget: r.budget, Recorder: r.recorder, Signer: fakeSigner{},
+		Identifier: r.identify, Ledger: r.store(), Budget: r.budget, Recorder: r.recorder, Signer: fakeSigner{},
 		Clock: func() time.Time { return noon },
 		NewID: func() string { n++; return fmt.Sprintf("d%d", n) },
 	}, r.rules)
@@ -286,6 +287,13 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 	}
 	r.gate = g
 	return r
+}
+
+func (r *rig) store() gate.Ledger {
+	if r.sweeper != nil {
+		return r.sweeper
+	}
+	return r.ledger
 }
 
 func (r *rig) admit(op memproxy.Operation) *gate.Admission {

@@ -115,6 +115,15 @@ type Ledger interface {
 	Put(context.Context, ...memproxy.Ownership) error
 }
 
+// A Sweeper is a Ledger that can note the deletion of everything within a
+// scope.
+type Sweeper interface {
+	// Sweep leaves tombstones for the backend's memories within the scope,
+	// of whatever tenant, and returns whose they were. An empty field of the
+	// scope matches everything.
+	Sweep(ctx context.Context, backend string, scope memproxy.Scope) ([]memproxy.Tally, error)
+}
+
 // A Recorder writes events to the audit log. Record returns when the event is
 // durable; Note queues it without waiting, in order, for facts that follow a
 // durable one.

@@ -18,13 +18,13 @@ func own(ctx context.Context, r *run) error {
 	}
 	owners, err := r.g.opt.Ledger.Owners(ctx, op.Backend, op.TargetKind, op.Targets)
 	if err != nil {
+		r.g.opt.Meter.LedgerFailed(ctx)
 		if op.Kind != memproxy.Recall {
 			r.g.opt.Log.ErrorContext(ctx, "ledger lookup failed", "decision", r.Decision.ID, "error", err)
 			r.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: "the owner of the memory cannot be looked up"})
 			return nil
 		}
-		r.g.opt.Meter.LedgerFailed(ctx)
-		owners = nil
+		owners, r.blind = nil, true
 	}
 	r.owners = owners
 	for _, id := range op.Targets {
@@ -118,7 +118,7 @@ func (r *run) judge() {
 			r.refuse(StatusNotFound, memproxy.Reason{Code: memproxy.OwnerUnknown, Detail: "nobody can say whose this is"})
 			return
 		}
-		v := viewer{principal: &r.Principal, rules: r.rules, signer: r.g.opt.Signer}
+		v := viewer{principal: &r.Principal, rules: r.rules, signer: r.g.opt.Signer, blind: r.blind}
 		var rowp *memproxy.Ownership
 		if known {
 			rowp = &row

@@ -26,7 +26,7 @@ func (ret *returning) remember(ctx context.Context) {
 	}
 	switch ret.op.Kind {
 	case memproxy.Learn:
-		ret.learned()
+		ret.learned(ctx)
 	case memproxy.Correct:
 		ret.corrected()
 	case memproxy.Forget:
@@ -68,25 +68,69 @@ func (ret *returning) row(kind memproxy.TargetKind, id string) memproxy.Ownershi
 }
 
 // learned remembers new memories and receipts. A backend whose own model
-// decides may also have updated or deleted others; the answer says so.
-func (ret *returning) learned() {
+// decides may also have updated or deleted others; the answer says so. Those
+// stay whose they were: an add must not make its caller the owner of what it
+// happened to touch.
+func (ret *returning) learned(ctx context.Context) {
 	if ret.reading == nil {
 		return
 	}
+	touched := ret.touched(ctx)
+	var gone []memproxy.Ownership
 	for i := range ret.reading.Memories {
 		m := &ret.reading.Memories[i]
-		if m.ID == "" {
+		if m.ID == "" || m.Event == eventNone {
 			continue
 		}
-		row := ret.row(memproxy.TargetMemory, m.ID)
-		row.SHA256 = textHash(m.Text)
-		row.Deleted = m.Event == "DELETE"
-		ret.put(row)
 		ret.shown = append(ret.shown, m.ID)
+		row, known := touched[m.ID]
+		switch {
+		case m.Event == eventAdd, m.Event == "" && !known:
+			row = ret.row(memproxy.TargetMemory, m.ID)
+		case !known:
+			continue // unattributed it stays
+		case m.Event == eventDelete:
+			gone = append(gone, row)
+			row.Deleted = true
+		default:
+			row.Decision = ret.Decision.ID
+		}
+		if m.Event != eventDelete {
+			row.SHA256 = textHash(m.Text)
+		}
+		ret.put(row)
 	}
+	ret.g.repay(ctx, ret.Admission, gone)
 	for _, id := range ret.reading.Events {
 		ret.put(ret.row(memproxy.TargetEvent, id))
 	}
+}
+
+// What a backend says it did to a memory on an add.
+const (
+	eventAdd    = "ADD"
+	eventDelete = "DELETE"
+	eventNone   = "NONE"
+)
+
+// touched are the known owners of memories that an add's answer names and did
+// not create.
+func (ret *returning) touched(ctx context.Context) map[string]memproxy.Ownership {
+	var ids []string
+	for i := range ret.reading.Memories {
+		if m := &ret.reading.Memories[i]; m.ID != "" && m.Event != eventAdd && m.Event != eventNone {
+			ids = append(ids, m.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	rows, err := ret.g.opt.Ledger.Owners(ctx, ret.op.Backend, memproxy.TargetMemory, ids)
+	if err != nil {
+		ret.g.opt.Meter.LedgerFailed(ctx)
+		return nil
+	}
+	return rows
 }
 
 // corrected keeps the author and notes the new text's hash. The memory of
@@ -112,6 +156,16 @@ func (ret *returning) corrected() {
 
 // forgotten leaves tombstones and lowers the authors' totals.
 func (ret *returning) forgotten(ctx context.Context) {
+	if sweeper, ok := ret.g.opt.Ledger.(Sweeper); ok && ret.op.Sweeps {
+		gone, err := sweeper.Sweep(ctx, ret.op.Backend, ret.op.Scope)
+		if err != nil {
+			ret.g.opt.Meter.LedgerFailed(ctx)
+			ret.g.opt.Log.ErrorContext(ctx, "bulk deletion not noted in the ledger", "decision", ret.Decision.ID, "error", err)
+		}
+		for _, who := range gone {
+			ret.g.lower(ctx, ret.Admission, who)
+		}
+	}
 	var gone []memproxy.Ownership
 	for _, id := range ret.op.Targets {
 		row, known := ret.owners[id]

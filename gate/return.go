@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/telemetry/signal"
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 )
 
@@ -14,7 +16,7 @@ import (
 // and gives the answer to pass on.
 func (g *Gate) Return(ctx context.Context, a *Admission, reply memproxy.Reply) memproxy.Reply {
 	start := time.Now()
-	ctx, span := g.opt.Tracer.Start(ctx, "gate.return")
+	ctx, span := g.opt.Tracer.Start(ctx, signal.SpanReturn)
 	defer span.End()
 	ret := &returning{Admission: a, g: g, reply: reply}
 	if err := ret.read(ctx); err != nil {
@@ -23,9 +25,12 @@ func (g *Gate) Return(ctx context.Context, a *Admission, reply memproxy.Reply) m
 		g.opt.Log.ErrorContext(ctx, "answer withheld", "decision", a.Decision.ID, "route", a.call.Route.ID, "error", err)
 		ret.refuse(StatusBadGateway, memproxy.UpstreamMalformed, "the backend's answer could not be read, so it could not be filtered")
 	}
+	if ret.filtered > 0 {
+		span.SetAttributes(attribute.Int(signal.AttrFiltered, ret.filtered))
+	}
 	ret.remember(ctx)
 	g.outcome(ctx, ret)
-	g.opt.Meter.Step(ctx, "gate.return", time.Since(start))
+	g.opt.Meter.Step(ctx, signal.SpanReturn, time.Since(start))
 	return ret.reply
 }
 
@@ -105,18 +110,19 @@ func (ret *returning) filter(ctx context.Context) bool {
 			ids[kindOf(m)] = append(ids[kindOf(m)], m.ID)
 		}
 	}
+	v := viewer{principal: &ret.Principal, rules: ret.rules, signer: ret.g.opt.Signer}
 	owners := make(map[memproxy.TargetKind]map[string]memproxy.Ownership, len(ids))
 	for kind, list := range ids {
 		rows, err := ret.g.opt.Ledger.Owners(ctx, ret.op.Backend, kind, list)
 		if err != nil {
 			// Provenance is then unknown, which is the lowest trust.
 			ret.g.opt.Meter.LedgerFailed(ctx)
+			v.blind = true
 			continue
 		}
 		owners[kind] = rows
 	}
 	settled := len(ret.op.Targets) > 0 && !ret.deferred()
-	v := viewer{principal: &ret.Principal, rules: ret.rules, signer: ret.g.opt.Signer}
 	for i := range ret.reading.Memories {
 		m := &ret.reading.Memories[i]
 		if !settled {

@@ -7,6 +7,9 @@ type viewer struct {
 	principal *memproxy.Principal
 	rules     *Rules
 	signer    Signer
+	// blind is set when the ledger could not be asked: a memory that seems
+	// unattributed may then be another tenant's.
+	blind bool
 }
 
 var dimensions = [...]memproxy.Dimension{memproxy.DimUser, memproxy.DimAgent, memproxy.DimApp, memproxy.DimRun}
@@ -54,7 +57,11 @@ func (v viewer) sees(row *memproxy.Ownership, m *memproxy.Memory) bool {
 	if !owned && v.limited() {
 		return false // nobody says whose it is, and this caller may not see everybody's
 	}
-	switch v.rules.Unattributed {
+	setting := v.rules.Unattributed
+	if v.blind && v.principal.Tenant != "" && setting == UnattributedVisible {
+		setting = UnattributedNamed
+	}
+	switch setting {
 	case UnattributedVisible:
 		return true
 	case UnattributedNamed:

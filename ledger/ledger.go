@@ -25,6 +25,7 @@ type Ledger struct {
 	one, many, byDecision, byActor *sql.Stmt // of reader
 	insert, update, count, correct *sql.Stmt // of writer
 	receive, pruneRows, pruneNotes *sql.Stmt
+	sweepRows                      *sql.Stmt
 
 	gate    sync.RWMutex // held to send on jobs, locked to close it
 	closed  bool
@@ -57,6 +58,10 @@ func (l *Ledger) prepare(ctx context.Context) error {
 		{&l.pruneRows, l.writer, `DELETE FROM ownership WHERE (backend, kind, id) IN
 			(SELECT backend, kind, id FROM ownership WHERE deleted > 0 AND deleted < ? LIMIT ?)
 			RETURNING backend, kind, id`},
+		{&l.sweepRows, l.writer, `UPDATE ownership SET deleted = ?1
+			WHERE backend = ?2 AND kind = 'memory' AND deleted = 0
+			AND ?3 IN ('', user) AND ?4 IN ('', agent) AND ?5 IN ('', app) AND ?6 IN ('', run)
+			RETURNING backend, id, tenant, actor, trust`},
 		{&l.pruneNotes, l.writer, `DELETE FROM correction WHERE at < ?`},
 	} {
 		stmt, err := s.db.PrepareContext(ctx, s.sql)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/telemetry/signal"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 )
@@ -90,7 +91,7 @@ func (p *Proxy) takeBody(w http.ResponseWriter, r *http.Request) (body []byte, r
 func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, a *gate.Admission, rest io.Reader) {
 	ctx, cancel := p.upstreamContext(r.Context(), a)
 	defer cancel()
-	ctx, span := p.opt.Tracer.Start(ctx, "proxy.forward", trace.WithSpanKind(trace.SpanKindClient))
+	ctx, span := p.opt.Tracer.Start(ctx, signal.SpanForward, trace.WithSpanKind(trace.SpanKindClient))
 	resp, err := p.opt.Transport.RoundTrip(p.outgoing(ctx, r, a, rest))
 	if err != nil {
 		span.End()

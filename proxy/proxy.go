@@ -8,6 +8,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/telemetry/signal"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
@@ -52,7 +53,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		name = "unknown"
 	}
 	ctx := p.opt.Propagator.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
-	ctx, span := p.opt.Tracer.Start(ctx, "memproxy "+name, trace.WithSpanKind(trace.SpanKindServer))
+	ctx, span := p.opt.Tracer.Start(ctx, signal.SpanServer+name, trace.WithSpanKind(trace.SpanKindServer))
 	defer span.End()
 	r = r.WithContext(ctx)
 	sw := &statusWriter{ResponseWriter: w}
@@ -68,9 +69,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if span.IsRecording() {
 		span.SetAttributes(
-			attribute.String("http.request.method", r.Method),
-			attribute.String("http.route", name),
-			attribute.Int("http.response.status_code", sw.status()),
+			attribute.String(signal.AttrHTTPMethod, r.Method),
+			attribute.String(signal.AttrHTTPRoute, name),
+			attribute.Int(signal.AttrHTTPStatus, sw.status()),
 		)
 		if sw.status() >= 500 {
 			span.SetStatus(codes.Error, "")

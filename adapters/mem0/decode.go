@@ -2,6 +2,7 @@ package mem0
 
 import (
 	"mime"
+	"net/url"
 	"strings"
 
 	"github.com/memproxy/memproxy"
@@ -165,8 +166,30 @@ func (d *decoding) settle() error {
 		op.Cost = d.cost()
 	case memproxy.Correct:
 		op.Cost = max(1, len(op.Targets))
+	case memproxy.Forget:
+		op.Sweeps = op.Bulk && len(op.Targets) == 0 && op.Scope.Owned() && d.plain()
 	}
 	return nil
+}
+
+// plain reports whether the operation is narrowed by plain identities only:
+// nothing else in query or body selects.
+func (d *decoding) plain() bool {
+	if d.doc != nil && len(d.doc.Root.Members) > 0 {
+		return false
+	}
+	for i := range d.op.Claims {
+		if c := &d.op.Claims[i]; c.Op != memproxy.ClaimIs || !c.Pins || len(c.Values) != 1 {
+			return false
+		}
+	}
+	values, err := url.ParseQuery(d.req.Query)
+	for key := range values {
+		if _, identity := dimOf(key); !identity && key != "org_id" && key != "project_id" {
+			return false
+		}
+	}
+	return err == nil
 }
 
 // fill sets the scope from a plain claim. In a write two places must agree.

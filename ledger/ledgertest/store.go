@@ -25,6 +25,7 @@ type Store interface {
 	Record(ctx context.Context, tenant, actor string) (ledger.Track, error)
 	Corrected(context.Context, ledger.Correction) error
 	Prune(ctx context.Context, before time.Time) (int, error)
+	Sweep(ctx context.Context, backend string, scope memproxy.Scope) ([]memproxy.Tally, error)
 	Close() error
 }
 
@@ -44,6 +45,7 @@ func Run(t *testing.T, open func(*testing.T) Store) {
 		{"hostile ids do not spoil a lookup", hostileLookup},
 		{"a decision finds its scope", decisions},
 		{"tombstones stay until pruned", tombstones},
+		{"a sweep leaves tombstones within its scope", swept},
 		{"noted rows arrive in order", noted},
 		{"facts are counted once", facts},
 		{"corrections are counted once, one's own never", corrections},

@@ -1,0 +1,117 @@
+package gate_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Proves EDGE-3: a backend whose model updates or deletes other memories on an
+// add does not thereby make its caller their owner.
+func TestAnAddDoesNotTakeOverWhatItTouched(t *testing.T) {
+	r := newRig(t, nil)
+	bob := memproxy.Scope{Tenant: "acme", User: "bob"}
+	for _, id := range []string{"upd", "del"} {
+		r.ledger.rows[id] = memproxy.Ownership{Backend: "mem", Kind: memproxy.TargetMemory, ID: id, Scope: bob, Actor: "agent:bob", Trust: memproxy.TrustHuman}
+	}
+	r.budget.used = 5
+	r.fake.memories = []memproxy.Memory{
+		{ID: "new", Text: "n", Event: "ADD"}, {ID: "upd", Text: "u", Event: "UPDATE"}, {ID: "del", Text: "d", Event: "DELETE"},
+		{ID: "stranger", Text: "s", Event: "UPDATE"}, {ID: "same", Text: "s", Event: "NONE"},
+	}
+	a := r.admit(learn("likes tea"))
+	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200})
+	if row := r.ledger.rows["new"]; row.Actor != "agent:dev" {
+		t.Errorf("new: %+v, want the caller as its author", row)
+	}
+	upd := r.ledger.rows["upd"]
+	if upd.Actor != "agent:bob" || upd.Scope != bob || upd.Trust != memproxy.TrustHuman {
+		t.Errorf("upd: %+v, want it to stay bob's", upd)
+	}
+	if upd.SHA256 == "" || upd.Decision != a.Decision.ID {
+		t.Errorf("upd: %+v, want the new text's hash and the decision that changed it", upd)
+	}
+	if del := r.ledger.rows["del"]; !del.Deleted || del.Actor != "agent:bob" {
+		t.Errorf("del: %+v, want bob's tombstone", del)
+	}
+	for _, id := range []string{"stranger", "same"} {
+		if row, there := r.ledger.rows[id]; there {
+			t.Errorf("%s: %+v, want it to stay unattributed", id, row)
+		}
+	}
+	if r.budget.used != 5 { // one charged, one of bob's given back
+		t.Errorf("%d charged, want 5", r.budget.used)
+	}
+}
+
+type sweeping struct {
+	*fakeLedger
+	scopes []memproxy.Scope
+	gone   []memproxy.Tally
+	err    error
+}
+
+func (s *sweeping) Sweep(_ context.Context, _ string, scope memproxy.Scope) ([]memproxy.Tally, error) {
+	s.scopes = append(s.scopes, scope)
+	return s.gone, s.err
+}
+
+// Proves TRL-6: totals fall when memories are deleted, in bulk too.
+func TestBulkDeletionsLowerTotals(t *testing.T) {
+	led := &sweeping{gone: []memproxy.Tally{{Tenant: "acme", Actor: "agent:a", Memories: 2}, {Tenant: "acme", Actor: "agent:b", Memories: 1}}}
+	r := newRig(t, func(r *rig) { led.fakeLedger = r.ledger; r.sweeper = led })
+	r.budget.used = 9
+	op := memproxy.Operation{Kind: memproxy.Forget, Bulk: true, Sweeps: true, Scope: memproxy.Scope{User: "ann", Agent: "dev"},
+		Claims: []memproxy.Claim{{Dim: memproxy.DimAgent, Op: memproxy.ClaimIs, Values: []string{"dev"}, Pins: true}}}
+	a := r.admit(op)
+	wantCodes(t, a.Decision, memproxy.Allow)
+	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200})
+	if len(led.scopes) != 1 || led.scopes[0].User != "ann" || r.budget.used != 6 {
+		t.Errorf("swept %+v, %d charged; want ann's, and 6", led.scopes, r.budget.used)
+	}
+
+	op.Sweeps = false // narrowed by something that the ledger cannot evaluate
+	a = r.admit(op)
+	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200})
+	if len(led.scopes) != 1 || r.budget.used != 6 {
+		t.Errorf("a narrowed deletion swept the whole scope: %+v, %d charged", led.scopes, r.budget.used)
+	}
+
+	op.Sweeps = true
+	a = r.admit(op)
+	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 500})
+	if len(led.scopes) != 1 {
+		t.Error("a deletion that failed upstream swept the ledger")
+	}
+}
+
+// Proves EDGE-3: while the ledger is away nobody sees another tenant's
+// memories because nothing is known of them.
+func TestLedgerAwayHidesWhatMayBeAnotherTenants(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		away bool
+		who  memproxy.Limit
+		sees bool
+	}{
+		{"the ledger answers: unattributed, visible", false, all(), true},
+		{"away: it may be another tenant's", true, all(), false},
+		{"away: its user is this caller's by name", true, only("ann"), true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := newRig(t, func(r *rig) { r.who.Users = tc.who })
+			if tc.away {
+				r.ledger.err = errors.New("away")
+			}
+			r.fake.memories = []memproxy.Memory{{ID: "m1", Text: "t", Scope: memproxy.Scope{User: "ann"}}}
+			a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
+			got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200})
+			if seen := strings.Contains(string(got.Body), "m1"); seen != tc.sees {
+				t.Errorf("seen: %v, want %v: %s", seen, tc.sees, got.Body)
+			}
+		})
+	}
+}

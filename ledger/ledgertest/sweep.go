@@ -1,0 +1,48 @@
+package ledgertest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger"
+)
+
+func swept(t *testing.T, s Store) {
+	ctx := context.Background()
+	row := func(id, user, agent, actor string) memproxy.Ownership {
+		r := Row(id)
+		r.Scope.User, r.Scope.Agent, r.Actor = user, agent, actor
+		return r
+	}
+	other := row("elsewhere", "ann", "a1", "x")
+	other.Backend = "another"
+	receipt := row("receipt", "ann", "a1", "x")
+	receipt.Kind = memproxy.TargetEvent
+	gone := row("gone already", "ann", "a1", "x")
+	gone.Deleted = true
+	put(t, s, row("1", "ann", "a1", "x"), row("2", "ann", "a2", "x"), row("3", "ann", "", "y"), row("4", "bob", "a1", "x"), other, receipt, gone)
+
+	got, err := s.Sweep(ctx, Row("").Backend, memproxy.Scope{User: "ann"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.SortFunc(got, func(a, b memproxy.Tally) int { return int(b.Memories - a.Memories) })
+	if len(got) != 2 || got[0].Actor != "x" || got[0].Memories != 2 || got[0].Tenant != Row("").Scope.Tenant || got[1].Actor != "y" || got[1].Memories != 1 {
+		t.Errorf("tallies %+v: want two of x and one of y", got)
+	}
+	left := owners(t, s, "1", "2", "3", "4")
+	for id, deleted := range map[string]bool{"1": true, "2": true, "3": true, "4": false} {
+		if left[id].Deleted != deleted {
+			t.Errorf("%s: deleted %v, want %v", id, left[id].Deleted, deleted)
+		}
+	}
+	if again, err := s.Sweep(ctx, Row("").Backend, memproxy.Scope{User: "ann"}); err != nil || len(again) != 0 {
+		t.Errorf("a second sweep: %+v, %v; want nothing left", again, err)
+	}
+	if _, err := s.Sweep(ctx, Row("").Backend, memproxy.Scope{}); !errors.Is(err, ledger.ErrRow) {
+		t.Errorf("a sweep of everything: %v, want ErrRow", err)
+	}
+}
