@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -59,7 +60,7 @@ type Options struct {
 	Propagator propagation.TextMapPropagator
 	Log        *slog.Logger
 	// Observe is told the route id, kind and duration of every request. Nil: nobody.
-	Observe func(route, kind, verdict string, status int, d time.Duration)
+	Observe func(ctx context.Context, route, kind, verdict string, status int, d time.Duration)
 }
 
 func (o *Options) complete() error {
@@ -96,7 +97,7 @@ func (o *Options) complete() error {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Observe == nil {
-		o.Observe = func(string, string, string, int, time.Duration) {}
+		o.Observe = func(context.Context, string, string, string, int, time.Duration) {}
 	}
 	for _, p := range o.Passthrough {
 		if _, err := parsePattern(p); err != nil {

@@ -50,7 +50,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	route, known := p.opt.Adapter.Route(req)
 	name := route.ID
 	if !known {
-		name = "unknown"
+		name, route = "unknown", memproxy.Route{Kind: memproxy.Other}
 	}
 	ctx := p.opt.Propagator.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
 	ctx, span := p.opt.Tracer.Start(ctx, signal.SpanServer+name, trace.WithSpanKind(trace.SpanKindServer))
@@ -77,7 +77,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			span.SetStatus(codes.Error, "")
 		}
 	}
-	p.opt.Observe(name, string(route.Kind), verdict, sw.status(), time.Since(start))
+	p.opt.Observe(r.Context(), name, string(route.Kind), verdict, sw.status(), time.Since(start))
 }
 
 // describe puts a request in the adapter's terms.

@@ -166,9 +166,9 @@ func (in *Instruments) Request(ctx context.Context, backend, kind, verdict strin
 
 // Observer is Request for one backend, in the form that proxy.Options.Observe
 // takes. The route is not a label: there are many, and spans have it.
-func (in *Instruments) Observer(backend string) func(route, kind, verdict string, status int, d time.Duration) {
-	return func(_, kind, verdict string, status int, d time.Duration) {
-		in.Request(context.Background(), backend, kind, verdict, status, d)
+func (in *Instruments) Observer(backend string) func(ctx context.Context, route, kind, verdict string, status int, d time.Duration) {
+	return func(ctx context.Context, _, kind, verdict string, status int, d time.Duration) {
+		in.Request(ctx, backend, kind, verdict, status, d)
 	}
 }
 
