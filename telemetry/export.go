@@ -36,6 +36,10 @@ func (t *Telemetry) prometheus() (sdkmetric.Reader, error) {
 	)
 }
 
+// Nothing is compressed unless OTEL_EXPORTER_OTLP_COMPRESSION says so: the
+// collector of a sidecar is next door, and gzip would cost more than all spans
+// of a request.
+
 func (t *Telemetry) exportTraces(ctx context.Context, f fence) (sdktrace.SpanProcessor, error) {
 	o := &t.opt.OTLP
 	exporter, err := otlptracehttp.New(ctx,
@@ -43,7 +47,6 @@ func (t *Telemetry) exportTraces(ctx context.Context, f fence) (sdktrace.SpanPro
 		otlptracehttp.WithHeaders(o.Headers),
 		otlptracehttp.WithHTTPClient(o.client()),
 		otlptracehttp.WithTimeout(o.Timeout),
-		otlptracehttp.WithCompression(otlptracehttp.GzipCompression),
 	)
 	if err != nil {
 		return nil, err
@@ -63,7 +66,6 @@ func (t *Telemetry) exportMetrics(ctx context.Context) (sdkmetric.Reader, error)
 		otlpmetrichttp.WithHeaders(o.Headers),
 		otlpmetrichttp.WithHTTPClient(o.client()),
 		otlpmetrichttp.WithTimeout(o.Timeout),
-		otlpmetrichttp.WithCompression(otlpmetrichttp.GzipCompression),
 	)
 	if err != nil {
 		return nil, err
@@ -81,7 +83,6 @@ func (t *Telemetry) exportLogs(ctx context.Context) (sdklog.Processor, error) {
 		otlploghttp.WithHeaders(o.Headers),
 		otlploghttp.WithHTTPClient(o.client()),
 		otlploghttp.WithTimeout(o.Timeout),
-		otlploghttp.WithCompression(otlploghttp.GzipCompression),
 	)
 	if err != nil {
 		return nil, err

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/memproxy/memproxy"
 )
 
 // write is the writer: it commits what is queued until the log is closed and
@@ -74,6 +76,7 @@ func (l *Log) commit(batch []*item) {
 					return
 				}
 				l.release(batch[done:i], nil)
+				l.tell()
 				done = i
 				l.begin(t.next)
 			}
@@ -91,6 +94,7 @@ func (l *Log) commit(batch []*item) {
 		err = l.publish(false)
 	}
 	l.release(batch[done:], err)
+	l.tell()
 }
 
 func (l *Log) begin(next uint64) {
@@ -154,7 +158,7 @@ func (l *Log) flush(t tip) (err error) {
 	l.offset += int64(len(l.frame.buf))
 	b := l.advance(t, n, l.frame.buf[frameHeader:payload], l.leaves)
 	if l.opt.OnRecord != nil {
-		l.tell(b)
+		l.collect(b)
 	}
 	if t.next%tileWidth == 0 {
 		_ = l.journal.Close() // synced
@@ -186,14 +190,32 @@ func (l *Log) advance(t tip, n int64, payload []byte, leaves []tlog.Hash) *bundl
 	return b
 }
 
-// tell hands the frame's records to the hook, from the bundle's own memory.
-func (l *Log) tell(b *bundle) {
+// fact is a durable record that the hook has yet to be told of.
+type fact struct {
+	index  uint64
+	event  memproxy.Event
+	record []byte
+}
+
+// collect takes down what the hook is to be told of: the frame's records, in
+// the bundle's own memory. The items are their callers' again once those are
+// released, and callers are not kept waiting for the hook.
+func (l *Log) collect(b *bundle) {
 	rest := b.buf[len(b.buf)-(len(l.frame.buf)-frameHeader-frameTrailer):]
 	for i, it := range l.owners {
 		n := 2 + int(binary.BigEndian.Uint16(rest))
-		l.opt.OnRecord(l.frame.first+uint64(i), it.event, rest[2:n:n])
+		l.facts = append(l.facts, fact{l.frame.first + uint64(i), it.event, rest[2:n:n]})
 		rest = rest[n:]
 	}
+}
+
+// tell hands the hook what is durable by now.
+func (l *Log) tell() {
+	for i := range l.facts {
+		l.opt.OnRecord(l.facts[i].index, l.facts[i].event, l.facts[i].record)
+	}
+	clear(l.facts)
+	l.facts = l.facts[:0]
 }
 
 // release answers the callers of a batch.

@@ -75,6 +75,7 @@ type Log struct {
 	frame   frame
 	leaves  []tlog.Hash
 	owners  []*item
+	facts   []fact
 	spare   []*item
 	now     []byte
 
