@@ -24,7 +24,7 @@ func TestCrashChild(t *testing.T) {
 	if path == "" {
 		t.Skip("run by TestCrash")
 	}
-	l, err := ledger.Open(ledger.Options{Path: path})
+	l, err := ledger.Open(ledger.Options{Path: path, Durable: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestCrashChild(t *testing.T) {
 	}
 }
 
-// What Put returned for is there after kill -9, and the file is whole.
+// What a durable Put returned for is there after kill -9, and the file is whole.
 func TestCrash(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	for round := range 3 {

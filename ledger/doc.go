@@ -2,9 +2,10 @@
 //
 // It promises:
 //
-//   - A row that Put returned for is found by the next Owners, in this process
-//     and after a crash of it. A power loss may take the last rows (see
-//     Options.Durable); the owner is then asked upstream.
+//   - A row that Put returned for is found by the next Owners. It is in the
+//     file some milliseconds later, or at once with Options.Durable. What a
+//     crash takes of it is no gap in the gate: a memory's stamp names its
+//     author, and the owner of what has none is asked upstream.
 //   - Owners answers for what it knows and leaves out what it does not. An id
 //     that could never be stored is simply not known; it does not spoil the
 //     lookup of the others.

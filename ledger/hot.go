@@ -18,10 +18,20 @@ type hot struct {
 
 	mu    sync.Mutex // orders fills against commits
 	clock uint64     // counts begins and ends of commits; odd during one
+
+	// waiting are rows that were put and are not in the file yet. They come
+	// before everything else.
+	waiting map[key]waiting
+}
+
+// waiting is the newest of n rows of one key on their way to the file.
+type waiting struct {
+	row memproxy.Ownership
+	n   int
 }
 
 func newHot(size int) (*hot, error) {
-	h := &hot{}
+	h := &hot{waiting: map[key]waiting{}}
 	if size < 0 {
 		return h, nil
 	}
@@ -31,10 +41,53 @@ func newHot(size int) (*hot, error) {
 }
 
 func (h *hot) get(k key) (memproxy.Ownership, bool) {
+	h.mu.Lock()
+	w, ok := h.waiting[k]
+	h.mu.Unlock()
+	if ok {
+		return w.row, true
+	}
 	if h.rows == nil {
 		return memproxy.Ownership{}, false
 	}
 	return h.rows.Get(k)
+}
+
+// pend makes rows visible that are about to be queued, if queue takes them.
+// Both happen under one lock, so that of two rows of one key the same is last
+// here and in the file.
+func (h *hot) pend(rows []memproxy.Ownership, queue func() bool) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !queue() {
+		return false
+	}
+	for i := range rows {
+		k := keyOf(&rows[i])
+		h.waiting[k] = waiting{rows[i], h.waiting[k].n + 1}
+	}
+	return true
+}
+
+// arrived is called when rows are in the file or lost.
+func (h *hot) arrived(rows []memproxy.Ownership) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range rows {
+		k := keyOf(&rows[i])
+		if w := h.waiting[k]; w.n > 1 {
+			h.waiting[k] = waiting{w.row, w.n - 1}
+		} else {
+			delete(h.waiting, k)
+		}
+	}
+}
+
+// idle reports whether everything is in the file.
+func (h *hot) idle() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.waiting) == 0
 }
 
 // moment is taken before a look-up and handed to fill after it.

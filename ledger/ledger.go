@@ -147,6 +147,9 @@ func (l *Ledger) Decision(ctx context.Context, backend, decision string) (mempro
 	if storable(decision) != nil {
 		return memproxy.Ownership{}, false, ctx.Err()
 	}
+	if err := l.settle(ctx); err != nil {
+		return memproxy.Ownership{}, false, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, l.opt.Timeout)
 	defer cancel()
 	row, err := scan(l.byDecision.QueryRowContext(ctx, backend, decision))

@@ -183,7 +183,7 @@ func TestOpenRefuses(t *testing.T) {
 func TestLockedFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	lost := make(chan int, 1)
-	l := open(t, ledger.Options{Path: path, Timeout: 50 * time.Millisecond, Queue: 1, Lost: func(n int, _ error) { lost <- n }})
+	l := open(t, ledger.Options{Path: path, Timeout: 50 * time.Millisecond, Queue: 1, Durable: true, Lost: func(n int, _ error) { lost <- n }})
 	other, err := sql.Open("sqlite", path)
 	if err != nil {
 		t.Fatal(err)

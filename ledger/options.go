@@ -31,13 +31,13 @@ type Options struct {
 	Timeout time.Duration
 	// Queue bounds the writes that wait for the disk. Zero is the default.
 	Queue int
-	// Durable makes every commit reach the disk before Put returns.
+	// Durable makes Put return only when its rows are on the disk.
 	//
-	// It is off by default: without it a crash of the process still loses
-	// nothing, and a power loss loses the last rows at most, never the file's
-	// consistency. A lost row means that the owner is asked upstream again,
-	// which is cheaper than an fsync on the way of every answer. Turn it on
-	// once the ledger holds what exists nowhere else.
+	// It is off by default: a row is then on its way for some milliseconds,
+	// which a crash of the process may take. A lost row means that the
+	// memory's signed stamp says whose it is, or that the owner is asked
+	// upstream again, which is cheaper than a commit on the way of every
+	// answer. Turn it on once the ledger holds what exists nowhere else.
 	Durable bool
 	// Lost is told of rows that were noted and could not be written. It is
 	// called by the writer and must not block. Nil: nobody.

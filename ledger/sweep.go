@@ -24,7 +24,7 @@ func (l *Ledger) Sweep(ctx context.Context, backend string, scope memproxy.Scope
 	var tallies []memproxy.Tally
 	err := l.do(ctx, &job{also: func(t *transaction) error {
 		gone, by, err := t.sweep(args)
-		t.gone = append(t.gone, gone...)
+		t.remove(gone)
 		tallies = by
 		return err
 	}})

@@ -33,6 +33,9 @@ func (l *Ledger) Record(ctx context.Context, tenant, actor string) (Track, error
 	if storable(tenant) != nil || storable(actor) != nil {
 		return t, ctx.Err()
 	}
+	if err := l.settle(ctx); err != nil {
+		return t, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, l.opt.Timeout)
 	defer cancel()
 	err := ignoreNone(l.byActor.QueryRowContext(ctx, tenant, actor).Scan(&t.Facts, &t.Corrections))
@@ -83,7 +86,7 @@ func (l *Ledger) Prune(ctx context.Context, before time.Time) (int, error) {
 		n := 0
 		err := l.do(ctx, &job{also: func(t *transaction) error {
 			gone, err := t.prune(before)
-			t.gone = append(t.gone, gone...)
+			t.remove(gone)
 			n = len(gone)
 			return err
 		}})
@@ -120,6 +123,9 @@ func (t *transaction) prune(before time.Time) ([]key, error) {
 // Len returns how many rows of a kind a backend has, without tombstones. It
 // counts them one by one and is meant for people.
 func (l *Ledger) Len(ctx context.Context, backend string, kind memproxy.TargetKind) (int64, error) {
+	if err := l.settle(ctx); err != nil {
+		return 0, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, l.opt.Timeout)
 	defer cancel()
 	var n int64

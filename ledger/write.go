@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/memproxy/memproxy"
 )
@@ -12,6 +13,9 @@ import (
 // maxGroup is how many rows share one transaction. More would make the first
 // of them wait; the gain is flat from about a hundred on.
 const maxGroup = 512
+
+// linger is how long rows that nobody waits for may wait for company.
+const linger = 10 * time.Millisecond
 
 // job is one write on its way to the writer.
 type job struct {
@@ -21,6 +25,8 @@ type job struct {
 	// removed it adds to gone.
 	also func(*transaction) error
 	done chan error // nil: nobody waits
+	// pended is set for rows that are visible already.
+	pended bool
 }
 
 // transaction is the writer's, with what it changed.
@@ -29,6 +35,19 @@ type transaction struct {
 	tx   *sql.Tx
 	put  []memproxy.Ownership
 	gone []key
+}
+
+// remove notes that rows are no longer what was put before.
+func (t *transaction) remove(keys []key) {
+	if len(keys) == 0 {
+		return
+	}
+	t.gone = append(t.gone, keys...)
+	stale := make(map[key]bool, len(keys))
+	for _, k := range keys {
+		stale[k] = true
+	}
+	t.put = slices.DeleteFunc(t.put, func(row memproxy.Ownership) bool { return stale[keyOf(&row)] })
 }
 
 func (t *transaction) exec(s *sql.Stmt, args ...any) (int64, error) {
@@ -40,20 +59,55 @@ func (t *transaction) exec(s *sql.Stmt, args ...any) (int64, error) {
 }
 
 // Put inserts or replaces rows by (Backend, Kind, ID), in one transaction that
-// it may share with other callers, and returns when they are committed. A row
-// without backend, kind or id, or with a string that is longer than 1,024
+// it may share with other callers. They are found from the moment it returns;
+// they are in the file then if Options.Durable is set, else some milliseconds
+// later, and Sync waits for that. Too many rows on their way make it wait. A
+// row without backend, kind or id, or with a string that is longer than 1,024
 // bytes, has a NUL or is not UTF-8, is ErrRow and nothing is written. The
 // error of a context leaves open whether the rows were written. Times are kept
 // to the microsecond.
 func (l *Ledger) Put(ctx context.Context, rows ...memproxy.Ownership) error {
-	if len(rows) == 0 {
+	if len(rows) == 0 || ctx.Err() != nil {
 		return ctx.Err()
 	}
 	own, err := take(rows)
 	if err != nil {
 		return err
 	}
+	if !l.opt.Durable {
+		if queued, err := l.pend(own); queued || err != nil {
+			return err
+		}
+	}
 	return l.do(ctx, &job{rows: own})
+}
+
+// pend queues rows that are visible at once. It reports false when the queue
+// is full.
+func (l *Ledger) pend(own []memproxy.Ownership) (bool, error) {
+	l.gate.RLock()
+	defer l.gate.RUnlock()
+	if l.closed {
+		return false, ErrClosed
+	}
+	j := &job{ctx: context.Background(), rows: own, pended: true}
+	return l.hot.pend(own, func() bool {
+		select {
+		case l.jobs <- j:
+			return true
+		default:
+			return false
+		}
+	}), nil
+}
+
+// settle waits for the rows on their way, so that a query of the file finds
+// what was put before it.
+func (l *Ledger) settle(ctx context.Context) error {
+	if l.hot.idle() {
+		return nil
+	}
+	return l.Sync(ctx)
 }
 
 // Note queues rows like Put without waiting for them. They are found once they
@@ -145,23 +199,45 @@ func (l *Ledger) write() {
 	}
 }
 
+// gather takes the jobs that wait along with the first. As long as nobody
+// waits for an answer it lingers for company: a transaction costs much more
+// than a row.
 func (l *Ledger) gather(group []*job) []*job {
-	for n := len(group[0].rows); n < maxGroup; {
+	n := max(1, len(group[0].rows))
+	hurry := group[0].done != nil
+	var late <-chan time.Time
+	for n < maxGroup {
+		var j *job
+		var ok bool
 		select {
-		case j, ok := <-l.jobs:
-			if !ok {
+		case j, ok = <-l.jobs:
+		default:
+			if hurry {
 				return group
 			}
-			group = append(group, j)
-			n += max(1, len(j.rows))
-		default:
+			if late == nil {
+				late = time.After(linger)
+			}
+			select {
+			case j, ok = <-l.jobs:
+			case <-late:
+				return group
+			}
+		}
+		if !ok {
 			return group
 		}
+		hurry = hurry || j.done != nil
+		group = append(group, j)
+		n += max(1, len(j.rows))
 	}
 	return group
 }
 
 func (l *Ledger) answer(j *job, err error) {
+	if j.pended {
+		l.hot.arrived(j.rows)
+	}
 	if err == nil {
 		err = j.ctx.Err() // not done, or done for nobody
 	}

@@ -144,11 +144,18 @@ func (s *sidecar) openState() error {
 		return err
 	}
 	s.onClose(s.audit.Close)
-	if s.ledger, err = ledger.Open(ledger.Options{Path: s.path("ledger.db"), Clock: time.Now}); err != nil {
+	if s.ledger, err = ledger.Open(ledger.Options{Path: s.path("ledger.db"), Clock: time.Now, Lost: s.lost}); err != nil {
 		return err
 	}
 	s.onClose(func(context.Context) error { return s.ledger.Close() })
 	return nil
+}
+
+// lost is told of ownership that could not be written: its memories are asked
+// for upstream again.
+func (s *sidecar) lost(rows int, err error) {
+	s.telemetry.Instruments().LedgerFailed(context.Background())
+	s.log.Error("the ledger lost rows", "rows", rows, "error", err)
 }
 
 // openBudget counts in this process, or in Redis with this process as what is

@@ -1,0 +1,79 @@
+package ledger_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/ledger/ledgertest"
+)
+
+// Rows are found while they are on their way to a file that does not take
+// them yet, and the newest of them wins; then they are in the file.
+func TestPutIsVisibleBeforeItIsWritten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	var still atomic.Bool
+	release := make(chan struct{})
+	l := open(t, ledger.Options{Path: path, CacheSize: -1, Clock: func() time.Time {
+		if still.Load() {
+			<-release // the writer stands still in its transaction
+		}
+		return time.Unix(1, 0)
+	}})
+	still.Store(true)
+	row := ledgertest.Row("a")
+	for i := range 3 {
+		row.SHA256 = fmt.Sprint("text ", i)
+		if err := l.Put(t.Context(), row); err != nil {
+			t.Fatal(err)
+		}
+		got, err := l.Owners(t.Context(), row.Backend, row.Kind, []string{"a"})
+		if err != nil || got["a"].SHA256 != row.SHA256 {
+			t.Fatalf("after Put %d: %+v, %v", i, got["a"], err)
+		}
+	}
+	still.Store(false)
+	close(release)
+	if err := l.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again := open(t, ledger.Options{Path: path})
+	got, err := again.Owners(t.Context(), row.Backend, row.Kind, []string{"a"})
+	if err != nil || got["a"].SHA256 != "text 2" {
+		t.Errorf("reopened: %+v, %v; want the newest", got["a"], err)
+	}
+}
+
+// A sweep marks the rows that were put just before it, and not those after.
+func TestSweepIsInOrderWithPuts(t *testing.T) {
+	l := open(t, ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db")})
+	before, after := ledgertest.Row("before"), ledgertest.Row("after")
+	ctx := context.Background()
+	if err := l.Put(ctx, before); err != nil {
+		t.Fatal(err)
+	}
+	got, err := l.Sweep(ctx, before.Backend, memproxy.Scope{User: before.Scope.User})
+	if err != nil || len(got) != 1 || got[0].Memories != 1 {
+		t.Fatalf("%+v, %v: want one memory", got, err)
+	}
+	if err := l.Put(ctx, after); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // on the way, then written
+		rows, err := l.Owners(ctx, before.Backend, before.Kind, []string{"before", "after"})
+		if err != nil || !rows["before"].Deleted || rows["after"].Deleted {
+			t.Errorf("%+v, %v: want a tombstone before and none after", rows, err)
+		}
+		if err := l.Sync(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
