@@ -20,6 +20,8 @@ func Check(c memproxy.Charge) error {
 	switch {
 	case c.ID == "" || len(c.ID) > MaxKey:
 		return errors.New("budgets: a charge needs an id of at most 512 bytes")
+	case len(c.Tenant) > MaxKey:
+		return errors.New("budgets: a tenant must have at most 512 bytes")
 	case c.Cost < 0 || c.Cost > MaxCost:
 		return fmt.Errorf("budgets: cost %d is not from 0 to %d", c.Cost, MaxCost)
 	case len(c.Lines) > MaxLines:
@@ -27,12 +29,17 @@ func Check(c memproxy.Charge) error {
 	case c.Time.IsZero():
 		return errors.New("budgets: a charge needs its time")
 	}
-	for _, l := range c.Lines {
+	for i, l := range c.Lines {
 		if l.Key == "" || len(l.Key) > MaxKey {
 			return errors.New("budgets: a line's key must have 1 to 512 bytes")
 		}
 		if Length(l.Window) < 0 {
 			return fmt.Errorf("budgets: unknown window %q", l.Window)
+		}
+		for _, m := range c.Lines[:i] {
+			if m.Key == l.Key && m.Window == l.Window {
+				return fmt.Errorf("budgets: two lines draw on %s in one %s", l.Key, l.Window)
+			}
 		}
 	}
 	return nil
@@ -73,7 +80,7 @@ func Settle(c memproxy.Charge, used []int64, granted, fresh bool) memproxy.Allow
 		if granted && fresh && c.Cost > 0 && l.Limit > 0 {
 			at := l.Limit
 			if !l.Soft {
-				at = (l.Limit*8 + 9) / 10
+				at = l.Limit - l.Limit/5 // 80 %, rounded up, without overflow
 			} else {
 				at++ // a soft line warns when it is passed, not when it is reached
 			}

@@ -125,7 +125,8 @@ func (d *Degrading) share(c memproxy.Charge) memproxy.Charge {
 	lines := make([]memproxy.Line, len(c.Lines))
 	for i, l := range c.Lines {
 		if l.Limit > 0 && !l.Soft {
-			l.Limit = max(1, l.Limit*int64(d.opt.Share)/int64(memproxy.Full))
+			whole, rest := l.Limit/int64(memproxy.Full), l.Limit%int64(memproxy.Full)
+			l.Limit = max(1, whole*int64(d.opt.Share)+rest*int64(d.opt.Share)/int64(memproxy.Full))
 		}
 		lines[i] = l
 	}

@@ -18,10 +18,16 @@ const (
 type Memory struct {
 	mu     sync.Mutex
 	counts map[account]int64
-	ids    map[string]time.Time
-	order  []string // ids, oldest first
-	swept  int64    // the hour slot of the last sweep
-	totals *totals  // nil: totals end with the process
+	ids    map[deed]time.Time
+	order  []deed  // oldest first
+	swept  int64   // the hour slot of the last sweep
+	totals *totals // nil: totals end with the process
+}
+
+// deed is a charge or a release that was done.
+type deed struct {
+	id      string
+	release bool
 }
 
 type account struct {
@@ -39,7 +45,7 @@ type MemoryOptions struct {
 
 // NewMemory returns a store, with the totals of the file if there is one.
 func NewMemory(opt MemoryOptions) (*Memory, error) {
-	m := &Memory{counts: map[account]int64{}, ids: map[string]time.Time{}}
+	m := &Memory{counts: map[account]int64{}, ids: map[deed]time.Time{}}
 	if opt.Path == "" {
 		return m, nil
 	}
@@ -73,7 +79,7 @@ func (m *Memory) Charge(_ context.Context, c memproxy.Charge) (memproxy.Allowanc
 			granted = false
 		}
 	}
-	if _, again := m.ids[c.ID]; again {
+	if _, again := m.ids[deed{c.ID, false}]; again {
 		return Settle(c, used, true, false), nil
 	}
 	if !granted {
@@ -83,7 +89,7 @@ func (m *Memory) Charge(_ context.Context, c memproxy.Charge) (memproxy.Allowanc
 		used[i] += c.Cost
 		m.counts[keys[i]] = used[i]
 	}
-	m.remember(c.ID, c.Time)
+	m.remember(deed{c.ID, false}, c.Time)
 	return Settle(c, used, true, true), m.keep(c, c.Cost)
 }
 
@@ -94,7 +100,7 @@ func (m *Memory) Release(_ context.Context, c memproxy.Charge) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	id := "release/" + c.ID
+	id := deed{c.ID, true}
 	if _, again := m.ids[id]; again {
 		return nil
 	}
@@ -119,18 +125,33 @@ func (m *Memory) keep(c memproxy.Charge, delta int64) error {
 	if m.totals == nil || delta == 0 {
 		return nil
 	}
+	var changes []entry
 	for _, l := range c.Lines {
-		if l.Window == memproxy.WindowTotal {
-			if err := m.totals.add(total{c.Tenant, l.Key}, delta); err != nil {
-				return err
-			}
+		if l.Window == memproxy.WindowTotal && !(l.Soft && delta < 0) {
+			changes = append(changes, entry{c.Tenant, l.Key, delta})
 		}
 	}
+	if len(changes) == 0 {
+		return nil
+	}
+	if err := m.totals.add(changes); err != nil {
+		return err
+	}
+	if !m.totals.long() {
+		return nil
+	}
+	counts := map[total]int64{}
+	for k, n := range m.counts {
+		if k.window == memproxy.WindowTotal {
+			counts[total{k.tenant, k.key}] = n
+		}
+	}
+	m.totals.shorten(counts)
 	return nil
 }
 
-// remember files a charge id and forgets old ones.
-func (m *Memory) remember(id string, at time.Time) {
+// remember notes what was done and forgets what was done long ago.
+func (m *Memory) remember(id deed, at time.Time) {
 	m.ids[id] = at
 	m.order = append(m.order, id)
 	for len(m.order) > 0 && (len(m.order) > maxRemembered || at.Sub(m.ids[m.order[0]]) > remembered) {

@@ -2,6 +2,7 @@ package budgets
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,11 +21,19 @@ type entry struct {
 }
 
 // totals is an append-only file of changes, rewritten as one line an account
-// when it is opened. A line is written with one call and without fsync: the
-// end of the process loses nothing, the loss of power the last moments.
+// when it is opened and when it has grown long. The changes of one charge are
+// written with one call and without fsync: the end of the process loses
+// nothing, the loss of power the last moments.
 type totals struct {
-	f *os.File
+	path  string
+	f     *os.File
+	size  int64 // of what is known to be whole
+	lines int
+	most  int // lines at which the file is rewritten
 }
+
+// slack is how many lines a file may have beyond four an account.
+const slack = 10_000
 
 func openTotals(path string) (*totals, map[total]int64, error) {
 	counts, err := readTotals(path)
@@ -34,25 +43,45 @@ func openTotals(path string) (*totals, map[total]int64, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, nil, fmt.Errorf("budgets: %w", err)
 	}
-	tmp := path + ".new"
-	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return nil, nil, fmt.Errorf("budgets: %w", err)
-	}
-	t := &totals{f: f}
-	for k, n := range counts {
-		if err := t.add(k, n); err != nil {
-			return nil, nil, errors.Join(err, f.Close())
-		}
-	}
-	if err := errors.Join(f.Sync(), os.Rename(tmp, path)); err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("budgets: %w", err), f.Close())
+	t := &totals{path: path}
+	if err := t.rewrite(counts); err != nil {
+		return nil, nil, err
 	}
 	return t, counts, nil
 }
 
-// maxLine bounds a line of the file.
-const maxLine = 8 << 10
+// rewrite replaces the file by one line an account. When it fails, the old
+// file stays in use.
+func (t *totals) rewrite(counts map[total]int64) error {
+	tmp := t.path + ".new"
+	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("budgets: %w", err)
+	}
+	fresh := totals{path: t.path, f: f, most: 4*len(counts) + slack}
+	all := make([]entry, 0, len(counts))
+	for k, n := range counts {
+		all = append(all, entry{k.tenant, k.key, n})
+	}
+	err = fresh.add(all)
+	if err == nil {
+		err = errors.Join(f.Sync(), os.Rename(tmp, t.path))
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("budgets: %w", err), f.Close())
+	}
+	old := t.f
+	*t = fresh
+	if old != nil {
+		_ = old.Close() // nothing in it is needed any more
+	}
+	return nil
+}
+
+const (
+	maxLine  = 8 << 10 // bytes of a line of the file
+	maxTotal = 1 << 53 // far from where a sum could turn negative
+)
 
 func readTotals(path string) (map[total]int64, error) {
 	counts := map[total]int64{}
@@ -77,6 +106,9 @@ func readTotals(path string) (map[total]int64, error) {
 			continue
 		}
 		k := total{e.Tenant, e.Key}
+		if e.Delta > maxTotal-counts[k] {
+			return nil, fmt.Errorf("budgets: %s:%d: more than a total holds", path, n)
+		}
 		if counts[k] = max(0, counts[k]+e.Delta); counts[k] == 0 {
 			delete(counts, k)
 		}
@@ -87,15 +119,33 @@ func readTotals(path string) (map[total]int64, error) {
 	return counts, nil
 }
 
-func (t *totals) add(k total, delta int64) error {
-	line, err := json.Marshal(entry{k.tenant, k.key, delta})
-	if err != nil {
-		return err
+// add appends changes, all or none: what a full disk lets through in part is
+// cut off again, so that the next line does not grow onto a torn one.
+func (t *totals) add(changes []entry) error {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	for _, c := range changes {
+		if err := enc.Encode(c); err != nil {
+			return fmt.Errorf("budgets: totals: %w", err)
+		}
 	}
-	if _, err := t.f.Write(append(line, '\n')); err != nil {
-		return fmt.Errorf("budgets: totals: %w", err)
+	if _, err := t.f.Write(buf.Bytes()); err != nil {
+		return errors.Join(fmt.Errorf("budgets: totals: %w", err), t.f.Truncate(t.size))
 	}
+	t.size += int64(buf.Len())
+	t.lines += len(changes)
 	return nil
+}
+
+// long reports whether the file has outgrown its accounts.
+func (t *totals) long() bool { return t.lines > t.most }
+
+// shorten rewrites the file. Where that fails the long file is as true as the
+// short one would have been: it grows on, and the next try is further off.
+func (t *totals) shorten(counts map[total]int64) {
+	if t.rewrite(counts) != nil {
+		t.most *= 2
+	}
 }
 
 func (t *totals) close() error { return errors.Join(t.f.Sync(), t.f.Close()) }

@@ -1,0 +1,280 @@
+package budgettest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/budgets"
+)
+
+func allOrNothing(t *testing.T, b *bench) {
+	own, all := hour("principal/a", 10), total("tenant/acme", 3)
+	b.grant(b.ask(3, own, all), 3, 3)
+	b.refuse(b.ask(1, own, all), 1, 3, 3)
+	// The refused charge left nothing on the line that had room.
+	b.grant(b.ask(1, own), 4)
+	// Order does not matter: the full line first.
+	b.refuse(b.ask(1, all, own), 0, 3, 4)
+	b.grant(b.ask(6, own), 10)
+}
+
+func sameIDChargesOnce(t *testing.T, b *bench) {
+	c := b.ask(4, hour("principal/a", 5), total("principal/a", 100))
+	b.grant(c, 4, 4)
+	b.grant(c, 4, 4) // would not fit a second time, and does not have to
+	again := b.charge(c)
+	if again.Lines[0].Warn {
+		t.Error("a repeated charge warned again")
+	}
+	b.grant(b.ask(1, hour("principal/a", 5)), 5)
+}
+
+// A refusal is not remembered: the same decision may be retried once there is
+// room.
+func refusedIDMayTryAgain(t *testing.T, b *bench) {
+	full := b.ask(2, total("principal/a", 2))
+	b.grant(full, 2)
+	c := b.ask(1, total("principal/a", 2))
+	b.refuse(c, 0, 2)
+	b.release(full)
+	b.grant(c, 1)
+}
+
+func hourRollsOver(t *testing.T, b *bench) {
+	line := hour("principal/a", 2)
+	a := b.grant(b.ask(2, line), 2)
+	if !a.Lines[0].Reset.Equal(hourEnd(b.Now())) || a.Lines[0].Remaining() != 0 {
+		t.Errorf("reset %v, remaining %d", a.Lines[0].Reset, a.Lines[0].Remaining())
+	}
+	no := b.refuse(b.ask(1, line), 0, 2)
+	if s := budgets.RetryAfter(b.Now(), no); s != 29*60+40 {
+		t.Errorf("Retry-After %d, want the rest of the hour", s)
+	}
+	b.Advance(hourEnd(b.Now()).Sub(b.Now()) - time.Nanosecond)
+	no = b.refuse(b.ask(1, line), 0, 2)
+	if s := budgets.RetryAfter(b.Now(), no); s != 1 {
+		t.Errorf("Retry-After %d a nanosecond before the hour, want 1", s)
+	}
+	b.Advance(time.Nanosecond)
+	b.grant(b.ask(1, line), 1)
+	b.Advance(26 * time.Hour)
+	b.grant(b.ask(2, line), 2)
+}
+
+func totalsDoNotRollOver(t *testing.T, b *bench) {
+	line := total("principal/a", 3)
+	a := b.grant(b.ask(2, line), 2)
+	if !a.Lines[0].Reset.IsZero() {
+		t.Errorf("a total resets at %v", a.Lines[0].Reset)
+	}
+	for range 3 {
+		b.Advance(25 * time.Hour)
+	}
+	no := b.refuse(b.ask(2, line), 0, 2)
+	if s := budgets.RetryAfter(b.Now(), no); s != int(budgets.WaitForDeletion/time.Second) {
+		t.Errorf("Retry-After %d", s)
+	}
+	b.grant(b.ask(1, line), 3)
+}
+
+func releaseLowersTotals(t *testing.T, b *bench) {
+	lines := []memproxy.Line{hour("principal/a", 10), total("principal/a", 3)}
+	first := b.ask(2, lines...)
+	b.grant(first, 2, 2)
+	b.grant(b.ask(1, lines...), 3, 3)
+	b.refuse(b.ask(1, lines...), 1, 3, 3)
+	// Deleting one memory: a release with an id of its own, on the total only.
+	b.release(b.ask(1, lines[1]))
+	b.grant(b.ask(1, lines...), 4, 3)
+	// The backend refused the first charge: all of it comes back.
+	b.release(first)
+	b.grant(b.ask(2, lines...), 4, 3)
+}
+
+func releaseIsIdempotent(t *testing.T, b *bench) {
+	line := total("principal/a", 10)
+	c := b.ask(3, line)
+	b.grant(c, 3)
+	b.grant(b.ask(5, line), 8)
+	b.release(c)
+	b.release(c)
+	b.grant(b.ask(0, line), 5)
+	// A charge that was released is still charged once and not again.
+	b.grant(c, 5)
+}
+
+func releaseNeverGoesBelowZero(t *testing.T, b *bench) {
+	line := total("principal/a", 3)
+	b.release(b.ask(5, line))
+	b.grant(b.ask(3, line), 3)
+	b.release(b.ask(100, line))
+	b.grant(b.ask(3, line), 3)
+	b.refuse(b.ask(1, line), 0, 3)
+}
+
+func releaseLeavesSoftLines(t *testing.T, b *bench) {
+	c := b.ask(2, total("principal/a", 10), rapid("principal/a", 5))
+	b.grant(c, 2, 2)
+	b.release(c)
+	// What happened in the last minute happened.
+	b.grant(b.ask(1, total("principal/a", 10), rapid("principal/a", 5)), 1, 3)
+}
+
+func warnsOnce(t *testing.T, b *bench) {
+	for _, c := range []struct {
+		line  memproxy.Line
+		costs []int64
+		warn  int // the charge that warns
+	}{
+		{hour("ten", 10), []int64{7, 1, 1, 1}, 1},
+		{hour("leap", 10), []int64{1, 9}, 1},
+		{total("seven", 7), []int64{5, 1, 1}, 1}, // 80 % of 7 is 5.6: six
+		{total("one", 1), []int64{1}, 0},
+		{rapid("rush", 2), []int64{1, 1, 1, 1}, 2}, // passed, not reached
+		{hour("never", -1), []int64{100}, -1},
+	} {
+		for i, cost := range c.costs {
+			a := b.grant(b.ask(cost, c.line))
+			if a.Lines[0].Warn != (i == c.warn) {
+				t.Errorf("%s: charge %d of %v: warn %v", c.line.Key, i, c.costs, a.Lines[0].Warn)
+			}
+		}
+	}
+	// A refusal does not warn, the next one that crosses the mark does.
+	line := hour("refused", 10)
+	b.grant(b.ask(7, line), 7)
+	if no := b.refuse(b.ask(4, line), 0, 7); no.Lines[0].Warn {
+		t.Error("a refused charge warned")
+	}
+	if !b.grant(b.ask(1, line), 8).Lines[0].Warn {
+		t.Error("the charge after a refusal did not warn")
+	}
+}
+
+func softLinesNeverRefuse(t *testing.T, b *bench) {
+	line := rapid("principal/a", 2)
+	b.grant(b.ask(50, line), 50)
+	b.grant(b.ask(50, line, hour("principal/a", 50)), 100, 50)
+	// The hard line beside it does refuse, and is the one that is named.
+	b.refuse(b.ask(1, line, hour("principal/a", 50)), 1, 100, 50)
+	b.Advance(time.Minute)
+	b.grant(b.ask(1, line), 1)
+}
+
+func unlimitedLinesAreCounted(t *testing.T, b *bench) {
+	b.grant(b.ask(1000, total("principal/a", -1)), 1000)
+	b.grant(b.ask(1, total("principal/a", 1001)), 1001)
+	b.refuse(b.ask(1, total("principal/a", 1001)), 0, 1001)
+}
+
+func costOfMany(t *testing.T, b *bench) {
+	line := hour("principal/a", 10)
+	b.refuse(b.ask(11, line), 0, 0)
+	b.grant(b.ask(8, line), 8)
+	a := b.refuse(b.ask(3, line), 0, 8)
+	if a.Lines[0].Remaining() != 2 {
+		t.Errorf("remaining %d, want 2", a.Lines[0].Remaining())
+	}
+	b.grant(b.ask(2, line), 10)
+	b.refuse(b.ask(budgets.MaxCost, line), 0, 10)
+}
+
+func costOfNothing(t *testing.T, b *bench) {
+	line := hour("principal/a", 1)
+	b.grant(b.ask(0, line), 0)
+	b.grant(b.ask(1, line), 1)
+	if b.grant(b.ask(0, line), 1).Lines[0].Warn {
+		t.Error("a charge of nothing warned")
+	}
+	b.grant(b.ask(5), []int64{}...) // no lines: nothing to refuse
+}
+
+func manyLines(t *testing.T, b *bench) {
+	lines := make([]memproxy.Line, budgets.MaxLines)
+	for i := range lines {
+		lines[i] = hour(fmt.Sprintf("namespace/%d", i), 5)
+	}
+	a := b.grant(b.ask(5, lines...))
+	for i := range a.Lines {
+		if a.Lines[i].Used != 5 {
+			t.Fatalf("line %d: %d", i, a.Lines[i].Used)
+		}
+	}
+	lines[budgets.MaxLines-1].Key = "namespace/fresh"
+	b.refuse(b.ask(1, lines...), 0)
+	b.grant(b.ask(5, lines[budgets.MaxLines-1]), 5)
+}
+
+// Of several lines that refuse, the answer names the one that the caller has
+// to wait for longest.
+func latestResetRefuses(t *testing.T, b *bench) {
+	minute := memproxy.Line{Reason: memproxy.BudgetHour, Key: "m", Window: memproxy.WindowMinute, Limit: 0}
+	b.refuse(b.ask(1, minute, hour("h", 0), hour("h2", 5)), 1)
+	b.refuse(b.ask(1, hour("h", 0), minute), 0)
+	b.refuse(b.ask(1, hour("h", 0), total("t", 0), minute), 1)
+	b.refuse(b.ask(1, total("t", 0), hour("h", 0)), 0)
+}
+
+func tenantsAreApart(t *testing.T, b *bench) {
+	line := total("principal/a", 1)
+	for _, tenant := range []string{"", "acme", "globex", "{acme}", "ac}me", "#acme", strings.Repeat("x", 64), strings.Repeat("x", 65)} {
+		c := b.ask(1, line)
+		c.Tenant = tenant
+		b.grant(c, 1)
+		c = b.ask(1, line)
+		c.Tenant = tenant
+		b.refuse(c, 0, 1)
+	}
+}
+
+// Names come from outside: none may reach another's account.
+func oddNames(t *testing.T, b *bench) {
+	for _, key := range []string{"principal/a", "principal/a:1", "principal/{a}", "principal/a b", "principal/a\r\nDEL x", "principal/ü", strings.Repeat("k", budgets.MaxKey)} {
+		b.grant(b.ask(1, total(key, 1)), 1)
+		b.refuse(b.ask(1, total(key, 1)), 0, 1)
+	}
+	// One key in two windows is two accounts.
+	b.grant(b.ask(1, hour("principal/w", 1), total("principal/w", 1), rapid("principal/w", 1)), 1, 1, 1)
+	// A charge's id is not a release's, whatever it is called.
+	line := total("principal/ids", 9)
+	c := b.ask(1, line)
+	c.ID = "release/x"
+	b.grant(c, 1)
+	c.ID = "x"
+	b.grant(c, 2)
+	b.release(c)
+	b.grant(b.ask(0, line), 1)
+}
+
+func badChargesAreErrors(t *testing.T, b *bench) {
+	good := b.ask(1, hour("principal/a", 1))
+	for name, spoil := range map[string]func(*memproxy.Charge){
+		"no id":          func(c *memproxy.Charge) { c.ID = "" },
+		"long id":        func(c *memproxy.Charge) { c.ID = strings.Repeat("i", budgets.MaxKey+1) },
+		"long tenant":    func(c *memproxy.Charge) { c.Tenant = strings.Repeat("t", budgets.MaxKey+1) },
+		"negative":       func(c *memproxy.Charge) { c.Cost = -1 },
+		"enormous":       func(c *memproxy.Charge) { c.Cost = budgets.MaxCost + 1 },
+		"no time":        func(c *memproxy.Charge) { c.Time = time.Time{} },
+		"no key":         func(c *memproxy.Charge) { c.Lines = []memproxy.Line{hour("", 1)} },
+		"long key":       func(c *memproxy.Charge) { c.Lines = []memproxy.Line{hour(strings.Repeat("k", budgets.MaxKey+1), 1)} },
+		"unknown window": func(c *memproxy.Charge) { c.Lines = []memproxy.Line{{Key: "k", Window: "day", Limit: 1}} },
+		"one account twice": func(c *memproxy.Charge) {
+			c.Lines = []memproxy.Line{hour("k", 1), hour("k", 5)}
+		},
+		"too many lines": func(c *memproxy.Charge) { c.Lines = make([]memproxy.Line, budgets.MaxLines+1) },
+	} {
+		c := good
+		spoil(&c)
+		if a, err := b.store.Charge(context.Background(), c); err == nil || a.Granted {
+			t.Errorf("%s: charged: %v, granted %v", name, err, a.Granted)
+		}
+		if err := b.store.Release(context.Background(), c); err == nil {
+			t.Errorf("%s: released", name)
+		}
+	}
+	b.grant(good, 1)
+}

@@ -1,0 +1,144 @@
+// Package budgettest is the contract of budget stores, as a test.
+//
+// It promises: a store that passes Run can stand in for any other that does,
+// and the gate cannot tell them apart.
+package budgettest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/budgets"
+)
+
+// Open returns an empty store that lives as long as the test.
+type Open func(t *testing.T, clock *Clock) budgets.Store
+
+// Run holds a store to the contract. open is called once for each subtest.
+func Run(t *testing.T, open Open) {
+	for _, c := range []struct {
+		name string
+		test func(*testing.T, *bench)
+	}{
+		{"AllOrNothing", allOrNothing},
+		{"SameIDChargesOnce", sameIDChargesOnce},
+		{"RefusedIDMayTryAgain", refusedIDMayTryAgain},
+		{"HourRollsOver", hourRollsOver},
+		{"TotalsDoNotRollOver", totalsDoNotRollOver},
+		{"ReleaseLowersTotals", releaseLowersTotals},
+		{"ReleaseIsIdempotent", releaseIsIdempotent},
+		{"ReleaseNeverGoesBelowZero", releaseNeverGoesBelowZero},
+		{"ReleaseLeavesSoftLines", releaseLeavesSoftLines},
+		{"WarnsOnceAtFourFifths", warnsOnce},
+		{"SoftLinesNeverRefuse", softLinesNeverRefuse},
+		{"UnlimitedLinesAreCounted", unlimitedLinesAreCounted},
+		{"CostOfMany", costOfMany},
+		{"CostOfNothing", costOfNothing},
+		{"ManyLines", manyLines},
+		{"LatestResetRefuses", latestResetRefuses},
+		{"TenantsAreApart", tenantsAreApart},
+		{"OddNames", oddNames},
+		{"BadChargesAreErrors", badChargesAreErrors},
+		{"LimitIsExactUnderLoad", exactUnderLoad},
+		{"SameIDUnderLoad", sameIDUnderLoad},
+		{"LinesAgreeUnderLoad", linesAgreeUnderLoad},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			clock := NewClock()
+			c.test(t, &bench{t: t, Clock: clock, store: open(t, clock)})
+		})
+	}
+}
+
+// bench is one store under test with helpers that fail the test.
+type bench struct {
+	*Clock
+	t     *testing.T
+	store budgets.Store
+	n     int
+}
+
+func hour(key string, limit int64) memproxy.Line {
+	return memproxy.Line{Reason: memproxy.BudgetHour, Key: key, Window: memproxy.WindowHour, Limit: limit}
+}
+
+func total(key string, limit int64) memproxy.Line {
+	return memproxy.Line{Reason: memproxy.BudgetTotal, Key: key, Window: memproxy.WindowTotal, Limit: limit}
+}
+
+func rapid(key string, limit int64) memproxy.Line {
+	return memproxy.Line{Reason: memproxy.RapidWrites, Key: key, Window: memproxy.WindowMinute, Limit: limit, Soft: true}
+}
+
+// ask is a charge with an id of its own.
+func (b *bench) ask(cost int64, lines ...memproxy.Line) memproxy.Charge {
+	b.n++
+	return memproxy.Charge{ID: fmt.Sprintf("decision-%d", b.n), Tenant: "acme", Cost: cost, Lines: lines, Time: b.Now()}
+}
+
+func (b *bench) charge(c memproxy.Charge) memproxy.Allowance {
+	b.t.Helper()
+	a, err := b.store.Charge(context.Background(), c)
+	if err != nil {
+		b.t.Fatalf("charge %s: %v", c.ID, err)
+	}
+	if len(a.Lines) != len(c.Lines) {
+		b.t.Fatalf("charge %s: %d states for %d lines", c.ID, len(a.Lines), len(c.Lines))
+	}
+	for i := range c.Lines {
+		if a.Lines[i].Line != c.Lines[i] {
+			b.t.Fatalf("state %d is of line %+v, want %+v", i, a.Lines[i].Line, c.Lines[i])
+		}
+	}
+	if a.Granted != (a.Refused == -1) {
+		b.t.Fatalf("granted %v, refused %d", a.Granted, a.Refused)
+	}
+	return a
+}
+
+// grant charges and wants it granted with these counts.
+func (b *bench) grant(c memproxy.Charge, used ...int64) memproxy.Allowance {
+	b.t.Helper()
+	a := b.charge(c)
+	if !a.Granted {
+		b.t.Fatalf("charge %s of %d was refused by %+v", c.ID, c.Cost, a.Lines[a.Refused])
+	}
+	b.used(a, used)
+	return a
+}
+
+// refuse charges and wants line i to refuse it, with these counts.
+func (b *bench) refuse(c memproxy.Charge, i int, used ...int64) memproxy.Allowance {
+	b.t.Helper()
+	a := b.charge(c)
+	if a.Granted || a.Refused != i {
+		b.t.Fatalf("charge %s of %d: granted %v, refused by %d, want %d", c.ID, c.Cost, a.Granted, a.Refused, i)
+	}
+	b.used(a, used)
+	if s := budgets.RetryAfter(b.Now(), a); s < 1 {
+		b.t.Fatalf("Retry-After %d", s)
+	}
+	return a
+}
+
+func (b *bench) used(a memproxy.Allowance, want []int64) {
+	b.t.Helper()
+	for i := range want {
+		if a.Lines[i].Used != want[i] {
+			b.t.Fatalf("line %d (%s %s): used %d, want %d", i, a.Lines[i].Key, a.Lines[i].Window, a.Lines[i].Used, want[i])
+		}
+	}
+}
+
+func (b *bench) release(c memproxy.Charge) {
+	b.t.Helper()
+	if err := b.store.Release(context.Background(), c); err != nil {
+		b.t.Fatalf("release %s: %v", c.ID, err)
+	}
+}
+
+// hourEnd is when the hour of a time ends.
+func hourEnd(at time.Time) time.Time { return at.Truncate(time.Hour).Add(time.Hour) }

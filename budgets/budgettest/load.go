@@ -1,0 +1,104 @@
+package budgettest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+)
+
+// callers is how many goroutines charge at once.
+const callers = 64
+
+// at runs f once for each caller, all at the same time.
+func at(f func(caller int)) {
+	var ready, done sync.WaitGroup
+	start := make(chan struct{})
+	for i := range callers {
+		ready.Add(1)
+		done.Go(func() {
+			ready.Done()
+			<-start
+			f(i)
+		})
+	}
+	ready.Wait()
+	close(start)
+	done.Wait()
+}
+
+func exactUnderLoad(t *testing.T, b *bench) {
+	const limit, each = 100, 4 // 256 asks for 100 places
+	now := b.Now()
+	var granted, over, warned atomic.Int64
+	at(func(i int) {
+		for j := range each {
+			a, err := b.store.Charge(context.Background(), memproxy.Charge{
+				ID: fmt.Sprintf("load-%d-%d", i, j), Tenant: "acme", Cost: 1, Time: now,
+				Lines: []memproxy.Line{hour("principal/a", limit), total("principal/a", limit*10)},
+			})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if a.Granted {
+				granted.Add(1)
+			}
+			if a.Lines[0].Used > limit {
+				over.Add(1)
+			}
+			if a.Lines[0].Warn {
+				warned.Add(1)
+			}
+		}
+	})
+	if granted.Load() != limit || over.Load() != 0 || warned.Load() != 1 {
+		t.Errorf("granted %d of %d, %d answers above the limit, %d warnings", granted.Load(), limit, over.Load(), warned.Load())
+	}
+	b.refuse(b.ask(1, hour("principal/a", limit), total("principal/a", limit*10)), 0, limit, limit)
+}
+
+func sameIDUnderLoad(t *testing.T, b *bench) {
+	line := total("principal/a", 5)
+	c := b.ask(3, line)
+	at(func(int) {
+		if a, err := b.store.Charge(context.Background(), c); err != nil || !a.Granted {
+			t.Errorf("granted %v: %v", a.Granted, err)
+		}
+	})
+	b.grant(b.ask(0, line), 3)
+	at(func(int) {
+		if err := b.store.Release(context.Background(), c); err != nil {
+			t.Error(err)
+		}
+	})
+	b.grant(b.ask(5, line), 5)
+}
+
+// Charges over two lines in either order, with different costs: the lines that
+// every charge has in common count the same in the end.
+func linesAgreeUnderLoad(t *testing.T, b *bench) {
+	now := b.Now()
+	var sum atomic.Int64
+	at(func(i int) {
+		cost := int64(i%3 + 1)
+		lines := []memproxy.Line{total("tenant/acme", 50), total("principal/a", 60)}
+		if i%2 == 1 {
+			lines[0], lines[1] = lines[1], lines[0]
+		}
+		a, err := b.store.Charge(context.Background(), memproxy.Charge{ID: fmt.Sprintf("mix-%d", i), Tenant: "acme", Cost: cost, Time: now, Lines: lines})
+		if err != nil {
+			t.Error(err)
+		}
+		if a.Granted {
+			sum.Add(cost)
+		}
+	})
+	if s := sum.Load(); s > 50 || s < 48 {
+		t.Errorf("granted %d of 50", s)
+	}
+	b.grant(b.ask(0, total("tenant/acme", 50), total("principal/a", 60)), sum.Load(), sum.Load())
+}

@@ -1,0 +1,96 @@
+package budgets_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/budgets"
+	"github.com/memproxy/memproxy/budgets/budgettest"
+)
+
+// Proves CARD-4, TRL-6, TRL-8: the store in this process.
+func TestMemoryKeepsTheContract(t *testing.T) {
+	budgettest.Run(t, func(t *testing.T, _ *budgettest.Clock) budgets.Store {
+		return open(t, "")
+	})
+}
+
+// Proves TRL-6: the same with totals in a file.
+func TestMemoryWithFileKeepsTheContract(t *testing.T) {
+	budgettest.Run(t, func(t *testing.T, _ *budgettest.Clock) budgets.Store {
+		return open(t, filepath.Join(t.TempDir(), "budgets.jsonl"))
+	})
+}
+
+func open(t *testing.T, path string) *budgets.Memory {
+	t.Helper()
+	m, err := budgets.NewMemory(budgets.MemoryOptions{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.Close() })
+	return m
+}
+
+// Proves TRL-6: totals outlive the process, hours do not have to.
+func TestTotalsSurviveReopening(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state", "budgets.jsonl")
+	at := budgettest.NewClock().Now()
+	line := memproxy.Line{Reason: memproxy.BudgetTotal, Key: "principal/a", Window: memproxy.WindowTotal, Limit: 10}
+	hour := memproxy.Line{Reason: memproxy.BudgetHour, Key: "principal/a", Window: memproxy.WindowHour, Limit: 10}
+	charge := func(m *budgets.Memory, id string, cost, want int64) {
+		t.Helper()
+		a, err := m.Charge(t.Context(), memproxy.Charge{ID: id, Tenant: "acme", Cost: cost, Time: at, Lines: []memproxy.Line{line, hour}})
+		if err != nil || !a.Granted || a.Lines[0].Used != want {
+			t.Fatalf("%s: %+v, %v; want %d used", id, a, err, want)
+		}
+	}
+	m := open(t, path)
+	charge(m, "1", 4, 4)
+	charge(m, "2", 3, 7)
+	if err := m.Release(t.Context(), memproxy.Charge{ID: "3", Tenant: "acme", Cost: 2, Time: at, Lines: []memproxy.Line{line}}); err != nil {
+		t.Fatal(err)
+	}
+	// The process is killed: nothing is closed, and the last line is torn.
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString(`{"t":"acme","k":"princ`); err != nil {
+		t.Fatal(err)
+	}
+	m = open(t, path)
+	charge(m, "4", 5, 10)
+	a, err := m.Charge(t.Context(), memproxy.Charge{ID: "5", Tenant: "acme", Cost: 1, Time: at, Lines: []memproxy.Line{line}})
+	if err != nil || a.Granted {
+		t.Errorf("above the total after a restart: %+v, %v", a, err)
+	}
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// A file that is not what this package wrote stops the start.
+	if err := os.WriteFile(path, []byte("not totals\nat all\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := budgets.NewMemory(budgets.MemoryOptions{Path: path}); err == nil {
+		t.Error("a corrupt file was taken for an empty one")
+	}
+}
+
+// A total that cannot be written down is breakage, not a grant.
+func TestChargeFailsWhenTheFileIsGone(t *testing.T) {
+	m := open(t, filepath.Join(t.TempDir(), "budgets.jsonl"))
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c := memproxy.Charge{ID: "1", Cost: 1, Time: budgettest.NewClock().Now(), Lines: []memproxy.Line{{Key: "k", Window: memproxy.WindowTotal, Limit: 5}}}
+	if _, err := m.Charge(t.Context(), c); err == nil {
+		t.Error("charged without a record")
+	}
+	c.ID, c.Lines = "2", []memproxy.Line{{Key: "k", Window: memproxy.WindowHour, Limit: 5}}
+	if _, err := m.Charge(t.Context(), c); err != nil {
+		t.Errorf("an hour needs no file: %v", err)
+	}
+}

@@ -1,0 +1,161 @@
+package budgets
+
+import (
+	"bytes"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func write(t testing.TB, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "budgets.jsonl")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Proves TRL-6: a torn tail is what a killed process leaves and is dropped;
+// anything else that is broken stops the start, for a guessed total would let
+// somebody write again.
+func TestReadTotals(t *testing.T) {
+	a := `{"t":"acme","k":"principal/a","d":3}` + "\n"
+	for name, c := range map[string]struct {
+		content string
+		want    map[total]int64
+		fault   string
+	}{
+		"empty":              {"", map[total]int64{}, ""},
+		"sums":               {a + a, map[total]int64{{"acme", "principal/a"}: 6}, ""},
+		"falls":              {a + `{"t":"acme","k":"principal/a","d":-2}` + "\n", map[total]int64{{"acme", "principal/a"}: 1}, ""},
+		"never below zero":   {a + `{"t":"acme","k":"principal/a","d":-9}` + "\n" + a, map[total]int64{{"acme", "principal/a"}: 3}, ""},
+		"no tenant":          {`{"k":"principal/a","d":1}` + "\n", map[total]int64{{"", "principal/a"}: 1}, ""},
+		"no last newline":    {a + strings.TrimSpace(a), map[total]int64{{"acme", "principal/a"}: 6}, ""},
+		"torn tail":          {a + a[:20], map[total]int64{{"acme", "principal/a"}: 3}, ""},
+		"torn at the start":  {a[:5], map[total]int64{}, ""},
+		"broken in between":  {a + a[:20] + "\n" + a, nil, ":2: not a line of totals"},
+		"two lines in one":   {a + a[:20] + a + a, nil, ":2: not a line of totals"},
+		"no key":             {`{"d":1}` + "\n" + a, nil, ":1: not a line of totals"},
+		"not a whole number": {`{"k":"x","d":1.5}` + "\n" + a, nil, ":1: not a line of totals"},
+		"a line too long":    {a + strings.Repeat("x", maxLine+1) + "\n" + a, nil, "too long"},
+		"more than it holds": {`{"k":"x","d":9223372036854775807}` + "\n" + `{"k":"x","d":1}` + "\n", nil, ":1: more than a total holds"},
+		"a negative abyss":   {a + `{"t":"acme","k":"principal/a","d":-9223372036854775808}` + "\n" + a, map[total]int64{{"acme", "principal/a"}: 3}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := readTotals(write(t, c.content))
+			if c.fault != "" {
+				if err == nil || !strings.Contains(err.Error(), c.fault) {
+					t.Fatalf("error %v, want %q", err, c.fault)
+				}
+				return
+			}
+			if err != nil || !maps.Equal(got, c.want) {
+				t.Errorf("read %v, %v; want %v", got, err, c.want)
+			}
+		})
+	}
+}
+
+// A file is rewritten when it is long, and says the same as before.
+func TestTotalsStayShort(t *testing.T) {
+	path := write(t, "")
+	f, counts, err := openTotals(path)
+	if err != nil || len(counts) != 0 {
+		t.Fatal(counts, err)
+	}
+	f.most = 3
+	for range 4 {
+		if err := f.add([]entry{{"acme", "k", 2}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !f.long() {
+		t.Fatal("four lines are not long")
+	}
+	f.shorten(map[total]int64{{"acme", "k"}: 8})
+	if f.long() || f.lines != 1 || f.most != 4+slack {
+		t.Errorf("%d lines, at most %d", f.lines, f.most)
+	}
+	if err := f.add([]entry{{"acme", "k", 1}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.close(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := readTotals(path); err != nil || got[total{"acme", "k"}] != 9 {
+		t.Errorf("read %v, %v", got, err)
+	}
+}
+
+// When the file cannot be rewritten the old one stays in use.
+func TestTotalsThatCannotBeShortened(t *testing.T) {
+	path := write(t, "")
+	f, _, err := openTotals(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.add([]entry{{"", "k", 1}, {"", "l", 5}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(path+".new", 0o700); err != nil { // in the way
+		t.Fatal(err)
+	}
+	f.most = 1
+	f.shorten(map[total]int64{{"", "k"}: 1})
+	if f.most != 2 {
+		t.Errorf("the next try is at %d lines", f.most)
+	}
+	if err := f.add([]entry{{"", "k", 1}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.close(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := readTotals(path); err != nil || got[total{"", "k"}] != 2 || got[total{"", "l"}] != 5 {
+		t.Errorf("read %v, %v", got, err)
+	}
+	if _, _, err := openTotals(path); err == nil {
+		t.Error("a file that cannot be written was opened")
+	}
+}
+
+// FuzzReadTotals: whatever the file holds, reading it neither panics nor gives
+// a total that is not positive, and what is read is what comes back after the
+// file was rewritten.
+func FuzzReadTotals(f *testing.F) {
+	line := `{"t":"acme","k":"principal/a","d":3}` + "\n"
+	for _, s := range []string{"", line, line + line[:10], line[:10] + line, "{}\n" + line, `{"k":"\ud800","d":1}` + "\n", "\n\n", `{"k":"x","d":-1}`, `{"k":"x","d":9223372036854775807}` + "\n" + `{"k":"x","d":1}`} {
+		f.Add([]byte(s))
+	}
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, content []byte) {
+		path := filepath.Join(dir, "budgets.jsonl")
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		first, err := readTotals(path)
+		if err != nil {
+			return
+		}
+		for k, n := range first {
+			if n <= 0 || k.key == "" {
+				t.Fatalf("%q counts %d", k, n)
+			}
+		}
+		opened, counts, err := openTotals(path)
+		if err != nil || !maps.Equal(counts, first) {
+			t.Fatalf("opened with %v, %v; read %v", counts, err, first)
+		}
+		if err := opened.close(); err != nil {
+			t.Fatal(err)
+		}
+		again, err := readTotals(path)
+		if err != nil || !maps.Equal(again, first) {
+			out, _ := os.ReadFile(path)
+			t.Fatalf("rewritten to %q: %v, %v", bytes.TrimSpace(out), again, err)
+		}
+	})
+}
