@@ -1,10 +1,19 @@
 -- KEYS[1]  the release's own key; then one key a line
 -- ARGV[1]  amount, ARGV[2] how long to remember the release, ms
+-- Returns 1, or 0 when the release was made before. Reads and checks before it
+-- writes, as charge.lua does.
+local left = {}
+for i = 2, #KEYS do
+  local is = redis.call('GET', KEYS[i]) or '0'
+  if #is > 15 or not string.match(is, '^%d+$') then
+    return redis.error_reply('ERR line ' .. (i - 1) .. ' holds no count')
+  end
+  left[i] = tonumber(is) - tonumber(ARGV[1])
+end
 if not redis.call('SET', KEYS[1], '1', 'PX', ARGV[2], 'NX') then return 0 end
 for i = 2, #KEYS do
-  local n = tonumber(redis.call('GET', KEYS[i]) or '0') - tonumber(ARGV[1])
-  if n > 0 then
-    redis.call('SET', KEYS[i], n, 'KEEPTTL')
+  if left[i] > 0 then
+    redis.call('DECRBY', KEYS[i], ARGV[1])
   else
     redis.call('DEL', KEYS[i])
   end

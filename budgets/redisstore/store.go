@@ -34,8 +34,9 @@ const DefaultTimeout = 250 * time.Millisecond
 // Options configure a Store.
 type Options struct {
 	// URL is redis://, rediss:// or unix:// for one server. For a Cluster,
-	// list several hosts with commas: redis://a:6379,b:6379. For Sentinel add
-	// ?master=NAME to a list of sentinels.
+	// list several hosts with commas, redis://a:6379,b:6379, or add
+	// ?cluster=true to one host that stands for all of them. For Sentinel add
+	// ?master=NAME to the sentinels.
 	URL string
 	// Timeout is one dial, write or read. Default 250 ms.
 	Timeout time.Duration
@@ -63,7 +64,7 @@ func New(opt Options) (*Store, error) {
 	if strings.ContainsAny(opt.Prefix, "{}") {
 		return nil, errors.New("redisstore: the prefix must not contain braces")
 	}
-	client, err := dial(opt)
+	client, err := dial(opt.URL, opt.Timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -73,61 +74,9 @@ func New(opt Options) (*Store, error) {
 	}, nil
 }
 
-// dial makes the client for one server, a Cluster or a Sentinel. Retries are
-// off: a charge that is sent again would need its answer to be known first,
-// and the guard around this store falls back faster than a retry.
-func dial(opt Options) (redis.UniversalClient, error) {
-	base, query, _ := strings.Cut(opt.URL, "?")
-	scheme, rest, ok := strings.Cut(base, "://")
-	if !ok {
-		return nil, errors.New("redisstore: the URL needs a scheme: redis://, rediss:// or unix://")
-	}
-	hosts, tail := rest, ""
-	if i := strings.IndexByte(rest, '/'); i >= 0 && scheme != "unix" {
-		hosts, tail = rest[:i], rest[i:]
-	}
-	auth := ""
-	if i := strings.LastIndexByte(hosts, '@'); i >= 0 && scheme != "unix" {
-		auth, hosts = hosts[:i+1], hosts[i+1:]
-	}
-	list := strings.Split(hosts, ",")
-	master := ""
-	var kept []string
-	for _, kv := range strings.Split(query, "&") {
-		if m, found := strings.CutPrefix(kv, "master="); found {
-			master = m
-		} else if kv != "" {
-			kept = append(kept, kv)
-		}
-	}
-	one := scheme + "://" + auth + list[0] + tail
-	if len(kept) > 0 {
-		one += "?" + strings.Join(kept, "&")
-	}
-	o, err := redis.ParseURL(one)
-	if err != nil {
-		return nil, fmt.Errorf("redisstore: the URL cannot be read") // its error may quote the password
-	}
-	u := &redis.UniversalOptions{
-		Addrs: []string{o.Addr}, DB: o.DB, Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig,
-		MasterName: master, ContextTimeoutEnabled: true, MaxRetries: -1, MaxRedirects: 3,
-		DialTimeout: opt.Timeout, ReadTimeout: opt.Timeout, WriteTimeout: opt.Timeout, PoolTimeout: opt.Timeout,
-		DialerRetries: 1, IsClusterMode: len(list) > 1 && master == "",
-	}
-	if len(list) > 1 {
-		u.Addrs = list
-	}
-	if scheme == "unix" {
-		c := redis.NewClient(o)
-		c.Options().ContextTimeoutEnabled, c.Options().MaxRetries = true, -1
-		return c, nil
-	}
-	return redis.NewUniversalClient(u), nil
-}
-
 // tag is the part of a key that Cluster hashes: one for a whole charge.
 func (s *Store) tag(tenant string) string {
-	if tenant == "" || strings.ContainsAny(tenant, "{}") || len(tenant) > 64 {
+	if tenant == "" || tenant[0] == '#' || strings.ContainsAny(tenant, "{}") || len(tenant) > 64 {
 		sum := sha256.Sum256([]byte(tenant))
 		tenant = "#" + hex.EncodeToString(sum[:8])
 	}

@@ -1,0 +1,139 @@
+package redisstore
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// errURL does not say what is wrong: the URL holds a password, and errors are
+// logged.
+var errURL = errors.New("redisstore: the URL cannot be read")
+
+// target is a URL taken apart.
+type target struct {
+	one     *redis.Options // the first host with everything that the URL says
+	hosts   []string       // host:port of all
+	cluster bool
+	master  string // the name that Sentinel knows, or ""
+}
+
+// parse reads a URL of Options.
+func parse(raw string) (target, error) {
+	var t target
+	base, query, _ := strings.Cut(raw, "?")
+	scheme, rest, ok := strings.Cut(base, "://")
+	if !ok {
+		return t, errors.New("redisstore: the URL needs a scheme: redis://, rediss:// or unix://")
+	}
+	auth, tail := "", ""
+	if scheme != "unix" {
+		if i := strings.IndexByte(rest, '/'); i >= 0 {
+			rest, tail = rest[:i], rest[i:]
+		}
+		if i := strings.LastIndexByte(rest, '@'); i >= 0 {
+			auth, rest = rest[:i+1], rest[i+1:]
+		}
+		t.hosts = strings.Split(rest, ",")
+		rest = t.hosts[0]
+	}
+	q, err := url.ParseQuery(query)
+	if err != nil {
+		return t, errURL
+	}
+	t.master = q.Get("master")
+	switch q.Get("cluster") {
+	case "", "false":
+		t.cluster = len(t.hosts) > 1 && t.master == ""
+	case "true":
+		t.cluster = true
+	default:
+		return t, errors.New("redisstore: cluster is true or false")
+	}
+	if t.cluster && (t.master != "" || scheme == "unix") {
+		return t, errors.New("redisstore: a Cluster has neither a Sentinel master nor a unix socket")
+	}
+	if scheme == "unix" && t.master != "" {
+		return t, errors.New("redisstore: sentinels are reached by host and port")
+	}
+	q.Del("master")
+	q.Del("cluster")
+	one := scheme + "://" + auth + rest + tail
+	if len(q) > 0 {
+		one += "?" + q.Encode()
+	}
+	if t.one, err = redis.ParseURL(one); err != nil {
+		return t, errURL
+	}
+	if t.cluster && t.one.DB != 0 {
+		return t, errors.New("redisstore: a Cluster has database 0 only")
+	}
+	for i, h := range t.hosts {
+		if h == "" {
+			return t, errors.New("redisstore: an empty host")
+		}
+		if _, _, err := net.SplitHostPort(h); err != nil {
+			if strings.Contains(h, ":") && !strings.HasSuffix(h, "]") {
+				return t, errURL
+			}
+			t.hosts[i] = net.JoinHostPort(strings.Trim(h, "[]"), "6379")
+		}
+	}
+	return t, nil
+}
+
+// dial makes the client for one server, a Cluster or a Sentinel. It does not
+// connect. Retries are off: a charge that is sent again would need its answer
+// to be known first, and the guard around this store falls back faster than a
+// retry. The context's deadline is heeded, which is not go-redis's default.
+func dial(raw string, timeout time.Duration) (redis.UniversalClient, error) {
+	t, err := parse(raw)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case t.cluster:
+		return redis.NewClusterClient(&redis.ClusterOptions{
+			Addrs: t.hosts, Username: t.one.Username, Password: t.one.Password, TLSConfig: anyHost(t.one.TLSConfig),
+			MaxRedirects: 3, MaxRetries: -1, ContextTimeoutEnabled: true, DialerRetries: 1, PoolSize: t.one.PoolSize,
+			DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout, PoolTimeout: timeout,
+			DisableIdentity: true, MaintNotificationsConfig: quiet(),
+		}), nil
+	case t.master != "":
+		return redis.NewFailoverClient(&redis.FailoverOptions{
+			MasterName: t.master, SentinelAddrs: t.hosts, DB: t.one.DB,
+			Username: t.one.Username, Password: t.one.Password, TLSConfig: anyHost(t.one.TLSConfig),
+			MaxRetries: -1, ContextTimeoutEnabled: true, DialerRetries: 1, PoolSize: t.one.PoolSize,
+			DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout, PoolTimeout: timeout,
+			DisableIdentity: true,
+		}), nil
+	}
+	o := t.one
+	o.MaxRetries, o.ContextTimeoutEnabled, o.DialerRetries = -1, true, 1
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = timeout, timeout, timeout, timeout
+	o.DisableIdentity, o.MaintNotificationsConfig = true, quiet()
+	return redis.NewClient(o), nil
+}
+
+// anyHost lets TLS check each host against its own name, and not all of them
+// against the first.
+func anyHost(c *tls.Config) *tls.Config {
+	if c == nil {
+		return nil
+	}
+	c = c.Clone()
+	c.ServerName = ""
+	return c
+}
+
+// quiet leaves the hand-over notices of hosted Redis off: a connection that
+// breaks is an outage, and outages are the guard's business.
+func quiet() *maintnotifications.Config {
+	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+}

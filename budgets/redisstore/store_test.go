@@ -1,0 +1,292 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/budgets"
+	"github.com/memproxy/memproxy/budgets/budgettest"
+)
+
+// patient is long: it bounds what a broken test costs and decides nothing.
+const patient = 20 * time.Second
+
+// connect returns a store that is closed with the test.
+func connect(t *testing.T, opt Options) *Store {
+	t.Helper()
+	if opt.Timeout == 0 {
+		opt.Timeout = patient
+	}
+	s, err := New(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// Proves CARD-4, TRL-6, TRL-8: the shared store on the real server. One server
+// serves all parts, each under a prefix of its own.
+func TestKeepsTheContract(t *testing.T) {
+	url := fresh(t)
+	n := 0
+	budgettest.Run(t, func(t *testing.T, _ *budgettest.Clock) budgets.Store {
+		n++
+		return connect(t, Options{URL: url, Prefix: fmt.Sprintf("part%d", n)})
+	})
+}
+
+func charge(id, tenant string, cost int64, lines ...memproxy.Line) memproxy.Charge {
+	if len(lines) == 0 {
+		lines = []memproxy.Line{
+			{Key: "principal/a", Window: memproxy.WindowHour, Limit: 10},
+			{Key: "principal/a", Window: memproxy.WindowTotal, Limit: 100},
+			{Key: "principal/a", Window: memproxy.WindowMinute, Limit: 5, Soft: true},
+		}
+	}
+	return memproxy.Charge{ID: id, Tenant: tenant, Cost: cost, Lines: lines, Time: budgettest.NewClock().Now()}
+}
+
+func must(t *testing.T, s *Store, c memproxy.Charge, used int64) {
+	t.Helper()
+	a, err := s.Charge(t.Context(), c)
+	if err != nil || !a.Granted || a.Lines[0].Used != used {
+		t.Fatalf("%s: %+v, %v; want %d used", c.ID, a, err, used)
+	}
+}
+
+// counter is a hook that counts what is sent.
+type counter struct {
+	mu   sync.Mutex
+	sent []string
+}
+
+func (c *counter) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (c *counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		c.mu.Lock()
+		c.sent = append(c.sent, cmd.Name())
+		c.mu.Unlock()
+		return next(ctx, cmd)
+	}
+}
+func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for range cmds {
+			c.mu.Lock()
+			c.sent = append(c.sent, "pipelined")
+			c.mu.Unlock()
+		}
+		return next(ctx, cmds)
+	}
+}
+func (c *counter) take() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := c.sent
+	c.sent = nil
+	return out
+}
+
+// A charge is one round trip; a server that has forgotten the script costs a
+// second one, once, and loses nothing.
+func TestOneRoundTrip(t *testing.T) {
+	s := connect(t, Options{URL: fresh(t)})
+	var n counter
+	s.client.AddHook(&n)
+	must(t, s, charge("first", "acme", 1), 1)
+	n.take()
+	must(t, s, charge("second", "acme", 1), 2)
+	if sent := n.take(); !slices.Equal(sent, []string{"evalsha"}) {
+		t.Errorf("a charge sent %v", sent)
+	}
+	if err := s.client.ScriptFlush(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	n.take()
+	must(t, s, charge("third", "acme", 1), 3)
+	if sent := n.take(); !slices.Equal(sent, []string{"evalsha", "eval"}) {
+		t.Errorf("after a script flush, a charge sent %v", sent)
+	}
+	if err := s.Release(t.Context(), charge("first", "acme", 1)); err != nil {
+		t.Fatal(err)
+	}
+	n.take()
+	if err := s.Release(t.Context(), charge("second", "acme", 1)); err != nil {
+		t.Fatal(err)
+	}
+	if sent := n.take(); !slices.Equal(sent, []string{"evalsha"}) {
+		t.Errorf("a release sent %v", sent)
+	}
+}
+
+// What is stored is bounded in time, except totals.
+func TestKeysExpire(t *testing.T) {
+	s := connect(t, Options{URL: fresh(t), Prefix: "mp"})
+	must(t, s, charge("d1", "acme", 3), 3)
+	slot := func(w memproxy.Window) int64 {
+		n, _ := budgets.Slot(w, budgettest.NewClock().Now())
+		return n
+	}
+	total := "mp:{acme}:total:0:principal/a"
+	want := map[string]time.Duration{
+		"mp:{acme}:charge:d1": remembered,
+		fmt.Sprintf("mp:{acme}:hour:%d:principal/a", slot(memproxy.WindowHour)):     2 * time.Hour,
+		fmt.Sprintf("mp:{acme}:minute:%d:principal/a", slot(memproxy.WindowMinute)): 2 * time.Minute,
+		total: 0,
+	}
+	check := func() {
+		t.Helper()
+		for k, most := range want {
+			switch d := s.client.PTTL(t.Context(), k).Val(); {
+			case most == 0 && d != -1, most > 0 && (d <= 0 || d > most):
+				t.Errorf("%s lives %v, want %v", k, d, most)
+			}
+		}
+		if keys := s.client.Keys(t.Context(), "*").Val(); len(keys) != len(want) {
+			t.Errorf("keys %v", keys)
+		}
+	}
+	check()
+	// A release keeps the lifetime of what it lowers and removes what is zero.
+	if err := s.Release(t.Context(), charge("d2", "acme", 1)); err != nil {
+		t.Fatal(err)
+	}
+	want["mp:{acme}:release:d2"] = remembered
+	check()
+	if err := s.Release(t.Context(), charge("d3", "acme", 5)); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.client.Exists(t.Context(), total).Val(); n != 0 {
+		t.Error("a total of zero is kept")
+	}
+}
+
+// Two replicas with one Redis share one limit.
+// Proves CARD-4.
+func TestReplicasShare(t *testing.T) {
+	url := fresh(t)
+	a, b := connect(t, Options{URL: url}), connect(t, Options{URL: url})
+	must(t, a, charge("1", "acme", 6), 6)
+	must(t, b, charge("2", "acme", 4), 10)
+	got, err := a.Charge(t.Context(), charge("3", "acme", 1))
+	if err != nil || got.Granted {
+		t.Errorf("above the shared limit: %+v, %v", got, err)
+	}
+	must(t, b, charge("1", "acme", 6), 10) // one decision that two replicas saw
+}
+
+// crc16 is the checksum of Redis Cluster (CRC-16/XMODEM; Redis Cluster
+// specification, appendix A).
+func crc16(s string) uint16 {
+	var crc uint16
+	for _, b := range []byte(s) {
+		crc ^= uint16(b) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+	}
+	return crc
+}
+
+// slot is the hash slot of a key (the same, "Hash tags").
+func slot(key string) uint16 {
+	if i := strings.IndexByte(key, '{'); i >= 0 {
+		if j := strings.IndexByte(key[i+1:], '}'); j > 0 {
+			key = key[i+1 : i+1+j]
+		}
+	}
+	return crc16(key) % 16384
+}
+
+func TestKeysOfAChargeShareASlot(t *testing.T) {
+	if got := crc16("123456789"); got != 0x31c3 { // the specification's own check
+		t.Fatalf("crc16: %#x", got)
+	}
+	s := connect(t, Options{URL: "redis://127.0.0.1:1"})
+	slots := map[uint16]bool{}
+	for _, tenant := range []string{"", "acme", "globex", "{acme}", "}{", "a}b", "#1", strings.Repeat("x", 200)} {
+		c := charge("{other}", tenant, 1)
+		c.Lines = append(c.Lines, memproxy.Line{Key: "namespace/{x}", Window: memproxy.WindowTotal, Limit: 1})
+		keys := append(s.keys(c, "charge"), s.keys(c, "release")...)
+		for _, k := range keys {
+			if slot(k) != slot(keys[0]) {
+				t.Errorf("tenant %q: %q and %q lie in different slots", tenant, keys[0], k)
+			}
+		}
+		slots[slot(keys[0])] = true
+	}
+	if len(slots) < 6 {
+		t.Errorf("eight tenants share %d slots", len(slots))
+	}
+}
+
+// A value that is not ours is breakage and not a count.
+func TestForeignValuesAreErrors(t *testing.T) {
+	s := connect(t, Options{URL: fresh(t)})
+	key := "memproxy:{acme}:total:0:principal/a"
+	for _, foreign := range []string{"many", "", "1e3", "0x10", "9999999999999999999999"} {
+		if err := s.client.Set(t.Context(), key, foreign, 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if a, err := s.Charge(t.Context(), charge("1", "acme", 1)); err == nil || a.Granted {
+			t.Errorf("charged on %q: %+v", foreign, a)
+		}
+		if n := s.client.Exists(t.Context(), "memproxy:{acme}:charge:1").Val(); n != 0 {
+			t.Errorf("a charge on %q failed and is remembered", foreign)
+		}
+	}
+	if err := s.client.Del(t.Context(), key).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.client.HSet(t.Context(), key, "a", "b").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if a, err := s.Charge(t.Context(), charge("1", "acme", 1)); err == nil || a.Granted {
+		t.Errorf("charged on a hash: %+v", a)
+	}
+	if err := s.Release(t.Context(), charge("1", "acme", 1)); err == nil {
+		t.Error("released on a hash")
+	}
+	if err := s.client.Del(t.Context(), key).Err(); err != nil {
+		t.Fatal(err)
+	}
+	// Nothing was half done: both ids are unused, and the hour counts from one.
+	must(t, s, charge("1", "acme", 1), 1)
+	if err := s.Release(t.Context(), charge("1", "acme", 1)); err != nil {
+		t.Fatal(err)
+	}
+	must(t, s, charge("2", "acme", 1), 1)
+}
+
+// A Redis that accepts and never answers costs what the context allows,
+// however long the client's own bounds are.
+func TestContextEndsACall(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	s := connect(t, Options{URL: "redis://" + l.Addr().String(), Timeout: time.Hour})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := s.Charge(ctx, charge("1", "acme", 1)); err == nil {
+		t.Error("charged by a listener that says nothing")
+	}
+	if err := s.Release(ctx, charge("1", "acme", 1)); err == nil {
+		t.Error("released by a listener that says nothing")
+	}
+}
