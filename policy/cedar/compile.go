@@ -11,6 +11,7 @@ import (
 	xast "github.com/cedar-policy/cedar-go/x/exp/ast"
 	"github.com/cedar-policy/cedar-go/x/exp/schema"
 	"github.com/cedar-policy/cedar-go/x/exp/schema/validate"
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/policy"
@@ -30,10 +31,11 @@ type rule struct {
 
 // Policy is a compiled bundle. It is immutable and safe for concurrent use.
 type Policy struct {
-	enforced set // decides
-	shadowed set // is only reported
+	whole    part // every policy, by id
+	parts    map[memproxy.Kind]part
 	rules    map[cedar.PolicyID]*rule
 	validate *validate.Validator
+	callers  *lru.Cache[caller, entities]
 }
 
 // set is a list of policies in a fixed order.
@@ -87,9 +89,11 @@ func Compile(b policy.Bundle) (*Policy, error) {
 		return nil, err
 	}
 	byID := func(x, y *rule) int { return strings.Compare(x.id, y.id) }
-	slices.SortFunc(p.enforced, byID)
-	slices.SortFunc(p.shadowed, byID)
-	return p, nil
+	slices.SortFunc(p.whole.enforced, byID)
+	slices.SortFunc(p.whole.shadowed, byID)
+	p.divide()
+	p.callers, err = lru.New[caller, entities](maxCallers)
+	return p, err
 }
 
 func (p *Policy) known(b policy.Bundle, id string) bool {
@@ -151,9 +155,9 @@ func (p *Policy) add(file string, pol *cedar.Policy, b policy.Bundle) error {
 	}
 	p.rules[cedar.PolicyID(r.id)] = r
 	if r.shadow || slices.Contains(b.Shadowed, r.id) {
-		p.shadowed = append(p.shadowed, r)
+		p.whole.shadowed = append(p.whole.shadowed, r)
 	} else {
-		p.enforced = append(p.enforced, r)
+		p.whole.enforced = append(p.whole.enforced, r)
 	}
 	return nil
 }

@@ -18,7 +18,8 @@ func (p *Policy) Rule(_ context.Context, q memproxy.Question) (memproxy.Ruling, 
 	if q.Operation == nil {
 		return memproxy.Ruling{}, fmt.Errorf("cedar: a question without an operation")
 	}
-	principal, entities := entitiesOf(q)
+	principal, entities := p.entitiesOf(q)
+	part := p.partOf(q.Operation.Kind)
 	req := cedar.Request{
 		Principal: principal,
 		Action:    cedar.NewEntityUID("Action", cedar.String(q.Operation.Kind)),
@@ -30,7 +31,7 @@ func (p *Policy) Rule(_ context.Context, q memproxy.Question) (memproxy.Ruling, 
 		if err := p.validate.Request(req); err != nil {
 			return memproxy.Ruling{}, fmt.Errorf("cedar: the question does not fit the schema: %w", err)
 		}
-		p.ask(&out, entities, req)
+		p.ask(&out, part, entities, req)
 	}
 	sortReasons(out.Reasons)
 	sortReasons(out.Shadow)
@@ -40,8 +41,8 @@ func (p *Policy) Rule(_ context.Context, q memproxy.Question) (memproxy.Ruling, 
 }
 
 // ask puts one request to the policies and merges the answer.
-func (p *Policy) ask(out *memproxy.Ruling, entities cedar.EntityGetter, req cedar.Request) {
-	decision, diag := cedar.Authorize(p.enforced, entities, req)
+func (p *Policy) ask(out *memproxy.Ruling, part part, entities cedar.EntityGetter, req cedar.Request) {
+	decision, diag := cedar.Authorize(part.enforced, entities, req)
 	switch {
 	case len(diag.Errors) > 0:
 		// A forbid that fails is skipped by Cedar, and the answer may be yes.
@@ -57,10 +58,10 @@ func (p *Policy) ask(out *memproxy.Ruling, entities cedar.EntityGetter, req ceda
 		out.Verdict = max(out.Verdict, v)
 		out.Reasons = append(out.Reasons, reasons...)
 	}
-	if len(p.shadowed) == 0 {
+	if len(part.shadowed) == 0 {
 		return
 	}
-	if decision, diag = cedar.Authorize(p.shadowed, entities, req); decision == cedar.Deny && len(diag.Reasons) > 0 {
+	if decision, diag = cedar.Authorize(part.shadowed, entities, req); decision == cedar.Deny && len(diag.Reasons) > 0 {
 		v, reasons := p.forbidden(diag.Reasons)
 		out.ShadowVerdict = max(out.ShadowVerdict, v)
 		out.Shadow = append(out.Shadow, reasons...)
@@ -91,7 +92,7 @@ func (p *Policy) Where(id string) (string, int, bool) {
 // IDs lists the compiled policies, sorted.
 func (p *Policy) IDs() []string {
 	var ids []string
-	for _, s := range [...]set{p.enforced, p.shadowed} {
+	for _, s := range [...]set{p.whole.enforced, p.whole.shadowed} {
 		for _, r := range s {
 			ids = append(ids, r.id)
 		}
@@ -107,46 +108,6 @@ func sortReasons(rs []memproxy.Reason) {
 		}
 		return strings.Compare(a.Rule, b.Rule)
 	})
-}
-
-// entitiesOf builds the caller and its roles.
-func entitiesOf(q memproxy.Question) (cedar.EntityUID, cedar.EntityMap) {
-	pr := q.Principal
-	typ := cedar.EntityType("Anonymous")
-	switch pr.Kind {
-	case memproxy.KindAgent:
-		typ = "Agent"
-	case memproxy.KindHuman:
-		typ = "Human"
-	case memproxy.KindService:
-		typ = "Service"
-	}
-	uid := cedar.NewEntityUID(typ, cedar.String(pr.ID))
-	roles := make([]cedar.EntityUID, len(pr.Roles))
-	for i, r := range pr.Roles {
-		roles[i] = cedar.NewEntityUID("Role", cedar.String(r))
-	}
-	resource := cedar.NewEntityUID("Memory", cedar.String(q.Operation.Backend))
-	entities := cedar.EntityMap{
-		uid: {UID: uid, Parents: cedar.NewEntityUIDSet(roles...), Attributes: cedar.NewRecord(cedar.RecordMap{
-			"tier": cedar.String(pr.Trust), "trust": cedar.Long(q.Ceiling), "tenant": cedar.String(pr.Tenant), "method": cedar.String(pr.Method),
-		})},
-		resource: {UID: resource, Attributes: cedar.NewRecord(cedar.RecordMap{"backend": cedar.String(q.Operation.Backend)})},
-	}
-	for _, kind := range memproxy.Kinds {
-		group := ""
-		switch {
-		case kind == memproxy.Recall:
-			group = "read"
-		case kind.Writes():
-			group = "write"
-		}
-		if kind == q.Operation.Kind && group != "" {
-			action := cedar.NewEntityUID("Action", cedar.String(kind))
-			entities[action] = cedar.Entity{UID: action, Parents: cedar.NewEntityUIDSet(cedar.NewEntityUID("Action", cedar.String(group)))}
-		}
-	}
-	return uid, entities
 }
 
 // written is one governed field with how much is written to it.

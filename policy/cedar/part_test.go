@@ -1,0 +1,117 @@
+package cedar
+
+import (
+	"context"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/policy"
+)
+
+// scopes are policies of every shape of action scope.
+const scopes = `
+@id("x.all") forbid (principal, action, resource) when { context.items > 2 };
+@id("x.eq") forbid (principal, action == Action::"forget", resource) when { context.bulk };
+@id("x.in") forbid (principal, action in Action::"write", resource) when { context.steering };
+@id("x.set") @verdict("hold") forbid (principal, action in [Action::"read", Action::"correct"], resource) when { context.derived };
+@id("x.is") @enforce("false") forbid (principal is Human, action in [Action::"write", Action::"read"], resource);
+`
+
+// The policies of an action's part answer what all policies answer.
+func FuzzPartsAnswerAsTheWhole(f *testing.F) {
+	b := policy.Builtin()
+	b.Policies = append(b.Policies, policy.Source{Name: "scopes.cedar", Text: []byte(scopes)})
+	p, err := Compile(b)
+	if err != nil {
+		f.Fatal(err)
+	}
+	slow := *p
+	slow.parts = nil
+	for seed := range uint64(300) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		q := randomQuestion(rand.New(rand.NewPCG(seed, 1)))
+		got, gotErr := p.Rule(context.Background(), q)
+		want, wantErr := slow.Rule(context.Background(), q)
+		if (gotErr == nil) != (wantErr == nil) || !reflect.DeepEqual(got, want) {
+			t.Errorf("%+v %+v\n part  %+v %v\n whole %+v %v", q.Principal, q.Operation, got, gotErr, want, wantErr)
+		}
+	})
+}
+
+func randomQuestion(r *rand.Rand) memproxy.Question {
+	pick := func(of ...string) string { return of[r.IntN(len(of))] }
+	yes := func() bool { return r.IntN(2) == 0 }
+	op := &memproxy.Operation{
+		Kind: memproxy.Kinds[r.IntN(len(memproxy.Kinds))], Backend: pick("mem0", "other"), Route: "mem0.v3.add",
+		Bulk: yes(), Steering: yes(), Derived: yes(),
+	}
+	for range r.IntN(4) {
+		op.Items = append(op.Items, memproxy.Item{
+			Kind:  memproxy.ItemKind(pick("content", "content", "metadata", "url")),
+			Field: pick("", "gotchas", "learnings", "authority", "Übrig", "other"), Text: strings.Repeat("x", r.IntN(600)),
+		})
+	}
+	if yes() {
+		op.Backdated = []memproxy.Stamped{{Pointer: "/timestamp"}}
+	}
+	pr := memproxy.Principal{
+		ID: pick("a", "b"), Kind: memproxy.PrincipalKind(pick("agent", "human", "service", "anonymous")), Tenant: pick("", "acme"),
+		Trust: memproxy.Trust(pick("anonymous", "authenticated", "established", "human", "system")), Method: "key",
+	}
+	for _, role := range []string{"dev", "qa", "pm", "architect", "memproxy-admin"} {
+		if r.IntN(4) == 0 {
+			pr.Roles = append(pr.Roles, role)
+		}
+	}
+	return memproxy.Question{
+		Principal: pr, Operation: op, Profile: pick("production", "development"),
+		Ceiling: memproxy.DefaultCeilings().Ceiling(pr.Trust, ""), Confidence: 700, Claimed: 900,
+	}
+}
+
+// Callers that differ in anything have entities of their own: a cache that
+// took one for another would lend it the other's roles.
+func TestCallersAreNotTakenForEachOther(t *testing.T) {
+	p, err := Compile(policy.Builtin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := func() memproxy.Question {
+		return memproxy.Question{
+			Principal: memproxy.Principal{ID: "a", Kind: memproxy.KindAgent, Trust: memproxy.TrustAuthenticated, Roles: []string{"ab", "c"}},
+			Operation: &memproxy.Operation{Kind: memproxy.Learn, Backend: "mem0"}, Profile: "production", Ceiling: 700,
+		}
+	}
+	for name, change := range map[string]func(*memproxy.Question){
+		"id":      func(q *memproxy.Question) { q.Principal.ID = "b" },
+		"kind":    func(q *memproxy.Question) { q.Principal.Kind = memproxy.KindHuman },
+		"trust":   func(q *memproxy.Question) { q.Principal.Trust = memproxy.TrustHuman },
+		"tenant":  func(q *memproxy.Question) { q.Principal.Tenant = "acme" },
+		"method":  func(q *memproxy.Question) { q.Principal.Method = "oidc" },
+		"roles":   func(q *memproxy.Question) { q.Principal.Roles = []string{"a", "bc"} },
+		"no role": func(q *memproxy.Question) { q.Principal.Roles = nil },
+		"ceiling": func(q *memproxy.Question) { q.Ceiling = 900 },
+		"action":  func(q *memproxy.Question) { q.Operation.Kind = memproxy.Recall },
+		"backend": func(q *memproxy.Question) { q.Operation.Backend = "other" },
+	} {
+		q := base()
+		_, first := p.entitiesOf(q)
+		other := base()
+		change(&other)
+		_, second := p.entitiesOf(other)
+		if reflect.ValueOf(first).Pointer() == reflect.ValueOf(second).Pointer() {
+			t.Errorf("%s: two callers share entities", name)
+		}
+		if want := makeEntities(other).all; !reflect.DeepEqual(second, want) {
+			t.Errorf("%s: %v, want %v", name, second, want)
+		}
+		if _, again := p.entitiesOf(base()); reflect.ValueOf(first).Pointer() != reflect.ValueOf(again).Pointer() {
+			t.Errorf("%s: the same caller was built anew", name)
+		}
+	}
+}
