@@ -227,6 +227,10 @@ type Operation struct {
 	// write budget. Zero for reads.
 	Cost int
 
+	// Parsed is the adapter's own reading of the payload, kept by Decode for
+	// Encode. Nobody else looks at it.
+	Parsed any
+
 	// What the gate decided, for Encode.
 
 	// Stamp is the provenance to write into every metadata home of the

@@ -7,6 +7,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -60,8 +61,12 @@ func Parse(src []byte, maxDepth int) (*Doc, error) {
 	if err := plainText(src); err != nil {
 		return nil, err
 	}
-	p := parser{src: src, max: maxDepth}
-	p.dec = jsontext.NewDecoder(bytes.NewBuffer(src))
+	p := parser{src: src, max: maxDepth, dec: decoders.Get().(*jsontext.Decoder)}
+	p.dec.Reset(bytes.NewBuffer(src))
+	defer func() {
+		p.dec.Reset(new(bytes.Buffer)) // it must not hold on to the body
+		decoders.Put(p.dec)
+	}()
 	root, err := p.value(0)
 	if err != nil {
 		return nil, p.malformed(err)
@@ -84,9 +89,23 @@ func plainText(src []byte) error {
 }
 
 type parser struct {
-	src []byte
-	dec *jsontext.Decoder
-	max int
+	src  []byte
+	dec  *jsontext.Decoder
+	max  int
+	slab []Value
+}
+
+// decoders are kept for their buffers.
+var decoders = sync.Pool{New: func() any { return jsontext.NewDecoder(new(bytes.Buffer)) }}
+
+// make returns a value out of a slab: a body of ordinary size takes one or two
+// allocations for all its values.
+func (p *parser) make(v Value) *Value {
+	if len(p.slab) == cap(p.slab) {
+		p.slab = make([]Value, 0, min(max(16, 2*cap(p.slab)), 1024))
+	}
+	p.slab = append(p.slab, v)
+	return &p.slab[len(p.slab)-1]
 }
 
 var errDeep = errors.New("too deep")
@@ -102,7 +121,7 @@ func (p *parser) value(depth int) (*Value, error) {
 	end := int(p.dec.InputOffset())
 	switch tok.Kind() {
 	case '{':
-		v := &Value{Kind: Object, Start: end - 1}
+		v := p.make(Value{Kind: Object, Start: end - 1})
 		for p.dec.PeekKind() != '}' {
 			name, err := p.dec.ReadToken()
 			if err != nil {
@@ -121,7 +140,7 @@ func (p *parser) value(depth int) (*Value, error) {
 		v.End = int(p.dec.InputOffset())
 		return v, nil
 	case '[':
-		v := &Value{Kind: Array, Start: end - 1}
+		v := p.make(Value{Kind: Array, Start: end - 1})
 		for p.dec.PeekKind() != ']' {
 			e, err := p.value(depth + 1)
 			if err != nil {
@@ -135,15 +154,15 @@ func (p *parser) value(depth int) (*Value, error) {
 		v.End = int(p.dec.InputOffset())
 		return v, nil
 	case '"':
-		return &Value{Kind: String, Start: p.stringStart(end), End: end, text: tok.String()}, nil
+		return p.make(Value{Kind: String, Start: p.stringStart(end), End: end, text: tok.String()}), nil
 	case '0':
-		return &Value{Kind: Number, Start: end - len(tok.String()), End: end}, nil
+		return p.make(Value{Kind: Number, Start: end - len(tok.String()), End: end}), nil
 	case 't':
-		return &Value{Kind: Bool, Start: end - 4, End: end}, nil
+		return p.make(Value{Kind: Bool, Start: end - 4, End: end}), nil
 	case 'f':
-		return &Value{Kind: Bool, Start: end - 5, End: end}, nil
+		return p.make(Value{Kind: Bool, Start: end - 5, End: end}), nil
 	}
-	return &Value{Kind: Null, Start: end - 4, End: end}, nil
+	return p.make(Value{Kind: Null, Start: end - 4, End: end}), nil
 }
 
 // stringStart finds the opening quote of the string that ends at end.

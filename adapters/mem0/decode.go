@@ -37,7 +37,7 @@ func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (
 		if err != nil {
 			return nil, err
 		}
-		d.doc = doc
+		d.doc, d.op.Parsed = doc, doc
 	}
 	if err := d.query(); err != nil {
 		return nil, err

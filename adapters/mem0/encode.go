@@ -18,7 +18,7 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 	if op.Stamp == nil && len(op.Reserved) == 0 && !clamped(op) && !projects(r, op) {
 		return body, req.Query, nil
 	}
-	doc, err := jsondoc.Parse(body, a.opt.MaxDepth)
+	doc, err := a.parsed(body, op)
 	if err != nil {
 		return nil, "", err
 	}
@@ -53,6 +53,14 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 		widenBody(e, doc)
 	}
 	return e.Apply(), req.Query, nil
+}
+
+// parsed is the body as Decode read it, or read anew if it is another.
+func (a *Adapter) parsed(body []byte, op *memproxy.Operation) (*jsondoc.Doc, error) {
+	if doc, ok := op.Parsed.(*jsondoc.Doc); ok && len(doc.Src) == len(body) && &doc.Src[0] == &body[0] {
+		return doc, nil
+	}
+	return jsondoc.Parse(body, a.opt.MaxDepth)
 }
 
 func clamped(op *memproxy.Operation) bool {
