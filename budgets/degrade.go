@@ -3,6 +3,7 @@ package budgets
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -55,7 +56,11 @@ type Degrading struct {
 type owed struct {
 	charge  memproxy.Charge
 	release bool
+	failed  int // times that telling it failed
 }
+
+// maxTold is how often a debt is told before it is given up.
+const maxTold = 3
 
 // NewDegrading returns the store.
 func NewDegrading(opt DegradingOptions) (*Degrading, error) {
@@ -96,10 +101,7 @@ func (d *Degrading) Charge(ctx context.Context, c memproxy.Charge) (memproxy.All
 	if err == nil && a.Granted {
 		d.owe(owed{charge: c})
 	}
-	for i := range a.Lines { // show the limits as configured, not the share
-		a.Lines[i].Limit = c.Lines[i].Limit
-	}
-	return a, err
+	return a, err // its lines show the share as the limit: that is what ruled
 }
 
 // Release implements the gate's budget.
@@ -171,29 +173,41 @@ func (d *Degrading) tried(err error) {
 }
 
 // pay tells the shared store what happened while it was away. Charges go
-// through without limits: they were granted. What fails again is dropped; the
-// ids make a double impossible.
+// through without limits: they were granted. When the store goes away again
+// the rest waits for its next return; the ids make a double impossible.
 func (d *Degrading) pay(debts []owed) {
-	for _, o := range debts {
-		c := o.charge
-		ctx, cancel := context.WithTimeout(context.Background(), d.opt.Deadline)
-		var err error
-		if o.release {
-			err = d.opt.Shared.Release(ctx, c)
-		} else {
-			lines := make([]memproxy.Line, len(c.Lines))
-			for i, l := range c.Lines {
-				l.Limit = -1
-				lines[i] = l
-			}
-			c.Lines = lines
-			_, err = d.opt.Shared.Charge(ctx, c)
+	for i, o := range debts {
+		err := d.tell(o)
+		if err == nil {
+			continue
 		}
-		cancel()
-		if err != nil {
-			return
+		rest := debts[i:]
+		if rest[0].failed++; rest[0].failed >= maxTold {
+			rest = rest[1:]
 		}
+		d.mu.Lock()
+		d.owed = append(slices.Clone(rest), d.owed...)
+		d.owed = d.owed[:min(len(d.owed), maxOwed)]
+		d.mu.Unlock()
+		d.tried(err)
+		return
 	}
+}
+
+// tell makes one charge or release on the shared store.
+func (d *Degrading) tell(o owed) error {
+	ctx, cancel := context.WithTimeout(context.Background(), d.opt.Deadline)
+	defer cancel()
+	if o.release {
+		return d.opt.Shared.Release(ctx, o.charge)
+	}
+	c := o.charge
+	c.Lines = slices.Clone(c.Lines)
+	for i := range c.Lines {
+		c.Lines[i].Limit = -1
+	}
+	_, err := d.opt.Shared.Charge(ctx, c)
+	return err
 }
 
 func (d *Degrading) owe(o owed) {

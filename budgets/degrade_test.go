@@ -1,0 +1,397 @@
+package budgets_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/budgets"
+	"github.com/memproxy/memproxy/budgets/budgettest"
+)
+
+var errAway = errors.New("away")
+
+// remote is a shared store whose state the test sets.
+type remote struct {
+	*budgets.Memory
+	mu    sync.Mutex
+	fail  func(context.Context) error // nil: well
+	calls int
+	told  chan memproxy.Charge // every charge and release that arrived
+}
+
+func (r *remote) set(fail func(context.Context) error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fail = fail
+}
+
+func (r *remote) enter(ctx context.Context) error {
+	r.mu.Lock()
+	r.calls++
+	fail := r.fail
+	r.mu.Unlock()
+	if fail == nil {
+		return nil
+	}
+	return fail(ctx)
+}
+
+func (r *remote) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.calls
+}
+
+func (r *remote) Charge(ctx context.Context, c memproxy.Charge) (memproxy.Allowance, error) {
+	if err := r.enter(ctx); err != nil {
+		return memproxy.Allowance{}, err
+	}
+	a, err := r.Memory.Charge(ctx, c)
+	r.told <- c
+	return a, err
+}
+
+func (r *remote) Release(ctx context.Context, c memproxy.Charge) error {
+	if err := r.enter(ctx); err != nil {
+		return err
+	}
+	err := r.Memory.Release(ctx, c)
+	r.told <- c
+	return err
+}
+
+func down(context.Context) error { return errAway }
+
+// hung waits for its deadline, as a server does that accepts and never answers.
+func hung(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// rig is a Degrading store over a remote.
+type rig struct {
+	*budgettest.Clock
+	t       *testing.T
+	d       *budgets.Degrading
+	remote  *remote
+	mu      sync.Mutex
+	changes []error
+	news    chan error // the same, for tests that wait
+	n       int
+}
+
+func newRig(t *testing.T, fail func(context.Context) error) *rig {
+	r := &rig{t: t, Clock: budgettest.NewClock(), remote: &remote{Memory: open(t, ""), fail: fail, told: make(chan memproxy.Charge, 1000)}, news: make(chan error, 1000)}
+	var err error
+	r.d, err = budgets.NewDegrading(budgets.DegradingOptions{
+		Shared: r.remote, Local: open(t, ""), Deadline: 20 * time.Millisecond, Retry: time.Second, Clock: r.Now,
+		Changed: func(err error) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.changes = append(r.changes, err)
+			r.news <- err
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func line(limit int64) memproxy.Line {
+	return memproxy.Line{Reason: memproxy.BudgetHour, Key: "principal/a", Window: memproxy.WindowHour, Limit: limit}
+}
+
+func (r *rig) ask(cost, limit int64) memproxy.Charge {
+	r.n++
+	return memproxy.Charge{ID: fmt.Sprintf("d%d", r.n), Tenant: "acme", Cost: cost, Time: r.Now(), Lines: []memproxy.Line{line(limit)}}
+}
+
+func (r *rig) charge(c memproxy.Charge, granted, degraded bool) memproxy.Allowance {
+	r.t.Helper()
+	a, err := r.d.Charge(r.t.Context(), c)
+	if err != nil || a.Granted != granted || a.Degraded != degraded {
+		r.t.Fatalf("%s: granted %v, degraded %v, %v; want granted %v, degraded %v", c.ID, a.Granted, a.Degraded, err, granted, degraded)
+	}
+	return a
+}
+
+// changed is how often the store went away and came back.
+func (r *rig) changed() (away, back int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, err := range r.changes {
+		if err != nil {
+			away++
+		} else {
+			back++
+		}
+	}
+	return away, back
+}
+
+// arrived waits for n charges or releases at the remote and returns their ids,
+// sorted.
+func (r *rig) arrived(n int) []string {
+	r.t.Helper()
+	var ids []string
+	for range n {
+		ids = append(ids, (<-r.remote.told).ID)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// Proves CARD-4: with the shared store well, the guard is that store.
+func TestDegradingKeepsTheContract(t *testing.T) {
+	budgettest.Run(t, func(t *testing.T, clock *budgettest.Clock) budgets.Store {
+		d, err := budgets.NewDegrading(budgets.DegradingOptions{Shared: open(t, ""), Local: open(t, ""), Clock: clock.Now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	})
+}
+
+// Proves CARD-4, TRL-6: away from the start, the local share rules; the shared
+// store is left alone; and it is used again without a restart, told of what
+// was charged meanwhile.
+func TestAwayAtTheStartAndBack(t *testing.T) {
+	r := newRig(t, down)
+	a := r.charge(r.ask(1, 10), true, true) // a quarter of 10 is 2
+	if a.Lines[0].Limit != 2 || a.Lines[0].Remaining() != 1 {
+		t.Errorf("the share is shown as %+v", a.Lines[0])
+	}
+	r.charge(r.ask(1, 10), true, true)
+	no := r.charge(r.ask(1, 10), false, true)
+	if no.Refused != 0 || no.Lines[0].Remaining() != 0 || budgets.RetryAfter(r.Now(), no) < 1 {
+		t.Errorf("refusal %+v", no)
+	}
+	if n := r.remote.count(); n != 1 {
+		t.Errorf("the shared store was asked %d times", n)
+	}
+	if !r.d.Degraded() {
+		t.Error("not degraded")
+	}
+
+	r.remote.set(nil)
+	r.charge(r.ask(1, 10), false, true) // not yet
+	r.Advance(time.Second)
+	r.charge(r.ask(5, 10), true, false)
+	if ids := r.arrived(3); !slices.Equal(ids, []string{"d1", "d2", "d5"}) {
+		t.Errorf("the shared store was told %v", ids)
+	}
+	r.charge(r.ask(4, 10), false, false) // 7 of 10 are used
+	r.charge(r.ask(3, 10), true, false)
+	if away, back := r.changed(); away != 1 || back != 1 {
+		t.Errorf("away %d times, back %d times", away, back)
+	}
+}
+
+// A store that hangs costs each caller at most the deadline, which is the
+// guard's own: a caller with all the time in the world waits no longer, and
+// one who hangs up does not make the store look bad.
+func TestDeadlineIsTheGuards(t *testing.T) {
+	r := newRig(t, func(ctx context.Context) error {
+		at, ok := ctx.Deadline()
+		if left := time.Until(at); !ok || left > 20*time.Millisecond {
+			t.Errorf("deadline %v, %v", left, ok)
+		}
+		return nil
+	})
+	r.charge(r.ask(1, 10), true, false)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	r.remote.set(func(ctx context.Context) error { return ctx.Err() })
+	if a, err := r.d.Charge(gone, r.ask(1, 10)); err != nil || a.Degraded {
+		t.Errorf("a caller who hung up: %+v, %v", a, err)
+	}
+	r.remote.set(hung)
+	r.charge(r.ask(1, 10), true, true)
+	r.charge(r.ask(1, 10), true, true) // answered at once, by the share
+	if n := r.remote.count(); n != 3 {
+		t.Errorf("asked %d times, want 3", n)
+	}
+}
+
+// While one call tries the shared store, the others are answered by the share.
+func TestOneCallProbes(t *testing.T) {
+	r := newRig(t, down)
+	r.charge(r.ask(1, 1000), true, true)
+	r.Advance(time.Second)
+
+	trying, answer := make(chan struct{}), make(chan error)
+	r.remote.set(func(context.Context) error {
+		trying <- struct{}{} // a second probe would wait here for ever
+		return <-answer
+	})
+	probe := make(chan memproxy.Allowance)
+	first := r.ask(1, 1000)
+	go func() {
+		a, _ := r.d.Charge(context.Background(), first)
+		probe <- a
+	}()
+	<-trying
+	before := r.remote.count()
+	var wg sync.WaitGroup
+	for i := range 64 {
+		c := r.ask(1, 1000)
+		c.ID = fmt.Sprintf("crowd-%d", i)
+		wg.Go(func() {
+			if a, err := r.d.Charge(context.Background(), c); err != nil || !a.Granted || !a.Degraded {
+				t.Errorf("%+v, %v", a, err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := r.remote.count(); n != before {
+		t.Errorf("%d more calls tried it", n-before)
+	}
+	answer <- errAway
+	if a := <-probe; !a.Degraded || !a.Granted {
+		t.Errorf("the probe got %+v", a)
+	}
+	// A failed probe is a new pause.
+	r.charge(r.ask(1, 1000), true, true)
+	if n := r.remote.count(); n != before {
+		t.Errorf("asked again at once")
+	}
+}
+
+// Deletions during an outage lower the shared totals afterwards.
+func TestReleasesAreOwed(t *testing.T) {
+	r := newRig(t, nil)
+	c := r.ask(6, 10)
+	r.charge(c, true, false)
+	r.arrived(1)
+	r.remote.set(down)
+	for range 2 { // idempotent also while away
+		if err := r.d.Release(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.remote.set(nil)
+	r.Advance(time.Second)
+	r.charge(r.ask(4, 10), true, false)
+	r.arrived(3)
+	r.charge(r.ask(6, 10), true, false)
+	r.charge(r.ask(1, 10), false, false)
+}
+
+// What could not be told waits for the next return.
+func TestDebtsSurviveASecondOutage(t *testing.T) {
+	r := newRig(t, down)
+	for range 5 {
+		r.charge(r.ask(1, 100), true, true)
+	}
+	var calls atomic.Int64
+	r.remote.set(func(context.Context) error { // the probe and two debts get through
+		if calls.Add(1) <= 3 {
+			return nil
+		}
+		return errAway
+	})
+	r.Advance(time.Second)
+	r.charge(r.ask(1, 100), true, false)
+	r.arrived(3)
+	for i, away := range []bool{true, false, true} {
+		if err := <-r.news; (err != nil) != away {
+			t.Fatalf("change %d: %v", i, err)
+		}
+	}
+	r.remote.set(nil)
+	r.Advance(time.Second)
+	r.charge(r.ask(1, 100), true, false)
+	r.arrived(4)
+	if a := r.charge(r.ask(0, 100), true, false); a.Lines[0].Used != 7 {
+		t.Errorf("used %d, want 7", a.Lines[0].Used)
+	}
+}
+
+// Proves TRL-6: a store that dies under load lets at most its limit and one
+// share through, and no caller sees an error.
+func TestKilledMidLoad(t *testing.T) {
+	r := newRig(t, nil)
+	var done, granted atomic.Int64
+	r.remote.set(func(context.Context) error {
+		if done.Add(1) > 60 {
+			return errAway
+		}
+		return nil
+	})
+	at := r.Now()
+	var wg sync.WaitGroup
+	for i := range 64 {
+		wg.Go(func() {
+			for j := range 4 {
+				a, err := r.d.Charge(context.Background(), memproxy.Charge{ID: fmt.Sprintf("%d-%d", i, j), Tenant: "acme", Cost: 1, Time: at, Lines: []memproxy.Line{line(100)}})
+				if err != nil {
+					t.Error(err)
+				}
+				if a.Granted {
+					granted.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := granted.Load(); n != 60+25 {
+		t.Errorf("granted %d, want 60 of the shared limit and a share of 25", n)
+	}
+}
+
+func TestShareOfALimit(t *testing.T) {
+	for _, c := range []struct {
+		limit int64
+		soft  bool
+		want  int64
+	}{
+		{100, false, 25}, {10, false, 2}, {3, false, 1}, {1, false, 1}, {0, false, 0}, {-1, false, -1},
+		{30, true, 30}, {1 << 62, false, 1 << 60}, {1234567, false, 308641},
+	} {
+		r := newRig(t, down)
+		q := r.ask(0, c.limit)
+		q.Lines[0].Soft = c.soft
+		a := r.charge(q, true, true)
+		if a.Lines[0].Limit != c.want {
+			t.Errorf("a share of %d is %d, want %d", c.limit, a.Lines[0].Limit, c.want)
+		}
+		if q.Lines[0].Limit != c.limit {
+			t.Error("the caller's charge was changed")
+		}
+	}
+}
+
+// A charge that is wrong says nothing about the store; a local store that
+// fails is breakage, for then nothing counts.
+func TestBreakageOfTheGuard(t *testing.T) {
+	r := newRig(t, nil)
+	if _, err := r.d.Charge(t.Context(), memproxy.Charge{}); err == nil || r.d.Degraded() {
+		t.Errorf("a bad charge: %v, degraded %v", err, r.d.Degraded())
+	}
+	gone := open(t, t.TempDir()+"/budgets.jsonl")
+	if err := gone.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d, err := budgets.NewDegrading(budgets.DegradingOptions{Shared: &remote{fail: down}, Local: gone, Clock: r.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := r.ask(1, 10)
+	q.Lines[0].Window = memproxy.WindowTotal
+	if a, err := d.Charge(t.Context(), q); err == nil {
+		t.Errorf("charged by nobody: %+v", a)
+	}
+	for _, opt := range []budgets.DegradingOptions{{}, {Shared: gone, Local: gone}, {Local: gone, Clock: r.Now}} {
+		if _, err := budgets.NewDegrading(opt); err == nil {
+			t.Errorf("%+v was taken", opt)
+		}
+	}
+}
