@@ -36,21 +36,24 @@ type step struct {
 	name   string
 	run    func(context.Context, *run) error
 	broken memproxy.ReasonCode
+	// idle, if set, reports that there is nothing to do; the step is then
+	// neither run nor traced.
+	idle func(*run) bool
 }
 
 // admission is the life of a write (and of a read, up to the backend) in
 // order. A step that refuses ends it, so that later steps can rely on what
 // the earlier ones established.
 var admission = [...]step{
-	{signal.SpanIdentify, identify, memproxy.InternalError},
-	{signal.SpanDecode, decode, memproxy.InternalError},
-	{signal.SpanBound, bound, memproxy.InternalError},
-	{signal.SpanOwn, own, memproxy.UpstreamUnavailable},
-	{signal.SpanScreen, screen, memproxy.InternalError},
-	{signal.SpanClamp, clamp, memproxy.InternalError},
-	{signal.SpanRule, rule, memproxy.PolicyError},
-	{signal.SpanEncode, encode, memproxy.InternalError},
-	{signal.SpanCharge, charge, memproxy.InternalError},
+	{signal.SpanIdentify, identify, memproxy.InternalError, nil},
+	{signal.SpanDecode, decode, memproxy.InternalError, nil},
+	{signal.SpanBound, bound, memproxy.InternalError, free},
+	{signal.SpanOwn, own, memproxy.UpstreamUnavailable, untargeted},
+	{signal.SpanScreen, screen, memproxy.InternalError, unscreened},
+	{signal.SpanClamp, clamp, memproxy.InternalError, unweighed},
+	{signal.SpanRule, rule, memproxy.PolicyError, undecoded},
+	{signal.SpanEncode, encode, memproxy.InternalError, undecoded},
+	{signal.SpanCharge, charge, memproxy.InternalError, gratis},
 }
 
 // Admit rules on a call. It returns only after the decision's audit record is
@@ -60,6 +63,9 @@ func (g *Gate) Admit(ctx context.Context, c *Call) *Admission {
 	r := g.begin(c)
 	for i := range admission {
 		s := &admission[i]
+		if s.idle != nil && s.idle(r) {
+			continue
+		}
 		if err := g.step(ctx, s, r); err != nil {
 			g.opt.Log.ErrorContext(ctx, "gate step failed", "step", s.name, "decision", r.Decision.ID, "error", err)
 			r.refuse(StatusUnavailable, memproxy.Reason{Code: s.broken, Detail: "memproxy could not finish ruling on this request"})
@@ -197,11 +203,8 @@ func (r *run) decisionEvent(ctx context.Context) memproxy.Event {
 	return ev
 }
 
-// Annotate puts the decision on a span, under the documented attribute names.
-func (a *Admission) Annotate(span trace.Span) {
-	if !span.IsRecording() {
-		return
-	}
-	bulk := a.op != nil && a.op.Bulk
-	span.SetAttributes(signal.AppendEvent(make([]attribute.KeyValue, 0, 20), &a.event, bulk)...)
+// Attributes appends the decision's span attributes, under their documented
+// names.
+func (a *Admission) Attributes(to []attribute.KeyValue) []attribute.KeyValue {
+	return signal.AppendEvent(to, &a.event, a.op != nil && a.op.Bulk)
 }

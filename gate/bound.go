@@ -11,9 +11,6 @@ import (
 // held to who the caller is.
 func bound(_ context.Context, r *run) error {
 	op := r.op
-	if op == nil {
-		return nil
-	}
 	for i := range op.Claims {
 		c := &op.Claims[i]
 		limit := r.Principal.May(c.Dim)

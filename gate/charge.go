@@ -10,9 +10,6 @@ import (
 // charge draws the write budgets. Only what would be forwarded pays.
 func charge(ctx context.Context, r *run) error {
 	op := r.op
-	if op == nil || op.Cost <= 0 || r.verdict.Stops() {
-		return nil
-	}
 	lines := r.rules.Lines(r.Principal, op.Kind, fields(op))
 	if len(lines) == 0 {
 		return nil

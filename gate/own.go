@@ -13,9 +13,6 @@ import (
 // first, then the backend itself.
 func own(ctx context.Context, r *run) error {
 	op := r.op
-	if op == nil || len(op.Targets) == 0 || op.TargetKind == memproxy.TargetEntity {
-		return nil
-	}
 	owners, err := r.g.opt.Ledger.Owners(ctx, op.Backend, op.TargetKind, op.Targets)
 	if err != nil {
 		r.g.opt.Meter.LedgerFailed(ctx)

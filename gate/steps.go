@@ -7,6 +7,29 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
+// When a step has nothing to do.
+
+func undecoded(r *run) bool { return r.op == nil }
+
+// free: nothing is named, and nothing needs to be.
+func free(r *run) bool {
+	return r.op == nil || len(r.op.Claims) == 0 && !r.op.Derived && !r.op.Bulk
+}
+
+func untargeted(r *run) bool {
+	return r.op == nil || len(r.op.Targets) == 0 || r.op.TargetKind == memproxy.TargetEntity
+}
+
+func unscreened(r *run) bool { return r.op == nil || r.rules.Screener == nil }
+
+// unweighed: nothing is written that carries a confidence.
+func unweighed(r *run) bool {
+	return r.op == nil || r.op.Kind != memproxy.Learn && r.op.Kind != memproxy.Correct
+}
+
+// gratis: nothing is written that a budget counts, or nothing will be.
+func gratis(r *run) bool { return r.op == nil || r.op.Cost <= 0 || r.verdict.Stops() }
+
 // identify turns the credentials into the principal. Nothing in the payload
 // takes part.
 func identify(ctx context.Context, r *run) error {
@@ -87,9 +110,6 @@ func (r *run) malformed(m *memproxy.Malformed) {
 
 // screen asks the screener for findings; the policy decides what they mean.
 func screen(ctx context.Context, r *run) error {
-	if r.rules.Screener == nil || r.op == nil {
-		return nil
-	}
 	findings, err := r.rules.Screener.Screen(ctx, r.op)
 	r.q.Findings = findings
 	return err
@@ -99,9 +119,6 @@ func screen(ctx context.Context, r *run) error {
 // content's source.
 func clamp(_ context.Context, r *run) error {
 	op := r.op
-	if op == nil || (op.Kind != memproxy.Learn && op.Kind != memproxy.Correct) {
-		return nil
-	}
 	ceiling := r.rules.Ceilings.Ceiling(r.Principal.Trust, op.SourceClaim)
 	r.q.Confidence = min(r.rules.Ceilings.Unclaimed, ceiling)
 	for i := range op.Hints {
@@ -126,9 +143,6 @@ func clamp(_ context.Context, r *run) error {
 
 // rule asks the policy. An error of the policy denies.
 func rule(ctx context.Context, r *run) error {
-	if r.op == nil {
-		return nil
-	}
 	r.q.Principal, r.q.Operation, r.q.Profile = r.Principal, r.op, string(r.rules.Profile)
 	r.q.Ceiling = r.rules.Ceilings.Ceiling(r.Principal.Trust, "")
 	ruling, err := r.rules.Policy.Rule(ctx, r.q)
@@ -144,7 +158,7 @@ func rule(ctx context.Context, r *run) error {
 // encode signs the stamp and has the adapter patch the payload.
 func encode(_ context.Context, r *run) error {
 	op := r.op
-	if op == nil || r.dry || r.verdict.Stops() {
+	if r.dry || r.verdict.Stops() {
 		return nil
 	}
 	if op.Kind == memproxy.Learn || op.Kind == memproxy.Correct {

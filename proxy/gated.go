@@ -16,15 +16,14 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// gated takes a request through the gate and returns the verdict's name.
-func (p *Proxy) gated(w http.ResponseWriter, r *http.Request, span trace.Span, req memproxy.Request, route memproxy.Route, known bool) string {
+// gated takes a request through the gate.
+func (p *Proxy) gated(w http.ResponseWriter, r *http.Request, req memproxy.Request, route memproxy.Route, known bool) *gate.Admission {
 	body, rest, flaw := p.takeBody(w, r)
 	call := &gate.Call{
 		Backend: p.backend, Credentials: credentials(r), Request: req, Route: route, Known: known,
 		Body: body, Flaw: flaw, Session: session(r.Header),
 	}
 	a := p.opt.Gate.Admit(r.Context(), call)
-	a.Annotate(span)
 	p.log(r.Context(), a, route.ID)
 	w.Header().Set(DecisionHeader, decisionHeader(&a.Decision))
 	if a.Reply == nil && flaw != nil && rest == nil {
@@ -36,10 +35,10 @@ func (p *Proxy) gated(w http.ResponseWriter, r *http.Request, span trace.Span, r
 	}
 	if a.Reply != nil {
 		p.write(w, *a.Reply, nil)
-		return a.Decision.Verdict.String()
+		return a
 	}
 	p.forward(w, r, a, rest)
-	return a.Decision.Verdict.String()
+	return a
 }
 
 // session is the caller's session as it names it, bounded.

@@ -58,6 +58,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = r.WithContext(ctx)
 	sw := &statusWriter{ResponseWriter: w}
 	verdict := "pass"
+	attrs := make([]attribute.KeyValue, 0, 24)
 	switch {
 	case known && route.Pass:
 		p.passOn(sw, r, route.Lend)
@@ -65,14 +66,15 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		name = "passthrough"
 		p.passOn(sw, r, false)
 	default:
-		verdict = p.gated(sw, r, span, req, route, known)
+		a := p.gated(sw, r, req, route, known)
+		verdict, attrs = a.Decision.Verdict.String(), a.Attributes(attrs)
 	}
 	if span.IsRecording() {
-		span.SetAttributes(
+		span.SetAttributes(append(attrs,
 			attribute.String(signal.AttrHTTPMethod, r.Method),
 			attribute.String(signal.AttrHTTPRoute, name),
 			attribute.Int(signal.AttrHTTPStatus, sw.status()),
-		)
+		)...)
 		if sw.status() >= 500 {
 			span.SetStatus(codes.Error, "")
 		}

@@ -28,7 +28,7 @@ func (t *Telemetry) ExportRecord(ctx context.Context, ev memproxy.Event, record 
 	var array [24]attribute.KeyValue
 	attrs := append(array[:0], attribute.String(signal.AttrEventType, string(ev.Type)))
 	if ev.Decision != "" {
-		attrs = signal.AppendEvent(attrs, &ev, false)
+		attrs = signal.AppendKey(attrs, &ev)
 	}
 	if ev.Status != 0 {
 		attrs = append(attrs, attribute.Int(signal.AttrHTTPStatus, ev.Status))

@@ -26,6 +26,7 @@ func (a *app) serve(ctx context.Context, args []string) int {
 	if err != nil {
 		return a.fail(err)
 	}
+	a.tuneMemory()
 	// The sidecar outlives ctx by the drain: what is in flight must finish.
 	car, err := a.assemble(context.WithoutCancel(ctx), cfg)
 	if err != nil {

@@ -5,8 +5,35 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 )
 
-// AppendEvent appends the attributes of a decision, for its span and its log
-// record. bulk is the operation's.
+// AppendKey appends what log records are searched by. The rest is in the
+// record itself.
+func AppendKey(to []attribute.KeyValue, ev *memproxy.Event) []attribute.KeyValue {
+	to = append(to,
+		attribute.String(AttrDecision, ev.Decision),
+		attribute.String(AttrVerdict, ev.Verdict.String()),
+		attribute.String(AttrKind, string(ev.Kind)),
+		attribute.String(AttrBackend, ev.Backend),
+		attribute.String(AttrPrincipalID, ev.Principal.ID),
+	)
+	if ev.Principal.Tenant != "" {
+		to = append(to, attribute.String(AttrPrincipalTenant, ev.Principal.Tenant))
+	}
+	return appendReasons(to, ev)
+}
+
+func appendReasons(to []attribute.KeyValue, ev *memproxy.Event) []attribute.KeyValue {
+	if len(ev.Reasons) == 0 {
+		return to
+	}
+	codes := make([]string, len(ev.Reasons))
+	for i := range ev.Reasons {
+		codes[i] = string(ev.Reasons[i].Code)
+	}
+	return append(to, attribute.StringSlice(AttrReasons, codes))
+}
+
+// AppendEvent appends the attributes of a decision, for its span. bulk is the
+// operation's.
 func AppendEvent(to []attribute.KeyValue, ev *memproxy.Event, bulk bool) []attribute.KeyValue {
 	to = append(to,
 		attribute.String(AttrDecision, ev.Decision),
@@ -31,13 +58,7 @@ func AppendEvent(to []attribute.KeyValue, ev *memproxy.Event, bulk bool) []attri
 	if ev.Confidence >= 0 {
 		to = append(to, attribute.Int(AttrConfidence, int(ev.Confidence)))
 	}
-	if len(ev.Reasons) > 0 {
-		codes := make([]string, len(ev.Reasons))
-		for i := range ev.Reasons {
-			codes[i] = string(ev.Reasons[i].Code)
-		}
-		to = append(to, attribute.StringSlice(AttrReasons, codes))
-	}
+	to = appendReasons(to, ev)
 	if len(ev.Budget) > 0 {
 		to = append(to,
 			attribute.Int64(AttrBudgetUsed, ev.Budget[0].Used),
