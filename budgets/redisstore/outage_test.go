@@ -1,0 +1,203 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/budgets"
+	"github.com/memproxy/memproxy/budgets/budgettest"
+)
+
+// guarded is a store over url behind the guard. The deadline is short where
+// the test waits for it, and the client's own bounds are no help.
+func guarded(t *testing.T, url string, deadline time.Duration) (*budgets.Degrading, *budgettest.Clock) {
+	t.Helper()
+	clock := budgettest.NewClock()
+	local, err := budgets.NewMemory(budgets.MemoryOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := budgets.NewDegrading(budgets.DegradingOptions{
+		Shared: connect(t, Options{URL: url, Timeout: time.Hour}), Local: local,
+		Deadline: deadline, Retry: time.Second, Clock: clock.Now,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d, clock
+}
+
+func hourly(id string, cost, limit int64) memproxy.Charge {
+	return charge(id, "acme", cost, memproxy.Line{Reason: memproxy.BudgetHour, Key: "principal/a", Window: memproxy.WindowHour, Limit: limit})
+}
+
+func degraded(t *testing.T, d *budgets.Degrading, c memproxy.Charge, granted bool) {
+	t.Helper()
+	if a, err := d.Charge(t.Context(), c); err != nil || a.Granted != granted || !a.Degraded {
+		t.Fatalf("%s: %+v, %v; want granted %v by the share", c.ID, a, err, granted)
+	}
+}
+
+// recovered charges nothing, again and again, until the shared store answers.
+func recovered(t *testing.T, d *budgets.Degrading, clock *budgettest.Clock) {
+	t.Helper()
+	for i := 0; ; i++ {
+		clock.Advance(time.Second)
+		a, err := d.Charge(t.Context(), hourly(fmt.Sprintf("probe-%d", i), 0, 1000))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !a.Degraded {
+			return
+		}
+	}
+}
+
+// uses waits until the shared count is n: debts are paid behind the caller's
+// back.
+func uses(t *testing.T, d *budgets.Degrading, n int64) {
+	t.Helper()
+	var last memproxy.Allowance
+	for i := range 100_000 {
+		a, err := d.Charge(t.Context(), hourly(fmt.Sprintf("look-%d-%d", n, i), 0, 1000))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last = a; !a.Degraded && a.Lines[0].Used == n {
+			return
+		}
+	}
+	t.Fatalf("the shared count is %+v, want %d", last, n)
+}
+
+// Proves CARD-4, TRL-6: no Redis at the start, a share of the limit meanwhile,
+// and Redis without a restart once it is there.
+func TestNoRedisAtTheStart(t *testing.T) {
+	if redisServer() == "" {
+		t.Skip("no redis-server on PATH")
+	}
+	dir, err := os.MkdirTemp("", "redis")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	path := filepath.Join(dir, "s")
+	d, clock := guarded(t, "unix://"+path, patient)
+	degraded(t, d, hourly("1", 2, 8), true)
+	degraded(t, d, hourly("2", 1, 8), false)
+	launch(t, "--port", "0", "--unixsocket", path, "--dir", dir)
+	recovered(t, d, clock)
+	uses(t, d, 2)
+}
+
+// Proves TRL-6: a Redis that is killed under load costs nobody an error and
+// lets at most one share more through.
+func TestRedisKilledMidLoad(t *testing.T) {
+	server, url := socket(t)
+	d, clock := guarded(t, url, patient)
+	const limit, share = 400, 100
+	var granted, local atomic.Int64
+	var once sync.Once
+	var wg sync.WaitGroup
+	for i := range 64 {
+		wg.Go(func() {
+			for j := range 10 {
+				a, err := d.Charge(context.Background(), hourly(fmt.Sprintf("%d-%d", i, j), 1, limit))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if a.Granted && a.Degraded {
+					local.Add(1)
+				}
+				if a.Granted && granted.Add(1) == 150 {
+					once.Do(server.kill)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if local.Load() != share || granted.Load() > limit+share || granted.Load() < 150 {
+		t.Errorf("granted %d, of them %d by the share", granted.Load(), local.Load())
+	}
+	// It kept nothing on disk, so it comes back empty and is told the share.
+	server.start()
+	recovered(t, d, clock)
+	uses(t, d, share)
+}
+
+// A Redis that stops in the middle, and takes up again what it had been sent:
+// the charge that was counted twice, here and there, counts once in the end.
+func TestRedisHangsAndGoesOn(t *testing.T) {
+	server, url := socket(t)
+	d, clock := guarded(t, url, 100*time.Millisecond)
+	recovered(t, d, clock)
+	if err := server.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = server.cmd.Process.Signal(syscall.SIGCONT) }()
+	degraded(t, d, hourly("1", 3, 40), true)
+	degraded(t, d, hourly("2", 4, 40), true)
+	degraded(t, d, hourly("3", 4, 40), false)
+	if err := server.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	recovered(t, d, clock)
+	uses(t, d, 7)
+}
+
+// A listener that accepts and never answers, and one that answers nonsense.
+func TestSomethingElseListens(t *testing.T) {
+	for name, says := range map[string]string{"nothing": "", "HTTP": "HTTP/1.1 400 Bad Request\r\n\r\n", "half an answer": "*3\r\n:1\r\n"} {
+		t.Run(name, func(t *testing.T) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				var open []net.Conn
+				for {
+					c, err := l.Accept()
+					if err != nil {
+						for _, c := range open {
+							_ = c.Close()
+						}
+						return
+					}
+					open = append(open, c)
+					_, _ = c.Write([]byte(says))
+				}
+			})
+			defer wg.Wait()
+			defer l.Close()
+			d, _ := guarded(t, "redis://"+l.Addr().String(), 50*time.Millisecond)
+			degraded(t, d, hourly("1", 2, 8), true)
+			degraded(t, d, hourly("2", 1, 8), false)
+			if !d.Degraded() {
+				t.Error("not degraded")
+			}
+		})
+	}
+}
+
+// A Redis that may not be written to is away, and says so to nobody but the log.
+func TestReadOnlyRedisIsAway(t *testing.T) {
+	_, url := socket(t)
+	s := connect(t, Options{URL: url})
+	must(t, s, charge("1", "acme", 1), 1)
+	if err := s.client.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	d, _ := guarded(t, url, patient)
+	degraded(t, d, hourly("2", 2, 8), true)
+}
