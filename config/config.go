@@ -6,14 +6,16 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Config is memproxy.yaml. Field tags give the key, and the description that
-// the JSON Schema and docs/configuration.md show.
+// Config is memproxy.yaml. Field tags say everything about a key that the
+// reader, the JSON Schema and docs/configuration.md need: doc is what it means,
+// enum and keys what it may be, min and max its bounds, required that it must
+// stand.
 type Config struct {
 	Profile    string     `yaml:"profile" doc:"development or production: a named set of defaults, each overridable" enum:"development,production"`
 	Enforce    *bool      `yaml:"enforce" doc:"false is shadow mode: rule and record, forward everything unchanged"`
 	State      string     `yaml:"state" doc:"directory of audit log, ledger, keys and counters"`
 	Admin      Admin      `yaml:"admin" doc:"the listener of probes and metrics"`
-	Backends   []Backend  `yaml:"backends" doc:"the memory services, each with a listener"`
+	Backends   []Backend  `yaml:"backends" doc:"the memory services, each with a listener" required:"true"`
 	Identity   Identity   `yaml:"identity" doc:"who callers are"`
 	Ownership  Ownership  `yaml:"ownership" doc:"whose memories are"`
 	Policy     Policy     `yaml:"policy" doc:"the rules"`
@@ -31,10 +33,10 @@ type Admin struct {
 
 // Backend is one memory service behind the proxy.
 type Backend struct {
-	Name           string   `yaml:"name" doc:"what policies, metrics and records call it"`
-	Kind           string   `yaml:"kind" doc:"the wire format" enum:"mem0"`
-	Listen         string   `yaml:"listen" doc:"address that clients are given"`
-	Upstream       string   `yaml:"upstream" doc:"base URL of the service; a path is a prefix"`
+	Name           string   `yaml:"name" doc:"what policies, metrics and records call it" required:"true"`
+	Kind           string   `yaml:"kind" doc:"the wire format" enum:"mem0" required:"true"`
+	Listen         string   `yaml:"listen" doc:"address that clients are given, host:port" required:"true"`
+	Upstream       string   `yaml:"upstream" doc:"base URL of the service; a path is a prefix" required:"true"`
 	Passthrough    []string `yaml:"passthrough" doc:"routes that the adapter does not know and that touch no memory: METHOD /path, * for a segment or a rest"`
 	Credential     Secret   `yaml:"credential" doc:"backend key that replaces the client's, so that agents never hold it"`
 	CredentialAs   string   `yaml:"credential_as" doc:"how the credential is presented" enum:"token,bearer,x-api-key"`
@@ -55,15 +57,15 @@ type TLS struct {
 
 // Limits bound bodies, in bytes.
 type Limits struct {
-	Body   int64 `yaml:"body" doc:"largest request body on memory routes, bytes"`
-	Answer int64 `yaml:"answer" doc:"largest answer that is read before it is passed on, bytes"`
-	Depth  int   `yaml:"depth" doc:"deepest nesting of JSON"`
+	Body   int64 `yaml:"body" doc:"largest request body on memory routes, bytes" min:"1"`
+	Answer int64 `yaml:"answer" doc:"largest answer that is read before it is passed on, bytes" min:"1"`
+	Depth  int   `yaml:"depth" doc:"deepest nesting of JSON" min:"1" max:"1000"`
 }
 
 // Timeouts bound what others may take.
 type Timeouts struct {
-	Body     Duration `yaml:"body" doc:"for a client to send a body"`
-	Upstream Duration `yaml:"upstream" doc:"for the backend to answer"`
+	Body     Duration `yaml:"body" doc:"for a client to send a body" min:"1ms"`
+	Upstream Duration `yaml:"upstream" doc:"for the backend to answer" min:"1ms"`
 }
 
 // Identity says who callers are.
@@ -77,7 +79,7 @@ type Identity struct {
 
 // Principal is a caller as written down.
 type Principal struct {
-	ID     string   `yaml:"id" doc:"name of the principal"`
+	ID     string   `yaml:"id" doc:"name of the principal" required:"true"`
 	Kind   string   `yaml:"kind" doc:"what sort of caller" enum:"agent,human,service,anonymous"`
 	Trust  string   `yaml:"trust" doc:"tier, which sets the ceiling on confidence" enum:"anonymous,authenticated,established,human,system"`
 	Tenant string   `yaml:"tenant" doc:"whose memories it shares"`
@@ -90,30 +92,30 @@ type Principal struct {
 
 // Key is a principal with its secret's hash.
 type Key struct {
-	SHA256    string `yaml:"sha256" doc:"SHA-256 of the token, hex"`
+	SHA256    string `yaml:"sha256" doc:"SHA-256 of the token, hex" required:"true"`
 	Principal `yaml:",inline"`
 }
 
 // OIDC verifies tokens of one issuer.
 type OIDC struct {
-	Issuer   string            `yaml:"issuer" doc:"issuer URL"`
-	Audience string            `yaml:"audience" doc:"what aud must contain"`
+	Issuer   string            `yaml:"issuer" doc:"issuer URL" required:"true"`
+	Audience string            `yaml:"audience" doc:"what aud must contain" required:"true"`
 	Prefix   *string           `yaml:"prefix" doc:"put before the id claim; oidc: if absent"`
 	Kind     string            `yaml:"kind" doc:"kind of those whose token does not say" enum:"agent,human,service"`
 	Trust    string            `yaml:"trust" doc:"tier of those whose token does not say" enum:"anonymous,authenticated,established,human,system"`
 	MaxTrust string            `yaml:"max_trust" doc:"the highest tier that a token may give itself" enum:"anonymous,authenticated,established,human,system"`
-	Claims   map[string]string `yaml:"claims" doc:"claim names for id, tenant, roles, kind, trust, acts_as, users, apps, runs"`
+	Claims   map[string]string `yaml:"claims" doc:"claim names for id, tenant, roles, kind, trust, acts_as, users, apps, runs" keys:"id,tenant,roles,kind,trust,acts_as,users,apps,runs"`
 }
 
 // SPIFFE maps certificates.
 type SPIFFE struct {
-	TrustDomain string       `yaml:"trust_domain" doc:"trust domain of the certificates"`
+	TrustDomain string       `yaml:"trust_domain" doc:"trust domain of the certificates" required:"true"`
 	Rules       []SPIFFERule `yaml:"rules" doc:"paths to principals; without rules, each id is an authenticated agent of its own name"`
 }
 
 // SPIFFERule maps one path.
 type SPIFFERule struct {
-	Path      string `yaml:"path" doc:"path of the SPIFFE id; * for one segment"`
+	Path      string `yaml:"path" doc:"path of the SPIFFE id; * for one segment" required:"true"`
 	Principal `yaml:",inline"`
 }
 
@@ -125,14 +127,14 @@ type Ownership struct {
 // Policy names the rules.
 type Policy struct {
 	Dir  string   `yaml:"dir" doc:"directory of *.cedar; absent: the built-in bundle"`
-	Poll Duration `yaml:"poll" doc:"how often the directory is looked at"`
+	Poll Duration `yaml:"poll" doc:"how often the directory is looked at; a change counts when two looks agree" min:"1ms"`
 }
 
 // Confidence are ceilings, from 0 to 1.
 type Confidence struct {
-	Principal map[string]float64 `yaml:"principal" doc:"ceilings by tier"`
-	Source    map[string]float64 `yaml:"source" doc:"ceilings by source tier"`
-	Unclaimed *float64           `yaml:"unclaimed" doc:"confidence of a write that claims none"`
+	Principal map[string]float64 `yaml:"principal" doc:"ceilings by tier of the principal" keys:"anonymous,authenticated,established,human,system" min:"0" max:"1"`
+	Source    map[string]float64 `yaml:"source" doc:"ceilings by tier of the source" keys:"trusted,verified,untrusted,hostile" min:"0" max:"1"`
+	Unclaimed *float64           `yaml:"unclaimed" doc:"confidence of a write that claims none" min:"0" max:"1"`
 }
 
 // Budgets bound writes.
@@ -142,21 +144,21 @@ type Budgets struct {
 	Overrides      map[string]WriteLimit `yaml:"overrides" doc:"by principal id; what is absent is inherited"`
 	Tenants        map[string]WriteLimit `yaml:"tenants" doc:"by tenant, \"*\" for each; absent: not limited"`
 	Namespaces     map[string]WriteLimit `yaml:"namespaces" doc:"by governed field; absent: not limited"`
-	RapidPerMinute *int64                `yaml:"rapid_per_minute" doc:"writes a minute that raise the event rapid_writes; 0 is off"`
+	RapidPerMinute *int64                `yaml:"rapid_per_minute" doc:"writes a minute that raise the event rapid_writes; 0 is off" min:"0"`
 	Redis          *Redis                `yaml:"redis" doc:"the shared store; absent: this process counts"`
 }
 
 // WriteLimit is one row of budgets, in memories.
 type WriteLimit struct {
-	PerHour int64 `yaml:"writes_per_hour" doc:"memories an hour"`
-	Total   int64 `yaml:"writes_total" doc:"memories in all; falls when they are deleted"`
+	PerHour int64 `yaml:"writes_per_hour" doc:"memories an hour" min:"1"`
+	Total   int64 `yaml:"writes_total" doc:"memories in all; falls when they are deleted" min:"1"`
 }
 
 // Redis is the shared budget store.
 type Redis struct {
-	URL     Secret   `yaml:"url" doc:"redis://, rediss:// or unix://; several hosts with commas for a Cluster; ?master=NAME for Sentinel"`
-	Timeout Duration `yaml:"timeout" doc:"deadline of one charge"`
-	Share   *float64 `yaml:"degraded_share" doc:"share of each limit that one replica may use while Redis is away, from 0 to 1"`
+	URL     Secret   `yaml:"url" doc:"redis://, rediss:// or unix://; several hosts with commas for a Cluster; ?master=NAME for Sentinel" required:"true"`
+	Timeout Duration `yaml:"timeout" doc:"deadline of one charge" min:"1ms"`
+	Share   *float64 `yaml:"degraded_share" doc:"share of each limit that one replica may use while Redis is away, from 0 to 1" min:"0" max:"1"`
 }
 
 // Audit is the signed log.
@@ -169,7 +171,7 @@ type Audit struct {
 type Telemetry struct {
 	OTLP    string            `yaml:"otlp" doc:"base URL of an OTLP/HTTP collector; absent: traces stay in memory, metrics on /metrics"`
 	Headers map[string]Secret `yaml:"headers" doc:"headers for the collector"`
-	Sample  *float64          `yaml:"sample" doc:"share of new traces that is recorded, from 0 to 1"`
+	Sample  *float64          `yaml:"sample" doc:"share of new traces that is recorded, from 0 to 1" min:"0" max:"1"`
 	Service string            `yaml:"service" doc:"service.name"`
 }
 

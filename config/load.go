@@ -6,9 +6,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -16,7 +20,8 @@ import (
 // maxConfig bounds a configuration file.
 const maxConfig = 4 << 20
 
-// Load reads a file.
+// Load reads a file. References are looked up with getenv. Faults in the file
+// come as Faults; another error means that it could not be read.
 func Load(path string, getenv func(string) string) (*Config, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -30,7 +35,8 @@ func Load(path string, getenv func(string) string) (*Config, error) {
 	return Parse(path, b, getenv)
 }
 
-// Faults is every fault of a file, each "file:line: what".
+// Faults is every fault of a file, each "file:line: what", in the order of the
+// lines.
 type Faults []string
 
 // Error lists the faults, a line each.
@@ -38,169 +44,130 @@ func (f Faults) Error() string { return strings.Join(f, "\n") }
 
 // Parse reads a configuration. Name is what errors call it.
 func Parse(name string, text []byte, getenv func(string) string) (*Config, error) {
-	if len(text) > maxConfig {
-		return nil, Faults{fmt.Sprintf("%s: over %d bytes", name, maxConfig)}
+	v := &reader{name: name, getenv: getenv, referenced: map[*yaml.Node]bool{}}
+	root := v.document(text)
+	if root == nil {
+		return nil, v.sorted()
 	}
-	var root yaml.Node
-	if err := yaml.Unmarshal(text, &root); err != nil {
-		return nil, fromYAML(name, err)
-	}
-	if root.Kind == 0 {
-		return nil, Faults{name + ":1: the file is empty"}
-	}
-	v := &reader{name: name, getenv: getenv}
-	v.resolve(&root, 0)
+	v.resolve(root, 0)
 	if len(v.faults) > 0 {
-		return nil, v.faults
+		return nil, v.sorted()
 	}
-	// Node.Decode cannot refuse unknown keys, so the resolved tree is printed
-	// and read again; lines come from the first reading.
+	v.strict(root, field{typ: reflect.TypeFor[Config]()}, "")
+	if len(v.faults) > 0 {
+		return nil, v.sorted()
+	}
 	c := &Config{}
-	if err := strictKeys(&root, c); err != nil {
-		return nil, fromYAML(name, err)
-	}
 	if err := root.Decode(c); err != nil {
-		return nil, fromYAML(name, err)
+		v.fromYAML(err)
+		return nil, v.sorted()
 	}
 	c.defaults()
-	v.check(c, &root)
+	v.check(c, root)
 	if len(v.faults) > 0 {
-		return nil, v.faults
+		return nil, v.sorted()
 	}
 	return c, nil
 }
 
-var yamlLine = regexp.MustCompile(`^(?:yaml: )?line (\d+): (.*)$`)
-
-// fromYAML puts the file in front of every line of a YAML error.
-func fromYAML(name string, err error) error {
-	lines := []string{err.Error()}
-	var te *yaml.TypeError
-	if errors.As(err, &te) {
-		lines = te.Errors
-	}
-	var out Faults
-	for _, l := range lines {
-		if m := yamlLine.FindStringSubmatch(l); m != nil {
-			out = append(out, name+":"+m[1]+": "+m[2])
-		} else {
-			out = append(out, name+": "+strings.TrimPrefix(l, "yaml: "))
-		}
-	}
-	return out
-}
-
-// strictKeys decodes the original text's tree with unknown keys as errors.
-func strictKeys(root *yaml.Node, into *Config) error {
-	text, err := yaml.Marshal(root)
-	if err != nil {
-		return err
-	}
-	dec := yaml.NewDecoder(bytes.NewReader(text))
-	dec.KnownFields(true)
-	scratch := &Config{}
-	err = dec.Decode(scratch)
-	var te *yaml.TypeError
-	if !errors.As(err, &te) {
-		return nil // anything else comes again, with its line, from Decode
-	}
-	var unknown []string
-	for _, e := range te.Errors {
-		if m := regexp.MustCompile(`field (\S+) not found in type`).FindStringSubmatch(e); m != nil && !slices.Contains(unknown, m[1]) {
-			unknown = append(unknown, m[1])
-		}
-	}
-	_ = into
-	if len(unknown) == 0 {
-		return nil
-	}
-	out := &yaml.TypeError{}
-	walk(root, func(n *yaml.Node) {
-		if n.Kind != yaml.MappingNode {
-			return
-		}
-		for i := 0; i < len(n.Content); i += 2 {
-			if k := n.Content[i]; slices.Contains(unknown, k.Value) {
-				out.Errors = append(out.Errors, fmt.Sprintf("line %d: unknown key %q", k.Line, k.Value))
-			}
-		}
-	})
-	return out
-}
-
-func walk(n *yaml.Node, visit func(*yaml.Node)) {
-	visit(n)
-	for _, c := range n.Content {
-		walk(c, visit)
-	}
-}
-
-// reader gathers faults and resolves references.
+// reader gathers faults and remembers what came from references.
 type reader struct {
-	name   string
-	getenv func(string) string
-	faults Faults
+	name       string
+	getenv     func(string) string
+	faults     []fault
+	referenced map[*yaml.Node]bool // scalars that a reference filled
+	hidden     []string            // their values, which no fault shows
+}
+
+type fault struct {
+	line int
+	what string
 }
 
 func (v *reader) fault(line int, format string, args ...any) {
-	v.faults = append(v.faults, fmt.Sprintf("%s:%d: %s", v.name, line, fmt.Sprintf(format, args...)))
+	what := fmt.Sprintf(format, args...)
+	for _, h := range v.hidden {
+		what = strings.ReplaceAll(what, strconv.Quote(h), redacted)
+		if len(h) > 3 { // shorter ones are words of the sentence too
+			what = strings.ReplaceAll(what, h, redacted)
+		}
+	}
+	v.faults = append(v.faults, fault{line, what})
 }
 
-var reference = regexp.MustCompile(`\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
-
-// resolve replaces ${ENV} and whole values file:/path.
-func (v *reader) resolve(n *yaml.Node, depth int) {
-	if depth > 100 {
-		v.fault(n.Line, "nested too deep")
-		return
+func (v *reader) sorted() Faults {
+	slices.SortStableFunc(v.faults, func(a, b fault) int { return a.line - b.line })
+	out := make(Faults, len(v.faults))
+	for i, f := range v.faults {
+		out[i] = fmt.Sprintf("%s:%d: %s", v.name, f.line, f.what)
 	}
-	if n.Kind == yaml.AliasNode {
-		v.fault(n.Line, "aliases are not supported")
-		return
-	}
-	if n.Kind == yaml.ScalarNode {
-		v.scalar(n)
-	}
-	for i, c := range n.Content {
-		if n.Kind == yaml.MappingNode && i%2 == 0 {
-			continue // keys are taken as they stand
-		}
-		v.resolve(c, depth+1)
-	}
+	return slices.Compact(out)
 }
 
-// maxSecret bounds a file that holds a value.
-const maxSecret = 64 << 10
+// document parses text that must hold one document, or faults and returns nil.
+func (v *reader) document(text []byte) *yaml.Node {
+	if len(text) > maxConfig {
+		v.fault(1, "the file is over %d bytes", maxConfig)
+		return nil
+	}
+	if at, what := oddity(text); at >= 0 {
+		v.fault(1+bytes.Count(text[:at], []byte("\n")), "%s", what)
+		return nil
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(text))
+	var root, more yaml.Node
+	if err := dec.Decode(&root); errors.Is(err, io.EOF) {
+		v.fault(1, "the file is empty")
+		return nil
+	} else if err != nil {
+		v.fromYAML(err)
+		return nil
+	}
+	body := root.Content[0]
+	if body.Kind == yaml.ScalarNode && body.ShortTag() == "!!null" {
+		v.fault(1, "the file is empty")
+		return nil
+	}
+	if err := dec.Decode(&more); err == nil {
+		v.fault(more.Line, "a second document: the file holds one")
+		return nil
+	} else if !errors.Is(err, io.EOF) {
+		v.fromYAML(err)
+		return nil
+	}
+	return body
+}
 
-func (v *reader) scalar(n *yaml.Node) {
-	if path, ok := strings.CutPrefix(n.Value, "file:/"); ok {
-		f, err := os.Open("/" + path)
-		if err != nil {
-			v.fault(n.Line, "%v", err)
-			return
+// oddity finds the first byte that has no business in a text file.
+func oddity(text []byte) (at int, what string) {
+	for i := 0; i < len(text); {
+		r, n := utf8.DecodeRune(text[i:])
+		switch {
+		case r == utf8.RuneError && n == 1:
+			return i, "the file is not UTF-8"
+		case unicode.IsControl(r) && r != '\n' && r != '\r' && r != '\t':
+			return i, "a control character"
 		}
-		defer f.Close()
-		b, err := io.ReadAll(io.LimitReader(f, maxSecret))
-		if err != nil {
-			v.fault(n.Line, "%v", err)
-			return
-		}
-		n.SetString(strings.TrimRight(string(b), "\r\n"))
-		return
+		i += n
 	}
-	if !strings.Contains(n.Value, "${") {
-		return
+	return -1, ""
+}
+
+var yamlLine = regexp.MustCompile(`(?s)^(?:yaml: )?line (\d+): (.*)$`)
+
+// fromYAML takes over the faults that the YAML library found.
+func (v *reader) fromYAML(err error) {
+	lines := []string{err.Error()}
+	if te, ok := errors.AsType[*yaml.TypeError](err); ok {
+		lines = te.Errors
 	}
-	n.Value = reference.ReplaceAllStringFunc(n.Value, func(m string) string {
-		if m == "$${" {
-			return "${"
+	for _, l := range lines {
+		m := yamlLine.FindStringSubmatch(l)
+		if m == nil {
+			v.fault(1, "%s", strings.TrimPrefix(l, "yaml: "))
+			continue
 		}
-		name := m[2 : len(m)-1]
-		value := v.getenv(name)
-		if value == "" {
-			v.fault(n.Line, "the environment has no %s", name)
-		}
-		return value
-	})
-	n.Tag, n.Style = "!!str", yaml.DoubleQuotedStyle
+		line, _ := strconv.Atoi(m[1]) // digits
+		v.fault(line, "%s", m[2])
+	}
 }

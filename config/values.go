@@ -42,23 +42,30 @@ func (s Secret) Reveal() string { return string(s) }
 // Duration is a time.Duration that knows days: "90d", "1h30m".
 type Duration time.Duration
 
+// durationForm is what faults say of a duration.
+const durationForm = "a duration such as 90d, 1h30m or 500ms"
+
+// parseDuration reads a duration that is not negative.
+func parseDuration(s string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(s, "d"); ok {
+		f, err := strconv.ParseFloat(days, 64)
+		if err != nil || !(f >= 0 && f <= 36500) {
+			return 0, errors.New("want " + durationForm)
+		}
+		return time.Duration(f * 24 * float64(time.Hour)), nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d < 0 {
+		return 0, errors.New("want " + durationForm)
+	}
+	return d, nil
+}
+
 // UnmarshalYAML reads a duration.
 func (d *Duration) UnmarshalYAML(n *yaml.Node) error {
-	if n.Value == "0" {
-		*d = 0
-		return nil
-	}
-	if days, ok := strings.CutSuffix(n.Value, "d"); ok {
-		f, err := strconv.ParseFloat(days, 64)
-		if err != nil || f < 0 || f > 36500 {
-			return fmt.Errorf("line %d: %q is not a duration such as 90d, 1h30m or 500ms", n.Line, n.Value)
-		}
-		*d = Duration(f * 24 * float64(time.Hour))
-		return nil
-	}
-	v, err := time.ParseDuration(n.Value)
-	if err != nil || v < 0 {
-		return fmt.Errorf("line %d: %q is not a duration such as 90d, 1h30m or 500ms", n.Line, n.Value)
+	v, err := parseDuration(n.Value)
+	if err != nil {
+		return fmt.Errorf("line %d: %w", n.Line, err)
 	}
 	*d = Duration(v)
 	return nil

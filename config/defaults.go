@@ -1,0 +1,115 @@
+package config
+
+import (
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+// profile is what a profile's name stands for in this file. The policies see
+// the name as context.profile and differ too: docs/configuration.md has both.
+type profile struct {
+	require bool // callers must present something known
+	format  string
+}
+
+func profileOf(name string) profile {
+	if name == "production" {
+		return profile{require: true, format: "json"}
+	}
+	return profile{require: false, format: "text"}
+}
+
+// defaults writes out what the profile stands for, where the file says nothing.
+func (c *Config) defaults() {
+	yes := func(b bool) *bool { return &b }
+	set := func(s *string, d string) {
+		if *s == "" {
+			*s = d
+		}
+	}
+	set(&c.Profile, "development")
+	set(&c.State, "./state")
+	set(&c.Admin.Listen, "127.0.0.1:9901")
+	if c.Enforce == nil {
+		c.Enforce = yes(true)
+	}
+	stands := profileOf(c.Profile)
+	if c.Identity.Require == nil {
+		c.Identity.Require = yes(stands.require && c.Identity.Default == nil)
+	}
+	if !*c.Identity.Require && c.Identity.Default == nil {
+		c.Identity.Default = &Principal{ID: "anonymous"}
+	}
+	if d := c.Identity.Default; d != nil {
+		set(&d.Kind, "anonymous")
+		set(&d.Trust, "anonymous")
+	}
+	for i := range c.Identity.Keys {
+		set(&c.Identity.Keys[i].Kind, "agent")
+		set(&c.Identity.Keys[i].Trust, "authenticated")
+	}
+	if s := c.Identity.SPIFFE; s != nil {
+		for i := range s.Rules {
+			set(&s.Rules[i].Kind, "agent")
+			set(&s.Rules[i].Trust, "authenticated")
+		}
+	}
+	if o := c.Identity.OIDC; o != nil {
+		set(&o.Kind, "agent")
+		set(&o.Trust, "authenticated")
+		set(&o.MaxTrust, "human")
+	}
+	if c.Ownership.Unattributed == "" {
+		c.Ownership.Unattributed = "visible"
+		if c.manyTenants() {
+			c.Ownership.Unattributed = "named"
+		}
+	}
+	for i := range c.Backends {
+		b := &c.Backends[i]
+		set(&b.CredentialAs, "token")
+	}
+	if c.Policy.Poll == 0 {
+		c.Policy.Poll = Duration(time.Second)
+	}
+	limits := memproxy.DefaultLimits()
+	row := func(w *WriteLimit, d memproxy.WriteLimit) {
+		if w.PerHour == 0 {
+			w.PerHour = d.PerHour
+		}
+		if w.Total == 0 {
+			w.Total = d.Total
+		}
+	}
+	row(&c.Budgets.Default, limits.Default)
+	row(&c.Budgets.Anonymous, limits.Anonymous)
+	if c.Budgets.RapidPerMinute == nil {
+		c.Budgets.RapidPerMinute = &limits.RapidPerMinute
+	}
+	set(&c.Log.Level, "info")
+	set(&c.Log.Format, stands.format)
+	set(&c.Telemetry.Service, "memproxy")
+}
+
+// manyTenants reports whether the configuration knows more than one tenant, or
+// cannot know how many there are.
+func (c *Config) manyTenants() bool {
+	tenants := map[string]bool{}
+	for _, k := range c.Identity.Keys {
+		tenants[k.Tenant] = true
+	}
+	if c.Identity.Default != nil {
+		tenants[c.Identity.Default.Tenant] = true
+	}
+	if s := c.Identity.SPIFFE; s != nil {
+		for _, r := range s.Rules {
+			tenants[r.Tenant] = true
+		}
+	}
+	if o := c.Identity.OIDC; o != nil && o.Claims["tenant"] != "" {
+		return true
+	}
+	delete(tenants, "") // callers without a tenant share one space with nobody
+	return len(tenants) > 1
+}

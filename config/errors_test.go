@@ -1,0 +1,153 @@
+package config_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/txtar"
+
+	"github.com/memproxy/memproxy/config"
+)
+
+// loadCase writes one file of an archive where the loader can read it, with
+// $DIR for the place of the case's own files, and loads it. What comes back
+// has $DIR and the file's plain name again.
+func loadCase(t *testing.T, a *txtar.Archive, name string) (*config.Config, string) {
+	t.Helper()
+	dir, env, text, found := t.TempDir(), map[string]string{}, "", false
+	for _, f := range a.Files {
+		switch base, own := strings.CutPrefix(f.Name, "files/"); {
+		case own:
+			if err := os.WriteFile(filepath.Join(dir, base), f.Data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		case f.Name == "env":
+			for line := range strings.Lines(string(f.Data)) {
+				k, v, _ := strings.Cut(strings.TrimSpace(line), "=")
+				env[k] = v
+			}
+		case f.Name == name:
+			text, found = strings.ReplaceAll(string(f.Data), "$DIR", dir), true
+		}
+	}
+	if !found {
+		return nil, ""
+	}
+	path := filepath.Join(t.TempDir(), "memproxy.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load(path, func(k string) string { return env[k] })
+	if err == nil {
+		return c, ""
+	}
+	return c, strings.ReplaceAll(strings.ReplaceAll(err.Error(), path, "memproxy.yaml"), dir, "$DIR")
+}
+
+func section(a *txtar.Archive, name string) []byte {
+	for _, f := range a.Files {
+		if f.Name == name {
+			return f.Data
+		}
+	}
+	return nil
+}
+
+// Each wrong file has all its faults told, each at its line, and beside it the
+// nearest file that is right.
+// Proves CARD-3, TRL-1
+func TestWrongFiles(t *testing.T) {
+	paths, err := filepath.Glob("testdata/errors/*.txtar")
+	if err != nil || len(paths) < 50 {
+		t.Fatal(len(paths), err)
+	}
+	for _, path := range paths {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
+			a, err := txtar.ParseFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, got := loadCase(t, a, "memproxy.yaml")
+			want := strings.TrimSpace(string(section(a, "want")))
+			if c != nil || got != want {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+			if c, fault := loadCase(t, a, "right.yaml"); fault != "" || c == nil && section(a, "right.yaml") != nil {
+				t.Errorf("the right file is refused: %s", fault)
+			}
+			for _, secret := range []string{"canary-1234", "hunter22"} {
+				if strings.Contains(got, secret) {
+					t.Errorf("the faults show %s", secret)
+				}
+			}
+		})
+	}
+}
+
+const backend = `backends:
+  - {name: mem0, kind: mem0, listen: 127.0.0.1:8081, upstream: http://127.0.0.1:8000}
+`
+
+func none(string) string { return "" }
+
+// What cannot stand in an archive.
+func TestWrongBytes(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name string, b []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	secret := func(path string) []byte { return []byte("state: file:" + path + "\n" + backend) }
+	fits := write("fits", bytes.Repeat([]byte("s"), 64<<10))
+	for _, tc := range []struct {
+		name string
+		text []byte
+		want string // "": right
+	}{
+		{"not UTF-8", []byte("state: a\nlog: {level: \xff}\n"), "x:2: the file is not UTF-8"},
+		{"UTF-16", []byte("\xff\xfes\x00"), "x:1: the file is not UTF-8"},
+		{"a control character", []byte("state: a\x00b\n"), "x:1: a control character"},
+		{"letters of the world", []byte("state: ./späße\n" + backend), ""},
+		{"a file over the bound", []byte(strings.Repeat("#", 4<<20) + "\n"), "x:1: the file is over 4194304 bytes"},
+		{"a secret over the bound", secret(write("big", bytes.Repeat([]byte("s"), 64<<10+1))), "x:1: " + filepath.Join(dir, "big") + " is over 65536 bytes"},
+		{"a secret at the bound", secret(fits), ""},
+		{"a secret that is binary", secret(write("binary", []byte{0xff, 0xfe})), "x:1: " + filepath.Join(dir, "binary") + " is not UTF-8 text"},
+		{"a device", secret("/dev/zero"), "x:1: /dev/zero is not a file"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := config.Parse("x", tc.text, none)
+			if (err == nil) != (tc.want == "") || err != nil && err.Error() != tc.want {
+				t.Errorf("got %v, want %q", err, tc.want)
+			}
+		})
+	}
+	t.Run("a secret that may not be read", func(t *testing.T) {
+		path := write("closed", []byte("s"))
+		if err := os.Chmod(path, 0); err != nil {
+			t.Fatal(err)
+		}
+		if f, err := os.Open(path); err == nil {
+			f.Close()
+			t.Skip("this user may read everything")
+		}
+		if _, err := config.Parse("x", secret(path), none); err == nil || !strings.HasPrefix(err.Error(), "x:1: open ") {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("no such file", func(t *testing.T) {
+		if _, err := config.Load(filepath.Join(dir, "absent"), none); err == nil || !strings.Contains(err.Error(), "absent") {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("a directory", func(t *testing.T) {
+		if _, err := config.Load(dir, none); err == nil {
+			t.Error("a directory was read")
+		}
+	})
+}

@@ -1,0 +1,76 @@
+package config
+
+import (
+	"reflect"
+	"strings"
+)
+
+// field is one key of a mapping, as the tags of its struct field describe it.
+type field struct {
+	key, doc   string
+	typ        reflect.Type
+	enum, keys []string // what a scalar, or a map's keys, may be; nil: anything
+	min, max   string   // bounds of numbers and durations; "": none
+	required   bool
+}
+
+// fieldsOf lists the keys of a struct type in their order, inlined ones too.
+func fieldsOf(t reflect.Type) []field {
+	var out []field
+	for i := range t.NumField() {
+		f := t.Field(i)
+		key, opts, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		if opts == "inline" {
+			out = append(out, fieldsOf(f.Type)...)
+			continue
+		}
+		out = append(out, field{
+			key: key, doc: f.Tag.Get("doc"), typ: f.Type, enum: words(f.Tag.Get("enum")), keys: words(f.Tag.Get("keys")),
+			min: f.Tag.Get("min"), max: f.Tag.Get("max"), required: f.Tag.Get("required") == "true",
+		})
+	}
+	return out
+}
+
+func words(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return strings.Split(s, ",")
+}
+
+// nearest returns the candidate that a misspelt word most likely stands for,
+// or "" when none is near: at most a third of the letters differ.
+func nearest(word string, candidates []string) string {
+	best, least := "", len(word)/3+1
+	for _, c := range candidates {
+		if d := distance(strings.ToLower(word), c); d <= least && (best == "" || d < least) {
+			best, least = c, d
+		}
+	}
+	return best
+}
+
+// distance counts the letters to insert, delete, replace or swap with their
+// neighbour to turn a into b.
+func distance(a, b string) int {
+	two, one, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range one {
+		one[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			differs := 1
+			if a[i-1] == b[j-1] {
+				differs = 0
+			}
+			row[j] = min(row[j-1]+1, one[j]+1, one[j-1]+differs)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], two[j-2]+1)
+			}
+		}
+		two, one, row = one, row, two
+	}
+	return one[len(b)]
+}

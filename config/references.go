@@ -1,0 +1,123 @@
+package config
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// maxSecret bounds a file that holds a value.
+const maxSecret = 64 << 10
+
+// maxDepth bounds the nesting of the file. The deepest key stands at 6.
+const maxDepth = 20
+
+var reference = regexp.MustCompile(`\$\$\{|\$\{[^}]*\}?`)
+
+var envName = regexp.MustCompile(`^\$\{([A-Za-z_][A-Za-z0-9_]*)\}$`)
+
+// resolve puts the values of references in their place, and refuses what a
+// reader would have to follow: anchors, aliases, tags. Keys are taken as they
+// stand.
+func (v *reader) resolve(n *yaml.Node, depth int) {
+	switch {
+	case depth > maxDepth:
+		v.fault(n.Line, "nested too deep")
+		return
+	case n.Kind == yaml.AliasNode:
+		v.fault(n.Line, "aliases are not supported: write the value out")
+		return
+	case n.Anchor != "":
+		v.fault(n.Line, "anchors are not supported: write the value out")
+	case n.Style&yaml.TaggedStyle != 0:
+		v.fault(n.Line, "tags are not supported")
+	}
+	if n.Kind == yaml.ScalarNode {
+		v.scalar(n)
+	}
+	for i, c := range n.Content {
+		if n.Kind == yaml.MappingNode && i%2 == 0 {
+			continue
+		}
+		v.resolve(c, depth+1)
+	}
+}
+
+// scalar replaces ${ENV} within a value, or a whole value file:/path. What was
+// put in is not looked at again.
+func (v *reader) scalar(n *yaml.Node) {
+	if path, ok := strings.CutPrefix(n.Value, "file:"); ok {
+		text, err := fromFile(path)
+		if err != nil {
+			v.fault(n.Line, "%v", err)
+			return
+		}
+		v.put(n, text, text)
+		return
+	}
+	if !strings.Contains(n.Value, "${") {
+		return
+	}
+	var values []string
+	text := reference.ReplaceAllStringFunc(n.Value, func(m string) string {
+		if m == "$${" {
+			return "${"
+		}
+		name := envName.FindStringSubmatch(m)
+		if name == nil {
+			v.fault(n.Line, "%s is not a reference: write ${NAME}, or $${ for a plain ${", m)
+			return ""
+		}
+		value := v.getenv(name[1])
+		if value == "" {
+			v.fault(n.Line, "the environment has no %s", name[1])
+		}
+		values = append(values, value)
+		return value
+	})
+	v.put(n, text, values...)
+}
+
+// put replaces a scalar. Faults will not show the values.
+func (v *reader) put(n *yaml.Node, text string, values ...string) {
+	n.Value, n.Tag, n.Style = text, "!!str", yaml.DoubleQuotedStyle
+	v.referenced[n] = true
+	v.hidden = append(v.hidden, text)
+	v.hidden = append(v.hidden, values...)
+}
+
+// fromFile reads a value from a file, without the line's end.
+func fromFile(path string) (string, error) {
+	if !filepath.IsAbs(path) {
+		return "", errors.New("file: takes an absolute path, file:/run/secrets/name")
+	}
+	if info, err := os.Stat(path); err != nil {
+		return "", err
+	} else if !info.Mode().IsRegular() {
+		return "", errors.New(path + " is not a file") // a pipe would be waited for
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxSecret+1))
+	text := strings.TrimRight(string(b), "\r\n")
+	switch {
+	case err != nil:
+		return "", err
+	case len(b) > maxSecret:
+		return "", errors.New(path + " is over 65536 bytes")
+	case text == "":
+		return "", errors.New(path + " is empty")
+	case !utf8.ValidString(text):
+		return "", errors.New(path + " is not UTF-8 text")
+	}
+	return text, nil
+}

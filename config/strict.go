@@ -1,0 +1,212 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+var (
+	durationType = reflect.TypeFor[Duration]()
+	namesType    = reflect.TypeFor[Names]()
+)
+
+// strict holds a node against the type that it will be decoded into: unknown
+// and repeated keys, missing keys, wrong types, values out of bounds. Path is
+// what faults call the node.
+func (v *reader) strict(n *yaml.Node, f field, path string) {
+	t := f.typ
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" {
+		// "users:" with nothing after it would mean everyone, as if absent.
+		if t == namesType {
+			v.fault(n.Line, "%s is empty: leave it out, or write [] for nobody", path)
+		}
+		return
+	}
+	switch {
+	case t == durationType:
+		v.duration(n, f, path)
+	case t == namesType:
+		if n.Kind == yaml.SequenceNode {
+			v.list(n, field{typ: reflect.TypeFor[string]()}, path)
+		} else {
+			v.wants(n, yaml.ScalarNode, path, "a name or a list of names")
+		}
+	case t.Kind() == reflect.Struct:
+		v.mapping(n, t, path)
+	case t.Kind() == reflect.Map:
+		v.entries(n, f, path)
+	case t.Kind() == reflect.Slice:
+		if v.wants(n, yaml.SequenceNode, path, "a list") {
+			v.list(n, field{typ: t.Elem()}, path)
+		}
+	default:
+		v.value(n, t, f, path)
+	}
+}
+
+// wants reports whether a node is of a kind, or faults it.
+func (v *reader) wants(n *yaml.Node, kind yaml.Kind, path, what string) bool {
+	if n.Kind != kind {
+		v.fault(n.Line, "%s wants %s", path, what)
+	}
+	return n.Kind == kind
+}
+
+// mapping checks the keys of a struct.
+func (v *reader) mapping(n *yaml.Node, t reflect.Type, path string) {
+	if !v.wants(n, yaml.MappingNode, named(path), "keys and values") {
+		return
+	}
+	fields, known := fieldsOf(t), []string{}
+	for _, f := range fields {
+		known = append(known, f.key)
+	}
+	present := map[string]bool{}
+	v.pairs(n, func(key, value *yaml.Node) {
+		i := slices.Index(known, key.Value)
+		if i < 0 {
+			v.unknown(key, known, path)
+			return
+		}
+		present[key.Value] = value.Kind != yaml.ScalarNode || value.ShortTag() != "!!null"
+		v.strict(value, fields[i], join(path, key.Value))
+	})
+	for _, f := range fields {
+		if f.required && !present[f.key] {
+			v.fault(n.Line, "%s is missing", join(path, f.key))
+		}
+	}
+}
+
+// entries checks a map, whose keys may be limited.
+func (v *reader) entries(n *yaml.Node, f field, path string) {
+	if !v.wants(n, yaml.MappingNode, path, "keys and values") {
+		return
+	}
+	v.pairs(n, func(key, value *yaml.Node) {
+		if f.keys != nil && !slices.Contains(f.keys, key.Value) {
+			v.unknown(key, f.keys, path)
+			return
+		}
+		v.strict(value, field{typ: f.typ.Elem(), min: f.min, max: f.max}, join(path, key.Value))
+	})
+}
+
+// pairs visits a mapping's keys once each, and faults the ones that come again.
+func (v *reader) pairs(n *yaml.Node, visit func(key, value *yaml.Node)) {
+	first := map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key := n.Content[i]
+		if key.Kind != yaml.ScalarNode || key.Anchor != "" || key.Style&yaml.TaggedStyle != 0 {
+			v.fault(key.Line, "a key is a plain word")
+			continue
+		}
+		if line, twice := first[key.Value]; twice {
+			v.fault(key.Line, "key %q stands twice: it is on line %d too", key.Value, line)
+			continue
+		}
+		first[key.Value] = key.Line
+		visit(key, n.Content[i+1])
+	}
+}
+
+func (v *reader) unknown(key *yaml.Node, known []string, path string) {
+	msg := fmt.Sprintf("unknown key %q", key.Value)
+	if path != "" {
+		msg += " in " + path
+	}
+	if near := nearest(key.Value, known); near != "" {
+		msg += fmt.Sprintf("; did you mean %q?", near)
+	}
+	v.fault(key.Line, "%s", msg)
+}
+
+func (v *reader) list(n *yaml.Node, elem field, path string) {
+	for i, c := range n.Content {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		if c.Kind == yaml.ScalarNode && c.ShortTag() == "!!null" {
+			v.fault(c.Line, "%s is empty", at)
+			continue
+		}
+		v.strict(c, elem, at)
+	}
+}
+
+func (v *reader) duration(n *yaml.Node, f field, path string) {
+	if !v.wants(n, yaml.ScalarNode, path, durationForm) {
+		return
+	}
+	d, err := parseDuration(n.Value)
+	if err != nil {
+		v.fault(n.Line, "%s wants %s", path, durationForm)
+		return
+	}
+	if least, err := time.ParseDuration(f.min); err == nil && d < least {
+		v.fault(n.Line, "%s is at least %s; leave it out for the default", path, f.min)
+	}
+}
+
+// value checks a scalar. A value that came from a reference may be a number
+// or a switch as well as text.
+func (v *reader) value(n *yaml.Node, t reflect.Type, f field, path string) {
+	what, tags := "text", []string(nil)
+	switch t.Kind() {
+	case reflect.Bool:
+		what, tags = "true or false", []string{"!!bool"}
+	case reflect.Int, reflect.Int64:
+		what, tags = "a whole number", []string{"!!int"}
+	case reflect.Float64:
+		what, tags = "a number", []string{"!!int", "!!float"}
+	}
+	if !v.wants(n, yaml.ScalarNode, path, what) {
+		return
+	}
+	if tags == nil {
+		if f.enum != nil && !slices.Contains(f.enum, n.Value) {
+			v.fault(n.Line, "%s is %s, not %q", path, strings.Join(f.enum, " or "), n.Value)
+		} else if f.required && n.Value == "" {
+			v.fault(n.Line, "%s is empty", path)
+		}
+		return
+	}
+	if v.referenced[n] {
+		n.Tag, n.Style = "", 0
+	}
+	if !slices.Contains(tags, n.ShortTag()) || n.Decode(reflect.New(t).Interface()) != nil {
+		v.fault(n.Line, "%s wants %s", path, what)
+		return
+	}
+	var x float64
+	if t.Kind() == reflect.Bool || n.Decode(&x) != nil {
+		return
+	}
+	// Written so that not-a-number is out of bounds.
+	if low, err := strconv.ParseFloat(f.min, 64); err == nil && !(x >= low) {
+		v.fault(n.Line, "%s is at least %s, not %s", path, f.min, n.Value)
+	} else if high, err := strconv.ParseFloat(f.max, 64); err == nil && !(x <= high) {
+		v.fault(n.Line, "%s is at most %s, not %s", path, f.max, n.Value)
+	}
+}
+
+func join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+func named(path string) string {
+	if path == "" {
+		return "the file"
+	}
+	return path
+}
