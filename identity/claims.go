@@ -3,9 +3,15 @@ package identity
 import (
 	"encoding/json"
 	"slices"
+	"strings"
+	"unicode"
 
 	"github.com/memproxy/memproxy"
 )
+
+// maxSubject bounds names, in bytes (OpenID Connect Core 1.0, section 2: sub
+// has at most 255 ASCII characters).
+const maxSubject = 255
 
 // principalOf maps a verified token's claims.
 func (o OIDCOptions) principalOf(raw map[string]json.RawMessage) (memproxy.Principal, error) {
@@ -21,10 +27,18 @@ func (o OIDCOptions) principalOf(raw map[string]json.RawMessage) (memproxy.Princ
 	if !ok {
 		return memproxy.Principal{}, rejected("the token does not say who it is for")
 	}
+	if len(id) > maxSubject || strings.ContainsFunc(id, unicode.IsControl) {
+		return memproxy.Principal{}, rejected("the token names nobody by a usable name")
+	}
 	p := memproxy.Principal{ID: o.Prefix + id, Kind: o.Kind, Trust: o.Trust, Method: "oidc"}
-	p.Tenant, _ = text(o.Claims.Tenant)
+	if o.Claims.Tenant != "" {
+		// Without its tenant it would share the memories of those who have none.
+		if p.Tenant, ok = text(o.Claims.Tenant); !ok || len(p.Tenant) > maxSubject || strings.ContainsFunc(p.Tenant, unicode.IsControl) {
+			return memproxy.Principal{}, rejected("the token does not name its tenant")
+		}
+	}
 	p.Roles = list(raw, o.Claims.Roles)
-	if s, ok := text(o.Claims.Kind); ok {
+	if s, ok := text(o.Claims.Kind); ok || has(raw, o.Claims.Kind) {
 		switch k := memproxy.PrincipalKind(s); k {
 		case memproxy.KindAgent, memproxy.KindHuman, memproxy.KindService:
 			p.Kind = k
@@ -32,7 +46,7 @@ func (o OIDCOptions) principalOf(raw map[string]json.RawMessage) (memproxy.Princ
 			return memproxy.Principal{}, rejected("the token names an unknown kind of principal")
 		}
 	}
-	if s, ok := text(o.Claims.Trust); ok {
+	if s, ok := text(o.Claims.Trust); ok || has(raw, o.Claims.Trust) {
 		tier := slices.Index(memproxy.Trusts[:], memproxy.Trust(s))
 		if tier < 0 {
 			return memproxy.Principal{}, rejected("the token names an unknown tier")
@@ -44,6 +58,12 @@ func (o OIDCOptions) principalOf(raw map[string]json.RawMessage) (memproxy.Princ
 	p.Apps = limit(raw, o.Claims.Apps, true)
 	p.Runs = limit(raw, o.Claims.Runs, true)
 	return p, nil
+}
+
+// has reports whether a configured claim is there, readable or not.
+func has(raw map[string]json.RawMessage, name string) bool {
+	_, ok := raw[name]
+	return name != "" && ok
 }
 
 // list reads a claim that is a string or a list of strings.

@@ -56,6 +56,9 @@ func New(opt Options) (*Identifier, error) {
 		k.Principal.Method = "key"
 		id.keys[sum] = k.Principal
 	}
+	if opt.Default != nil && opt.Default.ID == "" {
+		return nil, errors.New("identity: a default principal without an id")
+	}
 	if len(id.keys) == 0 && opt.Default == nil && opt.OIDC == nil && opt.SPIFFE == nil {
 		return nil, errors.New("identity: nobody could be identified")
 	}

@@ -7,10 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
+	"slices"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/go-jose/go-jose/v4"
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/memproxy/memproxy"
@@ -20,9 +21,6 @@ import (
 const (
 	DefaultOIDCTimeout = 3 * time.Second
 	DefaultOIDCCache   = 4096
-	// quietTime is how long the issuer is left alone after a refresh of its
-	// keys or a failure, so that hostile tokens cannot make us hammer it.
-	quietTime = 10 * time.Second
 )
 
 // Claims names the token's claims that say who somebody is. Empty names are
@@ -52,22 +50,23 @@ type OIDCOptions struct {
 // OIDC verifies bearer tokens. Discovery happens at the first token and not at
 // the start, so that an issuer that is away does not keep the proxy down.
 type OIDC struct {
-	opt   OIDCOptions
-	cache *lru.Cache[[sha256.Size]byte, cached]
-
-	mu       sync.Mutex
-	verifier *oidc.IDTokenVerifier
-	failed   time.Time // the last failed discovery
+	opt    OIDCOptions
+	issuer *issuer
+	config oidc.Config
+	cache  *lru.Cache[[sha256.Size]byte, cached]
 }
 
 type cached struct {
 	principal memproxy.Principal
-	expires   time.Time
+	until     time.Time
 }
 
 // algorithms are those that a token may be signed with: asymmetric ones only,
 // so that a public key never serves as a shared secret.
-var algorithms = []string{oidc.RS256, oidc.RS384, oidc.RS512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.EdDSA}
+var (
+	algorithms = []string{oidc.RS256, oidc.RS384, oidc.RS512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.EdDSA}
+	signatures = []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA}
+)
 
 // NewOIDC returns a verifier.
 func NewOIDC(opt OIDCOptions) (*OIDC, error) {
@@ -89,22 +88,42 @@ func NewOIDC(opt OIDCOptions) (*OIDC, error) {
 	if opt.MaxTrust == "" {
 		opt.MaxTrust = memproxy.TrustHuman
 	}
+	for _, t := range [...]memproxy.Trust{opt.Trust, opt.MaxTrust} {
+		if !slices.Contains(memproxy.Trusts[:], t) {
+			return nil, fmt.Errorf("identity: unknown tier %q", t)
+		}
+	}
 	client := http.Client{}
 	if opt.Client != nil {
 		client = *opt.Client
 	}
 	client.Timeout = opt.Timeout
-	base := client.Transport
-	if base == nil {
-		base = http.DefaultTransport
-	}
-	client.Transport = &calm{base: base, clock: opt.Clock, last: map[string]visit{}}
-	opt.Client = &client
 	c, err := lru.New[[sha256.Size]byte, cached](DefaultOIDCCache)
 	if err != nil {
 		return nil, err
 	}
-	return &OIDC{opt: opt, cache: c}, nil
+	return &OIDC{
+		opt: opt, issuer: newIssuer(opt.Issuer, &client, opt.Timeout, opt.Clock), cache: c,
+		config: oidc.Config{ClientID: opt.Audience, SupportedSigningAlgs: algorithms, Now: opt.Clock},
+	}, nil
+}
+
+// attempt is the key set of one verification. The verifier words the errors of
+// its key set anew, so that this keeps the one that says whose fault it was.
+type attempt struct {
+	issuer *issuer
+	err    error
+}
+
+// VerifySignature implements oidc.KeySet.
+func (a *attempt) VerifySignature(ctx context.Context, token string) ([]byte, error) {
+	jws, err := jose.ParseSigned(token, signatures)
+	if err != nil {
+		return nil, err
+	}
+	var payload []byte
+	payload, a.err = a.issuer.payload(ctx, jws)
+	return payload, a.err
 }
 
 // principal verifies a token. A bad one is a *memproxy.Rejected; an issuer
@@ -113,25 +132,23 @@ func (o *OIDC) principal(ctx context.Context, token string) (memproxy.Principal,
 	sum := sha256.Sum256([]byte(token))
 	now := o.opt.Clock()
 	if c, ok := o.cache.Get(sum); ok {
-		if now.Before(c.expires) {
+		if now.Before(c.until) {
 			return c.principal, nil
 		}
 		o.cache.Remove(sum)
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.opt.Timeout)
 	defer cancel()
-	v, err := o.ready(ctx)
-	if err != nil {
-		return memproxy.Principal{}, err
-	}
-	t, err := v.Verify(oidc.ClientContext(ctx, o.opt.Client), token)
+	try := attempt{issuer: o.issuer}
+	t, err := oidc.NewVerifier(o.opt.Issuer, &try, &o.config).Verify(ctx, token)
 	if err != nil {
 		var late *oidc.TokenExpiredError
+		var away *awayError
 		switch {
+		case errors.As(try.err, &away):
+			return memproxy.Principal{}, away
 		case errors.As(err, &late):
 			return memproxy.Principal{}, rejected("the token has expired")
-		case ctx.Err() != nil:
-			return memproxy.Principal{}, fmt.Errorf("identity: the issuer did not answer: %w", ctx.Err())
 		}
 		return memproxy.Principal{}, rejected("the token was not accepted")
 	}
@@ -146,7 +163,11 @@ func (o *OIDC) principal(ctx context.Context, token string) (memproxy.Principal,
 	if err != nil {
 		return memproxy.Principal{}, err
 	}
-	o.cache.Add(sum, cached{p, t.Expiry})
+	until := now.Add(freshTime) // a key that was taken back must show some day
+	if t.Expiry.Before(until) {
+		until = t.Expiry
+	}
+	o.cache.Add(sum, cached{p, until})
 	return p, nil
 }
 
@@ -161,25 +182,4 @@ func notBefore(raw map[string]json.RawMessage, now time.Time) error {
 		}
 	}
 	return nil
-}
-
-// ready discovers the issuer once, and after a failure not again at once.
-func (o *OIDC) ready(ctx context.Context) (*oidc.IDTokenVerifier, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.verifier != nil {
-		return o.verifier, nil
-	}
-	if now := o.opt.Clock(); !o.failed.IsZero() && now.Sub(o.failed) < time.Second {
-		return nil, errors.New("identity: the issuer was away a moment ago")
-	}
-	// The provider keeps the client of this context for fetching keys later,
-	// so it must not be one that ends with this request.
-	provider, err := oidc.NewProvider(oidc.ClientContext(context.WithoutCancel(ctx), o.opt.Client), o.opt.Issuer)
-	if err != nil {
-		o.failed = o.opt.Clock()
-		return nil, fmt.Errorf("identity: discovery: %w", err)
-	}
-	o.verifier = provider.Verifier(&oidc.Config{ClientID: o.opt.Audience, SupportedSigningAlgs: algorithms, Now: o.opt.Clock})
-	return o.verifier, nil
 }

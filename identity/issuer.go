@@ -1,0 +1,234 @@
+package identity
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+// How an issuer is treated.
+const (
+	// quietTime is how long the issuer is left alone after its keys were
+	// fetched. A key id that is not known then is not looked up again, so that
+	// tokens with made-up key ids cannot make the proxy flood the issuer. A new
+	// key is known at the latest this much after its first use.
+	quietTime = 10 * time.Second
+	// awayTime is how long the issuer is left alone after it did not answer.
+	awayTime = time.Second
+	// freshTime is how long keys are used before they are fetched again, so
+	// that a key that the issuer took back does not live on.
+	freshTime = 10 * time.Minute
+	// staleTime is how long keys are used while the issuer is away.
+	staleTime = 24 * time.Hour
+	// maxDocument bounds discovery documents and key sets, in bytes.
+	maxDocument = 1 << 20
+)
+
+// awayError is an issuer that could not be asked: breakage, and not a verdict
+// on the token.
+type awayError struct{ err error }
+
+func (e *awayError) Error() string { return "identity: the issuer did not answer: " + e.err.Error() }
+func (e *awayError) Unwrap() error { return e.err }
+
+var errBusy = errors.New("somebody else is asking it")
+
+// errSignature says that no key of the issuer made the signature.
+var errSignature = errors.New("identity: no key of the issuer made this signature")
+
+// issuer fetches and keeps the keys of one OpenID provider (OpenID Connect
+// Discovery 1.0, section 4; RFC 7517).
+type issuer struct {
+	url     string
+	client  *http.Client
+	timeout time.Duration
+	clock   func() time.Time
+
+	asking chan struct{} // holds one token while somebody fetches
+
+	mu     sync.Mutex
+	jwks   string // where the keys are; "" before discovery
+	keys   []jose.JSONWebKey
+	asked  time.Time // the last fetch that succeeded
+	failed time.Time // the last one that did not, if why is set
+	why    error
+}
+
+func newIssuer(url string, client *http.Client, timeout time.Duration, clock func() time.Time) *issuer {
+	return &issuer{url: url, client: client, timeout: timeout, clock: clock, asking: make(chan struct{}, 1)}
+}
+
+// payload checks a signature and returns what was signed. An issuer that
+// cannot be asked is an *awayError, unless its last keys are young enough and
+// one of them fits.
+func (s *issuer) payload(ctx context.Context, jws *jose.JSONWebSignature) ([]byte, error) {
+	if len(jws.Signatures) != 1 {
+		return nil, errSignature
+	}
+	keys, asked := s.known()
+	age := s.clock().Sub(asked)
+	var known []byte
+	if age < staleTime {
+		known = check(keys, jws)
+	}
+	switch {
+	case known != nil && age < freshTime:
+		return known, nil
+	case known == nil && age < quietTime:
+		return nil, errSignature
+	}
+	if err := s.refresh(ctx, asked, known == nil); err != nil {
+		if known != nil {
+			return known, nil
+		}
+		return nil, err
+	}
+	keys, _ = s.known()
+	if p := check(keys, jws); p != nil {
+		return p, nil
+	}
+	return nil, errSignature
+}
+
+// check returns the payload if one of the keys made the signature, else nil.
+func check(keys []jose.JSONWebKey, jws *jose.JSONWebSignature) []byte {
+	head := jws.Signatures[0].Header
+	for i := range keys {
+		k := &keys[i]
+		if head.KeyID != "" && k.KeyID != head.KeyID || k.Algorithm != "" && k.Algorithm != head.Algorithm {
+			continue
+		}
+		if p, err := jws.Verify(k); err == nil && p != nil {
+			return p
+		}
+	}
+	return nil
+}
+
+func (s *issuer) known() ([]jose.JSONWebKey, time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.keys, s.asked
+}
+
+// refresh fetches the keys, unless somebody did after since or it failed a
+// moment ago. One caller fetches; the others wait as long as their contexts
+// let them if they must, and are told so at once if they need not.
+func (s *issuer) refresh(ctx context.Context, since time.Time, must bool) error {
+	pause := quietTime
+	if must {
+		pause = awayTime
+		select {
+		case s.asking <- struct{}{}:
+		case <-ctx.Done():
+			return &awayError{ctx.Err()}
+		}
+	} else {
+		select {
+		case s.asking <- struct{}{}:
+		default:
+			return &awayError{errBusy}
+		}
+	}
+	defer func() { <-s.asking }()
+
+	s.mu.Lock()
+	jwks, asked, failed, why := s.jwks, s.asked, s.failed, s.why
+	s.mu.Unlock()
+	now := s.clock()
+	if asked.After(since) {
+		return nil
+	}
+	if why != nil && now.Sub(failed) < pause {
+		return &awayError{why}
+	}
+	// A caller who hangs up does not spoil the fetch for the others.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
+	defer cancel()
+	keys, jwks, err := s.fetch(ctx, jwks)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.jwks = jwks // "" after a failure: the keys may have moved
+	if err != nil {
+		s.failed, s.why = now, err
+		return &awayError{err}
+	}
+	s.keys, s.asked, s.why = keys, now, nil
+	return nil
+}
+
+// fetch returns the keys and where they are. jwks is where they were.
+func (s *issuer) fetch(ctx context.Context, jwks string) ([]jose.JSONWebKey, string, error) {
+	if jwks == "" {
+		var doc struct {
+			Issuer string `json:"issuer"`
+			JWKS   string `json:"jwks_uri"`
+		}
+		if err := s.get(ctx, strings.TrimSuffix(s.url, "/")+"/.well-known/openid-configuration", &doc); err != nil {
+			return nil, "", err
+		}
+		switch {
+		case doc.Issuer != s.url:
+			return nil, "", errors.New("the discovery document is another issuer's")
+		case doc.JWKS == "":
+			return nil, "", errors.New("the discovery document names no keys")
+		case strings.HasPrefix(s.url, "https://") && !strings.HasPrefix(doc.JWKS, "https://"):
+			return nil, "", errors.New("the keys of an https issuer are not behind https")
+		}
+		jwks = doc.JWKS
+	}
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := s.get(ctx, jwks, &set); err != nil {
+		return nil, "", err
+	}
+	var keys []jose.JSONWebKey
+	for _, raw := range set.Keys {
+		var k jose.JSONWebKey
+		// A key of a kind that is not known here is none of ours (RFC 7517,
+		// section 5); a symmetric one is never published.
+		if json.Unmarshal(raw, &k) != nil || !k.IsPublic() || k.Use != "" && k.Use != "sig" {
+			continue
+		}
+		keys = append(keys, k)
+	}
+	if len(keys) == 0 {
+		return nil, "", errors.New("the issuer has no keys")
+	}
+	return keys, jwks, nil
+}
+
+// get reads one JSON document. Its errors quote nothing of the answer.
+func (s *issuer) get(ctx context.Context, url string, v any) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := s.client.Do(r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("status %d from %s", resp.StatusCode, url)
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxDocument+1))
+	switch {
+	case err != nil:
+		return err
+	case len(body) > maxDocument:
+		return fmt.Errorf("more than %d bytes from %s", maxDocument, url)
+	case json.Unmarshal(body, v) != nil:
+		return fmt.Errorf("no JSON of the expected form from %s", url)
+	}
+	return nil
+}

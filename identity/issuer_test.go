@@ -1,0 +1,254 @@
+package identity_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/identity"
+)
+
+// provider is an OpenID provider that runs in the test.
+type provider struct {
+	t      *testing.T
+	server *httptest.Server
+	mu     sync.Mutex
+	keys   []jose.JSONWebKey // as published
+	raw    []any             // published besides
+	mode   string            // "", "down", "hang", "garbage", "foreign", "empty", "huge"
+	asked  map[string]int
+	free   chan struct{} // closed: whoever hangs goes on
+}
+
+func newProvider(t *testing.T) *provider {
+	p := &provider{t: t, asked: map[string]int{}, free: make(chan struct{})}
+	p.server = httptest.NewServer(http.HandlerFunc(p.serve))
+	t.Cleanup(func() {
+		close(p.free)
+		p.server.Close()
+	})
+	return p
+}
+
+func (p *provider) serve(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	p.asked[r.URL.Path]++
+	mode, keys := p.mode, append([]any{}, p.raw...)
+	for _, k := range p.keys {
+		keys = append(keys, k.Public())
+	}
+	p.mu.Unlock()
+	url := p.server.URL
+	switch mode {
+	case "down":
+		http.Error(w, "no", http.StatusBadGateway)
+		return
+	case "hang":
+		select {
+		case <-p.free:
+		case <-r.Context().Done():
+		}
+		return
+	case "garbage":
+		fmt.Fprint(w, "<html>sign in</html>")
+		return
+	case "foreign":
+		url = "https://elsewhere.example"
+	case "empty":
+		keys = []any{}
+	case "huge":
+		fmt.Fprint(w, `{"keys":[`, strings.Repeat(" ", 1<<20), `]}`)
+		return
+	}
+	switch r.URL.Path {
+	case "/.well-known/openid-configuration":
+		_ = json.NewEncoder(w).Encode(map[string]any{"issuer": url, "jwks_uri": p.server.URL + "/keys", "id_token_signing_alg_values_supported": []string{"ES256", "HS256", "none"}})
+	case "/keys":
+		_ = json.NewEncoder(w).Encode(map[string]any{"keys": keys})
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+func (p *provider) set(mode string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mode = mode
+}
+
+// publish replaces the published keys.
+func (p *provider) publish(keys ...jose.JSONWebKey) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.keys = keys
+}
+
+// requests is how often the path was asked for.
+func (p *provider) requests(path string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.asked[path]
+}
+
+func newKey(t *testing.T, id string) jose.JSONWebKey {
+	t.Helper()
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return jose.JSONWebKey{Key: k, KeyID: id, Algorithm: "ES256", Use: "sig"}
+}
+
+// sign makes a token.
+func sign(t *testing.T, alg jose.SignatureAlgorithm, key any, claims map[string]any) string {
+	t.Helper()
+	s, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: key}, (&jose.SignerOptions{}).WithType("JWT"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := json.Marshal(claims)
+	if err != nil {
+		t.Fatal(err)
+	}
+	jws, err := s.Sign(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := jws.CompactSerialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// clock stands until it is moved.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) Advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// desk identifies callers by tokens of a provider.
+type desk struct {
+	*clock
+	*provider
+	id  *identity.Identifier
+	key jose.JSONWebKey
+}
+
+// newDesk returns a desk whose provider publishes one key. change may alter
+// the options.
+func newDesk(t *testing.T, change func(*identity.OIDCOptions)) *desk {
+	t.Helper()
+	d := &desk{clock: &clock{now: time.Date(2031, 3, 14, 12, 0, 0, 0, time.UTC)}, provider: newProvider(t), key: newKey(t, "k1")}
+	d.publish(d.key)
+	opt := identity.OIDCOptions{Issuer: d.server.URL, Audience: "memproxy", Prefix: "oidc:", Clock: d.Now, Timeout: 20 * time.Second}
+	if change != nil {
+		change(&opt)
+	}
+	o, err := identity.NewOIDC(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.id, err = identity.New(identity.Options{OIDC: o}); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// claims of a good token, with changes.
+func (d *desk) claims(changes ...any) map[string]any {
+	c := map[string]any{"iss": d.server.URL, "aud": "memproxy", "sub": "42", "iat": d.Now().Unix(), "exp": d.Now().Add(time.Hour).Unix()}
+	for i := 0; i < len(changes); i += 2 {
+		if changes[i+1] == nil {
+			delete(c, changes[i].(string))
+		} else {
+			c[changes[i].(string)] = changes[i+1]
+		}
+	}
+	return c
+}
+
+func (d *desk) token(changes ...any) string {
+	return sign(d.t, jose.ES256, d.key, d.claims(changes...))
+}
+
+func (d *desk) present(token string) (memproxy.Principal, error) {
+	d.t.Helper()
+	p, err := d.id.Identify(context.Background(), memproxy.Credentials{Header: memproxy.Header{"X-Memproxy-Token": {token}}})
+	if err != nil {
+		quiet(d.t, err, token)
+		if p.ID != "" {
+			d.t.Errorf("a principal beside an error: %+v", p)
+		}
+	}
+	return p, err
+}
+
+// quiet fails when an error quotes a credential.
+func quiet(t *testing.T, err error, secret string) {
+	t.Helper()
+	for _, part := range append(strings.Split(secret, "."), secret) {
+		if len(part) > 8 && strings.Contains(err.Error(), part) {
+			t.Errorf("the error quotes the credential: %v", err)
+		}
+	}
+}
+
+func (d *desk) accept(token string) memproxy.Principal {
+	d.t.Helper()
+	p, err := d.present(token)
+	if err != nil || p.Method != "oidc" {
+		d.t.Fatalf("%+v, %v", p, err)
+	}
+	return p
+}
+
+// refuse wants a "no".
+func (d *desk) refuse(token string) {
+	d.t.Helper()
+	_, err := d.present(token)
+	refused(d.t, err, memproxy.IdentityInvalid)
+}
+
+func refused(t *testing.T, err error, code memproxy.ReasonCode) {
+	t.Helper()
+	var r *memproxy.Rejected
+	if !errors.As(err, &r) || r.Code != code {
+		t.Fatalf("%v, want %s", err, code)
+	}
+}
+
+// breakage wants an error that is no "no".
+func (d *desk) breakage(token string) {
+	d.t.Helper()
+	_, err := d.present(token)
+	var r *memproxy.Rejected
+	if err == nil || errors.As(err, &r) {
+		d.t.Fatalf("%v, want breakage", err)
+	}
+}

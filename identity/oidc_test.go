@@ -1,0 +1,245 @@
+package identity_test
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/identity"
+)
+
+// Proves TRL-1: who somebody is comes from a token that the issuer signed for
+// us and that is valid now, and from nothing else.
+func TestTokens(t *testing.T) {
+	d := newDesk(t, nil)
+	if p := d.accept(d.token()); p.ID != "oidc:42" || p.Kind != memproxy.KindAgent || p.Trust != memproxy.TrustAuthenticated {
+		t.Errorf("%+v", p)
+	}
+	at := func(d2 time.Duration) int64 { return d.Now().Add(d2).Unix() }
+	other := newKey(t, "k1") // the right name, another key
+	for _, c := range []struct {
+		name string
+		good bool
+		tok  string
+	}{
+		{"audience among others", true, d.token("aud", []string{"x", "memproxy"})},
+		{"another audience", false, d.token("aud", "mem0")},
+		{"an audience that begins alike", false, d.token("aud", "memproxy2")},
+		{"no audience", false, d.token("aud", nil)},
+		{"another issuer", false, d.token("iss", "https://elsewhere.example")},
+		{"an issuer with a slash", false, d.token("iss", d.server.URL+"/")},
+		{"no issuer", false, d.token("iss", nil)},
+		{"ends in a second", true, d.token("exp", at(time.Second))},
+		{"ended", false, d.token("exp", at(-time.Second))},
+		{"never ends", false, d.token("exp", nil)},
+		{"ends with a word", false, d.token("exp", "tomorrow")},
+		{"begins within the leeway", true, d.token("nbf", at(50*time.Second))},
+		{"begins later", false, d.token("nbf", at(2*time.Minute))},
+		{"begins with a word", false, d.token("nbf", "now")},
+		{"nobody", false, d.token("sub", nil)},
+		{"an empty name", false, d.token("sub", "")},
+		{"a name that is a number", false, d.token("sub", 42)},
+		{"the longest name", true, d.token("sub", strings.Repeat("a", 255))},
+		{"a longer name", false, d.token("sub", strings.Repeat("a", 256))},
+		{"a name of two lines", false, d.token("sub", "a\nlevel=error")},
+		{"another key by the same name", false, sign(t, jose.ES256, other, d.claims())},
+		{"no key id", true, sign(t, jose.ES256, d.key.Key, d.claims())},
+		{"a changed payload", false, tamper(t, d.token())},
+		{"a cut signature", false, d.token()[:len(d.token())-8]},
+		{"not a token", false, "hunter2hunter2"},
+		{"two dots", false, ".."},
+		{"a token as JSON with two signatures", false, twice(t, d)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, err := d.present(c.tok)
+			if c.good {
+				if err != nil || !strings.HasPrefix(p.ID, "oidc:") {
+					t.Fatalf("%+v, %v", p, err)
+				}
+				return
+			}
+			refused(t, err, memproxy.IdentityInvalid)
+		})
+	}
+}
+
+// tamper changes a claim and keeps the signature.
+func tamper(t *testing.T, token string) string {
+	t.Helper()
+	parts := strings.Split(token, ".")
+	body, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts[1] = base64.RawURLEncoding.EncodeToString([]byte(strings.Replace(string(body), `"sub":"42"`, `"sub":"1"`, 1)))
+	return strings.Join(parts, ".")
+}
+
+// twice is a token in JSON form, signed by the issuer's key and by another.
+func twice(t *testing.T, d *desk) string {
+	t.Helper()
+	s, err := jose.NewMultiSigner([]jose.SigningKey{{Algorithm: jose.ES256, Key: d.key}, {Algorithm: jose.ES256, Key: newKey(t, "k2")}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, _ := json.Marshal(d.claims())
+	jws, err := s.Sign(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return jws.FullSerialize()
+}
+
+// No signature, and the public key taken for a shared secret, in the forms in
+// which libraries have fallen for it.
+func TestAlgorithmConfusion(t *testing.T) {
+	d := newDesk(t, nil)
+	k, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rs := jose.JSONWebKey{Key: k, KeyID: "rsa", Algorithm: "RS256"}
+	d.publish(d.key, rs)
+	d.raw = []any{map[string]any{"kty": "oct", "kid": "shared", "k": base64.RawURLEncoding.EncodeToString([]byte(strings.Repeat("s", 32)))}}
+	d.accept(sign(t, jose.RS256, rs, d.claims()))
+
+	body, _ := json.Marshal(d.claims())
+	for _, head := range []string{`{"alg":"none"}`, `{"alg":"None","kid":"rsa"}`, `{"alg":"","kid":"rsa"}`, `{"kid":"rsa"}`} {
+		d.refuse(base64.RawURLEncoding.EncodeToString([]byte(head)) + "." + base64.RawURLEncoding.EncodeToString(body) + ".")
+	}
+	der, err := x509.MarshalPKIXPublicKey(&k.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, _ := json.Marshal(rs.Public())
+	for _, secret := range [][]byte{
+		der, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), k.N.Bytes(), public, []byte(strings.Repeat("s", 32)),
+	} {
+		for _, kid := range []string{"rsa", "shared", ""} {
+			d.refuse(sign(t, jose.HS256, jose.JSONWebKey{Key: secret, KeyID: kid}, d.claims()))
+		}
+	}
+	// A key that is published for one algorithm signs with no other.
+	d.refuse(sign(t, jose.PS256, jose.JSONWebKey{Key: k, KeyID: "rsa"}, d.claims()))
+	// A key that the token brings along is nobody's.
+	own := newKey(t, "k1")
+	s, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: own.Key}, &jose.SignerOptions{EmbedJWK: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	jws, err := s.Sign(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tok, _ := jws.CompactSerialize()
+	d.refuse(tok)
+}
+
+// Proves TRL-1: claims become roles, tenant and limits; what the token lacks it
+// does not allow; and it cannot rise above the configured tier.
+func TestClaims(t *testing.T) {
+	all := func(o *identity.OIDCOptions) {
+		o.Claims = identity.Claims{ID: "azp", Tenant: "org", Roles: "groups", Kind: "kind", Trust: "tier", ActsAs: "agents", Users: "users", Apps: "apps", Runs: "runs"}
+		o.MaxTrust = memproxy.TrustEstablished
+	}
+	d := newDesk(t, all)
+	base := []any{"azp", "ci", "org", "acme"}
+	with := func(more ...any) string { return d.token(append(base[:len(base):len(base)], more...)...) }
+	got := d.accept(with("groups", []string{"dev", "qa"}, "kind", "human", "tier", "system", "agents", []string{"a", "b"}, "users", "alice", "apps", []string{"*"}))
+	want := memproxy.Principal{
+		ID: "oidc:ci", Kind: memproxy.KindHuman, Tenant: "acme", Roles: []string{"dev", "qa"}, Trust: memproxy.TrustEstablished, Method: "oidc",
+		ActsAs: memproxy.Limit{Values: []string{"a", "b"}}, Users: memproxy.Limit{Values: []string{"alice"}}, Apps: memproxy.Limit{All: true, Values: []string{"*"}},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v\nwant %+v", got, want)
+	}
+	if p := d.accept(with("tier", "anonymous")); p.Trust != memproxy.TrustAnonymous || p.May(memproxy.DimUser).Allows("alice") || p.May(memproxy.DimAgent).Allows("a") {
+		t.Errorf("claims that are absent allow: %+v", p)
+	}
+	if p := d.accept(with("users", []any{"alice", 7}, "groups", 7, "agents", map[string]any{"*": true})); p.Users.Allows("alice") || len(p.Roles) != 0 || p.ActsAs.Allows("*") {
+		t.Errorf("claims that cannot be read allow: %+v", p)
+	}
+	for _, bad := range []string{
+		d.token("azp", "ci"), d.token("azp", "ci", "org", ""), d.token("azp", "ci", "org", 7), d.token("azp", "ci", "org", "a\x00b"), d.token("org", "acme"),
+		with("kind", "anonymous"), with("kind", "root"), with("kind", 1), with("tier", "god"), with("tier", 1000),
+	} {
+		d.refuse(bad)
+	}
+	// Claims that are not configured say nothing, whatever they say.
+	plain := newDesk(t, nil)
+	p := plain.accept(plain.token("org", "acme", "groups", []string{"admin"}, "tier", "system", "agents", []string{"*"}))
+	if p.Tenant != "" || p.Roles != nil || p.Trust != memproxy.TrustAuthenticated || p.ActsAs.Allows("a") || !p.Users.Allows("alice") {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestOIDCOptions(t *testing.T) {
+	good := identity.OIDCOptions{Issuer: "https://i.example", Audience: "a", Clock: time.Now}
+	for name, spoil := range map[string]func(*identity.OIDCOptions){
+		"issuer": func(o *identity.OIDCOptions) { o.Issuer = "" }, "audience": func(o *identity.OIDCOptions) { o.Audience = "" },
+		"clock": func(o *identity.OIDCOptions) { o.Clock = nil }, "tier": func(o *identity.OIDCOptions) { o.Trust = "god" },
+		"highest tier": func(o *identity.OIDCOptions) { o.MaxTrust = "god" },
+	} {
+		o := good
+		spoil(&o)
+		if _, err := identity.NewOIDC(o); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+	if _, err := identity.NewOIDC(good); err != nil {
+		t.Error(err)
+	}
+}
+
+// A verified token is remembered, and not longer than it is valid.
+func TestVerifiedTokensAreRemembered(t *testing.T) {
+	d := newDesk(t, nil)
+	tok := d.token("exp", d.Now().Add(5*time.Minute).Unix())
+	d.accept(tok)
+	d.set("down")
+	d.publish()
+	d.Advance(5*time.Minute - time.Second)
+	d.accept(tok)
+	if n := d.requests("/keys"); n != 1 {
+		t.Errorf("the keys were fetched %d times", n)
+	}
+	d.set("")
+	d.publish(d.key)
+	d.Advance(time.Second + time.Nanosecond)
+	d.refuse(tok)
+}
+
+// Many callers at once with one token, and with many.
+func TestManyCallersFetchOnce(t *testing.T) {
+	d := newDesk(t, nil)
+	tokens := make([]string, 16)
+	for i := range tokens {
+		tokens[i] = d.token("sub", fmt.Sprint(i))
+	}
+	var wg sync.WaitGroup
+	for i := range 64 {
+		wg.Go(func() {
+			p, err := d.id.Identify(context.Background(), memproxy.Credentials{Header: memproxy.Header{"Proxy-Authorization": {"Bearer " + tokens[i%16]}}})
+			if err != nil || p.ID != fmt.Sprintf("oidc:%d", i%16) {
+				t.Errorf("%+v, %v", p, err)
+			}
+		})
+	}
+	wg.Wait()
+	if n, m := d.requests("/keys"), d.requests("/.well-known/openid-configuration"); n != 1 || m != 1 {
+		t.Errorf("%d and %d requests", n, m)
+	}
+}
