@@ -126,6 +126,9 @@ func (s *sidecar) openTelemetry(ctx context.Context) error {
 	return nil
 }
 
+// journalReserve holds a bundle of records of ordinary size.
+const journalReserve = 256 << 10
+
 // openState opens what must survive: the audit log and the ledger.
 func (s *sidecar) openState() error {
 	if err := os.MkdirAll(s.path("keys"), 0o700); err != nil {
@@ -135,7 +138,7 @@ func (s *sidecar) openState() error {
 	if err != nil {
 		return err
 	}
-	opt := audit.Options{Dir: s.path("audit"), Key: key, Origin: s.cfg.Audit.Origin, OnRecord: s.telemetry.OnRecord}
+	opt := audit.Options{Dir: s.path("audit"), Key: key, Origin: s.cfg.Audit.Origin, OnRecord: s.telemetry.OnRecord, Reserve: journalReserve}
 	if opt.Origin == "" {
 		opt.Origin = "memproxy/" + fingerprint(key)
 	}

@@ -140,19 +140,27 @@ func (l *Log) flush(t tip) (err error) {
 	fresh := l.journal == nil
 	if fresh {
 		l.offset = 0
-		if l.journal, err = os.OpenFile(l.disk.path(journalPath(n)), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
+		if l.journal = l.laidAhead(n); l.journal != nil {
+			fresh = false // its name is durable
+		} else if l.journal, err = os.OpenFile(l.disk.path(journalPath(n)), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
 			return fmt.Errorf("audit: %w", err)
 		}
 	}
 	if _, err = l.journal.WriteAt(l.frame.buf, l.offset); err != nil {
 		return fmt.Errorf("audit: journal: %w", err)
 	}
-	if err = l.opt.Sync(l.journal); err != nil {
+	if err = l.opt.commit(l.journal); err != nil {
 		return fmt.Errorf("audit: journal: %w", err)
 	}
 	if fresh {
 		if err = l.disk.syncDir(journalDir); err != nil {
 			return err
+		}
+	}
+	if l.offset == 0 && l.opt.Reserve > 0 {
+		select {
+		case l.reserveWake <- n + 1:
+		default: // it is still busy with another
 		}
 	}
 	l.offset += int64(len(l.frame.buf))

@@ -35,7 +35,8 @@ func TestMain(m *testing.M) {
 
 func crashOptions(dir string) audit.Options {
 	return audit.Options{
-		Dir: dir, Key: ed25519.NewKeyFromSeed(bytes.Repeat([]byte{3}, ed25519.SeedSize)), Origin: "crash.example/log",
+		Reserve: 64 << 10,
+		Dir:     dir, Key: ed25519.NewKeyFromSeed(bytes.Repeat([]byte{3}, ed25519.SeedSize)), Origin: "crash.example/log",
 		CheckpointEvery: 3 * time.Millisecond,
 	}
 }

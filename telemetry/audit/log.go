@@ -60,9 +60,13 @@ type Log struct {
 	stale   error     // why the checkpoint cannot be written, or nil
 	armed   bool      // a wake for noted events is on its way
 	due     bool      // a wake for the publisher is on its way
+	begun   int64     // the bundle whose journal was begun last
+	ahead   *reserve  // the next bundle's journal, when it is laid out
 
 	wake, publishWake    chan struct{}
 	stop, written, ended chan struct{}
+	reserveWake          chan int64
+	laidOut              chan struct{}
 	closing              sync.Once
 	closeErr             error
 	items                sync.Pool
@@ -114,6 +118,7 @@ func Open(opt Options) (*Log, error) {
 		opt: opt, disk: disk{root: opt.Dir, sync: opt.Sync},
 		wake: make(chan struct{}, 1), publishWake: make(chan struct{}, 1),
 		stop: make(chan struct{}), written: make(chan struct{}), ended: make(chan struct{}),
+		reserveWake: make(chan int64, 1), laidOut: make(chan struct{}), begun: -1,
 		mac: newFrameMAC(opt.Key.Seed()), leaf: sha256.New(),
 	}
 	l.items.New = func() any { return &item{done: make(chan error, 1)} }
@@ -137,6 +142,7 @@ func Open(opt Options) (*Log, error) {
 	}
 	go l.write()
 	go l.follow()
+	go l.layOut()
 	if repair != "" {
 		ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 		defer cancel()
@@ -230,6 +236,7 @@ func (l *Log) Close(ctx context.Context) error {
 		go func() {
 			defer close(l.ended)
 			<-l.written
+			<-l.laidOut
 			l.closeErr = errors.Join(l.drained(), l.publish(true))
 			l.closeFiles()
 		}()
@@ -256,6 +263,7 @@ func (l *Log) closeFiles() {
 	l.publishing.Lock()
 	defer l.publishing.Unlock()
 	l.shut = true
+	l.dropReserve()
 	if l.journal != nil {
 		_ = l.journal.Close() // every frame in it was synced
 	}

@@ -35,7 +35,8 @@ type Options struct {
 
 	// Clock gives the time of append; nil is time.Now.
 	Clock func() time.Time
-	// Sync makes a file durable; nil is (*os.File).Sync.
+	// Sync makes a file durable; nil is (*os.File).Sync, and fdatasync for
+	// commits where there is that.
 	Sync func(*os.File) error
 	// CheckpointEvery is how long records may wait for a signature. Zero is
 	// the default; negative signs every commit before its callers return.
@@ -48,10 +49,16 @@ type Options struct {
 	// NoteDelay bounds how long a noted event waits to share another's fsync.
 	// Zero is the default; negative does not wait.
 	NoteDelay time.Duration
+	// Reserve is how many bytes of each journal are laid out ahead, so that
+	// commits need not make the file grow: a bundle of 256 records takes 150
+	// to 300 KB. Zero lays out nothing.
+	Reserve int64
 	// OnRecord, when set, is called once for each durable record, in order,
 	// after its caller was released. It must not block. The record must not
 	// be changed.
 	OnRecord func(index uint64, event memproxy.Event, record []byte)
+
+	commit func(*os.File) error
 }
 
 func (o *Options) validate() error {
@@ -67,8 +74,9 @@ func (o *Options) validate() error {
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
+	o.commit = o.Sync
 	if o.Sync == nil {
-		o.Sync = (*os.File).Sync
+		o.Sync, o.commit = (*os.File).Sync, datasync
 	}
 	if o.CheckpointEvery == 0 {
 		o.CheckpointEvery = DefaultCheckpointEvery

@@ -67,6 +67,7 @@ type tail struct {
 	file      bool
 	n         int64
 	good, cut int
+	blank     []int64 // journals that were laid out and not begun
 }
 
 func (t tail) repair(next, size uint64) string {
@@ -134,14 +135,14 @@ func (l *Log) replay(size uint64) (end tail, err error) {
 		if err != nil {
 			return end, err
 		}
-		if b == nil {
+		if b == nil || blank(b) {
 			break
 		}
 		good, err := l.replayFile(n, b, size)
 		if err != nil {
 			return end, err
 		}
-		end = tail{file: true, n: n, good: good, cut: len(b) - good}
+		end = tail{file: true, n: n, good: good, cut: len(bytes.TrimRight(b[good:], "\x00"))}
 		if end.cut > 0 || l.tip.next < uint64(n+1)*tileWidth {
 			n++
 			break
@@ -156,6 +157,14 @@ func (l *Log) replay(size uint64) (end tail, err error) {
 	}
 	for _, e := range list {
 		if k, err := strconv.ParseInt(e.Name(), 10, 64); err == nil && k >= n {
+			b, err := l.disk.read(journalPath(k))
+			if err != nil {
+				return end, err
+			}
+			if blank(b) { // laid out ahead, and nothing came
+				end.blank = append(end.blank, k)
+				continue
+			}
 			return end, fmt.Errorf("%w: journal of bundle %d follows a gap", ErrCorrupt, k)
 		}
 	}
@@ -171,6 +180,9 @@ func (l *Log) replayFile(n int64, b []byte, size uint64) (good int, err error) {
 	for good < len(b) {
 		first, payload, mac, count, length, err := readFrame(b[good:])
 		if err != nil {
+			if l.tip.next >= size && blank(b[good:]) {
+				return good, nil // room for more
+			}
 			if wholeFrameIn(b[good+1:]) || l.tip.next < size {
 				return 0, bad("a frame is damaged, and no crash tears one that others follow or that is signed")
 			}
@@ -206,6 +218,11 @@ func (l *Log) replayFile(n int64, b []byte, size uint64) (good int, err error) {
 
 // resume opens the last journal for writing on, without its torn tail.
 func (l *Log) resume(end tail) error {
+	for _, n := range end.blank {
+		if err := os.Remove(l.disk.path(journalPath(n))); err != nil {
+			return fmt.Errorf("audit: %w", err)
+		}
+	}
 	if !end.file {
 		return nil
 	}

@@ -24,6 +24,8 @@ func abandon(t testing.TB, l *Log) {
 	l.mu.Unlock()
 	close(l.stop)
 	<-l.written
+	<-l.laidOut
+	l.ahead = nil // a crash removes nothing
 	l.closeFiles()
 }
 
@@ -103,9 +105,13 @@ func TestTornTail(t *testing.T) {
 			t.Errorf("cut at %d: repair %q", cut, repair)
 		}
 	}
-	// A tail of zeros, or of anything else, is torn as well.
-	restore(append(content[:starts[2]:starts[2]], make([]byte, 5000)...))
+	// A tail of anything is torn as well; one of zeros is room for more.
+	restore(append(content[:starts[2]:starts[2]], bytes.Repeat([]byte{0xff}, 5000)...))
 	if size, repair := reopen(t, opt); size != 3 || !strings.Contains(repair, "cut 5000 bytes") {
+		t.Errorf("rubbish: %d records, %q", size, repair)
+	}
+	restore(append(content[:starts[2]:starts[2]], make([]byte, 5000)...))
+	if size, repair := reopen(t, opt); size != 3 || strings.Contains(repair, "cut") {
 		t.Errorf("zeros: %d records, %q", size, repair)
 	}
 	// What is whole is taken over.

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
@@ -130,6 +131,9 @@ func splitJournal(b []byte) (frames []journalFrame, rest []byte) {
 		}
 		frames = append(frames, journalFrame{first: int64(first), records: records})
 		b = b[end:]
+	}
+	if len(bytes.TrimRight(b, "\x00")) == 0 {
+		return frames, nil // room that was laid out ahead
 	}
 	return frames, b
 }

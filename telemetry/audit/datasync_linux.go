@@ -1,0 +1,18 @@
+package audit
+
+import (
+	"os"
+	"syscall"
+)
+
+// datasync makes a file's content durable without its times, which would cost
+// the file system a commit of its own.
+func datasync(f *os.File) error {
+	for {
+		err := syscall.Fdatasync(int(f.Fd()))
+		if err == syscall.EINTR {
+			continue
+		}
+		return os.NewSyscallError("fdatasync", err)
+	}
+}

@@ -1,0 +1,102 @@
+package audit
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// until waits for what another goroutine of the log does.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within 20 s", what)
+		}
+	}
+}
+
+func (l *Log) hasReserve(n int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ahead != nil && l.ahead.n == n
+}
+
+// Proves CARD-7: a journal that was laid out ahead is used, a crash leaves
+// nothing in it that reads as damage, and what was not begun is removed.
+func TestJournalsAreLaidOutAhead(t *testing.T) {
+	opt := testOptions(t.TempDir())
+	opt.Reserve = 300 << 10
+	l := open(t, opt)
+	record(t, l, 1)
+	until(t, "the next journal", func() bool { return l.hasReserve(1) })
+	record(t, l, tileWidth)
+	second := filepath.Join(opt.Dir, journalPath(1))
+	if info, err := os.Stat(second); err != nil || info.Size() != opt.Reserve {
+		t.Fatalf("%v, %v: want the file that was laid out", info, err)
+	}
+	until(t, "the third journal", func() bool { return l.hasReserve(2) })
+	abandon(t, l)
+
+	size, repair := reopen(t, opt)
+	if size != tileWidth+2 || strings.Contains(repair, "cut") { // and the repair
+		t.Errorf("%d records, repair %q: want %d and nothing cut", size, repair, tileWidth+2)
+	}
+	if _, err := os.Stat(filepath.Join(opt.Dir, journalPath(2))); err == nil {
+		t.Error("a journal that was never begun is left")
+	}
+	if size, repair := reopen(t, opt); size != tileWidth+2 || repair != "" {
+		t.Errorf("after an orderly close: %d records, repair %q", size, repair)
+	}
+}
+
+// Closing removes what was laid out for nothing.
+func TestCloseRemovesTheReserve(t *testing.T) {
+	opt := testOptions(t.TempDir())
+	opt.Reserve = 4 << 10
+	l := open(t, opt)
+	record(t, l, 1)
+	until(t, "the next journal", func() bool { return l.hasReserve(1) })
+	closeLog(t, l)
+	list, err := os.ReadDir(filepath.Join(opt.Dir, journalDir))
+	if err != nil || len(list) != 1 {
+		t.Errorf("%v, %v: want the one journal", list, err)
+	}
+}
+
+// Zeros in the middle of what was written are damage, not room.
+func TestZeroedCommitsAreDamage(t *testing.T) {
+	opt, path, content := crashed(t, 3)
+	starts := frameStarts(t, content)
+	clear(content[starts[1]:starts[2]])
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(opt); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("opened: %v, want ErrCorrupt", err)
+	}
+}
+
+// A disk that has no room for the reserve costs nothing but speed.
+func TestReserveFails(t *testing.T) {
+	opt := testOptions(t.TempDir())
+	opt.Reserve = 4 << 10
+	opt.Sync = func(f *os.File) error {
+		if strings.HasSuffix(f.Name(), tempSuffix) && strings.Contains(f.Name(), journalDir) {
+			return errors.New("no space left on device")
+		}
+		return nil
+	}
+	l := open(t, opt)
+	record(t, l, 3*tileWidth)
+	if l.Size() != 3*tileWidth {
+		t.Errorf("%d records", l.Size())
+	}
+	closeLog(t, l)
+	if size, repair := reopen(t, opt); size != 3*tileWidth || repair != "" {
+		t.Errorf("%d records, %q", size, repair)
+	}
+}
