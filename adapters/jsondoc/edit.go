@@ -2,6 +2,7 @@ package jsondoc
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 )
 
@@ -120,34 +121,30 @@ func (e *Edits) list(v *Value, spans []span, added [][]byte) {
 }
 
 // Apply returns the source with the edits spliced in; with none, the source
-// itself. Edits must not overlap.
+// itself. Edits nest or stand apart: one inside text that a wider edit takes
+// away goes with it.
 func (e *Edits) Apply() []byte {
 	if len(e.ops) == 0 {
 		return e.doc.Src
 	}
 	slices.SortStableFunc(e.ops, func(a, b splice) int {
-		if a.start != b.start {
-			return a.start - b.start
-		}
-		return a.order - b.order
+		return cmp.Or(a.start-b.start, b.end-a.end, a.order-b.order)
 	})
 	n := len(e.doc.Src)
 	for _, op := range e.ops {
 		n += len(op.text)
 	}
 	out := make([]byte, 0, n)
-	at := 0
+	from, at := 0, 0 // the last edit's span
 	for _, op := range e.ops {
-		if op.start < at { // an insertion at the edge of a removal, or inside one
-			if op.end <= at {
-				out = append(out, op.text...)
-				continue
-			}
-			op.start = at
+		if op.start < at && (op.start > from || op.start < op.end) {
+			continue // inside what is gone already
 		}
-		out = append(out, e.doc.Src[at:op.start]...)
+		if op.start >= at {
+			out = append(out, e.doc.Src[at:op.start]...)
+			from, at = op.start, op.end
+		} // else an insertion where a removal begins
 		out = append(out, op.text...)
-		at = op.end
 	}
 	return append(out, e.doc.Src[at:]...)
 }

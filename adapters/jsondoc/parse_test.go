@@ -1,0 +1,117 @@
+package jsondoc_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// Proves CARD-2: a body that could be read in two ways is refused, and its
+// nearest unambiguous neighbour is read.
+func TestParseRefuses(t *testing.T) {
+	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
+	tests := []struct {
+		name, bad string
+		code      memproxy.ReasonCode
+		good      string
+	}{
+		{"a name twice", `{"a":1,"a":2}`, memproxy.PayloadDuplicate, `{"a":1,"b":2}`},
+		{"a name twice, once escaped", `{"a":1,"\u0061":2}`, memproxy.PayloadDuplicate, `{"a":1,"\u0062":2}`},
+		{"a name twice, deep", `[{"x":{"a":1,"a":1}}]`, memproxy.PayloadDuplicate, `[{"x":{"a":1},"a":1}]`},
+		{"nothing", ``, memproxy.PayloadMalformed, `null`},
+		{"blanks", " \r\n\t", memproxy.PayloadMalformed, " \r\n\t0"},
+		{"a byte order mark", "\xef\xbb\xbf{}", memproxy.PayloadEncoding, `{}`},
+		{"UTF-16", "{\x00}\x00", memproxy.PayloadEncoding, `{"\u0000":0}`},
+		{"UTF-16 with its mark", "\xff\xfe{\x00}\x00", memproxy.PayloadEncoding, `{}`},
+		{"Latin-1", "\"caf\xe9\"", memproxy.PayloadEncoding, `"café"`},
+		{"a lone surrogate", `"\ud800"`, memproxy.PayloadEncoding, `"\ud83d\ude00"`},
+		{"a lone surrogate in a name", `{"\udc00":1}`, memproxy.PayloadEncoding, `{"\u00dc":1}`},
+		{"a second value", `{} {}`, memproxy.PayloadMalformed, `{} `},
+		{"a stray brace", `{}}`, memproxy.PayloadMalformed, "{}\n"},
+		{"NaN", `{"a":NaN}`, memproxy.PayloadMalformed, `{"a":"NaN"}`},
+		{"Infinity", `[-Infinity]`, memproxy.PayloadMalformed, `[-1e999]`},
+		{"a comma too many in an object", `{"a":1,}`, memproxy.PayloadMalformed, `{"a":1}`},
+		{"a comma too many in an array", `[1,]`, memproxy.PayloadMalformed, `[1]`},
+		{"single quotes", `{'a':1}`, memproxy.PayloadMalformed, `{"a":"'"}`},
+		{"a comment", `{"a":1/**/}`, memproxy.PayloadMalformed, `{"a":"/**/"}`},
+		{"a leading zero", `01`, memproxy.PayloadMalformed, `0.1`},
+		{"a plus sign", `+1`, memproxy.PayloadMalformed, `1e+1`},
+		{"a raw newline in a string", "\"a\nb\"", memproxy.PayloadMalformed, `"a\nb"`},
+		{"cut short", `{"a":[1`, memproxy.PayloadMalformed, `{"a":[1]}`},
+		{"too deep", deep(66), memproxy.PayloadTooDeep, deep(65)},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := jsondoc.Parse([]byte(tt.bad), 0)
+			var m *memproxy.Malformed
+			if !errors.As(err, &m) || m.Code != tt.code || m.Status != 400 {
+				t.Errorf("Parse(%q) = %v, want %s", tt.bad, err, tt.code)
+			}
+			if _, err := jsondoc.Parse([]byte(tt.good), 0); err != nil {
+				t.Errorf("Parse(%q) = %v, want a document", tt.good, err)
+			}
+		})
+	}
+}
+
+// A refusal never quotes what it refuses.
+func TestParseErrorsDoNotQuote(t *testing.T) {
+	for _, src := range []string{`{"note":"s3cret",}`, `"s3cret` + "\xff" + `"`, `{"a":"s3cret"} s3cret`} {
+		_, err := jsondoc.Parse([]byte(src), 0)
+		if err == nil || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("Parse(%q) = %v", src, err)
+		}
+	}
+}
+
+func TestSpans(t *testing.T) {
+	src := ` {"a" : [1, -2.50e+3 ,true,false , null], "q\"\\" :"\u0041\"\\", "": {} } `
+	doc, err := jsondoc.Parse([]byte(src), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for pointer, want := range map[string]string{
+		"/a/0": `1`, "/a/1": `-2.50e+3`, "/a/2": `true`, "/a/3": `false`, "/a/4": `null`,
+		"/q\"\\": `"\u0041\"\\"`, "/": `{}`, "/a": `[1, -2.50e+3 ,true,false , null]`, "": strings.TrimSpace(src),
+	} {
+		v := doc.At(pointer)
+		if v == nil || string(doc.Raw(v)) != want {
+			t.Errorf("At(%q) is not %s", pointer, want)
+		}
+	}
+	for i, want := range []string{`"a"`, `"q\"\\"`, `""`} {
+		m := doc.Root.Members[i]
+		if got := src[m.NameStart:m.NameEnd]; got != want {
+			t.Errorf("name %d spans %s, want %s", i, got, want)
+		}
+	}
+	if got := doc.At("/q\"\\").Text(); got != `A"\` {
+		t.Errorf("Text = %q", got)
+	}
+	if !doc.True(doc.At("/a/2")) || doc.True(doc.At("/a/3")) || !doc.False(doc.At("/a/3")) || doc.False(doc.At("/a/4")) || doc.True(nil) {
+		t.Error("True and False disagree with the source")
+	}
+}
+
+func TestPointers(t *testing.T) {
+	doc, err := jsondoc.Parse([]byte(`{"a/b":{"c~d":[10,{"~1":11}]}}`), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := jsondoc.Child(jsondoc.Index(jsondoc.Child(jsondoc.Child("", "a/b"), "c~d"), 1), "~1")
+	if p != "/a~1b/c~0d/1/~01" || string(doc.Raw(doc.At(p))) != "11" {
+		t.Errorf("At(%q) misses", p)
+	}
+	for _, p := range []string{"/a", "/a~1b/c~0d/2", "/a~1b/c~0d/-1", "/a~1b/c~0d/x", "/a~1b/c~0d/0/0", "/x/y"} {
+		if doc.At(p) != nil {
+			t.Errorf("At(%q) finds something", p)
+		}
+	}
+	var none *jsondoc.Value
+	if none.Get("a") != nil || none.Text() != "" || doc.Root.Text() != "" || doc.At("/a~1b/c~0d").Get("x") != nil {
+		t.Error("Get and Text are not safe on nil and other kinds")
+	}
+}
