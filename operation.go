@@ -205,9 +205,9 @@ type Operation struct {
 	// and nothing else.
 	Sweeps  bool
 	Backend string // the configured backend's name
-	Route    string // Route.ID
-	Scope    Scope  // the identities that the payload names plainly
-	Claims   []Claim
+	Route   string // Route.ID
+	Scope   Scope  // the identities that the payload names plainly
+	Claims  []Claim
 	// Targets are the ids of existing memories (or of what TargetKind says)
 	// that the operation names.
 	Targets    []string
