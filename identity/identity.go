@@ -47,6 +47,9 @@ func New(opt Options) (*Identifier, error) {
 			return nil, fmt.Errorf("identity: the key of %q is not a SHA-256 in hex", k.Principal.ID)
 		}
 		copy(sum[:], b)
+		if sum == sha256.Sum256(nil) {
+			return nil, fmt.Errorf("identity: the key of %q is the hash of nothing", k.Principal.ID)
+		}
 		if have, dup := id.keys[sum]; dup {
 			return nil, fmt.Errorf("identity: one key for %q and %q", have.ID, k.Principal.ID)
 		}
@@ -188,7 +191,9 @@ func backendKeys(h memproxy.Header) ([]string, error) {
 			if !ok || !(strings.EqualFold(scheme, "Bearer") || strings.EqualFold(scheme, "Token")) {
 				continue
 			}
-			v = strings.TrimSpace(rest)
+			if v = strings.TrimSpace(rest); v == "" {
+				continue
+			}
 		}
 		out = append(out, v)
 	}

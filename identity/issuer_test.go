@@ -31,10 +31,12 @@ type provider struct {
 	mode   string            // "", "down", "hang", "garbage", "foreign", "empty", "huge"
 	asked  map[string]int
 	free   chan struct{} // closed: whoever hangs goes on
+	// hanging tells of requests that arrived and hang.
+	hanging chan struct{}
 }
 
 func newProvider(t *testing.T) *provider {
-	p := &provider{t: t, asked: map[string]int{}, free: make(chan struct{})}
+	p := &provider{t: t, asked: map[string]int{}, free: make(chan struct{}), hanging: make(chan struct{}, 100)}
 	p.server = httptest.NewServer(http.HandlerFunc(p.serve))
 	t.Cleanup(func() {
 		close(p.free)
@@ -57,6 +59,7 @@ func (p *provider) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no", http.StatusBadGateway)
 		return
 	case "hang":
+		p.hanging <- struct{}{}
 		select {
 		case <-p.free:
 		case <-r.Context().Done():

@@ -1,0 +1,177 @@
+package identity_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/identity"
+)
+
+func hash(secret string) string {
+	sum := sha256.Sum256([]byte(secret))
+	return hex.EncodeToString(sum[:])
+}
+
+func who(id string) memproxy.Principal {
+	return memproxy.Principal{ID: id, Kind: memproxy.KindAgent, Trust: memproxy.TrustAuthenticated}
+}
+
+func header(fields ...string) memproxy.Header {
+	h := memproxy.Header{}
+	for i := 0; i < len(fields); i += 2 {
+		h[fields[i]] = append(h[fields[i]], fields[i+1])
+	}
+	return h
+}
+
+// Proves TRL-1: keys of the backend in every header in which its clients send
+// them, and what is addressed to memproxy itself. A credential that could be
+// read as two is refused; a backend key that is not known here is the
+// backend's to judge, and brings nothing.
+func TestKeys(t *testing.T) {
+	const (
+		auth, api, own, proxy = "Authorization", "X-Api-Key", "X-Memproxy-Token", "Proxy-Authorization"
+		anybody               = "workload:any"
+	)
+	huge := strings.Repeat("h", 16<<10)
+	fallback := who(anybody)
+	fallback.Trust = memproxy.TrustAnonymous
+	id, err := identity.New(identity.Options{
+		Keys: []identity.Key{
+			{SHA256: hash("key-a"), Principal: who("a")}, {SHA256: strings.ToUpper(hash("key-b")), Principal: who("b")},
+			{SHA256: hash("key-a2"), Principal: who("a")}, {SHA256: hash(huge), Principal: who("huge")},
+		},
+		Default: &fallback,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		h    memproxy.Header
+		want string // "" for refused
+	}{
+		{"nothing", header(), anybody},
+		{"Mem0's scheme", header(auth, "Token key-a"), "a"},
+		{"Letta's scheme", header(auth, "Bearer key-b"), "b"},
+		{"scheme in another case", header(auth, "bEARER key-a"), "a"},
+		{"many spaces", header(auth, "Token   key-a  "), "a"},
+		{"X-API-Key", header(api, "key-a"), "a"},
+		{"both, one key", header(api, "key-a", auth, "Token key-a"), "a"},
+		{"both, two keys of one", header(api, "key-a", auth, "Token key-a2"), "a"},
+		{"both, of two", header(api, "key-a", auth, "Token key-b"), ""},
+		{"both, one unknown", header(api, "what", auth, "Token key-b"), "b"},
+		{"twice the same", header(auth, "Token key-a", auth, "Token key-a"), "a"},
+		{"twice, known first", header(auth, "Token key-a", auth, "Token key-b"), ""},
+		{"twice, unknown first", header(auth, "Token what", auth, "Token key-b"), ""},
+		{"twice, empty first", header(api, "", api, "key-a"), ""},
+		{"twice, in two schemes", header(auth, "Token key-a", auth, "Bearer key-a"), ""},
+		{"unknown", header(auth, "Token what"), anybody},
+		{"without a scheme", header(auth, "key-a"), anybody},
+		{"another scheme", header(auth, "Basic key-a"), anybody},
+		{"scheme and key run together", header(auth, "Tokenkey-a"), anybody},
+		{"a tab", header(auth, "Token\tkey-a"), anybody},
+		{"X-API-Key with a scheme", header(api, "Token key-a"), anybody},
+		{"almost", header(auth, "Token key-A"), anybody},
+		{"two keys in one", header(auth, "Token key-a,key-b"), anybody},
+		{"empty", header(auth, ""), anybody},
+		{"only a scheme", header(auth, "Token"), anybody},
+		{"a scheme and a space", header(auth, "Token "), anybody},
+		{"empty X-API-Key", header(api, ""), anybody},
+		{"huge", header(api, huge), "huge"},
+		{"too huge", header(api, huge+"h"), anybody},
+		{"the hash itself", header(auth, "Token "+hash("key-a")), anybody},
+
+		{"own", header(own, "key-a"), "a"},
+		{"own in the proxy's header", header(proxy, "Bearer key-a"), "a"},
+		{"own comes before the backend's", header(own, "key-a", auth, "Token key-b"), "a"},
+		{"own in both headers", header(own, "key-a", proxy, "Bearer key-a"), "a"},
+		{"own, two of one", header(own, "key-a", proxy, "Bearer key-a2"), ""},
+		{"own, of two", header(own, "key-a", proxy, "Bearer key-b"), ""},
+		{"own twice the same", header(own, "key-a", own, "key-a"), "a"},
+		{"own twice", header(own, "key-a", own, "key-b"), ""},
+		{"own unknown", header(own, "what"), ""},
+		{"own unknown beside a known key", header(own, "what", auth, "Token key-a"), ""},
+		{"own empty", header(own, ""), ""},
+		{"own empty, then good", header(own, "", own, "key-a"), ""},
+		{"own with a scheme", header(own, "Bearer key-a"), ""},
+		{"own as Basic", header(proxy, "Basic a2V5LWE="), ""},
+		{"own as Token", header(proxy, "Token key-a"), ""},
+		{"own without a scheme", header(proxy, "key-a"), ""},
+		{"own with an empty Bearer", header(proxy, "Bearer  "), ""},
+		{"own huge", header(own, huge), "huge"},
+		{"own too huge", header(own, huge+"h"), ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, err := id.Identify(t.Context(), memproxy.Credentials{Header: c.h})
+			if c.want == "" {
+				refused(t, err, memproxy.IdentityInvalid)
+				for _, secret := range []string{"key-a", "key-b", "what", "a2V5LWE="} {
+					if strings.Contains(err.Error(), secret) {
+						t.Errorf("the error quotes the credential: %v", err)
+					}
+				}
+				return
+			}
+			if err != nil || p.ID != c.want {
+				t.Fatalf("%q, %v; want %q", p.ID, err, c.want)
+			}
+			if method := map[bool]string{true: "default", false: "key"}[c.want == anybody]; p.Method != method {
+				t.Errorf("by %s, want %s", p.Method, method)
+			}
+		})
+	}
+}
+
+// Proves TRL-1: without a default, nothing presented and an unknown key are
+// refused, each for its own reason.
+func TestNobodyByDefault(t *testing.T) {
+	id, err := identity.New(identity.Options{Keys: []identity.Key{{SHA256: hash("key-a"), Principal: who("a")}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := id.Identify(t.Context(), memproxy.Credentials{Header: header("X-Api-Key", "key-a")}); err != nil || p.ID != "a" {
+		t.Errorf("%+v, %v", p, err)
+	}
+	_, err = id.Identify(t.Context(), memproxy.Credentials{})
+	refused(t, err, memproxy.IdentityMissing)
+	_, err = id.Identify(t.Context(), memproxy.Credentials{Header: header("Authorization", "Basic x")})
+	refused(t, err, memproxy.IdentityMissing)
+	_, err = id.Identify(t.Context(), memproxy.Credentials{Header: header("X-Api-Key", "what")})
+	refused(t, err, memproxy.IdentityInvalid)
+}
+
+func TestOptions(t *testing.T) {
+	nobody := memproxy.Principal{}
+	for name, opt := range map[string]identity.Options{
+		"nothing":          {},
+		"not hex":          {Keys: []identity.Key{{SHA256: strings.Repeat("x", 64), Principal: who("a")}}},
+		"too short":        {Keys: []identity.Key{{SHA256: hash("a")[:62], Principal: who("a")}}},
+		"too long":         {Keys: []identity.Key{{SHA256: hash("a") + "00", Principal: who("a")}}},
+		"one key for two":  {Keys: []identity.Key{{SHA256: hash("a"), Principal: who("a")}, {SHA256: strings.ToUpper(hash("a")), Principal: who("b")}}},
+		"a key of nobody":  {Keys: []identity.Key{{SHA256: hash("a")}}},
+		"an empty key":     {Keys: []identity.Key{{SHA256: hash(""), Principal: who("a")}}},
+		"nobody's default": {Default: &nobody},
+	} {
+		if _, err := identity.New(opt); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+}
+
+// A caller cannot change who the next one is.
+func TestPrincipalsAreCopies(t *testing.T) {
+	fallback := who("any")
+	id, err := identity.New(identity.Options{Default: &fallback})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, _ := id.Identify(t.Context(), memproxy.Credentials{})
+	p.ID, p.Trust = "root", memproxy.TrustSystem
+	if p, _ = id.Identify(t.Context(), memproxy.Credentials{}); p.ID != "any" || p.Trust != memproxy.TrustAuthenticated || fallback.Method != "" {
+		t.Errorf("%+v", p)
+	}
+}

@@ -1,0 +1,193 @@
+package identity_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/identity"
+)
+
+// A new key of the issuer's is found when a token names it, and an old one
+// that was taken back goes.
+func TestKeysRotate(t *testing.T) {
+	d := newDesk(t, nil)
+	old := d.key
+	d.accept(d.token())
+	next := newKey(t, "k2")
+	d.key = next
+	d.publish(old, next)
+	d.refuse(d.token()) // the issuer was asked this very moment
+	d.Advance(10 * time.Second)
+	d.accept(d.token("sub", "new"))
+	d.key = old
+	d.accept(d.token("sub", "old"))
+	kept := d.token("sub", "kept")
+	d.accept(kept)
+
+	d.publish(next)
+	d.accept(kept)
+	d.Advance(10*time.Minute - time.Second)
+	d.accept(kept)
+	d.Advance(time.Second)
+	d.refuse(kept)
+	d.refuse(d.token("sub", "late"))
+	d.key = next
+	d.accept(d.token("sub", "new again"))
+}
+
+// Tokens with made-up key ids do not make the proxy hammer the issuer.
+func TestUnknownKeysDoNotFloodTheIssuer(t *testing.T) {
+	d := newDesk(t, nil)
+	d.accept(d.token())
+	forge := newKey(t, "")
+	var tokens []string
+	for i := range 32 {
+		forge.KeyID = fmt.Sprintf("made-up-%d", i)
+		d.key = forge
+		tokens = append(tokens, d.token())
+	}
+	flood := func() {
+		var wg sync.WaitGroup
+		for _, tok := range tokens {
+			wg.Go(func() {
+				_, err := d.id.Identify(context.Background(), memproxy.Credentials{Header: memproxy.Header{"X-Memproxy-Token": {tok}}})
+				var no *memproxy.Rejected
+				if !errors.As(err, &no) {
+					t.Errorf("%v", err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+	flood()
+	if n := d.requests("/keys"); n != 1 {
+		t.Errorf("%d requests within the quiet time", n)
+	}
+	for range 3 {
+		d.Advance(10 * time.Second)
+		flood()
+	}
+	if n := d.requests("/keys"); n != 4 {
+		t.Errorf("%d requests in three quiet times", n)
+	}
+}
+
+// Proves TRL-1: an issuer that is away is breakage. Nobody is let in, and
+// nobody is told that his good token is bad.
+func TestIssuerAwayAtTheStart(t *testing.T) {
+	for _, mode := range []string{"down", "garbage", "foreign", "empty", "huge"} {
+		t.Run(mode, func(t *testing.T) {
+			d := newDesk(t, nil)
+			d.set(mode)
+			tok := d.token()
+			for range 20 {
+				d.breakage(tok)
+			}
+			if n := d.requests("/.well-known/openid-configuration"); n != 1 {
+				t.Errorf("an issuer that is away was asked %d times at once", n)
+			}
+			d.refuse("not a token") // needs no issuer to be refused
+			d.set("")
+			d.breakage(tok)
+			d.Advance(time.Second)
+			d.accept(tok)
+		})
+	}
+	t.Run("nobody listens", func(t *testing.T) {
+		d := newDesk(t, nil)
+		tok := d.token()
+		d.server.Close()
+		d.breakage(tok)
+	})
+}
+
+// Later, known keys serve for a day; only a new key has to wait.
+func TestIssuerAwayLater(t *testing.T) {
+	d := newDesk(t, nil)
+	d.accept(d.token())
+	d.set("down")
+	old := d.key
+	d.key = newKey(t, "k2")
+	d.refuse(d.token()) // asked just now
+	d.Advance(11 * time.Second)
+	d.breakage(d.token()) // perhaps a new key of the issuer's
+	before := d.requests("/keys")
+	d.breakage(d.token())
+	if n := d.requests("/keys"); n != before {
+		t.Error("asked again at once")
+	}
+	d.key = old
+	d.accept(d.token("sub", "1"))
+	d.Advance(20 * time.Hour)
+	d.accept(d.token("sub", "2"))
+	before = d.requests("/keys")
+	for i := range 20 {
+		d.accept(d.token("sub", fmt.Sprint("more", i)))
+	}
+	if n := d.requests("/keys"); n > before+1 {
+		t.Errorf("%d requests for keys that are known", n-before)
+	}
+	d.Advance(4 * time.Hour)
+	d.breakage(d.token("sub", "3"))
+	d.set("")
+	d.Advance(10 * time.Second)
+	d.accept(d.token("sub", "3"))
+}
+
+// An issuer that hangs costs a caller at most the deadline, and those who need
+// nothing of it nothing.
+func TestIssuerHangs(t *testing.T) {
+	d := newDesk(t, func(o *identity.OIDCOptions) { o.Timeout = 50 * time.Millisecond })
+	d.set("hang")
+	tok := d.token()
+	var wg sync.WaitGroup
+	for range 16 {
+		wg.Go(func() {
+			_, err := d.id.Identify(context.Background(), memproxy.Credentials{Header: memproxy.Header{"X-Memproxy-Token": {tok}}})
+			var no *memproxy.Rejected
+			if err == nil || errors.As(err, &no) {
+				t.Errorf("%v, want breakage", err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := d.requests("/.well-known/openid-configuration"); n != 1 {
+		t.Errorf("a hanging issuer was asked %d times", n)
+	}
+}
+
+// While somebody asks a hanging issuer, a token by a known key does not wait.
+func TestKnownKeysDoNotWait(t *testing.T) {
+	d := newDesk(t, nil) // with a timeout that this test would not survive
+	d.accept(d.token())
+	d.set("hang")
+	d.Advance(11 * time.Minute)
+	known := d.key
+	d.key = newKey(t, "k2")
+	tok := d.token()
+	ctx, hangUp := context.WithCancel(context.Background())
+	asked := make(chan error, 2)
+	go func() {
+		_, err := d.id.Identify(ctx, memproxy.Credentials{Header: memproxy.Header{"X-Memproxy-Token": {tok}}})
+		asked <- err
+	}()
+	<-d.hanging
+	d.key = known
+	d.accept(d.token("sub", "patient"))
+	// Another caller who waits for the answer, and hangs up.
+	d.key = newKey(t, "k3")
+	tok = d.token()
+	go func() {
+		_, err := d.id.Identify(ctx, memproxy.Credentials{Header: memproxy.Header{"X-Memproxy-Token": {tok}}})
+		asked <- err
+	}()
+	hangUp()
+	if err := <-asked; !errors.Is(err, context.Canceled) {
+		t.Errorf("who hung up got %v", err)
+	}
+}

@@ -1,0 +1,247 @@
+package identity_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"math/big"
+	"net"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/identity"
+)
+
+// authority is a certificate authority that lives in the test.
+type authority struct {
+	t    *testing.T
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	n    int64
+}
+
+func newAuthority(t *testing.T) *authority {
+	a := &authority{t: t}
+	a.key = a.newKey()
+	tmpl := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+	a.cert = a.make(tmpl, tmpl, &a.key.PublicKey)
+	return a
+}
+
+func (a *authority) newKey() *ecdsa.PrivateKey {
+	a.t.Helper()
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return k
+}
+
+func (a *authority) make(tmpl, parent *x509.Certificate, pub *ecdsa.PublicKey) *x509.Certificate {
+	a.t.Helper()
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, parent, pub, a.key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	c, err := x509.ParseCertificate(der)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return c
+}
+
+// issue makes a certificate that names uris.
+func (a *authority) issue(uris ...string) tls.Certificate {
+	a.t.Helper()
+	a.n++
+	tmpl := &x509.Certificate{
+		SerialNumber: big.NewInt(a.n + 1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	for _, raw := range uris {
+		u, err := url.Parse(raw)
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		tmpl.URIs = append(tmpl.URIs, u)
+	}
+	k := a.newKey()
+	return tls.Certificate{Certificate: [][]byte{a.make(tmpl, a.cert, &k.PublicKey).Raw}, PrivateKey: k}
+}
+
+// handshake makes a TLS connection in which the client shows cert (nil: none)
+// and returns what the server may believe: the URIs of a certificate that was
+// verified. This is what the HTTP face does.
+func handshake(t *testing.T, server *authority, auth tls.ClientAuthType, cert *tls.Certificate) (memproxy.Credentials, error) {
+	t.Helper()
+	roots := x509.NewCertPool()
+	roots.AddCert(server.cert)
+	near, far := net.Pipe()
+	defer near.Close()
+	defer far.Close()
+	conf := &tls.Config{ServerName: "127.0.0.1", RootCAs: roots}
+	if cert != nil {
+		conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return cert, nil }
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c := tls.Client(near, conf)
+		if c.Handshake() == nil {
+			_, _ = c.Read(make([]byte, 1)) // until the server hangs up: TLS 1.3 verifies after the client is done
+		}
+	}()
+	s := tls.Server(far, &tls.Config{Certificates: []tls.Certificate{server.issue()}, ClientAuth: auth, ClientCAs: roots})
+	err := s.Handshake()
+	var c memproxy.Credentials
+	if state := s.ConnectionState(); err == nil && len(state.VerifiedChains) > 0 {
+		for _, u := range state.PeerCertificates[0].URIs {
+			c.PeerURIs = append(c.PeerURIs, u.String())
+		}
+	}
+	_ = far.Close()
+	<-done
+	return c, err
+}
+
+// Proves TRL-1: the certificate of a real handshake, verified against the
+// configured roots, names the principal; nothing short of that does.
+func TestSPIFFE(t *testing.T) {
+	ca, stranger := newAuthority(t), newAuthority(t)
+	s, err := identity.NewSPIFFE("example.org", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := identity.New(identity.Options{SPIFFE: s, Keys: []identity.Key{{SHA256: hash("key-a"), Principal: who("a")}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name  string
+		from  *authority
+		uris  []string
+		key   bool // a known backend key beside it
+		want  string
+		code  memproxy.ReasonCode
+		shake bool // the handshake itself fails
+	}{
+		{name: "of the domain", from: ca, uris: []string{"spiffe://example.org/ns/dev/sa/ci"}, want: "spiffe://example.org/ns/dev/sa/ci"},
+		{name: "comes before a backend key", from: ca, uris: []string{"spiffe://example.org/ci"}, key: true, want: "spiffe://example.org/ci"},
+		{name: "of another domain", from: ca, uris: []string{"spiffe://example.com/ci"}, code: memproxy.IdentityInvalid},
+		{name: "of another domain beside a key", from: ca, uris: []string{"spiffe://example.com/ci"}, key: true, code: memproxy.IdentityInvalid},
+		{name: "of a domain that ends alike", from: ca, uris: []string{"spiffe://evil-example.org/ci"}, code: memproxy.IdentityInvalid},
+		{name: "two names", from: ca, uris: []string{"spiffe://example.org/ci", "spiffe://example.org/admin"}, code: memproxy.IdentityInvalid},
+		{name: "a name and a link", from: ca, uris: []string{"spiffe://example.org/ci", "https://example.org/"}, code: memproxy.IdentityInvalid},
+		{name: "only a link", from: ca, uris: []string{"https://example.org/ci"}, code: memproxy.IdentityInvalid},
+		{name: "with a port", from: ca, uris: []string{"spiffe://example.org:443/ci"}, code: memproxy.IdentityInvalid},
+		{name: "with a user", from: ca, uris: []string{"spiffe://root@example.org/ci"}, code: memproxy.IdentityInvalid},
+		{name: "with a query", from: ca, uris: []string{"spiffe://example.org/ci?role=admin"}, code: memproxy.IdentityInvalid},
+		{name: "with dots", from: ca, uris: []string{"spiffe://example.org/ci/../admin"}, code: memproxy.IdentityInvalid},
+		// A certificate without a URI names nobody, as if there were none.
+		{name: "no name", from: ca, code: memproxy.IdentityMissing},
+		{name: "no name beside a key", from: ca, key: true, want: "a"},
+		{name: "no certificate", code: memproxy.IdentityMissing},
+		{name: "from a stranger", from: stranger, uris: []string{"spiffe://example.org/ci"}, shake: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var cert *tls.Certificate
+			if c.from != nil {
+				made := c.from.issue(c.uris...)
+				cert = &made
+			}
+			creds, err := handshake(t, ca, tls.VerifyClientCertIfGiven, cert)
+			if c.shake {
+				if err == nil || len(creds.PeerURIs) > 0 {
+					t.Fatalf("a stranger's certificate: %v, %v", creds.PeerURIs, err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.key {
+				creds.Header = header("X-Api-Key", "key-a")
+			}
+			p, err := id.Identify(t.Context(), creds)
+			if c.want == "" {
+				refused(t, err, c.code)
+				return
+			}
+			if err != nil || p.ID != c.want {
+				t.Fatalf("%+v, %v; want %s", p, err, c.want)
+			}
+		})
+	}
+}
+
+// A certificate that was shown and not verified is believed by nobody.
+func TestUnverifiedCertificate(t *testing.T) {
+	ca, stranger := newAuthority(t), newAuthority(t)
+	cert := stranger.issue("spiffe://example.org/admin")
+	for _, auth := range []tls.ClientAuthType{tls.RequestClientCert, tls.RequireAnyClientCert} {
+		creds, err := handshake(t, ca, auth, &cert)
+		if err != nil || len(creds.PeerURIs) != 0 {
+			t.Fatalf("%v: %v, %v", auth, creds.PeerURIs, err)
+		}
+	}
+	// Without SPIFFE configured a verified name means nothing either.
+	fallback := who("any")
+	id, err := identity.New(identity.Options{Default: &fallback})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := id.Identify(t.Context(), memproxy.Credentials{PeerURIs: []string{"spiffe://example.org/admin"}}); err != nil || p.ID != "any" {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+func TestSPIFFERules(t *testing.T) {
+	ci := who("agent:ci")
+	ci.Tenant, ci.Roles, ci.ActsAs = "acme", []string{"dev"}, memproxy.Limit{Values: []string{"ci"}}
+	s, err := identity.NewSPIFFE("example.org", []identity.SPIFFERule{
+		{Path: "/ns/prod/sa/ci", Principal: ci},
+		{Path: "/ns/*/sa/worker", Principal: memproxy.Principal{Kind: memproxy.KindService, Trust: memproxy.TrustEstablished}},
+		{Path: "/ns/prod/sa/*", Principal: who("first of two")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := identity.New(identity.Options{SPIFFE: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		"/ns/prod/sa/ci": "agent:ci", "/ns/dev/sa/worker": "spiffe://example.org/ns/dev/sa/worker", "/ns/prod/sa/worker": "spiffe://example.org/ns/prod/sa/worker",
+		"/ns/prod/sa/other": "first of two", "/ns/dev/sa/ci": "", "/ns/prod/sa/ci/x": "", "/ns/prod/sa": "", "/ns/a/b/sa/worker": "", "": "", "/NS/prod/sa/ci": "",
+	} {
+		p, err := id.Identify(t.Context(), memproxy.Credentials{PeerURIs: []string{"spiffe://example.org" + path}})
+		if want == "" {
+			var no *memproxy.Rejected
+			if !errors.As(err, &no) {
+				t.Errorf("%s: %+v, %v", path, p, err)
+			}
+			continue
+		}
+		if err != nil || p.ID != want || p.Method != "spiffe" {
+			t.Errorf("%s: %+v, %v; want %s", path, p, err, want)
+		}
+	}
+	for _, domain := range []string{"", "Example.org", "spiffe://", "a b"} {
+		if _, err := identity.NewSPIFFE(domain, nil); err == nil {
+			t.Errorf("trust domain %q was taken", domain)
+		}
+	}
+	if _, err := identity.NewSPIFFE("example.org", []identity.SPIFFERule{{Path: "ns"}}); err == nil {
+		t.Error("a path without a slash was taken")
+	}
+}
