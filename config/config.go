@@ -8,177 +8,178 @@ import (
 
 // Config is memproxy.yaml. Field tags say everything about a key that the
 // reader, the JSON Schema and docs/configuration.md need: doc is what it means,
+// default what stands for it where it is absent (a test holds it to that),
 // enum and keys what it may be, min and max its bounds, required that it must
 // stand.
 type Config struct {
-	Profile    string     `yaml:"profile" doc:"development or production: a named set of defaults, each overridable" enum:"development,production"`
-	Enforce    *bool      `yaml:"enforce" doc:"false is shadow mode: rule and record, forward everything unchanged"`
-	State      string     `yaml:"state" doc:"directory of audit log, ledger, keys and counters"`
-	Admin      Admin      `yaml:"admin" doc:"the listener of probes and metrics"`
-	Backends   []Backend  `yaml:"backends" doc:"the memory services, each with a listener" required:"true"`
-	Identity   Identity   `yaml:"identity" doc:"who callers are"`
-	Ownership  Ownership  `yaml:"ownership" doc:"whose memories are"`
-	Policy     Policy     `yaml:"policy" doc:"the rules"`
-	Confidence Confidence `yaml:"confidence" doc:"ceilings on confidence, from 0 to 1"`
-	Budgets    Budgets    `yaml:"budgets" doc:"how much may be written"`
-	Audit      Audit      `yaml:"audit" doc:"the signed log"`
-	Telemetry  Telemetry  `yaml:"telemetry" doc:"traces, metrics and logs over OTLP"`
-	Log        Log        `yaml:"log" doc:"the process's own log, on stderr"`
+	Profile    string     `yaml:"profile,omitempty" doc:"development or production: a named set of defaults, each overridable" default:"development" enum:"development,production"`
+	Enforce    *bool      `yaml:"enforce,omitempty" doc:"false is shadow mode: rule and record, forward everything unchanged" default:"true"`
+	State      string     `yaml:"state,omitempty" doc:"directory of audit log, ledger, keys and counters" default:"./state"`
+	Admin      Admin      `yaml:"admin,omitempty" doc:"the listener of probes and metrics"`
+	Backends   []Backend  `yaml:"backends,omitempty" doc:"the memory services, each with a listener" required:"true"`
+	Identity   Identity   `yaml:"identity,omitempty" doc:"who callers are"`
+	Ownership  Ownership  `yaml:"ownership,omitempty" doc:"whose memories are"`
+	Policy     Policy     `yaml:"policy,omitempty" doc:"the rules"`
+	Confidence Confidence `yaml:"confidence,omitempty" doc:"ceilings on confidence, from 0 to 1"`
+	Budgets    Budgets    `yaml:"budgets,omitempty" doc:"how much may be written"`
+	Audit      Audit      `yaml:"audit,omitempty" doc:"the signed log"`
+	Telemetry  Telemetry  `yaml:"telemetry,omitempty" doc:"traces, metrics and logs over OTLP"`
+	Log        Log        `yaml:"log,omitempty" doc:"the process's own log, on stderr"`
 }
 
 // Admin is the admin listener.
 type Admin struct {
-	Listen string `yaml:"listen" doc:"address of /healthz, /readyz and /metrics"`
+	Listen string `yaml:"listen,omitempty" doc:"address of /healthz, /readyz and /metrics" default:"127.0.0.1:9901"`
 }
 
 // Backend is one memory service behind the proxy.
 type Backend struct {
-	Name           string   `yaml:"name" doc:"what policies, metrics and records call it" required:"true"`
-	Kind           string   `yaml:"kind" doc:"the wire format" enum:"mem0" required:"true"`
-	Listen         string   `yaml:"listen" doc:"address that clients are given, host:port" required:"true"`
-	Upstream       string   `yaml:"upstream" doc:"base URL of the service; a path is a prefix" required:"true"`
-	Passthrough    []string `yaml:"passthrough" doc:"routes that the adapter does not know and that touch no memory: METHOD /path, * for a segment or a rest"`
-	Credential     Secret   `yaml:"credential" doc:"backend key that replaces the client's, so that agents never hold it"`
-	CredentialAs   string   `yaml:"credential_as" doc:"how the credential is presented" enum:"token,bearer,x-api-key"`
-	ConfidenceKeys []string `yaml:"confidence_keys" doc:"metadata keys that claim a confidence"`
-	FieldKey       string   `yaml:"field_key" doc:"metadata key that names the governed field"`
-	TLS            TLS      `yaml:"tls" doc:"https on the listener, and the upstream's roots"`
-	Limits         Limits   `yaml:"limits" doc:"bounds of bodies"`
-	Timeouts       Timeouts `yaml:"timeouts" doc:"bounds in time"`
+	Name           string   `yaml:"name,omitempty" doc:"what policies, metrics and records call it" required:"true"`
+	Kind           string   `yaml:"kind,omitempty" doc:"the wire format" enum:"mem0" required:"true"`
+	Listen         string   `yaml:"listen,omitempty" doc:"address that clients are given, host:port" required:"true"`
+	Upstream       string   `yaml:"upstream,omitempty" doc:"base URL of the service; a path is a prefix" required:"true"`
+	Passthrough    []string `yaml:"passthrough,omitempty" doc:"routes that the adapter does not know and that touch no memory: METHOD /path, * for a segment or a rest"`
+	Credential     Secret   `yaml:"credential,omitempty" doc:"backend key that replaces the client's, so that agents never hold it"`
+	CredentialAs   string   `yaml:"credential_as,omitempty" doc:"how the credential is presented" default:"token" enum:"token,bearer,x-api-key"`
+	ConfidenceKeys []string `yaml:"confidence_keys,omitempty" doc:"metadata keys that claim a confidence" default:"confidence, importance"`
+	FieldKey       string   `yaml:"field_key,omitempty" doc:"metadata key that names the governed field" default:"field, else metadata.category"`
+	TLS            TLS      `yaml:"tls,omitempty" doc:"https on the listener, and the upstream's roots"`
+	Limits         Limits   `yaml:"limits,omitempty" doc:"bounds of bodies"`
+	Timeouts       Timeouts `yaml:"timeouts,omitempty" doc:"bounds in time"`
 }
 
 // TLS names PEM files.
 type TLS struct {
-	Cert       string `yaml:"cert" doc:"certificate chain of the listener"`
-	Key        string `yaml:"key" doc:"its private key"`
-	ClientCA   string `yaml:"client_ca" doc:"roots of client certificates, for SPIFFE"`
-	UpstreamCA string `yaml:"upstream_ca" doc:"roots of an https upstream; the system's if absent"`
+	Cert       string `yaml:"cert,omitempty" doc:"certificate chain of the listener"`
+	Key        string `yaml:"key,omitempty" doc:"its private key"`
+	ClientCA   string `yaml:"client_ca,omitempty" doc:"roots of client certificates, for SPIFFE"`
+	UpstreamCA string `yaml:"upstream_ca,omitempty" doc:"roots of an https upstream" default:"the system's"`
 }
 
 // Limits bound bodies, in bytes.
 type Limits struct {
-	Body   int64 `yaml:"body" doc:"largest request body on memory routes, bytes" min:"1"`
-	Answer int64 `yaml:"answer" doc:"largest answer that is read before it is passed on, bytes" min:"1"`
-	Depth  int   `yaml:"depth" doc:"deepest nesting of JSON" min:"1" max:"1000"`
+	Body   int64 `yaml:"body,omitempty" doc:"largest request body on memory routes, bytes" default:"1048576" min:"1"`
+	Answer int64 `yaml:"answer,omitempty" doc:"largest answer that is read before it is passed on, bytes" default:"16777216" min:"1"`
+	Depth  int   `yaml:"depth,omitempty" doc:"deepest nesting of JSON" default:"64" min:"1" max:"1000"`
 }
 
 // Timeouts bound what others may take.
 type Timeouts struct {
-	Body     Duration `yaml:"body" doc:"for a client to send a body" min:"1ms"`
-	Upstream Duration `yaml:"upstream" doc:"for the backend to answer" min:"1ms"`
+	Body     Duration `yaml:"body,omitempty" doc:"for a client to send a body" default:"30s" min:"1ms"`
+	Upstream Duration `yaml:"upstream,omitempty" doc:"for the backend to answer" default:"5m0s" min:"1ms"`
 }
 
 // Identity says who callers are.
 type Identity struct {
-	Require *bool      `yaml:"require" doc:"refuse callers that present nothing known; there is then no default principal"`
-	Default *Principal `yaml:"default" doc:"whoever presents nothing else"`
-	Keys    []Key      `yaml:"keys" doc:"backend API keys or bearer tokens, by hash"`
-	OIDC    *OIDC      `yaml:"oidc" doc:"tokens in Proxy-Authorization: Bearer or X-Memproxy-Token"`
-	SPIFFE  *SPIFFE    `yaml:"spiffe" doc:"client certificates"`
+	Require *bool      `yaml:"require,omitempty" doc:"refuse callers that present nothing known; there is then no default principal" default:"true in production without identity.default, else false"`
+	Default *Principal `yaml:"default,omitempty" doc:"whoever presents nothing else"`
+	Keys    []Key      `yaml:"keys,omitempty" doc:"backend API keys or bearer tokens, by hash"`
+	OIDC    *OIDC      `yaml:"oidc,omitempty" doc:"tokens in Proxy-Authorization: Bearer or X-Memproxy-Token"`
+	SPIFFE  *SPIFFE    `yaml:"spiffe,omitempty" doc:"client certificates"`
 }
 
 // Principal is a caller as written down.
 type Principal struct {
-	ID     string   `yaml:"id" doc:"name of the principal" required:"true"`
-	Kind   string   `yaml:"kind" doc:"what sort of caller" enum:"agent,human,service,anonymous"`
-	Trust  string   `yaml:"trust" doc:"tier, which sets the ceiling on confidence" enum:"anonymous,authenticated,established,human,system"`
-	Tenant string   `yaml:"tenant" doc:"whose memories it shares"`
-	Roles  []string `yaml:"roles" doc:"roles that policies name"`
-	ActsAs Names    `yaml:"acts_as" doc:"agents that it may name; absent: none; \"*\": all"`
-	Users  *Names   `yaml:"users" doc:"users that it may name; absent: all"`
-	Apps   *Names   `yaml:"apps" doc:"apps that it may name; absent: all"`
-	Runs   *Names   `yaml:"runs" doc:"runs that it may name; absent: all"`
+	ID     string   `yaml:"id,omitempty" doc:"name of the principal" required:"true"`
+	Kind   string   `yaml:"kind,omitempty" doc:"what sort of caller" default:"agent; identity.default: anonymous" enum:"agent,human,service,anonymous"`
+	Trust  string   `yaml:"trust,omitempty" doc:"tier, which sets the ceiling on confidence" default:"authenticated; identity.default: anonymous" enum:"anonymous,authenticated,established,human,system"`
+	Tenant string   `yaml:"tenant,omitempty" doc:"whose memories it shares"`
+	Roles  []string `yaml:"roles,omitempty" doc:"roles that policies name"`
+	ActsAs Names    `yaml:"acts_as,omitempty" doc:"agents that it may name; absent: none; \"*\": all"`
+	Users  *Names   `yaml:"users,omitempty" doc:"users that it may name; absent: all"`
+	Apps   *Names   `yaml:"apps,omitempty" doc:"apps that it may name; absent: all"`
+	Runs   *Names   `yaml:"runs,omitempty" doc:"runs that it may name; absent: all"`
 }
 
 // Key is a principal with its secret's hash.
 type Key struct {
-	SHA256    string `yaml:"sha256" doc:"SHA-256 of the token, hex" required:"true"`
+	SHA256    string `yaml:"sha256,omitempty" doc:"SHA-256 of the token, hex" required:"true"`
 	Principal `yaml:",inline"`
 }
 
 // OIDC verifies tokens of one issuer.
 type OIDC struct {
-	Issuer   string            `yaml:"issuer" doc:"issuer URL" required:"true"`
-	Audience string            `yaml:"audience" doc:"what aud must contain" required:"true"`
-	Prefix   *string           `yaml:"prefix" doc:"put before the id claim; oidc: if absent"`
-	Kind     string            `yaml:"kind" doc:"kind of those whose token does not say" enum:"agent,human,service"`
-	Trust    string            `yaml:"trust" doc:"tier of those whose token does not say" enum:"anonymous,authenticated,established,human,system"`
-	MaxTrust string            `yaml:"max_trust" doc:"the highest tier that a token may give itself" enum:"anonymous,authenticated,established,human,system"`
-	Claims   map[string]string `yaml:"claims" doc:"claim names for id, tenant, roles, kind, trust, acts_as, users, apps, runs" keys:"id,tenant,roles,kind,trust,acts_as,users,apps,runs"`
+	Issuer   string            `yaml:"issuer,omitempty" doc:"issuer URL" required:"true"`
+	Audience string            `yaml:"audience,omitempty" doc:"what aud must contain" required:"true"`
+	Prefix   *string           `yaml:"prefix,omitempty" doc:"put before the id claim" default:"oidc:"`
+	Kind     string            `yaml:"kind,omitempty" doc:"kind of those whose token does not say" default:"agent" enum:"agent,human,service"`
+	Trust    string            `yaml:"trust,omitempty" doc:"tier of those whose token does not say" default:"authenticated" enum:"anonymous,authenticated,established,human,system"`
+	MaxTrust string            `yaml:"max_trust,omitempty" doc:"the highest tier that a token may give itself" default:"human" enum:"anonymous,authenticated,established,human,system"`
+	Claims   map[string]string `yaml:"claims,omitempty" doc:"which claims of the token are read; trust is capped by max_trust" default:"id: sub" keys:"id,tenant,roles,kind,trust,acts_as,users,apps,runs"`
 }
 
 // SPIFFE maps certificates.
 type SPIFFE struct {
-	TrustDomain string       `yaml:"trust_domain" doc:"trust domain of the certificates" required:"true"`
-	Rules       []SPIFFERule `yaml:"rules" doc:"paths to principals; without rules, each id is an authenticated agent of its own name"`
+	TrustDomain string       `yaml:"trust_domain,omitempty" doc:"trust domain of the certificates" required:"true"`
+	Rules       []SPIFFERule `yaml:"rules,omitempty" doc:"paths to principals; without rules, each id is an authenticated agent of its own name"`
 }
 
 // SPIFFERule maps one path.
 type SPIFFERule struct {
-	Path      string `yaml:"path" doc:"path of the SPIFFE id; * for one segment" required:"true"`
-	Principal `yaml:",inline"`
+	Path      string                         `yaml:"path,omitempty" doc:"path of the SPIFFE id; * for one segment" required:"true"`
+	Principal `yaml:",inline" optional:"id"` // without an id it is the SPIFFE id
 }
 
 // Ownership says what unattributed memories are.
 type Ownership struct {
-	Unattributed string `yaml:"unattributed" doc:"who sees memories that were written around memproxy" enum:"visible,named,hidden"`
+	Unattributed string `yaml:"unattributed,omitempty" doc:"who sees memories that were written around memproxy" default:"visible; named with several tenants" enum:"visible,named,hidden"`
 }
 
 // Policy names the rules.
 type Policy struct {
-	Dir  string   `yaml:"dir" doc:"directory of *.cedar; absent: the built-in bundle"`
-	Poll Duration `yaml:"poll" doc:"how often the directory is looked at; a change counts when two looks agree" min:"1ms"`
+	Dir  string   `yaml:"dir,omitempty" doc:"directory of *.cedar; absent: the built-in bundle"`
+	Poll Duration `yaml:"poll,omitempty" doc:"how often the directory is looked at; a change counts when two looks agree" default:"1s" min:"1ms"`
 }
 
 // Confidence are ceilings, from 0 to 1.
 type Confidence struct {
-	Principal map[string]float64 `yaml:"principal" doc:"ceilings by tier of the principal" keys:"anonymous,authenticated,established,human,system" min:"0" max:"1"`
-	Source    map[string]float64 `yaml:"source" doc:"ceilings by tier of the source" keys:"trusted,verified,untrusted,hostile" min:"0" max:"1"`
-	Unclaimed *float64           `yaml:"unclaimed" doc:"confidence of a write that claims none" min:"0" max:"1"`
+	Principal map[string]float64 `yaml:"principal,omitempty" doc:"ceilings by tier of the principal" default:"0.3, 0.7, 0.9, 1, 1" keys:"anonymous,authenticated,established,human,system" min:"0" max:"1"`
+	Source    map[string]float64 `yaml:"source,omitempty" doc:"ceilings by tier of the source" default:"1, 0.9, 0.6, 0.3" keys:"trusted,verified,untrusted,hostile" min:"0" max:"1"`
+	Unclaimed *float64           `yaml:"unclaimed,omitempty" doc:"confidence of a write that claims none" default:"0.8" min:"0" max:"1"`
 }
 
 // Budgets bound writes.
 type Budgets struct {
-	Default        WriteLimit            `yaml:"default" doc:"every principal"`
-	Anonymous      WriteLimit            `yaml:"anonymous" doc:"principals of the anonymous tier"`
-	Overrides      map[string]WriteLimit `yaml:"overrides" doc:"by principal id; what is absent is inherited"`
-	Tenants        map[string]WriteLimit `yaml:"tenants" doc:"by tenant, \"*\" for each; absent: not limited"`
-	Namespaces     map[string]WriteLimit `yaml:"namespaces" doc:"by governed field; absent: not limited"`
-	RapidPerMinute *int64                `yaml:"rapid_per_minute" doc:"writes a minute that raise the event rapid_writes; 0 is off" min:"0"`
-	Redis          *Redis                `yaml:"redis" doc:"the shared store; absent: this process counts"`
+	Default        WriteLimit            `yaml:"default,omitempty" doc:"every principal" default:"100 an hour, 10000 in all"`
+	Anonymous      WriteLimit            `yaml:"anonymous,omitempty" doc:"principals of the anonymous tier" default:"10 an hour, 100 in all"`
+	Overrides      map[string]WriteLimit `yaml:"overrides,omitempty" doc:"by principal id; what is absent is inherited"`
+	Tenants        map[string]WriteLimit `yaml:"tenants,omitempty" doc:"by tenant, \"*\" for each; absent: not limited"`
+	Namespaces     map[string]WriteLimit `yaml:"namespaces,omitempty" doc:"by governed field; absent: not limited"`
+	RapidPerMinute *int64                `yaml:"rapid_per_minute,omitempty" doc:"writes a minute that raise the event rapid_writes; 0 is off" default:"30" min:"0"`
+	Redis          *Redis                `yaml:"redis,omitempty" doc:"the shared store; absent: this process counts"`
 }
 
 // WriteLimit is one row of budgets, in memories.
 type WriteLimit struct {
-	PerHour int64 `yaml:"writes_per_hour" doc:"memories an hour" min:"1"`
-	Total   int64 `yaml:"writes_total" doc:"memories in all; falls when they are deleted" min:"1"`
+	PerHour int64 `yaml:"writes_per_hour,omitempty" doc:"memories an hour" min:"1"`
+	Total   int64 `yaml:"writes_total,omitempty" doc:"memories in all; falls when they are deleted" min:"1"`
 }
 
 // Redis is the shared budget store.
 type Redis struct {
-	URL     Secret   `yaml:"url" doc:"redis://, rediss:// or unix://; several hosts with commas for a Cluster; ?master=NAME for Sentinel" required:"true"`
-	Timeout Duration `yaml:"timeout" doc:"deadline of one charge" min:"1ms"`
-	Share   *float64 `yaml:"degraded_share" doc:"share of each limit that one replica may use while Redis is away, from 0 to 1" min:"0" max:"1"`
+	URL     Secret   `yaml:"url,omitempty" doc:"redis://, rediss:// or unix://; several hosts with commas for a Cluster; ?master=NAME for Sentinel" required:"true"`
+	Timeout Duration `yaml:"timeout,omitempty" doc:"deadline of one charge" default:"50ms" min:"1ms"`
+	Share   *float64 `yaml:"degraded_share,omitempty" doc:"share of each limit that one replica may use while Redis is away, up to 1" default:"0.25" min:"0.001" max:"1"`
 }
 
 // Audit is the signed log.
 type Audit struct {
-	Retention Duration `yaml:"retention" doc:"how long records are kept; 0 keeps them for ever"`
-	Origin    string   `yaml:"origin" doc:"name of the log in its checkpoints; unique to the installation"`
+	Retention Duration `yaml:"retention,omitempty" doc:"how long records are kept; 0 keeps them for ever" default:"90d"`
+	Origin    string   `yaml:"origin,omitempty" doc:"name of the log in its checkpoints; unique to the installation" default:"memproxy/ and the key's fingerprint"`
 }
 
 // Telemetry goes to an OTLP collector.
 type Telemetry struct {
-	OTLP    string            `yaml:"otlp" doc:"base URL of an OTLP/HTTP collector; absent: traces stay in memory, metrics on /metrics"`
-	Headers map[string]Secret `yaml:"headers" doc:"headers for the collector"`
-	Sample  *float64          `yaml:"sample" doc:"share of new traces that is recorded, from 0 to 1" min:"0" max:"1"`
-	Service string            `yaml:"service" doc:"service.name"`
+	OTLP    string            `yaml:"otlp,omitempty" doc:"base URL of an OTLP/HTTP collector; absent: traces stay in memory, metrics on /metrics"`
+	Headers map[string]Secret `yaml:"headers,omitempty" doc:"headers for the collector"`
+	Sample  *float64          `yaml:"sample,omitempty" doc:"share of new traces that is recorded, from 0 to 1" default:"1" min:"0" max:"1"`
+	Service string            `yaml:"service,omitempty" doc:"service.name" default:"memproxy"`
 }
 
 // Log is the process's own log.
 type Log struct {
-	Level  string `yaml:"level" doc:"what is logged" enum:"debug,info,warn,error"`
-	Format string `yaml:"format" doc:"how" enum:"text,json"`
+	Level  string `yaml:"level,omitempty" doc:"what is logged" default:"info" enum:"debug,info,warn,error"`
+	Format string `yaml:"format,omitempty" doc:"how" default:"json in production, else text" enum:"text,json"`
 }
 
 // Limit is the vocabulary's form of a list of names.

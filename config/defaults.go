@@ -87,6 +87,9 @@ func (c *Config) defaults() {
 	if c.Budgets.RapidPerMinute == nil {
 		c.Budgets.RapidPerMinute = &limits.RapidPerMinute
 	}
+	if c.Audit.Retention == 0 {
+		c.Audit.Retention = retention
+	}
 	set(&c.Log.Level, "info")
 	set(&c.Log.Format, stands.format)
 	set(&c.Telemetry.Service, "memproxy")

@@ -2,12 +2,14 @@ package config
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 )
 
 // field is one key of a mapping, as the tags of its struct field describe it.
 type field struct {
 	key, doc   string
+	def        string // what stands for it where it is absent, for people
 	typ        reflect.Type
 	enum, keys []string // what a scalar, or a map's keys, may be; nil: anything
 	min, max   string   // bounds of numbers and durations; "": none
@@ -21,11 +23,14 @@ func fieldsOf(t reflect.Type) []field {
 		f := t.Field(i)
 		key, opts, _ := strings.Cut(f.Tag.Get("yaml"), ",")
 		if opts == "inline" {
-			out = append(out, fieldsOf(f.Type)...)
+			for _, in := range fieldsOf(f.Type) {
+				in.required = in.required && !slices.Contains(words(f.Tag.Get("optional")), in.key)
+				out = append(out, in)
+			}
 			continue
 		}
 		out = append(out, field{
-			key: key, doc: f.Tag.Get("doc"), typ: f.Type, enum: words(f.Tag.Get("enum")), keys: words(f.Tag.Get("keys")),
+			key: key, doc: f.Tag.Get("doc"), def: f.Tag.Get("default"), typ: f.Type, enum: words(f.Tag.Get("enum")), keys: words(f.Tag.Get("keys")),
 			min: f.Tag.Get("min"), max: f.Tag.Get("max"), required: f.Tag.Get("required") == "true",
 		})
 	}

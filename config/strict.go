@@ -14,6 +14,7 @@ import (
 var (
 	durationType = reflect.TypeFor[Duration]()
 	namesType    = reflect.TypeFor[Names]()
+	secretType   = reflect.TypeFor[Secret]()
 )
 
 // strict holds a node against the type that it will be decoded into: unknown
@@ -34,6 +35,8 @@ func (v *reader) strict(n *yaml.Node, f field, path string) {
 	switch {
 	case t == durationType:
 		v.duration(n, f, path)
+	case t == secretType:
+		v.value(n, reflect.TypeFor[string](), f, path)
 	case t == namesType:
 		if n.Kind == yaml.SequenceNode {
 			v.list(n, field{typ: reflect.TypeFor[string]()}, path)

@@ -11,14 +11,35 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Secret is a value that does not print.
-type Secret string
+// Secret is a value that does not print. It is held by a pointer, because fmt
+// passes over the methods of a value where the verb does not fit what is
+// around it, and would show a string.
+type Secret struct{ value *string }
+
+// NewSecret hides a value.
+func NewSecret(value string) Secret {
+	if value == "" {
+		return Secret{}
+	}
+	return Secret{&value}
+}
+
+// Reveal is the secret itself.
+func (s Secret) Reveal() string {
+	if s.value == nil {
+		return ""
+	}
+	return *s.value
+}
+
+// IsZero reports whether there is no secret.
+func (s Secret) IsZero() bool { return s.value == nil }
 
 const redacted = "[redacted]"
 
 // String hides the secret. So do the other ways in which values are printed.
 func (s Secret) String() string {
-	if s == "" {
+	if s.value == nil {
 		return ""
 	}
 	return redacted
@@ -26,6 +47,12 @@ func (s Secret) String() string {
 
 // Format hides the secret from every verb.
 func (s Secret) Format(f fmt.State, _ rune) { fmt.Fprint(f, s.String()) }
+
+// UnmarshalYAML reads a secret.
+func (s *Secret) UnmarshalYAML(n *yaml.Node) error {
+	*s = NewSecret(n.Value)
+	return nil
+}
 
 // MarshalYAML hides the secret.
 func (s Secret) MarshalYAML() (any, error) { return s.String(), nil }
@@ -35,9 +62,6 @@ func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // LogValue hides the secret.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
-
-// Reveal is the secret itself.
-func (s Secret) Reveal() string { return string(s) }
 
 // Duration is a time.Duration that knows days: "90d", "1h30m".
 type Duration time.Duration
@@ -76,11 +100,34 @@ func (d Duration) MarshalYAML() (any, error) { return d.String(), nil }
 
 // String prints whole days as days.
 func (d Duration) String() string {
+	if d == Forever {
+		return "0"
+	}
 	day := 24 * time.Hour
 	if t := time.Duration(d); t > 0 && t%day == 0 {
 		return strconv.FormatInt(int64(t/day), 10) + "d"
 	}
 	return time.Duration(d).String()
+}
+
+// Forever is a duration without end: "0" where a key says that it means that.
+const Forever Duration = -1
+
+// retention is how long the audit log is kept where nothing else is said.
+const retention = Duration(90 * 24 * time.Hour)
+
+// UnmarshalYAML tells a retention of 0, which is for ever, from none.
+func (a *Audit) UnmarshalYAML(n *yaml.Node) error {
+	type plain Audit // without this method
+	p := plain{Retention: retention}
+	if err := n.Decode(&p); err != nil {
+		return err
+	}
+	if p.Retention == 0 {
+		p.Retention = Forever
+	}
+	*a = Audit(p)
+	return nil
 }
 
 // Names is a list of names, or one of them.

@@ -1,0 +1,322 @@
+package config_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/config"
+)
+
+const canary = "canary-8d1f"
+
+func env(string) string { return "redis://:" + canary + "@127.0.0.1:6379/0" }
+
+func parse(t testing.TB, text string) *config.Config {
+	t.Helper()
+	c, err := config.Parse("x.yaml", []byte(text), env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func valid(t testing.TB, name string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("testdata", "valid", name+".yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// Proves CARD-3, TRL-6
+func TestDesignSample(t *testing.T) {
+	c := parse(t, string(valid(t, "design")))
+	dev := c.Identity.Keys[0].Memproxy()
+	if dev.ID != "agent:dev" || dev.Kind != memproxy.KindAgent || dev.Trust != memproxy.TrustAuthenticated || dev.Tenant != "acme" || !reflect.DeepEqual(dev.Roles, []string{"dev"}) {
+		t.Errorf("the listed principal is %+v", dev)
+	}
+	// What is absent is open for users, apps and runs, and closed for agents.
+	if !dev.ActsAs.Allows("dev") || dev.ActsAs.Allows("qa") || !dev.Users.All || !dev.Apps.All || !dev.Runs.All {
+		t.Errorf("limits are %+v", dev)
+	}
+	if d := c.Identity.Default.Memproxy(); d.ActsAs.Allows("anyone") || d.Trust != memproxy.TrustAnonymous {
+		t.Errorf("the default principal is %+v", d)
+	}
+	if *c.Identity.Require {
+		t.Error("a default principal stands, and something is required all the same")
+	}
+	if got := c.Budgets.Redis.URL.Reveal(); got != "redis://127.0.0.1:6379/0" {
+		t.Errorf("redis is %s", got)
+	}
+	if got := c.Budgets.Overrides["agent:ci"]; got.PerHour != 500 || got.Total != 0 {
+		t.Errorf("the override is %+v: what it leaves out is inherited", got)
+	}
+	if c.Backends[0].Credential.Reveal() != env("") {
+		t.Error("the credential was not put in")
+	}
+}
+
+// Names that are written narrow; a star, and only a star, opens.
+// Proves TRL-1
+func TestLimitsOfPrincipals(t *testing.T) {
+	c := parse(t, string(valid(t, "every_key")))
+	p := c.Identity.Default.Memproxy()
+	if !p.ActsAs.Allows("demo") || p.ActsAs.All || !p.Users.Allows("ann") || p.Users.Allows("bob") || p.Apps.Allows("shop") || p.Apps.All || !p.Runs.All {
+		t.Errorf("limits are %+v", p)
+	}
+}
+
+// Each row of a profile, and each overridden.
+// Proves TRL-10
+func TestProfiles(t *testing.T) {
+	const who = "identity: {default: {id: demo}}\n"
+	for _, tc := range []struct {
+		text             string
+		require          bool
+		format, default_ string
+	}{
+		{"", false, "text", "anonymous"},
+		{"profile: development\n", false, "text", "anonymous"},
+		{"profile: production\n", true, "json", ""},
+		{"profile: development\nidentity: {require: true}\n", true, "text", ""},
+		{"profile: production\nidentity: {require: false}\n", false, "json", "anonymous"},
+		{"profile: production\n" + who, false, "json", "demo"},
+		{"profile: development\nlog: {format: json}\n", false, "json", "anonymous"},
+		{"profile: production\nlog: {format: text}\n", true, "text", ""},
+		{"profile: production\nenforce: false\n", true, "json", ""},
+	} {
+		c := parse(t, tc.text+backend)
+		who := ""
+		if d := c.Identity.Default; d != nil {
+			who = d.ID
+			if d.Trust != "anonymous" || d.Kind != "anonymous" {
+				t.Errorf("%q: the default principal is %+v", tc.text, *d)
+			}
+		}
+		if *c.Identity.Require != tc.require || c.Log.Format != tc.format || who != tc.default_ {
+			t.Errorf("%q: require %v, log %s, default %q", tc.text, *c.Identity.Require, c.Log.Format, who)
+		}
+		if want := !strings.Contains(tc.text, "enforce: false"); *c.Enforce != want {
+			t.Errorf("%q: enforce %v", tc.text, *c.Enforce)
+		}
+	}
+}
+
+// Several tenants make memories of unknown origin visible to fewer.
+// Proves TRL-10, EDGE-3
+func TestUnattributedByTenants(t *testing.T) {
+	keys := func(tenants ...string) string {
+		out := "identity:\n  keys:\n"
+		for i, tenant := range tenants {
+			out += fmt.Sprintf("    - {sha256: \"%064x\", id: a%d, tenant: %q}\n", i+1, i, tenant)
+		}
+		return out
+	}
+	for _, tc := range []struct{ text, want string }{
+		{"", "visible"},
+		{keys("acme", "acme"), "visible"},
+		{keys("acme", "globex"), "named"},
+		{keys("acme", "globex") + "ownership: {unattributed: hidden}\n", "hidden"},
+		{keys("acme", "globex") + "ownership: {unattributed: visible}\n", "visible"},
+		{"identity: {oidc: {issuer: \"https://i.example\", audience: a}}\n", "visible"},
+		{"identity: {oidc: {issuer: \"https://i.example\", audience: a, claims: {tenant: org}}}\n", "named"},
+		{"identity: {spiffe: {trust_domain: e.org, rules: [{path: /a, tenant: x}, {path: /b, tenant: y}]}}\n", "named"},
+	} {
+		if got := parse(t, tc.text+backend).Ownership.Unattributed; got != tc.want {
+			t.Errorf("%s: %s, want %s", tc.text, got, tc.want)
+		}
+	}
+}
+
+func TestReferences(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(path, []byte(" k$${x}${HOME} \r\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	vars := map[string]string{"N": "7", "S": "false", "F": "0.5", "NULL": "null", "INJECT": "x\nenforce: false", "NEST": "${N}", "D": "2d"}
+	c, err := config.Parse("x.yaml", []byte(`enforce: "${S}"
+state: a-${N}-$${N}-${NEST}
+confidence: {unclaimed: "${F}"}
+budgets: {default: {writes_per_hour: "${N}"}}
+audit: {retention: "${D}"}
+telemetry: {service: "${NULL}", headers: {a: "${INJECT}"}}
+backends:
+  - {name: mem0, kind: mem0, listen: 127.0.0.1:8081, upstream: http://127.0.0.1:8000, credential: "file:`+path+`"}
+`), func(k string) string { return vars[k] })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ got, want any }{
+		{*c.Enforce, false},
+		{c.State, "a-7-${N}-${N}"}, // what was put in is not looked at again
+		{*c.Confidence.Unclaimed, 0.5},
+		{c.Budgets.Default.PerHour, int64(7)},
+		{c.Audit.Retention.Time(), 48 * time.Hour},
+		{c.Telemetry.Service, "null"},
+		{c.Telemetry.Headers["a"].Reveal(), "x\nenforce: false"},
+		{c.Backends[0].Credential.Reveal(), " k$${x}${HOME} "},
+	} {
+		if tc.got != tc.want {
+			t.Errorf("got %v, want %v", tc.got, tc.want)
+		}
+	}
+}
+
+// No way of printing shows a secret, however deep it is, and the value itself
+// is still there.
+func TestSecretsDoNotPrint(t *testing.T) {
+	c := parse(t, string(valid(t, "every_key")))
+	b := c.Backends[0]
+	if !strings.Contains(b.Credential.Reveal(), canary) {
+		t.Fatal("the canary is not in the configuration")
+	}
+	forms := map[string]string{}
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%10.3s", "% x"} {
+		for name, v := range map[string]any{"config": *c, "pointer": c, "backend": b, "secret": b.Credential, "redis": *c.Budgets.Redis, "headers": c.Telemetry.Headers} {
+			forms[verb+" "+name] = fmt.Sprintf(verb, v)
+		}
+	}
+	for name, marshal := range map[string]func(any) ([]byte, error){"json": json.Marshal, "yaml": yaml.Marshal} {
+		out, err := marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(out), "[redacted]") {
+			t.Errorf("%s does not say that something is left out", name)
+		}
+		forms[name] = string(out)
+	}
+	for name, handler := range map[string]func(*bytes.Buffer) slog.Handler{
+		"slog text": func(w *bytes.Buffer) slog.Handler { return slog.NewTextHandler(w, nil) },
+		"slog json": func(w *bytes.Buffer) slog.Handler { return slog.NewJSONHandler(w, nil) },
+	} {
+		var w bytes.Buffer
+		slog.New(handler(&w)).Info("x", "config", c, "value", *c, "secret", b.Credential, "redis", c.Budgets.Redis)
+		forms[name] = w.String()
+	}
+	for name, text := range forms {
+		hex := fmt.Sprintf("%x", canary)
+		if low := strings.ToLower(text); strings.Contains(low, canary) || strings.Contains(low, hex) {
+			t.Errorf("%s shows the secret: %s", name, text)
+		}
+	}
+	if got := fmt.Sprintf("%v|%+v", config.NewSecret(""), config.Secret{}); got != "|" {
+		t.Errorf("no secret prints as %q", got)
+	}
+}
+
+// What is printed can be read again and means the same, secrets aside.
+func TestPrintedConfigurationIsAConfiguration(t *testing.T) {
+	for _, name := range []string{"one_backend", "every_key"} {
+		c := parse(t, string(valid(t, name)))
+		out, err := yaml.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := strings.Replace(string(out), "url: '[redacted]'", "url: redis://127.0.0.1", 1)
+		again, err := config.Parse("x.yaml", []byte(text), none)
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, out)
+		}
+		twice, err := yaml.Marshal(again)
+		if err != nil || string(twice) != string(out) {
+			t.Errorf("%s: printed, read and printed again (%v):\n%s\nat first:\n%s", name, err, twice, out)
+		}
+	}
+}
+
+func TestDurations(t *testing.T) {
+	for _, tc := range []struct {
+		text, printed string
+		want          time.Duration
+	}{
+		{"90d", "90d", 90 * 24 * time.Hour},
+		{"0.5d", "12h0m0s", 12 * time.Hour},
+		{"1h30m", "1h30m0s", 90 * time.Minute},
+		{"48h", "2d", 48 * time.Hour},
+		{"500ms", "500ms", 500 * time.Millisecond},
+		{"0", "0", time.Duration(config.Forever)},
+		{"0d", "0", time.Duration(config.Forever)},
+		{"", "90d", 90 * 24 * time.Hour},
+	} {
+		c := parse(t, "audit: {retention: "+tc.text+"}\n"+backend)
+		if got := c.Audit.Retention; got.Time() != tc.want || got.String() != tc.printed {
+			t.Errorf("%q: %v, printed %s", tc.text, got.Time(), got)
+		}
+	}
+	if got := parse(t, backend).Audit.Retention.String(); got != "90d" {
+		t.Errorf("without a word the log is kept for %s", got)
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	for _, tc := range []struct{ text, want string }{
+		{backend, ""},
+		{strings.Replace(backend, "127.0.0.1:8081", "localhost:8081", 1), ""},
+		{strings.Replace(backend, "127.0.0.1:8081", "\"[::1]:8081\"", 1), ""},
+		{strings.Replace(backend, "127.0.0.1:8081", "\":8081\"", 1), "without TLS"},
+		{strings.Replace(backend, "127.0.0.1:8081", "0.0.0.0:8081", 1), "without TLS"},
+		{"admin: {listen: \"0.0.0.0:9901\"}\n" + backend, "admin listener"},
+		{"enforce: false\n" + backend, "enforce is false"},
+		{"profile: production\nidentity: {default: {id: demo}}\n" + backend, "taken for demo"},
+		{"profile: production\nidentity: {require: false}\n" + backend, "taken for anonymous"},
+		{"identity: {default: {id: demo}}\n" + backend, ""},
+		{"identity: {oidc: {issuer: \"http://i.example\", audience: a}}\n" + backend, "in the clear"},
+		{"identity: {oidc: {issuer: \"http://127.0.0.1:99\", audience: a}}\n" + backend, ""},
+	} {
+		got := strings.Join(parse(t, tc.text).Warnings(), "\n")
+		if tc.want == "" && got != "" || !strings.Contains(got, tc.want) {
+			t.Errorf("%s: warnings %q, want %q", tc.text, got, tc.want)
+		}
+	}
+}
+
+// Whatever the bytes are, reading ends, without a panic, in a configuration
+// or in faults that have a line each.
+func FuzzParse(f *testing.F) {
+	for _, name := range []string{"design", "every_key", "one_backend"} {
+		f.Add(valid(f, name))
+	}
+	paths, _ := filepath.Glob("testdata/errors/*.txtar")
+	for _, p := range paths {
+		if b, err := os.ReadFile(p); err == nil {
+			f.Add(b)
+		}
+	}
+	for _, s := range []string{"", "---", "a: *b", "? [a]\n: b", "&a [*a]", "backends: [{limits: {body: 0x10}}]", "%YAML 1.2\n---\n", "\"", "backends: !!seq"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if bytes.Contains(text, []byte("file:")) {
+			return // the fuzzer reads no files
+		}
+		c, err := config.Parse("f", text, func(string) string { return canary })
+		if err == nil {
+			if len(c.Backends) == 0 {
+				t.Error("no fault and nothing to proxy")
+			}
+			return
+		}
+		for line := range strings.SplitSeq(err.Error(), "\n") {
+			var n int
+			if _, scan := fmt.Sscanf(line, "f:%d: ", &n); scan != nil || n < 1 {
+				t.Errorf("a fault without its line: %q", line)
+			}
+		}
+		if strings.Contains(err.Error(), canary) {
+			t.Errorf("a fault shows a secret: %v", err)
+		}
+	})
+}
