@@ -20,7 +20,10 @@ type Options struct {
 }
 
 // Adapter is the Mem0 adapter. It is stateless and safe for concurrent use.
-type Adapter struct{ opt Options }
+type Adapter struct {
+	opt   Options
+	index *index
+}
 
 // New returns the adapter.
 func New(opt Options) (*Adapter, error) {
@@ -38,7 +41,7 @@ func New(opt Options) (*Adapter, error) {
 	if opt.MaxDepth == 0 {
 		opt.MaxDepth = jsondoc.DefaultMaxDepth
 	}
-	return &Adapter{opt: opt}, nil
+	return &Adapter{opt: opt, index: newIndex()}, nil
 }
 
 // Name implements the gate's adapter.

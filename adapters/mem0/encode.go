@@ -11,7 +11,7 @@ import (
 
 // Encode implements the gate's adapter.
 func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, op *memproxy.Operation) ([]byte, string, error) {
-	r := rowOf(rt.ID)
+	r := a.row(rt.ID)
 	if len(body) == 0 {
 		return body, widenQuery(r, req.Query), nil
 	}

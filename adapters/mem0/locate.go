@@ -12,7 +12,7 @@ import (
 func (a *Adapter) Locate(rt memproxy.Route, req memproxy.Request, target string) memproxy.Request {
 	out := memproxy.Request{Method: "GET", Header: req.Header, Base: req.Base}
 	escaped := url.PathEscape(target)
-	r := rowOf(rt.ID)
+	r := a.row(rt.ID)
 	switch {
 	case r != nil && r.shape == event:
 		out.EscapedPath = "/v1/event/" + escaped + "/"
@@ -33,7 +33,7 @@ func (a *Adapter) Located(rt memproxy.Route, target string, reply memproxy.Reply
 		return memproxy.Memory{}, fmt.Errorf("mem0: the backend answered %d", reply.Status)
 	}
 	look := memproxy.Route{ID: "mem0.v1.get", Kind: memproxy.Recall}
-	if r := rowOf(rt.ID); r != nil && r.shape == event {
+	if r := a.row(rt.ID); r != nil && r.shape == event {
 		look.ID = "mem0.v1.event"
 	}
 	rd, err := a.Read(look, memproxy.Request{}, reply)
@@ -49,6 +49,6 @@ func (a *Adapter) Located(rt memproxy.Route, target string, reply memproxy.Reply
 // Merges implements the gate's locator: the platform replaces metadata, so an
 // update that brings none must send along what is there.
 func (a *Adapter) Merges(rt memproxy.Route, op *memproxy.Operation) bool {
-	r := rowOf(rt.ID)
+	r := a.row(rt.ID)
 	return r != nil && r.kind == memproxy.Correct && r.dialect == hosted && (r.shape == batch || r.shape == update) && r.id != "mem0.v1.feedback"
 }

@@ -1,136 +1,237 @@
 package mem0
 
 import (
+	"cmp"
 	"net/url"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/memproxy/memproxy"
 )
 
-// match finds the row of a path as the client spelled it. Segments are
-// decoded one by one, so that an encoded slash stays inside its segment. A
-// path that can be read in two ways belongs to no row.
-func match(method, escaped string) (*row, map[string]string) {
-	if method == "HEAD" {
-		method = "GET"
-	}
-	segs, ok := split(escaped)
-	if !ok {
-		return nil, nil
-	}
-	var best *row
-	score := -1
+// maxSegments bounds a path. The longest row has ten.
+const maxSegments = 16
+
+// segments are the decoded parts of a path, in an array that needs no heap.
+type segments struct {
+	text [maxSegments]string
+	n    int
+}
+
+// index is the route table, laid out for finding.
+type index struct {
+	// byMethod has, by number of segments, the rows that may fit, the one
+	// with the most literal segments first. "*" is for every other method.
+	byMethod map[string]*[maxSegments + 1][]*pattern
+	byID     map[string]*row
+	literals map[string]bool
+}
+
+// pattern is a row's path, taken apart.
+type pattern struct {
+	row   *row
+	words []word
+	fixed int  // how many words are literal
+	open  bool // the last word takes the rest
+}
+
+// word is a literal or, with a name, a parameter.
+type word struct{ literal, name string }
+
+func newIndex() *index {
+	x := &index{byMethod: map[string]*[maxSegments + 1][]*pattern{"*": {}}, byID: map[string]*row{}, literals: map[string]bool{}}
 	for i := range table {
 		r := &table[i]
-		if r.method != method && r.method != "*" {
-			continue
-		}
-		if n := fits(r.path, segs); n > score {
-			best, score = r, n
+		x.byID[r.id] = r
+		if x.byMethod[r.method] == nil {
+			x.byMethod[r.method] = new([maxSegments + 1][]*pattern)
 		}
 	}
-	if best == nil {
-		return nil, nil
-	}
-	return best, params(best.path, segs)
-}
-
-// segment is one decoded part of a path.
-type segment struct{ text string }
-
-func split(escaped string) ([]segment, bool) {
-	if !strings.HasPrefix(escaped, "/") || strings.ContainsAny(escaped, "\\;") {
-		return nil, false
-	}
-	parts := strings.Split(escaped[1:], "/")
-	out := make([]segment, len(parts))
-	for i, p := range parts {
-		text := p
-		if strings.Contains(p, "%") {
-			var err error
-			if text, err = url.PathUnescape(p); err != nil {
-				return nil, false
-			}
-		}
-		if text == "." || text == ".." || strings.ContainsAny(text, "\x00\\") || (text == "" && i < len(parts)-1) {
-			return nil, false
-		}
-		// An unreserved character that is encoded all the same is a second
-		// spelling of a literal segment; in an id it is just an id.
-		out[i] = segment{text}
-		if text != p && literal(text) {
-			return nil, false
-		}
-	}
-	return out, true
-}
-
-// literals are the segments that routes are told apart by.
-var literals = func() map[string]bool {
-	m := map[string]bool{}
 	for i := range table {
-		for _, s := range strings.Split(table[i].path, "/") {
-			if s != "" && s[0] != '{' {
-				m[s] = true
+		p := compile(&table[i])
+		for _, w := range p.words {
+			if w.literal != "" {
+				x.literals[w.literal] = true
+			}
+		}
+		for method, bySegments := range x.byMethod {
+			if p.row.method != "*" && p.row.method != method {
+				continue
+			}
+			last := len(p.words)
+			if p.open {
+				last = maxSegments
+			}
+			for n := len(p.words); n <= last; n++ {
+				bySegments[n] = append(bySegments[n], p)
 			}
 		}
 	}
-	return m
-}()
-
-func literal(s string) bool { return literals[s] }
-
-// fits returns how many literal segments a pattern shares with a path, or -1.
-func fits(pattern string, segs []segment) int {
-	want := strings.Split(pattern[1:], "/")
-	n := 0
-	for i, w := range want {
-		if strings.HasSuffix(w, "...}") {
-			if i >= len(segs) {
-				return -1
-			}
-			return n
-		}
-		if i >= len(segs) {
-			return -1
-		}
-		switch {
-		case w != "" && w[0] == '{':
-			if segs[i].text == "" {
-				return -1
-			}
-		case w != segs[i].text:
-			return -1
-		default:
-			n++
+	for _, bySegments := range x.byMethod {
+		for _, ps := range bySegments {
+			slices.SortStableFunc(ps, func(a, b *pattern) int { return cmp.Compare(b.fixed, a.fixed) })
 		}
 	}
-	if len(want) != len(segs) {
-		return -1
-	}
-	return n
+	return x
 }
 
-func params(pattern string, segs []segment) map[string]string {
+func compile(r *row) *pattern {
+	p := &pattern{row: r}
+	for w := range strings.SplitSeq(r.path[1:], "/") {
+		switch {
+		case strings.HasSuffix(w, "...}"):
+			p.open = true
+			p.words = append(p.words, word{name: "..."})
+		case strings.HasPrefix(w, "{"):
+			p.words = append(p.words, word{name: w[1 : len(w)-1]})
+		default:
+			p.words = append(p.words, word{literal: w})
+			p.fixed++
+		}
+	}
+	return p
+}
+
+// fits reports whether a path of the pattern's length belongs to it.
+func (p *pattern) fits(s *segments) bool {
+	for i, w := range p.words {
+		switch {
+		case w.name == "...":
+			return true
+		case w.name != "":
+			if s.text[i] == "" {
+				return false
+			}
+		case w.literal != s.text[i]:
+			return false
+		}
+	}
+	return true
+}
+
+// params are the path parameters, or nil where the row has none.
+func (p *pattern) params(s *segments) map[string]string {
 	var out map[string]string
-	for i, w := range strings.Split(pattern[1:], "/") {
-		if w == "" || w[0] != '{' || strings.HasSuffix(w, "...}") {
+	for i, w := range p.words {
+		if w.name == "" || w.name == "..." {
 			continue
 		}
 		if out == nil {
 			out = make(map[string]string, 2)
 		}
-		out[w[1:len(w)-1]] = segs[i].text
+		out[w.name] = s.text[i]
 	}
 	return out
 }
 
+// match finds the row of a path as the client spelled it. Segments are decoded
+// one by one, so that an encoded slash stays inside its segment. A path that
+// can be read in two ways belongs to no row.
+func (x *index) match(method, escaped string, s *segments) *pattern {
+	encoded, ok := x.split(escaped, s)
+	if !ok {
+		return nil
+	}
+	p := x.find(method, s)
+	if encoded && p != nil && x.ambiguous(method, p, s) {
+		return nil
+	}
+	return p
+}
+
+func (x *index) find(method string, s *segments) *pattern {
+	if method == "HEAD" {
+		method = "GET"
+	}
+	bySegments := x.byMethod[method]
+	if bySegments == nil {
+		bySegments = x.byMethod["*"]
+	}
+	for _, p := range bySegments[s.n] {
+		if p.fits(s) {
+			return p
+		}
+	}
+	return nil
+}
+
+// split decodes a path's segments. The first result says that one of them
+// holds an encoded slash.
+func (x *index) split(escaped string, s *segments) (slashes, ok bool) {
+	if !strings.HasPrefix(escaped, "/") || strings.ContainsAny(escaped, "\\;") {
+		return false, false
+	}
+	s.n = 0
+	for rest, more := escaped[1:], true; more; {
+		var part string
+		part, rest, more = strings.Cut(rest, "/")
+		if s.n == maxSegments || (part == "" && more) {
+			return false, false
+		}
+		text := part
+		if strings.Contains(part, "%") {
+			var err error
+			if text, err = url.PathUnescape(part); err != nil || x.respelled(text) {
+				return false, false
+			}
+			slashes = slashes || strings.Contains(text, "/")
+		}
+		if text == "." || text == ".." || strings.ContainsFunc(text, unfit) || !utf8.ValidString(text) {
+			return false, false
+		}
+		s.text[s.n] = text
+		s.n++
+	}
+	return slashes, true
+}
+
+// unfit are characters that no segment holds: servers cut or rewrite paths at
+// them.
+func unfit(r rune) bool { return r < 0x20 || r == 0x7f || r == '\\' }
+
+// respelled reports whether an encoded segment is a second spelling of one
+// that routes are told apart by, or becomes something else when a server
+// decodes it a second time.
+func (x *index) respelled(text string) bool {
+	if x.literals[text] {
+		return true
+	}
+	if !strings.Contains(text, "%") {
+		return false
+	}
+	again, err := url.PathUnescape(text)
+	return err == nil && (again == "." || again == ".." || strings.ContainsAny(again, "/\\%") || x.literals[again])
+}
+
+// ambiguous reports whether a path with encoded slashes leads elsewhere on a
+// server that decodes before it routes, as WSGI and ASGI servers do.
+func (x *index) ambiguous(method string, p *pattern, s *segments) bool {
+	var flat segments
+	for i := range s.n {
+		for rest, more := s.text[i], true; more; {
+			var part string
+			part, rest, more = strings.Cut(rest, "/")
+			last := !more && i == s.n-1
+			if flat.n == maxSegments || part == "." || part == ".." || (part == "" && !last) {
+				return true
+			}
+			flat.text[flat.n] = part
+			flat.n++
+		}
+	}
+	other := x.find(method, &flat)
+	return other != nil && other != p || p.open
+}
+
 // Route implements the gate's adapter.
 func (a *Adapter) Route(req memproxy.Request) (memproxy.Route, bool) {
-	r, ps := match(req.Method, req.EscapedPath)
-	if r == nil {
+	var s segments
+	p := a.index.match(req.Method, req.EscapedPath, &s)
+	if p == nil {
 		return memproxy.Route{}, false
 	}
+	r, ps := p.row, p.params(&s)
 	if ps == nil && (r.shape == search || r.shape == list) {
 		ps = map[string]string{} // Decode notes the projection here, for Rewrite
 	}
@@ -141,12 +242,5 @@ func (a *Adapter) Route(req memproxy.Request) (memproxy.Route, bool) {
 	}, true
 }
 
-// rowOf finds a route's row again by its id.
-func rowOf(id string) *row {
-	for i := range table {
-		if table[i].id == id {
-			return &table[i]
-		}
-	}
-	return nil
-}
+// row finds a route's row again by its id.
+func (a *Adapter) row(id string) *row { return a.index.byID[id] }

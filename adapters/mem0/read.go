@@ -43,7 +43,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 		return nil, errShape
 	}
 	links(rd, root)
-	r := rowOf(rt.ID)
+	r := a.row(rt.ID)
 	if r != nil && r.shape == event {
 		return rd, a.element(rd, doc, rt, root, "")
 	}
@@ -227,7 +227,7 @@ func (a *Adapter) thin(e *jsondoc.Edits, v *jsondoc.Value, ptr string, drop map[
 // unwanted are the fields that were asked for on the client's behalf. The
 // request is the client's own, so they are those that it did not name.
 func (a *Adapter) unwanted(rt memproxy.Route, req memproxy.Request) []string {
-	r := rowOf(rt.ID)
+	r := a.row(rt.ID)
 	var have []string
 	switch {
 	case r == nil || rt.Kind != memproxy.Recall || rt.Derived:
