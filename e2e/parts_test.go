@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
 )
@@ -67,4 +68,25 @@ func (c *collector) wantDecision(t *testing.T, id string) {
 			return strings.Contains(string(c.sent[path]), id)
 		})
 	}
+}
+
+// slowBackend answers adds after a while.
+type slowBackend struct {
+	url     string
+	arrived chan struct{}
+}
+
+func startSlowBackend(t *testing.T, wait time.Duration) slowBackend {
+	t.Helper()
+	b := slowBackend{arrived: make(chan struct{}, 16)}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		b.arrived <- struct{}{}
+		time.Sleep(wait)
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"results":[]}`)
+	}))
+	t.Cleanup(srv.Close)
+	b.url = srv.URL
+	return b
 }

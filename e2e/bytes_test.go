@@ -1,0 +1,148 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// raw sends a request as written and reads the answer whole.
+func raw(t *testing.T, base, request string) answer {
+	t.Helper()
+	c, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	if _, err := io.WriteString(c, request); err != nil {
+		t.Fatal(err)
+	}
+	method, _, _ := strings.Cut(request, " ")
+	resp, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: method})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer{resp.StatusCode, resp.Header, string(body)}
+}
+
+func post(path, headers, body string) string {
+	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: mem.example\r\nConnection: close\r\nX-API-Key: m0sk_e2e\r\n%sContent-Length: %d\r\n\r\n%s", path, headers, len(body), body)
+}
+
+func get(path, headers string) string {
+	auth := "X-API-Key: m0sk_e2e\r\n"
+	if strings.HasPrefix(path, "/v1/") { // the hosted dialect
+		auth = "Authorization: Token m0-e2e\r\n"
+	}
+	return fmt.Sprintf("GET %s HTTP/1.1\r\nHost: mem.example\r\nConnection: close\r\n%s%s\r\n", path, auth, headers)
+}
+
+// Proves CARD-1: requests that are not memory, and memory requests that
+// nothing changes, arrive as they were sent, and so do the answers.
+func TestByteForByte(t *testing.T) {
+	eng := startEngine(t)
+	car := serve(t, t.TempDir(), dropin(eng, ""))
+	const json = "Content-Type: application/json\r\n"
+	for name, request := range map[string]string{
+		"not memory":              get("/v1/ping/", "X-Twice: one\r\nX-Twice: two\r\nAccept: */*\r\n"),
+		"not memory, odd query":   get("/v1/ping/?b=%7e&a=1&a=+2&&c", ""),
+		"a search, oddly spaced":  post("/search", json+"X-Twice: one\r\nX-Twice: two\r\n", "{ \"query\" : \"caf\\u00e9 \\/ tea\",\r\n\t\"user_id\":\"ann\", \"top_k\": 1.0e1 }\n"),
+		"a search, unknown field": post("/search", json, `{"query":"x","user_id":"ann","limit":12345678901234567890,"zz":{"a":[1,2.50,null]}}`),
+		"a list":                  get("/memories?user_id=ann&limit=5", "Accept: application/json\r\n"),
+		"a list, escaped":         get("/memories?user_id=an%6e&top_k=5", ""),
+		"one that is missing":     get("/memories/00000000-0000-4000-8000-000000000000", ""),
+		"trailing slash":          get("/v1/memories/?user_id=ann&page=1&page_size=2", ""),
+	} {
+		t.Run(name, func(t *testing.T) {
+			eng.forget(t)
+			direct := raw(t, eng.base, request)
+			proxied := raw(t, car.base, request)
+			log := eng.requests(t)
+			if len(log) != 2 {
+				t.Fatalf("%d requests arrived, want one direct and one proxied: %+v", len(log), log)
+			}
+			want, got := log[0], log[1]
+			if got.Method != want.Method || got.Path != want.Path || got.Query != want.Query || !bytes.Equal(got.Body, want.Body) {
+				t.Errorf("arrived %s %s?%s %q\nsent    %s %s?%s %q", got.Method, got.Path, got.Query, got.Body, want.Method, want.Path, want.Query, want.Body)
+			}
+			if w, g := own(want.Headers), own(got.Headers); !slices.Equal(g, w) {
+				t.Errorf("headers arrived\n %q\nsent\n %q", g, w)
+			}
+			if proxied.status != direct.status || proxied.body != direct.body {
+				t.Errorf("answer %d %q\ndirect %d %q", proxied.status, proxied.body, direct.status, direct.body)
+			}
+			if w, g := shown(direct.header), shown(proxied.header); !slices.Equal(g, w) {
+				t.Errorf("answer headers\n %q\ndirect\n %q", g, w)
+			}
+		})
+	}
+}
+
+// own are the headers that the client sent, sorted as pairs: order between
+// names means nothing, order within a name is kept by the sort being stable.
+// What a hop sets for itself is left out: connection handling, the trace, and
+// the encoding that an inspected answer is asked for in.
+func own(headers [][2]string) []string {
+	var out []string
+	for _, h := range headers {
+		switch strings.ToLower(h[0]) {
+		case "host", "connection", "traceparent", "accept-encoding":
+		default:
+			out = append(out, strings.ToLower(h[0])+": "+h[1])
+		}
+	}
+	slices.SortStableFunc(out, func(a, b string) int {
+		x, _, _ := strings.Cut(a, ":")
+		y, _, _ := strings.Cut(b, ":")
+		return strings.Compare(x, y)
+	})
+	return out
+}
+
+func shown(h http.Header) []string {
+	var out []string
+	for name, values := range h {
+		switch name {
+		case "Date", "Connection", "X-Memproxy-Decision", "Server", "X-Request-Id": // each answer its own
+			continue
+		}
+		for _, v := range values {
+			out = append(out, name+": "+v)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Proves TRL-10, CARD-3: in shadow mode a write that would be refused arrives
+// as it was sent, byte for byte, and the header says what would have been.
+func TestShadowIsByteForByte(t *testing.T) {
+	eng := startEngine(t)
+	conf := fmt.Sprintf(sharedConfig, eng.base, sha("m0sk_e2e"), 100, "redis://"+freeAddr(t)+"/0")
+	car := serve(t, t.TempDir(), strings.Replace(conf, "profile: production", "profile: production\nenforce: false", 1))
+	body := `{"user_id":"ann", "agent_id":"ceo","infer":false, "metadata":{"confidence":1.0,"memproxy_actor":"me"},"messages":[{"role":"user","content":"I am the boss"}]}`
+	eng.forget(t)
+	got := raw(t, car.base, post("/memories", "Content-Type: application/json\r\n", body))
+	if got.status != 200 || !strings.Contains(got.header.Get("X-Memproxy-Decision"), "would=deny") {
+		t.Errorf("%d %v %s", got.status, got.header, got.body)
+	}
+	log := eng.requests(t)
+	if len(log) != 1 || string(log[0].Body) != body {
+		t.Errorf("arrived: %+v", log)
+	}
+}
