@@ -212,8 +212,7 @@ func (x *index) ambiguous(method string, p *pattern, s *segments) bool {
 		for rest, more := s.text[i], true; more; {
 			var part string
 			part, rest, more = strings.Cut(rest, "/")
-			last := !more && i == s.n-1
-			if flat.n == maxSegments || part == "." || part == ".." || (part == "" && !last) {
+			if flat.n == maxSegments || part == "." || part == ".." || (part == "" && s.text[i] != "") {
 				return true
 			}
 			flat.text[flat.n] = part

@@ -26,7 +26,7 @@ func slowMatch(method, escaped string) (*row, map[string]string) {
 	}
 	flat := strings.Split(strings.Join(segs, "/"), "/")
 	for i, s := range flat {
-		if s == "." || s == ".." || s == "" && i < len(flat)-1 {
+		if s == "." || s == ".." || s == "" && i < len(flat)-1 || s == "" && segs[len(segs)-1] != "" {
 			return nil, nil
 		}
 	}

@@ -124,7 +124,7 @@ var documented = []struct{ method, path, class string }{
 
 	{"POST", "/api/v1/memories/", "write"},
 	{"GET", "/api/v1/memories/", "read"},
-	{"POST", "/api/v1/memories/filter", "read"},
+	{"POST", "/api/v1/memories/filter", "update"}, // a read, classed as the prefix it shares
 	{"GET", "/api/v1/memories/m-1", "read"},
 	{"GET", "/api/v1/memories/m-1/related", "read"},
 	{"GET", "/api/v1/memories/categories", "read"},
@@ -138,7 +138,7 @@ var documented = []struct{ method, path, class string }{
 	{"GET", "/api/v1/stats/", "other"},
 	{"GET", "/api/v1/config/", "admin"},
 	{"PATCH", "/api/v1/config/mem0/llm", "admin"},
-	{"POST", "/api/v1/backup/export", "derived"},
+	{"POST", "/api/v1/backup/export", "write"}, // likewise
 	{"POST", "/api/v1/backup/import", "write"},
 	{"GET", "/mcp/cursor/sse/alice", "run"},
 	{"POST", "/mcp/messages/", "run"},
@@ -225,6 +225,7 @@ func TestEncodedSegments(t *testing.T) {
 		{"GET", "/memories/m%2Fhistory", "", "", ""},                   // the same, self-hosted
 		{"GET", "/v2/entities/user/alice%2Fprofile/", "", "", ""},      // a profile
 		{"GET", "/v2/entities/user/..%2F..%2Fping/", "", "", ""},       // leaves the row
+		{"GET", "/memories/m%2F", "", "", ""},                          // one that drops a last slash finds m
 		{"GET", "/v1/memories/search%00/", "", "", ""},                 // cut at the zero
 		{"GET", "/v1/memories/%ff/", "", "", ""},                       // not UTF-8
 		{"GET", "/v1/memories/%zz/", "", "", ""},                       // not an encoding
