@@ -40,6 +40,10 @@ func NewSPIFFE(trustDomain string, rules []SPIFFERule) (*SPIFFE, error) {
 	return &SPIFFE{td, rules}, nil
 }
 
+// maxSPIFFE bounds an id, in bytes. The specification lets it have 2,048; what
+// counts and records principals has room for fewer.
+const maxSPIFFE = 480
+
 func (s *SPIFFE) principal(uris []string) (memproxy.Principal, error) {
 	if len(uris) != 1 {
 		return memproxy.Principal{}, rejected("the client certificate must name exactly one SPIFFE id")
@@ -47,6 +51,9 @@ func (s *SPIFFE) principal(uris []string) (memproxy.Principal, error) {
 	id, err := spiffeid.FromString(uris[0])
 	if err != nil || !id.MemberOf(s.domain) {
 		return memproxy.Principal{}, rejected("the client certificate is not of the trust domain")
+	}
+	if len(uris[0]) > maxSPIFFE {
+		return memproxy.Principal{}, rejected("the SPIFFE id is too long")
 	}
 	if len(s.rules) == 0 {
 		return memproxy.Principal{

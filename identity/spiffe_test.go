@@ -11,6 +11,7 @@ import (
 	"math/big"
 	"net"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -146,6 +147,8 @@ func TestSPIFFE(t *testing.T) {
 		{name: "with a port", from: ca, uris: []string{"spiffe://example.org:443/ci"}, code: memproxy.IdentityInvalid},
 		{name: "with a user", from: ca, uris: []string{"spiffe://root@example.org/ci"}, code: memproxy.IdentityInvalid},
 		{name: "with a query", from: ca, uris: []string{"spiffe://example.org/ci?role=admin"}, code: memproxy.IdentityInvalid},
+		{name: "the longest", from: ca, uris: []string{"spiffe://example.org/" + strings.Repeat("a", 459)}, want: "spiffe://example.org/" + strings.Repeat("a", 459)},
+		{name: "too long", from: ca, uris: []string{"spiffe://example.org/" + strings.Repeat("a", 460)}, code: memproxy.IdentityInvalid},
 		{name: "with dots", from: ca, uris: []string{"spiffe://example.org/ci/../admin"}, code: memproxy.IdentityInvalid},
 		// A certificate without a URI names nobody, as if there were none.
 		{name: "no name", from: ca, code: memproxy.IdentityMissing},
