@@ -117,7 +117,7 @@ type attempt struct {
 
 // VerifySignature implements oidc.KeySet.
 func (a *attempt) VerifySignature(ctx context.Context, token string) ([]byte, error) {
-	jws, err := jose.ParseSigned(token, signatures)
+	jws, err := jose.ParseSignedCompact(token, signatures)
 	if err != nil {
 		return nil, err
 	}
