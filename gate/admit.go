@@ -154,7 +154,10 @@ func (g *Gate) record(ctx context.Context, r *run) {
 	start := time.Now()
 	ctx, span := g.opt.Tracer.Start(ctx, signal.SpanRecord)
 	r.event = r.decisionEvent(ctx)
-	if _, err := g.opt.Recorder.Record(ctx, r.event); err != nil {
+	// A caller that hangs up must not thereby stay out of the record.
+	rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
+	defer cancel()
+	if _, err := g.opt.Recorder.Record(rctx, r.event); err != nil {
 		span.SetStatus(codes.Error, string(memproxy.AuditUnavailable))
 		g.opt.Log.ErrorContext(ctx, "audit record not written", "decision", r.Decision.ID, "error", err)
 		if !r.Decision.Verdict.Stops() && r.rules.Enforce {

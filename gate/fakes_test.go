@@ -189,12 +189,19 @@ func (b *fakeBudget) Release(_ context.Context, c memproxy.Charge) error {
 }
 
 type fakeRecorder struct {
+	hangs  bool
 	mu     sync.Mutex
 	events []memproxy.Event
 	err    error
 }
 
-func (f *fakeRecorder) Record(_ context.Context, ev memproxy.Event) (memproxy.Receipt, error) {
+func (f *fakeRecorder) Record(ctx context.Context, ev memproxy.Event) (memproxy.Receipt, error) {
+	if f.hangs {
+		<-ctx.Done()
+	}
+	if err := ctx.Err(); err != nil {
+		return memproxy.Receipt{}, err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err != nil {
@@ -231,17 +238,18 @@ var errBroken = errors.New("broken")
 
 // bench holds a gate and everything around it.
 type rig struct {
-	sweeper  gate.Ledger // nil: ledger itself
-	adapter  gate.Adapter
-	fake     *fakeAdapter
-	ledger   *fakeLedger
-	budget   *fakeBudget
-	recorder *fakeRecorder
-	fetch    *fakeFetch
-	rules    *gate.Rules
-	who      memproxy.Principal
-	identify identify
-	gate     *gate.Gate
+	recordTimeout time.Duration
+	sweeper       gate.Ledger // nil: ledger itself
+	adapter       gate.Adapter
+	fake          *fakeAdapter
+	ledger        *fakeLedger
+	budget        *fakeBudget
+	recorder      *fakeRecorder
+	fetch         *fakeFetch
+	rules         *gate.Rules
+	who           memproxy.Principal
+	identify      identify
+	gate          *gate.Gate
 }
 
 func all() memproxy.Limit                                 { return memproxy.Limit{All: true} }
@@ -279,8 +287,9 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 	n := 0
 	g, err := gate.New(gate.Options{
 		Identifier: r.identify, Ledger: r.store(), Budget: r.budget, Recorder: r.recorder, Signer: fakeSigner{},
-		Clock: func() time.Time { return noon },
-		NewID: func() string { n++; return fmt.Sprintf("d%d", n) },
+		Clock:         func() time.Time { return noon },
+		RecordTimeout: r.recordTimeout,
+		NewID:         func() string { n++; return fmt.Sprintf("d%d", n) },
 	}, r.rules)
 	if err != nil {
 		t.Fatal(err)

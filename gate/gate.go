@@ -40,6 +40,8 @@ type Options struct {
 
 	// FetchTimeout bounds one side request to the backend. Default 5 s.
 	FetchTimeout time.Duration
+	// RecordTimeout bounds the writing of one audit record. Default 5 s.
+	RecordTimeout time.Duration
 	// FetchParallel bounds the side requests of one admission. Default 8.
 	FetchParallel int
 
@@ -52,6 +54,7 @@ type Options struct {
 const (
 	DefaultFetchTimeout  = 5 * time.Second
 	DefaultFetchParallel = 8
+	DefaultRecordTimeout = 5 * time.Second
 )
 
 // Gate decides. It is safe for concurrent use.
@@ -70,6 +73,9 @@ func New(opt Options, rules *Rules) (*Gate, error) {
 	}
 	if opt.FetchTimeout <= 0 {
 		opt.FetchTimeout = DefaultFetchTimeout
+	}
+	if opt.RecordTimeout <= 0 {
+		opt.RecordTimeout = DefaultRecordTimeout
 	}
 	if opt.FetchParallel <= 0 {
 		opt.FetchParallel = DefaultFetchParallel

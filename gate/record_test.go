@@ -1,0 +1,39 @@
+package gate_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Proves CARD-7: who hangs up before the decision is in the log does not stay
+// out of it.
+func TestHangingUpDoesNotAvoidTheRecord(t *testing.T) {
+	r := newRig(t, func(r *rig) { r.who.ActsAs = memproxy.Limit{} })
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	op := learn("x")
+	op.Claims = []memproxy.Claim{claim(memproxy.DimAgent, memproxy.ClaimIs, "ceo")}
+	r.fake.op = op
+	a := r.gate.Admit(ctx, r.call(op))
+	wantCodes(t, a.Decision, memproxy.Deny, memproxy.IdentityActsAs)
+	if n := len(r.recorder.events); n != 1 || r.recorder.events[0].Decision != a.Decision.ID {
+		t.Errorf("%d events, want the refusal's record", n)
+	}
+}
+
+// Proves CARD-7: a log that hangs costs a request its deadline and is answered
+// with 503; nothing is forwarded.
+func TestHangingLogIsRefusedInTime(t *testing.T) {
+	r := newRig(t, func(r *rig) { r.recorder.hangs, r.recordTimeout = true, time.Millisecond })
+	a := r.admit(learn("x"))
+	wantCodes(t, a.Decision, memproxy.Deny, memproxy.AuditUnavailable)
+	if a.Reply == nil || a.Decision.Status != 503 {
+		t.Errorf("status %d, reply %v: want 503 and nothing forwarded", a.Decision.Status, a.Reply)
+	}
+	if r.budget.used != 0 {
+		t.Errorf("%d charged for a write that was not forwarded", r.budget.used)
+	}
+}
