@@ -3,6 +3,7 @@ package budgets_test
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"github.com/memproxy/memproxy"
@@ -92,5 +93,27 @@ func TestChargeFailsWhenTheFileIsGone(t *testing.T) {
 	c.ID, c.Lines = "2", []memproxy.Line{{Key: "k", Window: memproxy.WindowHour, Limit: 5}}
 	if _, err := m.Charge(t.Context(), c); err != nil {
 		t.Errorf("an hour needs no file: %v", err)
+	}
+}
+
+// The file does not grow with every write for ever.
+func TestTotalsFileIsShortened(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "budgets.jsonl")
+	m := open(t, path)
+	c := memproxy.Charge{Tenant: "acme", Cost: 1, Time: budgettest.NewClock().Now(), Lines: []memproxy.Line{{Key: "k", Window: memproxy.WindowTotal, Limit: -1}}}
+	const writes = 10_100
+	for i := range writes {
+		c.ID = strconv.Itoa(i)
+		if _, err := m.Charge(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if f, err := os.Stat(path); err != nil || f.Size() > 10_000 {
+		t.Errorf("%d bytes, %v", f.Size(), err)
+	}
+	m = open(t, path)
+	c.ID = "last"
+	if a, err := m.Charge(t.Context(), c); err != nil || a.Lines[0].Used != writes+1 {
+		t.Errorf("%+v, %v", a, err)
 	}
 }

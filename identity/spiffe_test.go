@@ -248,3 +248,22 @@ func TestSPIFFERules(t *testing.T) {
 		t.Error("a path without a slash was taken")
 	}
 }
+
+// Proves TRL-1: what is addressed to memproxy comes before the certificate, and
+// when it is bad the certificate does not make up for it.
+func TestTokenComesBeforeCertificate(t *testing.T) {
+	s, err := identity.NewSPIFFE("example.org", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := identity.New(identity.Options{SPIFFE: s, Keys: []identity.Key{{SHA256: hash("key-a"), Principal: who("a")}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	uris := []string{"spiffe://example.org/ci"}
+	if p, err := id.Identify(t.Context(), memproxy.Credentials{PeerURIs: uris, Header: header("X-Memproxy-Token", "key-a")}); err != nil || p.ID != "a" {
+		t.Errorf("%+v, %v", p, err)
+	}
+	_, err = id.Identify(t.Context(), memproxy.Credentials{PeerURIs: uris, Header: header("X-Memproxy-Token", "what")})
+	refused(t, err, memproxy.IdentityInvalid)
+}
