@@ -58,18 +58,21 @@ func Compile(b policy.Bundle) (*Policy, error) {
 	var sch schema.Schema
 	sch.SetFilename(b.Schema.Name)
 	if err := sch.UnmarshalCedar(b.Schema.Text); err != nil {
-		return nil, fmt.Errorf("%s: %w", b.Schema.Name, err)
+		return nil, atLine(b.Schema.Name, err)
 	}
 	resolved, err := sch.Resolve()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", b.Schema.Name, err)
 	}
 	p := &Policy{rules: map[cedar.PolicyID]*rule{}, validate: validate.New(resolved)}
+	if err := p.fits(); err != nil {
+		return nil, fmt.Errorf("%s: %w", b.Schema.Name, err)
+	}
 	var faults []error
 	for _, src := range b.Policies {
 		list, err := cedar.NewPolicyListFromBytes(src.Name, src.Text)
 		if err != nil {
-			faults = append(faults, fmt.Errorf("%s: %w", src.Name, err))
+			faults = append(faults, atLine(src.Name, err))
 			continue
 		}
 		for _, pol := range list {
@@ -151,7 +154,7 @@ func (p *Policy) add(file string, pol *cedar.Policy, b policy.Bundle) error {
 		return fault("policy %s: @enforce is \"true\" or \"false\", not %q", r.id, v)
 	}
 	if err := p.validate.Policy(r.id, (*xast.Policy)(pol.AST())); err != nil {
-		return fault("policy %s: %v", r.id, err)
+		return fault("policy %s: %s", r.id, inOrder(r.id, err))
 	}
 	p.rules[cedar.PolicyID(r.id)] = r
 	if r.shadow || slices.Contains(b.Shadowed, r.id) {
