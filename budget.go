@@ -7,7 +7,7 @@ type Window string
 
 // The windows.
 const (
-	WindowMinute Window = "minute" // sliding, for rapid_writes: warns, never refuses
+	WindowMinute Window = "minute" // aligned like the hour, for rapid_writes: warns, never refuses
 	WindowHour   Window = "hour"   // fixed, aligned to the clock hour
 	WindowTotal  Window = "total"  // for ever; falls when memories are deleted
 )

@@ -73,7 +73,7 @@ func (g *Gate) lower(ctx context.Context, a *Admission, who memproxy.Tally) {
 	if len(lines) == 0 {
 		return
 	}
-	c := memproxy.Charge{ID: a.Decision.ID + "/" + who.Actor, Tenant: who.Tenant, Cost: who.Memories, Lines: lines, Time: a.begun}
+	c := memproxy.Charge{ID: a.Decision.ID + "/" + string(who.Trust) + "/" + who.Tenant + "/" + who.Actor, Tenant: who.Tenant, Cost: who.Memories, Lines: lines, Time: a.begun}
 	if err := g.opt.Budget.Release(ctx, c); err != nil {
 		g.opt.Log.WarnContext(ctx, "total not lowered after a deletion", "decision", a.Decision.ID, "error", err)
 	}

@@ -1,5 +1,3 @@
-//go:build miniredis
-
 package redisstore
 
 import (

@@ -71,9 +71,11 @@ func versionOf(b policy.Bundle, cfg *config.Config) string {
 		Default, Anonymous    config.WriteLimit
 		Overrides             map[string]config.WriteLimit
 		Tenants, Namespaces   map[string]config.WriteLimit
+		RapidPerMinute        *int64
 	}{
 		cfg.Profile, cfg.Ownership.Unattributed, *cfg.Enforce, cfg.Confidence,
 		cfg.Budgets.Default, cfg.Budgets.Anonymous, cfg.Budgets.Overrides, cfg.Budgets.Tenants, cfg.Budgets.Namespaces,
+		cfg.Budgets.RapidPerMinute,
 	})
 	if err != nil {
 		panic(err) // plain numbers and strings
