@@ -1,12 +1,15 @@
 package policy
 
 import (
+	"bytes"
+	"cmp"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"embed"
 	"encoding/binary"
 	"encoding/hex"
 	"hash"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -71,9 +74,14 @@ func (b Bundle) write(h hash.Hash) {
 	}
 	part([]byte("memproxy bundle v1"))
 	part(b.Schema.Text)
-	sorted := slices.SortedFunc(slices.Values(b.Policies), func(x, y Source) int { return strings.Compare(x.Name, y.Name) })
+	// The directory is no part of it: two proxies with the same files mounted
+	// in two places have one version.
+	base := func(s Source) string { return filepath.Base(s.Name) }
+	sorted := slices.SortedFunc(slices.Values(b.Policies), func(x, y Source) int {
+		return cmp.Or(strings.Compare(base(x), base(y)), bytes.Compare(x.Text, y.Text))
+	})
 	for _, s := range sorted {
-		part([]byte(s.Name))
+		part([]byte(base(s)))
 		part(s.Text)
 	}
 	for _, list := range [...][]string{b.Disabled, b.Shadowed} {

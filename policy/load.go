@@ -7,8 +7,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -18,6 +20,9 @@ const (
 	maxFile  = 1 << 20
 	maxFiles = 500
 )
+
+// settingsFile is the directory's own configuration.
+const settingsFile = "bundle.yaml"
 
 // settings is a directory's bundle.yaml.
 type settings struct {
@@ -36,22 +41,27 @@ type settings struct {
 //
 // The directory's policies are added to the built-in ones. Subdirectories and
 // hidden entries are not read, so that a mounted ConfigMap is read once.
+//
+// A directory with none of these files, and a file without a byte, are errors:
+// both are what a mount or an edit looks like before it is finished. So is
+// anything that is not a plain file of text. Errors say the file, and the line
+// where there is one.
 func Load(dir string) (Bundle, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return Bundle{}, fmt.Errorf("policy: %w", err)
 	}
-	own, set := Bundle{}, settings{}
+	own, set, found := Bundle{}, settings{}, 0
 	for _, e := range entries {
 		name := e.Name()
-		path := filepath.Join(dir, name)
-		if strings.HasPrefix(name, ".") {
-			continue
-		}
 		ext := filepath.Ext(name)
-		if ext != ".cedar" && ext != ".cedarschema" && name != "bundle.yaml" {
+		if strings.HasPrefix(name, ".") || e.IsDir() || ext != ".cedar" && ext != ".cedarschema" && name != settingsFile {
 			continue
 		}
+		if found++; found > maxFiles {
+			return Bundle{}, fmt.Errorf("policy: %s: more than %d files", dir, maxFiles)
+		}
+		path := filepath.Join(dir, name)
 		text, err := read(path)
 		if err != nil {
 			return Bundle{}, err
@@ -60,7 +70,7 @@ func Load(dir string) (Bundle, error) {
 		case ext == ".cedar":
 			own.Policies = append(own.Policies, Source{path, text})
 		case ext == ".cedarschema" && own.Schema.Text != nil:
-			return Bundle{}, fmt.Errorf("policy: %s: a second schema beside %s", path, own.Schema.Name)
+			return Bundle{}, fmt.Errorf("policy: %s:1: a second schema beside %s", path, own.Schema.Name)
 		case ext == ".cedarschema":
 			own.Schema = Source{path, text}
 		default:
@@ -68,9 +78,9 @@ func Load(dir string) (Bundle, error) {
 				return Bundle{}, err
 			}
 		}
-		if len(own.Policies) > maxFiles {
-			return Bundle{}, fmt.Errorf("policy: %s: more than %d files", dir, maxFiles)
-		}
+	}
+	if found == 0 {
+		return Bundle{}, fmt.Errorf("policy: %s: no *.cedar, *.cedarschema or %s in it", dir, settingsFile)
 	}
 	base := Builtin()
 	if own.Schema.Text == nil {
@@ -84,28 +94,76 @@ func Load(dir string) (Bundle, error) {
 	return own, nil
 }
 
+var yamlLine = regexp.MustCompile(`^(?:yaml: )?line (\d+): (.*)$`)
+
+// unknownKey is how the YAML library words what the schema of a file of three
+// keys can say better.
+var unknownKey = regexp.MustCompile(`field (\S+) not found in type policy\.settings`)
+
 func parseSettings(path string, text []byte) (settings, error) {
 	var set settings
 	dec := yaml.NewDecoder(bytes.NewReader(text))
 	dec.KnownFields(true)
-	if err := dec.Decode(&set); err != nil && !errors.Is(err, io.EOF) {
-		return set, fmt.Errorf("policy: %s: %w", path, err)
+	err := dec.Decode(&set)
+	if errors.Is(err, io.EOF) {
+		return set, nil // comments only
 	}
-	return set, nil
+	if err == nil {
+		if err = dec.Decode(&yaml.Node{}); errors.Is(err, io.EOF) {
+			return set, nil
+		} else if err == nil {
+			err = errors.New("a second document: the file holds one")
+		}
+	}
+	lines := []string{err.Error()}
+	if te, ok := errors.AsType[*yaml.TypeError](err); ok {
+		lines = te.Errors
+	}
+	var faults []error
+	for _, l := range lines {
+		line := "1"
+		if m := yamlLine.FindStringSubmatch(l); m != nil {
+			line, l = m[1], m[2]
+		}
+		l = unknownKey.ReplaceAllString(l, "unknown key $1; there are builtin, disable and shadow")
+		faults = append(faults, fmt.Errorf("policy: %s:%s: %s", path, line, l))
+	}
+	return set, errors.Join(faults...)
 }
 
+// read reads a plain file of text, whole.
 func read(path string) ([]byte, error) {
+	if info, err := os.Stat(path); err != nil {
+		return nil, fmt.Errorf("policy: %w", err)
+	} else if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("policy: %s is not a file", path) // a pipe would be waited for
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
 	}
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("policy: %s: %w", path, err)
-	}
-	if len(b) > maxFile {
+	case len(b) > maxFile:
 		return nil, fmt.Errorf("policy: %s: over %d bytes", path, maxFile)
+	case len(b) == 0:
+		return nil, fmt.Errorf("policy: %s:1: the file is empty; for no policies, remove it", path)
+	case !utf8.Valid(b):
+		line := 1
+		for text := b; len(text) > 0; {
+			r, n := utf8.DecodeRune(text)
+			if r == utf8.RuneError && n == 1 {
+				break
+			}
+			if r == '\n' {
+				line++
+			}
+			text = text[n:]
+		}
+		return nil, fmt.Errorf("policy: %s:%d: not UTF-8", path, line)
 	}
 	return b, nil
 }

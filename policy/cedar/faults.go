@@ -20,7 +20,11 @@ var (
 func atLine(file string, err error) error {
 	msg := strings.ReplaceAll(strings.TrimPrefix(err.Error(), "parser error: "), "parse error at ", "")
 	if m := parsedAt.FindStringSubmatchIndex(msg); m != nil {
-		return fmt.Errorf("%s:%s: %s", file, msg[m[2]:m[3]], msg[:m[0]]+msg[m[1]:])
+		line := msg[m[2]:m[3]]
+		if line == "0" { // of a file that is not text at all
+			line = "1"
+		}
+		return fmt.Errorf("%s:%s: %s", file, line, msg[:m[0]]+msg[m[1]:])
 	}
 	return fmt.Errorf("%s: %s", file, strings.TrimPrefix(msg, file+": "))
 }

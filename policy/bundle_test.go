@@ -1,0 +1,270 @@
+package policy_test
+
+import (
+	"crypto/ed25519"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy/policy"
+)
+
+const permit = "@id(\"own\")\npermit (principal, action, resource);\n"
+
+// dir writes files into a new directory.
+func dir(t testing.TB, files map[string]string) string {
+	t.Helper()
+	d := t.TempDir()
+	for name, text := range files {
+		put(t, filepath.Join(d, name), text)
+	}
+	return d
+}
+
+func put(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func load(t testing.TB, d string) policy.Bundle {
+	t.Helper()
+	b, err := policy.Load(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func names(b policy.Bundle) string {
+	var out []string
+	for _, s := range b.Policies {
+		out = append(out, filepath.Base(s.Name))
+	}
+	return strings.Join(out, " ")
+}
+
+func TestLoad(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		files    map[string]string
+		policies string
+	}{
+		{"beside the built-in ones", map[string]string{"own.cedar": permit}, "own.cedar access.cedar content.cedar fields.cedar surfaces.cedar"},
+		{"without the built-in ones", map[string]string{"own.cedar": permit, "bundle.yaml": "builtin: false\n"}, "own.cedar"},
+		{"settings only", map[string]string{"bundle.yaml": "disable: [surface.bulk]\n"}, "access.cedar content.cedar fields.cedar surfaces.cedar"},
+		{"settings of comments", map[string]string{"bundle.yaml": "# nothing\n"}, "access.cedar content.cedar fields.cedar surfaces.cedar"},
+		{"hidden and other files are not read", map[string]string{"own.cedar": permit, ".own.cedar": "x", "own.cedar~": "x", "#own.cedar#": "x", "README.md": "x", "4913": "x"}, "own.cedar access.cedar content.cedar fields.cedar surfaces.cedar"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := load(t, dir(t, tc.files))
+			if got := names(b); got != tc.policies {
+				t.Errorf("got %s, want %s", got, tc.policies)
+			}
+			if b.Schema.Name != "builtin/memory.cedarschema" {
+				t.Errorf("schema %s", b.Schema.Name)
+			}
+		})
+	}
+	b := load(t, dir(t, map[string]string{"s.cedarschema": "entity X;", "bundle.yaml": "disable: [a]\nshadow: [b, c]\n"}))
+	if string(b.Schema.Text) != "entity X;" || !slices.Equal(b.Disabled, []string{"a"}) || !slices.Equal(b.Shadowed, []string{"b", "c"}) {
+		t.Errorf("got %s, %v, %v", b.Schema.Text, b.Disabled, b.Shadowed)
+	}
+}
+
+// Each error says the file, and the line where there is one. Nothing that
+// looks like half an edit is a bundle.
+// Proves CARD-3
+func TestLoadErrors(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		files map[string]string
+		want  string // after the directory
+	}{
+		{"an empty directory", nil, ": no *.cedar"},
+		{"nothing of ours", map[string]string{"README.md": "x"}, ": no *.cedar"},
+		{"a file without a byte", map[string]string{"own.cedar": ""}, "/own.cedar:1: the file is empty"},
+		{"an empty schema", map[string]string{"s.cedarschema": ""}, "/s.cedarschema:1: the file is empty"},
+		{"empty settings", map[string]string{"bundle.yaml": ""}, "/bundle.yaml:1: the file is empty"},
+		{"two schemas", map[string]string{"a.cedarschema": "entity X;", "b.cedarschema": "entity X;"}, "/b.cedarschema:1: a second schema beside "},
+		{"not UTF-8", map[string]string{"own.cedar": "//\n//\n\xff"}, "/own.cedar:3: not UTF-8"},
+		{"over the bound", map[string]string{"own.cedar": strings.Repeat("/", 1<<20+1)}, "/own.cedar: over 1048576 bytes"},
+		{"an unknown key", map[string]string{"bundle.yaml": "builtin: true\ndisabled: [a]\n"}, "/bundle.yaml:2: unknown key disabled; there are builtin, disable and shadow"},
+		{"a key twice", map[string]string{"bundle.yaml": "disable: [a]\ndisable: [b]\n"}, "/bundle.yaml:2: mapping key \"disable\" already defined at line 1"},
+		{"a wrong type", map[string]string{"bundle.yaml": "\nbuiltin: 7\n"}, "/bundle.yaml:2: cannot unmarshal"},
+		{"two documents", map[string]string{"bundle.yaml": "builtin: true\n---\nbuiltin: false\n"}, "/bundle.yaml:1: a second document"},
+		{"not YAML", map[string]string{"bundle.yaml": "disable: [\n"}, "/bundle.yaml:"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			d := dir(t, tc.files)
+			if _, err := policy.Load(d); err == nil || !strings.HasPrefix(err.Error(), "policy: "+d+tc.want) {
+				t.Errorf("got %v, want %s%s", err, d, tc.want)
+			}
+		})
+	}
+	t.Run("no directory", func(t *testing.T) {
+		if _, err := policy.Load(filepath.Join(t.TempDir(), "absent")); err == nil || !strings.Contains(err.Error(), "absent") {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("a dangling link", func(t *testing.T) {
+		d := t.TempDir()
+		if err := os.Symlink("absent", filepath.Join(d, "own.cedar")); err != nil {
+			t.Skip(err)
+		}
+		if _, err := policy.Load(d); err == nil || !strings.Contains(err.Error(), "own.cedar") {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("a device", func(t *testing.T) {
+		d := t.TempDir()
+		if err := os.Symlink("/dev/zero", filepath.Join(d, "own.cedar")); err != nil {
+			t.Skip(err)
+		}
+		if _, err := policy.Load(d); err == nil || !strings.HasSuffix(err.Error(), "own.cedar is not a file") {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("a file at the bound", func(t *testing.T) {
+		load(t, dir(t, map[string]string{"own.cedar": strings.Repeat("/", 1<<20)}))
+	})
+}
+
+// A version is the content's: neither order nor place changes it, and
+// everything else does.
+// Proves CARD-3
+func TestVersion(t *testing.T) {
+	files := map[string]string{"a.cedar": permit, "b.cedar": "// b", "bundle.yaml": "disable: [x, y]\nshadow: [z]\n"}
+	b := load(t, dir(t, files))
+	want := b.Version()
+	if elsewhere := load(t, dir(t, files)).Version(); elsewhere != want {
+		t.Error("the directory's place changes the version")
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 50 {
+		c := b
+		c.Policies, c.Disabled = slices.Clone(b.Policies), slices.Clone(b.Disabled)
+		rng.Shuffle(len(c.Policies), func(i, j int) { c.Policies[i], c.Policies[j] = c.Policies[j], c.Policies[i] })
+		rng.Shuffle(len(c.Disabled), func(i, j int) { c.Disabled[i], c.Disabled[j] = c.Disabled[j], c.Disabled[i] })
+		if c.Version() != want {
+			t.Fatal("order changes the version")
+		}
+	}
+	seen := map[string]string{want: "the bundle itself"}
+	for name, change := range map[string]func(*policy.Bundle){
+		"a policy's text":                func(b *policy.Bundle) { b.Policies[0].Text = append(b.Policies[0].Text, ' ') },
+		"a file's name":                  func(b *policy.Bundle) { b.Policies[0].Name = "z.cedar" },
+		"a policy less":                  func(b *policy.Bundle) { b.Policies = b.Policies[1:] },
+		"the schema":                     func(b *policy.Bundle) { b.Schema.Text = append(slices.Clone(b.Schema.Text), ' ') },
+		"a disabled id less":             func(b *policy.Bundle) { b.Disabled = []string{"x"} },
+		"a disabled id that is shadowed": func(b *policy.Bundle) { b.Disabled, b.Shadowed = []string{"x"}, []string{"y", "z"} },
+		"the lists the other way":        func(b *policy.Bundle) { b.Disabled, b.Shadowed = b.Shadowed, b.Disabled },
+		"two ids run together":           func(b *policy.Bundle) { b.Disabled = []string{"xy"} },
+		"text moved from one file to another": func(b *policy.Bundle) {
+			b.Policies[0].Text, b.Policies[1].Text = nil, append(slices.Clone(b.Policies[0].Text), b.Policies[1].Text...)
+		},
+	} {
+		c := load(t, dir(t, files))
+		change(&c)
+		if other, same := seen[c.Version()]; same {
+			t.Errorf("%s: the version is that of %s", name, other)
+		}
+		seen[c.Version()] = name
+	}
+	if v := policy.Builtin().Version(); len(v) != 64 || v != policy.Builtin().Version() {
+		t.Errorf("the built-in bundle's version is %s", v)
+	}
+}
+
+// One byte flipped, anywhere in the bundle, the signature or the key, and the
+// bundle is not the one that was signed.
+// Proves CARD-3, CARD-9
+func TestEveryFlippedByteIsSeen(t *testing.T) {
+	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	public := key.Public().(ed25519.PublicKey)
+	fresh := func() policy.Bundle {
+		return policy.Bundle{
+			Policies: []policy.Source{{Name: "a.cedar", Text: []byte(permit)}, {Name: "b.cedar", Text: []byte("// b")}},
+			Schema:   policy.Source{Name: "s.cedarschema", Text: []byte("entity Role;")},
+			Disabled: []string{"x.y"}, Shadowed: []string{"z"},
+		}
+	}
+	sig := fresh().Sign(key)
+	if !fresh().Verify(public, sig) {
+		t.Fatal("the signature does not hold")
+	}
+	flips := 0
+	flip := func(what string, b policy.Bundle, public ed25519.PublicKey, sig, bytes []byte) {
+		for i := range bytes {
+			for _, mask := range []byte{1, 0x80} {
+				flips++
+				bytes[i] ^= mask
+				if b.Verify(public, sig) {
+					t.Errorf("%s, byte %d: the signature still holds", what, i)
+				}
+				bytes[i] ^= mask
+			}
+		}
+	}
+	b := fresh()
+	for i := range b.Policies {
+		flip(b.Policies[i].Name, b, public, sig, b.Policies[i].Text)
+	}
+	flip("schema", b, public, sig, b.Schema.Text)
+	flip("signature", b, public, sig, sig)
+	public = slices.Clone(public)
+	flip("key", b, public, sig, public)
+	for _, list := range []*[]string{&b.Disabled, &b.Shadowed} {
+		for i := range (*list)[0] {
+			was := (*list)[0]
+			text := []byte(was)
+			text[i] ^= 1
+			*list = []string{string(text)}
+			if flips++; b.Verify(public, sig) {
+				t.Errorf("id %s for %s: the signature still holds", text, was)
+			}
+			*list = []string{was}
+		}
+	}
+	if !b.Verify(public, sig) || flips < 300 {
+		t.Errorf("after %d flips the bundle is not what it was", flips)
+	}
+	for name, bad := range map[string][]byte{"none": nil, "short": sig[:63], "long": append(slices.Clone(sig), 0)} {
+		if b.Verify(public, bad) {
+			t.Errorf("a signature of the wrong length holds: %s", name)
+		}
+	}
+	if b.Verify(public[:31], sig) || b.Verify(nil, sig) {
+		t.Error("a key of the wrong length holds")
+	}
+}
+
+// Any directory's files are a bundle or an error with the file's name, and
+// never a panic.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte("builtin: false\ndisable: [a]\nshadow: [b]\n"), []byte(permit))
+	f.Add([]byte("disable: &a [*a]"), []byte("\xff"))
+	f.Add([]byte("a: 1\n---\n"), []byte{})
+	f.Add([]byte("builtin: {}\nbuiltin: 1"), []byte("//"))
+	f.Add([]byte("<<: {builtin: false}"), []byte("@id"))
+	d := f.TempDir()
+	f.Fuzz(func(t *testing.T, set, text []byte) {
+		put(t, filepath.Join(d, "bundle.yaml"), string(set))
+		put(t, filepath.Join(d, "own.cedar"), string(text))
+		b, err := policy.Load(d)
+		if err != nil {
+			if !strings.Contains(err.Error(), "bundle.yaml") && !strings.Contains(err.Error(), "own.cedar") {
+				t.Errorf("an error without its file: %v", err)
+			}
+			return
+		}
+		again, err := policy.Load(d)
+		if err != nil || again.Version() != b.Version() {
+			t.Errorf("read twice, two bundles: %v", err)
+		}
+	})
+}
