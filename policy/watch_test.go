@@ -1,0 +1,254 @@
+package policy_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy/policy"
+)
+
+// watching is a watcher whose looks the test makes one by one.
+type watching struct {
+	t    *testing.T
+	look func()
+	// refuse is what use answers. Events are "use TEXTS", the texts of the
+	// directory's own files, and "failed ERROR".
+	refuse error
+	events []string
+}
+
+func watch(t *testing.T, d string) *watching {
+	t.Helper()
+	w := &watching{t: t}
+	w.look = policy.Looker(d, load(t, d).Version(), func(b policy.Bundle) error {
+		if w.refuse != nil {
+			return w.refuse
+		}
+		var own []string
+		for _, s := range b.Policies {
+			if !strings.HasPrefix(s.Name, "builtin/") {
+				own = append(own, strings.TrimSpace(string(s.Text)))
+			}
+		}
+		w.events = append(w.events, "use "+strings.Join(own, "+"))
+		return nil
+	}, func(err error) {
+		w.events = append(w.events, "failed "+strings.ReplaceAll(err.Error(), d, "DIR"))
+	})
+	return w
+}
+
+// want looks more often than is needed and compares what happened.
+func (w *watching) want(events ...string) {
+	w.t.Helper()
+	for range 5 {
+		w.look()
+	}
+	if strings.Join(w.events, "\n") != strings.Join(events, "\n") {
+		w.t.Errorf("got\n\t%s\nwant\n\t%s", strings.Join(w.events, "\n\t"), strings.Join(events, "\n\t"))
+	}
+	w.events = nil
+}
+
+// Each way in which files are replaced takes effect once.
+// Proves CARD-3
+func TestWatchSeesEveryWayOfReplacing(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		replace func(t *testing.T, d string)
+	}{
+		{"written in place", func(t *testing.T, d string) { put(t, filepath.Join(d, "a.cedar"), "// two") }},
+		{"renamed over", func(t *testing.T, d string) {
+			put(t, filepath.Join(d, "a.tmp"), "// two")
+			if err := os.Rename(filepath.Join(d, "a.tmp"), filepath.Join(d, "a.cedar")); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"as an editor does: backup, new file, backup removed", func(t *testing.T, d string) {
+			path := filepath.Join(d, "a.cedar")
+			if err := os.Rename(path, path+"~"); err != nil {
+				t.Fatal(err)
+			}
+			put(t, path, "// two")
+			if err := os.Remove(path + "~"); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"with the times of the old one", func(t *testing.T, d string) {
+			path := filepath.Join(d, "a.cedar")
+			info, err := os.Stat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			put(t, path, "// two")
+			if err := os.Chtimes(path, info.ModTime(), info.ModTime()); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			d := dir(t, map[string]string{"a.cedar": "// one"})
+			w := watch(t, d)
+			w.want()
+			tc.replace(t, d)
+			w.want("use // two")
+			w.want()
+			put(t, filepath.Join(d, "a.cedar"), "// two") // touched, not changed
+			w.want()
+		})
+	}
+}
+
+// A ConfigMap is mounted as links into a directory that is itself a link,
+// which is swapped as a whole.
+// Proves CARD-3
+func TestWatchSeesAConfigMapSwapped(t *testing.T) {
+	d := t.TempDir()
+	publish := func(name string, files map[string]string) {
+		t.Helper()
+		version := filepath.Join(d, name)
+		if err := os.Mkdir(version, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for f, text := range files {
+			put(t, filepath.Join(version, f), text)
+		}
+		if err := os.Symlink(name, filepath.Join(d, "..data_tmp")); err != nil {
+			t.Skip(err)
+		}
+		if err := os.Rename(filepath.Join(d, "..data_tmp"), filepath.Join(d, "..data")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish("..2026_01", map[string]string{"a.cedar": "// one", "b.cedar": "// b"})
+	for _, f := range []string{"a.cedar", "b.cedar"} {
+		if err := os.Symlink(filepath.Join("..data", f), filepath.Join(d, f)); err != nil {
+			t.Skip(err)
+		}
+	}
+	w := watch(t, d)
+	w.want()
+	publish("..2026_02", map[string]string{"a.cedar": "// two", "b.cedar": "// bb"})
+	w.want("use // two+// bb")
+	if err := os.RemoveAll(filepath.Join(d, "..2026_01")); err != nil {
+		t.Fatal(err)
+	}
+	w.want()
+}
+
+// Proves CARD-3
+func TestWatchKeepsTheLastGood(t *testing.T) {
+	d := dir(t, map[string]string{"a.cedar": "// one"})
+	path := filepath.Join(d, "a.cedar")
+	w := watch(t, d)
+	w.want()
+
+	// Unreadable: reported once, and again only when it fails in another way.
+	put(t, path, "")
+	w.want("failed policy: DIR/a.cedar:1: the file is empty; for no policies, remove it")
+	w.want()
+	put(t, path, "\xff")
+	w.want("failed policy: DIR/a.cedar:1: not UTF-8")
+
+	// Taken back: use is told, since whoever looks should see that all is well.
+	put(t, path, "// one")
+	w.want("use // one")
+	w.want()
+
+	// Readable and refused: asked again, reported once.
+	w.refuse = errors.New("does not compile")
+	put(t, path, "// three")
+	w.want("failed does not compile")
+	w.want()
+	w.refuse = nil
+	w.want("use // three")
+
+	// Deleted: the file, then the directory.
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	w.want("failed policy: DIR: no *.cedar, *.cedarschema or bundle.yaml in it")
+	if err := os.Remove(d); err != nil {
+		t.Fatal(err)
+	}
+	w.want("failed policy: open DIR: no such file or directory")
+	if err := os.Mkdir(d, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	put(t, path, "// four")
+	w.want("use // four")
+}
+
+// What is there for one look only is the middle of an edit: neither rules nor
+// an error.
+// Proves CARD-3
+func TestWatchPassesOverTheMiddleOfAnEdit(t *testing.T) {
+	d := dir(t, map[string]string{"a.cedar": "// one", "b.cedar": "// b"})
+	path := filepath.Join(d, "a.cedar")
+	w := watch(t, d)
+	w.want()
+	for _, passing := range []string{"", "// tw", "\xff", "// two and then some"} {
+		put(t, path, passing)
+		w.look()
+		put(t, path, "// one")
+		w.look()
+	}
+	w.want()
+	for _, written := range []string{"", "// t", "// tw", "// two"} { // a slow writer
+		put(t, path, written)
+		w.look()
+	}
+	w.want("use // two+// b")
+}
+
+// Proves CARD-3
+func TestWatch(t *testing.T) {
+	d := dir(t, map[string]string{"a.cedar": "// one"})
+	ctx, cancel := context.WithCancel(t.Context())
+	ticks, used, failed, done := make(chan time.Time), make(chan string), make(chan error), make(chan struct{})
+	version := load(t, d).Version()
+	go func() {
+		defer close(done)
+		policy.Watch(ctx, d, version, ticks, func(b policy.Bundle) error {
+			used <- b.Version()
+			return nil
+		}, func(err error) { failed <- err })
+	}()
+	deadline := time.After(30 * time.Second)
+	// until ticks until the watcher says something.
+	until := func() (version string, err error) {
+		for {
+			select {
+			case ticks <- time.Time{}:
+			case version = <-used:
+				return version, nil
+			case err = <-failed:
+				return "", err
+			case <-deadline:
+				t.Fatal("the watcher is silent")
+			}
+		}
+	}
+	put(t, filepath.Join(d, "a.cedar"), "// two")
+	want := load(t, d).Version()
+	if got, err := until(); got != want || err != nil {
+		t.Errorf("got %s, %v, want %s", got, err, want)
+	}
+	if err := os.RemoveAll(d); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := until(); err == nil {
+		t.Error("a deleted directory was used")
+	}
+	cancel()
+	select {
+	case <-done:
+	case <-deadline:
+		t.Fatal("it goes on watching after its context")
+	}
+}
