@@ -3,6 +3,7 @@ package mem0
 import (
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
@@ -17,6 +18,8 @@ type Options struct {
 	FieldKey string
 	// MaxDepth bounds the nesting of bodies.
 	MaxDepth int
+	// Now is the clock that waiting times are told by; nil is time.Now.
+	Now func() time.Time
 }
 
 // Adapter is the Mem0 adapter. It is stateless and safe for concurrent use.
@@ -40,6 +43,9 @@ func New(opt Options) (*Adapter, error) {
 	}
 	if opt.MaxDepth == 0 {
 		opt.MaxDepth = jsondoc.DefaultMaxDepth
+	}
+	if opt.Now == nil {
+		opt.Now = time.Now
 	}
 	return &Adapter{opt: opt, index: newIndex()}, nil
 }

@@ -30,7 +30,7 @@ func (d *decoding) messages(v *jsondoc.Value, ptr string) error {
 		if m.Kind != jsondoc.Object {
 			return bad(memproxy.PayloadMalformed, 422, at, "a message must be an object")
 		}
-		if err := cased(m, at, messageKeys); err != nil {
+		if err := cased(m, at, messageKey); err != nil {
 			return err
 		}
 		role := m.Get("role").Text()
@@ -58,8 +58,14 @@ func (d *decoding) messages(v *jsondoc.Value, ptr string) error {
 	return nil
 }
 
-// urlTypes are the parts whose content the backend fetches.
-var urlTypes = set("image_url", "pdf_url", "mdx_url", "txt_url", "audio_url", "file_url")
+// urlType names the parts whose content the backend fetches.
+func urlType(typ string) bool {
+	switch typ {
+	case "image_url", "pdf_url", "mdx_url", "txt_url", "audio_url", "file_url":
+		return true
+	}
+	return false
+}
 
 // content reads one content position: a string, a part, or a list of them.
 func (d *decoding) content(v *jsondoc.Value, ptr, role, target string) error {
@@ -91,7 +97,7 @@ func (d *decoding) part(v *jsondoc.Value, ptr, role, target string) error {
 	switch {
 	case typ == "text":
 		return d.content(orNull(v.Get("text")), jsondoc.Child(ptr, "text"), role, target)
-	case urlTypes[typ]:
+	case urlType(typ):
 		n := len(d.op.Items)
 		d.urls(v, ptr)
 		if len(d.op.Items) == n {
@@ -157,8 +163,7 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 		d.strings(v, ptr, memproxy.ItemMetadata, "")
 		return nil
 	}
-	known := metadataKeys
-	if err := cased(v, ptr, known); err != nil {
+	if err := cased(v, ptr, metadataKey); err != nil {
 		return err
 	}
 	field, category := "", ""
@@ -168,7 +173,7 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 			d.op.Reserved = append(d.op.Reserved, p)
 			continue
 		}
-		if low := strings.ToLower(m.Name); low != m.Name && (low == d.a.opt.FieldKey || slices.Contains(d.a.opt.ConfidenceKeys, low)) {
+		if low := folded(m.Name); low != m.Name && (low == d.a.opt.FieldKey || slices.Contains(d.a.opt.ConfidenceKeys, low)) {
 			return bad(memproxy.PayloadDuplicate, 400, p, "a known key in another letter case")
 		}
 		if dim, ok := dimOf(m.Name); ok {

@@ -78,6 +78,21 @@ func (d *decoding) media(body []byte) error {
 	return nil
 }
 
+// target notes the id of what an operation is about. Ids from a body become a
+// segment of the path that the memory is asked for with, so what could lead
+// elsewhere is refused.
+func (d *decoding) target(v *jsondoc.Value, kind memproxy.TargetKind, ptr string) error {
+	id := v.Text()
+	if v.Kind != jsondoc.String || id == "" {
+		return bad(memproxy.PayloadMalformed, 422, ptr, "an id must be a string")
+	}
+	if id == "." || id == ".." || strings.Contains(id, "/") || strings.ContainsFunc(id, unfit) {
+		return bad(memproxy.PayloadPath, 422, ptr, "this cannot be an id")
+	}
+	d.op.Targets, d.op.TargetKind = append(d.op.Targets, id), kind
+	return nil
+}
+
 // path reads the identities and targets that stand in the path.
 func (d *decoding) path(params map[string]string) error {
 	op := d.op
@@ -131,7 +146,7 @@ func (d *decoding) body(params map[string]string) error {
 	if root.Kind != jsondoc.Object {
 		return bad(memproxy.PayloadMalformed, 400, "", "the body must be a JSON object")
 	}
-	if err := cased(root, "", topKeys); err != nil {
+	if err := cased(root, "", topKey); err != nil {
 		return err
 	}
 	for _, m := range root.Members {
@@ -152,13 +167,17 @@ func (d *decoding) settle() error {
 			}
 		}
 	}
-	for i := range op.Claims {
-		c := &op.Claims[i]
-		if c.Op != memproxy.ClaimIs || len(c.Values) != 1 {
-			continue
-		}
-		if err := fill(&op.Scope, c, op.Kind.Writes()); err != nil {
-			return err
+	// An identity in metadata owns only what nothing else names an owner of,
+	// wherever it stands.
+	for _, inside := range [...]bool{false, true} {
+		for i := range op.Claims {
+			c := &op.Claims[i]
+			if c.Op != memproxy.ClaimIs || len(c.Values) != 1 || inMetadata(c) != inside {
+				continue
+			}
+			if err := fill(&op.Scope, c, op.Kind.Writes() && !inside); err != nil {
+				return err
+			}
 		}
 	}
 	switch op.Kind {
@@ -192,6 +211,10 @@ func (d *decoding) plain() bool {
 	return err == nil
 }
 
+func inMetadata(c *memproxy.Claim) bool {
+	return strings.Contains(c.Pointer, "/metadata/") || strings.HasPrefix(c.Pointer, "query:metadata")
+}
+
 // fill sets the scope from a plain claim. In a write two places must agree.
 func fill(s *memproxy.Scope, c *memproxy.Claim, write bool) error {
 	var at *string
@@ -207,7 +230,7 @@ func fill(s *memproxy.Scope, c *memproxy.Claim, write bool) error {
 	default:
 		return nil
 	}
-	if write && *at != "" && *at != c.Values[0] && !strings.HasPrefix(c.Pointer, "/metadata") {
+	if write && *at != "" && *at != c.Values[0] {
 		return bad(memproxy.ScopeConflict, 422, c.Pointer, "two places of the payload name different owners")
 	}
 	if *at == "" {

@@ -2,7 +2,9 @@ package mem0
 
 import (
 	"encoding/json"
+	"errors"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -12,11 +14,12 @@ import (
 // Encode implements the gate's adapter.
 func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, op *memproxy.Operation) ([]byte, string, error) {
 	r := a.row(rt.ID)
-	if len(body) == 0 {
-		return body, widenQuery(r, req.Query), nil
+	if r == nil {
+		return nil, "", errors.New("mem0: no such route: " + rt.ID)
 	}
-	if op.Stamp == nil && len(op.Reserved) == 0 && !clamped(op) && !projects(r, op) {
-		return body, req.Query, nil
+	query := widenQuery(r, req.Query)
+	if len(body) == 0 || op.Stamp == nil && len(op.Reserved) == 0 && !clamped(op) && !projects(r, op) {
+		return body, query, nil
 	}
 	doc, err := a.parsed(body, op)
 	if err != nil {
@@ -30,29 +33,20 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 			}
 		}
 	}
-	dropReserved := func(name string) bool { return reserved(name) }
-	switch {
-	case r.shape == batch && r.kind == memproxy.Correct:
-		for _, entry := range elems(doc.Root.Get("memories")) {
-			a.stampInto(e, doc, r, entry, op, entry.Get("memory_id").Text())
-		}
-		e.Object(doc.Root, dropReserved, nil)
-	case op.Stamp != nil && (r.shape == addBody || r.shape == update) && r.id != "mem0.v1.feedback":
-		target := ""
-		if len(op.Targets) > 0 {
-			target = op.Targets[0]
-		}
-		a.stampInto(e, doc, r, doc.Root, op, target)
-	default:
-		e.Object(doc.Root, dropReserved, nil)
-		if m := doc.Root.Get("metadata"); m != nil && m.Kind == jsondoc.Object {
-			e.Object(m, dropReserved, nil)
-		}
+	p := patch{e: e, added: map[*jsondoc.Value][][]byte{}}
+	for _, ptr := range op.Reserved {
+		p.object(doc.At(ptr[:strings.LastIndexByte(ptr, '/')]))
+	}
+	if op.Stamp != nil {
+		p.stamp(r, doc.Root, op)
+	}
+	for _, v := range p.objects {
+		e.Object(v, reserved, p.added[v])
 	}
 	if projects(r, op) {
 		widenBody(e, doc)
 	}
-	return e.Apply(), req.Query, nil
+	return e.Apply(), query, nil
 }
 
 // parsed is the body as Decode read it, or read anew if it is another.
@@ -84,34 +78,75 @@ func perMille(p memproxy.PerMille) []byte {
 	return strconv.AppendFloat(nil, float64(p)/1000, 'f', -1, 64)
 }
 
-// stampInto puts the stamp into the metadata of one holder: the body of an add
-// or an update, or one entry of a batch.
-func (a *Adapter) stampInto(e *jsondoc.Edits, doc *jsondoc.Doc, r *row, holder *jsondoc.Value, op *memproxy.Operation, target string) {
-	if r.kind == memproxy.Correct && holder.Get("text") == nil && holder.Get("metadata") == nil {
-		e.Object(holder, func(name string) bool { return reserved(name) }, nil)
-		return // nothing that the stamp speaks of is written
+// patch gathers what happens to the objects of a body: each loses the proxy's
+// own keys and gains what was added.
+type patch struct {
+	e       *jsondoc.Edits
+	objects []*jsondoc.Value
+	added   map[*jsondoc.Value][][]byte
+}
+
+func (p *patch) object(v *jsondoc.Value, added ...[]byte) {
+	if v == nil || v.Kind != jsondoc.Object {
+		return
+	}
+	if _, known := p.added[v]; !known {
+		p.objects = append(p.objects, v)
+	}
+	p.added[v] = append(p.added[v], added...)
+}
+
+// stamp stamps every holder of metadata: the body of an add or an update, or
+// the entries of a batch.
+func (p *patch) stamp(r *row, root *jsondoc.Value, op *memproxy.Operation) {
+	if r.shape == batch {
+		for _, entry := range elems(root.Get("memories")) {
+			p.holder(r, entry, op, entry.Get("memory_id").Text())
+		}
+		return
+	}
+	target := ""
+	if len(op.Targets) > 0 {
+		target = op.Targets[0]
+	}
+	p.holder(r, root, op, target)
+}
+
+func (p *patch) holder(r *row, holder *jsondoc.Value, op *memproxy.Operation, target string) {
+	if !speaksOf(r, holder) {
+		return
 	}
 	own := stampMembers(op.Stamp)
-	drop := func(name string) bool { return reserved(name) }
-	meta := holder.Get("metadata")
-	if meta != nil && meta.Kind == jsondoc.Object {
-		e.Object(meta, drop, own)
-		e.Object(holder, drop, nil)
-		return
+	switch meta := holder.Get("metadata"); {
+	case meta == nil:
+		if r.dialect == hosted && r.kind == memproxy.Correct {
+			// The platform replaces metadata on update: what is there must be
+			// sent along, or it is lost.
+			own = append(kept(op.Current[target].Metadata), own...)
+		}
+		p.object(holder, append([]byte(`"metadata":`), object(own)...))
+	case meta.Kind == jsondoc.Object:
+		p.object(meta, own...)
+	default: // null, or something an update may not carry
+		p.e.Replace(meta, object(own))
 	}
-	members := own
-	if meta == nil && r.dialect == hosted && r.kind == memproxy.Correct {
-		// The platform replaces metadata on update: what is there must be sent
-		// along, or it is lost.
-		members = append(kept(op.Current[target].Metadata), own...)
+}
+
+// speaksOf reports whether the holder writes something that a stamp can speak
+// of.
+func speaksOf(r *row, holder *jsondoc.Value) bool {
+	switch {
+	case r.shape == addBody:
+		return true
+	case r.kind != memproxy.Correct || r.shape != update && r.shape != batch || r.id == "mem0.v1.feedback":
+		return false
 	}
-	text := object(members)
-	if meta != nil { // null, or something an update may not carry
-		e.Replace(meta, text)
-		e.Object(holder, drop, nil)
-		return
+	for _, key := range [...]string{"text", "metadata", "data", "memory_content", "content"} {
+		if holder.Get(key) != nil {
+			return true
+		}
 	}
-	e.Object(holder, drop, [][]byte{append([]byte(`"metadata":`), text...)})
+	return false
 }
 
 // kept are the members of existing metadata that are not the proxy's own.

@@ -41,10 +41,8 @@ func widenBody(e *jsondoc.Edits, doc *jsondoc.Doc) {
 	}
 	list := doc.Root.Get("fields")
 	text := append([]byte(nil), doc.Raw(list)[:len(doc.Raw(list))-1]...)
-	for _, n := range needed {
-		if !slices.Contains(fields, n) {
-			text = append(text, `,"`+n+`"`...)
-		}
+	for _, n := range lacking(fields) {
+		text = append(text, `,"`+n+`"`...)
 	}
 	e.Replace(list, append(text, ']'))
 }
@@ -59,12 +57,24 @@ func widenQuery(r *row, query string) string {
 		return query
 	}
 	have := commaLists(values["fields"])
-	for _, n := range needed {
-		if !slices.Contains(have, n) {
-			query += "&fields=" + n
-		}
+	if len(have) == 0 {
+		return query
 	}
-	return query
+	missing := lacking(have)
+	if len(missing) == 0 {
+		return query
+	}
+	pairs := strings.Split(query, "&")
+	if i := slices.IndexFunc(pairs, func(p string) bool { return strings.HasPrefix(p, "fields=") }); i >= 0 && len(values["fields"]) == 1 && len(have) > 1 {
+		pairs[i] += "," + strings.Join(missing, ",") // a list in one value stays one
+		return strings.Join(pairs, "&")
+	}
+	return query + "&fields=" + strings.Join(missing, "&fields=")
+}
+
+// lacking are the needed fields that are not among those asked for.
+func lacking(have []string) []string {
+	return slices.DeleteFunc(slices.Clone(needed[:]), func(n string) bool { return slices.Contains(have, n) })
 }
 
 const formQuery = query
@@ -72,7 +82,11 @@ const formQuery = query
 func commaLists(lists []string) []string {
 	var out []string
 	for _, l := range lists {
-		out = append(out, strings.Split(l, ",")...)
+		for f := range strings.SplitSeq(l, ",") {
+			if f != "" {
+				out = append(out, f)
+			}
+		}
 	}
 	return out
 }

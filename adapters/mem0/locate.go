@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 
 	"github.com/memproxy/memproxy"
 )
@@ -43,7 +44,11 @@ func (a *Adapter) Located(rt memproxy.Route, target string, reply memproxy.Reply
 	if len(rd.Memories) != 1 {
 		return memproxy.Memory{}, errors.New("mem0: the backend answered with something else than one memory")
 	}
-	return rd.Memories[0], nil
+	m := rd.Memories[0]
+	if m.ID != "" && !strings.EqualFold(m.ID, target) {
+		return memproxy.Memory{}, errors.New("mem0: the backend answered with another memory")
+	}
+	return m, nil
 }
 
 // Merges implements the gate's locator: the platform replaces metadata, so an

@@ -7,42 +7,57 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// topKeys are the names that are given a meaning at the top level. A name that
-// is one of them in another letter case is refused: some parsers would take it
-// for the real one.
-var topKeys = set("messages", "deduced_memories", "text", "data", "memory_content", "content", "query", "filters", "metadata",
-	"memories", "user_id", "agent_id", "app_id", "run_id", "session_id", "custom_instructions", "agent_custom_instructions",
-	"includes", "excludes", "custom_categories", "structured_data_schema", "prompt", "schema", "export_instructions", "infer",
-	"timestamp", "observation_date", "observation_datetime", "memory_id", "memory_export_id", "fields", "categories",
-	"expiration_date", "page", "page_size", "use_case")
-
-var messageKeys = set("role", "content", "name")
-
-var metadataKeys = set("user_id", "agent_id", "app_id", "run_id", "session_id", "source", "category", "created_at", "updated_at", "timestamp")
-
-// steeringKeys hold text that instructs the backend's own model.
-var steeringKeys = set("custom_instructions", "agent_custom_instructions", "includes", "excludes", "custom_categories",
-	"structured_data_schema", "prompt", "schema", "export_instructions")
-
-func set(names ...string) map[string]bool {
-	m := make(map[string]bool, len(names))
-	for _, n := range names {
-		m[n] = true
+// topKey names what is given a meaning at the top level. A name that is one of
+// them in another letter case is refused: some parsers would take it for the
+// real one.
+func topKey(name string) bool {
+	switch name {
+	case "messages", "deduced_memories", "text", "data", "memory_content", "content", "query", "filters", "metadata",
+		"memories", "user_id", "agent_id", "app_id", "run_id", "session_id", "infer", "timestamp", "observation_date",
+		"observation_datetime", "memory_id", "memory_export_id", "fields", "categories", "expiration_date", "page",
+		"page_size", "use_case":
+		return true
 	}
-	return m
+	return steeringKey(name)
+}
+
+func messageKey(name string) bool { return name == "role" || name == "content" || name == "name" }
+
+func metadataKey(name string) bool {
+	switch name {
+	case "user_id", "agent_id", "app_id", "run_id", "session_id", "source", "category", "created_at", "updated_at", "timestamp":
+		return true
+	}
+	return false
+}
+
+// steeringKey names text that instructs the backend's own model.
+func steeringKey(name string) bool {
+	switch name {
+	case "custom_instructions", "agent_custom_instructions", "includes", "excludes", "custom_categories",
+		"structured_data_schema", "prompt", "schema", "export_instructions":
+		return true
+	}
+	return false
 }
 
 // cased refuses names that differ from known ones in letter case only.
-func cased(v *jsondoc.Value, pointer string, known map[string]bool) error {
+func cased(v *jsondoc.Value, pointer string, known func(string) bool) error {
 	for _, m := range v.Members {
-		if known[m.Name] {
+		if known(m.Name) {
 			continue
 		}
-		if low := strings.ToLower(m.Name); low != m.Name && known[low] {
+		if low := folded(m.Name); low != m.Name && known(low) {
 			return bad(memproxy.PayloadDuplicate, 400, jsondoc.Child(pointer, m.Name), "a known key in another letter case")
 		}
 	}
 	return nil
+}
+
+// folded is a name as parsers that ignore case compare it: they take the long
+// s for an s as well.
+func folded(name string) string {
+	return strings.ReplaceAll(strings.ToLower(name), "\u017f", "s")
 }
 
 // member reads one top-level member. What has no meaning of its own is still
@@ -57,9 +72,9 @@ func (d *decoding) member(m jsondoc.Member, params map[string]string) error {
 	if dim, ok := dimOf(m.Name); ok {
 		return d.claim(dim, v, ptr, true, false)
 	}
-	if steeringKeys[m.Name] || d.row.shape == config {
+	if steeringKey(m.Name) || d.row.shape == config {
 		if v.Kind != jsondoc.Null {
-			d.op.Steering = d.op.Steering || steeringKeys[m.Name]
+			d.op.Steering = d.op.Steering || steeringKey(m.Name)
 			d.strings(v, ptr, memproxy.ItemSteering, "")
 		}
 		if m.Name == "filters" {
@@ -89,14 +104,12 @@ func (d *decoding) member(m jsondoc.Member, params map[string]string) error {
 			return d.entries(v, ptr)
 		}
 	case "memory_id":
-		if v.Kind == jsondoc.String && d.row.shape == update {
-			d.op.Targets, d.op.TargetKind = append(d.op.Targets, v.Text()), memproxy.TargetMemory
-			return nil
+		if d.row.shape == update {
+			return d.target(v, memproxy.TargetMemory, ptr)
 		}
 	case "memory_export_id":
-		if v.Kind == jsondoc.String {
-			d.op.Targets, d.op.TargetKind = append(d.op.Targets, v.Text()), memproxy.TargetExport
-			return nil
+		if v.Kind != jsondoc.Null {
+			return d.target(v, memproxy.TargetExport, ptr)
 		}
 	case "timestamp", "observation_date", "observation_datetime":
 		if v.Kind != jsondoc.Null && d.op.Kind.Writes() {
@@ -143,14 +156,16 @@ func (d *decoding) entries(v *jsondoc.Value, ptr string) error {
 		if e.Kind != jsondoc.Object {
 			return bad(memproxy.PayloadMalformed, 422, at, "a batch entry must be an object")
 		}
-		if err := cased(e, at, topKeys); err != nil {
+		if err := cased(e, at, topKey); err != nil {
 			return err
 		}
 		id := e.Get("memory_id")
-		if id == nil || id.Kind != jsondoc.String {
+		if id == nil {
 			return bad(memproxy.PayloadMalformed, 422, at, "a batch entry needs a memory_id")
 		}
-		d.op.Targets, d.op.TargetKind = append(d.op.Targets, id.Text()), memproxy.TargetMemory
+		if err := d.target(id, memproxy.TargetMemory, jsondoc.Child(at, "memory_id")); err != nil {
+			return err
+		}
 		for _, m := range e.Members {
 			p := jsondoc.Child(at, m.Name)
 			var err error

@@ -1,7 +1,9 @@
 package mem0
 
 import (
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/memproxy/memproxy"
@@ -18,8 +20,9 @@ func (d *decoding) query() error {
 	if err != nil {
 		return bad(memproxy.PayloadMalformed, 400, "query", "the query cannot be read in one way")
 	}
-	for key, list := range values {
-		base := strings.ToLower(key)
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		list := values[key]
+		base := folded(key)
 		nested := ""
 		if i := strings.IndexByte(base, '['); i >= 0 {
 			base, nested = base[:i], base[i:]
@@ -55,12 +58,23 @@ func (d *decoding) query() error {
 }
 
 // queryJSON reads metadata and filters that stand in the query, as JSON text
-// or as metadata[user_id]=….
+// or as metadata[user_id]=…, at any depth of brackets.
 func (d *decoding) queryJSON(base, nested string, list []string) error {
 	ptr := "query:" + base
 	if nested != "" {
-		if dim, ok := dimOf(strings.Trim(nested, "[]")); ok {
-			d.op.Claims = append(d.op.Claims, memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Values: list, Pointer: ptr + nested})
+		names := strings.FieldsFunc(nested, func(r rune) bool { return r == '[' || r == ']' })
+		for _, name := range names {
+			dim, ok := dimOf(name)
+			if !ok {
+				continue
+			}
+			c := memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Values: list, Pointer: ptr + nested}
+			if len(names) > 1 {
+				c.Op = memproxy.ClaimUnclear
+			} else if slices.Contains(list, "*") {
+				c.Op = memproxy.ClaimAny
+			}
+			d.op.Claims = append(d.op.Claims, c)
 		}
 		return nil
 	}

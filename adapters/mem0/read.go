@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
@@ -60,7 +61,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 			}
 		}
 	}
-	if id := root.Get("event_id"); id != nil && id.Kind == jsondoc.String {
+	if id := root.Get("event_id"); id != nil && id.Kind == jsondoc.String && rt.Kind != memproxy.Recall {
 		rd.Events = append(rd.Events, id.Text())
 		return rd, nil
 	}
@@ -91,7 +92,7 @@ func (a *Adapter) receipts(reply memproxy.Reply) (*memproxy.Reading, error) {
 
 func links(rd *memproxy.Reading, root *jsondoc.Value) {
 	for _, key := range [...]string{"next", "previous", "status_url"} {
-		if v := root.Get(key); v != nil && v.Kind == jsondoc.String && strings.Contains(v.Text(), "://") {
+		if v := root.Get(key); v != nil && v.Kind == jsondoc.String && (strings.Contains(v.Text(), "://") || strings.HasPrefix(v.Text(), "//")) {
 			rd.Links = append(rd.Links, "/"+key)
 		}
 	}
@@ -194,11 +195,19 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 		if u.RawQuery != "" {
 			back += "?" + u.RawQuery
 		}
-		e.Replace(v, []byte(strconv.Quote(req.Base+back)))
+		text, err := jsontext.AppendQuote(nil, req.Base+back)
+		if err != nil {
+			text = []byte("null")
+		}
+		e.Replace(v, text)
 	}
 	a.thin(e, doc.Root, "", drop, unwanted)
 	for _, key := range listKeys {
 		a.thin(e, doc.Root.Get(key), "/"+key, drop, unwanted)
+	}
+	// Relations are drawn from memories and do not say from which.
+	if v := doc.Root.Get("relations"); v != nil && v.Kind == jsondoc.Array && len(drop) > 0 {
+		e.Replace(v, []byte("[]"))
 	}
 	if c := doc.Root.Get("count"); c != nil && c.Kind == jsondoc.Number && len(drop) > 0 {
 		if n, err := strconv.Atoi(string(doc.Raw(c))); err == nil {
@@ -242,5 +251,5 @@ func (a *Adapter) unwanted(rt memproxy.Route, req memproxy.Request) []string {
 	if have == nil {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(needed[:]), func(n string) bool { return slices.Contains(have, n) })
+	return lacking(have)
 }

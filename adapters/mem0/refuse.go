@@ -41,7 +41,7 @@ func (a *Adapter) Refuse(req memproxy.Request, d memproxy.Decision) memproxy.Rep
 		out.Detail = sentence(d, "the credential was not accepted")
 	case status == 429:
 		out.Detail = sentence(d, "the write budget is used up")
-		budget(&out, h, d.Allowance)
+		a.budget(&out, h, d.Allowance)
 	case status >= 500:
 		out.Detail = sentence(d, "memproxy could not let this request through")
 		h["Retry-After"] = []string{"1"}
@@ -66,7 +66,7 @@ func sentence(d memproxy.Decision, otherwise string) string {
 
 // budget adds what a client needs to wait: integer seconds, because the Python
 // client parses nothing else.
-func budget(out *refusal, h memproxy.Header, al *memproxy.Allowance) {
+func (a *Adapter) budget(out *refusal, h memproxy.Header, al *memproxy.Allowance) {
 	wait := time.Hour
 	if al != nil && al.Refused >= 0 && al.Refused < len(al.Lines) {
 		l := al.Lines[al.Refused]
@@ -77,7 +77,7 @@ func budget(out *refusal, h memproxy.Header, al *memproxy.Allowance) {
 		if !l.Reset.IsZero() {
 			out.Reset = l.Reset.UTC().Format(time.RFC3339)
 			h["X-Ratelimit-Reset"] = []string{strconv.FormatInt(l.Reset.Unix(), 10)}
-			wait = time.Until(l.Reset)
+			wait = l.Reset.Sub(a.opt.Now())
 		}
 	}
 	h["Retry-After"] = []string{strconv.Itoa(max(1, int(wait.Seconds()+0.999)))}

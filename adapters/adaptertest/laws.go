@@ -1,0 +1,285 @@
+package adaptertest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// laws holds for every case, whatever it expects.
+func laws(t *testing.T, a Adapter, c *Case) {
+	t.Helper()
+	t.Run("refuse", func(t *testing.T) { Refusals(t, a, c.Request) })
+	rt, ok := a.Route(c.Request)
+	if !ok || rt.Pass {
+		return
+	}
+	t.Run("decode", func(t *testing.T) { Determined(t, a, rt, c.Request, c.Body) })
+	t.Run("encode", func(t *testing.T) { Patches(t, a, rt, c.Request, c.Body) })
+	if rd, ok := a.(Reader); ok && c.hasReply() {
+		if _, err := a.Decode(rt, c.Request, c.Body); err == nil {
+			t.Run("rewrite", func(t *testing.T) { Thins(t, rd, rt, c.Request, c.Reply) })
+		}
+	}
+}
+
+// Determined: the same request decodes to the same operation.
+func Determined(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, body []byte) {
+	t.Helper()
+	var first string
+	for i := range 8 { // map order shows itself soon
+		op, err := a.Decode(rt, req, body)
+		var got string
+		if err != nil {
+			got = renderError(t, err)
+		} else {
+			got = renderOperation(op)
+		}
+		if i == 0 {
+			first = got
+		} else if got != first {
+			t.Fatalf("decoded once to\n%s\nand once to\n%s", first, got)
+		}
+	}
+}
+
+// Patches: with nothing to change the body is forwarded as it came; with
+// everything changed that a gate may change, all else survives, and what is
+// forwarded decodes to the same operation.
+func Patches(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, body []byte) {
+	t.Helper()
+	decode := func(body []byte) *memproxy.Operation {
+		op, err := a.Decode(rt, req, body)
+		if err != nil {
+			return nil
+		}
+		return op
+	}
+	encode := func(op *memproxy.Operation) []byte {
+		out, _, err := a.Encode(rt, req, body, op)
+		if err != nil {
+			t.Fatalf("Encode: %v", err)
+		}
+		return out
+	}
+	op := decode(body)
+	if op == nil {
+		return
+	}
+	untouched := len(op.Reserved) == 0 && op.Kind.Writes()
+	for i := range op.Hints {
+		op.Hints[i].Effective = op.Hints[i].Claimed
+		untouched = untouched && op.Hints[i].Legible
+	}
+	if out := encode(op); untouched && !bytes.Equal(out, body) {
+		t.Errorf("nothing was to change\n got: %s\nwant: %s", out, body)
+	}
+	for i := range op.Hints {
+		op.Hints[i].Effective = min(op.Hints[i].Claimed, 123)
+	}
+	if op.Kind == memproxy.Learn || op.Kind == memproxy.Correct {
+		op.Stamp = Stamp()
+	}
+	out := encode(op)
+	if again := encode(op); !bytes.Equal(out, again) {
+		t.Errorf("encoded once to\n%s\nand once to\n%s", out, again)
+	}
+	parsed := op.Parsed
+	op.Parsed = nil
+	if anew := encode(op); !bytes.Equal(out, anew) {
+		t.Errorf("without what Decode had parsed\n got: %s\nwant: %s", anew, out)
+	}
+	op.Parsed = parsed
+	back := decode(out)
+	if back == nil {
+		t.Fatalf("what is forwarded does not decode: %s", out)
+	}
+	hinted := func(it memproxy.Item) bool { // a claim in words went out as a number
+		return slices.ContainsFunc(op.Hints, func(h memproxy.Hint) bool { return h.Pointer == it.Pointer })
+	}
+	same(t, "items", slices.DeleteFunc(op.Items, hinted), slices.DeleteFunc(back.Items, hinted))
+	same(t, "claims", op.Claims, back.Claims)
+	same(t, "targets", op.Targets, back.Targets)
+	same(t, "scope", op.Scope, back.Scope)
+	for i, h := range back.Hints {
+		if h.Claimed != op.Hints[i].Effective || !h.Legible {
+			t.Errorf("hint %s went out as %s", h.Pointer, h.Raw)
+		}
+	}
+	if !op.Kind.Writes() || len(body) == 0 {
+		return
+	}
+	was, err := jsondoc.Parse(body, 0)
+	if err != nil {
+		return
+	}
+	is, err := jsondoc.Parse(out, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := survival{t: t, was: was, is: is, op: op}
+	s.value(was.Root, is.Root, "")
+}
+
+func same(t *testing.T, what string, was, is any) {
+	t.Helper()
+	if a, b := fmt.Sprintf("%+v", was), fmt.Sprintf("%+v", is); a != b {
+		t.Errorf("%s changed on the way\n got: %s\nwant: %s", what, b, a)
+	}
+}
+
+// survival walks a body as it came and as it goes, side by side.
+type survival struct {
+	t       *testing.T
+	was, is *jsondoc.Doc
+	op      *memproxy.Operation
+}
+
+func (s *survival) value(was, is *jsondoc.Value, ptr string) {
+	s.t.Helper()
+	hinted := slices.ContainsFunc(s.op.Hints, func(h memproxy.Hint) bool { return h.Pointer == ptr })
+	switch {
+	case hinted && is.Kind == jsondoc.Number:
+	case was.Kind == jsondoc.Null && stamped(is):
+	case was.Kind != is.Kind:
+		s.t.Errorf("%s: %s became %s", ptr, s.was.Raw(was), s.is.Raw(is))
+	case was.Kind == jsondoc.Object:
+		s.members(was, is, ptr)
+	case was.Kind == jsondoc.Array:
+		if len(was.Elems) != len(is.Elems) {
+			s.t.Errorf("%s: %d elements became %d", ptr, len(was.Elems), len(is.Elems))
+			return
+		}
+		for i := range was.Elems {
+			s.value(was.Elems[i], is.Elems[i], jsondoc.Index(ptr, i))
+		}
+	case !bytes.Equal(s.was.Raw(was), s.is.Raw(is)):
+		s.t.Errorf("%s: %s became %s", ptr, s.was.Raw(was), s.is.Raw(is))
+	}
+}
+
+// members wants every member in its old order, less the reserved ones, and
+// after them nothing but the stamp or a home for it.
+func (s *survival) members(was, is *jsondoc.Value, ptr string) {
+	s.t.Helper()
+	n := 0
+	for _, m := range was.Members {
+		at := jsondoc.Child(ptr, m.Name)
+		if slices.Contains(s.op.Reserved, at) {
+			continue
+		}
+		if n == len(is.Members) || is.Members[n].Name != m.Name {
+			s.t.Errorf("%s is gone or out of order", at)
+			return
+		}
+		s.value(m.Value, is.Members[n].Value, at)
+		n++
+	}
+	for _, m := range is.Members[n:] {
+		if name := m.Name; !stampKey(name) && !stamped(m.Value) {
+			s.t.Errorf("%s has a new member %q", ptr, name)
+		}
+	}
+}
+
+func stampKey(name string) bool {
+	return len(name) > len(memproxy.StampPrefix) && name[:len(memproxy.StampPrefix)] == memproxy.StampPrefix
+}
+
+func stamped(v *jsondoc.Value) bool { return v.Get(memproxy.StampPrefix+"id") != nil }
+
+// Refusals: every decision is worded as JSON that says who to ask about what.
+func Refusals(t *testing.T, a Adapter, req memproxy.Request) {
+	t.Helper()
+	for _, status := range []int{0, 400, 401, 403, 404, 413, 415, 422, 429, 503} {
+		d := memproxy.Decision{ID: "d-1", Verdict: memproxy.Deny, Status: status, Reasons: []memproxy.Reason{
+			{Code: memproxy.PolicyForbid, Rule: `r"1`, Detail: "no <b>\n", Pointer: "/a~1b"},
+		}}
+		reply := a.Refuse(req, d)
+		if want := max(status, 0); reply.Status != want && !(status == 0 && reply.Status == 403) {
+			t.Errorf("%d is answered %d", status, reply.Status)
+		}
+		if got := reply.Header.Values("Content-Type"); len(got) != 1 || got[0] != "application/json" {
+			t.Errorf("%d: content type %q", status, got)
+		}
+		var body struct {
+			Detail   string
+			Code     string
+			Decision string `json:"decision_id"`
+			Reasons  []memproxy.Reason
+		}
+		if err := json.Unmarshal(reply.Body, &body); err != nil {
+			t.Fatalf("%d: %v: %s", status, err, reply.Body)
+		}
+		if body.Detail == "" || body.Code == "" || body.Decision != "d-1" {
+			t.Errorf("%d: the body lacks detail, code or decision_id: %s", status, reply.Body)
+		}
+		// A missing memory and somebody else's look the same.
+		if gives := len(body.Reasons) == 1 && body.Reasons[0] == d.Reasons[0]; gives == (status == 404) {
+			t.Errorf("%d: reasons %+v", status, body.Reasons)
+		}
+		if status == 429 && reply.Header.Get("Retry-After") == "" {
+			t.Error("429 without Retry-After")
+		}
+	}
+}
+
+// Thins: an answer with nothing dropped is the answer; with one memory
+// dropped the others are read as before, byte for byte.
+func Thins(t *testing.T, a Reader, rt memproxy.Route, req memproxy.Request, reply memproxy.Reply) {
+	t.Helper()
+	rd, err := a.Read(rt, req, reply)
+	if err != nil {
+		return
+	}
+	base, err := a.Rewrite(rt, req, reply, rd)
+	if err != nil {
+		t.Fatalf("Rewrite: %v", err)
+	}
+	if len(rd.Links) == 0 && rt.Params["fields"] == "" && !bytes.Contains([]byte(req.Query), []byte("fields=")) && !bytes.Equal(base, reply.Body) {
+		t.Errorf("nothing was to change\n got: %s\nwant: %s", base, reply.Body)
+	}
+	for i := range rd.Memories {
+		if rd.Memories[i].Pointer == "" {
+			continue // the answer is one memory: the gate answers in its stead
+		}
+		rd.Memories[i].Drop = true
+		out, err := a.Rewrite(rt, req, reply, rd)
+		rd.Memories[i].Drop = false
+		if err != nil {
+			t.Fatalf("Rewrite: %v", err)
+		}
+		left(t, a, rt, req, reply, rd, out, i)
+	}
+}
+
+// left compares what is left of an answer without memory i.
+func left(t *testing.T, a Reader, rt memproxy.Route, req memproxy.Request, reply memproxy.Reply, rd *memproxy.Reading, out []byte, i int) {
+	t.Helper()
+	thin := reply
+	thin.Body = out
+	back, err := a.Read(rt, req, thin)
+	if err != nil || len(back.Memories) != len(rd.Memories)-1 {
+		t.Fatalf("without memory %d the answer reads as %+v, %v: %s", i, back, err, out)
+	}
+	was, err := jsondoc.Parse(reply.Body, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	is, err := jsondoc.Parse(out, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := rt.Params["fields"] == "" && !bytes.Contains([]byte(req.Query), []byte("fields="))
+	for j, m := range slices.Delete(slices.Clone(rd.Memories), i, i+1) {
+		k := back.Memories[j]
+		if whole && !bytes.Equal(was.Raw(was.At(m.Pointer)), is.Raw(is.At(k.Pointer))) {
+			t.Errorf("without memory %d, %s became %s", i, m.Pointer, is.Raw(is.At(k.Pointer)))
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package adaptertest
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+)
+
+// lines gathers facts, one a line, words parted by blanks; empty words are
+// left out.
+type lines struct{ strings.Builder }
+
+func (l *lines) add(words ...string) {
+	n := 0
+	for _, w := range words {
+		if w == "" {
+			continue
+		}
+		if n > 0 {
+			l.WriteByte(' ')
+		}
+		l.WriteString(w)
+		n++
+	}
+	l.WriteByte('\n')
+}
+
+func when(cond bool, word string) string {
+	if cond {
+		return word
+	}
+	return ""
+}
+
+func named(name, value string) string { return when(value != "", name+"="+value) }
+
+func renderRoute(rt memproxy.Route, ok bool) string {
+	var l lines
+	if !ok {
+		l.add("none")
+		return l.String()
+	}
+	l.add(rt.ID, string(rt.Kind), when(rt.Bulk, "bulk"), when(rt.Steering, "steering"), when(rt.Derived, "derived"), when(rt.Pass, "pass"), when(rt.Lend, "lend"))
+	return l.String()
+}
+
+func renderError(t *testing.T, err error) string {
+	t.Helper()
+	var m *memproxy.Malformed
+	if !errors.As(err, &m) {
+		t.Fatalf("Decode broke: %v", err)
+	}
+	var l lines
+	l.add(string(m.Code), strconv.Itoa(m.Status), m.Pointer)
+	return l.String()
+}
+
+func renderScope(s memproxy.Scope) []string {
+	return []string{named("tenant", s.Tenant), named("user", s.User), named("agent", s.Agent), named("app", s.App), named("run", s.Run)}
+}
+
+func renderOperation(op *memproxy.Operation) string {
+	var l lines
+	l.add(string(op.Kind), when(op.Bulk, "bulk"), when(op.Steering, "steering"), when(op.Derived, "derived"), when(op.Sweeps, "sweeps"),
+		when(op.Cost > 0, fmt.Sprint("cost=", op.Cost)), named("source", string(op.SourceClaim)))
+	if op.Scope != (memproxy.Scope{}) {
+		l.add(append([]string{"scope"}, renderScope(op.Scope)...)...)
+	}
+	for _, c := range op.Claims {
+		l.add("claim", string(c.Dim), string(c.Op), fmt.Sprintf("%q", c.Values), c.Pointer, when(c.Pins, "pins"))
+	}
+	for _, id := range op.Targets {
+		l.add("target", string(op.TargetKind), strconv.Quote(id))
+	}
+	for _, it := range op.Items {
+		l.add("item", string(it.Kind), it.Pointer, named("role", it.Role), named("field", it.Field), named("layer", string(it.Layer)), named("target", it.Target), strconv.Quote(it.Text))
+	}
+	for _, h := range op.Hints {
+		l.add("hint", h.Pointer, h.Raw, fmt.Sprint("claimed=", h.Claimed), when(!h.Legible, "illegible"))
+	}
+	for _, b := range op.Backdated {
+		l.add("backdated", b.Pointer, b.Raw)
+	}
+	for _, p := range op.Reserved {
+		l.add("reserved", p)
+	}
+	return l.String()
+}
+
+func renderReading(rd *memproxy.Reading) string {
+	var l lines
+	for _, m := range rd.Memories {
+		words := []string{"memory", strconv.Quote(m.ID), m.Pointer, string(m.Kind), strconv.Quote(m.Text)}
+		words = append(words, renderScope(m.Scope)...)
+		words = append(words, named("event", m.Event), when(m.Missing, "missing"), when(m.Metadata != nil, "metadata"))
+		if s := m.Stamp; s != nil {
+			words = append(words, fmt.Sprintf("stamp=%s/%s/%s/%d/%s", s.ID, s.Actor, s.Trust, s.Confidence, s.Signature))
+		}
+		l.add(words...)
+	}
+	for _, id := range rd.Events {
+		l.add("event", id)
+	}
+	for _, p := range rd.Links {
+		l.add("link", p)
+	}
+	if l.Len() == 0 {
+		l.add("nothing")
+	}
+	return l.String()
+}
