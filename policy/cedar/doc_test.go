@@ -1,0 +1,150 @@
+package cedar_test
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy/policy"
+	"github.com/memproxy/memproxy/policy/cedar"
+)
+
+// tableRows returns the cells of every table row below a heading, up to the
+// next heading of the same or a higher level.
+func tableRows(t *testing.T, doc, heading string) [][]string {
+	t.Helper()
+	_, rest, ok := strings.Cut(doc, "\n"+heading+"\n")
+	if !ok {
+		t.Fatalf("docs/policy.md has no %q", heading)
+	}
+	level := len(heading) - len(strings.TrimLeft(heading, "#"))
+	var out [][]string
+	for line := range strings.Lines(rest) {
+		if n := len(line) - len(strings.TrimLeft(line, "#")); n > 0 && n <= level {
+			break
+		}
+		if strings.HasPrefix(line, "| `") {
+			cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+			for i, c := range cells {
+				cells[i] = strings.TrimSpace(c)
+			}
+			out = append(out, cells)
+		}
+	}
+	return out
+}
+
+// plain is a cell without its back-ticks.
+func plain(cell string) string { return strings.Trim(cell, "`") }
+
+func policyDoc(t *testing.T) string {
+	t.Helper()
+	b, err := os.ReadFile("../../docs/policy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func same(t *testing.T, what string, doc, source []string) {
+	t.Helper()
+	slices.Sort(doc)
+	slices.Sort(source)
+	if len(source) == 0 || !slices.Equal(doc, source) {
+		t.Errorf("%s: docs/policy.md has\n%v\nthe bundle has\n%v", what, doc, source)
+	}
+}
+
+// The document lists every built-in rule with its verdict and reason.
+// Proves CARD-3, SYN-1
+func TestDocumentListsEveryRule(t *testing.T) {
+	var doc, source []string
+	for _, r := range tableRows(t, policyDoc(t), "## The built-in rules") {
+		doc = append(doc, plain(r[0])+" "+r[2]+" "+plain(r[3]))
+	}
+	rule := regexp.MustCompile(`(?s)@id\("([^"]+)"\)\n(.*?)(permit|forbid) \(`)
+	reason := regexp.MustCompile(`@reason\("([^"]+)"\)`)
+	for _, src := range policy.Builtin().Policies {
+		for _, m := range rule.FindAllStringSubmatch(string(src.Text), -1) {
+			verdict, code := "permit", ""
+			if m[3] == "forbid" {
+				verdict, code = "deny", "policy.forbid"
+			}
+			if r := reason.FindStringSubmatch(m[2]); r != nil {
+				code = r[1]
+			}
+			source = append(source, m[1]+" "+verdict+" "+code)
+		}
+	}
+	same(t, "rules", doc, source)
+	if ids := compile(t, nil).IDs(); len(ids) != len(source) {
+		t.Errorf("%d rules compile, %d were found in the files", len(ids), len(source))
+	}
+}
+
+// The document describes the schema as it is.
+// Proves CARD-3
+func TestDocumentDescribesTheSchema(t *testing.T) {
+	doc, schema := policyDoc(t), regexp.MustCompile(`//[^\n]*`).ReplaceAllString(string(policy.Builtin().Schema.Text), "")
+	var have, want []string
+
+	for _, r := range tableRows(t, doc, "### Context") {
+		have = append(have, plain(r[0])+": "+r[1])
+	}
+	_, context, _ := strings.Cut(schema, "type Context = {")
+	context, _, _ = strings.Cut(context, "}")
+	for _, m := range regexp.MustCompile(`(\w+): (\w+)`).FindAllStringSubmatch(context, -1) {
+		want = append(want, m[0])
+	}
+	same(t, "context", have, want)
+
+	have, want = nil, nil
+	for _, r := range tableRows(t, doc, "### Actions") {
+		have = append(have, plain(r[0])+" in "+plain(r[1]))
+	}
+	for _, m := range regexp.MustCompile(`(?m)^action ([\w, ]+?)(?: +in \[(\w+)\])?(?: +appliesTo|;)`).FindAllStringSubmatch(schema, -1) {
+		for name := range strings.SplitSeq(m[1], ", ") {
+			want = append(want, strings.TrimSpace(name)+" in "+m[2])
+		}
+	}
+	same(t, "actions", have, want)
+
+	have, want = nil, nil
+	for _, r := range tableRows(t, doc, "### Entities") {
+		for name := range strings.SplitSeq(r[0], ", ") {
+			have = append(have, plain(name))
+		}
+		for _, m := range regexp.MustCompile("`(\\w+)`: (String|Long)").FindAllStringSubmatch(r[2], -1) {
+			have = append(have, m[1]+": "+m[2])
+		}
+	}
+	for _, m := range regexp.MustCompile(`(?ms)^entity ([\w, ]+?)(?: in \[Role\])?(?: \{(.*?)\})?;`).FindAllStringSubmatch(schema, -1) {
+		want = append(want, strings.Split(m[1], ", ")...)
+		for _, a := range regexp.MustCompile(`\w+: \w+`).FindAllString(m[2], -1) {
+			want = append(want, a)
+		}
+	}
+	same(t, "entities", have, want)
+}
+
+// The document's own policy compiles, and its annotations are all there are.
+func TestDocumentExample(t *testing.T) {
+	doc := policyDoc(t)
+	_, text, ok := strings.Cut(doc, "```cedar\n")
+	if !ok {
+		t.Fatal("no example")
+	}
+	text, _, _ = strings.Cut(text, "```")
+	compile(t, own(text))
+	for name, value := range map[string]string{"reason": "policy.forbid", "detail": "d", "verdict": "hold", "enforce": "false", "colour": "red"} {
+		b := policy.Builtin()
+		own(fmt.Sprintf(`@id("x") @%s("%s") forbid (principal, action, resource) when { false };`, name, value))(&b)
+		_, err := cedar.Compile(b)
+		if documented := strings.Contains(doc, "| `@"+name+"("); documented != (err == nil) {
+			t.Errorf("@%s: documented %v, compiles: %v", name, documented, err)
+		}
+	}
+}
