@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/mem0"
+	"github.com/memproxy/memproxy/budgets"
+	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/identity"
+	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/policy"
+	"github.com/memproxy/memproxy/policy/cedar"
+)
+
+// still stands for what does I/O: the audit log and the ledger's file.
+type still struct{}
+
+func (still) Record(context.Context, memproxy.Event) (memproxy.Receipt, error) {
+	return memproxy.Receipt{}, nil
+}
+func (still) Note(memproxy.Event) error { return nil }
+
+// admitting is a gate with everything real but I/O, and a call of 600 bytes.
+func admitting(tb testing.TB) (*gate.Gate, *gate.Call) {
+	tb.Helper()
+	adapter, err := mem0.New(mem0.Options{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	rules, err := cedar.Compile(policy.Builtin())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	who := memproxy.Principal{
+		ID: "agent:dev", Kind: memproxy.KindAgent, Tenant: "acme", Trust: memproxy.TrustAuthenticated, Roles: []string{"dev"},
+		ActsAs: memproxy.Limit{Values: []string{"dev"}}, Users: memproxy.Limit{All: true}, Apps: memproxy.Limit{All: true}, Runs: memproxy.Limit{All: true},
+	}
+	callers, err := identity.New(identity.Options{Keys: []identity.Key{{SHA256: benchKeyHash, Principal: who}}})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	mem, err := budgets.NewMemory(budgets.MemoryOptions{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	led, err := ledger.Open(ledger.Options{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = led.Close() })
+	keys, err := ledger.LoadOrCreateKey(tb.TempDir(), rand.Reader)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	signer, err := ledger.NewSigner(keys)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	limits := memproxy.Limits{Default: memproxy.WriteLimit{PerHour: 1e12, Total: 1e12}, RapidPerMinute: 30}
+	g, err := gate.New(gate.Options{
+		Identifier: callers, Ledger: led, Budget: mem, Recorder: still{}, Signer: signer,
+		Clock: time.Now, NewID: func() string { return "01a1fcff-e2ef-79a4-a087-adbeaa5b63b2" },
+	}, &gate.Rules{
+		Version: "bench", Profile: gate.Production, Policy: rules, Ceilings: memproxy.DefaultCeilings(), Enforce: true,
+		Unattributed: gate.UnattributedVisible,
+		Lines: func(p memproxy.Principal, kind memproxy.Kind, fields []string) []memproxy.Line {
+			return budgets.Lines(limits, p, kind, fields)
+		},
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	_, body, _ := strings.Cut(string(request()), "\r\n\r\n")
+	req := memproxy.Request{
+		Method: "POST", Path: "/memories", EscapedPath: "/memories",
+		Header: memproxy.Header{"Content-Type": {"application/json"}, "X-Api-Key": {"m0sk_bench"}},
+	}
+	route, known := adapter.Route(req)
+	return g, &gate.Call{
+		Backend: gate.Backend{Name: "mem0", Adapter: adapter}, Request: req, Route: route, Known: known, Body: []byte(body),
+		Credentials: memproxy.Credentials{Header: req.Header},
+	}
+}
+
+// The benchmark measures what it says: an add that is clamped, stamped,
+// charged and would be forwarded.
+func TestAdmitIsWhatIsMeasured(t *testing.T) {
+	g, call := admitting(t)
+	a := g.Admit(context.Background(), call)
+	if a.Decision.Verdict != memproxy.Amend || a.Reply != nil || !a.Changed || a.Decision.Allowance == nil {
+		t.Errorf("%+v", a.Decision)
+	}
+	if n := len(call.Body); n < 550 || n > 650 {
+		t.Errorf("the body has %d bytes, want about 600", n)
+	}
+}
+
+func BenchmarkAdmit(b *testing.B) {
+	g, call := admitting(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		if a := g.Admit(context.Background(), call); a.Reply != nil {
+			b.Fatal(a.Decision)
+		}
+	}
+}
