@@ -245,12 +245,15 @@ func Thins(t *testing.T, a Reader, rt memproxy.Route, req memproxy.Request, repl
 		t.Errorf("nothing was to change\n got: %s\nwant: %s", base, reply.Body)
 	}
 	for i := range rd.Memories {
-		if rd.Memories[i].Pointer == "" {
-			continue // the answer is one memory: the gate answers in its stead
-		}
 		rd.Memories[i].Drop = true
 		out, err := a.Rewrite(rt, req, reply, rd)
 		rd.Memories[i].Drop = false
+		if rd.Memories[i].Pointer == "" { // the answer is one memory
+			if err == nil && bytes.Equal(out, reply.Body) && !rd.Memories[i].Missing {
+				t.Errorf("the one memory was dropped and given all the same: %s", out)
+			}
+			continue
+		}
 		if err != nil {
 			t.Fatalf("Rewrite: %v", err)
 		}

@@ -69,7 +69,7 @@ func values(c *memproxy.Claim, v *jsondoc.Value) bool {
 // of its own.
 func (d *decoding) operators(c memproxy.Claim, v *jsondoc.Value, ptr string, pins, negated bool) error {
 	if len(v.Members) == 0 {
-		c.Op = memproxy.ClaimUnclear
+		c.Op, c.Pins = memproxy.ClaimUnclear, false
 		d.op.Claims = append(d.op.Claims, c)
 	}
 	for _, m := range v.Members {

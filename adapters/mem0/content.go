@@ -96,10 +96,19 @@ func (d *decoding) part(v *jsondoc.Value, ptr, role, target string) error {
 	typ := v.Get("type").Text()
 	switch {
 	case typ == "text":
+		for _, m := range v.Members {
+			if m.Name != "type" && m.Name != "text" {
+				d.strings(m.Value, jsondoc.Child(ptr, m.Name), memproxy.ItemMetadata, target)
+			}
+		}
 		return d.content(orNull(v.Get("text")), jsondoc.Child(ptr, "text"), role, target)
 	case urlType(typ):
 		n := len(d.op.Items)
-		d.urls(v, ptr)
+		for _, m := range v.Members {
+			if m.Name != "type" {
+				d.urls(m.Value, jsondoc.Child(ptr, m.Name))
+			}
+		}
 		if len(d.op.Items) == n {
 			return bad(memproxy.PayloadMalformed, 422, ptr, "a part without its URL")
 		}
@@ -108,22 +117,22 @@ func (d *decoding) part(v *jsondoc.Value, ptr, role, target string) error {
 	return bad(memproxy.PayloadMalformed, 422, ptr, "an unknown type of content")
 }
 
-// urls makes an item of every string of a URL part but its type.
+// urls makes an item of every string in a URL part.
 func (d *decoding) urls(v *jsondoc.Value, ptr string) {
-	for _, m := range v.Members {
-		p := jsondoc.Child(ptr, m.Name)
-		switch m.Value.Kind {
-		case jsondoc.String:
-			if m.Name == "type" {
-				continue
-			}
-			kind := memproxy.ItemURL
-			if strings.HasPrefix(m.Value.Text(), "data:") {
-				kind = memproxy.ItemData
-			}
-			d.op.Items = append(d.op.Items, memproxy.Item{Kind: kind, Pointer: p, Text: m.Value.Text()})
-		case jsondoc.Object:
-			d.urls(m.Value, p)
+	switch v.Kind {
+	case jsondoc.String:
+		kind := memproxy.ItemURL
+		if strings.HasPrefix(v.Text(), "data:") {
+			kind = memproxy.ItemData
+		}
+		d.op.Items = append(d.op.Items, memproxy.Item{Kind: kind, Pointer: ptr, Text: v.Text()})
+	case jsondoc.Object:
+		for _, m := range v.Members {
+			d.urls(m.Value, jsondoc.Child(ptr, m.Name))
+		}
+	case jsondoc.Array:
+		for i, e := range v.Elems {
+			d.urls(e, jsondoc.Index(ptr, i))
 		}
 	}
 }
@@ -200,6 +209,7 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 				d.op.Backdated = append(d.op.Backdated, memproxy.Stamped{Pointer: p, Raw: string(d.doc.Raw(m.Value))})
 			}
 		}
+		d.name(m.Name, p, memproxy.ItemMetadata, "")
 		d.strings(m.Value, p, memproxy.ItemMetadata, "")
 	}
 	if field == "" {

@@ -112,7 +112,7 @@ func (d *decoding) path(params map[string]string) error {
 			return bad(memproxy.PayloadPath, 400, "path:entity_type", "an unknown kind of entity")
 		}
 		if name == "*" {
-			c.Op = memproxy.ClaimAny
+			c.Op, c.Pins = memproxy.ClaimAny, false
 		}
 		op.Claims = append(op.Claims, c)
 	}

@@ -72,6 +72,11 @@ func (d *decoding) member(m jsondoc.Member, params map[string]string) error {
 	if dim, ok := dimOf(m.Name); ok {
 		return d.claim(dim, v, ptr, true, false)
 	}
+	if dim, ok := entityDim(d.doc.Root.Get("entity_type").Text()); ok && m.Name == "entity_id" {
+		if err := d.claim(dim, v, ptr, true, false); err != nil {
+			return err
+		}
+	}
 	if steeringKey(m.Name) || d.row.shape == config {
 		if v.Kind != jsondoc.Null {
 			d.op.Steering = d.op.Steering || steeringKey(m.Name)
@@ -123,10 +128,25 @@ func (d *decoding) member(m jsondoc.Member, params map[string]string) error {
 		return nil
 	}
 	if d.op.Kind.Writes() {
+		d.name(m.Name, ptr, memproxy.ItemMetadata, "")
 		d.strings(v, ptr, memproxy.ItemMetadata, "")
 	}
 	return nil
 }
+
+// name makes an item of a member's name that is a text rather than a name:
+// names come back to agents as values do.
+func (d *decoding) name(name, ptr string, kind memproxy.ItemKind, target string) {
+	if len(name) <= maxName && !strings.ContainsFunc(name, func(r rune) bool {
+		return r != '_' && r != '-' && r != '.' && r != '$' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	}) {
+		return
+	}
+	d.op.Items = append(d.op.Items, memproxy.Item{Kind: kind, Pointer: ptr, Text: name, Layer: memproxy.Semantic, Target: target})
+}
+
+// maxName is how long a name may be and still be one.
+const maxName = 40
 
 // strings makes an item of every string in a value.
 func (d *decoding) strings(v *jsondoc.Value, ptr string, kind memproxy.ItemKind, target string) {
@@ -137,7 +157,9 @@ func (d *decoding) strings(v *jsondoc.Value, ptr string, kind memproxy.ItemKind,
 		}
 	case jsondoc.Object:
 		for _, m := range v.Members {
-			d.strings(m.Value, jsondoc.Child(ptr, m.Name), kind, target)
+			p := jsondoc.Child(ptr, m.Name)
+			d.name(m.Name, p, kind, target)
+			d.strings(m.Value, p, kind, target)
 		}
 	case jsondoc.Array:
 		for i, e := range v.Elems {

@@ -34,6 +34,9 @@ func (d *decoding) query() error {
 					return err
 				}
 			}
+			if base == "delete_linked" && slices.ContainsFunc(list, func(v string) bool { return v != "false" && v != "0" && v != "" }) {
+				d.op.Bulk = true // what else goes is for the backend to find
+			}
 			continue
 		}
 		ptr := "query:" + base

@@ -12,7 +12,10 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-var errShape = errors.New("mem0: the answer is not of the route's shape")
+var (
+	errShape = errors.New("mem0: the answer is not of the route's shape")
+	errWhole = errors.New("mem0: the answer is one memory and cannot be given without it")
+)
 
 // lists are the keys under which answers keep their elements.
 var listKeys = [...]string{"results", "memories", "items"}
@@ -117,7 +120,7 @@ func (a *Adapter) element(rd *memproxy.Reading, doc *jsondoc.Doc, rt memproxy.Ro
 			m.Scope = merge(m.Scope, scope(p))
 			meta = p.Get("metadata")
 		}
-	case strings.Contains(rt.ID, "entit"):
+	case strings.Contains(rt.ID, "entit") && rt.ID != "mem0.v1.entity.memories":
 		m.Kind = memproxy.TargetEntity
 		name := v.Get("name").Text()
 		if name == "" {
@@ -176,6 +179,9 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 		}
 	}
 	unwanted := a.unwanted(rt, req)
+	if drop[""] {
+		return nil, errWhole
+	}
 	if len(drop) == 0 && len(rd.Links) == 0 && len(unwanted) == 0 {
 		return reply.Body, nil
 	}
