@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -150,4 +151,13 @@ func TestWrongBytes(t *testing.T) {
 			t.Error("a directory was read")
 		}
 	})
+}
+
+// A file of faults and references is done with quickly: the list ends.
+func TestFaultsEnd(t *testing.T) {
+	text := strings.Repeat("- ${X}\n", 100_000)
+	_, err := config.Parse("x", []byte("identity: {keys: []}\n"+"backends:\n"+text), none)
+	if n := strings.Count(fmt.Sprint(err), "\n") + 1; err == nil || n != 100 {
+		t.Errorf("%d faults", n)
+	}
 }

@@ -35,8 +35,8 @@ func Load(path string, getenv func(string) string) (*Config, error) {
 	return Parse(path, b, getenv)
 }
 
-// Faults is every fault of a file, each "file:line: what", in the order of the
-// lines.
+// Faults is every fault of a file, up to a hundred, each "file:line: what", in
+// the order of the lines.
 type Faults []string
 
 // Error lists the faults, a line each.
@@ -84,7 +84,13 @@ type fault struct {
 	what string
 }
 
+// maxFaults is where a file is beyond a list of faults.
+const maxFaults = 100
+
 func (v *reader) fault(line int, format string, args ...any) {
+	if len(v.faults) >= maxFaults {
+		return
+	}
 	what := fmt.Sprintf(format, args...)
 	for _, h := range v.hidden {
 		what = strings.ReplaceAll(what, strconv.Quote(h), redacted)

@@ -123,9 +123,7 @@ func TestDocumentDescribesTheSchema(t *testing.T) {
 	}
 	for _, m := range regexp.MustCompile(`(?ms)^entity ([\w, ]+?)(?: in \[Role\])?(?: \{(.*?)\})?;`).FindAllStringSubmatch(schema, -1) {
 		want = append(want, strings.Split(m[1], ", ")...)
-		for _, a := range regexp.MustCompile(`\w+: \w+`).FindAllString(m[2], -1) {
-			want = append(want, a)
-		}
+		want = append(want, regexp.MustCompile(`\w+: \w+`).FindAllString(m[2], -1)...)
 	}
 	same(t, "entities", have, want)
 }
