@@ -18,6 +18,14 @@ type splice struct {
 	order      int
 }
 
+// kept is 0 for a removal, which wins over a change of the same bytes.
+func (s splice) kept() int {
+	if s.start < s.end && len(s.text) == 0 {
+		return 0
+	}
+	return 1
+}
+
 // Edit begins a set of edits.
 func (d *Doc) Edit() *Edits { return &Edits{doc: d} }
 
@@ -128,7 +136,7 @@ func (e *Edits) Apply() []byte {
 		return e.doc.Src
 	}
 	slices.SortStableFunc(e.ops, func(a, b splice) int {
-		return cmp.Or(a.start-b.start, b.end-a.end, a.order-b.order)
+		return cmp.Or(a.start-b.start, b.end-a.end, a.kept()-b.kept(), a.order-b.order)
 	})
 	n := len(e.doc.Src)
 	for _, op := range e.ops {

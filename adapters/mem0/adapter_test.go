@@ -1,0 +1,114 @@
+package mem0_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/mem0"
+)
+
+func TestOptions(t *testing.T) {
+	for _, opt := range []mem0.Options{
+		{FieldKey: "memproxy_field"}, {ConfidenceKeys: []string{"MEMPROXY_c"}}, {ConfidenceKeys: []string{""}},
+	} {
+		if _, err := mem0.New(opt); err == nil {
+			t.Errorf("New(%+v) is accepted", opt)
+		}
+	}
+	a, err := mem0.New(mem0.Options{FieldKey: "label", ConfidenceKeys: []string{"sure"}, MaxDepth: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Name() != "mem0" {
+		t.Error(a.Name())
+	}
+	op := decode(t, a, "POST", "/memories", `{"messages":[{"role":"user","content":"b"}],"metadata":{"label":"gotchas","sure":0.9,"confidence":0.9,"field":"x"}}`)
+	if op.Items[0].Field != "gotchas" || len(op.Hints) != 1 || op.Hints[0].Pointer != "/metadata/sure" {
+		t.Errorf("%+v", op)
+	}
+	req := memproxy.Request{Method: "POST", EscapedPath: "/memories"}
+	rt, _ := a.Route(req)
+	if _, err := a.Decode(rt, req, []byte(`{"metadata":{"a":[[[1]]]}}`)); err == nil {
+		t.Error("nested past MaxDepth and accepted")
+	}
+}
+
+func decode(t *testing.T, a *mem0.Adapter, method, path, body string) *memproxy.Operation {
+	t.Helper()
+	req := memproxy.Request{Method: method, EscapedPath: path}
+	rt, ok := a.Route(req)
+	if !ok {
+		t.Fatalf("%s %s: no route", method, path)
+	}
+	op, err := a.Decode(rt, req, []byte(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return op
+}
+
+// Proves TRL-3: every number from 0 to 1 is read to the nearest per mille, and
+// what is none claims everything.
+func TestHints(t *testing.T) {
+	a := adapter(t)
+	for raw, want := range map[string]memproxy.PerMille{
+		`0`: 0, `-0`: 0, `0.0`: 0, `1`: 1000, `1.000`: 1000, `1e0`: 1000, `7E-1`: 700, `0.7004`: 700, `0.7006`: 701, `0.29`: 290,
+		`1e-400`: 0, `1.0000001`: 1000, `2`: 1000, `-1e-9`: 1000, `"0.2"`: 1000, `[0.2]`: 1000, `{"v":0.2}`: 1000,
+	} {
+		op := decode(t, a, "POST", "/memories", `{"messages":[],"metadata":{"confidence":`+raw+`}}`)
+		if len(op.Hints) != 1 || op.Hints[0].Claimed != want || op.Hints[0].Raw != raw {
+			t.Errorf("%s reads as %+v", raw, op.Hints)
+		}
+	}
+}
+
+// Proves TRL-2: a stamp that is written is read back as it was, to the
+// per mille and the second.
+func TestStampRoundTrip(t *testing.T) {
+	a := adapter(t)
+	stamp := memproxy.Stamp{
+		ID: "d\"1", Actor: "agent:<dév>", Trust: memproxy.TrustHuman, Source: memproxy.SourceVerified, Attestation: memproxy.LogAnchored,
+		Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), SHA256: "ab", Signature: "s+/=",
+	}
+	for c := memproxy.PerMille(0); c <= memproxy.Full; c++ {
+		stamp.Confidence = c
+		req := memproxy.Request{Method: "POST", EscapedPath: "/memories"}
+		rt, _ := a.Route(req)
+		body := []byte(`{"messages":[],"id":"m1","memory":"a"}`)
+		op, err := a.Decode(rt, req, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		op.Stamp = &stamp
+		out, _, err := a.Encode(rt, req, body, op)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rd, err := a.Read(memproxy.Route{ID: "mem0.server.get", Kind: memproxy.Recall}, memproxy.Request{}, memproxy.Reply{Status: 200, Body: out})
+		if err != nil || len(rd.Memories) != 1 || rd.Memories[0].Stamp == nil || *rd.Memories[0].Stamp != stamp {
+			t.Fatalf("%d: %s reads as %+v, %v", c, out, rd, err)
+		}
+	}
+}
+
+// Half a stamp is none, and a broken one does not verify rather than break.
+func TestBrokenStamps(t *testing.T) {
+	a := adapter(t)
+	for meta, want := range map[string]bool{
+		`{"memproxy_id":"d"}`:                    false,
+		`{"memproxy_sig":"s"}`:                   false,
+		`{"memproxy_id":"d","memproxy_sig":"s"}`: true,
+		`{"memproxy_id":1,"memproxy_sig":[],"memproxy_ts":"yesterday","memproxy_confidence":"all"}`: true,
+		`{"memproxy_id":"d","memproxy_sig":"s","memproxy_confidence":7}`:                            true,
+	} {
+		rd, err := a.Read(memproxy.Route{ID: "mem0.server.get", Kind: memproxy.Recall}, memproxy.Request{}, memproxy.Reply{Body: []byte(`{"id":"m","metadata":` + meta + `}`)})
+		if err != nil || (rd.Memories[0].Stamp != nil) != want {
+			t.Errorf("%s: %v", meta, err)
+			continue
+		}
+		if s := rd.Memories[0].Stamp; s != nil && s.Confidence != 0 {
+			t.Errorf("%s: confidence %d", meta, s.Confidence)
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package mem0_test
+
+import (
+	"testing"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Proves EDGE-3: the memory that an operation is about is asked for where its
+// dialect keeps it, and stays one segment.
+func TestLocate(t *testing.T) {
+	a := adapter(t)
+	for _, tt := range []struct{ route, target, path string }{
+		{"mem0.v1.update", "m1", "/v1/memories/m1/"},
+		{"mem0.v1.batch.delete", "a b", "/v1/memories/a%20b/"},
+		{"mem0.server.delete", "m1", "/memories/m1"},
+		{"mem0.server.delete", "x/../y?z#", "/memories/x%2F..%2Fy%3Fz%23"},
+		{"mem0.v1.event", "e1", "/v1/event/e1/"},
+	} {
+		header := memproxy.Header{"Authorization": {"Token x"}}
+		r := a.Locate(memproxy.Route{ID: tt.route}, memproxy.Request{Method: "PUT", Query: "q=1", Header: header, Base: "b"}, tt.target)
+		if r.Method != "GET" || r.EscapedPath != tt.path || r.Query != "" || r.Header.Get("Authorization") != "Token x" {
+			t.Errorf("%s %q: %+v", tt.route, tt.target, r)
+		}
+	}
+}
+
+// Proves EDGE-3: what an answer about one memory may say, and what is no
+// answer.
+func TestLocated(t *testing.T) {
+	a := adapter(t)
+	for _, tt := range []struct {
+		name, route string
+		status      int
+		body        string
+		missing, ok bool
+	}{
+		{"found", "mem0.v1.update", 200, `{"id":"m1","memory":"a","user_id":"alice"}`, false, true},
+		{"in capitals", "mem0.v1.update", 200, `{"id":"M1","memory":"a"}`, false, true},
+		{"another memory", "mem0.v1.update", 200, `{"id":"m2","memory":"a"}`, false, false},
+		{"a list of another", "mem0.v1.update", 200, `{"results":[{"id":"m2","memory":"a"}]}`, false, false},
+		{"a list of two", "mem0.v1.update", 200, `[{"id":"m1"},{"id":"m1"}]`, false, false},
+		{"not there", "mem0.v1.update", 404, `{"error":"Memory not found!"}`, true, true},
+		{"no id at all", "mem0.v1.update", 400, `{"error":"bad uuid"}`, true, true},
+		{"no uuid", "mem0.server.update", 422, `{"detail":[]}`, true, true},
+		{"null", "mem0.server.update", 200, `null`, true, true},
+		{"not allowed", "mem0.v1.update", 403, `{"detail":"no"}`, false, false},
+		{"broken", "mem0.v1.update", 500, ``, false, false},
+		{"moved", "mem0.v1.update", 301, ``, false, false},
+		{"a sentence", "mem0.v1.update", 200, `{"message":"hello"}`, false, false},
+		{"no JSON", "mem0.v1.update", 200, `<html>`, false, false},
+		{"a receipt", "mem0.v1.event", 200, `{"id":"m1","payload":{"user_id":"alice"}}`, false, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m, err := a.Located(memproxy.Route{ID: tt.route}, "m1", memproxy.Reply{Status: tt.status, Body: []byte(tt.body)})
+			if (err == nil) != tt.ok || m.Missing != tt.missing {
+				t.Errorf("%+v, %v", m, err)
+			}
+		})
+	}
+}
+
+// Only the platform replaces metadata, so only its updates must merge.
+func TestMerges(t *testing.T) {
+	a := adapter(t)
+	for id, want := range map[string]bool{
+		"mem0.v1.update": true, "mem0.v1.batch.update": true, "mem0.server.update": false, "mem0.v1.batch.delete": false,
+		"mem0.v1.feedback": false, "mem0.v1.get": false, "none": false,
+	} {
+		if got := a.Merges(memproxy.Route{ID: id}, nil); got != want {
+			t.Errorf("Merges(%s) = %v", id, got)
+		}
+	}
+}
