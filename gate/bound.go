@@ -28,7 +28,7 @@ func bound(_ context.Context, r *run) error {
 			if !limit.Allows(v) {
 				r.refuse(StatusForbidden, memproxy.Reason{
 					Code: claimReason(c.Dim), Pointer: c.Pointer,
-					Detail: "the payload names a " + string(c.Dim) + " that this caller may not act for",
+					Detail: "the payload names " + article(c.Dim) + " that this caller may not act for",
 				})
 				break
 			}
@@ -38,6 +38,13 @@ func bound(_ context.Context, r *run) error {
 		r.pinned()
 	}
 	return nil
+}
+
+func article(d memproxy.Dimension) string {
+	if d == memproxy.DimAgent || d == memproxy.DimApp {
+		return "an " + string(d)
+	}
+	return "a " + string(d)
 }
 
 func claimReason(d memproxy.Dimension) memproxy.ReasonCode {
@@ -63,7 +70,7 @@ func (r *run) pinned() {
 		}
 		r.refuse(StatusForbidden, memproxy.Reason{
 			Code:   memproxy.ScopeUnpinned,
-			Detail: "this cannot be filtered memory by memory, so it must name a " + string(d) + " that this caller may act for",
+			Detail: "this cannot be filtered memory by memory, so it must name " + article(d) + " that this caller may act for",
 		})
 	}
 }

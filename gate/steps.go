@@ -57,12 +57,12 @@ func (g *Gate) Knows(ctx context.Context, c memproxy.Credentials) bool {
 // decode reads the payload. What cannot be read is refused, never passed.
 func decode(_ context.Context, r *run) error {
 	c := r.call
-	if !c.Known {
-		return unknown(r)
-	}
 	if c.Flaw != nil {
 		r.malformed(c.Flaw)
 		return nil
+	}
+	if !c.Known {
+		return unknown(r)
 	}
 	op, err := c.Backend.Adapter.Decode(c.Route, c.Request, c.Body)
 	var bad *memproxy.Malformed

@@ -9,6 +9,9 @@ import (
 type Check struct {
 	Name string `json:"name"`
 	OK   bool   `json:"ok"`
+	// Degraded says that it works and is not as it should be: somebody is to
+	// look, and the pod is to stay in service.
+	Degraded bool `json:"degraded,omitempty"`
 	// Detail says what is wrong, or what is in force. It holds no secret.
 	Detail string `json:"detail,omitempty"`
 }
@@ -34,8 +37,11 @@ func NewAdmin(o AdminOptions) http.Handler {
 		checks := o.Ready()
 		status, word := http.StatusOK, "ready"
 		for _, c := range checks {
-			if !c.OK {
+			switch {
+			case !c.OK:
 				status, word = http.StatusServiceUnavailable, "not ready"
+			case c.Degraded && status == http.StatusOK:
+				word = "degraded"
 			}
 		}
 		reply(w, status, map[string]any{"status": word, "checks": checks})

@@ -110,6 +110,39 @@ func TestCredentialIsLentWhereItMintsNothing(t *testing.T) {
 	}
 }
 
+// A header by which some frameworks read another method out of a request is
+// refused, on every route; without it the same request passes.
+func TestMethodOverridesAreRefused(t *testing.T) {
+	r := newRig(t, nil)
+	for _, header := range []string{"X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"} {
+		for _, path := range []string{"/memory", "/ping", "/unknown"} {
+			before := r.count()
+			resp, said := r.do(t, "GET", path, "", header, "DELETE", "X-Key", "good")
+			if resp.StatusCode != 400 || r.count() != before {
+				t.Errorf("%s on %s: %d %s, %d arrived", header, path, resp.StatusCode, said, r.count()-before)
+			}
+		}
+	}
+	if resp, said := r.do(t, "GET", "/memory", "", "X-Key", "good"); resp.StatusCode != 200 {
+		t.Errorf("without: %d %s", resp.StatusCode, said)
+	}
+}
+
+// Browsers ask before they send. The question carries no credential, touches
+// no memory, and is the backend's to answer.
+func TestPreflightPasses(t *testing.T) {
+	r := newRig(t, nil)
+	before := r.count()
+	r.do(t, "OPTIONS", "/memory", "", "Origin", "https://app.example", "Access-Control-Request-Method", "POST")
+	if r.count() != before+1 {
+		t.Error("it did not arrive")
+	}
+	before = r.count()
+	if resp, _ := r.do(t, "OPTIONS", "/unknown", ""); resp.StatusCode < 400 || r.count() != before {
+		t.Errorf("an OPTIONS that is no preflight: %d, %d arrived", resp.StatusCode, r.count()-before)
+	}
+}
+
 // A certificate that no root vouches for says nothing about its bearer.
 func TestUnverifiedCertificatesAreNobody(t *testing.T) {
 	spiffe, _ := url.Parse("spiffe://example.org/agent/evil")
@@ -133,9 +166,9 @@ func TestUnverifiedCertificatesAreNobody(t *testing.T) {
 }
 
 func TestAdmin(t *testing.T) {
-	ready := true
+	ready, degraded := true, false
 	h := proxy.NewAdmin(proxy.AdminOptions{Ready: func() []proxy.Check {
-		return []proxy.Check{{Name: "audit", OK: true}, {Name: "rules", OK: ready, Detail: "v1"}}
+		return []proxy.Check{{Name: "audit", OK: true}, {Name: "rules", OK: ready, Degraded: degraded, Detail: "v1"}}
 	}, Metrics: http.NotFoundHandler()})
 	get := func(path string) (int, string) {
 		w := httptest.NewRecorder()
@@ -144,6 +177,10 @@ func TestAdmin(t *testing.T) {
 	}
 	if code, body := get("/readyz"); code != 200 || !strings.Contains(body, `"v1"`) {
 		t.Errorf("ready: %d %s", code, body)
+	}
+	degraded = true
+	if code, body := get("/readyz"); code != 200 || !strings.Contains(body, `"status":"degraded"`) {
+		t.Errorf("degraded: %d %s", code, body)
 	}
 	ready = false
 	if code, _ := get("/readyz"); code != 503 {

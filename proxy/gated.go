@@ -17,8 +17,11 @@ import (
 )
 
 // gated takes a request through the gate.
-func (p *Proxy) gated(w http.ResponseWriter, r *http.Request, req memproxy.Request, route memproxy.Route, known bool) *gate.Admission {
-	body, rest, flaw := p.takeBody(w, r)
+func (p *Proxy) gated(w http.ResponseWriter, r *http.Request, req memproxy.Request, route memproxy.Route, known bool, flaw *memproxy.Malformed) *gate.Admission {
+	body, rest, unread := p.takeBody(w, r)
+	if flaw == nil {
+		flaw = unread
+	}
 	call := &gate.Call{
 		Backend: p.backend, Credentials: credentials(r), Request: req, Route: route, Known: known,
 		Body: body, Flaw: flaw, Session: session(r.Header),
@@ -26,10 +29,10 @@ func (p *Proxy) gated(w http.ResponseWriter, r *http.Request, req memproxy.Reque
 	a := p.opt.Gate.Admit(r.Context(), call)
 	p.log(r.Context(), a, route.ID)
 	w.Header().Set(DecisionHeader, decisionHeader(&a.Decision))
-	if a.Reply == nil && flaw != nil && rest == nil {
+	if a.Reply == nil && unread != nil && rest == nil {
 		// Even in shadow mode half a body cannot be forwarded.
 		d := a.Decision
-		d.Verdict, d.Status = memproxy.Deny, flaw.Status
+		d.Verdict, d.Status = memproxy.Deny, unread.Status
 		reply := p.opt.Adapter.Refuse(req, d)
 		a.Reply = &reply
 	}

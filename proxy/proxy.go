@@ -57,16 +57,20 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer span.End()
 	r = r.WithContext(ctx)
 	sw := &statusWriter{ResponseWriter: w}
+	flaw := overridden(r.Header)
 	verdict := "pass"
 	attrs := make([]attribute.KeyValue, 0, 24)
 	switch {
-	case known && route.Pass:
+	case flaw == nil && preflight(r):
+		name = "preflight"
+		p.passOn(sw, r, false)
+	case flaw == nil && known && route.Pass:
 		p.passOn(sw, r, route.Lend)
-	case !known && p.passthrough(r.Method, req.EscapedPath):
+	case flaw == nil && !known && p.passthrough(r.Method, req.EscapedPath):
 		name = "passthrough"
 		p.passOn(sw, r, false)
 	default:
-		a := p.gated(sw, r, req, route, known)
+		a := p.gated(sw, r, req, route, known, flaw)
 		verdict, attrs = a.Decision.Verdict.String(), a.Attributes(attrs)
 	}
 	if span.IsRecording() {
@@ -80,6 +84,23 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	p.opt.Observe(r.Context(), name, string(route.Kind), verdict, sw.status(), time.Since(start))
+}
+
+// preflight reports whether a browser asks what it may send (the Fetch
+// standard's CORS preflight). It carries no credential and no content.
+func preflight(r *http.Request) bool {
+	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
+}
+
+// overridden refuses headers by which some frameworks take a request for one
+// of another method: it would be ruled on as what it is not.
+func overridden(h http.Header) *memproxy.Malformed {
+	for _, name := range [...]string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"} {
+		if len(h[name]) > 0 {
+			return &memproxy.Malformed{Code: memproxy.RouteUnknown, Status: http.StatusBadRequest, Detail: "a header that overrides the method is not accepted"}
+		}
+	}
+	return nil
 }
 
 // describe puts a request in the adapter's terms.

@@ -156,7 +156,7 @@ func (s *sidecar) addr(name string) string {
 // ready are the checks of /readyz.
 func (s *sidecar) ready() []proxy.Check {
 	version, broken := s.rules.state()
-	rules := proxy.Check{Name: "rules", OK: broken == nil, Detail: "version " + version}
+	rules := proxy.Check{Name: "rules", OK: true, Degraded: broken != nil, Detail: "version " + version}
 	if broken != nil {
 		rules.Detail = "version " + version + " stays in force; the newest edit is broken: " + broken.Error()
 	}
@@ -168,8 +168,7 @@ func (s *sidecar) ready() []proxy.Check {
 	if d, ok := s.budget.(interface{ Degraded() bool }); ok {
 		c := proxy.Check{Name: "budgets", OK: true, Detail: "shared store"}
 		if d.Degraded() {
-			// Still ready: the local share keeps the service up.
-			c.Detail = "the shared store is away; a local share of the limits applies"
+			c.Degraded, c.Detail = true, "the shared store is away; a local share of the limits applies"
 		}
 		checks = append(checks, c)
 	}

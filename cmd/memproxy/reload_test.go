@@ -83,8 +83,11 @@ func TestPoliciesReload(t *testing.T) {
 	wg.Wait()
 
 	writeBundle(t, bundle, broken)
-	r.eventually("the broken edit on /readyz", func() bool { return r.get("/readyz").status != 200 })
+	r.eventually("the broken edit on /readyz", func() bool { return strings.Contains(r.get("/readyz").body, "own.cedar") })
 	ready := r.get("/readyz").body
+	if a := r.get("/readyz"); a.status != 200 || !strings.Contains(ready, `"status":"degraded"`) {
+		t.Errorf("%d %s: want ready and degraded, as the last good rules are in force", a.status, ready)
+	}
 	if !strings.Contains(ready, "own.cedar:2") || !strings.Contains(ready, open) {
 		t.Errorf("readyz: %s\nwant file, line and the version that stays", ready)
 	}
@@ -98,7 +101,7 @@ func TestPoliciesReload(t *testing.T) {
 		t.Errorf("the broken edit is not in the audit log: %s", rec)
 	}
 	writeBundle(t, bundle, harmless)
-	r.eventually("mended", func() bool { return r.get("/readyz").status == 200 })
+	r.eventually("mended", func() bool { return strings.Contains(r.get("/readyz").body, `"status":"ready"`) })
 
 	// Not mixed: the version that a record names is one that was in force, and
 	// its verdict is that version's.

@@ -22,7 +22,8 @@ type rulebook struct {
 	mu     sync.Mutex
 	rules  *gate.Rules
 	cedar  *cedar.Policy
-	broken error // why the newest edit is not in force, or nil
+	bundle string // version of the bundle in force
+	broken error  // why the newest edit is not in force, or nil
 }
 
 func newRulebook(cfg *config.Config) (*rulebook, error) {
@@ -34,18 +35,15 @@ func newRulebook(cfg *config.Config) (*rulebook, error) {
 			return nil, err
 		}
 	}
-	if _, err := r.compile(b); err != nil {
-		return nil, err
-	}
-	return r, nil
+	return r, r.take(b, func(*gate.Rules) error { return nil })
 }
 
-// compile turns a bundle into rules and puts them in force. A bundle that does
-// not compile changes nothing.
-func (r *rulebook) compile(b policy.Bundle) (*gate.Rules, error) {
+// take turns a bundle into rules and puts them in force by use. A bundle that
+// does not compile, or rules that are not taken, change nothing.
+func (r *rulebook) take(b policy.Bundle, use func(*gate.Rules) error) error {
 	compiled, err := cedar.Compile(b)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	limits, ceilings := limitsOf(r.cfg.Budgets), ceilingsOf(r.cfg.Confidence)
 	rules := &gate.Rules{
@@ -55,10 +53,13 @@ func (r *rulebook) compile(b policy.Bundle) (*gate.Rules, error) {
 		},
 		Enforce: *r.cfg.Enforce, Unattributed: gate.Unattributed(r.cfg.Ownership.Unattributed),
 	}
+	if err := use(rules); err != nil {
+		return err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.rules, r.cedar, r.broken = rules, compiled, nil
-	return rules, nil
+	r.rules, r.cedar, r.bundle, r.broken = rules, compiled, b.Version(), nil
+	return nil
 }
 
 // versionOf names the rules by all that they are made of: two sidecars with
@@ -95,6 +96,13 @@ func (r *rulebook) fail(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.broken = err
+}
+
+// bundleVersion is the version of the bundle in force.
+func (r *rulebook) bundleVersion() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.bundle
 }
 
 // state is the version in force and why a newer one is not.

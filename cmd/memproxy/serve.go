@@ -86,11 +86,7 @@ func (s *sidecar) watch(ctx context.Context) {
 	}
 	if dir := s.cfg.Policy.Dir; dir != "" {
 		tick := time.NewTicker(s.cfg.Policy.Poll.Time())
-		b, err := policy.Load(dir)
-		version := ""
-		if err == nil {
-			version = b.Version()
-		}
+		version := s.rules.bundleVersion() // what changed since it was read is an edit
 		go func() {
 			defer tick.Stop()
 			policy.Watch(ctx, dir, version, tick.C, s.reload, s.reloadFailed)
@@ -101,16 +97,13 @@ func (s *sidecar) watch(ctx context.Context) {
 
 // reload puts a new bundle in force.
 func (s *sidecar) reload(b policy.Bundle) error {
-	rules, err := s.rules.compile(b)
-	if err != nil {
+	if err := s.rules.take(b, s.gate.Use); err != nil {
 		return err
 	}
-	if err := s.gate.Use(rules); err != nil {
-		return err
-	}
+	version, _ := s.rules.state()
 	s.telemetry.Instruments().Reloaded(context.Background(), true)
-	s.log.Info("rules reloaded", "version", rules.Version)
-	s.record(memproxy.EventReload, "rules "+rules.Version+" in force")
+	s.log.Info("rules reloaded", "version", version)
+	s.record(memproxy.EventReload, "rules "+version+" in force")
 	return nil
 }
 
