@@ -76,8 +76,8 @@ func Patches(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, b
 		op.Hints[i].Effective = op.Hints[i].Claimed
 		untouched = untouched && op.Hints[i].Legible
 	}
-	if out := encode(op); untouched && !bytes.Equal(out, body) {
-		t.Errorf("nothing was to change\n got: %s\nwant: %s", out, body)
+	if out := encode(op); untouched && (len(out) != len(body) || len(body) > 0 && &out[0] != &body[0]) {
+		t.Errorf("nothing was to change and the body is not the client's own\n got: %s\nwant: %s", out, body)
 	}
 	for i := range op.Hints {
 		op.Hints[i].Effective = min(op.Hints[i].Claimed, 123)

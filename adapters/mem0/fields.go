@@ -49,35 +49,41 @@ func widenBody(e *jsondoc.Edits, doc *jsondoc.Doc) {
 
 // widenQuery adds the needed fields to fields=a,b in a query.
 func widenQuery(r *row, query string) string {
-	if r.shape != formQuery || !strings.Contains(query, "fields=") {
-		return query
-	}
-	values, err := url.ParseQuery(query)
-	if err != nil || len(values["fields"]) == 0 {
-		return query
-	}
-	have := commaLists(values["fields"])
-	if len(have) == 0 {
-		return query
-	}
+	have, single := queryFields(r, query)
 	missing := lacking(have)
-	if len(missing) == 0 {
+	if len(have) == 0 || len(missing) == 0 {
 		return query
 	}
 	pairs := strings.Split(query, "&")
-	if i := slices.IndexFunc(pairs, func(p string) bool { return strings.HasPrefix(p, "fields=") }); i >= 0 && len(values["fields"]) == 1 && len(have) > 1 {
+	if i := slices.IndexFunc(pairs, func(p string) bool { return strings.HasPrefix(p, "fields=") }); i >= 0 && single && len(have) > 1 {
 		pairs[i] += "," + strings.Join(missing, ",") // a list in one value stays one
 		return strings.Join(pairs, "&")
 	}
 	return query + "&fields=" + strings.Join(missing, "&fields=")
 }
 
+// queryFields is what the client asked for in a query, or nil. Single says
+// that it stands in one value.
+func queryFields(r *row, raw string) (have []string, single bool) {
+	if r.kind != memproxy.Recall || r.flags&derived != 0 || !strings.Contains(raw, "fields=") {
+		return nil, false
+	}
+	switch r.shape {
+	case query, list, search:
+	default:
+		return nil, false
+	}
+	values, err := url.ParseQuery(raw)
+	if err != nil {
+		return nil, false
+	}
+	return commaLists(values["fields"]), len(values["fields"]) == 1
+}
+
 // lacking are the needed fields that are not among those asked for.
 func lacking(have []string) []string {
 	return slices.DeleteFunc(slices.Clone(needed[:]), func(n string) bool { return slices.Contains(have, n) })
 }
-
-const formQuery = query
 
 func commaLists(lists []string) []string {
 	var out []string

@@ -34,7 +34,7 @@ func (d *decoding) query() error {
 					return err
 				}
 			}
-			if base == "delete_linked" && slices.ContainsFunc(list, func(v string) bool { return v != "false" && v != "0" && v != "" }) {
+			if base == "delete_linked" && d.op.Kind == memproxy.Forget && slices.ContainsFunc(list, func(v string) bool { return v != "false" && v != "0" && v != "" }) {
 				d.op.Bulk = true // what else goes is for the backend to find
 			}
 			continue

@@ -243,18 +243,14 @@ func (a *Adapter) thin(e *jsondoc.Edits, v *jsondoc.Value, ptr string, drop map[
 // request is the client's own, so they are those that it did not name.
 func (a *Adapter) unwanted(rt memproxy.Route, req memproxy.Request) []string {
 	r := a.row(rt.ID)
-	var have []string
-	switch {
-	case r == nil || rt.Kind != memproxy.Recall || rt.Derived:
+	if r == nil || rt.Kind != memproxy.Recall || rt.Derived {
 		return nil
-	case r.shape == query && strings.Contains(req.Query, "fields="):
-		if values, err := url.ParseQuery(req.Query); err == nil {
-			have = commaLists(values["fields"])
-		}
-	case rt.Params["fields"] != "":
+	}
+	have, _ := queryFields(r, req.Query) // where both stand, the query wins
+	if len(have) == 0 && rt.Params["fields"] != "" {
 		have = strings.Split(rt.Params["fields"], ",")
 	}
-	if have == nil {
+	if len(have) == 0 {
 		return nil
 	}
 	return lacking(have)
