@@ -87,11 +87,11 @@ func (d *Degrading) Charge(ctx context.Context, c memproxy.Charge) (memproxy.All
 	if err := Check(c); err != nil {
 		return memproxy.Allowance{}, err
 	}
-	if d.try() {
+	if ask, probe := d.try(); ask {
 		sctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.opt.Deadline)
 		a, err := d.opt.Shared.Charge(sctx, c)
 		cancel()
-		d.tried(err)
+		d.tried(probe, err)
 		if err == nil {
 			return a, nil
 		}
@@ -109,11 +109,11 @@ func (d *Degrading) Release(ctx context.Context, c memproxy.Charge) error {
 	if err := Check(c); err != nil {
 		return err
 	}
-	if d.try() {
+	if ask, probe := d.try(); ask {
 		sctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.opt.Deadline)
 		err := d.opt.Shared.Release(sctx, c)
 		cancel()
-		d.tried(err)
+		d.tried(probe, err)
 		if err == nil {
 			return nil
 		}
@@ -137,24 +137,33 @@ func (d *Degrading) share(c memproxy.Charge) memproxy.Charge {
 }
 
 // try reports whether this call may ask the shared store: always while it is
-// well, and one call at a time while it is away and the pause is over.
-func (d *Degrading) try() bool {
+// well, and one call at a time, the probe, while it is away and the pause is
+// over.
+func (d *Degrading) try() (ask, probe bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.away {
-		return true
+		return true, false
 	}
 	if d.probe || d.opt.Clock().Before(d.until) {
-		return false
+		return false, false
 	}
 	d.probe = true
-	return true
+	return true, true
 }
 
-func (d *Degrading) tried(err error) {
+// tried takes down how a call went. While the store is away only the probe can
+// bring it back: an answer to a call from before says nothing of now.
+func (d *Degrading) tried(probe bool, err error) {
 	d.mu.Lock()
 	was := d.away
-	d.probe = false
+	if probe {
+		d.probe = false
+	}
+	if err == nil && was && !probe {
+		d.mu.Unlock()
+		return
+	}
 	d.away = err != nil
 	if err != nil {
 		d.until = d.opt.Clock().Add(d.opt.Retry)
@@ -189,7 +198,7 @@ func (d *Degrading) pay(debts []owed) {
 		d.owed = append(slices.Clone(rest), d.owed...)
 		d.owed = d.owed[:min(len(d.owed), maxOwed)]
 		d.mu.Unlock()
-		d.tried(err)
+		d.tried(false, err)
 		return
 	}
 }

@@ -219,17 +219,19 @@ func TestLockedFile(t *testing.T) {
 func TestQueueIsBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	var still atomic.Bool
-	release := make(chan struct{})
+	inside, release := make(chan struct{}, 1000), make(chan struct{})
 	l := open(t, ledger.Options{Path: path, Queue: 2, Clock: func() time.Time {
 		if still.Load() {
+			inside <- struct{}{}
 			<-release // the writer stands still in its transaction
 		}
 		return time.Unix(1, 0)
 	}})
 	still.Store(true)
 	defer close(release)
-	var err error
-	for i := 0; i < 1000 && err == nil; i++ { // some with the writer, two queued
+	err := l.Note(ledgertest.Row("first"))
+	<-inside // nothing is taken off the queue from here on
+	for i := 0; i < 1000 && err == nil; i++ {
 		err = l.Note(ledgertest.Row(fmt.Sprint(i)))
 	}
 	if !errors.Is(err, ledger.ErrFull) {
