@@ -78,7 +78,7 @@ var table = [...]row{
 	{"POST", "/v1/summary/", "mem0.v1.summary", memproxy.Recall, derived, list, hosted},
 	{"GET", "/v2/entities/user/{entity_id}/profile/", "mem0.v2.profile", memproxy.Recall, derived, entity, hosted},
 	{"POST", "/v2/profiles/jobs/", "mem0.v2.profile.job", memproxy.Admin, steering, config, hosted},
-	{"GET", "/v2/profiles/jobs/{job}/", "mem0.v2.profile.job.get", memproxy.Other, pass, opaque, hosted},
+	{"GET", "/v2/profiles/jobs/{job}/", "mem0.v2.profile.job.get", memproxy.Recall, derived, query, hosted}, // a sample's answer is a profile
 	{"GET", "/v2/profiles/settings/", "mem0.v2.profile.settings", memproxy.Other, pass, opaque, hosted},
 	{"POST", "/v2/profiles/settings/", "mem0.v2.profile.settings.set", memproxy.Admin, steering, config, hosted},
 	// Hosted platform: entities.

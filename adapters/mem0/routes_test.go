@@ -71,7 +71,7 @@ var documented = []struct{ method, path, class string }{
 	{"DELETE", "/v1/entities/user/42/", "bulk"},
 	{"GET", "/v2/entities/user/alice/profile/", "derived"},
 	{"POST", "/v2/profiles/jobs/", "steering"},
-	{"GET", "/v2/profiles/jobs/j-1/", "other pass"},
+	{"GET", "/v2/profiles/jobs/j-1/", "derived"},
 	{"GET", "/v2/profiles/settings/", "other pass"},
 	{"POST", "/v2/profiles/settings/", "steering"},
 	{"GET", "/api/v1/orgs/organizations/o/projects/p/", "steering"},
