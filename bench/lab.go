@@ -68,7 +68,11 @@ func newLab(ctx context.Context, dir string) (*lab, error) {
 	if err != nil {
 		return l, err
 	}
-	if err := l.joinMemproxy("memproxy", bin, up, collector, ""); err != nil {
+	if err := l.joinMemproxy("memproxy", bin, up, "otlp: "+collector, ""); err != nil {
+		return l, err
+	}
+	// The same with what tracing costs taken out, to see it.
+	if err := l.joinMemproxy("memproxy, 1 % of traces", bin, up, "sample: 0.01, otlp: "+collector, ""); err != nil {
 		return l, err
 	}
 	if path, err := exec.LookPath("redis-server"); err == nil {
@@ -77,7 +81,7 @@ func newLab(ctx context.Context, dir string) (*lab, error) {
 		if _, err := l.run("redis", redis, path, "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", dir); err != nil {
 			return l, err
 		}
-		return l, l.joinMemproxy("memproxy + Redis", bin, up, collector, "redis://"+redis+"/0")
+		return l, l.joinMemproxy("memproxy + Redis", bin, up, "otlp: "+collector, "redis://"+redis+"/0")
 	}
 	l.missing = append(l.missing, "redis-server is not installed and was left out")
 	return l, nil
@@ -85,9 +89,9 @@ func newLab(ctx context.Context, dir string) (*lab, error) {
 
 // joinMemproxy runs memproxy with everything on: keys, built-in policies,
 // budgets, durable audit, tracing to a collector.
-func (l *lab) joinMemproxy(name, bin, upstream, collector, redis string) error {
+func (l *lab) joinMemproxy(name, bin, upstream, telemetry, redis string) error {
 	addr, admin := l.port(), l.port()
-	dir := filepath.Join(l.dir, strings.ReplaceAll(name, " ", ""))
+	dir := filepath.Join(l.dir, strings.NewReplacer(" ", "", ",", "", "%", "").Replace(name))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -107,9 +111,9 @@ backends:
 identity:
   keys:
     - {sha256: "%s", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, roles: [dev], acts_as: [dev]}
-%stelemetry: {otlp: %s}
+%stelemetry: {%s}
 log: {level: warn}
-`, filepath.Join(dir, "state"), admin, addr, upstream, benchKeyHash, budgets, collector)
+`, filepath.Join(dir, "state"), admin, addr, upstream, benchKeyHash, budgets, telemetry)
 	path := filepath.Join(dir, "memproxy.yaml")
 	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
 		return err

@@ -15,6 +15,10 @@ import (
 	"github.com/prometheus/otlptranslator"
 )
 
+// exportBatch is how many spans or records go out in one request at the most.
+// A request has about ten spans, so the usual 512 would be fifty requests.
+const exportBatch = 2048
+
 // client is the HTTP client of the exporters. It follows no redirect: the
 // headers are secrets and meant for the endpoint alone.
 func (o *OTLP) client() *http.Client {
@@ -54,6 +58,7 @@ func (t *Telemetry) exportTraces(ctx context.Context, f fence) (sdktrace.SpanPro
 	out := t.outlet("traces")
 	return countingSpans{out, sdktrace.NewBatchSpanProcessor(spanExporter{exporter, out, f},
 		sdktrace.WithMaxQueueSize(o.Queue),
+		sdktrace.WithMaxExportBatchSize(exportBatch),
 		sdktrace.WithBatchTimeout(o.BatchDelay),
 		sdktrace.WithExportTimeout(o.Timeout),
 	)}, nil
@@ -90,6 +95,7 @@ func (t *Telemetry) exportLogs(ctx context.Context) (sdklog.Processor, error) {
 	out := t.outlet("logs")
 	return countingRecords{out, sdklog.NewBatchProcessor(logExporter{exporter, out},
 		sdklog.WithMaxQueueSize(o.Queue),
+		sdklog.WithExportMaxBatchSize(exportBatch),
 		sdklog.WithExportInterval(o.BatchDelay),
 		sdklog.WithExportTimeout(o.Timeout),
 	)}, nil
