@@ -1,12 +1,12 @@
 package mem0
 
 import (
-	"encoding/json"
 	"errors"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
@@ -178,18 +178,51 @@ func object(members [][]byte) []byte {
 	return append(out, '}')
 }
 
+// members are JSON members in one buffer.
+type members struct {
+	buf  []byte
+	ends []int
+}
+
+func (m *members) raw(name string, write func([]byte) []byte) {
+	m.buf = append(append(append(append(m.buf, '"'), memproxy.StampPrefix...), name...), '"', ':')
+	m.buf = write(m.buf)
+	m.ends = append(m.ends, len(m.buf))
+}
+
+func (m *members) str(name, value string) {
+	m.raw(name, func(b []byte) []byte {
+		// What is not UTF-8 is replaced, and the stamp then does not verify.
+		b, _ = jsontext.AppendQuote(b, value)
+		return b
+	})
+}
+
+func (m *members) list() [][]byte {
+	out := make([][]byte, len(m.ends))
+	start := 0
+	for i, end := range m.ends {
+		out[i] = m.buf[start:end:end]
+		start = end
+	}
+	return out
+}
+
 // stampMembers writes a stamp as flat members.
 func stampMembers(s *memproxy.Stamp) [][]byte {
-	str := func(name, value string) []byte {
-		b, _ := json.Marshal(value) // a string always marshals
-		return append([]byte(`"`+memproxy.StampPrefix+name+`":`), b...)
-	}
-	return [][]byte{
-		str("id", s.ID), str("actor", s.Actor), str("trust", string(s.Trust)),
-		append([]byte(`"`+memproxy.StampPrefix+`confidence":`), perMille(s.Confidence)...),
-		str("source", string(s.Source)), str("attestation", string(s.Attestation)),
-		str("ts", s.Time.UTC().Format(time.RFC3339)), str("sha256", s.SHA256), str("sig", s.Signature),
-	}
+	m := members{buf: make([]byte, 0, 640), ends: make([]int, 0, 9)}
+	m.str("id", s.ID)
+	m.str("actor", s.Actor)
+	m.str("trust", string(s.Trust))
+	m.raw("confidence", func(b []byte) []byte { return append(b, perMille(s.Confidence)...) })
+	m.str("source", string(s.Source))
+	m.str("attestation", string(s.Attestation))
+	m.raw("ts", func(b []byte) []byte {
+		return append(s.Time.UTC().AppendFormat(append(b, '"'), time.RFC3339), '"')
+	})
+	m.str("sha256", s.SHA256)
+	m.str("sig", s.Signature)
+	return m.list()
 }
 
 // parseStamp reads a stamp out of metadata, or returns nil.
