@@ -88,10 +88,10 @@ if ! current "$template" "$template_pins"; then
   done
   kill "${pids[-1]}" && wait "${pids[-1]}" || true
   unset 'pids[-1]'
-  # Rows of providers hold the stub's address, which differs in each run.
+  # These hold the stub's address and a directory, which differ in each run.
   "$pg/bin/psql" -q -h 127.0.0.1 -p "$pg_port" -U letta -d letta \
     -v ON_ERROR_STOP=1 \
-    -c 'DELETE FROM provider_models' -c 'DELETE FROM providers' -c 'VACUUM ANALYZE'
+    -c 'DELETE FROM provider_models' -c 'DELETE FROM providers' -c 'DELETE FROM sandbox_configs' -c 'VACUUM ANALYZE'
   stop_all
   trap - EXIT
   echo "$template_pins" >"$template/.pins"
