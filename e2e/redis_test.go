@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -112,7 +113,8 @@ func TestTwoProxiesShareOneLimit(t *testing.T) {
 // Proves CARD-4: Redis killed, hung and back, under load.
 func TestRedisGoesAwayAndComesBack(t *testing.T) {
 	eng, redis := startBackend(t), startRedis(t)
-	car := serve(t, t.TempDir(), fmt.Sprintf(sharedConfig, eng, sha("k"), 10000, redis.url))
+	dir := t.TempDir()
+	car := serve(t, dir, fmt.Sprintf(sharedConfig, eng, sha("k"), 10000, redis.url))
 	put := func() (answer, time.Duration) {
 		t.Helper()
 		begin := time.Now()
@@ -144,6 +146,18 @@ func TestRedisGoesAwayAndComesBack(t *testing.T) {
 			}
 			if !degraded() {
 				t.Error("nothing shows that the budget is degraded")
+			}
+			a, _ := put()
+			id := decisionID(a)
+			if ready := call(t, http.MethodGet, car.admin+"/readyz", "", ""); ready.status != 200 || !strings.Contains(ready.body, `"degraded":true`) {
+				t.Errorf("readyz: %d %s", ready.status, ready.body)
+			}
+			if span := call(t, http.MethodGet, car.admin+"/debug/spans?decision="+id, "", "").body; !strings.Contains(span, `"memproxy.budget.degraded":true`) {
+				t.Errorf("the span does not say so: %s", span)
+			}
+			out, _ := run(t, nil, memproxyBinary(t), "audit", "query", "-dir", filepath.Join(dir, "state", "audit"), "-decision", id, "-json")
+			if !strings.Contains(out, `"degraded":true`) {
+				t.Errorf("the record does not say so: %s", out)
 			}
 			tc.back()
 			before := redis.keys(t)
