@@ -104,6 +104,17 @@ def stay_on_this_machine(stub_url):
     nltk.download = lambda *args, **options: False
 
 
+# Where the tables' definitions and the migrations of the same version differ in what
+# they accept. The rest of the difference is the names of constraints and indexes.
+MIGRATED = (
+    "CREATE SEQUENCE message_seq_id OWNED BY messages.sequence_id",
+    "ALTER TABLE messages ALTER sequence_id SET DEFAULT nextval('message_seq_id')",
+    "ALTER TABLE archives_agents ALTER created_at SET DEFAULT now()",
+    "ALTER TABLE identities ALTER properties SET DEFAULT '[]'::jsonb",
+    "ALTER TABLE steps ALTER completion_tokens SET DEFAULT 0, ALTER prompt_tokens SET DEFAULT 0, ALTER total_tokens SET DEFAULT 0",
+)
+
+
 def create_tables():
     """The wheel brings no migrations; its own table definitions are the schema."""
     import letta.orm
@@ -114,6 +125,8 @@ def create_tables():
         async with engine.begin() as connection:
             await connection.execute(text("CREATE EXTENSION IF NOT EXISTS vector"))
             await connection.run_sync(letta.orm.Base.metadata.create_all)
+            for statement in MIGRATED:
+                await connection.execute(text(statement))
         await engine.dispose()
 
     asyncio.run(create())
