@@ -267,6 +267,12 @@ type Memory struct {
 	ID    string
 	Text  string
 	Scope Scope
+	// Field is the governed field that the memory is (a Letta block's label),
+	// or "".
+	Field string
+	// Limit is how many characters the memory may hold, or 0 where the backend
+	// does not say.
+	Limit int
 	// Metadata is the memory's metadata as raw JSON, or nil.
 	Metadata []byte
 	// Stamp is the provenance found in the metadata, unverified, or nil.
