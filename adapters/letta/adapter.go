@@ -1,0 +1,96 @@
+package letta
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// Options configure the adapter. The zero value is the documented default.
+type Options struct {
+	// ConfidenceKeys are the metadata keys that claim a confidence from 0 to 1.
+	ConfidenceKeys []string
+	// MaxDepth bounds the nesting of bodies.
+	MaxDepth int
+	// Now is the clock that waiting times are told by; nil is time.Now.
+	Now func() time.Time
+}
+
+// Adapter is the Letta adapter. It is stateless and safe for concurrent use.
+type Adapter struct {
+	opt   Options
+	index *index
+}
+
+// New returns the adapter.
+func New(opt Options) (*Adapter, error) {
+	if opt.ConfidenceKeys == nil {
+		opt.ConfidenceKeys = []string{"confidence", "importance"}
+	}
+	for _, k := range opt.ConfidenceKeys {
+		if k == "" || reserved(k) {
+			return nil, errors.New("letta: a metadata key is empty or begins with " + memproxy.StampPrefix)
+		}
+	}
+	if opt.MaxDepth == 0 {
+		opt.MaxDepth = jsondoc.DefaultMaxDepth
+	}
+	if opt.Now == nil {
+		opt.Now = time.Now
+	}
+	return &Adapter{opt: opt, index: newIndex()}, nil
+}
+
+// Name implements the gate's adapter.
+func (*Adapter) Name() string { return "letta" }
+
+// The kinds of thing that a Letta id names.
+const (
+	TargetBlock        memproxy.TargetKind = "block"
+	TargetAgent        memproxy.TargetKind = "agent"
+	TargetPassage      memproxy.TargetKind = "passage"
+	TargetArchive      memproxy.TargetKind = "archive"
+	TargetConversation memproxy.TargetKind = "conversation"
+	TargetFolder       memproxy.TargetKind = "folder" // a source, in older words
+	TargetFile         memproxy.TargetKind = "file"
+	TargetGroup        memproxy.TargetKind = "group"
+	TargetIdentity     memproxy.TargetKind = "identity"
+	TargetMessage      memproxy.TargetKind = "message"
+	TargetRun          memproxy.TargetKind = "run"
+	TargetStep         memproxy.TargetKind = "step"
+	TargetTool         memproxy.TargetKind = "tool"
+	TargetLabel        memproxy.TargetKind = "label" // "agent-…/label": a block by its label
+)
+
+// KindOf tells what an id names by its prefix, or returns "".
+func KindOf(id string) memproxy.TargetKind {
+	prefix, rest, _ := strings.Cut(id, "-")
+	switch {
+	case rest == "":
+		return ""
+	case prefix == "agent" && strings.Contains(rest, "/"):
+		return TargetLabel
+	}
+	switch prefix {
+	case "block", "agent", "passage", "archive", "file", "group", "identity", "message", "run", "step", "tool":
+		return memproxy.TargetKind(prefix)
+	case "source", "folder":
+		return TargetFolder
+	case "conv":
+		return TargetConversation
+	case "job":
+		return TargetRun
+	}
+	return ""
+}
+
+func reserved(key string) bool {
+	return len(key) >= len(memproxy.StampPrefix) && strings.EqualFold(key[:len(memproxy.StampPrefix)], memproxy.StampPrefix)
+}
+
+func bad(code memproxy.ReasonCode, status int, pointer, detail string) error {
+	return &memproxy.Malformed{Code: code, Status: status, Pointer: pointer, Detail: detail}
+}

@@ -1,0 +1,185 @@
+package letta
+
+import (
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// agent reads an agent: its blocks, those it takes over from elsewhere, its
+// instructions, and the history that it begins with.
+func (d *decoding) agent(v *jsondoc.Value, ptr string) error {
+	if err := cased(v, ptr); err != nil {
+		return err
+	}
+	for _, m := range v.Members {
+		p := jsondoc.Child(ptr, m.Name)
+		var err error
+		switch m.Name {
+		case "memory_blocks":
+			err = d.each(m.Value, p, d.block)
+		case "initial_message_sequence":
+			err = d.messages(m.Value, p)
+		case "memory_variables": // they become text of blocks
+			d.strings(m.Value, p, memproxy.ItemContent)
+		case "tools", "tool_ids":
+			// An agent that exists gets other hands.
+			d.op.Steering = d.op.Steering || d.op.Kind == memproxy.Correct && m.Value.Kind != jsondoc.Null
+			d.strings(m.Value, p, memproxy.ItemMetadata)
+		default:
+			err = d.member(m, p)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// form reads one object by the names of its members.
+func (d *decoding) form(root *jsondoc.Value) error {
+	if err := cased(root, ""); err != nil {
+		return err
+	}
+	for _, m := range root.Members {
+		if err := d.member(m, jsondoc.Child("", m.Name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// member reads a member by its name.
+func (d *decoding) member(m jsondoc.Member, ptr string) error {
+	if kind := targetKey(m.Name); kind != "" {
+		return d.targets(kind, m.Value, ptr)
+	}
+	if steeringKey(m.Name) {
+		d.steer(m.Value, ptr)
+		return nil
+	}
+	switch m.Name {
+	case "metadata":
+		return d.metadata(m.Value, ptr)
+	case "text", "value", "summary", "properties", "args":
+		d.strings(m.Value, ptr, memproxy.ItemContent)
+	case "content":
+		d.content(m.Value, ptr, "")
+	case "query", "query_text", "name_search":
+		d.strings(m.Value, ptr, memproxy.ItemQuery)
+	case "callback_url":
+		d.strings(m.Value, ptr, memproxy.ItemURL)
+	case "created_at":
+		d.backdated(m.Value, ptr)
+	default:
+		d.other(m, ptr)
+	}
+	return nil
+}
+
+// steer reads what instructs the backend's model.
+func (d *decoding) steer(v *jsondoc.Value, ptr string) {
+	if v.Kind == jsondoc.Null {
+		return
+	}
+	d.op.Steering = true
+	d.strings(v, ptr, memproxy.ItemSteering)
+}
+
+// config reads free-form settings: all their strings may steer.
+func (d *decoding) config(root *jsondoc.Value) error {
+	if err := cased(root, ""); err != nil {
+		return err
+	}
+	for _, m := range root.Members {
+		p := jsondoc.Child("", m.Name)
+		if reserved(m.Name) {
+			d.op.Reserved = append(d.op.Reserved, p)
+			continue
+		}
+		if dim, ok := dimOf(m.Name); ok {
+			d.claim(dim, m.Value, p)
+			continue
+		}
+		d.name(m.Name, p, memproxy.ItemSteering)
+		d.strings(m.Value, p, memproxy.ItemSteering)
+	}
+	return nil
+}
+
+// wrapped reads a list of objects under one name, and what stands beside it.
+func (d *decoding) wrapped(root *jsondoc.Value, name string, one func(*jsondoc.Value, string) error) error {
+	if err := cased(root, ""); err != nil {
+		return err
+	}
+	if root.Get(name) == nil {
+		return bad(memproxy.PayloadMalformed, 422, "/"+name, "this route needs the list "+name)
+	}
+	for _, m := range root.Members {
+		p := jsondoc.Child("", m.Name)
+		var err error
+		if m.Name == name {
+			err = d.each(m.Value, p, one)
+		} else {
+			err = d.member(m, p)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// file reads an agent file of any version. Wherever a label and a value stand
+// together, there is a block.
+func (d *decoding) file(root *jsondoc.Value) error {
+	return d.inFile(root, "")
+}
+
+func (d *decoding) inFile(v *jsondoc.Value, ptr string) error {
+	switch v.Kind {
+	case jsondoc.Array:
+		for i, e := range v.Elems {
+			if err := d.inFile(e, jsondoc.Index(ptr, i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	case jsondoc.Object:
+	default:
+		d.strings(v, ptr, memproxy.ItemMetadata)
+		return nil
+	}
+	if v.Get("label") != nil && v.Get("value") != nil {
+		return d.block(v, ptr)
+	}
+	if err := cased(v, ptr); err != nil {
+		return err
+	}
+	for _, m := range v.Members {
+		p := jsondoc.Child(ptr, m.Name)
+		var err error
+		switch {
+		case reserved(m.Name):
+			d.op.Reserved = append(d.op.Reserved, p)
+		case steeringKey(m.Name), m.Name == "source_code", m.Name == "json_schema", m.Name == "skills":
+			if m.Name == "message_ids" || m.Name == "in_context_message_ids" {
+				d.strings(m.Value, p, memproxy.ItemMetadata)
+				break
+			}
+			d.steer(m.Value, p)
+		case m.Name == "metadata" && m.Value.Kind == jsondoc.Object:
+			err = d.metadata(m.Value, p)
+		case m.Name == "messages" && m.Value.Kind == jsondoc.Array:
+			err = d.messages(m.Value, p)
+		case m.Name == "content", m.Name == "text", m.Name == "summary":
+			d.content(m.Value, p, v.Get("role").Text())
+		default:
+			d.name(m.Name, p, memproxy.ItemMetadata)
+			err = d.inFile(m.Value, p)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,251 @@
+package letta
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// known names what is given a meaning somewhere in a payload.
+func known(name string) bool {
+	switch name {
+	case "value", "label", "description", "limit", "metadata", "tags", "read_only", "text", "created_at", "messages", "input",
+		"role", "content", "memory_blocks", "blocks", "passages", "requests", "initial_message_sequence", "memory_variables",
+		"client_tools", "callback_url", "args", "query", "summary", "sender_id", "approvals", "tool_returns", "streaming",
+		"request_messages", "response_dict", "agents", "files", "source_code", "model", "tools", "tool_ids", "isolated_block_labels":
+		return true
+	}
+	_, dim := dimOf(name)
+	return dim || steeringKey(name) || targetKey(name) != ""
+}
+
+// steeringKey names what instructs the backend's own model, or decides what
+// stands in front of it and which calls wait for approval.
+func steeringKey(name string) bool {
+	switch name {
+	case "system", "system_prompt", "override_system", "instructions", "tool_rules", "message_ids", "secrets",
+		"tool_exec_environment_variables", "compaction_settings", "prompt_template":
+		return true
+	}
+	return false
+}
+
+// block reads one block. What its text is written to is the label: the
+// block's own, or the one in the path.
+func (d *decoding) block(v *jsondoc.Value, ptr string) error {
+	if err := cased(v, ptr); err != nil {
+		return err
+	}
+	first := len(d.op.Items)
+	target, addressed := "", ""
+	if d.op.Kind == memproxy.Correct && len(d.op.Targets) > 0 {
+		target, addressed = d.op.Targets[0], d.params["label"]
+	}
+	value := given(v.Get("value"))
+	// Label and description reach the model beside the value. Without one they
+	// are all that is written.
+	about := memproxy.ItemMetadata
+	if value == nil {
+		about = memproxy.ItemContent
+	}
+	for _, m := range v.Members {
+		p := jsondoc.Child(ptr, m.Name)
+		switch m.Name {
+		case "value", "label", "description":
+			kind := about
+			if m.Name == "value" {
+				kind = memproxy.ItemContent
+			}
+			if err := d.text(m.Value, p, kind); err != nil {
+				return err
+			}
+		case "metadata":
+			if err := d.metadata(m.Value, p); err != nil {
+				return err
+			}
+		default:
+			d.other(m, p)
+		}
+	}
+	field := v.Get("label").Text()
+	if field == "" {
+		field = addressed
+	}
+	if field == "" && d.op.Kind == memproxy.Learn {
+		return bad(memproxy.PayloadMalformed, 422, jsondoc.Child(ptr, "label"), "a block needs a label")
+	}
+	for i := first; i < len(d.op.Items); i++ {
+		d.op.Items[i].Field, d.op.Items[i].Target = field, target
+	}
+	if addressed != "" && (addressed != field || !slices.ContainsFunc(d.op.Items[first:], content)) {
+		// The block that is renamed or set up is written to as well.
+		d.op.Items = append(d.op.Items, memproxy.Item{Kind: memproxy.ItemContent, Pointer: "path:label", Layer: memproxy.Semantic, Field: addressed, Target: target})
+	}
+	d.cost++
+	return d.limit(v, value, ptr)
+}
+
+func content(it memproxy.Item) bool { return it.Kind == memproxy.ItemContent }
+
+// given is v, or nil where it is null: in updates null means unchanged.
+func given(v *jsondoc.Value) *jsondoc.Value {
+	if v == nil || v.Kind == jsondoc.Null {
+		return nil
+	}
+	return v
+}
+
+// text reads a member that must be a string or null.
+func (d *decoding) text(v *jsondoc.Value, ptr string, kind memproxy.ItemKind) error {
+	switch v.Kind {
+	case jsondoc.Null:
+	case jsondoc.String:
+		d.item(kind, ptr, v.Text())
+	default:
+		return bad(memproxy.PayloadMalformed, 422, ptr, "this must be a string")
+	}
+	return nil
+}
+
+// limit holds a block's text to the limit that comes with it. Servers from
+// 0.16.7 on do not.
+func (d *decoding) limit(v, value *jsondoc.Value, ptr string) error {
+	l := given(v.Get("limit"))
+	if l == nil {
+		return nil
+	}
+	n, err := strconv.ParseInt(string(d.doc.Raw(l)), 10, 64)
+	if l.Kind != jsondoc.Number || err != nil || n < 0 {
+		return bad(memproxy.PayloadMalformed, 422, jsondoc.Child(ptr, "limit"), "a limit must be a whole number")
+	}
+	if value != nil {
+		return within(value.Text(), n, jsondoc.Child(ptr, "value"))
+	}
+	return nil
+}
+
+func within(text string, limit int64, ptr string) error {
+	if int64(utf8.RuneCountInString(text)) <= limit {
+		return nil
+	}
+	return bad(memproxy.FieldSize, 422, ptr, "the value is longer than the block's limit of "+strconv.FormatInt(limit, 10)+" characters")
+}
+
+// other reads a member without a meaning of its own here: its strings are
+// screened and it is forwarded as it is.
+func (d *decoding) other(m jsondoc.Member, ptr string) {
+	if reserved(m.Name) {
+		d.op.Reserved = append(d.op.Reserved, ptr)
+		return
+	}
+	if dim, ok := dimOf(m.Name); ok {
+		switch m.Name {
+		case "agent_ids", "manager_agent_id", "other_agent_id":
+			d.beside(dim, m.Value, ptr)
+		default:
+			d.claim(dim, m.Value, ptr)
+		}
+		return
+	}
+	if d.op.Kind.Writes() {
+		d.name(m.Name, ptr, memproxy.ItemMetadata)
+		d.strings(m.Value, ptr, memproxy.ItemMetadata)
+	}
+}
+
+// passage reads one passage of archival memory.
+func (d *decoding) passage(v *jsondoc.Value, ptr string) error {
+	if err := cased(v, ptr); err != nil {
+		return err
+	}
+	target := ""
+	if d.op.Kind == memproxy.Correct && len(d.op.Targets) > 0 {
+		target = d.op.Targets[0]
+	}
+	for _, m := range v.Members {
+		p := jsondoc.Child(ptr, m.Name)
+		var err error
+		switch m.Name {
+		case "text":
+			err = d.text(m.Value, p, memproxy.ItemContent)
+			if n := len(d.op.Items); n > 0 && d.op.Items[n-1].Pointer == p {
+				d.op.Items[n-1].Target = target
+			}
+		case "metadata":
+			err = d.metadata(m.Value, p)
+		case "created_at":
+			d.backdated(m.Value, p)
+		case "id":
+			if target != "" && m.Value.Text() != target {
+				err = bad(memproxy.ScopeConflict, 422, p, "the body names another passage than the path")
+			}
+		default:
+			d.other(m, p)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	d.cost++
+	return nil
+}
+
+func (d *decoding) backdated(v *jsondoc.Value, ptr string) {
+	if v.Kind != jsondoc.Null && d.op.Kind.Writes() {
+		d.op.Backdated = append(d.op.Backdated, memproxy.Stamped{Pointer: ptr, Raw: string(d.doc.Raw(v))})
+	}
+}
+
+// metadata reads one metadata object: confidence, source, keys that are the
+// proxy's own, and every string.
+func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
+	switch {
+	case v.Kind == jsondoc.Null:
+		return nil
+	case v.Kind != jsondoc.Object && d.op.Kind.Writes():
+		return bad(memproxy.PayloadMalformed, 422, ptr, "metadata must be an object")
+	}
+	for _, m := range v.Members {
+		p := jsondoc.Child(ptr, m.Name)
+		switch {
+		case reserved(m.Name):
+			d.op.Reserved = append(d.op.Reserved, p)
+			continue
+		case slices.Contains(d.a.opt.ConfidenceKeys, m.Name):
+			if d.op.Kind.Writes() {
+				d.op.Hints = append(d.op.Hints, d.hint(m.Value, p))
+			}
+		case m.Name == "source":
+			d.source(m.Value)
+		}
+		d.name(m.Name, p, memproxy.ItemMetadata)
+		d.strings(m.Value, p, memproxy.ItemMetadata)
+	}
+	return nil
+}
+
+// source takes a claimed source if it is one of the tiers. Of several the
+// lowest counts.
+func (d *decoding) source(v *jsondoc.Value) {
+	rank := []memproxy.Source{memproxy.SourceTrusted, memproxy.SourceVerified, memproxy.SourceUntrusted, memproxy.SourceHostile}
+	i := slices.Index(rank, memproxy.Source(v.Text()))
+	if i > slices.Index(rank, d.op.SourceClaim) {
+		d.op.SourceClaim = rank[i]
+	}
+}
+
+// hint reads a claimed confidence. What is not a number from 0 to 1 counts as
+// the highest claim.
+func (d *decoding) hint(v *jsondoc.Value, ptr string) memproxy.Hint {
+	h := memproxy.Hint{Pointer: ptr, Raw: string(d.doc.Raw(v)), Claimed: memproxy.Full}
+	if v.Kind == jsondoc.Number {
+		if f, err := strconv.ParseFloat(h.Raw, 64); err == nil && f >= 0 && f <= 1 {
+			h.Claimed, h.Legible = memproxy.PerMille(math.Round(f*1000)), true
+		}
+	}
+	return h
+}

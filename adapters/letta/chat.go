@@ -1,0 +1,229 @@
+package letta
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// chat reads a request that runs an agent.
+func (d *decoding) chat(v *jsondoc.Value, ptr string) error {
+	if err := cased(v, ptr); err != nil {
+		return err
+	}
+	for _, m := range v.Members {
+		p := jsondoc.Child(ptr, m.Name)
+		var err error
+		switch m.Name {
+		case "messages":
+			err = d.messages(m.Value, p)
+		case "input", "prompt":
+			d.content(m.Value, p, "user")
+		case "client_tools", "client_skills", "tools", "functions", "response_schema", "response_format":
+			// What the model is told of its tools counts for this request only.
+			d.strings(m.Value, p, memproxy.ItemSteering)
+		case "model", "user":
+			d.completion(m, p)
+		default:
+			n := len(d.op.Claims)
+			err = d.member(m, p)
+			for i := n; i < len(d.op.Claims) && d.row.shape == batch; i++ {
+				d.op.Claims[i].Pins = false // each request of a batch has an agent of its own
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gateway reads another provider's request. The agent stands in the header.
+func (d *decoding) gateway(root *jsondoc.Value) error { return d.chat(root, "") }
+
+// completion reads what a chat completion calls its agent and its user.
+func (d *decoding) completion(m jsondoc.Member, ptr string) {
+	switch {
+	case d.row.id != "letta.create_chat_completion":
+		d.strings(m.Value, ptr, memproxy.ItemMetadata)
+	case m.Name == "model":
+		d.claim(memproxy.DimAgent, m.Value, ptr)
+	default:
+		d.claim(memproxy.DimUser, m.Value, ptr)
+	}
+}
+
+// messages reads a list of messages, approvals and tool returns.
+func (d *decoding) messages(v *jsondoc.Value, ptr string) error {
+	return d.each(v, ptr, d.message)
+}
+
+func (d *decoding) message(v *jsondoc.Value, ptr string) error {
+	if err := cased(v, ptr); err != nil {
+		return err
+	}
+	role := v.Get("role")
+	if role != nil && role.Kind != jsondoc.String && role.Kind != jsondoc.Null {
+		return bad(memproxy.PayloadMalformed, 422, jsondoc.Child(ptr, "role"), "role must be a string")
+	}
+	for _, m := range v.Members {
+		p := jsondoc.Child(ptr, m.Name)
+		switch m.Name {
+		case "role", "type":
+			if m.Value.Kind != jsondoc.String {
+				d.strings(m.Value, p, memproxy.ItemMetadata)
+			} else {
+				d.name(m.Value.Text(), p, memproxy.ItemMetadata)
+			}
+		case "content", "text":
+			d.content(m.Value, p, role.Text())
+		case "approvals", "tool_returns", "tool_calls", "tool_call", "reason", "tool_return", "reasoning":
+			d.content(m.Value, p, "tool")
+		case "sender_id":
+			d.sender(m.Value, p)
+		case "name":
+			if m.Value.Kind == jsondoc.String {
+				d.op.Claims = append(d.op.Claims, memproxy.Claim{Dim: memproxy.DimActor, Op: memproxy.ClaimIs, Values: []string{m.Value.Text()}, Pointer: p})
+			}
+			d.strings(m.Value, p, memproxy.ItemMetadata)
+		case "created_at", "date":
+			d.backdated(m.Value, p)
+		default:
+			if err := d.member(m, p); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// sender reads for whom a message is said to be. It names a user or an agent.
+func (d *decoding) sender(v *jsondoc.Value, ptr string) {
+	dim := memproxy.DimUser
+	if KindOf(v.Text()) == TargetAgent {
+		dim = memproxy.DimAgent
+	}
+	d.beside(dim, v, ptr)
+}
+
+// content reads one content position at any depth: strings are content,
+// pictures are what nobody sees.
+func (d *decoding) content(v *jsondoc.Value, ptr, role string) {
+	switch v.Kind {
+	case jsondoc.String:
+		d.item(memproxy.ItemContent, ptr, v.Text())
+		d.op.Items[len(d.op.Items)-1].Role = role
+	case jsondoc.Array:
+		for i, e := range v.Elems {
+			d.content(e, jsondoc.Index(ptr, i), role)
+		}
+	case jsondoc.Object:
+		typ := v.Get("type").Text()
+		for _, m := range v.Members {
+			p := jsondoc.Child(ptr, m.Name)
+			d.name(m.Name, p, memproxy.ItemContent)
+			switch {
+			case m.Name == "type" && m.Value.Kind == jsondoc.String:
+				d.name(m.Value.Text(), p, memproxy.ItemMetadata)
+			case strings.HasPrefix(typ, "image"), typ == "file", typ == "document", m.Name == "image_url", m.Name == "source":
+				d.unseen(m.Value, p)
+			default:
+				d.content(m.Value, p, role)
+			}
+		}
+	}
+}
+
+// unseen makes items of what a picture or a file is given by.
+func (d *decoding) unseen(v *jsondoc.Value, ptr string) {
+	switch v.Kind {
+	case jsondoc.String:
+		kind := memproxy.ItemData
+		if strings.Contains(v.Text(), "://") {
+			kind = memproxy.ItemURL
+		}
+		d.item(kind, ptr, v.Text())
+	case jsondoc.Object:
+		for _, m := range v.Members {
+			p := jsondoc.Child(ptr, m.Name)
+			d.name(m.Name, p, memproxy.ItemMetadata)
+			switch m.Name {
+			case "type", "media_type", "detail":
+				d.strings(m.Value, p, memproxy.ItemMetadata)
+			default:
+				d.unseen(m.Value, p)
+			}
+		}
+	case jsondoc.Array:
+		for i, e := range v.Elems {
+			d.unseen(e, jsondoc.Index(ptr, i))
+		}
+	}
+}
+
+// capture reads turns that took place elsewhere and are to become history.
+func (d *decoding) capture(root *jsondoc.Value) error {
+	if err := cased(root, ""); err != nil {
+		return err
+	}
+	for _, m := range root.Members {
+		p := jsondoc.Child("", m.Name)
+		var err error
+		switch m.Name {
+		case "request_messages":
+			err = d.messages(m.Value, p)
+		case "response_dict":
+			d.content(m.Value, p, "assistant")
+		default:
+			err = d.member(m, p)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// toolRun reads a call of an agent's tool from outside. The tools that write
+// memory are writes, those that read it are reads; the others run.
+func (d *decoding) toolRun(root *jsondoc.Value) error {
+	if err := cased(root, ""); err != nil {
+		return err
+	}
+	for _, m := range root.Members {
+		p := jsondoc.Child("", m.Name)
+		if m.Name != "args" || m.Value.Kind != jsondoc.Object {
+			if err := d.member(m, p); err != nil {
+				return err
+			}
+			continue
+		}
+		for _, arg := range m.Value.Members {
+			if dim, ok := dimOf(arg.Name); ok {
+				d.beside(dim, arg.Value, jsondoc.Child(p, arg.Name))
+			}
+		}
+		d.strings(m.Value, p, memproxy.ItemContent)
+	}
+	t := memoryTool(d.params["tool_name"])
+	if t.kind == "" {
+		return nil
+	}
+	d.op.Kind, d.op.Derived = t.kind, t.kind == memproxy.Recall
+	labels := t.labels(root.Get("args"))
+	if len(labels) == 0 {
+		return nil
+	}
+	// The text is written to each block that the call names.
+	plain := slices.Clone(d.op.Items)
+	d.op.Items = d.op.Items[:0]
+	for _, label := range labels {
+		for _, it := range plain {
+			it.Field = label
+			d.op.Items = append(d.op.Items, it)
+		}
+	}
+	return nil
+}

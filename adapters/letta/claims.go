@@ -1,0 +1,283 @@
+package letta
+
+import (
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// dimOf is the dimension that a key of a body or a query names somebody in.
+func dimOf(key string) (memproxy.Dimension, bool) {
+	switch key {
+	case "agent_id", "agent_ids", "manager_agent_id", "other_agent_id":
+		return memproxy.DimAgent, true
+	case "user_id", "identity_id", "identity_ids", "identifier_key", "identifier_keys":
+		return memproxy.DimUser, true
+	case "conversation_id":
+		return memproxy.DimRun, true
+	}
+	return "", false
+}
+
+// targetKey is the kind of the existing memories that a key names.
+func targetKey(key string) memproxy.TargetKind {
+	switch key {
+	case "block_ids", "shared_block_ids":
+		return TargetBlock
+	case "archive_id", "archive_ids":
+		return TargetArchive
+	case "folder_ids", "source_ids":
+		return TargetFolder
+	}
+	return ""
+}
+
+// paramKind is what a path parameter names, where that is a target.
+func paramKind(name string) memproxy.TargetKind {
+	switch name {
+	case "block_id":
+		return TargetBlock
+	case "memory_id", "passage_id":
+		return TargetPassage
+	case "archive_id":
+		return TargetArchive
+	case "folder_id", "source_id":
+		return TargetFolder
+	case "file_id":
+		return TargetFile
+	case "group_id":
+		return TargetGroup
+	case "identity_id":
+		return TargetIdentity
+	case "conversation_id":
+		return TargetConversation
+	case "run_id":
+		return TargetRun
+	case "step_id":
+		return TargetStep
+	case "message_id":
+		return TargetMessage
+	}
+	return ""
+}
+
+// path reads the identities and targets that stand in the path.
+func (d *decoding) path() error {
+	for _, name := range slices.Sorted(maps.Keys(d.params)) {
+		value := d.params[name]
+		switch name {
+		case "agent_id":
+			if err := d.id(value, TargetAgent, "path:agent_id"); err != nil {
+				return err
+			}
+			d.claimed(memproxy.DimAgent, value, "path:agent_id")
+			if d.row.is(self) {
+				d.target(value)
+			}
+		case "label":
+			d.target(d.params["agent_id"] + "/" + value)
+		case "conversation_id":
+			if err := d.conversation(value); err != nil {
+				return err
+			}
+		default:
+			kind := paramKind(name)
+			if kind == "" {
+				continue
+			}
+			if err := d.id(value, kind, "path:"+name); err != nil {
+				return err
+			}
+			if kind == TargetIdentity {
+				d.claimed(memproxy.DimUser, value, "path:"+name)
+			}
+			if !d.row.is(lists) {
+				d.target(value)
+			}
+		}
+	}
+	return nil
+}
+
+// conversation reads a conversation's id. "default" leaves it to agent_id, and
+// old clients put an agent's id there.
+func (d *decoding) conversation(value string) error {
+	const ptr = "path:conversation_id"
+	switch {
+	case value == "default":
+		return nil
+	case KindOf(value) == TargetAgent:
+		d.claimed(memproxy.DimAgent, value, ptr)
+		return d.id(value, TargetAgent, ptr)
+	}
+	if err := d.id(value, TargetConversation, ptr); err != nil {
+		return err
+	}
+	d.claimed(memproxy.DimRun, value, ptr)
+	d.target(value)
+	return nil
+}
+
+// id refuses what cannot be the id of such a thing. Ids of a body become a
+// segment of the path with which the backend is asked for the memory.
+func (d *decoding) id(value string, kind memproxy.TargetKind, ptr string) error {
+	if KindOf(value) != kind || len(value) > 128 || strings.ContainsFunc(value, func(r rune) bool {
+		return r != '-' && r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	}) {
+		return bad(memproxy.PayloadPath, 422, ptr, "this cannot be the id of a "+string(kind))
+	}
+	return nil
+}
+
+// target notes an existing memory. Ids tell their kind, see the package.
+func (d *decoding) target(id string) {
+	d.op.TargetKind = memproxy.TargetMemory
+	if !slices.Contains(d.op.Targets, id) {
+		d.op.Targets = append(d.op.Targets, id)
+	}
+}
+
+func (d *decoding) claimed(dim memproxy.Dimension, value, ptr string) {
+	d.op.Claims = append(d.op.Claims, memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Values: []string{value}, Pointer: ptr, Pins: true})
+}
+
+// claim reads an identity value of a body: a string, a list of strings, null.
+func (d *decoding) claim(dim memproxy.Dimension, v *jsondoc.Value, ptr string) {
+	c := memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Pointer: ptr, Pins: true}
+	switch v.Kind {
+	case jsondoc.Null:
+		return
+	case jsondoc.String:
+		c.Values = []string{v.Text()}
+	case jsondoc.Array:
+		for _, e := range v.Elems {
+			if e.Kind != jsondoc.String {
+				c.Op = memproxy.ClaimUnclear
+			}
+			c.Values = append(c.Values, e.Text())
+		}
+		if len(v.Elems) == 0 {
+			return
+		}
+	default:
+		c.Op = memproxy.ClaimUnclear
+	}
+	if c.Op == memproxy.ClaimUnclear {
+		c.Values = []string{string(d.doc.Raw(v))}
+	}
+	c.Pins = c.Op == memproxy.ClaimIs
+	d.op.Claims = append(d.op.Claims, c)
+}
+
+// beside reads an identity that the operation also names: it does not narrow
+// the whole.
+func (d *decoding) beside(dim memproxy.Dimension, v *jsondoc.Value, ptr string) {
+	n := len(d.op.Claims)
+	d.claim(dim, v, ptr)
+	for i := n; i < len(d.op.Claims); i++ {
+		d.op.Claims[i].Pins = false
+	}
+}
+
+// targets reads the ids of a body: one or a list.
+func (d *decoding) targets(kind memproxy.TargetKind, v *jsondoc.Value, ptr string) error {
+	switch v.Kind {
+	case jsondoc.Null:
+		return nil
+	case jsondoc.Array:
+		for i, e := range v.Elems {
+			if e.Kind != jsondoc.String {
+				return bad(memproxy.PayloadMalformed, 422, jsondoc.Index(ptr, i), "an id must be a string")
+			}
+			if err := d.targets(kind, e, jsondoc.Index(ptr, i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	case jsondoc.String:
+		if err := d.id(v.Text(), kind, ptr); err != nil {
+			return err
+		}
+		d.target(v.Text())
+		return nil
+	}
+	return bad(memproxy.PayloadMalformed, 422, ptr, "an id must be a string")
+}
+
+// identityHeaders name whom the caller says it is. Nothing checks them
+// upstream, so they are claims.
+var identityHeaders = [...]struct {
+	name string
+	dim  memproxy.Dimension
+}{
+	{"User_id", memproxy.DimUser},
+	{"X-Letta-Acting-User-Id", memproxy.DimUser},
+	{"X-Letta-Agent-Id", memproxy.DimAgent},
+}
+
+func (d *decoding) headers() error {
+	for _, h := range identityHeaders {
+		values := d.req.Header.Values(h.name)
+		if len(values) == 0 {
+			continue
+		}
+		ptr := "header:" + strings.ToLower(h.name)
+		if len(values) > 1 {
+			return bad(memproxy.PayloadDuplicate, 400, ptr, "an identity stands twice in the header")
+		}
+		c := memproxy.Claim{Dim: h.dim, Op: memproxy.ClaimIs, Values: values, Pointer: ptr, Pins: h.dim == memproxy.DimAgent && d.row.shape == gateway}
+		d.op.Claims = append(d.op.Claims, c)
+	}
+	return nil
+}
+
+// query reads identities and search texts of the query string.
+func (d *decoding) query() error {
+	if d.req.Query == "" {
+		return nil
+	}
+	values, err := url.ParseQuery(d.req.Query)
+	if err != nil {
+		return bad(memproxy.PayloadMalformed, 400, "query", "the query cannot be read in one way")
+	}
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		list := values[key]
+		base, _, _ := strings.Cut(key, "[")
+		ptr := "query:" + base
+		if low := strings.ToLower(base); low != base && known(low) {
+			return bad(memproxy.PayloadDuplicate, 400, ptr, "a known key in another letter case")
+		}
+		if dim, ok := dimOf(base); ok {
+			if len(list) > 1 && base != "identifier_keys" && base != "agent_ids" && base != "identity_ids" {
+				return bad(memproxy.PayloadDuplicate, 400, ptr, "an identity stands twice in the query")
+			}
+			c := memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Values: list, Pointer: ptr, Pins: true}
+			d.op.Claims = append(d.op.Claims, c)
+		}
+		switch base {
+		case "query", "query_text", "search", "value_search", "label_search", "description_search":
+			for _, text := range list {
+				d.item(memproxy.ItemQuery, ptr, text)
+			}
+		case "include":
+			if slices.Contains(list, "agent.secrets") {
+				d.op.Kind = memproxy.Admin // an agent's secrets are no memory
+			}
+		case "archive_id", "source_id":
+			for _, id := range list {
+				if err := d.id(id, paramKind(base), ptr); err != nil {
+					return err
+				}
+			}
+		case "name":
+			if d.row.shape == upload {
+				d.item(memproxy.ItemMetadata, ptr, strings.Join(list, "\n"))
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,238 @@
+package letta
+
+import (
+	"strings"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// decoding is one payload on its way to an Operation.
+type decoding struct {
+	a      *Adapter
+	row    *row
+	req    memproxy.Request
+	params map[string]string
+	doc    *jsondoc.Doc
+	op     *memproxy.Operation
+	cost   int // memories counted so far
+}
+
+// Decode implements the gate's adapter.
+func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (*memproxy.Operation, error) {
+	r := a.row(rt.ID)
+	if r == nil || r.shape == opaque {
+		return nil, bad(memproxy.RouteUnknown, 403, "", "memproxy knows this route and cannot read its payload, so it cannot rule on it")
+	}
+	d := &decoding{a: a, row: r, req: req, params: rt.Params, op: &memproxy.Operation{
+		Kind: rt.Kind, Bulk: rt.Bulk, Steering: rt.Steering, Derived: rt.Derived, Route: rt.ID,
+	}}
+	if err := d.path(); err != nil {
+		return nil, err
+	}
+	if err := d.headers(); err != nil {
+		return nil, err
+	}
+	if err := d.query(); err != nil {
+		return nil, err
+	}
+	p, err := a.payload(r, req, body)
+	if err != nil {
+		return nil, err
+	}
+	if p != nil {
+		d.doc, d.op.Parsed = p.doc, p
+	}
+	if err := d.body(p); err != nil {
+		return nil, err
+	}
+	if err := d.settle(); err != nil {
+		return nil, err
+	}
+	if r.shape == search && rt.Params != nil {
+		rt.Params[searched] = d.op.Scope.Agent
+	}
+	return d.op, nil
+}
+
+// searched is the path parameter, not of any path, under which Decode leaves
+// the agent whose memory a search is limited to.
+const searched = "searched agent"
+
+// body reads the payload by the route's shape.
+func (d *decoding) body(p *payload) error {
+	r := d.row
+	if p == nil {
+		return d.bodyless()
+	}
+	if r.shape == upload {
+		d.document(p)
+		return nil
+	}
+	for _, f := range p.fields {
+		d.fields(f)
+	}
+	root := d.doc.Root
+	if r.shape == blocks {
+		list, ptr := orMember(root, "blocks")
+		return d.each(list, ptr, d.block)
+	}
+	if root.Kind != jsondoc.Object {
+		return bad(memproxy.PayloadMalformed, 422, "", "the body must be a JSON object")
+	}
+	switch r.shape {
+	case block:
+		return d.block(root, "")
+	case agent:
+		return d.agent(root, "")
+	case passage:
+		return d.passage(root, "")
+	case passages:
+		return d.wrapped(root, "passages", d.passage)
+	case chat:
+		return d.chat(root, "")
+	case batch:
+		return d.wrapped(root, "requests", d.chat)
+	case gateway:
+		return d.gateway(root)
+	case capture:
+		return d.capture(root)
+	case toolRun:
+		return d.toolRun(root)
+	case file:
+		return d.file(root)
+	case config:
+		return d.config(root)
+	}
+	return d.form(root)
+}
+
+// bodyless is a request without a body: right for some shapes only.
+func (d *decoding) bodyless() error {
+	switch d.row.shape {
+	case bare, form, config, search:
+		return nil
+	}
+	return bad(memproxy.PayloadMalformed, 422, "", "this route needs a body")
+}
+
+// orMember is the list and its pointer: v itself, or v's member of that name.
+func orMember(v *jsondoc.Value, name string) (*jsondoc.Value, string) {
+	if in := v.Get(name); in != nil {
+		return in, "/" + name
+	}
+	return v, ""
+}
+
+// each reads the elements of a list of objects.
+func (d *decoding) each(v *jsondoc.Value, ptr string, one func(*jsondoc.Value, string) error) error {
+	if v.Kind == jsondoc.Null {
+		return nil
+	}
+	if v.Kind != jsondoc.Array {
+		return bad(memproxy.PayloadMalformed, 422, ptr, "this must be a list")
+	}
+	for i, e := range v.Elems {
+		at := jsondoc.Index(ptr, i)
+		if e.Kind != jsondoc.Object {
+			return bad(memproxy.PayloadMalformed, 422, at, "an element must be an object")
+		}
+		if err := one(e, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle fills what follows from everything that was read.
+func (d *decoding) settle() error {
+	op := d.op
+	for i := range op.Claims {
+		c := &op.Claims[i]
+		if c.Op != memproxy.ClaimIs || len(c.Values) != 1 || !c.Pins {
+			continue
+		}
+		if err := fill(&op.Scope, c, op.Kind.Writes()); err != nil {
+			return err
+		}
+	}
+	switch op.Kind {
+	case memproxy.Learn, memproxy.Correct:
+		op.Cost = max(1, d.cost)
+	}
+	return nil
+}
+
+// fill sets the scope from a plain claim. In a write two places must agree.
+func fill(s *memproxy.Scope, c *memproxy.Claim, write bool) error {
+	var at *string
+	switch c.Dim {
+	case memproxy.DimUser:
+		at = &s.User
+	case memproxy.DimAgent:
+		at = &s.Agent
+	case memproxy.DimRun:
+		at = &s.Run
+	default:
+		return nil
+	}
+	if write && *at != "" && *at != c.Values[0] {
+		return bad(memproxy.ScopeConflict, 422, c.Pointer, "two places of the request name different owners")
+	}
+	if *at == "" {
+		*at = c.Values[0]
+	}
+	return nil
+}
+
+func (d *decoding) item(kind memproxy.ItemKind, ptr, text string) {
+	layer := memproxy.Semantic
+	if d.row.shape == chat || d.row.shape == batch || d.row.shape == gateway || d.row.shape == capture {
+		layer = memproxy.Episodic
+	}
+	d.op.Items = append(d.op.Items, memproxy.Item{Kind: kind, Pointer: ptr, Text: text, Layer: layer})
+}
+
+// strings makes an item of every string in a value.
+func (d *decoding) strings(v *jsondoc.Value, ptr string, kind memproxy.ItemKind) {
+	switch v.Kind {
+	case jsondoc.String:
+		if v.Text() != "" {
+			d.item(kind, ptr, v.Text())
+		}
+	case jsondoc.Object:
+		for _, m := range v.Members {
+			p := jsondoc.Child(ptr, m.Name)
+			d.name(m.Name, p, kind)
+			d.strings(m.Value, p, kind)
+		}
+	case jsondoc.Array:
+		for i, e := range v.Elems {
+			d.strings(e, jsondoc.Index(ptr, i), kind)
+		}
+	}
+}
+
+// maxName is how long a name may be and still be one.
+const maxName = 40
+
+// name makes an item of a member's name that is a text rather than a name.
+func (d *decoding) name(name, ptr string, kind memproxy.ItemKind) {
+	if len(name) > maxName || strings.ContainsFunc(name, func(r rune) bool {
+		return r != '_' && r != '-' && r != '.' && r != '$' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	}) {
+		d.item(kind, ptr, name)
+	}
+}
+
+// cased refuses names that differ from known ones in letter case only: some
+// parsers would take them for the real ones.
+func cased(v *jsondoc.Value, pointer string) error {
+	for _, m := range v.Members {
+		low := strings.ReplaceAll(strings.ToLower(m.Name), "\u017f", "s")
+		if low != m.Name && known(low) {
+			return bad(memproxy.PayloadDuplicate, 400, jsondoc.Child(pointer, m.Name), "a known key in another letter case")
+		}
+	}
+	return nil
+}

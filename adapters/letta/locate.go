@@ -1,0 +1,171 @@
+package letta
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// sdkVersion is what side requests say they are. Letta answers clients that
+// say nothing of the kind in an older form.
+const sdkVersion = "1.12.1"
+
+// lookedAt is how many passages are looked through for one. Each may come with
+// its embedding of 4096 numbers.
+const lookedAt = "10"
+
+// Locate implements the gate's locator.
+func (a *Adapter) Locate(rt memproxy.Route, req memproxy.Request, target string) memproxy.Request {
+	out := memproxy.Request{Method: "GET", Header: asSDK(req.Header), Base: req.Base}
+	r := a.row(rt.ID)
+	if r != nil && r.kind == memproxy.Recall && (req.Method == "GET" || req.Method == "HEAD") && a.answers(r, target) {
+		out.Method, out.EscapedPath = req.Method, req.EscapedPath
+		return out
+	}
+	id := url.PathEscape(target)
+	switch KindOf(target) {
+	case TargetLabel:
+		agent, label, _ := strings.Cut(target, "/")
+		out.EscapedPath = "/v1/agents/" + url.PathEscape(agent) + "/core-memory/blocks/" + url.PathEscape(label)
+	case TargetAgent:
+		out.EscapedPath = "/v1/agents/" + id
+	case TargetPassage:
+		// No route gives one passage: its archive, or the agent's newest.
+		if archive := rt.Params["archive_id"]; archive != "" {
+			out.EscapedPath = "/v1/archives/" + url.PathEscape(archive)
+			break
+		}
+		out.EscapedPath = "/v1/agents/" + url.PathEscape(rt.Params["agent_id"]) + "/archival-memory"
+		out.Query = "ascending=false&limit=" + lookedAt
+	case TargetFile:
+		folder := rt.Params["folder_id"]
+		if folder == "" {
+			folder = rt.Params["source_id"]
+		}
+		if folder == "" { // a file opened by an agent
+			out.EscapedPath = "/v1/agents/" + url.PathEscape(rt.Params["agent_id"]) + "/files"
+			break
+		}
+		out.EscapedPath = "/v1/folders/" + url.PathEscape(folder) + "/files/" + id
+	case TargetIdentity:
+		out.EscapedPath = "/v1/identities/" + id
+	default:
+		out.EscapedPath = "/v1/" + string(KindOf(target)) + "s/" + id
+	}
+	return out
+}
+
+// answers reports whether a read is itself what a target is located with.
+func (a *Adapter) answers(r *row, target string) bool {
+	switch r.id {
+	case "letta.retrieve_core_memory_block", "letta.retrieve_block", "letta.retrieve_archive", "letta.retrieve_conversation",
+		"letta.retrieve_folder", "letta.retrieve_source", "letta.retrieve_group", "letta.retrieve_identity", "letta.retrieve_run":
+		return true
+	case "letta.retrieve_file", "letta.get_file_metadata":
+		return KindOf(target) == TargetFile
+	}
+	return false
+}
+
+func asSDK(h memproxy.Header) memproxy.Header {
+	out := make(memproxy.Header, len(h)+1)
+	for name, values := range h {
+		out[name] = values
+	}
+	out.Set("X-Stainless-Package-Version", sdkVersion)
+	return out
+}
+
+// Located implements the gate's locator. A passage or a file that is not among
+// what was looked through exists for all that is known, and is nobody's.
+func (a *Adapter) Located(rt memproxy.Route, target string, reply memproxy.Reply) (memproxy.Memory, error) {
+	switch {
+	case reply.Status == 404 || reply.Status == 422 || reply.Status == 400:
+		return memproxy.Memory{ID: target, Missing: true}, nil // an id that cannot be one is not there either
+	case reply.Status < 200 || reply.Status > 299:
+		return memproxy.Memory{}, fmt.Errorf("letta: the backend answered %d", reply.Status)
+	}
+	doc, err := jsondoc.Parse(reply.Body, 0)
+	if err != nil {
+		return memproxy.Memory{}, err
+	}
+	f := finding{rd: &memproxy.Reading{}, doc: doc}
+	switch kind := KindOf(target); kind {
+	case TargetPassage:
+		if rt.Params["archive_id"] != "" {
+			return memproxy.Memory{ID: target}, nil
+		}
+		f.agent = rt.Params["agent_id"]
+		return f.among(target)
+	case TargetMessage:
+		return f.among(target)
+	case TargetFile:
+		if doc.Root.Kind != jsondoc.Object || doc.Root.Get("id") == nil {
+			f.agent = rt.Params["agent_id"]
+			return f.among(target)
+		}
+	case TargetLabel:
+		f.agent, _, _ = strings.Cut(target, "/")
+		return f.one("", target)
+	}
+	return f.one(target, target)
+}
+
+// among finds a target in a list.
+func (f *finding) among(target string) (memproxy.Memory, error) {
+	list := f.doc.Root
+	if v := list.Get("files"); v != nil {
+		list = v
+	}
+	for _, e := range list.Elems {
+		if e.Get("id").Text() == target || e.Get("file_id").Text() == target {
+			m := f.memory(e, "")
+			m.ID = target
+			return m, nil
+		}
+	}
+	return memproxy.Memory{ID: target}, nil
+}
+
+// one reads a single object, which must be the one asked for.
+func (f *finding) one(id, target string) (memproxy.Memory, error) {
+	root := f.doc.Root
+	if root.Kind != jsondoc.Object {
+		return memproxy.Memory{}, errors.New("letta: the backend answered with something else than one object")
+	}
+	m := f.memory(root, "")
+	if id != "" && m.ID != "" && m.ID != id {
+		return memproxy.Memory{}, errors.New("letta: the backend answered with another object than " + string(KindOf(target)))
+	}
+	return m, nil
+}
+
+// Merges implements the gate's locator: the server replaces metadata whole, so
+// what a change would lose must be sent along, and it no longer holds blocks
+// to their limits.
+func (a *Adapter) Merges(rt memproxy.Route, op *memproxy.Operation) bool {
+	r := a.row(rt.ID)
+	p, ok := op.Parsed.(*payload)
+	if r == nil || r.kind != memproxy.Correct || !updates(r) || !ok || p.doc == nil {
+		return false
+	}
+	root := p.doc.Root
+	return given(root.Get("metadata")) != nil || r.shape == block && given(root.Get("value")) != nil
+}
+
+// fits holds a new text to the limit of the block as it is upstream, where the
+// change does not set another.
+func fits(r *row, root *jsondoc.Value, op *memproxy.Operation) error {
+	if r.shape != block || op.Kind != memproxy.Correct || len(op.Targets) == 0 {
+		return nil
+	}
+	value, limit := given(root.Get("value")), op.Current[op.Targets[0]].Limit
+	if value == nil || limit == 0 || given(root.Get("limit")) != nil {
+		return nil
+	}
+	return within(value.Text(), int64(limit), "/value")
+}

@@ -1,0 +1,252 @@
+package letta
+
+import (
+	"bytes"
+	"mime"
+	"path"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// payload is a body and the JSON document that it carries: the whole body, a
+// part of a form, or the text of a JSON string in either.
+type payload struct {
+	body       []byte
+	start, end int // where the document stands in the body
+	quoted     bool
+	doc        *jsondoc.Doc
+	fields     []part // the other parts of a form
+	document   part   // the part that is uploaded
+}
+
+// payload reads a body. Without one it is nil.
+func (a *Adapter) payload(r *row, req memproxy.Request, body []byte) (*payload, error) {
+	boundary, err := media(r, req, body)
+	if err != nil || len(body) == 0 {
+		return nil, err
+	}
+	p := &payload{body: body, end: len(body)}
+	if boundary != "" {
+		if err := p.form(boundary); err != nil {
+			return nil, err
+		}
+	}
+	if r.shape == upload {
+		return p, nil
+	}
+	if p.doc, err = jsondoc.Parse(body[p.start:p.end], a.opt.MaxDepth); err != nil {
+		return nil, err
+	}
+	if r.shape == file && p.doc.Root.Kind == jsondoc.String {
+		// Old clients send the file as a JSON string of JSON.
+		p.quoted = true
+		p.doc, err = jsondoc.Parse([]byte(p.doc.Root.Text()), a.opt.MaxDepth)
+	}
+	return p, err
+}
+
+// patched puts the document's new text in its place.
+func (p *payload) patched(doc []byte) ([]byte, error) {
+	if p.quoted {
+		var err error
+		if doc, err = jsontext.AppendQuote(nil, doc); err != nil {
+			return nil, err
+		}
+	}
+	if p.start == 0 && p.end == len(p.body) {
+		return doc, nil
+	}
+	out := make([]byte, 0, len(p.body)-(p.end-p.start)+len(doc))
+	out = append(out, p.body[:p.start]...)
+	out = append(out, doc...)
+	return append(out, p.body[p.end:]...), nil
+}
+
+// media refuses bodies that the backend might read as something else. It
+// returns the boundary of a form.
+func media(r *row, req memproxy.Request, body []byte) (boundary string, err error) {
+	if enc := req.Header.Values("Content-Encoding"); len(enc) > 0 && !(len(enc) == 1 && strings.EqualFold(enc[0], "identity")) {
+		return "", bad(memproxy.PayloadEncoding, 415, "", "content encodings are not accepted here")
+	}
+	types := req.Header.Values("Content-Type")
+	if len(types) > 1 {
+		return "", bad(memproxy.PayloadContentType, 415, "", "the content type stands twice")
+	}
+	if len(body) == 0 {
+		return "", nil
+	}
+	if len(types) == 0 || types[0] == "" {
+		if r.shape == upload {
+			return "", bad(memproxy.PayloadContentType, 415, "", "this route takes multipart/form-data")
+		}
+		return "", nil
+	}
+	kind, params, err := mime.ParseMediaType(types[0])
+	switch {
+	case err == nil && kind == "multipart/form-data" && (r.shape == file || r.shape == upload):
+		if !plainBoundary(params["boundary"]) {
+			return "", bad(memproxy.PayloadContentType, 415, "", "the form's boundary cannot be read in one way")
+		}
+		return params["boundary"], nil
+	case err != nil || kind != "application/json" || r.shape == upload:
+		return "", bad(memproxy.PayloadContentType, 415, "", "this route does not take this content type")
+	}
+	if cs, ok := params["charset"]; ok && !strings.EqualFold(cs, "utf-8") {
+		return "", bad(memproxy.PayloadEncoding, 415, "", "this route takes UTF-8")
+	}
+	return "", nil
+}
+
+func plainBoundary(s string) bool {
+	return s != "" && len(s) <= 70 && !strings.ContainsFunc(s, func(r rune) bool {
+		return r != '-' && r != '_' && r != '.' && r != '=' && r != '+' && r != '\'' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	})
+}
+
+// part is one part of a form.
+type part struct {
+	name, filename, media string
+	start, end            int
+	data                  []byte
+}
+
+// maxParts bounds a form. The import has about a dozen fields.
+const maxParts = 64
+
+func malformedForm(detail string) error {
+	return bad(memproxy.PayloadMalformed, 400, "", detail)
+}
+
+// form takes a form apart, strictly: what parsers differ about is refused. It
+// must hold one part named file.
+func (p *payload) form(boundary string) error {
+	open, delim := []byte("--"+boundary+"\r\n"), []byte("\r\n--"+boundary)
+	if !bytes.HasPrefix(p.body, open) {
+		return malformedForm("the form does not begin with its boundary")
+	}
+	found := false
+	for at, n := len(open), 0; ; n++ {
+		if n == maxParts {
+			return malformedForm("the form has too many parts")
+		}
+		size := bytes.Index(p.body[at:], delim)
+		if size < 0 {
+			return malformedForm("the form does not end with its boundary")
+		}
+		one, err := readPart(p.body, at, at+size)
+		if err != nil {
+			return err
+		}
+		switch {
+		case one.name != "file":
+			p.fields = append(p.fields, one)
+		case found:
+			return bad(memproxy.PayloadDuplicate, 400, "part:file", "the form has two files")
+		default:
+			found = true
+			p.start, p.end, p.document = one.start, one.end, one
+		}
+		at += size + len(delim)
+		rest := p.body[at:]
+		switch {
+		case bytes.HasPrefix(rest, []byte("\r\n")):
+			at += 2
+		case bytes.Equal(rest, []byte("--")), bytes.Equal(rest, []byte("--\r\n")):
+			if !found {
+				return malformedForm("the form has no file")
+			}
+			return nil
+		default:
+			return malformedForm("the form's boundary is followed by something else")
+		}
+	}
+}
+
+func readPart(body []byte, from, to int) (part, error) {
+	head, _, ok := bytes.Cut(body[from:to], []byte("\r\n\r\n"))
+	if !ok || len(head) > 4096 {
+		return part{}, malformedForm("a part of the form has no plain header")
+	}
+	one := part{start: from + len(head) + 4, end: to}
+	one.data = body[one.start:one.end]
+	seen := map[string]bool{}
+	for line := range strings.SplitSeq(string(head), "\r\n") {
+		name, value, ok := strings.Cut(line, ":")
+		name = strings.ToLower(name)
+		if !ok || seen[name] || name == "" || strings.ContainsAny(name, " \t") || strings.ContainsFunc(line, unprintable) {
+			return part{}, malformedForm("a header of a part cannot be read in one way")
+		}
+		seen[name] = true
+		switch name {
+		case "content-disposition":
+			kind, params, err := mime.ParseMediaType(value)
+			if err != nil || kind != "form-data" || params["name"] == "" || strings.Contains(value, "*") || strings.Contains(value, `\`) {
+				return part{}, malformedForm("a part's disposition cannot be read in one way")
+			}
+			one.name, one.filename = params["name"], params["filename"]
+		case "content-type":
+			one.media = strings.TrimSpace(value)
+		case "content-length":
+		default:
+			return part{}, malformedForm("a part has a header that this route does not take")
+		}
+	}
+	if one.name == "" {
+		return part{}, malformedForm("a part of the form has no name")
+	}
+	return one, nil
+}
+
+func unprintable(r rune) bool { return r < 0x20 && r != '\t' || r == 0x7f || r == utf8.RuneError }
+
+// fields reads a part of a form beside the file.
+func (d *decoding) fields(p part) {
+	ptr := "part:" + p.name
+	switch {
+	case p.name == "secrets" || p.name == "env_vars_json":
+		d.op.Steering = d.op.Steering || len(p.data) > 0
+		d.item(memproxy.ItemSteering, ptr, string(p.data))
+	case !utf8.Valid(p.data):
+		d.item(memproxy.ItemData, ptr, p.media)
+	case len(p.data) > 0:
+		d.item(memproxy.ItemMetadata, ptr, string(p.data))
+	}
+}
+
+// document reads an uploaded file. Plain text is content; of everything else
+// the gate sees that there is something.
+func (d *decoding) document(p *payload) {
+	for _, f := range p.fields {
+		d.fields(f)
+	}
+	one := p.document
+	if one.filename != "" {
+		d.item(memproxy.ItemMetadata, "part:file/filename", one.filename)
+	}
+	if plainText(one) {
+		d.item(memproxy.ItemContent, "part:file", string(one.data))
+	} else {
+		d.item(memproxy.ItemData, "part:file", one.media)
+	}
+	d.cost = 1
+}
+
+// plainText reports whether name, type and bytes of a file all say text.
+func plainText(p part) bool {
+	switch strings.ToLower(path.Ext(p.filename)) {
+	case ".txt", ".md", ".markdown", ".json", ".jsonl", ".csv", ".log", ".yaml", ".yml", ".xml", ".html", ".htm", ".py", ".js", ".ts", ".go", ".java", ".rs", ".sql", ".sh":
+	default:
+		return false
+	}
+	kind, _, _ := strings.Cut(strings.ToLower(p.media), ";")
+	switch kind = strings.TrimSpace(kind); {
+	case kind == "", kind == "application/octet-stream", kind == "application/json", strings.HasPrefix(kind, "text/"):
+	default:
+		return false
+	}
+	return utf8.Valid(p.data) && bytes.IndexByte(p.data, 0) < 0
+}

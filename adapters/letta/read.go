@@ -1,0 +1,272 @@
+package letta
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+var (
+	errShape = errors.New("letta: the answer is not of the route's shape")
+	errWhole = errors.New("letta: the answer is one memory and cannot be given without it")
+)
+
+// Read implements the gate's reader. Of reads it finds every memory, of
+// creations what came to be. The answers of the other routes tell of nothing
+// that the gate does not know, and are not read.
+func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply) (*memproxy.Reading, error) {
+	rd := &memproxy.Reading{}
+	r := a.row(rt.ID)
+	reads := rt.Kind == memproxy.Recall
+	if r == nil || rt.Derived || !reads && rt.Kind != memproxy.Learn || !reads && len(bytes.TrimSpace(reply.Body)) == 0 {
+		return rd, nil
+	}
+	doc, err := jsondoc.Parse(reply.Body, 0)
+	if err != nil {
+		return nil, err
+	}
+	f := finding{rd: rd, doc: doc, agent: rt.Params["agent_id"]}
+	if r.shape == search {
+		f.agent = rt.Params[searched]
+	}
+	root := doc.Root
+	switch {
+	case root.Kind == jsondoc.Null:
+		rd.Memories = append(rd.Memories, memproxy.Memory{Missing: true})
+	case root.Kind == jsondoc.Array:
+		return rd, f.list(root, "")
+	case root.Kind != jsondoc.Object:
+		return nil, errShape
+	case r.is(inside) && reads:
+		return rd, f.inside(root)
+	case !reads:
+		return rd, f.made(root)
+	default:
+		for _, key := range listKeys {
+			if v := root.Get(key); v != nil && v.Kind == jsondoc.Array && root.Get("id") == nil {
+				return rd, f.list(v, "/"+key)
+			}
+		}
+		return rd, f.element(root, "")
+	}
+	return rd, nil
+}
+
+// listKeys are the names under which answers keep their elements.
+var listKeys = [...]string{"results", "files", "messages", "agents", "blocks", "items", "data"}
+
+// finding is one answer being read.
+type finding struct {
+	rd    *memproxy.Reading
+	doc   *jsondoc.Doc
+	agent string // whose memory the route is about, or ""
+}
+
+func (f *finding) list(v *jsondoc.Value, ptr string) error {
+	for i, e := range v.Elems {
+		if err := f.element(e, jsondoc.Index(ptr, i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// element reads one memory of an answer.
+func (f *finding) element(v *jsondoc.Value, ptr string) error {
+	if v.Kind != jsondoc.Object {
+		return errShape
+	}
+	inner := v
+	for _, key := range [...]string{"passage", "message"} { // search results have it inside
+		if in := v.Get(key); in != nil && in.Kind == jsondoc.Object && v.Get("id") == nil {
+			inner = in
+		}
+	}
+	m := f.memory(inner, ptr)
+	if m.Scope.Agent == "" {
+		m.Scope.Agent = v.Get("agent_id").Text()
+	}
+	if m.ID == "" {
+		m.ID = v.Get("message_id").Text()
+	}
+	f.rd.Memories = append(f.rd.Memories, m)
+	return nil
+}
+
+// memory reads what is known of every object: block, passage, agent, message.
+func (f *finding) memory(v *jsondoc.Value, ptr string) memproxy.Memory {
+	m := memproxy.Memory{Pointer: ptr, ID: v.Get("id").Text(), Text: textOf(v), Field: v.Get("label").Text()}
+	m.Scope.Agent = f.agent
+	if m.Scope.Agent == "" {
+		m.Scope.Agent = v.Get("agent_id").Text()
+	}
+	switch KindOf(m.ID) {
+	case TargetAgent:
+		m.Scope.Agent = m.ID
+	case TargetIdentity:
+		m.Scope.User = m.ID
+	}
+	if l := v.Get("limit"); l != nil && l.Kind == jsondoc.Number {
+		if n, err := strconv.Atoi(string(f.doc.Raw(l))); err == nil && n > 0 {
+			m.Limit = n
+		}
+	}
+	if meta := v.Get("metadata"); meta != nil && meta.Kind == jsondoc.Object {
+		m.Metadata = f.doc.Raw(meta)
+		m.Stamp = parseStamp(meta, f.doc)
+	}
+	return m
+}
+
+// textOf is an object's text, by the name that its kind has for it.
+func textOf(v *jsondoc.Value) string {
+	for _, key := range [...]string{"value", "text", "content", "reasoning", "tool_return", "summary", "description", "embedded_text"} {
+		t := v.Get(key)
+		switch {
+		case t == nil:
+		case t.Kind == jsondoc.String:
+			return t.Text()
+		case t.Kind == jsondoc.Array: // parts of a message
+			var parts []string
+			for _, e := range t.Elems {
+				if text := e.Get("text"); text != nil {
+					parts = append(parts, text.Text())
+				}
+			}
+			return strings.Join(parts, "\n")
+		}
+	}
+	return ""
+}
+
+// homes are where an agent's blocks stand in its state, and in its memory
+// alone. The first two hold the same blocks.
+var homes = [...]string{"/memory/blocks", "/blocks", "/memory/file_blocks", "/file_blocks"}
+
+// inside reads the blocks of one agent. The agent itself was named in the
+// path and ruled on there.
+func (f *finding) inside(root *jsondoc.Value) error {
+	if root.Get("id") != nil {
+		f.agent = root.Get("id").Text()
+	}
+	var seen []string
+	for _, home := range homes {
+		v := f.doc.At(home)
+		if v == nil || v.Kind != jsondoc.Array {
+			continue
+		}
+		for i, e := range v.Elems {
+			if e.Kind != jsondoc.Object {
+				return errShape
+			}
+			m := f.memory(e, jsondoc.Index(home, i))
+			if m.ID != "" && slices.Contains(seen, m.ID) {
+				continue
+			}
+			seen = append(seen, m.ID)
+			f.rd.Memories = append(f.rd.Memories, m)
+		}
+	}
+	return nil
+}
+
+// made reads what a creation answers: the new object, the blocks that came
+// with it, and agents by id. Its pointer is its id's, because it holds others.
+func (f *finding) made(root *jsondoc.Value) error {
+	if id := root.Get("id"); id != nil && id.Kind == jsondoc.String {
+		f.rd.Memories = append(f.rd.Memories, f.memory(root, "/id"))
+		if KindOf(id.Text()) == TargetAgent {
+			if err := f.inside(root); err != nil {
+				return err
+			}
+		}
+	}
+	for _, key := range [...]string{"agent_ids", "isolated_block_ids"} {
+		v := root.Get(key)
+		if v == nil || v.Kind != jsondoc.Array || key == "agent_ids" && root.Get("id") != nil {
+			continue // a group or an identity only names its agents
+		}
+		for i, e := range v.Elems {
+			if e.Kind != jsondoc.String {
+				return errShape
+			}
+			m := memproxy.Memory{Pointer: jsondoc.Index("/"+key, i), ID: e.Text()}
+			if KindOf(m.ID) == TargetAgent {
+				m.Scope.Agent = m.ID
+			}
+			f.rd.Memories = append(f.rd.Memories, m)
+		}
+	}
+	return nil
+}
+
+// Rewrite implements the gate's reader.
+func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply, rd *memproxy.Reading) ([]byte, error) {
+	drop := map[string]bool{} // pointers of what holds them, and of themselves
+	ids := map[string]bool{}
+	n := 0
+	for i := range rd.Memories {
+		m := &rd.Memories[i]
+		if !m.Drop {
+			continue
+		}
+		if m.Pointer == "" {
+			return nil, errWhole
+		}
+		drop[m.Pointer], drop[m.Pointer[:strings.LastIndexByte(m.Pointer, '/')]] = true, true
+		ids[m.ID] = m.ID != ""
+		n++
+	}
+	if n == 0 {
+		return reply.Body, nil
+	}
+	doc, err := jsondoc.Parse(reply.Body, 0)
+	if err != nil {
+		return nil, err
+	}
+	e := doc.Edit()
+	r := a.row(rt.ID)
+	nested := r != nil && r.is(inside)
+	if nested {
+		for _, home := range homes { // the same block stands in two of them
+			drop[home] = true
+		}
+	}
+	for ptr := range drop {
+		thin(e, doc, ptr, drop, ids, nested)
+	}
+	if c := doc.Root.Get("count"); c != nil && c.Kind == jsondoc.Number {
+		if was, err := strconv.Atoi(string(doc.Raw(c))); err == nil {
+			e.Replace(c, strconv.AppendInt(nil, int64(max(0, was-n)), 10))
+		}
+	}
+	return e.Apply(), nil
+}
+
+// thin leaves dropped elements out of a list, or dropped members out of an
+// object. Where blocks are nested, all copies of one go.
+func thin(e *jsondoc.Edits, doc *jsondoc.Doc, ptr string, drop, ids map[string]bool, nested bool) {
+	v := doc.At(ptr)
+	if v == nil {
+		return
+	}
+	switch v.Kind {
+	case jsondoc.Array:
+		e.Array(v, func(i int) bool {
+			return drop[jsondoc.Index(ptr, i)] || nested && ids[v.Elems[i].Get("id").Text()]
+		})
+	case jsondoc.Object:
+		gone := func(name string) bool {
+			at := jsondoc.Child(ptr, name)
+			return drop[at] && doc.At(at).Kind == jsondoc.String
+		}
+		if slices.ContainsFunc(v.Members, func(m jsondoc.Member) bool { return gone(m.Name) }) {
+			e.Object(v, gone, nil)
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package letta
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// memTool is what a memory tool of the server does.
+type memTool struct {
+	kind memproxy.Kind
+	// args name the blocks that are written to.
+	args []string
+	// block is the one block that the tool writes to whatever its arguments.
+	block string
+}
+
+// memoryTool knows the memory tools of the V1 server, of all its versions.
+// Others have no kind.
+func memoryTool(name string) memTool {
+	switch name {
+	case "core_memory_append", "core_memory_replace", "memory_insert", "memory_replace", "memory_rethink":
+		return memTool{kind: memproxy.Correct, args: []string{"label"}}
+	case "rethink_memory":
+		return memTool{kind: memproxy.Correct, args: []string{"target_block_label"}}
+	case "memory_apply_patch":
+		return memTool{kind: memproxy.Correct, args: []string{"label", "patch"}}
+	case "memory":
+		return memTool{kind: memproxy.Correct, args: []string{"path", "old_path", "new_path"}}
+	case "memory_str_replace", "memory_str_insert":
+		return memTool{kind: memproxy.Correct, args: []string{"path"}}
+	case "rethink_user_memory":
+		return memTool{kind: memproxy.Correct, block: "human"}
+	case "archival_memory_insert", "store_memories":
+		return memTool{kind: memproxy.Learn}
+	case "archival_memory_search", "conversation_search", "search_memory", "grep_files", "semantic_search_files":
+		return memTool{kind: memproxy.Recall}
+	case "open_files":
+		return memTool{kind: memproxy.Attach}
+	}
+	return memTool{}
+}
+
+// labels are the blocks that a call writes to.
+func (t memTool) labels(args *jsondoc.Value) []string {
+	var out []string
+	add := func(label string) {
+		if label != "" && !slices.Contains(out, label) {
+			out = append(out, label)
+		}
+	}
+	add(t.block)
+	for _, name := range t.args {
+		text := args.Get(name).Text()
+		switch name {
+		case "patch":
+			for line := range strings.Lines(text) {
+				add(patched(strings.TrimSpace(line)))
+			}
+		case "path", "old_path", "new_path":
+			add(strings.TrimPrefix(strings.TrimPrefix(text, "/memories"), "/"))
+		default:
+			add(text)
+		}
+	}
+	return out
+}
+
+// patched is the block that a line of a patch names, or "".
+func patched(line string) string {
+	for _, head := range [...]string{"*** Add Block:", "*** Update Block:", "*** Delete Block:", "*** Move to:"} {
+		if label, ok := strings.CutPrefix(line, head); ok {
+			return strings.TrimSpace(label)
+		}
+	}
+	return ""
+}
