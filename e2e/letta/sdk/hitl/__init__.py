@@ -1,0 +1,1 @@
+"""What really happens when a tool call waits for an answer: cases to record."""
