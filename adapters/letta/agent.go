@@ -36,12 +36,12 @@ func (d *decoding) agent(v *jsondoc.Value, ptr string) error {
 }
 
 // form reads one object by the names of its members.
-func (d *decoding) form(root *jsondoc.Value) error {
-	if err := cased(root, ""); err != nil {
+func (d *decoding) form(v *jsondoc.Value, ptr string) error {
+	if err := cased(v, ptr); err != nil {
 		return err
 	}
-	for _, m := range root.Members {
-		if err := d.member(m, jsondoc.Child("", m.Name)); err != nil {
+	for _, m := range v.Members {
+		if err := d.member(m, jsondoc.Child(ptr, m.Name)); err != nil {
 			return err
 		}
 	}
@@ -70,6 +70,11 @@ func (d *decoding) member(m jsondoc.Member, ptr string) error {
 		d.strings(m.Value, ptr, memproxy.ItemURL)
 	case "created_at":
 		d.backdated(m.Value, ptr)
+	case "manager_config": // which agent leads a group stands inside
+		if m.Value.Kind == jsondoc.Object {
+			return d.form(m.Value, ptr)
+		}
+		d.other(m, ptr)
 	default:
 		d.other(m, ptr)
 	}

@@ -212,6 +212,11 @@ func (d *decoding) toolRun(root *jsondoc.Value) error {
 		return nil
 	}
 	d.op.Kind, d.op.Derived = t.kind, t.kind == memproxy.Recall
+	for i := range d.op.Items {
+		if it := &d.op.Items[i]; t.names(strings.TrimPrefix(it.Pointer, "/args/")) {
+			it.Kind = memproxy.ItemMetadata
+		}
+	}
 	labels := t.labels(root.Get("args"))
 	if len(labels) == 0 {
 		return nil
@@ -219,10 +224,14 @@ func (d *decoding) toolRun(root *jsondoc.Value) error {
 	// The text is written to each block that the call names.
 	plain := slices.Clone(d.op.Items)
 	d.op.Items = d.op.Items[:0]
-	for _, label := range labels {
+	for i, label := range labels {
 		for _, it := range plain {
-			it.Field = label
-			d.op.Items = append(d.op.Items, it)
+			if it.Field = label; i == 0 || it.Kind == memproxy.ItemContent {
+				d.op.Items = append(d.op.Items, it)
+			}
+		}
+		if !slices.ContainsFunc(plain, content) {
+			d.op.Items = append(d.op.Items, memproxy.Item{Kind: memproxy.ItemContent, Pointer: "/args", Layer: memproxy.Semantic, Field: label})
 		}
 	}
 	return nil

@@ -77,6 +77,9 @@ func (d *decoding) body(p *payload) error {
 		list, ptr := orMember(root, "blocks")
 		return d.each(list, ptr, d.block)
 	}
+	if root.Kind == jsondoc.Array && strings.HasSuffix(r.path, "/properties") {
+		return d.each(root, "", d.form)
+	}
 	if root.Kind != jsondoc.Object {
 		return bad(memproxy.PayloadMalformed, 422, "", "the body must be a JSON object")
 	}
@@ -104,7 +107,7 @@ func (d *decoding) body(p *payload) error {
 	case config:
 		return d.config(root)
 	}
-	return d.form(root)
+	return d.form(root, "")
 }
 
 // bodyless is a request without a body: right for some shapes only.

@@ -112,6 +112,8 @@ func (p *patch) stamp(r *row, root *jsondoc.Value, op *memproxy.Operation) {
 		p.homes(list, own)
 	case r.shape == passages:
 		p.homes(root.Get("passages"), own)
+	case r.shape == file:
+		p.homes(root.Get("blocks"), own)
 	case r.shape == agent:
 		p.home(root, own)
 		p.homes(root.Get("memory_blocks"), own)

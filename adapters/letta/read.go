@@ -45,7 +45,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 	case r.is(inside) && reads:
 		return rd, f.inside(root)
 	case !reads:
-		return rd, f.made(root)
+		return rd, f.made(root, r.is(inside))
 	default:
 		for _, key := range listKeys {
 			if v := root.Get(key); v != nil && v.Kind == jsondoc.Array && root.Get("id") == nil {
@@ -177,13 +177,13 @@ func (f *finding) inside(root *jsondoc.Value) error {
 
 // made reads what a creation answers: the new object, the blocks that came
 // with it, and agents by id. Its pointer is its id's, because it holds others.
-func (f *finding) made(root *jsondoc.Value) error {
+func (f *finding) made(root *jsondoc.Value, agent bool) error {
 	if id := root.Get("id"); id != nil && id.Kind == jsondoc.String {
 		f.rd.Memories = append(f.rd.Memories, f.memory(root, "/id"))
-		if KindOf(id.Text()) == TargetAgent {
-			if err := f.inside(root); err != nil {
-				return err
-			}
+	}
+	if agent {
+		if err := f.inside(root); err != nil {
+			return err
 		}
 	}
 	for _, key := range [...]string{"agent_ids", "isolated_block_ids"} {

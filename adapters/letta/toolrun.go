@@ -43,6 +43,11 @@ func memoryTool(name string) memTool {
 	return memTool{}
 }
 
+// names reports whether an argument only says where and how to write.
+func (t memTool) names(arg string) bool {
+	return arg == "command" || arg != "patch" && slices.Contains(t.args, arg)
+}
+
 // labels are the blocks that a call writes to.
 func (t memTool) labels(args *jsondoc.Value) []string {
 	var out []string
