@@ -1,0 +1,243 @@
+package letta_test
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+)
+
+// documented are the rows of testdata/routes.txt: class, method, path.
+func documented(t testing.TB) [][3]string {
+	t.Helper()
+	data, err := os.ReadFile("testdata/routes.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out [][3]string
+	for line := range strings.Lines(string(data)) {
+		if f := strings.Fields(line); !strings.HasPrefix(line, "#") && len(f) == 3 {
+			out = append(out, [3]string(f))
+		}
+	}
+	return out
+}
+
+var param = regexp.MustCompile(`\{[^}]*\}`)
+
+// ids fills a path's parameters with what they name.
+func ids(path string) string {
+	return param.ReplaceAllStringFunc(path, func(p string) string {
+		name := strings.TrimSuffix(strings.Trim(p, "{}"), "_id")
+		switch name {
+		case "memory":
+			name = "passage"
+		case "folder":
+			name = "source"
+		case "conversation":
+			name = "conv"
+		case "path:path", "endpoint:path":
+			return "a/b"
+		}
+		return name + "-1"
+	})
+}
+
+// wants is what a class of route becomes where no exception says otherwise.
+var wants = map[string]string{"W": "learn", "U": "correct", "D": "forget", "R": "recall", "X": "run", "C": "admin", "-": "other pass", "W/R": "learn"}
+
+// exceptions are the routes that the documentation's one letter does not
+// describe, by method and path.
+var exceptions = map[string]string{
+	// What is created is learnt, whatever it takes over.
+	"POST /v1/_internal_templates/groups":                          "learn",
+	"POST /v1/conversations/":                                      "learn",
+	"POST /v1/conversations/{conversation_id}/fork":                "learn",
+	"POST /v1/folders/":                                            "learn",
+	"POST /v1/sources/":                                            "learn",
+	"POST /v1/groups/":                                             "learn",
+	"POST /v1/identities/":                                         "learn",
+	"POST /v1/agents/{agent_id}/recompile":                         "recall",
+	"POST /v1/agents/{agent_id}/system-prompt/recompile":           "recall",
+	"POST /v1/conversations/{conversation_id}/recompile":           "recall",
+	"POST /v1/agents/{agent_id}/tools/{tool_name}/run":             "run", // until Decode knows the tool
+	"POST /v1/agents/{agent_id}/summarize":                         "run", // the backend's model writes
+	"POST /v1/conversations/{conversation_id}/compact":             "run",
+	"PATCH /v1/agents/{agent_id}/files/close-all":                  "attach",
+	"PATCH /v1/agents/{agent_id}/files/{file_id}/close":            "attach",
+	"PATCH /v1/agents/{agent_id}/files/{file_id}/open":             "attach",
+	"POST /v1/tools/run":                                           "admin",
+	"GET /v1/agents/{agent_id}/tools":                              "other pass",
+	"POST /v1/agents/{agent_id}/messages/cancel":                   "run",
+	"POST /v1/conversations/{conversation_id}/cancel":              "run",
+	"PATCH /v1/messages/batches/{batch_id}/cancel":                 "run",
+	"GET /v1/runs/":                                                "recall", // runs carry their results
+	"GET /v1/runs/active":                                          "recall",
+	"GET /v1/runs/{run_id}":                                        "recall",
+	"GET /v1/_internal_runs/":                                      "recall",
+	"POST /v1/voice-beta/{agent_id}/chat/completions":              "run", // gone from the newest server, not from older ones
+	"DELETE /v1/admin/orgs/":                                       "admin",
+	"PATCH /v1/admin/orgs/":                                        "admin",
+	"POST /v1/admin/orgs/":                                         "admin",
+	"DELETE /v1/admin/users/":                                      "admin",
+	"POST /v1/admin/users/":                                        "admin",
+	"PUT /v1/admin/users/":                                         "admin",
+	"POST /v1/mcp-servers/":                                        "admin",
+	"DELETE /v1/mcp-servers/{mcp_server_id}":                       "admin",
+	"PATCH /v1/mcp-servers/{mcp_server_id}":                        "admin",
+	"PATCH /v1/mcp-servers/{mcp_server_id}/refresh":                "admin",
+	"POST /v1/providers/":                                          "admin",
+	"DELETE /v1/providers/{provider_id}":                           "admin",
+	"PATCH /v1/providers/{provider_id}":                            "admin",
+	"PUT /v1/tools/mcp/servers":                                    "admin",
+	"POST /v1/tools/mcp/servers/connect":                           "admin",
+	"POST /v1/tools/mcp/servers/test":                              "admin",
+	"DELETE /v1/tools/mcp/servers/{mcp_server_name}":               "admin",
+	"PATCH /v1/tools/mcp/servers/{mcp_server_name}":                "admin",
+	"POST /v1/tools/mcp/servers/{mcp_server_name}/resync":          "admin",
+	"POST /v1/tools/mcp/servers/{mcp_server_name}/{mcp_tool_name}": "admin",
+}
+
+// class is a route in the words of wants.
+func class(r memproxy.Route) string {
+	if r.Pass {
+		return string(r.Kind) + " pass"
+	}
+	return string(r.Kind)
+}
+
+func want(d [3]string) string {
+	key := d[1] + " " + d[2]
+	switch {
+	case exceptions[key] != "":
+		return exceptions[key]
+	case strings.Contains(d[2], "/sandbox-config/"):
+		return "admin"
+	case strings.Contains(d[2], "/attach/") && d[0] == "U", strings.Contains(d[2], "/detach/") && d[0] == "D":
+		return "attach"
+	}
+	return wants[d[0]]
+}
+
+func methods(d [3]string) []string {
+	if d[1] == "ANY" {
+		return []string{"GET", "POST", "PUT", "DELETE"}
+	}
+	return []string{d[1]}
+}
+
+// Proves CARD-1, CARD-2, EDGE-3: every documented route has its class, and
+// only what touches no memory passes; so under both mounts, with the last
+// slash and without.
+func TestEveryDocumentedRoute(t *testing.T) {
+	a := adapter(t)
+	rows := documented(t)
+	if len(rows) != 255 {
+		t.Fatalf("%d routes are documented, want 255", len(rows))
+	}
+	for _, d := range rows {
+		path := ids(d[2])
+		toggled := path + "/"
+		if strings.HasSuffix(path, "/") {
+			toggled = path[:len(path)-1]
+		}
+		for _, method := range methods(d) {
+			for _, p := range []string{path, toggled, "/latest" + path[len("/v1"):], "/latest" + toggled[len("/v1"):]} {
+				r, ok := a.Route(memproxy.Request{Method: method, EscapedPath: p})
+				if !ok || class(r) != want(d) {
+					t.Errorf("%s %s is %q (%s), want %q", method, p, class(r), r.ID, want(d))
+				}
+			}
+		}
+	}
+	for key := range exceptions {
+		if !slices.ContainsFunc(rows, func(d [3]string) bool { return d[1]+" "+d[2] == key }) {
+			t.Errorf("the exception %s is no route", key)
+		}
+	}
+}
+
+// Proves EDGE-3: another spelling of a path is the same route or none, never
+// one of another class.
+func TestOtherSpellings(t *testing.T) {
+	a := adapter(t)
+	for _, d := range documented(t) {
+		p := ids(d[2])
+		method := methods(d)[0]
+		for name, p := range map[string]string{
+			"doubled slash":     "/" + p,
+			"doubled inside":    "/v1//" + p[len("/v1/"):],
+			"doubled at end":    strings.TrimSuffix(p, "/") + "//",
+			"encoded letter":    "/%761" + p[len("/v1"):],
+			"encoded mount":     "/l%61test" + p[len("/v1"):],
+			"encoded slash":     "/v1%2f" + p[len("/v1/"):],
+			"encoded end":       strings.TrimSuffix(p, "/") + "%2F",
+			"capitals":          strings.ToUpper(p),
+			"dot":               "/." + p,
+			"dot-dot":           "/x/.." + p,
+			"encoded dot-dot":   "/x/%2e%2e" + p,
+			"hidden dot-dot":    "/assets/x%2f..%2f.." + p,
+			"twice encoded":     "/assets/%252e%252e" + p,
+			"parameter":         p + ";x=1",
+			"backslash":         strings.ReplaceAll(p, "/", "\\"),
+			"encoded backslash": "/assets/%5c.." + p,
+			"newline":           p + "%0a",
+			"no slash":          p[1:],
+			"absolute":          "http://h" + p,
+			"both mounts":       "/latest" + p,
+		} {
+			if r, ok := a.Route(memproxy.Request{Method: method, EscapedPath: p}); ok {
+				t.Errorf("%s: %s %s is %q (%s), want none", name, method, p, class(r), r.ID)
+			}
+		}
+	}
+}
+
+// Proves EDGE-3: what an id may hold, beside what makes it another route on a
+// server that decodes paths before it routes them.
+func TestEncodedSegments(t *testing.T) {
+	a := adapter(t)
+	for _, tt := range []struct{ method, path, id, param, value string }{
+		{"GET", "/v1/blocks/block%2D1", "letta.retrieve_block", "block_id", "block-1"},
+		{"PATCH", "/v1/agents/agent-1/core-memory/blocks/a%20b", "letta.modify_core_memory_block", "label", "a b"},
+		{"PATCH", "/v1/agents/agent-1/core-memory/blocks/skills%2Fx", "letta.modify_core_memory_block", "label", "skills/x"},
+		{"PATCH", "/v1/agents/agent-1/core-memory/blocks/attach%2Fblock-1", "", "", ""},
+		{"GET", "/v1/blocks/block-1%2Fagents", "", "", ""},
+		{"GET", "/v1/agents/agent-1%2Fcontext", "", "", ""},
+		{"GET", "/v1/%62locks/", "", "", ""},
+		{"GET", "/v1/blocks/co%75nt", "", "", ""},
+		{"GET", "/v1/blocks/block-1%00", "", "", ""},
+		{"GET", "/v1/blocks/%ff", "", "", ""},
+		{"GET", "/v1/blocks/%zz", "", "", ""},
+		{"GET", "/v1/blocks/%2563ount", "", "", ""},
+		{"POST", "/v1/anthropic/v1/a%2Fb", "", "", ""}, // a pass route takes nothing unclear
+		{"POST", "/v1/anthropic/v1/" + strings.Repeat("a/", 20), "", "", ""},
+		{"GET", "/v1/agents/count", "letta.count_agents", "", ""}, // a literal wins over {agent_id}
+	} {
+		r, ok := a.Route(memproxy.Request{Method: tt.method, EscapedPath: tt.path})
+		if ok != (tt.id != "") || r.ID != tt.id || r.Params[tt.param] != tt.value {
+			t.Errorf("%s %s = %s %q", tt.method, tt.path, r.ID, r.Params)
+		}
+	}
+}
+
+// Proves EDGE-3: a request that may write and is in no table is unknown.
+func TestUnknownRoutes(t *testing.T) {
+	a := adapter(t)
+	for _, line := range []string{
+		"POST /v1/blocks/block-1", "PUT /v1/blocks/block-1", "PUT /v1/agents/agent-1", "POST /v2/blocks/", "POST /v1/agents/agent-1/core-memory",
+		"PATCH /v1/agents/agent-1/archival-memory", "DELETE /v1/agents/", "POST /v1/health/", "POST /", "POST /docs", "PATCH /v1/_internal_blocks/block-1",
+		"post /v1/blocks/", "PROPFIND /v1/blocks/", "POST /latest", "POST /v1/messages/", "DELETE /v1/passages/passage-1", "POST /V1/blocks/",
+	} {
+		method, path, _ := strings.Cut(line, " ")
+		if r, ok := a.Route(memproxy.Request{Method: method, EscapedPath: path}); ok {
+			t.Errorf("%s is %s", line, r.ID)
+		}
+	}
+	if r, ok := a.Route(memproxy.Request{Method: "HEAD", EscapedPath: "/v1/blocks/"}); !ok || r.Kind != memproxy.Recall {
+		t.Error("HEAD is not routed as GET")
+	}
+}
