@@ -65,7 +65,9 @@ letta_environment() {
   export LETTA_PG_URI="postgresql://letta:letta@127.0.0.1:$2/letta?sslmode=disable"
   export OPENAI_API_KEY=sk-stub OPENAI_BASE_URL=$3/v1
   export LETTA_KEEPALIVE_INTERVAL=${LETTA_KEEPALIVE_INTERVAL:-1}
-  export LETTA_PG_POOL_SIZE=10 LETTA_DISABLE_TRACING=true
+  # By default each query opens a connection of its own; now and then one of those
+  # is never heard of again and its request fails after a minute.
+  export LETTA_DISABLE_SQLALCHEMY_POOLING=false LETTA_PG_POOL_SIZE=20 LETTA_DISABLE_TRACING=true
   export LETTA_TRACK_PROVIDER_TRACE=${LETTA_TRACK_PROVIDER_TRACE:-false}
   unset LETTA_REDIS_HOST LETTA_REDIS_PORT
   if [ -n "${4:-}" ]; then

@@ -165,6 +165,7 @@ def main():
         port=given.port,
         timeout_keep_alive=settings.uvicorn_timeout_keep_alive,
         access_log=False,
+        timeout_graceful_shutdown=2,
         log_level=os.environ.get("LETTA_E2E_LOG_LEVEL", "warning"),
     )
 
