@@ -1,0 +1,150 @@
+package letta_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/adaptertest"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// eachCase gives the cases of testdata as seeds.
+func eachCase(f *testing.F, add func(*adaptertest.Case)) {
+	names, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(names) == 0 {
+		f.Fatal("no cases", err)
+	}
+	for _, name := range names {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		c, err := adaptertest.ParseCase(data)
+		if err != nil {
+			f.Fatal(name, err)
+		}
+		add(c)
+	}
+}
+
+// What is decoded is decoded the same every time, and a write or a run leaves
+// no text out.
+func FuzzDecode(f *testing.F) {
+	eachCase(f, func(c *adaptertest.Case) {
+		f.Add(c.Request.Method, c.Request.EscapedPath, c.Request.Query, c.Request.Header.Get("Content-Type"), c.Body)
+	})
+	a := adapter(f)
+	f.Fuzz(func(t *testing.T, method, path, query, typ string, body []byte) {
+		req := memproxy.Request{Method: method, EscapedPath: path, Query: query, Header: memproxy.Header{"Content-Type": {typ}}}
+		rt, ok := a.Route(req)
+		if !ok || rt.Pass {
+			return
+		}
+		adaptertest.Determined(t, a, rt, req, body)
+		op, err := a.Decode(rt, req, body)
+		if err != nil || len(body) == 0 || !rt.Kind.Writes() || strings.Contains(strings.ToLower(typ), "multipart") {
+			return
+		}
+		doc, err := jsondoc.Parse(body, 0)
+		if err != nil {
+			t.Fatalf("decoded and not JSON: %q", body)
+		}
+		if doc.Root.Kind == jsondoc.String { // JSON in JSON, see TestImportString
+			return
+		}
+		seen(t, op, doc.Root, "")
+	})
+}
+
+// seen wants every string of a value in the operation.
+func seen(t *testing.T, op *memproxy.Operation, v *jsondoc.Value, ptr string) {
+	t.Helper()
+	for _, m := range v.Members {
+		seen(t, op, m.Value, jsondoc.Child(ptr, m.Name))
+	}
+	for i, e := range v.Elems {
+		seen(t, op, e, jsondoc.Index(ptr, i))
+	}
+	if v.Kind != jsondoc.String || v.Text() == "" {
+		return
+	}
+	under := func(p string) bool { return ptr == p || strings.HasPrefix(ptr, p+"/") }
+	switch {
+	case slices.ContainsFunc(op.Items, func(it memproxy.Item) bool { return it.Pointer == ptr && it.Text == v.Text() }):
+	case slices.ContainsFunc(op.Claims, func(c memproxy.Claim) bool { return under(c.Pointer) && slices.Contains(c.Values, v.Text()) }):
+	case slices.ContainsFunc(op.Claims, func(c memproxy.Claim) bool { return under(c.Pointer) && c.Op == memproxy.ClaimUnclear }):
+	case slices.ContainsFunc(op.Backdated, func(b memproxy.Stamped) bool { return under(b.Pointer) }):
+	case slices.ContainsFunc(op.Reserved, under):
+	case slices.Contains(op.Targets, v.Text()):
+	case plain(v.Text()) && (strings.HasSuffix(ptr, "/role") || strings.HasSuffix(ptr, "/type")):
+	default:
+		t.Errorf("%s is not in the operation: %q", ptr, v.Text())
+	}
+}
+
+// plain reports whether a text is a name.
+func plain(s string) bool {
+	return len(s) <= 40 && !strings.ContainsFunc(s, func(r rune) bool {
+		return !strings.ContainsRune("_-.$0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", r)
+	})
+}
+
+// Unknown fields, order and numbers survive a patch, and only what was meant
+// to change does.
+func FuzzEncode(f *testing.F) {
+	eachCase(f, func(c *adaptertest.Case) {
+		f.Add(c.Request.Method, c.Request.EscapedPath, c.Request.Query, c.Request.Header.Get("Content-Type"), c.Body)
+	})
+	a := adapter(f)
+	f.Fuzz(func(t *testing.T, method, path, query, typ string, body []byte) {
+		req := memproxy.Request{Method: method, EscapedPath: path, Query: query, Header: memproxy.Header{"Content-Type": {typ}}}
+		rt, ok := a.Route(req)
+		if !ok || rt.Pass {
+			return
+		}
+		if doc, err := jsondoc.Parse(body, 0); err == nil && doc.Root.Kind == jsondoc.String {
+			return // JSON in JSON, see TestImportString
+		}
+		adaptertest.Patches(t, a, rt, req, body)
+	})
+}
+
+// An answer of any bytes is read or refused, and thinning it touches nothing
+// else.
+func FuzzRead(f *testing.F) {
+	eachCase(f, func(c *adaptertest.Case) {
+		f.Add(c.Request.Method, c.Request.EscapedPath, c.Request.Query, c.Body, c.Reply.Body)
+	})
+	a := adapter(f)
+	f.Fuzz(func(t *testing.T, method, path, query string, body, answer []byte) {
+		req := memproxy.Request{Method: method, EscapedPath: path, Query: query, Base: adaptertest.Base}
+		rt, ok := a.Route(req)
+		if !ok || rt.Pass {
+			return
+		}
+		if _, err := a.Decode(rt, req, body); err != nil {
+			return
+		}
+		adaptertest.Thins(t, a, rt, req, memproxy.Reply{Status: 200, Body: answer})
+	})
+}
+
+// What is located is what was asked for, or nobody's.
+func FuzzLocated(f *testing.F) {
+	f.Add("block-1", 200, []byte(`{"id":"block-1","label":"human","limit":5,"metadata":{"a":1}}`))
+	f.Add("agent-1/human", 200, []byte(`{"id":"block-1","label":"human"}`))
+	f.Add("passage-1", 200, []byte(`[{"id":"passage-1","text":"t"}]`))
+	f.Add("file-1", 404, []byte(`{"detail":"not found"}`))
+	a := adapter(f)
+	rt := memproxy.Route{ID: "letta.modify_block", Params: map[string]string{"agent_id": "agent-1"}}
+	f.Fuzz(func(t *testing.T, target string, status int, body []byte) {
+		m, err := a.Located(rt, target, memproxy.Reply{Status: status, Body: body})
+		if err == nil && m.ID != "" && m.ID != target && !strings.Contains(target, "/") {
+			t.Errorf("asked for %q and got %q", target, m.ID)
+		}
+	})
+}
