@@ -183,6 +183,7 @@ func (d *decoding) passage(v *jsondoc.Value, ptr string) error {
 			if target != "" && m.Value.Text() != target {
 				err = bad(memproxy.ScopeConflict, 422, p, "the body names another passage than the path")
 			}
+			d.other(m, p)
 		default:
 			d.other(m, p)
 		}

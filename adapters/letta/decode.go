@@ -73,9 +73,8 @@ func (d *decoding) body(p *payload) error {
 		d.fields(f)
 	}
 	root := d.doc.Root
-	if r.shape == blocks {
-		list, ptr := orMember(root, "blocks")
-		return d.each(list, ptr, d.block)
+	if root.Kind == jsondoc.Array && r.shape == blocks {
+		return d.each(root, "", d.block)
 	}
 	if root.Kind == jsondoc.Array && strings.HasSuffix(r.path, "/properties") {
 		return d.each(root, "", d.form)
@@ -86,6 +85,8 @@ func (d *decoding) body(p *payload) error {
 	switch r.shape {
 	case block:
 		return d.block(root, "")
+	case blocks:
+		return d.wrapped(root, "blocks", d.block)
 	case agent:
 		return d.agent(root, "")
 	case passage:
@@ -117,14 +118,6 @@ func (d *decoding) bodyless() error {
 		return nil
 	}
 	return bad(memproxy.PayloadMalformed, 422, "", "this route needs a body")
-}
-
-// orMember is the list and its pointer: v itself, or v's member of that name.
-func orMember(v *jsondoc.Value, name string) (*jsondoc.Value, string) {
-	if in := v.Get(name); in != nil {
-		return in, "/" + name
-	}
-	return v, ""
 }
 
 // each reads the elements of a list of objects.

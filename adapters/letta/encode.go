@@ -108,8 +108,10 @@ func (p *patch) stamp(r *row, root *jsondoc.Value, op *memproxy.Operation) {
 	case r.shape == block, hasMetadata(r.id):
 		p.home(root, own)
 	case r.shape == blocks:
-		list, _ := orMember(root, "blocks")
-		p.homes(list, own)
+		if root.Kind == jsondoc.Object {
+			root = root.Get("blocks")
+		}
+		p.homes(root, own)
 	case r.shape == passages:
 		p.homes(root.Get("passages"), own)
 	case r.shape == file:

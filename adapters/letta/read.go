@@ -45,7 +45,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 	case r.is(inside) && reads:
 		return rd, f.inside(root)
 	case !reads:
-		return rd, f.made(root, r.is(inside))
+		return rd, f.made(root, r)
 	default:
 		for _, key := range listKeys {
 			if v := root.Get(key); v != nil && v.Kind == jsondoc.Array && root.Get("id") == nil {
@@ -177,18 +177,18 @@ func (f *finding) inside(root *jsondoc.Value) error {
 
 // made reads what a creation answers: the new object, the blocks that came
 // with it, and agents by id. Its pointer is its id's, because it holds others.
-func (f *finding) made(root *jsondoc.Value, agent bool) error {
+func (f *finding) made(root *jsondoc.Value, r *row) error {
 	if id := root.Get("id"); id != nil && id.Kind == jsondoc.String {
 		f.rd.Memories = append(f.rd.Memories, f.memory(root, "/id"))
 	}
-	if agent {
+	if r.is(inside) {
 		if err := f.inside(root); err != nil {
 			return err
 		}
 	}
 	for _, key := range [...]string{"agent_ids", "isolated_block_ids"} {
 		v := root.Get(key)
-		if v == nil || v.Kind != jsondoc.Array || key == "agent_ids" && root.Get("id") != nil {
+		if v == nil || v.Kind != jsondoc.Array || key == "agent_ids" && r.shape != file && r.shape != agent {
 			continue // a group or an identity only names its agents
 		}
 		for i, e := range v.Elems {
@@ -238,7 +238,7 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 		}
 	}
 	for ptr := range drop {
-		thin(e, doc, ptr, drop, ids, nested)
+		thin(e, doc, ptr, drop, ids, nested && slices.Contains(homes[:], ptr))
 	}
 	if c := doc.Root.Get("count"); c != nil && c.Kind == jsondoc.Number {
 		if was, err := strconv.Atoi(string(doc.Raw(c))); err == nil {
