@@ -1,0 +1,148 @@
+package letta_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/adaptertest"
+	"github.com/memproxy/memproxy/adapters/letta"
+)
+
+func TestOptions(t *testing.T) {
+	for _, key := range []string{"", "memproxy_confidence", "MEMPROXY_x"} {
+		if _, err := letta.New(letta.Options{ConfidenceKeys: []string{key}}); err == nil {
+			t.Errorf("the confidence key %q is taken", key)
+		}
+	}
+	if a := adapter(t); a.Name() != "letta" {
+		t.Error(a.Name())
+	}
+}
+
+func TestKindOf(t *testing.T) {
+	for id, want := range map[string]memproxy.TargetKind{
+		"block-1": letta.TargetBlock, "agent-1": letta.TargetAgent, "agent-1/human": letta.TargetLabel, "passage-1": letta.TargetPassage,
+		"archive-1": letta.TargetArchive, "conv-1": letta.TargetConversation, "source-1": letta.TargetFolder, "job-1": letta.TargetRun,
+		"block-": "", "block": "", "": "", "block/1": "", "Block-1": "",
+	} {
+		if got := letta.KindOf(id); got != want {
+			t.Errorf("%q is %q, want %q", id, got, want)
+		}
+	}
+}
+
+// Proves CARD-1: the SDKs repeat what they are not told to leave alone, so
+// every refusal tells them.
+func TestRefuse(t *testing.T) {
+	now := time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)
+	a, err := letta.New(letta.Options{Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, status := range []int{0, 400, 401, 403, 404, 413, 415, 422, 429, 502, 503} {
+		r := a.Refuse(memproxy.Request{}, memproxy.Decision{ID: "d-1", Verdict: memproxy.Deny, Status: status})
+		if r.Header.Get("X-Should-Retry") != "false" {
+			t.Errorf("%d may be repeated", status)
+		}
+	}
+	d := memproxy.Decision{ID: "d-1", Verdict: memproxy.Deny, Status: 429, Allowance: &memproxy.Allowance{Refused: 0, Lines: []memproxy.LineState{{
+		Line: memproxy.Line{Reason: memproxy.BudgetHour, Limit: 10}, Used: 10, Reset: now.Add(90*time.Second + time.Millisecond),
+	}}}}
+	r := a.Refuse(memproxy.Request{}, d)
+	var body struct {
+		Limit, Remaining *int64
+		Reset            string
+	}
+	if err := json.Unmarshal(r.Body, &body); err != nil {
+		t.Fatal(err)
+	}
+	if r.Header.Get("Retry-After") != "91" || *body.Limit != 10 || *body.Remaining != 0 || body.Reset != "2026-09-01T12:01:30Z" {
+		t.Errorf("%v %s", r.Header, r.Body)
+	}
+	d = memproxy.Decision{ID: "d-1", Verdict: memproxy.Hold}
+	if r := a.Refuse(memproxy.Request{}, d); !strings.Contains(string(r.Body), `"code":"memproxy_held"`) {
+		t.Errorf("%s", r.Body)
+	}
+}
+
+// Proves CARD-2: an agent file that is a JSON string of JSON is read and
+// patched inside the string.
+func TestImportString(t *testing.T) {
+	a := adapter(t)
+	rt, req := route(t, "POST", "/v1/agents/import")
+	inner := `{"blocks":[{"label":"human","value":"a \"b\" \u00e9","n":1.50,"metadata":{"confidence":1,"memproxy_id":"x"}}]}`
+	body, err := json.Marshal(inner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	op, err := a.Decode(rt, req, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(op.Hints) != 1 || len(op.Reserved) != 1 || op.Items[1].Text != `a "b" é` || op.Items[1].Field != "human" {
+		t.Errorf("%+v", op)
+	}
+	if out, _, err := a.Encode(rt, req, body, &memproxy.Operation{Kind: memproxy.Learn}); err != nil || &out[0] != &body[0] {
+		t.Errorf("nothing was to change: %s, %v", out, err)
+	}
+	op.Hints[0].Effective = 700
+	out, _, err := a.Encode(rt, req, body, op)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got string
+	if err := json.Unmarshal(out, &got); err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"blocks":[{"label":"human","value":"a \"b\" \u00e9","n":1.50,"metadata":{"confidence":0.7}}]}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	op.Stamp = adaptertest.Stamp()
+	if out, _, err = a.Encode(rt, req, body, op); err != nil || !strings.Contains(string(out), `memproxy_sig`) {
+		t.Errorf("%s, %v", out, err)
+	}
+}
+
+// Proves CARD-1: answers of routes that are not taken apart are not read, so
+// that a stream or an empty answer is passed on.
+func TestAnswersNotRead(t *testing.T) {
+	a := adapter(t)
+	for _, tt := range []struct{ method, path, body string }{
+		{"POST", "/v1/agents/agent-1/messages", "data: {\"message_type\":\"ping\"}\n\ndata: [DONE]\n\n"},
+		{"POST", "/v1/conversations/conv-1/messages", "data: [DONE]\n\n"},
+		{"DELETE", "/v1/archives/archive-1", ""},
+		{"DELETE", "/v1/blocks/block-1", "null"},
+		{"PATCH", "/v1/agents/agent-1/core-memory/blocks/attach/block-1", `{"id":"agent-1"}`},
+		{"GET", "/v1/agents/agent-1/export", `{"agents":[{"id":"agent-1"}]}`},
+		{"POST", "/v1/agents/agent-1/recompile", `"the prompt"`},
+		{"POST", "/v1/agents/agent-1/messages/capture", ""},
+	} {
+		rt, req := route(t, tt.method, tt.path)
+		reply := memproxy.Reply{Status: 200, Body: []byte(tt.body)}
+		rd, err := a.Read(rt, req, reply)
+		if err != nil || len(rd.Memories) != 0 {
+			t.Errorf("%s %s: %+v, %v", tt.method, tt.path, rd, err)
+			continue
+		}
+		if out, err := a.Rewrite(rt, req, reply, rd); err != nil || string(out) != tt.body {
+			t.Errorf("%s %s: %q, %v", tt.method, tt.path, out, err)
+		}
+	}
+}
+
+// Proves SYN-1: the limit and the label of every block that is read reach the
+// gate.
+func TestReadBlocks(t *testing.T) {
+	a := adapter(t)
+	rt, req := route(t, "GET", "/v1/agents/agent-1/core-memory/blocks")
+	rd, err := a.Read(rt, req, memproxy.Reply{Status: 200, Body: []byte(`[{"id":"block-1","label":"human","value":"v","limit":5},{"id":"block-2","limit":null}]`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := rd.Memories; m[0].Field != "human" || m[0].Limit != 5 || m[1].Field != "" || m[1].Limit != 0 {
+		t.Errorf("%+v", m)
+	}
+}
