@@ -21,6 +21,7 @@ const (
 	OwnerFiltered ReasonCode = "owner.filtered" // items of others were left out of an answer
 
 	RouteUnknown ReasonCode = "route.unknown" // a mutating request that the adapter does not know
+	RunUngated   ReasonCode = "run.ungated"   // an agent whose own memory writes cannot be ruled on before they happen
 
 	PayloadMalformed   ReasonCode = "payload.malformed"  // not the JSON that the route takes
 	PayloadDuplicate   ReasonCode = "payload.duplicate"  // a key twice, or in another letter case
@@ -78,6 +79,7 @@ func ReasonCodes() []ReasonCode {
 		OwnerUnknown,
 		OwnerFiltered,
 		RouteUnknown,
+		RunUngated,
 		PayloadMalformed,
 		PayloadDuplicate,
 		PayloadEncoding,

@@ -35,7 +35,7 @@ type Admin struct {
 // Backend is one memory service behind the proxy.
 type Backend struct {
 	Name           string   `yaml:"name,omitempty" doc:"what policies, metrics and records call it" required:"true"`
-	Kind           string   `yaml:"kind,omitempty" doc:"the wire format" enum:"mem0" required:"true"`
+	Kind           string   `yaml:"kind,omitempty" doc:"the wire format" enum:"mem0,letta" required:"true"`
 	Listen         string   `yaml:"listen,omitempty" doc:"address that clients are given, host:port" required:"true"`
 	Upstream       string   `yaml:"upstream,omitempty" doc:"base URL of the service; a path is a prefix" required:"true"`
 	Passthrough    []string `yaml:"passthrough,omitempty" doc:"routes that the adapter does not know and that touch no memory: METHOD /path, * for a segment or a rest"`

@@ -60,5 +60,8 @@ type Admission struct {
 // then not be cut short when the caller hangs up.
 func (a *Admission) Writes() bool { return a.op != nil && a.op.Kind.Writes() }
 
+// Runs reports whether an agent runs: its answer may stream.
+func (a *Admission) Runs() bool { return a.op != nil && a.op.Kind == memproxy.Run }
+
 // Shadow reports whether the admission is only watched, not enforced.
 func (a *Admission) Shadow() bool { return !a.rules.Enforce }

@@ -40,8 +40,27 @@ func (p *Proxy) gated(w http.ResponseWriter, r *http.Request, req memproxy.Reque
 		p.write(w, *a.Reply, nil)
 		return a
 	}
-	p.forward(w, r, a, rest)
+	switch turn, err := p.turn(req, a, route); {
+	case errors.Is(err, memproxy.ErrUngated):
+		p.ungated(w, r, a)
+	case err != nil:
+		p.abandon(w, r, a, err)
+	case turn != nil:
+		p.takeTurn(w, r, a, turn)
+	default:
+		p.forward(w, r, a, rest)
+	}
 	return a
+}
+
+// turn is the agent's run that an admitted request starts, or nil. In shadow
+// mode nothing is gated, so runs are passed on as they are.
+func (p *Proxy) turn(req memproxy.Request, a *gate.Admission, route memproxy.Route) (memproxy.Turn, error) {
+	turner, ok := p.opt.Adapter.(gate.Turner)
+	if !ok || a.Shadow() || !a.Runs() {
+		return nil, nil
+	}
+	return turner.Turn(route, req, a.Body)
 }
 
 // session is the caller's session as it names it, bounded.
@@ -102,7 +121,7 @@ func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, a *gate.Admissio
 	}
 	defer resp.Body.Close()
 	p.relocate(resp)
-	if !a.Inspect || r.Method == http.MethodHead {
+	if !a.Inspect || r.Method == http.MethodHead || a.Runs() && eventStream(resp) {
 		cancelled := p.stream(w, resp)
 		span.End()
 		p.opt.Gate.Streamed(context.WithoutCancel(ctx), a, resp.StatusCode, cancelled)

@@ -26,6 +26,7 @@ const (
 	DefaultBodyTimeout = 30 * time.Second
 	// DefaultUpstreamTimeout is the longest that the Mem0 Python client waits.
 	DefaultUpstreamTimeout = 300 * time.Second
+	DefaultRunTimeout      = 30 * time.Minute
 )
 
 // Credential is the backend key that the proxy presents instead of the
@@ -55,6 +56,8 @@ type Options struct {
 	MaxAnswer       int64
 	BodyTimeout     time.Duration
 	UpstreamTimeout time.Duration
+	// RunTimeout bounds a whole turn of an agent. Default 30 min.
+	RunTimeout time.Duration
 
 	Tracer     trace.Tracer
 	Propagator propagation.TextMapPropagator
@@ -83,6 +86,9 @@ func (o *Options) complete() error {
 	}
 	if o.UpstreamTimeout <= 0 {
 		o.UpstreamTimeout = DefaultUpstreamTimeout
+	}
+	if o.RunTimeout <= 0 {
+		o.RunTimeout = DefaultRunTimeout
 	}
 	if o.Transport == nil {
 		o.Transport = NewTransport(TransportOptions{})

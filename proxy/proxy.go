@@ -22,6 +22,7 @@ type Proxy struct {
 	patterns []pattern
 	pass     *httputil.ReverseProxy
 	backend  gate.Backend
+	turns    turns
 }
 
 // New returns the handler.

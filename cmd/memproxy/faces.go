@@ -12,6 +12,7 @@ import (
 	"os"
 	"strconv"
 
+	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/adapters/mem0"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/gate"
@@ -55,7 +56,11 @@ func (s *sidecar) buildFaces() error {
 }
 
 func adapterFor(b config.Backend) (gate.Adapter, error) {
-	if b.Kind != "mem0" {
+	switch b.Kind {
+	case "letta":
+		return letta.New(letta.Options{ConfidenceKeys: b.ConfidenceKeys, MaxDepth: b.Limits.Depth})
+	case "mem0":
+	default:
 		return nil, fmt.Errorf("unknown kind %q", b.Kind)
 	}
 	return mem0.New(mem0.Options{ConfidenceKeys: b.ConfidenceKeys, FieldKey: b.FieldKey, MaxDepth: b.Limits.Depth})

@@ -89,7 +89,9 @@ func TestBuiltinRules(t *testing.T) {
 		{"anonymous callers do not change", ask{trust: memproxy.TrustAnonymous, kind: memproxy.Correct}, "policy.no_permit"},
 		{"anonymous callers do not delete", ask{trust: memproxy.TrustAnonymous, kind: memproxy.Forget}, "policy.no_permit"},
 		{"anonymous callers delete while developing", ask{trust: memproxy.TrustAnonymous, kind: memproxy.Forget, profile: "development"}, ""},
-		{"an agent type that nobody permits", ask{kind: memproxy.Run}, "policy.no_permit"},
+		{"an identified caller runs an agent", ask{kind: memproxy.Run}, ""},
+		{"an anonymous caller runs none", ask{trust: memproxy.TrustAnonymous, kind: memproxy.Run}, "policy.no_permit"},
+		{"an identified caller attaches a memory", ask{kind: memproxy.Attach}, ""},
 
 		{"administration", ask{kind: memproxy.Admin}, "surface.admin"},
 		{"administration while developing", ask{kind: memproxy.Admin, profile: "development"}, "surface.admin"},

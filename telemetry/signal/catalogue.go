@@ -50,6 +50,7 @@ func Spans() []Span {
 		{SpanCharge, SpanServer, "write budgets are charged"},
 		{SpanRecord, SpanServer, "the audit record is made durable"},
 		{SpanForward, SpanServer, "the backend's part (a client span, it carries the context on)"},
+		{SpanAsk, SpanServer, "a tool call of a running agent is ruled on; it has the attributes of a decision, and spans of the steps below it"},
 		{SpanReturn, SpanForward, "the answer is read, filtered, remembered"},
 	}
 }

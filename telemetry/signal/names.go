@@ -19,6 +19,7 @@ const (
 	SpanRecord   = "gate.record"
 	SpanForward  = "proxy.forward"
 	SpanReturn   = "gate.return"
+	SpanAsk      = "gate.ask"
 )
 
 // The attributes of spans and log records.

@@ -1,0 +1,90 @@
+package embedded
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+)
+
+func (l *leg) usage() map[string]any {
+	return map[string]any{
+		"message_type": "usage_statistics", "completion_tokens": 5 * l.steps, "prompt_tokens": 10 * l.steps,
+		"total_tokens": 15 * l.steps, "step_count": l.steps, "run_ids": nil, "context_tokens": 15,
+	}
+}
+
+func (l *leg) wanted() []message {
+	if l.q.Types == nil {
+		return l.messages
+	}
+	return slices.DeleteFunc(slices.Clone(l.messages), func(m message) bool { return !slices.Contains(l.q.Types, m.Type) })
+}
+
+func (l *leg) whole() map[string]any {
+	return map[string]any{
+		"messages": l.wanted(), "stop_reason": map[string]string{"message_type": "stop_reason", "stop_reason": l.stop},
+		"usage": l.usage(), "logprobs": nil, "turns": nil,
+	}
+}
+
+// fragment is the size of what a token stream sends of arguments at once.
+const fragment = 16
+
+func (l *leg) stream(w http.ResponseWriter) {
+	send := l.begin(w)
+	for _, m := range l.wanted() {
+		if l.q.Tokens && (m.Type == "tool_call_message" || m.Type == "approval_request_message") {
+			l.tokens(m, send)
+			continue
+		}
+		send(m)
+	}
+	send(map[string]string{"message_type": "stop_reason", "stop_reason": l.stop})
+	send(l.usage())
+	fmt.Fprint(w, "data: [DONE]\n\n")
+}
+
+// begin commits to a stream, with the ping that names the run.
+func (l *leg) begin(w http.ResponseWriter) func(any) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.WriteHeader(http.StatusOK)
+	send := func(v any) {
+		b, err := json.Marshal(v)
+		if err != nil {
+			return // plain structs always marshal
+		}
+		fmt.Fprintf(w, "data: %s\n\n", b)
+		_ = http.NewResponseController(w).Flush()
+	}
+	send(map[string]any{"message_type": "ping", "id": "ping-" + l.run, "run_id": l.run})
+	return send
+}
+
+// fail is a refusal once the stream is committed to.
+func (l *leg) fail(w http.ResponseWriter, detail string) {
+	send := l.begin(w)
+	send(map[string]string{"message_type": "stop_reason", "stop_reason": "error"})
+	b, err := json.Marshal(map[string]string{"message_type": "error_message", "error_type": "internal_error", "message": detail})
+	if err != nil {
+		return // strings always marshal
+	}
+	fmt.Fprintf(w, "event: error\ndata: %s\n\ndata: [DONE]\n\n", b)
+}
+
+// tokens sends calls in fragments: the name first, then pieces of the
+// arguments, each an object where a whole message has a list.
+func (l *leg) tokens(m message, send func(any)) {
+	part := func(id string, name, args any) {
+		c := map[string]any{"name": name, "arguments": args, "tool_call_id": id}
+		send(map[string]any{"id": m.ID, "date": m.Date, "message_type": m.Type, "run_id": m.RunID, "tool_call": c, "tool_calls": c})
+	}
+	for _, c := range m.ToolCalls {
+		part(c.ID, c.Name, nil)
+		for rest := c.Arguments; rest != ""; {
+			n := min(fragment, len(rest))
+			part(c.ID, nil, rest[:n])
+			rest = rest[n:]
+		}
+	}
+}

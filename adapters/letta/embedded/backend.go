@@ -1,0 +1,138 @@
+package embedded
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+)
+
+// maxBody bounds a request.
+const maxBody = 1 << 20
+
+// Backend is the server. It is safe for concurrent use.
+type Backend struct {
+	mux    *http.ServeMux
+	mu     sync.Mutex
+	agents map[string]*agent
+	n      int
+}
+
+// agent is an agent with its memory and what it waits for.
+type agent struct {
+	ID      string   `json:"id"`
+	Name    string   `json:"name"`
+	Type    string   `json:"agent_type"`
+	Blocks  []*block `json:"blocks"`
+	Tools   []tool   `json:"tools"`
+	Pending *message `json:"pending_approval"`
+
+	script []step // what the model has yet to do
+	held   []toolCall
+}
+
+type block struct {
+	ID    string `json:"id"`
+	Label string `json:"label"`
+	Value string `json:"value"`
+}
+
+type tool struct {
+	ID     string          `json:"id"`
+	Name   string          `json:"name"`
+	Schema json.RawMessage `json:"json_schema"`
+}
+
+// New returns an empty server.
+func New() *Backend {
+	b := &Backend{mux: http.NewServeMux(), agents: map[string]*agent{}}
+	b.mux.HandleFunc("POST /v1/agents/{$}", b.create)
+	b.mux.HandleFunc("GET /v1/agents/{id}", b.get)
+	b.mux.HandleFunc("POST /v1/agents/{id}/messages", b.send)
+	b.mux.HandleFunc("POST /v1/agents/{id}/messages/stream", b.send)
+	b.mux.HandleFunc("POST /v1/agents/{id}/messages/async", func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, http.StatusOK, map[string]string{"id": "run-1", "status": "created"})
+	})
+	return b
+}
+
+// ServeHTTP implements http.Handler.
+func (b *Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) { b.mux.ServeHTTP(w, r) }
+
+func reply(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // the caller may be gone
+}
+
+func refuse(w http.ResponseWriter, status int, detail string) {
+	reply(w, status, map[string]string{"detail": detail})
+}
+
+// id makes an id; the lock is held.
+func (b *Backend) id(kind string) string {
+	b.n++
+	return fmt.Sprintf("%s-00000000-0000-4000-8000-%012d", kind, b.n)
+}
+
+// Value is a block's value, for tests.
+func (b *Backend) Value(agentID, label string) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if a := b.agents[agentID]; a != nil {
+		for _, bl := range a.Blocks {
+			if bl.Label == label {
+				return bl.Value
+			}
+		}
+	}
+	return ""
+}
+
+func (b *Backend) create(w http.ResponseWriter, r *http.Request) {
+	var q struct {
+		Name   string   `json:"name"`
+		Type   string   `json:"agent_type"`
+		Blocks []*block `json:"memory_blocks"`
+		Tools  []string `json:"tools"`
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err == nil {
+		err = json.Unmarshal(body, &q)
+	}
+	if err != nil {
+		refuse(w, http.StatusUnprocessableEntity, err.Error())
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	a := &agent{ID: b.id("agent"), Name: q.Name, Type: q.Type, Blocks: q.Blocks}
+	if a.Type == "" {
+		a.Type = "letta_v1_agent"
+	}
+	for _, bl := range a.Blocks {
+		bl.ID = b.id("block")
+	}
+	for _, name := range append([]string{"conversation_search", "memory_replace", "memory_insert"}, q.Tools...) {
+		schema, err := json.Marshal(map[string]any{"name": name, "description": "the tool " + name, "parameters": map[string]any{"type": "object"}})
+		if err != nil {
+			refuse(w, http.StatusInternalServerError, err.Error())
+			return
+		}
+		a.Tools = append(a.Tools, tool{ID: b.id("tool"), Name: name, Schema: schema})
+	}
+	b.agents[a.ID] = a
+	reply(w, http.StatusOK, a)
+}
+
+func (b *Backend) get(w http.ResponseWriter, r *http.Request) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	a := b.agents[r.PathValue("id")]
+	if a == nil {
+		refuse(w, http.StatusNotFound, "Agent not found")
+		return
+	}
+	reply(w, http.StatusOK, a)
+}

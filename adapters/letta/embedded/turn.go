@@ -1,0 +1,276 @@
+package embedded
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+type toolCall struct {
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+	ID        string `json:"tool_call_id"`
+}
+
+type toolReturn struct {
+	Type   string `json:"type"`
+	Return string `json:"tool_return"`
+	Status string `json:"status"`
+	ID     string `json:"tool_call_id"`
+}
+
+// message is one message of an answer, as far as it goes.
+type message struct {
+	ID          string       `json:"id"`
+	Date        string       `json:"date"`
+	Name        *string      `json:"name"`
+	Type        string       `json:"message_type"`
+	RunID       string       `json:"run_id"`
+	ToolCall    *toolCall    `json:"tool_call,omitempty"`
+	ToolCalls   []toolCall   `json:"tool_calls,omitempty"`
+	ToolReturn  string       `json:"tool_return,omitempty"`
+	Status      string       `json:"status,omitempty"`
+	ToolReturns []toolReturn `json:"tool_returns,omitempty"`
+	Content     string       `json:"content,omitempty"`
+}
+
+// request is the body of a messages route.
+type request struct {
+	Input    json.RawMessage `json:"input"`
+	Messages []struct {
+		Type      string          `json:"type"`
+		Role      string          `json:"role"`
+		Content   json.RawMessage `json:"content"`
+		Approvals []struct {
+			Type    string `json:"type"`
+			ID      string `json:"tool_call_id"`
+			Approve bool   `json:"approve"`
+			Reason  string `json:"reason"`
+			Return  string `json:"tool_return"`
+			Status  string `json:"status"`
+		} `json:"approvals"`
+	} `json:"messages"`
+	ClientTools []struct {
+		Name string `json:"name"`
+	} `json:"client_tools"`
+	Types     []string `json:"include_return_message_types"`
+	Streaming bool     `json:"streaming"`
+	Tokens    bool     `json:"stream_tokens"`
+}
+
+// step is what the model does at once.
+type step struct {
+	calls []toolCall
+	say   string
+}
+
+// scriptOf reads what the user says.
+func scriptOf(text string) []step {
+	steps := []step{{}}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		last := &steps[len(steps)-1]
+		switch verb, rest, _ := strings.Cut(line, " "); verb {
+		case "CALL":
+			name, args, _ := strings.Cut(rest, " ")
+			last.calls = append(last.calls, toolCall{Name: name, Arguments: args})
+		case "THEN":
+			steps = append(steps, step{})
+		case "SAY":
+			last.say = rest
+		default:
+			last.say = "You said: " + line
+		}
+	}
+	return steps
+}
+
+func textOf(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return s
+	}
+	var parts []struct {
+		Text string `json:"text"`
+	}
+	_ = json.Unmarshal(raw, &parts) // nothing said
+	var all []string
+	for _, p := range parts {
+		all = append(all, p.Text)
+	}
+	return strings.Join(all, "\n")
+}
+
+// leg is one request's answer in the making.
+type leg struct {
+	b        *Backend
+	a        *agent
+	q        *request
+	run      string
+	messages []message
+	stop     string
+	steps    int
+}
+
+func (b *Backend) send(w http.ResponseWriter, r *http.Request) {
+	var q request
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err == nil {
+		err = json.Unmarshal(body, &q)
+	}
+	if err != nil {
+		refuse(w, http.StatusUnprocessableEntity, err.Error())
+		return
+	}
+	q.Streaming = q.Streaming || strings.HasSuffix(r.URL.Path, "/stream")
+	b.mu.Lock()
+	a := b.agents[r.PathValue("id")]
+	if a == nil {
+		b.mu.Unlock()
+		refuse(w, http.StatusNotFound, "Agent not found")
+		return
+	}
+	l := &leg{b: b, a: a, q: &q, run: b.id("run")}
+	status, detail := l.take()
+	b.mu.Unlock()
+	switch {
+	case status != 0 && q.Streaming && status == http.StatusConflict:
+		l.fail(w, detail)
+	case status != 0:
+		refuse(w, status, detail)
+	case q.Streaming:
+		l.stream(w)
+	default:
+		reply(w, http.StatusOK, l.whole())
+	}
+}
+
+// take does what the request says. A status is a refusal.
+func (l *leg) take() (status int, detail string) {
+	said := ""
+	if l.q.Input != nil {
+		said = textOf(l.q.Input)
+	}
+	for _, m := range l.q.Messages {
+		if m.Approvals == nil {
+			said = textOf(m.Content)
+			continue
+		}
+		if l.a.Pending == nil {
+			return http.StatusBadRequest, "Cannot process approval response: No tool call is currently awaiting approval."
+		}
+		answered := map[string]toolReturn{}
+		for _, ap := range m.Approvals {
+			switch {
+			case ap.Type == "tool":
+				answered[ap.ID] = toolReturn{"tool", ap.Return, ap.Status, ap.ID}
+			case !ap.Approve:
+				answered[ap.ID] = toolReturn{"tool", "Error: request to call tool denied. User reason: " + ap.Reason, "error", ap.ID}
+			default:
+				answered[ap.ID] = toolReturn{ID: ap.ID}
+			}
+		}
+		if len(answered) != len(l.a.Pending.ToolCalls) || slices.ContainsFunc(l.a.Pending.ToolCalls, func(c toolCall) bool { _, ok := answered[c.ID]; return !ok }) {
+			return http.StatusBadRequest, "Invalid tool call IDs."
+		}
+		calls := append(l.a.Pending.ToolCalls, l.a.held...)
+		l.a.Pending, l.a.held = nil, nil
+		l.returned(calls, answered)
+	}
+	if said != "" {
+		if l.a.Pending != nil {
+			return http.StatusConflict, "Cannot send a new message: The agent is waiting for approval on a tool call."
+		}
+		l.a.script = scriptOf(said)
+	}
+	l.proceed()
+	return 0, ""
+}
+
+// proceed lets the model act until it pauses or ends.
+func (l *leg) proceed() {
+	for len(l.a.script) > 0 {
+		s := l.a.script[0]
+		l.a.script = l.a.script[1:]
+		l.steps++
+		if len(s.calls) == 0 {
+			l.add(message{Type: "assistant_message", Content: s.say})
+			continue
+		}
+		var wait, run []toolCall
+		for _, c := range s.calls {
+			c.ID = l.b.id("call")
+			if slices.ContainsFunc(l.q.ClientTools, func(t struct {
+				Name string `json:"name"`
+			}) bool {
+				return t.Name == c.Name
+			}) {
+				wait = append(wait, c)
+			} else {
+				run = append(run, c)
+			}
+		}
+		if len(run) > 0 {
+			l.add(message{Type: "tool_call_message", ToolCall: &run[0], ToolCalls: run})
+		}
+		if len(wait) > 0 {
+			l.add(message{Type: "approval_request_message", ToolCall: &wait[0], ToolCalls: wait})
+			pending := l.messages[len(l.messages)-1]
+			l.a.Pending, l.a.held, l.stop = &pending, run, "requires_approval"
+			return
+		}
+		l.returned(run, nil)
+	}
+	l.stop = "end_turn"
+}
+
+func (l *leg) add(m message) {
+	m.ID, m.RunID, m.Date = l.b.id("message"), l.run, time.Unix(0, 0).UTC().Format(time.RFC3339)
+	l.messages = append(l.messages, m)
+}
+
+// returned runs what is to be run and adds the results.
+func (l *leg) returned(calls []toolCall, answered map[string]toolReturn) {
+	var rs []toolReturn
+	for _, c := range calls {
+		if r, ok := answered[c.ID]; ok && r.Type != "" {
+			rs = append(rs, r)
+			continue
+		}
+		text, err := l.a.call(c)
+		if err != nil {
+			rs = append(rs, toolReturn{"tool", "Error executing function " + c.Name + ": " + err.Error(), "error", c.ID})
+			continue
+		}
+		rs = append(rs, toolReturn{"tool", text, "success", c.ID})
+	}
+	l.add(message{Type: "tool_return_message", Name: &calls[0].Name, ToolReturn: rs[0].Return, Status: rs[0].Status, ToolReturns: rs})
+}
+
+// call runs a server tool.
+func (a *agent) call(c toolCall) (string, error) {
+	var args map[string]string
+	if err := json.Unmarshal([]byte(c.Arguments), &args); err != nil {
+		return "", err
+	}
+	i := slices.IndexFunc(a.Blocks, func(b *block) bool { return b.Label == args["label"] })
+	if i < 0 {
+		return "", fmt.Errorf("block field %s does not exist", args["label"])
+	}
+	b := a.Blocks[i]
+	switch c.Name {
+	case "memory_insert", "core_memory_append":
+		b.Value = strings.TrimPrefix(b.Value+"\n"+args["new_string"]+args["content"], "\n")
+	case "memory_replace", "core_memory_replace":
+		b.Value = strings.Replace(b.Value, args["old_string"]+args["old_content"], args["new_string"]+args["new_content"], 1)
+	case "memory_rethink":
+		b.Value = args["new_memory"]
+	default:
+		return "", fmt.Errorf("no tool %s", c.Name)
+	}
+	return b.Value, nil
+}

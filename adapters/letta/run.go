@@ -1,0 +1,33 @@
+package letta
+
+import (
+	"strings"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/letta/turn"
+)
+
+// Turn implements the gate's turner: the routes on which an agent answers can
+// be made to pause before its tools write. On the others it runs out of sight.
+func (a *Adapter) Turn(rt memproxy.Route, req memproxy.Request, body []byte) (memproxy.Turn, error) {
+	r := a.row(rt.ID)
+	if r == nil || r.kind != memproxy.Run {
+		return nil, nil
+	}
+	switch r.id {
+	case "letta.send_message", "letta.create_agent_message_stream", "letta.send_conversation_message":
+	default:
+		if r.shape == chat || r.shape == batch || r.shape == gateway {
+			return nil, memproxy.ErrUngated
+		}
+		return nil, nil
+	}
+	prefix, _, _ := strings.Cut(strings.TrimPrefix(req.EscapedPath, "/"), "/")
+	t, err := turn.New(turn.Options{
+		Prefix: "/" + prefix, Agent: rt.Params["agent_id"], Conversation: rt.Params["conversation_id"], Body: body,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return t, nil
+}

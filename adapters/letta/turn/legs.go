@@ -1,0 +1,185 @@
+package turn
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// Waiting are the calls that the gate has yet to rule on. A pause in which the
+// caller has a say as well is the caller's first: nothing waits then, and its
+// answer brings the calls back.
+func (t *Turn) Waiting() []memproxy.ToolCall {
+	var out []memproxy.ToolCall
+	for _, c := range t.calls {
+		if !c.mine || c.ruled {
+			continue
+		}
+		asked := memproxy.ToolCall{ID: c.id, Tool: c.name, Arguments: []byte(c.arguments)}
+		op, err := operation(t.tools[c.name], t.agent, c.arguments)
+		if err != nil {
+			asked.Flaw = flawOf(err)
+		} else {
+			asked.Operation = op
+		}
+		out = append(out, asked)
+	}
+	return out
+}
+
+func flawOf(err error) *memproxy.Malformed {
+	if m, ok := err.(*memproxy.Malformed); ok {
+		return m
+	}
+	return malformed("", "the arguments cannot be read")
+}
+
+// Rule takes a ruling.
+func (t *Turn) Rule(id string, d memproxy.Decision) {
+	for _, c := range t.calls {
+		if c.id == id {
+			c.ruled, c.decision = true, d
+		}
+	}
+}
+
+// Leg returns the body of the next request: the caller's, with its memory
+// tools named as client tools; then answers to what the agent waits for.
+func (t *Turn) Leg() ([]byte, error) {
+	t.legs++
+	first := t.legs == 1
+	if first && len(t.gated) == 0 {
+		return t.opt.Body, nil
+	}
+	drop := []string{"client_tools", "include_return_message_types"}
+	tools, err := json.Marshal(append(slices.Clone(t.own), t.shadowed...))
+	if err != nil {
+		return nil, err
+	}
+	added := [][]byte{append([]byte(`"client_tools":`), tools...)}
+	if len(t.calls) > 0 {
+		messages, err := t.continued(first)
+		if err != nil {
+			return nil, err
+		}
+		drop = append(drop, "messages", "input")
+		added = append(added, append([]byte(`"messages":`), messages...))
+	}
+	if n := t.stepsLeft(); n > 0 && !first {
+		drop = append(drop, "max_steps")
+		added = append(added, strconv.AppendInt([]byte(`"max_steps":`), n, 10))
+	}
+	e := t.root.Edit()
+	e.Object(t.root.Root, func(name string) bool { return slices.Contains(drop, name) }, added)
+	t.calls, t.request = nil, ""
+	return e.Apply(), nil
+}
+
+// stepsLeft is what is left of the caller's step budget, at least one; zero
+// when the caller set none.
+func (t *Turn) stepsLeft() int64 {
+	v := t.root.Root.Get("max_steps")
+	if v == nil || v.Kind != jsondoc.Number {
+		return 0
+	}
+	n, err := strconv.ParseInt(string(t.root.Raw(v)), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return max(1, n-t.out.steps())
+}
+
+// continued are the messages of a leg that answers a pause. On the first leg
+// what the caller has to say follows, without its own answers, which are
+// merged.
+func (t *Turn) continued(first bool) ([]byte, error) {
+	approval := map[string]any{"type": "approval", "approval_request_id": t.request}
+	var answers []any
+	all := true
+	for _, c := range t.calls {
+		answer, yes := t.answerTo(c)
+		all = all && yes
+		answers = append(answers, answer)
+	}
+	// The older fields beside the newer: loops differ in which they read.
+	approval["approvals"], approval["approve"] = answers, all
+	messages := []any{approval}
+	if first {
+		messages = append(messages, t.said()...)
+	}
+	return json.Marshal(messages)
+}
+
+// answerTo is the answer to one call. What the gate denies stays denied
+// whatever the caller says; what it allows the caller may still deny.
+func (t *Turn) answerTo(c *call) (any, bool) {
+	own := t.ownAnswer(c.id)
+	switch {
+	case c.mine && c.decision.Verdict.Stops():
+		return map[string]any{"type": "approval", "tool_call_id": c.id, "approve": false, "reason": reasonOf(c.decision)}, false
+	case own != nil:
+		var said struct {
+			Approve *bool `json:"approve"`
+		}
+		_ = json.Unmarshal(own, &said)
+		return own, said.Approve == nil || *said.Approve
+	}
+	return map[string]any{"type": "approval", "tool_call_id": c.id, "approve": true}, true
+}
+
+func (t *Turn) ownAnswer(id string) json.RawMessage {
+	for _, raw := range t.given {
+		var a struct {
+			ID string `json:"tool_call_id"`
+		}
+		if json.Unmarshal(raw, &a) == nil && a.ID == id {
+			return raw
+		}
+	}
+	return nil
+}
+
+// reasonOf is what the agent reads instead of the tool's result.
+func reasonOf(d memproxy.Decision) string {
+	reason := "refused by policy"
+	for _, r := range d.Reasons {
+		if r.Detail != "" {
+			reason = r.Detail
+			break
+		}
+	}
+	return reason + " (memproxy decision " + d.ID + ")"
+}
+
+// said are the caller's messages but for its answers to the pause.
+func (t *Turn) said() []any {
+	var out []any
+	if v := t.root.Root.Get("input"); v != nil {
+		out = append(out, map[string]any{"type": "message", "role": "user", "content": json.RawMessage(t.root.Raw(v))})
+	}
+	if v := t.root.Root.Get("messages"); v != nil {
+		for _, m := range v.Elems {
+			if m.Get("approvals") == nil && m.Get("tool_returns") == nil {
+				out = append(out, json.RawMessage(t.root.Raw(m)))
+			}
+		}
+	}
+	return out
+}
+
+// paused takes the calls of a leg that ended in a pause. When all are the
+// gate's, or one at the least and none the caller's, they wait for rulings.
+func (t *Turn) paused(calls []*call, request string) {
+	mine, others := false, false
+	for _, c := range calls {
+		c.mine = t.gated[c.name]
+		mine, others = mine || c.mine, others || !c.mine
+	}
+	t.calls, t.request = nil, ""
+	if mine && !others {
+		t.calls, t.request = calls, request
+	}
+}

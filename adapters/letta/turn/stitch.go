@@ -1,0 +1,201 @@
+package turn
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strconv"
+
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// stitched is one answer made of several legs'.
+type stitched struct {
+	last     []byte // the last whole answer
+	messages []json.RawMessage
+	usage    map[string]int64
+	runs     []json.RawMessage
+	legs     int
+	stop     json.RawMessage // the last stop_reason event
+	use      json.RawMessage // the last usage event
+	done     bool            // [DONE] came
+	partial  map[string]*call
+	order    []string
+	request  string
+}
+
+func (s *stitched) steps() int64 { return s.usage["step_count"] }
+
+// add adds a leg's usage. What says how full the context is stays the last.
+func (s *stitched) add(doc *jsondoc.Doc, usage *jsondoc.Value) {
+	if usage == nil {
+		return
+	}
+	if s.usage == nil {
+		s.usage = map[string]int64{}
+	}
+	for _, m := range usage.Members {
+		if m.Value.Kind != jsondoc.Number {
+			continue
+		}
+		n, err := strconv.ParseInt(string(doc.Raw(m.Value)), 10, 64)
+		switch {
+		case err != nil:
+		case m.Name == "context_tokens":
+			s.usage[m.Name] = n
+		default:
+			s.usage[m.Name] += n
+		}
+	}
+	if ids := usage.Get("run_ids"); ids != nil {
+		for _, e := range ids.Elems {
+			s.runs = append(s.runs, doc.Raw(e))
+		}
+	}
+}
+
+// total is a usage object with the sums in place of its own numbers.
+func (s *stitched) total(raw []byte) ([]byte, error) {
+	doc, err := jsondoc.Parse(raw, 0)
+	if err != nil || s.legs < 2 {
+		return raw, err
+	}
+	e := doc.Edit()
+	for _, m := range doc.Root.Members {
+		switch {
+		case m.Value.Kind == jsondoc.Number:
+			if n, ok := s.usage[m.Name]; ok {
+				e.Replace(m.Value, strconv.AppendInt(nil, n, 10))
+			}
+		case m.Name == "run_ids" && len(s.runs) > 0:
+			ids, err := json.Marshal(s.runs)
+			if err != nil {
+				return nil, err
+			}
+			e.Replace(m.Value, ids)
+		}
+	}
+	return e.Apply(), nil
+}
+
+// Whole takes a leg's JSON answer.
+func (t *Turn) Whole(body []byte) error {
+	doc, err := jsondoc.Parse(body, 0)
+	if err != nil {
+		return err
+	}
+	t.out.legs++
+	t.out.last = body
+	t.out.add(doc, doc.Root.Get("usage"))
+	var calls []*call
+	request := ""
+	if list := doc.Root.Get("messages"); list != nil {
+		for _, m := range list.Elems {
+			if m.Get("message_type").Text() == "approval_request_message" {
+				calls, request = callsOf(m), m.Get("id").Text()
+			}
+			shown, err := t.shown(doc, m)
+			if err != nil {
+				return err
+			}
+			t.out.messages = append(t.out.messages, shown...)
+		}
+	}
+	t.calls = nil
+	if doc.Root.Get("stop_reason").Get("stop_reason").Text() == "requires_approval" {
+		t.paused(calls, request)
+	}
+	return nil
+}
+
+// Answer is the whole answer: the last leg's, with the messages of all.
+func (t *Turn) Answer() ([]byte, error) {
+	if t.out.legs == 1 && len(t.gated) == 0 {
+		return t.out.last, nil
+	}
+	doc, err := jsondoc.Parse(t.out.last, 0)
+	if err != nil {
+		return nil, err
+	}
+	e := doc.Edit()
+	if v := doc.Root.Get("messages"); v != nil {
+		list := make([][]byte, len(t.out.messages))
+		for i, m := range t.out.messages {
+			list[i] = m
+		}
+		e.Replace(v, append(append([]byte{'['}, bytes.Join(list, []byte(","))...), ']'))
+	}
+	if v := doc.Root.Get("usage"); v != nil {
+		total, err := t.out.total(doc.Raw(v))
+		if err != nil {
+			return nil, err
+		}
+		e.Replace(v, total)
+	}
+	return e.Apply(), nil
+}
+
+// shown is a message as the caller sees it: a pause of the gate's is an
+// ordinary tool call, what the caller did not ask for is left out.
+func (t *Turn) shown(doc *jsondoc.Doc, m *jsondoc.Value) ([]json.RawMessage, error) {
+	kind := m.Get("message_type").Text()
+	if kind != "approval_request_message" {
+		return t.wanted(kind, doc.Raw(m)), nil
+	}
+	calls := callsOf(m)
+	mine := slices.ContainsFunc(calls, func(c *call) bool { return t.gated[c.name] })
+	others := slices.ContainsFunc(calls, func(c *call) bool { return !t.gated[c.name] })
+	if !mine {
+		return t.wanted(kind, doc.Raw(m)), nil
+	}
+	var out []json.RawMessage
+	called, err := t.part(doc, m, "tool_call_message", true)
+	if err != nil {
+		return nil, err
+	}
+	out = append(out, t.wanted("tool_call_message", called)...)
+	if others {
+		asked, err := t.part(doc, m, kind, false)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, t.wanted(kind, asked)...)
+	}
+	return out, nil
+}
+
+// part is an approval request with the calls that are the gate's, or those
+// that are not, under another type.
+func (t *Turn) part(doc *jsondoc.Doc, m *jsondoc.Value, kind string, mine bool) ([]byte, error) {
+	sub, err := jsondoc.Parse(doc.Raw(m), 0)
+	if err != nil {
+		return nil, err
+	}
+	root := sub.Root
+	e := sub.Edit()
+	e.Replace(root.Get("message_type"), strconv.AppendQuote(nil, kind))
+	if list := root.Get("tool_calls"); list != nil && list.Kind == jsondoc.Array {
+		var kept *jsondoc.Value
+		e.Array(list, func(i int) bool {
+			drop := t.gated[list.Elems[i].Get("name").Text()] != mine
+			if !drop && kept == nil {
+				kept = list.Elems[i]
+			}
+			return drop
+		})
+		// The older field holds the first call.
+		if one := root.Get("tool_call"); one != nil && kept != nil && one.Kind == jsondoc.Object {
+			e.Replace(one, sub.Raw(kept))
+		}
+	}
+	return e.Apply(), nil
+}
+
+// wanted applies the caller's include_return_message_types, which is not sent
+// on: it could hide the pause.
+func (t *Turn) wanted(kind string, raw []byte) []json.RawMessage {
+	if t.types != nil && !slices.Contains(t.types, kind) {
+		return nil
+	}
+	return []json.RawMessage{raw}
+}

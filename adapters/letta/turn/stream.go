@@ -1,0 +1,157 @@
+package turn
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strconv"
+
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// Event takes one server-sent event of a leg and returns what the caller sees
+// of it now. The ends of legs are kept back: only the last one ends the stream.
+func (t *Turn) Event(event []byte) ([][]byte, error) {
+	name, data := fieldsOf(event)
+	if name != "" || len(data) == 0 {
+		return [][]byte{event}, nil // an error, a cancellation, a comment
+	}
+	if bytes.Equal(data, []byte("[DONE]")) {
+		t.out.done = true
+		return nil, nil
+	}
+	doc, err := jsondoc.Parse(data, 0)
+	if err != nil || doc.Root.Kind != jsondoc.Object {
+		return [][]byte{event}, nil // not the format: nothing in it is a pause
+	}
+	switch kind := doc.Root.Get("message_type").Text(); kind {
+	case "stop_reason":
+		t.stopped(event, doc.Root.Get("stop_reason").Text())
+		return nil, nil
+	case "usage_statistics":
+		t.out.use = data
+		t.out.add(doc, doc.Root)
+		return nil, nil
+	case "approval_request_message":
+		return t.pause(event, doc)
+	case "ping":
+		return [][]byte{event}, nil
+	default:
+		if t.types != nil && !slices.Contains(t.types, kind) {
+			return nil, nil
+		}
+		return [][]byte{event}, nil
+	}
+}
+
+// fieldsOf are an event's name and data (WHATWG HTML, section 9.2.6).
+func fieldsOf(event []byte) (name string, data []byte) {
+	lines := 0
+	for line := range bytes.Lines(event) {
+		line = bytes.TrimRight(line, "\r\n")
+		if rest, ok := bytes.CutPrefix(line, []byte("data:")); ok {
+			if lines++; lines > 1 {
+				data = append(data, '\n')
+			}
+			data = append(data, bytes.TrimPrefix(rest, []byte(" "))...)
+		} else if rest, ok := bytes.CutPrefix(line, []byte("event:")); ok {
+			name = string(bytes.TrimSpace(rest))
+		}
+	}
+	return name, data
+}
+
+func dataEvent(data []byte) []byte {
+	return append(append([]byte("data: "), data...), "\n\n"...)
+}
+
+// stopped ends a leg.
+func (t *Turn) stopped(event []byte, reason string) {
+	t.out.legs++
+	t.out.stop = event
+	calls := make([]*call, len(t.out.order))
+	for i, id := range t.out.order {
+		calls[i] = t.out.partial[id]
+	}
+	request := t.out.request
+	t.out.partial, t.out.order, t.out.request = nil, nil, ""
+	t.calls = nil
+	if reason == "requires_approval" {
+		t.paused(calls, request)
+	}
+}
+
+// pause passes a pause on as the caller sees it, whole or a fragment of one.
+func (t *Turn) pause(event []byte, doc *jsondoc.Doc) ([][]byte, error) {
+	if t.out.partial == nil {
+		t.out.partial = map[string]*call{}
+	}
+	t.out.request = doc.Root.Get("id").Text()
+	list := doc.Root.Get("tool_calls")
+	whole := list != nil && list.Kind == jsondoc.Array
+	gated := false
+	for _, c := range callsOf(doc.Root) {
+		gated = t.fragment(c) || gated
+	}
+	switch {
+	case whole:
+		shown, err := t.shown(doc, doc.Root)
+		if err != nil {
+			return nil, err
+		}
+		return events(shown), nil
+	case !gated:
+		return events(t.wanted("approval_request_message", doc.Src)), nil
+	}
+	// A fragment of one call, whose name came in the first.
+	e := doc.Edit()
+	e.Replace(doc.Root.Get("message_type"), strconv.AppendQuote(nil, "tool_call_message"))
+	return events(t.wanted("tool_call_message", e.Apply())), nil
+}
+
+// fragment adds a fragment to its call and reports whether that is gated.
+func (t *Turn) fragment(f *call) bool {
+	id := f.id
+	if id == "" && len(t.out.order) > 0 {
+		id = t.out.order[len(t.out.order)-1]
+	}
+	c := t.out.partial[id]
+	if c == nil {
+		c = &call{id: id}
+		t.out.partial[id] = c
+		t.out.order = append(t.out.order, id)
+	}
+	if c.name == "" {
+		c.name = f.name
+	}
+	c.arguments += f.arguments
+	return t.gated[c.name]
+}
+
+func events(raws []json.RawMessage) [][]byte {
+	var out [][]byte
+	for _, raw := range raws {
+		out = append(out, dataEvent(raw))
+	}
+	return out
+}
+
+// Tail are the events that end the stream: the last leg's, with the usage of
+// all.
+func (t *Turn) Tail() [][]byte {
+	var out [][]byte
+	if t.out.stop != nil {
+		out = append(out, t.out.stop)
+	}
+	if t.out.use != nil {
+		total, err := t.out.total(t.out.use)
+		if err != nil {
+			total = t.out.use
+		}
+		out = append(out, dataEvent(total))
+	}
+	if t.out.done {
+		out = append(out, dataEvent([]byte("[DONE]")))
+	}
+	return out
+}

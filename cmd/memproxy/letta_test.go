@@ -1,0 +1,270 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	lettaback "github.com/memproxy/memproxy/adapters/letta/embedded"
+)
+
+const lettaConf = `profile: production
+state: DIR/state
+admin: {listen: "127.0.0.1:0"}
+backends:
+  - {name: mem0, kind: letta, listen: "127.0.0.1:0", upstream: "LETTA"}
+identity:
+  keys:
+    - {sha256: "KEY", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
+policy: {dir: "DIR/policies"}
+log: {level: error}
+`
+
+// noPersona is a policy that keeps an agent from changing what it is.
+const noPersona = `@id("own.persona") @reason("field.forbidden") @detail("the persona is not the agent's to change")
+forbid (principal, action in Action::"write", resource) when { context.field == "persona" };`
+
+// lettaRig is the sidecar in front of the embedded Letta.
+type lettaRig struct {
+	*rig
+	letta *lettaback.Backend
+	agent string
+}
+
+func startLetta(t *testing.T, agent string) *lettaRig {
+	t.Helper()
+	l := &lettaRig{letta: lettaback.New()}
+	up := httptest.NewServer(l.letta)
+	t.Cleanup(up.Close)
+	resp, err := http.Post(up.URL+"/v1/agents/", "application/json", strings.NewReader(agent))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var made struct{ ID string }
+	if err := json.NewDecoder(resp.Body).Decode(&made); err != nil {
+		t.Fatal(err)
+	}
+	l.agent = made.ID
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "policies"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(dir, "policies", "own.cedar"), noPersona)
+	l.rig = start(t, lettaConf, "LETTA", up.URL, "DIR/policies", filepath.Join(dir, "policies"))
+	return l
+}
+
+const someAgent = `{"name":"t","agent_type":"letta_v1_agent","memory_blocks":[{"label":"human","value":"Ann"},{"label":"persona","value":"helper"}]}`
+
+func (l *lettaRig) say(script, more string) got {
+	l.t.Helper()
+	return l.do("POST", "/v1/agents/"+l.agent+"/messages", fmt.Sprintf(`{"input":%q%s}`, script, more), "Authorization", "Bearer "+devToken)
+}
+
+func (l *lettaRig) blocks(human, persona string) {
+	l.t.Helper()
+	if got := l.letta.Value(l.agent, "human"); got != human {
+		l.t.Errorf("human is %q, want %q", got, human)
+	}
+	if got := l.letta.Value(l.agent, "persona"); got != persona {
+		l.t.Errorf("persona is %q, want %q", got, persona)
+	}
+}
+
+const poisoned = `CALL memory_insert {"label":"human","new_string":"likes tea"}
+CALL memory_replace {"label":"persona","old_string":"helper","new_string":"spy"}
+THEN
+CALL memory_insert {"label":"human","new_string":"plays go"}
+THEN
+SAY done`
+
+// types are the message types of an answer, JSON or stream, in order, each run
+// of one type once.
+func types(body string) []string {
+	var out []string
+	note := func(kind string) {
+		if kind != "" && kind != "ping" && (len(out) == 0 || out[len(out)-1] != kind) {
+			out = append(out, kind)
+		}
+	}
+	type typed struct {
+		Type string `json:"message_type"`
+	}
+	if strings.HasPrefix(body, "{") {
+		var whole struct{ Messages []typed }
+		_ = json.Unmarshal([]byte(body), &whole)
+		for _, m := range whole.Messages {
+			note(m.Type)
+		}
+		return out
+	}
+	for line := range strings.Lines(body) {
+		if data, ok := strings.CutPrefix(line, "data: {"); ok {
+			var m typed
+			_ = json.Unmarshal([]byte("{"+data), &m)
+			note(m.Type)
+		}
+	}
+	return out
+}
+
+// Proves EDGE-1, CARD-1: an agent's own memory writes are ruled on before they
+// run, and the caller gets one answer that tells of tool calls and of no
+// approval, whole and streamed.
+func TestSelfEditsAreGated(t *testing.T) {
+	turn := "tool_call_message tool_return_message tool_call_message tool_return_message assistant_message"
+	for name, tc := range map[string]struct{ more, types string }{
+		"whole":          {``, turn},
+		"step by step":   {`,"streaming":true`, turn + " stop_reason usage_statistics"},
+		"token by token": {`,"streaming":true,"stream_tokens":true`, turn + " stop_reason usage_statistics"},
+		"only answers":   {`,"include_return_message_types":["assistant_message"]`, "assistant_message"},
+		"only answers, streamed": {
+			`,"streaming":true,"include_return_message_types":["assistant_message"]`, "assistant_message stop_reason usage_statistics",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := startLetta(t, someAgent)
+			a := l.say(poisoned, tc.more)
+			if a.status != 200 || strings.Join(types(a.body), " ") != tc.types {
+				t.Errorf("%d %v, want %s\n%s", a.status, types(a.body), tc.types, a.body)
+			}
+			l.blocks("Ann\nlikes tea\nplays go", "helper")
+			for _, hidden := range []string{"approval", "requires_approval"} {
+				if strings.Contains(a.body, hidden) {
+					t.Errorf("the caller sees %s: %s", hidden, a.body)
+				}
+			}
+			if !strings.Contains(a.body, `"step_count":3`) {
+				t.Errorf("usage is not the whole turn's: %s", a.body)
+			}
+			rec := l.audit("-type", "decision")
+			if n := strings.Count(rec, `"type":"decision"`); n != 4 {
+				t.Errorf("%d decisions, want the request's and three calls'", n)
+			}
+			if !strings.Contains(rec, "memory_replace") || !strings.Contains(rec, "field.forbidden") || strings.Contains(rec, "spy") {
+				t.Errorf("records: %s", rec)
+			}
+		})
+	}
+}
+
+// Proves EDGE-1: a call that cannot be read is denied, and the agent reads why.
+func TestUnreadableCallsAreDenied(t *testing.T) {
+	for _, args := range []string{`{"label":"human"`, `[]`, `{"label":"human","label":"persona","new_string":"x"}`} {
+		l := startLetta(t, someAgent)
+		a := l.say("CALL memory_insert "+args+"\nTHEN\nSAY done", "")
+		if a.status != 200 || !strings.Contains(a.body, "request to call tool denied") || !strings.Contains(a.body, `"content":"done"`) {
+			t.Errorf("%s: %d %s", args, a.status, a.body)
+		}
+		l.blocks("Ann", "helper")
+	}
+}
+
+// Proves EDGE-1: the caller's own client tools and approvals pass, also in one
+// pause with the gate's, and no approval of the caller's lets a denied call run.
+func TestClientToolsOfTheCaller(t *testing.T) {
+	const both = `CALL my_tool {"x":"1"}
+CALL memory_insert {"label":"human","new_string":"likes tea"}
+CALL memory_replace {"label":"persona","old_string":"helper","new_string":"spy"}
+THEN
+SAY done`
+	l := startLetta(t, someAgent)
+	tools := `,"client_tools":[{"name":"my_tool","parameters":{"type":"object"}}]`
+	a := l.say(both, tools)
+	var first struct {
+		Messages []struct {
+			ID    string
+			Type  string `json:"message_type"`
+			Calls []struct {
+				Name string
+				ID   string `json:"tool_call_id"`
+			} `json:"tool_calls"`
+		}
+		Stop struct {
+			Reason string `json:"stop_reason"`
+		} `json:"stop_reason"`
+	}
+	if err := json.Unmarshal([]byte(a.body), &first); err != nil || len(first.Messages) != 2 || first.Stop.Reason != "requires_approval" {
+		t.Fatalf("%v: %s", err, a.body)
+	}
+	asked := first.Messages[1]
+	if asked.Type != "approval_request_message" || len(asked.Calls) != 1 || asked.Calls[0].Name != "my_tool" {
+		t.Fatalf("the caller is asked %+v, want its own call alone", asked)
+	}
+	l.blocks("Ann", "helper")
+	hostile := first.Messages[0].Calls[1].ID // it tries to approve what is not its to approve
+	a = l.do("POST", "/v1/agents/"+l.agent+"/messages", fmt.Sprintf(
+		`{"messages":[{"type":"approval","approval_request_id":%q,"approvals":[{"type":"tool","tool_call_id":%q,"status":"success","tool_return":"42"},{"type":"approval","tool_call_id":%q,"approve":true}]}]%s}`,
+		asked.ID, asked.Calls[0].ID, hostile, tools), "Authorization", "Bearer "+devToken)
+	if a.status != 200 || !strings.Contains(a.body, `"tool_return":"42"`) || !strings.Contains(a.body, `"content":"done"`) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	l.blocks("Ann\nlikes tea", "helper")
+}
+
+// Proves EDGE-1: a turn that broke off in a pause is finished by the next one;
+// the agent is not left waiting.
+func TestAPauseThatNobodyAnsweredIsAnswered(t *testing.T) {
+	l := startLetta(t, someAgent)
+	direct := func(body string) {
+		t.Helper()
+		w := httptest.NewRecorder()
+		l.letta.ServeHTTP(w, httptest.NewRequest("POST", "/v1/agents/"+l.agent+"/messages", strings.NewReader(body)))
+		if w.Code != 200 || !strings.Contains(w.Body.String(), "requires_approval") {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+	}
+	// What the server looks like after a crash in mid-turn.
+	direct(fmt.Sprintf(`{"input":%q,"client_tools":[{"name":"memory_insert"},{"name":"memory_replace"}]}`,
+		"CALL memory_insert {\"label\":\"human\",\"new_string\":\"late\"}\nCALL memory_replace {\"label\":\"persona\",\"old_string\":\"helper\",\"new_string\":\"spy\"}"))
+	a := l.say("SAY hello", "")
+	if a.status != 200 || !strings.Contains(a.body, `"content":"hello"`) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	l.blocks("Ann\nlate", "helper")
+}
+
+// Proves EDGE-1: what cannot be made to pause is refused in production, and
+// passes for an agent without memory tools of a gated kind.
+func TestUngatedRunsAreRefused(t *testing.T) {
+	old := strings.Replace(someAgent, "letta_v1_agent", "memgpt_agent", 1)
+	l := startLetta(t, old)
+	a := l.say(poisoned, "")
+	if a.status != 403 || !strings.Contains(a.body, "run.ungated") {
+		t.Errorf("an older loop: %d %s", a.status, a.body)
+	}
+	l = startLetta(t, someAgent)
+	a = l.do("POST", "/v1/agents/"+l.agent+"/messages/async", `{"input":"hi"}`, "Authorization", "Bearer "+devToken)
+	if a.status != 403 || !strings.Contains(a.body, "run.ungated") {
+		t.Errorf("async: %d %s", a.status, a.body)
+	}
+	if a := l.say("SAY hello", ""); a.status != 200 {
+		t.Errorf("the nearest that passes: %d %s", a.status, a.body)
+	}
+	l.blocks("Ann", "helper")
+}
+
+// Two callers of one agent do not get between each other's legs.
+func TestTurnsOfAnAgentAreSerialised(t *testing.T) {
+	l := startLetta(t, someAgent)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			a := l.say(fmt.Sprintf("CALL memory_insert {\"label\":\"human\",\"new_string\":\"n%d\"}\nTHEN\nSAY done", i), "")
+			if a.status != 200 || !strings.Contains(a.body, `"content":"done"`) {
+				t.Errorf("%d %s", a.status, a.body)
+			}
+		})
+	}
+	wg.Wait()
+	if got := strings.Count(l.letta.Value(l.agent, "human"), "\n"); got != 8 {
+		t.Errorf("%d of 8 notes are there", got)
+	}
+}

@@ -1,0 +1,48 @@
+package proxy
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+)
+
+// events splits a stream of server-sent events (WHATWG HTML, section 9.2) at
+// the blank lines between them, whatever the line ends.
+type events struct {
+	in  *bufio.Reader
+	max int64
+}
+
+func newEvents(r io.Reader, max int64) *events {
+	return &events{bufio.NewReaderSize(r, 16<<10), max}
+}
+
+// next returns one event with the blank line that ends it, as it came. The
+// slice is the caller's.
+func (e *events) next() ([]byte, error) {
+	var event []byte
+	for {
+		line, err := e.in.ReadSlice('\n')
+		event = append(event, line...)
+		if int64(len(event)) > e.max {
+			return nil, errTooLarge
+		}
+		switch {
+		case err == bufio.ErrBufferFull:
+			continue
+		case err == io.EOF && len(bytes.TrimSpace(event)) > 0:
+			return event, nil // a last event that nothing ends
+		case err != nil:
+			return nil, err
+		}
+		if len(bytes.TrimRight(line, "\r\n")) == 0 && (len(event) == len(line) || endsLine(event[:len(event)-len(line)])) {
+			if len(event) == len(line) {
+				event = event[:0] // a blank line more than needed
+				continue
+			}
+			return event, nil
+		}
+	}
+}
+
+func endsLine(b []byte) bool { return b[len(b)-1] == '\n' }

@@ -1,0 +1,229 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/telemetry/signal"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// maxLegs bounds the requests of one turn. Letta's own bound is 50 steps.
+const maxLegs = 200
+
+// errLegs ends a turn that does not end by itself.
+var errLegs = errors.New("the run has too many legs")
+
+// turning is one turn of an agent on its way through the proxy.
+type turning struct {
+	p    *Proxy
+	w    http.ResponseWriter
+	r    *http.Request
+	a    *gate.Admission
+	turn memproxy.Turn
+	// begun is set once the caller has a status: a failure must then travel
+	// in the stream. gone is set when the caller hung up: the turn is finished
+	// all the same, or the agent would wait for ever.
+	begun, gone bool
+	status      int
+	header      http.Header // of the first leg's answer, when it came whole
+}
+
+// takeTurn runs an agent, leg by leg, ruling on each gated tool call before
+// the backend runs it.
+func (p *Proxy) takeTurn(w http.ResponseWriter, r *http.Request, a *gate.Admission, turn memproxy.Turn) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), p.opt.RunTimeout)
+	defer cancel()
+	if err := p.turns.lock(ctx, turn.Key()); err != nil {
+		p.abandon(w, r, a, err)
+		return
+	}
+	defer p.turns.unlock(turn.Key())
+	t := &turning{p: p, w: w, r: r, a: a, turn: turn}
+	err := t.prepare(ctx)
+	if errors.Is(err, memproxy.ErrUngated) {
+		p.ungated(w, r, a)
+		return
+	}
+	if err == nil {
+		err = t.legs(ctx)
+	}
+	if err != nil {
+		t.fail(ctx, err)
+		return
+	}
+	p.opt.Gate.Streamed(ctx, a, t.status, t.gone)
+}
+
+// ungated refuses a run that cannot be gated, or passes it on where the rules
+// let that happen.
+func (p *Proxy) ungated(w http.ResponseWriter, r *http.Request, a *gate.Admission) {
+	if reply, refused := p.opt.Gate.Ungated(r.Context(), a); refused {
+		p.write(w, reply, nil)
+		return
+	}
+	p.forward(w, r, a, nil)
+}
+
+func (t *turning) prepare(ctx context.Context) error {
+	for range 8 { // an agent, its conversation: a handful at the most
+		q, more := t.turn.Prepare()
+		if !more {
+			return nil
+		}
+		q.Header = memproxy.Header(t.r.Header)
+		ctx, cancel := context.WithTimeout(ctx, gate.DefaultFetchTimeout)
+		reply, err := fetcher{t.p}.Fetch(ctx, q)
+		cancel()
+		if err != nil {
+			return err
+		}
+		if err := t.turn.Prepared(reply); err != nil {
+			return err
+		}
+	}
+	return errors.New("the turn cannot be prepared")
+}
+
+func (t *turning) legs(ctx context.Context) error {
+	for range maxLegs {
+		for _, call := range t.turn.Waiting() {
+			t.turn.Rule(call.ID, t.p.opt.Gate.Ask(ctx, t.a, call).Decision)
+		}
+		over, err := t.leg(ctx)
+		if err != nil || over {
+			return err
+		}
+	}
+	return errLegs
+}
+
+// leg sends one request. It reports whether the turn is over.
+func (t *turning) leg(ctx context.Context) (over bool, err error) {
+	body, err := t.turn.Leg()
+	if err != nil {
+		return false, err
+	}
+	ctx, span := t.p.opt.Tracer.Start(ctx, signal.SpanForward, trace.WithSpanKind(trace.SpanKindClient))
+	defer span.End()
+	out := t.p.outgoing(ctx, t.r, t.a, nil)
+	out.Body, out.ContentLength, out.GetBody = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
+	out.Header["Accept-Encoding"] = []string{"identity"}
+	resp, err := t.p.opt.Transport.RoundTrip(out)
+	if err != nil {
+		return false, err
+	}
+	defer resp.Body.Close()
+	t.p.relocate(resp)
+	first := t.status == 0
+	if first {
+		t.status = resp.StatusCode
+	}
+	switch {
+	case resp.StatusCode < 200 || resp.StatusCode > 299:
+		if !first {
+			return false, fmt.Errorf("a later leg was answered %d", resp.StatusCode)
+		}
+		t.gone = t.p.stream(t.w, resp)
+		t.begun = true
+		return true, nil
+	case eventStream(resp):
+		return t.events(resp)
+	}
+	return t.whole(resp)
+}
+
+func eventStream(resp *http.Response) bool {
+	return strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")
+}
+
+// whole takes a leg's answer in one piece.
+func (t *turning) whole(resp *http.Response) (bool, error) {
+	body, _, err := readAnswer(resp, t.p.opt.MaxAnswer)
+	if err != nil {
+		return false, err
+	}
+	if t.header == nil {
+		t.header = resp.Header
+	}
+	if err := t.turn.Whole(body); err != nil {
+		return false, err
+	}
+	if len(t.turn.Waiting()) > 0 {
+		return false, nil
+	}
+	answer, err := t.turn.Answer()
+	if err != nil {
+		return false, err
+	}
+	if !sameBytes(answer, body) {
+		dropEntityHeaders(t.header)
+	}
+	t.begun = true
+	t.p.write(t.w, memproxy.Reply{Status: t.status, Body: answer}, t.header)
+	return true, nil
+}
+
+// events passes a leg's stream on, event by event.
+func (t *turning) events(resp *http.Response) (bool, error) {
+	if !t.begun {
+		dropEntityHeaders(resp.Header)
+		copyEndToEnd(t.w.Header(), resp.Header)
+		t.w.WriteHeader(resp.StatusCode)
+		t.begun = true
+	}
+	in := newEvents(resp.Body, t.p.opt.MaxAnswer)
+	for {
+		event, err := in.next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return false, err
+		}
+		out, err := t.turn.Event(event)
+		if err != nil {
+			return false, err
+		}
+		t.send(out)
+	}
+	if len(t.turn.Waiting()) > 0 {
+		return false, nil
+	}
+	t.send(t.turn.Tail())
+	return true, nil
+}
+
+// send writes events to a caller that may be gone.
+func (t *turning) send(events [][]byte) {
+	if t.gone || len(events) == 0 {
+		return
+	}
+	for _, e := range events {
+		if _, err := t.w.Write(e); err != nil {
+			t.gone = true
+			return
+		}
+	}
+	_ = http.NewResponseController(t.w).Flush()
+}
+
+// fail ends a turn that broke. What was not ruled on has not happened: the
+// agent waits, and the next turn finds and answers what waits.
+func (t *turning) fail(ctx context.Context, err error) {
+	t.gone = t.gone || t.r.Context().Err() != nil
+	if !t.begun {
+		t.p.abandon(t.w, t.r, t.a, err)
+		return
+	}
+	t.p.opt.Log.WarnContext(ctx, "a turn broke off", "backend", t.p.opt.Name, "decision", t.a.Decision.ID, "error", err)
+	reply := t.p.opt.Gate.Abandon(ctx, t.a, t.gone)
+	t.send([][]byte{fmt.Appendf(nil, "event: error\ndata: %s\n\n", bytes.TrimSpace(reply.Body))})
+}

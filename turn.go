@@ -1,0 +1,53 @@
+package memproxy
+
+import "errors"
+
+// ErrUngated says that a backend cannot be made to pause before an agent's
+// tools write.
+var ErrUngated = errors.New("the agent's own memory writes cannot be ruled on before they happen")
+
+// A Turn is one run of an agent, over as many requests (legs) to the backend
+// as its gated tool calls need: the backend pauses before each of them. It is
+// not for concurrent use.
+//
+// Prepare and Prepared are called until Prepare reports false; then, until
+// nothing waits after a leg: Rule for each call that waits, Leg, and Whole or
+// Event with what came back.
+type Turn interface {
+	// Key names what runs. Turns of one key take place one after the other.
+	Key() string
+
+	// Prepare returns a side request that has to be made before the first
+	// leg; Prepared takes its answer. An agent that cannot be made to pause is
+	// ErrUngated.
+	Prepare() (Request, bool)
+	Prepared(Reply) error
+
+	// Leg returns the body of the next request.
+	Leg() ([]byte, error)
+
+	// Whole takes the answer of a leg that came in one piece, Event one
+	// server-sent event of a leg that streams. Event returns the events to
+	// pass on now.
+	Whole(body []byte) error
+	Event(event []byte) ([][]byte, error)
+
+	// Waiting are the calls that wait for a ruling. Rule takes it.
+	Waiting() []ToolCall
+	Rule(id string, d Decision)
+
+	// Answer is the whole answer for the caller; Tail are the last events of
+	// one that streamed.
+	Answer() ([]byte, error)
+	Tail() [][]byte
+}
+
+// A ToolCall is a tool call of a running agent that waits for a ruling.
+type ToolCall struct {
+	ID, Tool string
+	// Arguments are as the model wrote them; their hash is recorded.
+	Arguments []byte
+	// Operation is what the call would do; nil when Flaw is set.
+	Operation *Operation
+	Flaw      *Malformed
+}
