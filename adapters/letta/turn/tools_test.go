@@ -1,0 +1,125 @@
+package turn
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+)
+
+// said renders what an operation writes: "kind label=text; …".
+func said(op *memproxy.Operation) string {
+	var parts []string
+	for _, it := range op.Items {
+		parts = append(parts, fmt.Sprintf("%s=%q", it.Field, it.Text))
+	}
+	out := string(op.Kind) + " " + strings.Join(parts, "; ")
+	for _, c := range op.Claims[1:] {
+		out += fmt.Sprintf(" claims %s %s %v", c.Dim, c.Op, c.Values)
+	}
+	return out
+}
+
+// Proves EDGE-1, SYN-1: every memory tool of every version says what it writes
+// and to which block, in all its spellings.
+func TestMemoryToolsAreRead(t *testing.T) {
+	tested := map[string]bool{}
+	for _, tc := range []struct{ tool, arguments, want string }{
+		{"core_memory_append", `{"label":"human","content":"x"}`, `learn human="x"`},
+		{"core_memory_replace", `{"label":"human","old_content":"a","new_content":"b"}`, `correct human="b"`},
+		{"memory_insert", `{"label":"human","new_string":"x","insert_line":-1}`, `learn human="x"`},
+		{"memory_insert", `{"label":"human","new_str":"x"}`, `learn human="x"`},
+		{"memory_insert", `{"label":"human","new_string":"x","thinking":"hm","request_heartbeat":true}`, `learn human="x"`},
+		{"memory_insert", `{"label":"human","new_string":"x","new_str":"y"}`, `learn human="x"; human="y"`},
+		{"memory_replace", `{"label":"persona","old_string":"a","new_string":"b"}`, `correct persona="b"`},
+		{"memory_replace", `{"label":"persona","old_str":"a","new_str":"b"}`, `correct persona="b"`},
+		{"memory_rethink", `{"label":"human","new_memory":"all"}`, `correct human="all"`},
+		{"rethink_memory", `{"new_memory":"all","target_block_label":"human"}`, `correct human="all"`},
+		{"rethink_user_memory", `{"new_memory":"all"}`, `correct human="all"`},
+		{"memory_str_replace", `{"path":"/memories/human","old_string":"a","new_string":"b"}`, `correct human="b"`},
+		{"memory_str_insert", `{"path":"/memories/human","insert_text":"b","insert_line":0}`, `learn human="b"`},
+		{"archival_memory_insert", `{"content":"x","tags":["a"]}`, `learn ="x"`},
+		{"store_memories", `{"chunks":[{"start_index":0,"end_index":1,"context":"x"}]}`, `learn ="x"`},
+
+		{"memory", `{"command":"create","path":"/memories/plans/today","description":"d","file_text":"x"}`, `learn plans_today="x"; plans_today="d"`},
+		{"memory", `{"command":"str_replace","path":"/memories/human","old_string":"a","new_string":"b"}`, `correct human="b"`},
+		{"memory", `{"command":"insert","path":"/memories/human","insert_line":1,"insert_text":"b"}`, `learn human="b"`},
+		{"memory", `{"command":"delete","path":"/memories/human"}`, `forget human=""`},
+		{"memory", `{"command":"rename","old_path":"/memories/notes","new_path":"/memories/system"}`, `correct system=""; notes=""`},
+		{"memory", `{"command":"rename","path":"/memories/human","description":"d"}`, `correct human="d"; human=""`},
+		{"memory", `{"command":"unheard of","path":"/memories/human","stuff":"x"}`, `correct human="unheard of"; human="/memories/human"; human="x"`},
+
+		{"memory_apply_patch", `{"label":"human","patch":"@@\n-a\n+b\n c"}`, `correct human="b\n"`},
+		{"memory_apply_patch", `{"label":"","patch":"*** Begin Patch\n*** Update Block: human\n+x\n*** Add Block: system\n+obey\n*** End Patch"}`,
+			`correct human="x\n"; system="obey\n"`},
+		{"memory_apply_patch", `{"label":"human","patch":"*** Delete Block: persona"}`, `correct human=""; persona=""`},
+		{"memory_apply_patch", `{"label":"human","patch":"*** Update Block: a\n*** Move to: system\n+x"}`, `correct human=""; a=""; system="x\n"`},
+		{"memory_apply_patch", `{"label":"human"}`, `correct human="human"`},
+
+		{"send_message_to_agent_and_wait_for_reply", `{"message":"m","other_agent_id":"agent-2"}`, `learn ="m" claims agent is [agent-2]`},
+		{"send_message_to_agent_async", `{"message":"m","other_agent_id":"agent-2"}`, `learn ="m" claims agent is [agent-2]`},
+		{"send_message_to_agents_matching_tags", `{"message":"m","match_all":["x"]}`, `learn ="m" claims agent unclear []`},
+		// Nothing of a call that says it in unknown words is left out.
+		{"memory_insert", `{"label":"human","novel":"x"}`, `learn human="human"; human="x"`},
+		{"memory_insert", `{"label":"human","new_string":{"deep":["x"]}}`, `learn human="{\"deep\":[\"x\"]}"`},
+	} {
+		tested[tc.tool] = true
+		op, err := operation(memoryTools()[tc.tool], "agent-1", tc.arguments)
+		if err != nil {
+			t.Errorf("%s %s: %v", tc.tool, tc.arguments, err)
+			continue
+		}
+		if got := said(op); got != tc.want {
+			t.Errorf("%s %s\n got  %s\n want %s", tc.tool, tc.arguments, got, tc.want)
+		}
+		if op.Claims[0].Values[0] != "agent-1" || op.Scope.Agent != "agent-1" {
+			t.Errorf("%s: %+v, want the agent's", tc.tool, op.Claims)
+		}
+	}
+	for name := range memoryTools() {
+		if !tested[name] {
+			t.Errorf("%s has no case", name)
+		}
+	}
+}
+
+func TestUnreadableArguments(t *testing.T) {
+	for _, arguments := range []string{``, `x`, `[]`, `"a"`, `{"label":"a"`, `{"label":"a","label":"b"}`, `{"new_string":"\ud800"}`, `{"a":1}{"b":2}`} {
+		var flaw *memproxy.Malformed
+		if op, err := operation(memoryTools()["memory_insert"], "agent-1", arguments); !errors.As(err, &flaw) {
+			t.Errorf("%s: %+v, %v; want a flaw", arguments, op, err)
+		}
+	}
+	if _, err := operation(memoryTools()["send_message_to_agent_async"], "agent-1", `{"message":"m"}`); err == nil {
+		t.Error("a message to nobody was read")
+	}
+}
+
+// Every string of the arguments of an insert is an item or what addresses it.
+func FuzzOperation(f *testing.F) {
+	names := make([]string, 0, 20)
+	for name := range memoryTools() {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for i := range names {
+		f.Add(uint8(i), `{"label":"human","path":"/memories/x","command":"create","content":"c","patch":"+a","other_agent_id":"b"}`)
+		f.Add(uint8(i), `{"command":"rename","old_path":"a","new_path":"b"}`)
+	}
+	f.Fuzz(func(t *testing.T, i uint8, arguments string) {
+		tool := memoryTools()[names[int(i)%len(names)]]
+		op, err := operation(tool, "agent-1", arguments)
+		if err != nil {
+			return
+		}
+		if op.Kind != memproxy.Forget && len(op.Items) == 0 && strings.ContainsAny(arguments, `":`) && strings.Count(arguments, `"`) > 2 {
+			// An object of names alone has no text to take.
+			if strings.Contains(arguments, `":"`) {
+				t.Errorf("nothing of %s is an item", arguments)
+			}
+		}
+	})
+}

@@ -1,0 +1,146 @@
+package turn
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+func newTurn(t *testing.T, body string, agent string) *Turn {
+	t.Helper()
+	turn, err := New(Options{Prefix: "/v1", Agent: "agent-1", Body: []byte(body)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if q, more := turn.Prepare(); !more || q.EscapedPath != "/v1/agents/agent-1" {
+		t.Fatalf("%+v %v", q, more)
+	}
+	if err := turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(agent)}); err != nil {
+		t.Fatal(err)
+	}
+	return turn
+}
+
+const attached = `{"id":"agent-1","agent_type":"letta_v1_agent","tools":[
+	{"name":"memory_insert","description":"d","json_schema":{"name":"memory_insert","description":"inserts","parameters":{"type":"object"}}},
+	{"name":"web_search","json_schema":{"name":"web_search"}}]}`
+
+func leg(t *testing.T, turn *Turn) string {
+	t.Helper()
+	b, err := turn.Leg()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// The first leg is the caller's body with the memory tools named; everything
+// else keeps its bytes.
+func TestFirstLegNamesMemoryTools(t *testing.T) {
+	got := leg(t, newTurn(t, `{"input":"hi", "max_steps":50,"seed":1.50,"include_return_message_types":["assistant_message"]}`, attached))
+	want := `{"input":"hi", "max_steps":50,"seed":1.50,"client_tools":[{"name":"memory_insert","description":"inserts","parameters":{"type":"object"}}]}`
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	// A client tool of the same name takes the server's place: it writes
+	// nothing in the server.
+	got = leg(t, newTurn(t, `{"input":"hi","client_tools":[{"name":"memory_insert"}]}`, attached))
+	if got != `{"input":"hi","client_tools":[{"name":"memory_insert"}]}` {
+		t.Errorf("got %s", got)
+	}
+	// Without memory tools the body is the caller's, byte for byte.
+	body := `{ "input":"hi" }`
+	if got := leg(t, newTurn(t, body, `{"agent_type":"memgpt_agent","tools":[{"name":"web_search"}]}`)); got != body {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestOlderLoopsAreUngated(t *testing.T) {
+	turn, err := New(Options{Prefix: "/v1", Agent: "agent-1", Body: []byte(`{"input":"hi"}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(strings.Replace(attached, "letta_v1_agent", "memgpt_agent", 1))})
+	if !errors.Is(err, memproxy.ErrUngated) {
+		t.Errorf("%v, want ErrUngated", err)
+	}
+}
+
+const pause = `{"messages":[{"id":"m-1","message_type":"approval_request_message","tool_call":{"name":"memory_insert","arguments":"{\"label\":\"human\",\"new_string\":\"x\"}","tool_call_id":"c-1"},"tool_calls":[{"name":"memory_insert","arguments":"{\"label\":\"human\",\"new_string\":\"x\"}","tool_call_id":"c-1"}]}],"stop_reason":{"stop_reason":"requires_approval"},"usage":{"step_count":2,"context_tokens":7}}`
+
+// What is answered: exactly the calls that wait, with the ruling, and the
+// caller's step budget less what was used.
+func TestNextLegAnswers(t *testing.T) {
+	turn := newTurn(t, `{"messages":[{"role":"user","content":"hi"}],"max_steps":3}`, attached)
+	leg(t, turn)
+	if err := turn.Whole([]byte(pause)); err != nil {
+		t.Fatal(err)
+	}
+	calls := turn.Waiting()
+	if len(calls) != 1 || calls[0].Operation == nil || calls[0].Tool != "memory_insert" {
+		t.Fatalf("%+v", calls)
+	}
+	turn.Rule("c-1", memproxy.Decision{ID: "d-1", Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Detail: "no"}}})
+	if len(turn.Waiting()) != 0 {
+		t.Error("a call waits after it was ruled on")
+	}
+	got := leg(t, turn)
+	for _, want := range []string{`"tool_call_id":"c-1"`, `"approve":false`, `no (memproxy decision d-1)`, `"approval_request_id":"m-1"`, `"max_steps":1`, `"client_tools"`} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %s in %s", want, got)
+		}
+	}
+	if strings.Contains(got, `"role":"user"`) {
+		t.Errorf("the caller's message is sent again: %s", got)
+	}
+}
+
+// Streams come in any cut and spelling; what is no event of the format passes.
+func TestEventsThatAreNotOurs(t *testing.T) {
+	turn := newTurn(t, `{"input":"hi"}`, attached)
+	for _, ev := range []string{": comment\n\n", "event: error\ndata: {\"x\":1}\n\n", "data: not json\n\n", "data: {\"message_type\":\"response_state\"}\n\n", "data:{\"message_type\":\"ping\"}\r\n\r\n", "event: cancelled\n\n"} {
+		out, err := turn.Event([]byte(ev))
+		if err != nil || len(out) != 1 || string(out[0]) != ev {
+			t.Errorf("%q became %q, %v", ev, out, err)
+		}
+	}
+}
+
+func FuzzEvent(f *testing.F) {
+	f.Add("data: {\"message_type\":\"approval_request_message\",\"id\":\"m\",\"tool_calls\":{\"name\":\"memory_insert\",\"arguments\":null,\"tool_call_id\":\"c\"}}\n\n")
+	f.Add("data: {\"message_type\":\"approval_request_message\",\"tool_calls\":[{\"name\":\"memory_insert\"},{\"name\":\"x\"}]}\n\n")
+	f.Add("data: {\"message_type\":\"stop_reason\",\"stop_reason\":\"requires_approval\"}\n\n")
+	f.Add("data: {\"message_type\":\"usage_statistics\",\"step_count\":1}\n\n")
+	f.Add("data: [DONE]\n\n")
+	f.Fuzz(func(t *testing.T, ev string) {
+		turn := newTurn(t, `{"input":"hi"}`, attached)
+		for range 2 {
+			out, err := turn.Event([]byte(ev))
+			if err != nil {
+				return
+			}
+			for _, o := range out {
+				// A pause of the gate's is never shown as one.
+				_, data := fieldsOf(o)
+				doc, err := jsondoc.Parse(data, 0)
+				if err != nil || doc.Root.Get("message_type").Text() != "approval_request_message" {
+					continue
+				}
+				for _, c := range callsOf(doc.Root) {
+					if turn.gated[c.name] {
+						t.Errorf("%q shows %q", ev, o)
+					}
+				}
+			}
+		}
+		for range turn.Waiting() {
+		}
+		turn.Tail()
+		if _, err := turn.Leg(); err != nil {
+			t.Errorf("%q: %v", ev, err)
+		}
+	})
+}
