@@ -9,6 +9,8 @@ arguments. So the script is the user's message itself, one directive a line:
     SAY All done.                                           the final text
     SLEEP 0.5                                               wait before this step
     FAIL 500                                                answer this step with a status
+    ASIDE CALL ...                                          for a sleeptime agent that
+                                                            reads this line later
 
 or the same as JSON: {"steps":[{"calls":[{"name":..., "arguments":{...}}],
 "say":..., "sleep":..., "fail":...}]}. Arguments that are a string are sent as they
@@ -79,6 +81,9 @@ def spoken(message):
 def steps_of(text):
     """The steps a message asks for, or none where it is no script."""
     text = text.strip()
+    if text.startswith("<system-reminder>"):
+        # A sleeptime agent is handed the transcript of the agent it works for.
+        text = "\n".join(re.findall(r"^(?:user: )?ASIDE (.*)", text, re.M))
     if text.startswith('{"steps"'):
         return json.loads(text)["steps"]
     if not re.match(r"(CALL|SAY|SLEEP|FAIL)\b", text):

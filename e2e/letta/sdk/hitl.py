@@ -28,6 +28,7 @@ def main():
     parser.add_argument("--check", action="store_true", help="compare instead of writing")
     parser.add_argument("names", nargs="*")
     given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
     passed = failed = 0
     for name, case in cases():
         if given.names and name not in given.names:

@@ -74,6 +74,18 @@ class Agent:
         self.wire.show(f"{note}: GET /v1/agents/{{id}}?include=agent.pending_approval, some fields", kept)
         return state
 
+    def pending(self):
+        """The request that waits in the agent's own conversation, and its call ids."""
+        waiting = self.wire.ask("GET", f"{self.path}?include=agent.pending_approval").body["pending_approval"]
+        return (waiting["id"], [c["tool_call_id"] for c in waiting["tool_calls"]]) if waiting else (None, [])
+
+    def finished(self, run_id, note="the run in the end"):
+        for _ in range(2000):
+            run = self.wire.ask("GET", f"/v1/runs/{run_id}").body
+            if run["status"] in ("completed", "failed", "cancelled"):
+                break
+        return self.wire.record("GET", f"/v1/runs/{run_id}", note=note).body
+
     def seen_by_model(self, stub, last=1, note="what the model was shown"):
         """The newest requests that reached the model, without the system prompt."""
         prompts = [p for p in stub.ask("GET", "/_e2e/prompts").body["prompts"]][-last:]

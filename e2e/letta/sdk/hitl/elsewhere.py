@@ -56,12 +56,15 @@ def case_twin_routes(wire, stub):
     tools = agent.client_tools("memory_insert")
     agent.say(insert("one") + ENDING, "the twin", path=path, client_tools=tools)
     agent.reply(approve("call_0000"), "the approval", path=path, client_tools=tools)
-    old = {"X-Stainless-Package-Version": "0.1.0", "User-Agent": "@letta-ai/letta-client/0.1.0"}
+    old = {"X-Stainless-Package-Version": None, "User-Agent": "@letta-ai/letta-client/0.1.0"}
     asked = {"messages": [{"role": "user", "content": "SAY Hi."}], "streaming": True}
     wire.record("POST", agent.messages, asked, "streaming for an old client", headers=old)
+    go = {"X-Stainless-Package-Version": None, "User-Agent": "Go-http-client/1.1"}
+    wire.record("PATCH", f"{agent.path}/tools/approval/memory_insert", {"requires_approval": False},
+                "a client that does not say what it is", headers=go)
     wire.record("GET", "/v1/blocks?limit=1&label=nothing", note="a collection without its slash")
     wire.record("GET", "/v1/%62locks/?limit=1&label=nothing", note="an encoded letter")
-    wire.record("GET", f"/v1//blocks/?limit=1&label=nothing", note="a doubled slash")
+    wire.record("GET", "/v1//blocks/?limit=1&label=nothing", note="a doubled slash")
     wire.record("PATCH", f"/v1/_internal_agents/{agent.id}/core-memory/blocks/human", {"value": "hidden"}, "the hidden twin")
 
 
@@ -78,15 +81,17 @@ def case_sleeptime(wire, stub):
     mine = wire.ask("GET", f"{agent.path}?include=agent.tools").body
     wire.show("the main agent", {"agent_type": mine["agent_type"], "tools": sorted(t["name"] for t in mine["tools"])})
     wire.record("PATCH", f"/v1/agents/{other}/tools/approval/memory_insert", {"requires_approval": True}, "a rule for the sleeptime agent")
-    first = agent.say("SAY Hello.", "a message to the main agent")
+    first = agent.say(f"SAY Hello.\nASIDE {insert('one')}\nASIDE THEN\nASIDE {call('memory_rethink', label='human', new_memory='two')}",
+                      "a message to the main agent")
     for run in first.body["usage"]["run_ids"] or []:
-        for _ in range(1000):
-            now = wire.ask("GET", f"/v1/runs/{run}").body
-            if now["status"] in ("completed", "failed", "cancelled"):
-                break
-        wire.record("GET", f"/v1/runs/{run}", note="the background run in the end")
+        agent.finished(run, "the background run in the end")
     messages = wire.ask("GET", f"/v1/agents/{other}/messages?order=asc").body
     wire.show("what the sleeptime agent was told and did", [m for m in messages if m["message_type"] != "system_message"])
+    waiting = wire.ask("GET", f"/v1/agents/{other}?include=agent.pending_approval").body["pending_approval"]
+    answer = {"messages": [{"type": "approval", "approvals": approve(*[c["tool_call_id"] for c in waiting["tool_calls"]])}]}
+    wire.record("POST", f"/v1/agents/{other}/messages", answer, "the approval, sent to the sleeptime agent")
+    agent.block(note="the shared block: also the call without a rule ran")
+    agent.say("SAY Hello again.", "a message to the main agent while nothing waits")
 
 
 def case_agent_patch_bypasses(wire, stub):
@@ -102,8 +107,8 @@ def case_agent_patch_bypasses(wire, stub):
         {"label": "human", "value": "x", "metadata": {"memproxy_id": "m2"}, "tags": ["t"]}]}).body
     wire.show("a block made with its agent keeps", {k: made["blocks"][0][k] for k in ("metadata", "tags")})
     block = wire.record("POST", "/v1/blocks/", {"label": "human", "value": "x", "metadata": {"memproxy_id": "m3"}, "tags": ["t"]}, "a block of its own").body
-    other = wire.ask("PATCH", agent.path, {"block_ids": [block["id"]]}).body
-    wire.show("PATCH agent {block_ids} swaps the blocks", [b["id"] for b in other["blocks"]])
+    wire.ask("PATCH", agent.path, {"block_ids": [block["id"]]})
+    wire.record("GET", f"{agent.path}/core-memory/blocks", note="the agent's blocks after PATCH of block_ids")
 
 
 def case_archival(wire, stub):

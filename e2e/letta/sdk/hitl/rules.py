@@ -53,12 +53,7 @@ def case_rule_async(wire, stub):
 
 def _background(wire, agent, text, note, **more):
     asked = {"messages": [{"role": "user", "content": text}], **more}
-    started = wire.record("POST", f"{agent.messages}/async", asked, note)
-    for _ in range(1000):
-        run = wire.ask("GET", f"/v1/runs/{started.body['id']}").body
-        if run["status"] in ("completed", "failed", "cancelled"):
-            break
-    wire.record("GET", f"/v1/runs/{started.body['id']}", note="the run in the end")
+    agent.finished(wire.record("POST", f"{agent.messages}/async", asked, note).body["id"])
 
 
 def case_rule_from_the_start(wire, stub):
@@ -94,68 +89,85 @@ def case_rule_violation(wire, stub):
     agent.block(note="the block in the end")
 
 
-def _v2(wire, note_tools=True, **more):
-    return Agent(wire, agent_type="memgpt_v2_agent", **more)
+def _v2(wire):
+    agent = Agent(wire, agent_type="memgpt_v2_agent")
+    wire.record("PATCH", f"{agent.path}/tools/approval/memory_insert", APPROVAL, "the rule")
+    return agent
+
+
+def _both(agent, yes, note, reason=None, **more):
+    """The answer in the new and in the old form at once."""
+    request, ids = agent.pending()
+    approvals = approve(*ids) if yes else deny(reason, *ids)
+    message = {"type": "approval", "approvals": approvals, "approve": yes, "approval_request_id": request, "reason": reason}
+    return agent.wire.record("POST", agent.messages, {"messages": [message], **more}, note)
 
 
 def case_v2_shadow(wire, stub):
     """The V2 loop: client_tools do not pause it."""
-    agent = _v2(wire)
+    agent = Agent(wire, agent_type="memgpt_v2_agent")
     tools = agent.client_tools("memory_insert")
     agent.say(insert("one") + ENDING, "a message", client_tools=tools)
     agent.block(note="the block: written")
 
 
-def case_v2_rule(wire, stub):
-    """The V2 loop with a rule: approved in the new form, in the old one, in both."""
+def case_v2_rule_new_form(wire, stub):
+    """The V2 loop with a rule, approved in the new form only: is the call run?"""
     agent = _v2(wire)
-    wire.record("PATCH", f"{agent.path}/tools/approval/memory_insert", APPROVAL, "the rule")
     agent.say(insert("one") + ENDING, "a message")
-    again = agent.reply(approve("call_0000"), "approved, the new form only")
-    agent.block(note="the block after the new form")
-    waiting = agent.waiting("what waits now")["pending_approval"]
-    if waiting:
-        ids = [c["tool_call_id"] for c in waiting["tool_calls"]]
-        _both(wire, agent, waiting["id"], ids, True, None, "approved, both forms")
-        agent.block(note="the block after both forms")
+    agent.reply(approve(*agent.pending()[1]), "approved, the new form only")
+    agent.block()
+    agent.waiting("what waits now")
+
+
+def case_v2_rule_deny_new_form(wire, stub):
+    """The V2 loop with a rule, denied in the new form only."""
+    agent = _v2(wire)
+    agent.say(insert("one") + ENDING, record=False)
+    agent.reply(deny("policy: no", *agent.pending()[1]), "denied, the new form only")
+    agent.block()
+    agent.waiting("what waits now")
+
+
+def case_v2_rule_both_forms(wire, stub):
+    """The V2 loop with a rule, answered in both forms at once: approved, then denied."""
+    agent = _v2(wire)
+    agent.say(insert("one") + ENDING, record=False)
+    _both(agent, True, "approved")
+    agent.block(note="the block after the approval")
     agent.say(insert("two") + ENDING, record=False)
-    waiting = wire.ask("GET", f"{agent.path}?include=agent.pending_approval").body["pending_approval"]
-    if waiting:
-        ids = [c["tool_call_id"] for c in waiting["tool_calls"]]
-        _both(wire, agent, waiting["id"], ids, False, "policy: no", "denied, both forms")
-        agent.block(note="the block after the denial")
-    agent.say(insert("three") + ENDING, record=False)
-    waiting = wire.ask("GET", f"{agent.path}?include=agent.pending_approval").body["pending_approval"]
-    if waiting:
-        old = {"type": "approval", "approve": True, "approval_request_id": waiting["id"]}
-        wire.record("POST", agent.messages, {"messages": [old]}, "approved, the old form only")
-        agent.block(note="the block after the old form")
+    _both(agent, False, "denied", "policy: no")
+    agent.block(note="the block after the denial")
     agent.history()
-    del again
 
 
-def _both(wire, agent, request_id, ids, yes, reason, note):
-    approvals = approve(*ids) if yes else deny(reason, *ids)
-    message = {"type": "approval", "approvals": approvals, "approve": yes, "approval_request_id": request_id, "reason": reason}
-    return wire.record("POST", agent.messages, {"messages": [message]}, note)
+def case_v2_rule_old_form(wire, stub):
+    """The V2 loop with a rule, approved in the old form only."""
+    agent = _v2(wire)
+    agent.say(insert("one") + ENDING, record=False)
+    old = {"type": "approval", "approve": True, "approval_request_id": agent.pending()[0]}
+    wire.record("POST", agent.messages, {"messages": [old]}, "approved, the old form only")
+    agent.block()
+    agent.waiting("what waits now")
 
 
 def case_v2_rule_returned(wire, stub):
-    """The V2 loop and an answer of type tool."""
+    """The V2 loop and an answer of type tool; a denial must end the pause then."""
     agent = _v2(wire)
-    wire.record("PATCH", f"{agent.path}/tools/approval/memory_insert", APPROVAL, "the rule")
     agent.say(insert("one") + ENDING, record=False)
-    agent.reply(returned("done by the gate", "call_0000"), "the gate's answer")
+    agent.reply(returned("done by the gate", *agent.pending()[1]), "the gate's answer")
     agent.waiting("what waits now")
     agent.block()
+    _both(agent, False, "denied in both forms", "written by the gate")
+    agent.waiting("what waits in the end")
 
 
 def case_v2_rule_stream(wire, stub):
     """The V2 loop on a stream, whole messages and tokens."""
     agent = _v2(wire)
-    wire.record("PATCH", f"{agent.path}/tools/approval/memory_insert", APPROVAL, "the rule")
-    paused = agent.say(insert("one") + ENDING, "whole messages", streaming=True)
-    waiting = paused.of("approval_request_message")[0]
-    both = {"type": "approval", "approvals": approve("call_0000"), "approve": True, "approval_request_id": waiting["id"]}
-    wire.record("POST", agent.messages, {"messages": [both], "streaming": True}, "approved")
-    agent.say(insert("two") + ENDING, "tokens", streaming=True, stream_tokens=True)
+    agent.say(insert("one") + ENDING, "whole messages", streaming=True)
+    _both(agent, True, "approved", streaming=True)
+    more = {"streaming": True, "stream_tokens": True}
+    agent.say(insert("two") + ENDING, "tokens", **more)
+    _both(agent, True, "approved, tokens", **more)
+    agent.block()

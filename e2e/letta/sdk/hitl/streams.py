@@ -1,5 +1,7 @@
 """The same pauses on streams (V3 loop)."""
 
+import time
+
 from .agent import ENDING, Agent, approve, call, deny, insert, returned
 
 
@@ -102,9 +104,12 @@ def case_stream_hang_up(wire, stub):
     more = {"client_tools": agent.client_tools("memory_insert"), "streaming": True}
     script = "SLEEP 1\n" + insert("one") + ENDING
     asked = {"messages": [{"role": "user", "content": script}], **more}
-    wire.record("POST", agent.messages, asked, "a message", cut_after='"ping"')
-    for _ in range(200):
-        if agent.wire.ask("GET", f"{agent.path}?include=agent.pending_approval").body["pending_approval"]:
+    cut = wire.record("POST", agent.messages, asked, "a message", cut_after='"ping"')
+    for _ in range(2000):
+        if agent.pending()[0]:
             break
-    agent.waiting("what waits a moment later")
+    # The pause is written before the run is closed, if it is closed at all.
+    time.sleep(1)
+    agent.waiting("what waits two seconds later")
+    wire.record("GET", f"/v1/runs/{cut.events[0]['run_id']}", note="its run")
     agent.say("SAY Hello.", "the next message")

@@ -64,8 +64,8 @@ class Normaliser:
 
 
 class Answer:
-    def __init__(self, status, content_type, raw):
-        self.status, self.content_type, self.raw = status, content_type, raw
+    def __init__(self, status, content_type, raw, location=None):
+        self.status, self.content_type, self.raw, self.location = status, content_type, raw, location
         self.streamed = content_type.startswith("text/event-stream")
 
     @property
@@ -102,7 +102,9 @@ class Wire:
         """cut_after hangs up as soon as the answer holds that text."""
         connection = http.client.HTTPConnection(self.base.hostname, self.base.port, timeout=120)
         payload = None if body is None else json.dumps(body, ensure_ascii=False).encode()
-        connection.request(method, path, payload, {**HEADERS, **(headers or {})})
+        # None takes a header away.
+        wanted = {k: v for k, v in {**HEADERS, **(headers or {})}.items() if v is not None}
+        connection.request(method, path, payload, wanted)
         response = connection.getresponse()
         kind = response.headers.get("Content-Type", "").split(";")[0]
         if cut_after is None:
@@ -112,17 +114,19 @@ class Wire:
             while cut_after not in raw and (line := response.readline()):
                 raw += line.decode()
         connection.close()
-        return Answer(response.status, kind, raw)
+        return Answer(response.status, kind, raw, response.headers.get("Location"))
 
     def record(self, method, path, body=None, note="", **options):
         answer = self.ask(method, path, body, **options)
         self.count += 1
         request = f"{method} {self.normalise.text(path)}\n"
         for name, value in (options.get("headers") or {}).items():
-            request += f"{name}: {value}\n"
+            request += f"{name}: {value}\n" if value is not None else f"(no {name})\n"
         if body is not None:
             request += self._json(body)
-        response = f"{answer.status} {answer.content_type}\n"
+        response = f"{answer.status} {answer.content_type}".rstrip() + "\n"
+        if answer.location:
+            response += f"Location: {self.normalise.text(answer.location)}\n"
         response += self._stream(answer.raw) if answer.streamed else self._json_text(answer.raw)
         if options.get("cut_after"):
             response += "[the client hangs up here]\n"
@@ -144,7 +148,7 @@ class Wire:
         try:
             return self._json(json.loads(raw))
         except ValueError:
-            return self.normalise.text(raw) + "\n"
+            return self.normalise.text(raw) + "\n" if raw else ""
 
     def _stream(self, raw):
         lines, pings = [], 0
