@@ -81,12 +81,20 @@ func (d *decoding) block(v *jsondoc.Value, ptr string) error {
 	for i := first; i < len(d.op.Items); i++ {
 		d.op.Items[i].Field, d.op.Items[i].Target = field, target
 	}
-	if addressed != "" && (addressed != field || !slices.ContainsFunc(d.op.Items[first:], content)) {
+	switch unwritten := !slices.ContainsFunc(d.op.Items[first:], content); {
+	case addressed != "" && (addressed != field || unwritten):
 		// The block that is renamed or set up is written to as well.
-		d.op.Items = append(d.op.Items, memproxy.Item{Kind: memproxy.ItemContent, Pointer: "path:label", Layer: memproxy.Semantic, Field: addressed, Target: target})
+		d.written("path:label", addressed, target)
+	case target != "" && unwritten:
+		d.written("path:block_id", field, target)
 	}
 	d.cost++
 	return d.limit(v, value, ptr)
+}
+
+// written notes a block that is written to without a text.
+func (d *decoding) written(ptr, field, target string) {
+	d.op.Items = append(d.op.Items, memproxy.Item{Kind: memproxy.ItemContent, Pointer: ptr, Layer: memproxy.Semantic, Field: field, Target: target})
 }
 
 func content(it memproxy.Item) bool { return it.Kind == memproxy.ItemContent }
@@ -217,7 +225,8 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 			d.op.Reserved = append(d.op.Reserved, p)
 			continue
 		case slices.Contains(d.a.opt.ConfidenceKeys, m.Name):
-			if d.op.Kind.Writes() {
+			// A run's or an attachment's confidence is nobody's claim.
+			if d.op.Kind == memproxy.Learn || d.op.Kind == memproxy.Correct {
 				d.op.Hints = append(d.op.Hints, d.hint(m.Value, p))
 			}
 		case m.Name == "source":

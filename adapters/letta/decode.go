@@ -73,6 +73,9 @@ func (d *decoding) body(p *payload) error {
 		d.fields(f)
 	}
 	root := d.doc.Root
+	if root.Kind == jsondoc.Null {
+		return d.bodyless()
+	}
 	if root.Kind == jsondoc.Array && r.shape == blocks {
 		return d.each(root, "", d.block)
 	}
@@ -143,6 +146,7 @@ func (d *decoding) each(v *jsondoc.Value, ptr string, one func(*jsondoc.Value, s
 // settle fills what follows from everything that was read.
 func (d *decoding) settle() error {
 	op := d.op
+	d.anybody()
 	for i := range op.Claims {
 		c := &op.Claims[i]
 		if c.Op != memproxy.ClaimIs || len(c.Values) != 1 || !c.Pins {
@@ -157,6 +161,25 @@ func (d *decoding) settle() error {
 		op.Cost = max(1, d.cost)
 	}
 	return nil
+}
+
+// anybody claims every agent for a run that names none: the backend then picks
+// one.
+func (d *decoding) anybody() {
+	switch d.row.shape {
+	case chat, batch, gateway:
+	default:
+		return
+	}
+	if d.op.Kind != memproxy.Run || len(d.op.Targets) > 0 {
+		return
+	}
+	for i := range d.op.Claims {
+		if d.op.Claims[i].Dim == memproxy.DimAgent {
+			return
+		}
+	}
+	d.op.Claims = append(d.op.Claims, memproxy.Claim{Dim: memproxy.DimAgent, Op: memproxy.ClaimAny, Values: []string{"*"}})
 }
 
 // fill sets the scope from a plain claim. In a write two places must agree.

@@ -145,8 +145,8 @@ func (f *finding) one(id, target string) (memproxy.Memory, error) {
 }
 
 // Merges implements the gate's locator: the server replaces metadata whole, so
-// what a change would lose must be sent along, and it no longer holds blocks
-// to their limits.
+// what a change would lose must be sent along; it no longer holds blocks to
+// their limits; and a block named by its id has its label there only.
 func (a *Adapter) Merges(rt memproxy.Route, op *memproxy.Operation) bool {
 	r := a.row(rt.ID)
 	p, ok := op.Parsed.(*payload)
@@ -154,6 +154,9 @@ func (a *Adapter) Merges(rt memproxy.Route, op *memproxy.Operation) bool {
 		return false
 	}
 	root := p.doc.Root
+	if r.shape == block && rt.Params["label"] == "" {
+		return true
+	}
 	return given(root.Get("metadata")) != nil || r.shape == block && given(root.Get("value")) != nil
 }
 

@@ -131,8 +131,10 @@ func TestMerges(t *testing.T) {
 	}{
 		{"PATCH", "/v1/blocks/block-1", `{"value":"v"}`, true},
 		{"PATCH", "/v1/blocks/block-1", `{"metadata":{}}`, true},
-		{"PATCH", "/v1/blocks/block-1", `{"value":null,"metadata":null}`, false},
-		{"PATCH", "/v1/blocks/block-1", `{"tags":["a"]}`, false},
+		{"PATCH", "/v1/blocks/block-1", `{"tags":["a"]}`, true}, // its label is the field
+		{"PATCH", "/v1/agents/agent-1/core-memory/blocks/human", `{"value":null,"metadata":null}`, false},
+		{"PATCH", "/v1/agents/agent-1/core-memory/blocks/human", `{"tags":["a"]}`, false},
+		{"PATCH", "/v1/agents/agent-1/core-memory/blocks/human", `{"metadata":{}}`, true},
 		{"PATCH", "/v1/agents/agent-1/core-memory/blocks/human", `{"value":"v"}`, true},
 		{"PATCH", "/v1/agents/agent-1", `{"metadata":{}}`, true},
 		{"PATCH", "/v1/agents/agent-1", `{"name":"a"}`, false},
