@@ -45,7 +45,7 @@ func (d *decoding) block(v *jsondoc.Value, ptr string) error {
 	if d.op.Kind == memproxy.Correct && len(d.op.Targets) > 0 {
 		target, addressed = d.op.Targets[0], d.params["label"]
 	}
-	value := given(v.Get("value"))
+	value, text := given(v.Get("value")), jsondoc.Child(ptr, "value")
 	// Label and description reach the model beside the value. Without one they
 	// are all that is written.
 	about := memproxy.ItemMetadata
@@ -79,22 +79,26 @@ func (d *decoding) block(v *jsondoc.Value, ptr string) error {
 		return bad(memproxy.PayloadMalformed, 422, jsondoc.Child(ptr, "label"), "a block needs a label")
 	}
 	for i := first; i < len(d.op.Items); i++ {
-		d.op.Items[i].Field, d.op.Items[i].Target = field, target
+		it := &d.op.Items[i]
+		it.Field = field
+		if it.Pointer == text {
+			it.Target = target // only this is the block's text
+		}
 	}
 	switch unwritten := !slices.ContainsFunc(d.op.Items[first:], content); {
 	case addressed != "" && (addressed != field || unwritten):
 		// The block that is renamed or set up is written to as well.
-		d.written("path:label", addressed, target)
+		d.written("path:label", addressed)
 	case target != "" && unwritten:
-		d.written("path:block_id", field, target)
+		d.written("path:block_id", field)
 	}
 	d.cost++
 	return d.limit(v, value, ptr)
 }
 
 // written notes a block that is written to without a text.
-func (d *decoding) written(ptr, field, target string) {
-	d.op.Items = append(d.op.Items, memproxy.Item{Kind: memproxy.ItemContent, Pointer: ptr, Layer: memproxy.Semantic, Field: field, Target: target})
+func (d *decoding) written(ptr, field string) {
+	d.op.Items = append(d.op.Items, memproxy.Item{Kind: memproxy.ItemContent, Pointer: ptr, Layer: memproxy.Semantic, Field: field})
 }
 
 func content(it memproxy.Item) bool { return it.Kind == memproxy.ItemContent }

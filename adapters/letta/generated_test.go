@@ -167,7 +167,7 @@ func TestGenerated(t *testing.T) {
 	a, rows := adapter(t), documented(t)
 	source := rand.New(rand.NewPCG(1, 2))
 	data := make([]byte, 400)
-	for range 20000 {
+	for range 5000 {
 		for i := range data {
 			data[i] = byte(source.Uint32())
 		}

@@ -39,11 +39,15 @@ func recorded(t testing.TB, each func(name string, req memproxy.Request, body []
 			}
 			for {
 				head, rest, _ := bytes.Cut(body, []byte("\n"))
-				field, value, ok := strings.Cut(string(head), ": ")
-				if !ok || strings.ContainsAny(field, "\"{ ") {
+				if bytes.HasPrefix(head, []byte("(")) { // a remark
+					body = rest
+					continue
+				}
+				field, value, ok := strings.Cut(string(head), ":")
+				if !ok || strings.ContainsAny(field, "\"{[ ") {
 					break
 				}
-				req.Header.Set(field, value)
+				req.Header.Set(field, strings.TrimSpace(value))
 				body = rest
 			}
 			req.Method = method
