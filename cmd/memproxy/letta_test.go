@@ -268,3 +268,41 @@ func TestTurnsOfAnAgentAreSerialised(t *testing.T) {
 		t.Errorf("%d of 8 notes are there", got)
 	}
 }
+
+// Proves EDGE-1: naming a memory tool as one's own client tool and approving
+// its call would make the server run its tool; the approval is ruled on. A
+// result of the caller's own runs nothing and passes.
+func TestNamingAMemoryToolAsOnesOwn(t *testing.T) {
+	const script = `CALL memory_replace {"label":"persona","old_string":"helper","new_string":"spy"}
+THEN
+SAY done`
+	tools := `,"client_tools":[{"name":"memory_replace","parameters":{"type":"object"}}]`
+	for name, tc := range map[string]struct{ answer, says string }{
+		"approved":              {`{"type":"approval","approval_request_id":%[1]q,"approvals":[{"type":"approval","tool_call_id":%[2]q,"approve":true}]}`, "request to call tool denied"},
+		"approved, older form":  {`{"type":"approval","approval_request_id":%[1]q,"approve":true,"reason":%[2]q}`, "request to call tool denied"},
+		"approved without type": {`{"approvals":[{"type":"approval","tool_call_id":%[2]q,"approve":true}],"approval_request_id":%[1]q}`, "request to call tool denied"},
+		"its own result":        {`{"type":"approval","approval_request_id":%[1]q,"approvals":[{"type":"tool","tool_call_id":%[2]q,"status":"success","tool_return":"mine"}]}`, `"tool_return":"mine"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := startLetta(t, someAgent)
+			a := l.say(script, tools)
+			var first struct {
+				Messages []struct {
+					ID    string
+					Calls []struct {
+						ID string `json:"tool_call_id"`
+					} `json:"tool_calls"`
+				}
+			}
+			if err := json.Unmarshal([]byte(a.body), &first); err != nil || len(first.Messages) != 1 || !strings.Contains(a.body, "requires_approval") {
+				t.Fatalf("%v: %s", err, a.body)
+			}
+			m := first.Messages[0]
+			a = l.do("POST", "/v1/agents/"+l.agent+"/messages", `{"messages":[`+fmt.Sprintf(tc.answer, m.ID, m.Calls[0].ID)+`]`+tools+`}`, "Authorization", "Bearer "+devToken)
+			if a.status != 200 || !strings.Contains(a.body, tc.says) {
+				t.Errorf("%d %s", a.status, a.body)
+			}
+			l.blocks("Ann", "helper")
+		})
+	}
+}

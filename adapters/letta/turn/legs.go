@@ -51,7 +51,7 @@ func (t *Turn) Rule(id string, d memproxy.Decision) {
 func (t *Turn) Leg() ([]byte, error) {
 	t.legs++
 	first := t.legs == 1
-	if first && len(t.gated) == 0 {
+	if first && len(t.gated) == 0 && len(t.calls) == 0 {
 		return t.opt.Body, nil
 	}
 	drop := []string{"client_tools", "include_return_message_types"}
@@ -116,30 +116,19 @@ func (t *Turn) continued(first bool) ([]byte, error) {
 // answerTo is the answer to one call. What the gate denies stays denied
 // whatever the caller says; what it allows the caller may still deny.
 func (t *Turn) answerTo(c *call) (any, bool) {
-	own := t.ownAnswer(c.id)
+	own := t.answerOf(c.id)
+	deny := func(reason string) (any, bool) {
+		return map[string]any{"type": "approval", "tool_call_id": c.id, "approve": false, "reason": reason}, false
+	}
 	switch {
 	case c.mine && c.decision.Verdict.Stops():
-		return map[string]any{"type": "approval", "tool_call_id": c.id, "approve": false, "reason": reasonOf(c.decision)}, false
-	case own != nil:
-		var said struct {
-			Approve *bool `json:"approve"`
-		}
-		_ = json.Unmarshal(own, &said)
-		return own, said.Approve == nil || *said.Approve
+		return deny(reasonOf(c.decision))
+	case own != nil && own.raw != nil:
+		return own.raw, own.approves
+	case own != nil && !own.approves:
+		return deny("denied by the user")
 	}
 	return map[string]any{"type": "approval", "tool_call_id": c.id, "approve": true}, true
-}
-
-func (t *Turn) ownAnswer(id string) json.RawMessage {
-	for _, raw := range t.given {
-		var a struct {
-			ID string `json:"tool_call_id"`
-		}
-		if json.Unmarshal(raw, &a) == nil && a.ID == id {
-			return raw
-		}
-	}
-	return nil
 }
 
 // reasonOf is what the agent reads instead of the tool's result.
@@ -162,7 +151,7 @@ func (t *Turn) said() []any {
 	}
 	if v := t.root.Root.Get("messages"); v != nil {
 		for _, m := range v.Elems {
-			if m.Get("approvals") == nil && m.Get("tool_returns") == nil {
+			if !isAnswer(m) {
 				out = append(out, json.RawMessage(t.root.Raw(m)))
 			}
 		}

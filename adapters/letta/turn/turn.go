@@ -34,7 +34,9 @@ type Turn struct {
 	agent    string
 	known    bool // the agent was asked for
 	shadowed []json.RawMessage
-	gated    map[string]bool // attached tools that are gated
+	gated    map[string]bool // attached memory tools that are shadowed
+	server   map[string]bool // attached memory tools, shadowed or not
+	asked    bool            // the conversation was asked what it waits for
 	own      []json.RawMessage
 	types    []string // include_return_message_types, or nil
 
@@ -43,7 +45,7 @@ type Turn struct {
 	legs    int
 
 	out   stitched
-	given []json.RawMessage // the caller's own answers to a pause
+	given []given // the caller's own answers to a pause
 }
 
 // call is one tool call that waits.
@@ -60,7 +62,7 @@ func New(opt Options) (*Turn, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Turn{opt: opt, tools: memoryTools(), root: doc, gated: map[string]bool{}, agent: opt.Agent}
+	t := &Turn{opt: opt, tools: memoryTools(), root: doc, gated: map[string]bool{}, server: map[string]bool{}, agent: opt.Agent}
 	if t.agent == "" {
 		t.agent = doc.Root.Get("agent_id").Text()
 	}
@@ -87,15 +89,17 @@ func (t *Turn) Key() string {
 }
 
 // Prepare asks for the conversation's agent, then for the agent with its tools
-// and what it waits for.
+// and what it waits for; what a conversation waits for stands in its messages.
 func (t *Turn) Prepare() (memproxy.Request, bool) {
 	switch {
-	case t.known:
-		return memproxy.Request{}, false
 	case t.agent == "":
 		return get(t.opt.Prefix+"/conversations/"+t.opt.Conversation, ""), true
+	case !t.known:
+		return get(t.opt.Prefix+"/agents/"+t.agent, "include=agent.tools&include=agent.pending_approval"), true
+	case !t.asked:
+		return get(t.opt.Prefix+"/conversations/"+t.opt.Conversation+"/messages", "order=desc&limit=20"), true
 	}
-	return get(t.opt.Prefix+"/agents/"+t.agent, "include=agent.tools&include=agent.pending_approval"), true
+	return memproxy.Request{}, false
 }
 
 func get(path, query string) memproxy.Request {
@@ -107,7 +111,7 @@ func (t *Turn) Prepared(r memproxy.Reply) error {
 	if r.Status < 200 || r.Status > 299 {
 		// The server says itself that there is none, in its own words.
 		if r.Status == 404 || r.Status == 401 || r.Status == 403 {
-			t.known = true
+			t.agent, t.known, t.asked = "none", true, true
 			return nil
 		}
 		return fmt.Errorf("letta: asked for the agent, the server answers %d", r.Status)
@@ -122,7 +126,26 @@ func (t *Turn) Prepared(r memproxy.Reply) error {
 		}
 		return nil
 	}
-	return t.attached(doc)
+	if !t.known {
+		return t.attached(doc)
+	}
+	t.asked = true
+	t.lastPause(doc)
+	return nil
+}
+
+// lastPause finds the pause that a conversation's newest messages end in.
+func (t *Turn) lastPause(doc *jsondoc.Doc) {
+	for _, m := range doc.Root.Elems {
+		switch m.Get("message_type").Text() {
+		case "approval_request_message":
+			t.pending(m)
+			return
+		case "tool_call_message": // calls of the same step that need no approval
+		default:
+			return
+		}
+	}
 }
 
 // attached takes down which of the agent's tools are to be gated.
@@ -134,8 +157,12 @@ func (t *Turn) attached(doc *jsondoc.Doc) error {
 	}
 	for _, tool := range tools.Elems {
 		name := tool.Get("name").Text()
-		if _, gated := t.tools[name]; !gated || slices.ContainsFunc(t.own, func(raw json.RawMessage) bool { return nameOf(raw) == name }) {
-			continue // a client tool of the caller's own takes the server's place
+		if _, writes := t.tools[name]; !writes {
+			continue
+		}
+		t.server[name] = true
+		if slices.ContainsFunc(t.own, func(raw json.RawMessage) bool { return nameOf(raw) == name }) {
+			continue // the caller runs its own in the server's place, or approves the server's: see pending
 		}
 		shadow, err := shadowOf(doc, tool, name)
 		if err != nil {
@@ -144,10 +171,12 @@ func (t *Turn) attached(doc *jsondoc.Doc) error {
 		t.gated[name] = true
 		t.shadowed = append(t.shadowed, shadow)
 	}
-	if len(t.gated) > 0 && doc.Root.Get("agent_type").Text() != pausingLoop {
+	if len(t.server) > 0 && doc.Root.Get("agent_type").Text() != pausingLoop {
 		return memproxy.ErrUngated
 	}
-	t.pending(doc)
+	if t.asked = t.opt.Conversation == "" || t.opt.Conversation == "default" || len(t.server) == 0; t.asked {
+		t.pending(doc.Root.Get("pending_approval"))
+	}
 	return nil
 }
 
@@ -176,55 +205,87 @@ func nameOf(raw json.RawMessage) string {
 	return named.Name
 }
 
-// pending finds what the agent waits for since an earlier turn: calls that the
-// caller answers now together with calls that are the gate's to answer, or
-// calls that nobody answered because that turn broke off.
-func (t *Turn) pending(doc *jsondoc.Doc) {
-	p := doc.Root.Get("pending_approval")
+// pending takes what the agent waits for since an earlier turn: calls that the
+// gate has to rule on, because that turn broke off, or because the caller
+// approves them now. An approval makes the server run its own tool, whoever
+// named it as a client tool; only a result of the caller's own does not.
+func (t *Turn) pending(p *jsondoc.Value) {
 	if p == nil || p.Kind != jsondoc.Object {
 		return
 	}
 	calls := callsOf(p)
-	mine := false
+	t.answers(calls)
+	mine, open := false, false
 	for _, c := range calls {
-		c.mine = t.gated[c.name]
-		mine = mine || c.mine
+		answer := t.answerOf(c.id)
+		c.mine = t.gated[c.name] || t.server[c.name] && answer != nil && answer.approves
+		mine, open = mine || c.mine, open || !c.mine && answer == nil
 	}
-	if !mine {
-		return
-	}
-	given := t.answers()
-	for _, c := range calls {
-		if !c.mine && !given[c.id] {
-			return // the caller has yet to say its part; the server tells it so
-		}
+	if !mine || open {
+		return // nothing of the gate's, or the caller has yet to say its part, which the server tells it
 	}
 	t.calls, t.request = calls, p.Get("id").Text()
 }
 
-// answers are the calls that the caller's own approvals answer, which it also
-// keeps.
-func (t *Turn) answers() map[string]bool {
-	given := map[string]bool{}
+// given is one answer of the caller's to a call that waits.
+type given struct {
+	id       string
+	raw      json.RawMessage
+	approves bool
+}
+
+func (t *Turn) answerOf(id string) *given {
+	for i := range t.given {
+		if t.given[i].id == id {
+			return &t.given[i]
+		}
+	}
+	return nil
+}
+
+// answers takes down the caller's own answers. The older form speaks of all
+// calls at once.
+func (t *Turn) answers(calls []*call) {
 	messages := t.root.Root.Get("messages")
 	if messages == nil {
-		return given
+		return
 	}
 	for _, m := range messages.Elems {
+		if !isAnswer(m) {
+			continue
+		}
 		for _, list := range [...]string{"approvals", "tool_returns"} {
 			v := m.Get(list)
 			if v == nil {
 				continue
 			}
 			for _, e := range v.Elems {
-				if id := e.Get("tool_call_id").Text(); id != "" {
-					given[id] = true
-					t.given = append(t.given, t.root.Raw(e))
+				t.given = append(t.given, given{e.Get("tool_call_id").Text(), t.root.Raw(e), t.root.True(e.Get("approve"))})
+			}
+		}
+		if v := m.Get("approve"); v != nil && v.Kind == jsondoc.Bool {
+			for _, c := range calls {
+				if t.answerOf(c.id) == nil {
+					t.given = append(t.given, given{c.id, nil, t.root.True(v)})
 				}
 			}
 		}
 	}
-	return given
+}
+
+// isAnswer reports whether a message answers a pause, in any of the forms that
+// the server takes for one.
+func isAnswer(m *jsondoc.Value) bool {
+	switch m.Get("type").Text() {
+	case "approval", "tool_return":
+		return true
+	}
+	for _, name := range [...]string{"approvals", "tool_returns", "approve", "approval_request_id"} {
+		if m.Get(name) != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // callsOf are the calls of an approval request.
