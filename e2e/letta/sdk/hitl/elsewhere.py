@@ -107,7 +107,8 @@ def case_agent_patch_bypasses(wire, stub):
         {"label": "human", "value": "x", "metadata": {"memproxy_id": "m2"}, "tags": ["t"]}]}).body
     wire.show("a block made with its agent keeps", {k: made["blocks"][0][k] for k in ("metadata", "tags")})
     block = wire.record("POST", "/v1/blocks/", {"label": "human", "value": "x", "metadata": {"memproxy_id": "m3"}, "tags": ["t"]}, "a block of its own").body
-    wire.ask("PATCH", agent.path, {"block_ids": [block["id"]]})
+    agent = Agent(wire)
+    wire.record("PATCH", agent.path, {"block_ids": [block["id"]]}, "an agent's set of blocks is replaced")
     wire.record("GET", f"{agent.path}/core-memory/blocks", note="the agent's blocks after PATCH of block_ids")
 
 

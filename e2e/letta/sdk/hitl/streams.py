@@ -28,16 +28,27 @@ def case_stream_tokens(wire, stub):
 
 
 def case_stream_tokens_deny(wire, stub):
-    """stream_tokens and a denial."""
+    """stream_tokens and a denial: the stream says nothing of the denied call, the
+    history does."""
     agent = Agent(wire)
     more = {"client_tools": agent.client_tools("memory_insert"), "streaming": True, "stream_tokens": True}
+    agent.say(insert("Likes tea.") + ENDING, record=False, **more)
+    agent.reply(deny("policy: no", "call_0000"), "the denial", **more)
+    assert agent.value() == "Ann."
+    agent.history()
+
+
+def case_stream_steps_deny(wire, stub):
+    """A denial on a stream of whole messages."""
+    agent = Agent(wire)
+    more = {"client_tools": agent.client_tools("memory_insert"), "streaming": True}
     agent.say(insert("Likes tea.") + ENDING, record=False, **more)
     agent.reply(deny("policy: no", "call_0000"), "the denial", **more)
     assert agent.value() == "Ann."
 
 
 def case_stream_tokens_returned(wire, stub):
-    """stream_tokens and a tool return made by the gate."""
+    """stream_tokens and a tool return made by the gate: not on the stream either."""
     agent = Agent(wire)
     more = {"client_tools": agent.client_tools("memory_insert"), "streaming": True, "stream_tokens": True}
     agent.say(insert("Likes tea.") + ENDING, record=False, **more)

@@ -4,7 +4,7 @@ A recording is a txtar file: a comment that says what it shows, then a request a
 a response a step, in the order they happened. JSON is indented, nothing else about
 it changes: key order and numbers stay. Streams stay as they came, line by line. Ids
 become well-formed ids that count up, times one fixed time, and texts of more than
-400 characters are cut, so that two runs give the same bytes.
+400 characters are cut, lists of tools and rules are sorted, so that two runs give the same bytes.
 """
 
 import http.client
@@ -20,6 +20,16 @@ LIMIT = 400
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?")
 _CLOCK = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?( [AP]M UTC[+-]\d{4})?")
+
+
+def _named(item):
+    """What a tool or a rule is sorted by; ids differ from run to run."""
+    if not isinstance(item, dict):
+        return str(item)
+    inner = item.get("function") or item
+    return f"{inner.get('name') or inner.get('tool_name')} {item.get('type')}"
+
+
 # The default user, the same in every database.
 _FIXED = "00000000-0000-4000-8000-000000000000"
 
@@ -55,6 +65,9 @@ class Normaliser:
             # Vectors are long, and numbers say nothing here.
             if name == "embedding" and value:
                 return [0.0]
+            # The server lists these as its database happens to.
+            if name in ("tools", "tool_rules", "tags"):
+                value = sorted(value, key=_named)
             return [self.walk(item, name) for item in value]
         if isinstance(value, dict):
             return {self.text(key): self.walk(item, key) for key, item in value.items()}
