@@ -260,17 +260,31 @@ func (t *Turn) answers(calls []*call) {
 				continue
 			}
 			for _, e := range v.Elems {
-				t.given = append(t.given, given{e.Get("tool_call_id").Text(), t.root.Raw(e), t.root.True(e.Get("approve"))})
+				t.give(e.Get("tool_call_id").Text(), t.root.Raw(e), t.yes(e.Get("approve")))
 			}
 		}
-		if v := m.Get("approve"); v != nil && v.Kind == jsondoc.Bool {
+		if v := m.Get("approve"); v != nil && v.Kind != jsondoc.Null {
 			for _, c := range calls {
-				if t.answerOf(c.id) == nil {
-					t.given = append(t.given, given{c.id, nil, t.root.True(v)})
-				}
+				t.give(c.id, nil, t.yes(v))
 			}
 		}
 	}
+}
+
+// give notes an answer. Of two to one call the first is the one that is sent
+// on, and either may approve: servers differ in which they take.
+func (t *Turn) give(id string, raw json.RawMessage, approves bool) {
+	if a := t.answerOf(id); a != nil {
+		a.approves = a.approves || approves
+		return
+	}
+	t.given = append(t.given, given{id, raw, approves})
+}
+
+// yes reports whether a value may be taken for true: the server reads "true",
+// "yes" and 1 like it.
+func (t *Turn) yes(v *jsondoc.Value) bool {
+	return v != nil && v.Kind != jsondoc.Null && !t.root.False(v)
 }
 
 // isAnswer reports whether a message answers a pause, in any of the forms that
