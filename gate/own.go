@@ -3,6 +3,8 @@ package gate
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/memproxy/memproxy"
@@ -32,8 +34,66 @@ func own(ctx context.Context, r *run) error {
 	if err := r.locate(ctx); err != nil {
 		return err
 	}
+	r.recognise(ctx)
+	r.nameFields()
 	r.judge()
 	return nil
+}
+
+// recognise looks up the owners of targets that go by another name than the
+// one under which they are remembered: a block by its label.
+func (r *run) recognise(ctx context.Context) {
+	ids := map[string]string{} // the target's name by its id
+	for name, m := range r.op.Current {
+		if _, known := r.owners[name]; !known && m.ID != "" && m.ID != name {
+			ids[m.ID] = name
+		}
+	}
+	if len(ids) == 0 || r.blind {
+		return
+	}
+	rows, err := r.g.opt.Ledger.Owners(ctx, r.op.Backend, r.op.TargetKind, slices.Collect(maps.Keys(ids)))
+	if err != nil {
+		r.g.opt.Meter.LedgerFailed(ctx)
+		r.blind = true
+		return
+	}
+	if r.owners == nil {
+		r.owners = make(map[string]memproxy.Ownership, len(rows))
+	}
+	for id, row := range rows {
+		r.owners[ids[id]] = row
+		r.q.Owners = append(r.q.Owners, row)
+	}
+}
+
+// nameFields fills in the field that a change is written to where the payload
+// does not say it: a block that is changed by its id. One that renames its
+// field writes both.
+func (r *run) nameFields() {
+	if r.op.Kind != memproxy.Correct {
+		return
+	}
+	for _, target := range r.op.Targets {
+		field := r.op.Current[target].Field
+		if field == "" {
+			continue
+		}
+		renamed := false
+		for i := range r.op.Items {
+			it := &r.op.Items[i]
+			if it.Kind != memproxy.ItemContent || it.Target != "" && it.Target != target {
+				continue
+			}
+			if it.Field == "" {
+				it.Field = field
+			}
+			renamed = renamed || it.Field != field
+		}
+		if renamed {
+			r.op.Items = append(r.op.Items, memproxy.Item{Kind: memproxy.ItemContent, Field: field, Target: target})
+		}
+	}
 }
 
 // locate asks the backend for the targets that the ledger does not know, and

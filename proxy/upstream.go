@@ -102,7 +102,8 @@ type fetcher struct{ p *Proxy }
 
 // fetchHeaders are the client headers that a side request carries: who asks,
 // never what was asked.
-var fetchHeaders = [...]string{"Authorization", "X-Api-Key", "Cookie", "User-Agent", "Mem0-User-Id", "X-Mem0-Mode"}
+var fetchHeaders = [...]string{"Authorization", "X-Api-Key", "Cookie", "User-Agent", "Mem0-User-Id", "X-Mem0-Mode",
+	"User_id", "X-Bare-Password", "X-Project", "X-Project-Id", "X-Stainless-Package-Version"}
 
 // maxFetch bounds one memory fetched from the side.
 const maxFetch = 1 << 20
