@@ -108,6 +108,7 @@ def case_agent_patch_bypasses(wire, stub):
     wire.show("a block made with its agent keeps", {k: made["blocks"][0][k] for k in ("metadata", "tags")})
     block = wire.record("POST", "/v1/blocks/", {"label": "human", "value": "x", "metadata": {"memproxy_id": "m3"}, "tags": ["t"]}, "a block of its own").body
     agent = Agent(wire)
+    # The new block has the label of the old one: it is not attached, the old one goes.
     wire.record("PATCH", agent.path, {"block_ids": [block["id"]]}, "an agent's set of blocks is replaced")
     wire.record("GET", f"{agent.path}/core-memory/blocks", note="the agent's blocks after PATCH of block_ids")
 
