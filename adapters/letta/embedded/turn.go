@@ -233,12 +233,17 @@ func (l *leg) add(m message) {
 	l.messages = append(l.messages, m)
 }
 
-// returned runs what is to be run and adds the results.
+// returned runs what is to be run and adds the results: first those that were
+// given, as the server does.
 func (l *leg) returned(calls []toolCall, answered map[string]toolReturn) {
 	var rs []toolReturn
 	for _, c := range calls {
-		if r, ok := answered[c.ID]; ok && r.Type != "" {
+		if r := answered[c.ID]; r.Type != "" {
 			rs = append(rs, r)
+		}
+	}
+	for _, c := range calls {
+		if answered[c.ID].Type != "" {
 			continue
 		}
 		text, err := l.a.call(c)
