@@ -163,5 +163,5 @@ export const brief = (agent) => ({
   metadata: agent.metadata,
   tools: agent.tools?.map((tool) => tool.name),
   tool_rules: agent.tool_rules,
-  blocks: agent.blocks,
+  blocks: agent.blocks && [...agent.blocks].sort((a, b) => (a.label < b.label ? -1 : 1)),
 });
