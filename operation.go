@@ -293,4 +293,7 @@ type Reading struct {
 	Events []string
 	// Links are pointers of absolute URLs that would lead past the proxy.
 	Links []string
+	// Traces is set when the answer may show what memproxy itself did in the
+	// backend, which Rewrite then takes out.
+	Traces bool
 }

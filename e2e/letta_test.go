@@ -198,6 +198,10 @@ func TestLettaSelfEdits(t *testing.T) {
 			if a, b := outline(got.body), outline(like.body); !slices.Equal(a, b) {
 				t.Errorf("real\n  %s\nsmall\n  %s", strings.Join(a, "\n  "), strings.Join(b, "\n  "))
 			}
+			history := call(t, http.MethodGet, carReal.base+"/v1/agents/"+onReal+"/messages", "", "", sdk...)
+			if history.status != 200 || strings.Contains(history.body, "approval") || !strings.Contains(history.body, "tool_call_message") {
+				t.Errorf("history: %d %s", history.status, tail(history.body, 3000))
+			}
 			if strings.Contains(got.body, "approval") {
 				t.Errorf("the caller sees an approval: %s", got.body)
 			}

@@ -237,7 +237,7 @@ func Refusals(t *testing.T, a Adapter, req memproxy.Request) {
 func Thins(t *testing.T, a Reader, rt memproxy.Route, req memproxy.Request, reply memproxy.Reply) {
 	t.Helper()
 	rd, err := a.Read(rt, req, reply)
-	if err != nil {
+	if err != nil || rd.Traces { // what is taken out then is the adapter's own matter, and test
 		return
 	}
 	base, err := a.Rewrite(rt, req, reply, rd)

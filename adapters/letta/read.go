@@ -30,6 +30,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 	if err != nil {
 		return nil, err
 	}
+	rd.Traces = reads && pausedHistory(reply.Body)
 	f := finding{rd: rd, doc: doc, agent: rt.Params["agent_id"]}
 	if r.shape == search {
 		f.agent = rt.Params[searched]
@@ -222,7 +223,7 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 		ids[m.ID] = m.ID != ""
 		n++
 	}
-	if n == 0 {
+	if n == 0 && !rd.Traces {
 		return reply.Body, nil
 	}
 	doc, err := jsondoc.Parse(reply.Body, 0)
@@ -230,6 +231,10 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 		return nil, err
 	}
 	e := doc.Edit()
+	if n == 0 {
+		unpause(e, doc)
+		return e.Apply(), nil
+	}
 	r := a.row(rt.ID)
 	nested := r != nil && r.is(inside)
 	if nested {
@@ -245,6 +250,15 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 			e.Replace(c, strconv.AppendInt(nil, int64(max(0, was-n)), 10))
 		}
 	}
+	out := e.Apply()
+	if !rd.Traces {
+		return out, nil
+	}
+	if doc, err = jsondoc.Parse(out, 0); err != nil {
+		return nil, err
+	}
+	e = doc.Edit()
+	unpause(e, doc)
 	return e.Apply(), nil
 }
 

@@ -131,6 +131,9 @@ func (t *Turn) answerTo(c *call) (any, bool) {
 	return map[string]any{"type": "approval", "tool_call_id": c.id, "approve": true}, true
 }
 
+// Mark stands in the reason of every denial of the gate's.
+const Mark = "(memproxy decision "
+
 // reasonOf is what the agent reads instead of the tool's result.
 func reasonOf(d memproxy.Decision) string {
 	reason := "refused by policy"
@@ -140,7 +143,7 @@ func reasonOf(d memproxy.Decision) string {
 			break
 		}
 	}
-	return reason + " (memproxy decision " + d.ID + ")"
+	return reason + " " + Mark + d.ID + ")"
 }
 
 // said are the caller's messages but for its answers to the pause.

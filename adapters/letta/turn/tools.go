@@ -43,6 +43,13 @@ func memoryTools() map[string]memoryTool {
 	}
 }
 
+// Gated reports whether a tool of this name writes memory, so that its calls
+// are ruled on.
+func Gated(name string) bool {
+	_, yes := memoryTools()[name]
+	return yes
+}
+
 // toolCall is one call on its way to an Operation.
 type toolCall struct {
 	tool memoryTool

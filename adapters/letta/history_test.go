@@ -1,0 +1,50 @@
+package letta
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Proves EDGE-1: history reads show tool calls and not the gate's approvals;
+// the caller's own stay, and a page is never emptied.
+func TestHistoryShowsNoApprovalsOfTheGate(t *testing.T) {
+	const (
+		asked    = `{"id":"message-1","message_type":"approval_request_message","tool_calls":[{"name":"memory_insert","arguments":"{}","tool_call_id":"c1"}]}`
+		called   = `{"id":"message-1","message_type":"tool_call_message","tool_calls":[{"name":"memory_insert","arguments":"{}","tool_call_id":"c1"}]}`
+		yes      = `{"id":"message-2","message_type":"approval_response_message","approvals":[{"type":"approval","tool_call_id":"c1","approve":true}]}`
+		no       = `{"id":"message-3","message_type":"approval_response_message","approvals":[{"type":"approval","tool_call_id":"c9","approve":false,"reason":"no (memproxy decision d1)"}]}`
+		theirs   = `{"id":"message-4","message_type":"approval_request_message","tool_calls":[{"name":"my_tool","arguments":"{}","tool_call_id":"c2"}]}`
+		theirYes = `{"id":"message-5","message_type":"approval_response_message","approvals":[{"type":"approval","tool_call_id":"c2","approve":true}]}`
+		mixed    = `{"id":"message-6","message_type":"approval_request_message","tool_calls":[{"name":"memory_insert","tool_call_id":"c3"},{"name":"my_tool","tool_call_id":"c4"}]}`
+		said     = `{"id":"message-7","message_type":"assistant_message","content":"done"}`
+	)
+	a, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt, ok := a.Route(memproxy.Request{Method: "GET", EscapedPath: "/v1/agents/agent-1/messages"})
+	if !ok {
+		t.Fatal("no route")
+	}
+	list := func(ms ...string) string { return "[" + strings.Join(ms, ",") + "]" }
+	for name, tc := range map[string]struct{ stored, shown string }{
+		"a turn":                 {list(asked, yes, said), list(called, said)},
+		"a denial of elsewhere":  {list(no, said), list(said)},
+		"the caller's own":       {list(theirs, theirYes, said), list(theirs, theirYes, said)},
+		"a pause of both":        {list(mixed, said), list(mixed, said)},
+		"nothing else":           {list(no), list(no)},
+		"no pause, byte by byte": {"[ " + said + " ]", "[ " + said + " ]"},
+	} {
+		reply := memproxy.Reply{Status: 200, Body: []byte(tc.stored)}
+		rd, err := a.Read(rt, memproxy.Request{}, reply)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := a.Rewrite(rt, memproxy.Request{}, reply, rd)
+		if err != nil || string(got) != tc.shown {
+			t.Errorf("%s: %v\n got  %s\n want %s", name, err, got, tc.shown)
+		}
+	}
+}
