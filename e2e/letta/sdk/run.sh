@@ -19,7 +19,7 @@ shift
 
 case $which in
   ts) exec node "$here/scenario.mjs" "$@" ;;
-  py) PYTHONPATH=$home/letta-sdk exec "$home/letta-py/bin/python" "$here/scenario.py" "$@" ;;
+  py) PYTHONPATH=$home/letta-sdk exec "$home/letta-py/bin/python" -W ignore::DeprecationWarning "$here/scenario.py" "$@" ;;
   hitl) exec python3 "$here/hitl.py" "$@" ;;
   *) echo "run.sh: unknown scenario $which" >&2; exit 2 ;;
 esac
