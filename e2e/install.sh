@@ -17,3 +17,4 @@ need redis-server redis-server
 need python3 python3 python3-venv
 need npm nodejs npm
 "$here/mem0/install.sh"
+"$here/letta/install.sh"
