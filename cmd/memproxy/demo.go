@@ -44,7 +44,7 @@ func (a *app) demo(ctx context.Context, args []string) int {
 			return a.fail(err)
 		}
 	} else {
-		fmt.Fprintf(a.Stdout, "memproxy %s: each threat against a Mem0-style backend, and through memproxy in front of one\n\n", a.Version)
+		fmt.Fprintf(a.Stdout, "memproxy %s: each threat against a Mem0-style and a Letta-style backend, and through memproxy in front of them\n\n", a.Version)
 		printTable(a.Stdout, rows)
 	}
 	code := exitOK
@@ -97,7 +97,17 @@ func (a *app) openTheatre(ctx context.Context, dir string) (*theatre, error) {
 		return t, err
 	}
 	t.direct = stage{base: direct, client: client}
-	cfg, err := config.Parse("demo.yaml", []byte(demoConfig(dir, behind)), a.Getenv)
+	if err := t.direct.hireAgent(ctx, t); err != nil {
+		return t, err
+	}
+	hidden := stage{client: client}
+	if err := hidden.hireAgent(ctx, t); err != nil {
+		return t, err
+	}
+	if err := writeDemoPolicy(filepath.Join(dir, "policies")); err != nil {
+		return t, err
+	}
+	cfg, err := config.Parse("demo.yaml", []byte(demoConfig(dir, behind, hidden.letta, hidden.agent)), a.Getenv)
 	if err != nil {
 		return t, err
 	}
@@ -114,7 +124,8 @@ func (a *app) openTheatre(ctx context.Context, dir string) (*theatre, error) {
 		defer cancel()
 		_ = car.close(stop) // the directory goes away with it
 	})
-	t.proxied = stage{base: "http://" + car.addr("mem0"), client: client, auditDir: filepath.Join(dir, "state", "audit")}
+	t.proxied = stage{base: "http://" + car.addr("mem0"), client: client, auditDir: filepath.Join(dir, "state", "audit"),
+		letta: "http://" + car.addr("letta"), agent: hidden.agent}
 	t.proxied.tamper = func(ctx context.Context) (bool, string, error) { return t.tamper(ctx, car) }
 	t.admin = "http://" + car.addr("admin")
 	return t, nil
@@ -126,11 +137,16 @@ func (t *theatre) backend() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return t.listen(b)
+}
+
+// listen serves a handler on a free loopback port.
+func (t *theatre) listen(h http.Handler) (string, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
 	}
-	stop, _ := proxy.Serve(ln, proxy.ServerOptions{Handler: b})
+	stop, _ := proxy.Serve(ln, proxy.ServerOptions{Handler: h})
 	t.closers = append(t.closers, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
@@ -161,18 +177,20 @@ func (t *theatre) play(ctx context.Context) ([]row, error) {
 	return rows, nil
 }
 
-func demoConfig(dir, upstream string) string {
+func demoConfig(dir, upstream, letta, agent string) string {
 	key := func(secret string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(secret))) }
 	return fmt.Sprintf(`profile: production
 state: %s
 admin: {listen: 127.0.0.1:0}
 backends:
   - {name: mem0, kind: mem0, listen: 127.0.0.1:0, upstream: %s}
+  - {name: letta, kind: letta, listen: 127.0.0.1:0, upstream: %s}
+policy: {dir: "%s"}
 identity:
   keys:
-    - {sha256: "%s", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, roles: [dev], acts_as: [dev], users: [ann]}
+    - {sha256: "%s", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, roles: [dev], acts_as: [dev, %s], users: [ann]}
     - {sha256: "%s", id: "agent:ci", kind: agent, trust: authenticated, tenant: acme, acts_as: [ci], users: [ann]}
     - {sha256: "%s", id: "agent:sales", kind: agent, trust: authenticated, tenant: globex, acts_as: [sales], users: [bob]}
 log: {level: error}
-`, filepath.Join(dir, "state"), upstream, key(devKey), key(ciKey), key(salesKey))
+`, filepath.Join(dir, "state"), upstream, letta, filepath.Join(dir, "policies"), key(devKey), agent, key(ciKey), key(salesKey))
 }

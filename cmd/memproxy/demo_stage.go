@@ -14,6 +14,8 @@ import (
 type stage struct {
 	base   string
 	client *http.Client
+	// letta is the base URL of the agents' server, agent the id of one.
+	letta, agent string
 	// victim is the id of a memory of another tenant.
 	victim string
 	// auditDir is the audit log behind the stage, or "".

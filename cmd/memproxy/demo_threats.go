@@ -38,6 +38,8 @@ func threats() []threat {
 		{"id guessing: read", false, guessRead},
 		{"id guessing: overwrite", false, guessWrite},
 		{"a key twice in one body", false, twoReadings},
+		{"an agent notes what it learnt", true, selfNote},
+		{"a poisoned tool result: the agent rewrites its persona", false, selfRewrite},
 		{"steering the extractor", false, steering},
 		{"content fetched unseen", false, unseen},
 		{"backdating", false, backdating},

@@ -234,14 +234,18 @@ func TestAPauseThatNobodyAnsweredIsAnswered(t *testing.T) {
 // Proves EDGE-1: what cannot be made to pause is refused in production, and
 // passes for an agent without memory tools of a gated kind.
 func TestUngatedRunsAreRefused(t *testing.T) {
-	old := strings.Replace(someAgent, "letta_v1_agent", "memgpt_agent", 1)
-	l := startLetta(t, old)
-	a := l.say(poisoned, "")
-	if a.status != 403 || !strings.Contains(a.body, "run.ungated") {
-		t.Errorf("an older loop: %d %s", a.status, a.body)
+	for name, agent := range map[string]string{
+		"an older loop":               strings.Replace(someAgent, "letta_v1_agent", "memgpt_agent", 1),
+		"one with agents that follow": strings.Replace(someAgent, "{", `{"enable_sleeptime":true,`, 1),
+	} {
+		l := startLetta(t, agent)
+		if a := l.say(poisoned, ""); a.status != 403 || !strings.Contains(a.body, "run.ungated") {
+			t.Errorf("%s: %d %s", name, a.status, a.body)
+		}
+		l.blocks("Ann", "helper")
 	}
-	l = startLetta(t, someAgent)
-	a = l.do("POST", "/v1/agents/"+l.agent+"/messages/async", `{"input":"hi"}`, "Authorization", "Bearer "+devToken)
+	l := startLetta(t, someAgent)
+	a := l.do("POST", "/v1/agents/"+l.agent+"/messages/async", `{"input":"hi"}`, "Authorization", "Bearer "+devToken)
 	if a.status != 403 || !strings.Contains(a.body, "run.ungated") {
 		t.Errorf("async: %d %s", a.status, a.body)
 	}

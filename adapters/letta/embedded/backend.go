@@ -27,6 +27,7 @@ type agent struct {
 	Blocks  []*block `json:"blocks"`
 	Tools   []tool   `json:"tools"`
 	Pending *message `json:"pending_approval"`
+	Sleep   bool     `json:"enable_sleeptime"`
 
 	script []step // what the model has yet to do
 	held   []toolCall
@@ -96,6 +97,7 @@ func (b *Backend) create(w http.ResponseWriter, r *http.Request) {
 		Type   string   `json:"agent_type"`
 		Blocks []*block `json:"memory_blocks"`
 		Tools  []string `json:"tools"`
+		Sleep  bool     `json:"enable_sleeptime"`
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err == nil {
@@ -107,7 +109,7 @@ func (b *Backend) create(w http.ResponseWriter, r *http.Request) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	a := &agent{ID: b.id("agent"), Name: q.Name, Type: q.Type, Blocks: q.Blocks}
+	a := &agent{ID: b.id("agent"), Name: q.Name, Type: q.Type, Blocks: q.Blocks, Sleep: q.Sleep}
 	if a.Type == "" {
 		a.Type = "letta_v1_agent"
 	}

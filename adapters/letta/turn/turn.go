@@ -171,13 +171,23 @@ func (t *Turn) attached(doc *jsondoc.Doc) error {
 		t.gated[name] = true
 		t.shadowed = append(t.shadowed, shadow)
 	}
-	if len(t.server) > 0 && doc.Root.Get("agent_type").Text() != pausingLoop {
+	if len(t.server) > 0 && doc.Root.Get("agent_type").Text() != pausingLoop || followed(doc) {
 		return memproxy.ErrUngated
 	}
 	if t.asked = t.opt.Conversation == "" || t.opt.Conversation == "default" || len(t.server) == 0; t.asked {
 		t.pending(doc.Root.Get("pending_approval"))
 	}
 	return nil
+}
+
+// followed reports whether other agents run in the server after this one's
+// turn, with its memory in their hands: nothing can pause those.
+func followed(doc *jsondoc.Doc) bool {
+	if doc.True(doc.Root.Get("enable_sleeptime")) {
+		return true
+	}
+	group := doc.Root.Get("multi_agent_group")
+	return group != nil && group.Kind == jsondoc.Object
 }
 
 // shadowOf is a server tool in the form of a client tool.
