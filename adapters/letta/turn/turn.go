@@ -95,7 +95,7 @@ func (t *Turn) Prepare() (memproxy.Request, bool) {
 	case t.agent == "":
 		return get(t.opt.Prefix+"/conversations/"+t.opt.Conversation, ""), true
 	case !t.known:
-		return get(t.opt.Prefix+"/agents/"+t.agent, "include=agent.tools&include=agent.pending_approval"), true
+		return get(t.opt.Prefix+"/agents/"+t.agent, "include=agent.tools&include=agent.pending_approval&include=agent.managed_group"), true
 	case !t.asked:
 		return get(t.opt.Prefix+"/conversations/"+t.opt.Conversation+"/messages", "order=desc&limit=20"), true
 	}
@@ -186,8 +186,12 @@ func followed(doc *jsondoc.Doc) bool {
 	if doc.True(doc.Root.Get("enable_sleeptime")) {
 		return true
 	}
-	group := doc.Root.Get("multi_agent_group")
-	return group != nil && group.Kind == jsondoc.Object
+	for _, name := range [...]string{"managed_group", "multi_agent_group"} { // the older name of the same
+		if group := doc.Root.Get(name); group != nil && group.Kind == jsondoc.Object {
+			return true
+		}
+	}
+	return false
 }
 
 // shadowOf is a server tool in the form of a client tool.

@@ -67,6 +67,15 @@ func TestOlderLoopsAreUngated(t *testing.T) {
 	if !errors.Is(err, memproxy.ErrUngated) {
 		t.Errorf("%v, want ErrUngated", err)
 	}
+	for _, more := range []string{`"enable_sleeptime":true`, `"managed_group":{"id":"group-1"}`, `"multi_agent_group":{"id":"group-1"}`} {
+		turn, err := New(Options{Prefix: "/v1", Agent: "agent-1", Body: []byte(`{"input":"hi"}`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(strings.Replace(attached, "{", "{"+more+",", 1))}); !errors.Is(err, memproxy.ErrUngated) {
+			t.Errorf("%s: %v, want ErrUngated", more, err)
+		}
+	}
 }
 
 const pause = `{"messages":[{"id":"m-1","message_type":"approval_request_message","tool_call":{"name":"memory_insert","arguments":"{\"label\":\"human\",\"new_string\":\"x\"}","tool_call_id":"c-1"},"tool_calls":[{"name":"memory_insert","arguments":"{\"label\":\"human\",\"new_string\":\"x\"}","tool_call_id":"c-1"}]}],"stop_reason":{"stop_reason":"requires_approval"},"usage":{"step_count":2,"context_tokens":7}}`
