@@ -30,7 +30,7 @@ stop_all() {
 # directories that only root may enter; a test's data directory often is one.
 as_postgres() {
   if [ "$(id -u)" != 0 ]; then
-    exec "$@"
+    exec setpriv --pdeathsig TERM "$@"
   fi
   exec setpriv --reuid=65534 --regid=65534 --clear-groups \
     --inh-caps=+dac_override --ambient-caps=+dac_override --pdeathsig TERM "$@"

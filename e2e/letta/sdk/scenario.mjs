@@ -214,7 +214,7 @@ if (given.withAdmin) {
 // ---- export and import
 const file = await run.step("export", () => client.agents.exportFile(agent.id), (f) => {
   const content = typeof f === "string" ? JSON.parse(f) : f;
-  return { type: typeof f, keys: Object.keys(content).sort(), blocks: byLabel(content.blocks) };
+  return { type: typeof f, keys: Object.keys(content).sort(), blocks: byLabel(content.blocks).map((b) => ({ ...b, id: undefined })) };
 });
 const imported = await run.step("import", async () =>
   client.agents.importFile({ file: await toFile(Buffer.from(typeof file === "string" ? file : JSON.stringify(file)), "agent.af"), append_copy_suffix: true }),
