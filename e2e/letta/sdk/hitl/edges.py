@@ -1,5 +1,8 @@
 """Answers that are wrong, late, twice or missing; and who may still write meanwhile."""
 
+import threading
+import time
+
 from .agent import ENDING, Agent, approve, call, deny, insert, returned
 
 
@@ -206,3 +209,50 @@ def case_override_system(wire, stub):
     agent.say("SAY Hi.", record=False)
     prompts = stub.ask("GET", "/_e2e/prompts").body["prompts"]
     wire.show("the next message's is the old one again", "Ann." in str(prompts[-1]["messages"][0]["content"]))
+
+
+def _meanwhile(agent, first, action, **more):
+    """Sends a message that takes a while, and does something while it runs."""
+    answers = []
+    asked = {"messages": [{"role": "user", "content": first}], **more}
+    thread = threading.Thread(target=lambda: answers.append(agent.wire.ask("POST", agent.messages, asked)))
+    thread.start()
+    action()
+    thread.join()
+    return answers[0]
+
+
+def case_busy(wire, stub):
+    """A second message while the first one's model call is under way: JSON, stream,
+    in the background."""
+    agent = Agent(wire)
+
+    def second():
+        time.sleep(0.5)
+        agent.say("SAY Second.", "the second message, both JSON")
+
+    first = _meanwhile(agent, "SLEEP 2\nSAY First.", second)
+    wire.show("the first message's answer", [first.status, [m.get("content") for m in first.of("assistant_message")]])
+
+    def third():
+        time.sleep(0.5)
+        agent.say("SAY Second.", "the second message, streams in the background", streaming=True, background=True)
+
+    first = _meanwhile(agent, "SLEEP 2\nSAY First.", third, streaming=True, background=True)
+    wire.show("the first message's answer", [first.status, [m.get("content") for m in first.of("assistant_message")]])
+
+
+def case_stale_write(wire, stub):
+    """A block is written from outside between two memory calls of one run: which
+    value does the second call start from?"""
+    agent = Agent(wire)
+
+    def write():
+        for _ in range(2000):
+            if agent.value() != "Ann.":
+                break
+        wire.record("PATCH", f"{agent.path}/core-memory/blocks/human", {"value": "From outside."}, "the write from outside")
+
+    first = _meanwhile(agent, insert("one") + "\nTHEN\nSLEEP 2\n" + insert("two") + ENDING, write)
+    wire.show("what the tools returned", [m["tool_return"] for m in first.of("tool_return_message")])
+    agent.block(note="the block in the end")

@@ -1,5 +1,8 @@
 """Conversations, sleeptime agents, twin routes, and other ways around a gate."""
 
+import threading
+import time
+
 from .agent import ENDING, MODEL, Agent, approve, call, deny, insert
 
 
@@ -125,3 +128,23 @@ def case_archival(wire, stub):
     wire.record("POST", "/v1/passages/search", {"query": "green grass", "agent_id": agent.id}, "a search of passages")
     wire.record("DELETE", f"{path}/{made.body[0]['id']}", note="the deletion")
     wire.record("DELETE", f"{path}/{made.body[0]['id']}", note="the deletion again")
+
+
+def case_conversation_busy(wire, stub):
+    """A second message to a conversation while the first one's run is under way."""
+    agent = Agent(wire)
+    path = f"/v1/conversations/{_conversation(wire, agent)[0]['id']}/messages"
+    first = []
+
+    def send(**more):
+        asked = {"messages": [{"role": "user", "content": "SLEEP 2\nSAY First."}], **more}
+        first.append(wire.ask("POST", path, asked))
+
+    for more in ({"streaming": False}, {"background": True}):
+        thread = threading.Thread(target=send, kwargs=more)
+        thread.start()
+        time.sleep(0.7)
+        agent.say("SAY Second.", f"the second message, {more}", path=path, **more)
+        thread.join()
+        said = [m.get("content") for m in first.pop().of("assistant_message")]
+        wire.show("the first message's answer", said)
