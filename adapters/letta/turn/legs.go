@@ -128,10 +128,14 @@ func (t *Turn) answerTo(c *call) (any, bool) {
 	case own != nil && !own.approves:
 		return deny("denied by the user")
 	}
-	return map[string]any{"type": "approval", "tool_call_id": c.id, "approve": true}, true
+	yes := map[string]any{"type": "approval", "tool_call_id": c.id, "approve": true}
+	if c.mine {
+		yes["reason"] = Mark + c.decision.ID + ")" // the server keeps it, so histories tell whose approval it was
+	}
+	return yes, true
 }
 
-// Mark stands in the reason of every denial of the gate's.
+// Mark stands in the reason of every answer of the gate's.
 const Mark = "(memproxy decision "
 
 // reasonOf is what the agent reads instead of the tool's result.
