@@ -157,3 +157,15 @@ def case_clients_own_tool(wire, stub):
     agent.reply(approve("call_0000"), "only the gate's part", client_tools=tools)
     agent.reply(approve("call_0000") + returned("text", "call_0001"), "both parts", client_tools=tools)
     assert agent.block() == "Ann.\none"
+
+
+def case_shadow_both_forms(wire, stub):
+    """The answer in the new and the deprecated form at once, as the older loops need
+    it: this loop reads the new form only, also where the two disagree."""
+    agent = Agent(wire, parallel_tool_calls=True)
+    tools = agent.client_tools("memory_insert")
+    paused = agent.say(insert("one") + "\n" + insert("two") + ENDING, record=False, client_tools=tools)
+    message = {"type": "approval", "approvals": approve("call_0000") + deny("no", "call_0001"),
+               "approve": False, "approval_request_id": paused.events[-1]["id"], "reason": "no"}
+    wire.record("POST", agent.messages, {"messages": [message], "client_tools": tools}, "the answer")
+    agent.block()

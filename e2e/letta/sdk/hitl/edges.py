@@ -35,6 +35,7 @@ def case_wrong_answers(wire, stub):
     agent.reply(approve("call_0000", "call_0009"), "a wrong id", client_tools=tools)
     agent.reply(approve("call_0000", "call_0000"), "one of them twice", client_tools=tools)
     agent.reply([], "an empty list", client_tools=tools)
+    agent.reply(approve("call_0000"), "one of two, as a stream", client_tools=tools, streaming=True)
     waiting = paused.events[-1]["id"]
     old = {"messages": [{"type": "approval", "approve": True, "approval_request_id": waiting}], "client_tools": tools}
     wire.record("POST", agent.messages, old, "the old form alone")
