@@ -63,7 +63,7 @@ func (s *stitched) total(raw []byte) ([]byte, error) {
 	e := doc.Edit()
 	for _, m := range doc.Root.Members {
 		switch {
-		case m.Value.Kind == jsondoc.Number:
+		case m.Value.Kind == jsondoc.Number || m.Value.Kind == jsondoc.Null && m.Name != "run_ids":
 			if n, ok := s.usage[m.Name]; ok {
 				e.Replace(m.Value, strconv.AppendInt(nil, n, 10))
 			}
