@@ -79,6 +79,7 @@ def case_cancel(wire, stub):
     wire.record("GET", f"/v1/runs/{paused.events[0]['run_id']}", note="the run while the call waits")
     wire.record("POST", f"{agent.messages}/cancel", {}, "cancel without a run")
     wire.record("POST", f"{agent.messages}/cancel", {"run_ids": [paused.events[0]["run_id"]]}, "cancel by run")
+    wire.record("GET", f"/v1/runs/{paused.events[0]['run_id']}", note="the run afterwards")
     agent.waiting("what waits afterwards")
     agent.say("SAY Hello.", "the next message", client_tools=tools)
     agent.history()
