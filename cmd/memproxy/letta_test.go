@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -316,97 +315,6 @@ SAY done`
 				t.Errorf("%d %s", a.status, a.body)
 			}
 			l.blocks("Ann", "helper")
-		})
-	}
-}
-
-// Proves EDGE-1: a caller that hangs up in the middle of a turn leaves no agent
-// waiting: the turn is finished without it, under the same rules.
-func TestHangingUpFinishesTheTurn(t *testing.T) {
-	l := startLetta(t, someAgent)
-	ctx, hangUp := context.WithCancel(context.Background())
-	q, err := http.NewRequestWithContext(ctx, "POST", l.base+"/v1/agents/"+l.agent+"/messages", strings.NewReader(fmt.Sprintf(`{"input":%q,"streaming":true}`, poisoned)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	q.Header.Set("Authorization", "Bearer "+devToken)
-	q.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultClient.Do(q)
-	if err != nil {
-		t.Fatal(err)
-	}
-	hangUp() // with the first byte
-	_ = resp.Body.Close()
-	l.eventually("the end of the turn", func() bool {
-		return strings.Contains(l.letta.Value(l.agent, "human"), "plays go")
-	})
-	l.blocks("Ann\nlikes tea\nplays go", "helper")
-	if a := l.say("SAY hello", ""); a.status != 200 || !strings.Contains(a.body, "hello") {
-		t.Errorf("the next turn: %d %s", a.status, a.body)
-	}
-}
-
-// flaky is a server whose later legs break.
-type flaky struct {
-	http.Handler
-	mu     sync.Mutex
-	breaks func(w http.ResponseWriter, leg int) bool
-	legs   int
-}
-
-func (f *flaky) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if strings.HasSuffix(r.URL.Path, "/messages") && r.Method == http.MethodPost {
-		f.mu.Lock()
-		f.legs++
-		leg := f.legs
-		breaks := f.breaks
-		f.mu.Unlock()
-		if breaks != nil && breaks(w, leg) {
-			return
-		}
-	}
-	f.Handler.ServeHTTP(w, r)
-}
-
-// Proves EDGE-1: a server that fails in the middle of a turn leaves an error
-// that the caller understands, nothing unruled, and an agent that goes on.
-func TestServerFailsInMidTurn(t *testing.T) {
-	for name, tc := range map[string]struct {
-		more   string
-		breaks func(http.ResponseWriter, int) bool
-		says   string
-	}{
-		"a later leg is refused": {``, func(w http.ResponseWriter, leg int) bool {
-			if leg == 2 {
-				http.Error(w, "no", http.StatusInternalServerError)
-			}
-			return leg == 2
-		}, "upstream.unavailable"},
-		"a later leg is cut off, streamed": {`,"streaming":true`, func(w http.ResponseWriter, leg int) bool {
-			if leg == 2 {
-				w.Header().Set("Content-Type", "text/event-stream")
-				w.WriteHeader(http.StatusOK)
-				_ = http.NewResponseController(w).Flush()
-				panic(http.ErrAbortHandler)
-			}
-			return false
-		}, "event: error"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := &flaky{breaks: tc.breaks}
-			l := startLettaBehind(t, someAgent, func(h http.Handler) http.Handler { f.Handler = h; return f })
-			a := l.say(poisoned, tc.more)
-			if !strings.Contains(a.body, tc.says) {
-				t.Errorf("%d %s, want %s", a.status, a.body, tc.says)
-			}
-			l.blocks("Ann", "helper")
-			f.mu.Lock()
-			f.breaks = nil
-			f.mu.Unlock()
-			if a := l.say("SAY hello", ""); a.status != 200 || !strings.Contains(a.body, "hello") {
-				t.Errorf("the next turn: %d %s", a.status, a.body)
-			}
-			l.blocks("Ann\nlikes tea", "helper") // what waited was ruled on, then went on
 		})
 	}
 }
