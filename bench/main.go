@@ -22,17 +22,21 @@ func main() {
 		case "backend":
 			runBackend(os.Args[2])
 			return
+		case "lettabackend":
+			runLettaBackend(os.Args[2])
+			return
 		case "bare":
 			runBare(os.Args[2], os.Args[3])
 			return
 		}
 	}
 	var (
-		quick  = flag.Bool("quick", false, "short rounds, to see that it runs; the numbers mean little")
-		report = flag.String("report", "", "write the report to this file as well")
-		rounds = flag.Int("rounds", 5, "rounds; each contestant runs once in each")
-		length = flag.Duration("length", 4*time.Second, "length of one measurement")
-		conns  = flag.Int("conns", 32, "connections of the throughput measurement")
+		onLetta = flag.Bool("letta", false, "measure streams and turns of agents instead")
+		quick   = flag.Bool("quick", false, "short rounds, to see that it runs; the numbers mean little")
+		report  = flag.String("report", "", "write the report to this file as well")
+		rounds  = flag.Int("rounds", 5, "rounds; each contestant runs once in each")
+		length  = flag.Duration("length", 4*time.Second, "length of one measurement")
+		conns   = flag.Int("conns", 32, "connections of the throughput measurement")
 	)
 	flag.Parse()
 	if *quick {
@@ -40,6 +44,13 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	if *onLetta {
+		if err := benchLetta(ctx); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := bench(ctx, *rounds, *length, *conns, *report); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)

@@ -209,6 +209,22 @@ func TestLettaSelfEdits(t *testing.T) {
 	}
 }
 
+// A token stream tells what came of a call when all were denied.
+func TestLettaDenialsAreStreamed(t *testing.T) {
+	real := startLetta(t)
+	car := serveLetta(t, real)
+	agent := newLettaAgent(t, real, "denied")
+	got := call(t, http.MethodPost, car.base+"/v1/agents/"+agent+"/messages", "",
+		`{"input":"CALL memory_replace {\"label\":\"persona\",\"old_string\":\"helper\",\"new_string\":\"spy\"}\nTHEN\nSAY done","streaming":true,"stream_tokens":true}`, sdk...)
+	want := []string{
+		"tool_call_message", `tool_return_message error "Error: request to call tool denied. User reason: the persona is not the agent's to change"`,
+		`assistant_message "done"`, "stop_reason end_turn", "usage_statistics 2 steps",
+	}
+	if o := outline(got.body); !slices.Equal(o, want) {
+		t.Errorf("got\n  %s\nwant\n  %s", strings.Join(o, "\n  "), strings.Join(want, "\n  "))
+	}
+}
+
 // Proves EDGE-1: in a conversation of its own blocks as well; a pause that
 // nobody answered, there too, is answered by the next turn.
 func TestLettaConversations(t *testing.T) {

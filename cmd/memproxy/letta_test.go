@@ -161,6 +161,19 @@ func TestSelfEditsAreGated(t *testing.T) {
 	}
 }
 
+// A token stream tells what came of a call that was denied, though the server
+// keeps it to itself when nothing ran.
+func TestDeniedCallsHaveAResult(t *testing.T) {
+	for _, more := range []string{``, `,"streaming":true`, `,"streaming":true,"stream_tokens":true`} {
+		l := startLetta(t, someAgent)
+		a := l.say("CALL memory_replace {\"label\":\"persona\",\"old_string\":\"helper\",\"new_string\":\"spy\"}\nTHEN\nSAY done", more)
+		want := "tool_call_message tool_return_message assistant_message"
+		if got := strings.Join(types(a.body), " "); !strings.HasPrefix(got, want) || strings.Count(a.body, "request to call tool denied") != 2 {
+			t.Errorf("%s: %s, want %s\n%s", more, got, want, a.body)
+		}
+	}
+}
+
 // Proves EDGE-1: a call that cannot be read is denied, and the agent reads why.
 func TestUnreadableCallsAreDenied(t *testing.T) {
 	for _, args := range []string{`{"label":"human"`, `[]`, `{"label":"human","label":"persona","new_string":"x"}`} {

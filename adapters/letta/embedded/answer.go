@@ -34,6 +34,9 @@ const fragment = 16
 func (l *leg) stream(w http.ResponseWriter) {
 	send := l.begin(w)
 	for _, m := range l.wanted() {
+		if l.q.Tokens && m.Type == "tool_return_message" && !m.ran {
+			continue // as the server has it: a token stream tells of what ran
+		}
 		if l.q.Tokens && (m.Type == "tool_call_message" || m.Type == "approval_request_message") {
 			l.tokens(m, send)
 			continue

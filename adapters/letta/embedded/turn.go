@@ -36,6 +36,8 @@ type message struct {
 	Status      string       `json:"status,omitempty"`
 	ToolReturns []toolReturn `json:"tool_returns,omitempty"`
 	Content     string       `json:"content,omitempty"`
+
+	ran bool // at least one of its calls was run
 }
 
 // request is the body of a messages route.
@@ -253,7 +255,8 @@ func (l *leg) returned(calls []toolCall, answered map[string]toolReturn) {
 		}
 		rs = append(rs, toolReturn{"tool", text, "success", c.ID})
 	}
-	l.add(message{Type: "tool_return_message", Name: &calls[0].Name, ToolReturn: rs[0].Return, Status: rs[0].Status, ToolReturns: rs})
+	ran := slices.ContainsFunc(calls, func(c toolCall) bool { return answered[c.ID].Type == "" })
+	l.add(message{Type: "tool_return_message", ran: ran, Name: &calls[0].Name, ToolReturn: rs[0].Return, Status: rs[0].Status, ToolReturns: rs})
 }
 
 // call runs a server tool.

@@ -60,7 +60,9 @@ func (t *Turn) Leg() ([]byte, error) {
 		return nil, err
 	}
 	added := [][]byte{append([]byte(`"client_tools":`), tools...)}
+	runs := false
 	if len(t.calls) > 0 {
+		runs = t.owe()
 		messages, err := t.continued(first)
 		if err != nil {
 			return nil, err
@@ -68,7 +70,7 @@ func (t *Turn) Leg() ([]byte, error) {
 		drop = append(drop, "messages", "input")
 		added = append(added, append([]byte(`"messages":`), messages...))
 	}
-	if n := t.stepsLeft(); n > 0 && !first {
+	if n := t.stepsLeft(runs); n > 0 && !first {
 		drop = append(drop, "max_steps")
 		added = append(added, strconv.AppendInt([]byte(`"max_steps":`), n, 10))
 	}
@@ -78,9 +80,9 @@ func (t *Turn) Leg() ([]byte, error) {
 	return e.Apply(), nil
 }
 
-// stepsLeft is what is left of the caller's step budget, at least one; zero
-// when the caller set none.
-func (t *Turn) stepsLeft() int64 {
+// stepsLeft is what is left of the caller's step budget; zero when the caller
+// set none. To run what was approved costs the server a step of its own.
+func (t *Turn) stepsLeft(runs bool) int64 {
 	v := t.root.Root.Get("max_steps")
 	if v == nil || v.Kind != jsondoc.Number {
 		return 0
@@ -89,7 +91,10 @@ func (t *Turn) stepsLeft() int64 {
 	if err != nil {
 		return 0
 	}
-	return max(1, n-t.out.steps())
+	if n -= t.out.steps(); runs {
+		n = max(0, n) + 1
+	}
+	return max(1, n)
 }
 
 // continued are the messages of a leg that answers a pause. On the first leg

@@ -19,6 +19,7 @@ type stitched struct {
 	stop     json.RawMessage // the last stop_reason event
 	use      json.RawMessage // the last usage event
 	done     bool            // [DONE] came
+	owed     []toolReturn    // results that the server may keep to itself
 	partial  map[string]*call
 	order    []string
 	request  string

@@ -24,7 +24,14 @@ func (t *Turn) Event(event []byte) ([][]byte, error) {
 	if err != nil || doc.Root.Kind != jsondoc.Object {
 		return [][]byte{event}, nil // not the format: nothing in it is a pause
 	}
-	switch kind := doc.Root.Get("message_type").Text(); kind {
+	kind := doc.Root.Get("message_type").Text()
+	owed := t.returned(kind, doc)
+	out, err := t.event(event, data, kind, doc)
+	return append(owed, out...), err
+}
+
+func (t *Turn) event(event, data []byte, kind string, doc *jsondoc.Doc) ([][]byte, error) {
+	switch kind {
 	case "stop_reason":
 		t.stopped(event, doc.Root.Get("stop_reason").Text())
 		return nil, nil

@@ -1,0 +1,64 @@
+package turn
+
+import (
+	"encoding/json"
+
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// toolReturn is the result of a call.
+type toolReturn struct {
+	Type   string  `json:"type"`
+	Return string  `json:"tool_return"`
+	Status string  `json:"status"`
+	ID     string  `json:"tool_call_id"`
+	Stdout *string `json:"stdout"`
+	Stderr *string `json:"stderr"`
+
+	name, message string
+}
+
+// owe notes the results of calls that are denied, and reports whether any
+// other is to run. A token stream of the server tells of results only when
+// something ran; the caller saw the calls, and is owed what came of them.
+func (t *Turn) owe() (runs bool) {
+	t.out.owed = nil
+	for _, c := range t.calls {
+		if !c.mine || !c.decision.Verdict.Stops() {
+			answer := t.answerOf(c.id)
+			runs = runs || answer == nil || answer.approves
+			continue
+		}
+		t.out.owed = append(t.out.owed, toolReturn{
+			Type: "tool", Status: "error", ID: c.id, name: c.name, message: "message-" + c.decision.ID,
+			Return: "Error: request to call tool denied. User reason: " + reasonOf(c.decision),
+		})
+	}
+	if runs || !t.root.True(t.root.Root.Get("stream_tokens")) {
+		t.out.owed = nil
+	}
+	return runs
+}
+
+// returned gives the owed results as an event once the answering leg says
+// something else instead.
+func (t *Turn) returned(kind string, doc *jsondoc.Doc) [][]byte {
+	if len(t.out.owed) == 0 || kind == "ping" {
+		return nil
+	}
+	owed := t.out.owed
+	t.out.owed = nil
+	if kind == "tool_return_message" {
+		return nil
+	}
+	first := owed[0]
+	raw, err := json.Marshal(map[string]any{
+		"id": first.message, "date": doc.Root.Get("date").Text(), "name": first.name, "message_type": "tool_return_message",
+		"otid": first.message, "sender_id": nil, "step_id": nil, "is_err": nil, "seq_id": nil, "run_id": doc.Root.Get("run_id").Text(),
+		"tool_return": first.Return, "status": first.Status, "tool_call_id": first.ID, "stdout": nil, "stderr": nil, "tool_returns": owed,
+	})
+	if err != nil {
+		return nil // plain strings always marshal
+	}
+	return events(t.wanted("tool_return_message", raw))
+}
