@@ -176,9 +176,7 @@ func (p *Proxy) outgoing(ctx context.Context, r *http.Request, a *gate.Admission
 		out.Body = http.NoBody
 	}
 	if a.Changed {
-		for _, name := range [...]string{"Content-Md5", "Digest", "Content-Digest"} {
-			delete(out.Header, name)
-		}
+		dropDigests(out.Header)
 	}
 	if a.Inspect {
 		out.Header["Accept-Encoding"] = []string{"identity"}
@@ -186,6 +184,13 @@ func (p *Proxy) outgoing(ctx context.Context, r *http.Request, a *gate.Admission
 	p.present(out.Header)
 	p.opt.Propagator.Inject(ctx, propagation.HeaderCarrier(out.Header))
 	return out.WithContext(ctx)
+}
+
+// dropDigests removes what speaks of a body that is no longer sent.
+func dropDigests(h http.Header) {
+	for _, name := range [...]string{"Content-Md5", "Digest", "Content-Digest"} {
+		delete(h, name)
+	}
 }
 
 // abandon answers for a backend that did not, and has the outcome noted.

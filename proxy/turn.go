@@ -116,6 +116,7 @@ func (t *turning) leg(ctx context.Context) (over bool, err error) {
 	out := t.p.outgoing(ctx, t.r, t.a, nil)
 	out.Body, out.ContentLength, out.GetBody = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
 	out.Header["Accept-Encoding"] = []string{"identity"}
+	dropDigests(out.Header)
 	resp, err := t.p.opt.Transport.RoundTrip(out)
 	if err != nil {
 		return false, err
