@@ -6,6 +6,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/letta/turn"
 )
 
 // chat reads a request that runs an agent.
@@ -209,7 +210,7 @@ func (d *decoding) toolRun(root *jsondoc.Value) error {
 	}
 	t := memoryTool(d.params["tool_name"])
 	if t.kind == "" {
-		return nil
+		return d.otherTool(root.Get("args"))
 	}
 	d.op.Kind, d.op.Derived = t.kind, t.kind == memproxy.Recall
 	for i := range d.op.Items {
@@ -232,6 +233,30 @@ func (d *decoding) toolRun(root *jsondoc.Value) error {
 		}
 		if !slices.ContainsFunc(plain, content) {
 			d.op.Items = append(d.op.Items, memproxy.Item{Kind: memproxy.ItemContent, Pointer: "/args", Layer: memproxy.Semantic, Field: label})
+		}
+	}
+	return nil
+}
+
+// otherTool reads a call of a tool that writes elsewhere than into a block, a
+// message to other agents: whom it reaches is claimed.
+func (d *decoding) otherTool(args *jsondoc.Value) error {
+	name := d.params["tool_name"]
+	if !turn.Gated(name) {
+		return nil
+	}
+	if args == nil || args.Kind != jsondoc.Object {
+		return bad(memproxy.PayloadMalformed, 422, "/args", "this tool takes an object")
+	}
+	op, err := turn.Read(name, d.params["agent_id"], string(d.doc.Raw(args)))
+	if err != nil {
+		return err
+	}
+	d.op.Kind = op.Kind
+	for _, c := range op.Claims[1:] { // the first is the agent itself
+		c.Pointer = "/args" + c.Pointer
+		if !slices.ContainsFunc(d.op.Claims, func(known memproxy.Claim) bool { return known.Pointer == c.Pointer }) {
+			d.op.Claims = append(d.op.Claims, c)
 		}
 	}
 	return nil

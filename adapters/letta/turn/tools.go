@@ -1,6 +1,8 @@
 package turn
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/memproxy/memproxy"
@@ -48,6 +50,14 @@ func memoryTools() map[string]memoryTool {
 func Gated(name string) bool {
 	_, yes := memoryTools()[name]
 	return yes
+}
+
+// Names are the tools that are gated, sorted.
+func Names() []string { return slices.Sorted(maps.Keys(memoryTools())) }
+
+// Read reads the arguments of a call of a gated tool of an agent.
+func Read(name, agent, arguments string) (*memproxy.Operation, error) {
+	return operation(memoryTools()[name], agent, arguments)
 }
 
 // toolCall is one call on its way to an Operation.
