@@ -262,3 +262,33 @@ func TestLettaConversations(t *testing.T) {
 		t.Errorf("blocks %q", b)
 	}
 }
+
+// Proves EDGE-1: memproxy is killed in mid-turn; the server goes on into a pause
+// that nobody answers. The next turn answers it by the rules and goes on.
+func TestLettaKilledInMidTurn(t *testing.T) {
+	real := startLetta(t)
+	agent := newLettaAgent(t, real, "abandoned")
+	car := serveLetta(t, real)
+	go func() {
+		said, _ := json.Marshal("SLEEP 2\nCALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nCALL memory_replace {\"label\":\"persona\",\"old_string\":\"helper\",\"new_string\":\"spy\"}\nTHEN\nSAY done")
+		_, _ = tryCall(http.MethodPost, car.base+"/v1/agents/"+agent+"/messages", "", `{"input":`+string(said)+`}`, sdk...) // cut off
+	}()
+	waitFor(t, "the turn at the server", func() bool {
+		return strings.Contains(call(t, http.MethodGet, real+"/_e2e/log", "", "").body, "/v1/agents/"+agent+"/messages")
+	})
+	car.kill()
+	waitFor(t, "the pause", func() bool {
+		return strings.Contains(call(t, http.MethodGet, real+"/v1/agents/"+agent+"?include=agent.pending_approval", "", "").body, "approval_request_message")
+	})
+	if b := lettaBlocks(t, real, agent); b["human"] != "Ann" || b["persona"] != "helper" {
+		t.Errorf("written while nobody ruled: %q", b)
+	}
+	car = serveLetta(t, real)
+	a := call(t, http.MethodPost, car.base+"/v1/agents/"+agent+"/messages", "", `{"input":"SAY hello"}`, sdk...)
+	if a.status != 200 || !strings.Contains(a.body, "hello") {
+		t.Errorf("the next turn: %d %s", a.status, tail(a.body, 1500))
+	}
+	if b := lettaBlocks(t, real, agent); b["human"] != "Ann\nlikes tea" || b["persona"] != "helper" {
+		t.Errorf("after the next turn: %q", b)
+	}
+}
