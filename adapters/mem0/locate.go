@@ -51,9 +51,10 @@ func (a *Adapter) Located(rt memproxy.Route, target string, reply memproxy.Reply
 	return m, nil
 }
 
-// Merges implements the gate's locator: the platform replaces metadata, so an
-// update that brings none must send along what is there.
+// Merges implements the gate's locator. The platform replaces metadata, so an
+// update that brings none must send along what is there; and in both dialects
+// the field that an update writes to is the memory's, not the payload's to say.
 func (a *Adapter) Merges(rt memproxy.Route, op *memproxy.Operation) bool {
 	r := a.row(rt.ID)
-	return r != nil && r.kind == memproxy.Correct && r.dialect == hosted && (r.shape == batch || r.shape == update) && r.id != "mem0.v1.feedback"
+	return r != nil && r.kind == memproxy.Correct && (r.shape == batch || r.shape == update) && r.id != "mem0.v1.feedback"
 }

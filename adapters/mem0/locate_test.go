@@ -60,11 +60,12 @@ func TestLocated(t *testing.T) {
 	}
 }
 
-// Only the platform replaces metadata, so only its updates must merge.
+// Every update is held to the field of the memory that it changes, so the
+// memory is asked for; the platform's also needs its metadata sent along.
 func TestMerges(t *testing.T) {
 	a := adapter(t)
 	for id, want := range map[string]bool{
-		"mem0.v1.update": true, "mem0.v1.batch.update": true, "mem0.server.update": false, "mem0.v1.batch.delete": false,
+		"mem0.v1.update": true, "mem0.v1.batch.update": true, "mem0.server.update": true, "mem0.v1.batch.delete": false,
 		"mem0.v1.feedback": false, "mem0.v1.get": false, "none": false,
 	} {
 		if got := a.Merges(memproxy.Route{ID: id}, nil); got != want {

@@ -143,11 +143,20 @@ func (a *Adapter) element(rd *memproxy.Reading, doc *jsondoc.Doc, rt memproxy.Ro
 	}
 	if meta != nil && meta.Kind == jsondoc.Object {
 		m.Metadata = doc.Raw(meta)
+		m.Field = a.fieldOf(meta)
 		m.Stamp = parseStamp(meta, doc)
 		m.Scope = merge(m.Scope, scope(meta))
 	}
 	rd.Memories = append(rd.Memories, m)
 	return nil
+}
+
+// fieldOf is the governed field that metadata names.
+func (a *Adapter) fieldOf(meta *jsondoc.Value) string {
+	if f := meta.Get(a.opt.FieldKey).Text(); f != "" {
+		return f
+	}
+	return meta.Get("category").Text()
 }
 
 func scope(v *jsondoc.Value) memproxy.Scope {
