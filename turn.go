@@ -16,6 +16,9 @@ var ErrUngated = errors.New("the agent's own memory writes cannot be ruled on be
 type Turn interface {
 	// Key names what runs. Turns of one key take place one after the other.
 	Key() string
+	// Agent is the agent that runs, once it is known, else "". Its tools must
+	// not change from then on until the turn is over.
+	Agent() string
 
 	// Prepare returns a side request that has to be made before the first
 	// leg; Prepared takes its answer. An agent that cannot be made to pause is

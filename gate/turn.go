@@ -16,6 +16,9 @@ type Turner interface {
 	// route runs no agent. A route that runs one and cannot be made to pause
 	// is memproxy.ErrUngated.
 	Turn(route memproxy.Route, req memproxy.Request, body []byte) (memproxy.Turn, error)
+
+	// Rearms returns the agent whose tools a request changes, or "".
+	Rearms(route memproxy.Route) string
 }
 
 // asking are the steps of a tool call: who calls is known, and nothing is

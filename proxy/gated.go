@@ -47,6 +47,8 @@ func (p *Proxy) gated(w http.ResponseWriter, r *http.Request, req memproxy.Reque
 		p.abandon(w, r, a, err)
 	case turn != nil:
 		p.takeTurn(w, r, a, turn)
+	case p.rearms(a, route) != "":
+		p.rearm(w, r, a, p.rearms(a, route))
 	default:
 		p.forward(w, r, a, rest)
 	}
@@ -61,6 +63,14 @@ func (p *Proxy) turn(req memproxy.Request, a *gate.Admission, route memproxy.Rou
 		return nil, nil
 	}
 	return turner.Turn(route, req, a.Body)
+}
+
+// rearms is the agent whose tools an admitted request changes, or "".
+func (p *Proxy) rearms(a *gate.Admission, route memproxy.Route) string {
+	if turner, ok := p.opt.Adapter.(gate.Turner); ok && !a.Shadow() {
+		return turner.Rearms(route)
+	}
+	return ""
 }
 
 // session is the caller's session as it names it, bounded.

@@ -34,6 +34,36 @@ type turning struct {
 	begun, gone bool
 	status      int
 	header      http.Header // of the first leg's answer, when it came whole
+	agent       string      // whose tools stay as they are meanwhile
+	held        []func()
+}
+
+func (t *turning) hold(ctx context.Context, key string, share int64) error {
+	unlock, err := t.p.turns.lock(ctx, key, share)
+	if err == nil {
+		t.held = append(t.held, unlock)
+	}
+	return err
+}
+
+func (t *turning) unlock() {
+	for _, f := range t.held {
+		f()
+	}
+}
+
+// rearm forwards what changes an agent's tools, when none of its turns is under
+// way: a tool that came in between would write without a pause.
+func (p *Proxy) rearm(w http.ResponseWriter, r *http.Request, a *gate.Admission, agent string) {
+	ctx, cancel := context.WithTimeout(r.Context(), p.opt.UpstreamTimeout)
+	defer cancel()
+	unlock, err := p.turns.lock(ctx, "agent "+agent, exclusive)
+	if err != nil {
+		p.abandon(w, r, a, err)
+		return
+	}
+	defer unlock()
+	p.forward(w, r, a, nil)
 }
 
 // takeTurn runs an agent, leg by leg, ruling on each gated tool call before
@@ -41,13 +71,12 @@ type turning struct {
 func (p *Proxy) takeTurn(w http.ResponseWriter, r *http.Request, a *gate.Admission, turn memproxy.Turn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), p.opt.RunTimeout)
 	defer cancel()
-	if err := p.turns.lock(ctx, turn.Key()); err != nil {
-		p.abandon(w, r, a, err)
-		return
-	}
-	defer p.turns.unlock(turn.Key())
 	t := &turning{p: p, w: w, r: r, a: a, turn: turn}
-	err := t.prepare(ctx)
+	defer t.unlock()
+	err := t.hold(ctx, "turn "+turn.Key(), exclusive)
+	if err == nil {
+		err = t.prepare(ctx)
+	}
 	if errors.Is(err, memproxy.ErrUngated) {
 		p.ungated(w, r, a)
 		return
@@ -74,6 +103,12 @@ func (p *Proxy) ungated(w http.ResponseWriter, r *http.Request, a *gate.Admissio
 
 func (t *turning) prepare(ctx context.Context) error {
 	for range 8 { // an agent, its conversation: a handful at the most
+		if agent := t.turn.Agent(); agent != t.agent {
+			if err := t.hold(ctx, "agent "+agent, shared); err != nil {
+				return err
+			}
+			t.agent = agent
+		}
 		q, more := t.turn.Prepare()
 		if !more {
 			return nil

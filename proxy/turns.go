@@ -3,54 +3,52 @@ package proxy
 import (
 	"context"
 	"sync"
+
+	"golang.org/x/sync/semaphore"
 )
 
-// turns lets one turn of a key take place at a time, in no particular order.
+// turns orders what happens to agents: one turn of a key at a time, and what
+// changes an agent's tools not during any of its turns. Waiting is first come,
+// first served.
 type turns struct {
 	mu   sync.Mutex
 	held map[string]*turnLock
 }
 
 type turnLock struct {
-	free    chan struct{} // holds one token while nobody holds the lock
-	waiting int
+	sem   *semaphore.Weighted
+	users int // that hold it or wait for it
 }
 
-// lock waits for the key's turn.
-func (t *turns) lock(ctx context.Context, key string) error {
+// Shares of a lock: a turn shares its agent, and has its key to itself.
+const (
+	shared    = 1
+	exclusive = 1 << 20
+)
+
+// lock waits for a share of a key and returns what gives it back.
+func (t *turns) lock(ctx context.Context, key string, share int64) (unlock func(), err error) {
 	t.mu.Lock()
 	if t.held == nil {
 		t.held = map[string]*turnLock{}
 	}
 	l := t.held[key]
 	if l == nil {
-		l = &turnLock{free: make(chan struct{}, 1)}
-		l.free <- struct{}{}
+		l = &turnLock{sem: semaphore.NewWeighted(exclusive)}
 		t.held[key] = l
 	}
-	l.waiting++
+	l.users++
 	t.mu.Unlock()
-	select {
-	case <-l.free:
-		return nil
-	case <-ctx.Done():
-		t.leave(key, l)
-		return ctx.Err()
+	leave := func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if l.users--; l.users == 0 {
+			delete(t.held, key)
+		}
 	}
-}
-
-func (t *turns) unlock(key string) {
-	t.mu.Lock()
-	l := t.held[key]
-	t.mu.Unlock()
-	l.free <- struct{}{}
-	t.leave(key, l)
-}
-
-func (t *turns) leave(key string, l *turnLock) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if l.waiting--; l.waiting == 0 {
-		delete(t.held, key)
+	if err := l.sem.Acquire(ctx, share); err != nil {
+		leave()
+		return nil, err
 	}
+	return func() { l.sem.Release(share); leave() }, nil
 }

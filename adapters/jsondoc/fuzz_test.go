@@ -39,6 +39,10 @@ func FuzzParse(f *testing.F) {
 		}
 		var want any
 		if err := json.Unmarshal(src, &want); err != nil {
+			var huge *json.UnmarshalTypeError // JSON, and a number beyond float64
+			if errors.As(err, &huge) && json.Valid(src) {
+				return
+			}
 			t.Fatalf("%q is accepted; encoding/json says %v", src, err)
 		}
 		if got := plain(t, doc, doc.Root); !reflect.DeepEqual(got, want) {

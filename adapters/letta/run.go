@@ -31,3 +31,12 @@ func (a *Adapter) Turn(rt memproxy.Route, req memproxy.Request, body []byte) (me
 	}
 	return t, nil
 }
+
+// Rearms implements the gate's turner.
+func (a *Adapter) Rearms(rt memproxy.Route) string {
+	switch rt.ID {
+	case "letta.modify_agent", "letta.attach_tool_to_agent", "letta.detach_tool_from_agent", "letta.modify_approval_for_tool":
+		return rt.Params["agent_id"]
+	}
+	return ""
+}

@@ -99,3 +99,56 @@ func TestServerFailsInMidTurn(t *testing.T) {
 		})
 	}
 }
+
+// gateway holds a leg back and tells what arrives.
+type gateway struct {
+	http.Handler
+	arrived, release chan string
+}
+
+func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && !strings.HasSuffix(r.URL.Path, "/agents/") {
+		g.arrived <- r.Method
+		if r.Method == http.MethodPost {
+			<-g.release
+		}
+	}
+	g.Handler.ServeHTTP(w, r)
+}
+
+// Proves EDGE-1: an agent gets no new tools while one of its turns is under way:
+// a tool that came in between the question which there are and the turn would
+// write without a pause.
+func TestToolsDoNotChangeDuringATurn(t *testing.T) {
+	g := &gateway{arrived: make(chan string, 8), release: make(chan string)}
+	l := startLettaBehind(t, someAgent, func(h http.Handler) http.Handler { g.Handler = h; return g })
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() {
+		if a := l.say("SAY done", ""); a.status != 200 {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	})
+	if got := <-g.arrived; got != http.MethodPost {
+		t.Fatalf("%s arrived first", got)
+	}
+	changed := make(chan struct{})
+	wg.Go(func() {
+		defer close(changed)
+		l.do("PATCH", "/v1/agents/"+l.agent, `{"name":"renamed"}`, "Authorization", "Bearer "+devToken)
+	})
+	// It waits at the proxy; the admission that is recorded says that it got there.
+	l.eventually("the change at the gate", func() bool { return strings.Contains(l.audit("-type", "decision"), "letta.modify_agent") })
+	select {
+	case got := <-g.arrived:
+		t.Errorf("%s arrived during the turn", got)
+	case <-changed:
+		t.Error("the change was answered during the turn")
+	default:
+	}
+	g.release <- ""
+	if got := <-g.arrived; got != http.MethodPatch {
+		t.Errorf("%s arrived after the turn", got)
+	}
+	<-changed
+}

@@ -88,6 +88,9 @@ func (t *Turn) Key() string {
 	return t.opt.Conversation
 }
 
+// Agent is the agent that runs, once it is known.
+func (t *Turn) Agent() string { return t.agent }
+
 // Prepare asks for the conversation's agent, then for the agent with its tools
 // and what it waits for; what a conversation waits for stands in its messages.
 func (t *Turn) Prepare() (memproxy.Request, bool) {
