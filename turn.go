@@ -45,6 +45,30 @@ type Turn interface {
 	Tail() [][]byte
 }
 
+// A Resumable is a Turn of which the backend tells again later: it gives each
+// leg a run of its own, where callers know of one.
+type Resumable interface {
+	Turn
+	// Runs are the ids of the legs' runs so far. The first is the caller's.
+	Runs() []string
+	// Names are what callers may ask for the stream by, besides its runs. None
+	// when the backend would not keep it.
+	Names() []string
+	// Seq is the number of the last event that Event returned.
+	Seq() int64
+}
+
+// A Resumption asks for a stream again.
+type Resumption struct {
+	// Names are what it is asked for by, the surest first.
+	Names []string
+	// Within, if set, is another name that it must go by: where the caller was
+	// found to be at home.
+	Within string
+	// After is the number of the last event that the caller has.
+	After int64
+}
+
 // A ToolCall is a tool call of a running agent that waits for a ruling.
 type ToolCall struct {
 	ID, Tool string

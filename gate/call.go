@@ -56,6 +56,9 @@ type Admission struct {
 	begun  time.Time
 }
 
+// Call is what was admitted.
+func (a *Admission) Call() *Call { return a.call }
+
 // Writes reports whether the operation may change memory: its forwarding must
 // then not be cut short when the caller hangs up.
 func (a *Admission) Writes() bool { return a.op != nil && a.op.Kind.Writes() }

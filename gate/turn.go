@@ -21,6 +21,22 @@ type Turner interface {
 	Rearms(route memproxy.Route) string
 }
 
+// A Chainer is a Turner whose backend knows each leg of a turn as a run of its
+// own. Callers know the first; what they ask about it is answered for all.
+type Chainer interface {
+	Turner
+	// Resume reports whether a request asks for the stream of a turn again.
+	Resume(route memproxy.Route, req memproxy.Request, body []byte) (memproxy.Resumption, bool)
+
+	// Asks reports the runs that a request is about: one that is read, or
+	// those that are to be stopped.
+	Asks(route memproxy.Route, req memproxy.Request, body []byte) (runs []string, reads bool)
+
+	// Merge makes one answer about run of the answers about each of a turn's
+	// runs, in their order. Over is false while the turn is under way.
+	Merge(route memproxy.Route, req memproxy.Request, run string, over bool, answers [][]byte) ([]byte, error)
+}
+
 // asking are the steps of a tool call: who calls is known, and nothing is
 // patched.
 var asking = [...]string{signal.SpanBound, signal.SpanScreen, signal.SpanClamp, signal.SpanRule, signal.SpanCharge}

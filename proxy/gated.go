@@ -40,6 +40,10 @@ func (p *Proxy) gated(w http.ResponseWriter, r *http.Request, req memproxy.Reque
 		p.write(w, *a.Reply, nil)
 		return a
 	}
+	if ch, after := p.resumes(a); ch != nil {
+		p.resume(w, r, a, ch, after)
+		return a
+	}
 	switch turn, err := p.turn(req, a, route); {
 	case errors.Is(err, memproxy.ErrUngated):
 		p.ungated(w, r, a)
@@ -123,6 +127,7 @@ func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, a *gate.Admissio
 	ctx, cancel := p.upstreamContext(r.Context(), a)
 	defer cancel()
 	ctx, span := p.opt.Tracer.Start(ctx, signal.SpanForward, trace.WithSpanKind(trace.SpanKindClient))
+	asked := p.asks(a)
 	resp, err := p.opt.Transport.RoundTrip(p.outgoing(ctx, r, a, rest))
 	if err != nil {
 		span.End()
@@ -139,6 +144,10 @@ func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, a *gate.Admissio
 	}
 	body, decoded, err := readAnswer(resp, p.opt.MaxAnswer)
 	span.End()
+	if err == nil && asked != nil && resp.StatusCode == http.StatusOK {
+		body, err = p.answered(ctx, asked, body)
+		decoded = true
+	}
 	if err != nil {
 		p.abandon(w, r, a, err)
 		return

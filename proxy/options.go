@@ -59,6 +59,9 @@ type Options struct {
 	// RunTimeout bounds a whole turn of an agent. Default 30 min.
 	RunTimeout time.Duration
 
+	// Clock tells how old a remembered turn is. Default time.Now.
+	Clock func() time.Time
+
 	Tracer     trace.Tracer
 	Propagator propagation.TextMapPropagator
 	Log        *slog.Logger
@@ -92,6 +95,9 @@ func (o *Options) complete() error {
 	}
 	if o.Transport == nil {
 		o.Transport = NewTransport(TransportOptions{})
+	}
+	if o.Clock == nil {
+		o.Clock = time.Now
 	}
 	if o.Tracer == nil {
 		o.Tracer = noop.NewTracerProvider().Tracer("")

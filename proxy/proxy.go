@@ -23,6 +23,7 @@ type Proxy struct {
 	pass     *httputil.ReverseProxy
 	backend  gate.Backend
 	turns    turns
+	chains   chains
 }
 
 // New returns the handler.
@@ -30,7 +31,7 @@ func New(opt Options) (*Proxy, error) {
 	if err := opt.complete(); err != nil {
 		return nil, err
 	}
-	p := &Proxy{opt: opt}
+	p := &Proxy{opt: opt, chains: chains{clock: opt.Clock}}
 	for _, s := range opt.Passthrough {
 		pt, err := parsePattern(s)
 		if err != nil {

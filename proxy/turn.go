@@ -36,6 +36,8 @@ type turning struct {
 	header      http.Header // of the first leg's answer, when it came whole
 	agent       string      // whose tools stay as they are meanwhile
 	held        []func()
+	chain       *chain // what is remembered of the turn, if the backend tells of it
+	seq         int64
 }
 
 func (t *turning) hold(ctx context.Context, key string, share int64) error {
@@ -80,6 +82,10 @@ func (p *Proxy) takeTurn(w http.ResponseWriter, r *http.Request, a *gate.Admissi
 	if errors.Is(err, memproxy.ErrUngated) {
 		p.ungated(w, r, a)
 		return
+	}
+	if resumable, ok := turn.(memproxy.Resumable); ok && err == nil {
+		t.chain = p.chains.begin(resumable)
+		defer t.chain.end()
 	}
 	if err == nil {
 		err = t.legs(ctx)
@@ -192,6 +198,7 @@ func (t *turning) whole(resp *http.Response) (bool, error) {
 	if err := t.turn.Whole(body); err != nil {
 		return false, err
 	}
+	t.note(nil)
 	if len(t.turn.Waiting()) > 0 {
 		return false, nil
 	}
@@ -237,8 +244,24 @@ func (t *turning) events(resp *http.Response) (bool, error) {
 	return true, nil
 }
 
+// note remembers what the caller is sent, numbered if it is.
+func (t *turning) note(events [][]byte) {
+	if t.chain == nil {
+		return
+	}
+	turn := t.turn.(memproxy.Resumable)
+	seq := turn.Seq()
+	if seq == t.seq {
+		seq = 0
+	} else {
+		t.seq = seq
+	}
+	t.chain.note(turn, seq, events)
+}
+
 // send writes events to a caller that may be gone.
 func (t *turning) send(events [][]byte) {
+	t.note(events)
 	if t.gone || len(events) == 0 {
 		return
 	}

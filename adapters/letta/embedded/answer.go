@@ -41,6 +41,7 @@ func (l *leg) stream(w http.ResponseWriter) {
 			l.tokens(m, send)
 			continue
 		}
+		m.Seq = l.number()
 		send(m)
 	}
 	send(map[string]string{"message_type": "stop_reason", "stop_reason": l.stop})
@@ -60,7 +61,11 @@ func (l *leg) begin(w http.ResponseWriter) func(any) {
 		fmt.Fprintf(w, "data: %s\n\n", b)
 		_ = http.NewResponseController(w).Flush()
 	}
-	send(map[string]any{"message_type": "ping", "id": "ping-" + l.run, "run_id": l.run})
+	ping := map[string]any{"message_type": "ping", "id": "ping-" + l.run, "run_id": l.run}
+	if n := l.number(); n != nil {
+		ping["seq_id"] = n
+	}
+	send(ping)
 	return send
 }
 
@@ -80,7 +85,7 @@ func (l *leg) fail(w http.ResponseWriter, detail string) {
 func (l *leg) tokens(m message, send func(any)) {
 	part := func(id string, name, args any) {
 		c := map[string]any{"name": name, "arguments": args, "tool_call_id": id}
-		send(map[string]any{"id": m.ID, "date": m.Date, "message_type": m.Type, "run_id": m.RunID, "tool_call": c, "tool_calls": c})
+		send(map[string]any{"id": m.ID, "date": m.Date, "message_type": m.Type, "run_id": m.RunID, "tool_call": c, "tool_calls": c, "seq_id": l.number()})
 	}
 	for _, c := range m.ToolCalls {
 		part(c.ID, c.Name, nil)

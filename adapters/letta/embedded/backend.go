@@ -16,6 +16,7 @@ type Backend struct {
 	mux    *http.ServeMux
 	mu     sync.Mutex
 	agents map[string]*agent
+	runs   map[string]*leg
 	n      int
 }
 
@@ -47,7 +48,7 @@ type tool struct {
 
 // New returns an empty server.
 func New() *Backend {
-	b := &Backend{mux: http.NewServeMux(), agents: map[string]*agent{}}
+	b := &Backend{mux: http.NewServeMux(), agents: map[string]*agent{}, runs: map[string]*leg{}}
 	b.mux.HandleFunc("POST /v1/agents/{$}", b.create)
 	b.mux.HandleFunc("GET /v1/agents/{id}", b.get)
 	b.mux.HandleFunc("POST /v1/agents/{id}/messages", b.send)
@@ -55,6 +56,10 @@ func New() *Backend {
 	b.mux.HandleFunc("POST /v1/agents/{id}/messages/async", func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, http.StatusOK, map[string]string{"id": "run-1", "status": "created"})
 	})
+	b.mux.HandleFunc("POST /v1/agents/{id}/messages/cancel", b.cancel)
+	b.mux.HandleFunc("GET /v1/runs/{id}", b.run)
+	b.mux.HandleFunc("GET /v1/runs/{id}/messages", b.runMessages)
+	b.mux.HandleFunc("POST /v1/runs/{id}/stream", b.runStream)
 	return b
 }
 

@@ -30,6 +30,7 @@ type message struct {
 	Name        *string      `json:"name"`
 	Type        string       `json:"message_type"`
 	RunID       string       `json:"run_id"`
+	Seq         *int         `json:"seq_id"`
 	ToolCall    *toolCall    `json:"tool_call,omitempty"`
 	ToolCalls   []toolCall   `json:"tool_calls,omitempty"`
 	ToolReturn  string       `json:"tool_return,omitempty"`
@@ -62,6 +63,7 @@ type request struct {
 	Types     []string `json:"include_return_message_types"`
 	Streaming bool     `json:"streaming"`
 	Tokens    bool     `json:"stream_tokens"`
+	Back      bool     `json:"background"`
 }
 
 // step is what the model does at once.
@@ -116,6 +118,7 @@ type leg struct {
 	messages []message
 	stop     string
 	steps    int
+	seq      int // number of the last event, in the background
 }
 
 func (b *Backend) send(w http.ResponseWriter, r *http.Request) {
@@ -138,6 +141,7 @@ func (b *Backend) send(w http.ResponseWriter, r *http.Request) {
 	}
 	l := &leg{b: b, a: a, q: &q, run: b.id("run")}
 	status, detail := l.take()
+	b.keep(l)
 	b.mu.Unlock()
 	switch {
 	case status != 0 && q.Streaming && status == http.StatusConflict:

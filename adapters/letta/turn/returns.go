@@ -52,9 +52,15 @@ func (t *Turn) returned(kind string, doc *jsondoc.Doc) [][]byte {
 		return nil
 	}
 	first := owed[0]
+	var seq any
+	if n, ok := numberOf(doc); ok {
+		// It takes the number of the event before which it stands.
+		seq = n + t.out.shift
+		t.out.shift++
+	}
 	raw, err := json.Marshal(map[string]any{
 		"id": first.message, "date": doc.Root.Get("date").Text(), "name": first.name, "message_type": "tool_return_message",
-		"otid": first.message, "sender_id": nil, "step_id": nil, "is_err": nil, "seq_id": nil, "run_id": doc.Root.Get("run_id").Text(),
+		"otid": first.message, "sender_id": nil, "step_id": nil, "is_err": nil, "seq_id": seq, "run_id": t.run(doc.Root.Get("run_id").Text()),
 		"tool_return": first.Return, "status": first.Status, "tool_call_id": first.ID, "stdout": nil, "stderr": nil, "tool_returns": owed,
 	})
 	if err != nil {

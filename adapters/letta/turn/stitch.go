@@ -23,6 +23,10 @@ type stitched struct {
 	partial  map[string]*call
 	order    []string
 	request  string
+
+	chain []string // ids of the legs' runs
+	seq   int64    // number of the last event shown
+	shift int64    // what the numbers of this leg's events are behind
 }
 
 func (s *stitched) steps() int64 { return s.usage["step_count"] }
@@ -85,8 +89,11 @@ func (t *Turn) Whole(body []byte) error {
 	if err != nil {
 		return err
 	}
+	if doc, err = t.sameRun(doc); err != nil {
+		return err
+	}
 	t.out.legs++
-	t.out.last = body
+	t.out.last = doc.Src
 	t.out.add(doc, doc.Root.Get("usage"))
 	var calls []*call
 	request := ""

@@ -26,6 +26,13 @@ func (t *Turn) Event(event []byte) ([][]byte, error) {
 	}
 	kind := doc.Root.Get("message_type").Text()
 	owed := t.returned(kind, doc)
+	numbered, err := t.number(doc)
+	if err != nil {
+		return nil, err
+	}
+	if numbered != doc {
+		doc, data, event = numbered, numbered.Src, dataEvent(numbered.Src)
+	}
 	out, err := t.event(event, data, kind, doc)
 	return append(owed, out...), err
 }
@@ -75,7 +82,7 @@ func dataEvent(data []byte) []byte {
 // stopped ends a leg.
 func (t *Turn) stopped(event []byte, reason string) {
 	t.out.legs++
-	t.out.stop = event
+	t.out.stop, t.out.shift = event, t.out.seq
 	calls := make([]*call, len(t.out.order))
 	for i, id := range t.out.order {
 		calls[i] = t.out.partial[id]

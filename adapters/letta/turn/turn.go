@@ -42,6 +42,7 @@ type Turn struct {
 
 	calls   []*call // of the pause that is to be answered, in order
 	request string  // id of its message
+	left    string  // the run that left the pause behind, until it was asked about
 	legs    int
 
 	out   stitched
@@ -93,6 +94,7 @@ func (t *Turn) Agent() string { return t.agent }
 
 // Prepare asks for the conversation's agent, then for the agent with its tools
 // and what it waits for; what a conversation waits for stands in its messages.
+// Last comes the run that left a pause behind.
 func (t *Turn) Prepare() (memproxy.Request, bool) {
 	switch {
 	case t.agent == "":
@@ -101,6 +103,8 @@ func (t *Turn) Prepare() (memproxy.Request, bool) {
 		return get(t.opt.Prefix+"/agents/"+t.agent, "include=agent.tools&include=agent.pending_approval&include=agent.managed_group"), true
 	case !t.asked:
 		return get(t.opt.Prefix+"/conversations/"+t.opt.Conversation+"/messages", "order=desc&limit=20"), true
+	case t.left != "":
+		return get(t.opt.Prefix+"/runs/"+t.left, ""), true
 	}
 	return memproxy.Request{}, false
 }
@@ -111,6 +115,10 @@ func get(path, query string) memproxy.Request {
 
 // Prepared takes the answer to Prepare.
 func (t *Turn) Prepared(r memproxy.Reply) error {
+	if t.left != "" {
+		t.leftBehind(r)
+		return nil
+	}
 	if r.Status < 200 || r.Status > 299 {
 		// The server says itself that there is none, in its own words.
 		if r.Status == 404 || r.Status == 401 || r.Status == 403 {
@@ -242,6 +250,24 @@ func (t *Turn) pending(p *jsondoc.Value) {
 		return // nothing of the gate's, or the caller has yet to say its part, which the server tells it
 	}
 	t.calls, t.request = calls, p.Get("id").Text()
+	if id := p.Get("run_id").Text(); plainID(id) {
+		t.left = id
+	}
+}
+
+// leftBehind takes the answer about the run that left a pause behind. What a
+// cancelled run was about to write is not written. A run that nobody knows
+// any more was not cancelled, for all that is known.
+func (t *Turn) leftBehind(r memproxy.Reply) {
+	t.left = ""
+	doc, err := jsondoc.Parse(r.Body, 0)
+	if r.Status != 200 || err != nil || doc.Root.Get("status").Text() != "cancelled" {
+		return
+	}
+	for _, c := range t.calls {
+		c.ruled = true
+		c.decision = memproxy.Decision{ID: "none", Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Detail: "the run was cancelled"}}}
+	}
 }
 
 // given is one answer of the caller's to a call that waits.

@@ -1,0 +1,97 @@
+package letta
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+)
+
+// What a stream is asked for by, and that a run named in a body counts only
+// where the caller is at home.
+func TestResume(t *testing.T) {
+	a, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		route  string
+		params map[string]string
+		body   string
+		names  []string
+		within string
+		after  int64
+		no     bool
+	}{
+		"run":             {route: "letta.retrieve_stream_for_run", params: map[string]string{"run_id": "run-1"}, body: `{"starting_after":7}`, names: []string{"run-1"}, after: 7},
+		"run, no body":    {route: "letta.retrieve_stream_for_run", params: map[string]string{"run_id": "run-1"}, names: []string{"run-1"}},
+		"conversation":    {route: "letta.retrieve_conversation_stream", params: map[string]string{"conversation_id": "conv-1"}, body: `{}`, names: []string{"in conv-1"}, within: "in conv-1"},
+		"run in the body": {route: "letta.retrieve_conversation_stream", params: map[string]string{"conversation_id": "conv-1"}, body: `{"run_id":"run-2"}`, names: []string{"run-2"}, within: "in conv-1"},
+		"own id":          {route: "letta.retrieve_conversation_stream", params: map[string]string{"conversation_id": "default"}, body: `{"agent_id":"agent-1","otid":"x"}`, names: []string{"in agent-1 otid x"}, within: "in agent-1"},
+		"same messages":   {route: "letta.send_message", params: map[string]string{"agent_id": "agent-1"}, body: `{"background":true,"messages":[{"otid":"b"},{"otid":"a"}]}`, names: []string{"in agent-1 otids a b"}},
+		"new messages":    {route: "letta.send_message", params: map[string]string{"agent_id": "agent-1"}, body: `{"background":true,"messages":[{"role":"user"}]}`, no: true},
+		"not background":  {route: "letta.send_message", params: map[string]string{"agent_id": "agent-1"}, body: `{"messages":[{"otid":"b"}]}`, no: true},
+		"another route":   {route: "letta.retrieve_run", params: map[string]string{"run_id": "run-1"}, no: true},
+	} {
+		q, ok := a.Resume(memproxy.Route{ID: tc.route, Params: tc.params}, memproxy.Request{}, []byte(tc.body))
+		if ok == tc.no || !slices.Equal(q.Names, tc.names) || q.Within != tc.within || q.After != tc.after {
+			t.Errorf("%s: %+v, %v", name, q, ok)
+		}
+	}
+}
+
+// Who stops a run stops the one that goes on under its name; pages further on
+// are left to the run that they are of.
+func TestAsks(t *testing.T) {
+	a, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs, reads := a.Asks(memproxy.Route{ID: "letta.cancel_message"}, memproxy.Request{}, []byte(`{"run_ids":["run-1","run-2"]}`))
+	if reads || !slices.Equal(runs, []string{"run-1", "run-2"}) {
+		t.Errorf("%v %v", runs, reads)
+	}
+	rt := memproxy.Route{ID: "letta.list_messages_for_run", Params: map[string]string{"run_id": "run-1"}}
+	if runs, reads := a.Asks(rt, memproxy.Request{}, nil); !reads || len(runs) != 1 {
+		t.Errorf("%v %v", runs, reads)
+	}
+	if runs, _ := a.Asks(rt, memproxy.Request{Query: "after=message-1"}, nil); runs != nil {
+		t.Errorf("%v", runs)
+	}
+}
+
+func TestMerge(t *testing.T) {
+	a, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := memproxy.Route{ID: "letta.retrieve_run"}
+	answers := [][]byte{
+		[]byte(`{"id":"run-1","status":"completed","stop_reason":"requires_approval","created_at":"a","completed_at":"b","background":true,"x":1.0}`),
+		[]byte(`{"id":"run-2","status":"failed","stop_reason":"error","created_at":"c","completed_at":"d","background":false,"x":2.0}`),
+	}
+	for _, tc := range []struct {
+		over bool
+		want string
+	}{
+		{true, `{"id":"run-1","status":"failed","stop_reason":"error","created_at":"a","completed_at":"d","background":true,"x":2.0}`},
+		{false, `{"id":"run-1","status":"running","stop_reason":null,"created_at":"a","completed_at":null,"background":true,"x":2.0}`},
+	} {
+		if got, err := a.Merge(run, memproxy.Request{}, "run-1", tc.over, answers); err != nil || string(got) != tc.want {
+			t.Errorf("%v: %s, %v", tc.over, got, err)
+		}
+	}
+	list := memproxy.Route{ID: "letta.list_messages_for_run"}
+	pages := [][]byte{[]byte(`[{"id":"m-1","run_id":"run-1"},{"id":"m-2","run_id":null}]`), []byte(`[{"id":"m-3","run_id":"run-2"}]`)}
+	got, err := a.Merge(list, memproxy.Request{}, "run-1", true, pages)
+	if want := `[{"id":"m-1","run_id":"run-1"},{"id":"m-2","run_id":null},{"id":"m-3","run_id":"run-1"}]`; err != nil || string(got) != want {
+		t.Errorf("%s, %v", got, err)
+	}
+	got, err = a.Merge(list, memproxy.Request{Query: "order=desc"}, "run-1", true, pages)
+	if want := `[{"id":"m-3","run_id":"run-1"},{"id":"m-1","run_id":"run-1"},{"id":"m-2","run_id":null}]`; err != nil || string(got) != want {
+		t.Errorf("%s, %v", got, err)
+	}
+	if _, err := a.Merge(list, memproxy.Request{}, "run-1", true, [][]byte{[]byte(`{`)}); err == nil {
+		t.Error("an answer that cannot be read is merged")
+	}
+}

@@ -1,0 +1,143 @@
+package turn
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// Runs implements memproxy.Resumable.
+func (t *Turn) Runs() []string { return t.out.chain }
+
+// Seq implements memproxy.Resumable.
+func (t *Turn) Seq() int64 { return t.out.seq }
+
+// Names implements memproxy.Resumable: the server keeps the streams of
+// background runs, and finds them by the ids that the caller gave its messages
+// as well.
+func (t *Turn) Names() []string {
+	if !t.root.True(t.root.Root.Get("background")) {
+		return nil
+	}
+	place := Place(t.opt.Agent, t.opt.Conversation, t.root)
+	names := []string{place}
+	ids := otids(t.root)
+	for _, id := range ids {
+		names = append(names, ByOtid(place, id))
+	}
+	if len(ids) > 0 {
+		names = append(names, ByOtids(place, ids))
+	}
+	return names
+}
+
+// Again is the name of the stream that a request would be taken for a
+// repetition of, or "".
+func Again(agent, conversation string, body []byte) string {
+	doc, err := jsondoc.Parse(body, 0)
+	if err != nil || !doc.True(doc.Root.Get("background")) {
+		return ""
+	}
+	if ids := otids(doc); len(ids) > 0 {
+		return ByOtids(Place(agent, conversation, doc), ids)
+	}
+	return ""
+}
+
+// Place names where a turn takes place: a conversation, or the agent's own.
+func Place(agent, conversation string, body *jsondoc.Doc) string {
+	if agent == "" {
+		agent = body.Root.Get("agent_id").Text()
+	}
+	if conversation != "" && conversation != "default" {
+		return "in " + conversation
+	}
+	return "in " + agent
+}
+
+// ByOtid names a stream by one of its messages' own ids.
+func ByOtid(place, otid string) string { return place + " otid " + otid }
+
+// ByOtids names a stream by all of them.
+func ByOtids(place string, otids []string) string {
+	return place + " otids " + strings.Join(slices.Sorted(slices.Values(otids)), " ")
+}
+
+func otids(doc *jsondoc.Doc) []string {
+	var ids []string
+	if list := doc.Root.Get("messages"); list != nil {
+		for _, m := range list.Elems {
+			if id := m.Get("otid").Text(); id != "" {
+				ids = append(ids, id)
+			}
+		}
+	}
+	return ids
+}
+
+// run takes down the id of a leg's run and returns the first's. What is no id
+// counts for none.
+func (t *Turn) run(id string) (first string) {
+	if plainID(id) && !slices.Contains(t.out.chain, id) {
+		t.out.chain = append(t.out.chain, id)
+	}
+	if len(t.out.chain) == 0 {
+		return id
+	}
+	return t.out.chain[0]
+}
+
+// plainID reports whether an id can stand in JSON and in a path as it is.
+func plainID(id string) bool {
+	return id != "" && len(id) <= 64 && !strings.ContainsFunc(id, func(r rune) bool {
+		return r != '-' && r != '_' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+	})
+}
+
+func numberOf(doc *jsondoc.Doc) (int64, bool) {
+	v := doc.Root.Get("seq_id")
+	if v == nil || v.Kind != jsondoc.Number {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(string(doc.Raw(v)), 10, 64)
+	return n, err == nil
+}
+
+// number gives an event the run of the first leg and a number after those of
+// the legs before. An event that has both already comes back as it is.
+func (t *Turn) number(doc *jsondoc.Doc) (*jsondoc.Doc, error) {
+	id := doc.Root.Get("run_id")
+	e := doc.Edit()
+	if is := id.Text(); plainID(is) && is != t.run(is) {
+		e.Replace(id, strconv.AppendQuote(nil, t.run(is)))
+	}
+	if n, ok := numberOf(doc); ok {
+		t.out.seq = n + t.out.shift
+		if t.out.shift > 0 {
+			e.Replace(doc.Root.Get("seq_id"), strconv.AppendInt(nil, t.out.seq, 10))
+		}
+	}
+	if e.Empty() {
+		return doc, nil
+	}
+	return jsondoc.Parse(e.Apply(), 0)
+}
+
+// sameRun gives the messages of a whole answer the run of the first leg.
+func (t *Turn) sameRun(doc *jsondoc.Doc) (*jsondoc.Doc, error) {
+	e := doc.Edit()
+	if list := doc.Root.Get("messages"); list != nil {
+		for _, m := range list.Elems {
+			id := m.Get("run_id")
+			if is := id.Text(); plainID(is) && is != t.run(is) {
+				e.Replace(id, strconv.AppendQuote(nil, t.run(is)))
+			}
+		}
+	}
+	if e.Empty() {
+		return doc, nil
+	}
+	return jsondoc.Parse(e.Apply(), 0)
+}

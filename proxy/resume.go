@@ -1,0 +1,142 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/memproxy/memproxy/gate"
+)
+
+// resumes is the stream that an admitted request asks for again, or nil where
+// the backend is to answer. The gate has seen whose run it is: the backend was
+// asked for it.
+func (p *Proxy) resumes(a *gate.Admission) (*chain, int64) {
+	chainer, ok := p.opt.Adapter.(gate.Chainer)
+	if !ok || a.Shadow() {
+		return nil, 0
+	}
+	q, ok := chainer.Resume(a.Call().Route, a.Call().Request, a.Body)
+	if !ok {
+		return nil, 0
+	}
+	ch := p.chains.find(q.Names...)
+	if ch == nil || !ch.readable() || q.Within != "" && !slices.Contains(ch.names, q.Within) {
+		return nil, 0
+	}
+	return ch, q.After
+}
+
+// resume sends a turn's stream from an event on, and what comes until it ends.
+func (p *Proxy) resume(w http.ResponseWriter, r *http.Request, a *gate.Admission, ch *chain, after int64) {
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream; charset=utf-8")
+	h.Set("Cache-Control", "no-cache")
+	w.WriteHeader(http.StatusOK)
+	ctl := http.NewResponseController(w)
+	gone := false
+	for next := 0; !gone; {
+		entries, over, more := ch.from(next)
+		next += len(entries)
+		for _, e := range entries {
+			if e.seq != 0 && e.seq <= after {
+				continue
+			}
+			for _, ev := range e.events {
+				if _, err := w.Write(ev); err != nil {
+					gone = true
+				}
+			}
+		}
+		if len(entries) > 0 {
+			_ = ctl.Flush()
+			continue
+		}
+		if over {
+			break
+		}
+		select {
+		case <-more:
+		case <-r.Context().Done():
+			gone = true
+		}
+	}
+	p.opt.Gate.Streamed(context.WithoutCancel(r.Context()), a, http.StatusOK, gone)
+}
+
+// about is what a request asks about turns of several runs.
+type about struct {
+	chainer gate.Chainer
+	call    *gate.Call
+	// run is the turn that is read about, runs all that it is known by.
+	run  string
+	runs []string
+	over bool
+	// led are the runs that stand in the request in place of those that the
+	// caller named.
+	led map[string]string
+}
+
+// asks finds the turns that a request is about, or nil. What stops runs is led
+// on to those that go on now.
+func (p *Proxy) asks(a *gate.Admission) *about {
+	chainer, ok := p.opt.Adapter.(gate.Chainer)
+	if !ok || a.Shadow() {
+		return nil
+	}
+	call := a.Call()
+	named, reads := chainer.Asks(call.Route, call.Request, a.Body)
+	led := map[string]string{}
+	for _, run := range named {
+		ch := p.chains.find(run)
+		if ch == nil {
+			continue
+		}
+		runs, over := ch.state()
+		switch {
+		case len(runs) == 0 || run != runs[0]:
+		case reads && (len(runs) > 1 || !over):
+			return &about{chainer: chainer, call: call, run: run, runs: runs, over: over}
+		case !reads && len(runs) > 1:
+			led[run] = runs[len(runs)-1]
+		}
+	}
+	if len(led) == 0 {
+		return nil
+	}
+	for from, to := range led {
+		a.Body = bytes.ReplaceAll(a.Body, quoted(from), quoted(to))
+	}
+	a.Changed = true
+	return &about{chainer: chainer, call: call, led: led}
+}
+
+func quoted(id string) []byte { return []byte(`"` + id + `"`) }
+
+// answered makes the answer of the backend one to what the caller asked.
+func (p *Proxy) answered(ctx context.Context, ab *about, answer []byte) ([]byte, error) {
+	for to, from := range ab.led {
+		answer = bytes.ReplaceAll(answer, quoted(from), quoted(to))
+	}
+	if ab.run == "" {
+		return answer, nil
+	}
+	answers := [][]byte{answer}
+	for _, run := range ab.runs[1:] {
+		req := ab.call.Request
+		req.Path, req.EscapedPath = "", strings.Replace(req.EscapedPath, ab.run, run, 1)
+		ctx, cancel := context.WithTimeout(ctx, gate.DefaultFetchTimeout)
+		reply, err := fetcher{p}.Fetch(ctx, req)
+		cancel()
+		if err != nil {
+			return nil, err
+		}
+		if reply.Status != http.StatusOK {
+			break // a run that the backend does not know yet
+		}
+		answers = append(answers, reply.Body)
+	}
+	return ab.chainer.Merge(ab.call.Route, ab.call.Request, ab.run, ab.over, answers)
+}

@@ -1,0 +1,83 @@
+package proxy
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+// told is a turn of which only what is told of it counts.
+type told struct {
+	memproxy.Turn
+	runs, names []string
+	seq         int64
+}
+
+func (t *told) Runs() []string  { return t.runs }
+func (t *told) Names() []string { return t.names }
+func (t *told) Seq() int64      { return t.seq }
+
+// What is remembered of turns is bounded in number, in bytes and in time, and
+// what is forgotten is asked of the backend again.
+func TestTurnsAreForgotten(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	c := &chains{clock: func() time.Time { return now }}
+	first := &told{runs: []string{"run-first"}, names: []string{"in a"}}
+	ch := c.begin(first)
+	ch.note(first, 1, [][]byte{[]byte("data: 1\n\n")})
+	if c.find("run-first") != ch || c.find("in a") != ch || c.find("run-other", "in a") != ch {
+		t.Fatal("a turn is not found by its names")
+	}
+	for i := range maxChains {
+		other := &told{runs: []string{fmt.Sprint("run-", i)}, names: []string{"in b"}}
+		c.begin(other).note(other, 1, nil)
+	}
+	if c.find("run-first") != nil || ch.readable() || len(c.order) != maxChains {
+		t.Errorf("%d turns are remembered", len(c.order))
+	}
+	now = now.Add(chainTime + time.Second)
+	if c.find("run-1") != nil {
+		t.Error("an old turn is remembered")
+	}
+	c.begin(first)
+	if len(c.order) != 1 || len(c.byName) != 1 {
+		t.Errorf("%d turns under %d names", len(c.order), len(c.byName))
+	}
+
+	big := bytes.Repeat([]byte("x"), maxLogs/4)
+	var chs []*chain
+	for i := range 8 {
+		one := &told{runs: []string{fmt.Sprint("big-", i)}, names: []string{fmt.Sprint("in ", i)}}
+		ch := c.begin(one)
+		ch.note(one, 1, [][]byte{big})
+		chs = append(chs, ch)
+	}
+	if c.size > maxLogs || chs[0].readable() || !chs[7].readable() {
+		t.Errorf("%d bytes are kept", c.size)
+	}
+	one := &told{names: []string{"in x"}}
+	ch = c.begin(one)
+	for range 5 {
+		ch.note(one, 1, [][]byte{big})
+	}
+	if ch.readable() || c.size > maxLogs {
+		t.Errorf("a stream of %d bytes is kept", 5*len(big))
+	}
+	if _, over, _ := ch.from(0); !over {
+		t.Error("who reads a stream that is no longer kept waits for ever")
+	}
+}
+
+// A turn whose backend keeps no stream is known by its runs alone.
+func TestStreamsThatNobodyAsksForAreNotKept(t *testing.T) {
+	c := &chains{clock: time.Now}
+	one := &told{runs: []string{"run-1", "run-2"}}
+	ch := c.begin(one)
+	ch.note(one, 0, [][]byte{[]byte("data: 1\n\n")})
+	if c.size != 0 || ch.readable() || c.find("run-2") != ch {
+		t.Errorf("%d bytes kept", c.size)
+	}
+}
