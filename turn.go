@@ -35,9 +35,11 @@ type Turn interface {
 	Whole(body []byte) error
 	Event(event []byte) ([][]byte, error)
 
-	// Waiting are the calls that wait for a ruling. Rule takes it.
+	// Waiting are the calls that wait for a ruling. Rule takes it; Result takes
+	// what an allowed search found, as it passed the read path.
 	Waiting() []ToolCall
 	Rule(id string, d Decision)
+	Result(id string, found Reply)
 
 	// Answer is the whole answer for the caller; Tail are the last events of
 	// one that streamed.
@@ -77,4 +79,13 @@ type ToolCall struct {
 	// Operation is what the call would do; nil when Flaw is set.
 	Operation *Operation
 	Flaw      *Malformed
+	// Search is the request by which a call that only reads is made from
+	// outside, so that its answer passes the read path; else nil.
+	Search *Search
+}
+
+// Search is a request with its body.
+type Search struct {
+	Request Request
+	Body    []byte
 }

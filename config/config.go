@@ -67,6 +67,7 @@ type Limits struct {
 type Timeouts struct {
 	Body     Duration `yaml:"body,omitempty" doc:"for a client to send a body" default:"30s" min:"1ms"`
 	Upstream Duration `yaml:"upstream,omitempty" doc:"for the backend to answer" default:"5m0s" min:"1ms"`
+	Run      Duration `yaml:"run,omitempty" doc:"a whole turn of an agent, however many tool calls it takes" default:"30m0s" min:"1ms"`
 }
 
 // Identity says who callers are.

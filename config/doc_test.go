@@ -215,6 +215,7 @@ func TestDefaultsAreAsDocumented(t *testing.T) {
 		"backends[].limits.depth":      fmt.Sprint(jsondoc.DefaultMaxDepth),
 		"backends[].timeouts.body":     proxy.DefaultBodyTimeout.String(),
 		"backends[].timeouts.upstream": proxy.DefaultUpstreamTimeout.String(),
+		"backends[].timeouts.run":      proxy.DefaultRunTimeout.String(),
 		"policy.poll":                  c.Policy.Poll.String(),
 		"budgets.rapid_per_minute":     fmt.Sprint(*c.Budgets.RapidPerMinute),
 		"budgets.redis.timeout":        budgets.DefaultDeadline.String(),

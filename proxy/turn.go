@@ -136,6 +136,12 @@ func (t *turning) prepare(ctx context.Context) error {
 func (t *turning) legs(ctx context.Context) error {
 	for range maxLegs {
 		for _, call := range t.turn.Waiting() {
+			if call.Search != nil {
+				if err := t.search(ctx, call); err != nil {
+					return err
+				}
+				continue
+			}
 			t.turn.Rule(call.ID, t.p.opt.Gate.Ask(ctx, t.a, call).Decision)
 		}
 		over, err := t.leg(ctx)

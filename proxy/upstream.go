@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -110,6 +111,10 @@ const maxFetch = 1 << 20
 
 // Fetch implements gate.Fetcher. The deadline is the context's.
 func (f fetcher) Fetch(ctx context.Context, q memproxy.Request) (memproxy.Reply, error) {
+	return f.send(ctx, q, nil)
+}
+
+func (f fetcher) send(ctx context.Context, q memproxy.Request, body []byte) (memproxy.Reply, error) {
 	path := q.Path
 	if path == "" {
 		var err error
@@ -124,6 +129,10 @@ func (f fetcher) Fetch(ctx context.Context, q memproxy.Request) (memproxy.Reply,
 		}
 	}
 	out.Header.Set("Accept", "application/json")
+	if body != nil {
+		out.Header.Set("Content-Type", "application/json")
+		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	}
 	f.p.present(out.Header)
 	f.p.opt.Propagator.Inject(ctx, propagation.HeaderCarrier(out.Header))
 	resp, err := f.p.opt.Transport.RoundTrip(out.WithContext(ctx))
@@ -131,9 +140,9 @@ func (f fetcher) Fetch(ctx context.Context, q memproxy.Request) (memproxy.Reply,
 		return memproxy.Reply{}, err
 	}
 	defer resp.Body.Close()
-	body, _, err := readAnswer(resp, maxFetch)
+	answer, _, err := readAnswer(resp, maxFetch)
 	if err != nil {
 		return memproxy.Reply{}, err
 	}
-	return memproxy.Reply{Status: resp.StatusCode, Header: memproxy.Header(resp.Header), Body: body}, nil
+	return memproxy.Reply{Status: resp.StatusCode, Header: memproxy.Header(resp.Header), Body: answer}, nil
 }

@@ -212,7 +212,7 @@ func (d *decoding) toolRun(root *jsondoc.Value) error {
 	if t.kind == "" {
 		return d.otherTool(root.Get("args"))
 	}
-	d.op.Kind, d.op.Derived = t.kind, t.kind == memproxy.Recall
+	d.op.Kind, d.op.Derived = t.kind, t.kind == memproxy.Recall && !turn.Searches(d.params["tool_name"])
 	for i := range d.op.Items {
 		if it := &d.op.Items[i]; t.names(strings.TrimPrefix(it.Pointer, "/args/")) {
 			it.Kind = memproxy.ItemMetadata

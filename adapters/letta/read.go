@@ -22,6 +22,9 @@ var (
 func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply) (*memproxy.Reading, error) {
 	rd := &memproxy.Reading{}
 	r := a.row(rt.ID)
+	if r != nil && r.shape == toolRun {
+		return rd, found(rd, rt, reply.Body)
+	}
 	reads := rt.Kind == memproxy.Recall
 	if r == nil || rt.Derived || !reads && rt.Kind != memproxy.Learn || !reads && len(bytes.TrimSpace(reply.Body)) == 0 {
 		return rd, nil

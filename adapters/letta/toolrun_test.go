@@ -16,6 +16,9 @@ func TestGatedToolsAreWritesWhenRunDirectly(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range turn.Names() {
+		if turn.Searches(name) {
+			continue
+		}
 		req := memproxy.Request{Method: "POST", EscapedPath: "/v1/agents/agent-00000000-0000-4000-8000-000000000001/tools/" + name + "/run",
 			Header: memproxy.Header{"Content-Type": {"application/json"}}}
 		rt, ok := a.Route(req)

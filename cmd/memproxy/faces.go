@@ -87,7 +87,7 @@ func (s *sidecar) proxyOptions(b config.Backend) (proxy.Options, error) {
 		Gate: s.gate, Name: b.Name, Adapter: adapter, Upstream: upstream, Passthrough: b.Passthrough,
 		Transport: proxy.NewTransport(proxy.TransportOptions{TLS: upstreamTLS}),
 		MaxBody:   b.Limits.Body, MaxAnswer: b.Limits.Answer,
-		BodyTimeout: b.Timeouts.Body.Time(), UpstreamTimeout: b.Timeouts.Upstream.Time(),
+		BodyTimeout: b.Timeouts.Body.Time(), UpstreamTimeout: b.Timeouts.Upstream.Time(), RunTimeout: b.Timeouts.Run.Time(),
 		Tracer: s.telemetry.Tracer(), Propagator: s.telemetry.Propagator(), Log: s.log,
 		Observe: s.telemetry.Instruments().Observer(b.Name),
 	}

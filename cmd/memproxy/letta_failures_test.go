@@ -57,6 +57,12 @@ func (f *flaky) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.Handler.ServeHTTP(w, r)
 }
 
+func (f *flaky) set(breaks func(http.ResponseWriter, int) bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.breaks = breaks
+}
+
 // Proves EDGE-1: a server that fails in the middle of a turn leaves an error
 // that the caller understands, nothing unruled, and an agent that goes on.
 func TestServerFailsInMidTurn(t *testing.T) {
@@ -89,9 +95,7 @@ func TestServerFailsInMidTurn(t *testing.T) {
 				t.Errorf("%d %s, want %s", a.status, a.body, tc.says)
 			}
 			l.blocks("Ann", "helper")
-			f.mu.Lock()
-			f.breaks = nil
-			f.mu.Unlock()
+			f.set(nil)
 			if a := l.say("SAY hello", ""); a.status != 200 || !strings.Contains(a.body, "hello") {
 				t.Errorf("the next turn: %d %s", a.status, a.body)
 			}
@@ -151,4 +155,36 @@ func TestToolsDoNotChangeDuringATurn(t *testing.T) {
 		t.Errorf("%s arrived after the turn", got)
 	}
 	<-changed
+}
+
+// Proves EDGE-1: a model that does not answer in time costs the caller a 504
+// that is not retried; what it left waiting is answered by the next turn.
+func TestModelTimesOut(t *testing.T) {
+	over := make(chan struct{})
+	defer close(over) // before the servers are closed, which wait
+	for name, more := range map[string]string{"whole": ``, "streamed": `,"streaming":true`} {
+		f := &flaky{}
+		l := startLettaWith(t, someAgent, strings.Replace(lettaConf, `upstream: "LETTA"`, `upstream: "LETTA", timeouts: {run: 1s}`, 1), func(h http.Handler) http.Handler { f.Handler = h; return f })
+		f.set(func(_ http.ResponseWriter, leg int) bool {
+			if leg == 2 { // the first call was ruled on, and the model thinks
+				<-over
+			}
+			return leg == 2
+		})
+		a := l.say(poisoned, more)
+		switch name {
+		case "whole":
+			if a.status != 504 || a.header.Get("X-Should-Retry") != "false" || !strings.Contains(a.body, `"detail"`) {
+				t.Errorf("%s: %d %v %s", name, a.status, a.header, a.body)
+			}
+		case "streamed":
+			if a.status != 200 || !strings.Contains(a.body, "event: error") {
+				t.Errorf("%s: %d %s", name, a.status, a.body)
+			}
+		}
+		f.set(nil)
+		if a := l.say("SAY hello", ""); a.status != 200 || !strings.Contains(a.body, "hello") {
+			t.Errorf("%s: the next turn: %d %s", name, a.status, a.body)
+		}
+	}
 }

@@ -45,6 +45,12 @@ func startLetta(t *testing.T, agent string) *lettaRig {
 // startLettaBehind puts something between the sidecar and the server.
 func startLettaBehind(t *testing.T, agent string, between func(http.Handler) http.Handler) *lettaRig {
 	t.Helper()
+	return startLettaWith(t, agent, lettaConf, between)
+}
+
+// startLettaWith takes a configuration of its own, and what to put into it.
+func startLettaWith(t *testing.T, agent, conf string, between func(http.Handler) http.Handler, replace ...string) *lettaRig {
+	t.Helper()
 	l := &lettaRig{letta: lettaback.New()}
 	up := httptest.NewServer(between(l.letta))
 	t.Cleanup(up.Close)
@@ -63,7 +69,7 @@ func startLettaBehind(t *testing.T, agent string, between func(http.Handler) htt
 		t.Fatal(err)
 	}
 	writeFile(t, filepath.Join(dir, "policies", "own.cedar"), noPersona)
-	l.rig = start(t, lettaConf, "LETTA", up.URL, "DIR/policies", filepath.Join(dir, "policies"))
+	l.rig = start(t, conf, append([]string{"LETTA", up.URL, "DIR/policies", filepath.Join(dir, "policies")}, replace...)...)
 	return l
 }
 

@@ -30,6 +30,8 @@ type agent struct {
 	Pending *message `json:"pending_approval"`
 	Sleep   bool     `json:"enable_sleeptime"`
 
+	passages []passage
+
 	script []step // what the model has yet to do
 	held   []toolCall
 }
@@ -56,6 +58,8 @@ func New() *Backend {
 	b.mux.HandleFunc("POST /v1/agents/{id}/messages/async", func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, http.StatusOK, map[string]string{"id": "run-1", "status": "created"})
 	})
+	b.mux.HandleFunc("POST /v1/agents/{id}/archival-memory", b.archive)
+	b.mux.HandleFunc("POST /v1/agents/{id}/tools/{name}/run", b.runTool)
 	b.mux.HandleFunc("POST /v1/agents/{id}/messages/cancel", b.cancel)
 	b.mux.HandleFunc("GET /v1/runs/{id}", b.run)
 	b.mux.HandleFunc("GET /v1/runs/{id}/messages", b.runMessages)

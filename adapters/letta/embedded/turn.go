@@ -269,6 +269,10 @@ func (a *agent) call(c toolCall) (string, error) {
 	if err := json.Unmarshal([]byte(c.Arguments), &args); err != nil {
 		return "", err
 	}
+	if c.Name == "archival_memory_search" {
+		b, err := json.Marshal(a.search(args["query"]))
+		return string(b), err
+	}
 	i := slices.IndexFunc(a.Blocks, func(b *block) bool { return b.Label == args["label"] })
 	if i < 0 {
 		return "", fmt.Errorf("block field %s does not exist", args["label"])

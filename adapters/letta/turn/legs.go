@@ -20,9 +20,12 @@ func (t *Turn) Waiting() []memproxy.ToolCall {
 		}
 		asked := memproxy.ToolCall{ID: c.id, Tool: c.name, Arguments: []byte(c.arguments)}
 		op, err := operation(t.tools[c.name], t.agent, c.arguments)
-		if err != nil {
+		switch {
+		case err != nil:
 			asked.Flaw = flawOf(err)
-		} else {
+		case t.tools[c.name].search:
+			asked.Search = t.search(c)
+		default:
 			asked.Operation = op
 		}
 		out = append(out, asked)
@@ -132,6 +135,8 @@ func (t *Turn) answerTo(c *call) (any, bool) {
 		return own.raw, own.approves
 	case own != nil && !own.approves:
 		return deny("denied by the user")
+	case c.mine && c.result != nil:
+		return c.result, true
 	}
 	yes := map[string]any{"type": "approval", "tool_call_id": c.id, "approve": true}
 	if c.mine {

@@ -18,12 +18,16 @@ type toolReturn struct {
 	name, message string
 }
 
-// owe notes the results of calls that are denied, and reports whether any
+// owe notes the results of calls that the server does not run, and reports whether any
 // other is to run. A token stream of the server tells of results only when
 // something ran; the caller saw the calls, and is owed what came of them.
 func (t *Turn) owe() (runs bool) {
 	t.out.owed = nil
 	for _, c := range t.calls {
+		if c.mine && c.result != nil && !c.decision.Verdict.Stops() {
+			t.out.owed = append(t.out.owed, *c.result)
+			continue
+		}
 		if !c.mine || !c.decision.Verdict.Stops() {
 			answer := t.answerOf(c.id)
 			runs = runs || answer == nil || answer.approves

@@ -17,11 +17,12 @@ type memoryTool struct {
 	// what is written, in the spellings of all versions.
 	label, text []string
 	fixed       string // the block's label where no argument names it
+	search      bool   // it only reads
 	read        func(*toolCall) error
 }
 
-// memoryTools are the tools that write an agent's memory, or another's. Tools
-// that only read it are not here.
+// memoryTools are the tools that write an agent's memory, or another's, and
+// those that search it.
 func memoryTools() map[string]memoryTool {
 	label := []string{"label"}
 	return map[string]memoryTool{
@@ -39,18 +40,24 @@ func memoryTools() map[string]memoryTool {
 		"archival_memory_insert": {kind: memproxy.Learn, text: []string{"content"}},
 		"store_memories":         {kind: memproxy.Learn, read: (*toolCall).everything},
 
+		"archival_memory_search": {kind: memproxy.Recall, search: true},
+		"conversation_search":    {kind: memproxy.Recall, search: true},
+
 		"send_message_to_agent_and_wait_for_reply": {kind: memproxy.Learn, text: []string{"message"}, read: (*toolCall).recipient},
 		"send_message_to_agent_async":              {kind: memproxy.Learn, text: []string{"message"}, read: (*toolCall).recipient},
 		"send_message_to_agents_matching_tags":     {kind: memproxy.Learn, text: []string{"message"}, read: (*toolCall).everybody},
 	}
 }
 
-// Gated reports whether a tool of this name writes memory, so that its calls
-// are ruled on.
+// Gated reports whether the calls of a tool are ruled on.
 func Gated(name string) bool {
 	_, yes := memoryTools()[name]
 	return yes
 }
+
+// Searches reports whether a tool of this name searches an agent's memory and
+// does nothing else.
+func Searches(name string) bool { return memoryTools()[name].search }
 
 // Names are the tools that are gated, sorted.
 func Names() []string { return slices.Sorted(maps.Keys(memoryTools())) }

@@ -79,8 +79,8 @@ func TestMemoryToolsAreRead(t *testing.T) {
 			t.Errorf("%s: %+v, want the agent's", tc.tool, op.Claims)
 		}
 	}
-	for name := range memoryTools() {
-		if !tested[name] {
+	for name, tool := range memoryTools() {
+		if !tested[name] && !tool.search {
 			t.Errorf("%s has no case", name)
 		}
 	}

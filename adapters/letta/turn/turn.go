@@ -36,6 +36,7 @@ type Turn struct {
 	shadowed []json.RawMessage
 	gated    map[string]bool // attached memory tools that are shadowed
 	server   map[string]bool // attached memory tools, shadowed or not
+	writers  int             // how many of them write
 	asked    bool            // the conversation was asked what it waits for
 	own      []json.RawMessage
 	types    []string // include_return_message_types, or nil
@@ -55,6 +56,7 @@ type call struct {
 	mine                bool // the gate rules on it; else it is the caller's
 	ruled               bool
 	decision            memproxy.Decision
+	result              *toolReturn // of a search that the gate made
 }
 
 // New returns the turn that a request to a messages route starts.
@@ -166,9 +168,16 @@ func (t *Turn) attached(doc *jsondoc.Doc) error {
 	if tools == nil || tools.Kind != jsondoc.Array {
 		return errors.New("letta: an agent without its tools")
 	}
+	pauses := doc.Root.Get("agent_type").Text() == pausingLoop
 	for _, tool := range tools.Elems {
 		name := tool.Get("name").Text()
-		if _, writes := t.tools[name]; !writes {
+		known, memory := t.tools[name]
+		if !memory {
+			continue
+		}
+		if !known.search {
+			t.writers++
+		} else if !pauses { // its results are not filtered; it writes nothing
 			continue
 		}
 		t.server[name] = true
@@ -182,7 +191,7 @@ func (t *Turn) attached(doc *jsondoc.Doc) error {
 		t.gated[name] = true
 		t.shadowed = append(t.shadowed, shadow)
 	}
-	if len(t.server) > 0 && doc.Root.Get("agent_type").Text() != pausingLoop || followed(doc) {
+	if t.writers > 0 && !pauses || followed(doc) {
 		return memproxy.ErrUngated
 	}
 	if t.asked = t.opt.Conversation == "" || t.opt.Conversation == "default" || len(t.server) == 0; t.asked {

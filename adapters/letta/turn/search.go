@@ -1,0 +1,56 @@
+package turn
+
+import (
+	"slices"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// asides are arguments that speak to the loop and not to the tool.
+var asides = [...]string{"request_heartbeat", "thinking", "inner_thoughts"}
+
+// search is a call of a search as a request for the same tool from outside.
+func (t *Turn) search(c *call) *memproxy.Search {
+	args := []byte(c.arguments)
+	if doc, err := jsondoc.Parse(args, 0); err == nil && doc.Root.Kind == jsondoc.Object {
+		e := doc.Edit()
+		e.Object(doc.Root, func(name string) bool { return slices.Contains(asides[:], name) }, nil)
+		args = e.Apply()
+	}
+	return &memproxy.Search{
+		Request: memproxy.Request{
+			Method: "POST", Path: t.opt.Prefix + "/agents/" + t.agent + "/tools/" + c.name + "/run",
+			EscapedPath: t.opt.Prefix + "/agents/" + t.agent + "/tools/" + c.name + "/run",
+		},
+		Body: slices.Concat([]byte(`{"args":`), args, []byte("}")),
+	}
+}
+
+// Result implements memproxy.Turn. The agent gets what a search found, as
+// JSON, whatever it was in the server's own language.
+func (t *Turn) Result(id string, found memproxy.Reply) {
+	for _, c := range t.calls {
+		if c.id == id {
+			c.result = resultOf(c, found)
+		}
+	}
+}
+
+func resultOf(c *call, found memproxy.Reply) *toolReturn {
+	r := &toolReturn{Type: "tool", Status: "error", ID: c.id, Return: "Error executing function " + c.name + ": the search failed", name: c.name, message: "message-" + c.decision.ID}
+	doc, err := jsondoc.Parse(found.Body, 0)
+	if found.Status != 200 || err != nil || doc.Root.Get("status").Text() != "success" {
+		return r
+	}
+	r.Status, r.Return = "success", "[]"
+	switch v := doc.Root.Get("func_return"); {
+	case v == nil || v.Kind == jsondoc.Null:
+		r.Return = "None" // as the server has it
+	case v.Kind == jsondoc.String:
+		r.Return = v.Text()
+	default:
+		r.Return = string(doc.Raw(v))
+	}
+	return r
+}

@@ -1,0 +1,73 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+const twoTenants = `profile: production
+state: %%[3]s
+admin: {listen: "%%[2]s"}
+backends:
+  - {name: letta, kind: letta, listen: "%%[1]s", upstream: "%s"}
+identity:
+  keys:
+    - {sha256: "%s", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
+    - {sha256: "%s", id: "agent:rival", kind: agent, trust: authenticated, tenant: rival, acts_as: "*"}
+ownership: {unattributed: visible}
+log: {level: warn}
+`
+
+// Proves EDGE-1, EDGE-3: on the real server, what an agent's search tools find
+// passes the read path; the agent reads the rest.
+func TestLettaSearches(t *testing.T) {
+	direct := startLetta(t)
+	car := serve(t, t.TempDir(), fmt.Sprintf(twoTenants, direct, sha("dev"), sha("rival")))
+	a := call(t, http.MethodPost, direct+"/v1/agents/", "", strings.Replace(fmt.Sprintf(lettaAgent, "search"), "{", `{"tools":["archival_memory_search","conversation_search"],`, 1))
+	var made struct{ ID string }
+	if err := json.Unmarshal([]byte(a.body), &made); err != nil || made.ID == "" {
+		t.Fatalf("%d %s", a.status, tail(a.body, 500))
+	}
+	for key, text := range map[string]string{"rival": "tea is for rivals", "dev": "tea is at five"} {
+		if a := call(t, http.MethodPost, car.base+"/v1/agents/"+made.ID+"/archival-memory", key, fmt.Sprintf(`{"text":%q}`, text), sdk...); a.status != 200 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	path := "/v1/agents/" + made.ID + "/messages"
+	script := `CALL archival_memory_search {"query":"tea"}
+CALL memory_insert {"label":"human","new_string":"likes tea"}
+THEN
+CALL conversation_search {"query":"tea"}
+THEN
+SAY done`
+	if a := call(t, http.MethodPost, direct+path, "", fmt.Sprintf(`{"input":%q}`, `CALL archival_memory_search {"query":"tea"}`+"\nTHEN\nSAY done"), sdk...); !strings.Contains(a.body, "rivals") {
+		t.Fatalf("without memproxy the search finds %s", tail(a.body, 3000))
+	}
+	for _, more := range []string{``, `,"streaming":true`, `,"streaming":true,"stream_tokens":true`} {
+		a := call(t, http.MethodPost, car.base+path, "dev", fmt.Sprintf(`{"input":%q%s}`, script, more), sdk...)
+		returns := 0
+		for _, line := range outline(a.body) {
+			if strings.HasPrefix(line, "tool_return_message") {
+				returns++
+				if strings.HasPrefix(line, "tool_return_message error") {
+					t.Errorf("%s: %s", more, line)
+				}
+			}
+		}
+		if a.status != 200 || returns < 2 || !strings.Contains(a.body, "at five") || strings.Contains(a.body, "for rivals") || strings.Contains(a.body, "approval") {
+			t.Errorf("%s: %d\n%s", more, a.status, strings.Join(outline(a.body), "\n"))
+		}
+		if b := lettaBlocks(t, direct, made.ID); !strings.Contains(b["human"], "likes tea") {
+			t.Errorf("%s: %v", more, b)
+		}
+	}
+	history := call(t, http.MethodGet, car.base+path+"?limit=100", "dev", "", sdk...)
+	if strings.Contains(history.body, "approval_re") {
+		t.Errorf("the history tells of approvals: %s", tail(history.body, 3000))
+	}
+}

@@ -1,0 +1,44 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+)
+
+// errSearch says that the adapter does not know its own request.
+var errSearch = errors.New("the search of a tool call is no route of the backend")
+
+// search makes a search in place of the agent, as the request of the caller
+// that it would be from outside: admitted, filtered and recorded like any.
+func (t *turning) search(ctx context.Context, tc memproxy.ToolCall) error {
+	req := tc.Search.Request
+	asker := t.a.Call()
+	req.Base = asker.Request.Base
+	req.Header = memproxy.Header(t.r.Header.Clone())
+	req.Header.Set("Content-Type", "application/json")
+	route, known := t.p.opt.Adapter.Route(req)
+	if !known {
+		return errSearch
+	}
+	a := t.p.opt.Gate.Admit(ctx, &gate.Call{
+		Backend: t.p.backend, Credentials: asker.Credentials, Request: req, Route: route, Known: true,
+		Body: tc.Search.Body, Session: asker.Session,
+	})
+	t.p.log(ctx, a, route.ID)
+	t.turn.Rule(tc.ID, a.Decision)
+	if a.Reply != nil {
+		return nil
+	}
+	fctx, cancel := context.WithTimeout(ctx, gate.DefaultFetchTimeout)
+	reply, err := fetcher{t.p}.send(fctx, req, a.Body)
+	cancel()
+	if err != nil {
+		t.turn.Result(tc.ID, t.p.opt.Gate.Abandon(ctx, a, false))
+		return nil
+	}
+	t.turn.Result(tc.ID, t.p.opt.Gate.Return(ctx, a, reply))
+	return nil
+}
