@@ -1,0 +1,163 @@
+package secrets
+
+import "strings"
+
+// Bounds of an assignment: of its name, and of its value.
+const (
+	maxName  = 48
+	maxValue = 256
+)
+
+// passwordNames end the names of what people choose: any value but a
+// placeholder counts. secretNames end the names of what machines make: the
+// value must look made.
+var (
+	passwordNames = []string{"password", "passwd", "passphrase", "pwd", "passwort", "kennwort", "parola", "sifre", "şifre", "şifresi", "Şifre", "Şifresi", "contraseña", "contrasena", "motdepasse", "senha", "пароль", "Пароль", "密码", "パスワード"}
+	secretNames   = []string{"secret", "apikey", "token", "accesskey", "secretkey", "privatekey", "credential", "credentials", "authkey", "encryptionkey", "signingkey", "apisecret"}
+	// notSecret are names that end alike and are public or fleeting.
+	notSecret = []string{"pagetoken", "nexttoken", "continuationtoken", "synctoken", "pushtoken", "cancellationtoken", "eostoken", "bostoken", "padtoken", "unktoken", "stoptoken", "maxtoken", "publictoken"}
+)
+
+// assigned returns the span of the value that is given to a secret's name by
+// the : or = at i.
+func assigned(text string, i int) (int, int, Class) {
+	stop := i
+	for stop > 0 && i-stop < 3 && (text[stop-1] == ' ' || text[stop-1] == '"' || text[stop-1] == '\'' || text[stop-1] == '*' || text[stop-1] == '`') {
+		stop--
+	}
+	start := stop
+	for start > 0 && stop-start < maxName && nameByte(text[start-1]) {
+		start--
+	}
+	if start == stop {
+		return 0, 0, ""
+	}
+	class, made := named(text[start:stop])
+	if class == "" {
+		return 0, 0, ""
+	}
+	if i+1 < len(text) && text[i] == ':' && (text[i+1] == '=' || text[i+1] == ':') {
+		i++
+	}
+	from, to, quoted := value(text, i+1)
+	if !secretValue(text[from:to], made, quoted) {
+		return 0, 0, ""
+	}
+	return from, to, class
+}
+
+func nameByte(c byte) bool { return word64Dot(c) || c >= 0x80 }
+
+// named says whether a name is a secret's, of which class, and whether its
+// value is made by a machine.
+func named(name string) (class Class, made bool) {
+	var buf [maxName]byte
+	n := 0
+	for i := range len(name) {
+		if c := name[i]; c != '_' && c != '-' && c != '.' {
+			buf[n] = lower(c)
+			n++
+		}
+	}
+	flat := string(buf[:n])
+	for _, s := range notSecret {
+		if strings.HasSuffix(flat, s) {
+			return "", false
+		}
+	}
+	for _, s := range passwordNames {
+		if strings.HasSuffix(flat, s) {
+			return Credential, false
+		}
+	}
+	for _, s := range secretNames {
+		if strings.HasSuffix(flat, s) {
+			if strings.Contains(flat, "aws") {
+				return AWSSecretKey, true
+			}
+			return Credential, true
+		}
+	}
+	return "", false
+}
+
+// value returns the span of the value that begins after from, and whether it
+// stands in quotes.
+func value(text string, from int) (start, end int, quoted bool) {
+	for n := 0; from < len(text) && n < 4 && (text[from] == ' ' || text[from] == '\t' || text[from] == '*'); n++ {
+		from++
+	}
+	if from < len(text) && (text[from] == '"' || text[from] == '\'' || text[from] == '`') {
+		quote := text[from]
+		from++
+		limit := min(len(text), from+maxValue)
+		if at := strings.IndexByte(text[from:limit], quote); at >= 0 {
+			return from, from + at, true
+		}
+	}
+	end = from
+	for end < len(text) && end-from < maxValue && !ends[text[end]] {
+		end++
+	}
+	return from, from + len(strings.TrimRight(text[from:end], ".,;:)]}")), false
+}
+
+// said returns the span of a secret that is told in words from i on:
+// "password is …", "API key is …".
+func said(text string, i int) (int, int, Class) {
+	made := false
+	var n int
+	switch rest := text[i:min(len(text), i+16)]; {
+	case hasFold(rest, "password"), hasFold(rest, "passwort"), hasFold(rest, "kennwort"):
+		n = 8
+	case hasFold(rest, "passphrase"):
+		n = 10
+	case hasFold(rest, "passcode"):
+		n = 8
+	case hasFold(rest, "api key"), hasFold(rest, "api-key"):
+		n, made = 7, true
+	case hasFold(rest, "secret key"):
+		n, made = 10, true
+	case hasFold(rest, "access token"):
+		n, made = 12, true
+	default:
+		return 0, 0, ""
+	}
+	at := i + n
+	rest := text[at:min(len(text), at+12)]
+	switch {
+	case hasFold(rest, " is now "):
+		at += 8
+	case hasFold(rest, " is "), hasFold(rest, " to "):
+		at += 4
+	case hasFold(rest, " ist "), hasFold(rest, " was "):
+		at += 5
+	default:
+		return 0, 0, ""
+	}
+	from, to, _ := value(text, at)
+	// A word in a sentence is no password: it takes a digit or a sign.
+	if v := text[from:to]; !secretValue(v, made, false) || !hasDigit(v) && !strings.ContainsAny(v, "!@#$%^&*_=+") {
+		return 0, 0, ""
+	}
+	return from, to, Credential
+}
+
+// secretValue reports whether v can be a secret. Of made ones a length of
+// eight, a letter and a digit are asked; of chosen ones, when they stand
+// bare, a digit or a sign, since "password: required" is prose.
+func secretValue(v string, made, quoted bool) bool {
+	if len(v) < 4 || made && !hasDigit(v) || placeholder(v) {
+		return false
+	}
+	if made {
+		return len(v) >= 8 && hasDigit(v) && hasLetter(v) && variety(v, 5) == 5 && !strings.ContainsAny(v, "() /\\{}[]") || len(v) >= 8 && strings.Contains(v, "/") && len(v) == 40 && hasDigit(v)
+	}
+	if strings.Contains(v, "(") && !quoted {
+		return false
+	}
+	if quoted {
+		return !strings.Contains(v, " ") || hasDigit(v)
+	}
+	return hasDigit(v) || strings.ContainsAny(v, "!@#$%^&*+")
+}

@@ -1,0 +1,77 @@
+package secrets
+
+// Class names what was found.
+type Class string
+
+// The classes. Credentials first, then personal data.
+const (
+	AWSAccessKey     Class = "aws_access_key"    // access key id, AKIA… or ASIA…
+	AWSSecretKey     Class = "aws_secret_key"    // 40 characters, assigned to a name that says so
+	GitHubToken      Class = "github_token"      // ghp_, gho_, ghu_, ghs_, ghr_, github_pat_
+	GitLabToken      Class = "gitlab_token"      // glpat- and its sisters
+	SlackToken       Class = "slack_token"       // xoxb-, xoxp-, xapp- …
+	SlackWebhook     Class = "slack_webhook"     // hooks.slack.com/services/…
+	StripeKey        Class = "stripe_key"        // sk_live_, rk_live_, whsec_; publishable keys are none
+	OpenAIKey        Class = "openai_key"        // sk-, sk-proj- …
+	AnthropicKey     Class = "anthropic_key"     // sk-ant-
+	GoogleKey        Class = "google_key"        // AIza…, ya29.…, GOCSPX-
+	ServiceToken     Class = "service_token"     // tokens of other services with a fixed prefix
+	JWT              Class = "jwt"               // three parts, the first a JSON header with alg
+	PrivateKey       Class = "private_key"       // PEM, OpenSSH, PGP, age
+	ConnectionString Class = "connection_string" // scheme://user:password@host
+	Credential       Class = "credential"        // password: …, api_key=…
+	PaymentCard      Class = "payment_card"      // issuer range, length and Luhn
+	IBAN             Class = "iban"              // country's length and mod 97
+	USSSN            Class = "us_ssn"            // 3-2-4 in a range that is issued
+	TurkishID        Class = "tr_tckn"           // 11 digits, both check digits
+	GermanTaxID      Class = "de_tax_id"         // 11 digits, digit pattern and check digit
+	Email            Class = "email"
+	Phone            Class = "phone" // +country…, or the North American forms
+)
+
+// The severities, which are those of memproxy.Finding.
+const (
+	Low      = "low"
+	Medium   = "medium"
+	High     = "high"
+	Critical = "critical"
+)
+
+var severities = map[Class]string{
+	AWSAccessKey: Critical, AWSSecretKey: Critical, GitHubToken: Critical, GitLabToken: Critical,
+	SlackToken: Critical, SlackWebhook: High, StripeKey: Critical, OpenAIKey: Critical,
+	AnthropicKey: Critical, GoogleKey: Critical, ServiceToken: Critical, JWT: High,
+	PrivateKey: Critical, ConnectionString: Critical, Credential: High,
+	PaymentCard: High, IBAN: Medium, USSSN: High, TurkishID: High, GermanTaxID: High,
+	Email: Low, Phone: Low,
+}
+
+// Classes lists every class.
+func Classes() []Class {
+	return []Class{
+		AWSAccessKey, AWSSecretKey, GitHubToken, GitLabToken, SlackToken, SlackWebhook, StripeKey,
+		OpenAIKey, AnthropicKey, GoogleKey, ServiceToken, JWT, PrivateKey, ConnectionString,
+		Credential, PaymentCard, IBAN, USSSN, TurkishID, GermanTaxID, Email, Phone,
+	}
+}
+
+// Severity is how bad it is when c stands in a memory: critical and high for
+// what opens a door or an account, medium and low for what names a person.
+func (c Class) Severity() string { return severities[c] }
+
+// Secret reports whether c is a credential, as opposed to personal data.
+func (c Class) Secret() bool {
+	switch c {
+	case PaymentCard, IBAN, USSSN, TurkishID, GermanTaxID, Email, Phone:
+		return false
+	}
+	return true
+}
+
+// Hit is one thing found: text[Start:End].
+type Hit struct {
+	Class    Class
+	Severity string
+	Start    int
+	End      int
+}

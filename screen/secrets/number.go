@@ -1,0 +1,230 @@
+package secrets
+
+import "strings"
+
+// Bounds of a number: digits in it, and groups that it is written in.
+const (
+	maxDigits = 19
+	maxGroups = 8
+)
+
+// run is a number as it is written, in groups with one separator between them.
+type run struct {
+	digits [maxDigits]byte
+	n      int
+	groups [maxGroups]int // their lengths
+	g      int
+	sep    byte // 0 for one group
+}
+
+func (r *run) shape(lengths ...int) bool {
+	if r.g != len(lengths) {
+		return false
+	}
+	for i, n := range lengths {
+		if r.groups[i] != n {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *run) text() string { return string(r.digits[:r.n]) }
+
+// number reads the number that begins at i and returns where to go on. Of the
+// meanings that it may have, over all the places where it may end, the longest
+// is taken: a card number may be followed by its date.
+func (s *scanner) number(i int) int {
+	var r run
+	var class Class
+	end, at := 0, i
+	for r.g < maxGroups {
+		from := at
+		for at < len(s.text) && isDigit(s.text[at]) && r.n < maxDigits {
+			r.digits[r.n] = s.text[at]
+			r.n++
+			at++
+		}
+		if at == from || at < len(s.text) && isDigit(s.text[at]) {
+			break
+		}
+		r.groups[r.g] = at - from
+		r.g++
+		if c := s.meaning(&r, i, at); c != "" {
+			class, end = c, at
+		}
+		if at == len(s.text) || !separator(s.text[at]) || r.sep != 0 && s.text[at] != r.sep {
+			break
+		}
+		r.sep = s.text[at]
+		at++
+	}
+	if end > 0 {
+		return s.add(class, i, end)
+	}
+	for i < len(s.text) && isDigit(s.text[i]) {
+		i++
+	}
+	return i
+}
+
+func separator(c byte) bool { return c == ' ' || c == '-' || c == '.' }
+
+// meaning says what the number text[start:end] is, or "".
+func (s *scanner) meaning(r *run, start, end int) Class {
+	if r.n < 9 || !s.alone(start, end) {
+		return ""
+	}
+	switch {
+	case r.n >= 13 && card(r):
+		return PaymentCard
+	case r.n == 9 && ssn(r, s.text[max(0, start-40):start]):
+		return USSSN
+	case r.n == 10 && r.shape(3, 3, 4) && r.sep != ' ' && r.digits[0] >= '2':
+		return Phone
+	case r.n == 11 && turkishMobile(r):
+		return Phone
+	case r.n == 11 && r.g == 1 && tckn(r.text()):
+		return TurkishID
+	case r.n == 11 && (r.g == 1 || r.shape(2, 3, 3, 3)) && r.sep != '.' && germanTaxID(r.text()):
+		return GermanTaxID
+	}
+	return ""
+}
+
+// alone reports whether the span is a number of its own and not a part of an
+// identifier, a decimal, a path, an order number or a longer number.
+func (s *scanner) alone(start, end int) bool {
+	if start > 0 {
+		switch c := s.text[start-1]; c {
+		case '#', '/', '$', '+':
+			return false
+		case '-', '.', ',':
+			if start > 1 && alnum(s.text[start-2]) {
+				return false
+			}
+		}
+	}
+	if end < len(s.text) {
+		switch c := s.text[end]; {
+		case alnum(c), c == '_', c == '%':
+			return false
+		case c == '-', c == '.', c == '/', c == ':', c == ',':
+			return end+1 == len(s.text) || !alnum(s.text[end+1])
+		}
+	}
+	return true
+}
+
+// card reports whether the digits are in an issuer's range, of its length,
+// grouped as cards are, and pass Luhn's check.
+func card(r *run) bool {
+	if r.sep == '.' || r.g > 1 && !r.shape(4, 4, 4, 4) && !r.shape(4, 6, 5) && !r.shape(4, 6, 4) && !r.shape(4, 4, 4, 4, 3) {
+		return false
+	}
+	d, n := r.text(), r.n
+	prefix := func(k int) int {
+		v := 0
+		for _, c := range []byte(d[:k]) {
+			v = v*10 + int(c-'0')
+		}
+		return v
+	}
+	two, three, four := prefix(2), prefix(3), prefix(4)
+	var known bool
+	switch {
+	case d[0] == '4':
+		known = n == 13 || n == 16 || n == 19
+	case 51 <= two && two <= 55, 2221 <= four && four <= 2720, four == 9792:
+		known = n == 16
+	case two == 34, two == 37:
+		known = n == 15
+	case four == 6011, two == 65, 644 <= three && three <= 649, two == 62, 3528 <= four && four <= 3589:
+		known = n >= 16
+	case 300 <= three && three <= 305, two == 36, two == 38, two == 39:
+		known = n == 14
+	}
+	return known && variety(d, 2) == 2 && luhn(d)
+}
+
+func luhn(d string) bool {
+	sum := 0
+	for i := range len(d) {
+		v := int(d[len(d)-1-i] - '0')
+		if i%2 == 1 {
+			if v *= 2; v > 9 {
+				v -= 9
+			}
+		}
+		sum += v
+	}
+	return sum%10 == 0
+}
+
+// ssn reports whether the nine digits are a social security number: written
+// 3-2-4, or in one piece after words that say so, in a range that is issued.
+func ssn(r *run, before string) bool {
+	if !r.shape(3, 2, 4) || r.sep == '.' {
+		if before = strings.ToLower(before); r.g != 1 || !strings.Contains(before, "ssn") && !strings.Contains(before, "social security") {
+			return false
+		}
+	}
+	d := r.text()
+	return d[:3] != "000" && d[:3] != "666" && d[0] != '9' && d[3:5] != "00" && d[5:] != "0000"
+}
+
+// tckn checks the two check digits of a Turkish identity number.
+func tckn(d string) bool {
+	if d[0] == '0' {
+		return false
+	}
+	odd, even, sum := 0, 0, 0
+	for i := range 10 {
+		v := int(d[i] - '0')
+		sum += v
+		switch {
+		case i == 9:
+		case i%2 == 0:
+			odd += v
+		default:
+			even += v
+		}
+	}
+	return ((odd*7-even)%10+10)%10 == int(d[9]-'0') && sum%10 == int(d[10]-'0')
+}
+
+// germanTaxID checks a German tax identification number: among the first ten
+// digits exactly one comes twice or three times and the others at most once,
+// and the eleventh is the check digit of ISO 7064 MOD 11,10.
+func germanTaxID(d string) bool {
+	if d[0] == '0' {
+		return false
+	}
+	var count [10]int
+	product := 10
+	for i := range 10 {
+		v := int(d[i] - '0')
+		count[v]++
+		sum := (v + product) % 10
+		if sum == 0 {
+			sum = 10
+		}
+		product = sum * 2 % 11
+	}
+	repeated := 0
+	for _, c := range count {
+		if c > 3 {
+			return false
+		}
+		if c > 1 {
+			repeated++
+		}
+	}
+	return repeated == 1 && (11-product)%10 == int(d[10]-'0')
+}
+
+// turkishMobile reports 05xx xxx xx xx, in its usual groupings.
+func turkishMobile(r *run) bool {
+	return r.digits[0] == '0' && r.digits[1] == '5' &&
+		(r.g == 1 || r.shape(4, 3, 2, 2) || r.shape(1, 3, 3, 2, 2) || r.shape(4, 3, 4))
+}

@@ -1,0 +1,139 @@
+package secrets
+
+import (
+	"cmp"
+	"slices"
+)
+
+// maxHits bounds what one scan reports. A text with more is a list of
+// secrets, and the first thousand say so.
+const maxHits = 1024
+
+// scanner holds the text of one scan and what the finders remember so as to
+// stay linear.
+type scanner struct {
+	text string
+	hits []Hit
+	// pemEnd is the next "-----END" at or after the place where it was last
+	// looked for; -1: not looked for yet, len(text): none.
+	pemEnd int
+}
+
+// Scan returns what it finds in text, by start. Hits do not overlap: where two
+// would, the specific one stays. At most 1024 hits are returned.
+func Scan(text string) []Hit {
+	s := scanner{text: text, pemEnd: -1}
+	for i := 0; i < len(text) && len(s.hits) < maxHits; {
+		i = s.at(i)
+	}
+	return settle(s.hits)
+}
+
+// at looks at one byte and returns where to go on.
+func (s *scanner) at(i int) int {
+	c := s.text[i]
+	switch kinds[c] {
+	case letter:
+		if i > 0 && alnum(s.text[i-1]) {
+			return i + 1
+		}
+		return s.word(i)
+	case digit:
+		if i > 0 && (alnum(s.text[i-1]) || s.text[i-1] == '_') {
+			return i + 1
+		}
+		return s.number(i)
+	case mark:
+		return s.mark(i, c)
+	}
+	return i + 1
+}
+
+// word looks for what begins with a letter.
+func (s *scanner) word(i int) int {
+	if end, class := token(s.text, i); end > 0 {
+		return s.add(class, i, end)
+	}
+	if end := jwt(s.text, i); end > 0 {
+		return s.add(JWT, i, end)
+	}
+	if end := iban(s.text, i); end > 0 {
+		return s.add(IBAN, i, end)
+	}
+	if start, end, class := said(s.text, i); end > 0 {
+		s.add(class, start, end)
+	}
+	return i + 1
+}
+
+// mark looks for what begins at, or is recognised by, a punctuation mark.
+func (s *scanner) mark(i int, c byte) int {
+	switch c {
+	case '@':
+		if start, end := email(s.text, i); end > 0 {
+			s.add(Email, start, end)
+			return end
+		}
+	case '-':
+		if start, end := s.pem(i); end > 0 {
+			return s.add(PrivateKey, start, end)
+		}
+	case ':', '=':
+		if c == ':' {
+			if start, end, class := address(s.text, i); end > 0 {
+				s.add(class, start, end)
+				return i + 1
+			}
+		}
+		if start, end, class := assigned(s.text, i); end > 0 {
+			s.add(class, start, end)
+		}
+	case '+', '(':
+		if end := phone(s.text, i); end > 0 {
+			return s.add(Phone, i, end)
+		}
+	}
+	return i + 1
+}
+
+// add notes a hit and returns its end.
+func (s *scanner) add(class Class, start, end int) int {
+	s.hits = append(s.hits, Hit{Class: class, Severity: class.Severity(), Start: start, End: end})
+	return end
+}
+
+// settle sorts the hits and removes the lesser of two that overlap: a
+// credential found by its own format wins over one found by its label, and
+// either over personal data inside it.
+func settle(hits []Hit) []Hit {
+	slices.SortFunc(hits, func(a, b Hit) int {
+		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.End, b.End), cmp.Compare(a.Class, b.Class))
+	})
+	kept := hits[:0]
+	for _, h := range hits {
+		if n := len(kept); n > 0 && h.Start < kept[n-1].End {
+			if rank(h.Class) > rank(kept[n-1].Class) {
+				kept[n-1] = h
+			}
+			continue
+		}
+		kept = append(kept, h)
+	}
+	return kept
+}
+
+func rank(c Class) int {
+	switch c {
+	case Email, Phone:
+		return 0
+	case PaymentCard, IBAN, USSSN, TurkishID, GermanTaxID:
+		return 1
+	case Credential:
+		return 2
+	case AWSSecretKey:
+		return 3
+	case ConnectionString, SlackWebhook:
+		return 5
+	}
+	return 4
+}

@@ -1,0 +1,107 @@
+package secrets
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/txtar"
+)
+
+// section returns the lines of a file of cases, ready to scan.
+func section(t testing.TB, file, name string) []string {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("testdata", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range txtar.Parse(raw).Files {
+		if f.Name == name {
+			text := strings.NewReplacer("~", "", `\n`, "\n").Replace
+			lines := strings.Split(strings.TrimSpace(string(f.Data)), "\n")
+			for i := range lines {
+				lines[i] = text(lines[i])
+			}
+			return lines
+		}
+	}
+	t.Fatalf("%s has no section %s", file, name)
+	return nil
+}
+
+// marked takes the marks out of a line and returns the one span they marked.
+func marked(t *testing.T, line string) (text string, start, end int) {
+	t.Helper()
+	before, rest, ok := strings.Cut(line, "«")
+	inside, after, ok2 := strings.Cut(rest, "»")
+	if !ok || !ok2 {
+		t.Fatalf("no span marked in %q", line)
+	}
+	return before + inside + after, len(before), len(before) + len(inside)
+}
+
+// Proves SYN-2 for credentials and personal data: each format is found, by
+// class and span.
+func TestHits(t *testing.T) {
+	seen := map[Class]bool{}
+	for _, file := range []string{"credentials.txtar", "personal.txtar"} {
+		for _, line := range section(t, file, "hits") {
+			class, line, _ := strings.Cut(line, " ")
+			text, start, end := marked(t, line)
+			seen[Class(class)] = true
+			want := Hit{Class(class), Class(class).Severity(), start, end}
+			if got := Scan(text); len(got) != 1 || got[0] != want {
+				t.Errorf("%q:\n got %s\nwant %s", text, show(text, got), show(text, []Hit{want}))
+			}
+		}
+	}
+	for _, c := range Classes() {
+		if !seen[c] {
+			t.Errorf("no case for %s", c)
+		}
+		if c.Severity() == "" {
+			t.Errorf("%s has no severity", c)
+		}
+	}
+}
+
+// What stands next to a secret and is none: placeholders, identifiers,
+// hashes, versions, times, addresses.
+func TestMisses(t *testing.T) {
+	for _, file := range []string{"credentials.txtar", "personal.txtar"} {
+		for _, text := range section(t, file, "misses") {
+			if got := Scan(text); len(got) != 0 {
+				t.Errorf("%q: %s", text, show(text, got))
+			}
+		}
+	}
+}
+
+func show(text string, hits []Hit) string {
+	var b strings.Builder
+	for _, h := range hits {
+		fmt.Fprintf(&b, "%s %s %q; ", h.Class, h.Severity, text[h.Start:h.End])
+	}
+	return b.String()
+}
+
+// Several in one text come back in order and without overlap.
+func TestSeveral(t *testing.T) {
+	text := "ada@example.com, +4915123456789, password: hunter2, and postgres://a:b1c2@db/x"
+	var got []string
+	for _, h := range Scan(text) {
+		got = append(got, string(h.Class))
+	}
+	if s := strings.Join(got, " "); s != "email phone credential connection_string" {
+		t.Errorf("got %s", s)
+	}
+}
+
+// The number of hits is bounded.
+func TestBounded(t *testing.T) {
+	if n := len(Scan(strings.Repeat("a@b.com ", 5000))); n > maxHits || n < maxHits/2 {
+		t.Errorf("%d hits", n)
+	}
+}

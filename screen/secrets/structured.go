@@ -1,0 +1,133 @@
+package secrets
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+)
+
+// Bounds of a JSON web token: of its header, and of each of its other parts.
+const (
+	maxJWTHeader = 1024
+	maxJWTPart   = 8192
+)
+
+// jwt returns the end of a JSON web token at i, or 0. It must begin a run of
+// its alphabet, so that each run is read once.
+func jwt(text string, i int) int {
+	if !strings.HasPrefix(text[i:], "ey") || i > 0 && word64Dot(text[i-1]) {
+		return 0
+	}
+	rest := text[i:min(len(text), i+maxJWTHeader+2*maxJWTPart+2)]
+	end := 0
+	for end < len(rest) && word64Dot(rest[end]) {
+		end++
+	}
+	header, more, _ := strings.Cut(rest[:end], ".")
+	payload, signature, ok := strings.Cut(more, ".")
+	if !ok || len(header) > maxJWTHeader || len(payload) < 4 {
+		return 0
+	}
+	signature, _, _ = strings.Cut(signature, ".")
+	if len(signature) < 16 {
+		return 0 // unsigned, or cut short: opens nothing
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(header)
+	if err != nil {
+		return 0
+	}
+	var h struct {
+		Alg string `json:"alg"`
+	}
+	if json.Unmarshal(raw, &h) != nil || h.Alg == "" {
+		return 0
+	}
+	return i + len(header) + len(payload) + len(signature) + 2
+}
+
+const (
+	pemBegin = "-----BEGIN "
+	pemStop  = "-----END"
+	// maxPEM is the longest key that is taken for one: RSA 16384 is 13 kB.
+	maxPEM = 16 << 10
+)
+
+// pem returns the span of a private key that is armoured at i.
+func (s *scanner) pem(i int) (int, int) {
+	if !strings.HasPrefix(s.text[i:], pemBegin) {
+		return 0, 0
+	}
+	from := i + len(pemBegin)
+	label := s.text[from:min(len(s.text), from+64)]
+	stop := strings.Index(label, "-----")
+	if stop < 0 || !strings.Contains(label[:stop], "PRIVATE KEY") {
+		return 0, 0
+	}
+	body := from + stop + 5
+	if s.pemEnd < body { // looked for once for all keys before it
+		s.pemEnd = len(s.text) + maxPEM + 1
+		if at := strings.Index(s.text[body:], pemStop); at >= 0 {
+			s.pemEnd = body + at
+		}
+	}
+	if s.pemEnd-body > maxPEM {
+		return i, body // no end, or another's: the label alone is reported
+	}
+	end := s.pemEnd + len(pemStop)
+	if at := strings.Index(s.text[end:min(len(s.text), end+64)], "-----"); at >= 0 {
+		end += at + 5
+	}
+	return i, end
+}
+
+// Bounds of the parts of a URL that are looked at.
+const (
+	maxScheme   = 24
+	maxUserInfo = 256
+)
+
+const slackHook = "hooks.slack.com/services/"
+
+// address returns the span of a URL that carries a password, or is one. i is
+// its colon.
+func address(text string, i int) (int, int, Class) {
+	if !strings.HasPrefix(text[i:], "://") {
+		return 0, 0, ""
+	}
+	start := i
+	for start > 0 && i-start < maxScheme && (alnum(text[start-1]) || text[start-1] == '+' || text[start-1] == '.' || text[start-1] == '-') {
+		start--
+	}
+	if start == i || !isAlpha(text[start]) {
+		return 0, 0, ""
+	}
+	rest := text[i+3 : min(len(text), i+3+maxUserInfo)]
+	if strings.HasPrefix(rest, slackHook) {
+		end := len(slackHook)
+		for end < len(rest) && (word64(rest[end]) || rest[end] == '/') {
+			end++
+		}
+		path := rest[len(slackHook):end]
+		if strings.Count(path, "/") == 2 && len(path) >= 24 && variety(path, 8) == 8 {
+			return start, i + 3 + end, SlackWebhook
+		}
+		return 0, 0, ""
+	}
+	stop := strings.IndexAny(rest, "@/ \t\r\n\"'<>`")
+	if stop < 0 || rest[stop] != '@' {
+		return 0, 0, ""
+	}
+	_, password, ok := strings.Cut(rest[:stop], ":")
+	if !ok || placeholder(password) {
+		return 0, 0, ""
+	}
+	end := i + 3 + stop + 1
+	host := end
+	for end < len(text) && end-host < maxUserInfo && (word64Dot(text[end]) || text[end] == ':' || text[end] == ',') {
+		end++
+	}
+	if end == host {
+		return 0, 0, ""
+	}
+	return start, host + len(strings.TrimRight(text[host:end], ".,:")), ConnectionString
+}
