@@ -113,4 +113,3 @@ func token(text string, i int) (int, Class) {
 	}
 	return 0, ""
 }
-
