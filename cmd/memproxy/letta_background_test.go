@@ -213,3 +213,37 @@ func TestStoppedRunsWriteNothing(t *testing.T) {
 		t.Errorf("the server was asked %s, the caller answered %s", cancelled, ch.body)
 	}
 }
+
+// A stream is read again only by who may see the agent: by the run's own name,
+// and by a run that is named in the body of a conversation of one's own.
+func TestStreamsOfOthersAreNotResumed(t *testing.T) {
+	conf := strings.Replace(lettaConf, "identity:\n  keys:\n", `identity:
+  keys:
+    - {sha256: "NARROW", id: "agent:narrow", kind: agent, trust: authenticated, tenant: acme, acts_as: ["agent-00000000-0000-4000-8000-000000000099"]}
+`, 1)
+	l := startLettaWith(t, someAgent, conf, func(h http.Handler) http.Handler { return h }, "NARROW", sha("narrow-key"))
+	first := l.say(poisoned, `,"streaming":true,"background":true`)
+	runs, _ := seen(first.body)
+	if len(runs) != 1 {
+		t.Fatal(first.body)
+	}
+	for path, body := range map[string]string{
+		"/v1/runs/" + runs[0] + "/stream":          `{}`,
+		"/v1/conversations/default/stream":         fmt.Sprintf(`{"agent_id":"agent-00000000-0000-4000-8000-000000000099","run_id":%q}`, runs[0]),
+		"/v1/conversations/" + l.agent + "/stream": fmt.Sprintf(`{"run_id":%q}`, runs[0]),
+		"/v1/runs/" + runs[0]:                      "",
+		"/v1/runs/" + runs[0] + "/messages":        "",
+	} {
+		method := "POST"
+		if body == "" {
+			method = "GET"
+		}
+		a := l.do(method, path, body, "X-API-Key", "narrow-key")
+		if a.status == 200 || strings.Contains(a.body, "likes tea") {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+	if a := l.do("POST", "/v1/runs/"+runs[0]+"/stream", `{}`); a.status != 200 || a.body != first.body {
+		t.Errorf("the nearest that passes: %d %s", a.status, a.body)
+	}
+}
