@@ -1,0 +1,161 @@
+package memproxy
+
+import "time"
+
+// HoldState is where a held write stands.
+type HoldState string
+
+// The states of a hold. pending → approved → replaying → done or failed;
+// pending → rejected. An approved one may still be rejected, until it is
+// claimed.
+const (
+	HoldPending   HoldState = "pending"
+	HoldApproved  HoldState = "approved"
+	HoldRejected  HoldState = "rejected"
+	HoldReplaying HoldState = "replaying" // claimed: it may have been sent
+	HoldDone      HoldState = "done"
+	HoldFailed    HoldState = "failed"
+)
+
+// HoldStates lists the states.
+var HoldStates = [...]HoldState{HoldPending, HoldApproved, HoldRejected, HoldReplaying, HoldDone, HoldFailed}
+
+// HeldWrite is a write that was kept back, without its content.
+type HeldWrite struct {
+	ID          string `json:"id"` // the decision's
+	Backend     string `json:"backend"`
+	Route       string `json:"route"`
+	Method      string `json:"method"`
+	EscapedPath string `json:"path"`
+	Tenant      string `json:"tenant"`
+	Principal   string `json:"principal"` // its author's id
+	Trust       Trust  `json:"trust"`
+	Session     string `json:"session,omitempty"`
+	Scope       Scope  `json:"scope"`
+	Kind        Kind   `json:"kind"`
+	// Reasons and Findings are why; neither quotes content.
+	Reasons  []Reason  `json:"reasons"`
+	Findings []Finding `json:"findings,omitempty"`
+	Score    PerMille  `json:"score"`
+	Policy   string    `json:"policy"` // version of the rules that ruled last
+	// ContentSHA256 is the hex hash of the body as received.
+	ContentSHA256 string    `json:"content_sha256"`
+	Created       time.Time `json:"created"`
+
+	State    HoldState `json:"state"`
+	Reviewer string    `json:"reviewer,omitempty"` // who gave the last word
+	Reviewed time.Time `json:"reviewed,omitzero"`
+	Note     string    `json:"note,omitempty"`
+	// Similarity names the group of similar holds of the tenant that this one
+	// was put into. The store gives it.
+	Similarity string `json:"similarity"`
+	// Lease is until when a replay has it to itself.
+	Lease  time.Time  `json:"lease,omitzero"`
+	Result HoldResult `json:"result,omitzero"`
+}
+
+// HoldResult is what came of sending an approved write upstream.
+type HoldResult struct {
+	Status   int      `json:"status"`             // the backend's HTTP status, 0 when it was not reached
+	Memories []string `json:"memories,omitempty"` // ids that the backend gave
+	Detail   string   `json:"detail,omitempty"`   // for a person; quotes no content
+}
+
+// HoldContent is the part of a hold that is encrypted at rest. A query and
+// headers are in it because a write may carry its text there.
+type HoldContent struct {
+	Query  string `json:"query,omitempty"`
+	Header Header `json:"header,omitempty"` // selected by the gate; never a credential
+	Body   []byte `json:"body,omitempty"`
+	// Texts are the operation's items, in their order: Finding.Item and its
+	// span point into them.
+	Texts []HeldText `json:"texts,omitempty"`
+}
+
+// HeldText is one item of a held write.
+type HeldText struct {
+	Pointer string `json:"pointer"`
+	Text    string `json:"text"`
+}
+
+// HoldFilter selects holds. Empty fields select all.
+type HoldFilter struct {
+	State                      HoldState
+	Tenant, Backend, Principal string
+	Session                    string
+	Similarity                 string
+	Since, Before              time.Time // Created in [Since, Before)
+	// After is the Cursor of the page before.
+	After string
+	// Limit is the size of a page; 0 is 50, at most 500.
+	Limit int
+}
+
+// HoldPage is a page of holds, oldest first.
+type HoldPage struct {
+	Holds []HeldWrite `json:"holds"`
+	// Next is the cursor of the next page, "" on the last.
+	Next string `json:"next,omitempty"`
+}
+
+// Review is what a reviewer says of something that waits.
+type Review struct {
+	Reviewer string
+	Note     string
+	// Need is how many distinct reviewers must agree; less than one is one.
+	Need int
+}
+
+// Tallied is what became of a review.
+type Tallied struct {
+	// Settled is set once enough reviewers agreed.
+	Settled bool `json:"settled"`
+	// Have of Need reviewers agreed.
+	Have int `json:"have"`
+	Need int `json:"need"`
+}
+
+// Replay is a claim to send one approved write upstream.
+type Replay struct {
+	Hold    HeldWrite
+	Content HoldContent
+	// Token proves the claim to Finish, Fail and Release.
+	Token string
+}
+
+// Reevaluation is a new verdict on a pending hold.
+type Reevaluation struct {
+	// Verdict: Deny rejects, Hold keeps it waiting with the new reasons, Allow
+	// and Amend approve it if Release is set, else it waits on as well.
+	Verdict  Verdict
+	Release  bool
+	Reasons  []Reason
+	Findings []Finding
+	Score    PerMille
+	Policy   string
+}
+
+// NoticeKind is what a notice tells of.
+type NoticeKind string
+
+// The notices.
+const (
+	NoticeHold   NoticeKind = "hold.created"
+	NoticeAged   NoticeKind = "hold.aged"
+	NoticeLocked NoticeKind = "session.locked"
+	NoticeEnded  NoticeKind = "session.ended"
+)
+
+// Notice is something that people outside want to be told of. It holds no
+// content.
+type Notice struct {
+	ID      string     `json:"id"`
+	Kind    NoticeKind `json:"kind"`
+	Tenant  string     `json:"tenant"`
+	Subject string     `json:"subject"` // id of the hold or session
+	Created time.Time  `json:"created"`
+	// Data is the hold's or the session's JSON.
+	Data []byte `json:"-"`
+	// Attempts is how often it was sent in vain.
+	Attempts int `json:"-"`
+}

@@ -1,0 +1,148 @@
+package memproxy
+
+import "time"
+
+// MemoryState says what may be shown of a memory.
+type MemoryState string
+
+// The states. A memory of which nothing is recorded is untrusted.
+const (
+	StateUntrusted   MemoryState = "untrusted"
+	StateValidated   MemoryState = "validated"
+	StateFlagged     MemoryState = "flagged"        // shown with the dangerous spans replaced
+	StateQuarantined MemoryState = "quarantined"    // never shown
+	StatePending     MemoryState = "pending_review" // shown to reviewers
+	StateExpired     MemoryState = "expired"        // left out of recall, archived, then purged
+	StateSuperseded  MemoryState = "superseded"     // something newer took its place
+)
+
+// MemoryStates lists the states.
+var MemoryStates = [...]MemoryState{
+	StateUntrusted, StateValidated, StateFlagged, StateQuarantined, StatePending, StateExpired, StateSuperseded,
+}
+
+// MemoryKey names a memory.
+type MemoryKey struct {
+	Backend string     `json:"backend"`
+	Kind    TargetKind `json:"kind"`
+	ID      string     `json:"id"`
+}
+
+// Standing is what the ledger knows of a memory besides whose it is.
+type Standing struct {
+	MemoryKey
+	Tenant      string      `json:"tenant"`
+	State       MemoryState `json:"state"`
+	Reason      string      `json:"reason,omitempty"`   // a reason code or a sentence; quotes no content
+	Decision    string      `json:"decision,omitempty"` // id of the decision that led to the state
+	Changed     time.Time   `json:"changed"`
+	Contested   bool        `json:"contested,omitempty"` // somebody of less trust says otherwise
+	Pinned      bool        `json:"pinned,omitempty"`    // never expires
+	Expires     time.Time   `json:"expires,omitzero"`    // zero: never
+	Attestation Attestation `json:"attestation,omitempty"`
+	// Rules is the version under which it was last examined.
+	Rules string `json:"rules,omitempty"`
+	// Findings are the spans of its text that made it flagged.
+	Findings []Finding `json:"findings,omitempty"`
+}
+
+// StateChange changes the state of a memory. Expiry, pin and contest stay.
+type StateChange struct {
+	MemoryKey
+	Tenant string
+	State  MemoryState
+	// From, if not empty, are the states in which the change applies.
+	From             []MemoryState
+	Reason, Decision string
+	Rules            string
+	Findings         []Finding
+	// Attestation, if set, replaces the present one.
+	Attestation Attestation
+	// Expires, if set, replaces the present time.
+	Expires time.Time
+}
+
+// StandingFilter selects standings. Empty fields select all.
+type StandingFilter struct {
+	Backend, Tenant string
+	State           MemoryState
+	// NotRules leaves out what was last examined under this version.
+	NotRules string
+	// QuietSince leaves out what changed or was corrected at or after it.
+	QuietSince time.Time
+	// After is the last key of the page before; the zero key begins.
+	After MemoryKey
+	// Limit is the size of a page; 0 is 10, at most 1000.
+	Limit int
+}
+
+// Authorship is whose word a memory is: what a correction is ruled on with.
+type Authorship struct {
+	Ownership
+	Attestation Attestation
+	State       MemoryState
+	Contested   bool
+}
+
+// Correction tells that somebody changed a memory.
+type Correction struct {
+	Backend   string     `json:"backend"`
+	Kind      TargetKind `json:"kind"`
+	ID        string     `json:"id"`
+	Tenant    string     `json:"tenant"`    // of its author
+	Author    string     `json:"author"`    // principal id of who wrote it
+	Corrector string     `json:"corrector"` // principal id of who changed it
+	Trust     Trust      `json:"trust"`     // of the corrector
+	Decision  string     `json:"decision"`  // id of the decision that let the change in
+	Reason    string     `json:"reason,omitempty"`
+	Time      time.Time  `json:"time"`
+}
+
+// Dissent is a correction that was not let through because the memory's
+// author is trusted more. The memory is contested while it is open.
+type Dissent struct {
+	Correction
+	// SHA256 is the hex hash of what the dissenter would have it say; Text is
+	// that, kept encrypted.
+	SHA256 string `json:"sha256"`
+	Text   string `json:"-"`
+	Open   bool   `json:"open"`
+}
+
+// Session is the record of one session's refusals.
+type Session struct {
+	Tenant     string         `json:"tenant"`
+	ID         string         `json:"id"`
+	Principal  string         `json:"principal"` // of the last event
+	Begun      time.Time      `json:"begun"`
+	Last       time.Time      `json:"last"`
+	Passed     int            `json:"passed"`
+	Held       int            `json:"held"`
+	Rejections int            `json:"rejections"` // in all
+	Strikes    int            `json:"strikes"`    // since it was last unlocked
+	Locked     time.Time      `json:"locked,omitzero"`
+	Unlocked   time.Time      `json:"unlocked,omitzero"`
+	UnlockedBy string         `json:"unlocked_by,omitempty"`
+	Ended      time.Time      `json:"ended,omitzero"`
+	Reasons    []ReasonTally  `json:"reasons,omitempty"` // most frequent first
+	Refused    []SessionEvent `json:"refused,omitempty"` // the newest, oldest first
+}
+
+// ReasonTally counts one reason.
+type ReasonTally struct {
+	Code  ReasonCode `json:"code"`
+	Rule  string     `json:"rule,omitempty"`
+	Count int        `json:"count"`
+}
+
+// SessionEvent is one decision in a session.
+type SessionEvent struct {
+	Tenant    string    `json:"-"`
+	Session   string    `json:"-"`
+	Principal string    `json:"principal"`
+	Decision  string    `json:"decision"`
+	Verdict   Verdict   `json:"verdict"`
+	Route     string    `json:"route,omitempty"`
+	Reasons   []Reason  `json:"reasons,omitempty"`
+	Time      time.Time `json:"time"`
+}

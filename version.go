@@ -1,0 +1,93 @@
+package memproxy
+
+import "time"
+
+// AttestationUnknown marks a memory that was there before the proxy, or was
+// written around it.
+const AttestationUnknown Attestation = "unknown"
+
+// VersionOp is what made a version.
+type VersionOp string
+
+// The operations.
+const (
+	OpWrite    VersionOp = "write"
+	OpUpdate   VersionOp = "update"
+	OpSelfEdit VersionOp = "self_edit" // by the backend's own agent or model
+	OpDelete   VersionOp = "delete"
+	OpRollback VersionOp = "rollback"
+	OpSeal     VersionOp = "seal"  // found in the backend when the history began
+	OpPurge    VersionOp = "purge" // its texts were destroyed
+)
+
+// Version is one state that a memory was in.
+type Version struct {
+	MemoryKey
+	Tenant string `json:"tenant"`
+	Field  string `json:"field,omitempty"`
+	// Number counts the memory's versions from 1. The store gives it.
+	Number      int64       `json:"version"`
+	Op          VersionOp   `json:"op"`
+	Time        time.Time   `json:"time"`
+	Actor       string      `json:"actor"`
+	Trust       Trust       `json:"trust"`
+	Confidence  PerMille    `json:"confidence"`
+	Attestation Attestation `json:"attestation"`
+	Decision    string      `json:"decision"`
+	// SHA256 is the hex hash of the text after, Before of the text before; ""
+	// where there is none.
+	SHA256 string   `json:"sha256"`
+	Before string   `json:"before,omitempty"`
+	Score  PerMille `json:"score"`
+	Pinned bool     `json:"pinned,omitempty"`
+	// Compacted is set when the text was given up because newer versions took
+	// its place; the record of it stays.
+	Compacted bool `json:"compacted,omitempty"`
+	// Link is the hex hash that binds the record into its two chains.
+	Link string `json:"link"`
+
+	// Text and Metadata are encrypted at rest, and only there on request.
+	Text     string `json:"-"`
+	Metadata []byte `json:"-"`
+}
+
+// ChainFault is one break in the chain of versions.
+type ChainFault struct {
+	// Class is tamper, truncate, delete, reorder, forge or missing-text.
+	Class  FaultClass `json:"class"`
+	Tenant string     `json:"tenant"`
+	// Position is the record's place in the tenant's chain.
+	Position  int64 `json:"position"`
+	MemoryKey `json:"memory,omitzero"`
+	Version   int64  `json:"version,omitempty"`
+	Detail    string `json:"detail"`
+}
+
+// FaultClass names what was done to a chain.
+type FaultClass string
+
+// The classes.
+const (
+	FaultTamper   FaultClass = "tamper"       // a record was changed
+	FaultTruncate FaultClass = "truncate"     // the end is missing
+	FaultDelete   FaultClass = "delete"       // a record is missing before the end
+	FaultReorder  FaultClass = "reorder"      // records stand in another order
+	FaultForge    FaultClass = "forge"        // a record that this installation did not sign
+	FaultText     FaultClass = "missing-text" // a text is gone or is not the one that was recorded
+)
+
+// ChainHead is the end of a tenant's chain. One that is kept elsewhere, as in
+// the audit log, shows a later truncation of the whole store.
+type ChainHead struct {
+	Tenant   string `json:"tenant"`
+	Position int64  `json:"position"`
+	Link     string `json:"link"`
+}
+
+// ChainReport is the outcome of a verification.
+type ChainReport struct {
+	Tenant  string       `json:"tenant"`
+	Checked int64        `json:"checked"`
+	Head    ChainHead    `json:"head"`
+	Faults  []ChainFault `json:"faults,omitempty"`
+}
