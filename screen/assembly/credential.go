@@ -1,0 +1,126 @@
+package assembly
+
+import "strings"
+
+// cue is what a piece says about the piece of a secret in it.
+type cue struct {
+	split bool   // it speaks of a part, a half, a rest
+	label string // what the whole is: "password" or "api_key", or ""
+	place int    // first, second …; 0 when it does not say
+}
+
+// places say where in the whole a piece belongs. The last comes last.
+var places = map[string]int{
+	"first": 1, "1st": 1, "start": 1, "starts": 1, "begins": 1, "beginning": 1, "prefix": 1, "1": 1,
+	"second": 2, "2nd": 2, "2": 2, "middle": 2, "third": 3, "3rd": 3, "3": 3, "fourth": 4, "4": 4,
+	"last": 99, "rest": 99, "remaining": 99, "remainder": 99, "end": 99, "ends": 99, "suffix": 99, "final": 99,
+}
+
+var splitWords = set("part part1 part2 part3 half chunk piece segment fragment first second third fourth last rest remaining remainder prefix suffix digits starts begins ends continues continued")
+
+var labels = map[string]string{
+	"password": "password", "passwd": "password", "pwd": "password", "passphrase": "password", "passwort": "password", "parola": "password", "şifre": "password",
+	"key": "api_key", "apikey": "api_key", "token": "api_key", "secret": "api_key", "credential": "api_key", "credentials": "api_key",
+	"card": "card", "iban": "iban", "ssn": "ssn",
+}
+
+// Bounds of a piece of a secret.
+const (
+	minOpaque = 3
+	maxOpaque = 256
+)
+
+// opaque returns what in s may be a piece of a secret, and what is said of it.
+func opaque(s string, words []span) ([]span, cue) {
+	var c cue
+	for i := range words {
+		for w := range strings.SplitSeq(fold(s, words, i), "_") {
+			c.split = c.split || splitWords[w]
+			if l := labels[w]; l != "" {
+				c.label = l
+			}
+			if n := places[strings.TrimPrefix(w, "part")]; n > 0 && c.place == 0 {
+				c.place = n
+			}
+		}
+	}
+	var out []span
+	for from := 0; from < len(s); {
+		for from < len(s) && strings.IndexByte(" \t\n\r\"'`=<>()[],;", s[from]) >= 0 {
+			from++
+		}
+		to := from
+		for to < len(s) && strings.IndexByte(" \t\n\r\"'`=<>()[],;", s[to]) < 0 {
+			to++
+		}
+		t := strings.TrimRight(s[from:to], ".!?:")
+		if len(t) >= minOpaque && len(t) <= maxOpaque && strings.ContainsAny(t, "0123456789_-") && !strings.Contains(t, "part") {
+			out = append(out, span{from, from + len(t)})
+		}
+		from = to + 1
+	}
+	// A piece that is split off in so many words may be letters only: "the
+	// second half is tiger". Its last word is it.
+	if len(out) == 0 && c.split && len(words) > 1 {
+		out = append(out, words[len(words)-1])
+	}
+	if len(out) > 4 {
+		out = out[len(out)-4:]
+	}
+	if !c.split && c.label == "" && !(len(out) == 1 && out[0].len() == len(strings.TrimSpace(s))) {
+		return nil, c // a number or an identifier in a sentence
+	}
+	return out, c
+}
+
+// credentials runs the pieces of a secret together: in the order in which the
+// writes came, and, when they say so themselves, in the order of their places.
+func (j *joiner) credentials() {
+	var found []*piece
+	label, split, own := "", false, false
+	for _, p := range j.all {
+		if len(p.opaque) == 0 {
+			continue
+		}
+		found = append(found, p)
+		own = own || j.fresh(p)
+		split = split || p.cue.split
+		if p.cue.label != "" {
+			label = p.cue.label
+		}
+	}
+	if !own || len(found) < 2 {
+		return
+	}
+	if len(found) > 4 {
+		found = found[len(found)-4:]
+	}
+	j.secret(found, label, split)
+	// A stable insertion sort by place; pieces without one stay put.
+	ordered, moved := append([]*piece(nil), found...), false
+	for i := 1; i < len(ordered); i++ {
+		for k := i; k > 0 && ordered[k].cue.place > 0 && ordered[k-1].cue.place > ordered[k].cue.place; k-- {
+			ordered[k], ordered[k-1] = ordered[k-1], ordered[k]
+			moved = true
+		}
+	}
+	if moved {
+		j.secret(ordered, label, split)
+	}
+	if len(found) > 2 { // the last two alone
+		j.secret(found[len(found)-2:], label, split)
+	}
+}
+
+func (j *joiner) secret(pieces []*piece, label string, split bool) {
+	var d draft
+	if split && (label == "password" || label == "api_key") {
+		d.glue(label + ": ")
+	}
+	for _, p := range pieces {
+		for _, o := range p.opaque {
+			d.take(p, o)
+		}
+	}
+	j.emit(Credential, &d)
+}

@@ -1,0 +1,123 @@
+package assembly
+
+// Kind says why texts were joined.
+type Kind string
+
+// The kinds of joined text.
+const (
+	Continued  Kind = "continued"  // a sentence that is begun in one write and goes on in another
+	Parts      Kind = "parts"      // numbered parts
+	Encoded    Kind = "encoded"    // pieces of one base64 or hex string
+	Variable   Kind = "variable"   // a name defined in one write and used in another
+	Trigger    Kind = "trigger"    // a condition in one write and an instruction in another
+	Credential Kind = "credential" // pieces of one secret
+)
+
+// Segment is a stretch of a joined text that was taken from a write.
+type Segment struct {
+	Start, End int    // bytes of Joined.Text
+	Write      string // the id of the write
+	Text       int    // which of the write's texts
+	From, To   int    // bytes of that text; as many as End-Start unless it was decoded
+}
+
+// Joined is a text to screen in addition to the write's own. What stands
+// between its segments is glue and came from nobody.
+type Joined struct {
+	Kind     Kind
+	Text     string
+	Segments []Segment
+}
+
+// Crosses reports whether the span of a finding in j.Text touches two
+// different texts. A finding that does not cross was found in the one text
+// already, or is none.
+func (j Joined) Crosses(start, end int) bool {
+	first := -1
+	for i, s := range j.Segments {
+		if s.End <= start || end <= s.Start {
+			continue
+		}
+		if first < 0 {
+			first = i
+		} else if f := j.Segments[first]; f.Write != s.Write || f.Text != s.Text {
+			return true
+		}
+	}
+	return false
+}
+
+// In returns the spans of write id's texts that the span of a finding
+// touches, so that a finding is attributed to bytes that the caller has sent.
+func (j Joined) In(id string, start, end int) []Segment {
+	var out []Segment
+	for _, s := range j.Segments {
+		if s.Write != id || s.End <= start || end <= s.Start {
+			continue
+		}
+		if s.To-s.From == s.End-s.Start {
+			from := s.From + max(0, start-s.Start)
+			to := s.To - max(0, s.End-end)
+			s.From, s.To = from, to
+		}
+		s.Start, s.End = max(s.Start, start), min(s.End, end)
+		out = append(out, s)
+	}
+	return out
+}
+
+// joiner collects joined texts for one write.
+type joiner struct {
+	id     string
+	all    []*piece // earlier ones first, then the write's own
+	max    int
+	length int
+	out    []Joined
+}
+
+func (j *joiner) fresh(p *piece) bool { return p.write == j.id }
+
+// draft is a joined text in the making.
+type draft struct {
+	text []byte
+	segs []Segment
+}
+
+// take appends body[from:to] of a piece.
+func (d *draft) take(p *piece, s span) {
+	if s.to > s.from {
+		d.decoded(p, s, p.body[s.from:s.to])
+	}
+}
+
+// decoded appends text that stands for body[from:to] of a piece.
+func (d *draft) decoded(p *piece, s span, text string) {
+	start := len(d.text)
+	d.text = append(d.text, text...)
+	d.segs = append(d.segs, Segment{Start: start, End: len(d.text), Write: p.write, Text: p.index, From: p.offset + s.from, To: p.offset + s.to})
+}
+
+// glue appends what came from nobody.
+func (d *draft) glue(s string) { d.text = append(d.text, s...) }
+
+// emit keeps a draft that joins two texts, one of them the write's own, within
+// the bounds and not joined in the same words already.
+func (j *joiner) emit(kind Kind, d *draft) {
+	if len(j.out) >= j.max || len(d.text) > j.length || len(d.segs) < 2 {
+		return
+	}
+	own, several := false, false
+	for _, s := range d.segs {
+		own = own || s.Write == j.id
+		several = several || s.Write != d.segs[0].Write || s.Text != d.segs[0].Text
+	}
+	if !own || !several {
+		return
+	}
+	for _, o := range j.out {
+		if o.Text == string(d.text) {
+			return
+		}
+	}
+	j.out = append(j.out, Joined{Kind: kind, Text: string(d.text), Segments: d.segs})
+}

@@ -1,0 +1,80 @@
+package assembly
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/tools/txtar"
+)
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func newStore(t testing.TB, o Options) *Store {
+	t.Helper()
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Proves MFW-13: fragmented payloads are assembled over several writes, and
+// ordinary consecutive facts are not.
+func TestJoins(t *testing.T) {
+	raw, err := os.ReadFile("testdata/joins.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range txtar.Parse(raw).Files {
+		t.Run(f.Name, func(t *testing.T) {
+			lines := strings.Split(strings.TrimSpace(string(f.Data)), "\n")
+			s, key := newStore(t, Options{}), Key{"acme", "agent:dev", "run-1"}
+			var got []Joined
+			writes := map[string]string{}
+			for i, line := range lines[:len(lines)-1] {
+				id := string(rune('a' + i))
+				writes[id] = line
+				got = s.Assemble(key, id, []string{line}, noon)
+				checkSegments(t, got, writes)
+				s.Commit(key, id, []string{line}, noon)
+			}
+			want := strings.TrimPrefix(lines[len(lines)-1], "> ")
+			if want == "nothing" {
+				for _, j := range got {
+					t.Errorf("%s: %q", j.Kind, j.Text)
+				}
+				return
+			}
+			kind, text, _ := strings.Cut(want, " | ")
+			for _, j := range got {
+				if at := strings.Index(j.Text, text); at >= 0 && string(j.Kind) == kind && j.Crosses(0, len(j.Text)) {
+					return
+				}
+			}
+			t.Errorf("want %s", want)
+			for _, j := range got {
+				t.Errorf("got %s | %s", j.Kind, j.Text)
+			}
+		})
+	}
+}
+
+// checkSegments holds every segment to what the write really said.
+func checkSegments(t *testing.T, joined []Joined, writes map[string]string) {
+	t.Helper()
+	for _, j := range joined {
+		last := 0
+		for _, s := range j.Segments {
+			if s.Start < last || s.End > len(j.Text) || s.From < 0 || s.To > len(writes[s.Write]) || s.From >= s.To {
+				t.Fatalf("%s %q: segment %+v", j.Kind, j.Text, s)
+			}
+			last = s.End
+			said := writes[s.Write][s.From:s.To]
+			if j.Text[s.Start:s.End] != said && (j.Kind != Encoded || len(said) == s.End-s.Start) {
+				t.Errorf("%s: %q was taken from %q", j.Kind, j.Text[s.Start:s.End], said)
+			}
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package assembly
+
+import (
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// maxText is how much of one text is kept: of a longer one the head, where a
+// sentence can go on, and the tail, where one can be left open.
+const maxText = 2048
+
+// overhead is what a piece costs besides its text, roughly.
+const overhead = 256
+
+type span struct{ from, to int }
+
+func (s span) len() int { return s.to - s.from }
+
+// piece is one text of one write, or the head or tail of a long one, with
+// everything that joining asks about it worked out once.
+type piece struct {
+	write  string
+	index  int // of the text in its write
+	offset int // of body in that text
+	body   string
+	at     time.Time
+
+	frags  []span // stretches that are no whole sentence
+	part   part
+	run    span // the longest encoded stretch
+	defs   []def
+	uses   []use
+	cond   span // a condition without its consequence
+	action span // a sentence that begins with an instruction
+	opaque []span
+	cue    cue
+}
+
+func (p *piece) size() int { return len(p.body) + len(p.write) + overhead }
+
+// pieces takes a write apart. At most Options.Writes pieces come of one write,
+// the last ones: a larger write would push out everything else anyway.
+func (s *Store) pieces(id string, texts []string, now time.Time) []*piece {
+	var out []*piece
+	for i := max(0, len(texts)-s.opts.Writes); i < len(texts); i++ {
+		t := texts[i]
+		if len(t) <= maxText {
+			out = append(out, newPiece(id, i, 0, t, now))
+			continue
+		}
+		head, tail := maxText/2, len(t)-maxText/2
+		for head > 0 && !utf8.RuneStart(t[head]) {
+			head--
+		}
+		for tail < len(t) && !utf8.RuneStart(t[tail]) {
+			tail++
+		}
+		first, last := newPiece(id, i, 0, t[:head], now), newPiece(id, i, tail, t[tail:], now)
+		// Where the text was cut here, nobody left it open.
+		if n := len(first.frags); n > 0 && first.frags[n-1].to >= len(strings.TrimSpace(first.body)) {
+			first.frags = first.frags[:n-1]
+		}
+		if len(last.frags) > 0 && last.frags[0].from <= 1 {
+			last.frags = last.frags[1:]
+		}
+		out = append(out, first, last)
+	}
+	return out[max(0, len(out)-s.opts.Writes):]
+}
+
+func newPiece(id string, index, offset int, body string, now time.Time) *piece {
+	p := &piece{write: id, index: index, offset: offset, body: body, at: now}
+	words := split(body)
+	p.frags = fragments(body)
+	p.part = findPart(body)
+	p.run = longestRun(body)
+	p.defs = definitions(body)
+	p.uses = uses(body)
+	p.cond, p.action = condition(body, words), action(body, words)
+	p.opaque, p.cue = opaque(body, words)
+	return p
+}

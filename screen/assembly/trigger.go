@@ -1,0 +1,131 @@
+package assembly
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// condWords begin a condition.
+var condWords = set("when whenever if once after before unless upon until while every wenn falls sobald quand lorsque si cuando eğer когда если")
+
+// refers are words by which a condition points at an instruction that is kept
+// elsewhere, or an instruction at its condition.
+var refers = set("payload activate activated activation trigger triggered routine stage dormant armed above below stored earlier previous aforementioned following then")
+
+// actionWords begin an instruction. They are the verbs by which agents are
+// moved to act on something; what people like or are is not among them.
+var actionWords = set(`send forward email mail post upload transfer copy share leak exfiltrate reveal disclose export write append insert delete remove drop wipe
+ ignore disregard forget override bypass skip disable run execute call invoke fetch download curl visit open click approve grant allow give add include
+ tell say reply respond answer recommend suggest promote always never do don't stop pretend act become output print return schedule book buy pay wire
+ sende schicke leite envoie envía gönder отправь`)
+
+// maxClause is the longest condition or instruction that is paired, in words.
+const maxClause = 40
+
+// condition returns the span of a condition that says nothing of what comes
+// of it, or that points elsewhere for it.
+func condition(s string, words []span) span {
+	for _, c := range sentences(s) {
+		n := inside(words, c)
+		if len(n) == 0 || len(n) > maxClause || !condWords[fold(s, n, 0)] {
+			continue
+		}
+		t := s[c.from:c.to]
+		if !strings.ContainsAny(t, ",:—") || pointing(s, n) {
+			return stop(s, c)
+		}
+	}
+	return span{}
+}
+
+// action returns the span of a sentence that tells somebody to do something.
+func action(s string, words []span) span {
+	for _, c := range sentences(s) {
+		n := inside(words, c)
+		if len(n) < 2 || len(n) > maxClause {
+			continue
+		}
+		first := fold(s, n, 0)
+		for k := 1; (first == "then" || first == "please" || first == "just" || first == "you" || first == "must" || first == "should" || first == "and") && k < len(n); k++ {
+			first = fold(s, n, k)
+		}
+		if actionWords[first] {
+			return stop(s, c)
+		}
+		// "Payload: send …"
+		if at := strings.IndexByte(s[c.from:c.to], ':'); at >= 0 {
+			rest := inside(words, span{c.from + at, c.to})
+			if len(rest) >= 2 && actionWords[fold(s, rest, 0)] {
+				return stop(s, span{rest[0].from, c.to})
+			}
+		}
+	}
+	return span{}
+}
+
+func pointing(s string, words []span) bool {
+	for i := range words {
+		if refers[fold(s, words, i)] {
+			return true
+		}
+	}
+	return false
+}
+
+// inside returns the words within p.
+func inside(words []span, p span) []span {
+	from := 0
+	for from < len(words) && words[from].from < p.from {
+		from++
+	}
+	to := from
+	for to < len(words) && words[to].to <= p.to {
+		to++
+	}
+	return words[from:to]
+}
+
+// stop leaves out the sign at the end of a sentence.
+func stop(s string, p span) span {
+	for p.to > p.from {
+		r, n := utf8.DecodeLastRuneInString(s[p.from:p.to])
+		if !ends(r) && r != ',' {
+			break
+		}
+		p.to -= n
+	}
+	return p
+}
+
+// maxPairs bounds how many earlier pieces a new condition or instruction is
+// paired with, the latest first.
+const maxPairs = 3
+
+// triggers puts conditions and instructions of different writes together.
+func (j *joiner) triggers() {
+	for i := len(j.all) - 1; i >= 0 && j.fresh(j.all[i]); i-- {
+		p, pairs := j.all[i], 0
+		for k := len(j.all) - 1; k >= 0 && pairs < maxPairs; k-- {
+			q := j.all[k]
+			if k == i || q.write == p.write && q.index == p.index || j.fresh(q) && k > i {
+				continue
+			}
+			paired := j.pair(p, q)
+			if j.pair(q, p) || paired {
+				pairs++
+			}
+		}
+	}
+}
+
+func (j *joiner) pair(cond, act *piece) bool {
+	if cond.cond.len() == 0 || act.action.len() == 0 {
+		return false
+	}
+	var d draft
+	d.take(cond, cond.cond)
+	d.glue(", ")
+	d.take(act, act.action)
+	j.emit(Trigger, &d)
+	return true
+}

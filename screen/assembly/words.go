@@ -1,0 +1,86 @@
+package assembly
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// split returns the spans of the words of s: letters, digits, marks,
+// apostrophes and underscores.
+func split(s string) []span {
+	var out []span
+	from := -1
+	for i, r := range s {
+		in := unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r) || r == '\'' || r == '’' || r == '_'
+		switch {
+		case in && from < 0:
+			from = i
+		case !in && from >= 0:
+			out = append(out, span{from, i})
+			from = -1
+		}
+	}
+	if from >= 0 {
+		out = append(out, span{from, len(s)})
+	}
+	return out
+}
+
+// fold returns word i of s in lower case, or "".
+func fold(s string, words []span, i int) string {
+	if i < 0 || i >= len(words) {
+		return ""
+	}
+	return strings.ToLower(s[words[i].from:words[i].to])
+}
+
+// trim narrows a span to what is not space.
+func trim(s string, p span) span {
+	t := s[p.from:p.to]
+	p.from += len(t) - len(strings.TrimLeftFunc(t, unicode.IsSpace))
+	p.to -= len(t) - len(strings.TrimRightFunc(t, unicode.IsSpace))
+	if p.from > p.to {
+		p.from = p.to
+	}
+	return p
+}
+
+// ends reports whether r ends a sentence.
+func ends(r rune) bool {
+	switch r {
+	case '.', '!', '?', '…', '。', '！', '？', '؟', '।', '\n':
+		return true
+	}
+	return false
+}
+
+// sentences returns the spans of the sentences of s, with their ends. A dot
+// inside a word (3.14, example.com) ends nothing.
+func sentences(s string) []span {
+	var out []span
+	from := 0
+	for next := 0; next < len(s); {
+		r, n := utf8.DecodeRuneInString(s[next:])
+		next += n
+		if !ends(r) || r == '.' && next < len(s) && s[next] != ' ' && s[next] != '\n' {
+			continue
+		}
+		if p := trim(s, span{from, next}); p.len() > 0 {
+			out = append(out, p)
+		}
+		from = next
+	}
+	if p := trim(s, span{from, len(s)}); p.len() > 0 {
+		out = append(out, p)
+	}
+	return out
+}
+
+func set(words string) map[string]bool {
+	m := map[string]bool{}
+	for w := range strings.FieldsSeq(words) {
+		m[w] = true
+	}
+	return m
+}
