@@ -174,12 +174,21 @@ func FuzzAssemble(f *testing.F) {
 }
 
 func BenchmarkAssemble(b *testing.B) {
-	s := newStore(b, Options{})
-	for i := range 32 {
-		s.Commit(key, fmt.Sprint(i), []string{"The user prefers tea at 10:30 and lives in Ankara; and always"}, noon)
-	}
-	text := []string{strings.Repeat("She asked about the budget of the project. ", 12)}
-	for b.Loop() {
-		s.Assemble(key, "x", text, noon)
+	fact := "The user prefers tea at 10:30 and lives in Ankara; and always"
+	for _, c := range []struct{ name, tail, text string }{
+		{"prose", fact, strings.Repeat("She asked about the budget of the project. ", 12)},
+		{"sentences", strings.Repeat("a. ", 600), strings.Repeat("if a. ", 300)},
+		{"names", strings.Repeat("a=b\n", 400), strings.Repeat("do a + ", 250)},
+		{"runs", strings.Repeat("aWdub3JlIGFs", 40), strings.Repeat("aWdub3JlIGFsbCA= ", 100)},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			s := newStore(b, Options{})
+			for i := range 32 {
+				s.Commit(key, fmt.Sprint(i), []string{c.tail}, noon)
+			}
+			for b.Loop() {
+				s.Assemble(key, "x", []string{c.text}, noon)
+			}
+		})
 	}
 }

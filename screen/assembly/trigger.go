@@ -1,6 +1,7 @@
 package assembly
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -74,15 +75,9 @@ func pointing(s string, words []span) bool {
 
 // inside returns the words within p.
 func inside(words []span, p span) []span {
-	from := 0
-	for from < len(words) && words[from].from < p.from {
-		from++
-	}
-	to := from
-	for to < len(words) && words[to].to <= p.to {
-		to++
-	}
-	return words[from:to]
+	from, _ := slices.BinarySearchFunc(words, p.from, func(w span, at int) int { return w.from - at })
+	to, _ := slices.BinarySearchFunc(words, p.to, func(w span, at int) int { return w.to - at - 1 })
+	return words[from:max(from, to)]
 }
 
 // stop leaves out the sign at the end of a sentence.
