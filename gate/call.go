@@ -11,6 +11,7 @@ type Backend struct {
 	Name    string
 	Adapter Adapter
 	Fetch   Fetcher // nil: nothing can be asked, unknown owners stay unknown
+	Ungated Ungated // what becomes of runs that cannot be gated
 }
 
 // Call is one request at the gate.
@@ -54,6 +55,8 @@ type Admission struct {
 	charge *memproxy.Charge
 	event  memproxy.Event
 	begun  time.Time
+	// watched is set for a run that is let through and compensated.
+	watched bool
 }
 
 // Call is what was admitted.

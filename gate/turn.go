@@ -45,29 +45,14 @@ var asking = [...]string{signal.SpanBound, signal.SpanScreen, signal.SpanClamp, 
 // principal of the admission that started the run, ruled on by the rules that
 // it pinned, charged and recorded like a request of its own.
 func (g *Gate) Ask(ctx context.Context, a *Admission, tc memproxy.ToolCall) *Admission {
-	c := *a.call
-	c.Route = memproxy.Route{ID: a.call.Route.ID + "/" + tc.Tool, Kind: memproxy.Run}
-	c.Body = tc.Arguments
-	if tc.Operation != nil {
-		c.Route.Kind = tc.Operation.Kind
-	}
-	r := g.begin(&c)
-	r.Principal, r.rules = a.Principal, a.rules
-	r.Decision.Policy = a.rules.Version
-	ctx, span := g.opt.Tracer.Start(ctx, signal.SpanAsk)
-	defer span.End()
-	switch {
-	case tc.Flaw != nil:
-		r.malformed(tc.Flaw)
-	default:
-		tc.Operation.Backend = c.Backend.Name
+	return g.ask(ctx, a, tc, func(ctx context.Context, r *run) {
+		if tc.Flaw != nil {
+			r.malformed(tc.Flaw)
+			return
+		}
 		r.op = tc.Operation
 		g.askSteps(ctx, r)
-	}
-	r.settle()
-	g.record(ctx, r)
-	span.SetAttributes(r.Attributes(nil)...)
-	return r.Admission
+	})
 }
 
 func (g *Gate) askSteps(ctx context.Context, r *run) {
@@ -86,29 +71,14 @@ func (g *Gate) askSteps(ctx context.Context, r *run) {
 	}
 }
 
-// Ungated rules on a run that cannot be gated call by call: refused in
-// production and where the rules are enforced, let through and noted
-// elsewhere. It reports whether the reply is to be sent.
+// Ungated rules on a run that cannot be gated call by call, by what its backend
+// is set to. It reports whether the reply is to be sent; if not, the run goes
+// on, and is Watched where what it writes is to be ruled on afterwards.
 func (g *Gate) Ungated(ctx context.Context, a *Admission) (memproxy.Reply, bool) {
-	ret := &returning{Admission: a, g: g}
-	ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.RunUngated, Detail: memproxy.ErrUngated.Error()})
-	if !a.rules.Enforce || a.rules.Profile == Development {
-		if err := g.opt.Recorder.Note(ret.ungated()); err != nil {
-			g.opt.Log.ErrorContext(ctx, "audit note lost", "decision", a.Decision.ID, "error", err)
-		}
+	mode := a.call.Backend.Ungated
+	if _, can := a.call.Backend.Adapter.(Compensator); can && mode == UngatedCompensate && a.rules.Enforce {
+		a.watched = true
 		return memproxy.Reply{}, false
 	}
-	ret.reasons = nil
-	ret.refuse(StatusForbidden, memproxy.RunUngated, memproxy.ErrUngated.Error())
-	ret.status = 0
-	g.outcome(ctx, ret)
-	return ret.reply, true
-}
-
-// ungated is the note of a run that was let through ungated.
-func (ret *returning) ungated() memproxy.Event {
-	ev := ret.event
-	ev.Type, ev.Time, ev.Reasons = memproxy.EventOutcome, ret.g.opt.Clock(), ret.reasons
-	ev.Budget, ev.ContentSHA256 = nil, ""
-	return ev
+	return g.ungated(ctx, a, mode)
 }

@@ -1,0 +1,195 @@
+package compensate
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Changes implements memproxy.Watch: first what blocks say, then who has them,
+// then the archives.
+func (w *Watch) Changes() []memproxy.Change {
+	var out []memproxy.Change
+	add := func(c memproxy.Change) {
+		if !w.accepted[c.Key] {
+			out = append(out, c)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(w.now.Blocks)) {
+		if before, after := w.base.Blocks[id], w.now.Blocks[id]; before != nil && before.all() != after.all() {
+			add(w.rewritten(before, after))
+		}
+	}
+	for _, a := range w.now.Agents {
+		before := w.base.agent(a.ID)
+		if a.Gone || before == nil || before.Gone {
+			continue
+		}
+		for _, id := range a.Blocks {
+			if !before.has(id) {
+				add(w.attached(a, w.now.Blocks[id]))
+			}
+		}
+		for _, id := range before.Blocks {
+			if !a.has(id) {
+				add(w.detached(a, w.base.Blocks[id]))
+			}
+		}
+		w.archived(before, a, add)
+	}
+	return out
+}
+
+// Accept implements memproxy.Watch.
+func (w *Watch) Accept(key string) { w.accepted[key] = true }
+
+// archived are the differences of an agent's archive.
+func (w *Watch) archived(before, after *agent, add func(memproxy.Change)) {
+	for i := range after.Passages {
+		p := &after.Passages[i]
+		old := before.passage(p.ID)
+		first := before.oldest()
+		switch {
+		case old == nil && lacks(before, after, p.Text):
+			// One that was put back, under another id.
+		case old != nil && old.Text != p.Text:
+			add(w.replaced(after, old, p))
+		case old == nil && (before.Whole || first == nil || !when(p.Created).Before(when(first.Created))):
+			add(w.learned(after, p))
+		}
+	}
+	for i := range before.Passages {
+		p := &before.Passages[i]
+		// One that lies further back than this look went may still be there.
+		if last := after.oldest(); after.passage(p.ID) == nil && !lacks(after, before, p.Text) && (after.Whole || last == nil || when(p.Created).After(when(last.Created))) {
+			add(w.forgotten(after, p))
+		}
+	}
+}
+
+// lacks reports whether one archive holds a passage of this text that the
+// other, going by ids, does not.
+func lacks(has, not *agent, text string) bool {
+	return slices.ContainsFunc(has.Passages, func(p passage) bool { return p.Text == text && not.passage(p.ID) == nil })
+}
+
+func (w *Watch) operation(kind memproxy.Kind, cost int, target string, items ...memproxy.Item) *memproxy.Operation {
+	for i := range items {
+		items[i].Role, items[i].Layer = "assistant", memproxy.Semantic
+		if items[i].Kind == "" {
+			items[i].Kind = memproxy.ItemContent
+		}
+	}
+	return &memproxy.Operation{
+		Kind: kind, Cost: cost, Scope: memproxy.Scope{Agent: w.opt.Agent}, Targets: []string{target}, TargetKind: memproxy.TargetMemory, Items: items,
+		Claims: []memproxy.Claim{{Dim: memproxy.DimAgent, Op: memproxy.ClaimIs, Values: []string{w.opt.Agent}, Pointer: "path:agent_id", Pins: true}},
+	}
+}
+
+// change puts a difference together. What it says is what is hashed.
+func change(what, id, after string, op *memproxy.Operation, says string) memproxy.Change {
+	key := what + " " + id + " " + after
+	return memproxy.Change{Key: key, Call: memproxy.ToolCall{ID: key, Tool: what, Arguments: []byte(says), Operation: op}}
+}
+
+func (w *Watch) request(method string, body any, parts ...string) memproxy.Search {
+	s := memproxy.Search{Request: w.get("", parts...)}
+	s.Request.Method = method
+	if body != nil {
+		s.Body, _ = json.Marshal(body) // maps of strings always marshal
+	}
+	return s
+}
+
+// rewritten is a block that says something else. Its whole text is ruled on:
+// what is stored is what the model will read.
+func (w *Watch) rewritten(before, after *block) memproxy.Change {
+	undo := map[string]any{}
+	var items []memproxy.Item
+	if before.Value != after.Value {
+		undo["value"] = before.Value
+		items = append(items, memproxy.Item{Pointer: "/value", Text: after.Value, Field: after.Label, Target: after.ID})
+	}
+	if text(before.Description) != text(after.Description) {
+		undo["description"] = text(before.Description)
+		items = append(items, memproxy.Item{Pointer: "/description", Text: text(after.Description), Field: after.Label})
+	}
+	if before.Label != after.Label {
+		undo["label"] = before.Label
+		items = append(items, memproxy.Item{Pointer: "/label", Text: after.Label, Field: after.Label},
+			memproxy.Item{Pointer: "/label", Field: before.Label})
+	}
+	c := change("block", after.ID, after.all(), w.operation(memproxy.Correct, 1, after.ID, items...), after.Value)
+	c.Before, c.After = before.hash(), after.hash()
+	c.Undo = []memproxy.Search{w.request("PATCH", undo, "blocks", after.ID)}
+	return c
+}
+
+// attached is a block that an agent did not have. Taken back, it belongs to
+// nobody; it is not deleted, as it may be older than the run.
+func (w *Watch) attached(a *agent, b *block) memproxy.Change {
+	items := []memproxy.Item{{Pointer: "/value", Text: b.Value, Field: b.Label, Target: b.ID}}
+	if d := text(b.Description); d != "" {
+		items = append(items, memproxy.Item{Pointer: "/description", Text: d, Field: b.Label})
+	}
+	c := change("block.attached", a.ID+" "+b.ID, b.all(), w.operation(memproxy.Correct, 1, b.ID, items...), b.Value)
+	c.After = b.hash()
+	c.Undo = []memproxy.Search{w.request("PATCH", nil, "agents", a.ID, "core-memory", "blocks", "detach", b.ID)}
+	return c
+}
+
+// detached is a block that an agent no longer has.
+func (w *Watch) detached(a *agent, b *block) memproxy.Change {
+	op := w.operation(memproxy.Forget, 0, b.ID, memproxy.Item{Pointer: "/label", Field: b.Label})
+	c := change("block.detached", a.ID+" "+b.ID, "", op, "")
+	c.Before = b.hash()
+	c.Undo = []memproxy.Search{w.request("PATCH", nil, "agents", a.ID, "core-memory", "blocks", "attach", b.ID)}
+	return c
+}
+
+func (w *Watch) learned(a *agent, p *passage) memproxy.Change {
+	c := change("passage", p.ID, hash(p.Text), w.operation(memproxy.Learn, 1, p.ID, said(p)...), p.Text)
+	c.After = hash(p.Text)
+	c.Undo = []memproxy.Search{w.deletion(a, p)}
+	return c
+}
+
+func (w *Watch) replaced(a *agent, before, after *passage) memproxy.Change {
+	c := change("passage", after.ID, hash(after.Text), w.operation(memproxy.Correct, 1, after.ID, said(after)...), after.Text)
+	c.Before, c.After = hash(before.Text), hash(after.Text)
+	c.Undo = []memproxy.Search{w.deletion(a, after), w.insertion(a, before)}
+	return c
+}
+
+// forgotten is a passage that is gone. Taken back, it has another id.
+func (w *Watch) forgotten(a *agent, p *passage) memproxy.Change {
+	c := change("passage.deleted", p.ID, "", w.operation(memproxy.Forget, 0, p.ID), "")
+	c.Before = hash(p.Text)
+	c.Undo = []memproxy.Search{w.insertion(a, p)}
+	return c
+}
+
+func said(p *passage) []memproxy.Item {
+	items := []memproxy.Item{{Pointer: "/text", Text: p.Text}}
+	for _, tag := range p.Tags {
+		items = append(items, memproxy.Item{Kind: memproxy.ItemMetadata, Pointer: "/tags", Text: tag})
+	}
+	return items
+}
+
+func (w *Watch) deletion(a *agent, p *passage) memproxy.Search {
+	return w.request("DELETE", nil, "agents", a.ID, "archival-memory", p.ID)
+}
+
+func (w *Watch) insertion(a *agent, p *passage) memproxy.Search {
+	body := map[string]any{"text": p.Text}
+	if p.Tags != nil {
+		body["tags"] = p.Tags
+	}
+	if p.Created != "" {
+		body["created_at"] = p.Created
+	}
+	return w.request("POST", body, "agents", a.ID, "archival-memory")
+}

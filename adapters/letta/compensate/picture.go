@@ -1,0 +1,162 @@
+package compensate
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+)
+
+// picture is the memory of some agents at one time.
+type picture struct {
+	Agents []*agent          `json:"agents"`
+	Blocks map[string]*block `json:"blocks"`
+	// Isolated are blocks that a conversation has to itself.
+	Isolated []string `json:"isolated,omitempty"`
+	// Running are the runs that were under way at the first look. They are not
+	// waited for: they are somebody else's, or nobody's since a crash.
+	Running []string `json:"running,omitempty"`
+}
+
+// agent is one agent of a picture.
+type agent struct {
+	ID     string   `json:"id"`
+	Blocks []string `json:"blocks"` // attached, by id
+	// Passages are the newest of its archive, newest first.
+	Passages []passage `json:"passages"`
+	// Whole is set when there are no others.
+	Whole bool `json:"whole,omitempty"`
+	Gone  bool `json:"gone,omitempty"`
+}
+
+type block struct {
+	ID          string  `json:"id"`
+	Label       string  `json:"label"`
+	Value       string  `json:"value"`
+	Description *string `json:"description"`
+}
+
+type passage struct {
+	ID      string   `json:"id"`
+	Text    string   `json:"text"`
+	Tags    []string `json:"tags"`
+	Created string   `json:"created_at"`
+}
+
+func (p *picture) agent(id string) *agent {
+	for _, a := range p.Agents {
+		if a.ID == id {
+			return a
+		}
+	}
+	return nil
+}
+
+func (a *agent) has(block string) bool { return slices.Contains(a.Blocks, block) }
+
+func (a *agent) passage(id string) *passage {
+	for i := range a.Passages {
+		if a.Passages[i].ID == id {
+			return &a.Passages[i]
+		}
+	}
+	return nil
+}
+
+// oldest is the oldest passage that was looked at, or nil.
+func (a *agent) oldest() *passage {
+	if len(a.Passages) == 0 {
+		return nil
+	}
+	return &a.Passages[len(a.Passages)-1]
+}
+
+// when reads the server's times, with and without a zone: they are in UTC.
+func when(s string) time.Time {
+	for _, layout := range [...]string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999"} {
+		if t, err := time.Parse(layout, s); err == nil {
+			return t
+		}
+	}
+	return time.Time{}
+}
+
+// hash is the hex SHA-256 of texts in order; "" for none.
+func hash(texts ...string) string {
+	if len(texts) == 1 {
+		if texts[0] == "" {
+			return ""
+		}
+		sum := sha256.Sum256([]byte(texts[0]))
+		return hex.EncodeToString(sum[:])
+	}
+	all := sha256.New()
+	for _, t := range texts {
+		sum := sha256.Sum256([]byte(t))
+		all.Write(sum[:])
+	}
+	return hex.EncodeToString(all.Sum(nil))
+}
+
+// hash names what a block says. Where only the value is set apart, it is the
+// value's own.
+func (b *block) hash() string {
+	if b == nil {
+		return ""
+	}
+	return hash(b.Value)
+}
+
+// all names everything of a block that reaches the model.
+func (b *block) all() string { return hash(b.Label, b.Value, text(b.Description)) }
+
+func text(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// kept is a watch as it is kept: what it is about, and its first look.
+type kept struct {
+	Options Options  `json:"options"`
+	Base    *picture `json:"base"`
+}
+
+// maxPicture bounds what is kept of one run.
+const maxPicture = 16 << 20
+
+var errTooMuch = errors.New("letta: the agents remember more than can be kept beside their run")
+
+// Picture implements memproxy.Watch.
+func (w *Watch) Picture() ([]byte, error) {
+	b, err := json.Marshal(kept{w.opt, w.base})
+	if err == nil && len(b) > maxPicture {
+		err = errTooMuch
+	}
+	return b, err
+}
+
+// Open takes up a watch by its picture.
+func Open(raw []byte) (*Watch, error) {
+	var k kept
+	if err := json.Unmarshal(raw, &k); err != nil {
+		return nil, err
+	}
+	if k.Base == nil || k.Base.Blocks == nil || k.Options.Prefix == "" {
+		return nil, errors.New("letta: this is no picture of memories")
+	}
+	for _, a := range k.Base.Agents {
+		if a == nil {
+			return nil, errors.New("letta: a picture with a hole")
+		}
+		for _, id := range a.Blocks {
+			if k.Base.Blocks[id] == nil {
+				return nil, errors.New("letta: a picture with a hole")
+			}
+		}
+	}
+	return &Watch{opt: k.Options, base: k.Base, accepted: map[string]bool{}}, nil
+}

@@ -1,0 +1,312 @@
+package compensate
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// Options say what runs.
+type Options struct {
+	// Prefix is the path under which the server's routes stand: "/v1".
+	Prefix string `json:"prefix"`
+	// Agent runs, in Conversation if that is set. One of them may be empty.
+	Agent        string `json:"agent"`
+	Conversation string `json:"conversation,omitempty"`
+	// Background is set for a run that begins when it is answered.
+	Background bool `json:"background,omitempty"`
+}
+
+// Watch compares the memory of agents before and after a run. It implements
+// memproxy.Watch.
+type Watch struct {
+	opt       Options
+	base, now *picture
+	accepted  map[string]bool
+	steps     []step
+	pages     int
+}
+
+// step is a request of a look, and what takes its answer.
+type step struct {
+	request memproxy.Request
+	take    func(*Watch, memproxy.Reply) error
+}
+
+// Bounds of a look.
+const (
+	// pageSize is how many passages are asked for at once. Each may come with
+	// its embedding of 4,096 numbers.
+	pageSize = 10
+	// maxPages bounds how far back new passages are looked for.
+	maxPages  = 100
+	maxAgents = 32
+	maxBlocks = 256
+)
+
+// The bounds as they are asked for.
+const pageQuery = "ascending=false&limit=10"
+
+// errBounds says that a look would not end.
+var errBounds = errors.New("letta: there is more to look at than is looked at")
+
+// New returns the watch over a run that is about to start.
+func New(opt Options) (*Watch, error) {
+	if opt.Agent == "" && (opt.Conversation == "" || opt.Conversation == "default") {
+		return nil, memproxy.ErrUngated
+	}
+	return &Watch{opt: opt, accepted: map[string]bool{}}, nil
+}
+
+// sdkVersion is what side requests say they are: the server answers others in
+// an older form.
+const sdkVersion = "1.12.1"
+
+func (w *Watch) get(query string, parts ...string) memproxy.Request {
+	return memproxy.Request{Method: "GET", EscapedPath: w.path(parts...), Query: query, Header: memproxy.Header{"X-Stainless-Package-Version": {sdkVersion}}}
+}
+
+func (w *Watch) path(parts ...string) string {
+	var b strings.Builder
+	b.WriteString(w.opt.Prefix)
+	for _, p := range parts {
+		b.WriteByte('/')
+		b.WriteString(url.PathEscape(p))
+	}
+	return b.String()
+}
+
+// Look implements memproxy.Watch.
+func (w *Watch) Look() {
+	w.now, w.pages, w.steps = &picture{Blocks: map[string]*block{}}, 0, nil
+	if c := w.opt.Conversation; c != "" && c != "default" {
+		w.then(w.get("", "conversations", c), (*Watch).conversation)
+		return
+	}
+	w.askAgent(w.opt.Agent)
+}
+
+func (w *Watch) then(q memproxy.Request, take func(*Watch, memproxy.Reply) error) {
+	w.steps = append(w.steps, step{q, take})
+}
+
+// Ask implements memproxy.Watch.
+func (w *Watch) Ask() (memproxy.Request, bool) {
+	if len(w.steps) == 0 {
+		return memproxy.Request{}, false
+	}
+	return w.steps[0].request, true
+}
+
+// Answered implements memproxy.Watch.
+func (w *Watch) Answered(r memproxy.Reply) error {
+	if len(w.steps) == 0 {
+		return errors.New("letta: an answer to nothing")
+	}
+	take := w.steps[0].take
+	w.steps = w.steps[1:]
+	if err := take(w, r); err != nil {
+		w.steps = nil
+		return err
+	}
+	if len(w.steps) > 0 {
+		return nil
+	}
+	slices.SortFunc(w.now.Agents, func(a, b *agent) int { return strings.Compare(a.ID, b.ID) })
+	if w.base == nil {
+		w.base = w.now
+	}
+	return nil
+}
+
+// missing reports whether the server says that there is no such thing.
+func missing(r memproxy.Reply) bool { return r.Status == 404 || r.Status == 422 }
+
+func object(r memproxy.Reply) (*jsondoc.Doc, error) {
+	if r.Status < 200 || r.Status > 299 {
+		return nil, fmt.Errorf("letta: asked about memory, the server answers %d", r.Status)
+	}
+	doc, err := jsondoc.Parse(r.Body, 0)
+	if err != nil {
+		return nil, err
+	}
+	if doc.Root.Kind != jsondoc.Object {
+		return nil, errors.New("letta: asked for one thing, the server answers something else")
+	}
+	return doc, nil
+}
+
+func (w *Watch) conversation(r memproxy.Reply) error {
+	if missing(r) {
+		if w.base != nil {
+			w.gone(w.opt.Agent)
+		}
+		return nil // the server says so itself when the run is to start
+	}
+	doc, err := object(r)
+	if err != nil {
+		return err
+	}
+	if w.opt.Agent = doc.Root.Get("agent_id").Text(); w.opt.Agent == "" {
+		return memproxy.ErrUngated
+	}
+	w.askAgent(w.opt.Agent)
+	for _, id := range ids(doc.Root.Get("isolated_block_ids")) {
+		w.now.Isolated = append(w.now.Isolated, id)
+		w.askBlock(id)
+	}
+	return nil
+}
+
+func ids(v *jsondoc.Value) []string {
+	if v == nil || v.Kind != jsondoc.Array {
+		return nil
+	}
+	var out []string
+	for _, e := range v.Elems {
+		if id := e.Text(); id != "" && !slices.Contains(out, id) {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+func (w *Watch) askBlock(id string) {
+	w.then(w.get("", "blocks", id), func(w *Watch, r memproxy.Reply) error {
+		if missing(r) {
+			return nil
+		}
+		doc, err := object(r)
+		if err != nil {
+			return err
+		}
+		_, err = w.block(doc, doc.Root)
+		return err
+	})
+}
+
+func (w *Watch) block(doc *jsondoc.Doc, v *jsondoc.Value) (string, error) {
+	var b block
+	if err := json.Unmarshal(doc.Raw(v), &b); err != nil {
+		return "", fmt.Errorf("letta: a block that cannot be read: %w", err)
+	}
+	if b.ID == "" {
+		return "", errors.New("letta: a block without an id")
+	}
+	if w.now.Blocks[b.ID] = &b; len(w.now.Blocks) > maxBlocks {
+		return "", errBounds
+	}
+	return b.ID, nil
+}
+
+func (w *Watch) askAgent(id string) {
+	q := w.get("include=agent.blocks&include=agent.managed_group&include=agent.tools", "agents", id)
+	w.then(q, func(w *Watch, r memproxy.Reply) error { return w.agent(id, r) })
+}
+
+// gone notes an agent that is no longer there, or never was: nothing of it can
+// have changed.
+func (w *Watch) gone(id string) {
+	w.now.Agents = append(w.now.Agents, &agent{ID: id, Gone: true})
+}
+
+func (w *Watch) agent(id string, r memproxy.Reply) error {
+	if missing(r) {
+		w.gone(id)
+		return nil
+	}
+	doc, err := object(r)
+	if err != nil {
+		return err
+	}
+	if doc.Root.Get("id").Text() != id {
+		return errors.New("letta: asked for one agent, the server answers with another")
+	}
+	if w.base == nil && reaches(doc.Root.Get("tools")) {
+		return memproxy.ErrUngated
+	}
+	a := &agent{ID: id, Blocks: []string{}}
+	w.now.Agents = append(w.now.Agents, a)
+	list := doc.Root.Get("blocks")
+	if list == nil || list.Kind != jsondoc.Array {
+		list = doc.Root.Get("memory").Get("blocks") // as older servers say it
+	}
+	if list == nil || list.Kind != jsondoc.Array {
+		return errors.New("letta: an agent without its blocks")
+	}
+	for _, e := range list.Elems {
+		b, err := w.block(doc, e)
+		if err != nil {
+			return err
+		}
+		a.Blocks = append(a.Blocks, b)
+	}
+	if id == w.opt.Agent {
+		for _, name := range [...]string{"managed_group", "multi_agent_group"} {
+			if err := w.group(doc.Root.Get(name)); err != nil {
+				return err
+			}
+		}
+	}
+	w.askPassages(a, "")
+	if w.base == nil {
+		w.then(w.busy(id), (*Watch).running)
+	}
+	return nil
+}
+
+// group takes in the fellows that run after the agent.
+func (w *Watch) group(g *jsondoc.Value) error {
+	if g == nil || g.Kind != jsondoc.Object {
+		return nil
+	}
+	for _, id := range ids(g.Get("agent_ids")) {
+		if id == w.opt.Agent || slices.ContainsFunc(w.steps, func(s step) bool { return s.request.EscapedPath == w.path("agents", id) }) || w.now.agent(id) != nil {
+			continue
+		}
+		if len(w.steps) > maxAgents {
+			return errBounds
+		}
+		w.askAgent(id)
+	}
+	for _, id := range ids(g.Get("shared_block_ids")) {
+		if !slices.Contains(w.now.Isolated, id) {
+			w.now.Isolated = append(w.now.Isolated, id)
+			w.askBlock(id)
+		}
+	}
+	return nil
+}
+
+// reaches reports whether an agent can write to agents that nobody looks at:
+// into their messages, where nothing can be taken back.
+func reaches(tools *jsondoc.Value) bool {
+	if tools == nil {
+		return false
+	}
+	return slices.ContainsFunc(tools.Elems, func(t *jsondoc.Value) bool {
+		return strings.HasPrefix(t.Get("name").Text(), "send_message_to_agent")
+	})
+}
+
+// Agents implements memproxy.Watch.
+func (w *Watch) Agents() []string {
+	var out []string
+	if w.now == nil {
+		w.now = w.base
+	}
+	for _, a := range w.now.Agents {
+		out = append(out, a.ID)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// Unattended implements memproxy.Watch.
+func (w *Watch) Unattended() bool { return w.opt.Background || len(w.Agents()) > 1 }

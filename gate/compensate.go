@@ -1,0 +1,161 @@
+package gate
+
+import (
+	"context"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/telemetry/signal"
+)
+
+// Ungated says what becomes of the runs of a backend that cannot be gated call
+// by call.
+type Ungated string
+
+// What becomes of them.
+const (
+	// UngatedByProfile: refused in production, let through and recorded in
+	// development.
+	UngatedByProfile Ungated = ""
+	// UngatedDeny: refused.
+	UngatedDeny Ungated = "deny"
+	// UngatedCompensate: let through; what they wrote is ruled on afterwards,
+	// and undone where it is not let in.
+	UngatedCompensate Ungated = "compensate"
+)
+
+// A Compensator is a Turner that can say afterwards what a run changed.
+type Compensator interface {
+	Turner
+	// Watch returns what is to be looked at over an admitted run that cannot
+	// be gated. One of which nobody can say what it changes is
+	// memproxy.ErrUngated.
+	Watch(route memproxy.Route, req memproxy.Request, body []byte) (memproxy.Watch, error)
+
+	// Rewatch takes up a watch by its picture.
+	Rewatch(picture []byte) (memproxy.Watch, error)
+}
+
+// Watched reports whether the run is to be let through and compensated.
+func (a *Admission) Watched() bool { return a.watched }
+
+// Watching notes that a run is let through because what it writes will be
+// ruled on when it is over.
+func (g *Gate) Watching(ctx context.Context, a *Admission) {
+	g.letThrough(ctx, a, "the run cannot be made to pause; what it writes is ruled on when it is over")
+}
+
+// Blind rules on a run of which nobody can say what it changes: it is one that
+// cannot be gated, and its profile decides.
+func (g *Gate) Blind(ctx context.Context, a *Admission) (memproxy.Reply, bool) {
+	a.watched = false
+	return g.ungated(ctx, a, UngatedByProfile)
+}
+
+// Assume returns an admission in the name of somebody for what no request of
+// this process asked for: a run that an earlier process let through, a pause
+// that nobody answered. The current rules hold. Nothing is ruled on by this
+// alone, and nothing recorded.
+func (g *Gate) Assume(c *Call, p memproxy.Principal, decision string) *Admission {
+	r := g.begin(c)
+	r.Principal, r.watched = p, true
+	if decision != "" {
+		r.Decision.ID = decision
+	}
+	r.event = r.decisionEvent(context.Background())
+	return r.Admission
+}
+
+// Decline denies a call of a running agent without asking the policy, and
+// records it as the denial of the admission's principal.
+func (g *Gate) Decline(ctx context.Context, a *Admission, tc memproxy.ToolCall, why string) *Admission {
+	return g.ask(ctx, a, tc, func(_ context.Context, r *run) {
+		r.op = tc.Operation
+		r.refuse(StatusForbidden, memproxy.Reason{Code: memproxy.RunUngated, Detail: why})
+	})
+}
+
+// Undone notes what came of taking back a change that was not let in. The
+// hashes are of the text that stood there and of the one that stands again. A
+// nil error is success.
+func (g *Gate) Undone(ctx context.Context, a *Admission, c memproxy.Change, err error) {
+	ret := &returning{Admission: a, g: g, status: statusOK}
+	if a.op != nil {
+		ret.shown = a.op.Targets
+	}
+	detail := "undone: " + named(c.After) + " is " + named(c.Before) + " again"
+	if err != nil {
+		ret.status = StatusBadGateway
+		detail = "could not be undone: " + named(c.After) + " stands where " + named(c.Before) + " stood"
+		g.opt.Log.ErrorContext(ctx, "a write that was not let in could not be undone", "decision", a.Decision.ID, "targets", ret.shown, "error", err)
+	}
+	ret.reasons = []memproxy.Reason{{Code: memproxy.RunUngated, Detail: detail}}
+	g.outcome(ctx, ret)
+}
+
+// statusOK is what an undoing that went well is recorded with.
+const statusOK = 200
+
+func named(hash string) string {
+	if hash == "" {
+		return "nothing"
+	}
+	return "sha256 " + hash
+}
+
+// Unsettled notes that what a run changed could not be ruled on for now, or,
+// when given up, ever.
+func (g *Gate) Unsettled(ctx context.Context, a *Admission, givenUp bool, err error) {
+	ret := &returning{Admission: a, g: g}
+	detail := "what the run wrote has not been ruled on yet"
+	if givenUp {
+		detail = "what the run wrote was never ruled on"
+	}
+	g.opt.Log.ErrorContext(ctx, detail, "decision", a.Decision.ID, "error", err)
+	ret.reasons = []memproxy.Reason{{Code: memproxy.RunUngated, Detail: detail}}
+	g.outcome(ctx, ret)
+}
+
+// ungated rules on a run that cannot be gated. It reports whether the reply is
+// to be sent.
+func (g *Gate) ungated(ctx context.Context, a *Admission, mode Ungated) (memproxy.Reply, bool) {
+	if !a.rules.Enforce || mode != UngatedDeny && a.rules.Profile == Development {
+		g.letThrough(ctx, a, memproxy.ErrUngated.Error())
+		return memproxy.Reply{}, false
+	}
+	ret := &returning{Admission: a, g: g}
+	ret.refuse(StatusForbidden, memproxy.RunUngated, memproxy.ErrUngated.Error())
+	g.outcome(ctx, ret)
+	return ret.reply, true
+}
+
+// letThrough notes that a run goes on although its calls are not ruled on.
+func (g *Gate) letThrough(ctx context.Context, a *Admission, why string) {
+	ev := a.event
+	ev.Type, ev.Time = memproxy.EventOutcome, g.opt.Clock()
+	ev.Reasons = []memproxy.Reason{{Code: memproxy.RunUngated, Detail: why}}
+	ev.Budget, ev.ContentSHA256 = nil, ""
+	if err := g.opt.Recorder.Note(ev); err != nil {
+		g.opt.Log.ErrorContext(ctx, "audit note lost", "decision", a.Decision.ID, "error", err)
+	}
+}
+
+// ask is a ruling on a tool call in the name of an admission's principal.
+func (g *Gate) ask(ctx context.Context, a *Admission, tc memproxy.ToolCall, ruling func(context.Context, *run)) *Admission {
+	c := *a.call
+	c.Route = memproxy.Route{ID: a.call.Route.ID + "/" + tc.Tool, Kind: memproxy.Run}
+	c.Body = tc.Arguments
+	if tc.Operation != nil {
+		c.Route.Kind = tc.Operation.Kind
+		tc.Operation.Backend = c.Backend.Name
+	}
+	r := g.begin(&c)
+	r.Principal, r.rules = a.Principal, a.rules
+	r.Decision.Policy = a.rules.Version
+	ctx, span := g.opt.Tracer.Start(ctx, signal.SpanAsk)
+	defer span.End()
+	ruling(ctx, r)
+	r.settle()
+	g.record(ctx, r)
+	span.SetAttributes(r.Attributes(nil)...)
+	return r.Admission
+}
