@@ -24,7 +24,8 @@ type run struct {
 	verdict memproxy.Verdict
 	would   memproxy.Verdict
 	status  int
-	blind   bool // the ledger could not be asked for the targets' owners
+	blind   bool                // the ledger could not be asked for the targets' owners
+	held    *memproxy.HeldWrite // the held write that is asked about
 	// dry is set by Explain: nothing is charged, stamped or recorded, and
 	// steps go on after a refusal.
 	dry bool
@@ -48,6 +49,7 @@ var admission = [...]step{
 	{signal.SpanIdentify, identify, memproxy.InternalError, nil},
 	{signal.SpanDecode, decode, memproxy.InternalError, nil},
 	{signal.SpanBound, bound, memproxy.InternalError, free},
+	{signal.SpanPolled, polled, memproxy.LedgerUnavailable, unpolled},
 	{signal.SpanOwn, own, memproxy.UpstreamUnavailable, untargeted},
 	{signal.SpanScreen, screen, memproxy.InternalError, unscreened},
 	{signal.SpanClamp, clamp, memproxy.InternalError, unweighed},
@@ -76,10 +78,12 @@ func (g *Gate) Admit(ctx context.Context, c *Call) *Admission {
 	}
 	r.settle()
 	g.record(ctx, r)
-	if r.Decision.Verdict.Stops() {
+	g.keep(ctx, r)
+	if r.Decision.Verdict.Stops() && r.Reply == nil {
 		reply := c.Backend.Adapter.Refuse(c.Request, r.Decision)
 		r.Reply = &reply
 	}
+	r.answerPoll(ctx)
 	return r.Admission
 }
 

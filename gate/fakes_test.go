@@ -250,6 +250,8 @@ type rig struct {
 	who           memproxy.Principal
 	identify      identify
 	gate          *gate.Gate
+	keeper        gate.Keeper
+	refuseHolds   bool
 }
 
 func all() memproxy.Limit                                 { return memproxy.Limit{All: true} }
@@ -288,8 +290,8 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 	g, err := gate.New(gate.Options{
 		Identifier: r.identify, Ledger: r.store(), Budget: r.budget, Recorder: r.recorder, Signer: fakeSigner{},
 		Clock:         func() time.Time { return noon },
-		RecordTimeout: r.recordTimeout,
-		NewID:         func() string { n++; return fmt.Sprintf("d%d", n) },
+		RecordTimeout: r.recordTimeout, Keeper: r.keeper, RefuseHolds: r.refuseHolds,
+		NewID: func() string { n++; return fmt.Sprintf("d%d", n) },
 	}, r.rules)
 	if err != nil {
 		t.Fatal(err)

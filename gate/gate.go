@@ -24,13 +24,20 @@ type Meter interface {
 	LedgerFailed(ctx context.Context)
 }
 
-// Options are a Gate's collaborators, all required but Tracer, Meter and Log.
+// Options are a Gate's collaborators, all required but Keeper, Tracer, Meter
+// and Log.
 type Options struct {
 	Identifier Identifier
 	Ledger     Ledger
 	Budget     Budget
 	Recorder   Recorder
 	Signer     Signer
+
+	// Keeper keeps held writes. Nil: a hold is a refusal.
+	Keeper Keeper
+	// RefuseHolds answers held writes with a refusal although they are kept,
+	// for callers who shall know at once.
+	RefuseHolds bool
 
 	// Clock and NewID are injected so that tests are deterministic. NewID
 	// returns a new decision id: unguessable, unique, printable, at most 64

@@ -64,6 +64,30 @@ type Locator interface {
 	Merges(route memproxy.Route, op *memproxy.Operation) bool
 }
 
+// A Holder is an Adapter that can answer for a write that is held: as its
+// clients expect it of a write that takes its time.
+type Holder interface {
+	// Held words the answer to a write that is held. Where the backend's
+	// clients take any success for done, there is no honest one: false.
+	Held(memproxy.Route, memproxy.Request, *memproxy.Operation, memproxy.Decision) (memproxy.Reply, bool)
+
+	// Polls returns the receipt that a request asks about, or "".
+	Polls(memproxy.Route) string
+
+	// Polled words the state of a held write whose receipt was asked about.
+	Polled(memproxy.Route, memproxy.Request, memproxy.HeldWrite) memproxy.Reply
+}
+
+// A Keeper keeps held writes until somebody has decided on them.
+type Keeper interface {
+	// Keep returns when the write is durable.
+	Keep(context.Context, memproxy.HeldWrite, memproxy.HoldContent) error
+
+	// Kept returns what is known of a held write by its decision's id; false
+	// when there is none.
+	Kept(ctx context.Context, id string) (memproxy.HeldWrite, bool, error)
+}
+
 // A Fetcher sends a side request to the backend on behalf of an admission:
 // with the same credentials, with a deadline of its own, bounded in size.
 type Fetcher interface {

@@ -10,6 +10,7 @@ const (
 	SpanIdentify = "gate.identify"
 	SpanDecode   = "gate.decode"
 	SpanBound    = "gate.bound"
+	SpanPolled   = "gate.polled"
 	SpanOwn      = "gate.own"
 	SpanScreen   = "gate.screen"
 	SpanClamp    = "gate.clamp"

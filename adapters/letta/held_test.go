@@ -1,0 +1,25 @@
+package letta
+
+import (
+	"testing"
+
+	"github.com/memproxy/memproxy"
+)
+
+// A held passage is an empty list of passages; a block that is not there has
+// no answer but a refusal.
+func TestHeld(t *testing.T) {
+	a, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for route, want := range map[string]string{"letta.create_passage": "[]", "letta.create_passage_in_archive": "", "letta.create_block": "", "letta.modify_block": "", "letta.send_message": ""} {
+		reply, ok := a.Held(memproxy.Route{ID: route}, memproxy.Request{}, nil, memproxy.Decision{})
+		if ok != (want != "") || string(reply.Body) != want {
+			t.Errorf("%s: %v %s", route, ok, reply.Body)
+		}
+		if a.Polls(memproxy.Route{ID: route}) != "" {
+			t.Errorf("%s is a receipt", route)
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package mem0
+
+import (
+	"encoding/json"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// waits is what a held write says of itself.
+const waits = "The memory waits for review"
+
+// Held implements the gate's holder. An addition is answered as one that takes
+// its time: the platform's clients know that answer, and ask for the event
+// again later. What a client takes for done at once (a change, a deletion, an
+// addition to an agent's public board) has no such form.
+func (a *Adapter) Held(rt memproxy.Route, _ memproxy.Request, op *memproxy.Operation, d memproxy.Decision) (memproxy.Reply, bool) {
+	event := map[string]any{"message": waits, "status": "PENDING", "event_id": d.ID}
+	switch rt.ID {
+	case "mem0.v3.add":
+		return ok(event), true
+	case "mem0.v1.add":
+		if wantsObject(op) {
+			return ok(map[string]any{"results": []any{event}, "relations": []any{}}), true
+		}
+		return ok([]any{event}), true
+	case "mem0.server.add":
+		return ok(map[string]any{"results": []any{}}), true // "nothing was extracted"
+	}
+	return memproxy.Reply{}, false
+}
+
+// wantsObject reports whether an addition asked for the later form of answer.
+func wantsObject(op *memproxy.Operation) bool {
+	doc, _ := op.Parsed.(*jsondoc.Doc)
+	return doc != nil && doc.Root.Get("output_format").Text() == "v1.1" && doc.Root.Get("version").Text() == "v2"
+}
+
+// Polls implements the gate's holder.
+func (a *Adapter) Polls(rt memproxy.Route) string {
+	if r := a.row(rt.ID); r != nil && r.shape == event && r.kind == memproxy.Recall {
+		for _, id := range rt.Params {
+			return id
+		}
+	}
+	return ""
+}
+
+// Polled implements the gate's holder.
+func (a *Adapter) Polled(_ memproxy.Route, _ memproxy.Request, h memproxy.HeldWrite) memproxy.Reply {
+	at := h.Created.UTC().Format(stampTime)
+	out := map[string]any{
+		"id": h.ID, "event_type": "ADD", "status": "PENDING", "payload": map[string]any{}, "metadata": map[string]any{},
+		"results": []any{}, "created_at": at, "updated_at": at, "started_at": nil, "completed_at": nil, "latency": nil,
+		"graph_status": nil, "error": nil,
+	}
+	switch h.State {
+	case memproxy.HoldDone:
+		out["status"] = "SUCCEEDED"
+		results := make([]any, len(h.Result.Memories))
+		for i, id := range h.Result.Memories {
+			results[i] = map[string]any{"id": id, "event": "ADD"}
+		}
+		out["results"] = results
+	case memproxy.HoldRejected:
+		out["status"], out["error"] = "FAILED", "The memory was refused on review"
+	case memproxy.HoldFailed:
+		out["status"], out["error"] = "FAILED", "The memory could not be written"
+	}
+	if !h.Reviewed.IsZero() {
+		out["updated_at"] = h.Reviewed.UTC().Format(stampTime)
+		if out["status"] != "PENDING" {
+			out["completed_at"] = out["updated_at"]
+		}
+	}
+	return ok(out)
+}
+
+// stampTime is how the platform writes times.
+const stampTime = "2006-01-02T15:04:05.000000Z07:00"
+
+func ok(v any) memproxy.Reply {
+	body, _ := json.Marshal(v) // strings and lists always marshal
+	return memproxy.Reply{Status: 200, Header: memproxy.Header{"Content-Type": {"application/json"}}, Body: body}
+}

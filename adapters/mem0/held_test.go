@@ -1,0 +1,76 @@
+package mem0_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/mem0"
+)
+
+// Proves MFW-7: a held addition is answered in the form that its own route's
+// clients know of one that takes its time; what they would take for done has
+// no such answer.
+func TestHeld(t *testing.T) {
+	a, err := mem0.New(mem0.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const pending = `{"event_id":"d1","message":"The memory waits for review","status":"PENDING"}`
+	for name, tc := range map[string]struct{ method, path, body, want string }{
+		"platform":             {"POST", "/v3/memories/add/", `{"user_id":"ann","messages":[{"role":"user","content":"x"}]}`, pending},
+		"older platform":       {"POST", "/v1/memories/", `{"user_id":"ann","messages":[{"role":"user","content":"x"}]}`, "[" + pending + "]"},
+		"its later form":       {"POST", "/v1/memories/", `{"user_id":"ann","output_format":"v1.1","version":"v2","messages":[{"role":"user","content":"x"}]}`, `{"relations":[],"results":[` + pending + `]}`},
+		"server":               {"POST", "/memories", `{"user_id":"ann","messages":[{"role":"user","content":"x"}]}`, `{"results":[]}`},
+		"a change":             {"PUT", "/v1/memories/m1/", `{"text":"x"}`, ""},
+		"a change, server":     {"PUT", "/memories/m1", `{"text":"x"}`, ""},
+		"a deletion":           {"DELETE", "/v1/memories/m1/", ``, ""},
+		"changes in one batch": {"PUT", "/v1/batch/", `{"memories":[{"memory_id":"m1","text":"x"}]}`, ""},
+	} {
+		req := memproxy.Request{Method: tc.method, Path: tc.path, EscapedPath: tc.path, Header: memproxy.Header{"Content-Type": {"application/json"}}}
+		rt, ok := a.Route(req)
+		if !ok {
+			t.Fatalf("%s: no route", name)
+		}
+		op, err := a.Decode(rt, req, []byte(tc.body))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		reply, ok := a.Held(rt, req, op, memproxy.Decision{ID: "d1", Verdict: memproxy.Hold})
+		if ok != (tc.want != "") || string(reply.Body) != tc.want || ok && reply.Status != 200 {
+			t.Errorf("%s: %v %d %s", name, ok, reply.Status, reply.Body)
+		}
+	}
+}
+
+// The receipt of a held write tells how it stands, in the platform's words.
+func TestPolled(t *testing.T) {
+	a, err := mem0.New(mem0.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := memproxy.Request{Method: "GET", Path: "/v1/event/d1/", EscapedPath: "/v1/event/d1/"}
+	rt, ok := a.Route(req)
+	if !ok || a.Polls(rt) != "d1" {
+		t.Fatalf("%v polls %q", ok, a.Polls(rt))
+	}
+	if rt, _ := a.Route(memproxy.Request{Method: "GET", Path: "/v1/memories/m1/", EscapedPath: "/v1/memories/m1/"}); a.Polls(rt) != "" {
+		t.Errorf("a memory is taken for a receipt")
+	}
+	at := time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)
+	for state, want := range map[memproxy.HoldState]string{
+		memproxy.HoldPending: `"status":"PENDING"`, memproxy.HoldApproved: `"status":"PENDING"`, memproxy.HoldReplaying: `"status":"PENDING"`,
+		memproxy.HoldDone: `"results":[{"event":"ADD","id":"m1"}]`, memproxy.HoldRejected: `"error":"The memory was refused on review"`,
+		memproxy.HoldFailed: `"status":"FAILED"`,
+	} {
+		h := memproxy.HeldWrite{ID: "d1", State: state, Created: at, Reviewed: at.Add(time.Minute), Result: memproxy.HoldResult{Memories: []string{"m1"}}}
+		body := string(a.Polled(rt, req, h).Body)
+		if !strings.Contains(body, want) || !strings.Contains(body, `"id":"d1"`) || !strings.Contains(body, `"created_at":"2026-09-01T12:00:00.000000Z"`) {
+			t.Errorf("%s: %s", state, body)
+		}
+		if strings.Contains(body, `"PENDING"`) != strings.Contains(body, `"completed_at":null`) {
+			t.Errorf("%s: %s", state, body)
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package gate
+
+import (
+	"context"
+
+	"github.com/memproxy/memproxy"
+)
+
+// keep puts a write that is held away, encrypted, and words the answer. The
+// decision is on record already: what cannot be kept is refused.
+func (g *Gate) keep(ctx context.Context, r *run) {
+	if r.Decision.Verdict != memproxy.Hold || g.opt.Keeper == nil || r.op == nil {
+		return
+	}
+	kctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
+	defer cancel()
+	hold, content := r.hold()
+	if err := g.opt.Keeper.Keep(kctx, hold, content); err != nil {
+		g.opt.Meter.LedgerFailed(ctx)
+		g.opt.Log.ErrorContext(ctx, "a held write could not be kept", "decision", r.Decision.ID, "error", err)
+		ret := &returning{Admission: r.Admission, g: g}
+		ret.refuse(StatusUnavailable, memproxy.LedgerUnavailable, "the write waits for review and could not be kept")
+		r.Decision.Verdict, r.Decision.Status, r.Reply = memproxy.Deny, StatusUnavailable, &ret.reply
+		g.outcome(ctx, ret)
+		return
+	}
+	if holder, ok := r.call.Backend.Adapter.(Holder); ok && !g.opt.RefuseHolds {
+		if reply, ok := holder.Held(r.call.Route, r.call.Request, r.op, r.Decision); ok {
+			r.Reply = &reply
+		}
+	}
+}
+
+// keptHeaders are the headers that a held write is sent with later: how the
+// body is to be read, and in which version of the API. Never a credential.
+var keptHeaders = [...]string{"Content-Type", "Accept", "X-Mem0-Mode", "X-Stainless-Package-Version", "User_id", "X-Project", "X-Project-Id"}
+
+// hold is what is kept of the call.
+func (r *run) hold() (memproxy.HeldWrite, memproxy.HoldContent) {
+	c := r.call
+	h := memproxy.HeldWrite{
+		ID: r.Decision.ID, Backend: c.Backend.Name, Route: c.Route.ID, Method: c.Request.Method, EscapedPath: c.Request.EscapedPath,
+		Tenant: r.Principal.Tenant, Principal: r.Principal.ID, Trust: r.Principal.Trust, Session: r.event.Session,
+		Scope: r.op.Scope, Kind: r.op.Kind, Reasons: r.Decision.Reasons, Findings: r.q.Findings, Policy: r.Decision.Policy,
+		ContentSHA256: r.event.ContentSHA256, Created: r.begun, State: memproxy.HoldPending,
+	}
+	for i := range r.q.Findings {
+		h.Score = max(h.Score, r.q.Findings[i].Score)
+	}
+	content := memproxy.HoldContent{Query: c.Request.Query, Body: c.Body, Header: memproxy.Header{}}
+	for _, name := range keptHeaders {
+		if v := c.Request.Header[name]; len(v) > 0 {
+			content.Header[name] = v
+		}
+	}
+	for i := range r.op.Items {
+		content.Texts = append(content.Texts, memproxy.HeldText{Pointer: r.op.Items[i].Pointer, Text: r.op.Items[i].Text})
+	}
+	return h, content
+}
+
+// unpolled: nobody asks about a receipt that could be a held write's.
+func unpolled(r *run) bool {
+	if r.op == nil || r.g.opt.Keeper == nil {
+		return true
+	}
+	holder, ok := r.call.Backend.Adapter.(Holder)
+	return !ok || holder.Polls(r.call.Route) == ""
+}
+
+// polled finds the held write that a receipt stands for. It is shown to those
+// who could have written it; for others there is none, and the backend, which
+// does not know it either, says so.
+func polled(ctx context.Context, r *run) error {
+	id := r.call.Backend.Adapter.(Holder).Polls(r.call.Route)
+	ctx, cancel := context.WithTimeout(ctx, r.g.opt.FetchTimeout)
+	defer cancel()
+	h, ok, err := r.g.opt.Keeper.Kept(ctx, id)
+	if err != nil {
+		return err
+	}
+	if !ok || h.Backend != r.call.Backend.Name || h.Tenant != r.Principal.Tenant || !r.mayName(h.Scope) {
+		return nil
+	}
+	r.held = &h
+	return nil
+}
+
+// mayName reports whether the principal may name all of a scope.
+func (r *run) mayName(s memproxy.Scope) bool {
+	for _, d := range dimensions {
+		if v := s.In(d); v != "" && !r.Principal.May(d).Allows(v) {
+			return false
+		}
+	}
+	return true
+}
+
+// answerPoll answers in the backend's place.
+func (r *run) answerPoll(ctx context.Context) {
+	if r.held == nil || r.Reply != nil || !r.rules.Enforce {
+		return
+	}
+	reply := r.call.Backend.Adapter.(Holder).Polled(r.call.Route, r.call.Request, *r.held)
+	r.Reply = &reply
+	r.g.outcome(ctx, &returning{Admission: r.Admission, g: r.g, status: reply.Status, shown: r.held.Result.Memories})
+}

@@ -1,0 +1,155 @@
+package gate_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+)
+
+// fakeHolder is an adapter whose clients know of writes that take their time.
+type fakeHolder struct {
+	fakeReader
+	polls string
+	mute  bool
+}
+
+func (f *fakeHolder) Held(memproxy.Route, memproxy.Request, *memproxy.Operation, memproxy.Decision) (memproxy.Reply, bool) {
+	return memproxy.Reply{Status: 200, Body: []byte("pending")}, !f.mute
+}
+func (f *fakeHolder) Polls(memproxy.Route) string { return f.polls }
+func (f *fakeHolder) Polled(_ memproxy.Route, _ memproxy.Request, h memproxy.HeldWrite) memproxy.Reply {
+	return memproxy.Reply{Status: 200, Body: []byte(h.ID + " is " + string(h.State))}
+}
+
+type fakeKeeper struct {
+	kept    map[string]memproxy.HeldWrite
+	content map[string]memproxy.HoldContent
+	err     error
+}
+
+func (k *fakeKeeper) Keep(_ context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) error {
+	if k.err == nil {
+		k.kept[h.ID], k.content[h.ID] = h, c
+	}
+	return k.err
+}
+
+func (k *fakeKeeper) Kept(_ context.Context, id string) (memproxy.HeldWrite, bool, error) {
+	h, ok := k.kept[id]
+	return h, ok, k.err
+}
+
+func holdAll(memproxy.Question) (memproxy.Ruling, error) {
+	return memproxy.Ruling{Verdict: memproxy.Hold, Reasons: []memproxy.Reason{{Code: memproxy.PolicyForbid}}}, nil
+}
+
+// holdRig holds every write.
+func holdRig(t *testing.T, change func(*rig, *fakeHolder, *fakeKeeper)) (*rig, *fakeHolder, *fakeKeeper) {
+	t.Helper()
+	h, k := &fakeHolder{}, &fakeKeeper{kept: map[string]memproxy.HeldWrite{}, content: map[string]memproxy.HoldContent{}}
+	r := newRig(t, func(r *rig) {
+		r.adapter, r.fake, r.keeper = h, &h.fakeAdapter, k
+		r.rules.Policy = policy(holdAll)
+		if change != nil {
+			change(r, h, k)
+		}
+	})
+	return r, h, k
+}
+
+// Proves MFW-7: a held write is kept whole, pays nothing, and is answered as
+// one that takes its time.
+func TestHeldWritesAreKept(t *testing.T) {
+	r, _, k := holdRig(t, nil)
+	op := learn("x")
+	op.Scope.User = "ann"
+	c := r.call(op)
+	c.Request.Header = memproxy.Header{"Authorization": {"Bearer secret"}, "Content-Type": {"application/json"}}
+	c.Request.Query = "a=b"
+	r.fake.op = op
+	a := r.gate.Admit(context.Background(), c)
+	if a.Reply == nil || string(a.Reply.Body) != "pending" || a.Decision.Verdict != memproxy.Hold || r.budget.used != 0 {
+		t.Errorf("%+v, %d charged", a.Decision, r.budget.used)
+	}
+	h, content := k.kept[a.Decision.ID], k.content[a.Decision.ID]
+	if h.Principal != "agent:dev" || h.Tenant != "acme" || h.State != memproxy.HoldPending || h.Route != "fake.route" || h.Scope.User != "ann" || h.ContentSHA256 == "" || len(h.Reasons) != 1 {
+		t.Errorf("%+v", h)
+	}
+	if string(content.Body) != "body" || content.Query != "a=b" || len(content.Texts) != 1 || content.Texts[0].Text != "x" ||
+		len(content.Header["Authorization"]) != 0 || content.Header.Get("Content-Type") != "application/json" {
+		t.Errorf("%+v", content)
+	}
+	if got := r.recorder.types(); len(got) != 1 || got[0] != memproxy.EventDecision {
+		t.Errorf("recorded %v", got)
+	}
+}
+
+// A hold that cannot be kept, that has no honest answer, or that callers shall
+// know of is a refusal; one in shadow mode is neither kept nor refused.
+func TestHoldsThatAreRefusals(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*rig, *fakeHolder, *fakeKeeper)
+		status int
+		kept   int
+		code   memproxy.Verdict
+	}{
+		"cannot be kept":    {func(_ *rig, _ *fakeHolder, k *fakeKeeper) { k.err = errBroken }, 503, 0, memproxy.Deny},
+		"no honest answer":  {func(_ *rig, h *fakeHolder, _ *fakeKeeper) { h.mute = true }, 403, 1, memproxy.Hold},
+		"refused by choice": {func(r *rig, _ *fakeHolder, _ *fakeKeeper) { r.refuseHolds = true }, 403, 1, memproxy.Hold},
+		"nobody keeps":      {func(r *rig, _ *fakeHolder, _ *fakeKeeper) { r.keeper = nil }, 403, 0, memproxy.Hold},
+	} {
+		r, _, k := holdRig(t, tc.change)
+		a := r.admit(learn("x"))
+		if a.Reply == nil || a.Reply.Status != tc.status || len(k.kept) != tc.kept || a.Decision.Verdict != tc.code {
+			t.Errorf("%s: %+v %+v, %d kept", name, a.Reply, a.Decision, len(k.kept))
+		}
+	}
+	r, _, k := holdRig(t, func(r *rig, _ *fakeHolder, _ *fakeKeeper) { r.rules.Enforce = false })
+	if a := r.admit(learn("x")); a.Reply != nil || len(k.kept) != 0 || a.Decision.Would != memproxy.Hold {
+		t.Errorf("in shadow mode: %+v, %d kept", a.Decision, len(k.kept))
+	}
+}
+
+// Who asks for the receipt of a held write is told how it stands; who could
+// not have written it is told what the backend tells of a receipt that is not
+// there.
+func TestReceiptsOfHeldWrites(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*rig, *fakeHolder, *fakeKeeper)
+		want   string
+	}{
+		"one's own":        {nil, "d0 is pending"},
+		"another tenant's": {func(r *rig, _ *fakeHolder, _ *fakeKeeper) { r.who.Tenant = "rival" }, ""},
+		"another user's":   {func(r *rig, _ *fakeHolder, _ *fakeKeeper) { r.who.Users = only("bob") }, ""},
+		"of another backend": {func(_ *rig, _ *fakeHolder, k *fakeKeeper) {
+			k.kept["d0"] = memproxy.HeldWrite{ID: "d0", Backend: "other", Tenant: "acme"}
+		}, ""},
+		"none":            {func(_ *rig, h *fakeHolder, _ *fakeKeeper) { h.polls = "d9" }, ""},
+		"unknown for now": {func(_ *rig, _ *fakeHolder, k *fakeKeeper) { k.err = errBroken }, "503"},
+	} {
+		r, _, _ := holdRig(t, func(r *rig, h *fakeHolder, k *fakeKeeper) {
+			r.rules.Policy = policy(allowAll)
+			h.polls = "d0"
+			k.kept["d0"] = memproxy.HeldWrite{ID: "d0", Backend: "mem", Tenant: "acme", State: memproxy.HoldPending, Scope: memproxy.Scope{User: "ann"}}
+			if tc.change != nil {
+				tc.change(r, h, k)
+			}
+		})
+		a := r.admit(memproxy.Operation{Kind: memproxy.Recall, Targets: []string{"d0"}, TargetKind: memproxy.TargetEvent})
+		switch {
+		case tc.want == "503":
+			wantCodes(t, a.Decision, memproxy.Deny, memproxy.LedgerUnavailable)
+		case tc.want == "":
+			if a.Reply != nil && strings.Contains(string(a.Reply.Body), "pending") {
+				t.Errorf("%s: %s", name, a.Reply.Body)
+			}
+		case a.Reply == nil || string(a.Reply.Body) != tc.want:
+			t.Errorf("%s: %+v", name, a.Reply)
+		}
+	}
+}
+
+var _ gate.Holder = (*fakeHolder)(nil)
