@@ -4,43 +4,44 @@ import (
 	"sync"
 
 	lru "github.com/hashicorp/golang-lru/v2"
-	"github.com/memproxy/memproxy"
 )
 
-// hot is the part of the ownership index that is in use, bounded. The writer
+// hot is the part of an index that is in use, bounded. The writer
 // puts what it committed; readers fill in what they looked up, unless a commit
 // came in between: the row that they hold may then be the old one.
 //
 // While a commit is under way its rows are in the file only. Otherwise a
 // reader could see the new row there and then, in memory, the old one.
-type hot struct {
-	rows *lru.Cache[key, memproxy.Ownership] // nil: nothing is kept
+type hot[V any] struct {
+	of   func(*V) key
+	rows *lru.Cache[key, V] // nil: nothing is kept
 
 	mu    sync.Mutex // orders fills against commits
 	clock uint64     // counts begins and ends of commits; odd during one
 
 	// waiting are rows that were put and are not in the file yet. They come
 	// before everything else.
-	waiting map[key]waiting
+	waiting map[key]waiting[V]
 }
 
 // waiting is the newest of n rows of one key on their way to the file.
-type waiting struct {
-	row memproxy.Ownership
+type waiting[V any] struct {
+	row V
 	n   int
 }
 
-func newHot(size int) (*hot, error) {
-	h := &hot{waiting: map[key]waiting{}}
+func newHot[V any](size int, of func(*V) key) (*hot[V], error) {
+	h := &hot[V]{of: of, waiting: map[key]waiting[V]{}}
 	if size < 0 {
 		return h, nil
 	}
-	rows, err := lru.New[key, memproxy.Ownership](size)
+	rows, err := lru.New[key, V](size)
 	h.rows = rows
 	return h, err
 }
 
-func (h *hot) get(k key) (memproxy.Ownership, bool) {
+func (h *hot[V]) get(k key) (V, bool) {
+	var none V
 	h.mu.Lock()
 	w, ok := h.waiting[k]
 	h.mu.Unlock()
@@ -48,7 +49,7 @@ func (h *hot) get(k key) (memproxy.Ownership, bool) {
 		return w.row, true
 	}
 	if h.rows == nil {
-		return memproxy.Ownership{}, false
+		return none, false
 	}
 	return h.rows.Get(k)
 }
@@ -56,27 +57,27 @@ func (h *hot) get(k key) (memproxy.Ownership, bool) {
 // pend makes rows visible that are about to be queued, if queue takes them.
 // Both happen under one lock, so that of two rows of one key the same is last
 // here and in the file.
-func (h *hot) pend(rows []memproxy.Ownership, queue func() bool) bool {
+func (h *hot[V]) pend(rows []V, queue func() bool) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !queue() {
 		return false
 	}
 	for i := range rows {
-		k := keyOf(&rows[i])
-		h.waiting[k] = waiting{rows[i], h.waiting[k].n + 1}
+		k := h.of(&rows[i])
+		h.waiting[k] = waiting[V]{rows[i], h.waiting[k].n + 1}
 	}
 	return true
 }
 
 // arrived is called when rows are in the file or lost.
-func (h *hot) arrived(rows []memproxy.Ownership) {
+func (h *hot[V]) arrived(rows []V) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i := range rows {
-		k := keyOf(&rows[i])
+		k := h.of(&rows[i])
 		if w := h.waiting[k]; w.n > 1 {
-			h.waiting[k] = waiting{w.row, w.n - 1}
+			h.waiting[k] = waiting[V]{w.row, w.n - 1}
 		} else {
 			delete(h.waiting, k)
 		}
@@ -84,32 +85,32 @@ func (h *hot) arrived(rows []memproxy.Ownership) {
 }
 
 // idle reports whether everything is in the file.
-func (h *hot) idle() bool {
+func (h *hot[V]) idle() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.waiting) == 0
 }
 
 // moment is taken before a look-up and handed to fill after it.
-func (h *hot) moment() uint64 {
+func (h *hot[V]) moment() uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.clock
 }
 
-func (h *hot) fill(seen uint64, row memproxy.Ownership) {
+func (h *hot[V]) fill(seen uint64, row V) {
 	if h.rows == nil {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.clock == seen && seen%2 == 0 {
-		h.rows.Add(keyOf(&row), row)
+		h.rows.Add(h.of(&row), row)
 	}
 }
 
 // begin takes what a commit is about to change out of memory.
-func (h *hot) begin(put []memproxy.Ownership, gone []key) {
+func (h *hot[V]) begin(put []V, gone []key) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.clock++
@@ -117,7 +118,7 @@ func (h *hot) begin(put []memproxy.Ownership, gone []key) {
 		return
 	}
 	for i := range put {
-		h.rows.Remove(keyOf(&put[i]))
+		h.rows.Remove(h.of(&put[i]))
 	}
 	for _, k := range gone {
 		h.rows.Remove(k)
@@ -126,7 +127,7 @@ func (h *hot) begin(put []memproxy.Ownership, gone []key) {
 
 // end takes over what a commit wrote, in the order of writing; nothing if it
 // is not known whether it succeeded.
-func (h *hot) end(put []memproxy.Ownership) {
+func (h *hot[V]) end(put []V) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.clock++
@@ -134,6 +135,6 @@ func (h *hot) end(put []memproxy.Ownership) {
 		return
 	}
 	for i := range put {
-		h.rows.Add(keyOf(&put[i]), put[i])
+		h.rows.Add(h.of(&put[i]), put[i])
 	}
 }

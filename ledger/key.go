@@ -15,21 +15,22 @@ import (
 	"strings"
 )
 
-// KeySize is the size of a stamp key in bytes.
+// KeySize is the size of a key in bytes.
 const KeySize = 32
 
-// Key is a secret that stamps are signed with. It prints as its id.
+// Key is a secret of the installation: stamps are signed with one, contents
+// encrypted under another. It prints as its id.
 type Key struct{ secret [KeySize]byte }
 
 // NewKey makes a key from KeySize secret bytes.
 func NewKey(secret []byte) (Key, error) {
 	var k Key
 	if len(secret) != KeySize {
-		return k, fmt.Errorf("ledger: a stamp key has %d bytes, not %d", KeySize, len(secret))
+		return k, fmt.Errorf("ledger: a key has %d bytes, not %d", KeySize, len(secret))
 	}
 	copy(k.secret[:], secret)
 	if k == (Key{}) {
-		return k, errors.New("ledger: a stamp key of zeros")
+		return k, errors.New("ledger: a key of zeros")
 	}
 	return k, nil
 }
@@ -43,7 +44,7 @@ func (k Key) ID() string {
 }
 
 // String returns the id; a key does not print its secret.
-func (k Key) String() string { return "stamp key " + k.ID() }
+func (k Key) String() string { return "key " + k.ID() }
 
 // Format keeps every verb from printing the secret.
 func (k Key) Format(f fmt.State, _ rune) { io.WriteString(f, k.String()) }
@@ -51,17 +52,22 @@ func (k Key) Format(f fmt.State, _ rune) { io.WriteString(f, k.String()) }
 // LogValue keeps the secret out of logs.
 func (k Key) LogValue() slog.Value { return slog.StringValue(k.String()) }
 
-// Keys are an installation's stamp keys.
+// Keys are an installation's keys of one kind.
 type Keys struct {
 	Signing Key
-	// Verifying are older keys, whose stamps stay valid.
+	// Verifying are older keys: what they signed stays valid, what they
+	// encrypted legible.
 	Verifying []Key
 }
 
-// The files of LoadOrCreateKey.
+// keyKind is what a directory of keys holds: NAME.key is current, NAME-*.key
+// are older.
+type keyKind string
+
+// The kinds of keys.
 const (
-	keyFile = "stamp.key"
-	oldKeys = "stamp-*.key"
+	stampKeys keyKind = "stamp"
+	vaultKeys keyKind = "vault"
 )
 
 // LoadOrCreateKey reads the stamp keys of a directory: stamp.key signs, every
@@ -70,25 +76,29 @@ const (
 // 0600; one that everybody may read is an error. Of two processes that start
 // in an empty directory at once, both get the same key.
 func LoadOrCreateKey(dir string, random io.Reader) (Keys, error) {
+	return stampKeys.loadOrCreate(dir, random)
+}
+
+func (kind keyKind) loadOrCreate(dir string, random io.Reader) (Keys, error) {
 	var keys Keys
-	path := filepath.Join(dir, keyFile)
-	key, err := readKey(path)
+	path := filepath.Join(dir, string(kind)+".key")
+	key, err := kind.read(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = createKey(dir, path, random); err == nil {
-			key, err = readKey(path)
+		if err = kind.create(dir, path, random); err == nil {
+			key, err = kind.read(path)
 		}
 	}
 	if err != nil {
 		return keys, err
 	}
 	keys.Signing = key
-	old, err := filepath.Glob(filepath.Join(escapeGlob(dir), oldKeys))
+	old, err := filepath.Glob(filepath.Join(escapeGlob(dir), string(kind)+"-*.key"))
 	if err != nil {
-		return keys, fmt.Errorf("ledger: stamp keys: %w", err)
+		return keys, fmt.Errorf("ledger: %s keys: %w", kind, err)
 	}
 	slices.Sort(old)
 	for _, p := range old {
-		key, err := readKey(p)
+		key, err := kind.read(p)
 		if err != nil {
 			return keys, err
 		}
@@ -102,26 +112,26 @@ func escapeGlob(dir string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(dir)
 }
 
-func readKey(path string) (Key, error) {
+func (kind keyKind) read(path string) (Key, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return Key{}, fmt.Errorf("ledger: stamp key: %w", err)
+		return Key{}, fmt.Errorf("ledger: %s key: %w", kind, err)
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return Key{}, fmt.Errorf("ledger: stamp key: %w", err)
+		return Key{}, fmt.Errorf("ledger: %s key: %w", kind, err)
 	}
 	if info.Mode().Perm()&0o007 != 0 {
-		return Key{}, fmt.Errorf("ledger: stamp key: %s: everybody on this machine may use it (mode %04o); chmod 600 it", path, info.Mode().Perm())
+		return Key{}, fmt.Errorf("ledger: %s key: %s: everybody on this machine may use it (mode %04o); chmod 600 it", kind, path, info.Mode().Perm())
 	}
 	text, err := io.ReadAll(io.LimitReader(f, 1024))
 	if err != nil {
-		return Key{}, fmt.Errorf("ledger: stamp key: %w", err)
+		return Key{}, fmt.Errorf("ledger: %s key: %w", kind, err)
 	}
 	secret, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(text)))
 	if err != nil {
-		return Key{}, fmt.Errorf("ledger: stamp key: %s: not base64", path) // the error would quote a byte of it
+		return Key{}, fmt.Errorf("ledger: %s key: %s: not base64", kind, path) // the error would quote a byte of it
 	}
 	key, err := NewKey(secret)
 	if err != nil {
@@ -130,19 +140,19 @@ func readKey(path string) (Key, error) {
 	return key, nil
 }
 
-// createKey writes a new key beside the path and links it there, so that the
+// create writes a new key beside the path and links it there, so that the
 // file is whole when it appears and an existing one is never replaced.
-func createKey(dir, path string, random io.Reader) error {
+func (kind keyKind) create(dir, path string, random io.Reader) error {
 	secret := make([]byte, KeySize)
 	if _, err := io.ReadFull(random, secret); err != nil {
-		return fmt.Errorf("ledger: make a stamp key: %w", err)
+		return fmt.Errorf("ledger: make a %s key: %w", kind, err)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("ledger: make a stamp key: %w", err)
+		return fmt.Errorf("ledger: make a %s key: %w", kind, err)
 	}
-	tmp, err := os.CreateTemp(dir, ".stamp-*") // mode 0600
+	tmp, err := os.CreateTemp(dir, "."+string(kind)+"-*") // mode 0600
 	if err != nil {
-		return fmt.Errorf("ledger: make a stamp key: %w", err)
+		return fmt.Errorf("ledger: make a %s key: %w", kind, err)
 	}
 	defer os.Remove(tmp.Name())
 	_, err = tmp.WriteString(base64.StdEncoding.EncodeToString(secret) + "\n")
@@ -153,7 +163,7 @@ func createKey(dir, path string, random io.Reader) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("ledger: make a stamp key: %w", err)
+		return fmt.Errorf("ledger: make a %s key: %w", kind, err)
 	}
 	return syncDir(dir)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -16,11 +17,14 @@ import (
 // chunk is how many ids one query asks for.
 const chunk = 1000
 
-// Ledger is the SQLite store. It is safe for concurrent use.
+// Ledger is the store. It is safe for concurrent use.
 type Ledger struct {
 	opt            Options
+	dialect        dialect
 	writer, reader *sql.DB
-	hot            *hot
+	hot            *hot[memproxy.Ownership]
+	standings      *hot[memproxy.Standing]
+	similar        atomic.Pointer[[]byte] // the key of sketches, once it was read
 
 	one, many, byDecision, byActor *sql.Stmt // of reader
 	insert, update, count, correct *sql.Stmt // of writer
@@ -51,20 +55,21 @@ func (l *Ledger) prepare(ctx context.Context) error {
 		{&l.insert, l.writer, insertRow},
 		{&l.update, l.writer, updateRow},
 		{&l.count, l.writer, `INSERT INTO actor VALUES (?, ?, 1, 0)
-			ON CONFLICT DO UPDATE SET facts = facts + 1`},
-		{&l.correct, l.writer, `INSERT INTO correction VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`},
+			ON CONFLICT (tenant, actor) DO UPDATE SET facts = actor.facts + 1`},
+		{&l.correct, l.writer, `INSERT INTO correction (backend, id, decision, at, kind, tenant, author, corrector, trust, reason)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`},
 		{&l.receive, l.writer, `INSERT INTO actor VALUES (?, ?, 0, 1)
-			ON CONFLICT DO UPDATE SET corrections = corrections + 1`},
+			ON CONFLICT (tenant, actor) DO UPDATE SET corrections = actor.corrections + 1`},
 		{&l.pruneRows, l.writer, `DELETE FROM ownership WHERE (backend, kind, id) IN
 			(SELECT backend, kind, id FROM ownership WHERE deleted > 0 AND deleted < ? LIMIT ?)
 			RETURNING backend, kind, id`},
 		{&l.sweepRows, l.writer, `UPDATE ownership SET deleted = ?1
 			WHERE backend = ?2 AND kind = 'memory' AND deleted = 0
-			AND ?3 IN ('', user) AND ?4 IN ('', agent) AND ?5 IN ('', app) AND ?6 IN ('', run)
+			AND ?3 IN ('', "user") AND ?4 IN ('', agent) AND ?5 IN ('', app) AND ?6 IN ('', run)
 			RETURNING backend, id, tenant, actor, trust`},
 		{&l.pruneNotes, l.writer, `DELETE FROM correction WHERE at < ?`},
 	} {
-		stmt, err := s.db.PrepareContext(ctx, s.sql)
+		stmt, err := s.db.PrepareContext(ctx, l.dialect.sql(s.sql))
 		if err != nil {
 			return err
 		}

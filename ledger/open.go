@@ -74,11 +74,13 @@ func (l *Ledger) open() error {
 	if err := migrate(ctx, l.writer, l.opt.Clock()); err != nil {
 		return damaged(err)
 	}
-	hot, err := newHot(l.opt.CacheSize)
-	if err != nil {
+	var err error
+	if l.hot, err = newHot(l.opt.CacheSize, keyOf); err != nil {
 		return err
 	}
-	l.hot = hot
+	if l.standings, err = newHot(l.opt.CacheSize, standingKey); err != nil {
+		return err
+	}
 	return l.prepare(ctx)
 }
 

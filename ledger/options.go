@@ -15,6 +15,13 @@ const (
 	DefaultTimeout = 2 * time.Second
 	// DefaultQueue is the number of writes that may wait for the disk.
 	DefaultQueue = 4096
+	// DefaultMaxHolds is more than a team reviews, and about 100 MB of bodies
+	// of ordinary size.
+	DefaultMaxHolds = 10000
+	// DefaultKeepVersions is the number of SYN-5.
+	DefaultKeepVersions = 10
+	// DefaultStrikes is the number of SYN-7.
+	DefaultStrikes = 3
 )
 
 // Options configure a ledger. The zero value is a ledger in memory.
@@ -39,14 +46,29 @@ type Options struct {
 	// upstream again, which is cheaper than a commit on the way of every
 	// answer. Turn it on once the ledger holds what exists nowhere else.
 	Durable bool
+	// Vault encrypts contents and signs the chains of versions. Nil: holds,
+	// versions and kept originals are ErrNoVault.
+	Vault *Vault
+	// MaxHolds bounds the holds of one tenant that wait; one more is ErrFull.
+	// Zero is the default.
+	MaxHolds int
+	// KeepVersions is how many versions of a memory keep their text, besides
+	// the pinned ones. Zero is the default.
+	KeepVersions int
+	// Strikes is how many rejections lock a session. Zero is the default.
+	Strikes int
+	// Notices queues a notice for whoever delivers them (Notices, Delivered)
+	// when a hold is put or ages and when a session is locked or ends. Without
+	// a deliverer leave it off.
+	Notices bool
 	// Lost is told of rows that were noted and could not be written. It is
 	// called by the writer and must not block. Nil: nobody.
 	Lost func(rows int, err error)
 }
 
 func (o *Options) complete() error {
-	if o.Timeout < 0 || o.Queue < 0 {
-		return errors.New("ledger: timeout and queue must not be negative")
+	if o.Timeout < 0 || o.Queue < 0 || o.MaxHolds < 0 || o.KeepVersions < 0 || o.Strikes < 0 {
+		return errors.New("ledger: timeout, queue, holds, versions and strikes must not be negative")
 	}
 	if o.Clock == nil {
 		o.Clock = time.Now
@@ -59,6 +81,15 @@ func (o *Options) complete() error {
 	}
 	if o.Queue == 0 {
 		o.Queue = DefaultQueue
+	}
+	if o.MaxHolds == 0 {
+		o.MaxHolds = DefaultMaxHolds
+	}
+	if o.KeepVersions == 0 {
+		o.KeepVersions = DefaultKeepVersions
+	}
+	if o.Strikes == 0 {
+		o.Strikes = DefaultStrikes
 	}
 	if o.Lost == nil {
 		o.Lost = func(int, error) {}

@@ -17,14 +17,14 @@ import (
 const maxText = 1024
 
 const (
-	columns = `backend, kind, id, tenant, user, agent, app, run, actor, trust, confidence, source, decision, sha256, written, deleted`
+	columns = `backend, kind, id, tenant, "user", agent, app, run, actor, trust, confidence, source, decision, sha256, written, deleted`
 
 	insertRow = `INSERT INTO ownership (` + columns + `) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING`
 
 	// A tombstone keeps the time of the first deletion.
-	updateRow = `UPDATE ownership SET tenant=?4, user=?5, agent=?6, app=?7, run=?8, actor=?9, trust=?10, confidence=?11,
+	updateRow = `UPDATE ownership SET tenant=?4, "user"=?5, agent=?6, app=?7, run=?8, actor=?9, trust=?10, confidence=?11,
 		source=?12, decision=?13, sha256=?14, written=?15,
-		deleted = CASE WHEN ?16 > 0 AND deleted > 0 THEN deleted ELSE ?16 END
+		deleted = CASE WHEN CAST(?16 AS BIGINT) > 0 AND deleted > 0 THEN deleted ELSE CAST(?16 AS BIGINT) END
 		WHERE backend=?1 AND kind=?2 AND id=?3`
 )
 

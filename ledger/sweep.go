@@ -35,7 +35,7 @@ func (l *Ledger) Sweep(ctx context.Context, backend string, scope memproxy.Scope
 }
 
 func (t *transaction) sweep(args []any) (gone []key, by []memproxy.Tally, err error) {
-	rows, err := t.tx.Stmt(t.l.sweepRows).Query(args...)
+	rows, err := t.tx.StmtContext(t.ctx, t.l.sweepRows).QueryContext(t.ctx, args...)
 	if err != nil {
 		return nil, nil, err
 	}

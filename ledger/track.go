@@ -17,14 +17,8 @@ type Track struct {
 	Corrections int64
 }
 
-// Correction tells that somebody changed a memory.
-type Correction struct {
-	Backend, ID string // the memory
-	Tenant      string // of its author
-	Author      string // principal id of who wrote it
-	Corrector   string // principal id of who changed it
-	Decision    string // id of the decision that let the change in
-}
+// Correction is the root's; the name is kept for callers of before.
+type Correction = memproxy.Correction
 
 // Record returns the record of an actor of a tenant; zeros for one who is not
 // known.
@@ -46,9 +40,10 @@ func (l *Ledger) Record(ctx context.Context, tenant, actor string) (Track, error
 }
 
 // Corrected counts a correction against the author, once per memory and
-// decision. Changes of one's own memories do not count.
+// decision, and remembers who corrected whom and why, until Prune. Changes of
+// one's own memories do not count.
 func (l *Ledger) Corrected(ctx context.Context, c Correction) error {
-	for _, s := range [...]string{c.Backend, c.ID, c.Tenant, c.Author, c.Corrector, c.Decision} {
+	for _, s := range [...]string{c.Backend, c.ID, c.Tenant, c.Author, c.Corrector, c.Decision, c.Reason, string(c.Kind), string(c.Trust)} {
 		if err := storable(s); err != nil {
 			return fmt.Errorf("%w: a part of the correction %v", ErrRow, err)
 		}
@@ -59,8 +54,12 @@ func (l *Ledger) Corrected(ctx context.Context, c Correction) error {
 	if c.Author == "" || c.Author == c.Corrector {
 		return ctx.Err()
 	}
+	if c.Kind == "" {
+		c.Kind = memproxy.TargetMemory
+	}
 	return l.do(ctx, &job{also: func(t *transaction) error {
-		n, err := t.exec(l.correct, c.Backend, c.ID, c.Decision, l.opt.Clock().UnixMicro())
+		n, err := t.exec(l.correct, c.Backend, c.ID, c.Decision, l.opt.Clock().UnixMicro(),
+			string(c.Kind), c.Tenant, c.Author, c.Corrector, string(c.Trust), c.Reason)
 		if err != nil || n == 0 {
 			return err
 		}
@@ -104,7 +103,7 @@ func (t *transaction) prune(before time.Time) ([]key, error) {
 	if _, err := t.exec(t.l.pruneNotes, before.UnixMicro()); err != nil {
 		return nil, err
 	}
-	rows, err := t.tx.Stmt(t.l.pruneRows).Query(before.UnixMicro(), pruneStep)
+	rows, err := t.tx.StmtContext(t.ctx, t.l.pruneRows).QueryContext(t.ctx, before.UnixMicro(), pruneStep)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +128,7 @@ func (l *Ledger) Len(ctx context.Context, backend string, kind memproxy.TargetKi
 	ctx, cancel := context.WithTimeout(ctx, l.opt.Timeout)
 	defer cancel()
 	var n int64
-	err := l.reader.QueryRowContext(ctx, `SELECT count(*) FROM ownership WHERE backend = ? AND kind = ? AND deleted = 0`, backend, string(kind)).Scan(&n)
+	err := l.reader.QueryRowContext(ctx, l.dialect.sql(`SELECT count(*) FROM ownership WHERE backend = ? AND kind = ? AND deleted = 0`), backend, string(kind)).Scan(&n)
 	if err != nil {
 		return 0, l.wrap("count", err)
 	}

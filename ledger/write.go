@@ -27,14 +27,19 @@ type job struct {
 	done chan error // nil: nobody waits
 	// pended is set for rows that are visible already.
 	pended bool
+	// durable jobs are on the disk when they are done, whatever Options say;
+	// erase makes what they remove unreadable there.
+	durable, erase bool
 }
 
 // transaction is the writer's, with what it changed.
 type transaction struct {
-	l    *Ledger
-	tx   *sql.Tx
-	put  []memproxy.Ownership
-	gone []key
+	l     *Ledger
+	ctx   context.Context // bounds the whole group's commit
+	tx    *sql.Tx
+	put   []memproxy.Ownership
+	gone  []key
+	stood []key // whose standing changed
 }
 
 // remove notes that rows are no longer what was put before.
@@ -51,7 +56,7 @@ func (t *transaction) remove(keys []key) {
 }
 
 func (t *transaction) exec(s *sql.Stmt, args ...any) (int64, error) {
-	res, err := t.tx.Stmt(s).Exec(args...)
+	res, err := t.tx.StmtContext(t.ctx, s).ExecContext(t.ctx, args...)
 	if err != nil {
 		return 0, err
 	}
@@ -250,33 +255,6 @@ func (l *Ledger) answer(j *job, err error) {
 	case err != nil:
 		l.opt.Lost(len(j.rows), err)
 	}
-}
-
-// commit does a group in one transaction. It is bounded by the busy timeout,
-// not by the callers' contexts: one caller's hurry must not undo the others.
-func (l *Ledger) commit(group []*job) (err error) {
-	tx, err := l.writer.Begin()
-	if err != nil {
-		return err
-	}
-	t := &transaction{l: l, tx: tx}
-	for _, j := range group {
-		if j.ctx.Err() != nil {
-			continue
-		}
-		if err := t.apply(j); err != nil {
-			_ = tx.Rollback() // the first error is the one to report
-			return err
-		}
-	}
-	l.hot.begin(t.put, t.gone)
-	if err := tx.Commit(); err != nil {
-		l.hot.end(nil)
-		_ = tx.Rollback() // a commit that failed may have left it open
-		return err
-	}
-	l.hot.end(t.put)
-	return nil
 }
 
 func (t *transaction) apply(j *job) error {

@@ -1,0 +1,171 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+)
+
+// commit does a group in one transaction. It is bounded by a deadline of its
+// own, not by the callers' contexts: one caller's hurry must not undo the
+// others.
+func (l *Ledger) commit(group []*job) (err error) {
+	ctx, cancel := l.writing()
+	defer cancel()
+	restore, err := l.harden(ctx, group)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if rerr := restore(); err == nil {
+			err = rerr
+		}
+	}()
+	tx, err := l.writer.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	t := &transaction{l: l, ctx: ctx, tx: tx}
+	for _, j := range group {
+		if j.ctx.Err() != nil {
+			continue
+		}
+		if err := t.apply(j); err != nil {
+			_ = tx.Rollback() // the first error is the one to report
+			return err
+		}
+	}
+	l.hot.begin(t.put, t.gone)
+	l.standings.begin(nil, t.stood)
+	err = tx.Commit()
+	l.standings.end(nil)
+	if err != nil {
+		l.hot.end(nil)
+		_ = tx.Rollback() // a commit that failed may have left it open
+		return err
+	}
+	l.hot.end(t.put)
+	return nil
+}
+
+// writing is the context of one transaction. SQLite's is bounded by the busy
+// timeout and needs none, which saves a goroutine a statement.
+func (l *Ledger) writing() (context.Context, context.CancelFunc) {
+	if l.dialect == sqliteDialect {
+		return context.Background(), func() {}
+	}
+	return context.WithTimeout(context.Background(), l.opt.Timeout)
+}
+
+// harden makes the next transaction of SQLite wait for the disk, or overwrite
+// what it removes, where a job of the group needs it. Both are settings of
+// the connection, and the writer has one.
+func (l *Ledger) harden(ctx context.Context, group []*job) (restore func() error, err error) {
+	none := func() error { return nil }
+	if l.dialect != sqliteDialect {
+		return none, nil
+	}
+	erase := slices.ContainsFunc(group, func(j *job) bool { return j.erase })
+	durable := !l.opt.Durable && (erase || slices.ContainsFunc(group, func(j *job) bool { return j.durable }))
+	set := func(on bool) error {
+		if durable {
+			level := "NORMAL"
+			if on {
+				level = "FULL"
+			}
+			if _, err := l.writer.ExecContext(ctx, "PRAGMA synchronous="+level); err != nil {
+				return err
+			}
+		}
+		if !erase {
+			return nil
+		}
+		level := "FAST"
+		if on {
+			level = "ON"
+		}
+		if _, err := l.writer.ExecContext(ctx, "PRAGMA secure_delete="+level); err != nil {
+			return err
+		}
+		return nil
+	}
+	if !durable && !erase {
+		return none, nil
+	}
+	return func() error {
+		err := set(false)
+		if err == nil && erase {
+			// The log keeps old pages until it is taken over. Readers may keep
+			// it from being cut now; then the next one does it.
+			_, err = l.writer.ExecContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)")
+		}
+		return err
+	}, set(true)
+}
+
+// run executes a statement that is not prepared.
+func (t *transaction) run(text string, args ...any) (int64, error) {
+	res, err := t.tx.ExecContext(t.ctx, t.l.dialect.sql(text), args...)
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+// one scans a row into to, if there is one.
+func (t *transaction) one(text string, args []any, to ...any) (bool, error) {
+	err := t.tx.QueryRowContext(t.ctx, t.l.dialect.sql(text), args...).Scan(to...)
+	return err == nil, ignoreNone(err)
+}
+
+// rows collects rows in a transaction.
+func rows[T any](t *transaction, scan func(scanner) (T, error), text string, args ...any) ([]T, error) {
+	found, err := t.tx.QueryContext(t.ctx, t.l.dialect.sql(text), args...)
+	if err != nil {
+		return nil, err
+	}
+	return drain(found, scan)
+}
+
+// look collects rows outside of any transaction.
+func look[T any](ctx context.Context, l *Ledger, call string, scan func(scanner) (T, error), text string, args ...any) ([]T, error) {
+	if err := l.settle(ctx); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.opt.Timeout)
+	defer cancel()
+	found, err := l.reader.QueryContext(ctx, l.dialect.sql(text), args...)
+	if err != nil {
+		return nil, l.wrap(call, err)
+	}
+	all, err := drain(found, scan)
+	if err != nil {
+		return nil, l.wrap(call, err)
+	}
+	return all, nil
+}
+
+func drain[T any](found *sql.Rows, scan func(scanner) (T, error)) ([]T, error) {
+	defer found.Close()
+	var all []T
+	for found.Next() {
+		v, err := scan(found)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, v)
+	}
+	return all, found.Err()
+}
+
+// change does f in a transaction that is on the disk when it returns. F may
+// run twice, and may still run when a dead context makes change return.
+func (l *Ledger) change(ctx context.Context, f func(*transaction) error) error {
+	return l.do(ctx, &job{durable: true, also: f})
+}
+
+// refused is an error that is about the call, not about the store.
+func refused(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrRow}, args...)...)
+}

@@ -1,0 +1,51 @@
+package ledger
+
+import (
+	"strconv"
+	"strings"
+)
+
+// dialect is what the two stores differ in. Statements are written once, as
+// SQLite reads them: ? and ?N for parameters, and tables in the words that ddl
+// knows.
+type dialect int
+
+const (
+	sqliteDialect dialect = iota
+	postgresDialect
+)
+
+// sql is a statement in the dialect's words. It must hold no question mark but
+// parameters'.
+func (d dialect) sql(text string) string {
+	if d == sqliteDialect {
+		return text
+	}
+	text = strings.ReplaceAll(text, "SELECT value FROM json_each(?", "SELECT json_array_elements_text(?::json")
+	var b strings.Builder
+	next := 0
+	for {
+		before, after, found := strings.Cut(text, "?")
+		b.WriteString(before)
+		if !found {
+			return b.String()
+		}
+		digits := len(after) - len(strings.TrimLeft(after, "0123456789"))
+		n, err := strconv.Atoi(after[:digits])
+		if err != nil {
+			next++
+			n = next
+		}
+		b.WriteString("$" + strconv.Itoa(n))
+		text = after[digits:]
+	}
+}
+
+// ddl is the definition of tables in the dialect's words. Text compares by
+// bytes in both.
+func (d dialect) ddl(text string) string {
+	if d == sqliteDialect {
+		return text
+	}
+	return strings.NewReplacer(" TEXT ", ` TEXT COLLATE "C" `, " INTEGER ", " BIGINT ", " BLOB ", " BYTEA ", ") WITHOUT ROWID;", ");").Replace(text)
+}
