@@ -1,0 +1,223 @@
+package similar
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/memproxy/memproxy"
+)
+
+// An Embedder turns texts into vectors of one length, one for each text, in
+// order. Similar texts have vectors in similar directions; a vector of zeros
+// is similar to nothing. An error means that no vector can be had; there are
+// no partial answers. Implementations are safe for concurrent use, keep a
+// deadline of their own, and the vectors belong to them: callers do not write
+// to them.
+type Embedder interface {
+	Embed(ctx context.Context, texts []string) ([][]float32, error)
+}
+
+// Exemplar is a known attack.
+type Exemplar struct {
+	Text string
+	// Family groups exemplars in reports: "override", "exfiltration".
+	Family string
+}
+
+// Thresholds are the scores from which a match counts, by the trust of the
+// text's source. The less a source is trusted, the less it takes.
+type Thresholds struct {
+	Trusted, Verified, Untrusted, Hostile memproxy.PerMille
+}
+
+// DefaultThresholds are those of the memory firewall literature.
+func DefaultThresholds() Thresholds {
+	return Thresholds{Trusted: 850, Verified: 750, Untrusted: 600, Hostile: 450}
+}
+
+// For is the threshold for a source. A source that is unstated or unknown
+// counts as untrusted.
+func (t Thresholds) For(s memproxy.Source) memproxy.PerMille {
+	switch s {
+	case memproxy.SourceTrusted:
+		return t.Trusted
+	case memproxy.SourceVerified:
+		return t.Verified
+	case memproxy.SourceHostile:
+		return t.Hostile
+	}
+	return t.Untrusted
+}
+
+// Options set up an Index.
+type Options struct {
+	Embedder  Embedder
+	Exemplars []Exemplar
+	// Thresholds default to DefaultThresholds when zero.
+	Thresholds Thresholds
+	// Window is the length of a window in bytes, at least 64; default 320.
+	Window int
+	// Windows is how many windows of one text are compared at most, spread
+	// evenly over a longer one; default 32.
+	Windows int
+}
+
+// The defaults and bounds of Options.
+const (
+	defaultWindow  = 320
+	minWindow      = 64
+	defaultWindows = 32
+	maxExemplars   = 20000
+)
+
+// Index is a set of exemplars. It does not change and is safe for concurrent
+// use.
+type Index struct {
+	opts    Options
+	vectors [][]float32 // of length one
+}
+
+// Match is the best match of a text.
+type Match struct {
+	Exemplar  int    // index into Options.Exemplars; -1 when the text is empty
+	Family    string // of that exemplar
+	Score     memproxy.PerMille
+	Threshold memproxy.PerMille
+	Start     int // the window that matched, bytes of the text
+	End       int
+}
+
+// Over reports whether the match counts.
+func (m Match) Over() bool { return m.Exemplar >= 0 && m.Score >= m.Threshold }
+
+// New embeds the exemplars. It fails when an option is out of bounds, when
+// the embedder fails, and when an exemplar has no direction.
+func New(ctx context.Context, o Options) (*Index, error) {
+	if o.Embedder == nil {
+		return nil, errors.New("similar: no embedder")
+	}
+	if len(o.Exemplars) == 0 || len(o.Exemplars) > maxExemplars {
+		return nil, fmt.Errorf("similar: %d exemplars, want 1 to %d", len(o.Exemplars), maxExemplars)
+	}
+	if o.Thresholds == (Thresholds{}) {
+		o.Thresholds = DefaultThresholds()
+	}
+	for _, t := range []memproxy.PerMille{o.Thresholds.Trusted, o.Thresholds.Verified, o.Thresholds.Untrusted, o.Thresholds.Hostile} {
+		if t <= 0 || t > memproxy.Full {
+			return nil, fmt.Errorf("similar: a threshold of %d, want 1 to 1000", t)
+		}
+	}
+	if o.Window == 0 {
+		o.Window = defaultWindow
+	}
+	if o.Windows == 0 {
+		o.Windows = defaultWindows
+	}
+	if o.Window < minWindow || o.Windows < 1 {
+		return nil, fmt.Errorf("similar: %d windows of %d bytes, want at least one of %d", o.Windows, o.Window, minWindow)
+	}
+	texts := make([]string, len(o.Exemplars))
+	for i, e := range o.Exemplars {
+		texts[i] = e.Text
+	}
+	vectors, err := embed(ctx, o.Embedder, texts)
+	if err != nil {
+		return nil, err
+	}
+	for i, v := range vectors {
+		if len(v) == 0 || len(v) != len(vectors[0]) || zero(v) {
+			return nil, fmt.Errorf("similar: the vector of exemplar %d is empty, zero, or of another length", i)
+		}
+	}
+	return &Index{opts: o, vectors: vectors}, nil
+}
+
+// Match returns the best match of text, whether over the threshold or not. An
+// error is the embedder's.
+func (x *Index) Match(ctx context.Context, text string, source memproxy.Source) (Match, error) {
+	best := Match{Exemplar: -1, Threshold: x.opts.Thresholds.For(source)}
+	spans := windows(text, x.opts.Window, x.opts.Windows)
+	if len(spans) == 0 {
+		return best, nil
+	}
+	texts := make([]string, len(spans))
+	for i, s := range spans {
+		texts[i] = text[s.from:s.to]
+	}
+	vectors, err := embed(ctx, x.opts.Embedder, texts)
+	if err != nil {
+		return Match{}, err
+	}
+	top := float32(math.Inf(-1))
+	for i, v := range vectors {
+		if len(v) != len(x.vectors[0]) {
+			return Match{}, fmt.Errorf("similar: a vector of %d dimensions, the exemplars have %d", len(v), len(x.vectors[0]))
+		}
+		for k, e := range x.vectors {
+			if d := dot(v, e); d > top {
+				top = d
+				best.Exemplar, best.Family, best.Start, best.End = k, x.opts.Exemplars[k].Family, spans[i].from, spans[i].to
+			}
+		}
+	}
+	best.Score = memproxy.PerMille(math.Round(float64(min(max(top, 0), 1)) * 1000))
+	return best, nil
+}
+
+// embed asks the embedder, checks that it answered for every text, and
+// normalises the answers into vectors of our own.
+func embed(ctx context.Context, e Embedder, texts []string) ([][]float32, error) {
+	vectors, err := e.Embed(ctx, texts)
+	if err != nil {
+		return nil, fmt.Errorf("similar: %w", err)
+	}
+	if len(vectors) != len(texts) {
+		return nil, fmt.Errorf("similar: %d vectors for %d texts", len(vectors), len(texts))
+	}
+	out := make([][]float32, len(vectors))
+	for i, v := range vectors {
+		if out[i], err = normal(v); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// normal returns v at length one, or a copy of zeros.
+func normal(v []float32) ([]float32, error) {
+	sum := 0.0
+	for _, f := range v {
+		sum += float64(f) * float64(f)
+	}
+	if math.IsNaN(sum) || math.IsInf(sum, 0) {
+		return nil, errors.New("similar: a vector is not finite")
+	}
+	out := make([]float32, len(v))
+	if sum == 0 {
+		return out, nil
+	}
+	scale := 1 / math.Sqrt(sum)
+	for i, f := range v {
+		out[i] = float32(float64(f) * scale)
+	}
+	return out, nil
+}
+
+func zero(v []float32) bool {
+	for _, f := range v {
+		if f != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func dot(a, b []float32) float32 {
+	sum := float32(0)
+	for i := range a {
+		sum += a[i] * b[i]
+	}
+	return sum
+}
