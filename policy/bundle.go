@@ -3,7 +3,6 @@ package policy
 import (
 	"bytes"
 	"cmp"
-	"crypto/ed25519"
 	"crypto/sha256"
 	"embed"
 	"encoding/binary"
@@ -12,6 +11,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/memproxy/memproxy"
 )
 
 //go:embed builtin/*.cedar builtin/*.cedarschema
@@ -33,6 +36,13 @@ type Bundle struct {
 	// Shadowed are ids of policies that are evaluated and reported, and do not
 	// decide. The annotation @enforce("false") does the same.
 	Shadowed []string
+
+	// Limits and Ceilings are nil where the sidecar's own configuration
+	// stands.
+	Limits   *memproxy.Limits
+	Ceilings *memproxy.Ceilings
+	// Screening is a screening pack, opaque here; nil is the sidecar's own.
+	Screening []byte
 }
 
 // Builtin is the bundle that memproxy ships with.
@@ -64,40 +74,42 @@ func (b Bundle) Version() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// write is the canonical form: every part with its length, lists sorted.
+// write is the canonical form: every part with its length, every list with its
+// count, lists sorted.
 func (b Bundle) write(h hash.Hash) {
+	count := func(n int) {
+		var p [8]byte
+		binary.BigEndian.PutUint64(p[:], uint64(n))
+		h.Write(p[:])
+	}
 	part := func(p []byte) {
-		var n [8]byte
-		binary.BigEndian.PutUint64(n[:], uint64(len(p)))
-		h.Write(n[:])
+		count(len(p))
 		h.Write(p)
 	}
-	part([]byte("memproxy bundle v1"))
+	part([]byte("memproxy bundle v2"))
 	part(b.Schema.Text)
 	// The directory is no part of it: two proxies with the same files mounted
 	// in two places have one version.
-	base := func(s Source) string { return filepath.Base(s.Name) }
 	sorted := slices.SortedFunc(slices.Values(b.Policies), func(x, y Source) int {
-		return cmp.Or(strings.Compare(base(x), base(y)), bytes.Compare(x.Text, y.Text))
+		return cmp.Or(strings.Compare(x.base(), y.base()), bytes.Compare(x.Text, y.Text))
 	})
+	count(len(sorted))
 	for _, s := range sorted {
-		part([]byte(base(s)))
+		part([]byte(s.base()))
 		part(s.Text)
 	}
 	for _, list := range [...][]string{b.Disabled, b.Shadowed} {
-		part([]byte("list"))
+		count(len(list))
 		for _, id := range slices.Sorted(slices.Values(list)) {
 			part([]byte(id))
 		}
 	}
+	text, err := json.Marshal(tablesOf(b), json.Deterministic(true))
+	if err != nil {
+		panic(err) // numbers, and names that Seal and Load have seen to be text
+	}
+	part(text)
+	part(b.Screening)
 }
 
-// Sign signs the bundle's canonical form.
-func (b Bundle) Sign(key ed25519.PrivateKey) []byte {
-	return ed25519.Sign(key, []byte("memproxy bundle "+b.Version()))
-}
-
-// Verify reports whether the signature is the key's over this very bundle.
-func (b Bundle) Verify(key ed25519.PublicKey, sig []byte) bool {
-	return len(key) == ed25519.PublicKeySize && ed25519.Verify(key, []byte("memproxy bundle "+b.Version()), sig)
-}
+func (s Source) base() string { return filepath.Base(s.Name) }

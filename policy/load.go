@@ -18,11 +18,16 @@ import (
 // The bounds of a directory.
 const (
 	maxFile  = 1 << 20
+	maxPack  = 8 << 20
 	maxFiles = 500
 )
 
-// settingsFile is the directory's own configuration.
-const settingsFile = "bundle.yaml"
+const (
+	// settingsFile is the directory's own configuration.
+	settingsFile = "bundle.yaml"
+	// packFile is the directory's screening pack.
+	packFile = "screening.pack"
+)
 
 // settings is a directory's bundle.yaml.
 type settings struct {
@@ -30,6 +35,7 @@ type settings struct {
 	Builtin *bool    `yaml:"builtin"`
 	Disable []string `yaml:"disable"`
 	Shadow  []string `yaml:"shadow"`
+	tables  `yaml:",inline"`
 }
 
 // Load reads a directory: every *.cedar, an optional *.cedarschema that takes
@@ -38,8 +44,11 @@ type settings struct {
 //	builtin: true              # false leaves the built-in policies out
 //	disable: [content.unseen]  # ids of policies that are left out
 //	shadow: [surface.bulk]     # ids that are reported and do not decide
+//	budgets: {…}               # as in memproxy.yaml, and in its place
+//	confidence: {…}            # likewise
 //
-// The directory's policies are added to the built-in ones. Subdirectories and
+// and an optional screening.pack, which is carried as it is. The directory's
+// policies are added to the built-in ones. Subdirectories and
 // hidden entries are not read, so that a mounted ConfigMap is read once.
 //
 // A directory with none of these files, and a file without a byte, are errors:
@@ -55,13 +64,19 @@ func Load(dir string) (Bundle, error) {
 	for _, e := range entries {
 		name := e.Name()
 		ext := filepath.Ext(name)
-		if strings.HasPrefix(name, ".") || e.IsDir() || ext != ".cedar" && ext != ".cedarschema" && name != settingsFile {
+		if strings.HasPrefix(name, ".") || e.IsDir() || ext != ".cedar" && ext != ".cedarschema" && name != settingsFile && name != packFile {
 			continue
 		}
 		if found++; found > maxFiles {
 			return Bundle{}, fmt.Errorf("policy: %s: more than %d files", dir, maxFiles)
 		}
 		path := filepath.Join(dir, name)
+		if name == packFile {
+			if own.Screening, err = readFile(path, maxPack); err != nil {
+				return Bundle{}, err
+			}
+			continue
+		}
 		text, err := read(path)
 		if err != nil {
 			return Bundle{}, err
@@ -90,15 +105,25 @@ func Load(dir string) (Bundle, error) {
 		own.Policies = append(base.Policies, own.Policies...)
 	}
 	own.Disabled, own.Shadowed = set.Disable, set.Shadow
+	if err := set.into(&own); err != nil {
+		return Bundle{}, fmt.Errorf("policy: %s:1: %w", filepath.Join(dir, settingsFile), err)
+	}
 	slices.SortFunc(own.Policies, func(a, b Source) int { return strings.Compare(a.Name, b.Name) })
 	return own, nil
 }
 
 var yamlLine = regexp.MustCompile(`^(?:yaml: )?line (\d+): (.*)$`)
 
-// unknownKey is how the YAML library words what the schema of a file of three
-// keys can say better.
-var unknownKey = regexp.MustCompile(`field (\S+) not found in type policy\.settings`)
+// unknownKey is how the YAML library words what the schema of a small file can
+// say better.
+var unknownKey = regexp.MustCompile(`field (\S+) not found in type policy\.(\w+)`)
+
+// keysOf are the keys that there are, by the type that the library names.
+var keysOf = map[string]string{
+	"settings":    "budgets, builtin, confidence, disable and shadow",
+	"budgetTable": "default, anonymous, overrides, tenants, namespaces and rapid_per_minute",
+	"row":         "writes_per_hour and writes_total", "confidenceTable": "principal, source and unclaimed",
+}
 
 func parseSettings(path string, text []byte) (settings, error) {
 	var set settings
@@ -125,7 +150,9 @@ func parseSettings(path string, text []byte) (settings, error) {
 		if m := yamlLine.FindStringSubmatch(l); m != nil {
 			line, l = m[1], m[2]
 		}
-		l = unknownKey.ReplaceAllString(l, "unknown key $1; there are builtin, disable and shadow")
+		if m := unknownKey.FindStringSubmatch(l); m != nil {
+			l = "unknown key " + m[1] + "; there are " + keysOf[m[2]]
+		}
 		faults = append(faults, fmt.Errorf("policy: %s:%s: %s", path, line, l))
 	}
 	return set, errors.Join(faults...)
@@ -133,25 +160,8 @@ func parseSettings(path string, text []byte) (settings, error) {
 
 // read reads a plain file of text, whole.
 func read(path string) ([]byte, error) {
-	if info, err := os.Stat(path); err != nil {
-		return nil, fmt.Errorf("policy: %w", err)
-	} else if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("policy: %s is not a file", path) // a pipe would be waited for
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("policy: %w", err)
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("policy: %s: %w", path, err)
-	case len(b) > maxFile:
-		return nil, fmt.Errorf("policy: %s: over %d bytes", path, maxFile)
-	case len(b) == 0:
-		return nil, fmt.Errorf("policy: %s:1: the file is empty; for no policies, remove it", path)
-	case !utf8.Valid(b):
+	b, err := readFile(path, maxFile)
+	if err == nil && !utf8.Valid(b) {
 		line := 1
 		for text := b; len(text) > 0; {
 			r, n := utf8.DecodeRune(text)
@@ -164,6 +174,30 @@ func read(path string) ([]byte, error) {
 			text = text[n:]
 		}
 		return nil, fmt.Errorf("policy: %s:%d: not UTF-8", path, line)
+	}
+	return b, err
+}
+
+// readFile reads a plain file, whole.
+func readFile(path string, bound int64) ([]byte, error) {
+	if info, err := os.Stat(path); err != nil {
+		return nil, fmt.Errorf("policy: %w", err)
+	} else if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("policy: %s is not a file", path) // a pipe would be waited for
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("policy: %w", err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, bound+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("policy: %s: %w", path, err)
+	case int64(len(b)) > bound:
+		return nil, fmt.Errorf("policy: %s: over %d bytes", path, bound)
+	case len(b) == 0:
+		return nil, fmt.Errorf("policy: %s:1: the file is empty; for no policies, remove it", path)
 	}
 	return b, nil
 }

@@ -1,0 +1,204 @@
+package policy_test
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/policy"
+)
+
+func fleetKey(b byte) ed25519.PrivateKey {
+	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{b}, ed25519.SeedSize))
+}
+
+func public(k ed25519.PrivateKey) ed25519.PublicKey { return k.Public().(ed25519.PublicKey) }
+
+func small() policy.Bundle {
+	l, c := memproxy.DefaultLimits(), memproxy.DefaultCeilings()
+	l.Tenants = map[string]memproxy.WriteLimit{"acme": {PerHour: 7}}
+	c.Unclaimed = 333
+	return policy.Bundle{
+		Policies: []policy.Source{{Name: "a.cedar", Text: []byte(permit)}, {Name: "b.cedar", Text: []byte("// b <&> ü")}},
+		Schema:   policy.Source{Name: "s.cedarschema", Text: []byte("entity Role;")},
+		Disabled: []string{"x.y"}, Shadowed: []string{"z"}, Limits: &l, Ceilings: &c, Screening: []byte{0, 1, 0xff},
+	}
+}
+
+func seal(t testing.TB, s policy.Statement) *policy.Release {
+	t.Helper()
+	r, err := policy.Seal(small(), s, fleetKey(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+var statement = policy.Statement{Fleet: "north", Number: 12, Floor: 11, For: policy.Selector{Tenant: "acme", Labels: map[string]string{"env": "prod"}}, Note: "a <note>"}
+
+// Proves CARD-9: what arrives is what was sealed, with all its parts.
+func TestReleaseArrivesWhole(t *testing.T) {
+	for name, b := range map[string]policy.Bundle{"small": small(), "built-in": policy.Builtin()} {
+		r, err := policy.Seal(b, statement, fleetKey(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := policy.Open(r.Encoded(), public(fleetKey(2)), public(fleetKey(1)))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		want := statement
+		want.Bundle = b.Version()
+		if !reflect.DeepEqual(got.Statement, want) {
+			t.Errorf("%s: statement %+v, want %+v", name, got.Statement, want)
+		}
+		c := got.Contents
+		if c.Version() != b.Version() || !reflect.DeepEqual(c.Limits, normal(b.Limits)) || !reflect.DeepEqual(c.Ceilings, b.Ceilings) || !bytes.Equal(c.Screening, b.Screening) {
+			t.Errorf("%s: other contents: %+v", name, c)
+		}
+		if name := "000012-" + b.Version()[:12]; got.Name() != name {
+			t.Errorf("name %s, want %s", got.Name(), name)
+		}
+	}
+}
+
+// normal has maps where the limits left them out.
+func normal(l *memproxy.Limits) *memproxy.Limits {
+	if l == nil {
+		return nil
+	}
+	n := *l
+	for _, m := range []*map[string]memproxy.WriteLimit{&n.Overrides, &n.Tenants, &n.Namespaces} {
+		if *m == nil {
+			*m = map[string]memproxy.WriteLimit{}
+		}
+	}
+	return &n
+}
+
+// One byte flipped, anywhere in a release or in the key, and it is not the
+// release that was signed.
+// Proves CARD-3, CARD-9
+func TestEveryFlippedByteIsSeen(t *testing.T) {
+	r := seal(t, statement)
+	key := slices.Clone(public(fleetKey(1)))
+	encoded := slices.Clone(r.Encoded())
+	flips := 0
+	for _, at := range [...][]byte{encoded, key} {
+		for i := range at {
+			for _, mask := range []byte{1, 0x20, 0x80} {
+				at[i] ^= mask
+				flips++
+				if got, err := policy.Open(encoded, key); err == nil && (got.Contents.Version() != r.Bundle || !reflect.DeepEqual(got.Statement, r.Statement)) {
+					t.Errorf("byte %d, %q: opened as another release", i, at[max(0, i-10):i+1])
+				}
+				at[i] ^= mask
+			}
+		}
+	}
+	if _, err := policy.Open(encoded, key); err != nil || flips < 1000 {
+		t.Errorf("after %d flips: %v", flips, err)
+	}
+}
+
+// Proves CARD-9: each way in which a release can be wrong is an error that says
+// which.
+func TestOpenRefuses(t *testing.T) {
+	good := string(seal(t, statement).Encoded())
+	key := public(fleetKey(1))
+	if _, err := policy.Open([]byte(good), key); err != nil {
+		t.Fatal(err)
+	}
+	other, err := policy.Seal(policy.Builtin(), statement, fleetKey(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, body, _ := strings.Cut(string(other.Encoded()), `"bundle":{`)
+	head, _, _ := strings.Cut(good, `"bundle":{`)
+	for _, tc := range []struct {
+		name, text string
+		keys       []ed25519.PublicKey
+		want       error
+	}{
+		{"another key", good, []ed25519.PublicKey{public(fleetKey(2))}, policy.ErrSignature},
+		{"no key", good, nil, policy.ErrSignature},
+		{"half a key", good, []ed25519.PublicKey{key[:31]}, policy.ErrSignature},
+		{"a statement of another number", strings.Replace(good, `"number":12`, `"number":13`, 1), []ed25519.PublicKey{key}, policy.ErrSignature},
+		{"another bundle under the statement", head + `"bundle":{` + body, []ed25519.PublicKey{key}, policy.ErrContent},
+		{"a policy's text", strings.Replace(good, "// b", "// c", 1), []ed25519.PublicKey{key}, policy.ErrContent},
+		{"a limit", strings.Replace(good, `"writes_per_hour":7`, `"writes_per_hour":8`, 1), []ed25519.PublicKey{key}, policy.ErrContent},
+		{"a member twice", strings.Replace(good, `"signature":`, `"signature":"","signature":`, 1), []ed25519.PublicKey{key}, nil},
+		{"an unknown member", strings.Replace(good, `"signature":`, `"more":1,"signature":`, 1), []ed25519.PublicKey{key}, nil},
+		{"more after it", good + "{}", []ed25519.PublicKey{key}, nil},
+		{"cut off", good[:len(good)-1], []ed25519.PublicKey{key}, nil},
+		{"nothing", "", []ed25519.PublicKey{key}, nil},
+		{"a path for a name", strings.Replace(good, `"a.cedar"`, `"../a.cedar"`, 1), []ed25519.PublicKey{key}, nil},
+		{"too large", strings.Repeat(" ", policy.MaxRelease) + good, []ed25519.PublicKey{key}, nil},
+	} {
+		if _, err := policy.Open([]byte(tc.text), tc.keys...); err == nil || tc.want != nil && !errors.Is(err, tc.want) {
+			t.Errorf("%s: got %v, want %v", tc.name, err, tc.want)
+		}
+	}
+	for name, s := range map[string]policy.Statement{
+		"no fleet":                {Number: 1},
+		"no number":               {Fleet: "north"},
+		"a floor above":           {Fleet: "north", Number: 1, Floor: 2},
+		"a label of two":          {Fleet: "north", Number: 1, For: policy.Selector{Labels: map[string]string{"a": "1,b=2"}}},
+		"a label called tenant":   {Fleet: "north", Number: 1, For: policy.Selector{Labels: map[string]string{"tenant": "acme"}}},
+		"a tenant of two":         {Fleet: "north", Number: 1, For: policy.Selector{Tenant: "acme,env=prod"}},
+		"a fleet with a line end": {Fleet: "north\n", Number: 1},
+	} {
+		if _, err := policy.Seal(small(), s, fleetKey(1)); err == nil {
+			t.Errorf("%s: sealed", name)
+		}
+	}
+}
+
+func TestSelector(t *testing.T) {
+	prod := map[string]string{"env": "prod", "region": "eu"}
+	for _, tc := range []struct {
+		spelling string
+		s        policy.Selector
+		tenant   string
+		labels   map[string]string
+		want     bool
+	}{
+		{"*", policy.Selector{}, "", nil, true},
+		{"*", policy.Selector{}, "acme", prod, true},
+		{"tenant=acme", policy.Selector{Tenant: "acme"}, "acme", nil, true},
+		{"tenant=acme", policy.Selector{Tenant: "acme"}, "", nil, false},
+		{"tenant=acme", policy.Selector{Tenant: "acme"}, "acme2", nil, false},
+		{"env=prod,region=eu", policy.Selector{Labels: prod}, "acme", prod, true},
+		{"env=prod,region=eu", policy.Selector{Labels: prod}, "acme", map[string]string{"env": "prod"}, false},
+		{"env=", policy.Selector{Labels: map[string]string{"env": ""}}, "", nil, false},
+		{"tenant=acme,env=prod", statement.For, "acme", prod, true},
+		{"tenant=acme,env=prod", statement.For, "acme", map[string]string{"env": "test"}, false},
+	} {
+		if got := tc.s.Matches(tc.tenant, tc.labels); got != tc.want || tc.s.String() != tc.spelling {
+			t.Errorf("%s for %q %v: %v, want %v as %s", tc.s, tc.tenant, tc.labels, got, tc.want, tc.spelling)
+		}
+	}
+	narrow, wide := policy.Selector{Tenant: "acme"}, policy.Selector{Labels: prod}
+	if narrow.Weight() <= wide.Weight() || wide.Weight() <= (policy.Selector{}).Weight() {
+		t.Error("a tenant must outweigh labels, and labels nothing")
+	}
+}
+
+// Whatever arrives is a release of ours or an error.
+func FuzzOpen(f *testing.F) {
+	good := seal(f, statement).Encoded()
+	f.Add(good)
+	f.Add([]byte(`{"statement":{},"signature":"","bundle":{"schema":{"name":"","text":""},"policies":null}}`))
+	f.Add([]byte(strings.Replace(string(good), `"x.y"`, `"x.z"`, 1)))
+	want := small().Version()
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if r, err := policy.Open(b, public(fleetKey(1))); err == nil && (r.Contents.Version() != want || r.Number != statement.Number) {
+			t.Errorf("a release that nobody signed: %s", r.Name())
+		}
+	})
+}

@@ -1,0 +1,145 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/memproxy/memproxy"
+)
+
+// tables are the limits and ceilings of a bundle as they are written, in
+// bundle.yaml and in a release: in the words of memproxy.yaml.
+type tables struct {
+	Budgets    *budgetTable     `yaml:"budgets" json:"budgets,omitzero"`
+	Confidence *confidenceTable `yaml:"confidence" json:"confidence,omitzero"`
+}
+
+type budgetTable struct {
+	Default        row            `yaml:"default" json:"default,omitzero"`
+	Anonymous      row            `yaml:"anonymous" json:"anonymous,omitzero"`
+	Overrides      map[string]row `yaml:"overrides" json:"overrides,omitempty"`
+	Tenants        map[string]row `yaml:"tenants" json:"tenants,omitempty"`
+	Namespaces     map[string]row `yaml:"namespaces" json:"namespaces,omitempty"`
+	RapidPerMinute *int64         `yaml:"rapid_per_minute" json:"rapid_per_minute,omitzero"`
+}
+
+type row struct {
+	PerHour int64 `yaml:"writes_per_hour" json:"writes_per_hour,omitzero"`
+	Total   int64 `yaml:"writes_total" json:"writes_total,omitzero"`
+}
+
+type confidenceTable struct {
+	Principal map[memproxy.Trust]float64  `yaml:"principal" json:"principal,omitempty"`
+	Source    map[memproxy.Source]float64 `yaml:"source" json:"source,omitempty"`
+	Unclaimed *float64                    `yaml:"unclaimed" json:"unclaimed,omitzero"`
+}
+
+// into puts the tables into a bundle. What a table leaves out has the value of
+// the built-in bundle, so that a table means the same wherever it is read.
+func (t tables) into(b *Bundle) error {
+	if t.Budgets != nil {
+		l, err := t.Budgets.limits()
+		if err != nil {
+			return err
+		}
+		b.Limits = &l
+	}
+	if t.Confidence != nil {
+		c, err := t.Confidence.ceilings()
+		if err != nil {
+			return err
+		}
+		b.Ceilings = &c
+	}
+	return nil
+}
+
+func (t budgetTable) limits() (memproxy.Limits, error) {
+	l := memproxy.DefaultLimits()
+	var faults []error
+	limit := func(name string, r row, d memproxy.WriteLimit) memproxy.WriteLimit {
+		if r.PerHour < 0 || r.Total < 0 {
+			faults = append(faults, fmt.Errorf("budgets.%s is negative", name))
+		}
+		if r.PerHour != 0 {
+			d.PerHour = r.PerHour
+		}
+		if r.Total != 0 {
+			d.Total = r.Total
+		}
+		return d
+	}
+	rows := func(name string, m map[string]row) map[string]memproxy.WriteLimit {
+		out := make(map[string]memproxy.WriteLimit, len(m))
+		for _, k := range slices.Sorted(maps.Keys(m)) {
+			out[k] = limit(name+"."+k, m[k], memproxy.WriteLimit{})
+		}
+		return out
+	}
+	l.Default, l.Anonymous = limit("default", t.Default, l.Default), limit("anonymous", t.Anonymous, l.Anonymous)
+	l.Overrides, l.Tenants, l.Namespaces = rows("overrides", t.Overrides), rows("tenants", t.Tenants), rows("namespaces", t.Namespaces)
+	if t.RapidPerMinute != nil {
+		if l.RapidPerMinute = *t.RapidPerMinute; l.RapidPerMinute < 0 {
+			faults = append(faults, errors.New("budgets.rapid_per_minute is negative"))
+		}
+	}
+	return l, errors.Join(faults...)
+}
+
+func (t confidenceTable) ceilings() (memproxy.Ceilings, error) {
+	c := memproxy.DefaultCeilings()
+	var faults []error
+	perMille := func(name string, f float64) memproxy.PerMille {
+		if !(f >= 0 && f <= 1) { // not-a-number too
+			faults = append(faults, fmt.Errorf("confidence.%s is not from 0 to 1", name))
+			return 0
+		}
+		return memproxy.PerMille(f*1000 + 0.5)
+	}
+	for _, tier := range slices.Sorted(maps.Keys(t.Principal)) {
+		if _, known := c.Principal[tier]; !known {
+			faults = append(faults, fmt.Errorf("confidence.principal has no tier %q", tier))
+		}
+		c.Principal[tier] = perMille("principal."+string(tier), t.Principal[tier])
+	}
+	for _, tier := range slices.Sorted(maps.Keys(t.Source)) {
+		if _, known := c.Source[tier]; !known {
+			faults = append(faults, fmt.Errorf("confidence.source has no tier %q", tier))
+		}
+		c.Source[tier] = perMille("source."+string(tier), t.Source[tier])
+	}
+	if t.Unclaimed != nil {
+		c.Unclaimed = perMille("unclaimed", *t.Unclaimed)
+	}
+	return c, errors.Join(faults...)
+}
+
+// tablesOf writes a bundle's tables out in full.
+func tablesOf(b Bundle) tables {
+	var t tables
+	if l := b.Limits; l != nil {
+		rows := func(m map[string]memproxy.WriteLimit) map[string]row {
+			out := make(map[string]row, len(m))
+			for k, w := range m {
+				out[k] = row(w)
+			}
+			return out
+		}
+		rapid := l.RapidPerMinute
+		t.Budgets = &budgetTable{row(l.Default), row(l.Anonymous), rows(l.Overrides), rows(l.Tenants), rows(l.Namespaces), &rapid}
+	}
+	if c := b.Ceilings; c != nil {
+		share := func(p memproxy.PerMille) float64 { return float64(p) / 1000 }
+		unclaimed := share(c.Unclaimed)
+		t.Confidence = &confidenceTable{Principal: map[memproxy.Trust]float64{}, Source: map[memproxy.Source]float64{}, Unclaimed: &unclaimed}
+		for tier, p := range c.Principal {
+			t.Confidence.Principal[tier] = share(p)
+		}
+		for tier, p := range c.Source {
+			t.Confidence.Source[tier] = share(p)
+		}
+	}
+	return t
+}
