@@ -1,0 +1,8 @@
+package main
+
+type ownText struct {
+	text   string
+	poison bool
+}
+
+var own []ownText

@@ -1,0 +1,121 @@
+// Package classify is a linear model over hashed features, looked at through
+// windows so that a payload buried in a long text counts as much as one that
+// stands alone.
+//
+// It promises that its answer depends on the features only, that its work is
+// linear in them, and that a model is what its bytes say: training is
+// reproducible and weights are whole numbers.
+package classify
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math"
+)
+
+// Feature is one property of a text: a hash, and the index of the word at
+// which it stands.
+type Feature struct {
+	Hash uint32
+	At   int32
+}
+
+// Window and Stride are the words that are judged together, and how far the
+// next window begins.
+const (
+	Window = 48
+	Stride = 24
+)
+
+// Model is a trained model. It is immutable.
+type Model struct {
+	bits    uint8
+	weights []int8
+	scale   float32 // what one step of a weight is worth
+	bias    float32
+}
+
+// Span is the window that decided, in words, and its margin: positive is
+// poison.
+type Span struct {
+	Start, End int
+	Margin     float32
+}
+
+// Score returns the window with the highest margin. Features must be in order
+// of their words; words is how many the text has.
+func (m *Model) Score(features []Feature, words int) Span {
+	best := Span{Margin: float32(math.Inf(-1))}
+	if len(m.weights) == 0 {
+		return best
+	}
+	const slots = Window / Stride
+	// A ring of sums by stride: a window is the sum of its strides.
+	var sum [slots]int32
+	var count [slots]int32
+	shift := 32 - m.bits
+	next := 0
+	for s := 0; s*Stride < words || s == 0; s++ {
+		end := int32((s + 1) * Stride)
+		var a, n int32
+		for next < len(features) && features[next].At < end {
+			a += int32(m.weights[features[next].Hash>>shift])
+			n++
+			next++
+		}
+		sum[s%slots], count[s%slots] = a, n
+		var total, number int32
+		for i := range slots {
+			total += sum[i]
+			number += count[i]
+		}
+		if s+1 < slots && (s+1)*Stride < words {
+			continue
+		}
+		margin := float32(total)*m.scale/float32(math.Sqrt(float64(max(number, 1)))) + m.bias
+		if margin > best.Margin {
+			best = Span{max(0, (s+1-slots)*Stride), min(words, (s+1)*Stride), margin}
+		}
+	}
+	return best
+}
+
+// magic begins an encoded model.
+const magic = "mpclass1"
+
+var errModel = errors.New("classify: not a model")
+
+// Encode writes the model.
+func (m *Model) Encode() []byte {
+	b := append([]byte(magic), m.bits)
+	b = binary.LittleEndian.AppendUint32(b, math.Float32bits(m.scale))
+	b = binary.LittleEndian.AppendUint32(b, math.Float32bits(m.bias))
+	for _, w := range m.weights {
+		b = append(b, byte(w))
+	}
+	return binary.LittleEndian.AppendUint32(b, crc32.ChecksumIEEE(b))
+}
+
+// Decode reads a model. What is not one, or was changed, is an error.
+func Decode(b []byte) (*Model, error) {
+	const head = len(magic) + 9
+	if len(b) < head+4 || string(b[:len(magic)]) != magic {
+		return nil, errModel
+	}
+	if crc32.ChecksumIEEE(b[:len(b)-4]) != binary.LittleEndian.Uint32(b[len(b)-4:]) {
+		return nil, fmt.Errorf("%w: the checksum does not fit", errModel)
+	}
+	m := &Model{bits: b[len(magic)]}
+	m.scale = math.Float32frombits(binary.LittleEndian.Uint32(b[len(magic)+1:]))
+	m.bias = math.Float32frombits(binary.LittleEndian.Uint32(b[len(magic)+5:]))
+	if m.bits < 8 || m.bits > 20 || len(b) != head+4+1<<m.bits || m.scale != m.scale || m.bias != m.bias {
+		return nil, fmt.Errorf("%w: sizes do not fit", errModel)
+	}
+	m.weights = make([]int8, 1<<m.bits)
+	for i := range m.weights {
+		m.weights[i] = int8(b[head+i])
+	}
+	return m, nil
+}

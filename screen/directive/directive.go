@@ -1,0 +1,220 @@
+// Package directive tells directives from facts: who is told to do what, when,
+// and to whom. Words of several languages map to a few dozen concepts, and
+// rules are short sequences of concepts.
+//
+// It promises that reading and finding are linear in the text whatever stands
+// in it, and that a hit names the words that made it. It knows words, not
+// meaning: a quoted attack reads like an attack, and a lie reads like a fact.
+package directive
+
+import (
+	"fmt"
+	"strings"
+)
+
+// maxConcepts is how many concepts a vocabulary may have: one bit each.
+const maxConcepts = 64
+
+// Concepts that Read itself sets; a vocabulary must define them (they may have
+// no words).
+const (
+	conceptURL   = "URL"   // a web address or a domain name
+	conceptEmail = "EMAIL" // an email address
+	conceptTLD   = "TLD"   // the last part of a domain name; kept only behind a dot
+)
+
+// Word is one word of a text, or one character where script has no spaces.
+type Word struct {
+	Start, End int32
+	Hash       uint32 // of the word in lower case
+	Stem       uint32 // of its first five letters
+	Concepts   uint64
+	Flags      Flag
+}
+
+// Flag marks words by their place and form.
+type Flag uint8
+
+// The flags.
+const (
+	Opens   Flag = 1 << iota // the first word of a sentence or clause
+	Line                     // the first word of a line
+	Capital                  // two or more letters, all capitals
+	Number                   // digits only
+	Dense                    // a character of a script without spaces
+	starter                  // may begin a phrase
+)
+
+// Vocabulary maps words and phrases to concepts. It is immutable.
+type Vocabulary struct {
+	names    []string
+	index    map[string]int
+	exact    table
+	prefixes table
+	prefixed [1 << 10]uint64 // a bit per prefix hash, to look only where one may be
+	url      uint64
+	email    uint64
+	tld      uint64
+	longest  int // words in the longest phrase
+}
+
+// Names returns the concepts in order of their bits.
+func (v *Vocabulary) Names() []string { return append([]string(nil), v.names...) }
+
+// Concept returns the bit of a concept, or 0.
+func (v *Vocabulary) Concept(name string) uint64 {
+	i, ok := v.index[name]
+	if !ok {
+		return 0
+	}
+	return 1 << i
+}
+
+// ParseVocabulary reads a vocabulary. A line that begins in the first column
+// names a concept and a colon; words and phrases follow, separated by commas,
+// on that line and on indented ones. A word that ends in * stands for every
+// word that begins so. # begins a comment. Errors name file and line.
+func ParseVocabulary(file string, src string) (*Vocabulary, error) {
+	v := &Vocabulary{index: map[string]int{}}
+	current := -1
+	n := 0
+	type entry struct {
+		phrase  string
+		concept int
+		line    int
+	}
+	var entries []entry
+	for line := range strings.Lines(src) {
+		n++
+		line, _, _ = strings.Cut(line, "#")
+		if strings.TrimSpace(line) == "" {
+			continue
+		}
+		if line[0] != ' ' && line[0] != '\t' {
+			name, rest, ok := strings.Cut(line, ":")
+			if !ok || name == "" || strings.ToUpper(name) != name {
+				return nil, fmt.Errorf("%s:%d: want CONCEPT: words", file, n)
+			}
+			if _, dup := v.index[name]; dup {
+				return nil, fmt.Errorf("%s:%d: concept %s is defined twice", file, n, name)
+			}
+			if len(v.names) == maxConcepts {
+				return nil, fmt.Errorf("%s:%d: more than %d concepts", file, n, maxConcepts)
+			}
+			current = len(v.names)
+			v.index[name] = current
+			v.names = append(v.names, name)
+			line = rest
+		}
+		if current < 0 {
+			return nil, fmt.Errorf("%s:%d: words before the first concept", file, n)
+		}
+		for _, p := range strings.Split(line, ",") {
+			if p = strings.TrimSpace(p); p != "" {
+				entries = append(entries, entry{strings.ToLower(p), current, n})
+			}
+		}
+	}
+	for _, c := range [...]string{conceptURL, conceptEmail, conceptTLD} {
+		if _, ok := v.index[c]; !ok {
+			return nil, fmt.Errorf("%s: concept %s is missing", file, c)
+		}
+	}
+	v.url, v.email, v.tld = v.Concept(conceptURL), v.Concept(conceptEmail), v.Concept(conceptTLD)
+	v.exact, v.prefixes = newTable(2*len(entries)), newTable(2*len(entries))
+	for _, e := range entries {
+		if err := v.put(e.phrase, 1<<e.concept); err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", file, e.line, err)
+		}
+	}
+	return v, nil
+}
+
+// put enters one word or phrase.
+func (v *Vocabulary) put(phrase string, concept uint64) error {
+	phrase, prefix := strings.CutSuffix(phrase, "*")
+	if strings.Contains(phrase, "*") {
+		return fmt.Errorf("%q: a star ends a word or phrase", phrase)
+	}
+	if prefix && !strings.Contains(phrase, " ") {
+		if len(phrase) < 3 {
+			return fmt.Errorf("%q: a prefix has at least three bytes", phrase)
+		}
+		h := hashStart
+		for i := 0; i < len(phrase); i++ {
+			h = hashByte(h, phrase[i])
+		}
+		v.prefixes.or(h, concept, false)
+		v.prefixed[h>>6&(1<<10-1)] |= 1 << (h & 63)
+		return nil
+	}
+	words := (&Vocabulary{}).Read(nil, phrase)
+	if len(words) == 0 || len(words) > 12 {
+		return fmt.Errorf("%q: a phrase has one to twelve words", phrase)
+	}
+	v.longest = max(v.longest, len(words))
+	h := words[0].Hash
+	for i, w := range words[1:] {
+		v.exact.or(h, 0, true)
+		if prefix && i+2 == len(words) {
+			w.Hash ^= prefixSalt
+		}
+		h = joinHash(h, w.Hash)
+	}
+	v.exact.or(h, concept, false)
+	return nil
+}
+
+const hashStart = uint32(2166136261)
+
+func hashByte(h uint32, c byte) uint32 { return (h ^ uint32(c)) * 16777619 }
+
+// prefixSalt tells the beginning of a phrase's last word from a whole word.
+const prefixSalt = 0x5bd1e995
+
+func joinHash(a, b uint32) uint32 { return (a*31 + 7) ^ b*0x9e3779b1 }
+
+// table maps hashes to concepts, with open addressing.
+type table struct {
+	keys []uint32
+	vals []uint64
+	more []bool // the key begins something longer
+	mask uint32
+}
+
+func newTable(n int) table {
+	size := 64
+	for size < 2*n {
+		size *= 2
+	}
+	// Phrases enter their beginnings too.
+	size *= 2
+	return table{make([]uint32, size), make([]uint64, size), make([]bool, size), uint32(size - 1)}
+}
+
+func (t *table) slot(h uint32) uint32 {
+	if h == 0 {
+		h = 1
+	}
+	i := (h * 0x85ebca6b) >> 7 & t.mask
+	for t.keys[i] != 0 && t.keys[i] != h {
+		i = (i + 1) & t.mask
+	}
+	return i
+}
+
+func (t *table) or(h uint32, concept uint64, more bool) {
+	i := t.slot(h)
+	t.keys[i] = max(h, 1)
+	t.vals[i] |= concept
+	t.more[i] = t.more[i] || more
+}
+
+// get returns the concepts of a hash, and whether something longer begins so.
+func (t *table) get(h uint32) (uint64, bool) {
+	if t.mask == 0 {
+		return 0, false
+	}
+	i := t.slot(h)
+	return t.vals[i], t.more[i]
+}

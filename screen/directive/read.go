@@ -1,0 +1,239 @@
+package directive
+
+import (
+	"unicode"
+	"unicode/utf8"
+)
+
+// byteKind of ASCII, for Read.
+const (
+	kindOther = iota
+	kindLower
+	kindUpper
+	kindDigit
+	kindStop // ends a sentence when space follows
+	kindLine
+)
+
+func kindOf(c byte) int {
+	switch {
+	case c >= 'a' && c <= 'z':
+		return kindLower
+	case c >= 'A' && c <= 'Z':
+		return kindUpper
+	case c >= '0' && c <= '9':
+		return kindDigit
+	case c == '.' || c == '!' || c == '?' || c == ';' || c == ':':
+		return kindStop
+	case c == '\n':
+		return kindLine
+	}
+	return kindOther
+}
+
+// stemBytes is how many bytes of a word make its stem.
+const stemBytes = 5
+
+// Read appends the words of text to dst.
+func (v *Vocabulary) Read(dst []Word, text string) []Word {
+	flags := Opens | Line
+	first := len(dst)
+	for i := 0; i < len(text); {
+		c := text[i]
+		k := kindOf(c)
+		switch {
+		case c >= utf8.RuneSelf:
+			ch, n := utf8.DecodeRuneInString(text[i:])
+			switch {
+			case dense(ch):
+				h := hashStart
+				for j := i; j < i+n; j++ {
+					h = hashByte(h, text[j])
+				}
+				w := Word{Start: int32(i), End: int32(i + n), Hash: h, Stem: h, Flags: flags | Dense}
+				flags = 0
+				dst = append(dst, v.look(w, 0))
+				i += n
+				continue
+			case unicode.IsLetter(ch) || unicode.IsMark(ch):
+			default:
+				if ch == '。' || ch == '！' || ch == '？' || ch == '；' || ch == '：' || ch == '।' || ch == '؟' {
+					flags |= Opens
+				}
+				i += n
+				continue
+			}
+		case k == kindOther:
+			if c == '@' && len(dst) > first && int(dst[len(dst)-1].End) == i && i+1 < len(text) && kindOf(text[i+1]) != kindOther {
+				dst[len(dst)-1].Concepts |= v.email
+			}
+			i++
+			continue
+		case k == kindLine:
+			flags |= Opens | Line
+			i++
+			continue
+		case k == kindStop:
+			if c == ':' && i+2 < len(text) && text[i+1] == '/' && text[i+2] == '/' && len(dst) > first && int(dst[len(dst)-1].End) == i {
+				w := &dst[len(dst)-1]
+				for i < len(text) && text[i] > ' ' && text[i] != '"' && text[i] != '\'' && text[i] != ')' && text[i] != '>' && text[i] != '`' {
+					i++
+				}
+				w.End = int32(i)
+				w.Concepts |= v.url
+				continue
+			}
+			if i+1 == len(text) || text[i+1] <= ' ' || text[i+1] == '"' || text[i+1] >= utf8.RuneSelf {
+				flags |= Opens
+			}
+			i++
+			continue
+		}
+		var w Word
+		w, i = v.word(text, i)
+		w.Flags |= flags
+		flags = 0
+		if w.Concepts&v.tld != 0 && (w.Start == 0 || text[w.Start-1] != '.' || len(dst) == first || dst[len(dst)-1].End != w.Start-1) {
+			w.Concepts &^= v.tld
+		} else if w.Concepts&v.tld != 0 {
+			w.Concepts |= v.url
+		}
+		dst = append(dst, w)
+	}
+	v.phrases(dst[first:], text)
+	return dst
+}
+
+// word reads the word that begins at text[i] and returns where it ends.
+func (v *Vocabulary) word(text string, i int) (Word, int) {
+	w := Word{Start: int32(i)}
+	h := hashStart
+	lowerSeen, letters := false, 0
+	var concepts uint64
+	n := 0
+	for i < len(text) {
+		c := text[i]
+		switch kindOf(c) {
+		case kindUpper:
+			c += 'a' - 'A'
+			letters++
+		case kindLower:
+			lowerSeen = true
+			letters++
+		case kindDigit:
+		default:
+			if c == '\'' && n > 0 && i+1 < len(text) && kindOf(text[i+1]) == kindLower {
+				i++
+				continue // don't is dont
+			}
+			if c < utf8.RuneSelf {
+				goto end
+			}
+			ch, size := utf8.DecodeRuneInString(text[i:])
+			if dense(ch) || !unicode.IsLetter(ch) && !unicode.IsMark(ch) {
+				goto end
+			}
+			lowerSeen = true
+			letters += size
+			for j := i; j < i+size-1; j++ {
+				h = v.step(h, text[j], &n, &w, &concepts)
+			}
+			i += size - 1
+			c = text[i]
+		}
+		h = v.step(h, c, &n, &w, &concepts)
+		i++
+	}
+end:
+	w.End = int32(i)
+	w.Hash = h
+	if n < stemBytes {
+		w.Stem = h
+	}
+	if letters == 0 {
+		w.Flags |= Number
+		w.Hash, w.Stem = 2, 2
+	} else if !lowerSeen && letters >= 2 {
+		w.Flags |= Capital
+	}
+	return v.look(w, concepts), i
+}
+
+// step hashes one byte, and looks for a prefix that ends there.
+func (v *Vocabulary) step(h uint32, c byte, n *int, w *Word, concepts *uint64) uint32 {
+	h = hashByte(h, c)
+	*n++
+	if *n == stemBytes {
+		w.Stem = h
+	}
+	if v.prefixed[h>>6&(1<<10-1)]>>(h&63)&1 != 0 {
+		cs, _ := v.prefixes.get(h)
+		*concepts |= cs
+	}
+	return h
+}
+
+// look adds what the vocabulary says of the whole word.
+func (v *Vocabulary) look(w Word, concepts uint64) Word {
+	c, more := v.exact.get(w.Hash)
+	w.Concepts = c | concepts
+	if more {
+		w.Flags |= starter
+	}
+	return w
+}
+
+// phrases gives every word of a known phrase the phrase's concepts.
+func (v *Vocabulary) phrases(words []Word, text string) {
+	for i := range words {
+		if words[i].Flags&starter == 0 {
+			continue
+		}
+		h := words[i].Hash
+		for j := i + 1; j < len(words) && j-i < v.longest; j++ {
+			if words[j].Flags&Line != 0 && words[j].Start-words[j-1].End > 1 {
+				break
+			}
+			open := v.opening(h, text[words[j].Start:words[j].End])
+			h = joinHash(h, words[j].Hash)
+			c, more := v.exact.get(h)
+			c |= open
+			if c != 0 {
+				for k := i; k <= j; k++ {
+					words[k].Concepts |= c
+				}
+			}
+			if !more {
+				break
+			}
+		}
+	}
+}
+
+// opening returns the concepts of phrases that begin with the words hashed to h
+// and whose last word begins like word.
+func (v *Vocabulary) opening(h uint32, word string) uint64 {
+	var found uint64
+	p := hashStart
+	for i := 0; i < len(word) && i < maxPrefix; i++ {
+		c := word[i]
+		if c >= 'A' && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		p = hashByte(p, c)
+		if i >= 2 {
+			c, _ := v.exact.get(joinHash(h, p^prefixSalt))
+			found |= c
+		}
+	}
+	return found
+}
+
+// maxPrefix is the longest beginning of a word that is looked up in phrases.
+const maxPrefix = 24
+
+// dense reports characters of scripts that put no spaces between words.
+func dense(ch rune) bool {
+	return ch >= 0x3040 && ch <= 0x30ff || ch >= 0x3400 && ch <= 0x9fff || ch >= 0xf900 && ch <= 0xfaff || ch >= 0x20000 && ch <= 0x3ffff ||
+		ch >= 0x0e00 && ch <= 0x0e7f
+}

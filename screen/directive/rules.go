@@ -1,0 +1,289 @@
+package directive
+
+import (
+	"fmt"
+	"math/bits"
+	"strconv"
+	"strings"
+)
+
+// Rule is one sort of directive.
+type Rule struct {
+	ID       string
+	Severity string // low, medium, high, critical
+	Family   string
+	Score    int // per mille
+	Line     int // in its file
+	seqs     []sequence
+}
+
+// sequence is a pattern: concepts in order, with at most so many words between.
+type sequence struct {
+	slots []slot
+	need  uint64 // every slot's concepts, for a quick no
+	not   uint64 // concepts that must not stand in the span, nor three words before
+}
+
+type slot struct {
+	any   uint64 // one of these concepts
+	opens bool   // and at the beginning of a sentence
+	gap   int    // words allowed between the slot before and this one
+	cross bool   // the gap may cross the end of a sentence
+}
+
+// maxGap bounds the words between two slots.
+const maxGap = 16
+
+// Rules are compiled rules. They are immutable.
+type Rules struct {
+	List []Rule
+}
+
+// ParseRules reads rules. A rule begins in the first column:
+//
+//	id severity score family
+//
+// and its patterns follow, indented, one a line: CONCEPT 3 OTHER|THIRD 0 ^LAST.
+// A number is how many words may stand between; 4 when absent; followed by ~ it
+// may cross sentences. ^ wants the beginning of a sentence. "not A|B" at the
+// end refuses spans with those concepts. Errors name file and line.
+func ParseRules(file, src string, v *Vocabulary) (*Rules, error) {
+	r := &Rules{}
+	seen := map[string]bool{}
+	n := 0
+	for line := range strings.Lines(src) {
+		n++
+		line, _, _ = strings.Cut(line, "#")
+		f := strings.Fields(line)
+		if len(f) == 0 {
+			continue
+		}
+		if line[0] != ' ' && line[0] != '\t' {
+			if len(f) != 4 {
+				return nil, fmt.Errorf("%s:%d: want: id severity score family", file, n)
+			}
+			score, err := strconv.Atoi(f[2])
+			if err != nil || score < 0 || score > 1000 {
+				return nil, fmt.Errorf("%s:%d: the score is 0 to 1000", file, n)
+			}
+			switch f[1] {
+			case "low", "medium", "high", "critical":
+			default:
+				return nil, fmt.Errorf("%s:%d: unknown severity %q", file, n, f[1])
+			}
+			if seen[f[0]] {
+				return nil, fmt.Errorf("%s:%d: rule %s is defined twice", file, n, f[0])
+			}
+			seen[f[0]] = true
+			r.List = append(r.List, Rule{ID: f[0], Severity: f[1], Score: score, Family: f[3], Line: n})
+			continue
+		}
+		if len(r.List) == 0 {
+			return nil, fmt.Errorf("%s:%d: a pattern before the first rule", file, n)
+		}
+		s, err := parseSequence(f, v)
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", file, n, err)
+		}
+		last := &r.List[len(r.List)-1]
+		last.seqs = append(last.seqs, s)
+	}
+	for _, rule := range r.List {
+		if len(rule.seqs) == 0 {
+			return nil, fmt.Errorf("%s:%d: rule %s has no pattern", file, rule.Line, rule.ID)
+		}
+	}
+	return r, nil
+}
+
+func parseSequence(f []string, v *Vocabulary) (sequence, error) {
+	var s sequence
+	gap, cross := 4, false
+	for i := 0; i < len(f); i++ {
+		t := f[i]
+		if t == "not" {
+			if i+2 != len(f) {
+				return s, fmt.Errorf("want one list of concepts behind not")
+			}
+			set, err := v.set(f[i+1])
+			s.not = set
+			if err != nil {
+				return s, err
+			}
+			break
+		}
+		if t[0] >= '0' && t[0] <= '9' {
+			t, cross = strings.CutSuffix(t, "~")
+			g, err := strconv.Atoi(t)
+			if err != nil || g > maxGap {
+				return s, fmt.Errorf("a gap is 0 to %d", maxGap)
+			}
+			gap = g
+			continue
+		}
+		t, opens := strings.CutPrefix(t, "^")
+		set, err := v.set(t)
+		if err != nil {
+			return s, err
+		}
+		s.slots = append(s.slots, slot{any: set, opens: opens, gap: gap, cross: cross})
+		s.need |= set
+		gap, cross = 4, false
+	}
+	if len(s.slots) == 0 || len(s.slots) > maxSlots {
+		return s, fmt.Errorf("a pattern has one to %d slots", maxSlots)
+	}
+	return s, nil
+}
+
+// set reads A|B|C.
+func (v *Vocabulary) set(list string) (uint64, error) {
+	var set uint64
+	for _, name := range strings.Split(list, "|") {
+		c := v.Concept(name)
+		if c == 0 {
+			return 0, fmt.Errorf("unknown concept %q", name)
+		}
+		set |= c
+	}
+	return set, nil
+}
+
+const maxSlots = 6
+
+// Hit is a rule that holds for a span of words.
+type Hit struct {
+	Rule       int // index into List
+	Start, End int // words
+}
+
+// block is how many words are looked at together: one bit each. Blocks
+// overlap by half, so that a span of 32 words is never cut.
+const block = 64
+
+// Find appends the hits in words to dst, at most one for a rule and block.
+func (r *Rules) Find(dst []Hit, words []Word) []Hit {
+	for at := 0; at < len(words); at += block / 2 {
+		dst = r.inBlock(dst, words[at:min(len(words), at+block)], at)
+		if at+block >= len(words) {
+			break
+		}
+	}
+	return dst
+}
+
+func (r *Rules) inBlock(dst []Hit, words []Word, at int) []Hit {
+	var masks [maxConcepts]uint64
+	var present, opens uint64
+	for i := range words {
+		bit := uint64(1) << i
+		if words[i].Flags&Opens != 0 {
+			opens |= bit
+		}
+		for c := words[i].Concepts; c != 0; c &= c - 1 {
+			masks[bits.TrailingZeros64(c)] |= bit
+		}
+		present |= words[i].Concepts
+	}
+	if present == 0 {
+		return dst
+	}
+	from := len(dst)
+	for ri := range r.List {
+		for si := range r.List[ri].seqs {
+			s := &r.List[ri].seqs[si]
+			start, end, ok := s.find(&masks, present, opens)
+			if !ok {
+				continue
+			}
+			hit := Hit{Rule: ri, Start: at + start, End: at + end + 1}
+			if !overlaps(dst[:from], hit) {
+				dst = append(dst, hit)
+			}
+			break
+		}
+	}
+	return dst
+}
+
+// overlaps reports whether the rule was found at the same place in the block
+// before.
+func overlaps(hits []Hit, h Hit) bool {
+	for i := len(hits) - 1; i >= 0 && hits[i].End > h.Start-block; i-- {
+		if hits[i].Rule == h.Rule && hits[i].End > h.Start && hits[i].Start < h.End {
+			return true
+		}
+	}
+	return false
+}
+
+// find runs the sequence over a block as sets of positions. Its work does not
+// depend on what stands in the block.
+func (s *sequence) find(masks *[maxConcepts]uint64, present, opens uint64) (start, end int, ok bool) {
+	for i := range s.slots {
+		if s.slots[i].any&present == 0 {
+			return 0, 0, false
+		}
+	}
+	var reach [maxSlots]uint64
+	for i := range s.slots {
+		sl := &s.slots[i]
+		var here uint64
+		for c := sl.any; c != 0; c &= c - 1 {
+			here |= masks[bits.TrailingZeros64(c)]
+		}
+		if sl.opens {
+			here &= opens
+		}
+		if i > 0 {
+			here &= smear(reach[i-1], sl.gap+1, sl.barrier(opens))
+		}
+		if here == 0 {
+			return 0, 0, false
+		}
+		reach[i] = here
+	}
+	var bad uint64
+	for c := s.not; c != 0; c &= c - 1 {
+		bad |= masks[bits.TrailingZeros64(c)]
+	}
+	last := len(s.slots) - 1
+	for ends := reach[last]; ends != 0; ends &= ends - 1 {
+		end = bits.TrailingZeros64(ends)
+		start = end
+		for i := last - 1; i >= 0; i-- {
+			before := reach[i] & (1<<start - 1)
+			start = 63 - bits.LeadingZeros64(before)
+			if start < 0 {
+				start = 0
+			}
+		}
+		around := span(max(0, start-3), end)
+		if bad&around == 0 {
+			return start, end, true
+		}
+	}
+	return 0, 0, false
+}
+
+// span is the bits from..to, both included.
+func span(from, to int) uint64 {
+	return (^uint64(0) >> (63 - to)) &^ (1<<from - 1)
+}
+
+func (sl *slot) barrier(opens uint64) uint64 {
+	if sl.cross {
+		return 0
+	}
+	return opens
+}
+
+// smear moves every position up to n places on, not across barriers.
+func smear(m uint64, n int, barrier uint64) uint64 {
+	var out uint64
+	for range n {
+		m = m << 1 &^ barrier
+		out |= m
+	}
+	return out
+}

@@ -1,0 +1,141 @@
+// Package lexicon finds fixed expressions: markup that runs, marks of chat
+// templates, forged turns, shell one-liners.
+//
+// It promises one linear pass over a text for all rules together, positions
+// for what was found, and a linter that keeps patterns out whose cost an
+// attacker could choose: nearness is a number of bytes compared in Go, never a
+// bounded gap in a pattern.
+package lexicon
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/wasilibs/go-re2/experimental"
+)
+
+// Rule is one expression, or several that stand near each other.
+type Rule struct {
+	ID       string
+	Severity string // low, medium, high, critical
+	Family   string
+	Score    int // per mille
+	Line     int // in its file
+	Within   int // bytes from the start of the first part to the end of the last
+	parts    []part
+}
+
+// part is a pattern, compiled alone to say where it matches.
+type part struct {
+	id int // in the set
+	re *regexp.Regexp
+}
+
+// Lexicon is a compiled set of rules. It is immutable and safe for concurrent
+// use.
+type Lexicon struct {
+	Rules []Rule
+	set   *experimental.Set
+	owner []int // rule of each pattern of the set
+}
+
+// Hit is a place where a rule holds, in bytes of the text.
+type Hit struct {
+	Rule, Start, End int
+}
+
+// defaultWithin is how near the parts of a rule stand when it does not say.
+const defaultWithin = 120
+
+// Parse reads a lexicon. A rule begins in the first column:
+//
+//	id severity score family
+//
+// and its indented lines are patterns in RE2 syntax, of which any may match,
+// without regard to case. "near N" before them asks that all of the patterns
+// that follow match, within N bytes. # at the beginning of a line is a comment.
+// Errors name file and line.
+func Parse(file, src string) (*Lexicon, error) {
+	l := &Lexicon{}
+	var patterns []string
+	n := 0
+	seen := map[string]bool{}
+	for line := range strings.Lines(src) {
+		n++
+		line = strings.TrimRight(line, "\r\n\t ")
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		if line[0] != ' ' && line[0] != '\t' {
+			r, err := head(line)
+			if err != nil {
+				return nil, fmt.Errorf("%s:%d: %w", file, n, err)
+			}
+			if seen[r.ID] {
+				return nil, fmt.Errorf("%s:%d: rule %s is defined twice", file, n, r.ID)
+			}
+			seen[r.ID] = true
+			r.Line = n
+			l.Rules = append(l.Rules, r)
+			continue
+		}
+		if len(l.Rules) == 0 {
+			return nil, fmt.Errorf("%s:%d: a pattern before the first rule", file, n)
+		}
+		r := &l.Rules[len(l.Rules)-1]
+		p := strings.TrimSpace(line)
+		if w, ok := strings.CutPrefix(p, "near "); ok && len(r.parts) == 0 {
+			within, err := strconv.Atoi(w)
+			if err != nil || within < 1 || within > maxWithin {
+				return nil, fmt.Errorf("%s:%d: near wants 1 to %d bytes", file, n, maxWithin)
+			}
+			r.Within = within
+			continue
+		}
+		if err := Lint(p); err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", file, n, err)
+		}
+		re, err := regexp.Compile("(?i)" + p)
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", file, n, err)
+		}
+		r.parts = append(r.parts, part{len(patterns), re})
+		l.owner = append(l.owner, len(l.Rules)-1)
+		patterns = append(patterns, "(?i)"+p)
+	}
+	for _, r := range l.Rules {
+		if len(r.parts) == 0 {
+			return nil, fmt.Errorf("%s:%d: rule %s has no pattern", file, r.Line, r.ID)
+		}
+	}
+	if len(patterns) == 0 {
+		return l, nil
+	}
+	set, err := experimental.CompileSet(patterns)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	l.set = set
+	return l, nil
+}
+
+// maxWithin bounds how far apart the parts of a rule may stand.
+const maxWithin = 400
+
+func head(line string) (Rule, error) {
+	f := strings.Fields(line)
+	if len(f) != 4 {
+		return Rule{}, fmt.Errorf("want: id severity score family")
+	}
+	score, err := strconv.Atoi(f[2])
+	if err != nil || score < 0 || score > 1000 {
+		return Rule{}, fmt.Errorf("the score is 0 to 1000")
+	}
+	if !slices.Contains([]string{"low", "medium", "high", "critical"}, f[1]) {
+		return Rule{}, fmt.Errorf("unknown severity %q", f[1])
+	}
+	return Rule{ID: f[0], Severity: f[1], Score: score, Family: f[3]}, nil
+}

@@ -1,0 +1,256 @@
+package normal
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// fold makes the plain reading of a text that is not clean ASCII. Invisible
+// characters go; compatibility forms (fullwidth, mathematical, circled) become
+// plain; Latin letters lose their marks; letters beyond ASCII become lower
+// case; look-alikes become Latin, but only in words where scripts are mixed or
+// that stand alone in a Latin text.
+func (r *reader) fold(s string) View {
+	b := newBuilder(len(s) + 16)
+	latin, other := 0, 0
+	word := -1 // start in b of the current word
+	var kinds uint8
+	var likes []like // the look-alikes of the current word
+	flush := func() {
+		if len(likes) > 0 && (kinds&kindLatin != 0 || kinds&kindOwn == 0 && latin > other) {
+			r.skeleton(b, likes)
+		}
+		word, kinds, likes = -1, 0, likes[:0]
+	}
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c < utf8.RuneSelf {
+			if isLetter(c) {
+				if word < 0 {
+					word = len(b.text)
+				}
+				kinds |= kindLatin
+				latin++
+			} else if !isDigit(c) || word < 0 {
+				flush()
+			}
+			if c >= ' ' || c == '\n' || c == '\t' || c == '\r' {
+				b.byte(c, int32(i))
+			}
+			i++
+			continue
+		}
+		ch, n := utf8.DecodeRuneInString(s[i:])
+		at := int32(i)
+		i += n
+		if ch == utf8.RuneError && n == 1 {
+			continue
+		}
+		if invisible(ch) {
+			if carrier(ch) {
+				r.out.Invisible++
+			}
+			continue
+		}
+		if !unicode.IsLetter(ch) && !unicode.IsMark(ch) {
+			if p := plainSymbol(ch); p != "" {
+				for j := 0; j < len(p); j++ {
+					b.byte(p[j], at)
+				}
+				if isLetter(p[0]) {
+					if word < 0 {
+						word = len(b.text) - len(p)
+					}
+					kinds |= kindLatin
+					continue
+				}
+				flush()
+				continue
+			}
+		}
+		if unicode.Is(unicode.Mn, ch) && len(b.text) > 0 && b.text[len(b.text)-1] < utf8.RuneSelf {
+			continue // a mark on a Latin letter
+		}
+		if unicode.IsLetter(ch) {
+			if word < 0 {
+				word = len(b.text)
+			}
+			switch {
+			case ch >= 0x4e00 && ch <= 0x9fff, ch >= 0x3040 && ch <= 0x30ff, ch >= 0xac00 && ch <= 0xd7a3:
+				b.rune(ch, at)
+				other++
+				continue
+			case unicode.Is(unicode.Latin, ch) || ch >= 0x1d400:
+				kinds |= kindLatin
+				latin++
+				r.latin(b, ch, at)
+				continue
+			}
+			other++
+			if p := alike(ch); p != 0 {
+				likes = append(likes, like{len(b.text), p})
+			} else {
+				kinds |= kindOwn
+			}
+			b.rune(unicode.ToLower(ch), at)
+			continue
+		}
+		if !unicode.IsMark(ch) {
+			flush()
+		}
+		r.latin(b, ch, at)
+	}
+	flush()
+	return b.view(Plain, s)
+}
+
+const (
+	kindLatin uint8 = 1 << iota // has Latin letters
+	kindOwn                     // has letters that look like no Latin one
+)
+
+// like is a letter in a builder, and the ASCII letter that it looks like.
+type like struct {
+	pos int
+	as  byte
+}
+
+// latin writes the base letters of a compatibility or accented character.
+func (r *reader) latin(b *builder, ch rune, at int32) {
+	if p, ok := smallForms[ch]; ok {
+		for j := 0; j < len(p); j++ {
+			b.byte(p[j], at)
+		}
+		return
+	}
+	var buf [utf8.UTFMax]byte
+	n := utf8.EncodeRune(buf[:], ch)
+	d := norm.NFKD.Properties(buf[:n]).Decomposition()
+	if d == nil {
+		b.rune(unicode.ToLower(ch), at)
+		return
+	}
+	for len(d) > 0 {
+		c, n := utf8.DecodeRune(d)
+		d = d[n:]
+		switch {
+		case unicode.Is(unicode.Mn, c):
+			if len(b.text) > 0 && b.text[len(b.text)-1] >= utf8.RuneSelf {
+				b.rune(c, at)
+			}
+		case c < utf8.RuneSelf:
+			b.byte(byte(c), at)
+		default:
+			if p, ok := smallForms[c]; ok {
+				b.text = append(b.text, p...)
+				for range p {
+					b.at = append(b.at, at)
+				}
+				continue
+			}
+			b.rune(unicode.ToLower(c), at)
+		}
+	}
+}
+
+// skeleton puts the ASCII letters in the place of those that look like them.
+func (r *reader) skeleton(b *builder, likes []like) {
+	to := likes[0].pos
+	next := 0
+	for from := to; from < len(b.text); {
+		_, n := utf8.DecodeRune(b.text[from:])
+		if next < len(likes) && likes[next].pos == from {
+			b.text[to], b.at[to] = likes[next].as, b.at[from]
+			to++
+			next++
+		} else {
+			to += copy(b.text[to:], b.text[from:from+n])
+			copy(b.at[to-n:], b.at[from:from+n])
+		}
+		from += n
+	}
+	b.text, b.at = b.text[:to], b.at[:to]
+	r.out.Lookalike++
+}
+
+// invisible reports characters that take no room when the text is shown.
+func invisible(ch rune) bool {
+	switch {
+	case ch >= 0x200b && ch <= 0x200f, ch >= 0x202a && ch <= 0x202e, ch >= 0x2060 && ch <= 0x206f,
+		ch >= 0xfe00 && ch <= 0xfe0f, ch >= 0xe0000 && ch <= 0xe0fff, ch >= 0x80 && ch < 0xa0,
+		ch >= 0x180b && ch <= 0x180e, ch >= 0xfff0 && ch <= 0xfffb:
+		return true
+	}
+	switch ch {
+	case 0xfeff, 0x00ad, 0x034f, 0x061c, 0x115f, 0x1160, 0x17b4, 0x17b5, 0x3164, 0xffa0, 0x2800:
+		return true
+	}
+	return false
+}
+
+// carrier reports invisible characters that can carry a message of their own.
+func carrier(ch rune) bool {
+	return ch >= 0xe0000 && ch <= 0xe0fff || ch >= 0xfe00 && ch <= 0xfe0e || ch >= 0x200b && ch <= 0x200d || ch == 0x2060 || ch == 0xfeff || ch >= 0x2061 && ch <= 0x2064
+}
+
+// plainSymbol returns the ASCII that a symbol stands for, or "".
+func plainSymbol(ch rune) string {
+	switch {
+	case ch >= 0x249c && ch <= 0x24b5: // parenthesised
+		return alphabet[ch-0x249c : ch-0x249c+1]
+	case ch >= 0x24b6 && ch <= 0x24cf: // circled capitals
+		return alphabet[ch-0x24b6 : ch-0x24b6+1]
+	case ch >= 0x24d0 && ch <= 0x24e9:
+		return alphabet[ch-0x24d0 : ch-0x24d0+1]
+	case ch >= 0x1f130 && ch <= 0x1f149: // squared
+		return alphabet[ch-0x1f130 : ch-0x1f130+1]
+	case ch >= 0x1f150 && ch <= 0x1f169:
+		return alphabet[ch-0x1f150 : ch-0x1f150+1]
+	case ch >= 0x1f170 && ch <= 0x1f189:
+		return alphabet[ch-0x1f170 : ch-0x1f170+1]
+	case ch >= 0x1f1e6 && ch <= 0x1f1ff: // regional indicators
+		return alphabet[ch-0x1f1e6 : ch-0x1f1e6+1]
+	case ch == 0x2018, ch == 0x2019, ch == 0x02bc, ch == 0x2032:
+		return "'"
+	case ch == 0x201c, ch == 0x201d:
+		return "\""
+	case ch >= 0x2010 && ch <= 0x2015, ch == 0x2212:
+		return "-"
+	case ch == 0x2026:
+		return "..."
+	case ch == 0x2215, ch == 0x2044:
+		return "/"
+	case ch == 0xa0, ch >= 0x2000 && ch <= 0x200a, ch == 0x202f, ch == 0x205f, ch == 0x3000:
+		return " "
+	case ch == 0x2028, ch == 0x2029, ch == 0x85:
+		return "\n"
+	}
+	return ""
+}
+
+const alphabet = "abcdefghijklmnopqrstuvwxyz"
+
+// alike returns the ASCII letter that a letter of another script looks like
+// (the rows of Unicode TR39 whose skeleton is one ASCII letter), or 0.
+func alike(ch rune) byte {
+	if i := strings.IndexRune(alikes[script(ch)], ch); i >= 0 {
+		return alikes[script(ch)][i+utf8.RuneLen(ch)]
+	}
+	return 0
+}
+
+// script chooses the row of alikes.
+func script(ch rune) int {
+	switch {
+	case ch < 0x400:
+		return 0
+	case ch < 0x440:
+		return 1
+	case ch < 0x530:
+		return 2
+	}
+	return 3
+}

@@ -1,0 +1,148 @@
+package normal
+
+// marks say which work a text may need. A text without marks has only its
+// plain reading (and those that its words may give rise to).
+type marks uint16
+
+const (
+	markWide    marks = 1 << iota // bytes beyond ASCII, or control characters
+	markEscape                    // %, & or \ before something
+	markMarkup                    // < or emphasis inside a word
+	markRun                       // 16 or more letters and digits in a row, with digits or mixed case
+	markGroups                    // groups of digits, or of dots and dashes
+	markSpread                    // single letters that stand apart
+	markLeet                      // digits or signs inside words
+	markCrowded                   // 18 or more letters in a row
+)
+
+const (
+	cLower = 1 << iota
+	cUpper
+	cDigit
+	cLeet   // @ $ ! | + standing for letters
+	cEscape // % & \
+	cEmph   // * _ ~ ` and tags
+	cB64    // + / = - _
+	cWide
+)
+
+// classes of bytes, for scan.
+var classes = func() (t [256]uint8) {
+	for c := range 256 {
+		switch {
+		case c >= 'a' && c <= 'z':
+			t[c] = cLower
+		case c >= 'A' && c <= 'Z':
+			t[c] = cUpper
+		case c >= '0' && c <= '9':
+			t[c] = cDigit
+		case c == '%' || c == '&' || c == '\\':
+			t[c] = cEscape
+		case c == '*' || c == '~' || c == '`' || c == '<':
+			t[c] = cEmph
+		case c == '_':
+			t[c] = cEmph | cB64
+		case c == '@' || c == '$' || c == '!' || c == '|':
+			t[c] = cLeet
+		case c == '+' || c == '/' || c == '=' || c == '-':
+			t[c] = cB64
+		case c >= 0x80, c < ' ' && c != '\n' && c != '\t' && c != '\r', c == 0x7f:
+			t[c] = cWide
+		}
+	}
+	return t
+}()
+
+func isLetter(c byte) bool { return classes[c]&(cLower|cUpper) != 0 }
+func isDigit(c byte) bool  { return c >= '0' && c <= '9' }
+func isAlnum(c byte) bool  { return classes[c]&(cLower|cUpper|cDigit) != 0 }
+
+func lower(c byte) byte {
+	if c >= 'A' && c <= 'Z' {
+		return c + 'a' - 'A'
+	}
+	return c
+}
+
+// scan looks at every byte once.
+func scan(s string) marks {
+	var m marks
+	run, letters, apart, groups := 0, 0, 0, 0
+	var inRun uint8
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		k := classes[c]
+		if k&(cLower|cUpper) != 0 {
+			run++
+			letters++
+			inRun |= k
+			if letters == 18 {
+				m |= markCrowded
+			}
+			continue
+		}
+		// Not a letter: what ended, and what is it?
+		if letters == 1 && (i < 2 || !isAlnum(s[i-2])) {
+			if apart++; apart == 4 {
+				m |= markSpread
+			}
+		} else if letters > 1 {
+			apart = 0
+		}
+		if k&cDigit != 0 {
+			if letters > 0 || (i+1 < len(s) && isLetter(s[i+1])) {
+				m |= markLeet
+			}
+			run++
+			inRun |= k
+			letters = 0
+			continue
+		}
+		letters = 0
+		if k&cB64 != 0 && run > 0 {
+			run++
+			if k&cEmph == 0 {
+				continue
+			}
+		} else if run > 0 {
+			if run >= 16 && inRun != cLower && inRun != cUpper {
+				m |= markRun
+			}
+			if inRun == cDigit {
+				if groups++; groups >= 6 {
+					m |= markGroups
+				}
+			} else {
+				groups = 0
+			}
+			run, inRun = 0, 0
+		}
+		switch {
+		case k == 0:
+			if c == '.' && i+2 < len(s) && (s[i+1] == '-' || s[i+1] == '.' || s[i+1] == ' ') && (s[i+2] == '-' || s[i+2] == '.') {
+				m |= markGroups
+			}
+		case k&cWide != 0:
+			m |= markWide
+		case k&cEscape != 0:
+			if i+2 < len(s) {
+				m |= markEscape
+			}
+		case k&cLeet != 0:
+			if i+1 < len(s) && isLetter(s[i+1]) {
+				m |= markLeet
+			}
+		case k&cEmph != 0:
+			if c == '<' || i > 0 && i+1 < len(s) && (isLetter(s[i-1]) || isLetter(s[i+1])) {
+				m |= markMarkup
+			}
+		}
+	}
+	if run >= 16 && inRun != cLower && inRun != cUpper {
+		m |= markRun
+	}
+	if letters == 1 && apart >= 3 {
+		m |= markSpread
+	}
+	return m
+}

@@ -1,0 +1,97 @@
+package normal
+
+import "strings"
+
+// common are words by which a decoding is recognised as language: the most
+// frequent words of English, and the words of instructions.
+const common = `the be to of and in that have it for not on with he as you do at this but his by from they we say her she
+or an will my one all would there their what so up out if about who get which go me when make can like time no just him know
+take people into year your good some could them see other than then now look only come its over think also back after use two
+how our work first well way even new want because any these give day most us is are was were been has had did does said
+ignore previous instructions instruction prior above below system prompt prompts rules rule guidelines forget disregard override bypass
+reveal show print repeat output display tell send forward email password passwords secret secrets key keys token tokens credentials
+credential user users assistant admin administrator developer mode memory remember always never must should from future conversation
+conversations message messages every time whenever without telling asking confirm confirmation data file files delete execute run
+command commands code access grant granted permission permissions enable disable safety security filter filters restrictions
+restricted act pretend role play model language answer question questions response respond reply follow following include string
+exactly here important urgent please do write word words sentence text initial given given begin start end hidden instead before
+task tasks request requests provide information content policy policies unrestricted jailbreak account bank transfer money payment
+invoice invoices external address server upload url link http https www com html script alert javascript image tool call function
+api private personal sensitive history chat log logs copy note update store save insert add set change trusted verified approve
+approved treat as authority authorized official company team support client customer context input order orders direct directly
+these those through between while where why made may might more less own same such too very let help need needs using used
+call calls called name number part place point state thing world life hand high last long great little old right big different
+small large next early young public bad able love like prefers prefer likes lives works meeting project monday friday morning
+coffee dog cat music book books favorite enjoys enjoy weekend family daughter son wife husband birthday food allergic travel
+speaks english french german spanish agent agents block value values full dark light setting settings default test tests`
+
+// vocabulary is a set of words, kept as a bit table by hash: small, quick, and
+// wrong on about one strange word in fifty, which its users bear.
+type vocabulary [1 << 12]uint64
+
+func newVocabulary(words string) *vocabulary {
+	v := new(vocabulary)
+	for _, w := range strings.Fields(words) {
+		h := hashStart
+		for i := 0; i < len(w); i++ {
+			h = hashByte(h, w[i])
+		}
+		v.put(h)
+	}
+	return v
+}
+
+// english is read-only after it is made.
+var english = newVocabulary(common)
+
+const hashStart = uint32(2166136261)
+
+func hashByte(h uint32, c byte) uint32 { return (h ^ uint32(c)) * 16777619 }
+
+func mix(h uint32) uint32 {
+	h ^= h >> 15
+	h *= 0x2c1b3c6d
+	return h ^ h>>13
+}
+
+func (v *vocabulary) put(h uint32) {
+	h = mix(h)
+	v[h>>6&(1<<12-1)] |= 1 << (h & 63)
+}
+
+func (v *vocabulary) has(h uint32) bool {
+	h = mix(h)
+	return v[h>>6&(1<<12-1)]>>(h&63)&1 != 0
+}
+
+// word reports whether s, folded to lower case, is in the vocabulary.
+func (v *vocabulary) word(s string) bool {
+	h := hashStart
+	for i := 0; i < len(s); i++ {
+		h = hashByte(h, lower(s[i]))
+	}
+	return v.has(h)
+}
+
+// isLanguage reports whether enough of the words of s are known.
+func (v *vocabulary) isLanguage(s string, atLeast int) bool {
+	known, words := 0, 0
+	for i := 0; i < len(s); {
+		if !isLetter(s[i]) {
+			i++
+			continue
+		}
+		h, j := hashStart, i
+		for ; j < len(s) && isLetter(s[j]); j++ {
+			h = hashByte(h, lower(s[j]))
+		}
+		if j-i >= 2 {
+			words++
+			if v.has(h) {
+				known++
+			}
+		}
+		i = j
+	}
+	return known >= atLeast && known*100 >= words*35
+}

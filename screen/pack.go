@@ -1,0 +1,231 @@
+package screen
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/memproxy/memproxy/screen/classify"
+	"github.com/memproxy/memproxy/screen/directive"
+	"github.com/memproxy/memproxy/screen/lexicon"
+)
+
+// The files of a pack.
+const (
+	fileNumbers    = "pack.txt"
+	fileLexicon    = "lexicon.txt"
+	fileVocabulary = "vocabulary.txt"
+	fileDirectives = "directives.txt"
+	fileWeights    = "weights.bin"
+	fileMust       = "must.txt"
+	fileMustNot    = "mustnot.txt"
+)
+
+var packFiles = [...]string{fileNumbers, fileLexicon, fileVocabulary, fileDirectives, fileWeights, fileMust, fileMustNot}
+
+// maxPackFile bounds each file of a pack, in bytes.
+const maxPackFile = 4 << 20
+
+//go:embed pack
+var embedded embed.FS
+
+// Pack is everything that screening looks for, and the numbers by which it
+// weighs what it finds. It is immutable and has one version.
+type Pack struct {
+	name       string
+	version    string
+	lexicon    *lexicon.Lexicon
+	vocabulary *directive.Vocabulary
+	directives *directive.Rules
+	model      *classify.Model
+	weights    map[string]int // the numbers of pack.txt
+	hold, deny int
+	families   map[string]string // by rule
+}
+
+var builtin = sync.OnceValues(func() (*Pack, error) {
+	sub, err := fs.Sub(embedded, "pack")
+	if err != nil {
+		return nil, err
+	}
+	return Load(sub)
+})
+
+// Default returns the built-in pack. It is loaded, and its regression cases
+// run, the first time; a test proves that it loads.
+func Default() *Pack {
+	p, err := builtin()
+	if err != nil {
+		panic("screen: the built-in pack is broken: " + err.Error())
+	}
+	return p
+}
+
+// Load reads a pack from the root of a file system and runs its regression
+// cases. An error names file and line, and the pack is not to be used.
+func Load(fsys fs.FS) (*Pack, error) {
+	p, files, err := parse(fsys)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.regress(files); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// parse reads a pack without running its cases.
+func parse(fsys fs.FS) (*Pack, map[string]string, error) {
+	files := map[string]string{}
+	sum := sha256.New()
+	for _, name := range packFiles {
+		b, err := fs.ReadFile(fsys, name)
+		if err != nil {
+			return nil, nil, fmt.Errorf("screen: %w", err)
+		}
+		if len(b) > maxPackFile {
+			return nil, nil, fmt.Errorf("screen: %s: more than %d bytes", name, maxPackFile)
+		}
+		files[name] = string(b)
+		fmt.Fprintf(sum, "%s %d\n", name, len(b))
+		sum.Write(b)
+	}
+	p := &Pack{families: map[string]string{}}
+	var err error
+	if err = p.numbers(files[fileNumbers]); err != nil {
+		return nil, nil, fmt.Errorf("screen: %w", err)
+	}
+	if p.lexicon, err = lexicon.Parse(fileLexicon, files[fileLexicon]); err != nil {
+		return nil, nil, fmt.Errorf("screen: %w", err)
+	}
+	if p.vocabulary, err = directive.ParseVocabulary(fileVocabulary, files[fileVocabulary]); err != nil {
+		return nil, nil, fmt.Errorf("screen: %w", err)
+	}
+	if p.directives, err = directive.ParseRules(fileDirectives, files[fileDirectives], p.vocabulary); err != nil {
+		return nil, nil, fmt.Errorf("screen: %w", err)
+	}
+	if p.model, err = classify.Decode([]byte(files[fileWeights])); err != nil {
+		return nil, nil, fmt.Errorf("screen: %s: %w", fileWeights, err)
+	}
+	for i := range p.lexicon.Rules {
+		p.families[p.lexicon.Rules[i].ID] = p.lexicon.Rules[i].Family
+	}
+	for i := range p.directives.List {
+		r := &p.directives.List[i]
+		if _, dup := p.families[r.ID]; dup {
+			return nil, nil, fmt.Errorf("screen: %s:%d: rule %s is in the lexicon too", fileDirectives, r.Line, r.ID)
+		}
+		p.families[r.ID] = r.Family
+	}
+	p.version = p.name + "+" + hex.EncodeToString(sum.Sum(nil))[:12]
+	return p, files, nil
+}
+
+// Version is the pack's name and the beginning of its SHA-256.
+func (p *Pack) Version() string { return p.version }
+
+// WithModel returns the pack with another classifier, for evaluation.
+func (p *Pack) WithModel(m *classify.Model) *Pack {
+	q := *p
+	q.model = m
+	return &q
+}
+
+// family returns the family of a rule. Rules outside the lexicon and the
+// directives are families of their own.
+func (p *Pack) family(rule string) string {
+	if f, ok := p.families[rule]; ok {
+		return f
+	}
+	return rule
+}
+
+// Family returns the family of a rule, for reports.
+func (p *Pack) Family(rule string) string { return p.family(rule) }
+
+// required are the numbers that a pack must have.
+var required = []string{
+	"hold", "deny", "sensitivity low", "sensitivity medium", "sensitivity high",
+	"source trusted", "source verified", "source untrusted", "source hostile",
+	"trust anonymous", "trust authenticated", "trust established", "trust human", "trust system", "zero", "scale",
+}
+
+// numbers reads pack.txt: a key of one or two words, and a number.
+func (p *Pack) numbers(src string) error {
+	p.weights = map[string]int{}
+	n := 0
+	for line := range strings.Lines(src) {
+		n++
+		f := strings.Fields(line)
+		if len(f) == 0 || strings.HasPrefix(f[0], "#") {
+			continue
+		}
+		if f[0] == "name" && len(f) == 2 {
+			p.name = f[1]
+			continue
+		}
+		key := strings.Join(f[:len(f)-1], " ")
+		v, err := strconv.Atoi(f[len(f)-1])
+		if err != nil || key == "" || v < -100000 || v > 100000 {
+			return fmt.Errorf("%s:%d: want a key and a whole number", fileNumbers, n)
+		}
+		if _, dup := p.weights[key]; dup {
+			return fmt.Errorf("%s:%d: %q is given twice", fileNumbers, n, key)
+		}
+		p.weights[key] = v
+	}
+	if p.name == "" {
+		return errors.New(fileNumbers + ": the name is missing")
+	}
+	for _, k := range required {
+		if _, ok := p.weights[k]; !ok {
+			return fmt.Errorf("%s: %q is missing", fileNumbers, k)
+		}
+	}
+	p.hold, p.deny = p.weights["hold"], p.weights["deny"]
+	if p.hold <= minClassified || p.deny < p.hold || p.deny > 1000 || p.weights["scale"] <= 0 {
+		return fmt.Errorf("%s: want %d < hold <= deny <= 1000 and scale above 0", fileNumbers, minClassified)
+	}
+	return nil
+}
+
+// regress runs the cases that must and must not be held, one a line. A case is
+// judged at medium sensitivity, without source or trust.
+func (p *Pack) regress(files map[string]string) error {
+	s, err := newScreener(Options{Pack: p, CacheSize: -1})
+	if err != nil {
+		return err
+	}
+	for _, c := range [...]struct {
+		file string
+		held bool
+	}{{fileMust, true}, {fileMustNot, false}} {
+		n := 0
+		for line := range strings.Lines(files[c.file]) {
+			n++
+			line = strings.TrimRight(line, "\r\n")
+			if line == "" || line[0] == '#' {
+				continue
+			}
+			r := s.Text(line, "", "")
+			if r.Verdict.Stops() == c.held {
+				continue
+			}
+			if c.held {
+				return fmt.Errorf("screen: %s:%d: the case must be held and scores %d", c.file, n, r.Score)
+			}
+			top := ""
+			if len(r.Findings) > 0 {
+				top = r.Findings[0].Rule
+			}
+			return fmt.Errorf("screen: %s:%d: the case must not be held and scores %d (%s)", c.file, n, r.Score, top)
+		}
+	}
+	return nil
+}

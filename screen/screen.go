@@ -1,0 +1,202 @@
+// Package screen judges content without a model server: it reads a text in
+// every way in which a model might (package normal), looks for fixed
+// expressions (lexicon) and directives (directive), asks a small classifier
+// (classify), and adds the findings up to one risk per mille.
+//
+// It promises that the same text, pack and options give the same answer; that
+// its work is linear in the text; that spans point into the text as it was
+// written; and that a text which cannot be judged is a finding that holds,
+// never silence. What it cannot see (a lie told as a fact, a convention that
+// was planted) is for authority, provenance and review to stop.
+package screen
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/screen/normal"
+)
+
+// The layers, by which they are switched off.
+const (
+	LayerLexicon   = "lexicon"
+	LayerDirective = "directive"
+	LayerClassify  = "classify"
+	LayerForm      = "form" // obfuscation and imperative form
+)
+
+var layers = []string{LayerLexicon, LayerDirective, LayerClassify, LayerForm}
+
+// DefaultCacheSize is how many verdicts are remembered.
+const DefaultCacheSize = 4096
+
+// Options configure a Screener.
+type Options struct {
+	// Pack is what is looked for; nil is the built-in pack.
+	Pack *Pack
+	// Sensitivity is low, medium (the default) or high.
+	Sensitivity string
+	// CacheSize is how many verdicts are remembered, by hash of the content:
+	// 0 for the default, negative for none.
+	CacheSize int
+	// Disable names layers that are left out.
+	Disable []string
+}
+
+// Screener judges texts. It is safe for concurrent use.
+type Screener struct {
+	pack    *Pack
+	shift   int
+	off     map[string]bool
+	cache   *lru.Cache[[sha256.Size]byte, []memproxy.Finding]
+	limits  normal.Limits
+	version string
+}
+
+// New returns a Screener.
+func New(o Options) (*Screener, error) {
+	if o.Pack == nil {
+		p, err := builtin()
+		if err != nil {
+			return nil, err
+		}
+		o.Pack = p
+	}
+	return newScreener(o)
+}
+
+func newScreener(o Options) (*Screener, error) {
+	s := &Screener{pack: o.Pack, off: map[string]bool{}, limits: normal.DefaultLimits()}
+	sensitivity := cmp.Or(o.Sensitivity, "medium")
+	shift, ok := s.pack.weights["sensitivity "+sensitivity]
+	if !ok {
+		return nil, fmt.Errorf("screen: unknown sensitivity %q: want low, medium or high", sensitivity)
+	}
+	s.shift = shift
+	for _, d := range o.Disable {
+		if !slices.Contains(layers, d) {
+			return nil, fmt.Errorf("screen: unknown layer %q: want one of %v", d, layers)
+		}
+		s.off[d] = true
+	}
+	size := o.CacheSize
+	if size == 0 {
+		size = DefaultCacheSize
+	}
+	if size > 0 {
+		cache, err := lru.New[[sha256.Size]byte, []memproxy.Finding](size)
+		if err != nil {
+			return nil, fmt.Errorf("screen: %w", err)
+		}
+		s.cache = cache
+	}
+	s.version = s.pack.Version()
+	return s, nil
+}
+
+// Report is what screening says of one text.
+type Report struct {
+	// Score is the risk, per mille, moved by sensitivity, source and trust.
+	Score   memproxy.PerMille `json:"score"`
+	Verdict memproxy.Verdict  `json:"verdict"` // allow, hold or deny
+	// Findings are sorted by place. Their scores are not moved.
+	Findings []memproxy.Finding `json:"findings"`
+}
+
+// RuleRisk is the rule of the finding that carries an item's whole risk.
+const RuleRisk = "screen.risk"
+
+// Text judges one text that comes from a source and a principal of a trust
+// tier; both may be empty.
+func (s *Screener) Text(text string, source, trust string) Report {
+	findings, err := s.findings(text)
+	if err != nil {
+		findings = []memproxy.Finding{unreadable(text)}
+	}
+	r := Report{Score: s.risk(findings, source, trust), Findings: slices.Clone(findings)}
+	switch {
+	case int(r.Score) >= s.pack.deny:
+		r.Verdict = memproxy.Deny
+	case int(r.Score) >= s.pack.hold:
+		r.Verdict = memproxy.Hold
+	}
+	return r
+}
+
+// Screen finds what is dangerous in an operation's items. An item with
+// findings has one more, RuleRisk, with their sum. It satisfies the gate's
+// Screener; the only errors are the context's.
+func (s *Screener) Screen(ctx context.Context, op *memproxy.Operation) ([]memproxy.Finding, error) {
+	if op == nil {
+		return nil, errors.New("screen: no operation")
+	}
+	var out []memproxy.Finding
+	for i := range op.Items {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		it := &op.Items[i]
+		switch it.Kind {
+		case memproxy.ItemURL, memproxy.ItemData, memproxy.ItemQuery:
+			continue // not text, or not kept
+		}
+		r := s.Text(it.Text, string(op.SourceClaim), "")
+		if len(r.Findings) == 0 {
+			continue
+		}
+		top := slices.MaxFunc(r.Findings, func(a, b memproxy.Finding) int { return cmp.Compare(a.Score, b.Score) })
+		top.Rule, top.Score, top.Severity = RuleRisk, r.Score, severity(int(r.Score), s.pack)
+		for _, f := range append(r.Findings, top) {
+			f.Item = i
+			if f.Rule != RuleRisk {
+				f.Score = min(f.Score, r.Score)
+			}
+			out = append(out, f)
+		}
+	}
+	return out, nil
+}
+
+// Version names the pack that judges.
+func (s *Screener) Version() string { return s.version }
+
+// findings returns what the layers find, from memory when the same text was
+// judged before.
+func (s *Screener) findings(text string) ([]memproxy.Finding, error) {
+	if s.cache == nil {
+		return s.examine(text)
+	}
+	key := sha256.Sum256([]byte(text))
+	if f, ok := s.cache.Get(key); ok {
+		return f, nil
+	}
+	f, err := s.examine(text)
+	if err == nil {
+		s.cache.Add(key, f)
+	}
+	return f, err
+}
+
+// unreadable is the finding for a text that could not be judged.
+func unreadable(text string) memproxy.Finding {
+	return memproxy.Finding{Rule: "screen.unreadable", Severity: "high", End: len(text), Score: 700}
+}
+
+func severity(score int, p *Pack) string {
+	switch {
+	case score >= p.deny:
+		return "critical"
+	case score >= p.hold:
+		return "high"
+	case score >= p.hold/2:
+		return "medium"
+	}
+	return "low"
+}
