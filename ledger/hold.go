@@ -1,0 +1,261 @@
+package ledger
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+// The errors of holds and reviews.
+var (
+	// ErrUnknown: there is no such thing.
+	ErrUnknown = errors.New("ledger: unknown")
+	// ErrState: the thing is in a state in which that cannot be done.
+	ErrState = errors.New("ledger: not in this state")
+	// ErrConflict: the id belongs to something else.
+	ErrConflict = errors.New("ledger: the id is taken")
+	// ErrOwnReview: an author may not review what is his own.
+	ErrOwnReview = errors.New("ledger: authors do not review their own")
+)
+
+// maxHeld is the largest content of a hold in bytes; the gate's body limit is
+// far below.
+const maxHeld = 32 << 20
+
+const holdColumns = `id, backend, route, method, path, tenant, principal, trust, session, scope, kind,
+	reasons, findings, score, policy, sha256, created, state, reviewer, reviewed, note, similarity, lease, result`
+
+func scanHold(s scanner) (memproxy.HeldWrite, error) {
+	var h memproxy.HeldWrite
+	var scope, reasons, findings, result []byte
+	var created, reviewed, lease int64
+	err := s.Scan(&h.ID, &h.Backend, &h.Route, &h.Method, &h.EscapedPath, &h.Tenant, &h.Principal, &h.Trust, &h.Session,
+		&scope, &h.Kind, &reasons, &findings, &h.Score, &h.Policy, &h.ContentSHA256, &created, &h.State,
+		&h.Reviewer, &reviewed, &h.Note, &h.Similarity, &lease, &result)
+	if err != nil {
+		return h, err
+	}
+	h.Created, h.Reviewed, h.Lease = moment(created), moment(reviewed), moment(lease)
+	return h, errors.Join(json.Unmarshal(scope, &h.Scope), json.Unmarshal(reasons, &h.Reasons),
+		json.Unmarshal(findings, &h.Findings), json.Unmarshal(result, &h.Result))
+}
+
+// moment is the inverse of micros.
+func moment(at int64) time.Time {
+	if at == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(at).UTC()
+}
+
+// asJSON writes what always can be written.
+func asJSON(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic("ledger: " + err.Error()) // our own structs of strings and numbers
+	}
+	return string(text)
+}
+
+// PutHold keeps a write back: the content encrypted, the rest as it is. The
+// store gives Created, State and Similarity and returns the hold with them. It
+// is on the disk when PutHold returns. The same id and content once more is no
+// error and changes nothing, with another content it is ErrConflict. ErrFull
+// when Options.MaxHolds of the tenant wait.
+func (l *Ledger) PutHold(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) (memproxy.HeldWrite, error) {
+	if l.opt.Vault == nil {
+		return h, ErrNoVault
+	}
+	if err := validHold(&h); err != nil {
+		return h, err
+	}
+	plain, err := json.Marshal(c)
+	if err != nil {
+		return h, refused("the content of a hold: %v", err)
+	}
+	if len(plain) > maxHeld {
+		return h, refused("the content of a hold is longer than %d bytes", maxHeld)
+	}
+	secret, err := l.sketchKey(ctx)
+	if err != nil {
+		return h, err
+	}
+	sk := sketchOf(secret, c.Texts)
+	h.Created, h.State = moment(max(1, micros(l.opt.Clock()))), memproxy.HoldPending
+	h.Reviewer, h.Note, h.Reviewed, h.Lease, h.Result = "", "", time.Time{}, time.Time{}, memproxy.HoldResult{}
+	var kept memproxy.HeldWrite
+	err = l.change(ctx, func(t *transaction) (err error) {
+		kept, err = t.hold(h, sk, plain)
+		return err
+	})
+	if err != nil {
+		return h, err
+	}
+	return kept, nil
+}
+
+func (t *transaction) hold(h memproxy.HeldWrite, sk sketch, plain []byte) (memproxy.HeldWrite, error) {
+	switch there, err := t.getHold(h.ID); {
+	case err == nil && there.ContentSHA256 == h.ContentSHA256 && there.Tenant == h.Tenant && there.Backend == h.Backend:
+		return there, nil
+	case err == nil:
+		return h, fmt.Errorf("%w: hold %s", ErrConflict, h.ID)
+	case !errors.Is(err, ErrUnknown):
+		return h, err
+	}
+	var n int
+	if _, err := t.one(`SELECT count(*) FROM hold WHERE tenant = ? AND state = 'pending'`, []any{h.Tenant}, &n); err != nil {
+		return h, err
+	}
+	if n >= t.l.opt.MaxHolds {
+		return h, fmt.Errorf("%w: %d holds of one tenant wait for review", ErrFull, n)
+	}
+	var err error
+	if h.Similarity, err = t.group(h.Tenant, sk); err != nil {
+		return h, err
+	}
+	_, err = t.run(`INSERT INTO hold (`+holdColumns+`, sketch, token, aged)
+		VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,'',0)`,
+		h.ID, h.Backend, h.Route, h.Method, h.EscapedPath, h.Tenant, h.Principal, string(h.Trust), h.Session, asJSON(h.Scope), string(h.Kind),
+		asJSON(h.Reasons), asJSON(h.Findings), int64(h.Score), h.Policy, h.ContentSHA256, micros(h.Created), string(h.State),
+		"", 0, "", h.Similarity, 0, asJSON(h.Result), sk.String())
+	if err != nil {
+		return h, err
+	}
+	if err := t.encrypt(ref(refHold, h.ID), h.Tenant, plain); err != nil {
+		return h, err
+	}
+	return h, t.notify(memproxy.NoticeHold, h.Tenant, h.ID, h)
+}
+
+func validHold(h *memproxy.HeldWrite) error {
+	if h.ID == "" || h.Backend == "" || h.Route == "" {
+		return refused("a hold needs an id, a backend and a route")
+	}
+	for _, s := range [...]string{h.ID, h.Backend, h.Route, h.Method, h.Tenant, h.Principal, string(h.Trust), h.Session,
+		string(h.Kind), h.Policy, h.ContentSHA256, h.Scope.Tenant, h.Scope.User, h.Scope.Agent, h.Scope.App, h.Scope.Run} {
+		if err := storable(s); err != nil {
+			return refused("a part of the hold %v", err)
+		}
+	}
+	if len(h.EscapedPath) > 8*maxText || strings.IndexByte(h.EscapedPath, 0) >= 0 {
+		return refused("the path of a hold is too long")
+	}
+	return nil
+}
+
+func (t *transaction) getHold(id string) (memproxy.HeldWrite, error) {
+	found, err := rows(t, scanHold, `SELECT `+holdColumns+` FROM hold WHERE id = ?`, id)
+	if err == nil && len(found) == 0 {
+		err = fmt.Errorf("%w: hold %s", ErrUnknown, id)
+	}
+	if err != nil {
+		return memproxy.HeldWrite{}, err
+	}
+	return found[0], nil
+}
+
+// Hold returns a hold without its content. ErrUnknown when there is none.
+func (l *Ledger) Hold(ctx context.Context, id string) (memproxy.HeldWrite, error) {
+	if storable(id) != nil {
+		return memproxy.HeldWrite{}, ErrUnknown
+	}
+	found, err := look(ctx, l, "look up a hold", scanHold, `SELECT `+holdColumns+` FROM hold WHERE id = ?`, id)
+	if err == nil && len(found) == 0 {
+		err = fmt.Errorf("%w: hold %s", ErrUnknown, id)
+	}
+	if err != nil {
+		return memproxy.HeldWrite{}, err
+	}
+	return found[0], nil
+}
+
+// HoldContent returns a hold with its content. ErrShredded when it is gone.
+func (l *Ledger) HoldContent(ctx context.Context, id string) (memproxy.HeldWrite, memproxy.HoldContent, error) {
+	var c memproxy.HoldContent
+	h, err := l.Hold(ctx, id)
+	if err != nil {
+		return h, c, err
+	}
+	plain, err := l.decrypt(ctx, ref(refHold, h.ID), h.Tenant)
+	if err != nil {
+		return h, c, err
+	}
+	if err := json.Unmarshal(plain, &c); err != nil {
+		return h, c, fmt.Errorf("%w: hold %s", ErrSealed, h.ID)
+	}
+	return h, c, nil
+}
+
+// Holds returns a page of holds, oldest first. A cursor that is not one is
+// ErrRow.
+func (l *Ledger) Holds(ctx context.Context, f memproxy.HoldFilter) (memproxy.HoldPage, error) {
+	where, args, err := holdWhere(f)
+	if err != nil {
+		return memproxy.HoldPage{}, err
+	}
+	n := f.Limit
+	if n <= 0 {
+		n = 50
+	}
+	n = min(n, 500)
+	found, err := look(ctx, l, "list holds", scanHold,
+		`SELECT `+holdColumns+` FROM hold WHERE `+where+` ORDER BY created, id LIMIT ?`, append(args, n+1)...)
+	if err != nil {
+		return memproxy.HoldPage{}, err
+	}
+	page := memproxy.HoldPage{Holds: found}
+	if len(found) > n {
+		page.Holds = found[:n]
+		page.Next = cursor(found[n-1])
+	}
+	return page, nil
+}
+
+func cursor(h memproxy.HeldWrite) string {
+	return strconv.FormatInt(micros(h.Created), 36) + "." + h.ID
+}
+
+func parseCursor(text string) (at int64, id string, err error) {
+	first, id, ok := strings.Cut(text, ".")
+	at, perr := strconv.ParseInt(first, 36, 64)
+	if !ok || perr != nil || storable(id) != nil {
+		return 0, "", refused("not a cursor")
+	}
+	return at, id, nil
+}
+
+func holdWhere(f memproxy.HoldFilter) (string, []any, error) {
+	where, args := []string{"1 = 1"}, []any{}
+	for _, c := range [...]struct{ column, value string }{
+		{"state", string(f.State)}, {"tenant", f.Tenant}, {"backend", f.Backend}, {"principal", f.Principal},
+		{"session", f.Session}, {"similarity", f.Similarity},
+	} {
+		if err := storable(c.value); err != nil {
+			return "", nil, refused("%s %v", c.column, err)
+		}
+		if c.value != "" {
+			where, args = append(where, c.column+" = ?"), append(args, c.value)
+		}
+	}
+	if !f.Since.IsZero() {
+		where, args = append(where, "created >= ?"), append(args, micros(f.Since))
+	}
+	if !f.Before.IsZero() {
+		where, args = append(where, "created < ?"), append(args, micros(f.Before))
+	}
+	if f.After != "" {
+		at, id, err := parseCursor(f.After)
+		if err != nil {
+			return "", nil, err
+		}
+		where, args = append(where, "(created, id) > (?, ?)"), append(args, at, id)
+	}
+	return strings.Join(where, " AND "), args, nil
+}

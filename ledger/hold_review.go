@@ -1,0 +1,256 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+// maxNote bounds what a reviewer writes, in bytes.
+const maxNote = 2000
+
+func checkReview(r memproxy.Review) error {
+	if r.Reviewer == "" || storable(r.Reviewer) != nil {
+		return refused("a review needs a reviewer")
+	}
+	if len(r.Note) > maxNote || strings.IndexByte(r.Note, 0) >= 0 {
+		return refused("the note of a review is longer than %d bytes", maxNote)
+	}
+	return nil
+}
+
+// lockHold returns a hold that no other transaction changes until this one is
+// over.
+func (t *transaction) lockHold(id string) (memproxy.HeldWrite, error) {
+	if _, err := t.run(`UPDATE hold SET aged = aged WHERE id = ?`, id); err != nil {
+		return memproxy.HeldWrite{}, err
+	}
+	return t.getHold(id)
+}
+
+// vote counts a reviewer's yes and returns how many there are. The author's
+// never counts.
+func (t *transaction) vote(subject, author string, r memproxy.Review) (memproxy.Tallied, error) {
+	tally := memproxy.Tallied{Need: max(1, r.Need)}
+	if r.Reviewer == author {
+		return tally, ErrOwnReview
+	}
+	_, err := t.run(`INSERT INTO vote (subject, reviewer, at, note) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+		subject, r.Reviewer, micros(t.l.opt.Clock()), r.Note)
+	if err != nil {
+		return tally, err
+	}
+	_, err = t.one(`SELECT count(*) FROM vote WHERE subject = ? AND reviewer <> ?`, []any{subject, author}, &tally.Have)
+	tally.Settled = tally.Have >= tally.Need
+	return tally, err
+}
+
+// settle gives a hold its last word.
+func (t *transaction) settleHold(id string, state memproxy.HoldState, r memproxy.Review) error {
+	_, err := t.run(`UPDATE hold SET state = ?, reviewer = ?, reviewed = ?, note = ? WHERE id = ?`,
+		string(state), r.Reviewer, micros(t.l.opt.Clock()), r.Note, id)
+	return err
+}
+
+// ApproveHold adds a reviewer's yes. The hold is approved once Need distinct
+// reviewers, its author not among them, said it; it is then ready for
+// ClaimHold. To say yes to an approved one changes nothing. ErrState when it
+// is past that, ErrOwnReview for the author, ErrShredded when there is nothing
+// left to send.
+func (l *Ledger) ApproveHold(ctx context.Context, id string, r memproxy.Review) (memproxy.Tallied, error) {
+	if err := checkReview(r); err != nil {
+		return memproxy.Tallied{}, err
+	}
+	var tally memproxy.Tallied
+	err := l.change(ctx, func(t *transaction) (err error) {
+		tally, err = t.approve(id, r)
+		return err
+	})
+	if err != nil {
+		return memproxy.Tallied{}, err
+	}
+	return tally, nil
+}
+
+func (t *transaction) approve(id string, r memproxy.Review) (memproxy.Tallied, error) {
+	h, err := t.lockHold(id)
+	if err != nil {
+		return memproxy.Tallied{}, err
+	}
+	if h.State != memproxy.HoldPending && h.State != memproxy.HoldApproved {
+		return memproxy.Tallied{}, fmt.Errorf("%w: hold %s is %s", ErrState, id, h.State)
+	}
+	if there, err := t.one(`SELECT 1 FROM content WHERE ref = ? AND vault <> ''`, []any{ref(refHold, id)}, new(int)); err != nil || !there {
+		return memproxy.Tallied{}, errors.Join(err, ErrShredded)
+	}
+	tally, err := t.vote(ref(refHold, id), h.Principal, r)
+	if err != nil || !tally.Settled || h.State == memproxy.HoldApproved {
+		return tally, err
+	}
+	return tally, t.settleHold(id, memproxy.HoldApproved, r)
+}
+
+// RejectHold gives a hold up that waits or is approved and not yet claimed.
+// One reviewer is enough. To reject a rejected one changes nothing.
+func (l *Ledger) RejectHold(ctx context.Context, id string, r memproxy.Review) error {
+	if err := checkReview(r); err != nil {
+		return err
+	}
+	return l.change(ctx, func(t *transaction) error { return t.reject(id, r) })
+}
+
+func (t *transaction) reject(id string, r memproxy.Review) error {
+	h, err := t.lockHold(id)
+	switch {
+	case err != nil:
+		return err
+	case r.Reviewer == h.Principal:
+		return ErrOwnReview
+	case h.State == memproxy.HoldRejected:
+		return nil
+	case h.State != memproxy.HoldPending && h.State != memproxy.HoldApproved:
+		return fmt.Errorf("%w: hold %s is %s", ErrState, id, h.State)
+	}
+	return t.settleHold(id, memproxy.HoldRejected, r)
+}
+
+// maxBatch is how many holds one batch settles.
+const maxBatch = 500
+
+// ReviewHolds approves or rejects the waiting holds of one similarity group of
+// a tenant, all or none. What is created at or after before is left out, and
+// there must be exactly expect of them: a reviewer settles what he was shown,
+// and nothing that was slipped into the group since. ErrState otherwise.
+func (l *Ledger) ReviewHolds(ctx context.Context, tenant, similarity string, before time.Time, expect int, approve bool, r memproxy.Review) ([]memproxy.HeldWrite, error) {
+	if err := checkReview(r); err != nil {
+		return nil, err
+	}
+	if similarity == "" || storable(similarity) != nil || storable(tenant) != nil || before.IsZero() || expect < 1 || expect > maxBatch {
+		return nil, refused("a batch needs a similarity, a time and how many are expected (at most %d)", maxBatch)
+	}
+	var settled []memproxy.HeldWrite
+	err := l.change(ctx, func(t *transaction) error {
+		settled = nil
+		found, err := rows(t, scanHold, `SELECT `+holdColumns+` FROM hold
+			WHERE tenant = ? AND state = 'pending' AND similarity = ? AND created < ? ORDER BY id LIMIT ?`,
+			tenant, similarity, micros(before), maxBatch+1)
+		if err != nil {
+			return err
+		}
+		if len(found) != expect {
+			return fmt.Errorf("%w: %d holds wait in the group, not %d", ErrState, len(found), expect)
+		}
+		for _, h := range found {
+			if approve {
+				_, err = t.approve(h.ID, r)
+			} else {
+				err = t.reject(h.ID, r)
+			}
+			if err != nil {
+				return fmt.Errorf("hold %s: %w", h.ID, err)
+			}
+			if h, err = t.getHold(h.ID); err != nil {
+				return err
+			}
+			settled = append(settled, h)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return settled, nil
+}
+
+// ReevaluateHolds asks f for a new verdict on every waiting hold, as when the
+// rules changed, and returns how many it settled. F must not call the ledger's
+// writing methods on the same hold. Holds whose content does not open are left
+// waiting. An error of f ends it.
+func (l *Ledger) ReevaluateHolds(ctx context.Context, f func(memproxy.HeldWrite, memproxy.HoldContent) (memproxy.Reevaluation, error)) (settled int, err error) {
+	filter := memproxy.HoldFilter{State: memproxy.HoldPending}
+	for {
+		page, err := l.Holds(ctx, filter)
+		if err != nil {
+			return settled, err
+		}
+		for _, h := range page.Holds {
+			h, c, err := l.HoldContent(ctx, h.ID)
+			if errors.Is(err, ErrShredded) || errors.Is(err, ErrSealed) || errors.Is(err, ErrUnknown) {
+				continue
+			}
+			if err != nil {
+				return settled, err
+			}
+			verdict, err := f(h, c)
+			if err != nil {
+				return settled, err
+			}
+			done, err := l.reevaluated(ctx, h.ID, verdict)
+			if err != nil {
+				return settled, err
+			}
+			if done {
+				settled++
+			}
+		}
+		if page.Next == "" {
+			return settled, nil
+		}
+		filter.After = page.Next
+	}
+}
+
+func (l *Ledger) reevaluated(ctx context.Context, id string, v memproxy.Reevaluation) (settled bool, err error) {
+	if storable(v.Policy) != nil {
+		return false, refused("the version of the rules")
+	}
+	var done bool
+	err = l.change(ctx, func(t *transaction) error {
+		done = false
+		h, err := t.lockHold(id)
+		if err != nil || h.State != memproxy.HoldPending { // settled by somebody meanwhile
+			return err
+		}
+		_, err = t.run(`UPDATE hold SET reasons = ?, findings = ?, score = ?, policy = ? WHERE id = ?`,
+			asJSON(v.Reasons), asJSON(v.Findings), int64(v.Score), v.Policy, id)
+		if err != nil {
+			return err
+		}
+		r := memproxy.Review{Reviewer: "rules:" + v.Policy, Note: "settled by a change of the rules"}
+		switch {
+		case v.Verdict == memproxy.Deny:
+			done = true
+			return t.settleHold(id, memproxy.HoldRejected, r)
+		case v.Verdict < memproxy.Hold && v.Release:
+			done = true
+			return t.settleHold(id, memproxy.HoldApproved, r)
+		}
+		return nil
+	})
+	return done && err == nil, err
+}
+
+// AgeHolds returns the holds that have waited since before a time and were not
+// returned so far, and queues a notice of each.
+func (l *Ledger) AgeHolds(ctx context.Context, before time.Time) ([]memproxy.HeldWrite, error) {
+	var aged []memproxy.HeldWrite
+	err := l.change(ctx, func(t *transaction) (err error) {
+		aged, err = rows(t, scanHold, `UPDATE hold SET aged = ? WHERE id IN
+			(SELECT id FROM hold WHERE state = 'pending' AND created < ? AND aged = 0 ORDER BY created, id LIMIT ?)
+			RETURNING `+holdColumns, max(1, micros(t.l.opt.Clock())), micros(before), maxBatch)
+		for _, h := range aged {
+			err = errors.Join(err, t.notify(memproxy.NoticeAged, h.Tenant, h.ID, h))
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(aged, func(a, b memproxy.HeldWrite) int { return a.Created.Compare(b.Created) })
+	return aged, nil
+}

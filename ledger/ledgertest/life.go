@@ -1,0 +1,161 @@
+package ledgertest
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger"
+)
+
+// Clock is a time that a test moves. It is safe for concurrent use.
+type Clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+// NewClock returns a clock that stands at noon of some day.
+func NewClock() *Clock { return &Clock{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)} }
+
+// Now is the clock's time. Each call moves it by a microsecond, as time does.
+func (c *Clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(time.Microsecond)
+	return c.now
+}
+
+// Pass moves the clock.
+func (c *Clock) Pass(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// Key returns a new key.
+func Key(t testing.TB) ledger.Key {
+	t.Helper()
+	secret := make([]byte, ledger.KeySize)
+	if _, err := rand.Read(secret); err != nil {
+		t.Fatal(err)
+	}
+	k, err := ledger.NewKey(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// Vault returns a vault under the keys, the first of which encrypts; without
+// any, under a new one.
+func Vault(t testing.TB, keys ...ledger.Key) *ledger.Vault {
+	t.Helper()
+	if len(keys) == 0 {
+		keys = []ledger.Key{Key(t)}
+	}
+	v, err := ledger.NewVault(ledger.Keys{Signing: keys[0], Verifying: keys[1:]}, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// Life is a ledger with the clock that it goes by.
+type Life struct {
+	*ledger.Ledger
+	Clock *Clock
+	// Other is a second ledger on the same store, where the store is shared;
+	// else the same one.
+	Other *ledger.Ledger
+}
+
+// RunLife checks the life of a memory after the verdict: holds, states,
+// versions, corrections, sessions, notices. Open returns a new, empty store
+// with the options, twice if it is shared, and closes it at the end.
+func RunLife(t *testing.T, open func(*testing.T, ledger.Options) (one, other *ledger.Ledger)) {
+	for _, c := range []struct {
+		name string
+		run  func(*testing.T, Life)
+	}{
+		{"a hold is found as put", holdFound},
+		{"holds are listed in pages", holdPages},
+		{"a hold's life", holdLife},
+		{"what is settled stays settled", holdSettled},
+		{"a claim is given once", holdClaimed},
+		{"a claim that was left is stranded", holdStranded},
+		{"distinct reviewers, never the author", fourEyes},
+		{"alike holds are one group", holdGroups},
+		{"a batch settles what was shown", holdBatch},
+		{"reevaluation settles by the new rules", reevaluated},
+		{"shredded content is gone", shredded},
+		{"old holds are told of once, settled ones pruned", agedAndPruned},
+		{"holds of a tenant are bounded", holdBound},
+		{"notices are given out until delivered", notices},
+		{"what is kept is found", kept},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			clock := NewClock()
+			one, other := open(t, ledger.Options{
+				Clock: clock.Now, Vault: Vault(t), Notices: true, Timeout: 20 * time.Second, MaxHolds: 600,
+			})
+			c.run(t, Life{one, clock, other})
+		})
+	}
+}
+
+// Held returns a hold with its content.
+func Held(id, text string) (memproxy.HeldWrite, memproxy.HoldContent) {
+	return memproxy.HeldWrite{
+			ID: id, Backend: "mem0", Route: "mem0.v3.add", Method: "POST", EscapedPath: "/v3/memories/add/",
+			Tenant: "acme", Principal: "agent:dev", Trust: memproxy.TrustAuthenticated, Session: "s1",
+			Scope: memproxy.Scope{Tenant: "acme", User: "ann"}, Kind: memproxy.Learn,
+			Reasons:  []memproxy.Reason{{Code: memproxy.PolicyForbid, Rule: "directive", Detail: "looks like an order"}},
+			Findings: []memproxy.Finding{{Rule: "directive.always", Severity: "high", Start: 0, End: 6, Score: 800}},
+			Score:    800, Policy: "p1", ContentSHA256: fmt.Sprintf("%064x", len(text)),
+		}, memproxy.HoldContent{
+			Query: "version=v2", Header: memproxy.Header{"Content-Type": {"application/json"}},
+			Body:  []byte(`{"messages":[{"role":"user","content":"` + text + `"}]}`),
+			Texts: []memproxy.HeldText{{Pointer: "/messages/0/content", Text: text}},
+		}
+}
+
+func hold(t *testing.T, l Life, id, text string) memproxy.HeldWrite {
+	t.Helper()
+	h, c := Held(id, text)
+	h, err := l.PutHold(t.Context(), h, c)
+	if err != nil {
+		t.Fatalf("PutHold: %v", err)
+	}
+	return h
+}
+
+func wantState(t *testing.T, l Life, id string, want memproxy.HoldState) memproxy.HeldWrite {
+	t.Helper()
+	h, err := l.Other.Hold(t.Context(), id)
+	if err != nil || h.State != want {
+		t.Fatalf("hold %s is %q, %v; want %q", id, h.State, err, want)
+	}
+	return h
+}
+
+func wantErr(t *testing.T, what string, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%s: %v, want %v", what, err, want)
+	}
+}
+
+func must(t *testing.T, what string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
+func by(reviewer string) memproxy.Review {
+	return memproxy.Review{Reviewer: reviewer, Note: "looked at"}
+}

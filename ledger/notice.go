@@ -1,0 +1,96 @@
+package ledger
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+// maxNotices bounds the notices that nobody could be told; the oldest give
+// way.
+const maxNotices = 10000
+
+// notify queues a notice in the transaction that it tells of, so that neither
+// is there without the other.
+func (t *transaction) notify(kind memproxy.NoticeKind, tenant, subject string, data any) error {
+	if !t.l.opt.Notices {
+		return nil
+	}
+	at := max(1, micros(t.l.opt.Clock()))
+	_, err := t.run(`INSERT INTO notice (id, kind, tenant, subject, created, data, attempts, due, error)
+		VALUES (?, ?, ?, ?, ?, ?, 0, 0, '') ON CONFLICT DO NOTHING`,
+		ref(string(kind)+"/", tenant, subject)+strconv.FormatInt(at, 36), string(kind), tenant, subject, at, asJSON(data))
+	if err != nil {
+		return err
+	}
+	_, err = t.run(`DELETE FROM notice WHERE created < (SELECT created FROM notice ORDER BY created DESC LIMIT 1 OFFSET ?)`, maxNotices-1)
+	return err
+}
+
+// Notices gives the caller notices to deliver that are due, oldest first, at
+// most limit of them. Nobody else gets them for the length of the lease; what
+// is not Delivered or Delayed by then is given out again. So each is delivered
+// at least once, and now and then twice.
+func (l *Ledger) Notices(ctx context.Context, limit int, lease time.Duration) ([]memproxy.Notice, error) {
+	var due []memproxy.Notice
+	now := l.opt.Clock()
+	err := l.change(ctx, func(t *transaction) (err error) {
+		due, err = rows(t, scanNotice, `SELECT id, kind, tenant, subject, created, data, attempts FROM notice
+			WHERE due <= ? ORDER BY created, id LIMIT ?`, micros(now), limit)
+		if err != nil {
+			return err
+		}
+		mine := due[:0]
+		for _, n := range due {
+			got, err := t.run(`UPDATE notice SET due = ? WHERE id = ? AND due <= ?`, micros(now.Add(lease)), n.ID, micros(now))
+			if err != nil {
+				return err
+			}
+			if got == 1 {
+				mine = append(mine, n)
+			}
+		}
+		due = mine
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return due, nil
+}
+
+func scanNotice(s scanner) (memproxy.Notice, error) {
+	var n memproxy.Notice
+	var created int64
+	err := s.Scan(&n.ID, &n.Kind, &n.Tenant, &n.Subject, &created, &n.Data, &n.Attempts)
+	n.Created = moment(created)
+	return n, err
+}
+
+// Delivered forgets a notice that reached its reader, or is given up.
+func (l *Ledger) Delivered(ctx context.Context, id string) error {
+	return l.change(ctx, func(t *transaction) error {
+		_, err := t.run(`DELETE FROM notice WHERE id = ?`, id)
+		return err
+	})
+}
+
+// Delayed notes that a notice could not be delivered and when it is due again.
+func (l *Ledger) Delayed(ctx context.Context, id string, due time.Time, why string) error {
+	return l.change(ctx, func(t *transaction) error {
+		_, err := t.run(`UPDATE notice SET attempts = attempts + 1, due = ?, error = ? WHERE id = ?`, micros(due), clean(why), id)
+		return err
+	})
+}
+
+// clean makes a sentence of somebody else's storable.
+func clean(text string) string {
+	text = strings.ReplaceAll(strings.ToValidUTF8(text, "?"), "\x00", "?")
+	if len(text) > maxText {
+		text = strings.ToValidUTF8(text[:maxText], "")
+	}
+	return text
+}
