@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/memproxy/memproxy/inject"
+	"github.com/memproxy/memproxy/telemetry"
+)
+
+// inject runs the admission webhooks that put the sidecar into pods, until it
+// is told to stop or a listener fails.
+func (a *app) inject(ctx context.Context, args []string) int {
+	fs := a.flags("inject")
+	path := fs.String("config", "inject.yaml", "configuration file of the webhooks, as the chart writes it")
+	if code := a.parse(fs, args); code >= 0 {
+		return code
+	}
+	text, err := os.ReadFile(*path)
+	if err != nil {
+		return a.fail(err)
+	}
+	cfg, err := inject.ParseConfig(text)
+	if err != nil {
+		return a.fail(fmt.Errorf("%s: %w", *path, err))
+	}
+	log, err := telemetry.NewLogger(a.Stderr, telemetry.LogOptions{Format: "json", Level: slog.LevelInfo})
+	if err != nil {
+		return a.fail(err)
+	}
+	if err := runInjector(ctx, cfg, log); err != nil {
+		return a.fail(err)
+	}
+	return exitOK
+}
+
+func runInjector(ctx context.Context, cfg *inject.Config, log *slog.Logger) error {
+	metrics := prometheus.NewRegistry()
+	opt := cfg.Options()
+	opt.Metrics = metrics
+	injector, err := inject.New(opt)
+	if err != nil {
+		return err
+	}
+	cert, err := inject.LoadCertificate(cfg.TLS.Cert, cfg.TLS.Key, time.Now)
+	if err != nil {
+		return err
+	}
+	hooks, err := net.Listen("tcp", cfg.Listen)
+	if err != nil {
+		return err
+	}
+	admin, err := net.Listen("tcp", cfg.Admin)
+	if err != nil {
+		return errors.Join(err, hooks.Close())
+	}
+	log.Info("listening", "name", "webhooks", "address", hooks.Addr().String())
+	log.Info("listening", "name", "admin", "address", admin.Addr().String())
+	// Whichever ends first ends the other.
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		return inject.Serve(ctx, hooks, cert.TLS(), injector.Handler(log), log)
+	})
+	group.Go(func() error {
+		return inject.Serve(ctx, admin, nil, inject.AdminHandler(cert.Ready, metrics), log)
+	})
+	return group.Wait()
+}

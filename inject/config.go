@@ -1,0 +1,71 @@
+package inject
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Config is the file of `memproxy inject -config FILE`. The chart writes it.
+type Config struct {
+	// Listen is the webhook's address, host:port.
+	Listen string `yaml:"listen"`
+	// Admin is the address of /healthz, /readyz and /metrics.
+	Admin string `yaml:"admin"`
+	TLS   struct {
+		Cert string `yaml:"cert"`
+		Key  string `yaml:"key"`
+	} `yaml:"tls"`
+	// Pods is which pods are injected: "all" that do not ask to be left out,
+	// or those "annotated" only.
+	Pods string `yaml:"pods"`
+	// PodNames is Options.PodNames.
+	PodNames bool `yaml:"pod_names"`
+	// Template is what is put in.
+	Template struct {
+		Sidecar     map[string]any    `yaml:"sidecar"`
+		Volumes     []map[string]any  `yaml:"volumes"`
+		Env         []map[string]any  `yaml:"env"`
+		Mounts      []map[string]any  `yaml:"mounts"`
+		Labels      map[string]string `yaml:"labels"`
+		Annotations map[string]string `yaml:"annotations"`
+	} `yaml:"template"`
+}
+
+// ParseConfig reads the file strictly: keys that are not known are errors.
+func ParseConfig(text []byte) (*Config, error) {
+	var c Config
+	dec := yaml.NewDecoder(bytes.NewReader(text))
+	dec.KnownFields(true)
+	if err := dec.Decode(&c); err != nil && err != io.EOF {
+		return nil, fmt.Errorf("inject: %w", err)
+	}
+	var errs []error
+	for _, a := range [][2]string{{"listen", c.Listen}, {"admin", c.Admin}} {
+		if _, _, err := net.SplitHostPort(a[1]); err != nil {
+			errs = append(errs, fmt.Errorf("inject: %s %q is not host:port", a[0], a[1]))
+		}
+	}
+	if c.TLS.Cert == "" || c.TLS.Key == "" {
+		errs = append(errs, errors.New("inject: tls.cert and tls.key are required: API servers speak HTTPS only"))
+	}
+	if c.Pods != "all" && c.Pods != "annotated" {
+		errs = append(errs, fmt.Errorf("inject: pods is %q, want all or annotated", c.Pods))
+	}
+	if _, err := Template(c.Template).compile(); err != nil {
+		errs = append(errs, fmt.Errorf("inject: template: %w", err))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return &c, nil
+}
+
+// Options are the injector's part of the configuration.
+func (c *Config) Options() Options {
+	return Options{Template: Template(c.Template), All: c.Pods == "all", PodNames: c.PodNames}
+}

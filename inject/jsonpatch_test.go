@@ -1,0 +1,84 @@
+package inject
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+)
+
+// patched applies a JSON Patch as RFC 6902 says: an independent reading of what
+// the package writes.
+func patched(t testing.TB, doc any, patch []byte) any {
+	t.Helper()
+	var out any
+	if err := json.Unmarshal([]byte(text(t, doc)), &out); err != nil {
+		t.Fatal(err)
+	}
+	if len(patch) == 0 {
+		return out
+	}
+	var ops []Patch
+	if err := json.Unmarshal(patch, &ops); err != nil {
+		t.Fatal(err)
+	}
+	for _, op := range ops {
+		var v any
+		if op.Op != "remove" {
+			if err := json.Unmarshal(op.Value, &v); err != nil {
+				t.Fatal(err)
+			}
+		}
+		out = apply(t, out, strings.Split(op.Path, "/")[1:], op.Op, v)
+	}
+	return out
+}
+
+func apply(t testing.TB, doc any, path []string, op string, v any) any {
+	t.Helper()
+	key := strings.NewReplacer("~1", "/", "~0", "~").Replace(path[0])
+	last := len(path) == 1
+	switch d := doc.(type) {
+	case map[string]any:
+		_, there := d[key]
+		switch {
+		case !last:
+			if !there {
+				t.Fatalf("%s is not there", key)
+			}
+			d[key] = apply(t, d[key], path[1:], op, v)
+		case op == "add":
+			d[key] = v
+		case !there:
+			t.Fatalf("%s of %s, which is not there", op, key)
+		case op == "replace":
+			d[key] = v
+		default:
+			delete(d, key)
+		}
+		return d
+	case []any:
+		if key == "-" && last && op == "add" {
+			return append(d, v)
+		}
+		k, err := strconv.Atoi(key)
+		if err != nil || k < 0 || k >= len(d) && (!last || op != "add" || k > len(d)) {
+			t.Fatalf("%s is no index of a list of %d", key, len(d))
+		}
+		switch {
+		case !last:
+			d[k] = apply(t, d[k], path[1:], op, v)
+		case op == "add":
+			d = slices.Insert(d, k, v)
+		case op == "replace":
+			d[k] = v
+		default:
+			d = slices.Delete(d, k, k+1)
+		}
+		return d
+	}
+	t.Fatalf("%s is below a value that has no members", key)
+	return nil
+}

@@ -1,0 +1,249 @@
+package inject
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Patch is one step of a JSON Patch (RFC 6902).
+type Patch struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value raw    `json:"value,omitzero"`
+}
+
+// answer is what a webhook says to one pod.
+type answer struct {
+	// refuse says why the pod may not be; "" lets it.
+	refuse   string
+	result   string // of the metric: injected, skipped, refused, ok
+	patch    []Patch
+	warnings []string
+}
+
+func refused(format string, args ...any) answer {
+	return answer{refuse: fmt.Sprintf(format, args...), result: "refused"}
+}
+
+// mutate injects the sidecar, or says why not.
+func (i *Injector) mutate(p *pod) answer {
+	wish, err := i.wanted(p)
+	if err != nil {
+		return refused("%v", err)
+	}
+	if !wish {
+		return i.skip(p)
+	}
+	t := i.template
+	if why := i.unfit(p); why != "" {
+		return refused("%s", why)
+	}
+	if why := t.collision(p); why != "" {
+		return refused("%s", why)
+	}
+	b := &builder{}
+	b.object("/metadata/labels", p.Metadata.Labels, t.labels)
+	b.object("/metadata/annotations", p.Metadata.Annotations, t.notes)
+	b.volumes(p, t)
+	chosen := b.containers(p, t)
+	if len(chosen) > 0 {
+		return refused("%s names %s, which the pod does not have", AnnotationContainers, strings.Join(chosen, ", "))
+	}
+	b.sidecar(p, t)
+	return answer{patch: b.ops, warnings: b.warnings, result: "injected"}
+}
+
+// wanted reads the pod's wish, or the installation's when it has none.
+func (i *Injector) wanted(p *pod) (bool, error) {
+	switch wish, has := p.Metadata.Annotations[AnnotationInject]; {
+	case !has:
+		return i.all, nil
+	case wish == "true":
+		return true, nil
+	case wish == "false":
+		return false, nil
+	default:
+		return false, fmt.Errorf("annotation %s is %q, want \"true\" or \"false\"", AnnotationInject, wish)
+	}
+}
+
+// skip takes the label from a pod that has it and not the sidecar: backends
+// would let it in.
+func (i *Injector) skip(p *pod) answer {
+	a := answer{result: "skipped"}
+	if _, has := p.Metadata.Labels[LabelInjected]; has {
+		a.patch = []Patch{{Op: "remove", Path: "/metadata/labels/" + pointer(LabelInjected)}}
+		a.warnings = []string{"label " + LabelInjected + " was removed: the pod has no sidecar"}
+	}
+	return a
+}
+
+// collision finds what the pod already uses of the sidecar's.
+func (t *template) collision(p *pod) string {
+	for _, g := range p.groups() {
+		for k := range g.list {
+			c := &g.list[k]
+			if c.Name == t.name {
+				continue
+			}
+			for _, port := range c.Ports {
+				if slices.Contains(t.ports, port.Port) {
+					return fmt.Sprintf("container %s uses port %d, which is the sidecar's", c.Name, port.Port)
+				}
+			}
+			for _, m := range c.VolumeMounts {
+				for _, at := range t.mountsAt {
+					if m.Path == at.Path && m.Name != at.Name {
+						return fmt.Sprintf("container %s mounts something else at %s", c.Name, at.Path)
+					}
+				}
+			}
+		}
+	}
+	if indexOf(p.Spec.Containers, t.name, containerName) >= 0 {
+		return fmt.Sprintf("a container is called %s, which is the sidecar's name", t.name)
+	}
+	return t.leak(p)
+}
+
+// builder collects the steps of a patch.
+type builder struct {
+	ops      []Patch
+	warnings []string
+}
+
+func (b *builder) op(op, path string, v any) {
+	value, ok := v.(raw)
+	if !ok {
+		value, _ = encode(v) // strings, and lists of raw values: always encodable
+	}
+	b.ops = append(b.ops, Patch{Op: op, Path: path, Value: value})
+}
+
+// object sets members of a map of strings, which may not be there yet.
+func (b *builder) object(path string, have, want map[string]string) {
+	if len(want) == 0 {
+		return
+	}
+	if have == nil {
+		b.op("add", path, want)
+		return
+	}
+	for _, k := range slices.Sorted(maps.Keys(want)) {
+		if have[k] != want[k] {
+			b.op("add", path+"/"+pointer(k), want[k]) // add replaces what is there
+		}
+	}
+}
+
+// list adds parts to a list, or puts them in the place of those of their name.
+// Each is where in the list a name stands already.
+func (b *builder) list(path string, length int, want []part, front bool, each func(part) []int) {
+	var fresh []raw
+	for _, w := range want {
+		at := each(w)
+		for _, k := range at {
+			b.op("replace", path+"/"+strconv.Itoa(k), w.value)
+		}
+		if len(at) == 0 {
+			fresh = append(fresh, w.value)
+		}
+	}
+	switch {
+	case len(fresh) == 0:
+	case length == 0:
+		b.op("add", path, fresh)
+	case front: // in reverse, so that they end up in order
+		for _, v := range slices.Backward(fresh) {
+			b.op("add", path+"/0", v)
+		}
+	default:
+		for _, v := range fresh {
+			b.op("add", path+"/-", v)
+		}
+	}
+}
+
+func (b *builder) volumes(p *pod, t *template) {
+	b.list("/spec/volumes", len(p.Spec.Volumes), t.volumes, false, func(w part) []int {
+		if k := indexOf(p.Spec.Volumes, w.name, volumeName); k >= 0 {
+			return []int{k}
+		}
+		return nil
+	})
+}
+
+// containers gives every other container the environment and the mounts. It
+// returns the names of the annotation that no container has.
+func (b *builder) containers(p *pod, t *template) (missing []string) {
+	only, limited := p.Metadata.Annotations[AnnotationContainers]
+	if limited {
+		for name := range strings.SplitSeq(only, ",") {
+			missing = append(missing, strings.TrimSpace(name))
+		}
+	}
+	names := slices.Clone(missing)
+	for _, g := range p.groups()[:2] { // a new pod has no ephemeral containers
+		for k := range g.list {
+			c := &g.list[k]
+			if c.Name == t.name || limited && !slices.Contains(names, c.Name) {
+				continue
+			}
+			missing = slices.DeleteFunc(missing, func(s string) bool { return s == c.Name })
+			path := g.path + "/" + strconv.Itoa(k)
+			b.env(path+"/env", c, t)
+			b.list(path+"/volumeMounts", len(c.VolumeMounts), t.mounts, false, func(w part) (at []int) {
+				for n, m := range c.VolumeMounts {
+					if slices.Contains(t.mountsAt, m) && m.Name == w.name {
+						at = append(at, n)
+					}
+				}
+				return at
+			})
+		}
+	}
+	return missing
+}
+
+// env goes first, so that the container's own variables may refer to it. Where
+// a container sets one of them itself, ours counts and the pod's author is
+// told.
+func (b *builder) env(path string, c *container, t *template) {
+	b.list(path, len(c.Env), t.env, true, func(w part) (at []int) {
+		for n, v := range c.Env {
+			if v.Name != w.name {
+				continue
+			}
+			if at = append(at, n); !sameVariable(v, w.value) {
+				b.warnings = append(b.warnings, fmt.Sprintf("container %s: %s now leads to the sidecar", c.Name, w.name))
+			}
+		}
+		return at
+	})
+}
+
+// sidecar puts the container in front of the other init containers, so that
+// they find it running.
+func (b *builder) sidecar(p *pod, t *template) {
+	const path = "/spec/initContainers"
+	if len(p.Spec.InitContainers) == 0 {
+		b.op("add", path, []raw{t.sidecar})
+		return
+	}
+	switch k := indexOf(p.Spec.InitContainers, t.name, containerName); {
+	case k == 0:
+		b.op("replace", path+"/0", t.sidecar)
+		return
+	case k > 0:
+		b.ops = append(b.ops, Patch{Op: "remove", Path: path + "/" + strconv.Itoa(k)})
+	}
+	b.op("add", path+"/0", t.sidecar)
+}
+
+// pointer escapes a key for a JSON Pointer.
+func pointer(key string) string {
+	return strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
+}

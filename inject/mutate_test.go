@@ -1,0 +1,195 @@
+package inject
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"go.yaml.in/yaml/v3"
+	"golang.org/x/tools/txtar"
+)
+
+var update = flag.Bool("update", false, "write what came out into the cases")
+
+func testConfig(t testing.TB) *Config {
+	t.Helper()
+	text, err := os.ReadFile("testdata/config.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := ParseConfig(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func testInjector(t testing.TB) *Injector {
+	t.Helper()
+	i, err := New(testConfig(t).Options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+// ask puts a pod to a webhook as an API server would.
+func ask(t testing.TB, i *Injector, w Webhook, object any) *response {
+	t.Helper()
+	o, err := encode(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := review{APIVersion: reviewVersion, Kind: "AdmissionReview", Request: &request{
+		UID: "u1", Kind: kind{Version: "v1", Kind: "Pod"}, Operation: "CREATE", Object: o,
+	}}
+	body, err := json.Marshal(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := i.Review(w, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got review
+	if err := json.Unmarshal(out, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Response == nil || got.Response.UID != "u1" {
+		t.Fatalf("not an answer to u1: %s", out)
+	}
+	return got.Response
+}
+
+func yamlDoc(t testing.TB, text []byte) any {
+	t.Helper()
+	var v any
+	if err := yaml.Unmarshal(text, &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// Each case of testdata/mutate is a pod and what becomes of it.
+// Proves CARD-8.
+func TestMutate(t *testing.T) {
+	i := testInjector(t)
+	for name, a := range cases(t, "mutate") {
+		t.Run(name, func(t *testing.T) {
+			pod := yamlDoc(t, file(a, "pod"))
+			got := ask(t, i, Mutate, pod)
+			var out bytes.Buffer
+			if !got.Allowed {
+				out.WriteString("refused: " + got.Status.Message + "\n")
+			}
+			for _, w := range got.Warnings {
+				out.WriteString("warning: " + w + "\n")
+			}
+			if got.Allowed {
+				after := patched(t, pod, got.Patch)
+				if err := yaml.NewEncoder(&out).Encode(after); err != nil {
+					t.Fatal(err)
+				}
+				again := ask(t, i, Mutate, after)
+				if len(again.Patch) > 0 {
+					twice, once := patched(t, after, again.Patch), after
+					if a, b := text(t, once), text(t, twice); a != b {
+						t.Errorf("injected twice is not injected once:\n%s\n%s", a, b)
+					}
+				}
+				if v := ask(t, i, Validate, after); !v.Allowed {
+					t.Errorf("the validating webhook refuses what the mutating one made: %s", v.Status.Message)
+				}
+			}
+			golden(t, filepath.Join("testdata", "mutate", name), a, "want", out.Bytes())
+		})
+	}
+}
+
+func text(t testing.TB, v any) string {
+	t.Helper()
+	b, err := encode(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func cases(t *testing.T, dir string) map[string]*txtar.Archive {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join("testdata", dir, "*.txtar"))
+	if err != nil || len(paths) < 5 {
+		t.Fatalf("%d cases, %v", len(paths), err)
+	}
+	out := map[string]*txtar.Archive{}
+	for _, p := range paths {
+		if out[filepath.Base(p)], err = txtar.ParseFile(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out
+}
+
+func file(a *txtar.Archive, name string) []byte {
+	for _, f := range a.Files {
+		if f.Name == name {
+			return f.Data
+		}
+	}
+	return nil
+}
+
+func golden(t *testing.T, path string, a *txtar.Archive, name string, got []byte) {
+	t.Helper()
+	want := file(a, name)
+	if bytes.Equal(got, want) {
+		return
+	}
+	if !*update {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+		return
+	}
+	if want == nil {
+		a.Files = append(a.Files, txtar.File{Name: name})
+	}
+	for k := range a.Files {
+		if a.Files[k].Name == name {
+			a.Files[k].Data = got
+		}
+	}
+	if err := os.WriteFile(path, txtar.Format(a), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A template that could not work is refused at the start.
+func TestTemplates(t *testing.T) {
+	whole, err := os.ReadFile("testdata/config.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ old, new, want string }{
+		{"restartPolicy: Always", "restartPolicy: Never", "restartPolicy"},
+		{"image: memproxy:v1", "image: ''", "no image"},
+		{"    name: memproxy\n", "", "no name"},
+		{"- {name: memproxy-credential, secret", "- {name: credential, secret", "does not begin with memproxy-"},
+		{"name: LETTA_BASE_URL", "name: MEM0_BASE_URL", "stands twice"},
+		{"pods: all", "pods: some", "want all or annotated"},
+		{"listen: :8443", "listen: 8443", "host:port"},
+		{"pods: all", "pods: all\nport: 1", "field port not found"},
+		{"tls: {cert: /etc/memproxy/tls/tls.crt, ", "tls: {", "tls.cert"},
+		{"mountPath: /var/run/secrets/memproxy, ", "", "no mountPath"},
+	} {
+		if !strings.Contains(string(whole), c.old) {
+			t.Fatalf("%q is not in the file", c.old)
+		}
+		_, err := ParseConfig([]byte(strings.Replace(string(whole), c.old, c.new, 1)))
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %v, want %q", c.new, err, c.want)
+		}
+	}
+}

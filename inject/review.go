@@ -1,0 +1,109 @@
+package inject
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/go-json-experiment/json"
+)
+
+// review is admission.k8s.io/v1 AdmissionReview, as far as it is used.
+type review struct {
+	APIVersion string    `json:"apiVersion"`
+	Kind       string    `json:"kind"`
+	Request    *request  `json:"request,omitzero"`
+	Response   *response `json:"response,omitzero"`
+}
+
+type request struct {
+	UID         string `json:"uid"`
+	Kind        kind   `json:"kind"`
+	SubResource string `json:"subResource"`
+	Operation   string `json:"operation"`
+	Namespace   string `json:"namespace"`
+	Object      raw    `json:"object"`
+}
+
+type kind struct {
+	Group   string `json:"group"`
+	Version string `json:"version"`
+	Kind    string `json:"kind"`
+}
+
+type response struct {
+	UID       string   `json:"uid"`
+	Allowed   bool     `json:"allowed"`
+	Status    *status  `json:"status,omitzero"`
+	PatchType string   `json:"patchType,omitzero"`
+	Patch     []byte   `json:"patch,omitzero"` // base64 in JSON
+	Warnings  []string `json:"warnings,omitzero"`
+}
+
+type status struct {
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+	Reason  string `json:"reason,omitzero"`
+}
+
+const reviewVersion = "admission.k8s.io/v1"
+
+// errMalformed is a review that is not one. The API server's failure policy
+// rules on the pod then.
+var errMalformed = errors.New("inject: not an AdmissionReview of " + reviewVersion)
+
+// maxWarning is what the API server keeps of a warning without complaint.
+const maxWarning = 256
+
+// Webhook is one of the two questions of the API server.
+type Webhook string
+
+// The webhooks; each is served at the path of its name.
+const (
+	Mutate   Webhook = "mutate"
+	Validate Webhook = "validate"
+)
+
+// Review answers an AdmissionReview with one. It returns an error when body is
+// none; a pod that may not be is an answer.
+func (i *Injector) Review(w Webhook, body []byte) ([]byte, error) {
+	var in review
+	if err := json.Unmarshal(body, &in); err != nil || in.Request == nil || in.Request.UID == "" ||
+		in.APIVersion != reviewVersion || in.Kind != "AdmissionReview" {
+		i.reviews.WithLabelValues(string(w), "malformed").Inc()
+		return nil, errMalformed
+	}
+	a := i.answer(w, in.Request)
+	i.reviews.WithLabelValues(string(w), a.result).Inc()
+	out := &response{UID: in.Request.UID, Allowed: a.refuse == ""}
+	if a.refuse != "" {
+		out.Status = &status{Code: http.StatusForbidden, Reason: "Forbidden", Message: "memproxy: " + a.refuse}
+	}
+	for _, s := range a.warnings {
+		out.Warnings = append(out.Warnings, "memproxy: "+s[:min(len(s), maxWarning-len("memproxy: "))])
+	}
+	if len(a.patch) > 0 {
+		var err error
+		if out.Patch, err = json.Marshal(a.patch); err != nil {
+			return nil, err
+		}
+		out.PatchType = "JSONPatch"
+	}
+	return json.Marshal(review{APIVersion: reviewVersion, Kind: "AdmissionReview", Response: out})
+}
+
+func (i *Injector) answer(w Webhook, q *request) answer {
+	if q.Kind != (kind{Version: "v1", Kind: "Pod"}) {
+		return refused("the webhook was asked about a %s; it rules on pods", q.Kind.Kind)
+	}
+	var p pod
+	if err := json.Unmarshal(q.Object, &p); err != nil {
+		return refused("the pod cannot be read")
+	}
+	if w == Validate {
+		return i.validate(&p, q.Object)
+	}
+	if q.Operation != "CREATE" || q.SubResource != "" {
+		return refused("the mutating webhook is for new pods only")
+	}
+	return i.mutate(&p)
+}

@@ -1,0 +1,118 @@
+package inject
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// What is no review is an error, so that the failure policy rules; what is one
+// of something else is refused.
+func TestReviewsThatAreNot(t *testing.T) {
+	i := testInjector(t)
+	for _, body := range []string{
+		``, `{}`, `[]`, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`,
+		`{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview","request":{"uid":"1"}}`,
+		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":""}}`,
+		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1"},"request":{"uid":"2"}}`,
+	} {
+		if out, err := i.Review(Mutate, []byte(body)); err == nil {
+			t.Errorf("%s: answered %s", body, out)
+		}
+	}
+	for _, body := range []string{
+		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE","kind":{"group":"apps","version":"v1","kind":"Deployment"},"object":{}}}`,
+		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"UPDATE","kind":{"version":"v1","kind":"Pod"},"object":{}}}`,
+		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE","kind":{"version":"v1","kind":"Pod"},"object":null,"subResource":"status"}}`,
+		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE","kind":{"version":"v1","kind":"Pod"},"object":{"spec":{"containers":{}}}}}`,
+	} {
+		out, err := i.Review(Mutate, []byte(body))
+		if err != nil || !strings.Contains(string(out), `"allowed":false`) {
+			t.Errorf("%s: %s, %v", body, out, err)
+		}
+	}
+}
+
+func TestReviewsAreCounted(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	o := testConfig(t).Options()
+	o.Metrics = reg
+	i, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "a"}}}}
+	ask(t, i, Mutate, pod)
+	ask(t, i, Validate, pod)
+	families, err := reg.Gather()
+	if err != nil || len(families) != 1 || families[0].GetName() != MetricReviews || len(families[0].GetMetric()) != 2 {
+		t.Errorf("%v, %v", families, err)
+	}
+	if _, err := New(o); err == nil {
+		t.Error("two injectors count in one place")
+	}
+}
+
+// Whatever comes in, an answer is a review with the same uid, a patch applies,
+// and a second injection changes nothing.
+func FuzzReview(f *testing.F) {
+	for _, pod := range []string{
+		`{"metadata":{},"spec":{"containers":[{"name":"a"}]}}`,
+		`{"metadata":{"annotations":{"memproxy.io/containers":"a"}},"spec":{"containers":[{"name":"a","env":[{"name":"MEM0_BASE_URL"}]}],"initContainers":[{"name":"memproxy"}],"volumes":[{"name":"memproxy-token"}]}}`,
+		`{"metadata":{"labels":{"memproxy.io/injected":"true"}},"spec":{"ephemeralContainers":[{"name":"a"}]}}`,
+	} {
+		f.Add([]byte(pod))
+	}
+	f.Fuzz(func(t *testing.T, object []byte) {
+		i := testInjector(t)
+		var pod any
+		if json.Unmarshal(object, &pod) != nil {
+			return
+		}
+		whole, _ := pod.(map[string]any)
+		_, metadata := whole["metadata"].(map[string]any)
+		_, spec := whole["spec"].(map[string]any)
+		if !metadata || !spec {
+			return // an API server's pods have both
+		}
+		got := ask(t, i, Mutate, pod)
+		if !got.Allowed {
+			return
+		}
+		if !wellFormed(pod) {
+			return // null where a list or an object is expected: the API server sends none
+		}
+		after := patched(t, pod, got.Patch)
+		again := ask(t, i, Mutate, after)
+		if !again.Allowed {
+			t.Fatalf("the second time: %s", again.Status.Message)
+		}
+		if twice := patched(t, after, again.Patch); text(t, twice) != text(t, after) {
+			t.Fatalf("injected twice is not injected once:\n%s\n%s", text(t, after), text(t, twice))
+		}
+	})
+}
+
+// wellFormed reports whether a document has no null: decoded, null and absent
+// are one.
+func wellFormed(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return false
+	case map[string]any:
+		for _, x := range v {
+			if !wellFormed(x) {
+				return false
+			}
+		}
+	case []any:
+		for _, x := range v {
+			if !wellFormed(x) {
+				return false
+			}
+		}
+	}
+	return true
+}

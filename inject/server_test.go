@@ -1,0 +1,184 @@
+package inject
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// writePair writes a self-signed certificate for 127.0.0.1.
+func writePair(t *testing.T, dir string, serial int64, until time.Time) (cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tmpl := &x509.Certificate{
+		SerialNumber: big.NewInt(serial), NotBefore: until.Add(-48 * time.Hour), NotAfter: until,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	for path, block := range map[string]*pem.Block{
+		cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: keyDER},
+	} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cert, key
+}
+
+// The server answers reviews over HTTPS, and nothing else; it ends with its
+// context.
+func TestServe(t *testing.T) {
+	now := time.Now()
+	cert, key := writePair(t, t.TempDir(), 1, now.Add(time.Hour))
+	c, err := LoadCertificate(cert, key, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- Serve(ctx, ln, c.TLS(), testInjector(t).Handler(log), log) }()
+	pool := x509.NewCertPool()
+	pool.AddCert(c.pair.Leaf)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}, Timeout: 30 * time.Second}
+	post := func(path, body string) (int, string) {
+		resp, err := client.Post("https://"+ln.Addr().String()+path, "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		b, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(b)
+	}
+	const review = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"7","operation":"CREATE","kind":{"version":"v1","kind":"Pod"},"object":{"metadata":{},"spec":{"containers":[{"name":"a"}]}}}}`
+	if code, body := post("/mutate", review); code != http.StatusOK || !strings.Contains(body, `"patchType":"JSONPatch"`) {
+		t.Errorf("mutate: %d %s", code, body)
+	}
+	if code, body := post("/validate", review); code != http.StatusOK || !strings.Contains(body, `"allowed":true`) {
+		t.Errorf("validate: %d %s", code, body)
+	}
+	if code, _ := post("/mutate", "{"); code != http.StatusBadRequest {
+		t.Errorf("not a review: %d", code)
+	}
+	if code, _ := post("/mutate", `"`+strings.Repeat("x", maxReview)+`"`); code != http.StatusRequestEntityTooLarge {
+		t.Errorf("too large: %d", code)
+	}
+	if code, _ := post("/", review); code != http.StatusNotFound {
+		t.Errorf("elsewhere: %d", code)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// A renewed certificate is taken, a broken renewal is not, and an expired one
+// makes the webhook unready.
+func TestCertificateIsRenewed(t *testing.T) {
+	dir, now := t.TempDir(), time.Unix(1_800_000_000, 0)
+	cert, key := writePair(t, dir, 1, now.Add(time.Hour))
+	clock := now
+	c, err := LoadCertificate(cert, key, func() time.Time { return clock })
+	if err != nil {
+		t.Fatal(err)
+	}
+	serial := func() int64 {
+		pair, err := c.Get(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pair.Leaf.SerialNumber.Int64()
+	}
+	writePair(t, dir, 2, now.Add(2*time.Hour))
+	if n := serial(); n != 1 {
+		t.Errorf("read again at once: serial %d", n)
+	}
+	clock = clock.Add(lookEvery)
+	if n := serial(); n != 2 {
+		t.Errorf("the renewed certificate is not used: serial %d", n)
+	}
+	if err := os.WriteFile(cert, []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	clock = clock.Add(lookEvery)
+	if n := serial(); n != 2 {
+		t.Errorf("serial %d", n)
+	}
+	if err := c.Ready(); err != nil {
+		t.Errorf("not ready with a good certificate: %v", err)
+	}
+	clock = now.Add(3 * time.Hour)
+	if err := c.Ready(); err == nil {
+		t.Error("ready with an expired certificate")
+	}
+	if _, err := LoadCertificate(cert, key, time.Now); err == nil {
+		t.Error("started without a certificate")
+	}
+}
+
+func TestAdminHandler(t *testing.T) {
+	var broken error
+	h := AdminHandler(func() error { return broken }, prometheus.NewRegistry())
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- Serve(ctx, ln, nil, h, slog.New(slog.DiscardHandler)) }()
+	get := func(path string) int {
+		resp, err := http.Get("http://" + ln.Addr().String() + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp.StatusCode
+	}
+	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
+		if code := get(path); code != http.StatusOK {
+			t.Errorf("%s: %d", path, code)
+		}
+	}
+	broken = os.ErrNotExist
+	if code := get("/readyz"); code != http.StatusServiceUnavailable {
+		t.Errorf("readyz when not: %d", code)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,155 @@
+package inject
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+)
+
+// Template is what is put into a pod. The chart writes it; the same text is
+// what pods include that refuse the webhook.
+type Template struct {
+	// Sidecar is the container, a native sidecar: it stands first among the
+	// init containers and has restartPolicy Always.
+	Sidecar map[string]any `json:"sidecar"`
+	// Volumes are the pod's new volumes. Their names begin with
+	// VolumePrefix.
+	Volumes []map[string]any `json:"volumes"`
+	// Env is set in every other container, over what is there.
+	Env []map[string]any `json:"env"`
+	// Mounts are given to every other container.
+	Mounts []map[string]any `json:"mounts"`
+	// Labels and Annotations are set on the pod.
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+// VolumePrefix begins the names of all volumes that are the sidecar's.
+const VolumePrefix = "memproxy-"
+
+// The labels and annotations by which pods and the webhook talk.
+const (
+	// LabelInjected marks a pod that has the sidecar. Network policies of
+	// backends select it; the webhooks see to it that no other pod has it.
+	LabelInjected = "memproxy.io/injected"
+	// AnnotationInject is "true" or "false", the pod's own wish.
+	AnnotationInject = "memproxy.io/inject"
+	// AnnotationContainers limits the environment to the named containers,
+	// separated by commas. Absent: every container.
+	AnnotationContainers = "memproxy.io/containers"
+)
+
+// template is a Template made ready: values as JSON, names known.
+type template struct {
+	name     string // the sidecar's container name
+	sidecar  raw
+	object   map[string]any
+	ports    []int
+	volumes  []part
+	env      []part
+	mounts   []part
+	mountsAt []mount
+	labels   map[string]string
+	notes    map[string]string
+	secrets  []string // Secrets that only the sidecar may be given
+}
+
+// part is one named value of a list.
+type part struct {
+	name   string
+	value  raw
+	object any // the same, decoded
+}
+
+func (t Template) compile() (*template, error) {
+	out := &template{labels: map[string]string{LabelInjected: "true"}, notes: t.Annotations}
+	for k, v := range t.Labels {
+		out.labels[k] = v
+	}
+	// Through JSON and back: numbers and lists then compare with those of a pod.
+	var err error
+	if out.sidecar, err = encode(t.Sidecar); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(out.sidecar, &out.object); err != nil {
+		return nil, err
+	}
+	var c container
+	if err := json.Unmarshal(out.sidecar, &c); err != nil {
+		return nil, fmt.Errorf("sidecar: %w", err)
+	}
+	out.name = c.Name
+	switch image, _ := t.Sidecar["image"].(string); {
+	case c.Name == "":
+		return nil, errors.New("sidecar: no name")
+	case image == "":
+		return nil, errors.New("sidecar: no image")
+	case t.Sidecar["restartPolicy"] != "Always":
+		return nil, errors.New("sidecar: restartPolicy is not Always: it would end before the other containers start")
+	}
+	for _, p := range c.Ports {
+		out.ports = append(out.ports, p.Port)
+	}
+	if out.volumes, err = parts("volumes", t.Volumes); err != nil {
+		return nil, err
+	}
+	if out.env, err = parts("env", t.Env); err != nil {
+		return nil, err
+	}
+	if out.mounts, err = parts("mounts", t.Mounts); err != nil {
+		return nil, err
+	}
+	shared := map[string]bool{}
+	for _, m := range out.mounts {
+		var at mount
+		if err := json.Unmarshal(m.value, &at); err != nil || at.Path == "" {
+			return nil, fmt.Errorf("mounts: %s has no mountPath", m.name)
+		}
+		out.mountsAt = append(out.mountsAt, at)
+		shared[at.Name] = true
+	}
+	out.secrets = c.secrets()
+	for _, v := range out.volumes {
+		var vol volume
+		if err := json.Unmarshal(v.value, &vol); err != nil {
+			return nil, fmt.Errorf("volume %s: %w", v.name, err)
+		}
+		if !strings.HasPrefix(v.name, VolumePrefix) {
+			return nil, fmt.Errorf("volume %s: its name does not begin with %s", v.name, VolumePrefix)
+		}
+		if !shared[v.name] {
+			out.secrets = append(out.secrets, vol.secrets()...)
+		}
+	}
+	slices.Sort(out.secrets)
+	out.secrets = slices.Compact(out.secrets)
+	return out, nil
+}
+
+func parts(what string, list []map[string]any) (out []part, err error) {
+	for i, m := range list {
+		v, err := encode(m)
+		if err != nil {
+			return nil, fmt.Errorf("%s[%d]: %w", what, i, err)
+		}
+		name, _ := m["name"].(string)
+		if name == "" {
+			return nil, fmt.Errorf("%s[%d]: no name", what, i)
+		}
+		if what != "mounts" && slices.ContainsFunc(out, func(p part) bool { return p.name == name }) {
+			return nil, fmt.Errorf("%s: %s stands twice", what, name)
+		}
+		p := part{name: name, value: v}
+		if err := json.Unmarshal(v, &p.object); err != nil {
+			return nil, err
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// encode writes JSON with sorted keys, so that a patch is the same each time.
+func encode(v any) (raw, error) { return json.Marshal(v, json.Deterministic(true)) }

@@ -1,0 +1,166 @@
+package inject
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/go-json-experiment/json"
+)
+
+// validate checks a pod as it will be stored, after every mutating webhook:
+// whoever has the label has the sidecar, and nobody else its secrets.
+func (i *Injector) validate(p *pod, object raw) answer {
+	t := i.template
+	if why := t.leak(p); why != "" {
+		return refused("%s", why)
+	}
+	if p.Metadata.Labels[LabelInjected] != "true" {
+		return answer{result: "ok"}
+	}
+	if why := i.unfit(p); why != "" {
+		return refused("%s", why)
+	}
+	var whole struct {
+		Spec struct {
+			InitContainers []map[string]any `json:"initContainers"`
+			Volumes        []any            `json:"volumes"`
+		} `json:"spec"`
+	}
+	if err := json.Unmarshal(object, &whole); err != nil {
+		return refused("the pod cannot be read")
+	}
+	for _, c := range whole.Spec.InitContainers {
+		if c["name"] != t.name {
+			continue
+		}
+		if member, ok := t.isSidecar(c); !ok {
+			return refused("container %s is not the sidecar of this installation: its %s differs", t.name, member)
+		}
+		for _, v := range t.volumes {
+			if !containsAll(whole.Spec.Volumes, []any{v.object}) {
+				return refused("volume %s is not the sidecar's", v.name)
+			}
+		}
+		return answer{result: "ok"}
+	}
+	return refused("label %s is there, and the sidecar is not", LabelInjected)
+}
+
+// loose are members of the sidecar that may come out otherwise than the
+// template says: the API server writes quantities in a form of its own, and
+// autoscalers set them.
+var loose = []string{"resources"}
+
+// isSidecar reports whether a stored container is the template's, and the
+// first member that is not. The API server fills in defaults, and admission
+// adds mounts, so members that the template does not have are let be; those
+// that change what runs are not.
+func (t *template) isSidecar(have map[string]any) (member string, ok bool) {
+	for _, k := range sortedKeys(t.object) {
+		if slices.Contains(loose, k) {
+			continue
+		}
+		if k == "volumeMounts" {
+			if !containsAll(have[k], t.object[k]) {
+				return k, false
+			}
+			continue
+		}
+		if !covers(have[k], t.object[k]) {
+			return k, false
+		}
+	}
+	for _, k := range []string{"args", "command", "env", "envFrom", "lifecycle", "workingDir"} {
+		if _, ours := t.object[k]; !ours && have[k] != nil {
+			return k, false
+		}
+	}
+	return "", true
+}
+
+// covers reports whether have says everything that want says: objects may have
+// more members, lists are of one length.
+func covers(have, want any) bool {
+	switch w := want.(type) {
+	case map[string]any:
+		h, ok := have.(map[string]any)
+		if !ok {
+			return len(w) == 0
+		}
+		for k, v := range w {
+			if !covers(h[k], v) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		h, _ := have.([]any)
+		if len(h) != len(w) {
+			return false
+		}
+		for k := range w {
+			if !covers(h[k], w[k]) {
+				return false
+			}
+		}
+		return true
+	default:
+		return have == want
+	}
+}
+
+// containsAll reports whether each element of want is covered by one of have.
+func containsAll(have, want any) bool {
+	h, _ := have.([]any)
+	w, _ := want.([]any)
+	for _, x := range w {
+		if !slices.ContainsFunc(h, func(y any) bool { return covers(y, x) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// leak finds a container, other than the sidecar, that would be given what is
+// the sidecar's alone, or a place from which to take it.
+func (t *template) leak(p *pod) string {
+	for k := range p.Spec.Volumes {
+		v := &p.Spec.Volumes[k]
+		if slices.ContainsFunc(t.volumes, func(w part) bool { return w.name == v.Name }) {
+			continue // ours, or about to be
+		}
+		for _, s := range v.secrets() {
+			if slices.Contains(t.secrets, s) {
+				return fmt.Sprintf("volume %s shows Secret %s, which is the sidecar's alone", v.Name, s)
+			}
+		}
+	}
+	for _, g := range p.groups() {
+		for k := range g.list {
+			c := &g.list[k]
+			if c.Target == t.name {
+				return fmt.Sprintf("container %s would join the sidecar's processes", c.Name)
+			}
+			if c.Name == t.name && g.path == "/spec/initContainers" {
+				continue // compared as a whole, where it matters
+			}
+			for _, s := range c.secrets() {
+				if slices.Contains(t.secrets, s) {
+					return fmt.Sprintf("container %s takes from Secret %s, which is the sidecar's alone", c.Name, s)
+				}
+			}
+			for _, m := range c.VolumeMounts {
+				if t.private(m.Name) {
+					return fmt.Sprintf("container %s mounts volume %s, which is the sidecar's alone", c.Name, m.Name)
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// private reports whether a volume is the sidecar's and not one that it shares.
+func (t *template) private(name string) bool {
+	ours := slices.ContainsFunc(t.volumes, func(w part) bool { return w.name == name })
+	return ours && !slices.ContainsFunc(t.mounts, func(w part) bool { return w.name == name })
+}

@@ -1,0 +1,25 @@
+package inject
+
+import (
+	"path/filepath"
+	"testing"
+)
+
+// Each case of testdata/validate is a pod as it would be stored, and whether
+// it may be. Proves CARD-8.
+func TestValidate(t *testing.T) {
+	i := testInjector(t)
+	for name, a := range cases(t, "validate") {
+		t.Run(name, func(t *testing.T) {
+			got := ask(t, i, Validate, yamlDoc(t, file(a, "pod")))
+			out := "allowed\n"
+			if !got.Allowed {
+				out = "refused: " + got.Status.Message + "\n"
+			}
+			if len(got.Patch) > 0 {
+				t.Error("a validating webhook changes nothing")
+			}
+			golden(t, filepath.Join("testdata", "validate", name), a, "want", []byte(out))
+		})
+	}
+}
