@@ -1,0 +1,215 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unicode/utf8"
+)
+
+// endpoint answers with the length of each text, last text first.
+func endpoint(calls *atomic.Int64) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		calls.Add(1)
+		var in struct {
+			Model string
+			Input []string
+		}
+		if err := json.NewDecoder(r.Body).Decode(&in); err != nil || r.URL.Path != "/v1/embeddings" || r.Method != "POST" || r.Header.Get("Authorization") != "Bearer sesame" || in.Model != "m" {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		type datum struct {
+			Index     int       `json:"index"`
+			Embedding []float32 `json:"embedding"`
+		}
+		var data []datum
+		for i := len(in.Input) - 1; i >= 0; i-- {
+			data = append(data, datum{i, []float32{float32(len(in.Input[i])), 1}})
+		}
+		json.NewEncoder(w).Encode(map[string]any{"data": data})
+	}
+}
+
+func client(t *testing.T, h http.Handler, o Options) *Client {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	o.URL, o.Model, o.Key = s.URL+"/v1/", "m", "sesame"
+	c, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Proves MFW-4, by API: batches, order, cache.
+func TestEmbed(t *testing.T) {
+	var calls atomic.Int64
+	c := client(t, endpoint(&calls), Options{Batch: 2, MaxText: 8})
+	texts := []string{"a", "bb", "a", "cccc", "dddddddddddd", "üüüüü"}
+	want := [][]float32{{1, 1}, {2, 1}, {1, 1}, {4, 1}, {8, 1}, {8, 1}}
+	for range 2 {
+		got, err := c.Embed(t.Context(), texts)
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Fatalf("got %v, %v", got, err)
+		}
+		if calls.Load() != 3 {
+			t.Errorf("%d calls for five different texts in twos, then from the cache", calls.Load())
+		}
+	}
+	if got, err := c.Embed(t.Context(), nil); err != nil || len(got) != 0 {
+		t.Errorf("nothing: %v, %v", got, err)
+	}
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			if _, err := c.Embed(context.Background(), []string{fmt.Sprint(i % 3)}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// Whatever the endpoint answers instead of vectors is an error that says
+// neither key nor text.
+func TestBadAnswers(t *testing.T) {
+	for name, body := range map[string]string{
+		"no JSON":         `hello secret-text`,
+		"nothing":         `{}`,
+		"too few":         `{"data":[{"index":0,"embedding":[1]}]}`,
+		"index twice":     `{"data":[{"index":0,"embedding":[1]},{"index":0,"embedding":[1]}]}`,
+		"index outside":   `{"data":[{"index":0,"embedding":[1]},{"index":7,"embedding":[1]}]}`,
+		"negative index":  `{"data":[{"index":0,"embedding":[1]},{"index":-1,"embedding":[1]}]}`,
+		"empty vector":    `{"data":[{"index":0,"embedding":[]},{"index":1,"embedding":[]}]}`,
+		"unequal vectors": `{"data":[{"index":0,"embedding":[1]},{"index":1,"embedding":[1,2]}]}`,
+		"too large":       `{"data":[` + strings.Repeat(" ", 5000) + `]}`,
+		"out of range":    `{"data":[{"index":0,"embedding":[1e99]},{"index":1,"embedding":[1]}]}`,
+	} {
+		c := client(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, body) }), Options{MaxBody: 4096})
+		_, err := c.Embed(t.Context(), []string{"secret-text", "other"})
+		if err == nil || strings.Contains(err.Error(), "secret-text") || strings.Contains(err.Error(), "sesame") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// The key does not follow a redirect.
+func TestRedirectIsRefused(t *testing.T) {
+	var stolen atomic.Int64
+	thief := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { stolen.Add(1) }))
+	defer thief.Close()
+	c := client(t, http.RedirectHandler(thief.URL, http.StatusTemporaryRedirect), Options{})
+	if _, err := c.Embed(t.Context(), []string{"a"}); err == nil || stolen.Load() != 0 {
+		t.Errorf("%v, %d calls elsewhere", err, stolen.Load())
+	}
+}
+
+// A silent endpoint ends with the deadline.
+func TestDeadline(t *testing.T) {
+	release := make(chan struct{})
+	c := client(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }), Options{Timeout: 20 * time.Millisecond})
+	defer close(release)
+	if _, err := c.Embed(t.Context(), []string{"a"}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// An endpoint that fails in a row is left alone, and tried again once after
+// the cooldown. A caller who gives up is not the endpoint's fault.
+func TestBreaker(t *testing.T) {
+	var calls atomic.Int64
+	var healthy atomic.Bool
+	good := endpoint(new(atomic.Int64))
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	c := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		calls.Add(1)
+		if healthy.Load() {
+			good(w, r)
+			return
+		}
+		w.WriteHeader(http.StatusInternalServerError)
+	}), Options{Failures: 2, Cooldown: time.Minute, Now: func() time.Time { return now }})
+	try := func() error { _, err := c.Embed(t.Context(), []string{"a"}); return err }
+
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 5 {
+		if _, err := c.Embed(gone, []string{"a"}); !errors.Is(err, context.Canceled) {
+			t.Fatalf("got %v", err)
+		}
+	}
+	for range 2 {
+		if err := try(); err == nil || errors.Is(err, ErrOpen) {
+			t.Fatalf("got %v", err)
+		}
+	}
+	before := calls.Load()
+	if err := try(); !errors.Is(err, ErrOpen) || calls.Load() != before {
+		t.Errorf("open: %v", err)
+	}
+	now = now.Add(time.Minute)
+	if err := try(); err == nil || errors.Is(err, ErrOpen) || calls.Load() != before+1 {
+		t.Errorf("probe: %v", err)
+	}
+	if err := try(); !errors.Is(err, ErrOpen) {
+		t.Errorf("open again: %v", err)
+	}
+	now = now.Add(time.Minute)
+	healthy.Store(true)
+	for range 3 {
+		if err := try(); err != nil {
+			t.Errorf("healthy: %v", err)
+		}
+	}
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	for _, o := range []Options{{}, {URL: "http://h/v1"}, {URL: "ftp://h", Model: "m"}, {URL: "http://u:p@h", Model: "m"}, {URL: "http://h", Model: "m", Batch: -1}} {
+		if _, err := New(o); err == nil {
+			t.Errorf("%+v was taken", o)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(`{"data":[{"index":0,"embedding":[1,2]},{"index":1,"embedding":[1,2]}]}`), 2)
+	f.Add([]byte(`{"data":[{"embedding":[1]}]}`), 1)
+	f.Fuzz(func(t *testing.T, raw []byte, want int) {
+		if want &= 15; want == 0 {
+			want = 1
+		}
+		vectors, err := parse(raw, want)
+		if err != nil {
+			return
+		}
+		for _, v := range vectors {
+			if len(v) == 0 || len(v) != len(vectors[0]) {
+				t.Fatal("a vector is missing")
+			}
+		}
+		if len(vectors) != want {
+			t.Fatalf("%d vectors for %d", len(vectors), want)
+		}
+	})
+}
+
+func FuzzClip(f *testing.F) {
+	f.Add("üüü", 3)
+	f.Fuzz(func(t *testing.T, s string, n int) {
+		n &= 63
+		if c := clip(s, n); len(c) > max(n, 0) || !strings.HasPrefix(s, c) || utf8.ValidString(s) && !utf8.ValidString(c) {
+			t.Fatalf("%q of %q", c, s)
+		}
+	})
+}
