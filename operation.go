@@ -277,9 +277,13 @@ type Memory struct {
 	Metadata []byte
 	// Stamp is the provenance found in the metadata, unverified, or nil.
 	Stamp *Stamp
+	// Layer is Episodic for the raw messages of a conversation; "" is semantic.
+	Layer Layer
 	// Event is what happened to the memory where the answer tells of an event
 	// (ADD, UPDATE, DELETE, NONE), or "".
 	Event string
+	// Before is the text that an update replaced, where the answer tells it.
+	Before string
 	// Missing is set where the backend said that there is no such memory.
 	Missing bool
 	// Drop is set by the gate: the adapter leaves the element out.

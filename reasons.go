@@ -37,6 +37,12 @@ const (
 	TrustClamped   ReasonCode = "trust.clamped"   // claimed more confidence than the ceiling
 	TrustBackdated ReasonCode = "trust.backdated" // a client timestamp sets when the memory came to be
 
+	ScreenRisk      ReasonCode = "screen.risk"      // the content looks like an instruction to the agent or an attack on it
+	ScreenSecret    ReasonCode = "screen.secret"    // a credential, or personal data of a class that is not kept
+	ScreenFinding   ReasonCode = "screen.finding"   // one thing that screening found, by its rule
+	ScreenExtracted ReasonCode = "screen.extracted" // what the backend's own model made of a write is worse than the write
+	ScreenWithheld  ReasonCode = "screen.withheld"  // items that look like attacks were left out of an answer
+
 	FieldForbidden ReasonCode = "field.forbidden" // the field may not be written, or not by this role
 	FieldSize      ReasonCode = "field.size"      // over the field's size
 
@@ -92,6 +98,11 @@ func ReasonCodes() []ReasonCode {
 		PayloadUnseen,
 		TrustClamped,
 		TrustBackdated,
+		ScreenRisk,
+		ScreenSecret,
+		ScreenFinding,
+		ScreenExtracted,
+		ScreenWithheld,
 		FieldForbidden,
 		FieldSize,
 		PolicyForbid,

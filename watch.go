@@ -1,5 +1,7 @@
 package memproxy
 
+import "time"
+
 // A Watch compares what agents remember before and after a run that cannot be
 // made to pause. It is not for concurrent use.
 //
@@ -14,10 +16,10 @@ type Watch interface {
 	Answered(Reply) error
 
 	// Agents are those whose memory the run may change, sorted, as the last
-	// look found them.
+	// look found them; before the first, as far as the request names them.
 	Agents() []string
-	// Unattended reports whether the run may go on after its answer.
-	Unattended() bool
+	// Background reports whether the run only begins when it is answered.
+	Background() bool
 	// Picture is what changes are compared with, as Rewatch takes it. It holds
 	// memories.
 	Picture() ([]byte, error)
@@ -44,4 +46,13 @@ type Change struct {
 	Undo []Search
 	// Before and After are the hashes of the two texts, hex, or "" for none.
 	Before, After string
+}
+
+// A Pause is a run that ended in a pause, answered by now or not.
+type Pause struct {
+	Run, Agent, Conversation string
+	// Since is when it began.
+	Since time.Time
+	// Open is false for what cannot be one that waits.
+	Open bool
 }

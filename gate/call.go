@@ -54,7 +54,11 @@ type Admission struct {
 	owners map[string]memproxy.Ownership
 	charge *memproxy.Charge
 	event  memproxy.Event
-	begun  time.Time
+	// findings are what was found in the write, receipts those of the backend
+	// for what its model makes of it.
+	findings []memproxy.Finding
+	receipts []string
+	begun    time.Time
 	// watched is set for a run that is let through and compensated.
 	watched bool
 }

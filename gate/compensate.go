@@ -35,6 +35,22 @@ type Compensator interface {
 	Rewatch(picture []byte) (memproxy.Watch, error)
 }
 
+// A Recoverer is a Turner whose backend can be asked for pauses that nobody
+// answered.
+type Recoverer interface {
+	Turner
+	// Paused returns the request for a page of runs that ended in a pause,
+	// newest first, behind a run of the page before; Pauses reads the answer.
+	// An empty page is the last.
+	Paused(after string) memproxy.Request
+	Pauses(reply memproxy.Reply) ([]memproxy.Pause, error)
+
+	// Recover returns the turn that answers a pause, and where its legs are
+	// sent. What waits when it is prepared may be declined; nothing waits when
+	// the pause is over or somebody else's to answer.
+	Recover(p memproxy.Pause) (memproxy.Request, memproxy.Turn, error)
+}
+
 // Watched reports whether the run is to be let through and compensated.
 func (a *Admission) Watched() bool { return a.watched }
 

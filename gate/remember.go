@@ -79,7 +79,7 @@ func (ret *returning) learned(ctx context.Context) {
 	var gone []memproxy.Ownership
 	for i := range ret.reading.Memories {
 		m := &ret.reading.Memories[i]
-		if m.ID == "" || m.Event == eventNone {
+		if m.ID == "" || m.Event == eventNone || m.Drop {
 			continue
 		}
 		ret.shown = append(ret.shown, m.ID)

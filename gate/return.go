@@ -91,6 +91,16 @@ func (ret *returning) read(ctx context.Context) error {
 			ret.refuse(StatusNotFound, memproxy.OwnerForeign, "the target belongs to somebody else")
 			return nil
 		}
+		if refused, err := ret.withhold(ctx); refused || err != nil {
+			return err
+		}
+		ret.tell(ctx)
+	}
+	if ret.op.Kind == memproxy.Learn {
+		ret.receipts = reading.Events
+		if err := ret.extracted(ctx, reading.Memories); err != nil {
+			return err
+		}
 	}
 	body, err := reader.Rewrite(ret.call.Route, ret.call.Request, ret.reply, reading)
 	if err != nil {
@@ -142,15 +152,23 @@ func (ret *returning) filter(ctx context.Context) bool {
 				ret.bind(ctx, m)
 			}
 		}
-		if m.ID != "" && !m.Missing {
+	}
+	if ret.filtered > 0 {
+		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.OwnerFiltered, Detail: "memories of others were left out of the answer"})
+	}
+	return true
+}
+
+// tell takes down what the caller sees of the answer.
+func (ret *returning) tell(ctx context.Context) {
+	for i := range ret.reading.Memories {
+		if m := &ret.reading.Memories[i]; m.ID != "" && !m.Missing && !m.Drop {
 			ret.shown = append(ret.shown, m.ID)
 		}
 	}
 	if ret.filtered > 0 {
 		ret.g.opt.Meter.Filtered(ctx, ret.op.Backend, ret.filtered)
-		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.OwnerFiltered, Detail: "memories of others were left out of the answer"})
 	}
-	return true
 }
 
 // deferred reports whether ownership was left to this answer: a target that

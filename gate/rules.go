@@ -40,6 +40,9 @@ type Rules struct {
 	Profile  Profile
 	Policy   Policy
 	Screener Screener // nil: nothing is screened
+	// Withhold is the risk from which on a memory is left out of answers, and
+	// what a backend's model extracted is taken back. Zero: never.
+	Withhold memproxy.PerMille
 	Ceilings memproxy.Ceilings
 	// Lines returns the budget lines that a write of a principal draws on.
 	Lines func(memproxy.Principal, memproxy.Kind, []string) []memproxy.Line

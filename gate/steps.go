@@ -108,13 +108,6 @@ func (r *run) malformed(m *memproxy.Malformed) {
 	r.refuse(status, memproxy.Reason{Code: m.Code, Detail: m.Detail, Pointer: m.Pointer})
 }
 
-// screen asks the screener for findings; the policy decides what they mean.
-func screen(ctx context.Context, r *run) error {
-	findings, err := r.rules.Screener.Screen(ctx, r.op)
-	r.q.Findings = findings
-	return err
-}
-
 // clamp bounds every claimed confidence by the principal's tier and the
 // content's source.
 func clamp(_ context.Context, r *run) error {
@@ -150,6 +143,7 @@ func rule(ctx context.Context, r *run) error {
 		return err
 	}
 	r.add(ruling.Verdict, ruling.Reasons...)
+	r.explainFindings(ruling.Reasons)
 	r.shadow = append(r.shadow, ruling.Shadow...)
 	r.would = max(r.would, ruling.ShadowVerdict)
 	return nil

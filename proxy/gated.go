@@ -56,6 +56,9 @@ func (p *Proxy) gated(w http.ResponseWriter, r *http.Request, req memproxy.Reque
 	default:
 		p.forward(w, r, a, rest)
 	}
+	if a.Watched() {
+		p.compensate(w, r, a)
+	}
 	return a
 }
 
@@ -122,8 +125,16 @@ func (p *Proxy) takeBody(w http.ResponseWriter, r *http.Request) (body []byte, r
 	return buf.Bytes(), nil, nil
 }
 
-// forward sends an admitted request and passes the answer back through the gate.
+// forward sends an admitted request, unless it is one to be watched: compensate
+// sends that, when the turn that found it out has given its locks back.
 func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, a *gate.Admission, rest io.Reader) {
+	if !a.Watched() {
+		p.send(w, r, a, rest)
+	}
+}
+
+// send sends an admitted request and passes the answer back through the gate.
+func (p *Proxy) send(w http.ResponseWriter, r *http.Request, a *gate.Admission, rest io.Reader) {
 	ctx, cancel := p.upstreamContext(r.Context(), a)
 	defer cancel()
 	ctx, span := p.opt.Tracer.Start(ctx, signal.SpanForward, trace.WithSpanKind(trace.SpanKindClient))
@@ -145,7 +156,7 @@ func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, a *gate.Admissio
 	body, decoded, err := readAnswer(resp, p.opt.MaxAnswer)
 	span.End()
 	if err == nil && asked != nil && resp.StatusCode == http.StatusOK {
-		body, err = p.answered(ctx, asked, body)
+		body, err = p.oneAnswer(ctx, asked, body)
 		decoded = true
 	}
 	if err != nil {
@@ -154,6 +165,7 @@ func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, a *gate.Admissio
 	}
 	reply := memproxy.Reply{Status: resp.StatusCode, Header: memproxy.Header(resp.Header), Body: body}
 	got := p.opt.Gate.Return(context.WithoutCancel(ctx), a, reply)
+	p.follow(a)
 	if got.Status == reply.Status && sameBytes(got.Body, body) && !decoded {
 		p.write(w, got, resp.Header)
 		return

@@ -27,6 +27,9 @@ const (
 	// DefaultUpstreamTimeout is the longest that the Mem0 Python client waits.
 	DefaultUpstreamTimeout = 300 * time.Second
 	DefaultRunTimeout      = 30 * time.Minute
+	// DefaultReconcile is how often unanswered pauses are looked for where the
+	// configuration does not say.
+	DefaultReconcile = 30 * time.Second
 )
 
 // Credential is the backend key that the proxy presents instead of the
@@ -59,8 +62,20 @@ type Options struct {
 	// RunTimeout bounds a whole turn of an agent. Default 30 min.
 	RunTimeout time.Duration
 
-	// Clock tells how old a remembered turn is. Default time.Now.
+	// Ungated says what becomes of runs that cannot be gated call by call.
+	Ungated gate.Ungated
+	// Journal is the directory of runs that are let through and compensated,
+	// which Ungated needs for that. It will hold memories.
+	Journal string
+	// Reconcile is how often pauses that nobody answers are looked for. Zero:
+	// never.
+	Reconcile time.Duration
+
+	// Clock tells how old a remembered turn is, or a pause. Default time.Now.
 	Clock func() time.Time
+
+	// After waits between questions to the backend. Default time.After.
+	After func(time.Duration) <-chan time.Time
 
 	Tracer     trace.Tracer
 	Propagator propagation.TextMapPropagator
@@ -77,6 +92,15 @@ func (o *Options) complete() error {
 		return errors.New("proxy: upstream must be an http or https URL with a host")
 	case o.Upstream.User != nil:
 		return errors.New("proxy: upstream must not carry a credential; use credential instead")
+	}
+	switch o.Ungated {
+	case gate.UngatedByProfile, gate.UngatedDeny:
+	case gate.UngatedCompensate:
+		if o.Journal == "" {
+			return errors.New("proxy: compensation needs a journal")
+		}
+	default:
+		return fmt.Errorf("proxy: ungated runs cannot be met with %q", o.Ungated)
 	}
 	if o.MaxBody <= 0 {
 		o.MaxBody = DefaultMaxBody
@@ -98,6 +122,9 @@ func (o *Options) complete() error {
 	}
 	if o.Clock == nil {
 		o.Clock = time.Now
+	}
+	if o.After == nil {
+		o.After = time.After
 	}
 	if o.Tracer == nil {
 		o.Tracer = noop.NewTracerProvider().Tracer("")

@@ -1,10 +1,14 @@
 package proxy
 
 import (
+	"context"
 	"net/http"
 	"net/http/httputil"
 	"strings"
+	"sync"
 	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
@@ -24,6 +28,15 @@ type Proxy struct {
 	backend  gate.Backend
 	turns    turns
 	chains   chains
+	follows  chan struct{} // slots for writes that are looked after
+
+	// What goes on beside the requests, and after them.
+	life     context.Context
+	end      context.CancelFunc
+	after    sync.WaitGroup
+	journal  journal
+	settling settling
+	over     *lru.Cache[string, struct{}] // runs whose pause is over
 }
 
 // New returns the handler.
@@ -31,7 +44,12 @@ func New(opt Options) (*Proxy, error) {
 	if err := opt.complete(); err != nil {
 		return nil, err
 	}
-	p := &Proxy{opt: opt, chains: chains{clock: opt.Clock}}
+	over, err := lru.New[string, struct{}](maxAnswered)
+	if err != nil {
+		return nil, err
+	}
+	p := &Proxy{opt: opt, chains: chains{clock: opt.Clock}, journal: journal{opt.Journal}, over: over, follows: make(chan struct{}, followMost)}
+	p.life, p.end = context.WithCancel(context.Background())
 	for _, s := range opt.Passthrough {
 		pt, err := parsePattern(s)
 		if err != nil {
@@ -40,7 +58,7 @@ func New(opt Options) (*Proxy, error) {
 		p.patterns = append(p.patterns, pt)
 	}
 	p.pass = p.newPass()
-	p.backend = gate.Backend{Name: opt.Name, Adapter: opt.Adapter, Fetch: fetcher{p}}
+	p.backend = gate.Backend{Name: opt.Name, Adapter: opt.Adapter, Fetch: fetcher{p}, Ungated: opt.Ungated}
 	return p, nil
 }
 

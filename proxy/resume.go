@@ -115,8 +115,8 @@ func (p *Proxy) asks(a *gate.Admission) *about {
 
 func quoted(id string) []byte { return []byte(`"` + id + `"`) }
 
-// answered makes the answer of the backend one to what the caller asked.
-func (p *Proxy) answered(ctx context.Context, ab *about, answer []byte) ([]byte, error) {
+// oneAnswer makes the answer of the backend one to what the caller asked.
+func (p *Proxy) oneAnswer(ctx context.Context, ab *about, answer []byte) ([]byte, error) {
 	for to, from := range ab.led {
 		answer = bytes.ReplaceAll(answer, quoted(from), quoted(to))
 	}

@@ -33,7 +33,7 @@ func (t *turning) search(ctx context.Context, tc memproxy.ToolCall) error {
 		return nil
 	}
 	fctx, cancel := context.WithTimeout(ctx, gate.DefaultFetchTimeout)
-	reply, err := fetcher{t.p}.send(fctx, req, a.Body)
+	reply, err := fetcher{t.p}.Send(fctx, req, a.Body)
 	cancel()
 	if err != nil {
 		t.turn.Result(tc.ID, t.p.opt.Gate.Abandon(ctx, a, false))

@@ -111,10 +111,11 @@ const maxFetch = 1 << 20
 
 // Fetch implements gate.Fetcher. The deadline is the context's.
 func (f fetcher) Fetch(ctx context.Context, q memproxy.Request) (memproxy.Reply, error) {
-	return f.send(ctx, q, nil)
+	return f.Send(ctx, q, nil)
 }
 
-func (f fetcher) send(ctx context.Context, q memproxy.Request, body []byte) (memproxy.Reply, error) {
+// Send implements gate.Sender.
+func (f fetcher) Send(ctx context.Context, q memproxy.Request, body []byte) (memproxy.Reply, error) {
 	path := q.Path
 	if path == "" {
 		var err error

@@ -114,6 +114,8 @@ func (f *finding) memory(v *jsondoc.Value, ptr string) memproxy.Memory {
 		m.Scope.Agent = m.ID
 	case TargetIdentity:
 		m.Scope.User = m.ID
+	case TargetMessage:
+		m.Layer = memproxy.Episodic
 	}
 	if l := v.Get("limit"); l != nil && l.Kind == jsondoc.Number {
 		if n, err := strconv.Atoi(string(f.doc.Raw(l))); err == nil && n > 0 {

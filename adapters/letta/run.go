@@ -1,8 +1,6 @@
 package letta
 
 import (
-	"strings"
-
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta/turn"
 )
@@ -22,9 +20,8 @@ func (a *Adapter) Turn(rt memproxy.Route, req memproxy.Request, body []byte) (me
 		}
 		return nil, nil
 	}
-	prefix, _, _ := strings.Cut(strings.TrimPrefix(req.EscapedPath, "/"), "/")
 	t, err := turn.New(turn.Options{
-		Prefix: "/" + prefix, Agent: rt.Params["agent_id"], Conversation: rt.Params["conversation_id"], Body: body,
+		Prefix: prefixOf(req), Agent: rt.Params["agent_id"], Conversation: rt.Params["conversation_id"], Body: body,
 	})
 	if err != nil {
 		return nil, err

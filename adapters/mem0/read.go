@@ -111,6 +111,11 @@ func (a *Adapter) element(rd *memproxy.Reading, doc *jsondoc.Doc, rt memproxy.Ro
 	if data := v.Get("data"); m.Text == "" && data != nil {
 		m.Text = data.Get("memory").Text()
 	}
+	for _, key := range [...]string{"previous_memory", "old_memory"} {
+		if before := v.Get(key).Text(); before != "" {
+			m.Before = before
+		}
+	}
 	m.Scope = scope(v)
 	meta := v.Get("metadata")
 	switch {

@@ -154,10 +154,7 @@ func contextOf(q memproxy.Question, f written) cedar.Record {
 	for i := range op.Items {
 		unseen = unseen || op.Items[i].Kind == memproxy.ItemURL || op.Items[i].Kind == memproxy.ItemData
 	}
-	risk := memproxy.PerMille(0)
-	for i := range q.Findings {
-		risk = max(risk, q.Findings[i].Score)
-	}
+	found := foundOf(q.Findings)
 	return cedar.NewRecord(cedar.RecordMap{
 		"profile": cedar.String(q.Profile), "route": cedar.String(op.Route),
 		"bulk": cedar.Boolean(op.Bulk), "steering": cedar.Boolean(op.Steering), "derived": cedar.Boolean(op.Derived),
@@ -166,6 +163,38 @@ func contextOf(q memproxy.Question, f written) cedar.Record {
 		"items": cedar.Long(len(op.Items)), "claimed": cedar.Long(q.Claimed), "confidence": cedar.Long(q.Confidence),
 		"source": cedar.String(op.SourceClaim),
 		"user":   cedar.String(op.Scope.User), "agent": cedar.String(op.Scope.Agent), "app": cedar.String(op.Scope.App), "run": cedar.String(op.Scope.Run),
-		"risk": cedar.Long(risk),
+		"risk": cedar.Long(found.risk), "findings": found.rules, "secret": cedar.Boolean(found.secret), "personal": cedar.Boolean(found.personal),
 	})
+}
+
+// found is what screening found, as policies see it.
+type found struct {
+	risk             memproxy.PerMille
+	rules            cedar.Set
+	secret, personal bool
+}
+
+// nothing is the empty set of rules, made once: most content has none.
+var nothing = cedar.NewSet()
+
+// maxRules bounds the rules that a policy is shown.
+const maxRules = 64
+
+func foundOf(findings []memproxy.Finding) found {
+	f := found{rules: nothing}
+	if len(findings) == 0 {
+		return f
+	}
+	var names []cedar.Value
+	for i := range findings {
+		rule := findings[i].Rule
+		f.risk = max(f.risk, findings[i].Score)
+		f.secret = f.secret || strings.HasPrefix(rule, "secret.")
+		f.personal = f.personal || strings.HasPrefix(rule, "pii.")
+		if len(names) < maxRules {
+			names = append(names, cedar.String(rule))
+		}
+	}
+	f.rules = cedar.NewSet(names...)
+	return f
 }

@@ -297,16 +297,23 @@ func reaches(tools *jsondoc.Value) bool {
 
 // Agents implements memproxy.Watch.
 func (w *Watch) Agents() []string {
-	var out []string
-	if w.now == nil {
-		w.now = w.base
+	last := w.now
+	if last == nil {
+		last = w.base
 	}
-	for _, a := range w.now.Agents {
+	if last == nil {
+		if w.opt.Agent == "" {
+			return nil
+		}
+		return []string{w.opt.Agent}
+	}
+	var out []string
+	for _, a := range last.Agents {
 		out = append(out, a.ID)
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
 }
 
-// Unattended implements memproxy.Watch.
-func (w *Watch) Unattended() bool { return w.opt.Background || len(w.Agents()) > 1 }
+// Background implements memproxy.Watch.
+func (w *Watch) Background() bool { return w.opt.Background }

@@ -1,0 +1,122 @@
+package letta
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/letta/turn"
+)
+
+// Paused implements the gate's recoverer: the runs that ended in a pause,
+// answered by now or not, from the newest on.
+func (a *Adapter) Paused(after string) memproxy.Request {
+	q := memproxy.Request{
+		Method: "GET", EscapedPath: "/v1/runs/", Query: "stop_reason=requires_approval&order=desc&limit=50",
+		Header: asSDK(nil),
+	}
+	if after != "" {
+		q.Query += "&after=" + url.QueryEscape(after)
+	}
+	return q
+}
+
+// Pauses implements the gate's recoverer.
+func (a *Adapter) Pauses(reply memproxy.Reply) ([]memproxy.Pause, error) {
+	if reply.Status != 200 {
+		return nil, fmt.Errorf("letta: asked for paused runs, the server answers %d", reply.Status)
+	}
+	var runs []struct {
+		ID           string  `json:"id"`
+		Agent        string  `json:"agent_id"`
+		Conversation *string `json:"conversation_id"`
+		Status       string  `json:"status"`
+		Stop         string  `json:"stop_reason"`
+		Completed    string  `json:"completed_at"`
+		Created      string  `json:"created_at"`
+	}
+	if err := json.Unmarshal(reply.Body, &runs); err != nil {
+		return nil, err
+	}
+	var out []memproxy.Pause
+	for _, r := range runs {
+		p := memproxy.Pause{Run: r.ID, Agent: r.Agent, Since: timeOf(r.Completed)}
+		if p.Since.IsZero() {
+			p.Since = timeOf(r.Created)
+		}
+		if r.Conversation != nil {
+			p.Conversation = *r.Conversation
+		}
+		// What a server that does not know the filter lists besides is none.
+		p.Open = r.Stop == "requires_approval" && r.Status == "completed" && KindOf(r.Agent) == TargetAgent
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// timeOf reads the server's times: some say no zone, and are in UTC.
+func timeOf(s string) time.Time {
+	for _, layout := range [...]string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999"} {
+		if t, err := time.Parse(layout, s); err == nil {
+			return t
+		}
+	}
+	return time.Time{}
+}
+
+// Recover implements the gate's recoverer.
+func (a *Adapter) Recover(p memproxy.Pause) (memproxy.Request, memproxy.Turn, error) {
+	req := memproxy.Request{Method: "POST", Header: asSDK(nil), EscapedPath: "/v1/agents/" + url.PathEscape(p.Agent) + "/messages"}
+	opt := turn.Options{Prefix: "/v1", Agent: p.Agent, Body: []byte(`{"messages":[],"streaming":false}`)}
+	if p.Conversation != "" {
+		req.EscapedPath = "/v1/conversations/" + url.PathEscape(p.Conversation) + "/messages"
+		opt.Agent, opt.Conversation = "", p.Conversation
+	}
+	t, err := turn.New(opt)
+	if err != nil {
+		return memproxy.Request{}, nil, err
+	}
+	return req, &recovery{Turn: t}, nil
+}
+
+// recovery is the turn that answers a pause. It keeps away from calls that
+// somebody else is asked about: tools that need an approval by a rule of the
+// agent's own.
+type recovery struct {
+	*turn.Turn
+	asked []string
+}
+
+// Prepare implements memproxy.Turn.
+func (r *recovery) Prepare() (memproxy.Request, bool) {
+	q, more := r.Turn.Prepare()
+	q.Header = asSDK(nil)
+	return q, more
+}
+
+// Prepared implements memproxy.Turn.
+func (r *recovery) Prepared(reply memproxy.Reply) error {
+	if doc, err := jsondoc.Parse(reply.Body, 0); err == nil && doc.Root.Kind == jsondoc.Object {
+		if rules := doc.Root.Get("tool_rules"); rules != nil {
+			for _, rule := range rules.Elems {
+				if rule.Get("type").Text() == "requires_approval" {
+					r.asked = append(r.asked, rule.Get("tool_name").Text())
+				}
+			}
+		}
+	}
+	return r.Turn.Prepared(reply)
+}
+
+// Waiting implements memproxy.Turn.
+func (r *recovery) Waiting() []memproxy.ToolCall {
+	calls := r.Turn.Waiting()
+	if slices.ContainsFunc(calls, func(c memproxy.ToolCall) bool { return slices.Contains(r.asked, c.Tool) }) {
+		return nil
+	}
+	return calls
+}

@@ -1,0 +1,65 @@
+package mem0
+
+import (
+	"encoding/json"
+	"net/url"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// Receipt implements the gate's extractor.
+func (a *Adapter) Receipt(_ memproxy.Route, req memproxy.Request, id string) memproxy.Request {
+	return memproxy.Request{Method: "GET", EscapedPath: "/v1/event/" + url.PathEscape(id) + "/", Header: req.Header, Base: req.Base}
+}
+
+// Extracted implements the gate's extractor: an event holds what became of a
+// write once it is over.
+func (a *Adapter) Extracted(reply memproxy.Reply) ([]memproxy.Memory, bool, error) {
+	doc, err := jsondoc.Parse(reply.Body, 0)
+	if err != nil {
+		return nil, false, err
+	}
+	switch doc.Root.Get("status").Text() {
+	case "SUCCEEDED":
+	case "FAILED":
+		return nil, true, nil
+	default:
+		return nil, false, nil
+	}
+	rd := &memproxy.Reading{}
+	list := doc.Root.Get("results")
+	if list == nil || list.Kind != jsondoc.Array {
+		return nil, true, nil
+	}
+	for i, e := range list.Elems {
+		if err := a.element(rd, doc, memproxy.Route{Kind: memproxy.Recall}, e, jsondoc.Index("/results", i)); err != nil {
+			return nil, true, err
+		}
+	}
+	return rd.Memories, true, nil
+}
+
+// Undo implements the gate's extractor: what was added is deleted, what was
+// replaced is put back where the answer tells it.
+func (a *Adapter) Undo(rt memproxy.Route, _ memproxy.Request, m memproxy.Memory) ([]memproxy.Search, bool) {
+	r := a.row(rt.ID)
+	if r == nil || m.ID == "" {
+		return nil, false
+	}
+	path := "/v1/memories/" + url.PathEscape(m.ID) + "/"
+	if r.dialect == server {
+		path = "/memories/" + url.PathEscape(m.ID)
+	}
+	if m.Event != "UPDATE" {
+		return []memproxy.Search{{Request: memproxy.Request{Method: "DELETE", EscapedPath: path}}}, true
+	}
+	if m.Before == "" {
+		return nil, false
+	}
+	body, err := json.Marshal(map[string]string{"text": m.Before})
+	if err != nil {
+		return nil, false
+	}
+	return []memproxy.Search{{Request: memproxy.Request{Method: "PUT", EscapedPath: path}, Body: body}}, true
+}

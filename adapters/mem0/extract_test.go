@@ -1,0 +1,66 @@
+package mem0_test
+
+import (
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/mem0"
+)
+
+// Proves EDGE-2: what the platform's model made of a write is read from its
+// event once that is over, and what the server's made from its answer; either
+// can be taken back.
+func TestExtraction(t *testing.T) {
+	a, err := mem0.New(mem0.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	add := memproxy.Request{Method: "POST", Path: "/v3/memories/add/", EscapedPath: "/v3/memories/add/", Base: "http://proxy"}
+	if q := a.Receipt(memproxy.Route{}, add, "e/1"); q.Method != "GET" || q.EscapedPath != "/v1/event/e%2F1/" {
+		t.Errorf("%+v", q)
+	}
+	for body, want := range map[string]struct {
+		n    int
+		over bool
+		bad  bool
+	}{
+		`{"id":"e1","status":"PENDING","results":[]}`: {},
+		`{"id":"e1","status":"RUNNING"}`:              {},
+		`{"id":"e1","status":"FAILED"}`:               {over: true},
+		`{"id":"e1","status":"SUCCEEDED","results":[{"id":"m1","data":{"memory":"likes tea"},"event":"ADD"},{"id":"m2","memory":"x","event":"UPDATE"}]}`: {n: 2, over: true},
+		`{"id":"e1","status":"SUCCEEDED","results":["x"]}`: {over: true, bad: true},
+		`{`: {bad: true},
+	} {
+		ms, over, err := a.Extracted(memproxy.Reply{Status: 200, Body: []byte(body)})
+		if len(ms) != want.n || over != want.over || (err != nil) != want.bad {
+			t.Errorf("%s: %+v %v %v", body, ms, over, err)
+		}
+		if want.n == 2 && (ms[0].Text != "likes tea" || ms[0].Event != "ADD" || ms[1].ID != "m2") {
+			t.Errorf("%+v", ms)
+		}
+	}
+	for name, tc := range map[string]struct {
+		route string
+		m     memproxy.Memory
+		want  string
+		body  string
+	}{
+		"added":                         {"mem0.v3.add", memproxy.Memory{ID: "m1", Event: "ADD"}, "DELETE /v1/memories/m1/", ""},
+		"added, server":                 {"mem0.server.add", memproxy.Memory{ID: "m1", Event: "ADD"}, "DELETE /memories/m1", ""},
+		"replaced, server":              {"mem0.server.add", memproxy.Memory{ID: "m1", Event: "UPDATE", Before: "tea"}, "PUT /memories/m1", `{"text":"tea"}`},
+		"replaced, by what nobody says": {"mem0.server.add", memproxy.Memory{ID: "m1", Event: "UPDATE"}, "", ""},
+		"without an id":                 {"mem0.server.add", memproxy.Memory{Event: "ADD"}, "", ""},
+	} {
+		qs, ok := a.Undo(memproxy.Route{ID: tc.route}, add, tc.m)
+		if ok != (tc.want != "") || ok && (qs[0].Request.Method+" "+qs[0].Request.EscapedPath != tc.want || string(qs[0].Body) != tc.body) {
+			t.Errorf("%s: %+v %v", name, qs, ok)
+		}
+	}
+	// The server's own answer says what it replaced.
+	req := memproxy.Request{Method: "POST", Path: "/memories", EscapedPath: "/memories"}
+	rt, _ := a.Route(req)
+	rd, err := a.Read(rt, req, memproxy.Reply{Status: 200, Body: []byte(`{"results":[{"id":"m1","memory":"b","event":"UPDATE","previous_memory":"a"}]}`)})
+	if err != nil || rd.Memories[0].Before != "a" {
+		t.Errorf("%+v %v", rd, err)
+	}
+}

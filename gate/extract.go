@@ -1,0 +1,148 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/memproxy/memproxy"
+)
+
+// An Extractor is a Reader whose backend lets a model of its own decide what a
+// write becomes, at once or later behind a receipt.
+type Extractor interface {
+	Reader
+	// Receipt returns the request that asks what came of an asynchronous write.
+	Receipt(route memproxy.Route, req memproxy.Request, id string) memproxy.Request
+
+	// Extracted reads the answer: the memories, and whether there will be no
+	// more.
+	Extracted(memproxy.Reply) (memories []memproxy.Memory, over bool, err error)
+
+	// Undo returns the requests that take back what was made of a memory, and
+	// false where the answer does not say enough for it.
+	Undo(route memproxy.Route, req memproxy.Request, m memproxy.Memory) ([]memproxy.Search, bool)
+}
+
+// A Sender is a Fetcher whose requests may have a body.
+type Sender interface {
+	Fetcher
+	Send(context.Context, memproxy.Request, []byte) (memproxy.Reply, error)
+}
+
+// errUndo says that a backend did not take something back.
+var errUndo = errors.New("the backend did not take it back")
+
+// extracted looks at what the backend's model made of a write. What is worse
+// than the write itself, and over the threshold, is taken back; the answer
+// does not show it. Both hashes stand in one record.
+func (ret *returning) extracted(ctx context.Context, memories []memproxy.Memory) error {
+	extractor, ok := ret.call.Backend.Adapter.(Extractor)
+	if !ok || ret.op.Kind != memproxy.Learn {
+		return nil
+	}
+	risks, err := ret.risks(ctx, memories)
+	if err != nil {
+		return err
+	}
+	var input memproxy.PerMille
+	for i := range ret.findings {
+		input = max(input, ret.findings[i].Score)
+	}
+	for i := range memories {
+		m := &memories[i]
+		if risks[i] < ret.rules.Withhold || risks[i] <= input || m.Event == eventNone || m.Event == eventDelete {
+			continue
+		}
+		m.Drop = true
+		err := ret.takeBack(ctx, extractor, *m)
+		what := "taken back"
+		if err != nil {
+			what = "not taken back"
+			ret.g.opt.Log.ErrorContext(ctx, "a memory that is worse than what was written could not be taken back", "decision", ret.Decision.ID, "memory", m.ID, "error", err)
+		}
+		ret.reasons = append(ret.reasons, memproxy.Reason{
+			Code:   memproxy.ScreenExtracted,
+			Detail: fmt.Sprintf("the backend's model made sha256 %s of sha256 %s: %s", textHash(m.Text), ret.event.ContentSHA256, what),
+		})
+		ret.keepExtracted(ctx, *m)
+	}
+	return nil
+}
+
+func (ret *returning) takeBack(ctx context.Context, extractor Extractor, m memproxy.Memory) error {
+	sender, ok := ret.call.Backend.Fetch.(Sender)
+	requests, known := extractor.Undo(ret.call.Route, ret.call.Request, m)
+	if !ok || !known {
+		return errUndo
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ret.g.opt.FetchTimeout)
+	defer cancel()
+	for _, q := range requests {
+		q.Request.Header, q.Request.Base = ret.call.Request.Header, ret.call.Request.Base
+		reply, err := sender.Send(ctx, q.Request, q.Body)
+		if err != nil {
+			return err
+		}
+		if !ok2xx(reply.Status) && reply.Status != StatusNotFound {
+			return fmt.Errorf("%w: status %d", errUndo, reply.Status)
+		}
+	}
+	return nil
+}
+
+// keepExtracted puts what was taken back where a reviewer finds it, with the
+// write that it was made of.
+func (ret *returning) keepExtracted(ctx context.Context, m memproxy.Memory) {
+	if ret.g.opt.Keeper == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ret.g.opt.RecordTimeout)
+	defer cancel()
+	r := &run{Admission: ret.Admission, g: ret.g}
+	hold, content := r.hold()
+	hold.ID = ret.g.opt.NewID()
+	hold.Reasons = []memproxy.Reason{{Code: memproxy.ScreenExtracted, Detail: "made by the backend's model of the write of decision " + ret.Decision.ID}}
+	content.Texts = []memproxy.HeldText{{Pointer: m.Pointer, Text: m.Text}}
+	if err := ret.g.opt.Keeper.Keep(ctx, hold, content); err != nil {
+		ret.g.opt.Meter.LedgerFailed(ctx)
+		ret.g.opt.Log.ErrorContext(ctx, "what was taken back could not be kept", "decision", ret.Decision.ID, "error", err)
+	}
+}
+
+// Owed returns the requests that ask what the backend's model makes of an
+// admitted write later, and that the face should make until Extracted says
+// that it is over.
+func (g *Gate) Owed(a *Admission) []memproxy.Request {
+	extractor, ok := a.call.Backend.Adapter.(Extractor)
+	if !ok || a.rules.Screener == nil || a.rules.Withhold <= 0 || !a.rules.Enforce {
+		return nil
+	}
+	out := make([]memproxy.Request, len(a.receipts))
+	for i, id := range a.receipts {
+		out[i] = extractor.Receipt(a.call.Route, a.call.Request, id)
+	}
+	return out
+}
+
+// Extracted takes the answer to a request of Owed. It reports whether there is
+// nothing more to come of it.
+func (g *Gate) Extracted(ctx context.Context, a *Admission, reply memproxy.Reply) (over bool) {
+	extractor, ok := a.call.Backend.Adapter.(Extractor)
+	if !ok || !ok2xx(reply.Status) {
+		return !ok || reply.Status == StatusNotFound
+	}
+	memories, over, err := extractor.Extracted(reply)
+	ret := &returning{Admission: a, g: g, reply: reply, status: reply.Status}
+	if err == nil && over {
+		err = ret.extracted(ctx, memories)
+	}
+	if err != nil {
+		g.opt.Log.ErrorContext(ctx, "what a write became could not be screened", "decision", a.Decision.ID, "error", err)
+		return over
+	}
+	if len(ret.reasons) > 0 {
+		g.outcome(ctx, ret)
+	}
+	return over
+}

@@ -1,0 +1,100 @@
+package gate
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+)
+
+// maxNamed bounds the findings that a refusal names.
+const maxNamed = 8
+
+// screen asks the screener for findings; the policy decides what they mean.
+func screen(ctx context.Context, r *run) error {
+	findings, err := r.rules.Screener.Screen(ctx, r.op)
+	r.q.Findings, r.findings = findings, findings
+	return err
+}
+
+// explainFindings names what was found where that is why the policy rules as
+// it does: the rules and the places, never the content.
+func (r *run) explainFindings(reasons []memproxy.Reason) {
+	if len(r.q.Findings) == 0 || !slices.ContainsFunc(reasons, func(why memproxy.Reason) bool {
+		return strings.HasPrefix(string(why.Code), "screen.")
+	}) {
+		return
+	}
+	worst := slices.SortedStableFunc(slices.Values(r.q.Findings), func(a, b memproxy.Finding) int { return int(b.Score) - int(a.Score) })
+	for _, f := range worst[:min(len(worst), maxNamed)] {
+		why := memproxy.Reason{Code: memproxy.ScreenFinding, Rule: f.Rule}
+		if f.Item >= 0 && f.Item < len(r.op.Items) {
+			why.Pointer = r.op.Items[f.Item].Pointer
+		}
+		if !slices.Contains(r.reasons, why) {
+			r.reasons = append(r.reasons, why)
+		}
+	}
+}
+
+// risks are the risks of memories' texts, by their places in the list. Raw
+// messages are what somebody said, and are left to those who read them.
+func (ret *returning) risks(ctx context.Context, memories []memproxy.Memory) (map[int]memproxy.PerMille, error) {
+	if ret.rules.Screener == nil || ret.rules.Withhold <= 0 {
+		return nil, nil
+	}
+	op := &memproxy.Operation{Kind: ret.op.Kind, Backend: ret.op.Backend, Route: ret.op.Route, Scope: ret.op.Scope}
+	var places []int
+	for i := range memories {
+		m := &memories[i]
+		if m.Text == "" || m.Drop || m.Missing || m.Layer == memproxy.Episodic {
+			continue
+		}
+		op.Items = append(op.Items, memproxy.Item{Kind: memproxy.ItemContent, Text: m.Text, Field: m.Field, Layer: memproxy.Semantic})
+		places = append(places, i)
+	}
+	if len(places) == 0 {
+		return nil, nil
+	}
+	findings, err := ret.rules.Screener.Screen(ctx, op)
+	if err != nil {
+		return nil, err
+	}
+	risks := map[int]memproxy.PerMille{}
+	for _, f := range findings {
+		if f.Item >= 0 && f.Item < len(places) {
+			risks[places[f.Item]] = max(risks[places[f.Item]], f.Score)
+		}
+	}
+	return risks, nil
+}
+
+// withhold leaves out what looks like an attack: it may have come in around
+// the proxy, or before a rule knew it. It reports whether the whole answer was
+// refused.
+func (ret *returning) withhold(ctx context.Context) (refused bool, err error) {
+	risks, err := ret.risks(ctx, ret.reading.Memories)
+	if err != nil {
+		return false, err
+	}
+	n := 0
+	for i, risk := range risks {
+		if risk < ret.rules.Withhold {
+			continue
+		}
+		m := &ret.reading.Memories[i]
+		if m.Pointer == "" { // it is the answer
+			ret.refuse(StatusForbidden, memproxy.ScreenWithheld, "the memory looks like an attack and is withheld")
+			ret.filtered++
+			return true, nil
+		}
+		m.Drop = true
+		n++
+	}
+	if n > 0 {
+		ret.filtered += n
+		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.ScreenWithheld, Detail: "memories that look like attacks were left out of the answer"})
+	}
+	return false, nil
+}

@@ -1,0 +1,209 @@
+package gate_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+)
+
+// screener finds whatever says evil, by how often it says so.
+type screener struct{ err error }
+
+func (s screener) Screen(_ context.Context, op *memproxy.Operation) ([]memproxy.Finding, error) {
+	var out []memproxy.Finding
+	for i, it := range op.Items {
+		if n := strings.Count(it.Text, "evil"); n > 0 {
+			out = append(out, memproxy.Finding{Rule: "test.evil", Item: i, Start: strings.Index(it.Text, "evil"), Score: memproxy.PerMille(400 * n)})
+		}
+	}
+	return out, s.err
+}
+
+// fakeExtractor is a backend whose model decides what a write becomes.
+type fakeExtractor struct {
+	fakeReader
+	became    []memproxy.Memory
+	over      bool
+	cannot    bool
+	receiptOf string
+}
+
+func (f *fakeExtractor) Receipt(_ memproxy.Route, _ memproxy.Request, id string) memproxy.Request {
+	return memproxy.Request{Method: "GET", EscapedPath: "/receipt/" + id}
+}
+func (f *fakeExtractor) Extracted(memproxy.Reply) ([]memproxy.Memory, bool, error) {
+	return f.became, f.over, nil
+}
+func (f *fakeExtractor) Undo(_ memproxy.Route, _ memproxy.Request, m memproxy.Memory) ([]memproxy.Search, bool) {
+	return []memproxy.Search{{Request: memproxy.Request{Method: "DELETE", EscapedPath: "/" + m.ID}}}, !f.cannot
+}
+
+// sender notes what is sent from the side.
+type sender struct {
+	fakeFetch
+	sent   []string
+	status int
+}
+
+func (s *sender) Send(_ context.Context, q memproxy.Request, _ []byte) (memproxy.Reply, error) {
+	s.sent = append(s.sent, q.Method+" "+q.EscapedPath)
+	return memproxy.Reply{Status: s.status}, nil
+}
+
+func screeningRig(t *testing.T) (*rig, *fakeExtractor, *sender, *fakeKeeper) {
+	t.Helper()
+	x := &fakeExtractor{over: true}
+	k := &fakeKeeper{kept: map[string]memproxy.HeldWrite{}, content: map[string]memproxy.HoldContent{}}
+	r := newRig(t, func(r *rig) {
+		r.adapter, r.fake, r.keeper = x, &x.fakeAdapter, k
+		r.rules.Screener, r.rules.Withhold = screener{}, 700
+	})
+	return r, x, &sender{status: 200}, k
+}
+
+func (r *rig) admitWith(op memproxy.Operation, f gate.Fetcher) *gate.Admission {
+	r.fake.op = op
+	c := r.call(op)
+	c.Backend.Fetch = f
+	return r.gate.Admit(context.Background(), c)
+}
+
+// Proves SYN-2: a policy that refuses for what screening found names the rules
+// and the places, never the content; one that refuses for something else does
+// not.
+func TestFindingsAreNamed(t *testing.T) {
+	for code, want := range map[memproxy.ReasonCode]int{memproxy.ScreenRisk: 2, memproxy.PolicyForbid: 1} {
+		r, _, _, _ := screeningRig(t)
+		r.rules.Policy = policy(func(q memproxy.Question) (memproxy.Ruling, error) {
+			if len(q.Findings) != 1 || q.Findings[0].Score != 400 {
+				t.Errorf("the policy is asked with %+v", q.Findings)
+			}
+			return memproxy.Ruling{Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Code: code}}}, nil
+		})
+		a := r.admit(learn("an evil note"))
+		if len(a.Decision.Reasons) != want {
+			t.Errorf("%s: %+v", code, a.Decision.Reasons)
+		}
+		if want == 2 && a.Decision.Reasons[0] != (memproxy.Reason{Code: memproxy.ScreenFinding, Rule: "test.evil"}) {
+			t.Errorf("%+v", a.Decision.Reasons)
+		}
+	}
+	r, _, _, _ := screeningRig(t)
+	r.rules.Screener = screener{errBroken}
+	wantCodes(t, r.admit(learn("x")).Decision, memproxy.Deny, memproxy.InternalError)
+}
+
+// Proves MFW-8: what looks like an attack is left out of answers; raw messages
+// and what merely scores are not. An answer that is one such memory is refused,
+// and a screener that fails shows nothing.
+func TestAttacksAreWithheldFromReaders(t *testing.T) {
+	r, x, f, _ := screeningRig(t)
+	r.who.ActsAs = all()
+	x.memories = []memproxy.Memory{
+		{Pointer: "/0", ID: "good", Text: "tea"}, {Pointer: "/1", ID: "bad", Text: "evil evil"},
+		{Pointer: "/2", ID: "odd", Text: "evil"}, {Pointer: "/3", ID: "said", Text: "evil evil", Layer: memproxy.Episodic},
+	}
+	a := r.admitWith(memproxy.Operation{Kind: memproxy.Recall}, f)
+	if got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")}); string(got.Body) != "good,odd,said" {
+		t.Errorf("shown: %s", got.Body)
+	}
+	last := r.recorder.events[len(r.recorder.events)-1]
+	if last.Filtered != 1 || len(last.Memories) != 3 || last.Reasons[0].Code != memproxy.ScreenWithheld {
+		t.Errorf("%+v", last)
+	}
+
+	x.memories = []memproxy.Memory{{Pointer: "", ID: "bad", Text: "evil evil"}}
+	a = r.admitWith(memproxy.Operation{Kind: memproxy.Recall}, f)
+	if got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("evil evil")}); got.Status != 403 || strings.Contains(string(got.Body), "evil") {
+		t.Errorf("%d %s", got.Status, got.Body)
+	}
+	r.rules.Screener = failing{}
+	a = r.admitWith(memproxy.Operation{Kind: memproxy.Recall}, f)
+	if got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("evil evil")}); got.Status != 502 {
+		t.Errorf("%d %s", got.Status, got.Body)
+	}
+}
+
+// failing fails on what comes back.
+type failing struct{}
+
+func (failing) Screen(_ context.Context, op *memproxy.Operation) ([]memproxy.Finding, error) {
+	if len(op.Items) > 0 {
+		return nil, errBroken
+	}
+	return nil, nil
+}
+
+// Proves EDGE-2: what a backend's model made of a write is screened; what is
+// worse than the write is deleted, kept for review and not shown; both hashes
+// stand in the record.
+func TestExtractionsAreTakenBack(t *testing.T) {
+	for name, tc := range map[string]struct {
+		input   string
+		status  int
+		cannot  bool
+		want    string
+		dropped bool
+	}{
+		"worse":              {"a note", 200, false, "taken back", true},
+		"gone already":       {"a note", 404, false, "taken back", true},
+		"no worse":           {"evil evil", 200, false, "", false},
+		"the backend fails":  {"a note", 500, false, "not taken back", true},
+		"it cannot be known": {"a note", 200, true, "not taken back", true},
+	} {
+		r, x, f, k := screeningRig(t)
+		f.status, x.cannot = tc.status, tc.cannot
+		x.memories = []memproxy.Memory{
+			{Pointer: "/0", ID: "m1", Text: "tea", Event: "ADD"}, {Pointer: "/1", ID: "m2", Text: "evil evil", Event: "ADD"}, {Pointer: "/2", ID: "m3", Text: "evil evil", Event: "NONE"},
+		}
+		a := r.admitWith(learn(tc.input), f)
+		got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")})
+		last := r.recorder.events[len(r.recorder.events)-1]
+		if shown := map[bool]string{true: "m1,m3", false: "m1,m2,m3"}[tc.dropped]; string(got.Body) != shown {
+			t.Errorf("%s: %s, want %s", name, got.Body, shown)
+		}
+		if !tc.dropped {
+			if len(f.sent) != 0 || len(last.Reasons) != 0 {
+				t.Errorf("%s: sent %v, %+v", name, f.sent, last.Reasons)
+			}
+			continue
+		}
+		if len(last.Reasons) != 1 || last.Reasons[0].Code != memproxy.ScreenExtracted || !strings.HasSuffix(last.Reasons[0].Detail, ": "+tc.want) || strings.Count(last.Reasons[0].Detail, "sha256 ") != 2 {
+			t.Errorf("%s: %+v", name, last.Reasons)
+		}
+		if _, owned := r.ledger.rows["m2"]; owned || len(k.kept) != 1 {
+			t.Errorf("%s: owned %v, %d kept", name, owned, len(k.kept))
+		}
+		if !tc.cannot && (len(f.sent) != 1 || f.sent[0] != "DELETE /m2") {
+			t.Errorf("%s: sent %v", name, f.sent)
+		}
+	}
+}
+
+// Proves EDGE-2: what is extracted after the answer is asked for and screened
+// as well.
+func TestLateExtractionsAreTakenBack(t *testing.T) {
+	r, x, f, k := screeningRig(t)
+	x.events = []string{"e1"}
+	a := r.admitWith(learn("a note"), f)
+	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("{}")})
+	owed := r.gate.Owed(a)
+	if len(owed) != 1 || owed[0].EscapedPath != "/receipt/e1" {
+		t.Fatalf("%+v", owed)
+	}
+	x.over, x.became = false, nil
+	if r.gate.Extracted(context.Background(), a, memproxy.Reply{Status: 200}) {
+		t.Error("over before it is")
+	}
+	x.over, x.became = true, []memproxy.Memory{{ID: "m2", Text: "evil evil", Event: "ADD"}}
+	if !r.gate.Extracted(context.Background(), a, memproxy.Reply{Status: 200}) || len(f.sent) != 1 || len(k.kept) != 1 {
+		t.Errorf("sent %v, %d kept", f.sent, len(k.kept))
+	}
+	r.rules.Withhold = 0
+	if owed := r.gate.Owed(a); owed != nil {
+		t.Errorf("nothing is screened, and %+v is owed", owed)
+	}
+}

@@ -1,0 +1,132 @@
+package proxy
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+// maxJournal bounds the runs that wait to be settled, all of one backend.
+const maxJournal = 1024
+
+// errJournal says that too many runs wait to be settled.
+var errJournal = errors.New("too many runs wait to be settled")
+
+// entry of the journal: a run that was let through, until what it wrote has
+// been ruled on. It holds memories, and no credential.
+type journalEntry struct {
+	Decision  string             `json:"decision"`
+	Begun     time.Time          `json:"begun"`
+	Principal memproxy.Principal `json:"principal"`
+	Route     string             `json:"route"`
+	Method    string             `json:"method"`
+	Path      string             `json:"path"`
+	Session   string             `json:"session,omitempty"`
+	Picture   []byte             `json:"picture"`
+}
+
+// journal keeps entries in a directory, a file for each, so that a run which
+// outlives this process is settled by the next.
+type journal struct{ dir string }
+
+func (j journal) path(decision string) string { return filepath.Join(j.dir, decision+".json") }
+
+// write makes an entry durable.
+func (j journal) write(e *journalEntry) (err error) {
+	if strings.ContainsAny(e.Decision, `/\`) || e.Decision == "" {
+		return errors.New("a decision id that is no file name")
+	}
+	if err := os.MkdirAll(j.dir, 0o700); err != nil {
+		return err
+	}
+	if files, err := os.ReadDir(j.dir); err != nil {
+		return err
+	} else if len(files) >= maxJournal {
+		return errJournal
+	}
+	raw, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(j.dir, ".new-*") // 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name()) // swept at the next start otherwise
+		}
+	}()
+	if _, err = f.Write(raw); err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), j.path(e.Decision))
+	}
+	if err != nil {
+		return err
+	}
+	return j.sync()
+}
+
+// sync makes names durable.
+func (j journal) sync() error {
+	d, err := os.Open(j.dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+// remove drops an entry that is settled.
+func (j journal) remove(decision string) error {
+	err := os.Remove(j.path(decision))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// left are the entries of earlier processes, oldest first by name, which is by
+// time. What cannot be read comes back as an error beside the others.
+func (j journal) left() (entries []*journalEntry, err error) {
+	files, err := os.ReadDir(j.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var faults []error
+	for _, f := range files {
+		switch name := f.Name(); {
+		case strings.HasPrefix(name, ".new-"):
+			faults = append(faults, os.Remove(filepath.Join(j.dir, name))) // never took effect: its run was not let through
+		case strings.HasSuffix(name, ".json"):
+			raw, err := os.ReadFile(filepath.Join(j.dir, name))
+			e := &journalEntry{}
+			if err == nil {
+				err = json.Unmarshal(raw, e)
+			}
+			if err == nil && e.Decision+".json" != name {
+				err = errors.New(name + " is about another run")
+			}
+			if err != nil {
+				faults = append(faults, err)
+				continue
+			}
+			entries = append(entries, e)
+		}
+	}
+	return entries, errors.Join(faults...)
+}

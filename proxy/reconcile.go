@@ -1,0 +1,291 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+)
+
+// Bounds of a sweep.
+const (
+	// graces is for how many intervals a pause must have waited until it counts
+	// as nobody's: another replica may be about to answer it.
+	graces = 4
+	// maxSweep bounds the pages of one sweep.
+	maxSweep = 200
+	// maxAnswered is how many pauses that are over are remembered.
+	maxAnswered = 1 << 14
+	// recoveryLegs bounds the requests by which one pause is answered: the
+	// model may try again.
+	recoveryLegs = 20
+	// patience is how long an agent that may be busy is waited for.
+	patience = 50 * time.Millisecond
+)
+
+// unanswered is what the agent reads instead of its call's result.
+const unanswered = "memproxy restarted before this call was ruled on; nothing was written"
+
+// reconciler is in whose name pauses are answered.
+func reconciler() memproxy.Principal {
+	return memproxy.Principal{ID: "system:reconciler", Kind: memproxy.KindService, Trust: memproxy.TrustSystem, Method: "internal"}
+}
+
+// Start takes up what earlier processes left unsettled, and from then on looks
+// for pauses that nobody answers. It returns before requests are to be served,
+// and goes on until Close.
+func (p *Proxy) Start() {
+	if p.opt.Journal == "" && p.opt.Reconcile <= 0 {
+		return
+	}
+	p.takeUp()
+	p.after.Go(func() {
+		every := p.opt.Reconcile
+		if every <= 0 {
+			every = DefaultReconcile
+		}
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			if p.opt.Reconcile > 0 {
+				p.sweep(p.life)
+			}
+			select {
+			case <-p.life.Done():
+				return
+			case <-tick.C:
+				p.takeUp()
+			}
+		}
+	})
+}
+
+// Close ends what goes on in the background. What is not settled by then is
+// left to the next process.
+func (p *Proxy) Close(ctx context.Context) error {
+	p.end()
+	done := make(chan struct{})
+	go func() { p.after.Wait(); close(done) }()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// settling are the runs of the journal that are being settled here.
+type settling struct {
+	mu  sync.Mutex
+	ids map[string]bool
+}
+
+func (s *settling) begin(decision string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ids[decision] {
+		return false
+	}
+	if s.ids == nil {
+		s.ids = map[string]bool{}
+	}
+	s.ids[decision] = true
+	return true
+}
+
+func (s *settling) end(decision string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.ids, decision)
+}
+
+// takeUp settles the journal's runs that nobody settles. Their agents are
+// locked when it returns, unless they are busy: those have their turn later.
+func (p *Proxy) takeUp() {
+	compensator, ok := p.opt.Adapter.(gate.Compensator)
+	if !ok || p.opt.Journal == "" {
+		return
+	}
+	entries, err := p.journal.left()
+	if err != nil {
+		p.opt.Log.Error("the journal of runs cannot be read", "backend", p.opt.Name, "error", err)
+	}
+	for _, e := range entries {
+		if p.life.Err() != nil || !p.settling.begin(e.Decision) {
+			continue
+		}
+		if err := p.resettle(compensator, e); err != nil {
+			p.settling.end(e.Decision)
+			p.opt.Log.Warn("a run is not settled yet", "backend", p.opt.Name, "decision", e.Decision, "error", err)
+		}
+	}
+}
+
+func (p *Proxy) resettle(compensator gate.Compensator, e *journalEntry) error {
+	call := &gate.Call{
+		Backend: p.backend, Known: true, Route: memproxy.Route{ID: e.Route, Kind: memproxy.Run}, Session: e.Session,
+		Request: memproxy.Request{Method: e.Method, EscapedPath: e.Path},
+	}
+	a := p.opt.Gate.Assume(call, e.Principal, e.Decision)
+	if p.opt.Clock().Sub(e.Begun) > maxUnsettled {
+		p.opt.Gate.Unsettled(p.life, a, true, errUnsettled)
+		p.settling.end(e.Decision)
+		return p.journal.remove(e.Decision)
+	}
+	watch, err := compensator.Rewatch(e.Picture)
+	if err != nil {
+		return err
+	}
+	c := &watched{p: p, a: a, watch: watch, ruled: map[string]*gate.Admission{}}
+	ctx, cancel := context.WithTimeout(p.life, patience)
+	defer cancel()
+	if err := c.lock(ctx, watch.Agents()); err != nil {
+		c.unlock()
+		return err
+	}
+	p.later(c)
+	return nil
+}
+
+// sweep finds the pauses that nobody answers and declines what waits in them.
+// It asks with the backend's own credential, if there is one.
+func (p *Proxy) sweep(ctx context.Context) {
+	recoverer, ok := p.opt.Adapter.(gate.Recoverer)
+	if !ok || !p.opt.Gate.Rules().Enforce {
+		return
+	}
+	if err := p.sweepPages(ctx, recoverer); err != nil && ctx.Err() == nil {
+		p.opt.Log.WarnContext(ctx, "pauses that nobody answers cannot be looked for", "backend", p.opt.Name, "error", err)
+	}
+}
+
+func (p *Proxy) sweepPages(ctx context.Context, recoverer gate.Recoverer) error {
+	seen := map[string]bool{} // only the newest pause of a place may wait still
+	after := ""
+	for range maxSweep {
+		reply, err := p.ask(ctx, recoverer.Paused(after), nil)
+		if err != nil {
+			return err
+		}
+		pauses, err := recoverer.Pauses(reply)
+		if err != nil || len(pauses) == 0 {
+			return err
+		}
+		fresh := false
+		for _, found := range pauses {
+			place := found.Agent + " " + found.Conversation
+			if p.over.Contains(found.Run) {
+				seen[place] = true
+				continue
+			}
+			fresh = true
+			switch {
+			case !found.Open, seen[place]:
+				p.over.Add(found.Run, struct{}{})
+			case p.opt.Clock().Sub(found.Since) >= graces*p.opt.Reconcile:
+				over, err := p.recover(ctx, recoverer, found)
+				if err != nil {
+					p.opt.Log.WarnContext(ctx, "a pause could not be answered", "backend", p.opt.Name, "run", found.Run, "error", err)
+				} else if over {
+					p.over.Add(found.Run, struct{}{})
+				}
+			}
+			seen[place] = true
+		}
+		if !fresh {
+			return nil
+		}
+		after = pauses[len(pauses)-1].Run
+	}
+	return nil
+}
+
+// recover declines what waits in a pause, until the run ends. Over says that
+// nothing of the gate's waits there any more.
+func (p *Proxy) recover(ctx context.Context, recoverer gate.Recoverer, found memproxy.Pause) (over bool, err error) {
+	req, turn, err := recoverer.Recover(found)
+	if err != nil {
+		return false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.opt.RunTimeout)
+	defer cancel()
+	soon, enough := context.WithTimeout(ctx, patience)
+	defer enough()
+	for _, l := range [...]struct {
+		key   string
+		share int64
+	}{{"turn " + turn.Key(), exclusive}, {"agent " + found.Agent, shared}} {
+		unlock, err := p.turns.lock(soon, l.key, l.share)
+		if err != nil {
+			return false, nil // a turn is under way here, which will see to it
+		}
+		defer unlock()
+	}
+	if err := p.prepareRecovery(ctx, turn); err != nil {
+		return errors.Is(err, memproxy.ErrUngated), ignore(err, memproxy.ErrUngated)
+	}
+	if len(turn.Waiting()) == 0 {
+		return true, nil
+	}
+	route, known := p.opt.Adapter.Route(memproxy.Request{Method: req.Method, Path: req.EscapedPath, EscapedPath: req.EscapedPath})
+	a := p.opt.Gate.Assume(&gate.Call{Backend: p.backend, Request: req, Route: route, Known: known}, reconciler(), "")
+	if a.Shadow() {
+		return false, nil
+	}
+	p.opt.Log.WarnContext(ctx, "a pause that nobody answered is answered", "backend", p.opt.Name, "run", found.Run, "decision", a.Decision.ID)
+	for range recoveryLegs {
+		for _, call := range turn.Waiting() {
+			declined := p.opt.Gate.Decline(ctx, a, call, unanswered)
+			p.log(ctx, declined, declined.Call().Route.ID)
+			turn.Rule(call.ID, declined.Decision)
+		}
+		body, err := turn.Leg()
+		if err != nil {
+			return false, err
+		}
+		reply, err := p.side(ctx, req, body, nil)
+		if err != nil {
+			return false, err
+		}
+		if reply.Status != http.StatusOK {
+			return false, fmt.Errorf("the answer was answered %d", reply.Status)
+		}
+		if err := turn.Whole(reply.Body); err != nil {
+			return false, err
+		}
+		if len(turn.Waiting()) == 0 {
+			return true, nil
+		}
+	}
+	return false, errLegs
+}
+
+// ignore is nil for an error that is no trouble.
+func ignore(err, no error) error {
+	if errors.Is(err, no) {
+		return nil
+	}
+	return err
+}
+
+func (p *Proxy) prepareRecovery(ctx context.Context, turn memproxy.Turn) error {
+	for range 8 {
+		q, more := turn.Prepare()
+		if !more {
+			return nil
+		}
+		reply, err := p.ask(ctx, q, nil)
+		if err != nil {
+			return err
+		}
+		if err := turn.Prepared(reply); err != nil {
+			return err
+		}
+	}
+	return errors.New("the turn cannot be prepared")
+}
