@@ -34,6 +34,7 @@ type command struct {
 func commands() []command {
 	return []command{
 		{"serve", "-config FILE", "run the sidecar", (*app).serve},
+		{"extproc", "-config FILE [-listen ADDR] [-authz]", "run the Envoy face, with the HTTP one beside it", (*app).extproc},
 		{"demo", "[-json] [-stay]", "play each threat against a bare backend and through memproxy", (*app).demo},
 		{"check", "-config FILE", "validate configuration, schema and policies", (*app).check},
 		{"explain", "-config FILE -backend NAME -method M -path P [-body FILE] [-as PRINCIPAL] [-json]", "every step's answer to a request; nothing is sent", (*app).explain},

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"crypto/rand"
+	"fmt"
+	"time"
+
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/envoy/extproc"
+	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/ledger"
+)
+
+// processor builds the Envoy face over the same gate as the HTTP one.
+func (s *sidecar) processor(unfilteredReads bool) (*extproc.Processor, error) {
+	watch, err := s.watchingGate()
+	if err != nil {
+		return nil, err
+	}
+	opt := extproc.Options{
+		Gate: s.gate, Watch: watch, UnfilteredReads: unfilteredReads,
+		Tracer: s.telemetry.Tracer(), Propagator: s.telemetry.Propagator(), Log: s.log,
+	}
+	for _, b := range s.cfg.Backends {
+		backend, err := s.behindEnvoy(b)
+		if err != nil {
+			return nil, fmt.Errorf("backend %s: %w", b.Name, err)
+		}
+		opt.Backends = append(opt.Backends, backend)
+	}
+	return extproc.New(opt)
+}
+
+// behindEnvoy is a backend as the HTTP face has it, in the Envoy face's terms.
+func (s *sidecar) behindEnvoy(b config.Backend) (extproc.Backend, error) {
+	o, err := s.proxyOptions(b)
+	if err != nil {
+		return extproc.Backend{}, err
+	}
+	out := extproc.Backend{
+		Name: o.Name, Adapter: o.Adapter, Upstream: o.Upstream, Passthrough: o.Passthrough,
+		MaxBody: o.MaxBody, MaxAnswer: o.MaxAnswer, Observe: o.Observe,
+	}
+	if c := o.Credential; c != nil {
+		out.Credential = &extproc.Credential{Header: c.Header, Value: c.Value}
+	}
+	out.Fetch, err = extproc.NewFetcher(extproc.FetchOptions{
+		Upstream: o.Upstream, Transport: o.Transport, Credential: out.Credential, Propagator: o.Propagator,
+	})
+	return out, err
+}
+
+// watchingGate rules where nothing can be enforced: Envoy's observability
+// mode. It shares everything with the gate but the enforcement.
+func (s *sidecar) watchingGate() (*gate.Gate, error) {
+	identifier, err := buildIdentifier(s.cfg)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := ledger.LoadOrCreateKey(s.path("keys"), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	signer, err := ledger.NewSigner(keys)
+	if err != nil {
+		return nil, err
+	}
+	rules := *s.rules.current()
+	rules.Enforce = false
+	return gate.New(gate.Options{
+		Identifier: identifier, Ledger: s.ledger, Budget: s.budget, Recorder: s.audit, Signer: signer,
+		Clock: time.Now, NewID: newID,
+		Tracer: s.telemetry.Tracer(), Meter: s.telemetry.Instruments(), Log: s.log,
+	}, &rules)
+}

@@ -1,0 +1,188 @@
+package extproc
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"github.com/memproxy/memproxy"
+)
+
+// errUnruled says that Envoy let a request pass that was not ruled on.
+var errUnruled = errors.New("the backend answers a request that was never ruled on")
+
+// responseHeaders decides whether the answer must be read before it is passed
+// on.
+func (x *exchange) responseHeaders(h *procv3.HttpHeaders, a attrs) (*response, error) {
+	if !x.gated || x.settled {
+		return nil, errProtocol
+	}
+	pseudo, header := headers(h.GetHeaders())
+	code, err := strconv.Atoi(pseudo[":status"])
+	if err != nil {
+		return nil, errProtocol
+	}
+	if x.admission == nil {
+		return x.cutShort(a)
+	}
+	x.arrived()
+	if !a.fromUpstream() {
+		return x.abandon(code), nil
+	}
+	x.status = code
+	x.answer = memproxy.Reply{Status: code, Header: header}
+	adm := x.admission
+	switch {
+	case !adm.Inspect, x.req.Method == http.MethodHead, adm.Runs() && eventStream(header):
+		x.gate().Streamed(context.WithoutCancel(x.forwarded), adm, code, false)
+		x.settled, x.over = true, true
+		r := onResponseHeaders(x.incoming())
+		r.ModeOverride = skipAll()
+		return r, nil
+	case h.GetEndOfStream():
+		body, changed, refusal := x.returned(nil)
+		if refusal != nil {
+			return refusal, nil
+		}
+		if changed && len(body) > 0 {
+			return x.abandon(http.StatusBadGateway), nil // nothing cannot become something
+		}
+		return onResponseHeaders(x.incoming()), nil
+	}
+	if n, err := strconv.ParseInt(header.Get("Content-Length"), 10, 64); err == nil && n > x.b.MaxAnswer {
+		return x.abandon(http.StatusBadGateway), nil
+	}
+	return onResponseHeaders(nil), nil
+}
+
+// cutShort refuses a request that Envoy answers itself, because its body was
+// larger than Envoy's buffer or did not come.
+func (x *exchange) cutShort(a attrs) (*response, error) {
+	if a.fromUpstream() {
+		return nil, errUnruled
+	}
+	flaw := tooSlow()
+	if a.oversize() {
+		flaw = tooLarge(x.b.MaxBody)
+	}
+	_, refusal := x.admit(nil, flaw)
+	if refusal == nil {
+		// Not even in shadow mode can half a body be forwarded.
+		d := x.admission.Decision
+		d.Verdict, d.Status = memproxy.Deny, flaw.Status
+		refusal = x.refused(x.b.Adapter.Refuse(x.req.Request, d))
+	}
+	return refusal, nil
+}
+
+// abandon answers for a backend that did not, and has the outcome noted.
+func (x *exchange) abandon(code int) *response {
+	x.p.opt.Log.WarnContext(x.ctx, "upstream did not answer", "backend", x.b.Name, "decision", x.admission.Decision.ID)
+	reply := x.gate().Abandon(context.WithoutCancel(x.forwarded), x.admission, false)
+	if code == http.StatusGatewayTimeout {
+		reply.Status = code
+	}
+	return x.refused(reply)
+}
+
+// responseBody passes a whole answer through the gate.
+func (x *exchange) responseBody(body []byte) (*response, error) {
+	if x.settled || x.admission == nil || x.answer.Status == 0 {
+		return nil, errProtocol
+	}
+	plain, decoded, err := x.b.plain(body, x.answer.Header.Get("Content-Encoding"))
+	if err != nil {
+		return x.abandon(http.StatusBadGateway), nil
+	}
+	got, changed, refusal := x.returned(plain)
+	if refusal != nil {
+		return refusal, nil
+	}
+	m := x.incoming()
+	if !changed && !decoded {
+		return onResponseBody(m, nil, false), nil
+	}
+	for _, name := range entityHeaders {
+		if len(x.answer.Header[name]) > 0 {
+			m.remove(name)
+		}
+	}
+	m.length(len(got))
+	return onResponseBody(m, got, true), nil
+}
+
+// responseTrailers ends an answer; one that had no body is settled here.
+func (x *exchange) responseTrailers() (*response, error) {
+	if x.admission != nil && !x.settled && x.answer.Status != 0 {
+		if _, _, refusal := x.returned(nil); refusal != nil {
+			return refusal, nil
+		}
+	}
+	return onResponseTrailers(), nil
+}
+
+// returned takes an answer through the gate. A refusal stands in its place.
+func (x *exchange) returned(body []byte) (out []byte, changed bool, refusal *response) {
+	x.answer.Body = body
+	got := x.gate().Return(context.WithoutCancel(x.forwarded), x.admission, x.answer)
+	if got.Status != x.answer.Status {
+		return nil, false, x.refused(got)
+	}
+	x.settled, x.over = true, true
+	same := len(got.Body) == len(body) && (len(body) == 0 || &got.Body[0] == &body[0])
+	return got.Body, !same, nil
+}
+
+// incoming are the changes of an answer's headers that every answer gets.
+func (x *exchange) incoming() *mutation {
+	var m mutation
+	h := x.answer.Header
+	m.strip(h, false)
+	if to, ok := x.b.relocated(h.Get("Location")); ok {
+		m.set("Location", to)
+	}
+	m.set(decisionHeader, decisionText(&x.admission.Decision))
+	return &m
+}
+
+func eventStream(h memproxy.Header) bool {
+	media, _, _ := strings.Cut(h.Get("Content-Type"), ";")
+	return strings.EqualFold(strings.TrimSpace(media), "text/event-stream")
+}
+
+// errAnswer says that an answer is over the limit.
+var errAnswer = errors.New("answer over the limit")
+
+// plain undoes the compression that some servers apply although identity was
+// asked for.
+func (b *Backend) plain(body []byte, encoding string) (out []byte, decoded bool, err error) {
+	switch strings.ToLower(encoding) {
+	case "", "identity":
+		if int64(len(body)) > b.MaxAnswer {
+			return nil, false, errAnswer
+		}
+		return body, false, nil
+	case "gzip":
+	default:
+		return nil, false, fmt.Errorf("answer encoded as %q, although identity was asked for", encoding)
+	}
+	zr, err := gzip.NewReader(bytes.NewReader(body))
+	if err != nil {
+		return nil, false, err
+	}
+	out, err = io.ReadAll(io.LimitReader(zr, b.MaxAnswer+1))
+	if err != nil {
+		return nil, false, err
+	}
+	if int64(len(out)) > b.MaxAnswer {
+		return nil, false, errAnswer
+	}
+	return out, true, nil
+}

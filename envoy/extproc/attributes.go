@@ -1,0 +1,51 @@
+package extproc
+
+import (
+	"strings"
+
+	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// The attributes that the processor understands, by Envoy's names. Each must
+// be listed in the filter's request_attributes or response_attributes.
+const (
+	attrPeerURI = "connection.uri_san_peer_certificate"
+	attrMTLS    = "connection.mtls"
+	attrDetails = "response.code_details"
+)
+
+// attrs are the attributes that came with a message.
+type attrs map[string]*structpb.Value
+
+func attributes(msg *procv3.ProcessingRequest) attrs {
+	out := attrs{}
+	for _, s := range msg.GetAttributes() {
+		for name, v := range s.GetFields() {
+			out[name] = v
+		}
+	}
+	return out
+}
+
+// peer are the URI names of the client's certificate, which Envoy verified.
+func (a attrs) peer() []string {
+	uri := a[attrPeerURI].GetStringValue()
+	if uri == "" || !a[attrMTLS].GetBoolValue() {
+		return nil
+	}
+	return []string{uri}
+}
+
+// fromUpstream reports whether an answer is the backend's and not Envoy's own.
+// Where Envoy is not asked to say, every answer is taken for the backend's.
+func (a attrs) fromUpstream() bool {
+	d := a[attrDetails].GetStringValue()
+	return d == "" || d == "via_upstream"
+}
+
+// oversize reports whether Envoy gave up on a request because its body is
+// larger than Envoy's buffer.
+func (a attrs) oversize() bool {
+	return strings.HasPrefix(a[attrDetails].GetStringValue(), "request_payload_too_large")
+}

@@ -1,0 +1,168 @@
+package extproc
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+// backendExtension names the backend in ext_authz's context_extensions.
+const backendExtension = "memproxy_backend"
+
+// partialBody is set by Envoy where the body did not fit its buffer.
+const partialBody = "X-Envoy-Auth-Partial-Body"
+
+// Check answers whether a request may go on. It implements Envoy's
+// Authorization service, for those who cannot use an external processor, and
+// is a decision only: it can change no body and sees no answer. So a write
+// that would have to be changed is refused, what is written bears no stamp,
+// its outcome is not recorded, and reads are refused unless the configuration
+// takes them unfiltered.
+func (p *Processor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3.CheckResponse, error) {
+	at := in.GetAttributes()
+	names := []string(nil)
+	if n := at.GetContextExtensions()[backendExtension]; n != "" {
+		names = append(names, n)
+	}
+	md, _ := metadata.FromIncomingContext(ctx)
+	b, err := p.backend(append(names, md.Get(BackendKey)...))
+	if err != nil {
+		return nil, status.Error(codes.FailedPrecondition, err.Error())
+	}
+	x := &exchange{p: p, b: b, settled: true} // what comes of it is not seen
+	q := at.GetRequest().GetHttp()
+	x.start(ctx, authRequest(at))
+	defer x.end()
+	if !x.gated {
+		return p.let(x, x.pass().GetRequestHeaders().GetResponse().GetHeaderMutation()), nil
+	}
+	body := q.GetRawBody()
+	if len(body) == 0 {
+		body = []byte(q.GetBody())
+	}
+	flaw := x.authFlaw(body)
+	m, refusal := x.admit(body, flaw)
+	if refusal != nil {
+		return denied(refusal), nil
+	}
+	return p.let(x, m.done()), nil
+}
+
+// authRequest puts ext_authz's description of a request into the gate's terms.
+func authRequest(at *authv3.AttributeContext) request {
+	q := at.GetRequest().GetHttp()
+	var h memproxy.Header
+	if list := q.GetHeaderMap(); list != nil {
+		_, h = headers(list)
+	} else {
+		h = memproxy.Header{}
+		for name, v := range q.GetHeaders() {
+			if !strings.HasPrefix(name, ":") {
+				h[http.CanonicalHeaderKey(name)] = []string{v}
+			}
+		}
+		delete(h, "Host")
+	}
+	var peer []string
+	if id := at.GetSource().GetPrincipal(); strings.Contains(id, "://") { // else a DNS name or a subject
+		peer = []string{id}
+	}
+	return describe(map[string]string{":method": q.GetMethod(), ":path": q.GetPath(), ":scheme": q.GetScheme(), ":authority": q.GetHost()}, h, peer)
+}
+
+// authFlaw is why a request cannot be let through by a decision alone, or nil.
+// The refusal is the gate's, so that it is recorded as what it is.
+func (x *exchange) authFlaw(body []byte) *memproxy.Malformed {
+	switch {
+	case x.req.flaw != nil:
+		return x.req.flaw
+	case x.req.Header.Get(partialBody) == "true", int64(len(body)) > x.b.MaxBody, x.req.length() > x.b.MaxBody:
+		return tooLarge(x.b.MaxBody)
+	case len(body) == 0 && (x.req.length() > 0 || x.req.length() < 0 && len(x.req.Header["Transfer-Encoding"]) > 0):
+		return &memproxy.Malformed{
+			Code: memproxy.InternalError, Status: http.StatusServiceUnavailable,
+			Detail: "Envoy did not send the body; ext_authz needs with_request_body",
+		}
+	}
+	call := x.call(body, nil)
+	ex := x.p.opt.Gate.Explain(x.ctx, call)
+	if !ex.Enforced || ex.Decision.Verdict.Stops() || ex.Operation == nil {
+		return nil
+	}
+	if ex.Operation.Kind == memproxy.Recall && !x.p.opt.UnfilteredReads {
+		if _, ok := x.b.Adapter.(gate.Reader); ok {
+			return &memproxy.Malformed{
+				Code: memproxy.ScopeUnpinned, Status: http.StatusForbidden,
+				Detail: "ext_authz sees no answers, so this read could not be filtered; it needs the external processor",
+			}
+		}
+	}
+	if ex.Decision.Verdict == memproxy.Amend {
+		f := &memproxy.Malformed{Code: memproxy.InternalError, Status: http.StatusForbidden, Detail: "this would have to be changed, which ext_authz cannot do"}
+		if len(ex.Decision.Reasons) > 0 {
+			f.Code, f.Pointer = ex.Decision.Reasons[0].Code, ex.Decision.Reasons[0].Pointer
+			f.Detail = ex.Decision.Reasons[0].Detail + "; ext_authz cannot change it, so it is refused"
+		}
+		return f
+	}
+	return nil
+}
+
+// let lets a request go on. Of the changes only those of headers can be made,
+// and none that speak of a body or a path that stays as it is.
+func (p *Processor) let(x *exchange, m headerMutation) *authv3.CheckResponse {
+	ok := &authv3.OkHttpResponse{HeadersToRemove: m.GetRemoveHeaders()}
+	for _, h := range m.GetSetHeaders() {
+		switch h.GetHeader().GetKey() {
+		case "content-length", ":path", "accept-encoding":
+		default:
+			ok.Headers = append(ok.Headers, &corev3.HeaderValueOption{
+				Header:       &corev3.HeaderValue{Key: h.GetHeader().GetKey(), Value: string(h.GetHeader().GetRawValue())},
+				AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+			})
+		}
+	}
+	for _, name := range digests { // the body stays as it is, and what speaks of it
+		ok.HeadersToRemove = slices.DeleteFunc(ok.HeadersToRemove, func(s string) bool { return strings.EqualFold(s, name) })
+	}
+	if a := x.admission; a != nil {
+		ok.ResponseHeadersToAdd = []*corev3.HeaderValueOption{{
+			Header:       &corev3.HeaderValue{Key: strings.ToLower(decisionHeader), Value: decisionText(&a.Decision)},
+			AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+		}}
+	}
+	return &authv3.CheckResponse{Status: &rpcstatus.Status{Code: int32(codes.OK)}, HttpResponse: &authv3.CheckResponse_OkResponse{OkResponse: ok}}
+}
+
+// headerMutation is what a mutation says, or nothing.
+type headerMutation interface {
+	GetRemoveHeaders() []string
+	GetSetHeaders() []*corev3.HeaderValueOption
+}
+
+// denied puts a refusal into ext_authz's words.
+func denied(r *response) *authv3.CheckResponse {
+	im := r.GetImmediateResponse()
+	no := &authv3.DeniedHttpResponse{Status: &typev3.HttpStatus{Code: im.GetStatus().GetCode()}, Body: string(im.GetBody())}
+	for _, h := range im.GetHeaders().GetSetHeaders() {
+		no.Headers = append(no.Headers, &corev3.HeaderValueOption{
+			Header:       &corev3.HeaderValue{Key: h.GetHeader().GetKey(), Value: string(h.GetHeader().GetRawValue())},
+			AppendAction: h.GetAppendAction(),
+		})
+	}
+	return &authv3.CheckResponse{
+		Status:       &rpcstatus.Status{Code: int32(codes.PermissionDenied)},
+		HttpResponse: &authv3.CheckResponse_DeniedResponse{DeniedResponse: no},
+	}
+}

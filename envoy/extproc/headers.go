@@ -1,0 +1,145 @@
+package extproc
+
+import (
+	"net/textproto"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"github.com/memproxy/memproxy"
+)
+
+// Our own headers, in both directions.
+const (
+	decisionHeader = "X-Memproxy-Decision"
+	sessionHeader  = "X-Memproxy-Session"
+	ownPrefix      = "X-Memproxy-"
+)
+
+// notForwarded are the headers of one hop (RFC 9110, 7.6.1) that Envoy leaves
+// to its filters. Proxy-Authorization may hold a token that is meant for us.
+var notForwarded = [...]string{"Proxy-Authorization", "Proxy-Connection", "Keep-Alive"}
+
+// entityHeaders describe an answer's bytes and are wrong once these change.
+var entityHeaders = [...]string{"Content-Encoding", "Content-Md5", "Digest", "Content-Digest", "Repr-Digest", "Etag", "Accept-Ranges", "Last-Modified"}
+
+// digests speak of a request's bytes.
+var digests = [...]string{"Content-Md5", "Digest", "Content-Digest"}
+
+// text is a header's value. Envoy sends bytes, which need not be UTF-8.
+func text(h *corev3.HeaderValue) string {
+	if len(h.GetRawValue()) > 0 {
+		return string(h.GetRawValue())
+	}
+	return h.GetValue()
+}
+
+// headers splits what Envoy sends into pseudo headers and headers. A header
+// that stands twice is a list of two, as Envoy has it. Host is the authority.
+func headers(m *corev3.HeaderMap) (pseudo map[string]string, h memproxy.Header) {
+	list := m.GetHeaders()
+	pseudo, h = make(map[string]string, 5), make(memproxy.Header, len(list))
+	for _, hv := range list {
+		name := hv.GetKey()
+		if strings.HasPrefix(name, ":") {
+			pseudo[name] = text(hv)
+			continue
+		}
+		name = textproto.CanonicalMIMEHeaderKey(name)
+		if name == "Host" {
+			continue
+		}
+		h[name] = append(h[name], text(hv))
+	}
+	return pseudo, h
+}
+
+// mutation gathers changes of headers. Envoy removes first and sets then.
+type mutation struct{ m procv3.HeaderMutation }
+
+func (u *mutation) remove(name string) {
+	u.m.RemoveHeaders = append(u.m.RemoveHeaders, strings.ToLower(name))
+}
+
+// set replaces all values of a header by one.
+func (u *mutation) set(name, value string) {
+	u.m.SetHeaders = append(u.m.SetHeaders, &corev3.HeaderValueOption{
+		Header:       &corev3.HeaderValue{Key: strings.ToLower(name), RawValue: []byte(value)},
+		AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+	})
+}
+
+// add adds one value to a header.
+func (u *mutation) add(name, value string) {
+	u.m.SetHeaders = append(u.m.SetHeaders, &corev3.HeaderValueOption{
+		Header:       &corev3.HeaderValue{Key: strings.ToLower(name), RawValue: []byte(value)},
+		AppendAction: corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD,
+	})
+}
+
+func (u *mutation) length(n int) { u.set("Content-Length", strconv.Itoa(n)) }
+
+// done is the mutation, or nil when nothing changes.
+func (u *mutation) done() *procv3.HeaderMutation {
+	if len(u.m.RemoveHeaders)+len(u.m.SetHeaders) == 0 {
+		return nil
+	}
+	slices.Sort(u.m.RemoveHeaders)
+	return &u.m
+}
+
+// strip removes what must not go on: our own headers, by whomever they were
+// written, and in requests what is for this hop.
+func (u *mutation) strip(h memproxy.Header, request bool) {
+	for name := range h {
+		if strings.HasPrefix(name, ownPrefix) {
+			u.remove(name)
+		}
+	}
+	if !request {
+		return
+	}
+	for _, name := range notForwarded {
+		if len(h[name]) > 0 {
+			u.remove(name)
+		}
+	}
+}
+
+// present replaces the client's backend credential by our own.
+func (u *mutation) present(c *Credential, h memproxy.Header) {
+	if c == nil {
+		return
+	}
+	for _, name := range [...]string{"Authorization", "X-Api-Key"} {
+		if len(h[name]) > 0 && !strings.EqualFold(name, c.Header) {
+			u.remove(name)
+		}
+	}
+	u.set(c.Header, c.Value)
+}
+
+// carrier lets a trace's context be written as header changes.
+type carrier struct{ *mutation }
+
+func (carrier) Get(string) string    { return "" }
+func (c carrier) Set(name, v string) { c.set(name, v) }
+func (carrier) Keys() []string       { return nil }
+
+// client reads a trace's context from a client's headers.
+type client struct{ memproxy.Header }
+
+func (c client) Get(name string) string { return c.Header.Get(name) }
+func (c client) Set(string, string)     {}
+func (c client) Keys() []string         { return nil }
+
+// decisionText words a decision for the answer's header.
+func decisionText(d *memproxy.Decision) string {
+	s := d.Verdict.String() + "; id=" + d.ID
+	if d.Would != d.Verdict {
+		s += "; would=" + d.Would.String()
+	}
+	return s
+}

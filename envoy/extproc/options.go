@@ -1,0 +1,119 @@
+package extproc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"time"
+
+	"github.com/memproxy/memproxy/gate"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+)
+
+// Defaults of Options. They are the HTTP face's.
+const (
+	DefaultMaxBody   = 1 << 20
+	DefaultMaxAnswer = 16 << 20
+)
+
+// Credential is the backend key that is presented instead of the client's, so
+// that agents never hold it.
+type Credential struct {
+	Header string // "Authorization" or "X-Api-Key"
+	Value  string // whole header value, "Token …"
+}
+
+// Backend is one memory service that Envoy routes to.
+type Backend struct {
+	// Name is what Envoy's configuration calls it, in BackendKey.
+	Name    string
+	Adapter gate.Adapter
+	// Upstream is where the processor itself asks the backend whose memories
+	// are. Envoy's own clusters say where requests go.
+	Upstream *url.URL
+	// Fetch makes those requests; nil: nothing can be asked, unknown owners
+	// stay unknown. See NewFetcher.
+	Fetch gate.Fetcher
+	// Credential replaces the client's backend credential, if set.
+	Credential *Credential
+	// Passthrough are patterns "METHOD /path/*" of routes that the adapter
+	// does not know and that touch no memory.
+	Passthrough []string
+	// MaxBody bounds a request's body and MaxAnswer an answer that must be
+	// read, in bytes. Envoy's own buffers must be at least as large.
+	MaxBody   int64
+	MaxAnswer int64
+	// Observe is told the route id, kind and duration of every request. Nil: nobody.
+	Observe func(ctx context.Context, route, kind, verdict string, status int, d time.Duration)
+
+	patterns []pattern
+	gate     gate.Backend
+}
+
+// Options configure a Processor.
+type Options struct {
+	Gate *gate.Gate
+	// Watch rules on streams in observability mode, where Envoy goes on
+	// without waiting for an answer. It is a gate like Gate; its rules are kept
+	// equal to Gate's, but never enforced. Nil: such streams are refused, which
+	// Envoy does not mind, and logged.
+	Watch *gate.Gate
+	// Backends are the services. With only one, Envoy need not name it.
+	Backends []Backend
+	// UnfilteredReads lets Authorize admit reads, of which it cannot filter
+	// the answers. Without it they are refused there.
+	UnfilteredReads bool
+
+	// Clock measures durations. Default time.Now.
+	Clock      func() time.Time
+	Tracer     trace.Tracer
+	Propagator propagation.TextMapPropagator
+	Log        *slog.Logger
+}
+
+func (o *Options) complete() error {
+	if o.Gate == nil || len(o.Backends) == 0 {
+		return errors.New("extproc: a gate and a backend are required")
+	}
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+	if o.Tracer == nil {
+		o.Tracer = noop.NewTracerProvider().Tracer("")
+	}
+	if o.Propagator == nil {
+		o.Propagator = propagation.TraceContext{}
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return nil
+}
+
+func (b *Backend) complete() error {
+	if b.Name == "" || b.Adapter == nil {
+		return errors.New("extproc: a backend needs a name and an adapter")
+	}
+	if b.MaxBody <= 0 {
+		b.MaxBody = DefaultMaxBody
+	}
+	if b.MaxAnswer <= 0 {
+		b.MaxAnswer = DefaultMaxAnswer
+	}
+	if b.Observe == nil {
+		b.Observe = func(context.Context, string, string, string, int, time.Duration) {}
+	}
+	for _, s := range b.Passthrough {
+		pt, err := parsePattern(s)
+		if err != nil {
+			return fmt.Errorf("extproc: passthrough %q: %w", s, err)
+		}
+		b.patterns = append(b.patterns, pt)
+	}
+	b.gate = gate.Backend{Name: b.Name, Adapter: b.Adapter, Fetch: b.Fetch}
+	return nil
+}

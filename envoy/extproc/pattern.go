@@ -1,0 +1,60 @@
+package extproc
+
+import (
+	"errors"
+	"strings"
+)
+
+// pattern is one passthrough entry, "GET /custom/*". The method may be "*". A
+// "*" segment matches one segment; as the last segment it matches any rest.
+type pattern struct {
+	method   string
+	segments []string
+	rest     bool
+}
+
+func parsePattern(s string) (pattern, error) {
+	method, path, ok := strings.Cut(strings.TrimSpace(s), " ")
+	path = strings.TrimSpace(path)
+	if !ok || method == "" || !strings.HasPrefix(path, "/") {
+		return pattern{}, errors.New(`want "METHOD /path", with * for a segment or, at the end, for any rest`)
+	}
+	p := pattern{method: strings.ToUpper(method), segments: strings.Split(path[1:], "/")}
+	if last := len(p.segments) - 1; p.segments[last] == "*" {
+		p.rest = true
+		p.segments = p.segments[:last]
+	}
+	return p, nil
+}
+
+func (p pattern) matches(method, escapedPath string) bool {
+	if p.method != "*" && p.method != method {
+		return false
+	}
+	segments := strings.Split(strings.TrimPrefix(escapedPath, "/"), "/")
+	if len(segments) < len(p.segments) || (len(segments) > len(p.segments) && !p.rest) {
+		return false
+	}
+	for i, want := range p.segments {
+		if want != "*" && want != segments[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// plain reports whether a path can be read in one way only: no dot segments,
+// no empty ones inside, nothing percent-encoded that could be structure.
+// Passthrough opens plain paths only, so that "/custom/..%2Fv1" is not one.
+func plain(escapedPath string) bool {
+	if !strings.HasPrefix(escapedPath, "/") || strings.ContainsAny(escapedPath, "%\\;") {
+		return false
+	}
+	segments := strings.Split(escapedPath[1:], "/")
+	for i, s := range segments {
+		if s == "." || s == ".." || (s == "" && i < len(segments)-1) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,155 @@
+package extproc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	modev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
+	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"github.com/memproxy/memproxy/gate"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+// BackendKey is the key of the stream's initial metadata by which Envoy's
+// configuration names the backend that a route leads to.
+const BackendKey = "x-memproxy-backend"
+
+// Processor serves Envoy's external processing and authorisation. It is safe
+// for concurrent use.
+type Processor struct {
+	opt      Options
+	backends map[string]*Backend
+
+	// Guards the rules of opt.Watch against two streams that renew them.
+	watch   sync.Mutex
+	watched *gate.Rules
+}
+
+// New returns a processor.
+func New(opt Options) (*Processor, error) {
+	if err := opt.complete(); err != nil {
+		return nil, err
+	}
+	p := &Processor{opt: opt, backends: make(map[string]*Backend, len(opt.Backends))}
+	for _, b := range opt.Backends {
+		if err := b.complete(); err != nil {
+			return nil, err
+		}
+		if p.backends[b.Name] != nil {
+			return nil, fmt.Errorf("extproc: two backends are called %q", b.Name)
+		}
+		p.backends[b.Name] = &b
+	}
+	return p, nil
+}
+
+// errBackend says that Envoy's configuration names no backend of ours.
+var errBackend = errors.New("the stream names no configured backend; set " + BackendKey + " in the initial metadata of Envoy's gRPC service")
+
+// backend finds which backend is meant. All the names that are given must
+// agree; with a single backend none is needed.
+func (p *Processor) backend(names []string) (*Backend, error) {
+	if len(names) == 0 {
+		if len(p.backends) == 1 {
+			for _, b := range p.backends {
+				return b, nil
+			}
+		}
+		return nil, errBackend
+	}
+	for _, n := range names {
+		if n != names[0] {
+			return nil, errBackend
+		}
+	}
+	if b := p.backends[names[0]]; b != nil {
+		return b, nil
+	}
+	return nil, errBackend
+}
+
+// Process serves one stream, which is one request. It implements Envoy's
+// ExternalProcessor service.
+func (p *Processor) Process(stream procv3.ExternalProcessor_ProcessServer) error {
+	ctx := stream.Context()
+	x := &exchange{p: p}
+	defer x.end()
+	md, _ := metadata.FromIncomingContext(ctx)
+	var err error
+	if x.b, err = p.backend(md.Get(BackendKey)); err != nil {
+		p.opt.Log.ErrorContext(ctx, "Envoy's configuration is not usable", "error", err)
+		return status.Error(codes.FailedPrecondition, err.Error())
+	}
+	for {
+		msg, err := stream.Recv()
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil // Envoy is done with the request
+			}
+			return err
+		}
+		answer, err := x.take(ctx, msg)
+		if err != nil {
+			p.opt.Log.ErrorContext(ctx, "stream refused", "backend", x.b.Name, "error", err)
+			return status.Error(codes.FailedPrecondition, err.Error())
+		}
+		if answer == nil {
+			continue
+		}
+		if err := stream.Send(answer); err != nil {
+			return err
+		}
+		if x.over {
+			// Ended only after an answer: Envoy takes an end without one for
+			// consent. Nothing of what follows is waited for.
+			return nil
+		}
+	}
+}
+
+// Errors of Envoy's configuration and of its protocol.
+var (
+	errProtocol = errors.New("a message out of order")
+	errModes    = errors.New("the filter must have request_body_mode and response_body_mode BUFFERED (with allow_mode_override, what is not memory is skipped); no body would be ruled on")
+	errWatch    = errors.New("observability mode needs request_body_mode STREAMED or NONE")
+)
+
+// buffered holds Envoy to what the processor relies on: that no body passes
+// before it was ruled on. Envoy says so in its first message, since 1.34.
+func buffered(c *procv3.ProtocolConfiguration) error {
+	if c.GetRequestBodyMode() != modev3.ProcessingMode_BUFFERED || c.GetResponseBodyMode() != modev3.ProcessingMode_BUFFERED ||
+		c.GetSendBodyWithoutWaitingForHeaderResponse() {
+		return errModes
+	}
+	return nil
+}
+
+// take answers one message.
+func (x *exchange) take(ctx context.Context, msg *procv3.ProcessingRequest) (*response, error) {
+	if msg.GetObservabilityMode() {
+		return nil, x.observe(ctx, msg)
+	}
+	switch m := msg.Request.(type) {
+	case *procv3.ProcessingRequest_RequestHeaders:
+		if err := buffered(msg.GetProtocolConfig()); err != nil {
+			return nil, err
+		}
+		return x.requestHeaders(ctx, m.RequestHeaders, attributes(msg))
+	case *procv3.ProcessingRequest_RequestBody:
+		return x.requestBody(m.RequestBody)
+	case *procv3.ProcessingRequest_RequestTrailers:
+		return x.requestTrailers()
+	case *procv3.ProcessingRequest_ResponseHeaders:
+		return x.responseHeaders(m.ResponseHeaders, attributes(msg))
+	case *procv3.ProcessingRequest_ResponseBody:
+		return x.responseBody(m.ResponseBody.GetBody())
+	case *procv3.ProcessingRequest_ResponseTrailers:
+		return x.responseTrailers()
+	}
+	return nil, errProtocol
+}

@@ -1,0 +1,107 @@
+package extproc
+
+import (
+	"maps"
+	"slices"
+
+	modev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
+	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"github.com/memproxy/memproxy"
+)
+
+// The answers to Envoy's messages. Envoy takes an answer of the wrong kind for
+// a fault and refuses the request.
+
+type response = procv3.ProcessingResponse
+
+func common(m *mutation, body []byte, replace bool) *procv3.CommonResponse {
+	c := &procv3.CommonResponse{}
+	if m != nil {
+		c.HeaderMutation = m.done()
+	}
+	if replace {
+		c.BodyMutation = &procv3.BodyMutation{Mutation: &procv3.BodyMutation_Body{Body: body}}
+	}
+	return c
+}
+
+func onRequestHeaders(m *mutation) *response {
+	return &response{Response: &procv3.ProcessingResponse_RequestHeaders{
+		RequestHeaders: &procv3.HeadersResponse{Response: common(m, nil, false)},
+	}}
+}
+
+func onRequestBody(m *mutation, body []byte, replace bool) *response {
+	return &response{Response: &procv3.ProcessingResponse_RequestBody{
+		RequestBody: &procv3.BodyResponse{Response: common(m, body, replace)},
+	}}
+}
+
+func onResponseHeaders(m *mutation) *response {
+	return &response{Response: &procv3.ProcessingResponse_ResponseHeaders{
+		ResponseHeaders: &procv3.HeadersResponse{Response: common(m, nil, false)},
+	}}
+}
+
+func onResponseBody(m *mutation, body []byte, replace bool) *response {
+	return &response{Response: &procv3.ProcessingResponse_ResponseBody{
+		ResponseBody: &procv3.BodyResponse{Response: common(m, body, replace)},
+	}}
+}
+
+func onRequestTrailers() *response {
+	return &response{Response: &procv3.ProcessingResponse_RequestTrailers{RequestTrailers: &procv3.TrailersResponse{}}}
+}
+
+func onResponseTrailers() *response {
+	return &response{Response: &procv3.ProcessingResponse_ResponseTrailers{ResponseTrailers: &procv3.TrailersResponse{}}}
+}
+
+// skipAll asks Envoy for nothing more of this request.
+func skipAll() *modev3.ProcessingMode {
+	return &modev3.ProcessingMode{
+		RequestHeaderMode: modev3.ProcessingMode_SEND, ResponseHeaderMode: modev3.ProcessingMode_SKIP,
+		RequestBodyMode: modev3.ProcessingMode_NONE, ResponseBodyMode: modev3.ProcessingMode_NONE,
+		RequestTrailerMode: modev3.ProcessingMode_SKIP, ResponseTrailerMode: modev3.ProcessingMode_SKIP,
+	}
+}
+
+// headersOnly asks for the answer's headers and for no body: the request's
+// has been refused or is not wanted.
+func headersOnly() *modev3.ProcessingMode {
+	m := skipAll()
+	m.ResponseHeaderMode = modev3.ProcessingMode_SEND
+	return m
+}
+
+// wholeRequest asks for the request to its end: trailers too, because a
+// request without a body may end in them.
+func wholeRequest() *modev3.ProcessingMode {
+	return &modev3.ProcessingMode{
+		RequestHeaderMode: modev3.ProcessingMode_SEND, ResponseHeaderMode: modev3.ProcessingMode_SEND,
+		RequestBodyMode: modev3.ProcessingMode_BUFFERED, ResponseBodyMode: modev3.ProcessingMode_BUFFERED,
+		RequestTrailerMode: modev3.ProcessingMode_SEND, ResponseTrailerMode: modev3.ProcessingMode_SKIP,
+	}
+}
+
+// immediate answers the client in the backend's place.
+func immediate(reply memproxy.Reply, d *memproxy.Decision) *response {
+	var m mutation
+	for _, name := range slices.Sorted(maps.Keys(reply.Header)) {
+		for i, v := range reply.Header[name] {
+			if i == 0 {
+				m.set(name, v)
+			} else {
+				m.add(name, v)
+			}
+		}
+	}
+	if d.ID != "" {
+		m.set(decisionHeader, decisionText(d))
+	}
+	return &response{Response: &procv3.ProcessingResponse_ImmediateResponse{ImmediateResponse: &procv3.ImmediateResponse{
+		Status:  &typev3.HttpStatus{Code: typev3.StatusCode(reply.Status)},
+		Headers: m.done(), Body: reply.Body, Details: "memproxy_" + d.Verdict.String(),
+	}}}
+}

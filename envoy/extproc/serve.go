@@ -1,0 +1,138 @@
+package extproc
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"math"
+	"net"
+	"runtime/debug"
+	"time"
+
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+)
+
+// ServerOptions configure the gRPC listener.
+type ServerOptions struct {
+	Processor *Processor
+	// Authorize serves ext_authz as well.
+	Authorize bool
+	// TLS should demand client certificates: whoever reaches the listener is
+	// believed about who the caller is. Nil: plain, for a loopback or a socket
+	// that only Envoy reaches.
+	TLS *tls.Config
+	// Grace is how long, at a stop, health answers "not serving" before
+	// connections are asked to close, so that Envoy goes elsewhere. Default 0.
+	Grace time.Duration
+	Log   *slog.Logger
+}
+
+// Limits of the transport.
+const (
+	// headRoom is what a message holds besides a body: headers and framing.
+	headRoom   = 1 << 20
+	maxStreams = math.MaxUint32
+	// pingAfter finds an Envoy that is gone without a word.
+	pingAfter = 30 * time.Second
+	pingWait  = 10 * time.Second
+)
+
+// Serve serves Envoy on the listener until the returned function is called,
+// which reports itself as not serving, refuses new streams and waits for what
+// is in flight until its context ends. Failed receives the error if serving
+// ends by itself.
+func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, failed <-chan error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	g := guard{o.Log}
+	opts := []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(o.Processor.largest() + headRoom),
+		grpc.MaxSendMsgSize(o.Processor.largest() + headRoom),
+		grpc.MaxConcurrentStreams(maxStreams), // Envoy bounds them; a queue here would only look slow
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingWait}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+		grpc.StreamInterceptor(g.stream), grpc.UnaryInterceptor(g.unary),
+	}
+	if o.TLS != nil {
+		opts = append(opts, grpc.Creds(credentials.NewTLS(o.TLS)))
+	}
+	srv := grpc.NewServer(opts...)
+	procv3.RegisterExternalProcessorServer(srv, o.Processor)
+	if o.Authorize {
+		authv3.RegisterAuthorizationServer(srv, o.Processor)
+	}
+	hs := health.NewServer()
+	hs.SetServingStatus(procv3.ExternalProcessor_ServiceDesc.ServiceName, healthv1.HealthCheckResponse_SERVING)
+	healthv1.RegisterHealthServer(srv, hs)
+	errs := make(chan error, 1)
+	go func() {
+		if err := srv.Serve(ln); err != nil {
+			errs <- err
+		}
+	}()
+	return func(ctx context.Context) error {
+		hs.Shutdown()
+		pause(ctx, o.Grace)
+		done := make(chan struct{})
+		go func() { srv.GracefulStop(); close(done) }()
+		select {
+		case <-done:
+			return nil
+		case <-ctx.Done():
+			srv.Stop() // what is left is reset, and Envoy refuses it
+			<-done
+			return ctx.Err()
+		}
+	}, errs
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// largest is the largest body that any backend may send or be sent.
+func (p *Processor) largest() int {
+	var n int64
+	for _, b := range p.backends {
+		n = max(n, b.MaxBody, b.MaxAnswer)
+	}
+	return int(min(n, math.MaxInt32-headRoom))
+}
+
+// guard turns a panic into a refusal of the one request, as net/http does.
+type guard struct{ log *slog.Logger }
+
+func (g guard) stream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+	defer g.recovered(ss.Context(), &err)
+	return next(srv, ss)
+}
+
+func (g guard) unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (_ any, err error) {
+	defer g.recovered(ctx, &err)
+	return next(ctx, req)
+}
+
+func (g guard) recovered(ctx context.Context, err *error) {
+	if v := recover(); v != nil {
+		g.log.ErrorContext(ctx, "panic", "value", fmt.Sprint(v), "stack", string(debug.Stack()))
+		*err = status.Error(codes.Internal, "memproxy could not finish ruling on this request")
+	}
+}

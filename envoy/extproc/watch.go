@@ -1,0 +1,103 @@
+package extproc
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	modev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
+	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+)
+
+var errNoWatch = errors.New("observability mode is not configured here")
+
+// observe takes a message of a stream in observability mode: Envoy sends a
+// copy of what passes and waits for nothing. That is shadow mode: what would
+// have been ruled is recorded, as not enforced.
+func (x *exchange) observe(ctx context.Context, msg *procv3.ProcessingRequest) error {
+	switch m := msg.Request.(type) {
+	case *procv3.ProcessingRequest_RequestHeaders:
+		if x.p.opt.Watch == nil {
+			return errNoWatch
+		}
+		h := m.RequestHeaders
+		if err := x.p.renew(); err != nil {
+			return err
+		}
+		if err := x.begin(ctx, h, attributes(msg)); err != nil {
+			return err
+		}
+		x.watching = true
+		if !x.gated {
+			x.settled = true
+			return nil
+		}
+		if mode := msg.GetProtocolConfig().GetRequestBodyMode(); mode != modev3.ProcessingMode_STREAMED && !h.GetEndOfStream() {
+			// The body would not be sent; ruling on half a request says nothing.
+			x.gated, x.settled = false, true
+			return errWatch
+		}
+		if h.GetEndOfStream() {
+			x.seen()
+		}
+	case *procv3.ProcessingRequest_RequestBody:
+		x.gather(m.RequestBody)
+	case *procv3.ProcessingRequest_RequestTrailers:
+		x.seen()
+	case *procv3.ProcessingRequest_ResponseHeaders:
+		if !x.watching || !x.gated || x.settled {
+			return nil
+		}
+		x.seen() // a backend may answer before it has the whole body
+		pseudo, _ := headers(m.ResponseHeaders.GetHeaders())
+		x.status, _ = strconv.Atoi(pseudo[":status"]) // 0 says that it is not known
+		x.gate().Streamed(context.WithoutCancel(x.ctx), x.admission, x.status, false)
+		x.settled = true
+	}
+	return nil
+}
+
+// gather keeps what came of the body, up to the limit.
+func (x *exchange) gather(b *procv3.HttpBody) {
+	if !x.watching || !x.gated || x.admission != nil {
+		return
+	}
+	if int64(len(x.body)+len(b.GetBody())) > x.b.MaxBody {
+		x.flaw, x.body = tooLarge(x.b.MaxBody), nil
+	}
+	if x.flaw == nil {
+		x.body = append(x.body, b.GetBody()...)
+	}
+	if b.GetEndOfStream() {
+		x.seen()
+	}
+}
+
+// seen rules on what was seen of the request, once.
+func (x *exchange) seen() {
+	if !x.watching || !x.gated || x.admission != nil {
+		return
+	}
+	flaw := x.req.flaw
+	if flaw == nil {
+		flaw = x.flaw
+	}
+	_, _ = x.admit(x.body, flaw)
+}
+
+// renew keeps the rules of the watching gate equal to the other's, unenforced.
+func (p *Processor) renew() error {
+	p.watch.Lock()
+	defer p.watch.Unlock()
+	now := p.opt.Gate.Rules()
+	if now == p.watched {
+		return nil
+	}
+	rules := *now
+	rules.Enforce = false
+	if err := p.opt.Watch.Use(&rules); err != nil {
+		return err
+	}
+	p.watched = now
+	return nil
+}
