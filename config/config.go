@@ -34,18 +34,20 @@ type Admin struct {
 
 // Backend is one memory service behind the proxy.
 type Backend struct {
-	Name           string   `yaml:"name,omitempty" doc:"what policies, metrics and records call it" required:"true"`
-	Kind           string   `yaml:"kind,omitempty" doc:"the wire format" enum:"mem0,letta" required:"true"`
-	Listen         string   `yaml:"listen,omitempty" doc:"address that clients are given, host:port" required:"true"`
-	Upstream       string   `yaml:"upstream,omitempty" doc:"base URL of the service; a path is a prefix" required:"true"`
-	Passthrough    []string `yaml:"passthrough,omitempty" doc:"routes that the adapter does not know and that touch no memory: METHOD /path, * for a segment or a rest"`
-	Credential     Secret   `yaml:"credential,omitempty" doc:"backend key that replaces the client's, so that agents never hold it"`
-	CredentialAs   string   `yaml:"credential_as,omitempty" doc:"how the credential is presented" default:"token" enum:"token,bearer,x-api-key"`
-	ConfidenceKeys []string `yaml:"confidence_keys,omitempty" doc:"metadata keys that claim a confidence" default:"confidence, importance"`
-	FieldKey       string   `yaml:"field_key,omitempty" doc:"metadata key that names the governed field" default:"field, else metadata.category"`
-	TLS            TLS      `yaml:"tls,omitempty" doc:"https on the listener, and the upstream's roots"`
-	Limits         Limits   `yaml:"limits,omitempty" doc:"bounds of bodies"`
-	Timeouts       Timeouts `yaml:"timeouts,omitempty" doc:"bounds in time"`
+	Name           string    `yaml:"name,omitempty" doc:"what policies, metrics and records call it" required:"true"`
+	Kind           string    `yaml:"kind,omitempty" doc:"the wire format" enum:"mem0,letta" required:"true"`
+	Listen         string    `yaml:"listen,omitempty" doc:"address that clients are given, host:port" required:"true"`
+	Upstream       string    `yaml:"upstream,omitempty" doc:"base URL of the service; a path is a prefix" required:"true"`
+	Passthrough    []string  `yaml:"passthrough,omitempty" doc:"routes that the adapter does not know and that touch no memory: METHOD /path, * for a segment or a rest"`
+	Credential     Secret    `yaml:"credential,omitempty" doc:"backend key that replaces the client's, so that agents never hold it"`
+	CredentialAs   string    `yaml:"credential_as,omitempty" doc:"how the credential is presented" default:"token" enum:"token,bearer,x-api-key"`
+	Ungated        string    `yaml:"ungated,omitempty" doc:"letta: agents' runs that cannot be gated call by call: deny them, or let them through and compensate: rule on what they wrote when they are over, and undo what is not let in" default:"deny in production, else compensate" enum:"deny,compensate"`
+	Reconcile      *Duration `yaml:"reconcile,omitempty" doc:"letta: how often to look for agents that wait because memproxy stopped in mid-turn; what has waited four times as long is denied; 0 is never" default:"30s"`
+	ConfidenceKeys []string  `yaml:"confidence_keys,omitempty" doc:"metadata keys that claim a confidence" default:"confidence, importance"`
+	FieldKey       string    `yaml:"field_key,omitempty" doc:"metadata key that names the governed field" default:"field, else metadata.category"`
+	TLS            TLS       `yaml:"tls,omitempty" doc:"https on the listener, and the upstream's roots"`
+	Limits         Limits    `yaml:"limits,omitempty" doc:"bounds of bodies"`
+	Timeouts       Timeouts  `yaml:"timeouts,omitempty" doc:"bounds in time"`
 }
 
 // TLS names PEM files.

@@ -108,6 +108,9 @@ func TestProfiles(t *testing.T) {
 		if *c.Identity.Require != tc.require || c.Log.Format != tc.format || who != tc.default_ {
 			t.Errorf("%q: require %v, log %s, default %q", tc.text, *c.Identity.Require, c.Log.Format, who)
 		}
+		if want := map[bool]string{true: "deny", false: "compensate"}[c.Profile == "production"]; c.Backends[0].Ungated != want {
+			t.Errorf("%q: ungated runs: %s", tc.text, c.Backends[0].Ungated)
+		}
 		if want := !strings.Contains(tc.text, "enforce: false"); *c.Enforce != want {
 			t.Errorf("%q: enforce %v", tc.text, *c.Enforce)
 		}

@@ -11,14 +11,19 @@ import (
 type profile struct {
 	require bool // callers must present something known
 	format  string
+	ungated string // runs that cannot be gated call by call
 }
 
 func profileOf(name string) profile {
 	if name == "production" {
-		return profile{require: true, format: "json"}
+		return profile{require: true, format: "json", ungated: "deny"}
 	}
-	return profile{require: false, format: "text"}
+	return profile{require: false, format: "text", ungated: "compensate"}
 }
+
+// reconcile is how often pauses that nobody answers are looked for where
+// nothing else is said.
+const reconcile = Duration(30 * time.Second)
 
 // defaults writes out what the profile stands for, where the file says nothing.
 func (c *Config) defaults() {
@@ -69,6 +74,11 @@ func (c *Config) defaults() {
 	for i := range c.Backends {
 		b := &c.Backends[i]
 		set(&b.CredentialAs, "token")
+		set(&b.Ungated, stands.ungated)
+		if b.Reconcile == nil {
+			every := reconcile
+			b.Reconcile = &every
+		}
 	}
 	if c.Policy.Poll == 0 {
 		c.Policy.Poll = Duration(time.Second)

@@ -216,6 +216,7 @@ func TestDefaultsAreAsDocumented(t *testing.T) {
 		"backends[].timeouts.body":     proxy.DefaultBodyTimeout.String(),
 		"backends[].timeouts.upstream": proxy.DefaultUpstreamTimeout.String(),
 		"backends[].timeouts.run":      proxy.DefaultRunTimeout.String(),
+		"backends[].reconcile":         c.Backends[0].Reconcile.String(),
 		"policy.poll":                  c.Policy.Poll.String(),
 		"budgets.rapid_per_minute":     fmt.Sprint(*c.Budgets.RapidPerMinute),
 		"budgets.redis.timeout":        budgets.DefaultDeadline.String(),

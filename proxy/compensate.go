@@ -225,7 +225,7 @@ func (c *watched) idle(ctx context.Context) error {
 				return nil
 			}
 		}
-		if err := pause(ctx, wait); err != nil {
+		if err := c.p.pause(ctx, wait); err != nil {
 			return err
 		}
 	}
@@ -244,13 +244,11 @@ func (c *watched) busy(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
+func (p *Proxy) pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-t.C:
+	case <-p.opt.After(d):
 		return nil
 	}
 }
@@ -267,7 +265,7 @@ func (c *watched) rule(ctx context.Context) error {
 			continue // undone; the next look shows whether it is
 		}
 		last = err
-		if err := pause(ctx, wait); err != nil {
+		if err := c.p.pause(ctx, wait); err != nil {
 			return last
 		}
 		wait *= 4

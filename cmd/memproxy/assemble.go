@@ -18,6 +18,7 @@ import (
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/proxy"
 	"github.com/memproxy/memproxy/telemetry"
 	"github.com/memproxy/memproxy/telemetry/audit"
 )
@@ -33,6 +34,7 @@ type sidecar struct {
 	gate      *gate.Gate
 	rules     *rulebook
 	listeners []*listener
+	proxies   []*proxy.Proxy
 	version   string
 	// closers run in reverse order, each with the shutdown's deadline.
 	closers []func(context.Context) error

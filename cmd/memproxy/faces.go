@@ -40,6 +40,8 @@ func (s *sidecar) buildFaces() error {
 		if err != nil {
 			return fmt.Errorf("backend %s: %w", b.Name, err)
 		}
+		s.proxies = append(s.proxies, p)
+		s.onClose(p.Close)
 		l := &listener{name: b.Name, addr: b.Listen, handler: p}
 		if b.TLS.Cert != "" {
 			if l.tls, err = listenTLS(b.TLS); err != nil {
@@ -88,6 +90,7 @@ func (s *sidecar) proxyOptions(b config.Backend) (proxy.Options, error) {
 		Transport: proxy.NewTransport(proxy.TransportOptions{TLS: upstreamTLS}),
 		MaxBody:   b.Limits.Body, MaxAnswer: b.Limits.Answer,
 		BodyTimeout: b.Timeouts.Body.Time(), UpstreamTimeout: b.Timeouts.Upstream.Time(), RunTimeout: b.Timeouts.Run.Time(),
+		Ungated: gate.Ungated(b.Ungated), Journal: s.path("runs", "of-"+url.PathEscape(b.Name)), Reconcile: b.Reconcile.Time(),
 		Tracer: s.telemetry.Tracer(), Propagator: s.telemetry.Propagator(), Log: s.log,
 		Observe: s.telemetry.Instruments().Observer(b.Name),
 	}
@@ -141,6 +144,9 @@ func (s *sidecar) listen() error {
 			return fmt.Errorf("%s: %w", l.name, err)
 		}
 		l.ln = ln
+	}
+	for _, p := range s.proxies {
+		p.Start() // before anybody asks: what was left open holds its agents
 	}
 	for _, l := range s.listeners {
 		l.stop, l.failed = proxy.Serve(l.ln, proxy.ServerOptions{Handler: l.handler, TLS: l.tls, Log: s.log})
