@@ -208,7 +208,7 @@ func TestEveryBreakageFailsClosed(t *testing.T) {
 
 type brokenScreener struct{}
 
-func (brokenScreener) Screen(context.Context, *memproxy.Operation) ([]memproxy.Finding, error) {
+func (brokenScreener) Screen(context.Context, memproxy.Screening) ([]memproxy.Finding, error) {
 	return nil, errBroken
 }
 

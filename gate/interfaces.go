@@ -102,9 +102,15 @@ type Identifier interface {
 }
 
 // A Screener finds what is dangerous in an operation's items. It never
-// decides; an error holds or denies, by policy.
+// decides. Its error refuses a write and withholds an answer.
 type Screener interface {
-	Screen(context.Context, *memproxy.Operation) ([]memproxy.Finding, error)
+	Screen(context.Context, memproxy.Screening) ([]memproxy.Finding, error)
+}
+
+// A Witness is a Screener that judges a write by those before it. It is told
+// of the ones that went through.
+type Witness interface {
+	Wrote(memproxy.Screening)
 }
 
 // A Policy rules on a question. "No" is a Ruling; an error denies.

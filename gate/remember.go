@@ -24,6 +24,7 @@ func (ret *returning) remember(ctx context.Context) {
 	if !ok2xx(ret.status) {
 		return
 	}
+	ret.wrote()
 	switch ret.op.Kind {
 	case memproxy.Learn:
 		ret.learned(ctx)

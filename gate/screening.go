@@ -13,9 +13,25 @@ const maxNamed = 8
 
 // screen asks the screener for findings; the policy decides what they mean.
 func screen(ctx context.Context, r *run) error {
-	findings, err := r.rules.Screener.Screen(ctx, r.op)
+	findings, err := r.rules.Screener.Screen(ctx, r.screening())
 	r.q.Findings, r.findings = findings, findings
 	return err
+}
+
+// screening is the operation as a screener sees it.
+func (a *Admission) screening() memproxy.Screening {
+	s := memproxy.Screening{Principal: a.Principal, Session: a.call.Session, Decision: a.Decision.ID, Operation: a.op}
+	if s.Session == "" && a.op != nil {
+		s.Session = a.op.Scope.Run
+	}
+	return s
+}
+
+// wrote tells the screener of a write that went through.
+func (ret *returning) wrote() {
+	if witness, ok := ret.rules.Screener.(Witness); ok && ret.op.Kind.Writes() {
+		witness.Wrote(ret.screening())
+	}
 }
 
 // explainFindings names what was found where that is why the policy rules as
@@ -57,7 +73,9 @@ func (ret *returning) risks(ctx context.Context, memories []memproxy.Memory) (ma
 	if len(places) == 0 {
 		return nil, nil
 	}
-	findings, err := ret.rules.Screener.Screen(ctx, op)
+	asked := ret.screening()
+	asked.Operation, asked.Reading = op, true
+	findings, err := ret.rules.Screener.Screen(ctx, asked)
 	if err != nil {
 		return nil, err
 	}

@@ -10,11 +10,20 @@ import (
 )
 
 // screener finds whatever says evil, by how often it says so.
-type screener struct{ err error }
+type screener struct {
+	err   error
+	wrote *[]string
+}
 
-func (s screener) Screen(_ context.Context, op *memproxy.Operation) ([]memproxy.Finding, error) {
+func (s screener) Wrote(w memproxy.Screening) {
+	if s.wrote != nil {
+		*s.wrote = append(*s.wrote, w.Session+" "+w.Decision+" "+w.Operation.Items[0].Text)
+	}
+}
+
+func (s screener) Screen(_ context.Context, asked memproxy.Screening) ([]memproxy.Finding, error) {
 	var out []memproxy.Finding
-	for i, it := range op.Items {
+	for i, it := range asked.Operation.Items {
 		if n := strings.Count(it.Text, "evil"); n > 0 {
 			out = append(out, memproxy.Finding{Rule: "test.evil", Item: i, Start: strings.Index(it.Text, "evil"), Score: memproxy.PerMille(400 * n)})
 		}
@@ -92,7 +101,7 @@ func TestFindingsAreNamed(t *testing.T) {
 		}
 	}
 	r, _, _, _ := screeningRig(t)
-	r.rules.Screener = screener{errBroken}
+	r.rules.Screener = screener{err: errBroken}
 	wantCodes(t, r.admit(learn("x")).Decision, memproxy.Deny, memproxy.InternalError)
 }
 
@@ -130,8 +139,8 @@ func TestAttacksAreWithheldFromReaders(t *testing.T) {
 // failing fails on what comes back.
 type failing struct{}
 
-func (failing) Screen(_ context.Context, op *memproxy.Operation) ([]memproxy.Finding, error) {
-	if len(op.Items) > 0 {
+func (failing) Screen(_ context.Context, asked memproxy.Screening) ([]memproxy.Finding, error) {
+	if len(asked.Operation.Items) > 0 {
 		return nil, errBroken
 	}
 	return nil, nil
@@ -205,5 +214,24 @@ func TestLateExtractionsAreTakenBack(t *testing.T) {
 	r.rules.Withhold = 0
 	if owed := r.gate.Owed(a); owed != nil {
 		t.Errorf("nothing is screened, and %+v is owed", owed)
+	}
+}
+
+// A screener that judges writes by those before is told of the ones that went
+// through, and of no other.
+func TestWitnessesAreToldOfWrites(t *testing.T) {
+	var told []string
+	r, _, f, _ := screeningRig(t)
+	r.rules.Screener = screener{wrote: &told}
+	for _, status := range []int{200, 400, 500} {
+		op := learn("note")
+		op.Scope.Run = "run-1"
+		a := r.admitWith(op, f)
+		r.gate.Return(context.Background(), a, memproxy.Reply{Status: status, Body: []byte("[]")})
+	}
+	r.rules.Policy = policy(holdAll)
+	r.admitWith(learn("held"), f)
+	if len(told) != 1 || told[0] != "run-1 d1 note" {
+		t.Errorf("%q", told)
 	}
 }

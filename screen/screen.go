@@ -134,6 +134,11 @@ func (s *Screener) Text(text string, source, trust string) Report {
 // findings has one more, RuleRisk, with their sum. It satisfies the gate's
 // Screener; the only errors are the context's.
 func (s *Screener) Screen(ctx context.Context, op *memproxy.Operation) ([]memproxy.Finding, error) {
+	return s.Judge(ctx, op, "")
+}
+
+// Judge is Screen for a principal of a trust tier.
+func (s *Screener) Judge(ctx context.Context, op *memproxy.Operation, trust memproxy.Trust) ([]memproxy.Finding, error) {
 	if op == nil {
 		return nil, errors.New("screen: no operation")
 	}
@@ -147,7 +152,7 @@ func (s *Screener) Screen(ctx context.Context, op *memproxy.Operation) ([]mempro
 		case memproxy.ItemURL, memproxy.ItemData, memproxy.ItemQuery:
 			continue // not text, or not kept
 		}
-		r := s.Text(it.Text, string(op.SourceClaim), "")
+		r := s.Text(it.Text, string(op.SourceClaim), string(trust))
 		if len(r.Findings) == 0 {
 			continue
 		}

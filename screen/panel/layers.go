@@ -1,0 +1,115 @@
+package panel
+
+import (
+	"context"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/screen/assembly"
+	"github.com/memproxy/memproxy/screen/judge"
+	"github.com/memproxy/memproxy/screen/secrets"
+)
+
+// keyOf says whose earlier writes count: the session's, or those to the same
+// memory where the caller names no session.
+func keyOf(s memproxy.Screening) assembly.Key {
+	k := assembly.Key{Tenant: s.Principal.Tenant, Principal: s.Principal.ID, Session: s.Session}
+	if k.Session == "" {
+		sc := s.Operation.Scope
+		k.Session = "\x00" + sc.User + "\x00" + sc.Agent + "\x00" + sc.App
+	}
+	return k
+}
+
+// assembled screens what the write makes together with its session's earlier
+// ones. What was found in the one text already, or lies in earlier ones alone,
+// is not held against it.
+func (p *Panel) assembled(s memproxy.Screening, findings []memproxy.Finding) []memproxy.Finding {
+	for _, j := range p.opt.Assembly.Assemble(keyOf(s), s.Decision, texts(s.Operation), p.opt.Clock()) {
+		if j.Kind == assembly.Credential && p.opt.Secrets {
+			for _, hit := range secrets.Scan(j.Text) {
+				if hit.Class.Secret() && j.Crosses(hit.Start, hit.End) {
+					findings = attribute(findings, j, s.Decision, memproxy.Finding{
+						Rule: "secret.assembled_" + string(hit.Class), Severity: hit.Severity, Start: hit.Start, End: hit.End,
+					})
+				}
+			}
+			continue
+		}
+		report := p.opt.Base.Text(j.Text, string(s.Operation.SourceClaim), string(s.Principal.Trust))
+		if report.Score < p.opt.Hold {
+			continue
+		}
+		for _, f := range report.Findings {
+			if j.Kind == assembly.Encoded || j.Crosses(f.Start, f.End) {
+				f.Rule, f.Score = "assembled."+f.Rule, report.Score
+				findings = attribute(findings, j, s.Decision, f)
+			}
+		}
+	}
+	return findings
+}
+
+// attribute adds a finding in a joined text at the write's own parts of it.
+func attribute(findings []memproxy.Finding, j assembly.Joined, write string, f memproxy.Finding) []memproxy.Finding {
+	for _, seg := range j.In(write, f.Start, f.End) {
+		own := f
+		own.Item, own.Start, own.End = seg.Text, seg.From, seg.To
+		findings = append(findings, own)
+	}
+	return findings
+}
+
+// unavailable says that a layer has no answer.
+func (p *Panel) unavailable(layer string, item int, err error) memproxy.Finding {
+	p.opt.Log.Warn("a layer of screening has no answer; the others' stand", "layer", layer, "error", err)
+	return memproxy.Finding{Rule: layer + ".unavailable", Severity: "low", Item: item}
+}
+
+// similar compares with known attacks. How like is too like depends on the
+// source of the text.
+func (p *Panel) similar(ctx context.Context, op *memproxy.Operation, findings []memproxy.Finding) []memproxy.Finding {
+	for i := range op.Items {
+		if !judged(&op.Items[i]) {
+			continue
+		}
+		m, err := p.opt.Similar.Match(ctx, op.Items[i].Text, op.SourceClaim)
+		if err != nil {
+			return append(findings, p.unavailable("similar", i, err))
+		}
+		if m.Over() {
+			findings = append(findings, memproxy.Finding{Rule: "similar." + m.Family, Severity: "high", Item: i, Start: m.Start, End: m.End, Score: p.opt.Hold})
+		}
+	}
+	return findings
+}
+
+// opinions asks a model about what is on the borderline.
+func (p *Panel) opinions(ctx context.Context, op *memproxy.Operation, findings []memproxy.Finding) []memproxy.Finding {
+	risks := make(map[int]memproxy.PerMille)
+	for _, f := range findings {
+		risks[f.Item] = max(risks[f.Item], f.Score)
+	}
+	for i := range op.Items {
+		if !judged(&op.Items[i]) || !p.opt.Judge.Borderline(risks[i]) {
+			continue
+		}
+		o, err := p.opt.Judge.Ask(ctx, op.Items[i].Text, risks[i])
+		if err != nil {
+			findings = append(findings, p.unavailable("judge", i, err))
+			continue
+		}
+		var score memproxy.PerMille
+		switch o.Word {
+		case judge.Suspicious:
+			score = p.opt.Hold
+		case judge.Dangerous:
+			score = p.opt.Deny
+		default:
+			continue
+		}
+		findings = append(findings, memproxy.Finding{
+			Rule: "judge." + o.Word.Severity(), Severity: o.Word.Severity(), Item: i, End: len(op.Items[i].Text), Score: max(score, risks[i]),
+		})
+	}
+	return findings
+}

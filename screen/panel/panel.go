@@ -1,0 +1,123 @@
+// Package panel puts the layers of screening together as one screener for the
+// gate: the deterministic one (package screen), credentials and personal data
+// (secrets), what a write assembles with its session's earlier ones (assembly)
+// and, where they are configured, similarity to known attacks (similar) and a
+// model's opinion on the borderline (judge).
+//
+// It promises that a layer beyond the deterministic one can raise a risk and
+// never lower it; that a layer which fails is said to have failed, by a finding
+// without a score, and leaves the others' as they are; and that only what this
+// very write adds is held against it.
+package panel
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/screen"
+	"github.com/memproxy/memproxy/screen/assembly"
+	"github.com/memproxy/memproxy/screen/judge"
+	"github.com/memproxy/memproxy/screen/secrets"
+	"github.com/memproxy/memproxy/screen/similar"
+)
+
+// Options are the layers. Nil ones are left out, but for Base.
+type Options struct {
+	Base     *screen.Screener
+	Secrets  bool
+	Assembly *assembly.Store
+	Similar  *similar.Index
+	Judge    *judge.Judge
+	// Hold and Deny are the risks at which policies hold and refuse: what a
+	// layer's finding is worth.
+	Hold, Deny memproxy.PerMille
+	Clock      func() time.Time
+	Log        *slog.Logger
+}
+
+// Panel implements the gate's Screener and Witness. It is safe for concurrent
+// use.
+type Panel struct{ opt Options }
+
+// New checks the options.
+func New(opt Options) (*Panel, error) {
+	if opt.Base == nil || opt.Clock == nil {
+		return nil, errors.New("panel: the screener and the clock are required")
+	}
+	if opt.Hold <= 0 || opt.Deny < opt.Hold || opt.Deny > memproxy.Full {
+		return nil, errors.New("panel: the risks at which to hold and to refuse are out of order")
+	}
+	if opt.Log == nil {
+		opt.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Panel{opt}, nil
+}
+
+// Screen implements the gate's Screener.
+func (p *Panel) Screen(ctx context.Context, s memproxy.Screening) ([]memproxy.Finding, error) {
+	findings, err := p.opt.Base.Judge(ctx, s.Operation, s.Principal.Trust)
+	if err != nil {
+		return nil, err
+	}
+	if p.opt.Secrets {
+		findings = p.secrets(s.Operation, findings)
+	}
+	if p.opt.Assembly != nil && !s.Reading {
+		findings = p.assembled(s, findings)
+	}
+	if p.opt.Similar != nil {
+		findings = p.similar(ctx, s.Operation, findings)
+	}
+	if p.opt.Judge != nil && !s.Reading {
+		findings = p.opinions(ctx, s.Operation, findings)
+	}
+	return findings, nil
+}
+
+// Wrote implements the gate's Witness.
+func (p *Panel) Wrote(s memproxy.Screening) {
+	if p.opt.Assembly != nil && s.Operation != nil {
+		p.opt.Assembly.Commit(keyOf(s), s.Decision, texts(s.Operation), p.opt.Clock())
+	}
+}
+
+// judged reports whether an item is text that is kept.
+func judged(it *memproxy.Item) bool {
+	switch it.Kind {
+	case memproxy.ItemURL, memproxy.ItemData, memproxy.ItemQuery:
+		return false
+	}
+	return it.Text != ""
+}
+
+// texts are an operation's texts, at their items' places.
+func texts(op *memproxy.Operation) []string {
+	out := make([]string, len(op.Items))
+	for i := range op.Items {
+		if judged(&op.Items[i]) {
+			out[i] = op.Items[i].Text
+		}
+	}
+	return out
+}
+
+// secrets finds credentials and personal data. They have no score: whether
+// they are kept is a question of their own, for the policy.
+func (p *Panel) secrets(op *memproxy.Operation, findings []memproxy.Finding) []memproxy.Finding {
+	for i := range op.Items {
+		if !judged(&op.Items[i]) {
+			continue
+		}
+		for _, hit := range secrets.Scan(op.Items[i].Text) {
+			rule := "pii." + string(hit.Class)
+			if hit.Class.Secret() {
+				rule = "secret." + string(hit.Class)
+			}
+			findings = append(findings, memproxy.Finding{Rule: rule, Severity: hit.Severity, Item: i, Start: hit.Start, End: hit.End})
+		}
+	}
+	return findings
+}
