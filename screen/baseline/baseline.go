@@ -1,0 +1,126 @@
+package baseline
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Key is whose profile it is. User is whom the memory is about, or the
+// principal when the write names nobody.
+type Key struct {
+	Tenant string `json:"tenant"`
+	User   string `json:"user"`
+}
+
+// The rules of the findings.
+const (
+	RuleDomain       = "baseline.new_domain"   // low: a domain that is not in the profile
+	RuleTopic        = "baseline.topic"        // low: words unlike the profile's
+	RuleInstructions = "baseline.instructions" // medium: instructions where there were none
+	RuleRate         = "baseline.rate"         // low; medium from twice the bound
+)
+
+// Options set up a Store. Zero fields take the defaults.
+type Options struct {
+	Users int // profiles kept at most, least recently used go first; default 10000
+	// A profile is learnt when it has seen LearnWrites texts, or is as old as
+	// LearnFor and has seen at least five. Defaults: 20, and 7 days.
+	LearnWrites int
+	LearnFor    time.Duration
+}
+
+// The defaults and bounds.
+const (
+	defaultUsers       = 10000
+	defaultLearnWrites = 20
+	defaultLearnFor    = 7 * 24 * time.Hour
+	fewest             = 5
+
+	// maxText is how much of a text is looked at.
+	maxText = 16 << 10
+	// maxDomainFindings is how many new domains one text reports.
+	maxDomainFindings = 4
+)
+
+// Store holds profiles. It is safe for concurrent use.
+type Store struct {
+	opts Options
+
+	mu       sync.Mutex
+	profiles *simplelru.LRU[Key, *profile]
+}
+
+// New returns an empty store. A negative bound is an error.
+func New(o Options) (*Store, error) {
+	if o.Users < 0 || o.LearnWrites < 0 || o.LearnFor < 0 {
+		return nil, errors.New("baseline: a bound is negative")
+	}
+	if o.Users == 0 {
+		o.Users = defaultUsers
+	}
+	if o.LearnWrites == 0 {
+		o.LearnWrites = defaultLearnWrites
+	}
+	if o.LearnFor == 0 {
+		o.LearnFor = defaultLearnFor
+	}
+	profiles, err := simplelru.NewLRU[Key, *profile](o.Users, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{opts: o, profiles: profiles}, nil
+}
+
+// Check compares the texts of a write with the profile and returns where they
+// depart from it; Item is the index of the text. While the profile is being
+// learnt there are no findings. It changes nothing.
+func (s *Store) Check(key Key, texts []string, now time.Time) []memproxy.Finding {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p, ok := s.profiles.Peek(key)
+	if !ok || !p.learnt(s.opts, now) {
+		return nil
+	}
+	var out []memproxy.Finding
+	for i, t := range texts {
+		out = append(out, p.compare(i, t)...)
+	}
+	if f, ok := p.rate(len(texts), now); ok && len(texts) > 0 {
+		f.End = len(texts[0])
+		out = append(out, f)
+	}
+	return out
+}
+
+// Learn takes the texts of a write that went through into the profile.
+func (s *Store) Learn(key Key, texts []string, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p, ok := s.profiles.Get(key)
+	if !ok {
+		p = &profile{First: now}
+		s.profiles.Add(key, p)
+	}
+	for _, t := range texts {
+		p.learn(t, now)
+	}
+}
+
+// Forget drops a user's profile.
+func (s *Store) Forget(key Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.profiles.Remove(key)
+}
+
+// Len is the number of profiles.
+func (s *Store) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.profiles.Len()
+}
