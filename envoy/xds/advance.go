@@ -1,0 +1,150 @@
+package xds
+
+import (
+	"fmt"
+
+	"github.com/memproxy/memproxy/policy"
+)
+
+// advance moves every rollout one step, on or back, and reports whether
+// anything moved. The caller holds the lock.
+func (s *Server) advance() bool {
+	moved := false
+	for _, o := range s.offers {
+		if o.next == nil {
+			if o.base != nil && !s.marks[o.base.Number].done {
+				moved = s.mark(Mark{Release: o.base.Number, Kind: MarkDone}) || moved
+			}
+			continue
+		}
+		p := s.marks[o.next.Number]
+		if !p.seen {
+			s.before[o.next.Number] = s.tallies[o.base.Name()]
+			if len(s.opt.Plan.Stages) == 0 {
+				moved = s.mark(Mark{Release: o.next.Number, Kind: MarkDone}) || moved
+			} else {
+				moved = s.mark(Mark{Release: o.next.Number, Kind: MarkStage}) || moved
+			}
+			s.warn(o.base, o.next)
+			continue
+		}
+		if _, known := s.before[o.next.Number]; !known { // another replica began it
+			s.before[o.next.Number] = s.tallies[o.base.Name()]
+			s.warn(o.base, o.next)
+		}
+		if why := s.wrong(o); why != "" {
+			s.opt.Log.Error("a rollout is stopped and taken back", "release", o.next.Number, "to", o.base.Number, "reason", why)
+			moved = s.mark(Mark{Release: o.next.Number, Kind: MarkStopped, Reason: why}) || moved
+			continue
+		}
+		if s.settled(o, p) {
+			m := Mark{Release: o.next.Number, Kind: MarkStage, Stage: p.stage + 1}
+			if m.Stage >= len(s.opt.Plan.Stages) {
+				m = Mark{Release: o.next.Number, Kind: MarkDone}
+			}
+			s.opt.Log.Info("a rollout goes on", "release", m.Release, "to", string(m.Kind), "stage", m.Stage)
+			moved = s.mark(m) || moved
+		}
+	}
+	return moved
+}
+
+// mark writes a mark, and takes it as written when the store took it.
+func (s *Server) mark(m Mark) bool {
+	m.At = s.opt.Clock().UTC()
+	if err := s.opt.Store.Put(m); err != nil {
+		s.opt.Log.Error("a rollout's progress could not be written", "release", m.Release, "mark", string(m.Kind), "error", err)
+		return false
+	}
+	p := s.marks[m.Release]
+	switch m.Kind {
+	case MarkStage:
+		p.stage, p.since = m.Stage, m.At
+		if !p.seen {
+			p.begun = m.At
+		}
+	case MarkDone:
+		p.done = true
+	case MarkStopped:
+		p.stopped, p.reason = true, m.Reason
+	}
+	p.seen = true
+	s.marks[m.Release] = p
+	return true
+}
+
+// wrong says why a rollout must not go on, or "".
+func (s *Server) wrong(o offer) string {
+	name, refused, first := o.next.Name(), 0, ""
+	for _, n := range s.nodes {
+		if n.rejected.Release == name {
+			if refused++; first == "" || n.ID+": "+n.rejected.Reason < first {
+				first = n.ID + ": " + n.rejected.Reason
+			}
+		}
+	}
+	if refused > s.opt.Plan.Rejections {
+		return fmt.Sprintf("%d sidecar(s) refused it, %s", refused, first)
+	}
+	base := s.tallies[o.base.Name()]
+	if during := base.since(s.before[o.next.Number]); during.Decisions >= s.opt.Plan.Decisions {
+		base = during // the same minutes are the better measure
+	}
+	return s.opt.Plan.worse(s.tallies[name], base)
+}
+
+// settled reports whether a stage has been watched for long enough: its
+// sidecars run the release, and the time is over. A stage that no sidecar
+// belongs to shows nothing and is passed; a replica without any sidecar of the
+// channel leaves the rollout to the others.
+func (s *Server) settled(o offer, p progress) bool {
+	name, members, chosen := o.next.Name(), 0, 0
+	for _, n := range s.nodes {
+		if n.stream == 0 || s.channelOf(n) != o.selector.String() {
+			continue
+		}
+		members++
+		if n.assigned != name {
+			continue
+		}
+		if chosen++; n.running != name {
+			return false
+		}
+	}
+	if members == 0 {
+		return false
+	}
+	stage := s.opt.Plan.Stages[min(p.stage, len(s.opt.Plan.Stages)-1)]
+	return chosen == 0 || s.opt.Clock().Sub(p.since) >= stage.Hold
+}
+
+// channelOf is the spelling of the selector of a sidecar's channel.
+func (s *Server) channelOf(n *node) string {
+	for _, o := range s.offers {
+		if o.selector.Matches(n.Tenant, n.Labels) && o.pick(n.ID) != nil {
+			return o.selector.String()
+		}
+	}
+	return ""
+}
+
+// warn names what a release newly allows. It may take long, so it is not
+// waited for.
+func (s *Server) warn(from, to *policy.Release) {
+	if s.opt.Warn == nil {
+		return
+	}
+	if _, known := s.warnings[to.Name()]; known {
+		return
+	}
+	s.warnings[to.Name()] = nil
+	go func() {
+		found := s.opt.Warn(from, to)
+		for _, w := range found {
+			s.opt.Log.Warn("a release allows what was refused", "release", to.Number, "what", w)
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.warnings[to.Name()] = found
+	}()
+}

@@ -1,0 +1,183 @@
+package xds
+
+import (
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/memproxy/memproxy/policy"
+)
+
+// Dir is a Store in a directory, which replicas may share:
+//
+//	000012.release      the release of that number, as package policy encodes it
+//	000012.stage-1      marks, as JSON
+//	000012.done
+//	000012.stopped
+//
+// A release is written under another name and renamed; it is not changed
+// afterwards. Marks are made by linking, so that the first one stays.
+type Dir struct {
+	path string
+	keys []ed25519.PublicKey
+
+	mu    sync.Mutex
+	known map[string]*opened
+}
+
+// opened is a release file that was read.
+type opened struct {
+	size    int64
+	mtime   time.Time
+	release *policy.Release
+	fault   error
+}
+
+// NewDir opens a directory. Releases that none of the keys signed are faults.
+func NewDir(path string, keys []ed25519.PublicKey) (*Dir, error) {
+	if info, err := os.Stat(path); err != nil {
+		return nil, fmt.Errorf("xds: %w", err)
+	} else if !info.IsDir() {
+		return nil, fmt.Errorf("xds: %s is not a directory", path)
+	}
+	return &Dir{path: path, keys: keys, known: map[string]*opened{}}, nil
+}
+
+var fileName = regexp.MustCompile(`^([0-9]{6,20})\.(release|done|stopped|stage-([0-9]{1,3}))$`)
+
+// Releases implements Store. A file is read when it is new or changed.
+func (d *Dir) Releases() ([]*policy.Release, []error, error) {
+	entries, err := os.ReadDir(d.path) // sorted by name, which is by number
+	if err != nil {
+		return nil, nil, fmt.Errorf("xds: %w", err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out []*policy.Release
+	var faults []error
+	present := map[string]*opened{}
+	for _, e := range entries {
+		m := fileName.FindStringSubmatch(e.Name())
+		if m == nil || m[2] != "release" {
+			continue
+		}
+		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return nil, nil, fmt.Errorf("xds: %w", err)
+		}
+		o := d.known[e.Name()]
+		if o == nil || o.size != info.Size() || !o.mtime.Equal(info.ModTime()) {
+			o = &opened{size: info.Size(), mtime: info.ModTime()}
+			o.release, o.fault = d.open(e.Name(), m[1])
+		}
+		present[e.Name()] = o
+		if o.fault != nil {
+			faults = append(faults, o.fault)
+			continue
+		}
+		out = append(out, o.release)
+	}
+	d.known = present
+	return out, faults, nil
+}
+
+func (d *Dir) open(name, number string) (*policy.Release, error) {
+	f, err := os.Open(filepath.Join(d.path, name))
+	if err != nil {
+		return nil, fmt.Errorf("xds: %w", err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, policy.MaxRelease+1))
+	if err != nil {
+		return nil, fmt.Errorf("xds: %s: %w", name, err)
+	}
+	r, err := policy.Open(b, d.keys...)
+	if err != nil {
+		return nil, fmt.Errorf("xds: %s: %w", name, err)
+	}
+	if n, err := strconv.ParseUint(number, 10, 64); err != nil || n != r.Number {
+		return nil, fmt.Errorf("xds: %s is release %d", name, r.Number)
+	}
+	return r, nil
+}
+
+// Publish puts a release into the directory. A number is used once.
+func (d *Dir) Publish(r *policy.Release) error {
+	return d.create(fmt.Sprintf("%06d.release", r.Number), r.Encoded())
+}
+
+// Marks implements Store.
+func (d *Dir) Marks() ([]Mark, error) {
+	entries, err := os.ReadDir(d.path)
+	if err != nil {
+		return nil, fmt.Errorf("xds: %w", err)
+	}
+	var out []Mark
+	for _, e := range entries {
+		m := fileName.FindStringSubmatch(e.Name())
+		if m == nil || m[2] == "release" {
+			continue
+		}
+		number, err := strconv.ParseUint(m[1], 10, 64)
+		if err != nil {
+			continue
+		}
+		kind, _, _ := strings.Cut(m[2], "-")
+		mark := Mark{Release: number, Kind: MarkKind(kind)}
+		mark.Stage, _ = strconv.Atoi(m[3]) // at most three digits
+		// The name says it all but when and why; a mark whose text is torn
+		// still counts.
+		var text Mark
+		if b, err := os.ReadFile(filepath.Join(d.path, e.Name())); err == nil && json.Unmarshal(b, &text) == nil {
+			mark.At, mark.Reason = text.At, text.Reason
+		}
+		out = append(out, mark)
+	}
+	return out, nil
+}
+
+// Put implements Store.
+func (d *Dir) Put(m Mark) error {
+	kind := string(m.Kind)
+	if m.Kind == MarkStage {
+		kind += "-" + strconv.Itoa(m.Stage)
+	}
+	b, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	if err := d.create(fmt.Sprintf("%06d.%s", m.Release, kind), append(b, '\n')); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+// create makes a file whole or not at all, and never in the place of another.
+func (d *Dir) create(name string, content []byte) error {
+	tmp, err := os.CreateTemp(d.path, ".new-*")
+	if err != nil {
+		return fmt.Errorf("xds: %w", err)
+	}
+	defer os.Remove(tmp.Name())
+	_, err = tmp.Write(content)
+	err = errors.Join(err, tmp.Sync(), tmp.Close())
+	if err == nil {
+		err = os.Link(tmp.Name(), filepath.Join(d.path, name))
+	}
+	if err != nil {
+		return fmt.Errorf("xds: %w", err)
+	}
+	return nil
+}

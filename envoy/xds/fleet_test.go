@@ -1,0 +1,284 @@
+package xds_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy/envoy/xds"
+	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
+	"github.com/memproxy/memproxy/envoy/xds/follow"
+	"github.com/memproxy/memproxy/envoy/xds/xdstest"
+	"github.com/memproxy/memproxy/policy"
+)
+
+var key = ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
+
+func keys() []ed25519.PublicKey { return []ed25519.PublicKey{key.Public().(ed25519.PublicKey)} }
+
+// clock is a clock that tests move.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) forward(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// fleet is a control plane in this process, with sidecars that do everything
+// but rule.
+type fleet struct {
+	t      *testing.T
+	dir    *xds.Dir
+	path   string
+	server *xds.Server
+	opt    xds.Options
+	clock  *clock
+	ca     *xdstest.CA
+	addr   string
+	stop   func()
+}
+
+func newFleet(t *testing.T, change ...func(*xds.Options)) *fleet {
+	t.Helper()
+	f := &fleet{t: t, path: t.TempDir(), clock: &clock{now: time.Unix(1e9, 0)}, addr: "127.0.0.1:0"}
+	var err error
+	if f.ca, err = xdstest.NewCA(); err != nil {
+		t.Fatal(err)
+	}
+	if f.dir, err = xds.NewDir(f.path, keys()); err != nil {
+		t.Fatal(err)
+	}
+	f.opt = xds.Options{
+		Fleet: "north", Store: f.dir, Clock: f.clock.Now, Log: slog.New(slog.DiscardHandler), Report: 10 * time.Millisecond,
+		Rules: []xds.Rule{
+			{SPIFFE: "spiffe://example.org/ns/acme/*", Tenant: "acme", Labels: map[string][]string{"env": {"prod", "test"}}},
+			{SPIFFE: "spiffe://example.org/ns/other/*", Tenant: "other"},
+			{CommonName: "sidecar-*", Labels: map[string][]string{"env": {"*"}}},
+		},
+	}
+	for _, c := range change {
+		c(&f.opt)
+	}
+	f.start()
+	t.Cleanup(func() { f.stop() })
+	return f
+}
+
+// start runs a new server, on the address that the last one had.
+func (f *fleet) start() {
+	f.t.Helper()
+	var err error
+	if f.server, err = xds.New(f.opt); err != nil {
+		f.t.Fatal(err)
+	}
+	conf, err := f.ca.Server()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", f.addr)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.addr = ln.Addr().String()
+	f.refresh()
+	stop, _, err := f.server.Serve(ln, conf)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.stop = sync.OnceFunc(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := stop(ctx); err != nil {
+			f.t.Error(err)
+		}
+	})
+}
+
+func (f *fleet) refresh() {
+	f.t.Helper()
+	if err := f.server.Refresh(); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func bundle(text string) policy.Bundle {
+	b := policy.Builtin()
+	b.Policies = append(b.Policies, policy.Source{Name: "own.cedar", Text: []byte("// " + text + "\n")})
+	return b
+}
+
+// publish puts a release into the store and lets the server look.
+func (f *fleet) publish(number, floor uint64, sel policy.Selector) *policy.Release {
+	f.t.Helper()
+	r, err := policy.Seal(bundle(fmt.Sprint(number)), policy.Statement{Fleet: "north", Number: number, Floor: floor, For: sel}, key)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if err := f.dir.Publish(r); err != nil {
+		f.t.Fatal(err)
+	}
+	f.refresh()
+	return r
+}
+
+// sidecar is a follower with what it was told to put in force.
+type sidecar struct {
+	*follow.Follower
+	mu      sync.Mutex
+	applied []uint64
+	refuse  map[uint64]error
+	counts  []follow.Count
+	stop    func()
+}
+
+func (s *sidecar) apply(r *policy.Release, keep func() error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.refuse[r.Number]; err != nil {
+		return err
+	}
+	if err := keep(); err != nil {
+		return err
+	}
+	s.applied = append(s.applied, r.Number)
+	return nil
+}
+
+func (s *sidecar) report(c ...follow.Count) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counts = append(s.counts, c...)
+}
+
+func (s *sidecar) drain() []follow.Count {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := s.counts
+	s.counts = nil
+	return out
+}
+
+// sidecar starts one. Its certificate is a SPIFFE id, or else its name is.
+func (f *fleet) sidecar(node fleetpb.Node, certificate string, change ...func(*follow.Options, *sidecar)) *sidecar {
+	f.t.Helper()
+	var conf *tls.Config
+	var err error
+	if len(certificate) > 6 && certificate[:6] == "spiffe" {
+		conf, err = f.ca.Client("", certificate)
+	} else {
+		conf, err = f.ca.Client(certificate)
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	s := &sidecar{refuse: map[uint64]error{}}
+	opt := follow.Options{
+		Address: f.addr, TLS: conf, Node: node, Fleet: "north", Keys: keys(), Path: filepath.Join(f.t.TempDir(), "last-good"),
+		Apply: s.apply, Counts: s.drain, Jitter: func() float64 { return 1 }, Retry: follow.Retry{First: 5 * time.Millisecond, Last: 50 * time.Millisecond},
+	}
+	for _, c := range change {
+		c(&opt, s)
+	}
+	if s.Follower, err = follow.New(opt); err != nil {
+		f.t.Fatal(err)
+	}
+	s.Start(true)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { s.Run(ctx); close(done) }()
+	s.stop = sync.OnceFunc(func() { cancel(); <-done })
+	f.t.Cleanup(s.stop)
+	return s
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within 20 s", what)
+		}
+	}
+}
+
+func (f *fleet) runs(s *sidecar, r *policy.Release) {
+	f.t.Helper()
+	eventually(f.t, "running "+r.Name(), func() bool { return s.State().Running == r.Name() })
+	eventually(f.t, "the acknowledgement of "+r.Name(), func() bool { return f.state(r.Number).Running > 0 })
+}
+
+func (f *fleet) state(number uint64) xds.ReleaseStatus {
+	f.t.Helper()
+	for _, r := range f.server.Status().Releases {
+		if r.Number == number {
+			return r
+		}
+	}
+	f.t.Fatalf("no release %d", number)
+	return xds.ReleaseStatus{}
+}
+
+const acme = "spiffe://example.org/ns/acme/web"
+
+var everyone = policy.Selector{}
+
+// Proves CARD-9: a signed release goes to the sidecar, which says that it took
+// it; a new one follows on the same stream.
+func TestReleaseGoesToTheSidecar(t *testing.T) {
+	f := newFleet(t)
+	one := f.publish(1, 1, everyone)
+	s := f.sidecar(fleetpb.Node{ID: "a", Tenant: "acme", Version: "1.2"}, acme)
+	f.runs(s, one)
+	two := f.publish(2, 1, everyone)
+	f.runs(s, two)
+	st := f.server.Sidecars()
+	if len(st) != 1 || st[0].Certificate != acme || st[0].Running != two.Name() || st[0].Assigned != two.Name() || st[0].Version != "1.2" || !st[0].Connected {
+		t.Errorf("the status is %+v", st)
+	}
+	if s := f.server.Status(); s.Connected != 1 || s.Behind != 0 || f.state(1).State != "past" || f.state(2).State != "current" {
+		t.Errorf("the status is %+v", s)
+	}
+}
+
+// Proves CARD-9: a sidecar's refusal reaches the control plane with its reason,
+// and the sidecar stays where it is.
+func TestRefusalIsTold(t *testing.T) {
+	f := newFleet(t)
+	one := f.publish(1, 1, everyone)
+	s := f.sidecar(fleetpb.Node{ID: "a", Tenant: "acme"}, acme, func(_ *follow.Options, s *sidecar) {
+		s.refuse[2] = errors.New("own.cedar:2: attribute nothing not found")
+	})
+	f.runs(s, one)
+	f.publish(2, 1, everyone)
+	eventually(t, "the refusal", func() bool { return f.state(2).Refused == 1 })
+	st := f.server.Sidecars()[0]
+	if st.Rejected == nil || st.Rejected.Reason != "own.cedar:2: attribute nothing not found" || st.Running != one.Name() {
+		t.Errorf("the status is %+v", st)
+	}
+	if got := s.State(); got.Running != one.Name() || got.Refused == nil {
+		t.Errorf("the sidecar is at %+v", got)
+	}
+	three := f.publish(3, 1, everyone)
+	f.runs(s, three)
+	if got := s.State(); got.Refused != nil {
+		t.Errorf("the sidecar is at %+v", got)
+	}
+}

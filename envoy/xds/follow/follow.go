@@ -1,0 +1,215 @@
+package follow
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
+	"github.com/memproxy/memproxy/policy"
+)
+
+// Options configure a Follower. Retry, Report and Log may be left out.
+type Options struct {
+	Address string
+	TLS     *tls.Config  // with the client certificate and the control plane's roots
+	Node    fleetpb.Node // Running is filled in
+	Fleet   string
+	Keys    []ed25519.PublicKey
+	// Path is where the release in force is kept.
+	Path string
+	// Apply puts a release in force. It calls keep when it has found the
+	// release good and before it puts it in force; an error of keep is its
+	// error too. Its error goes to the control plane: it says file and line and
+	// quotes no secret. Calls come one after the other.
+	Apply func(r *policy.Release, keep func() error) error
+	// Counts returns the decisions since the call before.
+	Counts func() []Count
+	// Jitter returns a number from 0 to 1, for the time between two tries.
+	Jitter func() float64
+	Retry  Retry
+	Log    *slog.Logger
+}
+
+// Retry bounds the time between two tries to connect. It doubles from First to
+// Last, and of each a random part is waited, so that a fleet does not return
+// all at once.
+type Retry struct{ First, Last time.Duration }
+
+// DefaultRetry is the Retry of Options that have none.
+var DefaultRetry = Retry{time.Second, 30 * time.Second}
+
+// Count is how decisions under one release went.
+type Count struct {
+	Release                    string // its name
+	Decisions, Refused, Errors uint64
+}
+
+// State is how the sidecar stands to its control plane.
+type State struct {
+	Connected bool
+	Running   string // name of the release in force, or ""
+	Assigned  string // name of the release that it is to run, as last heard
+	// Refused is why the assigned release is not in force, or nil.
+	Refused error
+	// Lost is why there is no connection, or nil.
+	Lost error
+}
+
+// Follower follows one control plane. Run it once.
+type Follower struct {
+	opt Options
+
+	mu    sync.Mutex
+	state State
+	floor uint64
+	now   *policy.Release // in force, or nil
+}
+
+// New reads what is kept. A kept release that is no longer good (another key,
+// fleet, tenant or label) is not taken; that one may not go behind it stays.
+func New(opt Options) (*Follower, error) {
+	switch {
+	case opt.Address == "" || opt.Fleet == "" || opt.Node.ID == "" || opt.Path == "":
+		return nil, errors.New("follow: address, fleet, node id and path are required")
+	case len(opt.Keys) == 0:
+		return nil, errors.New("follow: without a key nothing could be taken")
+	case opt.TLS == nil || opt.Apply == nil || opt.Counts == nil || opt.Jitter == nil:
+		return nil, errors.New("follow: TLS, Apply, Counts and Jitter are required")
+	}
+	if opt.Retry == (Retry{}) {
+		opt.Retry = DefaultRetry
+	}
+	if opt.Log == nil {
+		opt.Log = slog.New(slog.DiscardHandler)
+	}
+	f := &Follower{opt: opt}
+	k, err := readKept(opt.Path)
+	if err != nil {
+		return nil, err
+	}
+	f.floor = k.Floor
+	if len(k.release) == 0 {
+		return f, nil
+	}
+	r, err := policy.Open(k.release, opt.Keys...)
+	if err == nil {
+		err = f.acceptable(r)
+	}
+	if err != nil {
+		opt.Log.Error("the kept release is not taken", "error", err)
+		return f, nil
+	}
+	f.now = r
+	return f, nil
+}
+
+// LastGood is the kept release that New found, or nil. Whoever puts it in force
+// says so with Start.
+func (f *Follower) LastGood() *policy.Release {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.now
+}
+
+// Start says whether the kept release is in force. It is called before Run; a
+// release that is not in force is asked for again.
+func (f *Follower) Start(inForce bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !inForce {
+		f.now = nil
+	}
+	if f.now != nil {
+		f.state.Running = f.now.Name()
+	}
+}
+
+// State is how things stand.
+func (f *Follower) State() State {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.state
+}
+
+// acceptable holds a release, whose signature was checked, against what this
+// sidecar may take.
+func (f *Follower) acceptable(r *policy.Release) error {
+	switch {
+	case r.Fleet != f.opt.Fleet:
+		return fmt.Errorf("release %d is of fleet %q", r.Number, r.Fleet)
+	case !r.For.Matches(f.opt.Node.Tenant, f.opt.Node.Labels):
+		return fmt.Errorf("release %d is for %s and not for this sidecar", r.Number, r.For)
+	case r.Number < f.floor:
+		return fmt.Errorf("release %d is older than %d, the oldest that may follow what was in force", r.Number, f.floor)
+	case f.now != nil && r.Number == f.now.Number && r.Bundle != f.now.Bundle:
+		return fmt.Errorf("release %d is in force with another bundle: a number is used once", r.Number)
+	}
+	return nil
+}
+
+// take checks a release and puts it in force. Name is what the control plane
+// calls it.
+func (f *Follower) take(name string, encoded []byte) error {
+	r, err := policy.Open(encoded, f.opt.Keys...)
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	err = f.acceptable(r)
+	floor := max(f.floor, r.Floor)
+	f.mu.Unlock()
+	if err == nil && r.Name() != name {
+		err = fmt.Errorf("release %s came under the name of another", r.Name())
+	}
+	if err != nil {
+		return err
+	}
+	err = f.opt.Apply(r, func() error { return kept{floor, r.Encoded()}.write(f.opt.Path) })
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.now, f.floor = r, floor
+	f.state.Running, f.state.Refused = r.Name(), nil
+	return nil
+}
+
+// Run follows until ctx ends. It tries for ever.
+func (f *Follower) Run(ctx context.Context) {
+	wait := f.opt.Retry.First
+	for ctx.Err() == nil {
+		heard, err := f.session(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if heard {
+			wait = f.opt.Retry.First
+		}
+		f.lost(err)
+		timer := time.NewTimer(time.Duration(f.opt.Jitter() * float64(wait)))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		wait = min(2*wait, f.opt.Retry.Last)
+	}
+}
+
+func (f *Follower) lost(err error) {
+	f.mu.Lock()
+	was := f.state.Connected || f.state.Lost == nil
+	f.state.Connected, f.state.Lost = false, err
+	f.mu.Unlock()
+	if was {
+		f.opt.Log.Warn("the control plane is away; the rules in force stay", "error", err)
+	}
+}

@@ -1,0 +1,69 @@
+package follow
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// kept is what survives a restart: the release in force, and the lowest number
+// that may follow it. The file is a line of JSON, then the release as it came.
+type kept struct {
+	Floor   uint64 `json:"floor"`
+	release []byte
+}
+
+// readKept reads the file. One that is not there is nothing kept.
+func readKept(path string) (kept, error) {
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return kept{}, nil
+	} else if err != nil {
+		return kept{}, fmt.Errorf("follow: %w", err)
+	}
+	head, release, ok := bytes.Cut(b, []byte("\n"))
+	k := kept{release: release}
+	if err := json.Unmarshal(head, &k); err != nil || !ok {
+		// How far back one may go is lost with it, so it is not passed over.
+		return kept{}, fmt.Errorf("follow: %s is not a kept release; remove it to start without one", path)
+	}
+	return k, nil
+}
+
+// write replaces the file, whole or not at all, durably.
+func (k kept) write(path string) error {
+	head, err := json.Marshal(k)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, ".last-good-*")
+	if err != nil {
+		return fmt.Errorf("follow: %w", err)
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(append(append(head, '\n'), k.release...))
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err == nil {
+		err = syncDir(dir)
+	}
+	if err != nil {
+		return fmt.Errorf("follow: the release could not be kept: %w", err)
+	}
+	return nil
+}
+
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,175 @@
+package follow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
+	"github.com/memproxy/memproxy/policy"
+)
+
+// The bounds of a connection. A control plane that stops answering is noticed
+// by the pings; one that does not answer the first request, by firstAnswer.
+const (
+	connectTime = 10 * time.Second
+	firstAnswer = 15 * time.Second
+	pingAfter   = 30 * time.Second
+	pingWait    = 10 * time.Second
+)
+
+// session is one connection, from the first request to the error that ends it.
+type session struct {
+	f          *Follower
+	stream     discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
+	subscribed string // name of the release that is subscribed to, or ""
+}
+
+// session connects and follows until that breaks. Heard reports whether the
+// control plane answered at all.
+func (f *Follower) session(ctx context.Context) (heard bool, err error) {
+	conn, err := grpc.NewClient(f.opt.Address,
+		grpc.WithTransportCredentials(credentials.NewTLS(f.opt.TLS)),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: connectTime}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingAfter, Timeout: pingWait, PermitWithoutStream: true}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(policy.MaxRelease+1<<16)),
+	)
+	if err != nil {
+		return false, err
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithCancelCause(ctx)
+	var reporting sync.WaitGroup
+	defer reporting.Wait()
+	defer cancel(nil)
+	silent := time.AfterFunc(firstAnswer, func() { cancel(errors.New("the control plane does not answer")) })
+	defer silent.Stop()
+
+	s := session{f: f}
+	if s.stream, err = discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx); err != nil {
+		return false, cause(ctx, err)
+	}
+	node := f.opt.Node
+	node.Running = f.State().Running
+	err = s.stream.Send(&discovery.DeltaDiscoveryRequest{
+		Node: node.Core(), TypeUrl: fleetpb.AssignmentType, ResourceNamesSubscribe: []string{node.ID},
+	})
+	for err == nil {
+		var resp *discovery.DeltaDiscoveryResponse
+		if resp, err = s.stream.Recv(); err != nil {
+			break
+		}
+		if !heard {
+			heard = true
+			silent.Stop()
+			f.found()
+			reporting.Go(func() {
+				if err := f.report(ctx, conn); err != nil && ctx.Err() == nil {
+					cancel(fmt.Errorf("reports: %w", err))
+				}
+			})
+		}
+		err = s.answer(resp)
+	}
+	if err != nil {
+		// Send says only that the stream is over; Recv says why.
+		if _, why := s.stream.Recv(); why != nil {
+			err = why
+		}
+	}
+	return heard, cause(ctx, err)
+}
+
+// cause prefers the reason for which a context was cancelled.
+func cause(ctx context.Context, err error) error {
+	if c := context.Cause(ctx); c != nil {
+		return c
+	}
+	return err
+}
+
+func (f *Follower) found() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.state.Connected, f.state.Lost = true, nil
+}
+
+// answer acts on a response and acknowledges it, or says why not.
+func (s *session) answer(resp *discovery.DeltaDiscoveryResponse) error {
+	ack := &discovery.DeltaDiscoveryRequest{TypeUrl: resp.GetTypeUrl(), ResponseNonce: resp.GetNonce()}
+	var next *discovery.DeltaDiscoveryRequest
+	var err error
+	for _, r := range resp.GetResources() {
+		switch resp.GetTypeUrl() {
+		case fleetpb.AssignmentType:
+			if next, err = s.assigned(r); err != nil {
+				ack.ErrorDetail = fault(err)
+			}
+		case fleetpb.ReleaseType:
+			if err := s.released(r); err != nil {
+				ack.ErrorDetail = fault(err)
+			}
+		}
+	}
+	if err := s.stream.Send(ack); err != nil || next == nil {
+		return err
+	}
+	return s.stream.Send(next)
+}
+
+// assigned returns the request for the release that the sidecar is to run,
+// unless it runs.
+func (s *session) assigned(r *discovery.Resource) (*discovery.DeltaDiscoveryRequest, error) {
+	var a fleetpb.Assignment
+	if err := anypb.UnmarshalTo(r.GetResource(), &a, protoOptions); err != nil {
+		return nil, err
+	}
+	s.f.mu.Lock()
+	s.f.state.Assigned, s.f.state.Refused = a.GetRelease(), nil
+	running := s.f.state.Running
+	s.f.mu.Unlock()
+	next := &discovery.DeltaDiscoveryRequest{TypeUrl: fleetpb.ReleaseType}
+	if s.subscribed != "" && s.subscribed != a.GetRelease() {
+		next.ResourceNamesUnsubscribe = []string{s.subscribed}
+		s.subscribed = ""
+	}
+	if a.GetRelease() != "" && a.GetRelease() != running && s.subscribed == "" {
+		next.ResourceNamesSubscribe = []string{a.GetRelease()}
+		s.subscribed = a.GetRelease()
+	}
+	if len(next.ResourceNamesSubscribe)+len(next.ResourceNamesUnsubscribe) == 0 {
+		return nil, nil
+	}
+	return next, nil
+}
+
+// released puts a release in force.
+func (s *session) released(r *discovery.Resource) error {
+	var m fleetpb.Release
+	err := anypb.UnmarshalTo(r.GetResource(), &m, protoOptions)
+	if err == nil {
+		err = s.f.take(r.GetName(), m.GetEncoded())
+	}
+	if err != nil {
+		s.f.mu.Lock()
+		s.f.state.Refused = err
+		s.f.mu.Unlock()
+		s.f.opt.Log.Error("a release is refused; the rules in force stay", "release", r.GetName(), "error", err)
+	}
+	return err
+}
+
+func fault(err error) *statuspb.Status {
+	return &statuspb.Status{Code: int32(codes.InvalidArgument), Message: err.Error()}
+}

@@ -1,0 +1,138 @@
+package xds
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+
+	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
+)
+
+// A Rule says which sidecars a client certificate may be. One of SPIFFE and
+// CommonName is set; in both, * stands for the rest of a path segment or name.
+type Rule struct {
+	// SPIFFE is the URI SAN, "spiffe://example.org/ns/acme/sa/*".
+	SPIFFE string
+	// CommonName is the subject's.
+	CommonName string
+	// Tenant is the tenant that the sidecar must claim; "*": any, "": none.
+	Tenant string
+	// Labels are the labels that it may claim, with the values that each may
+	// have; "*": any.
+	Labels map[string][]string
+}
+
+func (r Rule) check() error {
+	switch {
+	case (r.SPIFFE == "") == (r.CommonName == ""):
+		return errors.New("xds: a rule has either a SPIFFE id or a common name")
+	case r.SPIFFE != "" && !strings.HasPrefix(r.SPIFFE, "spiffe://"):
+		return fmt.Errorf("xds: %q is not a SPIFFE id", r.SPIFFE)
+	}
+	return nil
+}
+
+// identity is who a verified certificate is: its SPIFFE id, else its name.
+type identity struct{ spiffe, name string }
+
+func (i identity) String() string {
+	if i.spiffe != "" {
+		return i.spiffe
+	}
+	return "CN=" + i.name
+}
+
+// matches reports whether the rule is for the certificate. A certificate with
+// a SPIFFE id is that and not its common name.
+func (r Rule) matches(i identity) bool {
+	if i.spiffe != "" {
+		return r.SPIFFE != "" && glob(r.SPIFFE, i.spiffe, "/")
+	}
+	return r.CommonName != "" && i.name != "" && glob(r.CommonName, i.name, "")
+}
+
+// glob matches segment by segment; * stands for any text within one, and for
+// one character at least.
+func glob(pattern, s, sep string) bool {
+	one := func(p, s string) bool {
+		head, tail, star := strings.Cut(p, "*")
+		if !star {
+			return p == s
+		}
+		return len(s) > len(head)+len(tail) && strings.HasPrefix(s, head) && strings.HasSuffix(s, tail)
+	}
+	if sep == "" {
+		return one(pattern, s)
+	}
+	ps, ss := strings.Split(pattern, sep), strings.Split(s, sep)
+	if len(ps) != len(ss) {
+		return false
+	}
+	for i := range ps {
+		if !one(ps[i], ss[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// permits holds what a sidecar claims against the rule.
+func (r Rule) permits(n fleetpb.Node) error {
+	if r.Tenant != "*" && n.Tenant != r.Tenant {
+		return fmt.Errorf("tenant %q is not the certificate's", n.Tenant)
+	}
+	for k, v := range n.Labels {
+		if values := r.Labels[k]; !slices.Contains(values, v) && !slices.Contains(values, "*") {
+			return fmt.Errorf("label %s=%q is not the certificate's", k, v)
+		}
+	}
+	return nil
+}
+
+// authorise finds the first rule for a certificate and holds the claims
+// against it.
+func authorise(rules []Rule, who identity, n fleetpb.Node) error {
+	for _, r := range rules {
+		if r.matches(who) {
+			return r.permits(n)
+		}
+	}
+	return errors.New("no rule is for this certificate")
+}
+
+// peerOf is who is at the other end of a stream. Only a certificate that TLS
+// verified counts.
+func peerOf(ctx context.Context) (identity, error) {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return identity{}, errors.New("no peer")
+	}
+	info, ok := p.AuthInfo.(credentials.TLSInfo)
+	if !ok || len(info.State.VerifiedChains) == 0 {
+		return identity{}, errors.New("no verified client certificate")
+	}
+	return identityOf(info.State.VerifiedChains[0][0])
+}
+
+func identityOf(cert *x509.Certificate) (identity, error) {
+	var id identity
+	for _, u := range cert.URIs {
+		if u.Scheme != "spiffe" {
+			continue
+		}
+		if id.spiffe != "" { // an SVID has exactly one
+			return identity{}, errors.New("a certificate with two SPIFFE ids")
+		}
+		id.spiffe = u.String()
+	}
+	if id.name = cert.Subject.CommonName; id.spiffe == "" && id.name == "" {
+		return identity{}, errors.New("a certificate without a name")
+	}
+	return id, nil
+}

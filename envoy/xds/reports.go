@@ -1,0 +1,98 @@
+package xds
+
+import (
+	"context"
+
+	endpoint "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	loadstats "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+// reports serves Envoy's load reporting service: a sidecar tells how its
+// decisions went, by release. A release stands where Envoy has a cluster,
+// refusals where it has dropped requests.
+type reports struct {
+	s   *Server
+	ctx context.Context
+}
+
+// StreamLoadStats takes one sidecar's reports until it goes.
+func (r reports) StreamLoadStats(stream loadstats.LoadReportingService_StreamLoadStatsServer) error {
+	who, err := peerOf(stream.Context())
+	if err != nil {
+		return status.Error(codes.Unauthenticated, err.Error())
+	}
+	first, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	id := first.GetNode().GetId()
+	if err := r.known(id, who); err != nil {
+		return err
+	}
+	err = stream.Send(&loadstats.LoadStatsResponse{SendAllClusters: true, LoadReportingInterval: durationpb.New(r.s.opt.Report)})
+	if err != nil {
+		return err
+	}
+	received := make(chan error, 1)
+	go func() {
+		for {
+			m, err := stream.Recv()
+			if err == nil {
+				err = r.known(id, who)
+			}
+			if err != nil {
+				received <- err
+				return
+			}
+			r.s.reported(id, m.GetClusterStats())
+		}
+	}()
+	select {
+	case err := <-received:
+		return err
+	case <-r.ctx.Done():
+		return status.Error(codes.Unavailable, "the control plane stops")
+	}
+}
+
+// known holds the reporter against the sidecar that subscribed.
+func (r reports) known(id string, who identity) error {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	if n := r.s.nodes[id]; n == nil || n.who != who {
+		return status.Error(codes.FailedPrecondition, "a sidecar subscribes before it reports")
+	}
+	return nil
+}
+
+// maxReport bounds each number of a report, so that sums do not overflow.
+const maxReport = 1 << 32
+
+// reported adds a sidecar's counts since its last report.
+func (s *Server) reported(id string, stats []*endpoint.ClusterStats) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.nodes[id]
+	if n == nil {
+		return
+	}
+	for _, c := range stats {
+		name := c.GetClusterName()
+		if s.byName[name] == nil {
+			continue
+		}
+		t := Tally{Refused: min(c.GetTotalDroppedRequests(), maxReport)}
+		for _, l := range c.GetUpstreamLocalityStats() {
+			t.Decisions += min(l.GetTotalIssuedRequests(), maxReport)
+			t.Errors += min(l.GetTotalErrorRequests(), maxReport)
+		}
+		t.Refused, t.Errors = min(t.Refused, t.Decisions), min(t.Errors, t.Decisions)
+		s.tallies[name] = s.tallies[name].add(t)
+		if name == n.running {
+			n.tally = n.tally.add(t)
+		}
+	}
+}

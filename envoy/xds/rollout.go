@@ -1,0 +1,177 @@
+package xds
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/memproxy/memproxy/policy"
+)
+
+// A Plan is how releases are rolled out.
+type Plan struct {
+	// Stages are passed in order; after the last, every sidecar has the
+	// release. None: every sidecar at once.
+	Stages []Stage
+	// Refused and Errors are how much the share of refused, or of failed,
+	// decisions may rise over that of the release before, from 0 to 1. A
+	// larger rise stops the rollout.
+	Refused, Errors float64
+	// Decisions is how many a release must have seen before its shares count.
+	Decisions uint64
+	// Rejections is how many sidecars may refuse to take a release.
+	Rejections int
+}
+
+// A Stage is a share of the sidecars, and how long it is watched.
+type Stage struct {
+	Percent float64
+	Hold    time.Duration
+}
+
+// DefaultPlan watches a tenth, then a half, then everyone for ten minutes each.
+func DefaultPlan() Plan {
+	hold := 10 * time.Minute
+	return Plan{Stages: []Stage{{10, hold}, {50, hold}, {100, hold}}, Refused: 0.05, Errors: 0.01, Decisions: 200}
+}
+
+func (p Plan) check() error {
+	last := 0.0
+	for _, s := range p.Stages {
+		if !(s.Percent > last && s.Percent <= 100) || s.Hold < 0 {
+			return errors.New("xds: the stages of a rollout rise, up to 100 per cent")
+		}
+		last = s.Percent
+	}
+	if !(p.Refused >= 0 && p.Refused <= 1 && p.Errors >= 0 && p.Errors <= 1) || p.Rejections < 0 {
+		return errors.New("xds: the limits of a rollout are shares from 0 to 1")
+	}
+	return nil
+}
+
+// offer is what one channel offers: base to everyone but for the share of
+// sidecars that is given next.
+type offer struct {
+	selector policy.Selector
+	base     *policy.Release // nil where everything is stopped
+	next     *policy.Release // nil when no rollout is under way
+	percent  float64
+}
+
+// pick is the release for one sidecar of the channel. The sidecars of a stage
+// are the same on every replica, stay so in the next, and are others for the
+// next release.
+func (o offer) pick(id string) *policy.Release {
+	if o.next != nil && (o.percent >= 100 || position(o.next.Number, id) < o.percent) {
+		return o.next
+	}
+	return o.base
+}
+
+// position is where a sidecar stands in a release's rollout, from 0 to 100.
+func position(release uint64, id string) float64 {
+	sum := sha256.Sum256(fmt.Appendf(nil, "memproxy rollout %d %s", release, id))
+	return float64(binary.BigEndian.Uint32(sum[:4])) / (1 << 32) * 100
+}
+
+// offers sorts releases into channels and says what each offers.
+func offers(releases []*policy.Release, marks map[uint64]progress, plan Plan) []offer {
+	channels := map[string][]*policy.Release{}
+	for _, r := range releases {
+		name := r.For.String()
+		channels[name] = append(channels[name], r)
+	}
+	var out []offer
+	for _, list := range channels {
+		out = append(out, offerOf(list, marks, plan))
+	}
+	// The narrowest first; of two that are as narrow, the same one always.
+	slices.SortFunc(out, func(a, b offer) int {
+		if d := b.selector.Weight() - a.selector.Weight(); d != 0 {
+			return d
+		}
+		if a.selector.String() < b.selector.String() {
+			return -1
+		}
+		return 1
+	})
+	return out
+}
+
+func offerOf(list []*policy.Release, marks map[uint64]progress, plan Plan) offer {
+	o := offer{selector: list[0].For}
+	var oldest *policy.Release
+	for _, r := range slices.Backward(list) {
+		p := marks[r.Number]
+		switch {
+		case p.stopped:
+		case p.done:
+			o.base = r
+		case o.next == nil:
+			o.next, oldest = r, r
+		default:
+			oldest = r // overtaken before it was done
+		}
+		if o.base != nil {
+			break
+		}
+	}
+	switch {
+	case o.next == nil:
+	case o.base == nil && oldest == o.next:
+		o.base, o.next = o.next, nil // there is nothing to compare it with
+	case o.base == nil:
+		o.base = oldest
+	case o.next.Number < o.base.Number:
+		o.next = nil
+	}
+	if o.next != nil {
+		if o.percent = 100; len(plan.Stages) > 0 {
+			o.percent = plan.Stages[min(marks[o.next.Number].stage, len(plan.Stages)-1)].Percent
+		}
+	}
+	return o
+}
+
+// Tally counts decisions.
+type Tally struct {
+	Decisions uint64 `json:"decisions"`
+	Refused   uint64 `json:"refused"`
+	Errors    uint64 `json:"errors"`
+}
+
+func (t Tally) add(u Tally) Tally {
+	return Tally{t.Decisions + u.Decisions, t.Refused + u.Refused, t.Errors + u.Errors}
+}
+
+func (t Tally) since(u Tally) Tally {
+	return Tally{t.Decisions - u.Decisions, t.Refused - u.Refused, t.Errors - u.Errors}
+}
+
+// worse says why a release's decisions are worse than those of the one before,
+// or "". Failures count against nothing at all when there is nothing to compare
+// with; refusals do not, as nobody knows how many there should be.
+func (p Plan) worse(next, base Tally) string {
+	if next.Decisions < max(p.Decisions, 1) {
+		return ""
+	}
+	share := func(n uint64, t Tally) float64 {
+		if t.Decisions == 0 {
+			return 0
+		}
+		return float64(n) / float64(t.Decisions)
+	}
+	if was, is := share(base.Errors, base), share(next.Errors, next); is > was+p.Errors {
+		return fmt.Sprintf("%.1f %% of its decisions failed, %.1f %% under the release before", is*100, was*100)
+	}
+	if base.Decisions < max(p.Decisions, 1) {
+		return ""
+	}
+	if was, is := share(base.Refused, base), share(next.Refused, next); is > was+p.Refused {
+		return fmt.Sprintf("%.1f %% of its decisions were refusals, %.1f %% under the release before", is*100, was*100)
+	}
+	return ""
+}

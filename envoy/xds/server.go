@@ -1,0 +1,270 @@
+package xds
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	loadstats "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
+	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/server/delta/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
+	"github.com/memproxy/memproxy/policy"
+)
+
+// Options configure a Server. Store, Rules, Clock and Log are required.
+type Options struct {
+	Fleet string
+	Store Store
+	Rules []Rule
+	Plan  Plan
+	Clock func() time.Time
+	Log   *slog.Logger
+	// Report is how often sidecars report their decisions. Default 10 s.
+	Report time.Duration
+	// Forget is how long a sidecar that went away is still listed. Default 1 h.
+	Forget time.Duration
+	// Warn names what a release newly allows, a sentence each, when it is
+	// first seen; nil says nothing. It may take its time.
+	Warn func(from, to *policy.Release) []string
+}
+
+// Defaults of Options.
+const (
+	DefaultReport = 10 * time.Second
+	DefaultForget = time.Hour
+)
+
+// Server is one replica of the control plane. It is safe for concurrent use.
+type Server struct {
+	opt         Options
+	assignments *cache.LinearCache
+	releases    *cache.LinearCache
+	wake        chan struct{}
+
+	mu       sync.Mutex
+	nodes    map[string]*node
+	streams  map[int64]*stream
+	byName   map[string]*policy.Release
+	ordered  []*policy.Release
+	marks    map[uint64]progress
+	offers   []offer
+	tallies  map[string]Tally    // by release name, all that was reported
+	before   map[uint64]Tally    // of the base, when a rollout was first seen
+	warnings map[string][]string // by release name
+	faults   []string
+	away     error // why the store could not be read, or nil
+}
+
+// New makes a server. It offers nothing before the first Refresh.
+func New(opt Options) (*Server, error) {
+	if opt.Fleet == "" || opt.Store == nil || len(opt.Rules) == 0 || opt.Clock == nil || opt.Log == nil {
+		return nil, errors.New("xds: fleet, store, rules, clock and log are required")
+	}
+	for _, r := range opt.Rules {
+		if err := r.check(); err != nil {
+			return nil, err
+		}
+	}
+	if err := opt.Plan.check(); err != nil {
+		return nil, err
+	}
+	if opt.Report <= 0 {
+		opt.Report = DefaultReport
+	}
+	if opt.Forget <= 0 {
+		opt.Forget = DefaultForget
+	}
+	return &Server{
+		opt:         opt,
+		assignments: cache.NewLinearCache(fleetpb.AssignmentType),
+		releases:    cache.NewLinearCache(fleetpb.ReleaseType),
+		wake:        make(chan struct{}, 1),
+		nodes:       map[string]*node{}, streams: map[int64]*stream{}, byName: map[string]*policy.Release{},
+		tallies: map[string]Tally{}, before: map[uint64]Tally{}, warnings: map[string][]string{},
+	}, nil
+}
+
+// The bounds of a connection.
+const (
+	maxMessage    = 1 << 20 // what a sidecar may send in one message
+	maxStreams    = 16      // of one connection
+	pingAfter     = 30 * time.Second
+	pingWait      = 10 * time.Second
+	pingsAtMost   = 5 * time.Second
+	connectWithin = 10 * time.Second
+)
+
+// Serve answers on a listener; conf must verify client certificates. Stop ends
+// every stream and returns when they are gone; failed receives the error of a
+// listener that fails.
+func (s *Server) Serve(ln net.Listener, conf *tls.Config) (stop func(context.Context) error, failed <-chan error, err error) {
+	if conf == nil || conf.ClientAuth != tls.RequireAndVerifyClientCert {
+		return nil, nil, errors.New("xds: sidecars must present certificates that are verified")
+	}
+	g := grpc.NewServer(
+		grpc.Creds(credentials.NewTLS(conf)),
+		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxStreams), grpc.ConnectionTimeout(connectWithin),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingWait}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingsAtMost, PermitWithoutStream: true}),
+	)
+	ctx, cancel := context.WithCancel(context.Background())
+	mux := &cache.MuxCache{
+		Classify:      func(r *cache.Request) string { return r.GetTypeUrl() },
+		ClassifyDelta: func(r *cache.DeltaRequest) string { return r.GetTypeUrl() },
+		Caches:        map[string]cache.Cache{fleetpb.AssignmentType: s.assignments, fleetpb.ReleaseType: s.releases},
+	}
+	discovery.RegisterAggregatedDiscoveryServiceServer(g, ads{streams: delta.NewServer(ctx, mux, callbacks{s}, delta.DeactivateLegacyWildcard())})
+	loadstats.RegisterLoadReportingServiceServer(g, reports{s, ctx})
+	out := make(chan error, 1)
+	go func() { out <- g.Serve(ln) }()
+	return func(stopping context.Context) error {
+		cancel() // the streams end by this; they would never end by themselves
+		done := make(chan struct{})
+		go func() { g.GracefulStop(); close(done) }()
+		select {
+		case <-done:
+			return nil
+		case <-stopping.Done():
+			g.Stop()
+			<-done
+			return stopping.Err()
+		}
+	}, out, nil
+}
+
+// ads is the aggregated discovery service, in its delta form only.
+type ads struct {
+	discovery.UnimplementedAggregatedDiscoveryServiceServer
+	streams delta.Server
+}
+
+// DeltaAggregatedResources serves one sidecar until it goes.
+func (a ads) DeltaAggregatedResources(stream discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+	return a.streams.DeltaStreamHandler(stream, resource.AnyType)
+}
+
+// Run refreshes at every tick, and when a sidecar refuses a release, until ctx
+// ends.
+func (s *Server) Run(ctx context.Context, tick <-chan time.Time) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick:
+		case <-s.wake:
+		}
+		if err := s.Refresh(); err != nil {
+			s.opt.Log.Error("the store is away; what was offered stays", "error", err)
+		}
+	}
+}
+
+// Refresh looks at the store, moves rollouts on or back, and gives each sidecar
+// what it is to have. An error means that the store is away: what was offered
+// stays.
+func (s *Server) Refresh() error {
+	releases, faults, err := s.opt.Store.Releases()
+	var marks []Mark
+	if err == nil {
+		marks, err = s.opt.Store.Marks()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.away = err; err != nil {
+		return err
+	}
+	s.take(releases, faults)
+	s.marks = progressOf(marks)
+	s.offers = offers(s.ordered, s.marks, s.opt.Plan)
+	if s.advance() {
+		s.offers = offers(s.ordered, s.marks, s.opt.Plan)
+	}
+	s.forget()
+	return s.assign()
+}
+
+// take makes the store's releases the ones that can be asked for.
+func (s *Server) take(releases []*policy.Release, faults []error) {
+	s.faults = s.faults[:0]
+	for _, f := range faults {
+		s.faults = append(s.faults, f.Error())
+	}
+	byName, fresh := map[string]*policy.Release{}, map[string]types.Resource{}
+	s.ordered = s.ordered[:0]
+	for _, r := range releases {
+		if r.Fleet != s.opt.Fleet {
+			s.faults = append(s.faults, fmt.Sprintf("xds: release %d is of fleet %q", r.Number, r.Fleet))
+			continue
+		}
+		name := r.Name()
+		if s.byName[name] == nil {
+			fresh[name] = &fleetpb.Release{Encoded: r.Encoded()}
+		}
+		byName[name] = r
+		s.ordered = append(s.ordered, r)
+	}
+	var gone []string
+	for name := range s.byName {
+		if byName[name] == nil {
+			gone = append(gone, name)
+			delete(s.tallies, name)
+			delete(s.warnings, name)
+		}
+	}
+	s.byName = byName
+	if len(fresh)+len(gone) > 0 {
+		if err := s.releases.UpdateResources(fresh, gone); err != nil {
+			s.faults = append(s.faults, err.Error())
+		}
+	}
+}
+
+// assign tells each sidecar whose release changed.
+func (s *Server) assign() error {
+	changed := map[string]types.Resource{}
+	for id, n := range s.nodes {
+		if name := s.releaseFor(n); name != n.assigned {
+			n.assigned = name
+			changed[id] = &fleetpb.Assignment{Release: name}
+		}
+	}
+	if len(changed) == 0 {
+		return nil
+	}
+	return s.assignments.UpdateResources(changed, nil)
+}
+
+// releaseFor is the name of the release that a sidecar is to have: of the
+// narrowest channel that it belongs to.
+func (s *Server) releaseFor(n *node) string {
+	for _, o := range s.offers {
+		if !o.selector.Matches(n.Tenant, n.Labels) {
+			continue
+		}
+		if r := o.pick(n.ID); r != nil {
+			return r.Name()
+		}
+	}
+	return ""
+}
+
+// poke asks Run to refresh soon.
+func (s *Server) poke() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,132 @@
+package xds
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Status is what the control plane knows, for people and dashboards.
+type Status struct {
+	Fleet    string          `json:"fleet"`
+	Releases []ReleaseStatus `json:"releases"`
+	// Connected counts sidecars; Behind are those of them that do not run what
+	// they are to run.
+	Connected int `json:"connected"`
+	Behind    int `json:"behind"`
+	// Unassigned are connected sidecars that no release is for.
+	Unassigned int      `json:"unassigned"`
+	Faults     []string `json:"faults,omitempty"` // releases that cannot be offered
+	Away       string   `json:"away,omitempty"`   // why the store cannot be read
+}
+
+// ReleaseStatus is one release.
+type ReleaseStatus struct {
+	Number  uint64 `json:"number"`
+	Name    string `json:"name"`
+	Bundle  string `json:"bundle"`
+	Channel string `json:"channel"`
+	Floor   uint64 `json:"floor"`
+	Note    string `json:"note,omitempty"`
+	// State is "current", "rolling", "stopped" or "past".
+	State   string    `json:"state"`
+	Percent float64   `json:"percent,omitempty"` // while rolling
+	Since   time.Time `json:"since,omitzero"`    // when the stage began
+	Reason  string    `json:"reason,omitempty"`  // why it was stopped
+	// Assigned and Running count connected sidecars, Refused all that said no.
+	Assigned int   `json:"assigned"`
+	Running  int   `json:"running"`
+	Refused  int   `json:"refused"`
+	Tally    Tally `json:"tally"`
+	// NewlyAllows names what it allows that the one before refused.
+	NewlyAllows []string `json:"newly_allows,omitempty"`
+}
+
+// SidecarStatus is one sidecar.
+type SidecarStatus struct {
+	ID          string            `json:"id"`
+	Certificate string            `json:"certificate"`
+	Tenant      string            `json:"tenant,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Version     string            `json:"version,omitempty"`
+	Connected   bool              `json:"connected"`
+	Seen        time.Time         `json:"seen"` // when it connected, or went
+	Assigned    string            `json:"assigned,omitempty"`
+	Running     string            `json:"running,omitempty"`
+	Rejected    *Rejection        `json:"rejected,omitempty"` // the last refusal
+	Tally       Tally             `json:"tally"`              // under what it runs
+}
+
+// Status returns the state of the fleet as this replica sees it.
+func (s *Server) Status() Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := Status{Fleet: s.opt.Fleet, Releases: []ReleaseStatus{}, Faults: slices.Clone(s.faults)}
+	if s.away != nil {
+		out.Away = s.away.Error()
+	}
+	at := map[string]int{}
+	for _, r := range s.ordered {
+		p := s.marks[r.Number]
+		rs := ReleaseStatus{
+			Number: r.Number, Name: r.Name(), Bundle: r.Bundle, Channel: r.For.String(), Floor: r.Floor, Note: r.Note,
+			State: "past", Tally: s.tallies[r.Name()], NewlyAllows: slices.Clone(s.warnings[r.Name()]),
+		}
+		if p.stopped {
+			rs.State, rs.Reason = "stopped", p.reason
+		}
+		for _, o := range s.offers {
+			switch r {
+			case o.base:
+				rs.State = "current"
+			case o.next:
+				rs.State, rs.Percent, rs.Since = "rolling", o.percent, p.since
+			}
+		}
+		at[rs.Name] = len(out.Releases)
+		out.Releases = append(out.Releases, rs)
+	}
+	for _, n := range s.nodes {
+		if i, ok := at[n.rejected.Release]; ok {
+			out.Releases[i].Refused++
+		}
+		if n.stream == 0 {
+			continue
+		}
+		out.Connected++
+		if i, ok := at[n.running]; ok {
+			out.Releases[i].Running++
+		}
+		if i, ok := at[n.assigned]; ok {
+			out.Releases[i].Assigned++
+		}
+		switch {
+		case n.assigned == "":
+			out.Unassigned++
+		case n.assigned != n.running:
+			out.Behind++
+		}
+	}
+	return out
+}
+
+// Sidecars returns every sidecar that this replica knows, by id.
+func (s *Server) Sidecars() []SidecarStatus {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]SidecarStatus, 0, len(s.nodes))
+	for _, n := range s.nodes {
+		st := SidecarStatus{
+			ID: n.ID, Certificate: n.who.String(), Tenant: n.Tenant, Labels: maps.Clone(n.Labels), Version: n.Version,
+			Connected: n.stream != 0, Seen: n.seen, Assigned: n.assigned, Running: n.running, Tally: n.tally,
+		}
+		if n.rejected.Release != "" {
+			r := n.rejected
+			st.Rejected = &r
+		}
+		out = append(out, st)
+	}
+	slices.SortFunc(out, func(a, b SidecarStatus) int { return strings.Compare(a.ID, b.ID) })
+	return out
+}

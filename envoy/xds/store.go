@@ -1,0 +1,73 @@
+package xds
+
+import (
+	"time"
+
+	"github.com/memproxy/memproxy/policy"
+)
+
+// A Store keeps what the replicas of a control plane share: the releases, and
+// how far each has come. Marks are only ever added, so that replicas need no
+// lock: the furthest stage counts, and a stop counts over everything.
+type Store interface {
+	// Releases returns the releases in the order of their numbers, and a fault
+	// for each that cannot be taken. An error means that the store is away.
+	Releases() ([]*policy.Release, []error, error)
+	// Marks returns every mark.
+	Marks() ([]Mark, error)
+	// Put adds a mark. One that is there already stays as it is.
+	Put(Mark) error
+}
+
+// MarkKind is what a mark says.
+type MarkKind string
+
+// The kinds of marks.
+const (
+	MarkStage   MarkKind = "stage"   // the rollout reached a stage
+	MarkDone    MarkKind = "done"    // every sidecar is to have it
+	MarkStopped MarkKind = "stopped" // no sidecar is to have it
+)
+
+// Mark is one step of a release's rollout.
+type Mark struct {
+	Release uint64    `json:"release"`
+	Kind    MarkKind  `json:"kind"`
+	Stage   int       `json:"stage,omitempty"` // index into the plan's stages
+	At      time.Time `json:"at"`
+	Reason  string    `json:"reason,omitempty"`
+}
+
+// progress is how far a release has come, by its marks.
+type progress struct {
+	seen          bool
+	stage         int
+	since         time.Time // when the stage began
+	begun         time.Time // when the first stage began
+	done, stopped bool
+	reason        string // why it was stopped
+}
+
+// progressOf reads marks, in whatever order they come.
+func progressOf(marks []Mark) map[uint64]progress {
+	out := map[uint64]progress{}
+	for _, m := range marks {
+		p := out[m.Release]
+		switch m.Kind {
+		case MarkStopped:
+			p.stopped, p.reason = true, m.Reason
+		case MarkDone:
+			p.done = true
+		case MarkStage:
+			if !p.seen || m.Stage > p.stage {
+				p.stage, p.since = m.Stage, m.At
+			}
+			if p.begun.IsZero() || m.At.Before(p.begun) {
+				p.begun = m.At
+			}
+		}
+		p.seen = true
+		out[m.Release] = p
+	}
+	return out
+}

@@ -1,0 +1,193 @@
+package xds
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
+)
+
+// node is a sidecar, connected or lately so.
+type node struct {
+	fleetpb.Node
+	who      identity
+	stream   int64     // 0: not connected
+	seen     time.Time // when it connected, or went
+	assigned string    // name of the release that it is to have
+	running  string    // name of the release that it says it has
+	rejected Rejection
+	tally    Tally // of the release that runs
+}
+
+// Rejection is a sidecar's refusal to take a release.
+type Rejection struct {
+	Release string    `json:"release,omitzero"`
+	Reason  string    `json:"reason,omitzero"` // with file and line where there are
+	At      time.Time `json:"at,omitzero"`
+}
+
+// stream is one sidecar's connection.
+type stream struct {
+	who    identity
+	node   *node
+	nonces map[string]string // of release responses: which release went
+}
+
+// callbacks are told by go-control-plane of what happens on the streams.
+type callbacks struct{ *Server }
+
+// OnDeltaStreamOpen takes in who is at the other end.
+func (s callbacks) OnDeltaStreamOpen(ctx context.Context, id int64, _ string) error {
+	who, err := peerOf(ctx)
+	if err != nil {
+		return status.Error(codes.Unauthenticated, err.Error())
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.streams[id] = &stream{who: who, nonces: map[string]string{}}
+	return nil
+}
+
+// OnDeltaStreamClosed notes that a sidecar went.
+func (s callbacks) OnDeltaStreamClosed(id int64, _ *core.Node) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st := s.streams[id]; st != nil && st.node != nil && st.node.stream == id {
+		st.node.stream, st.node.seen = 0, s.opt.Clock()
+	}
+	delete(s.streams, id)
+}
+
+// OnStreamDeltaRequest looks at a request before it is served. An error ends the stream.
+func (s callbacks) OnStreamDeltaRequest(id int64, req *discovery.DeltaDiscoveryRequest) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.streams[id]
+	if st == nil {
+		return status.Error(codes.Internal, "no such stream")
+	}
+	if st.node == nil {
+		if err := s.admit(id, st, req.GetNode()); err != nil {
+			s.opt.Log.Warn("a sidecar is not admitted", "certificate", st.who.String(), "error", err)
+			return err
+		}
+	} else if n := req.GetNode(); n != nil && n.GetId() != st.node.ID {
+		return status.Error(codes.InvalidArgument, "one stream is one sidecar's")
+	}
+	switch req.GetTypeUrl() {
+	case fleetpb.AssignmentType:
+		for _, name := range req.GetResourceNamesSubscribe() {
+			if name != st.node.ID {
+				return status.Error(codes.PermissionDenied, "the assignment of another sidecar")
+			}
+		}
+	case fleetpb.ReleaseType:
+		for _, name := range req.GetResourceNamesSubscribe() {
+			if r := s.byName[name]; r == nil || !r.For.Matches(st.node.Tenant, st.node.Labels) {
+				return status.Error(codes.PermissionDenied, "no such release for this sidecar")
+			}
+		}
+		s.acknowledged(st, req)
+	default:
+		return status.Error(codes.InvalidArgument, "a type of resource that is not served")
+	}
+	return nil
+}
+
+// admit takes in the sidecar at the other end of a stream.
+func (s *Server) admit(id int64, st *stream, c *core.Node) error {
+	said, err := fleetpb.NodeOf(c)
+	if err != nil {
+		return status.Error(codes.InvalidArgument, err.Error())
+	}
+	if err := authorise(s.opt.Rules, st.who, said); err != nil {
+		return status.Error(codes.PermissionDenied, err.Error())
+	}
+	n := s.nodes[said.ID]
+	switch {
+	case n == nil:
+		n = &node{}
+		s.nodes[said.ID] = n
+	case n.who != st.who && n.stream != 0:
+		return status.Error(codes.AlreadyExists, "the node id is that of a connected sidecar with another certificate")
+	case n.who != st.who:
+		*n = node{}
+	}
+	// Of two streams of one sidecar, the older is one that broke unnoticed.
+	n.Node, n.who, n.stream, n.seen = said, st.who, id, s.opt.Clock()
+	n.running, st.node = said.Running, n
+	n.assigned = s.releaseFor(n)
+	return s.assignments.UpdateResource(n.ID, &fleetpb.Assignment{Release: n.assigned})
+}
+
+// acknowledged takes note of whether a sidecar took a release.
+func (s *Server) acknowledged(st *stream, req *discovery.DeltaDiscoveryRequest) {
+	name, ok := st.nonces[req.GetResponseNonce()]
+	if !ok {
+		return
+	}
+	delete(st.nonces, req.GetResponseNonce())
+	n := st.node
+	if fault := req.GetErrorDetail(); fault != nil {
+		n.rejected = Rejection{name, bounded(fault.GetMessage()), s.opt.Clock()}
+		s.opt.Log.Warn("a sidecar refused a release", "sidecar", n.ID, "release", name, "reason", n.rejected.Reason)
+		s.poke()
+		return
+	}
+	n.running, n.tally = name, Tally{}
+	if n.rejected.Release == name {
+		n.rejected = Rejection{}
+	}
+}
+
+// maxReason bounds what is kept of a sidecar's reason, in bytes.
+const maxReason = 1000
+
+func bounded(s string) string {
+	out := make([]rune, 0, min(len(s), maxReason))
+	for _, r := range s {
+		if len(out) == maxReason {
+			break
+		}
+		if r < ' ' {
+			r = ' '
+		}
+		out = append(out, r)
+	}
+	return string(out)
+}
+
+// OnStreamDeltaResponse remembers which release went with which nonce.
+func (s callbacks) OnStreamDeltaResponse(id int64, _ *discovery.DeltaDiscoveryRequest, resp *discovery.DeltaDiscoveryResponse) {
+	if resp.GetTypeUrl() != fleetpb.ReleaseType || len(resp.GetResources()) == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st := s.streams[id]; st != nil {
+		st.nonces[resp.GetNonce()] = resp.GetResources()[len(resp.GetResources())-1].GetName()
+	}
+}
+
+// forget drops sidecars that went away long ago. The caller holds the lock.
+func (s *Server) forget() {
+	var gone []string
+	for id, n := range s.nodes {
+		if n.stream == 0 && s.opt.Clock().Sub(n.seen) > s.opt.Forget {
+			delete(s.nodes, id)
+			gone = append(gone, id)
+		}
+	}
+	if len(gone) > 0 {
+		slices.Sort(gone)
+		if err := s.assignments.UpdateResources(nil, gone); err != nil {
+			s.opt.Log.Error("sidecars that went could not be forgotten", "error", err)
+		}
+	}
+}
