@@ -29,7 +29,7 @@ type Ledger struct {
 	one, many, byDecision, byActor *sql.Stmt // of reader
 	insert, update, count, correct *sql.Stmt // of writer
 	receive, pruneRows, pruneNotes *sql.Stmt
-	sweepRows                      *sql.Stmt
+	sweepRows, manyStand           *sql.Stmt
 
 	gate    sync.RWMutex // held to send on jobs, locked to close it
 	closed  bool
@@ -67,6 +67,8 @@ func (l *Ledger) prepare(ctx context.Context) error {
 			WHERE backend = ?2 AND kind = 'memory' AND deleted = 0
 			AND ?3 IN ('', "user") AND ?4 IN ('', agent) AND ?5 IN ('', app) AND ?6 IN ('', run)
 			RETURNING backend, id, tenant, actor, trust`},
+		{&l.manyStand, l.reader, `SELECT ` + standingColumns + ` FROM standing
+			WHERE backend = ? AND kind = ? AND id IN (SELECT value FROM json_each(?))`},
 		{&l.pruneNotes, l.writer, `DELETE FROM correction WHERE at < ?`},
 	} {
 		stmt, err := s.db.PrepareContext(ctx, l.dialect.sql(s.sql))

@@ -1,5 +1,223 @@
 package ledger
 
-import "github.com/memproxy/memproxy"
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+)
+
+const standingColumns = `backend, kind, id, tenant, state, reason, decision, changed, contested, pinned, expires, attestation, rules, findings`
 
 func standingKey(s *memproxy.Standing) key { return key{s.Backend, s.Kind, s.ID} }
+
+func scanStanding(s scanner) (memproxy.Standing, error) {
+	var st memproxy.Standing
+	var changed, contested, pinned, expires int64
+	var findings []byte
+	err := s.Scan(&st.Backend, &st.Kind, &st.ID, &st.Tenant, &st.State, &st.Reason, &st.Decision, &changed,
+		&contested, &pinned, &expires, &st.Attestation, &st.Rules, &findings)
+	if err != nil {
+		return st, err
+	}
+	st.Changed, st.Expires, st.Contested, st.Pinned = moment(changed), moment(expires), contested > 0, pinned > 0
+	return st, json.Unmarshal(findings, &st.Findings)
+}
+
+// Standings returns the standings of memories, by id. What nothing is recorded
+// of is absent: it is untrusted. An error means that nothing is known.
+func (l *Ledger) Standings(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Standing, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	found := make(map[string]memproxy.Standing, len(ids))
+	var ask []string
+	for _, id := range ids {
+		if storable(id) != nil {
+			continue
+		}
+		st, known := l.standings.get(key{backend, kind, id})
+		switch {
+		case !known:
+			ask = append(ask, id)
+		case st.State != "": // an absence is kept as well
+			found[id] = st
+		}
+	}
+	if len(ask) == 0 {
+		return found, l.alive()
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.opt.Timeout)
+	defer cancel()
+	seen := l.standings.moment()
+	for ids := range slices.Chunk(ask, chunk) {
+		list, err := json.Marshal(ids)
+		if err != nil {
+			return nil, err
+		}
+		rows, err := l.manyStand.QueryContext(ctx, backend, string(kind), string(list))
+		if err != nil {
+			return nil, l.wrap("look up standings", err)
+		}
+		got, err := drain(rows, scanStanding)
+		if err != nil {
+			return nil, l.wrap("look up standings", err)
+		}
+		for _, st := range got {
+			found[st.ID] = st
+		}
+	}
+	for _, id := range ask {
+		st, ok := found[id]
+		if !ok {
+			st = memproxy.Standing{MemoryKey: memproxy.MemoryKey{Backend: backend, Kind: kind, ID: id}}
+		}
+		l.standings.fill(seen, st)
+	}
+	return found, nil
+}
+
+// ListStandings returns a page of standings, in the order of their keys.
+func (l *Ledger) ListStandings(ctx context.Context, f memproxy.StandingFilter) ([]memproxy.Standing, error) {
+	where, args := []string{"(backend, kind, id) > (?, ?, ?)"}, []any{f.After.Backend, string(f.After.Kind), f.After.ID}
+	for _, c := range [...]struct{ clause, value string }{
+		{"state = ?", string(f.State)}, {"backend = ?", f.Backend}, {"tenant = ?", f.Tenant}, {"rules <> ?", f.NotRules},
+	} {
+		if err := storable(c.value); err != nil {
+			return nil, refused("%s %v", c.clause, err)
+		}
+		if c.value != "" {
+			where, args = append(where, c.clause), append(args, c.value)
+		}
+	}
+	if !f.QuietSince.IsZero() {
+		where = append(where, `changed < ? AND NOT EXISTS (SELECT 1 FROM correction c
+			WHERE c.backend = standing.backend AND c.id = standing.id AND c.kind = standing.kind AND c.at >= ?)`)
+		args = append(args, micros(f.QuietSince), micros(f.QuietSince))
+	}
+	n := f.Limit
+	if n <= 0 {
+		n = 10
+	}
+	return look(ctx, l, "list standings", scanStanding, `SELECT `+standingColumns+` FROM standing WHERE `+
+		strings.Join(where, " AND ")+` ORDER BY backend, kind, id LIMIT ?`, append(args, min(n, 1000))...)
+}
+
+// SetState changes the states of memories, all in one transaction, and returns
+// how many it changed: those whose state is not among a change's From stay as
+// they are. A memory of which nothing is recorded counts as untrusted.
+func (l *Ledger) SetState(ctx context.Context, changes ...memproxy.StateChange) (int, error) {
+	for i := range changes {
+		if err := validChange(&changes[i]); err != nil {
+			return 0, err
+		}
+	}
+	if len(changes) == 0 {
+		return 0, ctx.Err()
+	}
+	own, n := slices.Clone(changes), 0
+	err := l.do(ctx, &job{also: func(t *transaction) error {
+		n = 0
+		for i := range own {
+			done, err := t.setState(&own[i])
+			if err != nil {
+				return err
+			}
+			if done {
+				n++
+			}
+		}
+		return nil
+	}})
+	if err != nil {
+		return 0, err
+	}
+	return n, nil
+}
+
+func validKey(k memproxy.MemoryKey) error {
+	for _, s := range [...]string{k.Backend, string(k.Kind), k.ID} {
+		if s == "" {
+			return refused("backend, kind and id are required")
+		}
+		if err := storable(s); err != nil {
+			return refused("a part of the key %v", err)
+		}
+	}
+	return nil
+}
+
+func validChange(c *memproxy.StateChange) error {
+	if err := validKey(c.MemoryKey); err != nil {
+		return err
+	}
+	if !slices.Contains(memproxy.MemoryStates[:], c.State) {
+		return refused("no state is called %.20q", c.State)
+	}
+	for _, s := range [...]string{c.Tenant, c.Reason, c.Decision, c.Rules, string(c.Attestation)} {
+		if err := storable(s); err != nil {
+			return refused("a part of the change %v", err)
+		}
+	}
+	return nil
+}
+
+// standing returns a memory's standing, which no other transaction changes
+// until this one is over; the one that is to be written when there is none.
+func (t *transaction) standing(k memproxy.MemoryKey) (st memproxy.Standing, prior memproxy.MemoryState, err error) {
+	args := []any{k.Backend, string(k.Kind), k.ID}
+	none := memproxy.Standing{MemoryKey: k, State: memproxy.StateUntrusted}
+	n, err := t.run(`UPDATE standing SET prior = prior WHERE backend = ? AND kind = ? AND id = ?`, args...)
+	if err != nil || n == 0 {
+		return none, "", err
+	}
+	found, err := rows(t, scanStanding, `SELECT `+standingColumns+` FROM standing WHERE backend = ? AND kind = ? AND id = ?`, args...)
+	if err != nil || len(found) == 0 {
+		return none, "", err
+	}
+	_, err = t.one(`SELECT prior FROM standing WHERE backend = ? AND kind = ? AND id = ?`, args, &prior)
+	return found[0], prior, err
+}
+
+func (t *transaction) putStanding(st memproxy.Standing, prior memproxy.MemoryState) error {
+	t.stood = append(t.stood, standingKey(&st))
+	_, err := t.run(`INSERT INTO standing (`+standingColumns+`, prior) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
+		ON CONFLICT (backend, kind, id) DO UPDATE SET tenant = excluded.tenant, state = excluded.state, reason = excluded.reason,
+		decision = excluded.decision, changed = excluded.changed, contested = excluded.contested, pinned = excluded.pinned,
+		expires = excluded.expires, attestation = excluded.attestation, rules = excluded.rules, findings = excluded.findings,
+		prior = excluded.prior`,
+		st.Backend, string(st.Kind), st.ID, st.Tenant, string(st.State), st.Reason, st.Decision, micros(st.Changed),
+		count(st.Contested), count(st.Pinned), micros(st.Expires), string(st.Attestation), st.Rules, asJSON(st.Findings), string(prior))
+	return err
+}
+
+func count(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (t *transaction) setState(c *memproxy.StateChange) (bool, error) {
+	st, _, err := t.standing(c.MemoryKey)
+	if err != nil {
+		return false, err
+	}
+	if len(c.From) > 0 && !slices.Contains(c.From, st.State) {
+		return false, nil
+	}
+	if c.Tenant != "" {
+		st.Tenant = c.Tenant
+	}
+	if c.Attestation != "" {
+		st.Attestation = c.Attestation
+	}
+	if !c.Expires.IsZero() {
+		st.Expires = c.Expires
+	}
+	st.State, st.Reason, st.Decision, st.Rules, st.Findings = c.State, c.Reason, c.Decision, c.Rules, c.Findings
+	st.Changed = moment(max(1, micros(t.l.opt.Clock())))
+	return true, t.putStanding(st, "")
+}

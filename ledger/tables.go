@@ -150,6 +150,7 @@ CREATE TABLE version (
 	PRIMARY KEY (backend, kind, id, number)
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX version_place ON version (tenant, place);
+CREATE INDEX version_deleted ON version (at) WHERE op = 'delete';
 
 CREATE TABLE chain ( -- the two ends of each tenant's chain
 	tenant    TEXT    NOT NULL PRIMARY KEY,

@@ -326,7 +326,7 @@ func agedAndPruned(t *testing.T, l Life) {
 }
 
 func holdBound(t *testing.T, l Life) {
-	for i := range 600 {
+	for i := range 60 {
 		hold(t, l, fmt.Sprint("h", i), "x")
 	}
 	h, c := Held("more", "x")

@@ -96,11 +96,22 @@ func RunLife(t *testing.T, open func(*testing.T, ledger.Options) (one, other *le
 		{"holds of a tenant are bounded", holdBound},
 		{"notices are given out until delivered", notices},
 		{"what is kept is found", kept},
+		{"states are set and seen", statesSet},
+		{"states are listed in pages", statesListed},
+		{"quiet ones are found", quiet},
+		{"what is over expires, and comes back confirmed", expiry},
+		{"what is purged is known and unreadable", purged},
+		{"dissent is kept", contested},
+		{"promotion takes distinct reviewers", promoted},
+		{"versions are found as appended", versionsFound},
+		{"ten texts are kept, and the pinned", versionsCompacted},
+		{"a store is sealed", versionsSealed},
+		{"versions from many writers are one chain", versionsAtOnce},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			clock := NewClock()
 			one, other := open(t, ledger.Options{
-				Clock: clock.Now, Vault: Vault(t), Notices: true, Timeout: 20 * time.Second, MaxHolds: 600,
+				Clock: clock.Now, Vault: Vault(t), Notices: true, Timeout: 20 * time.Second, MaxHolds: 60,
 			})
 			c.run(t, Life{one, clock, other})
 		})

@@ -1,0 +1,154 @@
+package ledger
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+// chainDomain is the version of the links' encoding.
+const chainDomain = "memproxy version 1"
+
+// link hashes everything that is said of a version, the version of the memory
+// before it and the tenant's record before it. What may change later (pinned,
+// compacted) is not in it, and neither is the place: a record that was moved
+// is then known for what it is.
+func (r *record) link() []byte {
+	b := appendField(nil, chainDomain)
+	for _, s := range [...]string{
+		r.Backend, string(r.Kind), r.ID, r.Tenant, r.Field, string(r.Op), r.Actor, string(r.Trust), string(r.Attestation),
+		r.Decision, r.SHA256, r.Before, r.metadata, r.previous, r.behind,
+	} {
+		b = appendField(b, s)
+	}
+	for _, n := range [...]int64{r.Number, r.at, int64(r.Confidence), int64(r.Score)} {
+		b = binary.BigEndian.AppendUint64(b, uint64(n))
+	}
+	sum := sha256.Sum256(b)
+	return sum[:]
+}
+
+// head is the two ends of a tenant's chain.
+type head struct {
+	tenant string
+	place  int64
+	link   string
+	// base is the place up to which records were trimmed.
+	base     int64
+	baseLink string
+	key      string
+	mac      []byte
+	// broken is set when the head was not signed by this installation. It is
+	// then never signed again: a break is not repaired by writing on.
+	broken bool
+}
+
+func (h *head) data() []byte {
+	b := appendField(nil, h.tenant)
+	b = appendField(b, h.link)
+	b = appendField(b, h.baseLink)
+	b = binary.BigEndian.AppendUint64(b, uint64(h.place))
+	return binary.BigEndian.AppendUint64(b, uint64(h.base))
+}
+
+const headColumns = `tenant, place, link, base, base_link, vault, mac`
+
+func (l *Ledger) scanHead(s scanner) (head, error) {
+	var h head
+	err := s.Scan(&h.tenant, &h.place, &h.link, &h.base, &h.baseLink, &h.key, &h.mac)
+	h.broken = err == nil && !l.opt.Vault.signed("chain", h.key, h.data(), h.mac)
+	return h, err
+}
+
+// head returns the tenant's head, which no other transaction changes until
+// this one is over. A new chain begins here.
+func (t *transaction) head(tenant string) (head, error) {
+	for try := 0; ; try++ {
+		found, err := rows(t, t.l.scanHead, `UPDATE chain SET place = place WHERE tenant = ? RETURNING `+headColumns, tenant)
+		if err != nil {
+			return head{}, err
+		}
+		if len(found) == 1 {
+			return found[0], nil
+		}
+		if try > 0 {
+			return head{}, fmt.Errorf("%w: no head of the chain", ErrUnknown)
+		}
+		h := head{tenant: tenant}
+		h.key, h.mac = t.l.opt.Vault.sign("chain", h.data())
+		_, err = t.run(`INSERT INTO chain (`+headColumns+`) VALUES (?,0,'',0,'',?,?) ON CONFLICT DO NOTHING`, tenant, h.key, h.mac)
+		if err != nil {
+			return head{}, err
+		}
+	}
+}
+
+func (t *transaction) putHead(h head) error {
+	h.key, h.mac = t.l.opt.Vault.sign("chain", h.data())
+	if h.broken {
+		h.key, h.mac = "", []byte{}
+	}
+	_, err := t.run(`UPDATE chain SET place = ?, link = ?, base = ?, base_link = ?, vault = ?, mac = ? WHERE tenant = ?`,
+		h.place, h.link, h.base, h.baseLink, h.key, h.mac, h.tenant)
+	return err
+}
+
+// ChainHeads returns the ends of all tenants' chains. Keep them where this
+// store's editor cannot reach, as in the audit log, and hand them to Verify:
+// they show that a whole end was cut off.
+func (l *Ledger) ChainHeads(ctx context.Context) ([]memproxy.ChainHead, error) {
+	if l.opt.Vault == nil {
+		return nil, ErrNoVault
+	}
+	found, err := look(ctx, l, "list chains", l.scanHead, `SELECT `+headColumns+` FROM chain ORDER BY tenant`)
+	out := make([]memproxy.ChainHead, len(found))
+	for i, h := range found {
+		out[i] = memproxy.ChainHead{Tenant: h.tenant, Position: h.place, Link: h.link}
+	}
+	return out, err
+}
+
+// Trim removes the records of texts that were given up before a time and
+// moves the chain's beginning behind them. Older records of versions that are
+// still kept stay; of them, a later deletion is no longer noticed, a change
+// is. It returns how many it removed.
+func (l *Ledger) Trim(ctx context.Context, tenant string, before time.Time) (int, error) {
+	if l.opt.Vault == nil {
+		return 0, ErrNoVault
+	}
+	if storable(tenant) != nil || before.IsZero() {
+		return 0, refused("trim: a tenant and a time are required")
+	}
+	n := 0
+	err := l.do(ctx, &job{also: func(t *transaction) error {
+		n = 0
+		h, err := t.head(tenant)
+		if err != nil {
+			return err
+		}
+		if h.broken {
+			return fmt.Errorf("%w: the chain of the tenant is broken and is kept as it is", ErrState)
+		}
+		// The last record of before, as long as the one after it is there too.
+		found, err := rows(t, scanRecord, `SELECT `+versionColumns+` FROM version
+			WHERE tenant = ? AND place > ? AND at < ? ORDER BY place DESC LIMIT 1`, tenant, h.base, micros(before))
+		if err != nil || len(found) == 0 {
+			return err
+		}
+		h.base, h.baseLink = found[0].place, found[0].Link
+		if err := t.putHead(h); err != nil {
+			return err
+		}
+		gone, err := t.run(`DELETE FROM version WHERE tenant = ? AND place <= ? AND compacted = 1`, tenant, h.base)
+		n = int(gone)
+		return err
+	}})
+	if err != nil {
+		return 0, err
+	}
+	return n, nil
+}

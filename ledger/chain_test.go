@@ -1,0 +1,161 @@
+package ledger_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/ledger/ledgertest"
+)
+
+// What is done to the chain behind the ledger's back is detected and named.
+// Ten versions of three memories stand in places 1 to 10.
+//
+// Proves TRL-7, EDGE-4.
+func TestChainFaults(t *testing.T) {
+	renumber := []string{
+		`CREATE TEMP TABLE moved AS SELECT * FROM version WHERE place > 5`,
+		`DELETE FROM version WHERE place > 5`, `UPDATE moved SET place = place - 1`, `INSERT INTO version SELECT * FROM moved`,
+	}
+	for _, c := range []struct {
+		name string
+		do   []string
+		want memproxy.FaultClass // "": nothing is wrong
+		at   int64
+		only bool // no other class may be named
+	}{
+		{"nothing", nil, "", 0, true},
+		{"a pin, which may change", []string{`UPDATE version SET pinned = 1 WHERE place = 4`}, "", 0, true},
+		{"actor changed", []string{`UPDATE version SET actor = 'human:boss' WHERE place = 4`}, memproxy.FaultTamper, 4, true},
+		{"hash changed", []string{`UPDATE version SET sha256 = 'ab' WHERE place = 10`}, memproxy.FaultTamper, 10, false},
+		{"time changed", []string{`UPDATE version SET at = at + 1 WHERE place = 1`}, memproxy.FaultTamper, 1, true},
+		{"link changed", []string{`UPDATE version SET link = 'ab' WHERE place = 4`}, memproxy.FaultTamper, 4, true},
+		{"cut", []string{`DELETE FROM version WHERE place > 8`}, memproxy.FaultTruncate, 9, true},
+		{"all cut", []string{`DELETE FROM version`}, memproxy.FaultTruncate, 1, true},
+		{"head gone", []string{`DELETE FROM chain`}, memproxy.FaultTruncate, 10, true},
+		{"cut, and the head moved", []string{`DELETE FROM version WHERE place > 8`,
+			`UPDATE chain SET place = 8, link = (SELECT link FROM version WHERE place = 8)`}, memproxy.FaultForge, 8, true},
+		{"first gone", []string{`DELETE FROM version WHERE place = 1`}, memproxy.FaultDelete, 1, true},
+		{"middle gone", []string{`DELETE FROM version WHERE place = 5`}, memproxy.FaultDelete, 5, true},
+		{"middle gone, the rest moved up", append([]string{`DELETE FROM version WHERE place = 5`}, renumber...), memproxy.FaultDelete, 4, false},
+		{"two swapped", []string{`UPDATE version SET place = -1 WHERE place = 4`, `UPDATE version SET place = 4 WHERE place = 6`,
+			`UPDATE version SET place = 6 WHERE place = -1`}, memproxy.FaultReorder, 4, true},
+		{"last two swapped", []string{`UPDATE version SET place = -1 WHERE place = 9`, `UPDATE version SET place = 9 WHERE place = 10`,
+			`UPDATE version SET place = 10 WHERE place = -1`}, memproxy.FaultReorder, 9, true},
+		{"signature of another", []string{`UPDATE version SET mac = (SELECT mac FROM version WHERE place = 3) WHERE place = 4`}, memproxy.FaultForge, 4, true},
+		{"one added", []string{`CREATE TEMP TABLE extra AS SELECT * FROM version WHERE place = 10`,
+			`UPDATE extra SET place = 11, number = 99`, `INSERT INTO version SELECT * FROM extra`}, memproxy.FaultTamper, 11, true},
+		{"text changed", []string{`UPDATE content SET body = zeroblob(40) WHERE ref LIKE 'version/%2:m0/1:1/'`}, memproxy.FaultText, 1, true},
+		{"text gone", []string{`DELETE FROM content WHERE ref LIKE 'version/%2:m0/1:1/'`}, memproxy.FaultText, 1, true},
+		{"newest text given up", []string{`UPDATE version SET compacted = 1 WHERE place = 10`}, memproxy.FaultText, 10, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "ledger.db")
+			l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t)})
+			for i := range 10 {
+				if _, err := l.Append(t.Context(), ledgertest.Version(fmt.Sprint("m", i%3), fmt.Sprint("text ", i))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			vandalise(t, path, c.do...)
+			report, err := l.Verify(t.Context(), "acme", ledger.VerifyOptions{Texts: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.want == "" && len(report.Faults) == 0 {
+				return
+			}
+			if !slices.ContainsFunc(report.Faults, func(f memproxy.ChainFault) bool { return f.Class == c.want && f.Position == c.at }) {
+				t.Errorf("%+v, want %s at %d", report.Faults, c.want, c.at)
+			}
+			for _, f := range report.Faults {
+				if c.only && f.Class != c.want {
+					t.Errorf("also %+v", f)
+				}
+			}
+		})
+	}
+}
+
+// A record with a right hash that another key signed is a forgery, and so is
+// the head.
+func TestChainForgery(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	theirs := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t)})
+	if _, err := theirs.Append(t.Context(), ledgertest.Version("m", "text")); err != nil {
+		t.Fatal(err)
+	}
+	if err := theirs.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t)})
+	report, err := l.Verify(t.Context(), "acme", ledger.VerifyOptions{})
+	if err != nil || len(report.Faults) != 2 || report.Faults[0].Class != memproxy.FaultForge || report.Faults[1].Class != memproxy.FaultForge {
+		t.Errorf("%+v, %v", report.Faults, err)
+	}
+}
+
+// A broken chain goes on, stays broken, and what comes after is not blamed.
+func TestBrokenChainIsNotRepaired(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t)})
+	add := func(text string) {
+		if _, err := l.Append(t.Context(), ledgertest.Version("m", text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add("one")
+	add("two")
+	vandalise(t, path, `DELETE FROM version WHERE place = 2`, `UPDATE chain SET place = 1, link = (SELECT link FROM version WHERE place = 1)`)
+	for i := range 3 {
+		add(fmt.Sprint("after ", i))
+	}
+	report, err := l.Verify(t.Context(), "acme", ledger.VerifyOptions{})
+	if err != nil || len(report.Faults) != 1 || report.Faults[0].Class != memproxy.FaultForge {
+		t.Errorf("%+v, %v; want the head not signed", report.Faults, err)
+	}
+}
+
+// What was put back whole, head included, shows against an anchor.
+func TestChainAnchor(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	vault := ledgertest.Vault(t)
+	l := open(t, ledger.Options{Path: path, Vault: vault})
+	add := func(text string) memproxy.ChainHead {
+		if _, err := l.Append(t.Context(), ledgertest.Version("m", text)); err != nil {
+			t.Fatal(err)
+		}
+		heads, err := l.ChainHeads(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return heads[0]
+	}
+	verify := func(anchor memproxy.ChainHead) (classes []memproxy.FaultClass) {
+		report, err := l.Verify(t.Context(), "acme", ledger.VerifyOptions{Anchor: &anchor})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range report.Faults {
+			classes = append(classes, f.Class)
+		}
+		return classes
+	}
+	add("one")
+	vandalise(t, path, `CREATE TABLE saved AS SELECT * FROM chain`)
+	anchor := add("two")
+	if got := verify(anchor); len(got) != 0 {
+		t.Errorf("nothing was done: %v", got)
+	}
+	vandalise(t, path, `DELETE FROM version WHERE place = 2`, `DELETE FROM chain`, `INSERT INTO chain SELECT * FROM saved`)
+	if got := verify(anchor); !slices.Equal(got, []memproxy.FaultClass{memproxy.FaultTruncate}) {
+		t.Errorf("put back: %v, want truncate", got)
+	}
+	add("two, in other words")
+	if got := verify(anchor); !slices.Equal(got, []memproxy.FaultClass{memproxy.FaultForge}) {
+		t.Errorf("put back and written on: %v, want forge", got)
+	}
+}

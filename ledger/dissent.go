@@ -1,0 +1,186 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/memproxy/memproxy"
+)
+
+// maxDissent bounds the dissent that is kept of one memory; the oldest gives
+// way.
+const maxDissent = 20
+
+func dissentRef(k memproxy.MemoryKey, decision string) string {
+	return ref(refDissent, k.Backend, string(k.Kind), k.ID, decision)
+}
+
+// Contest records that somebody would have a memory say something else and
+// was not trusted enough to change it, with the text encrypted. The memory is
+// contested until every dissent is closed.
+func (l *Ledger) Contest(ctx context.Context, d memproxy.Dissent) error {
+	if l.opt.Vault == nil {
+		return ErrNoVault
+	}
+	if d.Kind == "" {
+		d.Kind = memproxy.TargetMemory
+	}
+	k := memproxy.MemoryKey{Backend: d.Backend, Kind: d.Kind, ID: d.ID}
+	if err := validKey(k); err != nil {
+		return err
+	}
+	for _, s := range [...]string{d.Tenant, d.Author, d.Corrector, string(d.Trust), d.Decision, d.Reason, d.SHA256} {
+		if err := storable(s); err != nil {
+			return refused("a part of the dissent %v", err)
+		}
+	}
+	if d.Decision == "" {
+		return refused("a dissent has a decision")
+	}
+	return l.do(ctx, &job{also: func(t *transaction) error {
+		now := max(1, micros(t.l.opt.Clock()))
+		n, err := t.run(`INSERT INTO dissent (backend, kind, id, decision, tenant, author, corrector, trust, reason, sha256, at, closed)
+			VALUES (?,?,?,?,?,?,?,?,?,?,?,0) ON CONFLICT DO NOTHING`,
+			k.Backend, string(k.Kind), k.ID, d.Decision, d.Tenant, d.Author, d.Corrector, string(d.Trust), d.Reason, d.SHA256, now)
+		if err != nil || n == 0 {
+			return err
+		}
+		if err := t.encrypt(dissentRef(k, d.Decision), d.Tenant, []byte(d.Text)); err != nil {
+			return err
+		}
+		if err := t.thinDissent(k); err != nil {
+			return err
+		}
+		return t.setContested(k, d.Tenant, true)
+	}})
+}
+
+func (t *transaction) thinDissent(k memproxy.MemoryKey) error {
+	const where = ` WHERE backend = ?1 AND kind = ?2 AND id = ?3`
+	gone, err := rows(t, scanText, `DELETE FROM dissent`+where+` AND decision IN
+		(SELECT decision FROM dissent`+where+` ORDER BY closed = 0 DESC, at DESC, decision LIMIT 1000 OFFSET ?4) RETURNING decision`,
+		k.Backend, string(k.Kind), k.ID, maxDissent)
+	if err != nil {
+		return err
+	}
+	for _, decision := range gone {
+		if _, err := t.run(`DELETE FROM content WHERE ref = ?`, dissentRef(k, decision)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *transaction) setContested(k memproxy.MemoryKey, tenant string, contested bool) error {
+	st, prior, err := t.standing(k)
+	if err != nil {
+		return err
+	}
+	if st.Tenant == "" {
+		st.Tenant = tenant
+	}
+	if st.Changed.IsZero() {
+		st.Changed = moment(max(1, micros(t.l.opt.Clock())))
+	}
+	st.Contested = contested
+	return t.putStanding(st, prior)
+}
+
+// CloseDissent settles a dissent, one way or the other. The last one's end
+// makes the memory uncontested.
+func (l *Ledger) CloseDissent(ctx context.Context, k memproxy.MemoryKey, decision string) error {
+	if err := validKey(k); err != nil {
+		return err
+	}
+	if storable(decision) != nil {
+		return fmt.Errorf("%w: dissent", ErrUnknown)
+	}
+	return l.do(ctx, &job{also: func(t *transaction) error {
+		args := []any{k.Backend, string(k.Kind), k.ID}
+		n, err := t.run(`UPDATE dissent SET closed = CASE WHEN closed > 0 THEN closed ELSE ? END
+			WHERE backend = ? AND kind = ? AND id = ? AND decision = ?`,
+			max(1, micros(t.l.opt.Clock())), k.Backend, string(k.Kind), k.ID, decision)
+		if err == nil && n == 0 {
+			err = fmt.Errorf("%w: dissent", ErrUnknown)
+		}
+		if err != nil {
+			return err
+		}
+		open, err := t.one(`SELECT 1 FROM dissent WHERE backend = ? AND kind = ? AND id = ? AND closed = 0 LIMIT 1`, args, new(int))
+		if err != nil || open {
+			return err
+		}
+		return t.setContested(k, "", false)
+	}})
+}
+
+// Dissents returns what was said against a memory, the newest first. With text
+// set each comes with its text, "" where that is gone.
+func (l *Ledger) Dissents(ctx context.Context, k memproxy.MemoryKey, text bool) ([]memproxy.Dissent, error) {
+	if err := validKey(k); err != nil {
+		return nil, err
+	}
+	found, err := look(ctx, l, "list dissent", scanDissent, `SELECT backend, kind, id, decision, tenant, author, corrector, trust, reason, sha256, at, closed
+		FROM dissent WHERE backend = ? AND kind = ? AND id = ? ORDER BY at DESC, decision LIMIT ?`, k.Backend, string(k.Kind), k.ID, maxDissent)
+	if err != nil || !text {
+		return found, err
+	}
+	for i := range found {
+		plain, err := l.decrypt(ctx, dissentRef(k, found[i].Decision), found[i].Tenant)
+		if err != nil {
+			return nil, err
+		}
+		found[i].Text = string(plain)
+	}
+	return found, nil
+}
+
+func scanDissent(s scanner) (memproxy.Dissent, error) {
+	var d memproxy.Dissent
+	var at, closed int64
+	err := s.Scan(&d.Backend, &d.Kind, &d.ID, &d.Decision, &d.Tenant, &d.Author, &d.Corrector, &d.Trust, &d.Reason, &d.SHA256, &at, &closed)
+	d.Time, d.Open = moment(at), closed == 0
+	return d, err
+}
+
+// Corrections returns who changed a memory that was another's, newest first,
+// as far as it was not pruned.
+func (l *Ledger) Corrections(ctx context.Context, k memproxy.MemoryKey) ([]memproxy.Correction, error) {
+	if err := validKey(k); err != nil {
+		return nil, err
+	}
+	return look(ctx, l, "list corrections", func(s scanner) (memproxy.Correction, error) {
+		var c memproxy.Correction
+		var at int64
+		err := s.Scan(&c.Backend, &c.Kind, &c.ID, &c.Tenant, &c.Author, &c.Corrector, &c.Trust, &c.Decision, &c.Reason, &at)
+		c.Time = moment(at)
+		return c, err
+	}, `SELECT backend, kind, id, tenant, author, corrector, trust, decision, reason, at FROM correction
+		WHERE backend = ? AND id = ? AND kind = ? ORDER BY at DESC, decision LIMIT 100`, k.Backend, k.ID, string(k.Kind))
+}
+
+// Authorship returns whose words memories are, by id: the original author with
+// trust and confidence, however often they were corrected since, how well the
+// source is known, and in what state they are. What has no owner is absent.
+func (l *Ledger) Authorship(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Authorship, error) {
+	owners, err := l.Owners(ctx, backend, kind, ids)
+	if err != nil {
+		return nil, err
+	}
+	standings, err := l.Standings(ctx, backend, kind, ids)
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[string]memproxy.Authorship, len(owners))
+	for id, row := range owners {
+		a := memproxy.Authorship{Ownership: row, State: memproxy.StateUntrusted, Attestation: memproxy.AttestationUnknown}
+		if st, known := standings[id]; known {
+			a.State, a.Contested = st.State, st.Contested
+			if st.Attestation != "" {
+				a.Attestation = st.Attestation
+			}
+		}
+		all[id] = a
+	}
+	return all, nil
+}

@@ -1,0 +1,154 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+// expireStep is how many memories one transaction lets expire.
+const expireStep = 500
+
+// Expire marks memories whose time is over as expired and returns them, at
+// most some hundred; call it until it returns none. Pinned ones never expire,
+// and quarantined ones stay quarantined.
+func (l *Ledger) Expire(ctx context.Context) ([]memproxy.Standing, error) {
+	var gone []memproxy.Standing
+	err := l.do(ctx, &job{also: func(t *transaction) (err error) {
+		now := micros(t.l.opt.Clock())
+		gone, err = rows(t, scanStanding, `UPDATE standing SET prior = state, state = 'expired', reason = 'its time is over', changed = ?1
+			WHERE (backend, kind, id) IN (SELECT backend, kind, id FROM standing
+				WHERE expires > 0 AND expires <= ?1 AND pinned = 0 AND state NOT IN ('expired', 'quarantined') LIMIT ?2)
+			RETURNING `+standingColumns, now, expireStep)
+		for i := range gone {
+			t.stood = append(t.stood, standingKey(&gone[i]))
+		}
+		return err
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return gone, nil
+}
+
+// Confirm gives memories that were seen to hold a new time of expiry, zero for
+// none. Expired ones come back in the state that they had.
+func (l *Ledger) Confirm(ctx context.Context, expires time.Time, keys ...memproxy.MemoryKey) error {
+	return l.restand(ctx, keys, func(st *memproxy.Standing) { st.Expires = expires })
+}
+
+// Pin keeps a memory from expiring and from being purged, or lets it go again.
+func (l *Ledger) Pin(ctx context.Context, k memproxy.MemoryKey, pinned bool) error {
+	return l.restand(ctx, []memproxy.MemoryKey{k}, func(st *memproxy.Standing) { st.Pinned = pinned })
+}
+
+func (l *Ledger) restand(ctx context.Context, keys []memproxy.MemoryKey, change func(*memproxy.Standing)) error {
+	for _, k := range keys {
+		if err := validKey(k); err != nil {
+			return err
+		}
+	}
+	if len(keys) == 0 {
+		return ctx.Err()
+	}
+	keys = slices.Clone(keys)
+	return l.do(ctx, &job{also: func(t *transaction) error {
+		now := t.l.opt.Clock()
+		for _, k := range keys {
+			st, prior, err := t.standing(k)
+			if err != nil {
+				return err
+			}
+			change(&st)
+			alive := st.Pinned || st.Expires.IsZero() || st.Expires.After(now)
+			if st.State == memproxy.StateExpired && alive {
+				st.State, st.Reason, st.Changed = prior, "confirmed", moment(max(1, micros(now)))
+				if prior == "" {
+					st.State = memproxy.StateUntrusted
+				}
+				prior = ""
+			}
+			if st.Changed.IsZero() {
+				st.Changed = moment(max(1, micros(now)))
+			}
+			if err := t.putStanding(st, prior); err != nil {
+				return err
+			}
+		}
+		return nil
+	}})
+}
+
+// Purgeable returns memories that expired before a time, at most limit. Who
+// purges deletes them in the backend first, then calls Purge.
+func (l *Ledger) Purgeable(ctx context.Context, before time.Time, limit int) ([]memproxy.Standing, error) {
+	return look(ctx, l, "list expired memories", scanStanding, `SELECT `+standingColumns+` FROM standing
+		WHERE state = 'expired' AND pinned = 0 AND changed < ? ORDER BY backend, kind, id LIMIT ?`, micros(before), min(limit, 1000))
+}
+
+// DeletedBefore returns memories that were deleted before a time and whose
+// history is still there, at most limit. Purge ends it.
+func (l *Ledger) DeletedBefore(ctx context.Context, before time.Time, limit int) ([]memproxy.MemoryKey, error) {
+	return look(ctx, l, "list deleted memories", func(s scanner) (k memproxy.MemoryKey, err error) {
+		return k, s.Scan(&k.Backend, &k.Kind, &k.ID)
+	}, `SELECT backend, kind, id FROM version v WHERE op = 'delete' AND at < ? AND NOT EXISTS
+		(SELECT 1 FROM version n WHERE n.backend = v.backend AND n.kind = v.kind AND n.id = v.id AND n.number > v.number)
+		ORDER BY at LIMIT ?`, micros(before), min(limit, 1000))
+}
+
+// Purge destroys the texts of a memory's versions, pinned ones too, records
+// that as a version, forgets its standing and dissent, and leaves a tombstone.
+// What happened to it stays known; what it said does not.
+func (l *Ledger) Purge(ctx context.Context, k memproxy.MemoryKey, actor, decision string) error {
+	if err := validKey(k); err != nil {
+		return err
+	}
+	if storable(actor) != nil || storable(decision) != nil {
+		return refused("a purge names its actor and decision")
+	}
+	if l.opt.Vault == nil {
+		return ErrNoVault
+	}
+	return l.do(ctx, &job{durable: true, erase: true, also: func(t *transaction) error {
+		last, known, err := t.lastVersion(k)
+		if err != nil {
+			return err
+		}
+		if known && last.Op != memproxy.OpPurge {
+			_, err := t.append(memproxy.Version{
+				MemoryKey: k, Tenant: last.Tenant, Field: last.Field, Op: memproxy.OpPurge, Actor: actor, Decision: decision,
+				Trust: memproxy.TrustSystem, Attestation: memproxy.AttestationUnknown, Before: last.SHA256,
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return errors.Join(t.forget(k), t.shredVersions(k))
+	}})
+}
+
+// forget removes what is kept of a memory besides its versions, and leaves a
+// tombstone of its owner.
+func (t *transaction) forget(k memproxy.MemoryKey) error {
+	args := []any{k.Backend, string(k.Kind), k.ID}
+	const where = ` WHERE backend = ? AND kind = ? AND id = ?`
+	t.stood = append(t.stood, key{k.Backend, k.Kind, k.ID})
+	if _, err := t.run(`DELETE FROM standing`+where, args...); err != nil {
+		return err
+	}
+	open, err := rows(t, scanText, `DELETE FROM dissent`+where+` RETURNING decision`, args...)
+	if err != nil {
+		return err
+	}
+	for _, decision := range open {
+		if _, err := t.run(`DELETE FROM content WHERE ref = ?`, dissentRef(k, decision)); err != nil {
+			return err
+		}
+	}
+	t.remove([]key{{k.Backend, k.Kind, k.ID}})
+	_, err = t.run(`UPDATE ownership SET deleted = ?`+where+` AND deleted = 0`, append([]any{max(1, micros(t.l.opt.Clock()))}, args...)...)
+	return err
+}

@@ -1,0 +1,258 @@
+package ledgertest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger"
+)
+
+func mem(id string) memproxy.MemoryKey {
+	return memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
+}
+
+func set(t *testing.T, l Life, id string, state memproxy.MemoryState, from ...memproxy.MemoryState) int {
+	t.Helper()
+	n, err := l.SetState(t.Context(), memproxy.StateChange{MemoryKey: mem(id), Tenant: "acme", State: state, From: from, Reason: "because", Decision: "d-" + id, Rules: "p1"})
+	must(t, "SetState", err)
+	return n
+}
+
+// standing is the standing as every ledger of the store sees it.
+func standing(t *testing.T, l Life, id string) memproxy.Standing {
+	t.Helper()
+	got, err := l.Standings(t.Context(), "mem0", memproxy.TargetMemory, []string{id})
+	must(t, "Standings", err)
+	other, err := l.Other.Standings(t.Context(), "mem0", memproxy.TargetMemory, []string{id})
+	must(t, "Standings", err)
+	if got[id].State != other[id].State {
+		t.Errorf("%s is %q here and %q there", id, got[id].State, other[id].State)
+	}
+	return got[id]
+}
+
+func statesSet(t *testing.T, l Life) {
+	if st := standing(t, l, "m1"); st.State != "" {
+		t.Errorf("nothing is recorded, got %+v", st)
+	}
+	set(t, l, "m1", memproxy.StateQuarantined) // after the absence was looked up
+	st := standing(t, l, "m1")
+	if st.State != memproxy.StateQuarantined || st.Reason != "because" || st.Decision != "d-m1" || st.Rules != "p1" || st.Changed.IsZero() {
+		t.Errorf("got %+v", st)
+	}
+	if n := set(t, l, "m1", memproxy.StateValidated, memproxy.StateUntrusted, memproxy.StateFlagged); n != 0 {
+		t.Error("a quarantined one was validated by a change that is for others")
+	}
+	if n := set(t, l, "new", memproxy.StateValidated, memproxy.StateUntrusted); n != 1 {
+		t.Error("what nothing is recorded of counts as untrusted")
+	}
+	if got, err := l.Standings(t.Context(), "mem0", memproxy.TargetMemory, []string{"m1", "new", "none", "bad\x00", "m1"}); err != nil || len(got) != 2 {
+		t.Errorf("many at once: %v, %v", got, err)
+	}
+	_, err := l.SetState(t.Context(), memproxy.StateChange{MemoryKey: mem("x"), State: "splendid"})
+	wantErr(t, "no such state", err, ledger.ErrRow)
+	findings := []memproxy.Finding{{Rule: "r", Start: 1, End: 4}}
+	_, err = l.SetState(t.Context(), memproxy.StateChange{MemoryKey: mem("f"), State: memproxy.StateFlagged, Findings: findings})
+	must(t, "SetState", err)
+	if st := standing(t, l, "f"); len(st.Findings) != 1 || st.Findings[0] != findings[0] {
+		t.Errorf("findings %+v", st.Findings)
+	}
+}
+
+func statesListed(t *testing.T, l Life) {
+	for i := range 25 {
+		set(t, l, fmt.Sprintf("m%02d", i), memproxy.StateUntrusted)
+	}
+	set(t, l, "m03", memproxy.StateFlagged)
+	seen := map[string]bool{}
+	f := memproxy.StandingFilter{State: memproxy.StateUntrusted}
+	for range 5 {
+		page, err := l.Other.ListStandings(t.Context(), f)
+		must(t, "ListStandings", err)
+		if len(page) > 10 {
+			t.Fatalf("a page of %d", len(page))
+		}
+		for _, st := range page {
+			seen[st.ID], f.After = true, st.MemoryKey
+		}
+	}
+	if len(seen) != 24 || seen["m03"] {
+		t.Errorf("%d seen", len(seen))
+	}
+	for name, c := range map[string]struct {
+		f    memproxy.StandingFilter
+		want int
+	}{
+		"examined under these rules": {memproxy.StandingFilter{NotRules: "p1"}, 0},
+		"other rules":                {memproxy.StandingFilter{NotRules: "p2", Limit: 100}, 25},
+		"other tenant":               {memproxy.StandingFilter{Tenant: "other"}, 0},
+	} {
+		if page, err := l.ListStandings(t.Context(), c.f); err != nil || len(page) != c.want {
+			t.Errorf("%s: %d, %v; want %d", name, len(page), err, c.want)
+		}
+	}
+}
+
+func quiet(t *testing.T, l Life) {
+	ctx := t.Context()
+	for _, id := range []string{"calm", "corrected"} {
+		set(t, l, id, memproxy.StatePending)
+	}
+	l.Clock.Pass(5 * 24 * time.Hour)
+	must(t, "Corrected", l.Corrected(ctx, memproxy.Correction{
+		Backend: "mem0", ID: "corrected", Tenant: "acme", Author: "agent:dev", Corrector: "human:ann", Trust: memproxy.TrustHuman, Decision: "d2", Reason: "wrong"}))
+	set(t, l, "fresh", memproxy.StatePending)
+	l.Clock.Pass(3 * 24 * time.Hour)
+	got, err := l.ListStandings(ctx, memproxy.StandingFilter{State: memproxy.StatePending, QuietSince: l.Clock.Now().Add(-7 * 24 * time.Hour)})
+	if err != nil || len(got) != 1 || got[0].ID != "calm" {
+		t.Errorf("quiet for seven days: %+v, %v", got, err)
+	}
+	cs, err := l.Other.Corrections(ctx, mem("corrected"))
+	if err != nil || len(cs) != 1 || cs[0].Corrector != "human:ann" || cs[0].Author != "agent:dev" || cs[0].Reason != "wrong" || cs[0].Trust != memproxy.TrustHuman {
+		t.Errorf("corrections %+v, %v", cs, err)
+	}
+}
+
+func expiry(t *testing.T, l Life) {
+	ctx := t.Context()
+	soon := l.Clock.Now().Add(time.Hour)
+	for _, id := range []string{"goes", "pinned", "bad", "stays", "confirmed"} {
+		state := memproxy.StateValidated
+		if id == "bad" {
+			state = memproxy.StateQuarantined
+		}
+		c := memproxy.StateChange{MemoryKey: mem(id), State: state, Expires: soon}
+		if id == "stays" {
+			c.Expires = time.Time{}
+		}
+		_, err := l.SetState(ctx, c)
+		must(t, "SetState", err)
+	}
+	must(t, "Pin", l.Pin(ctx, mem("pinned"), true))
+	if gone, err := l.Expire(ctx); err != nil || len(gone) != 0 {
+		t.Errorf("before their time: %v, %v", gone, err)
+	}
+	l.Clock.Pass(2 * time.Hour)
+	must(t, "Confirm", l.Confirm(ctx, l.Clock.Now().Add(time.Hour), mem("confirmed")))
+	gone, err := l.Expire(ctx)
+	if err != nil || len(gone) != 1 || gone[0].ID != "goes" {
+		t.Fatalf("expired: %v, %v", gone, err)
+	}
+	for id, want := range map[string]memproxy.MemoryState{
+		"goes": memproxy.StateExpired, "pinned": memproxy.StateValidated, "bad": memproxy.StateQuarantined,
+		"stays": memproxy.StateValidated, "confirmed": memproxy.StateValidated,
+	} {
+		if st := standing(t, l, id); st.State != want {
+			t.Errorf("%s is %s, want %s", id, st.State, want)
+		}
+	}
+	must(t, "Confirm", l.Confirm(ctx, l.Clock.Now().Add(time.Hour), mem("goes")))
+	if st := standing(t, l, "goes"); st.State != memproxy.StateValidated {
+		t.Errorf("seen to hold again, it is %s", st.State)
+	}
+	l.Clock.Pass(2 * time.Hour)
+	if gone, err = l.Expire(ctx); err != nil || len(gone) != 2 { // goes, confirmed
+		t.Errorf("expired again: %v, %v", gone, err)
+	}
+	l.Clock.Pass(181 * 24 * time.Hour)
+	due, err := l.Purgeable(ctx, l.Clock.Now().Add(-180*24*time.Hour), 100)
+	if err != nil || len(due) != 2 {
+		t.Errorf("to be purged: %v, %v", due, err)
+	}
+}
+
+func purged(t *testing.T, l Life) {
+	ctx := t.Context()
+	put(t, l, Row("m"))
+	_, err := l.Append(ctx, Version("m", "first"), Version("m", "second"))
+	must(t, "Append", err)
+	must(t, "PinVersion", l.PinVersion(ctx, mem("m"), 1, true))
+	set(t, l, "m", memproxy.StateExpired)
+	must(t, "Purge", l.Purge(ctx, mem("m"), "system:ttl", "d-purge"))
+	must(t, "Purge", l.Purge(ctx, mem("m"), "system:ttl", "d-purge"))
+	history, err := l.History(ctx, mem("m"), 0, 0)
+	if err != nil || len(history) != 3 || history[0].Op != memproxy.OpPurge {
+		t.Fatalf("what happened stays known: %+v, %v", history, err)
+	}
+	_, err = l.Version(ctx, mem("m"), 1)
+	wantErr(t, "what it said", err, ledger.ErrShredded)
+	if st := standing(t, l, "m"); st.State != "" {
+		t.Errorf("standing %+v", st)
+	}
+	if row := owners(t, l, "m")["m"]; !row.Deleted {
+		t.Error("no tombstone")
+	}
+	sound(t, l)
+}
+
+func contested(t *testing.T, l Life) {
+	ctx := t.Context()
+	put(t, l, Row("m"))
+	d := memproxy.Dissent{Text: "the sky is green", SHA256: "ab", Correction: memproxy.Correction{
+		Backend: "mem0", ID: "m", Tenant: "acme", Author: "agent:dev", Corrector: "agent:low", Trust: memproxy.TrustAnonymous, Decision: "d1", Reason: "thinks so"}}
+	must(t, "Contest", l.Contest(ctx, d))
+	must(t, "Contest", l.Contest(ctx, d)) // the same once more
+	d.Decision, d.Text = "d2", "the sky is red"
+	must(t, "Contest", l.Contest(ctx, d))
+	if st := standing(t, l, "m"); !st.Contested || st.State != memproxy.StateUntrusted {
+		t.Errorf("standing %+v", st)
+	}
+	all, err := l.Other.Dissents(ctx, mem("m"), true)
+	if err != nil || len(all) != 2 || all[0].Text != "the sky is red" || all[1].Text != "the sky is green" || !all[0].Open || all[0].Corrector != "agent:low" {
+		t.Errorf("dissent %+v, %v", all, err)
+	}
+	who, err := l.Authorship(ctx, "mem0", memproxy.TargetMemory, []string{"m", "unknown"})
+	if err != nil || len(who) != 1 || !who["m"].Contested || who["m"].Actor != "agent:dev" || who["m"].Attestation != memproxy.AttestationUnknown {
+		t.Errorf("authorship %+v, %v", who, err)
+	}
+	must(t, "CloseDissent", l.CloseDissent(ctx, mem("m"), "d1"))
+	if st := standing(t, l, "m"); !st.Contested {
+		t.Error("one dissent is still open")
+	}
+	must(t, "CloseDissent", l.CloseDissent(ctx, mem("m"), "d2"))
+	if st := standing(t, l, "m"); st.Contested {
+		t.Error("no dissent is open")
+	}
+	wantErr(t, "no such dissent", l.CloseDissent(ctx, mem("m"), "d3"), ledger.ErrUnknown)
+	for i := range 30 {
+		d.Decision = fmt.Sprint("flood", i)
+		must(t, "Contest", l.Contest(ctx, d))
+	}
+	if all, err = l.Dissents(ctx, mem("m"), true); err != nil || len(all) != 20 || all[0].Decision != "flood29" {
+		t.Errorf("%d of dissent, %v", len(all), err)
+	}
+}
+
+func promoted(t *testing.T, l Life) {
+	ctx := t.Context()
+	put(t, l, Row("m"))
+	set(t, l, "m", memproxy.StatePending)
+	two := func(who string) memproxy.Review { return memproxy.Review{Reviewer: who, Need: 2} }
+	_, err := l.Promote(ctx, mem("m"), two("agent:dev"))
+	wantErr(t, "the author", err, ledger.ErrOwnReview)
+	tally, err := l.Promote(ctx, mem("m"), two("human:ann"))
+	if err != nil || tally.Settled {
+		t.Fatalf("%+v, %v", tally, err)
+	}
+	if st := standing(t, l, "m"); st.State != memproxy.StatePending {
+		t.Errorf("after one of two: %s", st.State)
+	}
+	tally, err = l.Other.Promote(ctx, mem("m"), two("human:bob"))
+	if err != nil || !tally.Settled {
+		t.Fatalf("%+v, %v", tally, err)
+	}
+	if st := standing(t, l, "m"); st.State != memproxy.StateValidated || st.Attestation != memproxy.HumanConfirmed {
+		t.Errorf("after both: %+v", st)
+	}
+	set(t, l, "bad", memproxy.StateQuarantined)
+	_, err = l.Promote(ctx, mem("bad"), by("human:ann"))
+	wantErr(t, "a quarantined one", err, ledger.ErrState)
+	_, err = l.Promote(ctx, mem("m"), by("human:ann"))
+	wantErr(t, "a promoted one", err, ledger.ErrState)
+	set(t, l, "m", memproxy.StatePending)
+	if tally, err = l.Promote(ctx, mem("m"), two("human:bob")); err != nil || tally.Have != 1 {
+		t.Errorf("old votes do not count again: %+v, %v", tally, err)
+	}
+}

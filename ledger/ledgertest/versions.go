@@ -1,0 +1,184 @@
+package ledgertest
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger"
+)
+
+// Version returns a version of a memory of tenant acme.
+func Version(id, text string) memproxy.Version {
+	return memproxy.Version{
+		MemoryKey: mem(id), Tenant: "acme", Op: memproxy.OpUpdate, Actor: "agent:dev", Trust: memproxy.TrustAuthenticated,
+		Confidence: 700, Attestation: memproxy.SelfReported, Decision: "d-" + id + "-" + hash(text)[:8], Text: text, Score: 100,
+	}
+}
+
+func hash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+func appendAll(t *testing.T, l Life, vs ...memproxy.Version) []memproxy.Version {
+	t.Helper()
+	out, err := l.Append(t.Context(), vs...)
+	must(t, "Append", err)
+	return out
+}
+
+// sound wants the tenant's chain without a fault.
+func sound(t *testing.T, l Life) memproxy.ChainReport {
+	t.Helper()
+	report, err := l.Other.Verify(t.Context(), "acme", ledger.VerifyOptions{Texts: true})
+	if err != nil || len(report.Faults) != 0 {
+		t.Errorf("verify: %+v, %v", report.Faults, err)
+	}
+	return report
+}
+
+func versionsFound(t *testing.T, l Life) {
+	ctx := t.Context()
+	first := Version("m", "one")
+	first.Op, first.Metadata = memproxy.OpWrite, []byte(`{"a":1}`)
+	got := appendAll(t, l, first)[0]
+	if got.Number != 1 || got.SHA256 != hash("one") || got.Before != "" || got.Link == "" || got.Time.IsZero() {
+		t.Errorf("first %+v", got)
+	}
+	if again := appendAll(t, l, first)[0]; again.Number != 1 {
+		t.Errorf("the same once more is version %d", again.Number)
+	}
+	second := appendAll(t, l, Version("m", "two"), Version("other", "x"))[0]
+	if second.Number != 2 || second.Before != hash("one") {
+		t.Errorf("second %+v", second)
+	}
+	gone := Version("m", "")
+	gone.Op = memproxy.OpDelete
+	if third := appendAll(t, l, gone)[0]; third.Number != 3 || third.SHA256 != "" || third.Before != hash("two") {
+		t.Errorf("third %+v", third)
+	}
+	history, err := l.Other.History(ctx, mem("m"), 0, 2)
+	if err != nil || len(history) != 2 || history[0].Number != 3 || history[1].Text != "" {
+		t.Fatalf("history %+v, %v", history, err)
+	}
+	if history, err = l.History(ctx, mem("m"), 2, 10); err != nil || len(history) != 1 || history[0].Number != 1 {
+		t.Errorf("next page %+v, %v", history, err)
+	}
+	v, err := l.Other.Version(ctx, mem("m"), 1)
+	if err != nil || v.Text != "one" || string(v.Metadata) != `{"a":1}` || v.Actor != "agent:dev" || v.Score != 100 {
+		t.Errorf("version 1: %+v, %v", v, err)
+	}
+	_, err = l.Version(ctx, mem("m"), 4)
+	wantErr(t, "no such version", err, ledger.ErrUnknown)
+	bad := Version("m", "x")
+	bad.Op = ""
+	_, err = l.Append(ctx, bad)
+	wantErr(t, "no operation", err, ledger.ErrRow)
+	if r := sound(t, l); r.Checked != 4 {
+		t.Errorf("checked %d", r.Checked)
+	}
+	if r, err := l.VerifyMemory(ctx, mem("m")); err != nil || r.Checked != 3 || len(r.Faults) != 0 {
+		t.Errorf("memory: %+v, %v", r, err)
+	}
+	l.Clock.Pass(time.Hour)
+	if due, err := l.DeletedBefore(ctx, l.Clock.Now(), 10); err != nil || len(due) != 1 || due[0] != mem("m") {
+		t.Errorf("deleted: %v, %v", due, err)
+	}
+}
+
+func versionsCompacted(t *testing.T, l Life) {
+	ctx := t.Context()
+	for i := range 3 {
+		appendAll(t, l, Version("m", fmt.Sprint("text ", i)))
+	}
+	must(t, "PinVersion", l.PinVersion(ctx, mem("m"), 2, true))
+	for i := 3; i < 15; i++ {
+		appendAll(t, l, Version("m", fmt.Sprint("text ", i)))
+	}
+	var kept []string
+	history, err := l.History(ctx, mem("m"), 0, 0)
+	must(t, "History", err)
+	for _, v := range history {
+		full, err := l.Version(ctx, mem("m"), v.Number)
+		if v.Compacted {
+			wantErr(t, fmt.Sprint("text of ", v.Number), err, ledger.ErrShredded)
+			continue
+		}
+		must(t, "Version", err)
+		if full.Text != fmt.Sprint("text ", v.Number-1) {
+			t.Errorf("version %d says %q", v.Number, full.Text)
+		}
+		kept = append(kept, fmt.Sprint(v.Number))
+	}
+	if got := strings.Join(kept, " "); got != "15 14 13 12 11 10 9 8 7 6 2" || len(history) != 15 {
+		t.Errorf("kept %s of %d; want ten and the pinned one, all on record", got, len(history))
+	}
+	wantErr(t, "pin a compacted one", l.PinVersion(ctx, mem("m"), 1, true), ledger.ErrShredded)
+	wantErr(t, "pin none", l.PinVersion(ctx, mem("m"), 99, true), ledger.ErrUnknown)
+	must(t, "unpin", l.PinVersion(ctx, mem("m"), 2, false))
+	appendAll(t, l, Version("m", "text 15"))
+	_, err = l.Version(ctx, mem("m"), 2)
+	wantErr(t, "the unpinned one", err, ledger.ErrShredded)
+	sound(t, l)
+	n, err := l.Trim(ctx, "acme", l.Clock.Now())
+	if err != nil || n != 6 {
+		t.Errorf("trimmed %d, %v; want the six compacted ones", n, err)
+	}
+	appendAll(t, l, Version("m", "text 16"))
+	if r := sound(t, l); r.Checked != 11 {
+		t.Errorf("checked %d after the trim", r.Checked)
+	}
+}
+
+func versionsSealed(t *testing.T, l Life) {
+	ctx := t.Context()
+	appendAll(t, l, Version("known", "x"))
+	found := []memproxy.Version{
+		{MemoryKey: mem("known"), Tenant: "acme", Text: "x"},
+		{MemoryKey: mem("m1"), Tenant: "acme", Text: "was there", Trust: memproxy.TrustHuman, Actor: "human:forged"},
+	}
+	for i, want := range []int{1, 0} {
+		if n, err := l.Seal(ctx, found...); err != nil || n != want {
+			t.Errorf("round %d: sealed %d, %v", i, n, err)
+		}
+	}
+	v, err := l.Version(ctx, mem("m1"), 1)
+	if err != nil || v.Op != memproxy.OpSeal || v.Trust != memproxy.TrustAnonymous || v.Attestation != memproxy.AttestationUnknown || v.Actor != "" || v.Text != "was there" {
+		t.Errorf("sealed %+v, %v", v, err)
+	}
+	if st := standing(t, l, "m1"); st.State != memproxy.StateUntrusted || st.Attestation != memproxy.AttestationUnknown {
+		t.Errorf("standing %+v", st)
+	}
+	sound(t, l)
+}
+
+func versionsAtOnce(t *testing.T, l Life) {
+	var all sync.WaitGroup
+	for w := range 6 {
+		all.Go(func() {
+			store := l.Ledger
+			if w%2 == 1 {
+				store = l.Other
+			}
+			for i := range 15 {
+				if _, err := store.Append(t.Context(), Version(fmt.Sprint("m", w/2), fmt.Sprint(w, " says ", i))); err != nil {
+					t.Errorf("Append: %v", err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if r := sound(t, l); r.Checked != 90 || r.Head.Position != 90 {
+		t.Errorf("%d records, head at %d; want 90", r.Checked, r.Head.Position)
+	}
+	heads, err := l.ChainHeads(t.Context())
+	if err != nil || len(heads) != 1 || heads[0].Position != 90 {
+		t.Errorf("heads %+v, %v", heads, err)
+	}
+}

@@ -1,0 +1,205 @@
+package ledger_test
+
+import (
+	"bytes"
+	"database/sql"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/ledger/ledgertest"
+)
+
+const secretText = "zanzibarquokka is the word that must not be seen"
+
+// everything is all bytes of the files of a directory.
+func everything(t *testing.T, dir string) []byte {
+	t.Helper()
+	var all []byte
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		all = append(all, b...)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func held(t *testing.T, l *ledger.Ledger, id string) {
+	t.Helper()
+	h, c := ledgertest.Held(id, secretText)
+	c.Query, c.Header = "q=zanzibarquokka", memproxy.Header{"X-Said": {"zanzibarquokka"}}
+	if _, err := l.PutHold(t.Context(), h, c); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Nothing of a content is on the disk in plain, neither in the database nor in
+// its log, while what may be listed is.
+//
+// Proves MFW-7, DOL-4.
+func TestNothingInPlain(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, ledger.Options{Path: filepath.Join(dir, "ledger.db"), Vault: ledgertest.Vault(t), Notices: true})
+	held(t, l, "h1")
+	v := ledgertest.Version("m1", secretText)
+	v.Metadata = []byte(`{"note":"zanzibarquokka"}`)
+	if _, err := l.Append(t.Context(), v); err != nil {
+		t.Fatal(err)
+	}
+	d := memproxy.Dissent{Correction: memproxy.Correction{Backend: "mem0", ID: "m1", Tenant: "acme", Author: "a", Corrector: "b", Decision: "d9"}, Text: secretText}
+	if err := l.Contest(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Keep(t.Context(), "k", "acme", []byte(secretText)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // with its log, then closed
+		all := everything(t, dir)
+		for _, word := range []string{"zanzibarquokka", "must not be seen"} {
+			if bytes.Contains(all, []byte(word)) {
+				t.Errorf("%q is on the disk", word)
+			}
+		}
+		if !bytes.Contains(all, []byte("directive.always")) {
+			t.Error("the scan does not see what is not encrypted")
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// After a shred the wrapped key is nowhere on the disk.
+//
+// Proves EDGE-8.
+func TestShreddedKeyIsGone(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "ledger.db")
+	l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t)})
+	held(t, l, "h1")
+	held(t, l, "h2")
+	wrapped := func(id string) (b []byte) {
+		db, err := sql.Open("sqlite", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		if err := db.QueryRow(`SELECT wrapped FROM content WHERE ref = ?`, "hold/2:"+id+"/").Scan(&b); err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	one, two := wrapped("h1"), wrapped("h2")
+	if err := l.ShredHold(t.Context(), "h1", memproxy.Review{Reviewer: "human:ann"}); err != nil {
+		t.Fatal(err)
+	}
+	all := everything(t, dir)
+	if len(one) == 0 || bytes.Contains(all, one) {
+		t.Error("the key is still on the disk")
+	}
+	if len(two) == 0 || !bytes.Contains(all, two) {
+		t.Error("the neighbour's key is gone")
+	}
+}
+
+// After a rotation the contents are under the new key, and the old key opens
+// nothing any more.
+func TestVaultRotation(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	old, next := ledgertest.Key(t), ledgertest.Key(t)
+	reopen := func(keys ...ledger.Key) *ledger.Ledger {
+		return open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t, keys...)})
+	}
+	l := reopen(old)
+	held(t, l, "h1")
+	l.Close()
+	l = reopen(next, old)
+	held(t, l, "h2") // the sketches' key is read under the old key
+	n, skipped, err := l.Rewrap(t.Context())
+	if err != nil || n != 2 || skipped != 0 { // h1 and the sketches' key
+		t.Errorf("rewrapped %d, skipped %d, %v", n, skipped, err)
+	}
+	if n, _, err := l.Rewrap(t.Context()); err != nil || n != 0 {
+		t.Errorf("again: %d, %v", n, err)
+	}
+	l.Close()
+	for name, c := range map[string]struct {
+		key  ledger.Key
+		want error
+	}{"new key": {next, nil}, "old key": {old, ledger.ErrSealed}} {
+		l = reopen(c.key)
+		for _, id := range []string{"h1", "h2"} {
+			if _, _, err := l.HoldContent(t.Context(), id); !errors.Is(err, c.want) {
+				t.Errorf("%s: %s: %v, want %v", name, id, err, c.want)
+			}
+		}
+		l.Close()
+	}
+}
+
+// An envelope that was changed, or moved to another item or tenant, does not
+// open.
+func TestEnvelopesAreBound(t *testing.T) {
+	for name, change := range map[string]string{
+		"body changed":      `UPDATE content SET body = zeroblob(length(body)) WHERE ref = 'hold/2:h1/'`,
+		"body cut":          `UPDATE content SET body = substr(body, 1, 5) WHERE ref = 'hold/2:h1/'`,
+		"key changed":       `UPDATE content SET wrapped = zeroblob(60) WHERE ref = 'hold/2:h1/'`,
+		"moved":             `UPDATE content SET (body, wrapped) = (SELECT body, wrapped FROM content WHERE ref = 'hold/2:h2/') WHERE ref = 'hold/2:h1/'`,
+		"another tenant":    `UPDATE hold SET tenant = 'other' WHERE id = 'h1'`,
+		"key of no vault":   `UPDATE content SET vault = 'ffffffff' WHERE ref = 'hold/2:h1/'`,
+		"body of another's": `UPDATE content SET body = (SELECT body FROM content WHERE ref = 'hold/2:h2/') WHERE ref = 'hold/2:h1/'`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "ledger.db")
+			l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t)})
+			held(t, l, "h1")
+			held(t, l, "h2")
+			vandalise(t, path, change)
+			if _, _, err := l.HoldContent(t.Context(), "h1"); !errors.Is(err, ledger.ErrSealed) {
+				t.Errorf("%v, want ErrSealed", err)
+			}
+			if _, _, err := l.HoldContent(t.Context(), "h2"); err != nil {
+				t.Errorf("the neighbour: %v", err)
+			}
+		})
+	}
+}
+
+// vandalise changes a file behind the ledger's back.
+func vandalise(t *testing.T, path string, statements ...string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, s := range statements {
+		if _, err := db.Exec(s); err != nil {
+			t.Fatalf("%s: %v", s, err)
+		}
+	}
+}
+
+func TestWithoutVault(t *testing.T) {
+	l := open(t, ledger.Options{})
+	h, c := ledgertest.Held("h", "text")
+	if _, err := l.PutHold(t.Context(), h, c); !errors.Is(err, ledger.ErrNoVault) {
+		t.Errorf("PutHold: %v", err)
+	}
+	if _, err := l.Append(t.Context(), ledgertest.Version("m", "text")); !errors.Is(err, ledger.ErrNoVault) {
+		t.Errorf("Append: %v", err)
+	}
+	if err := l.Keep(t.Context(), "k", "t", nil); !errors.Is(err, ledger.ErrNoVault) {
+		t.Errorf("Keep: %v", err)
+	}
+}

@@ -1,0 +1,275 @@
+package ledger
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"github.com/memproxy/memproxy"
+)
+
+const (
+	// verifyStep is how many records one query reads.
+	verifyStep = 1000
+	// maxFaults ends a verification that finds nothing but faults.
+	maxFaults = 100
+)
+
+// VerifyOptions say how much is checked.
+type VerifyOptions struct {
+	// Texts has every text decrypted and compared with its hash.
+	Texts bool
+	// Anchor is a head that was kept elsewhere; nil: none.
+	Anchor *memproxy.ChainHead
+}
+
+// verifier walks one chain.
+type verifier struct {
+	l      *Ledger
+	opt    VerifyOptions
+	head   head
+	report memproxy.ChainReport
+	last   record // the record before; its place is 0 at first
+	sound  bool   // of the record before
+}
+
+// Verify walks the chain of a tenant's versions and names what was done to it
+// behind the proxy: records changed, cut off at the end, taken out, put in
+// another order, or made by somebody else. It changes nothing. The error is
+// about the store; faults are in the report, at most some hundred.
+//
+// Of the store alone it cannot be told when the whole end, head included, was
+// put back to an earlier state: that takes an Anchor.
+func (l *Ledger) Verify(ctx context.Context, tenant string, opt VerifyOptions) (memproxy.ChainReport, error) {
+	if l.opt.Vault == nil {
+		return memproxy.ChainReport{}, ErrNoVault
+	}
+	v := &verifier{l: l, opt: opt, sound: true, report: memproxy.ChainReport{Tenant: tenant}}
+	heads, err := look(ctx, l, "look up a chain", l.scanHead, `SELECT `+headColumns+` FROM chain WHERE tenant = ?`, tenant)
+	if err != nil {
+		return v.report, err
+	}
+	if len(heads) == 1 {
+		v.head = heads[0]
+		v.report.Head = memproxy.ChainHead{Tenant: tenant, Position: v.head.place, Link: v.head.link}
+		if v.head.broken {
+			v.fault(memproxy.FaultForge, v.head.place, nil, "the end of the chain is not signed by this installation")
+		}
+		v.last = record{place: v.head.base}
+		v.last.Link = v.head.baseLink
+	}
+	// A writer may go on meanwhile: what came after the head was read is for
+	// the next time.
+	for len(v.report.Faults) < maxFaults {
+		found, err := look(ctx, l, "read a chain", scanRecord, `SELECT `+versionColumns+` FROM version
+			WHERE tenant = ? AND place > ? ORDER BY place LIMIT ?`, tenant, v.last.place, verifyStep)
+		if err != nil {
+			return v.report, err
+		}
+		for i := range found {
+			if err := v.step(ctx, &found[i], len(heads) == 1); err != nil {
+				return v.report, err
+			}
+		}
+		if len(found) < verifyStep {
+			break
+		}
+	}
+	if err := v.kept(ctx, tenant); err != nil {
+		return v.report, err
+	}
+	return v.report, v.end(ctx, len(heads) == 1)
+}
+
+func (v *verifier) fault(class memproxy.FaultClass, place int64, r *record, detail string) {
+	f := memproxy.ChainFault{Class: class, Tenant: v.report.Tenant, Position: place, Detail: detail}
+	if r != nil {
+		f.MemoryKey, f.Version = r.MemoryKey, r.Number
+	}
+	v.report.Faults = append(v.report.Faults, f)
+}
+
+// step checks one record and how it follows the one before.
+func (v *verifier) step(ctx context.Context, r *record, headed bool) error {
+	if headed && r.place > v.head.place {
+		// Written since the head was read, or put there by somebody: the
+		// signature tells.
+		if v.selfCheck(r) {
+			now, err := look(ctx, v.l, "look up a chain", v.l.scanHead, `SELECT `+headColumns+` FROM chain WHERE tenant = ?`, r.Tenant)
+			if err != nil {
+				return err
+			}
+			if len(now) != 1 || now[0].place < r.place {
+				v.fault(memproxy.FaultReorder, r.place, r, "a record behind the end of the chain")
+			}
+		}
+		v.last.place = r.place
+		return nil
+	}
+	v.report.Checked++
+	sound := v.selfCheck(r)
+	follows := r.place == v.last.place+1 && r.behind == v.last.Link
+	if sound && v.sound && !follows {
+		if err := v.gap(ctx, r); err != nil {
+			return err
+		}
+	} else if r.place > v.last.place+1 {
+		v.fault(memproxy.FaultDelete, v.last.place+1, nil, fmt.Sprintf("%d records are missing", r.place-v.last.place-1))
+	}
+	v.last, v.sound = *r, sound
+	return v.text(ctx, r)
+}
+
+// selfCheck is what a record shows alone: it is as it was written, and by us.
+func (v *verifier) selfCheck(r *record) bool {
+	link := r.link()
+	if hex.EncodeToString(link) != r.Link {
+		v.fault(memproxy.FaultTamper, r.place, r, "the record was changed")
+		return false
+	}
+	if !v.l.opt.Vault.signed("version", r.key, link, r.mac) {
+		v.fault(memproxy.FaultForge, r.place, r, "the record is not signed by this installation")
+		return false
+	}
+	return true
+}
+
+// gap names what is wrong between two records that are sound by themselves:
+// the record that this one followed stands elsewhere, or is gone.
+func (v *verifier) gap(ctx context.Context, r *record) error {
+	elsewhere, err := look(ctx, v.l, "find a record", func(s scanner) (place int64, err error) { return place, s.Scan(&place) },
+		`SELECT place FROM version WHERE tenant = ? AND link = ? LIMIT 1`, r.Tenant, r.behind)
+	if err != nil {
+		return err
+	}
+	if len(elsewhere) == 1 && elsewhere[0] != r.place-1 || r.behind == "" && r.place > 1 {
+		v.fault(memproxy.FaultReorder, r.place, r, "the record stands in another place than it was written in")
+		return nil
+	}
+	v.fault(memproxy.FaultDelete, r.place-1, r, "the record before this one is missing")
+	return nil
+}
+
+// text checks that the text of a version is there and the recorded one.
+func (v *verifier) text(ctx context.Context, r *record) error {
+	if r.Compacted {
+		newer, err := look(ctx, v.l, "find a version", func(s scanner) (n int64, err error) { return n, s.Scan(&n) },
+			`SELECT number FROM version WHERE backend = ? AND kind = ? AND id = ? AND number > ? LIMIT 1`, r.Backend, string(r.Kind), r.ID, r.Number)
+		if err == nil && len(newer) == 0 && r.Op != memproxy.OpPurge {
+			v.fault(memproxy.FaultText, r.place, r, "the text of the newest version was given up")
+		}
+		return err
+	}
+	if !v.opt.Texts || r.textless() {
+		return nil
+	}
+	err := v.l.readText(ctx, r)
+	r.Text, r.Metadata = "", nil
+	switch {
+	case errors.Is(err, ErrShredded):
+		v.fault(memproxy.FaultText, r.place, r, "the text is gone")
+	case errors.Is(err, ErrSealed):
+		v.fault(memproxy.FaultText, r.place, r, "the text is not the one that was recorded")
+	default:
+		return err
+	}
+	return nil
+}
+
+// kept checks the records that stay before the trimmed beginning, each alone.
+func (v *verifier) kept(ctx context.Context, tenant string) error {
+	for after := int64(0); after < v.head.base && len(v.report.Faults) < maxFaults; {
+		found, err := look(ctx, v.l, "read a chain", scanRecord, `SELECT `+versionColumns+` FROM version
+			WHERE tenant = ? AND place > ? AND place <= ? ORDER BY place LIMIT ?`, tenant, after, v.head.base, verifyStep)
+		if err != nil || len(found) == 0 {
+			return err
+		}
+		for i := range found {
+			v.report.Checked++
+			v.selfCheck(&found[i])
+			if err := v.text(ctx, &found[i]); err != nil {
+				return err
+			}
+		}
+		after = found[len(found)-1].place
+	}
+	return nil
+}
+
+// end compares where the chain ends with where it should.
+func (v *verifier) end(ctx context.Context, headed bool) error {
+	switch {
+	case !headed && v.report.Checked > 0:
+		v.fault(memproxy.FaultTruncate, v.last.place, nil, "the end of the chain is not recorded any more")
+	case v.last.place < v.head.place && len(v.report.Faults) < maxFaults:
+		v.fault(memproxy.FaultTruncate, v.last.place+1, nil, fmt.Sprintf("%d records are missing at the end", v.head.place-v.last.place))
+	case v.sound && v.last.place == v.head.place && v.last.Link != v.head.link:
+		v.fault(memproxy.FaultReorder, v.last.place, nil, "the last record is not the one that was written last")
+	}
+	a := v.opt.Anchor
+	if a == nil || a.Position == 0 {
+		return nil
+	}
+	if a.Position > v.head.place {
+		v.fault(memproxy.FaultTruncate, v.head.place+1, nil, fmt.Sprintf("the chain reached to %d once", a.Position))
+		return nil
+	}
+	if a.Position < v.head.base {
+		return nil // trimmed since
+	}
+	link := v.head.baseLink
+	if a.Position > v.head.base {
+		found, err := look(ctx, v.l, "find a record", scanText, `SELECT link FROM version WHERE tenant = ? AND place = ?`, v.report.Tenant, a.Position)
+		if err != nil || len(found) == 0 { // missing: named above
+			return err
+		}
+		link = found[0]
+	}
+	if link != a.Link {
+		v.fault(memproxy.FaultForge, a.Position, nil, "the chain is another one than was anchored")
+	}
+	return nil
+}
+
+// VerifyMemory checks the chain of one memory's versions, with texts, as far
+// as it was not trimmed. A cut at its end shows in Verify only.
+func (l *Ledger) VerifyMemory(ctx context.Context, k memproxy.MemoryKey) (memproxy.ChainReport, error) {
+	if l.opt.Vault == nil {
+		return memproxy.ChainReport{}, ErrNoVault
+	}
+	if err := validKey(k); err != nil {
+		return memproxy.ChainReport{}, err
+	}
+	v := &verifier{l: l, opt: VerifyOptions{Texts: true}}
+	var last *record
+	for after := int64(0); len(v.report.Faults) < maxFaults; {
+		found, err := look(ctx, l, "read versions", scanRecord, `SELECT `+versionColumns+` FROM version
+			WHERE backend = ? AND kind = ? AND id = ? AND number > ? ORDER BY number LIMIT ?`, k.Backend, string(k.Kind), k.ID, after, verifyStep)
+		if err != nil {
+			return v.report, err
+		}
+		for i := range found {
+			r := &found[i]
+			v.report.Tenant = r.Tenant
+			v.report.Checked++
+			sound := v.selfCheck(r)
+			switch {
+			case last == nil: // what was before it may have been trimmed
+			case r.Number != last.Number+1:
+				v.fault(memproxy.FaultDelete, r.place, r, "the version before this one is missing")
+			case sound && r.previous != last.Link:
+				v.fault(memproxy.FaultReorder, r.place, r, "the version does not follow the one before it")
+			}
+			last = r
+			if err := v.text(ctx, r); err != nil {
+				return v.report, err
+			}
+		}
+		if len(found) < verifyStep {
+			return v.report, nil
+		}
+		after = last.Number
+	}
+	return v.report, nil
+}

@@ -1,0 +1,351 @@
+package ledger
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/memproxy/memproxy"
+)
+
+// maxPinned bounds the pinned versions of one memory.
+const maxPinned = 100
+
+const versionColumns = `backend, kind, id, number, tenant, place, field, op, at, actor, trust, confidence, attestation,
+	decision, sha256, preimage, metadata, score, previous, behind, link, vault, mac, pinned, compacted`
+
+// record is a version as it is stored: with what binds it into its chains.
+type record struct {
+	memproxy.Version
+	at       int64  // micros of Time
+	place    int64  // in the tenant's chain, from 1
+	metadata string // hash of Metadata, "" of none
+	previous string // link of the memory's version before, "" of none
+	behind   string // link of the tenant's record before, "" of none
+	key      string // id of the key of mac
+	mac      []byte
+}
+
+func scanRecord(s scanner) (record, error) {
+	var r record
+	var pinned, compacted int64
+	err := s.Scan(&r.Backend, &r.Kind, &r.ID, &r.Number, &r.Tenant, &r.place, &r.Field, &r.Op, &r.at, &r.Actor, &r.Trust, &r.Confidence, &r.Attestation,
+		&r.Decision, &r.SHA256, &r.Before, &r.metadata, &r.Score, &r.previous, &r.behind, &r.Link, &r.key, &r.mac, &pinned, &compacted)
+	r.Time, r.Pinned, r.Compacted = moment(r.at), pinned > 0, compacted > 0
+	return r, err
+}
+
+// versionText is what is encrypted of a version.
+type versionText struct {
+	Text     string `json:"text,omitempty"`
+	Metadata []byte `json:"metadata,omitempty"`
+}
+
+// Append records versions, all in one transaction, and returns them with what
+// the store gives: Number, Time, Link, and SHA256 and Before where they were
+// left out. A version of the same decision, operation and text as the
+// memory's last one is that one: to append it again changes nothing. The
+// texts of the oldest unpinned versions of the memory's field are given up
+// once there are more than Options.KeepVersions.
+func (l *Ledger) Append(ctx context.Context, versions ...memproxy.Version) ([]memproxy.Version, error) {
+	if l.opt.Vault == nil {
+		return nil, ErrNoVault
+	}
+	for i := range versions {
+		if err := validVersion(&versions[i]); err != nil {
+			return nil, err
+		}
+	}
+	if len(versions) == 0 {
+		return nil, ctx.Err()
+	}
+	in := slices.Clone(versions)
+	var out []memproxy.Version
+	err := l.do(ctx, &job{also: func(t *transaction) error {
+		out = make([]memproxy.Version, len(in))
+		for i := range in {
+			v, err := t.append(in[i])
+			if err != nil {
+				return err
+			}
+			out[i] = v
+		}
+		return nil
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func validVersion(v *memproxy.Version) error {
+	if err := validKey(v.MemoryKey); err != nil {
+		return err
+	}
+	for _, s := range [...]string{v.Tenant, v.Field, string(v.Op), v.Actor, string(v.Trust), string(v.Attestation), v.Decision, v.SHA256, v.Before} {
+		if err := storable(s); err != nil {
+			return refused("a part of the version %v", err)
+		}
+	}
+	if v.Op == "" {
+		return refused("a version has an operation")
+	}
+	if len(v.Text)+len(v.Metadata) > maxHeld {
+		return refused("the text of a version is longer than %d bytes", maxHeld)
+	}
+	return nil
+}
+
+// append adds one version to the memory's chain and the tenant's.
+func (t *transaction) append(v memproxy.Version) (memproxy.Version, error) {
+	head, err := t.head(v.Tenant) // first: it keeps other writers of the tenant away
+	if err != nil {
+		return v, err
+	}
+	last, known, err := t.lastVersion(v.MemoryKey)
+	if err != nil {
+		return v, err
+	}
+	if v.Text != "" || v.SHA256 == "" && v.Op != memproxy.OpDelete && v.Op != memproxy.OpPurge {
+		v.SHA256 = hexHash([]byte(v.Text))
+	}
+	if known && v.Decision != "" && last.Decision == v.Decision && last.Op == v.Op && last.SHA256 == v.SHA256 {
+		last.Text, last.Metadata = v.Text, v.Metadata
+		return last.Version, nil
+	}
+	if v.Before == "" {
+		v.Before = last.SHA256
+	}
+	r := record{Version: v, at: max(1, micros(t.l.opt.Clock())), place: head.place + 1, previous: last.Link, behind: head.link}
+	r.Number, r.Time, r.Compacted = last.Number+1, moment(r.at), false
+	if len(v.Metadata) > 0 {
+		r.metadata = hexHash(v.Metadata)
+	}
+	link := r.link()
+	r.Link = hex.EncodeToString(link)
+	r.key, r.mac = t.l.opt.Vault.sign("version", link)
+	if err := t.insertRecord(&r); err != nil {
+		return v, err
+	}
+	head.place, head.link = r.place, r.Link
+	if err := t.putHead(head); err != nil {
+		return v, err
+	}
+	return r.Version, t.compact(&r)
+}
+
+func (t *transaction) insertRecord(r *record) error {
+	_, err := t.run(`INSERT INTO version (`+versionColumns+`) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
+		r.Backend, string(r.Kind), r.ID, r.Number, r.Tenant, r.place, r.Field, string(r.Op), r.at, r.Actor, string(r.Trust),
+		int64(r.Confidence), string(r.Attestation), r.Decision, r.SHA256, r.Before, r.metadata, int64(r.Score),
+		r.previous, r.behind, r.Link, r.key, r.mac, count(r.Pinned), 0)
+	if err != nil || r.textless() {
+		return err
+	}
+	plain, err := json.Marshal(versionText{r.Text, r.Metadata})
+	if err != nil {
+		return err
+	}
+	return t.encrypt(versionRef(r.MemoryKey, r.Number), r.Tenant, plain)
+}
+
+// textless versions have no content of their own.
+func (r *record) textless() bool { return r.Op == memproxy.OpDelete || r.Op == memproxy.OpPurge }
+
+// compact gives up the oldest texts over the number that is kept, and notes
+// that it did.
+func (t *transaction) compact(r *record) error {
+	old, err := rows(t, func(s scanner) (n int64, err error) { return n, s.Scan(&n) }, `SELECT number FROM version
+		WHERE backend = ? AND kind = ? AND id = ? AND field = ? AND pinned = 0 AND compacted = 0
+		ORDER BY number DESC LIMIT 100 OFFSET ?`, r.Backend, string(r.Kind), r.ID, r.Field, t.l.opt.KeepVersions)
+	if err != nil {
+		return err
+	}
+	for _, number := range old {
+		if err := t.giveUp(r.MemoryKey, number); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *transaction) giveUp(k memproxy.MemoryKey, number int64) error {
+	_, err := t.run(`UPDATE version SET compacted = 1, pinned = 0 WHERE backend = ? AND kind = ? AND id = ? AND number = ?`,
+		k.Backend, string(k.Kind), k.ID, number)
+	if err != nil {
+		return err
+	}
+	_, err = t.run(`DELETE FROM content WHERE ref = ?`, versionRef(k, number))
+	return err
+}
+
+// shredVersions destroys the texts of all versions of a memory.
+func (t *transaction) shredVersions(k memproxy.MemoryKey) error {
+	all, err := rows(t, func(s scanner) (n int64, err error) { return n, s.Scan(&n) },
+		`SELECT number FROM version WHERE backend = ? AND kind = ? AND id = ? AND compacted = 0`, k.Backend, string(k.Kind), k.ID)
+	if err != nil {
+		return err
+	}
+	for _, number := range all {
+		if err := t.giveUp(k, number); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lastVersion is the newest version of a memory; zero when there is none.
+func (t *transaction) lastVersion(k memproxy.MemoryKey) (record, bool, error) {
+	found, err := rows(t, scanRecord, `SELECT `+versionColumns+` FROM version
+		WHERE backend = ? AND kind = ? AND id = ? ORDER BY number DESC LIMIT 1`, k.Backend, string(k.Kind), k.ID)
+	if err != nil || len(found) == 0 {
+		return record{}, false, err
+	}
+	return found[0], true, nil
+}
+
+// Seal begins the history of memories that have none: their first version says
+// that they were found like this, by nobody known, with the lowest trust. It
+// returns how many it sealed. To run it again is safe.
+func (l *Ledger) Seal(ctx context.Context, found ...memproxy.Version) (int, error) {
+	if l.opt.Vault == nil {
+		return 0, ErrNoVault
+	}
+	in := slices.Clone(found)
+	for i := range in {
+		in[i].Op, in[i].Trust, in[i].Attestation = memproxy.OpSeal, memproxy.TrustAnonymous, memproxy.AttestationUnknown
+		in[i].Actor, in[i].Confidence, in[i].Pinned = "", 0, false
+		if err := validVersion(&in[i]); err != nil {
+			return 0, err
+		}
+	}
+	n := 0
+	err := l.do(ctx, &job{also: func(t *transaction) error {
+		n = 0
+		for i := range in {
+			_, known, err := t.lastVersion(in[i].MemoryKey)
+			if err != nil {
+				return err
+			}
+			if known {
+				continue
+			}
+			if _, err := t.append(in[i]); err != nil {
+				return err
+			}
+			st, prior, err := t.standing(in[i].MemoryKey)
+			if err != nil {
+				return err
+			}
+			if st.Changed.IsZero() {
+				st.Tenant, st.Reason, st.Attestation = in[i].Tenant, "found when its history began", memproxy.AttestationUnknown
+				st.Changed = moment(max(1, micros(t.l.opt.Clock())))
+				if err := t.putStanding(st, prior); err != nil {
+					return err
+				}
+			}
+			n++
+		}
+		return nil
+	}})
+	if err != nil {
+		return 0, err
+	}
+	return n, nil
+}
+
+func hexHash(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// History returns versions of a memory, the newest first, without texts: those
+// below number before (0: all), at most limit.
+func (l *Ledger) History(ctx context.Context, k memproxy.MemoryKey, before int64, limit int) ([]memproxy.Version, error) {
+	if err := validKey(k); err != nil {
+		return nil, err
+	}
+	if limit <= 0 || limit > 1000 {
+		limit = 1000
+	}
+	found, err := look(ctx, l, "list versions", scanRecord, `SELECT `+versionColumns+` FROM version
+		WHERE backend = ?1 AND kind = ?2 AND id = ?3 AND (CAST(?4 AS BIGINT) = 0 OR number < ?4) ORDER BY number DESC LIMIT ?5`,
+		k.Backend, string(k.Kind), k.ID, before, limit)
+	out := make([]memproxy.Version, len(found))
+	for i := range found {
+		out[i] = found[i].Version
+	}
+	return out, err
+}
+
+// Version returns one version with its text and metadata, checked against the
+// hashes that were recorded. ErrUnknown when there is none, ErrShredded when
+// its text was given up.
+func (l *Ledger) Version(ctx context.Context, k memproxy.MemoryKey, number int64) (memproxy.Version, error) {
+	if err := validKey(k); err != nil {
+		return memproxy.Version{}, err
+	}
+	found, err := look(ctx, l, "look up a version", scanRecord, `SELECT `+versionColumns+` FROM version
+		WHERE backend = ? AND kind = ? AND id = ? AND number = ?`, k.Backend, string(k.Kind), k.ID, number)
+	if err == nil && len(found) == 0 {
+		err = fmt.Errorf("%w: version %d", ErrUnknown, number)
+	}
+	if err != nil {
+		return memproxy.Version{}, err
+	}
+	r := &found[0]
+	if r.textless() {
+		return r.Version, nil
+	}
+	return r.Version, l.readText(ctx, r)
+}
+
+// readText fills in a version's text.
+func (l *Ledger) readText(ctx context.Context, r *record) error {
+	plain, err := l.decrypt(ctx, versionRef(r.MemoryKey, r.Number), r.Tenant)
+	if err != nil {
+		return err
+	}
+	var text versionText
+	if err := json.Unmarshal(plain, &text); err != nil {
+		return fmt.Errorf("%w: version %d", ErrSealed, r.Number)
+	}
+	if text.Text != "" && hexHash([]byte(text.Text)) != r.SHA256 || len(text.Metadata) > 0 && hexHash(text.Metadata) != r.metadata {
+		return fmt.Errorf("%w: version %d is not the text that was recorded", ErrSealed, r.Number)
+	}
+	r.Text, r.Metadata = text.Text, text.Metadata
+	return nil
+}
+
+// PinVersion keeps a version's text from being given up, or lets it go again.
+// ErrShredded when it is gone already, ErrFull when too many are pinned.
+func (l *Ledger) PinVersion(ctx context.Context, k memproxy.MemoryKey, number int64, pinned bool) error {
+	if err := validKey(k); err != nil {
+		return err
+	}
+	return l.do(ctx, &job{also: func(t *transaction) error {
+		args := []any{k.Backend, string(k.Kind), k.ID}
+		const where = ` WHERE backend = ? AND kind = ? AND id = ?`
+		var compacted, n int64
+		known, err := t.one(`SELECT compacted FROM version`+where+` AND number = ?`, append(args, number), &compacted)
+		switch {
+		case err != nil:
+			return err
+		case !known:
+			return fmt.Errorf("%w: version %d", ErrUnknown, number)
+		case compacted > 0:
+			return ErrShredded
+		}
+		if _, err := t.one(`SELECT count(*) FROM version`+where+` AND pinned = 1`, args, &n); err != nil {
+			return err
+		}
+		if pinned && n >= maxPinned {
+			return fmt.Errorf("%w: %d versions are pinned", ErrFull, n)
+		}
+		_, err = t.run(`UPDATE version SET pinned = ?4 WHERE backend = ?1 AND kind = ?2 AND id = ?3 AND number = ?5`, append(args, count(pinned), number)...)
+		return err
+	}})
+}
