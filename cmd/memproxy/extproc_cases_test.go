@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"io"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
+)
+
+var updateCases = flag.Bool("update-cases", false, "write what the HTTP face does into the cases of envoy/extproc/testdata; read the diff")
+
+// twoFaces is one sidecar with both faces in front of a case's backend.
+type twoFaces struct {
+	rig     *rig
+	backend *extproctest.Backend
+	up      string
+	conn    *grpc.ClientConn
+}
+
+func startFaces(t *testing.T, c *extproctest.Case) *twoFaces {
+	t.Helper()
+	f := &twoFaces{backend: extproctest.NewBackend(c), rig: &rig{t: t, dir: t.TempDir(), log: &lockedBuffer{}}}
+	up := httptest.NewServer(f.backend)
+	t.Cleanup(up.Close)
+	f.up = up.URL
+	r := f.rig
+	text := c.Settings.Config("127.0.0.1:0", "127.0.0.1:0", up.URL, filepath.Join(r.dir, "state"))
+	cfg, err := config.Parse("memproxy.yaml", []byte(text), os.Getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &app{Stdout: io.Discard, Stderr: r.log, Getenv: os.Getenv, Version: "test"}
+	if r.car, err = a.assemble(context.Background(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.car.listenBoth(extprocFlags{listen: "127.0.0.1:0", authorize: true}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.stop)
+	r.admin = "http://" + r.car.addr("admin")
+	if f.conn, err = grpc.NewClient(r.car.addr("extproc"), grpc.WithTransportCredentials(insecure.NewCredentials())); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.conn.Close() })
+	return f
+}
+
+// face is one of the two: as net/http has it, or as Envoy has it.
+func (f *twoFaces) face(t *testing.T, envoy bool) extproctest.Face {
+	t.Helper()
+	face := extproctest.Face{
+		Addr: f.rig.car.addr("memory"), Backend: f.backend,
+		Spans: func() ([]byte, error) { return []byte(f.rig.get("/debug/spans").body), nil },
+		Audit: func() ([]byte, error) { return []byte(f.rig.audit()), nil },
+	}
+	if envoy {
+		srv := httptest.NewServer(&extproctest.Envoy{Conn: f.conn, Upstream: f.up, Backend: "memory"})
+		t.Cleanup(srv.Close)
+		face.Addr = srv.Listener.Addr().String()
+	}
+	return face
+}
+
+// Proves CARD-9, CARD-10, TRL-10: both faces give the same verdict, the same
+// request to the backend, the same answer, the same spans and the same record.
+func TestBothFacesDoTheSame(t *testing.T) {
+	paths, err := filepath.Glob(filepath.Join("..", "..", "envoy", "extproc", "testdata", "*.txtar"))
+	if err != nil || len(paths) == 0 {
+		t.Fatal("no cases", err)
+	}
+	for _, path := range paths {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
+			data, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := extproctest.ParseCase(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, summary, err := c.Run(startFaces(t, c).face(t, false))
+			if err != nil {
+				t.Fatalf("%v after\n%s", err, want)
+			}
+			if *updateCases {
+				if err := os.WriteFile(path, c.Updated(summary), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			} else if summary != c.Want {
+				t.Errorf("the HTTP face does\n%s\nwant\n%s", summary, c.Want)
+			}
+			got, _, err := c.Run(startFaces(t, c).face(t, true))
+			if err != nil {
+				t.Fatalf("%v after\n%s", err, got)
+			}
+			if got != want {
+				t.Errorf("%s", extproctest.Diff(want, got))
+			}
+		})
+	}
+}

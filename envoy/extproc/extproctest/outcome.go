@@ -1,0 +1,311 @@
+package extproctest
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A Face is a sidecar as a client and a security team see it.
+type Face struct {
+	// Addr is where requests go, host:port.
+	Addr string
+	// Spans returns /debug/spans of the admin listener, and Audit the records
+	// as "memproxy audit query -json" prints them.
+	Spans func() ([]byte, error)
+	Audit func() ([]byte, error)
+	// Backend is the one behind it.
+	Backend *Backend
+}
+
+// Backend answers what the case says and keeps what arrives.
+type Backend struct {
+	mu      sync.Mutex
+	answers map[string]Answer
+	arrived []string
+}
+
+// NewBackend returns the backend of a case.
+func NewBackend(c *Case) *Backend { return &Backend{answers: c.Answers} }
+
+// ServeHTTP implements http.Handler.
+func (b *Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		body = append(body, " (cut short)"...)
+	}
+	var s strings.Builder
+	fmt.Fprintf(&s, "%s %s\n%s", r.Method, r.RequestURI, lines(r.Header))
+	if len(r.TransferEncoding) > 0 {
+		fmt.Fprintf(&s, "transfer-encoding: %v\n", r.TransferEncoding)
+	}
+	if len(body) > 0 {
+		fmt.Fprintf(&s, "\n%s\n", body)
+	}
+	b.mu.Lock()
+	b.arrived = append(b.arrived, s.String())
+	a, ok := b.answers[r.Method+" "+r.URL.Path]
+	b.mu.Unlock()
+	if !ok {
+		a = Answer{200, http.Header{"Content-Type": {"application/json"}}, "{}"}
+	}
+	for k, v := range a.Header {
+		w.Header()[k] = v
+	}
+	w.WriteHeader(a.Status)
+	_, _ = io.WriteString(w, a.Body) // the client may be gone
+}
+
+// taken is what arrived since it was last asked.
+func (b *Backend) taken() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := b.arrived
+	b.arrived = nil
+	return out
+}
+
+// perHop are headers that a hop writes for itself, or that tell the time.
+var perHop = map[string]bool{
+	"Connection": true, "Traceparent": true, "Tracestate": true, "X-Request-Id": true, "X-Forwarded-Proto": true, "X-Forwarded-For": true,
+	"X-Envoy-Expected-Rq-Timeout-Ms": true, "X-Envoy-Upstream-Service-Time": true, "Date": true, "Server": true, "Www-Authenticate-Date": true,
+}
+
+func lines(h http.Header) string {
+	var s strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(h)) {
+		if perHop[name] {
+			continue
+		}
+		for _, v := range h[name] {
+			fmt.Fprintf(&s, "%s: %s\n", strings.ToLower(name), v)
+		}
+	}
+	return s.String()
+}
+
+// Run sends the case's requests through a face. It returns all that came of
+// them, in a form that is the same for every face and every run, and a summary:
+// a line for each request with status, verdict and reasons, and what arrived.
+func (c *Case) Run(f Face) (all, summary string, err error) {
+	var out, sum strings.Builder
+	for _, r := range c.Requests {
+		got, err := send(f.Addr, r)
+		if err != nil {
+			return out.String(), sum.String(), err
+		}
+		fmt.Fprintf(&out, "answer %s", got.text)
+		fmt.Fprintf(&sum, "%d %s", got.status, got.verdict)
+		arrived := f.Backend.taken()
+		for _, a := range arrived {
+			fmt.Fprintf(&out, "arrived %s", a)
+		}
+		if got.id != "" {
+			told, reasons, err := told(f, got.id)
+			if err != nil {
+				return out.String(), sum.String(), err
+			}
+			out.WriteString(told)
+			for _, r := range reasons {
+				sum.WriteString(" " + r)
+			}
+		}
+		for _, a := range arrived {
+			line, _, _ := strings.Cut(a, "\n")
+			sum.WriteString("\n  arrived " + line)
+		}
+		out.WriteString("\n")
+		sum.WriteString("\n")
+	}
+	return settled(out.String()), settled(sum.String()), nil
+}
+
+var decision = regexp.MustCompile(`^(\w+); id=([0-9a-f-]{36})`)
+
+// sent is what came back for a request.
+type sent struct {
+	text        string
+	status      int
+	verdict, id string
+}
+
+func send(addr string, r Request) (got sent, err error) {
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		return sent{}, err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		return sent{}, err
+	}
+	if _, err := conn.Write(r.bytes()); err != nil {
+		return sent{}, err
+	}
+	method, _, _ := strings.Cut(r.Line, " ")
+	resp, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: method})
+	if err != nil {
+		return sent{}, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return sent{}, err
+	}
+	got = sent{text: fmt.Sprintf("%d\n%s", resp.StatusCode, lines(resp.Header)), status: resp.StatusCode, verdict: "pass"}
+	if len(body) > 0 {
+		got.text += fmt.Sprintf("\n%s\n", body)
+	}
+	if m := decision.FindStringSubmatch(resp.Header.Get("X-Memproxy-Decision")); m != nil {
+		got.verdict, got.id = m[1], m[2]
+	}
+	return got, nil
+}
+
+// told is what span and audit log say of a decision. The outcome follows the
+// answer, so it is waited for.
+func told(f Face, id string) (text string, reasons []string, err error) {
+	var last error
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		span, err := spanOf(f, id)
+		if err != nil {
+			last = err
+			continue
+		}
+		records, reasons, complete, err := recordsOf(f, id)
+		if err != nil || !complete {
+			last = errors.Join(err, errOutcome)
+			continue
+		}
+		return span + records, reasons, nil
+	}
+	return "", nil, last
+}
+
+var (
+	errSpan    = errors.New("the decision has no server span yet")
+	errOutcome = errors.New("the decision has no outcome yet")
+)
+
+func spanOf(f Face, id string) (string, error) {
+	raw, err := f.Spans()
+	if err != nil {
+		return "", err
+	}
+	var spans []struct {
+		Name       string         `json:"name"`
+		Attributes map[string]any `json:"attributes"`
+		Steps      []struct {
+			Name string `json:"name"`
+		} `json:"steps"`
+	}
+	if err := json.Unmarshal(raw, &spans); err != nil {
+		return "", err
+	}
+	for _, s := range spans {
+		if s.Attributes["memproxy.decision.id"] != id {
+			continue
+		}
+		var b strings.Builder
+		fmt.Fprintf(&b, "span %s\n", s.Name)
+		for _, k := range slices.Sorted(maps.Keys(s.Attributes)) {
+			fmt.Fprintf(&b, "%s: %v\n", k, s.Attributes[k])
+		}
+		var steps []string
+		for _, st := range s.Steps {
+			steps = append(steps, st.Name)
+		}
+		slices.Sort(steps) // two that begin in the same microsecond have no order
+		fmt.Fprintf(&b, "steps: %s\n", strings.Join(steps, ", "))
+		return b.String(), nil
+	}
+	return "", errSpan
+}
+
+// recordsOf are the decision's records; complete says whether the outcome is
+// among them, or none will come.
+func recordsOf(f Face, id string) (text string, reasons []string, complete bool, err error) {
+	raw, err := f.Audit()
+	if err != nil {
+		return "", nil, false, err
+	}
+	var b strings.Builder
+	stopped := false
+	for line := range bytes.Lines(raw) {
+		if !bytes.Contains(line, []byte(id)) {
+			continue
+		}
+		var rec map[string]any
+		if err := json.Unmarshal(line, &rec); err != nil {
+			return "", nil, false, err
+		}
+		for _, k := range [...]string{"event_time", "time", "index", "trace", "prev_hash"} {
+			delete(rec, k)
+		}
+		v, _ := rec["verdict"].(string)
+		stopped = stopped || v == "deny" || v == "hold"
+		complete = complete || stopped || rec["type"] == "outcome"
+		list, _ := rec["reasons"].([]any)
+		for _, r := range list {
+			m, _ := r.(map[string]any)
+			reasons = append(reasons, fmt.Sprint(m["code"]))
+		}
+		js, err := json.Marshal(rec)
+		if err != nil {
+			return "", nil, false, err
+		}
+		fmt.Fprintf(&b, "audit %s\n", js)
+	}
+	return b.String(), reasons, complete, nil
+}
+
+// What differs from run to run.
+var changing = []struct {
+	re   *regexp.Regexp
+	with string
+}{
+	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`), "DECISION"},
+	{regexp.MustCompile(`("memproxy_ts":")[^"]*"`), `${1}TIME"`},
+	{regexp.MustCompile(`("memproxy_sig":")[^"]*"`), `${1}SIGNATURE"`},
+	{regexp.MustCompile(`("reset":")[^"]*"`), `${1}TIME"`},
+	{regexp.MustCompile(`(?m)^((?:retry-after|x-ratelimit-reset): )\d+$`), "${1}N"},
+}
+
+func settled(s string) string {
+	for _, c := range changing {
+		s = c.re.ReplaceAllString(s, c.with)
+	}
+	return s
+}
+
+// Diff are the lines that differ between what one face did and another.
+func Diff(want, got string) string {
+	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
+	var b strings.Builder
+	for i, j := 0, 0; i < len(w) || j < len(g); {
+		switch {
+		case i < len(w) && j < len(g) && w[i] == g[j]:
+			i, j = i+1, j+1
+		case i < len(w) && !slices.Contains(g[j:], w[i]):
+			fmt.Fprintf(&b, "- %s\n", w[i])
+			i++
+		case j < len(g):
+			fmt.Fprintf(&b, "+ %s\n", g[j])
+			j++
+		default:
+			fmt.Fprintf(&b, "- %s\n", w[i])
+			i++
+		}
+	}
+	return b.String()
+}
