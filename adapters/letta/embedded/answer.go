@@ -8,9 +8,13 @@ import (
 )
 
 func (l *leg) usage() map[string]any {
+	var runs any
+	if l.follows != nil {
+		runs = l.follows
+	}
 	return map[string]any{
 		"message_type": "usage_statistics", "completion_tokens": 5 * l.steps, "prompt_tokens": 10 * l.steps,
-		"total_tokens": 15 * l.steps, "step_count": l.steps, "run_ids": nil, "context_tokens": 15,
+		"total_tokens": 15 * l.steps, "step_count": l.steps, "run_ids": runs, "context_tokens": 15,
 	}
 }
 

@@ -5,13 +5,17 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // passage is a memory of an agent's archive.
 type passage struct {
-	ID   string `json:"id"`
-	Text string `json:"text"`
+	ID      string   `json:"id"`
+	Text    string   `json:"text"`
+	Tags    []string `json:"tags"`
+	Created string   `json:"created_at"`
 }
 
 // found is a passage as the search tool gives it.
@@ -39,9 +43,54 @@ func (b *Backend) archive(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, "Agent not found")
 		return
 	}
+	_ = b.insert(a, p)
+	reply(w, http.StatusOK, a.passages[len(a.passages)-1:])
+}
+
+// insert adds to an archive; the lock is held.
+func (b *Backend) insert(a *agent, p passage) error {
 	p.ID = b.id("passage")
+	if p.Created == "" {
+		p.Created = time.Unix(int64(b.n), 0).UTC().Format(time.RFC3339)
+	}
 	a.passages = append(a.passages, p)
-	reply(w, http.StatusOK, []passage{p})
+	return nil
+}
+
+// passages lists an archive, the newest first.
+func (b *Backend) passages(w http.ResponseWriter, r *http.Request) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	a := b.agents[r.PathValue("id")]
+	if a == nil {
+		refuse(w, http.StatusNotFound, "Agent not found")
+		return
+	}
+	list := slices.Clone(a.passages)
+	slices.SortStableFunc(list, func(x, y passage) int { return -strings.Compare(x.Created, y.Created) })
+	if i := slices.IndexFunc(list, func(p passage) bool { return p.ID == r.URL.Query().Get("before") }); i >= 0 {
+		list = list[i+1:]
+	}
+	if n, err := strconv.Atoi(r.URL.Query().Get("limit")); err == nil && n < len(list) {
+		list = list[:n]
+	}
+	if list == nil {
+		list = []passage{}
+	}
+	reply(w, http.StatusOK, list)
+}
+
+func (b *Backend) dropPassage(w http.ResponseWriter, r *http.Request) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if a := b.agents[r.PathValue("id")]; a != nil {
+		if i := slices.IndexFunc(a.passages, func(p passage) bool { return p.ID == r.PathValue("passage") }); i >= 0 {
+			a.passages = slices.Delete(a.passages, i, i+1)
+			reply(w, http.StatusOK, map[string]string{"message": "deleted"})
+			return
+		}
+	}
+	refuse(w, http.StatusNotFound, "Passage not found")
 }
 
 // search is the search tool: whatever holds a word of the query.

@@ -17,6 +17,7 @@ type Backend struct {
 	mu     sync.Mutex
 	agents map[string]*agent
 	runs   map[string]*leg
+	blocks map[string]*block
 	n      int
 }
 
@@ -29,6 +30,8 @@ type agent struct {
 	Tools   []tool   `json:"tools"`
 	Pending *message `json:"pending_approval"`
 	Sleep   bool     `json:"enable_sleeptime"`
+	Group   *group   `json:"managed_group"`
+	Rules   []rule   `json:"tool_rules"`
 
 	passages []passage
 
@@ -36,10 +39,22 @@ type agent struct {
 	held   []toolCall
 }
 
+// group are the agents that run after another.
+type group struct {
+	ID     string   `json:"id"`
+	Agents []string `json:"agent_ids"`
+}
+
+type rule struct {
+	Type string `json:"type"`
+	Tool string `json:"tool_name"`
+}
+
 type block struct {
-	ID    string `json:"id"`
-	Label string `json:"label"`
-	Value string `json:"value"`
+	ID          string `json:"id"`
+	Label       string `json:"label"`
+	Value       string `json:"value"`
+	Description string `json:"description"`
 }
 
 type tool struct {
@@ -50,15 +65,19 @@ type tool struct {
 
 // New returns an empty server.
 func New() *Backend {
-	b := &Backend{mux: http.NewServeMux(), agents: map[string]*agent{}, runs: map[string]*leg{}}
+	b := &Backend{mux: http.NewServeMux(), agents: map[string]*agent{}, runs: map[string]*leg{}, blocks: map[string]*block{}}
 	b.mux.HandleFunc("POST /v1/agents/{$}", b.create)
 	b.mux.HandleFunc("GET /v1/agents/{id}", b.get)
 	b.mux.HandleFunc("POST /v1/agents/{id}/messages", b.send)
 	b.mux.HandleFunc("POST /v1/agents/{id}/messages/stream", b.send)
-	b.mux.HandleFunc("POST /v1/agents/{id}/messages/async", func(w http.ResponseWriter, _ *http.Request) {
-		reply(w, http.StatusOK, map[string]string{"id": "run-1", "status": "created"})
-	})
+	b.mux.HandleFunc("POST /v1/agents/{id}/messages/async", b.async)
 	b.mux.HandleFunc("POST /v1/agents/{id}/archival-memory", b.archive)
+	b.mux.HandleFunc("GET /v1/agents/{id}/archival-memory", b.passages)
+	b.mux.HandleFunc("DELETE /v1/agents/{id}/archival-memory/{passage}", b.dropPassage)
+	b.mux.HandleFunc("PATCH /v1/agents/{id}/core-memory/blocks/{how}/{block}", b.attach)
+	b.mux.HandleFunc("GET /v1/blocks/{block}", b.block)
+	b.mux.HandleFunc("PATCH /v1/blocks/{block}", b.block)
+	b.mux.HandleFunc("GET /v1/runs/{$}", b.listRuns)
 	b.mux.HandleFunc("POST /v1/agents/{id}/tools/{name}/run", b.runTool)
 	b.mux.HandleFunc("POST /v1/agents/{id}/messages/cancel", b.cancel)
 	b.mux.HandleFunc("GET /v1/runs/{id}", b.run)
@@ -107,6 +126,7 @@ func (b *Backend) create(w http.ResponseWriter, r *http.Request) {
 		Blocks []*block `json:"memory_blocks"`
 		Tools  []string `json:"tools"`
 		Sleep  bool     `json:"enable_sleeptime"`
+		Rules  []rule   `json:"tool_rules"`
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err == nil {
@@ -118,12 +138,18 @@ func (b *Backend) create(w http.ResponseWriter, r *http.Request) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	a := &agent{ID: b.id("agent"), Name: q.Name, Type: q.Type, Blocks: q.Blocks, Sleep: q.Sleep}
+	a := &agent{ID: b.id("agent"), Name: q.Name, Type: q.Type, Blocks: q.Blocks, Sleep: q.Sleep, Rules: q.Rules}
 	if a.Type == "" {
-		a.Type = "letta_v1_agent"
+		a.Type = pausing
 	}
 	for _, bl := range a.Blocks {
 		bl.ID = b.id("block")
+		b.blocks[bl.ID] = bl
+	}
+	if a.Sleep { // one more agent has the same blocks, and runs afterwards
+		fellow := &agent{ID: b.id("agent"), Name: q.Name + "-sleeptime", Type: "sleeptime_agent", Blocks: append([]*block{}, a.Blocks...), Tools: []tool{}}
+		b.agents[fellow.ID] = fellow
+		a.Group = &group{ID: b.id("group"), Agents: []string{fellow.ID}}
 	}
 	for _, name := range append([]string{"conversation_search", "memory_replace", "memory_insert"}, q.Tools...) {
 		schema, err := json.Marshal(map[string]any{"name": name, "description": "the tool " + name, "parameters": map[string]any{"type": "object"}})

@@ -3,11 +3,17 @@ package embedded
 import (
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
+	"time"
 )
 
 // keep remembers a leg as the run that it is; the lock is held.
-func (b *Backend) keep(l *leg) { b.runs[l.run] = l }
+func (b *Backend) keep(l *leg) {
+	b.runs[l.run], l.begun = l, time.Now().UTC()
+}
 
 // number numbers an event of a background run: in each from 1 on. Others have
 // none.
@@ -34,16 +40,109 @@ func (b *Backend) run(w http.ResponseWriter, r *http.Request) {
 	if l := b.find(w, r); l != nil {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		reply(w, http.StatusOK, map[string]any{
-			"id": l.run, "status": l.status(), "agent_id": l.a.ID, "background": l.q.Back, "stop_reason": l.stop,
-			"created_at": "1970-01-01T00:00:00Z", "completed_at": "1970-01-01T00:00:00Z", "metadata": map[string]string{"run_type": "send_message"},
-		})
+		reply(w, http.StatusOK, l.record())
 	}
+}
+
+func (l *leg) record() map[string]any {
+	r := map[string]any{
+		"id": l.run, "status": l.status(), "agent_id": l.a.ID, "conversation_id": nil, "background": l.q.Back, "stop_reason": nil,
+		"created_at": l.begun.Format(time.RFC3339Nano), "completed_at": nil, "metadata": map[string]string{"run_type": "send_message"},
+	}
+	if !l.going {
+		r["stop_reason"], r["completed_at"] = l.stop, l.begun.Format("2006-01-02T15:04:05.999999")
+	}
+	return r
+}
+
+// listRuns lists runs, the newest first.
+func (b *Backend) listRuns(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := []map[string]any{}
+	for _, id := range slices.Backward(slices.Sorted(maps.Keys(b.runs))) {
+		l := b.runs[id]
+		if of := q.Get("agent_id"); of != "" && of != l.a.ID || q.Get("active") == "true" && !l.going ||
+			q.Get("after") != "" && id >= q.Get("after") || q.Get("stop_reason") != "" && (l.going || l.stop != q.Get("stop_reason")) {
+			continue
+		}
+		out = append(out, l.record())
+	}
+	reply(w, http.StatusOK, out)
+}
+
+// async begins a run and answers before it does anything.
+func (b *Backend) async(w http.ResponseWriter, r *http.Request) {
+	q := &request{}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err == nil {
+		err = json.Unmarshal(body, q)
+	}
+	if err != nil {
+		refuse(w, http.StatusUnprocessableEntity, err.Error())
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	a := b.agents[r.PathValue("id")]
+	if a == nil {
+		refuse(w, http.StatusNotFound, "Agent not found")
+		return
+	}
+	q.ClientTools, q.Back = nil, true // such a run knows no client tools
+	l := &leg{b: b, a: a, q: q, run: b.id("run"), going: true}
+	b.keep(l)
+	reply(w, http.StatusOK, l.record())
+	go func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if status, _ := l.take(); status != 0 {
+			l.stop = "error"
+		}
+		l.follow()
+		l.going = false
+	}()
+}
+
+// follow has the agents run that come after this one; the lock is held.
+func (l *leg) follow() {
+	if l.a.Group == nil || l.stop != "end_turn" {
+		return
+	}
+	for _, id := range l.a.Group.Agents {
+		f := &leg{b: l.b, a: l.b.agents[id], q: &request{}, run: l.b.id("run"), going: true}
+		l.b.keep(f)
+		l.follows = append(l.follows, f.run)
+		go func() {
+			l.b.mu.Lock()
+			defer l.b.mu.Unlock()
+			f.a.script = scriptOf(l.aside)
+			f.proceed()
+			f.going = false
+		}()
+	}
+}
+
+// aside parts what is said to an agent from what is said to its followers:
+// lines that begin with ASIDE.
+func aside(text string) (said, beside string) {
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), "ASIDE "); ok {
+			beside += rest + "\n"
+		} else {
+			said += line
+		}
+	}
+	return said, beside
 }
 
 // status is what a run says of itself.
 func (l *leg) status() string {
-	if l.stop == "cancelled" {
+	switch {
+	case l.going:
+		return "running"
+	case l.stop == "cancelled":
 		return "cancelled"
 	}
 	return "completed"

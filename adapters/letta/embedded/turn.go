@@ -119,7 +119,14 @@ type leg struct {
 	stop     string
 	steps    int
 	seq      int // number of the last event, in the background
+	begun    time.Time
+	going    bool
+	aside    string   // what the user says to those who run afterwards
+	follows  []string // runs of those who run afterwards
 }
+
+// pausing is the loop that client tools make pause.
+const pausing = "letta_v1_agent"
 
 func (b *Backend) send(w http.ResponseWriter, r *http.Request) {
 	var q request
@@ -142,6 +149,9 @@ func (b *Backend) send(w http.ResponseWriter, r *http.Request) {
 	l := &leg{b: b, a: a, q: &q, run: b.id("run")}
 	status, detail := l.take()
 	b.keep(l)
+	if status == 0 {
+		l.follow()
+	}
 	b.mu.Unlock()
 	switch {
 	case status != 0 && q.Streaming && status == http.StatusConflict:
@@ -191,6 +201,7 @@ func (l *leg) take() (status int, detail string) {
 		if l.a.Pending != nil {
 			return http.StatusConflict, "Cannot send a new message: The agent is waiting for approval on a tool call."
 		}
+		said, l.aside = aside(said)
 		l.a.script = scriptOf(said)
 	}
 	l.proceed()
@@ -210,7 +221,7 @@ func (l *leg) proceed() {
 		var wait, run []toolCall
 		for _, c := range s.calls {
 			c.ID = l.b.id("call")
-			if slices.ContainsFunc(l.q.ClientTools, func(t struct {
+			if l.a.Type == pausing && slices.ContainsFunc(l.q.ClientTools, func(t struct {
 				Name string `json:"name"`
 			}) bool {
 				return t.Name == c.Name
@@ -252,7 +263,7 @@ func (l *leg) returned(calls []toolCall, answered map[string]toolReturn) {
 		if answered[c.ID].Type != "" {
 			continue
 		}
-		text, err := l.a.call(c)
+		text, err := l.call(c)
 		if err != nil {
 			rs = append(rs, toolReturn{"tool", "Error executing function " + c.Name + ": " + err.Error(), "error", c.ID})
 			continue
@@ -264,14 +275,20 @@ func (l *leg) returned(calls []toolCall, answered map[string]toolReturn) {
 }
 
 // call runs a server tool.
-func (a *agent) call(c toolCall) (string, error) {
+func (l *leg) call(c toolCall) (string, error) {
+	a := l.a
 	var args map[string]string
 	if err := json.Unmarshal([]byte(c.Arguments), &args); err != nil {
 		return "", err
 	}
-	if c.Name == "archival_memory_search" {
+	switch c.Name {
+	case "archival_memory_search":
 		b, err := json.Marshal(a.search(args["query"]))
 		return string(b), err
+	case "archival_memory_insert":
+		return "ok", l.b.insert(a, passage{Text: args["content"]})
+	case "memory":
+		return "ok", l.b.memory(a, args)
 	}
 	i := slices.IndexFunc(a.Blocks, func(b *block) bool { return b.Label == args["label"] })
 	if i < 0 {

@@ -1,0 +1,109 @@
+package embedded
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// block reads or changes a block by its id.
+func (b *Backend) block(w http.ResponseWriter, r *http.Request) {
+	var q struct{ Value, Label, Description *string }
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err == nil && r.Method == http.MethodPatch {
+		err = json.Unmarshal(body, &q)
+	}
+	if err != nil {
+		refuse(w, http.StatusUnprocessableEntity, err.Error())
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	bl := b.blocks[r.PathValue("block")]
+	if bl == nil {
+		refuse(w, http.StatusNotFound, "Block not found")
+		return
+	}
+	for from, to := range map[*string]*string{q.Value: &bl.Value, q.Label: &bl.Label, q.Description: &bl.Description} {
+		if from != nil {
+			*to = *from
+		}
+	}
+	reply(w, http.StatusOK, bl)
+}
+
+// attach gives an agent a block, or takes it away.
+func (b *Backend) attach(w http.ResponseWriter, r *http.Request) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	a, bl := b.agents[r.PathValue("id")], b.blocks[r.PathValue("block")]
+	if a == nil || bl == nil {
+		refuse(w, http.StatusNotFound, "not found")
+		return
+	}
+	switch r.PathValue("how") {
+	case "attach":
+		a.Blocks = append(a.Blocks, bl)
+	case "detach":
+		a.drop(bl)
+	default:
+		refuse(w, http.StatusNotFound, "not found")
+		return
+	}
+	reply(w, http.StatusOK, nil)
+}
+
+func (a *agent) drop(bl *block) {
+	a.Blocks = slices.DeleteFunc(slices.Clone(a.Blocks), func(x *block) bool { return x == bl })
+}
+
+// memory is the tool of many commands, as far as blocks come and go by it; the
+// lock is held.
+func (b *Backend) memory(a *agent, args map[string]string) error {
+	label := strings.TrimPrefix(args["path"], "/memories/")
+	switch args["command"] {
+	case "create":
+		bl := &block{ID: b.id("block"), Label: label, Value: args["file_text"], Description: args["description"]}
+		b.blocks[bl.ID] = bl
+		a.Blocks = append(a.Blocks, bl)
+	case "delete":
+		i := slices.IndexFunc(a.Blocks, func(x *block) bool { return x.Label == label })
+		if i < 0 {
+			return errors.New("no such block")
+		}
+		a.drop(a.Blocks[i])
+	default:
+		return errors.New("no such command")
+	}
+	return nil
+}
+
+// Passages are the texts of an agent's archive, the oldest first, for tests.
+func (b *Backend) Passages(agentID string) []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := []string{}
+	if a := b.agents[agentID]; a != nil {
+		for _, p := range a.passages {
+			out = append(out, p.Text)
+		}
+	}
+	return out
+}
+
+// Labels are an agent's blocks, sorted, for tests.
+func (b *Backend) Labels(agentID string) []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var out []string
+	if a := b.agents[agentID]; a != nil {
+		for _, bl := range a.Blocks {
+			out = append(out, bl.Label)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
