@@ -1,0 +1,139 @@
+package hunt
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// API is how a backend is asked. Zero fields take the defaults.
+type API struct {
+	// URL is the backend's address: "https://api.mem0.ai".
+	URL string
+	// Header holds the credential: {"Authorization": "Token …"}.
+	Header http.Header
+
+	Timeout time.Duration     // of one try, with its answer; default 30 s
+	Tries   int               // of one page; default 5
+	Backoff time.Duration     // before the second try, doubled for each more; default 500 ms
+	MaxBody int64             // bytes of an answer; default 32 MiB
+	Via     http.RoundTripper // default a transport of its own
+	Sleep   func(context.Context, time.Duration) error
+}
+
+// The defaults and bounds of an API.
+const (
+	defaultTimeout = 30 * time.Second
+	defaultTries   = 5
+	defaultBackoff = 500 * time.Millisecond
+	defaultMaxBody = 32 << 20
+	maxWait        = time.Minute
+)
+
+// caller is a checked API.
+type caller struct {
+	api  API
+	base *url.URL
+	http *http.Client
+}
+
+func newCaller(a API) (*caller, error) {
+	u, err := url.Parse(a.URL)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" {
+		return nil, errors.New("hunt: the backend's URL is not a plain http address")
+	}
+	if a.Timeout < 0 || a.Tries < 0 || a.Backoff < 0 || a.MaxBody < 0 {
+		return nil, errors.New("hunt: a bound is negative")
+	}
+	if a.Timeout == 0 {
+		a.Timeout = defaultTimeout
+	}
+	if a.Tries == 0 {
+		a.Tries = defaultTries
+	}
+	if a.Backoff == 0 {
+		a.Backoff = defaultBackoff
+	}
+	if a.MaxBody == 0 {
+		a.MaxBody = defaultMaxBody
+	}
+	if a.Sleep == nil {
+		a.Sleep = sleep
+	}
+	if a.Via == nil {
+		a.Via = &http.Transport{Proxy: http.ProxyFromEnvironment, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true}
+	}
+	return &caller{a, u, &http.Client{
+		Transport: a.Via,
+		// The credential goes to the configured address only.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}, nil
+}
+
+// call asks for one page, again when the backend is busy, broken or out of
+// reach. Every call reads, POSTs of lists included, so that it may be repeated.
+func (c *caller) call(ctx context.Context, method string, path []string, query url.Values, body []byte) ([]byte, error) {
+	wait := c.api.Backoff
+	for try := 1; ; try++ {
+		raw, after, err := c.once(ctx, method, path, query, body)
+		if err == nil {
+			return raw, nil
+		}
+		if after < 0 || try == c.api.Tries || ctx.Err() != nil {
+			return nil, err
+		}
+		if err := c.api.Sleep(ctx, min(max(wait, after), maxWait)); err != nil {
+			return nil, err
+		}
+		wait *= 2
+	}
+}
+
+// once makes one try. With an error, after is negative when trying again is of
+// no use, and otherwise how long the backend asks to wait.
+func (c *caller) once(ctx context.Context, method string, path []string, query url.Values, body []byte) (raw []byte, after time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(ctx, c.api.Timeout)
+	defer cancel()
+	u := c.base.JoinPath(path...)
+	u.RawQuery = query.Encode()
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, -1, errors.New("the request cannot be made")
+	}
+	for name, values := range c.api.Header {
+		req.Header[http.CanonicalHeaderKey(name)] = values
+	}
+	req.Header.Set("Accept", "application/json")
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		var e *url.Error
+		if errors.As(err, &e) {
+			err = e.Err // without the address
+		}
+		return nil, 0, err
+	}
+	defer resp.Body.Close()
+	raw, err = io.ReadAll(io.LimitReader(resp.Body, c.api.MaxBody+1))
+	if err != nil {
+		return nil, 0, fmt.Errorf("reading the answer: %w", err)
+	}
+	switch s := resp.StatusCode; {
+	case s == http.StatusTooManyRequests || s >= 500:
+		n, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
+		return nil, time.Duration(min(max(n, 0), 3600)) * time.Second, fmt.Errorf("the backend answered %d", s)
+	case s != http.StatusOK:
+		return nil, -1, fmt.Errorf("the backend answered %d", s)
+	case int64(len(raw)) > c.api.MaxBody:
+		return nil, -1, fmt.Errorf("the answer is over %d bytes", c.api.MaxBody)
+	}
+	return raw, 0, nil
+}

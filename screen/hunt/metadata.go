@@ -1,0 +1,64 @@
+package hunt
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Bounds of metadata that is taken apart.
+const (
+	maxStrings = 256
+	maxDepth   = 16
+)
+
+// metadata returns the strings in a memory's metadata as items of their own,
+// by JSON pointer, the keys of the proxy's own among them: who wrote to the
+// store past the proxy may have used them. Metadata with more strings, or
+// deeper, than is taken apart is one item, as it is written.
+func metadata(of Item, raw json.RawMessage) []Item {
+	var v any
+	if len(raw) == 0 || json.Unmarshal(raw, &v) != nil {
+		return nil
+	}
+	var out []Item
+	whole := true
+	add := func(pointer, text string) {
+		i := of
+		i.Field, i.Text, i.Unread = "metadata"+pointer, text, false
+		out = append(out, i)
+	}
+	var visit func(pointer string, v any, depth int)
+	visit = func(pointer string, v any, depth int) {
+		if depth > maxDepth || len(out) >= maxStrings {
+			whole = false
+			return
+		}
+		switch v := v.(type) {
+		case string:
+			if v != "" {
+				add(pointer, v)
+			}
+		case []any:
+			for i, e := range v {
+				visit(pointer+"/"+strconv.Itoa(i), e, depth+1)
+			}
+		case map[string]any:
+			keys := make([]string, 0, len(v))
+			for k := range v {
+				keys = append(keys, k)
+			}
+			slices.Sort(keys)
+			for _, k := range keys {
+				visit(pointer+"/"+strings.NewReplacer("~", "~0", "/", "~1").Replace(k), v[k], depth+1)
+			}
+		}
+	}
+	visit("", v, 0)
+	if !whole {
+		out = nil
+		add("", string(raw))
+	}
+	return out
+}

@@ -1,0 +1,45 @@
+package hunt
+
+import "github.com/memproxy/memproxy"
+
+// Finding is one thing that screening found in a text.
+type Finding struct {
+	Rule     string `json:"rule"`
+	Severity string `json:"severity"`
+	Start    int    `json:"start"` // byte span in the text
+	End      int    `json:"end"`
+}
+
+// Verdict is what screening says of one text.
+type Verdict struct {
+	Verdict  memproxy.Verdict
+	Score    memproxy.PerMille
+	Findings []Finding
+}
+
+// A Screener judges a text. It is called from several goroutines at once.
+type Screener func(text string) Verdict
+
+// Counts are how many texts were ruled in which way.
+type Counts struct {
+	Allow int64 `json:"allow"`
+	Amend int64 `json:"amend"`
+	Hold  int64 `json:"hold"`
+	Deny  int64 `json:"deny"`
+}
+
+func (c *Counts) add(v memproxy.Verdict) {
+	switch v {
+	case memproxy.Allow:
+		c.Allow++
+	case memproxy.Amend:
+		c.Amend++
+	case memproxy.Hold:
+		c.Hold++
+	default:
+		c.Deny++ // also a verdict that nobody knows
+	}
+}
+
+// Screened is the number of texts in all.
+func (c Counts) Screened() int64 { return c.Allow + c.Amend + c.Hold + c.Deny }

@@ -1,0 +1,158 @@
+package hunt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Item is one text of a store.
+type Item struct {
+	ID    string // the backend's id of the memory
+	Kind  string // "memory", "block", "passage"
+	Field string // where in it the text stands: "memory", "value", "metadata/note"
+	Owner memproxy.Scope
+	Text  string
+	// Unread marks an item that the backend named without its text, or
+	// without its name: it is counted as skipped.
+	Unread bool
+}
+
+// A Pager reads a store page by page. The empty cursor is the first page, and
+// next is the cursor of the page after it, "" when there is none. A page may
+// be empty and still have a next one. Reading a cursor again reads the same
+// page as far as the store did not change. An error means that the page could
+// not be read; there are no partial pages.
+type Pager interface {
+	Page(ctx context.Context, cursor string) (items []Item, next string, err error)
+}
+
+// WalkOptions set up a Walk. Zero fields take the defaults.
+type WalkOptions struct {
+	Screen Screener
+	// Report is told of every item that was screened, in order.
+	Report func(Item, Verdict) error
+	// Name says which store is walked; a state file of another store is
+	// refused. It must hold no credential.
+	Name string
+	// StateFile is where the place is kept; "": nowhere, and a walk that is
+	// stopped begins anew.
+	StateFile string
+	// Rate is pages a second at most; default 2.
+	Rate float64
+	// MaxItem is the longest text that is screened in bytes, default 1 MiB. A
+	// longer one is counted as skipped and told to Skipped, like one that the
+	// backend did not give.
+	MaxItem int
+	Skipped func(Item)
+	// Meter is told how far the walk is; nil: nobody.
+	Meter *Meter
+	Now   func() time.Time // default time.Now
+	// Sleep waits, or returns the context's error; default a timer.
+	Sleep func(context.Context, time.Duration) error
+}
+
+const (
+	defaultRate    = 2.0
+	defaultMaxItem = 1 << 20
+)
+
+// The errors of a walk that cannot go on.
+var (
+	ErrOtherWalk = errors.New("hunt: the state file is of another store")
+	ErrCircle    = errors.New("hunt: the backend leads back to the page that was just read")
+)
+
+// Walk screens everything that a store holds and returns how far it came. With
+// a state file it begins where the last walk stopped; of a walk that was
+// finished it only returns what came of it. After a page was reported its end
+// is kept durably: a walk that is killed reports at most one page twice and
+// none not at all.
+func Walk(ctx context.Context, pager Pager, o WalkOptions) (State, error) {
+	if o.Screen == nil || o.Report == nil {
+		return State{}, errors.New("hunt: no screener, or nobody to report to")
+	}
+	if o.Rate < 0 || o.MaxItem < 0 {
+		return State{}, errors.New("hunt: a bound is negative")
+	}
+	if o.Rate == 0 {
+		o.Rate = defaultRate
+	}
+	if o.MaxItem == 0 {
+		o.MaxItem = defaultMaxItem
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Sleep == nil {
+		o.Sleep = sleep
+	}
+	state, err := LoadState(o.StateFile)
+	if err != nil {
+		return State{}, err
+	}
+	if state.Version != 0 && state.Name != o.Name {
+		return State{}, ErrOtherWalk
+	}
+	if state.Version == 0 {
+		state = State{Version: stateVersion, Name: o.Name, Started: o.Now().UTC()}
+	}
+	every := time.Duration(float64(time.Second) / o.Rate)
+	for !state.Done {
+		began := o.Now()
+		items, next, err := pager.Page(ctx, state.Cursor)
+		if err != nil {
+			return state, fmt.Errorf("hunt: page %d: %w", state.Pages+1, err)
+		}
+		if next != "" && next == state.Cursor {
+			return state, ErrCircle
+		}
+		// The counts go into a copy: a page that is stopped half-way is read,
+		// and counted, again.
+		after := state
+		for _, item := range items {
+			if err := ctx.Err(); err != nil {
+				return state, err
+			}
+			if item.Unread || len(item.Text) > o.MaxItem {
+				after.Skipped++
+				if o.Skipped != nil {
+					o.Skipped(item)
+				}
+				continue
+			}
+			v := o.Screen(item.Text)
+			after.Counts.add(v.Verdict)
+			if err := o.Report(item, v); err != nil {
+				return state, fmt.Errorf("hunt: reporting: %w", err)
+			}
+		}
+		after.Pages++
+		after.Cursor, after.Done, after.Updated = next, next == "", o.Now().UTC()
+		if err := after.Save(o.StateFile); err != nil {
+			return state, err
+		}
+		state = after
+		o.Meter.Add(int64(len(items)))
+		if wait := every - o.Now().Sub(began); !state.Done && wait > 0 {
+			if err := o.Sleep(ctx, wait); err != nil {
+				return state, err
+			}
+		}
+	}
+	return state, nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
