@@ -1,0 +1,19 @@
+{{- /* What the schema cannot say. It renders nothing. */}}
+{{- define "memproxy.validate" }}
+{{- $v := .Values }}
+{{- if and $v.injector.enabled (not $v.backends) }}{{ fail "backends is empty: the sidecar would gate nothing" }}{{ end }}
+{{- if and $v.injector.enabled (not $v.namespaces) }}{{ fail "namespaces is empty: no pod could find the sidecar's configuration" }}{{ end }}
+{{- if and $v.injector.enabled (eq $v.certificates.mode "existing") }}
+{{- if not (and $v.certificates.existingSecret $v.certificates.caBundle) }}{{ fail "certificates.mode existing needs existingSecret and caBundle" }}{{ end }}
+{{- end }}
+{{- if and $v.identity.token.enabled (not $v.identity.token.issuer) }}{{ fail "identity.token needs the cluster's issuer" }}{{ end }}
+{{- $ports := dict (toString (int $v.sidecar.adminPort)) "sidecar.adminPort" }}
+{{- range $v.backends }}
+{{- $port := toString (int .port) }}
+{{- if hasKey $ports $port }}{{ fail (printf "backend %s: port %s is %s's already" .name $port (get $ports $port)) }}{{ end }}
+{{- $_ := set $ports $port .name }}
+{{- if and .pods (not .credential) $v.networkPolicy.enabled }}
+{{- if not (dig "allowWithoutCredential" false .pods) }}{{ fail (printf "backend %s: a NetworkPolicy without a credential keeps agents' pods out and not agents: they share the pod with the sidecar. Give credential, or say pods.allowWithoutCredential" .name) }}{{ end }}
+{{- end }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,226 @@
+package charttest
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/inject"
+)
+
+func dig(t testing.TB, v any, path ...string) any {
+	t.Helper()
+	for _, p := range path {
+		m, ok := v.(map[string]any)
+		if !ok {
+			t.Fatalf("there is no %s", strings.Join(path, "."))
+		}
+		v = m[p]
+	}
+	return v
+}
+
+// find is the document of a kind whose name ends so.
+func find(t testing.TB, docs []map[string]any, kind, suffix string) map[string]any {
+	t.Helper()
+	for _, d := range docs {
+		name, _ := dig(t, d, "metadata", "name").(string)
+		if d["kind"] == kind && strings.HasSuffix(name, suffix) {
+			return d
+		}
+	}
+	t.Fatalf("no %s …%s", kind, suffix)
+	return nil
+}
+
+// The sidecar's configuration is one that the sidecar takes, with what the
+// values said, and without a warning that they did not ask for.
+func TestSidecarConfigurationIsValid(t *testing.T) {
+	env := map[string]string{
+		"POD_NAMESPACE": "agents", "POD_SERVICE_ACCOUNT": "support", "REDIS_URL": "redis://r:6379/0", "DATABASE_URL": "postgres://d",
+	}
+	for _, name := range []string{"least", "full"} {
+		docs := documents(t, render(t, values(t, name)))
+		text := dig(t, find(t, docs, "ConfigMap", "-sidecar"), "data", "memproxy.yaml").(string)
+		for _, b := range []string{"mem0", "letta"} { // there is no such file here
+			text = strings.ReplaceAll(text, "file:/etc/memproxy/credentials/"+b, "key-of-"+b)
+		}
+		c, err := config.Parse(name, []byte(text), func(k string) string { return env[k] })
+		if err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		if id := c.Identity.Default.ID; id != "system:serviceaccount:agents:support" {
+			t.Errorf("%s: the pod is %s", name, id)
+		}
+		if c.Backends[0].Credential.Reveal() != "key-of-mem0" || c.Backends[0].Listen != "127.0.0.1:8081" || c.Profile != "production" {
+			t.Errorf("%s: %+v", name, c.Backends[0])
+		}
+		if name != "full" {
+			continue
+		}
+		if c.Budgets.Redis == nil || c.Identity.OIDC == nil || c.Policy.Dir == "" || c.Telemetry.OTLP == "" || len(c.Backends[0].Passthrough) != 1 {
+			t.Errorf("what the values say is not in\n%s", text)
+		}
+		if len(c.Backends) != 2 || c.Backends[1].CredentialAs != "bearer" {
+			t.Errorf("backends: %+v", c.Backends)
+		}
+	}
+}
+
+// injected asks the injector of the full values what it makes of a pod.
+func injected(t testing.TB, pod map[string]any) []inject.Patch {
+	t.Helper()
+	docs := documents(t, render(t, values(t, "full")))
+	text := dig(t, find(t, docs, "ConfigMap", "-injector"), "data", "inject.yaml").(string)
+	c, err := inject.ParseConfig([]byte(text))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	o := c.Options()
+	o.All = true
+	i, err := inject.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	review, err := json.Marshal(map[string]any{
+		"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+		"request": map[string]any{"uid": "1", "operation": "CREATE", "kind": map[string]any{"version": "v1", "kind": "Pod"}, "object": pod},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := i.Review(inject.Mutate, review)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Response struct {
+			Allowed bool
+			Patch   []byte
+			Status  struct{ Message string }
+		}
+	}
+	if err := json.Unmarshal(out, &got); err != nil {
+		t.Fatal(err)
+	}
+	if !got.Response.Allowed {
+		t.Fatal(got.Response.Status.Message)
+	}
+	var patch []inject.Patch
+	if len(got.Response.Patch) > 0 {
+		if err := json.Unmarshal(got.Response.Patch, &patch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return patch
+}
+
+// compareWithInjection: what the webhook does to an included pod changes
+// nothing in it.
+func compareWithInjection(t *testing.T, pod map[string]any) {
+	t.Helper()
+	before, err := json.Marshal(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var have any
+	if err := json.Unmarshal(before, &have); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, op := range injected(t, pod) {
+		n++
+		var want any
+		if err := json.Unmarshal(op.Value, &want); err != nil {
+			t.Fatal(err)
+		}
+		if op.Op != "replace" {
+			t.Errorf("%s %s %s", op.Op, op.Path, op.Value)
+			continue
+		}
+		if got := at(t, have, op.Path); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: included\n%v\ninjected\n%v", op.Path, got, want)
+		}
+	}
+	if n < 5 {
+		t.Errorf("%d steps: the test compares nothing", n)
+	}
+}
+
+func at(t testing.TB, v any, path string) any {
+	t.Helper()
+	for key := range strings.SplitSeq(path[1:], "/") {
+		switch x := v.(type) {
+		case map[string]any:
+			v = x[key]
+		case []any:
+			k := 0
+			for _, c := range key {
+				k = 10*k + int(c-'0')
+			}
+			v = x[k]
+		}
+	}
+	return v
+}
+
+// Every container that the chart runs is held to the same: nothing that it
+// need not have. Proves CARD-8.
+func TestContainersAreHeldShort(t *testing.T) {
+	docs := documents(t, render(t, values(t, "full")))
+	var containers []map[string]any
+	for _, d := range docs {
+		if d["kind"] != "Deployment" {
+			continue
+		}
+		spec := dig(t, d, "spec", "template", "spec")
+		if dig(t, spec, "automountServiceAccountToken") != false {
+			t.Errorf("%v: a token of the API server is mounted", dig(t, d, "metadata", "name"))
+		}
+		containers = append(containers, dig(t, spec, "containers").([]any)[0].(map[string]any))
+	}
+	patch := injected(t, map[string]any{"metadata": map[string]any{}, "spec": map[string]any{"containers": []any{map[string]any{"name": "a"}}}})
+	for _, op := range patch {
+		if op.Path == "/spec/initContainers" {
+			var list []map[string]any
+			if err := json.Unmarshal(op.Value, &list); err != nil {
+				t.Fatal(err)
+			}
+			if list[0]["restartPolicy"] != "Always" || list[0]["startupProbe"] == nil {
+				t.Errorf("not a native sidecar that others wait for: %v", list[0])
+			}
+			containers = append(containers, list[0])
+		}
+	}
+	if len(containers) != 3 {
+		t.Fatalf("%d containers", len(containers))
+	}
+	for _, c := range containers {
+		sc := dig(t, c, "securityContext")
+		for k, want := range map[string]any{
+			"runAsNonRoot": true, "readOnlyRootFilesystem": true, "allowPrivilegeEscalation": false, "privileged": false,
+		} {
+			if got := dig(t, sc, k); got != want {
+				t.Errorf("%v: %s is %v", c["name"], k, got)
+			}
+		}
+		if drop := dig(t, sc, "capabilities", "drop").([]any); len(drop) != 1 || drop[0] != "ALL" {
+			t.Errorf("%v keeps capabilities", c["name"])
+		}
+		if dig(t, sc, "seccompProfile", "type") != "RuntimeDefault" {
+			t.Errorf("%v: seccomp", c["name"])
+		}
+		for _, k := range []string{"limits", "requests"} {
+			if dig(t, c, "resources", k) == nil {
+				t.Errorf("%v has no %s", c["name"], k)
+			}
+		}
+		for _, k := range []string{"readinessProbe", "livenessProbe"} {
+			if c[k] == nil {
+				t.Errorf("%v has no %s", c["name"], k)
+			}
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package charttest
+
+import (
+	"bytes"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+	"helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/lint"
+	"helm.sh/helm/v3/pkg/lint/support"
+)
+
+var update = flag.Bool("update", false, "write the golden renders anew")
+
+const chartDir = "../memproxy"
+
+var release = Release{Name: "memproxy", Namespace: "memproxy-system"}
+
+func values(t testing.TB, name string) map[string]any {
+	t.Helper()
+	v, err := chartutil.ReadValuesFile(filepath.Join("testdata", name+".yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func render(t testing.TB, v map[string]any) string {
+	t.Helper()
+	out, err := Render(chartDir, release, v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// documents decodes a stream of manifests.
+func documents(t testing.TB, stream string) []map[string]any {
+	t.Helper()
+	var out []map[string]any
+	for dec := yaml.NewDecoder(strings.NewReader(stream)); ; {
+		var doc map[string]any
+		if err := dec.Decode(&doc); err == io.EOF {
+			return out
+		} else if err != nil {
+			t.Fatalf("%v\n%s", err, stream)
+		}
+		if doc != nil {
+			out = append(out, doc)
+		}
+	}
+}
+
+// What the chart renders is reviewed in diffs. Proves CARD-8.
+func TestGoldenRenders(t *testing.T) {
+	for _, name := range []string{"least", "full"} {
+		got := []byte(render(t, values(t, name)))
+		documents(t, string(got))
+		path := filepath.Join("testdata", name+".golden.yaml")
+		if *update {
+			if err := os.WriteFile(path, got, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s: the render changed; review it and run with -update", name)
+		}
+	}
+}
+
+func TestLint(t *testing.T) {
+	for _, name := range []string{"least", "full"} {
+		for _, m := range lint.All(chartDir, values(t, name), release.Namespace, true).Messages {
+			if m.Severity > support.InfoSev {
+				t.Errorf("%s: %v", name, m)
+			}
+		}
+	}
+}
+
+// Values that would open a way around the gate, or a chart that cannot work,
+// are refused by name.
+func TestRefusedValues(t *testing.T) {
+	for _, c := range []struct{ name, values, want string }{
+		{"nothing", `{}`, "backends is empty"},
+		{"no namespace", `{namespaces: []}`, "namespaces is empty"},
+		{"an unknown key", `{backend: []}`, "additional properties 'backend' not allowed"},
+		{"an unknown kind", `{backends: [{name: a, kind: redis, port: 1, upstream: "http://x"}]}`, "kind"},
+		{"a credential in the address", `{backends: [{name: a, kind: mem0, port: 8081, upstream: "http://u:p@x"}]}`, "upstream"},
+		{"one port twice", `{backends: [{name: a, kind: mem0, port: 8081, upstream: "http://x"}, {name: b, kind: mem0, port: 8081, upstream: "http://x"}]}`, "port 8081 is a's already"},
+		{"the admin port", `{backends: [{name: a, kind: mem0, port: 9901, upstream: "http://x"}]}`, "sidecar.adminPort"},
+		{"a policy without a credential", `{backends: [{name: a, kind: mem0, port: 8081, upstream: "http://x", pods: {namespace: n, selector: {a: b}, port: 1}}]}`, "share the pod with the sidecar"},
+		{"a token without an issuer", `{identity: {token: {enabled: true}}}`, "issuer"},
+		{"a certificate without its CA", `{certificates: {mode: existing, existingSecret: x}}`, "caBundle"},
+		{"a digest that is none", `{image: {digest: latest}}`, "digest"},
+		{"root", `{sidecar: {runAsUser: 0}}`, "runAsUser"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			v := values(t, "least")
+			if c.name == "nothing" {
+				v = map[string]any{}
+			}
+			var more map[string]any
+			if err := yaml.Unmarshal([]byte(c.values), &more); err != nil {
+				t.Fatal(err)
+			}
+			for k, x := range more {
+				v[k] = x
+			}
+			_, err := Render(chartDir, release, v)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+	// And beside them, what must not be refused: a policy whose author says
+	// that the backend takes no credential.
+	v := values(t, "least")
+	v["backends"] = []any{map[string]any{"name": "a", "kind": "mem0", "port": 8081, "upstream": "http://x",
+		"pods": map[string]any{"namespace": "n", "selector": map[string]any{"a": "b"}, "port": 1, "allowWithoutCredential": true}}}
+	render(t, v)
+}
+
+// A chart that refuses webhooks includes what the webhook would put in.
+func TestIncludedIsInjected(t *testing.T) {
+	sub, err := loader.Load(chartDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parent := &chart.Chart{
+		Metadata: &chart.Metadata{APIVersion: "v2", Name: "agent", Version: "1.0.0"},
+		Templates: []*chart.File{{Name: "templates/pod.yaml", Data: []byte(`apiVersion: v1
+kind: Pod
+metadata:
+  name: agent
+  labels: {{- include "memproxy.podLabels" .Subcharts.memproxy | nindent 4 }}
+  annotations: {{- include "memproxy.podAnnotations" .Subcharts.memproxy | nindent 4 }}
+spec:
+  initContainers: {{- include "memproxy.initContainers" .Subcharts.memproxy | nindent 4 }}
+  containers:
+    - name: agent
+      image: agent
+      env: {{- include "memproxy.env" .Subcharts.memproxy | nindent 8 }}
+      volumeMounts: {{- include "memproxy.volumeMounts" .Subcharts.memproxy | nindent 8 }}
+  volumes: {{- include "memproxy.volumes" .Subcharts.memproxy | nindent 4 }}
+`)}},
+	}
+	parent.AddDependency(sub)
+	v := values(t, "full")
+	v["injector"] = map[string]any{"enabled": false}
+	v["control"] = map[string]any{"enabled": false}
+	out, err := RenderChart(parent, release, map[string]any{"memproxy": v})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pod map[string]any
+	for _, doc := range documents(t, out) {
+		switch doc["kind"] {
+		case "Pod":
+			pod = doc
+		case "MutatingWebhookConfiguration", "Deployment":
+			t.Errorf("a %v is rendered, and nobody asked", doc["kind"])
+		}
+	}
+	compareWithInjection(t, pod)
+}
