@@ -107,6 +107,8 @@ func RunLife(t *testing.T, open func(*testing.T, ledger.Options) (one, other *le
 		{"ten texts are kept, and the pinned", versionsCompacted},
 		{"a store is sealed", versionsSealed},
 		{"versions from many writers are one chain", versionsAtOnce},
+		{"three rejections lock a session", sessionLocks},
+		{"a session that is idle ends", sessionEnds},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			clock := NewClock()
