@@ -45,6 +45,10 @@ func (v *reader) check(c *Config, root *yaml.Node) {
 		}
 	}
 	v.identity(c, at)
+	if c.Policy.Control != nil {
+		v.control(c.Policy.Control, func(path ...any) int { return at(append([]any{"policy", "control"}, path...)...) })
+	}
+	v.screening(&c.Screening, at)
 	if c.Telemetry.OTLP != "" {
 		v.url(c.Telemetry.OTLP, at("telemetry", "otlp"), "otlp", "use headers", "http", "https")
 	}
@@ -125,4 +129,31 @@ func lineOf(n *yaml.Node, path ...any) int {
 		}
 	}
 	return n.Line
+}
+
+// layers are those of screening that may be left out.
+var layers = []string{"lexicon", "directive", "classify", "form", "secrets", "assembly"}
+
+func (v *reader) screening(s *Screening, at func(...any) int) {
+	for i, name := range s.Disable {
+		if !slices.Contains(layers, name) {
+			v.fault(at("screening", "disable", i), "%q is no layer: %s", name, strings.Join(layers, ", "))
+		}
+	}
+	if x := s.Similar; x != nil {
+		switch {
+		case (x.URL == "") == (x.Table == ""):
+			v.fault(at("screening", "similar"), "similar wants url or table, and not both")
+		case x.URL != "" && x.Model == "":
+			v.fault(at("screening", "similar"), "url needs model")
+		case x.Table != "" && x.Tokenizer == "":
+			v.fault(at("screening", "similar"), "table needs tokenizer")
+		}
+		if x.URL != "" {
+			v.url(x.URL, at("screening", "similar", "url"), "url", "use key", "http", "https")
+		}
+	}
+	if j := s.Judge; j != nil && j.URL != "" {
+		v.url(j.URL, at("screening", "judge", "url"), "url", "use key", "http", "https")
+	}
 }

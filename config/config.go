@@ -20,6 +20,7 @@ type Config struct {
 	Identity   Identity   `yaml:"identity,omitempty" doc:"who callers are"`
 	Ownership  Ownership  `yaml:"ownership,omitempty" doc:"whose memories are"`
 	Policy     Policy     `yaml:"policy,omitempty" doc:"the rules"`
+	Screening  Screening  `yaml:"screening,omitempty" doc:"how content is judged"`
 	Confidence Confidence `yaml:"confidence,omitempty" doc:"ceilings on confidence, from 0 to 1"`
 	Budgets    Budgets    `yaml:"budgets,omitempty" doc:"how much may be written"`
 	Audit      Audit      `yaml:"audit,omitempty" doc:"the signed log"`
@@ -130,8 +131,9 @@ type Ownership struct {
 
 // Policy names the rules.
 type Policy struct {
-	Dir  string   `yaml:"dir,omitempty" doc:"directory of *.cedar; absent: the built-in bundle"`
-	Poll Duration `yaml:"poll,omitempty" doc:"how often the directory is looked at; a change counts when two looks agree" default:"1s" min:"1ms"`
+	Dir     string   `yaml:"dir,omitempty" doc:"directory of *.cedar; absent: the built-in bundle"`
+	Control *Control `yaml:"control,omitempty" doc:"the control plane that distributes the rules; until its first release comes, dir holds, or without one everything is refused"`
+	Poll    Duration `yaml:"poll,omitempty" doc:"how often the directory is looked at; a change counts when two looks agree" default:"1s" min:"1ms"`
 }
 
 // Confidence are ceilings, from 0 to 1.

@@ -83,6 +83,18 @@ func (c *Config) defaults() {
 	if c.Policy.Poll == 0 {
 		c.Policy.Poll = Duration(time.Second)
 	}
+	if c.Screening.Enabled == nil {
+		on := true
+		c.Screening.Enabled = &on
+	}
+	set(&c.Screening.Sensitivity, "medium")
+	if c.Screening.Withhold == nil {
+		most := 0.85
+		c.Screening.Withhold = &most
+	}
+	if c.Policy.Control != nil {
+		c.Policy.Control.defaults()
+	}
 	limits := memproxy.DefaultLimits()
 	row := func(w *WriteLimit, d memproxy.WriteLimit) {
 		if w.PerHour == 0 {

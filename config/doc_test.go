@@ -221,6 +221,9 @@ func TestDefaultsAreAsDocumented(t *testing.T) {
 		"budgets.rapid_per_minute":     fmt.Sprint(*c.Budgets.RapidPerMinute),
 		"budgets.redis.timeout":        budgets.DefaultDeadline.String(),
 		"budgets.redis.degraded_share": fmt.Sprint(float64(budgets.DefaultShare) / 1000),
+		"screening.enabled":            fmt.Sprint(*c.Screening.Enabled),
+		"screening.sensitivity":        c.Screening.Sensitivity,
+		"screening.withhold":           fmt.Sprint(*c.Screening.Withhold),
 		"audit.retention":              c.Audit.Retention.String(),
 		"telemetry.service":            c.Telemetry.Service, "log.level": c.Log.Level,
 	}
@@ -230,7 +233,7 @@ func TestDefaultsAreAsDocumented(t *testing.T) {
 	}
 	got["identity.oidc.kind"], got["identity.oidc.trust"], got["identity.oidc.max_trust"] = o.Kind, o.Trust, o.MaxTrust
 	// These are set where they are used, and their tests stand there.
-	elsewhere := []string{"identity.oidc.prefix", "telemetry.sample", "confidence.unclaimed"}
+	elsewhere := []string{"identity.oidc.prefix", "telemetry.sample", "confidence.unclaimed", "screening.judge.timeout", "screening.judge.per_minute"}
 	for _, r := range rows(reflect.TypeFor[config.Config](), "") {
 		if r.Default == "" || strings.ContainsAny(r.Default, " ;") || slices.Contains(elsewhere, r.path) {
 			continue // prose: TestProfiles and the others look at those

@@ -7,6 +7,20 @@ import (
 	"slices"
 )
 
+// maxTries is how often a transaction is tried that another proxy's undid.
+const maxTries = 5
+
+// persist commits a group, again where another proxy's transaction was in the
+// way.
+func (l *Ledger) persist(group []*job) error {
+	for try := 1; ; try++ {
+		err := l.commit(group)
+		if err == nil || try == maxTries || !transient(err) {
+			return err
+		}
+	}
+}
+
 // commit does a group in one transaction. It is bounded by a deadline of its
 // own, not by the callers' contexts: one caller's hurry must not undo the
 // others.

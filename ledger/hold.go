@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/memproxy/memproxy"
 )
@@ -144,8 +145,8 @@ func validHold(h *memproxy.HeldWrite) error {
 			return refused("a part of the hold %v", err)
 		}
 	}
-	if len(h.EscapedPath) > 8*maxText || strings.IndexByte(h.EscapedPath, 0) >= 0 {
-		return refused("the path of a hold is too long")
+	if len(h.EscapedPath) > 8*maxText || strings.IndexByte(h.EscapedPath, 0) >= 0 || !utf8.ValidString(h.EscapedPath) {
+		return refused("the path of a hold is not UTF-8 of at most %d bytes", 8*maxText)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/memproxy/memproxy"
 )
@@ -18,8 +19,8 @@ func checkReview(r memproxy.Review) error {
 	if r.Reviewer == "" || storable(r.Reviewer) != nil {
 		return refused("a review needs a reviewer")
 	}
-	if len(r.Note) > maxNote || strings.IndexByte(r.Note, 0) >= 0 {
-		return refused("the note of a review is longer than %d bytes", maxNote)
+	if len(r.Note) > maxNote || strings.IndexByte(r.Note, 0) >= 0 || !utf8.ValidString(r.Note) {
+		return refused("the note of a review is not UTF-8 of at most %d bytes", maxNote)
 	}
 	return nil
 }

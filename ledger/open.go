@@ -46,7 +46,7 @@ const advice = "nothing was changed; restore the file (with its -wal and -shm ne
 	"or salvage it with `sqlite3 FILE .recover`, or move it aside to start empty: " +
 	"owners are then asked upstream again, and authorship of unstamped memories is lost"
 
-// Open opens the ledger, creating or migrating the file where that is needed.
+// Open opens the ledger, creating or migrating the store where that is needed.
 // A damaged file, one of another program, or one of a newer memproxy is an
 // error (ErrDamaged, ErrForeign, ErrNewer) and stays as it is.
 func Open(opt Options) (*Ledger, error) {
@@ -56,7 +56,10 @@ func Open(opt Options) (*Ledger, error) {
 	l := &Ledger{opt: opt, jobs: make(chan *job, opt.Queue), stopped: make(chan struct{})}
 	if err := l.open(); err != nil {
 		l.closeDBs()
-		if opt.Path == "" {
+		switch {
+		case opt.URL != "":
+			return nil, fmt.Errorf("ledger: Postgres: %w", err)
+		case opt.Path == "":
 			return nil, fmt.Errorf("ledger: in memory: %w", err)
 		}
 		return nil, fmt.Errorf("ledger: %s: %w", opt.Path, err)
@@ -68,13 +71,18 @@ func Open(opt Options) (*Ledger, error) {
 func (l *Ledger) open() error {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
-	if err := l.connect(ctx); err != nil {
+	connect, migrate := l.connect, migrate
+	if l.opt.URL != "" {
+		l.dialect = postgresDialect
+		connect, migrate = l.connectPostgres, migratePostgres
+	}
+	err := connect(ctx)
+	if err != nil {
 		return damaged(err)
 	}
 	if err := migrate(ctx, l.writer, l.opt.Clock()); err != nil {
 		return damaged(err)
 	}
-	var err error
 	if l.hot, err = newHot(l.opt.CacheSize, keyOf); err != nil {
 		return err
 	}

@@ -29,6 +29,11 @@ type Options struct {
 	// Path is the SQLite file, created with mode 0600 when missing. Empty: in
 	// memory, gone on Close.
 	Path string
+	// URL is a Postgres database that several proxies share, instead of Path:
+	// "postgres://user:password@host/database", with "?search_path=NAME" for a
+	// schema of its own. It is a secret. Nothing is cached then and every write
+	// waits for its commit, so that all proxies see the same.
+	URL string
 	// Clock gives the time of deletions. Nil is time.Now.
 	Clock func() time.Time
 	// CacheSize is the number of hot rows kept in memory. Zero is the default,
@@ -69,6 +74,12 @@ type Options struct {
 func (o *Options) complete() error {
 	if o.Timeout < 0 || o.Queue < 0 || o.MaxHolds < 0 || o.KeepVersions < 0 || o.Strikes < 0 {
 		return errors.New("ledger: timeout, queue, holds, versions and strikes must not be negative")
+	}
+	if o.Path != "" && o.URL != "" {
+		return errors.New("ledger: either a file or a Postgres database")
+	}
+	if o.URL != "" {
+		o.CacheSize, o.Durable = -1, true
 	}
 	if o.Clock == nil {
 		o.Clock = time.Now

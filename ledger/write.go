@@ -190,11 +190,11 @@ func (l *Ledger) write() {
 	group := make([]*job, 0, 64)
 	for first := range l.jobs {
 		group = l.gather(append(group[:0], first))
-		err := l.commit(group)
+		err := l.persist(group)
 		if err != nil && len(group) > 1 {
 			// One of them may be to blame: let each stand for itself.
 			for _, j := range group {
-				l.answer(j, l.commit([]*job{j}))
+				l.answer(j, l.persist([]*job{j}))
 			}
 			continue
 		}

@@ -41,6 +41,7 @@ func commands() []command {
 		{"audit", "verify|tail|prove|query -dir DIR", "read and verify the audit log", (*app).audit},
 		{"inject", "-config FILE", "put the sidecar into pods: Kubernetes admission webhooks", (*app).inject},
 		{"keygen", "-out DIR", "make the installation's keys", (*app).keygen},
+		{"control", "-config FILE | keygen | sign | stop | diff", "run the fleet's control plane; release rules to it", (*app).control},
 		{"version", "", "print the version", (*app).version},
 	}
 }

@@ -33,6 +33,7 @@ type sidecar struct {
 	budget    gate.Budget
 	gate      *gate.Gate
 	rules     *rulebook
+	fleet     member
 	listeners []*listener
 	proxies   []*proxy.Proxy
 	version   string
@@ -68,7 +69,7 @@ func (a *app) assemble(ctx context.Context, cfg *config.Config) (_ *sidecar, err
 	if err != nil {
 		return nil, err
 	}
-	if s.rules, err = newRulebook(cfg); err != nil {
+	if s.rules, err = newRulebook(ctx, cfg, s.log); err != nil {
 		return nil, err
 	}
 	keys, err := ledger.LoadOrCreateKey(s.path("keys"), rand.Reader)
@@ -79,10 +80,11 @@ func (a *app) assemble(ctx context.Context, cfg *config.Config) (_ *sidecar, err
 	if err != nil {
 		return nil, err
 	}
+	s.fleet.tally = newTally(s.telemetry.Instruments())
 	s.gate, err = gate.New(gate.Options{
 		Identifier: identifier, Ledger: s.ledger, Budget: s.budget, Recorder: s.audit, Signer: signer,
 		Clock: time.Now, NewID: newID,
-		Tracer: s.telemetry.Tracer(), Meter: s.telemetry.Instruments(), Log: s.log,
+		Tracer: s.telemetry.Tracer(), Meter: s.fleet.tally, Log: s.log,
 	}, s.rules.current())
 	if err != nil {
 		return nil, err
@@ -91,6 +93,9 @@ func (a *app) assemble(ctx context.Context, cfg *config.Config) (_ *sidecar, err
 		return nil, err
 	}
 	s.watch(ctx)
+	if err = s.joinFleet(ctx); err != nil {
+		return nil, err
+	}
 	return s, nil
 }
 

@@ -17,7 +17,7 @@ import (
 // stands beside the nearest request that passes.
 func TestBadInputNeverArrives(t *testing.T) {
 	r := start(t, plain, "log: {level: info}", "log: {level: error}")
-	msg := `"messages":[{"role":"user","content":"x"}],"infer":false`
+	msg := `"messages":[{"role":"user","content":"likes tea"}],"infer":false`
 	deep := strings.Repeat("[", 200) + strings.Repeat("]", 200)
 	for name, tc := range map[string]struct {
 		method, path, body string

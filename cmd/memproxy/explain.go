@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"os"
 	"strings"
@@ -57,7 +58,7 @@ func (a *app) explain(ctx context.Context, args []string) int {
 }
 
 func explainCall(ctx context.Context, cfg *config.Config, b config.Backend, who memproxy.Principal, method, target string, body []byte) (gate.Explanation, *rulebook, error) {
-	rules, err := newRulebook(cfg)
+	rules, err := newRulebook(ctx, cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return gate.Explanation{}, nil, err
 	}

@@ -21,6 +21,7 @@ var updateCases = flag.Bool("update-cases", false, "write what the HTTP face doe
 
 // twoFaces is one sidecar with both faces in front of a case's backend.
 type twoFaces struct {
+	name    string
 	rig     *rig
 	backend *extproctest.Backend
 	up      string
@@ -29,7 +30,7 @@ type twoFaces struct {
 
 func startFaces(t *testing.T, c *extproctest.Case) *twoFaces {
 	t.Helper()
-	f := &twoFaces{backend: extproctest.NewBackend(c), rig: &rig{t: t, dir: t.TempDir(), log: &lockedBuffer{}}}
+	f := &twoFaces{name: c.Settings["kind"], backend: extproctest.NewBackend(c), rig: &rig{t: t, dir: t.TempDir(), log: &lockedBuffer{}}}
 	up := httptest.NewServer(f.backend)
 	t.Cleanup(up.Close)
 	f.up = up.URL
@@ -59,12 +60,12 @@ func startFaces(t *testing.T, c *extproctest.Case) *twoFaces {
 func (f *twoFaces) face(t *testing.T, envoy bool) extproctest.Face {
 	t.Helper()
 	face := extproctest.Face{
-		Addr: f.rig.car.addr("memory"), Backend: f.backend,
+		Addr: f.rig.car.addr(f.name), Backend: f.backend,
 		Spans: func() ([]byte, error) { return []byte(f.rig.get("/debug/spans").body), nil },
 		Audit: func() ([]byte, error) { return []byte(f.rig.audit()), nil },
 	}
 	if envoy {
-		srv := httptest.NewServer(&extproctest.Envoy{Conn: f.conn, Upstream: f.up, Backend: "memory"})
+		srv := httptest.NewServer(&extproctest.Envoy{Conn: f.conn, Upstream: f.up, Backend: f.name})
 		t.Cleanup(srv.Close)
 		face.Addr = srv.Listener.Addr().String()
 	}

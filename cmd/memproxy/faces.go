@@ -176,6 +176,9 @@ func (s *sidecar) ready() []proxy.Check {
 		log.OK, log.Detail = false, err.Error()
 	}
 	checks := []proxy.Check{rules, log}
+	if s.fleet.follower != nil {
+		checks = append(checks, s.fleetReady())
+	}
 	if d, ok := s.budget.(interface{ Degraded() bool }); ok {
 		c := proxy.Check{Name: "budgets", OK: true, Detail: "shared store"}
 		if d.Degraded() {

@@ -28,6 +28,7 @@ type rig struct {
 	base  string
 	admin string
 	back  *recordingBackend
+	up    string // the backend itself
 }
 
 // lockedBuffer is a buffer that several goroutines may write.
@@ -98,6 +99,7 @@ func start(t *testing.T, conf string, change ...string) *rig {
 	r := &rig{t: t, dir: t.TempDir(), log: &lockedBuffer{}, back: &recordingBackend{Handler: b}}
 	up := httptest.NewServer(r.back)
 	t.Cleanup(up.Close)
+	r.up = up.URL
 	text := strings.NewReplacer(change...).Replace(conf)
 	text = strings.NewReplacer("DIR", r.dir, "UPSTREAM", up.URL, "KEY", sha(devToken)).Replace(text)
 	cfg, err := config.Parse("memproxy.yaml", []byte(text), os.Getenv)

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"sync"
 
 	"github.com/memproxy/memproxy"
@@ -13,27 +15,35 @@ import (
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/policy"
 	"github.com/memproxy/memproxy/policy/cedar"
+	"github.com/memproxy/memproxy/screen"
 )
 
 // rulebook compiles bundles into rules and remembers how the last attempt went.
 type rulebook struct {
-	cfg *config.Config
+	cfg  *config.Config
+	desk *desk
 
 	mu     sync.Mutex
+	inUse  policy.Bundle
+	pack   *screen.Pack
 	rules  *gate.Rules
 	cedar  *cedar.Policy
 	bundle string // version of the bundle in force
 	broken error  // why the newest edit is not in force, or nil
 }
 
-func newRulebook(cfg *config.Config) (*rulebook, error) {
-	r := &rulebook{cfg: cfg}
-	b := policy.Builtin()
-	if cfg.Policy.Dir != "" {
-		var err error
-		if b, err = policy.Load(cfg.Policy.Dir); err != nil {
-			return nil, err
-		}
+func newRulebook(ctx context.Context, cfg *config.Config, log *slog.Logger) (*rulebook, error) {
+	d, err := newDesk(ctx, cfg.Screening, log)
+	if err != nil {
+		return nil, fmt.Errorf("screening: %w", err)
+	}
+	r := &rulebook{cfg: cfg, desk: d}
+	if r.pack, err = d.pack(); err != nil {
+		return nil, fmt.Errorf("screening: pack: %w", err)
+	}
+	b, err := firstBundle(cfg, log)
+	if err != nil {
+		return nil, err
 	}
 	return r, r.take(b, func(*gate.Rules) error { return nil })
 }
@@ -41,17 +51,37 @@ func newRulebook(cfg *config.Config) (*rulebook, error) {
 // take turns a bundle into rules and puts them in force by use. A bundle that
 // does not compile, or rules that are not taken, change nothing.
 func (r *rulebook) take(b policy.Bundle, use func(*gate.Rules) error) error {
+	r.mu.Lock()
+	pack := r.pack
+	r.mu.Unlock()
+	return r.enact(b, pack, use)
+}
+
+// takePack puts another pack of screening beside the bundle in force.
+func (r *rulebook) takePack(p *screen.Pack, use func(*gate.Rules) error) error {
+	r.mu.Lock()
+	b := r.inUse
+	r.mu.Unlock()
+	return r.enact(b, p, use)
+}
+
+func (r *rulebook) enact(b policy.Bundle, pack *screen.Pack, use func(*gate.Rules) error) error {
 	compiled, err := cedar.Compile(b)
 	if err != nil {
 		return err
 	}
-	limits, ceilings := limitsOf(r.cfg.Budgets), ceilingsOf(r.cfg.Confidence)
+	screener, err := r.desk.screener(pack)
+	if err != nil {
+		return err
+	}
+	limits, ceilings := tablesOf(b, r.cfg)
 	rules := &gate.Rules{
-		Version: versionOf(b, r.cfg), Profile: gate.Profile(r.cfg.Profile), Policy: compiled, Ceilings: ceilings,
+		Version: versionOf(b, pack, r.cfg), Profile: gate.Profile(r.cfg.Profile), Policy: compiled, Ceilings: ceilings,
 		Lines: func(p memproxy.Principal, kind memproxy.Kind, fields []string) []memproxy.Line {
 			return budgets.Lines(limits, p, kind, fields)
 		},
 		Enforce: *r.cfg.Enforce, Unattributed: gate.Unattributed(r.cfg.Ownership.Unattributed),
+		Screener: screener, Withhold: memproxy.PerMille(*r.cfg.Screening.Withhold*1000 + 0.5),
 	}
 	if err := use(rules); err != nil {
 		return err
@@ -59,12 +89,13 @@ func (r *rulebook) take(b policy.Bundle, use func(*gate.Rules) error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.rules, r.cedar, r.bundle, r.broken = rules, compiled, b.Version(), nil
+	r.inUse, r.pack = b, pack
 	return nil
 }
 
 // versionOf names the rules by all that they are made of: two sidecars with
 // one version rule alike.
-func versionOf(b policy.Bundle, cfg *config.Config) string {
+func versionOf(b policy.Bundle, pack *screen.Pack, cfg *config.Config) string {
 	rest, err := json.Marshal(struct {
 		Profile, Unattributed string
 		Enforce               bool
@@ -73,10 +104,15 @@ func versionOf(b policy.Bundle, cfg *config.Config) string {
 		Overrides             map[string]config.WriteLimit
 		Tenants, Namespaces   map[string]config.WriteLimit
 		RapidPerMinute        *int64
+		Pack, Sensitivity     string
+		Off                   []string
+		Screening             bool
+		Withhold              float64
 	}{
 		cfg.Profile, cfg.Ownership.Unattributed, *cfg.Enforce, cfg.Confidence,
 		cfg.Budgets.Default, cfg.Budgets.Anonymous, cfg.Budgets.Overrides, cfg.Budgets.Tenants, cfg.Budgets.Namespaces,
 		cfg.Budgets.RapidPerMinute,
+		pack.Version(), cfg.Screening.Sensitivity, cfg.Screening.Disable, *cfg.Screening.Enabled, *cfg.Screening.Withhold,
 	})
 	if err != nil {
 		panic(err) // plain numbers and strings
@@ -96,6 +132,13 @@ func (r *rulebook) fail(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.broken = err
+}
+
+// packVersion is the version of the pack in force.
+func (r *rulebook) packVersion() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.pack.Version()
 }
 
 // bundleVersion is the version of the bundle in force.

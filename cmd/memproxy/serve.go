@@ -84,12 +84,19 @@ func (s *sidecar) watch(ctx context.Context) {
 	} else {
 		s.onClose(func(context.Context) error { return stop() })
 	}
-	if dir := s.cfg.Policy.Dir; dir != "" {
+	if dir := s.cfg.Policy.Dir; dir != "" && s.cfg.Policy.Control == nil {
 		tick := time.NewTicker(s.cfg.Policy.Poll.Time())
 		version := s.rules.bundleVersion() // what changed since it was read is an edit
 		go func() {
 			defer tick.Stop()
 			policy.Watch(ctx, dir, version, tick.C, s.reload, s.reloadFailed)
+		}()
+	}
+	if s.cfg.Screening.Pack != "" && *s.cfg.Screening.Enabled {
+		tick := time.NewTicker(s.cfg.Policy.Poll.Time())
+		go func() {
+			defer tick.Stop()
+			s.watchPack(ctx, tick.C)
 		}()
 	}
 	go s.housekeeping(ctx)
@@ -100,11 +107,16 @@ func (s *sidecar) reload(b policy.Bundle) error {
 	if err := s.rules.take(b, s.gate.Use); err != nil {
 		return err
 	}
+	s.reloaded()
+	return nil
+}
+
+// reloaded says everywhere that other rules are in force.
+func (s *sidecar) reloaded() {
 	version, _ := s.rules.state()
 	s.telemetry.Instruments().Reloaded(context.Background(), true)
 	s.log.Info("rules reloaded", "version", version)
 	s.record(memproxy.EventReload, "rules "+version+" in force")
-	return nil
 }
 
 // reloadFailed keeps the last good rules and says so everywhere.

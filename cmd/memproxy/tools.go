@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 
@@ -17,7 +18,7 @@ import (
 
 // check validates a configuration, its policies and its files, without
 // opening state or listening.
-func (a *app) check(_ context.Context, args []string) int {
+func (a *app) check(ctx context.Context, args []string) int {
 	fs := a.flags("check")
 	path := fs.String("config", "memproxy.yaml", "configuration file")
 	print := fs.Bool("print", false, "print the configuration with all defaults, secrets redacted")
@@ -31,7 +32,7 @@ func (a *app) check(_ context.Context, args []string) int {
 	if _, err := buildIdentifier(cfg); err != nil {
 		return a.fail(err)
 	}
-	rules, err := newRulebook(cfg)
+	rules, err := newRulebook(ctx, cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return a.fail(err)
 	}

@@ -113,6 +113,23 @@ func (d *Dir) open(name, number string) (*policy.Release, error) {
 	return r, nil
 }
 
+// Last is the highest number that is in use, 0 when there is none.
+func (d *Dir) Last() (uint64, error) {
+	entries, err := os.ReadDir(d.path)
+	if err != nil {
+		return 0, fmt.Errorf("xds: %w", err)
+	}
+	var last uint64
+	for _, e := range entries {
+		if m := fileName.FindStringSubmatch(e.Name()); m != nil {
+			if n, err := strconv.ParseUint(m[1], 10, 64); err == nil {
+				last = max(last, n)
+			}
+		}
+	}
+	return last, nil
+}
+
 // Publish puts a release into the directory. A number is used once.
 func (d *Dir) Publish(r *policy.Release) error {
 	return d.create(fmt.Sprintf("%06d.release", r.Number), r.Encoded())

@@ -76,6 +76,9 @@ func TestDocumentListsEveryRule(t *testing.T) {
 			if r := reason.FindStringSubmatch(m[2]); r != nil {
 				code = r[1]
 			}
+			if strings.Contains(m[2], `@verdict("hold")`) {
+				verdict = "hold"
+			}
 			source = append(source, m[1]+" "+verdict+" "+code)
 		}
 	}

@@ -2,6 +2,7 @@ package panel
 
 import (
 	"context"
+	"strings"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/screen/assembly"
@@ -40,6 +41,9 @@ func (p *Panel) assembled(s memproxy.Screening, findings []memproxy.Finding) []m
 			continue
 		}
 		for _, f := range report.Findings {
+			if strings.HasPrefix(f.Rule, "classify.") {
+				continue // it was trained on texts that people wrote, not on joined ones
+			}
 			if j.Kind == assembly.Encoded || j.Crosses(f.Start, f.End) {
 				f.Rule, f.Score = "assembled."+f.Rule, report.Score
 				findings = attribute(findings, j, s.Decision, f)

@@ -24,12 +24,17 @@ import (
 	"github.com/memproxy/memproxy/screen/similar"
 )
 
+// A Matcher finds the known attack that a text is most like.
+type Matcher interface {
+	Match(ctx context.Context, text string, source memproxy.Source) (similar.Match, error)
+}
+
 // Options are the layers. Nil ones are left out, but for Base.
 type Options struct {
 	Base     *screen.Screener
 	Secrets  bool
 	Assembly *assembly.Store
-	Similar  *similar.Index
+	Similar  Matcher
 	Judge    *judge.Judge
 	// Hold and Deny are the risks at which policies hold and refuse: what a
 	// layer's finding is worth.
@@ -65,7 +70,7 @@ func (p *Panel) Screen(ctx context.Context, s memproxy.Screening) ([]memproxy.Fi
 	if p.opt.Secrets {
 		findings = p.secrets(s.Operation, findings)
 	}
-	if p.opt.Assembly != nil && !s.Reading {
+	if p.opt.Assembly != nil && !s.Reading && writes(s.Operation) {
 		findings = p.assembled(s, findings)
 	}
 	if p.opt.Similar != nil {
@@ -79,7 +84,7 @@ func (p *Panel) Screen(ctx context.Context, s memproxy.Screening) ([]memproxy.Fi
 
 // Wrote implements the gate's Witness.
 func (p *Panel) Wrote(s memproxy.Screening) {
-	if p.opt.Assembly != nil && s.Operation != nil {
+	if p.opt.Assembly != nil && s.Operation != nil && writes(s.Operation) {
 		p.opt.Assembly.Commit(keyOf(s), s.Decision, texts(s.Operation), p.opt.Clock())
 	}
 }
@@ -93,12 +98,18 @@ func judged(it *memproxy.Item) bool {
 	return it.Text != ""
 }
 
-// texts are an operation's texts, at their items' places.
+// writes reports whether an operation puts texts into memory. What is said to
+// an agent is not: what it makes of it is judged when it writes.
+func writes(op *memproxy.Operation) bool {
+	return op.Kind == memproxy.Learn || op.Kind == memproxy.Correct
+}
+
+// texts are what an operation writes, at their items' places.
 func texts(op *memproxy.Operation) []string {
 	out := make([]string, len(op.Items))
 	for i := range op.Items {
-		if judged(&op.Items[i]) {
-			out[i] = op.Items[i].Text
+		if it := &op.Items[i]; it.Kind == memproxy.ItemContent && judged(it) {
+			out[i] = it.Text
 		}
 	}
 	return out

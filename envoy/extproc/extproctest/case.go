@@ -60,7 +60,7 @@ enforce: %s
 state: %s
 admin: {listen: "%s"}
 backends:
-  - name: memory
+  - name: %s
     kind: %s
     listen: "%s"
     upstream: "%s"
@@ -77,7 +77,7 @@ identity:
 budgets:
   default: {writes_per_hour: %s, writes_total: 10000}
 log: {level: info}
-`, s["profile"], s["enforce"], state, admin, s["kind"], listen, upstream, s["credential"], s["body"], devKey, eveKey, s["writes_per_hour"])
+`, s["profile"], s["enforce"], state, admin, s["kind"], s["kind"], listen, upstream, s["credential"], s["body"], devKey, eveKey, s["writes_per_hour"])
 }
 
 // SHA-256 of "m0sk_dev" and of "m0sk_eve".

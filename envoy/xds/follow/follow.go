@@ -89,24 +89,38 @@ func New(opt Options) (*Follower, error) {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
 	f := &Follower{opt: opt}
-	k, err := readKept(opt.Path)
-	if err != nil {
+	var err error
+	if f.now, f.floor, err = read(opt); err != nil {
 		return nil, err
 	}
-	f.floor = k.Floor
-	if len(k.release) == 0 {
-		return f, nil
+	return f, nil
+}
+
+// Kept is the release that a follower with these options would start from, or
+// nil. It takes Path, Fleet, Node, Keys and Log.
+func Kept(opt Options) (*policy.Release, error) {
+	if opt.Log == nil {
+		opt.Log = slog.New(slog.DiscardHandler)
+	}
+	r, _, err := read(opt)
+	return r, err
+}
+
+// read reads what is kept and checks it anew.
+func read(opt Options) (*policy.Release, uint64, error) {
+	k, err := readKept(opt.Path)
+	if err != nil || len(k.release) == 0 {
+		return nil, k.Floor, err
 	}
 	r, err := policy.Open(k.release, opt.Keys...)
 	if err == nil {
-		err = f.acceptable(r)
+		err = (&Follower{opt: opt, floor: k.Floor}).acceptable(r)
 	}
 	if err != nil {
 		opt.Log.Error("the kept release is not taken", "error", err)
-		return f, nil
+		return nil, k.Floor, nil
 	}
-	f.now = r
-	return f, nil
+	return r, k.Floor, nil
 }
 
 // LastGood is the kept release that New found, or nil. Whoever puts it in force

@@ -1,0 +1,236 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/envoy/xds"
+	"github.com/memproxy/memproxy/proxy"
+	"github.com/memproxy/memproxy/telemetry"
+)
+
+// control runs the fleet's control plane, or one of the commands for who
+// releases rules.
+func (a *app) control(ctx context.Context, args []string) int {
+	if len(args) > 0 {
+		switch args[0] {
+		case "keygen":
+			return a.controlKeygen(args[1:])
+		case "sign":
+			return a.controlSign(args[1:])
+		case "stop":
+			return a.controlStop(args[1:])
+		case "diff":
+			return a.controlDiff(ctx, args[1:])
+		}
+	}
+	fs := a.flags("control")
+	path := fs.String("config", "control.yaml", "configuration file")
+	if code := a.parse(fs, args); code >= 0 {
+		return code
+	}
+	cfg, err := config.LoadControlPlane(*path, a.Getenv)
+	if err != nil {
+		return a.fail(err)
+	}
+	p, err := a.openPlane(cfg)
+	if err != nil {
+		return a.fail(err)
+	}
+	if err := p.start(ctx); err != nil {
+		return a.fail(err)
+	}
+	code := exitOK
+	select {
+	case <-ctx.Done():
+	case err := <-p.failed:
+		p.log.Error("a listener failed", "error", err)
+		code = exitFailed
+	}
+	p.log.Info("stopping")
+	stop, cancel := context.WithTimeout(context.Background(), drainTime)
+	defer cancel()
+	if err := p.close(stop); err != nil {
+		return a.fail(err)
+	}
+	return code
+}
+
+// plane is a running control plane.
+type plane struct {
+	cfg    *config.ControlPlane
+	log    *slog.Logger
+	server *xds.Server
+	tls    *tls.Config
+	admin  http.Handler
+
+	fleetAddr, adminAddr string // where it really listens
+	stops                []func(context.Context) error
+	failed               chan error
+}
+
+// openPlane builds a control plane from its configuration. Nothing listens yet.
+func (a *app) openPlane(cfg *config.ControlPlane) (*plane, error) {
+	level := map[string]slog.Level{"debug": slog.LevelDebug, "warn": slog.LevelWarn, "error": slog.LevelError}[cfg.Log.Level]
+	log, err := telemetry.NewLogger(a.Stderr, telemetry.LogOptions{Format: cfg.Log.Format, Level: level})
+	if err != nil {
+		return nil, err
+	}
+	keys, err := config.PublicKeys(cfg.Keys)
+	if err != nil {
+		return nil, err
+	}
+	store, err := xds.NewDir(cfg.Releases, keys)
+	if err != nil {
+		return nil, err
+	}
+	opt := xds.Options{
+		Fleet: cfg.Fleet, Store: store, Rules: rulesOf(cfg.Sidecars), Plan: planOf(cfg.Rollout),
+		Clock: time.Now, Log: log, Report: cfg.Report.Time(),
+	}
+	if cfg.Replay.Decisions != "" {
+		if opt.Warn, err = a.warner(cfg.Replay, log); err != nil {
+			return nil, err
+		}
+	}
+	p := &plane{cfg: cfg, log: log, failed: make(chan error, 2)}
+	if p.server, err = xds.New(opt); err != nil {
+		return nil, err
+	}
+	cert, err := newCertFile(cfg.TLS.Cert, cfg.TLS.Key)
+	if err != nil {
+		return nil, err
+	}
+	clients, err := roots(cfg.TLS.ClientCA)
+	if err != nil {
+		return nil, err
+	}
+	p.tls = &tls.Config{GetCertificate: cert.server, ClientCAs: clients, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13}
+	metrics := prometheus.NewRegistry()
+	metrics.MustRegister(fleetMetrics{p.server})
+	p.admin = p.adminHandler(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	return p, nil
+}
+
+func rulesOf(list []config.SidecarRule) []xds.Rule {
+	var out []xds.Rule
+	for _, r := range list {
+		labels := make(map[string][]string, len(r.Labels))
+		for k, names := range r.Labels {
+			labels[k] = names
+		}
+		out = append(out, xds.Rule{SPIFFE: r.SPIFFE, CommonName: r.CommonName, Tenant: r.Tenant, Labels: labels})
+	}
+	return out
+}
+
+func planOf(r config.Rollout) xds.Plan {
+	p := xds.Plan{Refused: *r.Refused, Errors: *r.Errors, Decisions: uint64(*r.Decisions), Rejections: int(*r.Rejections)}
+	for _, s := range r.Stages {
+		p.Stages = append(p.Stages, xds.Stage{Percent: s.Percent, Hold: s.Hold.Time()})
+	}
+	return p
+}
+
+// adminHandler serves the fleet's state. It changes nothing.
+func (p *plane) adminHandler(metrics http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	show := func(path string, state func() any) {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			enc := json.NewEncoder(w)
+			enc.SetIndent("", "  ")
+			_ = enc.Encode(state()) // the reader may be gone
+		})
+	}
+	show("/fleet", func() any { return p.server.Status() })
+	show("/fleet/sidecars", func() any { return p.server.Sidecars() })
+	mux.Handle("/", proxy.NewAdmin(proxy.AdminOptions{Ready: p.ready, Metrics: metrics}))
+	return mux
+}
+
+func (p *plane) ready() []proxy.Check {
+	st := p.server.Status()
+	c := proxy.Check{Name: "releases", OK: true, Detail: fmt.Sprintf("%d release(s), %d sidecar(s)", len(st.Releases), st.Connected)}
+	switch {
+	case st.Away != "":
+		c.Degraded, c.Detail = true, "the directory is away and what was offered stays: "+st.Away
+	case len(st.Faults) > 0:
+		c.Degraded, c.Detail = true, fmt.Sprintf("%d release(s) cannot be offered, first: %s", len(st.Faults), st.Faults[0])
+	}
+	return []proxy.Check{c}
+}
+
+// start looks at the releases, listens, and serves until close.
+func (p *plane) start(ctx context.Context) (err error) {
+	defer func() {
+		if err != nil {
+			_ = p.close(ctx) // the error that led here is the one to show
+		}
+	}()
+	if err := p.server.Refresh(); err != nil {
+		return err
+	}
+	fleet, err := net.Listen("tcp", p.cfg.Listen)
+	if err != nil {
+		return err
+	}
+	stop, failed, err := p.server.Serve(fleet, p.tls)
+	if err != nil {
+		fleet.Close()
+		return err
+	}
+	p.fleetAddr = fleet.Addr().String()
+	p.stops = append(p.stops, stop)
+	admin, err := net.Listen("tcp", p.cfg.Admin.Listen)
+	if err != nil {
+		return err
+	}
+	stopAdmin, adminFailed := proxy.Serve(admin, proxy.ServerOptions{Handler: p.admin, Log: p.log})
+	p.adminAddr = admin.Addr().String()
+	p.stops = append(p.stops, stopAdmin)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	p.stops = append(p.stops, func(context.Context) error { cancel(); return nil })
+	go func() { // ends when both have, at close
+		for range 2 {
+			select {
+			case err := <-failed:
+				p.failed <- err
+			case err := <-adminFailed:
+				p.failed <- err
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	tick := time.NewTicker(p.cfg.Poll.Time())
+	go func() {
+		defer tick.Stop()
+		p.server.Run(ctx, tick.C)
+	}()
+	p.log.Info("listening", "name", "fleet", "address", p.fleetAddr)
+	p.log.Info("listening", "name", "admin", "address", p.adminAddr)
+	return nil
+}
+
+// close stops everything, in the reverse order.
+func (p *plane) close(ctx context.Context) error {
+	var first error
+	for i := len(p.stops) - 1; i >= 0; i-- {
+		if err := p.stops[i](ctx); err != nil && first == nil {
+			first = err
+		}
+	}
+	p.stops = nil
+	return first
+}

@@ -1,0 +1,233 @@
+package main
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/memproxy/memproxy/envoy/xds"
+	"github.com/memproxy/memproxy/policy"
+	"github.com/memproxy/memproxy/policy/cedar"
+)
+
+// fleetKeyFile is the fleet's private key: PKCS #8, PEM, mode 0600.
+const fleetKeyFile = "fleet.key"
+
+// controlKeygen makes the key that signs releases. It belongs to who releases,
+// and never onto the control plane.
+func (a *app) controlKeygen(args []string) int {
+	fs := a.flags("control keygen")
+	out := fs.String("out", "", "directory for "+fleetKeyFile)
+	if code := a.parse(fs, args); code >= 0 {
+		return code
+	}
+	if *out == "" {
+		fmt.Fprintln(a.Stderr, "memproxy control keygen: -out is required")
+		return exitUsage
+	}
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return a.fail(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return a.fail(err)
+	}
+	if err := os.MkdirAll(*out, 0o700); err != nil {
+		return a.fail(err)
+	}
+	path := filepath.Join(*out, fleetKeyFile)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) // a key is never overwritten
+	if err != nil {
+		return a.fail(err)
+	}
+	_, err = f.Write(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return a.fail(err)
+	}
+	fmt.Fprintf(a.Stdout, "private key  %s (keep it off the control plane)\npublic key   %s (for keys: in control.yaml and policy.control)\n", path, base64.StdEncoding.EncodeToString(public))
+	return exitOK
+}
+
+// labelFlags gathers -label k=v.
+type labelFlags map[string]string
+
+// String implements flag.Value.
+func (l labelFlags) String() string { return "" }
+
+// Set implements flag.Value.
+func (l labelFlags) Set(s string) error {
+	k, v, ok := strings.Cut(s, "=")
+	if _, twice := l[k]; !ok || twice {
+		return errors.New("want name=value, each name once")
+	}
+	l[k] = v
+	return nil
+}
+
+// controlSign makes a release of a policy directory. It does not sign what does
+// not compile.
+func (a *app) controlSign(args []string) int {
+	fs := a.flags("control sign")
+	labels := labelFlags{}
+	keyPath := fs.String("key", "", "the fleet's private key")
+	dir := fs.String("policies", "", "policy directory; absent: the built-in bundle")
+	releases := fs.String("releases", "", "directory of releases")
+	s := policy.Statement{}
+	fs.StringVar(&s.Fleet, "fleet", "", "name of the fleet")
+	fs.Uint64Var(&s.Number, "number", 0, "number of the release; absent: one more than the highest")
+	fs.Uint64Var(&s.Floor, "floor", 0, "lowest number that may follow it; absent: the release before of the same channel, so that a rollout can be taken back")
+	fs.StringVar(&s.For.Tenant, "tenant", "", "only sidecars of this tenant")
+	fs.Var(labels, "label", "only sidecars with this label, name=value; may be repeated")
+	fs.StringVar(&s.Note, "note", "", "a sentence for people")
+	if code := a.parse(fs, args); code >= 0 {
+		return code
+	}
+	if *keyPath == "" || *releases == "" || s.Fleet == "" {
+		fmt.Fprintln(a.Stderr, "memproxy control sign: -key, -releases and -fleet are required")
+		return exitUsage
+	}
+	if len(labels) > 0 {
+		s.For.Labels = labels
+	}
+	r, err := sign(*keyPath, *dir, *releases, s, given(fs, "floor"))
+	if err != nil {
+		return a.fail(err)
+	}
+	fmt.Fprintf(a.Stdout, "release %s for %s, floor %d, bundle %s\n", r.Name(), r.For, r.Floor, r.Bundle)
+	return exitOK
+}
+
+func given(fs *flag.FlagSet, name string) bool {
+	found := false
+	fs.Visit(func(f *flag.Flag) { found = found || f.Name == name })
+	return found
+}
+
+func sign(keyPath, dir, releases string, s policy.Statement, floor bool) (*policy.Release, error) {
+	key, err := readFleetKey(keyPath)
+	if err != nil {
+		return nil, err
+	}
+	b := policy.Builtin()
+	if dir != "" {
+		if b, err = policy.Load(dir); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := cedar.Compile(b); err != nil {
+		return nil, err
+	}
+	store, err := xds.NewDir(releases, []ed25519.PublicKey{key.Public().(ed25519.PublicKey)})
+	if err != nil {
+		return nil, err
+	}
+	last, err := store.Last()
+	if err != nil {
+		return nil, err
+	}
+	if s.Number == 0 {
+		s.Number = last + 1
+	} else if s.Number <= last {
+		return nil, fmt.Errorf("release %d is there already; numbers only rise", last)
+	}
+	if !floor {
+		if s.Floor, err = before(store, s); err != nil {
+			return nil, err
+		}
+	}
+	r, err := policy.Seal(b, s, key)
+	if err != nil {
+		return nil, err
+	}
+	return r, store.Publish(r)
+}
+
+// before is the newest release of the statement's channel that was not stopped,
+// or the statement's own number.
+func before(store *xds.Dir, s policy.Statement) (uint64, error) {
+	list, _, err := store.Releases()
+	if err != nil {
+		return 0, err
+	}
+	marks, err := store.Marks()
+	if err != nil {
+		return 0, err
+	}
+	stopped := map[uint64]bool{}
+	for _, m := range marks {
+		stopped[m.Release] = stopped[m.Release] || m.Kind == xds.MarkStopped
+	}
+	floor := s.Number
+	for _, r := range list {
+		if r.Fleet == s.Fleet && r.For.String() == s.For.String() && !stopped[r.Number] {
+			floor = r.Number
+		}
+	}
+	return floor, nil
+}
+
+func readFleetKey(path string) (ed25519.PrivateKey, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("%s may be read by others (mode %04o); make it 0600", path, info.Mode().Perm())
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode(b)
+	if block == nil || block.Type != "PRIVATE KEY" {
+		return nil, fmt.Errorf("%s is not a PEM private key", path)
+	}
+	k, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("%s is not a PKCS #8 key", path)
+	}
+	key, ok := k.(ed25519.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("%s is not an Ed25519 key", path)
+	}
+	return key, nil
+}
+
+// controlStop takes a release back: no sidecar is to have it.
+func (a *app) controlStop(args []string) int {
+	fs := a.flags("control stop")
+	releases := fs.String("releases", "", "directory of releases")
+	number := fs.Uint64("number", 0, "number of the release")
+	reason := fs.String("reason", "stopped by hand", "a sentence for people")
+	if code := a.parse(fs, args); code >= 0 {
+		return code
+	}
+	if *releases == "" || *number == 0 {
+		fmt.Fprintln(a.Stderr, "memproxy control stop: -releases and -number are required")
+		return exitUsage
+	}
+	store, err := xds.NewDir(*releases, nil)
+	if err != nil {
+		return a.fail(err)
+	}
+	if last, err := store.Last(); err != nil {
+		return a.fail(err)
+	} else if *number > last {
+		return a.fail(fmt.Errorf("there is no release %d", *number))
+	}
+	if err := store.Put(xds.Mark{Release: *number, Kind: xds.MarkStopped, At: time.Now().UTC(), Reason: *reason}); err != nil {
+		return a.fail(err)
+	}
+	fmt.Fprintf(a.Stdout, "release %d is stopped; sidecars return to the one before it\n", *number)
+	return exitOK
+}

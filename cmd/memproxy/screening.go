@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/screen"
+	"github.com/memproxy/memproxy/screen/assembly"
+	"github.com/memproxy/memproxy/screen/judge"
+	"github.com/memproxy/memproxy/screen/panel"
+	"github.com/memproxy/memproxy/screen/similar"
+	"github.com/memproxy/memproxy/screen/similar/remote"
+	"github.com/memproxy/memproxy/screen/similar/static"
+)
+
+// desk puts screeners together. What it remembers of sessions, and what models
+// have said, outlives a reload of the pack.
+type desk struct {
+	cfg      config.Screening
+	log      *slog.Logger
+	assembly *assembly.Store
+	similar  panel.Matcher
+	judge    *judge.Judge
+}
+
+// newDesk opens the layers. A model that is away now is asked again later.
+func newDesk(ctx context.Context, cfg config.Screening, log *slog.Logger) (*desk, error) {
+	d := &desk{cfg: cfg, log: log}
+	if !*cfg.Enabled {
+		return d, nil
+	}
+	var err error
+	if !slices.Contains(cfg.Disable, "assembly") {
+		if d.assembly, err = assembly.New(assembly.Options{}); err != nil {
+			return nil, err
+		}
+	}
+	if c := cfg.Judge; c != nil {
+		d.judge, err = judge.New(judge.Options{URL: c.URL, Model: c.Model, Key: c.Key.Reveal(), Timeout: c.Timeout.Time(), PerMinute: c.PerMinute})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if c := cfg.Similar; c != nil {
+		if d.similar, err = matcherOf(ctx, c, log); err != nil {
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+// pack reads the pack.
+func (d *desk) pack() (*screen.Pack, error) {
+	if d.cfg.Pack == "" {
+		return screen.Default(), nil
+	}
+	return screen.Load(os.DirFS(d.cfg.Pack))
+}
+
+// screener is the panel with a pack, or nil where nothing is screened.
+func (d *desk) screener(p *screen.Pack) (gate.Screener, error) {
+	if !*d.cfg.Enabled {
+		return nil, nil
+	}
+	own := slices.DeleteFunc(slices.Clone(d.cfg.Disable), func(name string) bool { return name == "secrets" || name == "assembly" })
+	base, err := screen.New(screen.Options{Pack: p, Sensitivity: d.cfg.Sensitivity, Disable: own})
+	if err != nil {
+		return nil, err
+	}
+	return panel.New(panel.Options{
+		Base: base, Secrets: !slices.Contains(d.cfg.Disable, "secrets"), Assembly: d.assembly, Similar: d.similar, Judge: d.judge,
+		Hold: screen.Hold, Deny: screen.Deny, Clock: time.Now, Log: d.log,
+	})
+}
+
+// matcherOf opens the embedding and, with it, the known attacks.
+func matcherOf(ctx context.Context, c *config.Similar, log *slog.Logger) (panel.Matcher, error) {
+	if c.Table != "" {
+		e, err := static.Open(static.Options{Tokenizer: c.Tokenizer, Table: c.Table})
+		if err != nil {
+			return nil, err
+		}
+		return similar.New(ctx, similar.Options{Embedder: e, Exemplars: panel.Exemplars()})
+	}
+	e, err := remote.New(remote.Options{URL: c.URL, Model: c.Model, Key: c.Key.Reveal()})
+	if err != nil {
+		return nil, err
+	}
+	m := &lateMatcher{}
+	go m.open(ctx, similar.Options{Embedder: e, Exemplars: panel.Exemplars()}, log)
+	return m, nil
+}
+
+// lateMatcher compares once its model could be asked for the known attacks.
+type lateMatcher struct{ index atomic.Pointer[similar.Index] }
+
+// retry is how long a model that is away is left alone.
+const retry = time.Minute
+
+var errNotYet = errors.New("the embedding model could not be asked yet")
+
+func (m *lateMatcher) open(ctx context.Context, opt similar.Options, log *slog.Logger) {
+	tick := time.NewTicker(retry)
+	defer tick.Stop()
+	for {
+		x, err := similar.New(ctx, opt)
+		if err == nil {
+			m.index.Store(x)
+			return
+		}
+		log.Warn("the embedding model cannot be asked; likeness is not looked at", "error", err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// Match implements panel.Matcher.
+func (m *lateMatcher) Match(ctx context.Context, text string, source memproxy.Source) (similar.Match, error) {
+	x := m.index.Load()
+	if x == nil {
+		return similar.Match{Exemplar: -1}, errNotYet
+	}
+	return x.Match(ctx, text, source)
+}
+
+// watchPack looks at the pack's directory like policy.Watch at the policies':
+// two looks must find the same, and what is broken leaves the last good one.
+func (s *sidecar) watchPack(ctx context.Context, tick <-chan time.Time) {
+	inForce, last := s.rules.packVersion(), s.rules.packVersion()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick:
+		}
+		p, err := s.rules.desk.pack()
+		found := ""
+		if err != nil {
+			found = "error: " + err.Error()
+		} else {
+			found = p.Version()
+		}
+		if found != last {
+			last = found
+			continue
+		}
+		if found == inForce {
+			continue
+		}
+		inForce = found // an error is reported once
+		if err == nil {
+			err = s.rules.takePack(p, s.gate.Use)
+		}
+		if err != nil {
+			s.reloadFailed(err)
+			continue
+		}
+		s.reloaded()
+	}
+}

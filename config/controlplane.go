@@ -1,0 +1,180 @@
+package config
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// ControlPlane is the configuration of memproxy control. The tags are as in
+// Config; docs/fleet.md has the table.
+type ControlPlane struct {
+	Fleet    string        `yaml:"fleet,omitempty" doc:"name of the fleet; releases of others are not offered" required:"true"`
+	Listen   string        `yaml:"listen,omitempty" doc:"address that sidecars connect to" default:"0.0.0.0:9902"`
+	Admin    ControlAdmin  `yaml:"admin,omitempty" doc:"the listener of probes, metrics and the fleet's state"`
+	TLS      ControlServer `yaml:"tls,omitempty" doc:"the listener's certificate, and who may connect" required:"true"`
+	Releases string        `yaml:"releases,omitempty" doc:"directory of releases and of how far they have come; replicas share it" required:"true"`
+	Keys     []string      `yaml:"keys,omitempty" doc:"public keys of the fleet, Ed25519 in base64; what none of them signed is not offered" required:"true"`
+	Poll     Duration      `yaml:"poll,omitempty" doc:"how often the directory is looked at" default:"1s" min:"1ms"`
+	Report   Duration      `yaml:"report,omitempty" doc:"how often sidecars report their decisions" default:"10s" min:"10ms"`
+	Sidecars []SidecarRule `yaml:"sidecars,omitempty" doc:"which certificates may be which sidecars; the first that fits counts" required:"true"`
+	Rollout  Rollout       `yaml:"rollout,omitempty" doc:"how a release goes out"`
+	Replay   Replay        `yaml:"replay,omitempty" doc:"recorded decisions, to see what a release newly allows"`
+	Log      Log           `yaml:"log,omitempty" doc:"the process's own log, on stderr"`
+}
+
+// ControlAdmin is the control plane's admin listener.
+type ControlAdmin struct {
+	Listen string `yaml:"listen,omitempty" doc:"address of /healthz, /readyz, /metrics, /fleet and /fleet/sidecars" default:"127.0.0.1:9903"`
+}
+
+// ControlServer names the PEM files of the control plane's listener.
+type ControlServer struct {
+	Cert     string `yaml:"cert,omitempty" doc:"certificate chain of the listener" required:"true"`
+	Key      string `yaml:"key,omitempty" doc:"its private key" required:"true"`
+	ClientCA string `yaml:"client_ca,omitempty" doc:"roots of the sidecars' certificates" required:"true"`
+}
+
+// SidecarRule says what a certificate may claim.
+type SidecarRule struct {
+	SPIFFE     string           `yaml:"spiffe,omitempty" doc:"SPIFFE id; * stands for text within one segment of the path"`
+	CommonName string           `yaml:"common_name,omitempty" doc:"common name of a certificate without a SPIFFE id; * stands for any text"`
+	Tenant     string           `yaml:"tenant,omitempty" doc:"the tenant that it must be of; \"*\": any; absent: none"`
+	Labels     map[string]Names `yaml:"labels,omitempty" doc:"labels that it may have, with their values; \"*\": any value"`
+}
+
+// Rollout is how a release goes out.
+type Rollout struct {
+	Stages     []RolloutStage `yaml:"stages,omitempty" doc:"shares of the sidecars, one after the other; [] is all at once" default:"10, 50 and 100 per cent, ten minutes each"`
+	Refused    *float64       `yaml:"refused,omitempty" doc:"a rise of the share of refused decisions that stops it, from 0 to 1" default:"0.05" min:"0" max:"1"`
+	Errors     *float64       `yaml:"errors,omitempty" doc:"a rise of the share of failed decisions that stops it, from 0 to 1" default:"0.01" min:"0" max:"1"`
+	Decisions  *int64         `yaml:"decisions,omitempty" doc:"decisions that there must be before shares count" default:"200" min:"1"`
+	Rejections *int64         `yaml:"rejections,omitempty" doc:"sidecars that may refuse to take it before that stops it" default:"0" min:"0"`
+}
+
+// RolloutStage is a share of the sidecars.
+type RolloutStage struct {
+	Percent float64  `yaml:"percent,omitempty" doc:"share of the sidecars, per cent" required:"true" min:"0.001" max:"100"`
+	Hold    Duration `yaml:"hold,omitempty" doc:"how long it is watched" default:"0s"`
+}
+
+// Replay names recorded decisions.
+type Replay struct {
+	Decisions string `yaml:"decisions,omitempty" doc:"file of audit records or cases, JSON lines"`
+	Config    string `yaml:"config,omitempty" doc:"memproxy.yaml whose identities say which roles callers have"`
+}
+
+// LoadControlPlane reads the file of memproxy control, as Load does.
+func LoadControlPlane(path string, getenv func(string) string) (*ControlPlane, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	return ParseControlPlane(path, b, getenv)
+}
+
+// ParseControlPlane reads a configuration of memproxy control. Name is what
+// errors call it.
+func ParseControlPlane(name string, text []byte, getenv func(string) string) (*ControlPlane, error) {
+	v := &reader{name: name, getenv: getenv, referenced: map[*yaml.Node]bool{}}
+	root := v.document(text)
+	if root == nil {
+		return nil, v.sorted()
+	}
+	if v.resolve(root, 0); len(v.faults) > 0 {
+		return nil, v.sorted()
+	}
+	if v.strict(root, field{typ: reflect.TypeFor[ControlPlane]()}, ""); len(v.faults) > 0 {
+		return nil, v.sorted()
+	}
+	c := &ControlPlane{}
+	if err := root.Decode(c); err != nil {
+		v.fromYAML(err)
+		return nil, v.sorted()
+	}
+	c.defaults()
+	v.controlPlane(c, func(path ...any) int { return lineOf(root, path...) })
+	if len(v.faults) > 0 {
+		return nil, v.sorted()
+	}
+	return c, nil
+}
+
+func (c *ControlPlane) defaults() {
+	set := func(s *string, d string) {
+		if *s == "" {
+			*s = d
+		}
+	}
+	set(&c.Listen, "0.0.0.0:9902")
+	set(&c.Admin.Listen, "127.0.0.1:9903")
+	set(&c.Log.Level, "info")
+	set(&c.Log.Format, "json")
+	if c.Poll == 0 {
+		c.Poll = Duration(time.Second)
+	}
+	if c.Report == 0 {
+		c.Report = Duration(10 * time.Second)
+	}
+	r := &c.Rollout
+	if r.Stages == nil {
+		hold := Duration(10 * time.Minute)
+		r.Stages = []RolloutStage{{10, hold}, {50, hold}, {100, hold}}
+	}
+	refused, failed, decisions, rejections := 0.05, 0.01, int64(200), int64(0)
+	if r.Refused == nil {
+		r.Refused = &refused
+	}
+	if r.Errors == nil {
+		r.Errors = &failed
+	}
+	if r.Decisions == nil {
+		r.Decisions = &decisions
+	}
+	if r.Rejections == nil {
+		r.Rejections = &rejections
+	}
+}
+
+func (v *reader) controlPlane(c *ControlPlane, at func(...any) int) {
+	v.listen(c.Listen, at("listen"))
+	v.listen(c.Admin.Listen, at("admin", "listen"))
+	if c.Listen == c.Admin.Listen && !strings.HasSuffix(c.Listen, ":0") {
+		v.fault(at("admin", "listen"), "%s is the address of the sidecars already", c.Listen)
+	}
+	if len(c.Keys) == 0 {
+		v.fault(at("keys"), "keys is empty: no release could be offered")
+	}
+	for i, k := range c.Keys {
+		if _, err := PublicKey(k); err != nil {
+			v.fault(at("keys", i), "keys[%d] %v", i, err)
+		}
+	}
+	if len(c.Sidecars) == 0 {
+		v.fault(at("sidecars"), "sidecars is empty: no certificate would be admitted")
+	}
+	for i, s := range c.Sidecars {
+		if (s.SPIFFE == "") == (s.CommonName == "") {
+			v.fault(at("sidecars", i), "a sidecar has either spiffe or common_name")
+		} else if s.SPIFFE != "" && !strings.HasPrefix(s.SPIFFE, "spiffe://") {
+			v.fault(at("sidecars", i, "spiffe"), "spiffe wants spiffe://")
+		}
+	}
+	last := 0.0
+	for i, s := range c.Rollout.Stages {
+		if s.Percent <= last {
+			v.fault(at("rollout", "stages", i), "the stages rise: %v does not", s.Percent)
+		}
+		last = s.Percent
+	}
+}

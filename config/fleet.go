@@ -1,0 +1,80 @@
+package config
+
+import (
+	"crypto/ed25519"
+	"encoding/base64"
+	"errors"
+	"net"
+	"os"
+	"strings"
+)
+
+// Control says where the rules come from when a control plane distributes
+// them: policy.control.
+type Control struct {
+	Address string            `yaml:"address,omitempty" doc:"host:port of the control plane" required:"true"`
+	Fleet   string            `yaml:"fleet,omitempty" doc:"name of the fleet; releases of others are refused" required:"true"`
+	Keys    []string          `yaml:"keys,omitempty" doc:"public keys of the fleet, Ed25519 in base64; a release is signed by one of them" required:"true"`
+	TLS     ControlTLS        `yaml:"tls,omitempty" doc:"who this sidecar is to the control plane" required:"true"`
+	Node    string            `yaml:"node,omitempty" doc:"name of this sidecar, unique in the fleet" default:"the host's name"`
+	Tenant  string            `yaml:"tenant,omitempty" doc:"tenant whose releases it takes; the certificate must allow it"`
+	Labels  map[string]string `yaml:"labels,omitempty" doc:"labels that releases select by; the certificate must allow them"`
+}
+
+// ControlTLS names the PEM files of a sidecar's client certificate.
+type ControlTLS struct {
+	Cert string `yaml:"cert,omitempty" doc:"client certificate chain" required:"true"`
+	Key  string `yaml:"key,omitempty" doc:"its private key" required:"true"`
+	CA   string `yaml:"ca,omitempty" doc:"roots of the control plane's certificate" required:"true"`
+	Name string `yaml:"name,omitempty" doc:"name that the control plane's certificate must have" default:"the host of address"`
+}
+
+func (c *Control) defaults() {
+	if c.Node == "" {
+		c.Node, _ = os.Hostname() // an unnamed host is asked for a name by check
+	}
+}
+
+func (v *reader) control(c *Control, at func(...any) int) {
+	if host, port, err := net.SplitHostPort(c.Address); err != nil || host == "" || port == "" {
+		v.fault(at("address"), "address %q is not host:port", c.Address)
+	}
+	if c.Node == "" || c.Node == "*" {
+		v.fault(at("node"), "the host has no name; give the sidecar one with node")
+	}
+	if len(c.Keys) == 0 {
+		v.fault(at("keys"), "keys is empty: no release could be taken")
+	}
+	for i, k := range c.Keys {
+		if _, err := PublicKey(k); err != nil {
+			v.fault(at("keys", i), "keys[%d] %v", i, err)
+		}
+	}
+	for k, value := range c.Labels {
+		if k == "" || k == "tenant" || strings.ContainsAny(k+value, "=,") {
+			v.fault(at("labels", k), "the label %q is not a plain name with a plain value", k)
+		}
+	}
+}
+
+// PublicKey reads an Ed25519 public key in base64.
+func PublicKey(s string) (ed25519.PublicKey, error) {
+	b, err := base64.StdEncoding.DecodeString(strings.TrimSpace(s))
+	if err != nil || len(b) != ed25519.PublicKeySize {
+		return nil, errors.New("is not an Ed25519 public key in base64")
+	}
+	return b, nil
+}
+
+// PublicKeys reads keys that a configuration was checked for.
+func PublicKeys(list []string) ([]ed25519.PublicKey, error) {
+	out := make([]ed25519.PublicKey, 0, len(list))
+	for _, s := range list {
+		k, err := PublicKey(s)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, k)
+	}
+	return out, nil
+}

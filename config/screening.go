@@ -1,0 +1,30 @@
+package config
+
+// Screening says how content is judged.
+type Screening struct {
+	Enabled     *bool    `yaml:"enabled,omitempty" doc:"judge what is written, and what is read" default:"true"`
+	Sensitivity string   `yaml:"sensitivity,omitempty" doc:"how readily content is held" default:"medium" enum:"low,medium,high"`
+	Pack        string   `yaml:"pack,omitempty" doc:"directory of a pack of rules and weights; absent: the built-in one"`
+	Disable     []string `yaml:"disable,omitempty" doc:"layers that are left out: lexicon, directive, classify, form, secrets, assembly"`
+	Withhold    *float64 `yaml:"withhold,omitempty" doc:"risk from which on a memory is left out of answers, and what the backend's model extracted is taken back; 0 is never" default:"0.85" min:"0" max:"1"`
+	Similar     *Similar `yaml:"similar,omitempty" doc:"likeness to known attacks; absent: not looked at"`
+	Judge       *Judge   `yaml:"judge,omitempty" doc:"a model's opinion on the borderline; absent: not asked"`
+}
+
+// Similar compares by embeddings, of a model behind an API or of local files.
+type Similar struct {
+	URL       string `yaml:"url,omitempty" doc:"base URL of an OpenAI-compatible API, without /embeddings"`
+	Model     string `yaml:"model,omitempty" doc:"its model"`
+	Key       Secret `yaml:"key,omitempty" doc:"its bearer token"`
+	Tokenizer string `yaml:"tokenizer,omitempty" doc:"instead of url: tokenizer.json or vocab.txt of a static embedding"`
+	Table     string `yaml:"table,omitempty" doc:"its vectors, a safetensors file"`
+}
+
+// Judge is a model behind an API.
+type Judge struct {
+	URL       string   `yaml:"url,omitempty" doc:"base URL of an OpenAI-compatible API, without /chat/completions" required:"true"`
+	Model     string   `yaml:"model,omitempty" doc:"its model" required:"true"`
+	Key       Secret   `yaml:"key,omitempty" doc:"its bearer token"`
+	Timeout   Duration `yaml:"timeout,omitempty" doc:"deadline of one question" default:"5s" min:"1ms"`
+	PerMinute int      `yaml:"per_minute,omitempty" doc:"questions a minute; further ones go unasked" default:"60" min:"1"`
+}

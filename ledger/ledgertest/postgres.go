@@ -1,0 +1,72 @@
+package ledgertest
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+
+	"github.com/memproxy/memproxy/ledger"
+)
+
+// RunPostgres checks both contracts on a Postgres database, each case in a
+// schema of its own, which it drops.
+func RunPostgres(t *testing.T, address string) {
+	t.Run("Run", func(t *testing.T) {
+		Run(t, func(t *testing.T) Store {
+			return OpenPostgres(t, ledger.Options{URL: Schema(t, address), Timeout: 20 * time.Second})
+		})
+	})
+	t.Run("RunLife", func(t *testing.T) {
+		RunLife(t, func(t *testing.T, opt ledger.Options) (one, other *ledger.Ledger) {
+			opt.URL = Schema(t, address)
+			return OpenPostgres(t, opt), OpenPostgres(t, opt)
+		})
+	})
+}
+
+// OpenPostgres opens a ledger for the length of the test.
+func OpenPostgres(t testing.TB, opt ledger.Options) *ledger.Ledger {
+	t.Helper()
+	l, err := ledger.Open(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// Schema makes an empty schema for the length of the test and returns the URL
+// of a database whose tables are in it.
+func Schema(t testing.TB, address string) string {
+	t.Helper()
+	db, err := sql.Open("pgx", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := "test_" + strings.ToLower(rand.Text())
+	if _, err := db.ExecContext(t.Context(), `CREATE SCHEMA `+name); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		if _, err := db.ExecContext(ctx, `DROP SCHEMA `+name+` CASCADE`); err != nil {
+			t.Errorf("drop the schema: %v", err)
+		}
+		_ = db.Close()
+	})
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := u.Query()
+	q.Set("search_path", name)
+	u.RawQuery = q.Encode()
+	return u.String()
+}

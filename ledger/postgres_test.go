@@ -1,0 +1,37 @@
+package ledger_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/ledger/ledgertest"
+)
+
+// postgresEnv names a Postgres database in which the tests may make schemas.
+const postgresEnv = "MEMPROXY_TEST_POSTGRES"
+
+func TestPostgres(t *testing.T) {
+	url := os.Getenv(postgresEnv)
+	if url == "" {
+		t.Skip(postgresEnv + " names no database")
+	}
+	ledgertest.RunPostgres(t, url)
+}
+
+// A URL that cannot be read does not show its password.
+func TestPostgresURLIsASecret(t *testing.T) {
+	for _, url := range []string{"postgres://me:s3cret@host:port/db", "host=h password=s3cret sslmode=odd", "postgres://me:s3cret@127.0.0.1:1/db?connect_timeout=1"} {
+		_, err := ledger.Open(ledger.Options{URL: url})
+		if err == nil {
+			t.Fatalf("%s: opened", url)
+		}
+		if got := err.Error(); strings.Contains(got, "s3cret") {
+			t.Errorf("%q shows the password", got)
+		}
+	}
+	if _, err := ledger.Open(ledger.Options{URL: "postgres://h/db", Path: "file"}); err == nil {
+		t.Error("a file and a database at once")
+	}
+}
