@@ -59,10 +59,21 @@ func parseList[T any](raw []byte, id func(T) string) ([]T, string, error) {
 		return nil, "", nil
 	}
 	last := id(out[len(out)-1])
-	if last == "" {
+	if !plainID(last) {
 		return nil, "", errLetta // the next page could not be asked for
 	}
 	return out, last, nil
+}
+
+// plainID reports whether an id may stand in a path: Letta's are a word, a
+// hyphen and a UUID.
+func plainID(id string) bool {
+	for i := range len(id) {
+		if c := id[i]; !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_' || c == ':') {
+			return false
+		}
+	}
+	return id != ""
 }
 
 type lettaBlock struct {
@@ -161,7 +172,7 @@ func parsePlace(cursor string) (place, error) {
 	if cursor == "" {
 		return p, nil
 	}
-	if err := json.Unmarshal([]byte(cursor), &p); err != nil || p.Agent == "" || !p.In && p.After != "" {
+	if err := json.Unmarshal([]byte(cursor), &p); err != nil || !plainID(p.Agent) || !p.In && p.After != "" {
 		return place{}, errors.New("the cursor is no place among passages")
 	}
 	return p, nil
@@ -187,7 +198,7 @@ func (p *lettaPassages) Page(ctx context.Context, cursor string) ([]Item, string
 		}
 		return nil, place{Agent: next, In: true}.String(), nil
 	}
-	path := []string{"v1/agents", url.PathEscape(at.Agent), "archival-memory"}
+	path := []string{"v1/agents", at.Agent, "archival-memory"}
 	passages, last, err := list(ctx, p.caller, path, url.Values{"ascending": {"true"}}, p.size, at.After, func(x lettaPassage) string { return x.ID })
 	if err != nil {
 		return nil, "", err

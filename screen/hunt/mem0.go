@@ -178,4 +178,3 @@ func (p *mem0Pages) Page(ctx context.Context, cursor string) ([]Item, string, er
 	}
 	return list.items, strconv.Itoa(page + 1), nil
 }
-

@@ -82,11 +82,11 @@ func (p *mem0Server) Page(ctx context.Context, cursor string) ([]Item, string, e
 	switch {
 	case err != nil:
 		return nil, "", err
-	case list.n >= p.top && s != (memproxy.Scope{}): // the whole store comes whole
+	case list.n == p.top || list.n > p.top && s != (memproxy.Scope{}):
+		// The whole store may come whole, whatever was asked for.
 		return nil, "", ErrTruncated
 	case at+1 == len(p.scopes):
 		return list.items, "", nil
 	}
 	return list.items, strconv.Itoa(at + 1), nil
 }
-

@@ -1,0 +1,363 @@
+package hunt
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+// serve starts a backend and returns how to ask it, without real waiting.
+func serve(t *testing.T, h http.HandlerFunc) (API, *[]time.Duration) {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Token sesame" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		h(w, r)
+	}))
+	t.Cleanup(s.Close)
+	var slept []time.Duration
+	return API{URL: s.URL, Header: http.Header{"authorization": {"Token sesame"}}, Sleep: func(ctx context.Context, d time.Duration) error {
+		slept = append(slept, d)
+		return ctx.Err()
+	}}, &slept
+}
+
+// all reads a store from end to end and returns its items as lines.
+func all(t *testing.T, p Pager) []string {
+	t.Helper()
+	var out []string
+	cursor := ""
+	for range 100 {
+		items, next, err := p.Page(t.Context(), cursor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, i := range items {
+			out = append(out, fmt.Sprintf("%s %s %s %s=%s", i.Owner.User+i.Owner.Agent, i.Kind, i.ID, i.Field, i.Text))
+		}
+		if next == "" {
+			return out
+		}
+		cursor = next
+	}
+	t.Fatal("the store has no end")
+	return nil
+}
+
+func pager(t *testing.T) func(Pager, error) Pager {
+	return func(p Pager, err error) Pager {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+}
+
+var memories = []map[string]any{
+	{"id": "m1", "memory": "likes tea", "user_id": "ann", "metadata": map[string]any{"note": "hi", "deep": []any{map[string]any{"a/b": "x"}}, "n": 1, "memproxy_actor": "me"}},
+	{"id": "m2", "memory": "has cats", "user_id": "ann", "metadata": nil},
+	{"id": "m3", "memory": "", "agent_id": "bot", "session_id": "s"},
+	{"id": "m4", "memory": "likes rain", "user_id": "bob"},
+	{"id": "m5", "memory": "likes sun", "user_id": "bob"},
+}
+
+var memoryLines = []string{
+	"ann memory m1 memory=likes tea", "ann memory m1 metadata/deep/0/a~1b=x", "ann memory m1 metadata/memproxy_actor=me", "ann memory m1 metadata/note=hi",
+	"ann memory m2 memory=has cats", "bot memory m3 memory=", "bob memory m4 memory=likes rain", "bob memory m5 memory=likes sun",
+}
+
+// paged answers as the hosted platform does; its links lead elsewhere.
+func paged(w http.ResponseWriter, r *http.Request) {
+	page, _ := strconv.Atoi(r.URL.Query().Get("page"))
+	size, _ := strconv.Atoi(r.URL.Query().Get("page_size"))
+	from, to := min(len(memories), (page-1)*size), min(len(memories), page*size)
+	var next any
+	if to < len(memories) {
+		next = "https://elsewhere.example/v3/memories/?page=99"
+	}
+	json.NewEncoder(w).Encode(map[string]any{"count": len(memories), "next": next, "previous": nil, "results": memories[from:to]})
+}
+
+func TestMem0(t *testing.T) {
+	api, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if r.Method != "POST" || r.URL.Path != "/v3/memories/" || !strings.Contains(string(body), `"user_id":"*"`) || r.URL.Query().Get("org_id") != "o" {
+			t.Errorf("asked %s %s %s", r.Method, r.URL, body)
+		}
+		paged(w, r)
+	})
+	p := pager(t)(Mem0(PlatformOptions{API: api, PageSize: 2, Query: url.Values{"org_id": {"o"}}}))
+	if got := all(t, p); !slices.Equal(got, memoryLines) {
+		t.Errorf("got %q", got)
+	}
+	if _, _, err := p.Page(t.Context(), "x"); err == nil {
+		t.Error("a cursor that is no page was taken")
+	}
+}
+
+func TestMem0V1(t *testing.T) {
+	bare := false
+	api, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != "GET" || r.URL.Path != "/v1/memories/" || r.URL.Query().Get("user_id") != "ann" {
+			t.Errorf("asked %s %s", r.Method, r.URL)
+		}
+		if bare {
+			json.NewEncoder(w).Encode(memories)
+			return
+		}
+		paged(w, r)
+	})
+	o := PlatformOptions{API: api, PageSize: 2, Query: url.Values{"user_id": {"ann"}}}
+	if got := all(t, pager(t)(Mem0V1(o))); !slices.Equal(got, memoryLines) {
+		t.Errorf("got %q", got)
+	}
+	bare = true
+	if _, _, err := pager(t)(Mem0V1(o)).Page(t.Context(), ""); !errors.Is(err, ErrTruncated) {
+		t.Errorf("a full list without pages: %v", err)
+	}
+	o.PageSize = 50
+	if got := all(t, pager(t)(Mem0V1(o))); !slices.Equal(got, memoryLines) {
+		t.Errorf("got %q", got)
+	}
+	if _, err := Mem0V1(PlatformOptions{API: api}); err == nil {
+		t.Error("nobody's memories were listed")
+	}
+}
+
+func TestMem0Server(t *testing.T) {
+	api, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		if r.URL.Path != "/memories" {
+			t.Errorf("asked %s", r.URL)
+		}
+		var list []map[string]any
+		for _, m := range memories {
+			if u := q.Get("user_id"); u == "" || m["user_id"] == u {
+				list = append(list, m)
+			}
+		}
+		json.NewEncoder(w).Encode(map[string]any{"results": list})
+	})
+	if got := all(t, pager(t)(Mem0Server(ServerOptions{API: api}))); !slices.Equal(got, memoryLines) {
+		t.Errorf("got %q", got)
+	}
+	by := ServerOptions{API: api, Scopes: []memproxy.Scope{{User: "bob"}, {User: "ann"}}}
+	if got := all(t, pager(t)(Mem0Server(by))); len(got) != 7 || !strings.HasPrefix(got[0], "bob") {
+		t.Errorf("got %q", got)
+	}
+	by.Top = 2
+	if _, _, err := pager(t)(Mem0Server(by)).Page(t.Context(), ""); !errors.Is(err, ErrTruncated) {
+		t.Errorf("as many as were asked for: %v", err)
+	}
+	if _, err := Mem0Server(ServerOptions{API: api, Scopes: []memproxy.Scope{{App: "x"}}}); err == nil {
+		t.Error("a scope that the server does not know was taken")
+	}
+}
+
+// after answers with the elements that follow an id, at most limit of them.
+func after(w http.ResponseWriter, r *http.Request, elements []map[string]any) {
+	limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))
+	from := 0
+	for i, e := range elements {
+		if e["id"] == r.URL.Query().Get("after") {
+			from = i + 1
+		}
+	}
+	if out := elements[from:min(len(elements), from+limit)]; len(out) > 0 {
+		json.NewEncoder(w).Encode(out)
+		return
+	}
+	io.WriteString(w, "[]")
+}
+
+func TestLetta(t *testing.T) {
+	blocks := []map[string]any{
+		{"id": "block-1", "label": "human", "value": "Ada", "description": "who she is", "metadata": map[string]any{"k": "v"}},
+		{"id": "block-2", "label": "persona", "value": "", "description": nil}, {"id": "block-3", "value": "x"},
+	}
+	agents := []map[string]any{{"id": "agent-1"}, {"id": "agent-2"}, {"id": "agent-3"}}
+	passages := map[string][]map[string]any{
+		"agent-1": {{"id": "passage-1", "text": "one"}, {"id": "passage-2", "text": "two"}, {"id": "passage-3", "text": "three"}},
+		"agent-3": {{"id": "passage-4", "text": "four"}},
+	}
+	api, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		parts := strings.Split(r.URL.Path, "/")
+		switch {
+		case r.URL.Path == "/v1/blocks/":
+			after(w, r, blocks)
+		case r.URL.Path == "/v1/agents/":
+			after(w, r, agents)
+		case len(parts) == 5 && parts[4] == "archival-memory":
+			after(w, r, passages[parts[3]])
+		default:
+			t.Errorf("asked %s", r.URL)
+		}
+	})
+	o := LettaOptions{API: api, PageSize: 2}
+	got := all(t, Sequence(pager(t)(LettaBlocks(o)), pager(t)(LettaPassages(o))))
+	want := []string{
+		" block block-1 value=Ada", " block block-1 description=who she is", " block block-1 metadata/k=v", " block block-2 value=", " block block-3 value=x",
+		"agent-1 passage passage-1 text=one", "agent-1 passage passage-2 text=two", "agent-1 passage passage-3 text=three", "agent-3 passage passage-4 text=four",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+	for _, cursor := range []string{"x", `{"agent":""}`, `{"agent":"../x","in":true}`, `{"agent":"a","after":"b"}`} {
+		if _, _, err := pager(t)(LettaPassages(o)).Page(t.Context(), cursor); err == nil {
+			t.Errorf("cursor %s was taken", cursor)
+		}
+	}
+}
+
+// Busy and broken backends are asked again, later each time; refusals are not.
+func TestRetries(t *testing.T) {
+	var answers []int
+	retryAfter := ""
+	api, slept := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		status := answers[0]
+		answers = answers[1:]
+		w.Header().Set("Retry-After", retryAfter)
+		w.WriteHeader(status)
+		io.WriteString(w, "[]")
+	})
+	second := time.Second
+	for _, c := range []struct {
+		answers []int
+		after   string
+		slept   []time.Duration
+		ok      bool
+	}{
+		{[]int{200}, "", nil, true},
+		{[]int{503, 500, 200}, "", []time.Duration{second / 2, second}, true},
+		{[]int{429, 200}, "7", []time.Duration{7 * second}, true},
+		{[]int{429, 200}, "99999", []time.Duration{60 * second}, true},
+		{[]int{429, 200}, "-5", []time.Duration{second / 2}, true},
+		{[]int{500, 500, 500, 500, 500, 200}, "", []time.Duration{second / 2, second, 2 * second, 4 * second}, false},
+		{[]int{403, 200}, "", nil, false},
+		{[]int{307, 200}, "", nil, false},
+	} {
+		answers, retryAfter, *slept = c.answers, c.after, nil
+		_, _, err := pager(t)(LettaBlocks(LettaOptions{API: api})).Page(t.Context(), "")
+		if (err == nil) != c.ok || !slices.Equal(*slept, c.slept) {
+			t.Errorf("%v: slept %v, %v", c.answers, *slept, err)
+		}
+		if err != nil && strings.Contains(err.Error(), "sesame") {
+			t.Errorf("the error tells: %v", err)
+		}
+	}
+}
+
+func TestBadBackends(t *testing.T) {
+	body := ""
+	api, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, body) })
+	api.MaxBody = 1000
+	for _, body = range []string{"", "x", "null", `{"results":null}`, `{}`, `"text"`, `[1]`, `[{"id":7}]`, strings.Repeat(" ", 1001)} {
+		for name, p := range map[string]Pager{
+			"mem0":   pager(t)(Mem0(PlatformOptions{API: api})),
+			"server": pager(t)(Mem0Server(ServerOptions{API: api})),
+			"blocks": pager(t)(LettaBlocks(LettaOptions{API: api})),
+			"agents": pager(t)(LettaPassages(LettaOptions{API: api})),
+		} {
+			if items, next, err := p.Page(t.Context(), ""); err == nil {
+				t.Errorf("%s read %q as %v, %q", name, body, items, next)
+			}
+		}
+	}
+	// A memory without its text is told of, and the others are read.
+	body = `{"results":[{"id":"a"},{"memory":"b"},{"id":"c","memory":"c"}]}`
+	items, _, err := pager(t)(Mem0(PlatformOptions{API: api})).Page(t.Context(), "")
+	if err != nil || len(items) != 3 || !items[0].Unread || !items[1].Unread || items[2].Unread {
+		t.Errorf("%+v, %v", items, err)
+	}
+	release := make(chan struct{})
+	silent, _ := serve(t, func(http.ResponseWriter, *http.Request) { <-release })
+	defer close(release)
+	silent.Timeout, silent.Tries = 20*time.Millisecond, 1
+	if _, _, err := pager(t)(LettaBlocks(LettaOptions{API: silent})).Page(t.Context(), ""); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("silent: %v", err)
+	}
+	for _, a := range []API{{}, {URL: "x://h"}, {URL: "http://u:p@h"}, {URL: "http://h?x=1"}, {URL: "http://h", Tries: -1}} {
+		if _, err := LettaBlocks(LettaOptions{API: a}); err == nil {
+			t.Errorf("%+v was taken", a)
+		}
+	}
+	for _, n := range []int{-1, 1001} {
+		_, err1 := LettaPassages(LettaOptions{API: api, PageSize: n})
+		_, err2 := Mem0(PlatformOptions{API: api, PageSize: n})
+		_, err3 := Mem0Server(ServerOptions{API: api, Top: n})
+		if err1 == nil || err2 == nil || err3 == nil {
+			t.Errorf("a page of %d was taken", n)
+		}
+	}
+}
+
+// Metadata with too much in it is screened as it is written, not in part.
+func TestMetadataIsScreenedWhole(t *testing.T) {
+	many := make([]string, maxStrings+5)
+	for i := range many {
+		many[i] = fmt.Sprint("s", i)
+	}
+	raw, err := json.Marshal(many)
+	if err != nil {
+		t.Fatal(err)
+	}
+	deep := json.RawMessage(strings.Repeat("[", maxDepth+2) + `"evil"` + strings.Repeat("]", maxDepth+2))
+	for _, m := range []json.RawMessage{raw, deep} {
+		items := metadata(Item{ID: "a"}, m)
+		if len(items) != 1 || items[0].Text != string(m) || items[0].Field != "metadata" {
+			t.Errorf("%d items", len(items))
+		}
+	}
+}
+
+func FuzzParseMem0(f *testing.F) {
+	f.Add([]byte(`{"next":"x","results":[{"id":"a","memory":"b","metadata":{"c":["d"]}}]}`))
+	f.Add([]byte(`[{"id":"a","memory":null}]`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		p, err := parseMem0(raw)
+		if err != nil {
+			return
+		}
+		if len(p.items) < p.n {
+			t.Fatalf("%d items of %d memories", len(p.items), p.n)
+		}
+		for _, i := range p.items {
+			if i.ID == "" && i.Field == "memory" && !i.Unread {
+				t.Fatal("a memory without a name")
+			}
+		}
+	})
+}
+
+func FuzzParseLetta(f *testing.F) {
+	f.Add([]byte(`[{"id":"block-1","value":"x","description":null,"metadata":{"a":1}}]`), `{"agent":"a","in":true,"after":"b"}`)
+	f.Fuzz(func(t *testing.T, raw []byte, cursor string) {
+		blocks, last, err := parseList(raw, func(b lettaBlock) string { return b.ID })
+		if err == nil && (len(blocks) > 0) != (last != "") {
+			t.Fatalf("%d blocks, the last %q", len(blocks), last)
+		}
+		for _, b := range blocks {
+			b.items()
+		}
+		if p, err := parsePlace(cursor); err == nil && cursor != "" {
+			if q, err := parsePlace(p.String()); err != nil || q != p {
+				t.Fatalf("%+v came back as %+v, %v", p, q, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,75 @@
+package hunt
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestMeter(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	var screen bytes.Buffer
+	m := NewMeter(&screen, "lines", 1000, func() time.Time { return now })
+	now = now.Add(10 * time.Second)
+	if _, err := io.ReadAll(io.LimitReader(m.Reader(strings.NewReader(strings.Repeat("x", 250))), 250)); err != nil {
+		t.Fatal(err)
+	}
+	m.Add(50)
+	m.Add(1) // too soon to draw again
+	if want := "\r[######..................]  25%  50 lines  5/s  30s left"; screen.String() != want {
+		t.Errorf("%q, want %q", screen.String(), want)
+	}
+	screen.Reset()
+	if _, err := m.Writer(&screen).Write([]byte("line 7: bad\n")); err != nil {
+		t.Fatal(err)
+	}
+	if s := screen.String(); !strings.HasPrefix(s, "\r   ") || !strings.HasSuffix(s, " \rline 7: bad\n") {
+		t.Errorf("a message is written as %q", s)
+	}
+	screen.Reset()
+	m.Done()
+	if s := screen.String(); !strings.Contains(s, "51 lines") || !strings.HasSuffix(s, "\n") {
+		t.Errorf("at the end: %q", s)
+	}
+
+	screen.Reset()
+	unknown := NewMeter(&screen, "pages", 0, func() time.Time { return now })
+	unknown.Add(3)
+	if s := screen.String(); s != "\r3 pages  0/s" {
+		t.Errorf("without a total: %q", s)
+	}
+	var none *Meter
+	none.Add(1)
+	none.Done()
+	if none.Writer(&screen) != io.Writer(&screen) || none.Reader(nil) != nil {
+		t.Error("no meter is in the way")
+	}
+}
+
+func TestWhatIsLeftOfAFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "in")
+	if err := os.WriteFile(path, make([]byte, 100), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.Seek(40, io.SeekStart); err != nil || Remaining(f) != 60 || Terminal(f) {
+		t.Errorf("%d left, %v", Remaining(f), err)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	if Remaining(r) != 0 || Terminal(r) {
+		t.Error("a pipe has no size and is no terminal")
+	}
+}

@@ -1,0 +1,253 @@
+package hunt
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/memproxy/memproxy"
+)
+
+// toy holds what says "evil" and denies what says "worse".
+func toy(text string) Verdict {
+	if at := strings.Index(text, "worse"); at >= 0 {
+		return Verdict{memproxy.Deny, 900, []Finding{{"toy.worse", "high", at, at + 5}}}
+	}
+	if at := strings.Index(text, "evil"); at >= 0 {
+		return Verdict{memproxy.Hold, 600, []Finding{{"toy.evil", "medium", at, at + 4}}}
+	}
+	return Verdict{}
+}
+
+func TestStream(t *testing.T) {
+	in := strings.Join([]string{
+		`{"id":"a","text":"she likes tea"}`,
+		`{"text":"an evil text","id":7,"label":{"more":[1]}}`,
+		``,
+		`{"id":"c","text":"w\u006frse <&>"}`,
+		`no JSON, with evil content`,
+		`{"id":"d","text":"x","text":"evil"}`,
+		`{"id":["e"],"text":"x"}`,
+		`{"id":"f"}`,
+		`{"id":"g","TEXT":"evil"}`,
+		`{"id":"h","text":"x"} {"id":"i"}`,
+		"{\"id\":\"j\",\"text\":\"\xff\"}",
+		`{"id":"k","text":"` + strings.Repeat("long", 100) + `"}`,
+		"  \t",
+		`{"text":"no id"}`,
+		`{"id":"ü","text":"last, without newline: evil"}`,
+	}, "\n")
+	want := `{"id":"a","verdict":"allow","score":0,"findings":[]}
+{"id":7,"verdict":"hold","score":600,"findings":[{"rule":"toy.evil","severity":"medium","start":3,"end":7}]}
+{"id":"c","verdict":"deny","score":900,"findings":[{"rule":"toy.worse","severity":"high","start":0,"end":5}]}
+{"id":null,"verdict":"allow","score":0,"findings":[]}
+{"id":"ü","verdict":"hold","score":600,"findings":[{"rule":"toy.evil","severity":"medium","start":23,"end":27}]}
+`
+	wantErrors := `line 5: not a JSON object
+line 6: not a JSON object
+line 7: "id" is no string and no number
+line 8: "text" is missing or no string
+line 9: "text" is missing or no string
+line 10: something follows the object
+line 11: not a JSON object
+line 12: longer than the limit
+`
+	var out, errs bytes.Buffer
+	r, err := Stream(t.Context(), strings.NewReader(in), &out, StreamOptions{Screen: toy, Errors: &errs, MaxLine: 200})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out.String() != want {
+		t.Errorf("got\n%swant\n%s", out.String(), want)
+	}
+	if errs.String() != wantErrors {
+		t.Errorf("got\n%swant\n%s", errs.String(), wantErrors)
+	}
+	if r != (Result{Counts{Allow: 2, Hold: 2, Deny: 1}, 8}) || r.Screened() != 5 {
+		t.Errorf("counted %+v", r)
+	}
+}
+
+// Many lines over several workers come out in order, in memory that does not
+// grow with their number.
+func TestStreamIsLongAndOrdered(t *testing.T) {
+	const n = 30_000
+	pr, pw := io.Pipe()
+	go func() {
+		w := bufio.NewWriter(pw)
+		for i := range n {
+			fmt.Fprintf(w, "{\"id\":%d,\"text\":%q}\n", i, strings.Repeat("x", i%97))
+		}
+		w.Flush()
+		pw.Close()
+	}()
+	check := &ordered{t: t}
+	r, err := Stream(t.Context(), pr, check, StreamOptions{Screen: toy, Workers: 4})
+	if err != nil || r.Allow != n || check.next != n {
+		t.Fatalf("%+v, %d written, %v", r, check.next, err)
+	}
+	if check.peak > 64<<20 {
+		t.Errorf("%d bytes of heap", check.peak)
+	}
+}
+
+// ordered checks ids as they are written, and the heap now and then.
+type ordered struct {
+	t    *testing.T
+	next int64
+	peak uint64
+}
+
+func (o *ordered) Write(p []byte) (int, error) {
+	dec := json.NewDecoder(bytes.NewReader(p))
+	for {
+		var a struct{ ID int64 }
+		if err := dec.Decode(&a); err == io.EOF {
+			break
+		} else if err != nil || a.ID != o.next {
+			o.t.Fatalf("%d where %d belongs, %v", a.ID, o.next, err)
+		}
+		if o.next++; o.next%5_000 == 0 {
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			o.peak = max(o.peak, m.HeapAlloc)
+		}
+	}
+	return len(p), nil
+}
+
+type failing struct{ after int }
+
+var errBroken = errors.New("broken")
+
+func (f *failing) Write(p []byte) (int, error) {
+	if f.after--; f.after < 0 {
+		return 0, errBroken
+	}
+	return len(p), nil
+}
+
+func (f *failing) Read(p []byte) (int, error) {
+	if f.after--; f.after < 0 {
+		return 0, errBroken
+	}
+	return copy(p, "{\"id\":1,\"text\":\"x\"}\n"), nil
+}
+
+func TestStreamErrors(t *testing.T) {
+	endless := func() io.Reader { return &failing{after: 1 << 30} }
+	if _, err := Stream(t.Context(), endless(), &failing{after: 3}, StreamOptions{Screen: toy}); !errors.Is(err, errBroken) {
+		t.Errorf("writing: %v", err)
+	}
+	var out bytes.Buffer
+	if r, err := Stream(t.Context(), &failing{after: 3}, &out, StreamOptions{Screen: toy}); !errors.Is(err, errBroken) || r.Allow > 3 {
+		t.Errorf("reading: %+v, %v", r, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	calls := 0
+	one := StreamOptions{Workers: 1, Screen: func(string) Verdict {
+		if calls++; calls == 5 {
+			cancel()
+		}
+		return Verdict{}
+	}}
+	if _, err := Stream(ctx, endless(), io.Discard, one); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	for _, o := range []StreamOptions{{}, {Screen: toy, Workers: -1}, {Screen: toy, MaxLine: -1}} {
+		if _, err := Stream(t.Context(), strings.NewReader(""), io.Discard, o); err == nil {
+			t.Errorf("%+v was taken", o)
+		}
+	}
+}
+
+// A caller who writes one line gets its answer before it writes the next.
+func TestStreamAnswersAtOnce(t *testing.T) {
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		_, err := Stream(context.Background(), inR, outW, StreamOptions{Screen: toy})
+		outW.Close()
+		done <- err
+	}()
+	answers := bufio.NewReader(outR)
+	for i := range 3 {
+		fmt.Fprintf(inW, "{\"id\":%d,\"text\":\"evil\"}\n", i)
+		a, err := answers.ReadString('\n')
+		if err != nil || !strings.HasPrefix(a, fmt.Sprintf(`{"id":%d,"verdict":"hold"`, i)) {
+			t.Fatalf("%q, %v", a, err)
+		}
+	}
+	inW.Close()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// FuzzReadLine: what is read is what encoding/json reads of the same line, for
+// every line on which the two agree that it is one object.
+func FuzzReadLine(f *testing.F) {
+	f.Add(`{"id":"a","text":"x"}`)
+	f.Add(`{"id":1e3,"text":"\ud83d\ude00","other":[{}]}`)
+	f.Add(`{"text":"a","text":"b"}`)
+	f.Fuzz(func(t *testing.T, raw string) {
+		r, err := readLine([]byte(raw))
+		if err != nil {
+			return
+		}
+		var m map[string]json.RawMessage
+		if err := json.Unmarshal([]byte(raw), &m); err != nil {
+			t.Fatalf("%q was read, and is no JSON: %v", raw, err)
+		}
+		var text string
+		if err := json.Unmarshal(m["text"], &text); err != nil || text != r.text || !utf8.ValidString(r.text) {
+			t.Fatalf("%q: %q or %q", raw, r.text, text)
+		}
+		var out bytes.Buffer
+		if err := writeLine(&out, r, toy(r.text)); err != nil || !json.Valid(out.Bytes()) || bytes.Count(out.Bytes(), []byte("\n")) != 1 {
+			t.Fatalf("%q: answer %q, %v", raw, out.String(), err)
+		}
+	})
+}
+
+// FuzzStream: every line is screened, bad or blank, whatever the input.
+func FuzzStream(f *testing.F) {
+	f.Add([]byte("{\"text\":\"a\"}\n\nx\n"), 10)
+	f.Fuzz(func(t *testing.T, in []byte, limit int) {
+		limit = 1 + limit&1023
+		var out, errs bytes.Buffer
+		r, err := Stream(context.Background(), bytes.NewReader(in), &out, StreamOptions{Screen: toy, Errors: &errs, Workers: 2, MaxLine: limit})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines, blank := bytes.Split(in, []byte("\n")), int64(0)
+		for _, l := range lines {
+			if len(bytes.TrimSpace(l)) == 0 && len(l) <= limit {
+				blank++
+			}
+		}
+		if r.Screened()+r.Bad+blank != int64(len(lines)) || int64(bytes.Count(out.Bytes(), []byte("\n"))) != r.Screened() || int64(bytes.Count(errs.Bytes(), []byte("\n"))) != r.Bad {
+			t.Fatalf("%d lines, %d blank, %+v", len(lines), blank, r)
+		}
+	})
+}
+
+func BenchmarkStream(b *testing.B) {
+	line := `{"id":"a","text":"` + strings.Repeat("The user prefers tea. ", 10) + "\"}\n"
+	in := strings.Repeat(line, 10_000)
+	b.SetBytes(int64(len(in)))
+	for b.Loop() {
+		if _, err := Stream(b.Context(), strings.NewReader(in), io.Discard, StreamOptions{Screen: toy}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

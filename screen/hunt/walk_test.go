@@ -1,0 +1,235 @@
+package hunt
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// shelf is a store in memory: page n is at cursor "n".
+type shelf struct {
+	pages [][]Item
+	fail  map[string]error
+	asked []string
+}
+
+func (s *shelf) Page(_ context.Context, cursor string) ([]Item, string, error) {
+	s.asked = append(s.asked, cursor)
+	if err := s.fail[cursor]; err != nil {
+		return nil, "", err
+	}
+	n := 0
+	if cursor != "" {
+		if _, err := fmt.Sscan(cursor, &n); err != nil {
+			return nil, "", err
+		}
+	}
+	if n+1 == len(s.pages) {
+		return s.pages[n], "", nil
+	}
+	return s.pages[n], fmt.Sprint(n + 1), nil
+}
+
+func memory(id, text string) Item {
+	return Item{ID: id, Kind: "memory", Field: "memory", Text: text, Owner: memproxy.Scope{User: "ada"}}
+}
+
+func newShelf() *shelf {
+	return &shelf{pages: [][]Item{
+		{memory("1", "she likes tea"), memory("2", "evil")},
+		{},
+		{memory("3", "worse"), memory("4", strings.Repeat("x", 300)), {ID: "5", Kind: "memory", Unread: true}},
+		{memory("6", "he likes cats")},
+	}}
+}
+
+// walker walks with a clock that only sleeping moves.
+type walker struct {
+	now     time.Time
+	slept   []time.Duration
+	ids     []string
+	skipped []string
+	report  bytes.Buffer
+}
+
+func (w *walker) options(state string) WalkOptions {
+	w.now = noon
+	report := Report(&w.report, false)
+	return WalkOptions{
+		Screen: toy, Name: "mem0 http://store", StateFile: state, MaxItem: 200, Rate: 4,
+		Report:  func(i Item, v Verdict) error { w.ids = append(w.ids, i.ID); return report(i, v) },
+		Skipped: func(i Item) { w.skipped = append(w.skipped, i.ID) },
+		Now:     func() time.Time { return w.now },
+		Sleep: func(ctx context.Context, d time.Duration) error {
+			w.slept, w.now = append(w.slept, d), w.now.Add(d)
+			return ctx.Err()
+		},
+	}
+}
+
+func TestWalk(t *testing.T) {
+	var w walker
+	path := filepath.Join(t.TempDir(), "state")
+	s := newShelf()
+	state, err := Walk(t.Context(), s, w.options(path))
+	if err != nil || !state.Done || state.Pages != 4 || state.Counts != (Counts{Allow: 2, Hold: 1, Deny: 1}) || state.Skipped != 2 {
+		t.Errorf("%+v, %v", state, err)
+	}
+	if got := strings.Join(w.ids, " ") + " | " + strings.Join(w.skipped, " "); got != "1 2 3 6 | 4 5" {
+		t.Errorf("walked %s", got)
+	}
+	want := `{"id":"2","kind":"memory","field":"memory","owner":{"user":"ada"},"verdict":"hold","score":600,"findings":[{"rule":"toy.evil","severity":"medium","start":0,"end":4}]}
+{"id":"3","kind":"memory","field":"memory","owner":{"user":"ada"},"verdict":"deny","score":900,"findings":[{"rule":"toy.worse","severity":"high","start":0,"end":5}]}
+`
+	if w.report.String() != want {
+		t.Errorf("reported\n%s", w.report.String())
+	}
+	if len(w.slept) != 3 || w.slept[0] != 250*time.Millisecond {
+		t.Errorf("slept %v at four pages a second", w.slept)
+	}
+	// A finished walk is not walked again.
+	asked := len(s.asked)
+	if again, err := Walk(t.Context(), s, w.options(path)); err != nil || again.Counts != state.Counts || len(s.asked) != asked {
+		t.Errorf("again: %+v, %v", again, err)
+	}
+}
+
+// A walk that fails, is cancelled or cannot report goes on at the page that it
+// had not finished, and counts nothing twice.
+func TestWalkGoesOn(t *testing.T) {
+	broken := errors.New("broken")
+	for name, stop := range map[string]func(*shelf, *WalkOptions, context.CancelFunc){
+		"the backend fails": func(s *shelf, _ *WalkOptions, _ context.CancelFunc) { s.fail = map[string]error{"2": broken} },
+		"the report fails": func(_ *shelf, o *WalkOptions, _ context.CancelFunc) {
+			inner := o.Report
+			o.Report = func(i Item, v Verdict) error {
+				if i.ID == "3" {
+					return broken
+				}
+				return inner(i, v)
+			}
+		},
+		"it is cancelled": func(_ *shelf, o *WalkOptions, cancel context.CancelFunc) {
+			n := 0
+			inner := o.Sleep
+			o.Sleep = func(ctx context.Context, d time.Duration) error {
+				if n++; n == 2 {
+					cancel()
+				}
+				return inner(ctx, d)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var w walker
+			path := filepath.Join(t.TempDir(), "state")
+			s := newShelf()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			o := w.options(path)
+			stop(s, &o, cancel)
+			state, err := Walk(ctx, s, o)
+			if !errors.Is(err, broken) && !errors.Is(err, context.Canceled) || state.Pages != 2 || state.Cursor != "2" || state.Done {
+				t.Fatalf("stopped at %+v, %v", state, err)
+			}
+			s.fail, s.asked = nil, nil
+			state, err = Walk(t.Context(), s, w.options(path))
+			if err != nil || !state.Done || state.Counts != (Counts{Allow: 2, Hold: 1, Deny: 1}) || state.Skipped != 2 {
+				t.Errorf("in the end %+v, %v", state, err)
+			}
+			if got := strings.Join(s.asked, ","); got != "2,3" {
+				t.Errorf("the second walk asked for %s", got)
+			}
+			if got := strings.Join(w.ids, " "); got != "1 2 3 6" {
+				t.Errorf("reported %s", got)
+			}
+			left, _ := filepath.Glob(path + "*")
+			if len(left) != 1 {
+				t.Errorf("files left: %v", left)
+			}
+		})
+	}
+}
+
+func TestWalkRefuses(t *testing.T) {
+	dir := t.TempDir()
+	var w walker
+	path := filepath.Join(dir, "state")
+	if _, err := Walk(t.Context(), newShelf(), w.options(path)); err != nil {
+		t.Fatal(err)
+	}
+	other := w.options(path)
+	other.Name = "letta http://other"
+	if _, err := Walk(t.Context(), newShelf(), other); !errors.Is(err, ErrOtherWalk) {
+		t.Errorf("another store: %v", err)
+	}
+	for name, text := range map[string]string{"garbage": "x", "empty": "", "version": `{"version":9}`, "unknown": `{"version":1,"x":1}`, "twice": `{"version":1}{}`, "negative": `{"version":1,"hold":-1}`} {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s := newShelf()
+		if _, err := Walk(t.Context(), s, w.options(file)); err == nil || len(s.asked) > 0 {
+			t.Errorf("state %s: %v", name, err)
+		}
+	}
+	if _, err := Walk(t.Context(), newShelf(), w.options(filepath.Join(dir, "none", "state"))); err == nil {
+		t.Error("a state that cannot be kept was")
+	}
+	if _, err := Walk(t.Context(), circle{}, w.options("")); !errors.Is(err, ErrCircle) {
+		t.Errorf("in a circle: %v", err)
+	}
+	for _, o := range []WalkOptions{{}, {Screen: toy}, {Screen: toy, Report: Report(&w.report, true), Rate: -1}} {
+		if _, err := Walk(t.Context(), newShelf(), o); err == nil {
+			t.Error("wrong options were taken")
+		}
+	}
+}
+
+type circle struct{}
+
+func (circle) Page(context.Context, string) ([]Item, string, error) { return nil, "same", nil }
+
+func TestSequence(t *testing.T) {
+	a, b := newShelf(), newShelf()
+	var w walker
+	state, err := Walk(t.Context(), Sequence(a, b), w.options(""))
+	if err != nil || state.Pages != 8 || state.Allow != 4 || strings.Join(b.asked, ",") != ",1,2,3" {
+		t.Errorf("%+v, %v, %q", state, err, b.asked)
+	}
+	for _, cursor := range []string{"x", "7:", "-1:", "1"} {
+		if _, _, err := Sequence(a, b).Page(t.Context(), cursor); err == nil {
+			t.Errorf("cursor %q was taken", cursor)
+		}
+	}
+	if items, next, err := Sequence().Page(t.Context(), ""); items != nil || next != "" || err != nil {
+		t.Error("an empty sequence is empty")
+	}
+}
+
+func FuzzParseState(f *testing.F) {
+	f.Add([]byte(`{"version":1,"name":"x","cursor":"7","done":false,"pages":6,"skipped":0,"started":"2026-11-21T12:00:00Z","updated":"2026-11-21T12:00:00Z","allow":1,"amend":0,"hold":0,"deny":0}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		s, err := parseState(raw)
+		if err != nil {
+			return
+		}
+		path := filepath.Join(t.TempDir(), "state")
+		if err := s.Save(path); err != nil {
+			t.Skip() // a time out of JSON's range
+		}
+		if again, err := LoadState(path); err != nil || again.Cursor != s.Cursor || again.Counts != s.Counts {
+			t.Fatalf("%+v came back as %+v, %v", s, again, err)
+		}
+	})
+}
