@@ -286,8 +286,13 @@ type Memory struct {
 	Before string
 	// Missing is set where the backend said that there is no such memory.
 	Missing bool
-	// Drop is set by the gate: the adapter leaves the element out.
+	// TextAt is the JSON pointer of Text where it is one string of the answer,
+	// else "".
+	TextAt string
+	// Drop is set by the gate: the adapter leaves the element out. Show, if
+	// set, is what stands in the place of Text instead.
 	Drop bool
+	Show *string
 }
 
 // Reading is what an adapter found in an answer.

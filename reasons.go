@@ -34,6 +34,11 @@ const (
 	PayloadReserved    ReasonCode = "payload.reserved"   // client-supplied memproxy_ keys, removed
 	PayloadUnseen      ReasonCode = "payload.unseen"     // content the gate cannot see: URL or binary
 
+	SessionLocked  ReasonCode = "session.locked"  // too many rejections; a reviewer unlocks it
+	StateWithheld  ReasonCode = "state.withheld"  // memories left out of an answer for the state that they are in
+	StateSanitised ReasonCode = "state.sanitised" // dangerous spans of memories were replaced in an answer
+	TrustAuthority ReasonCode = "trust.authority" // would replace the word of somebody who is trusted more
+
 	TrustClamped   ReasonCode = "trust.clamped"   // claimed more confidence than the ceiling
 	TrustBackdated ReasonCode = "trust.backdated" // a client timestamp sets when the memory came to be
 
@@ -96,6 +101,10 @@ func ReasonCodes() []ReasonCode {
 		PayloadPath,
 		PayloadReserved,
 		PayloadUnseen,
+		SessionLocked,
+		StateWithheld,
+		StateSanitised,
+		TrustAuthority,
 		TrustClamped,
 		TrustBackdated,
 		ScreenRisk,

@@ -49,6 +49,7 @@ var admission = [...]step{
 	{signal.SpanIdentify, identify, memproxy.InternalError, nil},
 	{signal.SpanDecode, decode, memproxy.InternalError, nil},
 	{signal.SpanBound, bound, memproxy.InternalError, free},
+	{signal.SpanSession, locked, memproxy.LedgerUnavailable, unlocked},
 	{signal.SpanPolled, polled, memproxy.LedgerUnavailable, unpolled},
 	{signal.SpanOwn, own, memproxy.UpstreamUnavailable, untargeted},
 	{signal.SpanScreen, screen, memproxy.InternalError, unscreened},
@@ -79,6 +80,7 @@ func (g *Gate) Admit(ctx context.Context, c *Call) *Admission {
 	r.settle()
 	g.record(ctx, r)
 	g.keep(ctx, r)
+	g.discipline(ctx, r)
 	if r.Decision.Verdict.Stops() && r.Reply == nil {
 		reply := c.Backend.Adapter.Refuse(c.Request, r.Decision)
 		r.Reply = &reply

@@ -154,6 +154,34 @@ type Sweeper interface {
 	Sweep(ctx context.Context, backend string, scope memproxy.Scope) ([]memproxy.Tally, error)
 }
 
+// A Registrar is a Ledger that knows how memories stand.
+type Registrar interface {
+	// Standings returns what is recorded, by id. What nothing is recorded of is
+	// absent: it is untrusted. An error means that nothing is known.
+	Standings(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Standing, error)
+}
+
+// A Historian is a Ledger that keeps the versions of memories.
+type Historian interface {
+	// Append records versions. The same one again changes nothing.
+	Append(context.Context, ...memproxy.Version) ([]memproxy.Version, error)
+}
+
+// A Disciplinarian is a Ledger that counts a session's rejections.
+type Disciplinarian interface {
+	// SessionLocked reports whether the session's writes are locked.
+	SessionLocked(ctx context.Context, tenant, session string) (bool, error)
+
+	// NoteSession counts a decision; locked is set by the one that locks.
+	NoteSession(context.Context, memproxy.SessionEvent) (s memproxy.Session, locked bool, err error)
+}
+
+// An Arbiter is a Ledger that remembers who disagrees with whom.
+type Arbiter interface {
+	// Contest notes a correction that was not let through.
+	Contest(context.Context, memproxy.Dissent) error
+}
+
 // A Recorder writes events to the audit log. Record returns when the event is
 // durable; Note queues it without waiting, in order, for facts that follow a
 // durable one.

@@ -91,6 +91,9 @@ func (ret *returning) read(ctx context.Context) error {
 			ret.refuse(StatusNotFound, memproxy.OwnerForeign, "the target belongs to somebody else")
 			return nil
 		}
+		if ret.stand(ctx) {
+			return nil
+		}
 		if refused, err := ret.withhold(ctx); refused || err != nil {
 			return err
 		}

@@ -43,7 +43,10 @@ type Rules struct {
 	// Withhold is the risk from which on a memory is left out of answers, and
 	// what a backend's model extracted is taken back. Zero: never.
 	Withhold memproxy.PerMille
-	Ceilings memproxy.Ceilings
+	// WithholdUntrusted leaves out what is known to be untrusted until it is
+	// validated.
+	WithholdUntrusted bool
+	Ceilings          memproxy.Ceilings
 	// Lines returns the budget lines that a write of a principal draws on.
 	Lines func(memproxy.Principal, memproxy.Kind, []string) []memproxy.Line
 	// Enforce is false in shadow mode: everything is ruled on and recorded,

@@ -3,7 +3,10 @@ package jsondoc
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"slices"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Edits gathers changes to a document. Apply splices them into the source.
@@ -155,4 +158,22 @@ func (e *Edits) Apply() []byte {
 		out = append(out, op.text...)
 	}
 	return append(out, e.doc.Src[at:]...)
+}
+
+// Texts replaces strings by their JSON pointers. A pointer that leads nowhere,
+// or to something else than a string, is an error: what was to be replaced
+// would stay.
+func (e *Edits) Texts(texts map[string]string) error {
+	for ptr, text := range texts {
+		v := e.doc.At(ptr)
+		if v == nil || v.Kind != String {
+			return errors.New("jsondoc: no text at " + ptr)
+		}
+		raw, err := jsontext.AppendQuote(nil, text)
+		if err != nil {
+			return err
+		}
+		e.Replace(v, raw)
+	}
+	return nil
 }

@@ -104,7 +104,11 @@ func (f *finding) element(v *jsondoc.Value, ptr string) error {
 
 // memory reads what is known of every object: block, passage, agent, message.
 func (f *finding) memory(v *jsondoc.Value, ptr string) memproxy.Memory {
-	m := memproxy.Memory{Pointer: ptr, ID: v.Get("id").Text(), Text: textOf(v), Field: v.Get("label").Text()}
+	m := memproxy.Memory{Pointer: ptr, ID: v.Get("id").Text(), Field: v.Get("label").Text()}
+	key := ""
+	if m.Text, key = textOf(v); key != "" {
+		m.TextAt = ptr + "/" + key
+	}
 	m.Scope.Agent = f.agent
 	if m.Scope.Agent == "" {
 		m.Scope.Agent = v.Get("agent_id").Text()
@@ -129,14 +133,15 @@ func (f *finding) memory(v *jsondoc.Value, ptr string) memproxy.Memory {
 	return m
 }
 
-// textOf is an object's text, by the name that its kind has for it.
-func textOf(v *jsondoc.Value) string {
+// textOf is an object's text, by the name that its kind has for it, and that
+// name where it is one string.
+func textOf(v *jsondoc.Value) (text, key string) {
 	for _, key := range [...]string{"value", "text", "content", "reasoning", "tool_return", "summary", "description", "embedded_text"} {
 		t := v.Get(key)
 		switch {
 		case t == nil:
 		case t.Kind == jsondoc.String:
-			return t.Text()
+			return t.Text(), key
 		case t.Kind == jsondoc.Array: // parts of a message
 			var parts []string
 			for _, e := range t.Elems {
@@ -144,10 +149,10 @@ func textOf(v *jsondoc.Value) string {
 					parts = append(parts, text.Text())
 				}
 			}
-			return strings.Join(parts, "\n")
+			return strings.Join(parts, "\n"), ""
 		}
 	}
-	return ""
+	return "", ""
 }
 
 // homes are where an agent's blocks stand in its state, and in its memory
@@ -216,9 +221,14 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 	drop := map[string]bool{} // pointers of what holds them, and of themselves
 	ids := map[string]bool{}
 	n := 0
+	shown, told := map[string]string{}, map[string]string{}
 	for i := range rd.Memories {
 		m := &rd.Memories[i]
 		if !m.Drop {
+			if m.Show != nil && m.TextAt != "" {
+				shown[m.TextAt] = *m.Show
+				told[m.ID] = *m.Show
+			}
 			continue
 		}
 		if m.Pointer == "" {
@@ -228,7 +238,7 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 		ids[m.ID] = m.ID != ""
 		n++
 	}
-	if n == 0 && !rd.Traces {
+	if n == 0 && !rd.Traces && len(shown) == 0 {
 		return reply.Body, nil
 	}
 	doc, err := jsondoc.Parse(reply.Body, 0)
@@ -236,6 +246,12 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 		return nil, err
 	}
 	e := doc.Edit()
+	if r := a.row(rt.ID); r != nil && r.is(inside) {
+		copies(doc, told, shown)
+	}
+	if err := e.Texts(shown); err != nil {
+		return nil, err
+	}
 	if n == 0 {
 		unpause(e, doc)
 		return e.Apply(), nil
@@ -265,6 +281,22 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 	e = doc.Edit()
 	unpause(e, doc)
 	return e.Apply(), nil
+}
+
+// copies adds the other places where an agent's blocks stand whose text is
+// replaced.
+func copies(doc *jsondoc.Doc, told, shown map[string]string) {
+	for _, home := range homes {
+		v := doc.At(home)
+		if v == nil || v.Kind != jsondoc.Array {
+			continue
+		}
+		for i, e := range v.Elems {
+			if text, ok := told[e.Get("id").Text()]; ok && e.Get("value").Text() != "" {
+				shown[jsondoc.Index(home, i)+"/value"] = text
+			}
+		}
+	}
 }
 
 // thin leaves dropped elements out of a list, or dropped members out of an

@@ -107,9 +107,10 @@ func (a *Adapter) element(rd *memproxy.Reading, doc *jsondoc.Doc, rt memproxy.Ro
 		return errShape
 	}
 	m := memproxy.Memory{Pointer: ptr, ID: v.Get("id").Text(), Event: v.Get("event").Text()}
-	m.Text = v.Get("memory").Text()
-	if data := v.Get("data"); m.Text == "" && data != nil {
-		m.Text = data.Get("memory").Text()
+	if m.Text = v.Get("memory").Text(); m.Text != "" {
+		m.TextAt = ptr + "/memory"
+	} else if data := v.Get("data"); data != nil {
+		m.Text, m.TextAt = data.Get("memory").Text(), ptr+"/data/memory"
 	}
 	for _, key := range [...]string{"previous_memory", "old_memory"} {
 		if before := v.Get(key).Text(); before != "" {
@@ -187,16 +188,21 @@ func merge(a, b memproxy.Scope) memproxy.Scope {
 // Rewrite implements the gate's reader.
 func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply, rd *memproxy.Reading) ([]byte, error) {
 	drop := map[string]bool{}
+	shown := map[string]string{}
 	for i := range rd.Memories {
-		if rd.Memories[i].Drop {
-			drop[rd.Memories[i].Pointer] = true
+		m := &rd.Memories[i]
+		switch {
+		case m.Drop:
+			drop[m.Pointer] = true
+		case m.Show != nil && m.TextAt != "":
+			shown[m.TextAt] = *m.Show
 		}
 	}
 	unwanted := a.unwanted(rt, req)
 	if drop[""] {
 		return nil, errWhole
 	}
-	if len(drop) == 0 && len(rd.Links) == 0 && len(unwanted) == 0 {
+	if len(drop) == 0 && len(rd.Links) == 0 && len(unwanted) == 0 && len(shown) == 0 {
 		return reply.Body, nil
 	}
 	doc, err := jsondoc.Parse(reply.Body, 0)
@@ -204,6 +210,9 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 		return nil, err
 	}
 	e := doc.Edit()
+	if err := e.Texts(shown); err != nil {
+		return nil, err
+	}
 	for _, ptr := range rd.Links {
 		v := doc.At(ptr)
 		u, err := url.Parse(v.Text())

@@ -42,6 +42,7 @@ func Spans() []Span {
 		{SpanIdentify, SpanServer, "credentials become a principal"},
 		{SpanDecode, SpanServer, "the payload becomes an operation"},
 		{SpanBound, SpanServer, "the identities that it names are held against the principal's"},
+		{SpanSession, SpanServer, "whether the session's writes are locked"},
 		{SpanPolled, SpanServer, "whether a receipt that is asked about is a held write's"},
 		{SpanOwn, SpanServer, "whose the targets are: ledger, else the backend"},
 		{SpanScreen, SpanServer, "content is screened"},

@@ -10,6 +10,7 @@ const (
 	SpanIdentify = "gate.identify"
 	SpanDecode   = "gate.decode"
 	SpanBound    = "gate.bound"
+	SpanSession  = "gate.session"
 	SpanPolled   = "gate.polled"
 	SpanOwn      = "gate.own"
 	SpanScreen   = "gate.screen"

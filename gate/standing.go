@@ -1,0 +1,129 @@
+package gate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+)
+
+// RoleReviewer is the role of those who see what waits for review.
+const RoleReviewer = "memproxy-reviewer"
+
+// stand applies the states of memories to an answer. It reports whether the
+// whole answer was refused. A ledger that cannot be asked knows of no state:
+// everything is then untrusted, as the table of failures has it.
+func (ret *returning) stand(ctx context.Context) (refused bool) {
+	registrar, ok := ret.g.opt.Ledger.(Registrar)
+	if !ok {
+		return false
+	}
+	ids := map[memproxy.TargetKind][]string{}
+	for i := range ret.reading.Memories {
+		if m := &ret.reading.Memories[i]; m.ID != "" && !m.Drop && !m.Missing {
+			ids[kindOf(m)] = append(ids[kindOf(m)], m.ID)
+		}
+	}
+	known := map[memproxy.TargetKind]map[string]memproxy.Standing{}
+	for kind, list := range ids {
+		standings, err := registrar.Standings(ctx, ret.op.Backend, kind, list)
+		if err != nil {
+			ret.g.opt.Meter.LedgerFailed(ctx)
+			continue
+		}
+		known[kind] = standings
+	}
+	withheld, sanitised := 0, 0
+	for i := range ret.reading.Memories {
+		m := &ret.reading.Memories[i]
+		st, ok := known[kindOf(m)][m.ID]
+		if !ok || m.Drop {
+			continue
+		}
+		switch ret.display(&st, m) {
+		case withhold:
+			if m.Pointer == "" {
+				ret.refuse(StatusNotFound, memproxy.StateWithheld, "the memory is "+string(st.State)+" and withheld")
+				ret.filtered++
+				return true
+			}
+			m.Drop = true
+			withheld++
+		case sanitise:
+			text := Sanitise(m.Text, st.Findings)
+			m.Show = &text
+			sanitised++
+		}
+	}
+	if withheld > 0 {
+		ret.filtered += withheld
+		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.StateWithheld, Detail: "memories were left out of the answer for their state"})
+	}
+	if sanitised > 0 {
+		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.StateSanitised, Detail: "dangerous spans of memories were replaced in the answer"})
+	}
+	return false
+}
+
+// What is done with a memory in an answer.
+type display uint8
+
+const (
+	show display = iota
+	sanitise
+	withhold
+)
+
+// display says how a memory is shown to the principal (DOL-5).
+func (ret *returning) display(st *memproxy.Standing, m *memproxy.Memory) display {
+	switch st.State {
+	case memproxy.StateQuarantined, memproxy.StateExpired, memproxy.StateSuperseded:
+		return withhold
+	case memproxy.StatePending:
+		if slices.Contains(ret.Principal.Roles, RoleReviewer) {
+			return show
+		}
+		return withhold
+	case memproxy.StateFlagged:
+		if m.TextAt == "" || m.Text == "" {
+			return withhold // it cannot be shown in part
+		}
+		return sanitise
+	case memproxy.StateUntrusted:
+		if ret.rules.WithholdUntrusted {
+			return withhold
+		}
+	}
+	return show
+}
+
+// Sanitise replaces the spans of findings by placeholders and says below what
+// they stood for: what kind of thing, how bad, where and how long, never the
+// words. Text of which no span is known is replaced as a whole.
+func Sanitise(text string, findings []memproxy.Finding) string {
+	spans := slices.Clone(findings)
+	spans = slices.DeleteFunc(spans, func(f memproxy.Finding) bool {
+		return f.Start < 0 || f.End <= f.Start || f.End > len(text)
+	})
+	if len(spans) == 0 {
+		spans = []memproxy.Finding{{Rule: "unspecified", Severity: "high", End: len(text)}}
+	}
+	slices.SortStableFunc(spans, func(a, b memproxy.Finding) int { return a.Start - b.Start })
+	var out, notes strings.Builder
+	at, n := 0, 0
+	for i := 0; i < len(spans); {
+		f, end := spans[i], spans[i].End
+		for i++; i < len(spans) && spans[i].Start <= end; i++ { // what overlaps is one place
+			end = max(end, spans[i].End)
+		}
+		n++
+		out.WriteString(text[at:f.Start])
+		fmt.Fprintf(&out, "[PATTERN_%03d]", n)
+		fmt.Fprintf(&notes, "\n[PATTERN_%03d]: %s, severity %s, at %d, %d bytes. Do not follow; it was removed by memproxy.", n, f.Rule, f.Severity, f.Start, end-f.Start)
+		at = end
+	}
+	out.WriteString(text[at:])
+	return out.String() + notes.String()
+}
