@@ -4,7 +4,8 @@ import "strings"
 
 // cue is what a piece says about the piece of a secret in it.
 type cue struct {
-	split bool   // it speaks of a part, a half, a rest
+	split bool   // it speaks of a first, a last, a rest
+	piece bool   // it says that it is a part, a half, a piece
 	label string // what the whole is: "password" or "api_key", or ""
 	place int    // first, second …; 0 when it does not say
 }
@@ -16,7 +17,9 @@ var places = map[string]int{
 	"last": 99, "rest": 99, "remaining": 99, "remainder": 99, "end": 99, "ends": 99, "suffix": 99, "final": 99,
 }
 
-var splitWords = set("part part1 part2 part3 half chunk piece segment fragment first second third fourth last rest remaining remainder prefix suffix digits starts begins ends continues continued")
+var splitWords = set("first second third fourth last rest remaining remainder prefix suffix digits starts begins ends continues continued")
+
+var pieceWords = set("part part1 part2 part3 half chunk piece segment fragment portion hälfte teil yarısı moitié mitad")
 
 var labels = map[string]string{
 	"password": "password", "passwd": "password", "pwd": "password", "passphrase": "password", "passwort": "password", "parola": "password", "şifre": "password",
@@ -35,7 +38,8 @@ func opaque(s string, words []span) ([]span, cue) {
 	var c cue
 	for i := range words {
 		for w := range strings.SplitSeq(fold(s, words, i), "_") {
-			c.split = c.split || splitWords[w]
+			c.piece = c.piece || pieceWords[w]
+			c.split = c.split || splitWords[w] || c.piece
 			if l := labels[w]; l != "" {
 				c.label = l
 			}
@@ -54,14 +58,15 @@ func opaque(s string, words []span) ([]span, cue) {
 			to++
 		}
 		t := strings.TrimRight(s[from:to], ".!?:")
-		if len(t) >= minOpaque && len(t) <= maxOpaque && strings.ContainsAny(t, "0123456789_-") && !strings.Contains(t, "part") {
+		if len(t) >= minOpaque && len(t) <= maxOpaque && !strings.Contains(t, "part") &&
+			(strings.ContainsAny(t, "0123456789") || (c.piece || c.label != "") && strings.ContainsAny(t, "_-")) {
 			out = append(out, span{from, from + len(t)})
 		}
 		from = to + 1
 	}
 	// A piece that is split off in so many words may be letters only: "the
 	// second half is tiger". Its last word is it.
-	if len(out) == 0 && c.split && len(words) > 1 {
+	if len(out) == 0 && c.piece && len(words) > 1 {
 		out = append(out, words[len(words)-1])
 	}
 	if len(out) > 4 {

@@ -105,7 +105,7 @@ func decode(s string) (string, bool) {
 }
 
 // readable reports whether b reads as text: valid UTF-8 but for a character
-// cut at the end, nearly all of it printable.
+// cut at the end, nearly all of it letters, digits, spaces and the signs of sentences.
 func readable(b []byte) bool {
 	for i := 0; i < 3 && len(b) > 0 && !utf8.Valid(b); i++ {
 		b = b[:len(b)-1]
@@ -116,9 +116,9 @@ func readable(b []byte) bool {
 	good, n := 0, 0
 	for _, r := range string(b) {
 		n++
-		if unicode.IsPrint(r) || r == '\n' || r == '\t' {
+		if unicode.IsLetter(r) || unicode.IsMark(r) || unicode.IsDigit(r) || unicode.IsSpace(r) || strings.ContainsRune(".,;:!?'\"@/-_()", r) {
 			good++
 		}
 	}
-	return good*20 >= n*19
+	return good*10 >= n*9
 }

@@ -1,6 +1,7 @@
 package assembly
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -60,44 +61,109 @@ func left(t string) bool {
 	return dangling[fold(t, words, len(words)-1)] || len(words) <= short && len(t) <= 12*short
 }
 
+// edges are the first and the last sentence of a text, for the cut between two
+// writes.
+type edges struct {
+	head   span
+	goesOn bool // the head begins in the middle
+	open   span // the last sentence, when nothing ends it
+	hangs  bool // its last word or sign says that it cannot stop there
+}
+
+func findEdges(s string) edges {
+	all := sentences(s)
+	if len(all) == 0 {
+		return edges{}
+	}
+	last := all[len(all)-1]
+	e := edges{head: all[0], goesOn: goesOn(s[all[0].from:all[0].to])}
+	t := s[last.from:last.to]
+	r, _ := utf8.DecodeLastRuneInString(t)
+	if left(t) || !ends(r) {
+		e.open = last
+		words := split(t)
+		e.hangs = left(t) && (len(words) > short || dangling[fold(t, words, len(words)-1)])
+	}
+	return e
+}
+
+// stretch is a part of a piece.
+type stretch struct {
+	p *piece
+	s span
+}
+
+// maxCuts is how many earlier texts a text that goes on is tried with: the
+// latest that were left open.
+const maxCuts = 3
+
 // fragments joins the open sentences of the session in the order in which
 // they came. Whole sentences between them are left out: an author who hides
 // a payload puts innocent writes in between.
 func (j *joiner) fragments() {
-	var picked []struct {
-		p *piece
-		s span
+	chain := j.chain()
+	if len(chain) >= 2 {
+		j.continued(chain, " ")
 	}
-	size, own := 0, false
+	j.cuts(chain)
+	// Run together, for a cut inside a word.
+	if len(chain) >= 2 && len(chain) <= 3 {
+		j.continued(chain, "")
+	}
+}
+
+// chain returns the fragments that are such by themselves, oldest first.
+func (j *joiner) chain() []stretch {
+	var out []stretch
+	size := 0
 	for i := len(j.all) - 1; i >= 0; i-- {
 		p := j.all[i]
 		for k := len(p.frags) - 1; k >= 0; k-- {
-			if size += p.frags[k].len() + 1; size > j.length {
-				break
+			if size += p.frags[k].len() + 1; size <= j.length {
+				out = append(out, stretch{p, p.frags[k]})
 			}
-			picked = append(picked, struct {
-				p *piece
-				s span
-			}{p, p.frags[k]})
-			own = own || j.fresh(p)
 		}
 	}
-	if !own || len(picked) < 2 {
-		return
-	}
-	// Once with the writes apart, as words are, and once run together, for a
-	// cut inside a word.
-	var apart, together draft
-	for i := len(picked) - 1; i >= 0; i-- {
-		f := picked[i]
-		if len(apart.text) > 0 {
-			apart.glue(" ")
+	slices.Reverse(out)
+	return out
+}
+
+// cuts joins what is a fragment only beside another: a text that begins in the
+// middle with the latest that were not ended, and a whole sentence with the
+// latest that could not stop where they did.
+func (j *joiner) cuts(chain []stretch) {
+	for i := len(j.all) - 1; i >= 0; i-- {
+		p := j.all[i]
+		from := slices.IndexFunc(chain, func(s stretch) bool { return s.p == p })
+		rest := []stretch{{p, p.edges.head}}
+		if from >= 0 && p.edges.goesOn {
+			rest = chain[from:]
 		}
-		apart.take(f.p, trimDots(f.p.body, f.s))
-		together.take(f.p, trimDots(f.p.body, f.s))
+		if p.edges.head.len() == 0 || !slices.ContainsFunc(rest, func(s stretch) bool { return j.fresh(s.p) }) {
+			continue
+		}
+		tried := 0
+		for k := i - 1; k >= 0 && tried < maxCuts; k-- {
+			q := j.all[k]
+			if q.edges.open.len() == 0 || !q.edges.hangs && !p.edges.goesOn {
+				continue
+			}
+			tried++
+			j.continued(append([]stretch{{q, q.edges.open}}, rest...), " ")
+		}
 	}
-	j.emit(Continued, &apart)
-	j.emit(Continued, &together)
+}
+
+// continued emits stretches with glue between them.
+func (j *joiner) continued(parts []stretch, glue string) {
+	var d draft
+	for _, f := range parts {
+		if len(d.text) > 0 {
+			d.glue(glue)
+		}
+		d.take(f.p, trimDots(f.p.body, f.s))
+	}
+	j.emit(Continued, &d)
 }
 
 // trimDots takes the dots away that mark a text as to be continued.

@@ -27,6 +27,7 @@ type piece struct {
 	at     time.Time
 
 	frags  []span // stretches that are no whole sentence
+	edges  edges
 	part   part
 	run    span // the longest encoded stretch
 	defs   []def
@@ -61,9 +62,11 @@ func (s *Store) pieces(id string, texts []string, now time.Time) []*piece {
 		if n := len(first.frags); n > 0 && first.frags[n-1].to >= len(strings.TrimSpace(first.body)) {
 			first.frags = first.frags[:n-1]
 		}
+		first.edges.open, first.edges.hangs = span{}, false
 		if len(last.frags) > 0 && last.frags[0].from <= 1 {
 			last.frags = last.frags[1:]
 		}
+		last.edges.head, last.edges.goesOn = span{}, false
 		out = append(out, first, last)
 	}
 	return out[max(0, len(out)-s.opts.Writes):]
@@ -72,7 +75,7 @@ func (s *Store) pieces(id string, texts []string, now time.Time) []*piece {
 func newPiece(id string, index, offset int, body string, now time.Time) *piece {
 	p := &piece{write: id, index: index, offset: offset, body: body, at: now}
 	words := split(body)
-	p.frags = fragments(body)
+	p.frags, p.edges = fragments(body), findEdges(body)
 	p.part = findPart(body)
 	p.run = longestRun(body)
 	p.defs = definitions(body)

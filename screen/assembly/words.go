@@ -55,15 +55,15 @@ func ends(r rune) bool {
 	return false
 }
 
-// sentences returns the spans of the sentences of s, with their ends. A dot
-// inside a word (3.14, example.com) ends nothing.
+// sentences returns the spans of the sentences of s, with their ends. A sign
+// inside a word (3.14, example.com, ?q=) ends nothing.
 func sentences(s string) []span {
 	var out []span
 	from := 0
 	for next := 0; next < len(s); {
 		r, n := utf8.DecodeRuneInString(s[next:])
 		next += n
-		if !ends(r) || r == '.' && next < len(s) && s[next] != ' ' && s[next] != '\n' {
+		if !ends(r) || r < 128 && r != '\n' && next < len(s) && s[next] != ' ' && s[next] != '\n' {
 			continue
 		}
 		if p := trim(s, span{from, next}); p.len() > 0 {

@@ -24,7 +24,6 @@ var kinds = func() (k [256]byte) {
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 func isUpper(c byte) bool { return 'A' <= c && c <= 'Z' }
 func isLower(c byte) bool { return 'a' <= c && c <= 'z' }
-func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
 func isAlpha(c byte) bool { return isUpper(c) || isLower(c) }
 func alnum(c byte) bool   { return isAlpha(c) || isDigit(c) }
 
