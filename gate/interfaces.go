@@ -163,6 +163,9 @@ type Registrar interface {
 
 // A Historian is a Ledger that keeps the versions of memories.
 type Historian interface {
+	// Seal begins the history of memories that have none with what was found.
+	Seal(context.Context, ...memproxy.Version) (int, error)
+
 	// Append records versions. The same one again changes nothing.
 	Append(context.Context, ...memproxy.Version) ([]memproxy.Version, error)
 }

@@ -103,7 +103,7 @@ func (r *run) locate(ctx context.Context) error {
 	if !ok || r.call.Backend.Fetch == nil || r.op.TargetKind == memproxy.TargetExport {
 		return nil
 	}
-	merge := loc.Merges(r.call.Route, r.op)
+	merge := loc.Merges(r.call.Route, r.op) || r.needsImage()
 	var ask []string
 	for _, id := range r.op.Targets {
 		if _, known := r.owners[id]; !known || merge {
@@ -114,6 +114,15 @@ func (r *run) locate(ctx context.Context) error {
 		return nil
 	}
 	return r.fetch(ctx, loc, ask)
+}
+
+// maxImages bounds the memories that are fetched for what a change replaces.
+const maxImages = 32
+
+// needsImage reports whether what stands there now is needed, because the
+// change will be a version with what it replaced.
+func (r *run) needsImage() bool {
+	return r.g.remembers() && !r.dry && len(r.op.Targets) <= maxImages && (r.op.Kind == memproxy.Correct || r.op.Kind == memproxy.Forget)
 }
 
 // answersItself reports whether the call is itself the request that locates

@@ -35,6 +35,7 @@ func (ret *returning) remember(ctx context.Context) {
 	case memproxy.Recall:
 		ret.exported()
 	}
+	ret.record(ctx)
 	if len(ret.rows) == 0 {
 		return
 	}

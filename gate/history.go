@@ -1,0 +1,123 @@
+package gate
+
+import (
+	"context"
+
+	"github.com/memproxy/memproxy"
+)
+
+// remembers reports whether the ledger keeps versions, so that a change needs
+// the text that it replaces.
+func (g *Gate) remembers() bool {
+	_, ok := g.opt.Ledger.(Historian)
+	return ok
+}
+
+// version is a state that a memory came into by this operation.
+func (ret *returning) version(kind memproxy.TargetKind, id string, op memproxy.VersionOp) memproxy.Version {
+	v := memproxy.Version{
+		MemoryKey: memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kind, ID: id}, Tenant: ret.Principal.Tenant,
+		Op: op, Time: ret.begun, Actor: ret.Principal.ID, Trust: ret.Principal.Trust, Confidence: max(0, ret.event.Confidence),
+		Attestation: memproxy.SelfReported, Decision: ret.Decision.ID,
+	}
+	for i := range ret.findings {
+		v.Score = max(v.Score, ret.findings[i].Score)
+	}
+	return v
+}
+
+// found is what stood there before the operation, for a memory of which
+// nothing is recorded yet.
+func (ret *returning) found(id string, m memproxy.Memory) memproxy.Version {
+	v := ret.version(ret.op.TargetKind, id, memproxy.OpSeal)
+	v.Score, v.Text, v.Metadata, v.Field = 0, m.Text, m.Metadata, m.Field
+	return v
+}
+
+// record keeps the versions that a write, change or deletion made, each change
+// with what stood there before. It is history, not permission: where it cannot
+// be kept the write stands, and that is said.
+func (ret *returning) record(ctx context.Context) {
+	historian, ok := ret.g.opt.Ledger.(Historian)
+	if !ok || !ret.rules.Enforce {
+		return
+	}
+	found, versions := ret.versions()
+	if len(versions) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ret.g.opt.RecordTimeout)
+	defer cancel()
+	_, err := historian.Seal(ctx, found...)
+	if err == nil {
+		_, err = historian.Append(ctx, versions...)
+	}
+	if err != nil {
+		ret.g.opt.Meter.LedgerFailed(ctx)
+		ret.g.opt.Log.ErrorContext(ctx, "versions not kept", "decision", ret.Decision.ID, "error", err)
+	}
+}
+
+func (ret *returning) versions() (found, out []memproxy.Version) {
+	switch ret.op.Kind {
+	case memproxy.Learn:
+		if ret.reading == nil {
+			return nil, nil
+		}
+		for i := range ret.reading.Memories {
+			m := &ret.reading.Memories[i]
+			if m.ID == "" || m.Drop || m.Text == "" || m.Event == eventNone || m.Event == eventDelete || m.Layer == memproxy.Episodic {
+				continue
+			}
+			v := ret.version(kindOf(m), m.ID, memproxy.OpWrite)
+			v.Text, v.Field, v.Metadata = m.Text, m.Field, m.Metadata
+			if m.Event != "" && m.Event != eventAdd {
+				v.Op = memproxy.OpUpdate
+			}
+			out = append(out, v)
+		}
+	case memproxy.Correct:
+		for i := range ret.op.Items {
+			it := &ret.op.Items[i]
+			target := it.Target
+			if target == "" && len(ret.op.Targets) == 1 {
+				target = ret.op.Targets[0]
+			}
+			if it.Kind != memproxy.ItemContent || target == "" || it.Text == "" {
+				continue
+			}
+			id, before := ret.before(target)
+			if before.Text == it.Text {
+				continue
+			}
+			v := ret.version(ret.op.TargetKind, id, memproxy.OpUpdate)
+			v.Text, v.Field = it.Text, it.Field
+			if before.Text != "" {
+				found = append(found, ret.found(id, before))
+				v.Before = textHash(before.Text)
+			}
+			out = append(out, v)
+		}
+	case memproxy.Forget:
+		for _, target := range ret.op.Targets {
+			id, before := ret.before(target)
+			if before.Text == "" {
+				continue
+			}
+			found = append(found, ret.found(id, before))
+			v := ret.version(ret.op.TargetKind, id, memproxy.OpDelete)
+			v.Before, v.Field = textHash(before.Text), before.Field
+			out = append(out, v)
+		}
+	}
+	return found, out
+}
+
+// before is what a target was, and the name that it is remembered by.
+func (ret *returning) before(target string) (id string, m memproxy.Memory) {
+	m = ret.op.Current[target]
+	if m.ID != "" {
+		return m.ID, m
+	}
+	return target, m
+}
