@@ -117,9 +117,9 @@ func address(text string, i int) (int, int, Class) {
 	if stop < 0 || rest[stop] != '@' {
 		return 0, 0, ""
 	}
-	_, password, ok := strings.Cut(rest[:stop], ":")
-	if !ok || placeholder(password) {
-		return 0, 0, ""
+	user, password, ok := strings.Cut(rest[:stop], ":")
+	if !ok || placeholder(password) || user == password && (strings.HasPrefix(rest[stop:], "@localhost") || strings.HasPrefix(rest[stop:], "@127.0.0.1")) {
+		return 0, 0, "" // the last is how every database's tutorial begins
 	}
 	end := i + 3 + stop + 1
 	host := end
