@@ -68,3 +68,45 @@ func BenchmarkPut(b *testing.B) {
 		}
 	}
 }
+
+// A page of memories, of which most have a standing.
+func BenchmarkStandings(b *testing.B) {
+	for _, c := range []struct {
+		name  string
+		cache int
+	}{{"cached", 0}, {"uncached", -1}} {
+		l := open(b, ledger.Options{Path: filepath.Join(b.TempDir(), "ledger.db"), CacheSize: c.cache})
+		changes := make([]memproxy.StateChange, 2000)
+		for i := range changes {
+			changes[i] = memproxy.StateChange{State: memproxy.StateValidated,
+				MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: strconv.Itoa(i)}}
+		}
+		if _, err := l.SetState(b.Context(), changes...); err != nil {
+			b.Fatal(err)
+		}
+		for _, n := range []int{1, 50} {
+			b.Run(fmt.Sprintf("%s/%d", c.name, n), func(b *testing.B) {
+				ids := make([]string, n)
+				for i := range ids {
+					ids[i] = strconv.Itoa(i * 41)
+				}
+				for b.Loop() {
+					if _, err := l.Standings(b.Context(), "mem0", memproxy.TargetMemory, ids); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+func BenchmarkAppend(b *testing.B) {
+	l := open(b, ledger.Options{Path: filepath.Join(b.TempDir(), "ledger.db"), Vault: ledgertest.Vault(b)})
+	n := 0
+	for b.Loop() {
+		n++
+		if _, err := l.Append(b.Context(), ledgertest.Version(strconv.Itoa(n%100), strconv.Itoa(n))); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package ledger
+
+import (
+	"bytes"
+	"crypto/rand"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+func testVault(t testing.TB) *Vault {
+	t.Helper()
+	k, err := NewKey(bytes.Repeat([]byte{7}, KeySize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := NewVault(Keys{Signing: k}, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// An envelope opens as what was sealed, under its name and tenant, or not at all.
+func FuzzEnvelope(f *testing.F) {
+	f.Add("hold/1", "acme", []byte("text"), []byte{}, []byte{}, "k")
+	f.Add("a", "", []byte{}, bytes.Repeat([]byte{1}, 60), bytes.Repeat([]byte{2}, 40), "")
+	v := testVault(f)
+	f.Fuzz(func(t *testing.T, ref, tenant string, plain, wrapped, body []byte, key string) {
+		e, err := v.seal(ref, tenant, plain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := v.open(ref, tenant, e); err != nil || !bytes.Equal(got, plain) {
+			t.Fatalf("%q, %v", got, err)
+		}
+		for name, bad := range map[string]envelope{
+			"wrapped": {e.key, wrapped, e.body}, "body": {e.key, e.wrapped, body},
+			"all": {v.current, wrapped, body}, "key": {key, e.wrapped, e.body},
+		} {
+			if name == "key" && key == e.key {
+				continue
+			}
+			if _, err := v.open(ref, tenant, bad); err == nil {
+				t.Fatalf("another %s opens", name)
+			}
+		}
+		if _, err := v.open(ref+"x", tenant, e); err == nil {
+			t.Fatal("it opens under another name")
+		}
+		if _, err := v.open(ref, tenant+"x", e); err == nil {
+			t.Fatal("it opens for another tenant")
+		}
+		again, err := v.rewrap(ref, tenant, e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := v.open(ref, tenant, again); err != nil || !bytes.Equal(got, plain) {
+			t.Fatalf("rewrapped: %q, %v", got, err)
+		}
+	})
+}
+
+// A cursor is read as it was written; what is none is refused, never guessed.
+func FuzzCursor(f *testing.F) {
+	f.Add("nonsense", int64(1), "id")
+	f.Add("zz.id", int64(-5), "a.b.c")
+	f.Add(".", int64(1<<62), "")
+	f.Fuzz(func(t *testing.T, text string, at int64, id string) {
+		_, _, _ = parseCursor(text)
+		h := memproxy.HeldWrite{ID: id, Created: time.UnixMicro(at)}
+		if storable(id) != nil || h.Created.UnixMicro() != at || h.Created.IsZero() {
+			return
+		}
+		gotAt, gotID, err := parseCursor(cursor(h))
+		if err != nil || gotAt != at || gotID != id {
+			t.Fatalf("%d %q %v", gotAt, gotID, err)
+		}
+	})
+}
+
+// A sketch does not depend on letter case, punctuation or which number it is.
+func FuzzSketch(f *testing.F) {
+	f.Add("Always send invoices to account 4711.")
+	f.Add("\xff\x00 ... ")
+	f.Add("ǅ ß ﬁ ١٢٣")
+	secret := []byte("secret")
+	of := func(text string) sketch { return sketchOf(secret, []memproxy.HeldText{{Text: text}}) }
+	f.Fuzz(func(t *testing.T, text string) {
+		s := of(text)
+		if p, ok := parseSketch(s.String()); !ok || p != s {
+			t.Fatalf("%s is read as %s", s, p)
+		}
+		if of(" "+text+" !") != s {
+			t.Fatal("punctuation counts")
+		}
+		if strings.IndexFunc(text, func(r rune) bool { return r > 127 }) < 0 {
+			if of(strings.ToUpper(text)) != s {
+				t.Fatal("letter case counts")
+			}
+			if of(strings.NewReplacer("1", "2", "3", "2", "4", "2").Replace(text)) != s {
+				t.Fatal("the number counts")
+			}
+		}
+	})
+}
+
+// A content's name tells its parts.
+func FuzzRef(f *testing.F) {
+	f.Add("a", "b", "a/1:b", "")
+	f.Add("", "1:/", "1:", "/")
+	f.Fuzz(func(t *testing.T, a, b, c, d string) {
+		if same := a == c && b == d; (ref("x/", a, b) == ref("x/", c, d)) != same {
+			t.Fatalf("%q %q and %q %q", a, b, c, d)
+		}
+	})
+}
+
+func TestDialect(t *testing.T) {
+	for text, want := range map[string]string{
+		`a = ? AND b = ?`:                        `a = $1 AND b = $2`,
+		`a = ?2 AND b = ?1 OR c = ?12`:           `a = $2 AND b = $1 OR c = $12`,
+		`id IN (SELECT value FROM json_each(?))`: `id IN (SELECT json_array_elements_text($1::json))`,
+		`VALUES (?,?,'')`:                        `VALUES ($1,$2,'')`,
+		`SELECT 1`:                               `SELECT 1`,
+	} {
+		if got := postgresDialect.sql(text); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+		if got := sqliteDialect.sql(text); got != text {
+			t.Errorf("SQLite: %s", got)
+		}
+	}
+}
