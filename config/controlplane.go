@@ -18,7 +18,8 @@ type ControlPlane struct {
 	Listen   string        `yaml:"listen,omitempty" doc:"address that sidecars connect to" default:"0.0.0.0:9902"`
 	Admin    ControlAdmin  `yaml:"admin,omitempty" doc:"the listener of probes, metrics and the fleet's state"`
 	TLS      ControlServer `yaml:"tls,omitempty" doc:"the listener's certificate, and who may connect" required:"true"`
-	Releases string        `yaml:"releases,omitempty" doc:"directory of releases and of how far they have come; replicas share it" required:"true"`
+	Releases string        `yaml:"releases,omitempty" doc:"directory of releases; replicas share it" required:"true"`
+	Progress string        `yaml:"progress,omitempty" doc:"directory of how far releases have come; replicas share it" default:"that of releases"`
 	Keys     []string      `yaml:"keys,omitempty" doc:"public keys of the fleet, Ed25519 in base64; what none of them signed is not offered" required:"true"`
 	Poll     Duration      `yaml:"poll,omitempty" doc:"how often the directory is looked at" default:"1s" min:"1ms"`
 	Report   Duration      `yaml:"report,omitempty" doc:"how often sidecars report their decisions" default:"10s" min:"10ms"`
@@ -118,6 +119,7 @@ func (c *ControlPlane) defaults() {
 	}
 	set(&c.Listen, "0.0.0.0:9902")
 	set(&c.Admin.Listen, "127.0.0.1:9903")
+	set(&c.Progress, c.Releases)
 	set(&c.Log.Level, "info")
 	set(&c.Log.Format, "json")
 	if c.Poll == 0 {

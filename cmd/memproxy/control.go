@@ -90,7 +90,7 @@ func (a *app) openPlane(cfg *config.ControlPlane) (*plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	store, err := xds.NewDir(cfg.Releases, keys)
+	store, err := xds.NewDir(cfg.Releases, cfg.Progress, keys)
 	if err != nil {
 		return nil, err
 	}

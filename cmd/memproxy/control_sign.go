@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/x509"
@@ -81,7 +82,9 @@ func (a *app) controlSign(args []string) int {
 	labels := labelFlags{}
 	keyPath := fs.String("key", "", "the fleet's private key")
 	dir := fs.String("policies", "", "policy directory; absent: the built-in bundle")
+	pack := fs.String("pack", "", "directory of a screening pack to send along; absent: each sidecar's own")
 	releases := fs.String("releases", "", "directory of releases")
+	progress := fs.String("progress", "", "directory of how far releases have come; absent: that of releases")
 	s := policy.Statement{}
 	fs.StringVar(&s.Fleet, "fleet", "", "name of the fleet")
 	fs.Uint64Var(&s.Number, "number", 0, "number of the release; absent: one more than the highest")
@@ -99,7 +102,7 @@ func (a *app) controlSign(args []string) int {
 	if len(labels) > 0 {
 		s.For.Labels = labels
 	}
-	r, err := sign(*keyPath, *dir, *releases, s, given(fs, "floor"))
+	r, err := sign(*keyPath, *dir, *pack, [2]string{*releases, cmp.Or(*progress, *releases)}, s, given(fs, "floor"))
 	if err != nil {
 		return a.fail(err)
 	}
@@ -113,7 +116,7 @@ func given(fs *flag.FlagSet, name string) bool {
 	return found
 }
 
-func sign(keyPath, dir, releases string, s policy.Statement, floor bool) (*policy.Release, error) {
+func sign(keyPath, dir, pack string, dirs [2]string, s policy.Statement, floor bool) (*policy.Release, error) {
 	key, err := readFleetKey(keyPath)
 	if err != nil {
 		return nil, err
@@ -124,10 +127,19 @@ func sign(keyPath, dir, releases string, s policy.Statement, floor bool) (*polic
 			return nil, err
 		}
 	}
+	if pack != "" {
+		if b.Screening, err = zipPack(pack); err != nil {
+			return nil, err
+		}
+	} else if b.Screening != nil {
+		if _, err := packOf(b.Screening); err != nil {
+			return nil, err
+		}
+	}
 	if _, err := cedar.Compile(b); err != nil {
 		return nil, err
 	}
-	store, err := xds.NewDir(releases, []ed25519.PublicKey{key.Public().(ed25519.PublicKey)})
+	store, err := xds.NewDir(dirs[0], dirs[1], []ed25519.PublicKey{key.Public().(ed25519.PublicKey)})
 	if err != nil {
 		return nil, err
 	}
@@ -207,6 +219,7 @@ func readFleetKey(path string) (ed25519.PrivateKey, error) {
 func (a *app) controlStop(args []string) int {
 	fs := a.flags("control stop")
 	releases := fs.String("releases", "", "directory of releases")
+	progress := fs.String("progress", "", "directory of how far releases have come; absent: that of releases")
 	number := fs.Uint64("number", 0, "number of the release")
 	reason := fs.String("reason", "stopped by hand", "a sentence for people")
 	if code := a.parse(fs, args); code >= 0 {
@@ -216,7 +229,7 @@ func (a *app) controlStop(args []string) int {
 		fmt.Fprintln(a.Stderr, "memproxy control stop: -releases and -number are required")
 		return exitUsage
 	}
-	store, err := xds.NewDir(*releases, nil)
+	store, err := xds.NewDir(*releases, cmp.Or(*progress, *releases), nil)
 	if err != nil {
 		return a.fail(err)
 	}

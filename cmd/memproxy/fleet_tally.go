@@ -29,6 +29,9 @@ func newTally(m gate.Meter) *tally {
 func (t *tally) name(version, release string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if release == "" {
+		return
+	}
 	if len(t.names) >= maxNames {
 		clear(t.names) // only requests that are still under way would miss theirs
 	}

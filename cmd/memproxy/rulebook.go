@@ -23,9 +23,13 @@ type rulebook struct {
 	cfg  *config.Config
 	desk *desk
 
+	// swap is held from reading what is in force to replacing it: a bundle and
+	// a pack that come at one moment must not undo each other.
+	swap sync.Mutex
+
 	mu     sync.Mutex
 	inUse  policy.Bundle
-	pack   *screen.Pack
+	pack   *screen.Pack // the sidecar's own; the bundle may bring another
 	rules  *gate.Rules
 	cedar  *cedar.Policy
 	bundle string // version of the bundle in force
@@ -51,6 +55,8 @@ func newRulebook(ctx context.Context, cfg *config.Config, log *slog.Logger) (*ru
 // take turns a bundle into rules and puts them in force by use. A bundle that
 // does not compile, or rules that are not taken, change nothing.
 func (r *rulebook) take(b policy.Bundle, use func(*gate.Rules) error) error {
+	r.swap.Lock()
+	defer r.swap.Unlock()
 	r.mu.Lock()
 	pack := r.pack
 	r.mu.Unlock()
@@ -59,6 +65,8 @@ func (r *rulebook) take(b policy.Bundle, use func(*gate.Rules) error) error {
 
 // takePack puts another pack of screening beside the bundle in force.
 func (r *rulebook) takePack(p *screen.Pack, use func(*gate.Rules) error) error {
+	r.swap.Lock()
+	defer r.swap.Unlock()
 	r.mu.Lock()
 	b := r.inUse
 	r.mu.Unlock()
@@ -70,13 +78,19 @@ func (r *rulebook) enact(b policy.Bundle, pack *screen.Pack, use func(*gate.Rule
 	if err != nil {
 		return err
 	}
-	screener, err := r.desk.screener(pack)
+	ruling := pack
+	if b.Screening != nil {
+		if ruling, err = packOf(b.Screening); err != nil {
+			return err
+		}
+	}
+	screener, err := r.desk.screener(ruling)
 	if err != nil {
 		return err
 	}
 	limits, ceilings := tablesOf(b, r.cfg)
 	rules := &gate.Rules{
-		Version: versionOf(b, pack, r.cfg), Profile: gate.Profile(r.cfg.Profile), Policy: compiled, Ceilings: ceilings,
+		Version: versionOf(b, ruling, r.cfg), Profile: gate.Profile(r.cfg.Profile), Policy: compiled, Ceilings: ceilings,
 		Lines: func(p memproxy.Principal, kind memproxy.Kind, fields []string) []memproxy.Line {
 			return budgets.Lines(limits, p, kind, fields)
 		},

@@ -114,6 +114,9 @@ func (s *sidecar) reload(b policy.Bundle) error {
 // reloaded says everywhere that other rules are in force.
 func (s *sidecar) reloaded() {
 	version, _ := s.rules.state()
+	if f := s.fleet.follower; f != nil { // the same release, beside another pack
+		s.fleet.tally.name(version, f.State().Running)
+	}
 	s.telemetry.Instruments().Reloaded(context.Background(), true)
 	s.log.Info("rules reloaded", "version", version)
 	s.record(memproxy.EventReload, "rules "+version+" in force")

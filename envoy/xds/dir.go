@@ -25,11 +25,12 @@ import (
 //	000012.done
 //	000012.stopped
 //
-// A release is written under another name and renamed; it is not changed
-// afterwards. Marks are made by linking, so that the first one stays.
+// Files are written under another name and linked, so that they are there whole
+// and the first one stays. The marks may be in a directory of their own, where
+// the releases' cannot be written to.
 type Dir struct {
-	path string
-	keys []ed25519.PublicKey
+	path, marks string
+	keys        []ed25519.PublicKey
 
 	mu    sync.Mutex
 	known map[string]*opened
@@ -43,14 +44,17 @@ type opened struct {
 	fault   error
 }
 
-// NewDir opens a directory. Releases that none of the keys signed are faults.
-func NewDir(path string, keys []ed25519.PublicKey) (*Dir, error) {
-	if info, err := os.Stat(path); err != nil {
-		return nil, fmt.Errorf("xds: %w", err)
-	} else if !info.IsDir() {
-		return nil, fmt.Errorf("xds: %s is not a directory", path)
+// NewDir opens the directory of releases and that of marks, which may be one.
+// Releases that none of the keys signed are faults.
+func NewDir(path, marks string, keys []ed25519.PublicKey) (*Dir, error) {
+	for _, dir := range [...]string{path, marks} {
+		if info, err := os.Stat(dir); err != nil {
+			return nil, fmt.Errorf("xds: %w", err)
+		} else if !info.IsDir() {
+			return nil, fmt.Errorf("xds: %s is not a directory", dir)
+		}
 	}
-	return &Dir{path: path, keys: keys, known: map[string]*opened{}}, nil
+	return &Dir{path: path, marks: marks, keys: keys, known: map[string]*opened{}}, nil
 }
 
 var fileName = regexp.MustCompile(`^([0-9]{6,20})\.(release|done|stopped|stage-([0-9]{1,3}))$`)
@@ -71,7 +75,7 @@ func (d *Dir) Releases() ([]*policy.Release, []error, error) {
 		if m == nil || m[2] != "release" {
 			continue
 		}
-		info, err := e.Info()
+		info, err := os.Stat(filepath.Join(d.path, e.Name())) // a mounted ConfigMap's are links
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		} else if err != nil {
@@ -132,12 +136,12 @@ func (d *Dir) Last() (uint64, error) {
 
 // Publish puts a release into the directory. A number is used once.
 func (d *Dir) Publish(r *policy.Release) error {
-	return d.create(fmt.Sprintf("%06d.release", r.Number), r.Encoded())
+	return create(d.path, fmt.Sprintf("%06d.release", r.Number), r.Encoded())
 }
 
 // Marks implements Store.
 func (d *Dir) Marks() ([]Mark, error) {
-	entries, err := os.ReadDir(d.path)
+	entries, err := os.ReadDir(d.marks)
 	if err != nil {
 		return nil, fmt.Errorf("xds: %w", err)
 	}
@@ -157,7 +161,7 @@ func (d *Dir) Marks() ([]Mark, error) {
 		// The name says it all but when and why; a mark whose text is torn
 		// still counts.
 		var text Mark
-		if b, err := os.ReadFile(filepath.Join(d.path, e.Name())); err == nil && json.Unmarshal(b, &text) == nil {
+		if b, err := os.ReadFile(filepath.Join(d.marks, e.Name())); err == nil && json.Unmarshal(b, &text) == nil {
 			mark.At, mark.Reason = text.At, text.Reason
 		}
 		out = append(out, mark)
@@ -175,15 +179,15 @@ func (d *Dir) Put(m Mark) error {
 	if err != nil {
 		return err
 	}
-	if err := d.create(fmt.Sprintf("%06d.%s", m.Release, kind), append(b, '\n')); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := create(d.marks, fmt.Sprintf("%06d.%s", m.Release, kind), append(b, '\n')); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return nil
 }
 
 // create makes a file whole or not at all, and never in the place of another.
-func (d *Dir) create(name string, content []byte) error {
-	tmp, err := os.CreateTemp(d.path, ".new-*")
+func create(dir, name string, content []byte) error {
+	tmp, err := os.CreateTemp(dir, ".new-*")
 	if err != nil {
 		return fmt.Errorf("xds: %w", err)
 	}
@@ -191,7 +195,7 @@ func (d *Dir) create(name string, content []byte) error {
 	_, err = tmp.Write(content)
 	err = errors.Join(err, tmp.Sync(), tmp.Close())
 	if err == nil {
-		err = os.Link(tmp.Name(), filepath.Join(d.path, name))
+		err = os.Link(tmp.Name(), filepath.Join(dir, name))
 	}
 	if err != nil {
 		return fmt.Errorf("xds: %w", err)

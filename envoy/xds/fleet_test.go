@@ -64,7 +64,7 @@ func newFleet(t *testing.T, change ...func(*xds.Options)) *fleet {
 	if f.ca, err = xdstest.NewCA(); err != nil {
 		t.Fatal(err)
 	}
-	if f.dir, err = xds.NewDir(f.path, keys()); err != nil {
+	if f.dir, err = xds.NewDir(f.path, f.path, keys()); err != nil {
 		t.Fatal(err)
 	}
 	f.opt = xds.Options{

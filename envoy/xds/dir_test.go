@@ -1,0 +1,125 @@
+package xds_test
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy/envoy/xds"
+	"github.com/memproxy/memproxy/policy"
+)
+
+func sealed(t *testing.T, number uint64, by ed25519.PrivateKey) *policy.Release {
+	t.Helper()
+	r, err := policy.Seal(policy.Builtin(), policy.Statement{Fleet: "north", Number: number}, by)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// Proves CARD-9: what cannot be offered is a fault with its file's name, and
+// hides nothing else.
+func TestDirReleases(t *testing.T) {
+	path := t.TempDir()
+	d, err := xds.NewDir(path, path, keys())
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(name string, b []byte) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(path, name), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, n := range []uint64{12, 2} {
+		if err := d.Publish(sealed(t, n, key)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.Publish(sealed(t, 2, key)); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("a number twice: %v", err)
+	}
+	stranger := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{9}, ed25519.SeedSize))
+	put("000013.release", sealed(t, 13, stranger).Encoded())
+	put("000014.release", sealed(t, 15, key).Encoded())
+	put("000016.release", sealed(t, 16, key).Encoded()[:100])
+	put("notes.txt", []byte("not ours"))
+	put("17.release", []byte("not ours"))
+	list, faults, err := d.Releases()
+	if err != nil || len(list) != 2 || list[0].Number != 2 || list[1].Number != 12 {
+		t.Fatalf("%v %v", list, err)
+	}
+	for i, want := range []string{"000013.release: policy: release: the signature is none", "000014.release is release 15", "000016.release: policy: release:"} {
+		if len(faults) != 3 || !strings.Contains(faults[i].Error(), want) {
+			t.Errorf("faults %v, want %s", faults, want)
+		}
+	}
+	if last, err := d.Last(); err != nil || last != 16 {
+		t.Errorf("the last is %d %v", last, err)
+	}
+	// A mended file is read again.
+	if err := os.Remove(filepath.Join(path, "000016.release")); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Publish(sealed(t, 16, key)); err != nil {
+		t.Fatal(err)
+	}
+	again, faults, err := d.Releases()
+	if err != nil || len(again) != 3 || len(faults) != 2 || again[0] != list[0] {
+		t.Errorf("%v %v %v: want the same releases, not read again, and one more", again, faults, err)
+	}
+}
+
+// The first mark stays; a torn one still counts.
+func TestDirMarks(t *testing.T) {
+	path, marks := t.TempDir(), t.TempDir()
+	d, err := xds.NewDir(path, marks, keys())
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := time.Unix(1e9, 0).UTC()
+	for _, m := range []xds.Mark{
+		{Release: 12, Kind: xds.MarkStage, Stage: 1, At: at},
+		{Release: 12, Kind: xds.MarkStopped, At: at, Reason: "first"},
+		{Release: 12, Kind: xds.MarkStopped, At: at.Add(time.Hour), Reason: "second"},
+		{Release: 13, Kind: xds.MarkDone, At: at},
+	} {
+		if err := d.Put(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(marks, "000014.stopped"), []byte(`{"rea`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := d.Marks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []xds.Mark{
+		{Release: 12, Kind: xds.MarkStage, Stage: 1, At: at},
+		{Release: 12, Kind: xds.MarkStopped, At: at, Reason: "first"},
+		{Release: 13, Kind: xds.MarkDone, At: at},
+		{Release: 14, Kind: xds.MarkStopped},
+	}
+	if len(got) != len(want) {
+		t.Fatalf("%+v", got)
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("%+v, want %+v", got[i], want[i])
+		}
+	}
+	if entries, _ := os.ReadDir(marks); len(entries) != 4 {
+		t.Errorf("%d files: something was left behind", len(entries))
+	}
+	if _, err := xds.NewDir(filepath.Join(path, "absent"), marks, nil); err == nil {
+		t.Error("a directory that is not there was opened")
+	}
+}
