@@ -21,6 +21,10 @@ var errUnruled = errors.New("the backend answers a request that was never ruled 
 // responseHeaders decides whether the answer must be read before it is passed
 // on.
 func (x *exchange) responseHeaders(h *procv3.HttpHeaders, a attrs) (*response, error) {
+	if x.span == nil && !a.fromUpstream() {
+		x.over = true // Envoy refused the request before any filter saw it
+		return onResponseHeaders(nil), nil
+	}
 	if !x.gated || x.settled {
 		return nil, errProtocol
 	}

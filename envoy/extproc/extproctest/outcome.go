@@ -46,6 +46,9 @@ func (b *Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		body = append(body, " (cut short)"...)
 	}
 	var s strings.Builder
+	if r.Header.Get("Content-Length") == "0" {
+		r.Header.Del("Content-Length") // a hop may say it or not
+	}
 	fmt.Fprintf(&s, "%s %s\n%s", r.Method, r.RequestURI, lines(r.Header))
 	if len(r.TransferEncoding) > 0 {
 		fmt.Fprintf(&s, "transfer-encoding: %v\n", r.TransferEncoding)
@@ -54,7 +57,9 @@ func (b *Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(&s, "\n%s\n", body)
 	}
 	b.mu.Lock()
-	b.arrived = append(b.arrived, s.String())
+	if r.URL.RawQuery != startup {
+		b.arrived = append(b.arrived, s.String())
+	}
 	a, ok := b.answers[r.Method+" "+r.URL.Path]
 	b.mu.Unlock()
 	if !ok {
@@ -66,6 +71,9 @@ func (b *Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(a.Status)
 	_, _ = io.WriteString(w, a.Body) // the client may be gone
 }
+
+// startup is what a sidecar asks a Letta server when it starts.
+const startup = "stop_reason=requires_approval&order=desc&limit=50"
 
 // taken is what arrived since it was last asked.
 func (b *Backend) taken() []string {
@@ -240,7 +248,6 @@ func recordsOf(f Face, id string) (text string, reasons []string, complete bool,
 		return "", nil, false, err
 	}
 	var b strings.Builder
-	stopped := false
 	for line := range bytes.Lines(raw) {
 		if !bytes.Contains(line, []byte(id)) {
 			continue
@@ -252,9 +259,12 @@ func recordsOf(f Face, id string) (text string, reasons []string, complete bool,
 		for _, k := range [...]string{"event_time", "time", "index", "trace", "prev_hash"} {
 			delete(rec, k)
 		}
+		kind, _ := rec["type"].(string)
+		if strings.HasPrefix(kind, "budget_") {
+			continue // noted apart, some time after the decision
+		}
 		v, _ := rec["verdict"].(string)
-		stopped = stopped || v == "deny" || v == "hold"
-		complete = complete || stopped || rec["type"] == "outcome"
+		complete = complete || v == "deny" || v == "hold" || kind == "outcome"
 		list, _ := rec["reasons"].([]any)
 		for _, r := range list {
 			m, _ := r.(map[string]any)
@@ -277,6 +287,7 @@ var changing = []struct {
 	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`), "DECISION"},
 	{regexp.MustCompile(`("memproxy_ts":")[^"]*"`), `${1}TIME"`},
 	{regexp.MustCompile(`("memproxy_sig":")[^"]*"`), `${1}SIGNATURE"`},
+	{regexp.MustCompile(`("reason":"budget.rapid_writes"[^}]*"used":)\d+`), "${1}N"}, // of the minute
 	{regexp.MustCompile(`("reset":")[^"]*"`), `${1}TIME"`},
 	{regexp.MustCompile(`(?m)^((?:retry-after|x-ratelimit-reset): )\d+$`), "${1}N"},
 }
