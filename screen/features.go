@@ -38,6 +38,11 @@ func features(dst []classify.Feature, words []directive.Word, at int32) []classi
 	for i := range words {
 		w := &words[i]
 		p := at + int32(i)
+		if w.Flags&directive.Number != 0 && before != nil && before.Flags&directive.Number != 0 {
+			// A table says nothing by its numbers, and they thin out the rest.
+			dst = append(dst, classify.Feature{At: p}, classify.Feature{At: p})
+			continue
+		}
 		dst = append(dst, classify.Feature{Hash: hash(kindWord, w.Hash, 0), At: p})
 		dst = append(dst, classify.Feature{Hash: hash(kindStem, w.Stem, 0), At: p})
 		if before != nil {

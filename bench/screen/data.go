@@ -22,6 +22,9 @@ type row struct {
 
 func (r *row) attack() bool { return r.Label == "attack" }
 
+// own reports texts that were written for this project.
+func (r *row) own() bool { return strings.HasPrefix(r.Source, "own_") }
+
 // load reads every *.jsonl of dir, sorted by source.
 func load(dir string) ([]row, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))

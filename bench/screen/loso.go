@@ -14,10 +14,21 @@ type bench struct {
 	rows []row
 	bags []classify.Example // one per row; Weight is set by fit
 	pack *screen.Pack
+	// group numbers the sources; kin have one number.
+	group map[string]uint8
 }
 
 func newBench(rows []row, p *screen.Pack) *bench {
-	b := &bench{rows: rows, bags: make([]classify.Example, len(rows)), pack: p}
+	b := &bench{rows: rows, bags: make([]classify.Example, len(rows)), pack: p, group: map[string]uint8{}}
+	next := uint8(0)
+	for i := range rows {
+		first := related(rows[i].Source)[0]
+		if _, ok := b.group[first]; !ok {
+			b.group[first] = next
+			next++
+		}
+		b.group[rows[i].Source] = b.group[first]
+	}
 	parallel(len(rows), func(i int) {
 		f, n := p.Example(rows[i].Text)
 		b.bags[i] = classify.Example{Features: f, Words: n, Poison: rows[i].attack()}
@@ -63,19 +74,16 @@ func (b *bench) fit(without []string) *classify.Model {
 		total[g.attack] += math.Sqrt(float64(n))
 	}
 	share := map[bool]float64{true: poisonShare, false: 1 - poisonShare}
-	examples := make([]classify.Example, 0, len(use)+len(own))
+	examples := make([]classify.Example, 0, len(use))
 	for _, i := range use {
 		r := &b.rows[i]
 		n := float64(sizes[group{r.Source, r.attack()}])
 		e := b.bags[i]
+		e.Group = b.group[r.Source]
 		e.Weight = share[r.attack()] * math.Sqrt(n) / total[r.attack()] / n * float64(len(use)) * 2
 		examples = append(examples, e)
 	}
-	for _, o := range own {
-		f, n := b.pack.Example(o.text)
-		examples = append(examples, classify.Example{Features: f, Words: n, Poison: o.poison, Weight: 1})
-	}
-	return classify.Train(examples, classify.DefaultTraining())
+	return classify.Train(examples, trainOpts)
 }
 
 // result is what was found in one row.
@@ -91,6 +99,9 @@ func (b *bench) run() ([]result, error) {
 	folds := map[string][]string{}
 	var keys []string
 	for i := range b.rows {
+		if b.rows[i].own() {
+			continue
+		}
 		k := related(b.rows[i].Source)
 		if _, ok := folds[k[0]]; !ok {
 			folds[k[0]] = k

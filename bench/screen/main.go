@@ -15,19 +15,25 @@ import (
 func main() {
 	data := flag.String("data", "../shared/data/dev", "directory with the sources as JSONL")
 	train := flag.String("train", "", "train on all permitted sources and write the weights here")
+	show := flag.String("show", "", "print the places where rules held: RULE,attack|benign|all,N (for tuning; rows never go to a report)")
 	verbose := flag.Bool("v", false, "print rules by how often they hold, and what they miss")
 	flag.Parse()
-	if err := run(*data, *train, *verbose); err != nil {
+	if err := run(*data, *train, *show, *verbose); err != nil {
 		fmt.Fprintln(os.Stderr, "screen:", err)
 		os.Exit(1)
 	}
 }
 
-func run(data, train string, verbose bool) error {
+func run(data, train, show string, verbose bool) error {
 	rows, err := load(data)
 	if err != nil {
 		return err
 	}
+	mine, err := ownRows()
+	if err != nil {
+		return err
+	}
+	rows = append(rows, mine...)
 	start := time.Now()
 	b := newBench(rows, screen.Default())
 	fmt.Fprintln(os.Stderr, "features", time.Since(start))
@@ -35,11 +41,17 @@ func run(data, train string, verbose bool) error {
 		m := b.fit(nil)
 		return os.WriteFile(train, m.Encode(), 0o644)
 	}
+	if show == "sweep" {
+		return b.sweep()
+	}
 	res, err := b.run()
 	if err != nil {
 		return err
 	}
 	fmt.Fprintln(os.Stderr, "folds", time.Since(start))
+	if show != "" {
+		return places(b, res, show)
+	}
 	table(b, res, verbose)
 	return nil
 }
@@ -54,6 +66,9 @@ func table(b *bench, res []result, verbose bool) {
 	rules := map[string]*[4]int{}
 	for i := range b.rows {
 		r := &b.rows[i]
+		if r.own() {
+			continue
+		}
 		k := key{r.Source, r.attack()}
 		n[k]++
 		if res[i].report.Verdict.Stops() {

@@ -16,7 +16,8 @@ import (
 )
 
 // Feature is one property of a text: a hash, and the index of the word at
-// which it stands.
+// which it stands. The hash 0 means nothing in particular; it counts as a
+// feature and is never learned.
 type Feature struct {
 	Hash uint32
 	At   int32
@@ -74,13 +75,20 @@ func (m *Model) Score(features []Feature, words int) Span {
 		if s+1 < slots && (s+1)*Stride < words {
 			continue
 		}
-		margin := float32(total)*m.scale/float32(math.Sqrt(float64(max(number, 1)))) + m.bias
+		margin := float32(total)*m.scale/float32(norm(int(number))) + m.bias
 		if margin > best.Margin {
 			best = Span{max(0, (s+1-slots)*Stride), min(words, (s+1)*Stride), margin}
 		}
 	}
 	return best
 }
+
+// thin is added to the number of a window's features: a few words are less
+// certain than many.
+const thin = 16
+
+// norm is what a window's sum is divided by.
+func norm(features int) float64 { return math.Sqrt(float64(features + thin)) }
 
 // magic begins an encoded model.
 const magic = "mpclass1"

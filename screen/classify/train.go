@@ -2,6 +2,7 @@ package classify
 
 import (
 	"math"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
 )
@@ -13,6 +14,10 @@ type Example struct {
 	Words    int
 	Poison   bool
 	Weight   float64
+	// Group is the source of the text, 0 to 63. Only features that occur in
+	// several groups are learned: one that is peculiar to a source says what
+	// the source is, not what poison is.
+	Group uint8
 }
 
 // TrainOptions are the settings of training. The zero value is not valid; see
@@ -23,11 +28,13 @@ type TrainOptions struct {
 	Rate   float64
 	L2     float64
 	Seed   uint64
+	// Groups is in how many groups a feature must occur.
+	Groups int
 }
 
 // DefaultTraining are the settings of the shipped model.
 func DefaultTraining() TrainOptions {
-	return TrainOptions{Bits: 18, Epochs: 8, Rate: 0.5, L2: 2e-6, Seed: 7}
+	return TrainOptions{Bits: 18, Epochs: 8, Rate: 0.2, L2: 1e-5, Seed: 7, Groups: 3}
 }
 
 // Train fits a model by stochastic gradient descent. Of a text with several
@@ -40,6 +47,7 @@ func Train(examples []Example, o TrainOptions) *Model {
 	g := make([]float64, size) // sums of squared gradients (AdaGrad)
 	var bias, biasG float64
 	shift := 32 - o.Bits
+	keep := common(examples, o.Groups)
 	rng := rand.New(rand.NewPCG(o.Seed, o.Seed))
 	order := make([]int, len(examples))
 	for i := range order {
@@ -60,8 +68,11 @@ func Train(examples []Example, o TrainOptions) *Model {
 			}
 			p := 1 / (1 + math.Exp(-margin))
 			grad := (p - y) * e.Weight
-			step := grad / math.Sqrt(float64(n))
+			step := grad / norm(n)
 			for _, f := range e.Features[from:to] {
+				if f.Hash == 0 || !keep.has(f.Hash) {
+					continue
+				}
 				i := f.Hash >> shift
 				d := step + o.L2*w[i]
 				g[i] += d * d
@@ -72,6 +83,32 @@ func Train(examples []Example, o TrainOptions) *Model {
 		}
 	}
 	return quantise(w, bias, o.Bits)
+}
+
+// groupBits is the size of the table in which common counts.
+const groupBits = 22
+
+// set is a set of features, by the beginning of their hashes.
+type set [1 << (groupBits - 6)]uint64
+
+func (s *set) has(h uint32) bool { return s[h>>(32-groupBits+6)]>>(h>>(32-groupBits)&63)&1 != 0 }
+
+// common returns the features that occur in at least n groups.
+func common(examples []Example, n int) *set {
+	groups := make([]uint64, 1<<groupBits)
+	for i := range examples {
+		g := uint64(1) << examples[i].Group
+		for _, f := range examples[i].Features {
+			groups[f.Hash>>(32-groupBits)] |= g
+		}
+	}
+	s := new(set)
+	for i, g := range groups {
+		if bits.OnesCount64(g) >= n {
+			s[i>>6] |= 1 << (i & 63)
+		}
+	}
+	return s
 }
 
 // bestWindow returns the features of the window with the highest margin.
@@ -87,7 +124,7 @@ func bestWindow(w []float64, bias float64, shift uint8, e *Example) (from, to in
 			sum += w[e.Features[end].Hash>>shift]
 			end++
 		}
-		if m := sum/math.Sqrt(float64(max(end-start, 1))) + bias; m > margin {
+		if m := sum/norm(end-start) + bias; m > margin {
 			from, to, margin = start, end, m
 		}
 	}

@@ -18,9 +18,10 @@ const maxConcepts = 64
 // Concepts that Read itself sets; a vocabulary must define them (they may have
 // no words).
 const (
-	conceptURL   = "URL"   // a web address or a domain name
-	conceptEmail = "EMAIL" // an email address
-	conceptTLD   = "TLD"   // the last part of a domain name; kept only behind a dot
+	conceptURL   = "URL"     // a web address or a domain name
+	conceptEmail = "EMAIL"   // an email address
+	conceptNum   = "NUMBERS" // a number of at least three digits
+	conceptTLD   = "TLD"     // the last part of a domain name; kept only behind a dot
 )
 
 // Word is one word of a text, or one character where script has no spaces.
@@ -55,6 +56,7 @@ type Vocabulary struct {
 	url      uint64
 	email    uint64
 	tld      uint64
+	numbers  uint64
 	longest  int // words in the longest phrase
 }
 
@@ -115,12 +117,12 @@ func ParseVocabulary(file string, src string) (*Vocabulary, error) {
 			}
 		}
 	}
-	for _, c := range [...]string{conceptURL, conceptEmail, conceptTLD} {
+	for _, c := range [...]string{conceptURL, conceptEmail, conceptTLD, conceptNum} {
 		if _, ok := v.index[c]; !ok {
 			return nil, fmt.Errorf("%s: concept %s is missing", file, c)
 		}
 	}
-	v.url, v.email, v.tld = v.Concept(conceptURL), v.Concept(conceptEmail), v.Concept(conceptTLD)
+	v.url, v.email, v.tld, v.numbers = v.Concept(conceptURL), v.Concept(conceptEmail), v.Concept(conceptTLD), v.Concept(conceptNum)
 	v.exact, v.prefixes = newTable(2*len(entries)), newTable(2*len(entries))
 	for _, e := range entries {
 		if err := v.put(e.phrase, 1<<e.concept); err != nil {

@@ -152,6 +152,9 @@ end:
 	}
 	if letters == 0 {
 		w.Flags |= Number
+		if n >= 3 {
+			concepts |= v.numbers
+		}
 		w.Hash, w.Stem = 2, 2
 	} else if !lowerSeen && letters >= 2 {
 		w.Flags |= Capital
