@@ -1,0 +1,313 @@
+package xds_test
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	loadstats "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+
+	"github.com/memproxy/memproxy/envoy/xds"
+	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
+	"github.com/memproxy/memproxy/envoy/xds/follow"
+	"github.com/memproxy/memproxy/policy"
+)
+
+// ask opens a stream as a sidecar with a certificate of its own choosing, sends
+// requests and returns how it ended; codes.OK when every request was answered.
+func (f *fleet) ask(conf *tls.Config, requests ...*discovery.DeltaDiscoveryRequest) codes.Code {
+	f.t.Helper()
+	conn, err := grpc.NewClient(f.addr, grpc.WithTransportCredentials(credentials.NewTLS(conf)))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+	if err != nil {
+		return status.Code(err)
+	}
+	for _, q := range requests {
+		_ = stream.Send(q) // what went wrong, Recv says
+		if _, err := stream.Recv(); err != nil {
+			return status.Code(err)
+		}
+	}
+	return codes.OK
+}
+
+func (f *fleet) client(name string, uris ...string) *tls.Config {
+	f.t.Helper()
+	conf, err := f.ca.Client(name, uris...)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return conf
+}
+
+func assignment(n fleetpb.Node, names ...string) *discovery.DeltaDiscoveryRequest {
+	if names == nil {
+		names = []string{n.ID}
+	}
+	return &discovery.DeltaDiscoveryRequest{Node: n.Core(), TypeUrl: fleetpb.AssignmentType, ResourceNamesSubscribe: names}
+}
+
+func want(name string) *discovery.DeltaDiscoveryRequest {
+	return &discovery.DeltaDiscoveryRequest{TypeUrl: fleetpb.ReleaseType, ResourceNamesSubscribe: []string{name}}
+}
+
+// Proves CARD-9: a sidecar is who its certificate says, and reads its own
+// assignment and the releases of its own channel only.
+func TestWhoMayAskForWhat(t *testing.T) {
+	f := newFleet(t)
+	mine := f.publish(1, 1, policy.Selector{Tenant: "acme"})
+	others := f.publish(2, 2, policy.Selector{Tenant: "other"})
+	node := fleetpb.Node{ID: "a", Tenant: "acme"}
+	web := f.client("", acme)
+	stranger, err := f.ca.Client("nobody")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bare := &tls.Config{RootCAs: f.ca.Pool, MinVersion: tls.VersionTLS13}
+	unknownType := assignment(node)
+	unknownType.TypeUrl = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
+	for _, tc := range []struct {
+		name string
+		conf *tls.Config
+		reqs []*discovery.DeltaDiscoveryRequest
+		want codes.Code
+	}{
+		{"its own assignment", web, []*discovery.DeltaDiscoveryRequest{assignment(node)}, codes.OK},
+		{"its own release", web, []*discovery.DeltaDiscoveryRequest{assignment(node), want(mine.Name())}, codes.OK},
+		{"another's release", web, []*discovery.DeltaDiscoveryRequest{assignment(node), want(others.Name())}, codes.PermissionDenied},
+		{"a release that is not there", web, []*discovery.DeltaDiscoveryRequest{assignment(node), want("000009-x")}, codes.PermissionDenied},
+		{"all releases", web, []*discovery.DeltaDiscoveryRequest{assignment(node), want("*")}, codes.PermissionDenied},
+		{"another's assignment", web, []*discovery.DeltaDiscoveryRequest{assignment(node, "b")}, codes.PermissionDenied},
+		{"all assignments", web, []*discovery.DeltaDiscoveryRequest{assignment(node, "*")}, codes.PermissionDenied},
+		{"another tenant", web, []*discovery.DeltaDiscoveryRequest{assignment(fleetpb.Node{ID: "a", Tenant: "other"})}, codes.PermissionDenied},
+		{"no node", web, []*discovery.DeltaDiscoveryRequest{{TypeUrl: fleetpb.AssignmentType, ResourceNamesSubscribe: []string{"a"}}}, codes.InvalidArgument},
+		{"another node on one stream", web, []*discovery.DeltaDiscoveryRequest{assignment(node), assignment(fleetpb.Node{ID: "b", Tenant: "acme"})}, codes.InvalidArgument},
+		{"another type", web, []*discovery.DeltaDiscoveryRequest{unknownType}, codes.InvalidArgument},
+		{"a certificate without a rule", stranger, []*discovery.DeltaDiscoveryRequest{assignment(node)}, codes.PermissionDenied},
+		{"no certificate", bare, []*discovery.DeltaDiscoveryRequest{assignment(node)}, codes.Unavailable},
+	} {
+		if got := f.ask(tc.conf, tc.reqs...); got != tc.want {
+			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
+		}
+	}
+}
+
+// A node id is one certificate's while its sidecar is connected.
+func TestNodeIDIsNotTaken(t *testing.T) {
+	f := newFleet(t)
+	one := f.publish(1, 1, everyone)
+	s := f.sidecar(fleetpb.Node{ID: "a", Tenant: "acme"}, acme)
+	f.runs(s, one)
+	other := f.client("", "spiffe://example.org/ns/acme/db")
+	if got := f.ask(other, assignment(fleetpb.Node{ID: "a", Tenant: "acme"})); got != codes.AlreadyExists {
+		t.Errorf("another certificate: %v", got)
+	}
+	if got := f.ask(f.client("", acme), assignment(fleetpb.Node{ID: "a", Tenant: "acme"})); got != codes.OK {
+		t.Errorf("the same certificate: %v", got)
+	}
+	s.stop()
+	eventually(t, "the sidecar gone", func() bool { return f.server.Status().Connected == 0 })
+	if got := f.ask(other, assignment(fleetpb.Node{ID: "a", Tenant: "acme"})); got != codes.OK {
+		t.Errorf("another certificate after it left: %v", got)
+	}
+}
+
+// The whole state form and reports of the unknown are refused.
+func TestOtherServices(t *testing.T) {
+	f := newFleet(t)
+	conn, err := grpc.NewClient(f.addr, grpc.WithTransportCredentials(credentials.NewTLS(f.client("", acme))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	whole, err := discovery.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(ctx)
+	if err == nil {
+		_, err = whole.Recv()
+	}
+	if status.Code(err) != codes.Unimplemented {
+		t.Errorf("whole state: %v", err)
+	}
+	stats, err := loadstats.NewLoadReportingServiceClient(conn).StreamLoadStats(ctx)
+	if err == nil {
+		_ = stats.Send(&loadstats.LoadStatsRequest{Node: fleetpb.Node{ID: "a"}.Core()})
+		_, err = stats.Recv()
+	}
+	if status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("reports of a sidecar that did not subscribe: %v", err)
+	}
+}
+
+// Proves CARD-9: releases go to a share first, then to the rest, as time passes.
+func TestRolloutGoesOn(t *testing.T) {
+	f := newFleet(t, func(o *xds.Options) {
+		o.Plan = xds.Plan{Stages: []xds.Stage{{Percent: 30, Hold: time.Minute}, {Percent: 100, Hold: time.Minute}}}
+	})
+	one := f.publish(1, 1, everyone)
+	var all []*sidecar
+	for i := range 20 {
+		s := f.sidecar(fleetpb.Node{ID: fmt.Sprintf("web-%d", i), Tenant: "acme"}, acme)
+		all = append(all, s)
+	}
+	on := func(r *policy.Release) (n int) {
+		for _, s := range all {
+			if s.State().Running == r.Name() {
+				n++
+			}
+		}
+		return n
+	}
+	eventually(t, "all on the first", func() bool { return on(one) == 20 && f.state(1).Running == 20 })
+	two := f.publish(2, 1, everyone)
+	first := f.state(2).Assigned
+	if first < 2 || first > 12 {
+		t.Fatalf("%d of 20 are the first 30 per cent", first)
+	}
+	eventually(t, "the first stage", func() bool { return on(two) == first && f.state(2).Running == first })
+	f.clock.forward(59 * time.Second)
+	f.refresh()
+	if st := f.state(2); st.Assigned != first || st.State != "rolling" || st.Percent != 30 {
+		t.Errorf("before the stage is over: %+v", st)
+	}
+	f.clock.forward(time.Second)
+	f.refresh()
+	eventually(t, "everyone", func() bool { return on(two) == 20 && f.state(2).Running == 20 })
+	if st := f.state(2); st.State != "rolling" || st.Percent != 100 {
+		t.Errorf("in the last stage: %+v", st)
+	}
+	f.clock.forward(time.Minute)
+	f.refresh()
+	if st := f.state(2); st.State != "current" {
+		t.Errorf("at the end: %+v", st)
+	}
+}
+
+// Proves CARD-9: a rollout stops and returns when sidecars refuse the release,
+// or refuse or fail more than before; beside each, what must not stop it.
+func TestRolloutIsTakenBack(t *testing.T) {
+	plan := xds.Plan{Stages: []xds.Stage{{Percent: 100, Hold: time.Hour}}, Refused: 0.1, Errors: 0.01, Decisions: 100}
+	for _, tc := range []struct {
+		name          string
+		before, after follow.Count
+		reject        bool
+		stopped       string
+	}{
+		{name: "as before", before: follow.Count{Decisions: 1000, Refused: 50}, after: follow.Count{Decisions: 1000, Refused: 60}},
+		{name: "refuses more", before: follow.Count{Decisions: 1000, Refused: 50}, after: follow.Count{Decisions: 1000, Refused: 500}, stopped: "50.0 % of its decisions were refusals"},
+		{name: "fails", before: follow.Count{Decisions: 1000}, after: follow.Count{Decisions: 1000, Errors: 20}, stopped: "2.0 % of its decisions failed"},
+		{name: "is rejected", reject: true, stopped: "1 sidecar(s) refused it, a: own.cedar:7: no"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := newFleet(t, func(o *xds.Options) { o.Plan = plan })
+			one := f.publish(1, 1, everyone)
+			s := f.sidecar(fleetpb.Node{ID: "a", Tenant: "acme"}, acme, func(_ *follow.Options, s *sidecar) {
+				if tc.reject {
+					s.refuse[2] = fmt.Errorf("own.cedar:7: no")
+				}
+			})
+			f.runs(s, one)
+			tc.before.Release = one.Name()
+			s.report(tc.before)
+			eventually(t, "the report", func() bool { return f.state(1).Tally.Decisions == tc.before.Decisions })
+			two := f.publish(2, 1, everyone)
+			if !tc.reject {
+				f.runs(s, two)
+				tc.after.Release = two.Name()
+				s.report(tc.after)
+				eventually(t, "the report", func() bool { return f.state(2).Tally.Decisions == tc.after.Decisions })
+			} else {
+				eventually(t, "the refusal", func() bool { return f.state(2).Refused == 1 })
+			}
+			f.refresh()
+			st := f.state(2)
+			if tc.stopped == "" {
+				if st.State != "rolling" {
+					t.Errorf("%+v", st)
+				}
+				return
+			}
+			if st.State != "stopped" || !strings.HasPrefix(st.Reason, tc.stopped) {
+				t.Errorf("%+v, want it stopped: %s", st, tc.stopped)
+			}
+			f.runs(s, one)
+			// What was stopped stays so for every replica, also one that starts.
+			f.stop()
+			f.start()
+			f.runs(s, one)
+			if st := f.state(2); st.State != "stopped" {
+				t.Errorf("after a restart: %+v", st)
+			}
+		})
+	}
+}
+
+// Proves CARD-9: the reconnect storm: the control plane restarts under all
+// sidecars; each comes back, none is sent what it runs already.
+func TestControlPlaneRestarts(t *testing.T) {
+	f := newFleet(t)
+	one := f.publish(1, 1, everyone)
+	var all []*sidecar
+	for i := range 50 {
+		all = append(all, f.sidecar(fleetpb.Node{ID: fmt.Sprintf("web-%d", i), Tenant: "acme"}, acme))
+	}
+	eventually(t, "all on the first", func() bool { return f.state(1).Running == 50 })
+	f.stop()
+	two, err := policy.Seal(bundle("two"), policy.Statement{Fleet: "north", Number: 2, Floor: 1}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range all {
+		eventually(t, "the loss noticed", func() bool { return s.State().Lost != nil })
+		if s.State().Running != one.Name() {
+			t.Error("a sidecar let go of its release")
+		}
+	}
+	f.start()
+	eventually(t, "all back", func() bool { st := f.server.Status(); return st.Connected == 50 && st.Behind == 0 })
+	if err := f.dir.Publish(two); err != nil {
+		t.Fatal(err)
+	}
+	f.refresh()
+	eventually(t, "all on the second", func() bool { return f.state(2).Running == 50 })
+	for _, s := range all {
+		s.mu.Lock()
+		if len(s.applied) != 2 {
+			t.Errorf("applied %v", s.applied)
+		}
+		s.mu.Unlock()
+	}
+}
+
+// A sidecar that left is listed for a while, and then forgotten.
+func TestForget(t *testing.T) {
+	f := newFleet(t)
+	one := f.publish(1, 1, everyone)
+	s := f.sidecar(fleetpb.Node{ID: "a", Tenant: "acme"}, acme)
+	f.runs(s, one)
+	s.stop()
+	eventually(t, "the sidecar gone", func() bool { return f.server.Status().Connected == 0 })
+	f.refresh()
+	if l := f.server.Sidecars(); len(l) != 1 || l[0].Connected || l[0].Running != one.Name() {
+		t.Errorf("%+v", l)
+	}
+	f.clock.forward(xds.DefaultForget + time.Second)
+	f.refresh()
+	if l := f.server.Sidecars(); len(l) != 0 {
+		t.Errorf("%+v", l)
+	}
+}
