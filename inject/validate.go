@@ -46,10 +46,10 @@ func (i *Injector) validate(p *pod, object raw) answer {
 	return refused("label %s is there, and the sidecar is not", LabelInjected)
 }
 
-// loose are members of the sidecar that may come out otherwise than the
-// template says: the API server writes quantities in a form of its own, and
+// loose are members that may come out otherwise than the template says, at any
+// depth: the API server writes quantities in a form of its own, and
 // autoscalers set them.
-var loose = []string{"resources"}
+var loose = []string{"resources", "sizeLimit"}
 
 // isSidecar reports whether a stored container is the template's, and the
 // first member that is not. The API server fills in defaults, and admission
@@ -88,7 +88,7 @@ func covers(have, want any) bool {
 			return len(w) == 0
 		}
 		for k, v := range w {
-			if !covers(h[k], v) {
+			if !slices.Contains(loose, k) && !covers(h[k], v) {
 				return false
 			}
 		}

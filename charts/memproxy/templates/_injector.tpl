@@ -8,8 +8,8 @@ pod_names: {{ .Values.injector.podNames }}
 template:
   sidecar: {{- include "memproxy.sidecar" . | nindent 4 }}
   volumes: {{- include "memproxy.volumes" . | nindent 4 }}
-  env: {{- include "memproxy.env" . | nindent 4 }}
-  mounts: {{- include "memproxy.volumeMounts" . | nindent 4 }}
+  env: {{- include "memproxy.env" . | trim | nindent 4 }}
+  mounts: {{- include "memproxy.volumeMounts" . | trim | nindent 4 }}
   labels: {{- include "memproxy.podLabels" . | nindent 4 }}
   annotations: {{- include "memproxy.podAnnotations" . | nindent 4 }}
 {{- end }}

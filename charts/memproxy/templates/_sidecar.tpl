@@ -112,16 +112,16 @@ volumeMounts:
   emptyDir: {sizeLimit: 1Mi}
 {{- if .Values.keys.existingSecret }}
 - name: memproxy-installation-keys
-  secret: {secretName: {{ .Values.keys.existingSecret | quote }}, defaultMode: 0440}
+  secret: {secretName: {{ .Values.keys.existingSecret | quote }}, defaultMode: 288}
 {{- end }}
 {{- if .Values.policies }}
 - name: memproxy-policies
   configMap: {name: {{ include "memproxy.name" . }}-policies}
 {{- end }}
-{{- with include "memproxy.credentials" . }}
+{{- with include "memproxy.credentials" . | trim }}
 - name: memproxy-credentials
   projected:
-    defaultMode: 0440
+    defaultMode: 288 # 0440, in a form that every parser reads alike
     sources: {{- . | nindent 6 }}
 {{- end }}
 {{- if .Values.identity.token.enabled }}

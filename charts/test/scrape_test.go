@@ -1,0 +1,204 @@
+package charttest
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy/adapters/mem0/embedded"
+	"github.com/memproxy/memproxy/inject"
+)
+
+// onlyWhenBroken are metrics that a healthy sidecar never counts. That they
+// are exported under their names is shown by telemetry.TestMetricsAreTheCatalogue.
+var onlyWhenBroken = []string{"memproxy_ledger_errors_total", "memproxy_reloads_total", inject.MetricReviews, "up"}
+
+const sidecarConfig = `profile: production
+state: DIR/state
+admin: {listen: "ADMIN"}
+backends:
+  - {name: mem0, kind: mem0, listen: "LISTEN", upstream: "UPSTREAM"}
+identity:
+  keys:
+    - {sha256: "KEY", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: [dev], users: [ann]}
+budgets:
+  default: {writes_per_hour: 5}
+  redis: {url: "redis://127.0.0.1:1/0", degraded_share: 1}
+telemetry: {otlp: "COLLECTOR"}
+`
+
+// The binary itself is started, asked for every sort of thing, and scraped:
+// what it shows is what the queries ask for, name by name and label by label.
+// Proves CARD-10.
+func TestTheBinaryExportsWhatIsAskedFor(t *testing.T) {
+	dir := t.TempDir()
+	bin := filepath.Join(dir, "memproxy")
+	build := exec.Command("go", "build", "-o", bin, "./cmd/memproxy")
+	build.Dir = "../.."
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	base, admin, upstream := startSidecar(t, dir, bin)
+	post := func(base, path, body string) {
+		q, err := http.NewRequest(http.MethodPost, base+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Header.Set("Content-Type", "application/json")
+		q.Header.Set("X-API-Key", "k")
+		resp, err := http.DefaultClient.Do(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+	}
+	ask := func(path, body string) { post(base, path, body) }
+	const note = `{"user_id":"ann","agent_id":"dev","infer":false,"metadata":{"confidence":1},"messages":[{"role":"user","content":"likes tea"}]}`
+	ask("/memories", strings.Replace(note, `"dev"`, `"ceo"`, 1)) // deny
+	for range 8 {                                                // amend, until the budget refuses
+		ask("/memories", note)
+	}
+	// Written around the gate, for an agent that this caller may not name.
+	post(upstream, "/memories", strings.Replace(note, `"dev"`, `"ceo"`, 1))
+	ask("/search", `{"query":"tea","filters":{"user_id":"ann"}}`)
+
+	var shown map[string][]string
+	asked := askedFor(t)
+	for deadline := time.Now().Add(90 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		shown = scrape(t, admin)
+		missing := 0
+		for name := range asked {
+			if _, ok := shown[name]; !ok && !slices.Contains(onlyWhenBroken, name) {
+				missing++
+			}
+		}
+		if missing == 0 || time.Now().After(deadline) {
+			break
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(asked)) {
+		names, ok := shown[name]
+		if !ok {
+			if !slices.Contains(onlyWhenBroken, name) {
+				t.Errorf("%s asks for %s, which the binary does not export", asked[name], name)
+			}
+			continue
+		}
+		want := slices.Sorted(slices.Values(catalogue()[name]))
+		if !slices.Equal(names, want) {
+			t.Errorf("%s has the labels %v, the catalogue says %v", name, names, want)
+		}
+	}
+	for name := range shown {
+		if _, ok := catalogue()[name]; !ok {
+			t.Errorf("the binary exports %s, which is in no catalogue", name)
+		}
+	}
+}
+
+// askedFor is every metric of the queries, with a place that asks for it.
+func askedFor(t *testing.T) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for _, q := range queries(t) {
+		for _, name := range regexp.MustCompile(`\b(memproxy_\w+|up)\b`).FindAllString(q.expr, -1) {
+			out[name] = q.where
+		}
+	}
+	return out
+}
+
+func free(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return ln.Addr().String()
+}
+
+func startSidecar(t *testing.T, dir, bin string) (base, admin, upstream string) {
+	t.Helper()
+	engine, err := embedded.New(embedded.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	up := httptest.NewServer(engine)
+	t.Cleanup(up.Close)
+	listen, adminAddr := free(t), free(t)
+	collector := "http://" + free(t) // nobody answers there
+	conf := strings.NewReplacer("DIR", dir, "ADMIN", adminAddr, "LISTEN", listen, "UPSTREAM", up.URL, "COLLECTOR", collector,
+		"KEY", fmt.Sprintf("%x", sha256.Sum256([]byte("k")))).Replace(sidecarConfig)
+	path := filepath.Join(dir, "memproxy.yaml")
+	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(bin, "serve", "-config", path)
+	cmd.Env = append(os.Environ(), "OTEL_BSP_SCHEDULE_DELAY=100", "OTEL_METRIC_EXPORT_INTERVAL=200")
+	var log bytes.Buffer
+	cmd.Stderr = &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		kill := time.AfterFunc(30*time.Second, func() { _ = cmd.Process.Kill() })
+		_ = cmd.Wait()
+		kill.Stop()
+		if t.Failed() {
+			t.Log(log.String())
+		}
+	})
+	admin = "http://" + adminAddr
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		resp, err := http.Get(admin + "/readyz")
+		if err == nil {
+			resp.Body.Close()
+			return "http://" + listen, admin, up.URL
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the sidecar does not start: %v", err)
+		}
+	}
+}
+
+var sample = regexp.MustCompile(`(?m)^(memproxy_\w+)(?:\{(.*)\})? `)
+
+// scrape reads /metrics: the names of memproxy's series, each with its labels.
+func scrape(t *testing.T, admin string) map[string][]string {
+	t.Helper()
+	resp, err := http.Get(admin + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string][]string{}
+	for _, m := range sample.FindAllStringSubmatch(string(b), -1) {
+		var names []string
+		for _, l := range regexp.MustCompile(`(\w+)="`).FindAllStringSubmatch(m[2], -1) {
+			names = append(names, l[1])
+		}
+		slices.Sort(names)
+		out[m[1]] = names
+	}
+	return out
+}
