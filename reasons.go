@@ -34,6 +34,7 @@ const (
 	PayloadReserved    ReasonCode = "payload.reserved"   // client-supplied memproxy_ keys, removed
 	PayloadUnseen      ReasonCode = "payload.unseen"     // content the gate cannot see: URL or binary
 
+	ReviewApproved ReasonCode = "review.approved" // a held write that a reviewer approved
 	SessionLocked  ReasonCode = "session.locked"  // too many rejections; a reviewer unlocks it
 	StateWithheld  ReasonCode = "state.withheld"  // memories left out of an answer for the state that they are in
 	StateSanitised ReasonCode = "state.sanitised" // dangerous spans of memories were replaced in an answer
@@ -101,6 +102,7 @@ func ReasonCodes() []ReasonCode {
 		PayloadPath,
 		PayloadReserved,
 		PayloadUnseen,
+		ReviewApproved,
 		SessionLocked,
 		StateWithheld,
 		StateSanitised,

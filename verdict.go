@@ -98,6 +98,9 @@ type Question struct {
 	// Owners are the known owners of the operation's targets.
 	Owners   []Ownership
 	Findings []Finding
+	// AuthorTrust is the highest ceiling among the authors of the targets who
+	// are not the principal; zero when there are none, or none is known.
+	AuthorTrust PerMille
 	// Confidence is the effective confidence of the write, Claimed what the
 	// caller asked for (equal to Confidence when nothing was claimed).
 	Confidence, Claimed PerMille

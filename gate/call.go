@@ -47,6 +47,11 @@ type Admission struct {
 	// Inspect is set when the answer must be read before it is passed on; the
 	// face then buffers it and asks upstream for identity encoding.
 	Inspect bool
+	// Contested are, after Return, the memories of the answer that somebody
+	// says otherwise about.
+	Contested []string
+	// Memories are, after Return, the ids that were written or shown.
+	Memories []string
 
 	call   *Call
 	rules  *Rules
@@ -58,7 +63,9 @@ type Admission struct {
 	// for what its model makes of it.
 	findings []memproxy.Finding
 	receipts []string
-	begun    time.Time
+	// confirmed is set where a person approved the write.
+	confirmed bool
+	begun     time.Time
 	// watched is set for a run that is let through and compensated.
 	watched bool
 }

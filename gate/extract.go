@@ -38,7 +38,7 @@ var errUndo = errors.New("the backend did not take it back")
 // does not show it. Both hashes stand in one record.
 func (ret *returning) extracted(ctx context.Context, memories []memproxy.Memory) error {
 	extractor, ok := ret.call.Backend.Adapter.(Extractor)
-	if !ok || ret.op.Kind != memproxy.Learn {
+	if !ok || ret.op.Kind != memproxy.Learn || ret.confirmed {
 		return nil
 	}
 	risks, err := ret.risks(ctx, memories)

@@ -28,11 +28,13 @@ type fakeAdapter struct {
 	memories  []memproxy.Memory
 	events    []string
 	located   map[string]memproxy.Memory
+	stamp     *memproxy.Stamp // of the last write
+	knows     bool            // it has a route
 }
 
 func (f *fakeAdapter) Name() string { return "fake" }
 func (f *fakeAdapter) Route(memproxy.Request) (memproxy.Route, bool) {
-	return memproxy.Route{}, false
+	return memproxy.Route{ID: "fake.route", Kind: f.op.Kind}, f.knows
 }
 
 func (f *fakeAdapter) Decode(memproxy.Route, memproxy.Request, []byte) (*memproxy.Operation, error) {
@@ -51,6 +53,7 @@ func (f *fakeAdapter) Encode(_ memproxy.Route, req memproxy.Request, body []byte
 	if op.Stamp == nil {
 		return body, req.Query, nil
 	}
+	f.stamp = op.Stamp
 	return []byte("stamped by " + op.Stamp.Actor), req.Query, nil
 }
 

@@ -20,6 +20,9 @@ func (ret *returning) version(kind memproxy.TargetKind, id string, op memproxy.V
 		Op: op, Time: ret.begun, Actor: ret.Principal.ID, Trust: ret.Principal.Trust, Confidence: max(0, ret.event.Confidence),
 		Attestation: memproxy.SelfReported, Decision: ret.Decision.ID,
 	}
+	if ret.confirmed {
+		v.Attestation = memproxy.HumanConfirmed
+	}
 	for i := range ret.findings {
 		v.Score = max(v.Score, ret.findings[i].Score)
 	}

@@ -217,6 +217,7 @@ func kindOf(m *memproxy.Memory) memproxy.TargetKind {
 
 // outcome notes what came of the call.
 func (g *Gate) outcome(ctx context.Context, ret *returning) {
+	ret.Memories = ret.shown
 	ev := ret.event
 	ev.Type, ev.Time = memproxy.EventOutcome, g.opt.Clock()
 	ev.Status, ev.Memories, ev.Filtered, ev.Cancelled = ret.status, ret.shown, ret.filtered, ret.cancelled

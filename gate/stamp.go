@@ -16,6 +16,10 @@ func (r *run) stamp() memproxy.Stamp {
 	if source == "" {
 		source = memproxy.SourceUnstated
 	}
+	attestation := memproxy.SelfReported
+	if r.confirmed {
+		attestation = memproxy.HumanConfirmed
+	}
 	return r.g.opt.Signer.Sign(memproxy.Stamp{
 		ID:          r.Decision.ID,
 		Actor:       r.Principal.ID,
@@ -23,7 +27,7 @@ func (r *run) stamp() memproxy.Stamp {
 		Trust:       r.Principal.Trust,
 		Confidence:  r.q.Confidence,
 		Source:      source,
-		Attestation: memproxy.SelfReported,
+		Attestation: attestation,
 		Time:        r.begun.UTC().Truncate(time.Second),
 		SHA256:      contentHash(r.op),
 	})

@@ -42,6 +42,9 @@ func (ret *returning) stand(ctx context.Context) (refused bool) {
 		if !ok || m.Drop {
 			continue
 		}
+		if st.Contested {
+			ret.Contested = append(ret.Contested, m.ID)
+		}
 		switch ret.display(&st, m) {
 		case withhold:
 			if m.Pointer == "" {

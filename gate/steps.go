@@ -137,6 +137,7 @@ func clamp(_ context.Context, r *run) error {
 // rule asks the policy. An error of the policy denies.
 func rule(ctx context.Context, r *run) error {
 	r.q.Principal, r.q.Operation, r.q.Profile = r.Principal, r.op, string(r.rules.Profile)
+	r.q.AuthorTrust = r.authorTrust()
 	r.q.Ceiling = r.rules.Ceilings.Ceiling(r.Principal.Trust, "")
 	ruling, err := r.rules.Policy.Rule(ctx, r.q)
 	if err != nil {

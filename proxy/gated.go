@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -166,6 +167,9 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, a *gate.Admission, 
 	reply := memproxy.Reply{Status: resp.StatusCode, Header: memproxy.Header(resp.Header), Body: body}
 	got := p.opt.Gate.Return(context.WithoutCancel(ctx), a, reply)
 	p.follow(a)
+	if ids := a.Contested; len(ids) > 0 {
+		w.Header().Set(ContestedHeader, strings.Join(ids[:min(len(ids), maxContested)], ", "))
+	}
 	if got.Status == reply.Status && sameBytes(got.Body, body) && !decoded {
 		p.write(w, got, resp.Header)
 		return

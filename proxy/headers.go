@@ -12,6 +12,12 @@ const DecisionHeader = "X-Memproxy-Decision"
 // SessionHeader is how a caller names its session.
 const SessionHeader = "X-Memproxy-Session"
 
+// ContestedHeader names the memories of an answer that somebody says otherwise
+// about, by id, at most maxContested of them.
+const ContestedHeader = "X-Memproxy-Contested"
+
+const maxContested = 64
+
 // ownPrefix begins every header that is the proxy's own, in both directions.
 const ownPrefix = "X-Memproxy-"
 

@@ -164,6 +164,7 @@ func contextOf(q memproxy.Question, f written) cedar.Record {
 		"source": cedar.String(op.SourceClaim),
 		"user":   cedar.String(op.Scope.User), "agent": cedar.String(op.Scope.Agent), "app": cedar.String(op.Scope.App), "run": cedar.String(op.Scope.Run),
 		"risk": cedar.Long(found.risk), "findings": found.rules, "secret": cedar.Boolean(found.secret), "personal": cedar.Boolean(found.personal),
+		"authorTrust": cedar.Long(q.AuthorTrust),
 	})
 }
 

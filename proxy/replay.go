@@ -1,0 +1,71 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+
+	"github.com/memproxy/memproxy"
+)
+
+// ErrUnsent says that an approved write was certainly not sent.
+var ErrUnsent = errors.New("the approved write was not sent")
+
+// Replay sends a held write that was approved. With ErrUnsent nothing left; any
+// other error means that nobody knows whether the backend took it. A refusal
+// of the backend's is a result.
+func (p *Proxy) Replay(ctx context.Context, h memproxy.HeldWrite, content memproxy.HoldContent) (memproxy.HoldResult, error) {
+	a, err := p.opt.Gate.Replay(ctx, p.backend, h, content)
+	if err != nil {
+		return memproxy.HoldResult{}, errors.Join(ErrUnsent, err)
+	}
+	if a.Reply != nil {
+		detail := "refused"
+		for _, r := range a.Decision.Reasons {
+			if r.Code != memproxy.ReviewApproved {
+				detail = r.Detail
+				break
+			}
+		}
+		if a.Reply.Status >= 500 {
+			return memproxy.HoldResult{}, errors.Join(ErrUnsent, errors.New(detail))
+		}
+		return memproxy.HoldResult{Detail: detail}, nil
+	}
+	path, err := url.PathUnescape(h.EscapedPath)
+	if err != nil {
+		return memproxy.HoldResult{}, errors.Join(ErrUnsent, err)
+	}
+	out := &http.Request{Method: h.Method, URL: p.join(path, h.EscapedPath, a.Query, false), Header: http.Header{}}
+	copyEndToEnd(out.Header, http.Header(content.Header))
+	out.Header.Set("Accept-Encoding", "identity")
+	if len(a.Body) > 0 {
+		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(a.Body)), int64(len(a.Body))
+	}
+	p.present(out.Header)
+	ctx, cancel := context.WithTimeout(ctx, p.opt.UpstreamTimeout)
+	defer cancel()
+	resp, err := p.opt.Transport.RoundTrip(out.WithContext(ctx))
+	if err != nil {
+		p.opt.Gate.Abandon(context.WithoutCancel(ctx), a, false)
+		return memproxy.HoldResult{}, err
+	}
+	defer resp.Body.Close()
+	body, _, err := readAnswer(resp, p.opt.MaxAnswer)
+	if err != nil {
+		p.opt.Gate.Abandon(context.WithoutCancel(ctx), a, false)
+		return memproxy.HoldResult{}, err
+	}
+	p.opt.Gate.Return(context.WithoutCancel(ctx), a, memproxy.Reply{Status: resp.StatusCode, Header: memproxy.Header(resp.Header), Body: body})
+	p.follow(a)
+	return memproxy.HoldResult{Status: resp.StatusCode, Memories: a.Memories}, nil
+}
+
+// Sought asks the backend whether an approved write arrived of which nobody
+// knows; known is false where it cannot tell.
+func (p *Proxy) Sought(ctx context.Context, h memproxy.HeldWrite, content memproxy.HoldContent) (ids []string, known bool, err error) {
+	return p.opt.Gate.Seek(ctx, p.backend, h, content)
+}
