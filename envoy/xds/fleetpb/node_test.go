@@ -1,0 +1,60 @@
+package fleetpb_test
+
+import (
+	"strings"
+	"testing"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
+)
+
+// Whatever a sidecar says of itself is a node or an error, and a node comes
+// back as it was.
+// Proves CARD-9
+func TestNodeRoundTrip(t *testing.T) {
+	n := fleetpb.Node{ID: "a", Tenant: "acme", Labels: map[string]string{"env": "prod"}, Running: "000001-x", Version: "1"}
+	got, err := fleetpb.NodeOf(n.Core())
+	if err != nil || got.ID != n.ID || got.Tenant != n.Tenant || got.Labels["env"] != "prod" || got.Running != n.Running || got.Version != n.Version {
+		t.Errorf("%+v %v", got, err)
+	}
+	many := map[string]string{}
+	for i := range 33 {
+		many[strings.Repeat("x", i+1)] = ""
+	}
+	for name, bad := range map[string]fleetpb.Node{
+		"no id": {}, "everyone": {ID: "*"}, "a line end": {ID: "a\n"}, "a long tenant": {ID: "a", Tenant: strings.Repeat("x", 256)},
+		"a label of control characters": {ID: "a", Labels: map[string]string{"env": "\x00"}}, "many labels": {ID: "a", Labels: many},
+	} {
+		if _, err := fleetpb.NodeOf(bad.Core()); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+	if _, err := fleetpb.NodeOf(nil); err == nil {
+		t.Error("no node at all: taken")
+	}
+}
+
+func FuzzNodeOf(f *testing.F) {
+	b, err := proto.Marshal(fleetpb.Node{ID: "a", Tenant: "t", Labels: map[string]string{"k": "v"}}.Core())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b)
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var c core.Node
+		if proto.Unmarshal(b, &c) != nil {
+			return
+		}
+		n, err := fleetpb.NodeOf(&c)
+		if err != nil {
+			return
+		}
+		again, err := fleetpb.NodeOf(n.Core())
+		if err != nil || again.ID != n.ID || again.Tenant != n.Tenant || len(again.Labels) != len(n.Labels) {
+			t.Errorf("%+v came back as %+v, %v", n, again, err)
+		}
+	})
+}

@@ -1,0 +1,241 @@
+package follow_test
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/tls"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
+	"github.com/memproxy/memproxy/envoy/xds/follow"
+	"github.com/memproxy/memproxy/policy"
+)
+
+var key = ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
+
+func keys() []ed25519.PublicKey { return []ed25519.PublicKey{key.Public().(ed25519.PublicKey)} }
+
+func bundle(text string) policy.Bundle {
+	b := policy.Builtin()
+	b.Policies = append(b.Policies, policy.Source{Name: "own.cedar", Text: []byte("// " + text + "\n")})
+	return b
+}
+
+// sidecar takes what it does not refuse.
+type sidecar struct {
+	applied []uint64
+	refuse  map[uint64]error
+}
+
+func (s *sidecar) apply(r *policy.Release, keep func() error) error {
+	if err := s.refuse[r.Number]; err != nil {
+		return err
+	}
+	if err := keep(); err != nil {
+		return err
+	}
+	s.applied = append(s.applied, r.Number)
+	return nil
+}
+
+func (*sidecar) drain() []follow.Count { return nil }
+
+// newTLS is a client's configuration that is never used to connect.
+func newTLS(t *testing.T) *tls.Config {
+	t.Helper()
+	return &tls.Config{MinVersion: tls.VersionTLS13}
+}
+
+// seal makes a release of the tests' fleet, changed.
+func seal(t *testing.T, s policy.Statement, text string, by ed25519.PrivateKey) *policy.Release {
+	t.Helper()
+	if s.Fleet == "" {
+		s.Fleet = "north"
+	}
+	r, err := policy.Seal(bundle(text), s, by)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// A sidecar checks for itself. Each release is offered by a control plane that
+// checks nothing; what is wrong is refused with its reason and what was in
+// force stays, across a restart too.
+// Proves CARD-9
+func TestSidecarChecksForItself(t *testing.T) {
+	stranger := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{9}, ed25519.SeedSize))
+	for _, tc := range []struct {
+		name string
+		next policy.Statement
+		by   ed25519.PrivateKey
+		text string
+		want string // "" for taken
+	}{
+		{"the next", policy.Statement{Number: 13, Floor: 12}, key, "x", ""},
+		{"back to the floor", policy.Statement{Number: 11, Floor: 10}, key, "x", ""},
+		{"below the floor", policy.Statement{Number: 10, Floor: 9}, key, "x", "release 10 is older than 11"},
+		{"the same number, another bundle", policy.Statement{Number: 12, Floor: 11}, key, "x", "a number is used once"},
+		{"for its label", policy.Statement{Number: 13, For: policy.Selector{Labels: map[string]string{"env": "prod"}}}, key, "x", ""},
+		{"for another label", policy.Statement{Number: 13, For: policy.Selector{Labels: map[string]string{"env": "test"}}}, key, "x", "not for this sidecar"},
+		{"for another tenant", policy.Statement{Number: 13, For: policy.Selector{Tenant: "other"}}, key, "x", "not for this sidecar"},
+		{"of another fleet", policy.Statement{Number: 13, Fleet: "south"}, key, "x", `of fleet "south"`},
+		{"by another key", policy.Statement{Number: 13}, stranger, "x", "none of the fleet's keys"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "last-good")
+			s := &sidecar{refuse: map[uint64]error{}}
+			opt := follow.Options{
+				Address: "127.0.0.1:1", TLS: newTLS(t), Fleet: "north", Keys: keys(), Path: path, Apply: s.apply, Counts: s.drain,
+				Node: fleetpb.Node{ID: "a", Tenant: "acme", Labels: map[string]string{"env": "prod"}}, Jitter: func() float64 { return 1 },
+			}
+			f, err := follow.New(opt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			was := seal(t, policy.Statement{Number: 12, Floor: 11}, "was", key)
+			if err := follow.Take(f, was); err != nil {
+				t.Fatal(err)
+			}
+			next := seal(t, tc.next, tc.text, tc.by)
+			inForce := next
+			if err := follow.Take(f, next); tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+				t.Errorf("got %v, want %q", err, tc.want)
+			}
+			if tc.want != "" {
+				inForce = was
+			}
+			if got := f.State().Running; got != inForce.Name() {
+				t.Errorf("%s runs, want %s", got, inForce.Name())
+			}
+			again, err := follow.New(opt)
+			if err != nil || again.LastGood() == nil || again.LastGood().Name() != inForce.Name() {
+				t.Errorf("after a restart: %v %v", again.LastGood(), err)
+			}
+			// How far back one may go never falls: 11 stays out of the reach of 10.
+			if err := follow.Take(again, seal(t, policy.Statement{Number: 10}, "x", key)); err == nil {
+				t.Error("after a restart, release 10 was taken")
+			}
+		})
+	}
+}
+
+// A release that does not compile, or cannot be kept, does not rule; one whose
+// name is not its own is not looked at.
+func TestNothingIsTakenByHalves(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "last-good")
+	s := &sidecar{refuse: map[uint64]error{2: errors.New("own.cedar:2: no")}}
+	opt := follow.Options{
+		Address: "127.0.0.1:1", TLS: newTLS(t), Fleet: "north", Keys: keys(), Path: path, Apply: s.apply, Counts: s.drain,
+		Node: fleetpb.Node{ID: "a"}, Jitter: func() float64 { return 1 },
+	}
+	f, err := follow.New(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := follow.Take(f, seal(t, policy.Statement{Number: 2, Floor: 2}, "x", key)); err == nil {
+		t.Error("a release that was refused was taken")
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Error("a release that was refused is kept")
+	}
+	one := seal(t, policy.Statement{Number: 1}, "x", key)
+	if err := follow.TakeAs(f, "000001-x", one.Encoded()); err == nil {
+		t.Error("a release came under the name of another")
+	}
+	// Its floor of 2 was not taken with it.
+	if err := follow.Take(f, one); err != nil {
+		t.Error(err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(path, 0o700); err != nil { // cannot be renamed over
+		t.Fatal(err)
+	}
+	if err := follow.Take(f, seal(t, policy.Statement{Number: 3}, "x", key)); err == nil || f.State().Running != one.Name() {
+		t.Errorf("what cannot be kept: %v, %s runs", err, f.State().Running)
+	}
+	if len(s.applied) != 1 {
+		t.Errorf("applied %v", s.applied)
+	}
+}
+
+// What is kept is checked as if it had come anew.
+func TestKeptReleaseIsChecked(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "last-good")
+	opt := follow.Options{
+		Address: "127.0.0.1:1", TLS: newTLS(t), Fleet: "north", Keys: keys(), Path: path,
+		Apply: (&sidecar{}).apply, Counts: (&sidecar{}).drain, Node: fleetpb.Node{ID: "a", Tenant: "acme"}, Jitter: func() float64 { return 1 },
+	}
+	f, err := follow.New(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.LastGood() != nil {
+		t.Error("something was kept")
+	}
+	r := seal(t, policy.Statement{Number: 5, Floor: 4, For: policy.Selector{Tenant: "acme"}}, "x", key)
+	if err := follow.Take(f, r); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name   string
+		change func(*follow.Options)
+		file   []byte
+		kept   bool
+		fails  bool
+	}{
+		{"as it was", func(*follow.Options) {}, whole, true, false},
+		{"the key was replaced", func(o *follow.Options) { o.Keys = []ed25519.PublicKey{make([]byte, 32)} }, whole, false, false},
+		{"another tenant", func(o *follow.Options) { o.Node.Tenant = "other" }, whole, false, false},
+		{"a policy edited on disk", func(*follow.Options) {}, bytes.Replace(whole, []byte("// x"), []byte("// y"), 1), false, false},
+		{"cut off", func(*follow.Options) {}, whole[:len(whole)/2], false, false},
+		{"not ours", func(*follow.Options) {}, []byte("hello\n"), false, true},
+		{"empty", func(*follow.Options) {}, nil, false, true},
+	} {
+		if err := os.WriteFile(path, tc.file, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		o := opt
+		tc.change(&o)
+		f, err := follow.New(o)
+		if (err != nil) != tc.fails || err == nil && (f.LastGood() != nil) != tc.kept {
+			t.Errorf("%s: %v", tc.name, err)
+		}
+		if err == nil && !tc.kept {
+			// The floor stays although the release went.
+			if err := follow.Take(f, seal(t, policy.Statement{Number: 3}, "x", key)); err == nil {
+				t.Errorf("%s: a release below the floor was taken", tc.name)
+			}
+		}
+	}
+}
+
+func FuzzKept(f *testing.F) {
+	r, err := policy.Seal(policy.Builtin(), policy.Statement{Fleet: "north", Number: 5}, key)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add([]byte("{\"floor\":4}\n"))
+	f.Add(append([]byte("{\"floor\":4}\n"), r.Encoded()...))
+	f.Add([]byte("{\"floor\":-1}\nx"))
+	path := filepath.Join(f.TempDir(), "last-good")
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := follow.Kept(follow.Options{Path: path, Fleet: "north", Keys: keys(), Node: fleetpb.Node{ID: "a"}})
+		if err == nil && got != nil && got.Name() != r.Name() {
+			t.Errorf("a release that nobody signed: %s", got.Name())
+		}
+	})
+}
