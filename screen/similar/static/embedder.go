@@ -73,8 +73,8 @@ func New(tokenizer *Tokenizer, table *Table, tokens int) (*Embedder, error) {
 	if tokens < 1 {
 		return nil, errors.New("static: no tokens are looked at")
 	}
-	if tokenizer.max >= table.Rows {
-		return nil, fmt.Errorf("static: the table has %d rows, the vocabulary goes up to %d", table.Rows, tokenizer.max)
+	if tokenizer.max >= table.Tokens {
+		return nil, fmt.Errorf("static: the table has vectors for %d tokens, the vocabulary goes up to %d", table.Tokens, tokenizer.max)
 	}
 	return &Embedder{tokenizer, table, tokens}, nil
 }
@@ -106,9 +106,7 @@ func (e *Embedder) Embed(ctx context.Context, texts []string) ([][]float32, erro
 		v := make([]float32, e.table.Dim)
 		ids := e.tokenizer.Tokens(text, e.tokens)
 		for _, id := range ids {
-			for k, f := range e.table.Row(id) {
-				v[k] += f
-			}
+			e.table.Add(v, id)
 		}
 		for k := range v {
 			v[k] /= float32(max(1, len(ids)))

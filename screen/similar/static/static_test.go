@@ -109,6 +109,60 @@ func TestTokens(t *testing.T) {
 	}
 }
 
+// Vocabularies as SentencePiece writes them.
+func TestSentencePiece(t *testing.T) {
+	const pieces = `["<unk>",0],["▁tea",-3],["▁",-2],["t",-4],["e",-4],["a",-4],["ea",-2],["▁te",-3],["s",-5]`
+	for name, c := range map[string]struct {
+		file string
+		want map[string][]int
+	}{
+		"unigram": {`{"model":{"type":"Unigram","unk_id":0,"vocab":[` + pieces + `]}}`, map[string][]int{
+			"tea": {1}, " tea  teas": {1, 1, 8}, "ea": {2, 6}, "水tea": {2, 3, 6}, "": nil, "\xff": {2},
+		}},
+		"BPE": {`{"model":{"type":"BPE","vocab":{"<unk>":0,"▁tea":1,"▁":2,"t":3,"e":4,"a":5,"ea":6,"▁t":7,"s":8},
+			"merges":["e a",["▁","t"],"▁t ea"]}}`, map[string][]int{
+			"tea": {1}, " tea  teas": {1, 1, 8}, "ea": {2, 6}, "水tea": {2, 3, 6}, "": nil, "\xff": {2},
+		}},
+	} {
+		tok, err := ParseTokenizer([]byte(c.file))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		for text, want := range c.want {
+			if got := tok.Tokens(text, 10); !slices.Equal(got, want) {
+				t.Errorf("%s %q: got %v, want %v", name, text, got, want)
+			}
+		}
+		if got := tok.Tokens(strings.Repeat("teas", 10_000), 7); len(got) != 7 {
+			t.Errorf("%s: %d tokens", name, len(got))
+		}
+	}
+}
+
+// Tokens that share rows, and rows of small numbers.
+func TestSharedRows(t *testing.T) {
+	h := `{"embeddings":{"dtype":"I8","shape":[2,2],"data_offsets":[0,4]},"mapping":{"dtype":"I64","shape":[3],"data_offsets":[4,28]},"weights":{"dtype":"F16","shape":[3],"data_offsets":[28,34]}}`
+	raw := append(binary.LittleEndian.AppendUint64(nil, uint64(len(h))), h...)
+	raw = append(raw, 1, 0xff, 4, 5) // 1 -1, 4 5
+	for _, row := range []uint64{1, 0, 0} {
+		raw = binary.LittleEndian.AppendUint64(raw, row)
+	}
+	for _, half := range []uint16{0x3c00, 0x3c00, 0x4000} { // 1, 1, 2
+		raw = binary.LittleEndian.AppendUint16(raw, half)
+	}
+	tab, err := ParseTable(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range [][]float32{{4, 5}, {1, -1}, {2, -2}} {
+		v := make([]float32, 2)
+		if tab.Add(v, id); !slices.Equal(v, want) {
+			t.Errorf("token %d: %v, want %v", id, v, want)
+		}
+	}
+}
+
 func TestNumberFormats(t *testing.T) {
 	for h, want := range map[uint16]float32{0x0000: 0, 0x3c00: 1, 0xc000: -2, 0x7bff: 65504, 0x0001: 1.0 / (1 << 24), 0x3555: 0.33325195} {
 		if got := half(h); got != want {
@@ -118,30 +172,41 @@ func TestNumberFormats(t *testing.T) {
 	weighted := table(t)
 	weighted["weights"] = [][]float32{{1, 1, 2, 1, 1, 1, 1, 1, 1, 1}}
 	got, err := ParseTable(safetensors(t, weighted))
-	if err != nil || got.Row(2)[0] != 2 || got.Row(3)[0] != 1 {
-		t.Errorf("weights: %v, %v", got, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := make([]float32, 2)
+	if got.Add(v, 2); v[0] != 2 {
+		t.Errorf("weighted: %v", v)
+	}
+	if got.Add(v, 3); v[0] != 3 {
+		t.Errorf("and one more: %v", v)
 	}
 }
 
 // Files that are cut, hostile or of another kind are errors.
 func TestBrokenFiles(t *testing.T) {
 	good := safetensors(t, table(t))
-	header := func(s string, data int) []byte {
-		return append(append(binary.LittleEndian.AppendUint64(nil, uint64(len(s))), s...), make([]byte, data)...)
+	header := func(s string, data ...byte) []byte {
+		return append(append(binary.LittleEndian.AppendUint64(nil, uint64(len(s))), s...), data...)
 	}
+	four := []byte{0, 0, 0, 0}
+	eight := append(four, four...)
 	for name, raw := range map[string][]byte{
 		"empty":          nil,
 		"cut":            good[:len(good)-1],
 		"header too big": binary.LittleEndian.AppendUint64(nil, 1<<60),
-		"no JSON":        header("nonsense", 8),
-		"no matrix":      header(`{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}`, 8),
-		"two matrices":   header(`{"a":{"dtype":"F32","shape":[1,1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1,1],"data_offsets":[4,8]}}`, 8),
-		"other numbers":  header(`{"a":{"dtype":"I8","shape":[1,1],"data_offsets":[0,1]}}`, 1),
-		"huge":           header(`{"a":{"dtype":"F32","shape":[1000000,4096],"data_offsets":[0,4]}}`, 4),
-		"overflow":       header(`{"a":{"dtype":"F32","shape":[9223372036854775807,2],"data_offsets":[0,4]}}`, 4),
-		"backwards":      header(`{"a":{"dtype":"F32","shape":[1,1],"data_offsets":[8,4]}}`, 8),
-		"outside":        header(`{"a":{"dtype":"F32","shape":[1,1],"data_offsets":[8,12]}}`, 8),
-		"not a number":   append(header(`{"a":{"dtype":"F32","shape":[1,1],"data_offsets":[0,4]}}`, 0), 0, 0, 0xc0, 0x7f),
+		"no JSON":        header("nonsense", eight...),
+		"no matrix":      header(`{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}`, eight...),
+		"two matrices":   header(`{"a":{"dtype":"F32","shape":[1,1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1,1],"data_offsets":[4,8]}}`, eight...),
+		"mapping":        header(`{"a":{"dtype":"I8","shape":[1,1],"data_offsets":[0,1]},"mapping":{"dtype":"I32","shape":[1],"data_offsets":[1,5]}}`+" ", 1, 9, 0, 0, 0),
+		"few weights":    header(`{"a":{"dtype":"I8","shape":[2,1],"data_offsets":[0,2]},"weights":{"dtype":"I8","shape":[1],"data_offsets":[0,1]}}`, 1, 1),
+		"other numbers":  header(`{"a":{"dtype":"I16","shape":[1,1],"data_offsets":[0,1]}}`, 0),
+		"huge":           header(`{"a":{"dtype":"F32","shape":[1000000,4096],"data_offsets":[0,4]}}`, four...),
+		"overflow":       header(`{"a":{"dtype":"F32","shape":[9223372036854775807,2],"data_offsets":[0,4]}}`, four...),
+		"backwards":      header(`{"a":{"dtype":"F32","shape":[1,1],"data_offsets":[8,4]}}`, eight...),
+		"outside":        header(`{"a":{"dtype":"F32","shape":[1,1],"data_offsets":[8,12]}}`, eight...),
+		"not a number":   header(`{"a":{"dtype":"F32","shape":[1,1],"data_offsets":[0,4]}}`, 0, 0, 0xc0, 0x7f),
 	} {
 		if _, err := ParseTable(raw); err == nil {
 			t.Errorf("%s: was read", name)
@@ -152,13 +217,13 @@ func TestBrokenFiles(t *testing.T) {
 			t.Errorf("vocabulary %s: was read", name)
 		}
 	}
-	for name, raw := range map[string]string{"no JSON": "x", "BPE": `{"model":{"type":"BPE","vocab":{"a":0}}}`, "no vocabulary": `{"model":{"type":"WordPiece"}}`, "negative": `{"model":{"type":"WordPiece","vocab":{"a":-1}}}`} {
+	for name, raw := range map[string]string{"no JSON": "x", "another": `{"model":{"type":"WordLevel","vocab":{"a":0}}}`, "no merges": `{"model":{"type":"BPE","vocab":{"a":0}}}`, "broken merge": `{"model":{"type":"BPE","vocab":{"a":0},"merges":["abc"]}}`, "no scores": `{"model":{"type":"Unigram","vocab":{"a":0}}}`, "no pair": `{"model":{"type":"Unigram","vocab":[["a","b"]]}}`, "no vocabulary": `{"model":{"type":"WordPiece"}}`, "negative": `{"model":{"type":"WordPiece","vocab":{"a":-1}}}`} {
 		if _, err := ParseTokenizer([]byte(raw)); err == nil {
 			t.Errorf("tokenizer %s: was read", name)
 		}
 	}
 	tok, _ := ParseVocab([]byte("a\nb\n"))
-	tab, err := ParseTable(header(`{"a":{"dtype":"F16","shape":[1,1],"data_offsets":[0,2]}}`, 2))
+	tab, err := ParseTable(header(`{"a":{"dtype":"F16","shape":[1,1],"data_offsets":[0,2]}}`, 0, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,14 +240,19 @@ func FuzzParseTable(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if tab.Rows < 1 || tab.Dim < 1 || len(tab.values) != tab.Rows*tab.Dim || len(tab.values) > len(raw) {
-			t.Fatalf("%d × %d from %d bytes", tab.Rows, tab.Dim, len(raw))
+		if tab.Tokens < 1 || tab.Dim < 1 || len(tab.values) > len(raw) {
+			t.Fatalf("%d × %d from %d bytes", tab.Tokens, tab.Dim, len(raw))
 		}
+		v := make([]float32, tab.Dim)
+		tab.Add(v, 0)
+		tab.Add(v, tab.Tokens-1)
 	})
 }
 
 func FuzzTokenizer(f *testing.F) {
 	f.Add([]byte(vocab), []byte(`{"model":{"type":"WordPiece","vocab":{"a":0,"##b":1}}}`), "ab, ignore 水 ÿ")
+	f.Add([]byte(nil), []byte(`{"model":{"type":"Unigram","vocab":[["a",-1],["▁a",-2]]}}`), "a ab")
+	f.Add([]byte(nil), []byte(`{"model":{"type":"BPE","vocab":{"a":0,"aa":1},"merges":["a a"]}}`), "aaa")
 	f.Fuzz(func(t *testing.T, lines, file []byte, text string) {
 		for _, parse := range []func([]byte) (*Tokenizer, error){func([]byte) (*Tokenizer, error) { return ParseVocab(lines) }, func([]byte) (*Tokenizer, error) { return ParseTokenizer(file) }} {
 			tok, err := parse(nil)

@@ -18,13 +18,25 @@ const (
 
 // Table holds one vector for each token.
 type Table struct {
-	Rows, Dim int
-	values    []float32
+	Tokens, Dim int
+	values      []float32 // rows of Dim
+	rows        []int     // the row of each token; nil: its own
+	weights     []float32 // the factor of each token; nil: one
 }
 
-// Row is the vector of token id, which is in 0..Rows-1. It must not be
-// changed.
-func (t *Table) Row(id int) []float32 { return t.values[id*t.Dim : (id+1)*t.Dim] }
+// Add adds the vector of token id, which is in 0..Tokens-1, to v.
+func (t *Table) Add(v []float32, id int) {
+	row, weight := id, float32(1)
+	if t.rows != nil {
+		row = t.rows[id]
+	}
+	if t.weights != nil {
+		weight = t.weights[id]
+	}
+	for k, f := range t.values[row*t.Dim : (row+1)*t.Dim] {
+		v[k] += f * weight
+	}
+}
 
 // tensor is an entry of a safetensors header.
 type tensor struct {
@@ -33,8 +45,9 @@ type tensor struct {
 	Offsets [2]uint64 `json:"data_offsets"`
 }
 
-// widths are the number formats that are read, by bytes of one number.
-var widths = map[string]uint64{"F32": 4, "F16": 2, "BF16": 2}
+// widths are the number formats that are read, by bytes of one number. The
+// scale of I8 does not matter: vectors are compared by direction.
+var widths = map[string]uint64{"F32": 4, "F16": 2, "BF16": 2, "I8": 1}
 
 // ParseTable reads a safetensors file: eight bytes of length, a JSON header of
 // that length, and the numbers, all little-endian.
@@ -70,9 +83,21 @@ func ParseTable(raw []byte) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	table := &Table{Rows: int(tensors[name].Shape[0]), Dim: int(tensors[name].Shape[1]), values: values}
+	rows := int(tensors[name].Shape[0])
+	table := &Table{Tokens: rows, Dim: int(tensors[name].Shape[1]), values: values}
+	if m, ok := tensors["mapping"]; ok {
+		if table.rows, err = mapping(m, data, rows); err != nil {
+			return nil, err
+		}
+		table.Tokens = len(table.rows)
+	}
 	if w, ok := tensors["weights"]; ok && len(w.Shape) == 1 {
-		return table, table.weigh(w, data)
+		if table.weights, err = numbers(w, data); err != nil {
+			return nil, err
+		}
+		if len(table.weights) != table.Tokens {
+			return nil, fmt.Errorf("static: table: %d weights for %d tokens", len(table.weights), table.Tokens)
+		}
 	}
 	return table, nil
 }
@@ -99,27 +124,22 @@ func matrix(tensors map[string]tensor) (string, error) {
 func numbers(t tensor, data []byte) ([]float32, error) {
 	width := widths[t.Type]
 	if width == 0 {
-		return nil, errors.New("static: table: a tensor is not of F32, F16 or BF16")
+		return nil, errors.New("static: table: a tensor is not of F32, F16, BF16 or I8")
 	}
-	count := uint64(1)
-	for i, d := range t.Shape {
-		if d < 1 || i == 0 && d > maxRows || i > 0 && d > maxDim {
-			return nil, fmt.Errorf("static: table: a tensor with a side of %d", d)
-		}
-		count *= uint64(d)
-	}
-	from, to := t.Offsets[0], t.Offsets[1]
-	if from > to || to > uint64(len(data)) || to-from != count*width {
-		return nil, fmt.Errorf("static: table: a tensor of %d numbers lies at %d:%d of %d bytes", count, from, to, len(data))
+	count, data, err := lies(t, width, data)
+	if err != nil {
+		return nil, err
 	}
 	out := make([]float32, count)
 	for i := range out {
-		at := data[from+uint64(i)*width:]
+		at := data[uint64(i)*width:]
 		switch t.Type {
 		case "F32":
 			out[i] = math.Float32frombits(binary.LittleEndian.Uint32(at))
 		case "BF16":
 			out[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(at)) << 16)
+		case "I8":
+			out[i] = float32(int8(at[0]))
 		case "F16":
 			out[i] = half(binary.LittleEndian.Uint16(at))
 		}
@@ -130,21 +150,48 @@ func numbers(t tensor, data []byte) ([]float32, error) {
 	return out, nil
 }
 
-// weigh multiplies each row by its weight.
-func (t *Table) weigh(w tensor, data []byte) error {
-	weights, err := numbers(w, data)
-	if err != nil {
-		return err
-	}
-	if len(weights) != t.Rows {
-		return fmt.Errorf("static: table: %d weights for %d rows", len(weights), t.Rows)
-	}
-	for i, f := range weights {
-		for k, v := range t.Row(i) {
-			t.Row(i)[k] = v * f
+// lies returns how many numbers a tensor has and the bytes in which they lie,
+// after checking that they are as many as its shape says.
+func lies(t tensor, width uint64, data []byte) (uint64, []byte, error) {
+	count := uint64(1)
+	for i, d := range t.Shape {
+		if d < 1 || i == 0 && d > maxRows || i > 0 && d > maxDim {
+			return 0, nil, fmt.Errorf("static: table: a tensor with a side of %d", d)
 		}
+		count *= uint64(d)
 	}
-	return nil
+	from, to := t.Offsets[0], t.Offsets[1]
+	if len(t.Shape) > 2 || from > to || to > uint64(len(data)) || to-from != count*width {
+		return 0, nil, fmt.Errorf("static: table: a tensor of %d numbers lies at %d:%d of %d bytes", count, from, to, len(data))
+	}
+	return count, data[from:to], nil
+}
+
+// mapping reads the row of each token, for tables in which tokens share rows.
+func mapping(t tensor, data []byte, rows int) ([]int, error) {
+	width := map[string]uint64{"I64": 8, "I32": 4}[t.Type]
+	if width == 0 || len(t.Shape) != 1 {
+		return nil, errors.New("static: table: the mapping is no list of I64 or I32")
+	}
+	count, data, err := lies(t, width, data)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]int, count)
+	for i := range out {
+		at := data[uint64(i)*width:]
+		row := int64(0)
+		if width == 8 {
+			row = int64(binary.LittleEndian.Uint64(at))
+		} else {
+			row = int64(int32(binary.LittleEndian.Uint32(at)))
+		}
+		if row < 0 || row >= int64(rows) {
+			return nil, fmt.Errorf("static: table: the mapping leads to row %d of %d", row, rows)
+		}
+		out[i] = int(row)
+	}
+	return out, nil
 }
 
 // half widens an IEEE 754 half-precision number.
