@@ -135,6 +135,10 @@ type Reevaluation struct {
 	Policy   string
 }
 
+// EventReview tells of a reviewer's action: what was settled, or whose content
+// was looked at.
+const EventReview EventType = "review"
+
 // NoticeKind is what a notice tells of.
 type NoticeKind string
 

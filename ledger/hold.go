@@ -16,13 +16,13 @@ import (
 // The errors of holds and reviews.
 var (
 	// ErrUnknown: there is no such thing.
-	ErrUnknown = errors.New("ledger: unknown")
+	ErrUnknown = fmt.Errorf("ledger: %w", memproxy.ErrUnknown)
 	// ErrState: the thing is in a state in which that cannot be done.
-	ErrState = errors.New("ledger: not in this state")
+	ErrState = fmt.Errorf("ledger: %w", memproxy.ErrState)
 	// ErrConflict: the id belongs to something else.
 	ErrConflict = errors.New("ledger: the id is taken")
 	// ErrOwnReview: an author may not review what is his own.
-	ErrOwnReview = errors.New("ledger: authors do not review their own")
+	ErrOwnReview = fmt.Errorf("ledger: %w", memproxy.ErrOwnReview)
 )
 
 // maxHeld is the largest content of a hold in bytes; the gate's body limit is

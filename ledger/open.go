@@ -13,6 +13,8 @@ import (
 	"time"
 
 	_ "modernc.org/sqlite" // the driver "sqlite"
+
+	"github.com/memproxy/memproxy"
 )
 
 // The errors of Open and of calls.
@@ -28,7 +30,7 @@ var (
 	// ErrFull: too many writes wait for the disk.
 	ErrFull = errors.New("ledger: too many writes are waiting")
 	// ErrRow: a row that cannot be stored; see Put.
-	ErrRow = errors.New("ledger: row refused")
+	ErrRow = fmt.Errorf("ledger: row %w", memproxy.ErrRefused)
 )
 
 const (

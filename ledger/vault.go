@@ -11,6 +11,8 @@ import (
 	"io"
 	"slices"
 	"sync"
+
+	"github.com/memproxy/memproxy"
 )
 
 // The errors of encrypted contents.
@@ -18,7 +20,7 @@ var (
 	// ErrNoVault: the ledger was opened without a Vault.
 	ErrNoVault = errors.New("ledger: no key to encrypt contents with")
 	// ErrShredded: the content's key was destroyed, or there never was one.
-	ErrShredded = errors.New("ledger: the content is gone")
+	ErrShredded = fmt.Errorf("ledger: %w", memproxy.ErrGone)
 	// ErrSealed: a content that none of the keys opens: it was changed, moved
 	// to another item, or its key is missing.
 	ErrSealed = errors.New("ledger: the content does not open")

@@ -1,0 +1,72 @@
+package memproxy_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Proves DOL-4.
+func TestSanitise(t *testing.T) {
+	at := func(start, end int, severity string) memproxy.Finding {
+		return memproxy.Finding{Rule: "r-" + severity, Severity: severity, Start: start, End: end}
+	}
+	for name, c := range map[string]struct {
+		text     string
+		findings []memproxy.Finding
+		want     string
+		rule     string // of the first placeholder
+	}{
+		"nothing found":      {"hello", nil, "hello", ""},
+		"one span":           {"say evil now", []memproxy.Finding{at(4, 8, "high")}, "say [PATTERN_001] now", "r-high"},
+		"two spans":          {"evil and evil", []memproxy.Finding{at(9, 13, "low"), at(0, 4, "high")}, "[PATTERN_001] and [PATTERN_002]", "r-high"},
+		"overlapping":        {"say evil now", []memproxy.Finding{at(4, 8, "low"), at(6, 12, "critical")}, "say [PATTERN_001]", "r-critical"},
+		"side by side":       {"abcd", []memproxy.Finding{at(0, 2, "low"), at(2, 4, "low")}, "[PATTERN_001][PATTERN_002]", "r-low"},
+		"within a character": {"aßb", []memproxy.Finding{at(2, 3, "low")}, "a[PATTERN_001]b", "r-low"},
+		"no span":            {"abc", []memproxy.Finding{at(0, 0, "low")}, "[PATTERN_001]", "r-low"},
+		"beyond the end":     {"abc", []memproxy.Finding{at(1, 9, "low")}, "[PATTERN_001]", "r-low"},
+		"before the start":   {"abc", []memproxy.Finding{at(-1, 2, "low")}, "[PATTERN_001]", "r-low"},
+	} {
+		got, holes := memproxy.Sanitise(c.text, c.findings)
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+		if len(holes) != strings.Count(got, "[PATTERN_") || len(holes) > 0 && (holes[0].Rule != c.rule || holes[0].Instruction == "") {
+			t.Errorf("%s: %+v", name, holes)
+		}
+	}
+}
+
+// No byte of a span is shown, all others are, in order.
+func FuzzSanitise(f *testing.F) {
+	f.Add("say evil now", 4, 8, 6, 12)
+	f.Add("ßßß", 1, 2, 3, 3)
+	f.Add("", 0, 0, -1, 5)
+	f.Fuzz(func(t *testing.T, text string, a, b, c, d int) {
+		got, holes := memproxy.Sanitise(text, []memproxy.Finding{{Start: a, End: b}, {Start: c, End: d}})
+		rest, at := got, 0
+		for _, h := range holes {
+			if h.Offset < at || h.Length < 0 || h.Offset+h.Length > len(text) {
+				t.Fatalf("%+v", holes)
+			}
+			var ok bool
+			if rest, ok = strings.CutPrefix(rest, text[at:h.Offset]+h.Name); !ok {
+				t.Fatalf("%q of %q: %+v", got, text, holes)
+			}
+			at = h.Offset + h.Length
+		}
+		if rest != text[at:] {
+			t.Fatalf("%q of %q", got, text)
+		}
+		for _, s := range [][2]int{{a, b}, {c, d}} {
+			covered := false
+			for _, h := range holes {
+				covered = covered || s[0] >= h.Offset && s[1] <= h.Offset+h.Length || h.Length == len(text)
+			}
+			if !covered {
+				t.Fatalf("%v is shown: %+v", s, holes)
+			}
+		}
+	})
+}
