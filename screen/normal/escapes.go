@@ -174,7 +174,7 @@ func (r *reader) strip(found []View, v *View) []View {
 			i = j
 			continue
 		case c == '<':
-			if end := tagEnd(s, i); end > 0 {
+			if end := tagsEnd(s, i); end > 0 {
 				if i > 0 && end < len(s) && isLetter(s[i-1]) && isLetter(s[end]) {
 					inside++
 				}
@@ -189,6 +189,18 @@ func (r *reader) strip(found []View, v *View) []View {
 		return found
 	}
 	return append(found, r.mapped(Stripped, b, v))
+}
+
+// tagsEnd returns the end of the tags and comments that begin at s[i] and
+// follow each other, or 0.
+func tagsEnd(s string, i int) int {
+	end := tagEnd(s, i)
+	for next := end; next > 0 && next < len(s) && s[next] == '<'; {
+		if next = tagEnd(s, next); next > 0 {
+			end = next
+		}
+	}
+	return end
 }
 
 // tagEnd returns the end of the tag or comment that begins at s[i], or 0.

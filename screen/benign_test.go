@@ -1,0 +1,40 @@
+package screen_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy/screen"
+)
+
+// Ordinary memories in eight languages are not held for their letters, nor for
+// being preferences.
+//
+// Proves SYN-2, SYN-3
+func TestNaturalLanguagesAreNotHeld(t *testing.T) {
+	s := screener(t, screen.Options{CacheSize: -1})
+	files, err := filepath.Glob("testdata/benign/*.txt")
+	if err != nil || len(files) < 8 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for line := range strings.Lines(string(b)) {
+			n++
+			if r := s.Text(strings.TrimSpace(line), "", ""); r.Score >= 500 {
+				t.Errorf("%s:%d: held at %d: %v", file, n, r.Score, r.Findings)
+			} else if r.Score >= 350 {
+				t.Logf("%s:%d: near, at %d: %v", file, n, r.Score, r.Findings)
+			}
+		}
+		if n < 30 {
+			t.Errorf("%s: %d lines, want 30", file, n)
+		}
+	}
+}

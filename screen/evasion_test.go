@@ -1,0 +1,81 @@
+package screen_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/memproxy/memproxy/screen"
+	"github.com/memproxy/memproxy/screen/evasion"
+)
+
+func screener(t testing.TB, o screen.Options) *screen.Screener {
+	t.Helper()
+	s, err := screen.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Poison that is hidden is still found, and what is found is the hiding's
+// content: the same transforms over harmless text are not held.
+//
+// Proves SYN-2, SYN-3, SYN-10, MFW-3
+func TestEvasions(t *testing.T) {
+	s := screener(t, screen.Options{CacheSize: -1})
+	transforms := evasion.Transforms()
+	if len(transforms) < 20 || len(evasion.Poisons()) < 10 {
+		t.Fatalf("%d transforms of %d poisons", len(transforms), len(evasion.Poisons()))
+	}
+	caught, all := 0, 0
+	for _, tr := range transforms {
+		here := 0
+		for _, p := range evasion.Poisons() {
+			all++
+			if s.Text(tr.Apply(p), "", "").Verdict.Stops() {
+				here++
+			} else {
+				t.Logf("%s: missed %.40q", tr.Name, p)
+			}
+		}
+		caught += here
+		if n := len(evasion.Poisons()); here*100 < 70*n {
+			t.Errorf("%s: %d of %d caught", tr.Name, here, n)
+		}
+		for _, b := range evasion.Benign() {
+			if r := s.Text(tr.Apply(b), "", ""); r.Verdict.Stops() {
+				t.Errorf("%s: harmless text is held at %d: %.60q %v", tr.Name, r.Score, b, r.Findings)
+			}
+		}
+	}
+	t.Logf("%d of %d caught", caught, all)
+	if caught*100 < 85*all {
+		t.Errorf("%d of %d caught, want 85 %%", caught, all)
+	}
+}
+
+// The core directives are known in six more languages.
+//
+// Proves SYN-2
+func TestSpokenPoison(t *testing.T) {
+	s := screener(t, screen.Options{CacheSize: -1})
+	caught, all := 0, 0
+	var languages []string
+	for l := range evasion.Spoken() {
+		languages = append(languages, l)
+	}
+	slices.Sort(languages)
+	for _, l := range languages {
+		for _, p := range evasion.Spoken()[l] {
+			all++
+			if r := s.Text(p, "", ""); r.Verdict.Stops() {
+				caught++
+			} else {
+				t.Logf("%s: missed %q (%d) %v", l, p, r.Score, r.Findings)
+			}
+		}
+	}
+	if caught*100 < 85*all {
+		t.Errorf("%d of %d caught, want 85 %%", caught, all)
+	}
+}
