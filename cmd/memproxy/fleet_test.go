@@ -11,12 +11,15 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/envoy/xds"
 	"github.com/memproxy/memproxy/envoy/xds/xdstest"
+	"github.com/memproxy/memproxy/policy"
 )
 
 // fleetRig is a control plane in this process, with its releases, keys and
@@ -240,5 +243,156 @@ func TestSidecarOutlivesItsControlPlane(t *testing.T) {
 	r.eventually("the second release", func() bool { return r.do("POST", "/memories", note).status == 200 })
 	if list := f.sidecars(); len(list) != 1 || list[0].ID != "web-1" || list[0].Version != "test" {
 		t.Errorf("the sidecars are %+v", list)
+	}
+}
+
+// seal makes a release of policies that sign would not, and publishes it.
+func (f *fleetRig) seal(number, floor uint64, text string) *policy.Release {
+	f.t.Helper()
+	key, err := readFleetKey(filepath.Join(f.dir, fleetKeyFile))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	b := policy.Builtin()
+	b.Policies = append(b.Policies, policy.Source{Name: "own.cedar", Text: []byte(text)})
+	r, err := policy.Seal(b, policy.Statement{Fleet: "north", Number: number, Floor: floor}, key)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	dir := filepath.Join(f.dir, "releases")
+	store, err := xds.NewDir(dir, dir, nil)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if err := store.Publish(r); err != nil {
+		f.t.Fatal(err)
+	}
+	return r
+}
+
+// Proves CARD-9: a release that does not compile is refused with file and line,
+// everywhere where somebody looks, and the last good one rules on; so is one
+// that may no longer be gone back to.
+func TestSidecarRefusesARelease(t *testing.T) {
+	f := newFleetRig(t)
+	f.start()
+	f.seal(1, 1, closed)
+	r := f.sidecar()
+	denied := func() bool { return strings.Contains(r.do("POST", "/memories", note).body, "own.closed") }
+	r.eventually("the first release", denied)
+	f.seal(2, 1, broken)
+	r.eventually("the refusal", func() bool {
+		l := f.sidecars()
+		return l[0].Rejected != nil && strings.Contains(l[0].Rejected.Reason, "own.cedar:2") && strings.HasPrefix(l[0].Running, "000001-")
+	})
+	if !denied() {
+		t.Error("the last good release does not rule")
+	}
+	if a := r.get("/readyz"); a.status != 200 || !strings.Contains(a.body, "own.cedar:2") || !strings.Contains(a.body, `"status":"degraded"`) {
+		t.Errorf("readyz: %d %s", a.status, a.body)
+	}
+	if rec := r.audit("-type", "reload"); !strings.Contains(rec, "was not put in force") {
+		t.Errorf("the refusal is not in the audit log: %s", rec)
+	}
+	f.seal(3, 3, harmless) // no way back
+	r.eventually("the third release", func() bool { return r.do("POST", "/memories", note).status == 200 })
+	if a := r.get("/readyz"); !strings.Contains(a.body, `"status":"ready"`) {
+		t.Errorf("readyz after the mend: %s", a.body)
+	}
+	code, out, errs := invoke(t, "control", "stop", "-releases", filepath.Join(f.dir, "releases"), "-number", "3", "-reason", "a mistake")
+	if code != 0 || !strings.Contains(out, "release 3 is stopped") {
+		t.Fatal(errs)
+	}
+	r.eventually("the refusal to go back", func() bool {
+		l := f.sidecars()
+		return l[0].Rejected != nil && strings.Contains(l[0].Rejected.Reason, "is older than 3")
+	})
+	if st := f.fleet(); st.Releases[2].State != "stopped" || st.Releases[2].Reason != "a mistake" {
+		t.Errorf("%+v", st.Releases[2])
+	}
+	if a := r.do("POST", "/memories", note); a.status != 200 {
+		t.Errorf("%d %s: the sidecar went back", a.status, a.body)
+	}
+}
+
+// Proves CARD-9, SYN-4: limits, ceilings and the screening pack of a release
+// take the place of the configuration's.
+func TestReleaseBringsItsTables(t *testing.T) {
+	f := newFleetRig(t)
+	f.start()
+	dir := filepath.Join(t.TempDir(), "policies")
+	writeBundle(t, dir, harmless)
+	if err := os.WriteFile(filepath.Join(dir, "bundle.yaml"), []byte("budgets: {default: {writes_per_hour: 2}}\nconfidence: {principal: {authenticated: 0.25}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"control", "sign", "-key", filepath.Join(f.dir, fleetKeyFile), "-policies", dir, "-releases", filepath.Join(f.dir, "releases"),
+		"-fleet", "north", "-pack", "../../screen/pack"}
+	if code, out, errs := invoke(t, args...); code != 0 || !strings.Contains(out, "release 000001-") {
+		t.Fatal(errs)
+	}
+	r := f.sidecar()
+	r.eventually("the release", func() bool { return r.get("/readyz").status == 200 })
+	claims := strings.Replace(note, `"infer":false`, `"infer":false,"metadata":{"confidence":0.9}`, 1)
+	for i, want := range []int{200, 200, 429} {
+		if a := r.do("POST", "/memories", claims); a.status != want {
+			t.Errorf("write %d: %d %s, want %d", i+1, a.status, a.body, want)
+		}
+	}
+	if rec := r.audit("-type", "decision"); !strings.Contains(rec, `"given":250`) {
+		t.Errorf("the release's ceiling does not hold: %s", rec)
+	}
+}
+
+// Proves CARD-3, CARD-9: no request is dropped or ruled on by two versions
+// while releases come one after the other under load.
+func TestReleasesUnderLoad(t *testing.T) {
+	const releases = 30
+	f := newFleetRig(t)
+	f.start()
+	f.seal(1, 1, harmless)
+	r := f.sidecar("log: {level: info}", "log: {level: error}\nbudgets: {default: {writes_per_hour: 10000000, writes_total: 10000000, }, rapid_per_minute: 0}")
+	r.eventually("the first release", func() bool { return r.get("/readyz").status == 200 })
+	var wg sync.WaitGroup
+	var stop atomic.Bool
+	var answered atomic.Int64
+	for range 4 {
+		wg.Go(func() {
+			for !stop.Load() {
+				a := r.do("POST", "/memories", note)
+				if answered.Add(1); a.status != 200 && !(a.status == 403 && strings.Contains(a.body, "own.closed")) {
+					t.Errorf("%d %s", a.status, a.body)
+				}
+			}
+		})
+	}
+	for n := uint64(2); n <= releases; n++ {
+		text := harmless
+		if n%2 == 0 {
+			text = closed
+		}
+		name := f.seal(n, n-1, fmt.Sprintf("%s\n// %d\n", text, n)).Name()
+		r.eventually("release "+name, func() bool { return r.car.fleet.follower.State().Running == name })
+	}
+	stop.Store(true)
+	wg.Wait()
+	byVersion, decisions := map[string]string{}, int64(0)
+	for _, line := range strings.Split(r.audit("-type", "decision"), "\n") {
+		version, v := field(line, `"policy":"`), field(line, `"verdict":"`)
+		if line == "" || version == "" {
+			continue
+		}
+		if decisions++; v == "amend" {
+			v = "allow" // stamped
+		}
+		if was, seen := byVersion[version]; seen && was != v {
+			t.Fatalf("version %s gave both %s and %s", version, was, v)
+		}
+		byVersion[version] = v
+	}
+	if decisions != answered.Load() {
+		t.Errorf("%d requests were answered, %d decisions recorded", answered.Load(), decisions)
+	}
+	if len(byVersion) < releases/2 {
+		t.Errorf("%d versions ruled of %d: there was no load on most", len(byVersion), releases)
 	}
 }
