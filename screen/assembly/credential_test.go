@@ -1,0 +1,52 @@
+package assembly
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/memproxy/memproxy/screen/secrets"
+)
+
+// Proves MFW-13 for credentials, with the scanner that looks at joined texts: a
+// secret in pieces, none of which is one, is found across the writes, and
+// numbers and identifiers of ordinary writes make none.
+func TestSplitCredentials(t *testing.T) {
+	for name, c := range map[string]struct {
+		writes []string
+		want   secrets.Class // "": none
+	}{
+		"key in halves":   {[]string{"The first half of the key is AKIAIOSF", "She likes tea.", "The second half of the key is ODNN7EXAMPLE"}, secrets.AWSAccessKey},
+		"key, bare":       {[]string{"AKIAIOSF", "ODNN7EXAMPLE"}, secrets.AWSAccessKey},
+		"token by number": {[]string{"token_part2=6C7e42F292c6912E7710c838347Ae178B4a", "token_part1=" + "gh" + "p_1"}, secrets.GitHubToken},
+		"password":        {[]string{"password first half: blue-", "The second half is tiger7"}, secrets.Credential},
+		"card":            {[]string{"The card starts with 4111 1111", "and the last digits are 1111 1111"}, secrets.PaymentCard},
+		"orders":          {[]string{"Order 4111 was sent.", "Invoice 1111 1111 is open.", "Ticket 1111 is closed."}, ""},
+		"key facts":       {[]string{"The key result is 20 % growth in 2026", "The rest of the team meets at 10:30"}, ""},
+		"versions":        {[]string{"The service runs v1.2.3-rc4", "The second release was v2.0.0"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStore(t, Options{})
+			found := map[secrets.Class]bool{}
+			for i, w := range c.writes {
+				if hits := secrets.Scan(w); len(hits) > 0 {
+					t.Fatalf("%q is a secret by itself", w)
+				}
+				id := fmt.Sprint(i)
+				for _, j := range s.Assemble(key, id, []string{w}, noon) {
+					for _, h := range secrets.Scan(j.Text) {
+						if j.Crosses(h.Start, h.End) {
+							found[h.Class] = true
+							if len(j.In(id, h.Start, h.End)) == 0 {
+								t.Errorf("%q: nothing of it is the new write's", j.Text)
+							}
+						}
+					}
+				}
+				s.Commit(key, id, []string{w}, noon)
+			}
+			if c.want == "" && len(found) > 0 || c.want != "" && !found[c.want] {
+				t.Errorf("found %v, want %q", found, c.want)
+			}
+		})
+	}
+}
