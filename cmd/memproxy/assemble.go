@@ -83,7 +83,7 @@ func (a *app) assemble(ctx context.Context, cfg *config.Config) (_ *sidecar, err
 	s.fleet.tally = newTally(s.telemetry.Instruments())
 	s.gate, err = gate.New(gate.Options{
 		Identifier: identifier, Ledger: s.ledger, Budget: s.budget, Recorder: s.audit, Signer: signer,
-		Clock: time.Now, NewID: newID,
+		Clock: time.Now, NewID: newID, Keeper: keeper{s.ledger},
 		Tracer: s.telemetry.Tracer(), Meter: s.fleet.tally, Log: s.log,
 	}, s.rules.current())
 	if err != nil {
@@ -154,7 +154,15 @@ func (s *sidecar) openState() error {
 		return err
 	}
 	s.onClose(s.audit.Close)
-	if s.ledger, err = ledger.Open(ledger.Options{Path: s.path("ledger.db"), Clock: time.Now, Lost: s.lost}); err != nil {
+	keys, err := ledger.LoadOrCreateVaultKeys(s.path("keys"), rand.Reader)
+	if err != nil {
+		return err
+	}
+	vault, err := ledger.NewVault(keys, rand.Reader)
+	if err != nil {
+		return err
+	}
+	if s.ledger, err = ledger.Open(ledger.Options{Path: s.path("ledger.db"), Clock: time.Now, Lost: s.lost, Vault: vault}); err != nil {
 		return err
 	}
 	s.onClose(func(context.Context) error { return s.ledger.Close() })

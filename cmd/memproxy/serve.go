@@ -99,6 +99,7 @@ func (s *sidecar) watch(ctx context.Context) {
 			s.watchPack(ctx, tick.C)
 		}()
 	}
+	go s.replay(ctx)
 	go s.housekeeping(ctx)
 }
 
