@@ -1,0 +1,146 @@
+//go:build e2e && e2ekube
+
+package e2e
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// refused: what would open a way around the gate is refused by the API server,
+// and what stands next to it is not.
+func (in *installation) refused(t *testing.T) {
+	const restricted = ", " + strict
+	for _, c := range []struct {
+		name, namespace, meta, spec string
+		want                        string // part of the refusal; "" is accepted
+	}{
+		{"plain", "agents", "", "", ""},
+		{"host-network", "agents", "", "hostNetwork: true", "host's network"},
+		{"opted-out", "agents", `, annotations: {memproxy.io/inject: "false"}`, "", ""},
+		{"misspelt", "agents", `, annotations: {memproxy.io/inject: "off"}`, "", "memproxy.io/inject is"},
+		{"takes-the-key", "agents", `, annotations: {memproxy.io/inject: "false"}`, `volumes: [{name: x, secret: {secretName: mem0-credential}}]`, "the sidecar's alone"},
+		{"takes-another", "agents", `, annotations: {memproxy.io/inject: "false"}`, `volumes: [{name: x, secret: {secretName: other}}]`, ""},
+		{"own-names", "agents", "", `hostAliases: [{ip: 10.0.0.9, hostnames: [mem0.memory]}]`, "resolves names in its own way"},
+		{"own-names-elsewhere", "elsewhere", "", `hostAliases: [{ip: 10.0.0.9, hostnames: [mem0.memory]}]`, ""},
+		{"with-init", "agents", "", `initContainers: [{name: migrate, image: m` + restricted + `}]`, ""},
+	} {
+		code, out, _ := in.try(pod(t, c.namespace, c.name, c.meta, c.spec))
+		message, _ := out["message"].(string)
+		switch {
+		case c.want == "" && code != http.StatusCreated:
+			t.Errorf("%s: %d %s", c.name, code, message)
+		case c.want != "" && (code != http.StatusForbidden || !strings.Contains(message, c.want)):
+			t.Errorf("%s: %d %s, want a refusal with %q", c.name, code, message, c.want)
+		}
+	}
+	if first := items(in.get("Pod", "agents", "with-init"), "spec", "initContainers")[0]; first["name"] != "memproxy" {
+		t.Errorf("the first init container is %v", first["name"])
+	}
+	if in.get("Pod", "elsewhere", "own-names-elsewhere")["metadata"].(map[string]any)["labels"] != nil {
+		t.Error("a pod of a namespace without the label was touched")
+	}
+	in.changed(t)
+}
+
+// changed: neither can a pod that is there be changed into a way around.
+func (in *installation) changed(t *testing.T) {
+	const merge, strategic = "application/merge-patch+json", "application/strategic-merge-patch+json"
+	patch := func(name, sub, contentType, body string) (int, string) {
+		code, out, _ := in.do(http.MethodPatch, in.path("Pod", "agents")+"/"+name+sub, contentType, obj(t, body))
+		message, _ := out["message"].(string)
+		return code, message
+	}
+	for _, c := range []struct{ name, pod, sub, contentType, body, want string }{
+		{"a label to one without the sidecar", "opted-out", "", merge, `{metadata: {labels: {memproxy.io/injected: "true"}}}`, "the sidecar is not"},
+		{"another label", "opted-out", "", merge, `{metadata: {labels: {team: x}}}`, ""},
+		{"another image for the sidecar", "plain", "", strategic, `{spec: {initContainers: [{name: memproxy, image: "evil:v1"}]}}`, "its image differs"},
+		{"another image for the agent", "plain", "", strategic, `{spec: {containers: [{name: agent, image: "agent:v2"}]}}`, ""},
+		{"a debugger in the sidecar", "plain", "/ephemeralcontainers", strategic, `{spec: {ephemeralContainers: [{name: d1, image: d, targetContainerName: memproxy, ` + strict + `}]}}`, "the sidecar's processes"},
+		{"a debugger that mounts the key", "plain", "/ephemeralcontainers", strategic, `{spec: {ephemeralContainers: [{name: d2, image: d, volumeMounts: [{name: memproxy-credentials, mountPath: /x}], ` + strict + `}]}}`, "the sidecar's alone"},
+		{"a debugger in the agent", "plain", "/ephemeralcontainers", strategic, `{spec: {ephemeralContainers: [{name: d3, image: d, targetContainerName: agent, ` + strict + `}]}}`, ""},
+	} {
+		code, message := patch(c.pod, c.sub, c.contentType, c.body)
+		switch {
+		case c.want == "" && code != http.StatusOK:
+			t.Errorf("%s: %d %s", c.name, code, message)
+		case c.want != "" && (code != http.StatusForbidden || !strings.Contains(message, c.want)):
+			t.Errorf("%s: %d %s, want a refusal with %q", c.name, code, message, c.want)
+		}
+	}
+}
+
+// runs starts the sidecar as the accepted pod says and plays the agent.
+func (in *installation) runs(t *testing.T, accepted map[string]any) {
+	if os.Getuid() != 0 {
+		t.Skip("a root file system of its own needs root")
+	}
+	k := &kubelet{c: in.cluster, namespace: "agents", pod: in.get("Pod", "agents", "agent"), root: t.TempDir()}
+	for dir := k.root; dir != "/"; dir = filepath.Dir(dir) { // the sidecar's user must get through
+		if st, err := os.Stat(dir); err == nil && st.Mode().Perm()&0o001 == 0 {
+			if err := os.Chmod(dir, st.Mode().Perm()|0o011); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	container := items(accepted, "spec", "initContainers")[0]
+	k.run(t, container, in.binary)
+	admin := "http://127.0.0.1:" + in.ports["ADMIN"]
+	waitFor(t, "the startup probe passes", func() bool {
+		a, err := tryCall(http.MethodGet, admin+text(container, "startupProbe", "httpGet", "path"), "", "")
+		return err == nil && a.status == http.StatusOK
+	})
+	var base string
+	for _, v := range k.env(t, items(accepted, "spec", "containers")[0]) {
+		if url, ok := strings.CutPrefix(v, "MEM0_BASE_URL="); ok {
+			base = url
+		}
+	}
+	const note = `{"user_id":"ann","agent_id":"support","infer":false,"messages":[{"role":"user","content":"likes tea"}]}`
+	if a := call(t, http.MethodPost, base+"/memories", "the-agents-own-key", note); a.status != http.StatusOK {
+		t.Fatalf("the pod as caller: %d %s", a.status, a.body)
+	}
+	if a := call(t, http.MethodPost, base+"/memories", "", strings.Replace(note, `"support"`, `"ceo"`, 1)); a.status != http.StatusForbidden {
+		t.Errorf("as another agent: %d %s", a.status, a.body)
+	}
+	for _, c := range []struct {
+		audience string
+		want     int
+	}{{"memproxy", http.StatusOK}, {"", http.StatusUnauthorized}} {
+		search := `{"query":"tea","filters":{"user_id":"ann"}}`
+		if a := call(t, http.MethodPost, base+"/search", "", search, "X-Memproxy-Token", k.token(c.audience)); a.status != c.want {
+			t.Errorf("a projected token for %q: %d %s, want %d", c.audience, a.status, a.body, c.want)
+		}
+	}
+	in.backend.mu.Lock()
+	defer in.backend.mu.Unlock()
+	if len(in.backend.keys) == 0 {
+		t.Error("nothing arrived")
+	}
+	for _, key := range in.backend.keys {
+		if key != backendKey {
+			t.Errorf("the backend was given %q", key)
+		}
+	}
+	records, code := run(t, nil, in.binary, "audit", "query", "-dir", filepath.Join(k.root, "var/lib/memproxy/audit"), "-principal", "system:serviceaccount:agents:support", "-type", "decision")
+	if n := len(lines(records)); code != 0 || n != 3 {
+		t.Errorf("%d decisions of the pod's service account:\n%s", n, records)
+	}
+}
+
+// away: while the webhook is away no agent starts beside the gate, and nobody
+// else is held up.
+func (in *installation) away(t *testing.T) {
+	in.webhook.stop()
+	code, out, _ := in.try(pod(t, "agents", "too-early", "", ""))
+	message, _ := out["message"].(string)
+	if code != http.StatusInternalServerError || !strings.Contains(message, "inject.memproxy.io") {
+		t.Errorf("without the webhook: %d %s", code, message)
+	}
+	if code, out, _ := in.try(pod(t, "elsewhere", "bystander", "", "")); code != http.StatusCreated {
+		t.Errorf("elsewhere: %d %v", code, out["message"])
+	}
+}

@@ -1,0 +1,253 @@
+//go:build e2e && e2ekube
+
+package e2e
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// authority is a CA of the test's, for the API server and the webhook.
+type authority struct {
+	dir  string
+	pem  []byte
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{dir: t.TempDir()}
+	var err error
+	if a.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
+		t.Fatal(err)
+	}
+	tmpl := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, a.key.Public(), a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.cert, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
+	a.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return a
+}
+
+// issue writes a server's certificate for the loopback address, and its key.
+func (a *authority) issue(t *testing.T, name string) (cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tmpl := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, a.cert, private.Public(), a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key = filepath.Join(a.dir, name+".crt"), filepath.Join(a.dir, name+".key")
+	write(t, cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	write(t, key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text}))
+	return cert, key
+}
+
+func write(t *testing.T, path string, b []byte) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// cluster is a real API server with its etcd, and nothing else: no kubelet, no
+// controllers.
+type cluster struct {
+	t      *testing.T
+	url    string
+	ca     *authority
+	client *http.Client
+}
+
+const adminToken = "admin-of-the-test"
+
+func kubeHome(t *testing.T) string {
+	t.Helper()
+	home := os.Getenv("E2E_HOME")
+	if home == "" {
+		home = filepath.Join("..", ".e2e")
+	}
+	home, err := filepath.Abs(filepath.Join(home, "kube"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(home, "kube-apiserver")); err != nil {
+		t.Fatalf("%v: run e2e/kube/install.sh, or make e2e-kube", err)
+	}
+	return home
+}
+
+func startCluster(t *testing.T) *cluster {
+	t.Helper()
+	home, dir, ca := kubeHome(t), t.TempDir(), newAuthority(t)
+	client, peer := "http://"+freeAddr(t), "http://"+freeAddr(t)
+	start(t, filepath.Join(home, "etcd"), "--data-dir", filepath.Join(dir, "etcd"), "--unsafe-no-fsync",
+		"--listen-client-urls", client, "--advertise-client-urls", client,
+		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer)
+	addr := freeAddr(t)
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key := ca.issue(t, "apiserver")
+	accountsCert, accounts := ca.issue(t, "accounts")
+	tokens := filepath.Join(dir, "tokens.csv")
+	write(t, tokens, []byte(adminToken+",admin,admin,system:masters\n"))
+	start(t, filepath.Join(home, "kube-apiserver"), "--etcd-servers", client,
+		"--bind-address", "127.0.0.1", "--secure-port", port, "--advertise-address", "127.0.0.1",
+		"--tls-cert-file", cert, "--tls-private-key-file", key, "--cert-dir", filepath.Join(dir, "certs"),
+		"--service-account-issuer", "https://"+addr, "--service-account-signing-key-file", accounts,
+		"--service-account-key-file", accountsCert, "--service-cluster-ip-range", "10.0.0.0/24",
+		"--authorization-mode", "RBAC", "--token-auth-file", tokens)
+	pool := x509.NewCertPool()
+	pool.AddCert(ca.cert)
+	c := &cluster{t: t, url: "https://" + addr, ca: ca, client: &http.Client{
+		Timeout: time.Minute, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}},
+	}}
+	waitFor(t, "the API server is ready", func() bool {
+		q, err := http.NewRequest(http.MethodGet, c.url+"/readyz", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := c.client.Do(q)
+		if err != nil {
+			return false
+		}
+		resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	})
+	return c
+}
+
+// do asks the API server, as its administrator, with strict validation of
+// fields.
+func (c *cluster) do(method, path, contentType string, body any) (int, map[string]any, []string) {
+	c.t.Helper()
+	var r io.Reader
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		r = bytes.NewReader(b)
+	}
+	q, err := http.NewRequest(method, c.url+path+"?fieldValidation=Strict", r)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	q.Header.Set("Authorization", "Bearer "+adminToken)
+	q.Header.Set("Content-Type", contentType)
+	resp, err := c.client.Do(q)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var out map[string]any
+	if err := json.NewDecoder(resp.Body).Decode(&out); err != nil {
+		c.t.Fatal(err)
+	}
+	return resp.StatusCode, out, resp.Header.Values("Warning")
+}
+
+const asJSON = "application/json"
+
+// paths are where objects of a kind live; %s is the namespace.
+var paths = map[string]string{
+	"Namespace":                      "/api/v1/namespaces",
+	"ConfigMap":                      "/api/v1/namespaces/%s/configmaps",
+	"Secret":                         "/api/v1/namespaces/%s/secrets",
+	"Service":                        "/api/v1/namespaces/%s/services",
+	"ServiceAccount":                 "/api/v1/namespaces/%s/serviceaccounts",
+	"Pod":                            "/api/v1/namespaces/%s/pods",
+	"Deployment":                     "/apis/apps/v1/namespaces/%s/deployments",
+	"PodDisruptionBudget":            "/apis/policy/v1/namespaces/%s/poddisruptionbudgets",
+	"NetworkPolicy":                  "/apis/networking.k8s.io/v1/namespaces/%s/networkpolicies",
+	"ClusterRoleBinding":             "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+	"MutatingWebhookConfiguration":   "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
+	"ValidatingWebhookConfiguration": "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+}
+
+func (c *cluster) path(kind, namespace string) string {
+	c.t.Helper()
+	p, ok := paths[kind]
+	if !ok {
+		c.t.Fatalf("no path for a %s", kind)
+	}
+	if strings.Contains(p, "%s") {
+		return fmt.Sprintf(p, namespace)
+	}
+	return p
+}
+
+// create puts an object in, which must be taken as it is.
+func (c *cluster) create(obj map[string]any) map[string]any {
+	c.t.Helper()
+	code, out, warnings := c.try(obj)
+	if code != http.StatusCreated {
+		c.t.Fatalf("%v %v: %d %v", obj["kind"], obj["metadata"], code, out["message"])
+	}
+	for _, w := range warnings {
+		if !strings.Contains(w, "memproxy: ") {
+			c.t.Errorf("%v %v: %s", obj["kind"], obj["metadata"], w)
+		}
+	}
+	return out
+}
+
+func (c *cluster) try(obj map[string]any) (int, map[string]any, []string) {
+	c.t.Helper()
+	kind, _ := obj["kind"].(string)
+	namespace, _ := obj["metadata"].(map[string]any)["namespace"].(string)
+	return c.do(http.MethodPost, c.path(kind, namespace), asJSON, obj)
+}
+
+// get reads an object that is there.
+func (c *cluster) get(kind, namespace, name string) map[string]any {
+	c.t.Helper()
+	code, out, _ := c.do(http.MethodGet, c.path(kind, namespace)+"/"+name, asJSON, nil)
+	if code != http.StatusOK {
+		c.t.Fatalf("%s %s: %d %v", kind, name, code, out["message"])
+	}
+	return out
+}

@@ -1,0 +1,218 @@
+//go:build e2e && e2ekube
+
+package e2e
+
+import (
+	"encoding/base64"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// kubelet does for one container of one pod what a kubelet would: volumes from
+// the API server's objects, variables, a root file system that holds the
+// image's files and nothing else, the user that the security context names.
+type kubelet struct {
+	c         *cluster
+	namespace string
+	pod       map[string]any
+	root      string
+}
+
+func field(v any, path ...string) any {
+	for _, p := range path {
+		m, _ := v.(map[string]any)
+		v = m[p]
+	}
+	return v
+}
+
+func text(v any, path ...string) string {
+	s, _ := field(v, path...).(string)
+	return s
+}
+
+func items(v any, path ...string) (out []map[string]any) {
+	list, _ := field(v, path...).([]any)
+	for _, x := range list {
+		m, _ := x.(map[string]any)
+		out = append(out, m)
+	}
+	return out
+}
+
+func byName(list []map[string]any, name string) map[string]any {
+	for _, m := range list {
+		if m["name"] == name {
+			return m
+		}
+	}
+	return nil
+}
+
+// run starts a container from an image that is one static binary.
+func (k *kubelet) run(t *testing.T, container map[string]any, binary string) *process {
+	t.Helper()
+	k.image(t, binary)
+	for _, m := range items(container, "volumeMounts") {
+		k.mount(t, m)
+	}
+	cmd := exec.Command("/memproxy")
+	for _, a := range field(container, "args").([]any) {
+		cmd.Args = append(cmd.Args, a.(string))
+	}
+	cmd.Dir = "/"
+	cmd.Env = k.env(t, container)
+	uid, gid := field(container, "securityContext", "runAsUser").(float64), field(container, "securityContext", "runAsGroup").(float64)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: k.root, Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid), NoSetGroups: false}}
+	p := &process{cmd: cmd, log: &syncBuffer{}}
+	cmd.Stdout, cmd.Stderr = p.log, p.log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.stop()
+		if t.Failed() {
+			t.Logf("the sidecar said:\n%s", tail(p.log.String(), 6000))
+		}
+	})
+	return p
+}
+
+// image lays out what the Dockerfile copies: the binary, and no shell.
+func (k *kubelet) image(t *testing.T, binary string) {
+	t.Helper()
+	b, err := os.ReadFile(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(k.root, "memproxy"), b, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"etc/ssl/certs", "tmp"} {
+		if err := os.MkdirAll(filepath.Join(k.root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, filepath.Join(k.root, "etc/resolv.conf"), nil)
+}
+
+// put writes a file as root's with the volume's mode.
+func put(t *testing.T, path string, b []byte, mode os.FileMode) {
+	t.Helper()
+	write(t, path, b)
+	if err := os.Chmod(path, mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mode(v map[string]any) os.FileMode {
+	if m, ok := v["defaultMode"].(float64); ok {
+		return os.FileMode(m)
+	}
+	return 0o644
+}
+
+// secret is the data of a Secret.
+func (k *kubelet) secret(t *testing.T, name, key string) []byte {
+	t.Helper()
+	b, err := base64.StdEncoding.DecodeString(text(k.c.get("Secret", k.namespace, name), "data", key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func (k *kubelet) mount(t *testing.T, m map[string]any) {
+	t.Helper()
+	at := filepath.Join(k.root, text(m, "mountPath"))
+	v := byName(items(k.pod, "spec", "volumes"), text(m, "name"))
+	switch {
+	case v["emptyDir"] != nil:
+		if err := os.MkdirAll(at, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(at, 0o777); err != nil { // as a kubelet makes it
+			t.Fatal(err)
+		}
+	case v["configMap"] != nil:
+		data, _ := field(k.c.get("ConfigMap", k.namespace, text(v, "configMap", "name")), "data").(map[string]any)
+		for name, s := range data {
+			put(t, filepath.Join(at, name), []byte(s.(string)), mode(v["configMap"].(map[string]any)))
+		}
+	case v["secret"] != nil:
+		source := v["secret"].(map[string]any)
+		if sub := text(m, "subPath"); sub != "" {
+			put(t, at, k.secret(t, text(source, "secretName"), sub), mode(source))
+			return
+		}
+		t.Fatalf("volume %v is mounted as a whole", v["name"])
+	case v["projected"] != nil:
+		k.project(t, v["projected"].(map[string]any), at)
+	default:
+		t.Fatalf("a kubelet would mount %v; this one cannot", v)
+	}
+}
+
+func (k *kubelet) project(t *testing.T, source map[string]any, at string) {
+	t.Helper()
+	for _, s := range items(source, "sources") {
+		switch {
+		case s["secret"] != nil:
+			for _, i := range items(s, "secret", "items") {
+				put(t, filepath.Join(at, text(i, "path")), k.secret(t, text(s, "secret", "name"), text(i, "key")), mode(source))
+			}
+		case s["serviceAccountToken"] != nil:
+			token := k.token(text(s, "serviceAccountToken", "audience"))
+			put(t, filepath.Join(at, text(s, "serviceAccountToken", "path")), []byte(token), 0o644)
+		case s["configMap"] != nil, s["downwardAPI"] != nil: // of the API server's own volume
+		default:
+			t.Fatalf("a kubelet would project %v; this one cannot", s)
+		}
+	}
+}
+
+// token asks the API server for a token of the pod's, as a kubelet does.
+func (k *kubelet) token(audience string) string {
+	k.c.t.Helper()
+	spec := map[string]any{"expirationSeconds": 3600, "boundObjectRef": map[string]any{
+		"kind": "Pod", "apiVersion": "v1", "name": text(k.pod, "metadata", "name"), "uid": text(k.pod, "metadata", "uid"),
+	}}
+	if audience != "" {
+		spec["audiences"] = []string{audience}
+	}
+	path := k.c.path("ServiceAccount", k.namespace) + "/" + text(k.pod, "spec", "serviceAccountName") + "/token"
+	code, out, _ := k.c.do("POST", path, asJSON, map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec})
+	if code != 201 {
+		k.c.t.Fatalf("no token: %d %v", code, out["message"])
+	}
+	return text(out, "status", "token")
+}
+
+func (k *kubelet) env(t *testing.T, container map[string]any) (out []string) {
+	t.Helper()
+	known := map[string]string{}
+	for _, v := range items(container, "env") {
+		value := text(v, "value")
+		for name, s := range known {
+			value = strings.ReplaceAll(value, "$("+name+")", s)
+		}
+		if from := v["valueFrom"]; from != nil {
+			switch path := text(from, "fieldRef", "fieldPath"); {
+			case path != "":
+				value = text(k.pod, strings.Split(path, ".")...)
+			case field(from, "secretKeyRef") != nil:
+				value = string(k.secret(t, text(from, "secretKeyRef", "name"), text(from, "secretKeyRef", "key")))
+			default:
+				t.Fatalf("variable %v", v)
+			}
+		}
+		known[text(v, "name")] = value
+		out = append(out, fmt.Sprintf("%s=%s", v["name"], value))
+	}
+	return out
+}
