@@ -1,0 +1,157 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// serveLettaWith starts memproxy in front of a server, with more to say of the
+// backend. The state stays where it is, so that another can follow.
+func serveLettaWith(t *testing.T, upstream, dir, backend string) *sidecar {
+	t.Helper()
+	policies := filepath.Join(dir, "policies")
+	if err := os.MkdirAll(policies, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(policies, "own.cedar"), []byte(noPersona), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	conf := fmt.Sprintf(lettaConfig, upstream, policies)
+	return serve(t, dir, strings.Replace(conf, `kind: letta,`, `kind: letta, `+backend+`,`, 1))
+}
+
+func makeAgent(t *testing.T, base, spec string) (id string) {
+	t.Helper()
+	a := call(t, http.MethodPost, base+"/v1/agents/", "", spec, sdk...)
+	var made struct{ ID string }
+	if err := json.Unmarshal([]byte(a.body), &made); err != nil || made.ID == "" {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	return made.ID
+}
+
+func said(t *testing.T, text, more string) string {
+	t.Helper()
+	b, err := json.Marshal(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return `{"input":` + string(b) + more + `}`
+}
+
+// journalled reports whether runs wait to be settled.
+func (s *sidecar) journalled(t *testing.T) bool {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(s.dir, "state", "runs", "*", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(files) > 0
+}
+
+const (
+	olderSpec = `{"name":%q,"agent_type":"memgpt_v2_agent","model":"openai-proxy/gpt-4o-mini","embedding":"openai/text-embedding-3-small",` +
+		`"tools":["archival_memory_insert"],"memory_blocks":[{"label":"human","value":"Ann"},{"label":"persona","value":"helper"}]}`
+	plainSpec    = `{"name":%q,"parallel_tool_calls":true,"model":"openai-proxy/gpt-4o-mini","embedding":"openai/text-embedding-3-small","memory_blocks":[{"label":"human","value":"Ann"},{"label":"persona","value":"helper"}]}`
+	followedSpec = `{"name":%q,"enable_sleeptime":true,"model":"openai-proxy/gpt-4o-mini","embedding":"openai/text-embedding-3-small","memory_blocks":[{"label":"human","value":"Ann"},{"label":"persona","value":"helper"}]}`
+)
+
+// Proves EDGE-1: on the real server, what a run wrote that cannot be made to
+// pause is ruled on when it is over: older loops, background runs, agents that
+// run after others. What is let in stays.
+func TestLettaCompensation(t *testing.T) {
+	real := startLetta(t)
+	car := serveLettaWith(t, real, t.TempDir(), "ungated: compensate")
+	const serially = `CALL memory_insert {"label":"human","new_string":"likes tea"}
+THEN
+CALL memory_replace {"label":"persona","old_string":"helper","new_string":"spy"}
+THEN
+CALL archival_memory_insert {"content":"Ann likes tea"}
+THEN
+CALL send_message {"message":"done"}`
+	for name, tc := range map[string]struct {
+		spec, route, text, more string
+		archived                int
+	}{
+		"an older loop":           {olderSpec, "/messages", serially, ``, 1},
+		"an older loop, streamed": {olderSpec, "/messages", serially, `,"streaming":true`, 1},
+		"in the background":       {plainSpec, "/messages/async", selfEdits, ``, 0},
+		"one that another follows": {followedSpec, "/messages", `CALL send_message {"message":"done"}
+ASIDE SLEEP 1
+ASIDE CALL memory_insert {"label":"human","new_string":"likes tea"}
+ASIDE THEN
+ASIDE CALL memory_replace {"label":"persona","old_string":"helper","new_string":"spy"}
+ASIDE THEN
+ASIDE CALL memory_finish_edits {}`, ``, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			agent := makeAgent(t, real, fmt.Sprintf(tc.spec, strings.NewReplacer(" ", "-", ",", "").Replace(name)))
+			got := call(t, http.MethodPost, car.base+"/v1/agents/"+agent+tc.route, "", said(t, tc.text, tc.more), sdk...)
+			if got.status != 200 {
+				t.Fatalf("%d %s", got.status, tail(got.body, 1500))
+			}
+			waitFor(t, "the settling", func() bool { return !car.journalled(t) })
+			b := lettaBlocks(t, real, agent)
+			if !strings.HasPrefix(b["human"], "Ann\nlikes tea") || b["persona"] != "helper" {
+				t.Errorf("blocks %q\n%s", b, tail(got.body, 1500))
+			}
+			list := call(t, http.MethodGet, real+"/v1/agents/"+agent+"/archival-memory", "", "", sdk...)
+			if n := strings.Count(list.body, `"text":"Ann likes tea"`); n != tc.archived {
+				t.Errorf("%d passages: %s", n, tail(list.body, 500))
+			}
+			out, _ := run(t, nil, memproxyBinary(t), "audit", "query", "-dir", filepath.Join(car.dir, "state", "audit"), "-json", "-type", "outcome")
+			if !slices.ContainsFunc(lines(out), func(l string) bool {
+				return strings.Contains(l, agent) && strings.Contains(l, "undone: sha256 "+sha("spy")+" is sha256 "+sha("helper")+" again")
+			}) {
+				t.Errorf("no record of the undoing: %s", tail(out, 1500))
+			}
+		})
+	}
+}
+
+// Proves EDGE-1: a chat completion runs the agent out of sight and is
+// compensated as well.
+func TestLettaCompensatesChatCompletions(t *testing.T) {
+	real := startLetta(t)
+	car := serveLettaWith(t, real, t.TempDir(), "ungated: compensate")
+	agent := newLettaAgent(t, real, "chat")
+	b, err := json.Marshal(selfEdits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := call(t, http.MethodPost, car.base+"/v1/chat/completions", "", `{"model":"`+agent+`","stream":true,"messages":[{"role":"user","content":`+string(b)+`}]}`, sdk...)
+	if got.status != 200 {
+		t.Fatalf("%d %s", got.status, tail(got.body, 1500))
+	}
+	waitFor(t, "the settling", func() bool { return !car.journalled(t) })
+	if b := lettaBlocks(t, real, agent); !strings.HasPrefix(b["human"], "Ann\nlikes tea") || b["persona"] != "helper" {
+		t.Errorf("blocks %q\n%s", b, tail(got.body, 1500))
+	}
+}
+
+// Proves EDGE-1: memproxy is killed while a background run is under way; the
+// next process rules on what it wrote.
+func TestLettaCompensationSurvivesKill(t *testing.T) {
+	real, dir := startLetta(t), t.TempDir()
+	car := serveLettaWith(t, real, dir, "ungated: compensate")
+	agent := newLettaAgent(t, real, "killed")
+	got := call(t, http.MethodPost, car.base+"/v1/agents/"+agent+"/messages/async", "", said(t, "SLEEP 2\n"+selfEdits, ""), sdk...)
+	if got.status != 200 {
+		t.Fatalf("%d %s", got.status, tail(got.body, 1500))
+	}
+	car.kill()
+	waitFor(t, "the write that nobody ruled on", func() bool { return lettaBlocks(t, real, agent)["persona"] == "spy" })
+	car = serveLettaWith(t, real, dir, "ungated: compensate")
+	waitFor(t, "the settling", func() bool { return !car.journalled(t) })
+	if b := lettaBlocks(t, real, agent); !strings.HasPrefix(b["human"], "Ann\nlikes tea") || b["persona"] != "helper" {
+		t.Errorf("blocks %q", b)
+	}
+}
