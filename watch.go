@@ -30,8 +30,10 @@ type Watch interface {
 	Runs(Reply) (bool, error)
 
 	// Changes are the differences between the first look and the last, without
-	// those that were accepted.
+	// those that were accepted. Cut reports whether there was more than one
+	// look can take in.
 	Changes() []Change
+	Cut() bool
 	// Accept makes a change part of what later looks are compared with.
 	Accept(key string)
 }
@@ -46,6 +48,8 @@ type Change struct {
 	Undo []Search
 	// Before and After are the hashes of the two texts, hex, or "" for none.
 	Before, After string
+	// Stamp is the provenance found beside the new text, unverified, or nil.
+	Stamp *Stamp
 }
 
 // A Pause is a run that ended in a pause, answered by now or not.
@@ -55,4 +59,7 @@ type Pause struct {
 	Since time.Time
 	// Open is false for what cannot be one that waits.
 	Open bool
+	// Lost is set where the backend does not say in which conversation the run
+	// took place, nor whether it ended.
+	Lost bool
 }

@@ -117,6 +117,35 @@ ASIDE CALL memory_finish_edits {}`, ``, 0},
 	}
 }
 
+// Proves EDGE-1: so it is in a conversation, of which the server never notes
+// that a run ended when it is answered in one piece.
+func TestLettaCompensatesConversations(t *testing.T) {
+	real := startLetta(t)
+	car := serveLettaWith(t, real, t.TempDir(), "ungated: compensate")
+	agent := makeAgent(t, real, fmt.Sprintf(olderSpec, "talker"))
+	made := call(t, http.MethodPost, real+"/v1/conversations/?agent_id="+agent, "", `{}`, sdk...)
+	var conv struct{ ID string }
+	if err := json.Unmarshal([]byte(made.body), &conv); err != nil || conv.ID == "" {
+		t.Fatalf("%d %s", made.status, made.body)
+	}
+	for _, more := range []string{`,"streaming":false`, ``} {
+		got := call(t, http.MethodPost, car.base+"/v1/conversations/"+conv.ID+"/messages", "", said(t, `CALL memory_replace {"label":"persona","old_string":"helper","new_string":"spy"}
+THEN
+CALL send_message {"message":"done"}`, more), sdk...)
+		if got.status != 200 {
+			t.Fatalf("%d %s", got.status, tail(got.body, 1500))
+		}
+		waitFor(t, "the settling", func() bool { return !car.journalled(t) })
+		if b := lettaBlocks(t, real, agent); b["persona"] != "helper" {
+			t.Errorf("blocks %q\n%s", b, tail(got.body, 1500))
+		}
+	}
+	out, _ := run(t, nil, memproxyBinary(t), "audit", "query", "-dir", filepath.Join(car.dir, "state", "audit"), "-json", "-type", "outcome")
+	if n := strings.Count(out, "undone: sha256 "+sha("spy")); n != 2 {
+		t.Errorf("%d undoings: %s", n, tail(out, 1500))
+	}
+}
+
 // Proves EDGE-1: a chat completion runs the agent out of sight and is
 // compensated as well.
 func TestLettaCompensatesChatCompletions(t *testing.T) {

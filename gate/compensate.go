@@ -39,11 +39,17 @@ type Compensator interface {
 // answered.
 type Recoverer interface {
 	Turner
-	// Paused returns the request for a page of runs that ended in a pause,
-	// newest first, behind a run of the page before; Pauses reads the answer.
-	// An empty page is the last.
-	Paused(after string) memproxy.Request
-	Pauses(reply memproxy.Reply) ([]memproxy.Pause, error)
+	// Paused returns the request for a page of one of the lists of runs that
+	// may have ended in a pause, newest first, behind a run of the page before;
+	// false after the last list. Pauses reads the answer; an empty page is the
+	// list's last.
+	Paused(list int, after string) (memproxy.Request, bool)
+	Pauses(list int, reply memproxy.Reply) ([]memproxy.Pause, error)
+
+	// Places returns the request for the places where a lost pause may be;
+	// Placed reads the answer.
+	Places(p memproxy.Pause) memproxy.Request
+	Placed(p memproxy.Pause, reply memproxy.Reply) ([]memproxy.Pause, error)
 
 	// Recover returns the turn that answers a pause, and where its legs are
 	// sent. What waits when it is prepared may be declined; nothing waits when
@@ -79,6 +85,17 @@ func (g *Gate) Assume(c *Call, p memproxy.Principal, decision string) *Admission
 	}
 	r.event = r.decisionEvent(context.Background())
 	return r.Admission
+}
+
+// Vouched reports whether a change was ruled on when it was made: it is a write
+// of somebody's through memproxy, in the middle of the run, and bears its stamp.
+func (g *Gate) Vouched(a *Admission, c memproxy.Change) bool {
+	if c.Stamp == nil || c.After == "" || c.Stamp.SHA256 != c.After {
+		return false
+	}
+	s := *c.Stamp
+	s.Tenant = a.Principal.Tenant
+	return g.opt.Signer.Verify(s)
 }
 
 // Decline denies a call of a running agent without asking the policy, and

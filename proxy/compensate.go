@@ -15,7 +15,8 @@ import (
 // Bounds of settling.
 const (
 	// settleRounds is how often what a run changed is looked at: once to find
-	// it, once more after each undoing, to see that it is undone.
+	// it, once more after each undoing, to see that it is undone. Looks that
+	// cannot take in everything do not count.
 	settleRounds = 6
 	// settleTime bounds the looks, rulings and undoings after a run's end.
 	settleTime = 2 * time.Minute
@@ -34,6 +35,7 @@ const (
 
 var (
 	errUnsettled = errors.New("what the run wrote does not stay undone")
+	errCut       = errors.New("the run wrote more than can be looked at")
 	errLook      = errors.New("a look at the memory does not end")
 )
 
@@ -72,7 +74,7 @@ func (p *Proxy) compensate(w http.ResponseWriter, r *http.Request, a *gate.Admis
 	defer func() {
 		if !settles { // a panic on the way; the journal has it still
 			c.unlock()
-			p.settling.end(a.Decision.ID)
+			p.unsettled.leave(c, p.opt.Clock())
 		}
 	}()
 	p.opt.Gate.Watching(ctx, a)
@@ -127,12 +129,12 @@ func (p *Proxy) keep(c *watched) error {
 		return err
 	}
 	call := c.a.Call()
-	p.settling.begin(c.a.Decision.ID)
+	p.unsettled.take(c.a.Decision.ID, p.opt.Clock())
 	if err := p.journal.write(&journalEntry{
 		Decision: c.a.Decision.ID, Begun: p.opt.Clock().UTC(), Principal: c.a.Principal,
 		Route: call.Route.ID, Method: call.Request.Method, Path: call.Request.EscapedPath, Session: call.Session, Picture: picture,
 	}); err != nil {
-		p.settling.end(c.a.Decision.ID)
+		p.unsettled.drop(c.a.Decision.ID)
 		return fmt.Errorf("the run cannot be written down: %w", err)
 	}
 	return nil
@@ -188,7 +190,6 @@ func (p *Proxy) later(c *watched) {
 // agents free. What cannot be settled stays in the journal.
 func (c *watched) settle(ctx context.Context) {
 	defer c.unlock()
-	defer c.p.settling.end(c.a.Decision.ID)
 	err := c.idle(ctx)
 	if c.p.life.Err() == nil && (err == nil || ctx.Err() != nil) {
 		// A run that does not end is ruled on as far as it came.
@@ -201,7 +202,10 @@ func (c *watched) settle(ctx context.Context) {
 	}
 	if err != nil {
 		c.p.opt.Gate.Unsettled(context.WithoutCancel(ctx), c.a, false, err)
+		c.p.unsettled.leave(c, c.p.opt.Clock())
+		return
 	}
+	c.p.unsettled.drop(c.a.Decision.ID)
 }
 
 // idle waits until none of the agents runs. A run that another follows is not
@@ -256,12 +260,17 @@ func (p *Proxy) pause(ctx context.Context, d time.Duration) error {
 // rule rules on what changed, undoes what is not let in, and looks again.
 func (c *watched) rule(ctx context.Context) error {
 	last, wait := errUnsettled, firstPause
-	for range settleRounds {
+	for rounds := 0; rounds < settleRounds; rounds++ {
 		open, err := c.round(ctx)
-		if err == nil && !open {
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err == nil && !open:
 			return nil
-		}
-		if err == nil {
+		case err == nil && c.watch.Cut():
+			rounds-- // what was in the way is gone
+			continue
+		case err == nil:
 			continue // undone; the next look shows whether it is
 		}
 		last = err
@@ -280,6 +289,10 @@ func (c *watched) round(ctx context.Context) (open bool, err error) {
 	}
 	var failed []error
 	for _, change := range c.watch.Changes() {
+		if c.ruled[change.Key] == nil && c.p.opt.Gate.Vouched(c.a, change) {
+			c.watch.Accept(change.Key)
+			continue
+		}
 		a := c.ruled[change.Key]
 		if a == nil {
 			a = c.p.opt.Gate.Ask(ctx, c.a, change.Call)
@@ -294,6 +307,9 @@ func (c *watched) round(ctx context.Context) (open bool, err error) {
 		err := c.undo(ctx, change)
 		c.p.opt.Gate.Undone(ctx, a, change, err)
 		failed = append(failed, err)
+	}
+	if c.watch.Cut() && !open {
+		return true, errCut
 	}
 	return open, errors.Join(failed...)
 }

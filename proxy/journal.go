@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -129,4 +130,71 @@ func (j journal) left() (entries []*journalEntry, err error) {
 		}
 	}
 	return entries, errors.Join(faults...)
+}
+
+// The pace at which what could not be settled is tried again.
+const (
+	firstRetry = 15 * time.Second
+	lastRetry  = time.Hour
+)
+
+// unsettled are the runs of the journal that this process knows of: those that
+// it is settling, and those that it could not.
+type unsettled struct {
+	mu   sync.Mutex
+	runs map[string]*attempt
+}
+
+type attempt struct {
+	busy  bool
+	wait  time.Duration
+	again time.Time
+	run   *watched // as it was left; nil for an earlier process's
+}
+
+// take claims a run, if nobody settles it and it is time for that. What was
+// left of it, if anything, comes back.
+func (u *unsettled) take(decision string, now time.Time) (left *watched, mine bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	at := u.runs[decision]
+	if at == nil {
+		if u.runs == nil {
+			u.runs = map[string]*attempt{}
+		}
+		at = &attempt{}
+		u.runs[decision] = at
+	}
+	if at.busy || now.Before(at.again) {
+		return nil, false
+	}
+	at.busy = true
+	return at.run, true
+}
+
+// leave gives back a run that could not be settled.
+func (u *unsettled) leave(c *watched, now time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if at := u.runs[c.a.Decision.ID]; at != nil {
+		at.busy, at.run = false, c
+		at.wait = min(lastRetry, max(firstRetry, 2*at.wait))
+		at.again = now.Add(at.wait)
+	}
+}
+
+// put gives back a run whose agents were busy: its time is soon.
+func (u *unsettled) put(decision string, c *watched) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if at := u.runs[decision]; at != nil {
+		at.busy, at.run = false, c
+	}
+}
+
+// drop forgets a run that is settled.
+func (u *unsettled) drop(decision string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.runs, decision)
 }

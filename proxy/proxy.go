@@ -31,12 +31,12 @@ type Proxy struct {
 	follows  chan struct{} // slots for writes that are looked after
 
 	// What goes on beside the requests, and after them.
-	life     context.Context
-	end      context.CancelFunc
-	after    sync.WaitGroup
-	journal  journal
-	settling settling
-	over     *lru.Cache[string, struct{}] // runs whose pause is over
+	life      context.Context
+	end       context.CancelFunc
+	after     sync.WaitGroup
+	journal   journal
+	unsettled unsettled
+	over      *lru.Cache[string, struct{}] // runs whose pause is over
 }
 
 // New returns the handler.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -79,31 +78,6 @@ func (p *Proxy) Close(ctx context.Context) error {
 	}
 }
 
-// settling are the runs of the journal that are being settled here.
-type settling struct {
-	mu  sync.Mutex
-	ids map[string]bool
-}
-
-func (s *settling) begin(decision string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ids[decision] {
-		return false
-	}
-	if s.ids == nil {
-		s.ids = map[string]bool{}
-	}
-	s.ids[decision] = true
-	return true
-}
-
-func (s *settling) end(decision string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.ids, decision)
-}
-
 // takeUp settles the journal's runs that nobody settles. Their agents are
 // locked when it returns, unless they are busy: those have their turn later.
 func (p *Proxy) takeUp() {
@@ -116,40 +90,49 @@ func (p *Proxy) takeUp() {
 		p.opt.Log.Error("the journal of runs cannot be read", "backend", p.opt.Name, "error", err)
 	}
 	for _, e := range entries {
-		if p.life.Err() != nil || !p.settling.begin(e.Decision) {
+		if p.life.Err() != nil {
+			return
+		}
+		left, mine := p.unsettled.take(e.Decision, p.opt.Clock())
+		if !mine {
 			continue
 		}
-		if err := p.resettle(compensator, e); err != nil {
-			p.settling.end(e.Decision)
+		if left, err = p.resettle(compensator, e, left); err != nil {
+			p.unsettled.put(e.Decision, left)
 			p.opt.Log.Warn("a run is not settled yet", "backend", p.opt.Name, "decision", e.Decision, "error", err)
 		}
 	}
 }
 
-func (p *Proxy) resettle(compensator gate.Compensator, e *journalEntry) error {
-	call := &gate.Call{
-		Backend: p.backend, Known: true, Route: memproxy.Route{ID: e.Route, Kind: memproxy.Run}, Session: e.Session,
-		Request: memproxy.Request{Method: e.Method, EscapedPath: e.Path},
+// resettle settles a run that was left, as this process or an earlier one left
+// it, beside everything else.
+func (p *Proxy) resettle(compensator gate.Compensator, e *journalEntry, c *watched) (*watched, error) {
+	if c == nil {
+		call := &gate.Call{
+			Backend: p.backend, Known: true, Route: memproxy.Route{ID: e.Route, Kind: memproxy.Run}, Session: e.Session,
+			Request: memproxy.Request{Method: e.Method, EscapedPath: e.Path},
+		}
+		c = &watched{p: p, a: p.opt.Gate.Assume(call, e.Principal, e.Decision), ruled: map[string]*gate.Admission{}}
 	}
-	a := p.opt.Gate.Assume(call, e.Principal, e.Decision)
 	if p.opt.Clock().Sub(e.Begun) > maxUnsettled {
-		p.opt.Gate.Unsettled(p.life, a, true, errUnsettled)
-		p.settling.end(e.Decision)
-		return p.journal.remove(e.Decision)
+		p.opt.Gate.Unsettled(p.life, c.a, true, errUnsettled)
+		p.unsettled.drop(e.Decision)
+		return nil, p.journal.remove(e.Decision)
 	}
-	watch, err := compensator.Rewatch(e.Picture)
-	if err != nil {
-		return err
+	if c.watch == nil {
+		var err error
+		if c.watch, err = compensator.Rewatch(e.Picture); err != nil {
+			return c, err
+		}
 	}
-	c := &watched{p: p, a: a, watch: watch, ruled: map[string]*gate.Admission{}}
 	ctx, cancel := context.WithTimeout(p.life, patience)
 	defer cancel()
-	if err := c.lock(ctx, watch.Agents()); err != nil {
+	if err := c.lock(ctx, c.watch.Agents()); err != nil {
 		c.unlock()
-		return err
+		return c, err
 	}
 	p.later(c)
-	return nil
+	return c, nil
 }
 
 // sweep finds the pauses that nobody answers and declines what waits in them.
@@ -165,44 +148,103 @@ func (p *Proxy) sweep(ctx context.Context) {
 }
 
 func (p *Proxy) sweepPages(ctx context.Context, recoverer gate.Recoverer) error {
-	seen := map[string]bool{} // only the newest pause of a place may wait still
-	after := ""
-	for range maxSweep {
-		reply, err := p.ask(ctx, recoverer.Paused(after), nil)
-		if err != nil {
-			return err
-		}
-		pauses, err := recoverer.Pauses(reply)
-		if err != nil || len(pauses) == 0 {
-			return err
-		}
-		fresh := false
-		for _, found := range pauses {
-			place := found.Agent + " " + found.Conversation
-			if p.over.Contains(found.Run) {
-				seen[place] = true
-				continue
+	w := sweeping{p: p, recoverer: recoverer, seen: map[string]bool{}, asked: map[string]memproxy.Reply{}}
+	for list := 0; ; list++ {
+		after := ""
+		for range maxSweep {
+			q, more := recoverer.Paused(list, after)
+			if !more {
+				return nil
 			}
-			fresh = true
-			switch {
-			case !found.Open, seen[place]:
-				p.over.Add(found.Run, struct{}{})
-			case p.opt.Clock().Sub(found.Since) >= graces*p.opt.Reconcile:
-				over, err := p.recover(ctx, recoverer, found)
-				if err != nil {
-					p.opt.Log.WarnContext(ctx, "a pause could not be answered", "backend", p.opt.Name, "run", found.Run, "error", err)
-				} else if over {
-					p.over.Add(found.Run, struct{}{})
-				}
+			reply, err := p.ask(ctx, q, nil)
+			if err != nil {
+				return err
 			}
-			seen[place] = true
+			pauses, err := recoverer.Pauses(list, reply)
+			if err != nil {
+				return err
+			}
+			fresh := false
+			for _, found := range pauses {
+				fresh = w.visit(ctx, found) || fresh
+			}
+			if !fresh {
+				break
+			}
+			after = pauses[len(pauses)-1].Run
 		}
-		if !fresh {
-			return nil
-		}
-		after = pauses[len(pauses)-1].Run
 	}
-	return nil
+}
+
+// sweeping is one sweep on its way through the runs.
+type sweeping struct {
+	p         *Proxy
+	recoverer gate.Recoverer
+	seen      map[string]bool           // places; only the newest pause of one may wait still
+	asked     map[string]memproxy.Reply // for the places of an agent's pauses
+}
+
+// visit sees to a pause. Fresh says that it was not known to be over before.
+func (w *sweeping) visit(ctx context.Context, found memproxy.Pause) (fresh bool) {
+	if w.p.over.Contains(found.Run) {
+		if !found.Lost {
+			w.seen[placeOf(found)] = true
+		}
+		return false
+	}
+	if !found.Open {
+		return false // not yet, or never; it may come again
+	}
+	places := []memproxy.Pause{found}
+	var err error
+	// Nobody says when a lost run is over; it is by then.
+	over := !found.Lost || w.p.opt.Clock().Sub(found.Since) > w.p.opt.RunTimeout
+	if found.Lost {
+		places, err = w.places(ctx, found)
+	}
+	for _, at := range places {
+		var done bool
+		if done, err = w.settle(ctx, at); err != nil {
+			break
+		}
+		over = over && done
+	}
+	if err != nil {
+		w.p.opt.Log.WarnContext(ctx, "a pause could not be answered", "backend", w.p.opt.Name, "run", found.Run, "error", err)
+	} else if over {
+		w.p.over.Add(found.Run, struct{}{})
+	}
+	return true
+}
+
+// placeOf is where a pause is: an agent's own conversation, or another.
+func placeOf(found memproxy.Pause) string { return found.Agent + " " + found.Conversation }
+
+// places are where a lost pause may be.
+func (w *sweeping) places(ctx context.Context, found memproxy.Pause) ([]memproxy.Pause, error) {
+	reply, known := w.asked[found.Agent]
+	if !known {
+		var err error
+		if reply, err = w.p.ask(ctx, w.recoverer.Places(found), nil); err != nil {
+			return nil, err
+		}
+		w.asked[found.Agent] = reply
+	}
+	return w.recoverer.Placed(found, reply)
+}
+
+// settle answers a pause that has waited for long enough. Over says that it
+// need not be looked at again.
+func (w *sweeping) settle(ctx context.Context, found memproxy.Pause) (over bool, err error) {
+	place := placeOf(found)
+	if w.seen[place] {
+		return true, nil
+	}
+	w.seen[place] = true
+	if w.p.opt.Clock().Sub(found.Since) < graces*w.p.opt.Reconcile {
+		return false, nil
+	}
+	return w.p.recover(ctx, w.recoverer, found)
 }
 
 // recover declines what waits in a pause, until the run ends. Over says that

@@ -29,12 +29,16 @@ func (a *Adapter) Watch(rt memproxy.Route, req memproxy.Request, body []byte) (m
 	default:
 		return nil, memproxy.ErrUngated
 	}
-	return watch(compensate.New(opt))
+	return watch(compensate.New(opt, a.lent()))
 }
 
 // Rewatch implements the gate's compensator.
 func (a *Adapter) Rewatch(picture []byte) (memproxy.Watch, error) {
-	return watch(compensate.Open(picture))
+	return watch(compensate.Open(picture, a.lent()))
+}
+
+func (a *Adapter) lent() compensate.Tools {
+	return compensate.Tools{Stamp: parseStamp, Now: a.opt.Now}
 }
 
 func watch(w *compensate.Watch, err error) (memproxy.Watch, error) {

@@ -12,21 +12,25 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta/turn"
 )
 
-// Paused implements the gate's recoverer: the runs that ended in a pause,
-// answered by now or not, from the newest on.
-func (a *Adapter) Paused(after string) memproxy.Request {
-	q := memproxy.Request{
-		Method: "GET", EscapedPath: "/v1/runs/", Query: "stop_reason=requires_approval&order=desc&limit=50",
-		Header: asSDK(nil),
+// pausedLists are the lists of runs in which pauses are found: those that ended
+// in one, and those of conversations that were answered in one piece. The
+// server forgets to end these, and to say in which conversation they were.
+var pausedLists = [...]string{"stop_reason=requires_approval", "statuses=created"}
+
+// Paused implements the gate's recoverer.
+func (a *Adapter) Paused(list int, after string) (memproxy.Request, bool) {
+	if list >= len(pausedLists) {
+		return memproxy.Request{}, false
 	}
+	q := memproxy.Request{Method: "GET", EscapedPath: "/v1/runs/", Query: pausedLists[list] + "&order=desc&limit=50", Header: asSDK(nil)}
 	if after != "" {
 		q.Query += "&after=" + url.QueryEscape(after)
 	}
-	return q
+	return q, true
 }
 
 // Pauses implements the gate's recoverer.
-func (a *Adapter) Pauses(reply memproxy.Reply) ([]memproxy.Pause, error) {
+func (a *Adapter) Pauses(list int, reply memproxy.Reply) ([]memproxy.Pause, error) {
 	if reply.Status != 200 {
 		return nil, fmt.Errorf("letta: asked for paused runs, the server answers %d", reply.Status)
 	}
@@ -38,6 +42,9 @@ func (a *Adapter) Pauses(reply memproxy.Reply) ([]memproxy.Pause, error) {
 		Stop         string  `json:"stop_reason"`
 		Completed    string  `json:"completed_at"`
 		Created      string  `json:"created_at"`
+		Metadata     struct {
+			Type string `json:"run_type"`
+		} `json:"metadata"`
 	}
 	if err := json.Unmarshal(reply.Body, &runs); err != nil {
 		return nil, err
@@ -52,8 +59,51 @@ func (a *Adapter) Pauses(reply memproxy.Reply) ([]memproxy.Pause, error) {
 			p.Conversation = *r.Conversation
 		}
 		// What a server that does not know the filter lists besides is none.
-		p.Open = r.Stop == "requires_approval" && r.Status == "completed" && KindOf(r.Agent) == TargetAgent
+		switch list {
+		case 0:
+			p.Open = r.Stop == "requires_approval" && r.Status == "completed" && KindOf(r.Agent) == TargetAgent
+		default:
+			p.Open = r.Status == "created" && r.Metadata.Type == "send_conversation_message" && KindOf(r.Agent) == TargetAgent
+			p.Lost = p.Conversation == ""
+		}
 		out = append(out, p)
+	}
+	return out, nil
+}
+
+// Places implements the gate's recoverer: the agent's conversations, those that
+// were spoken in last first.
+func (a *Adapter) Places(p memproxy.Pause) memproxy.Request {
+	return memproxy.Request{
+		Method: "GET", EscapedPath: "/v1/conversations/", Header: asSDK(nil),
+		Query: "order=desc&order_by=last_message_at&limit=100&agent_id=" + url.QueryEscape(p.Agent),
+	}
+}
+
+// Placed implements the gate's recoverer. The pause is the last message of its
+// conversation, so it began with that.
+func (a *Adapter) Placed(p memproxy.Pause, reply memproxy.Reply) ([]memproxy.Pause, error) {
+	if reply.Status == 404 {
+		return nil, nil // the agent is gone
+	}
+	if reply.Status != 200 {
+		return nil, fmt.Errorf("letta: asked for conversations, the server answers %d", reply.Status)
+	}
+	var list []struct {
+		ID    string `json:"id"`
+		Agent string `json:"agent_id"`
+		Last  string `json:"last_message_at"`
+	}
+	if err := json.Unmarshal(reply.Body, &list); err != nil {
+		return nil, err
+	}
+	var out []memproxy.Pause
+	for _, c := range list {
+		last := timeOf(c.Last)
+		if c.Agent != p.Agent || KindOf(c.ID) != TargetConversation || !last.IsZero() && last.Before(p.Since) {
+			continue // nothing was said there since the run began
+		}
+		out = append(out, memproxy.Pause{Run: p.Run, Agent: p.Agent, Conversation: c.ID, Since: last, Open: true})
 	}
 	return out, nil
 }

@@ -42,6 +42,11 @@ func (w *Watch) Changes() []memproxy.Change {
 	return out
 }
 
+// Cut implements memproxy.Watch.
+func (w *Watch) Cut() bool {
+	return slices.ContainsFunc(w.now.Agents, func(a *agent) bool { return a.cut })
+}
+
 // Accept implements memproxy.Watch.
 func (w *Watch) Accept(key string) { w.accepted[key] = true }
 
@@ -123,6 +128,9 @@ func (w *Watch) rewritten(before, after *block) memproxy.Change {
 	}
 	c := change("block", after.ID, after.all(), w.operation(memproxy.Correct, 1, after.ID, items...), after.Value)
 	c.Before, c.After = before.hash(), after.hash()
+	if len(undo) == 1 && before.Value != after.Value { // a stamp is of the value
+		c.Stamp = after.stamp
+	}
 	c.Undo = []memproxy.Search{w.request("PATCH", undo, "blocks", after.ID)}
 	return c
 }

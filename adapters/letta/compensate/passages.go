@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
@@ -57,7 +58,8 @@ func (w *Watch) passages(a *agent, r memproxy.Reply) error {
 		return nil
 	}
 	if w.pages > maxPages {
-		return errBounds
+		a.cut = true
+		return nil
 	}
 	// In front of what else is asked, so that the pages follow each other.
 	rest := w.steps
@@ -78,7 +80,7 @@ func (w *Watch) reached(a *agent) bool {
 }
 
 func (w *Watch) busy(agent string) memproxy.Request {
-	return w.get("active=true&limit=20&agent_id="+url.QueryEscape(agent), "runs", "")
+	return w.get("active=true&limit=100&agent_id="+url.QueryEscape(agent), "runs", "")
 }
 
 // Busy implements memproxy.Watch.
@@ -92,34 +94,52 @@ func (w *Watch) Busy() []memproxy.Request {
 
 // running takes down the runs that are under way before the watch begins.
 func (w *Watch) running(r memproxy.Reply) error {
-	runs, err := active(r)
+	runs, err := w.active(r)
 	w.now.Running = append(w.now.Running, runs...)
 	return err
 }
 
 // Runs implements memproxy.Watch.
 func (w *Watch) Runs(r memproxy.Reply) (bool, error) {
-	runs, err := active(r)
+	runs, err := w.active(r)
 	return slices.ContainsFunc(runs, func(id string) bool { return !slices.Contains(w.base.Running, id) }), err
 }
 
-// active are the runs of a list that are under way.
-func active(r memproxy.Reply) ([]string, error) {
+// endless is how long a conversation's run counts as under way for which the
+// server never notes an end.
+const endless = 10 * time.Minute
+
+// active are the runs of a list that are under way. One of a conversation that
+// is answered in one piece stays "created" for ever: it is over with its
+// answer. Whoever did not see that, because it comes later, allows it its time.
+func (w *Watch) active(r memproxy.Reply) ([]string, error) {
 	if missing(r) {
 		return nil, nil // the agent is gone, and nothing of it runs
 	}
 	if r.Status < 200 || r.Status > 299 {
 		return nil, fmt.Errorf("letta: asked for runs, the server answers %d", r.Status)
 	}
-	var list []struct{ ID, Status string }
+	var list []struct {
+		ID, Status   string
+		Conversation *string `json:"conversation_id"`
+		Created      string  `json:"created_at"`
+		Metadata     struct {
+			Type string `json:"run_type"`
+		} `json:"metadata"`
+	}
 	if err := json.Unmarshal(r.Body, &list); err != nil {
 		return nil, err
 	}
 	var out []string
 	for _, run := range list {
-		if run.Status == "created" || run.Status == "running" {
-			out = append(out, run.ID)
+		if run.Status != "created" && run.Status != "running" {
+			continue
 		}
+		if run.Status == "created" && run.Metadata.Type == "send_conversation_message" && run.Conversation == nil &&
+			(!w.reopened || w.tools.Now().Sub(when(run.Created)) > endless) {
+			continue
+		}
+		out = append(out, run.ID)
 	}
 	return out, nil
 }

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"slices"
 	"time"
+
+	"github.com/memproxy/memproxy"
 )
 
 // picture is the memory of some agents at one time.
@@ -29,6 +31,8 @@ type agent struct {
 	// Whole is set when there are no others.
 	Whole bool `json:"whole,omitempty"`
 	Gone  bool `json:"gone,omitempty"`
+
+	cut bool // there are more new ones than were looked at
 }
 
 type block struct {
@@ -36,6 +40,8 @@ type block struct {
 	Label       string  `json:"label"`
 	Value       string  `json:"value"`
 	Description *string `json:"description"`
+
+	stamp *memproxy.Stamp
 }
 
 type passage struct {
@@ -140,7 +146,7 @@ func (w *Watch) Picture() ([]byte, error) {
 }
 
 // Open takes up a watch by its picture.
-func Open(raw []byte) (*Watch, error) {
+func Open(raw []byte, tools Tools) (*Watch, error) {
 	var k kept
 	if err := json.Unmarshal(raw, &k); err != nil {
 		return nil, err
@@ -158,5 +164,5 @@ func Open(raw []byte) (*Watch, error) {
 			}
 		}
 	}
-	return &Watch{opt: k.Options, base: k.Base, accepted: map[string]bool{}}, nil
+	return &Watch{opt: k.Options, base: k.Base, tools: tools, reopened: true, accepted: map[string]bool{}}, nil
 }

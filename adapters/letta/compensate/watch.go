@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
@@ -29,8 +31,18 @@ type Watch struct {
 	opt       Options
 	base, now *picture
 	accepted  map[string]bool
+	tools     Tools
+	reopened  bool // by another process than the one that let the run through
 	steps     []step
 	pages     int
+	revisited bool // what is no longer attached was asked for
+}
+
+// Tools are what a watch is lent.
+type Tools struct {
+	// Stamp reads the provenance in a block's metadata, or returns nil.
+	Stamp func(metadata *jsondoc.Value, doc *jsondoc.Doc) *memproxy.Stamp
+	Now   func() time.Time
 }
 
 // step is a request of a look, and what takes its answer.
@@ -44,10 +56,10 @@ const (
 	// pageSize is how many passages are asked for at once. Each may come with
 	// its embedding of 4,096 numbers.
 	pageSize = 10
-	// maxPages bounds how far back new passages are looked for.
+	// maxPages bounds how far back new passages are looked for at once.
 	maxPages  = 100
 	maxAgents = 32
-	maxBlocks = 256
+	maxBlocks = 4096
 )
 
 // The bounds as they are asked for.
@@ -57,11 +69,11 @@ const pageQuery = "ascending=false&limit=10"
 var errBounds = errors.New("letta: there is more to look at than is looked at")
 
 // New returns the watch over a run that is about to start.
-func New(opt Options) (*Watch, error) {
+func New(opt Options, tools Tools) (*Watch, error) {
 	if opt.Agent == "" && (opt.Conversation == "" || opt.Conversation == "default") {
 		return nil, memproxy.ErrUngated
 	}
-	return &Watch{opt: opt, accepted: map[string]bool{}}, nil
+	return &Watch{opt: opt, tools: tools, accepted: map[string]bool{}}, nil
 }
 
 // sdkVersion is what side requests say they are: the server answers others in
@@ -84,7 +96,7 @@ func (w *Watch) path(parts ...string) string {
 
 // Look implements memproxy.Watch.
 func (w *Watch) Look() {
-	w.now, w.pages, w.steps = &picture{Blocks: map[string]*block{}}, 0, nil
+	w.now, w.pages, w.steps, w.revisited = &picture{Blocks: map[string]*block{}}, 0, nil, false
 	if c := w.opt.Conversation; c != "" && c != "default" {
 		w.then(w.get("", "conversations", c), (*Watch).conversation)
 		return
@@ -115,6 +127,15 @@ func (w *Watch) Answered(r memproxy.Reply) error {
 		w.steps = nil
 		return err
 	}
+	if len(w.steps) == 0 && w.base != nil && !w.revisited {
+		// A block that was let go may be others' still, and say something else.
+		w.revisited = true
+		for _, id := range slices.Sorted(maps.Keys(w.base.Blocks)) {
+			if w.now.Blocks[id] == nil {
+				w.askBlock(id)
+			}
+		}
+	}
 	if len(w.steps) > 0 {
 		return nil
 	}
@@ -125,8 +146,9 @@ func (w *Watch) Answered(r memproxy.Reply) error {
 	return nil
 }
 
-// missing reports whether the server says that there is no such thing.
-func missing(r memproxy.Reply) bool { return r.Status == 404 || r.Status == 422 }
+// missing reports whether the server says that there is no such thing. What it
+// says else may mean that it only cannot be asked in this way.
+func missing(r memproxy.Reply) bool { return r.Status == 404 }
 
 func object(r memproxy.Reply) (*jsondoc.Doc, error) {
 	if r.Status < 200 || r.Status > 299 {
@@ -198,6 +220,9 @@ func (w *Watch) block(doc *jsondoc.Doc, v *jsondoc.Value) (string, error) {
 	}
 	if b.ID == "" {
 		return "", errors.New("letta: a block without an id")
+	}
+	if meta := v.Get("metadata"); w.tools.Stamp != nil && meta != nil && meta.Kind == jsondoc.Object {
+		b.stamp = w.tools.Stamp(meta, doc)
 	}
 	if w.now.Blocks[b.ID] = &b; len(w.now.Blocks) > maxBlocks {
 		return "", errBounds

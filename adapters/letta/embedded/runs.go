@@ -64,7 +64,7 @@ func (b *Backend) listRuns(w http.ResponseWriter, r *http.Request) {
 	for _, id := range slices.Backward(slices.Sorted(maps.Keys(b.runs))) {
 		l := b.runs[id]
 		if of := q.Get("agent_id"); of != "" && of != l.a.ID || q.Get("active") == "true" && !l.going ||
-			q.Get("after") != "" && id >= q.Get("after") || q.Get("stop_reason") != "" && (l.going || l.stop != q.Get("stop_reason")) {
+			q.Get("statuses") != "" && q.Get("statuses") != l.status() || q.Get("after") != "" && id >= q.Get("after") || q.Get("stop_reason") != "" && (l.going || l.stop != q.Get("stop_reason")) {
 			continue
 		}
 		out = append(out, l.record())
