@@ -1,0 +1,88 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"debug/elf"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Two builds of one source in two places are the same, byte for byte, static,
+// and stamped with the version. Proves CARD-8.
+func TestBuildsAreReproducible(t *testing.T) {
+	elsewhere := filepath.Join(t.TempDir(), "a", "copy")
+	copySource(t, "..", elsewhere)
+	first, second := buildIn(t, ".."), buildIn(t, elsewhere)
+	a, err := os.ReadFile(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(a, b) {
+		t.Errorf("two builds differ: %x and %x", sha256.Sum256(a), sha256.Sum256(b))
+	}
+	if out, code := run(t, nil, first, "version"); code != 0 || out != "memproxy v9.9.9\n" {
+		t.Errorf("version: %q", out)
+	}
+	file, err := elf.Open(first)
+	if err != nil {
+		t.Skip("not an ELF system: ", err)
+	}
+	defer file.Close()
+	if libs, err := file.ImportedLibraries(); err == nil && len(libs) > 0 {
+		t.Errorf("the binary wants %v, and the image has no libraries", libs)
+	}
+}
+
+// buildIn builds with the flags of the Makefile and the Dockerfile.
+func buildIn(t *testing.T, dir string) string {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "memproxy")
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version=v9.9.9", "-o", out, "./cmd/memproxy")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	return out
+}
+
+func copySource(t *testing.T, from, to string) {
+	t.Helper()
+	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if strings.HasPrefix(d.Name(), ".") && rel != "." || d.Name() == "testdata" || rel == "bin" || rel == "state" {
+				return fs.SkipDir
+			}
+			return os.MkdirAll(filepath.Join(to, rel), 0o755)
+		}
+		if !d.Type().IsRegular() {
+			return nil
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(to, rel), b, 0o644)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"os"
+	"runtime/debug"
+	"strings"
+	"testing"
+)
+
+func TestDescribe(t *testing.T) {
+	info := &debug.BuildInfo{
+		GoVersion: "go1.26.1", Main: debug.Module{Path: "example.org/app", Version: "(devel)"},
+		Deps: []*debug.Module{
+			{Path: "example.org/b", Version: "v2.0.0+incompatible", Sum: "h1:AAAA"},
+			{Path: "example.org/old", Version: "v1.0.0", Replace: &debug.Module{Path: "example.org/a", Version: "v1.1.0"}},
+		},
+		Settings: []debug.BuildSetting{{Key: "GOOS", Value: "linux"}, {Key: "vcs.time", Value: "now"}},
+	}
+	doc, err := describe(info, "v3", sha256.Sum256([]byte("binary")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refs []string
+	for _, c := range doc.Components {
+		refs = append(refs, c.Ref)
+	}
+	want := "pkg:golang/example.org/a@v1.1.0 pkg:golang/example.org/b@v2.0.0%2Bincompatible pkg:golang/std@1.26.1"
+	if got := strings.Join(refs, " "); got != want {
+		t.Errorf("components\n%s\nwant\n%s", got, want)
+	}
+	if doc.Metadata.Component.Ref != "pkg:golang/example.org/app@v3" || len(doc.Metadata.Component.Properties) != 2 {
+		t.Errorf("%+v", doc.Metadata.Component)
+	}
+	if _, err := describe(&debug.BuildInfo{}, "v3", [32]byte{}); err == nil {
+		t.Error("a binary that says nothing is described")
+	}
+}
+
+// The test's own binary: every module that it says it holds is there, and
+// twice the same is written.
+func TestRun(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var first, second bytes.Buffer
+	if err := run(self, "v1", &first); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(self, "v1", &second); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(first.Bytes(), second.Bytes()) {
+		t.Error("two runs differ")
+	}
+	var doc document
+	if err := json.Unmarshal(first.Bytes(), &doc); err != nil {
+		t.Fatal(err)
+	}
+	if doc.Metadata.Component.Name != "github.com/memproxy/memproxy" || len(doc.Components) == 0 || len(doc.Serial) != len("urn:uuid:")+36 {
+		t.Errorf("%s", first.Bytes())
+	}
+	if err := run("main.go", "v1", &first); err == nil {
+		t.Error("a source file is described")
+	}
+}
