@@ -15,12 +15,12 @@ import (
 // that stand alone in a Latin text.
 func (r *reader) fold(s string) View {
 	b := newBuilder(len(s) + 16)
-	latin, other := 0, 0
+	latin := mostlyLatin(s)
 	word := -1 // start in b of the current word
 	var kinds uint8
 	var likes []like // the look-alikes of the current word
 	flush := func() {
-		if len(likes) > 0 && (kinds&kindLatin != 0 || kinds&kindOwn == 0 && latin > other) {
+		if len(likes) > 0 && (kinds&kindLatin != 0 || kinds&kindOwn == 0 && latin) {
 			r.skeleton(b, likes)
 		}
 		word, kinds, likes = -1, 0, likes[:0]
@@ -33,7 +33,6 @@ func (r *reader) fold(s string) View {
 					word = len(b.text)
 				}
 				kinds |= kindLatin
-				latin++
 			} else if !isDigit(c) || word < 0 {
 				flush()
 			}
@@ -81,15 +80,12 @@ func (r *reader) fold(s string) View {
 			switch {
 			case ch >= 0x4e00 && ch <= 0x9fff, ch >= 0x3040 && ch <= 0x30ff, ch >= 0xac00 && ch <= 0xd7a3:
 				b.rune(ch, at)
-				other++
 				continue
 			case unicode.Is(unicode.Latin, ch) || ch >= 0x1d400:
 				kinds |= kindLatin
-				latin++
 				r.latin(b, ch, at)
 				continue
 			}
-			other++
 			if p := alike(ch); p != 0 {
 				likes = append(likes, like{len(b.text), p})
 			} else {
@@ -105,6 +101,20 @@ func (r *reader) fold(s string) View {
 	}
 	flush()
 	return b.view(Plain, s)
+}
+
+// mostlyLatin reports whether a text has more ASCII letters than others, so
+// that a word in another script may be an imitation.
+func mostlyLatin(s string) bool {
+	ascii, other := 0, 0
+	for i := 0; i < len(s); i++ {
+		if isLetter(s[i]) {
+			ascii++
+		} else if s[i] >= 0xc0 {
+			other++
+		}
+	}
+	return ascii > other
 }
 
 const (

@@ -141,6 +141,9 @@ func scan(s string) marks {
 	if run >= 16 && inRun != cLower && inRun != cUpper {
 		m |= markRun
 	}
+	if inRun == cDigit && groups >= 5 {
+		m |= markGroups
+	}
 	if letters == 1 && apart >= 3 {
 		m |= markSpread
 	}

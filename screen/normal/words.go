@@ -117,6 +117,9 @@ func (r *reader) leet(found []View, v *View) []View {
 	return append(found, r.mapped(Leet, b, v))
 }
 
+// minSpread is how many single letters in a row are taken for a word.
+const minSpread = 5
+
 // join puts letters that stand apart together: "i g n o r e", "i.g.n.o.r.e".
 func (r *reader) join(found []View, v *View) []View {
 	s := v.Text
@@ -129,7 +132,7 @@ func (r *reader) join(found []View, v *View) []View {
 			continue
 		}
 		letters, end, sep, wide := spreadRun(s, i)
-		if letters < 4 {
+		if letters < minSpread {
 			for ; i < end; i++ {
 				b.byte(s[i], int32(i))
 			}
