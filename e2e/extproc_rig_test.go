@@ -71,8 +71,7 @@ func startEnvoy(t *testing.T, edits ...string) *behindEnvoy {
 	srv.Start()
 	t.Cleanup(srv.Close)
 	b.upstream = srv.Listener.Addr().String()
-	b.mem0, b.letta, b.processor, b.admin = freeAddr(t), freeAddr(t), freeAddr(t), freeAddr(t)
-	b.httpMem0, b.httpLetta, b.envoyAdmin = freeAddr(t), freeAddr(t), freeAddr(t)
+	b.addresses()
 	example := "envoy.yaml"
 	if len(edits) > 0 && edits[0] == "authz" {
 		example, edits = "authz.yaml", edits[1:]
@@ -102,6 +101,19 @@ func startEnvoy(t *testing.T, edits ...string) *behindEnvoy {
 	start(t, envoyBinary(t), "-c", path, "--use-dynamic-base-id", "--concurrency", "1", "--log-level", "warn", "--drain-time-s", "1", "--parent-shutdown-time-s", "2")
 	waitFor(t, "Envoy listening", accepts(b.mem0))
 	return b
+}
+
+// addresses picks loopback addresses that nobody listens on, no two the same.
+func (b *behindEnvoy) addresses() {
+	b.t.Helper()
+	for _, addr := range [...]*string{&b.mem0, &b.letta, &b.processor, &b.admin, &b.httpMem0, &b.httpLetta, &b.envoyAdmin} {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		defer ln.Close() // when all are picked
+		*addr = ln.Addr().String()
+	}
 }
 
 func envoyBinary(t *testing.T) string {
@@ -199,7 +211,7 @@ func (r *recorder) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	fmt.Fprint(w, "{}")
+	fmt.Fprint(w, `{"results":[]}`)
 }
 
 func (r *recorder) arrived() []string {

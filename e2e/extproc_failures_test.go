@@ -1,0 +1,244 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Proves CARD-9: without a processor nothing passes, memory or not; with it
+// back, everything does.
+func TestEnvoyProcessorDownAndUp(t *testing.T) {
+	b := startEnvoy(t)
+	rec := &recorder{}
+	b.answers(rec)
+	s := settings(t)
+	refused := func(when string) {
+		t.Helper()
+		for _, path := range []string{"/memories", "/v1/stats/"} {
+			method := http.MethodGet
+			if path == "/memories" {
+				method = http.MethodPost
+			}
+			if got := devCall(t, method, "http://"+b.mem0+path, addBody); got.status != 503 {
+				t.Errorf("%s: %s answered %d %s", when, path, got.status, got.body)
+			}
+		}
+		if got := rec.arrived(); len(got) > 0 {
+			t.Errorf("%s: %q arrived", when, got)
+		}
+	}
+	refused("before the first start")
+	b.start(s)
+	if got := devCall(t, "POST", "http://"+b.mem0+"/memories", addBody); got.status != 200 {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+	rec.arrived()
+	b.memproxy.kill()
+	refused("after kill -9")
+	b.restart(s)
+	if got := devCall(t, "POST", "http://"+b.mem0+"/memories", addBody); got.status != 200 {
+		t.Errorf("after a restart: %d %s", got.status, got.body)
+	}
+	if got := rec.arrived(); !slices.Equal(got, []string{"POST /memories"}) {
+		t.Errorf("arrived %q", got)
+	}
+}
+
+// foreignDelete is a delete whose ruling waits for the backend: it asks whose
+// the memory is.
+const foreignDelete = "/memories/00000000-0000-4000-8000-00000000aaaa"
+
+// held answers questions about a memory only when it is let.
+func held(rec *recorder) (asked, let chan struct{}) {
+	asked, let = make(chan struct{}, 8), make(chan struct{})
+	rec.next = func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.Method == http.MethodGet && r.URL.Path == foreignDelete {
+			asked <- struct{}{}
+			select {
+			case <-let:
+			case <-r.Context().Done():
+			}
+			fmt.Fprint(w, `{"id":"00000000-0000-4000-8000-00000000aaaa","memory":"x","user_id":"ann"}`)
+			return
+		}
+		fmt.Fprint(w, `{"message":"Memory deleted successfully"}`)
+	}
+	return asked, let
+}
+
+// Proves CARD-9: a processor that is too slow lets nothing pass.
+func TestEnvoyProcessorSlow(t *testing.T) {
+	b := startEnvoy(t, "message_timeout: 15s", "message_timeout: 0.3s")
+	rec := &recorder{}
+	b.answers(rec)
+	_, let := held(rec)
+	defer close(let)
+	b.start(settings(t))
+	got := devCall(t, "DELETE", "http://"+b.mem0+foreignDelete, "")
+	if got.status != 503 && got.status != 504 {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	if got := rec.arrived(); slices.Contains(got, "DELETE "+foreignDelete) {
+		t.Errorf("arrived %q", got)
+	}
+}
+
+// Proves CARD-9: what is in flight when the processor is told to stop is
+// finished, and what comes later is refused.
+func TestEnvoyProcessorDrains(t *testing.T) {
+	b := startEnvoy(t)
+	rec := &recorder{}
+	b.answers(rec)
+	asked, let := held(rec)
+	b.start(settings(t))
+	done := make(chan answer, 1)
+	go func() {
+		a, err := tryCall("DELETE", "http://"+b.mem0+foreignDelete, "m0sk_dev", "")
+		if err != nil {
+			a.body = err.Error()
+		}
+		done <- a
+	}()
+	<-asked
+	if err := b.memproxy.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the processor refusing new streams", func() bool {
+		a, err := tryCall("GET", "http://"+b.mem0+"/v1/stats/", "m0sk_dev", "")
+		return err == nil && a.status == 503
+	})
+	close(let)
+	select {
+	case got := <-done:
+		if got.status != 200 {
+			t.Errorf("%d %s", got.status, got.body)
+		}
+	case <-time.After(soon):
+		t.Error("the request in flight was never answered")
+	}
+	b.memproxy.stop()
+	if code := b.memproxy.cmd.ProcessState.ExitCode(); code != 0 {
+		t.Errorf("memproxy ended with %d", code)
+	}
+	if log := b.audit(); !strings.Contains(log, `"outcome":{"memories":["00000000-0000-4000-8000-00000000aaaa"],"status":200}`) {
+		t.Errorf("no outcome in\n%s", tail(log, 2000))
+	}
+}
+
+// chunked hides a body's length.
+type chunked struct{ io.Reader }
+
+// Proves CARD-9: a body over a limit is refused in the backend's dialect and
+// recorded, whoever finds out: the length says so, memproxy counts, or Envoy's
+// own buffer is full.
+func TestEnvoyBodyOverTheLimit(t *testing.T) {
+	large := strings.Replace(addBody, "likes tea", strings.Repeat("tea ", 60_000), 1)
+	for name, c := range map[string]struct {
+		edits []string
+		limit string
+	}{
+		"memproxy's": {nil, "100000"},
+		"Envoy's":    {[]string{"per_connection_buffer_limit_bytes: 17825792", "per_connection_buffer_limit_bytes: 65536"}, "1048576"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := startEnvoy(t, c.edits...)
+			rec := &recorder{}
+			b.answers(rec)
+			b.start(settings(t, "body", c.limit))
+			for _, body := range []io.Reader{strings.NewReader(large), chunked{strings.NewReader(large)}} {
+				req, err := http.NewRequest("POST", "http://"+b.mem0+"/memories", body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				req.Header.Set("Content-Type", "application/json")
+				req.Header.Set("X-API-Key", "m0sk_dev")
+				resp, err := http.DefaultClient.Do(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, _ := io.ReadAll(resp.Body)
+				resp.Body.Close()
+				if resp.StatusCode != 413 || !strings.Contains(string(got), `"code":"payload.too_large"`) || !strings.HasPrefix(resp.Header.Get("X-Memproxy-Decision"), "deny; id=") {
+					t.Errorf("%d %v %s", resp.StatusCode, resp.Header, got)
+				}
+			}
+			if got := rec.arrived(); len(got) > 0 {
+				t.Errorf("arrived %q", got)
+			}
+			if n := strings.Count(b.audit(), `"code":"payload.too_large"`); n != 2 {
+				t.Errorf("%d records of it", n)
+			}
+			// The nearest thing that passes.
+			if got := devCall(t, "POST", "http://"+b.mem0+"/memories", addBody); got.status != 200 {
+				t.Errorf("a small add: %d %s", got.status, got.body)
+			}
+		})
+	}
+}
+
+// Proves CARD-9: an Envoy that would let bodies pass unseen gets nothing done.
+func TestEnvoyMisconfigured(t *testing.T) {
+	for name, edits := range map[string][]string{
+		"no request body":       {"request_body_mode: BUFFERED", "request_body_mode: NONE"},
+		"part of the body":      {"request_body_mode: BUFFERED", "request_body_mode: BUFFERED_PARTIAL"},
+		"streamed request body": {"request_body_mode: BUFFERED", "request_body_mode: STREAMED"},
+		"no response body":      {"response_body_mode: BUFFERED", "response_body_mode: NONE"},
+		"another backend":       {"value: mem0", "value: elsewhere"},
+		"no backend":            {"initial_metadata: [{key: x-memproxy-backend, value: mem0}]", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := startEnvoy(t, edits...)
+			rec := &recorder{}
+			b.answers(rec)
+			b.start(settings(t))
+			want := 503
+			if name == "no backend" {
+				want = 200 // there is only one, so none needs a name
+			}
+			if got := devCall(t, "POST", "http://"+b.mem0+"/memories", addBody, "X-Memproxy-Backend", "mem0"); got.status != want {
+				t.Errorf("%d %s", got.status, got.body)
+			}
+			if got := rec.arrived(); want == 503 && len(got) > 0 {
+				t.Errorf("arrived %q", got)
+			}
+		})
+	}
+	t.Run("no mode override", func(t *testing.T) { // costs time and lets nothing through
+		b := startEnvoy(t, "allow_mode_override: true", "allow_mode_override: false")
+		rec := &recorder{}
+		b.answers(rec)
+		b.start(settings(t))
+		for path, want := range map[string]int{"/memories?user_id=ann": 200, "/memories?user_id=bob": 403} {
+			if got := devCall(t, "GET", "http://"+b.mem0+path, ""); got.status != want {
+				t.Errorf("%s: %d %s", path, got.status, got.body)
+			}
+		}
+		if got := devCall(t, "POST", "http://"+b.mem0+"/memories", addBody); got.status != 200 {
+			t.Errorf("add: %d %s", got.status, got.body)
+		}
+		if got := devCall(t, "GET", "http://"+b.mem0+"/v1/stats/", ""); got.status != 200 {
+			t.Errorf("pass: %d %s", got.status, got.body)
+		}
+	})
+}
+
+// Proves CARD-9: an answer of Envoy's own, for a backend that does not answer,
+// is worded like the HTTP face's and recorded.
+func TestEnvoyBackendDown(t *testing.T) {
+	b := startEnvoy(t, "port_value: 8000", "port_value: 1") // nobody listens there
+	b.start(settings(t))
+	got := devCall(t, "POST", "http://"+b.mem0+"/memories", addBody)
+	if got.status != 502 || !strings.Contains(got.body, `"code":"upstream.unavailable"`) || got.header.Get("Retry-After") == "" {
+		t.Errorf("%d %v %s", got.status, got.header, got.body)
+	}
+	waitFor(t, "the outcome in the audit log", func() bool { return strings.Contains(b.audit(), `"code":"upstream.unavailable"`) })
+}
