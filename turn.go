@@ -79,6 +79,9 @@ type ToolCall struct {
 	// Operation is what the call would do; nil when Flaw is set.
 	Operation *Operation
 	Flaw      *Malformed
+	// Direct is the request by which a call that writes can be made from
+	// outside, should it be held and approved later; else nil.
+	Direct *Search
 	// Search is the request by which a call that only reads is made from
 	// outside, so that its answer passes the read path; else nil.
 	Search *Search

@@ -41,11 +41,11 @@ func (r *run) hold() (memproxy.HeldWrite, memproxy.HoldContent) {
 	h := memproxy.HeldWrite{
 		ID: r.Decision.ID, Backend: c.Backend.Name, Route: c.Route.ID, Method: c.Request.Method, EscapedPath: c.Request.EscapedPath,
 		Tenant: r.Principal.Tenant, Principal: r.Principal.ID, Trust: r.Principal.Trust, Session: r.event.Session,
-		Scope: r.op.Scope, Kind: r.op.Kind, Reasons: r.Decision.Reasons, Findings: r.q.Findings, Policy: r.Decision.Policy,
+		Scope: r.op.Scope, Kind: r.op.Kind, Reasons: r.Decision.Reasons, Findings: r.findings, Policy: r.Decision.Policy,
 		ContentSHA256: r.event.ContentSHA256, Created: r.begun, State: memproxy.HoldPending,
 	}
-	for i := range r.q.Findings {
-		h.Score = max(h.Score, r.q.Findings[i].Score)
+	for i := range r.findings {
+		h.Score = max(h.Score, r.findings[i].Score)
 	}
 	content := memproxy.HoldContent{Query: c.Request.Query, Body: c.Body, Header: memproxy.Header{}}
 	for _, name := range keptHeaders {
@@ -57,6 +57,37 @@ func (r *run) hold() (memproxy.HeldWrite, memproxy.HoldContent) {
 		content.Texts = append(content.Texts, memproxy.HeldText{Pointer: r.op.Items[i].Pointer, Text: r.op.Items[i].Text})
 	}
 	return h, content
+}
+
+// keepCall keeps a tool call that is held, as the request by which it can be
+// made from outside once it is approved. The agent reads that it waits.
+func (g *Gate) keepCall(ctx context.Context, a *Admission, tc memproxy.ToolCall) {
+	if a.Decision.Verdict != memproxy.Hold || g.opt.Keeper == nil || tc.Direct == nil || a.op == nil {
+		return
+	}
+	req := tc.Direct.Request
+	req.Header = memproxy.Header{"Content-Type": {"application/json"}}
+	for _, name := range keptHeaders {
+		if v := a.call.Request.Header[name]; len(v) > 0 && name != "Content-Type" {
+			req.Header[name] = v
+		}
+	}
+	route, known := a.call.Backend.Adapter.Route(req)
+	if !known {
+		return
+	}
+	c := *a.call
+	c.Request, c.Route, c.Body = req, route, tc.Direct.Body
+	as := *a
+	as.call = &c
+	r := &run{Admission: &as, g: g}
+	hold, content := r.hold()
+	kctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
+	defer cancel()
+	if err := g.opt.Keeper.Keep(kctx, hold, content); err != nil {
+		g.opt.Meter.LedgerFailed(ctx)
+		g.opt.Log.ErrorContext(ctx, "a held tool call could not be kept; it stays refused", "decision", a.Decision.ID, "error", err)
+	}
 }
 
 // unpolled: nobody asks about a receipt that could be a held write's.

@@ -45,7 +45,7 @@ var asking = [...]string{signal.SpanBound, signal.SpanScreen, signal.SpanClamp, 
 // principal of the admission that started the run, ruled on by the rules that
 // it pinned, charged and recorded like a request of its own.
 func (g *Gate) Ask(ctx context.Context, a *Admission, tc memproxy.ToolCall) *Admission {
-	return g.ask(ctx, a, tc, func(ctx context.Context, r *run) {
+	asked := g.ask(ctx, a, tc, func(ctx context.Context, r *run) {
 		if tc.Flaw != nil {
 			r.malformed(tc.Flaw)
 			return
@@ -53,6 +53,8 @@ func (g *Gate) Ask(ctx context.Context, a *Admission, tc memproxy.ToolCall) *Adm
 		r.op = tc.Operation
 		g.askSteps(ctx, r)
 	})
+	g.keepCall(ctx, asked, tc)
+	return asked
 }
 
 func (g *Gate) askSteps(ctx context.Context, r *run) {

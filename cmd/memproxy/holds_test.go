@@ -16,9 +16,15 @@ forbid (principal, action in Action::"learn", resource) when { context.user == "
 // holding is a sidecar that holds what is written for bob.
 func holding(t *testing.T) *rig {
 	t.Helper()
+	return start(t, screeningConf, "SCREENING", fmt.Sprintf("policy: {dir: %q}", policyDir(t, holdingPolicy)))
+}
+
+// policyDir is a directory with one policy.
+func policyDir(t *testing.T, policy string) string {
+	t.Helper()
 	dir := t.TempDir()
-	writeFile(t, filepath.Join(dir, "own.cedar"), holdingPolicy)
-	return start(t, screeningConf, "SCREENING", fmt.Sprintf("policy: {dir: %q}", dir))
+	writeFile(t, filepath.Join(dir, "own.cedar"), policy)
+	return dir
 }
 
 func (r *rig) review(id string, approve bool) {

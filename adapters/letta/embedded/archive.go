@@ -120,8 +120,22 @@ func (b *Backend) runTool(w http.ResponseWriter, r *http.Request) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	a := b.agents[r.PathValue("id")]
-	if a == nil || r.PathValue("name") != "archival_memory_search" {
-		refuse(w, http.StatusNotFound, "Tool not found")
+	if a == nil {
+		refuse(w, http.StatusNotFound, "Agent not found")
+		return
+	}
+	if name := r.PathValue("name"); name != "archival_memory_search" {
+		args, err := json.Marshal(q.Args)
+		if err != nil {
+			refuse(w, http.StatusInternalServerError, err.Error())
+			return
+		}
+		text, err := (&leg{b: b, a: a}).call(toolCall{Name: name, Arguments: string(args)})
+		if err != nil {
+			reply(w, http.StatusOK, map[string]any{"status": "error", "func_return": nil, "stderr": []string{err.Error()}})
+			return
+		}
+		reply(w, http.StatusOK, map[string]any{"status": "success", "func_return": text, "stdout": nil, "stderr": nil})
 		return
 	}
 	reply(w, http.StatusOK, map[string]any{"status": "success", "func_return": a.search(q.Args["query"]), "stdout": nil, "stderr": nil})

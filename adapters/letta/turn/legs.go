@@ -24,9 +24,9 @@ func (t *Turn) Waiting() []memproxy.ToolCall {
 		case err != nil:
 			asked.Flaw = flawOf(err)
 		case t.tools[c.name].search:
-			asked.Search = t.search(c)
+			asked.Search = t.direct(c)
 		default:
-			asked.Operation = op
+			asked.Operation, asked.Direct = op, t.direct(c)
 		}
 		out = append(out, asked)
 	}

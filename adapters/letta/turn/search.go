@@ -10,8 +10,8 @@ import (
 // asides are arguments that speak to the loop and not to the tool.
 var asides = [...]string{"request_heartbeat", "thinking", "inner_thoughts"}
 
-// search is a call of a search as a request for the same tool from outside.
-func (t *Turn) search(c *call) *memproxy.Search {
+// direct is a call as a request for the same tool from outside.
+func (t *Turn) direct(c *call) *memproxy.Search {
 	args := []byte(c.arguments)
 	if doc, err := jsondoc.Parse(args, 0); err == nil && doc.Root.Kind == jsondoc.Object {
 		e := doc.Edit()
