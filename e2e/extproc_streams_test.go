@@ -1,0 +1,239 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// events is a backend that streams: it sends the next event when it is told to.
+func events(next <-chan struct{}) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for i := range 3 {
+			fmt.Fprintf(w, "data: %d\n\n", i)
+			_ = http.NewResponseController(w).Flush()
+			select {
+			case <-next:
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}
+}
+
+// readEvents reads events one by one, and has each sent only when the one
+// before it was read: a filter that gathered them would never end.
+func readEvents(t *testing.T, url string, next chan<- struct{}) {
+	t.Helper()
+	req, err := http.NewRequest("POST", url, strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer m0sk_eve")
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := (&http.Client{Timeout: soon}).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != 200 {
+		body, _ := io.ReadAll(resp.Body)
+		t.Fatalf("%d %s", resp.StatusCode, body)
+	}
+	in := bufio.NewReader(resp.Body)
+	for i := range 3 {
+		line, err := in.ReadString('\n')
+		if err != nil || line != fmt.Sprintf("data: %d\n", i) {
+			t.Fatalf("event %d: %q, %v", i, line, err)
+		}
+		if _, err := in.ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+		next <- struct{}{}
+	}
+}
+
+// Proves CARD-9: streams pass as they come, where nothing is memory and where
+// an agent runs that is only watched.
+func TestEnvoyStreams(t *testing.T) {
+	b := startEnvoy(t, "{cluster: memproxy_letta, timeout: 1800s}", "{cluster: letta, timeout: 1800s}", "disabled: true", "overrides: {}")
+	for name, c := range map[string]struct{ kind, enforce, addr, path string }{
+		"not memory":               {"mem0", "true", b.mem0, "/auth/stream"},
+		"a run, in shadow":         {"letta", "false", b.letta, "/v1/agents/agent-00000000-0000-4000-8000-000000000001/messages/stream"},
+		"a run that is only heard": {"letta", "true", b.letta, "/v1/runs/run-00000000-0000-4000-8000-000000000001/stream"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b.t = t
+			next := make(chan struct{}, 3)
+			stream := events(next)
+			b.answers(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodPost {
+					stream(w, r)
+					return
+				}
+				w.Header().Set("Content-Type", "application/json")
+				if strings.HasPrefix(r.URL.Path, "/v1/runs/run-") {
+					fmt.Fprint(w, `{"id":"run-00000000-0000-4000-8000-000000000001","agent_id":"agent-00000000-0000-4000-8000-000000000001","status":"running"}`)
+					return
+				}
+				fmt.Fprint(w, `[]`)
+			}))
+			b.start(settings(t, "kind", c.kind, "enforce", c.enforce))
+			defer func() { b.memproxy.stop() }()
+			readEvents(t, "http://"+c.addr+c.path, next)
+		})
+	}
+}
+
+// h2c speaks HTTP/2 in clear text and nothing else.
+func h2c() *http.Client {
+	p := new(http.Protocols)
+	p.SetUnencryptedHTTP2(true)
+	return &http.Client{Timeout: soon, Transport: &http.Transport{Protocols: p}}
+}
+
+// Proves CARD-9: HTTP/2 on both sides, lists and trailers with it.
+func TestEnvoyHTTP2(t *testing.T) {
+	b := startEnvoy(t, "  - name: mem0\n    connect_timeout: 1s\n", `  - name: mem0
+    connect_timeout: 1s
+    typed_extension_protocol_options:
+      envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
+        "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
+        explicit_http_config: {http2_protocol_options: {}}
+`)
+	var saw *http.Request
+	var body []byte
+	b.answers(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ = io.ReadAll(r.Body)
+		saw = r
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Add("X-Twice", "one")
+		w.Header().Add("X-Twice", "two")
+		w.Header().Set("Trailer", "X-After")
+		fmt.Fprint(w, `{"results":[]}`)
+		w.Header().Set("X-After", "all")
+	}))
+	b.start(settings(t))
+	req, err := http.NewRequest("POST", "http://"+b.mem0+"/memories", chunked{strings.NewReader(addBody)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header["X-Twice"] = []string{"one", "two"}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("X-Api-Key", "m0sk_dev")
+	req.Trailer = http.Header{"X-Trailer": {"late"}}
+	resp, err := h2c().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	got, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != 200 || string(got) != `{"results":[]}` {
+		t.Fatalf("%d %s %v", resp.StatusCode, got, err)
+	}
+	if resp.ProtoMajor != 2 || saw.ProtoMajor != 2 {
+		t.Errorf("HTTP/%d down, HTTP/%d up", resp.ProtoMajor, saw.ProtoMajor)
+	}
+	if !slices.Equal(saw.Header["X-Twice"], []string{"one", "two"}) || !slices.Equal(resp.Header["X-Twice"], []string{"one", "two"}) {
+		t.Errorf("lists: up %q, down %q", saw.Header["X-Twice"], resp.Header["X-Twice"])
+	}
+	if saw.Trailer.Get("X-Trailer") != "late" || resp.Trailer.Get("X-After") != "all" {
+		t.Errorf("trailers: up %v, down %v", saw.Trailer, resp.Trailer)
+	}
+	if !bytes.Contains(body, []byte(`"memproxy_sig"`)) || saw.ContentLength != int64(len(body)) {
+		t.Errorf("arrived with length %d: %s", saw.ContentLength, body)
+	}
+}
+
+// Proves CARD-9: a request that ends in trailers instead of a body cannot slip
+// by: Envoy has no body to ask about.
+func TestEnvoyTrailersWithoutBody(t *testing.T) {
+	b := startEnvoy(t)
+	rec := &recorder{}
+	b.answers(rec)
+	b.start(settings(t))
+	for _, path := range []string{"/memories?user_id=ann", "/memories/00000000-0000-4000-8000-00000000bbbb"} {
+		status := trailersOnly(t, b.mem0, "DELETE", path)
+		if status < 400 {
+			t.Errorf("%s: %s", path, fmt.Sprint(status))
+		}
+		for _, a := range rec.arrived() {
+			if strings.HasPrefix(a, "DELETE") {
+				t.Errorf("arrived %q", a)
+			}
+		}
+	}
+	if n := strings.Count(b.audit(), "ends in trailers"); n != 2 {
+		t.Errorf("%d records of it", n)
+	}
+}
+
+// trailersOnly sends headers and trailers and no data, which no ordinary
+// client does, and returns the status.
+func trailersOnly(t *testing.T, addr, method, path string) int {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(soon))
+	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+		t.Fatal(err)
+	}
+	fr := http2.NewFramer(conn, conn)
+	fr.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	if err := fr.WriteSettings(); err != nil {
+		t.Fatal(err)
+	}
+	var block bytes.Buffer
+	enc := hpack.NewEncoder(&block)
+	write := func(end bool, fields ...string) {
+		block.Reset()
+		for i := 0; i+1 < len(fields); i += 2 {
+			if err := enc.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true, EndStream: end}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(false, ":method", method, ":scheme", "http", ":authority", "mem.example", ":path", path, "x-api-key", "m0sk_dev")
+	write(true, "x-trailer", "late")
+	for {
+		f, err := fr.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch f := f.(type) {
+		case *http2.SettingsFrame:
+			if !f.IsAck() {
+				_ = fr.WriteSettingsAck()
+			}
+		case *http2.MetaHeadersFrame:
+			for _, h := range f.Fields {
+				if h.Name == ":status" {
+					var n int
+					_, _ = fmt.Sscan(h.Value, &n)
+					return n
+				}
+			}
+		case *http2.RSTStreamFrame:
+			t.Fatalf("reset: %v", f.ErrCode)
+		}
+	}
+}
