@@ -1,0 +1,87 @@
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Raised names what the limits and ceilings of a newer bundle allow beyond
+// those of an older one, a sentence each. A table that one of them leaves to
+// the sidecar cannot be compared, and is named.
+func Raised(from, to Bundle) []string {
+	var out []string
+	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	switch {
+	case from.Limits == nil && to.Limits == nil:
+	case from.Limits == nil || to.Limits == nil:
+		say("budgets: one version has them, the other leaves them to the sidecar")
+	default:
+		a, b := from.Limits, to.Limits
+		row := func(name string, a, b memproxy.WriteLimit) {
+			// Zero is no limit, or in an override another row's.
+			if a.PerHour != 0 && (b.PerHour == 0 || b.PerHour > a.PerHour) {
+				say("budgets.%s.writes_per_hour rises from %d to %s", name, a.PerHour, limit(b.PerHour))
+			}
+			if a.Total != 0 && (b.Total == 0 || b.Total > a.Total) {
+				say("budgets.%s.writes_total rises from %d to %s", name, a.Total, limit(b.Total))
+			}
+		}
+		row("default", a.Default, b.Default)
+		row("anonymous", a.Anonymous, b.Anonymous)
+		for _, t := range [...]struct {
+			name string
+			a, b map[string]memproxy.WriteLimit
+		}{{"tenants", a.Tenants, b.Tenants}, {"namespaces", a.Namespaces, b.Namespaces}} {
+			for _, k := range slices.Sorted(maps.Keys(t.a)) {
+				row(t.name+"."+k, t.a[k], t.b[k])
+			}
+		}
+		for _, k := range keys(a.Overrides, b.Overrides) {
+			row("overrides."+k, inherit(a.Overrides[k], a.Default), inherit(b.Overrides[k], b.Default))
+		}
+	}
+	switch {
+	case from.Ceilings == nil && to.Ceilings == nil:
+	case from.Ceilings == nil || to.Ceilings == nil:
+		say("confidence: one version has it, the other leaves it to the sidecar")
+	default:
+		for _, k := range keys(from.Ceilings.Principal, to.Ceilings.Principal) {
+			if a, b := from.Ceilings.Principal[k], to.Ceilings.Principal[k]; b > a {
+				say("confidence.principal.%s rises from %d to %d per mille", k, a, b)
+			}
+		}
+		for _, k := range keys(from.Ceilings.Source, to.Ceilings.Source) {
+			if a, b := from.Ceilings.Source[k], to.Ceilings.Source[k]; b > a {
+				say("confidence.source.%s rises from %d to %d per mille", k, a, b)
+			}
+		}
+		if a, b := from.Ceilings.Unclaimed, to.Ceilings.Unclaimed; b > a {
+			say("confidence.unclaimed rises from %d to %d per mille", a, b)
+		}
+	}
+	if string(from.Screening) != string(to.Screening) {
+		say("another screening pack: what it lets through is not replayed")
+	}
+	return out
+}
+
+func limit(n int64) string {
+	if n == 0 {
+		return "no limit"
+	}
+	return fmt.Sprint(n)
+}
+
+func inherit(w, d memproxy.WriteLimit) memproxy.WriteLimit {
+	return memproxy.WriteLimit{PerHour: cmp.Or(w.PerHour, d.PerHour), Total: cmp.Or(w.Total, d.Total)}
+}
+
+func keys[K ~string, V any](a, b map[K]V) []K {
+	all := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
+	slices.Sort(all)
+	return slices.Compact(all)
+}

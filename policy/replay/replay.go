@@ -1,0 +1,308 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+)
+
+// A Ruler is one version of the policies.
+type Ruler interface {
+	Rule(context.Context, memproxy.Question) (memproxy.Ruling, error)
+	// IDs are the ids of its policies.
+	IDs() []string
+}
+
+// Options say what is compared. Roles may be nil.
+type Options struct {
+	From, To   Ruler
+	Vocabulary Vocabulary
+	// Ceilings are those of the tiers, for what policies see as trust.
+	Ceilings memproxy.Ceilings
+	Profile  string
+	// Roles returns the roles of a principal, or false where nobody knows.
+	Roles func(principal string) ([]string, bool)
+}
+
+// Change is a kind of decision that comes out differently.
+type Change struct {
+	From, To memproxy.Verdict
+	// Certain is set when whatever was not recorded makes no difference.
+	Certain   bool
+	Principal string
+	Kind      memproxy.Kind
+	Backend   string
+	Route     string
+	Fields    []string
+	// Rules are those that refused and no longer do, or now do.
+	Rules []string
+	Count int
+	// Example is the id of the first such decision.
+	Example string
+}
+
+// Allows reports whether the change lets through what was refused.
+func (c Change) Allows() bool { return c.From.Stops() && !c.To.Stops() }
+
+// Refuses reports whether the change refuses what was let through.
+func (c Change) Refuses() bool { return !c.From.Stops() && c.To.Stops() }
+
+// String is the change as a sentence.
+func (c Change) String() string {
+	who := c.Principal
+	if who == "" {
+		who = "an anonymous caller"
+	}
+	what := fmt.Sprintf("%s: %s by %s at %s", c.Route, c.Kind, who, c.Backend)
+	if len(c.Fields) > 0 {
+		what += " to " + strings.Join(c.Fields, ", ")
+	}
+	likely := ""
+	if !c.Certain {
+		likely = "possibly "
+	}
+	return fmt.Sprintf("%s: %s%s, was %s (%s); %d decision(s), first %s", what, likely, c.To, c.From, strings.Join(c.Rules, ", "), c.Count, c.Example)
+}
+
+// Report is the outcome of a replay.
+type Report struct {
+	Decisions int // that were read
+	Policies  int // of them: ruled on by the policies, and explained
+	Others    int // refused by something other than the policies
+	// Unexplained were answered in a way that the older rules do not give
+	// whatever is guessed: they were ruled on by others, or by other settings.
+	Unexplained int
+	Changes     []Change // what is newly allowed first
+}
+
+// outcome is how one decision came out anew.
+type outcome struct {
+	others, unexplained bool
+	to                  memproxy.Verdict
+	rules               []string
+	changed, certain    bool
+	from                memproxy.Verdict
+}
+
+// Run replays the cases.
+func Run(ctx context.Context, opt Options, cases []Case) (Report, error) {
+	if opt.From == nil || opt.To == nil {
+		return Report{}, errors.New("replay: two versions are compared")
+	}
+	rep := Report{Decisions: len(cases)}
+	known := map[string]outcome{} // decisions repeat each other
+	changes := map[string]*Change{}
+	for i := range cases {
+		c := &cases[i]
+		id := c.key()
+		out, seen := known[id]
+		if !seen {
+			var err error
+			if out, err = opt.one(ctx, c); err != nil {
+				return Report{}, err
+			}
+			known[id] = out
+		}
+		switch {
+		case out.others:
+			rep.Others++
+		case out.unexplained:
+			rep.Unexplained++
+		default:
+			rep.Policies++
+		}
+		if !out.changed {
+			continue
+		}
+		ch := Change{From: out.from, To: out.to, Certain: out.certain, Principal: c.Principal.ID, Kind: c.Kind, Backend: c.Backend, Route: c.Route, Fields: c.Fields, Rules: out.rules}
+		group := fmt.Sprintf("%+v", ch)
+		if changes[group] == nil {
+			ch.Example = c.ID
+			changes[group] = &ch
+		}
+		changes[group].Count++
+	}
+	for _, c := range changes {
+		rep.Changes = append(rep.Changes, *c)
+	}
+	slices.SortFunc(rep.Changes, func(a, b Change) int {
+		if a.Allows() != b.Allows() {
+			if a.Allows() {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a.String(), b.String())
+	})
+	return rep, nil
+}
+
+// key is all of a case that matters, so that equal ones are asked once.
+func (c *Case) key() string {
+	facts := ""
+	if c.Facts != nil {
+		facts = fmt.Sprintf("%+v", *c.Facts)
+	}
+	k := *c
+	k.ID, k.Facts = "", nil
+	return fmt.Sprintf("%+v", k) + facts
+}
+
+// one replays a case under every guess that explains it.
+func (opt Options) one(ctx context.Context, c *Case) (outcome, error) {
+	ours := opt.From.IDs()
+	if c.Verdict.Stops() && !slices.ContainsFunc(c.Rules, func(r string) bool { return slices.Contains(ours, r) }) &&
+		!slices.Contains(c.Codes, memproxy.PolicyNoPermit) && !slices.Contains(c.Codes, memproxy.PolicyError) {
+		return outcome{others: true}, nil
+	}
+	base, list, levels := Facts{}, []departure(nil), 3
+	if c.Facts != nil {
+		base, levels = *c.Facts, 1
+	} else {
+		var known bool
+		if opt.Roles != nil {
+			base.Roles, known = opt.Roles(c.Principal.ID)
+		}
+		list = opt.Vocabulary.departures(known, c.writes())
+	}
+	for n := range levels {
+		out := outcome{unexplained: true, certain: true}
+		for _, f := range guesses(base, list, n) {
+			if err := ctx.Err(); err != nil {
+				return outcome{}, err
+			}
+			from, to, err := opt.ask(ctx, c, f)
+			if err != nil {
+				return outcome{}, err
+			}
+			if !c.explainedBy(from, ours) {
+				continue
+			}
+			changed := from.Verdict.Stops() != to.Verdict.Stops() || from.Verdict.Stops() && from.Verdict != to.Verdict
+			switch {
+			case out.unexplained:
+				out = outcome{from: from.Verdict, to: to.Verdict, changed: changed, certain: true, rules: rulesOf(from, to)}
+			case changed != out.changed:
+				out.certain = false
+				if changed {
+					out.from, out.to, out.changed, out.rules = from.Verdict, to.Verdict, true, rulesOf(from, to)
+				}
+			}
+		}
+		if !out.unexplained {
+			return out, nil
+		}
+	}
+	return outcome{unexplained: true}, nil
+}
+
+// explainedBy reports whether a ruling is the recorded one. Its reasons must be
+// the recorded ones as far as they are policies'.
+func (c *Case) explainedBy(r memproxy.Ruling, ours []string) bool {
+	if c.Verdict.Stops() != r.Verdict.Stops() || c.Verdict.Stops() && c.Verdict != r.Verdict {
+		return false
+	}
+	if !c.Verdict.Stops() {
+		return true
+	}
+	var recorded, now []string
+	for _, rule := range c.Rules {
+		if slices.Contains(ours, rule) {
+			recorded = append(recorded, rule)
+		}
+	}
+	for _, reason := range r.Reasons {
+		if reason.Rule != "" {
+			now = append(now, reason.Rule)
+		}
+	}
+	slices.Sort(recorded)
+	slices.Sort(now)
+	return slices.Equal(slices.Compact(recorded), slices.Compact(now))
+}
+
+// rulesOf are the rules that make the difference: those that refused, or, when
+// nothing did, those that do now.
+func rulesOf(from, to memproxy.Ruling) []string {
+	r := from
+	if !from.Verdict.Stops() {
+		r = to
+	}
+	var out []string
+	for _, reason := range r.Reasons {
+		if reason.Rule != "" {
+			out = append(out, reason.Rule)
+		} else {
+			out = append(out, string(reason.Code))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// ask puts a case to both versions.
+func (opt Options) ask(ctx context.Context, c *Case, f Facts) (from, to memproxy.Ruling, err error) {
+	q := opt.question(c, f)
+	if from, err = opt.From.Rule(ctx, q); err != nil {
+		from = memproxy.Ruling{Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Code: memproxy.PolicyError}}}
+	}
+	if to, err = opt.To.Rule(ctx, q); err != nil { // as the gate takes it
+		to = memproxy.Ruling{Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Code: memproxy.PolicyError}}}
+	}
+	return from, to, nil
+}
+
+// The bounds of what is made up for a case.
+const (
+	maxItems = 10000
+	maxSize  = 1 << 20
+)
+
+func (c *Case) writes() bool { return c.Kind == memproxy.Learn || c.Kind == memproxy.Correct }
+
+// question is the case as the gate would have asked it.
+func (opt Options) question(c *Case, f Facts) memproxy.Question {
+	op := &memproxy.Operation{
+		Kind: c.Kind, Backend: c.Backend, Route: c.Route, Scope: c.Scope,
+		Bulk: f.Bulk, Steering: f.Steering, Derived: f.Derived, SourceClaim: f.Source,
+	}
+	fields := c.Fields
+	if len(fields) == 0 && c.writes() {
+		fields = []string{""}
+	}
+	text := strings.Repeat("x", min(max(f.Size, 0), maxSize))
+	for _, field := range fields {
+		op.Items = append(op.Items, memproxy.Item{Kind: memproxy.ItemContent, Field: field, Text: text})
+	}
+	if f.Unseen {
+		op.Items = append(op.Items, memproxy.Item{Kind: memproxy.ItemURL})
+	}
+	for len(op.Items) < min(c.Items, maxItems) {
+		op.Items = append(op.Items, memproxy.Item{}) // of no kind that a field is written by
+	}
+	if f.Backdated {
+		op.Backdated = make([]memproxy.Stamped, 1)
+	}
+	q := memproxy.Question{
+		Principal: c.Principal, Operation: op, Profile: opt.Profile,
+		Ceiling: opt.Ceilings.Ceiling(c.Principal.Trust, memproxy.SourceUnstated), Confidence: max(c.Given, 0),
+	}
+	q.Principal.Roles = f.Roles
+	if q.Claimed = c.Claimed; c.Claimed < 0 {
+		q.Claimed = q.Confidence
+	}
+	if f.Risk > 0 {
+		q.Findings = append(q.Findings, memproxy.Finding{Rule: "replay.risk", Score: f.Risk})
+	}
+	if f.Secret {
+		q.Findings = append(q.Findings, memproxy.Finding{Rule: "secret.replay"})
+	}
+	if f.Personal {
+		q.Findings = append(q.Findings, memproxy.Finding{Rule: "pii.replay"})
+	}
+	return q
+}
