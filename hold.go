@@ -34,7 +34,7 @@ type HeldWrite struct {
 	Scope       Scope  `json:"scope"`
 	Kind        Kind   `json:"kind"`
 	// Reasons and Findings are why; neither quotes content.
-	Reasons  []Reason  `json:"reasons"`
+	Reasons  []Reason  `json:"reasons,omitempty"`
 	Findings []Finding `json:"findings,omitempty"`
 	Score    PerMille  `json:"score"`
 	Policy   string    `json:"policy"` // version of the rules that ruled last

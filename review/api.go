@@ -1,0 +1,153 @@
+package review
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+const (
+	// defaultTimeout bounds one request's work in the store.
+	defaultTimeout = 10 * time.Second
+	// maxBody is the largest body of a request, in bytes.
+	maxBody = 64 << 10
+)
+
+// Options configure the API.
+type Options struct {
+	Store     Store
+	Reviewers []Reviewer
+	Recorder  Recorder
+	// Runner sends what is approved. Nil: it stays approved until somebody
+	// else sends it.
+	Runner *Runner
+	// Applier brings rollbacks into the backend. Nil: there are none.
+	Applier Applier
+	// Need is how many distinct reviewers a hold or a promotion takes; less
+	// than one is one.
+	Need  int
+	Clock func() time.Time
+	NewID func() string
+	// ConfirmKey signs the confirmations that the view of an original takes.
+	// Proxies behind one address share it. Nil: a random one.
+	ConfirmKey []byte
+	// Timeout bounds a request's work in the store. Zero: ten seconds.
+	Timeout time.Duration
+	Log     *slog.Logger
+}
+
+// API serves the review of held writes, memories and sessions.
+type API struct {
+	opt   Options
+	guard *guard
+	mux   *http.ServeMux
+}
+
+// New returns the API, to be served by the admin listener under /v1/.
+func New(opt Options) (*API, error) {
+	if opt.Store == nil || opt.Recorder == nil || opt.Clock == nil || opt.NewID == nil || opt.Log == nil {
+		return nil, errors.New("review: store, recorder, clock, ids and log are required")
+	}
+	g, err := newGuard(opt.Reviewers)
+	if err != nil {
+		return nil, err
+	}
+	opt.Need = max(1, opt.Need)
+	if opt.Timeout <= 0 {
+		opt.Timeout = defaultTimeout
+	}
+	if len(opt.ConfirmKey) == 0 {
+		opt.ConfirmKey = make([]byte, 32)
+		if _, err := rand.Read(opt.ConfirmKey); err != nil {
+			return nil, err
+		}
+	}
+	a := &API{opt: opt, guard: g, mux: http.NewServeMux()}
+	for _, rt := range routes() {
+		a.mux.Handle(rt.method+" "+rt.path, a.serve(rt))
+	}
+	a.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		// The mux itself would answer a known path's wrong method in plain
+		// text, and an unknown one differently to a stranger.
+		if _, known := a.guard.who(r); !known {
+			a.refuse(w, r, problemUnauthorized())
+			return
+		}
+		a.refuse(w, r, problem{http.StatusNotFound, "unknown", "no such route"})
+	})
+	return a, nil
+}
+
+// ServeHTTP makes the API an http.Handler.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTTP(w, r) }
+
+// call is one request of a known reviewer.
+type call struct {
+	api *API
+	req *http.Request
+	who Reviewer
+}
+
+func (a *API) serve(rt route) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		who, known := a.guard.who(r)
+		if !known {
+			a.refuse(w, r, problemUnauthorized())
+			return
+		}
+		if !slices.Contains(who.Roles, rt.role) {
+			a.refuse(w, r, problem{http.StatusForbidden, "role", "this takes the role " + string(rt.role)})
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), a.opt.Timeout)
+		defer cancel()
+		answer, err := rt.handle(&call{a, r.WithContext(ctx), who})
+		if err != nil {
+			a.refuse(w, r, err)
+			return
+		}
+		write(w, http.StatusOK, answer)
+	})
+}
+
+func write(w http.ResponseWriter, status int, v any) {
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // the reader may be gone
+}
+
+// allowed reports whether the reviewer's tenants include one.
+func (c *call) allowed(tenant string) bool { return c.who.Tenants.Allows(tenant) }
+
+// has reports whether the reviewer has a role.
+func (c *call) has(role Role) bool { return slices.Contains(c.who.Roles, role) }
+
+func (c *call) ctx() context.Context { return c.req.Context() }
+
+func (c *call) review(reason string) memproxy.Review {
+	return memproxy.Review{Reviewer: c.who.ID, Note: reason, Need: c.api.opt.Need}
+}
+
+// record puts an action into the audit log before it takes effect.
+func (c *call) record(op, tenant, backend, decision string, targets ...string) error {
+	_, err := c.api.opt.Recorder.Record(c.ctx(), memproxy.Event{
+		Type: memproxy.EventReview, Time: c.api.opt.Clock(), Decision: decision, Route: "review." + op,
+		Principal: memproxy.Principal{ID: c.who.ID, Kind: memproxy.KindHuman, Tenant: tenant, Trust: memproxy.TrustHuman, Method: "key"},
+		Kind:      memproxy.Admin, Backend: backend, Method: c.req.Method, Targets: targets,
+		Claimed: -1, Confidence: -1, Detail: op,
+	})
+	if err != nil {
+		return errors.Join(errAudit, err)
+	}
+	return nil
+}

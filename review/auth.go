@@ -1,0 +1,88 @@
+package review
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Role is what a reviewer may do.
+type Role string
+
+// The roles. Each stands for itself: a reviewer has those that are listed.
+const (
+	RoleView    Role = "view"    // list and see, sanitised
+	RoleReview  Role = "review"  // settle: approve, reject, unlock, promote, pin, roll back
+	RoleContent Role = "content" // see content as it is
+)
+
+// Reviewer is one who may use the API.
+type Reviewer struct {
+	// ID is recorded with everything the reviewer does.
+	ID string
+	// SHA256 is the hex hash of the bearer token.
+	SHA256 string
+	Roles  []Role
+	// Tenants are whose holds, memories and sessions there are for him.
+	Tenants memproxy.Limit
+}
+
+// minToken is the shortest token that is looked at: 16 bytes in base64.
+const minToken = 22
+
+type guard struct {
+	reviewers []Reviewer
+	sums      [][sha256.Size]byte
+}
+
+func newGuard(reviewers []Reviewer) (*guard, error) {
+	g := &guard{reviewers: slices.Clone(reviewers)}
+	for _, r := range reviewers {
+		b, err := hex.DecodeString(r.SHA256)
+		if err != nil || len(b) != sha256.Size {
+			return nil, fmt.Errorf("review: reviewer %q: the hash of a token is 64 hex digits", r.ID)
+		}
+		if r.ID == "" {
+			return nil, errors.New("review: a reviewer without an id")
+		}
+		for _, role := range r.Roles {
+			if role != RoleView && role != RoleReview && role != RoleContent {
+				return nil, fmt.Errorf("review: reviewer %q: no role is called %q", r.ID, role)
+			}
+		}
+		sum := [sha256.Size]byte(b)
+		if slices.Contains(g.sums, sum) {
+			return nil, fmt.Errorf("review: reviewer %q has the token of another", r.ID)
+		}
+		g.sums = append(g.sums, sum)
+	}
+	return g, nil
+}
+
+// who returns the reviewer of a request. All hashes are compared, so that the
+// time tells nothing of which one came near.
+func (g *guard) who(r *http.Request) (Reviewer, bool) {
+	values := r.Header.Values("Authorization")
+	if len(values) != 1 {
+		return Reviewer{}, false
+	}
+	scheme, token, ok := strings.Cut(values[0], " ")
+	if !ok || !strings.EqualFold(scheme, "Bearer") || len(token) < minToken {
+		return Reviewer{}, false
+	}
+	sum, at := sha256.Sum256([]byte(token)), -1
+	for i := range g.sums {
+		at = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(sum[:], g.sums[i][:]), i, at)
+	}
+	if at < 0 {
+		return Reviewer{}, false
+	}
+	return g.reviewers[at], true
+}

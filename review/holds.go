@@ -1,0 +1,270 @@
+package review
+
+import (
+	"errors"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Reason is the body of an action.
+type Reason struct {
+	Reason string `json:"reason"`
+}
+
+// Settled is the answer to an approval or a rejection.
+type Settled struct {
+	Hold memproxy.HeldWrite `json:"hold"`
+	memproxy.Tallied
+}
+
+// BatchRequest settles the holds of one similarity group.
+type BatchRequest struct {
+	Action     string    `json:"action"` // approve or reject
+	Tenant     string    `json:"tenant,omitempty"`
+	Similarity string    `json:"similarity"`
+	Before     time.Time `json:"before"` // when the group was listed
+	Expect     int       `json:"expect"` // how many there were
+	Reason     string    `json:"reason"`
+}
+
+// BatchAnswer is what became of a batch.
+type BatchAnswer struct {
+	Holds []memproxy.HeldWrite `json:"holds"`
+}
+
+// ResolveRequest ends a claim that was left.
+type ResolveRequest struct {
+	Outcome memproxy.HoldState `json:"outcome"` // done, approved (send it) or failed
+	Reason  string             `json:"reason"`
+}
+
+// tenant returns the tenant that a request is about: the one that it names,
+// or the reviewer's only one. "" is all, for who may see all.
+func (c *call) tenant(named string) (string, error) {
+	switch {
+	case named != "" && !c.allowed(named):
+		return "", notFound()
+	case named != "" || c.who.Tenants.All:
+		return named, nil
+	case len(c.who.Tenants.Values) == 1:
+		return c.who.Tenants.Values[0], nil
+	}
+	return "", badRequest("name a tenant")
+}
+
+func queryTime(q url.Values, name string) (time.Time, error) {
+	text := q.Get(name)
+	if text == "" {
+		return time.Time{}, nil
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return t, badRequest(name + " is a time as in RFC 3339")
+	}
+	return t, nil
+}
+
+func queryInt(q url.Values, name string) (int, error) {
+	text := q.Get(name)
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return 0, badRequest(name + " is a whole number")
+	}
+	return n, nil
+}
+
+func listHolds(c *call) (any, error) {
+	q := c.req.URL.Query()
+	f := memproxy.HoldFilter{
+		State: memproxy.HoldState(q.Get("state")), Backend: q.Get("backend"), Principal: q.Get("principal"),
+		Session: q.Get("session"), Similarity: q.Get("similarity"), After: q.Get("cursor"),
+	}
+	if f.State != "" && !slices.Contains(memproxy.HoldStates[:], f.State) {
+		return nil, badRequest("no state is called that")
+	}
+	var errs [4]error
+	f.Tenant, errs[0] = c.tenant(q.Get("tenant"))
+	f.Since, errs[1] = queryTime(q, "since")
+	f.Before, errs[2] = queryTime(q, "before")
+	f.Limit, errs[3] = queryInt(q, "limit")
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, err
+	}
+	page, err := c.api.opt.Store.Holds(c.ctx(), f)
+	if page.Holds == nil {
+		page.Holds = []memproxy.HeldWrite{}
+	}
+	return page, err
+}
+
+// hold returns the hold of the path, if it is of the reviewer's tenants.
+func (c *call) hold() (memproxy.HeldWrite, error) {
+	h, err := c.api.opt.Store.Hold(c.ctx(), c.req.PathValue("id"))
+	if err == nil && !c.allowed(h.Tenant) {
+		err = notFound()
+	}
+	return h, err
+}
+
+func showHold(c *call) (any, error) {
+	h, err := c.hold()
+	if err != nil {
+		return nil, err
+	}
+	view := HoldView{HeldWrite: h}
+	full, err := c.wantsFull("hold/"+h.ID, func() error { return c.record("content", h.Tenant, h.Backend, h.ID, h.ID) })
+	if err != nil {
+		return nil, err
+	}
+	_, content, err := c.api.opt.Store.HoldContent(c.ctx(), h.ID)
+	if errors.Is(err, memproxy.ErrGone) {
+		view.Gone = true
+		return view, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if full {
+		view.Content = &ContentView{
+			Warning: warning, Query: content.Query, Header: content.Header, Body: string(content.Body), Texts: content.Texts,
+		}
+		return view, nil
+	}
+	view.Texts = sanitised(h, content)
+	return view, nil
+}
+
+// wantsFull reports whether the request asks for an original, and may: by
+// role, by confirmation, and once it is recorded.
+func (c *call) wantsFull(subject string, record func() error) (bool, error) {
+	switch c.req.URL.Query().Get("content") {
+	case "":
+		return false, nil
+	case "full":
+	default:
+		return false, badRequest("content is full or left out")
+	}
+	if !c.has(RoleContent) {
+		return false, problem{403, "role", "this takes the role " + string(RoleContent)}
+	}
+	if err := c.confirm(subject); err != nil {
+		return false, err
+	}
+	return true, record()
+}
+
+func approveHold(c *call) (any, error) {
+	var in Reason
+	h, err := c.settling("approve", &in)
+	if err != nil {
+		return nil, err
+	}
+	tally, err := c.api.opt.Store.ApproveHold(c.ctx(), h.ID, c.review(in.Reason))
+	if err != nil {
+		return nil, err
+	}
+	if tally.Settled {
+		return c.sent(h.ID, tally)
+	}
+	h, err = c.hold()
+	return Settled{h, tally}, err
+}
+
+// sent has an approved hold sent, if that is this process's task.
+func (c *call) sent(id string, tally memproxy.Tallied) (any, error) {
+	if c.api.opt.Runner == nil {
+		h, err := c.hold()
+		return Settled{h, tally}, err
+	}
+	h, err := c.api.opt.Runner.Replay(c.ctx(), id)
+	return Settled{h, tally}, err
+}
+
+func rejectHold(c *call) (any, error) {
+	var in Reason
+	h, err := c.settling("reject", &in)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.api.opt.Store.RejectHold(c.ctx(), h.ID, c.review(in.Reason)); err != nil {
+		return nil, err
+	}
+	h, err = c.hold()
+	return Settled{h, memproxy.Tallied{Settled: true, Have: 1, Need: 1}}, err
+}
+
+func shredHold(c *call) (any, error) {
+	var in Reason
+	h, err := c.settling("shred", &in)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.api.opt.Store.ShredHold(c.ctx(), h.ID, c.review(in.Reason)); err != nil {
+		return nil, err
+	}
+	h, err = c.hold()
+	return Settled{h, memproxy.Tallied{Settled: true, Have: 1, Need: 1}}, err
+}
+
+func resolveHold(c *call) (any, error) {
+	var in ResolveRequest
+	h, err := c.settling("resolve", &in)
+	if err != nil {
+		return nil, err
+	}
+	if h.Principal == c.who.ID {
+		return nil, memproxy.ErrOwnReview
+	}
+	result := memproxy.HoldResult{Detail: "resolved by " + c.who.ID}
+	if err := c.api.opt.Store.ResolveHold(c.ctx(), h.ID, in.Outcome, result); err != nil {
+		return nil, err
+	}
+	tally := memproxy.Tallied{Settled: true, Have: 1, Need: 1}
+	if in.Outcome == memproxy.HoldApproved {
+		return c.sent(h.ID, tally)
+	}
+	h, err = c.hold()
+	return Settled{h, tally}, err
+}
+
+// settling reads the body, finds the hold and records what is about to be
+// done.
+func (c *call) settling(op string, in any) (memproxy.HeldWrite, error) {
+	if err := c.body(in); err != nil {
+		return memproxy.HeldWrite{}, err
+	}
+	h, err := c.hold()
+	if err != nil {
+		return h, err
+	}
+	return h, c.record("hold."+op, h.Tenant, h.Backend, h.ID, h.ID)
+}
+
+func batchHolds(c *call) (any, error) {
+	var in BatchRequest
+	if err := c.body(&in); err != nil {
+		return nil, err
+	}
+	if in.Action != "approve" && in.Action != "reject" {
+		return nil, badRequest("action is approve or reject")
+	}
+	tenant, err := c.tenant(in.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.record("batch."+in.Action, tenant, "", "", in.Similarity); err != nil {
+		return nil, err
+	}
+	done, err := c.api.opt.Store.ReviewHolds(c.ctx(), tenant, in.Similarity, in.Before, in.Expect, in.Action == "approve", c.review(in.Reason))
+	if err == nil && c.api.opt.Runner != nil {
+		c.api.opt.Runner.Wake() // there may be hundreds: nobody waits for them
+	}
+	return BatchAnswer{done}, err
+}

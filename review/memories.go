@@ -1,0 +1,287 @@
+package review
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+// HistoryAnswer is a page of a memory's versions, the newest first.
+type HistoryAnswer struct {
+	Versions []memproxy.Version `json:"versions"`
+	// Before is what to ask the next page with, 0 on the last.
+	Before int64 `json:"before,omitempty"`
+}
+
+// VersionView is a version with its text, sanitised by nothing but withheld
+// unless asked for.
+type VersionView struct {
+	memproxy.Version
+	Content *ContentView `json:"content,omitempty"`
+	Gone    bool         `json:"gone,omitempty"`
+}
+
+// TraceAnswer is everything that is known of a memory, without its text.
+type TraceAnswer struct {
+	Memory      memproxy.MemoryKey    `json:"memory"`
+	Author      string                `json:"author,omitempty"`
+	Trust       memproxy.Trust        `json:"trust,omitempty"`
+	Confidence  memproxy.PerMille     `json:"confidence"`
+	Source      memproxy.Source       `json:"source,omitempty"`
+	Decision    string                `json:"decision,omitempty"`
+	Deleted     bool                  `json:"deleted,omitempty"`
+	Standing    *memproxy.Standing    `json:"standing,omitempty"`
+	Versions    []memproxy.Version    `json:"versions"`
+	Corrections []memproxy.Correction `json:"corrections,omitempty"`
+	Dissent     []memproxy.Dissent    `json:"dissent,omitempty"`
+	Chain       memproxy.ChainReport  `json:"chain"`
+}
+
+// PinRequest pins a version's text, or the memory itself where it names none.
+type PinRequest struct {
+	Version int64  `json:"version,omitempty"`
+	Pinned  bool   `json:"pinned"`
+	Reason  string `json:"reason"`
+}
+
+// RollbackRequest makes a memory what a version of it was, named by its number
+// or by the hash of its text.
+type RollbackRequest struct {
+	Version int64  `json:"version,omitempty"`
+	SHA256  string `json:"sha256,omitempty"`
+	Reason  string `json:"reason"`
+}
+
+// RollbackAnswer is what became of a rollback.
+type RollbackAnswer struct {
+	Result  memproxy.HoldResult `json:"result"`
+	Version *memproxy.Version   `json:"version,omitempty"` // the new one
+}
+
+// applyTimeout bounds a rollback, the record of it included.
+const applyTimeout = time.Minute
+
+// maxHistory bounds the versions that a trace shows and a hash is looked for in.
+const maxHistory = 1000
+
+// memory is the memory of the path, if it is of the reviewer's tenants.
+func (c *call) memory() (k memproxy.MemoryKey, tenant string, err error) {
+	k = memproxy.MemoryKey{Backend: c.req.PathValue("backend"), Kind: memproxy.TargetKind(c.req.URL.Query().Get("kind")), ID: c.req.PathValue("id")}
+	if k.Kind == "" {
+		k.Kind = memproxy.TargetMemory
+	}
+	// Whose it is says its owner; where there is none, its newest version.
+	who, err := c.api.opt.Store.Authorship(c.ctx(), k.Backend, k.Kind, []string{k.ID})
+	if err != nil {
+		return k, "", err
+	}
+	if row, known := who[k.ID]; known {
+		tenant = row.Scope.Tenant
+	} else {
+		last, err := c.api.opt.Store.History(c.ctx(), k, 0, 1)
+		if err != nil {
+			return k, "", err
+		}
+		if len(last) == 0 {
+			return k, "", notFound()
+		}
+		tenant = last[0].Tenant
+	}
+	if !c.allowed(tenant) {
+		return k, "", notFound()
+	}
+	return k, tenant, nil
+}
+
+func memoryHistory(c *call) (any, error) {
+	k, _, err := c.memory()
+	if err != nil {
+		return nil, err
+	}
+	q := c.req.URL.Query()
+	before, err := queryInt(q, "before")
+	if err != nil {
+		return nil, err
+	}
+	limit, err := queryInt(q, "limit")
+	if err != nil {
+		return nil, err
+	}
+	if limit == 0 {
+		limit = 50
+	}
+	limit = min(limit, 500)
+	found, err := c.api.opt.Store.History(c.ctx(), k, int64(before), limit+1)
+	answer := HistoryAnswer{Versions: found}
+	if len(found) > limit {
+		answer.Versions, answer.Before = found[:limit], found[limit-1].Number
+	}
+	return answer, err
+}
+
+func memoryVersion(c *call) (any, error) {
+	k, tenant, err := c.memory()
+	if err != nil {
+		return nil, err
+	}
+	var number int64
+	if _, err := fmt.Sscanf(c.req.PathValue("version"), "%d", &number); err != nil {
+		return nil, notFound()
+	}
+	v, err := c.api.opt.Store.Version(c.ctx(), k, number)
+	if errors.Is(err, memproxy.ErrGone) {
+		return VersionView{Version: v, Gone: true}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	view := VersionView{Version: v}
+	full, err := c.wantsFull(fmt.Sprintf("version/%s/%s/%s/%d", k.Backend, k.Kind, k.ID, number), func() error {
+		return c.record("content", tenant, k.Backend, v.Decision, k.ID)
+	})
+	if full && err == nil {
+		view.Content = &ContentView{Warning: warning, Body: v.Text, Metadata: string(v.Metadata)}
+	}
+	return view, err
+}
+
+func memoryTrace(c *call) (any, error) {
+	k, _, err := c.memory()
+	if err != nil {
+		return nil, err
+	}
+	s, ctx := c.api.opt.Store, c.ctx()
+	t := TraceAnswer{Memory: k, Confidence: -1}
+	who, err := s.Authorship(ctx, k.Backend, k.Kind, []string{k.ID})
+	if err != nil {
+		return nil, err
+	}
+	if row, known := who[k.ID]; known {
+		t.Author, t.Trust, t.Confidence, t.Source, t.Decision, t.Deleted = row.Actor, row.Trust, row.Confidence, row.Source, row.Decision, row.Deleted
+	}
+	standings, err := s.Standings(ctx, k.Backend, k.Kind, []string{k.ID})
+	if err != nil {
+		return nil, err
+	}
+	if st, known := standings[k.ID]; known {
+		t.Standing = &st
+	}
+	var errs [4]error
+	t.Versions, errs[0] = s.History(ctx, k, 0, maxHistory)
+	t.Corrections, errs[1] = s.Corrections(ctx, k)
+	t.Dissent, errs[2] = s.Dissents(ctx, k, false)
+	t.Chain, errs[3] = s.VerifyMemory(ctx, k)
+	return t, errors.Join(errs[:]...)
+}
+
+func pinMemory(c *call) (any, error) {
+	var in PinRequest
+	k, err := c.acting("memory.pin", &in)
+	if err != nil {
+		return nil, err
+	}
+	if in.Version > 0 {
+		err = c.api.opt.Store.PinVersion(c.ctx(), k, in.Version, in.Pinned)
+	} else {
+		err = c.api.opt.Store.Pin(c.ctx(), k, in.Pinned)
+	}
+	return in, err
+}
+
+func promoteMemory(c *call) (any, error) {
+	var in Reason
+	k, err := c.acting("memory.promote", &in)
+	if err != nil {
+		return nil, err
+	}
+	return c.api.opt.Store.Promote(c.ctx(), k, c.review(in.Reason))
+}
+
+// acting reads the body, finds the memory and records what is about to be done.
+func (c *call) acting(op string, in any) (memproxy.MemoryKey, error) {
+	if err := c.body(in); err != nil {
+		return memproxy.MemoryKey{}, err
+	}
+	k, tenant, err := c.memory()
+	if err != nil {
+		return k, err
+	}
+	return k, c.record(op, tenant, k.Backend, "", k.ID)
+}
+
+func rollbackMemory(c *call) (any, error) {
+	var in RollbackRequest
+	if err := c.body(&in); err != nil {
+		return nil, err
+	}
+	if c.api.opt.Applier == nil {
+		return nil, problem{http.StatusNotImplemented, "rollback", "this installation cannot roll back"}
+	}
+	k, tenant, err := c.memory()
+	if err != nil {
+		return nil, err
+	}
+	to, err := c.target(k, in)
+	if err != nil {
+		return nil, err
+	}
+	decision := c.api.opt.NewID()
+	if err := c.record("memory.rollback", tenant, k.Backend, decision, k.ID); err != nil {
+		return nil, err
+	}
+	// Somebody who hangs up does not leave the backend and the history apart.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx()), applyTimeout)
+	defer cancel()
+	result, err := c.api.opt.Applier.Apply(ctx, Rollback{Memory: k, To: to, Decision: decision, Reviewer: c.who.ID, Reason: in.Reason})
+	if errors.Is(err, ErrNotSent) {
+		return nil, problem{http.StatusBadGateway, "upstream", "the backend could not be reached; nothing was changed"}
+	}
+	if err != nil {
+		c.api.opt.Log.ErrorContext(ctx, "it is not known whether a rollback was taken", "decision", decision, "error", err)
+		return nil, problem{http.StatusBadGateway, "upstream", "it is not known whether the backend was changed; look at the memory"}
+	}
+	answer := RollbackAnswer{Result: result}
+	if result.Status < 200 || result.Status >= 300 {
+		return answer, nil
+	}
+	made, err := c.api.opt.Store.Append(ctx, memproxy.Version{
+		MemoryKey: k, Tenant: tenant, Field: to.Field, Op: memproxy.OpRollback, Actor: c.who.ID, Trust: memproxy.TrustHuman,
+		Confidence: to.Confidence, Attestation: to.Attestation, Decision: decision, Score: to.Score, Text: to.Text, Metadata: to.Metadata,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("the backend was rolled back and the version not recorded: %w", err)
+	}
+	answer.Version = &made[0]
+	return answer, nil
+}
+
+// target is the version that a rollback names, with its text.
+func (c *call) target(k memproxy.MemoryKey, in RollbackRequest) (memproxy.Version, error) {
+	if (in.Version > 0) == (in.SHA256 != "") {
+		return memproxy.Version{}, badRequest("name either a version or the hash of one")
+	}
+	if in.Version == 0 {
+		all, err := c.api.opt.Store.History(c.ctx(), k, 0, maxHistory)
+		if err != nil {
+			return memproxy.Version{}, err
+		}
+		for _, v := range all { // the newest of this text that is still there
+			if v.SHA256 == in.SHA256 && !v.Compacted && v.Op != memproxy.OpDelete && v.Op != memproxy.OpPurge {
+				in.Version = v.Number
+				break
+			}
+		}
+		if in.Version == 0 {
+			return memproxy.Version{}, notFound()
+		}
+	}
+	v, err := c.api.opt.Store.Version(c.ctx(), k, in.Version)
+	if err == nil && (v.Op == memproxy.OpDelete || v.Op == memproxy.OpPurge) {
+		return v, badRequest("that version is a deletion; delete the memory instead")
+	}
+	return v, err
+}

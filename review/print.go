@@ -1,0 +1,178 @@
+package review
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+
+	"github.com/memproxy/memproxy"
+)
+
+// print writes an answer as JSON, or as a table for people.
+func (in *invocation) print(answer any, table func(*printer)) error {
+	if in.json {
+		enc := json.NewEncoder(in.Stdout)
+		enc.SetIndent("", "  ")
+		return enc.Encode(answer)
+	}
+	w := tabwriter.NewWriter(in.Stdout, 0, 0, 2, ' ', 0)
+	table(&printer{w})
+	return w.Flush()
+}
+
+// printer writes tables. Nothing that it is given can steer a terminal.
+type printer struct{ w io.Writer }
+
+func (p *printer) row(cells ...any) {
+	text := make([]string, len(cells))
+	for i, c := range cells {
+		if text[i] = printable(fmt.Sprint(c)); text[i] == "" {
+			text[i] = "-"
+		}
+	}
+	fmt.Fprintln(p.w, strings.Join(text, "\t"))
+}
+
+func (p *printer) line(format string, args ...any) {
+	fmt.Fprintln(p.w, printable(fmt.Sprintf(format, args...)))
+}
+
+// block writes a text of several lines, indented.
+func (p *printer) block(text string) {
+	for line := range strings.SplitSeq(text, "\n") {
+		fmt.Fprintln(p.w, "    "+printable(line))
+	}
+}
+
+// printable shows what is no plain character as an escape: control characters
+// steer terminals, and invisible or reversing ones lie about the text.
+func printable(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if r == ' ' || unicode.IsGraphic(r) && !unicode.Is(unicode.Zs, r) && r != unicode.ReplacementChar {
+			b.WriteRune(r)
+			continue
+		}
+		fmt.Fprintf(&b, `\u{%x}`, r)
+	}
+	return b.String()
+}
+
+func at(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+func codes(reasons []memproxy.Reason) string {
+	var all []string
+	for _, r := range reasons {
+		if !slices.Contains(all, string(r.Code)) {
+			all = append(all, string(r.Code))
+		}
+	}
+	return strings.Join(all, ",")
+}
+
+func (p *printer) hold(h HoldView) {
+	p.row("hold", h.ID)
+	p.row("state", h.State)
+	p.row("created", at(h.Created))
+	p.row("author", fmt.Sprintf("%s (%s), tenant %s", h.Principal, h.Trust, h.Tenant))
+	p.row("write", fmt.Sprintf("%s %s to %s (%s)", h.Method, h.EscapedPath, h.Backend, h.Route))
+	p.row("group", h.Similarity)
+	p.row("content hash", h.ContentSHA256)
+	if h.Reviewer != "" {
+		p.row("reviewed", fmt.Sprintf("%s by %s: %s", at(h.Reviewed), h.Reviewer, h.Note))
+	}
+	if h.Result.Status != 0 || h.Result.Detail != "" {
+		p.row("result", fmt.Sprintf("status %d, memories %s %s", h.Result.Status, strings.Join(h.Result.Memories, " "), h.Result.Detail))
+	}
+	for _, r := range h.Reasons {
+		p.row("reason", fmt.Sprintf("%s %s %s", r.Code, r.Rule, r.Detail))
+	}
+	if h.Gone {
+		p.line("the content was destroyed")
+	}
+	for _, t := range h.Texts {
+		p.line("text at %s", t.Pointer)
+		p.block(t.Text)
+		for _, hole := range t.Placeholders {
+			p.line("    %s: %s by rule %s, %d bytes at %d. %s", hole.Name, hole.Severity, hole.Rule, hole.Length, hole.Offset, hole.Instruction)
+		}
+	}
+	if c := h.Content; c != nil {
+		p.line("%s", c.Warning)
+		if c.Query != "" {
+			p.line("query %s", c.Query)
+		}
+		p.block(c.Body)
+	}
+}
+
+func (p *printer) settled(s Settled) {
+	if !s.Settled {
+		p.line("%s waits: %d of %d reviewers agreed", s.Hold.ID, s.Have, s.Need)
+		return
+	}
+	line := fmt.Sprintf("%s is %s", s.Hold.ID, s.Hold.State)
+	if s.Hold.Result.Status != 0 {
+		line += fmt.Sprintf(", the backend answered %d", s.Hold.Result.Status)
+	}
+	if s.Hold.State == memproxy.HoldReplaying {
+		line += "; it is not known whether it was sent"
+	}
+	p.line("%s", line)
+}
+
+func (p *printer) versions(vs []memproxy.Version) {
+	p.row("VERSION", "OP", "TIME", "ACTOR", "TRUST", "CONFIDENCE", "HASH", "DECISION", "NOTE")
+	for _, v := range vs {
+		var note []string
+		if v.Pinned {
+			note = append(note, "pinned")
+		}
+		if v.Compacted {
+			note = append(note, "text given up")
+		}
+		p.row(v.Number, v.Op, at(v.Time), v.Actor, v.Trust, v.Confidence, v.SHA256, v.Decision, strings.Join(note, ", "))
+	}
+}
+
+func (p *printer) trace(t TraceAnswer) {
+	p.row("memory", t.Memory.ID)
+	p.row("author", fmt.Sprintf("%s (%s), confidence %d, source %s", t.Author, t.Trust, t.Confidence, t.Source))
+	p.row("decision", t.Decision)
+	if st := t.Standing; st != nil {
+		p.row("state", fmt.Sprintf("%s since %s: %s", st.State, at(st.Changed), st.Reason))
+		p.row("attestation", st.Attestation)
+		p.row("expires", at(st.Expires))
+		p.row("pinned, contested", fmt.Sprint(st.Pinned, ", ", st.Contested))
+	}
+	p.versions(t.Versions)
+	for _, c := range t.Corrections {
+		p.line("corrected %s by %s (%s), decision %s: %s", at(c.Time), c.Corrector, c.Trust, c.Decision, c.Reason)
+	}
+	for _, d := range t.Dissent {
+		p.line("disputed %s by %s (%s), decision %s: %s", at(d.Time), d.Corrector, d.Trust, d.Decision, d.Reason)
+	}
+	if len(t.Chain.Faults) == 0 {
+		p.line("chain: %d records, unbroken", t.Chain.Checked)
+	}
+	for _, f := range t.Chain.Faults {
+		p.line("chain: %s at version %d: %s", f.Class, f.Version, f.Detail)
+	}
+}
+
+func (p *printer) session(s SessionSummary) {
+	p.line("%s", s.Text)
+	for _, e := range s.Refused {
+		p.row(at(e.Time), e.Verdict, e.Principal, e.Route, e.Decision, codes(e.Reasons))
+	}
+}

@@ -1,0 +1,89 @@
+package review
+
+import (
+	"errors"
+	"mime"
+	"net/http"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/memproxy/memproxy"
+)
+
+// errAudit: the audit log could not be written.
+var errAudit = errors.New("the audit log cannot be written")
+
+// problem is a refusal as it is answered. It is an error that quotes nothing
+// of anybody's.
+type problem struct {
+	status int
+	code   string
+	detail string
+}
+
+func (p problem) Error() string { return p.code + ": " + p.detail }
+
+// Problem is the body of every answer that is not a success.
+type Problem struct {
+	Error  string `json:"error"`
+	Detail string `json:"detail"`
+	// Confirm is the confirmation that the request is to be repeated with.
+	Confirm string `json:"confirm,omitempty"`
+}
+
+func problemUnauthorized() problem {
+	return problem{http.StatusUnauthorized, "unauthorized", "a bearer token of a reviewer is required"}
+}
+
+func badRequest(detail string) problem { return problem{http.StatusBadRequest, "bad_request", detail} }
+
+func notFound() problem { return problem{http.StatusNotFound, "unknown", "there is no such thing"} }
+
+// refuse answers an error: a "no" by its kind, breakage as 503.
+func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	var p problem
+	var confirm confirmation
+	switch {
+	case errors.As(err, &confirm):
+		write(w, http.StatusPreconditionRequired, Problem{"confirm", "repeat the request with this confirmation to see what may be an attack", string(confirm)})
+		return
+	case errors.As(err, &p):
+	case errors.Is(err, memproxy.ErrUnknown):
+		p = notFound()
+	case errors.Is(err, memproxy.ErrState):
+		p = problem{http.StatusConflict, "state", "it is in a state in which that cannot be done"}
+	case errors.Is(err, memproxy.ErrOwnReview):
+		p = problem{http.StatusForbidden, "own_review", "authors do not review their own"}
+	case errors.Is(err, memproxy.ErrGone):
+		p = problem{http.StatusGone, "gone", "the content was destroyed"}
+	case errors.Is(err, memproxy.ErrRefused):
+		p = badRequest("an argument that cannot be")
+	default:
+		a.opt.Log.ErrorContext(r.Context(), "review failed", "path", r.Pattern, "error", err)
+		p = problem{http.StatusServiceUnavailable, "unavailable", "it could not be done now"}
+		if errors.Is(err, errAudit) {
+			p.detail = "the audit log cannot be written, so nothing was done"
+		}
+	}
+	if p.status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="memproxy review"`)
+	}
+	write(w, p.status, Problem{Error: p.code, Detail: p.detail})
+}
+
+// body reads a request's JSON: exactly the members that v has, each once.
+func (c *call) body(v any) error {
+	media, _, err := mime.ParseMediaType(c.req.Header.Get("Content-Type"))
+	if err != nil || media != "application/json" {
+		return problem{http.StatusUnsupportedMediaType, "media_type", "the body is application/json"}
+	}
+	err = json.UnmarshalRead(http.MaxBytesReader(nil, c.req.Body, maxBody), v, json.RejectUnknownMembers(true))
+	var large *http.MaxBytesError
+	if errors.As(err, &large) {
+		return problem{http.StatusRequestEntityTooLarge, "too_large", "the body is too large"}
+	}
+	if err != nil {
+		return badRequest("the body is not the JSON object that is documented")
+	}
+	return nil
+}

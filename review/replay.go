@@ -1,0 +1,158 @@
+package review
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+// RunnerOptions configure a Runner.
+type RunnerOptions struct {
+	Store    ReplayStore
+	Replayer Replayer // an Asker too, if the backend can be asked
+	// Timeout bounds one sending; 0 is a minute. A claim is leased for twice
+	// that, so that it is over only when nobody is sending any more.
+	Timeout time.Duration
+	Log     *slog.Logger
+}
+
+// Runner sends approved writes upstream, each once.
+type Runner struct {
+	opt  RunnerOptions
+	wake chan struct{}
+}
+
+// NewRunner returns a runner.
+func NewRunner(opt RunnerOptions) (*Runner, error) {
+	if opt.Store == nil || opt.Replayer == nil || opt.Log == nil || opt.Timeout < 0 {
+		return nil, errors.New("review: a runner needs a store, a replayer and a log")
+	}
+	if opt.Timeout == 0 {
+		opt.Timeout = time.Minute
+	}
+	return &Runner{opt: opt, wake: make(chan struct{}, 1)}, nil
+}
+
+// settleTimeout bounds the record of what came of a sending.
+const settleTimeout = 10 * time.Second
+
+// Replay sends one approved hold and returns what became of it. Somebody who
+// hangs up does not stop it. A hold that another is sending, or that was sent,
+// comes back as it is. Where it stays unknown whether it was sent, the hold
+// comes back as replaying.
+func (r *Runner) Replay(ctx context.Context, id string) (memproxy.HeldWrite, error) {
+	ctx = context.WithoutCancel(ctx)
+	claim, err := r.opt.Store.ClaimHold(ctx, id, 2*r.opt.Timeout)
+	if errors.Is(err, memproxy.ErrState) {
+		return r.opt.Store.Hold(ctx, id)
+	}
+	if err != nil {
+		return memproxy.HeldWrite{}, err
+	}
+	sending, cancel := context.WithTimeout(ctx, r.opt.Timeout)
+	result, err := r.opt.Replayer.Replay(sending, claim.Hold, claim.Content)
+	cancel()
+	settling, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	switch {
+	case errors.Is(err, ErrNotSent):
+		r.opt.Log.WarnContext(ctx, "an approved write could not be sent; it will be tried again", "hold", id, "error", err)
+		err = r.opt.Store.ReleaseHold(settling, id, claim.Token)
+	case err != nil:
+		r.opt.Log.ErrorContext(ctx, "it is not known whether an approved write was sent", "hold", id, "error", err)
+		err = nil
+	case result.Status >= 200 && result.Status < 400:
+		err = r.opt.Store.FinishHold(settling, id, claim.Token, result)
+	case result.Status >= 400 && result.Status < 500 && result.Status != http.StatusRequestTimeout:
+		err = r.opt.Store.FailHold(settling, id, claim.Token, result)
+	default:
+		// A backend that breaks may have written before it did.
+		r.opt.Log.ErrorContext(ctx, "the backend broke on an approved write; it is not known whether it was taken", "hold", id, "status", result.Status)
+	}
+	if err != nil {
+		return memproxy.HeldWrite{}, fmt.Errorf("settle a replay: %w", err)
+	}
+	return r.opt.Store.Hold(settling, id)
+}
+
+// Recover goes on where a process ended: claims that were left are ended by
+// asking the backend, and approved writes are sent. What cannot be asked for
+// stays as it is, for a reviewer to resolve. Call it on start and now and
+// then.
+func (r *Runner) Recover(ctx context.Context) error {
+	left, err := r.opt.Store.Stranded(ctx)
+	if err != nil {
+		return err
+	}
+	if asker, ok := r.opt.Replayer.(Asker); ok {
+		for _, h := range left {
+			if err := r.resolve(ctx, asker, h); err != nil {
+				r.opt.Log.ErrorContext(ctx, "a write that may have been sent could not be asked for", "hold", h.ID, "error", err)
+			}
+		}
+	} else if len(left) > 0 {
+		r.opt.Log.ErrorContext(ctx, "writes that may have been sent wait for a reviewer to resolve them", "holds", len(left))
+	}
+	filter := memproxy.HoldFilter{State: memproxy.HoldApproved}
+	for {
+		page, err := r.opt.Store.Holds(ctx, filter)
+		if err != nil {
+			return err
+		}
+		for _, h := range page.Holds {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if _, err := r.Replay(ctx, h.ID); err != nil {
+				r.opt.Log.ErrorContext(ctx, "an approved write was not replayed", "hold", h.ID, "error", err)
+			}
+		}
+		if page.Next == "" {
+			return nil
+		}
+		filter.After = page.Next
+	}
+}
+
+// Run recovers at once, then at every tick and whenever it is woken, until the
+// context ends.
+func (r *Runner) Run(ctx context.Context, tick <-chan time.Time) {
+	for {
+		if err := r.Recover(ctx); err != nil && ctx.Err() == nil {
+			r.opt.Log.ErrorContext(ctx, "approved writes could not be looked up", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick:
+		case <-r.wake:
+		}
+	}
+}
+
+// Wake has Run look for approved writes now.
+func (r *Runner) Wake() {
+	select {
+	case r.wake <- struct{}{}:
+	default: // it will look anyway
+	}
+}
+
+func (r *Runner) resolve(ctx context.Context, asker Asker, h memproxy.HeldWrite) error {
+	asking, cancel := context.WithTimeout(ctx, r.opt.Timeout)
+	defer cancel()
+	found, result, err := asker.Ask(asking, h)
+	if err != nil {
+		return err
+	}
+	to := memproxy.HoldApproved
+	if found {
+		to = memproxy.HoldDone
+	}
+	return r.opt.Store.ResolveHold(ctx, h.ID, to, result)
+}

@@ -1,0 +1,92 @@
+package review
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+// SessionSummary is a session's record with the same in plain words.
+type SessionSummary struct {
+	memproxy.Session
+	Text string `json:"text"`
+}
+
+// UnlockRequest lets a session write again.
+type UnlockRequest struct {
+	Tenant string `json:"tenant,omitempty"`
+	Reason string `json:"reason"`
+}
+
+// session is the session of the path and the named tenant.
+func (c *call) session(named string) (memproxy.Session, error) {
+	tenant, err := c.tenant(named)
+	if err != nil {
+		return memproxy.Session{}, err
+	}
+	return c.api.opt.Store.Session(c.ctx(), tenant, c.req.PathValue("id"))
+}
+
+func sessionSummary(c *call) (any, error) {
+	s, err := c.session(c.req.URL.Query().Get("tenant"))
+	if err != nil {
+		return nil, err
+	}
+	return SessionSummary{s, Describe(s)}, nil
+}
+
+func unlockSession(c *call) (any, error) {
+	var in UnlockRequest
+	if err := c.body(&in); err != nil {
+		return nil, err
+	}
+	s, err := c.session(in.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.record("session.unlock", s.Tenant, "", "", s.ID); err != nil {
+		return nil, err
+	}
+	if err := c.api.opt.Store.Unlock(c.ctx(), s.Tenant, s.ID, c.review(in.Reason)); err != nil {
+		return nil, err
+	}
+	s, err = c.session(in.Tenant)
+	return SessionSummary{s, Describe(s)}, err
+}
+
+// Describe says in plain words what was refused in a session and why.
+func Describe(s memproxy.Session) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Session %s of %s, begun %s: %s passed, %s held for review, %s refused.",
+		s.ID, s.Principal, s.Begun.UTC().Format(time.RFC3339), writes(s.Passed), writes(s.Held), writes(s.Rejections))
+	switch {
+	case !s.Locked.IsZero():
+		fmt.Fprintf(&b, " Its writes are locked since %s, until a reviewer unlocks it.", s.Locked.UTC().Format(time.RFC3339))
+	case !s.Unlocked.IsZero():
+		fmt.Fprintf(&b, " It was locked, and unlocked by %s.", s.UnlockedBy)
+	}
+	if len(s.Reasons) > 0 {
+		b.WriteString(" Why:")
+		for i, r := range s.Reasons {
+			if i > 0 {
+				b.WriteString(",")
+			}
+			fmt.Fprintf(&b, " %s", r.Code)
+			if r.Rule != "" {
+				fmt.Fprintf(&b, " by rule %s", r.Rule)
+			}
+			fmt.Fprintf(&b, " (%d)", r.Count)
+		}
+		b.WriteString(".")
+	}
+	return b.String()
+}
+
+func writes(n int) string {
+	if n == 1 {
+		return "1 operation"
+	}
+	return fmt.Sprint(n, " operations")
+}

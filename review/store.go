@@ -1,0 +1,103 @@
+package review
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Store is what the API reads and changes; package ledger has it. Its "no" is
+// memproxy.ErrUnknown, ErrState, ErrOwnReview, ErrGone or ErrRefused; any
+// other error is breakage.
+type Store interface {
+	HoldStore
+	MemoryStore
+	SessionStore
+}
+
+// HoldStore keeps held writes.
+type HoldStore interface {
+	ReplayStore
+	Holds(context.Context, memproxy.HoldFilter) (memproxy.HoldPage, error)
+	HoldContent(ctx context.Context, id string) (memproxy.HeldWrite, memproxy.HoldContent, error)
+	ApproveHold(ctx context.Context, id string, r memproxy.Review) (memproxy.Tallied, error)
+	RejectHold(ctx context.Context, id string, r memproxy.Review) error
+	ReviewHolds(ctx context.Context, tenant, similarity string, before time.Time, expect int, approve bool, r memproxy.Review) ([]memproxy.HeldWrite, error)
+	ShredHold(ctx context.Context, id string, r memproxy.Review) error
+}
+
+// ReplayStore is what a Runner needs.
+type ReplayStore interface {
+	Hold(ctx context.Context, id string) (memproxy.HeldWrite, error)
+	Holds(context.Context, memproxy.HoldFilter) (memproxy.HoldPage, error)
+	ClaimHold(ctx context.Context, id string, lease time.Duration) (memproxy.Replay, error)
+	FinishHold(ctx context.Context, id, token string, r memproxy.HoldResult) error
+	FailHold(ctx context.Context, id, token string, r memproxy.HoldResult) error
+	ReleaseHold(ctx context.Context, id, token string) error
+	Stranded(context.Context) ([]memproxy.HeldWrite, error)
+	ResolveHold(ctx context.Context, id string, to memproxy.HoldState, r memproxy.HoldResult) error
+}
+
+// MemoryStore keeps what became of memories.
+type MemoryStore interface {
+	Authorship(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Authorship, error)
+	Standings(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Standing, error)
+	Corrections(context.Context, memproxy.MemoryKey) ([]memproxy.Correction, error)
+	Dissents(ctx context.Context, k memproxy.MemoryKey, text bool) ([]memproxy.Dissent, error)
+	History(ctx context.Context, k memproxy.MemoryKey, before int64, limit int) ([]memproxy.Version, error)
+	Version(ctx context.Context, k memproxy.MemoryKey, number int64) (memproxy.Version, error)
+	VerifyMemory(context.Context, memproxy.MemoryKey) (memproxy.ChainReport, error)
+	Append(context.Context, ...memproxy.Version) ([]memproxy.Version, error)
+	PinVersion(ctx context.Context, k memproxy.MemoryKey, number int64, pinned bool) error
+	Pin(ctx context.Context, k memproxy.MemoryKey, pinned bool) error
+	Promote(ctx context.Context, k memproxy.MemoryKey, r memproxy.Review) (memproxy.Tallied, error)
+}
+
+// SessionStore keeps the records of sessions.
+type SessionStore interface {
+	Session(ctx context.Context, tenant, id string) (memproxy.Session, error)
+	Unlock(ctx context.Context, tenant, id string, r memproxy.Review) error
+}
+
+// ErrNotSent is the error of a Replayer or Applier that is certain that
+// nothing reached the backend.
+var ErrNotSent = errors.New("nothing was sent")
+
+// A Replayer sends an approved write upstream, past the verdict that held it
+// and through everything else. What the backend answered is a result, whatever
+// its status. An error that is ErrNotSent means that nothing was sent, any
+// other that nobody knows.
+type Replayer interface {
+	Replay(context.Context, memproxy.HeldWrite, memproxy.HoldContent) (memproxy.HoldResult, error)
+}
+
+// An Asker is a Replayer that can find out from the backend whether a write
+// arrived, by its decision id.
+type Asker interface {
+	// Ask reports whether the write is there. An error means that it could not
+	// be found out.
+	Ask(context.Context, memproxy.HeldWrite) (found bool, r memproxy.HoldResult, err error)
+}
+
+// Rollback asks for a memory to be made what a version of it was.
+type Rollback struct {
+	Memory   memproxy.MemoryKey
+	To       memproxy.Version // with Text and Metadata
+	Decision string           // id under which it is recorded
+	Reviewer string
+	Reason   string
+}
+
+// An Applier brings a rollback into the backend. Its result and errors are as
+// a Replayer's.
+type Applier interface {
+	Apply(context.Context, Rollback) (memproxy.HoldResult, error)
+}
+
+// A Recorder writes events to the audit log; Record returns when the event is
+// durable.
+type Recorder interface {
+	Record(context.Context, memproxy.Event) (memproxy.Receipt, error)
+}

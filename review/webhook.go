@@ -1,0 +1,264 @@
+package review
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+// The defaults of webhooks.
+const (
+	defaultWebhookTimeout = 10 * time.Second
+	firstDelay            = 2 * time.Second
+	longestDelay          = time.Hour
+	// defaultAttempts takes about eight hours.
+	defaultAttempts = 18
+	// webhookBatch is how many notices are in hand at once.
+	webhookBatch = 20
+)
+
+// The headers of a delivery.
+const (
+	SignatureHeader = "X-Memproxy-Signature"
+	NoticeHeader    = "X-Memproxy-Notice" // the notice's id, the same on every attempt
+)
+
+// NoticeStore is where notices wait. It outlives the process, so that a crash
+// loses none.
+type NoticeStore interface {
+	Notices(ctx context.Context, limit int, lease time.Duration) ([]memproxy.Notice, error)
+	Delivered(ctx context.Context, id string) error
+	Delayed(ctx context.Context, id string, due time.Time, why string) error
+}
+
+// WebhookOptions configure the delivery of notices.
+type WebhookOptions struct {
+	Store NoticeStore
+	// URL is where notices are posted; https, or http for a test or a sidecar.
+	URL string
+	// Secret signs them, at least 16 bytes.
+	Secret []byte
+	// Kinds are what is told of. Empty: everything.
+	Kinds []memproxy.NoticeKind
+	// Transport makes the connections. Nil is http.DefaultTransport.
+	Transport http.RoundTripper
+	Clock     func() time.Time
+	// Jitter is a random number in [0, 1).
+	Jitter func() float64
+	// Timeout bounds one attempt; 0 is ten seconds.
+	Timeout time.Duration
+	// Attempts is after how many a notice is given up; 0 is 18.
+	Attempts int
+	Log      *slog.Logger
+}
+
+// Webhooks delivers notices, each at least once, in their order as far as they
+// are accepted.
+type Webhooks struct {
+	opt    WebhookOptions
+	client http.Client
+}
+
+// NewWebhooks returns a deliverer.
+func NewWebhooks(opt WebhookOptions) (*Webhooks, error) {
+	if opt.Store == nil || opt.Clock == nil || opt.Jitter == nil || opt.Log == nil {
+		return nil, errors.New("review: webhooks need a store, a clock, jitter and a log")
+	}
+	u, err := url.Parse(opt.URL)
+	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+		return nil, errors.New("review: the URL of a webhook is https://HOST/PATH") // it may have a secret in it
+	}
+	if len(opt.Secret) < 16 {
+		return nil, errors.New("review: the secret of a webhook has at least 16 bytes")
+	}
+	if opt.Timeout <= 0 {
+		opt.Timeout = defaultWebhookTimeout
+	}
+	if opt.Attempts <= 0 {
+		opt.Attempts = defaultAttempts
+	}
+	w := &Webhooks{opt: opt}
+	w.client = http.Client{
+		Transport: opt.Transport, Timeout: opt.Timeout,
+		// A signed notice goes where it was meant to go, and nowhere else.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return w, nil
+}
+
+// Run delivers at every tick until the context ends.
+func (w *Webhooks) Run(ctx context.Context, tick <-chan time.Time) {
+	for {
+		for {
+			n, err := w.Deliver(ctx)
+			if err != nil && ctx.Err() == nil {
+				w.opt.Log.ErrorContext(ctx, "notices could not be delivered", "error", err)
+			}
+			if n == 0 || err != nil {
+				break
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick:
+		}
+	}
+}
+
+// Deliver tries the notices that are due, a batch of them, and returns how
+// many it had in hand. An error is the store's.
+func (w *Webhooks) Deliver(ctx context.Context) (int, error) {
+	// Nobody else takes them up while this attempt can still be under way.
+	due, err := w.opt.Store.Notices(ctx, webhookBatch, w.opt.Timeout*(webhookBatch+1))
+	if err != nil {
+		return 0, err
+	}
+	for i, n := range due {
+		if err := ctx.Err(); err != nil {
+			return i, err
+		}
+		if err := w.deliver(ctx, n); err != nil {
+			return i, err
+		}
+	}
+	return len(due), nil
+}
+
+func (w *Webhooks) deliver(ctx context.Context, n memproxy.Notice) error {
+	if !w.wants(n.Kind) {
+		return w.opt.Store.Delivered(ctx, n.ID)
+	}
+	err := w.post(ctx, n)
+	switch {
+	case err == nil:
+		return w.opt.Store.Delivered(ctx, n.ID)
+	case n.Attempts+1 >= w.opt.Attempts:
+		w.opt.Log.ErrorContext(ctx, "a notice is given up", "notice", n.ID, "attempts", n.Attempts+1, "error", err)
+		return w.opt.Store.Delivered(ctx, n.ID)
+	}
+	return w.opt.Store.Delayed(ctx, n.ID, w.opt.Clock().Add(w.delay(n.Attempts)), err.Error())
+}
+
+func (w *Webhooks) wants(kind memproxy.NoticeKind) bool {
+	for _, k := range w.opt.Kinds {
+		if k == kind {
+			return true
+		}
+	}
+	return len(w.opt.Kinds) == 0
+}
+
+// delay doubles with every attempt, less up to half by chance, so that many
+// proxies do not come back at once.
+func (w *Webhooks) delay(attempts int) time.Duration {
+	d := min(firstDelay<<min(attempts, 20), longestDelay)
+	return d - time.Duration(float64(d)*w.opt.Jitter()/2)
+}
+
+// WebhookBody is what is posted.
+type WebhookBody struct {
+	memproxy.Notice
+	// Text is the same in plain words.
+	Text string `json:"text"`
+	// Data is the hold or the session.
+	Data json.RawMessage `json:"data"`
+}
+
+func (w *Webhooks) post(ctx context.Context, n memproxy.Notice) error {
+	body, err := json.Marshal(WebhookBody{n, noticeText(n), n.Data})
+	if err != nil {
+		return errors.New("the notice is not JSON")
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.opt.URL, bytes.NewReader(body))
+	if err != nil {
+		return errors.New("the URL cannot be asked")
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("User-Agent", "memproxy")
+	req.Header.Set(NoticeHeader, n.ID)
+	req.Header.Set(SignatureHeader, Sign(w.opt.Secret, w.opt.Clock(), body))
+	resp, err := w.client.Do(req)
+	if err != nil {
+		var ue *url.Error
+		if errors.As(err, &ue) {
+			err = ue.Err // without the URL
+		}
+		return err
+	}
+	defer resp.Body.Close()
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // so that the connection is used again
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		return fmt.Errorf("answered with status %d", resp.StatusCode)
+	}
+	return nil
+}
+
+func noticeText(n memproxy.Notice) string {
+	switch n.Kind {
+	case memproxy.NoticeHold, memproxy.NoticeAged:
+		var h memproxy.HeldWrite
+		if json.Unmarshal(n.Data, &h) != nil {
+			break
+		}
+		what := "is held for review"
+		if n.Kind == memproxy.NoticeAged {
+			what = "has waited long for review"
+		}
+		return fmt.Sprintf("A write by %s to %s (%s) %s: hold %s.", h.Principal, h.Backend, h.Route, what, h.ID)
+	case memproxy.NoticeLocked, memproxy.NoticeEnded:
+		var s memproxy.Session
+		if json.Unmarshal(n.Data, &s) == nil {
+			return Describe(s)
+		}
+	}
+	return string(n.Kind) + ": " + n.Subject
+}
+
+// Sign returns the value of SignatureHeader for a body at a time:
+// "t=SECONDS,v1=HEX", the hex HMAC-SHA-256 over "SECONDS.BODY".
+func Sign(secret []byte, at time.Time, body []byte) string {
+	unix := strconv.FormatInt(at.Unix(), 10)
+	return "t=" + unix + ",v1=" + hex.EncodeToString(webhookMAC(secret, unix, body))
+}
+
+func webhookMAC(secret []byte, unix string, body []byte) []byte {
+	h := hmac.New(sha256.New, secret)
+	io.WriteString(h, unix+".")
+	h.Write(body)
+	return h.Sum(nil)
+}
+
+// ErrSignature: a webhook that is not from who it says, or is old.
+var ErrSignature = errors.New("review: the signature of the webhook is wrong or too old")
+
+// VerifySignature is for receivers: it checks the value of SignatureHeader
+// against the body, and that it is at most tolerance old or ahead.
+func VerifySignature(secret []byte, header string, body []byte, now time.Time, tolerance time.Duration) error {
+	first, second, ok := strings.Cut(header, ",")
+	unix, isTime := strings.CutPrefix(first, "t=")
+	mac, isMAC := strings.CutPrefix(second, "v1=")
+	at, err := strconv.ParseInt(unix, 10, 64)
+	given, herr := hex.DecodeString(mac)
+	if !ok || !isTime || !isMAC || err != nil || herr != nil || !hmac.Equal(given, webhookMAC(secret, unix, body)) {
+		return ErrSignature
+	}
+	if age := now.Sub(time.Unix(at, 0)); age > tolerance || age < -tolerance {
+		return ErrSignature
+	}
+	return nil
+}
