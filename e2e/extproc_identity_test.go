@@ -1,0 +1,239 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// authority issues certificates for one test.
+type authority struct {
+	t    *testing.T
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	dir  string
+	n    int64
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{t: t, dir: t.TempDir()}
+	a.cert, a.key = a.issue("ca", nil, func(c *x509.Certificate) {
+		c.IsCA, c.BasicConstraintsValid, c.KeyUsage = true, true, x509.KeyUsageCertSign
+	})
+	return a
+}
+
+// issue writes name.pem and name-key.pem.
+func (a *authority) issue(name string, uri *url.URL, change func(*x509.Certificate)) (*x509.Certificate, *ecdsa.PrivateKey) {
+	a.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.n++
+	c := &x509.Certificate{
+		SerialNumber: big.NewInt(a.n), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	if uri != nil {
+		c.URIs, c.IPAddresses = []*url.URL{uri}, nil
+	}
+	if change != nil {
+		change(c)
+	}
+	parent, signer := a.cert, a.key
+	if parent == nil {
+		parent, signer = c, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, signer)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	raw, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	for path, block := range map[string]*pem.Block{
+		a.path(name): {Type: "CERTIFICATE", Bytes: der}, a.path(name + "-key"): {Type: "PRIVATE KEY", Bytes: raw},
+	} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			a.t.Fatal(err)
+		}
+	}
+	made, err := x509.ParseCertificate(der)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return made, key
+}
+
+func (a *authority) path(name string) string { return filepath.Join(a.dir, name+".pem") }
+
+// client is an HTTPS client with a certificate, or without one.
+func (a *authority) client(name string) *http.Client {
+	a.t.Helper()
+	pool := x509.NewCertPool()
+	pool.AddCert(a.cert)
+	conf := &tls.Config{RootCAs: pool}
+	if name != "" {
+		pair, err := tls.LoadX509KeyPair(a.path(name), a.path(name+"-key"))
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		conf.Certificates = []tls.Certificate{pair}
+	}
+	return &http.Client{Timeout: soon, Transport: &http.Transport{TLSClientConfig: conf, DisableKeepAlives: true}}
+}
+
+// Proves CARD-9: the caller is who its certificate says that it is, as Envoy
+// verified it; a header that says so is nothing.
+func TestEnvoyPeerCertificate(t *testing.T) {
+	ca := newAuthority(t)
+	ca.issue("envoy", nil, nil)
+	ca.issue("dev", &url.URL{Scheme: "spiffe", Host: "example.org", Path: "/agent/dev"}, nil)
+	ca.issue("other", &url.URL{Scheme: "spiffe", Host: "elsewhere.org", Path: "/agent/dev"}, nil)
+	b := startEnvoy(t, "    filter_chains:\n    - filters:\n", fmt.Sprintf(`    filter_chains:
+    - transport_socket:
+        name: envoy.transport_sockets.tls
+        typed_config:
+          "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext
+          common_tls_context:
+            tls_certificates: [{certificate_chain: {filename: %s}, private_key: {filename: %s}}]
+            validation_context: {trusted_ca: {filename: %s}}
+      filters:
+`, ca.path("envoy"), ca.path("envoy-key"), ca.path("ca")))
+	rec := &recorder{}
+	b.answers(rec)
+	b.start(settings(t))
+	for _, c := range []struct {
+		cert   string
+		header []string
+		status int
+		log    string
+	}{
+		{"dev", nil, 200, `"id":"workload:dev"`},
+		{"other", nil, 401, `identity.invalid`},
+		{"", nil, 401, `identity.missing`},
+		{"", []string{"X-Forwarded-Client-Cert", "URI=spiffe://example.org/agent/dev"}, 401, `identity.missing`},
+	} {
+		req, err := http.NewRequest("POST", "https://"+b.mem0+"/memories", strings.NewReader(addBody))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		for i := 0; i+1 < len(c.header); i += 2 {
+			req.Header.Set(c.header[i], c.header[i+1])
+		}
+		resp, err := ca.client(c.cert).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if resp.StatusCode != c.status {
+			t.Errorf("%+v: %d %s", c, resp.StatusCode, body)
+		}
+		if log := b.audit(); !strings.Contains(log, c.log) {
+			t.Errorf("%+v: not in\n%s", c, tail(log, 1500))
+		}
+	}
+	if got := rec.arrived(); !slices.Equal(got, []string{"POST /memories"}) {
+		t.Errorf("arrived %q", got)
+	}
+}
+
+// Proves CARD-9: however a path is spelled, what arrives is what was ruled on,
+// or nothing arrives. A caller that may read ann's memories gets no other way
+// to bob's.
+func TestEnvoyPaths(t *testing.T) {
+	for name, edits := range map[string][]string{
+		"as shipped":       nil,
+		"escapes rejected": {"KEEP_UNCHANGED", "REJECT_REQUEST"},
+		"escapes undone":   {"KEEP_UNCHANGED", "UNESCAPE_AND_FORWARD"},
+		"slashes merged":   {"merge_slashes: false", "merge_slashes: true"},
+		"nothing made plain": {
+			"normalize_path: true", "normalize_path: false",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := startEnvoy(t, edits...)
+			rec := &recorder{}
+			b.answers(rec)
+			b.start(settings(t))
+			if got := devCall(t, "GET", "http://"+b.mem0+"/v1/memories/?user_id=ann", ""); got.status != 200 || len(rec.arrived()) != 1 {
+				t.Errorf("the plain path: %d %s", got.status, got.body)
+			}
+			for _, path := range []string{
+				"/v1/memories/?user_id=bob", "//v1/memories/?user_id=bob", "/v1//memories/?user_id=bob", "/v1/memories//?user_id=bob",
+				"/v1/stats/../memories/?user_id=bob", "/v1/stats/%2e%2e/memories/?user_id=bob", "/v1/stats/..%2fmemories/?user_id=bob",
+				"/custom/../v1/memories/?user_id=bob", "/custom/..%2Fv1%2Fmemories%2F?user_id=bob", "/custom/%2e%2e/v1/memories/?user_id=bob",
+				"/custom/..\\v1\\memories\\?user_id=bob", "/custom/..%5cv1%5cmemories%5c?user_id=bob", "/v1/memorie%73/?user_id=bob",
+				"/v1/memories/?user_id=ann&user_id=bob", "/v1/memories/?user_id=ann#/v1/stats/", "/v1/memories/;x?user_id=bob",
+				"/memories?user_id=b%6fb", "/v1/stats/?x=/../memories/", "/v1/memories/%zz/",
+			} {
+				rec.arrived()
+				got := raw(t, "http://"+b.mem0, fmt.Sprintf("GET %s HTTP/1.1\r\nHost: mem.example\r\nConnection: close\r\nX-API-Key: m0sk_dev\r\n\r\n", path))
+				for _, a := range rec.arrived() {
+					// The backend reads paths as plainly as can be: what it
+					// would take for memory must have been ruled on.
+					u, err := url.ParseRequestURI(strings.TrimPrefix(a, "GET "))
+					if err != nil {
+						t.Errorf("%s: %q arrived", path, a)
+						continue
+					}
+					if strings.Contains(u.Path, "memories") && got.header.Get("X-Memproxy-Decision") == "" {
+						t.Errorf("%s: %q arrived and was not ruled on (%d)", path, a, got.status)
+					}
+					if strings.Contains(u.RawQuery, "bob") || strings.Contains(u.RawQuery, "b%6fb") {
+						t.Errorf("%s: %q arrived (%d)", path, a, got.status)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Proves CARD-9: a credential that stands twice is nobody's, however Envoy
+// puts the two together.
+func TestEnvoyDuplicateCredentials(t *testing.T) {
+	b := startEnvoy(t)
+	rec := &recorder{}
+	b.answers(rec)
+	b.start(settings(t))
+	for _, header := range []string{
+		"X-API-Key: m0sk_dev\r\nX-API-Key: m0sk_eve\r\n",
+		"Authorization: Token m0sk_dev\r\nAuthorization: Token m0sk_eve\r\n",
+		"Authorization: Token m0sk_eve\r\nX-API-Key: m0sk_dev\r\n",
+		"Proxy-Authorization: Bearer m0sk_dev\r\nX-Memproxy-Token: m0sk_eve\r\n",
+	} {
+		got := raw(t, "http://"+b.mem0, "GET /v1/memories/?user_id=ann HTTP/1.1\r\nHost: mem.example\r\nConnection: close\r\n"+header+"\r\n")
+		if got.status != 401 || len(rec.arrived()) > 0 {
+			t.Errorf("%q: %d %s", header, got.status, got.body)
+		}
+	}
+	// The same one twice is one.
+	got := raw(t, "http://"+b.mem0, "GET /v1/memories/?user_id=ann HTTP/1.1\r\nHost: mem.example\r\nConnection: close\r\nX-API-Key: m0sk_dev\r\nX-API-Key: m0sk_dev\r\n\r\n")
+	if got.status != 200 {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+}
