@@ -172,9 +172,14 @@ func (r *Rules) Find(dst []Hit, words []Word) []Hit {
 	return dst
 }
 
+// minDense is how many characters of a script without spaces make a block be
+// read by characters: what is a word elsewhere is about three of them.
+const minDense = 4
+
 func (r *Rules) inBlock(dst []Hit, words []Word, at int) []Hit {
 	var masks [maxConcepts]uint64
 	var present, opens uint64
+	dense := 0
 	for i := range words {
 		bit := uint64(1) << i
 		if words[i].Flags&Opens != 0 {
@@ -184,6 +189,11 @@ func (r *Rules) inBlock(dst []Hit, words []Word, at int) []Hit {
 			masks[bits.TrailingZeros64(c)] |= bit
 		}
 		present |= words[i].Concepts
+		dense += int(words[i].Flags & Dense)
+	}
+	stretch := 1
+	if dense >= minDense*int(Dense) {
+		stretch = 3
 	}
 	if present == 0 {
 		return dst
@@ -192,10 +202,11 @@ func (r *Rules) inBlock(dst []Hit, words []Word, at int) []Hit {
 	for ri := range r.List {
 		for si := range r.List[ri].seqs {
 			s := &r.List[ri].seqs[si]
-			start, end, ok := s.find(&masks, present, opens)
+			start, end, ok := s.find(&masks, present, opens, stretch)
 			if !ok {
 				continue
 			}
+			start, end = s.whole(words, start, end)
 			hit := Hit{Rule: ri, Start: at + start, End: at + end + 1}
 			if !overlaps(dst[:from], hit) {
 				dst = append(dst, hit)
@@ -204,6 +215,18 @@ func (r *Rules) inBlock(dst []Hit, words []Word, at int) []Hit {
 		}
 	}
 	return dst
+}
+
+// whole widens a span to the whole phrases at its ends.
+func (s *sequence) whole(words []Word, start, end int) (int, int) {
+	first, last := s.slots[0].any, s.slots[len(s.slots)-1].any
+	for start > 0 && words[start-1].Concepts&words[start].Concepts&first != 0 && words[start].Flags&Opens == 0 {
+		start--
+	}
+	for end+1 < len(words) && words[end+1].Concepts&words[end].Concepts&last != 0 && words[end+1].Flags&Opens == 0 {
+		end++
+	}
+	return start, end
 }
 
 // overlaps reports whether the rule was found at the same place in the block
@@ -219,7 +242,7 @@ func overlaps(hits []Hit, h Hit) bool {
 
 // find runs the sequence over a block as sets of positions. Its work does not
 // depend on what stands in the block.
-func (s *sequence) find(masks *[maxConcepts]uint64, present, opens uint64) (start, end int, ok bool) {
+func (s *sequence) find(masks *[maxConcepts]uint64, present, opens uint64, stretch int) (start, end int, ok bool) {
 	for i := range s.slots {
 		if s.slots[i].any&present == 0 {
 			return 0, 0, false
@@ -236,7 +259,7 @@ func (s *sequence) find(masks *[maxConcepts]uint64, present, opens uint64) (star
 			here &= opens
 		}
 		if i > 0 {
-			here &= smear(reach[i-1], sl.gap+1, sl.barrier(opens))
+			here &= smear(reach[i-1], (sl.gap+1)*stretch, sl.barrier(opens))
 		}
 		if here == 0 {
 			return 0, 0, false

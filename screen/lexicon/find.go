@@ -56,23 +56,25 @@ func (l *Lexicon) inChunk(hits []Hit, text string, at int, ids []int) []Hit {
 	last := -1
 	for _, id := range ids {
 		ri := l.owner[id]
-		if ri == last || len(hits) >= maxHits {
-			continue
+		if len(hits) >= maxHits {
+			break
 		}
 		r := &l.Rules[ri]
 		if r.Within > 0 {
+			if ri == last {
+				continue
+			}
 			last = ri
 			if s, e, ok := r.near(text, ids); ok {
 				hits = append(hits, Hit{ri, at + s, at + e})
 			}
 			continue
 		}
-		last = ri
 		for _, p := range r.parts {
 			if p.id != id {
 				continue
 			}
-			if m := p.re.FindStringIndex(text); m != nil {
+			for _, m := range p.re.FindAllStringIndex(text, maxHits-len(hits)) {
 				hits = append(hits, Hit{ri, at + m[0], at + m[1]})
 			}
 		}
