@@ -1,0 +1,221 @@
+package review_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/ledger/ledgertest"
+	"github.com/memproxy/memproxy/review"
+)
+
+var (
+	_ review.Store       = (*ledger.Ledger)(nil)
+	_ review.NoticeStore = (*ledger.Ledger)(nil)
+)
+
+// upstream is a backend that a test steers.
+type upstream struct {
+	mu      sync.Mutex
+	sent    []string
+	applied []review.Rollback
+	status  int
+	err     error
+	found   bool
+}
+
+func (u *upstream) Replay(_ context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) (memproxy.HoldResult, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !errors.Is(u.err, review.ErrNotSent) {
+		u.sent = append(u.sent, h.ID+" "+string(c.Body))
+	}
+	return memproxy.HoldResult{Status: u.status, Memories: []string{"m-" + h.ID}}, u.err
+}
+
+func (u *upstream) Apply(_ context.Context, r review.Rollback) (memproxy.HoldResult, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.applied = append(u.applied, r)
+	return memproxy.HoldResult{Status: u.status}, u.err
+}
+
+// askable is an upstream that knows what arrived.
+type askable struct{ *upstream }
+
+func (a askable) Ask(context.Context, memproxy.HeldWrite) (bool, memproxy.HoldResult, error) {
+	return a.found, memproxy.HoldResult{Status: 200}, nil
+}
+
+// recorder keeps the audit events; fail makes it break.
+type recorder struct {
+	mu     sync.Mutex
+	events []memproxy.Event
+	fail   bool
+}
+
+func (r *recorder) Record(_ context.Context, e memproxy.Event) (memproxy.Receipt, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.fail {
+		return memproxy.Receipt{}, errors.New("disk full")
+	}
+	r.events = append(r.events, e)
+	return memproxy.Receipt{}, nil
+}
+
+// rig is the API over a real ledger.
+type rig struct {
+	t      *testing.T
+	ledger *ledger.Ledger
+	clock  *ledgertest.Clock
+	up     *upstream
+	audit  *recorder
+	runner *review.Runner
+	url    string
+}
+
+// The tokens of the rig's reviewers.
+const (
+	annToken   = "ann-has-a-token-of-many-letters"   // everything, of all tenants
+	bobToken   = "bob-has-a-token-of-many-letters"   // reviews, of tenant acme
+	viewToken  = "view-has-a-token-of-many-letters"  // looks only
+	otherToken = "other-has-a-token-of-many-letters" // everything, of another tenant
+	agentToken = "agent-has-a-token-of-many-letters" // the author of the holds
+)
+
+func reviewer(id, token string, tenants memproxy.Limit, roles ...review.Role) review.Reviewer {
+	sum := sha256.Sum256([]byte(token))
+	return review.Reviewer{ID: id, SHA256: hex.EncodeToString(sum[:]), Tenants: tenants, Roles: roles}
+}
+
+func newRig(t *testing.T, change ...func(*review.Options)) *rig {
+	t.Helper()
+	r := &rig{t: t, clock: ledgertest.NewClock(), up: &upstream{status: 200}, audit: &recorder{}}
+	var err error
+	r.ledger, err = ledger.Open(ledger.Options{Clock: r.clock.Now, Vault: ledgertest.Vault(t), Notices: true, Timeout: 20 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.ledger.Close() })
+	log := slog.New(slog.DiscardHandler)
+	r.runner, err = review.NewRunner(review.RunnerOptions{Store: r.ledger, Replayer: r.up, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	acme, all := memproxy.Limit{Values: []string{"acme"}}, memproxy.Limit{All: true}
+	ids := 0
+	opt := review.Options{
+		Store: r.ledger, Recorder: r.audit, Runner: r.runner, Applier: r.up, Clock: r.clock.Now, Log: log,
+		NewID: func() string { ids++; return fmt.Sprint("id-", ids) },
+		Reviewers: []review.Reviewer{
+			reviewer("human:ann", annToken, all, review.RoleView, review.RoleReview, review.RoleContent),
+			reviewer("human:bob", bobToken, acme, review.RoleView, review.RoleReview),
+			reviewer("human:view", viewToken, acme, review.RoleView),
+			reviewer("human:other", otherToken, memproxy.Limit{Values: []string{"other"}}, review.RoleView, review.RoleReview, review.RoleContent),
+			reviewer("agent:dev", agentToken, acme, review.RoleView, review.RoleReview),
+		},
+	}
+	for _, f := range change {
+		f(&opt)
+	}
+	api, err := review.New(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(api)
+	t.Cleanup(server.Close)
+	r.url = server.URL
+	return r
+}
+
+func (r *rig) hold(id, text string) memproxy.HeldWrite {
+	r.t.Helper()
+	h, c := ledgertest.Held(id, text)
+	h, err := r.ledger.PutHold(r.t.Context(), h, c)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return h
+}
+
+func (r *rig) client(token string) *review.Client {
+	r.t.Helper()
+	c, err := review.NewClient(review.ClientOptions{URL: r.url, Token: token})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return c
+}
+
+// do makes a plain request and returns status and body.
+func (r *rig) do(token, method, path, body string, header ...string) (int, string) {
+	r.t.Helper()
+	req, err := http.NewRequestWithContext(r.t.Context(), method, r.url+path, strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if got := resp.Header.Get("Content-Type"); got != "application/json" || !json.Valid(b) {
+		r.t.Errorf("%s %s: %s %q", method, path, got, b)
+	}
+	if resp.Header.Get("Cache-Control") != "no-store" || len(resp.Cookies()) > 0 {
+		r.t.Errorf("%s %s: cached, or with a cookie", method, path)
+	}
+	return resp.StatusCode, string(b)
+}
+
+// wantStatus wants a refusal of the client's with a status.
+func wantStatus(t *testing.T, what string, err error, status int) {
+	t.Helper()
+	var refused *review.Refused
+	if !errors.As(err, &refused) || refused.Status != status {
+		t.Errorf("%s: %v, want status %d", what, err, status)
+	}
+}
+
+func must(t *testing.T, what string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// secret is a webhook's.
+func secret() []byte {
+	b := bytes.Repeat([]byte{1}, 32)
+	_, _ = rand.Read(b)
+	return b
+}
