@@ -63,3 +63,11 @@ type Pause struct {
 	// took place, nor whether it ended.
 	Lost bool
 }
+
+// A Recovery is the turn that answers a pause.
+type Recovery interface {
+	Turn
+	// Since is when the pause began, as the backend tells once the turn is
+	// prepared; the zero time where it does not.
+	Since() time.Time
+}

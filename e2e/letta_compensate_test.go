@@ -117,8 +117,9 @@ ASIDE CALL memory_finish_edits {}`, ``, 0},
 	}
 }
 
-// Proves EDGE-1: so it is in a conversation, of which the server never notes
-// that a run ended when it is answered in one piece.
+// Proves EDGE-1: so it is in a conversation. The server notes no end of a run
+// there that it answers in one piece, and answers those of older loops with 500
+// after they ran; that is settled as well.
 func TestLettaCompensatesConversations(t *testing.T) {
 	real := startLetta(t)
 	car := serveLettaWith(t, real, t.TempDir(), "ungated: compensate")
@@ -128,12 +129,12 @@ func TestLettaCompensatesConversations(t *testing.T) {
 	if err := json.Unmarshal([]byte(made.body), &conv); err != nil || conv.ID == "" {
 		t.Fatalf("%d %s", made.status, made.body)
 	}
-	for _, more := range []string{`,"streaming":false`, ``} {
+	for more, status := range map[string]int{`,"streaming":false`: 500, ``: 200} {
 		got := call(t, http.MethodPost, car.base+"/v1/conversations/"+conv.ID+"/messages", "", said(t, `CALL memory_replace {"label":"persona","old_string":"helper","new_string":"spy"}
 THEN
 CALL send_message {"message":"done"}`, more), sdk...)
-		if got.status != 200 {
-			t.Fatalf("%d %s", got.status, tail(got.body, 1500))
+		if got.status != status {
+			t.Errorf("%d %s", got.status, tail(got.body, 1500))
 		}
 		waitFor(t, "the settling", func() bool { return !car.journalled(t) })
 		if b := lettaBlocks(t, real, agent); b["persona"] != "helper" {

@@ -54,7 +54,7 @@ type Recoverer interface {
 	// Recover returns the turn that answers a pause, and where its legs are
 	// sent. What waits when it is prepared may be declined; nothing waits when
 	// the pause is over or somebody else's to answer.
-	Recover(p memproxy.Pause) (memproxy.Request, memproxy.Turn, error)
+	Recover(p memproxy.Pause) (memproxy.Request, memproxy.Recovery, error)
 }
 
 // Watched reports whether the run is to be let through and compensated.

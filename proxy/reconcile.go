@@ -274,6 +274,9 @@ func (p *Proxy) recover(ctx context.Context, recoverer gate.Recoverer, found mem
 	if len(turn.Waiting()) == 0 {
 		return true, nil
 	}
+	if p.opt.Clock().Sub(turn.Since()) < graces*p.opt.Reconcile {
+		return false, nil // a later one than was looked for
+	}
 	route, known := p.opt.Adapter.Route(memproxy.Request{Method: req.Method, Path: req.EscapedPath, EscapedPath: req.EscapedPath})
 	a := p.opt.Gate.Assume(&gate.Call{Backend: p.backend, Request: req, Route: route, Known: known}, reconciler(), "")
 	if a.Shadow() {

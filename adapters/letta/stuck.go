@@ -80,8 +80,11 @@ func (a *Adapter) Places(p memproxy.Pause) memproxy.Request {
 	}
 }
 
-// Placed implements the gate's recoverer. The pause is the last message of its
-// conversation, so it began with that.
+// spoken is by how much a conversation's time may lie before that of the run in
+// it: the server takes it down first.
+const spoken = time.Minute
+
+// Placed implements the gate's recoverer.
 func (a *Adapter) Placed(p memproxy.Pause, reply memproxy.Reply) ([]memproxy.Pause, error) {
 	if reply.Status == 404 {
 		return nil, nil // the agent is gone
@@ -100,10 +103,10 @@ func (a *Adapter) Placed(p memproxy.Pause, reply memproxy.Reply) ([]memproxy.Pau
 	var out []memproxy.Pause
 	for _, c := range list {
 		last := timeOf(c.Last)
-		if c.Agent != p.Agent || KindOf(c.ID) != TargetConversation || !last.IsZero() && last.Before(p.Since) {
+		if c.Agent != p.Agent || KindOf(c.ID) != TargetConversation || !last.IsZero() && last.Before(p.Since.Add(-spoken)) {
 			continue // nothing was said there since the run began
 		}
-		out = append(out, memproxy.Pause{Run: p.Run, Agent: p.Agent, Conversation: c.ID, Since: last, Open: true})
+		out = append(out, memproxy.Pause{Run: p.Run, Agent: p.Agent, Conversation: c.ID, Since: p.Since, Open: true})
 	}
 	return out, nil
 }
@@ -119,7 +122,7 @@ func timeOf(s string) time.Time {
 }
 
 // Recover implements the gate's recoverer.
-func (a *Adapter) Recover(p memproxy.Pause) (memproxy.Request, memproxy.Turn, error) {
+func (a *Adapter) Recover(p memproxy.Pause) (memproxy.Request, memproxy.Recovery, error) {
 	req := memproxy.Request{Method: "POST", Header: asSDK(nil), EscapedPath: "/v1/agents/" + url.PathEscape(p.Agent) + "/messages"}
 	opt := turn.Options{Prefix: "/v1", Agent: p.Agent, Body: []byte(`{"messages":[],"streaming":false}`)}
 	if p.Conversation != "" {
@@ -139,7 +142,11 @@ func (a *Adapter) Recover(p memproxy.Pause) (memproxy.Request, memproxy.Turn, er
 type recovery struct {
 	*turn.Turn
 	asked []string
+	since time.Time
 }
+
+// Since implements memproxy.Recovery.
+func (r *recovery) Since() time.Time { return r.since }
 
 // Prepare implements memproxy.Turn.
 func (r *recovery) Prepare() (memproxy.Request, bool) {
@@ -150,7 +157,15 @@ func (r *recovery) Prepare() (memproxy.Request, bool) {
 
 // Prepared implements memproxy.Turn.
 func (r *recovery) Prepared(reply memproxy.Reply) error {
-	if doc, err := jsondoc.Parse(reply.Body, 0); err == nil && doc.Root.Kind == jsondoc.Object {
+	doc, err := jsondoc.Parse(reply.Body, 0)
+	switch {
+	case err != nil:
+	case doc.Root.Kind == jsondoc.Array && len(doc.Root.Elems) > 0: // the conversation's newest messages
+		r.since = timeOf(doc.Root.Elems[0].Get("date").Text())
+	case doc.Root.Get("pending_approval") != nil:
+		r.since = timeOf(doc.Root.Get("pending_approval").Get("date").Text())
+	}
+	if err == nil && doc.Root.Kind == jsondoc.Object {
 		if rules := doc.Root.Get("tool_rules"); rules != nil {
 			for _, rule := range rules.Elems {
 				if rule.Get("type").Text() == "requires_approval" {
