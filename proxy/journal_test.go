@@ -1,0 +1,122 @@
+package proxy
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+)
+
+func entryOf(id string) *journalEntry {
+	return &journalEntry{
+		Decision: id, Begun: time.Unix(1, 0).UTC(), Route: "letta.send_message", Method: "POST", Path: "/v1/agents/a/messages", Session: "s",
+		Principal: memproxy.Principal{ID: "agent:dev", Tenant: "acme", ActsAs: memproxy.Limit{All: true}}, Picture: []byte("{}"),
+	}
+}
+
+// Proves EDGE-1: what is written is found by the next process as it was, by
+// nobody else, and not once it is removed.
+func TestJournalKeepsRuns(t *testing.T) {
+	j := journal{filepath.Join(t.TempDir(), "runs", "letta")}
+	if got, err := j.left(); len(got) != 0 || err != nil {
+		t.Fatalf("%v %v", got, err)
+	}
+	one, two := entryOf("01-a"), entryOf("02-b")
+	for _, e := range []*journalEntry{two, one} {
+		if err := j.write(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := j.left()
+	if err != nil || len(got) != 2 || !reflect.DeepEqual(got[0], one) || !reflect.DeepEqual(got[1], two) {
+		t.Fatalf("%v %+v", err, got)
+	}
+	for _, path := range []string{j.dir, j.path("01-a")} {
+		if st, err := os.Stat(path); err != nil || st.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s: %v %v", path, st.Mode(), err)
+		}
+	}
+	for range 2 { // removing twice is no error
+		if err := j.remove("01-a"); err != nil {
+			t.Error(err)
+		}
+	}
+	if got, err := j.left(); len(got) != 1 || err != nil {
+		t.Errorf("%v %v", got, err)
+	}
+}
+
+// A file that cannot be read costs an error and no other run; one that never
+// took effect is swept away.
+func TestJournalSurvivesDamage(t *testing.T) {
+	j := journal{t.TempDir()}
+	if err := j.write(entryOf("01-a")); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"02-b.json": "{", "03-c.json": `{"decision":"01-a"}`, ".new-1": "{", "notes.txt": ""} {
+		if err := os.WriteFile(filepath.Join(j.dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := j.left()
+	if len(got) != 1 || err == nil || !strings.Contains(err.Error(), "another run") {
+		t.Errorf("%v %v", got, err)
+	}
+	if _, err := os.Stat(filepath.Join(j.dir, ".new-1")); !os.IsNotExist(err) {
+		t.Error("an unfinished file stays")
+	}
+	for _, id := range []string{"", "../x", `a\b`} {
+		if j.write(entryOf(id)) == nil {
+			t.Errorf("%q became a file name", id)
+		}
+	}
+}
+
+// The journal is bounded: more runs than that are not let through.
+func TestJournalIsBounded(t *testing.T) {
+	j := journal{t.TempDir()}
+	for i := range maxJournal {
+		if err := os.WriteFile(filepath.Join(j.dir, strings.Repeat("x", 8)+string(rune('a'+i%26))+time.Duration(i).String()), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := j.write(entryOf("01-a")); err != errJournal {
+		t.Error(err)
+	}
+}
+
+// A run is settled by one at a time, and tried again at a growing pace.
+func TestUnsettledRunsWaitTheirTurn(t *testing.T) {
+	u, now := &unsettled{}, time.Unix(0, 0)
+	c := &watched{a: &gate.Admission{Decision: memproxy.Decision{ID: "d"}}}
+	take := func(want bool) *watched {
+		t.Helper()
+		left, mine := u.take("d", now)
+		if mine != want {
+			t.Fatalf("at %v: %v, want %v", now, mine, want)
+		}
+		return left
+	}
+	take(true)
+	take(false) // it is being settled
+	for wait := firstRetry; wait < lastRetry; wait *= 2 {
+		u.leave(c, now)
+		now = now.Add(wait - 1)
+		take(false)
+		now = now.Add(1)
+		if take(true) != c {
+			t.Error("what was left of it is lost")
+		}
+	}
+	u.put("d", c) // its agents were busy: soon again
+	take(true)
+	u.drop("d")
+	if take(true) != nil {
+		t.Error("a run is kept after it was settled")
+	}
+}
