@@ -115,7 +115,7 @@ func (a *Adapter) Placed(p memproxy.Pause, reply memproxy.Reply) ([]memproxy.Pau
 func timeOf(s string) time.Time {
 	for _, layout := range [...]string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999"} {
 		if t, err := time.Parse(layout, s); err == nil {
-			return t
+			return t.UTC()
 		}
 	}
 	return time.Time{}
