@@ -54,14 +54,18 @@ func (a *app) query(ctx context.Context, args []string) (int, error) {
 	fs, dir, _ := a.flags("query")
 	f, finish := a.filterFlags(fs)
 	fs.IntVar(&f.Last, "last", 0, "only the last `n`, 0 for all")
-	asJSON := fs.Bool("json", false, "print the records as they stand in the log, one a line")
+	format := formatFlag(fs)
 	if err := parse(fs, args, dir, nil); err != nil {
 		return exitUsage, err
 	}
 	if err := finish(); err != nil {
 		return exitUsage, err
 	}
-	if err := query.Query(ctx, *dir, *f, a.printer(*asJSON)); err != nil {
+	print, err := a.printer(*format, *dir)
+	if err != nil {
+		return exitUsage, err
+	}
+	if err := query.Query(ctx, *dir, *f, print); err != nil {
 		return exitBad, err
 	}
 	return exitOK, nil
@@ -72,28 +76,21 @@ func (a *app) tail(ctx context.Context, args []string) (int, error) {
 	f, finish := a.filterFlags(fs)
 	n := fs.Int("n", 10, "how many of the last `records`")
 	follow := fs.Bool("f", false, "go on with the records that follow")
-	asJSON := fs.Bool("json", false, "print the records as they stand in the log, one a line")
+	format := formatFlag(fs)
 	if err := parse(fs, args, dir, nil); err != nil {
 		return exitUsage, err
 	}
 	if err := finish(); err != nil {
 		return exitUsage, err
 	}
-	if err := query.Tail(ctx, *dir, *f, *n, *follow, nil, a.printer(*asJSON)); err != nil {
+	print, err := a.printer(*format, *dir)
+	if err != nil {
+		return exitUsage, err
+	}
+	if err := query.Tail(ctx, *dir, *f, *n, *follow, nil, print); err != nil {
 		return exitBad, err
 	}
 	return exitOK, nil
-}
-
-func (a *app) printer(asJSON bool) func(*verify.Record) error {
-	return func(r *verify.Record) error {
-		if asJSON {
-			_, err := a.stdout.Write(append(r.Raw[:len(r.Raw):len(r.Raw)], '\n'))
-			return err
-		}
-		_, err := fmt.Fprintln(a.stdout, line(r))
-		return err
-	}
 }
 
 // line is a record for a person. Whatever came from outside is quoted when it

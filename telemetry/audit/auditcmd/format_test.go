@@ -1,0 +1,46 @@
+package auditcmd_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// One OCSF event a record, in order, naming the log; the other forms stay as
+// they were. Proves CARD-10.
+func TestFormats(t *testing.T) {
+	dir := newLog(t, 8)
+	code, out, errs := run(t, "query", "-dir", dir, "-format", "ocsf", "-verdict", "deny")
+	if code != 0 {
+		t.Fatalf("exit %d: %s", code, errs)
+	}
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	if len(lines) != 2 {
+		t.Fatalf("%d lines: %s", len(lines), out)
+	}
+	for i, l := range lines {
+		var e struct {
+			Class    int `json:"class_uid"`
+			Action   int `json:"action_id"`
+			Metadata struct {
+				UID         string
+				Correlation string `json:"correlation_uid"`
+			}
+		}
+		if err := json.Unmarshal([]byte(l), &e); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"3", "7"}[i]
+		if e.Class != 6003 || e.Action != 2 || e.Metadata.UID != "cmd.example/log:"+want || e.Metadata.Correlation != "d"+want {
+			t.Errorf("%s", l)
+		}
+	}
+	_, short, _ := run(t, "tail", "-dir", dir, "-json")
+	_, long, _ := run(t, "tail", "-dir", dir, "-format", "json")
+	if short == "" || short != long {
+		t.Errorf("-json gives\n%s-format json gives\n%s", short, long)
+	}
+	if code, _, errs := run(t, "query", "-dir", dir, "-format", "cef"); code != 2 || !strings.Contains(errs, `"cef" is not text, json or ocsf`) {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+}

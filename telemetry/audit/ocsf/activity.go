@@ -1,0 +1,164 @@
+package ocsf
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/telemetry/audit/verify"
+)
+
+// activity is a request: what was ruled, or what came of it.
+func (e *event) activity(r *verify.Record) {
+	e.ClassUID, e.ClassName = classAPI, "API Activity"
+	e.CategoryUID, e.CategoryName = 6, "Application Activity"
+	op := r.Operation
+	if op == nil {
+		op = &verify.Operation{}
+	}
+	e.ActivityID, e.ActivityName = crud(op.Kind)
+	e.API = &api{Operation: known(op.Route), Request: &entity{UID: known(r.Decision)}}
+	if op.Backend != "" {
+		e.API.Service = &entity{Name: op.Backend}
+	}
+	e.who(r)
+	e.touched(r, op)
+	e.control(r)
+	if o := r.Outcome; o != nil && o.Status != 0 {
+		e.HTTPResponse, e.API.Response = &httpResponse{o.Status}, &apiResponse{Code: o.Status}
+	}
+	if e.StatusID == 2 && len(r.Reasons) > 0 {
+		if e.API.Response == nil {
+			e.API.Response = &apiResponse{}
+		}
+		e.API.Response.Error, e.API.Response.ErrorMessage = string(r.Reasons[0].Code), r.Reasons[0].Detail
+	}
+	e.Message = sentence(r, op)
+}
+
+func known(s string) string {
+	if s == "" {
+		return "unknown"
+	}
+	return s
+}
+
+// crud is the verb of an operation in OCSF's words.
+func crud(kind string) (int, string) {
+	switch kind {
+	case "learn":
+		return 1, "Create"
+	case "recall", "attach":
+		return 2, "Read"
+	case "correct":
+		return 3, "Update"
+	case "forget":
+		return 4, "Delete"
+	}
+	return 99, known(kind)
+}
+
+func (e *event) who(r *verify.Record) {
+	p := r.Principal
+	if p == nil {
+		p = &verify.Principal{}
+	}
+	u := user{UID: p.ID, Name: known(p.ID), TypeID: 99, Type: p.Kind}
+	switch p.Kind {
+	case "human":
+		u.TypeID, u.Type = 1, "User"
+	case "", "anonymous":
+		u.TypeID, u.Type = 0, "Unknown"
+	}
+	if p.Tenant != "" {
+		u.Org = &entity{UID: p.Tenant, Name: p.Tenant}
+	}
+	e.Actor = &actor{User: u}
+	if r.Session != "" {
+		e.Actor.Session = &entity{UID: r.Session}
+	}
+	// The log holds no addresses: the source is the authenticated caller.
+	e.SrcEndpoint = &entity{Name: known(p.ID)}
+}
+
+// touched are the memories and fields that it was about.
+func (e *event) touched(r *verify.Record, op *verify.Operation) {
+	add := func(kind string, ids []string) {
+		for _, id := range ids {
+			e.Resources = append(e.Resources, resource{UID: id, Type: kind})
+		}
+	}
+	add("memory", op.Targets)
+	if r.Outcome != nil {
+		add("memory", r.Outcome.Memories)
+	}
+	add("memory field", op.Fields)
+	e.Resources = slices.CompactFunc(e.Resources, func(a, b resource) bool { return a == b })
+}
+
+// faults are reasons by which the gate refuses because it cannot rule.
+func fault(code memproxy.ReasonCode) bool {
+	return code == "internal.error" || code == "policy.error" || strings.HasSuffix(string(code), ".unavailable")
+}
+
+// control is what was done: the Security Control profile.
+func (e *event) control(r *verify.Record) {
+	if len(r.Reasons) > 0 {
+		e.StatusCode, e.StatusDetail = string(r.Reasons[0].Code), r.Reasons[0].Detail
+	}
+	e.StatusID, e.Status, e.SeverityID = 1, "Success", 1
+	do := func(id int, action string, disposition int, said string) {
+		e.ActionID, e.Action, e.DispositionID, e.Disposition = id, action, disposition, said
+	}
+	switch r.Verdict {
+	case "allow":
+		do(1, "Allowed", 1, "Allowed")
+		if r.Would == "deny" || r.Would == "hold" {
+			do(3, "Observed", 15, "Detected") // shadow mode
+			e.SeverityID, e.IsAlert = 3, true
+		}
+	case "amend":
+		do(4, "Modified", 11, "Corrected")
+		e.SeverityID = 2
+	case "hold":
+		do(2, "Denied", 3, "Quarantined")
+		e.StatusID, e.Status, e.SeverityID, e.IsAlert = 99, "Held", 3, true
+	case "deny":
+		do(2, "Denied", 2, "Blocked")
+		e.StatusID, e.Status, e.SeverityID, e.IsAlert = 2, "Failure", 3, true
+		if slices.ContainsFunc(r.Reasons, func(x memproxy.Reason) bool { return fault(x.Code) }) {
+			e.DispositionID, e.Disposition = 27, "Error"
+		} else if len(e.Attacks) > 0 {
+			e.SeverityID = 4
+		}
+	default:
+		do(0, "", 0, "")
+	}
+	if o := r.Outcome; o != nil {
+		e.IsAlert = false // the decision was the alert
+		if o.Status >= 400 || o.Cancelled {
+			e.StatusID, e.Status = 2, "Failure"
+		}
+	}
+}
+
+// sentence tells a person what happened.
+func sentence(r *verify.Record, op *verify.Operation) string {
+	who := "somebody"
+	if r.Principal != nil && r.Principal.ID != "" {
+		who = r.Principal.ID
+	}
+	what := map[string]string{"allow": "was allowed", "amend": "was allowed, with changes,", "hold": "is held for review:", "deny": "was denied"}[r.Verdict]
+	if r.Outcome != nil {
+		what = "had the outcome of"
+	}
+	s := strings.Join([]string{who, known(what), known(op.Kind), "on", known(op.Backend)}, " ")
+	var codes []string
+	for _, reason := range r.Reasons {
+		codes = append(codes, string(reason.Code))
+	}
+	if len(codes) > 0 {
+		s += " (" + strings.Join(codes, ", ") + ")"
+	}
+	return s
+}

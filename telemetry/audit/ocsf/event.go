@@ -1,0 +1,189 @@
+package ocsf
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/telemetry/audit/verify"
+)
+
+// Options say of what the records are.
+type Options struct {
+	// Origin is the log's name, as its checkpoints say it; "" when not known.
+	Origin string
+	// Version is the program's that exports; "" when not known.
+	Version string
+}
+
+// Event writes a record as one OCSF event: a JSON object without a line's end.
+// It fails on a record whose time cannot be read, which Decode lets nobody
+// have.
+func Event(r *verify.Record, o Options) ([]byte, error) {
+	logged, err := r.At()
+	if err != nil {
+		return nil, fmt.Errorf("ocsf: record %d: %w", r.Index, err)
+	}
+	at := logged
+	if t, err := time.Parse(time.RFC3339Nano, r.EventTime); err == nil {
+		at = t
+	}
+	sum := sha256.Sum256(r.Raw)
+	maker := product{Name: "memproxy", VendorName: "memproxy", Version: o.Version}
+	e := &event{
+		Time: at.UnixMilli(),
+		Metadata: metadata{
+			Version: SchemaVersion, Product: maker, Profiles: []string{"security_control"},
+			UID: uid(o.Origin, r.Index), Sequence: r.Index, CorrelationUID: r.Decision,
+			EventCode: r.Type, LogName: o.Origin, LoggedTime: logged.UnixMilli(),
+		},
+		RawDataHash: &fingerprint{AlgorithmID: 3, Algorithm: "SHA-256", Value: hex.EncodeToString(sum[:])},
+	}
+	e.threats(r)
+	if r.Policy != "" {
+		e.Policy = &policy{Name: "memproxy rules", Version: r.Policy}
+	}
+	switch memproxy.EventType(r.Type) {
+	case memproxy.EventDecision, memproxy.EventOutcome:
+		e.activity(r)
+	case memproxy.EventStart, memproxy.EventStop, memproxy.EventReload, "prune":
+		e.lifecycle(r, maker)
+	default:
+		e.finding(r)
+	}
+	e.TypeUID = e.ClassUID*100 + e.ActivityID
+	e.TypeName = e.ClassName + ": " + e.ActivityName
+	e.Severity = severities[e.SeverityID]
+	if e.Unmapped, err = rest(r); err != nil {
+		return nil, fmt.Errorf("ocsf: record %d: %w", r.Index, err)
+	}
+	return json.Marshal(e, json.Deterministic(true))
+}
+
+var severities = [...]string{"Unknown", "Informational", "Low", "Medium", "High", "Critical"}
+
+func uid(origin string, index uint64) string {
+	if origin == "" {
+		return strconv.FormatUint(index, 10)
+	}
+	return origin + ":" + strconv.FormatUint(index, 10)
+}
+
+// threats puts in what public catalogues call the reasons.
+func (e *event) threats(r *verify.Record) {
+	var atlas []string
+	for _, reason := range r.Reasons {
+		t := threatOf(reason.Code)
+		if t.asi != "" {
+			e.Metadata.Labels = append(e.Metadata.Labels, "owasp_asi:"+t.asi)
+		}
+		if t.atlas != "" {
+			atlas = append(atlas, t.atlas)
+		}
+		if reason.Rule != "" {
+			e.Authorizations = append(e.Authorizations, authorization{string(reason.Code), policy{Name: reason.Rule, Version: r.Policy}})
+		}
+	}
+	slices.Sort(e.Metadata.Labels)
+	e.Metadata.Labels = slices.Compact(e.Metadata.Labels)
+	slices.Sort(atlas)
+	for _, id := range slices.Compact(atlas) {
+		// AML.T0080.000 is a sub-technique of AML.T0080.
+		if strings.Count(id, ".") == 2 {
+			parent := id[:strings.LastIndexByte(id, '.')]
+			e.Attacks = append(e.Attacks, attack{Technique: technique(parent), SubTechnique: technique(id)})
+			continue
+		}
+		e.Attacks = append(e.Attacks, attack{Technique: technique(id)})
+	}
+}
+
+func technique(id string) *entity { return &entity{UID: id, Name: techniqueName(id)} }
+
+// lifecycle is what happens to the process and its rules.
+func (e *event) lifecycle(r *verify.Record, app product) {
+	e.ClassUID, e.ClassName = classLifecycle, "Application Lifecycle"
+	e.CategoryUID, e.CategoryName = 6, "Application Activity"
+	e.App, e.SeverityID = &app, 1
+	e.Message = r.Detail
+	switch memproxy.EventType(r.Type) {
+	case memproxy.EventStart:
+		e.ActivityID, e.ActivityName = 3, "Start"
+	case memproxy.EventStop:
+		e.ActivityID, e.ActivityName = 4, "Stop"
+	case memproxy.EventReload:
+		e.ActivityID, e.ActivityName = 8, "Update"
+	default:
+		e.ActivityID, e.ActivityName = 99, r.Type
+	}
+}
+
+// finding is what somebody is to look at.
+func (e *event) finding(r *verify.Record) {
+	e.ClassUID, e.ClassName = classFinding, "Detection Finding"
+	e.CategoryUID, e.CategoryName = 2, "Findings"
+	e.ActivityID, e.ActivityName = 1, "Create"
+	e.SeverityID, e.IsAlert = 3, true
+	if memproxy.EventType(r.Type) == memproxy.EventBudgetWarning {
+		e.SeverityID, e.IsAlert = 2, false
+	}
+	e.FindingInfo = &findingInfo{
+		UID: e.Metadata.UID, Title: strings.ReplaceAll(r.Type, "_", " "), Desc: r.Detail, Types: []string{r.Type},
+		CreatedTime: e.Time, Attacks: e.Attacks,
+	}
+	e.Message = e.FindingInfo.Title
+	if r.Principal != nil {
+		e.Message += " by " + r.Principal.ID
+		e.Resources = append(e.Resources, resource{UID: r.Principal.ID, Name: r.Principal.ID, Type: "principal"})
+	}
+}
+
+// rest is what OCSF has no place for.
+func rest(r *verify.Record) (jsontext.Value, error) {
+	u := unmapped{
+		Trace: r.Trace, ContentSHA256: r.ContentSHA256, Degraded: r.Degraded, KeptFrom: r.KeptFrom,
+	}
+	if r.Would != r.Verdict {
+		u.Would = r.Would
+	}
+	if p := r.Principal; p != nil {
+		u.Trust, u.Method = p.Trust, p.Method
+	}
+	if o := r.Outcome; o != nil {
+		u.Filtered, u.Cancelled = o.Filtered, o.Cancelled
+	}
+	var errs [4]error
+	if op := r.Operation; op != nil {
+		u.Items = op.Items
+		if op.Scope != (memproxy.Scope{}) {
+			u.Scope, errs[0] = json.Marshal(op.Scope)
+		}
+	}
+	if r.Confidence != nil {
+		u.Confidence, errs[1] = json.Marshal(r.Confidence)
+	}
+	if len(r.Budget) > 0 {
+		u.Budget, errs[2] = json.Marshal(r.Budget)
+	}
+	if r.Part != nil {
+		u.Part, errs[3] = json.Marshal(r.Part)
+	}
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	b, err := json.Marshal(u)
+	if string(b) == "{}" {
+		return nil, err
+	}
+	return b, err
+}

@@ -1,0 +1,72 @@
+package ocsf
+
+import "github.com/memproxy/memproxy"
+
+// threat is where a reason stands in public catalogues: the OWASP Top 10 for
+// Agentic Applications, and MITRE ATLAS. Either may be "".
+type threat struct{ asi, atlas string }
+
+// threatOf has a row for each reason that fits one. It says what the table in
+// docs/reasons.md says; a test compares them.
+func threatOf(code memproxy.ReasonCode) threat {
+	switch code {
+	case "identity.missing", "identity.invalid":
+		return threat{"ASI03", "AML.T0012"}
+	case "identity.acts_as", "identity.user", "identity.app", "identity.run", "scope.conflict":
+		return threat{"ASI03", "AML.T0073"}
+	case "identity.broad", "owner.unknown", "policy.no_permit":
+		return threat{asi: "ASI03"}
+	case "scope.unpinned", "owner.foreign", "owner.filtered":
+		return threat{"ASI03", "AML.T0057"}
+	case "route.unknown", "run.ungated", "payload.duplicate", "payload.encoding", "payload.media_type", "payload.path",
+		"state.withheld", "state.sanitised", "field.size":
+		return threat{asi: "ASI06"}
+	case "payload.too_large", "payload.too_deep", "payload.slow":
+		return threat{atlas: "AML.T0029"}
+	case "payload.reserved", "payload.unseen", "trust.authority", "trust.backdated",
+		"screen.risk", "screen.extracted", "screen.withheld":
+		return threat{"ASI06", "AML.T0080.000"}
+	case "trust.clamped":
+		return threat{"ASI09", "AML.T0080.000"}
+	case "screen.secret":
+		return threat{"ASI06", "AML.T0055"}
+	case "field.forbidden":
+		return threat{"ASI06", "AML.T0081"}
+	case "policy.admin":
+		return threat{"ASI03", "AML.T0081"}
+	case "policy.bulk", "budget.total", "budget.tenant", "budget.namespace":
+		return threat{asi: "ASI08"}
+	case "policy.steering":
+		return threat{"ASI01", "AML.T0051"}
+	case "budget.hour":
+		return threat{"ASI08", "AML.T0029"}
+	case "budget.rapid_writes", "session.locked":
+		return threat{asi: "ASI10"}
+	}
+	return threat{}
+}
+
+// techniqueName is ATLAS' name of a technique or sub-technique.
+func techniqueName(id string) string {
+	switch id {
+	case "AML.T0012":
+		return "Valid Accounts"
+	case "AML.T0029":
+		return "Denial of AI Service"
+	case "AML.T0051":
+		return "LLM Prompt Injection"
+	case "AML.T0055":
+		return "Unsecured Credentials"
+	case "AML.T0057":
+		return "LLM Data Leakage"
+	case "AML.T0073":
+		return "Impersonation"
+	case "AML.T0080":
+		return "AI Agent Context Poisoning"
+	case "AML.T0080.000":
+		return "Memory"
+	case "AML.T0081":
+		return "Modify AI Agent Configuration"
+	}
+	return ""
+}
