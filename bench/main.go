@@ -32,6 +32,8 @@ func main() {
 	}
 	var (
 		onLetta = flag.Bool("letta", false, "measure streams and turns of agents instead")
+		fleet   = flag.Bool("fleet", false, "measure a control plane with many sidecars instead")
+		members = flag.Int("sidecars", 2000, "how many, with -fleet")
 		quick   = flag.Bool("quick", false, "short rounds, to see that it runs; the numbers mean little")
 		report  = flag.String("report", "", "write the report to this file as well")
 		rounds  = flag.Int("rounds", 5, "rounds; each contestant runs once in each")
@@ -44,6 +46,10 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	if *fleet {
+		exit(benchFleet(ctx, *members, *report))
+		return
+	}
 	if *onLetta {
 		if err := benchLetta(ctx); err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)
