@@ -1,0 +1,172 @@
+package gate_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+)
+
+// watchman is a fakeAdapter that can say what a run changed.
+type watchman struct{ fakeReader }
+
+func (*watchman) Turn(memproxy.Route, memproxy.Request, []byte) (memproxy.Turn, error) {
+	return nil, memproxy.ErrUngated
+}
+func (*watchman) Rearms(memproxy.Route) string { return "" }
+func (*watchman) Watch(memproxy.Route, memproxy.Request, []byte) (memproxy.Watch, error) {
+	return nil, memproxy.ErrUngated
+}
+func (*watchman) Rewatch([]byte) (memproxy.Watch, error) { return nil, memproxy.ErrUngated }
+
+// Proves EDGE-1: a run that cannot be gated is refused, watched or let through
+// by what its backend is set to, by whether anybody can say what it changes,
+// and by the profile; nothing but shadow mode lets it through unnoted.
+func TestUngatedRuns(t *testing.T) {
+	for name, tc := range map[string]struct {
+		profile          gate.Profile
+		mode             gate.Ungated
+		blind, shadow    bool // the adapter cannot look; rules are not enforced
+		refused, watched bool
+	}{
+		"production":                            {profile: gate.Production, refused: true},
+		"production, deny":                      {profile: gate.Production, mode: gate.UngatedDeny, refused: true},
+		"production, compensate":                {profile: gate.Production, mode: gate.UngatedCompensate, watched: true},
+		"production, compensate, nobody looks":  {profile: gate.Production, mode: gate.UngatedCompensate, blind: true, refused: true},
+		"development":                           {profile: gate.Development},
+		"development, deny":                     {profile: gate.Development, mode: gate.UngatedDeny, refused: true},
+		"development, compensate":               {profile: gate.Development, mode: gate.UngatedCompensate, watched: true},
+		"development, compensate, nobody looks": {profile: gate.Development, mode: gate.UngatedCompensate, blind: true},
+		"shadow, deny":                          {profile: gate.Production, mode: gate.UngatedDeny, shadow: true},
+		"shadow, compensate":                    {profile: gate.Production, mode: gate.UngatedCompensate, shadow: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, func(r *rig) {
+				r.rules.Profile, r.rules.Enforce = tc.profile, !tc.shadow
+				if !tc.blind {
+					w := &watchman{}
+					r.adapter, r.fake = w, &w.fakeAdapter
+				}
+			})
+			op := memproxy.Operation{Kind: memproxy.Run}
+			r.fake.op = op
+			call := r.call(op)
+			call.Backend.Ungated = tc.mode
+			a := r.gate.Admit(context.Background(), call)
+			reply, refused := r.gate.Ungated(context.Background(), a)
+			if refused != tc.refused || a.Watched() != tc.watched || refused && reply.Status != 403 {
+				t.Errorf("refused %v %d, watched %v", refused, reply.Status, a.Watched())
+			}
+			if last := r.recorder.events[len(r.recorder.events)-1]; !tc.watched && (last.Type != memproxy.EventOutcome || len(last.Reasons) == 0 || last.Reasons[0].Code != memproxy.RunUngated) {
+				t.Errorf("recorded %+v", last)
+			}
+			if !tc.watched {
+				return
+			}
+			// Looking fails: it is the profile's to say.
+			reply, refused = r.gate.Blind(context.Background(), a)
+			if refused != (tc.profile == gate.Production) || a.Watched() || refused && reply.Status != 403 {
+				t.Errorf("blind: refused %v %d, watched %v", refused, reply.Status, a.Watched())
+			}
+		})
+	}
+}
+
+func changed(text string) memproxy.Change {
+	return memproxy.Change{
+		Key: "block 1", After: text, Before: "was",
+		Call: memproxy.ToolCall{ID: "c", Tool: "block", Arguments: []byte(text), Operation: &memproxy.Operation{
+			Kind: memproxy.Correct, Cost: 1, Targets: []string{"block-1"}, Items: []memproxy.Item{{Kind: memproxy.ItemContent, Text: text, Field: "human"}},
+		}},
+	}
+}
+
+// Proves EDGE-1: what an earlier process let through is ruled on in the name of
+// who started it, under its decision, and charged to nobody else.
+func TestAssumedRunsAreAskedAsTheirPrincipals(t *testing.T) {
+	r := newRig(t, func(r *rig) {
+		r.identify = func(context.Context, memproxy.Credentials) (memproxy.Principal, error) {
+			return memproxy.Principal{}, errBroken // nobody is there to be identified
+		}
+	})
+	who := memproxy.Principal{ID: "agent:then", Tenant: "acme", Trust: memproxy.TrustAuthenticated, ActsAs: all(), Users: all(), Apps: all(), Runs: all()}
+	a := r.gate.Assume(r.call(memproxy.Operation{Kind: memproxy.Run}), who, "d-then")
+	if len(r.recorder.events) != 0 || a.Decision.ID != "d-then" {
+		t.Fatalf("%+v", r.recorder.events)
+	}
+	asked := r.gate.Ask(context.Background(), a, changed("tea").Call)
+	wantCodes(t, asked.Decision, memproxy.Allow)
+	ev := r.recorder.events[0]
+	if ev.Principal.ID != "agent:then" || ev.Route != "fake.route/block" || ev.Kind != memproxy.Correct || r.budget.used != 1 || len(ev.Budget) == 0 || ev.Budget[0].Key != "principal/agent:then" {
+		t.Errorf("%+v, %d charged", ev, r.budget.used)
+	}
+}
+
+// What is declined is recorded as denied, costs nothing, and asks no policy.
+func TestDeclinedCalls(t *testing.T) {
+	r := newRig(t, func(r *rig) {
+		r.rules.Policy = policy(func(memproxy.Question) (memproxy.Ruling, error) {
+			t.Error("the policy is asked")
+			return memproxy.Ruling{}, nil
+		})
+	})
+	a := r.gate.Assume(r.call(memproxy.Operation{Kind: memproxy.Run}), memproxy.Principal{ID: "system:reconciler"}, "")
+	for _, call := range []memproxy.ToolCall{changed("tea").Call, {ID: "c", Tool: "x", Arguments: []byte("{"), Flaw: &memproxy.Malformed{Detail: "no"}}} {
+		d := r.gate.Decline(context.Background(), a, call, "nobody ruled on it").Decision
+		wantCodes(t, d, memproxy.Deny, memproxy.RunUngated)
+		if d.Reasons[0].Detail != "nobody ruled on it" {
+			t.Errorf("%+v", d.Reasons)
+		}
+	}
+	if r.budget.used != 0 || len(r.recorder.events) != 2 {
+		t.Errorf("%d charged, %+v", r.budget.used, r.recorder.events)
+	}
+}
+
+// An undoing is recorded with both hashes and no text, and so is one that
+// failed.
+func TestUndoingsAreRecorded(t *testing.T) {
+	r := newRig(t, nil)
+	a := r.gate.Assume(r.call(memproxy.Operation{Kind: memproxy.Run}), r.who, "")
+	asked := r.gate.Ask(context.Background(), a, changed("tea").Call)
+	for _, err := range []error{nil, errors.New("tea is what the server says")} {
+		r.gate.Undone(context.Background(), asked, changed("aa11"), err)
+		ev := r.recorder.events[len(r.recorder.events)-1]
+		detail := ev.Reasons[0].Detail
+		if ev.Type != memproxy.EventOutcome || !strings.Contains(detail, "aa11") || !strings.Contains(detail, "was") || strings.Contains(detail, "tea") ||
+			strings.Contains(detail, "could not") != (err != nil) || (ev.Status == 200) != (err == nil) || ev.Memories[0] != "block-1" || ev.Decision != asked.Decision.ID {
+			t.Errorf("%v: %+v", err, ev)
+		}
+	}
+}
+
+// Proves EDGE-1: a write of somebody's through memproxy, in the middle of a run,
+// is known by its stamp; a stamp of another text, tenant or hand is none.
+func TestVouchedChanges(t *testing.T) {
+	r := newRig(t, nil)
+	a := r.gate.Assume(r.call(memproxy.Operation{Kind: memproxy.Run}), r.who, "")
+	stamp := func(sha, signature string) *memproxy.Stamp {
+		return &memproxy.Stamp{ID: "d", SHA256: sha, Signature: signature}
+	}
+	for name, tc := range map[string]struct {
+		after string
+		stamp *memproxy.Stamp
+		want  bool
+	}{
+		"ours":               {"aa11", stamp("aa11", "signed for acme"), true},
+		"none":               {"aa11", nil, false},
+		"of another text":    {"aa11", stamp("bb22", "signed for acme"), false},
+		"of another tenant":  {"aa11", stamp("aa11", "signed for other"), false},
+		"forged":             {"aa11", stamp("aa11", ""), false},
+		"of nothing at all ": {"", stamp("", "signed for acme"), false},
+	} {
+		c := changed(tc.after)
+		c.Stamp = tc.stamp
+		if got := r.gate.Vouched(a, c); got != tc.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
