@@ -219,3 +219,16 @@ func secret() []byte {
 	_, _ = rand.Read(b)
 	return b
 }
+
+// leaseOver is longer than a runner's lease.
+const leaseOver = 5 * time.Minute
+
+// asking is a runner whose backend can be asked.
+func (r *rig) asking() *review.Runner {
+	r.t.Helper()
+	runner, err := review.NewRunner(review.RunnerOptions{Store: r.ledger, Replayer: askable{r.up}, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return runner
+}

@@ -1,0 +1,105 @@
+package review
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"log/slog"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/memproxy/memproxy"
+)
+
+// only is a store that knows one hold, and breaks on everything else.
+type only struct {
+	Store
+	approved int
+}
+
+func (o *only) Hold(_ context.Context, id string) (memproxy.HeldWrite, error) {
+	if id != "h" {
+		return memproxy.HeldWrite{}, memproxy.ErrUnknown
+	}
+	return memproxy.HeldWrite{ID: "h", State: memproxy.HoldPending}, nil
+}
+
+func (o *only) ApproveHold(context.Context, string, memproxy.Review) (memproxy.Tallied, error) {
+	o.approved++
+	return memproxy.Tallied{}, nil
+}
+
+func (o *only) Holds(context.Context, memproxy.HoldFilter) (memproxy.HoldPage, error) {
+	return memproxy.HoldPage{}, nil
+}
+
+type deaf struct{}
+
+func (deaf) Record(context.Context, memproxy.Event) (memproxy.Receipt, error) {
+	return memproxy.Receipt{}, nil
+}
+
+// Whatever a body is: an approval takes exactly the documented object, and
+// nothing breaks. Whatever a query is: nothing breaks.
+func FuzzRequests(f *testing.F) {
+	f.Add(`{"reason":"x"}`, "state=pending&limit=5")
+	f.Add(`{"reason":"x","reason":"y"}`, "since=2026-01-01T00:00:00Z")
+	f.Add("{\"reason\":\"\xff\"}", "limit=-1&cursor=%00")
+	f.Add(`[1`, "before=%zz;a")
+	const token = "a-token-of-many-letters-for-a-test"
+	sum := sha256.Sum256([]byte(token))
+	store := &only{}
+	api, err := New(Options{
+		Store: store, Recorder: deaf{}, Clock: time.Now, NewID: func() string { return "id" }, Log: slog.New(slog.DiscardHandler),
+		Reviewers: []Reviewer{{ID: "r", SHA256: hex.EncodeToString(sum[:]), Roles: []Role{RoleView, RoleReview}, Tenants: memproxy.Limit{All: true}}},
+	})
+	if err != nil {
+		f.Fatal(err)
+	}
+	ask := func(t *testing.T, method, target, query, body string) int {
+		req := httptest.NewRequest(method, target, strings.NewReader(body))
+		req.URL.RawQuery = query
+		req.Header.Set("Authorization", "Bearer "+token)
+		req.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		api.ServeHTTP(w, req)
+		if w.Code >= 500 || !json.Valid(w.Body.Bytes()) {
+			t.Fatalf("%s %s: %d %s", method, target, w.Code, w.Body)
+		}
+		return w.Code
+	}
+	f.Fuzz(func(t *testing.T, body, query string) {
+		ask(t, "GET", "/v1/holds", query, "")
+		before := store.approved
+		code := ask(t, "POST", "/v1/holds/h/approve", "", body)
+		var object map[string]any
+		err := json.Unmarshal([]byte(body), &object)
+		if code == 200 && err != nil {
+			t.Fatalf("%q is taken", body)
+		}
+		for name := range object {
+			if code == 200 && name != "reason" {
+				t.Fatalf("%q is taken", body)
+			}
+		}
+		if (code == 200) != (store.approved == before+1) {
+			t.Fatalf("%q: status %d, approved %d", body, code, store.approved-before)
+		}
+	})
+}
+
+func FuzzPrintable(f *testing.F) {
+	f.Add("a\x1b[2Jb\u202ec")
+	f.Add("\xff\u00ad\U000e0041")
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, r := range printable(text) {
+			if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
+				t.Fatalf("%q shows %U", text, r)
+			}
+		}
+	})
+}

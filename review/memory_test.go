@@ -1,0 +1,233 @@
+package review_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger/ledgertest"
+	"github.com/memproxy/memproxy/review"
+)
+
+var memory = memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m"}
+
+// remembered puts a memory with three versions into the rig's ledger.
+func remembered(r *rig) []memproxy.Version {
+	r.t.Helper()
+	must(r.t, "Put", r.ledger.Put(r.t.Context(), ledgertest.Row("m")))
+	var vs []memproxy.Version
+	for i := range 3 {
+		v := ledgertest.Version("m", fmt.Sprint("text ", i))
+		v.Metadata = []byte(`{"n":1}`)
+		vs = append(vs, v)
+	}
+	vs, err := r.ledger.Append(r.t.Context(), vs...)
+	must(r.t, "Append", err)
+	return vs
+}
+
+// Proves SYN-5.
+func TestRollback(t *testing.T) {
+	r := newRig(t)
+	vs := remembered(r)
+	c := r.client(bobToken)
+	for _, in := range []review.RollbackRequest{{Version: 1, Reason: "worse now"}, {SHA256: vs[0].SHA256, Reason: "worse now"}} {
+		out, err := c.Rollback(t.Context(), memory, in)
+		if err != nil || out.Version == nil || out.Version.Op != memproxy.OpRollback || out.Version.SHA256 != vs[0].SHA256 || out.Version.Actor != "human:bob" {
+			t.Fatalf("%+v: %+v, %v", in, out, err)
+		}
+		last := r.up.applied[len(r.up.applied)-1]
+		if last.To.Text != "text 0" || string(last.To.Metadata) != `{"n":1}` || last.Reviewer != "human:bob" || last.Decision == "" {
+			t.Errorf("applied %+v", last)
+		}
+	}
+	e := r.audit.events[0]
+	if e.Route != "review.memory.rollback" || e.Decision != r.up.applied[0].Decision || e.Targets[0] != "m" {
+		t.Errorf("recorded %+v", e)
+	}
+	for name, c2 := range map[string]struct {
+		in     review.RollbackRequest
+		status int
+	}{
+		"to nothing": {review.RollbackRequest{}, 400}, "to two": {review.RollbackRequest{Version: 1, SHA256: "ab"}, 400},
+		"to no version": {review.RollbackRequest{Version: 99}, 404}, "to no hash": {review.RollbackRequest{SHA256: "ab"}, 404},
+	} {
+		_, err := c.Rollback(t.Context(), memory, c2.in)
+		wantStatus(t, name, err, c2.status)
+	}
+	_, err := r.client(viewToken).Rollback(t.Context(), memory, review.RollbackRequest{Version: 1})
+	wantStatus(t, "a viewer", err, 403)
+	_, err = r.client(otherToken).Rollback(t.Context(), memory, review.RollbackRequest{Version: 1})
+	wantStatus(t, "another tenant", err, 404)
+
+	before, err := r.ledger.History(t.Context(), memory, 0, 0)
+	must(t, "History", err)
+	for name, c2 := range map[string]struct {
+		status int
+		err    error
+		want   int
+	}{
+		"not reached": {0, review.ErrNotSent, 502}, "nobody knows": {0, errors.New("cut off"), 502}, "refused": {422, nil, 0},
+	} {
+		r.up.status, r.up.err = c2.status, c2.err
+		out, err := c.Rollback(t.Context(), memory, review.RollbackRequest{Version: 1})
+		if c2.want > 0 {
+			wantStatus(t, name, err, c2.want)
+		} else if err != nil || out.Version != nil || out.Result.Status != 422 {
+			t.Errorf("%s: %+v, %v", name, out, err)
+		}
+	}
+	after, err := r.ledger.History(t.Context(), memory, 0, 0)
+	if err != nil || len(after) != len(before) {
+		t.Errorf("%d versions, %v; want %d: nothing was rolled back", len(after), err, len(before))
+	}
+}
+
+func TestHistoryVersionTrace(t *testing.T) {
+	r := newRig(t)
+	vs := remembered(r)
+	c := r.client(bobToken)
+	page, err := c.History(t.Context(), memory, 0, 2)
+	if err != nil || len(page.Versions) != 2 || page.Versions[0].Number != 3 || page.Before != 2 {
+		t.Fatalf("history %+v, %v", page, err)
+	}
+	if page, err = c.History(t.Context(), memory, page.Before, 2); err != nil || len(page.Versions) != 1 || page.Before != 0 {
+		t.Errorf("next page %+v, %v", page, err)
+	}
+	if v, err := c.Version(t.Context(), memory, 1, false); err != nil || v.SHA256 != vs[0].SHA256 || v.Content != nil {
+		t.Errorf("version %+v, %v", v, err)
+	}
+	_, err = c.Version(t.Context(), memory, 1, true)
+	wantStatus(t, "bob sees content", err, 403)
+	if v, err := r.client(annToken).Version(t.Context(), memory, 1, true); err != nil || v.Content == nil || v.Content.Body != "text 0" {
+		t.Errorf("full version %+v, %v", v, err)
+	}
+	_, err = c.Version(t.Context(), memory, 9, false)
+	wantStatus(t, "no version", err, 404)
+	must(t, "Corrected", r.ledger.Corrected(t.Context(), memproxy.Correction{
+		Backend: "mem0", ID: "m", Tenant: "acme", Author: "agent:dev", Corrector: "human:ann", Decision: "d9", Reason: "wrong"}))
+	must(t, "Contest", r.ledger.Contest(t.Context(), memproxy.Dissent{Text: "no", Correction: memproxy.Correction{
+		Backend: "mem0", ID: "m", Tenant: "acme", Author: "agent:dev", Corrector: "agent:low", Decision: "d8", Reason: "doubt"}}))
+	trace, err := c.Trace(t.Context(), memory)
+	if err != nil || trace.Author != "agent:dev" || len(trace.Versions) != 3 || len(trace.Corrections) != 1 || len(trace.Dissent) != 1 ||
+		!trace.Standing.Contested || trace.Chain.Checked != 3 || len(trace.Chain.Faults) != 0 {
+		t.Errorf("trace %+v, %v", trace, err)
+	}
+	_, err = r.client(otherToken).Trace(t.Context(), memory)
+	wantStatus(t, "another tenant", err, 404)
+	_, err = c.Trace(t.Context(), memproxy.MemoryKey{Backend: "mem0", ID: "none"})
+	wantStatus(t, "no memory", err, 404)
+}
+
+// Proves TRL-9, EDGE-11.
+func TestPinAndPromote(t *testing.T) {
+	r := newRig(t, func(o *review.Options) { o.Need = 2 })
+	remembered(r)
+	_, err := r.ledger.SetState(t.Context(), memproxy.StateChange{MemoryKey: memory, Tenant: "acme", State: memproxy.StatePending})
+	must(t, "SetState", err)
+	_, err = r.client(agentToken).Promote(t.Context(), memory, "mine")
+	wantStatus(t, "the author", err, 403)
+	out, err := r.client(bobToken).Promote(t.Context(), memory, "fine")
+	if err != nil || out.Settled {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	if out, err = r.client(annToken).Promote(t.Context(), memory, "fine"); err != nil || !out.Settled {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	_, err = r.client(annToken).Promote(t.Context(), memory, "again")
+	wantStatus(t, "a validated one", err, 409)
+	for _, in := range []review.PinRequest{{Pinned: true, Reason: "x"}, {Version: 1, Pinned: true, Reason: "x"}} {
+		if _, err := r.client(bobToken).Pin(t.Context(), memory, in); err != nil {
+			t.Errorf("%+v: %v", in, err)
+		}
+	}
+	st, err := r.ledger.Standings(t.Context(), "mem0", memproxy.TargetMemory, []string{"m"})
+	if err != nil || !st["m"].Pinned || st["m"].State != memproxy.StateValidated {
+		t.Errorf("standing %+v, %v", st, err)
+	}
+	v, err := r.ledger.Version(t.Context(), memory, 1)
+	if err != nil || !v.Pinned {
+		t.Errorf("version %+v, %v", v, err)
+	}
+}
+
+// What becomes of an approved write, by what its sending ended with.
+//
+// Proves EDGE-11.
+func TestReplayOutcomes(t *testing.T) {
+	for name, c := range map[string]struct {
+		status int
+		err    error
+		want   memproxy.HoldState
+		sent   int
+	}{
+		"taken":           {200, nil, memproxy.HoldDone, 1},
+		"refused":         {422, nil, memproxy.HoldFailed, 1},
+		"broken":          {500, nil, memproxy.HoldReplaying, 1},
+		"backend is slow": {408, nil, memproxy.HoldReplaying, 1},
+		"cut off":         {0, errors.New("connection reset"), memproxy.HoldReplaying, 1},
+		"not reached":     {0, review.ErrNotSent, memproxy.HoldApproved, 0},
+	} {
+		r := newRig(t)
+		r.hold("h", "text")
+		r.up.status, r.up.err = c.status, c.err
+		s, err := r.client(bobToken).Approve(t.Context(), "h", "fine")
+		if err != nil || s.Hold.State != c.want || len(r.up.sent) != c.sent {
+			t.Errorf("%s: %s, %v, sent %d; want %s", name, s.Hold.State, err, len(r.up.sent), c.want)
+		}
+		r.up.status, r.up.err = 200, nil
+		must(t, "recover", r.runner.Recover(t.Context()))
+		if len(r.up.sent) != 1 {
+			t.Errorf("%s: sent %d times in the end", name, len(r.up.sent))
+		}
+	}
+}
+
+// A write that may have been sent is asked for, or a reviewer says what became
+// of it; it is never sent again on a guess.
+//
+// Proves EDGE-11.
+func TestStrandedIsAskedFor(t *testing.T) {
+	for _, found := range []bool{true, false} {
+		t.Run(fmt.Sprint("found ", found), func(t *testing.T) {
+			r := newRig(t)
+			r.hold("h", "text")
+			r.up.err = errors.New("connection reset")
+			_, err := r.client(bobToken).Approve(t.Context(), "h", "fine")
+			must(t, "approve", err)
+			r.up.err, r.up.found = nil, found
+			runner := r.asking()
+			must(t, "recover", runner.Recover(t.Context()))
+			if len(r.up.sent) != 1 {
+				t.Error("sent again within the lease")
+			}
+			r.clock.Pass(leaseOver)
+			must(t, "recover", runner.Recover(t.Context()))
+			h, err := r.ledger.Hold(t.Context(), "h")
+			if want := map[bool]int{true: 1, false: 2}[found]; err != nil || h.State != memproxy.HoldDone || len(r.up.sent) != want {
+				t.Errorf("%s, sent %d times, %v; want %d", h.State, len(r.up.sent), err, want)
+			}
+		})
+	}
+	r := newRig(t)
+	r.hold("h", "text")
+	r.up.err = errors.New("connection reset")
+	_, err := r.client(bobToken).Approve(t.Context(), "h", "fine")
+	must(t, "approve", err)
+	in := review.ResolveRequest{Outcome: memproxy.HoldDone, Reason: "it is there"}
+	_, err = r.client(bobToken).Resolve(t.Context(), "h", in)
+	wantStatus(t, "within the lease", err, 409)
+	r.clock.Pass(leaseOver)
+	_, err = r.client(agentToken).Resolve(t.Context(), "h", in)
+	wantStatus(t, "the author", err, 403)
+	_, err = r.client(bobToken).Resolve(t.Context(), "h", review.ResolveRequest{Outcome: "lost", Reason: "x"})
+	wantStatus(t, "to no state", err, 400)
+	if s, err := r.client(bobToken).Resolve(t.Context(), "h", in); err != nil || s.Hold.State != memproxy.HoldDone || len(r.up.sent) != 1 {
+		t.Errorf("resolved: %+v, %v", s, err)
+	}
+	if !strings.Contains(r.audit.events[len(r.audit.events)-1].Route, "resolve") {
+		t.Errorf("recorded %+v", r.audit.events)
+	}
+}

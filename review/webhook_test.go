@@ -1,0 +1,227 @@
+package review_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger/ledgertest"
+	"github.com/memproxy/memproxy/review"
+)
+
+// receiver is somebody who is told.
+type receiver struct {
+	mu     sync.Mutex
+	status int
+	got    []review.WebhookBody
+	bad    int
+	url    string
+}
+
+func newReceiver(t *testing.T, secret []byte, clock *ledgertest.Clock) *receiver {
+	r := &receiver{status: 204}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		b, err := io.ReadAll(req.Body)
+		if err != nil || review.VerifySignature(secret, req.Header.Get(review.SignatureHeader), b, clock.Now(), time.Minute) != nil {
+			r.bad++
+		}
+		if r.status < 300 {
+			var body review.WebhookBody
+			if json.Unmarshal(b, &body) != nil || body.ID != req.Header.Get(review.NoticeHeader) {
+				r.bad++
+			}
+			r.got = append(r.got, body)
+		}
+		if r.status == http.StatusFound {
+			w.Header().Set("Location", "/elsewhere")
+		}
+		w.WriteHeader(r.status)
+	}))
+	t.Cleanup(server.Close)
+	r.url = server.URL + "/hook"
+	return r
+}
+
+func (r *rig) webhooks(url string, key []byte, change ...func(*review.WebhookOptions)) *review.Webhooks {
+	r.t.Helper()
+	opt := review.WebhookOptions{
+		Store: r.ledger, URL: url, Secret: key, Clock: r.clock.Now, Jitter: func() float64 { return 0 },
+		Log: slog.New(slog.DiscardHandler),
+	}
+	for _, f := range change {
+		f(&opt)
+	}
+	w, err := review.NewWebhooks(opt)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return w
+}
+
+func deliver(t *testing.T, w *review.Webhooks, want int) {
+	t.Helper()
+	if n, err := w.Deliver(t.Context()); err != nil || n != want {
+		t.Fatalf("delivered %d, %v; want %d", n, err, want)
+	}
+}
+
+// Proves MFW-10.
+func TestWebhooks(t *testing.T) {
+	r, key := newRig(t), secret()
+	hook := newReceiver(t, key, r.clock)
+	w := r.webhooks(hook.url, key)
+	r.hold("h", "words that must not be told")
+	deliver(t, w, 1)
+	deliver(t, w, 0)
+	if hook.bad > 0 || len(hook.got) != 1 || hook.got[0].Kind != memproxy.NoticeHold || hook.got[0].Subject != "h" {
+		t.Fatalf("got %+v, %d bad", hook.got, hook.bad)
+	}
+	if body := hook.got[0]; !strings.Contains(body.Text, "agent:dev") || strings.Contains(string(body.Data), "must not be told") {
+		t.Errorf("told %+v", body)
+	}
+	r.clock.Pass(time.Hour)
+	_, err := r.ledger.AgeHolds(t.Context(), r.clock.Now())
+	must(t, "AgeHolds", err)
+	deliver(t, w, 1)
+	if got := hook.got[1]; got.Kind != memproxy.NoticeAged || !strings.Contains(got.Text, "waited long") {
+		t.Errorf("told %+v", got)
+	}
+}
+
+// While the receiver fails a notice comes back later and later, until it is
+// given up; one that is accepted in between is not told again.
+func TestWebhookRetries(t *testing.T) {
+	r, key := newRig(t), secret()
+	hook := newReceiver(t, key, r.clock)
+	w := r.webhooks(hook.url, key, func(o *review.WebhookOptions) { o.Attempts = 4 })
+	r.hold("h", "text")
+	for i, status := range []int{500, 302, 404} { // a redirect is not followed
+		hook.status = status
+		deliver(t, w, 1)
+		deliver(t, w, 0)
+		r.clock.Pass(time.Duration(2<<i)*time.Second - 500*time.Millisecond)
+		deliver(t, w, 0)
+		r.clock.Pass(time.Second)
+	}
+	hook.status = 200
+	deliver(t, w, 1)
+	if len(hook.got) != 1 || hook.bad > 0 {
+		t.Errorf("got %+v", hook.got)
+	}
+	r.hold("g", "text")
+	hook.status = 500
+	for range 4 {
+		deliver(t, w, 1)
+		r.clock.Pass(2 * time.Hour)
+	}
+	deliver(t, w, 0) // given up
+}
+
+// A notice that a process had in hand when it died is delivered by the next.
+func TestWebhookAfterCrash(t *testing.T) {
+	r, key := newRig(t), secret()
+	r.hold("h", "text")
+	if got, err := r.ledger.Notices(t.Context(), 10, time.Minute); err != nil || len(got) != 1 { // and dies
+		t.Fatal(got, err)
+	}
+	hook := newReceiver(t, key, r.clock)
+	w := r.webhooks(hook.url, key)
+	deliver(t, w, 0)
+	r.clock.Pass(2 * time.Minute)
+	deliver(t, w, 1)
+	if len(hook.got) != 1 {
+		t.Errorf("got %+v", hook.got)
+	}
+}
+
+func TestWebhookKindsAndRun(t *testing.T) {
+	r, key := newRig(t), secret()
+	hook := newReceiver(t, key, r.clock)
+	w := r.webhooks(hook.url, key, func(o *review.WebhookOptions) { o.Kinds = []memproxy.NoticeKind{memproxy.NoticeLocked} })
+	r.hold("h", "text")
+	for _, d := range []string{"1", "2", "3"} {
+		_, _, err := r.ledger.NoteSession(t.Context(), memproxy.SessionEvent{Tenant: "acme", Session: "s", Principal: "a", Decision: d, Verdict: memproxy.Deny})
+		must(t, "NoteSession", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done, tick := make(chan struct{}), make(chan time.Time)
+	go func() { w.Run(ctx, tick); close(done) }()
+	tick <- time.Time{} // taken once the first round is over
+	cancel()
+	<-done
+	hook.mu.Lock()
+	defer hook.mu.Unlock()
+	kinds := []memproxy.NoticeKind{}
+	for _, b := range hook.got {
+		kinds = append(kinds, b.Kind)
+	}
+	if !slices.Equal(kinds, []memproxy.NoticeKind{memproxy.NoticeLocked}) {
+		t.Errorf("told of %v", kinds)
+	}
+}
+
+func TestSignature(t *testing.T) {
+	key, now := secret(), time.Unix(1_800_000_000, 0)
+	body := []byte(`{"a":1}`)
+	good := review.Sign(key, now, body)
+	if err := review.VerifySignature(key, good, body, now.Add(time.Minute), 5*time.Minute); err != nil {
+		t.Error(err)
+	}
+	for name, c := range map[string]struct {
+		key    []byte
+		header string
+		body   string
+		now    time.Time
+	}{
+		"another key": {secret(), good, `{"a":1}`, now}, "another body": {key, good, `{"a":2}`, now},
+		"old": {key, good, `{"a":1}`, now.Add(time.Hour)}, "of tomorrow": {key, good, `{"a":1}`, now.Add(-time.Hour)},
+		"another time": {key, strings.Replace(good, "t=18", "t=19", 1), `{"a":1}`, time.Unix(1_900_000_000, 0)},
+		"none":         {key, "", `{"a":1}`, now}, "cut": {key, good[:len(good)-2], `{"a":1}`, now}, "odd": {key, "t=,v1=", "", now},
+	} {
+		if err := review.VerifySignature(c.key, c.header, []byte(c.body), c.now, 5*time.Minute); !errors.Is(err, review.ErrSignature) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func FuzzVerifySignature(f *testing.F) {
+	key, now := []byte("0123456789abcdef"), time.Unix(1_800_000_000, 0)
+	f.Add(review.Sign(key, now, []byte("x")), []byte("x"))
+	f.Add("t=9223372036854775807,v1=00", []byte{})
+	f.Fuzz(func(t *testing.T, header string, body []byte) {
+		if review.VerifySignature(key, header, body, now, time.Minute) == nil {
+			unix, err := strconv.ParseInt(strings.TrimPrefix(strings.Split(header, ",")[0], "t="), 10, 64)
+			if err != nil || !strings.EqualFold(header, review.Sign(key, time.Unix(unix, 0), body)) {
+				t.Fatalf("%q is accepted", header)
+			}
+		}
+		if review.VerifySignature(key, review.Sign(key, now, body), body, now, time.Minute) != nil {
+			t.Fatal("our own is refused")
+		}
+	})
+}
+
+// A webhook's address and secret are checked, and its URL is not in errors.
+func TestWebhookOptions(t *testing.T) {
+	r := newRig(t)
+	for _, url := range []string{"", "ftp://host/s3cret", "https:///s3cret", "https://host:port/s3cret"} {
+		_, err := review.NewWebhooks(review.WebhookOptions{
+			Store: r.ledger, URL: url, Secret: secret(), Clock: r.clock.Now, Jitter: func() float64 { return 0 }, Log: slog.New(slog.DiscardHandler)})
+		if err == nil || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}
