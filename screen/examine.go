@@ -51,7 +51,7 @@ func (s *Screener) examine(text string) ([]memproxy.Finding, error) {
 			out = s.classifier(out, v, sc)
 		}
 		if !s.off[LayerForm] && i == 0 {
-			out = form(out, text, &reading, sc.words)
+			out = s.form(out, text, &reading, sc.words)
 		}
 		if v.Name != normal.Plain {
 			for j := from; j < len(out); j++ {

@@ -47,6 +47,8 @@ type Pack struct {
 	weights    map[string]int // the numbers of pack.txt
 	hold, deny int
 	families   map[string]string // by rule
+	orders     uint64            // the concepts of orderConcepts that the vocabulary has
+	agent      uint32            // the hash of the word "agent"
 }
 
 var builtin = sync.OnceValues(func() (*Pack, error) {
@@ -107,6 +109,10 @@ func parse(fsys fs.FS) (*Pack, map[string]string, error) {
 	if p.vocabulary, err = directive.ParseVocabulary(fileVocabulary, files[fileVocabulary]); err != nil {
 		return nil, nil, fmt.Errorf("screen: %w", err)
 	}
+	for _, name := range orderConcepts {
+		p.orders |= p.vocabulary.Concept(name)
+	}
+	p.agent = p.vocabulary.Read(nil, "agent")[0].Hash
 	if p.directives, err = directive.ParseRules(fileDirectives, files[fileDirectives], p.vocabulary); err != nil {
 		return nil, nil, fmt.Errorf("screen: %w", err)
 	}

@@ -26,8 +26,8 @@ type Feature struct {
 // Window and Stride are the words that are judged together, and how far the
 // next window begins.
 const (
-	Window = 48
-	Stride = 24
+	Window = 32
+	Stride = 16
 )
 
 // Model is a trained model. It is immutable.
