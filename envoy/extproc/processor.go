@@ -98,15 +98,15 @@ func (p *Processor) Process(stream procv3.ExternalProcessor_ProcessServer) error
 			p.opt.Log.ErrorContext(ctx, "stream refused", "backend", x.b.Name, "error", err)
 			return status.Error(codes.FailedPrecondition, err.Error())
 		}
-		if answer == nil {
-			continue
+		if answer != nil {
+			err = stream.Send(answer)
 		}
-		if err := stream.Send(answer); err != nil {
+		if err != nil {
 			return err
 		}
 		if x.over {
-			// Ended only after an answer: Envoy takes an end without one for
-			// consent. Nothing of what follows is waited for.
+			// Ended only after an answer, or where none is waited for: Envoy
+			// takes an end for consent to whatever follows.
 			return nil
 		}
 	}
@@ -116,7 +116,7 @@ func (p *Processor) Process(stream procv3.ExternalProcessor_ProcessServer) error
 var (
 	errProtocol = errors.New("a message out of order")
 	errModes    = errors.New("the filter must have request_body_mode and response_body_mode BUFFERED (with allow_mode_override, what is not memory is skipped); no body would be ruled on")
-	errWatch    = errors.New("observability mode needs request_body_mode STREAMED or NONE")
+	errWatch    = errors.New("observability mode needs request_body_mode STREAMED; no other body is sent")
 )
 
 // buffered holds Envoy to what the processor relies on: that no body passes

@@ -29,11 +29,12 @@ func (x *exchange) observe(ctx context.Context, msg *procv3.ProcessingRequest) e
 		}
 		x.watching = true
 		if !x.gated {
-			x.settled = true
+			x.settled, x.over = true, true
 			return nil
 		}
-		if mode := msg.GetProtocolConfig().GetRequestBodyMode(); mode != modev3.ProcessingMode_STREAMED && !h.GetEndOfStream() {
+		if c := msg.GetProtocolConfig(); c != nil && c.GetRequestBodyMode() != modev3.ProcessingMode_STREAMED && !h.GetEndOfStream() {
 			// The body would not be sent; ruling on half a request says nothing.
+			// (Envoy 1.40 does not say in this mode.)
 			x.gated, x.settled = false, true
 			return errWatch
 		}
@@ -48,11 +49,14 @@ func (x *exchange) observe(ctx context.Context, msg *procv3.ProcessingRequest) e
 		if !x.watching || !x.gated || x.settled {
 			return nil
 		}
-		x.seen() // a backend may answer before it has the whole body
+		if x.admission == nil { // a backend may answer before it has the whole body
+			x.flaw = tooSlow()
+			x.seen()
+		}
 		pseudo, _ := headers(m.ResponseHeaders.GetHeaders())
 		x.status, _ = strconv.Atoi(pseudo[":status"]) // 0 says that it is not known
 		x.gate().Streamed(context.WithoutCancel(x.ctx), x.admission, x.status, false)
-		x.settled = true
+		x.settled, x.over = true, true
 	}
 	return nil
 }
