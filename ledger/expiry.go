@@ -133,22 +133,34 @@ func (l *Ledger) Purge(ctx context.Context, k memproxy.MemoryKey, actor, decisio
 // forget removes what is kept of a memory besides its versions, and leaves a
 // tombstone of its owner.
 func (t *transaction) forget(k memproxy.MemoryKey) error {
+	if err := t.forgetStanding(k); err != nil {
+		return err
+	}
+	t.remove([]key{{k.Backend, k.Kind, k.ID}})
+	_, err := t.run(`UPDATE ownership SET deleted = ? WHERE backend = ? AND kind = ? AND id = ? AND deleted = 0`,
+		max(1, micros(t.l.opt.Clock())), k.Backend, string(k.Kind), k.ID)
+	return err
+}
+
+// forgetStanding removes a memory's standing, dissent and votes.
+func (t *transaction) forgetStanding(k memproxy.MemoryKey) error {
 	args := []any{k.Backend, string(k.Kind), k.ID}
 	const where = ` WHERE backend = ? AND kind = ? AND id = ?`
 	t.stood = append(t.stood, key{k.Backend, k.Kind, k.ID})
 	if _, err := t.run(`DELETE FROM standing`+where, args...); err != nil {
 		return err
 	}
-	open, err := rows(t, scanText, `DELETE FROM dissent`+where+` RETURNING decision`, args...)
+	if _, err := t.run(`DELETE FROM vote WHERE subject = ?`, ref(refMemory, k.Backend, string(k.Kind), k.ID)); err != nil {
+		return err
+	}
+	gone, err := rows(t, scanText, `DELETE FROM dissent`+where+` RETURNING decision`, args...)
 	if err != nil {
 		return err
 	}
-	for _, decision := range open {
+	for _, decision := range gone {
 		if _, err := t.run(`DELETE FROM content WHERE ref = ?`, dissentRef(k, decision)); err != nil {
 			return err
 		}
 	}
-	t.remove([]key{{k.Backend, k.Kind, k.ID}})
-	_, err = t.run(`UPDATE ownership SET deleted = ?`+where+` AND deleted = 0`, append([]any{max(1, micros(t.l.opt.Clock()))}, args...)...)
-	return err
+	return nil
 }

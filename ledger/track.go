@@ -73,7 +73,8 @@ func (l *Ledger) Corrected(ctx context.Context, c Correction) error {
 const pruneStep = 500
 
 // Prune removes the tombstones of memories that were deleted before a time,
-// and the notes by which corrections of before are counted once only. It
+// with their standings, dissent and votes, and the notes by which corrections
+// of before are counted once only. It
 // returns how many tombstones it removed, also along with an error. A memory
 // whose tombstone is gone is unknown: its owner is asked upstream, which says
 // that there is none.
@@ -103,20 +104,20 @@ func (t *transaction) prune(before time.Time) ([]key, error) {
 	if _, err := t.exec(t.l.pruneNotes, before.UnixMicro()); err != nil {
 		return nil, err
 	}
-	rows, err := t.tx.StmtContext(t.ctx, t.l.pruneRows).QueryContext(t.ctx, before.UnixMicro(), pruneStep)
+	found, err := t.tx.StmtContext(t.ctx, t.l.pruneRows).QueryContext(t.ctx, before.UnixMicro(), pruneStep)
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
-	var gone []key
-	for rows.Next() {
-		var k key
-		if err := rows.Scan(&k.backend, &k.kind, &k.id); err != nil {
+	gone, err := drain(found, func(s scanner) (k key, err error) { return k, s.Scan(&k.backend, &k.kind, &k.id) })
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range gone {
+		if err := t.forgetStanding(memproxy.MemoryKey{Backend: k.backend, Kind: k.kind, ID: k.id}); err != nil {
 			return nil, err
 		}
-		gone = append(gone, k)
 	}
-	return gone, rows.Err()
+	return gone, nil
 }
 
 // Len returns how many rows of a kind a backend has, without tombstones. It

@@ -107,6 +107,7 @@ func RunLife(t *testing.T, open func(*testing.T, ledger.Options) (one, other *le
 		{"ten texts are kept, and the pinned", versionsCompacted},
 		{"a store is sealed", versionsSealed},
 		{"versions from many writers are one chain", versionsAtOnce},
+		{"what is over is removed", maintained},
 		{"three rejections lock a session", sessionLocks},
 		{"a session that is idle ends", sessionEnds},
 	} {

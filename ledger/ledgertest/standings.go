@@ -256,3 +256,41 @@ func promoted(t *testing.T, l Life) {
 		t.Errorf("old votes do not count again: %+v, %v", tally, err)
 	}
 }
+
+func maintained(t *testing.T, l Life) {
+	ctx := t.Context()
+	gone := Row("gone")
+	put(t, l, gone, Row("stays"))
+	set(t, l, "gone", memproxy.StateFlagged)
+	set(t, l, "stays", memproxy.StateFlagged)
+	must(t, "Contest", l.Contest(ctx, memproxy.Dissent{Text: "no", Correction: memproxy.Correction{
+		Backend: "mem0", ID: "gone", Tenant: "acme", Author: "a", Corrector: "b", Decision: "d"}}))
+	gone.Deleted = true
+	put(t, l, gone)
+	for i := range 12 {
+		appendAll(t, l, Version("m", fmt.Sprint(i)))
+	}
+	hold(t, l, "h", "text")
+	must(t, "reject", l.RejectHold(ctx, "h", by("human:ann")))
+	hold(t, l, "waits", "text")
+	must(t, "Maintain", l.Maintain(ctx, ledger.Retention{}))
+	wantState(t, l, "h", memproxy.HoldRejected)
+	l.Clock.Pass(400 * 24 * time.Hour)
+	must(t, "Maintain", l.Maintain(ctx, ledger.Retention{}))
+	_, err := l.Hold(ctx, "h")
+	wantErr(t, "a hold that was settled", err, ledger.ErrUnknown)
+	wantState(t, l, "waits", memproxy.HoldPending)
+	if st := standing(t, l, "gone"); st.State != "" {
+		t.Errorf("of a deleted memory: %+v", st)
+	}
+	if st := standing(t, l, "stays"); st.State != memproxy.StateFlagged {
+		t.Errorf("of a memory that is there: %+v", st)
+	}
+	if d, err := l.Dissents(ctx, mem("gone"), true); err != nil || len(d) != 0 {
+		t.Errorf("dissent %v, %v", d, err)
+	}
+	if h, err := l.History(ctx, mem("m"), 0, 0); err != nil || len(h) != 10 {
+		t.Errorf("%d records, %v; want the ten with their texts", len(h), err)
+	}
+	sound(t, l)
+}

@@ -1,0 +1,54 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+const day = 24 * time.Hour
+
+// The defaults of Retention.
+const (
+	DefaultKeepHolds      = 90 * day
+	DefaultKeepSessions   = 90 * day
+	DefaultKeepTombstones = 180 * day
+	DefaultKeepRecords    = 365 * day
+)
+
+// Retention says how long things that are over are kept. Zero is the default.
+type Retention struct {
+	Holds      time.Duration // settled ones, with their contents
+	Sessions   time.Duration // ended and not locked
+	Tombstones time.Duration // of deleted memories, with notes of corrections
+	Records    time.Duration // of versions whose text was given up
+}
+
+// Maintain removes what is older than its retention. Call it now and then; it
+// may be stopped and called again, and one part's failure does not keep the
+// others from being done. What expires and what ends is not its business: see
+// Expire, Purgeable, DeletedBefore, EndSessions, AgeHolds.
+func (l *Ledger) Maintain(ctx context.Context, r Retention) error {
+	before := func(d, def time.Duration) time.Time {
+		if d <= 0 {
+			d = def
+		}
+		return l.opt.Clock().Add(-d)
+	}
+	_, holds := l.PruneHolds(ctx, before(r.Holds, DefaultKeepHolds))
+	_, sessions := l.PruneSessions(ctx, before(r.Sessions, DefaultKeepSessions))
+	_, tombstones := l.Prune(ctx, before(r.Tombstones, DefaultKeepTombstones))
+	errs := []error{holds, sessions, tombstones}
+	if l.opt.Vault != nil {
+		heads, err := l.ChainHeads(ctx)
+		errs = append(errs, err)
+		for _, h := range heads {
+			_, err := l.Trim(ctx, h.Tenant, before(r.Records, DefaultKeepRecords))
+			if errors.Is(err, ErrState) {
+				continue // broken, and kept: Verify tells of it
+			}
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
