@@ -49,6 +49,11 @@ func (v *reader) check(c *Config, root *yaml.Node) {
 		v.control(c.Policy.Control, func(path ...any) int { return at(append([]any{"policy", "control"}, path...)...) })
 	}
 	v.screening(&c.Screening, at)
+	for i, tier := range c.Memories.Pending {
+		if !slices.Contains([]string{"anonymous", "authenticated", "established"}, tier) {
+			v.fault(at("memories", "pending", i), "%q is no tier whose memories may wait: anonymous, authenticated, established", tier)
+		}
+	}
 	if c.Telemetry.OTLP != "" {
 		v.url(c.Telemetry.OTLP, at("telemetry", "otlp"), "otlp", "use headers", "http", "https")
 	}

@@ -20,6 +20,7 @@ type Config struct {
 	Identity   Identity   `yaml:"identity,omitempty" doc:"who callers are"`
 	Ownership  Ownership  `yaml:"ownership,omitempty" doc:"whose memories are"`
 	Policy     Policy     `yaml:"policy,omitempty" doc:"the rules"`
+	Memories   Memories   `yaml:"memories,omitempty" doc:"how long memories are kept, and who sees which"`
 	Screening  Screening  `yaml:"screening,omitempty" doc:"how content is judged"`
 	Confidence Confidence `yaml:"confidence,omitempty" doc:"ceilings on confidence, from 0 to 1"`
 	Budgets    Budgets    `yaml:"budgets,omitempty" doc:"how much may be written"`

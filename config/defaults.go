@@ -83,6 +83,13 @@ func (c *Config) defaults() {
 	if c.Policy.Poll == 0 {
 		c.Policy.Poll = Duration(time.Second)
 	}
+	set(&c.Memories.Untrusted, "show")
+	for v, d := range map[**Duration]time.Duration{&c.Memories.Quiet: 7 * 24 * time.Hour, &c.Memories.Archive: 180 * 24 * time.Hour, &c.Memories.Validate: 5 * time.Minute} {
+		if *v == nil {
+			own := Duration(d)
+			*v = &own
+		}
+	}
 	if c.Screening.Enabled == nil {
 		on := true
 		c.Screening.Enabled = &on
@@ -91,6 +98,9 @@ func (c *Config) defaults() {
 	if c.Screening.Withhold == nil {
 		most := 0.85
 		c.Screening.Withhold = &most
+	}
+	if b := c.Screening.Baseline; b != nil {
+		b.defaults()
 	}
 	if c.Policy.Control != nil {
 		c.Policy.Control.defaults()

@@ -221,11 +221,12 @@ func TestDefaultsAreAsDocumented(t *testing.T) {
 		"budgets.rapid_per_minute":     fmt.Sprint(*c.Budgets.RapidPerMinute),
 		"budgets.redis.timeout":        budgets.DefaultDeadline.String(),
 		"budgets.redis.degraded_share": fmt.Sprint(float64(budgets.DefaultShare) / 1000),
-		"screening.enabled":            fmt.Sprint(*c.Screening.Enabled),
-		"screening.sensitivity":        c.Screening.Sensitivity,
-		"screening.withhold":           fmt.Sprint(*c.Screening.Withhold),
-		"audit.retention":              c.Audit.Retention.String(),
-		"telemetry.service":            c.Telemetry.Service, "log.level": c.Log.Level,
+		"memories.untrusted":           c.Memories.Untrusted, "memories.quiet": c.Memories.Quiet.String(), "memories.archive": c.Memories.Archive.String(), "memories.validate": c.Memories.Validate.String(),
+		"screening.enabled":     fmt.Sprint(*c.Screening.Enabled),
+		"screening.sensitivity": c.Screening.Sensitivity,
+		"screening.withhold":    fmt.Sprint(*c.Screening.Withhold),
+		"audit.retention":       c.Audit.Retention.String(),
+		"telemetry.service":     c.Telemetry.Service, "log.level": c.Log.Level,
 	}
 	o := parse(t, "identity: {oidc: {issuer: \"https://i.example\", audience: a}}\n"+backend).Identity.OIDC
 	for name, w := range map[string]config.WriteLimit{"default": c.Budgets.Default, "anonymous": c.Budgets.Anonymous} {
@@ -233,7 +234,7 @@ func TestDefaultsAreAsDocumented(t *testing.T) {
 	}
 	got["identity.oidc.kind"], got["identity.oidc.trust"], got["identity.oidc.max_trust"] = o.Kind, o.Trust, o.MaxTrust
 	// These are set where they are used, and their tests stand there.
-	elsewhere := []string{"identity.oidc.prefix", "telemetry.sample", "confidence.unclaimed", "screening.judge.timeout", "screening.judge.per_minute"}
+	elsewhere := []string{"identity.oidc.prefix", "telemetry.sample", "confidence.unclaimed", "screening.baseline.learn", "screening.baseline.users", "screening.judge.timeout", "screening.judge.per_minute"}
 	for _, r := range rows(reflect.TypeFor[config.Config](), "") {
 		if r.Default == "" || strings.ContainsAny(r.Default, " ;") || slices.Contains(elsewhere, r.path) {
 			continue // prose: TestProfiles and the others look at those

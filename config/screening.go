@@ -1,14 +1,17 @@
 package config
 
+import "cmp"
+
 // Screening says how content is judged.
 type Screening struct {
-	Enabled     *bool    `yaml:"enabled,omitempty" doc:"judge what is written, and what is read" default:"true"`
-	Sensitivity string   `yaml:"sensitivity,omitempty" doc:"how readily content is held" default:"medium" enum:"low,medium,high"`
-	Pack        string   `yaml:"pack,omitempty" doc:"directory of a pack of rules and weights; absent: the built-in one"`
-	Disable     []string `yaml:"disable,omitempty" doc:"layers that are left out: lexicon, directive, classify, form, secrets, assembly"`
-	Withhold    *float64 `yaml:"withhold,omitempty" doc:"risk from which on a memory is left out of answers, and what the backend's model extracted is taken back; 0 is never" default:"0.85" min:"0" max:"1"`
-	Similar     *Similar `yaml:"similar,omitempty" doc:"likeness to known attacks; absent: not looked at"`
-	Judge       *Judge   `yaml:"judge,omitempty" doc:"a model's opinion on the borderline; absent: not asked"`
+	Enabled     *bool     `yaml:"enabled,omitempty" doc:"judge what is written, and what is read" default:"true"`
+	Sensitivity string    `yaml:"sensitivity,omitempty" doc:"how readily content is held" default:"medium" enum:"low,medium,high"`
+	Pack        string    `yaml:"pack,omitempty" doc:"directory of a pack of rules and weights; absent: the built-in one"`
+	Disable     []string  `yaml:"disable,omitempty" doc:"layers that are left out: lexicon, directive, classify, form, secrets, assembly"`
+	Withhold    *float64  `yaml:"withhold,omitempty" doc:"risk from which on a memory is left out of answers, and what the backend's model extracted is taken back; 0 is never" default:"0.85" min:"0" max:"1"`
+	Similar     *Similar  `yaml:"similar,omitempty" doc:"likeness to known attacks; absent: not looked at"`
+	Baseline    *Baseline `yaml:"baseline,omitempty" doc:"what is usual for each user; absent: not looked at"`
+	Judge       *Judge    `yaml:"judge,omitempty" doc:"a model's opinion on the borderline; absent: not asked"`
 }
 
 // Similar compares by embeddings, of a model behind an API or of local files.
@@ -18,6 +21,17 @@ type Similar struct {
 	Key       Secret `yaml:"key,omitempty" doc:"its bearer token"`
 	Tokenizer string `yaml:"tokenizer,omitempty" doc:"instead of url: tokenizer.json or vocab.txt of a static embedding"`
 	Table     string `yaml:"table,omitempty" doc:"its vectors, a safetensors file"`
+}
+
+// Baseline learns how each user's memories usually read. What departs from it
+// is noted, and holds nothing by itself unless its source is hostile.
+type Baseline struct {
+	Learn int `yaml:"learn,omitempty" doc:"texts that are learnt of a user before anything departs from what is usual" default:"50" min:"5"`
+	Users int `yaml:"users,omitempty" doc:"users that are kept; who was seen longest ago goes first" default:"10000" min:"1"`
+}
+
+func (b *Baseline) defaults() {
+	b.Learn, b.Users = cmp.Or(b.Learn, 50), cmp.Or(b.Users, 10000)
 }
 
 // Judge is a model behind an API.

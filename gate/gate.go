@@ -24,8 +24,8 @@ type Meter interface {
 	LedgerFailed(ctx context.Context)
 }
 
-// Options are a Gate's collaborators, all required but Keeper, Tracer, Meter
-// and Log.
+// Options are a Gate's collaborators, all required but Keeper, Later, Tracer,
+// Meter and Log.
 type Options struct {
 	Identifier Identifier
 	Ledger     Ledger
@@ -44,6 +44,10 @@ type Options struct {
 	// bytes.
 	Clock func() time.Time
 	NewID func() string
+
+	// Later runs what needs not be done before the caller has its answer, in
+	// order. Nil: at once.
+	Later func(func())
 
 	// FetchTimeout bounds one side request to the backend. Default 5 s.
 	FetchTimeout time.Duration
@@ -86,6 +90,9 @@ func New(opt Options, rules *Rules) (*Gate, error) {
 	}
 	if opt.FetchParallel <= 0 {
 		opt.FetchParallel = DefaultFetchParallel
+	}
+	if opt.Later == nil {
+		opt.Later = func(f func()) { f() }
 	}
 	if opt.Tracer == nil {
 		opt.Tracer = noop.NewTracerProvider().Tracer("")

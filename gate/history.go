@@ -73,7 +73,7 @@ func (ret *returning) versions() (found, out []memproxy.Version) {
 				continue
 			}
 			v := ret.version(kindOf(m), m.ID, memproxy.OpWrite)
-			v.Text, v.Field, v.Metadata = m.Text, m.Field, m.Metadata
+			v.Text, v.Field, v.Metadata = m.Text, ret.field(m), m.Metadata
 			if m.Event != "" && m.Event != eventAdd {
 				v.Op = memproxy.OpUpdate
 			}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
@@ -17,11 +18,18 @@ type fullLedger struct {
 	standings map[string]memproxy.Standing
 	history   []string
 	strikes   map[string]int
+	marks     []string
 	err       error
 }
 
 func (l *fullLedger) Standings(context.Context, string, memproxy.TargetKind, []string) (map[string]memproxy.Standing, error) {
 	return l.standings, l.err
+}
+func (l *fullLedger) SetState(_ context.Context, changes ...memproxy.StateChange) (int, error) {
+	for _, c := range changes {
+		l.marks = append(l.marks, fmt.Sprintf("%s %s until %v", c.ID, c.State, c.Expires.Sub(noon)))
+	}
+	return len(changes), l.err
 }
 func (l *fullLedger) Seal(_ context.Context, vs ...memproxy.Version) (int, error) { return l.note(vs) }
 func (l *fullLedger) Append(_ context.Context, vs ...memproxy.Version) ([]memproxy.Version, error) {
@@ -193,4 +201,28 @@ func TestSessionsAreLocked(t *testing.T) {
 	}
 	l.err = errBroken
 	wantCodes(t, in("s2", learn("fine")).Decision, memproxy.Deny, memproxy.LedgerUnavailable)
+}
+
+// Proves SYN-9, TRL-9: new memories have a state and an end; those of callers
+// who are not trusted enough wait for review.
+func TestNewMemoriesAreMarked(t *testing.T) {
+	r, l := fullRig(t, nil)
+	r.rules.TTL = func(field string, _ memproxy.Source) time.Duration {
+		return map[string]time.Duration{"gotchas": time.Hour}[field]
+	}
+	r.rules.Pending = func(p memproxy.Principal) bool { return p.Trust == memproxy.TrustAnonymous }
+	r.fake.memories = []memproxy.Memory{
+		{Pointer: "/0", ID: "m1", Text: "tea", Event: "ADD"}, {Pointer: "/1", ID: "m2", Text: "x", Event: "ADD", Field: "gotchas"}, {Pointer: "/2", ID: "m3", Event: "NONE"},
+	}
+	write := func() {
+		r.gate.Return(context.Background(), r.admit(learn("tea")), memproxy.Reply{Status: 200, Body: []byte("[]")})
+	}
+	write()
+	r.who.Trust = memproxy.TrustAnonymous
+	write()
+	forever := time.Time{}.Sub(noon).String()
+	want := []string{"m1 untrusted until " + forever, "m2 untrusted until 1h0m0s", "m1 pending_review until " + forever, "m2 pending_review until 1h0m0s"}
+	if !slices.Equal(l.marks, want) {
+		t.Errorf("got  %q\nwant %q", l.marks, want)
+	}
 }

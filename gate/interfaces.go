@@ -159,6 +159,9 @@ type Registrar interface {
 	// Standings returns what is recorded, by id. What nothing is recorded of is
 	// absent: it is untrusted. An error means that nothing is known.
 	Standings(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Standing, error)
+
+	// SetState changes states, and returns how many it changed.
+	SetState(context.Context, ...memproxy.StateChange) (int, error)
 }
 
 // A Historian is a Ledger that keeps the versions of memories.

@@ -35,7 +35,18 @@ func (ret *returning) remember(ctx context.Context) {
 	case memproxy.Recall:
 		ret.exported()
 	}
-	ret.record(ctx)
+	// What waits for review is marked before anybody can read it. The rest is
+	// history, and does not keep the caller waiting.
+	waits := ret.rules.Pending != nil && ret.rules.Pending(ret.Principal)
+	if waits {
+		ret.mark(ctx)
+	}
+	ret.g.opt.Later(func() {
+		ret.record(ctx)
+		if !waits {
+			ret.mark(ctx)
+		}
+	})
 	if len(ret.rows) == 0 {
 		return
 	}

@@ -46,7 +46,11 @@ type Rules struct {
 	// WithholdUntrusted leaves out what is known to be untrusted until it is
 	// validated.
 	WithholdUntrusted bool
-	Ceilings          memproxy.Ceilings
+	// Pending says whose new memories wait for review before others read
+	// them, TTL how long memories are kept. Nil: nobody's, and for ever.
+	Pending  func(memproxy.Principal) bool
+	TTL      Lifetime
+	Ceilings memproxy.Ceilings
 	// Lines returns the budget lines that a write of a principal draws on.
 	Lines func(memproxy.Principal, memproxy.Kind, []string) []memproxy.Line
 	// Enforce is false in shadow mode: everything is ruled on and recorded,

@@ -40,7 +40,11 @@ type sidecar struct {
 	// closers run in reverse order, each with the shutdown's deadline.
 	closers []func(context.Context) error
 	cancel  context.CancelFunc
+	later   *after
 }
+
+// laterQueue is how much may wait that callers do not wait for.
+const laterQueue = 1024
 
 // assemble opens the state and builds the gate and its faces. Nothing listens
 // yet. On an error everything that was opened is closed again.
@@ -62,6 +66,8 @@ func (a *app) assemble(ctx context.Context, cfg *config.Config) (_ *sidecar, err
 	if err = s.openState(); err != nil {
 		return nil, err
 	}
+	s.later = newAfter(laterQueue)
+	s.onClose(s.later.close)
 	if s.budget, err = s.openBudget(ctx); err != nil {
 		return nil, err
 	}
@@ -83,7 +89,7 @@ func (a *app) assemble(ctx context.Context, cfg *config.Config) (_ *sidecar, err
 	s.fleet.tally = newTally(s.telemetry.Instruments())
 	s.gate, err = gate.New(gate.Options{
 		Identifier: identifier, Ledger: s.ledger, Budget: s.budget, Recorder: s.audit, Signer: signer,
-		Clock: time.Now, NewID: newID, Keeper: keeper{s.ledger},
+		Clock: time.Now, NewID: newID, Keeper: keeper{s.ledger}, Later: s.later.run,
 		Tracer: s.telemetry.Tracer(), Meter: s.fleet.tally, Log: s.log,
 	}, s.rules.current())
 	if err != nil {

@@ -100,6 +100,7 @@ func (s *sidecar) watch(ctx context.Context) {
 		}()
 	}
 	go s.replay(ctx)
+	go s.upkeep(ctx)
 	go s.housekeeping(ctx)
 }
 

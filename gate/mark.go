@@ -1,0 +1,65 @@
+package gate
+
+import (
+	"context"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+// mark notes how new memories stand, and until when they are kept. A write of
+// one that was there confirms it.
+func (ret *returning) mark(ctx context.Context) {
+	registrar, ok := ret.g.opt.Ledger.(Registrar)
+	if !ok || !ret.rules.Enforce || ret.reading == nil || ret.op.Kind != memproxy.Learn {
+		return
+	}
+	var changes []memproxy.StateChange
+	for i := range ret.reading.Memories {
+		m := &ret.reading.Memories[i]
+		if m.ID == "" || m.Drop || m.Event == eventNone || m.Event == eventDelete || m.Layer == memproxy.Episodic {
+			continue
+		}
+		c := memproxy.StateChange{
+			MemoryKey: memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kindOf(m), ID: m.ID}, Tenant: ret.Principal.Tenant,
+			State: memproxy.StateUntrusted, Decision: ret.Decision.ID, Attestation: memproxy.SelfReported,
+			// What was validated or quarantined before stays so until it is
+			// looked at again.
+			From: []memproxy.MemoryState{memproxy.StateUntrusted, memproxy.StateExpired},
+		}
+		switch {
+		case ret.confirmed:
+			c.State, c.Attestation, c.Reason = memproxy.StateValidated, memproxy.HumanConfirmed, "approved by a reviewer"
+		case ret.rules.Pending != nil && ret.rules.Pending(ret.Principal):
+			c.State, c.Reason = memproxy.StatePending, "its author is not trusted enough to be read without a review"
+		}
+		if ret.rules.TTL != nil {
+			if ttl := ret.rules.TTL(ret.field(m), ret.op.SourceClaim); ttl > 0 {
+				c.Expires = ret.begun.Add(ttl)
+			}
+		}
+		changes = append(changes, c)
+	}
+	if len(changes) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ret.g.opt.RecordTimeout)
+	defer cancel()
+	if _, err := registrar.SetState(ctx, changes...); err != nil {
+		ret.g.opt.Meter.LedgerFailed(ctx)
+		ret.g.opt.Log.ErrorContext(ctx, "the state of new memories is not kept", "decision", ret.Decision.ID, "error", err)
+	}
+}
+
+// field is the governed field of a new memory: as the answer has it, else as
+// the write named it.
+func (ret *returning) field(m *memproxy.Memory) string {
+	if named := fields(ret.op); m.Field == "" && len(named) == 1 {
+		return named[0]
+	}
+	return m.Field
+}
+
+// Lifetime says how long a memory is kept: by its field and claimed source;
+// zero is for ever.
+type Lifetime func(field string, source memproxy.Source) time.Duration
