@@ -101,6 +101,8 @@ func New(opt Options) (*Server, error) {
 const (
 	maxMessage    = 1 << 20 // what a sidecar may send in one message
 	maxStreams    = 16      // of one connection
+	readBuffer    = 4 << 10
+	writeBuffer   = 16 << 10
 	pingAfter     = 30 * time.Second
 	pingWait      = 10 * time.Second
 	pingsAtMost   = 5 * time.Second
@@ -117,6 +119,9 @@ func (s *Server) Serve(ln net.Listener, conf *tls.Config) (stop func(context.Con
 	g := grpc.NewServer(
 		grpc.Creds(credentials.NewTLS(conf)),
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxStreams), grpc.ConnectionTimeout(connectWithin),
+		// The messages are small but for a release; thousands of connections with
+		// the library's 32 KiB each way would be most of the memory.
+		grpc.ReadBufferSize(readBuffer), grpc.WriteBufferSize(writeBuffer), grpc.SharedWriteBuffer(true),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingWait}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingsAtMost, PermitWithoutStream: true}),
 	)
