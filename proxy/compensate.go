@@ -191,7 +191,10 @@ func (p *Proxy) later(c *watched) {
 func (c *watched) settle(ctx context.Context) {
 	defer c.unlock()
 	err := c.idle(ctx)
-	if c.p.life.Err() == nil && (err == nil || ctx.Err() != nil) {
+	switch {
+	case c.p.life.Err() != nil:
+		err = c.p.life.Err() // the next process will see to it
+	case err == nil || ctx.Err() != nil:
 		// A run that does not end is ruled on as far as it came.
 		rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 		defer cancel()

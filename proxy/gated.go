@@ -188,6 +188,9 @@ func (p *Proxy) upstreamContext(ctx context.Context, a *gate.Admission) (context
 	if a.Writes() {
 		ctx = context.WithoutCancel(ctx)
 	}
+	if a.Watched() {
+		return context.WithTimeout(ctx, p.opt.RunTimeout)
+	}
 	return context.WithTimeout(ctx, p.opt.UpstreamTimeout)
 }
 

@@ -113,9 +113,6 @@ const endless = 10 * time.Minute
 // is answered in one piece stays "created" for ever: it is over with its
 // answer. Whoever did not see that, because it comes later, allows it its time.
 func (w *Watch) active(r memproxy.Reply) ([]string, error) {
-	if missing(r) {
-		return nil, nil // the agent is gone, and nothing of it runs
-	}
 	if r.Status < 200 || r.Status > 299 {
 		return nil, fmt.Errorf("letta: asked for runs, the server answers %d", r.Status)
 	}

@@ -282,8 +282,10 @@ func TestRunsUnderWay(t *testing.T) {
 			}
 		}
 	}
-	if _, err := w.Runs(memproxy.Reply{Status: 500}); err == nil {
-		t.Error("a server that cannot say is taken for one that says no")
+	for _, status := range []int{404, 500} { // a server before it knew of runs; a broken one
+		if _, err := w.Runs(memproxy.Reply{Status: status}); err == nil {
+			t.Errorf("%d: a server that cannot say is taken for one that says no", status)
+		}
 	}
 }
 
