@@ -289,6 +289,9 @@ type Memory struct {
 	// TextAt is the JSON pointer of Text where it is one string of the answer,
 	// else "".
 	TextAt string
+	// Mutable is set where the backend's own agents change the text, so that it
+	// need not be the one that last went through memproxy.
+	Mutable bool
 	// Drop is set by the gate: the adapter leaves the element out. Show, if
 	// set, is what stands in the place of Text instead.
 	Drop bool

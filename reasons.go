@@ -34,6 +34,9 @@ const (
 	PayloadReserved    ReasonCode = "payload.reserved"   // client-supplied memproxy_ keys, removed
 	PayloadUnseen      ReasonCode = "payload.unseen"     // content the gate cannot see: URL or binary
 
+	IntegrityMismatch ReasonCode = "integrity.mismatch" // the text is not the one that went through memproxy
+	IntegrityForged   ReasonCode = "integrity.forged"   // a provenance stamp that this installation did not sign, or not for this memory
+
 	ReviewApproved ReasonCode = "review.approved" // a held write that a reviewer approved
 	SessionLocked  ReasonCode = "session.locked"  // too many rejections; a reviewer unlocks it
 	StateWithheld  ReasonCode = "state.withheld"  // memories left out of an answer for the state that they are in
@@ -102,6 +105,8 @@ func ReasonCodes() []ReasonCode {
 		PayloadPath,
 		PayloadReserved,
 		PayloadUnseen,
+		IntegrityMismatch,
+		IntegrityForged,
 		ReviewApproved,
 		SessionLocked,
 		StateWithheld,

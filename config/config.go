@@ -128,6 +128,7 @@ type SPIFFERule struct {
 // Ownership says what unattributed memories are.
 type Ownership struct {
 	Unattributed string `yaml:"unattributed,omitempty" doc:"who sees memories that were written around memproxy" default:"visible; named with several tenants" enum:"visible,named,hidden"`
+	Changed      string `yaml:"changed,omitempty" doc:"what becomes of memories in answers that were changed behind memproxy: named in the record, left out as well, or not looked at" default:"report" enum:"report,withhold,ignore"`
 }
 
 // Policy names the rules.

@@ -83,6 +83,7 @@ func (c *Config) defaults() {
 	if c.Policy.Poll == 0 {
 		c.Policy.Poll = Duration(time.Second)
 	}
+	set(&c.Ownership.Changed, "report")
 	set(&c.Memories.Untrusted, "show")
 	for v, d := range map[**Duration]time.Duration{&c.Memories.Quiet: 7 * 24 * time.Hour, &c.Memories.Archive: 180 * 24 * time.Hour, &c.Memories.Validate: 5 * time.Minute} {
 		if *v == nil {

@@ -221,6 +221,7 @@ func TestDefaultsAreAsDocumented(t *testing.T) {
 		"budgets.rapid_per_minute":     fmt.Sprint(*c.Budgets.RapidPerMinute),
 		"budgets.redis.timeout":        budgets.DefaultDeadline.String(),
 		"budgets.redis.degraded_share": fmt.Sprint(float64(budgets.DefaultShare) / 1000),
+		"ownership.changed":            c.Ownership.Changed,
 		"memories.untrusted":           c.Memories.Untrusted, "memories.quiet": c.Memories.Quiet.String(), "memories.archive": c.Memories.Archive.String(), "memories.validate": c.Memories.Validate.String(),
 		"screening.enabled":     fmt.Sprint(*c.Screening.Enabled),
 		"screening.sensitivity": c.Screening.Sensitivity,

@@ -62,6 +62,7 @@ type returning struct {
 	filtered  int
 	shown     []string
 	cancelled bool
+	broken    []string // ids of memories that were changed behind the proxy
 }
 
 func (ret *returning) refuse(status int, code memproxy.ReasonCode, detail string) {
@@ -88,7 +89,11 @@ func (ret *returning) read(ctx context.Context) error {
 	ret.reading = reading
 	if ret.op.Kind == memproxy.Recall {
 		if !ret.filter(ctx) {
-			ret.refuse(StatusNotFound, memproxy.OwnerForeign, "the target belongs to somebody else")
+			code, detail := memproxy.OwnerForeign, "the target belongs to somebody else"
+			if len(ret.broken) > 0 {
+				code, detail = memproxy.IntegrityMismatch, "the memory was changed behind memproxy and is withheld"
+			}
+			ret.refuse(StatusNotFound, code, detail)
 			return nil
 		}
 		if ret.stand(ctx) {
@@ -135,14 +140,14 @@ func (ret *returning) filter(ctx context.Context) bool {
 		}
 		owners[kind] = rows
 	}
-	settled := len(ret.op.Targets) > 0 && !ret.deferred()
+	settled, broken := len(ret.op.Targets) > 0 && !ret.deferred(), 0
 	for i := range ret.reading.Memories {
 		m := &ret.reading.Memories[i]
+		var rowp *memproxy.Ownership
+		if row, known := owners[kindOf(m)][m.ID]; known {
+			rowp = &row
+		}
 		if !settled {
-			var rowp *memproxy.Ownership
-			if row, known := owners[kindOf(m)][m.ID]; known {
-				rowp = &row
-			}
 			if !m.Missing && !v.sees(rowp, m) {
 				if len(ret.op.Targets) > 0 {
 					return false
@@ -155,10 +160,18 @@ func (ret *returning) filter(ctx context.Context) bool {
 				ret.bind(ctx, m)
 			}
 		}
+		if !ret.whole(rowp, m) {
+			if m.Pointer == "" {
+				return false // it is the whole answer
+			}
+			m.Drop = true
+			broken++
+		}
 	}
 	if ret.filtered > 0 {
 		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.OwnerFiltered, Detail: "memories of others were left out of the answer"})
 	}
+	ret.filtered += broken
 	return true
 }
 

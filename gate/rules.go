@@ -46,6 +46,9 @@ type Rules struct {
 	// WithholdUntrusted leaves out what is known to be untrusted until it is
 	// validated.
 	WithholdUntrusted bool
+	// Changed says what becomes of memories that were changed behind the proxy.
+	// Empty is ChangedReport.
+	Changed Changed
 	// Pending says whose new memories wait for review before others read
 	// them, TTL how long memories are kept. Nil: nobody's, and for ever.
 	Pending  func(memproxy.Principal) bool

@@ -120,7 +120,11 @@ func (f *finding) memory(v *jsondoc.Value, ptr string) memproxy.Memory {
 		m.Scope.User = m.ID
 	case TargetMessage:
 		m.Layer = memproxy.Episodic
+	case TargetPassage: // nothing in the server rewrites one
+	default:
+		m.Mutable = true
 	}
+	m.Mutable = m.Mutable || m.Layer == memproxy.Episodic || KindOf(m.ID) == TargetAgent || KindOf(m.ID) == TargetIdentity
 	if l := v.Get("limit"); l != nil && l.Kind == jsondoc.Number {
 		if n, err := strconv.Atoi(string(f.doc.Raw(l))); err == nil && n > 0 {
 			m.Limit = n

@@ -95,6 +95,7 @@ func (r *rulebook) enact(b policy.Bundle, pack *screen.Pack, use func(*gate.Rule
 			return budgets.Lines(limits, p, kind, fields)
 		},
 		Enforce: *r.cfg.Enforce, Unattributed: gate.Unattributed(r.cfg.Ownership.Unattributed),
+		Changed:           gate.Changed(r.cfg.Ownership.Changed),
 		WithholdUntrusted: r.cfg.Memories.Untrusted == "withhold", Pending: pending(r.cfg.Memories.Pending), TTL: lifetimes(r.cfg.Memories.TTL),
 		Screener: screener, Withhold: memproxy.PerMille(*r.cfg.Screening.Withhold*1000 + 0.5),
 	}
@@ -125,7 +126,7 @@ func versionOf(b policy.Bundle, pack *screen.Pack, cfg *config.Config) string {
 		Withhold              float64
 		Memories              config.Memories
 	}{
-		cfg.Profile, cfg.Ownership.Unattributed, *cfg.Enforce, cfg.Confidence,
+		cfg.Profile, cfg.Ownership.Unattributed + " " + cfg.Ownership.Changed, *cfg.Enforce, cfg.Confidence,
 		cfg.Budgets.Default, cfg.Budgets.Anonymous, cfg.Budgets.Overrides, cfg.Budgets.Tenants, cfg.Budgets.Namespaces,
 		cfg.Budgets.RapidPerMinute,
 		pack.Version(), cfg.Screening.Sensitivity, cfg.Screening.Disable, *cfg.Screening.Enabled, *cfg.Screening.Withhold, cfg.Memories,
