@@ -38,6 +38,7 @@ func commands() []command {
 		{"demo", "[-json] [-stay]", "play each threat against a bare backend and through memproxy", (*app).demo},
 		{"check", "-config FILE", "validate configuration, schema and policies", (*app).check},
 		{"explain", "-config FILE -backend NAME -method M -path P [-body FILE] [-as PRINCIPAL] [-json]", "every step's answer to a request; nothing is sent", (*app).explain},
+		{"screen", "[-source S] [-trust T] [-sensitivity low|medium|high] [-pack DIR] [-config FILE [-backend NAME]]", "judge texts: JSON lines on stdin, or what a backend holds", (*app).screen},
 		{"audit", "verify|tail|prove|query -dir DIR", "read and verify the audit log", (*app).audit},
 		{"inject", "-config FILE", "put the sidecar into pods: Kubernetes admission webhooks", (*app).inject},
 		{"keygen", "-out DIR", "make the installation's keys", (*app).keygen},

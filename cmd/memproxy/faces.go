@@ -94,16 +94,7 @@ func (s *sidecar) proxyOptions(b config.Backend) (proxy.Options, error) {
 		Tracer: s.telemetry.Tracer(), Propagator: s.telemetry.Propagator(), Log: s.log,
 		Observe: s.telemetry.Instruments().Observer(b.Name),
 	}
-	if key := b.Credential.Reveal(); key != "" {
-		switch b.CredentialAs {
-		case "x-api-key":
-			opt.Credential = &proxy.Credential{Header: "X-Api-Key", Value: key}
-		case "bearer":
-			opt.Credential = &proxy.Credential{Header: "Authorization", Value: "Bearer " + key}
-		default:
-			opt.Credential = &proxy.Credential{Header: "Authorization", Value: "Token " + key}
-		}
-	}
+	opt.Credential = credentialOf(b)
 	return opt, nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/screen"
 	"github.com/memproxy/memproxy/screen/assembly"
+	"github.com/memproxy/memproxy/screen/baseline"
 	"github.com/memproxy/memproxy/screen/judge"
 	"github.com/memproxy/memproxy/screen/panel"
 	"github.com/memproxy/memproxy/screen/similar"
@@ -27,6 +28,7 @@ type desk struct {
 	cfg      config.Screening
 	log      *slog.Logger
 	assembly *assembly.Store
+	baseline *baseline.Store
 	similar  panel.Matcher
 	judge    *judge.Judge
 }
@@ -40,6 +42,11 @@ func newDesk(ctx context.Context, cfg config.Screening, log *slog.Logger) (*desk
 	var err error
 	if !slices.Contains(cfg.Disable, "assembly") {
 		if d.assembly, err = assembly.New(assembly.Options{}); err != nil {
+			return nil, err
+		}
+	}
+	if c := cfg.Baseline; c != nil {
+		if d.baseline, err = baseline.New(baseline.Options{LearnWrites: c.Learn, Users: c.Users}); err != nil {
 			return nil, err
 		}
 	}
@@ -70,13 +77,18 @@ func (d *desk) screener(p *screen.Pack) (gate.Screener, error) {
 	if !*d.cfg.Enabled {
 		return nil, nil
 	}
+	return d.panel(p)
+}
+
+// panel is the layers with a pack.
+func (d *desk) panel(p *screen.Pack) (*panel.Panel, error) {
 	own := slices.DeleteFunc(slices.Clone(d.cfg.Disable), func(name string) bool { return name == "secrets" || name == "assembly" })
 	base, err := screen.New(screen.Options{Pack: p, Sensitivity: d.cfg.Sensitivity, Disable: own})
 	if err != nil {
 		return nil, err
 	}
 	return panel.New(panel.Options{
-		Base: base, Secrets: !slices.Contains(d.cfg.Disable, "secrets"), Assembly: d.assembly, Similar: d.similar, Judge: d.judge,
+		Base: base, Secrets: !slices.Contains(d.cfg.Disable, "secrets"), Assembly: d.assembly, Baseline: d.baseline, Similar: d.similar, Judge: d.judge,
 		Hold: screen.Hold, Deny: screen.Deny, Clock: time.Now, Log: d.log,
 	})
 }

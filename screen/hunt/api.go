@@ -36,6 +36,12 @@ const (
 	maxWait        = time.Minute
 )
 
+// statusError is an answer of another status than 200.
+type statusError int
+
+// Error implements error.
+func (s statusError) Error() string { return fmt.Sprintf("the backend answered %d", int(s)) }
+
 // caller is a checked API.
 type caller struct {
 	api  API
@@ -129,9 +135,9 @@ func (c *caller) once(ctx context.Context, method string, path []string, query u
 	switch s := resp.StatusCode; {
 	case s == http.StatusTooManyRequests || s >= 500:
 		n, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
-		return nil, time.Duration(min(max(n, 0), 3600)) * time.Second, fmt.Errorf("the backend answered %d", s)
+		return nil, time.Duration(min(max(n, 0), 3600)) * time.Second, statusError(s)
 	case s != http.StatusOK:
-		return nil, -1, fmt.Errorf("the backend answered %d", s)
+		return nil, -1, statusError(s)
 	case int64(len(raw)) > c.api.MaxBody:
 		return nil, -1, fmt.Errorf("the answer is over %d bytes", c.api.MaxBody)
 	}

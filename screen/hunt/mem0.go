@@ -74,6 +74,24 @@ func parseMem0(raw []byte) (mem0Page, error) {
 	return out, nil
 }
 
+// Mem0Kind asks a backend which Mem0 it is: "platform" for the hosted one's
+// API, "server" for the self-hosted one's.
+func Mem0Kind(ctx context.Context, a API) (string, error) {
+	c, err := newCaller(a)
+	if err != nil {
+		return "", err
+	}
+	_, err = c.call(ctx, http.MethodGet, []string{"v1/ping/"}, nil, nil)
+	var no statusError
+	switch {
+	case err == nil:
+		return "platform", nil
+	case errors.As(err, &no) && (no == http.StatusNotFound || no == http.StatusMethodNotAllowed):
+		return "server", nil
+	}
+	return "", fmt.Errorf("hunt: which Mem0 this is: %w", err)
+}
+
 // PlatformOptions say what of a hosted Mem0 project is walked.
 type PlatformOptions struct {
 	API

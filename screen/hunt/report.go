@@ -1,25 +1,38 @@
 package hunt
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 
 	"github.com/memproxy/memproxy"
 )
 
+// ReportOptions say what a report tells.
+type ReportOptions struct {
+	Every   bool // also of items that would pass
+	Content bool // also the texts
+}
+
 // Report returns a report that writes one JSON line for each item that would
-// not pass, or for every item: {"id","kind","field","owner","verdict","score",
-// "findings"}. It quotes no content.
-func Report(w io.Writer, every bool) func(Item, Verdict) error {
+// not pass: {"id","kind","field","owner","verdict","score","findings"}. It
+// quotes no content unless it is asked to, as "text".
+func Report(w io.Writer, o ReportOptions) func(Item, Verdict) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	return func(i Item, v Verdict) error {
-		if !every && !v.Verdict.Stops() {
+		if !o.Every && !v.Verdict.Stops() {
 			return nil
 		}
 		if v.Findings == nil {
 			v.Findings = []Finding{}
+		}
+		text := ""
+		if o.Content {
+			text = i.Text
 		}
 		err := enc.Encode(struct {
 			ID       string            `json:"id"`
@@ -29,10 +42,28 @@ func Report(w io.Writer, every bool) func(Item, Verdict) error {
 			Verdict  memproxy.Verdict  `json:"verdict"`
 			Score    memproxy.PerMille `json:"score"`
 			Findings []Finding         `json:"findings"`
-		}{i.ID, i.Kind, i.Field, i.Owner, v.Verdict, v.Score, v.Findings})
+			Text     string            `json:"text,omitempty"`
+		}{i.ID, i.Kind, i.Field, i.Owner, v.Verdict, v.Score, v.Findings, text})
 		if err != nil {
 			return fmt.Errorf("hunt: writing: %w", err)
 		}
 		return nil
+	}
+}
+
+// Summary writes what a walk came to: by verdict, then the rules of what would
+// not pass, the most frequent first.
+func (s State) Summary(w io.Writer) {
+	end := "finished"
+	if !s.Done {
+		end = "not finished"
+	}
+	fmt.Fprintf(w, "%d text(s) judged on %d page(s), %s: %d allow, %d hold, %d deny; %d not judged\n",
+		s.Screened(), s.Pages, end, s.Allow+s.Amend, s.Hold, s.Deny, s.Skipped)
+	rules := slices.SortedFunc(maps.Keys(s.Rules), func(a, b string) int {
+		return cmp.Or(cmp.Compare(s.Rules[b], s.Rules[a]), cmp.Compare(a, b))
+	})
+	for _, r := range rules {
+		fmt.Fprintf(w, "%8d  %s\n", s.Rules[r], r)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"time"
@@ -23,6 +24,28 @@ type State struct {
 	Started time.Time `json:"started"`
 	Updated time.Time `json:"updated"`
 	Counts
+	// Rules are, of the texts that would not pass, in how many each rule found
+	// something.
+	Rules map[string]int64 `json:"rules,omitempty"`
+}
+
+// with returns the state with a text's verdict counted, and leaves s alone.
+func (s State) with(v Verdict) State {
+	s.Counts.add(v.Verdict)
+	if !v.Verdict.Stops() {
+		return s
+	}
+	if s.Rules = maps.Clone(s.Rules); s.Rules == nil {
+		s.Rules = map[string]int64{}
+	}
+	seen := map[string]bool{}
+	for _, f := range v.Findings {
+		if !seen[f.Rule] {
+			seen[f.Rule] = true
+			s.Rules[f.Rule]++
+		}
+	}
+	return s
 }
 
 const (
@@ -74,6 +97,11 @@ func parseState(raw []byte) (State, error) {
 	}
 	if s.Pages < 0 || s.Skipped < 0 || s.Allow < 0 || s.Amend < 0 || s.Hold < 0 || s.Deny < 0 || s.Done && s.Cursor != "" {
 		return State{}, errors.New("hunt: a state that no walk can be in")
+	}
+	for _, n := range s.Rules {
+		if n < 0 {
+			return State{}, errors.New("hunt: a state that no walk can be in")
+		}
 	}
 	return s, nil
 }

@@ -125,7 +125,7 @@ func Walk(ctx context.Context, pager Pager, o WalkOptions) (State, error) {
 				continue
 			}
 			v := o.Screen(item.Text)
-			after.Counts.add(v.Verdict)
+			after = after.with(v)
 			if err := o.Report(item, v); err != nil {
 				return state, fmt.Errorf("hunt: reporting: %w", err)
 			}

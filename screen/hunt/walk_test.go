@@ -64,7 +64,7 @@ type walker struct {
 
 func (w *walker) options(state string) WalkOptions {
 	w.now = noon
-	report := Report(&w.report, false)
+	report := Report(&w.report, ReportOptions{})
 	return WalkOptions{
 		Screen: toy, Name: "mem0 http://store", StateFile: state, MaxItem: 200, Rate: 4,
 		Report:  func(i Item, v Verdict) error { w.ids = append(w.ids, i.ID); return report(i, v) },
@@ -189,7 +189,7 @@ func TestWalkRefuses(t *testing.T) {
 	if _, err := Walk(t.Context(), circle{}, w.options("")); !errors.Is(err, ErrCircle) {
 		t.Errorf("in a circle: %v", err)
 	}
-	for _, o := range []WalkOptions{{}, {Screen: toy}, {Screen: toy, Report: Report(&w.report, true), Rate: -1}} {
+	for _, o := range []WalkOptions{{}, {Screen: toy}, {Screen: toy, Report: Report(&w.report, ReportOptions{Every: true}), Rate: -1}} {
 		if _, err := Walk(t.Context(), newShelf(), o); err == nil {
 			t.Error("wrong options were taken")
 		}

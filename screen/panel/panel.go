@@ -1,8 +1,9 @@
 // Package panel puts the layers of screening together as one screener for the
 // gate: the deterministic one (package screen), credentials and personal data
 // (secrets), what a write assembles with its session's earlier ones (assembly)
-// and, where they are configured, similarity to known attacks (similar) and a
-// model's opinion on the borderline (judge).
+// and, where they are configured, how a user's memories usually read
+// (baseline), similarity to known attacks (similar) and a model's opinion on
+// the borderline (judge).
 //
 // It promises that a layer beyond the deterministic one can raise a risk and
 // never lower it; that a layer which fails is said to have failed, by a finding
@@ -14,11 +15,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/screen"
 	"github.com/memproxy/memproxy/screen/assembly"
+	"github.com/memproxy/memproxy/screen/baseline"
 	"github.com/memproxy/memproxy/screen/judge"
 	"github.com/memproxy/memproxy/screen/secrets"
 	"github.com/memproxy/memproxy/screen/similar"
@@ -34,6 +37,7 @@ type Options struct {
 	Base     *screen.Screener
 	Secrets  bool
 	Assembly *assembly.Store
+	Baseline *baseline.Store
 	Similar  Matcher
 	Judge    *judge.Judge
 	// Hold and Deny are the risks at which policies hold and refuse: what a
@@ -73,6 +77,9 @@ func (p *Panel) Screen(ctx context.Context, s memproxy.Screening) ([]memproxy.Fi
 	if p.opt.Assembly != nil && !s.Reading && writes(s.Operation) {
 		findings = p.assembled(s, findings)
 	}
+	if p.opt.Baseline != nil && !s.Reading && writes(s.Operation) {
+		findings = p.departures(s, findings)
+	}
 	if p.opt.Similar != nil {
 		findings = p.similar(ctx, s.Operation, findings)
 	}
@@ -84,8 +91,14 @@ func (p *Panel) Screen(ctx context.Context, s memproxy.Screening) ([]memproxy.Fi
 
 // Wrote implements the gate's Witness.
 func (p *Panel) Wrote(s memproxy.Screening) {
-	if p.opt.Assembly != nil && s.Operation != nil && writes(s.Operation) {
+	if s.Operation == nil || !writes(s.Operation) {
+		return
+	}
+	if p.opt.Assembly != nil {
 		p.opt.Assembly.Commit(keyOf(s), s.Decision, texts(s.Operation), p.opt.Clock())
+	}
+	if p.opt.Baseline != nil {
+		p.learn(s)
 	}
 }
 
@@ -115,6 +128,11 @@ func texts(op *memproxy.Operation) []string {
 	return out
 }
 
+// prefixSecret begins the rules of credentials; policies know it.
+const prefixSecret = "secret."
+
+func secret(rule string) bool { return strings.HasPrefix(rule, prefixSecret) }
+
 // secrets finds credentials and personal data. They have no score: whether
 // they are kept is a question of their own, for the policy.
 func (p *Panel) secrets(op *memproxy.Operation, findings []memproxy.Finding) []memproxy.Finding {
@@ -125,7 +143,7 @@ func (p *Panel) secrets(op *memproxy.Operation, findings []memproxy.Finding) []m
 		for _, hit := range secrets.Scan(op.Items[i].Text) {
 			rule := "pii." + string(hit.Class)
 			if hit.Class.Secret() {
-				rule = "secret." + string(hit.Class)
+				rule = prefixSecret + string(hit.Class)
 			}
 			findings = append(findings, memproxy.Finding{Rule: rule, Severity: hit.Severity, Item: i, Start: hit.Start, End: hit.End})
 		}

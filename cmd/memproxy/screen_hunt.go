@@ -1,0 +1,205 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/proxy"
+	"github.com/memproxy/memproxy/screen/hunt"
+)
+
+// huntFlags say what of which store is walked.
+type huntFlags struct {
+	backend, api, out, state string
+	rate                     float64
+	content                  bool
+	scopes                   scopeList
+}
+
+func (h *huntFlags) register(fs *flag.FlagSet) {
+	fs.StringVar(&h.backend, "backend", "", "judge what this backend holds instead of stdin; needs -config")
+	fs.StringVar(&h.api, "api", "auto", "which Mem0 it is: platform, server, or auto to ask it")
+	fs.StringVar(&h.out, "out", "", "file for what would be held; absent: stdout")
+	fs.StringVar(&h.state, "state", "", "file that keeps the place; with it a walk that was stopped goes on")
+	fs.Float64Var(&h.rate, "rate", 2, "pages a second at most")
+	fs.BoolVar(&h.content, "content", false, "report the texts too: they are what agents must not read")
+	fs.Var(&h.scopes, "scope", "user=ID, agent=ID or run=ID, of a Mem0 server that does not give its whole store; may be repeated")
+}
+
+func (h *huntFlags) check(fs *flag.FlagSet, configFile string) error {
+	if h.backend == "" {
+		var stray []string
+		fs.Visit(func(f *flag.Flag) {
+			switch f.Name {
+			case "api", "out", "state", "rate", "content", "scope":
+				stray = append(stray, "-"+f.Name)
+			}
+		})
+		if len(stray) > 0 {
+			return fmt.Errorf("%s: only with -backend", strings.Join(stray, ", "))
+		}
+		return nil
+	}
+	switch {
+	case configFile == "":
+		return errors.New("-backend needs -config")
+	case h.api != "auto" && h.api != "platform" && h.api != "server":
+		return fmt.Errorf("-api %q: want platform, server or auto", h.api)
+	case !(h.rate > 0 && h.rate <= 1000):
+		return errors.New("-rate: want more than 0 and at most 1000 pages a second")
+	}
+	return nil
+}
+
+// scopeList collects -scope flags.
+type scopeList []memproxy.Scope
+
+// String implements flag.Value.
+func (l *scopeList) String() string { return "" }
+
+// Set implements flag.Value.
+func (l *scopeList) Set(s string) error {
+	var sc memproxy.Scope
+	for part := range strings.SplitSeq(s, ",") {
+		dim, id, _ := strings.Cut(part, "=")
+		at := map[string]*string{"user": &sc.User, "agent": &sc.Agent, "run": &sc.Run}[dim]
+		if at == nil || id == "" {
+			return errors.New("want user=ID, agent=ID or run=ID, joined by commas")
+		}
+		*at = id
+	}
+	*l = append(*l, sc)
+	return nil
+}
+
+// hunt walks a backend's store and reports what would be held if it were
+// written now.
+func (a *app) hunt(ctx context.Context, f screenFlags) int {
+	judge, cfg, err := a.screenJudge(ctx, f)
+	if err != nil {
+		return a.fail(err)
+	}
+	b, err := findBackend(cfg, f.hunt.backend)
+	if err != nil {
+		return a.fail(err)
+	}
+	pager, kind, err := storeOf(ctx, b, f.hunt)
+	if err != nil {
+		return a.fail(err)
+	}
+	before, err := hunt.LoadState(f.hunt.state)
+	if err != nil {
+		return a.fail(err)
+	}
+	out, closeOut, err := a.reportTo(f.hunt.out, before.Version != 0)
+	if err != nil {
+		return a.fail(err)
+	}
+	meter := a.meter("texts", nil)
+	messages := meter.Writer(a.Stderr)
+	state, err := hunt.Walk(ctx, pager, hunt.WalkOptions{
+		Screen: judge, Report: hunt.Report(out, hunt.ReportOptions{Content: f.hunt.content}),
+		Name: kind + " " + b.Name + " " + b.Upstream, StateFile: f.hunt.state, Rate: f.hunt.rate, Meter: meter,
+		Skipped: func(i hunt.Item) {
+			fmt.Fprintf(messages, "memproxy: %s %q, %s: not judged: too long, or not given\n", i.Kind, i.ID, i.Field)
+		},
+	})
+	meter.Done()
+	err = errors.Join(err, closeOut())
+	if state.Version != 0 {
+		state.Summary(a.Stderr)
+	}
+	if err != nil {
+		if f.hunt.state != "" && state.Version != 0 {
+			fmt.Fprintln(a.Stderr, "memproxy: the walk is not finished; the same command goes on where it stopped")
+		}
+		return a.fail(err)
+	}
+	return exitOK
+}
+
+// reportTo opens the report: a new one, or the one of the walk that goes on.
+func (a *app) reportTo(path string, goesOn bool) (io.Writer, func() error, error) {
+	if path == "" {
+		return a.Stdout, func() error { return nil }, nil
+	}
+	mode := os.O_WRONLY | os.O_CREATE | os.O_APPEND
+	if !goesOn {
+		mode |= os.O_TRUNC
+	}
+	f, err := os.OpenFile(path, mode, 0o600)
+	if err != nil {
+		return nil, nil, err
+	}
+	return f, func() error { return errors.Join(f.Sync(), f.Close()) }, nil
+}
+
+// storeOf is how a backend's store is read, by its own API and with its own
+// credential, and the name of that API.
+func storeOf(ctx context.Context, b config.Backend, h huntFlags) (hunt.Pager, string, error) {
+	api := hunt.API{URL: b.Upstream}
+	if c := credentialOf(b); c != nil {
+		api.Header = http.Header{c.Header: {c.Value}}
+	}
+	if b.TLS.UpstreamCA != "" {
+		pool, err := roots(b.TLS.UpstreamCA)
+		if err != nil {
+			return nil, "", err
+		}
+		api.Via = proxy.NewTransport(proxy.TransportOptions{TLS: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}})
+	}
+	if b.Kind == "letta" {
+		blocks, err := hunt.LettaBlocks(hunt.LettaOptions{API: api})
+		if err != nil {
+			return nil, "", err
+		}
+		passages, err := hunt.LettaPassages(hunt.LettaOptions{API: api})
+		return hunt.Sequence(blocks, passages), "letta", err
+	}
+	if h.api == "auto" {
+		ctx, cancel := context.WithTimeout(ctx, probeTime)
+		defer cancel()
+		var err error
+		if h.api, err = hunt.Mem0Kind(ctx, api); err != nil {
+			return nil, "", err
+		}
+	}
+	if h.api == "server" {
+		p, err := hunt.Mem0Server(hunt.ServerOptions{API: api, Scopes: h.scopes})
+		return p, "mem0-server", err
+	}
+	if len(h.scopes) > 0 {
+		return nil, "", errors.New("-scope is for a Mem0 server; the platform gives its whole project")
+	}
+	p, err := hunt.Mem0(hunt.PlatformOptions{API: api})
+	return p, "mem0-platform", err
+}
+
+// probeTime bounds the question which Mem0 a backend is.
+const probeTime = time.Minute
+
+// credentialOf is how the backend's own credential is presented, or nil.
+func credentialOf(b config.Backend) *proxy.Credential {
+	key := b.Credential.Reveal()
+	if key == "" {
+		return nil
+	}
+	switch cmp.Or(b.CredentialAs, "token") {
+	case "x-api-key":
+		return &proxy.Credential{Header: "X-Api-Key", Value: key}
+	case "bearer":
+		return &proxy.Credential{Header: "Authorization", Value: "Bearer " + key}
+	}
+	return &proxy.Credential{Header: "Authorization", Value: "Token " + key}
+}
