@@ -34,10 +34,9 @@ func (s screener) Screen(_ context.Context, asked memproxy.Screening) ([]memprox
 // fakeExtractor is a backend whose model decides what a write becomes.
 type fakeExtractor struct {
 	fakeReader
-	became    []memproxy.Memory
-	over      bool
-	cannot    bool
-	receiptOf string
+	became []memproxy.Memory
+	over   bool
+	cannot bool
 }
 
 func (f *fakeExtractor) Receipt(_ memproxy.Route, _ memproxy.Request, id string) memproxy.Request {
