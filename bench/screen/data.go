@@ -70,8 +70,13 @@ var barred = map[string]string{
 	"wildguard_benign":    "licence unverified",
 }
 
-// trainable reports whether a row's licence permits training on it.
+// trainable reports whether a row may teach: its licence permits it, and its
+// label is about its text. An ordinary task slipped into a mail ("what is the
+// capital of ...") is an attack by its place, and as text it is harmless.
 func (r *row) trainable() bool {
+	if r.Source == "bipia_attack" && strings.Contains(r.Kind, "/text/") {
+		return false
+	}
 	return barred[r.Source] == "" && r.Kind != "tool_output/table" // tables: CC BY-SA 4.0
 }
 

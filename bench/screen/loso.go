@@ -83,7 +83,7 @@ func (b *bench) fit(without []string) *classify.Model {
 		e.Weight = share[r.attack()] * math.Sqrt(n) / total[r.attack()] / n * float64(len(use)) * 2
 		examples = append(examples, e)
 	}
-	return classify.Train(examples, trainOpts)
+	return classify.Train(examples, classify.DefaultTraining())
 }
 
 // result is what was found in one row.

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"os"
@@ -15,16 +16,17 @@ import (
 func main() {
 	data := flag.String("data", "../shared/data/dev", "directory with the sources as JSONL")
 	train := flag.String("train", "", "train on all permitted sources and write the weights here")
+	out := flag.String("report", "", "write the report here")
 	show := flag.String("show", "", "print the places where rules held: RULE,attack|benign|all,N (for tuning; rows never go to a report)")
 	verbose := flag.Bool("v", false, "print rules by how often they hold, and what they miss")
 	flag.Parse()
-	if err := run(*data, *train, *show, *verbose); err != nil {
+	if err := run(*data, *train, *out, *show, *verbose); err != nil {
 		fmt.Fprintln(os.Stderr, "screen:", err)
 		os.Exit(1)
 	}
 }
 
-func run(data, train, show string, verbose bool) error {
+func run(data, train, out, show string, verbose bool) error {
 	rows, err := load(data)
 	if err != nil {
 		return err
@@ -41,9 +43,6 @@ func run(data, train, show string, verbose bool) error {
 		m := b.fit(nil)
 		return os.WriteFile(train, m.Encode(), 0o644)
 	}
-	if show == "sweep" {
-		return b.sweep()
-	}
 	res, err := b.run()
 	if err != nil {
 		return err
@@ -53,7 +52,14 @@ func run(data, train, show string, verbose bool) error {
 		return places(b, res, show)
 	}
 	table(b, res, verbose)
-	return nil
+	if out == "" {
+		return nil
+	}
+	var text bytes.Buffer
+	if err := report(&text, b, res); err != nil {
+		return err
+	}
+	return os.WriteFile(out, text.Bytes(), 0o644)
 }
 
 func table(b *bench, res []result, verbose bool) {
