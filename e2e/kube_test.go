@@ -90,7 +90,8 @@ keys: {existingSecret: memproxy-keys}
 sidecar: {adminPort: ADMIN}
 injector: {url: "HOOK"}
 certificates: {mode: existing, existingSecret: injector-tls}
-control: {enabled: true}
+fleet: {name: test, keys: ["JrQLj5P/89iXES9+vFgrIy29clF9CC/oPPsw3c5D0bs="]}
+control: {enabled: true, tlsSecret: control-tls, releasesClaim: releases, sidecars: [{spiffe: "spiffe://test.example/*", tenant: "*"}]}
 `
 
 func install(t *testing.T) *installation {

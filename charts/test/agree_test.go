@@ -39,7 +39,7 @@ func find(t testing.TB, docs []map[string]any, kind, suffix string) map[string]a
 // values said, and without a warning that they did not ask for.
 func TestSidecarConfigurationIsValid(t *testing.T) {
 	env := map[string]string{
-		"POD_NAMESPACE": "agents", "POD_SERVICE_ACCOUNT": "support", "REDIS_URL": "redis://r:6379/0", "DATABASE_URL": "postgres://d",
+		"POD_NAMESPACE": "agents", "POD_NAME": "p1", "POD_SERVICE_ACCOUNT": "support", "REDIS_URL": "redis://r:6379/0", "DATABASE_URL": "postgres://d",
 	}
 	for _, name := range []string{"least", "full"} {
 		docs := documents(t, render(t, values(t, name)))
@@ -63,9 +63,25 @@ func TestSidecarConfigurationIsValid(t *testing.T) {
 		if c.Budgets.Redis == nil || c.Identity.OIDC == nil || c.Policy.Dir == "" || c.Telemetry.OTLP == "" || len(c.Backends[0].Passthrough) != 1 {
 			t.Errorf("what the values say is not in\n%s", text)
 		}
+		if f := c.Policy.Control; f == nil || f.Address != "memproxy-control.memproxy-system.svc:18443" || f.Node != "agents/p1" {
+			t.Errorf("the control plane: %+v", f)
+		}
 		if len(c.Backends) != 2 || c.Backends[1].CredentialAs != "bearer" {
 			t.Errorf("backends: %+v", c.Backends)
 		}
+	}
+}
+
+// So is the control plane's, and it is the same fleet.
+func TestControlConfigurationIsValid(t *testing.T) {
+	docs := documents(t, render(t, values(t, "full")))
+	text := dig(t, find(t, docs, "ConfigMap", "-control"), "data", "control.yaml").(string)
+	c, err := config.ParseControlPlane("control.yaml", []byte(text), func(string) string { return "" })
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if c.Fleet != "acme" || len(c.Sidecars) != 1 || c.Listen != ":18443" || c.Admin.Listen != ":9903" {
+		t.Errorf("%+v", c)
 	}
 }
 

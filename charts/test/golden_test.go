@@ -103,6 +103,9 @@ func TestRefusedValues(t *testing.T) {
 		{"a policy without a credential", `{backends: [{name: a, kind: mem0, port: 8081, upstream: "http://x", pods: {namespace: n, selector: {a: b}, port: 1}}]}`, "share the pod with the sidecar"},
 		{"a token without an issuer", `{identity: {token: {enabled: true}}}`, "issuer"},
 		{"a certificate without its CA", `{certificates: {mode: existing, existingSecret: x}}`, "caBundle"},
+		{"a fleet without a name", `{control: {enabled: true, tlsSecret: a, releasesClaim: b, sidecars: [{}]}}`, "fleet needs name and keys"},
+		{"a fleet without a control plane", `{fleet: {enabled: true, name: f, keys: [k], clientSecret: c}}`, "runs no control plane"},
+		{"sidecars without a certificate", `{fleet: {enabled: true, name: f, keys: [k], address: "c:1"}}`, "no certificate"},
 		{"a digest that is none", `{image: {digest: latest}}`, "digest"},
 		{"root", `{sidecar: {runAsUser: 0}}`, "runAsUser"},
 	} {
@@ -160,6 +163,7 @@ spec:
 	v := values(t, "full")
 	v["injector"] = map[string]any{"enabled": false}
 	v["control"] = map[string]any{"enabled": false}
+	v["fleet"].(map[string]any)["address"] = "memproxy-control.memproxy-system.svc:18443"
 	out, err := RenderChart(parent, release, map[string]any{"memproxy": v})
 	if err != nil {
 		t.Fatal(err)

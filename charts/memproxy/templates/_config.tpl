@@ -31,8 +31,32 @@ it what .Values.config says.
   {{- end -}}
 {{- end -}}
 {{- if $identity }}{{ $_ := set $c "identity" $identity }}{{ end -}}
-{{- if .Values.policies }}{{ $_ := set $c "policy" (dict "dir" "/etc/memproxy/policies") }}{{ end -}}
+{{- $policy := dict -}}
+{{- if .Values.policies }}{{ $_ := set $policy "dir" "/etc/memproxy/policies" }}{{ end -}}
+{{- with .Values.fleet -}}
+  {{- if .enabled -}}
+    {{- $address := .address | default (printf "%s-control.%s.svc:%v" (include "memproxy.name" $) $.Release.Namespace (int $.Values.control.port)) -}}
+    {{- $f := dict "address" $address "fleet" .name "keys" .keys "node" "${POD_NAMESPACE}/${POD_NAME}" -}}
+    {{- $_ := set $f "tls" (dict "cert" "/etc/memproxy/fleet/tls.crt" "key" "/etc/memproxy/fleet/tls.key" "ca" "/etc/memproxy/fleet/ca.crt") -}}
+    {{- with .tenant }}{{ $_ := set $f "tenant" . }}{{ end -}}
+    {{- with .labels }}{{ $_ := set $f "labels" . }}{{ end -}}
+    {{- $_ := set $policy "control" $f -}}
+  {{- end -}}
+{{- end -}}
+{{- if $policy }}{{ $_ := set $c "policy" $policy }}{{ end -}}
 {{- if .Values.redis.existingSecret }}{{ $_ := set $c "budgets" (dict "redis" (dict "url" "${REDIS_URL}")) }}{{ end -}}
 {{- with .Values.telemetry.otlp }}{{ $_ := set $c "telemetry" (dict "otlp" .) }}{{ end -}}
 {{- toYaml (mergeOverwrite $c (deepCopy .Values.config)) -}}
+{{- end }}
+
+{{/* memproxy.controlConfig is the file of memproxy control. */}}
+{{- define "memproxy.controlConfig" -}}
+{{- $c := dict "fleet" .Values.fleet.name "keys" .Values.fleet.keys "listen" (printf ":%v" (int .Values.control.port)) -}}
+{{- $_ := set $c "admin" (dict "listen" (printf ":%v" (int .Values.control.adminPort))) -}}
+{{- $_ := set $c "tls" (dict "cert" "/etc/memproxy/tls/tls.crt" "key" "/etc/memproxy/tls/tls.key" "client_ca" "/etc/memproxy/tls/ca.crt") -}}
+{{- $_ := set $c "releases" "/var/lib/memproxy/releases" -}}
+{{- $_ := set $c "progress" "/var/lib/memproxy/progress" -}}
+{{- $_ := set $c "sidecars" .Values.control.sidecars -}}
+{{- $_ := set $c "log" (dict "format" "json") -}}
+{{- toYaml (mergeOverwrite $c (deepCopy .Values.control.config)) -}}
 {{- end }}

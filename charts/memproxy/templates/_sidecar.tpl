@@ -73,6 +73,9 @@ volumeMounts:
   {{- if .Values.policies }}
   - {name: memproxy-policies, mountPath: /etc/memproxy/policies, readOnly: true}
   {{- end }}
+  {{- if .Values.fleet.enabled }}
+  - {name: memproxy-fleet, mountPath: /etc/memproxy/fleet, readOnly: true}
+  {{- end }}
   {{- if include "memproxy.credentials" . }}
   - {name: memproxy-credentials, mountPath: /etc/memproxy/credentials, readOnly: true}
   {{- end }}
@@ -117,6 +120,10 @@ volumeMounts:
 {{- if .Values.policies }}
 - name: memproxy-policies
   configMap: {name: {{ include "memproxy.name" . }}-policies}
+{{- end }}
+{{- if .Values.fleet.enabled }}
+- name: memproxy-fleet
+  secret: {secretName: {{ .Values.fleet.clientSecret | quote }}, defaultMode: 288}
 {{- end }}
 {{- with include "memproxy.credentials" . | trim }}
 - name: memproxy-credentials

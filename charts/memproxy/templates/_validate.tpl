@@ -7,6 +7,10 @@
 {{- if not (and $v.certificates.existingSecret $v.certificates.caBundle) }}{{ fail "certificates.mode existing needs existingSecret and caBundle" }}{{ end }}
 {{- end }}
 {{- if and $v.identity.token.enabled (not $v.identity.token.issuer) }}{{ fail "identity.token needs the cluster's issuer" }}{{ end }}
+{{- if and (or $v.fleet.enabled $v.control.enabled) (not (and $v.fleet.name $v.fleet.keys)) }}{{ fail "fleet needs name and keys: releases are named and signed" }}{{ end }}
+{{- if and $v.fleet.enabled (not $v.fleet.clientSecret) }}{{ fail "fleet.clientSecret is empty: sidecars have no certificate for the control plane" }}{{ end }}
+{{- if and $v.fleet.enabled (not $v.fleet.address) (not $v.control.enabled) }}{{ fail "fleet.address is empty, and this chart runs no control plane" }}{{ end }}
+{{- if and $v.control.enabled (not (and $v.control.tlsSecret $v.control.releasesClaim $v.control.sidecars)) }}{{ fail "control needs tlsSecret, releasesClaim and sidecars" }}{{ end }}
 {{- $ports := dict (toString (int $v.sidecar.adminPort)) "sidecar.adminPort" }}
 {{- range $v.backends }}
 {{- $port := toString (int .port) }}
