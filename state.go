@@ -52,7 +52,10 @@ type StateChange struct {
 	Tenant string
 	State  MemoryState
 	// From, if not empty, are the states in which the change applies.
-	From             []MemoryState
+	From []MemoryState
+	// Seen, if set, is Standing.Changed as it was looked at: the change applies
+	// only if nothing changed the state since.
+	Seen             time.Time
 	Reason, Decision string
 	Rules            string
 	Findings         []Finding

@@ -41,6 +41,7 @@ func (l *Ledger) commit(group []*job) (err error) {
 		return err
 	}
 	t := &transaction{l: l, ctx: ctx, tx: tx}
+	defer l.makeReady(t)
 	for _, j := range group {
 		if j.ctx.Err() != nil {
 			continue
@@ -118,9 +119,41 @@ func (l *Ledger) harden(ctx context.Context, group []*job) (restore func() error
 	}, set(true)
 }
 
-// run executes a statement that is not prepared.
+// makeReady prepares the statements that a transaction ran for the first time,
+// for the next one: the writer alone uses them. There are as many as there are
+// statements in this package. Postgres's driver does the same by itself.
+func (l *Ledger) makeReady(t *transaction) {
+	for _, text := range t.fresh {
+		if stmt, err := l.writer.PrepareContext(t.ctx, text); err == nil {
+			l.ready[text] = stmt
+		}
+	}
+}
+
+// stmt is the prepared statement of a text, if there is one by now.
+func (t *transaction) stmt(text string) (*sql.Stmt, bool) {
+	if t.l.dialect != sqliteDialect {
+		return nil, false
+	}
+	stmt, ready := t.l.ready[text]
+	if !ready {
+		if !slices.Contains(t.fresh, text) {
+			t.fresh = append(t.fresh, text)
+		}
+		return nil, false
+	}
+	return t.tx.StmtContext(t.ctx, stmt), true
+}
+
+// run executes a statement.
 func (t *transaction) run(text string, args ...any) (int64, error) {
-	res, err := t.tx.ExecContext(t.ctx, t.l.dialect.sql(text), args...)
+	var res sql.Result
+	var err error
+	if stmt, ready := t.stmt(text); ready {
+		res, err = stmt.ExecContext(t.ctx, args...)
+	} else {
+		res, err = t.tx.ExecContext(t.ctx, t.l.dialect.sql(text), args...)
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -129,13 +162,25 @@ func (t *transaction) run(text string, args ...any) (int64, error) {
 
 // one scans a row into to, if there is one.
 func (t *transaction) one(text string, args []any, to ...any) (bool, error) {
-	err := t.tx.QueryRowContext(t.ctx, t.l.dialect.sql(text), args...).Scan(to...)
+	var row *sql.Row
+	if stmt, ready := t.stmt(text); ready {
+		row = stmt.QueryRowContext(t.ctx, args...)
+	} else {
+		row = t.tx.QueryRowContext(t.ctx, t.l.dialect.sql(text), args...)
+	}
+	err := row.Scan(to...)
 	return err == nil, ignoreNone(err)
 }
 
 // rows collects rows in a transaction.
 func rows[T any](t *transaction, scan func(scanner) (T, error), text string, args ...any) ([]T, error) {
-	found, err := t.tx.QueryContext(t.ctx, t.l.dialect.sql(text), args...)
+	var found *sql.Rows
+	var err error
+	if stmt, ready := t.stmt(text); ready {
+		found, err = stmt.QueryContext(t.ctx, args...)
+	} else {
+		found, err = t.tx.QueryContext(t.ctx, t.l.dialect.sql(text), args...)
+	}
 	if err != nil {
 		return nil, err
 	}

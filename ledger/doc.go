@@ -1,4 +1,5 @@
-// Package ledger remembers whose memories are and who wrote them.
+// Package ledger remembers whose memories are and who wrote them, what became
+// of them since, and the writes that wait for a person.
 //
 // It promises:
 //
@@ -6,14 +7,28 @@
 //     file some milliseconds later, or at once with Options.Durable. What a
 //     crash takes of it is no gap in the gate: a memory's stamp names its
 //     author, and the owner of what has none is asked upstream.
-//   - Owners answers for what it knows and leaves out what it does not. An id
-//     that could never be stored is simply not known; it does not spoil the
-//     lookup of the others.
-//   - Deleted memories stay as tombstones until Prune removes them.
+//   - Owners and Standings answer for what they know and leave out what they
+//     do not. An id that could never be stored is simply not known; it does
+//     not spoil the lookup of the others.
+//   - A held write (PutHold) and what is settled about it is on the disk when
+//     the call returns. It is given out to be sent once (ClaimHold); where it
+//     is not known whether it was sent, it is Stranded, never repeated.
+//   - Contents (of holds, versions, dissent, kept originals) are encrypted,
+//     each under a key of its own, bound to its item and tenant. To shred one
+//     destroys that key. No content is anywhere else in the store.
+//   - Every version of a memory stands in two signed chains, the memory's and
+//     the tenant's. Verify names what was done to them from outside. A broken
+//     chain goes on and stays broken.
+//   - Deleted memories stay as tombstones until Prune removes them. Everything
+//     that is over has a retention, see Maintain, and everything that a caller
+//     can make many of has a bound.
 //   - Every call honours its context and has a deadline of its own.
 //   - A damaged file makes Open fail. Nothing is repaired, moved or removed.
 //
-// One process at a time uses a file: the hot rows are cached in memory.
+// The store is an SQLite file, which one process at a time uses: the hot rows
+// are cached in memory. Or it is a Postgres database (Options.URL) that
+// several proxies share; nothing is cached then, and all writes wait for their
+// commit. Both run the same statements and pass the same contract, ledgertest.
 //
 // The package also signs provenance stamps (Signer), because a stamp is the
 // ledger's row in the form in which it travels with a memory.

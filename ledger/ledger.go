@@ -31,6 +31,8 @@ type Ledger struct {
 	receive, pruneRows, pruneNotes *sql.Stmt
 	sweepRows, manyStand           *sql.Stmt
 
+	ready map[string]*sql.Stmt // of writer, by text; see makeReady
+
 	gate    sync.RWMutex // held to send on jobs, locked to close it
 	closed  bool
 	jobs    chan *job

@@ -55,7 +55,7 @@ func Open(opt Options) (*Ledger, error) {
 	if err := opt.complete(); err != nil {
 		return nil, err
 	}
-	l := &Ledger{opt: opt, jobs: make(chan *job, opt.Queue), stopped: make(chan struct{})}
+	l := &Ledger{opt: opt, ready: map[string]*sql.Stmt{}, jobs: make(chan *job, opt.Queue), stopped: make(chan struct{})}
 	if err := l.open(); err != nil {
 		l.closeDBs()
 		switch {

@@ -106,8 +106,8 @@ func (l *Ledger) ListStandings(ctx context.Context, f memproxy.StandingFilter) (
 }
 
 // SetState changes the states of memories, all in one transaction, and returns
-// how many it changed: those whose state is not among a change's From stay as
-// they are. A memory of which nothing is recorded counts as untrusted.
+// how many it changed: those whose state is not among a change's From, or
+// changed since it was Seen, stay as they are. A memory of which nothing is recorded counts as untrusted.
 func (l *Ledger) SetState(ctx context.Context, changes ...memproxy.StateChange) (int, error) {
 	for i := range changes {
 		if err := validChange(&changes[i]); err != nil {
@@ -205,7 +205,7 @@ func (t *transaction) setState(c *memproxy.StateChange) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if len(c.From) > 0 && !slices.Contains(c.From, st.State) {
+	if len(c.From) > 0 && !slices.Contains(c.From, st.State) || !c.Seen.IsZero() && !c.Seen.Equal(st.Changed) {
 		return false, nil
 	}
 	if c.Tenant != "" {

@@ -39,7 +39,8 @@ type transaction struct {
 	tx    *sql.Tx
 	put   []memproxy.Ownership
 	gone  []key
-	stood []key // whose standing changed
+	stood []key    // whose standing changed
+	fresh []string // statements that are not prepared yet
 }
 
 // remove notes that rows are no longer what was put before.

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,6 +29,7 @@ func RunPostgres(t *testing.T, address string) {
 			return OpenPostgres(t, opt), OpenPostgres(t, opt)
 		})
 	})
+	t.Run("Open", func(t *testing.T) { postgresOpens(t, address) })
 }
 
 // OpenPostgres opens a ledger for the length of the test.
@@ -69,4 +71,47 @@ func Schema(t testing.TB, address string) string {
 	q.Set("search_path", name)
 	u.RawQuery = q.Encode()
 	return u.String()
+}
+
+// postgresOpens checks what is special about opening a shared store.
+func postgresOpens(t *testing.T, address string) {
+	exec := func(url, statement string) {
+		t.Helper()
+		db, err := sql.Open("pgx", url)
+		must(t, "open", err)
+		defer db.Close()
+		_, err = db.ExecContext(t.Context(), statement)
+		must(t, statement, err)
+	}
+	t.Run("many at once make one schema", func(t *testing.T) {
+		url := Schema(t, address)
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				l, err := ledger.Open(ledger.Options{URL: url, Timeout: 20 * time.Second})
+				if err != nil {
+					t.Errorf("open: %v", err)
+					return
+				}
+				defer l.Close()
+				if err := l.Put(t.Context(), Row("a")); err != nil {
+					t.Errorf("put: %v", err)
+				}
+			})
+		}
+		all.Wait()
+	})
+	t.Run("another program's tables are refused", func(t *testing.T) {
+		url := Schema(t, address)
+		exec(url, `CREATE TABLE ownership (id INT)`)
+		_, err := ledger.Open(ledger.Options{URL: url, Timeout: 20 * time.Second})
+		wantErr(t, "open", err, ledger.ErrForeign)
+	})
+	t.Run("a newer schema is refused", func(t *testing.T) {
+		url := Schema(t, address)
+		must(t, "close", OpenPostgres(t, ledger.Options{URL: url, Timeout: 20 * time.Second}).Close())
+		exec(url, `INSERT INTO memproxy_schema VALUES (99, 0)`)
+		_, err := ledger.Open(ledger.Options{URL: url, Timeout: 20 * time.Second})
+		wantErr(t, "open", err, ledger.ErrNewer)
+	})
 }

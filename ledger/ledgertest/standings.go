@@ -51,6 +51,16 @@ func statesSet(t *testing.T, l Life) {
 	if got, err := l.Standings(t.Context(), "mem0", memproxy.TargetMemory, []string{"m1", "new", "none", "bad\x00", "m1"}); err != nil || len(got) != 2 {
 		t.Errorf("many at once: %v, %v", got, err)
 	}
+	seen := standing(t, l, "new").Changed
+	set(t, l, "new", memproxy.StateUntrusted)
+	late := memproxy.StateChange{MemoryKey: mem("new"), State: memproxy.StateFlagged, Seen: seen}
+	if n, err := l.SetState(t.Context(), late); err != nil || n != 0 {
+		t.Errorf("a change of what was seen before: %d, %v", n, err)
+	}
+	late.Seen = standing(t, l, "new").Changed
+	if n, err := l.SetState(t.Context(), late); err != nil || n != 1 {
+		t.Errorf("a change of what is seen now: %d, %v", n, err)
+	}
 	_, err := l.SetState(t.Context(), memproxy.StateChange{MemoryKey: mem("x"), State: "splendid"})
 	wantErr(t, "no such state", err, ledger.ErrRow)
 	findings := []memproxy.Finding{{Rule: "r", Start: 1, End: 4}}
