@@ -9,8 +9,6 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/telemetry/signal"
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 )
 
@@ -239,65 +237,4 @@ func (x *exchange) outgoing(a *gate.Admission) *mutation {
 	m.present(x.b.Credential, x.req.Header)
 	x.p.opt.Propagator.Inject(x.forwarded, carrier{&m})
 	return &m
-}
-
-// end tells of what has not come to its end: Envoy reset the stream because
-// the client hung up or the backend took too long.
-func (x *exchange) end() {
-	if x.span == nil {
-		return
-	}
-	ctx := context.WithoutCancel(x.ctx)
-	if x.gated && x.admission == nil {
-		x.ctx = ctx
-		_, _ = x.admit(nil, tooSlow())
-		x.settled = true
-	}
-	if a := x.admission; a != nil && !x.settled {
-		x.gate().Abandon(ctx, a, true)
-	}
-	x.arrived()
-	verdict, list := "pass", []attribute.KeyValue(nil)
-	if a := x.admission; a != nil {
-		verdict, list = a.Decision.Verdict.String(), a.Attributes(make([]attribute.KeyValue, 0, 24))
-	}
-	if x.span.IsRecording() {
-		list = append(list, attribute.String(signal.AttrHTTPMethod, x.req.Method), attribute.String(signal.AttrHTTPRoute, x.name))
-		if x.status != 0 {
-			list = append(list, attribute.Int(signal.AttrHTTPStatus, x.status))
-		}
-		x.span.SetAttributes(list...)
-		if x.status >= 500 {
-			x.span.SetStatus(codes.Error, "")
-		}
-	}
-	x.span.End()
-	x.b.Observe(ctx, x.name, string(x.route.Kind), verdict, x.status, x.p.opt.Clock().Sub(x.begun))
-}
-
-// gate is the gate that rules on this exchange.
-func (x *exchange) gate() *gate.Gate {
-	if x.watching {
-		return x.p.opt.Watch
-	}
-	return x.p.opt.Gate
-}
-
-// arrived ends the backend's part.
-func (x *exchange) arrived() {
-	if x.forward != nil {
-		x.forward.End()
-		x.forward = nil
-	}
-}
-
-// log writes the one line that ties a request to its decision.
-func (p *Processor) log(ctx context.Context, a *gate.Admission, backend string) {
-	d := &a.Decision
-	reasons := make([]string, len(d.Reasons))
-	for i := range d.Reasons {
-		reasons[i] = string(d.Reasons[i].Code)
-	}
-	p.opt.Log.InfoContext(ctx, "decision", "decision", d.ID, "verdict", d.Verdict.String(), "would", d.Would.String(),
-		"reasons", reasons, "principal", a.Principal.ID, "backend", backend, "route", a.Call().Route.ID, "policy", d.Policy)
 }

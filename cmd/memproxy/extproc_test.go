@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
+)
+
+// Proves CARD-9: a processor that strangers could reach is not started: it is
+// believed about who callers are.
+func TestExtprocListensWhereOnlyEnvoyIs(t *testing.T) {
+	for name, c := range map[string]struct {
+		f  extprocFlags
+		ok bool
+	}{
+		"loopback":             {extprocFlags{listen: "127.0.0.1:9902"}, true},
+		"loopback, version 6":  {extprocFlags{listen: "[::1]:9902"}, true},
+		"by name":              {extprocFlags{listen: "localhost:9902"}, true},
+		"a socket":             {extprocFlags{listen: "unix:/run/memproxy.sock"}, true},
+		"everywhere":           {extprocFlags{listen: ":9902"}, false},
+		"an address":           {extprocFlags{listen: "10.0.0.1:9902"}, false},
+		"without client roots": {extprocFlags{listen: "10.0.0.1:9902", cert: "c", key: "k"}, false},
+		"with client roots":    {extprocFlags{listen: "10.0.0.1:9902", cert: "c", key: "k", clientCA: "r"}, true},
+		"without its key":      {extprocFlags{listen: "127.0.0.1:9902", cert: "c"}, false},
+		"no port":              {extprocFlags{listen: "127.0.0.1"}, false},
+	} {
+		if err := c.f.check(); (err == nil) != c.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestExtprocCommand(t *testing.T) {
+	for _, args := range [][]string{
+		{"extproc", "-listen", "0.0.0.0:9902"},
+		{"extproc", "-config", filepath.Join(t.TempDir(), "none.yaml")},
+	} {
+		if code, _, errs := invoke(t, args...); code != exitFailed || errs == "" {
+			t.Errorf("%q: %d %s", args, code, errs)
+		}
+	}
+	if code, _, _ := invoke(t, "extproc", "stray"); code != exitUsage {
+		t.Errorf("stray argument: %d", code)
+	}
+	c, err := extproctest.ParseCase([]byte("-- request --\nGET /\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	path, socket := filepath.Join(dir, "memproxy.yaml"), filepath.Join(dir, "s")
+	if err := os.WriteFile(path, []byte(c.Settings.Config("127.0.0.1:0", "127.0.0.1:0", "http://127.0.0.1:1", filepath.Join(dir, "state"))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// What a killed process left behind is in nobody's way.
+	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale.SetUnlinkOnClose(false)
+	_ = stale.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	log := &lockedBuffer{}
+	a := &app{Args: []string{"extproc", "-config", path, "-listen", "unix:" + socket, "-grace", "0s"}, Stdout: io.Discard, Stderr: log, Getenv: os.Getenv, Version: "test"}
+	done := make(chan int, 1)
+	go func() { done <- a.run(ctx) }()
+	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(log.String(), `"name":"extproc"`); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal(log.String())
+		}
+	}
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.Close()
+	cancel()
+	select {
+	case code := <-done:
+		if code != exitOK {
+			t.Errorf("%d %s", code, log.String())
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("it does not stop")
+	}
+}

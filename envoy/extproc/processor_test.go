@@ -1,0 +1,258 @@
+package extproc_test
+
+import (
+	"compress/gzip"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	modev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
+	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/envoy/extproc"
+	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
+)
+
+// Proves CARD-9: what a stream can be, and that none ends as consent.
+func TestProcessor(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(*rig)
+		method  string
+		path    string
+		body    string
+		header  []string
+		status  int
+		answer  string
+		arrived []string
+	}{
+		"an add is stamped":       {nil, "POST", "/memory", "tea", nil, 200, "m1 ann\n", []string{"POST /memory agent:dev says: tea"}},
+		"a refusal in dialect":    {nil, "POST", "/memory", "malformed", nil, 400, `"payload.malformed"`, nil},
+		"a bad credential":        {nil, "POST", "/memory", "tea", []string{"X-Key", "bad"}, 401, `"identity.invalid"`, nil},
+		"a pass":                  {nil, "POST", "/ping", "anything", nil, 200, "m1 ann\n", []string{"POST /ping anything"}},
+		"a pass with an override": {nil, "POST", "/ping", "anything", []string{"X-Http-Method", "PUT"}, 400, `"route.unknown"`, nil},
+		"an unknown route":        {nil, "POST", "/pang", "", nil, 403, `"route.unknown"`, nil},
+		"a query is extended":     {nil, "GET", "/memory?more=1", "", nil, 200, "m1 ann\n", []string{"GET /memory?more=1&fields=user "}},
+		"others are left out":     {answering("m1 ann\nm2 bob\n"), "GET", "/memory", "", nil, 200, "m1 ann\n", []string{"GET /memory "}},
+		"an unreadable answer":    {answering("unreadable"), "GET", "/memory", "", nil, 502, `"upstream.malformed"`, []string{"GET /memory "}},
+		"an answer too large": {func(r *rig) {
+			r.opt.Backends[0].MaxAnswer = 10
+			answering(strings.Repeat("m1 ann\n", 10))(r)
+		}, "GET", "/memory", "", nil, 502, `"upstream.unavailable"`, []string{"GET /memory "}},
+		"a compressed answer": {func(r *rig) {
+			r.answer = func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Encoding", "gzip")
+				z := gzip.NewWriter(w)
+				fmt.Fprint(z, "m1 ann\nm2 bob\n")
+				_ = z.Close()
+			}
+		}, "GET", "/memory", "", nil, 200, "m1 ann\n", []string{"GET /memory "}},
+		"a compression nobody asked for": {func(r *rig) {
+			r.answer = func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Encoding", "br")
+				fmt.Fprint(w, "m1 ann\n")
+			}
+		}, "GET", "/memory", "", nil, 502, `"upstream.unavailable"`, []string{"GET /memory "}},
+		"a body over the limit":         {func(r *rig) { r.opt.Backends[0].MaxBody = 3 }, "POST", "/memory", "milk", nil, 413, `"payload.too_large"`, nil},
+		"a body at the limit":           {func(r *rig) { r.opt.Backends[0].MaxBody = 4 }, "POST", "/memory", "milk", nil, 200, "m1 ann\n", []string{"POST /memory agent:dev says: milk"}},
+		"a body over Envoy's":           {func(r *rig) { r.envoy.Buffer = 3 }, "POST", "/memory", "milk", nil, 413, `"payload.too_large"`, nil},
+		"a body over the limit, shadow": {func(r *rig) { r.envoy.Buffer, r.rules.Enforce = 3, false }, "POST", "/memory", "milk", nil, 413, `"payload.too_large"`, nil},
+		"no backend":                    {func(r *rig) { r.envoy.Upstream = "http://127.0.0.1:1" }, "POST", "/memory", "tea", nil, 502, `"upstream.unavailable"`, nil},
+		"another backend":               {func(r *rig) { r.envoy.Backend = "other" }, "POST", "/ping", "tea", []string{"X-Memproxy-Backend", "toy"}, 500, "", nil},
+		"no backend is named":           {func(r *rig) { r.envoy.Backend = "" }, "POST", "/ping", "tea", nil, 200, "m1 ann\n", []string{"POST /ping tea"}},
+		"no body is sent":               {mode(func(m *modev3.ProcessingMode) { m.RequestBodyMode = modev3.ProcessingMode_NONE }), "POST", "/memory", "tea", nil, 500, "", nil},
+		"a part of the body is sent":    {mode(func(m *modev3.ProcessingMode) { m.RequestBodyMode = modev3.ProcessingMode_BUFFERED_PARTIAL }), "POST", "/memory", "tea", nil, 500, "", nil},
+		"no answer is sent":             {mode(func(m *modev3.ProcessingMode) { m.ResponseBodyMode = modev3.ProcessingMode_NONE }), "GET", "/memory", "", nil, 500, "", nil},
+		"no override is allowed":        {func(r *rig) { r.envoy.NoOverride = true }, "POST", "/memory", "tea", nil, 200, "m1 ann\n", []string{"POST /memory agent:dev says: tea"}},
+		"a panic":                       {nil, "POST", "/memory", "panic", nil, 500, "", nil},
+		"shadow":                        {func(r *rig) { r.rules.Enforce = false }, "POST", "/memory", "malformed", nil, 200, "m1 ann\n", []string{"POST /memory malformed"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, c.change)
+			resp, body := r.do(c.method, c.path, c.body, c.header...)
+			if resp.StatusCode != c.status || body != c.answer {
+				t.Errorf("%d %q", resp.StatusCode, body)
+			}
+			if got := r.arrived(); !slices.Equal(got, c.arrived) {
+				t.Errorf("arrived %q", got)
+			}
+		})
+	}
+}
+
+func answering(body string) func(*rig) {
+	return func(r *rig) { r.answer = func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, body) } }
+}
+
+func mode(change func(*modev3.ProcessingMode)) func(*rig) {
+	return func(r *rig) {
+		r.envoy.Mode = extproctest.Mode()
+		change(r.envoy.Mode)
+	}
+}
+
+// Proves CARD-9: a refusal keeps the lists of its headers.
+func TestRefusalKeepsLists(t *testing.T) {
+	r := newRig(t, nil)
+	resp, _ := r.do("POST", "/memory", "malformed")
+	if got := resp.Header["X-Many"]; !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("%q", got)
+	}
+	if got := resp.Header.Get("X-Memproxy-Decision"); got != "deny; id=d1" {
+		t.Errorf("%q", got)
+	}
+}
+
+// Proves CARD-9: the peer is who Envoy's attributes say, and only over TLS.
+func TestPeer(t *testing.T) {
+	for want, attributes := range map[string]map[string]any{
+		"spiffe://x/y says: tea": {"connection.mtls": true, "connection.uri_san_peer_certificate": "spiffe://x/y"},
+		"agent:dev says: tea":    {"connection.mtls": false, "connection.uri_san_peer_certificate": "spiffe://x/y"},
+	} {
+		r := newRig(t, func(r *rig) { r.envoy.Attributes = attributes })
+		r.do("POST", "/memory", "tea", "X-Forwarded-Client-Cert", "URI=spiffe://x/z")
+		if got := r.arrived(); len(got) != 1 || got[0] != "POST /memory "+want {
+			t.Errorf("arrived %q, want %q", got, want)
+		}
+	}
+}
+
+// Proves TRL-10: what is only watched is recorded as not enforced, and follows
+// new rules.
+func TestWatching(t *testing.T) {
+	r := newRig(t, func(r *rig) {
+		r.parts.wrote = make(chan memproxy.Event, 4)
+		r.envoy.Observe = true
+		mode(func(m *modev3.ProcessingMode) {
+			m.RequestBodyMode, m.ResponseBodyMode = modev3.ProcessingMode_STREAMED, modev3.ProcessingMode_NONE
+		})(r)
+	})
+	for _, version := range []string{"v", "w"} {
+		rules := r.rules
+		rules.Version = version
+		if err := r.opt.Gate.Use(&rules); err != nil {
+			t.Fatal(err)
+		}
+		resp, _ := r.do("POST", "/memory", "malformed")
+		if resp.StatusCode != 200 || resp.Header.Get("X-Memproxy-Decision") != "" {
+			t.Errorf("%d %v", resp.StatusCode, resp.Header)
+		}
+		ev := <-r.parts.wrote
+		if ev.Verdict != memproxy.Allow || ev.Would != memproxy.Deny || ev.Policy != version {
+			t.Errorf("recorded %v, would %v, by %s", ev.Verdict, ev.Would, ev.Policy)
+		}
+	}
+	if got := r.arrived(); !slices.Equal(got, []string{"POST /memory malformed", "POST /memory malformed"}) {
+		t.Errorf("arrived %q", got)
+	}
+}
+
+// Proves CARD-9: a caller that hangs up while the backend works leaves an
+// outcome behind.
+func TestHangingUp(t *testing.T) {
+	came, gone := make(chan struct{}), make(chan struct{})
+	r := newRig(t, func(r *rig) {
+		r.parts.wrote = make(chan memproxy.Event, 1)
+		r.answer = func(_ http.ResponseWriter, q *http.Request) {
+			close(came)
+			<-q.Context().Done()
+			close(gone)
+		}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	q, err := http.NewRequestWithContext(ctx, "POST", r.URL+"/memory", strings.NewReader("tea"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if resp, err := http.DefaultClient.Do(q); err == nil {
+			resp.Body.Close()
+		}
+	}()
+	<-came
+	cancel()
+	<-gone
+	if ev := <-r.parts.wrote; !ev.Cancelled {
+		t.Errorf("recorded %+v", ev)
+	}
+	<-done
+}
+
+// Proves CARD-9: health says that the processor stops before it does, and what
+// is in flight is finished.
+func TestStopping(t *testing.T) {
+	came, let := make(chan struct{}), make(chan struct{})
+	r := newRig(t, func(r *rig) {
+		r.answer = func(w http.ResponseWriter, _ *http.Request) {
+			close(came)
+			<-let
+			fmt.Fprint(w, "m1 ann\n")
+		}
+	})
+	health := healthv1.NewHealthClient(r.conn)
+	watching, unwatch := context.WithCancel(t.Context())
+	defer unwatch()
+	watch, err := health.Watch(watching, &healthv1.HealthCheckRequest{Service: procv3.ExternalProcessor_ServiceDesc.ServiceName})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := watch.Recv(); err != nil || got.Status != healthv1.HealthCheckResponse_SERVING {
+		t.Fatal(got, err)
+	}
+	type result struct {
+		status int
+		body   string
+	}
+	done := make(chan result, 1)
+	go func() {
+		resp, body := r.do("POST", "/memory", "tea")
+		done <- result{resp.StatusCode, body}
+	}()
+	<-came
+	stopped := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		stopped <- r.stop(ctx)
+	}()
+	if got, err := watch.Recv(); err != nil || got.Status != healthv1.HealthCheckResponse_NOT_SERVING {
+		t.Fatal(got, err)
+	}
+	unwatch() // it is a stream in flight too
+	close(let)
+	if got := <-done; got.status != 200 || got.body != "m1 ann\n" {
+		t.Errorf("%+v", got)
+	}
+	select {
+	case <-stopped:
+	case <-time.After(25 * time.Second):
+		t.Error("it does not stop")
+	}
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	r := newRig(t, nil)
+	toyBackend := extproc.Backend{Name: "toy", Adapter: toy{}}
+	for name, o := range map[string]extproc.Options{
+		"no gate":     {Backends: []extproc.Backend{toyBackend}},
+		"no backend":  {Gate: r.opt.Gate},
+		"no name":     {Gate: r.opt.Gate, Backends: []extproc.Backend{{Adapter: toy{}}}},
+		"no adapter":  {Gate: r.opt.Gate, Backends: []extproc.Backend{{Name: "toy"}}},
+		"twice":       {Gate: r.opt.Gate, Backends: []extproc.Backend{toyBackend, toyBackend}},
+		"bad pattern": {Gate: r.opt.Gate, Backends: []extproc.Backend{{Name: "toy", Adapter: toy{}, Passthrough: []string{"custom"}}}},
+	} {
+		if _, err := extproc.New(o); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+	if _, err := extproc.New(extproc.Options{Gate: r.opt.Gate, Backends: []extproc.Backend{toyBackend}}); err != nil {
+		t.Error(err)
+	}
+}
