@@ -57,7 +57,7 @@ func (b *Backend) insert(a *agent, p passage) error {
 	return nil
 }
 
-// passages lists an archive, the newest first.
+// passages lists an archive, the newest first unless it is asked otherwise.
 func (b *Backend) passages(w http.ResponseWriter, r *http.Request) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -67,6 +67,11 @@ func (b *Backend) passages(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	list := slices.Clone(a.passages)
+	if q := r.URL.Query(); q.Get("ascending") == "true" {
+		slices.SortStableFunc(list, func(x, y passage) int { return strings.Compare(x.Created, y.Created) })
+		reply(w, http.StatusOK, page(list, q, func(p passage) string { return p.ID }))
+		return
+	}
 	slices.SortStableFunc(list, func(x, y passage) int { return -strings.Compare(x.Created, y.Created) })
 	if i := slices.IndexFunc(list, func(p passage) bool { return p.ID == r.URL.Query().Get("before") }); i >= 0 {
 		list = list[i+1:]

@@ -67,7 +67,9 @@ type tool struct {
 func New() *Backend {
 	b := &Backend{mux: http.NewServeMux(), agents: map[string]*agent{}, runs: map[string]*leg{}, blocks: map[string]*block{}}
 	b.mux.HandleFunc("POST /v1/agents/{$}", b.create)
+	b.mux.HandleFunc("GET /v1/agents/{$}", b.listAgents)
 	b.mux.HandleFunc("GET /v1/agents/{id}", b.get)
+	b.mux.HandleFunc("PATCH /v1/agents/{id}", b.takeBlocks)
 	b.mux.HandleFunc("POST /v1/agents/{id}/messages", b.send)
 	b.mux.HandleFunc("POST /v1/agents/{id}/messages/stream", b.send)
 	b.mux.HandleFunc("POST /v1/agents/{id}/messages/async", b.async)
@@ -75,6 +77,8 @@ func New() *Backend {
 	b.mux.HandleFunc("GET /v1/agents/{id}/archival-memory", b.passages)
 	b.mux.HandleFunc("DELETE /v1/agents/{id}/archival-memory/{passage}", b.dropPassage)
 	b.mux.HandleFunc("PATCH /v1/agents/{id}/core-memory/blocks/{how}/{block}", b.attach)
+	b.mux.HandleFunc("GET /v1/blocks/{$}", b.listBlocks)
+	b.mux.HandleFunc("POST /v1/blocks/{$}", b.newBlock)
 	b.mux.HandleFunc("GET /v1/blocks/{block}", b.block)
 	b.mux.HandleFunc("PATCH /v1/blocks/{block}", b.block)
 	b.mux.HandleFunc("GET /v1/runs/{$}", b.listRuns)

@@ -35,6 +35,47 @@ func (b *Backend) block(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, bl)
 }
 
+// newBlock makes a block that belongs to no agent yet.
+func (b *Backend) newBlock(w http.ResponseWriter, r *http.Request) {
+	var bl block
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&bl); err != nil {
+		refuse(w, http.StatusUnprocessableEntity, err.Error())
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	bl.ID = b.id("block")
+	b.blocks[bl.ID] = &bl
+	reply(w, http.StatusOK, &bl)
+}
+
+// takeBlocks gives an agent the blocks of a list in the place of its own.
+func (b *Backend) takeBlocks(w http.ResponseWriter, r *http.Request) {
+	var q struct {
+		Blocks *[]string `json:"block_ids"`
+	}
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&q); err != nil {
+		refuse(w, http.StatusUnprocessableEntity, err.Error())
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	a := b.agents[r.PathValue("id")]
+	if a == nil {
+		refuse(w, http.StatusNotFound, "Agent not found")
+		return
+	}
+	if q.Blocks != nil {
+		a.Blocks = []*block{}
+		for _, id := range *q.Blocks {
+			if bl := b.blocks[id]; bl != nil {
+				a.Blocks = append(a.Blocks, bl)
+			}
+		}
+	}
+	reply(w, http.StatusOK, a)
+}
+
 // attach gives an agent a block, or takes it away.
 func (b *Backend) attach(w http.ResponseWriter, r *http.Request) {
 	b.mu.Lock()

@@ -1,0 +1,52 @@
+package embedded
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// page is what of a list, the oldest first, a query asks for: after an id, or
+// before one, and at most limit of it.
+func page[T any](list []T, q url.Values, id func(T) string) []T {
+	at := func(name string) int {
+		return slices.IndexFunc(list, func(x T) bool { return id(x) == q.Get(name) })
+	}
+	if i := at("after"); i >= 0 {
+		list = list[i+1:]
+	}
+	if i := at("before"); i >= 0 {
+		list = list[:i]
+	}
+	if n, err := strconv.Atoi(q.Get("limit")); err == nil && n >= 0 && n < len(list) {
+		list = list[:n]
+	}
+	return append([]T{}, list...) // an empty list is no null
+}
+
+// sorted are the values of a map in the order of their ids, which is the order
+// in which they were made; the lock is held.
+func sorted[T any](m map[string]T, id func(T) string) []T {
+	out := make([]T, 0, len(m))
+	for _, v := range m {
+		out = append(out, v)
+	}
+	slices.SortFunc(out, func(a, b T) int { return strings.Compare(id(a), id(b)) })
+	return out
+}
+
+func (b *Backend) listBlocks(w http.ResponseWriter, r *http.Request) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	id := func(x *block) string { return x.ID }
+	reply(w, http.StatusOK, page(sorted(b.blocks, id), r.URL.Query(), id))
+}
+
+func (b *Backend) listAgents(w http.ResponseWriter, r *http.Request) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	id := func(x *agent) string { return x.ID }
+	reply(w, http.StatusOK, page(sorted(b.agents, id), r.URL.Query(), id))
+}
