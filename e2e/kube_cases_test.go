@@ -13,7 +13,7 @@ import (
 // refused: what would open a way around the gate is refused by the API server,
 // and what stands next to it is not.
 func (in *installation) refused(t *testing.T) {
-	const restricted = ", " + strict
+	const restricted = ", " + restrictedContext
 	for _, c := range []struct {
 		name, namespace, meta, spec string
 		want                        string // part of the refusal; "" is accepted
@@ -28,7 +28,7 @@ func (in *installation) refused(t *testing.T) {
 		{"own-names-elsewhere", "elsewhere", "", `hostAliases: [{ip: 10.0.0.9, hostnames: [mem0.memory]}]`, ""},
 		{"with-init", "agents", "", `initContainers: [{name: migrate, image: m` + restricted + `}]`, ""},
 	} {
-		code, out, _ := in.try(pod(t, c.namespace, c.name, c.meta, c.spec))
+		code, out, _ := in.try(agentPod(t, c.namespace, c.name, c.meta, c.spec))
 		message, _ := out["message"].(string)
 		switch {
 		case c.want == "" && code != http.StatusCreated:
@@ -37,7 +37,7 @@ func (in *installation) refused(t *testing.T) {
 			t.Errorf("%s: %d %s, want a refusal with %q", c.name, code, message, c.want)
 		}
 	}
-	if first := items(in.get("Pod", "agents", "with-init"), "spec", "initContainers")[0]; first["name"] != "memproxy" {
+	if first := itemsOf(in.get("Pod", "agents", "with-init"), "spec", "initContainers")[0]; first["name"] != "memproxy" {
 		t.Errorf("the first init container is %v", first["name"])
 	}
 	if in.get("Pod", "elsewhere", "own-names-elsewhere")["metadata"].(map[string]any)["labels"] != nil {
@@ -50,7 +50,7 @@ func (in *installation) refused(t *testing.T) {
 func (in *installation) changed(t *testing.T) {
 	const merge, strategic = "application/merge-patch+json", "application/strategic-merge-patch+json"
 	patch := func(name, sub, contentType, body string) (int, string) {
-		code, out, _ := in.do(http.MethodPatch, in.path("Pod", "agents")+"/"+name+sub, contentType, obj(t, body))
+		code, out, _ := in.do(http.MethodPatch, in.path("Pod", "agents")+"/"+name+sub, contentType, yamlObject(t, body))
 		message, _ := out["message"].(string)
 		return code, message
 	}
@@ -59,9 +59,9 @@ func (in *installation) changed(t *testing.T) {
 		{"another label", "opted-out", "", merge, `{metadata: {labels: {team: x}}}`, ""},
 		{"another image for the sidecar", "plain", "", strategic, `{spec: {initContainers: [{name: memproxy, image: "evil:v1"}]}}`, "its image differs"},
 		{"another image for the agent", "plain", "", strategic, `{spec: {containers: [{name: agent, image: "agent:v2"}]}}`, ""},
-		{"a debugger in the sidecar", "plain", "/ephemeralcontainers", strategic, `{spec: {ephemeralContainers: [{name: d1, image: d, targetContainerName: memproxy, ` + strict + `}]}}`, "the sidecar's processes"},
-		{"a debugger that mounts the key", "plain", "/ephemeralcontainers", strategic, `{spec: {ephemeralContainers: [{name: d2, image: d, volumeMounts: [{name: memproxy-credentials, mountPath: /x}], ` + strict + `}]}}`, "the sidecar's alone"},
-		{"a debugger in the agent", "plain", "/ephemeralcontainers", strategic, `{spec: {ephemeralContainers: [{name: d3, image: d, targetContainerName: agent, ` + strict + `}]}}`, ""},
+		{"a debugger in the sidecar", "plain", "/ephemeralcontainers", strategic, `{spec: {ephemeralContainers: [{name: d1, image: d, targetContainerName: memproxy, ` + restrictedContext + `}]}}`, "the sidecar's processes"},
+		{"a debugger that mounts the key", "plain", "/ephemeralcontainers", strategic, `{spec: {ephemeralContainers: [{name: d2, image: d, volumeMounts: [{name: memproxy-credentials, mountPath: /x}], ` + restrictedContext + `}]}}`, "the sidecar's alone"},
+		{"a debugger in the agent", "plain", "/ephemeralcontainers", strategic, `{spec: {ephemeralContainers: [{name: d3, image: d, targetContainerName: agent, ` + restrictedContext + `}]}}`, ""},
 	} {
 		code, message := patch(c.pod, c.sub, c.contentType, c.body)
 		switch {
@@ -86,15 +86,15 @@ func (in *installation) runs(t *testing.T, accepted map[string]any) {
 			}
 		}
 	}
-	container := items(accepted, "spec", "initContainers")[0]
+	container := itemsOf(accepted, "spec", "initContainers")[0]
 	k.run(t, container, in.binary)
 	admin := "http://127.0.0.1:" + in.ports["ADMIN"]
 	waitFor(t, "the startup probe passes", func() bool {
-		a, err := tryCall(http.MethodGet, admin+text(container, "startupProbe", "httpGet", "path"), "", "")
+		a, err := tryCall(http.MethodGet, admin+textOf(container, "startupProbe", "httpGet", "path"), "", "")
 		return err == nil && a.status == http.StatusOK
 	})
 	var base string
-	for _, v := range k.env(t, items(accepted, "spec", "containers")[0]) {
+	for _, v := range k.env(t, itemsOf(accepted, "spec", "containers")[0]) {
 		if url, ok := strings.CutPrefix(v, "MEM0_BASE_URL="); ok {
 			base = url
 		}
@@ -135,12 +135,12 @@ func (in *installation) runs(t *testing.T, accepted map[string]any) {
 // else is held up.
 func (in *installation) away(t *testing.T) {
 	in.webhook.stop()
-	code, out, _ := in.try(pod(t, "agents", "too-early", "", ""))
+	code, out, _ := in.try(agentPod(t, "agents", "too-early", "", ""))
 	message, _ := out["message"].(string)
 	if code != http.StatusInternalServerError || !strings.Contains(message, "inject.memproxy.io") {
 		t.Errorf("without the webhook: %d %s", code, message)
 	}
-	if code, out, _ := in.try(pod(t, "elsewhere", "bystander", "", "")); code != http.StatusCreated {
+	if code, out, _ := in.try(agentPod(t, "elsewhere", "bystander", "", "")); code != http.StatusCreated {
 		t.Errorf("elsewhere: %d %v", code, out["message"])
 	}
 }

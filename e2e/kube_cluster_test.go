@@ -24,17 +24,17 @@ import (
 	"time"
 )
 
-// authority is a CA of the test's, for the API server and the webhook.
-type authority struct {
+// clusterCA is a CA of the test's, for the API server and the webhook.
+type clusterCA struct {
 	dir  string
 	pem  []byte
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-func newAuthority(t *testing.T) *authority {
+func newClusterCA(t *testing.T) *clusterCA {
 	t.Helper()
-	a := &authority{dir: t.TempDir()}
+	a := &clusterCA{dir: t.TempDir()}
 	var err error
 	if a.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func newAuthority(t *testing.T) *authority {
 }
 
 // issue writes a server's certificate for the loopback address, and its key.
-func (a *authority) issue(t *testing.T, name string) (cert, key string) {
+func (a *clusterCA) issue(t *testing.T, name string) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -76,12 +76,12 @@ func (a *authority) issue(t *testing.T, name string) (cert, key string) {
 		t.Fatal(err)
 	}
 	cert, key = filepath.Join(a.dir, name+".crt"), filepath.Join(a.dir, name+".key")
-	write(t, cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-	write(t, key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text}))
+	writeFile(t, cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	writeFile(t, key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text}))
 	return cert, key
 }
 
-func write(t *testing.T, path string, b []byte) {
+func writeFile(t *testing.T, path string, b []byte) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func write(t *testing.T, path string, b []byte) {
 type cluster struct {
 	t      *testing.T
 	url    string
-	ca     *authority
+	ca     *clusterCA
 	client *http.Client
 }
 
@@ -120,7 +120,7 @@ func kubeHome(t *testing.T) string {
 
 func startCluster(t *testing.T) *cluster {
 	t.Helper()
-	home, dir, ca := kubeHome(t), t.TempDir(), newAuthority(t)
+	home, dir, ca := kubeHome(t), t.TempDir(), newClusterCA(t)
 	client, peer := "http://"+freeAddr(t), "http://"+freeAddr(t)
 	start(t, filepath.Join(home, "etcd"), "--data-dir", filepath.Join(dir, "etcd"), "--unsafe-no-fsync",
 		"--listen-client-urls", client, "--advertise-client-urls", client,
@@ -133,7 +133,7 @@ func startCluster(t *testing.T) *cluster {
 	cert, key := ca.issue(t, "apiserver")
 	accountsCert, accounts := ca.issue(t, "accounts")
 	tokens := filepath.Join(dir, "tokens.csv")
-	write(t, tokens, []byte(adminToken+",admin,admin,system:masters\n"))
+	writeFile(t, tokens, []byte(adminToken+",admin,admin,system:masters\n"))
 	start(t, filepath.Join(home, "kube-apiserver"), "--etcd-servers", client,
 		"--bind-address", "127.0.0.1", "--secure-port", port, "--advertise-address", "127.0.0.1",
 		"--tls-cert-file", cert, "--tls-private-key-file", key, "--cert-dir", filepath.Join(dir, "certs"),
@@ -192,8 +192,8 @@ func (c *cluster) do(method, path, contentType string, body any) (int, map[strin
 
 const asJSON = "application/json"
 
-// paths are where objects of a kind live; %s is the namespace.
-var paths = map[string]string{
+// kindPaths are where objects of a kind live; %s is the namespace.
+var kindPaths = map[string]string{
 	"Namespace":                      "/api/v1/namespaces",
 	"ConfigMap":                      "/api/v1/namespaces/%s/configmaps",
 	"Secret":                         "/api/v1/namespaces/%s/secrets",
@@ -210,7 +210,7 @@ var paths = map[string]string{
 
 func (c *cluster) path(kind, namespace string) string {
 	c.t.Helper()
-	p, ok := paths[kind]
+	p, ok := kindPaths[kind]
 	if !ok {
 		c.t.Fatalf("no path for a %s", kind)
 	}

@@ -23,7 +23,7 @@ type kubelet struct {
 	root      string
 }
 
-func field(v any, path ...string) any {
+func fieldOf(v any, path ...string) any {
 	for _, p := range path {
 		m, _ := v.(map[string]any)
 		v = m[p]
@@ -31,13 +31,13 @@ func field(v any, path ...string) any {
 	return v
 }
 
-func text(v any, path ...string) string {
-	s, _ := field(v, path...).(string)
+func textOf(v any, path ...string) string {
+	s, _ := fieldOf(v, path...).(string)
 	return s
 }
 
-func items(v any, path ...string) (out []map[string]any) {
-	list, _ := field(v, path...).([]any)
+func itemsOf(v any, path ...string) (out []map[string]any) {
+	list, _ := fieldOf(v, path...).([]any)
 	for _, x := range list {
 		m, _ := x.(map[string]any)
 		out = append(out, m)
@@ -58,16 +58,16 @@ func byName(list []map[string]any, name string) map[string]any {
 func (k *kubelet) run(t *testing.T, container map[string]any, binary string) *process {
 	t.Helper()
 	k.image(t, binary)
-	for _, m := range items(container, "volumeMounts") {
+	for _, m := range itemsOf(container, "volumeMounts") {
 		k.mount(t, m)
 	}
 	cmd := exec.Command("/memproxy")
-	for _, a := range field(container, "args").([]any) {
+	for _, a := range fieldOf(container, "args").([]any) {
 		cmd.Args = append(cmd.Args, a.(string))
 	}
 	cmd.Dir = "/"
 	cmd.Env = k.env(t, container)
-	uid, gid := field(container, "securityContext", "runAsUser").(float64), field(container, "securityContext", "runAsGroup").(float64)
+	uid, gid := fieldOf(container, "securityContext", "runAsUser").(float64), fieldOf(container, "securityContext", "runAsGroup").(float64)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: k.root, Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid), NoSetGroups: false}}
 	p := &process{cmd: cmd, log: &syncBuffer{}}
 	cmd.Stdout, cmd.Stderr = p.log, p.log
@@ -98,19 +98,19 @@ func (k *kubelet) image(t *testing.T, binary string) {
 			t.Fatal(err)
 		}
 	}
-	write(t, filepath.Join(k.root, "etc/resolv.conf"), nil)
+	writeFile(t, filepath.Join(k.root, "etc/resolv.conf"), nil)
 }
 
-// put writes a file as root's with the volume's mode.
-func put(t *testing.T, path string, b []byte, mode os.FileMode) {
+// putFile writes a file as root's with the volume's mode.
+func putFile(t *testing.T, path string, b []byte, mode os.FileMode) {
 	t.Helper()
-	write(t, path, b)
+	writeFile(t, path, b)
 	if err := os.Chmod(path, mode); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func mode(v map[string]any) os.FileMode {
+func modeOf(v map[string]any) os.FileMode {
 	if m, ok := v["defaultMode"].(float64); ok {
 		return os.FileMode(m)
 	}
@@ -120,7 +120,7 @@ func mode(v map[string]any) os.FileMode {
 // secret is the data of a Secret.
 func (k *kubelet) secret(t *testing.T, name, key string) []byte {
 	t.Helper()
-	b, err := base64.StdEncoding.DecodeString(text(k.c.get("Secret", k.namespace, name), "data", key))
+	b, err := base64.StdEncoding.DecodeString(textOf(k.c.get("Secret", k.namespace, name), "data", key))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,8 +129,8 @@ func (k *kubelet) secret(t *testing.T, name, key string) []byte {
 
 func (k *kubelet) mount(t *testing.T, m map[string]any) {
 	t.Helper()
-	at := filepath.Join(k.root, text(m, "mountPath"))
-	v := byName(items(k.pod, "spec", "volumes"), text(m, "name"))
+	at := filepath.Join(k.root, textOf(m, "mountPath"))
+	v := byName(itemsOf(k.pod, "spec", "volumes"), textOf(m, "name"))
 	switch {
 	case v["emptyDir"] != nil:
 		if err := os.MkdirAll(at, 0o777); err != nil {
@@ -140,14 +140,14 @@ func (k *kubelet) mount(t *testing.T, m map[string]any) {
 			t.Fatal(err)
 		}
 	case v["configMap"] != nil:
-		data, _ := field(k.c.get("ConfigMap", k.namespace, text(v, "configMap", "name")), "data").(map[string]any)
+		data, _ := fieldOf(k.c.get("ConfigMap", k.namespace, textOf(v, "configMap", "name")), "data").(map[string]any)
 		for name, s := range data {
-			put(t, filepath.Join(at, name), []byte(s.(string)), mode(v["configMap"].(map[string]any)))
+			putFile(t, filepath.Join(at, name), []byte(s.(string)), modeOf(v["configMap"].(map[string]any)))
 		}
 	case v["secret"] != nil:
 		source := v["secret"].(map[string]any)
-		if sub := text(m, "subPath"); sub != "" {
-			put(t, at, k.secret(t, text(source, "secretName"), sub), mode(source))
+		if sub := textOf(m, "subPath"); sub != "" {
+			putFile(t, at, k.secret(t, textOf(source, "secretName"), sub), modeOf(source))
 			return
 		}
 		t.Fatalf("volume %v is mounted as a whole", v["name"])
@@ -160,15 +160,15 @@ func (k *kubelet) mount(t *testing.T, m map[string]any) {
 
 func (k *kubelet) project(t *testing.T, source map[string]any, at string) {
 	t.Helper()
-	for _, s := range items(source, "sources") {
+	for _, s := range itemsOf(source, "sources") {
 		switch {
 		case s["secret"] != nil:
-			for _, i := range items(s, "secret", "items") {
-				put(t, filepath.Join(at, text(i, "path")), k.secret(t, text(s, "secret", "name"), text(i, "key")), mode(source))
+			for _, i := range itemsOf(s, "secret", "items") {
+				putFile(t, filepath.Join(at, textOf(i, "path")), k.secret(t, textOf(s, "secret", "name"), textOf(i, "key")), modeOf(source))
 			}
 		case s["serviceAccountToken"] != nil:
-			token := k.token(text(s, "serviceAccountToken", "audience"))
-			put(t, filepath.Join(at, text(s, "serviceAccountToken", "path")), []byte(token), 0o644)
+			token := k.token(textOf(s, "serviceAccountToken", "audience"))
+			putFile(t, filepath.Join(at, textOf(s, "serviceAccountToken", "path")), []byte(token), 0o644)
 		case s["configMap"] != nil, s["downwardAPI"] != nil: // of the API server's own volume
 		default:
 			t.Fatalf("a kubelet would project %v; this one cannot", s)
@@ -180,38 +180,38 @@ func (k *kubelet) project(t *testing.T, source map[string]any, at string) {
 func (k *kubelet) token(audience string) string {
 	k.c.t.Helper()
 	spec := map[string]any{"expirationSeconds": 3600, "boundObjectRef": map[string]any{
-		"kind": "Pod", "apiVersion": "v1", "name": text(k.pod, "metadata", "name"), "uid": text(k.pod, "metadata", "uid"),
+		"kind": "Pod", "apiVersion": "v1", "name": textOf(k.pod, "metadata", "name"), "uid": textOf(k.pod, "metadata", "uid"),
 	}}
 	if audience != "" {
 		spec["audiences"] = []string{audience}
 	}
-	path := k.c.path("ServiceAccount", k.namespace) + "/" + text(k.pod, "spec", "serviceAccountName") + "/token"
+	path := k.c.path("ServiceAccount", k.namespace) + "/" + textOf(k.pod, "spec", "serviceAccountName") + "/token"
 	code, out, _ := k.c.do("POST", path, asJSON, map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec})
 	if code != 201 {
 		k.c.t.Fatalf("no token: %d %v", code, out["message"])
 	}
-	return text(out, "status", "token")
+	return textOf(out, "status", "token")
 }
 
 func (k *kubelet) env(t *testing.T, container map[string]any) (out []string) {
 	t.Helper()
 	known := map[string]string{}
-	for _, v := range items(container, "env") {
-		value := text(v, "value")
+	for _, v := range itemsOf(container, "env") {
+		value := textOf(v, "value")
 		for name, s := range known {
 			value = strings.ReplaceAll(value, "$("+name+")", s)
 		}
 		if from := v["valueFrom"]; from != nil {
-			switch path := text(from, "fieldRef", "fieldPath"); {
+			switch path := textOf(from, "fieldRef", "fieldPath"); {
 			case path != "":
-				value = text(k.pod, strings.Split(path, ".")...)
-			case field(from, "secretKeyRef") != nil:
-				value = string(k.secret(t, text(from, "secretKeyRef", "name"), text(from, "secretKeyRef", "key")))
+				value = textOf(k.pod, strings.Split(path, ".")...)
+			case fieldOf(from, "secretKeyRef") != nil:
+				value = string(k.secret(t, textOf(from, "secretKeyRef", "name"), textOf(from, "secretKeyRef", "key")))
 			default:
 				t.Fatalf("variable %v", v)
 			}
 		}
-		known[text(v, "name")] = value
+		known[textOf(v, "name")] = value
 		out = append(out, fmt.Sprintf("%s=%s", v["name"], value))
 	}
 	return out

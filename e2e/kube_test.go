@@ -22,7 +22,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
 )
 
-var update = flag.Bool("update", false, "write the accepted pod anew")
+var updatePods = flag.Bool("update-kube", false, "write the accepted pod anew")
 
 // installation is the chart applied to a real API server, with its webhook
 // running.
@@ -30,12 +30,12 @@ type installation struct {
 	*cluster
 	binary  string
 	webhook *process
-	backend *keyed
+	backend *keyedBackend
 	ports   map[string]string // of this run, by what stands for them in golden files
 }
 
-// keyed is the embedded Mem0 behind a key, as a backend ought to be.
-type keyed struct {
+// keyedBackend is the embedded Mem0 behind a key, as a backend ought to be.
+type keyedBackend struct {
 	http.Handler
 	mu   sync.Mutex
 	keys []string
@@ -43,7 +43,7 @@ type keyed struct {
 
 const backendKey = "m0-only-the-sidecar-has-this"
 
-func (k *keyed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (k *keyedBackend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	key := r.Header.Get("X-Api-Key")
 	k.mu.Lock()
 	k.keys = append(k.keys, key)
@@ -55,7 +55,7 @@ func (k *keyed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	k.Handler.ServeHTTP(w, r)
 }
 
-func port(t *testing.T, addr string) string {
+func portOf(t *testing.T, addr string) string {
 	t.Helper()
 	_, p, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -64,7 +64,7 @@ func port(t *testing.T, addr string) string {
 	return p
 }
 
-func obj(t *testing.T, text string) map[string]any {
+func yamlObject(t *testing.T, text string) map[string]any {
 	t.Helper()
 	var v map[string]any
 	if err := yaml.Unmarshal([]byte(text), &v); err != nil {
@@ -107,18 +107,18 @@ func install(t *testing.T) *installation {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in.backend = &keyed{Handler: engine}
+	in.backend = &keyedBackend{Handler: engine}
 	up := httptest.NewServer(in.backend)
 	t.Cleanup(up.Close)
 
 	hook := freeAddr(t)
-	mem0, admin := port(t, freeAddr(t)), port(t, freeAddr(t))
+	mem0, admin := portOf(t, freeAddr(t)), portOf(t, freeAddr(t))
 	in.ports["MEM0"], in.ports["ADMIN"] = mem0, admin
-	values := obj(t, strings.NewReplacer("MEM0", mem0, "ADMIN", admin, "UPSTREAM", up.URL, "ISSUER", in.url, "HOOK", "https://"+hook).Replace(valuesText))
+	values := yamlObject(t, strings.NewReplacer("MEM0", mem0, "ADMIN", admin, "UPSTREAM", up.URL, "ISSUER", in.url, "HOOK", "https://"+hook).Replace(valuesText))
 	values["certificates"].(map[string]any)["caBundle"] = string(in.ca.pem)
 
 	namespace := func(name, labels string) {
-		in.create(obj(t, fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s, labels: {%s}}}", name, labels)))
+		in.create(yamlObject(t, fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s, labels: {%s}}}", name, labels)))
 	}
 	namespace("memproxy-system", "pod-security.kubernetes.io/enforce: restricted")
 	namespace("agents", "memproxy.io/injection: enabled, pod-security.kubernetes.io/enforce: restricted")
@@ -128,8 +128,8 @@ func install(t *testing.T) *installation {
 		in.create(doc)
 	}
 	for _, ns := range []string{"agents", "elsewhere"} { // by a controller, in a whole cluster
-		in.create(obj(t, "{apiVersion: v1, kind: ServiceAccount, metadata: {name: support, namespace: "+ns+"}}"))
-		root := obj(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: kube-root-ca.crt, namespace: "+ns+"}}")
+		in.create(yamlObject(t, "{apiVersion: v1, kind: ServiceAccount, metadata: {name: support, namespace: "+ns+"}}"))
+		root := yamlObject(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: kube-root-ca.crt, namespace: "+ns+"}}")
 		root["data"] = map[string]any{"ca.crt": string(in.ca.pem)}
 		in.create(root)
 	}
@@ -149,7 +149,7 @@ func install(t *testing.T) *installation {
 
 func (in *installation) secret(name, key string, value []byte) {
 	in.t.Helper()
-	s := obj(in.t, "{apiVersion: v1, kind: Secret, metadata: {name: "+name+", namespace: agents}}")
+	s := yamlObject(in.t, "{apiVersion: v1, kind: Secret, metadata: {name: "+name+", namespace: agents}}")
 	s["data"] = map[string]any{key: base64.StdEncoding.EncodeToString(value)}
 	in.create(s)
 }
@@ -162,7 +162,7 @@ func (in *installation) render(values map[string]any) (docs []map[string]any) {
 		in.t.Fatal(err)
 	}
 	path := filepath.Join(in.t.TempDir(), "values.yaml")
-	write(in.t, path, b)
+	writeFile(in.t, path, b)
 	cmd := exec.Command("go", "run", "./cmd/render", "-values", path)
 	cmd.Dir = "../charts/test"
 	var errs bytes.Buffer
@@ -172,7 +172,7 @@ func (in *installation) render(values map[string]any) (docs []map[string]any) {
 		in.t.Fatalf("%v\n%s", err, errs.String())
 	}
 	for _, text := range strings.Split(string(out), "\n---\n") {
-		docs = append(docs, obj(in.t, text))
+		docs = append(docs, yamlObject(in.t, text))
 	}
 	return docs
 }
@@ -180,31 +180,31 @@ func (in *installation) render(values map[string]any) (docs []map[string]any) {
 // startWebhook runs memproxy inject with the file that the API server holds.
 func (in *installation) startWebhook(addr string) {
 	in.t.Helper()
-	conf := text(in.get("ConfigMap", "memproxy-system", "memproxy-injector"), "data", "inject.yaml")
+	conf := textOf(in.get("ConfigMap", "memproxy-system", "memproxy-injector"), "data", "inject.yaml")
 	cert, key := in.ca.issue(in.t, "webhook")
 	conf = strings.NewReplacer(`":8443"`, addr, `":9902"`, freeAddr(in.t),
 		"/etc/memproxy/tls/tls.crt", cert, "/etc/memproxy/tls/tls.key", key).Replace(conf)
 	path := filepath.Join(in.t.TempDir(), "inject.yaml")
-	write(in.t, path, []byte(conf))
+	writeFile(in.t, path, []byte(conf))
 	in.webhook = start(in.t, in.binary, "inject", "-config", path)
 	waitFor(in.t, "the webhook listens", accepts(addr))
 }
 
-// strict is what the restricted Pod Security Standard asks of a container.
-const strict = "securityContext: {runAsNonRoot: true, runAsUser: 1000, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}"
+// restrictedContext is what the restricted Pod Security Standard asks of a container.
+const restrictedContext = "securityContext: {runAsNonRoot: true, runAsUser: 1000, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}"
 
-// pod is an agent's pod; more is put into its spec, meta into its metadata.
-func pod(t *testing.T, namespace, name, meta, more string) map[string]any {
+// agentPod is an agent's pod; more is put into its spec, meta into its metadata.
+func agentPod(t *testing.T, namespace, name, meta, more string) map[string]any {
 	t.Helper()
-	p := obj(t, fmt.Sprintf(`
+	p := yamlObject(t, fmt.Sprintf(`
 apiVersion: v1
 kind: Pod
 metadata: {name: %s, namespace: %s %s}
 spec:
   serviceAccountName: support
   containers: [{name: agent, image: "agent:v1", %s, env: [{name: MEM0_BASE_URL, value: "http://mem0.memory:8000"}]}]
-`, name, namespace, meta, strict))
-	for k, v := range obj(t, "{"+more+"}") {
+`, name, namespace, meta, restrictedContext))
+	for k, v := range yamlObject(t, "{"+more+"}") {
 		p["spec"].(map[string]any)[k] = v
 	}
 	return p
@@ -215,7 +215,7 @@ spec:
 // as the accepted pod says. Proves CARD-8, TRL-1.
 func TestKubeAcceptsTheInjectedPod(t *testing.T) {
 	in := install(t)
-	_, _, warnings := in.try(pod(t, "agents", "agent", "", ""))
+	_, _, warnings := in.try(agentPod(t, "agents", "agent", "", ""))
 	if len(warnings) != 1 || !strings.Contains(warnings[0], "MEM0_BASE_URL now leads to the sidecar") {
 		t.Errorf("warnings: %q", warnings)
 	}
@@ -238,17 +238,17 @@ func (in *installation) compare(p map[string]any, path string) {
 		in.t.Fatal(err)
 	}
 	got := string(b)
-	for _, v := range items(p, "spec", "volumes") {
-		if name := text(v, "name"); strings.HasPrefix(name, "kube-api-access-") {
+	for _, v := range itemsOf(p, "spec", "volumes") {
+		if name := textOf(v, "name"); strings.HasPrefix(name, "kube-api-access-") {
 			got = strings.ReplaceAll(got, name, "kube-api-access-xxxxx")
 		}
 	}
 	for name, p := range in.ports {
 		got = strings.ReplaceAll(got, p, name)
 	}
-	got = strings.ReplaceAll(got, text(meta, "annotations", "memproxy.io/config"), "CONFIG")
-	if *update {
-		write(in.t, path, []byte(got))
+	got = strings.ReplaceAll(got, textOf(meta, "annotations", "memproxy.io/config"), "CONFIG")
+	if *updatePods {
+		writeFile(in.t, path, []byte(got))
 	}
 	want, err := os.ReadFile(path)
 	if err != nil {
