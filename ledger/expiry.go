@@ -142,6 +142,29 @@ func (t *transaction) forget(k memproxy.MemoryKey) error {
 	return err
 }
 
+// forgetStandings does forgetStanding for those of the memories that have one;
+// most deleted ones do not.
+func (t *transaction) forgetStandings(gone []key) error {
+	groups := map[key][]string{}
+	for _, k := range gone {
+		group := key{backend: k.backend, kind: k.kind}
+		groups[group] = append(groups[group], k.id)
+	}
+	for g, ids := range groups {
+		found, err := rows(t, scanText, `SELECT id FROM standing WHERE backend = ? AND kind = ? AND id IN (SELECT value FROM json_each(?))`,
+			g.backend, string(g.kind), asJSON(ids))
+		if err != nil {
+			return err
+		}
+		for _, id := range found {
+			if err := t.forgetStanding(memproxy.MemoryKey{Backend: g.backend, Kind: g.kind, ID: id}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // forgetStanding removes a memory's standing, dissent and votes.
 func (t *transaction) forgetStanding(k memproxy.MemoryKey) error {
 	args := []any{k.Backend, string(k.Kind), k.ID}

@@ -112,12 +112,11 @@ func (t *transaction) prune(before time.Time) ([]key, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, k := range gone {
-		if err := t.forgetStanding(memproxy.MemoryKey{Backend: k.backend, Kind: k.kind, ID: k.id}); err != nil {
-			return nil, err
-		}
+	// Agreement that led to nothing for so long is forgotten too.
+	if _, err := t.run(`DELETE FROM vote WHERE at < ?`, before.UnixMicro()); err != nil {
+		return nil, err
 	}
-	return gone, nil
+	return gone, t.forgetStandings(gone)
 }
 
 // Len returns how many rows of a kind a backend has, without tombstones. It
