@@ -47,6 +47,8 @@ func TestWhoMayWhat(t *testing.T) {
 		"body in other letters":       {annToken, "POST", "/v1/holds/h/approve", `{"Reason":"x"}`, 400},
 		"body and more":               {annToken, "POST", "/v1/holds/h/approve", reason + reason, 400},
 		"a long body":                 {annToken, "POST", "/v1/holds/h/approve", `{"reason":"` + strings.Repeat("x", 70000) + `"}`, 413},
+		"no reason":                   {annToken, "POST", "/v1/holds/h/approve", `{"reason":" "}`, 400},
+		"null":                        {annToken, "POST", "/v1/holds/h/approve", `null`, 400},
 		"a long reason":               {annToken, "POST", "/v1/holds/h/approve", `{"reason":"` + strings.Repeat("x", 3000) + `"}`, 400},
 	} {
 		if status, body := r.do(c.token, c.method, c.path, c.body); status != c.want {

@@ -51,15 +51,15 @@ func TestRollback(t *testing.T) {
 		in     review.RollbackRequest
 		status int
 	}{
-		"to nothing": {review.RollbackRequest{}, 400}, "to two": {review.RollbackRequest{Version: 1, SHA256: "ab"}, 400},
-		"to no version": {review.RollbackRequest{Version: 99}, 404}, "to no hash": {review.RollbackRequest{SHA256: "ab"}, 404},
+		"to nothing": {review.RollbackRequest{Reason: "x"}, 400}, "to two": {review.RollbackRequest{Version: 1, SHA256: "ab", Reason: "x"}, 400},
+		"to no version": {review.RollbackRequest{Version: 99, Reason: "x"}, 404}, "to no hash": {review.RollbackRequest{SHA256: "ab", Reason: "x"}, 404},
 	} {
 		_, err := c.Rollback(t.Context(), memory, c2.in)
 		wantStatus(t, name, err, c2.status)
 	}
-	_, err := r.client(viewToken).Rollback(t.Context(), memory, review.RollbackRequest{Version: 1})
+	_, err := r.client(viewToken).Rollback(t.Context(), memory, review.RollbackRequest{Version: 1, Reason: "x"})
 	wantStatus(t, "a viewer", err, 403)
-	_, err = r.client(otherToken).Rollback(t.Context(), memory, review.RollbackRequest{Version: 1})
+	_, err = r.client(otherToken).Rollback(t.Context(), memory, review.RollbackRequest{Version: 1, Reason: "x"})
 	wantStatus(t, "another tenant", err, 404)
 
 	before, err := r.ledger.History(t.Context(), memory, 0, 0)
@@ -72,7 +72,7 @@ func TestRollback(t *testing.T) {
 		"not reached": {0, review.ErrNotSent, 502}, "nobody knows": {0, errors.New("cut off"), 502}, "refused": {422, nil, 0},
 	} {
 		r.up.status, r.up.err = c2.status, c2.err
-		out, err := c.Rollback(t.Context(), memory, review.RollbackRequest{Version: 1})
+		out, err := c.Rollback(t.Context(), memory, review.RollbackRequest{Version: 1, Reason: "x"})
 		if c2.want > 0 {
 			wantStatus(t, name, err, c2.want)
 		} else if err != nil || out.Version != nil || out.Result.Status != 422 {
