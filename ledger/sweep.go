@@ -61,3 +61,18 @@ func (t *transaction) sweep(args []any) (gone []key, by []memproxy.Tally, err er
 	}
 	return gone, by, rows.Err()
 }
+
+// Inventory returns a page of the memories, or whatever of a kind, that a
+// backend should have, in the order of their ids: those after one id, at most
+// limit, without tombstones. What the backend lacks of them was deleted behind
+// the proxy.
+func (l *Ledger) Inventory(ctx context.Context, backend string, kind memproxy.TargetKind, after string, limit int) ([]memproxy.Ownership, error) {
+	if storable(backend) != nil || storable(string(kind)) != nil || storable(after) != nil {
+		return nil, ctx.Err()
+	}
+	if limit <= 0 || limit > chunk {
+		limit = chunk
+	}
+	return look(ctx, l, "list memories", scan, `SELECT `+columns+` FROM ownership
+		WHERE backend = ? AND kind = ? AND id > ? AND deleted = 0 ORDER BY id LIMIT ?`, backend, string(kind), after, limit)
+}

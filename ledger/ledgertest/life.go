@@ -108,6 +108,7 @@ func RunLife(t *testing.T, open func(*testing.T, ledger.Options) (one, other *le
 		{"a store is sealed", versionsSealed},
 		{"versions from many writers are one chain", versionsAtOnce},
 		{"what is over is removed", maintained},
+		{"the inventory is listed by bytes", inventory},
 		{"three rejections lock a session", sessionLocks},
 		{"a session that is idle ends", sessionEnds},
 	} {

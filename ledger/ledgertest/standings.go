@@ -304,3 +304,23 @@ func maintained(t *testing.T, l Life) {
 	}
 	sound(t, l)
 }
+
+func inventory(t *testing.T, l Life) {
+	gone, other := Row("b"), Row("e")
+	gone.Deleted, other.Backend = true, "letta"
+	put(t, l, Row("d"), Row("a"), gone, Row("C"), other)
+	got, after := "", ""
+	for range 5 {
+		page, err := l.Other.Inventory(t.Context(), "mem0", memproxy.TargetMemory, after, 2)
+		must(t, "Inventory", err)
+		if len(page) == 0 {
+			break
+		}
+		for _, row := range page {
+			got, after = got+row.ID, row.ID
+		}
+	}
+	if got != "Cad" { // by bytes in every store
+		t.Errorf("inventory %q", got)
+	}
+}
