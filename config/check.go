@@ -49,6 +49,10 @@ func (v *reader) check(c *Config, root *yaml.Node) {
 		v.control(c.Policy.Control, func(path ...any) int { return at(append([]any{"policy", "control"}, path...)...) })
 	}
 	v.screening(&c.Screening, at)
+	v.review(&c.Review, at)
+	if u := c.Ledger.URL.Reveal(); u != "" && !strings.HasPrefix(u, "postgres://") && !strings.HasPrefix(u, "postgresql://") {
+		v.fault(at("ledger", "url"), "url wants postgres://")
+	}
 	for i, tier := range c.Memories.Pending {
 		if !slices.Contains([]string{"anonymous", "authenticated", "established"}, tier) {
 			v.fault(at("memories", "pending", i), "%q is no tier whose memories may wait: anonymous, authenticated, established", tier)
@@ -160,5 +164,37 @@ func (v *reader) screening(s *Screening, at func(...any) int) {
 	}
 	if j := s.Judge; j != nil && j.URL != "" {
 		v.url(j.URL, at("screening", "judge", "url"), "url", "use key", "http", "https")
+	}
+}
+
+func (v *reader) review(r *Review, at func(...any) int) {
+	seen := map[string]bool{}
+	for i, who := range r.Reviewers {
+		if b, err := hex.DecodeString(who.SHA256); err != nil || len(b) != 32 {
+			v.fault(at("review", "reviewers", i, "sha256"), "sha256 wants 64 hex digits")
+		}
+		if seen[who.SHA256] {
+			v.fault(at("review", "reviewers", i, "sha256"), "two reviewers have one token")
+		}
+		seen[who.SHA256] = true
+		for j, role := range who.Roles {
+			if !slices.Contains([]string{"view", "review", "content"}, role) {
+				v.fault(at("review", "reviewers", i, "roles", j), "%q is no role: view, review, content", role)
+			}
+		}
+	}
+	if r.Need > 1 && len(r.Reviewers) < r.Need {
+		v.fault(at("review", "need"), "need is more than there are reviewers")
+	}
+	if w := r.Webhook; w != nil {
+		v.url(w.URL, at("review", "webhook", "url"), "url", "use key", "http", "https")
+		if len(w.Key.Reveal()) < 16 {
+			v.fault(at("review", "webhook", "key"), "key wants at least 16 bytes")
+		}
+		for i, kind := range w.Kinds {
+			if !slices.Contains([]string{"hold.created", "hold.aged", "session.locked", "session.ended"}, kind) {
+				v.fault(at("review", "webhook", "kinds", i), "%q is no notice: hold.created, hold.aged, session.locked, session.ended", kind)
+			}
+		}
 	}
 }

@@ -20,6 +20,8 @@ type Config struct {
 	Identity   Identity   `yaml:"identity,omitempty" doc:"who callers are"`
 	Ownership  Ownership  `yaml:"ownership,omitempty" doc:"whose memories are"`
 	Policy     Policy     `yaml:"policy,omitempty" doc:"the rules"`
+	Ledger     Ledger     `yaml:"ledger,omitempty" doc:"where provenance, holds and versions are kept"`
+	Review     Review     `yaml:"review,omitempty" doc:"the workflow of what is held"`
 	Memories   Memories   `yaml:"memories,omitempty" doc:"how long memories are kept, and who sees which"`
 	Screening  Screening  `yaml:"screening,omitempty" doc:"how content is judged"`
 	Confidence Confidence `yaml:"confidence,omitempty" doc:"ceilings on confidence, from 0 to 1"`

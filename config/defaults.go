@@ -84,8 +84,20 @@ func (c *Config) defaults() {
 		c.Policy.Poll = Duration(time.Second)
 	}
 	set(&c.Ownership.Changed, "report")
+	set(&c.Review.Answer, "accept")
+	if c.Review.Need == 0 {
+		c.Review.Need = 1
+	}
+	for i := range c.Review.Reviewers {
+		if r := &c.Review.Reviewers[i]; len(r.Roles) == 0 {
+			r.Roles = []string{"view", "review"}
+		}
+	}
 	set(&c.Memories.Untrusted, "show")
-	for v, d := range map[**Duration]time.Duration{&c.Memories.Quiet: 7 * 24 * time.Hour, &c.Memories.Archive: 180 * 24 * time.Hour, &c.Memories.Validate: 5 * time.Minute} {
+	for v, d := range map[**Duration]time.Duration{
+		&c.Review.Age: 24 * time.Hour, &c.Review.Idle: 30 * time.Minute,
+		&c.Memories.Quiet: 7 * 24 * time.Hour, &c.Memories.Archive: 180 * 24 * time.Hour, &c.Memories.Validate: 5 * time.Minute,
+	} {
 		if *v == nil {
 			own := Duration(d)
 			*v = &own

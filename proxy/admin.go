@@ -25,6 +25,9 @@ type AdminOptions struct {
 	// Spans serves /debug/spans, the recent spans of an installation without
 	// a collector. Nil: not served.
 	Spans http.Handler
+	// Review serves /v1/, the review of holds, memories and sessions, to those
+	// who prove who they are. Nil: not served.
+	Review http.Handler
 }
 
 // NewAdmin returns the admin handler: /healthz, /readyz, /metrics.
@@ -51,6 +54,9 @@ func NewAdmin(o AdminOptions) http.Handler {
 	}
 	if o.Spans != nil {
 		mux.Handle("GET /debug/spans", o.Spans)
+	}
+	if o.Review != nil {
+		mux.Handle("/v1/", o.Review)
 	}
 	return mux
 }

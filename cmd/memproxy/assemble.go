@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/proxy"
+	"github.com/memproxy/memproxy/review"
 	"github.com/memproxy/memproxy/telemetry"
 	"github.com/memproxy/memproxy/telemetry/audit"
 )
@@ -41,6 +43,10 @@ type sidecar struct {
 	closers []func(context.Context) error
 	cancel  context.CancelFunc
 	later   *after
+
+	runner    *review.Runner
+	reviewAPI http.Handler // nil without reviewers
+	webhooks  *review.Webhooks
 }
 
 // laterQueue is how much may wait that callers do not wait for.
@@ -89,10 +95,13 @@ func (a *app) assemble(ctx context.Context, cfg *config.Config) (_ *sidecar, err
 	s.fleet.tally = newTally(s.telemetry.Instruments())
 	s.gate, err = gate.New(gate.Options{
 		Identifier: identifier, Ledger: s.ledger, Budget: s.budget, Recorder: s.audit, Signer: signer,
-		Clock: time.Now, NewID: newID, Keeper: keeper{s.ledger}, Later: s.later.run,
+		Clock: time.Now, NewID: newID, Keeper: keeper{s.ledger}, RefuseHolds: s.cfg.Review.Answer == "refuse", Later: s.later.run,
 		Tracer: s.telemetry.Tracer(), Meter: s.fleet.tally, Log: s.log,
 	}, s.rules.current())
 	if err != nil {
+		return nil, err
+	}
+	if err = s.openReview(); err != nil {
 		return nil, err
 	}
 	if err = s.buildFaces(); err != nil {
@@ -168,11 +177,20 @@ func (s *sidecar) openState() error {
 	if err != nil {
 		return err
 	}
-	if s.ledger, err = ledger.Open(ledger.Options{Path: s.path("ledger.db"), Clock: time.Now, Lost: s.lost, Vault: vault}); err != nil {
+	if s.ledger, err = ledger.Open(s.ledgerOptions(vault)); err != nil {
 		return err
 	}
 	s.onClose(func(context.Context) error { return s.ledger.Close() })
 	return nil
+}
+
+// ledgerOptions are a file of one's own, or a database that replicas share.
+func (s *sidecar) ledgerOptions(vault *ledger.Vault) ledger.Options {
+	opt := ledger.Options{Path: s.path("ledger.db"), Clock: time.Now, Lost: s.lost, Vault: vault, Notices: s.cfg.Review.Webhook != nil}
+	if u := s.cfg.Ledger.URL.Reveal(); u != "" {
+		opt.Path, opt.URL = "", u
+	}
+	return opt
 }
 
 // lost is told of ownership that could not be written: its memories are asked

@@ -52,7 +52,8 @@ func (s *sidecar) buildFaces() error {
 	}
 	spans := s.telemetry.Spans()
 	s.listeners = append(s.listeners, &listener{name: "admin", addr: s.cfg.Admin.Listen, handler: proxy.NewAdmin(proxy.AdminOptions{
-		Ready: s.ready, Metrics: s.telemetry.Metrics(), Spans: spans,
+		Review: s.reviewAPI,
+		Ready:  s.ready, Metrics: s.telemetry.Metrics(), Spans: spans,
 	})})
 	return nil
 }

@@ -46,6 +46,11 @@ func (a *app) check(ctx context.Context, args []string) int {
 			}
 		}
 	}
+	if c := cfg.Policy.Control; c != nil {
+		if _, err := clientTLS(c); err != nil {
+			return a.fail(fmt.Errorf("policy.control: %w", err))
+		}
+	}
 	for _, w := range cfg.Warnings() {
 		fmt.Fprintln(a.Stderr, "warning:", w)
 	}

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/proxy"
+	"github.com/memproxy/memproxy/review"
+)
+
+// replayer sends what reviewers decided through the proxy of its backend.
+type replayer struct{ s *sidecar }
+
+var errNoBackend = errors.New("the configuration has no such backend any more")
+
+// unsent turns the proxy's certainty that nothing left into the review's.
+func unsent(err error) error {
+	if errors.Is(err, proxy.ErrUnsent) {
+		return errors.Join(review.ErrNotSent, err)
+	}
+	return err
+}
+
+// Replay implements review.Replayer.
+func (r replayer) Replay(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) (memproxy.HoldResult, error) {
+	p := r.s.proxyOf(h.Backend)
+	if p == nil {
+		return memproxy.HoldResult{}, errors.Join(review.ErrNotSent, errNoBackend)
+	}
+	result, err := p.Replay(ctx, h, c)
+	return result, unsent(err)
+}
+
+// Ask implements review.Asker.
+func (r replayer) Ask(ctx context.Context, h memproxy.HeldWrite) (bool, memproxy.HoldResult, error) {
+	p := r.s.proxyOf(h.Backend)
+	if p == nil {
+		return false, memproxy.HoldResult{}, errNoBackend
+	}
+	h, content, err := r.s.ledger.HoldContent(ctx, h.ID)
+	if err != nil {
+		return false, memproxy.HoldResult{}, err
+	}
+	ids, known, err := p.Sought(ctx, h, content)
+	switch {
+	case err != nil:
+		return false, memproxy.HoldResult{}, err
+	case !known:
+		return false, memproxy.HoldResult{}, errors.New("the backend cannot tell whether the write arrived")
+	}
+	return len(ids) > 0, memproxy.HoldResult{Status: http.StatusOK, Memories: ids, Detail: "found in the backend"}, nil
+}
+
+// Apply implements review.Applier.
+func (r replayer) Apply(ctx context.Context, rb review.Rollback) (memproxy.HoldResult, error) {
+	p := r.s.proxyOf(rb.Memory.Backend)
+	if p == nil {
+		return memproxy.HoldResult{}, errors.Join(review.ErrNotSent, errNoBackend)
+	}
+	result, err := p.Restore(ctx, rb.To, rb.Decision)
+	return result, unsent(err)
+}
+
+// proxyOf is the proxy of a backend, or nil.
+func (s *sidecar) proxyOf(backend string) *proxy.Proxy {
+	for i := range s.cfg.Backends {
+		if s.cfg.Backends[i].Name == backend && i < len(s.proxies) {
+			return s.proxies[i]
+		}
+	}
+	return nil
+}
+
+// Times of the review.
+const (
+	replayPoll = time.Second
+	noticePoll = 2 * time.Second
+	agePoll    = time.Minute
+)
+
+// openReview builds what reviewers use: the API, the sending of what they
+// approve, and the notices.
+func (s *sidecar) openReview() error {
+	var err error
+	if s.runner, err = review.NewRunner(review.RunnerOptions{Store: s.ledger, Replayer: replayer{s}, Log: s.log}); err != nil {
+		return err
+	}
+	c := s.cfg.Review
+	if len(c.Reviewers) > 0 {
+		api, err := review.New(review.Options{
+			Store: s.ledger, Reviewers: reviewersOf(c.Reviewers), Recorder: s.audit, Runner: s.runner, Applier: replayer{s},
+			Need: c.Need, Clock: time.Now, NewID: newID, Log: s.log,
+		})
+		if err != nil {
+			return err
+		}
+		s.reviewAPI = api
+	}
+	if w := c.Webhook; w != nil {
+		kinds := make([]memproxy.NoticeKind, len(w.Kinds))
+		for i, k := range w.Kinds {
+			kinds[i] = memproxy.NoticeKind(k)
+		}
+		s.webhooks, err = review.NewWebhooks(review.WebhookOptions{
+			Store: s.ledger, URL: w.URL, Secret: []byte(w.Key.Reveal()), Kinds: kinds, Clock: time.Now, Jitter: rand.Float64, Log: s.log,
+		})
+	}
+	return err
+}
+
+func reviewersOf(rows []config.Reviewer) []review.Reviewer {
+	out := make([]review.Reviewer, len(rows))
+	for i, r := range rows {
+		limit := memproxy.Limit{Values: r.Tenants}
+		if len(r.Tenants) == 0 {
+			limit.Values = []string{""}
+		}
+		for _, t := range r.Tenants {
+			limit.All = limit.All || t == "*"
+		}
+		roles := make([]review.Role, len(r.Roles))
+		for j, role := range r.Roles {
+			roles[j] = review.Role(role)
+		}
+		out[i] = review.Reviewer{ID: r.ID, SHA256: r.SHA256, Roles: roles, Tenants: limit}
+	}
+	return out
+}
+
+// watchReview sends what is approved, delivers notices, and tells of what
+// waits for too long and of sessions that are over.
+func (s *sidecar) watchReview(ctx context.Context) {
+	ticking := func(every time.Duration, run func(context.Context, <-chan time.Time)) {
+		tick := time.NewTicker(every)
+		go func() {
+			defer tick.Stop()
+			run(ctx, tick.C)
+		}()
+	}
+	ticking(replayPoll, s.runner.Run)
+	if s.webhooks != nil {
+		ticking(noticePoll, s.webhooks.Run)
+	}
+	ticking(agePoll, func(ctx context.Context, tick <-chan time.Time) {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case now := <-tick:
+				s.age(ctx, now)
+			}
+		}
+	})
+}
+
+// age tells of holds that wait for too long and ends sessions that are idle.
+func (s *sidecar) age(ctx context.Context, now time.Time) {
+	if d := s.cfg.Review.Age.Time(); d > 0 {
+		old, err := s.ledger.AgeHolds(ctx, now.Add(-d))
+		switch {
+		case err != nil && ctx.Err() == nil:
+			s.log.Error("holds were not looked through", "error", err)
+		case len(old) > 0:
+			s.log.Warn("held writes have waited for too long", "holds", len(old))
+		}
+	}
+	if d := s.cfg.Review.Idle.Time(); d > 0 {
+		if _, err := s.ledger.EndSessions(ctx, now.Add(-d)); err != nil && ctx.Err() == nil {
+			s.log.Error("sessions were not looked through", "error", err)
+		}
+	}
+}

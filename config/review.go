@@ -1,0 +1,31 @@
+package config
+
+// Review is the workflow of what is held: who reviews, and who is told.
+type Review struct {
+	Answer    string     `yaml:"answer,omitempty" doc:"how a held write is answered: accept is the form that the backend's clients know of one that takes its time, where there is one; refuse is 403" default:"accept" enum:"accept,refuse"`
+	Reviewers []Reviewer `yaml:"reviewers,omitempty" doc:"who may use the review API on the admin listener; without any there is none"`
+	Need      int        `yaml:"need,omitempty" doc:"how many distinct reviewers an approval or a promotion takes" default:"1" min:"1" max:"10"`
+	Age       *Duration  `yaml:"age,omitempty" doc:"holds that wait for so long are told of; 0 is never" default:"1d"`
+	Idle      *Duration  `yaml:"idle,omitempty" doc:"sessions without a refusal for so long have ended, and are told of; 0 is never" default:"30m0s"`
+	Webhook   *Webhook   `yaml:"webhook,omitempty" doc:"who is told of holds and sessions"`
+}
+
+// Reviewer is one of them.
+type Reviewer struct {
+	ID      string   `yaml:"id,omitempty" doc:"name that is recorded" required:"true"`
+	SHA256  string   `yaml:"sha256,omitempty" doc:"SHA-256 of the bearer token, hex" required:"true"`
+	Roles   []string `yaml:"roles,omitempty" doc:"view: list and see, sanitised; review: decide; content: see as it is" default:"view, review"`
+	Tenants Names    `yaml:"tenants,omitempty" doc:"whose holds, memories and sessions; absent: those without a tenant; \"*\": all"`
+}
+
+// Webhook is where notices are posted.
+type Webhook struct {
+	URL   string   `yaml:"url,omitempty" doc:"where notices are posted" required:"true"`
+	Key   Secret   `yaml:"key,omitempty" doc:"signs them, at least 16 bytes" required:"true"`
+	Kinds []string `yaml:"kinds,omitempty" doc:"what is told: hold.created, hold.aged, session.locked, session.ended" default:"all of them"`
+}
+
+// Ledger is where provenance, holds and versions are kept.
+type Ledger struct {
+	URL Secret `yaml:"url,omitempty" doc:"postgres://, a database that replicas share; absent: a file in state"`
+}
