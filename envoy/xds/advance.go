@@ -107,6 +107,9 @@ func (s *Server) settled(o offer, p progress) bool {
 		if n.assigned != name {
 			continue
 		}
+		if n.rejected.Release == name {
+			continue // within what the plan puts up with, or wrong would have said so
+		}
 		if chosen++; n.running != name {
 			return false
 		}

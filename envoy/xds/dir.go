@@ -34,6 +34,7 @@ type Dir struct {
 
 	mu    sync.Mutex
 	known map[string]*opened
+	read  map[string]Mark // marks that were read: they do not change
 }
 
 // opened is a release file that was read.
@@ -54,7 +55,7 @@ func NewDir(path, marks string, keys []ed25519.PublicKey) (*Dir, error) {
 			return nil, fmt.Errorf("xds: %s is not a directory", dir)
 		}
 	}
-	return &Dir{path: path, marks: marks, keys: keys, known: map[string]*opened{}}, nil
+	return &Dir{path: path, marks: marks, keys: keys, known: map[string]*opened{}, read: map[string]Mark{}}, nil
 }
 
 var fileName = regexp.MustCompile(`^([0-9]{6,20})\.(release|done|stopped|stage-([0-9]{1,3}))$`)
@@ -145,8 +146,15 @@ func (d *Dir) Marks() ([]Mark, error) {
 	if err != nil {
 		return nil, fmt.Errorf("xds: %w", err)
 	}
-	var out []Mark
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out, present := make([]Mark, 0, len(entries)), map[string]Mark{}
 	for _, e := range entries {
+		if mark, ok := d.read[e.Name()]; ok {
+			present[e.Name()] = mark
+			out = append(out, mark)
+			continue
+		}
 		m := fileName.FindStringSubmatch(e.Name())
 		if m == nil || m[2] == "release" {
 			continue
@@ -163,9 +171,11 @@ func (d *Dir) Marks() ([]Mark, error) {
 		var text Mark
 		if b, err := os.ReadFile(filepath.Join(d.marks, e.Name())); err == nil && json.Unmarshal(b, &text) == nil {
 			mark.At, mark.Reason = text.At, text.Reason
+			present[e.Name()] = mark
 		}
 		out = append(out, mark)
 	}
+	d.read = present
 	return out, nil
 }
 

@@ -197,6 +197,27 @@ func TestRolloutGoesOn(t *testing.T) {
 	}
 }
 
+// A sidecar that refuses a release, where the plan puts up with one, does not
+// hold the others up.
+func TestRolloutPassesARefusal(t *testing.T) {
+	f := newFleet(t, func(o *xds.Options) {
+		o.Plan = xds.Plan{Stages: []xds.Stage{{Percent: 100, Hold: time.Minute}}, Rejections: 1}
+	})
+	one := f.publish(1, 1, everyone)
+	a := f.sidecar(fleetpb.Node{ID: "a", Tenant: "acme"}, acme, func(_ *follow.Options, s *sidecar) { s.refuse[2] = fmt.Errorf("no") })
+	b := f.sidecar(fleetpb.Node{ID: "b", Tenant: "acme"}, acme)
+	f.runs(a, one)
+	f.runs(b, one)
+	two := f.publish(2, 1, everyone)
+	f.runs(b, two)
+	eventually(t, "the refusal", func() bool { return f.state(2).Refused == 1 })
+	f.clock.forward(time.Minute)
+	f.refresh()
+	if st := f.state(2); st.State != "current" {
+		t.Errorf("%+v", st)
+	}
+}
+
 // Proves CARD-9: a rollout stops and returns when sidecars refuse the release,
 // or refuse or fail more than before; beside each, what must not stop it.
 func TestRolloutIsTakenBack(t *testing.T) {
