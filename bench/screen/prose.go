@@ -37,3 +37,13 @@ const limits = `## What text cannot show
   live markup are the most frequent false positive.
 
 `
+
+const blindNote = `## Written blind
+
+Poison in memory form and its harmless neighbours, worded freely when the pack was finished (` + "`bench/screen/blind`" + `). Nothing was
+trained or tuned on them. This is the figure to expect from an attacker who writes for this filter: layers, authority and review
+behind it are not optional.
+
+| sensitivity | poison held | 95 % interval | harmless held |
+|---|--:|--:|--:|
+`

@@ -115,6 +115,9 @@ func report(w io.Writer, b *bench, res []result) error {
 	table("False positives by source", "Held rows of sources that are harmless.", benign, sorted(benign))
 	table("Detection by family", familyNote, byFamily, families)
 	ev.write(w)
+	if err := blindly(w); err != nil {
+		return err
+	}
 	if err := speed(w); err != nil {
 		return err
 	}
