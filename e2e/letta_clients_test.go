@@ -72,7 +72,7 @@ func TestLettaClients(t *testing.T) {
 			}
 			proxied, code := run(t, env, script, client, "--base", car.base, "--suffix", fmt.Sprintf("pxy%04d", i))
 			if code != 0 {
-				t.Errorf("exit code %d through the proxy", code)
+				t.Errorf("exit code %d through the proxy: %s", code, tail(proxied, 1500))
 			}
 			want, got := lines(direct), lines(proxied)
 			if len(want) < 50 || len(got) != len(want) {
