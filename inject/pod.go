@@ -79,11 +79,6 @@ type volume struct {
 	} `json:"projected"`
 }
 
-// named is the one member by which lists of a pod are keyed.
-type named struct {
-	Name string `json:"name"`
-}
-
 // groups are the lists of containers with their place in the document.
 func (p *pod) groups() []group {
 	return []group{

@@ -39,7 +39,7 @@ func find(t testing.TB, docs []map[string]any, kind, suffix string) map[string]a
 // values said, and without a warning that they did not ask for.
 func TestSidecarConfigurationIsValid(t *testing.T) {
 	env := map[string]string{
-		"POD_NAMESPACE": "agents", "POD_NAME": "p1", "POD_SERVICE_ACCOUNT": "support", "REDIS_URL": "redis://r:6379/0", "DATABASE_URL": "postgres://d",
+		"POD_NAMESPACE": "agents", "POD_NAME": "p1", "POD_SERVICE_ACCOUNT": "support", "REDIS_URL": "redis://r:6379/0", "DATABASE_URL": "postgres://db.example/ledger",
 	}
 	for _, name := range []string{"least", "full"} {
 		docs := documents(t, render(t, values(t, name)))
@@ -60,7 +60,7 @@ func TestSidecarConfigurationIsValid(t *testing.T) {
 		if name != "full" {
 			continue
 		}
-		if c.Budgets.Redis == nil || c.Identity.OIDC == nil || c.Policy.Dir == "" || c.Telemetry.OTLP == "" || len(c.Backends[0].Passthrough) != 1 {
+		if c.Budgets.Redis == nil || c.Ledger.URL.Reveal() != env["DATABASE_URL"] || c.Identity.OIDC == nil || c.Policy.Dir == "" || c.Telemetry.OTLP == "" || len(c.Backends[0].Passthrough) != 1 {
 			t.Errorf("what the values say is not in\n%s", text)
 		}
 		if f := c.Policy.Control; f == nil || f.Address != "memproxy-control.memproxy-system.svc:18443" || f.Node != "agents/p1" {

@@ -45,6 +45,7 @@ it what .Values.config says.
 {{- end -}}
 {{- if $policy }}{{ $_ := set $c "policy" $policy }}{{ end -}}
 {{- if .Values.redis.existingSecret }}{{ $_ := set $c "budgets" (dict "redis" (dict "url" "${REDIS_URL}")) }}{{ end -}}
+{{- if .Values.postgres.existingSecret }}{{ $_ := set $c "ledger" (dict "url" "${DATABASE_URL}") }}{{ end -}}
 {{- with .Values.telemetry.otlp }}{{ $_ := set $c "telemetry" (dict "otlp" .) }}{{ end -}}
 {{- toYaml (mergeOverwrite $c (deepCopy .Values.config)) -}}
 {{- end }}
