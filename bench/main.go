@@ -25,6 +25,9 @@ func main() {
 		case "lettabackend":
 			runLettaBackend(os.Args[2])
 			return
+		case "noop":
+			runNoop(os.Args[2])
+			return
 		case "bare":
 			runBare(os.Args[2], os.Args[3])
 			return
@@ -32,6 +35,7 @@ func main() {
 	}
 	var (
 		onLetta = flag.Bool("letta", false, "measure streams and turns of agents instead")
+		onEnvoy = flag.Bool("envoy", false, "measure what the external processor adds to Envoy instead")
 		fleet   = flag.Bool("fleet", false, "measure a control plane with many sidecars instead")
 		members = flag.Int("sidecars", 2000, "how many, with -fleet")
 		quick   = flag.Bool("quick", false, "short rounds, to see that it runs; the numbers mean little")
@@ -48,6 +52,10 @@ func main() {
 	defer stop()
 	if *fleet {
 		exit(benchFleet(ctx, *members, *report))
+		return
+	}
+	if *onEnvoy {
+		exit(benchEnvoy(ctx, *rounds, *length, *conns))
 		return
 	}
 	if *onLetta {
