@@ -47,9 +47,6 @@ type Hit struct {
 	Rule, Start, End int
 }
 
-// defaultWithin is how near the parts of a rule stand when it does not say.
-const defaultWithin = 120
-
 // Parse reads a lexicon. A rule begins in the first column:
 //
 //	id severity score family

@@ -46,6 +46,7 @@ func (r *reader) cipher(found []View, v *View) []View {
 			}
 		}
 	}
+	vocab := english()
 	for i := 0; i < len(s); {
 		if !isLetter(s[i]) {
 			if s[i] >= 0x80 {
@@ -59,7 +60,7 @@ func (r *reader) cipher(found []View, v *View) []View {
 			h = hashByte(h, lower(s[j]))
 		}
 		if j-i >= 3 {
-			if english.has(h) {
+			if vocab.has(h) {
 				test()
 				n = 0
 			} else {
@@ -78,13 +79,13 @@ func (r *reader) cipher(found []View, v *View) []View {
 
 // knownUnder reports whether most of the words are English under cipher c.
 func knownUnder(s string, words []span, c int) bool {
-	known := 0
+	known, vocab := 0, english()
 	for _, w := range words {
 		h := hashStart
 		for i := w.start; i < w.end; i++ {
 			h = hashByte(h, shift(lower(s[i]), c))
 		}
-		if english.has(h) {
+		if vocab.has(h) {
 			known++
 		}
 	}
@@ -92,13 +93,13 @@ func knownUnder(s string, words []span, c int) bool {
 }
 
 func knownReversed(s string, words []span) bool {
-	known := 0
+	known, vocab := 0, english()
 	for _, w := range words {
 		h := hashStart
 		for i := w.end - 1; i >= w.start; i-- {
 			h = hashByte(h, lower(s[i]))
 		}
-		if english.has(h) {
+		if vocab.has(h) {
 			known++
 		}
 	}

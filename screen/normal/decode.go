@@ -184,7 +184,7 @@ func decodeGroups(list []string) []byte {
 			}
 			t = append(t, byte(c))
 		}
-		if t != nil && printable(t) && (base == 2 || english.isLanguage(string(t), 2)) {
+		if t != nil && printable(t) && (base == 2 || english().isLanguage(string(t), 2)) {
 			return t
 		}
 	}
@@ -197,7 +197,7 @@ func (r *reader) morse(found []View, v *View) []View {
 	start, end, codes := -1, 0, 0
 	var out []byte
 	flush := func() {
-		if codes >= 6 && english.isLanguage(string(out), 1) {
+		if codes >= 6 && english().isLanguage(string(out), 1) {
 			found = append(found, r.whole(Encoded, out, v, start, end))
 		}
 		start, codes, out = -1, 0, nil

@@ -1,6 +1,9 @@
 package normal
 
-import "strings"
+import (
+	"strings"
+	"sync"
+)
 
 // common are words by which a decoding is recognised as language: the most
 // frequent words of English, and the words of instructions.
@@ -41,8 +44,9 @@ func newVocabulary(words string) *vocabulary {
 	return v
 }
 
-// english is read-only after it is made.
-var english = newVocabulary(common)
+// english returns the vocabulary, made when it is first asked for and read-only
+// from then on.
+var english = sync.OnceValue(func() *vocabulary { return newVocabulary(common) })
 
 const hashStart = uint32(2166136261)
 

@@ -89,14 +89,14 @@ func (r *reader) leet(found []View, v *View) []View {
 			}
 			b.byte(c, int32(k))
 		}
-		ok := english.word(string(b.text[from:]))
+		ok := english().word(string(b.text[from:]))
 		if !ok && ones > 0 {
 			for k := i; k < j; k++ { // a one may be an l
 				if s[k] == '1' || s[k] == '!' {
 					b.text[from+k-i] = 'l'
 				}
 			}
-			if ok = english.word(string(b.text[from:])); !ok {
+			if ok = english().word(string(b.text[from:])); !ok {
 				for k := i; k < j; k++ {
 					if s[k] == '1' || s[k] == '!' {
 						b.text[from+k-i] = 'i'
@@ -241,6 +241,7 @@ func (r *reader) segment(b *builder, from int) bool {
 	// best[i] is the cost of w[:i]: unknown letters cost most, words a little.
 	best := make([]int32, len(w)+1)
 	prev := make([]int16, len(w)+1)
+	vocab := english()
 	for i := range w {
 		if c := best[i] + 8; prev[i+1] == 0 || c < best[i+1] {
 			best[i+1], prev[i+1] = c, 1
@@ -248,7 +249,7 @@ func (r *reader) segment(b *builder, from int) bool {
 		h := hashStart
 		for n := 1; n <= maxWord && i+n <= len(w); n++ {
 			h = hashByte(h, lower(w[i+n-1]))
-			if n < 2 || !english.has(h) {
+			if n < 2 || !vocab.has(h) {
 				continue
 			}
 			if c := best[i] + 3 + int32(max(0, 4-n))*2; prev[i+n] == 0 || c < best[i+n] {
