@@ -99,6 +99,7 @@ func (s *sidecar) watch(ctx context.Context) {
 			s.watchPack(ctx, tick.C)
 		}()
 	}
+	s.keepBaseline(ctx)
 	s.watchReview(ctx)
 	go s.upkeep(ctx)
 	go s.housekeeping(ctx)

@@ -2,6 +2,7 @@ package panel
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/memproxy/memproxy"
@@ -54,11 +55,19 @@ func (p *Panel) assembled(s memproxy.Screening, findings []memproxy.Finding) []m
 }
 
 // attribute adds a finding in a joined text at the write's own parts of it.
+// Several joins may show the same; the worst of them is kept.
 func attribute(findings []memproxy.Finding, j assembly.Joined, write string, f memproxy.Finding) []memproxy.Finding {
 	for _, seg := range j.In(write, f.Start, f.End) {
 		own := f
 		own.Item, own.Start, own.End = seg.Text, seg.From, seg.To
-		findings = append(findings, own)
+		at := slices.IndexFunc(findings, func(f memproxy.Finding) bool {
+			return f.Rule == own.Rule && f.Item == own.Item && f.Start == own.Start && f.End == own.End
+		})
+		if at < 0 {
+			findings = append(findings, own)
+			continue
+		}
+		findings[at].Score = max(findings[at].Score, own.Score)
 	}
 	return findings
 }

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/memproxy/memproxy/screen/baseline"
+)
+
+// snapshots is how often what is usual for users is written down: as much is
+// learnt anew after a crash.
+const snapshots = 5 * time.Minute
+
+// habits keeps a baseline in a file.
+type habits struct {
+	store *baseline.Store
+	path  string
+	log   *slog.Logger
+}
+
+// keepBaseline reads what was learnt before, and writes it down from time to
+// time and at the end. A snapshot that cannot be read is set aside, and
+// learning begins anew: a baseline is a hint, and no reason not to start.
+func (s *sidecar) keepBaseline(ctx context.Context) {
+	if s.rules.desk.baseline == nil {
+		return
+	}
+	h := &habits{store: s.rules.desk.baseline, path: s.path("baseline.json"), log: s.log}
+	h.restore()
+	done := make(chan struct{})
+	tick := time.NewTicker(snapshots)
+	go func() {
+		defer close(done)
+		defer tick.Stop()
+		h.run(ctx, tick.C)
+	}()
+	s.onClose(func(ctx context.Context) error {
+		select { // the context of run is cancelled by now
+		case <-done:
+			return h.save()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+}
+
+func (h *habits) run(ctx context.Context, tick <-chan time.Time) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick:
+			if err := h.save(); err != nil {
+				h.log.Error("what is usual for users could not be written down", "error", err)
+			}
+		}
+	}
+}
+
+func (h *habits) restore() {
+	f, err := os.Open(h.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if err == nil {
+		err = errors.Join(h.store.Restore(f), f.Close())
+	}
+	if err == nil {
+		return
+	}
+	aside := h.path + ".broken"
+	if renamed := os.Rename(h.path, aside); renamed != nil {
+		err = errors.Join(err, renamed)
+	}
+	h.log.Error("what was usual for users cannot be read and is learnt anew", "file", aside, "error", err)
+}
+
+// save writes a snapshot beside the last one and puts it in its place. Nobody
+// else may read it: it has the users' ids.
+func (h *habits) save() error {
+	f, err := os.CreateTemp(filepath.Dir(h.path), "baseline.*.tmp") // of mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // gone already when all went well
+	if err := h.store.Snapshot(f); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), h.path)
+}
