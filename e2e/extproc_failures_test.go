@@ -242,3 +242,51 @@ func TestEnvoyBackendDown(t *testing.T) {
 	}
 	waitFor(t, "the outcome in the audit log", func() bool { return strings.Contains(b.audit(), `"code":"upstream.unavailable"`) })
 }
+
+// Proves CARD-9: a body that does not come is refused in the dialect and
+// recorded.
+func TestEnvoyBodyTooSlow(t *testing.T) {
+	b := startEnvoy(t, "request_timeout: 30s", "request_timeout: 0.3s")
+	rec := &recorder{}
+	b.answers(rec)
+	b.start(settings(t))
+	got := raw(t, "http://"+b.mem0, "POST /memories HTTP/1.1\r\nHost: mem.example\r\nX-API-Key: m0sk_dev\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
+	if got.status != 408 || !strings.Contains(got.body, `"code":"payload.slow"`) {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	if log := b.audit(); !strings.Contains(log, `"code":"payload.slow"`) || len(rec.arrived()) > 0 {
+		t.Errorf("records: %s", tail(log, 1500))
+	}
+}
+
+// Proves CARD-9: nothing of an answer that Envoy cannot hold is shown, and the
+// outcome is noted.
+func TestEnvoyAnswerOverTheBuffer(t *testing.T) {
+	b := startEnvoy(t, "per_connection_buffer_limit_bytes: 17825792", "per_connection_buffer_limit_bytes: 65536")
+	b.answers(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"results":[{"id":"00000000-0000-4000-8000-000000000001","memory":"%s","user_id":"bob"}]}`, strings.Repeat("secret ", 60_000))
+	}))
+	b.start(settings(t))
+	got := devCall(t, "GET", "http://"+b.mem0+"/memories?user_id=ann", "")
+	if got.status < 500 || strings.Contains(got.body, "secret") {
+		t.Errorf("%d %s", got.status, tail(got.body, 200))
+	}
+	waitFor(t, "the outcome in the audit log", func() bool { return strings.Contains(b.audit(), `"type":"outcome"`) })
+}
+
+// Proves CARD-9: a route may name the backend in the filter's stead.
+func TestEnvoyRouteNamesTheBackend(t *testing.T) {
+	b := startEnvoy(t, "initial_metadata: [{key: x-memproxy-backend, value: mem0}]", "initial_metadata: [{key: x-memproxy-backend, value: elsewhere}]",
+		"route: {cluster: mem0, timeout: 300s}\n", `route: {cluster: mem0, timeout: 300s}
+                typed_per_filter_config:
+                  envoy.filters.http.ext_proc:
+                    "@type": type.googleapis.com/envoy.extensions.filters.http.ext_proc.v3.ExtProcPerRoute
+                    overrides: {grpc_initial_metadata: [{key: x-memproxy-backend, value: mem0}]}
+`)
+	b.answers(&recorder{})
+	b.start(settings(t))
+	if got := devCall(t, "POST", "http://"+b.mem0+"/memories", addBody); got.status != 200 {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+}

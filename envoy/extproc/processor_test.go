@@ -62,6 +62,7 @@ func TestProcessor(t *testing.T) {
 		"a body at the limit":           {func(r *rig) { r.opt.Backends[0].MaxBody = 4 }, "POST", "/memory", "milk", nil, 200, "m1 ann\n", []string{"POST /memory agent:dev says: milk"}},
 		"a body over Envoy's":           {func(r *rig) { r.envoy.Buffer = 3 }, "POST", "/memory", "milk", nil, 413, `"payload.too_large"`, nil},
 		"a body over the limit, shadow": {func(r *rig) { r.envoy.Buffer, r.rules.Enforce = 3, false }, "POST", "/memory", "milk", nil, 413, `"payload.too_large"`, nil},
+		"over the limit, shadow":        {func(r *rig) { r.opt.Backends[0].MaxBody, r.rules.Enforce = 3, false }, "POST", "/memory", "milk", nil, 200, "m1 ann\n", []string{"POST /memory milk"}},
 		"no backend":                    {func(r *rig) { r.envoy.Upstream = "http://127.0.0.1:1" }, "POST", "/memory", "tea", nil, 502, `"upstream.unavailable"`, nil},
 		"another backend":               {func(r *rig) { r.envoy.Backend = "other" }, "POST", "/ping", "tea", []string{"X-Memproxy-Backend", "toy"}, 500, "", nil},
 		"no backend is named":           {func(r *rig) { r.envoy.Backend = "" }, "POST", "/ping", "tea", nil, 200, "m1 ann\n", []string{"POST /ping tea"}},
