@@ -107,6 +107,11 @@ func (f *fleet) publish(number uint64) {
 	if err := f.store.Publish(r); err != nil {
 		f.t.Fatal(err)
 	}
+	if number > 10 { // nobody can go back there any more
+		for _, kind := range [...]string{"release", "done"} {
+			_ = os.Remove(filepath.Join(f.dir, "releases", fmt.Sprintf("%06d.%s", number-10, kind))) // may not have been marked
+		}
+	}
 }
 
 // running is the number of the release that the sidecar says it runs.

@@ -1,171 +1,14 @@
 package main
 
 import (
-	"context"
-	"encoding/base64"
-	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
-
-	"github.com/memproxy/memproxy/config"
-	"github.com/memproxy/memproxy/envoy/xds"
-	"github.com/memproxy/memproxy/envoy/xds/xdstest"
-	"github.com/memproxy/memproxy/policy"
 )
-
-// fleetRig is a control plane in this process, with its releases, keys and
-// certificates in one directory.
-type fleetRig struct {
-	t      *testing.T
-	dir    string
-	public string
-	plane  *plane
-	addr   string
-	log    *lockedBuffer
-}
-
-const planeConfig = `fleet: north
-listen: LISTEN
-admin: {listen: "127.0.0.1:0"}
-tls: {cert: DIR/control.crt, key: DIR/control.key, client_ca: DIR/ca.crt}
-releases: DIR/releases
-keys: ["PUBLIC"]
-poll: 5ms
-report: 20ms
-sidecars:
-  - {spiffe: "spiffe://example.org/ns/acme/sa/*", tenant: acme, labels: {env: [prod, test]}}
-rollout: {stages: []}
-log: {level: warn}
-`
-
-const memberConfig = `policy:
-  control:
-    address: ADDR
-    fleet: north
-    keys: ["PUBLIC"]
-    tls: {cert: FLEET/web.crt, key: FLEET/web.key, ca: FLEET/ca.crt}
-    node: web-1
-    tenant: acme
-    labels: {env: prod}
-`
-
-func newFleetRig(t *testing.T) *fleetRig {
-	t.Helper()
-	f := &fleetRig{t: t, dir: t.TempDir(), addr: "127.0.0.1:0", log: &lockedBuffer{}}
-	if err := os.Mkdir(filepath.Join(f.dir, "releases"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	code, out, errs := invoke(t, "control", "keygen", "-out", f.dir)
-	if code != 0 {
-		t.Fatal(errs)
-	}
-	f.public = regexp.MustCompile(`public key +(\S+)`).FindStringSubmatch(out)[1]
-	if b, err := base64.StdEncoding.DecodeString(f.public); err != nil || len(b) != 32 {
-		t.Fatalf("%q is not a key", f.public)
-	}
-	ca, err := xdstest.NewCA()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, uri := range map[string]string{"control": "spiffe://example.org/control", "web": "spiffe://example.org/ns/acme/sa/web"} {
-		if err := ca.Write(f.dir, name, uri); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Cleanup(f.stop)
-	return f
-}
-
-// start runs the control plane, at the address that it had before.
-func (f *fleetRig) start(change ...string) {
-	f.t.Helper()
-	text := strings.NewReplacer(change...).Replace(planeConfig)
-	text = strings.NewReplacer("DIR", f.dir, "PUBLIC", f.public, "LISTEN", `"`+f.addr+`"`).Replace(text)
-	cfg, err := config.ParseControlPlane("control.yaml", []byte(text), os.Getenv)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	a := &app{Stdout: io.Discard, Stderr: f.log, Getenv: os.Getenv, Version: "test"}
-	if f.plane, err = a.openPlane(cfg); err != nil {
-		f.t.Fatal(err)
-	}
-	if err := f.plane.start(context.Background()); err != nil {
-		f.t.Fatal(err)
-	}
-	f.addr = f.plane.fleetAddr
-}
-
-func (f *fleetRig) stop() {
-	if f.plane == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	if err := f.plane.close(ctx); err != nil {
-		f.t.Error(err)
-	}
-	f.plane = nil
-}
-
-// release signs a policy directory with one file as a release.
-func (f *fleetRig) release(text string, args ...string) {
-	f.t.Helper()
-	dir := filepath.Join(f.t.TempDir(), "policies")
-	writeBundle(f.t, dir, text)
-	args = append([]string{"control", "sign", "-key", filepath.Join(f.dir, fleetKeyFile), "-policies", dir,
-		"-releases", filepath.Join(f.dir, "releases"), "-fleet", "north"}, args...)
-	if code, _, errs := invoke(f.t, args...); code != 0 {
-		f.t.Fatal(errs)
-	}
-}
-
-// sidecar runs one of the fleet's sidecars, with a state directory that may be
-// that of an earlier one.
-func (f *fleetRig) sidecar(change ...string) *rig {
-	f.t.Helper()
-	member := strings.NewReplacer("ADDR", f.addr, "PUBLIC", f.public, "FLEET", f.dir).Replace(memberConfig)
-	return start(f.t, plain+member, change...)
-}
-
-// fleet is what the control plane shows.
-func (f *fleetRig) fleet() (st xds.Status) {
-	f.t.Helper()
-	f.get("/fleet", &st)
-	return st
-}
-
-func (f *fleetRig) sidecars() (list []xds.SidecarStatus) {
-	f.t.Helper()
-	f.get("/fleet/sidecars", &list)
-	return list
-}
-
-func (f *fleetRig) get(path string, into any) {
-	f.t.Helper()
-	resp, err := http.Get("http://" + f.plane.adminAddr + path)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		f.t.Fatalf("%s: %d %v", path, resp.StatusCode, err)
-	}
-	if s, ok := into.(*string); ok {
-		*s = string(b)
-	} else if err := json.Unmarshal(b, into); err != nil {
-		f.t.Fatalf("%s: %v", b, err)
-	}
-}
 
 // Proves CARD-9: a sidecar of a fleet refuses everything until its first
 // release, rules by each that comes, and tells the control plane; what it does
@@ -244,30 +87,6 @@ func TestSidecarOutlivesItsControlPlane(t *testing.T) {
 	if list := f.sidecars(); len(list) != 1 || list[0].ID != "web-1" || list[0].Version != "test" {
 		t.Errorf("the sidecars are %+v", list)
 	}
-}
-
-// seal makes a release of policies that sign would not, and publishes it.
-func (f *fleetRig) seal(number, floor uint64, text string) *policy.Release {
-	f.t.Helper()
-	key, err := readFleetKey(filepath.Join(f.dir, fleetKeyFile))
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	b := policy.Builtin()
-	b.Policies = append(b.Policies, policy.Source{Name: "own.cedar", Text: []byte(text)})
-	r, err := policy.Seal(b, policy.Statement{Fleet: "north", Number: number, Floor: floor}, key)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	dir := filepath.Join(f.dir, "releases")
-	store, err := xds.NewDir(dir, dir, nil)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	if err := store.Publish(r); err != nil {
-		f.t.Fatal(err)
-	}
-	return r
 }
 
 // Proves CARD-9: a release that does not compile is refused with file and line,
@@ -372,6 +191,8 @@ func TestReleasesUnderLoad(t *testing.T) {
 		}
 		name := f.seal(n, n-1, fmt.Sprintf("%s\n// %d\n", text, n)).Name()
 		r.eventually("release "+name, func() bool { return r.car.fleet.follower.State().Running == name })
+		was := answered.Load() // of the next five, one at least began under it
+		r.eventually("a request under "+name, func() bool { return answered.Load() >= was+5 })
 	}
 	stop.Store(true)
 	wg.Wait()
@@ -392,7 +213,7 @@ func TestReleasesUnderLoad(t *testing.T) {
 	if decisions != answered.Load() {
 		t.Errorf("%d requests were answered, %d decisions recorded", answered.Load(), decisions)
 	}
-	if len(byVersion) < releases/2 {
-		t.Errorf("%d versions ruled of %d: there was no load on most", len(byVersion), releases)
+	if len(byVersion) < releases-1 { // the first may have been replaced before the load began
+		t.Errorf("%d versions ruled of %d", len(byVersion), releases)
 	}
 }

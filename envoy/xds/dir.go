@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -62,7 +64,7 @@ var fileName = regexp.MustCompile(`^([0-9]{6,20})\.(release|done|stopped|stage-(
 
 // Releases implements Store. A file is read when it is new or changed.
 func (d *Dir) Releases() ([]*policy.Release, []error, error) {
-	entries, err := os.ReadDir(d.path) // sorted by name, which is by number
+	entries, err := os.ReadDir(d.path)
 	if err != nil {
 		return nil, nil, fmt.Errorf("xds: %w", err)
 	}
@@ -95,6 +97,7 @@ func (d *Dir) Releases() ([]*policy.Release, []error, error) {
 		out = append(out, o.release)
 	}
 	d.known = present
+	slices.SortFunc(out, func(a, b *policy.Release) int { return cmp.Compare(a.Number, b.Number) })
 	return out, faults, nil
 }
 
