@@ -106,7 +106,7 @@ func (t *template) collision(p *pod) string {
 	if indexOf(p.Spec.Containers, t.name, containerName) >= 0 {
 		return fmt.Sprintf("a container is called %s, which is the sidecar's name", t.name)
 	}
-	return t.leak(p)
+	return t.leak(p, true)
 }
 
 // builder collects the steps of a patch.

@@ -21,6 +21,7 @@ type pod struct {
 		EphemeralContainers   []container `json:"ephemeralContainers"`
 		Volumes               []volume    `json:"volumes"`
 		HostNetwork           bool        `json:"hostNetwork"`
+		HostPID               bool        `json:"hostPID"`
 		ShareProcessNamespace bool        `json:"shareProcessNamespace"`
 		HostAliases           []raw       `json:"hostAliases"`
 		DNSPolicy             string      `json:"dnsPolicy"`
@@ -100,8 +101,8 @@ func (i *Injector) unfit(p *pod) string {
 	case s.HostNetwork:
 		return "the pod uses the host's network: the sidecar's loopback address would be the node's. Annotate it " +
 			AnnotationInject + ": \"false\", or give up hostNetwork"
-	case s.ShareProcessNamespace:
-		return "the pod shares its process namespace: its containers could look into the sidecar"
+	case s.ShareProcessNamespace, s.HostPID:
+		return "the pod's containers share a process namespace: they could look into the sidecar"
 	case s.OS.Name != "" && s.OS.Name != "linux":
 		return "the sidecar runs on Linux only"
 	case !i.names && (len(s.HostAliases) > 0 || s.DNSPolicy == "None" || len(s.DNSConfig.Nameservers)+len(s.DNSConfig.Searches) > 0):

@@ -11,10 +11,11 @@ import (
 // whoever has the label has the sidecar, and nobody else its secrets.
 func (i *Injector) validate(p *pod, object raw) answer {
 	t := i.template
-	if why := t.leak(p); why != "" {
+	injected := p.Metadata.Labels[LabelInjected] == "true"
+	if why := t.leak(p, injected); why != "" {
 		return refused("%s", why)
 	}
-	if p.Metadata.Labels[LabelInjected] != "true" {
+	if !injected {
 		return answer{result: "ok"}
 	}
 	if why := i.unfit(p); why != "" {
@@ -122,12 +123,14 @@ func containsAll(have, want any) bool {
 }
 
 // leak finds a container, other than the sidecar, that would be given what is
-// the sidecar's alone, or a place from which to take it.
-func (t *template) leak(p *pod) string {
+// the sidecar's alone, or a place from which to take it. Injected says that the
+// pod has the sidecar, or is about to: then the container of its name is
+// compared as a whole. In any other pod that name means nothing.
+func (t *template) leak(p *pod, injected bool) string {
 	for k := range p.Spec.Volumes {
 		v := &p.Spec.Volumes[k]
-		if slices.ContainsFunc(t.volumes, func(w part) bool { return w.name == v.Name }) {
-			continue // ours, or about to be
+		if t.private(v.Name) {
+			continue // what mounts it is looked at below
 		}
 		for _, s := range v.secrets() {
 			if slices.Contains(t.secrets, s) {
@@ -141,8 +144,8 @@ func (t *template) leak(p *pod) string {
 			if c.Target == t.name {
 				return fmt.Sprintf("container %s would join the sidecar's processes", c.Name)
 			}
-			if c.Name == t.name && g.path == "/spec/initContainers" {
-				continue // compared as a whole, where it matters
+			if injected && c.Name == t.name && g.path == "/spec/initContainers" {
+				continue
 			}
 			for _, s := range c.secrets() {
 				if slices.Contains(t.secrets, s) {

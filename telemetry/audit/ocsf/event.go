@@ -52,7 +52,7 @@ func Event(r *verify.Record, o Options) ([]byte, error) {
 		e.Policy = &policy{Name: "memproxy rules", Version: r.Policy}
 	}
 	switch memproxy.EventType(r.Type) {
-	case memproxy.EventDecision, memproxy.EventOutcome, "review":
+	case memproxy.EventDecision, memproxy.EventOutcome, memproxy.EventReview:
 		e.activity(r)
 	case memproxy.EventStart, memproxy.EventStop, memproxy.EventReload, "prune":
 		e.lifecycle(r, maker)

@@ -1,0 +1,26 @@
+package inject
+
+import (
+	"os"
+	"testing"
+)
+
+// Whatever the file says, it is refused or makes an injector.
+func FuzzParseConfig(f *testing.F) {
+	text, err := os.ReadFile("testdata/config.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text)
+	f.Add([]byte("template: {sidecar: {name: a, image: b, restartPolicy: Always, env: [{name: x}]}, mounts: [{name: y, mountPath: /}]}"))
+	f.Add([]byte("listen: &a [*a]"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		c, err := ParseConfig(text)
+		if err != nil {
+			return
+		}
+		if _, err := New(c.Options()); err != nil {
+			t.Errorf("parsed, and refused: %v", err)
+		}
+	})
+}
