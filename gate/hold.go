@@ -53,8 +53,8 @@ func (r *run) hold() (memproxy.HeldWrite, memproxy.HoldContent) {
 			content.Header[name] = v
 		}
 	}
-	for i := range r.op.Items {
-		content.Texts = append(content.Texts, memproxy.HeldText{Pointer: r.op.Items[i].Pointer, Text: r.op.Items[i].Text})
+	for _, it := range r.screened() {
+		content.Texts = append(content.Texts, memproxy.HeldText{Pointer: it.Pointer, Text: it.Text})
 	}
 	return h, content
 }

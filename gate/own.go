@@ -74,9 +74,10 @@ func (r *run) nameFields() {
 	if r.op.Kind != memproxy.Correct {
 		return
 	}
+	brings := r.brings() // their fields are not what is written
 	for _, target := range r.op.Targets {
 		field := r.op.Current[target].Field
-		if field == "" {
+		if field == "" || slices.Contains(brings, target) {
 			continue
 		}
 		renamed := false
@@ -97,16 +98,18 @@ func (r *run) nameFields() {
 }
 
 // locate asks the backend for the targets that the ledger does not know, and
-// for those whose patch must be merged with what is there.
+// for those whose patch must be merged with what is there, or whose text comes
+// before an agent.
 func (r *run) locate(ctx context.Context) error {
 	loc, ok := r.call.Backend.Adapter.(Locator)
 	if !ok || r.call.Backend.Fetch == nil || r.op.TargetKind == memproxy.TargetExport {
 		return nil
 	}
 	merge := loc.Merges(r.call.Route, r.op) || r.needsImage()
+	brings := r.brings()
 	var ask []string
 	for _, id := range r.op.Targets {
-		if _, known := r.owners[id]; !known || merge {
+		if _, known := r.owners[id]; !known || merge || slices.Contains(brings, id) {
 			ask = append(ask, id)
 		}
 	}

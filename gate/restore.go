@@ -12,6 +12,9 @@ type Restorer interface {
 	// one for each dialect of the backend that knows it: the first that the
 	// backend has counts. None where there is no such request.
 	Restore(to memproxy.Version) []memproxy.Search
+
+	// Remove returns requests that delete a memory, in the same way.
+	Remove(memproxy.MemoryKey) []memproxy.Search
 }
 
 // Restored notes that a memory is again what a version of it was, so that its

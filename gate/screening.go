@@ -11,9 +11,15 @@ import (
 // maxNamed bounds the findings that a refusal names.
 const maxNamed = 8
 
-// screen asks the screener for findings; the policy decides what they mean.
+// screen asks the screener for findings in what the operation writes and what
+// it brings; the policy decides what they mean.
 func screen(ctx context.Context, r *run) error {
-	findings, err := r.rules.Screener.Screen(ctx, r.screening())
+	asked := r.screening()
+	if items := r.screened(); len(items) > len(r.op.Items) {
+		op := *r.op
+		op.Items, asked.Operation = items, &op
+	}
+	findings, err := r.rules.Screener.Screen(ctx, asked)
 	r.q.Findings, r.findings = findings, findings
 	return err
 }
@@ -42,11 +48,12 @@ func (r *run) explainFindings(reasons []memproxy.Reason) {
 	}) {
 		return
 	}
+	items := r.screened()
 	worst := slices.SortedStableFunc(slices.Values(r.q.Findings), func(a, b memproxy.Finding) int { return int(b.Score) - int(a.Score) })
 	for _, f := range worst[:min(len(worst), maxNamed)] {
 		why := memproxy.Reason{Code: memproxy.ScreenFinding, Rule: f.Rule}
-		if f.Item >= 0 && f.Item < len(r.op.Items) {
-			why.Pointer = r.op.Items[f.Item].Pointer
+		if f.Item >= 0 && f.Item < len(items) {
+			why.Pointer = items[f.Item].Pointer
 		}
 		if !slices.Contains(r.reasons, why) {
 			r.reasons = append(r.reasons, why)

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/memproxy/memproxy"
@@ -42,4 +43,31 @@ func (p *Proxy) Restore(ctx context.Context, to memproxy.Version, decision strin
 		}
 	}
 	return result, nil
+}
+
+// Remove deletes a memory in the backend. One that is not there is deleted.
+func (p *Proxy) Remove(ctx context.Context, k memproxy.MemoryKey) error {
+	restorer, ok := p.opt.Adapter.(gate.Restorer)
+	if !ok {
+		return ErrNoRestore
+	}
+	requests := restorer.Remove(k)
+	if len(requests) == 0 {
+		return ErrNoRestore
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.opt.UpstreamTimeout)
+	defer cancel()
+	for _, q := range requests {
+		reply, err := fetcher{p}.Send(ctx, q.Request, q.Body)
+		if err != nil {
+			return err
+		}
+		switch {
+		case reply.Status >= 200 && reply.Status <= 299:
+			return nil
+		case reply.Status != http.StatusNotFound && reply.Status != http.StatusMethodNotAllowed:
+			return fmt.Errorf("the backend answers %d", reply.Status)
+		}
+	}
+	return nil
 }

@@ -22,3 +22,12 @@ func (a *Adapter) Restore(to memproxy.Version) []memproxy.Search {
 		Body:    body,
 	}}
 }
+
+// Remove implements the gate's restorer: a block can be deleted by its id, a
+// passage only with its agent's, which is not known here.
+func (a *Adapter) Remove(k memproxy.MemoryKey) []memproxy.Search {
+	if KindOf(k.ID) != TargetBlock {
+		return nil
+	}
+	return []memproxy.Search{{Request: memproxy.Request{Method: "DELETE", EscapedPath: "/v1/blocks/" + url.PathEscape(k.ID)}}}
+}

@@ -24,3 +24,15 @@ func (a *Adapter) Restore(to memproxy.Version) []memproxy.Search {
 		{Request: memproxy.Request{Method: "PUT", EscapedPath: "/v1/memories/" + id + "/", Header: header}, Body: body},
 	}
 }
+
+// Remove implements the gate's restorer.
+func (a *Adapter) Remove(k memproxy.MemoryKey) []memproxy.Search {
+	if k.ID == "" {
+		return nil
+	}
+	id := url.PathEscape(k.ID)
+	return []memproxy.Search{
+		{Request: memproxy.Request{Method: "DELETE", EscapedPath: "/memories/" + id}},
+		{Request: memproxy.Request{Method: "DELETE", EscapedPath: "/v1/memories/" + id + "/"}},
+	}
+}

@@ -115,7 +115,7 @@ func (s *sidecar) validate(ctx context.Context) error {
 func (s *sidecar) validateOne(ctx context.Context, rules *gate.Rules, st *memproxy.Standing) error {
 	change := memproxy.StateChange{
 		MemoryKey: st.MemoryKey, Tenant: st.Tenant, State: st.State, From: []memproxy.MemoryState{st.State},
-		Rules: rules.Version, Decision: st.Decision, Reason: st.Reason, Findings: st.Findings,
+		Seen: st.Changed, Rules: rules.Version, Decision: st.Decision, Reason: st.Reason, Findings: st.Findings,
 	}
 	text, err := s.newest(ctx, st.MemoryKey)
 	if err != nil {
@@ -166,7 +166,7 @@ func (s *sidecar) newest(ctx context.Context, k memproxy.MemoryKey) (string, err
 	return v.Text, err
 }
 
-// purge gives up the texts of what expired long ago.
+// purge deletes what expired long ago, in the backend and then here.
 func (s *sidecar) purge(ctx context.Context, now time.Time) error {
 	archive := s.cfg.Memories.Archive.Time()
 	if archive <= 0 {
@@ -177,6 +177,14 @@ func (s *sidecar) purge(ctx context.Context, now time.Time) error {
 		return err
 	}
 	for i := range list {
+		p := s.proxyOf(list[i].Backend)
+		if p == nil {
+			continue
+		}
+		if err := p.Remove(ctx, list[i].MemoryKey); err != nil {
+			s.log.Warn("an expired memory was not deleted; it is tried again", "memory", list[i].ID, "error", err)
+			continue
+		}
 		if err := s.ledger.Purge(ctx, list[i].MemoryKey, "system:memproxy", list[i].Decision); err != nil {
 			return err
 		}

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -129,6 +131,17 @@ func TestTimeDoesItsWork(t *testing.T) {
 	}
 	if list := r.listed(); strings.Contains(list, "slow") || !strings.Contains(list, "green tea") {
 		t.Errorf("%s", list)
+	}
+	if err := r.car.upkeepOnce(context.Background(), time.Now().Add(200*24*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.Get(r.up + "/memories?user_id=ann")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, err := io.ReadAll(resp.Body); err != nil || strings.Contains(string(body), "slow") || !strings.Contains(string(body), "green tea") {
+		t.Errorf("what expired long ago is still in the backend: %s", body)
 	}
 }
 

@@ -86,7 +86,23 @@ func (p *Panel) Screen(ctx context.Context, s memproxy.Screening) ([]memproxy.Fi
 	if p.opt.Judge != nil && !s.Reading {
 		findings = p.opinions(ctx, s.Operation, findings)
 	}
-	return findings, nil
+	return p.moderate(s.Operation, findings), nil
+}
+
+// moderate keeps what instructs on purpose (system prompts, tool descriptions,
+// instructions to an extractor) from being held for instructing. Who may write
+// such text is a question for the policy. What is unmistakable stays so.
+func (p *Panel) moderate(op *memproxy.Operation, findings []memproxy.Finding) []memproxy.Finding {
+	for i := range findings {
+		f := &findings[i]
+		if f.Item < 0 || f.Item >= len(op.Items) || f.Score >= p.opt.Deny {
+			continue
+		}
+		if it := &op.Items[f.Item]; it.Kind == memproxy.ItemSteering || it.Role == "system" {
+			f.Score = min(f.Score, p.opt.Hold-1)
+		}
+	}
+	return findings
 }
 
 // Wrote implements the gate's Witness.
