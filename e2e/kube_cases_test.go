@@ -23,6 +23,7 @@ func (in *installation) refused(t *testing.T) {
 		{"opted-out", "agents", `, annotations: {memproxy.io/inject: "false"}`, "", ""},
 		{"misspelt", "agents", `, annotations: {memproxy.io/inject: "off"}`, "", "memproxy.io/inject is"},
 		{"takes-the-key", "agents", `, annotations: {memproxy.io/inject: "false"}`, `volumes: [{name: x, secret: {secretName: mem0-credential}}]`, "the sidecar's alone"},
+		{"false-sidecar", "agents", `, annotations: {memproxy.io/inject: "false"}`, `initContainers: [{name: memproxy, image: m, env: [{name: K, valueFrom: {secretKeyRef: {name: mem0-credential, key: key}}}]` + restricted + `}]`, "the sidecar's alone"},
 		{"takes-another", "agents", `, annotations: {memproxy.io/inject: "false"}`, `volumes: [{name: x, secret: {secretName: other}}]`, ""},
 		{"own-names", "agents", "", `hostAliases: [{ip: 10.0.0.9, hostnames: [mem0.memory]}]`, "resolves names in its own way"},
 		{"own-names-elsewhere", "elsewhere", "", `hostAliases: [{ip: 10.0.0.9, hostnames: [mem0.memory]}]`, ""},
