@@ -80,7 +80,8 @@ type ToolCall struct {
 	Operation *Operation
 	Flaw      *Malformed
 	// Direct is the request by which a call that writes can be made from
-	// outside, should it be held and approved later; else nil.
+	// outside, without what is reserved: should it be held and approved later,
+	// or let through with changes; else nil.
 	Direct *Search
 	// Search is the request by which a call that only reads is made from
 	// outside, so that its answer passes the read path; else nil.

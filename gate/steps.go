@@ -75,13 +75,18 @@ func decode(_ context.Context, r *run) error {
 	}
 	op.Backend = c.Backend.Name
 	r.op = op
-	if len(op.Reserved) > 0 {
+	r.reserved()
+	return nil
+}
+
+// reserved says that memproxy's own keys will be removed.
+func (r *run) reserved() {
+	if len(r.op.Reserved) > 0 {
 		r.add(memproxy.Amend, memproxy.Reason{
-			Code: memproxy.PayloadReserved, Pointer: op.Reserved[0],
+			Code: memproxy.PayloadReserved, Pointer: r.op.Reserved[0],
 			Detail: "keys that begin with " + memproxy.StampPrefix + " are memproxy's own and were removed",
 		})
 	}
-	return nil
 }
 
 // unknown rules on a request that the adapter has no row for. What could

@@ -51,6 +51,7 @@ func (g *Gate) Ask(ctx context.Context, a *Admission, tc memproxy.ToolCall) *Adm
 			return
 		}
 		r.op = tc.Operation
+		r.reserved()
 		g.askSteps(ctx, r)
 	})
 	g.keepCall(ctx, asked, tc)

@@ -42,3 +42,18 @@ func (t *turning) search(ctx context.Context, tc memproxy.ToolCall) error {
 	t.turn.Result(tc.ID, t.p.opt.Gate.Return(ctx, a, reply))
 	return nil
 }
+
+// edited makes a call that was let through with changes: the backend's pause
+// has no word for them, so memproxy runs the changed call in the agent's place
+// and answers with what came of it.
+func (t *turning) edited(ctx context.Context, asked *gate.Admission, tc memproxy.ToolCall) {
+	req := tc.Direct.Request
+	req.Header = memproxy.Header(t.r.Header)
+	ctx, cancel := context.WithTimeout(ctx, gate.DefaultFetchTimeout)
+	defer cancel()
+	reply, err := fetcher{t.p}.Send(ctx, req, tc.Direct.Body)
+	if err != nil {
+		reply = t.p.opt.Gate.Abandon(ctx, asked, false)
+	}
+	t.turn.Result(tc.ID, reply)
+}

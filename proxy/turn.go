@@ -142,7 +142,11 @@ func (t *turning) legs(ctx context.Context) error {
 				}
 				continue
 			}
-			t.turn.Rule(call.ID, t.p.opt.Gate.Ask(ctx, t.a, call).Decision)
+			asked := t.p.opt.Gate.Ask(ctx, t.a, call)
+			t.turn.Rule(call.ID, asked.Decision)
+			if asked.Decision.Verdict == memproxy.Amend && call.Direct != nil {
+				t.edited(ctx, asked, call)
+			}
 		}
 		over, err := t.leg(ctx)
 		if err != nil || over {

@@ -2,6 +2,7 @@ package turn
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
@@ -10,12 +11,37 @@ import (
 // asides are arguments that speak to the loop and not to the tool.
 var asides = [...]string{"request_heartbeat", "thinking", "inner_thoughts"}
 
-// direct is a call as a request for the same tool from outside.
+// reserved are the arguments that only memproxy may write: its own keys, and
+// tags by its names, which would pass for provenance.
+func reserved(root *jsondoc.Value) []string {
+	var out []string
+	for _, m := range root.Members {
+		if strings.HasPrefix(m.Name, memproxy.StampPrefix) {
+			out = append(out, jsondoc.Child("", m.Name))
+		}
+	}
+	if tags := root.Get("tags"); tags != nil {
+		for i, e := range tags.Elems {
+			if strings.HasPrefix(e.Text(), memproxy.StampPrefix) {
+				out = append(out, jsondoc.Index("/tags", i))
+			}
+		}
+	}
+	return out
+}
+
+// direct is a call as a request for the same tool from outside, without what
+// is reserved.
 func (t *Turn) direct(c *call) *memproxy.Search {
 	args := []byte(c.arguments)
 	if doc, err := jsondoc.Parse(args, 0); err == nil && doc.Root.Kind == jsondoc.Object {
 		e := doc.Edit()
-		e.Object(doc.Root, func(name string) bool { return slices.Contains(asides[:], name) }, nil)
+		e.Object(doc.Root, func(name string) bool {
+			return slices.Contains(asides[:], name) || strings.HasPrefix(name, memproxy.StampPrefix)
+		}, nil)
+		if tags := doc.Root.Get("tags"); tags != nil && tags.Kind == jsondoc.Array {
+			e.Array(tags, func(i int) bool { return strings.HasPrefix(tags.Elems[i].Text(), memproxy.StampPrefix) })
+		}
 		args = e.Apply()
 	}
 	return &memproxy.Search{

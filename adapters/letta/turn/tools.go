@@ -87,6 +87,7 @@ func operation(tool memoryTool, agent, arguments string) (*memproxy.Operation, e
 		Kind: tool.kind, Cost: 1, Scope: memproxy.Scope{Agent: agent}, TargetKind: memproxy.TargetMemory,
 		Claims: []memproxy.Claim{{Dim: memproxy.DimAgent, Op: memproxy.ClaimIs, Values: []string{agent}, Pointer: "path:agent_id", Pins: true}},
 	}}
+	c.op.Reserved = reserved(doc.Root)
 	for _, name := range tool.text {
 		c.write(name, c.label())
 	}
