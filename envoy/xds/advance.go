@@ -94,31 +94,25 @@ func (s *Server) wrong(o offer) string {
 }
 
 // settled reports whether a stage has been watched for long enough: its
-// sidecars run the release, and the time is over. A stage that no sidecar
-// belongs to shows nothing and is passed; a replica without any sidecar of the
-// channel leaves the rollout to the others.
+// sidecars run the release, and the time is over. The sidecars of the stage may
+// all be another replica's, so its time is waited for without any too; a
+// replica without any sidecar of the channel leaves the rollout to the others.
 func (s *Server) settled(o offer, p progress) bool {
-	name, members, chosen := o.next.Name(), 0, 0
+	name, members := o.next.Name(), 0
 	for _, n := range s.nodes {
 		if n.stream == 0 || s.channelOf(n) != o.selector.String() {
 			continue
 		}
 		members++
-		if n.assigned != name {
-			continue
-		}
-		if n.rejected.Release == name {
-			continue // within what the plan puts up with, or wrong would have said so
-		}
-		if chosen++; n.running != name {
+		// What it is to have, not what it was told: that comes after this. One
+		// that refused is within what the plan puts up with, or wrong would have
+		// said so.
+		if s.releaseFor(n) == name && n.running != name && n.rejected.Release != name {
 			return false
 		}
 	}
-	if members == 0 {
-		return false
-	}
 	stage := s.opt.Plan.Stages[min(p.stage, len(s.opt.Plan.Stages)-1)]
-	return chosen == 0 || s.opt.Clock().Sub(p.since) >= stage.Hold
+	return members > 0 && s.opt.Clock().Sub(p.since) >= stage.Hold
 }
 
 // channelOf is the spelling of the selector of a sidecar's channel.

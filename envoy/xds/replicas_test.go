@@ -1,0 +1,94 @@
+package xds_test
+
+import (
+	"errors"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy/envoy/xds"
+	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
+	"github.com/memproxy/memproxy/envoy/xds/follow"
+	"github.com/memproxy/memproxy/policy"
+)
+
+// replica is another server on the same directory and clock.
+func (f *fleet) replica() *fleet {
+	f.t.Helper()
+	dir, err := xds.NewDir(f.path, f.path, keys())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	g := *f
+	g.dir, g.opt.Store, g.addr = dir, dir, net.JoinHostPort("127.0.0.1", "0")
+	g.start()
+	f.t.Cleanup(func() { g.stop() })
+	return &g
+}
+
+// Proves CARD-9: replicas know of each other only what is in the directory: one
+// that has no sidecars moves nothing on, and a stop by one is a stop by all.
+func TestReplicasShareTheDirectory(t *testing.T) {
+	a := newFleet(t, func(o *xds.Options) {
+		o.Plan = xds.Plan{Stages: []xds.Stage{{Percent: 100, Hold: time.Minute}}}
+	})
+	idle, b := a.replica(), a.replica()
+	one := a.publish(1, 1, everyone)
+	b.refresh()
+	idle.refresh()
+	x := a.sidecar(fleetpb.Node{ID: "x", Tenant: "acme"}, acme)
+	y := b.sidecar(fleetpb.Node{ID: "y", Tenant: "acme"}, acme, func(_ *follow.Options, s *sidecar) { s.refuse[3] = errors.New("no") })
+	a.runs(x, one)
+	b.runs(y, one)
+	two := a.publish(2, 1, everyone)
+	b.refresh()
+	a.runs(x, two)
+	b.runs(y, two)
+	a.clock.forward(time.Hour)
+	idle.refresh()
+	if st := idle.state(2); st.State != "rolling" {
+		t.Errorf("a replica without sidecars moved the rollout on: %+v", st)
+	}
+	a.refresh()
+	b.refresh()
+	if st := b.state(2); st.State != "current" {
+		t.Errorf("what one replica moved on, the other does not see: %+v", st)
+	}
+	three := a.publish(3, 2, everyone)
+	b.refresh()
+	a.runs(x, three)
+	eventually(t, "the refusal at the other", func() bool { return b.state(3).Refused == 1 })
+	b.refresh()
+	a.refresh()
+	if st := a.state(3); st.State != "stopped" || st.Reason != "1 sidecar(s) refused it, y: no" {
+		t.Errorf("a stop by one is none for the other: %+v", st)
+	}
+	a.runs(x, two)
+}
+
+// A directory that goes away changes nothing for anybody.
+func TestStoreAway(t *testing.T) {
+	f := newFleet(t)
+	one := f.publish(1, 1, everyone)
+	s := f.sidecar(fleetpb.Node{ID: "a", Tenant: "acme"}, acme)
+	f.runs(s, one)
+	if err := os.Rename(f.path, f.path+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.server.Refresh(); err == nil {
+		t.Error("nothing was said")
+	}
+	if st := f.server.Status(); st.Away == "" || len(st.Releases) != 1 || st.Releases[0].State != "current" {
+		t.Errorf("%+v", st)
+	}
+	late := f.sidecar(fleetpb.Node{ID: "b", Tenant: "acme"}, acme)
+	eventually(t, "a sidecar that comes meanwhile", func() bool { return late.State().Running == one.Name() })
+	if err := os.Rename(f.path+".away", f.path); err != nil {
+		t.Fatal(err)
+	}
+	f.publish(2, 1, policy.Selector{Tenant: "acme"})
+	if st := f.server.Status(); st.Away != "" || len(st.Releases) != 2 {
+		t.Errorf("%+v", st)
+	}
+}
