@@ -4,13 +4,13 @@ GO    ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
-.PHONY: help build test check vet lint race modules e2e e2e-install bench bench-quick fuzz demo update clean
+.PHONY: help build test check vet lint race modules e2e e2e-install e2e-kube bench bench-quick bench-screen fuzz demo update clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t18
 
 build: ## build bin/memproxy, reproducibly
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/memproxy ./cmd/memproxy
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/memproxy ./cmd/memproxy
 
 test: ## the quick tests; need nothing but Go
 	$(GO) test ./...
@@ -18,18 +18,19 @@ test: ## the quick tests; need nothing but Go
 check: vet lint race modules ## what must be green before a commit lands
 
 vet:
-	$(GO) vet ./... && $(GO) vet -tags e2e ./e2e/...
+	$(GO) vet ./... && $(GO) vet -tags e2e,e2ekube ./e2e/...
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 
 lint:
 	$(GO) tool staticcheck ./...
-	$(GO) tool staticcheck -tags e2e ./e2e/...
+	$(GO) tool staticcheck -tags e2e,e2ekube ./e2e/...
 
 race:
 	$(GO) test -race ./...
 
 modules: ## the nested modules, each with its own dependencies
 	cd telemetry/audit/interop && $(GO) vet ./... && $(GO) test ./...
+	cd charts/test && $(GO) vet ./... && $(GO) test ./...
 
 e2e-install: ## install the real parts (Mem0 engine, SDKs, redis-server) under .e2e
 	e2e/install.sh
@@ -37,11 +38,19 @@ e2e-install: ## install the real parts (Mem0 engine, SDKs, redis-server) under .
 e2e: e2e-install ## everything against the real parts
 	$(GO) test -tags e2e -count=1 -timeout 25m ./e2e/... ./budgets/redisstore/...
 
+e2e-kube: ## the chart against a real API server, which is built first: minutes, and 2 GB
+	e2e/kube/install.sh
+	$(GO) test -tags e2e,e2ekube -count=1 -timeout 10m -run '^TestKube' ./e2e
+
 bench: ## side by side with a bare reverse proxy and nginx; writes bench/out/report.md
 	$(GO) run ./bench -report bench/out/report.md
 
 bench-quick: ## the same, short, to see that it runs
 	$(GO) run ./bench -quick
+
+SCREEN_DATA ?= ../shared/data/dev
+bench-screen: ## how well and how fast screening judges; writes docs/screening.md
+	$(GO) run ./bench/screen -data $(SCREEN_DATA) -report docs/screening.md
 
 FUZZTIME ?= 20s
 fuzz: ## every fuzz target for FUZZTIME each

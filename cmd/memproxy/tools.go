@@ -96,6 +96,9 @@ func (a *app) keygen(_ context.Context, args []string) int {
 	if _, err := ledger.LoadOrCreateKey(*out, rand.Reader); err != nil {
 		return a.fail(err)
 	}
+	if _, err := ledger.LoadOrCreateVaultKeys(*out, rand.Reader); err != nil {
+		return a.fail(err)
+	}
 	fmt.Fprintf(a.Stdout, "keys are in %s; give %s to whoever verifies the log (origin memproxy/%s)\n",
 		*out, filepath.Join(*out, audit.PublicKeyFile), fingerprint(key))
 	return exitOK

@@ -22,7 +22,7 @@ func read(t *testing.T, path string) string {
 func markdown(t *testing.T) []string {
 	t.Helper()
 	var out []string
-	for _, glob := range []string{"*.md", "docs/*.md", "docs/adr/*.md", "e2e/*/README.md", "examples/*/README.md", "telemetry/audit/interop/*.md"} {
+	for _, glob := range []string{"*.md", "docs/*.md", "docs/adr/*.md", "e2e/*/README.md", "charts/*/README.md", "examples/*/README.md", "telemetry/audit/interop/*.md"} {
 		files, err := filepath.Glob(filepath.Join(root, glob))
 		if err != nil {
 			t.Fatal(err)
