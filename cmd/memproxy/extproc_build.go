@@ -39,7 +39,7 @@ func (s *sidecar) behindEnvoy(b config.Backend) (extproc.Backend, error) {
 	}
 	out := extproc.Backend{
 		Name: o.Name, Adapter: o.Adapter, Upstream: o.Upstream, Passthrough: o.Passthrough,
-		MaxBody: o.MaxBody, MaxAnswer: o.MaxAnswer, Observe: o.Observe,
+		MaxBody: o.MaxBody, MaxAnswer: o.MaxAnswer, Observe: o.Observe, Ungated: o.Ungated,
 	}
 	if c := o.Credential; c != nil {
 		out.Credential = &extproc.Credential{Header: c.Header, Value: c.Value}
@@ -69,7 +69,7 @@ func (s *sidecar) watchingGate() (*gate.Gate, error) {
 	rules.Enforce = false
 	return gate.New(gate.Options{
 		Identifier: identifier, Ledger: s.ledger, Budget: s.budget, Recorder: s.audit, Signer: signer,
-		Clock: time.Now, NewID: newID,
-		Tracer: s.telemetry.Tracer(), Meter: s.telemetry.Instruments(), Log: s.log,
+		Clock: time.Now, NewID: newID, Keeper: keeper{s.ledger}, RefuseHolds: s.cfg.Review.Answer == "refuse", Later: s.later.run,
+		Tracer: s.telemetry.Tracer(), Meter: s.fleet.tally, Log: s.log,
 	}, &rules)
 }

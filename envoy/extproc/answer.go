@@ -153,6 +153,9 @@ func (x *exchange) incoming() *mutation {
 		m.set("Location", to)
 	}
 	m.set(decisionHeader, decisionText(&x.admission.Decision))
+	if ids := x.admission.Contested; len(ids) > 0 {
+		m.set(contestedHeader, strings.Join(ids[:min(len(ids), maxContested)], ", "))
+	}
 	return &m
 }
 

@@ -16,6 +16,10 @@ const (
 	decisionHeader = "X-Memproxy-Decision"
 	sessionHeader  = "X-Memproxy-Session"
 	ownPrefix      = "X-Memproxy-"
+	// contestedHeader names the memories of an answer that somebody says
+	// otherwise about, by id, at most maxContested of them.
+	contestedHeader = "X-Memproxy-Contested"
+	maxContested    = 64
 )
 
 // notForwarded are the headers of one hop (RFC 9110, 7.6.1) that Envoy leaves

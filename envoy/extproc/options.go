@@ -47,6 +47,9 @@ type Backend struct {
 	// read, in bytes. Envoy's own buffers must be at least as large.
 	MaxBody   int64
 	MaxAnswer int64
+	// Ungated is what becomes of runs that cannot be gated. To rule on them
+	// afterwards takes the HTTP face; here that is a refusal.
+	Ungated gate.Ungated
 	// Observe is told the route id, kind and duration of every request. Nil: nobody.
 	Observe func(ctx context.Context, route, kind, verdict string, status int, d time.Duration)
 
@@ -114,6 +117,9 @@ func (b *Backend) complete() error {
 		}
 		b.patterns = append(b.patterns, pt)
 	}
-	b.gate = gate.Backend{Name: b.Name, Adapter: b.Adapter, Fetch: b.Fetch}
+	if b.Ungated == gate.UngatedCompensate {
+		b.Ungated = gate.UngatedDeny
+	}
+	b.gate = gate.Backend{Name: b.Name, Adapter: b.Adapter, Fetch: b.Fetch, Ungated: b.Ungated}
 	return nil
 }
