@@ -45,6 +45,9 @@ type Event struct {
 	Would   Verdict
 	Reasons []Reason
 	Policy  string // version of the rules
+	// Findings are what screening found: rules and places, the worst first. Of
+	// very many only the worst are there.
+	Findings []Finding
 
 	Claimed    PerMille // confidence asked for; -1 when none was
 	Confidence PerMille // confidence given; -1 when it does not apply

@@ -186,7 +186,7 @@ func (r *run) decisionEvent(ctx context.Context) memproxy.Event {
 		Session: r.call.Session, Principal: r.Principal,
 		Kind: r.call.Route.Kind, Backend: r.call.Backend.Name, Route: r.call.Route.ID, Method: r.call.Request.Method,
 		Verdict: r.Decision.Verdict, Would: r.Decision.Would, Reasons: r.Decision.Reasons, Policy: r.Decision.Policy,
-		Claimed: -1, Confidence: -1,
+		Findings: worst(r.findings, maxRecorded), Claimed: -1, Confidence: -1,
 	}
 	if sc := trace.SpanContextFromContext(ctx); sc.HasTraceID() {
 		ev.Trace = sc.TraceID().String()

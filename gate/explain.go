@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
 // StepAnswer is what one step said about a call.
@@ -12,6 +13,28 @@ type StepAnswer struct {
 	Verdict memproxy.Verdict  `json:"verdict"`
 	Reasons []memproxy.Reason `json:"reasons,omitempty"`
 	Error   string            `json:"error,omitempty"`
+	// Findings are what the step found and where, the worst first.
+	Findings []FoundAt `json:"findings,omitempty"`
+}
+
+// FoundAt is a finding with the place of its item in the payload.
+type FoundAt struct {
+	memproxy.Finding
+	Pointer string `json:"pointer"`
+}
+
+// foundAt are the findings of a call.
+func (r *run) foundAt() []FoundAt {
+	out := make([]FoundAt, 0, len(r.findings))
+	items := r.screened()
+	for _, f := range worst(r.findings, len(r.findings)) {
+		at := FoundAt{Finding: f}
+		if f.Item >= 0 && f.Item < len(items) {
+			at.Pointer = items[f.Item].Pointer
+		}
+		out = append(out, at)
+	}
+	return out
 }
 
 // Explanation is what the gate would do with a call, step by step. Nothing was
@@ -46,6 +69,9 @@ func (g *Gate) Explain(ctx context.Context, c *Call) Explanation {
 			r.refuse(StatusUnavailable, memproxy.Reason{Code: s.broken, Detail: "the step failed"})
 		}
 		answer.Verdict = r.verdict
+		if s.name == signal.SpanScreen && len(r.findings) > 0 {
+			answer.Findings = r.foundAt()
+		}
 		answer.Reasons = append(answer.Reasons, r.reasons[before:]...)
 		r.verdict = max(worst, r.verdict)
 		ex.Steps = append(ex.Steps, answer)

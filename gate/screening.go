@@ -8,8 +8,21 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// maxNamed bounds the findings that a refusal names.
-const maxNamed = 8
+// maxNamed bounds the findings that a refusal names, and maxRecorded those
+// that a record does.
+const (
+	maxNamed    = 8
+	maxRecorded = 64
+)
+
+// worst are the findings with the highest scores first, at most n.
+func worst(findings []memproxy.Finding, n int) []memproxy.Finding {
+	if len(findings) == 0 {
+		return nil
+	}
+	sorted := slices.SortedStableFunc(slices.Values(findings), func(a, b memproxy.Finding) int { return int(b.Score) - int(a.Score) })
+	return sorted[:min(len(sorted), n)]
+}
 
 // screen asks the screener for findings in what the operation writes and what
 // it brings; the policy decides what they mean.
@@ -49,8 +62,7 @@ func (r *run) explainFindings(reasons []memproxy.Reason) {
 		return
 	}
 	items := r.screened()
-	worst := slices.SortedStableFunc(slices.Values(r.q.Findings), func(a, b memproxy.Finding) int { return int(b.Score) - int(a.Score) })
-	for _, f := range worst[:min(len(worst), maxNamed)] {
+	for _, f := range worst(r.q.Findings, maxNamed) {
 		why := memproxy.Reason{Code: memproxy.ScreenFinding, Rule: f.Rule}
 		if f.Item >= 0 && f.Item < len(items) {
 			why.Pointer = items[f.Item].Pointer

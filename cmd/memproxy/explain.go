@@ -150,6 +150,9 @@ func (a *app) explainText(ex gate.Explanation, rules *rulebook) {
 				fmt.Fprintf(w, "%-14s   %s\n", "", r.Detail)
 			}
 		}
+		for _, f := range s.Findings {
+			fmt.Fprintf(w, "%-14s   %s %s bytes %d-%d, %s, %d per mille\n", "", f.Rule, f.Pointer, f.Start, f.End, f.Severity, f.Score)
+		}
 	}
 	for _, l := range ex.Lines {
 		fmt.Fprintf(w, "%-14s would draw on %s, %s, limit %d\n", "", l.Key, l.Window, l.Limit)

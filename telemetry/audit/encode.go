@@ -117,6 +117,7 @@ func encode(buf []byte, ev *memproxy.Event, at place) body {
 	w.yes("degraded", ev.Degraded)
 	w.str("detail", ev.Detail)
 	w.when("event_time", ev.Time)
+	w.findings(ev.Findings)
 	out := body{index: len(w.b)}
 	w.bare = false
 	if at.keptFrom >= 0 {
@@ -222,6 +223,28 @@ func (w *writer) reasons(rs []memproxy.Reason) {
 		w.str("detail", rs[i].Detail)
 		w.str("pointer", rs[i].Pointer)
 		w.str("rule", rs[i].Rule)
+		w.close()
+	}
+	w.b = append(w.b, ']')
+}
+
+func (w *writer) findings(fs []memproxy.Finding) {
+	if len(fs) == 0 {
+		return
+	}
+	w.key("findings")
+	w.b = append(w.b, '[')
+	for i := range fs {
+		if i > 0 {
+			w.b = append(w.b, ',')
+		}
+		w.b = append(w.b, '{')
+		w.bare = true
+		w.num("end", int64(fs[i].End))
+		w.num("item", int64(fs[i].Item))
+		w.str("rule", fs[i].Rule)
+		w.num("score", int64(fs[i].Score))
+		w.num("start", int64(fs[i].Start))
 		w.close()
 	}
 	w.b = append(w.b, ']')

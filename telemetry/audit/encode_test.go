@@ -28,8 +28,9 @@ func fullEvent() memproxy.Event {
 		Scope:   memproxy.Scope{Tenant: "acme", User: "ann", Agent: "dev", App: "ide", Run: "run-7"},
 		Targets: []string{"m1", "m2"}, Fields: []string{"gotchas"}, Items: 3, ContentSHA256: strings.Repeat("ab", 32),
 		Verdict: memproxy.Amend, Would: memproxy.Deny, Policy: "v12-9f",
-		Reasons: []memproxy.Reason{{Code: memproxy.TrustClamped, Rule: "ceiling", Detail: "asked 900, given 700", Pointer: "/metadata/confidence"}},
-		Claimed: 900, Confidence: 700, Degraded: true,
+		Reasons:  []memproxy.Reason{{Code: memproxy.TrustClamped, Rule: "ceiling", Detail: "asked 900, given 700", Pointer: "/metadata/confidence"}},
+		Findings: []memproxy.Finding{{Rule: "exfil.destination", Severity: "high", Item: 1, Start: 0, End: 12, Score: 640}, {Rule: "pii.email"}},
+		Claimed:  900, Confidence: 700, Degraded: true,
 		Budget: []memproxy.LineState{
 			{Line: memproxy.Line{Reason: memproxy.BudgetHour, Key: "principal/agent:dev", Window: memproxy.WindowHour, Limit: 100}, Used: 3, Reset: at.Add(time.Hour), Warn: true},
 			{Line: memproxy.Line{Reason: memproxy.RapidWrites, Key: "principal/agent:dev", Window: memproxy.WindowMinute, Limit: -1, Soft: true}, Used: 1},
@@ -108,6 +109,15 @@ func slow(t testing.TB, ev *memproxy.Event, at place, index uint64, prev tlog.Ha
 	}
 	for _, r := range ev.Reasons {
 		reasons = append(reasons, obj("code", string(r.Code), "rule", r.Rule, "detail", r.Detail, "pointer", r.Pointer))
+	}
+	var findings []any
+	for _, f := range ev.Findings {
+		o := obj("rule", f.Rule)
+		o["item"], o["start"], o["end"], o["score"] = f.Item, f.Start, f.End, f.Score
+		findings = append(findings, o)
+	}
+	if findings != nil {
+		m["findings"] = findings
 	}
 	if lines != nil {
 		m["budget"] = lines
@@ -252,9 +262,9 @@ func FuzzEncode(f *testing.F) {
 		ev := memproxy.Event{
 			Type: memproxy.EventType(c), Decision: a, Session: b, Detail: c, Principal: memproxy.Principal{ID: b, Tenant: a},
 			Scope: memproxy.Scope{User: c, Run: a}, Targets: []string{a, b, c}, Items: int(int32(n)), Cancelled: yes, Degraded: yes,
-			Reasons: []memproxy.Reason{{Code: memproxy.ReasonCode(a), Detail: b}, {Rule: c}},
-			Budget:  []memproxy.LineState{{Line: memproxy.Line{Key: a, Limit: n}, Used: n, Warn: yes}},
-			Time:    time.Unix(n%(1<<40), n%1e9), Confidence: memproxy.PerMille(int32(n)), Memories: []string{c},
+			Reasons: []memproxy.Reason{{Code: memproxy.ReasonCode(a), Detail: b}, {Rule: c}}, Findings: []memproxy.Finding{{Rule: a, Start: int(int32(n))}},
+			Budget: []memproxy.LineState{{Line: memproxy.Line{Key: a, Limit: n}, Used: n, Warn: yes}},
+			Time:   time.Unix(n%(1<<40), n%1e9), Confidence: memproxy.PerMille(int32(n)), Memories: []string{c},
 		}
 		compare(t, ev, whole)
 	})

@@ -34,9 +34,9 @@ func halve(out []memproxy.Event, ev memproxy.Event) []memproxy.Event {
 		return append(out, ev)
 	}
 	a, b := ev, ev
-	b.Reasons, b.Targets, b.Fields, b.Memories, b.Budget = nil, nil, nil, nil, nil
+	b.Reasons, b.Targets, b.Fields, b.Memories, b.Budget, b.Findings = nil, nil, nil, nil, nil, nil
 	b.Filtered = 0
-	n := max(len(ev.Reasons), len(ev.Targets), len(ev.Fields), len(ev.Memories), len(ev.Budget))
+	n := max(len(ev.Reasons), len(ev.Targets), len(ev.Fields), len(ev.Memories), len(ev.Budget), len(ev.Findings))
 	switch n {
 	case len(ev.Reasons):
 		a.Reasons, b.Reasons = ev.Reasons[:n/2], ev.Reasons[n/2:]
@@ -46,6 +46,8 @@ func halve(out []memproxy.Event, ev memproxy.Event) []memproxy.Event {
 		a.Fields, b.Fields = ev.Fields[:n/2], ev.Fields[n/2:]
 	case len(ev.Memories):
 		a.Memories, b.Memories = ev.Memories[:n/2], ev.Memories[n/2:]
+	case len(ev.Findings):
+		a.Findings, b.Findings = ev.Findings[:n/2], ev.Findings[n/2:]
 	default:
 		a.Budget, b.Budget = ev.Budget[:n/2], ev.Budget[n/2:]
 	}

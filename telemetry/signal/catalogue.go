@@ -80,6 +80,8 @@ func Attributes() []Attribute {
 		{AttrBudgetLimit, "int", "limit of that line; negative: only counted"},
 		{AttrBudgetDegraded, "bool", "the shared store was away and a local share applied"},
 		{AttrFiltered, "int", "memories left out of the answer"},
+		{AttrRisk, "int", "highest score of what screening found, per mille; absent when nothing was"},
+		{AttrFindings, "string[]", "what screening found, the worst first: rule, item and bytes of its text, as `rule item:start-end`"},
 		{AttrEventType, "string", "log records: type of the audit event"},
 		{AttrCancelled, "bool", "log records: the caller hung up"},
 		{AttrHTTPMethod, "string", "request method"},

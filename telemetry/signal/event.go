@@ -1,6 +1,8 @@
 package signal
 
 import (
+	"fmt"
+
 	"github.com/memproxy/memproxy"
 	"go.opentelemetry.io/otel/attribute"
 )
@@ -68,5 +70,20 @@ func AppendEvent(to []attribute.KeyValue, ev *memproxy.Event, bulk bool) []attri
 	if ev.Filtered > 0 {
 		to = append(to, attribute.Int(AttrFiltered, ev.Filtered))
 	}
-	return to
+	return appendFindings(to, ev.Findings)
+}
+
+// appendFindings appends what screening found, the worst first: "rule
+// item:start-end", and how bad it is in all.
+func appendFindings(to []attribute.KeyValue, findings []memproxy.Finding) []attribute.KeyValue {
+	if len(findings) == 0 {
+		return to
+	}
+	var risk memproxy.PerMille
+	places := make([]string, len(findings))
+	for i, f := range findings {
+		risk = max(risk, f.Score)
+		places[i] = fmt.Sprintf("%s %d:%d-%d", f.Rule, f.Item, f.Start, f.End)
+	}
+	return append(to, attribute.Int(AttrRisk, int(risk)), attribute.StringSlice(AttrFindings, places))
 }

@@ -48,6 +48,8 @@ const (
 	AttrFiltered        = "memproxy.filtered"
 	AttrEventType       = "memproxy.event.type"
 	AttrCancelled       = "memproxy.cancelled"
+	AttrRisk            = "memproxy.screen.risk"
+	AttrFindings        = "memproxy.screen.findings"
 
 	// From the OpenTelemetry semantic conventions for HTTP, 1.30.
 	AttrHTTPMethod = "http.request.method"

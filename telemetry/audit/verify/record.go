@@ -35,6 +35,7 @@ type Record struct {
 	Would         string            `json:"would,omitzero"`
 	Reasons       []memproxy.Reason `json:"reasons,omitzero"`
 	Policy        string            `json:"policy,omitzero"`
+	Findings      []Finding         `json:"findings,omitzero"`
 	Confidence    *Confidence       `json:"confidence,omitzero"`
 	Budget        []BudgetLine      `json:"budget,omitzero"`
 	Degraded      bool              `json:"degraded,omitzero"`
@@ -91,6 +92,16 @@ type BudgetLine struct {
 	Used    int64  `json:"used"`
 	Warn    bool   `json:"warn,omitzero"`
 	Window  string `json:"window,omitzero"`
+}
+
+// Finding is what screening found in one of the operation's items: the bytes
+// from Start to End of its text, which is not recorded.
+type Finding struct {
+	End   int    `json:"end"`
+	Item  int    `json:"item"`
+	Rule  string `json:"rule,omitzero"`
+	Score int    `json:"score"`
+	Start int    `json:"start"`
 }
 
 // Part says that an event takes several records.
