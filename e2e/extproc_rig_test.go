@@ -41,7 +41,6 @@ type behindEnvoy struct {
 	mu       sync.Mutex
 	handler  http.Handler
 	upstream string
-	h2       bool // the backend speaks HTTP/2 in clear text as well
 }
 
 // ServeHTTP is the backend.
