@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -68,11 +69,12 @@ func (a *app) control(ctx context.Context, args []string) int {
 
 // plane is a running control plane.
 type plane struct {
-	cfg    *config.ControlPlane
-	log    *slog.Logger
-	server *xds.Server
-	tls    *tls.Config
-	admin  http.Handler
+	running sync.WaitGroup
+	cfg     *config.ControlPlane
+	log     *slog.Logger
+	server  *xds.Server
+	tls     *tls.Config
+	admin   http.Handler
 
 	fleetAddr, adminAddr string // where it really listens
 	stops                []func(context.Context) error
@@ -214,10 +216,10 @@ func (p *plane) start(ctx context.Context) (err error) {
 		}
 	}()
 	tick := time.NewTicker(p.cfg.Poll.Time())
-	go func() {
+	p.running.Go(func() {
 		defer tick.Stop()
 		p.server.Run(ctx, tick.C)
-	}()
+	})
 	p.log.Info("listening", "name", "fleet", "address", p.fleetAddr)
 	p.log.Info("listening", "name", "admin", "address", p.adminAddr)
 	return nil
@@ -232,5 +234,6 @@ func (p *plane) close(ctx context.Context) error {
 		}
 	}
 	p.stops = nil
+	p.running.Wait() // nothing is written after this
 	return first
 }
