@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -186,5 +188,48 @@ func TestModelTimesOut(t *testing.T) {
 		if a := l.say("SAY hello", ""); a.status != 200 || !strings.Contains(a.body, "hello") {
 			t.Errorf("%s: the next turn: %d %s", name, a.status, a.body)
 		}
+	}
+}
+
+// Proves EDGE-1: a pause that somebody else answers while it is ruled on costs
+// the caller an error that it understands and does not retry; nothing is
+// written twice, and the agent goes on.
+func TestSomebodyElseAnswers(t *testing.T) {
+	for name, more := range map[string]string{"whole": ``, "streamed": `,"streaming":true`} {
+		f := &flaky{}
+		l := startLettaBehind(t, someAgent, func(h http.Handler) http.Handler { f.Handler = h; return f })
+		f.set(func(_ http.ResponseWriter, leg int) bool {
+			if leg == 2 {
+				agent := httptest.NewRecorder()
+				l.letta.ServeHTTP(agent, httptest.NewRequest("GET", "/v1/agents/"+l.agent, nil))
+				var waits struct {
+					Pending struct {
+						Calls []struct {
+							ID string `json:"tool_call_id"`
+						} `json:"tool_calls"`
+					} `json:"pending_approval"`
+				}
+				if err := json.Unmarshal(agent.Body.Bytes(), &waits); err != nil || len(waits.Pending.Calls) != 1 {
+					t.Errorf("%v: %s", err, agent.Body)
+				}
+				for _, c := range waits.Pending.Calls {
+					l.letta.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/v1/agents/"+l.agent+"/messages",
+						strings.NewReader(fmt.Sprintf(`{"messages":[{"type":"approval","approvals":[{"type":"approval","tool_call_id":%q,"approve":true}]}]}`, c.ID))))
+				}
+			}
+			return false
+		})
+		a := l.say("CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nTHEN\nSAY done", more)
+		if more == "" && (a.status != 502 || a.header.Get("X-Should-Retry") != "false" || !strings.Contains(a.body, `"detail"`)) {
+			t.Errorf("%s: %d %v %s", name, a.status, a.header, a.body)
+		}
+		if more != "" && !strings.Contains(a.body, "event: error") {
+			t.Errorf("%s: %d %s", name, a.status, a.body)
+		}
+		f.set(nil)
+		if a := l.say("SAY hello", ""); a.status != 200 || !strings.Contains(a.body, "hello") {
+			t.Errorf("%s: the next turn: %d %s", name, a.status, a.body)
+		}
+		l.blocks("Ann\nlikes tea", "helper")
 	}
 }

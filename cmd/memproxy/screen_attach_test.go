@@ -88,3 +88,28 @@ func TestSuspiciousBlocksWait(t *testing.T) {
 		t.Errorf("%d %s %s", a.status, a.header.Get("X-Memproxy-Decision"), a.body)
 	}
 }
+
+// Proves SYN-2, EDGE-1: what an agent writes into its own memory is judged like
+// what a client writes; the ordinary fact beside it is written.
+func TestSelfEditsAreScreened(t *testing.T) {
+	// The model makes an attack of what the caller said harmlessly.
+	l := startLettaBehind(t, someAgent, func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			b, err := io.ReadAll(q.Body)
+			if err != nil {
+				t.Error(err)
+			}
+			said := strings.ReplaceAll(string(b), "MARK", poison)
+			q.Body, q.ContentLength = io.NopCloser(strings.NewReader(said)), int64(len(said))
+			h.ServeHTTP(w, q)
+		})
+	})
+	a := l.say(`CALL memory_insert {"label":"human","new_string":"MARK"}
+THEN
+CALL memory_insert {"label":"human","new_string":"plays go"}
+THEN
+SAY done`, "")
+	if human := l.letta.Value(l.agent, "human"); a.status != 200 || strings.Contains(human, "invoices") || !strings.Contains(human, "plays go") {
+		t.Errorf("%d, human is %q: %s", a.status, human, a.body)
+	}
+}
