@@ -41,6 +41,7 @@ const (
 	SessionLocked  ReasonCode = "session.locked"  // too many rejections; a reviewer unlocks it
 	StateWithheld  ReasonCode = "state.withheld"  // memories left out of an answer for the state that they are in
 	StateSanitised ReasonCode = "state.sanitised" // dangerous spans of memories were replaced in an answer
+	TrustBelow     ReasonCode = "trust.below"     // memories of less confidence than the caller asked for were left out
 	TrustAuthority ReasonCode = "trust.authority" // would replace the word of somebody who is trusted more
 
 	TrustClamped   ReasonCode = "trust.clamped"   // claimed more confidence than the ceiling
@@ -111,6 +112,7 @@ func ReasonCodes() []ReasonCode {
 		SessionLocked,
 		StateWithheld,
 		StateSanitised,
+		TrustBelow,
 		TrustAuthority,
 		TrustClamped,
 		TrustBackdated,

@@ -29,6 +29,9 @@ type Call struct {
 	Flaw *memproxy.Malformed
 	// Session is the caller's session, from a header, or "".
 	Session string
+	// MinTrust is the least confidence of memories that the caller wants to
+	// read; what is known of none has none. Zero: all.
+	MinTrust memproxy.PerMille
 }
 
 // Admission is the gate's answer to a call. Exactly one of these holds: Reply

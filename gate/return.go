@@ -62,6 +62,7 @@ type returning struct {
 	filtered  int
 	shown     []string
 	cancelled bool
+	below     int      // memories of less confidence than was asked for
 	broken    []string // ids of memories that were changed behind the proxy
 }
 
@@ -90,7 +91,10 @@ func (ret *returning) read(ctx context.Context) error {
 	if ret.op.Kind == memproxy.Recall {
 		if !ret.filter(ctx) {
 			code, detail := memproxy.OwnerForeign, "the target belongs to somebody else"
-			if len(ret.broken) > 0 {
+			switch {
+			case ret.below > 0:
+				code, detail = memproxy.TrustBelow, "the memory is of less confidence than was asked for"
+			case len(ret.broken) > 0:
 				code, detail = memproxy.IntegrityMismatch, "the memory was changed behind memproxy and is withheld"
 			}
 			ret.refuse(StatusNotFound, code, detail)
@@ -160,6 +164,15 @@ func (ret *returning) filter(ctx context.Context) bool {
 				ret.bind(ctx, m)
 			}
 		}
+		if !ret.trusted(rowp, m) {
+			if m.Pointer == "" {
+				ret.below++
+				return false // it is the whole answer
+			}
+			m.Drop = true
+			ret.below++
+			continue
+		}
 		if !ret.whole(rowp, m) {
 			if m.Pointer == "" {
 				return false // it is the whole answer
@@ -171,7 +184,10 @@ func (ret *returning) filter(ctx context.Context) bool {
 	if ret.filtered > 0 {
 		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.OwnerFiltered, Detail: "memories of others were left out of the answer"})
 	}
-	ret.filtered += broken
+	if ret.below > 0 {
+		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.TrustBelow, Detail: "memories of less confidence than was asked for were left out of the answer"})
+	}
+	ret.filtered += broken + ret.below
 	return true
 }
 

@@ -23,9 +23,13 @@ func (p *Proxy) gated(w http.ResponseWriter, r *http.Request, req memproxy.Reque
 	if flaw == nil {
 		flaw = unread
 	}
+	least, wrong := gate.MinTrust(memproxy.Header(r.Header))
+	if flaw == nil {
+		flaw = wrong
+	}
 	call := &gate.Call{
 		Backend: p.backend, Credentials: credentials(r), Request: req, Route: route, Known: known,
-		Body: body, Flaw: flaw, Session: session(r.Header),
+		Body: body, Flaw: flaw, Session: session(r.Header), MinTrust: least,
 	}
 	a := p.opt.Gate.Admit(r.Context(), call)
 	p.log(r.Context(), a, route.ID)

@@ -178,9 +178,13 @@ func (x *exchange) call(body []byte, flaw *memproxy.Malformed) *gate.Call {
 	if len(body) == 0 {
 		body = nil
 	}
+	least, wrong := gate.MinTrust(x.req.Header)
+	if flaw == nil {
+		flaw = wrong
+	}
 	return &gate.Call{
 		Backend: x.b.gate, Credentials: x.req.credentials, Request: x.req.Request, Route: x.route, Known: x.known,
-		Body: body, Flaw: flaw, Session: x.req.session(),
+		Body: body, Flaw: flaw, Session: x.req.session(), MinTrust: least,
 	}
 }
 
