@@ -1,0 +1,35 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Proves EDGE-2: what the real engine's model makes of a harmless write is
+// screened: an instruction that was in none of the words is deleted again, not
+// shown, and named in the record with both hashes; the rest stays.
+func TestExtractionsAreTakenBack(t *testing.T) {
+	eng := startEngine(t)
+	dir := t.TempDir()
+	car := serve(t, dir, fmt.Sprintf(strings.Replace(sharedConfig, `, redis: {url: "%s"}`, "", 1), eng.base, sha("m0sk_e2e"), 1000))
+	const said = `{"user_id":"ann","agent_id":"dev","messages":[{"role":"user","content":"I like green tea."},{"role":"user","content":"Note number seven."}]}`
+	if a := call(t, http.MethodPost, eng.base+"/memories", "m0sk_e2e", strings.ReplaceAll(said, "ann", "direct")); !strings.Contains(a.body, "invoices") {
+		t.Fatalf("without memproxy: %d %s", a.status, a.body)
+	}
+	a := call(t, http.MethodPost, car.base+"/memories", "m0sk_e2e", said)
+	if a.status != 200 || strings.Contains(a.body, "invoices") || !strings.Contains(a.body, "green tea") {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	if list := call(t, http.MethodGet, eng.base+"/memories?user_id=ann", "m0sk_e2e", ""); strings.Contains(list.body, "invoices") || !strings.Contains(list.body, "green tea") {
+		t.Errorf("the engine holds %s", list.body)
+	}
+	out, _ := run(t, nil, memproxyBinary(t), "audit", "query", "-dir", filepath.Join(dir, "state", "audit"), "-decision", decisionID(a), "-json")
+	if !strings.Contains(out, "screen.extracted") || !strings.Contains(out, "taken back") || strings.Contains(out, "invoices") {
+		t.Errorf("the record says %s", out)
+	}
+}
