@@ -45,9 +45,9 @@ type Options struct {
 	Clock func() time.Time
 	NewID func() string
 
-	// Later runs what needs not be done before the caller has its answer, in
-	// order. Nil: at once.
-	Later func(func())
+	// Later runs what needs not be done before the caller has its answer: what
+	// has the same key in order. Nil: at once.
+	Later func(key string, f func())
 
 	// FetchTimeout bounds one side request to the backend. Default 5 s.
 	FetchTimeout time.Duration
@@ -92,7 +92,7 @@ func New(opt Options, rules *Rules) (*Gate, error) {
 		opt.FetchParallel = DefaultFetchParallel
 	}
 	if opt.Later == nil {
-		opt.Later = func(f func()) { f() }
+		opt.Later = func(_ string, f func()) { f() }
 	}
 	if opt.Tracer == nil {
 		opt.Tracer = noop.NewTracerProvider().Tracer("")

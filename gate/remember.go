@@ -41,7 +41,7 @@ func (ret *returning) remember(ctx context.Context) {
 	if waits {
 		ret.mark(ctx)
 	}
-	ret.g.opt.Later(func() {
+	ret.g.opt.Later(ret.subject(), func() {
 		ret.record(ctx)
 		if !waits {
 			ret.mark(ctx)
@@ -60,6 +60,18 @@ func (ret *returning) remember(ctx context.Context) {
 		ret.g.opt.Meter.LedgerFailed(ctx)
 		ret.g.opt.Log.ErrorContext(ctx, "ledger not updated", "decision", ret.Decision.ID, "error", err)
 	}
+}
+
+// subject is the memory that the operation is about, or the first of them:
+// what becomes of one memory is noted in order.
+func (ret *returning) subject() string {
+	if len(ret.op.Targets) > 0 {
+		return ret.op.Targets[0]
+	}
+	if ret.reading != nil && len(ret.reading.Memories) > 0 {
+		return ret.reading.Memories[0].ID
+	}
+	return ""
 }
 
 func (ret *returning) put(row memproxy.Ownership) {

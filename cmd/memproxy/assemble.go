@@ -49,8 +49,12 @@ type sidecar struct {
 	webhooks  *review.Webhooks
 }
 
-// laterQueue is how much may wait that callers do not wait for.
-const laterQueue = 1024
+// How much may wait that callers do not wait for: lines of work, and the length
+// of each.
+const (
+	laterLines = 32
+	laterQueue = 256
+)
 
 // assemble opens the state and builds the gate and its faces. Nothing listens
 // yet. On an error everything that was opened is closed again.
@@ -72,7 +76,7 @@ func (a *app) assemble(ctx context.Context, cfg *config.Config) (_ *sidecar, err
 	if err = s.openState(); err != nil {
 		return nil, err
 	}
-	s.later = newAfter(laterQueue)
+	s.later = newAfter(laterLines, laterQueue)
 	s.onClose(s.later.close)
 	if s.budget, err = s.openBudget(ctx); err != nil {
 		return nil, err
