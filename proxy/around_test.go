@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/proxy"
 )
 
@@ -74,7 +75,7 @@ func TestHopByHopHeadersEndHere(t *testing.T) {
 func TestOwnHeadersAreNotBelieved(t *testing.T) {
 	r := newRig(t, func(r *rig) {
 		r.answer = func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set(proxy.DecisionHeader, "allow; id=forged")
+			w.Header().Set(face.DecisionHeader, "allow; id=forged")
 			fmt.Fprint(w, "m1 ann\n")
 		}
 	})
@@ -85,15 +86,15 @@ func TestOwnHeadersAreNotBelieved(t *testing.T) {
 				t.Errorf("%s: %s was forwarded", path, name)
 			}
 		}
-		if path == "/memory" && strings.Contains(fmt.Sprint(resp.Header[proxy.DecisionHeader]), "forged") {
-			t.Errorf("the backend's own decision header came through: %v", resp.Header[proxy.DecisionHeader])
+		if path == "/memory" && strings.Contains(fmt.Sprint(resp.Header[face.DecisionHeader]), "forged") {
+			t.Errorf("the backend's own decision header came through: %v", resp.Header[face.DecisionHeader])
 		}
 	}
 }
 
 func TestCredentialIsLentWhereItMintsNothing(t *testing.T) {
 	r := newRig(t, func(r *rig) {
-		r.opt.Credential = &proxy.Credential{Header: "Authorization", Value: "Token real"}
+		r.opt.Credential = &face.Credential{Header: "Authorization", Value: "Token real"}
 	})
 	for _, tc := range []struct{ method, path, key, want string }{
 		{"GET", "/memory", "good", "Token real"},

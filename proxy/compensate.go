@@ -325,7 +325,7 @@ func (c *watched) undo(ctx context.Context, change memproxy.Change) (err error) 
 	}()
 	for _, u := range change.Undo {
 		uctx, cancel := context.WithTimeout(ctx, gate.DefaultFetchTimeout)
-		reply, err := c.p.side(uctx, u.Request, u.Body, c.caller)
+		reply, err := c.p.beside(uctx, u.Request, u.Body, c.caller)
 		cancel()
 		if err != nil {
 			return err

@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"io"
+
+	"github.com/memproxy/memproxy/face"
 )
 
 // events splits a stream of server-sent events (WHATWG HTML, section 9.2) at
@@ -25,7 +27,7 @@ func (e *events) next() ([]byte, error) {
 		line, err := e.in.ReadSlice('\n')
 		event = append(event, line...)
 		if int64(len(event)) > e.max {
-			return nil, errTooLarge
+			return nil, face.ErrTooLarge
 		}
 		switch {
 		case err == bufio.ErrBufferFull:

@@ -7,14 +7,15 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
-	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/gate"
-	"github.com/memproxy/memproxy/telemetry/signal"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
 // gated takes a request through the gate.
@@ -23,17 +24,17 @@ func (p *Proxy) gated(w http.ResponseWriter, r *http.Request, req memproxy.Reque
 	if flaw == nil {
 		flaw = unread
 	}
-	least, wrong := gate.MinTrust(memproxy.Header(r.Header))
+	least, wrong := gate.MinTrust(req.Header)
 	if flaw == nil {
 		flaw = wrong
 	}
 	call := &gate.Call{
 		Backend: p.backend, Credentials: credentials(r), Request: req, Route: route, Known: known,
-		Body: body, Flaw: flaw, Session: session(r.Header), MinTrust: least,
+		Body: body, Flaw: flaw, Session: face.Session(req.Header), MinTrust: least,
 	}
 	a := p.opt.Gate.Admit(r.Context(), call)
 	p.log(r.Context(), a, route.ID)
-	w.Header().Set(DecisionHeader, decisionHeader(&a.Decision))
+	w.Header().Set(face.DecisionHeader, face.Decision(&a.Decision))
 	if a.Reply == nil && unread != nil && rest == nil {
 		// Even in shadow mode half a body cannot be forwarded.
 		d := a.Decision
@@ -85,15 +86,6 @@ func (p *Proxy) rearms(a *gate.Admission, route memproxy.Route) string {
 	return ""
 }
 
-// session is the caller's session as it names it, bounded.
-func session(h http.Header) string {
-	s := h.Get(SessionHeader)
-	if len(s) > 128 {
-		s = s[:128]
-	}
-	return s
-}
-
 // takeBody reads the body up to the limit and within the time. What is over
 // comes back as a flaw for the gate to refuse and record; rest is then the
 // body as it stands, for shadow mode, which forwards it all the same.
@@ -120,12 +112,9 @@ func (p *Proxy) takeBody(w http.ResponseWriter, r *http.Request) (body []byte, r
 	n, err := buf.ReadFrom(io.LimitReader(r.Body, limit+1))
 	switch {
 	case err != nil:
-		return nil, nil, &memproxy.Malformed{Code: memproxy.PayloadSlow, Status: http.StatusRequestTimeout, Detail: "the body did not arrive whole and in time"}
+		return nil, nil, face.TooSlow()
 	case n > limit:
-		return nil, io.MultiReader(&buf, r.Body), &memproxy.Malformed{
-			Code: memproxy.PayloadTooLarge, Status: http.StatusRequestEntityTooLarge,
-			Detail: "the body is over the limit of " + strconv.FormatInt(limit, 10) + " bytes",
-		}
+		return nil, io.MultiReader(&buf, r.Body), face.TooLarge(limit)
 	}
 	return buf.Bytes(), nil, nil
 }
@@ -158,7 +147,7 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, a *gate.Admission, 
 		p.opt.Gate.Streamed(context.WithoutCancel(ctx), a, resp.StatusCode, cancelled)
 		return
 	}
-	body, decoded, err := readAnswer(resp, p.opt.MaxAnswer)
+	body, decoded, err := face.ReadAnswer(resp, p.opt.MaxAnswer)
 	span.End()
 	if err == nil && asked != nil && resp.StatusCode == http.StatusOK {
 		body, err = p.oneAnswer(ctx, asked, body)
@@ -170,9 +159,9 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, a *gate.Admission, 
 	}
 	reply := memproxy.Reply{Status: resp.StatusCode, Header: memproxy.Header(resp.Header), Body: body}
 	got := p.opt.Gate.Return(context.WithoutCancel(ctx), a, reply)
-	p.follow(a)
+	p.follower.Follow(a)
 	if ids := a.Contested; len(ids) > 0 {
-		w.Header().Set(ContestedHeader, strings.Join(ids[:min(len(ids), maxContested)], ", "))
+		w.Header().Set(face.ContestedHeader, face.Contested(ids))
 	}
 	if got.Status == reply.Status && sameBytes(got.Body, body) && !decoded {
 		p.write(w, got, resp.Header)
@@ -223,14 +212,14 @@ func (p *Proxy) outgoing(ctx context.Context, r *http.Request, a *gate.Admission
 	if a.Inspect {
 		out.Header["Accept-Encoding"] = []string{"identity"}
 	}
-	p.present(out.Header)
+	p.opt.Credential.Present(out.Header)
 	p.opt.Propagator.Inject(ctx, propagation.HeaderCarrier(out.Header))
 	return out.WithContext(ctx)
 }
 
 // dropDigests removes what speaks of a body that is no longer sent.
 func dropDigests(h http.Header) {
-	for _, name := range [...]string{"Content-Md5", "Digest", "Content-Digest"} {
+	for _, name := range face.Digests {
 		delete(h, name)
 	}
 }

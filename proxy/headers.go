@@ -4,22 +4,9 @@ import (
 	"net/http"
 	"net/textproto"
 	"strings"
+
+	"github.com/memproxy/memproxy/face"
 )
-
-// DecisionHeader carries the decision on every answer of a gated request.
-const DecisionHeader = "X-Memproxy-Decision"
-
-// SessionHeader is how a caller names its session.
-const SessionHeader = "X-Memproxy-Session"
-
-// ContestedHeader names the memories of an answer that somebody says otherwise
-// about, by id, at most maxContested of them.
-const ContestedHeader = "X-Memproxy-Contested"
-
-const maxContested = 64
-
-// ownPrefix begins every header that is the proxy's own, in both directions.
-const ownPrefix = "X-Memproxy-"
 
 // hopByHop are the headers of one connection (RFC 9110, 7.6.1).
 var hopByHop = [...]string{
@@ -38,7 +25,7 @@ func copyEndToEnd(dst, src http.Header) {
 	}
 next:
 	for name, values := range src {
-		if strings.HasPrefix(name, ownPrefix) {
+		if strings.HasPrefix(name, face.OwnPrefix) {
 			continue
 		}
 		for _, h := range hopByHop {

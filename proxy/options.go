@@ -9,10 +9,12 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/memproxy/memproxy/gate"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/gate"
 )
 
 // Defaults of Options.
@@ -32,13 +34,6 @@ const (
 	DefaultReconcile = 30 * time.Second
 )
 
-// Credential is the backend key that the proxy presents instead of the
-// client's, so that agents never hold it.
-type Credential struct {
-	Header string // "Authorization" or "X-Api-Key"
-	Value  string // whole header value, "Token …"
-}
-
 // Options configure one backend's listener.
 type Options struct {
 	Gate *gate.Gate
@@ -50,7 +45,7 @@ type Options struct {
 	// Transport sends to the upstream. Nil: NewTransport(TransportOptions{}).
 	Transport http.RoundTripper
 	// Credential replaces the client's backend credential, if set.
-	Credential *Credential
+	Credential *face.Credential
 	// Passthrough are patterns "METHOD /path/*" of routes that the adapter
 	// does not know and that touch no memory.
 	Passthrough []string
@@ -137,11 +132,6 @@ func (o *Options) complete() error {
 	}
 	if o.Observe == nil {
 		o.Observe = func(context.Context, string, string, string, int, time.Duration) {}
-	}
-	for _, p := range o.Passthrough {
-		if _, err := parsePattern(p); err != nil {
-			return fmt.Errorf("proxy: passthrough %q: %w", p, err)
-		}
 	}
 	return nil
 }

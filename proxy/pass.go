@@ -1,9 +1,13 @@
 package proxy
 
 import (
+	"strings"
+
 	"log/slog"
 	"net/http"
 	"net/http/httputil"
+
+	"github.com/memproxy/memproxy/face"
 )
 
 // newPass is the path of what touches no memory: every byte as it came,
@@ -23,7 +27,7 @@ func (p *Proxy) newPass() *httputil.ReverseProxy {
 				}
 			}
 			for name := range pr.Out.Header {
-				if len(name) > len(ownPrefix) && name[:len(ownPrefix)] == ownPrefix {
+				if strings.HasPrefix(name, face.OwnPrefix) {
 					delete(pr.Out.Header, name)
 				}
 			}
@@ -51,7 +55,7 @@ func (p *Proxy) newPass() *httputil.ReverseProxy {
 func (p *Proxy) passOn(w http.ResponseWriter, r *http.Request, lend bool) {
 	if lend && p.opt.Credential != nil && p.opt.Gate.Knows(r.Context(), credentials(r)) {
 		r = r.Clone(r.Context())
-		p.present(r.Header)
+		p.opt.Credential.Present(r.Header)
 	}
 	p.pass.ServeHTTP(w, r)
 }

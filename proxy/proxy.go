@@ -2,33 +2,36 @@ package proxy
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httputil"
-	"strings"
 	"sync"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
-	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/gate"
-	"github.com/memproxy/memproxy/telemetry/signal"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
 // Proxy is the handler of one backend's listener. It is safe for concurrent
 // use.
 type Proxy struct {
 	opt      Options
-	patterns []pattern
+	patterns face.Patterns
 	pass     *httputil.ReverseProxy
 	backend  gate.Backend
+	side     *face.Side
 	turns    turns
 	chains   chains
-	follows  chan struct{} // slots for writes that are looked after
+	follower *face.Follower
 
 	// What goes on beside the requests, and after them.
 	life      context.Context
@@ -48,17 +51,18 @@ func New(opt Options) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{opt: opt, chains: chains{clock: opt.Clock}, journal: journal{opt.Journal}, over: over, follows: make(chan struct{}, followMost)}
+	p := &Proxy{opt: opt, chains: chains{clock: opt.Clock}, journal: journal{opt.Journal}, over: over}
 	p.life, p.end = context.WithCancel(context.Background())
-	for _, s := range opt.Passthrough {
-		pt, err := parsePattern(s)
-		if err != nil {
-			return nil, err
-		}
-		p.patterns = append(p.patterns, pt)
+	if p.patterns, err = face.ParsePatterns(opt.Passthrough); err != nil {
+		return nil, fmt.Errorf("proxy: %w", err)
 	}
+	p.side, err = face.NewSide(face.SideOptions{Upstream: opt.Upstream, Transport: opt.Transport, Credential: opt.Credential, Propagator: opt.Propagator})
+	if err != nil {
+		return nil, err
+	}
+	p.follower = face.NewFollower(face.FollowerOptions{Gate: opt.Gate, Fetch: p.side, Backend: opt.Name, After: opt.After, Log: opt.Log})
 	p.pass = p.newPass()
-	p.backend = gate.Backend{Name: opt.Name, Adapter: opt.Adapter, Fetch: fetcher{p}, Ungated: opt.Ungated}
+	p.backend = gate.Backend{Name: opt.Name, Adapter: opt.Adapter, Fetch: p.side, Ungated: opt.Ungated}
 	return p, nil
 }
 
@@ -77,16 +81,16 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer span.End()
 	r = r.WithContext(ctx)
 	sw := &statusWriter{ResponseWriter: w}
-	flaw := overridden(r.Header)
+	flaw := face.Overridden(req.Header)
 	verdict := "pass"
 	attrs := make([]attribute.KeyValue, 0, 24)
 	switch {
-	case flaw == nil && preflight(r):
+	case flaw == nil && face.Preflight(r.Method, req.Header):
 		name = "preflight"
 		p.passOn(sw, r, false)
 	case flaw == nil && known && route.Pass:
 		p.passOn(sw, r, route.Lend)
-	case flaw == nil && !known && p.passthrough(r.Method, req.EscapedPath):
+	case flaw == nil && !known && p.patterns.Match(r.Method, req.EscapedPath):
 		name = "passthrough"
 		p.passOn(sw, r, false)
 	default:
@@ -106,23 +110,6 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.opt.Observe(r.Context(), name, string(route.Kind), verdict, sw.status(), time.Since(start))
 }
 
-// preflight reports whether a browser asks what it may send (the Fetch
-// standard's CORS preflight). It carries no credential and no content.
-func preflight(r *http.Request) bool {
-	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
-}
-
-// overridden refuses headers by which some frameworks take a request for one
-// of another method: it would be ruled on as what it is not.
-func overridden(h http.Header) *memproxy.Malformed {
-	for _, name := range [...]string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"} {
-		if len(h[name]) > 0 {
-			return &memproxy.Malformed{Code: memproxy.RouteUnknown, Status: http.StatusBadRequest, Detail: "a header that overrides the method is not accepted"}
-		}
-	}
-	return nil
-}
-
 // describe puts a request in the adapter's terms.
 func describe(r *http.Request) memproxy.Request {
 	scheme := "http"
@@ -138,18 +125,6 @@ func describe(r *http.Request) memproxy.Request {
 		Method: r.Method, Path: r.URL.Path, EscapedPath: r.URL.EscapedPath(), Query: r.URL.RawQuery,
 		Header: memproxy.Header(r.Header), Base: scheme + "://" + r.Host,
 	}
-}
-
-func (p *Proxy) passthrough(method, escapedPath string) bool {
-	if !plain(escapedPath) {
-		return false
-	}
-	for _, pt := range p.patterns {
-		if pt.matches(method, escapedPath) {
-			return true
-		}
-	}
-	return false
 }
 
 // credentials are what the caller presents outside the payload.
@@ -193,18 +168,4 @@ func (w *statusWriter) status() int {
 		return http.StatusOK
 	}
 	return w.code
-}
-
-// decisionHeader words a decision for the answer's header.
-func decisionHeader(d *memproxy.Decision) string {
-	var b strings.Builder
-	b.Grow(64)
-	b.WriteString(d.Verdict.String())
-	b.WriteString("; id=")
-	b.WriteString(d.ID)
-	if d.Would != d.Verdict {
-		b.WriteString("; would=")
-		b.WriteString(d.Would.String())
-	}
-	return b.String()
 }

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/proxy"
+	"github.com/memproxy/memproxy/face"
 )
 
 // Proves CARD-1: what is not memory passes byte for byte, both ways.
@@ -43,7 +43,7 @@ func TestPassIsByteForByte(t *testing.T) {
 	if resp.StatusCode != http.StatusTeapot || body != "\x00\xff{" || resp.Header.Get("Etag") != `"x"` || !slices.Equal(resp.Header["X-Twice"], []string{"a", "b"}) {
 		t.Errorf("came back as %d %q %v", resp.StatusCode, body, resp.Header)
 	}
-	if resp.Header.Get(proxy.DecisionHeader) != "" || len(r.parts.recorded()) != 0 {
+	if resp.Header.Get(face.DecisionHeader) != "" || len(r.parts.recorded()) != 0 {
 		t.Error("what is not memory was ruled on")
 	}
 }
@@ -57,8 +57,8 @@ func TestGatedReadIsByteForByte(t *testing.T) {
 	if got.target != "/memory?x=%7e&x=2" || !slices.Equal(got.header["X-Multi"], []string{"1", "2"}) {
 		t.Errorf("arrived as %q %v", got.target, got.header)
 	}
-	if body != "m1 ann\n" || !strings.HasPrefix(resp.Header.Get(proxy.DecisionHeader), "allow; id=d1") {
-		t.Errorf("came back as %q, %q", body, resp.Header.Get(proxy.DecisionHeader))
+	if body != "m1 ann\n" || !strings.HasPrefix(resp.Header.Get(face.DecisionHeader), "allow; id=d1") {
+		t.Errorf("came back as %q, %q", body, resp.Header.Get(face.DecisionHeader))
 	}
 	if _, has := got.header["User-Agent"]; !has {
 		t.Log("the test client sent no user agent")
@@ -177,7 +177,7 @@ func TestWritesAreStampedAndRefusalsStayHere(t *testing.T) {
 	}
 	n := r.count()
 	resp, said := r.do(t, "POST", "/memory", "malformed")
-	if resp.StatusCode != 400 || said != `"payload.malformed"` || !strings.HasPrefix(resp.Header.Get(proxy.DecisionHeader), "deny; id=") || resp.Header.Get("Content-Type") != "application/json" {
+	if resp.StatusCode != 400 || said != `"payload.malformed"` || !strings.HasPrefix(resp.Header.Get(face.DecisionHeader), "deny; id=") || resp.Header.Get("Content-Type") != "application/json" {
 		t.Errorf("%d %s %v", resp.StatusCode, said, resp.Header)
 	}
 	if resp, said = r.do(t, "POST", "/memory", "x", "X-Key", "bad"); resp.StatusCode != 401 {

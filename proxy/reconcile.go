@@ -68,11 +68,12 @@ func (p *Proxy) Start() {
 // left to the next process.
 func (p *Proxy) Close(ctx context.Context) error {
 	p.end()
+	followed := p.follower.Close(ctx)
 	done := make(chan struct{})
 	go func() { p.after.Wait(); close(done) }()
 	select {
 	case <-done:
-		return nil
+		return followed
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -293,7 +294,7 @@ func (p *Proxy) recover(ctx context.Context, recoverer gate.Recoverer, found mem
 		if err != nil {
 			return false, err
 		}
-		reply, err := p.side(ctx, req, body, nil)
+		reply, err := p.beside(ctx, req, body, nil)
 		if err != nil {
 			return false, err
 		}

@@ -9,6 +9,7 @@ import (
 	"net/url"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/face"
 )
 
 // ErrUnsent says that an approved write was certainly not sent.
@@ -39,13 +40,13 @@ func (p *Proxy) Replay(ctx context.Context, h memproxy.HeldWrite, content mempro
 	if err != nil {
 		return memproxy.HoldResult{}, errors.Join(ErrUnsent, err)
 	}
-	out := &http.Request{Method: h.Method, URL: p.join(path, h.EscapedPath, a.Query, false), Header: http.Header{}}
+	out := &http.Request{Method: h.Method, URL: face.Join(p.opt.Upstream, path, h.EscapedPath, a.Query, false), Header: http.Header{}}
 	copyEndToEnd(out.Header, http.Header(content.Header))
 	out.Header.Set("Accept-Encoding", "identity")
 	if len(a.Body) > 0 {
 		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(a.Body)), int64(len(a.Body))
 	}
-	p.present(out.Header)
+	p.opt.Credential.Present(out.Header)
 	ctx, cancel := context.WithTimeout(ctx, p.opt.UpstreamTimeout)
 	defer cancel()
 	resp, err := p.opt.Transport.RoundTrip(out.WithContext(ctx))
@@ -54,13 +55,13 @@ func (p *Proxy) Replay(ctx context.Context, h memproxy.HeldWrite, content mempro
 		return memproxy.HoldResult{}, err
 	}
 	defer resp.Body.Close()
-	body, _, err := readAnswer(resp, p.opt.MaxAnswer)
+	body, _, err := face.ReadAnswer(resp, p.opt.MaxAnswer)
 	if err != nil {
 		p.opt.Gate.Abandon(context.WithoutCancel(ctx), a, false)
 		return memproxy.HoldResult{}, err
 	}
 	p.opt.Gate.Return(context.WithoutCancel(ctx), a, memproxy.Reply{Status: resp.StatusCode, Header: memproxy.Header(resp.Header), Body: body})
-	p.follow(a)
+	p.follower.Follow(a)
 	return memproxy.HoldResult{Status: resp.StatusCode, Memories: a.Memories}, nil
 }
 

@@ -28,7 +28,7 @@ func (p *Proxy) Restore(ctx context.Context, to memproxy.Version, decision strin
 	defer cancel()
 	var result memproxy.HoldResult
 	for _, q := range requests {
-		reply, err := fetcher{p}.Send(ctx, q.Request, q.Body)
+		reply, err := p.side.Send(ctx, q.Request, q.Body)
 		if err != nil {
 			return memproxy.HoldResult{}, err
 		}
@@ -58,7 +58,7 @@ func (p *Proxy) Remove(ctx context.Context, k memproxy.MemoryKey) error {
 	ctx, cancel := context.WithTimeout(ctx, p.opt.UpstreamTimeout)
 	defer cancel()
 	for _, q := range requests {
-		reply, err := fetcher{p}.Send(ctx, q.Request, q.Body)
+		reply, err := p.side.Send(ctx, q.Request, q.Body)
 		if err != nil {
 			return err
 		}

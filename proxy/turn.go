@@ -9,10 +9,12 @@ import (
 	"net/http"
 	"strings"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/telemetry/signal"
-	"go.opentelemetry.io/otel/trace"
 )
 
 // maxLegs bounds the requests of one turn. Letta's own bound is 50 steps.
@@ -121,7 +123,7 @@ func (t *turning) prepare(ctx context.Context) error {
 		}
 		q.Header = memproxy.Header(t.r.Header)
 		ctx, cancel := context.WithTimeout(ctx, gate.DefaultFetchTimeout)
-		reply, err := fetcher{t.p}.Fetch(ctx, q)
+		reply, err := t.p.side.Fetch(ctx, q)
 		cancel()
 		if err != nil {
 			return err
@@ -198,7 +200,7 @@ func eventStream(resp *http.Response) bool {
 
 // whole takes a leg's answer in one piece.
 func (t *turning) whole(resp *http.Response) (bool, error) {
-	body, _, err := readAnswer(resp, t.p.opt.MaxAnswer)
+	body, _, err := face.ReadAnswer(resp, t.p.opt.MaxAnswer)
 	if err != nil {
 		return false, err
 	}

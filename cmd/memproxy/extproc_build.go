@@ -7,6 +7,7 @@ import (
 
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/envoy/extproc"
+	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/ledger"
 )
@@ -28,7 +29,11 @@ func (s *sidecar) processor(unfilteredReads bool) (*extproc.Processor, error) {
 		}
 		opt.Backends = append(opt.Backends, backend)
 	}
-	return extproc.New(opt)
+	p, err := extproc.New(opt)
+	if err == nil {
+		s.onClose(p.Close)
+	}
+	return p, err
 }
 
 // behindEnvoy is a backend as the HTTP face has it, in the Envoy face's terms.
@@ -41,12 +46,8 @@ func (s *sidecar) behindEnvoy(b config.Backend) (extproc.Backend, error) {
 		Name: o.Name, Adapter: o.Adapter, Upstream: o.Upstream, Passthrough: o.Passthrough,
 		MaxBody: o.MaxBody, MaxAnswer: o.MaxAnswer, Observe: o.Observe, Ungated: o.Ungated,
 	}
-	if c := o.Credential; c != nil {
-		out.Credential = &extproc.Credential{Header: c.Header, Value: c.Value}
-	}
-	out.Fetch, err = extproc.NewFetcher(extproc.FetchOptions{
-		Upstream: o.Upstream, Transport: o.Transport, Credential: out.Credential, Propagator: o.Propagator,
-	})
+	out.Credential = o.Credential
+	out.Fetch, err = face.NewSide(face.SideOptions{Upstream: o.Upstream, Transport: o.Transport, Credential: o.Credential, Propagator: o.Propagator})
 	return out, err
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/proxy"
 	"github.com/memproxy/memproxy/screen/hunt"
 )
@@ -190,16 +191,16 @@ func storeOf(ctx context.Context, b config.Backend, h huntFlags) (hunt.Pager, st
 const probeTime = time.Minute
 
 // credentialOf is how the backend's own credential is presented, or nil.
-func credentialOf(b config.Backend) *proxy.Credential {
+func credentialOf(b config.Backend) *face.Credential {
 	key := b.Credential.Reveal()
 	if key == "" {
 		return nil
 	}
 	switch cmp.Or(b.CredentialAs, "token") {
 	case "x-api-key":
-		return &proxy.Credential{Header: "X-Api-Key", Value: key}
+		return &face.Credential{Header: "X-Api-Key", Value: key}
 	case "bearer":
-		return &proxy.Credential{Header: "Authorization", Value: "Bearer " + key}
+		return &face.Credential{Header: "Authorization", Value: "Bearer " + key}
 	}
-	return &proxy.Credential{Header: "Authorization", Value: "Token " + key}
+	return &face.Credential{Header: "Authorization", Value: "Token " + key}
 }

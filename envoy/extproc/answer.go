@@ -1,18 +1,16 @@
 package extproc
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
 
 	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/face"
 )
 
 // errUnruled says that Envoy let a request pass that was not ruled on.
@@ -72,9 +70,9 @@ func (x *exchange) cutShort(a attrs) (*response, error) {
 	if a.fromUpstream() {
 		return nil, errUnruled
 	}
-	flaw := tooSlow()
+	flaw := face.TooSlow()
 	if a.oversize() {
-		flaw = tooLarge(x.b.MaxBody)
+		flaw = face.TooLarge(x.b.MaxBody)
 	}
 	_, refusal := x.admit(nil, flaw)
 	if refusal == nil {
@@ -101,7 +99,7 @@ func (x *exchange) responseBody(body []byte) (*response, error) {
 	if x.settled || x.admission == nil || x.answer.Status == 0 {
 		return nil, errProtocol
 	}
-	plain, decoded, err := x.b.plain(body, x.answer.Header.Get("Content-Encoding"))
+	plain, decoded, err := face.Plain(body, x.answer.Header.Get("Content-Encoding"), x.b.MaxAnswer)
 	if err != nil {
 		return x.abandon(http.StatusBadGateway), nil
 	}
@@ -139,6 +137,7 @@ func (x *exchange) returned(body []byte) (out []byte, changed bool, refusal *res
 	if got.Status != x.answer.Status {
 		return nil, false, x.refused(got)
 	}
+	x.b.follower.Follow(x.admission)
 	x.settled, x.over = true, true
 	same := len(got.Body) == len(body) && (len(body) == 0 || &got.Body[0] == &body[0])
 	return got.Body, !same, nil
@@ -149,12 +148,12 @@ func (x *exchange) incoming() *mutation {
 	var m mutation
 	h := x.answer.Header
 	m.strip(h, false)
-	if to, ok := x.b.relocated(h.Get("Location")); ok {
+	if to, ok := face.Relocated(h.Get("Location"), x.b.Upstream); ok {
 		m.set("Location", to)
 	}
-	m.set(decisionHeader, decisionText(&x.admission.Decision))
+	m.set(face.DecisionHeader, face.Decision(&x.admission.Decision))
 	if ids := x.admission.Contested; len(ids) > 0 {
-		m.set(contestedHeader, strings.Join(ids[:min(len(ids), maxContested)], ", "))
+		m.set(face.ContestedHeader, face.Contested(ids))
 	}
 	return &m
 }
@@ -162,34 +161,4 @@ func (x *exchange) incoming() *mutation {
 func eventStream(h memproxy.Header) bool {
 	media, _, _ := strings.Cut(h.Get("Content-Type"), ";")
 	return strings.EqualFold(strings.TrimSpace(media), "text/event-stream")
-}
-
-// errAnswer says that an answer is over the limit.
-var errAnswer = errors.New("answer over the limit")
-
-// plain undoes the compression that some servers apply although identity was
-// asked for.
-func (b *Backend) plain(body []byte, encoding string) (out []byte, decoded bool, err error) {
-	switch strings.ToLower(encoding) {
-	case "", "identity":
-		if int64(len(body)) > b.MaxAnswer {
-			return nil, false, errAnswer
-		}
-		return body, false, nil
-	case "gzip":
-	default:
-		return nil, false, fmt.Errorf("answer encoded as %q, although identity was asked for", encoding)
-	}
-	zr, err := gzip.NewReader(bytes.NewReader(body))
-	if err != nil {
-		return nil, false, err
-	}
-	out, err = io.ReadAll(io.LimitReader(zr, b.MaxAnswer+1))
-	if err != nil {
-		return nil, false, err
-	}
-	if int64(len(out)) > b.MaxAnswer {
-		return nil, false, errAnswer
-	}
-	return out, true, nil
 }

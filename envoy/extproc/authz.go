@@ -9,12 +9,14 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
-	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/gate"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/gate"
 )
 
 // backendExtension names the backend in ext_authz's context_extensions.
@@ -88,7 +90,7 @@ func (x *exchange) authFlaw(body []byte) *memproxy.Malformed {
 	case x.req.flaw != nil:
 		return x.req.flaw
 	case x.req.Header.Get(partialBody) == "true", int64(len(body)) > x.b.MaxBody, x.req.length() > x.b.MaxBody:
-		return tooLarge(x.b.MaxBody)
+		return face.TooLarge(x.b.MaxBody)
 	case len(body) == 0 && (x.req.length() > 0 || x.req.length() < 0 && len(x.req.Header["Transfer-Encoding"]) > 0):
 		return &memproxy.Malformed{
 			Code: memproxy.InternalError, Status: http.StatusServiceUnavailable,
@@ -133,12 +135,12 @@ func (p *Processor) let(x *exchange, m headerMutation) *authv3.CheckResponse {
 			})
 		}
 	}
-	for _, name := range digests { // the body stays as it is, and what speaks of it
+	for _, name := range face.Digests { // the body stays as it is, and what speaks of it
 		ok.HeadersToRemove = slices.DeleteFunc(ok.HeadersToRemove, func(s string) bool { return strings.EqualFold(s, name) })
 	}
 	if a := x.admission; a != nil {
 		ok.ResponseHeadersToAdd = []*corev3.HeaderValueOption{{
-			Header:       &corev3.HeaderValue{Key: strings.ToLower(decisionHeader), Value: decisionText(&a.Decision)},
+			Header:       &corev3.HeaderValue{Key: strings.ToLower(face.DecisionHeader), Value: face.Decision(&a.Decision)},
 			AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
 		}}
 	}

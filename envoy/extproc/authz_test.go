@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/memproxy/memproxy/envoy/extproc"
+	"github.com/memproxy/memproxy/face"
 )
 
 func check(method, path, body string, headers ...string) *authv3.CheckRequest {
@@ -63,7 +63,7 @@ func TestCheck(t *testing.T) {
 // Proves CARD-9: headers are the only thing that is changed, and ours stay.
 func TestCheckChangesHeadersOnly(t *testing.T) {
 	r := newRig(t, func(r *rig) {
-		r.opt.Backends[0].Credential = &extproc.Credential{Header: "Authorization", Value: "Token own"}
+		r.opt.Backends[0].Credential = &face.Credential{Header: "Authorization", Value: "Token own"}
 	})
 	in := check("POST", "/memory", "tea", "authorization", "Token theirs", "x-api-key", "k", "x-memproxy-token", "t", "content-md5", "x", "content-length", "3")
 	got, err := authv3.NewAuthorizationClient(r.conn).Check(t.Context(), in)

@@ -3,10 +3,12 @@ package extproc
 import (
 	"context"
 
-	"github.com/memproxy/memproxy/gate"
-	"github.com/memproxy/memproxy/telemetry/signal"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+
+	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
 // end tells of what has not come to its end: Envoy reset the stream because
@@ -18,7 +20,7 @@ func (x *exchange) end() {
 	ctx := context.WithoutCancel(x.ctx)
 	if x.gated && x.admission == nil {
 		x.ctx = ctx
-		_, _ = x.admit(nil, tooSlow())
+		_, _ = x.admit(nil, face.TooSlow())
 		x.settled = true
 	}
 	if a := x.admission; a != nil && !x.settled {

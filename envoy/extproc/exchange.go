@@ -6,10 +6,12 @@ import (
 	"time"
 
 	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/telemetry/signal"
-	"go.opentelemetry.io/otel/trace"
 )
 
 // exchange is one request on its way through Envoy and, if it comes to that,
@@ -64,10 +66,10 @@ func (x *exchange) start(ctx context.Context, r request) {
 	switch {
 	case r.flaw != nil:
 		x.gated = true
-	case r.preflight():
+	case face.Preflight(r.Method, r.Header):
 		x.name = "preflight"
 	case x.known && x.route.Pass:
-	case !x.known && x.b.passthrough(r.Method, r.EscapedPath):
+	case !x.known && x.b.patterns.Match(r.Method, r.EscapedPath):
 		x.name = "passthrough"
 	default:
 		x.gated = true
@@ -85,7 +87,7 @@ func (x *exchange) requestHeaders(ctx context.Context, h *procv3.HttpHeaders, a 
 	}
 	flaw := x.req.flaw
 	if flaw == nil && x.req.length() > x.b.MaxBody {
-		flaw = tooLarge(x.b.MaxBody)
+		flaw = face.TooLarge(x.b.MaxBody)
 	}
 	if flaw == nil && !h.GetEndOfStream() {
 		r := onRequestHeaders(nil)
@@ -125,7 +127,7 @@ func (x *exchange) requestBody(b *procv3.HttpBody) (*response, error) {
 	body := b.GetBody()
 	var flaw *memproxy.Malformed
 	if int64(len(body)) > x.b.MaxBody {
-		flaw = tooLarge(x.b.MaxBody)
+		flaw = face.TooLarge(x.b.MaxBody)
 	}
 	m, refusal := x.admit(body, flaw)
 	if refusal != nil {
@@ -184,7 +186,7 @@ func (x *exchange) call(body []byte, flaw *memproxy.Malformed) *gate.Call {
 	}
 	return &gate.Call{
 		Backend: x.b.gate, Credentials: x.req.credentials, Request: x.req.Request, Route: x.route, Known: x.known,
-		Body: body, Flaw: flaw, Session: x.req.session(), MinTrust: least,
+		Body: body, Flaw: flaw, Session: face.Session(x.req.Header), MinTrust: least,
 	}
 }
 
@@ -219,7 +221,7 @@ func (x *exchange) outgoing(a *gate.Admission) *mutation {
 	m.strip(x.req.Header, true)
 	if a.Changed {
 		m.length(len(a.Body))
-		for _, name := range digests {
+		for _, name := range face.Digests {
 			if len(x.req.Header[name]) > 0 {
 				m.remove(name)
 			}

@@ -8,18 +8,9 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
-	"github.com/memproxy/memproxy"
-)
 
-// Our own headers, in both directions.
-const (
-	decisionHeader = "X-Memproxy-Decision"
-	sessionHeader  = "X-Memproxy-Session"
-	ownPrefix      = "X-Memproxy-"
-	// contestedHeader names the memories of an answer that somebody says
-	// otherwise about, by id, at most maxContested of them.
-	contestedHeader = "X-Memproxy-Contested"
-	maxContested    = 64
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/face"
 )
 
 // notForwarded are the headers of one hop (RFC 9110, 7.6.1) that Envoy leaves
@@ -28,9 +19,6 @@ var notForwarded = [...]string{"Proxy-Authorization", "Proxy-Connection", "Keep-
 
 // entityHeaders describe an answer's bytes and are wrong once these change.
 var entityHeaders = [...]string{"Content-Encoding", "Content-Md5", "Digest", "Content-Digest", "Repr-Digest", "Etag", "Accept-Ranges", "Last-Modified"}
-
-// digests speak of a request's bytes.
-var digests = [...]string{"Content-Md5", "Digest", "Content-Digest"}
 
 // text is a header's value. Envoy sends bytes, which need not be UTF-8.
 func text(h *corev3.HeaderValue) string {
@@ -98,7 +86,7 @@ func (u *mutation) done() *procv3.HeaderMutation {
 // written, and in requests what is for this hop.
 func (u *mutation) strip(h memproxy.Header, request bool) {
 	for name := range h {
-		if strings.HasPrefix(name, ownPrefix) {
+		if strings.HasPrefix(name, face.OwnPrefix) {
 			u.remove(name)
 		}
 	}
@@ -113,7 +101,7 @@ func (u *mutation) strip(h memproxy.Header, request bool) {
 }
 
 // present replaces the client's backend credential by our own.
-func (u *mutation) present(c *Credential, h memproxy.Header) {
+func (u *mutation) present(c *face.Credential, h memproxy.Header) {
 	if c == nil {
 		return
 	}
@@ -138,12 +126,3 @@ type client struct{ memproxy.Header }
 func (c client) Get(name string) string { return c.Header.Get(name) }
 func (c client) Set(string, string)     {}
 func (c client) Keys() []string         { return nil }
-
-// decisionText words a decision for the answer's header.
-func decisionText(d *memproxy.Decision) string {
-	s := d.Verdict.String() + "; id=" + d.ID
-	if d.Would != d.Verdict {
-		s += "; would=" + d.Would.String()
-	}
-	return s
-}

@@ -8,10 +8,12 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/memproxy/memproxy/gate"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/gate"
 )
 
 // Defaults of Options. They are the HTTP face's.
@@ -19,13 +21,6 @@ const (
 	DefaultMaxBody   = 1 << 20
 	DefaultMaxAnswer = 16 << 20
 )
-
-// Credential is the backend key that is presented instead of the client's, so
-// that agents never hold it.
-type Credential struct {
-	Header string // "Authorization" or "X-Api-Key"
-	Value  string // whole header value, "Token …"
-}
 
 // Backend is one memory service that Envoy routes to.
 type Backend struct {
@@ -36,10 +31,10 @@ type Backend struct {
 	// are. Envoy's own clusters say where requests go.
 	Upstream *url.URL
 	// Fetch makes those requests; nil: nothing can be asked, unknown owners
-	// stay unknown. See NewFetcher.
+	// stay unknown. See face.NewSide.
 	Fetch gate.Fetcher
 	// Credential replaces the client's backend credential, if set.
-	Credential *Credential
+	Credential *face.Credential
 	// Passthrough are patterns "METHOD /path/*" of routes that the adapter
 	// does not know and that touch no memory.
 	Passthrough []string
@@ -53,7 +48,8 @@ type Backend struct {
 	// Observe is told the route id, kind and duration of every request. Nil: nobody.
 	Observe func(ctx context.Context, route, kind, verdict string, status int, d time.Duration)
 
-	patterns []pattern
+	patterns face.Patterns
+	follower *face.Follower
 	gate     gate.Backend
 }
 
@@ -72,7 +68,10 @@ type Options struct {
 	UnfilteredReads bool
 
 	// Clock measures durations. Default time.Now.
-	Clock      func() time.Time
+	Clock func() time.Time
+	// After waits between questions about what became of a write. Default
+	// time.After.
+	After      func(time.Duration) <-chan time.Time
 	Tracer     trace.Tracer
 	Propagator propagation.TextMapPropagator
 	Log        *slog.Logger
@@ -110,12 +109,9 @@ func (b *Backend) complete() error {
 	if b.Observe == nil {
 		b.Observe = func(context.Context, string, string, string, int, time.Duration) {}
 	}
-	for _, s := range b.Passthrough {
-		pt, err := parsePattern(s)
-		if err != nil {
-			return fmt.Errorf("extproc: passthrough %q: %w", s, err)
-		}
-		b.patterns = append(b.patterns, pt)
+	var err error
+	if b.patterns, err = face.ParsePatterns(b.Passthrough); err != nil {
+		return fmt.Errorf("extproc: %w", err)
 	}
 	if b.Ungated == gate.UngatedCompensate {
 		b.Ungated = gate.UngatedDeny

@@ -9,10 +9,12 @@ import (
 
 	modev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
-	"github.com/memproxy/memproxy/gate"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/gate"
 )
 
 // BackendKey is the key of the stream's initial metadata by which Envoy's
@@ -43,9 +45,19 @@ func New(opt Options) (*Processor, error) {
 		if p.backends[b.Name] != nil {
 			return nil, fmt.Errorf("extproc: two backends are called %q", b.Name)
 		}
+		b.follower = face.NewFollower(face.FollowerOptions{Gate: opt.Gate, Fetch: b.Fetch, Backend: b.Name, After: opt.After, Log: opt.Log})
 		p.backends[b.Name] = &b
 	}
 	return p, nil
+}
+
+// Close ends what goes on beside the streams, which must have ended before.
+func (p *Processor) Close(ctx context.Context) error {
+	var errs []error
+	for _, b := range p.backends {
+		errs = append(errs, b.follower.Close(ctx))
+	}
+	return errors.Join(errs...)
 }
 
 // errBackend says that Envoy's configuration names no backend of ours.

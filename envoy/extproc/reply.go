@@ -7,7 +7,9 @@ import (
 	modev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/face"
 )
 
 // The answers to Envoy's messages. Envoy takes an answer of the wrong kind for
@@ -98,7 +100,7 @@ func immediate(reply memproxy.Reply, d *memproxy.Decision) *response {
 		}
 	}
 	if d.ID != "" {
-		m.set(decisionHeader, decisionText(d))
+		m.set(face.DecisionHeader, face.Decision(d))
 	}
 	return &response{Response: &procv3.ProcessingResponse_ImmediateResponse{ImmediateResponse: &procv3.ImmediateResponse{
 		Status:  &typev3.HttpStatus{Code: typev3.StatusCode(reply.Status)},

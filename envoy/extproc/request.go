@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/face"
 )
 
 // request is a request in the gate's terms, with what was wrong about its head.
@@ -48,31 +49,8 @@ func describe(pseudo map[string]string, h memproxy.Header, peer []string) reques
 	if u.RawQuery != "" || u.ForceQuery {
 		r.forwarded += "?" + u.RawQuery
 	}
-	r.flaw = overridden(h)
+	r.flaw = face.Overridden(h)
 	return r
-}
-
-// overridden refuses headers by which some frameworks take a request for one
-// of another method: it would be ruled on as what it is not.
-func overridden(h memproxy.Header) *memproxy.Malformed {
-	for _, name := range [...]string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"} {
-		if len(h[name]) > 0 {
-			return &memproxy.Malformed{Code: memproxy.RouteUnknown, Status: http.StatusBadRequest, Detail: "a header that overrides the method is not accepted"}
-		}
-	}
-	return nil
-}
-
-// preflight reports whether a browser asks what it may send (the Fetch
-// standard's CORS preflight). It carries no credential and no content.
-func (r *request) preflight() bool {
-	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
-}
-
-// session is the caller's session as it names it, bounded.
-func (r *request) session() string {
-	s := r.Header.Get(sessionHeader)
-	return s[:min(len(s), 128)]
 }
 
 // length is the body's length as announced, or -1.
@@ -82,41 +60,4 @@ func (r *request) length() int64 {
 		return -1
 	}
 	return n
-}
-
-func (b *Backend) passthrough(method, escapedPath string) bool {
-	if !plain(escapedPath) {
-		return false
-	}
-	for _, pt := range b.patterns {
-		if pt.matches(method, escapedPath) {
-			return true
-		}
-	}
-	return false
-}
-
-func tooLarge(limit int64) *memproxy.Malformed {
-	return &memproxy.Malformed{
-		Code: memproxy.PayloadTooLarge, Status: http.StatusRequestEntityTooLarge,
-		Detail: "the body is over the limit of " + strconv.FormatInt(limit, 10) + " bytes",
-	}
-}
-
-func tooSlow() *memproxy.Malformed {
-	return &memproxy.Malformed{Code: memproxy.PayloadSlow, Status: http.StatusRequestTimeout, Detail: "the body did not arrive whole and in time"}
-}
-
-// relocated leads a redirect to the upstream back through Envoy.
-func (b *Backend) relocated(location string) (string, bool) {
-	u, err := url.Parse(location)
-	if err != nil || location == "" || b.Upstream == nil || !strings.EqualFold(u.Host, b.Upstream.Host) {
-		return "", false
-	}
-	// A relative reference resolves against what the client asked.
-	u.Scheme, u.Host, u.User = "", "", nil
-	if prefix := strings.TrimSuffix(b.Upstream.Path, "/"); prefix != "" {
-		u.Path, u.RawPath = strings.TrimPrefix(u.Path, prefix), ""
-	}
-	return u.String(), true
 }

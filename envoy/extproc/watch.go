@@ -7,6 +7,8 @@ import (
 
 	modev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+
+	"github.com/memproxy/memproxy/face"
 )
 
 var errNoWatch = errors.New("observability mode is not configured here")
@@ -50,7 +52,7 @@ func (x *exchange) observe(ctx context.Context, msg *procv3.ProcessingRequest) e
 			return nil
 		}
 		if x.admission == nil { // a backend may answer before it has the whole body
-			x.flaw = tooSlow()
+			x.flaw = face.TooSlow()
 			x.seen()
 		}
 		pseudo, _ := headers(m.ResponseHeaders.GetHeaders())
@@ -67,7 +69,7 @@ func (x *exchange) gather(b *procv3.HttpBody) {
 		return
 	}
 	if int64(len(x.body)+len(b.GetBody())) > x.b.MaxBody {
-		x.flaw, x.body = tooLarge(x.b.MaxBody), nil
+		x.flaw, x.body = face.TooLarge(x.b.MaxBody), nil
 	}
 	if x.flaw == nil {
 		x.body = append(x.body, b.GetBody()...)

@@ -1,9 +1,41 @@
-package proxy
+package face
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 )
+
+// Patterns are passthrough entries: routes that the adapter does not know and
+// that touch no memory.
+type Patterns []pattern
+
+// ParsePatterns reads entries "METHOD /path/*".
+func ParsePatterns(entries []string) (Patterns, error) {
+	var out Patterns
+	for _, s := range entries {
+		p, err := parsePattern(s)
+		if err != nil {
+			return nil, fmt.Errorf("passthrough %q: %w", s, err)
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// Match reports whether a request is one of them. Only a path that can be read
+// in one way is.
+func (ps Patterns) Match(method, escapedPath string) bool {
+	if !plain(escapedPath) {
+		return false
+	}
+	for _, p := range ps {
+		if p.matches(method, escapedPath) {
+			return true
+		}
+	}
+	return false
+}
 
 // pattern is one passthrough entry, "GET /custom/*". The method may be "*". A
 // "*" segment matches one segment; as the last segment it matches any rest.

@@ -1,0 +1,70 @@
+package face
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+)
+
+// ErrTooLarge says that an answer is over the limit.
+var ErrTooLarge = errors.New("answer over the limit")
+
+// ReadAnswer reads an answer whole, up to limit bytes. Some servers compress
+// although identity was asked for: that is undone, and decoded says so.
+func ReadAnswer(resp *http.Response, limit int64) (body []byte, decoded bool, err error) {
+	encoding := resp.Header.Get("Content-Encoding")
+	if !compressed(encoding) {
+		if resp.ContentLength > limit {
+			return nil, false, ErrTooLarge
+		}
+		if resp.ContentLength >= 0 {
+			body = make([]byte, resp.ContentLength)
+			if _, err = io.ReadFull(resp.Body, body); err != nil {
+				return nil, false, err
+			}
+			return body, false, nil
+		}
+	}
+	return Decode(resp.Body, encoding, limit)
+}
+
+func compressed(encoding string) bool {
+	return encoding != "" && !strings.EqualFold(encoding, "identity")
+}
+
+// Plain is an answer that was read already, with its compression undone.
+func Plain(answer []byte, encoding string, limit int64) (body []byte, decoded bool, err error) {
+	switch {
+	case compressed(encoding):
+		return Decode(bytes.NewReader(answer), encoding, limit)
+	case int64(len(answer)) > limit:
+		return nil, false, ErrTooLarge
+	}
+	return answer, false, nil
+}
+
+// Decode reads a body with its compression undone, up to limit bytes.
+func Decode(src io.Reader, encoding string, limit int64) (body []byte, decoded bool, err error) {
+	if compressed(encoding) {
+		if !strings.EqualFold(encoding, "gzip") {
+			return nil, false, fmt.Errorf("answer encoded as %q, although identity was asked for", encoding)
+		}
+		zr, err := gzip.NewReader(src)
+		if err != nil {
+			return nil, false, fmt.Errorf("gzip answer: %w", err)
+		}
+		src, decoded = zr, true
+	}
+	body, err = io.ReadAll(io.LimitReader(src, limit+1))
+	if err != nil {
+		return nil, decoded, err
+	}
+	if int64(len(body)) > limit {
+		return nil, decoded, ErrTooLarge
+	}
+	return body, decoded, nil
+}

@@ -1,0 +1,124 @@
+// Package face is what the two faces of memproxy, the HTTP proxy and Envoy's
+// external processor, say and check alike: the names of their headers, which
+// requests never reach the gate, how they word their own refusals, and how a
+// side request is sent to a backend.
+//
+// It promises that a request means the same at both faces. It decides nothing.
+package face
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+)
+
+// The headers of memproxy's own. Those that callers and backends send under
+// OwnPrefix are not passed on.
+const (
+	OwnPrefix = "X-Memproxy-"
+	// DecisionHeader carries the decision on every answer of a gated request.
+	DecisionHeader = OwnPrefix + "Decision"
+	// SessionHeader is how a caller names its session.
+	SessionHeader = OwnPrefix + "Session"
+	// ContestedHeader names the memories of an answer that somebody says
+	// otherwise about, by id.
+	ContestedHeader = OwnPrefix + "Contested"
+)
+
+// Bounds of headers.
+const (
+	maxContested = 64  // ids
+	maxSession   = 128 // bytes
+)
+
+// Decision words a decision for DecisionHeader.
+func Decision(d *memproxy.Decision) string {
+	var b strings.Builder
+	b.Grow(64)
+	b.WriteString(d.Verdict.String())
+	b.WriteString("; id=")
+	b.WriteString(d.ID)
+	if d.Would != d.Verdict {
+		b.WriteString("; would=")
+		b.WriteString(d.Would.String())
+	}
+	return b.String()
+}
+
+// Contested words ids for ContestedHeader.
+func Contested(ids []string) string { return strings.Join(ids[:min(len(ids), maxContested)], ", ") }
+
+// Session is the caller's session as it names it, bounded.
+func Session(h memproxy.Header) string {
+	s := h.Get(SessionHeader)
+	return s[:min(len(s), maxSession)]
+}
+
+// Digests are the headers that speak of a body's bytes: they are dropped with
+// a body that is no longer the one that was sent.
+var Digests = [...]string{"Content-Md5", "Digest", "Content-Digest"}
+
+// Overridden refuses headers by which some frameworks take a request for one
+// of another method: it would be ruled on as what it is not.
+func Overridden(h memproxy.Header) *memproxy.Malformed {
+	for _, name := range [...]string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"} {
+		if len(h[name]) > 0 {
+			return &memproxy.Malformed{Code: memproxy.RouteUnknown, Status: http.StatusBadRequest, Detail: "a header that overrides the method is not accepted"}
+		}
+	}
+	return nil
+}
+
+// Preflight reports whether a browser asks what it may send (the Fetch
+// standard's CORS preflight). It carries no credential and no content.
+func Preflight(method string, h memproxy.Header) bool {
+	return method == http.MethodOptions && h.Get("Origin") != "" && h.Get("Access-Control-Request-Method") != ""
+}
+
+// TooLarge refuses a body over the limit, in bytes.
+func TooLarge(limit int64) *memproxy.Malformed {
+	return &memproxy.Malformed{
+		Code: memproxy.PayloadTooLarge, Status: http.StatusRequestEntityTooLarge,
+		Detail: "the body is over the limit of " + strconv.FormatInt(limit, 10) + " bytes",
+	}
+}
+
+// TooSlow refuses a body that did not come.
+func TooSlow() *memproxy.Malformed {
+	return &memproxy.Malformed{Code: memproxy.PayloadSlow, Status: http.StatusRequestTimeout, Detail: "the body did not arrive whole and in time"}
+}
+
+// Relocated leads a redirect to the upstream back through the face; false
+// where it leads elsewhere and stays as it is.
+func Relocated(location string, upstream *url.URL) (string, bool) {
+	u, err := url.Parse(location)
+	if err != nil || location == "" || upstream == nil || !strings.EqualFold(u.Host, upstream.Host) {
+		return "", false
+	}
+	// A relative reference resolves against what the client asked.
+	u.Scheme, u.Host, u.User = "", "", nil
+	if prefix := strings.TrimSuffix(upstream.Path, "/"); prefix != "" {
+		u.Path, u.RawPath = strings.TrimPrefix(u.Path, prefix), ""
+	}
+	return u.String(), true
+}
+
+// Credential is the backend key that memproxy presents instead of the
+// client's, so that agents never hold it.
+type Credential struct {
+	Header string // "Authorization" or "X-Api-Key"
+	Value  string // whole header value, "Token …"
+}
+
+// Present puts it in the place of the client's. Nil leaves the client's.
+func (c *Credential) Present(h http.Header) {
+	if c == nil {
+		return
+	}
+	h.Del("Authorization")
+	h.Del("X-Api-Key")
+	h.Set(c.Header, c.Value)
+}

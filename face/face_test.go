@@ -1,0 +1,181 @@
+package face_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	slashpath "path"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/face"
+)
+
+// Proves CARD-1: passthrough opens what it names and nothing that could be
+// read as something else.
+func TestPatterns(t *testing.T) {
+	ps, err := face.ParsePatterns([]string{"get /custom/*", "* /open/*/end", "POST /one"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		method, path string
+		want         bool
+	}{
+		{"GET", "/custom/a", true},
+		{"GET", "/custom/a/b", true},
+		{"GET", "/custom/", true},
+		{"POST", "/custom/a", false},
+		{"GET", "/customs/a", false},
+		{"DELETE", "/open/x/end", true},
+		{"DELETE", "/open/x/y/end", false},
+		{"DELETE", "/open/x/end/more", false},
+		{"POST", "/one", true},
+		{"POST", "/one/", false},
+		{"GET", "/custom/../v1", false},
+		{"GET", "/custom/..%2fv1", false},
+		{"GET", "/custom/./a", false},
+		{"GET", "/custom//a", false},
+		{"GET", "/custom/a;v=1", false},
+		{"GET", `/custom/..\v1`, false},
+		{"GET", "custom/a", false},
+		{"GET", "", false},
+	} {
+		if got := ps.Match(c.method, c.path); got != c.want {
+			t.Errorf("%s %s: %v", c.method, c.path, got)
+		}
+	}
+	for _, bad := range []string{"", "GET", "GET custom", "/custom"} {
+		if _, err := face.ParsePatterns([]string{bad}); err == nil || !strings.Contains(err.Error(), "passthrough") {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
+func FuzzPatterns(f *testing.F) {
+	f.Add("GET /custom/*", "GET", "/custom/a")
+	f.Add("* /*", "POST", "/..%2f")
+	f.Fuzz(func(t *testing.T, entry, method, path string) {
+		ps, err := face.ParsePatterns([]string{entry})
+		if err != nil || !ps.Match(method, path) {
+			return
+		}
+		// What is open is read by everybody in the same way.
+		if clean := slashpath.Clean(path); clean != path && clean+"/" != path || strings.Contains(path, "%") {
+			t.Errorf("%q opens %q", entry, path)
+		}
+	})
+}
+
+func TestRelocated(t *testing.T) {
+	up, _ := url.Parse("http://up:8000/base/")
+	for location, want := range map[string]string{
+		"http://up:8000/base/v1/":    "/v1/",
+		"http://UP:8000/base/v1?a=b": "/v1?a=b",
+		"http://u:p@up:8000/base/v1": "/v1",
+		"http://elsewhere/base/v1":   "",
+		"/relative":                  "",
+		"":                           "",
+		"http://up:8000\x7f/":        "",
+	} {
+		got, ok := face.Relocated(location, up)
+		if got != want || ok != (want != "") {
+			t.Errorf("%q: %q %v", location, got, ok)
+		}
+	}
+}
+
+func TestReadAnswer(t *testing.T) {
+	var zipped bytes.Buffer
+	zw := gzip.NewWriter(&zipped)
+	_, _ = zw.Write([]byte(strings.Repeat("a", 100)))
+	_ = zw.Close()
+	answer := func(encoding string, body []byte, length int64) *http.Response {
+		return &http.Response{Header: http.Header{"Content-Encoding": {encoding}}, Body: io.NopCloser(bytes.NewReader(body)), ContentLength: length}
+	}
+	for name, c := range map[string]struct {
+		resp    *http.Response
+		limit   int64
+		want    int
+		decoded bool
+		err     error
+	}{
+		"of known length":     {answer("", []byte("abc"), 3), 3, 3, false, nil},
+		"of unknown length":   {answer("Identity", []byte("abc"), -1), 3, 3, false, nil},
+		"announced too large": {answer("", []byte("abcd"), 4), 3, 0, false, face.ErrTooLarge},
+		"is too large":        {answer("", []byte("abcd"), -1), 3, 0, false, face.ErrTooLarge},
+		"cut short":           {answer("", []byte("ab"), 3), 3, 0, false, io.ErrUnexpectedEOF},
+		"compressed":          {answer("gzip", zipped.Bytes(), int64(zipped.Len())), 100, 100, true, nil},
+		"grows too large":     {answer("gzip", zipped.Bytes(), int64(zipped.Len())), 99, 0, true, face.ErrTooLarge},
+	} {
+		body, decoded, err := face.ReadAnswer(c.resp, c.limit)
+		if len(body) != c.want || decoded != c.decoded || !errors.Is(err, c.err) {
+			t.Errorf("%s: %d bytes, decoded %v, %v", name, len(body), decoded, err)
+		}
+	}
+	if _, _, err := face.ReadAnswer(answer("br", nil, 0), 10); err == nil {
+		t.Error("an encoding that was not asked for is taken")
+	}
+	plain := []byte("abc")
+	if got, _, err := face.Plain(plain, "", 3); err != nil || &got[0] != &plain[0] {
+		t.Error("a plain answer is copied")
+	}
+}
+
+// A side request says who asks and nothing of what was asked;
+// the backend's own credential stands in the place of the client's.
+func TestSideRequests(t *testing.T) {
+	var got *http.Request
+	var sent string
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		got, sent = r, string(b)
+		_, _ = w.Write([]byte("answer"))
+	}))
+	defer up.Close()
+	base, _ := url.Parse(up.URL + "/base")
+	side, err := face.NewSide(face.SideOptions{
+		Upstream: base, Transport: http.DefaultTransport, Credential: &face.Credential{Header: "X-Api-Key", Value: "own"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := memproxy.Request{Method: "PUT", EscapedPath: "/v1/a%2Fb", Query: "x=1", Header: memproxy.Header{
+		"Authorization": {"Token theirs"}, "X-Project": {"p"}, "Content-Md5": {"x"}, "X-Memproxy-Session": {"s"},
+	}}
+	reply, err := side.Send(t.Context(), q, []byte("{}"))
+	if err != nil || string(reply.Body) != "answer" {
+		t.Fatal(reply, err)
+	}
+	if got.Method != "PUT" || got.RequestURI != "/base/v1/a%2Fb?x=1" || sent != "{}" {
+		t.Errorf("sent %s %s %q", got.Method, got.RequestURI, sent)
+	}
+	for name, want := range map[string]string{"X-Api-Key": "own", "Authorization": "", "X-Project": "p", "Content-Md5": "", "X-Memproxy-Session": "", "Accept-Encoding": "identity"} {
+		if got.Header.Get(name) != want {
+			t.Errorf("%s: %q, want %q", name, got.Header.Get(name), want)
+		}
+	}
+	for _, o := range []face.SideOptions{{}, {Upstream: base}, {Upstream: &url.URL{Scheme: "ftp", Host: "h"}, Transport: http.DefaultTransport}} {
+		if _, err := face.NewSide(o); err == nil {
+			t.Errorf("%v is taken", o)
+		}
+	}
+}
+
+func TestDecisionWords(t *testing.T) {
+	d := memproxy.Decision{ID: "d1", Verdict: memproxy.Allow, Would: memproxy.Deny}
+	if got := face.Decision(&d); got != "allow; id=d1; would=deny" {
+		t.Error(got)
+	}
+	if got := face.Contested(strings.Split(strings.Repeat("a,", 100), ",")); strings.Count(got, "a") != 64 {
+		t.Error("contested ids are not bounded")
+	}
+	if got := face.Session(memproxy.Header{face.SessionHeader: {strings.Repeat("s", 200)}}); len(got) != 128 {
+		t.Error("a session's name is not bounded")
+	}
+}

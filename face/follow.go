@@ -1,0 +1,109 @@
+package face
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+)
+
+// Bounds of looking after writes that the backend's model works on after they
+// were answered.
+const (
+	followTime = 5 * time.Minute
+	followMost = 64
+	followWait = time.Second // doubled from one question to the next
+	followMax  = 15 * time.Second
+)
+
+// FollowerOptions configure a Follower.
+type FollowerOptions struct {
+	Gate *gate.Gate
+	// Fetch asks the backend. Nil: nothing is followed.
+	Fetch gate.Fetcher
+	// Backend is its name, for the log.
+	Backend string
+	// After waits between questions. Default time.After.
+	After func(time.Duration) <-chan time.Time
+	Log   *slog.Logger
+}
+
+// Follower looks after admitted writes until the backend knows what became of
+// them, so that what its model made of them is screened. It works beside
+// requests: who wrote has long been answered. What is not followed, because
+// there is too much of it or the process ends, is still screened when it is
+// read.
+type Follower struct {
+	opt   FollowerOptions
+	slots chan struct{}
+	life  context.Context
+	end   context.CancelFunc
+	all   sync.WaitGroup
+}
+
+// NewFollower returns a Follower. Close ends it.
+func NewFollower(o FollowerOptions) *Follower {
+	if o.After == nil {
+		o.After = time.After
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	f := &Follower{opt: o, slots: make(chan struct{}, followMost)}
+	f.life, f.end = context.WithCancel(context.Background())
+	return f
+}
+
+// Follow looks after one write, if there is anything to wait for.
+func (f *Follower) Follow(a *gate.Admission) {
+	if f.opt.Fetch == nil {
+		return
+	}
+	for _, q := range f.opt.Gate.Owed(a) {
+		select {
+		case f.slots <- struct{}{}:
+		default:
+			f.opt.Log.Warn("too many writes are worked on to look after this one", "backend", f.opt.Backend, "decision", a.Decision.ID)
+			continue
+		}
+		f.all.Go(func() {
+			defer func() { <-f.slots }()
+			ctx, cancel := context.WithTimeout(f.life, followTime)
+			defer cancel()
+			f.inquire(ctx, a, q)
+		})
+	}
+}
+
+func (f *Follower) inquire(ctx context.Context, a *gate.Admission, q memproxy.Request) {
+	for wait := followWait; ; wait = min(2*wait, followMax) {
+		select {
+		case <-ctx.Done():
+			f.opt.Log.Warn("what a write became is not known in time", "backend", f.opt.Backend, "decision", a.Decision.ID)
+			return
+		case <-f.opt.After(wait):
+		}
+		fctx, cancel := context.WithTimeout(ctx, gate.DefaultFetchTimeout)
+		reply, err := f.opt.Fetch.Fetch(fctx, q)
+		cancel()
+		if err == nil && f.opt.Gate.Extracted(ctx, a, reply) {
+			return
+		}
+	}
+}
+
+// Close stops asking and waits for what is under way.
+func (f *Follower) Close(ctx context.Context) error {
+	f.end()
+	done := make(chan struct{})
+	go func() { f.all.Wait(); close(done) }()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

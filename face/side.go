@@ -1,0 +1,114 @@
+package face
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"go.opentelemetry.io/otel/propagation"
+
+	"github.com/memproxy/memproxy"
+)
+
+// maxFetch bounds one memory fetched from the side, in bytes.
+const maxFetch = 1 << 20
+
+// asker are the client headers that a side request carries: who asks, never
+// what was asked.
+var asker = [...]string{"Authorization", "X-Api-Key", "Cookie", "User-Agent", "Mem0-User-Id", "X-Mem0-Mode",
+	"User_id", "X-Bare-Password", "X-Project", "X-Project-Id", "X-Stainless-Package-Version"}
+
+// SideOptions configure a Side.
+type SideOptions struct {
+	// Upstream is the backend's base URL; a path in it is a prefix.
+	Upstream  *url.URL
+	Transport http.RoundTripper
+	// Credential replaces the client's backend credential, if set.
+	Credential *Credential
+	// Propagator carries the trace on. Nil: W3C trace context.
+	Propagator propagation.TextMapPropagator
+}
+
+// Side sends requests of memproxy's own to a backend, in the name of a caller
+// or with the backend's credential. It implements gate.Sender. Deadlines are
+// the context's.
+type Side struct{ opt SideOptions }
+
+// NewSide checks the options.
+func NewSide(o SideOptions) (*Side, error) {
+	switch {
+	case o.Upstream == nil || (o.Upstream.Scheme != "http" && o.Upstream.Scheme != "https") || o.Upstream.Host == "":
+		return nil, errors.New("face: upstream must be an http or https URL with a host")
+	case o.Transport == nil:
+		return nil, errors.New("face: side requests need a transport")
+	}
+	if o.Propagator == nil {
+		o.Propagator = propagation.TraceContext{}
+	}
+	return &Side{o}, nil
+}
+
+// Fetch implements gate.Fetcher.
+func (s *Side) Fetch(ctx context.Context, q memproxy.Request) (memproxy.Reply, error) {
+	return s.Send(ctx, q, nil)
+}
+
+// Send implements gate.Sender. Of the request's headers those go along that say
+// who asks.
+func (s *Side) Send(ctx context.Context, q memproxy.Request, body []byte) (memproxy.Reply, error) {
+	return s.As(ctx, q, body, q.Header, nil, maxFetch)
+}
+
+// As sends a request in the name of a caller, with headers of its own besides,
+// and takes an answer of up to limit bytes.
+func (s *Side) As(ctx context.Context, q memproxy.Request, body []byte, caller, own memproxy.Header, limit int64) (memproxy.Reply, error) {
+	path := q.Path
+	if path == "" {
+		var err error
+		if path, err = url.PathUnescape(q.EscapedPath); err != nil {
+			return memproxy.Reply{}, err
+		}
+	}
+	out := &http.Request{Method: q.Method, URL: Join(s.opt.Upstream, path, q.EscapedPath, q.Query, false), Header: http.Header{}}
+	for _, name := range asker {
+		if v := caller[name]; len(v) > 0 {
+			out.Header[name] = v
+		}
+	}
+	for name, v := range own {
+		out.Header[name] = v
+	}
+	out.Header.Set("Accept", "application/json")
+	out.Header.Set("Accept-Encoding", "identity")
+	if body != nil {
+		out.Header.Set("Content-Type", "application/json")
+		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	}
+	s.opt.Credential.Present(out.Header)
+	s.opt.Propagator.Inject(ctx, propagation.HeaderCarrier(out.Header))
+	resp, err := s.opt.Transport.RoundTrip(out.WithContext(ctx))
+	if err != nil {
+		return memproxy.Reply{}, err
+	}
+	defer resp.Body.Close()
+	answer, _, err := ReadAnswer(resp, limit)
+	if err != nil {
+		return memproxy.Reply{}, err
+	}
+	return memproxy.Reply{Status: resp.StatusCode, Header: memproxy.Header(resp.Header), Body: answer}, nil
+}
+
+// Join is the URL of a request at an upstream: the same path, spelled the same
+// way, behind the upstream's own prefix.
+func Join(upstream *url.URL, path, escaped, query string, force bool) *url.URL {
+	out := &url.URL{Scheme: upstream.Scheme, Host: upstream.Host, Path: path, RawPath: escaped, RawQuery: query, ForceQuery: force}
+	if prefix := strings.TrimSuffix(upstream.Path, "/"); prefix != "" {
+		out.Path = prefix + path
+		out.RawPath = strings.TrimSuffix(upstream.EscapedPath(), "/") + escaped
+	}
+	return out
+}
