@@ -7,6 +7,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/routetable"
 )
 
 // Options configure the adapter. The zero value is the documented default.
@@ -24,8 +25,9 @@ type Options struct {
 
 // Adapter is the Mem0 adapter. It is stateless and safe for concurrent use.
 type Adapter struct {
-	opt   Options
-	index *index
+	opt    Options
+	routes *routetable.Table[row]
+	rows   map[string]*row // by id
 }
 
 // New returns the adapter.
@@ -47,7 +49,11 @@ func New(opt Options) (*Adapter, error) {
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
-	return &Adapter{opt: opt, index: newIndex()}, nil
+	a := &Adapter{opt: opt, routes: newRoutes(), rows: make(map[string]*row, len(table))}
+	for i := range table {
+		a.rows[table[i].id] = &table[i]
+	}
+	return a, nil
 }
 
 // Name implements the gate's adapter.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/routetable"
 )
 
 // decoding is one payload on its way to an Operation.
@@ -86,7 +87,7 @@ func (d *decoding) target(v *jsondoc.Value, kind memproxy.TargetKind, ptr string
 	if v.Kind != jsondoc.String || id == "" {
 		return bad(memproxy.PayloadMalformed, 422, ptr, "an id must be a string")
 	}
-	if id == "." || id == ".." || strings.Contains(id, "/") || strings.ContainsFunc(id, unfit) {
+	if id == "." || id == ".." || strings.Contains(id, "/") || strings.ContainsFunc(id, routetable.Unfit) {
 		return bad(memproxy.PayloadPath, 422, ptr, "this cannot be an id")
 	}
 	d.op.Targets, d.op.TargetKind = append(d.op.Targets, id), kind

@@ -1,0 +1,262 @@
+// Package routetable finds the row of a route table that a request's path
+// belongs to.
+//
+// It promises that a path which can be read in two ways belongs to no row: one
+// with an encoded slash that leads elsewhere once it is decoded, dot segments,
+// characters at which servers cut, a second spelling of a literal segment. What
+// a server would route differently is thereby unknown, and never guessed.
+package routetable
+
+import (
+	"cmp"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// MaxSegments bounds a path. A longer one belongs to no row.
+const MaxSegments = 16
+
+// Options say how the server spells its paths.
+type Options struct {
+	// LastSlash tells "/a" and "/a/" apart. Otherwise they are the same.
+	LastSlash bool
+	// Alias has other names of first segments: from as they are asked for to
+	// as the table has them.
+	Alias map[string]string
+}
+
+// Table finds rows of type R. It is safe for concurrent use.
+type Table[R any] struct {
+	opt Options
+	// byMethod has, by number of segments, the rows that may fit, the one with
+	// the most literal segments first. "*" is for every other method.
+	byMethod map[string]*[MaxSegments + 1][]*pattern[R]
+	literals map[string]bool
+}
+
+// segments are the decoded parts of a path, in an array that needs no heap.
+type segments struct {
+	text [MaxSegments]string
+	n    int
+}
+
+// pattern is a row's path, taken apart.
+type pattern[R any] struct {
+	row    *R
+	method string
+	words  []word
+	fixed  int  // how many words are literal
+	open   bool // the last word takes the rest
+}
+
+// word is a literal or, with a name, a parameter.
+type word struct{ literal, name string }
+
+// New lays rows out for finding. At tells a row's method, "*" for every one,
+// and its path: {name} matches one segment that is not empty, {name...} the
+// rest. Of two rows that fit, the one with more literal segments is found, then
+// the one that names the method, then the earlier.
+func New[R any](rows []R, at func(*R) (method, path string), opt Options) *Table[R] {
+	t := &Table[R]{opt: opt, byMethod: map[string]*[MaxSegments + 1][]*pattern[R]{"*": {}}, literals: map[string]bool{}}
+	for name := range opt.Alias {
+		t.literals[name] = true
+	}
+	for i := range rows {
+		if method, _ := at(&rows[i]); t.byMethod[method] == nil {
+			t.byMethod[method] = new([MaxSegments + 1][]*pattern[R])
+		}
+	}
+	for i := range rows {
+		p := t.compile(&rows[i], at)
+		for method, bySize := range t.byMethod {
+			if p.method != "*" && p.method != method {
+				continue
+			}
+			last := len(p.words)
+			if p.open {
+				last = MaxSegments
+			}
+			for n := len(p.words); n <= last; n++ {
+				bySize[n] = append(bySize[n], p)
+			}
+		}
+	}
+	for _, bySize := range t.byMethod {
+		for _, ps := range bySize {
+			slices.SortStableFunc(ps, func(a, b *pattern[R]) int {
+				return cmp.Or(cmp.Compare(b.fixed, a.fixed), cmp.Compare(b.method, a.method)) // "*" is before any letter
+			})
+		}
+	}
+	return t
+}
+
+func (t *Table[R]) compile(r *R, at func(*R) (string, string)) *pattern[R] {
+	p := &pattern[R]{row: r}
+	method, path := at(r)
+	p.method = method
+	if path = path[1:]; !t.opt.LastSlash {
+		path = strings.TrimSuffix(path, "/")
+	}
+	if path == "" && !t.opt.LastSlash {
+		return p
+	}
+	for w := range strings.SplitSeq(path, "/") {
+		switch {
+		case strings.HasSuffix(w, "...}"):
+			p.open = true
+			p.words = append(p.words, word{name: "..."})
+		case strings.HasPrefix(w, "{"):
+			p.words = append(p.words, word{name: w[1 : len(w)-1]})
+		default:
+			p.words = append(p.words, word{literal: w})
+			p.fixed++
+			if w != "" {
+				t.literals[w] = true
+			}
+		}
+	}
+	return p
+}
+
+// fits reports whether a path of the pattern's length belongs to it.
+func (p *pattern[R]) fits(s *segments) bool {
+	for i, w := range p.words {
+		switch {
+		case w.name == "...":
+			return true
+		case w.name != "":
+			if s.text[i] == "" {
+				return false
+			}
+		case w.literal != s.text[i]:
+			return false
+		}
+	}
+	return true
+}
+
+// params are the path parameters, or nil where the row has none.
+func (p *pattern[R]) params(s *segments) map[string]string {
+	var out map[string]string
+	for i, w := range p.words {
+		if w.name == "" || w.name == "..." {
+			continue
+		}
+		if out == nil {
+			out = make(map[string]string, 2)
+		}
+		out[w.name] = s.text[i]
+	}
+	return out
+}
+
+// Match finds the row of a path as the client spelled it, percent-encoded, and
+// its parameters, decoded; nil where there is none. HEAD is asked like GET.
+// Segments are decoded one by one, so that an encoded slash stays inside its
+// segment.
+func (t *Table[R]) Match(method, escapedPath string) (*R, map[string]string) {
+	var s segments
+	slashes, ok := t.split(escapedPath, &s)
+	if !ok {
+		return nil, nil
+	}
+	p := t.find(method, &s)
+	if p == nil || slashes && t.ambiguous(method, p, &s) {
+		return nil, nil
+	}
+	return p.row, p.params(&s)
+}
+
+func (t *Table[R]) find(method string, s *segments) *pattern[R] {
+	if method == "HEAD" {
+		method = "GET"
+	}
+	bySize := t.byMethod[method]
+	if bySize == nil {
+		bySize = t.byMethod["*"]
+	}
+	for _, p := range bySize[s.n] {
+		if p.fits(s) {
+			return p
+		}
+	}
+	return nil
+}
+
+// split decodes a path's segments. The first result says that one of them
+// holds an encoded slash.
+func (t *Table[R]) split(escaped string, s *segments) (slashes, ok bool) {
+	rest, ok := strings.CutPrefix(escaped, "/")
+	if !ok || strings.ContainsAny(escaped, "\\;") {
+		return false, false
+	}
+	if !t.opt.LastSlash {
+		if rest = strings.TrimSuffix(rest, "/"); rest == "" {
+			return false, escaped == "/"
+		}
+	}
+	for more := true; more; {
+		var part string
+		part, rest, more = strings.Cut(rest, "/")
+		if s.n == MaxSegments || part == "" && (more || !t.opt.LastSlash) {
+			return false, false
+		}
+		text := part
+		if strings.Contains(part, "%") {
+			var err error
+			if text, err = url.PathUnescape(part); err != nil || t.respelled(text) {
+				return false, false
+			}
+			slashes = slashes || strings.Contains(text, "/")
+		}
+		if text == "." || text == ".." || strings.ContainsFunc(text, Unfit) || !utf8.ValidString(text) {
+			return false, false
+		}
+		s.text[s.n] = text
+		s.n++
+	}
+	if name, ok := t.opt.Alias[s.text[0]]; ok {
+		s.text[0] = name
+	}
+	return slashes, true
+}
+
+// Unfit are characters that no segment holds: servers cut or rewrite paths at
+// them.
+func Unfit(r rune) bool { return r < 0x20 || r == 0x7f || r == '\\' }
+
+// respelled reports whether an encoded segment is a second spelling of one
+// that routes are told apart by, or becomes something else when a server
+// decodes it a second time.
+func (t *Table[R]) respelled(text string) bool {
+	if t.literals[text] {
+		return true
+	}
+	if !strings.Contains(text, "%") {
+		return false
+	}
+	again, err := url.PathUnescape(text)
+	return err == nil && (again == "." || again == ".." || strings.ContainsAny(again, "/\\%") || t.literals[again])
+}
+
+// ambiguous reports whether a path with encoded slashes leads elsewhere on a
+// server that decodes before it routes, as WSGI and ASGI servers do.
+func (t *Table[R]) ambiguous(method string, p *pattern[R], s *segments) bool {
+	var flat segments
+	for i := range s.n {
+		for rest, more := s.text[i], true; more; {
+			var part string
+			part, rest, more = strings.Cut(rest, "/")
+			if flat.n == MaxSegments || part == "." || part == ".." || part == "" && s.text[i] != "" {
+				return true
+			}
+			flat.text[flat.n] = part
+			flat.n++
+		}
+	}
+	other := t.find(method, &flat)
+	return other != nil && other != p || p.open
+}
