@@ -1,84 +1,27 @@
 package mem0
 
 import (
-	"encoding/json"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/refusal"
 )
 
-// refusal is the body of every refusal: detail is what both SDKs read.
-type refusal struct {
-	Detail   string            `json:"detail"`
-	Error    string            `json:"error,omitempty"`
-	Code     string            `json:"code"`
-	Decision string            `json:"decision_id"`
-	Reasons  []memproxy.Reason `json:"reasons,omitempty"`
-	Limit    *int64            `json:"limit,omitempty"`
-	Left     *int64            `json:"remaining,omitempty"`
-	Reset    string            `json:"reset,omitempty"`
-}
-
-// Refuse implements the gate's adapter.
+// Refuse implements the gate's adapter. Both SDKs read detail.
 func (a *Adapter) Refuse(req memproxy.Request, d memproxy.Decision) memproxy.Reply {
-	status := d.Status
-	if status == 0 {
-		status = 403
-	}
-	out := refusal{Code: "memproxy_denied", Decision: d.ID, Reasons: d.Reasons}
-	h := memproxy.Header{"Content-Type": {"application/json"}}
+	r := refusal.New(d, refusal.Words{NotFound: "Memory not found", Unauthorized: "the credential was not accepted"}, a.opt.Now)
 	switch {
-	case status == 404:
-		// The same for a missing memory and for somebody else's.
-		out.Detail, out.Reasons = "Memory not found", nil
-		if strings.HasPrefix(req.EscapedPath, "/v1/") {
-			out.Error = "Memory not found!"
-		}
-	case status == 401:
-		h["Www-Authenticate"] = []string{"Bearer"}
-		out.Detail = sentence(d, "the credential was not accepted")
-	case status == 429:
-		out.Detail = sentence(d, "the write budget is used up")
-		a.budget(&out, h, d.Allowance)
-	case status >= 500:
-		out.Detail = sentence(d, "memproxy could not let this request through")
-		h["Retry-After"] = []string{"1"}
-	default:
-		out.Detail = sentence(d, "refused by policy")
-	}
-	if d.Verdict == memproxy.Hold {
-		out.Code = "memproxy_held"
-	}
-	body, _ := json.Marshal(out) // strings and numbers always marshal
-	return memproxy.Reply{Status: status, Header: h, Body: body}
-}
-
-func sentence(d memproxy.Decision, otherwise string) string {
-	for _, r := range d.Reasons {
-		if r.Detail != "" {
-			return r.Detail
+	case r.Status == 401:
+		r.Header["Www-Authenticate"] = []string{"Bearer"}
+	case r.Status == 404 && strings.HasPrefix(req.EscapedPath, "/v1/"):
+		r.Body.Error = "Memory not found!"
+	case r.Line != nil:
+		r.Header["X-Ratelimit-Limit"] = []string{strconv.FormatInt(r.Line.Limit, 10)}
+		r.Header["X-Ratelimit-Remaining"] = []string{strconv.FormatInt(r.Line.Remaining(), 10)}
+		if !r.Line.Reset.IsZero() {
+			r.Header["X-Ratelimit-Reset"] = []string{strconv.FormatInt(r.Line.Reset.Unix(), 10)}
 		}
 	}
-	return otherwise
-}
-
-// budget adds what a client needs to wait: integer seconds, because the Python
-// client parses nothing else.
-func (a *Adapter) budget(out *refusal, h memproxy.Header, al *memproxy.Allowance) {
-	wait := time.Hour
-	if al != nil && al.Refused >= 0 && al.Refused < len(al.Lines) {
-		l := al.Lines[al.Refused]
-		limit, left := l.Limit, l.Remaining()
-		out.Limit, out.Left = &limit, &left
-		h["X-Ratelimit-Limit"] = []string{strconv.FormatInt(limit, 10)}
-		h["X-Ratelimit-Remaining"] = []string{strconv.FormatInt(left, 10)}
-		if !l.Reset.IsZero() {
-			out.Reset = l.Reset.UTC().Format(time.RFC3339)
-			h["X-Ratelimit-Reset"] = []string{strconv.FormatInt(l.Reset.Unix(), 10)}
-			wait = l.Reset.Sub(a.opt.Now())
-		}
-	}
-	h["Retry-After"] = []string{strconv.Itoa(max(1, int(wait.Seconds()+0.999)))}
+	return r.Reply()
 }

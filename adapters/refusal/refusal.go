@@ -1,0 +1,105 @@
+// Package refusal is what memproxy's refusals have in common at every backend:
+// the body that names the decision and its reasons, and how long to wait.
+//
+// It promises that somebody else's memory and one that does not exist are
+// refused in the same words.
+package refusal
+
+import (
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+// The codes of Body.
+const (
+	CodeDenied = "memproxy_denied"
+	CodeHeld   = "memproxy_held"
+)
+
+// Body is the body of every refusal. The backends' SDKs read Detail, some of
+// them Error.
+type Body struct {
+	Detail   string            `json:"detail"`
+	Error    string            `json:"error,omitempty"`
+	Code     string            `json:"code"`
+	Decision string            `json:"decision_id"`
+	Reasons  []memproxy.Reason `json:"reasons,omitempty"`
+	Limit    *int64            `json:"limit,omitempty"`
+	Left     *int64            `json:"remaining,omitempty"`
+	Reset    string            `json:"reset,omitempty"` // RFC 3339
+}
+
+// Words are a backend's own for what it says itself.
+type Words struct{ NotFound, Unauthorized string }
+
+// Refusal is a refusal to which a dialect may still add.
+type Refusal struct {
+	Status int
+	Header memproxy.Header
+	Body   Body
+	// Line is the budget line that was used up, if it was one.
+	Line *memproxy.LineState
+}
+
+// New words a decision. Now is the time that waiting is told from.
+func New(d memproxy.Decision, w Words, now func() time.Time) *Refusal {
+	r := &Refusal{
+		Status: d.Status, Header: memproxy.Header{"Content-Type": {"application/json"}},
+		Body: Body{Code: CodeDenied, Decision: d.ID, Reasons: d.Reasons},
+	}
+	if r.Status == 0 {
+		r.Status = 403
+	}
+	switch {
+	case r.Status == 404:
+		r.Body.Detail, r.Body.Reasons = w.NotFound, nil
+	case r.Status == 401:
+		r.Body.Detail = sentence(d, w.Unauthorized)
+	case r.Status == 429:
+		r.Body.Detail = sentence(d, "the write budget is used up")
+		r.wait(d.Allowance, now)
+	case r.Status >= 500:
+		r.Body.Detail = sentence(d, "memproxy could not let this request through")
+		r.Header["Retry-After"] = []string{"1"}
+	default:
+		r.Body.Detail = sentence(d, "refused by policy")
+	}
+	if d.Verdict == memproxy.Hold {
+		r.Body.Code = CodeHeld
+	}
+	return r
+}
+
+func sentence(d memproxy.Decision, otherwise string) string {
+	for _, r := range d.Reasons {
+		if r.Detail != "" {
+			return r.Detail
+		}
+	}
+	return otherwise
+}
+
+// wait adds what a client needs to wait, in whole seconds: some clients parse
+// nothing else.
+func (r *Refusal) wait(al *memproxy.Allowance, now func() time.Time) {
+	wait := time.Hour
+	if al != nil && al.Refused >= 0 && al.Refused < len(al.Lines) {
+		l := al.Lines[al.Refused]
+		limit, left := l.Limit, l.Remaining()
+		r.Line, r.Body.Limit, r.Body.Left = &l, &limit, &left
+		if !l.Reset.IsZero() {
+			r.Body.Reset = l.Reset.UTC().Format(time.RFC3339)
+			wait = l.Reset.Sub(now())
+		}
+	}
+	r.Header["Retry-After"] = []string{strconv.Itoa(max(1, int((wait+time.Second-1)/time.Second)))}
+}
+
+// Reply is the refusal as it is sent.
+func (r *Refusal) Reply() memproxy.Reply {
+	body, _ := json.Marshal(r.Body) // strings and numbers always marshal
+	return memproxy.Reply{Status: r.Status, Header: r.Header, Body: body}
+}
