@@ -2,7 +2,6 @@ package embedded
 
 import (
 	"encoding/json"
-	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -28,12 +27,7 @@ type found struct {
 
 func (b *Backend) archive(w http.ResponseWriter, r *http.Request) {
 	var p passage
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if err == nil {
-		err = json.Unmarshal(body, &p)
-	}
-	if err != nil {
-		refuse(w, http.StatusUnprocessableEntity, err.Error())
+	if !read(w, r, &p) {
 		return
 	}
 	b.mu.Lock()
@@ -114,12 +108,7 @@ func (b *Backend) runTool(w http.ResponseWriter, r *http.Request) {
 	var q struct {
 		Args map[string]string `json:"args"`
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if err == nil {
-		err = json.Unmarshal(body, &q)
-	}
-	if err != nil {
-		refuse(w, http.StatusUnprocessableEntity, err.Error())
+	if !read(w, r, &q) {
 		return
 	}
 	b.mu.Lock()

@@ -103,6 +103,18 @@ func refuse(w http.ResponseWriter, status int, detail string) {
 	reply(w, status, map[string]string{"detail": detail})
 }
 
+// read takes a request's body, or answers that it cannot be read.
+func read(w http.ResponseWriter, r *http.Request, into any) bool {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err == nil {
+		err = json.Unmarshal(body, into)
+	}
+	if err != nil {
+		refuse(w, http.StatusUnprocessableEntity, err.Error())
+	}
+	return err == nil
+}
+
 // id makes an id; the lock is held.
 func (b *Backend) id(kind string) string {
 	b.n++
@@ -132,12 +144,7 @@ func (b *Backend) create(w http.ResponseWriter, r *http.Request) {
 		Sleep  bool     `json:"enable_sleeptime"`
 		Rules  []rule   `json:"tool_rules"`
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if err == nil {
-		err = json.Unmarshal(body, &q)
-	}
-	if err != nil {
-		refuse(w, http.StatusUnprocessableEntity, err.Error())
+	if !read(w, r, &q) {
 		return
 	}
 	b.mu.Lock()

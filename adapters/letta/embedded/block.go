@@ -3,7 +3,6 @@ package embedded
 import (
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -12,12 +11,7 @@ import (
 // block reads or changes a block by its id.
 func (b *Backend) block(w http.ResponseWriter, r *http.Request) {
 	var q struct{ Value, Label, Description *string }
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if err == nil && r.Method == http.MethodPatch {
-		err = json.Unmarshal(body, &q)
-	}
-	if err != nil {
-		refuse(w, http.StatusUnprocessableEntity, err.Error())
+	if r.Method == http.MethodPatch && !read(w, r, &q) {
 		return
 	}
 	b.mu.Lock()

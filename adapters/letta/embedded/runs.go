@@ -1,8 +1,6 @@
 package embedded
 
 import (
-	"encoding/json"
-	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -75,12 +73,7 @@ func (b *Backend) listRuns(w http.ResponseWriter, r *http.Request) {
 // async begins a run and answers before it does anything.
 func (b *Backend) async(w http.ResponseWriter, r *http.Request) {
 	q := &request{}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if err == nil {
-		err = json.Unmarshal(body, q)
-	}
-	if err != nil {
-		refuse(w, http.StatusUnprocessableEntity, err.Error())
+	if !read(w, r, q) {
 		return
 	}
 	b.mu.Lock()
@@ -154,12 +147,7 @@ func (b *Backend) cancel(w http.ResponseWriter, r *http.Request) {
 	var q struct {
 		Runs []string `json:"run_ids"`
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if err == nil {
-		err = json.Unmarshal(body, &q)
-	}
-	if err != nil {
-		refuse(w, http.StatusUnprocessableEntity, err.Error())
+	if !read(w, r, &q) {
 		return
 	}
 	b.mu.Lock()

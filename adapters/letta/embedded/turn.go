@@ -3,7 +3,6 @@ package embedded
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -130,12 +129,7 @@ const pausing = "letta_v1_agent"
 
 func (b *Backend) send(w http.ResponseWriter, r *http.Request) {
 	var q request
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if err == nil {
-		err = json.Unmarshal(body, &q)
-	}
-	if err != nil {
-		refuse(w, http.StatusUnprocessableEntity, err.Error())
+	if !read(w, r, &q) {
 		return
 	}
 	q.Streaming = q.Streaming || strings.HasSuffix(r.URL.Path, "/stream")
