@@ -11,8 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/memproxy/memproxy"
 	"golang.org/x/tools/txtar"
+
+	"github.com/memproxy/memproxy"
 )
 
 // A Case is one txtar file. Its comment says what it shows. Its sections:

@@ -1,8 +1,6 @@
 package letta_test
 
 import (
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,29 +10,10 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// eachCase gives the cases of testdata as seeds.
-func eachCase(f *testing.F, add func(*adaptertest.Case)) {
-	names, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(names) == 0 {
-		f.Fatal("no cases", err)
-	}
-	for _, name := range names {
-		data, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
-		c, err := adaptertest.ParseCase(data)
-		if err != nil {
-			f.Fatal(name, err)
-		}
-		add(c)
-	}
-}
-
 // What is decoded is decoded the same every time, and a write or a run leaves
 // no text out.
 func FuzzDecode(f *testing.F) {
-	eachCase(f, func(c *adaptertest.Case) {
+	adaptertest.EachCase(f, func(c *adaptertest.Case) {
 		f.Add(c.Request.Method, c.Request.EscapedPath, c.Request.Query, c.Request.Header.Get("Content-Type"), c.Body)
 	})
 	a := adapter(f)
@@ -56,33 +35,14 @@ func FuzzDecode(f *testing.F) {
 		if doc.Root.Kind == jsondoc.String { // JSON in JSON, see TestImportString
 			return
 		}
-		seen(t, op, doc.Root, "")
+		adaptertest.Seen(t, op, doc.Root, "", own(op))
 	})
 }
 
-// seen wants every string of a value in the operation.
-func seen(t *testing.T, op *memproxy.Operation, v *jsondoc.Value, ptr string) {
-	t.Helper()
-	for _, m := range v.Members {
-		seen(t, op, m.Value, jsondoc.Child(ptr, m.Name))
-	}
-	for i, e := range v.Elems {
-		seen(t, op, e, jsondoc.Index(ptr, i))
-	}
-	if v.Kind != jsondoc.String || v.Text() == "" {
-		return
-	}
-	under := func(p string) bool { return ptr == p || strings.HasPrefix(ptr, p+"/") }
-	switch {
-	case slices.ContainsFunc(op.Items, func(it memproxy.Item) bool { return it.Pointer == ptr && it.Text == v.Text() }):
-	case slices.ContainsFunc(op.Claims, func(c memproxy.Claim) bool { return under(c.Pointer) && slices.Contains(c.Values, v.Text()) }):
-	case slices.ContainsFunc(op.Claims, func(c memproxy.Claim) bool { return under(c.Pointer) && c.Op == memproxy.ClaimUnclear }):
-	case slices.ContainsFunc(op.Backdated, func(b memproxy.Stamped) bool { return under(b.Pointer) }):
-	case slices.ContainsFunc(op.Reserved, under):
-	case slices.Contains(op.Targets, v.Text()):
-	case plain(v.Text()) && (strings.HasSuffix(ptr, "/role") || strings.HasSuffix(ptr, "/type")):
-	default:
-		t.Errorf("%s is not in the operation: %q", ptr, v.Text())
+// own are the strings that the format keeps to itself.
+func own(op *memproxy.Operation) func(ptr, text string) bool {
+	return func(ptr, text string) bool {
+		return slices.Contains(op.Targets, text) || plain(text) && (strings.HasSuffix(ptr, "/role") || strings.HasSuffix(ptr, "/type"))
 	}
 }
 
@@ -96,7 +56,7 @@ func plain(s string) bool {
 // Unknown fields, order and numbers survive a patch, and only what was meant
 // to change does.
 func FuzzEncode(f *testing.F) {
-	eachCase(f, func(c *adaptertest.Case) {
+	adaptertest.EachCase(f, func(c *adaptertest.Case) {
 		f.Add(c.Request.Method, c.Request.EscapedPath, c.Request.Query, c.Request.Header.Get("Content-Type"), c.Body)
 	})
 	a := adapter(f)
@@ -116,7 +76,7 @@ func FuzzEncode(f *testing.F) {
 // An answer of any bytes is read or refused, and thinning it touches nothing
 // else.
 func FuzzRead(f *testing.F) {
-	eachCase(f, func(c *adaptertest.Case) {
+	adaptertest.EachCase(f, func(c *adaptertest.Case) {
 		f.Add(c.Request.Method, c.Request.EscapedPath, c.Request.Query, c.Body, c.Reply.Body)
 	})
 	a := adapter(f)

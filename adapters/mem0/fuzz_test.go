@@ -1,8 +1,6 @@
 package mem0_test
 
 import (
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,29 +10,10 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// eachCase gives the cases of testdata as seeds.
-func eachCase(f *testing.F, add func(*adaptertest.Case)) {
-	names, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(names) == 0 {
-		f.Fatal("no cases", err)
-	}
-	for _, name := range names {
-		data, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
-		c, err := adaptertest.ParseCase(data)
-		if err != nil {
-			f.Fatal(name, err)
-		}
-		add(c)
-	}
-}
-
 // What is decoded is decoded the same every time, and a write leaves no text
 // out.
 func FuzzDecode(f *testing.F) {
-	eachCase(f, func(c *adaptertest.Case) {
+	adaptertest.EachCase(f, func(c *adaptertest.Case) {
 		f.Add(c.Request.Method, c.Request.EscapedPath, c.Request.Query, c.Request.Header.Get("Content-Type"), c.Body)
 	})
 	a := adapter(f)
@@ -53,41 +32,29 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			t.Fatalf("decoded and not JSON: %q", body)
 		}
-		seen(t, op, doc.Root, "")
+		adaptertest.Seen(t, op, doc.Root, "", own(op))
 	})
 }
 
-// seen wants every string of a value in the operation.
-func seen(t *testing.T, op *memproxy.Operation, v *jsondoc.Value, ptr string) {
-	t.Helper()
-	for _, m := range v.Members {
-		seen(t, op, m.Value, jsondoc.Child(ptr, m.Name))
-	}
-	for i, e := range v.Elems {
-		seen(t, op, e, jsondoc.Index(ptr, i))
-	}
-	if v.Kind != jsondoc.String || v.Text() == "" || strings.HasPrefix(ptr, "/filters") {
-		return // filters select and are not stored
-	}
-	under := func(p string) bool { return ptr == p || strings.HasPrefix(ptr, p+"/") }
-	switch {
-	case slices.ContainsFunc(op.Items, func(it memproxy.Item) bool { return it.Pointer == ptr && it.Text == v.Text() }):
-	case slices.ContainsFunc(op.Claims, func(c memproxy.Claim) bool { return under(c.Pointer) && slices.Contains(c.Values, v.Text()) }):
-	case slices.ContainsFunc(op.Claims, func(c memproxy.Claim) bool { return under(c.Pointer) && c.Op == memproxy.ClaimUnclear }):
-	case slices.ContainsFunc(op.Backdated, func(b memproxy.Stamped) bool { return under(b.Pointer) }):
-	case slices.ContainsFunc(op.Reserved, under):
-	case slices.Contains(op.Targets, v.Text()) && strings.HasSuffix(ptr, "memory_id"), slices.Contains(op.Targets, v.Text()) && ptr == "/memory_export_id":
-	case strings.HasPrefix(ptr, "/messages/") && (strings.HasSuffix(ptr, "/role") || strings.HasSuffix(ptr, "/type")):
-	case strings.HasSuffix(ptr, "/type"): // the type of a part
-	default:
-		t.Errorf("%s is not in the operation: %q", ptr, v.Text())
+// own are the strings that the format keeps to itself.
+func own(op *memproxy.Operation) func(ptr, text string) bool {
+	return func(ptr, text string) bool {
+		switch {
+		case strings.HasPrefix(ptr, "/filters"): // they select and are not stored
+		case slices.Contains(op.Targets, text) && (strings.HasSuffix(ptr, "memory_id") || ptr == "/memory_export_id"):
+		case strings.HasPrefix(ptr, "/messages/") && strings.HasSuffix(ptr, "/role"):
+		case strings.HasSuffix(ptr, "/type"): // the type of a part
+		default:
+			return false
+		}
+		return true
 	}
 }
 
 // Unknown fields, order and numbers survive a patch, and only what was meant
 // to change does.
 func FuzzEncode(f *testing.F) {
-	eachCase(f, func(c *adaptertest.Case) {
+	adaptertest.EachCase(f, func(c *adaptertest.Case) {
 		f.Add(c.Request.Method, c.Request.EscapedPath, c.Request.Query, c.Body)
 	})
 	a := adapter(f)
@@ -102,7 +69,7 @@ func FuzzEncode(f *testing.F) {
 // An answer of any bytes is read or refused, and thinning it touches nothing
 // else.
 func FuzzRead(f *testing.F) {
-	eachCase(f, func(c *adaptertest.Case) {
+	adaptertest.EachCase(f, func(c *adaptertest.Case) {
 		f.Add(c.Request.Method, c.Request.EscapedPath, c.Request.Query, c.Body, c.Reply.Body)
 	})
 	a := adapter(f)

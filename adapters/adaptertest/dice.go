@@ -1,0 +1,133 @@
+package adaptertest
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+)
+
+// Format is a wire format's vocabulary, of which Dice makes documents.
+type Format struct {
+	Words   []string // names of members
+	Strings []string // values that mean something, in quotes
+	Objects []string // whole values that mean something
+	// ID makes an id, in quotes.
+	ID func(*Dice) string
+	// Member makes what a name should have, so that decoding gets far; "" where
+	// anything may stand.
+	Member func(d *Dice, name string, depth int) string
+}
+
+// Dice makes documents out of bytes: the format's own words in places where
+// they belong and where they do not. When the bytes are used up, it throws
+// zeros.
+type Dice struct {
+	f     *Format
+	bytes []byte
+	n     int
+}
+
+// NewDice throws data.
+func NewDice(f *Format, data []byte) *Dice { return &Dice{f: f, bytes: data} }
+
+// Throw is a number below sides, which is at most 256.
+func (d *Dice) Throw(sides int) int {
+	if d.n >= len(d.bytes) {
+		return 0
+	}
+	d.n++
+	return int(d.bytes[d.n-1]) % sides
+}
+
+// Of is one of the words.
+func (d *Dice) Of(words ...string) string { return words[d.Throw(len(words))] }
+
+// Value is any value.
+func (d *Dice) Value(depth int) string {
+	sides := 10
+	if depth > 4 {
+		sides = 6
+	}
+	switch d.Throw(sides) {
+	case 0:
+		return d.Of(append([]string{`"x"`, `"text"`, `"a \"b\" \u00e9 \\"`, `"data:x"`, `"user"`, `"https://h/p?q"`, `""`, `".."`}, d.f.Strings...)...)
+	case 1:
+		return d.Of("0", "0.95", "1", "1e3", "-1.50", "12345678901234567890")
+	case 2:
+		return d.Of("true", "false")
+	case 3:
+		return "null"
+	case 4:
+		return d.f.ID(d)
+	case 5:
+		return d.Of(append([]string{"{}", "[ ]", `{"type":"text","text":"t"}`, `{"role":"user","content":"c"}`}, d.f.Objects...)...)
+	case 6, 7:
+		return d.Object(depth)
+	}
+	return d.List(func() string { return d.Value(depth + 1) })
+}
+
+// List is a list of up to three.
+func (d *Dice) List(one func() string) string {
+	parts := make([]string, d.Throw(4))
+	for i := range parts {
+		parts[i] = one()
+	}
+	return "[" + strings.Join(parts, d.Of(",", " , ")) + "]"
+}
+
+// Object is an object of up to five members.
+func (d *Dice) Object(depth int) string {
+	var parts []string
+	seen := map[string]bool{}
+	for range d.Throw(6) {
+		k := d.f.Words[d.Throw(len(d.f.Words))]
+		if !seen[k] {
+			parts = append(parts, `"`+k+`"`+d.Of(":", " : ")+d.Member(k, depth+1))
+		}
+		seen[k] = true
+	}
+	return d.Of("{", "{ ") + strings.Join(parts, d.Of(",", ", ")) + d.Of("}", "\n}")
+}
+
+// With is an object that has what its place needs.
+func (d *Dice) With(depth int, needed string) string {
+	o := strings.TrimLeft(d.Object(depth)[1:], " \n")
+	if o == "}" {
+		return "{" + needed + "}"
+	}
+	return "{" + needed + "," + o // a key that stands twice is refused, as it should be
+}
+
+// Member gives a name mostly what it should have.
+func (d *Dice) Member(name string, depth int) string {
+	if d.Throw(5) == 4 {
+		return d.Value(depth)
+	}
+	if v := d.f.Member(d, name, depth); v != "" {
+		return v
+	}
+	if name == "confidence" || name == "importance" {
+		return d.Of("0.5", "1", "0.950", `"high"`)
+	}
+	return d.Of(`"a"`, `"b"`, `"text"`)
+}
+
+// Generated calls with a great many rows of dice, the same ones every time.
+func Generated(law func(data []byte)) {
+	source := rand.New(rand.NewPCG(1, 2))
+	data := make([]byte, 400)
+	for range 5000 {
+		for i := range data {
+			data[i] = byte(source.Uint32())
+		}
+		law(data)
+	}
+}
+
+// SeedDice adds rows of dice that reach different places.
+func SeedDice(f *testing.F) {
+	for i := range byte(100) {
+		f.Add([]byte(strings.Repeat(string(rune(i))+"abcdefghij", 20)))
+	}
+}
