@@ -178,6 +178,9 @@ type Item struct {
 	// or category) that the item is written to, or "".
 	Field string
 	Layer Layer
+	// Inferred is set where the text is not what a user said: a model's words,
+	// or what the payload itself calls inferred.
+	Inferred bool
 	// Target is the id of the memory that the item replaces, or "".
 	Target string
 }
@@ -217,6 +220,15 @@ type Operation struct {
 	// SourceClaim is what the payload says of its content's source, or "". It
 	// can lower trust and never raise it.
 	SourceClaim Source
+	// Extracts is set where a model of the backend makes facts of the content,
+	// which are judged when the backend tells of them.
+	Extracts bool
+	// LayerClaims are the layers that the payload's metadata claims. A claim
+	// adds the rules of its layer and takes none away.
+	LayerClaims []Layer
+	// Keys are the names under which content is filed, beside the items'
+	// fields: names of metadata, categories, tags.
+	Keys []string
 	// Backdated are pointers of client timestamps that would set when a
 	// memory came to be.
 	Backdated []Stamped

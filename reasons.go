@@ -56,6 +56,10 @@ const (
 	FieldForbidden ReasonCode = "field.forbidden" // the field may not be written, or not by this role
 	FieldSize      ReasonCode = "field.size"      // over the field's size
 
+	FieldTrait     ReasonCode = "field.trait"     // a key that models what kind of person a user is
+	LayerNamespace ReasonCode = "layer.namespace" // a key outside the namespaces that may be written
+	LayerInferred  ReasonCode = "layer.inferred"  // inferred by a model, not stated by a user
+
 	PolicyForbid   ReasonCode = "policy.forbid"    // a forbid without a reason of its own
 	PolicyNoPermit ReasonCode = "policy.no_permit" // no policy permits it
 	PolicyError    ReasonCode = "policy.error"     // evaluation failed; denied
@@ -123,6 +127,9 @@ func ReasonCodes() []ReasonCode {
 		ScreenWithheld,
 		FieldForbidden,
 		FieldSize,
+		FieldTrait,
+		LayerNamespace,
+		LayerInferred,
 		PolicyForbid,
 		PolicyNoPermit,
 		PolicyError,

@@ -44,6 +44,7 @@ type Attestation string
 
 // The attestations.
 const (
+	Inferred       Attestation = "inferred" // a model's conclusion, stated by nobody
 	SelfReported   Attestation = "self-reported"
 	ToolObserved   Attestation = "tool-observed"
 	ContentHashed  Attestation = "content-hashed"
@@ -175,6 +176,7 @@ type Stamp struct {
 	Attestation Attestation //
 	Time        time.Time   // when the proxy ruled, to the second, UTC
 	SHA256      string      // hex, of the content as it was ruled on
+	Mark        string      // codes of the reasons for which it is marked, with spaces between; "" is not written
 	Signature   string      // over all the above
 }
 

@@ -61,6 +61,9 @@ type Ruling struct {
 	// have led to ShadowVerdict.
 	Shadow        []Reason
 	ShadowVerdict Verdict
+	// Marks are the reasons for which what is written is marked. They stop
+	// nothing, and are empty where the verdict stops.
+	Marks []Reason
 }
 
 // Decision is the outcome of the whole gate for one request.
@@ -108,6 +111,8 @@ type Question struct {
 	Ceiling PerMille
 	// Profile is "development" or "production".
 	Profile string
+	// Governance is how layers and keys are governed.
+	Governance Governance
 }
 
 // Malformed is the error with which an adapter refuses a payload that it

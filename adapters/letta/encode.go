@@ -209,12 +209,16 @@ func stampMembers(s *memproxy.Stamp) [][]byte {
 		b, _ := json.Marshal(value) // a string always marshals
 		return append([]byte(`"`+memproxy.StampPrefix+name+`":`), b...)
 	}
-	return [][]byte{
+	out := [][]byte{
 		str("id", s.ID), str("actor", s.Actor), str("trust", string(s.Trust)),
 		append([]byte(`"`+memproxy.StampPrefix+`confidence":`), perMille(s.Confidence)...),
 		str("source", string(s.Source)), str("attestation", string(s.Attestation)),
 		str("ts", s.Time.UTC().Format(time.RFC3339)), str("sha256", s.SHA256), str("sig", s.Signature),
 	}
+	if s.Mark != "" {
+		out = append(out, str("mark", s.Mark))
+	}
+	return out
 }
 
 // parseStamp reads a stamp out of metadata, or returns nil.
@@ -226,7 +230,7 @@ func parseStamp(meta *jsondoc.Value, doc *jsondoc.Doc) *memproxy.Stamp {
 	s := &memproxy.Stamp{
 		ID: get("id").Text(), Actor: get("actor").Text(), Trust: memproxy.Trust(get("trust").Text()),
 		Source: memproxy.Source(get("source").Text()), Attestation: memproxy.Attestation(get("attestation").Text()),
-		SHA256: get("sha256").Text(), Signature: get("sig").Text(),
+		SHA256: get("sha256").Text(), Mark: get("mark").Text(), Signature: get("sig").Text(),
 	}
 	s.Time, _ = time.Parse(time.RFC3339, get("ts").Text()) // a bad time fails the signature
 	if c := get("confidence"); c != nil && c.Kind == jsondoc.Number {

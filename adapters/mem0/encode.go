@@ -210,7 +210,7 @@ func (m *members) list() [][]byte {
 
 // stampMembers writes a stamp as flat members.
 func stampMembers(s *memproxy.Stamp) [][]byte {
-	m := members{buf: make([]byte, 0, 640), ends: make([]int, 0, 9)}
+	m := members{buf: make([]byte, 0, 640), ends: make([]int, 0, 10)}
 	m.str("id", s.ID)
 	m.str("actor", s.Actor)
 	m.str("trust", string(s.Trust))
@@ -221,6 +221,9 @@ func stampMembers(s *memproxy.Stamp) [][]byte {
 		return append(s.Time.UTC().AppendFormat(append(b, '"'), time.RFC3339), '"')
 	})
 	m.str("sha256", s.SHA256)
+	if s.Mark != "" {
+		m.str("mark", s.Mark)
+	}
 	m.str("sig", s.Signature)
 	return m.list()
 }
@@ -234,7 +237,7 @@ func parseStamp(meta *jsondoc.Value, doc *jsondoc.Doc) *memproxy.Stamp {
 	s := &memproxy.Stamp{
 		ID: get("id").Text(), Actor: get("actor").Text(), Trust: memproxy.Trust(get("trust").Text()),
 		Source: memproxy.Source(get("source").Text()), Attestation: memproxy.Attestation(get("attestation").Text()),
-		SHA256: get("sha256").Text(), Signature: get("sig").Text(),
+		SHA256: get("sha256").Text(), Mark: get("mark").Text(), Signature: get("sig").Text(),
 	}
 	s.Time, _ = time.Parse(time.RFC3339, get("ts").Text()) // a bad time fails the signature
 	if c := get("confidence"); c != nil && c.Kind == jsondoc.Number {

@@ -19,12 +19,12 @@ func threatOf(code memproxy.ReasonCode) threat {
 	case "scope.unpinned", "owner.foreign", "owner.filtered":
 		return threat{"ASI03", "AML.T0057"}
 	case "route.unknown", "run.ungated", "payload.duplicate", "payload.encoding", "payload.media_type", "payload.path",
-		"state.withheld", "state.sanitised", "field.size":
+		"state.withheld", "state.sanitised", "field.size", "field.trait", "layer.namespace":
 		return threat{asi: "ASI06"}
 	case "payload.too_large", "payload.too_deep", "payload.slow":
 		return threat{atlas: "AML.T0029"}
 	case "payload.reserved", "payload.unseen", "trust.authority", "trust.backdated",
-		"screen.risk", "screen.extracted", "screen.withheld", "integrity.mismatch":
+		"screen.risk", "screen.extracted", "screen.withheld", "integrity.mismatch", "layer.inferred":
 		return threat{"ASI06", "AML.T0080.000"}
 	case "integrity.forged":
 		return threat{"ASI06", "AML.T0073"}

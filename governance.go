@@ -1,0 +1,95 @@
+package memproxy
+
+import (
+	"slices"
+	"strings"
+)
+
+// A Treatment is what becomes of a write that a rule of the layers is about.
+type Treatment string
+
+// The treatments, weakest first.
+const (
+	TreatAllow  Treatment = "allow"
+	TreatMark   Treatment = "mark"   // let through, and marked in stamp, ledger and record
+	TreatHold   Treatment = "hold"   // waits for review
+	TreatRefuse Treatment = "refuse" // denied
+)
+
+// Treatments lists the treatments, weakest first.
+var Treatments = [...]Treatment{TreatAllow, TreatMark, TreatHold, TreatRefuse}
+
+// Governance says how the layers of memory are governed: which keys may be
+// written, and what becomes of what nobody stated. The zero value allows
+// everything. Names are compared in lower case.
+type Governance struct {
+	// Namespaces are the keys that may be written. Outside says what becomes
+	// of others; "" is allow.
+	Namespaces []string
+	Outside    Treatment
+	// Inferred says what becomes of inferred facts, by the layer they are
+	// written to; "" is allow.
+	Inferred map[Layer]Treatment
+	// Fields are governed fields that belong to a layer whatever the route.
+	Fields map[string]Layer
+}
+
+// LayerOf is the layer of an item: that of its field where the field belongs
+// to one, else the adapter's. What is filed under a field is no raw message.
+func (g *Governance) LayerOf(it *Item) Layer {
+	name := Key(it.Field)
+	if l, ok := g.Fields[name]; ok {
+		return l
+	}
+	if it.Layer == "" || it.Layer == Episodic && name != "" {
+		return Semantic
+	}
+	return it.Layer
+}
+
+// Namespace is what becomes of content that is filed under a field: nothing
+// where there is none, or where it is one of the namespaces.
+func (g *Governance) Namespace(field string) Treatment {
+	if field = Key(field); field == "" || g.Outside == "" || slices.Contains(g.Namespaces, field) {
+		return TreatAllow
+	}
+	return g.Outside
+}
+
+// Inference is what becomes of inferred content of a layer.
+func (g *Governance) Inference(l Layer) Treatment {
+	if t := g.Inferred[l]; t != "" {
+		return t
+	}
+	return TreatAllow
+}
+
+// Infers reports whether anything becomes of inferred content at all.
+func (g *Governance) Infers() bool {
+	for _, t := range g.Inferred {
+		if t != "" && t != TreatAllow {
+			return true
+		}
+	}
+	return false
+}
+
+// Key is a key as keys are compared: in lower case, without space around it.
+func Key(name string) string { return strings.ToLower(strings.TrimSpace(name)) }
+
+// DefaultNamespaces are the keys that may be written where nothing else is
+// said: what a project agrees on, the governed fields of the built-in bundle,
+// and the blocks that every Letta agent has.
+func DefaultNamespaces() []string {
+	return []string{
+		"format", "tone", "project", "constraints",
+		"learnings", "preferences", "gotchas", "conventions", "decisions",
+		"human", "persona",
+	}
+}
+
+// DefaultTaskFields are the fields of the task layer where nothing else is
+// said.
+func DefaultTaskFields() []string {
+	return []string{"task", "tasks", "task_list", "todo", "todos", "todo_list", "plan", "plans"}
+}
