@@ -73,7 +73,7 @@ func (g *Gate) Admit(ctx context.Context, c *Call) *Admission {
 			g.opt.Log.ErrorContext(ctx, "gate step failed", "step", s.name, "decision", r.Decision.ID, "error", err)
 			r.refuse(StatusUnavailable, memproxy.Reason{Code: s.broken, Detail: "memproxy could not finish ruling on this request"})
 		}
-		if r.verdict.Stops() && r.rules.Enforce {
+		if r.verdict.Stops() && r.enforced() {
 			break
 		}
 	}
@@ -134,7 +134,7 @@ func (r *run) settle() {
 	d.Verdict = r.verdict
 	d.Reasons = r.reasons
 	d.Status = r.status
-	if !r.rules.Enforce {
+	if !r.enforced() {
 		// Forwarded as it came: not even our own changes are made.
 		d.Verdict = memproxy.Allow
 		d.Status = 0
@@ -144,7 +144,7 @@ func (r *run) settle() {
 	if d.Verdict.Stops() && d.Status == 0 {
 		d.Status = StatusForbidden
 	}
-	r.Inspect = r.rules.Enforce && !d.Verdict.Stops() && r.inspects()
+	r.Inspect = r.enforced() && !d.Verdict.Stops() && r.inspects()
 }
 
 // inspects reports whether the adapter can and must read the answer.
@@ -167,7 +167,7 @@ func (g *Gate) record(ctx context.Context, r *run) {
 	if _, err := g.opt.Recorder.Record(rctx, r.event); err != nil {
 		span.SetStatus(codes.Error, string(memproxy.AuditUnavailable))
 		g.opt.Log.ErrorContext(ctx, "audit record not written", "decision", r.Decision.ID, "error", err)
-		if !r.Decision.Verdict.Stops() && r.rules.Enforce {
+		if !r.Decision.Verdict.Stops() && r.enforced() {
 			g.release(ctx, r.Admission)
 			r.Decision.Verdict, r.Decision.Status = memproxy.Deny, StatusUnavailable
 			r.Decision.Reasons = []memproxy.Reason{{Code: memproxy.AuditUnavailable, Detail: "the audit log cannot be written, so nothing is forwarded"}}

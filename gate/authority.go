@@ -31,7 +31,7 @@ func (r *run) authorTrust() memproxy.PerMille {
 // trusted more: the memory is contested from then on, and readers see it so.
 func (g *Gate) contest(ctx context.Context, r *run) {
 	arbiter, ok := g.opt.Ledger.(Arbiter)
-	if !ok || r.op == nil || !r.rules.Enforce || !r.Decision.Verdict.Stops() || !has(r.Decision.Reasons, memproxy.TrustAuthority) {
+	if !ok || r.op == nil || !r.enforced() || !r.Decision.Verdict.Stops() || !has(r.Decision.Reasons, memproxy.TrustAuthority) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)

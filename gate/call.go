@@ -32,6 +32,9 @@ type Call struct {
 	// MinTrust is the least confidence of memories that the caller wants to
 	// read; what is known of none has none. Zero: all.
 	MinTrust memproxy.PerMille
+	// Watch says that the face only sees a copy of the request: it is ruled on
+	// in shadow mode, whatever the rules say.
+	Watch bool
 }
 
 // Admission is the gate's answer to a call. Exactly one of these holds: Reply
@@ -84,4 +87,6 @@ func (a *Admission) Writes() bool { return a.op != nil && a.op.Kind.Writes() }
 func (a *Admission) Runs() bool { return a.op != nil && a.op.Kind == memproxy.Run }
 
 // Shadow reports whether the admission is only watched, not enforced.
-func (a *Admission) Shadow() bool { return !a.rules.Enforce }
+func (a *Admission) Shadow() bool { return !a.enforced() }
+
+func (a *Admission) enforced() bool { return a.rules.Enforce && !a.call.Watch }

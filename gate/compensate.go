@@ -151,7 +151,7 @@ func (g *Gate) Unsettled(ctx context.Context, a *Admission, givenUp bool, err er
 // ungated rules on a run that cannot be gated. It reports whether the reply is
 // to be sent.
 func (g *Gate) ungated(ctx context.Context, a *Admission, mode Ungated) (memproxy.Reply, bool) {
-	if !a.rules.Enforce || mode != UngatedDeny && a.rules.Profile == Development {
+	if !a.enforced() || mode != UngatedDeny && a.rules.Profile == Development {
 		g.letThrough(ctx, a, memproxy.ErrUngated.Error())
 		return memproxy.Reply{}, false
 	}

@@ -54,7 +54,7 @@ type Explanation struct {
 func (g *Gate) Explain(ctx context.Context, c *Call) Explanation {
 	r := g.begin(c)
 	r.dry = true
-	ex := Explanation{Enforced: r.rules.Enforce}
+	ex := Explanation{Enforced: r.enforced()}
 	for i := range admission {
 		s := &admission[i]
 		before, worst := len(r.reasons), r.verdict

@@ -42,7 +42,7 @@ func (ret *returning) found(id string, m memproxy.Memory) memproxy.Version {
 // be kept the write stands, and that is said.
 func (ret *returning) record(ctx context.Context) {
 	historian, ok := ret.g.opt.Ledger.(Historian)
-	if !ok || !ret.rules.Enforce {
+	if !ok || !ret.enforced() {
 		return
 	}
 	found, versions := ret.versions()

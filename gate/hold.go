@@ -129,7 +129,7 @@ func (r *run) mayName(s memproxy.Scope) bool {
 
 // answerPoll answers in the backend's place.
 func (r *run) answerPoll(ctx context.Context) {
-	if r.held == nil || r.Reply != nil || !r.rules.Enforce {
+	if r.held == nil || r.Reply != nil || !r.enforced() {
 		return
 	}
 	reply := r.call.Backend.Adapter.(Holder).Polled(r.call.Route, r.call.Request, *r.held)

@@ -11,7 +11,7 @@ import (
 // one that was there confirms it.
 func (ret *returning) mark(ctx context.Context) {
 	registrar, ok := ret.g.opt.Ledger.(Registrar)
-	if !ok || !ret.rules.Enforce || ret.reading == nil || ret.op.Kind != memproxy.Learn {
+	if !ok || !ret.enforced() || ret.reading == nil || ret.op.Kind != memproxy.Learn {
 		return
 	}
 	var changes []memproxy.StateChange

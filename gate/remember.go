@@ -14,7 +14,7 @@ import (
 // came to be, which are gone. A ledger that fails here cannot undo the write;
 // the owner is then asked upstream the next time.
 func (ret *returning) remember(ctx context.Context) {
-	if ret.op == nil || !ret.rules.Enforce && ret.reading == nil {
+	if ret.op == nil || !ret.enforced() && ret.reading == nil {
 		return
 	}
 	if ret.status >= 400 && ret.status < 500 {

@@ -33,7 +33,7 @@ func locked(ctx context.Context, r *run) error {
 func (g *Gate) discipline(ctx context.Context, r *run) {
 	d := &r.Decision
 	keeper, ok := g.opt.Ledger.(Disciplinarian)
-	if !ok || r.op == nil || !r.op.Kind.Writes() || !d.Verdict.Stops() || d.Status != StatusForbidden || !r.rules.Enforce {
+	if !ok || r.op == nil || !r.op.Kind.Writes() || !d.Verdict.Stops() || d.Status != StatusForbidden || !r.enforced() {
 		return
 	}
 	s := r.screening()

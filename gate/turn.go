@@ -68,7 +68,7 @@ func (g *Gate) askSteps(ctx context.Context, r *run) {
 			g.opt.Log.ErrorContext(ctx, "gate step failed", "step", s.name, "decision", r.Decision.ID, "error", err)
 			r.refuse(StatusUnavailable, memproxy.Reason{Code: s.broken, Detail: "memproxy could not finish ruling on this call"})
 		}
-		if r.verdict.Stops() && r.rules.Enforce {
+		if r.verdict.Stops() && r.enforced() {
 			return
 		}
 	}
@@ -79,7 +79,7 @@ func (g *Gate) askSteps(ctx context.Context, r *run) {
 // on, and is Watched where what it writes is to be ruled on afterwards.
 func (g *Gate) Ungated(ctx context.Context, a *Admission) (memproxy.Reply, bool) {
 	mode := a.call.Backend.Ungated
-	if _, can := a.call.Backend.Adapter.(Compensator); can && mode == UngatedCompensate && a.rules.Enforce {
+	if _, can := a.call.Backend.Adapter.(Compensator); can && mode == UngatedCompensate && a.enforced() {
 		a.watched = true
 		return memproxy.Reply{}, false
 	}

@@ -1,25 +1,17 @@
 package main
 
 import (
-	"crypto/rand"
 	"fmt"
-	"time"
 
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/envoy/extproc"
 	"github.com/memproxy/memproxy/face"
-	"github.com/memproxy/memproxy/gate"
-	"github.com/memproxy/memproxy/ledger"
 )
 
 // processor builds the Envoy face over the same gate as the HTTP one.
 func (s *sidecar) processor(unfilteredReads bool) (*extproc.Processor, error) {
-	watch, err := s.watchingGate()
-	if err != nil {
-		return nil, err
-	}
 	opt := extproc.Options{
-		Gate: s.gate, Watch: watch, UnfilteredReads: unfilteredReads,
+		Gate: s.gate, UnfilteredReads: unfilteredReads,
 		Tracer: s.telemetry.Tracer(), Propagator: s.telemetry.Propagator(), Log: s.log,
 	}
 	for _, b := range s.cfg.Backends {
@@ -49,28 +41,4 @@ func (s *sidecar) behindEnvoy(b config.Backend) (extproc.Backend, error) {
 	out.Credential = o.Credential
 	out.Fetch, err = face.NewSide(face.SideOptions{Upstream: o.Upstream, Transport: o.Transport, Credential: o.Credential, Propagator: o.Propagator})
 	return out, err
-}
-
-// watchingGate rules where nothing can be enforced: Envoy's observability
-// mode. It shares everything with the gate but the enforcement.
-func (s *sidecar) watchingGate() (*gate.Gate, error) {
-	identifier, err := buildIdentifier(s.cfg)
-	if err != nil {
-		return nil, err
-	}
-	keys, err := ledger.LoadOrCreateKey(s.path("keys"), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	signer, err := ledger.NewSigner(keys)
-	if err != nil {
-		return nil, err
-	}
-	rules := *s.rules.current()
-	rules.Enforce = false
-	return gate.New(gate.Options{
-		Identifier: identifier, Ledger: s.ledger, Budget: s.budget, Recorder: s.audit, Signer: signer,
-		Clock: time.Now, NewID: newID, Keeper: keeper{s.ledger}, RefuseHolds: s.cfg.Review.Answer == "refuse", Later: s.later.run,
-		Tracer: s.telemetry.Tracer(), Meter: s.fleet.tally, Log: s.log,
-	}, &rules)
 }

@@ -43,7 +43,7 @@ func (x *exchange) responseHeaders(h *procv3.HttpHeaders, a attrs) (*response, e
 	adm := x.admission
 	switch {
 	case !adm.Inspect, x.req.Method == http.MethodHead, adm.Runs() && eventStream(header):
-		x.gate().Streamed(context.WithoutCancel(x.forwarded), adm, code, false)
+		x.p.opt.Gate.Streamed(context.WithoutCancel(x.forwarded), adm, code, false)
 		x.settled, x.over = true, true
 		r := onResponseHeaders(x.incoming())
 		r.ModeOverride = skipAll()
@@ -87,7 +87,7 @@ func (x *exchange) cutShort(a attrs) (*response, error) {
 // abandon answers for a backend that did not, and has the outcome noted.
 func (x *exchange) abandon(code int) *response {
 	x.p.opt.Log.WarnContext(x.ctx, "upstream did not answer", "backend", x.b.Name, "decision", x.admission.Decision.ID)
-	reply := x.gate().Abandon(context.WithoutCancel(x.forwarded), x.admission, false)
+	reply := x.p.opt.Gate.Abandon(context.WithoutCancel(x.forwarded), x.admission, false)
 	if code == http.StatusGatewayTimeout {
 		reply.Status = code
 	}
@@ -133,7 +133,7 @@ func (x *exchange) responseTrailers() (*response, error) {
 // returned takes an answer through the gate. A refusal stands in its place.
 func (x *exchange) returned(body []byte) (out []byte, changed bool, refusal *response) {
 	x.answer.Body = body
-	got := x.gate().Return(context.WithoutCancel(x.forwarded), x.admission, x.answer)
+	got := x.p.opt.Gate.Return(context.WithoutCancel(x.forwarded), x.admission, x.answer)
 	if got.Status != x.answer.Status {
 		return nil, false, x.refused(got)
 	}

@@ -24,7 +24,7 @@ func (x *exchange) end() {
 		x.settled = true
 	}
 	if a := x.admission; a != nil && !x.settled {
-		x.gate().Abandon(ctx, a, true)
+		x.p.opt.Gate.Abandon(ctx, a, true)
 	}
 	x.arrived()
 	verdict, list := "pass", []attribute.KeyValue(nil)
@@ -43,14 +43,6 @@ func (x *exchange) end() {
 	}
 	x.span.End()
 	x.b.Observe(ctx, x.name, string(x.route.Kind), verdict, x.status, x.p.opt.Clock().Sub(x.begun))
-}
-
-// gate is the gate that rules on this exchange.
-func (x *exchange) gate() *gate.Gate {
-	if x.watching {
-		return x.p.opt.Watch
-	}
-	return x.p.opt.Gate
 }
 
 // arrived ends the backend's part.

@@ -160,14 +160,14 @@ func (x *exchange) requestTrailers() (*response, error) {
 // admit takes the request through the gate: either a refusal comes back, or
 // the changes of its headers.
 func (x *exchange) admit(body []byte, flaw *memproxy.Malformed) (*mutation, *response) {
-	a := x.gate().Admit(x.ctx, x.call(body, flaw))
+	a := x.p.opt.Gate.Admit(x.ctx, x.call(body, flaw))
 	x.admission = a
 	x.p.log(x.ctx, a, x.b.Name)
 	if a.Reply != nil {
 		return nil, x.refused(*a.Reply)
 	}
 	if ungated(a) {
-		if reply, refused := x.gate().Ungated(x.ctx, a); refused {
+		if reply, refused := x.p.opt.Gate.Ungated(x.ctx, a); refused {
 			return nil, x.refused(reply)
 		}
 	}
@@ -187,6 +187,7 @@ func (x *exchange) call(body []byte, flaw *memproxy.Malformed) *gate.Call {
 	return &gate.Call{
 		Backend: x.b.gate, Credentials: x.req.credentials, Request: x.req.Request, Route: x.route, Known: x.known,
 		Body: body, Flaw: flaw, Session: face.Session(x.req.Header), MinTrust: least,
+		Watch: x.watching,
 	}
 }
 

@@ -56,11 +56,6 @@ type Backend struct {
 // Options configure a Processor.
 type Options struct {
 	Gate *gate.Gate
-	// Watch rules on streams in observability mode, where Envoy goes on
-	// without waiting for an answer. It is a gate like Gate; its rules are kept
-	// equal to Gate's, but never enforced. Nil: such streams are refused, which
-	// Envoy does not mind, and logged.
-	Watch *gate.Gate
 	// Backends are the services. With only one, Envoy need not name it.
 	Backends []Backend
 	// UnfilteredReads lets Authorize admit reads, of which it cannot filter

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 
 	modev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
@@ -14,7 +13,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/memproxy/memproxy/face"
-	"github.com/memproxy/memproxy/gate"
 )
 
 // BackendKey is the key of the stream's initial metadata by which Envoy's
@@ -26,10 +24,6 @@ const BackendKey = "x-memproxy-backend"
 type Processor struct {
 	opt      Options
 	backends map[string]*Backend
-
-	// Guards the rules of opt.Watch against two streams that renew them.
-	watch   sync.Mutex
-	watched *gate.Rules
 }
 
 // New returns a processor.

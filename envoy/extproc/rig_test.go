@@ -189,7 +189,7 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 	if change != nil {
 		change(r)
 	}
-	r.opt.Gate, r.opt.Watch = r.newGate(), r.newGate()
+	r.opt.Gate = r.newGate()
 	p, err := extproc.New(r.opt)
 	if err != nil {
 		t.Fatal(err)

@@ -2,7 +2,6 @@ package extproc
 
 import (
 	"context"
-	"errors"
 	"strconv"
 
 	modev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
@@ -11,21 +10,13 @@ import (
 	"github.com/memproxy/memproxy/face"
 )
 
-var errNoWatch = errors.New("observability mode is not configured here")
-
 // observe takes a message of a stream in observability mode: Envoy sends a
 // copy of what passes and waits for nothing. That is shadow mode: what would
 // have been ruled is recorded, as not enforced.
 func (x *exchange) observe(ctx context.Context, msg *procv3.ProcessingRequest) error {
 	switch m := msg.Request.(type) {
 	case *procv3.ProcessingRequest_RequestHeaders:
-		if x.p.opt.Watch == nil {
-			return errNoWatch
-		}
 		h := m.RequestHeaders
-		if err := x.p.renew(); err != nil {
-			return err
-		}
 		if err := x.begin(ctx, h, attributes(msg)); err != nil {
 			return err
 		}
@@ -57,7 +48,7 @@ func (x *exchange) observe(ctx context.Context, msg *procv3.ProcessingRequest) e
 		}
 		pseudo, _ := headers(m.ResponseHeaders.GetHeaders())
 		x.status, _ = strconv.Atoi(pseudo[":status"]) // 0 says that it is not known
-		x.gate().Streamed(context.WithoutCancel(x.ctx), x.admission, x.status, false)
+		x.p.opt.Gate.Streamed(context.WithoutCancel(x.ctx), x.admission, x.status, false)
 		x.settled, x.over = true, true
 	}
 	return nil
@@ -89,21 +80,4 @@ func (x *exchange) seen() {
 		flaw = x.flaw
 	}
 	_, _ = x.admit(x.body, flaw)
-}
-
-// renew keeps the rules of the watching gate equal to the other's, unenforced.
-func (p *Processor) renew() error {
-	p.watch.Lock()
-	defer p.watch.Unlock()
-	now := p.opt.Gate.Rules()
-	if now == p.watched {
-		return nil
-	}
-	rules := *now
-	rules.Enforce = false
-	if err := p.opt.Watch.Use(&rules); err != nil {
-		return err
-	}
-	p.watched = now
-	return nil
 }
