@@ -25,7 +25,11 @@ type piece struct {
 	offset int // of body in that text
 	body   string
 	at     time.Time
+	reading
+}
 
+// reading is what a text says by itself. Its slices are never changed.
+type reading struct {
 	frags  []span // stretches that are no whole sentence
 	edges  edges
 	part   part
@@ -47,7 +51,7 @@ func (s *Store) pieces(id string, texts []string, now time.Time) []*piece {
 	for i := max(0, len(texts)-s.opts.Writes); i < len(texts); i++ {
 		t := texts[i]
 		if len(t) <= maxText {
-			out = append(out, newPiece(id, i, 0, t, now))
+			out = append(out, s.newPiece(id, i, 0, t, now))
 			continue
 		}
 		head, tail := maxText/2, len(t)-maxText/2
@@ -57,7 +61,7 @@ func (s *Store) pieces(id string, texts []string, now time.Time) []*piece {
 		for tail < len(t) && !utf8.RuneStart(t[tail]) {
 			tail++
 		}
-		first, last := newPiece(id, i, 0, t[:head], now), newPiece(id, i, tail, t[tail:], now)
+		first, last := s.newPiece(id, i, 0, t[:head], now), s.newPiece(id, i, tail, t[tail:], now)
 		// Where the text was cut here, nobody left it open.
 		if n := len(first.frags); n > 0 && first.frags[n-1].to >= len(strings.TrimSpace(first.body)) {
 			first.frags = first.frags[:n-1]
@@ -72,15 +76,22 @@ func (s *Store) pieces(id string, texts []string, now time.Time) []*piece {
 	return out[max(0, len(out)-s.opts.Writes):]
 }
 
-func newPiece(id string, index, offset int, body string, now time.Time) *piece {
+func (s *Store) newPiece(id string, index, offset int, body string, now time.Time) *piece {
 	p := &piece{write: id, index: index, offset: offset, body: body, at: now}
-	words := split(body)
-	p.frags, p.edges = fragments(body), findEdges(body)
-	p.part = findPart(body)
-	p.run = longestRun(body)
-	p.defs = definitions(body)
-	p.uses = uses(body)
-	p.cond, p.action = condition(body, words), action(body, words)
-	p.opaque, p.cue = opaque(body, words)
+	var known bool
+	if p.reading, known = s.read.Get(body); !known {
+		p.reading = read(body)
+		s.read.Add(body, p.reading)
+	}
 	return p
+}
+
+func read(body string) reading {
+	words := split(body)
+	r := reading{
+		frags: fragments(body), edges: findEdges(body), part: findPart(body), run: longestRun(body), defs: definitions(body),
+		uses: uses(body), cond: condition(body, words), action: action(body, words),
+	}
+	r.opaque, r.cue = opaque(body, words)
+	return r
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
@@ -36,9 +37,15 @@ const (
 	defaultLength   = 4096
 )
 
+// maxRead is how many texts' readings are kept, of at most maxText bytes each.
+const maxRead = 256
+
 // Store remembers the tails of sessions. It is safe for concurrent use.
 type Store struct {
 	opts Options
+	// What was read lately: a write is looked at when it is judged, and again
+	// when it went through.
+	read *lru.Cache[string, reading]
 
 	mu       sync.Mutex
 	sessions *simplelru.LRU[Key, *session] // by last write, which is also by age
@@ -72,7 +79,11 @@ func New(o Options) (*Store, error) {
 	if o.TTL == 0 {
 		o.TTL = defaultTTL
 	}
-	s := &Store{opts: o}
+	read, err := lru.New[string, reading](maxRead)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{opts: o, read: read}
 	sessions, err := simplelru.NewLRU(o.Sessions, func(_ Key, e *session) { s.bytes -= e.bytes })
 	if err != nil {
 		return nil, err
