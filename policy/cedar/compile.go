@@ -26,6 +26,7 @@ type rule struct {
 	reason  memproxy.ReasonCode
 	detail  string
 	verdict memproxy.Verdict
+	mark    bool // stops nothing: what is written is marked
 	shadow  bool
 }
 
@@ -94,6 +95,7 @@ func Compile(b policy.Bundle) (*Policy, error) {
 	byID := func(x, y *rule) int { return strings.Compare(x.id, y.id) }
 	slices.SortFunc(p.whole.enforced, byID)
 	slices.SortFunc(p.whole.shadowed, byID)
+	slices.SortFunc(p.whole.marking, byID)
 	p.divide()
 	p.callers, err = lru.New[caller, entities](maxCallers)
 	return p, err
@@ -143,8 +145,10 @@ func (p *Policy) add(file string, pol *cedar.Policy, b policy.Bundle) error {
 	case "", "deny":
 	case "hold":
 		r.verdict = memproxy.Hold
+	case "mark":
+		r.verdict, r.mark = memproxy.Allow, true
 	default:
-		return fault("policy %s: @verdict is \"deny\" or \"hold\", not %q", r.id, v)
+		return fault("policy %s: @verdict is \"deny\", \"hold\" or \"mark\", not %q", r.id, v)
 	}
 	switch v := string(ann["enforce"]); v {
 	case "", "true":
@@ -156,10 +160,16 @@ func (p *Policy) add(file string, pol *cedar.Policy, b policy.Bundle) error {
 	if err := p.validate.Policy(r.id, (*xast.Policy)(pol.AST())); err != nil {
 		return fault("policy %s: %s", r.id, inOrder(r.id, err))
 	}
+	if r.mark && pol.Effect() == cedar.Permit {
+		return fault("policy %s: a permit marks nothing", r.id)
+	}
 	p.rules[cedar.PolicyID(r.id)] = r
-	if r.shadow || slices.Contains(b.Shadowed, r.id) {
+	switch {
+	case r.shadow || slices.Contains(b.Shadowed, r.id):
 		p.whole.shadowed = append(p.whole.shadowed, r)
-	} else {
+	case r.mark:
+		p.whole.marking = append(p.whole.marking, r)
+	default:
 		p.whole.enforced = append(p.whole.enforced, r)
 	}
 	return nil

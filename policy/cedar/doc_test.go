@@ -66,6 +66,7 @@ func TestDocumentListsEveryRule(t *testing.T) {
 		doc = append(doc, plain(r[0])+" "+r[2]+" "+plain(r[3]))
 	}
 	rule := regexp.MustCompile(`(?s)@id\("([^"]+)"\)\n(.*?)(permit|forbid) \(`)
+	stops := regexp.MustCompile(`@verdict\("([^"]+)"\)`)
 	reason := regexp.MustCompile(`@reason\("([^"]+)"\)`)
 	for _, src := range policy.Builtin().Policies {
 		for _, m := range rule.FindAllStringSubmatch(string(src.Text), -1) {
@@ -76,8 +77,8 @@ func TestDocumentListsEveryRule(t *testing.T) {
 			if r := reason.FindStringSubmatch(m[2]); r != nil {
 				code = r[1]
 			}
-			if strings.Contains(m[2], `@verdict("hold")`) {
-				verdict = "hold"
+			if v := stops.FindStringSubmatch(m[2]); v != nil {
+				verdict = v[1]
 			}
 			source = append(source, m[1]+" "+verdict+" "+code)
 		}

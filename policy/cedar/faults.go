@@ -49,7 +49,7 @@ func (p *Policy) fits() error {
 			q := memproxy.Question{Principal: memproxy.Principal{ID: "x", Kind: who}, Operation: &memproxy.Operation{Kind: kind, Backend: "x"}}
 			err := p.validate.Request(cedar.Request{
 				Principal: makeEntities(q).principal, Action: actionUID(string(kind)),
-				Resource: cedar.NewEntityUID("Memory", "x"), Context: contextOf(q, written{}),
+				Resource: cedar.NewEntityUID("Memory", "x"), Context: commonOf(q).with(written{}, &q.Governance),
 			})
 			if err != nil {
 				return fmt.Errorf("a question about %s by %s cannot be asked: %s", kind, who, inOrder("", err))

@@ -16,6 +16,7 @@ import (
 type part struct {
 	enforced set // decides
 	shadowed set // is only reported
+	marking  set // marks what is let through
 }
 
 // partOf returns the part of an action.
@@ -30,7 +31,7 @@ func (p *Policy) partOf(kind memproxy.Kind) part {
 func (p *Policy) divide() {
 	p.parts = make(map[memproxy.Kind]part, len(memproxy.Kinds))
 	for _, kind := range memproxy.Kinds {
-		p.parts[kind] = part{p.whole.enforced.of(kind), p.whole.shadowed.of(kind)}
+		p.parts[kind] = part{p.whole.enforced.of(kind), p.whole.shadowed.of(kind), p.whole.marking.of(kind)}
 	}
 }
 

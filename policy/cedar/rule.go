@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/cedar-policy/cedar-go"
 
@@ -26,8 +25,9 @@ func (p *Policy) Rule(_ context.Context, q memproxy.Question) (memproxy.Ruling, 
 		Resource:  cedar.NewEntityUID("Memory", cedar.String(q.Operation.Backend)),
 	}
 	var out memproxy.Ruling
-	for _, f := range fieldsOf(q.Operation) {
-		req.Context = contextOf(q, f)
+	common := commonOf(q)
+	for _, w := range writtenBy(q.Operation, &q.Governance) {
+		req.Context = common.with(w, &q.Governance)
 		if err := p.validate.Request(req); err != nil {
 			return memproxy.Ruling{}, fmt.Errorf("cedar: the question does not fit the schema: %w", err)
 		}
@@ -35,8 +35,13 @@ func (p *Policy) Rule(_ context.Context, q memproxy.Question) (memproxy.Ruling, 
 	}
 	sortReasons(out.Reasons)
 	sortReasons(out.Shadow)
+	sortReasons(out.Marks)
 	out.Reasons = slices.Compact(out.Reasons)
 	out.Shadow = slices.Compact(out.Shadow)
+	out.Marks = slices.Compact(out.Marks)
+	if out.Verdict.Stops() {
+		out.Marks = nil
+	}
 	return out, nil
 }
 
@@ -46,10 +51,7 @@ func (p *Policy) ask(out *memproxy.Ruling, part part, entities cedar.EntityGette
 	switch {
 	case len(diag.Errors) > 0:
 		// A forbid that fails is skipped by Cedar, and the answer may be yes.
-		out.Verdict = memproxy.Deny
-		for _, e := range diag.Errors {
-			out.Reasons = append(out.Reasons, memproxy.Reason{Code: memproxy.PolicyError, Rule: string(e.PolicyID), Detail: "the policy could not be evaluated"})
-		}
+		p.failed(out, diag.Errors)
 	case decision == cedar.Deny && len(diag.Reasons) == 0:
 		out.Verdict = memproxy.Deny
 		out.Reasons = append(out.Reasons, memproxy.Reason{Code: memproxy.PolicyNoPermit, Detail: "no policy permits this"})
@@ -57,6 +59,14 @@ func (p *Policy) ask(out *memproxy.Ruling, part part, entities cedar.EntityGette
 		v, reasons := p.forbidden(diag.Reasons)
 		out.Verdict = max(out.Verdict, v)
 		out.Reasons = append(out.Reasons, reasons...)
+	}
+	if len(part.marking) > 0 && !out.Verdict.Stops() {
+		if _, diag := cedar.Authorize(part.marking, entities, req); len(diag.Errors) > 0 {
+			p.failed(out, diag.Errors)
+		} else {
+			_, reasons := p.forbidden(diag.Reasons)
+			out.Marks = append(out.Marks, reasons...)
+		}
 	}
 	if len(part.shadowed) == 0 {
 		return
@@ -68,9 +78,18 @@ func (p *Policy) ask(out *memproxy.Ruling, part part, entities cedar.EntityGette
 	}
 }
 
-// forbidden is deny, or hold when every policy that forbids asks for that.
+// failed denies for policies that could not be evaluated.
+func (p *Policy) failed(out *memproxy.Ruling, errors []cedar.DiagnosticError) {
+	out.Verdict = memproxy.Deny
+	for _, e := range errors {
+		out.Reasons = append(out.Reasons, memproxy.Reason{Code: memproxy.PolicyError, Rule: string(e.PolicyID), Detail: "the policy could not be evaluated"})
+	}
+}
+
+// forbidden is deny, or hold when every policy that stops something asks for
+// that. Policies that mark stop nothing.
 func (p *Policy) forbidden(diag []cedar.DiagnosticReason) (memproxy.Verdict, []memproxy.Reason) {
-	v := memproxy.Hold
+	var v memproxy.Verdict
 	reasons := make([]memproxy.Reason, 0, len(diag))
 	for _, d := range diag {
 		r := p.rules[d.PolicyID]
@@ -92,7 +111,7 @@ func (p *Policy) Where(id string) (string, int, bool) {
 // IDs lists the compiled policies, sorted.
 func (p *Policy) IDs() []string {
 	var ids []string
-	for _, s := range [...]set{p.whole.enforced, p.whole.shadowed} {
+	for _, s := range [...]set{p.whole.enforced, p.whole.shadowed, p.whole.marking} {
 		for _, r := range s {
 			ids = append(ids, r.id)
 		}
@@ -108,94 +127,4 @@ func sortReasons(rs []memproxy.Reason) {
 		}
 		return strings.Compare(a.Rule, b.Rule)
 	})
-}
-
-// written is one governed field with how much is written to it.
-type written struct {
-	name string
-	size int
-}
-
-// fieldsOf are the fields that an operation writes; a write without one, and
-// every other operation, is asked once with none.
-func fieldsOf(op *memproxy.Operation) []written {
-	out := make([]written, 0, 1)
-	for i := range op.Items {
-		it := &op.Items[i]
-		if it.Kind != memproxy.ItemContent {
-			continue
-		}
-		name := strings.ToLower(strings.TrimSpace(it.Field))
-		n := utf8.RuneCountInString(it.Text)
-		if at := slices.IndexFunc(out, func(w written) bool { return w.name == name }); at >= 0 {
-			out[at].size += n
-		} else {
-			out = append(out, written{name, n})
-		}
-	}
-	if len(out) == 0 {
-		out = append(out, written{})
-	}
-	return out
-}
-
-func plainName(s string) bool {
-	for _, c := range s {
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' && c != '-' {
-			return false
-		}
-	}
-	return true
-}
-
-func contextOf(q memproxy.Question, f written) cedar.Record {
-	op := q.Operation
-	unseen := false
-	for i := range op.Items {
-		unseen = unseen || op.Items[i].Kind == memproxy.ItemURL || op.Items[i].Kind == memproxy.ItemData
-	}
-	found := foundOf(q.Findings)
-	return cedar.NewRecord(cedar.RecordMap{
-		"profile": cedar.String(q.Profile), "route": cedar.String(op.Route),
-		"bulk": cedar.Boolean(op.Bulk), "steering": cedar.Boolean(op.Steering), "derived": cedar.Boolean(op.Derived),
-		"unseen": cedar.Boolean(unseen), "backdated": cedar.Boolean(len(op.Backdated) > 0),
-		"field": cedar.String(f.name), "fieldKnown": cedar.Boolean(plainName(f.name)), "size": cedar.Long(f.size),
-		"items": cedar.Long(len(op.Items)), "claimed": cedar.Long(q.Claimed), "confidence": cedar.Long(q.Confidence),
-		"source": cedar.String(op.SourceClaim),
-		"user":   cedar.String(op.Scope.User), "agent": cedar.String(op.Scope.Agent), "app": cedar.String(op.Scope.App), "run": cedar.String(op.Scope.Run),
-		"risk": cedar.Long(found.risk), "findings": found.rules, "secret": cedar.Boolean(found.secret), "personal": cedar.Boolean(found.personal),
-		"authorTrust": cedar.Long(q.AuthorTrust),
-	})
-}
-
-// found is what screening found, as policies see it.
-type found struct {
-	risk             memproxy.PerMille
-	rules            cedar.Set
-	secret, personal bool
-}
-
-// nothing is the empty set of rules, made once: most content has none.
-var nothing = cedar.NewSet()
-
-// maxRules bounds the rules that a policy is shown.
-const maxRules = 64
-
-func foundOf(findings []memproxy.Finding) found {
-	f := found{rules: nothing}
-	if len(findings) == 0 {
-		return f
-	}
-	var names []cedar.Value
-	for i := range findings {
-		rule := findings[i].Rule
-		f.risk = max(f.risk, findings[i].Score)
-		f.secret = f.secret || strings.HasPrefix(rule, "secret.")
-		f.personal = f.personal || strings.HasPrefix(rule, "pii.")
-		if len(names) < maxRules {
-			names = append(names, cedar.String(rule))
-		}
-	}
-	f.rules = cedar.NewSet(names...)
-	return f
 }

@@ -240,7 +240,7 @@ func TestBrokenBundlesSayWhere(t *testing.T) {
 		{"no id", "\n\npermit (principal, action, resource);", "own.cedar:3: a policy needs @id"},
 		{"twice", `@id("surface.bulk") permit (principal, action, resource);`, `policy surface.bulk stands twice`},
 		{"unknown reason", `@id("a") @reason("because") permit (principal, action, resource);`, `own.cedar:1: policy a: unknown reason "because"`},
-		{"unknown verdict", `@id("a") @verdict("maybe") forbid (principal, action, resource);`, `@verdict is "deny" or "hold"`},
+		{"unknown verdict", `@id("a") @verdict("maybe") forbid (principal, action, resource);`, `@verdict is "deny", "hold" or "mark"`},
 		{"unknown annotation", `@id("a") @colour("red") forbid (principal, action, resource);`, `unknown annotation @colour`},
 		{"unknown attribute", `@id("a") forbid (principal, action, resource) when { context.colour == 1 };`, `own.cedar:1: policy a:`},
 		{"wrong type", `@id("a") forbid (principal, action == Action::"learn", resource) when { context.size == "big" };`, `own.cedar:1: policy a:`},

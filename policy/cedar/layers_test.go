@@ -1,0 +1,151 @@
+package cedar_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/policy"
+)
+
+// governed is a governance with one treatment of everything.
+func governed(t memproxy.Treatment) memproxy.Governance {
+	return memproxy.Governance{
+		Namespaces: memproxy.DefaultNamespaces(), Outside: t, Fields: map[string]memproxy.Layer{"todo": memproxy.Task},
+		Inferred: map[memproxy.Layer]memproxy.Treatment{memproxy.Semantic: t, memproxy.Task: t, memproxy.Episodic: t},
+	}
+}
+
+// item changes the content of a question.
+func item(change func(*memproxy.Item)) func(*memproxy.Operation) {
+	return func(op *memproxy.Operation) { change(&op.Items[0]) }
+}
+
+func inferredItem(l memproxy.Layer) func(*memproxy.Operation) {
+	return item(func(it *memproxy.Item) { it.Inferred, it.Layer = true, l })
+}
+
+// Proves GOV-1, GOV-2, GOV-3: what becomes of keys outside the namespaces and
+// of what was inferred is what is set, each refusal beside its neighbour.
+func TestLayers(t *testing.T) {
+	p := compile(t, nil)
+	onlySemantic := governed(memproxy.TreatRefuse)
+	onlySemantic.Inferred = map[memproxy.Layer]memproxy.Treatment{memproxy.Semantic: memproxy.TreatRefuse, memproxy.Task: memproxy.TreatMark}
+	for _, tc := range []struct {
+		name    string
+		ask     ask
+		g       memproxy.Governance
+		verdict memproxy.Verdict
+		rules   string // of reasons, then of marks
+	}{
+		{"outside, refused", ask{field: "billing"}, governed(memproxy.TreatRefuse), memproxy.Deny, "layer.namespace.refuse"},
+		{"outside, held", ask{field: "billing"}, governed(memproxy.TreatHold), memproxy.Hold, "layer.namespace.hold"},
+		{"outside, marked", ask{field: "billing"}, governed(memproxy.TreatMark), memproxy.Allow, "layer.namespace.mark"},
+		{"outside, allowed", ask{field: "billing"}, governed(memproxy.TreatAllow), memproxy.Allow, ""},
+		{"inside", ask{field: "tone"}, governed(memproxy.TreatRefuse), memproxy.Allow, ""},
+		{"inside, in other letters", ask{field: " Tone "}, governed(memproxy.TreatRefuse), memproxy.Allow, ""},
+		{"a governed field of the bundle", ask{field: "learnings"}, governed(memproxy.TreatRefuse), memproxy.Allow, ""},
+		{"Letta's ordinary block", ask{field: "human"}, governed(memproxy.TreatRefuse), memproxy.Allow, ""},
+		{"without a key", ask{}, governed(memproxy.TreatRefuse), memproxy.Allow, ""},
+		{"outside, changed", ask{kind: memproxy.Correct, field: "billing"}, governed(memproxy.TreatRefuse), memproxy.Deny, "layer.namespace.refuse"},
+		{"outside, deleted", ask{kind: memproxy.Forget, field: "billing"}, governed(memproxy.TreatRefuse), memproxy.Allow, ""},
+
+		{"inferred, refused", ask{change: inferredItem(memproxy.Semantic)}, governed(memproxy.TreatRefuse), memproxy.Deny, "layer.inferred.refuse"},
+		{"inferred, held", ask{change: inferredItem(memproxy.Semantic)}, governed(memproxy.TreatHold), memproxy.Hold, "layer.inferred.hold"},
+		{"inferred, marked", ask{change: inferredItem(memproxy.Semantic)}, governed(memproxy.TreatMark), memproxy.Allow, "layer.inferred.mark"},
+		{"stated", ask{}, governed(memproxy.TreatRefuse), memproxy.Allow, ""},
+		{"inferred, of a layer without a rule", ask{change: inferredItem(memproxy.Episodic)}, onlySemantic, memproxy.Allow, ""},
+		{"inferred, of a layer with another", ask{change: inferredItem(memproxy.Task)}, onlySemantic, memproxy.Allow, "layer.inferred.mark"},
+		{"a claim of another layer leaves no rule out", ask{change: func(op *memproxy.Operation) {
+			inferredItem(memproxy.Semantic)(op)
+			op.LayerClaims = []memproxy.Layer{memproxy.Episodic}
+		}}, onlySemantic, memproxy.Deny, "layer.inferred.refuse"},
+		{"a claim adds the rules of its layer", ask{change: func(op *memproxy.Operation) {
+			inferredItem(memproxy.Episodic)(op)
+			op.LayerClaims = []memproxy.Layer{memproxy.Semantic}
+		}}, onlySemantic, memproxy.Deny, "layer.inferred.refuse"},
+		{"a raw message that is filed under a key is a fact", ask{field: "tone", change: inferredItem(memproxy.Episodic)}, onlySemantic, memproxy.Deny, "layer.inferred.refuse"},
+		{"a field of the task layer", ask{field: "todo", change: item(func(it *memproxy.Item) { it.Inferred = true })}, onlySemantic, memproxy.Deny, "layer.namespace.refuse"},
+		{"an inferred label without a text is no fact", ask{change: item(func(it *memproxy.Item) { it.Inferred, it.Text = true, "" })}, governed(memproxy.TreatRefuse), memproxy.Allow, ""},
+
+		{"a trait", ask{field: "religion"}, governed(memproxy.TreatAllow), memproxy.Deny, "field.trait"},
+		{"a trait, said of the user", ask{field: "user-mood"}, governed(memproxy.TreatAllow), memproxy.Deny, "field.trait"},
+		{"a trait as a name of metadata", ask{change: func(op *memproxy.Operation) { op.Keys = []string{"Political-Views"} }}, governed(memproxy.TreatAllow), memproxy.Deny, "field.trait"},
+		{"a trait while developing", ask{field: "religion", profile: "development"}, governed(memproxy.TreatAllow), memproxy.Allow, ""},
+		{"a name that holds one", ask{field: "health-check", change: func(op *memproxy.Operation) { op.Keys = []string{"page", "users", "moodboard"} }}, governed(memproxy.TreatAllow), memproxy.Allow, ""},
+		{"a refusal bears no marks", ask{field: "religion", change: inferredItem(memproxy.Semantic)}, governed(memproxy.TreatMark), memproxy.Deny, "field.trait"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			q := tc.ask.question()
+			q.Governance = tc.g
+			got, err := p.Rule(context.Background(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var rules []string
+			for _, r := range slices.Concat(got.Reasons, got.Marks) {
+				rules = append(rules, r.Rule)
+			}
+			if got.Verdict != tc.verdict || strings.Join(rules, " ") != tc.rules {
+				t.Errorf("%v %v, want %v %s", got.Verdict, rules, tc.verdict, tc.rules)
+			}
+		})
+	}
+}
+
+// Proves GOV-1: policies of one's own rule on one layer and leave the others,
+// and may mark; a mark is no permit.
+func TestOwnPoliciesOfALayer(t *testing.T) {
+	q := ask{change: item(func(it *memproxy.Item) { it.Layer = memproxy.Task })}.question()
+	fact := ask{}.question()
+	for _, tc := range []struct {
+		name, text       string
+		task, fact       memproxy.Verdict
+		marks, shadowing int
+	}{
+		{"refused", `@id("o") ` + onLearn + `when { context.layer == "task" };`, memproxy.Deny, memproxy.Allow, 0, 0},
+		{"held", `@id("o") @verdict("hold") ` + onLearn + `when { context.layer == "task" };`, memproxy.Hold, memproxy.Allow, 0, 0},
+		{"marked", `@id("o") @verdict("mark") ` + onLearn + `when { context.layer == "task" };`, memproxy.Allow, memproxy.Allow, 1, 0},
+		{"a mark in shadow", `@id("o") @verdict("mark") @enforce("false") ` + onLearn + `when { context.layer == "task" };`, memproxy.Allow, memproxy.Allow, 0, 1},
+		{"a mark that fails denies", `@id("o") @verdict("mark") ` + onLearn + `when { context.layer == "task" && context.size + 9223372036854775807 > 0 };`, memproxy.Deny, memproxy.Allow, 0, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := compile(t, own(tc.text))
+			got, err := p.Rule(context.Background(), q)
+			if err != nil || got.Verdict != tc.task || len(got.Marks) != tc.marks || len(got.Shadow) != tc.shadowing {
+				t.Errorf("a task: %+v %v", got, err)
+			}
+			if got, err = p.Rule(context.Background(), fact); err != nil || got.Verdict != tc.fact || len(got.Marks) > 0 {
+				t.Errorf("a fact: %+v %v", got, err)
+			}
+		})
+	}
+	p := compile(t, func(b *policy.Bundle) {
+		own(`@id("o") @verdict("mark") ` + onLearn + `;`)(b)
+		b.Disabled = []string{"access.write"}
+	})
+	if got, err := p.Rule(context.Background(), fact); err != nil || got.Verdict != memproxy.Deny {
+		t.Errorf("a mark without a permit: %+v %v", got, err)
+	}
+}
+
+// The built-in rules of the layers can be tried without deciding.
+func TestLayersInShadow(t *testing.T) {
+	p := compile(t, func(b *policy.Bundle) { b.Shadowed = []string{"layer.inferred.refuse", "layer.namespace.refuse"} })
+	q := ask{field: "billing", change: inferredItem(memproxy.Semantic)}.question()
+	q.Governance = governed(memproxy.TreatRefuse)
+	if got, err := p.Rule(context.Background(), q); err != nil || got.Verdict != memproxy.Allow || got.ShadowVerdict != memproxy.Deny || len(got.Shadow) != 2 {
+		t.Errorf("%+v %v", got, err)
+	}
+}
+
+// What is written to one field is counted as one, whoever said its pieces.
+func TestSizesAcrossOrigins(t *testing.T) {
+	q := ask{field: "preferences", size: 150}.question()
+	q.Operation.Items = append(q.Operation.Items, memproxy.Item{Kind: memproxy.ItemContent, Field: "preferences", Text: strings.Repeat("x", 51), Inferred: true})
+	if got, err := compile(t, nil).Rule(context.Background(), q); err != nil || got.Verdict != memproxy.Deny || got.Reasons[0].Rule != "field.preferences.size" {
+		t.Errorf("%v %v", got, err)
+	}
+}
