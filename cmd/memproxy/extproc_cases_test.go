@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"io"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -30,12 +31,21 @@ type twoFaces struct {
 
 func startFaces(t *testing.T, c *extproctest.Case) *twoFaces {
 	t.Helper()
-	f := &twoFaces{name: c.Settings["kind"], backend: extproctest.NewBackend(c), rig: &rig{t: t, dir: t.TempDir(), log: &lockedBuffer{}}}
-	up := httptest.NewServer(f.backend)
+	b := extproctest.NewBackend(c)
+	f := facesBefore(t, c.Settings, b)
+	f.backend = b
+	return f
+}
+
+// facesBefore is the same in front of any backend.
+func facesBefore(t *testing.T, settings extproctest.Settings, backend http.Handler) *twoFaces {
+	t.Helper()
+	f := &twoFaces{name: settings["kind"], rig: &rig{t: t, dir: t.TempDir(), log: &lockedBuffer{}}}
+	up := httptest.NewServer(backend)
 	t.Cleanup(up.Close)
 	f.up = up.URL
 	r := f.rig
-	text := c.Settings.Config("127.0.0.1:0", "127.0.0.1:0", up.URL, filepath.Join(r.dir, "state"))
+	text := settings.Config("127.0.0.1:0", "127.0.0.1:0", up.URL, filepath.Join(r.dir, "state"))
 	cfg, err := config.Parse("memproxy.yaml", []byte(text), os.Getenv)
 	if err != nil {
 		t.Fatal(err)

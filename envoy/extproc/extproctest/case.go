@@ -14,7 +14,8 @@ import (
 //
 //	settings      "name: value" lines that differ from Settings' defaults
 //	request       request line, headers, an empty line, the body; several of
-//	              them are sent one after the other
+//	              them are sent one after the other, and "{decision}" in the
+//	              first line is the id of the decision before
 //	METHOD /path  what the backend answers there: status, headers, an empty
 //	              line, the body. Without one it answers 200 and {}.
 //	want          the summary: a line for each request with status, verdict and
@@ -146,6 +147,12 @@ func (c *Case) Updated(want string) []byte {
 	}
 	a.Files = append(a.Files, txtar.File{Name: "want", Data: []byte(want)})
 	return txtar.Format(&a)
+}
+
+// after is the request as it is sent after a decision.
+func (r Request) after(decision string) Request {
+	r.Line = strings.ReplaceAll(r.Line, "{decision}", decision)
+	return r
 }
 
 // bytes is the request on the wire.

@@ -108,11 +108,13 @@ func lines(h http.Header) string {
 // a line for each request with status, verdict and reasons, and what arrived.
 func (c *Case) Run(f Face) (all, summary string, err error) {
 	var out, sum strings.Builder
+	last := ""
 	for _, r := range c.Requests {
-		got, err := send(f.Addr, r)
+		got, err := send(f.Addr, r.after(last))
 		if err != nil {
 			return out.String(), sum.String(), err
 		}
+		last = got.id
 		fmt.Fprintf(&out, "answer %s", got.text)
 		fmt.Fprintf(&sum, "%d %s", got.status, got.verdict)
 		arrived := f.Backend.taken()
@@ -285,7 +287,7 @@ var changing = []struct {
 	with string
 }{
 	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`), "DECISION"},
-	{regexp.MustCompile(`("memproxy_ts":")[^"]*"`), `${1}TIME"`},
+	{regexp.MustCompile(`("(?:memproxy_ts|created_at|updated_at)":")[^"]*"`), `${1}TIME"`},
 	{regexp.MustCompile(`("memproxy_sig":")[^"]*"`), `${1}SIGNATURE"`},
 	{regexp.MustCompile(`("reason":"budget.rapid_writes"[^}]*"used":)\d+`), "${1}N"}, // of the minute
 	{regexp.MustCompile(`("reset":")[^"]*"`), `${1}TIME"`},
