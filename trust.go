@@ -1,6 +1,10 @@
 package memproxy
 
-import "time"
+import (
+	"math"
+	"slices"
+	"time"
+)
 
 // PerMille is a share in thousandths, 0 to 1000. Confidence and trust ceilings
 // are whole per mille so that they compare and serialise exactly.
@@ -51,6 +55,46 @@ const (
 	HumanConfirmed Attestation = "human-confirmed"
 	LogAnchored    Attestation = "log-anchored"
 )
+
+// Attestations lists the attestations, weakest first.
+var Attestations = [...]Attestation{
+	AttestationUnknown, Inferred, SelfReported, ToolObserved, ContentHashed, HumanConfirmed, LogAnchored,
+}
+
+// Outranks reports whether a source is known better by a than by b. What is
+// not in the list is known as little as one of which nothing is known.
+func (a Attestation) Outranks(b Attestation) bool {
+	return slices.Index(Attestations[1:], a) > slices.Index(Attestations[1:], b)
+}
+
+// Track is what became of an author's facts.
+type Track struct {
+	// Facts is how many memories were ever remembered as the author's.
+	Facts int64 `json:"facts"`
+	// Corrections is how many corrections by others they received.
+	Corrections int64 `json:"corrections"`
+}
+
+// The bounds of a track record.
+const (
+	// TrackFloor is the factor of the worst track record.
+	TrackFloor PerMille = 500
+	// trackSmoothing is how many facts that nobody corrected each author is
+	// credited with, so that one early correction costs a newcomer a tenth and
+	// not a half.
+	trackSmoothing = 10
+)
+
+// Factor is what the ceiling of the author's tier is multiplied with:
+// 1 - corrections / (facts + 10), and never less than TrackFloor. Nobody
+// corrected: Full.
+func (t Track) Factor() PerMille {
+	facts, corrections := max(0, t.Facts), max(0, t.Corrections)
+	if share := float64(corrections) / (float64(facts) + trackSmoothing); share < 0.5 {
+		return max(TrackFloor, Full-PerMille(math.Ceil(share*float64(Full))))
+	}
+	return TrackFloor
+}
 
 // Ceilings are the highest confidences that tiers may claim.
 type Ceilings struct {

@@ -9,13 +9,8 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Track is the record of an actor: what a track record is computed from.
-type Track struct {
-	// Facts is how many memories were ever remembered as the actor's.
-	Facts int64
-	// Corrections is how many corrections by others they received.
-	Corrections int64
-}
+// Track is the root's; the name is kept for callers of before.
+type Track = memproxy.Track
 
 // Correction is the root's; the name is kept for callers of before.
 type Correction = memproxy.Correction

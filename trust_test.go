@@ -1,0 +1,53 @@
+package memproxy
+
+import "testing"
+
+// Proves TRL-3: corrections lower an author to half at most, slowly at first.
+func TestTrackFactor(t *testing.T) {
+	for _, tc := range []struct {
+		facts, corrections int64
+		want               PerMille
+	}{
+		{0, 0, 1000},
+		{1, 0, 1000},
+		{1, 1, 909}, // one early correction costs a tenth,
+		{0, 1, 900}, // also where the fact itself is not counted
+		{5, 5, 666}, // five of five cost a third
+		{10, 10, 500},
+		{10, 9, 550},
+		{100, 20, 818},
+		{1000, 10, 990},
+		{1000, 1 << 40, 500}, // never less
+		{1 << 62, 1, 999},
+		{-5, -5, 1000}, // what cannot be counts as nothing
+		{-5, 3, 700},
+	} {
+		if got := (Track{tc.facts, tc.corrections}).Factor(); got != tc.want {
+			t.Errorf("%d facts, %d corrections: %d, want %d", tc.facts, tc.corrections, got, tc.want)
+		}
+	}
+	for facts := range int64(50) { // more corrections never help
+		for n := range int64(60) {
+			if a, b := (Track{facts, n}).Factor(), (Track{facts, n + 1}).Factor(); b > a || b < TrackFloor || a > Full {
+				t.Fatalf("%d facts: %d corrections %d, %d corrections %d", facts, n, a, n+1, b)
+			}
+		}
+	}
+}
+
+// Proves TRL-4: attestations have an order, and words outside it are the
+// lowest.
+func TestAttestationsAreOrdered(t *testing.T) {
+	for i, a := range Attestations {
+		for j, b := range Attestations {
+			if got := a.Outranks(b); got != (i > j) {
+				t.Errorf("%s over %s: %v", a, b, got)
+			}
+		}
+	}
+	for _, odd := range []Attestation{"", "notarised"} {
+		if odd.Outranks(Inferred) || odd.Outranks(AttestationUnknown) || !Inferred.Outranks(odd) {
+			t.Errorf("%q is not the lowest", odd)
+		}
+	}
+}
