@@ -262,6 +262,9 @@ const (
 	TargetEvent  TargetKind = "event"  // an asynchronous write's receipt
 	TargetEntity TargetKind = "entity" // a user, agent, app or run as an object
 	TargetExport TargetKind = "export"
+	// TargetDecision is a write by the id of its decision: what holds for all
+	// that it makes, whose ids nobody knows yet.
+	TargetDecision TargetKind = "decision"
 )
 
 // Stamped is a client-supplied time at a pointer.

@@ -52,6 +52,7 @@ const (
 	ScreenFinding   ReasonCode = "screen.finding"   // one thing that screening found, by its rule
 	ScreenExtracted ReasonCode = "screen.extracted" // what the backend's own model made of a write is worse than the write
 	ScreenWithheld  ReasonCode = "screen.withheld"  // items that look like attacks were left out of an answer
+	ScreenStored    ReasonCode = "screen.stored"    // written although it looks dangerous; the memory's state withholds it
 
 	FieldForbidden ReasonCode = "field.forbidden" // the field may not be written, or not by this role
 	FieldSize      ReasonCode = "field.size"      // over the field's size
@@ -125,6 +126,7 @@ func ReasonCodes() []ReasonCode {
 		ScreenFinding,
 		ScreenExtracted,
 		ScreenWithheld,
+		ScreenStored,
 		FieldForbidden,
 		FieldSize,
 		FieldTrait,

@@ -192,8 +192,8 @@ func (v *reader) review(r *Review, at func(...any) int) {
 			v.fault(at("review", "webhook", "key"), "key wants at least 16 bytes")
 		}
 		for i, kind := range w.Kinds {
-			if !slices.Contains([]string{"hold.created", "hold.aged", "session.locked", "session.ended"}, kind) {
-				v.fault(at("review", "webhook", "kinds", i), "%q is no notice: hold.created, hold.aged, session.locked, session.ended", kind)
+			if !slices.Contains([]string{"hold.created", "hold.aged", "hold.reevaluated", "session.locked", "session.ended"}, kind) {
+				v.fault(at("review", "webhook", "kinds", i), "%q is no notice: hold.created, hold.aged, hold.reevaluated, session.locked, session.ended", kind)
 			}
 		}
 	}

@@ -22,6 +22,7 @@ type Config struct {
 	Policy     Policy     `yaml:"policy,omitempty" doc:"the rules"`
 	Ledger     Ledger     `yaml:"ledger,omitempty" doc:"where provenance, holds and versions are kept"`
 	Review     Review     `yaml:"review,omitempty" doc:"the workflow of what is held"`
+	Sessions   Sessions   `yaml:"sessions,omitempty" doc:"when writes are locked"`
 	Memories   Memories   `yaml:"memories,omitempty" doc:"how long memories are kept, and who sees which"`
 	Screening  Screening  `yaml:"screening,omitempty" doc:"how content is judged"`
 	Confidence Confidence `yaml:"confidence,omitempty" doc:"ceilings on confidence, from 0 to 1"`

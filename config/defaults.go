@@ -85,6 +85,14 @@ func (c *Config) defaults() {
 	}
 	set(&c.Ownership.Changed, "report")
 	set(&c.Review.Answer, "accept")
+	set(&c.Review.Reevaluate, "note")
+	if c.Sessions.Strikes == 0 {
+		c.Sessions.Strikes = 3
+	}
+	if c.Sessions.PrincipalStrikes == nil {
+		most := 10
+		c.Sessions.PrincipalStrikes = &most
+	}
 	if c.Review.Need == 0 {
 		c.Review.Need = 1
 	}
@@ -95,6 +103,8 @@ func (c *Config) defaults() {
 	}
 	set(&c.Memories.Untrusted, "show")
 	for v, d := range map[**Duration]time.Duration{
+		&c.Ledger.Keep.Holds: 90 * 24 * time.Hour, &c.Ledger.Keep.Sessions: 90 * 24 * time.Hour,
+		&c.Ledger.Keep.Deleted: 180 * 24 * time.Hour, &c.Ledger.Keep.Records: 365 * 24 * time.Hour,
 		&c.Review.Age: 24 * time.Hour, &c.Review.Idle: 30 * time.Minute,
 		&c.Memories.Quiet: 7 * 24 * time.Hour, &c.Memories.Archive: 180 * 24 * time.Hour, &c.Memories.Validate: 5 * time.Minute,
 	} {

@@ -2,10 +2,11 @@ package config
 
 // Memories says how long memories are kept and who sees which.
 type Memories struct {
-	Untrusted string              `yaml:"untrusted,omitempty" doc:"what becomes of memories in answers that nothing has validated yet" default:"show" enum:"show,withhold"`
-	Pending   []string            `yaml:"pending,omitempty" doc:"tiers of callers whose new memories wait for review before others read them: anonymous, authenticated, established"`
-	Quiet     *Duration           `yaml:"quiet,omitempty" doc:"pending memories that nobody corrected for so long are shown; 0 is never" default:"7d"`
-	TTL       map[string]Duration `yaml:"ttl,omitempty" doc:"how long memories are kept, by governed field; default is for the others; what is absent is kept for ever"`
-	Archive   *Duration           `yaml:"archive,omitempty" doc:"how long the texts of expired memories are kept; 0 is for ever" default:"180d"`
-	Validate  *Duration           `yaml:"validate,omitempty" doc:"how often some memories are looked at again, also when the rules changed; 0 is never" default:"5m0s"`
+	NeverRefuse bool                `yaml:"never_refuse,omitempty" doc:"new memories are not held or refused for what screening finds in them, but written flagged or quarantined, where every read can be kept from showing them; what cannot is held or refused as ever" default:"false"`
+	Untrusted   string              `yaml:"untrusted,omitempty" doc:"what becomes of memories in answers that nothing has validated yet" default:"show" enum:"show,withhold"`
+	Pending     []string            `yaml:"pending,omitempty" doc:"tiers of callers whose new memories wait for review before others read them: anonymous, authenticated, established"`
+	Quiet       *Duration           `yaml:"quiet,omitempty" doc:"pending memories that nobody corrected for so long are shown; 0 is never" default:"7d"`
+	TTL         map[string]Duration `yaml:"ttl,omitempty" doc:"how long memories are kept, by governed field; default is for the others; what is absent is kept for ever"`
+	Archive     *Duration           `yaml:"archive,omitempty" doc:"how long the texts of expired memories are kept; 0 is for ever" default:"180d"`
+	Validate    *Duration           `yaml:"validate,omitempty" doc:"how often some memories are looked at again, also when the rules changed; 0 is never" default:"5m0s"`
 }

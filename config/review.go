@@ -2,12 +2,13 @@ package config
 
 // Review is the workflow of what is held: who reviews, and who is told.
 type Review struct {
-	Answer    string     `yaml:"answer,omitempty" doc:"how a held write is answered: accept is the form that the backend's clients know of one that takes its time, where there is one; refuse is 403" default:"accept" enum:"accept,refuse"`
-	Reviewers []Reviewer `yaml:"reviewers,omitempty" doc:"who may use the review API on the admin listener; without any there is none"`
-	Need      int        `yaml:"need,omitempty" doc:"how many distinct reviewers an approval or a promotion takes" default:"1" min:"1" max:"10"`
-	Age       *Duration  `yaml:"age,omitempty" doc:"holds that wait for so long are told of; 0 is never" default:"1d"`
-	Idle      *Duration  `yaml:"idle,omitempty" doc:"sessions without a refusal for so long have ended, and are told of; 0 is never" default:"30m0s"`
-	Webhook   *Webhook   `yaml:"webhook,omitempty" doc:"who is told of holds and sessions"`
+	Answer     string     `yaml:"answer,omitempty" doc:"how a held write is answered: accept is the form that the backend's clients know of one that takes its time, where there is one; refuse is 403" default:"accept" enum:"accept,refuse"`
+	Reevaluate string     `yaml:"reevaluate,omitempty" doc:"what a change of the rules does to what waits: note says how the rules of today rule on it; reject settles what they deny, release what they let through as well" default:"note" enum:"note,reject,release"`
+	Reviewers  []Reviewer `yaml:"reviewers,omitempty" doc:"who may use the review API on the admin listener; without any there is none"`
+	Need       int        `yaml:"need,omitempty" doc:"how many distinct reviewers an approval or a promotion takes" default:"1" min:"1" max:"10"`
+	Age        *Duration  `yaml:"age,omitempty" doc:"holds that wait for so long are told of; 0 is never" default:"1d"`
+	Idle       *Duration  `yaml:"idle,omitempty" doc:"sessions without a refusal for so long have ended, and are told of; 0 is never" default:"30m0s"`
+	Webhook    *Webhook   `yaml:"webhook,omitempty" doc:"who is told of holds and sessions"`
 }
 
 // Reviewer is one of them.
@@ -22,10 +23,26 @@ type Reviewer struct {
 type Webhook struct {
 	URL   string   `yaml:"url,omitempty" doc:"where notices are posted" required:"true"`
 	Key   Secret   `yaml:"key,omitempty" doc:"signs them, at least 16 bytes" required:"true"`
-	Kinds []string `yaml:"kinds,omitempty" doc:"what is told: hold.created, hold.aged, session.locked, session.ended" default:"all of them"`
+	Kinds []string `yaml:"kinds,omitempty" doc:"what is told: hold.created, hold.aged, hold.reevaluated, session.locked, session.ended" default:"all of them"`
+}
+
+// Sessions says when writes are locked: three rejections show somebody who
+// tries doors.
+type Sessions struct {
+	Strikes          int  `yaml:"strikes,omitempty" doc:"so many rejected writes lock a session's writes until a reviewer unlocks it" default:"3" min:"1" max:"100"`
+	PrincipalStrikes *int `yaml:"principal_strikes,omitempty" doc:"so many rejected writes of one caller within an hour, in whatever sessions, lock all of its writes until a reviewer unlocks it; 0 is never" default:"10" min:"0" max:"100"`
 }
 
 // Ledger is where provenance, holds and versions are kept.
 type Ledger struct {
-	URL Secret `yaml:"url,omitempty" doc:"postgres://, a database that replicas share; absent: a file in state"`
+	URL  Secret `yaml:"url,omitempty" doc:"postgres://, a database that replicas share; absent: a file in state"`
+	Keep Keep   `yaml:"keep,omitempty" doc:"how long what is over is kept; looked through once a day"`
+}
+
+// Keep is how long things that are over are kept.
+type Keep struct {
+	Holds    *Duration `yaml:"holds,omitempty" doc:"settled holds, with their contents" default:"90d" min:"1h"`
+	Sessions *Duration `yaml:"sessions,omitempty" doc:"sessions that ended and are not locked" default:"90d" min:"1h"`
+	Deleted  *Duration `yaml:"deleted,omitempty" doc:"that a memory was deleted, and who corrected whom" default:"180d" min:"1h"`
+	Records  *Duration `yaml:"records,omitempty" doc:"records of versions whose texts were given up" default:"365d" min:"1h"`
 }
