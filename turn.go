@@ -93,3 +93,18 @@ type Search struct {
 	Request Request
 	Body    []byte
 }
+
+// An Image is what an agent remembers, as far as one tool call may change it.
+// It is taken before the call and after: Ask and Answered until Ask reports
+// false. It is not for concurrent use.
+type Image interface {
+	// Name is the same for images of the same: of two, one is enough.
+	Name() string
+	// Again is the image to be taken of the same afterwards.
+	Again() Image
+	// Ask returns the next side request; Answered takes its answer.
+	Ask() (Request, bool)
+	Answered(Reply) error
+	// Memories are what was found.
+	Memories() []Memory
+}
