@@ -66,7 +66,7 @@ func renderScope(s memproxy.Scope) []string {
 func renderOperation(op *memproxy.Operation) string {
 	var l lines
 	l.add(string(op.Kind), when(op.Bulk, "bulk"), when(op.Steering, "steering"), when(op.Derived, "derived"), when(op.Sweeps, "sweeps"),
-		when(op.Cost > 0, fmt.Sprint("cost=", op.Cost)), named("source", string(op.SourceClaim)))
+		when(op.Cost > 0, fmt.Sprint("cost=", op.Cost)), named("source", string(op.SourceClaim)), when(op.Extracts, "extracts"))
 	if op.Scope != (memproxy.Scope{}) {
 		l.add(append([]string{"scope"}, renderScope(op.Scope)...)...)
 	}
@@ -77,7 +77,13 @@ func renderOperation(op *memproxy.Operation) string {
 		l.add("target", string(op.TargetKind), strconv.Quote(id))
 	}
 	for _, it := range op.Items {
-		l.add("item", string(it.Kind), it.Pointer, named("role", it.Role), named("field", it.Field), named("layer", string(it.Layer)), named("target", it.Target), strconv.Quote(it.Text))
+		l.add("item", string(it.Kind), it.Pointer, named("role", it.Role), named("field", it.Field), named("layer", string(it.Layer)), when(it.Inferred, "inferred"), named("target", it.Target), strconv.Quote(it.Text))
+	}
+	for _, claimed := range op.LayerClaims {
+		l.add("claims", string(claimed))
+	}
+	if len(op.Keys) > 0 {
+		l.add("keys", fmt.Sprintf("%q", op.Keys))
 	}
 	for _, h := range op.Hints {
 		l.add("hint", h.Pointer, h.Raw, fmt.Sprint("claimed=", h.Claimed), when(!h.Legible, "illegible"))

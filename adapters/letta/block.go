@@ -68,6 +68,9 @@ func (d *decoding) block(v *jsondoc.Value, ptr string) error {
 				return err
 			}
 		default:
+			if m.Name == "tags" {
+				d.said.Filed(m.Value)
+			}
 			d.other(m, p)
 		}
 	}
@@ -189,6 +192,9 @@ func (d *decoding) passage(v *jsondoc.Value, ptr string) error {
 			}
 		case "metadata":
 			err = d.metadata(m.Value, p)
+		case "tags":
+			d.said.Filed(m.Value)
+			d.other(m, p)
 		case "created_at":
 			d.backdated(m.Value, p)
 		case "id":
@@ -236,6 +242,7 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 		case m.Name == "source":
 			d.source(m.Value)
 		}
+		d.said.Metadata(d.doc, m)
 		d.name(m.Name, p, memproxy.ItemMetadata)
 		d.strings(m.Value, p, memproxy.ItemMetadata)
 	}

@@ -115,7 +115,10 @@ func (d *decoding) content(v *jsondoc.Value, ptr, role string) {
 	switch v.Kind {
 	case jsondoc.String:
 		d.item(memproxy.ItemContent, ptr, v.Text())
-		d.op.Items[len(d.op.Items)-1].Role = role
+		it := &d.op.Items[len(d.op.Items)-1]
+		if it.Role = role; role != "" {
+			it.Layer = memproxy.Episodic // a message of a history
+		}
 	case jsondoc.Array:
 		for i, e := range v.Elems {
 			d.content(e, jsondoc.Index(ptr, i), role)

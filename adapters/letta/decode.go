@@ -5,6 +5,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/origin"
 )
 
 // decoding is one payload on its way to an Operation.
@@ -16,6 +17,8 @@ type decoding struct {
 	doc    *jsondoc.Doc
 	op     *memproxy.Operation
 	cost   int // memories counted so far
+	// said is what the payload says of its content's layer and origin.
+	said origin.Claims
 }
 
 // Decode implements the gate's adapter.
@@ -156,6 +159,7 @@ func (d *decoding) settle() error {
 			return err
 		}
 	}
+	d.said.Settle(op)
 	switch op.Kind {
 	case memproxy.Learn, memproxy.Correct:
 		op.Cost = max(1, d.cost)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/origin"
 )
 
 // messages reads a conversation. Every content must be of a shape that the
@@ -71,7 +72,7 @@ func urlType(typ string) bool {
 func (d *decoding) content(v *jsondoc.Value, ptr, role, target string) error {
 	switch v.Kind {
 	case jsondoc.String:
-		d.op.Items = append(d.op.Items, memproxy.Item{Kind: memproxy.ItemContent, Pointer: ptr, Text: v.Text(), Role: role, Layer: d.layer(), Target: target})
+		d.op.Items = append(d.op.Items, memproxy.Item{Kind: memproxy.ItemContent, Pointer: ptr, Text: v.Text(), Role: role, Layer: d.layer(role), Inferred: d.inferred(role), Target: target})
 		return nil
 	case jsondoc.Array:
 		for i, e := range v.Elems {
@@ -137,7 +138,7 @@ func (d *decoding) urls(v *jsondoc.Value, ptr string) {
 	}
 }
 
-// texts reads a list of facts.
+// texts reads a list of facts that a model of the client's deduced.
 func (d *decoding) texts(v *jsondoc.Value, ptr string) error {
 	if v.Kind != jsondoc.Array {
 		return bad(memproxy.PayloadMalformed, 422, ptr, "this must be a list of texts")
@@ -147,16 +148,37 @@ func (d *decoding) texts(v *jsondoc.Value, ptr string) error {
 			return err
 		}
 	}
+	for i := range d.op.Items {
+		it := &d.op.Items[i]
+		it.Inferred = it.Inferred || it.Kind == memproxy.ItemContent && strings.HasPrefix(it.Pointer, ptr+"/")
+	}
 	return nil
 }
 
-// layer is semantic for facts written as they are and episodic for
-// conversations that the backend extracts facts from.
-func (d *decoding) layer() memproxy.Layer {
-	if d.doc != nil && d.row.shape == addBody && !d.doc.False(d.doc.Root.Get("infer")) {
+// layer is the layer that content is written to. Of a conversation the backend
+// makes facts, or, asked for a procedural memory, an account of work done; with
+// infer off its messages are stored raw.
+func (d *decoding) layer(role string) memproxy.Layer {
+	switch {
+	case d.doc == nil || d.row.shape != addBody:
+	case role == "": // a fact, not a message
+	case strings.HasPrefix(memproxy.Key(d.doc.Root.Get("memory_type").Text()), "procedural"):
+		return memproxy.Task
+	case d.doc.False(d.doc.Root.Get("infer")):
 		return memproxy.Episodic
 	}
 	return memproxy.Semantic
+}
+
+// inferred reports whether what a role says is no user's statement. Of raw
+// messages the engine leaves the system's out.
+func (d *decoding) inferred(role string) bool {
+	return !origin.ByUser(role) && (role != "system" || d.extracts())
+}
+
+// extracts reports whether the backend's model makes facts of messages.
+func (d *decoding) extracts() bool {
+	return d.doc != nil && d.row.shape == addBody && d.doc.Root.Get("messages") != nil && !d.doc.False(d.doc.Root.Get("infer"))
 }
 
 // metadata reads one metadata object: confidence, source, field, identities,
@@ -190,6 +212,7 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 				return err
 			}
 		}
+		d.said.Metadata(d.doc, m)
 		switch {
 		case slices.Contains(d.a.opt.ConfidenceKeys, m.Name):
 			if d.op.Kind.Writes() {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/origin"
 	"github.com/memproxy/memproxy/adapters/routetable"
 )
 
@@ -19,6 +20,8 @@ type decoding struct {
 	op  *memproxy.Operation
 	// fields are governed fields by the pointer of what they govern.
 	fields [][2]string
+	// said is what the payload says of its content's layer and origin.
+	said origin.Claims
 }
 
 // Decode implements the gate's adapter.
@@ -181,6 +184,8 @@ func (d *decoding) settle() error {
 			}
 		}
 	}
+	op.Extracts = op.Kind == memproxy.Learn && d.extracts()
+	d.said.Settle(op)
 	switch op.Kind {
 	case memproxy.Learn:
 		op.Cost = d.cost()

@@ -121,6 +121,10 @@ func (d *decoding) member(m jsondoc.Member, params map[string]string) error {
 			d.op.Backdated = append(d.op.Backdated, memproxy.Stamped{Pointer: ptr, Raw: string(d.doc.Raw(v))})
 		}
 		return nil
+	case "categories", "tags":
+		d.said.Filed(v)
+	case "memory_type":
+		d.said.Layer(v.Text())
 	case "infer":
 		if v.Kind != jsondoc.Bool && v.Kind != jsondoc.Null {
 			return bad(memproxy.PayloadMalformed, 422, ptr, "infer must be true or false")

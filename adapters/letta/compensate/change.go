@@ -82,7 +82,7 @@ func lacks(has, not *agent, text string) bool {
 
 func (w *Watch) operation(kind memproxy.Kind, cost int, target string, items ...memproxy.Item) *memproxy.Operation {
 	for i := range items {
-		items[i].Role, items[i].Layer = "assistant", memproxy.Semantic
+		items[i].Role, items[i].Layer, items[i].Inferred = "assistant", memproxy.Semantic, true
 		if items[i].Kind == "" {
 			items[i].Kind = memproxy.ItemContent
 		}

@@ -139,7 +139,7 @@ func (c *toolCall) item(pointer string, v *jsondoc.Value, label string) {
 
 func (c *toolCall) add(pointer, text, label string) {
 	c.op.Items = append(c.op.Items, memproxy.Item{
-		Kind: memproxy.ItemContent, Pointer: pointer, Text: text, Field: label, Role: "assistant", Layer: memproxy.Semantic,
+		Kind: memproxy.ItemContent, Pointer: pointer, Text: text, Field: label, Role: "assistant", Layer: memproxy.Semantic, Inferred: true,
 	})
 }
 

@@ -1,0 +1,151 @@
+// Package origin reads what a payload says of its content's layer, of who said
+// it and of the names that it is filed under, in the same way for every
+// backend.
+//
+// It promises that what a payload claims only ever adds rules: a claim of a
+// layer is taken beside the layer that route and role give, and a claim that
+// something was inferred is believed while one that it was stated is not.
+package origin
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// Claims are what a payload says of its content.
+type Claims struct {
+	layers   []memproxy.Layer
+	keys     []string
+	speakers []string // who is said to have spoken, by name
+	inferred bool
+}
+
+// Metadata takes down one member of a metadata object.
+func (c *Claims) Metadata(doc *jsondoc.Doc, m jsondoc.Member) {
+	c.key(m)
+	text := memproxy.Key(m.Value.Text())
+	switch memproxy.Key(m.Name) {
+	case "layer", "type", "memory_type", "memory_layer", "kind":
+		c.Layer(text)
+	case "inferred", "deduced", "derived", "implicit":
+		c.inferred = c.inferred || !negative(doc, m.Value)
+	case "explicit", "stated":
+		c.inferred = c.inferred || negative(doc, m.Value)
+	case "attributed_to", "attribution", "role", "said_by", "author_role":
+		c.inferred = c.inferred || text != "" && !ByUser(text)
+	case "actor_id", "actor", "speaker":
+		if m.Value.Text() != "" {
+			c.speakers = append(c.speakers, m.Value.Text())
+		}
+	case "category", "categories", "tags", "tag", "topic", "topics":
+		c.Filed(m.Value)
+	}
+}
+
+// key takes down the name of a member and those inside it.
+func (c *Claims) key(m jsondoc.Member) {
+	c.keys = append(c.keys, m.Name)
+	c.inside(m.Value)
+}
+
+func (c *Claims) inside(v *jsondoc.Value) {
+	for _, m := range v.Members {
+		c.key(m)
+	}
+	for _, e := range v.Elems {
+		c.inside(e)
+	}
+}
+
+// Filed takes down a category or tag, or a list of them. A tag may name a
+// layer.
+func (c *Claims) Filed(v *jsondoc.Value) {
+	switch v.Kind {
+	case jsondoc.String:
+		c.keys = append(c.keys, v.Text())
+		c.Layer(v.Text())
+	case jsondoc.Array:
+		for _, e := range v.Elems {
+			c.Filed(e)
+		}
+	}
+}
+
+// Layer takes down a word that may name a layer.
+func (c *Claims) Layer(word string) {
+	if l, ok := LayerOf(word); ok && !slices.Contains(c.layers, l) {
+		c.layers = append(c.layers, l)
+	}
+}
+
+// LayerOf is the layer that a word names.
+func LayerOf(word string) (memproxy.Layer, bool) {
+	switch strings.ReplaceAll(memproxy.Key(word), "-", "_") {
+	case "episodic", "episodic_memory", "episode", "message", "messages", "conversation", "transcript":
+		return memproxy.Episodic, true
+	case "semantic", "semantic_memory", "fact", "facts":
+		return memproxy.Semantic, true
+	case "task", "tasks", "procedural", "procedural_memory", "todo", "todos", "plan", "plans", "work_item":
+		return memproxy.Task, true
+	}
+	return "", false
+}
+
+// ByUser reports whether a role is a user's. What has no role was written by
+// the caller itself, as a statement.
+func ByUser(role string) bool {
+	switch memproxy.Key(role) {
+	case "", "user", "human":
+		return true
+	}
+	return false
+}
+
+// negative reports whether a value denies what its name says.
+func negative(doc *jsondoc.Doc, v *jsondoc.Value) bool {
+	said := string(doc.Raw(v))
+	if v.Kind == jsondoc.String {
+		said = memproxy.Key(v.Text())
+	}
+	return slices.Contains([]string{"false", "null", "0", "", "no", "none"}, said)
+}
+
+// Settle puts the claims on an operation whose items bear what route and role
+// say. Where a model of the backend makes facts of a conversation in which a
+// user speaks, the conversation is not judged by its other voices: what the
+// model makes of them is.
+func (c *Claims) Settle(op *memproxy.Operation) {
+	if op.Kind != memproxy.Learn && op.Kind != memproxy.Correct {
+		return
+	}
+	op.LayerClaims, op.Keys = c.layers, c.keys
+	agent := op.Scope.Agent
+	all := c.inferred || agent != "" && slices.Contains(c.speakers, agent)
+	voices := map[string]bool{} // messages that bear the agent's name
+	for i := range op.Claims {
+		cl := &op.Claims[i]
+		if cl.Dim == memproxy.DimActor && agent != "" && slices.Contains(cl.Values, agent) {
+			voices[cl.Pointer[:strings.LastIndexByte(cl.Pointer, '/')+1]] = true
+		}
+	}
+	spoke := false
+	for i := range op.Items {
+		it := &op.Items[i]
+		if it.Kind != memproxy.ItemContent {
+			continue
+		}
+		for prefix := range voices {
+			it.Inferred = it.Inferred || strings.HasPrefix(it.Pointer, prefix)
+		}
+		spoke = spoke || !it.Inferred && it.Text != ""
+	}
+	for i := range op.Items {
+		it := &op.Items[i]
+		if it.Kind == memproxy.ItemContent {
+			it.Inferred = all || it.Inferred && !(op.Extracts && spoke && it.Role != "")
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package origin_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/origin"
+)
+
+// settled is an operation with one item under what metadata says.
+func settled(t testing.TB, metadata string, op memproxy.Operation) memproxy.Operation {
+	t.Helper()
+	doc, err := jsondoc.Parse([]byte(metadata), 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	var c origin.Claims
+	for _, m := range doc.Root.Members {
+		c.Metadata(doc, m)
+	}
+	op.Kind = memproxy.Learn
+	c.Settle(&op)
+	return op
+}
+
+func said(role string) memproxy.Item {
+	return memproxy.Item{Kind: memproxy.ItemContent, Pointer: "/messages/0/content", Text: "likes tea", Role: role, Inferred: !origin.ByUser(role)}
+}
+
+// Proves GOV-1, GOV-3: what metadata claims can make content inferred and add
+// a layer, and takes nothing back; ordinary metadata does neither.
+func TestMetadataOnlyAddsRules(t *testing.T) {
+	for _, tc := range []struct {
+		metadata, role string
+		inferred       bool
+		layers         []memproxy.Layer
+	}{
+		{`{}`, "user", false, nil},
+		{`{"type":"preference","category":"food","source":"chat","kind":3}`, "user", false, nil},
+		{`{"layer":"task"}`, "user", false, []memproxy.Layer{memproxy.Task}},
+		{`{"Type":" TODO "}`, "user", false, []memproxy.Layer{memproxy.Task}},
+		{`{"tags":["facts","home"],"memory_type":"procedural-memory"}`, "user", false, []memproxy.Layer{memproxy.Semantic, memproxy.Task}},
+		{`{"inferred":true}`, "user", true, nil},
+		{`{"inferred":1}`, "user", true, nil},
+		{`{"inferred":"yes"}`, "user", true, nil},
+		{`{"inferred":false}`, "user", false, nil},
+		{`{"inferred":null}`, "user", false, nil},
+		{`{"explicit":false}`, "user", true, nil},
+		{`{"stated":"no"}`, "user", true, nil},
+		{`{"stated":true}`, "user", false, nil},
+		{`{"attributed_to":"assistant"}`, "user", true, nil},
+		{`{"attributed_to":"user"}`, "user", false, nil},
+		{`{"role":"agent"}`, "", true, nil},
+		{`{"actor_id":"dev"}`, "user", true, nil},
+		{`{"actor_id":"ann"}`, "user", false, nil},
+		{`{"inferred":false,"stated":true,"attributed_to":"user","actor_id":"ann"}`, "assistant", true, nil},
+	} {
+		op := settled(t, tc.metadata, memproxy.Operation{Scope: memproxy.Scope{Agent: "dev"}, Items: []memproxy.Item{said(tc.role)}})
+		if op.Items[0].Inferred != tc.inferred || !slices.Equal(op.LayerClaims, tc.layers) {
+			t.Errorf("%s by %q: inferred %v, layers %v", tc.metadata, tc.role, op.Items[0].Inferred, op.LayerClaims)
+		}
+	}
+}
+
+// Proves GOV-2: every name that content is filed under is a key, at any depth.
+func TestKeys(t *testing.T) {
+	op := settled(t, `{"profile":{"religion":"x","more":[{"mood":1}]},"category":"health","tags":["a","b"]}`, memproxy.Operation{Items: []memproxy.Item{said("user")}})
+	want := []string{"profile", "religion", "more", "mood", "category", "health", "tags", "a", "b"}
+	if !slices.Equal(op.Keys, want) {
+		t.Errorf("%q, want %q", op.Keys, want)
+	}
+}
+
+// Proves GOV-3: a conversation in which the user speaks is judged by what is
+// made of it; one in which only others speak, and raw messages, at once.
+func TestConversations(t *testing.T) {
+	for _, tc := range []struct {
+		extracts bool
+		roles    []string
+		want     []bool
+	}{
+		{true, []string{"user", "assistant"}, []bool{false, false}},
+		{true, []string{"assistant", "tool"}, []bool{true, true}},
+		{false, []string{"user", "assistant"}, []bool{false, true}},
+	} {
+		op := memproxy.Operation{Extracts: tc.extracts}
+		for _, role := range tc.roles {
+			op.Items = append(op.Items, said(role))
+		}
+		op = settled(t, `{}`, op)
+		for i, want := range tc.want {
+			if op.Items[i].Inferred != want {
+				t.Errorf("%v %v: item %d inferred %v", tc.extracts, tc.roles, i, op.Items[i].Inferred)
+			}
+		}
+	}
+}
+
+// FuzzMetadata: a claim never makes an assistant's words a user's.
+func FuzzMetadata(f *testing.F) {
+	f.Add(`{"inferred":false,"tags":[["x"],{"y":1}],"layer":"task"}`)
+	f.Add(`{"attributed_to":{"role":"user"},"explicit":[],"actor_id":null}`)
+	f.Fuzz(func(t *testing.T, metadata string) {
+		op := settled(t, metadata, memproxy.Operation{Scope: memproxy.Scope{Agent: "dev"}, Items: []memproxy.Item{said("assistant")}})
+		if !op.Items[0].Inferred || len(op.LayerClaims) > 3 {
+			t.Errorf("%+v", op)
+		}
+	})
+}
