@@ -51,6 +51,17 @@ type Version struct {
 	Metadata []byte `json:"-"`
 }
 
+// Chronicle is what one operation makes of memories' histories.
+type Chronicle struct {
+	// Found are the memories as they were found, for those that have no history
+	// yet. Versions follow them, and States stand when both are there.
+	Found, Versions []Version
+	States          []StateChange
+}
+
+// Empty reports whether there is nothing in it.
+func (c *Chronicle) Empty() bool { return len(c.Found)+len(c.Versions)+len(c.States) == 0 }
+
 // ChainFault is one break in the chain of versions.
 type ChainFault struct {
 	// Class is tamper, truncate, delete, reorder, forge or missing-text.

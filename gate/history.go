@@ -39,25 +39,24 @@ func (ret *returning) found(id string, m memproxy.Memory) memproxy.Version {
 
 // record keeps the versions that a write, change or deletion made, each change
 // with what stood there before. It is history, not permission: where it cannot
-// be kept the write stands, and that is said.
-func (ret *returning) record(ctx context.Context) {
+// be kept the write stands, and that is said. States are noted along with it.
+func (ret *returning) record(ctx context.Context, states []memproxy.StateChange) {
 	historian, ok := ret.g.opt.Ledger.(Historian)
 	if !ok || !ret.enforced() {
+		ret.mark(ctx, states)
 		return
 	}
-	found, versions := ret.versions()
-	if len(versions) == 0 {
+	c := memproxy.Chronicle{States: states}
+	c.Found, c.Versions = ret.versions()
+	if c.Empty() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ret.g.opt.RecordTimeout)
+	wctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ret.g.opt.RecordTimeout)
 	defer cancel()
-	_, err := historian.Seal(ctx, found...)
-	if err == nil {
-		_, err = historian.Append(ctx, versions...)
-	}
-	if err != nil {
+	if err := historian.Chronicle(wctx, c); err != nil {
 		ret.g.opt.Meter.LedgerFailed(ctx)
 		ret.g.opt.Log.ErrorContext(ctx, "versions not kept", "decision", ret.Decision.ID, "error", err)
+		ret.mark(ctx, states) // how memories stand does not depend on their texts
 	}
 }
 

@@ -36,6 +36,13 @@ func (l *fullLedger) Append(_ context.Context, vs ...memproxy.Version) ([]mempro
 	_, err := l.note(vs)
 	return vs, err
 }
+func (l *fullLedger) Chronicle(ctx context.Context, c memproxy.Chronicle) error {
+	_, err := l.note(slices.Concat(c.Found, c.Versions))
+	if err == nil {
+		_, err = l.SetState(ctx, c.States...)
+	}
+	return err
+}
 func (l *fullLedger) note(vs []memproxy.Version) (int, error) {
 	for _, v := range vs {
 		l.history = append(l.history, fmt.Sprintf("%s %s %q before %v by %s", v.Op, v.ID, v.Text, v.Before != "", v.Actor))

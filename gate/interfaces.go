@@ -171,6 +171,10 @@ type Historian interface {
 
 	// Append records versions. The same one again changes nothing.
 	Append(context.Context, ...memproxy.Version) ([]memproxy.Version, error)
+
+	// Chronicle does what Seal, Append and SetState do, all or nothing. It may
+	// take its time, to do it together with others.
+	Chronicle(context.Context, memproxy.Chronicle) error
 }
 
 // A Disciplinarian is a Ledger that counts a session's rejections.

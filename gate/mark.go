@@ -7,12 +7,11 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// mark notes how new memories stand, and until when they are kept. A write of
+// standings say how new memories stand, and until when they are kept. A write of
 // one that was there confirms it.
-func (ret *returning) mark(ctx context.Context) {
-	registrar, ok := ret.g.opt.Ledger.(Registrar)
-	if !ok || !ret.enforced() || ret.reading == nil || ret.op.Kind != memproxy.Learn {
-		return
+func (ret *returning) standings() []memproxy.StateChange {
+	if !ret.enforced() || ret.reading == nil || ret.op.Kind != memproxy.Learn {
+		return nil
 	}
 	var changes []memproxy.StateChange
 	for i := range ret.reading.Memories {
@@ -30,6 +29,9 @@ func (ret *returning) mark(ctx context.Context) {
 		switch {
 		case ret.confirmed:
 			c.State, c.Attestation, c.Reason = memproxy.StateValidated, memproxy.HumanConfirmed, "approved by a reviewer"
+		case ret.aside != "":
+			c = ret.asideOf(c.MemoryKey)
+			c.Findings = ret.spansIn(m)
 		case ret.rules.Pending != nil && ret.rules.Pending(ret.Principal):
 			c.State, c.Reason = memproxy.StatePending, "its author is not trusted enough to be read without a review"
 		}
@@ -40,7 +42,13 @@ func (ret *returning) mark(ctx context.Context) {
 		}
 		changes = append(changes, c)
 	}
-	if len(changes) == 0 {
+	return changes
+}
+
+// mark notes how memories stand.
+func (ret *returning) mark(ctx context.Context, changes []memproxy.StateChange) {
+	registrar, ok := ret.g.opt.Ledger.(Registrar)
+	if !ok || len(changes) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ret.g.opt.RecordTimeout)

@@ -37,16 +37,12 @@ func (ret *returning) remember(ctx context.Context) {
 	}
 	// What waits for review is marked before anybody can read it. The rest is
 	// history, and does not keep the caller waiting.
-	waits := ret.rules.Pending != nil && ret.rules.Pending(ret.Principal)
-	if waits {
-		ret.mark(ctx)
+	states := ret.standings()
+	if ret.aside != "" || ret.rules.Pending != nil && ret.rules.Pending(ret.Principal) {
+		ret.mark(ctx, states)
+		states = nil
 	}
-	ret.g.opt.Later(ret.subject(), func() {
-		ret.record(ctx)
-		if !waits {
-			ret.mark(ctx)
-		}
-	})
+	ret.g.opt.Later(ret.subject(), func() { ret.record(ctx, states) })
 	if len(ret.rows) == 0 {
 		return
 	}

@@ -67,6 +67,11 @@ func (l *Ledger) scanHead(s scanner) (head, error) {
 // head returns the tenant's head, which no other transaction changes until
 // this one is over. A new chain begins here.
 func (t *transaction) head(tenant string) (head, error) {
+	for _, h := range t.heads {
+		if h.tenant == tenant {
+			return h, nil
+		}
+	}
 	for try := 0; ; try++ {
 		found, err := rows(t, t.l.scanHead, `UPDATE chain SET place = place WHERE tenant = ? RETURNING `+headColumns, tenant)
 		if err != nil {
@@ -85,6 +90,27 @@ func (t *transaction) head(tenant string) (head, error) {
 			return head{}, err
 		}
 	}
+}
+
+// setHead changes the end of a chain, which is written when the transaction is
+// over: what many versions made of it is written once.
+func (t *transaction) setHead(h head) {
+	for i := range t.heads {
+		if t.heads[i].tenant == h.tenant {
+			t.heads[i] = h
+			return
+		}
+	}
+	t.heads = append(t.heads, h)
+}
+
+func (t *transaction) putHeads() error {
+	for _, h := range t.heads {
+		if err := t.putHead(h); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (t *transaction) putHead(h head) error {
@@ -140,9 +166,7 @@ func (l *Ledger) Trim(ctx context.Context, tenant string, before time.Time) (int
 			return err
 		}
 		h.base, h.baseLink = found[0].place, found[0].Link
-		if err := t.putHead(h); err != nil {
-			return err
-		}
+		t.setHead(h)
 		gone, err := t.run(`DELETE FROM version WHERE tenant = ? AND place <= ? AND compacted = 1`, tenant, h.base)
 		n = int(gone)
 		return err

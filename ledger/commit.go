@@ -51,6 +51,10 @@ func (l *Ledger) commit(group []*job) (err error) {
 			return err
 		}
 	}
+	if err := t.putHeads(); err != nil {
+		_ = tx.Rollback() // the first error is the one to report
+		return err
+	}
 	l.hot.begin(t.put, t.gone)
 	l.standings.begin(nil, t.stood)
 	err = tx.Commit()

@@ -131,7 +131,8 @@ func (t *transaction) append(v memproxy.Version) (memproxy.Version, error) {
 		return v, err
 	}
 	head.place, head.link = r.place, r.Link
-	if err := t.putHead(head); err != nil {
+	t.setHead(head)
+	if err := t.trust(&r); err != nil {
 		return v, err
 	}
 	return r.Version, t.compact(&r)
@@ -158,6 +159,9 @@ func (r *record) textless() bool { return r.Op == memproxy.OpDelete || r.Op == m
 // compact gives up the oldest texts over the number that is kept, and notes
 // that it did.
 func (t *transaction) compact(r *record) error {
+	if r.Number <= int64(t.l.opt.KeepVersions) {
+		return nil
+	}
 	old, err := rows(t, func(s scanner) (n int64, err error) { return n, s.Scan(&n) }, `SELECT number FROM version
 		WHERE backend = ? AND kind = ? AND id = ? AND field = ? AND pinned = 0 AND compacted = 0
 		ORDER BY number DESC LIMIT 100 OFFSET ?`, r.Backend, string(r.Kind), r.ID, r.Field, t.l.opt.KeepVersions)
@@ -214,40 +218,21 @@ func (l *Ledger) Seal(ctx context.Context, found ...memproxy.Version) (int, erro
 	if l.opt.Vault == nil {
 		return 0, ErrNoVault
 	}
-	in := slices.Clone(found)
-	for i := range in {
-		in[i].Op, in[i].Trust, in[i].Attestation = memproxy.OpSeal, memproxy.TrustAnonymous, memproxy.AttestationUnknown
-		in[i].Actor, in[i].Confidence, in[i].Pinned = "", 0, false
-		if err := validVersion(&in[i]); err != nil {
-			return 0, err
-		}
+	in, err := sealed(found)
+	if err != nil {
+		return 0, err
 	}
 	n := 0
-	err := l.do(ctx, &job{also: func(t *transaction) error {
+	err = l.do(ctx, &job{also: func(t *transaction) error {
 		n = 0
 		for i := range in {
-			_, known, err := t.lastVersion(in[i].MemoryKey)
+			began, err := t.seal(in[i])
 			if err != nil {
 				return err
 			}
-			if known {
-				continue
+			if began {
+				n++
 			}
-			if _, err := t.append(in[i]); err != nil {
-				return err
-			}
-			st, prior, err := t.standing(in[i].MemoryKey)
-			if err != nil {
-				return err
-			}
-			if st.Changed.IsZero() {
-				st.Tenant, st.Reason, st.Attestation = in[i].Tenant, "found when its history began", memproxy.AttestationUnknown
-				st.Changed = moment(max(1, micros(t.l.opt.Clock())))
-				if err := t.putStanding(st, prior); err != nil {
-					return err
-				}
-			}
-			n++
 		}
 		return nil
 	}})
@@ -255,6 +240,36 @@ func (l *Ledger) Seal(ctx context.Context, found ...memproxy.Version) (int, erro
 		return 0, err
 	}
 	return n, nil
+}
+
+// sealed are found memories as their histories begin with them.
+func sealed(found []memproxy.Version) ([]memproxy.Version, error) {
+	in := slices.Clone(found)
+	for i := range in {
+		in[i].Op, in[i].Trust, in[i].Attestation = memproxy.OpSeal, memproxy.TrustAnonymous, memproxy.AttestationUnknown
+		in[i].Actor, in[i].Confidence, in[i].Pinned = "", 0, false
+		if err := validVersion(&in[i]); err != nil {
+			return nil, err
+		}
+	}
+	return in, nil
+}
+
+// seal begins the history of a memory, unless it has one.
+func (t *transaction) seal(v memproxy.Version) (began bool, err error) {
+	if _, known, err := t.lastVersion(v.MemoryKey); known || err != nil {
+		return false, err
+	}
+	if _, err := t.append(v); err != nil {
+		return false, err
+	}
+	st, prior, err := t.standing(v.MemoryKey)
+	if err != nil || !st.Changed.IsZero() {
+		return true, err
+	}
+	st.Tenant, st.Reason, st.Attestation = v.Tenant, "found when its history began", memproxy.AttestationUnknown
+	st.Changed = moment(max(1, micros(t.l.opt.Clock())))
+	return true, t.putStanding(st, prior)
 }
 
 func hexHash(b []byte) string {

@@ -25,12 +25,17 @@ type job struct {
 	// removed it adds to gone.
 	also func(*transaction) error
 	done chan error // nil: nobody waits
+	// patient is set where the caller has time: the job may wait for company.
+	patient bool
 	// pended is set for rows that are visible already.
 	pended bool
 	// durable jobs are on the disk when they are done, whatever Options say;
 	// erase makes what they remove unreadable there.
 	durable, erase bool
 }
+
+// hurried reports whether somebody waits for the job who should not wait long.
+func (j *job) hurried() bool { return j.done != nil && !j.patient }
 
 // transaction is the writer's, with what it changed.
 type transaction struct {
@@ -41,6 +46,7 @@ type transaction struct {
 	gone  []key
 	stood []key    // whose standing changed
 	fresh []string // statements that are not prepared yet
+	heads []head   // of the chains that grew, as they are to be written
 }
 
 // remove notes that rows are no longer what was put before.
@@ -210,7 +216,7 @@ func (l *Ledger) write() {
 // than a row.
 func (l *Ledger) gather(group []*job) []*job {
 	n := max(1, len(group[0].rows))
-	hurry := group[0].done != nil
+	hurry := group[0].hurried()
 	var late <-chan time.Time
 	for n < maxGroup {
 		var j *job
@@ -233,7 +239,7 @@ func (l *Ledger) gather(group []*job) []*job {
 		if !ok {
 			return group
 		}
-		hurry = hurry || j.done != nil
+		hurry = hurry || j.hurried()
 		group = append(group, j)
 		n += max(1, len(j.rows))
 	}

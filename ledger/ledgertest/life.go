@@ -105,6 +105,7 @@ func RunLife(t *testing.T, open func(*testing.T, ledger.Options) (one, other *le
 		{"promotion takes distinct reviewers", promoted},
 		{"versions are found as appended", versionsFound},
 		{"ten texts are kept, and the pinned", versionsCompacted},
+		{"what one operation made is there together", chronicles},
 		{"a store is sealed", versionsSealed},
 		{"versions from many writers are one chain", versionsAtOnce},
 		{"what is over is removed", maintained},

@@ -1,0 +1,59 @@
+package ledgertest
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger"
+)
+
+func stateOf(id string, state memproxy.MemoryState) memproxy.StateChange {
+	return memproxy.StateChange{MemoryKey: mem(id), Tenant: "acme", State: state, Decision: "d"}
+}
+
+// chronicles: what one operation makes of its memories is there together, and
+// what cannot be is not there at all.
+func chronicles(t *testing.T, l Life) {
+	ctx := t.Context()
+	must(t, "Chronicle", l.Chronicle(ctx, memproxy.Chronicle{
+		Found:    []memproxy.Version{Version("m", "was there")},
+		Versions: []memproxy.Version{Version("m", "changed")},
+		States:   []memproxy.StateChange{stateOf("m", memproxy.StateFlagged)},
+	}))
+	history, err := l.Other.History(ctx, mem("m"), 0, 10)
+	must(t, "History", err)
+	if len(history) != 2 || history[0].Op != memproxy.OpUpdate || history[0].Before != hash("was there") || history[1].Op != memproxy.OpSeal {
+		t.Errorf("history %+v", history)
+	}
+	standings, err := l.Other.Standings(ctx, "mem0", memproxy.TargetMemory, []string{"m"})
+	must(t, "Standings", err)
+	if standings["m"].State != memproxy.StateFlagged {
+		t.Errorf("standing %+v", standings["m"])
+	}
+	bad := stateOf("n", "no such state")
+	err = l.Chronicle(ctx, memproxy.Chronicle{Versions: []memproxy.Version{Version("n", "text")}, States: []memproxy.StateChange{bad}})
+	if !errors.Is(err, ledger.ErrRow) {
+		t.Errorf("a wrong state: %v", err)
+	}
+	if history, err = l.Other.History(ctx, mem("n"), 0, 10); err != nil || len(history) != 0 {
+		t.Errorf("half of it is kept: %+v, %v", history, err)
+	}
+	// Many at a time share transactions and one chain.
+	var all sync.WaitGroup
+	for i := range 60 {
+		all.Go(func() {
+			id := fmt.Sprint("c", i%7)
+			c := memproxy.Chronicle{Versions: []memproxy.Version{Version(id, fmt.Sprint("text ", i))}, States: []memproxy.StateChange{stateOf(id, memproxy.StateUntrusted)}}
+			if err := []*ledger.Ledger{l.Ledger, l.Other}[i%2].Chronicle(ctx, c); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if report := sound(t, l); report.Checked != 62 {
+		t.Errorf("%d records, want 62", report.Checked)
+	}
+}
