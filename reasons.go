@@ -36,6 +36,10 @@ const (
 
 	IntegrityMismatch ReasonCode = "integrity.mismatch" // the text is not the one that went through memproxy
 	IntegrityForged   ReasonCode = "integrity.forged"   // a provenance stamp that this installation did not sign, or not for this memory
+	IntegrityUnknown  ReasonCode = "integrity.unknown"  // nobody wrote it through memproxy, in a backend of which everything was known once
+	IntegrityMetadata ReasonCode = "integrity.metadata" // the metadata is not what it was
+	IntegrityMissing  ReasonCode = "integrity.missing"  // the backend lacks it, and nobody deleted it
+	IntegrityChain    ReasonCode = "integrity.chain"    // its history stands behind a break of the chain
 
 	ReviewApproved ReasonCode = "review.approved" // a held write that a reviewer approved
 	SessionLocked  ReasonCode = "session.locked"  // too many rejections; a reviewer unlocks it
@@ -113,6 +117,10 @@ func ReasonCodes() []ReasonCode {
 		PayloadUnseen,
 		IntegrityMismatch,
 		IntegrityForged,
+		IntegrityUnknown,
+		IntegrityMetadata,
+		IntegrityMissing,
+		IntegrityChain,
 		ReviewApproved,
 		SessionLocked,
 		StateWithheld,

@@ -31,14 +31,17 @@ type MemoryKey struct {
 // Standing is what the ledger knows of a memory besides whose it is.
 type Standing struct {
 	MemoryKey
-	Tenant      string      `json:"tenant"`
-	State       MemoryState `json:"state"`
-	Reason      string      `json:"reason,omitempty"`   // a reason code or a sentence; quotes no content
-	Decision    string      `json:"decision,omitempty"` // id of the decision that led to the state
-	Changed     time.Time   `json:"changed"`
-	Contested   bool        `json:"contested,omitempty"` // somebody of less trust says otherwise
-	Pinned      bool        `json:"pinned,omitempty"`    // never expires
-	Expires     time.Time   `json:"expires,omitzero"`    // zero: never
+	Tenant    string      `json:"tenant"`
+	State     MemoryState `json:"state"`
+	Reason    string      `json:"reason,omitempty"`   // a reason code or a sentence; quotes no content
+	Decision  string      `json:"decision,omitempty"` // id of the decision that led to the state
+	Changed   time.Time   `json:"changed"`
+	Contested bool        `json:"contested,omitempty"` // somebody of less trust says otherwise
+	Pinned    bool        `json:"pinned,omitempty"`    // never expires
+	// Unverified is what speaks against the memory being what was written; ""
+	// is nothing.
+	Unverified  ReasonCode  `json:"unverified,omitempty"`
+	Expires     time.Time   `json:"expires,omitzero"` // zero: never
 	Attestation Attestation `json:"attestation,omitempty"`
 	// Rules is the version under which it was last examined.
 	Rules string `json:"rules,omitempty"`

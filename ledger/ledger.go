@@ -24,7 +24,8 @@ type Ledger struct {
 	writer, reader *sql.DB
 	hot            *hot[memproxy.Ownership]
 	standings      *hot[memproxy.Standing]
-	similar        atomic.Pointer[[]byte] // the key of sketches, once it was read
+	similar        atomic.Pointer[[]byte]   // the key of sketches, once it was read
+	seals          atomic.Pointer[[]string] // backends of which everything is known; nil: to be read
 
 	one, many, byDecision, byActor *sql.Stmt // of reader
 	insert, update, count, correct *sql.Stmt // of writer

@@ -9,7 +9,7 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-const standingColumns = `backend, kind, id, tenant, state, reason, decision, changed, contested, pinned, expires, attestation, rules, findings`
+const standingColumns = `backend, kind, id, tenant, state, reason, decision, changed, contested, pinned, expires, attestation, rules, findings, unverified`
 
 func standingKey(s *memproxy.Standing) key { return key{s.Backend, s.Kind, s.ID} }
 
@@ -18,7 +18,7 @@ func scanStanding(s scanner) (memproxy.Standing, error) {
 	var changed, contested, pinned, expires int64
 	var findings []byte
 	err := s.Scan(&st.Backend, &st.Kind, &st.ID, &st.Tenant, &st.State, &st.Reason, &st.Decision, &changed,
-		&contested, &pinned, &expires, &st.Attestation, &st.Rules, &findings)
+		&contested, &pinned, &expires, &st.Attestation, &st.Rules, &findings, &st.Unverified)
 	if err != nil {
 		return st, err
 	}
@@ -183,13 +183,13 @@ func (t *transaction) standing(k memproxy.MemoryKey) (st memproxy.Standing, prio
 
 func (t *transaction) putStanding(st memproxy.Standing, prior memproxy.MemoryState) error {
 	t.stood = append(t.stood, standingKey(&st))
-	_, err := t.run(`INSERT INTO standing (`+standingColumns+`, prior) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
+	_, err := t.run(`INSERT INTO standing (`+standingColumns+`, prior) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
 		ON CONFLICT (backend, kind, id) DO UPDATE SET tenant = excluded.tenant, state = excluded.state, reason = excluded.reason,
 		decision = excluded.decision, changed = excluded.changed, contested = excluded.contested, pinned = excluded.pinned,
 		expires = excluded.expires, attestation = excluded.attestation, rules = excluded.rules, findings = excluded.findings,
-		prior = excluded.prior`,
+		unverified = excluded.unverified, prior = excluded.prior`,
 		st.Backend, string(st.Kind), st.ID, st.Tenant, string(st.State), st.Reason, st.Decision, micros(st.Changed),
-		count(st.Contested), count(st.Pinned), micros(st.Expires), string(st.Attestation), st.Rules, asJSON(st.Findings), string(prior))
+		count(st.Contested), count(st.Pinned), micros(st.Expires), string(st.Attestation), st.Rules, asJSON(st.Findings), string(st.Unverified), string(prior))
 	return err
 }
 

@@ -4,7 +4,7 @@ package ledger
 // dialect.ddl translates. A released one is never edited: later needs are a
 // further entry. Times are microseconds since 1970, zero for none.
 func migrations() []string {
-	return []string{ownershipTables, lifeTables}
+	return []string{ownershipTables, lifeTables, integrityTables}
 }
 
 const ownershipTables = `
@@ -237,4 +237,31 @@ CREATE TABLE notice ( -- what is still to be told to people outside
 	error    TEXT    NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX notice_due ON notice (due);
+`
+
+const integrityTables = `
+ALTER TABLE standing ADD COLUMN unverified TEXT NOT NULL DEFAULT '';
+
+CREATE TABLE breach ( -- faults of chains; what came later is not verified
+	tenant   TEXT    NOT NULL,
+	place    INTEGER NOT NULL,
+	class    TEXT    NOT NULL,
+	detail   TEXT    NOT NULL,
+	at       INTEGER NOT NULL,
+	PRIMARY KEY (tenant, place, class)
+) WITHOUT ROWID;
+
+CREATE TABLE glimpse ( -- hash of a memory's metadata when it was first seen after a write
+	backend  TEXT    NOT NULL,
+	kind     TEXT    NOT NULL,
+	id       TEXT    NOT NULL,
+	decision TEXT    NOT NULL,
+	sha256   TEXT    NOT NULL,
+	PRIMARY KEY (backend, kind, id)
+) WITHOUT ROWID;
+
+CREATE TABLE sealed ( -- backends of which everything is known
+	backend  TEXT    NOT NULL PRIMARY KEY,
+	at       INTEGER NOT NULL
+) WITHOUT ROWID;
 `

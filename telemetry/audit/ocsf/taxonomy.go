@@ -24,7 +24,8 @@ func threatOf(code memproxy.ReasonCode) threat {
 	case "payload.too_large", "payload.too_deep", "payload.slow":
 		return threat{atlas: "AML.T0029"}
 	case "payload.reserved", "payload.unseen", "trust.authority", "trust.backdated",
-		"screen.risk", "screen.extracted", "screen.withheld", "screen.stored", "integrity.mismatch", "layer.inferred":
+		"screen.risk", "screen.extracted", "screen.withheld", "screen.stored", "layer.inferred",
+		"integrity.mismatch", "integrity.unknown", "integrity.metadata", "integrity.missing", "integrity.chain":
 		return threat{"ASI06", "AML.T0080.000"}
 	case "integrity.forged":
 		return threat{"ASI06", "AML.T0073"}

@@ -1,0 +1,54 @@
+package memproxy
+
+import "time"
+
+// The events of integrity.
+const (
+	EventAnchor     EventType = "chain_anchor" // where a tenant's chain of versions ends
+	EventChainBreak EventType = "chain_break"  // the chain is not what was written
+	EventIntegrity  EventType = "integrity"    // a memory in the backend is not what was written, or is again
+	EventSeal       EventType = "seal"         // what a backend holds was taken over, with the lowest trust
+	EventSweep      EventType = "sweep"        // a backend and the chains were looked through
+)
+
+// What else is done to the store of a backend.
+const (
+	FaultInsert   FaultClass = "insert"   // something that nobody wrote through the proxy
+	FaultMetadata FaultClass = "metadata" // the metadata was changed
+)
+
+// Discrepancy is one way in which a backend's store is not what went through
+// the proxy.
+type Discrepancy struct {
+	Class     FaultClass `json:"class"`
+	Code      ReasonCode `json:"code"`
+	Tenant    string     `json:"tenant"`
+	MemoryKey `json:"memory"`
+	Detail    string `json:"detail"` // for a person; quotes no content
+}
+
+// Doubt says what speaks against a memory. An empty code takes it back.
+type Doubt struct {
+	MemoryKey
+	Tenant string
+	Code   ReasonCode
+}
+
+// Breach is a fault of a chain that was noted. What was recorded at Position
+// or after it is not verified any more. A breach is never repaired and never
+// taken back by the program.
+type Breach struct {
+	ChainFault
+	Noted time.Time `json:"noted"`
+}
+
+// Glimpse is what a memory's metadata was when it was first seen after a
+// write.
+type Glimpse struct {
+	MemoryKey
+	// Decision is the write's; metadata of another write is another one's.
+	Decision string
+	// SHA256 is the hex hash of the metadata, without the proxy's own keys, in
+	// canonical form.
+	SHA256 string
+}

@@ -1,0 +1,210 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Cast notes what speaks against memories, or that nothing does any more, and
+// returns how many it changed. It says nothing of their states. What stands
+// behind a breach stays doubted.
+func (l *Ledger) Cast(ctx context.Context, doubts ...memproxy.Doubt) (int, error) {
+	for i := range doubts {
+		d := &doubts[i]
+		if err := validKey(d.MemoryKey); err != nil {
+			return 0, err
+		}
+		if storable(d.Tenant) != nil || storable(string(d.Code)) != nil {
+			return 0, refused("a part of the doubt cannot be stored")
+		}
+	}
+	if len(doubts) == 0 {
+		return 0, ctx.Err()
+	}
+	own, n := slices.Clone(doubts), 0
+	err := l.do(ctx, &job{also: func(t *transaction) error {
+		n = 0
+		for i := range own {
+			changed, err := t.cast(&own[i])
+			if err != nil {
+				return err
+			}
+			if changed {
+				n++
+			}
+		}
+		return nil
+	}})
+	if err != nil {
+		return 0, err
+	}
+	return n, nil
+}
+
+func (t *transaction) cast(d *memproxy.Doubt) (bool, error) {
+	st, prior, err := t.standing(d.MemoryKey)
+	if err != nil || st.Unverified == d.Code || st.Unverified == memproxy.IntegrityChain {
+		return false, err
+	}
+	st.Unverified = d.Code
+	if st.Tenant == "" {
+		st.Tenant = d.Tenant
+	}
+	if st.Changed.IsZero() {
+		st.Changed = moment(max(1, micros(t.l.opt.Clock())))
+	}
+	return true, t.putStanding(st, prior)
+}
+
+// maxDoubted bounds the memories that one transaction marks.
+const maxDoubted = 10000
+
+// NoteBreach keeps a fault of a tenant's chain, marks the memories with records
+// at its position or behind it as unverified, and reports whether the fault is
+// new. Nothing takes a breach back.
+func (l *Ledger) NoteBreach(ctx context.Context, f memproxy.ChainFault) (fresh bool, err error) {
+	for _, s := range [...]string{f.Tenant, string(f.Class), f.Detail} {
+		if err := storable(s); err != nil {
+			return false, refused("a part of the fault %v", err)
+		}
+	}
+	err = l.change(ctx, func(t *transaction) error {
+		n, err := t.run(`INSERT INTO breach (tenant, place, class, detail, at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+			f.Tenant, f.Position, string(f.Class), f.Detail, max(1, micros(t.l.opt.Clock())))
+		if fresh = n > 0; err != nil || !fresh {
+			return err
+		}
+		behind, err := rows(t, func(s scanner) (k memproxy.MemoryKey, err error) { return k, s.Scan(&k.Backend, &k.Kind, &k.ID) },
+			`SELECT DISTINCT v.backend, v.kind, v.id FROM version v WHERE v.tenant = ?1 AND v.place >= ?2 AND NOT EXISTS
+				(SELECT 1 FROM standing s WHERE s.backend = v.backend AND s.kind = v.kind AND s.id = v.id AND s.unverified = ?3) LIMIT ?4`,
+			f.Tenant, f.Position, string(memproxy.IntegrityChain), maxDoubted)
+		if err != nil {
+			return err
+		}
+		for _, k := range behind {
+			if _, err := t.cast(&memproxy.Doubt{MemoryKey: k, Tenant: f.Tenant, Code: memproxy.IntegrityChain}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return fresh && err == nil, err
+}
+
+// Breaches returns the faults that were noted of a tenant's chain, by position.
+func (l *Ledger) Breaches(ctx context.Context, tenant string) ([]memproxy.Breach, error) {
+	if storable(tenant) != nil {
+		return nil, ctx.Err()
+	}
+	return look(ctx, l, "list breaches", func(s scanner) (b memproxy.Breach, err error) {
+		var at int64
+		err = s.Scan(&b.Tenant, &b.Position, &b.Class, &b.Detail, &at)
+		b.Noted = moment(at)
+		return b, err
+	}, `SELECT tenant, place, class, detail, at FROM breach WHERE tenant = ? ORDER BY place, class LIMIT 1000`, tenant)
+}
+
+// trust settles what a new record means for the doubts about its memory: what
+// is recorded behind a breach is not verified; else a text that went through
+// the proxy takes the place of one that did not.
+func (t *transaction) trust(r *record) error {
+	var breached int64
+	args := []any{r.Backend, string(r.Kind), r.ID}
+	if broken, err := t.one(`SELECT 1 FROM breach WHERE tenant = ? LIMIT 1`, []any{r.Tenant}, &breached); err != nil {
+		return err
+	} else if broken {
+		_, err := t.cast(&memproxy.Doubt{MemoryKey: r.MemoryKey, Tenant: r.Tenant, Code: memproxy.IntegrityChain})
+		return err
+	}
+	if r.Number == 1 || r.textless() {
+		return nil // nothing was known of it, or nothing is left
+	}
+	n, err := t.run(`UPDATE standing SET unverified = '' WHERE backend = ? AND kind = ? AND id = ? AND unverified <> '' AND unverified <> 'integrity.chain'`, args...)
+	if n > 0 {
+		t.stood = append(t.stood, key{r.Backend, r.Kind, r.ID})
+	}
+	return err
+}
+
+// Sealed reports whether everything that a backend holds was known once, so
+// that what is unknown there was put there behind the proxy.
+func (l *Ledger) Sealed(ctx context.Context, backend string) (bool, error) {
+	if storable(backend) != nil {
+		return false, ctx.Err()
+	}
+	if l.opt.URL == "" && l.seals.Load() != nil {
+		return slices.Contains(*l.seals.Load(), backend), l.alive()
+	}
+	found, err := look(ctx, l, "list sealed backends", scanText, `SELECT backend FROM sealed ORDER BY backend LIMIT 1000`)
+	if err != nil {
+		return false, err
+	}
+	l.seals.Store(&found)
+	return slices.Contains(found, backend), nil
+}
+
+// SealBackend notes that everything that a backend holds is known.
+func (l *Ledger) SealBackend(ctx context.Context, backend string) error {
+	if backend == "" || storable(backend) != nil {
+		return refused("a backend is required")
+	}
+	err := l.change(ctx, func(t *transaction) error {
+		_, err := t.run(`INSERT INTO sealed (backend, at) VALUES (?, ?) ON CONFLICT DO NOTHING`, backend, max(1, micros(t.l.opt.Clock())))
+		return err
+	})
+	l.seals.Store(nil)
+	return err
+}
+
+// Glimpse compares what memories' metadata is with what it was when it was
+// first seen after the same write, and keeps it where there is nothing to
+// compare with. It returns the keys of those that differ.
+func (l *Ledger) Glimpse(ctx context.Context, seen ...memproxy.Glimpse) ([]memproxy.MemoryKey, error) {
+	for i := range seen {
+		g := &seen[i]
+		if err := validKey(g.MemoryKey); err != nil {
+			return nil, err
+		}
+		if storable(g.Decision) != nil || storable(g.SHA256) != nil {
+			return nil, refused("a part of what was seen cannot be stored")
+		}
+	}
+	if len(seen) == 0 {
+		return nil, ctx.Err()
+	}
+	own := slices.Clone(seen)
+	var differ []memproxy.MemoryKey
+	err := l.do(ctx, &job{also: func(t *transaction) error {
+		differ = nil
+		for i := range own {
+			g := &own[i]
+			args := []any{g.Backend, string(g.Kind), g.ID, g.Decision, g.SHA256}
+			n, err := t.run(`INSERT INTO glimpse (backend, kind, id, decision, sha256) VALUES (?1, ?2, ?3, ?4, ?5)
+				ON CONFLICT (backend, kind, id) DO UPDATE SET decision = excluded.decision, sha256 = excluded.sha256
+				WHERE glimpse.decision <> excluded.decision OR glimpse.sha256 = excluded.sha256`, args...)
+			if err != nil {
+				return fmt.Errorf("keep what was seen of metadata: %w", err)
+			}
+			if n == 0 {
+				differ = append(differ, g.MemoryKey)
+			}
+		}
+		return nil
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return differ, nil
+}
+
+// pruneGlimpses forgets what was seen of memories that are not known any more.
+func (l *Ledger) pruneGlimpses(ctx context.Context) error {
+	return l.do(ctx, &job{also: func(t *transaction) error {
+		_, err := t.run(`DELETE FROM glimpse WHERE NOT EXISTS (SELECT 1 FROM ownership o
+			WHERE o.backend = glimpse.backend AND o.kind = glimpse.kind AND o.id = glimpse.id AND o.deleted = 0)`)
+		return err
+	}})
+}
