@@ -81,12 +81,24 @@ type lettaBlock struct {
 	Value       *string         `json:"value"`
 	Description *string         `json:"description"`
 	Metadata    json.RawMessage `json:"metadata"`
+
+	raw string
+}
+
+// UnmarshalJSON keeps the element as it is written too.
+func (b *lettaBlock) UnmarshalJSON(raw []byte) error {
+	type plain lettaBlock
+	if err := json.Unmarshal(raw, (*plain)(b)); err != nil {
+		return err
+	}
+	b.raw = string(raw)
+	return nil
 }
 
 // items returns the block's value, and its description, which stands in the
 // prompt beside it.
 func (b lettaBlock) items() []Item {
-	item := Item{ID: b.ID, Kind: "block", Field: "value", Text: str(b.Value), Unread: b.ID == "" || b.Value == nil}
+	item := Item{ID: b.ID, Kind: "block", Field: "value", Text: str(b.Value), Raw: b.raw, Unread: b.ID == "" || b.Value == nil}
 	out := []Item{item}
 	if d := str(b.Description); d != "" {
 		out = append(out, Item{ID: b.ID, Kind: "block", Field: "description", Text: d})
@@ -128,10 +140,22 @@ type lettaPassage struct {
 	ID       string          `json:"id"`
 	Text     *string         `json:"text"`
 	Metadata json.RawMessage `json:"metadata"`
+
+	raw string
+}
+
+// UnmarshalJSON keeps the element as it is written too.
+func (p *lettaPassage) UnmarshalJSON(raw []byte) error {
+	type plain lettaPassage
+	if err := json.Unmarshal(raw, (*plain)(p)); err != nil {
+		return err
+	}
+	p.raw = string(raw)
+	return nil
 }
 
 func (p lettaPassage) items(agent string) []Item {
-	item := Item{ID: p.ID, Kind: "passage", Field: "text", Owner: memproxy.Scope{Agent: agent}, Text: str(p.Text), Unread: p.ID == "" || p.Text == nil}
+	item := Item{ID: p.ID, Kind: "passage", Field: "text", Owner: memproxy.Scope{Agent: agent}, Text: str(p.Text), Raw: p.raw, Unread: p.ID == "" || p.Text == nil}
 	return append([]Item{item}, metadata(item, p.Metadata)...)
 }
 

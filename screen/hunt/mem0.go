@@ -30,12 +30,12 @@ type mem0Memory struct {
 
 // items returns the memory's text and the strings of its metadata, which
 // agents are shown too.
-func (m mem0Memory) items() []Item {
+func (m mem0Memory) items(raw json.RawMessage) []Item {
 	owner := memproxy.Scope{User: str(m.User), Agent: str(m.Agent), App: str(m.App), Run: str(m.Run)}
 	if owner.Run == "" {
 		owner.Run = str(m.Session)
 	}
-	item := Item{ID: m.ID, Kind: "memory", Field: "memory", Owner: owner, Text: str(m.Memory), Unread: m.ID == "" || m.Memory == nil}
+	item := Item{ID: m.ID, Kind: "memory", Field: "memory", Owner: owner, Text: str(m.Memory), Raw: string(raw), Unread: m.ID == "" || m.Memory == nil}
 	return append([]Item{item}, metadata(item, m.Metadata)...)
 }
 
@@ -56,11 +56,11 @@ type mem0Page struct {
 
 func parseMem0(raw []byte) (mem0Page, error) {
 	var out mem0Page
-	var list []mem0Memory
+	var list []json.RawMessage
 	if json.Unmarshal(raw, &list) != nil || list == nil {
 		var page struct {
-			Next    *string       `json:"next"`
-			Results *[]mem0Memory `json:"results"`
+			Next    *string            `json:"next"`
+			Results *[]json.RawMessage `json:"results"`
 		}
 		if err := json.Unmarshal(raw, &page); err != nil || page.Results == nil {
 			return mem0Page{}, errAnswer
@@ -68,8 +68,12 @@ func parseMem0(raw []byte) (mem0Page, error) {
 		list, out.paged, out.more = *page.Results, true, str(page.Next) != ""
 	}
 	out.n = len(list)
-	for _, m := range list {
-		out.items = append(out.items, m.items()...)
+	for _, raw := range list {
+		var m mem0Memory
+		if err := json.Unmarshal(raw, &m); err != nil {
+			return mem0Page{}, errAnswer
+		}
+		out.items = append(out.items, m.items(raw)...)
 	}
 	return out, nil
 }

@@ -16,6 +16,9 @@ type Item struct {
 	Field string // where in it the text stands: "memory", "value", "metadata/note"
 	Owner memproxy.Scope
 	Text  string
+	// Raw is the whole element as the backend wrote it, of the item that is the
+	// memory's own text; of its metadata's items it is "".
+	Raw string
 	// Unread marks an item that the backend named without its text, or
 	// without its name: it is counted as skipped.
 	Unread bool
