@@ -48,9 +48,13 @@ func (g *Governance) LayerOf(it *Item) Layer {
 }
 
 // Namespace is what becomes of content that is filed under a field: nothing
-// where there is none, or where it is one of the namespaces.
+// where there is none, where it is one of the namespaces, or where it belongs
+// to another layer than the semantic one.
 func (g *Governance) Namespace(field string) Treatment {
 	if field = Key(field); field == "" || g.Outside == "" || slices.Contains(g.Namespaces, field) {
+		return TreatAllow
+	}
+	if l, ok := g.Fields[field]; ok && l != Semantic {
 		return TreatAllow
 	}
 	return g.Outside

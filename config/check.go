@@ -53,6 +53,7 @@ func (v *reader) check(c *Config, root *yaml.Node) {
 	if u := c.Ledger.URL.Reveal(); u != "" && !strings.HasPrefix(u, "postgres://") && !strings.HasPrefix(u, "postgresql://") {
 		v.fault(at("ledger", "url"), "url wants postgres://")
 	}
+	v.governance(&c.Memories, at)
 	for i, tier := range c.Memories.Pending {
 		if !slices.Contains([]string{"anonymous", "authenticated", "established"}, tier) {
 			v.fault(at("memories", "pending", i), "%q is no tier whose memories may wait: anonymous, authenticated, established", tier)

@@ -12,13 +12,14 @@ type profile struct {
 	require bool // callers must present something known
 	format  string
 	ungated string // runs that cannot be gated call by call
+	outside string // keys outside the namespaces
 }
 
 func profileOf(name string) profile {
 	if name == "production" {
-		return profile{require: true, format: "json", ungated: "deny"}
+		return profile{require: true, format: "json", ungated: "deny", outside: "mark"}
 	}
-	return profile{require: false, format: "text", ungated: "compensate"}
+	return profile{require: false, format: "text", ungated: "compensate", outside: "allow"}
 }
 
 // reconcile is how often pauses that nobody answers are looked for where
@@ -102,6 +103,7 @@ func (c *Config) defaults() {
 		}
 	}
 	set(&c.Memories.Untrusted, "show")
+	c.Memories.governanceDefaults(stands.outside)
 	for v, d := range map[**Duration]time.Duration{
 		&c.Ledger.Keep.Holds: 90 * 24 * time.Hour, &c.Ledger.Keep.Sessions: 90 * 24 * time.Hour,
 		&c.Ledger.Keep.Deleted: 180 * 24 * time.Hour, &c.Ledger.Keep.Records: 365 * 24 * time.Hour,

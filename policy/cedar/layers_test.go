@@ -67,7 +67,7 @@ func TestLayers(t *testing.T) {
 			op.LayerClaims = []memproxy.Layer{memproxy.Semantic}
 		}}, onlySemantic, memproxy.Deny, "layer.inferred.refuse"},
 		{"a raw message that is filed under a key is a fact", ask{field: "tone", change: inferredItem(memproxy.Episodic)}, onlySemantic, memproxy.Deny, "layer.inferred.refuse"},
-		{"a field of the task layer", ask{field: "todo", change: item(func(it *memproxy.Item) { it.Inferred = true })}, onlySemantic, memproxy.Deny, "layer.namespace.refuse"},
+		{"a field of the task layer", ask{field: "todo", change: item(func(it *memproxy.Item) { it.Inferred = true })}, onlySemantic, memproxy.Allow, "layer.inferred.mark"},
 		{"an inferred label without a text is no fact", ask{change: item(func(it *memproxy.Item) { it.Inferred, it.Text = true, "" })}, governed(memproxy.TreatRefuse), memproxy.Allow, ""},
 
 		{"a trait", ask{field: "religion"}, governed(memproxy.TreatAllow), memproxy.Deny, "field.trait"},
