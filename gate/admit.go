@@ -80,6 +80,7 @@ func (g *Gate) Admit(ctx context.Context, c *Call) *Admission {
 	r.settle()
 	g.record(ctx, r)
 	g.keep(ctx, r)
+	g.putAside(ctx, r)
 	g.discipline(ctx, r)
 	g.contest(ctx, r)
 	if r.Decision.Verdict.Stops() && r.Reply == nil {

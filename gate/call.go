@@ -69,6 +69,9 @@ type Admission struct {
 	// for what its model makes of it.
 	findings []memproxy.Finding
 	receipts []string
+	// aside is the state of what a write makes that is let through although it
+	// looks dangerous, or "".
+	aside memproxy.MemoryState
 	// confirmed is set where a person approved the write.
 	confirmed bool
 	begun     time.Time

@@ -115,7 +115,7 @@ func (ret *returning) keepExtracted(ctx context.Context, m memproxy.Memory) {
 // that it is over.
 func (g *Gate) Owed(a *Admission) []memproxy.Request {
 	extractor, ok := a.call.Backend.Adapter.(Extractor)
-	if !ok || a.rules.Screener == nil || a.rules.Withhold <= 0 || !a.enforced() {
+	if !ok || (a.rules.Screener == nil || a.rules.Withhold <= 0) && a.aside == "" || !a.enforced() {
 		return nil
 	}
 	out := make([]memproxy.Request, len(a.receipts))
@@ -135,7 +135,7 @@ func (g *Gate) Extracted(ctx context.Context, a *Admission, reply memproxy.Reply
 	memories, over, err := extractor.Extracted(reply)
 	ret := &returning{Admission: a, g: g, reply: reply, status: reply.Status}
 	if err == nil && over {
-		err = ret.extracted(ctx, memories)
+		err = errors.Join(ret.asideLater(ctx, memories), ret.extracted(ctx, memories))
 	}
 	if err != nil {
 		g.opt.Log.ErrorContext(ctx, "what a write became could not be screened", "decision", a.Decision.ID, "error", err)

@@ -35,6 +35,7 @@ func own(ctx context.Context, r *run) error {
 		return err
 	}
 	r.recognise(ctx)
+	r.recall(ctx)
 	r.nameFields()
 	r.judge()
 	return nil

@@ -46,6 +46,9 @@ type Rules struct {
 	// WithholdUntrusted leaves out what is known to be untrusted until it is
 	// validated.
 	WithholdUntrusted bool
+	// NeverRefuse writes new memories that look dangerous and has their state
+	// decide what is shown of them, where every read can be kept to it.
+	NeverRefuse bool
 	// Changed says what becomes of memories that were changed behind the proxy.
 	// Empty is ChangedReport.
 	Changed Changed

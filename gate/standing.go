@@ -36,6 +36,16 @@ func (ret *returning) stand(ctx context.Context) (refused bool) {
 		known[kind] = standings
 	}
 	withheld, sanitised := 0, 0
+	for _, i := range ret.byDecision(ctx, registrar, known) {
+		m := &ret.reading.Memories[i]
+		if m.Pointer == "" {
+			ret.refuse(StatusNotFound, memproxy.StateWithheld, "nobody can say by what write the memory came, and it is withheld")
+			ret.filtered++
+			return true
+		}
+		m.Drop = true
+		withheld++
+	}
 	for i := range ret.reading.Memories {
 		m := &ret.reading.Memories[i]
 		st, ok := known[kindOf(m)][m.ID]
@@ -47,6 +57,9 @@ func (ret *returning) stand(ctx context.Context) (refused bool) {
 		}
 		switch ret.display(&st, m) {
 		case withhold:
+			if ret.receipt(ctx, m, st) {
+				return true
+			}
 			if m.Pointer == "" {
 				ret.refuse(StatusNotFound, memproxy.StateWithheld, "the memory is "+string(st.State)+" and withheld")
 				ret.filtered++

@@ -148,6 +148,8 @@ func rule(ctx context.Context, r *run) error {
 	if err != nil {
 		return err
 	}
+	r.setAside(&ruling)
+	r.unfiltered()
 	r.add(ruling.Verdict, ruling.Reasons...)
 	r.explainFindings(ruling.Reasons)
 	r.shadow = append(r.shadow, ruling.Shadow...)

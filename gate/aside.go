@@ -1,0 +1,140 @@
+package gate
+
+import (
+	"context"
+	"slices"
+
+	"github.com/memproxy/memproxy"
+)
+
+// A Carrier is a Reader whose backend shows the stamp of a write with what it
+// made of it, so that memories can be told by their write before anybody knows
+// their ids. Only such writes are set aside (Rules.NeverRefuse).
+type Carrier interface {
+	Reader
+	// Carries reports whether everything that the write makes bears its stamp,
+	// and is shown on routes only that Read takes apart.
+	Carries(memproxy.Route, *memproxy.Operation) bool
+
+	// Bare reports whether the answers of a route show texts without their
+	// stamps: a history, a receipt.
+	Bare(memproxy.Route) bool
+}
+
+// setAside turns a ruling against what a new memory says into a state of the
+// memory (DOL-2): it is written, and the state decides what is shown of it. A
+// ruling that has any other reason stands, and so does one about a credential,
+// which is a leak wherever it lies.
+func (r *run) setAside(ruling *memproxy.Ruling) {
+	if !r.rules.NeverRefuse || !r.enforced() || !ruling.Verdict.Stops() || r.verdict.Stops() || r.op.Kind != memproxy.Learn {
+		return
+	}
+	carrier, ok := r.call.Backend.Adapter.(Carrier)
+	_, registers := r.g.opt.Ledger.(Registrar)
+	if !ok || !registers || !carrier.Carries(r.call.Route, r.op) || slices.ContainsFunc(ruling.Reasons, func(why memproxy.Reason) bool {
+		return why.Code != memproxy.ScreenRisk
+	}) {
+		return
+	}
+	r.aside = memproxy.StateFlagged
+	if ruling.Verdict == memproxy.Deny {
+		r.aside = memproxy.StateQuarantined
+	}
+	ruling.Verdict = memproxy.Amend
+	ruling.Reasons = append(ruling.Reasons, memproxy.Reason{
+		Code: memproxy.ScreenStored, Detail: "written as " + string(r.aside) + ": its state decides what is shown of it",
+	})
+}
+
+// unfiltered refuses what is made of many memories at once where some of them
+// must not be shown: it cannot be taken apart.
+func (r *run) unfiltered() {
+	if r.rules.NeverRefuse && r.op.Kind == memproxy.Recall && r.op.Derived {
+		r.refuse(StatusForbidden, memproxy.Reason{
+			Code:   memproxy.StateWithheld,
+			Detail: "this is made of all memories, also of those that are written and must not be shown (memories.never_refuse)",
+		})
+	}
+}
+
+// putAside notes the state of what a write will make, by its decision, before
+// it is sent: from its first moment on nobody reads it as an ordinary memory.
+// What cannot be noted is refused.
+func (g *Gate) putAside(ctx context.Context, r *run) {
+	if r.aside == "" || r.Decision.Verdict.Stops() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
+	defer cancel()
+	_, err := g.opt.Ledger.(Registrar).SetState(ctx, r.asideOf(memproxy.MemoryKey{
+		Backend: r.op.Backend, Kind: memproxy.TargetDecision, ID: r.Decision.ID,
+	}))
+	if err == nil {
+		return
+	}
+	g.opt.Meter.LedgerFailed(ctx)
+	g.opt.Log.ErrorContext(ctx, "the state of a write could not be noted", "decision", r.Decision.ID, "error", err)
+	g.release(ctx, r.Admission)
+	ret := &returning{Admission: r.Admission, g: g}
+	ret.refuse(StatusUnavailable, memproxy.LedgerUnavailable, "the memory would have to be withheld, and that could not be noted")
+	r.Decision.Verdict, r.Decision.Status, r.Reply = memproxy.Deny, StatusUnavailable, &ret.reply
+	g.outcome(ctx, ret)
+}
+
+// asideOf is the state of something that a write made which is set aside. What
+// was quarantined before stays so.
+func (a *Admission) asideOf(k memproxy.MemoryKey) memproxy.StateChange {
+	c := memproxy.StateChange{
+		MemoryKey: k, Tenant: a.Principal.Tenant, State: a.aside, Decision: a.Decision.ID, Attestation: memproxy.SelfReported,
+		Rules: a.rules.Version, Reason: "it looked dangerous when it was written",
+	}
+	for _, s := range memproxy.MemoryStates {
+		if s != memproxy.StateQuarantined {
+			c.From = append(c.From, s)
+		}
+	}
+	return c
+}
+
+// spansIn are the findings of a write that hold for a memory's text: those of
+// the one item that the backend took over word for word. Of any other text
+// nothing is known, and all of it is replaced.
+func (a *Admission) spansIn(m *memproxy.Memory) []memproxy.Finding {
+	if a.aside != memproxy.StateFlagged || m.Text == "" {
+		return nil
+	}
+	for i := range a.op.Items {
+		if a.op.Items[i].Kind != memproxy.ItemContent || a.op.Items[i].Text != m.Text {
+			continue
+		}
+		var spans []memproxy.Finding
+		for _, f := range a.findings {
+			if f.Item == i && f.Start >= 0 && f.End > f.Start && f.End <= len(m.Text) {
+				spans = append(spans, f)
+			}
+		}
+		return spans
+	}
+	return nil
+}
+
+// asideLater gives what became of a write its state, once its ids are known.
+func (ret *returning) asideLater(ctx context.Context, memories []memproxy.Memory) error {
+	registrar, ok := ret.g.opt.Ledger.(Registrar)
+	if ret.aside == "" || !ok {
+		return nil
+	}
+	var changes []memproxy.StateChange
+	for i := range memories {
+		if m := &memories[i]; m.ID != "" && m.Event != eventNone && m.Event != eventDelete {
+			c := ret.asideOf(memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kindOf(m), ID: m.ID})
+			c.Findings = ret.spansIn(m)
+			changes = append(changes, c)
+		}
+	}
+	if len(changes) == 0 {
+		return nil
+	}
+	_, err := registrar.SetState(ctx, changes...)
+	return err
+}

@@ -1,0 +1,214 @@
+package gate
+
+import (
+	"context"
+
+	"github.com/memproxy/memproxy"
+)
+
+// standings is how memories stand, by kind and id.
+type standings map[memproxy.TargetKind]map[string]memproxy.Standing
+
+// byDecision adds to what is known of an answer's memories the states of the
+// writes that they came of, where those were set aside and the memories' own
+// states are of another time. It remembers them by id from then on. Hide are
+// the places of memories of which nobody can say by what write they came, on
+// routes that could show one that was set aside.
+func (ret *returning) byDecision(ctx context.Context, registrar Registrar, stand standings) (hide []int) {
+	carrier, ok := ret.call.Backend.Adapter.(Carrier)
+	if !ok {
+		return nil
+	}
+	made := ret.madeBy(ctx, carrier.Bare(ret.call.Route))
+	var ask []string
+	for i := range ret.reading.Memories {
+		m := &ret.reading.Memories[i]
+		st, recorded := stand[kindOf(m)][m.ID]
+		switch d := made[i]; {
+		case m.ID == "" || m.Drop || m.Missing:
+			made[i] = ""
+		case stand[kindOf(m)] == nil && ret.rules.NeverRefuse: // the ledger is away
+			hide = append(hide, i)
+			made[i] = ""
+		case d == "" && !recorded && carrier.Bare(ret.call.Route) && ret.rules.NeverRefuse:
+			hide = append(hide, i)
+		case d != "" && (!recorded || st.Decision != d):
+			ask = append(ask, d)
+		default:
+			made[i] = ""
+		}
+	}
+	if len(ask) == 0 {
+		return hide
+	}
+	aside, err := registrar.Standings(ctx, ret.op.Backend, memproxy.TargetDecision, ask)
+	if err != nil {
+		ret.g.opt.Meter.LedgerFailed(ctx)
+		if !ret.rules.NeverRefuse {
+			return hide
+		}
+		for i := range ret.reading.Memories { // nobody knows which of them were set aside
+			if made[i] != "" {
+				hide = append(hide, i)
+			}
+		}
+		return hide
+	}
+	ret.settleAside(ctx, registrar, stand, made, aside)
+	return hide
+}
+
+// settleAside gives memories the state of their write.
+func (ret *returning) settleAside(ctx context.Context, registrar Registrar, stand standings, made []string, aside map[string]memproxy.Standing) {
+	var changes []memproxy.StateChange
+	for i := range ret.reading.Memories {
+		m := &ret.reading.Memories[i]
+		st, is := aside[made[i]]
+		if made[i] == "" || !is {
+			continue
+		}
+		st.MemoryKey = memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kindOf(m), ID: m.ID}
+		if old, recorded := stand[st.Kind][m.ID]; recorded {
+			st.Contested, st.Pinned, st.Expires = old.Contested, old.Pinned, old.Expires
+			if old.State == memproxy.StateQuarantined {
+				st.State = old.State
+			}
+		}
+		if stand[st.Kind] == nil {
+			stand[st.Kind] = map[string]memproxy.Standing{}
+		}
+		stand[st.Kind][m.ID] = st
+		if st.Kind != memproxy.TargetEvent {
+			changes = append(changes, memproxy.StateChange{
+				MemoryKey: st.MemoryKey, Tenant: st.Tenant, State: st.State, Decision: st.Decision, Attestation: st.Attestation, Rules: st.Rules, Reason: st.Reason,
+			})
+		}
+	}
+	if len(changes) == 0 {
+		return
+	}
+	if _, err := registrar.SetState(ctx, changes...); err != nil { // the next read does it
+		ret.g.opt.Meter.LedgerFailed(ctx)
+	}
+}
+
+// madeBy are the decisions by which an answer's memories came to be, by place,
+// as far as their stamps tell, or on a bare route the ledger and what was
+// fetched. "" is nobody knows.
+func (ret *returning) madeBy(ctx context.Context, bare bool) []string {
+	made := make([]string, len(ret.reading.Memories))
+	rows := map[memproxy.TargetKind]map[string]memproxy.Ownership{}
+	for i := range ret.reading.Memories {
+		m := &ret.reading.Memories[i]
+		if made[i] = ret.stamped(m.Stamp); made[i] != "" || !bare || m.ID == "" {
+			continue
+		}
+		if made[i] = ret.stamped(ret.op.Current[m.ID].Stamp); made[i] != "" {
+			continue
+		}
+		if rows[kindOf(m)] == nil {
+			rows[kindOf(m)] = ret.ownersOf(ctx, kindOf(m))
+		}
+		made[i] = rows[kindOf(m)][m.ID].Decision
+	}
+	return made
+}
+
+// stamped is the decision that a stamp names, if it is ours.
+func (ret *returning) stamped(s *memproxy.Stamp) string {
+	if s == nil {
+		return ""
+	}
+	own := *s
+	own.Tenant = ret.Principal.Tenant
+	if !ret.g.opt.Signer.Verify(own) {
+		return ""
+	}
+	return own.ID
+}
+
+func (ret *returning) ownersOf(ctx context.Context, kind memproxy.TargetKind) map[string]memproxy.Ownership {
+	var ids []string
+	for i := range ret.reading.Memories {
+		if m := &ret.reading.Memories[i]; kindOf(m) == kind && m.ID != "" {
+			ids = append(ids, m.ID)
+		}
+	}
+	rows, err := ret.g.opt.Ledger.Owners(ctx, ret.op.Backend, kind, ids)
+	if err != nil {
+		ret.g.opt.Meter.LedgerFailed(ctx)
+		return map[string]memproxy.Ownership{}
+	}
+	return rows
+}
+
+// recall remembers the state of targets that were found in the backend, and
+// that nothing is known of, by the writes that they came of: a change may take
+// the stamp away that tells it.
+func (r *run) recall(ctx context.Context) {
+	registrar, ok := r.g.opt.Ledger.(Registrar)
+	if _, carries := r.call.Backend.Adapter.(Carrier); !ok || !carries || r.dry {
+		return
+	}
+	ret := &returning{Admission: r.Admission, g: r.g, reading: &memproxy.Reading{}}
+	for id, m := range r.op.Current {
+		if _, known := r.owners[id]; !known && m.ID != "" && !m.Missing && ret.stamped(m.Stamp) != "" {
+			ret.reading.Memories = append(ret.reading.Memories, m)
+		}
+	}
+	if len(ret.reading.Memories) == 0 {
+		return
+	}
+	made := ret.madeBy(ctx, false)
+	aside, err := registrar.Standings(ctx, r.op.Backend, memproxy.TargetDecision, made)
+	if err != nil {
+		r.g.opt.Meter.LedgerFailed(ctx)
+		return
+	}
+	if len(aside) == 0 {
+		return
+	}
+	ids := make([]string, len(made))
+	for i := range made {
+		ids[i] = ret.reading.Memories[i].ID
+	}
+	there, err := registrar.Standings(ctx, r.op.Backend, memproxy.TargetMemory, ids)
+	if err != nil {
+		r.g.opt.Meter.LedgerFailed(ctx)
+		return
+	}
+	for i, id := range ids {
+		if st, recorded := there[id]; recorded && st.Decision == made[i] {
+			made[i] = "" // it may have been reviewed since
+		}
+	}
+	ret.settleAside(ctx, registrar, standings{memproxy.TargetMemory: there}, made, aside)
+}
+
+// receipt answers for the receipt of a write that was set aside: whether it is
+// written and as what, never what it says.
+func (ret *returning) receipt(ctx context.Context, m *memproxy.Memory, st memproxy.Standing) bool {
+	adapter := ret.call.Backend.Adapter
+	holder, polls := adapter.(Holder)
+	extractor, extracts := adapter.(Extractor)
+	if !polls || !extracts || kindOf(m) != memproxy.TargetEvent || m.Pointer != "" {
+		return false
+	}
+	memories, over, err := extractor.Extracted(ret.reply)
+	if err != nil {
+		return false
+	}
+	h := memproxy.HeldWrite{ID: m.ID, Created: st.Changed, State: memproxy.HoldPending}
+	if over {
+		h.State, h.Reviewed = memproxy.HoldDone, st.Changed
+		for i := range memories {
+			h.Result.Memories = append(h.Result.Memories, memories[i].ID)
+		}
+		if len(memories) == 0 {
+			return false // it failed, or came to nothing: the backend says so itself
+		}
+	}
+	ret.reply = holder.Polled(ret.call.Route, ret.call.Request, h)
+	ret.shown = append(ret.shown, m.ID)
+	return true
+}
