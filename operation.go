@@ -38,7 +38,10 @@ type Request struct {
 	Path        string
 	EscapedPath string
 	// Query is the raw query, without the question mark.
-	Query  string
+	Query string
+	// Own are the parameters that the client put into the query for memproxy
+	// itself. They are not in Query; links in answers carry them on.
+	Own    string
 	Header Header
 	// Base is how the client addresses the proxy, "https://host:port", so that
 	// absolute links in answers can be made to lead back through it.
@@ -311,6 +314,9 @@ type Memory struct {
 	// set, is what stands in the place of Text instead.
 	Drop bool
 	Show *string
+	// Told, if set, is what the reader is told of the memory, under
+	// ProvenanceKey in its metadata.
+	Told *Provenance
 }
 
 // Reading is what an adapter found in an answer.

@@ -29,9 +29,8 @@ type Call struct {
 	Flaw *memproxy.Malformed
 	// Session is the caller's session, from a header, or "".
 	Session string
-	// MinTrust is the least confidence of memories that the caller wants to
-	// read; what is known of none has none. Zero: all.
-	MinTrust memproxy.PerMille
+	// Wishes are what the caller asks of memproxy itself.
+	Wishes Wishes
 	// Watch says that the face only sees a copy of the request: it is ruled on
 	// in shadow mode, whatever the rules say.
 	Watch bool

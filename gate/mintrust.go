@@ -1,32 +1,102 @@
 package gate
 
 import (
+	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/memproxy/memproxy"
 )
 
-// MinTrustHeader is how a reader asks for memories of a confidence at the
-// least, from 0 to 1. Faces do not send it on.
-const MinTrustHeader = "X-Memproxy-Min-Trust"
+// How a reader asks for memories of a confidence at the least, from 0 to 1,
+// and to be told where they come from: by header or by query. Faces send
+// neither on.
+const (
+	MinTrustHeader   = "X-Memproxy-Min-Trust"
+	ProvenanceHeader = "X-Memproxy-Provenance"
 
-// MinTrust reads it.
-func MinTrust(h memproxy.Header) (memproxy.PerMille, *memproxy.Malformed) {
-	values := h.Values(MinTrustHeader)
-	if len(values) == 0 {
-		return 0, nil
+	minTrustParam   = memproxy.StampPrefix + "min_trust"
+	provenanceParam = memproxy.StampPrefix + "provenance"
+)
+
+// Wishes are what a reader asks of memproxy itself.
+type Wishes struct {
+	// MinTrust is the least confidence of the memories that it wants.
+	MinTrust memproxy.PerMille
+	// Provenance is set where it wants to be told where they come from.
+	Provenance bool
+}
+
+// Asked reads what a request asks of memproxy itself. The request comes back
+// without the query parameters that say it, which Own keeps; every other byte
+// of the query is as it was. A wish that is said twice, or cannot be read, or
+// that memproxy does not know, is a flaw: who believes to be shown less must
+// not be shown more.
+func Asked(req memproxy.Request) (memproxy.Request, Wishes, *memproxy.Malformed) {
+	said := map[string][]string{minTrustParam: req.Header.Values(MinTrustHeader), provenanceParam: req.Header.Values(ProvenanceHeader)}
+	var flaw *memproxy.Malformed
+	req.Query, req.Own, flaw = ownParams(req.Query, said)
+	var w Wishes
+	if flaw != nil {
+		return req, w, flaw
 	}
-	f, err := strconv.ParseFloat(values[0], 64)
-	if len(values) > 1 || err != nil || !(f >= 0 && f <= 1) {
-		return 0, &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: StatusBadRequest, Detail: MinTrustHeader + " is one number from 0 to 1"}
+	if values := said[minTrustParam]; len(values) > 0 {
+		f, err := strconv.ParseFloat(values[0], 64)
+		if len(values) > 1 || err != nil || !(f >= 0 && f <= 1) {
+			return req, w, unclear(MinTrustHeader + " is one number from 0 to 1")
+		}
+		w.MinTrust = memproxy.PerMille(f*1000 + 0.5)
 	}
-	return memproxy.PerMille(f*1000 + 0.5), nil
+	if values := said[provenanceParam]; len(values) > 0 {
+		if len(values) > 1 || values[0] != "true" && values[0] != "false" {
+			return req, w, unclear(ProvenanceHeader + " is true or false")
+		}
+		w.Provenance = values[0] == "true"
+	}
+	return req, w, nil
+}
+
+// ownParams parts a query into what goes on and what is memproxy's own, and
+// adds the values of that to said.
+func ownParams(query string, said map[string][]string) (rest, own string, flaw *memproxy.Malformed) {
+	if !mayHold(query) {
+		return query, "", nil
+	}
+	var keep, ours []string
+	for part := range strings.SplitSeq(query, "&") {
+		name, value, _ := strings.Cut(part, "=")
+		key, err := url.QueryUnescape(name)
+		if err != nil || len(key) < len(memproxy.StampPrefix) || !strings.EqualFold(key[:len(memproxy.StampPrefix)], memproxy.StampPrefix) {
+			keep = append(keep, part)
+			continue
+		}
+		ours = append(ours, part)
+		if _, known := said[key]; !known {
+			flaw = unclear("memproxy knows no such parameter of a query")
+			continue
+		}
+		if value, err = url.QueryUnescape(value); err != nil {
+			flaw = unclear("a parameter of the query cannot be read")
+		}
+		said[key] = append(said[key], value)
+	}
+	return strings.Join(keep, "&"), strings.Join(ours, "&"), flaw
+}
+
+// mayHold reports whether a query could name something of memproxy's own; most
+// do not, and are not looked at any further.
+func mayHold(query string) bool {
+	return query != "" && (strings.ContainsRune(query, '%') || strings.Contains(strings.ToLower(query), memproxy.StampPrefix))
+}
+
+func unclear(detail string) *memproxy.Malformed {
+	return &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: StatusBadRequest, Detail: detail}
 }
 
 // trusted reports whether a memory is of the confidence that the caller asked
 // for: as the ledger has it, else as a stamp that verifies says.
 func (ret *returning) trusted(row *memproxy.Ownership, m *memproxy.Memory) bool {
-	least := ret.call.MinTrust
+	least := ret.call.Wishes.MinTrust
 	if least <= 0 || m.Missing || m.Layer == memproxy.Episodic {
 		return true
 	}

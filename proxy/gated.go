@@ -24,13 +24,13 @@ func (p *Proxy) gated(w http.ResponseWriter, r *http.Request, req memproxy.Reque
 	if flaw == nil {
 		flaw = unread
 	}
-	least, wrong := gate.MinTrust(req.Header)
+	req, wishes, wrong := gate.Asked(req)
 	if flaw == nil {
 		flaw = wrong
 	}
 	call := &gate.Call{
 		Backend: p.backend, Credentials: credentials(r), Request: req, Route: route, Known: known,
-		Body: body, Flaw: flaw, Session: face.Session(req.Header), MinTrust: least,
+		Body: body, Flaw: flaw, Session: face.Session(req.Header), Wishes: wishes,
 	}
 	a := p.opt.Gate.Admit(r.Context(), call)
 	p.log(r.Context(), a, route.ID)

@@ -26,6 +26,7 @@ func (t *turning) search(ctx context.Context, tc memproxy.ToolCall) error {
 	a := t.p.opt.Gate.Admit(ctx, &gate.Call{
 		Backend: t.p.backend, Credentials: asker.Credentials, Request: req, Route: route, Known: true,
 		Body: tc.Search.Body, Session: asker.Session,
+		Wishes: gate.Wishes{MinTrust: asker.Wishes.MinTrust},
 	})
 	t.p.log(ctx, a, route.ID)
 	t.turn.Rule(tc.ID, a.Decision)

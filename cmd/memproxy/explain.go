@@ -80,8 +80,9 @@ func explainCall(ctx context.Context, cfg *config.Config, b config.Backend, who 
 	}
 	req := memproxy.Request{Method: strings.ToUpper(method), Path: u.Path, EscapedPath: u.EscapedPath(), Query: u.RawQuery, Header: memproxy.Header{}}
 	route, known := adapter.Route(req)
+	req, wishes, flaw := gate.Asked(req)
 	return g.Explain(ctx, &gate.Call{
-		Backend: gate.Backend{Name: b.Name, Adapter: adapter}, Request: req, Route: route, Known: known, Body: body,
+		Backend: gate.Backend{Name: b.Name, Adapter: adapter}, Request: req, Route: route, Known: known, Body: body, Flaw: flaw, Wishes: wishes,
 	}), rules, nil
 }
 

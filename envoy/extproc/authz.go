@@ -98,6 +98,12 @@ func (x *exchange) authFlaw(body []byte) *memproxy.Malformed {
 		}
 	}
 	call := x.call(body, nil)
+	if call.Wishes != (gate.Wishes{}) || call.Request.Own != "" {
+		return &memproxy.Malformed{
+			Code: memproxy.ScopeUnpinned, Status: http.StatusForbidden,
+			Detail: "ext_authz sees no answers and changes no path, so what is asked of them cannot be kept; it needs the external processor",
+		}
+	}
 	ex := x.p.opt.Gate.Explain(x.ctx, call)
 	if !ex.Enforced || ex.Decision.Verdict.Stops() || ex.Operation == nil {
 		return nil

@@ -180,13 +180,13 @@ func (x *exchange) call(body []byte, flaw *memproxy.Malformed) *gate.Call {
 	if len(body) == 0 {
 		body = nil
 	}
-	least, wrong := gate.MinTrust(x.req.Header)
+	req, wishes, wrong := gate.Asked(x.req.Request)
 	if flaw == nil {
 		flaw = wrong
 	}
 	return &gate.Call{
-		Backend: x.b.gate, Credentials: x.req.credentials, Request: x.req.Request, Route: x.route, Known: x.known,
-		Body: body, Flaw: flaw, Session: face.Session(x.req.Header), MinTrust: least,
+		Backend: x.b.gate, Credentials: x.req.credentials, Request: req, Route: x.route, Known: x.known,
+		Body: body, Flaw: flaw, Session: face.Session(x.req.Header), Wishes: wishes,
 		Watch: x.watching,
 	}
 }
