@@ -78,6 +78,16 @@ func (g *Governance) Infers() bool {
 	return false
 }
 
+// UserRole reports whether a speaker's role is a user's. What has no role was
+// written by the caller itself, as a statement.
+func UserRole(role string) bool {
+	switch Key(role) {
+	case "", "user", "human":
+		return true
+	}
+	return false
+}
+
 // Key is a key as keys are compared: in lower case, without space around it.
 func Key(name string) string { return strings.ToLower(strings.TrimSpace(name)) }
 

@@ -297,6 +297,9 @@ type Memory struct {
 	Stamp *Stamp
 	// Layer is Episodic for the raw messages of a conversation; "" is semantic.
 	Layer Layer
+	// Inferred is set where the backend says that the memory is not a user's
+	// statement.
+	Inferred bool
 	// Event is what happened to the memory where the answer tells of an event
 	// (ADD, UPDATE, DELETE, NONE), or "".
 	Event string

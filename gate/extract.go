@@ -54,20 +54,24 @@ func (ret *returning) extracted(ctx context.Context, memories []memproxy.Memory)
 		if risks[i] < ret.rules.Withhold || risks[i] <= input || m.Event == eventNone || m.Event == eventDelete {
 			continue
 		}
-		m.Drop = true
-		err := ret.takeBack(ctx, extractor, *m)
-		what := "taken back"
-		if err != nil {
-			what = "not taken back"
-			ret.g.opt.Log.ErrorContext(ctx, "a memory that is worse than what was written could not be taken back", "decision", ret.Decision.ID, "memory", m.ID, "error", err)
-		}
-		ret.reasons = append(ret.reasons, memproxy.Reason{
-			Code:   memproxy.ScreenExtracted,
-			Detail: fmt.Sprintf("the backend's model made sha256 %s of sha256 %s: %s", textHash(m.Text), ret.event.ContentSHA256, what),
-		})
-		ret.keepExtracted(ctx, *m)
+		why := memproxy.Reason{Code: memproxy.ScreenExtracted}
+		ret.reasons = append(ret.reasons, ret.retract(ctx, extractor, m, why))
+		ret.keepExtracted(ctx, *m, why)
 	}
-	return nil
+	return ret.ruleOnInferred(ctx, extractor, memories)
+}
+
+// retract takes a memory back and out of the answer. The reason says what came
+// of it.
+func (ret *returning) retract(ctx context.Context, extractor Extractor, m *memproxy.Memory, why memproxy.Reason) memproxy.Reason {
+	m.Drop = true
+	what := "taken back"
+	if err := ret.takeBack(ctx, extractor, *m); err != nil {
+		what = "not taken back"
+		ret.g.opt.Log.ErrorContext(ctx, "a memory that is worse than what was written, or was stated by nobody, could not be taken back", "decision", ret.Decision.ID, "memory", m.ID, "error", err)
+	}
+	why.Detail = fmt.Sprintf("the backend's model made sha256 %s of sha256 %s: %s", textHash(m.Text), ret.event.ContentSHA256, what)
+	return why
 }
 
 func (ret *returning) takeBack(ctx context.Context, extractor Extractor, m memproxy.Memory) error {
@@ -93,7 +97,7 @@ func (ret *returning) takeBack(ctx context.Context, extractor Extractor, m mempr
 
 // keepExtracted puts what was taken back where a reviewer finds it, with the
 // write that it was made of.
-func (ret *returning) keepExtracted(ctx context.Context, m memproxy.Memory) {
+func (ret *returning) keepExtracted(ctx context.Context, m memproxy.Memory, why memproxy.Reason) {
 	if ret.g.opt.Keeper == nil {
 		return
 	}
@@ -102,7 +106,8 @@ func (ret *returning) keepExtracted(ctx context.Context, m memproxy.Memory) {
 	r := &run{Admission: ret.Admission, g: ret.g}
 	hold, content := r.hold()
 	hold.ID = ret.g.opt.NewID()
-	hold.Reasons = []memproxy.Reason{{Code: memproxy.ScreenExtracted, Detail: "made by the backend's model of the write of decision " + ret.Decision.ID}}
+	why.Detail = "made by the backend's model of the write of decision " + ret.Decision.ID
+	hold.Reasons = []memproxy.Reason{why}
 	content.Texts = []memproxy.HeldText{{Pointer: m.Pointer, Text: m.Text}}
 	if err := ret.g.opt.Keeper.Keep(ctx, hold, content); err != nil {
 		ret.g.opt.Meter.LedgerFailed(ctx)
@@ -115,7 +120,7 @@ func (ret *returning) keepExtracted(ctx context.Context, m memproxy.Memory) {
 // that it is over.
 func (g *Gate) Owed(a *Admission) []memproxy.Request {
 	extractor, ok := a.call.Backend.Adapter.(Extractor)
-	if !ok || (a.rules.Screener == nil || a.rules.Withhold <= 0) && a.aside == "" || !a.enforced() {
+	if !ok || (a.rules.Screener == nil || a.rules.Withhold <= 0) && a.aside == "" && !a.extractsUnseen() || !a.enforced() {
 		return nil
 	}
 	out := make([]memproxy.Request, len(a.receipts))
@@ -141,6 +146,7 @@ func (g *Gate) Extracted(ctx context.Context, a *Admission, reply memproxy.Reply
 		g.opt.Log.ErrorContext(ctx, "what a write became could not be screened", "decision", a.Decision.ID, "error", err)
 		return over
 	}
+	ret.markLater(ctx, memories)
 	if len(ret.reasons) > 0 {
 		g.outcome(ctx, ret)
 	}

@@ -214,7 +214,7 @@ func TestSessionsAreLocked(t *testing.T) {
 // who are not trusted enough wait for review.
 func TestNewMemoriesAreMarked(t *testing.T) {
 	r, l := fullRig(t, nil)
-	r.rules.TTL = func(field string, _ memproxy.Source) time.Duration {
+	r.rules.TTL = func(field string, _ memproxy.Layer, _ memproxy.Source) time.Duration {
 		return map[string]time.Duration{"gotchas": time.Hour}[field]
 	}
 	r.rules.Pending = func(p memproxy.Principal) bool { return p.Trust == memproxy.TrustAnonymous }

@@ -57,6 +57,8 @@ type Rules struct {
 	Pending  func(memproxy.Principal) bool
 	TTL      Lifetime
 	Ceilings memproxy.Ceilings
+	// Governance says how layers and keys are governed.
+	Governance memproxy.Governance
 	// Lines returns the budget lines that a write of a principal draws on.
 	Lines func(memproxy.Principal, memproxy.Kind, []string) []memproxy.Line
 	// Enforce is false in shadow mode: everything is ruled on and recorded,

@@ -16,10 +16,6 @@ func (r *run) stamp() memproxy.Stamp {
 	if source == "" {
 		source = memproxy.SourceUnstated
 	}
-	attestation := memproxy.SelfReported
-	if r.confirmed {
-		attestation = memproxy.HumanConfirmed
-	}
 	return r.g.opt.Signer.Sign(memproxy.Stamp{
 		ID:          r.Decision.ID,
 		Actor:       r.Principal.ID,
@@ -27,9 +23,10 @@ func (r *run) stamp() memproxy.Stamp {
 		Trust:       r.Principal.Trust,
 		Confidence:  r.q.Confidence,
 		Source:      source,
-		Attestation: attestation,
+		Attestation: r.attested(r.marks),
 		Time:        r.begun.UTC().Truncate(time.Second),
 		SHA256:      contentHash(r.op),
+		Mark:        markOf(r.marks),
 	})
 }
 

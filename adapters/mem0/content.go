@@ -8,7 +8,6 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
-	"github.com/memproxy/memproxy/adapters/origin"
 )
 
 // messages reads a conversation. Every content must be of a shape that the
@@ -173,7 +172,7 @@ func (d *decoding) layer(role string) memproxy.Layer {
 // inferred reports whether what a role says is no user's statement. Of raw
 // messages the engine leaves the system's out.
 func (d *decoding) inferred(role string) bool {
-	return !origin.ByUser(role) && (role != "system" || d.extracts())
+	return !memproxy.UserRole(role) && (role != "system" || d.extracts())
 }
 
 // extracts reports whether the backend's model makes facts of messages.

@@ -119,6 +119,9 @@ func (a *Adapter) element(rd *memproxy.Reading, doc *jsondoc.Doc, rt memproxy.Ro
 	}
 	m.Scope = scope(v)
 	meta := v.Get("metadata")
+	for _, at := range [...]*jsondoc.Value{v, v.Get("data"), meta} {
+		m.Inferred = m.Inferred || !memproxy.UserRole(at.Get("attributed_to").Text()) || !memproxy.UserRole(at.Get("role").Text())
+	}
 	switch {
 	case strings.HasPrefix(rt.ID, "mem0.v1.event"):
 		m.Kind = memproxy.TargetEvent

@@ -35,7 +35,7 @@ func (c *Claims) Metadata(doc *jsondoc.Doc, m jsondoc.Member) {
 	case "explicit", "stated":
 		c.inferred = c.inferred || negative(doc, m.Value)
 	case "attributed_to", "attribution", "role", "said_by", "author_role":
-		c.inferred = c.inferred || text != "" && !ByUser(text)
+		c.inferred = c.inferred || text != "" && !memproxy.UserRole(text)
 	case "actor_id", "actor", "speaker":
 		if m.Value.Text() != "" {
 			c.speakers = append(c.speakers, m.Value.Text())
@@ -94,16 +94,6 @@ func LayerOf(word string) (memproxy.Layer, bool) {
 	return "", false
 }
 
-// ByUser reports whether a role is a user's. What has no role was written by
-// the caller itself, as a statement.
-func ByUser(role string) bool {
-	switch memproxy.Key(role) {
-	case "", "user", "human":
-		return true
-	}
-	return false
-}
-
 // negative reports whether a value denies what its name says.
 func negative(doc *jsondoc.Doc, v *jsondoc.Value) bool {
 	said := string(doc.Raw(v))
@@ -145,7 +135,7 @@ func (c *Claims) Settle(op *memproxy.Operation) {
 	for i := range op.Items {
 		it := &op.Items[i]
 		if it.Kind == memproxy.ItemContent {
-			it.Inferred = all || it.Inferred && !(op.Extracts && spoke && it.Role != "")
+			it.Inferred = all || it.Inferred && (!op.Extracts || !spoke || memproxy.UserRole(it.Role))
 		}
 	}
 }

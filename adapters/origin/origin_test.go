@@ -26,7 +26,7 @@ func settled(t testing.TB, metadata string, op memproxy.Operation) memproxy.Oper
 }
 
 func said(role string) memproxy.Item {
-	return memproxy.Item{Kind: memproxy.ItemContent, Pointer: "/messages/0/content", Text: "likes tea", Role: role, Inferred: !origin.ByUser(role)}
+	return memproxy.Item{Kind: memproxy.ItemContent, Pointer: "/messages/0/content", Text: "likes tea", Role: role, Inferred: !memproxy.UserRole(role)}
 }
 
 // Proves GOV-1, GOV-3: what metadata claims can make content inferred and add

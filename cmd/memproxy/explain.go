@@ -134,6 +134,9 @@ func (a *app) explainText(ex gate.Explanation, rules *rulebook) {
 	fmt.Fprintf(w, "principal  %s (%s, %s, tenant %q)\n", ex.Principal.ID, ex.Principal.Kind, ex.Principal.Trust, ex.Principal.Tenant)
 	if op := ex.Operation; op != nil {
 		fmt.Fprintf(w, "operation  %s on route %s: %d item(s), %d named identities, %d target(s)\n", op.Kind, op.Route, len(op.Items), len(op.Claims), len(op.Targets))
+		for _, line := range contentLines(op, &ex.Question.Governance) {
+			fmt.Fprintf(w, "content    %s\n", line)
+		}
 		for _, h := range op.Hints {
 			fmt.Fprintf(w, "confidence %s claims %s, given %.3g\n", h.Pointer, h.Raw, float64(h.Effective)/1000)
 		}

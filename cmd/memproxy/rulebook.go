@@ -97,7 +97,7 @@ func (r *rulebook) enact(b policy.Bundle, pack *screen.Pack, use func(*gate.Rule
 		Enforce: *r.cfg.Enforce, Unattributed: gate.Unattributed(r.cfg.Ownership.Unattributed),
 		Changed:           gate.Changed(r.cfg.Ownership.Changed),
 		NeverRefuse:       r.cfg.Memories.NeverRefuse,
-		WithholdUntrusted: r.cfg.Memories.Untrusted == "withhold", Pending: pending(r.cfg.Memories.Pending), TTL: lifetimes(r.cfg.Memories.TTL),
+		WithholdUntrusted: r.cfg.Memories.Untrusted == "withhold", Pending: pending(r.cfg.Memories.Pending), TTL: lifetimes(&r.cfg.Memories), Governance: r.cfg.Memories.Governance(),
 		Screener: screener, Withhold: memproxy.PerMille(*r.cfg.Screening.Withhold*1000 + 0.5),
 	}
 	if err := use(rules); err != nil {

@@ -17,15 +17,18 @@ import (
 const validateBatch = 10
 
 // lifetimes is how long memories are kept, by the configuration.
-func lifetimes(ttl map[string]config.Duration) gate.Lifetime {
-	if len(ttl) == 0 {
-		return nil
-	}
-	return func(field string, _ memproxy.Source) time.Duration {
-		if d, ok := ttl[field]; ok && field != "default" {
-			return d.Time()
+// What its field and what its layer say both hold: the shorter counts.
+func lifetimes(m *config.Memories) gate.Lifetime {
+	return func(field string, layer memproxy.Layer, _ memproxy.Source) time.Duration {
+		d, ok := m.TTL[field]
+		if !ok || field == "default" {
+			d = m.TTL["default"]
 		}
-		return ttl["default"].Time()
+		ttl := d.Time()
+		if most := m.LayerTTL(layer); most > 0 && (ttl == 0 || most < ttl) {
+			ttl = most
+		}
+		return ttl
 	}
 }
 

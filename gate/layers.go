@@ -1,0 +1,152 @@
+package gate
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+)
+
+// marked notes for what reasons what is written bears a mark. It goes through
+// all the same.
+func (r *run) marked(reasons []memproxy.Reason) {
+	r.marks = codesOf(reasons)
+	r.add(memproxy.Allow, reasons...)
+}
+
+// codesOf are the codes of reasons, sorted, each once.
+func codesOf(reasons []memproxy.Reason) []string {
+	var out []string
+	for _, why := range reasons {
+		out = append(out, string(why.Code))
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// attested is how well the source of what is written is known.
+func (a *Admission) attested(marks []string) memproxy.Attestation {
+	switch {
+	case a.confirmed:
+		return memproxy.HumanConfirmed
+	case slices.Contains(marks, string(memproxy.LayerInferred)):
+		return memproxy.Inferred
+	}
+	if a.attestation != "" {
+		return a.attestation
+	}
+	return cmp.Or(a.attestation, memproxy.SelfReported)
+}
+
+// attribute settles which texts of a running agent's call a user stated in the
+// request that started it: the agent only writes them down.
+func (r *run) attribute(started *memproxy.Operation) {
+	if r.op == nil {
+		return
+	}
+	said := saidBy(started)
+	for i := range r.op.Items {
+		if it := &r.op.Items[i]; it.Inferred {
+			it.Inferred = !said.states(it.Text)
+		}
+	}
+}
+
+// marksOf are the codes for which a memory that a write made is marked: those
+// of the write, and what is said of this one alone.
+func (ret *returning) marksOf(id string) []string {
+	if own, ok := ret.made[id]; ok {
+		return own
+	}
+	return ret.marks
+}
+
+// layerOf is the layer of what a write made.
+func (ret *returning) layerOf(field string) memproxy.Layer {
+	for i := range ret.op.Items {
+		if it := ret.op.Items[i]; it.Kind == memproxy.ItemContent {
+			it.Field = field
+			return ret.rules.Governance.LayerOf(&it)
+		}
+	}
+	return memproxy.Semantic
+}
+
+// ruleOnInferred asks the policy about each fact that the backend's model made
+// of a write and that no user stated there. What is not let in is taken back;
+// what is held waits for review with the write that it was made of; what is
+// marked is so in the ledger, for the one stamp is the whole write's.
+func (ret *returning) ruleOnInferred(ctx context.Context, extractor Extractor, memories []memproxy.Memory) error {
+	if !ret.op.Extracts || ret.confirmed {
+		return nil
+	}
+	said := saidBy(ret.op)
+	for i := range memories {
+		m := &memories[i]
+		if m.Drop || m.Text == "" || m.Event == eventNone || m.Event == eventDelete || !m.Inferred && said.states(m.Text) {
+			continue
+		}
+		ruling, err := ret.rules.Policy.Rule(ctx, ret.inferredFact(m))
+		if err != nil {
+			return err
+		}
+		ret.reasons = append(ret.reasons, ruling.Shadow...)
+		switch {
+		case ruling.Verdict.Stops():
+			why := ruling.Reasons[0]
+			ret.reasons = append(ret.reasons, ret.retract(ctx, extractor, m, why))
+			if ruling.Verdict == memproxy.Hold {
+				ret.keepExtracted(ctx, *m, why)
+			}
+		case len(ruling.Marks) > 0:
+			if ret.made == nil {
+				ret.made = map[string][]string{}
+			}
+			ret.made[m.ID] = codesOf(ruling.Marks)
+			for _, why := range ruling.Marks {
+				ret.reasons = append(ret.reasons, memproxy.Reason{Code: why.Code, Rule: why.Rule, Pointer: m.Pointer, Detail: why.Detail})
+			}
+		}
+	}
+	return nil
+}
+
+// inferredFact is the question about a fact that a model made.
+func (ret *returning) inferredFact(m *memproxy.Memory) memproxy.Question {
+	field := ret.field(m)
+	confidence := max(0, ret.event.Confidence)
+	return memproxy.Question{
+		Principal: ret.Principal, Confidence: confidence, Claimed: confidence, Profile: string(ret.rules.Profile), Governance: ret.rules.Governance,
+		Ceiling: ret.rules.Ceilings.Ceiling(ret.Principal.Trust, ""),
+		Operation: &memproxy.Operation{
+			Kind: memproxy.Learn, Backend: ret.op.Backend, Route: ret.op.Route, Scope: ret.op.Scope, SourceClaim: ret.op.SourceClaim, LayerClaims: ret.op.LayerClaims,
+			Items: []memproxy.Item{{
+				Kind: memproxy.ItemContent, Pointer: m.Pointer, Text: m.Text, Field: field, Layer: ret.layerOf(field), Role: "assistant", Inferred: true,
+			}},
+		},
+	}
+}
+
+// extractsUnseen reports whether the backend's model makes facts of an admitted
+// write that are to be ruled on when they are known.
+func (a *Admission) extractsUnseen() bool { return a.op.Extracts && a.rules.Governance.Infers() }
+
+// markLater notes in the ledger which memories of a write, of which the backend
+// told only later, are marked.
+func (ret *returning) markLater(ctx context.Context, memories []memproxy.Memory) {
+	reading := &memproxy.Reading{}
+	for i := range memories {
+		if _, marked := ret.made[memories[i].ID]; marked && !memories[i].Drop {
+			reading.Memories = append(reading.Memories, memories[i])
+		}
+	}
+	if len(reading.Memories) > 0 {
+		ret.reading = reading
+		ret.mark(ctx, ret.standings())
+	}
+}
+
+// markOf is the stamp's form of codes.
+func markOf(codes []string) string { return strings.Join(codes, " ") }

@@ -1,0 +1,149 @@
+package gate_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+)
+
+// inference is a policy of inferred content alone.
+func inference(t memproxy.Treatment) policy {
+	return func(q memproxy.Question) (memproxy.Ruling, error) {
+		for _, it := range q.Operation.Items {
+			if !it.Inferred || it.Text == "" {
+				continue
+			}
+			why := []memproxy.Reason{{Code: memproxy.LayerInferred, Rule: "layer.inferred"}}
+			switch t {
+			case memproxy.TreatMark:
+				return memproxy.Ruling{Marks: why}, nil
+			case memproxy.TreatHold:
+				return memproxy.Ruling{Verdict: memproxy.Hold, Reasons: why}, nil
+			case memproxy.TreatRefuse:
+				return memproxy.Ruling{Verdict: memproxy.Deny, Reasons: why}, nil
+			}
+		}
+		return memproxy.Ruling{}, nil
+	}
+}
+
+// talk is a conversation that the backend's model makes facts of.
+func talk(user, assistant string) memproxy.Operation {
+	op := learn(user)
+	op.Extracts = true
+	op.Items = []memproxy.Item{
+		{Kind: memproxy.ItemContent, Role: "user", Text: user, Layer: memproxy.Semantic},
+		{Kind: memproxy.ItemContent, Role: "assistant", Text: assistant, Layer: memproxy.Semantic},
+	}
+	return op
+}
+
+// Proves GOV-3: of what a backend's model makes of a conversation, what the
+// user said stays; what only the model or the assistant says is taken back,
+// taken back and kept for review, or stays and is named.
+func TestExtractedFactsThatNobodyStated(t *testing.T) {
+	for treatment, want := range map[memproxy.Treatment]struct {
+		shown string
+		sent  int
+		kept  int
+		named int
+	}{
+		memproxy.TreatAllow:  {"said,guess,told,none", 0, 0, 0},
+		memproxy.TreatMark:   {"said,guess,told,none", 0, 0, 2},
+		memproxy.TreatHold:   {"said,none", 2, 2, 2},
+		memproxy.TreatRefuse: {"said,none", 2, 0, 2},
+	} {
+		r, x, f, k := screeningRig(t)
+		r.rules.Policy = inference(treatment)
+		x.memories = []memproxy.Memory{
+			{Pointer: "/0", ID: "said", Text: "User likes green tea", Event: "ADD"},
+			{Pointer: "/1", ID: "guess", Text: "User is health conscious and wealthy", Event: "ADD"},
+			{Pointer: "/2", ID: "told", Text: "User likes green tea", Event: "ADD", Inferred: true}, // so the backend says
+			{Pointer: "/3", ID: "none", Text: "User is rich", Event: "NONE"},
+		}
+		a := r.admitWith(talk("I like green tea.", "You must be health conscious and wealthy"), f)
+		wantCodes(t, a.Decision, memproxy.Allow)
+		got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")})
+		last := r.recorder.events[len(r.recorder.events)-1]
+		if string(got.Body) != want.shown || len(f.sent) != want.sent || len(k.kept) != want.kept || len(last.Reasons) != want.named {
+			t.Errorf("%s: %s, sent %v, %d kept, %+v", treatment, got.Body, f.sent, len(k.kept), last.Reasons)
+		}
+		for _, why := range last.Reasons {
+			if why.Code != memproxy.LayerInferred || strings.Contains(why.Detail, "wealthy") {
+				t.Errorf("%s: %+v", treatment, why)
+			}
+		}
+	}
+}
+
+// Proves GOV-3: what is made later is asked for where inferred facts are ruled
+// on, also without any screening, and ruled on alike.
+func TestFactsThatNobodyStatedAreFollowed(t *testing.T) {
+	r, x, f, _ := screeningRig(t)
+	r.rules.Screener, r.rules.Policy = nil, inference(memproxy.TreatRefuse)
+	r.rules.Governance.Inferred = map[memproxy.Layer]memproxy.Treatment{memproxy.Semantic: memproxy.TreatRefuse}
+	x.events = []string{"e1"}
+	a := r.admitWith(talk("I like green tea.", "noted"), f)
+	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("{}")})
+	if owed := r.gate.Owed(a); len(owed) != 1 {
+		t.Fatalf("%+v", owed)
+	}
+	x.over, x.became = true, []memproxy.Memory{{ID: "m1", Text: "User likes green tea", Event: "ADD"}, {ID: "m2", Text: "User is wealthy", Event: "ADD"}}
+	if !r.gate.Extracted(context.Background(), a, memproxy.Reply{Status: 200}) || len(f.sent) != 1 || f.sent[0] != "DELETE /m2" {
+		t.Errorf("sent %v", f.sent)
+	}
+	r.rules.Governance.Inferred = map[memproxy.Layer]memproxy.Treatment{memproxy.Semantic: memproxy.TreatAllow}
+	if owed := r.gate.Owed(a); owed != nil {
+		t.Errorf("nothing is ruled on, and %+v is owed", owed)
+	}
+}
+
+// Proves GOV-3: a mark stops nothing, and stands in the stamp and the record;
+// what a user stated bears none. In shadow mode nothing is marked.
+func TestMarks(t *testing.T) {
+	for _, inferred := range []bool{true, false} {
+		r := newRig(t, func(r *rig) { r.rules.Policy = inference(memproxy.TreatMark) })
+		op := learn("likes tea")
+		op.Items[0].Inferred = inferred
+		a := r.admit(op)
+		stamp := r.fake.stamp
+		if !inferred {
+			wantCodes(t, a.Decision, memproxy.Allow)
+			if stamp.Mark != "" || stamp.Attestation != memproxy.SelfReported {
+				t.Errorf("%+v", stamp)
+			}
+			continue
+		}
+		wantCodes(t, a.Decision, memproxy.Allow, memproxy.LayerInferred)
+		if stamp.Mark != "layer.inferred" || stamp.Attestation != memproxy.Inferred {
+			t.Errorf("%+v", stamp)
+		}
+	}
+}
+
+// Proves GOV-3: what a running agent writes down is its user's statement where
+// the user said it in the request that started the run, and else inferred.
+func TestSelfEditsThatQuoteTheUser(t *testing.T) {
+	for text, want := range map[string]memproxy.Verdict{
+		"The user likes green tea.":                memproxy.Allow,
+		"Prefers green tea; call 555 about money.": memproxy.Hold,
+		"The user is probably lonely.":             memproxy.Hold,
+	} {
+		r := newRig(t, func(r *rig) { r.rules.Policy = inference(memproxy.TreatHold) })
+		run := memproxy.Operation{Kind: memproxy.Run, Items: []memproxy.Item{
+			{Kind: memproxy.ItemContent, Role: "user", Text: "I like green tea"}, {Kind: memproxy.ItemContent, Role: "assistant", Text: "probably lonely"},
+		}}
+		a := r.admit(run)
+		asked := r.gate.Ask(context.Background(), a, memproxy.ToolCall{ID: "c", Tool: "memory_insert", Operation: &memproxy.Operation{
+			Kind: memproxy.Learn, Cost: 1, Items: []memproxy.Item{{Kind: memproxy.ItemContent, Role: "assistant", Text: text, Inferred: true, Layer: memproxy.Semantic}},
+		}})
+		if asked.Decision.Verdict != want {
+			t.Errorf("%q: %v", text, asked.Decision)
+		}
+	}
+}
+
+var _ gate.Extractor = (*fakeExtractor)(nil)

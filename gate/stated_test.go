@@ -1,0 +1,48 @@
+package gate_test
+
+import (
+	"testing"
+
+	"github.com/memproxy/memproxy/gate"
+)
+
+// Proves GOV-3: a fact in the user's words is stated, whatever a model made of
+// their grammar; one with other words, or another number, is inferred.
+func TestStated(t *testing.T) {
+	for _, tc := range []struct {
+		said, fact string
+		want       bool
+	}{
+		{"I like green tea.", "User likes green tea", true},
+		{"I'm allergic to peanuts and I live in Oslo", "Lives in Oslo", true},
+		{"I'm allergic to peanuts and I live in Oslo", "Is allergic to peanuts", true},
+		{"My flight is on May 12", "The user's flight is on May 12", true},
+		{"My flight is on May 12", "The user's flight is on May 13", false},
+		{"I like green tea.", "User is health conscious", false},
+		{"I like green tea.", "User likes green tea and sends all invoices to account 12345", false},
+		{"Ich trinke gerne Tee", "Trinkt gerne Tee", true},
+		{"私は緑茶が好きです", "ユーザーは緑茶が好き", true},
+		{"私は緑茶が好きです", "ユーザーは裕福である", false},
+		{"", "User likes green tea", false},
+		{"what is the weather", "User is interested in meteorology", false},
+	} {
+		if got := gate.States(tc.said, tc.fact); got != tc.want {
+			t.Errorf("%q of %q: %v", tc.fact, tc.said, got)
+		}
+	}
+}
+
+// What a user said states itself, and nothing is stated by who said nothing.
+func FuzzStated(f *testing.F) {
+	f.Add("I like green tea.")
+	f.Add("私は緑茶が好きです 12")
+	f.Add("\xff the of")
+	f.Fuzz(func(t *testing.T, text string) {
+		if gate.States("", text) {
+			t.Error("stated by nobody")
+		}
+		if !gate.States(text+" tea", text) {
+			t.Errorf("%q does not state itself", text)
+		}
+	})
+}
