@@ -83,6 +83,7 @@ func (g *Gate) Admit(ctx context.Context, c *Call) *Admission {
 	g.putAside(ctx, r)
 	g.discipline(ctx, r)
 	g.contest(ctx, r)
+	g.picture(ctx, r)
 	if r.Decision.Verdict.Stops() && r.Reply == nil {
 		reply := c.Backend.Adapter.Refuse(c.Request, r.Decision)
 		r.Reply = &reply

@@ -76,6 +76,8 @@ type Admission struct {
 	begun     time.Time
 	// watched is set for a run that is let through and compensated.
 	watched bool
+	// edits are what a tool call that it makes in an agent's place may change.
+	edits *SelfEdits
 }
 
 // Call is what was admitted.

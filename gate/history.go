@@ -68,15 +68,9 @@ func (ret *returning) versions() (found, out []memproxy.Version) {
 		}
 		for i := range ret.reading.Memories {
 			m := &ret.reading.Memories[i]
-			if m.ID == "" || m.Drop || m.Text == "" || m.Event == eventNone || m.Event == eventDelete || m.Layer == memproxy.Episodic {
-				continue
+			if v, was := ret.told(m); v.Op != "" {
+				found, out = append(found, was...), append(out, v)
 			}
-			v := ret.version(kindOf(m), m.ID, memproxy.OpWrite)
-			v.Text, v.Field, v.Metadata = m.Text, ret.field(m), m.Metadata
-			if m.Event != "" && m.Event != eventAdd {
-				v.Op = memproxy.OpUpdate
-			}
-			out = append(out, v)
 		}
 	case memproxy.Correct:
 		for i := range ret.op.Items {
@@ -113,6 +107,35 @@ func (ret *returning) versions() (found, out []memproxy.Version) {
 		}
 	}
 	return found, out
+}
+
+// told is the version that an answer tells of, and what it replaced where the
+// answer tells that too. One without an Op is none.
+func (ret *returning) told(m *memproxy.Memory) (v memproxy.Version, found []memproxy.Version) {
+	gone := m.Event == eventDelete
+	if m.ID == "" || m.Drop || m.Text == "" && !gone || m.Event == eventNone || m.Layer == memproxy.Episodic {
+		return v, nil
+	}
+	v = ret.version(kindOf(m), m.ID, memproxy.OpWrite)
+	v.Text, v.Field, v.Metadata = m.Text, ret.field(m), m.Metadata
+	before := m.Before
+	switch {
+	case gone:
+		if v.Op = memproxy.OpDelete; before == "" {
+			before = m.Text
+		}
+		v.Text, v.Metadata = "", nil
+	case ret.self:
+		v.Op = memproxy.OpSelfEdit
+	case m.Event != "" && m.Event != eventAdd:
+		v.Op = memproxy.OpUpdate
+	}
+	if before != "" {
+		was := ret.found(m.ID, memproxy.Memory{Text: before, Field: v.Field})
+		was.Kind, v.Before = v.Kind, textHash(before)
+		found = append(found, was)
+	}
+	return v, found
 }
 
 // before is what a target was, and the name that it is remembered by.

@@ -53,6 +53,7 @@ func (g *Gate) Replay(ctx context.Context, b Backend, h memproxy.HeldWrite, cont
 		reply := b.Adapter.Refuse(req, r.Decision)
 		r.Reply = &reply
 	}
+	g.picture(ctx, r)
 	return r.Admission, nil
 }
 

@@ -30,6 +30,9 @@ func (g *Gate) Return(ctx context.Context, a *Admission, reply memproxy.Reply) m
 	}
 	ret.remember(ctx)
 	g.outcome(ctx, ret)
+	if a.edits != nil && ok2xx(ret.status) {
+		g.opt.Later(ret.subject(), func() { g.Edited(context.WithoutCancel(ctx), a.edits, a) })
+	}
 	g.opt.Meter.Step(ctx, signal.SpanReturn, time.Since(start))
 	return ret.reply
 }
@@ -62,6 +65,7 @@ type returning struct {
 	filtered  int
 	shown     []string
 	cancelled bool
+	self      bool     // the backend's own agent wrote
 	below     int      // memories of less confidence than was asked for
 	broken    []string // ids of memories that were changed behind the proxy
 }

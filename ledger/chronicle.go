@@ -34,7 +34,7 @@ func (l *Ledger) Chronicle(ctx context.Context, c memproxy.Chronicle) error {
 	versions, states := slices.Clone(c.Versions), slices.Clone(c.States)
 	return l.do(ctx, &job{patient: true, also: func(t *transaction) error {
 		for i := range found {
-			if _, err := t.seal(found[i]); err != nil {
+			if err := t.found(found[i]); err != nil {
 				return err
 			}
 		}

@@ -272,6 +272,23 @@ func (t *transaction) seal(v memproxy.Version) (began bool, err error) {
 	return true, t.putStanding(st, prior)
 }
 
+// found notes what stood there before a change: the beginning of a history, or
+// a text that none of the memory's versions has any more, because something
+// went round the proxy. Of what is known nothing is noted.
+func (t *transaction) found(v memproxy.Version) error {
+	if began, err := t.seal(v); began || err != nil {
+		return err
+	}
+	var n int64
+	known, err := t.one(`SELECT 1 FROM version WHERE backend = ? AND kind = ? AND id = ? AND sha256 = ? AND compacted = 0
+		AND op NOT IN ('delete', 'purge') LIMIT 1`, []any{v.Backend, string(v.Kind), v.ID, hexHash([]byte(v.Text))}, &n)
+	if known || err != nil {
+		return err
+	}
+	_, err = t.append(v)
+	return err
+}
+
 func hexHash(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])

@@ -137,6 +137,7 @@ func (t *turning) prepare(ctx context.Context) error {
 
 func (t *turning) legs(ctx context.Context) error {
 	for range maxLegs {
+		var edits gate.SelfEdits
 		for _, call := range t.turn.Waiting() {
 			if call.Search != nil {
 				if err := t.search(ctx, call); err != nil {
@@ -146,11 +147,13 @@ func (t *turning) legs(ctx context.Context) error {
 			}
 			asked := t.p.opt.Gate.Ask(ctx, t.a, call)
 			t.turn.Rule(call.ID, asked.Decision)
+			t.p.opt.Gate.Let(ctx, &edits, t.a, asked, t.turn.Agent(), call)
 			if asked.Decision.Verdict == memproxy.Amend && call.Direct != nil {
 				t.edited(ctx, asked, call)
 			}
 		}
 		over, err := t.leg(ctx)
+		t.p.opt.Gate.Edited(ctx, &edits, t.a) // also of a leg that broke off: its calls may have run
 		if err != nil || over {
 			return err
 		}

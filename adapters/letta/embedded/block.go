@@ -142,3 +142,43 @@ func (b *Backend) Labels(agentID string) []string {
 	slices.Sort(out)
 	return out
 }
+
+// SetValue changes a block behind everybody's back, for tests.
+func (b *Backend) SetValue(agentID, label, value string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if a := b.agents[agentID]; a != nil {
+		for _, bl := range a.Blocks {
+			if bl.Label == label {
+				bl.Value = value
+			}
+		}
+	}
+}
+
+// BlockID is the id of an agent's block, or "", for tests.
+func (b *Backend) BlockID(agentID, label string) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if a := b.agents[agentID]; a != nil {
+		for _, bl := range a.Blocks {
+			if bl.Label == label {
+				return bl.ID
+			}
+		}
+	}
+	return ""
+}
+
+// PassageIDs are the ids of an agent's archive, the oldest first, for tests.
+func (b *Backend) PassageIDs(agentID string) []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var out []string
+	if a := b.agents[agentID]; a != nil {
+		for _, p := range a.passages {
+			out = append(out, p.ID)
+		}
+	}
+	return out
+}
