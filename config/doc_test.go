@@ -225,7 +225,7 @@ func TestDefaultsAreAsDocumented(t *testing.T) {
 		"review.answer":                c.Review.Answer, "review.need": fmt.Sprint(c.Review.Need), "review.age": c.Review.Age.String(), "review.idle": c.Review.Idle.String(),
 		"review.reevaluate": c.Review.Reevaluate, "sessions.strikes": fmt.Sprint(c.Sessions.Strikes), "sessions.principal_strikes": fmt.Sprint(*c.Sessions.PrincipalStrikes),
 		"ledger.keep.holds": c.Ledger.Keep.Holds.String(), "ledger.keep.sessions": c.Ledger.Keep.Sessions.String(), "ledger.keep.deleted": c.Ledger.Keep.Deleted.String(), "ledger.keep.records": c.Ledger.Keep.Records.String(),
-		"memories.never_refuse": fmt.Sprint(c.Memories.NeverRefuse), "memories.untrusted": c.Memories.Untrusted, "memories.inferred": c.Memories.Inferred, "memories.quiet": c.Memories.Quiet.String(), "memories.archive": c.Memories.Archive.String(), "memories.validate": c.Memories.Validate.String(),
+		"memories.never_refuse": fmt.Sprint(c.Memories.NeverRefuse), "memories.untrusted": c.Memories.Untrusted, "memories.inferred": c.Memories.Inferred, "memories.quiet": c.Memories.Quiet.String(), "memories.archive": c.Memories.Archive.String(), "memories.validate": c.Memories.Validate.String(), "memories.sweep": c.Memories.Sweep.String(),
 		"screening.enabled":     fmt.Sprint(*c.Screening.Enabled),
 		"screening.sensitivity": c.Screening.Sensitivity,
 		"screening.withhold":    fmt.Sprint(*c.Screening.Withhold),

@@ -11,5 +11,6 @@ type Memories struct {
 	Inferred    string              `yaml:"inferred,omitempty" doc:"what becomes of what a model inferred and no user stated: allowed, marked, held for review, refused" default:"mark" enum:"allow,mark,hold,refuse"`
 	Namespaces  Namespaces          `yaml:"namespaces,omitempty" doc:"which keys content may be filed under"`
 	Layers      Layers              `yaml:"layers,omitempty" doc:"what holds for one layer of memory"`
+	Sweep       *Duration           `yaml:"sweep,omitempty" doc:"how often the backends and the chains of versions are looked through for what was changed behind memproxy; 0 is never, see docs/integrity.md" default:"0s"`
 	Validate    *Duration           `yaml:"validate,omitempty" doc:"how often some memories are looked at again, also when the rules changed; 0 is never" default:"5m0s"`
 }
