@@ -13,10 +13,13 @@ const (
 	EventBudgetWarning  EventType = "budget_warning"  // 80 % of a budget is used
 	EventBudgetExceeded EventType = "budget_exceeded" // a budget refused
 	EventRapidWrites    EventType = "rapid_writes"
-	EventReload         EventType = "reload" // rules were replaced, or a broken edit was not
-	EventStart          EventType = "start"
-	EventStop           EventType = "stop"
-	EventRepair         EventType = "repair" // a torn tail was cut after a crash
+	// EventCrossCorrection tells that somebody changed what another wrote, and
+	// why that was let in.
+	EventCrossCorrection EventType = "cross_correction"
+	EventReload          EventType = "reload" // rules were replaced, or a broken edit was not
+	EventStart           EventType = "start"
+	EventStop            EventType = "stop"
+	EventRepair          EventType = "repair" // a torn tail was cut after a crash
 )
 
 // Event is one fact for the audit log. It holds hashes of content and never

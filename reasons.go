@@ -48,8 +48,9 @@ const (
 	TrustBelow     ReasonCode = "trust.below"     // memories of less confidence than the caller asked for were left out
 	TrustAuthority ReasonCode = "trust.authority" // would replace the word of somebody who is trusted more
 
-	TrustClamped   ReasonCode = "trust.clamped"   // claimed more confidence than the ceiling
-	TrustBackdated ReasonCode = "trust.backdated" // a client timestamp sets when the memory came to be
+	TrustCorrection ReasonCode = "trust.correction" // changes what somebody else wrote; says who
+	TrustClamped    ReasonCode = "trust.clamped"    // claimed more confidence than the ceiling
+	TrustBackdated  ReasonCode = "trust.backdated"  // a client timestamp sets when the memory came to be
 
 	ScreenRisk      ReasonCode = "screen.risk"      // the content looks like an instruction to the agent or an attack on it
 	ScreenSecret    ReasonCode = "screen.secret"    // a credential, or personal data of a class that is not kept
@@ -127,6 +128,7 @@ func ReasonCodes() []ReasonCode {
 		StateSanitised,
 		TrustBelow,
 		TrustAuthority,
+		TrustCorrection,
 		TrustClamped,
 		TrustBackdated,
 		ScreenRisk,

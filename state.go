@@ -104,6 +104,15 @@ type Correction struct {
 	Time      time.Time  `json:"time"`
 }
 
+// Retraction is a text that its author deleted or replaced.
+type Retraction struct {
+	Tenant, Author string
+	Text           string
+	Confidence     PerMille
+	Attestation    Attestation
+	Time           time.Time
+}
+
 // Dissent is a correction that was not let through because the memory's
 // author is trusted more. The memory is contested while it is open.
 type Dissent struct {

@@ -101,9 +101,19 @@ type Question struct {
 	// Owners are the known owners of the operation's targets.
 	Owners   []Ownership
 	Findings []Finding
-	// AuthorTrust is the highest ceiling among the authors of the targets who
-	// are not the principal; zero when there are none, or none is known.
+	// AuthorTrust is how far the most trusted of the others is trusted who
+	// wrote or corrected the targets; zero when there are none, or none is
+	// known.
 	AuthorTrust PerMille
+	// Others is set where a target's original author is somebody else.
+	// AuthorAttestation is the best that the source of a target is known by; ""
+	// where nothing is known.
+	Others            bool
+	AuthorAttestation Attestation
+	// Attestation is how well the source of what is written is known, and Track
+	// the factor of the principal's track record.
+	Attestation Attestation
+	Track       PerMille
 	// Confidence is the effective confidence of the write, Claimed what the
 	// caller asked for (equal to Confidence when nothing was claimed).
 	Confidence, Claimed PerMille

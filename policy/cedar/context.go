@@ -92,7 +92,8 @@ func commonOf(q memproxy.Question) common {
 		"source": cedar.String(op.SourceClaim),
 		"user":   cedar.String(op.Scope.User), "agent": cedar.String(op.Scope.Agent), "app": cedar.String(op.Scope.App), "run": cedar.String(op.Scope.Run),
 		"risk": cedar.Long(found.risk), "findings": found.rules, "secret": cedar.Boolean(found.secret), "personal": cedar.Boolean(found.personal),
-		"authorTrust": cedar.Long(q.AuthorTrust),
+		"authorTrust": cedar.Long(q.AuthorTrust), "others": cedar.Boolean(q.Others), "authorAttestation": cedar.String(q.AuthorAttestation),
+		"attestation": cedar.String(q.Attestation), "track": cedar.Long(q.Track),
 	}}
 	for _, k := range op.Keys {
 		c.keys = append(c.keys, cedar.String(filed(k)))

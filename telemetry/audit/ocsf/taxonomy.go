@@ -23,7 +23,7 @@ func threatOf(code memproxy.ReasonCode) threat {
 		return threat{asi: "ASI06"}
 	case "payload.too_large", "payload.too_deep", "payload.slow":
 		return threat{atlas: "AML.T0029"}
-	case "payload.reserved", "payload.unseen", "trust.authority", "trust.backdated",
+	case "payload.reserved", "payload.unseen", "trust.authority", "trust.correction", "trust.backdated",
 		"screen.risk", "screen.extracted", "screen.withheld", "screen.stored", "layer.inferred",
 		"integrity.mismatch", "integrity.unknown", "integrity.metadata", "integrity.missing", "integrity.chain":
 		return threat{"ASI06", "AML.T0080.000"}
