@@ -96,7 +96,6 @@ func (l *Ledger) CloseDissent(ctx context.Context, k memproxy.MemoryKey, decisio
 		return fmt.Errorf("%w: dissent", ErrUnknown)
 	}
 	return l.do(ctx, &job{also: func(t *transaction) error {
-		args := []any{k.Backend, string(k.Kind), k.ID}
 		n, err := t.run(`UPDATE dissent SET closed = CASE WHEN closed > 0 THEN closed ELSE ? END
 			WHERE backend = ? AND kind = ? AND id = ? AND decision = ?`,
 			max(1, micros(t.l.opt.Clock())), k.Backend, string(k.Kind), k.ID, decision)
@@ -106,12 +105,39 @@ func (l *Ledger) CloseDissent(ctx context.Context, k memproxy.MemoryKey, decisio
 		if err != nil {
 			return err
 		}
-		open, err := t.one(`SELECT 1 FROM dissent WHERE backend = ? AND kind = ? AND id = ? AND closed = 0 LIMIT 1`, args, new(int))
-		if err != nil || open {
+		return t.unlessContested(k)
+	}})
+}
+
+// settleDissents closes what one decision contested, once somebody has given
+// it the last word.
+func (t *transaction) settleDissents(decision string) error {
+	open, err := rows(t, scanKey, `UPDATE dissent SET closed = ? WHERE decision = ? AND closed = 0 RETURNING backend, kind, id`,
+		max(1, micros(t.l.opt.Clock())), decision)
+	if err != nil {
+		return err
+	}
+	for _, k := range open {
+		if err := t.unlessContested(k); err != nil {
 			return err
 		}
-		return t.setContested(k, "", false)
-	}})
+	}
+	return nil
+}
+
+func scanKey(s scanner) (k memproxy.MemoryKey, err error) {
+	return k, s.Scan(&k.Backend, &k.Kind, &k.ID)
+}
+
+// unlessContested ends the contest over a memory against which nothing is said
+// any more.
+func (t *transaction) unlessContested(k memproxy.MemoryKey) error {
+	open, err := t.one(`SELECT 1 FROM dissent WHERE backend = ? AND kind = ? AND id = ? AND closed = 0 LIMIT 1`,
+		[]any{k.Backend, string(k.Kind), k.ID}, new(int))
+	if err != nil || open {
+		return err
+	}
+	return t.setContested(k, "", false)
 }
 
 // Dissents returns what was said against a memory, the newest first. With text

@@ -78,8 +78,11 @@ func (l *Ledger) endClaim(ctx context.Context, id, token string, to memproxy.Hol
 	return l.change(ctx, func(t *transaction) error {
 		n, err := t.run(`UPDATE hold SET state = ?, lease = 0, result = ? WHERE id = ? AND state = 'replaying' AND token = ?`,
 			string(to), asJSON(trimmed(r)), id, token)
-		if err != nil || n == 1 {
+		if err != nil {
 			return err
+		}
+		if n == 1 {
+			return t.written(id, to)
 		}
 		again, err := t.one(`SELECT 1 FROM hold WHERE id = ? AND state = ? AND token = ?`, []any{id, string(to), token}, new(int))
 		if err != nil || again {
@@ -87,6 +90,14 @@ func (l *Ledger) endClaim(ctx context.Context, id, token string, to memproxy.Hol
 		}
 		return t.notIn(id, memproxy.HoldReplaying)
 	})
+}
+
+// written closes what a hold contested, once it has become what it wanted.
+func (t *transaction) written(id string, to memproxy.HoldState) error {
+	if to != memproxy.HoldDone {
+		return nil
+	}
+	return t.settleDissents(id)
 }
 
 // trimmed bounds a result; a backend names what it likes.
@@ -120,7 +131,10 @@ func (l *Ledger) ResolveHold(ctx context.Context, id string, to memproxy.HoldSta
 		if err == nil && n == 0 {
 			err = t.notIn(id, memproxy.HoldReplaying)
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return t.written(id, to)
 	})
 }
 

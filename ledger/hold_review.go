@@ -55,7 +55,10 @@ func (t *transaction) vote(subject, author string, r memproxy.Review) (memproxy.
 func (t *transaction) settleHold(id string, state memproxy.HoldState, r memproxy.Review) error {
 	_, err := t.run(`UPDATE hold SET state = ?, reviewer = ?, reviewed = ?, note = ? WHERE id = ?`,
 		string(state), r.Reviewer, micros(t.l.opt.Clock()), r.Note, id)
-	return err
+	if err != nil || state != memproxy.HoldRejected {
+		return err
+	}
+	return t.settleDissents(id)
 }
 
 // ApproveHold adds a reviewer's yes. The hold is approved once Need distinct

@@ -68,7 +68,7 @@ func (l *Ledger) Corrected(ctx context.Context, c Correction) error {
 const pruneStep = 500
 
 // Prune removes the tombstones of memories that were deleted before a time,
-// with their standings, dissent and votes, and the notes by which corrections
+// with their standings, dissent and votes, what was retracted before, and the notes by which corrections
 // of before are counted once only. It
 // returns how many tombstones it removed, also along with an error. A memory
 // whose tombstone is gone is unknown: its owner is asked upstream, which says
@@ -105,6 +105,9 @@ func (t *transaction) prune(before time.Time) ([]key, error) {
 	}
 	gone, err := drain(found, func(s scanner) (k key, err error) { return k, s.Scan(&k.backend, &k.kind, &k.id) })
 	if err != nil {
+		return nil, err
+	}
+	if _, err := t.run(`DELETE FROM retraction WHERE at < ?`, before.UnixMicro()); err != nil {
 		return nil, err
 	}
 	// Agreement that led to nothing for so long is forgotten too.

@@ -96,6 +96,7 @@ func RunLife(t *testing.T, open func(*testing.T, ledger.Options) (one, other *le
 		{"holds of a tenant are bounded", holdBound},
 		{"notices are given out until delivered", notices},
 		{"what is kept is found", kept},
+		{"what was retracted is known again", retractions},
 		{"states are set and seen", statesSet},
 		{"states are listed in pages", statesListed},
 		{"quiet ones are found", quiet},

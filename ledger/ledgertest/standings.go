@@ -226,6 +226,28 @@ func contested(t *testing.T, l Life) {
 		t.Error("no dissent is open")
 	}
 	wantErr(t, "no such dissent", l.CloseDissent(ctx, mem("m"), "d3"), ledger.ErrUnknown)
+	// The last word on the write that dissents is the last word on the dissent.
+	for _, approve := range []bool{false, true} {
+		d.Decision = fmt.Sprint("held", approve)
+		must(t, "Contest", l.Contest(ctx, d))
+		_, err := l.PutHold(ctx, memproxy.HeldWrite{ID: d.Decision, Backend: "mem0", Route: "mem0.update", Method: "PUT", EscapedPath: "/memories/m", Tenant: "acme", Principal: "agent:low", Kind: memproxy.Correct, Created: l.Clock.Now()}, memproxy.HoldContent{Body: []byte("{}")})
+		must(t, "PutHold", err)
+		if !approve {
+			must(t, "RejectHold", l.RejectHold(ctx, d.Decision, by("human:ann")))
+		} else {
+			_, err := l.ApproveHold(ctx, d.Decision, by("human:ann"))
+			must(t, "ApproveHold", err)
+			if st := standing(t, l, "m"); !st.Contested {
+				t.Error("approved, and not written yet")
+			}
+			claim, err := l.ClaimHold(ctx, d.Decision, time.Minute)
+			must(t, "ClaimHold", err)
+			must(t, "FinishHold", l.FinishHold(ctx, d.Decision, claim.Token, memproxy.HoldResult{Status: 200}))
+		}
+		if st := standing(t, l, "m"); st.Contested {
+			t.Errorf("approved %v: still contested", approve)
+		}
+	}
 	for i := range 30 {
 		d.Decision = fmt.Sprint("flood", i)
 		must(t, "Contest", l.Contest(ctx, d))

@@ -1,0 +1,74 @@
+package ledgertest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+const longFact = "The customer told us in March that invoices are to be sent to the accounting office in Leeds and to nobody else"
+
+// Proves TRL-5: a text that its author retracted is known again, in other
+// letters and with a word changed, and one that says something else is not.
+func retractions(t *testing.T, s Life) {
+	ctx, now := t.Context(), time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	said := func(text string, given memproxy.PerMille, at time.Time) memproxy.Retraction {
+		return memproxy.Retraction{Tenant: "acme", Author: "agent:dev", Text: text, Confidence: given, Attestation: memproxy.SelfReported, Time: at}
+	}
+	must(t, "Retracted", s.Retracted(ctx, said("Ann likes green tea.", 200, now), said(longFact+", 40 days net.", 300, now), said("…", 1, now)))
+	for _, tc := range []struct {
+		tenant, author, text string
+		since                time.Time
+		want                 memproxy.PerMille // 0: none
+	}{
+		{"acme", "agent:dev", "Ann likes green tea.", now, 200},
+		{"acme", "agent:dev", "ann  LIKES green-tea", now, 200},
+		{"acme", "agent:dev", "Ann likes coffee.", now, 0},
+		{"acme", "agent:dev", "Ann does not like green tea.", now, 0},
+		{"acme", "agent:dev", "Ann likes green tea.", now.Add(time.Second), 0},
+		{"acme", "agent:qa", "Ann likes green tea.", now, 0},
+		{"beta", "agent:dev", "Ann likes green tea.", now, 0},
+		{"acme", "agent:dev", strings.Replace(longFact, "told us", "said", 1) + ", 40 days net", now, 300},
+		{"acme", "agent:dev", longFact + ", 30 days net.", now, 0},
+		{"acme", "agent:dev", "", now, 0},
+		{"acme", "agent:dev", "?!", now, 0},
+		{"acme\x00", "agent:dev", "Ann likes green tea.", now, 0},
+	} {
+		got, found, err := s.Other.Retraction(ctx, tc.tenant, tc.author, []string{"something else", tc.text}, tc.since)
+		if err != nil || found != (tc.want > 0) || got.Confidence != tc.want || got.Text != "" {
+			t.Errorf("%s %s %.30q since %v: %+v %v %v, want %d", tc.tenant, tc.author, tc.text, tc.since, got, found, err, tc.want)
+		}
+	}
+	// The newest counts, whatever it is.
+	again := said("Ann likes green tea.", 600, now.Add(time.Hour))
+	again.Attestation = memproxy.ToolObserved
+	must(t, "Retracted", s.Retracted(ctx, again))
+	got, found, err := s.Retraction(ctx, "acme", "agent:dev", []string{"Ann likes green tea."}, now)
+	if err != nil || !found || got.Confidence != 600 || got.Attestation != memproxy.ToolObserved || !got.Time.Equal(now.Add(time.Hour)) {
+		t.Errorf("%+v %v %v", got, found, err)
+	}
+	if err := s.Retracted(ctx, memproxy.Retraction{Author: "a\x00", Text: "x"}); err == nil {
+		t.Error("a hostile author was taken")
+	}
+	// An author cannot make the store grow without end.
+	var many []memproxy.Retraction
+	for i := range 1100 {
+		many = append(many, said(fmt.Sprintf("fact number %d of many", i), 100, now.Add(time.Duration(i+2)*time.Hour)))
+	}
+	must(t, "Retracted", s.Retracted(ctx, many...))
+	if _, found, err := s.Retraction(ctx, "acme", "agent:dev", []string{"Ann likes green tea."}, now); err != nil || found {
+		t.Errorf("the oldest is still there: %v", err)
+	}
+	if _, found, err := s.Retraction(ctx, "acme", "agent:dev", []string{"fact number 1099 of many"}, now); err != nil || !found {
+		t.Errorf("the newest is gone: %v", err)
+	}
+	if _, err := s.Prune(ctx, now.Add(10000*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if _, found, err := s.Retraction(ctx, "acme", "agent:dev", []string{"fact number 1099 of many"}, now); err != nil || found {
+		t.Errorf("what was pruned is still there: %v", err)
+	}
+}
