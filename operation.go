@@ -317,6 +317,9 @@ type Memory struct {
 	// set, is what stands in the place of Text instead.
 	Drop bool
 	Show *string
+	// Compiled is set for what the backend itself made of memories: the prompt
+	// of an agent among its messages.
+	Compiled bool
 	// Told, if set, is what the reader is told of the memory, under
 	// ProvenanceKey in its metadata.
 	Told *Provenance

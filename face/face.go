@@ -26,6 +26,9 @@ const (
 	// ContestedHeader names the memories of an answer that somebody says
 	// otherwise about, by id.
 	ContestedHeader = OwnPrefix + "Contested"
+	// UnverifiedHeader names the memories of an answer that are not what was
+	// written through memproxy, by id.
+	UnverifiedHeader = OwnPrefix + "Unverified"
 )
 
 // Bounds of headers.
@@ -48,7 +51,7 @@ func Decision(d *memproxy.Decision) string {
 	return b.String()
 }
 
-// Contested words ids for ContestedHeader.
+// Contested words ids for ContestedHeader and UnverifiedHeader.
 func Contested(ids []string) string { return strings.Join(ids[:min(len(ids), maxContested)], ", ") }
 
 // Session is the caller's session as it names it, bounded.

@@ -6,11 +6,12 @@ import (
 	"encoding/hex"
 	"time"
 
-	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/telemetry/signal"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
 // run is one call on its way through the steps.
@@ -26,6 +27,9 @@ type run struct {
 	status  int
 	blind   bool                // the ledger could not be asked for the targets' owners
 	held    *memproxy.HeldWrite // the held write that is asked about
+	track   memproxy.Track      // the caller's record
+	// trackKnown is set where the ledger told it.
+	trackKnown bool
 	// dry is set by Explain: nothing is charged, stamped or recorded, and
 	// steps go on after a refusal.
 	dry bool
@@ -82,7 +86,7 @@ func (g *Gate) Admit(ctx context.Context, c *Call) *Admission {
 	g.keep(ctx, r)
 	g.putAside(ctx, r)
 	g.discipline(ctx, r)
-	g.contest(ctx, r)
+	g.contest(ctx, r.Admission)
 	g.picture(ctx, r)
 	if r.Decision.Verdict.Stops() && r.Reply == nil {
 		reply := c.Backend.Adapter.Refuse(c.Request, r.Decision)

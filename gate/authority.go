@@ -2,58 +2,276 @@ package gate
 
 import (
 	"context"
-	"maps"
+	"errors"
 	"slices"
 
 	"github.com/memproxy/memproxy"
 )
 
-// authorTrust is how far the most trusted of the others is trusted whose words
-// the operation would change.
-func (r *run) authorTrust() memproxy.PerMille {
-	var most memproxy.PerMille
-	for i := range r.q.Owners {
-		row := &r.q.Owners[i]
-		if row.Actor == "" || row.Actor == r.Principal.ID {
-			continue
-		}
-		// A word is worth no more than the confidence it was let in with.
-		trust := r.rules.Ceilings.Ceiling(row.Trust, row.Source)
-		if row.Confidence > 0 {
-			trust = min(trust, row.Confidence)
-		}
-		most = max(most, trust)
-	}
-	return most
+// A word is what is known of one memory that the operation would change: whose
+// it is, and how far the others are trusted who have a say in it.
+type word struct {
+	target string             // as the operation names it
+	row    memproxy.Ownership // of the original author; Actor is "" where nobody knows
+	text   string             // as it stands, where that was looked at
+	// others is how far the most trusted of those others is trusted who wrote
+	// or changed it; zero where there are none.
+	others      memproxy.PerMille
+	attestation memproxy.Attestation
+	own         bool // the principal is the original author
 }
 
-// contest keeps a correction that was not let through against somebody who is
-// trusted more: the memory is contested from then on, and readers see it so.
-func (g *Gate) contest(ctx context.Context, r *run) {
+func (w *word) key() memproxy.MemoryKey {
+	return memproxy.MemoryKey{Backend: w.row.Backend, Kind: w.row.Kind, ID: w.row.ID}
+}
+
+// authors finds out whose words the targets are: who wrote them, by the ledger
+// and by the stamp, who changed them since, and how well their source is
+// known. A ledger that cannot say so refuses the change.
+func (r *run) authors(ctx context.Context, targets []string) {
+	if r.op.Kind != memproxy.Correct && r.op.Kind != memproxy.Forget || r.verdict.Stops() && r.enforced() {
+		return
+	}
+	brings := r.brings()
+	for _, target := range targets {
+		if m := r.op.Current[target]; m.Missing || slices.Contains(brings, target) {
+			continue
+		}
+		r.words = append(r.words, r.word(target))
+	}
+	if err := r.g.onRecord(ctx, r.Admission, r.words); err != nil {
+		r.unknown(ctx, err)
+	}
+}
+
+// word is what the ledger's row and the stamp on the memory say of a target.
+func (r *run) word(target string) word {
+	m := r.op.Current[target]
+	w := word{target: target, row: r.owners[target], text: m.Text, attestation: memproxy.AttestationUnknown}
+	if w.row.ID == "" {
+		w.row = memproxy.Ownership{Backend: r.op.Backend, Kind: r.op.TargetKind, ID: target}
+		if m.ID != "" {
+			w.row.ID = m.ID
+		}
+	}
+	if w.row.Kind == "" {
+		w.row.Kind = memproxy.TargetMemory
+	}
+	var stamp memproxy.Stamp
+	if m.Stamp != nil {
+		stamp = *m.Stamp
+		stamp.Tenant = r.Principal.Tenant
+		if !r.g.opt.Signer.Verify(stamp) {
+			stamp = memproxy.Stamp{}
+		}
+	}
+	if w.row.Actor == "" && stamp.Actor != "" {
+		w.row.Actor, w.row.Trust, w.row.Confidence, w.row.Source = stamp.Actor, stamp.Trust, stamp.Confidence, stamp.Source
+		w.row.Scope.Tenant = stamp.Tenant
+	}
+	w.own = w.row.Actor != "" && w.row.Actor == r.Principal.ID
+	w.attestation = stamp.Attestation
+	if w.row.Actor != "" && !w.own {
+		w.others = r.worth(w.row.Trust, w.row.Source, w.row.Confidence)
+	}
+	if stamp.Actor != "" && stamp.Actor != r.Principal.ID { // whoever wrote last
+		w.others = max(w.others, r.worth(stamp.Trust, stamp.Source, stamp.Confidence))
+	}
+	return w
+}
+
+// worth is how far somebody's word is trusted: no further than the confidence
+// that it was let in with.
+func (a *Admission) worth(t memproxy.Trust, s memproxy.Source, given memproxy.PerMille) memproxy.PerMille {
+	worth := a.rules.Ceilings.Ceiling(t, s)
+	if given > 0 {
+		worth = min(worth, given)
+	}
+	return worth
+}
+
+// theirs finds out whose words a call of a running agent would change. What it
+// replaces is asked for by name; what a run that is watched has changed already
+// stands otherwise by now, so the ledger alone is asked.
+func (r *run) theirs(ctx context.Context, watched bool) {
+	op := r.op
+	if op == nil || op.Kind != memproxy.Correct && op.Kind != memproxy.Forget {
+		return
+	}
+	targets := op.Targets
+	if len(targets) == 0 {
+		targets = replaced(op)
+	}
+	if len(targets) == 0 {
+		return
+	}
+	owners, err := r.g.opt.Ledger.Owners(ctx, op.Backend, op.TargetKind, targets)
+	if err != nil {
+		r.unknown(ctx, err)
+		return
+	}
+	r.owners = owners
+	if loc, ok := r.call.Backend.Adapter.(Locator); ok && !watched && r.call.Backend.Fetch != nil {
+		if err := r.fetch(ctx, loc, targets); err != nil {
+			r.g.opt.Log.ErrorContext(ctx, "the backend cannot be asked whose words a call changes", "decision", r.Decision.ID, "error", err)
+			r.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.UpstreamUnavailable, Detail: "who wrote the memory cannot be looked up"})
+			return
+		}
+		r.recognise(ctx)
+	}
+	if r.blind {
+		r.unknown(ctx, errBlind)
+		return
+	}
+	r.authors(ctx, targets)
+}
+
+// errBlind says that the ledger did not know the owner by the name either.
+var errBlind = errors.New("gate: the ledger did not answer")
+
+// replaced are the memories that the items of an operation replace.
+func replaced(op *memproxy.Operation) []string {
+	var out []string
+	for i := range op.Items {
+		if t := op.Items[i].Target; t != "" && !slices.Contains(out, t) {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// unknown refuses a change of words whose authors cannot be looked up.
+func (r *run) unknown(ctx context.Context, err error) {
+	r.g.opt.Meter.LedgerFailed(ctx)
+	r.g.opt.Log.ErrorContext(ctx, "ledger lookup failed", "decision", r.Decision.ID, "error", err)
+	r.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: "who wrote the memory cannot be looked up"})
+}
+
+// onRecord adds what the ledger has on record about words: how well their
+// source is known, and who corrected them.
+func (g *Gate) onRecord(ctx context.Context, a *Admission, words []word) error {
+	ids := map[memproxy.TargetKind][]string{}
+	for i := range words {
+		ids[words[i].row.Kind] = append(ids[words[i].row.Kind], words[i].row.ID)
+	}
+	known := map[memproxy.MemoryKey]memproxy.Attestation{}
+	registrar, stands := g.opt.Ledger.(Registrar)
+	for kind, list := range ids {
+		if !stands {
+			break
+		}
+		standings, err := registrar.Standings(ctx, a.op.Backend, kind, list)
+		if err != nil {
+			return err
+		}
+		for _, st := range standings {
+			known[st.MemoryKey] = st.Attestation
+		}
+	}
+	corrector, corrects := g.opt.Ledger.(Corrector)
+	for i := range words {
+		w := &words[i]
+		if best := known[w.key()]; best.Outranks(w.attestation) {
+			w.attestation = best
+		}
+		if !corrects || w.row.Actor == "" {
+			continue
+		}
+		list, err := corrector.Corrections(ctx, w.key())
+		if err != nil {
+			return err
+		}
+		for _, c := range list {
+			if c.Corrector != a.Principal.ID {
+				w.others = max(w.others, a.rules.Ceilings.Ceiling(c.Trust, ""))
+			}
+		}
+	}
+	return nil
+}
+
+// weigh tells the policy whose words the operation would change.
+func (r *run) weigh() {
+	for i := range r.words {
+		w := &r.words[i]
+		r.q.AuthorTrust = max(r.q.AuthorTrust, w.others)
+		if w.attestation.Outranks(r.q.AuthorAttestation) {
+			r.q.AuthorAttestation = w.attestation
+		}
+		if w.row.Actor == "" || w.own {
+			continue
+		}
+		r.q.Others = true
+		why := memproxy.Reason{
+			Code:   memproxy.TrustCorrection,
+			Detail: "written by " + w.row.Actor + " (" + string(w.row.Trust) + ", " + wordOf(w.attestation) + ")",
+		}
+		if !slices.Contains(r.reasons, why) {
+			r.add(memproxy.Allow, why)
+		}
+	}
+}
+
+func wordOf(a memproxy.Attestation) string {
+	if a == "" {
+		a = memproxy.AttestationUnknown
+	}
+	return string(a)
+}
+
+// contest keeps a correction that was not let through against the word of
+// somebody else: the memory is contested from then on, and readers see it so.
+func (g *Gate) contest(ctx context.Context, a *Admission) {
+	if a.op == nil || !a.enforced() || !a.Decision.Verdict.Stops() || !has(a.Decision.Reasons, memproxy.TrustAuthority) {
+		return
+	}
+	for i := range a.words {
+		if w := &a.words[i]; !w.own || w.others > 0 {
+			g.dissent(ctx, a, w, a.newText(w.target))
+		}
+	}
+}
+
+// called draws the consequences of a ruling on a call of a running agent. One
+// that is let through is taken for made: whoever asked runs it next.
+func (g *Gate) called(ctx context.Context, a *Admission) {
+	g.contest(ctx, a)
+	if a.op != nil && !a.Decision.Verdict.Stops() {
+		g.settle(ctx, a)
+	}
+}
+
+// dissent notes that somebody would have a memory say something else.
+func (g *Gate) dissent(ctx context.Context, a *Admission, w *word, text string) {
 	arbiter, ok := g.opt.Ledger.(Arbiter)
-	if !ok || r.op == nil || !r.enforced() || !r.Decision.Verdict.Stops() || !has(r.Decision.Reasons, memproxy.TrustAuthority) {
+	if !ok {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
 	defer cancel()
-	for _, target := range slices.Sorted(maps.Keys(r.owners)) {
-		row := r.owners[target]
-		text := r.newText(target)
-		d := memproxy.Dissent{Open: true, Text: text, SHA256: textHash(text), Correction: memproxy.Correction{
-			Backend: row.Backend, Kind: row.Kind, ID: row.ID, Tenant: row.Scope.Tenant, Author: row.Actor,
-			Corrector: r.Principal.ID, Trust: r.Principal.Trust, Decision: r.Decision.ID, Reason: string(memproxy.TrustAuthority), Time: r.begun,
-		}}
-		if err := arbiter.Contest(ctx, d); err != nil {
-			g.opt.Meter.LedgerFailed(ctx)
-			g.opt.Log.ErrorContext(ctx, "a dissent was not kept", "decision", r.Decision.ID, "error", err)
-		}
+	d := memproxy.Dissent{Open: true, Text: text, SHA256: textHash(text), Correction: g.correction(a, w, string(memproxy.TrustAuthority))}
+	if err := arbiter.Contest(ctx, d); err != nil {
+		g.opt.Meter.LedgerFailed(ctx)
+		g.opt.Log.ErrorContext(ctx, "a dissent was not kept", "decision", a.Decision.ID, "error", err)
+	}
+}
+
+// correction says that the admission changes, or would change, a word.
+func (g *Gate) correction(a *Admission, w *word, reason string) memproxy.Correction {
+	tenant := w.row.Scope.Tenant
+	if tenant == "" {
+		tenant = a.Principal.Tenant
+	}
+	return memproxy.Correction{
+		Backend: w.row.Backend, Kind: w.row.Kind, ID: w.row.ID, Tenant: tenant, Author: w.row.Actor,
+		Corrector: a.Principal.ID, Trust: a.Principal.Trust, Decision: a.Decision.ID, Reason: reason, Time: a.begun,
 	}
 }
 
 // newText is what a correction would have a target say.
-func (r *run) newText(target string) string {
-	for i := range r.op.Items {
-		if it := &r.op.Items[i]; it.Kind == memproxy.ItemContent && (it.Target == target || it.Target == "") {
+func (a *Admission) newText(target string) string {
+	for i := range a.op.Items {
+		if it := &a.op.Items[i]; it.Kind == memproxy.ItemContent && (it.Target == target || it.Target == "") {
 			return it.Text
 		}
 	}

@@ -55,6 +55,9 @@ type Admission struct {
 	// Contested are, after Return, the memories of the answer that somebody
 	// says otherwise about.
 	Contested []string
+	// Unverified are, after Return, the memories of the answer that are not
+	// what was written through the proxy, as far as they are shown.
+	Unverified []string
 	// Memories are, after Return, the ids that were written or shown.
 	Memories []string
 
@@ -62,18 +65,23 @@ type Admission struct {
 	rules  *Rules
 	op     *memproxy.Operation
 	owners map[string]memproxy.Ownership
+	words  []word // of the memories that the operation would change
 	charge *memproxy.Charge
 	event  memproxy.Event
 	// findings are what was found in the write, receipts those of the backend
 	// for what its model makes of it.
 	findings []memproxy.Finding
 	receipts []string
+	// marks are the codes for which what is written is marked.
+	marks []string
 	// aside is the state of what a write makes that is let through although it
 	// looks dangerous, or "".
 	aside memproxy.MemoryState
 	// confirmed is set where a person approved the write.
 	confirmed bool
-	begun     time.Time
+	// attestation is how well the source of what is written is known.
+	attestation memproxy.Attestation
+	begun       time.Time
 	// watched is set for a run that is let through and compensated.
 	watched bool
 	// edits are what a tool call that it makes in an agent's place may change.

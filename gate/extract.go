@@ -41,6 +41,7 @@ func (ret *returning) extracted(ctx context.Context, memories []memproxy.Memory)
 	if !ok || ret.op.Kind != memproxy.Learn || ret.confirmed {
 		return nil
 	}
+	ret.usurped(ctx, extractor, memories)
 	risks, err := ret.risks(ctx, memories)
 	if err != nil {
 		return err

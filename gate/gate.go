@@ -7,9 +7,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/memproxy/memproxy"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/memproxy/memproxy"
 )
 
 // A Meter counts and times. Implementations never block.
@@ -72,6 +73,9 @@ const (
 type Gate struct {
 	opt   Options
 	rules atomic.Pointer[Rules]
+
+	tracks  *tracks
+	readers *readers
 }
 
 // New returns a gate that rules by rules until Use replaces them.
@@ -103,7 +107,7 @@ func New(opt Options, rules *Rules) (*Gate, error) {
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
-	g := &Gate{opt: opt}
+	g := &Gate{opt: opt, tracks: newTracks(opt.Clock), readers: newReaders(opt.Clock)}
 	if err := g.Use(rules); err != nil {
 		return nil, err
 	}

@@ -18,10 +18,7 @@ func (ret *returning) version(kind memproxy.TargetKind, id string, op memproxy.V
 	v := memproxy.Version{
 		MemoryKey: memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kind, ID: id}, Tenant: ret.Principal.Tenant,
 		Op: op, Time: ret.begun, Actor: ret.Principal.ID, Trust: ret.Principal.Trust, Confidence: max(0, ret.event.Confidence),
-		Attestation: memproxy.SelfReported, Decision: ret.Decision.ID,
-	}
-	if ret.confirmed {
-		v.Attestation = memproxy.HumanConfirmed
+		Attestation: ret.attested(ret.marksOf(id)), Decision: ret.Decision.ID,
 	}
 	for i := range ret.findings {
 		v.Score = max(v.Score, ret.findings[i].Score)
@@ -33,6 +30,7 @@ func (ret *returning) version(kind memproxy.TargetKind, id string, op memproxy.V
 // nothing is recorded yet.
 func (ret *returning) found(id string, m memproxy.Memory) memproxy.Version {
 	v := ret.version(ret.op.TargetKind, id, memproxy.OpSeal)
+	v.Attestation = ret.attested(nil) // what is written now is marked, not what was there
 	v.Score, v.Text, v.Metadata, v.Field = 0, m.Text, m.Metadata, m.Field
 	return v
 }

@@ -1,6 +1,11 @@
 package gate
 
-import "github.com/memproxy/memproxy"
+import (
+	"context"
+	"slices"
+
+	"github.com/memproxy/memproxy"
+)
 
 // Changed says what becomes of memories in answers that were changed behind
 // the proxy.
@@ -8,7 +13,7 @@ type Changed string
 
 // The settings.
 const (
-	// ChangedReport names them in the record of the read.
+	// ChangedReport names them in the record of the read and beside the answer.
 	ChangedReport Changed = "report"
 	// ChangedWithhold leaves them out as well.
 	ChangedWithhold Changed = "withhold"
@@ -16,25 +21,107 @@ const (
 	ChangedIgnore Changed = "ignore"
 )
 
-// whole checks a memory against what is known of it: its text against the hash
-// of the one that went through, its stamp against the key. It reports false
-// where the memory is to be left out.
-func (ret *returning) whole(row *memproxy.Ownership, m *memproxy.Memory) bool {
+// A Custodian is a Ledger that knows what memories were, and what speaks
+// against them. Its errors mean that nothing is known.
+type Custodian interface {
+	// Sealed reports whether everything in the backend was known once.
+	Sealed(ctx context.Context, backend string) (bool, error)
+
+	// History returns versions of a memory, the newest first.
+	History(ctx context.Context, k memproxy.MemoryKey, before int64, limit int) ([]memproxy.Version, error)
+
+	// Glimpses returns what metadata was when it was first seen, by id; Glimpse
+	// keeps it, and returns the memories of which it was another.
+	Glimpses(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Glimpse, error)
+	Glimpse(context.Context, ...memproxy.Glimpse) ([]memproxy.MemoryKey, error)
+}
+
+// An Examiner compares memories as a backend shows them with what is known of
+// them.
+type Examiner struct {
+	Ledger  Ledger
+	Signer  Signer
+	Backend string // its name
+	// Tenant is whose stamps count on memories of which the ledger knows
+	// nothing.
+	Tenant string
+}
+
+// Examine says what speaks against a memory: its text against the hash of the
+// one that went through, its stamp against the key and against the writes that
+// are known of it. The empty code is nothing. Row is what the ledger knows, or
+// nil.
+func (e *Examiner) Examine(ctx context.Context, row *memproxy.Ownership, m *memproxy.Memory) (memproxy.ReasonCode, string) {
+	if m.Stamp != nil {
+		s := *m.Stamp
+		if s.Tenant = e.Tenant; row != nil {
+			s.Tenant = row.Scope.Tenant
+		}
+		if !e.Signer.Verify(s) {
+			return memproxy.IntegrityForged, "the provenance is not signed by this installation, or not for this tenant"
+		}
+		if (row == nil || s.ID != row.Decision) && e.anothers(ctx, m) {
+			return memproxy.IntegrityForged, "the provenance is another memory's"
+		}
+	}
+	if row != nil && row.SHA256 != "" && m.Text != "" && m.TextAt != "" && row.SHA256 != textHash(m.Text) {
+		return memproxy.IntegrityMismatch, "the text is not the one that went through memproxy"
+	}
+	return "", ""
+}
+
+// anothers reports whether a stamp that verifies was written for another
+// memory: its decision is none of this one's, and is one of another's. What an
+// asynchronous write made is known by its receipt only, and may be anything.
+func (e *Examiner) anothers(ctx context.Context, m *memproxy.Memory) bool {
+	custodian, ok := e.Ledger.(Custodian)
+	if !ok {
+		return false
+	}
+	other, known, err := e.Ledger.Decision(ctx, e.Backend, m.Stamp.ID)
+	if err != nil || !known || other.Kind != kindOf(m) || other.ID == m.ID {
+		return false
+	}
+	history, err := custodian.History(ctx, memproxy.MemoryKey{Backend: e.Backend, Kind: kindOf(m), ID: m.ID}, 0, 0)
+	return err == nil && !slices.ContainsFunc(history, func(v memproxy.Version) bool { return v.Decision == m.Stamp.ID })
+}
+
+// whole checks a memory against what is known of it, and reports false where
+// it is to be left out. A text that the backend's own agents change is
+// compared by sweeps only: it may be on its way into the ledger.
+func (ret *returning) whole(ctx context.Context, row *memproxy.Ownership, m *memproxy.Memory) bool {
 	if ret.rules.Changed == ChangedIgnore || m.Missing || m.ID == "" {
 		return true
 	}
-	var code memproxy.ReasonCode
+	code, detail := ret.examiner().Examine(ctx, row, m)
 	switch {
-	case m.Stamp != nil && !ret.signed(m.Stamp, row):
-		code = memproxy.IntegrityForged
-	case row != nil && row.SHA256 != "" && m.Text != "" && m.TextAt != "" && !m.Mutable && row.SHA256 != textHash(m.Text):
-		code = memproxy.IntegrityMismatch
-	default:
-		return true
+	case code == memproxy.IntegrityMismatch && m.Mutable:
+	case code != "":
+		return ret.accuse(m, code, detail)
+	case row == nil && m.Stamp == nil && !m.Mutable && m.Text != "" && ret.sealed(ctx):
+		return ret.accuse(m, memproxy.IntegrityUnknown, "nobody wrote it through memproxy")
 	}
+	return true
+}
+
+func (ret *returning) examiner() *Examiner {
+	return &Examiner{Ledger: ret.g.opt.Ledger, Signer: ret.g.opt.Signer, Backend: ret.op.Backend, Tenant: ret.Principal.Tenant}
+}
+
+// accuse names what speaks against a memory, and reports whether it is shown.
+func (ret *returning) accuse(m *memproxy.Memory, code memproxy.ReasonCode, detail string) bool {
 	ret.broken = append(ret.broken, m.ID)
-	ret.reasons = append(ret.reasons, memproxy.Reason{Code: code, Rule: m.ID, Pointer: m.Pointer, Detail: "changed behind memproxy"})
+	ret.reasons = append(ret.reasons, memproxy.Reason{Code: code, Rule: m.ID, Pointer: m.Pointer, Detail: detail})
 	return ret.rules.Changed != ChangedWithhold
+}
+
+func (ret *returning) sealed(ctx context.Context) bool {
+	custodian, ok := ret.g.opt.Ledger.(Custodian)
+	if !ok {
+		return false
+	}
+	sealed, err := custodian.Sealed(ctx, ret.op.Backend)
+	return err == nil && sealed
 }
 
 // signed reports whether a stamp is this installation's, for the tenant that
@@ -46,4 +133,71 @@ func (ret *returning) signed(stamp *memproxy.Stamp, row *memproxy.Ownership) boo
 		s.Tenant = row.Scope.Tenant
 	}
 	return ret.g.opt.Signer.Verify(s)
+}
+
+// owned are owners, by kind and id.
+type owned map[memproxy.TargetKind]map[string]memproxy.Ownership
+
+// doubt applies what was noted against memories before, and what their
+// metadata was when it was first seen. It reports whether the whole answer was
+// refused.
+func (ret *returning) doubt(ctx context.Context) (refused bool) {
+	if ret.rules.Changed == ChangedIgnore {
+		return false
+	}
+	noted := ret.noted(ctx)
+	differ := ret.glimpse(ctx)
+	for i := range ret.reading.Memories {
+		m := &ret.reading.Memories[i]
+		if m.Drop || m.Missing || m.ID == "" || slices.Contains(ret.broken, m.ID) {
+			continue
+		}
+		k := memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kindOf(m), ID: m.ID}
+		code, detail := noted[k], "it was found not to be what was written"
+		if differ[k] {
+			code, detail = memproxy.IntegrityMetadata, "the metadata is not what it was"
+		}
+		if code == "" || ret.accuse(m, code, detail) {
+			continue
+		}
+		if m.Pointer == "" {
+			return true
+		}
+		m.Drop = true
+		ret.filtered++
+	}
+	return false
+}
+
+// noted is what speaks against the memories of the answer, as it was noted.
+func (ret *returning) noted(ctx context.Context) map[memproxy.MemoryKey]memproxy.ReasonCode {
+	registrar, ok := ret.g.opt.Ledger.(Registrar)
+	if !ok {
+		return nil
+	}
+	out := map[memproxy.MemoryKey]memproxy.ReasonCode{}
+	for kind, ids := range ret.remaining() {
+		standings, err := registrar.Standings(ctx, ret.op.Backend, kind, ids)
+		if err != nil {
+			ret.g.opt.Meter.LedgerFailed(ctx)
+			continue
+		}
+		for _, st := range standings {
+			if st.Unverified != "" {
+				out[st.MemoryKey] = st.Unverified
+			}
+		}
+	}
+	return out
+}
+
+// remaining are the ids of the answer that nothing was done to yet.
+func (ret *returning) remaining() map[memproxy.TargetKind][]string {
+	ids := map[memproxy.TargetKind][]string{}
+	for i := range ret.reading.Memories {
+		if m := &ret.reading.Memories[i]; m.ID != "" && !m.Drop && !m.Missing {
+			ids[kindOf(m)] = append(ids[kindOf(m)], m.ID)
+		}
+	}
+	return ids
 }

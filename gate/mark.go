@@ -10,6 +10,9 @@ import (
 // standings say how new memories stand, and until when they are kept. A write of
 // one that was there confirms it.
 func (ret *returning) standings() []memproxy.StateChange {
+	if ret.enforced() && ret.op.Kind == memproxy.Correct {
+		return ret.restated()
+	}
 	if !ret.enforced() || ret.reading == nil || ret.op.Kind != memproxy.Learn {
 		return nil
 	}
@@ -21,24 +24,22 @@ func (ret *returning) standings() []memproxy.StateChange {
 		}
 		c := memproxy.StateChange{
 			MemoryKey: memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kindOf(m), ID: m.ID}, Tenant: ret.Principal.Tenant,
-			State: memproxy.StateUntrusted, Decision: ret.Decision.ID, Attestation: memproxy.SelfReported,
+			State: memproxy.StateUntrusted, Decision: ret.Decision.ID, Attestation: ret.attested(ret.marksOf(m.ID)), Reason: markOf(ret.marksOf(m.ID)),
 			// What was validated or quarantined before stays so until it is
 			// looked at again.
 			From: []memproxy.MemoryState{memproxy.StateUntrusted, memproxy.StateExpired},
 		}
 		switch {
 		case ret.confirmed:
-			c.State, c.Attestation, c.Reason = memproxy.StateValidated, memproxy.HumanConfirmed, "approved by a reviewer"
+			c.State, c.Reason = memproxy.StateValidated, "approved by a reviewer"
 		case ret.aside != "":
 			c = ret.asideOf(c.MemoryKey)
 			c.Findings = ret.spansIn(m)
 		case ret.rules.Pending != nil && ret.rules.Pending(ret.Principal):
 			c.State, c.Reason = memproxy.StatePending, "its author is not trusted enough to be read without a review"
 		}
-		if ret.rules.TTL != nil {
-			if ttl := ret.rules.TTL(ret.field(m), ret.op.SourceClaim); ttl > 0 {
-				c.Expires = ret.begun.Add(ttl)
-			}
+		if ttl := ret.lifetime(m); ttl > 0 {
+			c.Expires = ret.begun.Add(ttl)
 		}
 		changes = append(changes, c)
 	}
@@ -68,6 +69,22 @@ func (ret *returning) field(m *memproxy.Memory) string {
 	return m.Field
 }
 
-// Lifetime says how long a memory is kept: by its field and claimed source;
-// zero is for ever.
-type Lifetime func(field string, source memproxy.Source) time.Duration
+// Lifetime says how long a memory is kept: by its field, layer and claimed
+// source; zero is for ever.
+type Lifetime func(field string, layer memproxy.Layer, source memproxy.Source) time.Duration
+
+// lifetime is how long a new memory is kept. A claim of another layer can
+// shorten it only.
+func (ret *returning) lifetime(m *memproxy.Memory) time.Duration {
+	if ret.rules.TTL == nil {
+		return 0
+	}
+	field := ret.field(m)
+	ttl := ret.rules.TTL(field, ret.layerOf(field), ret.op.SourceClaim)
+	for _, claimed := range ret.op.LayerClaims {
+		if d := ret.rules.TTL(field, claimed, ret.op.SourceClaim); d > 0 && (ttl == 0 || d < ttl) {
+			ttl = d
+		}
+	}
+	return ttl
+}

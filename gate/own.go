@@ -38,6 +38,7 @@ func own(ctx context.Context, r *run) error {
 	r.recall(ctx)
 	r.nameFields()
 	r.judge()
+	r.authors(ctx, op.Targets)
 	return nil
 }
 

@@ -70,7 +70,11 @@ func TestOperationsByIDNeedTheOwner(t *testing.T) {
 				})
 				a := r.admit(byID(kind, tc.ids...))
 				if tc.want == "" {
-					wantCodes(t, a.Decision, memproxy.Allow)
+					var codes []memproxy.ReasonCode
+					if len(tc.rows) > 0 && kind != memproxy.Recall {
+						codes = []memproxy.ReasonCode{memproxy.TrustCorrection} // the row's author is another
+					}
+					wantCodes(t, a.Decision, memproxy.Allow, codes...)
 				} else {
 					wantCodes(t, a.Decision, memproxy.Deny, tc.want)
 					if a.Decision.Status != 404 {
@@ -121,7 +125,7 @@ func TestMergeAsksEvenWhenTheOwnerIsKnown(t *testing.T) {
 		r.ledger.rows["m1"] = owned("m1", "acme", "dev")
 		r.fake.located = map[string]memproxy.Memory{"m1": {ID: "m1", Scope: memproxy.Scope{Agent: "dev"}}}
 	})
-	wantCodes(t, r.admit(byID(memproxy.Correct, "m1")).Decision, memproxy.Allow)
+	wantCodes(t, r.admit(byID(memproxy.Correct, "m1")).Decision, memproxy.Allow, memproxy.TrustCorrection)
 	if len(r.fetch.asked) != 1 {
 		t.Errorf("asked %v, want once", r.fetch.asked)
 	}

@@ -25,6 +25,7 @@ func (ret *returning) remember(ctx context.Context) {
 		return
 	}
 	ret.wrote()
+	ret.g.settle(ctx, ret.Admission)
 	switch ret.op.Kind {
 	case memproxy.Learn:
 		ret.learned(ctx)
@@ -166,10 +167,13 @@ func (ret *returning) corrected() {
 	for _, id := range ret.op.Targets {
 		row, known := ret.owners[id]
 		text, written := texts[id]
-		if !known || !written {
+		if !known {
 			continue
 		}
-		row.SHA256, row.Decision = textHash(text), ret.Decision.ID
+		if row.Decision = ret.Decision.ID; written { // else only what stands beside the text
+			row.SHA256 = textHash(text)
+			row.Confidence = max(0, ret.event.Confidence) // of the word that stands there now
+		}
 		ret.put(row)
 	}
 	ret.shown = ret.op.Targets

@@ -35,6 +35,7 @@ func (ret *returning) stand(ctx context.Context) (refused bool) {
 		}
 		known[kind] = standings
 	}
+	ret.stands = known
 	withheld, sanitised := 0, 0
 	for _, i := range ret.byDecision(ctx, registrar, known) {
 		m := &ret.reading.Memories[i]

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -198,6 +199,29 @@ func (l *Ledger) Glimpse(ctx context.Context, seen ...memproxy.Glimpse) ([]mempr
 		return nil, err
 	}
 	return differ, nil
+}
+
+// Glimpses returns what memories' metadata was when it was first seen, by id.
+func (l *Ledger) Glimpses(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Glimpse, error) {
+	out := make(map[string]memproxy.Glimpse, len(ids))
+	for ids := range slices.Chunk(ids, chunk) {
+		ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return storable(id) != nil })
+		list, err := json.Marshal(ids)
+		if err != nil {
+			return nil, err
+		}
+		found, err := look(ctx, l, "look up metadata", func(s scanner) (g memproxy.Glimpse, err error) {
+			return g, s.Scan(&g.Backend, &g.Kind, &g.ID, &g.Decision, &g.SHA256)
+		}, `SELECT backend, kind, id, decision, sha256 FROM glimpse
+			WHERE backend = ? AND kind = ? AND id IN (SELECT value FROM json_each(?))`, backend, string(kind), string(list))
+		if err != nil {
+			return nil, err
+		}
+		for _, g := range found {
+			out[g.ID] = g
+		}
+	}
+	return out, nil
 }
 
 // pruneGlimpses forgets what was seen of memories that are not known any more.

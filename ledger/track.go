@@ -2,8 +2,13 @@ package ledger
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -131,4 +136,36 @@ func (l *Ledger) Len(ctx context.Context, backend string, kind memproxy.TargetKi
 		return 0, l.wrap("count", err)
 	}
 	return n, nil
+}
+
+// Peek returns the record of an actor out of a store that another process may
+// have open, and changes nothing. A file that is not there knows nobody.
+func Peek(ctx context.Context, opt Options, tenant, actor string) (Track, error) {
+	var t Track
+	if opt.URL != "" {
+		l, err := Open(opt)
+		if err != nil {
+			return t, err
+		}
+		t, err = l.Record(ctx, tenant, actor)
+		return t, errors.Join(err, l.Close())
+	}
+	path, err := filepath.Abs(opt.Path)
+	if err != nil {
+		return t, err
+	}
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) || opt.Path == "" {
+		return t, nil
+	}
+	dsn := (&url.URL{Scheme: "file", Path: filepath.ToSlash(path), RawQuery: "mode=ro&_pragma=busy_timeout(2000)"}).String()
+	db, err := sql.Open("sqlite", dsn)
+	if err != nil {
+		return t, err
+	}
+	defer db.Close()
+	err = db.QueryRowContext(ctx, `SELECT facts, corrections FROM actor WHERE tenant = ? AND actor = ?`, tenant, actor).Scan(&t.Facts, &t.Corrections)
+	if err = ignoreNone(err); err != nil {
+		return Track{}, fmt.Errorf("ledger: %s: %w", opt.Path, damaged(err))
+	}
+	return t, nil
 }

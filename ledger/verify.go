@@ -54,7 +54,7 @@ func (l *Ledger) Verify(ctx context.Context, tenant string, opt VerifyOptions) (
 		v.head = heads[0]
 		v.report.Head = memproxy.ChainHead{Tenant: tenant, Position: v.head.place, Link: v.head.link}
 		if v.head.broken {
-			v.fault(memproxy.FaultForge, v.head.place, nil, "the end of the chain is not signed by this installation")
+			v.fault(memproxy.FaultForge, v.head.place, nil, unsigned)
 		}
 		v.last = record{place: v.head.base}
 		v.last.Link = v.head.baseLink
@@ -207,29 +207,65 @@ func (v *verifier) end(ctx context.Context, headed bool) error {
 	case v.sound && v.last.place == v.head.place && v.last.Link != v.head.link:
 		v.fault(memproxy.FaultReorder, v.last.place, nil, "the last record is not the one that was written last")
 	}
-	a := v.opt.Anchor
-	if a == nil || a.Position == 0 {
+	if v.opt.Anchor == nil {
 		return nil
 	}
-	if a.Position > v.head.place {
-		v.fault(memproxy.FaultTruncate, v.head.place+1, nil, fmt.Sprintf("the chain reached to %d once", a.Position))
-		return nil
+	fault, err := v.l.reaches(ctx, v.head, *v.opt.Anchor)
+	if err == nil && fault != nil && (fault.Class != memproxy.FaultDelete || len(v.report.Faults) == 0) { // else it was named where it is missing
+		v.report.Faults = append(v.report.Faults, *fault)
 	}
-	if a.Position < v.head.base {
-		return nil // trimmed since
+	return err
+}
+
+// Reaches checks that a tenant's chain still goes through an end that it had
+// once, which is kept elsewhere, and that its present end is signed. It reads
+// two records, and says what is wrong, or nil. The zero position is in every
+// chain.
+func (l *Ledger) Reaches(ctx context.Context, anchor memproxy.ChainHead) (*memproxy.ChainFault, error) {
+	if l.opt.Vault == nil {
+		return nil, ErrNoVault
 	}
-	link := v.head.baseLink
-	if a.Position > v.head.base {
-		found, err := look(ctx, v.l, "find a record", scanText, `SELECT link FROM version WHERE tenant = ? AND place = ?`, v.report.Tenant, a.Position)
-		if err != nil || len(found) == 0 { // missing: named above
-			return err
+	heads, err := look(ctx, l, "look up a chain", l.scanHead, `SELECT `+headColumns+` FROM chain WHERE tenant = ?`, anchor.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	var h head
+	if len(heads) == 1 {
+		h = heads[0]
+	}
+	if h.broken {
+		return &memproxy.ChainFault{Class: memproxy.FaultForge, Tenant: anchor.Tenant, Position: h.place, Detail: unsigned}, nil
+	}
+	return l.reaches(ctx, h, anchor)
+}
+
+// unsigned is what is wrong with an end that somebody else wrote.
+const unsigned = "the end of the chain is not signed by this installation"
+
+func (l *Ledger) reaches(ctx context.Context, h head, a memproxy.ChainHead) (*memproxy.ChainFault, error) {
+	switch {
+	case a.Position == 0, a.Position < h.base: // trimmed since
+		return nil, nil
+	case a.Position > h.place:
+		return &memproxy.ChainFault{
+			Class: memproxy.FaultTruncate, Tenant: a.Tenant, Position: h.place + 1, Detail: fmt.Sprintf("the chain reached to %d once", a.Position),
+		}, nil
+	}
+	link := h.baseLink
+	if a.Position > h.base {
+		found, err := look(ctx, l, "find a record", scanText, `SELECT link FROM version WHERE tenant = ? AND place = ?`, a.Tenant, a.Position)
+		if err != nil {
+			return nil, err
+		}
+		if len(found) == 0 {
+			return &memproxy.ChainFault{Class: memproxy.FaultDelete, Tenant: a.Tenant, Position: a.Position, Detail: "the record that was anchored is missing"}, nil
 		}
 		link = found[0]
 	}
 	if link != a.Link {
-		v.fault(memproxy.FaultForge, a.Position, nil, "the chain is another one than was anchored")
+		return &memproxy.ChainFault{Class: memproxy.FaultForge, Tenant: a.Tenant, Position: a.Position, Detail: "the chain is another one than was anchored"}, nil
 	}
-	return nil
+	return nil, nil
 }
 
 // VerifyMemory checks the chain of one memory's versions, with texts, as far

@@ -163,6 +163,9 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, a *gate.Admission, 
 	if ids := a.Contested; len(ids) > 0 {
 		w.Header().Set(face.ContestedHeader, face.Contested(ids))
 	}
+	if ids := a.Unverified; len(ids) > 0 {
+		w.Header().Set(face.UnverifiedHeader, face.Contested(ids))
+	}
 	if got.Status == reply.Status && sameBytes(got.Body, body) && !decoded {
 		p.write(w, got, resp.Header)
 		return

@@ -30,6 +30,8 @@ type Options struct {
 	Runner *Runner
 	// Applier brings rollbacks into the backend. Nil: there are none.
 	Applier Applier
+	// Custodian looks through backends. Nil: nobody does.
+	Custodian Custodian
 	// Need is how many distinct reviewers a hold or a promotion takes; less
 	// than one is one.
 	Need  int
@@ -93,6 +95,9 @@ type call struct {
 	api *API
 	req *http.Request
 	who Reviewer
+	// gone ends when the one who asked is gone; the request's own context ends
+	// with the time for the store too.
+	gone context.Context
 }
 
 func (a *API) serve(rt route) http.Handler {
@@ -108,7 +113,7 @@ func (a *API) serve(rt route) http.Handler {
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), a.opt.Timeout)
 		defer cancel()
-		answer, err := rt.handle(&call{a, r.WithContext(ctx), who})
+		answer, err := rt.handle(&call{a, r.WithContext(ctx), who, r.Context()})
 		if err != nil {
 			a.refuse(w, r, err)
 			return

@@ -45,6 +45,8 @@ func routes() []route {
 		{"POST", memory + "/pin", "pinMemory", RoleReview, "Pin a version, or the memory itself, or unpin it.", []param{kind}, PinRequest{}, PinRequest{}, pinMemory},
 		{"POST", memory + "/rollback", "rollbackMemory", RoleReview, "Make a memory in the backend exactly what a version of it was.", []param{kind}, RollbackRequest{}, RollbackAnswer{}, rollbackMemory},
 		{"POST", memory + "/promote", "promoteMemory", RoleReview, "Agree to show a memory that waits for review.", []param{kind}, Reason{}, memproxy.Tallied{}, promoteMemory},
+		{"POST", "/v1/sweep", "sweep", RoleReview, "Compare what backends hold, and the chains of versions, with what went through memproxy. Lasts as long as they are large.", nil, SweepRequest{}, SweepReport{}, sweep},
+		{"POST", "/v1/seal", "seal", RoleReview, "Take over what a backend held before memproxy, as a tenant's and with the lowest trust.", nil, SealRequest{}, SealReport{}, seal},
 		{"GET", "/v1/openapi.json", "openAPI", RoleView, "This document.", nil, nil, map[string]any{}, func(*call) (any, error) { return OpenAPI(), nil }},
 	}
 }

@@ -177,3 +177,15 @@ func (e *Edits) Texts(texts map[string]string) error {
 	}
 	return nil
 }
+
+// Append adds elements, as JSON text, at the end of an array.
+func (e *Edits) Append(v *Value, elements [][]byte) {
+	if len(elements) == 0 {
+		return
+	}
+	at, text := v.End-1, bytes.Join(elements, []byte(","))
+	if n := len(v.Elems); n > 0 {
+		at, text = v.Elems[n-1].End, append([]byte(","), text...)
+	}
+	e.add(at, at, text)
+}

@@ -39,13 +39,14 @@ func commands() []command {
 		{"check", "-config FILE", "validate configuration, schema and policies", (*app).check},
 		{"explain", "-config FILE -backend NAME -method M -path P [-body FILE] [-as PRINCIPAL] [-json]", "every step's answer to a request; nothing is sent", (*app).explain},
 		{"screen", "[-source S] [-trust T] [-sensitivity low|medium|high] [-pack DIR] [-config FILE [-backend NAME]]", "judge texts: JSON lines on stdin, or what a backend holds", (*app).screen},
-		{"audit", "verify|tail|prove|query -dir DIR", "read and verify the audit log", (*app).audit},
+		{"audit", "verify|tail|prove|query -dir DIR | seal -config FILE -backend NAME -tenant T", "read and verify the audit log; take over what a backend held before", (*app).audit},
+		{"ledger", "sweep -config FILE [-backend NAME] [-json]", "compare what backends hold with what went through memproxy", (*app).ledgerCommand},
 		{"holds", "list|show|approve|reject|resolve", "what is held, and the word of a reviewer", reviewing("holds")},
 		{"memory", "history|trace|rollback|pin|promote", "the versions of a memory, and who said what", reviewing("memory")},
 		{"sessions", "summary|unlock", "what was refused in a session, and why", reviewing("sessions")},
 		{"inject", "-config FILE", "put the sidecar into pods: Kubernetes admission webhooks", (*app).inject},
 		{"keygen", "-out DIR", "make the installation's keys", (*app).keygen},
-		{"control", "-config FILE | keygen | sign | stop | diff", "run the fleet's control plane; release rules to it", (*app).control},
+		{"control", "-config FILE | status | keygen | sign | stop | diff", "run the fleet's control plane; release rules to it", (*app).control},
 		{"version", "", "print the version", (*app).version},
 	}
 }

@@ -47,6 +47,7 @@ type sidecar struct {
 	runner    *review.Runner
 	reviewAPI http.Handler // nil without reviewers
 	webhooks  *review.Webhooks
+	custodian *custodian
 }
 
 // How much may wait that callers do not wait for: lines of work, and the length
@@ -76,6 +77,10 @@ func (a *app) assemble(ctx context.Context, cfg *config.Config) (_ *sidecar, err
 	if err = s.openState(); err != nil {
 		return nil, err
 	}
+	if s.custodian, err = s.newCustodian(); err != nil {
+		return nil, err
+	}
+	s.onClose(s.custodian.anchor) // after all work is done, before the ledger closes
 	s.later = newAfter(laterLines, laterQueue)
 	s.onClose(s.later.close)
 	if s.budget, err = s.openBudget(ctx); err != nil {

@@ -31,6 +31,8 @@ func (a *app) control(ctx context.Context, args []string) int {
 			return a.controlSign(args[1:])
 		case "stop":
 			return a.controlStop(args[1:])
+		case "status":
+			return a.controlStatus(ctx, args[1:])
 		case "diff":
 			return a.controlDiff(ctx, args[1:])
 		}

@@ -134,7 +134,8 @@ func TestControlCommands(t *testing.T) {
 		{"stop", []string{"control", "stop", "-releases", releases, "-number", "8"}, exitOK, "stopped"},
 		{"sign after a stop", sign("-label", "a=1"), exitOK, "floor 7"},
 		{"serve without a file", []string{"control", "-config", filepath.Join(dir, "absent.yaml")}, exitFailed, "absent.yaml"},
-		{"an argument too many", []string{"control", "status"}, exitUsage, "unexpected argument"},
+		{"an argument too many", []string{"control", "publish"}, exitUsage, "unexpected argument"},
+		{"the status of nobody", []string{"control", "status", "-url", "http://127.0.0.1:1"}, exitFailed, "127.0.0.1:1"},
 	} {
 		if code, out, errs := invoke(t, tc.args...); code != tc.code || !strings.Contains(out+errs, tc.want) {
 			t.Errorf("%s: %d %s%s, want %d %s", tc.name, code, out, errs, tc.code, tc.want)

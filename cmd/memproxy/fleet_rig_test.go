@@ -146,6 +146,12 @@ func (f *fleetRig) sidecars() (list []xds.SidecarStatus) {
 	return list
 }
 
+// status is the command, as an operator uses it.
+func (f *fleetRig) status(args ...string) (code int, out, errs string) {
+	f.t.Helper()
+	return invoke(f.t, append([]string{"control", "status", "-url", "http://" + f.plane.adminAddr}, args...)...)
+}
+
 func (f *fleetRig) get(path string, into any) {
 	f.t.Helper()
 	resp, err := http.Get("http://" + f.plane.adminAddr + path)

@@ -93,7 +93,7 @@ func (s *sidecar) openReview() error {
 	c := s.cfg.Review
 	if len(c.Reviewers) > 0 {
 		api, err := review.New(review.Options{
-			Store: s.ledger, Reviewers: reviewersOf(c.Reviewers), Recorder: s.audit, Runner: s.runner, Applier: replayer{s},
+			Store: s.ledger, Reviewers: reviewersOf(c.Reviewers), Recorder: s.audit, Runner: s.runner, Applier: replayer{s}, Custodian: s.custodian,
 			Need: c.Need, Clock: time.Now, NewID: newID, Log: s.log,
 		})
 		if err != nil {

@@ -29,6 +29,7 @@ type rig struct {
 	admin string
 	back  *recordingBackend
 	up    string // the backend itself
+	conf  string // the configuration's text
 }
 
 // lockedBuffer is a buffer that several goroutines may write.
@@ -102,6 +103,7 @@ func start(t *testing.T, conf string, change ...string) *rig {
 	r.up = up.URL
 	text := strings.NewReplacer(change...).Replace(conf)
 	text = strings.NewReplacer("DIR", r.dir, "UPSTREAM", up.URL, "KEY", sha(devToken)).Replace(text)
+	r.conf = text
 	cfg, err := config.Parse("memproxy.yaml", []byte(text), os.Getenv)
 	if err != nil {
 		t.Fatal(err)

@@ -103,6 +103,8 @@ func (s *sidecar) watch(ctx context.Context) {
 	s.watchReview(ctx)
 	go s.upkeep(ctx)
 	go s.housekeeping(ctx)
+	go s.keepAnchors(ctx)
+	go s.keepSweeping(ctx)
 }
 
 // reload puts a new bundle in force.

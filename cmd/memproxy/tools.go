@@ -66,8 +66,11 @@ func (a *app) check(ctx context.Context, args []string) int {
 	return exitOK
 }
 
-// audit reads and verifies the log.
+// audit reads and verifies the log, and seals.
 func (a *app) audit(ctx context.Context, args []string) int {
+	if len(args) > 0 && args[0] == "seal" {
+		return a.seal(ctx, args[1:])
+	}
 	return auditcmd.Main(ctx, args, a.Stdout, a.Stderr)
 }
 

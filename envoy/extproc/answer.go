@@ -155,6 +155,9 @@ func (x *exchange) incoming() *mutation {
 	if ids := x.admission.Contested; len(ids) > 0 {
 		m.set(face.ContestedHeader, face.Contested(ids))
 	}
+	if ids := x.admission.Unverified; len(ids) > 0 {
+		m.set(face.UnverifiedHeader, face.Contested(ids))
+	}
 	return &m
 }
 

@@ -97,6 +97,8 @@ func (s *Server) wrong(o offer) string {
 // sidecars run the release, and the time is over. The sidecars of the stage may
 // all be another replica's, so its time is waited for without any too; a
 // replica without any sidecar of the channel leaves the rollout to the others.
+// Each has told how its decisions went since it connected, so that a server
+// that was started again does not go on knowing nothing.
 func (s *Server) settled(o offer, p progress) bool {
 	name, members := o.next.Name(), 0
 	for _, n := range s.nodes {
@@ -107,7 +109,7 @@ func (s *Server) settled(o offer, p progress) bool {
 		// What it is to have, not what it was told: that comes after this. One
 		// that refused is within what the plan puts up with, or wrong would have
 		// said so.
-		if s.releaseFor(n) == name && n.running != name && n.rejected.Release != name {
+		if s.releaseFor(n) == name && n.rejected.Release != name && (n.running != name || !n.heard) {
 			return false
 		}
 	}

@@ -38,7 +38,7 @@ func (r reports) StreamLoadStats(stream loadstats.LoadReportingService_StreamLoa
 	}
 	received := make(chan error, 1)
 	go func() {
-		for {
+		for first := true; ; first = false {
 			m, err := stream.Recv()
 			if err == nil {
 				err = r.known(id, who)
@@ -47,7 +47,7 @@ func (r reports) StreamLoadStats(stream loadstats.LoadReportingService_StreamLoa
 				received <- err
 				return
 			}
-			r.s.reported(id, m.GetClusterStats())
+			r.s.reported(id, m.GetClusterStats(), first)
 		}
 	}()
 	select {
@@ -71,14 +71,17 @@ func (r reports) known(id string, who identity) error {
 // maxReport bounds each number of a report, so that sums do not overflow.
 const maxReport = 1 << 32
 
-// reported adds a sidecar's counts since its last report.
-func (s *Server) reported(id string, stats []*endpoint.ClusterStats) {
+// reported adds a sidecar's counts since its last report. The first report of
+// a stream is of all that its process counted, so that a control plane that
+// was started again knows what the one before knew.
+func (s *Server) reported(id string, stats []*endpoint.ClusterStats, all bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.nodes[id]
 	if n == nil {
 		return
 	}
+	n.heard = true
 	for _, c := range stats {
 		name := c.GetClusterName()
 		if s.byName[name] == nil {
@@ -90,9 +93,25 @@ func (s *Server) reported(id string, stats []*endpoint.ClusterStats) {
 			t.Errors += min(l.GetTotalErrorRequests(), maxReport)
 		}
 		t.Refused, t.Errors = min(t.Refused, t.Decisions), min(t.Errors, t.Decisions)
+		if all {
+			t = n.news(name, t)
+		} else {
+			n.told[name] = n.told[name].add(t)
+		}
 		s.tallies[name] = s.tallies[name].add(t)
 		if name == n.running {
 			n.tally = n.tally.add(t)
 		}
 	}
+}
+
+// news is what of all that a sidecar's process counted was not told before. A
+// process that tells of less than before is a new one.
+func (n *node) news(release string, all Tally) Tally {
+	was := n.told[release]
+	n.told[release] = all
+	if all.Decisions < was.Decisions || all.Refused < was.Refused || all.Errors < was.Errors {
+		return all
+	}
+	return all.since(was)
 }

@@ -227,6 +227,9 @@ func (s *Server) take(releases []*policy.Release, faults []error) {
 			gone = append(gone, name)
 			delete(s.tallies, name)
 			delete(s.warnings, name)
+			for _, n := range s.nodes {
+				delete(n.told, name)
+			}
 		}
 	}
 	s.byName = byName

@@ -277,6 +277,40 @@ func TestRolloutIsTakenBack(t *testing.T) {
 	}
 }
 
+// Proves CARD-9: how a rollout went so far is known again after the control
+// plane was restarted, counted once, and what was worse while it was away stops
+// the rollout as it would have.
+func TestTalliesSurviveARestart(t *testing.T) {
+	f := newFleet(t, func(o *xds.Options) {
+		o.Plan = xds.Plan{Stages: []xds.Stage{{Percent: 100, Hold: time.Minute}}, Refused: 0.1, Errors: 0.01, Decisions: 100}
+	})
+	one := f.publish(1, 1, everyone)
+	s := f.sidecar(fleetpb.Node{ID: "a", Tenant: "acme"}, acme)
+	f.runs(s, one)
+	s.report(follow.Count{Release: one.Name(), Decisions: 1000, Refused: 50})
+	eventually(t, "the report", func() bool { return f.state(1).Tally.Decisions == 1000 })
+	two := f.publish(2, 1, everyone)
+	f.runs(s, two)
+	s.report(follow.Count{Release: two.Name(), Decisions: 90, Refused: 4})
+	eventually(t, "the report", func() bool { return f.state(2).Tally.Decisions == 90 })
+	f.stop()
+	s.report(follow.Count{Release: two.Name(), Decisions: 910, Refused: 496})
+	f.clock.forward(time.Minute)
+	f.start()
+	eventually(t, "what went before", func() bool {
+		f.refresh()
+		if f.state(2).State == "current" {
+			t.Fatal("the rollout went on before anybody told how it went")
+		}
+		return f.state(1).Tally == xds.Tally{Decisions: 1000, Refused: 50} && f.state(2).Tally == xds.Tally{Decisions: 1000, Refused: 500}
+	})
+	f.refresh()
+	if st := f.state(2); st.State != "stopped" || !strings.HasPrefix(st.Reason, "50.0 % of its decisions were refusals") {
+		t.Errorf("%+v", st)
+	}
+	f.runs(s, one)
+}
+
 // Proves CARD-9: the reconnect storm: the control plane restarts under all
 // sidecars; each comes back, none is sent what it runs already.
 func TestControlPlaneRestarts(t *testing.T) {

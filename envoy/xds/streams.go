@@ -22,7 +22,9 @@ type node struct {
 	assigned string    // name of the release that it is to have
 	running  string    // name of the release that it says it has
 	rejected Rejection
-	tally    Tally // of the release that runs
+	tally    Tally            // of the release that runs
+	heard    bool             // it reported since it connected
+	told     map[string]Tally // what its process told so far, by release
 }
 
 // Rejection is a sidecar's refusal to take a release.
@@ -112,16 +114,16 @@ func (s *Server) admit(id int64, st *stream, c *core.Node) error {
 	n := s.nodes[said.ID]
 	switch {
 	case n == nil:
-		n = &node{}
+		n = &node{told: map[string]Tally{}}
 		s.nodes[said.ID] = n
 	case n.who != st.who && n.stream != 0:
 		return status.Error(codes.AlreadyExists, "the node id is that of a connected sidecar with another certificate")
 	case n.who != st.who:
-		*n = node{}
+		*n = node{told: map[string]Tally{}}
 	}
 	// Of two streams of one sidecar, the older is one that broke unnoticed.
 	n.Node, n.who, n.stream, n.seen = said, st.who, id, s.opt.Clock()
-	n.running, st.node = said.Running, n
+	n.running, n.heard, st.node = said.Running, false, n
 	n.assigned = s.releaseFor(n)
 	return s.assignments.UpdateResource(n.ID, &fleetpb.Assignment{Release: n.assigned})
 }

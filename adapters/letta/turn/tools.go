@@ -102,7 +102,21 @@ func operation(tool memoryTool, agent, arguments string) (*memproxy.Operation, e
 			return nil, err
 		}
 	}
+	c.replaces(agent)
 	return c.op, nil
+}
+
+// replaces names the blocks whose words the call would change, so that their
+// authors can be looked up. What only adds to a block replaces nothing.
+func (c *toolCall) replaces(agent string) {
+	if c.op.Kind != memproxy.Correct && c.op.Kind != memproxy.Forget {
+		return
+	}
+	for i := range c.op.Items {
+		if it := &c.op.Items[i]; it.Field != "" {
+			it.Target = agent + "/" + it.Field
+		}
+	}
 }
 
 // label is the block that the arguments name.

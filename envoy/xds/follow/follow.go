@@ -69,6 +69,10 @@ type Follower struct {
 	state State
 	floor uint64
 	now   *policy.Release // in force, or nil
+
+	// totals are what was counted in all, by release. Only the reports touch
+	// them, which come one after the other.
+	totals []Count
 }
 
 // New reads what is kept. A kept release that is no longer good (another key,

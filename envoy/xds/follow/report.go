@@ -2,6 +2,7 @@ package follow
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	endpoint "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
@@ -36,28 +37,61 @@ func (f *Follower) report(ctx context.Context, conn *grpc.ClientConn) error {
 	interval := min(max(resp.GetLoadReportingInterval().AsDuration(), leastInterval), mostInterval)
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
-	for {
+	// The control plane may be another than before, or have lost its memory: it
+	// is told everything first, were it nothing, and then what is new.
+	f.count()
+	first := true
+	for counts := f.total(); ; counts = f.count() {
+		if first || len(counts) > 0 {
+			first = false
+			if err := stream.Send(&loadstats.LoadStatsRequest{ClusterStats: statsOf(counts)}); err != nil {
+				_, err = stream.Recv()
+				return err
+			}
+		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
-		var stats []*endpoint.ClusterStats
-		for _, c := range f.opt.Counts() {
-			stats = append(stats, &endpoint.ClusterStats{
-				ClusterName: c.Release, TotalDroppedRequests: c.Refused,
-				UpstreamLocalityStats: []*endpoint.UpstreamLocalityStats{{
-					TotalIssuedRequests: c.Decisions, TotalErrorRequests: c.Errors,
-					TotalSuccessfulRequests: c.Decisions - min(c.Refused, c.Decisions),
-				}},
-			})
-		}
-		if len(stats) == 0 {
-			continue
-		}
-		if err := stream.Send(&loadstats.LoadStatsRequest{ClusterStats: stats}); err != nil {
-			_, err = stream.Recv()
-			return err
-		}
 	}
 }
+
+func statsOf(counts []Count) []*endpoint.ClusterStats {
+	out := make([]*endpoint.ClusterStats, len(counts))
+	for i, c := range counts {
+		out[i] = &endpoint.ClusterStats{
+			ClusterName: c.Release, TotalDroppedRequests: c.Refused,
+			UpstreamLocalityStats: []*endpoint.UpstreamLocalityStats{{
+				TotalIssuedRequests: c.Decisions, TotalErrorRequests: c.Errors,
+				TotalSuccessfulRequests: c.Decisions - min(c.Refused, c.Decisions),
+			}},
+		}
+	}
+	return out
+}
+
+// maxTotals bounds the releases of which totals are kept; the oldest go.
+const maxTotals = 16
+
+// count takes what was counted since the last time, and adds it to the totals.
+// Reports are made one after the other.
+func (f *Follower) count() []Count {
+	counts := f.opt.Counts()
+	for _, c := range counts {
+		i := slices.IndexFunc(f.totals, func(t Count) bool { return t.Release == c.Release })
+		if i < 0 {
+			i = len(f.totals)
+			f.totals = append(f.totals, Count{Release: c.Release})
+		}
+		t := &f.totals[i]
+		t.Decisions, t.Refused, t.Errors = t.Decisions+c.Decisions, t.Refused+c.Refused, t.Errors+c.Errors
+	}
+	if over := len(f.totals) - maxTotals; over > 0 {
+		f.totals = slices.Delete(f.totals, 0, over)
+	}
+	return counts
+}
+
+// total is all that this process counted.
+func (f *Follower) total() []Count { return slices.Clone(f.totals) }

@@ -34,6 +34,7 @@ const usage = `usage: memproxy audit COMMAND -dir DIR [flags]
   tail     print the last records, and with -f those that follow
   query    print the records that match
   prove    make a proof of inclusion or consistency, or check one
+  seal     take over what a backend held before memproxy; takes -config
 
 memproxy audit COMMAND -h prints the flags of a command.
 `

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+// anchorPoll is how often the ends of the chains are noted in the log, where
+// the ledger's editor cannot reach them. What is cut off a chain within that
+// time of its writing is not noticed by the anchor.
+const anchorPoll = time.Minute
+
+// anchors are the ends that were noted last, by tenant.
+type anchors struct {
+	mu     sync.Mutex
+	loaded bool
+	last   map[string]memproxy.ChainHead // by the tenant's hash
+}
+
+// anchor notes where the chains end now, of those that grew. Each must still
+// go through the end that was noted before: one that does not is broken, and
+// nothing is noted of it any more. So the newest anchor speaks for all.
+func (c *custodian) anchor(ctx context.Context) error {
+	c.anchors.mu.Lock()
+	defer c.anchors.mu.Unlock()
+	if !c.anchors.loaded {
+		last, err := c.anchored(ctx)
+		if err != nil {
+			return err
+		}
+		c.anchors.last, c.anchors.loaded = last, true
+	}
+	heads, err := c.ledger.ChainHeads(ctx)
+	if err != nil {
+		return err
+	}
+	for _, h := range heads {
+		name := tenantHash(h.Tenant)
+		last := c.anchors.last[name]
+		if h.Position == last.Position && h.Link == last.Link || h.Position == 0 {
+			continue
+		}
+		last.Tenant = h.Tenant
+		fault, err := c.ledger.Reaches(ctx, last)
+		if err != nil {
+			return err
+		}
+		if fault != nil {
+			if err := c.broke(ctx, *fault); err != nil {
+				return err
+			}
+		}
+		if broken, err := c.ledger.Breaches(ctx, h.Tenant); err != nil || len(broken) > 0 {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		ev := memproxy.Event{
+			Type: memproxy.EventAnchor, Time: c.clock(), Targets: []string{name}, Items: int(h.Position), ContentSHA256: h.Link,
+			Claimed: -1, Confidence: -1,
+		}
+		if err := c.audit.Note(ev); err != nil {
+			return err
+		}
+		c.anchors.last[name] = h
+	}
+	return nil
+}
+
+// keepAnchors notes the ends of the chains until ctx is over, and looks through
+// the backends where that is set.
+func (s *sidecar) keepAnchors(ctx context.Context) {
+	tick := time.NewTicker(anchorPoll)
+	defer tick.Stop()
+	for {
+		if err := s.custodian.anchor(ctx); err != nil && ctx.Err() == nil {
+			s.log.Error("the ends of the chains were not noted", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// keepSweeping looks through the backends and the chains now and then.
+func (s *sidecar) keepSweeping(ctx context.Context) {
+	every := s.cfg.Memories.Sweep.Time()
+	if every <= 0 {
+		return
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		s.sweepOnce(ctx)
+	}
+}
+
+// sweepOnce tells of a sweep in the process's own log; the audit log has what
+// was found.
+func (s *sidecar) sweepOnce(ctx context.Context) {
+	report, err := s.custodian.Sweep(ctx, sweepAll)
+	switch n := report.Findings(); {
+	case err != nil && ctx.Err() == nil:
+		s.log.Error("the backends were not swept", "error", err)
+	case n > 0:
+		s.log.Warn("memories or chains are not what went through memproxy", "findings", n)
+	}
+}

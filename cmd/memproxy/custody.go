@@ -1,0 +1,270 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/review"
+	"github.com/memproxy/memproxy/telemetry"
+	"github.com/memproxy/memproxy/telemetry/audit"
+	"github.com/memproxy/memproxy/telemetry/audit/query"
+	"github.com/memproxy/memproxy/telemetry/audit/verify"
+)
+
+// custodian compares what backends hold, and the chains of the ledger, with
+// what went through memproxy. Of each kind of work it does one at a time.
+type custodian struct {
+	cfg    *config.Config
+	audit  *audit.Log
+	dir    string // of the log
+	ledger *ledger.Ledger
+	signer *ledger.Signer
+	log    *slog.Logger
+	clock  func() time.Time
+	// settle is how long what looks wrong may take to come right: a write that
+	// is in the backend and on its way into the ledger.
+	settle time.Duration
+	// rate is pages a second at most.
+	rate float64
+
+	working sync.Mutex
+	anchors anchors
+}
+
+// The pace of a sweep.
+const (
+	settleTime = time.Second
+	sweepRate  = 20.0
+)
+
+func (s *sidecar) newCustodian() (*custodian, error) {
+	keys, err := ledger.LoadOrCreateKey(s.path("keys"), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	signer, err := ledger.NewSigner(keys)
+	if err != nil {
+		return nil, err
+	}
+	return &custodian{
+		cfg: s.cfg, audit: s.audit, dir: s.path("audit"), ledger: s.ledger, signer: signer, log: s.log, clock: time.Now,
+		settle: settleTime, rate: sweepRate,
+	}, nil
+}
+
+// openCustody opens the state of a sidecar that does not run.
+func (a *app) openCustody(ctx context.Context, cfg *config.Config) (_ *custodian, done func(context.Context) error, err error) {
+	s := &sidecar{cfg: cfg, version: a.Version, cancel: func() {}}
+	defer func() {
+		if err != nil {
+			s.abort()
+		}
+	}()
+	if s.log, err = telemetry.NewLogger(a.Stderr, telemetry.LogOptions{Format: cfg.Log.Format, Level: slog.LevelWarn}); err != nil {
+		return nil, nil, err
+	}
+	if err = s.openTelemetry(ctx); err != nil {
+		return nil, nil, err
+	}
+	if err = s.openState(); err != nil {
+		return nil, nil, err
+	}
+	c, err := s.newCustodian()
+	if err != nil {
+		return nil, nil, err
+	}
+	return c, func(ctx context.Context) error {
+		var errs []error
+		for _, f := range slices.Backward(s.closers) {
+			errs = append(errs, f(ctx))
+		}
+		return errors.Join(errs...)
+	}, nil
+}
+
+// event is one about the stores, not about a request.
+func (c *custodian) event(t memproxy.EventType, tenant, backend, detail string, targets ...string) memproxy.Event {
+	return memproxy.Event{
+		Type: t, Time: c.clock(), Backend: backend, Targets: targets, Claimed: -1, Confidence: -1, Detail: detail,
+		Principal: memproxy.Principal{ID: "system:custodian", Kind: memproxy.KindService, Tenant: tenant, Trust: memproxy.TrustSystem, Method: "default"},
+	}
+}
+
+// recordTime bounds a record of the custodian's.
+const recordTime = 10 * time.Second
+
+func (c *custodian) record(ctx context.Context, ev memproxy.Event) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
+	defer cancel()
+	_, err := c.audit.Record(ctx, ev)
+	return err
+}
+
+// tenants are all that are known: of the configuration and of the chains.
+func (c *custodian) tenants(ctx context.Context) ([]string, error) {
+	heads, err := c.ledger.ChainHeads(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := []string{""}
+	for _, h := range heads {
+		out = append(out, h.Tenant)
+	}
+	for _, k := range c.cfg.Identity.Keys {
+		out = append(out, k.Tenant)
+	}
+	if d := c.cfg.Identity.Default; d != nil {
+		out = append(out, d.Tenant)
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+// tenantHash names a tenant in an anchor: the log may be shown to people who
+// are not to know the customers.
+func tenantHash(tenant string) string {
+	sum := sha256.Sum256([]byte("memproxy tenant\x00" + tenant))
+	return hex.EncodeToString(sum[:])
+}
+
+// anchored are the newest ends of chains that the log tells of, by the hash of
+// the tenant.
+func (c *custodian) anchored(ctx context.Context) (map[string]memproxy.ChainHead, error) {
+	if err := c.audit.Flush(ctx); err != nil {
+		return nil, err
+	}
+	out := map[string]memproxy.ChainHead{}
+	err := query.Query(ctx, c.dir, query.Filter{Type: string(memproxy.EventAnchor)}, func(r *verify.Record) error {
+		if op := r.Operation; op != nil && len(op.Targets) == 1 {
+			out[op.Targets[0]] = memproxy.ChainHead{Position: int64(op.Items), Link: r.ContentSHA256}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// chains verifies all chains against themselves and against what the log tells
+// of where they reached, names the breaks, and keeps them.
+func (c *custodian) chains(ctx context.Context, texts bool) ([]memproxy.ChainReport, error) {
+	anchors, err := c.anchored(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tenants, err := c.tenants(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []memproxy.ChainReport
+	for _, tenant := range tenants {
+		opt := ledger.VerifyOptions{Texts: texts}
+		if a, known := anchors[tenantHash(tenant)]; known {
+			a.Tenant, opt.Anchor = tenant, &a
+			delete(anchors, tenantHash(tenant))
+		}
+		report, err := c.ledger.Verify(ctx, tenant, opt)
+		if err != nil {
+			return nil, err
+		}
+		if report.Checked > 0 || len(report.Faults) > 0 {
+			out = append(out, report)
+		}
+	}
+	for hash, a := range anchors { // of nobody who is known any more
+		out = append(out, memproxy.ChainReport{Tenant: "sha256:" + hash, Faults: []memproxy.ChainFault{{
+			Class: memproxy.FaultTruncate, Tenant: "sha256:" + hash, Position: 1, Detail: "the whole chain is gone",
+		}}, Head: memproxy.ChainHead{Position: a.Position, Link: a.Link}})
+	}
+	slices.SortFunc(out, func(a, b memproxy.ChainReport) int { return strings.Compare(a.Tenant, b.Tenant) })
+	for i := range out {
+		for _, f := range out[i].Faults {
+			if err := c.broke(ctx, f); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return out, nil
+}
+
+// broke names a fault of a chain in the log, once, and marks what stands
+// behind it as unverified. Nothing is repaired.
+func (c *custodian) broke(ctx context.Context, f memproxy.ChainFault) error {
+	if known, err := c.told(ctx, f); known || err != nil {
+		return err
+	}
+	ev := c.event(memproxy.EventChainBreak, f.Tenant, f.Backend, string(f.Class)+": "+f.Detail)
+	if ev.Items = int(f.Position); f.ID != "" {
+		ev.Targets = []string{f.ID}
+	}
+	ev.Reasons = []memproxy.Reason{{Code: memproxy.IntegrityChain, Detail: string(f.Class)}}
+	if err := c.record(ctx, ev); err != nil {
+		return err
+	}
+	c.log.Error("the chain of versions is broken", "class", string(f.Class), "position", f.Position, "detail", f.Detail)
+	var err error
+	if f.Class == memproxy.FaultText { // of this memory; what came later stands
+		_, err = c.ledger.Cast(ctx, memproxy.Doubt{MemoryKey: f.MemoryKey, Tenant: f.Tenant, Code: memproxy.IntegrityChain})
+	} else {
+		_, err = c.ledger.NoteBreach(ctx, f)
+	}
+	return err
+}
+
+// told reports whether a fault was named before.
+func (c *custodian) told(ctx context.Context, f memproxy.ChainFault) (bool, error) {
+	if f.Class == memproxy.FaultText {
+		standings, err := c.ledger.Standings(ctx, f.Backend, f.Kind, []string{f.ID})
+		return standings[f.ID].Unverified == memproxy.IntegrityChain, err
+	}
+	known, err := c.ledger.Breaches(ctx, f.Tenant)
+	return slices.ContainsFunc(known, func(b memproxy.Breach) bool { return b.Position == f.Position && b.Class == f.Class }), err
+}
+
+// errWorking: one at a time.
+var errWorking = errors.Join(memproxy.ErrState, errors.New("a sweep or a seal is under way"))
+
+// Sweep implements review.Custodian.
+func (c *custodian) Sweep(ctx context.Context, q review.SweepRequest) (review.SweepReport, error) {
+	if !c.working.TryLock() {
+		return review.SweepReport{}, errWorking
+	}
+	defer c.working.Unlock()
+	var report review.SweepReport
+	backends, err := c.backends(q.Backend)
+	if err != nil {
+		return report, err
+	}
+	if report.Chains, err = c.chains(ctx, true); err != nil {
+		return report, err
+	}
+	for _, b := range backends {
+		found, err := c.sweep(ctx, b, q.Scopes)
+		if err != nil {
+			return report, err
+		}
+		report.Backends = append(report.Backends, found)
+	}
+	return report, nil
+}
+
+// backends are the named one, or all.
+func (c *custodian) backends(name string) ([]config.Backend, error) {
+	if name == "" {
+		return c.cfg.Backends, nil
+	}
+	b, err := findBackend(c.cfg, name)
+	if err != nil {
+		return nil, errors.Join(memproxy.ErrUnknown, err)
+	}
+	return []config.Backend{b}, nil
+}

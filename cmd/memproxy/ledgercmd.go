@@ -1,0 +1,156 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/review"
+	"github.com/memproxy/memproxy/telemetry/audit"
+)
+
+// custodyFlags are what `ledger sweep` and `audit seal` have in common.
+type custodyFlags struct {
+	conf, backend, admin, tokenFile, tenant, reason string
+	json                                            bool
+	scopes                                          scopeList
+}
+
+func (f *custodyFlags) register(fs *flag.FlagSet) {
+	fs.StringVar(&f.conf, "config", "", "configuration file; its sidecar need not run")
+	fs.StringVar(&f.backend, "backend", "", "name of the backend")
+	fs.StringVar(&f.admin, "admin", "", "address of the admin listener of the sidecar that runs; absent: the configuration's")
+	fs.StringVar(&f.tokenFile, "token-file", "", "file with the reviewer's token; else $"+review.TokenEnv)
+	fs.StringVar(&f.reason, "reason", "asked for on the command line", "why; it is recorded")
+	fs.BoolVar(&f.json, "json", false, "print JSON")
+	fs.Var(&f.scopes, "scope", "user=ID, agent=ID or run=ID, of a Mem0 server that does not give its whole store; may be repeated")
+}
+
+// ledgerCommand is `memproxy ledger sweep`.
+func (a *app) ledgerCommand(ctx context.Context, args []string) int {
+	if len(args) == 0 || args[0] != "sweep" {
+		fmt.Fprintln(a.Stderr, "usage: memproxy ledger sweep -config FILE [-backend NAME] [-admin URL] [-scope S] [-json]")
+		return exitUsage
+	}
+	var f custodyFlags
+	fs := a.flags("ledger sweep")
+	f.register(fs)
+	if code := a.parse(fs, args[1:]); code >= 0 {
+		return code
+	}
+	q := review.SweepRequest{Backend: f.backend, Scopes: f.scopes, Reason: f.reason}
+	var report review.SweepReport
+	err := a.inCustody(ctx, &f, func(ctx context.Context, c review.Custodian) (err error) {
+		report, err = c.Sweep(ctx, q)
+		return err
+	})
+	if code := a.report(f.json, report, report.Print, err); code != exitOK {
+		return code
+	}
+	if report.Findings() > 0 {
+		return exitFailed
+	}
+	return exitOK
+}
+
+// seal is `memproxy audit seal`.
+func (a *app) seal(ctx context.Context, args []string) int {
+	var f custodyFlags
+	fs := a.flags("audit seal")
+	f.register(fs)
+	fs.StringVar(&f.tenant, "tenant", "", "whose the memories are from now on; absent: of the one tenant of an installation without tenants")
+	if code := a.parse(fs, args); code >= 0 {
+		return code
+	}
+	if f.backend == "" {
+		fmt.Fprintln(a.Stderr, "memproxy audit seal: -backend is required")
+		return exitUsage
+	}
+	var report review.SealReport
+	err := a.inCustody(ctx, &f, func(ctx context.Context, c review.Custodian) (err error) {
+		report, err = c.Seal(ctx, review.SealRequest{Backend: f.backend, Tenant: f.tenant, Scopes: f.scopes, Reason: f.reason})
+		return err
+	})
+	return a.report(f.json, report, report.Print, err)
+}
+
+func (a *app) report(asJSON bool, report any, print func(io.Writer), err error) int {
+	switch {
+	case err != nil:
+		return a.fail(err)
+	case asJSON:
+		enc := json.NewEncoder(a.Stdout)
+		enc.SetIndent("", "  ")
+		if err := enc.Encode(report); err != nil {
+			return a.fail(err)
+		}
+	default:
+		print(a.Stdout)
+	}
+	return exitOK
+}
+
+// inCustody runs f with the custodian of the sidecar that runs, if it can be
+// asked, else with one that opens the state itself. The log and the ledger
+// have one writer: a state that a sidecar has open is not touched.
+func (a *app) inCustody(ctx context.Context, f *custodyFlags, run func(context.Context, review.Custodian) error) error {
+	token := a.Getenv(review.TokenEnv)
+	if f.tokenFile != "" {
+		b, err := os.ReadFile(f.tokenFile)
+		if err != nil {
+			return err
+		}
+		token = string(b)
+	}
+	token = strings.TrimSpace(token)
+	if f.conf == "" {
+		if token == "" {
+			return errors.New("give -config, or -admin with a reviewer's token in -token-file or $" + review.TokenEnv)
+		}
+		client, err := review.NewClient(review.ClientOptions{URL: cmp.Or(f.admin, "http://127.0.0.1:9901"), Token: token})
+		if err != nil {
+			return err
+		}
+		return run(ctx, client)
+	}
+	cfg, err := config.Load(f.conf, a.Getenv)
+	if err != nil {
+		return err
+	}
+	if f.admin == "" {
+		c, done, err := a.openCustody(ctx, cfg)
+		switch {
+		case err == nil:
+			defer func() {
+				stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
+				defer cancel()
+				if err := done(stop); err != nil {
+					fmt.Fprintln(a.Stderr, "memproxy:", err)
+				}
+			}()
+			return errors.Join(run(ctx, c), c.anchor(ctx))
+		case !errors.Is(err, audit.ErrLocked):
+			return err
+		case token == "":
+			return errors.New("a sidecar runs on this state: ask it, with a reviewer's token in -token-file or $" + review.TokenEnv)
+		}
+		if _, _, err := net.SplitHostPort(cfg.Admin.Listen); err != nil {
+			return errors.New("a sidecar runs on this state: give its -admin address")
+		}
+		f.admin = "http://" + cfg.Admin.Listen
+	}
+	client, err := review.NewClient(review.ClientOptions{URL: f.admin, Token: token})
+	if err != nil {
+		return err
+	}
+	return run(ctx, client)
+}

@@ -1,0 +1,259 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/letta"
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/review"
+	"github.com/memproxy/memproxy/screen/hunt"
+)
+
+// maxListed bounds the findings of one backend that a report lists.
+const maxListed = 1000
+
+// sweepAll asks for everything.
+var sweepAll = review.SweepRequest{}
+
+// storeSweep is one look through a backend.
+type storeSweep struct {
+	c       *custodian
+	backend config.Backend
+	adapter gate.Locator
+	scopes  []memproxy.Scope
+	tenants []string
+	sealed  bool
+	begun   time.Time
+	report  review.BackendSweep
+
+	// What was there, as hashes under a key of this sweep's own: of a million
+	// memories some megabytes.
+	seed  maphash.Seed
+	there map[uint64]struct{}
+	// Texts that are where they should not be, to tell exchanged ones.
+	strays []stray
+}
+
+// stray is a memory with another text than was recorded.
+type stray struct {
+	at         int // in the report's findings
+	has, wants string
+}
+
+// sweep compares everything that a backend holds with what is known of it,
+// names what differs in the log, and marks it.
+func (c *custodian) sweep(ctx context.Context, b config.Backend, scopes []memproxy.Scope) (review.BackendSweep, error) {
+	w := &storeSweep{
+		c: c, backend: b, scopes: scopes, begun: c.clock(), report: review.BackendSweep{Backend: b.Name},
+		seed: maphash.MakeSeed(), there: map[uint64]struct{}{},
+	}
+	var err error
+	if w.tenants, err = c.tenants(ctx); err != nil {
+		return w.report, err
+	}
+	if w.sealed, err = c.ledger.Sealed(ctx, b.Name); err != nil {
+		return w.report, err
+	}
+	err = c.walk(ctx, b, scopes, func(adapter gate.Locator, again func() ([]hunt.Item, error), items []hunt.Item) error {
+		w.adapter = adapter
+		return w.page(ctx, items, again)
+	})
+	if err == nil {
+		err = w.missing(ctx)
+	}
+	if err == nil {
+		err = w.finish(ctx)
+	}
+	if err != nil {
+		return w.report, fmt.Errorf("backend %s: %w", b.Name, err)
+	}
+	return w.report, nil
+}
+
+// walk gives each page of a backend to f, with a way to read it again.
+func (c *custodian) walk(ctx context.Context, b config.Backend, scopes []memproxy.Scope, f func(gate.Locator, func() ([]hunt.Item, error), []hunt.Item) error) error {
+	a, err := adapterFor(b)
+	if err != nil {
+		return err
+	}
+	adapter, ok := a.(gate.Locator)
+	if !ok {
+		return errors.New("its memories cannot be read one by one")
+	}
+	pager, _, err := storeOf(ctx, b, huntFlags{api: "auto", scopes: scopes})
+	if err != nil {
+		return err
+	}
+	for cursor := ""; ; {
+		items, next, err := pager.Page(ctx, cursor)
+		if err != nil {
+			return err
+		}
+		at := cursor
+		again := func() ([]hunt.Item, error) {
+			items, _, err := pager.Page(ctx, at)
+			return items, err
+		}
+		if err := f(adapter, again, items); err != nil {
+			return err
+		}
+		if next == "" {
+			return nil
+		}
+		if next == cursor {
+			return hunt.ErrCircle
+		}
+		cursor = next
+		if err := pause(ctx, time.Duration(float64(time.Second)/c.rate)); err != nil {
+			return err
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// read is a store's item as the gate reads it: by the same adapter.
+func read(adapter gate.Locator, item hunt.Item) (memproxy.Memory, error) {
+	route, body := memproxy.Route{}, item.Raw
+	if item.Kind == "passage" { // these come in lists only
+		route.Params, body = map[string]string{"agent_id": item.Owner.Agent}, "["+item.Raw+"]"
+	}
+	m, err := adapter.Located(route, item.ID, memproxy.Reply{Status: 200, Body: []byte(body)})
+	if m.ID = item.ID; m.Kind == "" {
+		m.Kind = memproxy.TargetMemory
+	}
+	if !m.Scope.Owned() {
+		m.Scope = item.Owner
+	}
+	return m, err
+}
+
+func (w *storeSweep) hash(id string) uint64 { return maphash.String(w.seed, id) }
+
+// page compares one page. What looks wrong is looked at again, after what is
+// on its way had time to arrive.
+func (w *storeSweep) page(ctx context.Context, items []hunt.Item, again func() ([]hunt.Item, error)) error {
+	seen, err := w.look(ctx, items)
+	if err != nil {
+		return err
+	}
+	w.report.Items, w.report.Known, w.report.Unknown, w.report.Skipped = w.report.Items+seen.items, w.report.Known+seen.known, w.report.Unknown+seen.unknown, w.report.Skipped+seen.skipped
+	if len(seen.found) > 0 {
+		if err := pause(ctx, w.c.settle); err != nil {
+			return err
+		}
+		if items, err = again(); err != nil {
+			return err
+		}
+		still, err := w.look(ctx, items)
+		if err != nil {
+			return err
+		}
+		for id, f := range seen.found {
+			if now, yes := still.found[id]; !yes || now.Code != f.Code {
+				delete(seen.found, id)
+			} else {
+				seen.found[id] = now
+			}
+		}
+	}
+	for _, item := range items { // in their order
+		if f, yes := seen.found[item.ID]; yes && item.Raw != "" {
+			w.find(f)
+		}
+	}
+	return w.clear(ctx, seen)
+}
+
+func (w *storeSweep) find(f finding) {
+	if len(w.report.Findings) >= maxListed {
+		w.report.More++
+		return
+	}
+	if f.Code == memproxy.IntegrityMismatch && f.wants != "" {
+		w.strays = append(w.strays, stray{len(w.report.Findings), f.has, f.wants})
+	}
+	w.report.Findings = append(w.report.Findings, f.Discrepancy)
+}
+
+// holds reports whether the walk passes over things of an id at all: the
+// ledger knows agents, messages and more too, which are no memories.
+func (w *storeSweep) holds(row *memproxy.Ownership) bool {
+	if w.backend.Kind == "letta" {
+		kind := letta.KindOf(row.ID)
+		return kind == letta.TargetBlock || kind == letta.TargetPassage
+	}
+	if len(w.scopes) == 0 {
+		return true
+	}
+	for _, s := range w.scopes {
+		if (s.User == "" || s.User == row.Scope.User) && (s.Agent == "" || s.Agent == row.Scope.Agent) && (s.Run == "" || s.Run == row.Scope.Run) {
+			return true
+		}
+	}
+	return false
+}
+
+// missing finds what the backend should have and has not.
+func (w *storeSweep) missing(ctx context.Context) error {
+	for after := ""; ; {
+		rows, err := w.c.ledger.Inventory(ctx, w.backend.Name, memproxy.TargetMemory, after, 500)
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		after = rows[len(rows)-1].ID
+		var ids []string
+		for i := range rows {
+			if _, there := w.there[w.hash(rows[i].ID)]; !there && w.holds(&rows[i]) && rows[i].Written.Before(w.begun) {
+				ids = append(ids, rows[i].ID)
+			}
+		}
+		if len(ids) == 0 {
+			continue
+		}
+		if err := pause(ctx, w.c.settle); err != nil {
+			return err
+		}
+		now, err := w.c.ledger.Owners(ctx, w.backend.Name, memproxy.TargetMemory, ids)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			row, known := now[id]
+			if !known || row.Deleted {
+				continue // through memproxy, while the walk was under way
+			}
+			gone, err := w.wentWith(ctx, &row)
+			if err != nil {
+				return err
+			}
+			if !gone {
+				w.find(w.finding(row.Scope.Tenant, id, memproxy.FaultDelete, memproxy.IntegrityMissing, "the backend lacks it, and nobody deleted it through memproxy"))
+			}
+		}
+	}
+}
+
+// wentWith reports whether a memory went with the agent that it was of.
+func (w *storeSweep) wentWith(ctx context.Context, row *memproxy.Ownership) (bool, error) {
+	if w.backend.Kind != "letta" || row.Scope.Agent == "" {
+		return false, nil
+	}
+	agents, err := w.c.ledger.Owners(ctx, w.backend.Name, memproxy.TargetMemory, []string{row.Scope.Agent})
+	return err == nil && agents[row.Scope.Agent].Deleted, err
+}

@@ -1,0 +1,180 @@
+package gate
+
+import (
+	"context"
+	"slices"
+
+	"github.com/memproxy/memproxy"
+)
+
+// A Corrector is a Ledger that remembers who corrected whom.
+type Corrector interface {
+	// Corrected counts a correction that was let in against the author, once
+	// per memory and decision.
+	Corrected(context.Context, memproxy.Correction) error
+
+	// Corrections returns who changed a memory that was another's, newest
+	// first.
+	Corrections(context.Context, memproxy.MemoryKey) ([]memproxy.Correction, error)
+}
+
+// settle draws the consequences of a change that was made: for the record of
+// whom it corrects, and for what is no longer said. A run's own changes are
+// settled call by call.
+func (g *Gate) settle(ctx context.Context, a *Admission) {
+	g.credit(ctx, a, a.words)
+	g.withdraw(ctx, a, a.words)
+}
+
+// restated says how memories stand whose words were replaced: what was known of
+// the old ones does not speak for the new.
+func (ret *returning) restated() []memproxy.StateChange {
+	if ret.aside != "" {
+		return nil
+	}
+	var changes []memproxy.StateChange
+	for i := range ret.words {
+		w := &ret.words[i]
+		if !ret.rewrites(w) {
+			continue
+		}
+		c := memproxy.StateChange{
+			MemoryKey: w.key(), Tenant: ret.Principal.Tenant, State: memproxy.StateUntrusted, Decision: ret.Decision.ID,
+			Attestation: ret.attested(ret.marksOf(w.row.ID)), Reason: markOf(ret.marksOf(w.row.ID)),
+			// What is withheld stays so until it is looked at again.
+			From: []memproxy.MemoryState{memproxy.StateUntrusted, memproxy.StateValidated},
+		}
+		if ret.confirmed {
+			c.State, c.Reason = memproxy.StateValidated, "approved by a reviewer"
+		}
+		changes = append(changes, c)
+	}
+	return changes
+}
+
+// rewrites reports whether the operation gives a memory another text.
+func (a *Admission) rewrites(w *word) bool {
+	for i := range a.op.Items {
+		it := &a.op.Items[i]
+		if it.Kind == memproxy.ItemContent && it.Text != "" && it.Text != w.text && (it.Target == w.target || it.Target == "") {
+			return true
+		}
+	}
+	return false
+}
+
+// credit puts a correction that was let in on its author's record, and says so
+// in the log. Deletions are none: to have one's data deleted says nothing
+// against who wrote it.
+func (g *Gate) credit(ctx context.Context, a *Admission, words []word) {
+	corrector, ok := g.opt.Ledger.(Corrector)
+	if !ok || a.op == nil || a.op.Kind != memproxy.Correct || !a.enforced() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
+	defer cancel()
+	for i := range words {
+		w := &words[i]
+		if w.own || w.row.Actor == "" || !a.rewrites(w) {
+			continue
+		}
+		c := g.correction(a, w, right(a))
+		if err := corrector.Corrected(ctx, c); err != nil {
+			g.opt.Meter.LedgerFailed(ctx)
+			g.opt.Log.ErrorContext(ctx, "a correction is not on its author's record", "decision", a.Decision.ID, "error", err)
+		}
+		g.tracks.forget(c.Tenant, c.Author)
+		ev := a.event
+		ev.Type, ev.Time, ev.Targets = memproxy.EventCrossCorrection, g.opt.Clock(), []string{c.ID}
+		ev.Detail = "written by " + c.Author + ", corrected by " + c.Corrector + ": " + c.Reason
+		ev.Budget, ev.ContentSHA256, ev.Findings, ev.Fields = nil, "", nil, nil
+		if err := g.opt.Recorder.Note(ev); err != nil {
+			g.opt.Log.ErrorContext(ctx, "audit note lost", "decision", a.Decision.ID, "error", err)
+		}
+	}
+}
+
+// right is why the caller may correct others.
+func right(a *Admission) string {
+	switch {
+	case a.confirmed:
+		if i := slices.IndexFunc(a.Decision.Reasons, func(r memproxy.Reason) bool { return r.Code == memproxy.ReviewApproved }); i >= 0 {
+			return a.Decision.Reasons[i].Detail
+		}
+		return "approved by a reviewer"
+	case a.Principal.Kind == memproxy.KindHuman:
+		return "the corrector is a person"
+	case slices.Contains(a.Principal.Roles, RoleReviewer):
+		return "the corrector has the role " + RoleReviewer
+	}
+	return "the policy lets the corrector"
+}
+
+// usurped looks at what the backend's own model changed or deleted on the way
+// of an addition. The word of somebody who is trusted more than the caller is
+// put back, and what would stand in its place is kept as dissent; what is
+// deleted cannot be put back, and is named.
+func (ret *returning) usurped(ctx context.Context, extractor Extractor, memories []memproxy.Memory) {
+	for _, i := range ret.stronger(ctx, memories) {
+		m := &memories[i.at]
+		why := memproxy.Reason{Code: memproxy.TrustAuthority, Rule: m.ID}
+		if m.Event == eventDelete {
+			why.Detail = "the backend's model deleted the word of " + i.word.row.Actor + ", who is trusted more"
+			ret.reasons = append(ret.reasons, why)
+			continue
+		}
+		text := m.Text
+		ret.reasons = append(ret.reasons, ret.retract(ctx, extractor, m, why))
+		ret.g.dissent(ctx, ret.Admission, &i.word, text)
+	}
+}
+
+// strong is the word of somebody trusted more, by the place of its memory.
+type strong struct {
+	at   int
+	word word
+}
+
+func (ret *returning) stronger(ctx context.Context, memories []memproxy.Memory) []strong {
+	if !ret.enforced() || ret.Principal.Kind == memproxy.KindHuman {
+		return nil
+	}
+	var ids []string
+	for i := range memories {
+		if m := &memories[i]; m.ID != "" && !m.Drop && m.Event != "" && m.Event != eventAdd && m.Event != eventNone {
+			ids = append(ids, m.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	rows, err := ret.g.opt.Ledger.Owners(ctx, ret.op.Backend, memproxy.TargetMemory, ids)
+	var words []word
+	var found []strong
+	for i := range memories {
+		row, known := rows[memories[i].ID]
+		if known && row.Actor != "" && !memories[i].Drop && memories[i].Event != eventAdd && memories[i].Event != eventNone {
+			w := word{target: row.ID, row: row, own: row.Actor == ret.Principal.ID}
+			if !w.own {
+				w.others = ret.worth(row.Trust, row.Source, row.Confidence)
+			}
+			words, found = append(words, w), append(found, strong{at: i})
+		}
+	}
+	if err == nil {
+		err = ret.g.onRecord(ctx, ret.Admission, words)
+	}
+	if err != nil {
+		ret.g.opt.Meter.LedgerFailed(ctx)
+		ret.g.opt.Log.ErrorContext(ctx, "whose words the backend's model changed cannot be looked up", "decision", ret.Decision.ID, "error", err)
+		return nil
+	}
+	ceiling := ret.rules.Ceilings.Ceiling(ret.Principal.Trust, "")
+	out := found[:0]
+	for i := range found {
+		if found[i].word = words[i]; words[i].others > ceiling {
+			out = append(out, found[i])
+		}
+	}
+	return out
+}

@@ -1,0 +1,133 @@
+package gate
+
+import (
+	"context"
+	"slices"
+
+	"github.com/memproxy/memproxy"
+)
+
+// A Lister is a Registrar whose standings can be looked through.
+type Lister interface {
+	// ListStandings returns a page of standings, in the order of their keys.
+	ListStandings(context.Context, memproxy.StandingFilter) ([]memproxy.Standing, error)
+}
+
+// lookedThrough is how many standings of one state are looked through for
+// those that an answer could be made of. Where there are more, it is.
+const lookedThrough = 1000
+
+// apart refuses what is made of many memories at once (a summary, an export,
+// an agent's context) where it could be made of one that this caller is not
+// to see, or not as it is: the answer cannot be taken apart again.
+func (r *run) apart(ctx context.Context) {
+	switch {
+	case r.op.Kind != memproxy.Recall || !r.op.Derived:
+	case r.call.Wishes.MinTrust > 0:
+		r.refuse(StatusForbidden, memproxy.Reason{
+			Code: memproxy.TrustBelow, Detail: "this is made of many memories and cannot be kept to a least confidence",
+		})
+	case r.hides(ctx, r.g):
+		r.refuse(StatusForbidden, memproxy.Reason{
+			Code: memproxy.StateWithheld, Detail: "this is made of many memories, and some of them are withheld from this caller for their state",
+		})
+	}
+}
+
+// compiled leaves out what a backend made of memories, in an answer that is
+// otherwise taken apart: the prompt of an agent among its messages. It reports
+// whether the whole answer was refused.
+func (ret *returning) compiled(ctx context.Context) (refused bool) {
+	n, asked, hide := 0, false, ret.call.Wishes.MinTrust > 0
+	for i := range ret.reading.Memories {
+		m := &ret.reading.Memories[i]
+		if !m.Compiled || m.Drop {
+			continue
+		}
+		if !hide && !asked {
+			asked, hide = true, ret.hides(ctx, ret.g)
+		}
+		if !hide {
+			return false
+		}
+		if m.Pointer == "" {
+			ret.refuse(StatusNotFound, memproxy.StateWithheld, "this is made of memories that are withheld")
+			ret.filtered++
+			return true
+		}
+		m.Drop = true
+		n++
+	}
+	if n > 0 {
+		ret.filtered += n
+		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.StateWithheld, Detail: "what is made of memories that are withheld was left out of the answer"})
+	}
+	return false
+}
+
+// hides reports whether something that the backend makes of the memories that
+// the operation names could hold one that the caller is not shown, or not as
+// it is. A memory of a user that the operation leaves out is not in it.
+func (a *Admission) hides(ctx context.Context, g *Gate) bool {
+	lister, ok := g.opt.Ledger.(Lister)
+	if !ok {
+		return false
+	}
+	states := []memproxy.MemoryState{memproxy.StateQuarantined, memproxy.StateFlagged, memproxy.StateExpired, memproxy.StateSuperseded}
+	if !slices.Contains(a.Principal.Roles, RoleReviewer) {
+		states = append(states, memproxy.StatePending)
+	}
+	if a.rules.WithholdUntrusted {
+		states = append(states, memproxy.StateUntrusted)
+	}
+	for _, state := range states {
+		list, err := lister.ListStandings(ctx, memproxy.StandingFilter{Backend: a.op.Backend, Tenant: a.Principal.Tenant, State: state, Limit: lookedThrough})
+		if err != nil {
+			g.opt.Meter.LedgerFailed(ctx)
+			return a.rules.WithholdUntrusted // nothing is known of any memory: all are untrusted
+		}
+		if len(list) == lookedThrough || a.concerned(ctx, g, list) {
+			return true
+		}
+	}
+	return false
+}
+
+// concerned reports whether one of the memories may be among those that the
+// operation reads: it was not deleted, and is not known to be another user's.
+func (a *Admission) concerned(ctx context.Context, g *Gate, list []memproxy.Standing) bool {
+	ids := map[memproxy.TargetKind][]string{}
+	for i := range list {
+		if k := list[i].Kind; k != memproxy.TargetEvent {
+			ids[k] = append(ids[k], list[i].ID)
+		}
+	}
+	for kind, some := range ids {
+		rows, err := g.opt.Ledger.Owners(ctx, a.op.Backend, kind, some)
+		if err != nil {
+			g.opt.Meter.LedgerFailed(ctx)
+			return true
+		}
+		for _, id := range some {
+			row, known := rows[id]
+			if !known || !row.Deleted && !a.leavesOut(row.Scope.User) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// leavesOut reports whether the operation is narrowed to other users.
+func (a *Admission) leavesOut(user string) bool {
+	if user == "" {
+		return false
+	}
+	for i := range a.op.Claims {
+		c := &a.op.Claims[i]
+		if c.Dim == memproxy.DimUser && c.Pins && c.Op == memproxy.ClaimIs && len(c.Values) > 0 && !slices.Contains(c.Values, user) {
+			return true
+		}
+	}
+	return false
+}

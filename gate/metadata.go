@@ -1,0 +1,97 @@
+package gate
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/memproxy/memproxy"
+)
+
+// GlimpseOf is a memory's metadata as it is compared: without the proxy's own
+// keys, which their signature speaks for, and in canonical form, because
+// backends write it in any order. Row is what the ledger knows of the memory.
+func GlimpseOf(row *memproxy.Ownership, m *memproxy.Memory) memproxy.Glimpse {
+	g := memproxy.Glimpse{
+		MemoryKey: memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID},
+		Decision:  row.Decision, SHA256: metadataHash(m.Metadata),
+	}
+	return g
+}
+
+func metadataHash(raw []byte) string {
+	var members map[string]json.RawMessage
+	if len(raw) == 0 || json.Unmarshal(raw, &members) != nil {
+		members = nil
+	}
+	for name := range members {
+		if len(name) >= len(memproxy.StampPrefix) && strings.EqualFold(name[:len(memproxy.StampPrefix)], memproxy.StampPrefix) {
+			delete(members, name)
+		}
+	}
+	if len(members) == 0 {
+		return "" // none, null and nothing but ours are one
+	}
+	plain, err := json.Marshal(members)
+	v := jsontext.Value(plain)
+	if err == nil && v.Canonicalize() == nil {
+		plain = v
+	}
+	sum := sha256.Sum256(plain)
+	return hex.EncodeToString(sum[:])
+}
+
+// glimpse compares the metadata in an answer with what it was when it was
+// first seen after its write, and keeps it where it was not seen yet.
+func (ret *returning) glimpse(ctx context.Context) map[memproxy.MemoryKey]bool {
+	custodian, ok := ret.g.opt.Ledger.(Custodian)
+	if !ok {
+		return nil
+	}
+	seen := map[memproxy.TargetKind]map[string]memproxy.Glimpse{}
+	for i := range ret.reading.Memories {
+		m := &ret.reading.Memories[i]
+		row, known := ret.known[kindOf(m)][m.ID]
+		// An answer without metadata says nothing of it: some routes leave it out.
+		if m.Drop || m.Missing || !known || row.Deleted || len(m.Metadata) == 0 {
+			continue
+		}
+		if seen[kindOf(m)] == nil {
+			seen[kindOf(m)] = map[string]memproxy.Glimpse{}
+		}
+		seen[kindOf(m)][m.ID] = GlimpseOf(&row, m)
+	}
+	differ := map[memproxy.MemoryKey]bool{}
+	var fresh []memproxy.Glimpse
+	for kind, now := range seen {
+		ids := make([]string, 0, len(now))
+		for id := range now {
+			ids = append(ids, id)
+		}
+		before, err := custodian.Glimpses(ctx, ret.op.Backend, kind, ids)
+		if err != nil {
+			ret.g.opt.Meter.LedgerFailed(ctx)
+			continue
+		}
+		for id, g := range now {
+			switch was, known := before[id]; {
+			case !known || was.Decision != g.Decision:
+				fresh = append(fresh, g)
+			case was.SHA256 != g.SHA256:
+				differ[g.MemoryKey] = true
+			}
+		}
+	}
+	if len(fresh) > 0 {
+		ret.g.opt.Later(fresh[0].ID, func() {
+			if _, err := custodian.Glimpse(context.WithoutCancel(ctx), fresh...); err != nil {
+				ret.g.opt.Meter.LedgerFailed(ctx)
+			}
+		})
+	}
+	return differ
+}

@@ -1,0 +1,154 @@
+package gate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/memproxy/memproxy"
+)
+
+// A Refiller is a Reader that can ask its backend for more of a list of which
+// memories were left out.
+type Refiller interface {
+	Reader
+	// Refill returns what fills up an answer, as the request for it was sent
+	// and as the reading is marked; nil where nothing is missing, or more of
+	// the list cannot be had without showing something twice or never.
+	Refill(rt memproxy.Route, sent memproxy.Request, body []byte, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill
+}
+
+// maxLegs bounds the side requests by which one answer is filled up.
+const maxLegs = 4
+
+// sift marks what the caller may not see of an answer that was read. It
+// reports whether the whole answer was refused.
+func (ret *returning) sift(ctx context.Context) (refused bool, err error) {
+	if !ret.filter(ctx) {
+		code, detail := memproxy.OwnerForeign, "the target belongs to somebody else"
+		switch {
+		case ret.below > 0:
+			code, detail = memproxy.TrustBelow, "the memory is of less confidence than was asked for"
+		case len(ret.broken) > 0:
+			code, detail = memproxy.IntegrityMismatch, "the memory was changed behind memproxy and is withheld"
+		}
+		ret.refuse(StatusNotFound, code, detail)
+		return true, nil
+	}
+	if ret.doubt(ctx) {
+		ret.refuse(StatusNotFound, memproxy.IntegrityMismatch, "the memory is not what was written and is withheld")
+		return true, nil
+	}
+	if ret.stand(ctx) || ret.compiled(ctx) {
+		return true, nil
+	}
+	if refused, err := ret.withhold(ctx); refused || err != nil {
+		return refused, err
+	}
+	ret.account()
+	return false, nil
+}
+
+// refill adds to an answer what fills it up. It can only add: where something
+// fails, the answer is as it was.
+func (ret *returning) refill(ctx context.Context, upstream memproxy.Reply) {
+	refiller, ok := ret.call.Backend.Adapter.(Refiller)
+	sender, sends := ret.call.Backend.Fetch.(Sender)
+	if !ok || !sends {
+		return
+	}
+	sent := ret.call.Request
+	sent.Query = ret.Query
+	fill := refiller.Refill(ret.call.Route, sent, ret.Body, upstream, ret.reading)
+	if fill == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, ret.g.opt.FetchTimeout)
+	defer cancel()
+	var pages []*returning
+	left := dropped(ret.reading, nil)
+	for range maxLegs {
+		q, more := fill.Next()
+		if !more {
+			break
+		}
+		page, err := ret.page(ctx, sender, refiller, fill, q, left)
+		if err != nil {
+			ret.g.opt.Log.WarnContext(ctx, "an answer could not be filled up", "decision", ret.Decision.ID, "route", ret.call.Route.ID, "error", err)
+			break
+		}
+		pages = append(pages, page)
+	}
+	body, err := fill.Answer(ret.reply.Body)
+	if err != nil {
+		ret.g.opt.Log.WarnContext(ctx, "an answer could not be filled up", "decision", ret.Decision.ID, "route", ret.call.Route.ID, "error", err)
+		return
+	}
+	ret.reply.Body = body
+	for _, page := range pages {
+		ret.absorb(ctx, page)
+	}
+}
+
+// page asks for more of a list, and filters it as every answer is. Left are
+// the ids that were left out before.
+func (ret *returning) page(ctx context.Context, sender Sender, reader Reader, fill memproxy.Refill, q memproxy.Search, left map[string]bool) (*returning, error) {
+	reply, err := sender.Send(ctx, q.Request, q.Body)
+	if err != nil {
+		return nil, err
+	}
+	if !ok2xx(reply.Status) {
+		return nil, fmt.Errorf("the backend answered %d", reply.Status)
+	}
+	page := &returning{Admission: ret.Admission, g: ret.g, reply: reply, status: reply.Status}
+	if page.reading, err = reader.Read(ret.call.Route, ret.call.Request, reply); err != nil {
+		return nil, err
+	}
+	refused, err := page.sift(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if refused {
+		return nil, fmt.Errorf("more of the list is refused")
+	}
+	page.filtered = len(dropped(page.reading, left))
+	if err := fill.Take(reply, page.reading); err != nil {
+		return nil, err
+	}
+	kept, err := reader.Rewrite(ret.call.Route, ret.call.Request, reply, page.reading)
+	if err != nil {
+		return nil, err
+	}
+	return page, fill.Add(kept)
+}
+
+// dropped are the ids that a reading leaves out and that known has not, which
+// they are added to.
+func dropped(rd *memproxy.Reading, known map[string]bool) map[string]bool {
+	out := map[string]bool{}
+	for i := range rd.Memories {
+		if m := &rd.Memories[i]; m.Drop && !known[m.ID] {
+			out[m.ID] = true
+			if known != nil {
+				known[m.ID] = true
+			}
+		}
+	}
+	return out
+}
+
+// absorb notes what an answer was filled up with as part of it.
+func (ret *returning) absorb(ctx context.Context, page *returning) {
+	page.tell(ctx)
+	page.saw()
+	ret.filtered += page.filtered
+	ret.shown = append(ret.shown, page.shown...)
+	for _, why := range page.reasons {
+		if !slices.Contains(ret.reasons, why) {
+			ret.reasons = append(ret.reasons, why)
+		}
+	}
+	for _, row := range page.rows {
+		ret.put(row)
+	}
+}

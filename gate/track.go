@@ -1,0 +1,90 @@
+package gate
+
+import (
+	"context"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/memproxy/memproxy"
+)
+
+// A Tracker is a Ledger that knows what became of an author's facts.
+type Tracker interface {
+	// Record returns the record of an author of a tenant; zeros for one who is
+	// not known.
+	Record(ctx context.Context, tenant, actor string) (memproxy.Track, error)
+}
+
+// How records are kept.
+const (
+	// maxTracks bounds the authors whose records are kept, about 200 bytes each.
+	maxTracks = 8192
+	// keepTrack is how long a record holds; a correction that this process lets
+	// in ends it at once.
+	keepTrack = 10 * time.Second
+	// keepGap is how long nobody asks again after a ledger that did not answer.
+	keepGap = time.Second
+	// trackTimeout bounds one question.
+	trackTimeout = time.Second
+)
+
+// tracks are the records of the authors who wrote lately.
+type tracks struct {
+	kept  *lru.Cache[author, kept]
+	clock func() time.Time
+}
+
+type author struct{ tenant, id string }
+
+type kept struct {
+	track memproxy.Track
+	known bool // the ledger said so, once
+	until time.Time
+}
+
+func newTracks(clock func() time.Time) *tracks {
+	cache, _ := lru.New[author, kept](maxTracks) // fails for sizes below one only
+	return &tracks{kept: cache, clock: clock}
+}
+
+func (t *tracks) forget(tenant, id string) { t.kept.Remove(author{tenant, id}) }
+
+// of returns an author's record, and false where nobody knows it: the ledger
+// did not answer, and never did about this author.
+func (t *tracks) of(ctx context.Context, from Tracker, tenant, id string) (memproxy.Track, bool, error) {
+	who, now := author{tenant, id}, t.clock()
+	last, there := t.kept.Get(who)
+	if there && now.Before(last.until) {
+		return last.track, last.known, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, trackTimeout)
+	defer cancel()
+	track, err := from.Record(ctx, tenant, id)
+	if err != nil {
+		last.until = now.Add(keepGap)
+		t.kept.Add(who, last)
+		return last.track, last.known, err
+	}
+	t.kept.Add(who, kept{track: track, known: true, until: now.Add(keepTrack)})
+	return track, true, nil
+}
+
+// tracked is the factor of the caller's track record. One that nobody can look
+// up counts as the worst: the last that was known, if any, goes before that.
+func (r *run) tracked(ctx context.Context) memproxy.PerMille {
+	tracker, ok := r.g.opt.Ledger.(Tracker)
+	if !ok {
+		return memproxy.Full
+	}
+	track, known, err := r.g.tracks.of(ctx, tracker, r.Principal.Tenant, r.Principal.ID)
+	if err != nil {
+		r.g.opt.Meter.LedgerFailed(ctx)
+		r.g.opt.Log.WarnContext(ctx, "a track record cannot be looked up", "decision", r.Decision.ID, "principal", r.Principal.ID, "error", err)
+	}
+	r.track, r.trackKnown = track, known
+	if !known {
+		return memproxy.TrackFloor
+	}
+	return track.Factor()
+}

@@ -1,0 +1,47 @@
+package ledger_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/ledger/ledgertest"
+)
+
+// Proves TRL-3: an author's record can be read while a sidecar has the ledger
+// open, and to look makes no file.
+func TestPeek(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	opt := ledger.Options{Path: path}
+	if got, err := ledger.Peek(t.Context(), opt, "acme", "agent:dev"); err != nil || got != (ledger.Track{}) {
+		t.Errorf("no file: %+v %v", got, err)
+	}
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Errorf("to look made a file: %v", err)
+	}
+	l := open(t, opt)
+	if err := l.Put(t.Context(), ledgertest.Row("m1"), ledgertest.Row("m2")); err != nil {
+		t.Fatal(err)
+	}
+	c := memproxy.Correction{Backend: "mem0", ID: "m1", Tenant: "acme", Author: "agent:dev", Corrector: "human:ann", Decision: "d"}
+	if err := l.Corrected(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for who, want := range map[string]ledger.Track{"agent:dev": {Facts: 2, Corrections: 1}, "agent:other": {}} {
+		if got, err := ledger.Peek(t.Context(), opt, "acme", who); err != nil || got != want {
+			t.Errorf("%s: %+v %v", who, got, err)
+		}
+	}
+	other := filepath.Join(t.TempDir(), "other.db")
+	if err := os.WriteFile(other, []byte("not a database, and longer than the head of one is"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ledger.Peek(t.Context(), ledger.Options{Path: other}, "acme", "agent:dev"); err == nil {
+		t.Error("something else was read")
+	}
+}

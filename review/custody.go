@@ -1,0 +1,207 @@
+package review
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+// A Custodian compares what backends hold with what went through memproxy. It
+// records what it finds and does. Its "no" is memproxy.ErrUnknown for a backend
+// that there is not, and ErrState while it is at work already.
+type Custodian interface {
+	// Sweep looks through backends and chains and repairs nothing.
+	Sweep(context.Context, SweepRequest) (SweepReport, error)
+	// Seal takes over what a backend held before memproxy, with the lowest trust.
+	Seal(context.Context, SealRequest) (SealReport, error)
+}
+
+// SweepRequest asks for a sweep.
+type SweepRequest struct {
+	// Backend is its name; "" is all.
+	Backend string `json:"backend,omitempty"`
+	// Scopes narrow a Mem0 server that does not give its whole store.
+	Scopes []memproxy.Scope `json:"scopes,omitempty"`
+	Reason string           `json:"reason"`
+}
+
+// SweepReport is what a sweep found.
+type SweepReport struct {
+	Backends []BackendSweep         `json:"backends"`
+	Chains   []memproxy.ChainReport `json:"chains"`
+}
+
+// BackendSweep is what was found in one backend.
+type BackendSweep struct {
+	Backend string `json:"backend"`
+	// Items were looked at, Known of them have a receipt, Skipped could not be
+	// read. Unknown have none, in a backend that was not sealed.
+	Items   int `json:"items"`
+	Known   int `json:"known"`
+	Unknown int `json:"unknown,omitempty"`
+	Skipped int `json:"skipped,omitempty"`
+	// Cleared were doubted before and are what was written again.
+	Cleared  int                    `json:"cleared,omitempty"`
+	Findings []memproxy.Discrepancy `json:"findings,omitempty"`
+	// More findings are not listed; all are marked.
+	More int `json:"more,omitempty"`
+}
+
+// Findings is how much is wrong, in the backends and in the chains.
+func (r *SweepReport) Findings() int {
+	n := 0
+	for i := range r.Backends {
+		n += len(r.Backends[i].Findings) + r.Backends[i].More
+	}
+	for i := range r.Chains {
+		n += len(r.Chains[i].Faults)
+	}
+	return n
+}
+
+// SealRequest asks for a seal.
+type SealRequest struct {
+	Backend string           `json:"backend"`
+	Tenant  string           `json:"tenant"` // whose the memories are from now on
+	Scopes  []memproxy.Scope `json:"scopes,omitempty"`
+	Reason  string           `json:"reason"`
+}
+
+// SealReport is what a seal took over.
+type SealReport struct {
+	Backend string `json:"backend"`
+	Tenant  string `json:"tenant"`
+	Items   int    `json:"items"`
+	Sealed  int    `json:"sealed"`  // had no receipt, and have one now
+	Known   int    `json:"known"`   // had one
+	Skipped int    `json:"skipped"` // could not be read, or may be another's
+	// Whole is set when everything there is known now: what is unknown later
+	// was put there behind memproxy.
+	Whole bool `json:"whole"`
+}
+
+func (r *SweepRequest) why() string { return r.Reason }
+func (r *SealRequest) why() string  { return r.Reason }
+
+// custodyTime bounds a sweep or a seal.
+const custodyTime = 6 * time.Hour
+
+// custody is the context of work that lasts as long as the store is large, and
+// ends when the one who asked is gone.
+func (c *call) custody() (context.Context, context.CancelFunc, error) {
+	if c.api.opt.Custodian == nil {
+		return nil, nil, problem{http.StatusNotImplemented, "custody", "this installation cannot look through its backends"}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx()), custodyTime)
+	stop := context.AfterFunc(c.gone, cancel)
+	return ctx, func() { stop(); cancel() }, nil
+}
+
+func sweep(c *call) (any, error) {
+	var in SweepRequest
+	if err := c.body(&in); err != nil {
+		return nil, err
+	}
+	ctx, cancel, err := c.custody()
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	if err := c.record("sweep", "", in.Backend, ""); err != nil {
+		return nil, err
+	}
+	report, err := c.api.opt.Custodian.Sweep(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	// Of others' memories a reviewer learns nothing, not even that there are any.
+	for i := range report.Backends {
+		b := &report.Backends[i]
+		b.Findings = slices.DeleteFunc(b.Findings, func(d memproxy.Discrepancy) bool { return !c.allowed(d.Tenant) })
+	}
+	report.Chains = slices.DeleteFunc(report.Chains, func(r memproxy.ChainReport) bool { return !c.allowed(r.Tenant) })
+	return report, nil
+}
+
+func seal(c *call) (any, error) {
+	var in SealRequest
+	if err := c.body(&in); err != nil {
+		return nil, err
+	}
+	if in.Backend == "" {
+		return nil, badRequest("name the backend")
+	}
+	if !c.allowed(in.Tenant) {
+		return nil, notFound()
+	}
+	ctx, cancel, err := c.custody()
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	if err := c.record("seal", in.Tenant, in.Backend, ""); err != nil {
+		return nil, err
+	}
+	return c.api.opt.Custodian.Seal(ctx, in)
+}
+
+// Sweep looks through backends and chains. It lasts as long as they are large;
+// ctx ends it.
+func (c *Client) Sweep(ctx context.Context, in SweepRequest) (out SweepReport, err error) {
+	return out, c.patient().do(ctx, http.MethodPost, []string{"sweep"}, nil, in, &out)
+}
+
+// Seal takes over what a backend held before memproxy.
+func (c *Client) Seal(ctx context.Context, in SealRequest) (out SealReport, err error) {
+	return out, c.patient().do(ctx, http.MethodPost, []string{"seal"}, nil, in, &out)
+}
+
+// patient is the client with as much time as the server takes.
+func (c *Client) patient() *Client {
+	own := *c
+	own.http.Timeout = custodyTime + time.Minute
+	return &own
+}
+
+// Print writes the report for people. Ids are backends' and are shown as what
+// steers no terminal.
+func (r *SweepReport) Print(w io.Writer) {
+	p := &printer{w}
+	for _, b := range r.Backends {
+		p.line("%s: %d memories, %d known, %d unknown, %d not read, %d findings, %d cleared",
+			b.Backend, b.Items, b.Known, b.Unknown, b.Skipped, len(b.Findings)+b.More, b.Cleared)
+		for _, f := range b.Findings {
+			p.line("  %s %s %s: %s (tenant %q)", f.Class, f.Code, f.ID, f.Detail, f.Tenant)
+		}
+		if b.More > 0 {
+			p.line("  and %d more", b.More)
+		}
+		if b.Unknown > 0 {
+			p.line("  what is unknown was there before memproxy, or was put there around it: memproxy audit seal")
+		}
+	}
+	for _, c := range r.Chains {
+		state := "unbroken"
+		if n := len(c.Faults); n > 0 {
+			state = fmt.Sprintf("%d faults", n)
+		}
+		p.line("chain of tenant %q: %d records, %s", c.Tenant, c.Checked, state)
+		for _, f := range c.Faults {
+			p.line("  %s at %d: %s", f.Class, f.Position, f.Detail)
+		}
+	}
+}
+
+// Print writes the report for people.
+func (r *SealReport) Print(w io.Writer) {
+	p := &printer{w}
+	p.line("%s: %d memories: %d sealed for tenant %q, %d known before, %d not read", r.Backend, r.Items, r.Sealed, r.Tenant, r.Known, r.Skipped)
+	if !r.Whole {
+		p.line("not everything could be read, so the backend does not count as sealed")
+	}
+}
