@@ -55,6 +55,9 @@ type Admission struct {
 	// Contested are, after Return, the memories of the answer that somebody
 	// says otherwise about.
 	Contested []string
+	// Unverified are, after Return, the memories of the answer that are not
+	// what was written through the proxy, as far as they are shown.
+	Unverified []string
 	// Memories are, after Return, the ids that were written or shown.
 	Memories []string
 
@@ -62,6 +65,7 @@ type Admission struct {
 	rules  *Rules
 	op     *memproxy.Operation
 	owners map[string]memproxy.Ownership
+	words  []word // of the memories that the operation would change
 	charge *memproxy.Charge
 	event  memproxy.Event
 	// findings are what was found in the write, receipts those of the backend

@@ -10,6 +10,9 @@ import (
 // standings say how new memories stand, and until when they are kept. A write of
 // one that was there confirms it.
 func (ret *returning) standings() []memproxy.StateChange {
+	if ret.enforced() && ret.op.Kind == memproxy.Correct {
+		return ret.restated()
+	}
 	if !ret.enforced() || ret.reading == nil || ret.op.Kind != memproxy.Learn {
 		return nil
 	}

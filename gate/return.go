@@ -2,12 +2,14 @@ package gate
 
 import (
 	"context"
+	"slices"
 	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/telemetry/signal"
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
 )
 
 // Return takes the backend's answer to an admitted call, filters what the
@@ -49,7 +51,7 @@ func (g *Gate) Abandon(ctx context.Context, a *Admission, cancelled bool) mempro
 // Streamed notes the outcome of an admitted call whose answer was passed on
 // without being read.
 func (g *Gate) Streamed(ctx context.Context, a *Admission, status int, cancelled bool) {
-	ret := &returning{Admission: a, g: g, cancelled: cancelled, reply: memproxy.Reply{Status: status}}
+	ret := &returning{Admission: a, g: g, cancelled: cancelled, status: status, reply: memproxy.Reply{Status: status}}
 	g.outcome(ctx, ret)
 }
 
@@ -68,7 +70,10 @@ type returning struct {
 	cancelled bool
 	self      bool     // the backend's own agent wrote
 	below     int      // memories of less confidence than was asked for
+	mine      []string // ids of memories of the answer that the caller wrote itself
 	broken    []string // ids of memories that were changed behind the proxy
+	known     owned    // of the answer's memories
+	stands    map[memproxy.TargetKind]map[string]memproxy.Standing
 }
 
 func (ret *returning) refuse(status int, code memproxy.ReasonCode, detail string) {
@@ -93,25 +98,13 @@ func (ret *returning) read(ctx context.Context) error {
 		return err
 	}
 	ret.reading = reading
+	upstream := ret.reply
 	if ret.op.Kind == memproxy.Recall {
-		if !ret.filter(ctx) {
-			code, detail := memproxy.OwnerForeign, "the target belongs to somebody else"
-			switch {
-			case ret.below > 0:
-				code, detail = memproxy.TrustBelow, "the memory is of less confidence than was asked for"
-			case len(ret.broken) > 0:
-				code, detail = memproxy.IntegrityMismatch, "the memory was changed behind memproxy and is withheld"
-			}
-			ret.refuse(StatusNotFound, code, detail)
-			return nil
-		}
-		if ret.stand(ctx) {
-			return nil
-		}
-		if refused, err := ret.withhold(ctx); refused || err != nil {
+		if refused, err := ret.sift(ctx); refused || err != nil {
 			return err
 		}
 		ret.tell(ctx)
+		ret.saw()
 	}
 	if ret.op.Kind == memproxy.Learn {
 		ret.receipts = reading.Events
@@ -124,6 +117,9 @@ func (ret *returning) read(ctx context.Context) error {
 		return err
 	}
 	ret.reply.Body = body
+	if ret.op.Kind == memproxy.Recall {
+		ret.refill(ctx, upstream)
+	}
 	return nil
 }
 
@@ -149,12 +145,16 @@ func (ret *returning) filter(ctx context.Context) bool {
 		}
 		owners[kind] = rows
 	}
+	ret.known = owners
 	settled, broken := len(ret.op.Targets) > 0 && !ret.deferred(), 0
 	for i := range ret.reading.Memories {
 		m := &ret.reading.Memories[i]
 		var rowp *memproxy.Ownership
 		if row, known := owners[kindOf(m)][m.ID]; known {
 			rowp = &row
+		}
+		if ret.wroteIt(rowp, m) {
+			ret.mine = append(ret.mine, m.ID)
 		}
 		if !settled {
 			if !m.Missing && !v.sees(rowp, m) {
@@ -178,7 +178,7 @@ func (ret *returning) filter(ctx context.Context) bool {
 			ret.below++
 			continue
 		}
-		if !ret.whole(rowp, m) {
+		if !ret.whole(ctx, rowp, m) {
 			if m.Pointer == "" {
 				return false // it is the whole answer
 			}
@@ -201,6 +201,9 @@ func (ret *returning) tell(ctx context.Context) {
 	for i := range ret.reading.Memories {
 		if m := &ret.reading.Memories[i]; m.ID != "" && !m.Missing && !m.Drop {
 			ret.shown = append(ret.shown, m.ID)
+			if slices.Contains(ret.broken, m.ID) {
+				ret.Unverified = append(ret.Unverified, m.ID)
+			}
 		}
 	}
 	if ret.filtered > 0 {
@@ -230,7 +233,7 @@ func (ret *returning) bind(ctx context.Context, m *memproxy.Memory) {
 	}
 	s := *m.Stamp
 	s.Tenant = ret.Principal.Tenant
-	if !ret.g.opt.Signer.Verify(s) {
+	if !ret.g.opt.Signer.Verify(s) || ret.examiner().anothers(ctx, m) {
 		return
 	}
 	row := memproxy.Ownership{

@@ -113,44 +113,19 @@ func (r *run) malformed(m *memproxy.Malformed) {
 	r.refuse(status, memproxy.Reason{Code: m.Code, Detail: m.Detail, Pointer: m.Pointer})
 }
 
-// clamp bounds every claimed confidence by the principal's tier and the
-// content's source.
-func clamp(_ context.Context, r *run) error {
-	op := r.op
-	ceiling := r.rules.Ceilings.Ceiling(r.Principal.Trust, op.SourceClaim)
-	r.q.Confidence = min(r.rules.Ceilings.Unclaimed, ceiling)
-	for i := range op.Hints {
-		h := &op.Hints[i]
-		h.Effective = min(h.Claimed, ceiling)
-		if i == 0 || h.Effective < r.q.Confidence {
-			r.q.Confidence = h.Effective
-		}
-		r.q.Claimed = max(r.q.Claimed, h.Claimed)
-		if h.Effective != h.Claimed || !h.Legible {
-			r.add(memproxy.Amend, memproxy.Reason{
-				Code: memproxy.TrustClamped, Pointer: h.Pointer,
-				Detail: "the claimed confidence is over what this caller may give and was lowered",
-			})
-		}
-	}
-	if len(op.Hints) == 0 {
-		r.q.Claimed = r.q.Confidence
-	}
-	return nil
-}
-
 // rule asks the policy. An error of the policy denies.
 func rule(ctx context.Context, r *run) error {
 	r.q.Principal, r.q.Operation, r.q.Profile = r.Principal, r.op, string(r.rules.Profile)
-	r.q.AuthorTrust = r.authorTrust()
-	r.q.Ceiling = r.rules.Ceilings.Ceiling(r.Principal.Trust, "")
 	r.q.Governance = r.rules.Governance
+	r.weigh()
+	r.q.Ceiling = r.rules.Ceilings.Ceiling(r.Principal.Trust, "")
 	ruling, err := r.rules.Policy.Rule(ctx, r.q)
 	if err != nil {
 		return err
 	}
 	r.setAside(&ruling)
 	r.unfiltered()
+	r.apart(ctx)
 	r.add(ruling.Verdict, ruling.Reasons...)
 	r.marked(ruling.Marks)
 	r.explainFindings(ruling.Reasons)

@@ -53,8 +53,10 @@ func (g *Gate) Ask(ctx context.Context, a *Admission, tc memproxy.ToolCall) *Adm
 		r.op = tc.Operation
 		r.attribute(a.op)
 		r.reserved()
+		r.theirs(ctx, a.watched)
 		g.askSteps(ctx, r)
 	})
+	g.called(ctx, asked)
 	g.keepCall(ctx, asked, tc)
 	return asked
 }
