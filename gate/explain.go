@@ -45,8 +45,12 @@ type Explanation struct {
 	Operation *memproxy.Operation
 	Question  memproxy.Question
 	Lines     []memproxy.Line
-	Steps     []StepAnswer
-	Enforced  bool
+	// Track is the caller's record, as far as it was asked for: TrackKnown.
+	// Question.Track is its factor.
+	Track      memproxy.Track
+	TrackKnown bool
+	Steps      []StepAnswer
+	Enforced   bool
 }
 
 // Explain runs the steps without effect. Unlike Admit it goes on after a
@@ -77,6 +81,7 @@ func (g *Gate) Explain(ctx context.Context, c *Call) Explanation {
 		ex.Steps = append(ex.Steps, answer)
 	}
 	r.settle()
+	ex.Track, ex.TrackKnown = r.track, r.trackKnown
 	ex.Decision, ex.Principal, ex.Operation, ex.Question = r.Decision, r.Principal, r.op, r.q
 	if r.charge != nil {
 		ex.Lines = r.charge.Lines

@@ -7,12 +7,14 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/ledger"
 )
 
 // explain runs a request through every step without effect.
@@ -67,8 +69,11 @@ func explainCall(ctx context.Context, cfg *config.Config, b config.Backend, who 
 		return gate.Explanation{}, nil, err
 	}
 	nothing := still{who}
+	records := stillLedger{nothing, func(ctx context.Context) (memproxy.Track, error) {
+		return ledger.Peek(ctx, ledger.Options{Path: filepath.Join(cfg.State, "ledger.db"), URL: cfg.Ledger.URL.Reveal()}, who.Tenant, who.ID)
+	}}
 	g, err := gate.New(gate.Options{
-		Identifier: nothing, Ledger: nothing, Budget: nothing, Recorder: nothing, Signer: nothing,
+		Identifier: nothing, Ledger: records, Budget: nothing, Recorder: nothing, Signer: nothing,
 		Clock: time.Now, NewID: newID,
 	}, rules.current())
 	if err != nil {
@@ -122,11 +127,35 @@ func (a *app) explainJSON(ex gate.Explanation) int {
 		"verdict": ex.Decision.Verdict, "would": ex.Decision.Would, "status": ex.Decision.Status, "enforced": ex.Enforced,
 		"reasons": ex.Decision.Reasons, "rules": ex.Decision.Policy, "principal": ex.Principal.ID, "steps": ex.Steps,
 		"operation": ex.Operation, "budget": ex.Lines, "confidence": ex.Question.Confidence,
+		"attestation": ex.Question.Attestation, "track": trackOf(ex),
 	})
 	if err != nil {
 		return a.fail(err)
 	}
 	return exitOK
+}
+
+// trackRecord is a track record as it is printed. One that could not be looked
+// up counts as the worst.
+type trackRecord struct {
+	memproxy.Track
+	Known  bool              `json:"known"`
+	Factor memproxy.PerMille `json:"factor"`
+}
+
+// trackOf is nil where nothing was weighed.
+func trackOf(ex gate.Explanation) *trackRecord {
+	if ex.Question.Track == 0 {
+		return nil
+	}
+	return &trackRecord{ex.Track, ex.TrackKnown, ex.Question.Track}
+}
+
+func (t *trackRecord) String() string {
+	if !t.Known {
+		return fmt.Sprintf("the ledger could not be read; ceiling × %.3g, as for the worst", float64(t.Factor)/1000)
+	}
+	return fmt.Sprintf("%d facts, %d corrections by others; ceiling × %.3g", t.Facts, t.Corrections, float64(t.Factor)/1000)
 }
 
 func (a *app) explainText(ex gate.Explanation, rules *rulebook) {
@@ -140,6 +169,10 @@ func (a *app) explainText(ex gate.Explanation, rules *rulebook) {
 		for _, h := range op.Hints {
 			fmt.Fprintf(w, "confidence %s claims %s, given %.3g\n", h.Pointer, h.Raw, float64(h.Effective)/1000)
 		}
+	}
+	if t := trackOf(ex); t != nil {
+		fmt.Fprintf(w, "track      %s\n", t)
+		fmt.Fprintf(w, "given      confidence %.3g, source %s\n", float64(ex.Question.Confidence)/1000, ex.Question.Attestation)
 	}
 	fmt.Fprintln(w)
 	for _, s := range ex.Steps {
@@ -176,6 +209,17 @@ func (a *app) explainText(ex gate.Explanation, rules *rulebook) {
 
 // still is every collaborator of a gate that must not have an effect.
 type still struct{ who memproxy.Principal }
+
+// stillLedger knows the caller's track record.
+type stillLedger struct {
+	still
+	track func(context.Context) (memproxy.Track, error)
+}
+
+// Record reads the record out of the ledger, which is not changed by it.
+func (s stillLedger) Record(ctx context.Context, _, _ string) (memproxy.Track, error) {
+	return s.track(ctx)
+}
 
 func (s still) Identify(context.Context, memproxy.Credentials) (memproxy.Principal, error) {
 	return s.who, nil

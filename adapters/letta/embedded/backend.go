@@ -55,6 +55,8 @@ type block struct {
 	Label       string `json:"label"`
 	Value       string `json:"value"`
 	Description string `json:"description"`
+
+	Metadata json.RawMessage `json:"metadata,omitempty"`
 }
 
 type tool struct {
@@ -77,6 +79,8 @@ func New() *Backend {
 	b.mux.HandleFunc("GET /v1/agents/{id}/archival-memory", b.passages)
 	b.mux.HandleFunc("DELETE /v1/agents/{id}/archival-memory/{passage}", b.dropPassage)
 	b.mux.HandleFunc("PATCH /v1/agents/{id}/core-memory/blocks/{how}/{block}", b.attach)
+	b.mux.HandleFunc("GET /v1/agents/{id}/core-memory/blocks/{label}", b.labelled)
+	b.mux.HandleFunc("PATCH /v1/agents/{id}/core-memory/blocks/{label}", b.labelled)
 	b.mux.HandleFunc("GET /v1/blocks/{$}", b.listBlocks)
 	b.mux.HandleFunc("POST /v1/blocks/{$}", b.newBlock)
 	b.mux.HandleFunc("GET /v1/blocks/{block}", b.block)

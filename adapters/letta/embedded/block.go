@@ -8,9 +8,19 @@ import (
 	"strings"
 )
 
+// labelled reads or changes an agent's block by its label.
+func (b *Backend) labelled(w http.ResponseWriter, r *http.Request) {
+	id := b.BlockID(r.PathValue("id"), r.PathValue("label"))
+	r.SetPathValue("block", id)
+	b.block(w, r)
+}
+
 // block reads or changes a block by its id.
 func (b *Backend) block(w http.ResponseWriter, r *http.Request) {
-	var q struct{ Value, Label, Description *string }
+	var q struct {
+		Value, Label, Description *string
+		Metadata                  json.RawMessage
+	}
 	if r.Method == http.MethodPatch && !read(w, r, &q) {
 		return
 	}
@@ -25,6 +35,9 @@ func (b *Backend) block(w http.ResponseWriter, r *http.Request) {
 		if from != nil {
 			*to = *from
 		}
+	}
+	if len(q.Metadata) > 0 {
+		bl.Metadata = q.Metadata
 	}
 	reply(w, http.StatusOK, bl)
 }
