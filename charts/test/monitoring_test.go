@@ -114,9 +114,18 @@ func queries(t testing.TB) (out []query) {
 // targetLabels are those that Prometheus puts on what it scrapes from pods.
 var targetLabels = []string{"namespace", "pod", "container", "job", "instance"}
 
+// ofFleet are the metrics of the control plane, with their labels.
+// TestTheControlPlaneExportsWhatIsAskedFor holds them against the binary.
+var ofFleet = map[string][]string{
+	"memproxy_fleet_store_up": nil, "memproxy_fleet_release_faults": nil, "memproxy_fleet_sidecars": {"state"},
+	"memproxy_fleet_release_info": {"release", "channel", "state"}, "memproxy_fleet_release_sidecars": {"release", "state"},
+	"memproxy_fleet_release_decisions_total": {"release", "result"},
+}
+
 // catalogue is every metric that memproxy exports, with its labels.
 func catalogue() map[string][]string {
 	out := map[string][]string{inject.MetricReviews: {"webhook", "result"}, "up": nil}
+	maps.Copy(out, ofFleet)
 	for _, m := range signal.Metrics() {
 		if m.Kind != signal.Histogram {
 			out[m.Prometheus] = m.Labels
@@ -142,9 +151,13 @@ func known(t testing.TB) map[string][]string {
 	verdicts := []string{"allow", "amend", "hold", "deny", "pass"}
 	return map[string][]string{
 		"verdict": verdicts, "would": verdicts, "reason": reasons,
-		"state":  {signal.StateQueued, signal.StateUnsigned},
-		"result": {signal.ResultGranted, signal.ResultRefused, signal.ResultOK, signal.ResultFailed, signal.ResultOffered, "malformed"},
-		"type":   {"decision", "outcome", "repair", "reload", "start", "stop"},
+		"state":                                         {signal.StateQueued, signal.StateUnsigned},
+		"result":                                        {signal.ResultGranted, signal.ResultRefused, signal.ResultOK, signal.ResultFailed, signal.ResultOffered, "malformed"},
+		"memproxy_fleet_sidecars state":                 {"connected", "behind", "unassigned"},
+		"memproxy_fleet_release_info state":             {"current", "rolling", "stopped", "past"},
+		"memproxy_fleet_release_sidecars state":         {"assigned", "running", "refused"},
+		"memproxy_fleet_release_decisions_total result": {"all", "refused", "failed"},
+		"type": {"decision", "outcome", "repair", "reload", "start", "stop"},
 	}
 }
 
@@ -175,7 +188,10 @@ func TestQueriesAskForWhatIsExported(t *testing.T) {
 				if m.Name != labels.MetricName && !slices.Contains(names, m.Name) && !slices.Contains(targetLabels, m.Name) {
 					t.Errorf("%s: %s has no label %q", q.where, v.Name, m.Name)
 				}
-				list, few := values[m.Name]
+				list, few := values[v.Name+" "+m.Name]
+				if !few {
+					list, few = values[m.Name]
+				}
 				if !few || m.Value == ".*" || m.Value == "" {
 					continue
 				}
