@@ -145,41 +145,6 @@ func TestTimeDoesItsWork(t *testing.T) {
 	}
 }
 
-// Proves EDGE-5, TRL-5: the word of somebody who is trusted more is not
-// replaced: the correction waits, the memory is contested, and readers see so;
-// one's own word, and that of an equal, can be changed.
-func TestAuthority(t *testing.T) {
-	conf := strings.Replace(screeningConf, "identity:\n  keys:\n", `identity:
-  keys:
-    - {sha256: "HUMAN", id: "human:ann", kind: human, trust: human, tenant: acme, acts_as: "*"}
-    - {sha256: "PEER", id: "agent:peer", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
-`, 1)
-	r := start(t, conf, "SCREENING", "", "HUMAN", sha("human-key"), "PEER", sha("peer-key"))
-	var made struct{ Results []struct{ ID string } }
-	a := r.do("POST", "/memories", noted("Ann likes green tea."), "X-API-Key", "human-key")
-	if err := json.Unmarshal([]byte(a.body), &made); err != nil || len(made.Results) != 1 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
-	id := made.Results[0].ID
-	if a := r.do("PUT", "/memories/"+id, `{"text":"Ann likes coffee."}`); a.status != 403 || !strings.Contains(a.body, "trust.authority") || !strings.Contains(a.body, "memproxy_held") {
-		t.Errorf("an agent corrects a person: %d %s", a.status, a.body)
-	}
-	if a := r.do("DELETE", "/memories/"+id, ""); a.status != 403 || !strings.Contains(a.body, "trust.authority") {
-		t.Errorf("an agent deletes a person's word: %d %s", a.status, a.body)
-	}
-	list := r.do("GET", "/memories?user_id=ann", "")
-	if !strings.Contains(list.body, "green tea") || list.header.Get("X-Memproxy-Contested") != id {
-		t.Errorf("contested %q: %s", list.header.Get("X-Memproxy-Contested"), list.body)
-	}
-	if a := r.do("PUT", "/memories/"+id, `{"text":"Ann likes black tea."}`, "X-API-Key", "human-key"); a.status != 200 {
-		t.Errorf("one's own: %d %s", a.status, a.body)
-	}
-	peers := r.written("Ann plays go.", "")
-	if a := r.do("PUT", "/memories/"+peers, `{"text":"Ann plays chess."}`, "X-API-Key", "peer-key"); a.status != 200 {
-		t.Errorf("an equal's: %d %s", a.status, a.body)
-	}
-}
-
 // Proves SYN-7: three rejections lock a session's writes.
 func TestSessionsLock(t *testing.T) {
 	r := start(t, screeningConf, "SCREENING", "")
