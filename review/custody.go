@@ -53,7 +53,7 @@ type BackendSweep struct {
 }
 
 // Findings is how much is wrong, in the backends and in the chains.
-func (r *SweepReport) Findings() int {
+func (r SweepReport) Findings() int {
 	n := 0
 	for i := range r.Backends {
 		n += len(r.Backends[i].Findings) + r.Backends[i].More
@@ -170,7 +170,7 @@ func (c *Client) patient() *Client {
 
 // Print writes the report for people. Ids are backends' and are shown as what
 // steers no terminal.
-func (r *SweepReport) Print(w io.Writer) {
+func (r SweepReport) Print(w io.Writer) {
 	p := &printer{w}
 	for _, b := range r.Backends {
 		p.line("%s: %d memories, %d known, %d unknown, %d not read, %d findings, %d cleared",
@@ -198,7 +198,7 @@ func (r *SweepReport) Print(w io.Writer) {
 }
 
 // Print writes the report for people.
-func (r *SealReport) Print(w io.Writer) {
+func (r SealReport) Print(w io.Writer) {
 	p := &printer{w}
 	p.line("%s: %d memories: %d sealed for tenant %q, %d known before, %d not read", r.Backend, r.Items, r.Sealed, r.Tenant, r.Known, r.Skipped)
 	if !r.Whole {

@@ -47,8 +47,8 @@ func (r *rig) sweep() review.SweepReport {
 	return report
 }
 
-// settled waits until what follows answers is in the ledger.
-func (r *rig) settled(ids ...string) {
+// versioned waits until what follows answers is in the ledger.
+func (r *rig) versioned(ids ...string) {
 	r.t.Helper()
 	for _, id := range ids {
 		r.eventually("the version of "+id, func() bool {
@@ -112,7 +112,7 @@ func TestTamperingBehindMem0(t *testing.T) {
 				ids[name] = r.written(text, `,"metadata":{"about":"`+name+`"}`)
 			}
 			for _, id := range ids {
-				r.settled(id)
+				r.versioned(id)
 			}
 			r.clean("before anything was done")
 			if a := r.do("GET", "/memories?user_id=ann", ""); a.header.Get("X-Memproxy-Unverified") != "" || strings.Count(a.body, "Ann") != len(ids) {
@@ -217,7 +217,7 @@ func TestOrdinaryLifeIsNoTampering(t *testing.T) {
 		}
 	}
 	a, b, c := r.written("Ann likes green tea.", `,"metadata":{"about":"tea"}`), r.written("Ann plays go.", ""), r.written("Ann sails.", "")
-	r.settled(a, b, c)
+	r.versioned(a, b, c)
 	r.clean("written")
 	ok(r.do("PUT", "/v1/memories/"+a+"/", `{"text":"Ann likes black tea."}`))
 	ok(r.do("PUT", "/v1/memories/"+b+"/", `{"metadata":{"about":"games"}}`))
@@ -230,7 +230,7 @@ func TestOrdinaryLifeIsNoTampering(t *testing.T) {
 	if a := r.do("GET", "/memories?user_id=ann", ""); a.header.Get("X-Memproxy-Unverified") != "" {
 		t.Errorf("accused: %s in %s", a.header.Get("X-Memproxy-Unverified"), a.body)
 	}
-	ok(r.do("DELETE", "/memories?user_id=ann", ""))
+	ok(r.do("DELETE", "/v1/memories/"+b+"/", ""))
 	r.clean("deleted")
 }
 
@@ -272,7 +272,7 @@ func TestBreaksOfTheChain(t *testing.T) {
 			var ids []string
 			for i := range 3 {
 				ids = append(ids, r.written(fmt.Sprintf("Ann has %d cats.", i), ""))
-				r.settled(ids[i])
+				r.versioned(ids[i])
 			}
 			if err := r.car.custodian.anchor(context.Background()); err != nil {
 				t.Fatal(err)
@@ -286,17 +286,20 @@ func TestBreaksOfTheChain(t *testing.T) {
 				}
 			}
 			breaks := r.audit("-type", "chain_break")
+			if again := r.sweep(); len(again.Chains[0].Faults) > 0 && r.audit("-type", "chain_break") != breaks {
+				t.Error("a break is named more than once")
+			}
 			if c.want == "" {
 				if breaks != "" {
 					t.Error(breaks)
 				}
 				return
 			}
-			if n := strings.Count(breaks, `"detail":"`+string(c.want)); n != 1 || !strings.Contains(breaks, "integrity.chain") {
+			if n := strings.Count(breaks, `"detail":"`+string(c.want)+": "); n < 1 || !strings.Contains(breaks, "integrity.chain") {
 				t.Errorf("%d breaks of this kind on record: %s", n, breaks)
 			}
 			later := r.written("Ann has a dog.", "")
-			r.settled(later)
+			r.versioned(later)
 			list := r.listed()
 			for i, id := range ids {
 				behind := !strings.Contains(c.last, fmt.Sprint(i))

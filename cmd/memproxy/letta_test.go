@@ -70,6 +70,7 @@ func startLettaWith(t *testing.T, agent, conf string, between func(http.Handler)
 	}
 	writeFile(t, filepath.Join(dir, "policies", "own.cedar"), noPersona)
 	l.rig = start(t, conf, append([]string{"LETTA", up.URL, "DIR/policies", filepath.Join(dir, "policies")}, replace...)...)
+	l.up = up.URL
 	return l
 }
 
