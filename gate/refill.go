@@ -49,23 +49,22 @@ func (ret *returning) sift(ctx context.Context) (refused bool, err error) {
 	return false, nil
 }
 
-// refill adds to an answer what fills it up. It can only add: where something
-// fails, the answer is as it was.
-func (ret *returning) refill(ctx context.Context, upstream memproxy.Reply) {
+// refill fills up an answer, and returns what it was filled up with. Where that
+// fails, the answer is as it was: short, and right.
+func (ret *returning) refill(ctx context.Context, upstream memproxy.Reply) (pages []*returning) {
 	refiller, ok := ret.call.Backend.Adapter.(Refiller)
 	sender, sends := ret.call.Backend.Fetch.(Sender)
 	if !ok || !sends {
-		return
+		return nil
 	}
 	sent := ret.call.Request
 	sent.Query = ret.Query
 	fill := refiller.Refill(ret.call.Route, sent, ret.Body, upstream, ret.reading)
 	if fill == nil {
-		return
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, ret.g.opt.FetchTimeout)
 	defer cancel()
-	var pages []*returning
 	left := dropped(ret.reading, nil)
 	for range maxLegs {
 		q, more := fill.Next()
@@ -82,12 +81,10 @@ func (ret *returning) refill(ctx context.Context, upstream memproxy.Reply) {
 	body, err := fill.Answer(ret.reply.Body)
 	if err != nil {
 		ret.g.opt.Log.WarnContext(ctx, "an answer could not be filled up", "decision", ret.Decision.ID, "route", ret.call.Route.ID, "error", err)
-		return
+		return nil
 	}
 	ret.reply.Body = body
-	for _, page := range pages {
-		ret.absorb(ctx, page)
-	}
+	return pages
 }
 
 // page asks for more of a list, and filters it as every answer is. Left are
@@ -137,18 +134,25 @@ func dropped(rd *memproxy.Reading, known map[string]bool) map[string]bool {
 	return out
 }
 
-// absorb notes what an answer was filled up with as part of it.
-func (ret *returning) absorb(ctx context.Context, page *returning) {
-	page.tell(ctx)
-	page.saw()
-	ret.filtered += page.filtered
-	ret.shown = append(ret.shown, page.shown...)
-	for _, why := range page.reasons {
-		if !slices.Contains(ret.reasons, why) {
-			ret.reasons = append(ret.reasons, why)
+// absorb notes what an answer was filled up with as part of it, and leaves out
+// of what is said beside the answer what is not in it.
+func (ret *returning) absorb(ctx context.Context, pages []*returning) {
+	for _, page := range pages {
+		page.tell(ctx)
+		page.saw()
+		ret.filtered += page.filtered
+		ret.shown = append(ret.shown, page.shown...)
+		for _, why := range page.reasons {
+			if !slices.Contains(ret.reasons, why) {
+				ret.reasons = append(ret.reasons, why)
+			}
+		}
+		for _, row := range page.rows {
+			ret.put(row)
 		}
 	}
-	for _, row := range page.rows {
-		ret.put(row)
+	if len(pages) > 0 {
+		slices.Sort(ret.Contested)
+		ret.Contested = slices.DeleteFunc(slices.Compact(ret.Contested), func(id string) bool { return !slices.Contains(ret.shown, id) })
 	}
 }

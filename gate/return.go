@@ -103,8 +103,6 @@ func (ret *returning) read(ctx context.Context) error {
 		if refused, err := ret.sift(ctx); refused || err != nil {
 			return err
 		}
-		ret.tell(ctx)
-		ret.saw()
 	}
 	if ret.op.Kind == memproxy.Learn {
 		ret.receipts = reading.Events
@@ -118,7 +116,10 @@ func (ret *returning) read(ctx context.Context) error {
 	}
 	ret.reply.Body = body
 	if ret.op.Kind == memproxy.Recall {
-		ret.refill(ctx, upstream)
+		pages := ret.refill(ctx, upstream)
+		ret.tell(ctx)
+		ret.saw()
+		ret.absorb(ctx, pages)
 	}
 	return nil
 }

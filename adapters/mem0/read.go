@@ -2,12 +2,9 @@ package mem0
 
 import (
 	"errors"
-	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
@@ -157,6 +154,9 @@ func (a *Adapter) element(rd *memproxy.Reading, doc *jsondoc.Doc, rt memproxy.Ro
 		m.Scope = merge(m.Scope, scope(meta))
 	}
 	rd.Memories = append(rd.Memories, m)
+	if m.Kind == memproxy.TargetEvent {
+		return a.results(rd, v, m)
+	}
 	return nil
 }
 
@@ -192,6 +192,7 @@ func merge(a, b memproxy.Scope) memproxy.Scope {
 func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply, rd *memproxy.Reading) ([]byte, error) {
 	drop := map[string]bool{}
 	shown := map[string]string{}
+	told := map[string]*memproxy.Provenance{}
 	for i := range rd.Memories {
 		m := &rd.Memories[i]
 		switch {
@@ -200,12 +201,15 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 		case m.Show != nil && m.TextAt != "":
 			shown[m.TextAt] = *m.Show
 		}
+		if m.Told != nil && !m.Drop {
+			told[m.Pointer] = m.Told
+		}
 	}
 	unwanted := a.unwanted(rt, req)
 	if drop[""] {
 		return nil, errWhole
 	}
-	if len(drop) == 0 && len(rd.Links) == 0 && len(unwanted) == 0 && len(shown) == 0 {
+	if len(drop) == 0 && len(rd.Links) == 0 && len(unwanted) == 0 && len(shown) == 0 && len(told) == 0 {
 		return reply.Body, nil
 	}
 	doc, err := jsondoc.Parse(reply.Body, 0)
@@ -217,25 +221,13 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 		return nil, err
 	}
 	for _, ptr := range rd.Links {
-		v := doc.At(ptr)
-		u, err := url.Parse(v.Text())
-		if err != nil {
-			e.Replace(v, []byte("null")) // a link that cannot be led back leads nowhere
-			continue
-		}
-		back := u.EscapedPath()
-		if u.RawQuery != "" {
-			back += "?" + u.RawQuery
-		}
-		text, err := jsontext.AppendQuote(nil, req.Base+back)
-		if err != nil {
-			text = []byte("null")
-		}
-		e.Replace(v, text)
+		e.Replace(doc.At(ptr), ledBack(doc.At(ptr).Text(), req))
 	}
-	a.thin(e, doc.Root, "", drop, unwanted)
-	for _, key := range listKeys {
-		a.thin(e, doc.Root.Get(key), "/"+key, drop, unwanted)
+	unsay(e, doc, shown)
+	receive(e, doc, drop)
+	f := finish{e: e, drop: drop, unwanted: unwanted, told: told}
+	if err := f.all(doc); err != nil {
+		return nil, err
 	}
 	// Relations are drawn from memories and do not say from which.
 	if v := doc.Root.Get("relations"); v != nil && v.Kind == jsondoc.Array && len(drop) > 0 {
@@ -243,26 +235,15 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 	}
 	if c := doc.Root.Get("count"); c != nil && c.Kind == jsondoc.Number && len(drop) > 0 {
 		if n, err := strconv.Atoi(string(doc.Raw(c))); err == nil {
-			e.Replace(c, strconv.AppendInt(nil, int64(max(0, n-len(drop))), 10))
+			for ptr := range drop {
+				if strings.Count(ptr, "/") <= 2 { // and not inside an event
+					n--
+				}
+			}
+			e.Replace(c, strconv.AppendInt(nil, int64(max(0, n)), 10))
 		}
 	}
 	return e.Apply(), nil
-}
-
-// thin leaves out dropped elements of a list and unwanted fields of the others.
-func (a *Adapter) thin(e *jsondoc.Edits, v *jsondoc.Value, ptr string, drop map[string]bool, unwanted []string) {
-	if v == nil || v.Kind != jsondoc.Array {
-		return
-	}
-	e.Array(v, func(i int) bool { return drop[jsondoc.Index(ptr, i)] })
-	if len(unwanted) == 0 {
-		return
-	}
-	for i, el := range v.Elems {
-		if !drop[jsondoc.Index(ptr, i)] && el.Kind == jsondoc.Object {
-			e.Object(el, func(name string) bool { return slices.Contains(unwanted, name) }, nil)
-		}
-	}
 }
 
 // unwanted are the fields that were asked for on the client's behalf. The

@@ -145,6 +145,7 @@ func (f *Fill) take(rd *memproxy.Reading, base string, n int) {
 		places[rd.Memories[i].Pointer] = &rd.Memories[i]
 	}
 	var ids []string
+	part := "" // the last that is shown: what has its id is of one piece with it
 	for i := range n {
 		m := places[jsondoc.Index(base, i)]
 		if m == nil || m.ID == "" {
@@ -154,7 +155,7 @@ func (f *Fill) take(rd *memproxy.Reading, base string, n int) {
 		ids = append(ids, m.ID)
 		switch {
 		case m.Drop:
-		case f.seen[m.ID], f.legs > 0 && f.have >= f.opt.Want:
+		case f.seen[m.ID], f.legs > 0 && f.have >= f.opt.Want && m.ID != part:
 			m.Drop = true
 			inner := m.Pointer + "/"
 			for j := range rd.Memories {
@@ -164,6 +165,7 @@ func (f *Fill) take(rd *memproxy.Reading, base string, n int) {
 			}
 		default:
 			f.have++
+			part = m.ID
 		}
 	}
 	for _, id := range ids {

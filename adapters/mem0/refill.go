@@ -1,0 +1,111 @@
+package mem0
+
+import (
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/pages"
+)
+
+// How much the backends give at once, and what they give to who does not say
+// how much it wants, at the least.
+const (
+	maxSearch   = 1000
+	maxPage     = 200
+	someSearch  = 10
+	someList    = 20
+	maxRepaged  = 4 * maxPage // what can be looked through in one answer's side requests
+	defaultPage = 100
+)
+
+// Refill implements the gate's refiller. Ranked and cut lists are asked for
+// again, longer. Pages that go by numbers are counted again, without what is
+// left out, as far as the whole list can be looked through each time; longer
+// lists have short pages.
+func (a *Adapter) Refill(rt memproxy.Route, sent memproxy.Request, body []byte, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill {
+	r := a.row(rt.ID)
+	if r == nil || rt.Kind != memproxy.Recall || rt.Derived {
+		return nil
+	}
+	switch {
+	case r.shape == search:
+		return a.longer(sent, body, reply, rd)
+	case r.id == "mem0.server.list":
+		return listed(sent, "top_k", maxSearch, someList, reply, rd)
+	case r.id == "mem0.v1.list" && !strings.Contains(sent.Query, "page"):
+		return listed(sent, "limit", maxPage, defaultPage, reply, rd)
+	case r.id == "mem0.v1.list", r.id == "mem0.v2.list", r.id == "mem0.v3.list":
+		return repage(sent, body, reply, rd)
+	}
+	return nil
+}
+
+// longer asks for a longer search. How long one is stands in the body.
+func (a *Adapter) longer(sent memproxy.Request, body []byte, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill {
+	doc, err := jsondoc.Parse(body, a.opt.MaxDepth)
+	if err != nil || doc.Root.Kind != jsondoc.Object {
+		return nil
+	}
+	var names []string
+	want := 0
+	for _, name := range [...]string{"limit", "top_k"} { // where both stand, the second counts
+		v := doc.Root.Get(name)
+		if v == nil {
+			continue
+		}
+		n, err := strconv.Atoi(string(doc.Raw(v)))
+		if err != nil || n <= 0 {
+			return nil
+		}
+		names, want = append(names, name), n
+	}
+	if names == nil {
+		names = []string{"top_k"}
+	}
+	return some(pages.New(pages.Options{
+		Want: want, Max: maxSearch, Keys: listKeys[:], Again: true, Whole: someSearch,
+		Ask: func(n int, _ string) (memproxy.Search, bool) {
+			e := doc.Edit()
+			var added [][]byte
+			for _, name := range names {
+				added = append(added, []byte(`"`+name+`":`+strconv.Itoa(n)))
+			}
+			e.Object(doc.Root, func(name string) bool { return slices.Contains(names, name) }, added)
+			return memproxy.Search{Request: sent, Body: e.Apply()}, true
+		},
+	}, reply, rd))
+}
+
+// listed asks for a longer list. How long one is stands in the query.
+func listed(sent memproxy.Request, name string, most, whole int, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill {
+	values, err := url.ParseQuery(sent.Query)
+	if err != nil {
+		return nil
+	}
+	want := 0
+	if said := values[name]; len(said) > 0 {
+		if want, err = strconv.Atoi(said[0]); len(said) > 1 || err != nil || want <= 0 {
+			return nil
+		}
+	}
+	return some(pages.New(pages.Options{
+		Want: want, Max: most, Keys: listKeys[:], Again: true, Whole: whole,
+		Ask: func(n int, _ string) (memproxy.Search, bool) {
+			q := sent
+			q.Query = pages.With(sent.Query, name, strconv.Itoa(n))
+			return memproxy.Search{Request: q}, true
+		},
+	}, reply, rd))
+}
+
+// some is a Refill, and not a nil one that is no nil interface.
+func some(f *pages.Fill) memproxy.Refill {
+	if f == nil {
+		return nil
+	}
+	return f
+}

@@ -1,0 +1,165 @@
+package mem0
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"strconv"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/pages"
+)
+
+var (
+	errList = errors.New("mem0: a page of the list is no page")
+	errLong = errors.New("mem0: the list could not be looked through to its end")
+)
+
+// repaged is one page of a list, counted without what is left out: page 2
+// begins where page 1 ends, whatever was left out of page 1. So the list is
+// looked through from its beginning each time.
+type repaged struct {
+	sent     memproxy.Request
+	body     []byte
+	from, to int                // which of the elements that are shown
+	first    []*memproxy.Memory // of the answer that is replaced
+	count    int                // of elements, as the backend has it
+	page     int                // the next one
+	over     bool
+	seen     int      // elements so far
+	shown    int      // of them those that are shown
+	raws     [][]byte // those of the page
+}
+
+// repage returns how a page is counted again, or nil where that is not needed:
+// it is the first and nothing is left out, or the list has one page only; or
+// where the list is too long to be looked through.
+func repage(sent memproxy.Request, body []byte, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill {
+	doc, err := jsondoc.Parse(reply.Body, 0)
+	if err != nil || doc.Root.Kind != jsondoc.Object {
+		return nil
+	}
+	list := doc.Root.Get("results")
+	count, err := strconv.Atoi(string(raw(doc, doc.Root.Get("count"))))
+	if err != nil || list == nil || list.Kind != jsondoc.Array {
+		return nil
+	}
+	page, size := number(sent.Query, body, "page", 1), number(sent.Query, body, "page_size", defaultPage)
+	left := slices.ContainsFunc(rd.Memories, func(m memproxy.Memory) bool { return m.Drop })
+	if page < 1 || size < 1 || count > maxRepaged || count <= size || page == 1 && !left {
+		return nil
+	}
+	p := &repaged{sent: sent, body: body, from: (page - 1) * size, to: page * size, count: count, page: 1}
+	for i := range rd.Memories {
+		p.first = append(p.first, &rd.Memories[i])
+	}
+	return p
+}
+
+func raw(doc *jsondoc.Doc, v *jsondoc.Value) []byte {
+	if v == nil {
+		return nil
+	}
+	return doc.Raw(v)
+}
+
+// number is a number of the query, else of the body, else what the backend
+// takes for it; 0 is one that cannot be read.
+func number(query string, body []byte, name string, otherwise int) int {
+	text, said := pages.Param(query, name)
+	if !said && len(body) > 0 {
+		doc, err := jsondoc.Parse(body, 0)
+		if err != nil {
+			return 0
+		}
+		v := doc.Root.Get(name)
+		if text, said = string(raw(doc, v)), v != nil; said && v.Kind == jsondoc.String {
+			text = v.Text()
+		}
+	}
+	if !said {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// Next implements memproxy.Refill.
+func (p *repaged) Next() (memproxy.Search, bool) {
+	if p.over || p.page > maxRepaged/maxPage {
+		return memproxy.Search{}, false
+	}
+	q := p.sent
+	q.Query = pages.With(pages.With(q.Query, "page", strconv.Itoa(p.page)), "page_size", strconv.Itoa(maxPage))
+	p.page++
+	return memproxy.Search{Request: q, Body: p.body}, true
+}
+
+// Take implements memproxy.Refill.
+func (p *repaged) Take(reply memproxy.Reply, rd *memproxy.Reading) error {
+	doc, err := jsondoc.Parse(reply.Body, 0)
+	if err != nil {
+		return err
+	}
+	list := doc.Root.Get("results")
+	if list == nil || list.Kind != jsondoc.Array {
+		return errList
+	}
+	p.seen += len(list.Elems)
+	p.over = len(list.Elems) < maxPage || p.seen >= p.count
+	for i := range rd.Memories {
+		m := &rd.Memories[i]
+		if m.Drop {
+			continue
+		}
+		m.Drop = p.shown < p.from || p.shown >= p.to
+		p.shown++
+	}
+	return nil
+}
+
+// Add implements memproxy.Refill.
+func (p *repaged) Add(kept []byte) error {
+	doc, err := jsondoc.Parse(kept, 0)
+	if err != nil {
+		return err
+	}
+	list := doc.Root.Get("results")
+	if list == nil {
+		return errList
+	}
+	for _, e := range list.Elems {
+		p.raws = append(p.raws, slices.Clone(doc.Raw(e)))
+	}
+	return nil
+}
+
+// Answer implements memproxy.Refill. A list that could not be looked through
+// to its end stays as the backend pages it.
+func (p *repaged) Answer(body []byte) ([]byte, error) {
+	if !p.over {
+		return nil, errLong
+	}
+	doc, err := jsondoc.Parse(body, 0)
+	if err != nil {
+		return nil, err
+	}
+	list, count, next := doc.Root.Get("results"), doc.Root.Get("count"), doc.Root.Get("next")
+	if list == nil || count == nil {
+		return nil, errList
+	}
+	e := doc.Edit()
+	e.Replace(list, slices.Concat([]byte("["), bytes.Join(p.raws, []byte(",")), []byte("]")))
+	e.Replace(count, strconv.AppendInt(nil, int64(p.shown), 10))
+	if next != nil && p.to >= p.shown {
+		e.Replace(next, []byte("null"))
+	}
+	for _, m := range p.first {
+		m.Drop = true // those that stay were found again
+	}
+	return e.Apply(), nil
+}

@@ -1,0 +1,111 @@
+package mem0
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Proves MFW-8: what a reader asks to be told stands in a memory's metadata,
+// whether it has some, has none, or was asked for without; a copy that somebody
+// else put there is replaced. Everything else stays.
+func TestProvenanceIsTold(t *testing.T) {
+	a, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const told = `"memproxy_provenance":{"actor":"agent:dev","trust":"authenticated","confidence":0.7,"source":"unstated",` +
+		`"attestation":"self-reported","state":"validated","contested":false,"decision":"d1","written":"2026-03-14T12:00:00Z"}`
+	p := &memproxy.Provenance{
+		Actor: "agent:dev", Trust: memproxy.TrustAuthenticated, Confidence: 700, Source: memproxy.SourceUnstated,
+		Attestation: memproxy.SelfReported, State: memproxy.StateValidated, Decision: "d1", Written: time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC),
+	}
+	for _, tc := range []struct{ method, path, query, answer, want string }{
+		{"GET", "/v1/memories/m1/", "", `{"id":"m1","memory":"x","metadata":{"a":1}}`, `{"id":"m1","memory":"x","metadata":{"a":1,` + told + `}}`},
+		{"GET", "/v1/memories/m1/", "", `{"id":"m1","memory":"x","metadata":null}`, `{"id":"m1","memory":"x","metadata":{` + told + `}}`},
+		{"GET", "/memories/m1", "", `{"id":"m1","memory":"x"}`, `{"id":"m1","memory":"x","metadata":{` + told + `}}`},
+		{"POST", "/v3/memories/", "", `{"results":[{"id":"m1","metadata":{"memproxy_provenance":{"trust":"system"}}}]}`, `{"results":[{"id":"m1","metadata":{` + told + `}}]}`},
+		{"GET", "/v1/memories/", "fields=id", `[{"id":"m1","metadata":{"a":1}}]`, `[{"id":"m1","metadata":{` + told + `}}]`},
+	} {
+		req := memproxy.Request{Method: tc.method, Path: tc.path, EscapedPath: tc.path, Query: tc.query}
+		rt, ok := a.Route(req)
+		if !ok {
+			t.Fatal(tc.path)
+		}
+		reply := memproxy.Reply{Status: 200, Body: []byte(tc.answer)}
+		rd, err := a.Read(rt, req, reply)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rd.Memories[0].Told = p
+		got, err := a.Rewrite(rt, req, reply, rd)
+		if err != nil || string(got) != tc.want {
+			t.Errorf("%s\n got: %s %v\nwant: %s", tc.answer, got, err, tc.want)
+		}
+	}
+}
+
+// Proves MFW-8: what came of a write and is not shown is not told by the
+// write's receipt either, and what is shown in part is not told beside it. The
+// receipt of another write stays as it is.
+func TestNothingIsToldBeside(t *testing.T) {
+	a, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rewrite := func(path, answer string, change func(*memproxy.Memory)) string {
+		t.Helper()
+		req := memproxy.Request{Method: "GET", Path: path, EscapedPath: path}
+		rt, ok := a.Route(req)
+		if !ok {
+			t.Fatal(path)
+		}
+		reply := memproxy.Reply{Status: 200, Body: []byte(answer)}
+		rd, err := a.Read(rt, req, reply)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range rd.Memories {
+			if rd.Memories[i].ID == "m1" {
+				change(&rd.Memories[i])
+			}
+		}
+		got, err := a.Rewrite(rt, req, reply, rd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(got)
+	}
+	drop := func(m *memproxy.Memory) { m.Drop = true }
+	const event = `{"id":"e1","status":"SUCCEEDED","payload":{"messages":["bad"]},"results":[{"id":"m1","data":{"memory":"bad"}},{"id":"m2","data":{"memory":"good"}}]}`
+	const other = `{"id":"e2","payload":{"messages":["fine"]},"results":[{"id":"m3"}]}`
+	if got := rewrite("/v1/event/e1/", event, drop); strings.Contains(got, "bad") || !strings.Contains(got, "good") {
+		t.Errorf("the receipt tells %s", got)
+	}
+	got := rewrite("/v1/events/", `{"count":2,"results":[`+event+`,`+other+`]}`, drop)
+	if strings.Contains(got, "bad") || !strings.Contains(got, "good") || !strings.Contains(got, other) || !strings.Contains(got, `"count":2`) {
+		t.Errorf("the receipts tell %s", got)
+	}
+	got = rewrite("/v1/memories/user/ann/", `{"results":[{"id":"m1","memory":"bad","input":[{"content":"bad"}]},{"id":"m2","memory":"x","input":[1]}]}`, func(m *memproxy.Memory) {
+		shown := "[PATTERN_001]"
+		m.Show = &shown
+	})
+	if want := `{"results":[{"id":"m1","memory":"[PATTERN_001]","input":[]},{"id":"m2","memory":"x","input":[1]}]}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// Proves MFW-8: a link to the next page carries on what the reader asks for.
+func TestLinksCarryWishes(t *testing.T) {
+	for link, want := range map[string]string{
+		"https://up/v3/memories/?page=2": `"http://p/v3/memories/?page=2&memproxy_min_trust=0.7"`,
+		"https://up/v3/memories/":        `"http://p/v3/memories/?memproxy_min_trust=0.7"`,
+		"https://up/%zz":                 `null`,
+	} {
+		if got := ledBack(link, memproxy.Request{Base: "http://p", Own: "memproxy_min_trust=0.7"}); string(got) != want {
+			t.Errorf("%s leads to %s, want %s", link, got, want)
+		}
+	}
+}

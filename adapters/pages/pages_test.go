@@ -1,0 +1,223 @@
+package pages_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/pages"
+)
+
+// backend is a list of numbers of which some are left out.
+type backend struct {
+	n    int
+	gone func(int) bool
+	// requests that were made
+	asked []string
+}
+
+type element struct {
+	ID string `json:"id"`
+}
+
+func (b *backend) list(n, after int) []element {
+	out := []element{}
+	for i := after + 1; i <= b.n && len(out) < n; i++ {
+		out = append(out, element{fmt.Sprint(i)})
+	}
+	return out
+}
+
+// answer is a list, how it reads, and what is left of it.
+func (b *backend) answer(t *testing.T, list []element) (memproxy.Reply, *memproxy.Reading) {
+	t.Helper()
+	body, err := json.Marshal(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rd := &memproxy.Reading{}
+	for i, e := range list {
+		var n int
+		_, _ = fmt.Sscan(e.ID, &n)
+		rd.Memories = append(rd.Memories, memproxy.Memory{Pointer: fmt.Sprintf("/%d", i), ID: e.ID, Drop: b.gone(n)})
+	}
+	return memproxy.Reply{Status: 200, Body: body}, rd
+}
+
+func kept(t *testing.T, list []element, rd *memproxy.Reading) []byte {
+	t.Helper()
+	out := []element{}
+	for i, e := range list {
+		if !rd.Memories[i].Drop {
+			out = append(out, e)
+		}
+	}
+	body, err := json.Marshal(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+// page is one page as a client gets it, by at most four requests more.
+func (b *backend) page(t *testing.T, want, after int, o pages.Options) []string {
+	t.Helper()
+	list := b.list(want, after)
+	reply, rd := b.answer(t, list)
+	o.Want, o.Max = want, 1000
+	o.Ask = func(n int, last string) (memproxy.Search, bool) {
+		return memproxy.Search{Request: memproxy.Request{Query: fmt.Sprintf("%d %s", n, last)}}, true
+	}
+	body := kept(t, list, rd)
+	f := pages.New(o, reply, rd)
+	if f != nil {
+		for range 4 {
+			q, more := f.Next()
+			if !more {
+				break
+			}
+			b.asked = append(b.asked, q.Request.Query)
+			n, last := 0, after
+			if _, err := fmt.Sscan(q.Request.Query, &n, &last); err != nil {
+				t.Fatal(err)
+			}
+			if o.Again {
+				last = after
+			}
+			list := b.list(n, last)
+			reply, rd := b.answer(t, list)
+			if err := f.Take(reply, rd); err != nil {
+				t.Fatal(err)
+			}
+			if err := f.Add(kept(t, list, rd)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var err error
+		if body, err = f.Answer(body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out []element
+	if err := json.Unmarshal(body, &out); err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, e := range out {
+		ids = append(ids, e.ID)
+	}
+	return ids
+}
+
+// Proves MFW-8: a client that walks the pages of a list by its last element,
+// and ends at an empty one, sees each element that is shown once, in order.
+func TestEachOnce(t *testing.T) {
+	for name, gone := range map[string]func(int) bool{
+		"none":               func(int) bool { return false },
+		"all":                func(int) bool { return true },
+		"some":               func(i int) bool { return i%3 == 0 },
+		"most":               func(i int) bool { return i%7 != 0 },
+		"whole pages":        func(i int) bool { return i > 5 && i < 60 },
+		"the first of all":   func(i int) bool { return i < 400 },
+		"the last of a page": func(i int) bool { return i%10 == 0 },
+		"the end":            func(i int) bool { return i > 480 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := &backend{n: 500, gone: gone}
+			var want, got []string
+			for i := 1; i <= b.n; i++ {
+				if !gone(i) {
+					want = append(want, fmt.Sprint(i))
+				}
+			}
+			for after := 0; ; {
+				ids := b.page(t, 10, after, pages.Options{})
+				if len(ids) == 0 {
+					break
+				}
+				if len(ids) > 10 {
+					t.Fatalf("%d elements were given, 10 were asked for", len(ids))
+				}
+				got = append(got, ids...)
+				_, _ = fmt.Sscan(ids[len(ids)-1], &after)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("saw %v\nwant %v", got, want)
+			}
+			if name == "none" && len(b.asked) > 0 {
+				t.Errorf("nothing was missing, and %v was asked for", b.asked)
+			}
+		})
+	}
+}
+
+// Proves MFW-8: a ranked list of which elements were left out is as long as
+// was asked for, if there is so much, best first.
+func TestRanked(t *testing.T) {
+	b := &backend{n: 50, gone: func(i int) bool { return i <= 12 }}
+	if got := strings.Join(b.page(t, 5, 0, pages.Options{Again: true}), " "); got != "13 14 15 16 17" || len(b.asked) != 1 {
+		t.Errorf("got %s by %v", got, b.asked)
+	}
+	b = &backend{n: 12, gone: func(i int) bool { return i != 11 }}
+	if got := strings.Join(b.page(t, 5, 0, pages.Options{Again: true}), " "); got != "11" || len(b.asked) != 1 {
+		t.Errorf("got %s by %v: there was no more", got, b.asked)
+	}
+}
+
+// What has no name cannot be told from what was there, and is not asked for.
+func TestNameless(t *testing.T) {
+	rd := &memproxy.Reading{Memories: []memproxy.Memory{{Pointer: "/results/0", Drop: true}, {Pointer: "/results/1"}}}
+	reply := memproxy.Reply{Body: []byte(`{"results":[{},{}]}`)}
+	if pages.New(pages.Options{Keys: []string{"results"}}, reply, rd) != nil {
+		t.Error("a list without ids is filled up")
+	}
+}
+
+// Elements that share an id are parts of one: a page is not cut between them,
+// and only one of which nothing is left is filled up.
+func TestParts(t *testing.T) {
+	o := pages.Options{Want: 1, Max: 100, Emptied: true, Ask: func(int, string) (memproxy.Search, bool) { return memproxy.Search{}, true }}
+	reply := memproxy.Reply{Body: []byte(`[{"id":"a"},{"id":"a"},{"id":"b"}]`)}
+	parts := func(drop ...bool) *memproxy.Reading {
+		rd := &memproxy.Reading{}
+		for i, id := range []string{"a", "a", "b"} {
+			rd.Memories = append(rd.Memories, memproxy.Memory{Pointer: fmt.Sprintf("/%d", i), ID: id, Drop: drop[i]})
+		}
+		return rd
+	}
+	if pages.New(o, reply, parts(true, true, false)) != nil {
+		t.Error("a page of which something is left is filled up")
+	}
+	f := pages.New(o, reply, parts(true, true, true))
+	if f == nil {
+		t.Fatal("an emptied page is not filled up")
+	}
+	if _, more := f.Next(); !more {
+		t.Fatal("nothing is asked for")
+	}
+	rd := parts(false, false, false)
+	for i := range rd.Memories {
+		rd.Memories[i].ID = "c" + rd.Memories[i].ID
+	}
+	if err := f.Take(reply, rd); err != nil || rd.Memories[0].Drop || rd.Memories[1].Drop || !rd.Memories[2].Drop {
+		t.Errorf("%+v %v", rd.Memories, err)
+	}
+}
+
+func TestQueries(t *testing.T) {
+	for _, tc := range [][2]string{
+		{"", "limit=5"}, {"a=%20&limit=9&b=", "a=%20&b=&limit=5"}, {"l%69mit=1&x", "x&limit=5"}, {"limits=1", "limits=1&limit=5"},
+	} {
+		if got := pages.With(tc[0], "limit", "5"); got != tc[1] {
+			t.Errorf("%q became %q, want %q", tc[0], got, tc[1])
+		}
+	}
+	for query, want := range map[string]string{"a=1&limit=%35": "5", "limit=1&limit=2": "", "x=1": ""} {
+		if got, _ := pages.Param(query, "limit"); got != want {
+			t.Errorf("%q: %q", query, got)
+		}
+	}
+}

@@ -1,0 +1,39 @@
+package pages
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// With is a query with a parameter set, and all else as it was.
+func With(query, name, value string) string {
+	return Without(query, name, name+"="+url.QueryEscape(value))
+}
+
+// Without is a query without a parameter, and with others added.
+func Without(query, name string, added ...string) string {
+	parts := slices.DeleteFunc(strings.Split(query, "&"), func(part string) bool {
+		key, _, _ := strings.Cut(part, "=")
+		plain, err := url.QueryUnescape(key)
+		return part == "" || err == nil && plain == name
+	})
+	return strings.Join(append(parts, added...), "&")
+}
+
+// Param is the value of a parameter, and whether it stands in the query. What
+// stands twice has no value.
+func Param(query, name string) (value string, said bool) {
+	for part := range strings.SplitSeq(query, "&") {
+		key, text, _ := strings.Cut(part, "=")
+		if plain, err := url.QueryUnescape(key); err != nil || plain != name {
+			continue
+		}
+		if plain, err := url.QueryUnescape(text); err == nil && !said {
+			value, said = plain, true
+			continue
+		}
+		return "", true
+	}
+	return value, said
+}
