@@ -111,6 +111,10 @@ func RunLife(t *testing.T, open func(*testing.T, ledger.Options) (one, other *le
 		{"versions from many writers are one chain", versionsAtOnce},
 		{"what is over is removed", maintained},
 		{"the inventory is listed by bytes", inventory},
+		{"doubts stand beside states", doubted},
+		{"breaks are kept and doubt what is behind them", breached},
+		{"metadata is compared with what was first seen", glimpsed},
+		{"backends are sealed", backendSealed},
 		{"three rejections lock a session", sessionLocks},
 		{"a session that is idle ends", sessionEnds},
 	} {

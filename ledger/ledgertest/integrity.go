@@ -1,0 +1,145 @@
+package ledgertest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger"
+)
+
+func cast(t *testing.T, l Life, id string, code memproxy.ReasonCode) int {
+	t.Helper()
+	n, err := l.Cast(t.Context(), memproxy.Doubt{MemoryKey: mem(id), Tenant: "acme", Code: code})
+	must(t, "Cast", err)
+	return n
+}
+
+// doubted: what speaks against a memory stays beside its state, until nothing
+// does or a text through the proxy takes the other's place.
+func doubted(t *testing.T, l Life) {
+	set(t, l, "m", memproxy.StateValidated)
+	if n := cast(t, l, "m", memproxy.IntegrityMismatch); n != 1 {
+		t.Errorf("%d doubts", n)
+	}
+	if n := cast(t, l, "m", memproxy.IntegrityMismatch); n != 0 {
+		t.Error("the same again is a change")
+	}
+	set(t, l, "m", memproxy.StateFlagged)
+	if st := standing(t, l, "m"); st.Unverified != memproxy.IntegrityMismatch || st.State != memproxy.StateFlagged {
+		t.Errorf("%+v", st)
+	}
+	if n := cast(t, l, "m", ""); n != 1 || standing(t, l, "m").Unverified != "" {
+		t.Errorf("taken back: %+v", standing(t, l, "m"))
+	}
+	cast(t, l, "unknown", memproxy.IntegrityUnknown)
+	if st := standing(t, l, "unknown"); st.Unverified != memproxy.IntegrityUnknown || st.State != memproxy.StateUntrusted || st.Changed.IsZero() {
+		t.Errorf("of a memory that nothing is recorded of: %+v", st)
+	}
+
+	_, err := l.Append(t.Context(), Version("m", "one"))
+	must(t, "Append", err)
+	cast(t, l, "m", memproxy.IntegrityMismatch)
+	_, err = l.Append(t.Context(), Version("m", "two"))
+	must(t, "Append", err)
+	if st := standing(t, l, "m"); st.Unverified != "" {
+		t.Errorf("after another text: %+v", st)
+	}
+	for _, d := range []memproxy.Doubt{{}, {MemoryKey: mem("a\x00")}, {MemoryKey: mem("a"), Tenant: "a\x00"}} {
+		if _, err := l.Cast(t.Context(), d); !errors.Is(err, ledger.ErrRow) {
+			t.Errorf("%+v: %v", d, err)
+		}
+	}
+}
+
+// breached: a break is kept for good, and doubts what stands behind it and what
+// comes later.
+func breached(t *testing.T, l Life) {
+	for i := range 4 {
+		_, err := l.Append(t.Context(), Version(fmt.Sprint("m", i), "text"))
+		must(t, "Append", err)
+	}
+	f := memproxy.ChainFault{Class: memproxy.FaultTamper, Tenant: "acme", Position: 3, MemoryKey: mem("m2"), Detail: "the record was changed"}
+	for i := range 2 {
+		fresh, err := l.NoteBreach(t.Context(), f)
+		must(t, "NoteBreach", err)
+		if fresh != (i == 0) {
+			t.Errorf("time %d: fresh %v", i, fresh)
+		}
+	}
+	_, err := l.Append(t.Context(), Version("later", "text"))
+	must(t, "Append", err)
+	for id, want := range map[string]bool{"m0": false, "m1": false, "m2": true, "m3": true, "later": true} {
+		if got := standing(t, l, id).Unverified == memproxy.IntegrityChain; got != want {
+			t.Errorf("%s: doubted %v", id, got)
+		}
+	}
+	if n := cast(t, l, "m3", ""); n != 0 || standing(t, l, "m3").Unverified != memproxy.IntegrityChain {
+		t.Error("the doubt about what stands behind a break was taken back")
+	}
+	elsewhere := Version("elsewhere", "text")
+	elsewhere.Tenant = "other"
+	_, err = l.Append(t.Context(), elsewhere)
+	must(t, "Append", err)
+	if standing(t, l, "elsewhere").Unverified != "" {
+		t.Error("another tenant's memory is doubted")
+	}
+	all, err := l.Other.Breaches(t.Context(), "acme")
+	must(t, "Breaches", err)
+	if len(all) != 1 || all[0].Class != f.Class || all[0].Position != 3 || all[0].Detail != f.Detail || all[0].Noted.IsZero() {
+		t.Errorf("%+v", all)
+	}
+	if none, err := l.Breaches(t.Context(), "other"); err != nil || len(none) != 0 {
+		t.Errorf("%+v, %v", none, err)
+	}
+}
+
+// glimpsed: metadata is compared with what was seen first after the same write.
+func glimpsed(t *testing.T, l Life) {
+	see := func(id, decision, sum string) bool {
+		t.Helper()
+		differ, err := l.Glimpse(t.Context(), memproxy.Glimpse{MemoryKey: mem(id), Decision: decision, SHA256: sum})
+		must(t, "Glimpse", err)
+		return slices.Contains(differ, mem(id))
+	}
+	if see("m", "d1", "a") || see("m", "d1", "a") || !see("m", "d1", "b") || see("m", "d1", "a") {
+		t.Error("of one write")
+	}
+	if see("m", "d2", "b") || !see("m", "d2", "a") || see("none", "d1", "") || !see("none", "d1", "a") {
+		t.Error("of another write, and of none at first")
+	}
+	got, err := l.Other.Glimpses(t.Context(), "mem0", memproxy.TargetMemory, []string{"m", "none", "else", "bad\x00"})
+	must(t, "Glimpses", err)
+	if len(got) != 2 || got["m"].Decision != "d2" || got["m"].SHA256 != "b" || got["none"].SHA256 != "" {
+		t.Errorf("%+v", got)
+	}
+	put(t, l, Row("m"))
+	must(t, "Maintain", l.Maintain(t.Context(), ledger.Retention{}))
+	if got, err = l.Glimpses(t.Context(), "mem0", memproxy.TargetMemory, []string{"m", "none"}); err != nil || len(got) != 1 {
+		t.Errorf("of what is known still: %+v, %v", got, err)
+	}
+}
+
+// backendSealed: of which backends everything is known.
+func backendSealed(t *testing.T, l Life) {
+	is := func(backend string) bool {
+		t.Helper()
+		sealed, err := l.Sealed(t.Context(), backend)
+		must(t, "Sealed", err)
+		return sealed
+	}
+	if is("mem0") {
+		t.Error("nothing was sealed")
+	}
+	for range 2 {
+		must(t, "SealBackend", l.SealBackend(t.Context(), "mem0"))
+	}
+	if !is("mem0") || is("letta") || is("") {
+		t.Error("one was sealed")
+	}
+	if err := l.SealBackend(t.Context(), ""); !errors.Is(err, ledger.ErrRow) {
+		t.Errorf("no backend: %v", err)
+	}
+}
