@@ -104,20 +104,26 @@ func start(t *testing.T, conf string, change ...string) *rig {
 	text := strings.NewReplacer(change...).Replace(conf)
 	text = strings.NewReplacer("DIR", r.dir, "UPSTREAM", up.URL, "KEY", sha(devToken)).Replace(text)
 	r.conf = text
-	cfg, err := config.Parse("memproxy.yaml", []byte(text), os.Getenv)
+	r.run()
+	return r
+}
+
+// run assembles the sidecar of the configuration and lets it listen.
+func (r *rig) run() {
+	r.t.Helper()
+	cfg, err := config.Parse("memproxy.yaml", []byte(r.conf), os.Getenv)
 	if err != nil {
-		t.Fatal(err)
+		r.t.Fatal(err)
 	}
 	a := &app{Stdout: io.Discard, Stderr: r.log, Getenv: os.Getenv, Version: "test"}
 	if r.car, err = a.assemble(context.Background(), cfg); err != nil {
-		t.Fatal(err)
+		r.t.Fatal(err)
 	}
 	if err := r.car.listen(); err != nil {
-		t.Fatal(err)
+		r.t.Fatal(err)
 	}
-	t.Cleanup(func() { r.stop() })
+	r.t.Cleanup(func() { r.stop() })
 	r.base, r.admin = "http://"+r.car.addr("mem0"), "http://"+r.car.addr("admin")
-	return r
 }
 
 func (r *rig) stop() {
