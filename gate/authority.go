@@ -95,14 +95,14 @@ func (a *Admission) worth(t memproxy.Trust, s memproxy.Source, given memproxy.Pe
 // stands otherwise by now, so the ledger alone is asked.
 func (r *run) theirs(ctx context.Context, watched bool) {
 	op := r.op
-	if op == nil || op.Kind != memproxy.Correct && op.Kind != memproxy.Forget {
+	if op == nil {
 		return
 	}
 	targets := op.Targets
 	if len(targets) == 0 {
 		targets = replaced(op)
 	}
-	if len(targets) == 0 {
+	if len(targets) == 0 || op.Kind != memproxy.Correct && op.Kind != memproxy.Forget {
 		return
 	}
 	owners, err := r.g.opt.Ledger.Owners(ctx, op.Backend, op.TargetKind, targets)
@@ -128,6 +128,12 @@ func (r *run) theirs(ctx context.Context, watched bool) {
 
 // errBlind says that the ledger did not know the owner by the name either.
 var errBlind = errors.New("gate: the ledger did not answer")
+
+// replaces reports whether an operation replaces memories that it does not name
+// as its targets.
+func replaces(op *memproxy.Operation) bool {
+	return (op.Kind == memproxy.Correct || op.Kind == memproxy.Forget) && len(replaced(op)) > 0
+}
 
 // replaced are the memories that the items of an operation replace.
 func replaced(op *memproxy.Operation) []string {

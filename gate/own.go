@@ -15,6 +15,10 @@ import (
 // first, then the backend itself.
 func own(ctx context.Context, r *run) error {
 	op := r.op
+	if len(op.Targets) == 0 {
+		r.theirs(ctx, false)
+		return nil
+	}
 	owners, err := r.g.opt.Ledger.Owners(ctx, op.Backend, op.TargetKind, op.Targets)
 	if err != nil {
 		r.g.opt.Meter.LedgerFailed(ctx)

@@ -17,7 +17,7 @@ func free(r *run) bool {
 }
 
 func untargeted(r *run) bool {
-	return r.op == nil || len(r.op.Targets) == 0 || r.op.TargetKind == memproxy.TargetEntity || r.held != nil
+	return r.op == nil || len(r.op.Targets) == 0 && !replaces(r.op) || r.op.TargetKind == memproxy.TargetEntity || r.held != nil
 }
 
 func unscreened(r *run) bool { return r.op == nil || r.rules.Screener == nil }

@@ -225,6 +225,7 @@ func (d *decoding) toolRun(root *jsondoc.Value) error {
 	if len(labels) == 0 {
 		return nil
 	}
+	replaces := turn.Replaces(d.params["tool_name"], d.params["agent_id"], string(d.doc.Raw(root.Get("args"))))
 	// The text is written to each block that the call names.
 	plain := slices.Clone(d.op.Items)
 	d.op.Items = d.op.Items[:0]
@@ -236,6 +237,11 @@ func (d *decoding) toolRun(root *jsondoc.Value) error {
 		}
 		if !slices.ContainsFunc(plain, content) {
 			d.op.Items = append(d.op.Items, memproxy.Item{Kind: memproxy.ItemContent, Pointer: "/args", Layer: memproxy.Semantic, Field: label})
+		}
+	}
+	for i := range d.op.Items {
+		if it := &d.op.Items[i]; replaces && it.Kind == memproxy.ItemContent {
+			it.Target = turn.Target(d.params["agent_id"], it.Field)
 		}
 	}
 	return nil

@@ -67,6 +67,16 @@ func Read(name, agent, arguments string) (*memproxy.Operation, error) {
 	return operation(memoryTools()[name], agent, arguments)
 }
 
+// Target is what an agent's block is called where only its label is known.
+func Target(agent, label string) string { return agent + "/" + label }
+
+// Replaces reports whether a call replaces what stands in blocks, and does not
+// only add to it. One that cannot be read is taken to replace.
+func Replaces(name, agent, arguments string) bool {
+	op, err := Read(name, agent, arguments)
+	return err != nil || op.Kind == memproxy.Correct || op.Kind == memproxy.Forget
+}
+
 // toolCall is one call on its way to an Operation.
 type toolCall struct {
 	tool memoryTool
@@ -114,7 +124,7 @@ func (c *toolCall) replaces(agent string) {
 	}
 	for i := range c.op.Items {
 		if it := &c.op.Items[i]; it.Field != "" {
-			it.Target = agent + "/" + it.Field
+			it.Target = Target(agent, it.Field)
 		}
 	}
 }
