@@ -46,6 +46,9 @@ type Change struct {
 	Call ToolCall
 	// Undo are the requests that take it back, in order.
 	Undo []Search
+	// Memories are what the difference made, as it is kept once it is let in:
+	// with the whole text before in Before.
+	Memories []Memory
 	// Before and After are the hashes of the two texts, hex, or "" for none.
 	Before, After string
 	// Stamp is the provenance found beside the new text, unverified, or nil.

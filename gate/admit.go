@@ -83,7 +83,13 @@ func (g *Gate) Admit(ctx context.Context, c *Call) *Admission {
 	}
 	r.settle()
 	g.record(ctx, r)
+	if r.Decision.Verdict == memproxy.Hold {
+		g.opt.Steps.At(memproxy.StepHoldRecorded)
+	}
 	g.keep(ctx, r)
+	if r.Decision.Verdict == memproxy.Hold {
+		g.opt.Steps.At(memproxy.StepHoldKept)
+	}
 	g.putAside(ctx, r)
 	g.discipline(ctx, r)
 	g.contest(ctx, r.Admission)

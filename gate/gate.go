@@ -50,6 +50,9 @@ type Options struct {
 	// has the same key in order. Nil: at once.
 	Later func(key string, f func())
 
+	// Steps is told of points at which a crash must lose nothing; nil: nobody.
+	Steps memproxy.Stepper
+
 	// FetchTimeout bounds one side request to the backend. Default 5 s.
 	FetchTimeout time.Duration
 	// RecordTimeout bounds the writing of one audit record. Default 5 s.

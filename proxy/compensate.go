@@ -78,8 +78,10 @@ func (p *Proxy) compensate(w http.ResponseWriter, r *http.Request, a *gate.Admis
 		}
 	}()
 	p.opt.Gate.Watching(ctx, a)
+	p.opt.Steps.At(memproxy.StepRunJournalled)
 	answer := &heldAnswer{ResponseWriter: w, limit: p.opt.MaxAnswer, passes: c.watch.Background()}
 	p.send(answer, r, a, nil)
+	p.opt.Steps.At(memproxy.StepRunAnswered)
 	settles = true
 	if answer.passes {
 		p.later(c)
@@ -201,6 +203,7 @@ func (c *watched) settle(ctx context.Context) {
 		err = c.rule(rctx)
 	}
 	if err == nil {
+		c.p.opt.Steps.At(memproxy.StepRunSettled)
 		err = c.p.journal.remove(c.a.Decision.ID)
 	}
 	if err != nil {
@@ -303,11 +306,14 @@ func (c *watched) round(ctx context.Context) (open bool, err error) {
 			c.ruled[change.Key] = a
 		}
 		if !a.Decision.Verdict.Stops() {
+			c.p.opt.Gate.Changed(ctx, a, change.Memories)
 			c.watch.Accept(change.Key)
 			continue
 		}
 		open = true
+		c.p.opt.Steps.At(memproxy.StepRunRuled)
 		err := c.undo(ctx, change)
+		c.p.opt.Steps.At(memproxy.StepRunUndone)
 		c.p.opt.Gate.Undone(ctx, a, change, err)
 		failed = append(failed, err)
 	}

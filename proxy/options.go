@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
+	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/gate"
 )
@@ -68,6 +69,9 @@ type Options struct {
 
 	// Clock tells how old a remembered turn is, or a pause. Default time.Now.
 	Clock func() time.Time
+
+	// Steps is told of points at which a crash must lose nothing. Nil: nobody.
+	Steps memproxy.Stepper
 
 	// After waits between questions to the backend. Default time.After.
 	After func(time.Duration) <-chan time.Time

@@ -13,34 +13,40 @@ import (
 // ErrNoRestore says that a backend's memories cannot be put back.
 var ErrNoRestore = errors.New("this backend has no request that puts a memory back")
 
-// Restore makes a memory what a version of it was. The first request that the
-// backend knows counts; with ErrUnsent nothing left.
-func (p *Proxy) Restore(ctx context.Context, to memproxy.Version, decision string) (memproxy.HoldResult, error) {
+// Now asks the backend for a memory as it is. One that is not there has Missing
+// set.
+func (p *Proxy) Now(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, error) {
+	restorer, ok := p.opt.Adapter.(gate.Restorer)
+	if !ok {
+		return memproxy.Memory{}, ErrNoRestore
+	}
+	_, reply, err := p.first(ctx, restorer.Find(k))
+	if err != nil {
+		return memproxy.Memory{}, err
+	}
+	m, err := restorer.Found(k, reply)
+	if err == nil && m.Missing {
+		p.opt.Gate.FoundGone(ctx, k, "")
+	}
+	return m, err
+}
+
+// Restore makes a memory what a version of it was; now is what Now said of it.
+// With ErrUnsent nothing left.
+func (p *Proxy) Restore(ctx context.Context, to memproxy.Version, now memproxy.Memory, decision string) (memproxy.HoldResult, error) {
 	restorer, ok := p.opt.Adapter.(gate.Restorer)
 	if !ok {
 		return memproxy.HoldResult{}, errors.Join(ErrUnsent, ErrNoRestore)
 	}
-	requests := restorer.Restore(to)
-	if len(requests) == 0 {
-		return memproxy.HoldResult{}, errors.Join(ErrUnsent, ErrNoRestore)
+	requests := restorer.Restore(to, now, p.opt.Gate.RestoredStamp(to, decision))
+	_, reply, err := p.first(ctx, requests)
+	if err != nil {
+		return memproxy.HoldResult{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, p.opt.UpstreamTimeout)
-	defer cancel()
-	var result memproxy.HoldResult
-	for _, q := range requests {
-		reply, err := p.side.Send(ctx, q.Request, q.Body)
-		if err != nil {
-			return memproxy.HoldResult{}, err
-		}
-		result = memproxy.HoldResult{Status: reply.Status}
-		if reply.Status >= 200 && reply.Status <= 299 {
-			result.Memories = []string{to.ID}
-			p.opt.Gate.Restored(ctx, to, decision)
-			return result, nil
-		}
-		if reply.Status != http.StatusNotFound && reply.Status != http.StatusMethodNotAllowed {
-			break
-		}
+	result := memproxy.HoldResult{Status: reply.Status}
+	if done(reply.Status) {
+		result.Memories = []string{to.ID}
+		p.opt.Gate.Restored(ctx, to, decision)
 	}
 	return result, nil
 }
@@ -51,23 +57,38 @@ func (p *Proxy) Remove(ctx context.Context, k memproxy.MemoryKey) error {
 	if !ok {
 		return ErrNoRestore
 	}
-	requests := restorer.Remove(k)
+	_, reply, err := p.first(ctx, restorer.Remove(k))
+	if err == nil && !done(reply.Status) && !unknown(reply.Status) {
+		err = fmt.Errorf("the backend answers %d", reply.Status)
+	}
+	return err
+}
+
+func done(status int) bool { return status >= 200 && status <= 299 }
+
+// unknown reports whether a backend says that it has no such thing, or no such
+// route.
+func unknown(status int) bool {
+	return status == http.StatusNotFound || status == http.StatusMethodNotAllowed
+}
+
+// first sends one request after the other until the backend knows one, and
+// returns its answer; with ErrUnsent there was none to send.
+func (p *Proxy) first(ctx context.Context, requests []memproxy.Search) (int, memproxy.Reply, error) {
 	if len(requests) == 0 {
-		return ErrNoRestore
+		return 0, memproxy.Reply{}, errors.Join(ErrUnsent, ErrNoRestore)
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.opt.UpstreamTimeout)
 	defer cancel()
-	for _, q := range requests {
-		reply, err := p.side.Send(ctx, q.Request, q.Body)
-		if err != nil {
-			return err
+	var reply memproxy.Reply
+	for i, q := range requests {
+		var err error
+		if reply, err = p.side.Send(ctx, q.Request, q.Body); err != nil {
+			return 0, memproxy.Reply{}, err
 		}
-		switch {
-		case reply.Status >= 200 && reply.Status <= 299:
-			return nil
-		case reply.Status != http.StatusNotFound && reply.Status != http.StatusMethodNotAllowed:
-			return fmt.Errorf("the backend answers %d", reply.Status)
+		if !unknown(reply.Status) {
+			return i, reply, nil
 		}
 	}
-	return nil
+	return 0, reply, nil
 }

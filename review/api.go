@@ -28,8 +28,8 @@ type Options struct {
 	// Runner sends what is approved. Nil: it stays approved until somebody
 	// else sends it.
 	Runner *Runner
-	// Applier brings rollbacks into the backend. Nil: there are none.
-	Applier Applier
+	// Roller makes memories what they were. Nil: nobody does.
+	Roller *Roller
 	// Custodian looks through backends. Nil: nobody does.
 	Custodian Custodian
 	// Need is how many distinct reviewers a hold or a promotion takes; less

@@ -30,7 +30,7 @@ const usage = `usage:
   memproxy holds    approve|reject -reason TEXT -similarity G -expect N [-tenant T] [-before TIME]
   memproxy holds    resolve -outcome done|approved|failed -reason TEXT ID
   memproxy memory   history|trace -backend B [-kind K] ID
-  memproxy memory   rollback -backend B (-version N | -sha256 HASH) -reason TEXT ID
+  memproxy memory   rollback -backend B (-version N | -sha256 HASH) [-newest HASH] -reason TEXT ID
   memproxy memory   pin -backend B [-version N] [-off] -reason TEXT ID
   memproxy memory   promote -backend B -reason TEXT ID
   memproxy sessions summary|unlock [-tenant T] [-reason TEXT] ID
@@ -60,6 +60,7 @@ type flagValues struct {
 	json, full, off                                bool
 	state, tenant, backend, principal, session     string
 	similarity, cursor, reason, outcome, kind, sha string
+	newest                                         string
 	before                                         string
 	since                                          time.Duration
 	limit, expect                                  int
@@ -82,7 +83,7 @@ func verbs() map[string]verb {
 		"holds resolve":    {"outcome reason", 1, holdsResolve},
 		"memory history":   {"backend kind limit", 1, memoryHistoryCmd},
 		"memory trace":     {"backend kind", 1, memoryTraceCmd},
-		"memory rollback":  {"backend kind version sha256 reason", 1, memoryRollbackCmd},
+		"memory rollback":  {"backend kind version sha256 newest reason", 1, memoryRollbackCmd},
 		"memory pin":       {"backend kind version off reason", 1, memoryPinCmd},
 		"memory promote":   {"backend kind reason", 1, memoryPromoteCmd},
 		"sessions summary": {"tenant", 1, sessionsSummary},
@@ -166,6 +167,8 @@ func (f *flagValues) define(fs *flag.FlagSet, names []string) {
 			fs.StringVar(&f.kind, name, "", `what the id names; "memory" when left out`)
 		case "sha256":
 			fs.StringVar(&f.sha, name, "", "hash of the text to go back to")
+		case "newest":
+			fs.StringVar(&f.newest, name, "", "hash of the text to go back from; nothing is done when it is another by now")
 		case "before":
 			fs.StringVar(&f.before, name, "", "when the group was listed, RFC 3339; now when left out")
 		case "since":

@@ -138,7 +138,7 @@ func memoryRollbackCmd(ctx context.Context, in *invocation) error {
 	if err = errors.Join(err, in.reason()); err != nil {
 		return err
 	}
-	r, err := in.client.Rollback(ctx, k, RollbackRequest{Version: in.f.version, SHA256: in.f.sha, Reason: in.f.reason})
+	r, err := in.client.Rollback(ctx, k, RollbackRequest{Version: in.f.version, SHA256: in.f.sha, Newest: in.f.newest, Reason: in.f.reason})
 	if err != nil {
 		return err
 	}

@@ -1,11 +1,8 @@
 package review
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"time"
 
 	"github.com/memproxy/memproxy"
 )
@@ -47,23 +44,6 @@ type PinRequest struct {
 	Pinned  bool   `json:"pinned"`
 	Reason  string `json:"reason"`
 }
-
-// RollbackRequest makes a memory what a version of it was, named by its number
-// or by the hash of its text.
-type RollbackRequest struct {
-	Version int64  `json:"version,omitempty"`
-	SHA256  string `json:"sha256,omitempty"`
-	Reason  string `json:"reason"`
-}
-
-// RollbackAnswer is what became of a rollback.
-type RollbackAnswer struct {
-	Result  memproxy.HoldResult `json:"result"`
-	Version *memproxy.Version   `json:"version,omitempty"` // the new one
-}
-
-// applyTimeout bounds a rollback, the record of it included.
-const applyTimeout = time.Minute
 
 // maxHistory bounds the versions that a trace shows and a hash is looked for in.
 const maxHistory = 1000
@@ -211,77 +191,4 @@ func (c *call) acting(op string, in any) (memproxy.MemoryKey, error) {
 		return k, err
 	}
 	return k, c.record(op, tenant, k.Backend, "", k.ID)
-}
-
-func rollbackMemory(c *call) (any, error) {
-	var in RollbackRequest
-	if err := c.body(&in); err != nil {
-		return nil, err
-	}
-	if c.api.opt.Applier == nil {
-		return nil, problem{http.StatusNotImplemented, "rollback", "this installation cannot roll back"}
-	}
-	k, tenant, err := c.memory()
-	if err != nil {
-		return nil, err
-	}
-	to, err := c.target(k, in)
-	if err != nil {
-		return nil, err
-	}
-	decision := c.api.opt.NewID()
-	if err := c.record("memory.rollback", tenant, k.Backend, decision, k.ID); err != nil {
-		return nil, err
-	}
-	// Somebody who hangs up does not leave the backend and the history apart.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx()), applyTimeout)
-	defer cancel()
-	result, err := c.api.opt.Applier.Apply(ctx, Rollback{Memory: k, To: to, Decision: decision, Reviewer: c.who.ID, Reason: in.Reason})
-	if errors.Is(err, ErrNotSent) {
-		return nil, problem{http.StatusBadGateway, "upstream", "the backend could not be reached; nothing was changed"}
-	}
-	if err != nil {
-		c.api.opt.Log.ErrorContext(ctx, "it is not known whether a rollback was taken", "decision", decision, "error", err)
-		return nil, problem{http.StatusBadGateway, "upstream", "it is not known whether the backend was changed; look at the memory"}
-	}
-	answer := RollbackAnswer{Result: result}
-	if result.Status < 200 || result.Status >= 300 {
-		return answer, nil
-	}
-	made, err := c.api.opt.Store.Append(ctx, memproxy.Version{
-		MemoryKey: k, Tenant: tenant, Field: to.Field, Op: memproxy.OpRollback, Actor: c.who.ID, Trust: memproxy.TrustHuman,
-		Confidence: to.Confidence, Attestation: to.Attestation, Decision: decision, Score: to.Score, Text: to.Text, Metadata: to.Metadata,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("the backend was rolled back and the version not recorded: %w", err)
-	}
-	answer.Version = &made[0]
-	return answer, nil
-}
-
-// target is the version that a rollback names, with its text.
-func (c *call) target(k memproxy.MemoryKey, in RollbackRequest) (memproxy.Version, error) {
-	if (in.Version > 0) == (in.SHA256 != "") {
-		return memproxy.Version{}, badRequest("name either a version or the hash of one")
-	}
-	if in.Version == 0 {
-		all, err := c.api.opt.Store.History(c.ctx(), k, 0, maxHistory)
-		if err != nil {
-			return memproxy.Version{}, err
-		}
-		for _, v := range all { // the newest of this text that is still there
-			if v.SHA256 == in.SHA256 && !v.Compacted && v.Op != memproxy.OpDelete && v.Op != memproxy.OpPurge {
-				in.Version = v.Number
-				break
-			}
-		}
-		if in.Version == 0 {
-			return memproxy.Version{}, notFound()
-		}
-	}
-	v, err := c.api.opt.Store.Version(c.ctx(), k, in.Version)
-	if err == nil && (v.Op == memproxy.OpDelete || v.Op == memproxy.OpPurge) {
-		return v, badRequest("that version is a deletion; delete the memory instead")
-	}
-	return v, err
 }

@@ -25,6 +25,7 @@ func remembered(r *rig) []memproxy.Version {
 	}
 	vs, err := r.ledger.Append(r.t.Context(), vs...)
 	must(r.t, "Append", err)
+	r.up.now = memproxy.Memory{ID: "m", Text: "text 2"}
 	return vs
 }
 
@@ -64,13 +65,15 @@ func TestRollback(t *testing.T) {
 
 	before, err := r.ledger.History(t.Context(), memory, 0, 0)
 	must(t, "History", err)
-	for name, c2 := range map[string]struct {
+	for _, c2 := range []struct {
+		name   string
 		status int
 		err    error
 		want   int
 	}{
-		"not reached": {0, review.ErrNotSent, 502}, "nobody knows": {0, errors.New("cut off"), 502}, "refused": {422, nil, 0},
+		{"not reached", 0, review.ErrNotSent, 502}, {"refused", 422, nil, 0}, {"nobody knows", 0, errors.New("cut off"), 502}, {"while that is not over", 200, nil, 409},
 	} {
+		name := c2.name
 		r.up.status, r.up.err = c2.status, c2.err
 		out, err := c.Rollback(t.Context(), memory, review.RollbackRequest{Version: 1, Reason: "x"})
 		if c2.want > 0 {

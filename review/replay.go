@@ -15,9 +15,12 @@ import (
 type RunnerOptions struct {
 	Store    ReplayStore
 	Replayer Replayer // an Asker too, if the backend can be asked
+	// Roller, if set, has its rollbacks brought to their end as well.
+	Roller *Roller
 	// Timeout bounds one sending; 0 is a minute. A claim is leased for twice
 	// that, so that it is over only when nobody is sending any more.
 	Timeout time.Duration
+	Steps   memproxy.Stepper
 	Log     *slog.Logger
 }
 
@@ -54,9 +57,11 @@ func (r *Runner) Replay(ctx context.Context, id string) (memproxy.HeldWrite, err
 	if err != nil {
 		return memproxy.HeldWrite{}, err
 	}
+	r.opt.Steps.At(memproxy.StepReplayClaimed)
 	sending, cancel := context.WithTimeout(ctx, r.opt.Timeout)
 	result, err := r.opt.Replayer.Replay(sending, claim.Hold, claim.Content)
 	cancel()
+	r.opt.Steps.At(memproxy.StepReplaySent)
 	settling, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	switch {
@@ -77,6 +82,7 @@ func (r *Runner) Replay(ctx context.Context, id string) (memproxy.HeldWrite, err
 	if err != nil {
 		return memproxy.HeldWrite{}, fmt.Errorf("settle a replay: %w", err)
 	}
+	r.opt.Steps.At(memproxy.StepReplaySettled)
 	return r.opt.Store.Hold(settling, id)
 }
 
@@ -85,6 +91,11 @@ func (r *Runner) Replay(ctx context.Context, id string) (memproxy.HeldWrite, err
 // stays as it is, for a reviewer to resolve. Call it on start and now and
 // then.
 func (r *Runner) Recover(ctx context.Context) error {
+	if r.opt.Roller != nil {
+		if err := r.opt.Roller.Recover(ctx); err != nil {
+			r.opt.Log.ErrorContext(ctx, "rollbacks could not be looked up", "error", err)
+		}
+	}
 	left, err := r.opt.Store.Stranded(ctx)
 	if err != nil {
 		return err

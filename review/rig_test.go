@@ -37,6 +37,8 @@ type upstream struct {
 	status  int
 	err     error
 	found   bool
+	now     memproxy.Memory
+	nowErr  error
 }
 
 func (u *upstream) Replay(_ context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) (memproxy.HoldResult, error) {
@@ -48,10 +50,19 @@ func (u *upstream) Replay(_ context.Context, h memproxy.HeldWrite, c memproxy.Ho
 	return memproxy.HoldResult{Status: u.status, Memories: []string{"m-" + h.ID}}, u.err
 }
 
+func (u *upstream) Now(context.Context, memproxy.MemoryKey) (memproxy.Memory, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.now, u.nowErr
+}
+
 func (u *upstream) Apply(_ context.Context, r review.Rollback) (memproxy.HoldResult, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.applied = append(u.applied, r)
+	if u.status == 200 && u.err == nil {
+		u.now.Text = r.To.Text
+	}
 	return memproxy.HoldResult{Status: u.status}, u.err
 }
 
@@ -87,6 +98,7 @@ type rig struct {
 	up     *upstream
 	audit  *recorder
 	runner *review.Runner
+	roller *review.Roller
 	url    string
 }
 
@@ -114,14 +126,18 @@ func newRig(t *testing.T, change ...func(*review.Options)) *rig {
 	}
 	t.Cleanup(func() { _ = r.ledger.Close() })
 	log := slog.New(slog.DiscardHandler)
-	r.runner, err = review.NewRunner(review.RunnerOptions{Store: r.ledger, Replayer: r.up, Log: log})
+	r.roller, err = review.NewRoller(review.RollerOptions{Store: r.ledger, Applier: r.up, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.runner, err = review.NewRunner(review.RunnerOptions{Store: r.ledger, Replayer: r.up, Roller: r.roller, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
 	acme, all := memproxy.Limit{Values: []string{"acme"}}, memproxy.Limit{All: true}
 	ids := 0
 	opt := review.Options{
-		Store: r.ledger, Recorder: r.audit, Runner: r.runner, Applier: r.up, Clock: r.clock.Now, Log: log,
+		Store: r.ledger, Recorder: r.audit, Runner: r.runner, Roller: r.roller, Clock: r.clock.Now, Log: log,
 		NewID: func() string { ids++; return fmt.Sprint("id-", ids) },
 		Reviewers: []review.Reviewer{
 			reviewer("human:ann", annToken, all, review.RoleView, review.RoleReview, review.RoleContent),

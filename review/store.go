@@ -81,21 +81,6 @@ type Asker interface {
 	Ask(context.Context, memproxy.HeldWrite) (found bool, r memproxy.HoldResult, err error)
 }
 
-// Rollback asks for a memory to be made what a version of it was.
-type Rollback struct {
-	Memory   memproxy.MemoryKey
-	To       memproxy.Version // with Text and Metadata
-	Decision string           // id under which it is recorded
-	Reviewer string
-	Reason   string
-}
-
-// An Applier brings a rollback into the backend. Its result and errors are as
-// a Replayer's.
-type Applier interface {
-	Apply(context.Context, Rollback) (memproxy.HoldResult, error)
-}
-
 // A Recorder writes events to the audit log; Record returns when the event is
 // durable.
 type Recorder interface {

@@ -7,27 +7,38 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Restore implements the gate's restorer: a block's value is put back. A
-// passage cannot be changed, so it cannot be put back either.
-func (a *Adapter) Restore(to memproxy.Version) []memproxy.Search {
-	if KindOf(to.ID) != TargetBlock {
-		return nil
+func atBlock(method, id string, body []byte) []memproxy.Search {
+	if KindOf(id) != TargetBlock {
+		return nil // a passage is known only with its agent, and cannot be changed
 	}
-	body, err := json.Marshal(map[string]string{"value": to.Text})
+	q := memproxy.Request{Method: method, EscapedPath: "/v1/blocks/" + url.PathEscape(id), Header: memproxy.Header{"X-Stainless-Package-Version": {sdkVersion}}}
+	if body != nil {
+		q.Header.Set("Content-Type", "application/json")
+	}
+	return []memproxy.Search{{Request: q, Body: body}}
+}
+
+// Find implements the gate's restorer.
+func (a *Adapter) Find(k memproxy.MemoryKey) []memproxy.Search { return atBlock("GET", k.ID, nil) }
+
+// Found implements the gate's restorer.
+func (a *Adapter) Found(k memproxy.MemoryKey, reply memproxy.Reply) (memproxy.Memory, error) {
+	return a.Located(memproxy.Route{ID: "letta.retrieve_block", Kind: memproxy.Recall}, k.ID, reply)
+}
+
+// Restore implements the gate's restorer: a block's value is put back, with a
+// stamp of its own in its metadata, which the server replaces whole. A passage
+// cannot be changed, so it cannot be put back either.
+func (a *Adapter) Restore(to memproxy.Version, now memproxy.Memory, stamp memproxy.Stamp) []memproxy.Search {
+	body, err := json.Marshal(struct {
+		Value    string          `json:"value"`
+		Metadata json.RawMessage `json:"metadata"`
+	}{to.Text, object(append(members(now.Metadata, false), stampMembers(&stamp)...))})
 	if err != nil {
 		return nil
 	}
-	return []memproxy.Search{{
-		Request: memproxy.Request{Method: "PATCH", EscapedPath: "/v1/blocks/" + url.PathEscape(to.ID), Header: memproxy.Header{"Content-Type": {"application/json"}}},
-		Body:    body,
-	}}
+	return atBlock("PATCH", to.ID, body)
 }
 
-// Remove implements the gate's restorer: a block can be deleted by its id, a
-// passage only with its agent's, which is not known here.
-func (a *Adapter) Remove(k memproxy.MemoryKey) []memproxy.Search {
-	if KindOf(k.ID) != TargetBlock {
-		return nil
-	}
-	return []memproxy.Search{{Request: memproxy.Request{Method: "DELETE", EscapedPath: "/v1/blocks/" + url.PathEscape(k.ID)}}}
-}
+// Remove implements the gate's restorer.
+func (a *Adapter) Remove(k memproxy.MemoryKey) []memproxy.Search { return atBlock("DELETE", k.ID, nil) }

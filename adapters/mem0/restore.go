@@ -7,32 +7,52 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Restore implements the gate's restorer: a memory is updated to the text that
-// it had, on the server's route or on the platform's.
-func (a *Adapter) Restore(to memproxy.Version) []memproxy.Search {
-	if to.ID == "" || to.Text == "" {
+// paths are where a memory is, on the server and on the platform.
+func paths(id string) [2]string {
+	id = url.PathEscape(id)
+	return [2]string{"/memories/" + id, "/v1/memories/" + id + "/"}
+}
+
+func each(method string, id string, body []byte) []memproxy.Search {
+	if id == "" {
 		return nil
 	}
-	body, err := json.Marshal(map[string]string{"text": to.Text})
+	var out []memproxy.Search
+	for _, path := range paths(id) {
+		q := memproxy.Request{Method: method, EscapedPath: path}
+		if body != nil {
+			q.Header = memproxy.Header{"Content-Type": {"application/json"}}
+		}
+		out = append(out, memproxy.Search{Request: q, Body: body})
+	}
+	return out
+}
+
+// Find implements the gate's restorer.
+func (a *Adapter) Find(k memproxy.MemoryKey) []memproxy.Search { return each("GET", k.ID, nil) }
+
+// Found implements the gate's restorer. The server says null of what it does
+// not have.
+func (a *Adapter) Found(k memproxy.MemoryKey, reply memproxy.Reply) (memproxy.Memory, error) {
+	return a.Located(memproxy.Route{ID: "mem0.v1.get", Kind: memproxy.Recall}, k.ID, reply)
+}
+
+// Restore implements the gate's restorer: a memory is updated to the text that
+// it had, with the metadata that it has and a stamp of its own. The platform
+// replaces metadata, so all of it is sent.
+func (a *Adapter) Restore(to memproxy.Version, now memproxy.Memory, stamp memproxy.Stamp) []memproxy.Search {
+	if to.Text == "" {
+		return nil
+	}
+	body, err := json.Marshal(struct {
+		Text     string          `json:"text"`
+		Metadata json.RawMessage `json:"metadata"`
+	}{to.Text, object(append(kept(now.Metadata), stampMembers(&stamp)...))})
 	if err != nil {
 		return nil
 	}
-	header := memproxy.Header{"Content-Type": {"application/json"}}
-	id := url.PathEscape(to.ID)
-	return []memproxy.Search{
-		{Request: memproxy.Request{Method: "PUT", EscapedPath: "/memories/" + id, Header: header}, Body: body},
-		{Request: memproxy.Request{Method: "PUT", EscapedPath: "/v1/memories/" + id + "/", Header: header}, Body: body},
-	}
+	return each("PUT", to.ID, body)
 }
 
 // Remove implements the gate's restorer.
-func (a *Adapter) Remove(k memproxy.MemoryKey) []memproxy.Search {
-	if k.ID == "" {
-		return nil
-	}
-	id := url.PathEscape(k.ID)
-	return []memproxy.Search{
-		{Request: memproxy.Request{Method: "DELETE", EscapedPath: "/memories/" + id}},
-		{Request: memproxy.Request{Method: "DELETE", EscapedPath: "/v1/memories/" + id + "/"}},
-	}
-}
+func (a *Adapter) Remove(k memproxy.MemoryKey) []memproxy.Search { return each("DELETE", k.ID, nil) }

@@ -6,6 +6,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"time"
+
+	"github.com/memproxy/memproxy"
 )
 
 // app is one invocation, with everything that it touches injected so that
@@ -16,6 +19,11 @@ type app struct {
 	Stdout, Stderr io.Writer
 	Getenv         func(string) string
 	Version        string
+
+	// steps is told of points at which a crash must lose nothing, and sending
+	// bounds what approved writes and rollbacks may take, for tests.
+	steps   memproxy.Stepper
+	sending time.Duration
 }
 
 // Exit codes.

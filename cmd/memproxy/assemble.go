@@ -43,6 +43,8 @@ type sidecar struct {
 	closers []func(context.Context) error
 	cancel  context.CancelFunc
 	later   *after
+	steps   memproxy.Stepper
+	sending time.Duration
 
 	runner    *review.Runner
 	reviewAPI http.Handler // nil without reviewers
@@ -61,7 +63,7 @@ const (
 // yet. On an error everything that was opened is closed again.
 func (a *app) assemble(ctx context.Context, cfg *config.Config) (_ *sidecar, err error) {
 	ctx, cancel := context.WithCancel(ctx)
-	s := &sidecar{cfg: cfg, version: a.Version, cancel: cancel}
+	s := &sidecar{cfg: cfg, version: a.Version, cancel: cancel, steps: a.steps, sending: a.sending}
 	defer func() {
 		if err != nil {
 			s.abort()
@@ -104,7 +106,7 @@ func (a *app) assemble(ctx context.Context, cfg *config.Config) (_ *sidecar, err
 	s.fleet.tally = newTally(s.telemetry.Instruments())
 	s.gate, err = gate.New(gate.Options{
 		Identifier: identifier, Ledger: s.ledger, Budget: s.budget, Recorder: s.audit, Signer: signer,
-		Clock: time.Now, NewID: newID, Keeper: keeper{s.ledger}, RefuseHolds: s.cfg.Review.Answer == "refuse", Later: s.later.run,
+		Clock: time.Now, NewID: newID, Keeper: keeper{s.ledger}, RefuseHolds: s.cfg.Review.Answer == "refuse", Later: s.later.run, Steps: s.steps,
 		Tracer: s.telemetry.Tracer(), Meter: s.fleet.tally, Log: s.log,
 	}, s.rules.current())
 	if err != nil {

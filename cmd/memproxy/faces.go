@@ -92,7 +92,7 @@ func (s *sidecar) proxyOptions(b config.Backend) (proxy.Options, error) {
 		MaxBody:   b.Limits.Body, MaxAnswer: b.Limits.Answer,
 		BodyTimeout: b.Timeouts.Body.Time(), UpstreamTimeout: b.Timeouts.Upstream.Time(), RunTimeout: b.Timeouts.Run.Time(),
 		Ungated: gate.Ungated(b.Ungated), Journal: s.path("runs", "of-"+url.PathEscape(b.Name)), Reconcile: b.Reconcile.Time(),
-		Tracer: s.telemetry.Tracer(), Propagator: s.telemetry.Propagator(), Log: s.log,
+		Steps: s.steps, Tracer: s.telemetry.Tracer(), Propagator: s.telemetry.Propagator(), Log: s.log,
 		Observe: s.telemetry.Instruments().Observer(b.Name),
 	}
 	opt.Credential = credentialOf(b)

@@ -56,13 +56,22 @@ func (r replayer) Ask(ctx context.Context, h memproxy.HeldWrite) (bool, memproxy
 	return len(ids) > 0, memproxy.HoldResult{Status: http.StatusOK, Memories: ids, Detail: "found in the backend"}, nil
 }
 
+// Now implements review.Applier.
+func (r replayer) Now(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, error) {
+	p := r.s.proxyOf(k.Backend)
+	if p == nil {
+		return memproxy.Memory{}, errNoBackend
+	}
+	return p.Now(ctx, k)
+}
+
 // Apply implements review.Applier.
 func (r replayer) Apply(ctx context.Context, rb review.Rollback) (memproxy.HoldResult, error) {
 	p := r.s.proxyOf(rb.Memory.Backend)
 	if p == nil {
 		return memproxy.HoldResult{}, errors.Join(review.ErrNotSent, errNoBackend)
 	}
-	result, err := p.Restore(ctx, rb.To, rb.Decision)
+	result, err := p.Restore(ctx, rb.To, rb.Now, rb.Decision)
 	return result, unsent(err)
 }
 
@@ -87,13 +96,20 @@ const (
 // approve, and the notices.
 func (s *sidecar) openReview() error {
 	var err error
-	if s.runner, err = review.NewRunner(review.RunnerOptions{Store: s.ledger, Replayer: replayer{s}, Log: s.log}); err != nil {
+	roller, err := review.NewRoller(review.RollerOptions{Store: s.ledger, Applier: replayer{s}, Timeout: s.sending, Steps: s.steps, Log: s.log})
+	if err != nil {
+		return err
+	}
+	s.runner, err = review.NewRunner(review.RunnerOptions{
+		Store: s.ledger, Replayer: replayer{s}, Roller: roller, Timeout: s.sending, Steps: s.steps, Log: s.log,
+	})
+	if err != nil {
 		return err
 	}
 	c := s.cfg.Review
 	if len(c.Reviewers) > 0 {
 		api, err := review.New(review.Options{
-			Store: s.ledger, Reviewers: reviewersOf(c.Reviewers), Recorder: s.audit, Runner: s.runner, Applier: replayer{s}, Custodian: s.custodian,
+			Store: s.ledger, Reviewers: reviewersOf(c.Reviewers), Recorder: s.audit, Runner: s.runner, Roller: roller, Custodian: s.custodian,
 			Need: c.Need, Clock: time.Now, NewID: newID, Log: s.log,
 		})
 		if err != nil {

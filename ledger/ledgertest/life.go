@@ -108,6 +108,8 @@ func RunLife(t *testing.T, open func(*testing.T, ledger.Options) (one, other *le
 		{"ten texts are kept, and the pinned", versionsCompacted},
 		{"what one operation made is there together", chronicles},
 		{"a store is sealed", versionsSealed},
+		{"what stood there and no version has is kept", foundTexts},
+		{"a rollback is begun, claimed and ended once", rollbacks},
 		{"versions from many writers are one chain", versionsAtOnce},
 		{"what is over is removed", maintained},
 		{"the inventory is listed by bytes", inventory},

@@ -131,6 +131,9 @@ func (w *Watch) rewritten(before, after *block) memproxy.Change {
 	if len(undo) == 1 && before.Value != after.Value { // a stamp is of the value
 		c.Stamp = after.stamp
 	}
+	if before.Value != after.Value {
+		c.Memories = w.made("UPDATE", after.ID, after.Label, before.Value, after.Value)
+	}
 	c.Undo = []memproxy.Search{w.request("PATCH", undo, "blocks", after.ID)}
 	return c
 }
@@ -144,6 +147,7 @@ func (w *Watch) attached(a *agent, b *block) memproxy.Change {
 	}
 	c := change("block.attached", a.ID+" "+b.ID, b.all(), w.operation(memproxy.Correct, 1, b.ID, items...), b.Value)
 	c.After = b.hash()
+	c.Memories = w.made("", b.ID, b.Label, "", b.Value)
 	c.Undo = []memproxy.Search{w.request("PATCH", nil, "agents", a.ID, "core-memory", "blocks", "detach", b.ID)}
 	return c
 }
@@ -160,6 +164,7 @@ func (w *Watch) detached(a *agent, b *block) memproxy.Change {
 func (w *Watch) learned(a *agent, p *passage) memproxy.Change {
 	c := change("passage", p.ID, hash(p.Text), w.operation(memproxy.Learn, 1, p.ID, said(p)...), p.Text)
 	c.After = hash(p.Text)
+	c.Memories = w.made("ADD", p.ID, "", "", p.Text)
 	c.Undo = []memproxy.Search{w.deletion(a, p)}
 	return c
 }
@@ -167,6 +172,7 @@ func (w *Watch) learned(a *agent, p *passage) memproxy.Change {
 func (w *Watch) replaced(a *agent, before, after *passage) memproxy.Change {
 	c := change("passage", after.ID, hash(after.Text), w.operation(memproxy.Correct, 1, after.ID, said(after)...), after.Text)
 	c.Before, c.After = hash(before.Text), hash(after.Text)
+	c.Memories = w.made("UPDATE", after.ID, "", before.Text, after.Text)
 	c.Undo = []memproxy.Search{w.deletion(a, after), w.insertion(a, before)}
 	return c
 }
@@ -175,6 +181,7 @@ func (w *Watch) replaced(a *agent, before, after *passage) memproxy.Change {
 func (w *Watch) forgotten(a *agent, p *passage) memproxy.Change {
 	c := change("passage.deleted", p.ID, "", w.operation(memproxy.Forget, 0, p.ID), "")
 	c.Before = hash(p.Text)
+	c.Memories = w.made("DELETE", p.ID, "", p.Text, "")
 	c.Undo = []memproxy.Search{w.insertion(a, p)}
 	return c
 }
@@ -200,4 +207,9 @@ func (w *Watch) insertion(a *agent, p *passage) memproxy.Search {
 		body["created_at"] = p.Created
 	}
 	return w.request("POST", body, "agents", a.ID, "archival-memory")
+}
+
+// made is one memory that a change made what it is now.
+func (w *Watch) made(event, id, field, before, after string) []memproxy.Memory {
+	return []memproxy.Memory{{ID: id, Field: field, Event: event, Before: before, Text: after, Scope: memproxy.Scope{Agent: w.opt.Agent}, Mutable: true}}
 }

@@ -1,0 +1,85 @@
+package ledgertest
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+// rollbacks: one of a memory at a time; what is begun is claimed by one once
+// its lease is over; it ends with its version or without, once.
+func rollbacks(t *testing.T, l Life) {
+	ctx := t.Context()
+	v := Version("m", "text")
+	if _, err := l.Append(ctx, v); err != nil {
+		t.Fatal(err)
+	}
+	b := memproxy.Rollback{MemoryKey: v.MemoryKey, Tenant: v.Tenant, Decision: "d1", Reviewer: "human:bob", Reason: "x", Number: 1, Before: "ab"}
+	if err := l.BeginRollback(ctx, b, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	other := b
+	other.Decision = "d2"
+	if err := l.BeginRollback(ctx, other, time.Minute); !errors.Is(err, memproxy.ErrState) {
+		t.Errorf("two at a time: %v", err)
+	}
+	if left, err := l.UnfinishedRollbacks(ctx, time.Minute); err != nil || len(left) != 0 {
+		t.Errorf("within its lease: %+v %v", left, err)
+	}
+	l.Clock.Pass(time.Minute)
+	left, err := l.UnfinishedRollbacks(ctx, time.Minute)
+	if err != nil || len(left) != 1 || left[0].Decision != "d1" || left[0].Before != "ab" || left[0].Number != 1 || left[0].MemoryKey != v.MemoryKey {
+		t.Errorf("after its lease: %+v %v", left, err)
+	}
+	if again, err := l.UnfinishedRollbacks(ctx, time.Minute); err != nil || len(again) != 0 {
+		t.Errorf("claimed twice: %+v %v", again, err)
+	}
+	made := v
+	made.Op, made.Text, made.Decision = memproxy.OpRollback, "older", "d1"
+	for range 2 {
+		got, err := l.EndRollback(ctx, "d1", &made)
+		if err != nil || got.Number != 2 || got.Op != memproxy.OpRollback {
+			t.Errorf("ended: %+v %v", got, err)
+		}
+	}
+	if err := l.BeginRollback(ctx, other, time.Minute); err != nil {
+		t.Errorf("the next one: %v", err)
+	}
+	if _, err := l.EndRollback(ctx, "d2", nil); err != nil {
+		t.Errorf("without a version: %v", err)
+	}
+	if vs, err := l.History(ctx, v.MemoryKey, 0, 0); err != nil || len(vs) != 2 {
+		t.Errorf("%+v %v", vs, err)
+	}
+	for name, bad := range map[string]memproxy.Rollback{"no key": {Decision: "d", Number: 1}, "no decision": {MemoryKey: v.MemoryKey, Number: 1}, "no version": {MemoryKey: v.MemoryKey, Decision: "d"}} {
+		if err := l.BeginRollback(ctx, bad, time.Minute); !errors.Is(err, memproxy.ErrRefused) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// foundTexts: what stood in the backend and no version has is kept; what one
+// has is not told again.
+func foundTexts(t *testing.T, l Life) {
+	ctx := t.Context()
+	found := func(text string) {
+		t.Helper()
+		v := Version("m", text)
+		if err := l.Chronicle(ctx, memproxy.Chronicle{Found: []memproxy.Version{v}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found("a")
+	if _, err := l.Append(ctx, Version("m", "b")); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"b", "a", "round the proxy", "round the proxy", "a"} {
+		found(text)
+	}
+	vs, err := l.History(ctx, Version("m", "").MemoryKey, 0, 0)
+	if err != nil || len(vs) != 3 || vs[0].Op != memproxy.OpSeal || vs[0].Actor != "" || vs[0].Attestation != memproxy.AttestationUnknown {
+		t.Errorf("%+v %v", vs, err)
+	}
+}

@@ -1,0 +1,86 @@
+package review
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/memproxy/memproxy"
+)
+
+// RollbackRequest makes a memory what a version of it was, named by its number
+// or by the hash of its text.
+type RollbackRequest struct {
+	Version int64  `json:"version,omitempty"`
+	SHA256  string `json:"sha256,omitempty"`
+	// Newest is the hash of the text that the reviewer goes back from; another
+	// one in the backend is a conflict. Empty: whatever is there.
+	Newest string `json:"newest,omitempty"`
+	Reason string `json:"reason"`
+}
+
+// RollbackAnswer is what became of a rollback.
+type RollbackAnswer struct {
+	Result  memproxy.HoldResult `json:"result"`
+	Version *memproxy.Version   `json:"version,omitempty"` // the new one
+}
+
+func rollbackMemory(c *call) (any, error) {
+	var in RollbackRequest
+	if err := c.body(&in); err != nil {
+		return nil, err
+	}
+	if c.api.opt.Roller == nil {
+		return nil, problem{http.StatusNotImplemented, "rollback", "this installation cannot roll back"}
+	}
+	k, tenant, err := c.memory()
+	if err != nil {
+		return nil, err
+	}
+	to, err := c.target(k, in)
+	if err != nil {
+		return nil, err
+	}
+	to.Tenant = tenant
+	decision := c.api.opt.NewID()
+	if err := c.record("memory.rollback", tenant, k.Backend, decision, k.ID); err != nil {
+		return nil, err
+	}
+	c.api.opt.Roller.opt.Steps.At(memproxy.StepRollbackRecorded)
+	answer, err := c.api.opt.Roller.Roll(c.ctx(), Rollback{
+		Memory: k, To: to, Decision: decision, Reviewer: c.who.ID, Reason: in.Reason, Newest: in.Newest,
+	})
+	if errors.Is(err, memproxy.ErrState) {
+		err = problem{http.StatusConflict, "state", "another rollback of the memory is not over"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return answer, nil
+}
+
+// target is the version that a rollback names, with its text.
+func (c *call) target(k memproxy.MemoryKey, in RollbackRequest) (memproxy.Version, error) {
+	if (in.Version > 0) == (in.SHA256 != "") {
+		return memproxy.Version{}, badRequest("name either a version or the hash of one")
+	}
+	if in.Version == 0 {
+		all, err := c.api.opt.Store.History(c.ctx(), k, 0, maxHistory)
+		if err != nil {
+			return memproxy.Version{}, err
+		}
+		for _, v := range all { // the newest of this text that is still there
+			if v.SHA256 == in.SHA256 && !v.Compacted && v.Op != memproxy.OpDelete && v.Op != memproxy.OpPurge {
+				in.Version = v.Number
+				break
+			}
+		}
+		if in.Version == 0 {
+			return memproxy.Version{}, notFound()
+		}
+	}
+	v, err := c.api.opt.Store.Version(c.ctx(), k, in.Version)
+	if err == nil && (v.Op == memproxy.OpDelete || v.Op == memproxy.OpPurge) {
+		return v, badRequest("that version is a deletion; delete the memory instead")
+	}
+	return v, err
+}

@@ -1,0 +1,222 @@
+package review
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+// RollbackStore is what a Roller needs.
+type RollbackStore interface {
+	History(ctx context.Context, k memproxy.MemoryKey, before int64, limit int) ([]memproxy.Version, error)
+	Version(ctx context.Context, k memproxy.MemoryKey, number int64) (memproxy.Version, error)
+	Append(context.Context, ...memproxy.Version) ([]memproxy.Version, error)
+	Chronicle(context.Context, memproxy.Chronicle) error
+	BeginRollback(ctx context.Context, r memproxy.Rollback, lease time.Duration) error
+	UnfinishedRollbacks(ctx context.Context, lease time.Duration) ([]memproxy.Rollback, error)
+	EndRollback(ctx context.Context, decision string, made *memproxy.Version) (memproxy.Version, error)
+}
+
+// Rollback asks for a memory to be made what a version of it was.
+type Rollback struct {
+	Memory   memproxy.MemoryKey
+	To       memproxy.Version // with Text and Metadata
+	Now      memproxy.Memory  // as the backend has it
+	Decision string           // id under which it is recorded
+	Reviewer string
+	Reason   string
+	// Newest, if set, is the hash of the text that the reviewer goes back from.
+	Newest string
+}
+
+// An Applier brings a rollback into the backend.
+type Applier interface {
+	// Now asks the backend for a memory; one that is deleted has Missing set.
+	Now(context.Context, memproxy.MemoryKey) (memproxy.Memory, error)
+	// Apply makes the memory what it was. Its result and errors are as a
+	// Replayer's.
+	Apply(context.Context, Rollback) (memproxy.HoldResult, error)
+}
+
+// RollerOptions configure a Roller.
+type RollerOptions struct {
+	Store   RollbackStore
+	Applier Applier
+	// Timeout bounds one rollback, the record of it included; 0 is a minute.
+	// Whoever begins one has it to itself for twice that.
+	Timeout time.Duration
+	Steps   memproxy.Stepper
+	Log     *slog.Logger
+}
+
+// Roller makes memories what they were. What is begun is brought to its end,
+// also by another process: the backend is asked what it has, so that nothing
+// that was written since is overwritten.
+type Roller struct{ opt RollerOptions }
+
+// NewRoller returns a roller.
+func NewRoller(opt RollerOptions) (*Roller, error) {
+	if opt.Store == nil || opt.Applier == nil || opt.Log == nil || opt.Timeout < 0 {
+		return nil, errors.New("review: a roller needs a store, an applier and a log")
+	}
+	if opt.Timeout == 0 {
+		opt.Timeout = time.Minute
+	}
+	return &Roller{opt}, nil
+}
+
+// The no of a rollback.
+var (
+	errDeleted = problem{409, "deleted", "the memory was deleted in the backend, which does not take one back under its id"}
+	errMoved   = problem{409, "changed", "the memory is no longer what you go back from; look at its history"}
+	errAsked   = problem{502, "upstream", "the backend could not be asked; nothing was changed"}
+	errUnsent  = problem{502, "upstream", "the backend could not be reached; nothing was changed"}
+	errSent    = problem{502, "upstream", "it is not known whether the backend was changed; memproxy goes on asking it, look at the memory"}
+)
+
+// Roll does a rollback that is on record. Somebody who hangs up does not stop
+// it.
+func (r *Roller) Roll(ctx context.Context, rb Rollback) (RollbackAnswer, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opt.Timeout)
+	defer cancel()
+	var err error
+	if rb.Now, err = r.opt.Applier.Now(ctx, rb.Memory); err != nil {
+		r.opt.Log.ErrorContext(ctx, "the backend cannot say what a memory is", "decision", rb.Decision, "error", err)
+		return RollbackAnswer{}, errAsked
+	}
+	if rb.Now.Missing {
+		return RollbackAnswer{}, errors.Join(r.deleted(ctx, rb.Memory), errDeleted)
+	}
+	// What stands there and no version knows, because it went round memproxy
+	// or is being recorded just now, is kept before it is overwritten.
+	found := memproxy.Version{MemoryKey: rb.Memory, Tenant: rb.To.Tenant, Field: rb.To.Field, Op: memproxy.OpSeal, Text: rb.Now.Text, Metadata: rb.Now.Metadata}
+	if err := r.opt.Store.Chronicle(ctx, memproxy.Chronicle{Found: []memproxy.Version{found}}); err != nil {
+		return RollbackAnswer{}, err
+	}
+	before := hashOf(rb.Now.Text)
+	if rb.Newest != "" && rb.Newest != before {
+		return RollbackAnswer{}, errMoved
+	}
+	err = r.opt.Store.BeginRollback(ctx, memproxy.Rollback{
+		MemoryKey: rb.Memory, Tenant: rb.To.Tenant, Decision: rb.Decision, Reviewer: rb.Reviewer, Reason: rb.Reason, Number: rb.To.Number, Before: before,
+	}, 2*r.opt.Timeout)
+	if err != nil {
+		return RollbackAnswer{}, err
+	}
+	r.opt.Steps.At(memproxy.StepRollbackBegun)
+	return r.apply(ctx, rb, before)
+}
+
+func hashOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+func (r *Roller) apply(ctx context.Context, rb Rollback, before string) (RollbackAnswer, error) {
+	result, err := r.opt.Applier.Apply(ctx, rb)
+	r.opt.Steps.At(memproxy.StepRollbackSent)
+	answer := RollbackAnswer{Result: result}
+	switch {
+	case errors.Is(err, ErrNotSent):
+		_, err = r.opt.Store.EndRollback(ctx, rb.Decision, nil)
+		return RollbackAnswer{}, errors.Join(err, errUnsent)
+	case err != nil || result.Status >= 500:
+		// It stays begun: Recover asks the backend what became of it.
+		r.opt.Log.ErrorContext(ctx, "it is not known whether a rollback was taken", "decision", rb.Decision, "status", result.Status, "error", err)
+		if err != nil {
+			return RollbackAnswer{}, errSent
+		}
+		return answer, nil
+	case result.Status < 200 || result.Status > 299:
+		_, err = r.opt.Store.EndRollback(ctx, rb.Decision, nil)
+		return answer, err
+	}
+	made, err := r.settle(ctx, rb, before)
+	if err != nil {
+		return RollbackAnswer{}, fmt.Errorf("the backend was rolled back and the version is not recorded yet: %w", err)
+	}
+	answer.Version = &made
+	return answer, nil
+}
+
+// settle keeps the version that a rollback made.
+func (r *Roller) settle(ctx context.Context, rb Rollback, before string) (memproxy.Version, error) {
+	to := rb.To
+	made, err := r.opt.Store.EndRollback(ctx, rb.Decision, &memproxy.Version{
+		MemoryKey: rb.Memory, Tenant: to.Tenant, Field: to.Field, Op: memproxy.OpRollback, Actor: rb.Reviewer, Trust: memproxy.TrustHuman,
+		Confidence: to.Confidence, Attestation: to.Attestation, Decision: rb.Decision, Score: to.Score, Before: before, Text: to.Text, Metadata: to.Metadata,
+	})
+	if err == nil {
+		r.opt.Steps.At(memproxy.StepRollbackSettled)
+	}
+	return made, err
+}
+
+// deleted remembers that a memory was deleted in the backend, around memproxy.
+func (r *Roller) deleted(ctx context.Context, k memproxy.MemoryKey) error {
+	last, err := r.opt.Store.History(ctx, k, 0, 1)
+	if err != nil || len(last) == 0 || last[0].Op == memproxy.OpDelete || last[0].Op == memproxy.OpPurge {
+		return err
+	}
+	_, err = r.opt.Store.Append(ctx, memproxy.Version{
+		MemoryKey: k, Tenant: last[0].Tenant, Field: last[0].Field, Op: memproxy.OpDelete, Trust: memproxy.TrustAnonymous,
+		Attestation: memproxy.AttestationUnknown, Before: last[0].SHA256,
+	})
+	return err
+}
+
+// Recover brings rollbacks to their end that nobody is busy with. Call it on
+// start and now and then.
+func (r *Roller) Recover(ctx context.Context) error {
+	left, err := r.opt.Store.UnfinishedRollbacks(ctx, 2*r.opt.Timeout)
+	if err != nil {
+		return err
+	}
+	for _, b := range left {
+		bounded, cancel := context.WithTimeout(ctx, r.opt.Timeout)
+		err := r.resume(bounded, b)
+		cancel()
+		if err != nil {
+			r.opt.Log.ErrorContext(ctx, "a rollback that was begun could not be ended", "decision", b.Decision, "error", err)
+		}
+	}
+	return ctx.Err()
+}
+
+func (r *Roller) resume(ctx context.Context, b memproxy.Rollback) error {
+	to, err := r.opt.Store.Version(ctx, b.MemoryKey, b.Number)
+	if errors.Is(err, memproxy.ErrGone) || errors.Is(err, memproxy.ErrUnknown) {
+		return r.abandon(ctx, b, "the version's text was destroyed")
+	}
+	if err != nil {
+		return err
+	}
+	now, err := r.opt.Applier.Now(ctx, b.MemoryKey)
+	if err != nil {
+		return err
+	}
+	rb := Rollback{Memory: b.MemoryKey, To: to, Now: now, Decision: b.Decision, Reviewer: b.Reviewer, Reason: b.Reason}
+	switch hash := hashOf(now.Text); {
+	case now.Missing:
+		return errors.Join(r.deleted(ctx, b.MemoryKey), r.abandon(ctx, b, "the memory was deleted"))
+	case hash == to.SHA256:
+		_, err = r.settle(ctx, rb, b.Before)
+	case hash == b.Before:
+		_, err = r.apply(ctx, rb, b.Before)
+	default:
+		err = r.abandon(ctx, b, "something else was written since")
+	}
+	return err
+}
+
+func (r *Roller) abandon(ctx context.Context, b memproxy.Rollback, why string) error {
+	r.opt.Log.WarnContext(ctx, "a rollback that was begun is given up", "decision", b.Decision, "memory", b.ID, "reason", why)
+	_, err := r.opt.Store.EndRollback(ctx, b.Decision, nil)
+	return err
+}

@@ -1,0 +1,110 @@
+package review_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/review"
+)
+
+// ops are the versions of the memory, the oldest first.
+func (r *rig) ops() []string {
+	r.t.Helper()
+	vs, err := r.ledger.History(r.t.Context(), memory, 0, 0)
+	must(r.t, "History", err)
+	var out []string
+	for _, v := range slices.Backward(vs) {
+		full, err := r.ledger.Version(r.t.Context(), memory, v.Number)
+		must(r.t, "Version", err)
+		out = append(out, fmt.Sprintf("%s %q", v.Op, full.Text))
+	}
+	return out
+}
+
+func wantOps(t *testing.T, r *rig, what string, want ...string) {
+	t.Helper()
+	if got := r.ops(); !slices.Equal(got[3:], want) {
+		t.Errorf("%s: %q, want %q", what, got[3:], want)
+	}
+}
+
+// Proves SYN-5: what was written meanwhile is kept before it is overwritten;
+// a reviewer who says what is to be overwritten overwrites nothing else; and a
+// memory that was deleted in the backend is remembered so and not rolled back.
+func TestRollbackMeetsTheBackend(t *testing.T) {
+	r := newRig(t)
+	vs := remembered(r)
+	c := r.client(bobToken)
+	r.up.now.Text = "written meanwhile"
+	_, err := c.Rollback(t.Context(), memory, review.RollbackRequest{SHA256: vs[0].SHA256, Newest: vs[2].SHA256, Reason: "x"})
+	wantStatus(t, "another text than the reviewer saw", err, 409)
+	if len(r.up.applied) != 0 {
+		t.Fatalf("applied %+v", r.up.applied)
+	}
+	wantOps(t, r, "after the conflict", `seal "written meanwhile"`)
+	out, err := c.Rollback(t.Context(), memory, review.RollbackRequest{SHA256: vs[0].SHA256, Reason: "x"})
+	if err != nil || out.Version == nil || out.Version.Before == vs[2].SHA256 || out.Version.Before == "" {
+		t.Fatalf("%+v %v", out, err)
+	}
+	wantOps(t, r, "after the rollback", `seal "written meanwhile"`, `rollback "text 0"`)
+	if _, err = c.Rollback(t.Context(), memory, review.RollbackRequest{Version: 2, Newest: vs[0].SHA256, Reason: "x"}); err != nil {
+		t.Fatalf("from what the reviewer saw: %v", err)
+	}
+
+	r.up.now, r.up.applied = memproxy.Memory{ID: "m", Missing: true}, nil
+	_, err = c.Rollback(t.Context(), memory, review.RollbackRequest{SHA256: vs[0].SHA256, Reason: "x"})
+	wantStatus(t, "deleted", err, 409)
+	_, err = c.Rollback(t.Context(), memory, review.RollbackRequest{SHA256: vs[0].SHA256, Reason: "x"})
+	wantStatus(t, "deleted, again", err, 409)
+	if len(r.up.applied) != 0 {
+		t.Errorf("applied %+v", r.up.applied)
+	}
+	wantOps(t, r, "deleted", `seal "written meanwhile"`, `rollback "text 0"`, `rollback "text 1"`, `delete ""`)
+
+	r.up.nowErr = errors.New("away")
+	_, err = c.Rollback(t.Context(), memory, review.RollbackRequest{SHA256: vs[0].SHA256, Reason: "x"})
+	wantStatus(t, "a backend that cannot be asked", err, 502)
+}
+
+// Proves SYN-5: a rollback that was begun is brought to its end, once, by
+// whoever comes after: what was sent is not sent again, what was not is, and
+// what somebody wrote since is not overwritten.
+func TestRollbacksAreEnded(t *testing.T) {
+	for name, tc := range map[string]struct {
+		now     memproxy.Memory
+		applied int
+		want    []string
+	}{
+		"it was not sent":        {memproxy.Memory{ID: "m", Text: "text 2"}, 1, []string{`rollback "text 0"`}},
+		"it was sent":            {memproxy.Memory{ID: "m", Text: "text 0"}, 0, []string{`rollback "text 0"`}},
+		"something was written":  {memproxy.Memory{ID: "m", Text: "newer"}, 0, nil},
+		"the memory was deleted": {memproxy.Memory{ID: "m", Missing: true}, 0, []string{`delete ""`}},
+	} {
+		r := newRig(t)
+		vs := remembered(r)
+		b := memproxy.Rollback{MemoryKey: memory, Tenant: "acme", Decision: "d", Reviewer: "human:bob", Reason: "x", Number: 1, Before: vs[2].SHA256}
+		must(t, "BeginRollback", r.ledger.BeginRollback(t.Context(), b, time.Minute))
+		r.up.now = tc.now
+		must(t, "Recover", r.roller.Recover(t.Context()))
+		wantOps(t, r, name+", while its process may still be at it")
+		r.clock.Pass(2 * time.Minute)
+		for range 2 {
+			must(t, "Recover", r.runner.Recover(t.Context()))
+		}
+		wantOps(t, r, name, tc.want...)
+		if len(r.up.applied) != tc.applied {
+			t.Errorf("%s: applied %+v", name, r.up.applied)
+		}
+		if left, err := r.ledger.UnfinishedRollbacks(t.Context(), time.Hour); len(left) > 0 || err != nil {
+			t.Errorf("%s: left %+v %v", name, left, err)
+		}
+	}
+	if _, err := review.NewRoller(review.RollerOptions{Log: slog.New(slog.DiscardHandler)}); err == nil {
+		t.Error("a roller without a store")
+	}
+}
