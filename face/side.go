@@ -14,8 +14,13 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// maxFetch bounds one memory fetched from the side, in bytes.
-const maxFetch = 1 << 20
+// The bounds of side answers, in bytes: of one memory that is fetched, and of
+// what another request is answered, such as a page of a list, each of whose
+// elements may bring thousands of numbers.
+const (
+	maxFetch = 1 << 20
+	maxSent  = 16 << 20
+)
 
 // asker are the client headers that a side request carries: who asks, never
 // what was asked.
@@ -54,13 +59,13 @@ func NewSide(o SideOptions) (*Side, error) {
 
 // Fetch implements gate.Fetcher.
 func (s *Side) Fetch(ctx context.Context, q memproxy.Request) (memproxy.Reply, error) {
-	return s.Send(ctx, q, nil)
+	return s.As(ctx, q, nil, q.Header, nil, maxFetch)
 }
 
 // Send implements gate.Sender. Of the request's headers those go along that say
 // who asks.
 func (s *Side) Send(ctx context.Context, q memproxy.Request, body []byte) (memproxy.Reply, error) {
-	return s.As(ctx, q, body, q.Header, nil, maxFetch)
+	return s.As(ctx, q, body, q.Header, nil, maxSent)
 }
 
 // As sends a request in the name of a caller, with headers of its own besides,

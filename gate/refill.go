@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/memproxy/memproxy"
 )
@@ -45,8 +46,25 @@ func (ret *returning) sift(ctx context.Context) (refused bool, err error) {
 	if refused, err := ret.withhold(ctx); refused || err != nil {
 		return refused, err
 	}
+	within(ret.reading)
 	ret.account()
 	return false, nil
+}
+
+// within marks what stands inside something that is left out.
+func within(rd *memproxy.Reading) {
+	gone := map[string]bool{}
+	for i := range rd.Memories {
+		if m := &rd.Memories[i]; m.Drop {
+			gone[m.Pointer] = true
+		}
+	}
+	for i := range rd.Memories {
+		m := &rd.Memories[i]
+		for at := strings.LastIndexByte(m.Pointer, '/'); len(gone) > 0 && at > 0 && !m.Drop; at = strings.LastIndexByte(m.Pointer[:at], '/') {
+			m.Drop = gone[m.Pointer[:at]]
+		}
+	}
 }
 
 // refill fills up an answer, and returns what it was filled up with. Where that

@@ -85,13 +85,9 @@ func (f *finding) element(v *jsondoc.Value, ptr string) error {
 	if v.Kind != jsondoc.Object {
 		return errShape
 	}
-	inner := v
-	for _, key := range [...]string{"passage", "message"} { // search results have it inside
-		if in := v.Get(key); in != nil && in.Kind == jsondoc.Object && v.Get("id") == nil {
-			inner = in
-		}
-	}
-	m := f.memory(inner, ptr)
+	inner, at := wrapped(v, ptr)
+	m := f.memory(inner, at)
+	m.Pointer = ptr
 	if m.Scope.Agent == "" {
 		m.Scope.Agent = v.Get("agent_id").Text()
 	}
@@ -99,7 +95,21 @@ func (f *finding) element(v *jsondoc.Value, ptr string) error {
 		m.ID = v.Get("message_id").Text()
 	}
 	f.rd.Memories = append(f.rd.Memories, m)
+	if KindOf(m.ID) == TargetAgent {
+		return f.blocks(ptr, m.ID)
+	}
 	return nil
+}
+
+// wrapped is the object that an element is, and its pointer: search results
+// have it inside.
+func wrapped(v *jsondoc.Value, ptr string) (*jsondoc.Value, string) {
+	for _, key := range [...]string{"passage", "message"} {
+		if in := v.Get(key); in != nil && in.Kind == jsondoc.Object && v.Get("id") == nil {
+			return in, ptr + "/" + key
+		}
+	}
+	return v, ptr
 }
 
 // memory reads what is known of every object: block, passage, agent, message.
@@ -120,6 +130,8 @@ func (f *finding) memory(v *jsondoc.Value, ptr string) memproxy.Memory {
 		m.Scope.User = m.ID
 	case TargetMessage:
 		m.Layer = memproxy.Episodic
+		// The first of an agent's messages is the prompt, with its blocks inside.
+		m.Compiled = v.Get("message_type").Text() == "system_message" || v.Get("role").Text() == "system"
 	case TargetPassage: // nothing in the server rewrites one
 	default:
 		m.Mutable = true
@@ -169,17 +181,25 @@ func (f *finding) inside(root *jsondoc.Value) error {
 	if root.Get("id") != nil {
 		f.agent = root.Get("id").Text()
 	}
+	return f.blocks("", f.agent)
+}
+
+// blocks reads the blocks in an agent's state, each once.
+func (f *finding) blocks(ptr, agent string) error {
+	was := f.agent
+	f.agent = agent
+	defer func() { f.agent = was }()
 	var seen []string
 	for _, home := range homes {
-		v := f.doc.At(home)
-		if v == nil || v.Kind != jsondoc.Array {
+		list := f.doc.At(ptr + home)
+		if list == nil || list.Kind != jsondoc.Array {
 			continue
 		}
-		for i, e := range v.Elems {
+		for i, e := range list.Elems {
 			if e.Kind != jsondoc.Object {
 				return errShape
 			}
-			m := f.memory(e, jsondoc.Index(home, i))
+			m := f.memory(e, jsondoc.Index(ptr+home, i))
 			if m.ID != "" && slices.Contains(seen, m.ID) {
 				continue
 			}
@@ -218,110 +238,4 @@ func (f *finding) made(root *jsondoc.Value, r *row) error {
 		}
 	}
 	return nil
-}
-
-// Rewrite implements the gate's reader.
-func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply, rd *memproxy.Reading) ([]byte, error) {
-	drop := map[string]bool{} // pointers of what holds them, and of themselves
-	ids := map[string]bool{}
-	n := 0
-	shown, told := map[string]string{}, map[string]string{}
-	for i := range rd.Memories {
-		m := &rd.Memories[i]
-		if !m.Drop {
-			if m.Show != nil && m.TextAt != "" {
-				shown[m.TextAt] = *m.Show
-				told[m.ID] = *m.Show
-			}
-			continue
-		}
-		if m.Pointer == "" {
-			return nil, errWhole
-		}
-		drop[m.Pointer], drop[m.Pointer[:strings.LastIndexByte(m.Pointer, '/')]] = true, true
-		ids[m.ID] = m.ID != ""
-		n++
-	}
-	if n == 0 && !rd.Traces && len(shown) == 0 {
-		return reply.Body, nil
-	}
-	doc, err := jsondoc.Parse(reply.Body, 0)
-	if err != nil {
-		return nil, err
-	}
-	e := doc.Edit()
-	if r := a.row(rt.ID); r != nil && r.is(inside) {
-		copies(doc, told, shown)
-	}
-	if err := e.Texts(shown); err != nil {
-		return nil, err
-	}
-	if n == 0 {
-		unpause(e, doc)
-		return e.Apply(), nil
-	}
-	r := a.row(rt.ID)
-	nested := r != nil && r.is(inside)
-	if nested {
-		for _, home := range homes { // the same block stands in two of them
-			drop[home] = true
-		}
-	}
-	for ptr := range drop {
-		thin(e, doc, ptr, drop, ids, nested && slices.Contains(homes[:], ptr))
-	}
-	if c := doc.Root.Get("count"); c != nil && c.Kind == jsondoc.Number {
-		if was, err := strconv.Atoi(string(doc.Raw(c))); err == nil {
-			e.Replace(c, strconv.AppendInt(nil, int64(max(0, was-n)), 10))
-		}
-	}
-	out := e.Apply()
-	if !rd.Traces {
-		return out, nil
-	}
-	if doc, err = jsondoc.Parse(out, 0); err != nil {
-		return nil, err
-	}
-	e = doc.Edit()
-	unpause(e, doc)
-	return e.Apply(), nil
-}
-
-// copies adds the other places where an agent's blocks stand whose text is
-// replaced.
-func copies(doc *jsondoc.Doc, told, shown map[string]string) {
-	for _, home := range homes {
-		v := doc.At(home)
-		if v == nil || v.Kind != jsondoc.Array {
-			continue
-		}
-		for i, e := range v.Elems {
-			if text, ok := told[e.Get("id").Text()]; ok && e.Get("value").Text() != "" {
-				shown[jsondoc.Index(home, i)+"/value"] = text
-			}
-		}
-	}
-}
-
-// thin leaves dropped elements out of a list, or dropped members out of an
-// object. Where blocks are nested, all copies of one go.
-func thin(e *jsondoc.Edits, doc *jsondoc.Doc, ptr string, drop, ids map[string]bool, nested bool) {
-	v := doc.At(ptr)
-	if v == nil {
-		return
-	}
-	switch v.Kind {
-	case jsondoc.Array:
-		e.Array(v, func(i int) bool {
-			return drop[jsondoc.Index(ptr, i)] || nested && ids[v.Elems[i].Get("id").Text()]
-		})
-	case jsondoc.Object:
-		gone := func(name string) bool {
-			at := jsondoc.Child(ptr, name)
-			return drop[at] && doc.At(at).Kind == jsondoc.String
-		}
-		if slices.ContainsFunc(v.Members, func(m jsondoc.Member) bool { return gone(m.Name) }) {
-			e.Object(v, gone, nil)
-		}
-	}
 }

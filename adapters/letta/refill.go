@@ -1,0 +1,103 @@
+package letta
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/pages"
+)
+
+// How much the server gives at once, and what it gives to who does not say how
+// much it wants, at the least.
+const (
+	maxList    = 1000
+	maxSearch  = 100
+	someList   = 50
+	someSearch = 5
+)
+
+// Refill implements the gate's refiller: lists go on behind their last element,
+// searches are made again, longer. A list that goes backwards is not filled up:
+// the server gives the beginning of what is before an element, not its end.
+func (a *Adapter) Refill(rt memproxy.Route, sent memproxy.Request, body []byte, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill {
+	r := a.row(rt.ID)
+	if r == nil || rt.Kind != memproxy.Recall || rt.Derived || r.is(inside) {
+		return nil
+	}
+	o := pages.Options{Keys: listKeys[:], Emptied: slices.ContainsFunc(rd.Memories, func(m memproxy.Memory) bool { return KindOf(m.ID) == TargetMessage })}
+	var ok bool
+	switch {
+	case r.id == "letta.search_archival_memory":
+		ok = again(&o, sent)
+	case r.shape == search:
+		ok = longer(&o, sent, body)
+	case r.shape == bare && sent.Method == "GET":
+		ok = onwards(&o, sent)
+	}
+	if !ok {
+		return nil
+	}
+	if f := pages.New(o, reply, rd); f != nil {
+		return f
+	}
+	return nil
+}
+
+// wanted is how much the query asks for; 0 is not said.
+func wanted(query, name string) (int, bool) {
+	text, said := pages.Param(query, name)
+	if !said {
+		return 0, true
+	}
+	n, err := strconv.Atoi(text)
+	return n, err == nil && n > 0
+}
+
+// onwards is a list with cursors.
+func onwards(o *pages.Options, sent memproxy.Request) (ok bool) {
+	if _, backwards := pages.Param(sent.Query, "before"); backwards {
+		return false
+	}
+	o.Max, o.Whole = maxList, someList
+	o.Ask = func(n int, after string) (memproxy.Search, bool) {
+		q := sent
+		q.Query = pages.With(pages.With(q.Query, "after", after), "limit", strconv.Itoa(n))
+		return memproxy.Search{Request: q}, after != ""
+	}
+	o.Want, ok = wanted(sent.Query, "limit")
+	return ok
+}
+
+// again is a search whose length stands in the query.
+func again(o *pages.Options, sent memproxy.Request) (ok bool) {
+	o.Again, o.Max, o.Whole = true, maxSearch, someSearch
+	o.Ask = func(n int, _ string) (memproxy.Search, bool) {
+		q := sent
+		q.Query = pages.With(q.Query, "top_k", strconv.Itoa(n))
+		return memproxy.Search{Request: q}, true
+	}
+	o.Want, ok = wanted(sent.Query, "top_k")
+	return ok
+}
+
+// longer is a search whose length stands in the body.
+func longer(o *pages.Options, sent memproxy.Request, body []byte) bool {
+	doc, err := jsondoc.Parse(body, 0)
+	if err != nil || doc.Root.Kind != jsondoc.Object {
+		return false
+	}
+	if v := doc.Root.Get("limit"); given(v) != nil {
+		if o.Want, err = strconv.Atoi(string(doc.Raw(v))); err != nil || o.Want <= 0 {
+			return false
+		}
+	}
+	o.Again, o.Max, o.Whole = true, maxSearch, someSearch
+	o.Ask = func(n int, _ string) (memproxy.Search, bool) {
+		e := doc.Edit()
+		e.Object(doc.Root, func(name string) bool { return name == "limit" }, [][]byte{[]byte(`"limit":` + strconv.Itoa(n))})
+		return memproxy.Search{Request: sent, Body: e.Apply()}, true
+	}
+	return true
+}

@@ -1,0 +1,202 @@
+package letta
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// Rewrite implements the gate's reader.
+func (a *Adapter) Rewrite(rt memproxy.Route, _ memproxy.Request, reply memproxy.Reply, rd *memproxy.Reading) ([]byte, error) {
+	w := rewriting{
+		nested: map[string]string{}, drop: map[string]bool{}, ids: map[copied]bool{},
+		shown: map[string]string{}, again: map[copied]string{}, told: map[string]*memproxy.Provenance{}, retold: map[copied]*memproxy.Provenance{},
+	}
+	if r := a.row(rt.ID); r != nil && r.is(inside) {
+		w.agent("")
+	}
+	for i := range rd.Memories {
+		if m := &rd.Memories[i]; KindOf(m.ID) == TargetAgent && m.Pointer != "/id" {
+			w.agent(m.Pointer)
+		}
+	}
+	for i := range rd.Memories {
+		if err := w.take(&rd.Memories[i]); err != nil {
+			return nil, err
+		}
+	}
+	if !w.any && !rd.Traces && len(w.shown) == 0 && len(w.told) == 0 {
+		return reply.Body, nil
+	}
+	doc, err := jsondoc.Parse(reply.Body, 0)
+	if err != nil {
+		return nil, err
+	}
+	w.doc, w.e = doc, doc.Edit()
+	out, err := w.apply()
+	if err != nil || !rd.Traces {
+		return out, err
+	}
+	if doc, err = jsondoc.Parse(out, 0); err != nil {
+		return nil, err
+	}
+	e := doc.Edit()
+	unpause(e, doc)
+	return e.Apply(), nil
+}
+
+// rewriting is one answer being changed. A block may stand in several places
+// of one agent, and is changed in all of them.
+type rewriting struct {
+	doc    *jsondoc.Doc
+	e      *jsondoc.Edits
+	nested map[string]string // where agents' blocks stand, and the pointer of the agent
+	drop   map[string]bool   // pointers of what is dropped, and of what holds it
+	ids    map[copied]bool   // dropped blocks
+	n      int               // dropped elements of the list
+	any    bool              // something is dropped
+	shown  map[string]string // texts by their pointers
+	again  map[copied]string // and by the blocks that they are
+	told   map[string]*memproxy.Provenance
+	retold map[copied]*memproxy.Provenance
+}
+
+// copied is a block of the agent at a pointer.
+type copied struct{ agent, id string }
+
+func (w *rewriting) agent(ptr string) {
+	for _, home := range homes {
+		w.nested[ptr+home] = ptr
+	}
+}
+
+// take notes what becomes of one memory.
+func (w *rewriting) take(m *memproxy.Memory) error {
+	at := max(0, strings.LastIndexByte(m.Pointer, '/'))
+	agent, nested := w.nested[m.Pointer[:at]]
+	c := copied{agent, m.ID}
+	if m.Drop {
+		if m.Pointer == "" {
+			return errWhole
+		}
+		w.drop[m.Pointer], w.drop[m.Pointer[:at]] = true, true
+		if nested {
+			for _, home := range homes { // the same block stands in two of them
+				w.drop[agent+home] = true
+			}
+			w.ids[c] = m.ID != ""
+		} else {
+			w.n++
+		}
+		w.any = true
+		return nil
+	}
+	if m.Show != nil && m.TextAt != "" {
+		w.shown[m.TextAt] = *m.Show
+		if nested {
+			w.again[c] = *m.Show
+		}
+	}
+	if m.Told != nil {
+		w.told[m.Pointer] = m.Told
+		if nested {
+			w.retold[c] = m.Told
+		}
+	}
+	return nil
+}
+
+func (w *rewriting) apply() ([]byte, error) {
+	w.copies()
+	if err := w.e.Texts(w.shown); err != nil {
+		return nil, err
+	}
+	for ptr, p := range w.told {
+		if err := w.tell(ptr, p); err != nil {
+			return nil, err
+		}
+	}
+	for ptr := range w.drop {
+		w.thin(ptr)
+	}
+	w.count()
+	return w.e.Apply(), nil
+}
+
+// copies adds the other places where blocks stand that are changed.
+func (w *rewriting) copies() {
+	for home, agent := range w.nested {
+		v := w.doc.At(home)
+		if v == nil || v.Kind != jsondoc.Array {
+			continue
+		}
+		for i, e := range v.Elems {
+			c := copied{agent, e.Get("id").Text()}
+			if text, ok := w.again[c]; ok && e.Get("value").Text() != "" {
+				w.shown[jsondoc.Index(home, i)+"/value"] = text
+			}
+			if p := w.retold[c]; p != nil {
+				w.told[jsondoc.Index(home, i)] = p
+			}
+		}
+	}
+}
+
+// tell says in a memory's metadata where it comes from.
+func (w *rewriting) tell(ptr string, p *memproxy.Provenance) error {
+	v := w.doc.At(ptr)
+	if v == nil || v.Kind != jsondoc.Object {
+		return nil
+	}
+	v, _ = wrapped(v, ptr)
+	text, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	text = append([]byte(`"`+memproxy.ProvenanceKey+`":`), text...)
+	if meta := v.Get("metadata"); meta != nil && meta.Kind == jsondoc.Object {
+		w.e.Object(meta, func(name string) bool { return name == memproxy.ProvenanceKey }, [][]byte{text})
+		return nil
+	}
+	w.e.Object(v, func(name string) bool { return name == "metadata" }, [][]byte{slices.Concat([]byte(`"metadata":{`), text, []byte("}"))})
+	return nil
+}
+
+// thin leaves dropped elements out of a list, or dropped members out of an
+// object. Of blocks in an agent all copies of one go.
+func (w *rewriting) thin(ptr string) {
+	v := w.doc.At(ptr)
+	if v == nil {
+		return
+	}
+	agent, nested := w.nested[ptr]
+	switch v.Kind {
+	case jsondoc.Array:
+		w.e.Array(v, func(i int) bool {
+			return w.drop[jsondoc.Index(ptr, i)] || nested && w.ids[copied{agent, v.Elems[i].Get("id").Text()}]
+		})
+	case jsondoc.Object:
+		gone := func(name string) bool {
+			at := jsondoc.Child(ptr, name)
+			return w.drop[at] && w.doc.At(at).Kind == jsondoc.String
+		}
+		if slices.ContainsFunc(v.Members, func(m jsondoc.Member) bool { return gone(m.Name) }) {
+			w.e.Object(v, gone, nil)
+		}
+	}
+}
+
+// count lowers the number of elements that some answers tell.
+func (w *rewriting) count() {
+	c := w.doc.Root.Get("count")
+	if c == nil || c.Kind != jsondoc.Number || w.n == 0 {
+		return
+	}
+	if was, err := strconv.Atoi(string(w.doc.Raw(c))); err == nil {
+		w.e.Replace(c, strconv.AppendInt(nil, int64(max(0, was-w.n)), 10))
+	}
+}
