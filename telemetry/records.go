@@ -61,10 +61,11 @@ func traced(ctx context.Context, id string) context.Context {
 // severityOf ranks an event for those who filter by severity.
 func severityOf(ev *memproxy.Event) (log.Severity, string) {
 	switch {
-	case ev.Type == memproxy.EventRepair:
+	case ev.Type == memproxy.EventRepair, ev.Type == memproxy.EventChainBreak:
 		return log.SeverityError, "ERROR"
 	case ev.Type == memproxy.EventDecision && (ev.Verdict.Stops() || ev.Would.Stops()),
-		ev.Type == memproxy.EventBudgetExceeded, ev.Type == memproxy.EventBudgetWarning, ev.Type == memproxy.EventRapidWrites:
+		ev.Type == memproxy.EventBudgetExceeded, ev.Type == memproxy.EventBudgetWarning, ev.Type == memproxy.EventRapidWrites,
+		ev.Type == memproxy.EventIntegrity && len(ev.Reasons) > 0:
 		return log.SeverityWarn, "WARN"
 	}
 	return log.SeverityInfo, "INFO"

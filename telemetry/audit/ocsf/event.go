@@ -54,7 +54,7 @@ func Event(r *verify.Record, o Options) ([]byte, error) {
 	switch memproxy.EventType(r.Type) {
 	case memproxy.EventDecision, memproxy.EventOutcome, memproxy.EventReview:
 		e.activity(r)
-	case memproxy.EventStart, memproxy.EventStop, memproxy.EventReload, "prune":
+	case memproxy.EventStart, memproxy.EventStop, memproxy.EventReload, "prune", memproxy.EventAnchor, memproxy.EventSweep, memproxy.EventSeal:
 		e.lifecycle(r, maker)
 	default:
 		e.finding(r)
@@ -135,6 +135,9 @@ func (e *event) finding(r *verify.Record) {
 	if memproxy.EventType(r.Type) == memproxy.EventBudgetWarning {
 		e.SeverityID, e.IsAlert = 2, false
 	}
+	if memproxy.EventType(r.Type) == memproxy.EventChainBreak {
+		e.SeverityID = 5
+	}
 	e.FindingInfo = &findingInfo{
 		UID: e.Metadata.UID, Title: strings.ReplaceAll(r.Type, "_", " "), Desc: r.Detail, Types: []string{r.Type},
 		CreatedTime: e.Time, Attacks: e.Attacks,
@@ -143,6 +146,11 @@ func (e *event) finding(r *verify.Record) {
 	if r.Principal != nil {
 		e.Message += " by " + r.Principal.ID
 		e.Resources = append(e.Resources, resource{UID: r.Principal.ID, Name: r.Principal.ID, Type: "principal"})
+	}
+	if op := r.Operation; op != nil {
+		for _, id := range op.Targets {
+			e.Resources = append(e.Resources, resource{UID: id, Type: "memory"})
+		}
 	}
 }
 
