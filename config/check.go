@@ -21,9 +21,16 @@ func (v *reader) check(c *Config, root *yaml.Node) {
 	}
 	names, listens := map[string]bool{}, map[string]string{c.Admin.Listen: "admin"}
 	v.listen(c.Admin.Listen, at("admin", "listen"))
+	if p := c.Admin.Probes; p != "" {
+		v.listen(p, at("admin", "probes"))
+		if p == c.Admin.Listen && !strings.HasSuffix(p, ":0") {
+			v.fault(at("admin", "probes"), "%s is the address of admin already", p)
+		}
+		listens[p] = "admin.probes"
+	}
 	for i, b := range c.Backends {
-		if names[b.Name] || b.Name == "admin" {
-			v.fault(at("backends", i, "name"), "a backend needs a name of its own (and not admin)")
+		if names[b.Name] || b.Name == "admin" || b.Name == "probes" {
+			v.fault(at("backends", i, "name"), "a backend needs a name of its own (and not admin or probes)")
 		}
 		names[b.Name] = true
 		v.listen(b.Listen, at("backends", i, "listen"))
@@ -95,6 +102,9 @@ func (v *reader) identity(c *Config, at func(...any) int) {
 	}
 	if o := c.Identity.OIDC; o != nil {
 		v.url(o.Issuer, at("identity", "oidc", "issuer"), "issuer", "it is public", "http", "https")
+		if o.TokenFile != "" && !strings.HasPrefix(o.Issuer, "https://") {
+			v.fault(at("identity", "oidc", "token_file"), "token_file would go to the issuer in the clear: it needs https")
+		}
 	}
 }
 

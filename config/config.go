@@ -35,6 +35,7 @@ type Config struct {
 // Admin is the admin listener.
 type Admin struct {
 	Listen string `yaml:"listen,omitempty" doc:"address of /healthz, /readyz and /metrics" default:"127.0.0.1:9901"`
+	Probes string `yaml:"probes,omitempty" doc:"a second address with /healthz, /readyz and /metrics and nothing else, for networks that may not reach the review API; absent: none"`
 }
 
 // Backend is one memory service behind the proxy.
@@ -114,6 +115,16 @@ type OIDC struct {
 	Trust    string            `yaml:"trust,omitempty" doc:"tier of those whose token does not say" default:"authenticated" enum:"anonymous,authenticated,established,human,system"`
 	MaxTrust string            `yaml:"max_trust,omitempty" doc:"the highest tier that a token may give itself" default:"human" enum:"anonymous,authenticated,established,human,system"`
 	Claims   map[string]string `yaml:"claims,omitempty" doc:"which claims of the token are read; trust is capped by max_trust" default:"id: sub" keys:"id,tenant,roles,kind,trust,acts_as,users,apps,runs"`
+	// For issuers within a cluster, whose tokens say no more than a name.
+	CA        string     `yaml:"ca,omitempty" doc:"roots of the issuer's certificate, PEM; absent: the system's"`
+	TokenFile string     `yaml:"token_file,omitempty" doc:"file of a token that the issuer is asked with, read each time; the issuer is then https"`
+	Rules     []OIDCRule `yaml:"rules,omitempty" doc:"subjects to principals, the first that fits; a subject that none fits is refused. No claim but id is then read"`
+}
+
+// OIDCRule maps one subject.
+type OIDCRule struct {
+	Subject   string                         `yaml:"subject,omitempty" doc:"the id claim; * for one part between colons: system:serviceaccount:team-a:*" required:"true"`
+	Principal `yaml:",inline" optional:"id"` // without an id it is the prefix and the subject
 }
 
 // SPIFFE maps certificates.
@@ -176,6 +187,7 @@ type Redis struct {
 type Audit struct {
 	Retention Duration `yaml:"retention,omitempty" doc:"how long records are kept; 0 keeps them for ever" default:"90d"`
 	Origin    string   `yaml:"origin,omitempty" doc:"name of the log in its checkpoints; unique to the installation" default:"memproxy/ and the key's fingerprint"`
+	KeyFile   string   `yaml:"key_file,omitempty" doc:"the log's key, Ed25519, PKCS #8 PEM, as keygen makes it; it is never made. Logs that share a key need an origin each" default:"made in the state directory"`
 }
 
 // Telemetry goes to an OTLP collector.

@@ -65,6 +65,10 @@ func (c *Config) defaults() {
 		set(&o.Kind, "agent")
 		set(&o.Trust, "authenticated")
 		set(&o.MaxTrust, "human")
+		for i := range o.Rules {
+			set(&o.Rules[i].Kind, "agent")
+			set(&o.Rules[i].Trust, "authenticated")
+		}
 	}
 	if c.Ownership.Unattributed == "" {
 		c.Ownership.Unattributed = "visible"
@@ -167,8 +171,13 @@ func (c *Config) manyTenants() bool {
 			tenants[r.Tenant] = true
 		}
 	}
-	if o := c.Identity.OIDC; o != nil && o.Claims["tenant"] != "" {
-		return true
+	if o := c.Identity.OIDC; o != nil {
+		if o.Claims["tenant"] != "" {
+			return true
+		}
+		for _, r := range o.Rules {
+			tenants[r.Tenant] = true
+		}
 	}
 	delete(tenants, "") // callers without a tenant share one space with nobody
 	return len(tenants) > 1

@@ -22,6 +22,9 @@ func (c *Config) Warnings() []string {
 		out = append(out, fmt.Sprintf("callers that present nothing are taken for %s", c.Identity.Default.ID))
 	}
 	if o := c.Identity.OIDC; o != nil {
+		if len(o.Rules) > 0 && (len(o.Claims) > 1 || len(o.Claims) == 1 && o.Claims["id"] == "") {
+			out = append(out, "identity.oidc has rules, so that no claim but id is read: the others under claims mean nothing")
+		}
 		if u, err := url.Parse(o.Issuer); err == nil && u.Scheme == "http" && !loopback(u.Hostname()) {
 			out = append(out, "the OIDC issuer's keys are fetched in the clear: whoever can change them can be anybody")
 		}

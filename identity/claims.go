@@ -30,6 +30,9 @@ func (o OIDCOptions) principalOf(raw map[string]json.RawMessage) (memproxy.Princ
 	if len(id) > maxSubject || strings.ContainsFunc(id, unicode.IsControl) {
 		return memproxy.Principal{}, rejected("the token names nobody by a usable name")
 	}
+	if len(o.Rules) > 0 {
+		return o.ruled(id)
+	}
 	p := memproxy.Principal{ID: o.Prefix + id, Kind: o.Kind, Trust: o.Trust, Method: "oidc"}
 	if o.Claims.Tenant != "" {
 		// Without its tenant it would share the memories of those who have none.

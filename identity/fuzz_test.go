@@ -127,7 +127,7 @@ func FuzzKeySet(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		s := newIssuer("https://i.example", &http.Client{Transport: says(body)}, time.Minute, time.Now)
+		s := newIssuer("https://i.example", &http.Client{Transport: says(body)}, time.Minute, time.Now, nil)
 		keys, _, err := s.fetch(t.Context(), "https://i.example/keys")
 		if (err == nil) != (len(keys) > 0) {
 			t.Fatalf("%d keys, %v", len(keys), err)

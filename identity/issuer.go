@@ -51,6 +51,7 @@ type issuer struct {
 	client  *http.Client
 	timeout time.Duration
 	clock   func() time.Time
+	bearer  func() (string, error) // nil: the issuer asks for nothing
 
 	asking chan struct{} // holds one token while somebody fetches
 
@@ -62,8 +63,8 @@ type issuer struct {
 	why    error
 }
 
-func newIssuer(url string, client *http.Client, timeout time.Duration, clock func() time.Time) *issuer {
-	return &issuer{url: url, client: client, timeout: timeout, clock: clock, asking: make(chan struct{}, 1)}
+func newIssuer(url string, client *http.Client, timeout time.Duration, clock func() time.Time, bearer func() (string, error)) *issuer {
+	return &issuer{url: url, client: client, timeout: timeout, clock: clock, bearer: bearer, asking: make(chan struct{}, 1)}
 }
 
 // payload checks a signature and returns what was signed. An issuer that
@@ -212,6 +213,13 @@ func (s *issuer) get(ctx context.Context, url string, v any) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
+	}
+	if s.bearer != nil {
+		token, err := s.bearer()
+		if err != nil {
+			return fmt.Errorf("the token for the issuer: %w", err)
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
 	}
 	resp, err := s.client.Do(r)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
@@ -42,9 +43,15 @@ type OIDCOptions struct {
 	Trust memproxy.Trust
 	// MaxTrust caps what a token may say of its own trust.
 	MaxTrust memproxy.Trust
-	Timeout  time.Duration
-	Clock    func() time.Time
-	Client   *http.Client
+	// Rules say who a subject is. With any, a token of which none knows the
+	// subject is refused, and no claim but the id is read.
+	Rules   []OIDCRule
+	Timeout time.Duration
+	Clock   func() time.Time
+	Client  *http.Client
+	// Bearer returns the token that the issuer is asked with, each time anew.
+	// Nil: none. It goes to the issuer and to where that says that its keys are.
+	Bearer func() (string, error)
 }
 
 // OIDC verifies bearer tokens. Discovery happens at the first token and not at
@@ -88,6 +95,14 @@ func NewOIDC(opt OIDCOptions) (*OIDC, error) {
 	if opt.MaxTrust == "" {
 		opt.MaxTrust = memproxy.TrustHuman
 	}
+	if opt.Bearer != nil && !strings.HasPrefix(opt.Issuer, "https://") {
+		return nil, errors.New("identity: a token for the issuer would go there in the clear")
+	}
+	for _, r := range opt.Rules {
+		if r.Subject == "" {
+			return nil, errors.New("identity: a rule without a subject")
+		}
+	}
 	for _, t := range [...]memproxy.Trust{opt.Trust, opt.MaxTrust} {
 		if !slices.Contains(memproxy.Trusts[:], t) {
 			return nil, fmt.Errorf("identity: unknown tier %q", t)
@@ -103,7 +118,7 @@ func NewOIDC(opt OIDCOptions) (*OIDC, error) {
 		return nil, err
 	}
 	return &OIDC{
-		opt: opt, issuer: newIssuer(opt.Issuer, &client, opt.Timeout, opt.Clock), cache: c,
+		opt: opt, issuer: newIssuer(opt.Issuer, &client, opt.Timeout, opt.Clock, opt.Bearer), cache: c,
 		config: oidc.Config{ClientID: opt.Audience, SupportedSigningAlgs: algorithms, Now: opt.Clock},
 	}, nil
 }

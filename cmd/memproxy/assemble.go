@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/ed25519"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -167,7 +168,7 @@ func (s *sidecar) openState() error {
 	if err := os.MkdirAll(s.path("keys"), 0o700); err != nil {
 		return fmt.Errorf("state: %w", err)
 	}
-	key, err := audit.LoadOrCreateKey(s.path("keys"))
+	key, err := s.auditKey()
 	if err != nil {
 		return err
 	}
@@ -193,6 +194,14 @@ func (s *sidecar) openState() error {
 	}
 	s.onClose(func(context.Context) error { return s.ledger.Close() })
 	return nil
+}
+
+// auditKey is the log's key: one that is made elsewhere, or the state's own.
+func (s *sidecar) auditKey() (ed25519.PrivateKey, error) {
+	if path := s.cfg.Audit.KeyFile; path != "" {
+		return audit.LoadKey(path)
+	}
+	return audit.LoadOrCreateKey(s.path("keys"))
 }
 
 // ledgerOptions are a file of one's own, or a database that replicas share.

@@ -3,7 +3,13 @@ package main
 import (
 	"crypto/ed25519"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -28,7 +34,16 @@ func buildIdentifier(cfg *config.Config) (*identity.Identifier, error) {
 			prefix = *o.Prefix
 		}
 		c := o.Claims
+		client, err := issuerClient(o)
+		if err != nil {
+			return nil, err
+		}
+		var rules []identity.OIDCRule
+		for _, r := range o.Rules {
+			rules = append(rules, identity.OIDCRule{Subject: r.Subject, Principal: r.Memproxy()})
+		}
 		opt.OIDC, err = identity.NewOIDC(identity.OIDCOptions{
+			Client: client, Bearer: bearerIn(o.TokenFile), Rules: rules,
 			Issuer: o.Issuer, Audience: o.Audience, Prefix: prefix, Clock: time.Now,
 			Kind: memproxy.PrincipalKind(o.Kind), Trust: memproxy.Trust(o.Trust), MaxTrust: memproxy.Trust(o.MaxTrust),
 			Claims: identity.Claims{
@@ -56,4 +71,45 @@ func buildIdentifier(cfg *config.Config) (*identity.Identifier, error) {
 func fingerprint(key ed25519.PrivateKey) string {
 	sum := sha256.Sum256(key.Public().(ed25519.PublicKey))
 	return hex.EncodeToString(sum[:8])
+}
+
+// issuerClient asks an issuer, and believes the roots that are configured.
+func issuerClient(o *config.OIDC) (*http.Client, error) {
+	if o.CA == "" {
+		return nil, nil
+	}
+	pool, err := roots(o.CA)
+	if err != nil {
+		return nil, fmt.Errorf("identity.oidc.ca: %w", err)
+	}
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	return &http.Client{Transport: t}, nil
+}
+
+// maxBearer bounds a token's file, in bytes.
+const maxBearer = 64 << 10
+
+// bearerIn reads a token from its file each time: projected ones are replaced
+// before they end. Nil for no file.
+func bearerIn(path string) func() (string, error) {
+	if path == "" {
+		return nil
+	}
+	return func() (string, error) {
+		f, err := os.Open(path)
+		if err != nil {
+			return "", err
+		}
+		defer f.Close()
+		b, err := io.ReadAll(io.LimitReader(f, maxBearer))
+		if err != nil {
+			return "", err
+		}
+		token := strings.TrimSpace(string(b))
+		if token == "" {
+			return "", fmt.Errorf("%s is empty", path)
+		}
+		return token, nil
+	}
 }

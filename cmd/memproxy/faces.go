@@ -55,6 +55,11 @@ func (s *sidecar) buildFaces() error {
 		Review: s.reviewAPI,
 		Ready:  s.ready, Metrics: s.telemetry.Metrics(), Spans: spans,
 	})})
+	if addr := s.cfg.Admin.Probes; addr != "" {
+		s.listeners = append(s.listeners, &listener{name: "probes", addr: addr, handler: proxy.NewAdmin(proxy.AdminOptions{
+			Ready: s.ready, Metrics: s.telemetry.Metrics(),
+		})})
+	}
 	return nil
 }
 

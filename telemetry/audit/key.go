@@ -23,11 +23,21 @@ const (
 // LoadOrCreateKey reads the Ed25519 key in dir, or makes one when there is
 // none. It refuses a key file that others may read.
 func LoadOrCreateKey(dir string) (ed25519.PrivateKey, error) {
-	path := filepath.Join(dir, KeyFile)
-	b, err := os.ReadFile(path)
+	key, err := readKey(filepath.Join(dir, KeyFile), 0o077)
 	if errors.Is(err, fs.ErrNotExist) {
 		return createKey(dir)
 	}
+	return key, err
+}
+
+// LoadKey reads the Ed25519 key in a file that somebody else made and keeps.
+// The file's group may read it, as that of a mounted Secret does; everybody
+// may not.
+func LoadKey(path string) (ed25519.PrivateKey, error) { return readKey(path, 0o007) }
+
+// readKey reads a key that those of the mode bits may do nothing with.
+func readKey(path string, others fs.FileMode) (ed25519.PrivateKey, error) {
+	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("audit: %w", err)
 	}
@@ -35,7 +45,7 @@ func LoadOrCreateKey(dir string) (ed25519.PrivateKey, error) {
 	if err != nil {
 		return nil, fmt.Errorf("audit: %w", err)
 	}
-	if st.Mode().Perm()&0o077 != 0 {
+	if st.Mode().Perm()&others != 0 {
 		return nil, fmt.Errorf("audit: %s may be read by others (mode %04o); make it 0600", path, st.Mode().Perm())
 	}
 	block, _ := pem.Decode(b)

@@ -1,0 +1,98 @@
+package identity_test
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/identity"
+)
+
+// Proves TRL-1, CARD-10: a cluster's tokens say no more than a service
+// account's name; rules say who that is, the first that fits, and a subject
+// that none fits is nobody.
+func TestSubjectsByRule(t *testing.T) {
+	named := memproxy.Principal{ID: "agent:reader", Kind: memproxy.KindAgent, Tenant: "acme", Trust: memproxy.TrustEstablished, Roles: []string{"reader"}}
+	own := memproxy.Principal{Kind: memproxy.KindAgent, Tenant: "acme", Trust: memproxy.TrustAuthenticated, ActsAs: memproxy.Limit{Values: []string{"dev"}}}
+	d := newDesk(t, func(o *identity.OIDCOptions) {
+		o.Prefix = ""
+		o.Claims = identity.Claims{Roles: "groups", Tenant: "org", Trust: "tier"}
+		o.Rules = []identity.OIDCRule{
+			{Subject: "system:serviceaccount:team-a:reader", Principal: named},
+			{Subject: "system:serviceaccount:team-a:*", Principal: own},
+		}
+	})
+	named.Method, own.Method, own.ID = "oidc", "oidc", "system:serviceaccount:team-a:writer"
+	for subject, want := range map[string]memproxy.Principal{
+		"system:serviceaccount:team-a:reader": named,
+		"system:serviceaccount:team-a:writer": own,
+	} {
+		// What the token says of itself besides is not read.
+		if p := d.accept(d.token("sub", subject, "groups", []string{"admin"}, "org", "other", "tier", "human")); !reflect.DeepEqual(p, want) {
+			t.Errorf("%s: %+v, want %+v", subject, p, want)
+		}
+	}
+	for _, subject := range []string{
+		"system:serviceaccount:team-b:reader", "system:serviceaccount:team-a:", "system:serviceaccount:team-a", "system:serviceaccount:team-a:reader:x",
+		"xsystem:serviceaccount:team-a:reader", "system:serviceaccount:team-a2:reader", "*",
+	} {
+		d.refuse(d.token("sub", subject))
+	}
+	if _, err := identity.NewOIDC(identity.OIDCOptions{Issuer: "https://i.example", Audience: "a", Clock: time.Now, Rules: []identity.OIDCRule{{}}}); err == nil {
+		t.Error("a rule without a subject is taken")
+	}
+}
+
+// Proves TRL-1: an issuer that asks for a token is given one, the newest, for
+// its document and for its keys; without one nobody is believed, and it is
+// never sent in the clear.
+func TestTokenForTheIssuer(t *testing.T) {
+	d := newDesk(t, nil)
+	token, gone := "first", error(nil)
+	tls := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer second" {
+			http.Error(w, "no", http.StatusUnauthorized)
+			return
+		}
+		d.serve(w, r)
+	}))
+	defer tls.Close()
+	plain := d.server
+	d.server = tls
+	defer func() { d.server = plain }()
+	opt := identity.OIDCOptions{
+		Issuer: tls.URL, Audience: "memproxy", Clock: d.Now, Timeout: 20 * time.Second, Client: tls.Client(),
+		Bearer: func() (string, error) { return token, gone },
+	}
+	o, err := identity.NewOIDC(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.id, err = identity.New(identity.Options{OIDC: o}); err != nil {
+		t.Fatal(err)
+	}
+	away := func(what string) {
+		t.Helper()
+		_, err := d.present(d.token())
+		var no *memproxy.Rejected
+		if err == nil || errors.As(err, &no) {
+			t.Errorf("%s: %v, want breakage", what, err)
+		}
+		d.Advance(2 * time.Second)
+	}
+	away("a wrong token")
+	gone = errors.New("no such file")
+	away("no token")
+	token, gone = "second", nil // replaced on the disk
+	if p := d.accept(d.token()); p.ID != "42" {
+		t.Errorf("%+v", p)
+	}
+	opt.Issuer = plain.URL
+	if _, err := identity.NewOIDC(opt); err == nil {
+		t.Error("a token goes to the issuer in the clear")
+	}
+}
