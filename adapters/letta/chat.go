@@ -225,7 +225,10 @@ func (d *decoding) toolRun(root *jsondoc.Value) error {
 	if len(labels) == 0 {
 		return nil
 	}
-	replaces := turn.Replaces(d.params["tool_name"], d.params["agent_id"], string(d.doc.Raw(root.Get("args"))))
+	replaces := true
+	if args := root.Get("args"); args != nil {
+		replaces = turn.Replaces(d.params["tool_name"], d.params["agent_id"], string(d.doc.Raw(args)))
+	}
 	// The text is written to each block that the call names.
 	plain := slices.Clone(d.op.Items)
 	d.op.Items = d.op.Items[:0]
