@@ -152,8 +152,12 @@ type ReasonTally struct {
 
 // SessionEvent is one decision in a session.
 type SessionEvent struct {
-	Tenant    string    `json:"-"`
-	Session   string    `json:"-"`
+	Tenant  string `json:"-"`
+	Session string `json:"-"`
+	// Strikes, if set, is how many rejections within Window lock the session,
+	// instead of the ledger's own number since it began or was unlocked.
+	Strikes   int           `json:"-"`
+	Window    time.Duration `json:"-"`
 	Principal string    `json:"principal"`
 	Decision  string    `json:"decision"`
 	Verdict   Verdict   `json:"verdict"`

@@ -30,7 +30,7 @@ type Webhook struct {
 // tries doors.
 type Sessions struct {
 	Strikes          int  `yaml:"strikes,omitempty" doc:"so many rejected writes lock a session's writes until a reviewer unlocks it" default:"3" min:"1" max:"100"`
-	PrincipalStrikes *int `yaml:"principal_strikes,omitempty" doc:"so many rejected writes of one caller within an hour, in whatever sessions, lock all of its writes until a reviewer unlocks it; 0 is never" default:"10" min:"0" max:"100"`
+	PrincipalStrikes *int `yaml:"principal_strikes,omitempty" doc:"so many rejected writes of one caller within an hour, in whatever sessions or none, lock all of its writes until a reviewer unlocks it; what the operator's own policies alone refuse does not count; 0 is never" default:"10" min:"0" max:"100"`
 }
 
 // Ledger is where provenance, holds and versions are kept.

@@ -49,8 +49,13 @@ func (l *fullLedger) note(vs []memproxy.Version) (int, error) {
 	}
 	return len(vs), l.err
 }
-func (l *fullLedger) SessionLocked(_ context.Context, tenant, session string) (bool, error) {
-	return l.strikes[tenant+"/"+session] >= 3, l.err
+func (l *fullLedger) SessionLocked(_ context.Context, tenant string, sessions ...string) (string, error) {
+	for _, s := range sessions {
+		if l.strikes[tenant+"/"+s] >= 3 {
+			return s, l.err
+		}
+	}
+	return "", l.err
 }
 func (l *fullLedger) NoteSession(_ context.Context, e memproxy.SessionEvent) (memproxy.Session, bool, error) {
 	l.strikes[e.Tenant+"/"+e.Session]++

@@ -179,8 +179,8 @@ type Historian interface {
 
 // A Disciplinarian is a Ledger that counts a session's rejections.
 type Disciplinarian interface {
-	// SessionLocked reports whether the session's writes are locked.
-	SessionLocked(ctx context.Context, tenant, session string) (bool, error)
+	// SessionLocked returns one of the sessions whose writes are locked, or "".
+	SessionLocked(ctx context.Context, tenant string, sessions ...string) (string, error)
 
 	// NoteSession counts a decision; locked is set by the one that locks.
 	NoteSession(context.Context, memproxy.SessionEvent) (s memproxy.Session, locked bool, err error)

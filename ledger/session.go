@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -83,7 +84,16 @@ func (t *transaction) noteSession(e memproxy.SessionEvent) (s memproxy.Session, 
 	default:
 		s.Passed++
 	}
-	if s.Locked.IsZero() && s.Strikes >= t.l.opt.Strikes {
+	limit := t.l.opt.Strikes
+	if e.Strikes > 0 {
+		limit = e.Strikes
+		since := max(at-e.Window.Microseconds(), micros(s.Unlocked))
+		if _, err := t.one(`SELECT count(*) FROM session_event WHERE tenant = ? AND session = ? AND verdict = ? AND at > ?`,
+			[]any{e.Tenant, e.Session, memproxy.Deny.String(), since}, &s.Strikes); err != nil {
+			return s, false, err
+		}
+	}
+	if s.Locked.IsZero() && s.Strikes >= limit {
 		s.Locked, locked = moment(at), true
 	}
 	_, err = t.run(`UPDATE session SET passed = ?, held = ?, rejections = ?, strikes = ?, locked = ? WHERE tenant = ? AND id = ?`,
@@ -161,15 +171,24 @@ func (t *transaction) tell(kind memproxy.NoticeKind, s memproxy.Session) error {
 	return t.notify(kind, s.Tenant, s.ID, s)
 }
 
-// SessionLocked reports whether a session's writes are locked. A session that
-// is not known is not.
-func (l *Ledger) SessionLocked(ctx context.Context, tenant, id string) (bool, error) {
-	if storable(tenant) != nil || storable(id) != nil {
-		return false, ctx.Err()
+// SessionLocked returns the first in order of ids whose session's writes are
+// locked, or "". A session that is not known is not.
+func (l *Ledger) SessionLocked(ctx context.Context, tenant string, ids ...string) (string, error) {
+	args := []any{tenant}
+	for _, id := range ids {
+		if storable(id) == nil {
+			args = append(args, id)
+		}
+	}
+	if storable(tenant) != nil || len(args) == 1 {
+		return "", ctx.Err()
 	}
 	found, err := look(ctx, l, "look up a session", scanText,
-		`SELECT id FROM session WHERE tenant = ? AND id = ? AND locked > 0`, tenant, id)
-	return len(found) > 0, err
+		`SELECT id FROM session WHERE tenant = ? AND locked > 0 AND id IN (?`+strings.Repeat(",?", len(args)-2)+`) ORDER BY id LIMIT 1`, args...)
+	if err != nil || len(found) == 0 {
+		return "", err
+	}
+	return found[0], nil
 }
 
 // Session returns a session with its reasons, the most frequent first, and its

@@ -199,7 +199,7 @@ func TestStillRefused(t *testing.T) {
 		"a credential":   {"POST", "/memories", noted("My AWS key is AKIAIOSFODNN7EXAMPLQ and the secret is secret"), "screen.secret"},
 		"a change":       {"PUT", "/memories/" + tea, fmt.Sprintf(`{"text":%q}`, poison), "screen.risk"},
 		"a graph":        {"POST", "/v1/memories/", strings.Replace(noted(poison), "{", `{"enable_graph":true,`, 1), "screen.risk"},
-		"a summary":      {"POST", "/v1/summary/", `{"filters":{"user_id":"ann"}}`, "state.withheld"},
+		"a summary":      {"POST", "/v1/summary/", `{"filters":{"AND":[{"user_id":"ann"},{"agent_id":"dev"}]}}`, "state.withheld"},
 	} {
 		if a := r.do(q.method, q.path, q.body); a.status < 400 || a.status > 422 || !strings.Contains(a.body, q.want) {
 			t.Errorf("%s: %d %s", name, a.status, a.body)

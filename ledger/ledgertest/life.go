@@ -119,6 +119,7 @@ func RunLife(t *testing.T, open func(*testing.T, ledger.Options) (one, other *le
 		{"backends are sealed", backendSealed},
 		{"three rejections lock a session", sessionLocks},
 		{"a session that is idle ends", sessionEnds},
+		{"rejections count within a window", sessionWindows},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			clock := NewClock()

@@ -30,7 +30,7 @@ func sessionLocks(t *testing.T, l Life) {
 	}
 	isLocked := func(want bool) {
 		t.Helper()
-		if got, err := l.Other.SessionLocked(ctx, "acme", "s1"); err != nil || got != want {
+		if got, err := l.Other.SessionLocked(ctx, "acme", "s1"); err != nil || (got == "s1") != want {
 			t.Errorf("locked: %v, %v; want %v", got, err, want)
 		}
 	}
@@ -71,6 +71,41 @@ func sessionLocks(t *testing.T, l Life) {
 	if s, err = l.Session(ctx, "acme", "s1"); err != nil || len(s.Refused) != 100 || s.Rejections != 137 || s.Refused[99].Decision != "flood129" {
 		t.Errorf("%d refusals of %d are kept, %v", len(s.Refused), s.Rejections, err)
 	}
+}
+
+// sessionWindows: rejections that count within a window only.
+func sessionWindows(t *testing.T, l Life) {
+	n := 0
+	note := func(want bool) {
+		t.Helper()
+		n++
+		e := event(fmt.Sprint("w", n), memproxy.Deny, memproxy.PolicyForbid)
+		e.Session, e.Strikes, e.Window = "caller:agent:dev", 4, time.Hour
+		if _, locked, err := l.NoteSession(t.Context(), e); err != nil || locked != want {
+			t.Errorf("%s: locked %v, %v; want %v", e.Decision, locked, err, want)
+		}
+	}
+	for range 3 { // more than lock an ordinary session, but too old by then
+		note(false)
+	}
+	l.Clock.Pass(2 * time.Hour)
+	for range 3 {
+		note(false)
+	}
+	note(true)
+	for _, want := range []string{"caller:agent:dev", ""} {
+		if got, err := l.Other.SessionLocked(t.Context(), "acme", "s9", "caller:agent:dev"); err != nil || got != want {
+			t.Errorf("locked: %q, %v; want %q", got, err, want)
+		}
+		if want != "" {
+			must(t, "Unlock", l.Unlock(t.Context(), "acme", want, by("human:ann")))
+			l.Clock.Pass(time.Second)
+		}
+	}
+	for range 3 { // an unlocked one begins anew
+		note(false)
+	}
+	note(true)
 }
 
 func sessionEnds(t *testing.T, l Life) {

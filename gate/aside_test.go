@@ -1,0 +1,108 @@
+package gate_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+)
+
+// carrier is a backend that shows the stamp of a write with what came of it.
+type carrier struct {
+	fakeReader
+	loses, bare bool
+}
+
+func (c *carrier) Carries(memproxy.Route, *memproxy.Operation) bool { return !c.loses }
+func (c *carrier) Bare(memproxy.Route) bool                         { return c.bare }
+
+func dangerous(v memproxy.Verdict, codes ...memproxy.ReasonCode) policy {
+	return func(memproxy.Question) (memproxy.Ruling, error) {
+		ruling := memproxy.Ruling{Verdict: v}
+		for _, c := range codes {
+			ruling.Reasons = append(ruling.Reasons, memproxy.Reason{Code: c})
+		}
+		return ruling, nil
+	}
+}
+
+func carrierRig(t *testing.T, p policy) (*rig, *fullLedger, *carrier) {
+	c := &carrier{}
+	r, l := fullRig(t, func(r *rig) {
+		r.adapter, r.fake = c, &c.fakeAdapter
+		r.rules.NeverRefuse, r.rules.Policy = true, p
+	})
+	return r, l, c
+}
+
+// Proves DOL-2: what is let through for never being refused is noted before it
+// leaves; what cannot be noted is refused. Whatever is not about content alone,
+// or not about something new, or not to be told from other memories by a
+// reader, keeps its verdict; and so does everything in the other mode.
+func TestOnlyContentIsSetAside(t *testing.T) {
+	content := dangerous(memproxy.Hold, memproxy.ScreenRisk)
+	learn := memproxy.Learn
+	for name, tc := range map[string]struct {
+		policy policy
+		kind   memproxy.Kind
+		change func(*rig, *fullLedger, *carrier)
+		want   memproxy.Verdict
+		marks  string
+	}{
+		"held":           {content, learn, nil, memproxy.Amend, "d1 flagged"},
+		"denied":         {dangerous(memproxy.Deny, memproxy.ScreenRisk), learn, nil, memproxy.Amend, "d1 quarantined"},
+		"harmless":       {allowAll, learn, nil, memproxy.Allow, ""},
+		"for authority":  {dangerous(memproxy.Hold, memproxy.ScreenRisk, memproxy.TrustAuthority), learn, nil, memproxy.Hold, ""},
+		"a credential":   {dangerous(memproxy.Deny, memproxy.ScreenSecret), learn, nil, memproxy.Deny, ""},
+		"by a policy":    {dangerous(memproxy.Deny, memproxy.PolicyForbid), learn, nil, memproxy.Deny, ""},
+		"a change":       {content, memproxy.Correct, nil, memproxy.Hold, ""},
+		"another mode":   {content, learn, func(r *rig, _ *fullLedger, _ *carrier) { r.rules.NeverRefuse = false }, memproxy.Hold, ""},
+		"not told apart": {content, learn, func(_ *rig, _ *fullLedger, c *carrier) { c.loses = true }, memproxy.Hold, ""},
+		"over budget":    {content, learn, func(r *rig, _ *fullLedger, _ *carrier) { r.budget.limit = 0 }, memproxy.Deny, ""},
+		"nothing is written": {content, learn, func(r *rig, l *fullLedger, _ *carrier) {
+			r.rules.Policy = policy(func(q memproxy.Question) (memproxy.Ruling, error) { l.err = errBroken; return content(q) })
+		}, memproxy.Deny, "d1 flagged"},
+	} {
+		r, l, c := carrierRig(t, tc.policy)
+		if tc.change != nil {
+			tc.change(r, l, c)
+		}
+		a := r.admit(memproxy.Operation{Kind: tc.kind, Cost: 1, Items: []memproxy.Item{{Kind: memproxy.ItemContent, Text: "x"}}})
+		if a.Decision.Verdict != tc.want || (a.Reply != nil) != tc.want.Stops() {
+			t.Errorf("%s: %+v, %+v", name, a.Decision, a.Reply)
+		}
+		if got := strings.Join(l.marks, ","); !strings.HasPrefix(got, tc.marks) || (got == "") != (tc.marks == "") {
+			t.Errorf("%s: noted %q", name, got)
+		}
+		if name == "nothing is written" && a.Decision.Status != 503 {
+			t.Errorf("%s: %+v", name, a.Decision)
+		}
+	}
+}
+
+// Proves DOL-2: while the ledger is away, nobody knows what was set aside, and
+// nothing is shown; where it answers, what came of other writes is.
+func TestNothingIsShownUnknown(t *testing.T) {
+	for name, tc := range map[string]struct {
+		broken, bare bool
+		want         string
+	}{
+		"known":                 {false, false, "a,b"},
+		"the ledger is away":    {true, false, ""},
+		"of no write, and bare": {false, true, "a"},
+		"both":                  {true, true, ""},
+	} {
+		r, l, c := carrierRig(t, allowAll)
+		c.bare = tc.bare
+		stamp := fakeSigner{}.Sign(memproxy.Stamp{ID: "d-other", Tenant: "acme"})
+		r.fake.memories = []memproxy.Memory{{Pointer: "/0", ID: "a", Text: "x", Stamp: &stamp}, {Pointer: "/1", ID: "b", Text: "y"}}
+		a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
+		if tc.broken {
+			l.err = errBroken
+		}
+		if got := string(r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")}).Body); got != tc.want {
+			t.Errorf("%s: shown %q, want %q", name, got, tc.want)
+		}
+	}
+}
