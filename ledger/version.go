@@ -116,6 +116,11 @@ func (t *transaction) append(v memproxy.Version) (memproxy.Version, error) {
 		last.Text, last.Metadata = v.Text, v.Metadata
 		return last.Version, nil
 	}
+	if known && v.Op == memproxy.OpSelfEdit && last.Op == v.Op && last.SHA256 == v.SHA256 && last.Before == v.Before {
+		// Found again by a process that took up what another had left.
+		last.Text, last.Metadata = v.Text, v.Metadata
+		return last.Version, nil
+	}
 	if v.Before == "" {
 		v.Before = last.SHA256
 	}
