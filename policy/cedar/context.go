@@ -94,6 +94,8 @@ func commonOf(q memproxy.Question) common {
 		"risk": cedar.Long(found.risk), "findings": found.rules, "secret": cedar.Boolean(found.secret), "personal": cedar.Boolean(found.personal),
 		"authorTrust": cedar.Long(q.AuthorTrust), "others": cedar.Boolean(q.Others), "authorAttestation": cedar.String(q.AuthorAttestation),
 		"attestation": cedar.String(q.Attestation), "track": cedar.Long(q.Track),
+		// What with fills in: named here, so that the map does not grow there.
+		"field": nil, "fieldKnown": nil, "size": nil, "layer": nil, "inferred": nil, "keys": nil, "inference": nil, "namespace": nil,
 	}}
 	for _, k := range op.Keys {
 		c.keys = append(c.keys, cedar.String(filed(k)))
