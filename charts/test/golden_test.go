@@ -99,6 +99,8 @@ func TestRefusedValues(t *testing.T) {
 		{"an unknown kind", `{backends: [{name: a, kind: redis, port: 1, upstream: "http://x"}]}`, "kind"},
 		{"a credential in the address", `{backends: [{name: a, kind: mem0, port: 8081, upstream: "http://u:p@x"}]}`, "upstream"},
 		{"one port twice", `{backends: [{name: a, kind: mem0, port: 8081, upstream: "http://x"}, {name: b, kind: mem0, port: 8081, upstream: "http://x"}]}`, "port 8081 is a's already"},
+		{"the review port", `{backends: [{name: a, kind: mem0, port: 9904, upstream: "http://x"}]}`, "sidecar.reviewPort"},
+		{"two ports in one", `{backends: [{name: a, kind: mem0, port: 8081, upstream: "http://x"}], sidecar: {adminPort: 9904}}`, "sidecar.reviewPort"},
 		{"the admin port", `{backends: [{name: a, kind: mem0, port: 9901, upstream: "http://x"}]}`, "sidecar.adminPort"},
 		{"a policy without a credential", `{backends: [{name: a, kind: mem0, port: 8081, upstream: "http://x", pods: {namespace: n, selector: {a: b}, port: 1}}]}`, "share the pod with the sidecar"},
 		{"a token without an issuer", `{identity: {token: {enabled: true}}}`, "issuer"},

@@ -4,7 +4,7 @@ it what .Values.config says.
 */}}
 {{- define "memproxy.config" -}}
 {{- $c := dict "profile" "production" "state" "/var/lib/memproxy" -}}
-{{- $_ := set $c "admin" (dict "listen" (printf ":%v" (int .Values.sidecar.adminPort))) -}}
+{{- $_ := set $c "admin" (dict "listen" (printf "127.0.0.1:%v" (int .Values.sidecar.reviewPort)) "probes" (printf ":%v" (int .Values.sidecar.adminPort))) -}}
 {{- $backends := list -}}
 {{- range .Values.backends -}}
   {{- $b := dict "name" .name "kind" .kind "listen" (printf "127.0.0.1:%v" (int .port)) "upstream" .upstream -}}
@@ -27,7 +27,10 @@ it what .Values.config says.
 {{- end -}}
 {{- with .Values.identity.token -}}
   {{- if .enabled -}}
-    {{- $_ := set $identity "oidc" (dict "issuer" .issuer "audience" .audience "prefix" "") -}}
+    {{- $o := dict "issuer" .issuer "audience" .audience "prefix" "" -}}
+    {{- if .inCluster }}{{ $_ := set $o "ca" "/etc/memproxy/cluster/ca.crt" }}{{ end -}}
+    {{- with .rules }}{{ $_ := set $o "rules" . }}{{ end -}}
+    {{- $_ := set $identity "oidc" $o -}}
   {{- end -}}
 {{- end -}}
 {{- if $identity }}{{ $_ := set $c "identity" $identity }}{{ end -}}

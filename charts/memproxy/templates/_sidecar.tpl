@@ -37,9 +37,6 @@ env:
   - {name: POD_NAMESPACE, valueFrom: {fieldRef: {fieldPath: metadata.namespace}}}
   - {name: POD_SERVICE_ACCOUNT, valueFrom: {fieldRef: {fieldPath: spec.serviceAccountName}}}
   - {name: OTEL_RESOURCE_ATTRIBUTES, value: "k8s.pod.name=$(POD_NAME),k8s.namespace.name=$(POD_NAMESPACE)"}
-  {{- if and .Values.identity.token.enabled .Values.identity.token.inCluster }}
-  - {name: SSL_CERT_DIR, value: "/etc/ssl/certs:/etc/memproxy/cluster"}
-  {{- end }}
   {{- with .Values.redis }}{{- if .existingSecret }}
   - {name: REDIS_URL, valueFrom: {secretKeyRef: {name: {{ .existingSecret | quote }}, key: {{ .key | quote }}}}}
   {{- end }}{{- end }}

@@ -12,6 +12,8 @@
 {{- if and $v.fleet.enabled (not $v.fleet.address) (not $v.control.enabled) }}{{ fail "fleet.address is empty, and this chart runs no control plane" }}{{ end }}
 {{- if and $v.control.enabled (not (and $v.control.tlsSecret $v.control.releasesClaim $v.control.sidecars)) }}{{ fail "control needs tlsSecret, releasesClaim and sidecars" }}{{ end }}
 {{- $ports := dict (toString (int $v.sidecar.adminPort)) "sidecar.adminPort" }}
+{{- if hasKey $ports (toString (int $v.sidecar.reviewPort)) }}{{ fail "sidecar.reviewPort is sidecar.adminPort's already" }}{{ end }}
+{{- $_ := set $ports (toString (int $v.sidecar.reviewPort)) "sidecar.reviewPort" }}
 {{- range $v.backends }}
 {{- $port := toString (int .port) }}
 {{- if hasKey $ports $port }}{{ fail (printf "backend %s: port %s is %s's already" .name $port (get $ports $port)) }}{{ end }}
