@@ -110,6 +110,13 @@ func right(a *Admission) string {
 	return "the policy lets the corrector"
 }
 
+// arbitrates reports whether it matters whose word the backend's own model
+// changes.
+func (g *Gate) arbitrates() bool {
+	_, yes := g.opt.Ledger.(Arbiter)
+	return yes
+}
+
 // usurped looks at what the backend's own model changed or deleted on the way
 // of an addition. The word of somebody who is trusted more than the caller is
 // put back, and what would stand in its place is kept as dissent; what is

@@ -121,7 +121,7 @@ func (ret *returning) keepExtracted(ctx context.Context, m memproxy.Memory, why 
 // that it is over.
 func (g *Gate) Owed(a *Admission) []memproxy.Request {
 	extractor, ok := a.call.Backend.Adapter.(Extractor)
-	if !ok || (a.rules.Screener == nil || a.rules.Withhold <= 0) && a.aside == "" && !a.extractsUnseen() || !a.enforced() {
+	if !ok || (a.rules.Screener == nil || a.rules.Withhold <= 0) && a.aside == "" && !a.extractsUnseen() && !g.arbitrates() || !a.enforced() {
 		return nil
 	}
 	out := make([]memproxy.Request, len(a.receipts))

@@ -1,0 +1,434 @@
+package gate_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+)
+
+// judging is a ledger that knows whose word counts.
+type judging struct {
+	*fakeLedger
+	standings   map[string]memproxy.Standing
+	corrections []memproxy.Correction
+	corrected   []memproxy.Correction
+	dissent     []memproxy.Dissent
+	track       memproxy.Track
+	asked       int // for track records
+	retracted   []memproxy.Retraction
+	said        *memproxy.Retraction
+
+	broken, noTrack, noRetraction error
+}
+
+func (l *judging) Standings(context.Context, string, memproxy.TargetKind, []string) (map[string]memproxy.Standing, error) {
+	return l.standings, l.broken
+}
+func (l *judging) SetState(context.Context, ...memproxy.StateChange) (int, error) { return 0, nil }
+func (l *judging) Contest(_ context.Context, d memproxy.Dissent) error {
+	l.dissent = append(l.dissent, d)
+	return l.broken
+}
+func (l *judging) Corrections(context.Context, memproxy.MemoryKey) ([]memproxy.Correction, error) {
+	return l.corrections, l.broken
+}
+func (l *judging) Corrected(_ context.Context, c memproxy.Correction) error {
+	l.corrected = append(l.corrected, c)
+	return nil
+}
+func (l *judging) Record(context.Context, string, string) (memproxy.Track, error) {
+	l.asked++
+	return l.track, l.noTrack
+}
+func (l *judging) Retracted(_ context.Context, all ...memproxy.Retraction) error {
+	l.retracted = append(l.retracted, all...)
+	return nil
+}
+func (l *judging) Retraction(context.Context, string, string, []string, time.Time) (memproxy.Retraction, bool, error) {
+	if l.said == nil {
+		return memproxy.Retraction{}, false, l.noRetraction
+	}
+	return *l.said, true, l.noRetraction
+}
+
+func judgingRig(t *testing.T, change func(*rig)) (*rig, *judging) {
+	t.Helper()
+	j := &judging{}
+	r := newRig(t, func(r *rig) {
+		j.fakeLedger = r.ledger
+		r.sweeper = j
+		r.who.ActsAs = all()
+		if change != nil {
+			change(r)
+		}
+	})
+	return r, j
+}
+
+func correct(text string, ids ...string) memproxy.Operation {
+	op := byID(memproxy.Correct, ids...)
+	for _, id := range ids {
+		op.Items = append(op.Items, memproxy.Item{Kind: memproxy.ItemContent, Text: text, Target: id})
+	}
+	return op
+}
+
+func by(actor string, trust memproxy.Trust, given memproxy.PerMille) memproxy.Ownership {
+	return memproxy.Ownership{
+		Backend: "mem", Kind: memproxy.TargetMemory, ID: "m1", Actor: actor, Trust: trust, Confidence: given,
+		Scope: memproxy.Scope{Tenant: "acme"},
+	}
+}
+
+func signed(actor string, trust memproxy.Trust, given memproxy.PerMille, a memproxy.Attestation) *memproxy.Stamp {
+	return &memproxy.Stamp{Actor: actor, Trust: trust, Confidence: given, Attestation: a, Signature: "signed for acme"}
+}
+
+// Proves TRL-5, EDGE-5: what the policy is asked with about the words that
+// would be changed: by the ledger, by the stamp, by later corrections.
+func TestWhoseWordsAreWeighed(t *testing.T) {
+	forged := signed("human:ann", memproxy.TrustHuman, 900, memproxy.LogAnchored)
+	forged.Signature = "signed for globex"
+	for name, tc := range map[string]struct {
+		row         *memproxy.Ownership
+		stamp       *memproxy.Stamp
+		corrections []memproxy.Correction
+		standing    memproxy.Attestation
+		trust       memproxy.PerMille
+		others      bool
+		attestation memproxy.Attestation
+	}{
+		"nobody knows":           {},
+		"one's own":              {row: new(by("agent:dev", memproxy.TrustAuthenticated, 700))},
+		"another's":              {row: new(by("agent:ci", memproxy.TrustEstablished, 800)), trust: 800, others: true},
+		"another's, given more":  {row: new(by("agent:ci", memproxy.TrustAuthenticated, 900)), trust: 700, others: true},
+		"another's by its stamp": {stamp: signed("agent:ci", memproxy.TrustEstablished, 900, memproxy.ToolObserved), trust: 900, others: true, attestation: memproxy.ToolObserved},
+		"a forged stamp":         {stamp: forged},
+		"one's own, another wrote last": {
+			row:   new(by("agent:dev", memproxy.TrustAuthenticated, 700)),
+			stamp: signed("human:ann", memproxy.TrustHuman, 900, memproxy.SelfReported), trust: 900, attestation: memproxy.SelfReported,
+		},
+		"one's own, corrected since": {
+			row:         new(by("agent:dev", memproxy.TrustAuthenticated, 700)),
+			corrections: []memproxy.Correction{{Corrector: "agent:dev", Trust: memproxy.TrustSystem}, {Corrector: "human:ann", Trust: memproxy.TrustHuman}}, trust: 1000,
+		},
+		"the better attestation counts": {
+			row: new(by("agent:dev", memproxy.TrustAuthenticated, 700)), standing: memproxy.LogAnchored,
+			stamp: signed("agent:dev", memproxy.TrustAuthenticated, 700, memproxy.SelfReported), attestation: memproxy.LogAnchored,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var asked memproxy.Question
+			r, j := judgingRig(t, func(r *rig) {
+				r.fake.merges = true
+				r.fake.located = map[string]memproxy.Memory{"m1": {ID: "m1", Text: "tea", Stamp: tc.stamp}}
+				r.rules.Policy = policy(func(q memproxy.Question) (memproxy.Ruling, error) { asked = q; return memproxy.Ruling{}, nil })
+			})
+			if tc.row != nil {
+				j.rows["m1"] = *tc.row
+			}
+			j.corrections = tc.corrections
+			j.standings = map[string]memproxy.Standing{"m1": {MemoryKey: memproxy.MemoryKey{Backend: "mem", Kind: memproxy.TargetMemory, ID: "m1"}, Attestation: tc.standing}}
+			a := r.admit(correct("coffee", "m1"))
+			if a.Reply != nil || asked.AuthorTrust != tc.trust || asked.Others != tc.others || asked.AuthorAttestation != tc.attestation {
+				t.Errorf("trust %d, others %v, %q; want %d, %v, %q", asked.AuthorTrust, asked.Others, asked.AuthorAttestation, tc.trust, tc.others, tc.attestation)
+			}
+			if named := len(a.Decision.Reasons) == 1 && a.Decision.Reasons[0].Code == memproxy.TrustCorrection; named != tc.others {
+				t.Errorf("%+v", a.Decision.Reasons)
+			}
+		})
+	}
+}
+
+// A ledger that cannot say whose words they are refuses the change; an addition
+// does not need it.
+func TestUnknownAuthorsAreNotOverruled(t *testing.T) {
+	r, j := judgingRig(t, nil)
+	j.rows["m1"] = by("agent:dev", memproxy.TrustAuthenticated, 700)
+	j.broken = errBroken
+	for _, op := range []memproxy.Operation{correct("coffee", "m1"), byID(memproxy.Forget, "m1")} {
+		a := r.admit(op)
+		wantCodes(t, a.Decision, memproxy.Deny, memproxy.LedgerUnavailable)
+		if a.Decision.Status != 503 {
+			t.Errorf("status %d", a.Decision.Status)
+		}
+	}
+	wantCodes(t, r.admit(learn("coffee")).Decision, memproxy.Allow)
+}
+
+// Proves TRL-5: a correction that was made is on its author's record, once the
+// backend made it; one that the backend refused, one of one's own, and a change
+// of what stands beside the text are not.
+func TestCorrectionsAreCredited(t *testing.T) {
+	for name, tc := range map[string]struct {
+		author, text string
+		kind         memproxy.Kind
+		status       int
+		want         int
+	}{
+		"another's":           {"agent:ci", "coffee", memproxy.Correct, 200, 1},
+		"the backend refused": {"agent:ci", "coffee", memproxy.Correct, 404, 0},
+		"the backend failed":  {"agent:ci", "coffee", memproxy.Correct, 500, 0},
+		"one's own":           {"agent:dev", "coffee", memproxy.Correct, 200, 0},
+		"the same text":       {"agent:ci", "tea", memproxy.Correct, 200, 0},
+		"a deletion":          {"agent:ci", "", memproxy.Forget, 200, 0},
+	} {
+		r, j := judgingRig(t, func(r *rig) {
+			r.fake.merges = true
+			r.fake.located = map[string]memproxy.Memory{"m1": {ID: "m1", Text: "tea"}}
+		})
+		j.rows["m1"] = by(tc.author, memproxy.TrustAuthenticated, 300)
+		op := byID(tc.kind, "m1")
+		if tc.kind == memproxy.Correct {
+			op = correct(tc.text, "m1")
+		}
+		a := r.admit(op)
+		r.gate.Return(context.Background(), a, memproxy.Reply{Status: tc.status, Body: []byte("{}")})
+		noted := 0
+		for _, ev := range r.recorder.events {
+			if ev.Type == memproxy.EventCrossCorrection && strings.Contains(ev.Detail, "written by agent:ci, corrected by agent:dev") {
+				noted++
+			}
+		}
+		if len(j.corrected) != tc.want || noted != tc.want {
+			t.Errorf("%s: %+v, %d in the log", name, j.corrected, noted)
+		}
+		// What is gone was said with less confidence than its author can give.
+		if gone := tc.status == 200 && name != "the same text"; gone != (len(j.retracted) == 1 && j.retracted[0].Text == "tea" && j.retracted[0].Author == tc.author && j.retracted[0].Confidence == 300) {
+			t.Errorf("%s: retracted %+v", name, j.retracted)
+		}
+	}
+}
+
+// Proves TRL-3: the track record lowers the ceiling and nothing else; it is
+// asked for now and then, and one that nobody can look up counts as the worst.
+func TestTheClampByTrackRecord(t *testing.T) {
+	for _, tc := range []struct {
+		track      memproxy.Track
+		trust      memproxy.Trust
+		claimed    memproxy.PerMille // 0: none
+		source     memproxy.Source
+		want       memproxy.PerMille
+		clampedFor string // "-": by the ceiling alone
+	}{
+		{memproxy.Track{Facts: 50}, memproxy.TrustAuthenticated, 900, "", 700, "-"},
+		{memproxy.Track{Facts: 50}, memproxy.TrustAuthenticated, 700, "", 700, ""},
+		{memproxy.Track{Facts: 10, Corrections: 4}, memproxy.TrustAuthenticated, 700, "", 560, "trust.track"},
+		{memproxy.Track{Facts: 10, Corrections: 400}, memproxy.TrustAuthenticated, 700, "", 350, "trust.track"},
+		{memproxy.Track{Facts: 10, Corrections: 400}, memproxy.TrustHuman, 1000, "", 500, "trust.track"},
+		{memproxy.Track{Facts: 10, Corrections: 400}, memproxy.TrustAuthenticated, 300, "", 300, ""},
+		{memproxy.Track{Facts: 10, Corrections: 400}, memproxy.TrustAuthenticated, 0, "", 350, "trust.track"},
+		{memproxy.Track{Facts: 10, Corrections: 4}, memproxy.TrustHuman, 0, "", 800, ""}, // 800 of 1000
+		{memproxy.Track{Facts: 10, Corrections: 4}, memproxy.TrustAuthenticated, 900, memproxy.SourceHostile, 300, "-"},
+	} {
+		r, j := judgingRig(t, func(r *rig) { r.who.Trust = tc.trust })
+		j.track = tc.track
+		op := learn("a note")
+		op.SourceClaim = tc.source
+		if tc.claimed > 0 {
+			op.Hints = []memproxy.Hint{{Pointer: "/c", Claimed: tc.claimed, Legible: true}}
+		}
+		a := r.admit(op)
+		rule, clamped := "", false
+		for _, why := range a.Decision.Reasons {
+			rule, clamped = why.Rule, why.Code == memproxy.TrustClamped
+		}
+		if r.fake.stamp.Confidence != tc.want || clamped != (tc.clampedFor != "") || clamped && rule != strings.Trim(tc.clampedFor, "-") {
+			t.Errorf("%+v: %d, %+v", tc, r.fake.stamp.Confidence, a.Decision.Reasons)
+		}
+		if amends := a.Decision.Verdict == memproxy.Amend; amends != (clamped && tc.claimed > 0) {
+			t.Errorf("%+v: %v", tc, a.Decision.Verdict)
+		}
+	}
+}
+
+func TestTrackRecordsAreKeptForAWhile(t *testing.T) {
+	r, j := judgingRig(t, nil)
+	given := func() memproxy.PerMille { r.admit(learn("a note")); return r.fake.stamp.Confidence }
+	j.track = memproxy.Track{Facts: 10}
+	for range 3 {
+		if got := given(); got != 700 {
+			t.Fatalf("%d", got)
+		}
+	}
+	if j.asked != 1 {
+		t.Errorf("asked %d times", j.asked)
+	}
+	// A correction of the author's ends it at once.
+	j.track.Corrections = 5
+	j.rows["m1"] = by("agent:dev", memproxy.TrustAuthenticated, 700)
+	r.who.ID, r.who.Kind = "human:ann", memproxy.KindHuman
+	a := r.admit(correct("coffee", "m1"))
+	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("{}")})
+	r.who.ID, r.who.Kind = "agent:dev", memproxy.KindAgent
+	if got := given(); got != 525 {
+		t.Errorf("%d, want 0.75 of 700", got)
+	}
+
+	// Nobody knows: the worst. The last that was known goes before that.
+	r, j = judgingRig(t, nil)
+	j.noTrack = errors.New("away")
+	if got := given(); got != 350 {
+		t.Errorf("unknown: %d", got)
+	}
+}
+
+// Proves TRL-5: an earlier word binds, unless its source is known better now. A
+// ledger that cannot say what was said before refuses the write.
+func TestEarlierWordsBind(t *testing.T) {
+	for name, tc := range map[string]struct {
+		said  *memproxy.Retraction
+		broke error
+		want  memproxy.PerMille
+	}{
+		"nothing said":          {nil, nil, 700},
+		"said with less":        {&memproxy.Retraction{Confidence: 200, Attestation: memproxy.SelfReported}, nil, 200},
+		"said with more":        {&memproxy.Retraction{Confidence: 900, Attestation: memproxy.SelfReported}, nil, 700},
+		"said, source unknown":  {&memproxy.Retraction{Confidence: 200}, nil, 200},
+		"inferred, now stated":  {&memproxy.Retraction{Confidence: 200, Attestation: memproxy.Inferred}, nil, 700},
+		"said, better attested": {&memproxy.Retraction{Confidence: 200, Attestation: memproxy.ToolObserved}, nil, 200},
+		"nobody can say":        {nil, errBroken, 0},
+	} {
+		r, j := judgingRig(t, nil)
+		j.said, j.noRetraction = tc.said, tc.broke
+		op := learn("a note")
+		op.Hints = []memproxy.Hint{{Pointer: "/c", Claimed: 700, Legible: true}}
+		a := r.admit(op)
+		if tc.want == 0 {
+			wantCodes(t, a.Decision, memproxy.Deny, memproxy.LedgerUnavailable)
+			continue
+		}
+		if got := r.fake.stamp.Confidence; got != tc.want {
+			t.Errorf("%s: %d, want %d", name, got, tc.want)
+		}
+		if tc.want == 200 {
+			wantCodes(t, a.Decision, memproxy.Amend, memproxy.TrustClamped)
+		}
+	}
+}
+
+// Proves EDGE-5, EDGE-2: what the backend's own model makes of the word of
+// somebody who is trusted more, on the way of an addition, is put back and kept
+// as dissent; a deletion is named. The words of equals and one's own are its to
+// change.
+func TestModelsDoNotOverrule(t *testing.T) {
+	for name, tc := range map[string]struct {
+		author string
+		trust  memproxy.Trust
+		event  string
+		who    memproxy.PrincipalKind
+		put    bool
+		named  bool
+	}{
+		"a better one's changed":              {"human:ann", memproxy.TrustHuman, "UPDATE", memproxy.KindAgent, true, true},
+		"a better one's deleted":              {"human:ann", memproxy.TrustHuman, "DELETE", memproxy.KindAgent, false, true},
+		"a better one's left alone":           {"human:ann", memproxy.TrustHuman, "NONE", memproxy.KindAgent, false, false},
+		"an equal's changed":                  {"agent:ci", memproxy.TrustAuthenticated, "UPDATE", memproxy.KindAgent, false, false},
+		"one's own changed":                   {"agent:dev", memproxy.TrustEstablished, "UPDATE", memproxy.KindAgent, false, false},
+		"a better one's changed for a person": {"human:ann", memproxy.TrustHuman, "UPDATE", memproxy.KindHuman, false, false},
+	} {
+		for _, late := range []bool{false, true} {
+			x, f := &fakeExtractor{over: true}, &sender{status: 200}
+			r, j := judgingRig(t, func(r *rig) { r.adapter, r.fake = x, &x.fakeAdapter; r.who.Kind = tc.who })
+			j.rows["m1"] = by(tc.author, tc.trust, 900)
+			changed := []memproxy.Memory{{Pointer: "/0", ID: "m1", Text: "coffee", Before: "tea", Event: tc.event}}
+			if late {
+				x.events, x.became = []string{"e1"}, changed
+			} else {
+				x.memories = changed
+			}
+			a := r.admitWith(learn("Ann likes coffee."), f)
+			r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")})
+			if late {
+				if owed := r.gate.Owed(a); len(owed) != 1 {
+					t.Fatalf("%s: owed %v", name, owed)
+				}
+				r.gate.Extracted(context.Background(), a, memproxy.Reply{Status: 200})
+			}
+			last := r.recorder.events[len(r.recorder.events)-1]
+			named := len(last.Reasons) == 1 && last.Reasons[0].Code == memproxy.TrustAuthority && last.Reasons[0].Rule == "m1"
+			if (len(f.sent) == 1) != tc.put || named != tc.named {
+				t.Errorf("%s, late %v: sent %v, %+v", name, late, f.sent, last.Reasons)
+			}
+			if dissents := len(j.dissent) == 1 && j.dissent[0].Text == "coffee" && j.dissent[0].Author == tc.author; dissents != tc.put {
+				t.Errorf("%s, late %v: %+v", name, late, j.dissent)
+			}
+			if row := j.rows["m1"]; tc.put && (row.Actor != tc.author || row.SHA256 != "") {
+				t.Errorf("%s: %+v", name, row)
+			}
+		}
+	}
+}
+
+// Proves TRL-5: a batch contests what is others', and not what is one's own.
+func TestBatchesContestTheWordsOfOthers(t *testing.T) {
+	r, j := judgingRig(t, func(r *rig) {
+		r.rules.Policy = policy(func(memproxy.Question) (memproxy.Ruling, error) {
+			return memproxy.Ruling{Verdict: memproxy.Hold, Reasons: []memproxy.Reason{{Code: memproxy.TrustAuthority}}}, nil
+		})
+	})
+	own, others := by("agent:dev", memproxy.TrustAuthenticated, 700), by("human:ann", memproxy.TrustHuman, 900)
+	own.ID, others.ID = "m1", "m2"
+	j.rows["m1"], j.rows["m2"] = own, others
+	r.admit(correct("coffee", "m1", "m2"))
+	if len(j.dissent) != 1 || j.dissent[0].ID != "m2" || j.dissent[0].Text != "coffee" || j.dissent[0].Author != "human:ann" || j.dissent[0].Corrector != "agent:dev" {
+		t.Errorf("%+v", j.dissent)
+	}
+}
+
+// asker is a fakeReader whose agents call tools.
+func toolCall(kind memproxy.Kind, target string) memproxy.ToolCall {
+	return memproxy.ToolCall{ID: "c1", Tool: "rethink", Operation: &memproxy.Operation{
+		Kind: kind, TargetKind: memproxy.TargetMemory,
+		Items: []memproxy.Item{{Kind: memproxy.ItemContent, Text: "coffee", Field: "human", Target: target}},
+	}}
+}
+
+// Proves EDGE-1, EDGE-5: a call of a running agent is weighed against the block
+// that it names, found by its label; a backend or ledger that cannot say whose
+// it is refuses it, and one that only adds asks nobody.
+func TestCallsAreWeighed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		kind   memproxy.Kind
+		fetch  error
+		ledger error
+		want   memproxy.ReasonCode // "": passes
+		trust  memproxy.PerMille
+	}{
+		"a replacement":         {kind: memproxy.Correct, trust: 900, want: memproxy.TrustCorrection},
+		"a deletion":            {kind: memproxy.Forget, trust: 900, want: memproxy.TrustCorrection},
+		"an addition":           {kind: memproxy.Learn, fetch: errBroken},
+		"the backend is silent": {kind: memproxy.Correct, fetch: errBroken, want: memproxy.UpstreamUnavailable},
+		"the ledger is silent":  {kind: memproxy.Correct, ledger: errBroken, want: memproxy.LedgerUnavailable},
+	} {
+		var asked memproxy.Question
+		r, j := judgingRig(t, func(r *rig) {
+			r.fake.located = map[string]memproxy.Memory{"a1/human": {ID: "m1", Text: "tea"}}
+			r.rules.Policy = policy(func(q memproxy.Question) (memproxy.Ruling, error) { asked = q; return memproxy.Ruling{}, nil })
+		})
+		j.rows["m1"] = by("human:ann", memproxy.TrustHuman, 900)
+		run := r.admit(memproxy.Operation{Kind: memproxy.Run})
+		r.fetch.err, j.fakeLedger.err = tc.fetch, tc.ledger
+		a := r.gate.Ask(context.Background(), run, toolCall(tc.kind, "a1/human"))
+		codes := fmt.Sprint(a.Decision.Reasons)
+		if tc.want == "" && len(a.Decision.Reasons) > 0 || tc.want != "" && !strings.Contains(codes, string(tc.want)) || asked.AuthorTrust != tc.trust {
+			t.Errorf("%s: %v %s, asked with %d", name, a.Decision.Verdict, codes, asked.AuthorTrust)
+		}
+		if tc.want == memproxy.UpstreamUnavailable || tc.want == memproxy.LedgerUnavailable {
+			if a.Decision.Verdict != memproxy.Deny || len(j.corrected) > 0 {
+				t.Errorf("%s: %v %+v", name, a.Decision.Verdict, j.corrected)
+			}
+		}
+		if tc.kind == memproxy.Correct && tc.trust > 0 && len(j.corrected) != 1 {
+			t.Errorf("%s: %+v", name, j.corrected)
+		}
+	}
+}
+
+var _ gate.Retractor = (*judging)(nil)
