@@ -58,7 +58,9 @@ func TestLayersLeaveMem0ClientsAlone(t *testing.T) {
 func TestLayersLeaveLettaClientsAlone(t *testing.T) {
 	real := startLetta(t)
 	dir := t.TempDir()
-	car := serve(t, dir, strings.Replace(fmt.Sprintf(lettaDropin, real), "profile: development", "profile: production", 1))
+	// The scenario runs agents of older loops too, which production refuses.
+	conf := strings.NewReplacer("profile: development", "profile: production", `upstream: "%s"`, `upstream: "%s", ungated: compensate`).Replace(lettaDropin)
+	car := serve(t, dir, fmt.Sprintf(conf, real))
 	out, _ := run(t, nil, filepath.Join("letta", "sdk", "run.sh"), "py", "--base", car.base, "--suffix", "layers")
 	if n := len(lines(out)); n < 50 || refusal.MatchString(out) {
 		t.Errorf("%d steps, %s", n, tail(out, 1500))
