@@ -172,8 +172,8 @@ type Historian interface {
 	// Append records versions. The same one again changes nothing.
 	Append(context.Context, ...memproxy.Version) ([]memproxy.Version, error)
 
-	// Chronicle does what Seal, Append and SetState do, all or nothing. It may
-	// take its time, to do it together with others.
+	// Chronicle does what Seal, Append and SetState do, all or nothing. It need
+	// not be done when it returns, only queued: who asks afterwards finds it.
 	Chronicle(context.Context, memproxy.Chronicle) error
 }
 

@@ -43,7 +43,7 @@ func (ret *returning) remember(ctx context.Context) {
 		ret.mark(ctx, states)
 		states = nil
 	}
-	ret.g.opt.Later(ret.subject(), func() { ret.record(ctx, states) })
+	ret.record(ctx, states)
 	if len(ret.rows) == 0 {
 		return
 	}

@@ -23,6 +23,7 @@ type Ledger struct {
 	dialect        dialect
 	writer, reader *sql.DB
 	hot            *hot[memproxy.Ownership]
+	coming         coming
 	standings      *hot[memproxy.Standing]
 	similar        atomic.Pointer[[]byte]   // the key of sketches, once it was read
 	seals          atomic.Pointer[[]string] // backends of which everything is known; nil: to be read

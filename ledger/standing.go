@@ -32,6 +32,11 @@ func (l *Ledger) Standings(ctx context.Context, backend string, kind memproxy.Ta
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	if l.coming.any(backend, kind, ids) {
+		if err := l.Sync(ctx); err != nil {
+			return nil, err
+		}
+	}
 	found := make(map[string]memproxy.Standing, len(ids))
 	var ask []string
 	for _, id := range ids {

@@ -25,17 +25,14 @@ type job struct {
 	// removed it adds to gone.
 	also func(*transaction) error
 	done chan error // nil: nobody waits
-	// patient is set where the caller has time: the job may wait for company.
-	patient bool
+	// after is called when the job is done or lost; nil: nobody asks.
+	after func()
 	// pended is set for rows that are visible already.
 	pended bool
 	// durable jobs are on the disk when they are done, whatever Options say;
 	// erase makes what they remove unreadable there.
 	durable, erase bool
 }
-
-// hurried reports whether somebody waits for the job who should not wait long.
-func (j *job) hurried() bool { return j.done != nil && !j.patient }
 
 // transaction is the writer's, with what it changed.
 type transaction struct {
@@ -116,7 +113,7 @@ func (l *Ledger) pend(own []memproxy.Ownership) (bool, error) {
 // settle waits for the rows on their way, so that a query of the file finds
 // what was put before it.
 func (l *Ledger) settle(ctx context.Context) error {
-	if l.hot.idle() {
+	if l.hot.idle() && l.coming.none() {
 		return nil
 	}
 	return l.Sync(ctx)
@@ -216,7 +213,7 @@ func (l *Ledger) write() {
 // than a row.
 func (l *Ledger) gather(group []*job) []*job {
 	n := max(1, len(group[0].rows))
-	hurry := group[0].hurried()
+	hurry := group[0].done != nil
 	var late <-chan time.Time
 	for n < maxGroup {
 		var j *job
@@ -239,7 +236,7 @@ func (l *Ledger) gather(group []*job) []*job {
 		if !ok {
 			return group
 		}
-		hurry = hurry || j.hurried()
+		hurry = hurry || j.done != nil
 		group = append(group, j)
 		n += max(1, len(j.rows))
 	}
@@ -249,6 +246,9 @@ func (l *Ledger) gather(group []*job) []*job {
 func (l *Ledger) answer(j *job, err error) {
 	if j.pended {
 		l.hot.arrived(j.rows)
+	}
+	if j.after != nil {
+		j.after()
 	}
 	if err == nil {
 		err = j.ctx.Err() // not done, or done for nobody
@@ -260,7 +260,7 @@ func (l *Ledger) answer(j *job, err error) {
 	case j.done != nil:
 		j.done <- err
 	case err != nil:
-		l.opt.Lost(len(j.rows), err)
+		l.opt.Lost(max(1, len(j.rows)), err)
 	}
 }
 

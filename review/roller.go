@@ -17,7 +17,7 @@ type RollbackStore interface {
 	History(ctx context.Context, k memproxy.MemoryKey, before int64, limit int) ([]memproxy.Version, error)
 	Version(ctx context.Context, k memproxy.MemoryKey, number int64) (memproxy.Version, error)
 	Append(context.Context, ...memproxy.Version) ([]memproxy.Version, error)
-	Chronicle(context.Context, memproxy.Chronicle) error
+	KeepFound(context.Context, ...memproxy.Version) error
 	BeginRollback(ctx context.Context, r memproxy.Rollback, lease time.Duration) error
 	UnfinishedRollbacks(ctx context.Context, lease time.Duration) ([]memproxy.Rollback, error)
 	EndRollback(ctx context.Context, decision string, made *memproxy.Version) (memproxy.Version, error)
@@ -96,7 +96,7 @@ func (r *Roller) Roll(ctx context.Context, rb Rollback) (RollbackAnswer, error) 
 	// What stands there and no version knows, because it went round memproxy
 	// or is being recorded just now, is kept before it is overwritten.
 	found := memproxy.Version{MemoryKey: rb.Memory, Tenant: rb.To.Tenant, Field: rb.To.Field, Op: memproxy.OpSeal, Text: rb.Now.Text, Metadata: rb.Now.Metadata}
-	if err := r.opt.Store.Chronicle(ctx, memproxy.Chronicle{Found: []memproxy.Version{found}}); err != nil {
+	if err := r.opt.Store.KeepFound(ctx, found); err != nil {
 		return RollbackAnswer{}, err
 	}
 	before := hashOf(rb.Now.Text)

@@ -71,7 +71,9 @@ func foundTexts(t *testing.T, l Life) {
 			t.Fatal(err)
 		}
 	}
-	found("a")
+	if err := l.KeepFound(ctx, Version("m", "a")); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := l.Append(ctx, Version("m", "b")); err != nil {
 		t.Fatal(err)
 	}
