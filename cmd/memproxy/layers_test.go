@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/memproxy/memproxy"
 )
@@ -313,6 +315,39 @@ func TestExplainShowsLayers(t *testing.T) {
 			if !strings.Contains(out, want) {
 				t.Errorf("%s: no %q in\n%s", name, want, out)
 			}
+		}
+	}
+}
+
+// Proves GOV-1: memories of a layer are kept as long as it says, at most; a
+// field's own shorter time counts, and a claim of a layer shortens only.
+func TestLayersHaveLifetimes(t *testing.T) {
+	r := start(t, layered("{ttl: {default: 30d, tone: 1h}, layers: {episodic: {ttl: 1d}, task: {ttl: 40d}}}"))
+	for name, tc := range map[string]struct {
+		more string
+		want time.Duration
+	}{
+		"a raw message":                    {`,"infer":false`, 24 * time.Hour},
+		"a fact":                           {``, 30 * 24 * time.Hour},
+		"a fact that calls itself raw":     {`,"metadata":{"layer":"episodic"}`, 24 * time.Hour},
+		"a raw message said to be a fact":  {`,"infer":false,"metadata":{"layer":"semantic"}`, 24 * time.Hour},
+		"a task, less than its layer's":    {`,"infer":false,"metadata":{"field":"todo"}`, 30 * 24 * time.Hour},
+		"a field with a time of its own":   {`,"infer":false,"metadata":{"field":"tone"}`, time.Hour},
+		"a fact that calls itself a task ": {`,"metadata":{"type":"task"}`, 30 * 24 * time.Hour},
+	} {
+		a := r.add(wrote{"/memories", tc.more, "user", "I wrote " + name})
+		var added struct{ Results []struct{ ID string } }
+		if err := json.Unmarshal([]byte(a.body), &added); err != nil || len(added.Results) != 1 {
+			t.Fatalf("%s: %d %s", name, a.status, a.body)
+		}
+		var st memproxy.Standing
+		r.eventually("it has an end", func() bool {
+			all, err := r.car.ledger.Standings(t.Context(), "mem0", memproxy.TargetMemory, []string{added.Results[0].ID})
+			st = all[added.Results[0].ID]
+			return err == nil && !st.Expires.IsZero()
+		})
+		if left := time.Until(st.Expires); left > tc.want || left < tc.want-30*time.Minute {
+			t.Errorf("%s: %v left, want %v", name, left, tc.want)
 		}
 	}
 }
