@@ -12,24 +12,35 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// GlimpseOf is a memory's metadata as it is compared: without the proxy's own
-// keys, which their signature speaks for, and in canonical form, because
-// backends write it in any order. Row is what the ledger knows of the memory.
-func GlimpseOf(row *memproxy.Ownership, m *memproxy.Memory) memproxy.Glimpse {
-	g := memproxy.Glimpse{
-		MemoryKey: memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID},
-		Decision:  row.Decision, SHA256: metadataHash(m.Metadata),
-	}
-	return g
+// A Mixer is an Adapter whose backend shows fields of its own among a memory's
+// metadata in some answers, and beside it in others.
+type Mixer interface {
+	// Mixed reports whether a name may be such a field's.
+	Mixed(name string) bool
 }
 
-func metadataHash(raw []byte) string {
+// GlimpseOf is a memory's metadata as it is compared: without the proxy's own
+// keys, which their signature speaks for, and without what the backend mixes
+// in; and in canonical form, because backends write it in any order. Row is
+// what the ledger knows of the memory.
+func GlimpseOf(adapter any, row *memproxy.Ownership, m *memproxy.Memory) memproxy.Glimpse {
+	mixed := func(string) bool { return false }
+	if mixer, ok := adapter.(Mixer); ok {
+		mixed = mixer.Mixed
+	}
+	return memproxy.Glimpse{
+		MemoryKey: memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID},
+		Decision:  row.Decision, SHA256: metadataHash(m.Metadata, mixed),
+	}
+}
+
+func metadataHash(raw []byte, mixed func(string) bool) string {
 	var members map[string]json.RawMessage
 	if len(raw) == 0 || json.Unmarshal(raw, &members) != nil {
 		members = nil
 	}
 	for name := range members {
-		if len(name) >= len(memproxy.StampPrefix) && strings.EqualFold(name[:len(memproxy.StampPrefix)], memproxy.StampPrefix) {
+		if mixed(name) || len(name) >= len(memproxy.StampPrefix) && strings.EqualFold(name[:len(memproxy.StampPrefix)], memproxy.StampPrefix) {
 			delete(members, name)
 		}
 	}
@@ -63,7 +74,7 @@ func (ret *returning) glimpse(ctx context.Context) map[memproxy.MemoryKey]bool {
 		if seen[kindOf(m)] == nil {
 			seen[kindOf(m)] = map[string]memproxy.Glimpse{}
 		}
-		seen[kindOf(m)][m.ID] = GlimpseOf(&row, m)
+		seen[kindOf(m)][m.ID] = GlimpseOf(ret.call.Backend.Adapter, &row, m)
 	}
 	differ := map[memproxy.MemoryKey]bool{}
 	var fresh []memproxy.Glimpse

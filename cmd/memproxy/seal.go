@@ -99,7 +99,7 @@ func (s *sealing) page(ctx context.Context, adapter gate.Locator, items []hunt.I
 				Decision: s.decision, Text: m.Text, Metadata: m.Metadata,
 			})
 		}
-		rows, seen = append(rows, row), append(seen, gate.GlimpseOf(&row, &m))
+		rows, seen = append(rows, row), append(seen, gate.GlimpseOf(adapter, &row, &m))
 	}
 	if err := s.c.ledger.Put(ctx, rows...); err != nil {
 		return err

@@ -86,7 +86,11 @@ func (c *custodian) walk(ctx context.Context, b config.Backend, scopes []memprox
 	if !ok {
 		return errors.New("its memories cannot be read one by one")
 	}
-	pager, _, err := storeOf(ctx, b, huntFlags{api: "auto", scopes: scopes})
+	flags := huntFlags{api: "auto", scopes: scopes}
+	if len(scopes) > 0 {
+		flags.api = "server" // the others give everything
+	}
+	pager, _, err := storeOf(ctx, b, flags)
 	if err != nil {
 		return err
 	}

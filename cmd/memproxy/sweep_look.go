@@ -80,7 +80,7 @@ func (w *storeSweep) look(ctx context.Context, items []hunt.Item) (looked, error
 		case f != nil:
 			out.found[item.ID] = *f
 		default:
-			seen = append(seen, gate.GlimpseOf(&row, &m))
+			seen = append(seen, gate.GlimpseOf(w.adapter, &row, &m))
 			out.sound = append(out.sound, item.ID)
 		}
 	}

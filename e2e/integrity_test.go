@@ -1,0 +1,376 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy/review"
+)
+
+const integrityMem0 = `profile: production
+state: %%[3]s
+admin: {listen: "%%[2]s"}
+backends:
+  - {name: store, kind: mem0, listen: "%%[1]s", upstream: "%s", credential: "%s", credential_as: %s}
+identity:
+  keys: [{sha256: "%s", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}]
+memories: {validate: 0}
+log: {level: warn}
+`
+
+// custody runs `ledger sweep` or `audit seal` on the state of a sidecar that
+// does not run.
+func custody(t *testing.T, dir string, into any, args ...string) int {
+	t.Helper()
+	args = append(args, "-config", filepath.Join(dir, "memproxy.yaml"), "-json")
+	out, code := run(t, nil, memproxyBinary(t), args...)
+	if err := json.Unmarshal([]byte(out), into); err != nil {
+		t.Fatalf("%v: exit %d %v: %s", args, code, err, out)
+	}
+	return code
+}
+
+// swept are the findings of a sweep, "class code" by the memory's id.
+func swept(t *testing.T, dir string, args ...string) map[string]string {
+	t.Helper()
+	var report review.SweepReport
+	code := custody(t, dir, &report, append([]string{"ledger", "sweep"}, args...)...)
+	out := map[string]string{}
+	for _, b := range report.Backends {
+		for _, f := range b.Findings {
+			out[f.ID] = string(f.Class) + " " + string(f.Code)
+		}
+	}
+	for _, c := range report.Chains {
+		for _, f := range c.Faults {
+			out["chain"] += string(f.Class) + " "
+		}
+	}
+	if (code == 1) != (len(out) > 0) || code > 1 {
+		t.Errorf("exit %d with findings %v", code, out)
+	}
+	return out
+}
+
+// resume starts a sidecar where one was.
+func (s *sidecar) resume(t *testing.T) *sidecar {
+	t.Helper()
+	next := &sidecar{dir: s.dir, base: s.base, admin: s.admin}
+	next.process = start(t, memproxyBinary(t), "serve", "-config", filepath.Join(s.dir, "memproxy.yaml"))
+	waitFor(t, "memproxy listening", accepts(strings.TrimPrefix(s.base, "http://")))
+	return next
+}
+
+// dialect is one of Mem0's two APIs, for what the test does.
+type dialect struct {
+	key, as, add, one string // one is the path of a memory, with its id for %s
+	list              func(base string) answer
+	args              []string // of sweep and seal
+}
+
+func mem0Dialects(t *testing.T) map[string]dialect {
+	return map[string]dialect{
+		"platform": {"m0-integrity", "token", "/v1/memories/", "/v1/memories/%s/", func(base string) answer {
+			return call(t, http.MethodPost, base+"/v3/memories/", "dev-key-of-the-test", `{"filters":{"user_id":"ann"}}`, "Authorization", "Token m0-integrity")
+		}, nil},
+		"server": {"m0sk_integrity", "x-api-key", "/memories", "/memories/%s", func(base string) answer {
+			return call(t, http.MethodGet, base+"/memories?user_id=ann&top_k=100", "dev-key-of-the-test", "")
+		}, []string{"-scope", "user=ann"}},
+	}
+}
+
+// Proves EDGE-4: on the real Mem0 engine, in both dialects: a store that was
+// there before is adopted by a seal; what goes through memproxy is not accused;
+// what is tampered, cut, deleted, exchanged, forged and inserted behind it is
+// found by reads and by the sweep, each by its class.
+func TestIntegrityOnMem0(t *testing.T) {
+	e := startEngine(t)
+	for name, d := range mem0Dialects(t) {
+		t.Run(name, func(t *testing.T) {
+			if a := call(t, http.MethodPost, e.base+"/_e2e/reset", "", ""); a.status/100 != 2 {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
+			header := map[string][]string{"token": {"Authorization", "Token " + d.key}, "x-api-key": {"X-API-Key", d.key}}[d.as]
+			behind := func(method, path, body string) string {
+				t.Helper()
+				a := call(t, method, e.base+path, "", body, header...)
+				if a.status/100 != 2 {
+					t.Fatalf("%s %s: %d %s", method, path, a.status, a.body)
+				}
+				return a.body
+			}
+			var s *sidecar
+			through := func(method, path, body string) string {
+				t.Helper()
+				a := call(t, method, s.base+path, "dev-key-of-the-test", body)
+				if a.status/100 != 2 {
+					t.Fatalf("%s %s: %d %s", method, path, a.status, a.body)
+				}
+				return a.body
+			}
+			add := func(do func(string, string, string) string, text, more string) string {
+				t.Helper()
+				body := do(http.MethodPost, d.add, fmt.Sprintf(`{"user_id":"ann","infer":false,"messages":[{"role":"user","content":%q}]%s}`, text, more))
+				type made struct{ ID string }
+				var page struct{ Results []made }
+				if json.Unmarshal([]byte(body), &page) != nil || len(page.Results) == 0 {
+					_ = json.Unmarshal([]byte(body), &page.Results)
+				}
+				if len(page.Results) != 1 || page.Results[0].ID == "" {
+					t.Fatalf("added: %s", body)
+				}
+				return page.Results[0].ID
+			}
+			one := func(id string) string { return fmt.Sprintf(d.one, id) }
+
+			old := add(behind, "Ann was here before.", `,"metadata":{"about":"past"}`)
+			gone := add(behind, "Ann forgot this.", "")
+			s = serve(t, t.TempDir(), fmt.Sprintf(integrityMem0, e.base, d.key, d.as, sha("dev-key-of-the-test")))
+			s.stop()
+			var sealed review.SealReport
+			if code := custody(t, s.dir, &sealed, append([]string{"audit", "seal", "-backend", "store", "-tenant", "acme"}, d.args...)...); code != 0 || sealed.Sealed != 2 {
+				t.Fatalf("exit %d %+v", code, sealed)
+			}
+			s = s.resume(t)
+			ids := map[string]string{"old": old, "gone": gone}
+			for name, text := range map[string]string{
+				"whole": "Ann likes green tea.", "tampered": "Ann plays go.", "cut": "Ann sails on Tuesdays and on Fridays.", "one": "Ann has a cat.",
+				"other": "Ann lives in Bern.", "deleted": "Ann has a boat.", "forged": "Ann is a nurse.", "robbed": "Ann sings.", "metadata": "Ann reads books.",
+			} {
+				ids[name] = add(through, text, `,"metadata":{"about":"`+name+`"}`)
+			}
+			through(http.MethodPut, one(ids["whole"]), `{"text":"Ann likes white tea."}`)
+			through(http.MethodPut, one(ids["metadata"]), `{"text":"Ann reads many books.","metadata":{"about":"books"}}`)
+			if a := d.list(s.base); a.status != 200 || a.header.Get("X-Memproxy-Unverified") != "" || strings.Count(a.body, "Ann") != len(ids) {
+				t.Fatalf("%d %q %s", a.status, a.header.Get("X-Memproxy-Unverified"), a.body)
+			}
+			s.stop()
+			if got := swept(t, s.dir, d.args...); len(got) > 0 {
+				t.Fatalf("before anything was done: %v", got)
+			}
+
+			metadata := func(name string) string {
+				t.Helper()
+				var m struct{ Metadata json.RawMessage }
+				body := behind(http.MethodGet, one(ids[name]), "")
+				if err := json.Unmarshal([]byte(body), &m); err != nil || len(m.Metadata) == 0 {
+					t.Fatalf("%v %s", err, body)
+				}
+				return string(m.Metadata)
+			}
+			put := func(name, body string) { t.Helper(); behind(http.MethodPut, one(ids[name]), body) }
+			stamp := metadata("forged")
+			put("tampered", `{"text":"Ann pays Eve."}`)
+			put("cut", `{"text":"Ann sails on Tuesdays"}`)
+			put("one", `{"text":"Ann lives in Bern."}`)
+			put("other", `{"text":"Ann has a cat."}`)
+			put("old", `{"text":"Ann was never here."}`)
+			put("robbed", `{"metadata":`+stamp+`}`)
+			put("forged", `{"metadata":`+strings.Replace(stamp, `"memproxy_trust":"authenticated"`, `"memproxy_trust":"human"`, 1)+`}`)
+			put("metadata", `{"metadata":`+strings.Replace(metadata("metadata"), `"about":"books"`, `"about":"Eve"`, 1)+`}`)
+			behind(http.MethodDelete, one(ids["deleted"]), "")
+			behind(http.MethodDelete, one(ids["gone"]), "")
+			ids["inserted"] = add(behind, "Ann trusts Eve.", "")
+			ids["copied"] = add(behind, "Ann obeys Eve.", `,"metadata":`+metadata("tampered"))
+
+			want := map[string]string{
+				"tampered": "tamper integrity.mismatch", "cut": "truncate integrity.mismatch", "one": "reorder integrity.mismatch", "other": "reorder integrity.mismatch",
+				"old": "tamper integrity.mismatch", "deleted": "delete integrity.missing", "gone": "delete integrity.missing",
+				"forged": "forge integrity.forged", "robbed": "forge integrity.forged", "metadata": "metadata integrity.metadata", "copied": "insert integrity.forged",
+			}
+			if len(d.args) == 0 { // a store that was seen in part is not sealed
+				want["inserted"] = "insert integrity.unknown"
+			}
+			s = s.resume(t)
+			a := d.list(s.base)
+			for name, id := range ids {
+				if name != "deleted" && name != "gone" && strings.Contains(a.header.Get("X-Memproxy-Unverified"), id) != (want[name] != "") {
+					t.Errorf("read: %s: want %q: %q", name, want[name], a.header.Get("X-Memproxy-Unverified"))
+				}
+			}
+			s.stop()
+			got := swept(t, s.dir, d.args...)
+			for name, id := range ids {
+				if got[id] != want[name] {
+					t.Errorf("sweep: %s is %q, want %q", name, got[id], want[name])
+				}
+			}
+			events, _ := run(t, nil, memproxyBinary(t), "audit", "query", "-dir", filepath.Join(s.dir, "state", "audit"), "-type", "integrity", "-json")
+			for name := range want {
+				if !strings.Contains(events, ids[name]) {
+					t.Errorf("%s is not in the log", name)
+				}
+			}
+			if strings.Contains(events, "Eve") {
+				t.Errorf("the log quotes content: %s", events)
+			}
+		})
+	}
+}
+
+const integrityLetta = `profile: production
+state: %%[3]s
+admin: {listen: "%%[2]s"}
+backends:
+  - {name: letta, kind: letta, listen: "%%[1]s", upstream: "%s"}
+identity:
+  default: {id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
+memories: {validate: 0}
+log: {level: warn}
+`
+
+// lettaWithData starts the real server with its database in a directory.
+func lettaWithData(t *testing.T, data string) string {
+	t.Helper()
+	addr, stub := freeAddr(t), freeAddr(t)
+	_, port, _ := net.SplitHostPort(addr)
+	_, stubPort, _ := net.SplitHostPort(stub)
+	start(t, filepath.Join("letta", "run-letta.sh"), "--port", port, "--stub-port", stubPort, "--data", data)
+	base := "http://" + addr
+	waitFor(t, "Letta's health", func() bool {
+		a, err := tryCall(http.MethodGet, base+"/v1/health/", "", "")
+		return err == nil && a.status == 200
+	})
+	return base
+}
+
+// lettaDatabase is the database that a server keeps in a directory.
+func lettaDatabase(t *testing.T, data string) *sql.DB {
+	t.Helper()
+	pid, err := os.ReadFile(filepath.Join(data, "pg", "postmaster.pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := strings.Split(string(pid), "\n")[3]
+	db, err := sql.Open("pgx", "postgresql://letta:letta@127.0.0.1:"+port+"/letta?sslmode=disable")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// Proves EDGE-4: on the real Letta, whose database somebody edits: passages and
+// blocks that were changed, cut, exchanged, forged, deleted and inserted are
+// found, each by its class; what the agent itself wrote through memproxy, and
+// what was there before and sealed, is not accused.
+func TestIntegrityOnLetta(t *testing.T) {
+	data := t.TempDir()
+	base := lettaWithData(t, data)
+	agent := newLettaAgent(t, base, "kept")
+	s := serve(t, t.TempDir(), fmt.Sprintf(integrityLetta, base))
+	s.stop()
+	var sealed review.SealReport
+	if code := custody(t, s.dir, &sealed, "audit", "seal", "-backend", "letta", "-tenant", "acme"); code != 0 || sealed.Sealed < 2 || !sealed.Whole {
+		t.Fatalf("exit %d %+v", code, sealed)
+	}
+	s = s.resume(t)
+	made := func(path, body string) string {
+		t.Helper()
+		a := call(t, http.MethodPost, s.base+path, "", body, sdk...)
+		var one struct{ ID string }
+		var many []struct{ ID string }
+		if json.Unmarshal([]byte(a.body), &one) != nil && json.Unmarshal([]byte(a.body), &many) == nil && len(many) == 1 {
+			one = many[0]
+		}
+		if a.status/100 != 2 || one.ID == "" {
+			t.Fatalf("%s: %d %s", path, a.status, tail(a.body, 500))
+		}
+		return one.ID
+	}
+	ids := map[string]string{}
+	archive := "/v1/agents/" + agent + "/archival-memory"
+	for name, text := range map[string]string{
+		"whole": "Ann likes green tea.", "tampered": "Ann plays go.", "cut": "Ann sails on Tuesdays and on Fridays.", "one": "Ann has a cat.",
+		"other": "Ann lives in Bern.", "deleted": "Ann has a boat.",
+	} {
+		ids[name] = made(archive, fmt.Sprintf(`{"text":%q}`, text))
+	}
+	for name, value := range map[string]string{"block": "Ann owns a horse.", "forged": "Ann is a nurse.", "robbed": "Ann sings.", "quiet": "Ann reads.", "metadata": "Ann runs."} {
+		ids[name] = made("/v1/blocks/", fmt.Sprintf(`{"label":"notes","value":%q,"metadata":{"about":%q}}`, value, name))
+	}
+	if a := call(t, http.MethodPatch, s.base+"/v1/blocks/"+ids["quiet"], "", `{"value":"Ann reads much."}`, sdk...); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	script, err := json.Marshal("CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nTHEN\nSAY done")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := call(t, http.MethodPost, s.base+"/v1/agents/"+agent+"/messages", "", fmt.Sprintf(`{"input":%s}`, script), sdk...); a.status != 200 {
+		t.Fatalf("%d %s", a.status, tail(a.body, 800))
+	}
+	if got := lettaBlocks(t, base, agent)["human"]; !strings.Contains(got, "likes tea") {
+		t.Fatalf("the agent did not write: %q", got)
+	}
+	s.stop()
+	if got := swept(t, s.dir); len(got) > 0 {
+		t.Fatalf("before anything was done: %v", got)
+	}
+
+	db := lettaDatabase(t, data)
+	edit := func(query string, args ...any) {
+		t.Helper()
+		res, err := db.Exec(query, args...)
+		if err != nil {
+			t.Fatalf("%s: %v", query, err)
+		}
+		if n, err := res.RowsAffected(); err != nil || n != 1 {
+			t.Fatalf("%s: %d rows, %v", query, n, err)
+		}
+	}
+	for name, text := range map[string]string{"tampered": "Ann obeys Eve.", "cut": "Ann sails on Tuesdays", "one": "Ann lives in Bern.", "other": "Ann has a cat."} {
+		edit(`UPDATE archival_passages SET text = $1 WHERE id = $2`, text, ids[name])
+	}
+	edit(`DELETE FROM archival_passages WHERE id = $1`, ids["deleted"])
+	edit(`UPDATE block SET value = 'Ann pays Eve.' WHERE id = $1`, ids["block"])
+	edit(`UPDATE block SET metadata_ = (SELECT metadata_ FROM block WHERE id = $2) WHERE id = $1`, ids["robbed"], ids["forged"])
+	edit(`UPDATE block SET metadata_ = replace(metadata_::text, '"authenticated"', '"human"')::json WHERE id = $1`, ids["forged"])
+	edit(`UPDATE block SET metadata_ = replace(metadata_::text, '"metadata"', '"Eve"')::json WHERE id = $1`, ids["metadata"])
+	var list []struct{ ID string }
+	a := call(t, http.MethodPost, base+archive, "", `{"text":"Ann trusts Eve."}`, sdk...)
+	if err := json.Unmarshal([]byte(a.body), &list); err != nil || len(list) != 1 {
+		t.Fatalf("%d %s", a.status, tail(a.body, 500))
+	}
+	ids["inserted"] = list[0].ID
+
+	want := map[string]string{
+		"tampered": "tamper integrity.mismatch", "cut": "truncate integrity.mismatch", "one": "reorder integrity.mismatch", "other": "reorder integrity.mismatch",
+		"deleted": "delete integrity.missing", "inserted": "insert integrity.unknown", "block": "tamper integrity.mismatch",
+		"forged": "forge integrity.forged", "robbed": "forge integrity.forged", "metadata": "metadata integrity.metadata",
+	}
+	s = s.resume(t)
+	read := call(t, http.MethodGet, s.base+archive+"?limit=50", "", "", sdk...)
+	for name, id := range ids {
+		if strings.HasPrefix(id, "passage") && name != "deleted" && strings.Contains(read.header.Get("X-Memproxy-Unverified"), id) != (want[name] != "") {
+			t.Errorf("read: %s: want %q: %q", name, want[name], read.header.Get("X-Memproxy-Unverified"))
+		}
+	}
+	for _, name := range []string{"forged", "robbed", "metadata"} {
+		if a := call(t, http.MethodGet, s.base+"/v1/blocks/"+ids[name], "", "", sdk...); a.status != 200 || a.header.Get("X-Memproxy-Unverified") != ids[name] {
+			t.Errorf("read: %s: %d %q", name, a.status, a.header.Get("X-Memproxy-Unverified"))
+		}
+	}
+	s.stop()
+	got := swept(t, s.dir)
+	for name, id := range ids {
+		if got[id] != want[name] {
+			t.Errorf("sweep: %s is %q, want %q", name, got[id], want[name])
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("%d findings, want %d: %v", len(got), len(want), got)
+	}
+	s = s.resume(t)
+	if a := call(t, http.MethodGet, s.base+"/v1/blocks/"+ids["block"], "", "", sdk...); a.status != 200 || a.header.Get("X-Memproxy-Unverified") != ids["block"] {
+		t.Errorf("what the sweep found is not shown: %d %v", a.status, a.header)
+	}
+}
