@@ -19,6 +19,7 @@ type fullLedger struct {
 	history   []string
 	strikes   map[string]int
 	marks     []string
+	changes   []memproxy.StateChange
 	err       error
 }
 
@@ -26,6 +27,7 @@ func (l *fullLedger) Standings(context.Context, string, memproxy.TargetKind, []s
 	return l.standings, l.err
 }
 func (l *fullLedger) SetState(_ context.Context, changes ...memproxy.StateChange) (int, error) {
+	l.changes = append(l.changes, changes...)
 	for _, c := range changes {
 		l.marks = append(l.marks, fmt.Sprintf("%s %s until %v", c.ID, c.State, c.Expires.Sub(noon)))
 	}

@@ -147,3 +147,20 @@ func TestSelfEditsThatQuoteTheUser(t *testing.T) {
 }
 
 var _ gate.Extractor = (*fakeExtractor)(nil)
+
+// Proves GOV-3: what is made later and only marked is so in the ledger, and
+// what was stated is left as it is.
+func TestFactsThatAreMadeLaterAreMarked(t *testing.T) {
+	x, f := &fakeExtractor{}, &sender{status: 200}
+	r, l := fullRig(t, func(r *rig) { r.adapter, r.fake = x, &x.fakeAdapter })
+	r.rules.Policy = inference(memproxy.TreatMark)
+	r.rules.Governance.Inferred = map[memproxy.Layer]memproxy.Treatment{memproxy.Semantic: memproxy.TreatMark}
+	x.events = []string{"e1"}
+	a := r.admitWith(talk("I like green tea.", "noted"), f)
+	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("{}")})
+	x.over, x.became = true, []memproxy.Memory{{ID: "m1", Text: "User likes green tea", Event: "ADD"}, {ID: "m2", Text: "User is wealthy", Event: "ADD"}}
+	r.gate.Extracted(context.Background(), a, memproxy.Reply{Status: 200})
+	if len(l.changes) != 1 || l.changes[0].ID != "m2" || l.changes[0].Attestation != memproxy.Inferred || l.changes[0].Reason != "layer.inferred" {
+		t.Errorf("%+v", l.changes)
+	}
+}
