@@ -61,6 +61,7 @@ func (v *reader) check(c *Config, root *yaml.Node) {
 		v.fault(at("ledger", "url"), "url wants postgres://")
 	}
 	v.governance(&c.Memories, at)
+	v.ttl(&c.Memories, at)
 	for i, tier := range c.Memories.Pending {
 		if !slices.Contains([]string{"anonymous", "authenticated", "established"}, tier) {
 			v.fault(at("memories", "pending", i), "%q is no tier whose memories may wait: anonymous, authenticated, established", tier)

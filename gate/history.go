@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"time"
 
 	"github.com/memproxy/memproxy"
 )
@@ -39,6 +40,7 @@ func (ret *returning) found(id string, m memproxy.Memory) memproxy.Version {
 // with what stood there before. It is history, not permission: where it cannot
 // be kept the write stands, and that is said. States are noted along with it.
 func (ret *returning) record(ctx context.Context, states []memproxy.StateChange) {
+	defer ret.confirm(ctx)
 	historian, ok := ret.g.opt.Ledger.(Historian)
 	if !ok || !ret.enforced() {
 		ret.mark(ctx, states)
@@ -55,6 +57,49 @@ func (ret *returning) record(ctx context.Context, states []memproxy.StateChange)
 		ret.g.opt.Meter.LedgerFailed(ctx)
 		ret.g.opt.Log.ErrorContext(ctx, "versions not kept", "decision", ret.Decision.ID, "error", err)
 		ret.mark(ctx, states) // how memories stand does not depend on their texts
+	}
+}
+
+// confirm gives memories that were there, and were written again, a new time of
+// expiry: also where the backend says that it knew the text.
+func (ret *returning) confirm(ctx context.Context) {
+	confirmer, ok := ret.g.opt.Ledger.(Confirmer)
+	if !ok || !ret.enforced() || ret.rules.TTL == nil {
+		return
+	}
+	again := map[time.Time][]memproxy.MemoryKey{}
+	note := func(kind memproxy.TargetKind, id, field string) {
+		if ttl := ret.lifetime(&memproxy.Memory{Field: field}); ttl > 0 && id != "" {
+			at := ret.begun.Add(ttl)
+			again[at] = append(again[at], memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kind, ID: id})
+		}
+	}
+	switch {
+	case ret.op.Kind == memproxy.Learn && ret.reading != nil:
+		for i := range ret.reading.Memories {
+			if m := &ret.reading.Memories[i]; !m.Drop && m.Event != "" && m.Event != eventAdd && m.Event != eventDelete && m.Layer != memproxy.Episodic {
+				note(kindOf(m), m.ID, ret.field(m))
+			}
+		}
+	case ret.op.Kind == memproxy.Correct:
+		for i := range ret.op.Items {
+			if it := &ret.op.Items[i]; it.Kind == memproxy.ItemContent && it.Target != "" && it.Text != "" {
+				id, before := ret.before(it.Target)
+				field := it.Field
+				if field == "" {
+					field = before.Field
+				}
+				note(ret.op.TargetKind, id, field)
+			}
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ret.g.opt.RecordTimeout)
+	defer cancel()
+	for at, keys := range again {
+		if err := confirmer.Confirm(ctx, at, keys...); err != nil {
+			ret.g.opt.Meter.LedgerFailed(ctx)
+			ret.g.opt.Log.ErrorContext(ctx, "what was confirmed keeps its old end", "decision", ret.Decision.ID, "error", err)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"time"
 
 	"github.com/memproxy/memproxy"
 )
@@ -175,6 +176,12 @@ type Historian interface {
 	// Chronicle does what Seal, Append and SetState do, all or nothing. It need
 	// not be done when it returns, only queued: who asks afterwards finds it.
 	Chronicle(context.Context, memproxy.Chronicle) error
+}
+
+// A Confirmer is a Ledger that lets memories end.
+type Confirmer interface {
+	// Confirm gives memories a new time of expiry. Expired ones come back.
+	Confirm(ctx context.Context, expires time.Time, keys ...memproxy.MemoryKey) error
 }
 
 // A Disciplinarian is a Ledger that counts a session's rejections.

@@ -58,7 +58,7 @@ func (p *Proxy) Remove(ctx context.Context, k memproxy.MemoryKey) error {
 		return ErrNoRestore
 	}
 	_, reply, err := p.first(ctx, restorer.Remove(k))
-	if err == nil && !done(reply.Status) && !unknown(reply.Status) {
+	if err == nil && !done(reply.Status) && reply.Status != http.StatusNotFound {
 		err = fmt.Errorf("the backend answers %d", reply.Status)
 	}
 	return err

@@ -16,18 +16,22 @@ import (
 // validateBatch is how many memories are looked at again at a time (DOL-3).
 const validateBatch = 10
 
-// lifetimes is how long memories are kept, by the configuration.
-// What its field and what its layer say both hold: the shorter counts.
+// lifetimes is how long memories are kept, by the configuration. What their
+// field, their source and their layer say all holds: the shortest counts.
 func lifetimes(m *config.Memories) gate.Lifetime {
-	return func(field string, layer memproxy.Layer, _ memproxy.Source) time.Duration {
-		d, ok := m.TTL[field]
-		if !ok || field == "default" {
-			d = m.TTL["default"]
+	return func(field string, layer memproxy.Layer, source memproxy.Source) time.Duration {
+		var ttl time.Duration
+		most := func(d time.Duration) {
+			if d > 0 && (ttl == 0 || d < ttl) {
+				ttl = d
+			}
 		}
-		ttl := d.Time()
-		if most := m.LayerTTL(layer); most > 0 && (ttl == 0 || most < ttl) {
-			ttl = most
+		most(m.FieldTTL(field))
+		most(m.SourceTTL(source))
+		if ttl == 0 {
+			ttl = m.TTL["default"].Time()
 		}
+		most(m.LayerTTL(layer))
 		return ttl
 	}
 }

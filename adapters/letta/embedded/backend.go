@@ -85,6 +85,7 @@ func New() *Backend {
 	b.mux.HandleFunc("POST /v1/blocks/{$}", b.newBlock)
 	b.mux.HandleFunc("GET /v1/blocks/{block}", b.block)
 	b.mux.HandleFunc("PATCH /v1/blocks/{block}", b.block)
+	b.mux.HandleFunc("DELETE /v1/blocks/{block}", b.dropBlock)
 	b.mux.HandleFunc("GET /v1/runs/{$}", b.listRuns)
 	b.mux.HandleFunc("POST /v1/agents/{id}/tools/{name}/run", b.runTool)
 	b.mux.HandleFunc("POST /v1/agents/{id}/messages/cancel", b.cancel)

@@ -42,6 +42,22 @@ func (b *Backend) block(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, bl)
 }
 
+// dropBlock deletes a block, and takes it from whoever has it.
+func (b *Backend) dropBlock(w http.ResponseWriter, r *http.Request) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	bl := b.blocks[r.PathValue("block")]
+	if bl == nil {
+		refuse(w, http.StatusNotFound, "Block not found")
+		return
+	}
+	delete(b.blocks, bl.ID)
+	for _, a := range b.agents {
+		a.drop(bl)
+	}
+	reply(w, http.StatusOK, map[string]string{"message": "deleted"})
+}
+
 // newBlock makes a block that belongs to no agent yet.
 func (b *Backend) newBlock(w http.ResponseWriter, r *http.Request) {
 	var bl block
