@@ -178,21 +178,25 @@ func (w *storeSweep) page(ctx context.Context, items []hunt.Item, again func() (
 	}
 	for _, item := range items { // in their order
 		if f, yes := seen.found[item.ID]; yes && item.Raw != "" {
-			w.find(f)
+			if err := w.find(ctx, f); err != nil {
+				return err
+			}
 		}
 	}
 	return w.clear(ctx, seen)
 }
 
-func (w *storeSweep) find(f finding) {
+// find lists a finding. Of very many the rest is named and marked at once.
+func (w *storeSweep) find(ctx context.Context, f finding) error {
 	if len(w.report.Findings) >= maxListed {
 		w.report.More++
-		return
+		return w.name(ctx, &f.Discrepancy)
 	}
 	if f.Code == memproxy.IntegrityMismatch && f.wants != "" {
 		w.strays = append(w.strays, stray{len(w.report.Findings), f.has, f.wants})
 	}
 	w.report.Findings = append(w.report.Findings, f.Discrepancy)
+	return nil
 }
 
 // holds reports whether the walk passes over things of an id at all: the
@@ -246,8 +250,11 @@ func (w *storeSweep) missing(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if !gone {
-				w.find(w.finding(row.Scope.Tenant, id, memproxy.FaultDelete, memproxy.IntegrityMissing, "the backend lacks it, and nobody deleted it through memproxy"))
+			if gone {
+				continue
+			}
+			if err := w.find(ctx, w.finding(row.Scope.Tenant, id, memproxy.FaultDelete, memproxy.IntegrityMissing, "the backend lacks it, and nobody deleted it through memproxy")); err != nil {
+				return err
 			}
 		}
 	}

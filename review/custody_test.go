@@ -1,0 +1,116 @@
+package review_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/review"
+)
+
+// custodian answers as a test wants.
+type custodian struct {
+	asked review.SweepRequest
+	err   error
+	until chan struct{} // nil: at once
+	ended chan error
+}
+
+func (c *custodian) Sweep(ctx context.Context, q review.SweepRequest) (review.SweepReport, error) {
+	c.asked = q
+	if c.until != nil {
+		close(c.until)
+		<-ctx.Done()
+		c.ended <- ctx.Err()
+		return review.SweepReport{}, ctx.Err()
+	}
+	mine := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m-acme"}
+	other := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m-other"}
+	return review.SweepReport{
+		Backends: []review.BackendSweep{{Backend: "mem0", Items: 2, Findings: []memproxy.Discrepancy{
+			{Class: memproxy.FaultTamper, Code: memproxy.IntegrityMismatch, Tenant: "acme", MemoryKey: mine},
+			{Class: memproxy.FaultDelete, Code: memproxy.IntegrityMissing, Tenant: "other", MemoryKey: other},
+		}}},
+		Chains: []memproxy.ChainReport{{Tenant: "acme"}, {Tenant: "other", Faults: []memproxy.ChainFault{{Class: memproxy.FaultForge, Tenant: "other"}}}},
+	}, c.err
+}
+
+func (c *custodian) Seal(_ context.Context, q review.SealRequest) (review.SealReport, error) {
+	return review.SealReport{Backend: q.Backend, Tenant: q.Tenant, Items: 3, Sealed: 3, Whole: true}, c.err
+}
+
+// Proves EDGE-4: who may review may have a sweep and a seal made; it is on
+// record; of others' tenants nothing is told.
+func TestCustody(t *testing.T) {
+	c := &custodian{}
+	r := newRig(t, func(o *review.Options) { o.Custodian = c })
+	all, err := r.client(annToken).Sweep(t.Context(), review.SweepRequest{Backend: "mem0", Reason: "Tuesday"})
+	if err != nil || all.Findings() != 3 || c.asked.Backend != "mem0" {
+		t.Errorf("%+v, %v, asked %+v", all, err, c.asked)
+	}
+	acme, err := r.client(bobToken).Sweep(t.Context(), review.SweepRequest{Reason: "Tuesday"})
+	if err != nil || acme.Findings() != 1 || acme.Backends[0].Findings[0].ID != "m-acme" || len(acme.Chains) != 1 {
+		t.Errorf("%+v, %v", acme, err)
+	}
+	if got, err := r.client(bobToken).Seal(t.Context(), review.SealRequest{Backend: "mem0", Tenant: "acme", Reason: "day one"}); err != nil || got.Sealed != 3 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if len(r.audit.events) != 3 || r.audit.events[0].Route != "review.sweep" || r.audit.events[2].Route != "review.seal" || r.audit.events[2].Principal.ID != "human:bob" {
+		t.Errorf("recorded %+v", r.audit.events)
+	}
+	_, err = r.client(bobToken).Seal(t.Context(), review.SealRequest{Backend: "mem0", Tenant: "other", Reason: "mine now"})
+	wantStatus(t, "another's tenant", err, 404)
+	_, err = r.client(bobToken).Seal(t.Context(), review.SealRequest{Tenant: "acme", Reason: "which?"})
+	wantStatus(t, "no backend", err, 400)
+	_, err = r.client(viewToken).Sweep(t.Context(), review.SweepRequest{Reason: "curious"})
+	wantStatus(t, "another role", err, 403)
+	_, err = r.client(annToken).Sweep(t.Context(), review.SweepRequest{})
+	wantStatus(t, "no reason", err, 400)
+	for _, wrong := range []struct {
+		err  error
+		want int
+	}{{memproxy.ErrState, 409}, {memproxy.ErrUnknown, 404}, {errors.New("upstream is away"), 503}} {
+		c.err = wrong.err
+		_, err = r.client(annToken).Sweep(t.Context(), review.SweepRequest{Reason: "again"})
+		wantStatus(t, wrong.err.Error(), err, wrong.want)
+	}
+	c.err, r.audit.fail = nil, true
+	_, err = r.client(annToken).Sweep(t.Context(), review.SweepRequest{Reason: "unrecorded"})
+	wantStatus(t, "without a record", err, 503)
+	_, err = newRig(t).client(annToken).Sweep(t.Context(), review.SweepRequest{Reason: "nobody there"})
+	wantStatus(t, "no custodian", err, 501)
+}
+
+// A sweep lasts longer than other requests may, and ends with who asked for it.
+func TestASweepEndsWithItsCaller(t *testing.T) {
+	c := &custodian{until: make(chan struct{}), ended: make(chan error, 1)}
+	r := newRig(t, func(o *review.Options) { o.Custodian = c; o.Timeout = 1 })
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-c.until; cancel() }()
+	if _, err := r.client(annToken).Sweep(ctx, review.SweepRequest{Reason: "long"}); err == nil {
+		t.Error("an answer")
+	}
+	if err := <-c.ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+// Reports are printed so that no id steers a terminal.
+func TestReportsArePrinted(t *testing.T) {
+	var b strings.Builder
+	report, _ := (&custodian{}).Sweep(t.Context(), review.SweepRequest{})
+	report.Backends[0].Findings[0].ID = "a\x1b[2J"
+	report.Backends[0].More, report.Backends[0].Unknown = 5, 7
+	report.Print(&b)
+	review.SealReport{Backend: "mem0", Tenant: "acme"}.Print(&b)
+	for _, want := range []string{"2 memories", "7 findings", "and 5 more", "audit seal", `chain of tenant "other": 0 records, 1 faults`, "does not count as sealed"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+	if strings.Contains(b.String(), "\x1b") {
+		t.Errorf("%q", b.String())
+	}
+}
