@@ -32,7 +32,7 @@ type Event struct {
 	Trace    string // W3C trace id, hex, or ""
 	Session  string // the caller's session or run id, or ""
 
-	Principal Principal // only ID, Kind, Tenant, Trust and Method are recorded
+	Principal Principal // only ID, Kind, Tenant, Trust and Method are recorded; roles are among the Facts
 	Kind      Kind
 	Backend   string
 	Route     string
@@ -51,6 +51,9 @@ type Event struct {
 	// Findings are what screening found: rules and places, the worst first. Of
 	// very many only the worst are there.
 	Findings []Finding
+	// Facts are what policies were asked besides; nil where they were not
+	// asked, or the facts are too many.
+	Facts *Facts
 
 	Claimed    PerMille // confidence asked for; -1 when none was
 	Confidence PerMille // confidence given; -1 when it does not apply

@@ -215,6 +215,9 @@ func (r *run) decisionEvent(ctx context.Context) memproxy.Event {
 		if ev.Session == "" {
 			ev.Session = op.Scope.Run
 		}
+		if r.q.Operation != nil {
+			ev.Facts = memproxy.FactsOf(&r.q)
+		}
 		if op.Kind == memproxy.Learn || op.Kind == memproxy.Correct {
 			ev.Confidence, ev.Claimed = r.q.Confidence, -1
 			if len(op.Hints) > 0 {

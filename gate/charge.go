@@ -102,7 +102,7 @@ func (g *Gate) budgetEvents(ctx context.Context, r *run) {
 func (g *Gate) note(ctx context.Context, a *Admission, t memproxy.EventType, al *memproxy.Allowance) {
 	ev := a.event
 	ev.Type, ev.Budget, ev.Degraded = t, al.Lines, al.Degraded
-	ev.ContentSHA256, ev.Targets, ev.Fields, ev.Findings = "", nil, nil, nil
+	ev.ContentSHA256, ev.Targets, ev.Fields, ev.Findings, ev.Facts = "", nil, nil, nil, nil
 	if err := g.opt.Recorder.Note(ev); err != nil {
 		g.opt.Log.ErrorContext(ctx, "audit note lost", "decision", a.Decision.ID, "type", string(t), "error", err)
 	}

@@ -166,7 +166,7 @@ func (g *Gate) letThrough(ctx context.Context, a *Admission, why string) {
 	ev := a.event
 	ev.Type, ev.Time = memproxy.EventOutcome, g.opt.Clock()
 	ev.Reasons = []memproxy.Reason{{Code: memproxy.RunUngated, Detail: why}}
-	ev.Budget, ev.ContentSHA256, ev.Findings = nil, "", nil
+	ev.Budget, ev.ContentSHA256, ev.Findings, ev.Facts = nil, "", nil, nil
 	if err := g.opt.Recorder.Note(ev); err != nil {
 		g.opt.Log.ErrorContext(ctx, "audit note lost", "decision", a.Decision.ID, "error", err)
 	}

@@ -87,7 +87,7 @@ func (g *Gate) credit(ctx context.Context, a *Admission, words []word) {
 		ev := a.event
 		ev.Type, ev.Time, ev.Targets = memproxy.EventCrossCorrection, g.opt.Clock(), []string{c.ID}
 		ev.Detail = "written by " + c.Author + ", corrected by " + c.Corrector + ": " + c.Reason
-		ev.Budget, ev.ContentSHA256, ev.Findings, ev.Fields = nil, "", nil, nil
+		ev.Budget, ev.ContentSHA256, ev.Findings, ev.Facts, ev.Fields = nil, "", nil, nil, nil
 		if err := g.opt.Recorder.Note(ev); err != nil {
 			g.opt.Log.ErrorContext(ctx, "audit note lost", "decision", a.Decision.ID, "error", err)
 		}

@@ -260,7 +260,7 @@ func (g *Gate) outcome(ctx context.Context, ret *returning) {
 	ev.Type, ev.Time = memproxy.EventOutcome, g.opt.Clock()
 	ev.Status, ev.Memories, ev.Filtered, ev.Cancelled = ret.status, ret.shown, ret.filtered, ret.cancelled
 	ev.Reasons = ret.reasons
-	ev.Budget, ev.ContentSHA256, ev.Findings = nil, "", nil
+	ev.Budget, ev.ContentSHA256, ev.Findings, ev.Facts = nil, "", nil, nil
 	sortReasons(ev.Reasons)
 	if err := g.opt.Recorder.Note(ev); err != nil {
 		g.opt.Log.ErrorContext(ctx, "audit outcome lost", "decision", ret.Decision.ID, "error", err)

@@ -25,14 +25,19 @@ type Case struct {
 	Items     int
 	Claimed   memproxy.PerMille // -1: not recorded
 	Given     memproxy.PerMille // -1: not recorded
-	// Facts are stated, or nil where they have to be guessed.
+	// Facts are recorded or stated, or nil where they have to be guessed.
 	Facts *Facts
 }
 
-// Facts are what the audit log does not keep.
+// Facts are what policies are asked besides what a record says elsewhere. The
+// log has kept them since it knows "facts"; older records have none.
 type Facts struct {
-	Roles     []string          `json:"roles"`
-	Size      int               `json:"size"` // characters written to each field
+	Roles []string `json:"roles"`
+	// Writes are what is written where. Without any, Size characters are
+	// written to each of the record's fields.
+	Writes    []Write           `json:"writes"`
+	Claims    []memproxy.Layer  `json:"claims"` // layers that the payload claims
+	Size      int               `json:"size"`
 	Bulk      bool              `json:"bulk"`
 	Steering  bool              `json:"steering"`
 	Derived   bool              `json:"derived"`
@@ -42,6 +47,22 @@ type Facts struct {
 	Risk      memproxy.PerMille `json:"risk"`
 	Secret    bool              `json:"secret"`
 	Personal  bool              `json:"personal"`
+
+	AuthorTrust       memproxy.PerMille    `json:"author_trust"`
+	Others            bool                 `json:"others"`
+	AuthorAttestation memproxy.Attestation `json:"author_attestation"`
+	Attestation       memproxy.Attestation `json:"attestation"`
+	Track             memproxy.PerMille    `json:"track"`
+	// Ceiling is that of the caller's tier as it was; 0: that of Options.
+	Ceiling memproxy.PerMille `json:"ceiling"`
+}
+
+// Write is how many characters are written where.
+type Write struct {
+	Field    string         `json:"field"`
+	Layer    memproxy.Layer `json:"layer"`
+	Inferred bool           `json:"inferred"`
+	Size     int            `json:"size"`
 }
 
 // record is a line: an audit record of a decision, as `memproxy audit query

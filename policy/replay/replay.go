@@ -258,11 +258,28 @@ func (opt Options) ask(ctx context.Context, c *Case, f Facts) (from, to memproxy
 
 // The bounds of what is made up for a case.
 const (
-	maxItems = 10000
-	maxSize  = 1 << 20
+	maxItems  = 10000
+	maxSize   = 1 << 20 // of all that is written
+	maxWrites = 64
 )
 
 func (c *Case) writes() bool { return c.Kind == memproxy.Learn || c.Kind == memproxy.Correct }
+
+// written is what a case writes where.
+func (c *Case) written(f Facts) []Write {
+	if len(f.Writes) > 0 {
+		return f.Writes[:min(len(f.Writes), maxWrites)]
+	}
+	fields := c.Fields
+	if len(fields) == 0 && c.writes() {
+		fields = []string{""}
+	}
+	out := make([]Write, len(fields))
+	for i, field := range fields {
+		out[i] = Write{Field: field, Size: f.Size}
+	}
+	return out
+}
 
 // question is the case as the gate would have asked it.
 func (opt Options) question(c *Case, f Facts) memproxy.Question {
@@ -270,13 +287,14 @@ func (opt Options) question(c *Case, f Facts) memproxy.Question {
 		Kind: c.Kind, Backend: c.Backend, Route: c.Route, Scope: c.Scope,
 		Bulk: f.Bulk, Steering: f.Steering, Derived: f.Derived, SourceClaim: f.Source,
 	}
-	fields := c.Fields
-	if len(fields) == 0 && c.writes() {
-		fields = []string{""}
-	}
-	text := strings.Repeat("x", min(max(f.Size, 0), maxSize))
-	for _, field := range fields {
-		op.Items = append(op.Items, memproxy.Item{Kind: memproxy.ItemContent, Field: field, Text: text})
+	op.LayerClaims = f.Claims[:min(len(f.Claims), maxWrites)]
+	room := maxSize
+	for _, w := range c.written(f) {
+		n := min(max(w.Size, 0), room)
+		room -= n
+		op.Items = append(op.Items, memproxy.Item{
+			Kind: memproxy.ItemContent, Field: w.Field, Layer: w.Layer, Inferred: w.Inferred, Text: strings.Repeat("x", n),
+		})
 	}
 	if f.Unseen {
 		op.Items = append(op.Items, memproxy.Item{Kind: memproxy.ItemURL})
@@ -290,6 +308,10 @@ func (opt Options) question(c *Case, f Facts) memproxy.Question {
 	q := memproxy.Question{
 		Principal: c.Principal, Operation: op, Profile: opt.Profile,
 		Ceiling: opt.Ceilings.Ceiling(c.Principal.Trust, memproxy.SourceUnstated), Confidence: max(c.Given, 0),
+	}
+	q.AuthorTrust, q.Others, q.AuthorAttestation, q.Attestation, q.Track = f.AuthorTrust, f.Others, f.AuthorAttestation, f.Attestation, f.Track
+	if f.Ceiling > 0 {
+		q.Ceiling = f.Ceiling
 	}
 	q.Principal.Roles = f.Roles
 	if q.Claimed = c.Claimed; c.Claimed < 0 {

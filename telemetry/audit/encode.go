@@ -117,6 +117,7 @@ func encode(buf []byte, ev *memproxy.Event, at place) body {
 	w.yes("degraded", ev.Degraded)
 	w.str("detail", ev.Detail)
 	w.when("event_time", ev.Time)
+	w.facts(ev.Facts)
 	w.findings(ev.Findings)
 	out := body{index: len(w.b)}
 	w.bare = false
@@ -226,6 +227,63 @@ func (w *writer) reasons(rs []memproxy.Reason) {
 		w.close()
 	}
 	w.b = append(w.b, ']')
+}
+
+// facts are written whole or, where there are none, not at all: an empty object
+// says that nothing was special.
+func (w *writer) facts(f *memproxy.Facts) {
+	if f == nil {
+		return
+	}
+	w.open("facts")
+	w.str("attestation", string(f.Attestation))
+	w.str("author_attestation", string(f.AuthorAttestation))
+	w.count("author_trust", int64(f.AuthorTrust))
+	w.yes("backdated", f.Backdated)
+	w.yes("bulk", f.Bulk)
+	w.count("ceiling", int64(f.Ceiling))
+	if len(f.Claims) > 0 {
+		names := make([]string, len(f.Claims))
+		for i, l := range f.Claims {
+			names[i] = string(l)
+		}
+		w.list("claims", names)
+	}
+	w.yes("derived", f.Derived)
+	w.yes("others", f.Others)
+	w.yes("personal", f.Personal)
+	w.count("risk", int64(f.Risk))
+	w.list("roles", f.Roles)
+	w.yes("secret", f.Secret)
+	w.str("source", string(f.Source))
+	w.yes("steering", f.Steering)
+	w.count("track", int64(f.Track))
+	w.yes("unseen", f.Unseen)
+	if len(f.Writes) > 0 {
+		w.key("writes")
+		w.b = append(w.b, '[')
+		for i := range f.Writes {
+			if i > 0 {
+				w.b = append(w.b, ',')
+			}
+			w.b = append(w.b, '{')
+			w.bare = true
+			w.str("field", f.Writes[i].Field)
+			w.yes("inferred", f.Writes[i].Inferred)
+			w.str("layer", string(f.Writes[i].Layer))
+			w.count("size", int64(f.Writes[i].Size))
+			w.close()
+		}
+		w.b = append(w.b, ']')
+	}
+	w.close()
+}
+
+// count writes a number that is not zero.
+func (w *writer) count(key string, n int64) {
+	if n != 0 {
+		w.num(key, n)
+	}
 }
 
 func (w *writer) findings(fs []memproxy.Finding) {

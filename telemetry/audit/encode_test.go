@@ -21,7 +21,7 @@ func fullEvent() memproxy.Event {
 	return memproxy.Event{
 		Type: memproxy.EventDecision, Time: at, Decision: "01J8ZK6Q", Trace: "4bf92f3577b34da6a3ce929d0e0e4736", Session: "run-7",
 		Principal: memproxy.Principal{
-			ID: "agent:dev", Kind: memproxy.KindAgent, Tenant: "acme", Roles: []string{"CANARY-role"}, Trust: memproxy.TrustAuthenticated,
+			ID: "agent:dev", Kind: memproxy.KindAgent, Tenant: "acme", Roles: []string{"CANARY-beside-the-facts"}, Trust: memproxy.TrustAuthenticated,
 			Method: "key", ActsAs: memproxy.Limit{Values: []string{"CANARY-acts"}}, Users: memproxy.Limit{Values: []string{"CANARY-users"}},
 		},
 		Kind: memproxy.Learn, Backend: "mem0", Route: "mem0.v3.add", Method: "POST",
@@ -30,7 +30,12 @@ func fullEvent() memproxy.Event {
 		Verdict: memproxy.Amend, Would: memproxy.Deny, Policy: "v12-9f",
 		Reasons:  []memproxy.Reason{{Code: memproxy.TrustClamped, Rule: "ceiling", Detail: "asked 900, given 700", Pointer: "/metadata/confidence"}},
 		Findings: []memproxy.Finding{{Rule: "exfil.destination", Severity: "high", Item: 1, Start: 0, End: 12, Score: 640}, {Rule: "pii.email"}},
-		Claimed:  900, Confidence: 700, Degraded: true,
+		Facts: &memproxy.Facts{
+			Roles: []string{"dev", "lead"}, Writes: []memproxy.Written{{Field: "gotchas", Layer: memproxy.Semantic, Size: 40}, {Inferred: true, Layer: memproxy.Task}},
+			Claims: []memproxy.Layer{memproxy.Task}, Bulk: true, Steering: true, Derived: true, Unseen: true, Backdated: true, Source: memproxy.SourceHostile,
+			Risk: 640, Secret: true, Personal: true, AuthorTrust: 900, Others: true, AuthorAttestation: memproxy.SelfReported, Attestation: memproxy.SelfReported, Track: 950, Ceiling: 700,
+		},
+		Claimed: 900, Confidence: 700, Degraded: true,
 		Budget: []memproxy.LineState{
 			{Line: memproxy.Line{Reason: memproxy.BudgetHour, Key: "principal/agent:dev", Window: memproxy.WindowHour, Limit: 100}, Used: 3, Reset: at.Add(time.Hour), Warn: true},
 			{Line: memproxy.Line{Reason: memproxy.RapidWrites, Key: "principal/agent:dev", Window: memproxy.WindowMinute, Limit: -1, Soft: true}, Used: 1},
@@ -116,6 +121,24 @@ func slow(t testing.TB, ev *memproxy.Event, at place, index uint64, prev tlog.Ha
 		o["item"], o["start"], o["end"], o["score"] = f.Item, f.Start, f.End, f.Score
 		findings = append(findings, o)
 	}
+	if f := ev.Facts; f != nil {
+		o := obj("roles", f.Roles, "bulk", f.Bulk, "steering", f.Steering, "derived", f.Derived, "unseen", f.Unseen, "backdated", f.Backdated,
+			"source", string(f.Source), "risk", int(f.Risk), "secret", f.Secret, "personal", f.Personal, "author_trust", int(f.AuthorTrust), "others", f.Others,
+			"author_attestation", string(f.AuthorAttestation), "attestation", string(f.Attestation), "track", int(f.Track), "ceiling", int(f.Ceiling))
+		var claims []string
+		for _, l := range f.Claims {
+			claims = append(claims, string(l))
+		}
+		put(o, "claims", claims)
+		var writes []any
+		for _, x := range f.Writes {
+			writes = append(writes, obj("field", x.Field, "layer", string(x.Layer), "inferred", x.Inferred, "size", x.Size))
+		}
+		if writes != nil {
+			o["writes"] = writes
+		}
+		m["facts"] = o
+	}
 	if findings != nil {
 		m["findings"] = findings
 	}
@@ -189,6 +212,7 @@ func compare(t testing.TB, ev memproxy.Event, at place) {
 func TestEncodeIsCanonical(t *testing.T) {
 	compare(t, fullEvent(), whole)
 	compare(t, memproxy.Event{}, whole)
+	compare(t, memproxy.Event{Type: memproxy.EventDecision, Facts: &memproxy.Facts{}}, whole)
 	compare(t, memproxy.Event{Type: memproxy.EventStart, Detail: "x"}, whole)
 	compare(t, memproxy.Event{Type: memproxy.EventOutcome, Claimed: -1, Confidence: -1, Status: 502}, whole)
 	compare(t, fullEvent(), place{part: 2, parts: 3, keptFrom: 512})
@@ -200,8 +224,8 @@ func TestEncodeIsCanonical(t *testing.T) {
 	compare(t, ev, whole)
 }
 
-// Proves CARD-7: roles, limits and whatever else is not the log's business
-// stay out.
+// Proves CARD-7: limits, and whatever else is not the log's business, stay out;
+// of roles only those that policies were asked about are there.
 func TestEncodeKeepsSecretsOut(t *testing.T) {
 	ev := fullEvent()
 	d := encode(nil, &ev, whole)
@@ -209,7 +233,7 @@ func TestEncodeKeepsSecretsOut(t *testing.T) {
 		t.Errorf("the record holds what it must not: %s", d.buf)
 	}
 	// The nearest things that must be there.
-	for _, s := range []string{"agent:dev", "acme", "mem0.v3.add", ev.ContentSHA256} {
+	for _, s := range []string{"agent:dev", "acme", "mem0.v3.add", ev.ContentSHA256, `"roles":["dev","lead"]`} {
 		if !bytes.Contains(d.buf, []byte(s)) {
 			t.Errorf("the record lacks %q", s)
 		}

@@ -34,7 +34,7 @@ func halve(out []memproxy.Event, ev memproxy.Event) []memproxy.Event {
 		return append(out, ev)
 	}
 	a, b := ev, ev
-	b.Reasons, b.Targets, b.Fields, b.Memories, b.Budget, b.Findings = nil, nil, nil, nil, nil, nil
+	b.Reasons, b.Targets, b.Fields, b.Memories, b.Budget, b.Findings, b.Facts = nil, nil, nil, nil, nil, nil, nil
 	b.Filtered = 0
 	n := max(len(ev.Reasons), len(ev.Targets), len(ev.Fields), len(ev.Memories), len(ev.Budget), len(ev.Findings))
 	switch n {
