@@ -37,6 +37,16 @@ func (ret *returning) stand(ctx context.Context) (refused bool) {
 	}
 	ret.stands = known
 	withheld, sanitised := 0, 0
+	for _, i := range ret.unknown(known) {
+		m := &ret.reading.Memories[i]
+		if m.Pointer == "" {
+			ret.refuse(StatusNotFound, memproxy.StateWithheld, "nobody can say how the memory stands, and it is withheld")
+			ret.filtered++
+			return true
+		}
+		m.Drop = true
+		withheld++
+	}
 	for _, i := range ret.byDecision(ctx, registrar, known) {
 		m := &ret.reading.Memories[i]
 		if m.Pointer == "" {
@@ -82,6 +92,18 @@ func (ret *returning) stand(ctx context.Context) (refused bool) {
 		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.StateSanitised, Detail: "dangerous spans of memories were replaced in the answer"})
 	}
 	return false
+}
+
+// unknown are the places of memories of which the ledger could not be asked,
+// where what is untrusted is withheld: they are untrusted then.
+func (ret *returning) unknown(known map[memproxy.TargetKind]map[string]memproxy.Standing) (places []int) {
+	for i := range ret.reading.Memories {
+		m := &ret.reading.Memories[i]
+		if _, asked := known[kindOf(m)]; ret.rules.WithholdUntrusted && !asked && m.ID != "" && m.Text != "" && !m.Drop && m.Layer != memproxy.Episodic {
+			places = append(places, i)
+		}
+	}
+	return places
 }
 
 // What is done with a memory in an answer.

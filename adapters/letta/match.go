@@ -1,6 +1,8 @@
 package letta
 
 import (
+	"iter"
+
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/routetable"
 )
@@ -20,11 +22,27 @@ func (a *Adapter) Route(req memproxy.Request) (memproxy.Route, bool) {
 	if ps == nil && r.shape == search {
 		ps = map[string]string{} // Decode notes whose memory is searched here, for Read
 	}
-	return memproxy.Route{
-		ID: r.id, Kind: r.kind, Params: ps,
-		Bulk: r.is(bulk), Steering: r.is(steering), Derived: r.is(derived), Pass: r.is(pass),
-	}, true
+	return r.route(ps), true
 }
 
 // row finds a route's row again by its id.
 func (a *Adapter) row(id string) *row { return a.rows[id] }
+
+// Table gives every route with the method and the path that it is found by, for
+// those who go through all of them.
+func (a *Adapter) Table() iter.Seq2[string, memproxy.Route] {
+	return func(yield func(string, memproxy.Route) bool) {
+		for i := range table {
+			if r := &table[i]; !yield(r.method+" "+r.path, r.route(nil)) {
+				return
+			}
+		}
+	}
+}
+
+func (r *row) route(params map[string]string) memproxy.Route {
+	return memproxy.Route{
+		ID: r.id, Kind: r.kind, Params: params,
+		Bulk: r.is(bulk), Steering: r.is(steering), Derived: r.is(derived), Pass: r.is(pass),
+	}
+}
