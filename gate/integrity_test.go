@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
 	"testing"
 
 	"github.com/memproxy/memproxy"
@@ -59,5 +60,144 @@ func TestChangesBehindTheProxyAreSeen(t *testing.T) {
 		if (one.Status == 404) != (setting == gate.ChangedWithhold) {
 			t.Errorf("%q: one memory: %d", setting, one.Status)
 		}
+	}
+}
+
+// custody is a ledger that knows what memories were.
+type custody struct {
+	*fakeLedger
+	sealed   bool
+	wrote    map[string]memproxy.Ownership // by decision
+	noted    map[string]memproxy.ReasonCode
+	glimpses map[string]memproxy.Glimpse
+	away     error
+}
+
+func (c *custody) Decision(_ context.Context, _, decision string) (memproxy.Ownership, bool, error) {
+	row, known := c.wrote[decision]
+	return row, known, c.away
+}
+
+func (c *custody) Sealed(context.Context, string) (bool, error) { return c.sealed, c.away }
+
+func (c *custody) History(_ context.Context, k memproxy.MemoryKey, _ int64, _ int) ([]memproxy.Version, error) {
+	if k.ID == "updated" {
+		return []memproxy.Version{{Decision: "first"}}, c.away
+	}
+	return nil, c.away
+}
+
+func (c *custody) Standings(_ context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Standing, error) {
+	out := map[string]memproxy.Standing{}
+	for _, id := range ids {
+		if code, known := c.noted[id]; known {
+			out[id] = memproxy.Standing{MemoryKey: memproxy.MemoryKey{Backend: backend, Kind: kind, ID: id}, State: memproxy.StateValidated, Unverified: code}
+		}
+	}
+	return out, c.away
+}
+
+func (c *custody) SetState(context.Context, ...memproxy.StateChange) (int, error) { return 0, nil }
+
+func (c *custody) Glimpses(_ context.Context, _ string, _ memproxy.TargetKind, ids []string) (map[string]memproxy.Glimpse, error) {
+	out := map[string]memproxy.Glimpse{}
+	for _, id := range ids {
+		if g, known := c.glimpses[id]; known {
+			out[id] = g
+		}
+	}
+	return out, c.away
+}
+
+func (c *custody) Glimpse(_ context.Context, seen ...memproxy.Glimpse) ([]memproxy.MemoryKey, error) {
+	for _, g := range seen {
+		c.glimpses[g.ID] = g
+	}
+	return nil, c.away
+}
+
+// Proves EDGE-4: stamps that belong to another memory, memories that nobody
+// wrote, metadata that is another than after the write, and what was found
+// before, are named and left out where that is set; their neighbours are not,
+// and nobody is accused while the ledger is away.
+func TestWhatTheLedgerKnowsSpeaksAgainstMemories(t *testing.T) {
+	row := func(id, decision string) memproxy.Ownership {
+		return memproxy.Ownership{Backend: "mem", Kind: memproxy.TargetMemory, ID: id, Scope: memproxy.Scope{Tenant: "acme"}, Decision: decision}
+	}
+	stamp := func(decision string) *memproxy.Stamp {
+		return &memproxy.Stamp{ID: decision, Signature: "signed for acme"}
+	}
+	rows := map[string]memproxy.Ownership{}
+	for id, decision := range map[string]string{
+		"own": "d1", "robbed": "d2", "updated": "second", "meta": "d4", "metasame": "d5", "metanew": "d6", "noted": "d7", "chained": "d8",
+	} {
+		rows[id] = row(id, decision)
+	}
+	memories := []memproxy.Memory{
+		{ID: "own", Text: "a", Stamp: stamp("d1")},
+		{ID: "robbed", Text: "b", Stamp: stamp("d1")},
+		{ID: "updated", Text: "c", Stamp: stamp("first")},
+		{ID: "late", Text: "d", Stamp: stamp("async")},
+		{ID: "copied", Text: "e", Stamp: stamp("d1")},
+		{ID: "inserted", Text: "f"},
+		{ID: "agents", Text: "g", Mutable: true},
+		{ID: "meta", Text: "h", Metadata: []byte(`{"about":"Eve","memproxy_id":"x"}`)},
+		{ID: "metasame", Text: "i", Metadata: []byte(`{"b": [1.0, 2], "memproxy_id": "y", "a": "x"}`)},
+		{ID: "metanew", Text: "j", Metadata: []byte(`{"about":"books"}`)},
+		{ID: "noted", Text: "k"},
+		{ID: "chained", Text: "l"},
+	}
+	for i := range memories {
+		memories[i].Pointer = "/" + memories[i].ID
+	}
+	same := gate.GlimpseOf(nil, &memproxy.Ownership{Decision: "d5"}, &memproxy.Memory{Metadata: []byte(`{"a":"x","b":[1,2]}`)})
+	want := map[string]memproxy.ReasonCode{
+		"robbed": memproxy.IntegrityForged, "copied": memproxy.IntegrityForged, "inserted": memproxy.IntegrityUnknown,
+		"meta": memproxy.IntegrityMetadata, "noted": memproxy.IntegrityMismatch, "chained": memproxy.IntegrityChain,
+	}
+	for _, c := range []struct {
+		name    string
+		setting gate.Changed
+		away    error
+		shown   string
+		named   map[string]memproxy.ReasonCode
+	}{
+		{"report", gate.ChangedReport, nil, "own,robbed,updated,late,copied,inserted,agents,meta,metasame,metanew,noted,chained", want},
+		{"withhold", gate.ChangedWithhold, nil, "own,updated,late,agents,metasame,metanew", want},
+		{"ignore", gate.ChangedIgnore, nil, "own,robbed,updated,late,copied,inserted,agents,meta,metasame,metanew,noted,chained", nil},
+		{"away", gate.ChangedWithhold, errBroken, "own,robbed,updated,late,copied,inserted,agents,meta,metasame,metanew,noted,chained", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ledger := &custody{
+				fakeLedger: &fakeLedger{rows: rows}, sealed: true, away: c.away,
+				wrote: map[string]memproxy.Ownership{"d1": rows["own"], "first": row("another", "first"), "async": {Kind: memproxy.TargetEvent, ID: "e"}},
+				noted: map[string]memproxy.ReasonCode{"noted": memproxy.IntegrityMismatch, "chained": memproxy.IntegrityChain},
+				glimpses: map[string]memproxy.Glimpse{
+					"meta": {Decision: "d4", SHA256: "other"}, "metasame": same, "metanew": {Decision: "before d6", SHA256: "other"},
+				},
+			}
+			r := newRig(t, func(r *rig) { r.who.ActsAs = all(); r.rules.Changed = c.setting; r.sweeper = ledger })
+			r.fake.memories = memories
+			a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
+			got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")})
+			if string(got.Body) != c.shown {
+				t.Errorf("shown %s,\nwant %s", got.Body, c.shown)
+			}
+			named := map[string]memproxy.ReasonCode{}
+			for _, reason := range r.recorder.events[len(r.recorder.events)-1].Reasons {
+				if reason.Rule != "" {
+					named[reason.Rule] = reason.Code
+				}
+			}
+			if !maps.Equal(named, c.named) {
+				t.Errorf("named %v,\nwant %v", named, c.named)
+			}
+			if c.name == "report" && len(a.Unverified) != len(want) || c.name != "report" && len(a.Unverified) > 0 {
+				t.Errorf("unverified %v", a.Unverified)
+			}
+			if g := ledger.glimpses["metanew"]; c.name == "report" && (g.Decision != "d6" || g.SHA256 == "other") {
+				t.Errorf("metadata after another write: %+v", g)
+			}
+		})
 	}
 }
