@@ -11,7 +11,7 @@ import (
 func TestFieldsHoldForChangesByID(t *testing.T) {
 	const qaToken = "m0-qa-key"
 	r := start(t, plain, `users: [ann]}`, `users: [ann]}
-    - {sha256: "`+sha(qaToken)+`", id: "agent:qa", kind: agent, trust: authenticated, tenant: acme, roles: [qa], acts_as: [dev], users: [ann]}`)
+    - {sha256: "`+sha(qaToken)+`", id: "agent:qa", kind: agent, trust: authenticated, tenant: acme, roles: [qa, memproxy-reviewer], acts_as: [dev], users: [ann]}`)
 	add := func(field string) string {
 		t.Helper()
 		a := r.do("POST", "/memories", strings.Replace(note, `"infer"`, `"metadata":{"field":"`+field+`"},"infer"`, 1))
