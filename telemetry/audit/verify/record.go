@@ -35,6 +35,7 @@ type Record struct {
 	Would         string            `json:"would,omitzero"`
 	Reasons       []memproxy.Reason `json:"reasons,omitzero"`
 	Policy        string            `json:"policy,omitzero"`
+	Facts         *Facts            `json:"facts,omitzero"`
 	Findings      []Finding         `json:"findings,omitzero"`
 	Confidence    *Confidence       `json:"confidence,omitzero"`
 	Budget        []BudgetLine      `json:"budget,omitzero"`
@@ -102,6 +103,37 @@ type Finding struct {
 	Rule  string `json:"rule,omitzero"`
 	Score int    `json:"score"`
 	Start int    `json:"start"`
+}
+
+// Facts are what policies were asked besides; an empty one says that nothing
+// was special.
+type Facts struct {
+	Attestation       string   `json:"attestation,omitzero"`
+	AuthorAttestation string   `json:"author_attestation,omitzero"`
+	AuthorTrust       int      `json:"author_trust,omitzero"`
+	Backdated         bool     `json:"backdated,omitzero"`
+	Bulk              bool     `json:"bulk,omitzero"`
+	Ceiling           int      `json:"ceiling,omitzero"`
+	Claims            []string `json:"claims,omitzero"`
+	Derived           bool     `json:"derived,omitzero"`
+	Others            bool     `json:"others,omitzero"`
+	Personal          bool     `json:"personal,omitzero"`
+	Risk              int      `json:"risk,omitzero"`
+	Roles             []string `json:"roles,omitzero"`
+	Secret            bool     `json:"secret,omitzero"`
+	Source            string   `json:"source,omitzero"`
+	Steering          bool     `json:"steering,omitzero"`
+	Track             int      `json:"track,omitzero"`
+	Unseen            bool     `json:"unseen,omitzero"`
+	Writes            []Write  `json:"writes,omitzero"`
+}
+
+// Write is how many characters went where.
+type Write struct {
+	Field    string `json:"field,omitzero"`
+	Inferred bool   `json:"inferred,omitzero"`
+	Layer    string `json:"layer,omitzero"`
+	Size     int    `json:"size,omitzero"`
 }
 
 // Part says that an event takes several records.
