@@ -24,7 +24,7 @@ func (a *app) controlDiff(ctx context.Context, args []string) int {
 	public := fs.String("public", "", "public key of the fleet, for releases")
 	in := config.Replay{}
 	fs.StringVar(&in.Decisions, "decisions", "", "file of decisions: memproxy audit query -json -type decision")
-	fs.StringVar(&in.Config, "config", "", "memproxy.yaml whose identities say which roles callers have; absent: they are guessed")
+	fs.StringVar(&in.Config, "config", "", "memproxy.yaml whose identities say which roles callers have, where the records do not")
 	asJSON := fs.Bool("json", false, "print JSON")
 	if code := a.parse(fs, args); code >= 0 {
 		return code
