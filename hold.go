@@ -1,6 +1,9 @@
 package memproxy
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // HoldState is where a held write stands.
 type HoldState string
@@ -38,6 +41,9 @@ type HeldWrite struct {
 	Findings []Finding `json:"findings,omitempty"`
 	Score    PerMille  `json:"score"`
 	Policy   string    `json:"policy"` // version of the rules that ruled last
+	// Today is their verdict, where it is another than to hold it; the reasons
+	// are those for which it was held.
+	Today string `json:"today,omitempty"`
 	// ContentSHA256 is the hex hash of the body as received.
 	ContentSHA256 string    `json:"content_sha256"`
 	Created       time.Time `json:"created"`
@@ -67,6 +73,8 @@ type HoldContent struct {
 	Query  string `json:"query,omitempty"`
 	Header Header `json:"header,omitempty"` // selected by the gate; never a credential
 	Body   []byte `json:"body,omitempty"`
+	// Author is who wrote it, as far as was known then.
+	Author *Principal `json:"author,omitempty"`
 	// Texts are the operation's items, in their order: Finding.Item and its
 	// span point into them.
 	Texts []HeldText `json:"texts,omitempty"`
@@ -84,7 +92,9 @@ type HoldFilter struct {
 	Tenant, Backend, Principal string
 	Session                    string
 	Similarity                 string
-	Since, Before              time.Time // Created in [Since, Before)
+	// NotPolicy leaves out what this version of the rules ruled on last.
+	NotPolicy     string
+	Since, Before time.Time // Created in [Since, Before)
 	// After is the Cursor of the page before.
 	After string
 	// Limit is the size of a page; 0 is 50, at most 500.
@@ -125,15 +135,27 @@ type Replay struct {
 
 // Reevaluation is a new verdict on a pending hold.
 type Reevaluation struct {
-	// Verdict: Deny rejects, Hold keeps it waiting with the new reasons, Allow
-	// and Amend approve it if Release is set, else it waits on as well.
-	Verdict  Verdict
-	Release  bool
-	Reasons  []Reason
-	Findings []Finding
-	Score    PerMille
-	Policy   string
+	// Verdict: Hold keeps it waiting with the new reasons. Deny rejects it if
+	// Reject is set, Allow and Amend approve it if Release is; else it waits on
+	// and the verdict is noted.
+	Verdict         Verdict
+	Reject, Release bool
+	Reasons         []Reason
+	Findings        []Finding
+	Score           PerMille
+	// Policy is the version of the rules. Empty: there is no verdict, and the
+	// hold stays as it is.
+	Policy string
 }
+
+// RulesReviewer is who settles a hold by a change of the rules to a version.
+// It is not a person: what it lets through is not confirmed by one.
+func RulesReviewer(version string) string { return rulesReviewer + version }
+
+// ByRules reports whether the last word on a hold was that of rules.
+func (h *HeldWrite) ByRules() bool { return strings.HasPrefix(h.Reviewer, rulesReviewer) }
+
+const rulesReviewer = "rules:"
 
 // EventReview tells of a reviewer's action: what was settled, or whose content
 // was looked at.
@@ -146,6 +168,7 @@ type NoticeKind string
 const (
 	NoticeHold   NoticeKind = "hold.created"
 	NoticeAged   NoticeKind = "hold.aged"
+	NoticeRuled  NoticeKind = "hold.reevaluated"
 	NoticeLocked NoticeKind = "session.locked"
 	NoticeEnded  NoticeKind = "session.ended"
 )

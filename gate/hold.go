@@ -47,7 +47,8 @@ func (r *run) hold() (memproxy.HeldWrite, memproxy.HoldContent) {
 	for i := range r.findings {
 		h.Score = max(h.Score, r.findings[i].Score)
 	}
-	content := memproxy.HoldContent{Query: c.Request.Query, Body: c.Body, Header: memproxy.Header{}}
+	author := r.Principal
+	content := memproxy.HoldContent{Query: c.Request.Query, Body: c.Body, Header: memproxy.Header{}, Author: &author}
 	for _, name := range keptHeaders {
 		if v := c.Request.Header[name]; len(v) > 0 {
 			content.Header[name] = v

@@ -30,7 +30,7 @@ var (
 const maxHeld = 32 << 20
 
 const holdColumns = `id, backend, route, method, path, tenant, principal, trust, session, scope, kind,
-	reasons, findings, score, policy, sha256, created, state, reviewer, reviewed, note, similarity, lease, result`
+	reasons, findings, score, policy, sha256, created, state, reviewer, reviewed, note, similarity, lease, result, today`
 
 func scanHold(s scanner) (memproxy.HeldWrite, error) {
 	var h memproxy.HeldWrite
@@ -38,7 +38,7 @@ func scanHold(s scanner) (memproxy.HeldWrite, error) {
 	var created, reviewed, lease int64
 	err := s.Scan(&h.ID, &h.Backend, &h.Route, &h.Method, &h.EscapedPath, &h.Tenant, &h.Principal, &h.Trust, &h.Session,
 		&scope, &h.Kind, &reasons, &findings, &h.Score, &h.Policy, &h.ContentSHA256, &created, &h.State,
-		&h.Reviewer, &reviewed, &h.Note, &h.Similarity, &lease, &result)
+		&h.Reviewer, &reviewed, &h.Note, &h.Similarity, &lease, &result, &h.Today)
 	if err != nil {
 		return h, err
 	}
@@ -89,7 +89,7 @@ func (l *Ledger) PutHold(ctx context.Context, h memproxy.HeldWrite, c memproxy.H
 	}
 	sk := sketchOf(secret, c.Texts)
 	h.Created, h.State = moment(max(1, micros(l.opt.Clock()))), memproxy.HoldPending
-	h.Reviewer, h.Note, h.Reviewed, h.Lease, h.Result = "", "", time.Time{}, time.Time{}, memproxy.HoldResult{}
+	h.Reviewer, h.Note, h.Today, h.Reviewed, h.Lease, h.Result = "", "", "", time.Time{}, time.Time{}, memproxy.HoldResult{}
 	var kept memproxy.HeldWrite
 	err = l.change(ctx, func(t *transaction) (err error) {
 		kept, err = t.hold(h, sk, plain)
@@ -122,7 +122,7 @@ func (t *transaction) hold(h memproxy.HeldWrite, sk sketch, plain []byte) (mempr
 		return h, err
 	}
 	_, err = t.run(`INSERT INTO hold (`+holdColumns+`, sketch, token, aged)
-		VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,'',0)`,
+		VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,'',?,'',0)`,
 		h.ID, h.Backend, h.Route, h.Method, h.EscapedPath, h.Tenant, h.Principal, string(h.Trust), h.Session, asJSON(h.Scope), string(h.Kind),
 		asJSON(h.Reasons), asJSON(h.Findings), int64(h.Score), h.Policy, h.ContentSHA256, micros(h.Created), string(h.State),
 		"", 0, "", h.Similarity, 0, asJSON(h.Result), sk.String())
@@ -244,6 +244,12 @@ func holdWhere(f memproxy.HoldFilter) (string, []any, error) {
 		if c.value != "" {
 			where, args = append(where, c.column+" = ?"), append(args, c.value)
 		}
+	}
+	if err := storable(f.NotPolicy); err != nil {
+		return "", nil, refused("the version of the rules %v", err)
+	}
+	if f.NotPolicy != "" {
+		where, args = append(where, "policy <> ?"), append(args, f.NotPolicy)
 	}
 	if !f.Since.IsZero() {
 		where, args = append(where, "created >= ?"), append(args, micros(f.Since))

@@ -171,12 +171,14 @@ func (l *Ledger) ReviewHolds(ctx context.Context, tenant, similarity string, bef
 	return settled, nil
 }
 
-// ReevaluateHolds asks f for a new verdict on every waiting hold, as when the
-// rules changed, and returns how many it settled. F must not call the ledger's
-// writing methods on the same hold. Holds whose content does not open are left
-// waiting. An error of f ends it.
-func (l *Ledger) ReevaluateHolds(ctx context.Context, f func(memproxy.HeldWrite, memproxy.HoldContent) (memproxy.Reevaluation, error)) (settled int, err error) {
-	filter := memproxy.HoldFilter{State: memproxy.HoldPending}
+// ReevaluateHolds asks f for a new verdict on every waiting hold that a version
+// of the rules did not rule on last, page by page, and returns how many it
+// settled. Where the verdict is another than before, a notice is queued. F must
+// not call the ledger's writing methods on the same hold. Holds whose content
+// does not open are left waiting. An error of f ends it; called again, it goes
+// on where it was.
+func (l *Ledger) ReevaluateHolds(ctx context.Context, policy string, f func(memproxy.HeldWrite, memproxy.HoldContent) (memproxy.Reevaluation, error)) (settled int, err error) {
+	filter := memproxy.HoldFilter{State: memproxy.HoldPending, NotPolicy: policy}
 	for {
 		page, err := l.Holds(ctx, filter)
 		if err != nil {
@@ -210,6 +212,9 @@ func (l *Ledger) ReevaluateHolds(ctx context.Context, f func(memproxy.HeldWrite,
 }
 
 func (l *Ledger) reevaluated(ctx context.Context, id string, v memproxy.Reevaluation) (settled bool, err error) {
+	if v.Policy == "" {
+		return false, nil
+	}
 	if storable(v.Policy) != nil {
 		return false, refused("the version of the rules")
 	}
@@ -220,21 +225,30 @@ func (l *Ledger) reevaluated(ctx context.Context, id string, v memproxy.Reevalua
 		if err != nil || h.State != memproxy.HoldPending { // settled by somebody meanwhile
 			return err
 		}
-		_, err = t.run(`UPDATE hold SET reasons = ?, findings = ?, score = ?, policy = ? WHERE id = ?`,
-			asJSON(v.Reasons), asJSON(v.Findings), int64(v.Score), v.Policy, id)
-		if err != nil {
-			return err
-		}
-		r := memproxy.Review{Reviewer: "rules:" + v.Policy, Note: "settled by a change of the rules"}
+		was := h.Today
+		h.Policy, h.Today = v.Policy, ""
+		r := memproxy.Review{Reviewer: memproxy.RulesReviewer(v.Policy), Note: "settled by a change of the rules"}
 		switch {
-		case v.Verdict == memproxy.Deny:
-			done = true
-			return t.settleHold(id, memproxy.HoldRejected, r)
+		case v.Verdict == memproxy.Hold:
+		case v.Verdict == memproxy.Deny && v.Reject:
+			h.State, done = memproxy.HoldRejected, true
 		case v.Verdict < memproxy.Hold && v.Release:
-			done = true
-			return t.settleHold(id, memproxy.HoldApproved, r)
+			h.State, done = memproxy.HoldApproved, true
+		default:
+			h.Today = v.Verdict.String()
 		}
-		return nil
+		if h.Today == "" { // why it waits, or waits no longer
+			h.Reasons, h.Findings, h.Score = v.Reasons, v.Findings, v.Score
+		}
+		_, err = t.run(`UPDATE hold SET reasons = ?, findings = ?, score = ?, policy = ?, today = ? WHERE id = ?`,
+			asJSON(h.Reasons), asJSON(h.Findings), int64(h.Score), h.Policy, h.Today, id)
+		if err == nil && done {
+			err = t.settleHold(id, h.State, r)
+		}
+		if err == nil && (done || h.Today != was) {
+			err = t.notify(memproxy.NoticeRuled, h.Tenant, h.ID, h)
+		}
+		return err
 	})
 	return done && err == nil, err
 }

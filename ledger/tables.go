@@ -4,7 +4,7 @@ package ledger
 // dialect.ddl translates. A released one is never edited: later needs are a
 // further entry. Times are microseconds since 1970, zero for none.
 func migrations() []string {
-	return []string{ownershipTables, lifeTables, integrityTables, retractionTables, rollbackTables}
+	return []string{ownershipTables, lifeTables, integrityTables, retractionTables, rollbackTables, todayTables}
 }
 
 const ownershipTables = `
@@ -264,4 +264,8 @@ CREATE TABLE sealed ( -- backends of which everything is known
 	backend  TEXT    NOT NULL PRIMARY KEY,
 	at       INTEGER NOT NULL
 ) WITHOUT ROWID;
+`
+
+const todayTables = `
+ALTER TABLE hold ADD COLUMN today TEXT NOT NULL DEFAULT ''; -- verdict of the rules that ruled last, if not to hold it
 `

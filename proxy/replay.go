@@ -65,6 +65,11 @@ func (p *Proxy) Replay(ctx context.Context, h memproxy.HeldWrite, content mempro
 	return memproxy.HoldResult{Status: resp.StatusCode, Memories: a.Memories}, nil
 }
 
+// Reconsider asks the rules in force about a held write.
+func (p *Proxy) Reconsider(ctx context.Context, h memproxy.HeldWrite, content memproxy.HoldContent) (memproxy.Reevaluation, error) {
+	return p.opt.Gate.Reconsider(ctx, p.backend, h, content)
+}
+
 // Sought asks the backend whether an approved write arrived of which nobody
 // knows; known is false where it cannot tell.
 func (p *Proxy) Sought(ctx context.Context, h memproxy.HeldWrite, content memproxy.HoldContent) (ids []string, known bool, err error) {

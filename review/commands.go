@@ -21,9 +21,9 @@ func holdsList(ctx context.Context, in *invocation) error {
 		return err
 	}
 	return in.print(page, func(p *printer) {
-		p.row("ID", "STATE", "CREATED", "TENANT", "PRINCIPAL", "BACKEND", "ROUTE", "SCORE", "GROUP", "REASONS")
+		p.row("ID", "STATE", "TODAY", "CREATED", "TENANT", "PRINCIPAL", "BACKEND", "ROUTE", "SCORE", "GROUP", "REASONS")
 		for _, h := range page.Holds {
-			p.row(h.ID, h.State, at(h.Created), h.Tenant, h.Principal, h.Backend, h.Route, h.Score, h.Similarity, codes(h.Reasons))
+			p.row(h.ID, h.State, h.Today, at(h.Created), h.Tenant, h.Principal, h.Backend, h.Route, h.Score, h.Similarity, codes(h.Reasons))
 		}
 		if page.Next != "" {
 			p.line("more: -cursor %s", page.Next)

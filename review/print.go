@@ -83,6 +83,9 @@ func codes(reasons []memproxy.Reason) string {
 func (p *printer) hold(h HoldView) {
 	p.row("hold", h.ID)
 	p.row("state", h.State)
+	if h.Today != "" {
+		p.row("rules of today", h.Today)
+	}
 	p.row("created", at(h.Created))
 	p.row("author", fmt.Sprintf("%s (%s), tenant %s", h.Principal, h.Trust, h.Tenant))
 	p.row("write", fmt.Sprintf("%s %s to %s (%s)", h.Method, h.EscapedPath, h.Backend, h.Route))

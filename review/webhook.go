@@ -210,14 +210,21 @@ func (w *Webhooks) post(ctx context.Context, n memproxy.Notice) error {
 
 func noticeText(n memproxy.Notice) string {
 	switch n.Kind {
-	case memproxy.NoticeHold, memproxy.NoticeAged:
+	case memproxy.NoticeHold, memproxy.NoticeAged, memproxy.NoticeRuled:
 		var h memproxy.HeldWrite
 		if json.Unmarshal(n.Data, &h) != nil {
 			break
 		}
 		what := "is held for review"
-		if n.Kind == memproxy.NoticeAged {
+		switch {
+		case n.Kind == memproxy.NoticeAged:
 			what = "has waited long for review"
+		case n.Kind == memproxy.NoticeRuled && h.State != memproxy.HoldPending:
+			what = "is " + string(h.State) + " by a change of the rules"
+		case n.Kind == memproxy.NoticeRuled && h.Today != "":
+			what = "waits for review; the rules of today say " + h.Today
+		case n.Kind == memproxy.NoticeRuled:
+			what = "waits for review; the rules of today hold it"
 		}
 		return fmt.Sprintf("A write by %s to %s (%s) %s: hold %s.", h.Principal, h.Backend, h.Route, what, h.ID)
 	case memproxy.NoticeLocked, memproxy.NoticeEnded:

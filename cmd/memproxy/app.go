@@ -20,6 +20,10 @@ type app struct {
 	Getenv         func(string) string
 	Version        string
 
+	// clock, if set, is what the sidecar's ledger, gate and review go by, for
+	// tests of what time does.
+	clock func() time.Time
+
 	// steps is told of points at which a crash must lose nothing, and sending
 	// bounds what approved writes and rollbacks may take, for tests.
 	steps   memproxy.Stepper

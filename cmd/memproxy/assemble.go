@@ -30,6 +30,7 @@ import (
 type sidecar struct {
 	cfg       *config.Config
 	log       *slog.Logger
+	clock     func() time.Time
 	telemetry *telemetry.Telemetry
 	audit     *audit.Log
 	ledger    *ledger.Ledger
@@ -64,7 +65,10 @@ const (
 // yet. On an error everything that was opened is closed again.
 func (a *app) assemble(ctx context.Context, cfg *config.Config) (_ *sidecar, err error) {
 	ctx, cancel := context.WithCancel(ctx)
-	s := &sidecar{cfg: cfg, version: a.Version, cancel: cancel, steps: a.steps, sending: a.sending}
+	s := &sidecar{cfg: cfg, version: a.Version, cancel: cancel, steps: a.steps, sending: a.sending, clock: a.clock}
+	if s.clock == nil {
+		s.clock = time.Now
+	}
 	defer func() {
 		if err != nil {
 			s.abort()
@@ -107,7 +111,7 @@ func (a *app) assemble(ctx context.Context, cfg *config.Config) (_ *sidecar, err
 	s.fleet.tally = newTally(s.telemetry.Instruments())
 	s.gate, err = gate.New(gate.Options{
 		Identifier: identifier, Ledger: s.ledger, Budget: s.budget, Recorder: s.audit, Signer: signer,
-		Clock: time.Now, NewID: newID, Keeper: keeper{s.ledger}, RefuseHolds: s.cfg.Review.Answer == "refuse", CallerStrikes: *s.cfg.Sessions.PrincipalStrikes, Later: s.later.run, Steps: s.steps,
+		Clock: s.clock, NewID: newID, Keeper: keeper{s.ledger}, RefuseHolds: s.cfg.Review.Answer == "refuse", CallerStrikes: *s.cfg.Sessions.PrincipalStrikes, Later: s.later.run, Steps: s.steps,
 		Tracer: s.telemetry.Tracer(), Meter: s.fleet.tally, Log: s.log,
 	}, s.rules.current())
 	if err != nil {
@@ -206,7 +210,7 @@ func (s *sidecar) auditKey() (ed25519.PrivateKey, error) {
 
 // ledgerOptions are a file of one's own, or a database that replicas share.
 func (s *sidecar) ledgerOptions(vault *ledger.Vault) ledger.Options {
-	opt := ledger.Options{Path: s.path("ledger.db"), Clock: time.Now, Lost: s.lost, Vault: vault, Strikes: s.cfg.Sessions.Strikes, Notices: s.cfg.Review.Webhook != nil}
+	opt := ledger.Options{Path: s.path("ledger.db"), Clock: s.clock, Lost: s.lost, Vault: vault, Strikes: s.cfg.Sessions.Strikes, Notices: s.cfg.Review.Webhook != nil}
 	if u := s.cfg.Ledger.URL.Reveal(); u != "" {
 		opt.Path, opt.URL = "", u
 	}

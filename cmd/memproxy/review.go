@@ -110,7 +110,7 @@ func (s *sidecar) openReview() error {
 	if len(c.Reviewers) > 0 {
 		api, err := review.New(review.Options{
 			Store: s.ledger, Reviewers: reviewersOf(c.Reviewers), Recorder: s.audit, Runner: s.runner, Roller: roller, Custodian: s.custodian,
-			Need: c.Need, Clock: time.Now, NewID: newID, Log: s.log,
+			Need: c.Need, Clock: s.clock, NewID: newID, Log: s.log,
 		})
 		if err != nil {
 			return err
@@ -123,7 +123,7 @@ func (s *sidecar) openReview() error {
 			kinds[i] = memproxy.NoticeKind(k)
 		}
 		s.webhooks, err = review.NewWebhooks(review.WebhookOptions{
-			Store: s.ledger, URL: w.URL, Secret: []byte(w.Key.Reveal()), Kinds: kinds, Clock: time.Now, Jitter: rand.Float64, Log: s.log,
+			Store: s.ledger, URL: w.URL, Secret: []byte(w.Key.Reveal()), Kinds: kinds, Clock: s.clock, Jitter: rand.Float64, Log: s.log,
 		})
 	}
 	return err
@@ -162,13 +162,14 @@ func (s *sidecar) watchReview(ctx context.Context) {
 	if s.webhooks != nil {
 		ticking(noticePoll, s.webhooks.Run)
 	}
+	ticking(reconsiderPoll, s.keepReconsidering)
 	ticking(agePoll, func(ctx context.Context, tick <-chan time.Time) {
 		for {
 			select {
 			case <-ctx.Done():
 				return
-			case now := <-tick:
-				s.age(ctx, now)
+			case <-tick:
+				s.age(ctx, s.clock())
 			}
 		}
 	})
@@ -186,8 +187,14 @@ func (s *sidecar) age(ctx context.Context, now time.Time) {
 		}
 	}
 	if d := s.cfg.Review.Idle.Time(); d > 0 {
-		if _, err := s.ledger.EndSessions(ctx, now.Add(-d)); err != nil && ctx.Err() == nil {
-			s.log.Error("sessions were not looked through", "error", err)
+		for {
+			ended, err := s.ledger.EndSessions(ctx, now.Add(-d))
+			if err != nil && ctx.Err() == nil {
+				s.log.Error("sessions were not looked through", "error", err)
+			}
+			if err != nil || len(ended) == 0 {
+				break
+			}
 		}
 	}
 }

@@ -24,6 +24,7 @@ type rig struct {
 	t     *testing.T
 	dir   string
 	car   *sidecar
+	clock func() time.Time // nil: the real one
 	log   *lockedBuffer
 	base  string
 	admin string
@@ -93,11 +94,17 @@ const devToken = "m0-canary-key-5f1d"
 // start runs the sidecar with a configuration; change edits its text.
 func start(t *testing.T, conf string, change ...string) *rig {
 	t.Helper()
+	return startAt(t, nil, conf, change...)
+}
+
+// startAt is start with a clock of the test's own.
+func startAt(t *testing.T, clock func() time.Time, conf string, change ...string) *rig {
+	t.Helper()
 	b, err := embedded.New(embedded.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, dir: t.TempDir(), log: &lockedBuffer{}, back: &recordingBackend{Handler: b}}
+	r := &rig{t: t, clock: clock, dir: t.TempDir(), log: &lockedBuffer{}, back: &recordingBackend{Handler: b}}
 	up := httptest.NewServer(r.back)
 	t.Cleanup(up.Close)
 	r.up = up.URL
@@ -118,7 +125,7 @@ func (r *rig) run() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	a := &app{Stdout: io.Discard, Stderr: r.log, Getenv: os.Getenv, Version: "test"}
+	a := &app{Stdout: io.Discard, Stderr: r.log, Getenv: os.Getenv, Version: "test", clock: r.clock}
 	if r.car, err = a.assemble(context.Background(), cfg); err != nil {
 		r.t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -102,7 +101,7 @@ func (s *sidecar) watch(ctx context.Context) {
 	s.keepBaseline(ctx)
 	s.watchReview(ctx)
 	go s.upkeep(ctx)
-	go s.housekeeping(ctx)
+	s.watchRetention(ctx)
 	go s.keepAnchors(ctx)
 	go s.keepSweeping(ctx)
 }
@@ -133,21 +132,4 @@ func (s *sidecar) reloadFailed(err error) {
 	s.telemetry.Instruments().Reloaded(context.Background(), false)
 	s.log.Error("the edit of the policy directory is broken; the last good rules stay in force", "error", err)
 	s.record(memproxy.EventReload, "a broken edit was not put in force")
-}
-
-// housekeeping removes what is past its retention, once a day.
-func (s *sidecar) housekeeping(ctx context.Context) {
-	const day = 24 * time.Hour
-	tick := time.NewTicker(day)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-tick.C:
-			if _, err := s.ledger.Prune(ctx, now.Add(-90*day)); err != nil && !errors.Is(err, context.Canceled) {
-				s.log.Error("ledger not pruned", "error", err)
-			}
-		}
-	}
 }

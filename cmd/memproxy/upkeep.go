@@ -60,7 +60,7 @@ func (s *sidecar) upkeep(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if err := s.upkeepOnce(ctx, time.Now()); err != nil && ctx.Err() == nil {
+		if err := s.upkeepOnce(ctx, s.clock()); err != nil && ctx.Err() == nil {
 			s.log.Error("memories were not looked after", "error", err)
 		}
 	}
@@ -197,4 +197,37 @@ func (s *sidecar) purge(ctx context.Context, now time.Time) error {
 		}
 	}
 	return nil
+}
+
+// maintainEvery is how often what is over is looked through, the first time
+// soon after the start: not every sidecar lives for a day.
+const maintainEvery = 24 * time.Hour
+
+// watchRetention removes what is past its retention.
+func (s *sidecar) watchRetention(ctx context.Context) {
+	tick := time.NewTicker(maintainEvery)
+	go func() {
+		defer tick.Stop()
+		s.keepMaintaining(ctx, tick.C)
+	}()
+}
+
+func (s *sidecar) keepMaintaining(ctx context.Context, tick <-chan time.Time) {
+	for {
+		if err := s.maintain(ctx); err != nil && ctx.Err() == nil {
+			s.log.Error("what is over was not all removed; it is tried again", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick:
+		}
+	}
+}
+
+func (s *sidecar) maintain(ctx context.Context) error {
+	k := s.cfg.Ledger.Keep
+	return s.ledger.Maintain(ctx, ledger.Retention{
+		Holds: k.Holds.Time(), Sessions: k.Sessions.Time(), Tombstones: k.Deleted.Time(), Records: k.Records.Time(),
+	})
 }

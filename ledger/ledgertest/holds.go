@@ -262,16 +262,18 @@ func holdBatch(t *testing.T, l Life) {
 }
 
 func reevaluated(t *testing.T, l Life) {
-	for _, id := range []string{"good", "bad", "odd", "settled"} {
+	for _, id := range []string{"good", "bad", "odd", "worse", "same", "settled"} {
 		hold(t, l, id, "text of "+id)
 	}
 	must(t, "reject", l.RejectHold(t.Context(), "settled", by("human:ann")))
 	verdicts := map[string]memproxy.Reevaluation{
-		"good": {Verdict: memproxy.Allow, Release: true, Policy: "p2"},
-		"bad":  {Verdict: memproxy.Deny, Policy: "p2", Reasons: []memproxy.Reason{{Code: memproxy.PolicyForbid}}},
-		"odd":  {Verdict: memproxy.Allow, Policy: "p2"},
+		"good":  {Verdict: memproxy.Allow, Release: true, Policy: "p2"},
+		"bad":   {Verdict: memproxy.Deny, Reject: true, Policy: "p2", Reasons: []memproxy.Reason{{Code: memproxy.PolicyForbid}}},
+		"odd":   {Verdict: memproxy.Allow, Policy: "p2"},
+		"worse": {Verdict: memproxy.Deny, Policy: "p2", Reasons: []memproxy.Reason{{Code: memproxy.PolicyForbid}}},
+		"same":  {Verdict: memproxy.Hold, Policy: "p2", Score: 7},
 	}
-	n, err := l.ReevaluateHolds(t.Context(), func(h memproxy.HeldWrite, c memproxy.HoldContent) (memproxy.Reevaluation, error) {
+	n, err := l.ReevaluateHolds(t.Context(), "p2", func(h memproxy.HeldWrite, c memproxy.HoldContent) (memproxy.Reevaluation, error) {
 		if want := "text of " + h.ID; c.Texts[0].Text != want {
 			t.Errorf("content %q", c.Texts[0].Text)
 		}
@@ -288,8 +290,34 @@ func reevaluated(t *testing.T, l Life) {
 		t.Errorf("reviewer %q", h.Reviewer)
 	}
 	wantState(t, l, "bad", memproxy.HoldRejected)
-	if h := wantState(t, l, "odd", memproxy.HoldPending); h.Policy != "p2" {
-		t.Errorf("policy %q", h.Policy)
+	for id, today := range map[string]string{"odd": "allow", "worse": "deny", "same": ""} {
+		h := wantState(t, l, id, memproxy.HoldPending)
+		if h.Policy != "p2" || h.Today != today || (id == "same") != (h.Score == 7) || today != "" && len(h.Reasons) == 0 {
+			t.Errorf("%s: %+v", id, h)
+		}
+	}
+	told := map[string]bool{}
+	notices, err := l.Notices(t.Context(), 20, time.Minute)
+	must(t, "Notices", err)
+	for _, n := range notices {
+		told[n.Subject] = told[n.Subject] || n.Kind == memproxy.NoticeRuled
+	}
+	for id, want := range map[string]bool{"good": true, "bad": true, "odd": true, "worse": true, "same": false, "settled": false} {
+		if told[id] != want {
+			t.Errorf("%s: told %v", id, told[id])
+		}
+	}
+	// Nobody is asked again for what these rules ruled on; a hold of which there
+	// is no verdict is asked for again.
+	for _, policy := range []string{"p2", "p3", "p3"} {
+		asked := 0
+		_, err := l.ReevaluateHolds(t.Context(), policy, func(memproxy.HeldWrite, memproxy.HoldContent) (memproxy.Reevaluation, error) {
+			asked++
+			return memproxy.Reevaluation{}, nil
+		})
+		if err != nil || (asked == 0) != (policy == "p2") {
+			t.Errorf("%s: asked for %d, %v", policy, asked, err)
+		}
 	}
 }
 

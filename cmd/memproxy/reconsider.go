@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+)
+
+// Times of looking at holds again.
+const (
+	reconsiderPoll  = time.Second      // how soon a change of the rules is noticed
+	reconsiderOne   = 10 * time.Second // one hold, with what the backend is asked
+	reconsiderAll   = 5 * time.Minute  // one turn; the next goes on where it was
+	reconsiderAgain = time.Minute      // after a turn that did not reach the end
+)
+
+// keepReconsidering has the rules rule on what waits whenever others come into
+// force, from wherever: the policy directory, a pack, a release of the fleet, a
+// configuration read at start.
+func (s *sidecar) keepReconsidering(ctx context.Context, tick <-chan time.Time) {
+	done, again := "", time.Time{}
+	for {
+		var now time.Time
+		select {
+		case <-ctx.Done():
+			return
+		case now = <-tick:
+		}
+		version := s.rules.current().Version
+		if version == done || now.Before(again) {
+			continue
+		}
+		switch err := s.reconsider(ctx, version); {
+		case err == nil:
+			done = version
+		case ctx.Err() == nil:
+			again = now.Add(reconsiderAgain)
+			s.log.Error("held writes were not all looked at under the new rules; it is tried again", "error", err)
+		}
+	}
+}
+
+// reconsider asks the rules of today about every write that waits. What they
+// say is noted; it settles a hold only where the configuration says so.
+func (s *sidecar) reconsider(ctx context.Context, version string) error {
+	ctx, cancel := context.WithTimeout(ctx, reconsiderAll)
+	defer cancel()
+	left := 0
+	settled, err := s.ledger.ReevaluateHolds(ctx, version, func(h memproxy.HeldWrite, c memproxy.HoldContent) (memproxy.Reevaluation, error) {
+		v := s.ruledToday(ctx, h, c)
+		if v.Policy == "" {
+			left++
+		}
+		return v, ctx.Err()
+	})
+	if settled > 0 {
+		s.runner.Wake()
+		s.log.Info("held writes were settled by a change of the rules", "holds", settled, "rules", version)
+	}
+	if err == nil && left > 0 {
+		err = errors.New("some could not be ruled on")
+	}
+	return err
+}
+
+// ruledToday is the verdict of the rules in force on a held write. A zero one
+// says that there is none for now.
+func (s *sidecar) ruledToday(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) memproxy.Reevaluation {
+	stays := memproxy.Reevaluation{Verdict: memproxy.Hold, Reasons: h.Reasons, Findings: h.Findings, Score: h.Score, Policy: s.rules.current().Version}
+	p := s.proxyOf(h.Backend)
+	if p == nil {
+		return stays
+	}
+	ctx, cancel := context.WithTimeout(ctx, reconsiderOne)
+	defer cancel()
+	v, err := p.Reconsider(ctx, h, c)
+	if errors.Is(err, gate.ErrGone) {
+		return stays
+	}
+	if err != nil {
+		s.log.Warn("a held write could not be ruled on again", "hold", h.ID, "error", err)
+		return memproxy.Reevaluation{}
+	}
+	how := s.cfg.Review.Reevaluate
+	v.Reject, v.Release = how == "reject" || how == "release", how == "release"
+	s.recordRuling(h, v)
+	return v
+}
+
+// recordRuling records that rules give a hold its last word, before they do.
+func (s *sidecar) recordRuling(h memproxy.HeldWrite, v memproxy.Reevaluation) {
+	detail := ""
+	switch {
+	case v.Verdict == memproxy.Deny && v.Reject:
+		detail = "hold.reject"
+	case v.Verdict < memproxy.Hold && v.Release:
+		detail = "hold.approve"
+	default:
+		return
+	}
+	ev := memproxy.Event{
+		Type: memproxy.EventReview, Time: s.clock(), Decision: h.ID, Principal: memproxy.Principal{ID: memproxy.RulesReviewer(v.Policy), Kind: memproxy.KindService, Tenant: h.Tenant},
+		Backend: h.Backend, Targets: []string{h.ID}, Reasons: v.Reasons, Policy: v.Policy, Claimed: -1, Confidence: -1, Detail: detail,
+	}
+	if err := s.audit.Note(ev); err != nil {
+		s.log.Error("audit note lost", "type", string(ev.Type), "error", err)
+	}
+}
