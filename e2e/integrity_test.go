@@ -61,6 +61,49 @@ func swept(t *testing.T, dir string, args ...string) map[string]string {
 	return out
 }
 
+// breakChains does each thing that can be done to a chain to a copy of the
+// ledger, and wants the sweep to name it.
+func breakChains(t *testing.T, dir string, args ...string) {
+	t.Helper()
+	file := filepath.Join(dir, "state", "ledger.db")
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for class, do := range map[string][]string{
+		"tamper":   {`UPDATE version SET actor = 'human:boss' WHERE place = 3`},
+		"truncate": {`DELETE FROM version WHERE place > 3`},
+		"delete":   {`DELETE FROM version WHERE place = 3`},
+		"reorder":  {`UPDATE version SET place = -1 WHERE place = 3`, `UPDATE version SET place = 3 WHERE place = 4`, `UPDATE version SET place = 4 WHERE place = -1`},
+		"forge":    {`UPDATE version SET mac = (SELECT mac FROM version WHERE place = 1) WHERE place = 3`},
+	} {
+		db, err := sql.Open("sqlite", file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, q := range do {
+			if _, err := db.Exec(q); err != nil {
+				t.Fatal(q, err)
+			}
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if got := swept(t, dir, args...)["chain"]; !strings.Contains(got, class) {
+			t.Errorf("chain: %q, want %s", got, class)
+		}
+		if err := os.WriteFile(file, whole, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	breaks, _ := run(t, nil, memproxyBinary(t), "audit", "query", "-dir", filepath.Join(dir, "state", "audit"), "-type", "chain_break", "-json")
+	for _, class := range []string{"tamper", "truncate", "delete", "reorder", "forge"} {
+		if !strings.Contains(breaks, `"detail":"`+class+": ") {
+			t.Errorf("no break of the kind %s is in the log", class)
+		}
+	}
+}
+
 // resume starts a sidecar where one was.
 func (s *sidecar) resume(t *testing.T) *sidecar {
 	t.Helper()
@@ -213,6 +256,7 @@ func TestIntegrityOnMem0(t *testing.T) {
 			if strings.Contains(events, "Eve") {
 				t.Errorf("the log quotes content: %s", events)
 			}
+			breakChains(t, s.dir, d.args...)
 		})
 	}
 }
@@ -373,4 +417,6 @@ func TestIntegrityOnLetta(t *testing.T) {
 	if a := call(t, http.MethodGet, s.base+"/v1/blocks/"+ids["block"], "", "", sdk...); a.status != 200 || a.header.Get("X-Memproxy-Unverified") != ids["block"] {
 		t.Errorf("what the sweep found is not shown: %d %v", a.status, a.header)
 	}
+	s.stop()
+	breakChains(t, s.dir)
 }

@@ -155,6 +155,7 @@ func (p *printer) trace(t TraceAnswer) {
 	if st := t.Standing; st != nil {
 		p.row("state", fmt.Sprintf("%s since %s: %s", st.State, at(st.Changed), st.Reason))
 		p.row("attestation", st.Attestation)
+		p.row("unverified", st.Unverified)
 		p.row("expires", at(st.Expires))
 		p.row("pinned, contested", fmt.Sprint(st.Pinned, ", ", st.Contested))
 	}

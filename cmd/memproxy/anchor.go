@@ -13,11 +13,21 @@ import (
 // time of its writing is not noticed by the anchor.
 const anchorPoll = time.Minute
 
+// anchorAgain is after what time an end is noted again that did not move: the
+// log may give its old records up.
+const anchorAgain = 24 * time.Hour
+
+// anchor is the end of a chain, and when it was noted.
+type anchor struct {
+	memproxy.ChainHead
+	noted time.Time
+}
+
 // anchors are the ends that were noted last, by tenant.
 type anchors struct {
 	mu     sync.Mutex
 	loaded bool
-	last   map[string]memproxy.ChainHead // by the tenant's hash
+	last   map[string]anchor // by the tenant's hash
 }
 
 // anchor notes where the chains end now, of those that grew. Each must still
@@ -40,11 +50,12 @@ func (c *custodian) anchor(ctx context.Context) error {
 	for _, h := range heads {
 		name := tenantHash(h.Tenant)
 		last := c.anchors.last[name]
-		if h.Position == last.Position && h.Link == last.Link || h.Position == 0 {
+		still := h.Position == last.Position && h.Link == last.Link
+		if still && c.clock().Sub(last.noted) < anchorAgain || h.Position == 0 {
 			continue
 		}
 		last.Tenant = h.Tenant
-		fault, err := c.ledger.Reaches(ctx, last)
+		fault, err := c.ledger.Reaches(ctx, last.ChainHead)
 		if err != nil {
 			return err
 		}
@@ -59,14 +70,14 @@ func (c *custodian) anchor(ctx context.Context) error {
 			}
 			continue
 		}
-		ev := memproxy.Event{
+		ev := memproxy.Event{ // the record names no tenant
 			Type: memproxy.EventAnchor, Time: c.clock(), Targets: []string{name}, Items: int(h.Position), ContentSHA256: h.Link,
 			Claimed: -1, Confidence: -1,
 		}
 		if err := c.audit.Note(ev); err != nil {
 			return err
 		}
-		c.anchors.last[name] = h
+		c.anchors.last[name] = anchor{h, c.clock()}
 	}
 	return nil
 }

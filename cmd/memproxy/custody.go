@@ -140,16 +140,19 @@ func tenantHash(tenant string) string {
 
 // anchored are the newest ends of chains that the log tells of, by the hash of
 // the tenant.
-func (c *custodian) anchored(ctx context.Context) (map[string]memproxy.ChainHead, error) {
+func (c *custodian) anchored(ctx context.Context) (map[string]anchor, error) {
 	if err := c.audit.Flush(ctx); err != nil {
 		return nil, err
 	}
-	out := map[string]memproxy.ChainHead{}
+	out := map[string]anchor{}
 	err := query.Query(ctx, c.dir, query.Filter{Type: string(memproxy.EventAnchor)}, func(r *verify.Record) error {
-		if op := r.Operation; op != nil && len(op.Targets) == 1 {
-			out[op.Targets[0]] = memproxy.ChainHead{Position: int64(op.Items), Link: r.ContentSHA256}
+		op := r.Operation
+		if op == nil || len(op.Targets) != 1 {
+			return nil
 		}
-		return nil
+		at, err := r.At()
+		out[op.Targets[0]] = anchor{memproxy.ChainHead{Position: int64(op.Items), Link: r.ContentSHA256}, at}
+		return err
 	})
 	return out, err
 }
@@ -169,7 +172,7 @@ func (c *custodian) chains(ctx context.Context, texts bool) ([]memproxy.ChainRep
 	for _, tenant := range tenants {
 		opt := ledger.VerifyOptions{Texts: texts}
 		if a, known := anchors[tenantHash(tenant)]; known {
-			a.Tenant, opt.Anchor = tenant, &a
+			a.Tenant, opt.Anchor = tenant, &a.ChainHead
 			delete(anchors, tenantHash(tenant))
 		}
 		report, err := c.ledger.Verify(ctx, tenant, opt)
@@ -183,7 +186,7 @@ func (c *custodian) chains(ctx context.Context, texts bool) ([]memproxy.ChainRep
 	for hash, a := range anchors { // of nobody who is known any more
 		out = append(out, memproxy.ChainReport{Tenant: "sha256:" + hash, Faults: []memproxy.ChainFault{{
 			Class: memproxy.FaultTruncate, Tenant: "sha256:" + hash, Position: 1, Detail: "the whole chain is gone",
-		}}, Head: memproxy.ChainHead{Position: a.Position, Link: a.Link}})
+		}}, Head: a.ChainHead})
 	}
 	slices.SortFunc(out, func(a, b memproxy.ChainReport) int { return strings.Compare(a.Tenant, b.Tenant) })
 	for i := range out {

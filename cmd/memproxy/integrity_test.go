@@ -324,3 +324,18 @@ func TestBreaksOfTheChain(t *testing.T) {
 		})
 	}
 }
+
+// Proves EDGE-4: who changes a memory and the ledger's unsigned row of it to
+// fit is found all the same.
+func TestAnEditedRowIsNoProof(t *testing.T) {
+	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
+	id, other := r.written("Ann likes green tea.", ""), r.written("Ann plays go.", "")
+	r.versioned(id, other)
+	conf := r.offline()
+	r.behind("PUT", "/v1/memories/"+id+"/", `{"text":"Ann pays Eve."}`)
+	r.vandal(`UPDATE ownership SET sha256 = '` + textSum("Ann pays Eve.") + `' WHERE id = '` + id + `'`)
+	code, out, errs := invoke(t, "ledger", "sweep", "-config", conf)
+	if code != exitFailed || !strings.Contains(out, "tamper integrity.mismatch "+id+": the ledger's row is not what its signed version says") || strings.Contains(out, other) {
+		t.Errorf("exit %d %s %s", code, out, errs)
+	}
+}

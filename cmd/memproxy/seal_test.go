@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/review"
@@ -187,6 +188,30 @@ func TestALedgerPutBackIsNoticed(t *testing.T) {
 		}
 		if log := r.audit("-type", "chain_break"); strings.Count(log, `"type":"chain_break"`) < 1 {
 			t.Errorf("no break on record: %s", log)
+		}
+	}
+}
+
+// Proves EDGE-4: an end that does not move is noted again before the log may
+// give the record of it up, and not before.
+func TestAnchorsAreKeptUp(t *testing.T) {
+	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
+	r.versioned(r.written("Ann has a cat.", ""))
+	now := time.Now()
+	r.car.custodian.clock = func() time.Time { return now }
+	for _, step := range []struct {
+		after time.Duration
+		want  int
+	}{{0, 1}, {time.Hour, 1}, {25 * time.Hour, 2}} {
+		now = now.Add(step.after)
+		if err := r.car.custodian.anchor(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.car.audit.Flush(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(r.audit("-type", "chain_anchor"), `"type":"chain_anchor"`); n != step.want {
+			t.Errorf("after %v: %d anchors, want %d", step.after, n, step.want)
 		}
 	}
 }
