@@ -112,4 +112,3 @@ func receive(t *testing.T, from <-chan string) string {
 		return ""
 	}
 }
-
