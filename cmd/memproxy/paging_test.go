@@ -249,7 +249,7 @@ func TestProvenanceOnRead(t *testing.T) {
 	}
 }
 
-// Proves TRL-4, MT-1: a memory that another tenant owns is told of by nobody's
+// Proves TRL-4, EDGE-3: a memory that another tenant owns is told of by nobody's
 // word, wherever a reader finds it.
 func TestProvenanceIsTheTenants(t *testing.T) {
 	r := startReads(t, "letta", "show")
