@@ -2,6 +2,7 @@
 # Runs one scenario with the interpreter and the packages it needs.
 #
 #   run.sh ts|py --base URL [--key KEY] [--suffix S] [--with-admin]
+#   run.sh pages --base URL --direct URL --suffix S
 #   run.sh hitl --base URL --stub URL --out DIR [--check] [case ...]
 set -euo pipefail
 
@@ -20,6 +21,7 @@ shift
 case $which in
   ts) exec node "$here/scenario.mjs" "$@" ;;
   py) PYTHONPATH=$home/letta-sdk exec "$home/letta-py/bin/python" -W ignore::DeprecationWarning "$here/scenario.py" "$@" ;;
+  pages) PYTHONPATH=$home/letta-sdk exec "$home/letta-py/bin/python" -W ignore::DeprecationWarning "$here/pages.py" "$@" ;;
   hitl) exec python3 "$here/hitl.py" "$@" ;;
   *) echo "run.sh: unknown scenario $which" >&2; exit 2 ;;
 esac

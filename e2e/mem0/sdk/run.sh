@@ -2,6 +2,7 @@
 # Runs one scenario with the interpreter and the packages it needs.
 #
 #   run.sh v3|v2|py|py1|selfhosted --base URL --key KEY [--suffix S] [...]
+#   run.sh pages --base URL --direct URL --key KEY --suffix S
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -19,6 +20,7 @@ case $which in
   v2) exec node "$here/scenario_v2.mjs" "$@" ;;
   py) exec "$home/mem0-py/bin/python" "$here/scenario.py" "$@" ;;
   py1) PYTHONPATH=$home/mem0-py1 exec "$home/mem0-py/bin/python" "$here/scenario.py" "$@" ;;
+  pages) exec "$home/mem0-py/bin/python" "$here/pages.py" "$@" ;;
   selfhosted) exec "$home/mem0-py/bin/python" "$here/scenario_selfhosted.py" "$@" ;;
   *) echo "run.sh: unknown scenario $which" >&2; exit 2 ;;
 esac

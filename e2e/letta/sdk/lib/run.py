@@ -21,6 +21,7 @@ def options():
     parser.add_argument("--base", required=True)
     parser.add_argument("--key", default="letta-e2e")
     parser.add_argument("--suffix", default="sfx0001", help="makes the names of this run unique")
+    parser.add_argument("--direct", help="the server itself, for what goes past the proxy")
     parser.add_argument("--with-admin", action="store_true")
     given = parser.parse_args()
     given.base = given.base.rstrip("/")

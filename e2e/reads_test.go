@@ -1,0 +1,84 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// walks is what an SDK saw.
+type walks struct {
+	Through, Kept []string
+	Walks         []struct {
+		IDs, Actors []string
+		Counts      []int
+		Pages       int
+	}
+	Searches, Passages [][]string
+}
+
+func walk(t *testing.T, script string, args ...string) walks {
+	t.Helper()
+	out, code := run(t, []string{"MEM0_TELEMETRY=false"}, script, args...)
+	var w walks
+	if err := json.Unmarshal([]byte(out), &w); err != nil || code != 0 {
+		t.Fatalf("exit code %d: %s", code, tail(out, 2000))
+	}
+	return w
+}
+
+func sameSet(a, b []string) bool {
+	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
+}
+
+// Proves MFW-8, CARD-1: the unmodified Mem0 client walks pages of which most
+// memories are withheld: it sees each of the others once and ends, its counts
+// are what it sees, its searches are as long as it asks, and it is told whose
+// word each memory is.
+func TestMem0PagesThroughTheSDK(t *testing.T) {
+	eng := startEngine(t)
+	car := serve(t, t.TempDir(), dropin(eng, ""))
+	w := walk(t, filepath.Join("mem0", "sdk", "run.sh"), "pages", "--base", car.base, "--direct", eng.base, "--key", "m0-e2e", "--suffix", "reads")
+	if len(w.Through) != 8 {
+		t.Fatal(w)
+	}
+	for _, got := range w.Walks {
+		if !sameSet(got.IDs, w.Through) || !slices.Equal(got.Actors, []string{"service:app"}) {
+			t.Errorf("saw %v of %v, in the words of %v", got.IDs, w.Through, got.Actors)
+		}
+		if n := got.Counts[len(got.Counts)-1]; n != len(w.Through) {
+			t.Errorf("counts %v, there are %d", got.Counts, len(w.Through))
+		}
+	}
+	if !slices.Equal(w.Walks[0].IDs, w.Walks[1].IDs) || !slices.Equal(w.Walks[0].IDs, w.Walks[2].IDs) {
+		t.Errorf("the order depends on the page: %v", w.Walks)
+	}
+	if len(w.Searches[0]) != 3 || !sameSet(w.Searches[1], w.Through) {
+		t.Errorf("searches found %v", w.Searches)
+	}
+}
+
+// Proves MFW-8, CARD-1: the unmodified Letta client walks lists with cursors in
+// the same way, although whole pages of them are withheld.
+func TestLettaPagesThroughTheSDK(t *testing.T) {
+	real := startLetta(t)
+	car := serve(t, t.TempDir(), fmt.Sprintf(lettaDropin, real))
+	w := walk(t, filepath.Join("letta", "sdk", "run.sh"), "pages", "--base", car.base, "--direct", real, "--suffix", "reads")
+	if len(w.Through) == 0 || len(w.Kept) != 3 {
+		t.Fatal(w)
+	}
+	for _, got := range w.Walks {
+		if !slices.Equal(got.IDs, w.Through) || !slices.Equal(got.Actors, []string{"service:app"}) {
+			t.Errorf("saw %v, want %v; in the words of %v", got.IDs, w.Through, got.Actors)
+		}
+	}
+	for _, got := range w.Passages {
+		if !sameSet(got, w.Kept) || len(got) != len(w.Kept) {
+			t.Errorf("passages %v, want %v", got, w.Kept)
+		}
+	}
+}
