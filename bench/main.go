@@ -37,6 +37,8 @@ func main() {
 		onLetta = flag.Bool("letta", false, "measure streams and turns of agents instead")
 		onEnvoy = flag.Bool("envoy", false, "measure what the external processor adds to Envoy instead")
 		fleet   = flag.Bool("fleet", false, "measure a control plane with many sidecars instead")
+		stored  = flag.Bool("ledger", false, "measure a ledger with many memories instead")
+		many    = flag.Int("memories", 1_000_000, "how many, with -ledger")
 		members = flag.Int("sidecars", 2000, "how many, with -fleet")
 		quick   = flag.Bool("quick", false, "short rounds, to see that it runs; the numbers mean little")
 		report  = flag.String("report", "", "write the report to this file as well")
@@ -50,6 +52,10 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	if *stored {
+		exit(benchLedger(ctx, *many, *length, *report))
+		return
+	}
 	if *fleet {
 		exit(benchFleet(ctx, *members, *report))
 		return

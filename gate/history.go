@@ -46,6 +46,7 @@ func (ret *returning) record(ctx context.Context, states []memproxy.StateChange)
 		ret.mark(ctx, states)
 		return
 	}
+	ret.sweptAway(ctx)
 	c := memproxy.Chronicle{States: states}
 	c.Found, c.Versions = ret.versions()
 	if c.Empty() {
@@ -57,6 +58,31 @@ func (ret *returning) record(ctx context.Context, states []memproxy.StateChange)
 		ret.g.opt.Meter.LedgerFailed(ctx)
 		ret.g.opt.Log.ErrorContext(ctx, "versions not kept", "decision", ret.Decision.ID, "error", err)
 		ret.mark(ctx, states) // how memories stand does not depend on their texts
+	}
+}
+
+// sweptAway ends the histories of what a bulk deletion removed, as far as it is
+// known: what memproxy never saw has none.
+func (ret *returning) sweptAway(ctx context.Context) {
+	undertaker, ok := ret.g.opt.Ledger.(Undertaker)
+	if !ok || ret.op.Kind != memproxy.Forget || !ret.op.Sweeps {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ret.g.opt.RecordTimeout)
+	defer cancel()
+	if _, err := undertaker.DeleteSwept(ctx, ret.op.Backend, ret.op.Scope, ret.version(memproxy.TargetMemory, "", memproxy.OpDelete)); err != nil {
+		ret.g.opt.Meter.LedgerFailed(ctx)
+		ret.g.opt.Log.ErrorContext(ctx, "versions of a bulk deletion not kept", "decision", ret.Decision.ID, "error", err)
+	}
+}
+
+// boundVersion begins the history of a memory that came to be after its write
+// was answered: its stamp, which is verified, says whose word it is.
+func boundVersion(m *memproxy.Memory, s *memproxy.Stamp) memproxy.Version {
+	return memproxy.Version{
+		MemoryKey: memproxy.MemoryKey{Kind: memproxy.TargetMemory, ID: m.ID}, Tenant: s.Tenant, Op: memproxy.OpWrite,
+		Actor: s.Actor, Trust: s.Trust, Confidence: s.Confidence, Attestation: s.Attestation, Decision: s.ID,
+		Text: m.Text, Field: m.Field, Metadata: m.Metadata,
 	}
 }
 
@@ -114,6 +140,11 @@ func (ret *returning) versions() (found, out []memproxy.Version) {
 			if v, was := ret.told(m); v.Op != "" {
 				found, out = append(found, was...), append(out, v)
 			}
+		}
+	case memproxy.Recall:
+		for _, v := range ret.bound {
+			v.Backend = ret.op.Backend
+			out = append(out, v)
 		}
 	case memproxy.Correct:
 		for i := range ret.op.Items {

@@ -178,6 +178,14 @@ type Historian interface {
 	Chronicle(context.Context, memproxy.Chronicle) error
 }
 
+// An Undertaker is a Sweeper that keeps versions.
+type Undertaker interface {
+	Sweeper
+	// DeleteSwept appends a version like v to each memory within the scope that
+	// was swept and whose history does not end yet, and returns to how many.
+	DeleteSwept(ctx context.Context, backend string, scope memproxy.Scope, v memproxy.Version) (int, error)
+}
+
 // A Confirmer is a Ledger that lets memories end.
 type Confirmer interface {
 	// Confirm gives memories a new time of expiry. Expired ones come back.

@@ -68,11 +68,12 @@ type returning struct {
 	filtered  int
 	shown     []string
 	cancelled bool
-	self      bool     // the backend's own agent wrote
-	below     int      // memories of less confidence than was asked for
-	mine      []string // ids of memories of the answer that the caller wrote itself
-	broken    []string // ids of memories that were changed behind the proxy
-	known     owned    // of the answer's memories
+	self      bool               // the backend's own agent wrote
+	bound     []memproxy.Version // what came to be after its write was answered
+	below     int                // memories of less confidence than was asked for
+	mine      []string           // ids of memories of the answer that the caller wrote itself
+	broken    []string           // ids of memories that were changed behind the proxy
+	known     owned              // of the answer's memories
 	stands    map[memproxy.TargetKind]map[string]memproxy.Standing
 }
 
@@ -243,6 +244,7 @@ func (ret *returning) bind(ctx context.Context, m *memproxy.Memory) {
 		Decision: s.ID, SHA256: textHash(m.Text), Written: s.Time,
 	}
 	row.Scope.Tenant = s.Tenant
+	ret.bound = append(ret.bound, boundVersion(m, &s))
 	ret.put(row)
 }
 
