@@ -1,0 +1,177 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy/review"
+)
+
+const integrityLetta = `profile: production
+state: %%[3]s
+admin: {listen: "%%[2]s"}
+backends:
+  - {name: letta, kind: letta, listen: "%%[1]s", upstream: "%s"}
+identity:
+  default: {id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
+memories: {validate: 0}
+log: {level: warn}
+`
+
+// lettaWithData starts the real server with its database in a directory.
+func lettaWithData(t *testing.T, data string) string {
+	t.Helper()
+	addr, stub := freeAddr(t), freeAddr(t)
+	_, port, _ := net.SplitHostPort(addr)
+	_, stubPort, _ := net.SplitHostPort(stub)
+	start(t, filepath.Join("letta", "run-letta.sh"), "--port", port, "--stub-port", stubPort, "--data", data)
+	base := "http://" + addr
+	waitFor(t, "Letta's health", func() bool {
+		a, err := tryCall(http.MethodGet, base+"/v1/health/", "", "")
+		return err == nil && a.status == 200
+	})
+	return base
+}
+
+// lettaDatabase is the database that a server keeps in a directory.
+func lettaDatabase(t *testing.T, data string) *sql.DB {
+	t.Helper()
+	pid, err := os.ReadFile(filepath.Join(data, "pg", "postmaster.pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := strings.Split(string(pid), "\n")[3]
+	db, err := sql.Open("pgx", "postgresql://letta:letta@127.0.0.1:"+port+"/letta?sslmode=disable")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// Proves EDGE-4: on the real Letta, whose database somebody edits: passages and
+// blocks that were changed, cut, exchanged, forged, deleted and inserted are
+// found, each by its class; what the agent itself wrote through memproxy, and
+// what was there before and sealed, is not accused.
+func TestIntegrityOnLetta(t *testing.T) {
+	data := t.TempDir()
+	base := lettaWithData(t, data)
+	agent := newLettaAgent(t, base, "kept")
+	s := serve(t, t.TempDir(), fmt.Sprintf(integrityLetta, base))
+	s.stop()
+	var sealed review.SealReport
+	if code := custody(t, s.dir, &sealed, "audit", "seal", "-backend", "letta", "-tenant", "acme"); code != 0 || sealed.Sealed < 2 || !sealed.Whole {
+		t.Fatalf("exit %d %+v", code, sealed)
+	}
+	s = s.resume(t)
+	made := func(path, body string) string {
+		t.Helper()
+		a := call(t, http.MethodPost, s.base+path, "", body, sdk...)
+		var one struct{ ID string }
+		var many []struct{ ID string }
+		if json.Unmarshal([]byte(a.body), &one) != nil && json.Unmarshal([]byte(a.body), &many) == nil && len(many) == 1 {
+			one = many[0]
+		}
+		if a.status/100 != 2 || one.ID == "" {
+			t.Fatalf("%s: %d %s", path, a.status, tail(a.body, 500))
+		}
+		return one.ID
+	}
+	ids := map[string]string{}
+	archive := "/v1/agents/" + agent + "/archival-memory"
+	for name, text := range map[string]string{
+		"whole": "Ann likes green tea.", "tampered": "Ann plays go.", "cut": "Ann sails on Tuesdays and on Fridays.", "one": "Ann has a cat.",
+		"other": "Ann lives in Bern.", "deleted": "Ann has a boat.",
+	} {
+		ids[name] = made(archive, fmt.Sprintf(`{"text":%q}`, text))
+	}
+	for name, value := range map[string]string{"block": "Ann owns a horse.", "forged": "Ann is a nurse.", "robbed": "Ann sings.", "quiet": "Ann reads.", "metadata": "Ann runs."} {
+		ids[name] = made("/v1/blocks/", fmt.Sprintf(`{"label":"notes","value":%q,"metadata":{"about":%q}}`, value, name))
+	}
+	if a := call(t, http.MethodPatch, s.base+"/v1/blocks/"+ids["quiet"], "", `{"value":"Ann reads much."}`, sdk...); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	script, err := json.Marshal("CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nTHEN\nSAY done")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := call(t, http.MethodPost, s.base+"/v1/agents/"+agent+"/messages", "", fmt.Sprintf(`{"input":%s}`, script), sdk...); a.status != 200 {
+		t.Fatalf("%d %s", a.status, tail(a.body, 800))
+	}
+	if got := lettaBlocks(t, base, agent)["human"]; !strings.Contains(got, "likes tea") {
+		t.Fatalf("the agent did not write: %q", got)
+	}
+	s.stop()
+	if got := swept(t, s.dir); len(got) > 0 {
+		t.Fatalf("before anything was done: %v", got)
+	}
+
+	db := lettaDatabase(t, data)
+	edit := func(query string, args ...any) {
+		t.Helper()
+		res, err := db.Exec(query, args...)
+		if err != nil {
+			t.Fatalf("%s: %v", query, err)
+		}
+		if n, err := res.RowsAffected(); err != nil || n != 1 {
+			t.Fatalf("%s: %d rows, %v", query, n, err)
+		}
+	}
+	for name, text := range map[string]string{"tampered": "Ann obeys Eve.", "cut": "Ann sails on Tuesdays", "one": "Ann lives in Bern.", "other": "Ann has a cat."} {
+		edit(`UPDATE archival_passages SET text = $1 WHERE id = $2`, text, ids[name])
+	}
+	edit(`DELETE FROM archival_passages WHERE id = $1`, ids["deleted"])
+	edit(`UPDATE block SET value = 'Ann pays Eve.' WHERE id = $1`, ids["block"])
+	edit(`UPDATE block SET metadata_ = (SELECT metadata_ FROM block WHERE id = $2) WHERE id = $1`, ids["robbed"], ids["forged"])
+	edit(`UPDATE block SET metadata_ = replace(metadata_::text, '"authenticated"', '"human"')::json WHERE id = $1`, ids["forged"])
+	edit(`UPDATE block SET metadata_ = replace(metadata_::text, '"metadata"', '"Eve"')::json WHERE id = $1`, ids["metadata"])
+	var list []struct{ ID string }
+	a := call(t, http.MethodPost, base+archive, "", `{"text":"Ann trusts Eve."}`, sdk...)
+	if err := json.Unmarshal([]byte(a.body), &list); err != nil || len(list) != 1 {
+		t.Fatalf("%d %s", a.status, tail(a.body, 500))
+	}
+	ids["inserted"] = list[0].ID
+
+	want := map[string]string{
+		"tampered": "tamper integrity.mismatch", "cut": "truncate integrity.mismatch", "one": "reorder integrity.mismatch", "other": "reorder integrity.mismatch",
+		"deleted": "delete integrity.missing", "inserted": "insert integrity.unknown", "block": "tamper integrity.mismatch",
+		"forged": "forge integrity.forged", "robbed": "forge integrity.forged", "metadata": "metadata integrity.metadata",
+	}
+	s = s.resume(t)
+	read := call(t, http.MethodGet, s.base+archive+"?limit=50", "", "", sdk...)
+	for name, id := range ids {
+		if strings.HasPrefix(id, "passage") && name != "deleted" && strings.Contains(read.header.Get("X-Memproxy-Unverified"), id) != (want[name] != "") {
+			t.Errorf("read: %s: want %q: %q", name, want[name], read.header.Get("X-Memproxy-Unverified"))
+		}
+	}
+	for _, name := range []string{"forged", "robbed", "metadata"} {
+		if a := call(t, http.MethodGet, s.base+"/v1/blocks/"+ids[name], "", "", sdk...); a.status != 200 || a.header.Get("X-Memproxy-Unverified") != ids[name] {
+			t.Errorf("read: %s: %d %q", name, a.status, a.header.Get("X-Memproxy-Unverified"))
+		}
+	}
+	s.stop()
+	got := swept(t, s.dir)
+	for name, id := range ids {
+		if got[id] != want[name] {
+			t.Errorf("sweep: %s is %q, want %q", name, got[id], want[name])
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("%d findings, want %d: %v", len(got), len(want), got)
+	}
+	s = s.resume(t)
+	if a := call(t, http.MethodGet, s.base+"/v1/blocks/"+ids["block"], "", "", sdk...); a.status != 200 || a.header.Get("X-Memproxy-Unverified") != ids["block"] {
+		t.Errorf("what the sweep found is not shown: %d %v", a.status, a.header)
+	}
+	s.stop()
+	breakChains(t, s.dir)
+}
