@@ -49,9 +49,12 @@ func (g *Gate) Abandon(ctx context.Context, a *Admission, cancelled bool) mempro
 }
 
 // Streamed notes the outcome of an admitted call whose answer was passed on
-// without being read.
+// without being read. What the backend refused is not paid for.
 func (g *Gate) Streamed(ctx context.Context, a *Admission, status int, cancelled bool) {
 	ret := &returning{Admission: a, g: g, cancelled: cancelled, status: status, reply: memproxy.Reply{Status: status}}
+	if a.enforced() && status >= 400 && status < 500 {
+		g.release(ctx, a)
+	}
 	g.outcome(ctx, ret)
 }
 

@@ -1,0 +1,212 @@
+package gate_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+)
+
+// endless is an adapter whose lists can always be gone on with. Its answers
+// are ids with commas between them.
+type endless struct {
+	fakeReader
+	legs int // that were asked for
+	of   string
+}
+
+func (a *endless) Read(_ memproxy.Route, _ memproxy.Request, reply memproxy.Reply) (*memproxy.Reading, error) {
+	rd := &memproxy.Reading{}
+	for i, id := range strings.Split(string(reply.Body), ",") {
+		rd.Memories = append(rd.Memories, memproxy.Memory{Pointer: fmt.Sprintf("/%d", i), ID: id})
+	}
+	return rd, nil
+}
+
+func (a *endless) Refill(_ memproxy.Route, sent memproxy.Request, body []byte, _ memproxy.Reply, _ *memproxy.Reading) memproxy.Refill {
+	a.of = sent.Query + string(body)
+	return &endlessly{a: a}
+}
+
+// endlessly asks again and again.
+type endlessly struct {
+	a    *endless
+	more []string
+	bad  error
+}
+
+func (f *endlessly) Next() (memproxy.Search, bool) {
+	f.a.legs++
+	return memproxy.Search{Request: memproxy.Request{EscapedPath: "/more"}}, true
+}
+func (f *endlessly) Take(memproxy.Reply, *memproxy.Reading) error { return nil }
+func (f *endlessly) Add(kept []byte) error {
+	if len(kept) > 0 {
+		f.more = append(f.more, string(kept))
+	}
+	return nil
+}
+
+func (f *endlessly) Answer(body []byte) ([]byte, error) {
+	return []byte(strings.Join(append([]string{string(body)}, f.more...), ",")), nil
+}
+
+// sends answers side requests.
+type sends struct {
+	fakeFetch
+	answer   func(n int) (memproxy.Reply, error)
+	deadline bool
+	n        int
+}
+
+func (s *sends) Send(ctx context.Context, _ memproxy.Request, _ []byte) (memproxy.Reply, error) {
+	_, s.deadline = ctx.Deadline()
+	s.n++
+	return s.answer(s.n)
+}
+
+// Proves MFW-8: what fills up an answer is filtered as the answer is, is bounded
+// in number and in time, and is in the record of who saw what; where it fails,
+// the answer is short and right.
+func TestRefill(t *testing.T) {
+	ok := func(n int) (memproxy.Reply, error) {
+		return memproxy.Reply{Status: 200, Body: fmt.Appendf(nil, "mine%d,foreign%d", n, n)}, nil
+	}
+	for name, tc := range map[string]struct {
+		answer func(int) (memproxy.Reply, error)
+		want   string
+		shown  string
+		gone   int
+		legs   int
+	}{
+		"four times at most": {ok, "mine,mine1,mine2,mine3,mine4", "[mine mine1 mine2 mine3 mine4]", 5, 4},
+		"a broken one": {func(n int) (memproxy.Reply, error) {
+			if n == 2 {
+				return memproxy.Reply{}, errors.New("away")
+			}
+			return ok(n)
+		}, "mine,mine1", "[mine mine1]", 2, 2},
+		"a refused one": {func(int) (memproxy.Reply, error) { return memproxy.Reply{Status: 500, Body: []byte("x")}, nil }, "mine", "[mine]", 1, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := &endless{}
+			send := &sends{answer: tc.answer}
+			r := newRig(t, func(r *rig) { r.adapter, r.fake, r.who.ActsAs = a, &a.fakeAdapter, all() })
+			r.ledger.rows["foreign"] = owned("foreign", "globex", "dev")
+			for i := range 5 {
+				r.ledger.rows[fmt.Sprintf("foreign%d", i)] = owned(fmt.Sprintf("foreign%d", i), "globex", "dev")
+			}
+			r.fake.op = memproxy.Operation{Kind: memproxy.Recall}
+			c := r.call(r.fake.op)
+			c.Backend.Fetch = send
+			got := r.gate.Return(context.Background(), r.gate.Admit(context.Background(), c), memproxy.Reply{Status: 200, Body: []byte("mine,foreign")})
+			if string(got.Body) != tc.want || send.n != tc.legs || !send.deadline {
+				t.Errorf("answer %q by %d side requests, with a deadline %v", got.Body, send.n, send.deadline)
+			}
+			if a.of != "body" {
+				t.Errorf("the request is %q, and not as it was sent", a.of)
+			}
+			out := r.recorder.events[1]
+			if fmt.Sprint(out.Memories) != tc.shown || out.Filtered != tc.gone {
+				t.Errorf("the record tells of %v and %d left out", out.Memories, out.Filtered)
+			}
+		})
+	}
+}
+
+// Proves MFW-8: what stands inside something that is left out is not noted as
+// shown.
+func TestWithin(t *testing.T) {
+	r := newRig(t, func(r *rig) { r.who.ActsAs = all() })
+	r.ledger.rows["foreign"] = owned("foreign", "globex", "dev")
+	r.fake.memories = []memproxy.Memory{{Pointer: "/0", ID: "foreign"}, {Pointer: "/0/blocks/0", ID: "inner"}, {Pointer: "/1", ID: "mine"}}
+	a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
+	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")})
+	if out := r.recorder.events[1]; fmt.Sprint(out.Memories) != "[mine]" {
+		t.Errorf("noted as shown: %v", out.Memories)
+	}
+}
+
+// Proves MFW-8: what is made of many memories cannot be kept to a least trust
+// and is refused; without one it is not.
+func TestLeastTrustOfWhatIsMade(t *testing.T) {
+	r := newRig(t, nil)
+	op := memproxy.Operation{Kind: memproxy.Recall, Derived: true, Claims: []memproxy.Claim{
+		{Dim: memproxy.DimAgent, Op: memproxy.ClaimIs, Values: []string{"dev"}, Pins: true},
+	}}
+	r.fake.op = op
+	c := r.call(op)
+	wantCodes(t, r.gate.Admit(context.Background(), c).Decision, memproxy.Allow)
+	c = r.call(op)
+	c.Wishes.MinTrust = 500
+	wantCodes(t, r.gate.Admit(context.Background(), c).Decision, memproxy.Deny, memproxy.TrustBelow)
+}
+
+// Proves TRL-8: the outcome of an answer that was not read tells the backend's
+// status; a write that the backend refused is not paid for, one that it took is.
+func TestStreamedOutcome(t *testing.T) {
+	for status, used := range map[int]int64{200: 1, 422: 0, 500: 1} {
+		plain := &fakeAdapter{}
+		r := newRig(t, func(r *rig) { r.adapter, r.fake = plain, plain })
+		a := r.admit(learn("likes tea"))
+		r.gate.Streamed(context.Background(), a, status, true)
+		out := r.recorder.events[len(r.recorder.events)-1]
+		if out.Type != memproxy.EventOutcome || out.Status != status || !out.Cancelled {
+			t.Errorf("%d: the record tells of %d", status, out.Status)
+		}
+		if r.budget.used != used {
+			t.Errorf("%d: %d are paid for, want %d", status, r.budget.used, used)
+		}
+	}
+}
+
+// registrar is a ledger that knows how memories stand, or cannot be asked.
+type registrar struct {
+	fakeLedger
+	states map[string]memproxy.MemoryState
+	away   error
+}
+
+func (l *registrar) Standings(_ context.Context, _ string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Standing, error) {
+	out := map[string]memproxy.Standing{}
+	for _, id := range ids {
+		if s, ok := l.states[id]; ok {
+			out[id] = memproxy.Standing{MemoryKey: memproxy.MemoryKey{Kind: kind, ID: id}, Tenant: "acme", State: s}
+		}
+	}
+	return out, l.away
+}
+
+func (l *registrar) SetState(context.Context, ...memproxy.StateChange) (int, error) {
+	return 0, nil
+}
+
+// Proves MFW-7: where untrusted memories are withheld, so are those of which
+// the ledger cannot be asked; raw messages are not, and without the setting
+// everything is shown.
+func TestUntrustedWhileTheLedgerIsAway(t *testing.T) {
+	for _, tc := range []struct {
+		strict bool
+		away   error
+		want   string
+	}{
+		{true, errBroken, "said"}, {true, nil, "good,said"}, {false, errBroken, "good,bad,said"}, {false, nil, "good,bad,said"},
+	} {
+		l := &registrar{fakeLedger: fakeLedger{rows: map[string]memproxy.Ownership{}}, away: tc.away, states: map[string]memproxy.MemoryState{"bad": memproxy.StateUntrusted, "good": memproxy.StateValidated}}
+		r := newRig(t, func(r *rig) { r.sweeper, r.rules.WithholdUntrusted, r.who.ActsAs = l, tc.strict, all() })
+		r.fake.memories = []memproxy.Memory{
+			{Pointer: "/0", ID: "good", Text: "x"}, {Pointer: "/1", ID: "bad", Text: "x"}, {Pointer: "/2", ID: "said", Text: "x", Layer: memproxy.Episodic},
+		}
+		a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
+		got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")})
+		if string(got.Body) != tc.want {
+			t.Errorf("strict %v, away %v: %s, want %s", tc.strict, tc.away, got.Body, tc.want)
+		}
+	}
+}
+
+var _ gate.Refiller = (*endless)(nil)
