@@ -287,7 +287,7 @@ var changing = []struct {
 	with string
 }{
 	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`), "DECISION"},
-	{regexp.MustCompile(`("(?:memproxy_ts|created_at|updated_at)":")[^"]*"`), `${1}TIME"`},
+	{regexp.MustCompile(`("(?:memproxy_ts|created_at|updated_at|written)":")[^"]*"`), `${1}TIME"`},
 	{regexp.MustCompile(`("memproxy_sig":")[^"]*"`), `${1}SIGNATURE"`},
 	{regexp.MustCompile(`("reason":"budget.rapid_writes"[^}]*"used":)\d+`), "${1}N"}, // of the minute
 	{regexp.MustCompile(`("reset":")[^"]*"`), `${1}TIME"`},
