@@ -221,3 +221,47 @@ func TestQueries(t *testing.T) {
 		}
 	}
 }
+
+// Whatever a backend answers, filling up neither breaks down nor makes what is
+// no JSON.
+func FuzzFill(f *testing.F) {
+	f.Add(`[{"id":"1"},{"id":"2"}]`, `[{"id":"2"},{"id":"3"}]`, 2)
+	f.Add(`{"results":[{"id":"1"},{}],"count":2}`, `{"results":[]}`, 0)
+	f.Add(`{"results":[],"count":"x"}`, `null`, 3)
+	f.Fuzz(func(t *testing.T, first, second string, want int) {
+		want = min(max(want, 0), 100)
+		read := func(body string) (memproxy.Reply, *memproxy.Reading) {
+			var list []element
+			if json.Unmarshal([]byte(body), &list) != nil {
+				var in struct {
+					Results []element `json:"results"`
+				}
+				_ = json.Unmarshal([]byte(body), &in)
+				list = in.Results
+			}
+			rd := &memproxy.Reading{}
+			for i, e := range list {
+				rd.Memories = append(rd.Memories, memproxy.Memory{Pointer: fmt.Sprintf("/%d", i), ID: e.ID, Drop: i == 0})
+			}
+			return memproxy.Reply{Body: []byte(body)}, rd
+		}
+		reply, rd := read(first)
+		fill := pages.New(pages.Options{Want: want, Max: 50, Keys: []string{"results"}, Ask: func(int, string) (memproxy.Search, bool) { return memproxy.Search{}, true }}, reply, rd)
+		if fill == nil {
+			return
+		}
+		if n, more := fill.Next(); !more {
+			t.Fatalf("it is neither full nor over: %v", n)
+		}
+		if err := fill.Take(read(second)); err != nil {
+			return
+		}
+		if err := fill.Add([]byte(`[]`)); err != nil {
+			t.Fatal(err)
+		}
+		out, err := fill.Answer(reply.Body)
+		if err == nil && !json.Valid(out) {
+			t.Errorf("%s became %s", first, out)
+		}
+	})
+}

@@ -1,0 +1,179 @@
+package letta_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/letta"
+)
+
+const (
+	readAgent  = "agent-11111111-1111-4111-8111-111111111111"
+	readBlock  = "block-22222222-2222-4222-8222-222222222222"
+	otherBlock = "block-33333333-3333-4333-8333-333333333333"
+	told       = `"memproxy_provenance":{"actor":"agent:dev","confidence":0.7,"attestation":"unknown","state":"validated","contested":false}`
+)
+
+func lettaAdapter(t *testing.T) *letta.Adapter {
+	t.Helper()
+	a, err := letta.New(letta.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// rewritten is an answer after change was made to each of its memories.
+func rewritten(t *testing.T, method, path, answer string, change func(*memproxy.Memory)) string {
+	t.Helper()
+	a := lettaAdapter(t)
+	req := memproxy.Request{Method: method, Path: path, EscapedPath: path}
+	rt, ok := a.Route(req)
+	if !ok {
+		t.Fatal(path)
+	}
+	reply := memproxy.Reply{Status: 200, Body: []byte(answer)}
+	rd, err := a.Read(rt, req, reply)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range rd.Memories {
+		change(&rd.Memories[i])
+	}
+	out, err := a.Rewrite(rt, req, reply, rd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// Proves MFW-8: where a memory comes from stands in its metadata, in every
+// place where it stands; its neighbour stays as it is.
+func TestProvenanceIsTold(t *testing.T) {
+	p := &memproxy.Provenance{Actor: "agent:dev", Confidence: 700, Attestation: memproxy.AttestationUnknown, State: memproxy.StateValidated}
+	other := `{"id":"` + otherBlock + `","value":"y"}`
+	block := func(more string) string { return `{"id":"` + readBlock + `","value":"x"` + more + `}` }
+	with := `,"metadata":{` + told + `}`
+	for _, tc := range []struct{ method, path, answer, want string }{
+		{"GET", "/v1/blocks/" + readBlock, block(`,"metadata":{"a":1}`), block(`,"metadata":{"a":1,` + told + `}`)},
+		{"GET", "/v1/blocks/", `[` + block(`,"metadata":null`) + `,` + other + `]`, `[` + block(with) + `,` + other + `]`},
+		{
+			"GET", "/v1/agents/" + readAgent,
+			`{"id":"` + readAgent + `","blocks":[` + block("") + `],"memory":{"blocks":[` + other + `,` + block("") + `]}}`,
+			`{"id":"` + readAgent + `","blocks":[` + block(with) + `],"memory":{"blocks":[` + other + `,` + block(with) + `]}}`,
+		},
+		{
+			"POST", "/v1/passages/search",
+			`[{"passage":{"id":"` + readBlock + `","text":"x"},"score":1}]`, `[{"passage":{"id":"` + readBlock + `","text":"x"` + with + `},"score":1}]`,
+		},
+	} {
+		got := rewritten(t, tc.method, tc.path, tc.answer, func(m *memproxy.Memory) {
+			if m.ID == readBlock {
+				m.Told = p
+			}
+		})
+		if got != tc.want {
+			t.Errorf("%s\n got: %s\nwant: %s", tc.path, got, tc.want)
+		}
+	}
+}
+
+// Proves DOL-5: a text that is shown in part is replaced in every place where
+// it stands, in lists of agents and inside the results of a search too.
+func TestShownInPart(t *testing.T) {
+	const shown = "[PATTERN_001]"
+	list := `[{"id":"` + readBlock + `","value":"bad"},{"id":"` + otherBlock + `","value":"good"}]`
+	for path, answer := range map[string]string{
+		"GET /v1/agents/":          `[{"id":"` + readAgent + `","blocks":` + list + `,"memory":{"blocks":` + list + `}}]`,
+		"POST /v1/passages/search": `[{"passage":{"id":"` + readBlock + `","text":"bad"}},{"passage":{"id":"` + otherBlock + `","text":"good"}}]`,
+	} {
+		method, path, _ := strings.Cut(path, " ")
+		got := rewritten(t, method, path, answer, func(m *memproxy.Memory) {
+			if text := shown; m.ID == readBlock {
+				m.Show = &text
+			}
+		})
+		if want := strings.ReplaceAll(answer, "bad", shown); got != want {
+			t.Errorf("%s\n got: %s\nwant: %s", path, got, want)
+		}
+	}
+}
+
+// Proves MFW-8: lists are gone on with behind their last element, and searches
+// are made longer; one that goes backwards, one whose limit cannot be read and
+// one of which nothing is missing are left alone.
+func TestRefills(t *testing.T) {
+	a := lettaAdapter(t)
+	list := `[{"id":"` + readBlock + `"},{"id":"` + otherBlock + `"}]`
+	search := `{"results":[{"id":"passage-22222222-2222-4222-8222-222222222222","content":"x"},{"id":"passage-33333333-3333-4333-8333-333333333333","content":"y"}],"count":2}`
+	for _, tc := range []struct{ method, path, query, body, answer, asks string }{
+		{"GET", "/v1/blocks/", "label=a&limit=2", "", list, "label=a&after=" + otherBlock + "&limit=10"},
+		{"GET", "/v1/blocks/", "after=x&limit=2", "", list, "after=" + otherBlock + "&limit=10"},
+		{"GET", "/v1/blocks/", "before=x&limit=2", "", list, ""},
+		{"GET", "/v1/blocks/", "limit=many", "", list, ""},
+		{"GET", "/v1/blocks/", "limit=5", "", list, ""}, // it came short: there are no more
+		{"GET", "/v1/blocks/", "", "", list, ""},
+		{"GET", "/v1/agents/" + readAgent + "/archival-memory/search", "query=x&top_k=2", "", search, "query=x&top_k=8"},
+		{"POST", "/v1/passages/search", "", `{"query":"x","limit":2}`, `[{"passage":{"id":"p1"}},{"passage":{"id":"p2"}}]`, `{"query":"x","limit":8}`},
+		{"POST", "/v1/passages/search", "", `{"limit":"2"}`, `[{"passage":{"id":"p1"}},{"passage":{"id":"p2"}}]`, ""},
+	} {
+		req := memproxy.Request{Method: tc.method, Path: tc.path, EscapedPath: tc.path, Query: tc.query}
+		rt, ok := a.Route(req)
+		if !ok {
+			t.Fatal(tc.path)
+		}
+		reply := memproxy.Reply{Status: 200, Body: []byte(tc.answer)}
+		rd, err := a.Read(rt, req, reply)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.Refill(rt, req, []byte(tc.body), reply, rd) != nil {
+			t.Errorf("%s?%s: nothing is missing, and more is asked for", tc.path, tc.query)
+		}
+		rd.Memories[0].Drop = true
+		fill := a.Refill(rt, req, []byte(tc.body), reply, rd)
+		if fill == nil {
+			if tc.asks != "" {
+				t.Errorf("%s?%s is not filled up", tc.path, tc.query)
+			}
+			continue
+		}
+		q, more := fill.Next()
+		if got := q.Request.Query + string(q.Body); !more || got != tc.asks {
+			t.Errorf("%s?%s asks for %s, want %s", tc.path, tc.query, got, tc.asks)
+		}
+	}
+}
+
+// A page of messages is filled up when nothing is left of it: elements of one
+// message share its id, and a page must not be cut between them.
+func TestMessagesAreFilledUpWhenEmptied(t *testing.T) {
+	a := lettaAdapter(t)
+	path := "/v1/agents/" + readAgent + "/messages"
+	req := memproxy.Request{Method: "GET", Path: path, EscapedPath: path, Query: "limit=2"}
+	rt, _ := a.Route(req)
+	var parts []string
+	for i := range 3 {
+		parts = append(parts, fmt.Sprintf(`{"id":"message-%d","message_type":"system_message","content":"x"}`, i/2))
+	}
+	reply := memproxy.Reply{Status: 200, Body: []byte("[" + strings.Join(parts, ",") + "]")}
+	rd, err := a.Read(rt, req, reply)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range rd.Memories {
+		if !rd.Memories[i].Compiled {
+			t.Error("a prompt is read as something that was said")
+		}
+	}
+	rd.Memories[0].Drop = true
+	if a.Refill(rt, req, nil, reply, rd) != nil {
+		t.Error("a page of which something is left is filled up")
+	}
+	rd.Memories[1].Drop, rd.Memories[2].Drop = true, true
+	if a.Refill(rt, req, nil, reply, rd) == nil {
+		t.Error("an emptied page is not filled up")
+	}
+}
