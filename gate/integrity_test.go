@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"maps"
 	"testing"
 
@@ -200,4 +201,31 @@ func TestWhatTheLedgerKnowsSpeaksAgainstMemories(t *testing.T) {
 			}
 		})
 	}
+}
+
+// FuzzGlimpseOf: what stands for metadata does not change with the order of its
+// members, nor with keys of the proxy's own, and no input makes it fail.
+func FuzzGlimpseOf(f *testing.F) {
+	for _, seed := range []string{`{}`, `null`, `{"a":1,"b":[1.0,{"d":2,"c":3}]}`, `{"memproxy_id":"x"}`, `{"a":"<&>","a":2}`, `{"é":"\ud800"}`, `[1]`, ``, `{"a":1e999}`} {
+		f.Add([]byte(seed))
+	}
+	row := &memproxy.Ownership{}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		one := gate.GlimpseOf(nil, row, &memproxy.Memory{Metadata: raw})
+		var members map[string]json.RawMessage
+		if json.Unmarshal(raw, &members) != nil || members == nil {
+			if one.SHA256 != "" {
+				t.Errorf("%q is no metadata and has a hash", raw)
+			}
+			return
+		}
+		members["memproxy_sig"] = json.RawMessage(`"x"`)
+		again, err := json.Marshal(members) // in another order, with a key of ours
+		if err != nil {
+			t.Skip()
+		}
+		if two := gate.GlimpseOf(nil, row, &memproxy.Memory{Metadata: again}); two.SHA256 != one.SHA256 {
+			t.Errorf("%q and %q differ", raw, again)
+		}
+	})
 }
