@@ -36,7 +36,6 @@ func (a *endless) Refill(_ memproxy.Route, sent memproxy.Request, body []byte, _
 type endlessly struct {
 	a    *endless
 	more []string
-	bad  error
 }
 
 func (f *endlessly) Next() (memproxy.Search, bool) {
