@@ -32,10 +32,10 @@ func (r *run) authors(ctx context.Context, targets []string) {
 	if r.op.Kind != memproxy.Correct && r.op.Kind != memproxy.Forget || r.verdict.Stops() && r.enforced() {
 		return
 	}
-	brings := r.brings()
+	brings, rewritten := r.brings(), replaced(r.op)
 	for _, target := range targets {
-		if m := r.op.Current[target]; m.Missing || slices.Contains(brings, target) {
-			continue
+		if r.op.Current[target].Missing || slices.Contains(brings, target) && !slices.Contains(rewritten, target) {
+			continue // nothing is there, or nothing of it is changed
 		}
 		r.words = append(r.words, r.word(target))
 	}

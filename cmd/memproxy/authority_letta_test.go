@@ -16,7 +16,12 @@ const personaAgent = `{"name":"t","agent_type":"letta_v1_agent","tools":["archiv
 // whose block "human" somebody wrote through the proxy.
 func lettaPeople(t *testing.T, author, text string) (l *lettaRig, block string) {
 	t.Helper()
-	l = startLettaWith(t, personaAgent, withPeople(lettaConf), func(h http.Handler) http.Handler { return h }, keys()...)
+	return lettaPeopleWith(t, lettaConf, personaAgent, author, text)
+}
+
+func lettaPeopleWith(t *testing.T, conf, agent, author, text string) (l *lettaRig, block string) {
+	t.Helper()
+	l = startLettaWith(t, agent, withPeople(conf), func(h http.Handler) http.Handler { return h }, keys()...)
 	a := l.do("POST", "/v1/blocks/", fmt.Sprintf(`{"label":"human","value":%q}`, text), as(author)...)
 	var made struct{ ID string }
 	if err := json.Unmarshal([]byte(a.body), &made); err != nil || a.status != 200 {
@@ -110,5 +115,23 @@ func TestSelfEditsAreCorrections(t *testing.T) {
 	}
 	if track, err := l.car.ledger.Record(t.Context(), "acme", "agent:peer"); err != nil || track.Corrections != 1 {
 		t.Errorf("%+v %v", track, err)
+	}
+}
+
+// Proves EDGE-5, EDGE-1: what a run that cannot be made to pause made of the
+// word of somebody who is trusted more is undone and kept as dissent; one's own
+// word it may change.
+func TestCompensatedRunsDoNotOverrule(t *testing.T) {
+	older := strings.Replace(olderAgent, `{"label":"human","value":"Ann"},`, "", 1)
+	for author, want := range map[string]string{"human": "Ann likes tea", "": "Ann likes coffee"} {
+		l, block := lettaPeopleWith(t, compensating, older, author, "Ann likes tea")
+		a := l.do("POST", "/v1/agents/"+l.agent+"/messages", `{"input":"CALL memory_replace {\"label\":\"human\",\"old_string\":\"tea\",\"new_string\":\"coffee\"}\nTHEN\nSAY done"}`, as("")...)
+		l.settled()
+		if got := l.letta.Value(l.agent, "human"); got != want {
+			t.Errorf("by %q: it says %q, want %q; %d %s", author, got, want, a.status, a.body)
+		}
+		if got := l.dissent(block); (len(got) == 1) != (author == "human") {
+			t.Errorf("by %q: dissent %q", author, got)
+		}
 	}
 }
