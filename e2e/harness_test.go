@@ -226,6 +226,9 @@ func serve(t *testing.T, dir, config string) *sidecar {
 	t.Helper()
 	s := &sidecar{dir: dir}
 	listen, admin := freeAddr(t), freeAddr(t)
+	if !strings.Contains(config, "sessions:") { // many a test refuses one caller more than a sidecar puts up with
+		config += "\nsessions: {principal_strikes: 0}\n"
+	}
 	path := filepath.Join(dir, "memproxy.yaml")
 	if err := os.WriteFile(path, fmt.Appendf(nil, config, listen, admin, filepath.Join(dir, "state")), 0o600); err != nil {
 		t.Fatal(err)
