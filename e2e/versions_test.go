@@ -1,0 +1,148 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy/review"
+)
+
+const reviewToken = "a-token-of-a-reviewer-long-enough"
+
+// reviewedBy adds a reviewer to a configuration.
+func reviewedBy(conf string) string {
+	return conf + fmt.Sprintf("review: {reviewers: [{id: eve, sha256: %q, roles: [view, review, content], tenants: \"*\"}]}\n", sha(reviewToken))
+}
+
+// rollback goes back to a text by its hash, from the command line.
+func (s *sidecar) rollback(t *testing.T, backend, id, text string) (string, int) {
+	t.Helper()
+	return run(t, []string{review.TokenEnv + "=" + reviewToken}, memproxyBinary(t),
+		"memory", "rollback", "-admin", s.admin, "-backend", backend, "-sha256", sha(text), "-reason", "it was right", id)
+}
+
+// history are the operations of a memory's versions, the oldest first.
+func (s *sidecar) history(t *testing.T, backend, id string) string {
+	t.Helper()
+	a := call(t, "GET", s.admin+"/v1/memories/"+backend+"/"+id+"/history", "", "", "Authorization", "Bearer "+reviewToken)
+	var page review.HistoryAnswer
+	if err := json.Unmarshal([]byte(a.body), &page); err != nil || a.status != 200 && a.status != 404 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	var ops []string
+	for i := range page.Versions {
+		ops = append([]string{string(page.Versions[i].Op)}, ops...)
+	}
+	return strings.Join(ops, " ")
+}
+
+// Proves SYN-5: what an agent of the real server writes into its own memory is
+// a version with the text before and after, an insertion into its archive too,
+// and a rollback by hash restores the exact earlier text.
+func TestLettaSelfEditsAreVersions(t *testing.T) {
+	letta := startLetta(t)
+	dir := t.TempDir()
+	policies := filepath.Join(dir, "policies")
+	if err := os.MkdirAll(policies, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(policies, "own.cedar"), []byte(noPersona), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	car := serve(t, dir, reviewedBy(fmt.Sprintf(lettaConfig, letta, policies)))
+	agent := newLettaAgent(t, letta, "versions")
+	var blocks []struct{ ID, Label string }
+	a := call(t, "GET", letta+"/v1/agents/"+agent+"/core-memory/blocks", "", "", sdk...)
+	if err := json.Unmarshal([]byte(a.body), &blocks); err != nil {
+		t.Fatalf("%v: %s", err, a.body)
+	}
+	human := ""
+	for _, b := range blocks {
+		if b.Label == "human" {
+			human = b.ID
+		}
+	}
+	if a := call(t, "POST", car.base+"/v1/agents/"+agent+"/messages", "", said(t, selfEdits, ""), sdk...); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	waitFor(t, "the versions", func() bool { return car.history(t, "letta", human) == "seal self_edit self_edit" })
+	if got := lettaBlocks(t, letta, agent)["human"]; got != "Ann\nlikes tea\nplays go" {
+		t.Fatalf("%q", got)
+	}
+	for _, text := range []string{"Ann\nlikes tea", "Ann"} {
+		if out, code := car.rollback(t, "letta", human, text); code != 0 {
+			t.Fatalf("exit %d: %s", code, out)
+		}
+		if got := lettaBlocks(t, letta, agent); got["human"] != text || got["persona"] != "helper" {
+			t.Errorf("after the rollback: %q", got)
+		}
+	}
+	if got := car.history(t, "letta", human); got != "seal self_edit self_edit rollback rollback" {
+		t.Error(got)
+	}
+	// What an outside tool run does is one as well.
+	if a := call(t, "POST", car.base+"/v1/agents/"+agent+"/tools/memory_rethink/run", "", `{"args":{"label":"human","new_memory":"Ann plays chess."}}`, sdk...); a.status == 200 {
+		waitFor(t, "the tool's version", func() bool { return strings.HasSuffix(car.history(t, "letta", human), "self_edit") })
+	}
+}
+
+// Proves SYN-5: on the real Mem0 engine: a change and its rollback by hash; what
+// was changed round memproxy is kept before it is overwritten; a memory that
+// was deleted is remembered so and not rolled back.
+func TestMem0Rollback(t *testing.T) {
+	eng := startEngine(t)
+	car := serve(t, t.TempDir(), reviewedBy(fmt.Sprintf(`profile: production
+state: %%[3]s
+admin: {listen: "%%[2]s"}
+backends:
+  - {name: mem0, kind: mem0, listen: "%%[1]s", upstream: "%s", credential: m0sk_e2e, credential_as: x-api-key}
+identity:
+  keys:
+    - {sha256: "%s", id: "agent:dev", kind: agent, trust: authenticated, acts_as: "*"}
+log: {level: warn}
+`, eng.base, sha("m0sk_e2e"))))
+	a := call(t, "POST", car.base+"/memories", "m0sk_e2e", `{"user_id":"ann","infer":false,"messages":[{"role":"user","content":"Ann likes green tea."}]}`)
+	var made struct{ Results []struct{ ID string } }
+	if err := json.Unmarshal([]byte(a.body), &made); err != nil || len(made.Results) != 1 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	id := made.Results[0].ID
+	put := func(base, text string) {
+		t.Helper()
+		if a := call(t, "PUT", base+"/memories/"+id, "m0sk_e2e", fmt.Sprintf(`{"text":%q}`, text)); a.status != http.StatusOK {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	put(car.base, "Ann likes coffee.")
+	waitFor(t, "the versions", func() bool { return car.history(t, "mem0", id) == "write update" })
+	put(eng.base, "Ann likes water.") // round memproxy
+	if out, code := car.rollback(t, "mem0", id, "Ann likes green tea."); code != 0 {
+		t.Fatalf("exit %d: %s", code, out)
+	}
+	if a := call(t, "GET", eng.base+"/memories/"+id, "m0sk_e2e", ""); !strings.Contains(a.body, "Ann likes green tea.") || strings.Contains(a.body, "water") {
+		t.Errorf("after the rollback: %s", a.body)
+	}
+	if got := car.history(t, "mem0", id); got != "write update seal rollback" {
+		t.Error(got)
+	}
+	if a := call(t, "GET", car.base+"/memories/"+id, "m0sk_e2e", ""); a.status != 200 || !strings.Contains(a.body, "Ann likes green tea.") {
+		t.Errorf("read: %d %s", a.status, a.body)
+	}
+	if a := call(t, "DELETE", car.base+"/memories/"+id, "m0sk_e2e", ""); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	waitFor(t, "the deletion", func() bool { return strings.HasSuffix(car.history(t, "mem0", id), "delete") })
+	if out, code := car.rollback(t, "mem0", id, "Ann likes coffee."); code == 0 {
+		t.Errorf("a deleted memory was rolled back: %s", out)
+	}
+	if a := call(t, "GET", car.base+"/memories/"+id, "m0sk_e2e", ""); a.status == 200 && strings.Contains(a.body, "Ann likes") {
+		t.Errorf("a deleted memory is read: %d %s", a.status, a.body)
+	}
+}
