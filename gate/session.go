@@ -82,7 +82,10 @@ func (g *Gate) discipline(ctx context.Context, r *run) {
 	if ev.Session = r.session(); ev.Session != "" {
 		g.strike(ctx, keeper, ev)
 	}
-	probes := slices.ContainsFunc(d.Reasons, func(why memproxy.Reason) bool { return !strings.HasPrefix(string(why.Code), "policy.") })
+	probes := slices.ContainsFunc(d.Reasons, func(why memproxy.Reason) bool {
+		// What is lowered or taken out on the way refuses nothing.
+		return !strings.HasPrefix(string(why.Code), "policy.") && why.Code != memproxy.TrustClamped && why.Code != memproxy.PayloadReserved
+	})
 	if g.opt.CallerStrikes > 0 && d.Verdict == memproxy.Deny && probes {
 		ev.Session, ev.Strikes, ev.Window = memproxy.CallerSession(r.Principal.ID), g.opt.CallerStrikes, callerWindow
 		g.strike(ctx, keeper, ev)
