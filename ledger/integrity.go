@@ -195,6 +195,11 @@ func (l *Ledger) Glimpse(ctx context.Context, seen ...memproxy.Glimpse) ([]mempr
 		}
 		return nil
 	}})
+	if l.glimpses != nil {
+		for i := range own {
+			l.glimpses.Remove(key{own[i].Backend, own[i].Kind, own[i].ID})
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -202,10 +207,23 @@ func (l *Ledger) Glimpse(ctx context.Context, seen ...memproxy.Glimpse) ([]mempr
 }
 
 // Glimpses returns what memories' metadata was when it was first seen, by id.
+// It may be behind by a write: of one decision there is only one, so that a
+// newer one is then seen again, and nobody is accused.
 func (l *Ledger) Glimpses(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Glimpse, error) {
 	out := make(map[string]memproxy.Glimpse, len(ids))
-	for ids := range slices.Chunk(ids, chunk) {
-		ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return storable(id) != nil })
+	var ask []string
+	for _, id := range ids {
+		if l.glimpses != nil {
+			if g, hot := l.glimpses.Get(key{backend, kind, id}); hot {
+				out[id] = g
+				continue
+			}
+		}
+		if storable(id) == nil {
+			ask = append(ask, id)
+		}
+	}
+	for ids := range slices.Chunk(ask, chunk) {
 		list, err := json.Marshal(ids)
 		if err != nil {
 			return nil, err
@@ -219,16 +237,23 @@ func (l *Ledger) Glimpses(ctx context.Context, backend string, kind memproxy.Tar
 		}
 		for _, g := range found {
 			out[g.ID] = g
+			if l.glimpses != nil {
+				l.glimpses.Add(key{g.Backend, g.Kind, g.ID}, g)
+			}
 		}
 	}
-	return out, nil
+	return out, l.alive()
 }
 
 // pruneGlimpses forgets what was seen of memories that are not known any more.
 func (l *Ledger) pruneGlimpses(ctx context.Context) error {
-	return l.do(ctx, &job{also: func(t *transaction) error {
+	err := l.do(ctx, &job{also: func(t *transaction) error {
 		_, err := t.run(`DELETE FROM glimpse WHERE NOT EXISTS (SELECT 1 FROM ownership o
 			WHERE o.backend = glimpse.backend AND o.kind = glimpse.kind AND o.id = glimpse.id AND o.deleted = 0)`)
 		return err
 	}})
+	if l.glimpses != nil {
+		l.glimpses.Purge()
+	}
+	return err
 }

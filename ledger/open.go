@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
 	"github.com/memproxy/memproxy"
@@ -90,6 +91,11 @@ func (l *Ledger) open() error {
 	}
 	if l.standings, err = newHot(l.opt.CacheSize, standingKey); err != nil {
 		return err
+	}
+	if l.opt.CacheSize > 0 {
+		if l.glimpses, err = lru.New[key, memproxy.Glimpse](l.opt.CacheSize); err != nil {
+			return err
+		}
 	}
 	return l.prepare(ctx)
 }
