@@ -158,10 +158,10 @@ type SessionEvent struct {
 	// instead of the ledger's own number since it began or was unlocked.
 	Strikes   int           `json:"-"`
 	Window    time.Duration `json:"-"`
-	Principal string    `json:"principal"`
-	Decision  string    `json:"decision"`
-	Verdict   Verdict   `json:"verdict"`
-	Route     string    `json:"route,omitempty"`
-	Reasons   []Reason  `json:"reasons,omitempty"`
-	Time      time.Time `json:"time"`
+	Principal string        `json:"principal"`
+	Decision  string        `json:"decision"`
+	Verdict   Verdict       `json:"verdict"`
+	Route     string        `json:"route,omitempty"`
+	Reasons   []Reason      `json:"reasons,omitempty"`
+	Time      time.Time     `json:"time"`
 }

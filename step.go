@@ -6,20 +6,20 @@ type Step uint8
 
 // The steps, in the order of their work.
 const (
-	StepHoldRecorded      Step = iota // a held write is on record and not kept yet
-	StepHoldKept                      // it is kept and not answered yet
-	StepReplayClaimed                 // an approved write is claimed and not sent yet
-	StepReplaySent                    // it is sent, and what came of it is not kept yet
-	StepReplaySettled                 // that is kept
-	StepRollbackRecorded              // a rollback is on record and not begun
-	StepRollbackBegun                 // it is begun and nothing is sent yet
-	StepRollbackSent                  // the backend has it, and its version is not kept yet
-	StepRollbackSettled               // that is kept
-	StepRunJournalled                 // what a run may change is written down, and it is not let go yet
-	StepRunAnswered                   // the backend has answered, and nothing is ruled on yet
-	StepRunRuled                      // a change was ruled on, and is not taken back yet
-	StepRunUndone                     // it is taken back, and that is not on record yet
-	StepRunSettled                    // all is ruled on, and the journal has the run still
+	StepHoldRecorded     Step = iota // a held write is on record and not kept yet
+	StepHoldKept                     // it is kept and not answered yet
+	StepReplayClaimed                // an approved write is claimed and not sent yet
+	StepReplaySent                   // it is sent, and what came of it is not kept yet
+	StepReplaySettled                // that is kept
+	StepRollbackRecorded             // a rollback is on record and not begun
+	StepRollbackBegun                // it is begun and nothing is sent yet
+	StepRollbackSent                 // the backend has it, and its version is not kept yet
+	StepRollbackSettled              // that is kept
+	StepRunJournalled                // what a run may change is written down, and it is not let go yet
+	StepRunAnswered                  // the backend has answered, and nothing is ruled on yet
+	StepRunRuled                     // a change was ruled on, and is not taken back yet
+	StepRunUndone                    // it is taken back, and that is not on record yet
+	StepRunSettled                   // all is ruled on, and the journal has the run still
 	steps
 )
 

@@ -11,8 +11,9 @@ import (
 // Chronicle does what Seal, Append and SetState do, all in one transaction,
 // which it shares with others: some milliseconds later, because a transaction
 // costs much more than what is in it. It returns as soon as that is queued, in
-// order; whoever asks how the memories stand, or for their histories, waits for
-// it. What cannot be done then is lost, and Options.Lost is told.
+// order; whoever asks this ledger how the memories stand, or for their
+// histories, waits for it. Another process on the same store finds it once it
+// is committed. What cannot be done then is lost, and Options.Lost is told.
 func (l *Ledger) Chronicle(ctx context.Context, c memproxy.Chronicle) error {
 	if l.opt.Vault == nil && len(c.Found)+len(c.Versions) > 0 {
 		return ErrNoVault

@@ -66,7 +66,7 @@ func (r *rig) remembers(id string, want ...string) {
 	})
 }
 
-// Proves SYN-5, ITC-2: what an agent writes into its own memory is a version
+// Proves SYN-5: what an agent writes into its own memory is a version
 // with the whole text before and after: of several calls in one step each its
 // own; one that is denied or fails makes none; and a rollback restores the
 // exact earlier text, and is a version.

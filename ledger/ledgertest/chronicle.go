@@ -23,12 +23,12 @@ func chronicles(t *testing.T, l Life) {
 		Versions: []memproxy.Version{Version("m", "changed")},
 		States:   []memproxy.StateChange{stateOf("m", memproxy.StateFlagged)},
 	}))
-	history, err := l.Other.History(ctx, mem("m"), 0, 10)
+	history, err := l.History(ctx, mem("m"), 0, 10) // whoever asks waits for it
 	must(t, "History", err)
 	if len(history) != 2 || history[0].Op != memproxy.OpUpdate || history[0].Before != hash("was there") || history[1].Op != memproxy.OpSeal {
 		t.Errorf("history %+v", history)
 	}
-	standings, err := l.Other.Standings(ctx, "mem0", memproxy.TargetMemory, []string{"m"})
+	standings, err := l.Standings(ctx, "mem0", memproxy.TargetMemory, []string{"m"})
 	must(t, "Standings", err)
 	if standings["m"].State != memproxy.StateFlagged {
 		t.Errorf("standing %+v", standings["m"])
@@ -53,6 +53,7 @@ func chronicles(t *testing.T, l Life) {
 		})
 	}
 	all.Wait()
+	must(t, "Sync", l.Sync(ctx)) // another process finds it once it is committed
 	if report := sound(t, l); report.Checked != 62 {
 		t.Errorf("%d records, want 62", report.Checked)
 	}

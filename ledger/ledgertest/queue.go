@@ -1,0 +1,165 @@
+package ledgertest
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger"
+)
+
+func reevaluated(t *testing.T, l Life) {
+	for _, id := range []string{"good", "bad", "odd", "worse", "same", "settled"} {
+		hold(t, l, id, "text of "+id)
+	}
+	must(t, "reject", l.RejectHold(t.Context(), "settled", by("human:ann")))
+	verdicts := map[string]memproxy.Reevaluation{
+		"good":  {Verdict: memproxy.Allow, Release: true, Policy: "p2"},
+		"bad":   {Verdict: memproxy.Deny, Reject: true, Policy: "p2", Reasons: []memproxy.Reason{{Code: memproxy.PolicyForbid}}},
+		"odd":   {Verdict: memproxy.Allow, Policy: "p2"},
+		"worse": {Verdict: memproxy.Deny, Policy: "p2", Reasons: []memproxy.Reason{{Code: memproxy.PolicyForbid}}},
+		"same":  {Verdict: memproxy.Hold, Policy: "p2", Score: 7},
+	}
+	n, err := l.ReevaluateHolds(t.Context(), "p2", func(h memproxy.HeldWrite, c memproxy.HoldContent) (memproxy.Reevaluation, error) {
+		if want := "text of " + h.ID; c.Texts[0].Text != want {
+			t.Errorf("content %q", c.Texts[0].Text)
+		}
+		v, asked := verdicts[h.ID]
+		if !asked {
+			t.Errorf("asked for %s", h.ID)
+		}
+		return v, nil
+	})
+	if err != nil || n != 2 {
+		t.Errorf("%d settled, %v; want 2", n, err)
+	}
+	if h := wantState(t, l, "good", memproxy.HoldApproved); h.Reviewer != "rules:p2" {
+		t.Errorf("reviewer %q", h.Reviewer)
+	}
+	wantState(t, l, "bad", memproxy.HoldRejected)
+	for id, today := range map[string]string{"odd": "allow", "worse": "deny", "same": ""} {
+		h := wantState(t, l, id, memproxy.HoldPending)
+		if h.Policy != "p2" || h.Today != today || (id == "same") != (h.Score == 7) || today != "" && len(h.Reasons) == 0 {
+			t.Errorf("%s: %+v", id, h)
+		}
+	}
+	told := map[string]bool{}
+	notices, err := l.Notices(t.Context(), 20, time.Minute)
+	must(t, "Notices", err)
+	for _, n := range notices {
+		told[n.Subject] = told[n.Subject] || n.Kind == memproxy.NoticeRuled
+	}
+	for id, want := range map[string]bool{"good": true, "bad": true, "odd": true, "worse": true, "same": false, "settled": false} {
+		if told[id] != want {
+			t.Errorf("%s: told %v", id, told[id])
+		}
+	}
+	// Nobody is asked again for what these rules ruled on; a hold of which there
+	// is no verdict is asked for again.
+	for _, policy := range []string{"p2", "p3", "p3"} {
+		asked := 0
+		_, err := l.ReevaluateHolds(t.Context(), policy, func(memproxy.HeldWrite, memproxy.HoldContent) (memproxy.Reevaluation, error) {
+			asked++
+			return memproxy.Reevaluation{}, nil
+		})
+		if err != nil || (asked == 0) != (policy == "p2") {
+			t.Errorf("%s: asked for %d, %v", policy, asked, err)
+		}
+	}
+}
+
+func shredded(t *testing.T, l Life) {
+	ctx := t.Context()
+	hold(t, l, "h", "a text")
+	must(t, "shred", l.ShredHold(ctx, "h", by("human:ann")))
+	must(t, "shred again", l.ShredHold(ctx, "h", by("human:ann")))
+	_, _, err := l.Other.HoldContent(ctx, "h")
+	wantErr(t, "content", err, ledger.ErrShredded)
+	wantState(t, l, "h", memproxy.HoldRejected)
+}
+
+func agedAndPruned(t *testing.T, l Life) {
+	ctx := t.Context()
+	hold(t, l, "old", "a text")
+	must(t, "reject", l.RejectHold(ctx, hold(t, l, "settled", "b text").ID, by("human:ann")))
+	l.Clock.Pass(time.Hour)
+	hold(t, l, "new", "c text")
+	aged, err := l.AgeHolds(ctx, l.Clock.Now().Add(-time.Minute))
+	if err != nil || len(aged) != 1 || aged[0].ID != "old" {
+		t.Errorf("aged: %v, %v", aged, err)
+	}
+	if again, err := l.AgeHolds(ctx, l.Clock.Now().Add(-time.Minute)); err != nil || len(again) != 0 {
+		t.Errorf("told of twice: %v, %v", again, err)
+	}
+	n, err := l.PruneHolds(ctx, l.Clock.Now().Add(-time.Minute))
+	if err != nil || n != 1 {
+		t.Errorf("pruned %d, %v", n, err)
+	}
+	_, err = l.Hold(ctx, "settled")
+	wantErr(t, "a pruned one", err, ledger.ErrUnknown)
+	wantState(t, l, "old", memproxy.HoldPending)
+}
+
+func holdBound(t *testing.T, l Life) {
+	for i := range 60 {
+		hold(t, l, fmt.Sprint("h", i), "x")
+	}
+	h, c := Held("more", "x")
+	_, err := l.PutHold(t.Context(), h, c)
+	wantErr(t, "one too many", err, ledger.ErrFull)
+	h.Tenant = "other"
+	_, err = l.PutHold(t.Context(), h, c)
+	must(t, "another tenant", err)
+}
+
+func notices(t *testing.T, l Life) {
+	ctx := t.Context()
+	hold(t, l, "h", "secret words")
+	got, err := l.Notices(ctx, 10, time.Minute)
+	if err != nil || len(got) != 1 || got[0].Kind != memproxy.NoticeHold || got[0].Subject != "h" {
+		t.Fatalf("notices: %+v, %v", got, err)
+	}
+	var told memproxy.HeldWrite
+	if err := json.Unmarshal(got[0].Data, &told); err != nil || told.ID != "h" {
+		t.Errorf("data %s, %v", got[0].Data, err)
+	}
+	if again, err := l.Other.Notices(ctx, 10, time.Minute); err != nil || len(again) != 0 {
+		t.Errorf("given out twice: %v, %v", again, err)
+	}
+	l.Clock.Pass(2 * time.Minute)
+	again, err := l.Other.Notices(ctx, 10, time.Minute)
+	if err != nil || len(again) != 1 {
+		t.Fatalf("after the lease: %v, %v", again, err)
+	}
+	must(t, "delay", l.Delayed(ctx, got[0].ID, l.Clock.Now().Add(time.Hour), "no\x00 answer\xff"))
+	if none, err := l.Notices(ctx, 10, time.Minute); err != nil || len(none) != 0 {
+		t.Errorf("before it is due: %v, %v", none, err)
+	}
+	l.Clock.Pass(2 * time.Hour)
+	if again, err = l.Notices(ctx, 10, time.Minute); err != nil || len(again) != 1 || again[0].Attempts != 1 {
+		t.Errorf("due again: %+v, %v", again, err)
+	}
+	must(t, "delivered", l.Delivered(ctx, got[0].ID))
+	l.Clock.Pass(2 * time.Hour)
+	if none, err := l.Notices(ctx, 10, time.Minute); err != nil || len(none) != 0 {
+		t.Errorf("after delivery: %v, %v", none, err)
+	}
+}
+
+func kept(t *testing.T, l Life) {
+	ctx := t.Context()
+	must(t, "keep", l.Keep(ctx, "m1/PATTERN_001", "acme", []byte("the original")))
+	got, err := l.Other.Kept(ctx, "m1/PATTERN_001", "acme")
+	if err != nil || string(got) != "the original" {
+		t.Errorf("%q, %v", got, err)
+	}
+	_, err = l.Kept(ctx, "m1/PATTERN_001", "other")
+	wantErr(t, "another tenant", err, ledger.ErrSealed)
+	if was, err := l.Unkeep(ctx, "m1/PATTERN_001"); err != nil || !was {
+		t.Errorf("unkeep: %v, %v", was, err)
+	}
+	_, err = l.Kept(ctx, "m1/PATTERN_001", "acme")
+	wantErr(t, "after unkeep", err, ledger.ErrShredded)
+}
