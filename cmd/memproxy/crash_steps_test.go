@@ -90,7 +90,12 @@ func (r *crashRig) run(step string) {
 	if err := r.cmd.Start(); err != nil {
 		r.t.Fatal(err)
 	}
-	r.t.Cleanup(func() { _ = in.Close() })
+	cmd := r.cmd
+	r.t.Cleanup(func() { // before its directory goes
+		_ = in.Close()
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // killed, or waited for already
+	})
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		if n, _ := fmt.Sscanf(lines.Text(), "listening %s %s", &r.base, &r.admin); n == 2 {
 			r.base, r.admin = "http://"+r.base, "http://"+r.admin

@@ -111,7 +111,7 @@ func TestTimeOnMem0(t *testing.T) {
 
 // Proves SYN-9: the same on Letta, for a block.
 func TestTimeOnLetta(t *testing.T) {
-	conf := lettaConf + "memories: {validate: 0, ttl: {\"field:human\": 10ms}}\n"
+	conf := lettaConf + "memories: {validate: 0, ttl: {\"field:human\": 2s}}\n"
 	l := startLettaWith(t, someAgent, conf, func(h http.Handler) http.Handler { return h })
 	auth := []string{"Authorization", "Bearer " + devToken}
 	a := l.do("POST", "/v1/blocks/", `{"label":"human","value":"Ann"}`, auth...)
