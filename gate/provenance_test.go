@@ -1,0 +1,72 @@
+package gate_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+)
+
+// keeping is an adapter that keeps what it is given to rewrite.
+type keeping struct {
+	fakeReader
+	rd *memproxy.Reading
+}
+
+func (k *keeping) Rewrite(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply, rd *memproxy.Reading) ([]byte, error) {
+	k.rd = rd
+	return k.fakeReader.Rewrite(rt, req, reply, rd)
+}
+
+// Proves MFW-8, EDGE-3: what is told of a memory is the ledger's, else a
+// verified stamp's, else that nothing is known; what another tenant owns is
+// told of by nobody's word, also in an answer about something of one's own.
+// Messages, receipts and what is missing have no provenance.
+func TestProvenance(t *testing.T) {
+	k := &keeping{}
+	r := newRig(t, func(r *rig) { r.adapter, r.fake, r.who.ActsAs = k, &k.fakeAdapter, all() })
+	mine := owned("mine", "acme", "dev")
+	mine.Actor, mine.Confidence, mine.Decision = "agent:writer", 600, "d-mine"
+	r.ledger.rows["mine"] = mine
+	r.ledger.rows["theirs"] = owned("theirs", "globex", "dev")
+	stamp := func(signature string) *memproxy.Stamp {
+		return &memproxy.Stamp{ID: "d-mine", Actor: "agent:stamped", Confidence: 800, Attestation: memproxy.ToolObserved, Signature: signature}
+	}
+	r.fake.memories = []memproxy.Memory{
+		{Pointer: "/0", ID: "mine", Stamp: stamp("signed for acme")},
+		{Pointer: "/1", ID: "stamped", Stamp: stamp("signed for acme")},
+		{Pointer: "/2", ID: "forged", Stamp: stamp("no")},
+		{Pointer: "/3", ID: "unknown"},
+		{Pointer: "/4", ID: "theirs", Stamp: stamp("signed for globex")},
+		{Pointer: "/5", ID: "said", Layer: memproxy.Episodic},
+		{Pointer: "/6", ID: "receipt", Kind: memproxy.TargetEvent},
+		{Pointer: "/7"},
+	}
+	r.fake.op = byID(memproxy.Recall, "mine") // it is settled: the rest of the answer is the target's
+	for _, ask := range []bool{false, true} {
+		c := r.call(r.fake.op)
+		c.Wishes.Provenance = ask
+		r.gate.Return(context.Background(), r.gate.Admit(context.Background(), c), memproxy.Reply{Status: 200, Body: []byte("[]")})
+		for i, want := range []string{"agent:writer 600 d-mine tool-observed", "agent:stamped 800 d-mine tool-observed", " 0  unknown integrity.forged", " 0  unknown", " 0  unknown", "-", "-", "-"} {
+			got, p := "-", k.rd.Memories[i].Told
+			if p != nil {
+				got = join(p)
+			}
+			if !ask {
+				want = "-"
+			}
+			if got != want {
+				t.Errorf("asked %v, of %q: %q, want %q", ask, k.rd.Memories[i].ID, got, want)
+			}
+		}
+	}
+}
+
+func join(p *memproxy.Provenance) string {
+	out := fmt.Sprintf("%s %d %s %s", p.Actor, p.Confidence, p.Decision, p.Attestation)
+	if p.Unverified != "" {
+		out += " " + string(p.Unverified)
+	}
+	return out
+}
