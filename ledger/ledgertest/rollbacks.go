@@ -84,4 +84,17 @@ func foundTexts(t *testing.T, l Life) {
 	if err != nil || len(vs) != 3 || vs[0].Op != memproxy.OpSeal || vs[0].Actor != "" || vs[0].Attestation != memproxy.AttestationUnknown {
 		t.Errorf("%+v %v", vs, err)
 	}
+	// An edit that is found again, by a process that took up what another had
+	// left, is that one; the same text over another is a new one.
+	edit := Version("e", "b")
+	edit.Op, edit.Before = memproxy.OpSelfEdit, hash("a")
+	for i, before := range []string{"a", "a", "c"} {
+		edit.Decision, edit.Before = string(rune('x'+i)), hash(before)
+		if _, err := l.Append(ctx, edit); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if vs, err := l.History(ctx, edit.MemoryKey, 0, 0); err != nil || len(vs) != 2 || vs[1].Decision != "x" {
+		t.Errorf("%+v %v", vs, err)
+	}
 }
