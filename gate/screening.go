@@ -107,6 +107,17 @@ func (ret *returning) risks(ctx context.Context, memories []memproxy.Memory) (ma
 	return risks, nil
 }
 
+// vouched reports whether reviewers read a memory as it is now and let it be
+// shown: it is then no attack, whatever it looks like. What could have been
+// changed since without being seen is not vouched for.
+func (ret *returning) vouched(m *memproxy.Memory) bool {
+	if m.Mutable || ret.rules.Changed == ChangedIgnore || slices.Contains(ret.broken, m.ID) {
+		return false
+	}
+	st := ret.stands[kindOf(m)][m.ID]
+	return st.State == memproxy.StateValidated && st.Attestation == memproxy.HumanConfirmed && st.Unverified == ""
+}
+
 // withhold leaves out what looks like an attack: it may have come in around
 // the proxy, or before a rule knew it. It reports whether the whole answer was
 // refused.
@@ -121,6 +132,9 @@ func (ret *returning) withhold(ctx context.Context) (refused bool, err error) {
 			continue
 		}
 		m := &ret.reading.Memories[i]
+		if ret.vouched(m) {
+			continue
+		}
 		if m.Pointer == "" { // it is the answer
 			ret.refuse(StatusForbidden, memproxy.ScreenWithheld, "the memory looks like an attack and is withheld")
 			ret.filtered++

@@ -135,6 +135,40 @@ func TestAttacksAreWithheldFromReaders(t *testing.T) {
 	}
 }
 
+// Proves DOL-5, MFW-7: what reviewers read and let be shown is not withheld for
+// its looks; what could have been changed since is.
+func TestReviewersVouch(t *testing.T) {
+	yes := memproxy.Standing{State: memproxy.StateValidated, Attestation: memproxy.HumanConfirmed}
+	for name, tc := range map[string]struct {
+		stands memproxy.Standing
+		memory memproxy.Memory
+		rules  func(*gate.Rules)
+		want   string
+	}{
+		"read by a person":               {stands: yes, want: "m"},
+		"validated by rules":             {stands: memproxy.Standing{State: memproxy.StateValidated}},
+		"read, and flagged anew":         {stands: memproxy.Standing{State: memproxy.StateQuarantined, Attestation: memproxy.HumanConfirmed}},
+		"read, and changed":              {stands: memproxy.Standing{State: memproxy.StateValidated, Attestation: memproxy.HumanConfirmed, Unverified: memproxy.IntegrityMismatch}},
+		"read, and it changes by itself": {stands: yes, memory: memproxy.Memory{Mutable: true}},
+		"read, and nobody looks":         {stands: yes, rules: func(r *gate.Rules) { r.Changed = gate.ChangedIgnore }},
+	} {
+		r, l := fullRig(t, func(r *rig) {
+			r.rules.Screener, r.rules.Withhold = screener{}, 700
+			if tc.rules != nil {
+				tc.rules(r.rules)
+			}
+		})
+		l.standings["m"] = tc.stands
+		m := tc.memory
+		m.Pointer, m.ID, m.Text = "/0", "m", "evil evil"
+		r.fake.memories = []memproxy.Memory{m}
+		a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
+		if got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")}); string(got.Body) != tc.want {
+			t.Errorf("%s: %q, want %q", name, got.Body, tc.want)
+		}
+	}
+}
+
 // failing fails on what comes back.
 type failing struct{}
 

@@ -10,7 +10,7 @@ import (
 const refMemory = "memory/"
 
 // Promote adds a reviewer's yes to a memory that waits for review, or is
-// untrusted or flagged. It is validated and attested by humans once Need
+// untrusted, flagged or quarantined. It is validated and attested by humans once Need
 // distinct reviewers, its author not among them, said it. ErrState for a
 // memory in another state, ErrOwnReview for the author.
 func (l *Ledger) Promote(ctx context.Context, k memproxy.MemoryKey, r memproxy.Review) (memproxy.Tallied, error) {
@@ -27,7 +27,7 @@ func (l *Ledger) Promote(ctx context.Context, k memproxy.MemoryKey, r memproxy.R
 			return err
 		}
 		switch st.State {
-		case memproxy.StatePending, memproxy.StateUntrusted, memproxy.StateFlagged:
+		case memproxy.StatePending, memproxy.StateUntrusted, memproxy.StateFlagged, memproxy.StateQuarantined:
 		default:
 			return fmt.Errorf("%w: the memory is %s", ErrState, st.State)
 		}

@@ -279,8 +279,12 @@ func promoted(t *testing.T, l Life) {
 		t.Errorf("after both: %+v", st)
 	}
 	set(t, l, "bad", memproxy.StateQuarantined)
-	_, err = l.Promote(ctx, mem("bad"), by("human:ann"))
-	wantErr(t, "a quarantined one", err, ledger.ErrState)
+	if _, err = l.Promote(ctx, mem("bad"), by("human:ann")); err != nil || standing(t, l, "bad").State != memproxy.StateValidated {
+		t.Errorf("a quarantined one that was none: %+v, %v", standing(t, l, "bad"), err)
+	}
+	set(t, l, "gone", memproxy.StateExpired)
+	_, err = l.Promote(ctx, mem("gone"), by("human:ann"))
+	wantErr(t, "an expired one", err, ledger.ErrState)
 	_, err = l.Promote(ctx, mem("m"), by("human:ann"))
 	wantErr(t, "a promoted one", err, ledger.ErrState)
 	set(t, l, "m", memproxy.StatePending)
