@@ -196,6 +196,11 @@ func look[T any](ctx context.Context, l *Ledger, call string, scan func(scanner)
 	if err := l.settle(ctx); err != nil {
 		return nil, err
 	}
+	return glance(ctx, l, call, scan, text, args...)
+}
+
+// glance is look where what is on its way is none of the rows.
+func glance[T any](ctx context.Context, l *Ledger, call string, scan func(scanner) (T, error), text string, args ...any) ([]T, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.opt.Timeout)
 	defer cancel()
 	found, err := l.reader.QueryContext(ctx, l.dialect.sql(text), args...)

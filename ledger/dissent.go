@@ -146,7 +146,7 @@ func (l *Ledger) Dissents(ctx context.Context, k memproxy.MemoryKey, text bool) 
 	if err := validKey(k); err != nil {
 		return nil, err
 	}
-	found, err := look(ctx, l, "list dissent", scanDissent, `SELECT backend, kind, id, decision, tenant, author, corrector, trust, reason, sha256, at, closed
+	found, err := glance(ctx, l, "list dissent", scanDissent, `SELECT backend, kind, id, decision, tenant, author, corrector, trust, reason, sha256, at, closed
 		FROM dissent WHERE backend = ? AND kind = ? AND id = ? ORDER BY at DESC, decision LIMIT ?`, k.Backend, string(k.Kind), k.ID, maxDissent)
 	if err != nil || !text {
 		return found, err
@@ -175,7 +175,7 @@ func (l *Ledger) Corrections(ctx context.Context, k memproxy.MemoryKey) ([]mempr
 	if err := validKey(k); err != nil {
 		return nil, err
 	}
-	return look(ctx, l, "list corrections", func(s scanner) (memproxy.Correction, error) {
+	return glance(ctx, l, "list corrections", func(s scanner) (memproxy.Correction, error) {
 		var c memproxy.Correction
 		var at int64
 		err := s.Scan(&c.Backend, &c.Kind, &c.ID, &c.Tenant, &c.Author, &c.Corrector, &c.Trust, &c.Decision, &c.Reason, &at)

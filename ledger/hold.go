@@ -167,7 +167,7 @@ func (l *Ledger) Hold(ctx context.Context, id string) (memproxy.HeldWrite, error
 	if storable(id) != nil {
 		return memproxy.HeldWrite{}, ErrUnknown
 	}
-	found, err := look(ctx, l, "look up a hold", scanHold, `SELECT `+holdColumns+` FROM hold WHERE id = ?`, id)
+	found, err := glance(ctx, l, "look up a hold", scanHold, `SELECT `+holdColumns+` FROM hold WHERE id = ?`, id)
 	if err == nil && len(found) == 0 {
 		err = fmt.Errorf("%w: hold %s", ErrUnknown, id)
 	}
@@ -206,7 +206,7 @@ func (l *Ledger) Holds(ctx context.Context, f memproxy.HoldFilter) (memproxy.Hol
 		n = 50
 	}
 	n = min(n, 500)
-	found, err := look(ctx, l, "list holds", scanHold,
+	found, err := glance(ctx, l, "list holds", scanHold,
 		`SELECT `+holdColumns+` FROM hold WHERE `+where+` ORDER BY created, id LIMIT ?`, append(args, n+1)...)
 	if err != nil {
 		return memproxy.HoldPage{}, err

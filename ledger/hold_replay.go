@@ -114,7 +114,7 @@ func trimmed(r memproxy.HoldResult) memproxy.HoldResult {
 // Stranded returns claims whose lease is over: the process that had them is
 // gone, and nobody knows whether the write was sent.
 func (l *Ledger) Stranded(ctx context.Context) ([]memproxy.HeldWrite, error) {
-	return look(ctx, l, "list stranded holds", scanHold, `SELECT `+holdColumns+` FROM hold
+	return glance(ctx, l, "list stranded holds", scanHold, `SELECT `+holdColumns+` FROM hold
 		WHERE state = 'replaying' AND lease < ? ORDER BY created, id LIMIT ?`, micros(l.opt.Clock()), maxBatch)
 }
 

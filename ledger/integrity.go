@@ -100,7 +100,7 @@ func (l *Ledger) Breaches(ctx context.Context, tenant string) ([]memproxy.Breach
 	if storable(tenant) != nil {
 		return nil, ctx.Err()
 	}
-	return look(ctx, l, "list breaches", func(s scanner) (b memproxy.Breach, err error) {
+	return glance(ctx, l, "list breaches", func(s scanner) (b memproxy.Breach, err error) {
 		var at int64
 		err = s.Scan(&b.Tenant, &b.Position, &b.Class, &b.Detail, &at)
 		b.Noted = moment(at)
@@ -139,7 +139,7 @@ func (l *Ledger) Sealed(ctx context.Context, backend string) (bool, error) {
 	if l.opt.URL == "" && l.seals.Load() != nil {
 		return slices.Contains(*l.seals.Load(), backend), l.alive()
 	}
-	found, err := look(ctx, l, "list sealed backends", scanText, `SELECT backend FROM sealed ORDER BY backend LIMIT 1000`)
+	found, err := glance(ctx, l, "list sealed backends", scanText, `SELECT backend FROM sealed ORDER BY backend LIMIT 1000`)
 	if err != nil {
 		return false, err
 	}
@@ -228,7 +228,7 @@ func (l *Ledger) Glimpses(ctx context.Context, backend string, kind memproxy.Tar
 		if err != nil {
 			return nil, err
 		}
-		found, err := look(ctx, l, "look up metadata", func(s scanner) (g memproxy.Glimpse, err error) {
+		found, err := glance(ctx, l, "look up metadata", func(s scanner) (g memproxy.Glimpse, err error) {
 			return g, s.Scan(&g.Backend, &g.Kind, &g.ID, &g.Decision, &g.SHA256)
 		}, `SELECT backend, kind, id, decision, sha256 FROM glimpse
 			WHERE backend = ? AND kind = ? AND id IN (SELECT value FROM json_each(?))`, backend, string(kind), string(list))

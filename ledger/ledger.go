@@ -26,6 +26,7 @@ type Ledger struct {
 	writer, reader *sql.DB
 	hot            *hot[memproxy.Ownership]
 	coming         coming
+	absent         *absences // nil where others write the store too
 	standings      *hot[memproxy.Standing]
 	similar        atomic.Pointer[[]byte]            // the key of sketches, once it was read
 	glimpses       *lru.Cache[key, memproxy.Glimpse] // nil: nothing is kept

@@ -96,6 +96,9 @@ func (l *Ledger) open() error {
 		if l.glimpses, err = lru.New[key, memproxy.Glimpse](l.opt.CacheSize); err != nil {
 			return err
 		}
+		if l.absent, err = newAbsences(); err != nil {
+			return err
+		}
 	}
 	return l.prepare(ctx)
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"strings"
 	"time"
 	"unicode"
@@ -85,7 +86,12 @@ func (l *Ledger) Retracted(ctx context.Context, all ...memproxy.Retraction) erro
 	if err != nil || len(all) == 0 {
 		return err
 	}
-	return l.do(ctx, &job{also: func(t *transaction) error {
+	var authors []absent
+	for i := range all {
+		authors = append(authors, absent{"retraction", all[i].Tenant, all[i].Author})
+	}
+	there := func() { l.absent.end(authors...) }
+	return l.do(ctx, &job{after: there, also: func(t *transaction) error {
 		for i := range all {
 			if err := t.retract(key, &all[i]); err != nil {
 				return err
@@ -149,10 +155,15 @@ func (l *Ledger) Retraction(ctx context.Context, tenant, author string, texts []
 	if storable(tenant) != nil || storable(author) != nil {
 		return none, false, ctx.Err()
 	}
+	who := absent{"retraction", tenant, author}
+	nothing, era := l.absent.has(who)
+	if nothing {
+		return none, false, errors.Join(ctx.Err(), l.alive())
+	}
 	ctx, cancel := context.WithTimeout(ctx, l.opt.Timeout)
 	defer cancel()
 	found, err := l.reader.QueryContext(ctx, l.dialect.sql(`SELECT words, likeness, confidence, attestation, at FROM retraction
-		WHERE tenant = ? AND author = ? AND at >= ? ORDER BY at DESC, words LIMIT ?`), tenant, author, micros(since), maxRetracted)
+		WHERE tenant = ? AND author = ? ORDER BY at DESC, words LIMIT ?`), tenant, author, maxRetracted)
 	if err != nil {
 		return none, false, l.wrap("look up retractions", err)
 	}
@@ -161,6 +172,7 @@ func (l *Ledger) Retraction(ctx context.Context, tenant, author string, texts []
 		return none, false, l.wrap("look up retractions", err)
 	}
 	if len(said) == 0 {
+		l.absent.note(era, who)
 		return none, false, nil
 	}
 	key, err := l.secret(ctx)
@@ -177,6 +189,9 @@ func (l *Ledger) Retraction(ctx context.Context, tenant, author string, texts []
 		}
 	}
 	for i := range said {
+		if said[i].Time.Before(since) {
+			break
+		}
 		for _, form := range now {
 			if said[i].again(form) {
 				r := said[i].Retraction

@@ -66,7 +66,7 @@ func (l *Ledger) BeginRollback(ctx context.Context, r memproxy.Rollback, lease t
 // lease, and returns them, the oldest first.
 func (l *Ledger) UnfinishedRollbacks(ctx context.Context, lease time.Duration) ([]memproxy.Rollback, error) {
 	now := l.opt.Clock()
-	waiting, err := look(ctx, l, "list rollbacks", scanText, `SELECT decision FROM rollback WHERE lease <= ? ORDER BY begun LIMIT 100`, micros(now))
+	waiting, err := glance(ctx, l, "list rollbacks", scanText, `SELECT decision FROM rollback WHERE lease <= ? ORDER BY begun LIMIT 100`, micros(now))
 	if err != nil || len(waiting) == 0 {
 		return nil, err
 	}

@@ -45,7 +45,8 @@ func (l *Ledger) NoteSession(ctx context.Context, e memproxy.SessionEvent) (s me
 	}
 	var after memproxy.Session
 	var now bool
-	err = l.do(ctx, &job{also: func(t *transaction) (err error) {
+	there := func() { l.absent.end(absent{"lock", e.Tenant, e.Session}) }
+	err = l.do(ctx, &job{after: there, also: func(t *transaction) (err error) {
 		after, now, err = t.noteSession(e)
 		return err
 	}})
@@ -175,16 +176,26 @@ func (t *transaction) tell(kind memproxy.NoticeKind, s memproxy.Session) error {
 // locked, or "". A session that is not known is not.
 func (l *Ledger) SessionLocked(ctx context.Context, tenant string, ids ...string) (string, error) {
 	args := []any{tenant}
+	var ask []absent
+	var era uint64
 	for _, id := range ids {
-		if storable(id) == nil {
-			args = append(args, id)
+		k := absent{"lock", tenant, id}
+		free, now := l.absent.has(k)
+		if storable(id) == nil && !free {
+			args, ask = append(args, id), append(ask, k)
+			if len(ask) == 1 {
+				era = now
+			}
 		}
 	}
 	if storable(tenant) != nil || len(args) == 1 {
-		return "", ctx.Err()
+		return "", errors.Join(ctx.Err(), l.alive())
 	}
-	found, err := look(ctx, l, "look up a session", scanText,
+	found, err := glance(ctx, l, "look up a session", scanText,
 		`SELECT id FROM session WHERE tenant = ? AND locked > 0 AND id IN (?`+strings.Repeat(",?", len(args)-2)+`) ORDER BY id LIMIT 1`, args...)
+	if err == nil && len(found) == 0 {
+		l.absent.note(era, ask...)
+	}
 	if err != nil || len(found) == 0 {
 		return "", err
 	}
@@ -197,7 +208,7 @@ func (l *Ledger) Session(ctx context.Context, tenant, id string) (memproxy.Sessi
 	if storable(tenant) != nil || storable(id) != nil {
 		return memproxy.Session{}, ErrUnknown
 	}
-	found, err := look(ctx, l, "look up a session", scanSession, `SELECT `+sessionColumns+` FROM session WHERE tenant = ? AND id = ?`, tenant, id)
+	found, err := glance(ctx, l, "look up a session", scanSession, `SELECT `+sessionColumns+` FROM session WHERE tenant = ? AND id = ?`, tenant, id)
 	if err == nil && len(found) == 0 {
 		err = fmt.Errorf("%w: session", ErrUnknown)
 	}
@@ -205,10 +216,10 @@ func (l *Ledger) Session(ctx context.Context, tenant, id string) (memproxy.Sessi
 		return memproxy.Session{}, err
 	}
 	s := found[0]
-	if s.Reasons, err = look(ctx, l, "list a session's reasons", scanTally, sessionReasons, tenant, id); err != nil {
+	if s.Reasons, err = glance(ctx, l, "list a session's reasons", scanTally, sessionReasons, tenant, id); err != nil {
 		return s, err
 	}
-	s.Refused, err = look(ctx, l, "list a session's refusals", scanEvent, sessionEvents, tenant, id)
+	s.Refused, err = glance(ctx, l, "list a session's refusals", scanEvent, sessionEvents, tenant, id)
 	return s, err
 }
 

@@ -1,0 +1,66 @@
+package ledger_test
+
+import (
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/ledger/ledgertest"
+)
+
+// An absence that is kept never outlives what came to be: whoever noted a
+// rejection or a retraction finds the lock or the text at once, whoever else
+// asked in between.
+//
+// Proves SYN-7, TRL-5.
+func TestAbsencesEnd(t *testing.T) {
+	clock := ledgertest.NewClock()
+	l := open(t, ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Vault: ledgertest.Vault(t), Clock: clock.Now, CacheSize: 1000})
+	ctx := t.Context()
+	stop := make(chan struct{})
+	var askers sync.WaitGroup
+	for range 4 {
+		askers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if _, err := l.SessionLocked(ctx, "acme", "s1", "s2"); err != nil {
+					t.Error(err)
+					return
+				}
+				if _, _, err := l.Retraction(ctx, "acme", "agent:dev", []string{"Ann drinks green tea every morning."}, clock.Now().Add(-time.Hour)); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	defer askers.Wait()
+	defer close(stop)
+	for i := range 3 {
+		if id, err := l.SessionLocked(ctx, "acme", "s1", "s2"); err != nil || id != "" {
+			t.Fatalf("locked after %d: %q, %v", i, id, err)
+		}
+		_, _, err := l.NoteSession(ctx, memproxy.SessionEvent{Tenant: "acme", Session: "s2", Principal: "agent:dev", Decision: string(rune('a' + i)), Verdict: memproxy.Deny, Time: clock.Now()})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if id, err := l.SessionLocked(ctx, "acme", "s1", "s2"); err != nil || id != "s2" {
+		t.Errorf("after three rejections: %q, %v", id, err)
+	}
+	err := l.Retracted(ctx, memproxy.Retraction{Tenant: "acme", Author: "agent:dev", Text: "Ann drinks green tea every morning.", Confidence: 300, Time: clock.Now()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, said, err := l.Retraction(ctx, "acme", "agent:dev", []string{"Ann drinks green tea every morning."}, clock.Now().Add(-time.Hour))
+	if err != nil || !said || r.Confidence != 300 {
+		t.Errorf("what was retracted: %+v %v %v", r, said, err)
+	}
+}
