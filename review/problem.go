@@ -33,7 +33,7 @@ type Problem struct {
 }
 
 func problemUnauthorized() problem {
-	return problem{http.StatusUnauthorized, "unauthorized", "a bearer token of a reviewer is required"}
+	return problem{http.StatusUnauthorized, "unauthorized", "a bearer token of a reviewer, of 22 characters or more, is required"}
 }
 
 func badRequest(detail string) problem { return problem{http.StatusBadRequest, "bad_request", detail} }
