@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"context"
 	"slices"
 
 	"github.com/memproxy/memproxy"
@@ -23,6 +24,41 @@ func (r *run) brings() []string {
 		return nil
 	}
 	return b.Brings(r.call.Route, r.op)
+}
+
+// load refuses to bring what no reader would be shown for its state: an agent
+// would read it within the backend. It is refused for everybody, reviewers too,
+// because the agent is none.
+func (r *run) load(ctx context.Context) {
+	b, ok := r.call.Backend.Adapter.(Bringer)
+	registrar, knows := r.g.opt.Ledger.(Registrar)
+	if !ok || !knows {
+		return
+	}
+	ids := b.Brings(r.call.Route, r.op)
+	if len(ids) == 0 {
+		return
+	}
+	known, err := registrar.Standings(ctx, r.op.Backend, r.op.TargetKind, ids)
+	if err != nil {
+		r.g.opt.Meter.LedgerFailed(ctx)
+		r.g.opt.Log.ErrorContext(ctx, "ledger lookup failed", "decision", r.Decision.ID, "error", err)
+		r.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: "nobody can say how the memory stands"})
+		return
+	}
+	for _, id := range ids {
+		st := known[id]
+		switch st.State {
+		case memproxy.StateQuarantined, memproxy.StateFlagged, memproxy.StatePending, memproxy.StateExpired, memproxy.StateSuperseded:
+			r.refuse(StatusForbidden, memproxy.Reason{Code: memproxy.StateWithheld, Pointer: "target:" + id, Detail: "the memory is " + string(st.State) + " and is not given to an agent"})
+			return
+		case memproxy.StateUntrusted:
+			if r.rules.WithholdUntrusted {
+				r.refuse(StatusForbidden, memproxy.Reason{Code: memproxy.StateWithheld, Pointer: "target:" + id, Detail: "the memory is untrusted and is not given to an agent"})
+				return
+			}
+		}
+	}
 }
 
 // brought are the texts of what the operation brings, as the backend has them:

@@ -42,6 +42,7 @@ func own(ctx context.Context, r *run) error {
 	r.recall(ctx)
 	r.nameFields()
 	r.judge()
+	r.load(ctx)
 	r.authors(ctx, op.Targets)
 	return nil
 }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -104,10 +103,6 @@ func (l *Ledger) open() error {
 	return l.prepare(ctx)
 }
 
-// readCache is what a reader's connection keeps of the file's pages, in KiB:
-// the inner ones of the indexes over a million memories. It is taken as needed.
-const readCache = 16 << 10
-
 // connect opens one connection for the writer and a few for readers. In
 // memory they are the same one, because a second would be another database.
 func (l *Ledger) connect(ctx context.Context) error {
@@ -135,7 +130,7 @@ func (l *Ledger) connect(ctx context.Context) error {
 		return err
 	}
 	l.writer.SetMaxOpenConns(1)
-	if l.reader, err = sql.Open("sqlite", dsn+"&_pragma=query_only(1)&_pragma=cache_size("+strconv.Itoa(-readCache)+")"); err != nil {
+	if l.reader, err = sql.Open("sqlite", dsn+"&_pragma=query_only(1)"); err != nil {
 		return err
 	}
 	n := max(2, runtime.GOMAXPROCS(0))

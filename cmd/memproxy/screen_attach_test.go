@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy"
 )
 
 // made makes something in the backend itself, past the sidecar, and returns
@@ -111,5 +113,34 @@ THEN
 SAY done`, "")
 	if human := l.letta.Value(l.agent, "human"); a.status != 200 || strings.Contains(human, "invoices") || !strings.Contains(human, "plays go") {
 		t.Errorf("%d, human is %q: %s", a.status, human, a.body)
+	}
+}
+
+// Proves DOL-5, DOL-7: what no reader is shown for its state is not loaded into
+// an agent either, on any way of attaching, until somebody has promoted it.
+func TestWithheldBlocksAreNotAttached(t *testing.T) {
+	l := startLetta(t, someAgent)
+	bearer := []string{"Authorization", "Bearer " + devToken}
+	for _, state := range memproxy.MemoryStates {
+		id := l.made("/v1/blocks/", `{"label":"`+string(state)+`","value":"Ann lives in Lyon."}`)
+		ways := [][3]string{
+			{"PATCH", "/v1/agents/" + l.agent + "/core-memory/blocks/attach/" + id, ""},
+			{"PATCH", "/v1/agents/" + l.agent, fmt.Sprintf(`{"block_ids":[%q]}`, id)},
+		}
+		if _, err := l.car.ledger.SetState(t.Context(), memproxy.StateChange{
+			MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, State: state, Decision: "d",
+		}); err != nil {
+			t.Fatal(err)
+		}
+		shown := state == memproxy.StateValidated || state == memproxy.StateUntrusted
+		for _, way := range ways {
+			a := l.do(way[0], way[1], way[2], append(bearer, "X-Memproxy-Session", string(state)+way[1])...)
+			if refused := a.status == 403 && strings.Contains(a.body, `"state.withheld"`); refused == shown || shown && a.status != 200 {
+				t.Errorf("%s: %s %s: %d %s", state, way[0], way[1], a.status, a.body)
+			}
+			if slices.Contains(l.letta.Labels(l.agent), string(state)) != shown {
+				t.Errorf("%s: attached %v", state, !shown)
+			}
+		}
 	}
 }
