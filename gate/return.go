@@ -64,6 +64,7 @@ type returning struct {
 	g         *Gate
 	reply     memproxy.Reply
 	reading   *memproxy.Reading
+	ahead     map[memproxy.TargetKind]<-chan stood // asked for beside the owners
 	rows      map[string]memproxy.Ownership
 	reasons   []memproxy.Reason
 	made      map[string][]string // by memory, the codes for which it alone is marked
@@ -138,6 +139,7 @@ func (ret *returning) filter(ctx context.Context) bool {
 			ids[kindOf(m)] = append(ids[kindOf(m)], m.ID)
 		}
 	}
+	ret.lookAhead(ctx, ids)
 	v := viewer{principal: &ret.Principal, rules: ret.rules, signer: ret.g.opt.Signer}
 	owners := make(map[memproxy.TargetKind]map[string]memproxy.Ownership, len(ids))
 	for kind, list := range ids {

@@ -28,12 +28,12 @@ func (ret *returning) stand(ctx context.Context) (refused bool) {
 	}
 	known := map[memproxy.TargetKind]map[string]memproxy.Standing{}
 	for kind, list := range ids {
-		standings, err := registrar.Standings(ctx, ret.op.Backend, kind, list)
-		if err != nil {
+		got := ret.standing(ctx, registrar, kind, list)
+		if got.err != nil {
 			ret.g.opt.Meter.LedgerFailed(ctx)
 			continue
 		}
-		known[kind] = standings
+		known[kind] = got.by
 	}
 	ret.stands = known
 	withheld, sanitised := 0, 0
@@ -92,6 +92,50 @@ func (ret *returning) stand(ctx context.Context) (refused bool) {
 		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.StateSanitised, Detail: "dangerous spans of memories were replaced in the answer"})
 	}
 	return false
+}
+
+// stood is the answer about how memories of a kind stand, by id.
+type stood struct {
+	by  map[string]memproxy.Standing
+	err error
+}
+
+// manyAhead is how many memories make it worth while to ask about two things
+// side by side.
+const manyAhead = 8
+
+// lookAhead asks how the memories stand while their owners are looked up: of a
+// page that nobody asked for lately, each takes about as long.
+func (ret *returning) lookAhead(ctx context.Context, ids map[memproxy.TargetKind][]string) {
+	ret.ahead = nil
+	registrar, ok := ret.g.opt.Ledger.(Registrar)
+	if !ok {
+		return
+	}
+	for kind, list := range ids {
+		if len(list) < manyAhead {
+			continue
+		}
+		if ret.ahead == nil {
+			ret.ahead = map[memproxy.TargetKind]<-chan stood{}
+		}
+		answer := make(chan stood, 1)
+		ret.ahead[kind] = answer
+		go func() {
+			by, err := registrar.Standings(ctx, ret.op.Backend, kind, list)
+			answer <- stood{by, err}
+		}()
+	}
+}
+
+// standing is how memories stand, of which none is new since lookAhead.
+func (ret *returning) standing(ctx context.Context, registrar Registrar, kind memproxy.TargetKind, ids []string) stood {
+	if answer := ret.ahead[kind]; answer != nil {
+		delete(ret.ahead, kind)
+		return <-answer
+	}
+	by, err := registrar.Standings(ctx, ret.op.Backend, kind, ids)
+	return stood{by, err}
 }
 
 // unknown are the places of memories of which the ledger could not be asked,
