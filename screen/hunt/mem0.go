@@ -92,12 +92,6 @@ func Mem0Kind(ctx context.Context, a API) (string, error) {
 		return "platform", nil
 	case errors.As(err, &no) && (no == http.StatusNotFound || no == http.StatusMethodNotAllowed):
 		return "server", nil
-	case errors.As(err, &no) && (no == http.StatusUnauthorized || no == http.StatusForbidden):
-		// Something before the server refuses paths that it does not know. Who
-		// may list there is at the right one.
-		if _, err := c.call(ctx, http.MethodGet, []string{"memories"}, url.Values{"user_id": {"memproxy-probe"}}, nil); err == nil {
-			return "server", nil
-		}
 	}
 	return "", fmt.Errorf("hunt: which Mem0 this is: %w", err)
 }
