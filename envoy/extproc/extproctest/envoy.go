@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	modev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
@@ -65,12 +66,12 @@ type filter struct {
 
 // ServeHTTP takes one request through the processor and on to the backend.
 func (e *Envoy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
+	ctx, leave := e.stay(r.Context())
 	if e.Backend != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, "x-memproxy-backend", e.Backend)
 	}
 	stream, err := procv3.NewExternalProcessorClient(e.Conn).Process(ctx)
+	defer leave(stream)
 	if err != nil {
 		local(w, http.StatusInternalServerError, "")
 		return
@@ -82,7 +83,35 @@ func (e *Envoy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := f.serve(r); err != nil && !errors.Is(err, errImmediate) {
 		local(w, http.StatusInternalServerError, "") // failure_mode_allow is false
 	}
-	_ = stream.CloseSend() // the processor may be gone
+}
+
+// stay returns the context of a stream and what ends the stream once the
+// answer has passed. One that watches is not cut off: it is given Envoy's
+// deferred_close_timeout, with its default, to read what was sent.
+func (e *Envoy) stay(ctx context.Context) (context.Context, func(procv3.ExternalProcessor_ProcessClient)) {
+	var cancel context.CancelFunc
+	if e.Observe {
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	} else {
+		ctx, cancel = context.WithCancel(ctx)
+	}
+	return ctx, func(stream procv3.ExternalProcessor_ProcessClient) {
+		if stream == nil {
+			cancel()
+			return
+		}
+		_ = stream.CloseSend() // the processor may be gone
+		if !e.Observe {
+			cancel()
+			return
+		}
+		go func() {
+			defer cancel()
+			for err := error(nil); err == nil; {
+				_, err = stream.Recv()
+			}
+		}()
+	}
 }
 
 func local(w http.ResponseWriter, status int, text string) {
