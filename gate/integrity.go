@@ -177,12 +177,7 @@ func (ret *returning) noted(ctx context.Context) map[memproxy.MemoryKey]memproxy
 	}
 	out := map[memproxy.MemoryKey]memproxy.ReasonCode{}
 	for kind, ids := range ret.remaining() {
-		standings, err := registrar.Standings(ctx, ret.op.Backend, kind, ids)
-		if err != nil {
-			ret.g.opt.Meter.LedgerFailed(ctx)
-			continue
-		}
-		for _, st := range standings {
+		for _, st := range ret.standing(ctx, registrar, kind, ids).by {
 			if st.Unverified != "" {
 				out[st.MemoryKey] = st.Unverified
 			}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/memproxy/memproxy"
@@ -168,9 +169,11 @@ type registrar struct {
 	fakeLedger
 	states map[string]memproxy.MemoryState
 	away   error
+	asked  atomic.Int64
 }
 
 func (l *registrar) Standings(_ context.Context, _ string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Standing, error) {
+	l.asked.Add(1)
 	out := map[string]memproxy.Standing{}
 	for _, id := range ids {
 		if s, ok := l.states[id]; ok {
@@ -186,7 +189,7 @@ func (l *registrar) SetState(context.Context, ...memproxy.StateChange) (int, err
 
 // Proves MFW-7: where untrusted memories are withheld, so are those of which
 // the ledger cannot be asked; raw messages are not, and without the setting
-// everything is shown.
+// everything is shown. A page's memories are asked about once.
 func TestUntrustedWhileTheLedgerIsAway(t *testing.T) {
 	for _, tc := range []struct {
 		strict bool
@@ -196,7 +199,7 @@ func TestUntrustedWhileTheLedgerIsAway(t *testing.T) {
 		{true, errBroken, "said"}, {true, nil, "good,said"}, {false, errBroken, "good,bad,said"}, {false, nil, "good,bad,said"},
 	} {
 		l := &registrar{fakeLedger: fakeLedger{rows: map[string]memproxy.Ownership{}}, away: tc.away, states: map[string]memproxy.MemoryState{"bad": memproxy.StateUntrusted, "good": memproxy.StateValidated}}
-		r := newRig(t, func(r *rig) { r.sweeper, r.rules.WithholdUntrusted, r.who.ActsAs = l, tc.strict, all() })
+		r := newRig(t, func(r *rig) { r.sweeper, r.rules.WithholdUntrusted, r.rules.Changed, r.who.ActsAs = l, tc.strict, gate.ChangedReport, all() })
 		r.fake.memories = []memproxy.Memory{
 			{Pointer: "/0", ID: "good", Text: "x"}, {Pointer: "/1", ID: "bad", Text: "x"}, {Pointer: "/2", ID: "said", Text: "x", Layer: memproxy.Episodic},
 		}
@@ -204,6 +207,9 @@ func TestUntrustedWhileTheLedgerIsAway(t *testing.T) {
 		got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")})
 		if string(got.Body) != tc.want {
 			t.Errorf("strict %v, away %v: %s, want %s", tc.strict, tc.away, got.Body, tc.want)
+		}
+		if n := l.asked.Load(); n != 1 {
+			t.Errorf("strict %v, away %v: asked %d times how one page's memories stand", tc.strict, tc.away, n)
 		}
 	}
 }

@@ -65,6 +65,7 @@ type returning struct {
 	reply     memproxy.Reply
 	reading   *memproxy.Reading
 	ahead     map[memproxy.TargetKind]<-chan stood // asked for beside the owners
+	stood     map[memproxy.TargetKind]stood        // how they stand, once it was asked
 	rows      map[string]memproxy.Ownership
 	reasons   []memproxy.Reason
 	made      map[string][]string // by memory, the codes for which it alone is marked

@@ -28,12 +28,9 @@ func (ret *returning) stand(ctx context.Context) (refused bool) {
 	}
 	known := map[memproxy.TargetKind]map[string]memproxy.Standing{}
 	for kind, list := range ids {
-		got := ret.standing(ctx, registrar, kind, list)
-		if got.err != nil {
-			ret.g.opt.Meter.LedgerFailed(ctx)
-			continue
+		if got := ret.standing(ctx, registrar, kind, list); got.err == nil {
+			known[kind] = got.by
 		}
-		known[kind] = got.by
 	}
 	ret.stands = known
 	withheld, sanitised := 0, 0
@@ -107,7 +104,7 @@ const manyAhead = 8
 // lookAhead asks how the memories stand while their owners are looked up: of a
 // page that nobody asked for lately, each takes about as long.
 func (ret *returning) lookAhead(ctx context.Context, ids map[memproxy.TargetKind][]string) {
-	ret.ahead = nil
+	ret.ahead, ret.stood = nil, nil
 	registrar, ok := ret.g.opt.Ledger.(Registrar)
 	if !ok {
 		return
@@ -128,14 +125,28 @@ func (ret *returning) lookAhead(ctx context.Context, ids map[memproxy.TargetKind
 	}
 }
 
-// standing is how memories stand, of which none is new since lookAhead.
+// standing is how memories of a kind stand, of which none is new since
+// lookAhead. Each kind is asked about once: what speaks against a memory and
+// whether it is shown are then read off the same answer.
 func (ret *returning) standing(ctx context.Context, registrar Registrar, kind memproxy.TargetKind, ids []string) stood {
-	if answer := ret.ahead[kind]; answer != nil {
-		delete(ret.ahead, kind)
-		return <-answer
+	if got, ok := ret.stood[kind]; ok {
+		return got
 	}
-	by, err := registrar.Standings(ctx, ret.op.Backend, kind, ids)
-	return stood{by, err}
+	var got stood
+	if answer := ret.ahead[kind]; answer != nil {
+		got = <-answer
+	} else {
+		got.by, got.err = registrar.Standings(ctx, ret.op.Backend, kind, ids)
+	}
+	if got.err != nil {
+		ret.g.opt.Meter.LedgerFailed(ctx)
+		got.by = nil
+	}
+	if ret.stood == nil {
+		ret.stood = map[memproxy.TargetKind]stood{}
+	}
+	ret.stood[kind] = got
+	return got
 }
 
 // unknown are the places of memories of which the ledger could not be asked,
