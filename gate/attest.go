@@ -175,6 +175,9 @@ func (r *run) inferred() bool {
 
 // copied reports whether all that is written was shown to the reader.
 func (r *run) copied(who reader) bool {
+	if !r.g.readers.any(who, func(*seen) bool { return true }) {
+		return false // nothing to compare with, and most writes are of sessions that read nothing
+	}
 	n := 0
 	for i := range r.op.Items {
 		it := &r.op.Items[i]
@@ -211,6 +214,7 @@ const sentenceEnd = "\x00"
 // alike, in sentences. A text without letters and digits has none.
 func plainForm(text string) string {
 	var b strings.Builder
+	b.Grow(len(text) + 2*len(sentenceEnd))
 	word, open := false, false
 	end := func() {
 		if open {
