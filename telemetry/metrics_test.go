@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -220,5 +221,19 @@ func BenchmarkRequestSpans(b *testing.B) {
 			s.End()
 		}
 		server.End()
+	}
+}
+
+// What an alert is for at its first occurrence is exported as zero from the
+// start. Proves CARD-10.
+func TestRareCountersBeginAtZero(t *testing.T) {
+	got := scrape(t, start(t, telemetry.Options{Version: "v1"}), "")
+	for _, want := range []string{
+		`memproxy_audit_records_total{type="repair"} 0`, `memproxy_audit_records_total{type="chain_break"} 0`,
+		`memproxy_audit_records_total{type="integrity"} 0`, `memproxy_reloads_total{result="refused"} 0`, `memproxy_ledger_errors_total 0`,
+	} {
+		if !regexp.MustCompile("(?m)^" + regexp.QuoteMeta(want) + `(\.0)?$`).MatchString(strings.ReplaceAll(got, `otel_scope_name="memproxy",`, "")) {
+			t.Errorf("no %s", want)
+		}
 	}
 }

@@ -157,7 +157,7 @@ func known(t testing.TB) map[string][]string {
 		"memproxy_fleet_release_info state":             {"current", "rolling", "stopped", "past"},
 		"memproxy_fleet_release_sidecars state":         {"assigned", "running", "refused"},
 		"memproxy_fleet_release_decisions_total result": {"all", "refused", "failed"},
-		"type": {"decision", "outcome", "repair", "reload", "start", "stop"},
+		"type": {"decision", "outcome", "repair", "reload", "start", "stop", "chain_break", "integrity"},
 	}
 }
 

@@ -94,7 +94,20 @@ func NewInstruments(meter metric.Meter) (*Instruments, error) {
 	in.byBackend = newSets(Other, one(LabelBackend))
 	in.byType = newSets(Other, one(LabelType))
 	in.byResult = newSets(Other, one(LabelResult))
+	in.begin()
 	return in, nil
+}
+
+// begin exports zeros for what hardly ever happens. A counter that first shows
+// as 1 has not risen for a query of its increase, and the first time is what an
+// alert is for.
+func (in *Instruments) begin() {
+	ctx := context.Background()
+	for _, t := range [...]memproxy.EventType{memproxy.EventRepair, memproxy.EventChainBreak, memproxy.EventIntegrity} {
+		in.records.Add(ctx, 0, in.byType.of(string(t)).add...)
+	}
+	in.reloads.Add(ctx, 0, in.byResult.of(ResultRefused).add...)
+	in.ledgerErrors.Add(ctx, 0)
 }
 
 func decisionLabels(k decisionKey) []attribute.KeyValue {
