@@ -305,6 +305,9 @@ type Memory struct {
 	Event string
 	// Before is the text that an update replaced, where the answer tells it.
 	Before string
+	// Also are further texts that the element shows, not the memory's as it is:
+	// those of a history entry. They are screened and no more.
+	Also []string
 	// Missing is set where the backend said that there is no such memory.
 	Missing bool
 	// TextAt is the JSON pointer of Text where it is one string of the answer,

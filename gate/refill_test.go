@@ -199,7 +199,9 @@ func TestUntrustedWhileTheLedgerIsAway(t *testing.T) {
 		{true, errBroken, "said"}, {true, nil, "good,said"}, {false, errBroken, "good,bad,said"}, {false, nil, "good,bad,said"},
 	} {
 		l := &registrar{fakeLedger: fakeLedger{rows: map[string]memproxy.Ownership{}}, away: tc.away, states: map[string]memproxy.MemoryState{"bad": memproxy.StateUntrusted, "good": memproxy.StateValidated}}
-		r := newRig(t, func(r *rig) { r.sweeper, r.rules.WithholdUntrusted, r.rules.Changed, r.who.ActsAs = l, tc.strict, gate.ChangedReport, all() })
+		r := newRig(t, func(r *rig) {
+			r.sweeper, r.rules.WithholdUntrusted, r.rules.Changed, r.who.ActsAs = l, tc.strict, gate.ChangedReport, all()
+		})
 		r.fake.memories = []memproxy.Memory{
 			{Pointer: "/0", ID: "good", Text: "x"}, {Pointer: "/1", ID: "bad", Text: "x"}, {Pointer: "/2", ID: "said", Text: "x", Layer: memproxy.Episodic},
 		}

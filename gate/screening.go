@@ -83,11 +83,16 @@ func (ret *returning) risks(ctx context.Context, memories []memproxy.Memory) (ma
 	var places []int
 	for i := range memories {
 		m := &memories[i]
-		if m.Text == "" || m.Drop || m.Missing || m.Layer == memproxy.Episodic {
+		if m.Drop || m.Missing || m.Layer == memproxy.Episodic {
 			continue
 		}
-		op.Items = append(op.Items, memproxy.Item{Kind: memproxy.ItemContent, Text: m.Text, Field: m.Field, Layer: memproxy.Semantic})
-		places = append(places, i)
+		for _, text := range append([]string{m.Text}, m.Also...) {
+			if text == "" {
+				continue
+			}
+			op.Items = append(op.Items, memproxy.Item{Kind: memproxy.ItemContent, Text: text, Field: m.Field, Layer: memproxy.Semantic})
+			places = append(places, i)
+		}
 	}
 	if len(places) == 0 {
 		return nil, nil
@@ -109,9 +114,10 @@ func (ret *returning) risks(ctx context.Context, memories []memproxy.Memory) (ma
 
 // vouched reports whether reviewers read a memory as it is now and let it be
 // shown: it is then no attack, whatever it looks like. What could have been
-// changed since without being seen is not vouched for.
+// changed since without being seen is not vouched for, and what it said at
+// another time is not what they read.
 func (ret *returning) vouched(m *memproxy.Memory) bool {
-	if m.Mutable || ret.rules.Changed == ChangedIgnore || slices.Contains(ret.broken, m.ID) {
+	if m.Mutable || len(m.Also) > 0 || ret.rules.Changed == ChangedIgnore || slices.Contains(ret.broken, m.ID) {
 		return false
 	}
 	st := ret.stands[kindOf(m)][m.ID]

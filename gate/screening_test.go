@@ -150,6 +150,8 @@ func TestReviewersVouch(t *testing.T) {
 		"read, and flagged anew":         {stands: memproxy.Standing{State: memproxy.StateQuarantined, Attestation: memproxy.HumanConfirmed}},
 		"read, and changed":              {stands: memproxy.Standing{State: memproxy.StateValidated, Attestation: memproxy.HumanConfirmed, Unverified: memproxy.IntegrityMismatch}},
 		"read, and it changes by itself": {stands: yes, memory: memproxy.Memory{Mutable: true}},
+		"read, and this is its history":  {stands: yes, memory: memproxy.Memory{Also: []string{"a note", "evil evil"}}},
+		"read, and its history is good":  {stands: yes, memory: memproxy.Memory{Also: []string{"a note"}}, want: "m"},
 		"read, and nobody looks":         {stands: yes, rules: func(r *gate.Rules) { r.Changed = gate.ChangedIgnore }},
 	} {
 		r, l := fullRig(t, func(r *rig) {
@@ -160,7 +162,10 @@ func TestReviewersVouch(t *testing.T) {
 		})
 		l.standings["m"] = tc.stands
 		m := tc.memory
-		m.Pointer, m.ID, m.Text = "/0", "m", "evil evil"
+		m.Pointer, m.ID = "/0", "m"
+		if m.Also == nil {
+			m.Text = "evil evil"
+		}
 		r.fake.memories = []memproxy.Memory{m}
 		a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
 		if got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")}); string(got.Body) != tc.want {

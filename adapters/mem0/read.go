@@ -140,6 +140,11 @@ func (a *Adapter) element(rd *memproxy.Reading, doc *jsondoc.Doc, rt memproxy.Ro
 		if id := v.Get("memory_id"); id != nil {
 			m.ID = id.Text()
 		}
+		for _, key := range [...]string{"old_memory", "new_memory"} {
+			if text := v.Get(key).Text(); text != "" {
+				m.Also = append(m.Also, text)
+			}
+		}
 	}
 	if id := v.Get("event_id"); id != nil && id.Kind == jsondoc.String && rt.Kind == memproxy.Learn {
 		rd.Events = append(rd.Events, id.Text())
