@@ -6,6 +6,7 @@ import "time"
 const (
 	EventAnchor     EventType = "chain_anchor" // where a tenant's chain of versions ends
 	EventChainBreak EventType = "chain_break"  // the chain is not what was written
+	EventAccept     EventType = "chain_accept" // a person takes a broken chain as it is
 	EventIntegrity  EventType = "integrity"    // a memory in the backend is not what was written, or is again
 	EventSeal       EventType = "seal"         // what a backend holds was taken over, with the lowest trust
 	EventSweep      EventType = "sweep"        // a backend and the chains were looked through
@@ -35,8 +36,8 @@ type Doubt struct {
 }
 
 // Breach is a fault of a chain that was noted. What was recorded at Position
-// or after it is not verified any more. A breach is never repaired and never
-// taken back by the program.
+// or after it is not verified any more, until a person accepts it. A breach is
+// never repaired.
 type Breach struct {
 	ChainFault
 	Noted time.Time `json:"noted"`

@@ -72,6 +72,8 @@ type ChainFault struct {
 	MemoryKey `json:"memory,omitzero"`
 	Version   int64  `json:"version,omitempty"`
 	Detail    string `json:"detail"`
+	// Accepted is set when a person knows of it and takes it as it is.
+	Accepted bool `json:"accepted,omitempty"`
 }
 
 // FaultClass names what was done to a chain.
@@ -101,4 +103,15 @@ type ChainReport struct {
 	Checked int64        `json:"checked"`
 	Head    ChainHead    `json:"head"`
 	Faults  []ChainFault `json:"faults,omitempty"`
+}
+
+// Open is how many of the faults nobody accepted.
+func (r *ChainReport) Open() int {
+	n := 0
+	for i := range r.Faults {
+		if !r.Faults[i].Accepted {
+			n++
+		}
+	}
+	return n
 }

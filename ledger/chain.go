@@ -43,7 +43,8 @@ type head struct {
 	key      string
 	mac      []byte
 	// broken is set when the head was not signed by this installation. It is
-	// then never signed again: a break is not repaired by writing on.
+	// then not signed again: a break is not repaired by writing on, and only a
+	// person accepts it.
 	broken bool
 }
 

@@ -65,7 +65,7 @@ const maxDoubted = 10000
 
 // NoteBreach keeps a fault of a tenant's chain, marks the memories with records
 // at its position or behind it as unverified, and reports whether the fault is
-// new. Nothing takes a breach back.
+// new. Accept takes it back.
 func (l *Ledger) NoteBreach(ctx context.Context, f memproxy.ChainFault) (fresh bool, err error) {
 	for _, s := range [...]string{f.Tenant, string(f.Class), f.Detail} {
 		if err := storable(s); err != nil {
@@ -102,10 +102,10 @@ func (l *Ledger) Breaches(ctx context.Context, tenant string) ([]memproxy.Breach
 	}
 	return glance(ctx, l, "list breaches", func(s scanner) (b memproxy.Breach, err error) {
 		var at int64
-		err = s.Scan(&b.Tenant, &b.Position, &b.Class, &b.Detail, &at)
+		err = s.Scan(&b.Tenant, &b.Position, &b.Class, &b.Detail, &at, &b.Accepted)
 		b.Noted = moment(at)
 		return b, err
-	}, `SELECT tenant, place, class, detail, at FROM breach WHERE tenant = ? ORDER BY place, class LIMIT 1000`, tenant)
+	}, `SELECT tenant, place, class, detail, at, accepted > 0 FROM breach WHERE tenant = ? ORDER BY place, class LIMIT 1000`, tenant)
 }
 
 // trust settles what a new record means for the doubts about its memory: what
@@ -114,7 +114,7 @@ func (l *Ledger) Breaches(ctx context.Context, tenant string) ([]memproxy.Breach
 func (t *transaction) trust(r *record) error {
 	var breached int64
 	args := []any{r.Backend, string(r.Kind), r.ID}
-	if broken, err := t.one(`SELECT 1 FROM breach WHERE tenant = ? LIMIT 1`, []any{r.Tenant}, &breached); err != nil {
+	if broken, err := t.one(`SELECT 1 FROM breach WHERE tenant = ? AND accepted = 0 LIMIT 1`, []any{r.Tenant}, &breached); err != nil {
 		return err
 	} else if broken {
 		_, err := t.cast(&memproxy.Doubt{MemoryKey: r.MemoryKey, Tenant: r.Tenant, Code: memproxy.IntegrityChain})

@@ -4,7 +4,7 @@ package ledger
 // dialect.ddl translates. A released one is never edited: later needs are a
 // further entry. Times are microseconds since 1970, zero for none.
 func migrations() []string {
-	return []string{ownershipTables, lifeTables, integrityTables, retractionTables, rollbackTables, todayTables}
+	return []string{ownershipTables, lifeTables, integrityTables, retractionTables, rollbackTables, todayTables, acceptTables}
 }
 
 const ownershipTables = `
@@ -268,4 +268,8 @@ CREATE TABLE sealed ( -- backends of which everything is known
 
 const todayTables = `
 ALTER TABLE hold ADD COLUMN today TEXT NOT NULL DEFAULT ''; -- verdict of the rules that ruled last, if not to hold it
+`
+
+const acceptTables = `
+ALTER TABLE breach ADD COLUMN accepted INTEGER NOT NULL DEFAULT 0; -- when a person took it as it is
 `

@@ -32,12 +32,22 @@ type verifier struct {
 	report memproxy.ChainReport
 	last   record // the record before; its place is 0 at first
 	sound  bool   // of the record before
+	open   int    // faults that nobody accepted
+
+	accepted map[fault]bool // what a person takes as it is
+}
+
+// fault is what a breach is known by.
+type fault struct {
+	place int64
+	class memproxy.FaultClass
 }
 
 // Verify walks the chain of a tenant's versions and names what was done to it
 // behind the proxy: records changed, cut off at the end, taken out, put in
 // another order, or made by somebody else. It changes nothing. The error is
-// about the store; faults are in the report, at most some hundred.
+// about the store; faults are in the report, at most some hundred that nobody
+// accepted.
 //
 // Of the store alone it cannot be told when the whole end, head included, was
 // put back to an earlier state: that takes an Anchor.
@@ -45,7 +55,16 @@ func (l *Ledger) Verify(ctx context.Context, tenant string, opt VerifyOptions) (
 	if l.opt.Vault == nil {
 		return memproxy.ChainReport{}, ErrNoVault
 	}
-	v := &verifier{l: l, opt: opt, sound: true, report: memproxy.ChainReport{Tenant: tenant}}
+	v := &verifier{l: l, opt: opt, sound: true, report: memproxy.ChainReport{Tenant: tenant}, accepted: map[fault]bool{}}
+	known, err := l.Breaches(ctx, tenant)
+	if err != nil {
+		return v.report, err
+	}
+	for i := range known {
+		if b := &known[i]; b.Accepted {
+			v.accepted[fault{b.Position, b.Class}] = true
+		}
+	}
 	heads, err := look(ctx, l, "look up a chain", l.scanHead, `SELECT `+headColumns+` FROM chain WHERE tenant = ?`, tenant)
 	if err != nil {
 		return v.report, err
@@ -61,7 +80,7 @@ func (l *Ledger) Verify(ctx context.Context, tenant string, opt VerifyOptions) (
 	}
 	// A writer may go on meanwhile: what came after the head was read is for
 	// the next time.
-	for len(v.report.Faults) < maxFaults {
+	for v.open < maxFaults {
 		found, err := look(ctx, l, "read a chain", scanRecord, `SELECT `+versionColumns+` FROM version
 			WHERE tenant = ? AND place > ? ORDER BY place LIMIT ?`, tenant, v.last.place, verifyStep)
 		if err != nil {
@@ -83,9 +102,16 @@ func (l *Ledger) Verify(ctx context.Context, tenant string, opt VerifyOptions) (
 }
 
 func (v *verifier) fault(class memproxy.FaultClass, place int64, r *record, detail string) {
-	f := memproxy.ChainFault{Class: class, Tenant: v.report.Tenant, Position: place, Detail: detail}
+	f := memproxy.ChainFault{Class: class, Tenant: v.report.Tenant, Position: place, Detail: detail, Accepted: v.accepted[fault{place, class}]}
 	if r != nil {
 		f.MemoryKey, f.Version = r.MemoryKey, r.Number
+	}
+	v.add(f)
+}
+
+func (v *verifier) add(f memproxy.ChainFault) {
+	if !f.Accepted {
+		v.open++
 	}
 	v.report.Faults = append(v.report.Faults, f)
 }
@@ -179,7 +205,7 @@ func (v *verifier) text(ctx context.Context, r *record) error {
 
 // kept checks the records that stay before the trimmed beginning, each alone.
 func (v *verifier) kept(ctx context.Context, tenant string) error {
-	for after := int64(0); after < v.head.base && len(v.report.Faults) < maxFaults; {
+	for after := int64(0); after < v.head.base && v.open < maxFaults; {
 		found, err := look(ctx, v.l, "read a chain", scanRecord, `SELECT `+versionColumns+` FROM version
 			WHERE tenant = ? AND place > ? AND place <= ? ORDER BY place LIMIT ?`, tenant, after, v.head.base, verifyStep)
 		if err != nil || len(found) == 0 {
@@ -202,7 +228,7 @@ func (v *verifier) end(ctx context.Context, headed bool) error {
 	switch {
 	case !headed && v.report.Checked > 0:
 		v.fault(memproxy.FaultTruncate, v.last.place, nil, "the end of the chain is not recorded any more")
-	case v.last.place < v.head.place && len(v.report.Faults) < maxFaults:
+	case v.last.place < v.head.place && v.open < maxFaults:
 		v.fault(memproxy.FaultTruncate, v.last.place+1, nil, fmt.Sprintf("%d records are missing at the end", v.head.place-v.last.place))
 	case v.sound && v.last.place == v.head.place && v.last.Link != v.head.link:
 		v.fault(memproxy.FaultReorder, v.last.place, nil, "the last record is not the one that was written last")
@@ -210,9 +236,9 @@ func (v *verifier) end(ctx context.Context, headed bool) error {
 	if v.opt.Anchor == nil {
 		return nil
 	}
-	fault, err := v.l.reaches(ctx, v.head, *v.opt.Anchor)
-	if err == nil && fault != nil && (fault.Class != memproxy.FaultDelete || len(v.report.Faults) == 0) { // else it was named where it is missing
-		v.report.Faults = append(v.report.Faults, *fault)
+	found, err := v.l.reaches(ctx, v.head, *v.opt.Anchor)
+	if err == nil && found != nil && (found.Class != memproxy.FaultDelete || v.open == 0) { // else it was named where it is missing
+		v.add(*found)
 	}
 	return err
 }
@@ -279,7 +305,7 @@ func (l *Ledger) VerifyMemory(ctx context.Context, k memproxy.MemoryKey) (mempro
 	}
 	v := &verifier{l: l, opt: VerifyOptions{Texts: true}}
 	var last *record
-	for after := int64(0); len(v.report.Faults) < maxFaults; {
+	for after := int64(0); v.open < maxFaults; {
 		found, err := look(ctx, l, "read versions", scanRecord, `SELECT `+versionColumns+` FROM version
 			WHERE backend = ? AND kind = ? AND id = ? AND number > ? ORDER BY number LIMIT ?`, k.Backend, string(k.Kind), k.ID, after, verifyStep)
 		if err != nil {

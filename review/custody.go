@@ -19,6 +19,9 @@ type Custodian interface {
 	Sweep(context.Context, SweepRequest) (SweepReport, error)
 	// Seal takes over what a backend held before memproxy, with the lowest trust.
 	Seal(context.Context, SealRequest) (SealReport, error)
+	// Accept takes a tenant's broken chain as it is. Its "no" is also ErrState
+	// where nothing is broken.
+	Accept(context.Context, AcceptRequest) (AcceptReport, error)
 }
 
 // SweepRequest asks for a sweep.
@@ -59,7 +62,7 @@ func (r SweepReport) Findings() int {
 		n += len(r.Backends[i].Findings) + r.Backends[i].More
 	}
 	for i := range r.Chains {
-		n += len(r.Chains[i].Faults)
+		n += r.Chains[i].Open()
 	}
 	return n
 }
@@ -187,12 +190,17 @@ func (r SweepReport) Print(w io.Writer) {
 	}
 	for _, c := range r.Chains {
 		state := "unbroken"
-		if n := len(c.Faults); n > 0 {
+		switch n, known := c.Open(), len(c.Faults)-c.Open(); {
+		case n > 0:
 			state = fmt.Sprintf("%d faults", n)
+		case known > 0:
+			state = fmt.Sprintf("unbroken but for %d accepted faults", known)
 		}
 		p.line("chain of tenant %q: %d records, %s", c.Tenant, c.Checked, state)
 		for _, f := range c.Faults {
-			p.line("  %s at %d: %s", f.Class, f.Position, f.Detail)
+			if !f.Accepted {
+				p.line("  %s at %d: %s", f.Class, f.Position, f.Detail)
+			}
 		}
 	}
 }

@@ -41,6 +41,53 @@ func (c *custodian) Seal(_ context.Context, q review.SealRequest) (review.SealRe
 	return review.SealReport{Backend: q.Backend, Tenant: q.Tenant, Items: 3, Sealed: 3, Whole: true}, c.err
 }
 
+func (c *custodian) Accept(_ context.Context, q review.AcceptRequest) (review.AcceptReport, error) {
+	return review.AcceptReport{
+		Tenant: q.Tenant, Head: memproxy.ChainHead{Tenant: q.Tenant, Position: 7}, Cleared: 4,
+		Accepted: []memproxy.ChainFault{{Class: memproxy.FaultDelete, Position: 3, Detail: "2 records are missing"}},
+		Left:     []memproxy.ChainFault{{Class: memproxy.FaultText, Position: 5, MemoryKey: memproxy.MemoryKey{ID: "m\x1b[2J"}, Detail: "the text is gone"}},
+	}, c.err
+}
+
+// Proves EDGE-4: who may review may accept a broken chain of a tenant of theirs,
+// with a reason and on record.
+func TestAcceptingAChain(t *testing.T) {
+	c := &custodian{}
+	r := newRig(t, func(o *review.Options) { o.Custodian = c })
+	got, err := r.client(bobToken).Accept(t.Context(), review.AcceptRequest{Tenant: "acme", Reason: "restored"})
+	if err != nil || got.Head.Position != 7 || len(got.Accepted) != 1 || len(got.Left) != 1 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if len(r.audit.events) != 1 || r.audit.events[0].Route != "review.accept" || r.audit.events[0].Principal.ID != "human:bob" {
+		t.Errorf("recorded %+v", r.audit.events)
+	}
+	var b strings.Builder
+	got.Print(&b)
+	for _, want := range []string{`chain of tenant "acme": 1 faults accepted, it goes on from 7; 4 memories`, "delete at 3", "not accepted: missing-text"} {
+		if !strings.Contains(b.String(), want) || strings.Contains(b.String(), "\x1b") {
+			t.Errorf("no %q in\n%q", want, b.String())
+		}
+	}
+	for what, try := range map[string]struct {
+		token string
+		in    review.AcceptRequest
+		want  int
+	}{
+		"another's tenant": {bobToken, review.AcceptRequest{Tenant: "other", Reason: "mine"}, 404},
+		"another role":     {viewToken, review.AcceptRequest{Tenant: "acme", Reason: "curious"}, 403},
+		"no reason":        {bobToken, review.AcceptRequest{Tenant: "acme"}, 400},
+	} {
+		_, err := r.client(try.token).Accept(t.Context(), try.in)
+		wantStatus(t, what, err, try.want)
+	}
+	c.err = memproxy.ErrState
+	_, err = r.client(bobToken).Accept(t.Context(), review.AcceptRequest{Tenant: "acme", Reason: "again"})
+	wantStatus(t, "nothing is broken", err, 409)
+	c.err, r.audit.fail = nil, true
+	_, err = r.client(bobToken).Accept(t.Context(), review.AcceptRequest{Tenant: "acme", Reason: "unrecorded"})
+	wantStatus(t, "without a record", err, 503)
+}
+
 // Proves EDGE-4: who may review may have a sweep and a seal made; it is on
 // record; of others' tenants nothing is told.
 func TestCustody(t *testing.T) {

@@ -47,6 +47,7 @@ func routes() []route {
 		{"POST", memory + "/promote", "promoteMemory", RoleReview, "Agree to show a memory that waits for review.", []param{kind}, Reason{}, memproxy.Tallied{}, promoteMemory},
 		{"POST", "/v1/sweep", "sweep", RoleReview, "Compare what backends hold, and the chains of versions, with what went through memproxy. Lasts as long as they are large.", nil, SweepRequest{}, SweepReport{}, sweep},
 		{"POST", "/v1/seal", "seal", RoleReview, "Take over what a backend held before memproxy, as a tenant's and with the lowest trust.", nil, SealRequest{}, SealReport{}, seal},
+		{"POST", "/v1/chains/accept", "acceptChain", RoleReview, "Take a tenant's broken chain of versions as it is, and go on from its present end.", nil, AcceptRequest{}, AcceptReport{}, accept},
 		{"GET", "/v1/openapi.json", "openAPI", RoleView, "This document.", nil, nil, map[string]any{}, func(*call) (any, error) { return OpenAPI(), nil }},
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -64,22 +65,27 @@ func (c *custodian) anchor(ctx context.Context) error {
 				return err
 			}
 		}
-		if broken, err := c.ledger.Breaches(ctx, h.Tenant); err != nil || len(broken) > 0 {
-			if err != nil {
-				return err
-			}
+		known, err := c.ledger.Breaches(ctx, h.Tenant)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(known, func(b memproxy.Breach) bool { return !b.Accepted }) {
 			continue
 		}
-		ev := memproxy.Event{ // the record names no tenant
-			Type: memproxy.EventAnchor, Time: c.clock(), Targets: []string{name}, Items: int(h.Position), ContentSHA256: h.Link,
-			Claimed: -1, Confidence: -1,
-		}
-		if err := c.audit.Note(ev); err != nil {
+		if err := c.audit.Note(c.anchorEvent(name, h)); err != nil {
 			return err
 		}
 		c.anchors.last[name] = anchor{h, c.clock()}
 	}
 	return nil
+}
+
+// anchorEvent is the record of an end. It names no tenant.
+func (c *custodian) anchorEvent(name string, h memproxy.ChainHead) memproxy.Event {
+	return memproxy.Event{
+		Type: memproxy.EventAnchor, Time: c.clock(), Targets: []string{name}, Items: int(h.Position), ContentSHA256: h.Link,
+		Claimed: -1, Confidence: -1,
+	}
 }
 
 // keepAnchors notes the ends of the chains until ctx is over, and looks through

@@ -52,7 +52,7 @@ func commands() []command {
 		{"explain", "-config FILE -backend NAME -method M -path P [-body FILE] [-as PRINCIPAL] [-json]", "every step's answer to a request; nothing is sent", (*app).explain},
 		{"screen", "[-source S] [-trust T] [-sensitivity low|medium|high] [-pack DIR] [-config FILE [-backend NAME]]", "judge texts: JSON lines on stdin, or what a backend holds", (*app).screen},
 		{"audit", "verify|tail|prove|query -dir DIR | seal -config FILE -backend NAME -tenant T", "read and verify the audit log; take over what a backend held before", (*app).audit},
-		{"ledger", "sweep -config FILE [-backend NAME] [-json]", "compare what backends hold with what went through memproxy", (*app).ledgerCommand},
+		{"ledger", "sweep|accept -config FILE [flags]", "compare what backends hold with what went through memproxy; accept a broken chain", (*app).ledgerCommand},
 		{"holds", "list|show|approve|reject|resolve", "what is held, and the word of a reviewer", reviewing("holds")},
 		{"memory", "history|trace|rollback|pin|promote", "the versions of a memory, and who said what", reviewing("memory")},
 		{"sessions", "summary|unlock", "what was refused in a session, and why", reviewing("sessions")},

@@ -184,13 +184,17 @@ func (c *custodian) chains(ctx context.Context, texts bool) ([]memproxy.ChainRep
 		}
 	}
 	for hash, a := range anchors { // of nobody who is known any more
-		out = append(out, memproxy.ChainReport{Tenant: "sha256:" + hash, Faults: []memproxy.ChainFault{{
-			Class: memproxy.FaultTruncate, Tenant: "sha256:" + hash, Position: 1, Detail: "the whole chain is gone",
-		}}, Head: a.ChainHead})
+		if a.Position == 0 { // a person accepted that it is gone
+			continue
+		}
+		out = append(out, memproxy.ChainReport{Tenant: hashed + hash, Faults: []memproxy.ChainFault{gone(hashed + hash)}, Head: a.ChainHead})
 	}
 	slices.SortFunc(out, func(a, b memproxy.ChainReport) int { return strings.Compare(a.Tenant, b.Tenant) })
 	for i := range out {
 		for _, f := range out[i].Faults {
+			if f.Accepted {
+				continue
+			}
 			if err := c.broke(ctx, f); err != nil {
 				return nil, err
 			}

@@ -35,16 +35,49 @@ func (f *custodyFlags) register(fs *flag.FlagSet) {
 	fs.Var(&f.scopes, "scope", "user=ID, agent=ID or run=ID, of a Mem0 server that does not give its whole store; may be repeated")
 }
 
-// ledgerCommand is `memproxy ledger sweep`.
+// ledgerCommand is `memproxy ledger sweep` and `memproxy ledger accept`.
 func (a *app) ledgerCommand(ctx context.Context, args []string) int {
-	if len(args) == 0 || args[0] != "sweep" {
-		fmt.Fprintln(a.Stderr, "usage: memproxy ledger sweep -config FILE [-backend NAME] [-admin URL] [-scope S] [-json]")
+	switch {
+	case len(args) > 0 && args[0] == "sweep":
+		return a.ledgerSweep(ctx, args[1:])
+	case len(args) > 0 && args[0] == "accept":
+		return a.ledgerAccept(ctx, args[1:])
+	}
+	fmt.Fprintln(a.Stderr, "usage: memproxy ledger sweep -config FILE [-backend NAME] [-admin URL] [-scope S] [-json]\n"+
+		"       memproxy ledger accept -config FILE -tenant TENANT -reason WHY [-admin URL] [-json]")
+	return exitUsage
+}
+
+// ledgerAccept is `memproxy ledger accept`.
+func (a *app) ledgerAccept(ctx context.Context, args []string) int {
+	var f custodyFlags
+	fs := a.flags("ledger accept")
+	fs.StringVar(&f.conf, "config", "", "configuration file; its sidecar need not run")
+	fs.StringVar(&f.admin, "admin", "", "address of the admin listener of the sidecar that runs; absent: the configuration's")
+	fs.StringVar(&f.tokenFile, "token-file", "", "file with the reviewer's token; else $"+review.TokenEnv)
+	fs.StringVar(&f.tenant, "tenant", "", "whose chain; absent: of the one tenant of an installation without tenants")
+	fs.StringVar(&f.reason, "reason", "", "why; it is recorded")
+	fs.BoolVar(&f.json, "json", false, "print JSON")
+	if code := a.parse(fs, args); code >= 0 {
+		return code
+	}
+	if strings.TrimSpace(f.reason) == "" {
+		fmt.Fprintln(a.Stderr, "memproxy ledger accept: -reason is required")
 		return exitUsage
 	}
+	var report review.AcceptReport
+	err := a.inCustody(ctx, &f, func(ctx context.Context, c review.Custodian) (err error) {
+		report, err = c.Accept(ctx, review.AcceptRequest{Tenant: f.tenant, Reason: f.reason})
+		return err
+	})
+	return a.report(f.json, report, report.Print, err)
+}
+
+func (a *app) ledgerSweep(ctx context.Context, args []string) int {
 	var f custodyFlags
 	fs := a.flags("ledger sweep")
 	f.register(fs)
-	if code := a.parse(fs, args[1:]); code >= 0 {
+	if code := a.parse(fs, args); code >= 0 {
 		return code
 	}
 	q := review.SweepRequest{Backend: f.backend, Scopes: f.scopes, Reason: f.reason}

@@ -150,7 +150,8 @@ review: {reviewers: [{id: eve, sha256: %q, roles: [view, review], tenants: "*"},
 
 // Proves EDGE-4, TRL-7: the whole ledger put back to an earlier state, signed
 // ends included, shows against what the audit log tells of where its chains
-// reached; and still does when more was written since.
+// reached; and still does when more was written since. Who restored it on
+// purpose says so, on record, and what is written from then on is verified.
 func TestALedgerPutBackIsNoticed(t *testing.T) {
 	for _, writes := range []int{0, 3} {
 		r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
@@ -188,6 +189,26 @@ func TestALedgerPutBackIsNoticed(t *testing.T) {
 		}
 		if log := r.audit("-type", "chain_break"); strings.Count(log, `"type":"chain_break"`) < 1 {
 			t.Errorf("no break on record: %s", log)
+		}
+		// Somebody restored it from a backup and says so: it goes on from here.
+		if code, _, errs := invoke(t, "ledger", "accept", "-config", conf, "-tenant", "acme"); code != exitUsage || !strings.Contains(errs, "-reason is required") {
+			t.Errorf("exit %d %s", code, errs)
+		}
+		code, out, errs = invoke(t, "ledger", "accept", "-config", conf, "-tenant", "acme", "-reason", "restored from the backup of Monday")
+		if code != exitOK || !strings.Contains(out, fmt.Sprintf("1 faults accepted, it goes on from %d", 1+writes)) || !strings.Contains(out, want) {
+			t.Errorf("%d writes: exit %d %s %s", writes, code, out, errs)
+		}
+		if log := r.audit("-type", "chain_accept"); strings.Count(log, `"type":"chain_accept"`) != 1 || !strings.Contains(log, "restored from the backup of Monday") {
+			t.Errorf("on record: %s", log)
+		}
+		r.run()
+		r.versioned(r.written("Ann has a horse.", ""))
+		r.offline()
+		if code, out, errs := invoke(t, "ledger", "sweep", "-config", conf); strings.Contains(out, "faults") || !strings.Contains(out, "unbroken") {
+			t.Errorf("%d writes, accepted: exit %d %s %s", writes, code, out, errs)
+		}
+		if code, _, errs := invoke(t, "ledger", "accept", "-config", conf, "-tenant", "acme", "-reason", "again"); code != exitFailed || !strings.Contains(errs, "nothing of that chain is broken") {
+			t.Errorf("exit %d %s", code, errs)
 		}
 	}
 }

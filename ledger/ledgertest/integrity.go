@@ -54,7 +54,7 @@ func doubted(t *testing.T, l Life) {
 	}
 }
 
-// breached: a break is kept for good, and doubts what stands behind it and what
+// breached: a break is kept, and until a person accepts it doubts what stands behind it and what
 // comes later.
 func breached(t *testing.T, l Life) {
 	for i := range 4 {
@@ -93,6 +93,32 @@ func breached(t *testing.T, l Life) {
 	}
 	if none, err := l.Breaches(t.Context(), "other"); err != nil || len(none) != 0 {
 		t.Errorf("%+v, %v", none, err)
+	}
+
+	// A person accepts it: what was behind it counts again, and what comes later.
+	text := memproxy.ChainFault{Class: memproxy.FaultText, Tenant: "acme", Position: 4, MemoryKey: mem("m3"), Detail: "the text is gone"}
+	end, cleared, err := l.Accept(t.Context(), "acme", []memproxy.ChainFault{f, text})
+	must(t, "Accept", err)
+	if end.Tenant != "acme" || end.Position != 5 || end.Link == "" || cleared != 2 {
+		t.Errorf("it goes on from %+v, %d are cleared", end, cleared)
+	}
+	_, err = l.Append(t.Context(), Version("after", "text"))
+	must(t, "Append", err)
+	for id, want := range map[string]bool{"m0": false, "m2": false, "m3": true, "later": false, "after": false} {
+		if got := standing(t, l, id).Unverified == memproxy.IntegrityChain; got != want {
+			t.Errorf("accepted, %s: doubted %v", id, got)
+		}
+	}
+	if all, err = l.Other.Breaches(t.Context(), "acme"); err != nil || len(all) != 1 || !all[0].Accepted {
+		t.Errorf("%+v, %v", all, err)
+	}
+	report, err := l.Verify(t.Context(), "acme", ledger.VerifyOptions{Texts: true, Anchor: &end})
+	if must(t, "Verify", err); report.Open() != 0 || report.Head.Position != 6 {
+		t.Errorf("%+v", report)
+	}
+	f.Position = 6
+	if fresh, err := l.NoteBreach(t.Context(), f); err != nil || !fresh || standing(t, l, "after").Unverified != memproxy.IntegrityChain {
+		t.Errorf("the next one: fresh %v, %v", fresh, err)
 	}
 }
 
