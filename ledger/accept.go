@@ -44,7 +44,7 @@ func (t *transaction) rebase(tenant string) (head, error) {
 	}
 	// A head that was put back, or whose row is gone, may stand before records
 	// that are there. Writing on must not meet them.
-	last, err := rows(t, scanRecord, `SELECT `+versionColumns+` FROM version WHERE tenant = ? ORDER BY place DESC LIMIT 1`, tenant)
+	last, err := rows(t, scanRecord, lastRecord, tenant)
 	if err != nil {
 		return h, err
 	}

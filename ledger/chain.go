@@ -65,6 +65,8 @@ func (l *Ledger) scanHead(s scanner) (head, error) {
 	return h, err
 }
 
+const lastRecord = `SELECT ` + versionColumns + ` FROM version WHERE tenant = ? ORDER BY place DESC LIMIT 1`
+
 // head returns the tenant's head, which no other transaction changes until
 // this one is over. A new chain begins here.
 func (t *transaction) head(tenant string) (head, error) {
@@ -84,9 +86,17 @@ func (t *transaction) head(tenant string) (head, error) {
 		if try > 0 {
 			return head{}, fmt.Errorf("%w: no head of the chain", ErrUnknown)
 		}
-		h := head{tenant: tenant}
-		h.key, h.mac = t.l.opt.Vault.sign("chain", h.data())
-		_, err = t.run(`INSERT INTO chain (`+headColumns+`) VALUES (?,0,'',0,'',?,?) ON CONFLICT DO NOTHING`, tenant, h.key, h.mac)
+		h := head{tenant: tenant, mac: []byte{}}
+		last, err := rows(t, scanRecord, lastRecord, tenant)
+		if err != nil {
+			return head{}, err
+		}
+		if len(last) == 1 { // somebody took the end away: it goes on, and stays unsigned
+			h.place, h.link = last[0].place, last[0].Link
+		} else {
+			h.key, h.mac = t.l.opt.Vault.sign("chain", h.data())
+		}
+		_, err = t.run(`INSERT INTO chain (`+headColumns+`) VALUES (?,?,?,0,'',?,?) ON CONFLICT DO NOTHING`, tenant, h.place, h.link, h.key, h.mac)
 		if err != nil {
 			return head{}, err
 		}
