@@ -15,15 +15,10 @@ import (
 // as it is, with a reason and on record; what was doubted for it is not any
 // more, ends are anchored again, and the next break is one.
 func TestAcceptingABreak(t *testing.T) {
-	for name, do := range map[string][]string{
-		"tamper":        {`UPDATE version SET actor = 'human:boss' WHERE place = 2`},
-		"truncate":      {`DELETE FROM version WHERE place > 2`},
-		"delete-middle": {`DELETE FROM version WHERE place = 2`},
-		"reorder":       {`UPDATE version SET place = -1 WHERE place = 2`, `UPDATE version SET place = 2 WHERE place = 3`, `UPDATE version SET place = 3 WHERE place = -1`},
-		"forge":         {`UPDATE version SET mac = (SELECT mac FROM version WHERE place = 1) WHERE place = 2`},
-		"forged end":    {`UPDATE chain SET mac = x'00'`},
-		"no end":        {`DELETE FROM chain`},
-	} {
+	for name, do := range damage {
+		if do == nil {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			r := start(t, screeningConf, "SCREENING", "ownership: {changed: withhold}\nmemories: {validate: 0}")
 			var ids []string
