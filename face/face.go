@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
 )
 
 // The headers of memproxy's own. Those that callers and backends send under
@@ -22,7 +23,7 @@ const (
 	// DecisionHeader carries the decision on every answer of a gated request.
 	DecisionHeader = OwnPrefix + "Decision"
 	// SessionHeader is how a caller names its session.
-	SessionHeader = OwnPrefix + "Session"
+	SessionHeader = gate.SessionHeader
 	// ContestedHeader names the memories of an answer that somebody says
 	// otherwise about, by id.
 	ContestedHeader = OwnPrefix + "Contested"

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,6 +15,8 @@ import (
 const (
 	MinTrustHeader   = "X-Memproxy-Min-Trust"
 	ProvenanceHeader = "X-Memproxy-Provenance"
+	// SessionHeader is how a caller names its session.
+	SessionHeader = "X-Memproxy-Session"
 
 	minTrustParam   = memproxy.StampPrefix + "min_trust"
 	provenanceParam = memproxy.StampPrefix + "provenance"
@@ -31,7 +34,7 @@ type Wishes struct {
 // without the query parameters that say it, which Own keeps; every other byte
 // of the query is as it was. A wish that is said twice, or cannot be read, or
 // that memproxy does not know, is a flaw: who believes to be shown less must
-// not be shown more.
+// not be shown more. So are two names of the session: only one can be locked.
 func Asked(req memproxy.Request) (memproxy.Request, Wishes, *memproxy.Malformed) {
 	said := map[string][]string{minTrustParam: req.Header.Values(MinTrustHeader), provenanceParam: req.Header.Values(ProvenanceHeader)}
 	var flaw *memproxy.Malformed
@@ -39,6 +42,9 @@ func Asked(req memproxy.Request) (memproxy.Request, Wishes, *memproxy.Malformed)
 	var w Wishes
 	if flaw != nil {
 		return req, w, flaw
+	}
+	if names := req.Header.Values(SessionHeader); len(names) > 1 && len(slices.Compact(slices.Clone(names))) > 1 {
+		return req, w, unclear(SessionHeader + " stands twice, with different values")
 	}
 	if values := said[minTrustParam]; len(values) > 0 {
 		f, err := strconv.ParseFloat(values[0], 64)
