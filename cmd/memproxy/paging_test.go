@@ -257,7 +257,7 @@ func TestProvenanceIsTheTenants(t *testing.T) {
 	r.own(mine)
 	r.owned(theirs, memproxy.Ownership{Actor: "agent:spy", Decision: "d-secret", Scope: memproxy.Scope{Tenant: "globex"}})
 	list := `[{"id":"` + mine + `","value":"a"},{"id":"` + theirs + `","value":"b"}]`
-	r.answers["GET /v1/agents/"+lettaAgent] = `{"id":"` + lettaAgent + `","blocks":` + list + `,"memory":{"blocks":` + list + `}}`
+	r.answer("GET", "/v1/agents/"+lettaAgent, `{"id":"`+lettaAgent+`","blocks":`+list+`,"memory":{"blocks":`+list+`}}`)
 	a := r.do("GET", "/v1/agents/"+lettaAgent+"?memproxy_provenance=true", "")
 	if a.status != 200 || strings.Count(a.body, `"actor":"agent:writer"`) != 2 || strings.Contains(a.body, "agent:spy") || strings.Contains(a.body, "d-secret") || strings.Contains(a.body, theirs) {
 		t.Errorf("%d %s", a.status, a.body)

@@ -86,6 +86,14 @@ func startReads(t *testing.T, kind, untrusted string) *readRig {
 	return r
 }
 
+// answer is what the backend says from now on. It may be asked meanwhile: the
+// sidecar looks for what is left over, now and then.
+func (r *readRig) answer(method, path, body string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answers[method+" "+path] = body
+}
+
 // own remembers memories as the tenant's.
 func (r *readRig) own(ids ...string) {
 	r.t.Helper()
@@ -176,13 +184,11 @@ func everyRead(t *testing.T, table iter.Seq2[string, memproxy.Route], rows []rea
 func (r *readRig) read(rows []readRow, memory, other string, strict bool) {
 	r.t.Helper()
 	fill := strings.NewReplacer("{M}", memory, "{T}", secretText, "{O}", other, "{OPEN}", openText)
-	r.mu.Lock()
 	for i := range rows {
 		path, _, _ := strings.Cut(fill.Replace(rows[i].path), "?")
 		path, _ = url.PathUnescape(path)
-		r.answers[rows[i].method+" "+path] = fill.Replace(rows[i].answer)
+		r.answer(rows[i].method, path, fill.Replace(rows[i].answer))
 	}
-	r.mu.Unlock()
 	for _, state := range memproxy.MemoryStates {
 		r.state(memory, state)
 		for _, reviewer := range []bool{false, true} {
