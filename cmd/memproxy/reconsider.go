@@ -86,12 +86,15 @@ func (s *sidecar) ruledToday(ctx context.Context, h memproxy.HeldWrite, c mempro
 	}
 	how := s.cfg.Review.Reevaluate
 	v.Reject, v.Release = how == "reject" || how == "release", how == "release"
-	s.recordRuling(h, v)
+	if err := s.recordRuling(ctx, h, v); err != nil {
+		s.log.Error("a held write waits on: what the rules say of it could not be recorded", "hold", h.ID, "error", err)
+		return memproxy.Reevaluation{}
+	}
 	return v
 }
 
 // recordRuling records that rules give a hold its last word, before they do.
-func (s *sidecar) recordRuling(h memproxy.HeldWrite, v memproxy.Reevaluation) {
+func (s *sidecar) recordRuling(ctx context.Context, h memproxy.HeldWrite, v memproxy.Reevaluation) error {
 	detail := ""
 	switch {
 	case v.Verdict == memproxy.Deny && v.Reject:
@@ -99,13 +102,12 @@ func (s *sidecar) recordRuling(h memproxy.HeldWrite, v memproxy.Reevaluation) {
 	case v.Verdict < memproxy.Hold && v.Release:
 		detail = "hold.approve"
 	default:
-		return
+		return nil
 	}
 	ev := memproxy.Event{
 		Type: memproxy.EventReview, Time: s.clock(), Decision: h.ID, Principal: memproxy.Principal{ID: memproxy.RulesReviewer(v.Policy), Kind: memproxy.KindService, Tenant: h.Tenant},
 		Backend: h.Backend, Targets: []string{h.ID}, Reasons: v.Reasons, Policy: v.Policy, Claimed: -1, Confidence: -1, Detail: detail,
 	}
-	if err := s.audit.Note(ev); err != nil {
-		s.log.Error("audit note lost", "type", string(ev.Type), "error", err)
-	}
+	_, err := s.audit.Record(ctx, ev)
+	return err
 }
