@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -47,16 +48,10 @@ func (r *run) load(ctx context.Context) {
 		return
 	}
 	for _, id := range ids {
-		st := known[id]
-		switch st.State {
-		case memproxy.StateQuarantined, memproxy.StateFlagged, memproxy.StatePending, memproxy.StateExpired, memproxy.StateSuperseded:
-			r.refuse(StatusForbidden, memproxy.Reason{Code: memproxy.StateWithheld, Pointer: "target:" + id, Detail: "the memory is " + string(st.State) + " and is not given to an agent"})
+		if state := known[id].State; r.rules.display(state) != show {
+			why := "the memory is " + string(cmp.Or(state, memproxy.StateUntrusted)) + " and is not given to an agent"
+			r.refuse(StatusForbidden, memproxy.Reason{Code: memproxy.StateWithheld, Pointer: "target:" + id, Detail: why})
 			return
-		case memproxy.StateUntrusted:
-			if r.rules.WithholdUntrusted {
-				r.refuse(StatusForbidden, memproxy.Reason{Code: memproxy.StateWithheld, Pointer: "target:" + id, Detail: "the memory is untrusted and is not given to an agent"})
-				return
-			}
 		}
 	}
 }

@@ -188,7 +188,7 @@ func (l *registrar) SetState(context.Context, ...memproxy.StateChange) (int, err
 }
 
 // Proves MFW-7: where untrusted memories are withheld, so are those of which
-// the ledger cannot be asked; raw messages are not, and without the setting
+// the ledger cannot be asked, or knows nothing; raw messages are not, and without the setting
 // everything is shown. A page's memories are asked about once.
 func TestUntrustedWhileTheLedgerIsAway(t *testing.T) {
 	for _, tc := range []struct {
@@ -196,14 +196,14 @@ func TestUntrustedWhileTheLedgerIsAway(t *testing.T) {
 		away   error
 		want   string
 	}{
-		{true, errBroken, "said"}, {true, nil, "good,said"}, {false, errBroken, "good,bad,said"}, {false, nil, "good,bad,said"},
+		{true, errBroken, "said"}, {true, nil, "good,said"}, {false, errBroken, "good,bad,stranger,said"}, {false, nil, "good,bad,stranger,said"},
 	} {
 		l := &registrar{fakeLedger: fakeLedger{rows: map[string]memproxy.Ownership{}}, away: tc.away, states: map[string]memproxy.MemoryState{"bad": memproxy.StateUntrusted, "good": memproxy.StateValidated}}
 		r := newRig(t, func(r *rig) {
 			r.sweeper, r.rules.WithholdUntrusted, r.rules.Changed, r.who.ActsAs = l, tc.strict, gate.ChangedReport, all()
 		})
 		r.fake.memories = []memproxy.Memory{
-			{Pointer: "/0", ID: "good", Text: "x"}, {Pointer: "/1", ID: "bad", Text: "x"}, {Pointer: "/2", ID: "said", Text: "x", Layer: memproxy.Episodic},
+			{Pointer: "/0", ID: "good", Text: "x"}, {Pointer: "/1", ID: "bad", Text: "x"}, {Pointer: "/2", ID: "stranger", Text: "x"}, {Pointer: "/3", ID: "said", Text: "x", Layer: memproxy.Episodic},
 		}
 		a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
 		got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")})

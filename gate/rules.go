@@ -43,7 +43,7 @@ type Rules struct {
 	// Withhold is the risk from which on a memory is left out of answers, and
 	// what a backend's model extracted is taken back. Zero: never.
 	Withhold memproxy.PerMille
-	// WithholdUntrusted leaves out what is known to be untrusted until it is
+	// WithholdUntrusted leaves out what is untrusted, or not known, until it is
 	// validated.
 	WithholdUntrusted bool
 	// NeverRefuse writes new memories that look dangerous and has their state

@@ -34,25 +34,25 @@ func (ret *returning) stand(ctx context.Context) (refused bool) {
 	}
 	ret.stands = known
 	withheld, sanitised := 0, 0
-	for _, i := range ret.unknown(known) {
-		m := &ret.reading.Memories[i]
-		if m.Pointer == "" {
-			ret.refuse(StatusNotFound, memproxy.StateWithheld, "nobody can say how the memory stands, and it is withheld")
-			ret.filtered++
-			return true
+	for _, hide := range [...]struct {
+		places []int
+		why    string
+	}{
+		{ret.byDecision(ctx, registrar, known), "nobody can say by what write the memory came, and it is withheld"},
+		{ret.unknown(known), "nobody can say how the memory stands, and it is withheld"},
+	} {
+		for _, i := range hide.places {
+			m := &ret.reading.Memories[i]
+			if m.Pointer == "" {
+				ret.refuse(StatusNotFound, memproxy.StateWithheld, hide.why)
+				ret.filtered++
+				return true
+			}
+			if !m.Drop {
+				m.Drop = true
+				withheld++
+			}
 		}
-		m.Drop = true
-		withheld++
-	}
-	for _, i := range ret.byDecision(ctx, registrar, known) {
-		m := &ret.reading.Memories[i]
-		if m.Pointer == "" {
-			ret.refuse(StatusNotFound, memproxy.StateWithheld, "nobody can say by what write the memory came, and it is withheld")
-			ret.filtered++
-			return true
-		}
-		m.Drop = true
-		withheld++
 	}
 	for i := range ret.reading.Memories {
 		m := &ret.reading.Memories[i]
@@ -149,12 +149,17 @@ func (ret *returning) standing(ctx context.Context, registrar Registrar, kind me
 	return got
 }
 
-// unknown are the places of memories of which the ledger could not be asked,
-// where what is untrusted is withheld: they are untrusted then.
-func (ret *returning) unknown(known map[memproxy.TargetKind]map[string]memproxy.Standing) (places []int) {
+// unknown are the places of memories of which nothing is recorded, or the
+// ledger could not be asked, where what is untrusted is withheld: they are
+// untrusted. Those that were put there around the proxy are among them.
+func (ret *returning) unknown(known standings) (places []int) {
+	if !ret.rules.WithholdUntrusted {
+		return nil
+	}
 	for i := range ret.reading.Memories {
 		m := &ret.reading.Memories[i]
-		if _, asked := known[kindOf(m)]; ret.rules.WithholdUntrusted && !asked && m.ID != "" && m.Text != "" && !m.Drop && m.Layer != memproxy.Episodic {
+		_, recorded := known[kindOf(m)][m.ID]
+		if !recorded && m.ID != "" && (m.Text != "" || len(m.Also) > 0) && !m.Drop && m.Layer != memproxy.Episodic {
 			places = append(places, i)
 		}
 	}
@@ -170,27 +175,32 @@ const (
 	withhold
 )
 
-// display says how a memory is shown to the principal (DOL-5).
-func (ret *returning) display(st *memproxy.Standing, m *memproxy.Memory) display {
-	switch st.State {
-	case memproxy.StateQuarantined, memproxy.StateExpired, memproxy.StateSuperseded:
-		return withhold
-	case memproxy.StatePending:
-		if slices.Contains(ret.Principal.Roles, RoleReviewer) {
-			return show
-		}
+// display says how memories of a state are shown to those who review none
+// (DOL-5). What has no state is untrusted.
+func (r *Rules) display(state memproxy.MemoryState) display {
+	switch state {
+	case memproxy.StateQuarantined, memproxy.StatePending, memproxy.StateExpired, memproxy.StateSuperseded:
 		return withhold
 	case memproxy.StateFlagged:
-		if m.TextAt == "" || m.Text == "" {
-			return withhold // it cannot be shown in part
-		}
 		return sanitise
-	case memproxy.StateUntrusted:
-		if ret.rules.WithholdUntrusted {
+	case memproxy.StateUntrusted, "":
+		if r.WithholdUntrusted {
 			return withhold
 		}
 	}
 	return show
+}
+
+// display says how a memory is shown to the principal.
+func (ret *returning) display(st *memproxy.Standing, m *memproxy.Memory) display {
+	d := ret.rules.display(st.State)
+	switch {
+	case st.State == memproxy.StatePending && slices.Contains(ret.Principal.Roles, RoleReviewer):
+		return show
+	case d == sanitise && (m.TextAt == "" || m.Text == ""):
+		return withhold // it cannot be shown in part
+	}
+	return d
 }
 
 // Sanitise replaces the spans of findings by placeholders and says below what

@@ -140,7 +140,7 @@ func expected(state memproxy.MemoryState, reviewer, strict bool) sight {
 	switch state {
 	case memproxy.StateValidated:
 		return whole
-	case memproxy.StateUntrusted:
+	case memproxy.StateUntrusted, "":
 		if strict {
 			return hidden
 		}
@@ -189,8 +189,10 @@ func (r *readRig) read(rows []readRow, memory, other string, strict bool) {
 		path, _ = url.PathUnescape(path)
 		r.answer(rows[i].method, path, fill.Replace(rows[i].answer))
 	}
-	for _, state := range memproxy.MemoryStates {
-		r.state(memory, state)
+	for _, state := range append([]memproxy.MemoryState{""}, memproxy.MemoryStates[:]...) {
+		if state != "" { // at first nothing is recorded of it
+			r.state(memory, state)
+		}
 		for _, reviewer := range []bool{false, true} {
 			who := []string{"X-API-Key", devToken}
 			if reviewer {
@@ -199,6 +201,9 @@ func (r *readRig) read(rows []readRow, memory, other string, strict bool) {
 			want := expected(state, reviewer, strict)
 			for i := range rows {
 				row := &rows[i]
+				if made := row.shows == derived || strings.Contains(row.answer, "system_message"); state == "" && strict && made {
+					continue // of what nobody knows, nobody knows what was made of it
+				}
 				got := r.do(row.method, fill.Replace(row.path), fill.Replace(row.body), who...)
 				if err := row.shown(got, want); err != "" {
 					r.t.Errorf("%s, %s, reviewer %v, strict %v: %s\n%d %s", row.id, state, reviewer, strict, err, got.status, got.body)
