@@ -37,15 +37,7 @@ func accept(c *call) (any, error) {
 	if !c.allowed(in.Tenant) {
 		return nil, notFound()
 	}
-	ctx, cancel, err := c.custody()
-	if err != nil {
-		return nil, err
-	}
-	defer cancel()
-	if err := c.record("accept", in.Tenant, "", ""); err != nil {
-		return nil, err
-	}
-	return c.api.opt.Custodian.Accept(ctx, in)
+	return custody(c, "accept", in.Tenant, "", func(ctx context.Context, keeper Custodian) (any, error) { return keeper.Accept(ctx, in) })
 }
 
 // Accept takes a tenant's broken chain as it is.

@@ -94,15 +94,20 @@ func (r *SealRequest) why() string  { return r.Reason }
 // custodyTime bounds a sweep or a seal.
 const custodyTime = 6 * time.Hour
 
-// custody is the context of work that lasts as long as the store is large, and
-// ends when the one who asked is gone.
-func (c *call) custody() (context.Context, context.CancelFunc, error) {
+// custody has the custodian do what lasts as long as the store is large, once
+// it is on record that it was asked for. It ends when the one who asked is gone.
+func custody[T any](c *call, what, tenant, backend string, do func(context.Context, Custodian) (T, error)) (T, error) {
+	var none T
 	if c.api.opt.Custodian == nil {
-		return nil, nil, problem{http.StatusNotImplemented, "custody", "this installation cannot look through its backends"}
+		return none, problem{http.StatusNotImplemented, "custody", "this installation cannot look through its backends"}
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx()), custodyTime)
-	stop := context.AfterFunc(c.gone, cancel)
-	return ctx, func() { stop(); cancel() }, nil
+	defer cancel()
+	defer context.AfterFunc(c.gone, cancel)()
+	if err := c.record(what, tenant, backend, ""); err != nil {
+		return none, err
+	}
+	return do(ctx, c.api.opt.Custodian)
 }
 
 func sweep(c *call) (any, error) {
@@ -110,15 +115,7 @@ func sweep(c *call) (any, error) {
 	if err := c.body(&in); err != nil {
 		return nil, err
 	}
-	ctx, cancel, err := c.custody()
-	if err != nil {
-		return nil, err
-	}
-	defer cancel()
-	if err := c.record("sweep", "", in.Backend, ""); err != nil {
-		return nil, err
-	}
-	report, err := c.api.opt.Custodian.Sweep(ctx, in)
+	report, err := custody(c, "sweep", "", in.Backend, func(ctx context.Context, keeper Custodian) (SweepReport, error) { return keeper.Sweep(ctx, in) })
 	if err != nil {
 		return nil, err
 	}
@@ -142,15 +139,7 @@ func seal(c *call) (any, error) {
 	if !c.allowed(in.Tenant) {
 		return nil, notFound()
 	}
-	ctx, cancel, err := c.custody()
-	if err != nil {
-		return nil, err
-	}
-	defer cancel()
-	if err := c.record("seal", in.Tenant, in.Backend, ""); err != nil {
-		return nil, err
-	}
-	return c.api.opt.Custodian.Seal(ctx, in)
+	return custody(c, "seal", in.Tenant, in.Backend, func(ctx context.Context, keeper Custodian) (any, error) { return keeper.Seal(ctx, in) })
 }
 
 // Sweep looks through backends and chains. It lasts as long as they are large;

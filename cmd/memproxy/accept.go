@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/memproxy/memproxy"
@@ -12,7 +13,7 @@ import (
 )
 
 // errUnbroken: there is nothing to accept.
-var errUnbroken = errors.Join(memproxy.ErrState, errors.New("nothing of that chain is broken"))
+var errUnbroken = errors.Join(memproxy.ErrState, errors.New("nothing is broken of that chain that could be accepted"))
 
 // hashed begins the name of a tenant of whom only anchors are left.
 const hashed = "sha256:"
@@ -50,17 +51,13 @@ func (c *custodian) Accept(ctx context.Context, q review.AcceptRequest) (review.
 			report.Accepted = append(report.Accepted, f)
 		}
 	}
-	known, err := c.ledger.Breaches(ctx, q.Tenant)
-	if err != nil {
-		return report, err
-	}
-	open := len(report.Accepted)
-	for i := range known {
-		if !known[i].Accepted {
-			open++
+	breached := false
+	if !lost { // what was noted of a chain that is gone says no more than its end
+		if breached, err = c.breached(ctx, q.Tenant); err != nil {
+			return report, err
 		}
 	}
-	if open == 0 {
+	if len(report.Accepted) == 0 && !breached {
 		return report, errUnbroken
 	}
 	ev := c.event(memproxy.EventAccept, q.Tenant, "", fmt.Sprintf("%d faults of the chain are accepted: %s", len(report.Accepted), q.Reason))
@@ -114,8 +111,8 @@ func gone(tenant string) memproxy.ChainFault {
 // kindsOf are the kinds of faults, each once.
 func kindsOf(faults []memproxy.ChainFault) string {
 	var out []string
-	for _, f := range faults {
-		if s := string(f.Class); !strings.Contains(strings.Join(out, " "), s) {
+	for i := range faults {
+		if s := string(faults[i].Class); !slices.Contains(out, s) {
 			out = append(out, s)
 		}
 	}

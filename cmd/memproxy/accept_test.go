@@ -115,6 +115,9 @@ func TestAcceptanceIsOfWhatIsThere(t *testing.T) {
 	if got, err := accept(ghost); err != nil || len(got.Accepted) != 1 || r.sweep().Findings() != 0 {
 		t.Errorf("a chain that is gone, accepted: %+v, %v", got, err)
 	}
+	if _, err := accept(ghost); !errors.Is(err, memproxy.ErrState) {
+		t.Errorf("a chain that is gone, once more: %v", err)
+	}
 	if err := c.anchor(context.Background()); err != nil {
 		t.Fatal(err)
 	}

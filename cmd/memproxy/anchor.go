@@ -65,11 +65,11 @@ func (c *custodian) anchor(ctx context.Context) error {
 				return err
 			}
 		}
-		known, err := c.ledger.Breaches(ctx, h.Tenant)
+		broken, err := c.breached(ctx, h.Tenant)
 		if err != nil {
 			return err
 		}
-		if slices.ContainsFunc(known, func(b memproxy.Breach) bool { return !b.Accepted }) {
+		if broken {
 			continue
 		}
 		if err := c.audit.Note(c.anchorEvent(name, h)); err != nil {
@@ -78,6 +78,12 @@ func (c *custodian) anchor(ctx context.Context) error {
 		c.anchors.last[name] = anchor{h, c.clock()}
 	}
 	return nil
+}
+
+// breached reports whether something of a chain is broken that nobody accepted.
+func (c *custodian) breached(ctx context.Context, tenant string) (bool, error) {
+	known, err := c.ledger.Breaches(ctx, tenant)
+	return slices.ContainsFunc(known, func(b memproxy.Breach) bool { return !b.Accepted }), err
 }
 
 // anchorEvent is the record of an end. It names no tenant.

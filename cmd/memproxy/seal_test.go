@@ -207,7 +207,7 @@ func TestALedgerPutBackIsNoticed(t *testing.T) {
 		if code, out, errs := invoke(t, "ledger", "sweep", "-config", conf); strings.Contains(out, "faults") || !strings.Contains(out, "unbroken") {
 			t.Errorf("%d writes, accepted: exit %d %s %s", writes, code, out, errs)
 		}
-		if code, _, errs := invoke(t, "ledger", "accept", "-config", conf, "-tenant", "acme", "-reason", "again"); code != exitFailed || !strings.Contains(errs, "nothing of that chain is broken") {
+		if code, _, errs := invoke(t, "ledger", "accept", "-config", conf, "-tenant", "acme", "-reason", "again"); code != exitFailed || !strings.Contains(errs, "nothing is broken of that chain") {
 			t.Errorf("exit %d %s", code, errs)
 		}
 	}
