@@ -158,6 +158,15 @@ func TestIntegrityOnLetta(t *testing.T) {
 			t.Errorf("read: %s: %d %q", name, a.status, a.header.Get("X-Memproxy-Unverified"))
 		}
 	}
+	waitFor(t, "the changed block, once no agent can be at work on it", func() bool {
+		a := call(t, http.MethodGet, s.base+"/v1/blocks/"+ids["block"], "", "", sdk...)
+		return a.status == 200 && a.header.Get("X-Memproxy-Unverified") == ids["block"]
+	})
+	for _, path := range []string{"/v1/agents/" + agent, "/v1/blocks/" + ids["quiet"]} {
+		if a := call(t, http.MethodGet, s.base+path, "", "", sdk...); a.status != 200 || a.header.Get("X-Memproxy-Unverified") != "" {
+			t.Errorf("read: %s: %d %q", path, a.status, a.header.Get("X-Memproxy-Unverified"))
+		}
+	}
 	s.stop()
 	got := swept(t, s.dir)
 	for name, id := range ids {
@@ -170,7 +179,7 @@ func TestIntegrityOnLetta(t *testing.T) {
 	}
 	s = s.resume(t)
 	if a := call(t, http.MethodGet, s.base+"/v1/blocks/"+ids["block"], "", "", sdk...); a.status != 200 || a.header.Get("X-Memproxy-Unverified") != ids["block"] {
-		t.Errorf("what the sweep found is not shown: %d %v", a.status, a.header)
+		t.Errorf("what was found is not shown: %d %v", a.status, a.header)
 	}
 	s.stop()
 	breakChains(t, s.dir)

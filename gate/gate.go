@@ -54,6 +54,11 @@ type Options struct {
 	// has the same key in order. Nil: at once.
 	Later func(key string, f func())
 
+	// Suspect is told of texts that an answer shows as others than were
+	// recorded, of memories that the backend's own agents change. It does not
+	// block. Nil: nobody looks again.
+	Suspect func(Suspicion)
+
 	// Steps is told of points at which a crash must lose nothing; nil: nobody.
 	Steps memproxy.Stepper
 

@@ -87,8 +87,8 @@ func (e *Examiner) anothers(ctx context.Context, m *memproxy.Memory) bool {
 }
 
 // whole checks a memory against what is known of it, and reports false where
-// it is to be left out. A text that the backend's own agents change is
-// compared by sweeps only: it may be on its way into the ledger.
+// it is to be left out. A text that the backend's own agents change may be on
+// its way into the ledger: it is looked at again before anybody is accused.
 func (ret *returning) whole(ctx context.Context, row *memproxy.Ownership, m *memproxy.Memory) bool {
 	if ret.rules.Changed == ChangedIgnore || m.Missing || m.ID == "" {
 		return true
@@ -96,6 +96,7 @@ func (ret *returning) whole(ctx context.Context, row *memproxy.Ownership, m *mem
 	code, detail := ret.examiner().Examine(ctx, row, m)
 	switch {
 	case code == memproxy.IntegrityMismatch && m.Mutable:
+		ret.suspect(row)
 	case code != "":
 		return ret.accuse(m, code, detail)
 	case row == nil && m.Stamp == nil && !m.Mutable && m.Text != "" && ret.sealed(ctx):

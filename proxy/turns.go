@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/semaphore"
 )
@@ -11,13 +12,15 @@ import (
 // changes an agent's tools not during any of its turns. Waiting is first come,
 // first served.
 type turns struct {
-	mu   sync.Mutex
-	held map[string]*turnLock
+	mu    sync.Mutex
+	held  map[string]*turnLock
+	begun uint64 // how many locks there were, ever
 }
 
 type turnLock struct {
-	sem   *semaphore.Weighted
-	users int // that hold it or wait for it
+	sem    *semaphore.Weighted
+	users  int // that hold it or wait for it
+	number uint64
 }
 
 // Shares of a lock: a turn shares its agent, and has its key to itself.
@@ -34,7 +37,8 @@ func (t *turns) lock(ctx context.Context, key string, share int64) (unlock func(
 	}
 	l := t.held[key]
 	if l == nil {
-		l = &turnLock{sem: semaphore.NewWeighted(exclusive)}
+		t.begun++
+		l = &turnLock{sem: semaphore.NewWeighted(exclusive), number: t.begun}
 		t.held[key] = l
 	}
 	l.users++
@@ -52,3 +56,30 @@ func (t *turns) lock(ctx context.Context, key string, share int64) (unlock func(
 	}
 	return func() { l.sem.Release(share); leave() }, nil
 }
+
+// A Moment is a point in the life of a proxy, between two turns of agents.
+type Moment uint64
+
+// Moment returns the present one.
+func (p *Proxy) Moment() Moment {
+	p.turns.mu.Lock()
+	defer p.turns.mu.Unlock()
+	return Moment(p.turns.begun)
+}
+
+// Underway reports whether a turn that began before a moment is not over yet,
+// or what came of it is not settled: agents may have written what nobody has
+// recorded.
+func (p *Proxy) Underway(since Moment) bool {
+	p.turns.mu.Lock()
+	defer p.turns.mu.Unlock()
+	for _, l := range p.turns.held {
+		if l.number <= uint64(since) {
+			return true
+		}
+	}
+	return false
+}
+
+// LongestTurn is how long a turn lasts at most.
+func (p *Proxy) LongestTurn() time.Duration { return p.opt.RunTimeout }

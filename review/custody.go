@@ -48,6 +48,9 @@ type BackendSweep struct {
 	Known   int `json:"known"`
 	Unknown int `json:"unknown,omitempty"`
 	Skipped int `json:"skipped,omitempty"`
+	// Unsettled are texts that an agent's turn may be about to change, and that
+	// were not as recorded: the next sweep tells.
+	Unsettled int `json:"unsettled,omitempty"`
 	// Cleared were doubted before and are what was written again.
 	Cleared  int                    `json:"cleared,omitempty"`
 	Findings []memproxy.Discrepancy `json:"findings,omitempty"`
@@ -167,6 +170,9 @@ func (r SweepReport) Print(w io.Writer) {
 	for _, b := range r.Backends {
 		p.line("%s: %d memories, %d known, %d unknown, %d not read, %d findings, %d cleared",
 			b.Backend, b.Items, b.Known, b.Unknown, b.Skipped, len(b.Findings)+b.More, b.Cleared)
+		if b.Unsettled > 0 {
+			p.line("  %d blocks of agents that are at work could not be compared: sweep again", b.Unsettled)
+		}
 		for _, f := range b.Findings {
 			p.line("  %s %s %s: %s (tenant %q)", f.Class, f.Code, f.ID, f.Detail, f.Tenant)
 		}

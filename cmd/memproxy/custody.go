@@ -35,8 +35,13 @@ type custodian struct {
 	// settle is how long what looks wrong may take to come right: a write that
 	// is in the backend and on its way into the ledger.
 	settle time.Duration
+	// patience is how long a sweep waits for turns of agents that are under way.
+	patience time.Duration
 	// rate is pages a second at most.
 	rate float64
+	// turns takes down which turns of a backend's agents are under way, and
+	// returns what tells whether they are over.
+	turns func(backend string) (over func() bool)
 
 	working sync.Mutex
 	anchors anchors
@@ -44,8 +49,9 @@ type custodian struct {
 
 // The pace of a sweep.
 const (
-	settleTime = time.Second
-	sweepRate  = 20.0
+	settleTime  = time.Second
+	turnsWaited = time.Minute
+	sweepRate   = 20.0
 )
 
 func (s *sidecar) newCustodian() (*custodian, error) {
@@ -59,7 +65,7 @@ func (s *sidecar) newCustodian() (*custodian, error) {
 	}
 	return &custodian{
 		cfg: s.cfg, audit: s.audit, dir: s.path("audit"), ledger: s.ledger, signer: signer, log: s.log, clock: time.Now,
-		settle: settleTime, rate: sweepRate,
+		settle: settleTime, patience: turnsWaited, rate: sweepRate, turns: s.turns,
 	}, nil
 }
 
@@ -235,6 +241,25 @@ func (c *custodian) told(ctx context.Context, f memproxy.ChainFault) (bool, erro
 	}
 	known, err := c.ledger.Breaches(ctx, f.Tenant)
 	return slices.ContainsFunc(known, func(b memproxy.Breach) bool { return b.Position == f.Position && b.Class == f.Class }), err
+}
+
+// name puts a finding into the log and marks its memory, unless that was done
+// before.
+func (c *custodian) name(ctx context.Context, f *memproxy.Discrepancy) error {
+	standings, err := c.ledger.Standings(ctx, f.Backend, f.Kind, []string{f.ID})
+	if err != nil {
+		return err
+	}
+	if now := standings[f.ID].Unverified; now == f.Code || now == memproxy.IntegrityChain {
+		return nil
+	}
+	ev := c.event(memproxy.EventIntegrity, f.Tenant, f.Backend, string(f.Class)+": "+f.Detail, f.ID)
+	ev.Reasons = []memproxy.Reason{{Code: f.Code, Rule: f.ID, Detail: string(f.Class)}}
+	if err := c.record(ctx, ev); err != nil {
+		return err
+	}
+	_, err = c.ledger.Cast(ctx, memproxy.Doubt{MemoryKey: f.MemoryKey, Tenant: f.Tenant, Code: f.Code})
+	return err
 }
 
 // errWorking: one at a time.

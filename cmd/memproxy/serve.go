@@ -104,6 +104,7 @@ func (s *sidecar) watch(ctx context.Context) {
 	s.watchRetention(ctx)
 	go s.keepAnchors(ctx)
 	go s.keepSweeping(ctx)
+	go s.keepSuspecting(ctx)
 }
 
 // reload puts a new bundle in force.

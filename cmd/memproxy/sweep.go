@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -152,13 +154,15 @@ func (w *storeSweep) hash(id string) uint64 { return maphash.String(w.seed, id) 
 // page compares one page. What looks wrong is looked at again, after what is
 // on its way had time to arrive.
 func (w *storeSweep) page(ctx context.Context, items []hunt.Item, again func() ([]hunt.Item, error)) error {
+	over := w.c.turns(w.backend.Name)
 	seen, err := w.look(ctx, items)
 	if err != nil {
 		return err
 	}
 	w.report.Items, w.report.Known, w.report.Unknown, w.report.Skipped = w.report.Items+seen.items, w.report.Known+seen.known, w.report.Unknown+seen.unknown, w.report.Skipped+seen.skipped
 	if len(seen.found) > 0 {
-		if err := pause(ctx, w.c.settle); err != nil {
+		settled, err := w.settle(ctx, seen, over)
+		if err != nil {
 			return err
 		}
 		if items, err = again(); err != nil {
@@ -169,9 +173,14 @@ func (w *storeSweep) page(ctx context.Context, items []hunt.Item, again func() (
 			return err
 		}
 		for id, f := range seen.found {
-			if now, yes := still.found[id]; !yes || now.Code != f.Code {
+			now, yes := still.found[id]
+			switch {
+			case !yes || now.Code != f.Code:
 				delete(seen.found, id)
-			} else {
+			case w.changing(f) && (!settled || now.has != f.has):
+				delete(seen.found, id)
+				w.report.Unsettled++
+			default:
 				seen.found[id] = now
 			}
 		}
@@ -186,11 +195,36 @@ func (w *storeSweep) page(ctx context.Context, items []hunt.Item, again func() (
 	return w.clear(ctx, seen)
 }
 
+// changing reports whether a finding is a text that an agent may have changed
+// a moment ago, inside the backend.
+func (w *storeSweep) changing(f finding) bool {
+	return f.Code == memproxy.IntegrityMismatch && letta.KindOf(f.ID) == letta.TargetBlock
+}
+
+// settle waits for what is on its way into the ledger. Of what agents write
+// that is until the turns that were under way are over; it reports false where
+// that takes too long.
+func (w *storeSweep) settle(ctx context.Context, seen looked, over func() bool) (settled bool, err error) {
+	begun := w.c.clock()
+	if err := pause(ctx, w.c.settle); err != nil || over() || !slices.ContainsFunc(slices.Collect(maps.Values(seen.found)), w.changing) {
+		return true, err
+	}
+	for !over() {
+		if w.c.clock().Sub(begun) >= w.c.patience {
+			return false, nil
+		}
+		if err := pause(ctx, w.c.settle); err != nil {
+			return false, err
+		}
+	}
+	return true, pause(ctx, w.c.settle) // for what the last turn wrote
+}
+
 // find lists a finding. Of very many the rest is named and marked at once.
 func (w *storeSweep) find(ctx context.Context, f finding) error {
 	if len(w.report.Findings) >= maxListed {
 		w.report.More++
-		return w.name(ctx, &f.Discrepancy)
+		return w.c.name(ctx, &f.Discrepancy)
 	}
 	if f.Code == memproxy.IntegrityMismatch && f.wants != "" {
 		w.strays = append(w.strays, stray{len(w.report.Findings), f.has, f.wants})

@@ -207,31 +207,12 @@ func (w *storeSweep) finish(ctx context.Context) error {
 		}
 	}
 	for i := range w.report.Findings {
-		if err := w.name(ctx, &w.report.Findings[i]); err != nil {
+		if err := w.c.name(ctx, &w.report.Findings[i]); err != nil {
 			return err
 		}
 	}
 	r := &w.report
-	ev := w.c.event(memproxy.EventSweep, "", w.backend.Name, fmt.Sprintf("%d memories, %d known, %d unknown, %d not read, %d findings, %d cleared",
-		r.Items, r.Known, r.Unknown, r.Skipped, len(r.Findings)+r.More, r.Cleared))
+	ev := w.c.event(memproxy.EventSweep, "", w.backend.Name, fmt.Sprintf("%d memories, %d known, %d unknown, %d not read, %d unsettled, %d findings, %d cleared",
+		r.Items, r.Known, r.Unknown, r.Skipped, r.Unsettled, len(r.Findings)+r.More, r.Cleared))
 	return w.c.record(ctx, ev)
-}
-
-// name puts a finding into the log and marks its memory, unless that was done
-// before.
-func (w *storeSweep) name(ctx context.Context, f *memproxy.Discrepancy) error {
-	standings, err := w.c.ledger.Standings(ctx, f.Backend, f.Kind, []string{f.ID})
-	if err != nil {
-		return err
-	}
-	if now := standings[f.ID].Unverified; now == f.Code || now == memproxy.IntegrityChain {
-		return nil
-	}
-	ev := w.c.event(memproxy.EventIntegrity, f.Tenant, f.Backend, string(f.Class)+": "+f.Detail, f.ID)
-	ev.Reasons = []memproxy.Reason{{Code: f.Code, Rule: f.ID, Detail: string(f.Class)}}
-	if err := w.c.record(ctx, ev); err != nil {
-		return err
-	}
-	_, err = w.c.ledger.Cast(ctx, memproxy.Doubt{MemoryKey: f.MemoryKey, Tenant: f.Tenant, Code: f.Code})
-	return err
 }

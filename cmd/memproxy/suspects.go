@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/letta"
+	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/proxy"
+)
+
+const (
+	// maxSuspects bounds what is to be looked at again; more is seen by the
+	// next read.
+	maxSuspects = 1024
+	// suspectSettle is how long what was written may take into the ledger, once
+	// its turn is over.
+	suspectSettle = 5 * time.Second
+)
+
+// suspects are blocks that a read showed with another text than was recorded.
+// An agent changes its blocks inside the backend, and that is recorded once its
+// leg is over. So each is looked at again when every turn that was under way is
+// over: what is not recorded by then did not come through memproxy.
+type suspects struct {
+	mu   sync.Mutex
+	open map[gate.Suspicion]suspected
+}
+
+type suspected struct {
+	seen  time.Time
+	turns proxy.Moment
+	quiet time.Time // when its turns were first found to be over
+}
+
+// suspect notes what a read saw.
+func (s *sidecar) suspect(su gate.Suspicion) {
+	p := s.proxyOf(su.Backend)
+	if p == nil || letta.KindOf(su.ID) != letta.TargetBlock {
+		return
+	}
+	s.suspects.mu.Lock()
+	defer s.suspects.mu.Unlock()
+	if _, known := s.suspects.open[su]; known || len(s.suspects.open) >= maxSuspects {
+		return
+	}
+	if s.suspects.open == nil {
+		s.suspects.open = map[gate.Suspicion]suspected{}
+	}
+	s.suspects.open[su] = suspected{seen: s.clock(), turns: p.Moment()}
+}
+
+// keepSuspecting looks again at what is suspected, until ctx is over.
+func (s *sidecar) keepSuspecting(ctx context.Context) {
+	tick := time.NewTicker(suspectSettle / 2)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, su := range s.due(s.clock()) {
+			if err := s.convict(ctx, su); err != nil && ctx.Err() == nil {
+				s.log.Error("a block that is not what was recorded was not named; the next read looks again", "memory", su.ID, "error", err)
+			}
+		}
+	}
+}
+
+// due takes out what can be told by now.
+func (s *sidecar) due(now time.Time) []gate.Suspicion {
+	var out []gate.Suspicion
+	s.suspects.mu.Lock()
+	defer s.suspects.mu.Unlock()
+	for su, st := range s.suspects.open {
+		if s.unsettled(su.Backend, st, now) {
+			continue
+		}
+		if st.quiet.IsZero() {
+			st.quiet = now
+			s.suspects.open[su] = st
+		}
+		if now.Sub(st.quiet) >= suspectSettle {
+			delete(s.suspects.open, su)
+			out = append(out, su)
+		}
+	}
+	return out
+}
+
+// unsettled reports whether a turn may be under way that changed what was seen:
+// here, or in another process that has the same ledger.
+func (s *sidecar) unsettled(backend string, st suspected, now time.Time) bool {
+	p := s.proxyOf(backend)
+	if now.Sub(st.seen) >= p.LongestTurn() {
+		return false
+	}
+	return s.cfg.Ledger.URL.Reveal() != "" || p.Underway(st.turns)
+}
+
+// turns is the custodian's.
+func (s *sidecar) turns(backend string) (over func() bool) {
+	p := s.proxyOf(backend)
+	if p == nil { // nobody else has the ledger open, and no agent runs through it
+		return func() bool { return true }
+	}
+	since := p.Moment()
+	return func() bool { return !p.Underway(since) }
+}
+
+// convict names a block in the log and marks it, if nothing was recorded of it
+// since it was seen.
+func (s *sidecar) convict(ctx context.Context, su gate.Suspicion) error {
+	ctx, cancel := context.WithTimeout(ctx, recordTime)
+	defer cancel()
+	rows, err := s.ledger.Owners(ctx, su.Backend, su.Kind, []string{su.ID})
+	if err != nil {
+		return err
+	}
+	if row, known := rows[su.ID]; !known || row.Deleted || row.SHA256 != su.Known {
+		return nil
+	}
+	return s.custodian.name(ctx, &memproxy.Discrepancy{
+		MemoryKey: su.MemoryKey, Tenant: su.Tenant, Class: memproxy.FaultTamper, Code: memproxy.IntegrityMismatch,
+		Detail: "a read showed another text than the one that went through memproxy",
+	})
+}
