@@ -251,9 +251,22 @@ type Operation struct {
 	// Stamp is the provenance to write into every metadata home of the
 	// payload, or nil.
 	Stamp *Stamp
+	// Seal signs a stamp anew for the metadata that it is written beside, in
+	// JSON and without the proxy's own members. One that is not of this
+	// installation comes back as it is. Nil: stamps say nothing of metadata.
+	Seal func(s Stamp, metadata []byte) Stamp `json:"-"`
 	// Current are the memories as they are upstream, by target id, when the
 	// gate had to ask: a patch that must merge needs them.
 	Current map[string]Memory
+}
+
+// StampBeside is the stamp for one home of metadata.
+func (op *Operation) StampBeside(metadata []byte) *Stamp {
+	if op.Seal == nil {
+		return op.Stamp
+	}
+	s := op.Seal(*op.Stamp, metadata)
+	return &s
 }
 
 // TargetKind says what an operation's targets are.

@@ -3,6 +3,7 @@ package memproxy
 import (
 	"math"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -208,6 +209,12 @@ func (p Principal) May(d Dimension) Limit {
 // keys with this prefix are removed and reported.
 const StampPrefix = "memproxy_"
 
+// Reserved reports whether a metadata key is the proxy's own, in whatever letter
+// case.
+func Reserved(key string) bool {
+	return len(key) >= len(StampPrefix) && strings.EqualFold(key[:len(StampPrefix)], StampPrefix)
+}
+
 // Stamp is the provenance that travels with a memory in its metadata, as flat
 // scalar keys with StampPrefix, under 1 KB in all.
 type Stamp struct {
@@ -221,6 +228,7 @@ type Stamp struct {
 	Time        time.Time   // when the proxy ruled, to the second, UTC
 	SHA256      string      // hex, of the content as it was ruled on
 	Mark        string      // codes of the reasons for which it is marked, with spaces between; "" is not written
+	Metadata    string      // hashes of the members of metadata that it was written beside; "" is not written
 	Signature   string      // over all the above
 }
 

@@ -115,6 +115,13 @@ func TestIntegrityOnLetta(t *testing.T) {
 		t.Fatalf("before anything was done: %v", got)
 	}
 
+	// Nobody reads these before they are changed: what is signed speaks.
+	s = s.resume(t)
+	for _, name := range []string{"fresh", "plain"} {
+		ids[name] = made("/v1/blocks/", `{"label":"notes","value":"Ann paints.","metadata":{"about":"paint","n":0.70,"whole":2,"list":["a",1.5],"deep":{"b":[true],"a":"ü"},"nil":null}}`)
+	}
+	s.stop()
+
 	db := lettaDatabase(t, data)
 	edit := func(query string, args ...any) {
 		t.Helper()
@@ -134,6 +141,7 @@ func TestIntegrityOnLetta(t *testing.T) {
 	edit(`UPDATE block SET metadata_ = (SELECT metadata_ FROM block WHERE id = $2) WHERE id = $1`, ids["robbed"], ids["forged"])
 	edit(`UPDATE block SET metadata_ = replace(metadata_::text, '"authenticated"', '"human"')::json WHERE id = $1`, ids["forged"])
 	edit(`UPDATE block SET metadata_ = replace(metadata_::text, '"metadata"', '"Eve"')::json WHERE id = $1`, ids["metadata"])
+	edit(`UPDATE block SET metadata_ = replace(metadata_::text, '"paint"', '"Eve"')::json WHERE id = $1`, ids["fresh"])
 	var list []struct{ ID string }
 	a := call(t, http.MethodPost, base+archive, "", `{"text":"Ann trusts Eve."}`, sdk...)
 	if err := json.Unmarshal([]byte(a.body), &list); err != nil || len(list) != 1 {
@@ -144,7 +152,7 @@ func TestIntegrityOnLetta(t *testing.T) {
 	want := map[string]string{
 		"tampered": "tamper integrity.mismatch", "cut": "truncate integrity.mismatch", "one": "reorder integrity.mismatch", "other": "reorder integrity.mismatch",
 		"deleted": "delete integrity.missing", "inserted": "insert integrity.unknown", "block": "tamper integrity.mismatch",
-		"forged": "forge integrity.forged", "robbed": "forge integrity.forged", "metadata": "metadata integrity.metadata",
+		"forged": "forge integrity.forged", "robbed": "forge integrity.forged", "metadata": "metadata integrity.metadata", "fresh": "metadata integrity.metadata",
 	}
 	s = s.resume(t)
 	read := call(t, http.MethodGet, s.base+archive+"?limit=50", "", "", sdk...)
@@ -153,7 +161,7 @@ func TestIntegrityOnLetta(t *testing.T) {
 			t.Errorf("read: %s: want %q: %q", name, want[name], read.header.Get("X-Memproxy-Unverified"))
 		}
 	}
-	for _, name := range []string{"forged", "robbed", "metadata"} {
+	for _, name := range []string{"forged", "robbed", "metadata", "fresh"} {
 		if a := call(t, http.MethodGet, s.base+"/v1/blocks/"+ids[name], "", "", sdk...); a.status != 200 || a.header.Get("X-Memproxy-Unverified") != ids[name] {
 			t.Errorf("read: %s: %d %q", name, a.status, a.header.Get("X-Memproxy-Unverified"))
 		}
@@ -162,7 +170,7 @@ func TestIntegrityOnLetta(t *testing.T) {
 		a := call(t, http.MethodGet, s.base+"/v1/blocks/"+ids["block"], "", "", sdk...)
 		return a.status == 200 && a.header.Get("X-Memproxy-Unverified") == ids["block"]
 	})
-	for _, path := range []string{"/v1/agents/" + agent, "/v1/blocks/" + ids["quiet"]} {
+	for _, path := range []string{"/v1/agents/" + agent, "/v1/blocks/" + ids["quiet"], "/v1/blocks/" + ids["plain"]} {
 		if a := call(t, http.MethodGet, s.base+path, "", "", sdk...); a.status != 200 || a.header.Get("X-Memproxy-Unverified") != "" {
 			t.Errorf("read: %s: %d %q", path, a.status, a.header.Get("X-Memproxy-Unverified"))
 		}

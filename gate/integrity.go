@@ -48,8 +48,8 @@ type Examiner struct {
 }
 
 // Examine says what speaks against a memory: its text against the hash of the
-// one that went through, its stamp against the key and against the writes that
-// are known of it. The empty code is nothing. Row is what the ledger knows, or
+// one that went through, its stamp against the key, against the writes that are
+// known of it and against the metadata beside it. The empty code is nothing. Row is what the ledger knows, or
 // nil.
 func (e *Examiner) Examine(ctx context.Context, row *memproxy.Ownership, m *memproxy.Memory) (memproxy.ReasonCode, string) {
 	if m.Stamp != nil {
@@ -62,6 +62,9 @@ func (e *Examiner) Examine(ctx context.Context, row *memproxy.Ownership, m *memp
 		}
 		if (row == nil || s.ID != row.Decision) && e.anothers(ctx, m) {
 			return memproxy.IntegrityForged, "the provenance is another memory's"
+		}
+		if unlike(m.Stamp, m.Metadata) {
+			return memproxy.IntegrityMetadata, "the metadata is not what was written"
 		}
 	}
 	if row != nil && row.SHA256 != "" && m.Text != "" && m.TextAt != "" && row.SHA256 != textHash(m.Text) {

@@ -5,7 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"strings"
+	"errors"
+	"maps"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -35,25 +36,40 @@ func GlimpseOf(adapter any, row *memproxy.Ownership, m *memproxy.Memory) memprox
 }
 
 func metadataHash(raw []byte, mixed func(string) bool) string {
-	var members map[string]json.RawMessage
-	if len(raw) == 0 || json.Unmarshal(raw, &members) != nil {
-		members = nil
-	}
-	for name := range members {
-		if mixed(name) || len(name) >= len(memproxy.StampPrefix) && strings.EqualFold(name[:len(memproxy.StampPrefix)], memproxy.StampPrefix) {
-			delete(members, name)
+	plain := append(make(jsontext.Value, 0, len(raw)), '{')
+	err := members(raw, func(name string, value jsontext.Value) (err error) {
+		if mixed(name) {
+			return nil
 		}
-	}
-	if len(members) == 0 {
+		if len(plain) > 1 {
+			plain = append(plain, ',')
+		}
+		plain, err = jsontext.AppendQuote(plain, name)
+		plain = append(append(plain, ':'), value...)
+		return err
+	})
+	if errors.Is(err, errNoObject) || err == nil && len(plain) == 1 {
 		return "" // none, null and nothing but ours are one
 	}
-	plain, err := json.Marshal(members)
-	v := jsontext.Value(plain)
-	if err == nil && v.Canonicalize() == nil {
-		plain = v
+	if plain = append(plain, '}'); err != nil || plain.Canonicalize() != nil {
+		plain = loose(raw, mixed)
 	}
 	sum := sha256.Sum256(plain)
 	return hex.EncodeToString(sum[:])
+}
+
+// loose is metadata that two readers may read differently, as one of them does.
+func loose(raw []byte, mixed func(string) bool) []byte {
+	var all map[string]json.RawMessage
+	if json.Unmarshal(raw, &all) != nil {
+		return raw
+	}
+	maps.DeleteFunc(all, func(name string, _ json.RawMessage) bool { return mixed(name) || memproxy.Reserved(name) })
+	plain, err := json.Marshal(all)
+	if err != nil {
+		return raw
+	}
+	return plain
 }
 
 // glimpse compares the metadata in an answer with what it was when it was

@@ -72,7 +72,7 @@ func ownParams(query string, said map[string][]string) (rest, own string, flaw *
 	for part := range strings.SplitSeq(query, "&") {
 		name, value, _ := strings.Cut(part, "=")
 		key, err := url.QueryUnescape(name)
-		if err != nil || len(key) < len(memproxy.StampPrefix) || !strings.EqualFold(key[:len(memproxy.StampPrefix)], memproxy.StampPrefix) {
+		if err != nil || !memproxy.Reserved(key) {
 			keep = append(keep, part)
 			continue
 		}

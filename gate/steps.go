@@ -142,7 +142,7 @@ func encode(_ context.Context, r *run) error {
 	}
 	if op.Kind == memproxy.Learn || op.Kind == memproxy.Correct {
 		stamp := r.stamp()
-		op.Stamp = &stamp
+		op.Stamp, op.Seal = &stamp, r.seal
 	}
 	body, query, err := r.call.Backend.Adapter.Encode(r.call.Route, r.call.Request, r.call.Body, op)
 	var bad *memproxy.Malformed

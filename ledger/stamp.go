@@ -116,8 +116,13 @@ func (s *Signer) mac(key Key, id string, st *memproxy.Stamp, sum *[sha256.Size]b
 	b = appendField(b, string(st.Attestation))
 	b = binary.BigEndian.AppendUint64(b, uint64(st.Time.Unix()))
 	b = appendField(b, st.SHA256)
-	if st.Mark != "" { // stamps from before there were marks verify as they did
+	// Stamps from before there were marks, and hashes of metadata, verify as
+	// they did.
+	if st.Mark != "" || st.Metadata != "" {
 		b = appendField(b, st.Mark)
+	}
+	if st.Metadata != "" {
+		b = appendField(b, st.Metadata)
 	}
 	pool := s.macs(key, id, st.Tenant)
 	h := pool.pool.Get().(hash.Hash)

@@ -95,11 +95,14 @@ func TestEncodingIsUnambiguous(t *testing.T) {
 	b.ID, b.Actor = "onet", "wo"
 	c := a
 	c.Actor, c.Tenant = "twot", "hree"
+	d, e, f := a, a, a
+	d.Mark, e.Metadata = "ab", "ab"
+	f.Mark, f.Metadata = "a", "b"
 	seen := map[string]bool{}
-	for _, st := range []memproxy.Stamp{a, b, c} {
+	for _, st := range []memproxy.Stamp{a, b, c, d, e, f} {
 		seen[s.Sign(st).Signature] = true
 	}
-	if len(seen) != 3 {
+	if len(seen) != 6 {
 		t.Error("two stamps have one signature")
 	}
 }

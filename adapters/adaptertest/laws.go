@@ -2,6 +2,7 @@ package adaptertest
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -85,6 +86,7 @@ func Patches(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, b
 	}
 	if op.Kind == memproxy.Learn || op.Kind == memproxy.Correct {
 		op.Stamp = Stamp()
+		seals(t, op, encode)
 	}
 	out := encode(op)
 	if again := encode(op); !bytes.Equal(out, again) {
@@ -127,6 +129,52 @@ func Patches(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, b
 	}
 	s := survival{t: t, was: was, is: is, op: op}
 	s.value(was.Root, is.Root, "")
+}
+
+// seals: each stamp is sealed for what is forwarded beside it, as it stands
+// there; nothing is left out in which nothing was changed.
+func seals(t *testing.T, op *memproxy.Operation, encode func(*memproxy.Operation) []byte) {
+	t.Helper()
+	op.Seal = func(s memproxy.Stamp, metadata []byte) memproxy.Stamp {
+		s.Metadata, s.Signature = base64.RawURLEncoding.EncodeToString(metadata), "c2VhbGVk"
+		return s
+	}
+	defer func() { op.Seal = nil }()
+	doc, err := jsondoc.Parse(encode(op), 0)
+	if err != nil {
+		return // a form; what is in it is sealed by the same code
+	}
+	var walk func(v *jsondoc.Value)
+	walk = func(v *jsondoc.Value) {
+		if meta := v.Get(memproxy.StampPrefix + "meta"); meta != nil && meta.Text() != "" {
+			raw, err := base64.RawURLEncoding.DecodeString(meta.Text())
+			if err != nil {
+				t.Fatalf("sealed is %q", meta.Text())
+			}
+			beside, err := jsondoc.Parse(raw, 0)
+			if err != nil {
+				t.Fatalf("sealed for what is no JSON: %s", raw)
+			}
+			for _, m := range beside.Root.Members {
+				if there := v.Get(m.Name); there == nil || !bytes.Equal(doc.Raw(there), beside.Raw(m.Value)) || memproxy.Reserved(m.Name) {
+					t.Errorf("sealed for %q: %s, which is not what is forwarded", m.Name, beside.Raw(m.Value))
+				}
+			}
+			for _, m := range v.Members {
+				plain := m.Value.Kind != jsondoc.Object && m.Value.Kind != jsondoc.Array || len(op.Reserved)+len(op.Hints) == 0
+				if !memproxy.Reserved(m.Name) && plain && beside.Root.Get(m.Name) == nil {
+					t.Errorf("not sealed for %q", m.Name)
+				}
+			}
+		}
+		for _, m := range v.Members {
+			walk(m.Value)
+		}
+		for _, e := range v.Elems {
+			walk(e)
+		}
+	}
+	walk(doc.Root)
 }
 
 func same(t *testing.T, what string, was, is any) {

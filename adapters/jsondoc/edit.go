@@ -40,6 +40,21 @@ func (e *Edits) Replace(v *Value, raw []byte) {
 	e.add(v.Start, v.End, raw)
 }
 
+// Kept is a value as the edits so far leave it; false where something inside it
+// is changed.
+func (e *Edits) Kept(v *Value) (raw []byte, whole bool) {
+	raw = e.doc.Src[v.Start:v.End]
+	for _, op := range e.ops {
+		switch {
+		case op.start == v.Start && op.end == v.End:
+			raw = op.text
+		case op.start < v.End && op.end > v.Start, op.start == op.end && op.start > v.Start && op.start < v.End:
+			return nil, false
+		}
+	}
+	return raw, true
+}
+
 func (e *Edits) add(start, end int, text []byte) {
 	e.ops = append(e.ops, splice{start, end, text, len(e.ops)})
 }

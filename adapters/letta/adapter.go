@@ -33,7 +33,7 @@ func New(opt Options) (*Adapter, error) {
 		opt.ConfidenceKeys = []string{"confidence", "importance"}
 	}
 	for _, k := range opt.ConfidenceKeys {
-		if k == "" || reserved(k) {
+		if k == "" || memproxy.Reserved(k) {
 			return nil, errors.New("letta: a metadata key is empty or begins with " + memproxy.StampPrefix)
 		}
 	}
@@ -91,10 +91,6 @@ func KindOf(id string) memproxy.TargetKind {
 		return TargetRun
 	}
 	return ""
-}
-
-func reserved(key string) bool {
-	return len(key) >= len(memproxy.StampPrefix) && strings.EqualFold(key[:len(memproxy.StampPrefix)], memproxy.StampPrefix)
 }
 
 func bad(code memproxy.ReasonCode, status int, pointer, detail string) error {

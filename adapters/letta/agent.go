@@ -97,7 +97,7 @@ func (d *decoding) config(root *jsondoc.Value) error {
 	}
 	for _, m := range root.Members {
 		p := jsondoc.Child("", m.Name)
-		if reserved(m.Name) {
+		if memproxy.Reserved(m.Name) {
 			d.op.Reserved = append(d.op.Reserved, p)
 			continue
 		}
@@ -164,7 +164,7 @@ func (d *decoding) inFile(v *jsondoc.Value, ptr string) error {
 		p := jsondoc.Child(ptr, m.Name)
 		var err error
 		switch {
-		case reserved(m.Name):
+		case memproxy.Reserved(m.Name):
 			d.op.Reserved = append(d.op.Reserved, p)
 		case steeringKey(m.Name), m.Name == "source_code", m.Name == "json_schema", m.Name == "skills":
 			if m.Name == "message_ids" || m.Name == "in_context_message_ids" {

@@ -153,7 +153,7 @@ func within(text string, limit int64, ptr string) error {
 // other reads a member without a meaning of its own here: its strings are
 // screened and it is forwarded as it is.
 func (d *decoding) other(m jsondoc.Member, ptr string) {
-	if reserved(m.Name) {
+	if memproxy.Reserved(m.Name) {
 		d.op.Reserved = append(d.op.Reserved, ptr)
 		return
 	}
@@ -231,7 +231,7 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 	for _, m := range v.Members {
 		p := jsondoc.Child(ptr, m.Name)
 		switch {
-		case reserved(m.Name):
+		case memproxy.Reserved(m.Name):
 			d.op.Reserved = append(d.op.Reserved, p)
 			continue
 		case slices.Contains(d.a.opt.ConfidenceKeys, m.Name):

@@ -1,15 +1,12 @@
 package letta
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/stamps"
 )
 
 // Encode implements the gate's adapter.
@@ -35,7 +32,7 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 	for i := range op.Hints {
 		if h := &op.Hints[i]; h.Effective != h.Claimed || !h.Legible {
 			if v := p.doc.At(h.Pointer); v != nil {
-				e.Replace(v, perMille(h.Effective))
+				e.Replace(v, stamps.PerMille(h.Effective))
 			}
 		}
 	}
@@ -47,7 +44,7 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 		w.stamp(r, p.doc.Root, op)
 	}
 	for _, v := range w.objects {
-		e.Object(v, reserved, w.added[v])
+		e.Object(v, memproxy.Reserved, w.added[v])
 	}
 	if e.Empty() {
 		return body, req.Query, nil
@@ -73,11 +70,6 @@ func clamped(op *memproxy.Operation) bool {
 	return false
 }
 
-// perMille writes a share as a JSON number of at most three decimals.
-func perMille(p memproxy.PerMille) []byte {
-	return strconv.AppendFloat(nil, float64(p)/1000, 'f', -1, 64)
-}
-
 // patch gathers what happens to the objects of a body: each loses the proxy's
 // own keys and gains what was added.
 type patch struct {
@@ -99,26 +91,25 @@ func (p *patch) object(v *jsondoc.Value, added ...[]byte) {
 // stamp stamps every holder of metadata. Agent archival passages, archives,
 // conversations, identities and groups have none: the ledger is their home.
 func (p *patch) stamp(r *row, root *jsondoc.Value, op *memproxy.Operation) {
-	own := object(stampMembers(op.Stamp))
 	switch {
 	case op.Kind == memproxy.Correct:
 		if updates(r) && len(op.Targets) > 0 {
-			p.update(root, own, op.Current[op.Targets[0]].Metadata)
+			p.update(root, op, op.Current[op.Targets[0]].Metadata)
 		}
 	case r.shape == block, hasMetadata(r.id):
-		p.home(root, own)
+		p.home(root, op)
 	case r.shape == blocks:
 		if root.Kind == jsondoc.Object {
 			root = root.Get("blocks")
 		}
-		p.homes(root, own)
+		p.homes(root, op)
 	case r.shape == passages:
-		p.homes(root.Get("passages"), own)
+		p.homes(root.Get("passages"), op)
 	case r.shape == file:
-		p.homes(root.Get("blocks"), own)
+		p.homes(root.Get("blocks"), op)
 	case r.shape == agent:
-		p.home(root, own)
-		p.homes(root.Get("memory_blocks"), own)
+		p.home(root, op)
+		p.homes(root.Get("memory_blocks"), op)
 	}
 }
 
@@ -141,103 +132,56 @@ func updates(r *row) bool {
 	return r.shape == block
 }
 
-func (p *patch) homes(list *jsondoc.Value, own []byte) {
+func (p *patch) homes(list *jsondoc.Value, op *memproxy.Operation) {
 	if list == nil {
 		return
 	}
 	for _, e := range list.Elems {
-		p.home(e, own)
+		p.home(e, op)
 	}
 }
 
 // home stamps the metadata of something new.
-func (p *patch) home(holder *jsondoc.Value, own []byte) {
-	switch meta := holder.Get("metadata"); {
-	case holder.Kind != jsondoc.Object:
-	case meta == nil:
-		p.object(holder, append([]byte(`"metadata":`), own...))
-	case meta.Kind == jsondoc.Object:
-		p.object(meta, own[1:len(own)-1])
-	default:
-		p.e.Replace(meta, own)
+func (p *patch) home(holder *jsondoc.Value, op *memproxy.Operation) { p.write(holder, op, nil) }
+
+// write stamps a holder's metadata; where it has none, kept members go along.
+func (p *patch) write(holder *jsondoc.Value, op *memproxy.Operation, kept [][]byte) {
+	if holder.Kind != jsondoc.Object {
+		return
+	}
+	meta := holder.Get("metadata")
+	if meta != nil && meta.Kind == jsondoc.Object {
+		p.object(meta, stamps.Members(op.StampBeside(stamps.Beside(p.e, meta, p.objects)), false)...)
+		return
+	}
+	all := stamps.Object(append(kept, stamps.Members(op.StampBeside(stamps.Object(kept)), false)...))
+	if meta == nil {
+		p.object(holder, append([]byte(`"metadata":`), all...))
+	} else {
+		p.e.Replace(meta, all)
 	}
 }
 
 // update stamps a change. The server replaces metadata whole, so what is
 // there goes along where the client sends none; and where the text stays as
-// it is, its stamp stays.
-func (p *patch) update(holder *jsondoc.Value, own, current []byte) {
+// it is, its stamp stays, for the metadata that are beside it now.
+func (p *patch) update(holder *jsondoc.Value, op *memproxy.Operation, current []byte) {
 	meta := given(holder.Get("metadata"))
 	if given(holder.Get("value")) == nil {
-		if old := members(current, true); meta != nil && len(old) > 0 {
+		if old := stamps.Kept(current, true); meta != nil && len(old) > 0 {
+			if stamp := stamps.ParseRaw(current); stamp != nil && op.Seal != nil {
+				sealed := op.Seal(*stamp, stamps.Beside(p.e, meta, p.objects))
+				if sealed.Signature != stamp.Signature {
+					old = stamps.Members(&sealed, false)
+				}
+			}
 			p.object(meta, old...)
 		}
 		return
 	}
+	var kept [][]byte
 	if meta == nil {
-		own = object(append(members(current, false), own[1:len(own)-1]))
+		kept = stamps.Kept(current, false)
 	}
-	p.home(holder, own)
-}
-
-// members are the members of existing metadata, the proxy's own or the others.
-func members(raw []byte, ours bool) [][]byte {
-	if len(raw) == 0 {
-		return nil
-	}
-	doc, err := jsondoc.Parse(raw, 0)
-	if err != nil || doc.Root.Kind != jsondoc.Object {
-		return nil
-	}
-	var out [][]byte
-	for _, m := range doc.Root.Members {
-		if reserved(m.Name) == ours {
-			out = append(out, raw[m.NameStart:m.Value.End])
-		}
-	}
-	return out
-}
-
-func object(members [][]byte) []byte {
-	out := append([]byte{'{'}, bytes.Join(members, []byte{','})...)
-	return append(out, '}')
-}
-
-// stampMembers writes a stamp as flat members.
-func stampMembers(s *memproxy.Stamp) [][]byte {
-	str := func(name, value string) []byte {
-		b, _ := json.Marshal(value) // a string always marshals
-		return append([]byte(`"`+memproxy.StampPrefix+name+`":`), b...)
-	}
-	out := [][]byte{
-		str("id", s.ID), str("actor", s.Actor), str("trust", string(s.Trust)),
-		append([]byte(`"`+memproxy.StampPrefix+`confidence":`), perMille(s.Confidence)...),
-		str("source", string(s.Source)), str("attestation", string(s.Attestation)),
-		str("ts", s.Time.UTC().Format(time.RFC3339)), str("sha256", s.SHA256), str("sig", s.Signature),
-	}
-	if s.Mark != "" {
-		out = append(out, str("mark", s.Mark))
-	}
-	return out
-}
-
-// parseStamp reads a stamp out of metadata, or returns nil.
-func parseStamp(meta *jsondoc.Value, doc *jsondoc.Doc) *memproxy.Stamp {
-	get := func(name string) *jsondoc.Value { return meta.Get(memproxy.StampPrefix + name) }
-	if get("id") == nil || get("sig") == nil {
-		return nil
-	}
-	s := &memproxy.Stamp{
-		ID: get("id").Text(), Actor: get("actor").Text(), Trust: memproxy.Trust(get("trust").Text()),
-		Source: memproxy.Source(get("source").Text()), Attestation: memproxy.Attestation(get("attestation").Text()),
-		SHA256: get("sha256").Text(), Mark: get("mark").Text(), Signature: get("sig").Text(),
-	}
-	s.Time, _ = time.Parse(time.RFC3339, get("ts").Text()) // a bad time fails the signature
-	if c := get("confidence"); c != nil && c.Kind == jsondoc.Number {
-		f, err := strconv.ParseFloat(string(doc.Raw(c)), 64)
-		if err == nil && f >= 0 && f <= 1 {
-			s.Confidence = memproxy.PerMille(f*1000 + 0.5)
-		}
-	}
-	return s
+	p.write(holder, op, kept)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/stamps"
 )
 
 var (
@@ -144,7 +145,7 @@ func (f *finding) memory(v *jsondoc.Value, ptr string) memproxy.Memory {
 	}
 	if meta := v.Get("metadata"); meta != nil && meta.Kind == jsondoc.Object {
 		m.Metadata = f.doc.Raw(meta)
-		m.Stamp = parseStamp(meta, f.doc)
+		m.Stamp = stamps.Parse(meta, f.doc)
 	}
 	return m
 }

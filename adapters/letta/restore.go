@@ -5,6 +5,7 @@ import (
 	"net/url"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/stamps"
 )
 
 func atBlock(method, id string, body []byte) []memproxy.Search {
@@ -33,7 +34,7 @@ func (a *Adapter) Restore(to memproxy.Version, now memproxy.Memory, stamp mempro
 	body, err := json.Marshal(struct {
 		Value    string          `json:"value"`
 		Metadata json.RawMessage `json:"metadata"`
-	}{to.Text, object(append(members(now.Metadata, false), stampMembers(&stamp)...))})
+	}{to.Text, stamps.Object(append(stamps.Kept(now.Metadata, false), stamps.Members(&stamp, false)...))})
 	if err != nil {
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/letta/compensate"
+	"github.com/memproxy/memproxy/adapters/stamps"
 )
 
 // Watch implements the gate's compensator: runs that cannot be made to pause,
@@ -38,7 +39,7 @@ func (a *Adapter) Rewatch(picture []byte) (memproxy.Watch, error) {
 }
 
 func (a *Adapter) lent() compensate.Tools {
-	return compensate.Tools{Stamp: parseStamp, Now: a.opt.Now}
+	return compensate.Tools{Stamp: stamps.Parse, Now: a.opt.Now}
 }
 
 func watch(w *compensate.Watch, err error) (memproxy.Watch, error) {

@@ -2,7 +2,6 @@ package mem0
 
 import (
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -39,7 +38,7 @@ func New(opt Options) (*Adapter, error) {
 		opt.FieldKey = "field"
 	}
 	for _, k := range append([]string{opt.FieldKey}, opt.ConfidenceKeys...) {
-		if k == "" || reserved(k) {
+		if k == "" || memproxy.Reserved(k) {
 			return nil, errors.New("mem0: a metadata key is empty or begins with " + memproxy.StampPrefix)
 		}
 	}
@@ -58,10 +57,6 @@ func New(opt Options) (*Adapter, error) {
 
 // Name implements the gate's adapter.
 func (*Adapter) Name() string { return "mem0" }
-
-func reserved(key string) bool {
-	return len(key) >= len(memproxy.StampPrefix) && strings.EqualFold(key[:len(memproxy.StampPrefix)], memproxy.StampPrefix)
-}
 
 func bad(code memproxy.ReasonCode, status int, pointer, detail string) error {
 	return &memproxy.Malformed{Code: code, Status: status, Pointer: pointer, Detail: detail}

@@ -199,7 +199,7 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 	field, category := "", ""
 	for _, m := range v.Members {
 		p := jsondoc.Child(ptr, m.Name)
-		if reserved(m.Name) {
+		if memproxy.Reserved(m.Name) {
 			d.op.Reserved = append(d.op.Reserved, p)
 			continue
 		}

@@ -2,13 +2,11 @@ package mem0
 
 import (
 	"errors"
-	"strconv"
 	"strings"
-	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/stamps"
 )
 
 // Encode implements the gate's adapter.
@@ -29,7 +27,7 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 	for i := range op.Hints {
 		if h := &op.Hints[i]; h.Effective != h.Claimed || !h.Legible {
 			if v := doc.At(h.Pointer); v != nil {
-				e.Replace(v, perMille(h.Effective))
+				e.Replace(v, stamps.PerMille(h.Effective))
 			}
 		}
 	}
@@ -41,7 +39,7 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 		p.stamp(r, doc.Root, op)
 	}
 	for _, v := range p.objects {
-		e.Object(v, reserved, p.added[v])
+		e.Object(v, memproxy.Reserved, p.added[v])
 	}
 	if projects(r, op) {
 		widenBody(e, doc)
@@ -71,11 +69,6 @@ func elems(v *jsondoc.Value) []*jsondoc.Value {
 		return nil
 	}
 	return v.Elems
-}
-
-// perMille writes a share as a JSON number of at most three decimals.
-func perMille(p memproxy.PerMille) []byte {
-	return strconv.AppendFloat(nil, float64(p)/1000, 'f', -1, 64)
 }
 
 // patch gathers what happens to the objects of a body: each loses the proxy's
@@ -116,19 +109,21 @@ func (p *patch) holder(r *row, holder *jsondoc.Value, op *memproxy.Operation, ta
 	if !speaksOf(r, holder) {
 		return
 	}
-	own := stampMembers(op.Stamp)
+	over := r.kind == memproxy.Correct && r.dialect != hosted // a server merges
 	switch meta := holder.Get("metadata"); {
 	case meta == nil:
+		var kept [][]byte
 		if r.dialect == hosted && r.kind == memproxy.Correct {
 			// The platform replaces metadata on update: what is there must be
 			// sent along, or it is lost.
-			own = append(kept(op.Current[target].Metadata), own...)
+			kept = stamps.Kept(op.Current[target].Metadata, false)
 		}
-		p.object(holder, append([]byte(`"metadata":`), object(own)...))
+		own := stamps.Members(op.StampBeside(stamps.Object(kept)), over)
+		p.object(holder, append([]byte(`"metadata":`), stamps.Object(append(kept, own...))...))
 	case meta.Kind == jsondoc.Object:
-		p.object(meta, own...)
+		p.object(meta, stamps.Members(op.StampBeside(stamps.Beside(p.e, meta, p.objects)), over)...)
 	default: // null, or something an update may not carry
-		p.e.Replace(meta, object(own))
+		p.e.Replace(meta, stamps.Object(stamps.Members(op.Stamp, over)))
 	}
 }
 
@@ -147,104 +142,4 @@ func speaksOf(r *row, holder *jsondoc.Value) bool {
 		}
 	}
 	return false
-}
-
-// kept are the members of existing metadata that are not the proxy's own.
-func kept(raw []byte) [][]byte {
-	if len(raw) == 0 {
-		return nil
-	}
-	doc, err := jsondoc.Parse(raw, 0)
-	if err != nil || doc.Root.Kind != jsondoc.Object {
-		return nil
-	}
-	var out [][]byte
-	for _, m := range doc.Root.Members {
-		if !reserved(m.Name) {
-			out = append(out, raw[m.NameStart:m.Value.End])
-		}
-	}
-	return out
-}
-
-func object(members [][]byte) []byte {
-	out := []byte{'{'}
-	for i, m := range members {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = append(out, m...)
-	}
-	return append(out, '}')
-}
-
-// members are JSON members in one buffer.
-type members struct {
-	buf  []byte
-	ends []int
-}
-
-func (m *members) raw(name string, write func([]byte) []byte) {
-	m.buf = append(append(append(append(m.buf, '"'), memproxy.StampPrefix...), name...), '"', ':')
-	m.buf = write(m.buf)
-	m.ends = append(m.ends, len(m.buf))
-}
-
-func (m *members) str(name, value string) {
-	m.raw(name, func(b []byte) []byte {
-		// What is not UTF-8 is replaced, and the stamp then does not verify.
-		b, _ = jsontext.AppendQuote(b, value)
-		return b
-	})
-}
-
-func (m *members) list() [][]byte {
-	out := make([][]byte, len(m.ends))
-	start := 0
-	for i, end := range m.ends {
-		out[i] = m.buf[start:end:end]
-		start = end
-	}
-	return out
-}
-
-// stampMembers writes a stamp as flat members.
-func stampMembers(s *memproxy.Stamp) [][]byte {
-	m := members{buf: make([]byte, 0, 640), ends: make([]int, 0, 10)}
-	m.str("id", s.ID)
-	m.str("actor", s.Actor)
-	m.str("trust", string(s.Trust))
-	m.raw("confidence", func(b []byte) []byte { return append(b, perMille(s.Confidence)...) })
-	m.str("source", string(s.Source))
-	m.str("attestation", string(s.Attestation))
-	m.raw("ts", func(b []byte) []byte {
-		return append(s.Time.UTC().AppendFormat(append(b, '"'), time.RFC3339), '"')
-	})
-	m.str("sha256", s.SHA256)
-	if s.Mark != "" {
-		m.str("mark", s.Mark)
-	}
-	m.str("sig", s.Signature)
-	return m.list()
-}
-
-// parseStamp reads a stamp out of metadata, or returns nil.
-func parseStamp(meta *jsondoc.Value, doc *jsondoc.Doc) *memproxy.Stamp {
-	get := func(name string) *jsondoc.Value { return meta.Get(memproxy.StampPrefix + name) }
-	if get("id") == nil || get("sig") == nil {
-		return nil
-	}
-	s := &memproxy.Stamp{
-		ID: get("id").Text(), Actor: get("actor").Text(), Trust: memproxy.Trust(get("trust").Text()),
-		Source: memproxy.Source(get("source").Text()), Attestation: memproxy.Attestation(get("attestation").Text()),
-		SHA256: get("sha256").Text(), Mark: get("mark").Text(), Signature: get("sig").Text(),
-	}
-	s.Time, _ = time.Parse(time.RFC3339, get("ts").Text()) // a bad time fails the signature
-	if c := get("confidence"); c != nil && c.Kind == jsondoc.Number {
-		f, err := strconv.ParseFloat(string(doc.Raw(c)), 64)
-		if err == nil && f >= 0 && f <= 1 {
-			s.Confidence = memproxy.PerMille(f*1000 + 0.5)
-		}
-	}
-	return s
 }

@@ -65,7 +65,7 @@ func folded(name string) string {
 func (d *decoding) member(m jsondoc.Member, params map[string]string) error {
 	ptr := jsondoc.Child("", m.Name)
 	v := m.Value
-	if reserved(m.Name) {
+	if memproxy.Reserved(m.Name) {
 		d.op.Reserved = append(d.op.Reserved, ptr)
 		return nil
 	}
@@ -201,7 +201,7 @@ func (d *decoding) entries(v *jsondoc.Value, ptr string) error {
 				err = d.content(m.Value, p, "", id.Text())
 			case m.Name == "metadata":
 				err = d.metadata(m.Value, p)
-			case reserved(m.Name):
+			case memproxy.Reserved(m.Name):
 				d.op.Reserved = append(d.op.Reserved, p)
 			default:
 				if dim, ok := dimOf(m.Name); ok {

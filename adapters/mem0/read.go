@@ -7,6 +7,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/stamps"
 )
 
 var (
@@ -155,7 +156,7 @@ func (a *Adapter) element(rd *memproxy.Reading, doc *jsondoc.Doc, rt memproxy.Ro
 	if meta != nil && meta.Kind == jsondoc.Object {
 		m.Metadata = doc.Raw(meta)
 		m.Field = a.fieldOf(meta)
-		m.Stamp = parseStamp(meta, doc)
+		m.Stamp = stamps.Parse(meta, doc)
 		m.Scope = merge(m.Scope, scope(meta))
 	}
 	rd.Memories = append(rd.Memories, m)

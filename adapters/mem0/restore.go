@@ -5,6 +5,7 @@ import (
 	"net/url"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/stamps"
 )
 
 // paths are where a memory is, on the server and on the platform.
@@ -47,7 +48,7 @@ func (a *Adapter) Restore(to memproxy.Version, now memproxy.Memory, stamp mempro
 	body, err := json.Marshal(struct {
 		Text     string          `json:"text"`
 		Metadata json.RawMessage `json:"metadata"`
-	}{to.Text, object(append(kept(now.Metadata), stampMembers(&stamp)...))})
+	}{to.Text, stamps.Object(append(stamps.Kept(now.Metadata, false), stamps.Members(&stamp, true)...))})
 	if err != nil {
 		return nil
 	}

@@ -106,7 +106,11 @@ func (w *storeSweep) stranger(ctx context.Context, m *memproxy.Memory, out *look
 				continue
 			}
 			if code, detail := w.examiner(tenant).Examine(ctx, nil, m); code != "" {
-				out.found[m.ID] = w.finding(tenant, m.ID, memproxy.FaultInsert, code, detail)
+				class := memproxy.FaultInsert
+				if code == memproxy.IntegrityMetadata {
+					class = memproxy.FaultMetadata
+				}
+				out.found[m.ID] = w.finding(tenant, m.ID, class, code, detail)
 			}
 			return nil // a read will bind it
 		}
@@ -142,7 +146,10 @@ func (w *storeSweep) judge(ctx context.Context, row *memproxy.Ownership, m *memp
 		return nil, nil
 	}
 	f := w.finding(tenant, m.ID, memproxy.FaultForge, code, detail)
-	if code == memproxy.IntegrityMismatch {
+	switch code {
+	case memproxy.IntegrityMetadata:
+		f.Class = memproxy.FaultMetadata
+	case memproxy.IntegrityMismatch:
 		f.Class, f.has, f.wants = memproxy.FaultTamper, textSum(m.Text), row.SHA256
 		if len(history) == 1 && history[0].SHA256 == row.SHA256 {
 			short, err := w.shortened(ctx, history[0], m.Text)

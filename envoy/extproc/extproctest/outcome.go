@@ -288,6 +288,7 @@ var changing = []struct {
 }{
 	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`), "DECISION"},
 	{regexp.MustCompile(`("(?:memproxy_ts|created_at|updated_at|written)":")[^"]*"`), `${1}TIME"`},
+	{regexp.MustCompile(`("memproxy_meta":")[^"]+"`), `${1}METADATA"`},
 	{regexp.MustCompile(`("memproxy_sig":")[^"]*"`), `${1}SIGNATURE"`},
 	{regexp.MustCompile(`("reason":"budget.rapid_writes"[^}]*"used":)\d+`), "${1}N"}, // of the minute
 	{regexp.MustCompile(`("reset":")[^"]*"`), `${1}TIME"`},

@@ -1,0 +1,155 @@
+// Package stamps writes provenance stamps into metadata and reads them there:
+// flat members whose names begin with memproxy.StampPrefix, as all backends
+// keep them.
+package stamps
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// Kept are the members of existing metadata, as they are written: the proxy's
+// own, or the others. Of what is no object there are none.
+func Kept(raw []byte, ours bool) [][]byte {
+	if len(raw) == 0 {
+		return nil
+	}
+	doc, err := jsondoc.Parse(raw, 0)
+	if err != nil || doc.Root.Kind != jsondoc.Object {
+		return nil
+	}
+	var out [][]byte
+	for _, m := range doc.Root.Members {
+		if memproxy.Reserved(m.Name) == ours {
+			out = append(out, raw[m.NameStart:m.Value.End])
+		}
+	}
+	return out
+}
+
+// Beside is the object of what metadata holds besides the proxy's own members,
+// as the edits leave it. Members in which something is changed are left out,
+// and so are those that hold any of the touched values.
+func Beside(e *jsondoc.Edits, meta *jsondoc.Value, touched []*jsondoc.Value) []byte {
+	if meta == nil || meta.Kind != jsondoc.Object {
+		return nil
+	}
+	var out [][]byte
+	for _, m := range meta.Members {
+		value, whole := e.Kept(m.Value)
+		if memproxy.Reserved(m.Name) || !whole || slices.ContainsFunc(touched, func(t *jsondoc.Value) bool {
+			return t != nil && t.Start >= m.Value.Start && t.End <= m.Value.End
+		}) {
+			continue
+		}
+		name, _ := jsontext.AppendQuote(nil, m.Name) // it was decoded from JSON
+		out = append(out, append(append(name, ':'), value...))
+	}
+	return Object(out)
+}
+
+// Object makes an object of members.
+func Object(members [][]byte) []byte {
+	out := []byte{'{'}
+	for i, m := range members {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, m...)
+	}
+	return append(out, '}')
+}
+
+// PerMille writes a share as a JSON number of at most three decimals.
+func PerMille(p memproxy.PerMille) []byte {
+	return strconv.AppendFloat(nil, float64(p)/1000, 'f', -1, 64)
+}
+
+// members are JSON members in one buffer.
+type members struct {
+	buf  []byte
+	ends []int
+}
+
+func (m *members) raw(name string, write func([]byte) []byte) {
+	m.buf = append(append(append(append(m.buf, '"'), memproxy.StampPrefix...), name...), '"', ':')
+	m.buf = write(m.buf)
+	m.ends = append(m.ends, len(m.buf))
+}
+
+func (m *members) str(name, value string) {
+	m.raw(name, func(b []byte) []byte {
+		// What is not UTF-8 is replaced, and the stamp then does not verify.
+		b, _ = jsontext.AppendQuote(b, value)
+		return b
+	})
+}
+
+func (m *members) list() [][]byte {
+	out := make([][]byte, len(m.ends))
+	start := 0
+	for i, end := range m.ends {
+		out[i] = m.buf[start:end:end]
+		start = end
+	}
+	return out
+}
+
+// Members writes a stamp as members. Over an older stamp it names what it has
+// not, too: some backends merge metadata, and what was there would stay.
+func Members(s *memproxy.Stamp, over bool) [][]byte {
+	m := members{buf: make([]byte, 0, 768), ends: make([]int, 0, 11)}
+	m.str("id", s.ID)
+	m.str("actor", s.Actor)
+	m.str("trust", string(s.Trust))
+	m.raw("confidence", func(b []byte) []byte { return append(b, PerMille(s.Confidence)...) })
+	m.str("source", string(s.Source))
+	m.str("attestation", string(s.Attestation))
+	m.raw("ts", func(b []byte) []byte {
+		return append(s.Time.UTC().AppendFormat(append(b, '"'), time.RFC3339), '"')
+	})
+	m.str("sha256", s.SHA256)
+	if s.Mark != "" || over {
+		m.str("mark", s.Mark)
+	}
+	if s.Metadata != "" || over {
+		m.str("meta", s.Metadata)
+	}
+	m.str("sig", s.Signature)
+	return m.list()
+}
+
+// ParseRaw reads a stamp out of metadata in JSON.
+func ParseRaw(metadata []byte) *memproxy.Stamp {
+	doc, err := jsondoc.Parse(metadata, 0)
+	if err != nil || doc.Root.Kind != jsondoc.Object {
+		return nil
+	}
+	return Parse(doc.Root, doc)
+}
+
+// Parse reads a stamp out of metadata, or returns nil. It is not verified.
+func Parse(meta *jsondoc.Value, doc *jsondoc.Doc) *memproxy.Stamp {
+	get := func(name string) *jsondoc.Value { return meta.Get(memproxy.StampPrefix + name) }
+	if get("id") == nil || get("sig") == nil {
+		return nil
+	}
+	s := &memproxy.Stamp{
+		ID: get("id").Text(), Actor: get("actor").Text(), Trust: memproxy.Trust(get("trust").Text()),
+		Source: memproxy.Source(get("source").Text()), Attestation: memproxy.Attestation(get("attestation").Text()),
+		SHA256: get("sha256").Text(), Mark: get("mark").Text(), Metadata: get("meta").Text(), Signature: get("sig").Text(),
+	}
+	s.Time, _ = time.Parse(time.RFC3339, get("ts").Text()) // a bad time fails the signature
+	if c := get("confidence"); c != nil && c.Kind == jsondoc.Number {
+		f, err := strconv.ParseFloat(string(doc.Raw(c)), 64)
+		if err == nil && f >= 0 && f <= 1 {
+			s.Confidence = memproxy.PerMille(f*1000 + 0.5)
+		}
+	}
+	return s
+}

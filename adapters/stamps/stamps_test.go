@@ -1,0 +1,67 @@
+package stamps
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+func stamp() memproxy.Stamp {
+	return memproxy.Stamp{
+		ID: "d-1", Actor: "agent:\"ann\"", Trust: memproxy.TrustAuthenticated, Confidence: 705, Source: memproxy.SourceUnstated,
+		Attestation: memproxy.SelfReported, Time: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), SHA256: "00ff", Signature: "1.sig",
+	}
+}
+
+// Proves TRL-2: what is written is what is read, with and without what a stamp
+// may lack; over an older stamp it is named all the same.
+func TestRoundTrip(t *testing.T) {
+	plain, full := stamp(), stamp()
+	full.Mark, full.Metadata = "layer.inferred", "AAAAAAAAAAA"
+	for _, want := range []memproxy.Stamp{plain, full} {
+		for _, over := range []bool{false, true} {
+			raw := Object(Members(&want, over))
+			if got := ParseRaw(raw); got == nil || *got != want {
+				t.Errorf("%s is read as %+v", raw, got)
+			}
+			if named := bytes.Contains(raw, []byte("memproxy_mark")) && bytes.Contains(raw, []byte("memproxy_meta")); named != (over || want.Mark != "") {
+				t.Errorf("over %v: %s", over, raw)
+			}
+			if len(raw) > 1024 {
+				t.Errorf("%d bytes", len(raw))
+			}
+		}
+	}
+	for _, raw := range []string{"", "[]", "{", `{"memproxy_id":"d"}`, `{"memproxy_sig":"s"}`} {
+		if got := ParseRaw([]byte(raw)); got != nil {
+			t.Errorf("%q is read as %+v", raw, got)
+		}
+	}
+}
+
+// Proves EDGE-4: what a stamp is sealed for is what is sent beside it: not what
+// the edits change inside, and not the proxy's own.
+func TestBeside(t *testing.T) {
+	doc, err := jsondoc.Parse([]byte(`{"about":"tea","confidence":0.9,"deep":{"memproxy_x":1,"a":2},"list":[1,{"c":0.9}],"Memproxy_sig":"x","\u00fc":1.50}`), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := doc.Edit()
+	e.Replace(doc.At("/confidence"), []byte("0.7"))
+	e.Replace(doc.At("/list/1/c"), []byte("0.7"))
+	if got := Beside(e, doc.Root, []*jsondoc.Value{doc.At("/deep"), doc.At("/none")}); string(got) != `{"about":"tea","confidence":0.7,"ü":1.50}` {
+		t.Errorf("%s", got)
+	}
+	if got := Beside(doc.Edit(), doc.At("/about"), nil); got != nil {
+		t.Errorf("%s", got)
+	}
+	if got := Kept(doc.Src, true); len(got) != 1 || string(got[0]) != `"Memproxy_sig":"x"` {
+		t.Errorf("%s", got)
+	}
+	if got := Kept([]byte("[1]"), false); got != nil || Kept(nil, false) != nil {
+		t.Errorf("%s", got)
+	}
+}
