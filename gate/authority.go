@@ -37,6 +37,7 @@ func (r *run) authors(ctx context.Context, targets []string) {
 		if r.op.Current[target].Missing || slices.Contains(brings, target) && !slices.Contains(rewritten, target) {
 			continue // nothing is there, or nothing of it is changed
 		}
+		r.inspect(ctx, target)
 		r.words = append(r.words, r.word(target))
 	}
 	if err := r.g.onRecord(ctx, r.Admission, r.words); err != nil {

@@ -112,6 +112,22 @@ func (ret *returning) examiner() *Examiner {
 	return &Examiner{Ledger: ret.g.opt.Ledger, Signer: ret.g.opt.Signer, Backend: ret.op.Backend, Tenant: ret.Principal.Tenant}
 }
 
+// inspect names in the record what speaks against the targets as they stand
+// upstream: what was changed behind the proxy is about to be replaced or
+// deleted, and no reader will see it any more. It stops nobody.
+func (r *run) inspect(ctx context.Context, target string) {
+	m, row := r.op.Current[target], r.owners[target]
+	if r.rules.Changed == ChangedIgnore || m.Missing || row.ID == "" || row.Deleted {
+		return
+	}
+	e := &Examiner{Ledger: r.g.opt.Ledger, Signer: r.g.opt.Signer, Backend: r.op.Backend, Tenant: r.Principal.Tenant}
+	code, detail := e.Examine(ctx, &row, &m)
+	if code == "" || code == memproxy.IntegrityMismatch && m.Mutable {
+		return
+	}
+	r.add(memproxy.Allow, memproxy.Reason{Code: code, Rule: row.ID, Detail: detail})
+}
+
 // accuse names what speaks against a memory, and reports whether it is shown.
 func (ret *returning) accuse(m *memproxy.Memory, code memproxy.ReasonCode, detail string) bool {
 	ret.broken = append(ret.broken, m.ID)

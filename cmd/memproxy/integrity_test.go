@@ -197,6 +197,10 @@ func TestTamperingBehindMem0(t *testing.T) {
 			}
 			r.eventually("the change is a version", func() bool { return r.stands(ids["cut"]).Unverified == "" })
 			got := classes(r.sweep())
+			replaced := r.audit("-type", "decision", "-reason", "integrity.mismatch")
+			if strings.Contains(replaced, ids["cut"]) != (setting != "ignore") || strings.Count(replaced, "\n") > 1 {
+				t.Errorf("what was replaced is named in: %s", replaced)
+			}
 			if got[ids["tampered"]] != "" || got[ids["cut"]] != "" || r.stands(ids["tampered"]).Unverified != "" {
 				t.Errorf("put right: %v, %+v", got, r.stands(ids["tampered"]))
 			}
