@@ -34,10 +34,10 @@ func (r *run) authors(ctx context.Context, targets []string) {
 	}
 	brings, rewritten := r.brings(), replaced(r.op)
 	for _, target := range targets {
+		r.inspect(ctx, target)
 		if r.op.Current[target].Missing || slices.Contains(brings, target) && !slices.Contains(rewritten, target) {
 			continue // nothing is there, or nothing of it is changed
 		}
-		r.inspect(ctx, target)
 		r.words = append(r.words, r.word(target))
 	}
 	if err := r.g.onRecord(ctx, r.Admission, r.words); err != nil {

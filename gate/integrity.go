@@ -47,6 +47,22 @@ type Examiner struct {
 	Tenant string
 }
 
+// absent is what speaks against a memory that the backend lacks; the empty code
+// where the ledger does not know it, or knows that it was deleted, or its agent.
+func (e *Examiner) absent(ctx context.Context, id string) (memproxy.ReasonCode, string) {
+	rows, err := e.Ledger.Owners(ctx, e.Backend, memproxy.TargetMemory, []string{id})
+	row, known := rows[id]
+	if err != nil || !known || row.Deleted {
+		return "", ""
+	}
+	if agent := row.Scope.Agent; agent != "" && agent != id {
+		if rows, err = e.Ledger.Owners(ctx, e.Backend, memproxy.TargetMemory, []string{agent}); err != nil || rows[agent].Deleted {
+			return "", ""
+		}
+	}
+	return memproxy.IntegrityMissing, "the backend lacks it, and nobody deleted it through memproxy"
+}
+
 // Examine says what speaks against a memory: its text against the hash of the
 // one that went through, its stamp against the key, against the writes that are
 // known of it and against the metadata beside it. The empty code is nothing. Row is what the ledger knows, or
@@ -117,15 +133,37 @@ func (ret *returning) examiner() *Examiner {
 // deleted, and no reader will see it any more. It stops nobody.
 func (r *run) inspect(ctx context.Context, target string) {
 	m, row := r.op.Current[target], r.owners[target]
-	if r.rules.Changed == ChangedIgnore || m.Missing || row.ID == "" || row.Deleted {
+	if r.rules.Changed == ChangedIgnore || row.ID == "" || row.Deleted {
 		return
 	}
 	e := &Examiner{Ledger: r.g.opt.Ledger, Signer: r.g.opt.Signer, Backend: r.op.Backend, Tenant: r.Principal.Tenant}
 	code, detail := e.Examine(ctx, &row, &m)
+	if m.Missing {
+		code, detail = e.absent(ctx, row.ID)
+	}
 	if code == "" || code == memproxy.IntegrityMismatch && m.Mutable {
 		return
 	}
 	r.add(memproxy.Allow, memproxy.Reason{Code: code, Rule: row.ID, Detail: detail})
+}
+
+// lost names a memory that was asked for by its id and that the backend says it
+// has not, though nobody deleted it through the proxy.
+func (ret *returning) lost(ctx context.Context) {
+	loc, ok := ret.call.Backend.Adapter.(Locator)
+	if !ok || ret.op.Kind != memproxy.Recall || ret.rules.Changed == ChangedIgnore || !ret.answersItself(loc, ret.op.Targets) {
+		return
+	}
+	id := ret.op.Targets[0]
+	if row, known := ret.owners[id]; known {
+		id = row.ID
+	}
+	code, detail := ret.examiner().absent(ctx, id)
+	if code == "" {
+		return
+	}
+	ret.Unverified = append(ret.Unverified, id)
+	ret.reasons = append(ret.reasons, memproxy.Reason{Code: code, Rule: id, Detail: detail})
 }
 
 // accuse names what speaks against a memory, and reports whether it is shown.

@@ -137,12 +137,12 @@ func (r *run) needsImage() bool {
 
 // answersItself reports whether the call is itself the request that locates
 // its target: then its own answer is judged in Return, instead of asking twice.
-func (r *run) answersItself(loc Locator, ask []string) bool {
-	if len(ask) != 1 || !safe(r.call.Request.Method) {
+func (a *Admission) answersItself(loc Locator, ask []string) bool {
+	if len(ask) != 1 || !safe(a.call.Request.Method) {
 		return false
 	}
-	q := loc.Locate(r.call.Route, r.call.Request, ask[0])
-	return q.Method == r.call.Request.Method && q.EscapedPath == r.call.Request.EscapedPath
+	q := loc.Locate(a.call.Route, a.call.Request, ask[0])
+	return q.Method == a.call.Request.Method && q.EscapedPath == a.call.Request.EscapedPath
 }
 
 func (r *run) fetch(ctx context.Context, loc Locator, ask []string) error {

@@ -94,7 +94,9 @@ func ok2xx(status int) bool { return status >= 200 && status <= 299 }
 
 // read takes the answer apart and filters it.
 func (ret *returning) read(ctx context.Context) error {
-	ret.status = ret.reply.Status
+	if ret.status = ret.reply.Status; ret.status == StatusNotFound && ret.Inspect {
+		ret.lost(ctx)
+	}
 	reader, ok := ret.call.Backend.Adapter.(Reader)
 	if !ok || !ret.Inspect || !ok2xx(ret.reply.Status) {
 		return nil

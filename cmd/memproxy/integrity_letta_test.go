@@ -140,3 +140,36 @@ func TestTamperingBehindLetta(t *testing.T) {
 		t.Errorf("%d %v %s", a.status, a.header, a.body)
 	}
 }
+
+// Proves EDGE-4: a block that somebody deleted around the proxy is named when it
+// is asked for; one that was deleted through it, or that never was, is not.
+func TestLostBlocksAreNamed(t *testing.T) {
+	conf := strings.Replace(lettaConf, `policy: {dir: "DIR/policies"}`, "ownership: {changed: report}\nmemories: {validate: 0}", 1)
+	l := startLettaWith(t, someAgent, conf, func(h http.Handler) http.Handler { return h })
+	bearer := []string{"Authorization", "Bearer " + devToken}
+	var ids []string
+	for range 2 {
+		a := l.do("POST", "/v1/blocks/", `{"label":"notes","value":"Ann reads."}`, bearer...)
+		var made struct{ ID string }
+		if err := json.Unmarshal([]byte(a.body), &made); err != nil || made.ID == "" {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+		ids = append(ids, made.ID)
+	}
+	l.behind("DELETE", "/v1/blocks/"+ids[0], "")
+	if a := l.do("DELETE", "/v1/blocks/"+ids[1], "", bearer...); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	for path, named := range map[string]string{
+		"/v1/blocks/" + ids[0]: ids[0], "/v1/blocks/" + ids[1]: "", "/v1/blocks/block-00000000-0000-4000-8000-00000000ffff": "",
+		"/v1/agents/" + l.agent + "/core-memory/blocks/nothing": "",
+	} {
+		if a := l.do("GET", path, "", bearer...); a.status != 404 || a.header.Get("X-Memproxy-Unverified") != named {
+			t.Errorf("%s: %d %q %s", path, a.status, a.header.Get("X-Memproxy-Unverified"), a.body)
+		}
+	}
+	l.eventually("it is on record", func() bool { return strings.Contains(l.audit("-reason", "integrity.missing"), ids[0]) })
+	if strings.Contains(l.audit("-reason", "integrity.missing"), ids[1]) {
+		t.Error("what was deleted through memproxy is missed")
+	}
+}

@@ -164,6 +164,10 @@ func TestTamperingBehindMem0(t *testing.T) {
 				}
 			}
 
+			lost := r.do("GET", "/v1/memories/"+ids["deleted"]+"/", "")
+			if named := lost.header.Get("X-Memproxy-Unverified") == ids["deleted"]; lost.status != 404 || named != (setting != "ignore") {
+				t.Errorf("deleted: %d %v", lost.status, lost.header)
+			}
 			for round := range 2 {
 				got := classes(r.sweep())
 				for name, id := range ids {
