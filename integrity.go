@@ -43,6 +43,10 @@ type Breach struct {
 	Noted time.Time `json:"noted"`
 }
 
+// NoMetadata stands for the hash of no metadata, which is something that was
+// seen as well.
+const NoMetadata = "none"
+
 // Glimpse is what a memory's metadata was when it was first seen after a
 // write.
 type Glimpse struct {
@@ -50,6 +54,6 @@ type Glimpse struct {
 	// Decision is the write's; metadata of another write is another one's.
 	Decision string
 	// SHA256 is the hex hash of the metadata, without the proxy's own keys, in
-	// canonical form.
+	// canonical form; NoMetadata of none.
 	SHA256 string
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,8 +14,10 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -74,17 +77,19 @@ func benchLedger(ctx context.Context, memories int, length time.Duration, report
 		cache int
 		ids   func() []string
 		gated bool
+		seen  bool // their metadata was compared before
 		aim   time.Duration
 	}{
-		{"owner and state of one memory, hot", 0, func() []string { return []string{idOf(7)} }, false, aimPoint},
-		{"owner and state of one memory, from the disk's pages", -1, func() []string { return anyOf(1, memories) }, false, aimPoint},
-		{"owners and states of 50 memories, hot", 0, func() []string { return first(pageSize) }, false, aimRead},
-		{"owners and states of 50 memories, from the disk's pages", -1, func() []string { return anyOf(pageSize, memories) }, false, aimRead},
-		{"a read of one memory through the gate, whole, cold", -1, func() []string { return anyOf(1, memories) }, true, aimRead},
-		{"a read of 50 memories through the gate, whole, hot", 0, func() []string { return first(pageSize) }, true, aimRead},
-		{"a read of 50 memories through the gate, whole, cold", -1, func() []string { return anyOf(pageSize, memories) }, true, aimRead},
+		{"owner and state of one memory, hot", 0, func() []string { return []string{idOf(7)} }, false, false, aimPoint},
+		{"owner and state of one memory, from the disk's pages", -1, func() []string { return anyOf(1, memories) }, false, false, aimPoint},
+		{"owners and states of 50 memories, hot", 0, func() []string { return first(pageSize) }, false, false, aimRead},
+		{"owners and states of 50 memories, from the disk's pages", -1, func() []string { return anyOf(pageSize, memories) }, false, false, aimRead},
+		{"a read of one memory through the gate, whole, cold", -1, func() []string { return anyOf(1, memories) }, true, true, aimRead},
+		{"a read of 50 memories through the gate, whole, hot", 0, func() []string { return first(pageSize) }, true, true, aimRead},
+		{"a read of 50 memories through the gate, whole, cold", -1, func() []string { return anyOf(pageSize, memories) }, true, true, aimRead},
+		{"the same, the first after their writes, which is noted for each", -1, func() []string { return anyOf(pageSize, memories) }, true, false, aimRead},
 	} {
-		took, err := measureLedger(ctx, path, m.cache, length, m.ids, m.gated)
+		took, err := measureLedger(ctx, path, m.cache, length, m.ids, m.gated, m.seen)
 		if err != nil {
 			return fmt.Errorf("%s: %w", m.name, err)
 		}
@@ -166,7 +171,7 @@ func fill(ctx context.Context, path string, memories int) error {
 }
 
 // measureLedger times one kind of check.
-func measureLedger(ctx context.Context, path string, cache int, length time.Duration, ids func() []string, gated bool) ([]time.Duration, error) {
+func measureLedger(ctx context.Context, path string, cache int, length time.Duration, ids func() []string, gated, seen bool) ([]time.Duration, error) {
 	l, err := ledger.Open(ledger.Options{Path: path, CacheSize: cache})
 	if err != nil {
 		return nil, err
@@ -185,11 +190,7 @@ func measureLedger(ctx context.Context, path string, cache int, length time.Dura
 		return time.Since(start), err
 	}
 	if gated {
-		read, err := reading(l)
-		if err != nil {
-			return nil, err
-		}
-		check = func(ids []string) (time.Duration, error) { return read(ctx, ids) }
+		return measureReads(ctx, l, length, ids, seen)
 	}
 	var took []time.Duration
 	for end := time.Now().Add(length); len(took) < 200 || time.Now().Before(end); {
@@ -203,74 +204,141 @@ func measureLedger(ctx context.Context, path string, cache int, length time.Dura
 	return took, nil
 }
 
-// reading is a list that a gate admits and filters, with everything real but
-// the audit log's disk: what memproxy adds to a read besides HTTP.
-func reading(l *ledger.Ledger) (func(context.Context, []string) (time.Duration, error), error) {
-	adapter, err := mem0.New(mem0.Options{})
+// maxReads bounds the answers that are made before they are read.
+const maxReads = 1000
+
+// measureReads times reads of lists. The answers are made before, so that what
+// they leave to the garbage collector is not counted, which is set as memproxy
+// sets it.
+func measureReads(ctx context.Context, l *ledger.Ledger, length time.Duration, ids func() []string, seen bool) ([]time.Duration, error) {
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
+	answer, read, err := reading(l)
 	if err != nil {
 		return nil, err
+	}
+	var answers [][]byte
+	var counts []int
+	for range maxReads {
+		list := ids()
+		body, err := answer(ctx, list)
+		if err != nil {
+			return nil, err
+		}
+		answers, counts = append(answers, body), append(counts, len(list))
+		if !seen {
+			continue
+		}
+		if _, err := read(ctx, body, len(list)); err != nil {
+			return nil, err
+		}
+	}
+	runtime.GC()
+	var took []time.Duration
+	for end := time.Now().Add(length); len(took) < maxReads && (len(took) < 200 || time.Now().Before(end)); {
+		d, err := read(ctx, answers[len(took)], counts[len(took)])
+		if err != nil {
+			return nil, err
+		}
+		took = append(took, d)
+	}
+	slices.Sort(took)
+	return took, nil
+}
+
+// reading is a list that a gate admits and filters, with everything real but
+// the audit log's disk: what memproxy adds to a read besides HTTP.
+func reading(l *ledger.Ledger) (answer func(context.Context, []string) ([]byte, error), read func(context.Context, []byte, int) (time.Duration, error), err error) {
+	adapter, err := mem0.New(mem0.Options{})
+	if err != nil {
+		return nil, nil, err
 	}
 	rules, err := cedar.Compile(policy.Builtin())
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	base, err := screen.New(screen.Options{Pack: screen.Default(), Sensitivity: "medium"})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	screener, err := panel.New(panel.Options{Base: base, Secrets: true, Hold: screen.Hold, Deny: screen.Deny, Clock: time.Now, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	all := memproxy.Limit{All: true}
 	callers, err := identity.New(identity.Options{Keys: []identity.Key{{SHA256: benchKeyHash, Principal: memproxy.Principal{
 		ID: "agent:dev", Kind: memproxy.KindAgent, Tenant: "acme", Trust: memproxy.TrustAuthenticated, ActsAs: all, Users: all, Apps: all, Runs: all,
 	}}}})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	counts, err := budgets.NewMemory(budgets.MemoryOptions{})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	dir, err := os.MkdirTemp("", "memproxy-bench-keys-")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer os.RemoveAll(dir)
 	keys, err := ledger.LoadOrCreateKey(dir, rand.Reader)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	signer, err := ledger.NewSigner(keys)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	var later sync.WaitGroup // what callers do not wait for
+	decision := "01a1fcff-e2ef-79a4-a087-adbeaa5b63b2"
 	g, err := gate.New(gate.Options{
 		Identifier: callers, Ledger: l, Budget: counts, Recorder: noRecords{}, Signer: signer,
-		Clock: time.Now, NewID: func() string { return "01a1fcff-e2ef-79a4-a087-adbeaa5b63b2" },
+		Clock: time.Now, NewID: func() string { return decision }, Later: func(_ string, f func()) { later.Go(f) },
 	}, &gate.Rules{
 		Version: "bench", Profile: gate.Production, Policy: rules, Ceilings: memproxy.DefaultCeilings(), Enforce: true,
 		Unattributed: gate.UnattributedVisible, Screener: screener, Withhold: 800, Changed: gate.ChangedReport,
 		Lines: func(memproxy.Principal, memproxy.Kind, []string) []memproxy.Line { return nil },
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	req := memproxy.Request{
 		Method: "GET", Path: "/memories", EscapedPath: "/memories", Query: "user_id=ann",
 		Header: memproxy.Header{"X-Api-Key": {"m0sk_bench"}},
 	}
 	route, known := adapter.Route(req)
-	return func(ctx context.Context, ids []string) (time.Duration, error) {
+	// metadata is what a write of the memory puts beside it, with its stamp. Its
+	// text is another, so that no screening of the read is remembered from it.
+	add := req
+	add.Method, add.Query = "POST", ""
+	addRoute, _ := adapter.Route(add)
+	metadata := func(ctx context.Context, id string) (json.RawMessage, error) {
+		defer func(was string) { decision = was }(decision)
+		decision = "d-" + id
+		a := g.Admit(ctx, &gate.Call{
+			Backend: gate.Backend{Name: "mem0", Adapter: adapter}, Request: add, Route: addRoute, Known: true, Credentials: memproxy.Credentials{Header: req.Header},
+			Body: []byte(`{"user_id":"ann","infer":false,"messages":[{"role":"user","content":"x"}],"metadata":{"about":"work","page":3,"confidence":0.7}}`),
+		})
+		var sent struct{ Metadata json.RawMessage }
+		if err := json.Unmarshal(a.Body, &sent); err != nil || a.Reply != nil {
+			return nil, fmt.Errorf("not admitted: %+v %w", a.Decision, err)
+		}
+		return sent.Metadata, nil
+	}
+	answer = func(ctx context.Context, ids []string) ([]byte, error) {
 		body := []byte(`{"results":[`)
 		for i, id := range ids {
 			if i > 0 {
 				body = append(body, ',')
 			}
-			body = fmt.Appendf(body, `{"id":%q,"memory":%q,"user_id":"ann","metadata":null,"created_at":"2026-03-01T12:00:00+00:00"}`, id, textOf(id))
+			meta, err := metadata(ctx, id)
+			if err != nil {
+				return nil, err
+			}
+			body = fmt.Appendf(body, `{"id":%q,"memory":%q,"user_id":"ann","metadata":%s,"created_at":"2026-03-01T12:00:00+00:00"}`, id, textOf(id), meta)
 		}
-		body = append(body, "]}"...)
+		return append(body, "]}"...), nil
+	}
+	read = func(ctx context.Context, body []byte, n int) (time.Duration, error) {
 		start := time.Now()
 		a := g.Admit(ctx, &gate.Call{
 			Backend: gate.Backend{Name: "mem0", Adapter: adapter}, Request: req, Route: route, Known: known,
@@ -281,9 +349,14 @@ func reading(l *ledger.Ledger) (func(context.Context, []string) (time.Duration, 
 		}
 		got := g.Return(ctx, a, memproxy.Reply{Status: 200, Body: body})
 		took := time.Since(start)
-		if got.Status != 200 || strings.Count(string(got.Body), `"memory"`) != len(ids) {
+		later.Wait()
+		if len(a.Unverified) > 0 {
+			return 0, fmt.Errorf("accused: %v", a.Unverified)
+		}
+		if got.Status != 200 || strings.Count(string(got.Body), `"memory"`) != n {
 			return 0, fmt.Errorf("%d: %.200s", got.Status, got.Body)
 		}
 		return took, nil
-	}, nil
+	}
+	return answer, read, nil
 }

@@ -27,60 +27,63 @@ const (
 // pair is a member of metadata: its name, and its value in canonical form.
 type pair struct {
 	name  string
-	value jsontext.Value
+	value []byte
 }
 
-// besides are the members of metadata that are not the proxy's own and not
-// null, which some stores leave out. What is no object has none.
-func besides(raw []byte) []pair {
-	var out []pair
-	err := members(raw, func(name string, value jsontext.Value) error {
-		if value.Kind() == 'n' {
-			return nil
-		}
-		out = append(out, pair{name, value.Clone()})
-		return out[len(out)-1].value.Canonicalize()
-	})
-	if err != nil {
-		return nil
-	}
-	return out
-}
+func (p *pair) null() bool { return p.value[0] == 'n' }
 
 var errNoObject = errors.New("metadata is no object")
 
-// members gives each member of an object that is not the proxy's own. The value
-// is valid during the call.
-func members(raw []byte, each func(name string, value jsontext.Value) error) error {
-	d := jsontext.NewDecoder(bytes.NewReader(raw))
+// besides are the members of metadata that are not the proxy's own, in the
+// order in which they stand. The values share raw's memory.
+func besides(raw []byte) ([]pair, error) {
+	d := jsontext.NewDecoder(bytes.NewBuffer(raw))
 	if d.PeekKind() != '{' {
-		return errNoObject
+		return nil, errNoObject
 	}
 	if _, err := d.ReadToken(); err != nil {
-		return err
+		return nil, err
 	}
+	var out []pair
 	for d.PeekKind() == '"' {
 		token, err := d.ReadToken()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		name := token.String()
 		if memproxy.Reserved(name) {
 			if err := d.SkipValue(); err != nil {
-				return err
+				return nil, err
 			}
 			continue
 		}
 		value, err := d.ReadValue()
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if err := each(name, value); err != nil {
-			return err
+		if !canonical(value) {
+			if value = value.Clone(); value.Canonicalize() != nil {
+				return nil, errNoObject
+			}
 		}
+		out = append(out, pair{name, value})
 	}
 	_, err := d.ReadToken() // the end of it, or what is wrong
-	return err
+	return out, err
+}
+
+// canonical reports whether a value is plainly in canonical form (RFC 8785):
+// a literal, a string without escapes, a short whole number.
+func canonical(v jsontext.Value) bool {
+	switch v.Kind() {
+	case 'n', 't', 'f':
+		return true
+	case '"':
+		return bytes.IndexByte(v, '\\') < 0
+	case '0':
+		return len(v) <= 15 && v[0] != '-' && !bytes.ContainsAny(v, ".eE")
+	}
+	return false
 }
 
 // hash is a member's, in the stamp of one write.
@@ -93,9 +96,14 @@ func (p *pair) hash(id string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:8])
 }
 
-// sealed are the hashes of metadata that a stamp is written beside.
+// sealed are the hashes of metadata that a stamp is written beside. What is
+// null is not counted: some stores leave it out.
 func sealed(id string, metadata []byte, mixed func(string) bool) string {
-	all := slices.DeleteFunc(besides(metadata), func(p pair) bool { return mixed(p.name) })
+	all, err := besides(metadata)
+	if err != nil {
+		return ""
+	}
+	all = slices.DeleteFunc(all, func(p pair) bool { return p.null() || mixed(p.name) })
 	slices.SortFunc(all, func(a, b pair) int { return cmp.Compare(a.name, b.name) })
 	var out strings.Builder
 	for i := range all[:min(len(all), maxBeside)] {
@@ -106,16 +114,16 @@ func sealed(id string, metadata []byte, mixed func(string) bool) string {
 
 // unlike reports whether metadata lacks something that a stamp was written
 // beside. Whatever came to it says nothing: backends add fields of their own.
-func unlike(s *memproxy.Stamp, metadata []byte) bool {
+func unlike(s *memproxy.Stamp, there []pair) bool {
 	if s.Metadata == "" {
 		return false
 	}
-	there := map[string]bool{}
-	for _, p := range besides(metadata) {
-		there[p.hash(s.ID)] = true
+	hashes := make([]string, len(there))
+	for i := range there {
+		hashes[i] = there[i].hash(s.ID)
 	}
 	for rest := s.Metadata; rest != ""; rest = rest[besideSize:] {
-		if len(rest) < besideSize || !there[rest[:besideSize]] {
+		if len(rest) < besideSize || !slices.Contains(hashes, rest[:besideSize]) {
 			return true
 		}
 	}
@@ -126,11 +134,7 @@ func unlike(s *memproxy.Stamp, metadata []byte) bool {
 // stamp that stands there already is sealed anew only if it is ours, and for
 // the tenant that the memory is of.
 func (r *run) seal(s memproxy.Stamp, metadata []byte) memproxy.Stamp {
-	mixed := func(string) bool { return false }
-	if mixer, ok := r.call.Backend.Adapter.(Mixer); ok {
-		mixed = mixer.Mixed
-	}
-	beside := sealed(s.ID, metadata, mixed)
+	beside := sealed(s.ID, metadata, mixedBy(r.call.Backend.Adapter))
 	if beside == s.Metadata {
 		return s
 	}
@@ -141,4 +145,23 @@ func (r *run) seal(s memproxy.Stamp, metadata []byte) memproxy.Stamp {
 	}
 	s.Metadata = beside
 	return r.g.opt.Signer.Sign(s)
+}
+
+// apart is metadata that was taken apart, once for an answer.
+type apart struct {
+	there []pair
+	err   error
+}
+
+// beside are the members of a memory's metadata, besides the proxy's own.
+func (ret *returning) beside(m *memproxy.Memory) ([]pair, error) {
+	a, known := ret.apart[m]
+	if !known {
+		if ret.apart == nil {
+			ret.apart = make(map[*memproxy.Memory]apart, len(ret.reading.Memories))
+		}
+		a.there, a.err = besides(m.Metadata)
+		ret.apart[m] = a
+	}
+	return a.there, a.err
 }

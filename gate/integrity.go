@@ -30,9 +30,8 @@ type Custodian interface {
 	// History returns versions of a memory, the newest first.
 	History(ctx context.Context, k memproxy.MemoryKey, before int64, limit int) ([]memproxy.Version, error)
 
-	// Glimpses returns what metadata was when it was first seen, by id; Glimpse
-	// keeps it, and returns the memories of which it was another.
-	Glimpses(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Glimpse, error)
+	// Glimpse keeps what metadata was when it was first seen, as Owners tell
+	// then, and returns the memories of which it was another.
 	Glimpse(context.Context, ...memproxy.Glimpse) ([]memproxy.MemoryKey, error)
 }
 
@@ -68,6 +67,10 @@ func (e *Examiner) absent(ctx context.Context, id string) (memproxy.ReasonCode, 
 // known of it and against the metadata beside it. The empty code is nothing. Row is what the ledger knows, or
 // nil.
 func (e *Examiner) Examine(ctx context.Context, row *memproxy.Ownership, m *memproxy.Memory) (memproxy.ReasonCode, string) {
+	return e.examine(ctx, row, m, func() ([]pair, error) { return besides(m.Metadata) })
+}
+
+func (e *Examiner) examine(ctx context.Context, row *memproxy.Ownership, m *memproxy.Memory, beside func() ([]pair, error)) (memproxy.ReasonCode, string) {
 	if m.Stamp != nil {
 		s := *m.Stamp
 		if s.Tenant = e.Tenant; row != nil {
@@ -79,8 +82,10 @@ func (e *Examiner) Examine(ctx context.Context, row *memproxy.Ownership, m *memp
 		if (row == nil || s.ID != row.Decision) && e.anothers(ctx, m) {
 			return memproxy.IntegrityForged, "the provenance is another memory's"
 		}
-		if unlike(m.Stamp, m.Metadata) {
-			return memproxy.IntegrityMetadata, "the metadata is not what was written"
+		if m.Stamp.Metadata != "" {
+			if there, err := beside(); err != nil || unlike(m.Stamp, there) {
+				return memproxy.IntegrityMetadata, "the metadata is not what was written"
+			}
 		}
 	}
 	if row != nil && row.SHA256 != "" && m.Text != "" && m.TextAt != "" && row.SHA256 != textHash(m.Text) {
@@ -112,7 +117,7 @@ func (ret *returning) whole(ctx context.Context, row *memproxy.Ownership, m *mem
 	if ret.rules.Changed == ChangedIgnore || m.Missing || m.ID == "" {
 		return true
 	}
-	code, detail := ret.examiner().Examine(ctx, row, m)
+	code, detail := ret.examiner().examine(ctx, row, m, func() ([]pair, error) { return ret.beside(m) })
 	switch {
 	case code == memproxy.IntegrityMismatch && m.Mutable:
 		ret.suspect(row)

@@ -1,12 +1,15 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"maps"
+	"slices"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -25,36 +28,51 @@ type Mixer interface {
 // in; and in canonical form, because backends write it in any order. Row is
 // what the ledger knows of the memory.
 func GlimpseOf(adapter any, row *memproxy.Ownership, m *memproxy.Memory) memproxy.Glimpse {
-	mixed := func(string) bool { return false }
-	if mixer, ok := adapter.(Mixer); ok {
-		mixed = mixer.Mixed
-	}
+	there, err := besides(m.Metadata)
+	return glimpseOf(adapter, row, m, there, err)
+}
+
+func glimpseOf(adapter any, row *memproxy.Ownership, m *memproxy.Memory, there []pair, err error) memproxy.Glimpse {
 	return memproxy.Glimpse{
 		MemoryKey: memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID},
-		Decision:  row.Decision, SHA256: metadataHash(m.Metadata, mixed),
+		Decision:  row.Decision, SHA256: metadataHash(m.Metadata, mixedBy(adapter), there, err),
 	}
 }
 
-func metadataHash(raw []byte, mixed func(string) bool) string {
-	plain := append(make(jsontext.Value, 0, len(raw)), '{')
-	err := members(raw, func(name string, value jsontext.Value) (err error) {
-		if mixed(name) {
-			return nil
-		}
-		if len(plain) > 1 {
-			plain = append(plain, ',')
-		}
-		plain, err = jsontext.AppendQuote(plain, name)
-		plain = append(append(plain, ':'), value...)
-		return err
-	})
-	if errors.Is(err, errNoObject) || err == nil && len(plain) == 1 {
-		return "" // none, null and nothing but ours are one
+// mixedBy tells the names that an adapter's backend mixes into metadata.
+func mixedBy(adapter any) func(string) bool {
+	if mixer, ok := adapter.(Mixer); ok {
+		return mixer.Mixed
 	}
-	if plain = append(plain, '}'); err != nil || plain.Canonicalize() != nil {
-		plain = loose(raw, mixed)
+	return func(string) bool { return false }
+}
+
+// metadataHash is the hash of metadata that was taken apart, or could not be.
+func metadataHash(raw []byte, mixed func(string) bool, there []pair, err error) string {
+	kept := make([]pair, 0, len(there))
+	plain := true // names that stand for themselves, in an order that is that of their bytes
+	for _, p := range there {
+		if !mixed(p.name) {
+			kept = append(kept, p)
+			plain = plain && !strings.ContainsFunc(p.name, func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' })
+		}
 	}
-	sum := sha256.Sum256(plain)
+	if errors.Is(err, errNoObject) || err == nil && len(kept) == 0 {
+		return memproxy.NoMetadata // none, null and nothing but ours are one
+	}
+	slices.SortFunc(kept, func(a, b pair) int { return cmp.Compare(a.name, b.name) })
+	out := append(make(jsontext.Value, 0, len(raw)), '{')
+	for i, p := range kept {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out, _ = jsontext.AppendQuote(out, p.name) // it was decoded just now
+		out = append(append(out, ':'), p.value...)
+	}
+	if out = append(out, '}'); err != nil || !plain && out.Canonicalize() != nil {
+		out = loose(raw, mixed)
+	}
+	sum := sha256.Sum256(out)
 	return hex.EncodeToString(sum[:])
 }
 
@@ -79,7 +97,8 @@ func (ret *returning) glimpse(ctx context.Context) map[memproxy.MemoryKey]bool {
 	if !ok {
 		return nil
 	}
-	seen := map[memproxy.TargetKind]map[string]memproxy.Glimpse{}
+	differ := map[memproxy.MemoryKey]bool{}
+	var fresh []memproxy.Glimpse
 	for i := range ret.reading.Memories {
 		m := &ret.reading.Memories[i]
 		row, known := ret.known[kindOf(m)][m.ID]
@@ -87,30 +106,13 @@ func (ret *returning) glimpse(ctx context.Context) map[memproxy.MemoryKey]bool {
 		if m.Drop || m.Missing || !known || row.Deleted || len(m.Metadata) == 0 {
 			continue
 		}
-		if seen[kindOf(m)] == nil {
-			seen[kindOf(m)] = map[string]memproxy.Glimpse{}
-		}
-		seen[kindOf(m)][m.ID] = GlimpseOf(ret.call.Backend.Adapter, &row, m)
-	}
-	differ := map[memproxy.MemoryKey]bool{}
-	var fresh []memproxy.Glimpse
-	for kind, now := range seen {
-		ids := make([]string, 0, len(now))
-		for id := range now {
-			ids = append(ids, id)
-		}
-		before, err := custodian.Glimpses(ctx, ret.op.Backend, kind, ids)
-		if err != nil {
-			ret.g.opt.Meter.LedgerFailed(ctx)
-			continue
-		}
-		for id, g := range now {
-			switch was, known := before[id]; {
-			case !known || was.Decision != g.Decision:
-				fresh = append(fresh, g)
-			case was.SHA256 != g.SHA256:
-				differ[g.MemoryKey] = true
-			}
+		there, err := ret.beside(m)
+		switch g := glimpseOf(ret.call.Backend.Adapter, &row, m, there, err); row.Seen {
+		case g.SHA256:
+		case "":
+			fresh = append(fresh, g)
+		default:
+			differ[g.MemoryKey] = true
 		}
 	}
 	if len(fresh) > 0 {

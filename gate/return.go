@@ -79,6 +79,7 @@ type returning struct {
 	mine      []string           // ids of memories of the answer that the caller wrote itself
 	broken    []string           // ids of memories that were changed behind the proxy
 	known     owned              // of the answer's memories
+	apart     map[*memproxy.Memory]apart
 	stands    map[memproxy.TargetKind]map[string]memproxy.Standing
 }
 

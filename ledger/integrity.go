@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -162,14 +161,15 @@ func (l *Ledger) SealBackend(ctx context.Context, backend string) error {
 
 // Glimpse compares what memories' metadata is with what it was when it was
 // first seen after the same write, and keeps it where there is nothing to
-// compare with. It returns the keys of those that differ.
+// compare with. It returns the keys of those that differ. What is known of
+// another write, or of no memory, is not compared.
 func (l *Ledger) Glimpse(ctx context.Context, seen ...memproxy.Glimpse) ([]memproxy.MemoryKey, error) {
 	for i := range seen {
 		g := &seen[i]
 		if err := validKey(g.MemoryKey); err != nil {
 			return nil, err
 		}
-		if storable(g.Decision) != nil || storable(g.SHA256) != nil {
+		if storable(g.Decision) != nil || storable(g.SHA256) != nil || g.SHA256 == "" {
 			return nil, refused("a part of what was seen cannot be stored")
 		}
 	}
@@ -181,79 +181,35 @@ func (l *Ledger) Glimpse(ctx context.Context, seen ...memproxy.Glimpse) ([]mempr
 	err := l.do(ctx, &job{also: func(t *transaction) error {
 		differ = nil
 		for i := range own {
-			g := &own[i]
-			args := []any{g.Backend, string(g.Kind), g.ID, g.Decision, g.SHA256}
-			n, err := t.run(`INSERT INTO glimpse (backend, kind, id, decision, sha256) VALUES (?1, ?2, ?3, ?4, ?5)
-				ON CONFLICT (backend, kind, id) DO UPDATE SET decision = excluded.decision, sha256 = excluded.sha256
-				WHERE glimpse.decision <> excluded.decision OR glimpse.sha256 = excluded.sha256`, args...)
+			same, err := t.glimpse(&own[i])
 			if err != nil {
 				return fmt.Errorf("keep what was seen of metadata: %w", err)
 			}
-			if n == 0 {
-				differ = append(differ, g.MemoryKey)
+			if !same {
+				differ = append(differ, own[i].MemoryKey)
 			}
 		}
 		return nil
 	}})
-	if l.glimpses != nil {
-		for i := range own {
-			l.glimpses.Remove(key{own[i].Backend, own[i].Kind, own[i].ID})
-		}
-	}
 	if err != nil {
 		return nil, err
 	}
 	return differ, nil
 }
 
-// Glimpses returns what memories' metadata was when it was first seen, by id.
-// It may be behind by a write: of one decision there is only one, so that a
-// newer one is then seen again, and nobody is accused.
-func (l *Ledger) Glimpses(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Glimpse, error) {
-	out := make(map[string]memproxy.Glimpse, len(ids))
-	var ask []string
-	for _, id := range ids {
-		if l.glimpses != nil {
-			if g, hot := l.glimpses.Get(key{backend, kind, id}); hot {
-				out[id] = g
-				continue
-			}
-		}
-		if storable(id) == nil {
-			ask = append(ask, id)
-		}
+func (t *transaction) glimpse(g *memproxy.Glimpse) (same bool, err error) {
+	k := key{g.Backend, g.Kind, g.ID}
+	n, err := t.run(`UPDATE ownership SET seen = ? WHERE backend = ? AND kind = ? AND id = ? AND decision = ? AND seen = ''`,
+		g.SHA256, k.backend, string(k.kind), k.id, g.Decision)
+	if err != nil || n > 0 {
+		t.remove([]key{k}) // in memory it is without
+		return true, err
 	}
-	for ids := range slices.Chunk(ask, chunk) {
-		list, err := json.Marshal(ids)
-		if err != nil {
-			return nil, err
-		}
-		found, err := glance(ctx, l, "look up metadata", func(s scanner) (g memproxy.Glimpse, err error) {
-			return g, s.Scan(&g.Backend, &g.Kind, &g.ID, &g.Decision, &g.SHA256)
-		}, `SELECT backend, kind, id, decision, sha256 FROM glimpse
-			WHERE backend = ? AND kind = ? AND id IN (SELECT value FROM json_each(?))`, backend, string(kind), string(list))
-		if err != nil {
-			return nil, err
-		}
-		for _, g := range found {
-			out[g.ID] = g
-			if l.glimpses != nil {
-				l.glimpses.Add(key{g.Backend, g.Kind, g.ID}, g)
-			}
-		}
+	var was string
+	known, err := t.one(`SELECT seen FROM ownership WHERE backend = ? AND kind = ? AND id = ? AND decision = ?`,
+		[]any{k.backend, string(k.kind), k.id, g.Decision}, &was)
+	if known && was != g.SHA256 {
+		t.remove([]key{k}) // what is there counts for the next read
 	}
-	return out, l.alive()
-}
-
-// pruneGlimpses forgets what was seen of memories that are not known any more.
-func (l *Ledger) pruneGlimpses(ctx context.Context) error {
-	err := l.do(ctx, &job{also: func(t *transaction) error {
-		_, err := t.run(`DELETE FROM glimpse WHERE NOT EXISTS (SELECT 1 FROM ownership o
-			WHERE o.backend = glimpse.backend AND o.kind = glimpse.kind AND o.id = glimpse.id AND o.deleted = 0)`)
-		return err
-	}})
-	if l.glimpses != nil {
-		l.glimpses.Purge()
-	}
-	return err
+	return !known || was == g.SHA256, err
 }

@@ -11,8 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
-
 	"github.com/memproxy/memproxy"
 )
 
@@ -28,9 +26,8 @@ type Ledger struct {
 	coming         coming
 	absent         *absences // nil where others write the store too
 	standings      *hot[memproxy.Standing]
-	similar        atomic.Pointer[[]byte]            // the key of sketches, once it was read
-	glimpses       *lru.Cache[key, memproxy.Glimpse] // nil: nothing is kept
-	seals          atomic.Pointer[[]string]          // backends of which everything is known; nil: to be read
+	similar        atomic.Pointer[[]byte]   // the key of sketches, once it was read
+	seals          atomic.Pointer[[]string] // backends of which everything is known; nil: to be read
 
 	one, many, byDecision, byActor *sql.Stmt // of reader
 	insert, update, count, correct *sql.Stmt // of writer

@@ -38,7 +38,7 @@ func (l *Ledger) Maintain(ctx context.Context, r Retention) error {
 	_, holds := l.PruneHolds(ctx, before(r.Holds, DefaultKeepHolds))
 	_, sessions := l.PruneSessions(ctx, before(r.Sessions, DefaultKeepSessions))
 	_, tombstones := l.Prune(ctx, before(r.Tombstones, DefaultKeepTombstones))
-	errs := []error{holds, sessions, tombstones, l.pruneGlimpses(ctx)}
+	errs := []error{holds, sessions, tombstones}
 	if l.opt.Vault != nil {
 		heads, err := l.ChainHeads(ctx)
 		errs = append(errs, err)

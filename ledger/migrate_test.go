@@ -28,6 +28,9 @@ func TestMigrations(t *testing.T) {
 				_, err = db.Exec(`INSERT INTO ownership VALUES ('mem0','memory','m','acme','ann','','','','agent:dev','authenticated',700,'','d1','',1,0);
 					INSERT INTO correction (backend, id, decision, at) VALUES ('mem0', 'm', 'd0', 1)`)
 			}
+			if err == nil && n > 2 {
+				_, err = db.Exec(`INSERT INTO glimpse VALUES ('mem0', 'memory', 'm', 'd1', 'ab'), ('mem0', 'memory', 'gone', 'd1', 'ab')`)
+			}
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -42,6 +45,9 @@ func TestMigrations(t *testing.T) {
 			rows, err := l.Owners(t.Context(), "mem0", memproxy.TargetMemory, []string{"m"})
 			if err != nil || (rows["m"].Actor == "agent:dev") != (n > 0) {
 				t.Errorf("owners %v, %v", rows, err)
+			}
+			if got := rows["m"].Seen; (got == "ab") != (n > 2) {
+				t.Errorf("seen of its metadata: %q", got)
 			}
 			k := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m"}
 			if cs, err := l.Corrections(t.Context(), k); err != nil || (len(cs) == 1) != (n > 0) {

@@ -12,7 +12,6 @@ import (
 	"runtime"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
 	"github.com/memproxy/memproxy"
@@ -100,9 +99,6 @@ func (l *Ledger) open() error {
 		return err
 	}
 	if l.opt.CacheSize > 0 {
-		if l.glimpses, err = lru.New[key, memproxy.Glimpse](l.opt.CacheSize); err != nil {
-			return err
-		}
 		if l.absent, err = newAbsences(); err != nil {
 			return err
 		}

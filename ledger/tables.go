@@ -4,7 +4,7 @@ package ledger
 // dialect.ddl translates. A released one is never edited: later needs are a
 // further entry. Times are microseconds since 1970, zero for none.
 func migrations() []string {
-	return []string{ownershipTables, lifeTables, integrityTables, retractionTables, rollbackTables, todayTables, acceptTables}
+	return []string{ownershipTables, lifeTables, integrityTables, retractionTables, rollbackTables, todayTables, acceptTables, seenTables}
 }
 
 const ownershipTables = `
@@ -272,4 +272,12 @@ ALTER TABLE hold ADD COLUMN today TEXT NOT NULL DEFAULT ''; -- verdict of the ru
 
 const acceptTables = `
 ALTER TABLE breach ADD COLUMN accepted INTEGER NOT NULL DEFAULT 0; -- when a person took it as it is
+`
+
+// seenTables puts what was seen of metadata where the owner is looked up.
+const seenTables = `
+ALTER TABLE ownership ADD COLUMN seen TEXT NOT NULL DEFAULT ''; -- hash of the metadata when it was first seen after the decision
+UPDATE ownership SET seen = coalesce((SELECT CASE g.sha256 WHEN '' THEN 'none' ELSE g.sha256 END FROM glimpse g
+	WHERE g.backend = ownership.backend AND g.kind = ownership.kind AND g.id = ownership.id AND g.decision = ownership.decision), '');
+DROP TABLE glimpse;
 `

@@ -130,6 +130,18 @@ func glimpsed(t *testing.T, l Life) {
 		must(t, "Glimpse", err)
 		return slices.Contains(differ, mem(id))
 	}
+	seen := func(l *ledger.Ledger, id string) string {
+		t.Helper()
+		rows, err := l.Owners(t.Context(), "mem0", memproxy.TargetMemory, []string{id})
+		must(t, "Owners", err)
+		return rows[id].Seen
+	}
+	wrote := func(id, decision string) {
+		row := Row(id)
+		row.Decision, row.Seen = decision, "what a caller says"
+		put(t, l, row)
+	}
+	wrote("m", "d1")
 	for i, step := range []struct {
 		sum  string
 		want bool
@@ -137,19 +149,33 @@ func glimpsed(t *testing.T, l Life) {
 		if see("m", "d1", step.sum) != step.want {
 			t.Errorf("of one write, look %d", i)
 		}
+		if got := seen(l.Ledger, "m"); got != "a" {
+			t.Errorf("look %d: seen %q", i, got)
+		}
 	}
-	if see("m", "d2", "b") || !see("m", "d2", "a") || see("none", "d1", "") || !see("none", "d1", "a") {
-		t.Error("of another write, and of none at first")
+	// The same write again, as a list binds it: what was seen stays, if only in
+	// the file until somebody compares.
+	wrote("m", "d1")
+	if !see("m", "d1", "b") || seen(l.Ledger, "m") != "a" {
+		t.Errorf("after the same write again: %q", seen(l.Ledger, "m"))
 	}
-	got, err := l.Other.Glimpses(t.Context(), "mem0", memproxy.TargetMemory, []string{"m", "none", "else", "bad\x00"})
-	must(t, "Glimpses", err)
-	if len(got) != 2 || got["m"].Decision != "d2" || got["m"].SHA256 != "b" || got["none"].SHA256 != "" {
-		t.Errorf("%+v", got)
+	if see("m", "d2", "b") || seen(l.Ledger, "m") != "a" {
+		t.Error("of a write that is not the newest")
 	}
-	put(t, l, Row("m"))
-	must(t, "Maintain", l.Maintain(t.Context(), ledger.Retention{}))
-	if got, err = l.Glimpses(t.Context(), "mem0", memproxy.TargetMemory, []string{"m", "none"}); err != nil || len(got) != 1 {
-		t.Errorf("of what is known still: %+v, %v", got, err)
+	wrote("m", "d2")
+	if got := seen(l.Ledger, "m"); got != "" {
+		t.Errorf("before anybody looked: %q", got)
+	}
+	if see("m", "d2", memproxy.NoMetadata) || !see("m", "d2", "a") || seen(l.Ledger, "m") != memproxy.NoMetadata || seen(l.Other, "m") != memproxy.NoMetadata {
+		t.Errorf("of another write: %q", seen(l.Other, "m"))
+	}
+	if see("unknown", "d1", "a") || see("unknown", "d1", "b") || seen(l.Ledger, "unknown") != "" {
+		t.Error("of a memory that nobody knows")
+	}
+	for _, g := range []memproxy.Glimpse{{MemoryKey: mem("m"), Decision: "d2"}, {MemoryKey: mem("m"), Decision: "d\x00", SHA256: "a"}, {Decision: "d2", SHA256: "a"}} {
+		if _, err := l.Glimpse(t.Context(), g); err == nil {
+			t.Errorf("%+v was taken", g)
+		}
 	}
 }
 
