@@ -62,8 +62,9 @@ func besides(raw []byte) ([]pair, error) {
 			return nil, err
 		}
 		if !canonical(value) {
-			if value = value.Clone(); value.Canonicalize() != nil {
-				return nil, errNoObject
+			value = value.Clone()
+			if err := value.Canonicalize(); err != nil {
+				return nil, err
 			}
 		}
 		out = append(out, pair{name, value})

@@ -30,8 +30,8 @@ type Custodian interface {
 	// History returns versions of a memory, the newest first.
 	History(ctx context.Context, k memproxy.MemoryKey, before int64, limit int) ([]memproxy.Version, error)
 
-	// Glimpse keeps what metadata was when it was first seen, as Owners tell
-	// then, and returns the memories of which it was another.
+	// Glimpse keeps what metadata was when it was first seen, which owners tell
+	// in Seen from then on, and returns the memories of which it was another.
 	Glimpse(context.Context, ...memproxy.Glimpse) ([]memproxy.MemoryKey, error)
 }
 
@@ -46,26 +46,30 @@ type Examiner struct {
 	Tenant string
 }
 
-// absent is what speaks against a memory that the backend lacks; the empty code
-// where the ledger does not know it, or knows that it was deleted, or its agent.
-func (e *Examiner) absent(ctx context.Context, id string) (memproxy.ReasonCode, string) {
-	rows, err := e.Ledger.Owners(ctx, e.Backend, memproxy.TargetMemory, []string{id})
-	row, known := rows[id]
-	if err != nil || !known || row.Deleted {
-		return "", ""
+// Absent is what speaks against a memory that the backend lacks. The empty code
+// is nothing: the ledger does not know it, or knows that it, or the agent that
+// it was of, was deleted through the proxy.
+func (e *Examiner) Absent(ctx context.Context, id string) (memproxy.ReasonCode, string, error) {
+	known := func(id string) (memproxy.Ownership, error) {
+		rows, err := e.Ledger.Owners(ctx, e.Backend, memproxy.TargetMemory, []string{id})
+		return rows[id], err
+	}
+	row, err := known(id)
+	if err != nil || row.ID == "" || row.Deleted {
+		return "", "", err
 	}
 	if agent := row.Scope.Agent; agent != "" && agent != id {
-		if rows, err = e.Ledger.Owners(ctx, e.Backend, memproxy.TargetMemory, []string{agent}); err != nil || rows[agent].Deleted {
-			return "", ""
+		if row, err = known(agent); err != nil || row.Deleted {
+			return "", "", err
 		}
 	}
-	return memproxy.IntegrityMissing, "the backend lacks it, and nobody deleted it through memproxy"
+	return memproxy.IntegrityMissing, "the backend lacks it, and nobody deleted it through memproxy", nil
 }
 
 // Examine says what speaks against a memory: its text against the hash of the
 // one that went through, its stamp against the key, against the writes that are
-// known of it and against the metadata beside it. The empty code is nothing. Row is what the ledger knows, or
-// nil.
+// known of it and against the metadata beside it. The empty code is nothing.
+// Row is what the ledger knows, or nil.
 func (e *Examiner) Examine(ctx context.Context, row *memproxy.Ownership, m *memproxy.Memory) (memproxy.ReasonCode, string) {
 	return e.examine(ctx, row, m, func() ([]pair, error) { return besides(m.Metadata) })
 }
@@ -129,9 +133,11 @@ func (ret *returning) whole(ctx context.Context, row *memproxy.Ownership, m *mem
 	return true
 }
 
-func (ret *returning) examiner() *Examiner {
-	return &Examiner{Ledger: ret.g.opt.Ledger, Signer: ret.g.opt.Signer, Backend: ret.op.Backend, Tenant: ret.Principal.Tenant}
+func (g *Gate) examiner(a *Admission) *Examiner {
+	return &Examiner{Ledger: g.opt.Ledger, Signer: g.opt.Signer, Backend: a.op.Backend, Tenant: a.Principal.Tenant}
 }
+
+func (ret *returning) examiner() *Examiner { return ret.g.examiner(ret.Admission) }
 
 // inspect names in the record what speaks against the targets as they stand
 // upstream: what was changed behind the proxy is about to be replaced or
@@ -141,15 +147,24 @@ func (r *run) inspect(ctx context.Context, target string) {
 	if r.rules.Changed == ChangedIgnore || row.ID == "" || row.Deleted {
 		return
 	}
-	e := &Examiner{Ledger: r.g.opt.Ledger, Signer: r.g.opt.Signer, Backend: r.op.Backend, Tenant: r.Principal.Tenant}
+	e := r.g.examiner(r.Admission)
 	code, detail := e.Examine(ctx, &row, &m)
 	if m.Missing {
-		code, detail = e.absent(ctx, row.ID)
+		code, detail = r.g.missing(ctx, e, row.ID)
 	}
 	if code == "" || code == memproxy.IntegrityMismatch && m.Mutable {
 		return
 	}
 	r.add(memproxy.Allow, memproxy.Reason{Code: code, Rule: row.ID, Detail: detail})
+}
+
+// missing is Absent where an error means that nothing is known.
+func (g *Gate) missing(ctx context.Context, e *Examiner, id string) (memproxy.ReasonCode, string) {
+	code, detail, err := e.Absent(ctx, id)
+	if err != nil {
+		g.opt.Meter.LedgerFailed(ctx)
+	}
+	return code, detail
 }
 
 // lost names a memory that was asked for by its id and that the backend says it
@@ -159,16 +174,16 @@ func (ret *returning) lost(ctx context.Context) {
 	if !ok || ret.op.Kind != memproxy.Recall || ret.rules.Changed == ChangedIgnore || !ret.answersItself(loc, ret.op.Targets) {
 		return
 	}
-	id := ret.op.Targets[0]
-	if row, known := ret.owners[id]; known {
-		id = row.ID
+	row, known := ret.owners[ret.op.Targets[0]] // whose it is was ruled on
+	if !known {
+		return
 	}
-	code, detail := ret.examiner().absent(ctx, id)
+	code, detail := ret.g.missing(ctx, ret.examiner(), row.ID)
 	if code == "" {
 		return
 	}
-	ret.Unverified = append(ret.Unverified, id)
-	ret.reasons = append(ret.reasons, memproxy.Reason{Code: code, Rule: id, Detail: detail})
+	ret.Unverified = append(ret.Unverified, row.ID)
+	ret.reasons = append(ret.reasons, memproxy.Reason{Code: code, Rule: row.ID, Detail: detail})
 }
 
 // accuse names what speaks against a memory, and reports whether it is shown.

@@ -113,20 +113,7 @@ func (s *sidecar) keepAnchors(ctx context.Context) {
 
 // keepSweeping looks through the backends and the chains now and then.
 func (s *sidecar) keepSweeping(ctx context.Context) {
-	every := s.cfg.Memories.Sweep.Time()
-	if every <= 0 {
-		return
-	}
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		s.sweepOnce(ctx)
-	}
+	every(ctx, s.cfg.Memories.Sweep.Time(), func() { s.sweepOnce(ctx) })
 }
 
 // sweepOnce tells of a sweep in the process's own log; the audit log has what

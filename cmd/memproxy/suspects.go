@@ -54,20 +54,13 @@ func (s *sidecar) suspect(su gate.Suspicion) {
 
 // keepSuspecting looks again at what is suspected, until ctx is over.
 func (s *sidecar) keepSuspecting(ctx context.Context) {
-	tick := time.NewTicker(suspectSettle / 2)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	every(ctx, suspectSettle/2, func() {
 		for _, su := range s.due(s.clock()) {
 			if err := s.convict(ctx, su); err != nil && ctx.Err() == nil {
 				s.log.Error("a block that is not what was recorded was not named; the next read looks again", "memory", su.ID, "error", err)
 			}
 		}
-	}
+	})
 }
 
 // due takes out what can be told by now.

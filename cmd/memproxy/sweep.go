@@ -259,46 +259,28 @@ func (w *storeSweep) missing(ctx context.Context) error {
 			return err
 		}
 		after = rows[len(rows)-1].ID
-		var ids []string
-		for i := range rows {
-			if _, there := w.there[w.hash(rows[i].ID)]; !there && w.holds(&rows[i]) && rows[i].Written.Before(w.begun) {
-				ids = append(ids, rows[i].ID)
-			}
-		}
-		if len(ids) == 0 {
+		rows = slices.DeleteFunc(rows, func(row memproxy.Ownership) bool {
+			_, there := w.there[w.hash(row.ID)]
+			return there || !w.holds(&row) || !row.Written.Before(w.begun)
+		})
+		if len(rows) == 0 {
 			continue
 		}
 		if err := pause(ctx, w.c.settle); err != nil {
 			return err
 		}
-		now, err := w.c.ledger.Owners(ctx, w.backend.Name, memproxy.TargetMemory, ids)
-		if err != nil {
-			return err
-		}
-		for _, id := range ids {
-			row, known := now[id]
-			if !known || row.Deleted {
-				continue // through memproxy, while the walk was under way
-			}
-			gone, err := w.wentWith(ctx, &row)
+		for i := range rows { // some may have been deleted through memproxy while the walk was under way
+			tenant, id := rows[i].Scope.Tenant, rows[i].ID
+			code, detail, err := w.examiner(tenant).Absent(ctx, id)
 			if err != nil {
 				return err
 			}
-			if gone {
+			if code == "" {
 				continue
 			}
-			if err := w.find(ctx, w.finding(row.Scope.Tenant, id, memproxy.FaultDelete, memproxy.IntegrityMissing, "the backend lacks it, and nobody deleted it through memproxy")); err != nil {
+			if err := w.find(ctx, w.finding(tenant, id, memproxy.FaultDelete, code, detail)); err != nil {
 				return err
 			}
 		}
 	}
-}
-
-// wentWith reports whether a memory went with the agent that it was of.
-func (w *storeSweep) wentWith(ctx context.Context, row *memproxy.Ownership) (bool, error) {
-	if w.backend.Kind != "letta" || row.Scope.Agent == "" {
-		return false, nil
-	}
-	agents, err := w.c.ledger.Owners(ctx, w.backend.Name, memproxy.TargetMemory, []string{row.Scope.Agent})
-	return err == nil && agents[row.Scope.Agent].Deleted, err
 }

@@ -106,11 +106,7 @@ func (w *storeSweep) stranger(ctx context.Context, m *memproxy.Memory, out *look
 				continue
 			}
 			if code, detail := w.examiner(tenant).Examine(ctx, nil, m); code != "" {
-				class := memproxy.FaultInsert
-				if code == memproxy.IntegrityMetadata {
-					class = memproxy.FaultMetadata
-				}
-				out.found[m.ID] = w.finding(tenant, m.ID, class, code, detail)
+				out.found[m.ID] = w.finding(tenant, m.ID, classOf(code, memproxy.FaultInsert), code, detail)
 			}
 			return nil // a read will bind it
 		}
@@ -145,11 +141,8 @@ func (w *storeSweep) judge(ctx context.Context, row *memproxy.Ownership, m *memp
 	if code == "" {
 		return nil, nil
 	}
-	f := w.finding(tenant, m.ID, memproxy.FaultForge, code, detail)
-	switch code {
-	case memproxy.IntegrityMetadata:
-		f.Class = memproxy.FaultMetadata
-	case memproxy.IntegrityMismatch:
+	f := w.finding(tenant, m.ID, classOf(code, memproxy.FaultForge), code, detail)
+	if code == memproxy.IntegrityMismatch {
 		f.Class, f.has, f.wants = memproxy.FaultTamper, textSum(m.Text), row.SHA256
 		if len(history) == 1 && history[0].SHA256 == row.SHA256 {
 			short, err := w.shortened(ctx, history[0], m.Text)
@@ -162,6 +155,15 @@ func (w *storeSweep) judge(ctx context.Context, row *memproxy.Ownership, m *memp
 		}
 	}
 	return &f, nil
+}
+
+// classOf is the class of what speaks against a stamp: metadata that were
+// changed beside it, or else another.
+func classOf(code memproxy.ReasonCode, otherwise memproxy.FaultClass) memproxy.FaultClass {
+	if code == memproxy.IntegrityMetadata {
+		return memproxy.FaultMetadata
+	}
+	return otherwise
 }
 
 // shortened reports whether a text is what is left of a version's.

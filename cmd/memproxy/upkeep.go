@@ -48,11 +48,20 @@ func pending(tiers []string) func(memproxy.Principal) bool {
 // waited quietly for long enough, and looks again at what no rule of today has
 // seen yet.
 func (s *sidecar) upkeep(ctx context.Context) {
-	every := s.cfg.Memories.Validate.Time()
-	if every <= 0 {
+	every(ctx, s.cfg.Memories.Validate.Time(), func() {
+		if err := s.upkeepOnce(ctx, s.clock()); err != nil && ctx.Err() == nil {
+			s.log.Error("memories were not looked after", "error", err)
+		}
+	})
+}
+
+// every does something at a pace until ctx is over, the first time after one
+// step of it. Zero is never.
+func every(ctx context.Context, pace time.Duration, do func()) {
+	if pace <= 0 {
 		return
 	}
-	tick := time.NewTicker(every)
+	tick := time.NewTicker(pace)
 	defer tick.Stop()
 	for {
 		select {
@@ -60,9 +69,7 @@ func (s *sidecar) upkeep(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if err := s.upkeepOnce(ctx, s.clock()); err != nil && ctx.Err() == nil {
-			s.log.Error("memories were not looked after", "error", err)
-		}
+		do()
 	}
 }
 
