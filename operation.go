@@ -218,7 +218,10 @@ type Operation struct {
 	// that the operation names.
 	Targets    []string
 	TargetKind TargetKind
-	Items      []Item
+	// Refs are all existing objects and owners that the request names, wherever
+	// it names them: path, query, headers, body, filters, references.
+	Refs  []Ref
+	Items []Item
 	Hints      []Hint
 	// SourceClaim is what the payload says of its content's source, or "". It
 	// can lower trust and never raise it.
@@ -282,6 +285,18 @@ const (
 	// that it makes, whose ids nobody knows yet.
 	TargetDecision TargetKind = "decision"
 )
+
+// A Ref is one place where a request names something that exists: an object by
+// its id, or an owner by its name. It says nothing of what is done with it:
+// whoever is named must belong to the caller's tenant, whatever is done.
+type Ref struct {
+	// Kind is what is named. For an owner it is TargetEntity, and ID then is
+	// the dimension and the name with a colon between, "user:ann".
+	Kind TargetKind
+	ID   string
+	// Pointer is where it stands, as in Claim.
+	Pointer string
+}
 
 // Stamped is a client-supplied time at a pointer.
 type Stamped struct {
