@@ -222,7 +222,7 @@ type Operation struct {
 	// it names them: path, query, headers, body, filters, references.
 	Refs  []Ref
 	Items []Item
-	Hints      []Hint
+	Hints []Hint
 	// SourceClaim is what the payload says of its content's source, or "". It
 	// can lower trust and never raise it.
 	SourceClaim Source
@@ -319,6 +319,10 @@ type Memory struct {
 	// Limit is how many characters the memory may hold, or 0 where the backend
 	// does not say.
 	Limit int
+	// Within are the objects that the memory belongs to, where the answer names
+	// them: the agent of a message, the conversation of a run. A memory of which
+	// nothing is recorded is of the tenant that they are of.
+	Within []Ref
 	// Metadata is the memory's metadata as raw JSON, or nil.
 	Metadata []byte
 	// Stamp is the provenance found in the metadata, unverified, or nil.
@@ -351,6 +355,9 @@ type Memory struct {
 	// Compiled is set for what the backend itself made of memories: the prompt
 	// of an agent among its messages.
 	Compiled bool
+	// Common is set for what the backend ships to everybody, such as its own
+	// tools: it is nobody's, and everybody may see it.
+	Common bool
 	// Told, if set, is what the reader is told of the memory, under
 	// ProvenanceKey in its metadata.
 	Told *Provenance

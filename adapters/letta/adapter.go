@@ -68,6 +68,7 @@ const (
 	TargetRun          memproxy.TargetKind = "run"
 	TargetStep         memproxy.TargetKind = "step"
 	TargetTool         memproxy.TargetKind = "tool"
+	TargetJob          memproxy.TargetKind = "job"   // a batch is one, and an upload's work
 	TargetLabel        memproxy.TargetKind = "label" // "agent-…/label": a block by its label
 )
 
@@ -81,14 +82,12 @@ func KindOf(id string) memproxy.TargetKind {
 		return TargetLabel
 	}
 	switch prefix {
-	case "block", "agent", "passage", "archive", "file", "group", "identity", "message", "run", "step", "tool":
+	case "block", "agent", "passage", "archive", "file", "group", "identity", "message", "run", "step", "tool", "job":
 		return memproxy.TargetKind(prefix)
 	case "source", "folder":
 		return TargetFolder
 	case "conv":
 		return TargetConversation
-	case "job":
-		return TargetRun
 	}
 	return ""
 }

@@ -25,7 +25,7 @@ func TestOptions(t *testing.T) {
 func TestKindOf(t *testing.T) {
 	for id, want := range map[string]memproxy.TargetKind{
 		"block-1": letta.TargetBlock, "agent-1": letta.TargetAgent, "agent-1/human": letta.TargetLabel, "passage-1": letta.TargetPassage,
-		"archive-1": letta.TargetArchive, "conv-1": letta.TargetConversation, "source-1": letta.TargetFolder, "job-1": letta.TargetRun,
+		"archive-1": letta.TargetArchive, "conv-1": letta.TargetConversation, "source-1": letta.TargetFolder, "job-1": letta.TargetJob,
 		"block-": "", "block": "", "": "", "block/1": "", "Block-1": "",
 	} {
 		if got := letta.KindOf(id); got != want {

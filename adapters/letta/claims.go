@@ -36,35 +36,6 @@ func targetKey(key string) memproxy.TargetKind {
 	return ""
 }
 
-// paramKind is what a path parameter names, where that is a target.
-func paramKind(name string) memproxy.TargetKind {
-	switch name {
-	case "block_id":
-		return TargetBlock
-	case "memory_id", "passage_id":
-		return TargetPassage
-	case "archive_id":
-		return TargetArchive
-	case "folder_id", "source_id":
-		return TargetFolder
-	case "file_id":
-		return TargetFile
-	case "group_id":
-		return TargetGroup
-	case "identity_id":
-		return TargetIdentity
-	case "conversation_id":
-		return TargetConversation
-	case "run_id":
-		return TargetRun
-	case "step_id":
-		return TargetStep
-	case "message_id":
-		return TargetMessage
-	}
-	return ""
-}
-
 // path reads the identities and targets that stand in the path.
 func (d *decoding) path() error {
 	for _, name := range slices.Sorted(maps.Keys(d.params)) {
@@ -88,6 +59,9 @@ func (d *decoding) path() error {
 			kind := paramKind(name)
 			if kind == "" {
 				continue
+			}
+			if name == "run_id" && KindOf(value) == TargetJob { // older servers' runs are jobs
+				kind = TargetJob
 			}
 			if err := d.id(value, kind, "path:"+name); err != nil {
 				return err

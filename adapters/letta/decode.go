@@ -19,6 +19,8 @@ type decoding struct {
 	cost   int // memories counted so far
 	// said is what the payload says of its content's layer and origin.
 	said origin.Claims
+	// named are the references noted so far, without their pointers.
+	named map[memproxy.Ref]bool
 }
 
 // Decode implements the gate's adapter.
@@ -50,6 +52,9 @@ func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (
 		return nil, err
 	}
 	if err := d.settle(); err != nil {
+		return nil, err
+	}
+	if err := d.refs(p); err != nil {
 		return nil, err
 	}
 	if r.shape == search && rt.Params != nil {

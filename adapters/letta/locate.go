@@ -26,37 +26,62 @@ func (a *Adapter) Locate(rt memproxy.Route, req memproxy.Request, target string)
 		out.Method, out.EscapedPath = req.Method, req.EscapedPath
 		return out
 	}
+	out.EscapedPath, out.Query = place(rt, target)
+	return out
+}
+
+// place is where the server keeps a target: a path and a query, or none where
+// it has no route that gives one such thing.
+func place(rt memproxy.Route, target string) (path, query string) {
 	id := url.PathEscape(target)
-	switch KindOf(target) {
+	agent := url.PathEscape(rt.Params["agent_id"])
+	switch kind := KindOf(target); kind {
 	case TargetLabel:
-		agent, label, _ := strings.Cut(target, "/")
-		out.EscapedPath = "/v1/agents/" + url.PathEscape(agent) + "/core-memory/blocks/" + url.PathEscape(label)
-	case TargetAgent:
-		out.EscapedPath = "/v1/agents/" + id
-	case TargetPassage:
-		// No route gives one passage: its archive, or the agent's newest.
-		if archive := rt.Params["archive_id"]; archive != "" {
-			out.EscapedPath = "/v1/archives/" + url.PathEscape(archive)
-			break
+		name, label, _ := strings.Cut(target, "/")
+		return "/v1/agents/" + url.PathEscape(name) + "/core-memory/blocks/" + url.PathEscape(label), ""
+	case TargetPassage: // its archive, or the agent's newest
+		switch archive := rt.Params["archive_id"]; {
+		case !inPath(rt, target):
+			return "", ""
+		case archive != "":
+			return "/v1/archives/" + url.PathEscape(archive), ""
+		case agent != "":
+			return "/v1/agents/" + agent + "/archival-memory", "ascending=false&limit=" + lookedAt
 		}
-		out.EscapedPath = "/v1/agents/" + url.PathEscape(rt.Params["agent_id"]) + "/archival-memory"
-		out.Query = "ascending=false&limit=" + lookedAt
 	case TargetFile:
 		folder := rt.Params["folder_id"]
 		if folder == "" {
 			folder = rt.Params["source_id"]
 		}
-		if folder == "" { // a file opened by an agent
-			out.EscapedPath = "/v1/agents/" + url.PathEscape(rt.Params["agent_id"]) + "/files"
-			break
+		switch {
+		case !inPath(rt, target):
+			return "", ""
+		case folder != "":
+			return "/v1/folders/" + url.PathEscape(folder) + "/files/" + id, ""
+		case agent != "": // a file opened by an agent
+			return "/v1/agents/" + agent + "/files", ""
 		}
-		out.EscapedPath = "/v1/folders/" + url.PathEscape(folder) + "/files/" + id
 	case TargetIdentity:
-		out.EscapedPath = "/v1/identities/" + id
-	default:
-		out.EscapedPath = "/v1/" + string(KindOf(target)) + "s/" + id
+		return "/v1/identities/" + id, ""
+	case TargetJob:
+		if rt.Params["run_id"] == target { // older servers' runs are jobs
+			return "/v1/runs/" + id, ""
+		}
+		return "/v1/jobs/" + id, ""
+	case TargetAgent, TargetBlock, TargetArchive, TargetConversation, TargetFolder, TargetGroup, TargetMessage, TargetRun, TargetStep, TargetTool:
+		return "/v1/" + string(kind) + "s/" + id, ""
 	}
-	return out
+	return "", ""
+}
+
+// inPath reports whether a route's path names a target.
+func inPath(rt memproxy.Route, target string) bool {
+	for _, value := range rt.Params {
+		if value == target {
+			return true
+		}
+	}
+	return false
 }
 
 // answers reports whether a read is itself what a target is located with.
@@ -96,8 +121,8 @@ func (a *Adapter) Located(rt memproxy.Route, target string, reply memproxy.Reply
 	f := finding{rd: &memproxy.Reading{}, doc: doc}
 	switch kind := KindOf(target); kind {
 	case TargetPassage:
-		if rt.Params["archive_id"] != "" {
-			return memproxy.Memory{ID: target}, nil
+		if archive := rt.Params["archive_id"]; archive != "" {
+			return memproxy.Memory{ID: target, Within: refsTo(archive)}, nil
 		}
 		f.agent = rt.Params["agent_id"]
 		return f.among(target)

@@ -42,7 +42,13 @@ func TestLocate(t *testing.T) {
 		{"PATCH", "/v1/groups/group-1", "group-1", "/v1/groups/group-1"},
 		{"PATCH", "/v1/identities/identity-1", "identity-1", "/v1/identities/identity-1"},
 		{"GET", "/v1/runs/run-1/messages", "run-1", "/v1/runs/run-1"},
-		{"GET", "/v1/runs/run-1/messages", "job-1", "/v1/runs/job-1"},
+		{"GET", "/v1/runs/job-1/messages", "job-1", "/v1/runs/job-1"},
+		{"GET", "/v1/jobs/job-1", "job-1", "/v1/jobs/job-1"},
+		{"GET", "/v1/agents/agent-1/messages", "run-1", "/v1/runs/run-1"},
+		{"GET", "/v1/agents/agent-1/archival-memory", "passage-1", ""}, // a cursor
+		{"GET", "/v1/agents/agent-1/archival-memory", "file-1", ""},
+		{"POST", "/v1/agents/", "tool-1", "/v1/tools/tool-1"},
+		{"POST", "/v1/agents/", "provider-1", ""},
 		{"GET", "/v1/steps/step-1/messages", "step-1", "/v1/steps/step-1"},
 		{"PATCH", "/v1/agents/agent-1/messages/message-1", "message-1", "/v1/messages/message-1"},
 	} {

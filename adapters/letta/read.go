@@ -35,7 +35,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 		return nil, err
 	}
 	rd.Traces = reads && pausedHistory(reply.Body)
-	f := finding{rd: rd, doc: doc, agent: rt.Params["agent_id"]}
+	f := finding{rd: rd, doc: doc, agent: rt.Params["agent_id"], within: holders(r, rt, req)}
 	if r.shape == search {
 		f.agent = rt.Params[searched]
 	}
@@ -70,6 +70,8 @@ type finding struct {
 	rd    *memproxy.Reading
 	doc   *jsondoc.Doc
 	agent string // whose memory the route is about, or ""
+	// within are what the request's path says that holds all elements.
+	within []memproxy.Ref
 }
 
 func (f *finding) list(v *jsondoc.Value, ptr string) error {
@@ -94,6 +96,9 @@ func (f *finding) element(v *jsondoc.Value, ptr string) error {
 	}
 	if m.ID == "" {
 		m.ID = v.Get("message_id").Text()
+	}
+	if inner != v {
+		m.Within = parents(v, m.Within)
 	}
 	f.rd.Memories = append(f.rd.Memories, m)
 	if KindOf(m.ID) == TargetAgent {
@@ -124,9 +129,12 @@ func (f *finding) memory(v *jsondoc.Value, ptr string) memproxy.Memory {
 	if m.Scope.Agent == "" {
 		m.Scope.Agent = v.Get("agent_id").Text()
 	}
+	m.Within = parents(v, f.within)
 	switch KindOf(m.ID) {
 	case TargetAgent:
 		m.Scope.Agent = m.ID
+	case TargetTool:
+		m.Common = strings.HasPrefix(v.Get("tool_type").Text(), "letta_")
 	case TargetIdentity:
 		m.Scope.User = m.ID
 	case TargetMessage:

@@ -1,0 +1,31 @@
+package letta
+
+// Params are what the parameters of the table's paths name: an object, or a
+// reason why none.
+func Params() map[string]struct {
+	Object  bool
+	Because string
+} {
+	out := map[string]struct {
+		Object  bool
+		Because string
+	}{}
+	for name, p := range params {
+		out[name] = struct {
+			Object  bool
+			Because string
+		}{p.kind != "", p.because}
+	}
+	return out
+}
+
+// Bodied reports whether the route's row reads a body, and of what form.
+func (a *Adapter) Bodied(id string) (json, form bool) {
+	switch a.row(id).shape {
+	case opaque, bare:
+		return false, false
+	case upload:
+		return false, true
+	}
+	return true, false
+}

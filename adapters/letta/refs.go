@@ -1,0 +1,254 @@
+package letta
+
+import (
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// maxRefs bounds the objects that one request may name. Each is looked up, and
+// some are asked for.
+const maxRefs = 1000
+
+// refs notes every existing object and every owner that the request names,
+// wherever it does: nothing here knows the route. What is not known to hold
+// text is taken for a name.
+func (d *decoding) refs(p *payload) error {
+	for _, name := range slices.Sorted(maps.Keys(d.params)) {
+		d.pathRef(name, d.params[name])
+	}
+	for segment := range strings.SplitSeq(d.req.EscapedPath, "/") { // what no parameter holds
+		if plain, err := url.PathUnescape(segment); err == nil {
+			d.idRefs(plain, "path")
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.req.Header)) {
+		for _, value := range d.req.Header[name] {
+			d.idRefs(value, "header:"+strings.ToLower(name))
+		}
+	}
+	values, err := url.ParseQuery(d.req.Query)
+	if err != nil {
+		return bad(memproxy.PayloadMalformed, 400, "query", "the query cannot be read in one way")
+	}
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		for _, value := range values[key] {
+			d.idRefs(value, "query:"+key)
+		}
+	}
+	if p != nil {
+		for _, f := range p.fields {
+			d.partRefs(f)
+		}
+	}
+	if d.doc != nil && d.doc.Root != nil {
+		d.valueRefs("", d.doc.Root, "")
+	}
+	d.ownerRefs()
+	if len(d.op.Refs) > maxRefs {
+		return bad(memproxy.PayloadMalformed, 422, "", "the request names too many objects")
+	}
+	return nil
+}
+
+// ref notes an object once. The ledger knows all of them as memories, because
+// Letta's ids tell their kinds.
+func (d *decoding) ref(kind memproxy.TargetKind, id, ptr string) {
+	at := memproxy.Ref{Kind: kind, ID: id}
+	if d.named == nil {
+		d.named = map[memproxy.Ref]bool{}
+	}
+	if d.named[at] || len(d.op.Refs) > maxRefs {
+		return
+	}
+	d.named[at] = true
+	at.Pointer = ptr
+	d.op.Refs = append(d.op.Refs, at)
+}
+
+// pathRef notes what a path parameter names: an object by its id, or what has
+// the form of one.
+func (d *decoding) pathRef(name, value string) {
+	switch kind := params[name]; {
+	case kind.kind != "" && KindOf(value) != "":
+		d.ref(memproxy.TargetMemory, value, "path:"+name)
+	default:
+		d.idRefs(value, "path:"+name)
+	}
+}
+
+// idRefs notes the ids that a value is, one or several with commas between, as
+// some routes take them.
+func (d *decoding) idRefs(value, ptr string) {
+	if len(value) < minID {
+		return
+	}
+	for one := range strings.SplitSeq(value, ",") {
+		if one = strings.TrimSpace(one); hasIDForm(one) {
+			d.ref(memproxy.TargetMemory, one, ptr)
+		}
+	}
+}
+
+// partRefs notes the ids in a part of a form, which may be JSON itself.
+func (d *decoding) partRefs(p part) {
+	ptr := "part:" + p.name
+	d.idRefs(string(p.data), ptr)
+	if doc, err := jsondoc.Parse(p.data, d.a.opt.MaxDepth); err == nil {
+		d.valueRefs("", doc.Root, ptr)
+	}
+}
+
+// valueRefs notes the ids in a JSON value, and names of members that are ids.
+// The text of a member that holds text is none, whatever it looks like.
+func (d *decoding) valueRefs(name string, v *jsondoc.Value, ptr string) {
+	switch v.Kind {
+	case jsondoc.String:
+		if !holdsText(name) {
+			d.idRefs(v.Text(), ptr)
+		}
+	case jsondoc.Array:
+		for i, e := range v.Elems {
+			d.valueRefs(name, e, jsondoc.Index(ptr, i))
+		}
+	case jsondoc.Object:
+		for _, m := range v.Members {
+			p := jsondoc.Child(ptr, m.Name)
+			d.idRefs(m.Name, p)
+			d.valueRefs(m.Name, m.Value, p)
+		}
+	}
+}
+
+// holdsText reports whether a member's string is text, of people, models or
+// tools, which may say anything.
+func holdsText(name string) bool {
+	switch name {
+	case "content", "text", "value", "input", "prompt", "summary", "description", "system", "instructions", "persona", "human",
+		"reasoning", "tool_return", "arguments", "query", "query_text", "source_code", "label", "title", "message", "reason":
+		return true
+	}
+	return false
+}
+
+// ownerRefs notes whom the request names plainly, and its targets: what the
+// ledger knows under an owner need not have a row of the owner's own.
+func (d *decoding) ownerRefs() {
+	for _, id := range d.op.Targets {
+		if KindOf(id) != TargetLabel {
+			d.ref(memproxy.TargetMemory, id, "target")
+		}
+	}
+	for i := range d.op.Claims {
+		c := &d.op.Claims[i]
+		if c.Op != memproxy.ClaimIs || c.Dim == memproxy.DimActor {
+			continue
+		}
+		for _, v := range c.Values {
+			if c.Dim != memproxy.DimUser && KindOf(v) != "" {
+				d.ref(memproxy.TargetMemory, v, c.Pointer)
+			}
+			d.ref(memproxy.TargetEntity, string(c.Dim)+":"+v, c.Pointer)
+		}
+	}
+}
+
+// uuidLen is the length of a UUID with its dashes, minID that of the shortest
+// id: a letter, a dash and one.
+const (
+	uuidLen = 36
+	minID   = uuidLen + 2
+)
+
+// hasIDForm reports whether a value has the form of the server's ids: what it
+// is, a dash, and a UUID. Newer servers may have more kinds than KindOf knows.
+func hasIDForm(s string) bool {
+	if len(s) < minID || len(s) > 128 {
+		return false
+	}
+	prefix, uuid := s[:len(s)-uuidLen-1], s[len(s)-uuidLen:]
+	if s[len(prefix)] != '-' || strings.ContainsFunc(prefix, func(r rune) bool {
+		return r != '-' && r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	}) {
+		return false
+	}
+	for i := range len(uuid) {
+		switch c := uuid[i]; i {
+		case 8, 13, 18, 23:
+			if c != '-' {
+				return false
+			}
+		default:
+			if (c < '0' || c > '9') && (c < 'a' || c > 'f') && (c < 'A' || c > 'F') {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// param is what a path parameter of the table names.
+type param struct {
+	// kind is what it names, or "". What names nothing is looked through for ids
+	// all the same.
+	kind memproxy.TargetKind
+	// because is why a parameter names no object that belongs to anybody.
+	because string
+}
+
+// params are the parameters of the table's paths. A test holds every parameter
+// of every row to it.
+var params = map[string]param{
+	"agent_id":          {kind: TargetAgent},
+	"archive_id":        {kind: TargetArchive},
+	"batch_id":          {kind: TargetJob},
+	"block_id":          {kind: TargetBlock},
+	"conversation_id":   {kind: TargetConversation},
+	"file_id":           {kind: TargetFile},
+	"folder_id":         {kind: TargetFolder},
+	"group_id":          {kind: TargetGroup},
+	"identity_id":       {kind: TargetIdentity},
+	"job_id":            {kind: TargetJob},
+	"memory_id":         {kind: TargetPassage},
+	"message_id":        {kind: TargetMessage},
+	"passage_id":        {kind: TargetPassage},
+	"run_id":            {kind: TargetRun},
+	"source_id":         {kind: TargetFolder},
+	"step_id":           {kind: TargetStep},
+	"tool_id":           {kind: TargetTool},
+	"connection":        {because: "a device of the caller's cloud account"},
+	"deployment_id":     {because: "a name that the templates' owner chose"},
+	"endpoint":          {because: "the rest of another provider's path"},
+	"env_var_id":        {because: "a setting of the installation: administration"},
+	"folder_name":       {because: "a name; the answer is an id, which is filtered"},
+	"label":             {because: "a name within the agent of the path"},
+	"mcp_server_id":     {because: "a setting of the installation: administration"},
+	"mcp_server_name":   {because: "a setting of the installation: administration"},
+	"mcp_tool_name":     {because: "a setting of the installation: administration"},
+	"part":              {because: "a view of the agent of the path"},
+	"path":              {because: "packs, which are refused"},
+	"provider_id":       {because: "a setting of the installation: administration"},
+	"rest":              {because: "the rest of a cloud route's path"},
+	"sandbox_config_id": {because: "a setting of the installation: administration"},
+	"schedule":          {because: "a part of the agent of the path"},
+	"source_name":       {because: "a name; the answer is an id, which is filtered"},
+	"template_version":  {because: "a name of the caller's cloud project"},
+	"tool_name":         {because: "a name within the agent, or the server, of the path"},
+	"transaction_id":    {because: "a value that is noted with the step of the path"},
+}
+
+// paramKind is what a path parameter names, where the operation is done to it.
+// What is done to what an agent holds is not done to the agent, and what runs
+// with a tool does not change the tool: those are references only.
+func paramKind(name string) memproxy.TargetKind {
+	switch kind := params[name].kind; kind {
+	case TargetAgent, TargetTool, TargetJob:
+		return ""
+	default:
+		return kind
+	}
+}

@@ -1,0 +1,216 @@
+package letta_test
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/letta"
+)
+
+const uuid = "-0f0e0d0c-0b0a-4908-8706-050403020100"
+
+var hole = regexp.MustCompile(`\{[^}]*\}`)
+
+// Proves EDGE-13: a path parameter of which nobody said what it names does not
+// get into the table.
+func TestEveryParameterIsKnown(t *testing.T) {
+	known, used := letta.Params(), map[string]bool{}
+	for at := range adapter(t).Table() {
+		for _, p := range hole.FindAllString(at, -1) {
+			name := strings.TrimSuffix(strings.Trim(p, "{}"), "...")
+			used[name] = true
+			if k, ok := known[name]; !ok || k.Object == (k.Because != "") {
+				t.Errorf("%s: {%s} names an object, or there is a reason why it names none; got %+v", at, name, k)
+			}
+		}
+	}
+	for name := range known {
+		if !used[name] {
+			t.Errorf("no path has {%s}", name)
+		}
+	}
+}
+
+// kindFor is what stands in a path where a parameter names an object.
+func kindFor(name string) string {
+	switch name = strings.TrimSuffix(name, "_id"); name {
+	case "memory":
+		return "passage"
+	case "folder":
+		return "source"
+	case "conversation":
+		return "conv"
+	case "batch":
+		return "job"
+	}
+	return name
+}
+
+// filled is a row's path with an id for each object that it names.
+func filled(path string) (out string, named []string) {
+	known, n := letta.Params(), 0
+	out = hole.ReplaceAllStringFunc(path, func(p string) string {
+		name := strings.Trim(p, "{}")
+		n++
+		id := fmt.Sprintf("%s-0f0e0d0c-0b0a-4908-8706-%012d", kindFor(strings.TrimSuffix(name, "...")), n)
+		switch {
+		case strings.HasSuffix(name, "..."):
+			id = "a/agent" + id[strings.IndexByte(id, '-'):] + "/b"
+			named = append(named, id[2:len(id)-2])
+		case known[name].Object:
+			named = append(named, id)
+		default:
+			id = "block" + uuid // a name that looks like an id is looked up as one
+			named = append(named, id)
+		}
+		return id
+	})
+	return out, named
+}
+
+// body is a request of a row's shape that says nothing, with members added.
+func body(id string, members string) string {
+	switch {
+	case strings.Contains(id, "batch") && strings.Contains(id, "template"):
+		return `{"blocks":[{"label":"human","value":"v"}],` + members + `}`
+	case id == "letta.create_batch":
+		return `{"requests":[],` + members + `}`
+	case strings.Contains(id, "passages_in_archive"):
+		return `{"passages":[],` + members + `}`
+	}
+	return `{"label":"human","value":"v",` + members + `}`
+}
+
+// Proves EDGE-3, EDGE-13: whatever the route, and wherever a request names
+// something, the gate is told: in the path, a query of any name, a header of
+// any name, and any member of the body at any depth that is not text.
+func TestEveryReferenceIsTold(t *testing.T) {
+	a := adapter(t)
+	places := 0
+	for at, row := range a.Table() {
+		if row.Pass {
+			continue
+		}
+		method, path, _ := strings.Cut(at, " ")
+		if method == "*" {
+			method = "POST"
+		}
+		spelled, want := filled(path)
+		req := memproxy.Request{
+			Method: method, Path: spelled, EscapedPath: spelled,
+			Query: "anything=run" + uuid + "&several=step" + uuid + ",tool" + uuid + "&list[]=unheard_of" + uuid,
+			Header: memproxy.Header{
+				"User_id": {"user" + uuid}, "X-Letta-Agent-Id": {"agent" + uuid}, "X-Anything": {"archive" + uuid},
+			},
+		}
+		want = append(want, "run"+uuid, "step"+uuid, "tool"+uuid, "unheard_of"+uuid, "user"+uuid, "agent"+uuid, "archive"+uuid)
+		rt, ok := a.Route(req)
+		if !ok || rt.ID != row.ID {
+			t.Errorf("%s: %s is %s", at, spelled, rt.ID)
+			continue
+		}
+		var payload []byte
+		json, form := a.Bodied(rt.ID)
+		switch {
+		case json:
+			payload = []byte(body(rt.ID, `"brand_new":"group`+uuid+`","deep":{"er":[{"x":"conv`+uuid+`"}]},"file`+uuid+`":1,"ids":["passage`+uuid+`","mcp_server`+uuid+`"],"content":"see message`+uuid+`","summary":"message`+uuid+`"`))
+			want = append(want, "group"+uuid, "conv"+uuid, "file"+uuid, "passage"+uuid, "mcp_server"+uuid)
+		case form:
+			req.Header["Content-Type"] = []string{"multipart/form-data; boundary=b"}
+			payload = []byte("--b\r\nContent-Disposition: form-data; name=\"x\"\r\n\r\n{\"y\":[\"group" + uuid + "\"]}\r\n--b\r\n" +
+				"Content-Disposition: form-data; name=\"z\"\r\n\r\nconv" + uuid + "\r\n--b\r\n" +
+				"Content-Disposition: form-data; name=\"file\"; filename=\"f.txt\"\r\n\r\nsee message" + uuid + "\r\n--b--\r\n")
+			want = append(want, "group"+uuid, "conv"+uuid)
+		}
+		op, err := a.Decode(rt, req, payload)
+		var bad *memproxy.Malformed
+		if errors.As(err, &bad) && bad.Code == memproxy.RouteUnknown {
+			continue // refused whatever it says
+		}
+		if err != nil {
+			t.Errorf("%s: %v\n%s", at, err, payload)
+			continue
+		}
+		var got []string
+		for _, r := range op.Refs {
+			if r.Pointer == "" {
+				t.Errorf("%s: %s stands nowhere", at, r.ID)
+			}
+			got = append(got, r.ID)
+		}
+		for _, id := range want {
+			places++
+			if !slices.Contains(got, id) {
+				t.Errorf("%s: nobody is told of %s; %q", at, id, got)
+			}
+		}
+		if slices.Contains(got, "message"+uuid) {
+			t.Errorf("%s: text is taken for a reference", at)
+		}
+		for _, id := range op.Targets {
+			if letta.KindOf(id) != letta.TargetLabel && !slices.Contains(got, id) {
+				t.Errorf("%s: the target %s is no reference", at, id)
+			}
+		}
+	}
+	if places < 1000 {
+		t.Errorf("only %d references in the whole table", places)
+	}
+}
+
+// Proves EDGE-3: names of people are references too, under the name that the
+// ledger has for owners.
+func TestNamesAreReferences(t *testing.T) {
+	a := adapter(t)
+	for _, tt := range []struct{ method, path, query, body, want string }{
+		{"GET", "/v1/agents/", "identifier_keys=ann&identifier_keys=bob", "", "entity user:bob"},
+		{"GET", "/v1/identities/", "identifier_key=ann", "", "entity user:ann"},
+		{"PUT", "/v1/identities/", "", `{"identifier_key":"ann","name":"Ann"}`, "entity user:ann"},
+		{"POST", "/v1/chat/completions", "", `{"model":"agent-1","messages":[]}`, "memory agent-1"},
+		{"POST", "/v1/chat/completions", "", `{"model":"agent-1","user":"ann","messages":[]}`, "entity user:ann"},
+		{"POST", "/v1/conversations/default/messages", "", `{"agent_id":"agent-1","messages":[]}`, "memory agent-1"},
+		{"POST", "/v1/conversations/agent-1/messages", "", `{"messages":[]}`, "memory agent-1"},
+		{"POST", "/v1/agents/", "", `{"block_ids":["block-1"]}`, "memory block-1"},
+		{"GET", "/v1/runs/", "agent_ids=agent-1&agent_ids=agent-2", "", "memory agent-2"},
+	} {
+		path, _, _ := strings.Cut(tt.path, "?")
+		req := memproxy.Request{Method: tt.method, Path: path, EscapedPath: path, Query: tt.query}
+		rt, _ := a.Route(req)
+		op, err := a.Decode(rt, req, []byte(tt.body))
+		if err != nil {
+			t.Errorf("%s %s: %v", tt.method, tt.path, err)
+			continue
+		}
+		if !slices.ContainsFunc(op.Refs, func(r memproxy.Ref) bool { return string(r.Kind)+" "+r.ID == tt.want }) {
+			t.Errorf("%s %s?%s %s: no reference %s in %v", tt.method, tt.path, tt.query, tt.body, tt.want, op.Refs)
+		}
+	}
+}
+
+// Proves EDGE-3: the number of what one request names is bounded, far above
+// what clients send.
+func TestReferencesAreBounded(t *testing.T) {
+	a := adapter(t)
+	ask := func(n int) error {
+		ids := make([]string, n)
+		for i := range ids {
+			ids[i] = fmt.Sprintf(`"agent-0f0e0d0c-0b0a-4908-8706-%012d"`, i)
+		}
+		req := memproxy.Request{Method: "POST", Path: "/v1/agents/agent-1/tools/mine/run", EscapedPath: "/v1/agents/agent-1/tools/mine/run"}
+		rt, _ := a.Route(req)
+		_, err := a.Decode(rt, req, []byte(`{"args":{"x":[`+strings.Join(ids, ",")+`]}}`))
+		return err
+	}
+	if err := ask(500); err != nil {
+		t.Errorf("500 references: %v", err)
+	}
+	var bad *memproxy.Malformed
+	if err := ask(5000); !errors.As(err, &bad) || bad.Status != 422 {
+		t.Errorf("5000 references: %v", err)
+	}
+}
