@@ -68,7 +68,7 @@ type TLS struct {
 type Limits struct {
 	Body   int64 `yaml:"body,omitempty" doc:"largest request body on memory routes, bytes" default:"1048576" min:"1"`
 	Answer int64 `yaml:"answer,omitempty" doc:"largest answer that is read before it is passed on, bytes" default:"16777216" min:"1"`
-	Depth  int   `yaml:"depth,omitempty" doc:"deepest nesting of JSON" default:"64" min:"1" max:"1000"`
+	Depth  int   `yaml:"depth,omitempty" doc:"deepest nesting of JSON in a request; answers may nest deeper" default:"32" min:"1" max:"100"`
 }
 
 // Timeouts bound what others may take.

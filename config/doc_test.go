@@ -212,7 +212,7 @@ func TestDefaultsAreAsDocumented(t *testing.T) {
 		"backends[].credential_as":     c.Backends[0].CredentialAs,
 		"backends[].limits.body":       fmt.Sprint(proxy.DefaultMaxBody),
 		"backends[].limits.answer":     fmt.Sprint(proxy.DefaultMaxAnswer),
-		"backends[].limits.depth":      fmt.Sprint(jsondoc.DefaultMaxDepth),
+		"backends[].limits.depth":      fmt.Sprint(jsondoc.DefaultRequestDepth),
 		"backends[].timeouts.body":     proxy.DefaultBodyTimeout.String(),
 		"backends[].timeouts.upstream": proxy.DefaultUpstreamTimeout.String(),
 		"backends[].timeouts.run":      proxy.DefaultRunTimeout.String(),

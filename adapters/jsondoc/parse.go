@@ -50,18 +50,24 @@ type Doc struct {
 	Root *Value
 }
 
-// DefaultMaxDepth bounds nesting.
-const DefaultMaxDepth = 64
+// DefaultMaxDepth bounds the nesting of answers. Requests have a stricter
+// bound, see ParseRequest.
+const DefaultMaxDepth = 128
 
 // Parse reads a body. Errors are *memproxy.Malformed.
 func Parse(src []byte, maxDepth int) (*Doc, error) {
 	if maxDepth <= 0 {
 		maxDepth = DefaultMaxDepth
 	}
+	return parse(src, maxDepth, false)
+}
+
+// parse reads a body; strict as ParseRequest does.
+func parse(src []byte, maxDepth int, strict bool) (*Doc, error) {
 	if err := plainText(src); err != nil {
 		return nil, err
 	}
-	p := parser{src: src, max: maxDepth, dec: decoders.Get().(*jsontext.Decoder)}
+	p := parser{src: src, max: maxDepth, strict: strict, dec: decoders.Get().(*jsontext.Decoder)}
 	p.dec.Reset(bytes.NewBuffer(src))
 	defer func() {
 		p.dec.Reset(new(bytes.Buffer)) // it must not hold on to the body
@@ -89,10 +95,11 @@ func plainText(src []byte) error {
 }
 
 type parser struct {
-	src  []byte
-	dec  *jsontext.Decoder
-	max  int
-	slab []Value
+	src    []byte
+	dec    *jsontext.Decoder
+	max    int
+	strict bool
+	slab   []Value
 }
 
 // decoders are kept for their buffers.
@@ -108,7 +115,11 @@ func (p *parser) make(v Value) *Value {
 	return &p.slab[len(p.slab)-1]
 }
 
-var errDeep = errors.New("too deep")
+var (
+	errDeep   = errors.New("too deep")
+	errNumber = errors.New("a number that readers differ about")
+	errNUL    = errors.New("NUL in a string")
+)
 
 func (p *parser) value(depth int) (*Value, error) {
 	if depth > p.max {
@@ -128,6 +139,9 @@ func (p *parser) value(depth int) (*Value, error) {
 				return nil, err
 			}
 			m := Member{Name: name.String(), NameEnd: int(p.dec.InputOffset())}
+			if p.strict && strings.IndexByte(m.Name, 0) >= 0 {
+				return nil, errNUL
+			}
 			m.NameStart = p.stringStart(m.NameEnd)
 			if m.Value, err = p.value(depth + 1); err != nil {
 				return nil, err
@@ -154,8 +168,15 @@ func (p *parser) value(depth int) (*Value, error) {
 		v.End = int(p.dec.InputOffset())
 		return v, nil
 	case '"':
-		return p.make(Value{Kind: String, Start: p.stringStart(end), End: end, text: tok.String()}), nil
+		text := tok.String()
+		if p.strict && strings.IndexByte(text, 0) >= 0 {
+			return nil, errNUL
+		}
+		return p.make(Value{Kind: String, Start: p.stringStart(end), End: end, text: text}), nil
 	case '0':
+		if p.strict && !storable(tok.String()) {
+			return nil, errNumber
+		}
 		return p.make(Value{Kind: Number, Start: end - len(tok.String()), End: end}), nil
 	case 't':
 		return p.make(Value{Kind: Bool, Start: end - 4, End: end}), nil
@@ -187,6 +208,10 @@ func (p *parser) malformed(err error) error {
 	switch {
 	case errors.Is(err, errDeep):
 		m.Code, m.Detail = memproxy.PayloadTooDeep, fmt.Sprintf("the body is nested deeper than %d", p.max)
+	case errors.Is(err, errNumber):
+		m.Detail = "a number is not a finite one of at most 64 bits, and would be stored as another"
+	case errors.Is(err, errNUL):
+		m.Code, m.Detail = memproxy.PayloadEncoding, "a string holds the character NUL, which cannot be stored"
 	case errors.Is(err, jsontext.ErrDuplicateName):
 		m.Code, m.Detail = memproxy.PayloadDuplicate, "a key stands twice in one object"
 	case strings.Contains(err.Error(), "UTF-8"), strings.Contains(err.Error(), "surrogate"):

@@ -41,7 +41,7 @@ func TestParseRefuses(t *testing.T) {
 		{"a plus sign", `+1`, memproxy.PayloadMalformed, `1e+1`},
 		{"a raw newline in a string", "\"a\nb\"", memproxy.PayloadMalformed, `"a\nb"`},
 		{"cut short", `{"a":[1`, memproxy.PayloadMalformed, `{"a":[1]}`},
-		{"too deep", deep(66), memproxy.PayloadTooDeep, deep(65)},
+		{"too deep", deep(130), memproxy.PayloadTooDeep, deep(129)},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -14,7 +14,8 @@ import (
 type Options struct {
 	// ConfidenceKeys are the metadata keys that claim a confidence from 0 to 1.
 	ConfidenceKeys []string
-	// MaxDepth bounds the nesting of bodies.
+	// MaxDepth bounds the nesting of requests. Answers have a bound of their
+	// own, above it.
 	MaxDepth int
 	// Now is the clock that waiting times are told by; nil is time.Now.
 	Now func() time.Time
@@ -38,7 +39,7 @@ func New(opt Options) (*Adapter, error) {
 		}
 	}
 	if opt.MaxDepth == 0 {
-		opt.MaxDepth = jsondoc.DefaultMaxDepth
+		opt.MaxDepth = jsondoc.DefaultRequestDepth
 	}
 	if opt.Now == nil {
 		opt.Now = time.Now

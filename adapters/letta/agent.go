@@ -58,7 +58,7 @@ func (d *decoding) member(m jsondoc.Member, ptr string) error {
 		return nil
 	}
 	switch m.Name {
-	case "metadata":
+	case "metadata", "metadata_":
 		return d.metadata(m.Value, ptr)
 	case "text", "value", "summary", "properties", "args":
 		d.strings(m.Value, ptr, memproxy.ItemContent)
@@ -172,7 +172,7 @@ func (d *decoding) inFile(v *jsondoc.Value, ptr string) error {
 				break
 			}
 			d.steer(m.Value, p)
-		case m.Name == "metadata" && m.Value.Kind == jsondoc.Object:
+		case (m.Name == "metadata" || m.Name == "metadata_") && m.Value.Kind == jsondoc.Object:
 			err = d.metadata(m.Value, p)
 		case m.Name == "messages" && m.Value.Kind == jsondoc.Array:
 			err = d.messages(m.Value, p)

@@ -1,13 +1,13 @@
 package letta
 
 import (
-	"math"
 	"slices"
 	"strconv"
 	"unicode/utf8"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/origin"
 )
 
 // known names what is given a meaning somewhere in a payload.
@@ -63,7 +63,7 @@ func (d *decoding) block(v *jsondoc.Value, ptr string) error {
 			if err := d.text(m.Value, p, kind); err != nil {
 				return err
 			}
-		case "metadata":
+		case "metadata", "metadata_":
 			if err := d.metadata(m.Value, p); err != nil {
 				return err
 			}
@@ -190,7 +190,7 @@ func (d *decoding) passage(v *jsondoc.Value, ptr string) error {
 			if n := len(d.op.Items); n > 0 && d.op.Items[n-1].Pointer == p {
 				d.op.Items[n-1].Target = target
 			}
-		case "metadata":
+		case "metadata", "metadata_":
 			err = d.metadata(m.Value, p)
 		case "tags":
 			d.said.Filed(m.Value)
@@ -237,7 +237,7 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 		case slices.Contains(d.a.opt.ConfidenceKeys, m.Name):
 			// A run's or an attachment's confidence is nobody's claim.
 			if d.op.Kind == memproxy.Learn || d.op.Kind == memproxy.Correct {
-				d.op.Hints = append(d.op.Hints, d.hint(m.Value, p))
+				d.op.Hints = append(d.op.Hints, origin.Hint(d.doc, m.Value, p))
 			}
 		case m.Name == "source":
 			d.source(m.Value)
@@ -257,16 +257,4 @@ func (d *decoding) source(v *jsondoc.Value) {
 	if i > slices.Index(rank, d.op.SourceClaim) {
 		d.op.SourceClaim = rank[i]
 	}
-}
-
-// hint reads a claimed confidence. What is not a number from 0 to 1 counts as
-// the highest claim.
-func (d *decoding) hint(v *jsondoc.Value, ptr string) memproxy.Hint {
-	h := memproxy.Hint{Pointer: ptr, Raw: string(d.doc.Raw(v)), Claimed: memproxy.Full}
-	if v.Kind == jsondoc.Number {
-		if f, err := strconv.ParseFloat(h.Raw, 64); err == nil && f >= 0 && f <= 1 {
-			h.Claimed, h.Legible = memproxy.PerMille(math.Round(f*1000)), true
-		}
-	}
-	return h
 }

@@ -253,14 +253,17 @@ func (d *decoding) name(name, ptr string, kind memproxy.ItemKind) {
 	}
 }
 
-// cased refuses names that differ from known ones in letter case only: some
-// parsers would take them for the real ones.
+// cased refuses names that readers could take for known ones: in another
+// letter case or in look-alikes of its letters, and another spelling of one
+// that stands beside it ("metadata_", which the server takes for metadata).
 func cased(v *jsondoc.Value, pointer string) error {
 	for _, m := range v.Members {
-		low := strings.ReplaceAll(strings.ToLower(m.Name), "\u017f", "s")
-		if low != m.Name && known(low) {
+		if low := jsondoc.Fold(m.Name); low != m.Name && known(low) {
 			return bad(memproxy.PayloadDuplicate, 400, jsondoc.Child(pointer, m.Name), "a known key in another letter case")
 		}
+	}
+	if m, ok := jsondoc.Alias(v, known); ok {
+		return bad(memproxy.PayloadDuplicate, 400, jsondoc.Child(pointer, m.Name), "a known key stands there in two spellings")
 	}
 	return nil
 }

@@ -149,7 +149,7 @@ func (p *patch) write(holder *jsondoc.Value, op *memproxy.Operation, kept [][]by
 	if holder.Kind != jsondoc.Object {
 		return
 	}
-	meta := holder.Get("metadata")
+	meta := metadataOf(holder)
 	if meta != nil && meta.Kind == jsondoc.Object {
 		p.object(meta, stamps.Members(op.StampBeside(stamps.Beside(p.e, meta, p.objects)), false)...)
 		return
@@ -162,11 +162,20 @@ func (p *patch) write(holder *jsondoc.Value, op *memproxy.Operation, kept [][]by
 	}
 }
 
+// metadataOf is a holder's metadata, by either of the names that the server
+// takes for it; both at once are refused.
+func metadataOf(holder *jsondoc.Value) *jsondoc.Value {
+	if v := holder.Get("metadata"); v != nil {
+		return v
+	}
+	return holder.Get("metadata_")
+}
+
 // update stamps a change. The server replaces metadata whole, so what is
 // there goes along where the client sends none; and where the text stays as
 // it is, its stamp stays, for the metadata that are beside it now.
 func (p *patch) update(holder *jsondoc.Value, op *memproxy.Operation, current []byte) {
-	meta := given(holder.Get("metadata"))
+	meta := given(metadataOf(holder))
 	if given(holder.Get("value")) == nil {
 		if old := stamps.Kept(current, true); meta != nil && len(old) > 0 {
 			if stamp := stamps.ParseRaw(current); stamp != nil && op.Seal != nil {

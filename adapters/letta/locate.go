@@ -182,7 +182,7 @@ func (a *Adapter) Merges(rt memproxy.Route, op *memproxy.Operation) bool {
 	if r.shape == block && rt.Params["label"] == "" {
 		return true
 	}
-	return given(root.Get("metadata")) != nil || r.shape == block && given(root.Get("value")) != nil
+	return given(metadataOf(root)) != nil || r.shape == block && given(root.Get("value")) != nil
 }
 
 // fits holds a new text to the limit of the block as it is upstream, where the

@@ -38,13 +38,13 @@ func (a *Adapter) payload(r *row, req memproxy.Request, body []byte) (*payload, 
 	if r.shape == upload {
 		return p, nil
 	}
-	if p.doc, err = jsondoc.Parse(body[p.start:p.end], a.opt.MaxDepth); err != nil {
+	if p.doc, err = jsondoc.ParseRequest(body[p.start:p.end], a.opt.MaxDepth); err != nil {
 		return nil, err
 	}
 	if r.shape == file && p.doc.Root.Kind == jsondoc.String {
 		// Old clients send the file as a JSON string of JSON.
 		p.quoted = true
-		p.doc, err = jsondoc.Parse([]byte(p.doc.Root.Text()), a.opt.MaxDepth)
+		p.doc, err = jsondoc.ParseRequest([]byte(p.doc.Root.Text()), a.opt.MaxDepth)
 	}
 	return p, err
 }

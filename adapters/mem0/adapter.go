@@ -16,7 +16,8 @@ type Options struct {
 	// FieldKey is the metadata key that names the governed field. Where it is
 	// absent, metadata.category counts.
 	FieldKey string
-	// MaxDepth bounds the nesting of bodies.
+	// MaxDepth bounds the nesting of requests. Answers have a bound of their
+	// own, above it.
 	MaxDepth int
 	// Now is the clock that waiting times are told by; nil is time.Now.
 	Now func() time.Time
@@ -43,7 +44,7 @@ func New(opt Options) (*Adapter, error) {
 		}
 	}
 	if opt.MaxDepth == 0 {
-		opt.MaxDepth = jsondoc.DefaultMaxDepth
+		opt.MaxDepth = jsondoc.DefaultRequestDepth
 	}
 	if opt.Now == nil {
 		opt.Now = time.Now

@@ -48,13 +48,14 @@ func decode(t *testing.T, a *mem0.Adapter, method, path, body string) *memproxy.
 	return op
 }
 
-// Proves TRL-3: every number from 0 to 1 is read to the nearest per mille, and
-// what is none claims everything.
+// Proves TRL-3: every number from 0 to 1 is read exactly, to the per mille that
+// it does not exceed, and what is none claims everything.
 func TestHints(t *testing.T) {
 	a := adapter(t)
 	for raw, want := range map[string]memproxy.PerMille{
-		`0`: 0, `-0`: 0, `0.0`: 0, `1`: 1000, `1.000`: 1000, `1e0`: 1000, `7E-1`: 700, `0.7004`: 700, `0.7006`: 701, `0.29`: 290,
-		`1e-400`: 0, `1.0000001`: 1000, `2`: 1000, `-1e-9`: 1000, `"0.2"`: 1000, `[0.2]`: 1000, `{"v":0.2}`: 1000,
+		`0`: 0, `-0.0`: 0, `0.0`: 0, `1`: 1000, `1.000`: 1000, `1e0`: 1000, `7E-1`: 700, `0.6999`: 700, `0.29`: 290, `700e-3`: 700,
+		`0.7004999`: 701, `0.7000000000000000000000000001`: 701, `7.00000001e-1`: 701, `0.7006`: 701, `0.0001`: 1, `1e-300`: 1,
+		`1.0000001`: 1000, `1.0000000000000000000001`: 1000, `2`: 1000, `-1e-9`: 1000, `"0.2"`: 1000, `[0.2]`: 1000, `{"v":0.2}`: 1000,
 	} {
 		op := decode(t, a, "POST", "/memories", `{"messages":[],"metadata":{"confidence":`+raw+`}}`)
 		if len(op.Hints) != 1 || op.Hints[0].Claimed != want || op.Hints[0].Raw != raw {

@@ -119,7 +119,7 @@ func (d *decoding) filters(v *jsondoc.Value, ptr string, pins, negated bool) err
 	}
 	for _, m := range v.Members {
 		p := jsondoc.Child(ptr, m.Name)
-		low := folded(strings.TrimPrefix(m.Name, "$"))
+		low := jsondoc.Fold(strings.TrimPrefix(m.Name, "$"))
 		if dim, ok := dimOf(low); ok {
 			if low != m.Name {
 				return bad(memproxy.PayloadDuplicate, 400, p, "a known key in another letter case")

@@ -1,13 +1,12 @@
 package mem0
 
 import (
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/origin"
 )
 
 // messages reads a conversation. Every content must be of a shape that the
@@ -203,7 +202,7 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 			d.op.Reserved = append(d.op.Reserved, p)
 			continue
 		}
-		if low := folded(m.Name); low != m.Name && (low == d.a.opt.FieldKey || slices.Contains(d.a.opt.ConfidenceKeys, low)) {
+		if low := jsondoc.Fold(m.Name); low != m.Name && (low == d.a.opt.FieldKey || slices.Contains(d.a.opt.ConfidenceKeys, low)) {
 			return bad(memproxy.PayloadDuplicate, 400, p, "a known key in another letter case")
 		}
 		if dim, ok := dimOf(m.Name); ok {
@@ -215,7 +214,7 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 		switch {
 		case slices.Contains(d.a.opt.ConfidenceKeys, m.Name):
 			if d.op.Kind.Writes() {
-				d.op.Hints = append(d.op.Hints, d.hint(m.Value, p))
+				d.op.Hints = append(d.op.Hints, origin.Hint(d.doc, m.Value, p))
 			}
 		case m.Name == d.a.opt.FieldKey:
 			if m.Value.Kind != jsondoc.String {
@@ -258,18 +257,6 @@ func (d *decoding) source(v *jsondoc.Value) {
 	if i > slices.Index(rank, d.op.SourceClaim) {
 		d.op.SourceClaim = rank[i]
 	}
-}
-
-// hint reads a claimed confidence. What is not a number from 0 to 1 counts as
-// the highest claim.
-func (d *decoding) hint(v *jsondoc.Value, ptr string) memproxy.Hint {
-	h := memproxy.Hint{Pointer: ptr, Raw: string(d.doc.Raw(v)), Claimed: memproxy.Full}
-	if v.Kind == jsondoc.Number {
-		if f, err := strconv.ParseFloat(h.Raw, 64); err == nil && f >= 0 && f <= 1 {
-			h.Claimed, h.Legible = memproxy.PerMille(math.Round(f*1000)), true
-		}
-	}
-	return h
 }
 
 func orNull(v *jsondoc.Value) *jsondoc.Value {

@@ -37,7 +37,7 @@ func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (
 		return nil, err
 	}
 	if len(body) > 0 {
-		doc, err := jsondoc.Parse(body, a.opt.MaxDepth)
+		doc, err := jsondoc.ParseRequest(body, a.opt.MaxDepth)
 		if err != nil {
 			return nil, err
 		}

@@ -52,7 +52,7 @@ func (a *Adapter) parsed(body []byte, op *memproxy.Operation) (*jsondoc.Doc, err
 	if doc, ok := op.Parsed.(*jsondoc.Doc); ok && len(doc.Src) == len(body) && &doc.Src[0] == &body[0] {
 		return doc, nil
 	}
-	return jsondoc.Parse(body, a.opt.MaxDepth)
+	return jsondoc.Parse(body, 0)
 }
 
 func clamped(op *memproxy.Operation) bool {

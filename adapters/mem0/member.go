@@ -41,23 +41,22 @@ func steeringKey(name string) bool {
 	return false
 }
 
-// cased refuses names that differ from known ones in letter case only.
+// cased refuses names that readers could take for known ones: in another
+// letter case or in look-alikes of its letters, and another spelling of one
+// that stands beside it ("userId" beside "user_id").
 func cased(v *jsondoc.Value, pointer string, known func(string) bool) error {
 	for _, m := range v.Members {
 		if known(m.Name) {
 			continue
 		}
-		if low := folded(m.Name); low != m.Name && known(low) {
+		if low := jsondoc.Fold(m.Name); low != m.Name && known(low) {
 			return bad(memproxy.PayloadDuplicate, 400, jsondoc.Child(pointer, m.Name), "a known key in another letter case")
 		}
 	}
+	if m, ok := jsondoc.Alias(v, known); ok {
+		return bad(memproxy.PayloadDuplicate, 400, jsondoc.Child(pointer, m.Name), "a known key stands there in two spellings")
+	}
 	return nil
-}
-
-// folded is a name as parsers that ignore case compare it: they take the long
-// s for an s as well.
-func folded(name string) string {
-	return strings.ReplaceAll(strings.ToLower(name), "\u017f", "s")
 }
 
 // member reads one top-level member. What has no meaning of its own is still

@@ -22,7 +22,7 @@ func (d *decoding) query() error {
 	}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		list := values[key]
-		base := folded(key)
+		base := jsondoc.Fold(key)
 		nested := ""
 		if i := strings.IndexByte(base, '['); i >= 0 {
 			base, nested = base[:i], base[i:]
@@ -82,7 +82,7 @@ func (d *decoding) queryJSON(base, nested string, list []string) error {
 		return nil
 	}
 	for _, text := range list {
-		doc, err := jsondoc.Parse([]byte(text), d.a.opt.MaxDepth)
+		doc, err := jsondoc.ParseRequest([]byte(text), d.a.opt.MaxDepth)
 		if err != nil {
 			return bad(memproxy.PayloadMalformed, 400, ptr, "not JSON")
 		}

@@ -46,7 +46,7 @@ func (a *Adapter) Refill(rt memproxy.Route, sent memproxy.Request, body []byte, 
 
 // longer asks for a longer search. How long one is stands in the body.
 func (a *Adapter) longer(sent memproxy.Request, body []byte, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill {
-	doc, err := jsondoc.Parse(body, a.opt.MaxDepth)
+	doc, err := jsondoc.Parse(body, 0)
 	if err != nil || doc.Root.Kind != jsondoc.Object {
 		return nil
 	}
