@@ -22,8 +22,11 @@ func ReadAnswer(resp *http.Response, limit int64) (body []byte, decoded bool, er
 			return nil, false, ErrTooLarge
 		}
 		if resp.ContentLength >= 0 {
-			body = make([]byte, resp.ContentLength)
-			if _, err = io.ReadFull(resp.Body, body); err != nil {
+			body, err = ReadGrown(resp.Body, resp.ContentLength, limit, nil)
+			if err == nil && int64(len(body)) < resp.ContentLength {
+				err = io.ErrUnexpectedEOF
+			}
+			if err != nil {
 				return nil, false, err
 			}
 			return body, false, nil
@@ -59,12 +62,8 @@ func Decode(src io.Reader, encoding string, limit int64) (body []byte, decoded b
 		}
 		src, decoded = zr, true
 	}
-	body, err = io.ReadAll(io.LimitReader(src, limit+1))
-	if err != nil {
+	if body, err = ReadGrown(src, -1, limit, nil); err != nil {
 		return nil, decoded, err
-	}
-	if int64(len(body)) > limit {
-		return nil, decoded, ErrTooLarge
 	}
 	return body, decoded, nil
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"time"
 
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
@@ -86,37 +85,24 @@ func (p *Proxy) rearms(a *gate.Admission, route memproxy.Route) string {
 	return ""
 }
 
-// takeBody reads the body up to the limit and within the time. What is over
-// comes back as a flaw for the gate to refuse and record; rest is then the
-// body as it stands, for shadow mode, which forwards it all the same.
+// takeBody reads the body up to the limit; ServeHTTP has it come in time. What
+// is over comes back as a flaw for the gate to refuse and record; rest is then
+// the body as it stands, for shadow mode, which forwards it all the same.
 func (p *Proxy) takeBody(w http.ResponseWriter, r *http.Request) (body []byte, rest io.Reader, flaw *memproxy.Malformed) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil, nil
 	}
-	ctl := http.NewResponseController(w)
-	_ = ctl.SetReadDeadline(time.Now().Add(p.opt.BodyTimeout)) // unsupported only in tests' recorders
-	defer func() {
-		// The deadline stays on a body that was not taken whole: the server
-		// reads what is left of it after the answer, and must not wait for ever.
-		if flaw == nil {
-			_ = ctl.SetReadDeadline(time.Time{})
-		} else {
-			w.Header().Set("Connection", "close")
-		}
-	}()
 	limit := p.opt.MaxBody
-	var buf bytes.Buffer
-	if n := r.ContentLength; n > 0 {
-		buf.Grow(int(min(n, limit)) + bytes.MinRead)
-	}
-	n, err := buf.ReadFrom(io.LimitReader(r.Body, limit+1))
+	body, err := face.ReadGrown(r.Body, r.ContentLength, limit, nil)
 	switch {
+	case errors.Is(err, face.ErrTooLarge):
+		w.Header().Set("Connection", "close")
+		return nil, io.MultiReader(bytes.NewReader(body), r.Body), face.TooLarge(limit)
 	case err != nil:
+		w.Header().Set("Connection", "close")
 		return nil, nil, face.TooSlow()
-	case n > limit:
-		return nil, io.MultiReader(&buf, r.Body), face.TooLarge(limit)
 	}
-	return buf.Bytes(), nil, nil
+	return body, nil, nil
 }
 
 // forward sends an admitted request, unless it is one to be watched: compensate

@@ -80,7 +80,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, span := p.opt.Tracer.Start(ctx, signal.SpanServer+name, trace.WithSpanKind(trace.SpanKindServer))
 	defer span.End()
 	r = r.WithContext(ctx)
-	sw := &statusWriter{ResponseWriter: w}
+	pw, r := paced(w, r, p.opt.BodyTimeout, DefaultWriteTimeout)
+	sw := &statusWriter{ResponseWriter: pw}
 	flaw := face.Overridden(req.Header)
 	verdict := "pass"
 	attrs := make([]attribute.KeyValue, 0, 24)

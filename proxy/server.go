@@ -18,6 +18,12 @@ type ServerOptions struct {
 	TLS *tls.Config
 	// HeaderTimeout bounds reading a request's header. Default 10 s.
 	HeaderTimeout time.Duration
+	// BodyTimeout is how long a request may let a reader of its body wait; what
+	// it sends earns it time. Default DefaultBodyTimeout.
+	BodyTimeout time.Duration
+	// WriteTimeout is how long a client may take nothing of what is written to
+	// it, streams included. Default DefaultWriteTimeout.
+	WriteTimeout time.Duration
 	// IdleTimeout closes idle client connections. Default 120 s.
 	IdleTimeout time.Duration
 	// MaxHeader bounds a request's header in bytes. Default 64 KiB.
@@ -38,11 +44,18 @@ func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, 
 	if o.MaxHeader <= 0 {
 		o.MaxHeader = 64 << 10
 	}
+	if o.BodyTimeout <= 0 {
+		o.BodyTimeout = DefaultBodyTimeout
+	}
+	if o.WriteTimeout <= 0 {
+		o.WriteTimeout = DefaultWriteTimeout
+	}
+	ln = &boundedListener{Listener: ln, stall: o.WriteTimeout}
 	srv := &http.Server{
-		Handler: o.Handler, TLSConfig: o.TLS, ReadHeaderTimeout: o.HeaderTimeout,
+		Handler: pace(o.Handler, o.BodyTimeout, o.WriteTimeout), TLSConfig: o.TLS, ReadHeaderTimeout: o.HeaderTimeout,
 		IdleTimeout: o.IdleTimeout, MaxHeaderBytes: o.MaxHeader,
-		// No WriteTimeout: streams last as long as they last. Bodies have a
-		// deadline of their own in the handler.
+		// No WriteTimeout and no ReadTimeout: streams last as long as they last.
+		// Bodies and each write have deadlines of their own.
 		DisableGeneralOptionsHandler: true,
 	}
 	if o.Log != nil {

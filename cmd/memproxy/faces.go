@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"strconv"
+	"time"
 
 	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/adapters/mem0"
@@ -25,6 +26,7 @@ type listener struct {
 	handler    http.Handler
 	tls        *tls.Config
 	ln         net.Listener
+	bodies     time.Duration // how long a body may take; 0: the default
 	stop       func(context.Context) error
 	failed     <-chan error
 }
@@ -42,7 +44,7 @@ func (s *sidecar) buildFaces() error {
 		}
 		s.proxies = append(s.proxies, p)
 		s.onClose(p.Close)
-		l := &listener{name: b.Name, addr: b.Listen, handler: p}
+		l := &listener{name: b.Name, addr: b.Listen, handler: p, bodies: b.Timeouts.Body.Time()}
 		if b.TLS.Cert != "" {
 			if l.tls, err = listenTLS(b.TLS); err != nil {
 				return fmt.Errorf("backend %s: %w", b.Name, err)
@@ -146,7 +148,7 @@ func (s *sidecar) listen() error {
 		p.Start() // before anybody asks: what was left open holds its agents
 	}
 	for _, l := range s.listeners {
-		l.stop, l.failed = proxy.Serve(l.ln, proxy.ServerOptions{Handler: l.handler, TLS: l.tls, Log: s.log})
+		l.stop, l.failed = proxy.Serve(l.ln, proxy.ServerOptions{Handler: l.handler, TLS: l.tls, BodyTimeout: l.bodies, Log: s.log})
 	}
 	return nil
 }

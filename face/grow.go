@@ -1,0 +1,56 @@
+package face
+
+import "io"
+
+// firstBuffer is what a body's buffer begins with, in bytes, whatever length
+// was announced.
+const firstBuffer = 4 << 10
+
+// ReadGrown reads src to its end, up to limit bytes. The buffer grows with what
+// has arrived, at most to twice of it, and never with what was announced:
+// announced, or -1, only says where growing may stop. Reserve, if set, is asked
+// before each growth for that many bytes more, and its error ends the reading.
+//
+// With ErrTooLarge the bytes read so far, more than limit of them, come back as
+// well.
+func ReadGrown(src io.Reader, announced, limit int64, reserve func(n int64) error) ([]byte, error) {
+	size := int64(firstBuffer)
+	if announced >= 0 {
+		size = min(size, announced+1) // one more, so that the end is seen without growing
+	}
+	if err := reserved(reserve, size); err != nil {
+		return nil, err
+	}
+	buf := make([]byte, 0, size)
+	for {
+		n, err := src.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		switch {
+		case int64(len(buf)) > limit:
+			return buf, ErrTooLarge
+		case err == io.EOF:
+			return buf, nil
+		case err != nil:
+			return nil, err
+		case len(buf) < cap(buf):
+			continue
+		}
+		size = min(2*int64(cap(buf)), limit+1)
+		if more := announced + 1; int64(cap(buf)) < more {
+			size = min(size, more)
+		}
+		if err := reserved(reserve, size-int64(cap(buf))); err != nil {
+			return nil, err
+		}
+		grown := make([]byte, len(buf), size)
+		copy(grown, buf)
+		buf = grown
+	}
+}
+
+func reserved(reserve func(int64) error, n int64) error {
+	if reserve == nil {
+		return nil
+	}
+	return reserve(n)
+}

@@ -1,0 +1,159 @@
+package proxy
+
+import (
+	"io"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// drainTimeout is how long what is left of a body is read that nobody wants,
+// once the answer begins.
+const drainTimeout = time.Second
+
+// paced puts a deadline on the body of a request, on whatever route it comes
+// and whoever reads it, and keeps what is written to one stream of several on a
+// connection (HTTP/2) in time. Nothing happens to a request that is paced
+// already.
+func paced(w http.ResponseWriter, r *http.Request, timeout, stall time.Duration) (*pacedWriter, *http.Request) {
+	if pw, is := w.(*pacedWriter); is {
+		return pw, r
+	}
+	pw := &pacedWriter{ResponseWriter: w, multiplexed: r.ProtoMajor > 1, stall: stall}
+	if r.Body == nil || r.Body == http.NoBody {
+		return pw, r
+	}
+	pw.body = &pacedBody{ReadCloser: r.Body, ctl: http.NewResponseController(w), allowed: timeout, left: timeout}
+	// Whatever the server itself reads of it, if no handler does.
+	_ = pw.body.ctl.SetReadDeadline(time.Now().Add(timeout)) // unsupported only in tests' recorders
+	r = r.WithContext(r.Context())                           // the server looks at the body in its own request
+	r.Body = pw.body
+	return pw, r
+}
+
+// pacedBody is a request body that must come at a pace: a caller may let its
+// reader wait for as long as allowed says, and earns time by what it sends. How
+// long nobody reads does not count.
+type pacedBody struct {
+	io.ReadCloser
+	ctl     *http.ResponseController
+	allowed time.Duration
+
+	mu       sync.Mutex
+	left     time.Duration
+	answered bool
+	ended    bool
+}
+
+// Read fails when the body does not come in time.
+func (b *pacedBody) Read(p []byte) (int, error) {
+	start := time.Now()
+	b.mu.Lock()
+	left := b.left
+	if b.answered {
+		left = min(left, drainTimeout)
+	}
+	if !b.ended {
+		_ = b.ctl.SetReadDeadline(start.Add(left))
+	}
+	b.mu.Unlock()
+	n, err := b.ReadCloser.Read(p)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.left = min(b.allowed, b.left-time.Since(start)+time.Duration(n)*time.Second/slowest)
+	if err == io.EOF && !b.ended {
+		b.ended = true
+		_ = b.ctl.SetReadDeadline(time.Time{}) // from here on the server watches whether the caller is there
+	}
+	return n, err
+}
+
+// whole reports whether all of the body was read.
+func (b *pacedBody) whole() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ended
+}
+
+// answer says that the answer begins: what is left of the body is not waited
+// for long.
+func (b *pacedBody) answer() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.answered && !b.ended {
+		_ = b.ctl.SetReadDeadline(time.Now().Add(drainTimeout))
+	}
+	b.answered = true
+}
+
+// pace bounds every request to a handler.
+func pace(h http.Handler, timeout, stall time.Duration) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		pw, r := paced(w, r, timeout, stall)
+		defer pw.end()
+		h.ServeHTTP(pw, r)
+	})
+}
+
+// pacedWriter tells the body when the answer begins. Over HTTP/1 the connection
+// bounds writes; a stream of several needs a deadline of its own.
+type pacedWriter struct {
+	http.ResponseWriter
+	body        *pacedBody // nil without one
+	begun       bool
+	multiplexed bool
+	stall       time.Duration
+}
+
+func (w *pacedWriter) WriteHeader(code int) {
+	if code >= 200 {
+		w.begin()
+	}
+	w.ResponseWriter.WriteHeader(code)
+}
+
+func (w *pacedWriter) Write(b []byte) (written int, err error) {
+	w.begin()
+	if !w.multiplexed {
+		return w.ResponseWriter.Write(b)
+	}
+	ctl := http.NewResponseController(w.ResponseWriter)
+	for {
+		piece := b[:min(len(b), writePiece)]
+		_ = ctl.SetWriteDeadline(time.Now().Add(w.stall)) // unsupported only in tests' recorders
+		n, err := w.ResponseWriter.Write(piece)
+		written += n
+		if b = b[n:]; err != nil || len(b) == 0 {
+			break
+		}
+	}
+	_ = ctl.SetWriteDeadline(time.Time{}) // a stream may be silent for long
+	return written, err
+}
+
+// FlushError sends what was written so far.
+func (w *pacedWriter) FlushError() error {
+	ctl := http.NewResponseController(w.ResponseWriter)
+	if w.multiplexed {
+		_ = ctl.SetWriteDeadline(time.Now().Add(w.stall))
+		defer func() { _ = ctl.SetWriteDeadline(time.Time{}) }()
+	}
+	return ctl.Flush()
+}
+
+// end bounds what the server itself still sends of a stream.
+func (w *pacedWriter) end() {
+	if w.multiplexed {
+		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.stall))
+	}
+}
+
+func (w *pacedWriter) begin() {
+	if !w.begun && w.body != nil {
+		w.body.answer()
+	}
+	w.begun = true
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (w *pacedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
