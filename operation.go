@@ -298,6 +298,10 @@ type Ref struct {
 	Pointer string
 }
 
+// OwnerID is the id under which an owner's name is remembered and referred to:
+// its dimension and the name, with a colon between.
+func OwnerID(d Dimension, name string) string { return string(d) + ":" + name }
+
 // Stamped is a client-supplied time at a pointer.
 type Stamped struct {
 	Pointer string

@@ -135,8 +135,9 @@ func holdsText(name string) bool {
 	return false
 }
 
-// ownerRefs notes whom the request names plainly, and its targets: what the
-// ledger knows under an owner need not have a row of the owner's own.
+// ownerRefs notes whom the request names plainly, and its targets. An
+// identity's key is left out: it is a name that comes to be by being given, and
+// the claim says it.
 func (d *decoding) ownerRefs() {
 	for _, id := range d.op.Targets {
 		if KindOf(id) != TargetLabel {
@@ -149,10 +150,12 @@ func (d *decoding) ownerRefs() {
 			continue
 		}
 		for _, v := range c.Values {
-			if c.Dim != memproxy.DimUser && KindOf(v) != "" {
+			switch {
+			case KindOf(v) != "":
 				d.ref(memproxy.TargetMemory, v, c.Pointer)
+			case !strings.Contains(c.Pointer, "identifier_key"):
+				d.ref(memproxy.TargetEntity, memproxy.OwnerID(c.Dim, v), c.Pointer)
 			}
-			d.ref(memproxy.TargetEntity, string(c.Dim)+":"+v, c.Pointer)
 		}
 	}
 }

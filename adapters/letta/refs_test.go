@@ -163,14 +163,12 @@ func TestEveryReferenceIsTold(t *testing.T) {
 	}
 }
 
-// Proves EDGE-3: names of people are references too, under the name that the
-// ledger has for owners.
+// Proves EDGE-3: short ids and names of people are references too where a route
+// knows them, under the name that the ledger has for owners.
 func TestNamesAreReferences(t *testing.T) {
 	a := adapter(t)
 	for _, tt := range []struct{ method, path, query, body, want string }{
-		{"GET", "/v1/agents/", "identifier_keys=ann&identifier_keys=bob", "", "entity user:bob"},
-		{"GET", "/v1/identities/", "identifier_key=ann", "", "entity user:ann"},
-		{"PUT", "/v1/identities/", "", `{"identifier_key":"ann","name":"Ann"}`, "entity user:ann"},
+		{"GET", "/v1/agents/", "identity_id=identity-1", "", "memory identity-1"},
 		{"POST", "/v1/chat/completions", "", `{"model":"agent-1","messages":[]}`, "memory agent-1"},
 		{"POST", "/v1/chat/completions", "", `{"model":"agent-1","user":"ann","messages":[]}`, "entity user:ann"},
 		{"POST", "/v1/conversations/default/messages", "", `{"agent_id":"agent-1","messages":[]}`, "memory agent-1"},

@@ -16,7 +16,8 @@ import (
 func (a *Adapter) Resume(rt memproxy.Route, _ memproxy.Request, body []byte) (memproxy.Resumption, bool) {
 	switch rt.ID {
 	case "letta.send_message", "letta.create_agent_message_stream", "letta.send_conversation_message":
-		if name := turn.Again(rt.Params["agent_id"], rt.Params["conversation_id"], body); name != "" {
+		agent, conversation := where(rt, body)
+		if name := turn.Again(agent, conversation, body); name != "" {
 			return memproxy.Resumption{Names: []string{name}}, true
 		}
 		return memproxy.Resumption{}, false
@@ -39,7 +40,8 @@ func (a *Adapter) Resume(rt memproxy.Route, _ memproxy.Request, body []byte) (me
 		return q, true
 	}
 	// The ids in the body are the caller's word; the place is what was ruled on.
-	place := turn.Place("", rt.Params["conversation_id"], doc)
+	agent, conversation := where(rt, body)
+	place := turn.Place(agent, conversation, doc)
 	switch run, otid := doc.Root.Get("run_id").Text(), doc.Root.Get("otid").Text(); {
 	case run != "":
 		q.Names = []string{run}

@@ -20,13 +20,28 @@ func (a *Adapter) Turn(rt memproxy.Route, req memproxy.Request, body []byte) (me
 		}
 		return nil, nil
 	}
-	t, err := turn.New(turn.Options{
-		Prefix: prefixOf(req), Agent: rt.Params["agent_id"], Conversation: rt.Params["conversation_id"], Body: body,
-	})
+	agent, conversation := where(rt, body)
+	t, err := turn.New(turn.Options{Prefix: prefixOf(req), Agent: agent, Conversation: conversation, Body: body})
 	if err != nil {
 		return nil, err
 	}
 	return t, nil
+}
+
+// where is the agent and the conversation that a route's request is about, as
+// far as it says. An agent's own conversation is none: it goes by "default" with
+// the agent in the body, or by the agent's id in the conversation's place.
+func where(rt memproxy.Route, body []byte) (agent, conversation string) {
+	agent, conversation = rt.Params["agent_id"], rt.Params["conversation_id"]
+	switch {
+	case KindOf(conversation) == TargetAgent:
+		return conversation, ""
+	case conversation == "default":
+		if agent = member(body, "agent_id"); agent != "" {
+			conversation = ""
+		}
+	}
+	return agent, conversation
 }
 
 // Rearms implements the gate's turner.

@@ -20,11 +20,7 @@ func (a *Adapter) Watch(rt memproxy.Route, req memproxy.Request, body []byte) (m
 	case "letta.create_agent_message_async":
 		opt.Background = true
 	case "letta.send_conversation_message":
-		if KindOf(opt.Conversation) == TargetAgent { // as older clients name it
-			opt.Agent, opt.Conversation = opt.Conversation, ""
-		} else if opt.Conversation == "default" {
-			opt.Agent = member(body, "agent_id")
-		}
+		opt.Agent, opt.Conversation = where(rt, body)
 	case "letta.create_chat_completion":
 		opt.Agent = member(body, "model")
 	default:

@@ -15,6 +15,7 @@ type passage struct {
 	Text    string   `json:"text"`
 	Tags    []string `json:"tags"`
 	Created string   `json:"created_at"`
+	Archive string   `json:"archive_id"`
 }
 
 // found is a passage as the search tool gives it.
@@ -43,7 +44,7 @@ func (b *Backend) archive(w http.ResponseWriter, r *http.Request) {
 
 // insert adds to an archive; the lock is held.
 func (b *Backend) insert(a *agent, p passage) error {
-	p.ID = b.id("passage")
+	p.ID, p.Archive = b.id("passage"), b.archiveOf(a)
 	if p.Created == "" {
 		p.Created = time.Unix(int64(b.n), 0).UTC().Format(time.RFC3339)
 	}

@@ -18,7 +18,10 @@ type Backend struct {
 	agents map[string]*agent
 	runs   map[string]*leg
 	blocks map[string]*block
-	n      int
+	talks  map[string]*conversation
+	// objects are what the server only keeps, by id.
+	objects map[string]object
+	n       int
 }
 
 // agent is an agent with its memory and what it waits for.
@@ -67,7 +70,12 @@ type tool struct {
 
 // New returns an empty server.
 func New() *Backend {
-	b := &Backend{mux: http.NewServeMux(), agents: map[string]*agent{}, runs: map[string]*leg{}, blocks: map[string]*block{}}
+	b := &Backend{
+		mux: http.NewServeMux(), agents: map[string]*agent{}, runs: map[string]*leg{}, blocks: map[string]*block{},
+		talks: map[string]*conversation{}, objects: map[string]object{},
+	}
+	b.objectRoutes()
+	b.conversationRoutes()
 	b.mux.HandleFunc("POST /v1/agents/{$}", b.create)
 	b.mux.HandleFunc("GET /v1/agents/{$}", b.listAgents)
 	b.mux.HandleFunc("GET /v1/agents/{id}", b.get)

@@ -42,9 +42,16 @@ func (b *Backend) run(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+func nullable(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
 func (l *leg) record() map[string]any {
 	r := map[string]any{
-		"id": l.run, "status": l.status(), "agent_id": l.a.ID, "conversation_id": nil, "background": l.q.Back, "stop_reason": nil,
+		"id": l.run, "status": l.status(), "agent_id": l.a.ID, "conversation_id": nullable(l.in), "background": l.q.Back, "stop_reason": nil,
 		"created_at": l.begun.Format(time.RFC3339Nano), "completed_at": nil, "metadata": map[string]string{"run_type": "send_message"},
 	}
 	if !l.going {

@@ -114,6 +114,7 @@ type leg struct {
 	a        *agent
 	q        *request
 	run      string
+	in       string // the conversation, or "" for the agent's own
 	messages []message
 	stop     string
 	steps    int
@@ -128,11 +129,16 @@ type leg struct {
 const pausing = "letta_v1_agent"
 
 func (b *Backend) send(w http.ResponseWriter, r *http.Request) {
+	b.sendIn(w, r, "", strings.HasSuffix(r.URL.Path, "/stream"))
+}
+
+// sendIn lets an agent answer in a conversation, or in its own.
+func (b *Backend) sendIn(w http.ResponseWriter, r *http.Request, conv string, streams bool) {
 	var q request
 	if !read(w, r, &q) {
 		return
 	}
-	q.Streaming = q.Streaming || strings.HasSuffix(r.URL.Path, "/stream")
+	q.Streaming = q.Streaming || streams
 	b.mu.Lock()
 	a := b.agents[r.PathValue("id")]
 	if a == nil {
@@ -140,7 +146,7 @@ func (b *Backend) send(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, "Agent not found")
 		return
 	}
-	l := &leg{b: b, a: a, q: &q, run: b.id("run")}
+	l := &leg{b: b, a: a, q: &q, run: b.id("run"), in: conv}
 	status, detail := l.take()
 	b.keep(l)
 	if status == 0 {

@@ -123,7 +123,8 @@ func (t *Turn) Prepared(r memproxy.Reply) error {
 	}
 	if r.Status < 200 || r.Status > 299 {
 		// The server says itself that there is none, in its own words.
-		if r.Status == 404 || r.Status == 401 || r.Status == 403 {
+		noConversation := r.Status == 422 && t.agent == "" // an id that cannot be one
+		if r.Status == 404 || r.Status == 401 || r.Status == 403 || noConversation {
 			t.agent, t.known, t.asked = "none", true, true
 			return nil
 		}

@@ -1,0 +1,133 @@
+package embedded
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+)
+
+// object is what a client made and the server only keeps: a group, an identity,
+// a folder, a custom tool, an archive.
+type object map[string]any
+
+func (o object) id() string { s, _ := o["id"].(string); return s }
+
+// has reports whether a list of the object's names an id.
+func (o object) has(list, id string) bool {
+	ids, _ := o[list].([]any)
+	return slices.Contains(ids, any(id))
+}
+
+// kept are the kinds of object by the segment of their routes, and what the
+// server adds to what it is sent.
+var kept = map[string]struct {
+	prefix string
+	added  object
+}{
+	"archives":   {"archive", object{"vector_db_provider": "native"}},
+	"groups":     {"group", object{"shared_block_ids": []any{}, "manager_agent_id": nil}},
+	"identities": {"identity", object{"agent_ids": []any{}, "block_ids": []any{}, "properties": []any{}}},
+	"folders":    {"source", object{"metadata": nil}},
+	"tools":      {"tool", object{"tool_type": "custom"}},
+}
+
+func (b *Backend) objectRoutes() {
+	for segment, k := range kept {
+		path := "/v1/" + segment + "/"
+		b.mux.HandleFunc("POST "+path+"{$}", func(w http.ResponseWriter, r *http.Request) {
+			o := object{}
+			if !read(w, r, &o) {
+				return
+			}
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			for name, v := range k.added {
+				if _, said := o[name]; !said {
+					o[name] = v
+				}
+			}
+			o["id"] = b.id(k.prefix)
+			if config, ok := o["manager_config"].(map[string]any); ok {
+				o["manager_agent_id"] = config["manager_agent_id"]
+			}
+			b.objects[o.id()] = o
+			reply(w, http.StatusOK, o)
+		})
+		b.mux.HandleFunc("GET "+path+"{$}", func(w http.ResponseWriter, r *http.Request) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			q := r.URL.Query()
+			list := slices.DeleteFunc(sorted(b.objects, object.id), func(o object) bool {
+				return o.id()[:len(k.prefix)+1] != k.prefix+"-" ||
+					segment == "archives" && q.Has("agent_id") && !o.has("_agents", q.Get("agent_id")) ||
+					segment == "identities" && q.Has("identifier_key") && o["identifier_key"] != q.Get("identifier_key")
+			})
+			shown := make([]object, len(list))
+			for i, o := range list {
+				shown[i] = o.shown()
+			}
+			reply(w, http.StatusOK, page(shown, q, object.id))
+		})
+		for _, method := range []string{"GET", "PATCH", "DELETE"} {
+			b.mux.HandleFunc(method+" "+path+"{object}", b.object)
+		}
+	}
+	b.mux.HandleFunc("GET /v1/archives/{object}/agents", b.archiveAgents)
+}
+
+// shown is an object without what the server does not tell.
+func (o object) shown() object {
+	out := maps.Clone(o)
+	delete(out, "_agents")
+	return out
+}
+
+func (b *Backend) object(w http.ResponseWriter, r *http.Request) {
+	change := object{}
+	if r.Method == http.MethodPatch && !read(w, r, &change) {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	o := b.objects[r.PathValue("object")]
+	if o == nil {
+		refuse(w, http.StatusNotFound, "not found")
+		return
+	}
+	if r.Method == http.MethodDelete {
+		delete(b.objects, o.id())
+	}
+	delete(change, "id")
+	maps.Copy(o, change)
+	reply(w, http.StatusOK, o.shown())
+}
+
+// archiveOf is the archive of an agent, which the server makes with its first
+// passage; the lock is held.
+func (b *Backend) archiveOf(a *agent) string {
+	for _, o := range b.objects {
+		if o.has("_agents", a.ID) {
+			return o.id()
+		}
+	}
+	o := object{"id": b.id("archive"), "name": a.Name + "'s Archive", "description": "Default archive created automatically", "_agents": []any{a.ID}}
+	b.objects[o.id()] = o
+	return o.id()
+}
+
+func (b *Backend) archiveAgents(w http.ResponseWriter, r *http.Request) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	o := b.objects[r.PathValue("object")]
+	if o == nil {
+		refuse(w, http.StatusNotFound, "not found")
+		return
+	}
+	out := []*agent{}
+	for _, a := range sorted(b.agents, func(a *agent) string { return a.ID }) {
+		if o.has("_agents", a.ID) {
+			out = append(out, a)
+		}
+	}
+	reply(w, http.StatusOK, out)
+}
