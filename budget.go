@@ -37,6 +37,10 @@ type Charge struct {
 	Cost   int64
 	Lines  []Line
 	Time   time.Time
+	// Written is set where the memories exist already, such as what a write
+	// made beyond its reservation: no limit refuses the charge, and a line may
+	// stand above its limit afterwards, which refuses the next one.
+	Written bool
 }
 
 // LineState is a line after a charge, in the order of the charge's lines.

@@ -241,8 +241,9 @@ type Operation struct {
 	// Reserved are pointers of client-supplied keys with the stamp's prefix.
 	// They are always removed.
 	Reserved []string
-	// Cost is how many memories the operation would write, at least, for the
-	// write budget. Zero for reads.
+	// Cost is how many memories are reserved on the write budgets: as many as
+	// the operation writes or, where the backend decides on that, an estimate,
+	// which is settled once the backend has told. Zero for reads.
 	Cost int
 
 	// Parsed is the adapter's own reading of the payload, kept by Decode for
@@ -362,6 +363,9 @@ type Memory struct {
 	// Common is set for what the backend ships to everybody, such as its own
 	// tools: it is nobody's, and everybody may see it.
 	Common bool
+	// Uncounted is set for what is no memory to a budget, such as an agent or
+	// a folder.
+	Uncounted bool
 	// Told, if set, is what the reader is told of the memory, under
 	// ProvenanceKey in its metadata.
 	Told *Provenance
@@ -374,6 +378,9 @@ type Reading struct {
 	Events []string
 	// Links are pointers of absolute URLs that would lead past the proxy.
 	Links []string
+	// Settles is set where the answer to a write names every memory that it
+	// made: the write is then charged for those and no others.
+	Settles bool
 	// Traces is set when the answer may show what memproxy itself did in the
 	// backend, which Rewrite then takes out.
 	Traces bool

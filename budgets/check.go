@@ -87,13 +87,18 @@ func Settle(c memproxy.Charge, used []int64, granted, fresh bool) memproxy.Allow
 			st.Warn = st.Used >= at && st.Used-c.Cost < at
 		}
 		a.Lines[i] = st
-		if !granted && !l.Soft && l.Limit >= 0 && used[i]+c.Cost > l.Limit {
+		if !granted && Over(c, l, used[i]) {
 			if a.Refused < 0 || later(st.Reset, a.Lines[a.Refused].Reset) {
 				a.Refused = i
 			}
 		}
 	}
 	return a
+}
+
+// Over reports whether a line with that much used refuses the charge.
+func Over(c memproxy.Charge, l memproxy.Line, used int64) bool {
+	return !c.Written && !l.Soft && l.Limit >= 0 && used+c.Cost > l.Limit
 }
 
 // later orders resets; the zero time never comes.

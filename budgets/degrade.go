@@ -211,10 +211,7 @@ func (d *Degrading) tell(o owed) error {
 		return d.opt.Shared.Release(ctx, o.charge)
 	}
 	c := o.charge
-	c.Lines = slices.Clone(c.Lines)
-	for i := range c.Lines {
-		c.Lines[i].Limit = -1
-	}
+	c.Written = true
 	_, err := d.opt.Shared.Charge(ctx, c)
 	return err
 }

@@ -75,7 +75,7 @@ func (m *Memory) Charge(_ context.Context, c memproxy.Charge) (memproxy.Allowanc
 		slot, _ := Slot(l.Window, c.Time)
 		keys[i] = account{c.Tenant, l.Key, l.Window, slot}
 		used[i] = m.counts[keys[i]]
-		if !l.Soft && l.Limit >= 0 && used[i]+c.Cost > l.Limit {
+		if Over(c, l, used[i]) {
 			granted = false
 		}
 	}

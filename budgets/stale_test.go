@@ -3,6 +3,7 @@ package budgets_test
 import (
 	"context"
 	"testing"
+	"time"
 )
 
 // Proves CARD-4: an answer to a call from before the outage is no return: the
@@ -30,5 +31,24 @@ func TestAnswersFromBeforeAreNoReturn(t *testing.T) {
 	}
 	if away, back := r.changed(); away != 1 || back != 0 {
 		t.Errorf("%d times away, %d times back; want once and never", away, back)
+	}
+}
+
+// Proves TRL-6, CARD-4: what was written beyond its reservation during an
+// outage counts against the share at once, and against the shared limit when
+// the store is back.
+func TestSettlementsAreOwed(t *testing.T) {
+	r := newRig(t, down)
+	r.charge(r.ask(1, 100), true, true)
+	more := r.ask(150, 100)
+	more.Written = true
+	r.charge(more, true, true)
+	r.charge(r.ask(1, 100), false, true)
+	r.remote.set(nil)
+	r.Advance(time.Second)
+	r.charge(r.ask(0, 100), true, false)
+	r.arrived(3)
+	if a := r.charge(r.ask(1, 100), false, false); a.Lines[0].Used != 151 {
+		t.Errorf("used %d, want 151", a.Lines[0].Used)
 	}
 }

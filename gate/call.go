@@ -66,7 +66,7 @@ type Admission struct {
 	op     *memproxy.Operation
 	owners map[string]memproxy.Ownership
 	words  []word // of the memories that the operation would change
-	charge *memproxy.Charge
+	bill   *bill
 	event  memproxy.Event
 	// findings are what was found in the write, receipts those of the backend
 	// for what its model makes of it.

@@ -16,7 +16,7 @@ func charge(ctx context.Context, r *run) error {
 	}
 	c := memproxy.Charge{ID: r.Decision.ID, Tenant: r.Principal.Tenant, Cost: int64(op.Cost), Lines: lines, Time: r.begun}
 	if r.dry {
-		r.charge = &c
+		r.bill = &bill{charge: c}
 		return nil
 	}
 	allowance, err := r.g.opt.Budget.Charge(ctx, c)
@@ -25,7 +25,7 @@ func charge(ctx context.Context, r *run) error {
 	}
 	r.Decision.Allowance = &allowance
 	if allowance.Granted {
-		r.charge = &c
+		r.bill = &bill{charge: c}
 		return nil
 	}
 	reason := memproxy.Reason{Code: memproxy.BudgetHour, Detail: "the write budget is used up"}
@@ -41,13 +41,12 @@ func charge(ctx context.Context, r *run) error {
 
 // release gives a charge back that nothing was written for.
 func (g *Gate) release(ctx context.Context, a *Admission) {
-	if a.charge == nil {
+	if a.bill == nil || !a.bill.close() {
 		return
 	}
-	if err := g.opt.Budget.Release(ctx, *a.charge); err != nil {
+	if err := g.opt.Budget.Release(ctx, a.bill.charge); err != nil {
 		g.opt.Log.WarnContext(ctx, "budget not released", "decision", a.Decision.ID, "error", err)
 	}
-	a.charge = nil
 }
 
 // repay gives the authors of deleted memories their totals back.
@@ -88,13 +87,18 @@ func (g *Gate) budgetEvents(ctx context.Context, r *run) {
 	if !al.Granted {
 		g.note(ctx, r.Admission, memproxy.EventBudgetExceeded, al)
 	}
+	g.warnOf(ctx, r.Admission, al)
+}
+
+// warnOf notes the lines that a charge took past their mark.
+func (g *Gate) warnOf(ctx context.Context, a *Admission, al *memproxy.Allowance) {
 	for _, l := range al.Lines {
 		switch {
 		case !l.Warn:
 		case l.Soft:
-			g.note(ctx, r.Admission, memproxy.EventRapidWrites, al)
+			g.note(ctx, a, memproxy.EventRapidWrites, al)
 		default:
-			g.note(ctx, r.Admission, memproxy.EventBudgetWarning, al)
+			g.note(ctx, a, memproxy.EventBudgetWarning, al)
 		}
 	}
 }

@@ -83,8 +83,8 @@ func (g *Gate) Explain(ctx context.Context, c *Call) Explanation {
 	r.settle()
 	ex.Track, ex.TrackKnown = r.track, r.trackKnown
 	ex.Decision, ex.Principal, ex.Operation, ex.Question = r.Decision, r.Principal, r.op, r.q
-	if r.charge != nil {
-		ex.Lines = r.charge.Lines
+	if r.bill != nil {
+		ex.Lines = r.bill.charge.Lines
 	}
 	return ex
 }

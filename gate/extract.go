@@ -16,7 +16,8 @@ type Extractor interface {
 	Receipt(route memproxy.Route, req memproxy.Request, id string) memproxy.Request
 
 	// Extracted reads the answer: the memories, and whether there will be no
-	// more.
+	// more. Nil memories say that the answer tells of none, an empty list that
+	// there are none.
 	Extracted(memproxy.Reply) (memories []memproxy.Memory, over bool, err error)
 
 	// Undo returns the requests that take back what was made of a memory, and
@@ -69,6 +70,7 @@ func (ret *returning) retract(ctx context.Context, extractor Extractor, m *mempr
 	what := "taken back"
 	if err := ret.takeBack(ctx, extractor, *m); err != nil {
 		what = "not taken back"
+		ret.stuck++
 		ret.g.opt.Log.ErrorContext(ctx, "a memory that is worse than what was written, or was stated by nobody, could not be taken back", "decision", ret.Decision.ID, "memory", m.ID, "error", err)
 	}
 	why.Detail = fmt.Sprintf("the backend's model made sha256 %s of sha256 %s: %s", textHash(m.Text), ret.event.ContentSHA256, what)
@@ -121,7 +123,7 @@ func (ret *returning) keepExtracted(ctx context.Context, m memproxy.Memory, why 
 // that it is over.
 func (g *Gate) Owed(a *Admission) []memproxy.Request {
 	extractor, ok := a.call.Backend.Adapter.(Extractor)
-	if !ok || (a.rules.Screener == nil || a.rules.Withhold <= 0) && a.aside == "" && !a.extractsUnseen() && !g.arbitrates() || !a.enforced() {
+	if !ok || !a.bill.open() && (a.rules.Screener == nil || a.rules.Withhold <= 0) && a.aside == "" && !a.extractsUnseen() && !g.arbitrates() || !a.enforced() {
 		return nil
 	}
 	out := make([]memproxy.Request, len(a.receipts))
@@ -148,6 +150,9 @@ func (g *Gate) Extracted(ctx context.Context, a *Admission, reply memproxy.Reply
 		return over
 	}
 	ret.markLater(ctx, memories)
+	if over {
+		ret.settleLater(ctx, memories)
+	}
 	if len(ret.reasons) > 0 {
 		g.outcome(ctx, ret)
 	}

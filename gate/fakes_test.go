@@ -255,6 +255,7 @@ type rig struct {
 	gate          *gate.Gate
 	keeper        gate.Keeper
 	refuseHolds   bool
+	shared        gate.Budget // nil: budget
 }
 
 func all() memproxy.Limit                                 { return memproxy.Limit{All: true} }
@@ -291,7 +292,7 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 	}
 	n := 0
 	g, err := gate.New(gate.Options{
-		Identifier: r.identify, Ledger: r.store(), Budget: r.budget, Recorder: r.recorder, Signer: fakeSigner{},
+		Identifier: r.identify, Ledger: r.store(), Budget: r.counts(), Recorder: r.recorder, Signer: fakeSigner{},
 		Clock:         func() time.Time { return noon },
 		RecordTimeout: r.recordTimeout, Keeper: r.keeper, RefuseHolds: r.refuseHolds,
 		NewID: func() string { n++; return fmt.Sprintf("d%d", n) },
@@ -301,6 +302,13 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 	}
 	r.gate = g
 	return r
+}
+
+func (r *rig) counts() gate.Budget {
+	if r.shared != nil {
+		return r.shared
+	}
+	return r.budget
 }
 
 func (r *rig) store() gate.Ledger {

@@ -26,6 +26,7 @@ func (ret *returning) remember(ctx context.Context) {
 	}
 	ret.wrote()
 	ret.g.settle(ctx, ret.Admission)
+	ret.settleBill(ctx)
 	switch ret.op.Kind {
 	case memproxy.Learn:
 		ret.learned(ctx)
@@ -131,6 +132,7 @@ func (ret *returning) learned(ctx context.Context) {
 // What a backend says it did to a memory on an add.
 const (
 	eventAdd    = "ADD"
+	eventUpdate = "UPDATE"
 	eventDelete = "DELETE"
 	eventNone   = "NONE"
 )

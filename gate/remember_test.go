@@ -42,8 +42,8 @@ func TestAnAddDoesNotTakeOverWhatItTouched(t *testing.T) {
 			t.Errorf("%s: %+v, want it to stay unattributed", id, row)
 		}
 	}
-	if r.budget.used != 5 { // one charged, one of bob's given back
-		t.Errorf("%d charged, want 5", r.budget.used)
+	if r.budget.used != 7 { // one added and two changed are charged, one of bob's is given back
+		t.Errorf("%d charged, want 7", r.budget.used)
 	}
 }
 

@@ -75,6 +75,7 @@ type returning struct {
 	cancelled bool
 	self      bool               // the backend's own agent wrote
 	bound     []memproxy.Version // what came to be after its write was answered
+	stuck     int                // memories that could not be taken back
 	below     int                // memories of less confidence than was asked for
 	mine      []string           // ids of memories of the answer that the caller wrote itself
 	broken    []string           // ids of memories that were changed behind the proxy

@@ -167,7 +167,7 @@ func (d *decoding) settle() error {
 	d.said.Settle(op)
 	switch op.Kind {
 	case memproxy.Learn, memproxy.Correct:
-		op.Cost = max(1, d.cost)
+		op.Cost = max(1, d.cost, d.estimate())
 	}
 	return nil
 }

@@ -217,6 +217,26 @@ func (d *decoding) fields(p part) {
 	}
 }
 
+// chunkBytes is about how much of a file the server makes one passage of: 300
+// tokens of four bytes.
+const chunkBytes = 1200
+
+// estimate is how many memories a body makes that does not count them itself:
+// of an agent file, one of every text that is no message; of turns that are
+// handed in, one of every message.
+func (d *decoding) estimate() int {
+	n := 0
+	for i := range d.op.Items {
+		it := &d.op.Items[i]
+		switch {
+		case it.Kind != memproxy.ItemContent:
+		case d.row.shape == capture, d.row.shape == file && it.Role == "":
+			n++
+		}
+	}
+	return n
+}
+
 // document reads an uploaded file. Plain text is content; of everything else
 // the gate sees that there is something.
 func (d *decoding) document(p *payload) {
@@ -232,7 +252,7 @@ func (d *decoding) document(p *payload) {
 	} else {
 		d.item(memproxy.ItemData, "part:file", one.media)
 	}
-	d.cost = 1
+	d.cost = (len(one.data) + chunkBytes - 1) / chunkBytes
 }
 
 // plainText reports whether name, type and bytes of a file all say text.

@@ -36,6 +36,9 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 	}
 	rd.Traces = reads && pausedHistory(reply.Body)
 	f := finding{rd: rd, doc: doc, agent: rt.Params["agent_id"], within: holders(r, rt, req)}
+	if !reads {
+		defer counted(rd, r)
+	}
 	if r.shape == search {
 		f.agent = rt.Params[searched]
 	}
@@ -247,4 +250,17 @@ func (f *finding) made(root *jsondoc.Value, r *row) error {
 		}
 	}
 	return nil
+}
+
+// counted says what of a creation's answer a budget counts, blocks and
+// passages, and where the answer names all of them.
+func counted(rd *memproxy.Reading, r *row) {
+	switch r.shape {
+	case block, blocks, passage, passages:
+		rd.Settles = true
+	}
+	for i := range rd.Memories {
+		kind := KindOf(rd.Memories[i].ID)
+		rd.Memories[i].Uncounted = kind != TargetBlock && kind != TargetPassage
+	}
 }

@@ -245,15 +245,20 @@ func fill(s *memproxy.Scope, c *memproxy.Claim, write bool) error {
 	return nil
 }
 
-// cost is how many memories an add writes at the least.
+// cost is how many memories an add is expected to write: one of each message
+// and of each text. Where the backend's model decides, that is an estimate.
 func (d *decoding) cost() int {
-	if d.doc == nil || !d.doc.False(d.doc.Root.Get("infer")) {
-		return 1
-	}
-	n := 0
+	n, last := 0, ""
 	for _, it := range d.op.Items {
-		if it.Kind == memproxy.ItemContent && it.Role != "system" {
-			n++
+		if it.Kind != memproxy.ItemContent || it.Role == "system" {
+			continue
+		}
+		at := it.Pointer
+		if parts := strings.SplitN(at, "/", 4); len(parts) == 4 {
+			at = "/" + parts[1] + "/" + parts[2] // the parts of a message are one
+		}
+		if at != last {
+			n, last = n+1, at
 		}
 	}
 	return max(1, n)

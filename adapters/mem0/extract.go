@@ -23,11 +23,11 @@ func (a *Adapter) Extracted(reply memproxy.Reply) ([]memproxy.Memory, bool, erro
 	switch doc.Root.Get("status").Text() {
 	case "SUCCEEDED":
 	case "FAILED":
-		return nil, true, nil
+		return []memproxy.Memory{}, true, nil
 	default:
 		return nil, false, nil
 	}
-	rd := &memproxy.Reading{}
+	rd := &memproxy.Reading{Memories: []memproxy.Memory{}}
 	list := doc.Root.Get("results")
 	if list == nil || list.Kind != jsondoc.Array {
 		return nil, true, nil

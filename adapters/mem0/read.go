@@ -34,6 +34,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 		rd.Memories = append(rd.Memories, memproxy.Memory{Missing: true})
 		return rd, nil
 	case jsondoc.Array:
+		rd.Settles = rt.Kind == memproxy.Learn
 		for i, e := range root.Elems {
 			if err := a.element(rd, doc, rt, e, jsondoc.Index("", i)); err != nil {
 				return nil, err
@@ -66,6 +67,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 		rd.Events = append(rd.Events, id.Text())
 		return rd, nil
 	}
+	rd.Settles = found && rt.Kind == memproxy.Learn
 	if !found && root.Get("id") != nil {
 		return rd, a.element(rd, doc, rt, root, "")
 	}

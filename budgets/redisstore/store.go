@@ -103,7 +103,7 @@ func (s *Store) Charge(ctx context.Context, c memproxy.Charge) (memproxy.Allowan
 	args = append(args, c.Cost, remembered.Milliseconds())
 	for _, l := range c.Lines {
 		soft := 0
-		if l.Soft {
+		if l.Soft || c.Written { // refuses nothing
 			soft = 1
 		}
 		// A window is kept for one more of its length, for replicas whose

@@ -1,0 +1,152 @@
+package gate
+
+import (
+	"context"
+	"sync"
+
+	"github.com/memproxy/memproxy"
+)
+
+// bill is what an operation has reserved on the write budgets, until it is
+// known how many memories it wrote. Copies of an admission share it.
+type bill struct {
+	charge memproxy.Charge
+
+	mu      sync.Mutex
+	closed  bool // settled or given back: a bill is paid once
+	pending int  // asynchronous writes whose outcome is not known yet
+	made    made
+}
+
+// made is what a write came to, in memories.
+type made struct{ added, changed int64 }
+
+// maxSettled bounds one settlement, as stores bound a charge.
+const maxSettled = 1 << 20
+
+// open reports whether there is something to settle.
+func (b *bill) open() bool {
+	if b == nil {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.closed
+}
+
+// close reports whether the caller is the one to settle the bill.
+func (b *bill) close() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	was := b.closed
+	b.closed = true
+	return !was
+}
+
+// tally counts the memories that an answer says were written. What was taken
+// back again does not count; where that failed, stuck of them are there.
+func tally(memories []memproxy.Memory, stuck int) made {
+	n := made{added: int64(stuck)}
+	for i := range memories {
+		m := &memories[i]
+		switch {
+		case m.Drop, m.Missing, m.Uncounted, kindOf(m) != memproxy.TargetMemory, m.ID == "" && m.Text == "":
+		case m.Event == eventNone, m.Event == eventDelete:
+		case m.Event == eventUpdate:
+			n.changed++
+		default:
+			n.added++
+		}
+	}
+	return n
+}
+
+// settleBill makes the charge of a write what the write came to, as far as its
+// answer tells. An answer that does not name everything charges what it names
+// beyond the reservation; where nobody tells, the reservation stays.
+func (ret *returning) settleBill(ctx context.Context) {
+	b := ret.bill
+	if b == nil || ret.reading == nil || ret.op.Kind != memproxy.Learn {
+		return
+	}
+	n := tally(ret.reading.Memories, ret.stuck)
+	if pending := len(ret.reading.Events); pending > 0 {
+		b.mu.Lock()
+		b.pending += pending
+		b.made.added, b.made.changed = b.made.added+n.added, b.made.changed+n.changed
+		b.mu.Unlock()
+		return
+	}
+	if ret.reading.Settles {
+		ret.g.settleTo(ctx, ret.Admission, n.added+n.changed, n.added)
+	} else if n.added+n.changed > b.charge.Cost {
+		ret.g.settleTo(ctx, ret.Admission, n.added+n.changed, max(n.added, b.charge.Cost))
+	}
+}
+
+// settleLater takes down what became of one asynchronous write of several, and
+// settles with the last.
+func (ret *returning) settleLater(ctx context.Context, memories []memproxy.Memory) {
+	b := ret.bill
+	if b == nil || memories == nil { // the backend does not say
+		return
+	}
+	n := tally(memories, ret.stuck)
+	b.mu.Lock()
+	b.made.added, b.made.changed = b.made.added+n.added, b.made.changed+n.changed
+	b.pending--
+	last, n := b.pending == 0, b.made
+	b.mu.Unlock()
+	if last {
+		ret.g.settleTo(ctx, ret.Admission, n.added+n.changed, n.added)
+	}
+}
+
+// settleTo makes the charge so many memories in its windows, which count those
+// that were changed as well, and so many in its totals. What was reserved in
+// excess is released in the hour of the reservation; what was not reserved is
+// charged in the hour in which it became known.
+func (g *Gate) settleTo(ctx context.Context, a *Admission, window, total int64) {
+	b := a.bill
+	if !b.close() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
+	defer cancel()
+	if window == total {
+		g.settleLines(ctx, a, "/settled", b.charge.Lines, total-b.charge.Cost)
+		return
+	}
+	var windows, totals []memproxy.Line
+	for _, l := range b.charge.Lines {
+		if l.Window == memproxy.WindowTotal {
+			totals = append(totals, l)
+		} else {
+			windows = append(windows, l)
+		}
+	}
+	g.settleLines(ctx, a, "/settled/window", windows, window-b.charge.Cost)
+	g.settleLines(ctx, a, "/settled/total", totals, total-b.charge.Cost)
+}
+
+func (g *Gate) settleLines(ctx context.Context, a *Admission, id string, lines []memproxy.Line, difference int64) {
+	if len(lines) == 0 || difference == 0 {
+		return
+	}
+	c := a.bill.charge
+	c.ID, c.Lines = c.ID+id, lines
+	if difference < 0 {
+		c.Cost = -difference
+		if err := g.opt.Budget.Release(ctx, c); err != nil {
+			g.opt.Log.WarnContext(ctx, "budget not settled: too much stays charged", "decision", a.Decision.ID, "error", err)
+		}
+		return
+	}
+	c.Cost, c.Time, c.Written = min(difference, maxSettled), g.opt.Clock(), true
+	allowance, err := g.opt.Budget.Charge(ctx, c)
+	if err != nil {
+		g.opt.Log.ErrorContext(ctx, "budget not settled: a write made more than was charged", "decision", a.Decision.ID, "error", err)
+		return
+	}
+	g.warnOf(ctx, a, &allowance)
+}

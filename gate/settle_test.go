@@ -1,0 +1,189 @@
+package gate_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/budgets"
+	"github.com/memproxy/memproxy/gate"
+)
+
+// settling is an adapter whose backend decides itself what an add becomes.
+type settling struct {
+	fakeExtractor
+	exact bool
+}
+
+func (s *settling) Read(rt memproxy.Route, q memproxy.Request, reply memproxy.Reply) (*memproxy.Reading, error) {
+	rd, err := s.fakeExtractor.Read(rt, q, reply)
+	if rd != nil {
+		rd.Settles = s.exact
+	}
+	return rd, err
+}
+
+// settlingRig counts in a real store, on one total and one hour.
+func settlingRig(t *testing.T, limit int64) (*rig, *settling, *budgets.Memory) {
+	t.Helper()
+	store, err := budgets.NewMemory(budgets.MemoryOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &settling{exact: true}
+	r := newRig(t, func(r *rig) {
+		r.adapter, r.fake, r.shared = x, &x.fakeAdapter, store
+		r.rules.Lines = func(p memproxy.Principal, _ memproxy.Kind, _ []string) []memproxy.Line {
+			return []memproxy.Line{
+				{Reason: memproxy.BudgetHour, Key: "principal/" + p.ID, Window: memproxy.WindowHour, Limit: limit},
+				{Reason: memproxy.BudgetTotal, Key: "principal/" + p.ID, Window: memproxy.WindowTotal, Limit: limit},
+			}
+		}
+	})
+	return r, x, store
+}
+
+// charged is what stands on the two lines.
+func charged(t *testing.T, r *rig, store *budgets.Memory) (hour, total int64) {
+	t.Helper()
+	lines := r.rules.Lines(r.who, memproxy.Learn, nil)
+	c := memproxy.Charge{ID: fmt.Sprint("look", rand.Int64()), Tenant: r.who.Tenant, Time: noon, Lines: lines, Written: true}
+	a, err := store.Charge(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a.Lines[0].Used, a.Lines[1].Used
+}
+
+func added(n int) []memproxy.Memory {
+	out := make([]memproxy.Memory, n)
+	for i := range out {
+		out[i] = memproxy.Memory{ID: fmt.Sprint("m", rand.Int64()), Text: "tea", Event: "ADD"}
+	}
+	return out
+}
+
+func costs(n int) memproxy.Operation {
+	op := learn("likes tea")
+	op.Cost = n
+	return op
+}
+
+// Proves TRL-6: a write is charged for what it wrote, more or less than was
+// reserved, and what went over the limit refuses the next one.
+func TestChargesAreSettled(t *testing.T) {
+	r, x, store := settlingRig(t, 20)
+	write := func(cost, wrote int, status int) *gate.Admission {
+		t.Helper()
+		x.memories = added(wrote)
+		a := r.admit(costs(cost))
+		if a.Reply == nil {
+			r.gate.Return(context.Background(), a, memproxy.Reply{Status: status})
+		}
+		return a
+	}
+	want := func(wantHour, wantTotal int64) {
+		t.Helper()
+		if hour, total := charged(t, r, store); hour != wantHour || total != wantTotal {
+			t.Errorf("charged %d in the hour and %d in all, want %d and %d", hour, total, wantHour, wantTotal)
+		}
+	}
+	write(5, 2, 200)
+	want(2, 2)
+	write(5, 0, 200)
+	want(2, 2)
+	write(5, 3, 400) // the backend refused it
+	want(2, 2)
+	write(5, 3, 502) // nobody knows: it stays reserved
+	want(7, 7)
+	x.exact = false // the answer does not name everything
+	write(3, 1, 200)
+	want(10, 10)
+	write(3, 4, 200)
+	want(14, 14)
+	x.exact = true
+	write(1, 40, 200)
+	want(54, 54)
+	wantCodes(t, write(1, 1, 200).Decision, memproxy.Deny, memproxy.BudgetTotal)
+	want(54, 54)
+}
+
+// A memory that the backend's model changed is none more, but it was written
+// in this hour.
+func TestChangedMemoriesCountInTheHour(t *testing.T) {
+	r, x, store := settlingRig(t, 20)
+	x.memories = append(added(2), memproxy.Memory{ID: "u", Text: "u", Event: "UPDATE"}, memproxy.Memory{ID: "n", Event: "NONE"})
+	r.gate.Return(context.Background(), r.admit(costs(1)), memproxy.Reply{Status: 200})
+	if hour, total := charged(t, r, store); hour != 3 || total != 2 {
+		t.Errorf("%d in the hour and %d in all, want 3 and 2", hour, total)
+	}
+}
+
+// Proves TRL-6: an asynchronous write is settled with the last of its
+// outcomes; one that is never learnt leaves the reservation.
+func TestAsynchronousWritesAreSettledLater(t *testing.T) {
+	r, x, store := settlingRig(t, 50)
+	x.events = []string{"e1", "e2"}
+	a := r.admit(costs(6))
+	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200})
+	if owed := r.gate.Owed(a); len(owed) != 2 {
+		t.Fatalf("%d owed, want two", len(owed))
+	}
+	want := func(n int64) {
+		t.Helper()
+		if hour, total := charged(t, r, store); hour != n || total != n {
+			t.Errorf("%d, %d charged, want %d", hour, total, n)
+		}
+	}
+	tell := func(over bool, became []memproxy.Memory, status int) {
+		x.over, x.became = over, became
+		r.gate.Extracted(context.Background(), a, memproxy.Reply{Status: status})
+	}
+	want(6)
+	tell(false, nil, 200)
+	tell(true, added(11), 200)
+	want(6)
+	tell(true, added(1), 200)
+	want(12)
+	if owed := r.gate.Owed(a); owed != nil {
+		t.Errorf("settled, and %d are owed", len(owed))
+	}
+	a = r.admit(costs(6))
+	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200})
+	tell(true, []memproxy.Memory{}, 200)
+	tell(true, nil, 404) // forgotten by the backend
+	want(18)
+}
+
+// Proves TRL-6: whatever is written in whatever order, the sum of what is
+// charged is the number of memories.
+func TestSumOfChargesIsWhatWasWritten(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(10, 23))
+	r, x, store := settlingRig(t, 1<<40)
+	var wrote int64
+	for range 400 {
+		n := rnd.IntN(9)
+		x.memories, x.events = added(n), nil
+		if rnd.IntN(3) == 0 {
+			x.events = make([]string, 1+rnd.IntN(3))
+		}
+		a := r.admit(costs(1 + rnd.IntN(6)))
+		status := []int{200, 200, 200, 422}[rnd.IntN(4)]
+		r.gate.Return(context.Background(), a, memproxy.Reply{Status: status})
+		if status != 200 {
+			continue
+		}
+		wrote += int64(n)
+		for range x.events {
+			late := rnd.IntN(5)
+			wrote += int64(late)
+			x.over, x.became = true, added(late)
+			r.gate.Extracted(context.Background(), a, memproxy.Reply{Status: 200})
+		}
+	}
+	if hour, total := charged(t, r, store); hour != wrote || total != wrote {
+		t.Errorf("%d in the hour and %d in all are charged for %d memories", hour, total, wrote)
+	}
+}
