@@ -70,13 +70,13 @@ type Route struct {
 	// Derived marks reads whose answer is made from memories but cannot be
 	// taken apart again: summaries, exports, profiles.
 	Derived bool
-	// Pass marks routes that touch no memory: forwarded byte for byte,
-	// streamed, and never decoded.
+	// Pass marks routes that touch no memory: who asks is identified, held to
+	// what the path, the query and the headers name, and recorded; both bodies
+	// stream, byte for byte, and are not decoded.
 	Pass bool
-	// Lend marks Pass routes on which the proxy may present its own backend
-	// credential for the caller, such as a ping. On all others a caller has
-	// only what it brought, so that nobody mints keys with a borrowed one.
-	Lend bool
+	// Public marks Pass routes that anybody may ask for unidentified and
+	// unrecorded: health, documentation.
+	Public bool
 	// Params are the path parameters, decoded, by the name in the table.
 	Params map[string]string
 }

@@ -1,6 +1,6 @@
 // Package face is what the two faces of memproxy, the HTTP proxy and Envoy's
-// external processor, say and check alike: the names of their headers, which
-// requests never reach the gate, how they word their own refusals, and how a
+// external processor, say and check alike: the names of their headers, what
+// becomes of a request by its head, how they word their own refusals, and how a
 // side request is sent to a backend.
 //
 // It promises that a request means the same at both faces. It decides nothing.
@@ -65,23 +65,6 @@ func Session(h memproxy.Header) string {
 // a body that is no longer the one that was sent.
 var Digests = [...]string{"Content-Md5", "Digest", "Content-Digest"}
 
-// Overridden refuses headers by which some frameworks take a request for one
-// of another method: it would be ruled on as what it is not.
-func Overridden(h memproxy.Header) *memproxy.Malformed {
-	for _, name := range [...]string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"} {
-		if len(h[name]) > 0 {
-			return &memproxy.Malformed{Code: memproxy.RouteUnknown, Status: http.StatusBadRequest, Detail: "a header that overrides the method is not accepted"}
-		}
-	}
-	return nil
-}
-
-// Preflight reports whether a browser asks what it may send (the Fetch
-// standard's CORS preflight). It carries no credential and no content.
-func Preflight(method string, h memproxy.Header) bool {
-	return method == http.MethodOptions && h.Get("Origin") != "" && h.Get("Access-Control-Request-Method") != ""
-}
-
 // TooLarge refuses a body over the limit, in bytes.
 func TooLarge(limit int64) *memproxy.Malformed {
 	return &memproxy.Malformed{
@@ -117,12 +100,27 @@ type Credential struct {
 	Value  string // whole header value, "Token …"
 }
 
+// CredentialHeaders are the headers in which a backend takes a credential.
+var CredentialHeaders = [...]string{"Authorization", "X-Api-Key", "X-Bare-Password"}
+
 // Present puts it in the place of the client's. Nil leaves the client's.
 func (c *Credential) Present(h http.Header) {
 	if c == nil {
 		return
 	}
-	h.Del("Authorization")
-	h.Del("X-Api-Key")
+	c.Conceal(h)
 	h.Set(c.Header, c.Value)
+}
+
+// Conceal takes the client's credential out, for a caller that is nobody to
+// memproxy: with a credential of its own for the backend, what callers present
+// is meant for memproxy alone. Nil leaves the client's, which is then the
+// backend's as well.
+func (c *Credential) Conceal(h http.Header) {
+	if c == nil {
+		return
+	}
+	for _, name := range CredentialHeaders {
+		h.Del(name)
+	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/gate"
 )
 
 // Proves CARD-1: passthrough opens what it names and nothing that could be
@@ -178,4 +179,71 @@ func TestDecisionWords(t *testing.T) {
 	if got := face.Session(memproxy.Header{face.SessionHeader: {strings.Repeat("s", 200)}}); len(got) != 128 {
 		t.Error("a session's name is not bounded")
 	}
+}
+
+// Proves EDGE-13: a change of protocol is refused by the head of a request, as
+// a method is that no route has and one behind the one in the request line; an
+// offer that a server may ignore is ignored, as the clients that make it expect.
+func TestChart(t *testing.T) {
+	for name, c := range map[string]struct {
+		method string
+		header memproxy.Header
+		query  string
+		status int
+	}{
+		"plain":                 {"GET", nil, "a=1", 0},
+		"websocket":             {"GET", memproxy.Header{"Upgrade": {"websocket"}}, "", 400},
+		"one of several":        {"POST", memproxy.Header{"Upgrade": {"h2c", "tls/1.0, h2c"}}, "", 400},
+		"h2c, which is ignored": {"POST", memproxy.Header{"Upgrade": {"h2c"}, "Http2-Settings": {"x"}}, "", 0},
+		"trace":                 {"TRACE", nil, "", 405},
+		"connect":               {"CONNECT", nil, "", 405},
+		"nothing":               {"", nil, "", 405},
+		"header":                {"GET", memproxy.Header{"X_Http_Method_Override": {"PUT"}}, "", 400},
+		"parameter":             {"GET", nil, "x=1;%5Fmethod=PUT", 400},
+		"named alike":           {"GET", nil, "method=a&payment_method=b&http_methods=c", 0},
+		"asked of a browser":    {"GET", memproxy.Header{"Access-Control-Request-Method": {"PUT"}}, "", 0},
+	} {
+		got := face.Chart(nowhere{}, nil, face.Head{Request: memproxy.Request{Method: c.method, EscapedPath: "/x", Query: c.query, Header: c.header}, Sent: c.header})
+		if status := 0; got.Flaw != nil {
+			status = got.Flaw.Status
+			if status != c.status || got.Way != face.Gated {
+				t.Errorf("%s: %d, way %d", name, status, got.Way)
+			}
+		} else if c.status != 0 {
+			t.Errorf("%s: crosses", name)
+		}
+	}
+}
+
+// nowhere is an adapter without a route.
+type nowhere struct{ gate.Adapter }
+
+func (nowhere) Route(memproxy.Request) (memproxy.Route, bool) { return memproxy.Route{}, false }
+
+// FuzzForwardable: whatever names headers have, what goes on holds nothing of
+// the connection, nothing of memproxy's own, and no second spelling of a
+// credential; and it is no more than what was ruled on.
+func FuzzForwardable(f *testing.F) {
+	for _, s := range []string{"Connection", "X-Hop", "x_memproxy_token", "Proxy_Authorization", "TE", "X_API_KEY", "user_id"} {
+		f.Add(s, "a")
+	}
+	f.Fuzz(func(t *testing.T, name, value string) {
+		h := http.Header{}
+		h.Add(name, value)
+		h.Add("Connection", value)
+		ruled, sent := face.Forwardable(h), http.Header{}
+		face.Onward(sent, h)
+		for n := range sent {
+			low := strings.ReplaceAll(strings.ToLower(n), "_", "-")
+			if _, ok := ruled[n]; !ok || strings.HasPrefix(low, "x-memproxy-") || strings.HasPrefix(low, "proxy-") || low == "connection" || low == "te" || low == "upgrade" {
+				t.Errorf("%q goes on", n)
+			}
+			if n != "X-Api-Key" && n != "Authorization" && (low == "x-api-key" && n != "X-Api-Key" && strings.Contains(n, "_") || low == "authorization" && strings.Contains(n, "_")) {
+				t.Errorf("%q goes on", n)
+			}
+		}
+		if again := face.Forwardable(ruled); len(again) > len(ruled) {
+			t.Error("more than before")
+		}
+	})
 }

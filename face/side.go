@@ -54,6 +54,7 @@ func NewSide(o SideOptions) (*Side, error) {
 	if o.Propagator == nil {
 		o.Propagator = propagation.TraceContext{}
 	}
+	o.Transport = Final(o.Transport)
 	return &Side{o}, nil
 }
 

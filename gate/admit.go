@@ -161,7 +161,7 @@ func (r *run) settle() {
 
 // inspects reports whether the adapter can and must read the answer.
 func (r *run) inspects() bool {
-	if r.op == nil {
+	if r.op == nil || r.call.Passed {
 		return false
 	}
 	_, ok := r.call.Backend.Adapter.(Reader)

@@ -23,10 +23,16 @@ type Call struct {
 	// then refused and recorded, unless the profile lets unknown reads pass.
 	Route memproxy.Route
 	Known bool
-	Body  []byte
+	// Passed is set where the request touches no memory and streams: it is
+	// ruled on by its head, Body is not there, and nobody reads the answer.
+	Passed bool
+	Body   []byte
 	// Flaw is set when the face could not take the body in: too large, too
 	// slow. The call is refused with it, and recorded.
 	Flaw *memproxy.Malformed
+	// Barred is set where Flaw is one of the protocol: the call is refused in
+	// shadow mode as well.
+	Barred bool
 	// Session is the caller's session, from a header, or "".
 	Session string
 	// Wishes are what the caller asks of memproxy itself.
@@ -101,4 +107,6 @@ func (a *Admission) Runs() bool { return a.op != nil && a.op.Kind == memproxy.Ru
 // Shadow reports whether the admission is only watched, not enforced.
 func (a *Admission) Shadow() bool { return !a.enforced() }
 
-func (a *Admission) enforced() bool { return a.rules.Enforce && !a.call.Watch }
+func (a *Admission) enforced() bool {
+	return (a.rules.Enforce || a.call.Barred) && !a.call.Watch
+}

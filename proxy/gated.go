@@ -18,20 +18,21 @@ import (
 )
 
 // gated takes a request through the gate.
-func (p *Proxy) gated(w http.ResponseWriter, r *http.Request, req memproxy.Request, route memproxy.Route, known bool, flaw *memproxy.Malformed) *gate.Admission {
+func (p *Proxy) gated(w http.ResponseWriter, r *http.Request, req memproxy.Request, course *face.Course, creds memproxy.Credentials) *gate.Admission {
+	route := course.Route
 	body, rest, unread := p.takeBody(w, r)
-	if flaw == nil {
-		flaw = unread
+	if course.Flaw == nil {
+		course.Flaw = face.FormOverrides(req.Header, body)
 	}
+	flaw := unread
 	req, wishes, wrong := gate.Asked(req)
 	if flaw == nil {
 		flaw = wrong
 	}
-	call := &gate.Call{
-		Backend: p.backend, Credentials: credentials(r), Request: req, Route: route, Known: known,
+	a := p.opt.Gate.Admit(r.Context(), course.Call(gate.Call{
+		Backend: p.backend, Credentials: creds, Request: req,
 		Body: body, Flaw: flaw, Session: face.Session(req.Header), Wishes: wishes,
-	}
-	a := p.opt.Gate.Admit(r.Context(), call)
+	}))
 	p.log(r.Context(), a, route.ID)
 	w.Header().Set(face.DecisionHeader, face.Decision(&a.Decision))
 	if a.Reply == nil && unread != nil && rest == nil {
@@ -181,7 +182,7 @@ func (p *Proxy) outgoing(ctx context.Context, r *http.Request, a *gate.Admission
 		Method: r.Method, URL: p.target(r.URL, a.Query), Header: make(http.Header, len(r.Header)+2),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}
-	copyEndToEnd(out.Header, r.Header)
+	face.Onward(out.Header, r.Header)
 	if _, ok := r.Header["User-Agent"]; !ok {
 		out.Header["User-Agent"] = nil // or the transport adds one
 	}
@@ -226,7 +227,7 @@ func (p *Proxy) abandon(w http.ResponseWriter, r *http.Request, a *gate.Admissio
 
 // stream passes an answer on as it comes.
 func (p *Proxy) stream(w http.ResponseWriter, resp *http.Response) (cancelled bool) {
-	copyEndToEnd(w.Header(), resp.Header)
+	face.Back(w.Header(), resp.Header)
 	w.WriteHeader(resp.StatusCode)
 	ctl := http.NewResponseController(w)
 	buf := make([]byte, 16<<10)
@@ -248,7 +249,7 @@ func (p *Proxy) stream(w http.ResponseWriter, resp *http.Response) (cancelled bo
 func (p *Proxy) write(w http.ResponseWriter, reply memproxy.Reply, upstream http.Header) {
 	h := w.Header()
 	if upstream != nil {
-		copyEndToEnd(h, upstream)
+		face.Back(h, upstream)
 	} else {
 		for name, values := range reply.Header {
 			h[name] = values

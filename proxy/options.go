@@ -119,6 +119,7 @@ func (o *Options) complete() error {
 	if o.Transport == nil {
 		o.Transport = NewTransport(TransportOptions{})
 	}
+	o.Transport = face.Final(o.Transport)
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}

@@ -1,61 +1,126 @@
 package proxy
 
 import (
-	"strings"
-
-	"log/slog"
+	"bytes"
+	"context"
+	"io"
 	"net/http"
-	"net/http/httputil"
+	"time"
 
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
-// newPass is the path of what touches no memory: every byte as it came,
-// streamed as it comes, upgrades included.
-func (p *Proxy) newPass() *httputil.ReverseProxy {
-	return &httputil.ReverseProxy{
-		Transport:     p.opt.Transport,
-		FlushInterval: -1,
-		Rewrite: func(pr *httputil.ProxyRequest) {
-			pr.Out.URL = p.target(pr.In.URL, pr.In.URL.RawQuery)
-			pr.Out.Host = ""
-			// ReverseProxy removes these before Rewrite; the client's own
-			// values are restored, because this path changes nothing.
-			for _, name := range [...]string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
-				if v, ok := pr.In.Header[name]; ok {
-					pr.Out.Header[name] = v
-				}
-			}
-			for name := range pr.Out.Header {
-				if strings.HasPrefix(name, face.OwnPrefix) {
-					delete(pr.Out.Header, name)
-				}
-			}
-			if _, ok := pr.In.Header["User-Agent"]; !ok {
-				pr.Out.Header["User-Agent"] = nil // or the transport adds one
-			}
-		},
-		ModifyResponse: func(resp *http.Response) error {
-			p.relocate(resp)
-			return nil
-		},
-		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			p.opt.Log.WarnContext(r.Context(), "upstream did not answer", "backend", p.opt.Name, "error", err)
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(http.StatusBadGateway)
-			_, _ = w.Write([]byte(`{"detail":"the backend did not answer","code":"memproxy_upstream"}`))
-		},
-		ErrorLog: slog.NewLogLogger(p.opt.Log.Handler(), slog.LevelWarn),
+// preflightTimeout bounds what a browser's question takes.
+const preflightTimeout = 10 * time.Second
+
+// pass takes a request that touches no memory through the gate by its head.
+// Both bodies stream, byte for byte.
+func (p *Proxy) pass(w *statusWriter, r *http.Request, req memproxy.Request, course *face.Course, creds memproxy.Credentials) *gate.Admission {
+	var flaw *memproxy.Malformed
+	rest := r.Body
+	if course.Form {
+		body, _, unread := p.takeBody(w, r)
+		if flaw = unread; flaw == nil {
+			flaw = face.FormOverrides(req.Header, body)
+		}
+		course.Flaw = flaw
+		rest = io.NopCloser(bytes.NewReader(body))
 	}
+	req, wishes, wrong := gate.Asked(req)
+	if flaw == nil {
+		flaw = wrong
+	}
+	a := p.opt.Gate.Admit(r.Context(), course.Call(gate.Call{
+		Backend: p.backend, Credentials: creds, Request: req, Flaw: flaw, Session: face.Session(req.Header), Wishes: wishes,
+	}))
+	p.log(r.Context(), a, course.Route.ID)
+	w.Header().Set(face.DecisionHeader, face.Decision(&a.Decision))
+	if a.Reply != nil {
+		p.write(w, *a.Reply, nil)
+		return a
+	}
+	ctx, span := p.opt.Tracer.Start(r.Context(), signal.SpanForward, trace.WithSpanKind(trace.SpanKindClient))
+	defer span.End()
+	out := p.passed(r, a.Query, rest)
+	if a.Principal.ID != "" {
+		p.opt.Credential.Present(out.Header)
+	} else {
+		p.opt.Credential.Conceal(out.Header)
+	}
+	p.opt.Propagator.Inject(ctx, propagation.HeaderCarrier(out.Header))
+	resp, err := p.opt.Transport.RoundTrip(out.WithContext(ctx))
+	if err != nil {
+		p.abandon(w, r, a, err)
+		return a
+	}
+	defer resp.Body.Close()
+	p.relocate(resp)
+	w.torn = p.stream(w, resp)
+	p.opt.Gate.Streamed(context.WithoutCancel(ctx), a, resp.StatusCode, w.torn)
+	return a
 }
 
-// passOn forwards a request that touches no memory. Where the route allows it
-// the proxy's own backend credential is lent, to callers that the gate can
-// identify.
-func (p *Proxy) passOn(w http.ResponseWriter, r *http.Request, lend bool) {
-	if lend && p.opt.Credential != nil && p.opt.Gate.Knows(r.Context(), credentials(r)) {
-		r = r.Clone(r.Context())
-		p.opt.Credential.Present(r.Header)
+// open forwards a request for a public route. The backend's own credential is
+// lent to callers that are known, and with one of its own what others present
+// does not go there: it is meant for memproxy.
+func (p *Proxy) open(w *statusWriter, r *http.Request, creds memproxy.Credentials) {
+	out := p.passed(r, r.URL.RawQuery, r.Body)
+	if p.opt.Credential != nil && p.opt.Gate.Knows(r.Context(), creds) {
+		p.opt.Credential.Present(out.Header)
+	} else {
+		p.opt.Credential.Conceal(out.Header)
 	}
-	p.pass.ServeHTTP(w, r)
+	resp, err := p.opt.Transport.RoundTrip(out.WithContext(r.Context()))
+	if err != nil {
+		p.gone(w, r, err)
+		return
+	}
+	defer resp.Body.Close()
+	p.relocate(resp)
+	w.torn = p.stream(w, resp)
+}
+
+// preflight has the backend answer what a browser may send. It is asked that
+// and nothing else, and its answer is that and nothing else.
+func (p *Proxy) preflight(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), preflightTimeout)
+	defer cancel()
+	out := &http.Request{Method: http.MethodOptions, URL: p.target(r.URL, r.URL.RawQuery), Header: http.Header{"User-Agent": nil}}
+	face.Question(out.Header, r.Header)
+	resp, err := p.opt.Transport.RoundTrip(out.WithContext(ctx))
+	if err != nil {
+		p.gone(w, r, err)
+		return
+	}
+	_ = resp.Body.Close()
+	face.Permission(w.Header(), resp.Header)
+	w.Header().Set("Content-Length", "0")
+	w.WriteHeader(face.PermissionStatus(resp.StatusCode))
+}
+
+// passed is a request whose body goes on as it comes.
+func (p *Proxy) passed(r *http.Request, query string, body io.ReadCloser) *http.Request {
+	out := &http.Request{Method: r.Method, URL: p.target(r.URL, query), Header: make(http.Header, len(r.Header)+2)}
+	face.Onward(out.Header, r.Header)
+	if _, ok := r.Header["User-Agent"]; !ok {
+		out.Header["User-Agent"] = nil // or the transport adds one
+	}
+	if r.ContentLength != 0 {
+		out.Body, out.ContentLength = body, r.ContentLength
+	}
+	return out
+}
+
+// gone answers for a backend that did not, where nothing was admitted.
+func (p *Proxy) gone(w http.ResponseWriter, r *http.Request, err error) {
+	p.opt.Log.WarnContext(r.Context(), "upstream did not answer", "backend", p.opt.Name, "error", err)
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusBadGateway)
+	_, _ = w.Write([]byte(`{"detail":"the backend did not answer","code":"memproxy_upstream"}`))
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/http/httputil"
 	"sync"
 	"time"
 
@@ -26,7 +25,6 @@ import (
 type Proxy struct {
 	opt      Options
 	patterns face.Patterns
-	pass     *httputil.ReverseProxy
 	backend  gate.Backend
 	side     *face.Side
 	turns    turns
@@ -61,41 +59,37 @@ func New(opt Options) (*Proxy, error) {
 		return nil, err
 	}
 	p.follower = face.NewFollower(face.FollowerOptions{Gate: opt.Gate, Fetch: p.side, Backend: opt.Name, After: opt.After, Log: opt.Log})
-	p.pass = p.newPass()
 	p.backend = gate.Backend{Name: opt.Name, Adapter: opt.Adapter, Fetch: p.side, Ungated: opt.Ungated}
 	return p, nil
 }
 
-// ServeHTTP takes one request through the gate, or past it where it touches
-// no memory.
+// ServeHTTP takes one request through the gate, whole or by its head. Only a
+// browser's preflight and public routes are not ruled on.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	req := describe(r)
-	route, known := p.opt.Adapter.Route(req)
-	name := route.ID
-	if !known {
-		name, route = "unknown", memproxy.Route{Kind: memproxy.Other}
-	}
+	creds := credentials(r)
+	course := face.Chart(p.opt.Adapter, p.patterns, face.Head{Request: req, Sent: creds.Header, Body: r.ContentLength != 0})
+	name, route := course.Name, course.Route
 	ctx := p.opt.Propagator.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
 	ctx, span := p.opt.Tracer.Start(ctx, signal.SpanServer+name, trace.WithSpanKind(trace.SpanKindServer))
 	defer span.End()
 	r = r.WithContext(ctx)
+	r.Header = http.Header(req.Header)
 	pw, r := paced(w, r, p.opt.BodyTimeout, DefaultWriteTimeout)
 	sw := &statusWriter{ResponseWriter: pw}
-	flaw := face.Overridden(req.Header)
 	verdict := "pass"
 	attrs := make([]attribute.KeyValue, 0, 24)
-	switch {
-	case flaw == nil && face.Preflight(r.Method, req.Header):
-		name = "preflight"
-		p.passOn(sw, r, false)
-	case flaw == nil && known && route.Pass:
-		p.passOn(sw, r, route.Lend)
-	case flaw == nil && !known && p.patterns.Match(r.Method, req.EscapedPath):
-		name = "passthrough"
-		p.passOn(sw, r, false)
+	switch course.Way {
+	case face.Preflight:
+		p.preflight(sw, r)
+	case face.Open:
+		p.open(sw, r, creds)
+	case face.Passed:
+		a := p.pass(sw, r, req, &course, creds)
+		verdict, attrs = a.Decision.Verdict.String(), a.Attributes(attrs)
 	default:
-		a := p.gated(sw, r, req, route, known, flaw)
+		a := p.gated(sw, r, req, &course, creds)
 		verdict, attrs = a.Decision.Verdict.String(), a.Attributes(attrs)
 	}
 	if span.IsRecording() {
@@ -109,6 +103,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	p.opt.Observe(r.Context(), name, string(route.Kind), verdict, sw.status(), time.Since(start))
+	if sw.torn {
+		panic(http.ErrAbortHandler) // closes the connection
+	}
 }
 
 // describe puts a request in the adapter's terms.
@@ -124,7 +121,7 @@ func describe(r *http.Request) memproxy.Request {
 	}
 	return memproxy.Request{
 		Method: r.Method, Path: r.URL.Path, EscapedPath: r.URL.EscapedPath(), Query: r.URL.RawQuery,
-		Header: memproxy.Header(r.Header), Base: scheme + "://" + r.Host,
+		Header: memproxy.Header(face.Forwardable(r.Header)), Base: scheme + "://" + r.Host,
 	}
 }
 
@@ -145,6 +142,7 @@ func credentials(r *http.Request) memproxy.Credentials {
 type statusWriter struct {
 	http.ResponseWriter
 	code int
+	torn bool // the answer broke off: its end must not look like one
 }
 
 func (w *statusWriter) WriteHeader(code int) {

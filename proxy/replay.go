@@ -41,7 +41,7 @@ func (p *Proxy) Replay(ctx context.Context, h memproxy.HeldWrite, content mempro
 		return memproxy.HoldResult{}, errors.Join(ErrUnsent, err)
 	}
 	out := &http.Request{Method: h.Method, URL: face.Join(p.opt.Upstream, path, h.EscapedPath, a.Query, false), Header: http.Header{}}
-	copyEndToEnd(out.Header, http.Header(content.Header))
+	face.Onward(out.Header, http.Header(content.Header))
 	out.Header.Set("Accept-Encoding", "identity")
 	if len(a.Body) > 0 {
 		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(a.Body)), int64(len(a.Body))

@@ -32,7 +32,9 @@ func (toy) Route(q memproxy.Request) (memproxy.Route, bool) {
 		}
 		return memproxy.Route{ID: "toy.list", Kind: memproxy.Recall}, true
 	case "/ping":
-		return memproxy.Route{ID: "toy.ping", Kind: memproxy.Other, Pass: true, Lend: true}, true
+		return memproxy.Route{ID: "toy.ping", Kind: memproxy.Other, Pass: true}, true
+	case "/health":
+		return memproxy.Route{ID: "toy.health", Kind: memproxy.Other, Pass: true, Public: true}, true
 	case "/keys", "/stream", "/moved", "/custom/known":
 		return memproxy.Route{ID: "toy.other", Kind: memproxy.Other, Pass: true}, true
 	}

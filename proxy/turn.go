@@ -233,7 +233,7 @@ func (t *turning) whole(resp *http.Response) (bool, error) {
 func (t *turning) events(resp *http.Response) (bool, error) {
 	if !t.begun {
 		dropEntityHeaders(resp.Header)
-		copyEndToEnd(t.w.Header(), resp.Header)
+		face.Back(t.w.Header(), resp.Header)
 		t.w.WriteHeader(resp.StatusCode)
 		t.begun = true
 	}

@@ -44,7 +44,7 @@ func renderRoute(rt memproxy.Route, ok bool) string {
 		l.add("none")
 		return l.String()
 	}
-	l.add(rt.ID, string(rt.Kind), when(rt.Bulk, "bulk"), when(rt.Steering, "steering"), when(rt.Derived, "derived"), when(rt.Pass, "pass"), when(rt.Lend, "lend"))
+	l.add(rt.ID, string(rt.Kind), when(rt.Bulk, "bulk"), when(rt.Steering, "steering"), when(rt.Derived, "derived"), when(rt.Pass, "pass"), when(rt.Public, "public"))
 	return l.String()
 }
 

@@ -43,6 +43,6 @@ func (a *Adapter) Table() iter.Seq2[string, memproxy.Route] {
 func (r *row) route(params map[string]string) memproxy.Route {
 	return memproxy.Route{
 		ID: r.id, Kind: r.kind, Params: params,
-		Bulk: r.is(bulk), Steering: r.is(steering), Derived: r.is(derived), Pass: r.is(pass),
+		Bulk: r.is(bulk), Steering: r.is(steering), Derived: r.is(derived), Pass: r.is(pass), Public: r.is(public),
 	}
 }

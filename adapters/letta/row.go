@@ -42,6 +42,7 @@ const (
 	steering
 	derived
 	pass   // touches no memory
+	public // pass, for anybody: no identity, no record
 	self   // the agent in the path is itself what the route is about
 	lists  // the ids in the path only select: each element is judged by itself
 	inside // the answer holds an agent's memory

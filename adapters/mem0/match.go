@@ -43,6 +43,6 @@ func (a *Adapter) Table() iter.Seq2[string, memproxy.Route] {
 func (r *row) route(params map[string]string) memproxy.Route {
 	return memproxy.Route{
 		ID: r.id, Kind: r.kind, Params: params,
-		Bulk: r.flags&bulk != 0, Steering: r.flags&steering != 0, Derived: r.flags&derived != 0, Pass: r.flags&pass != 0, Lend: r.flags&lend != 0,
+		Bulk: r.flags&bulk != 0, Steering: r.flags&steering != 0, Derived: r.flags&derived != 0, Pass: r.flags&pass != 0, Public: r.flags&public != 0,
 	}
 }

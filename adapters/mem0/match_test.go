@@ -150,8 +150,8 @@ func TestTable(t *testing.T) {
 		if r.flags&pass != 0 && r.kind != memproxy.Other {
 			t.Errorf("%s passes and is %s", r.id, r.kind)
 		}
-		if r.flags&lend != 0 && r.flags&pass == 0 {
-			t.Errorf("%s lends and does not pass", r.id)
+		if r.flags&public != 0 && r.flags&pass == 0 {
+			t.Errorf("%s is public and does not pass", r.id)
 		}
 	}
 }

@@ -45,8 +45,8 @@ const (
 	bulk flag = 1 << iota
 	steering
 	derived
-	pass // touches no memory
-	lend // pass, and the proxy's own credential may be lent
+	pass   // touches no memory
+	public // pass, for anybody: no identity, no record
 )
 
 // table holds every route of the formats. Literal segments win over
@@ -79,7 +79,7 @@ var table = [...]row{
 	{"GET", "/v2/entities/user/{entity_id}/profile/", "mem0.v2.profile", memproxy.Recall, derived, entity, hosted},
 	{"POST", "/v2/profiles/jobs/", "mem0.v2.profile.job", memproxy.Admin, steering, config, hosted},
 	{"GET", "/v2/profiles/jobs/{job}/", "mem0.v2.profile.job.get", memproxy.Recall, derived, query, hosted}, // a sample's answer is a profile
-	{"GET", "/v2/profiles/settings/", "mem0.v2.profile.settings", memproxy.Other, pass, opaque, hosted},
+	{"GET", "/v2/profiles/settings/", "mem0.v2.profile.settings", memproxy.Other, pass, query, hosted},
 	{"POST", "/v2/profiles/settings/", "mem0.v2.profile.settings.set", memproxy.Admin, steering, config, hosted},
 	// Hosted platform: entities.
 	{"GET", "/v1/entities/", "mem0.v1.entities", memproxy.Recall, 0, query, hosted},
@@ -92,15 +92,15 @@ var table = [...]row{
 	{"POST", "/v1/apps/", "mem0.v1.app.create", memproxy.Learn, 0, addBody, hosted},
 	{"POST", "/v1/runs/", "mem0.v1.run.create", memproxy.Learn, 0, addBody, hosted},
 	// Hosted platform: everything else.
-	{"GET", "/v1/ping/", "mem0.ping", memproxy.Other, pass | lend, opaque, hosted},
+	{"GET", "/v1/ping/", "mem0.ping", memproxy.Other, pass | public, query, hosted},
 	{"POST", "/v1/feedback/", "mem0.v1.feedback", memproxy.Correct, 0, update, hosted},
-	{"GET", "/v1/stats/", "mem0.v1.stats", memproxy.Other, pass, opaque, hosted},
+	{"GET", "/v1/stats/", "mem0.v1.stats", memproxy.Other, pass, query, hosted},
 	{"POST", "/v1/agent-rush/memories/", "mem0.rush.add", memproxy.Learn, 0, addBody, hosted},
 	{"POST", "/v1/agent-rush/memories/search/", "mem0.rush.search", memproxy.Recall, 0, search, hosted},
-	{"POST", "/api/v1/auth/email_code/", "mem0.auth.code", memproxy.Other, pass, opaque, hosted},
-	{"POST", "/api/v1/auth/email_code/verify/", "mem0.auth.verify", memproxy.Other, pass, opaque, hosted},
-	{"POST", "/api/v1/auth/agent_mode/", "mem0.auth.agent", memproxy.Other, pass, opaque, hosted},
-	{"POST", "/api/v1/auth/agent_mode/caller/", "mem0.auth.agent.caller", memproxy.Other, pass, opaque, hosted},
+	{"POST", "/api/v1/auth/email_code/", "mem0.auth.code", memproxy.Other, pass, query, hosted},
+	{"POST", "/api/v1/auth/email_code/verify/", "mem0.auth.verify", memproxy.Other, pass, query, hosted},
+	{"POST", "/api/v1/auth/agent_mode/", "mem0.auth.agent", memproxy.Other, pass, query, hosted},
+	{"POST", "/api/v1/auth/agent_mode/caller/", "mem0.auth.agent.caller", memproxy.Other, pass, query, hosted},
 	{"*", "/api/v1/orgs/organizations/{rest...}", "mem0.orgs", memproxy.Admin, steering, config, hosted},
 	{"*", "/api/v1/webhooks/{rest...}", "mem0.webhooks", memproxy.Admin, 0, config, hosted},
 
@@ -114,20 +114,20 @@ var table = [...]row{
 	{"GET", "/memories/{id}/history", "mem0.server.history", memproxy.Recall, 0, byID, server},
 	{"POST", "/search", "mem0.server.search", memproxy.Recall, 0, search, server},
 	{"POST", "/configure", "mem0.server.configure", memproxy.Admin, steering, config, server},
-	{"GET", "/configure", "mem0.server.configuration", memproxy.Other, pass, opaque, server},
-	{"GET", "/configure/providers", "mem0.server.providers", memproxy.Other, pass, opaque, server},
-	{"POST", "/generate-instructions", "mem0.server.instructions", memproxy.Other, pass, opaque, server},
+	{"GET", "/configure", "mem0.server.configuration", memproxy.Other, pass, query, server},
+	{"GET", "/configure/providers", "mem0.server.providers", memproxy.Other, pass, query, server},
+	{"POST", "/generate-instructions", "mem0.server.instructions", memproxy.Other, pass, query, server},
 	{"POST", "/reset", "mem0.server.reset", memproxy.Admin, bulk, config, server},
 	{"GET", "/entities", "mem0.server.entities", memproxy.Recall, 0, query, server},
 	{"DELETE", "/entities/{entity_type}/{entity_id}", "mem0.server.entity.delete", memproxy.Forget, bulk, entity, server},
 	{"GET", "/requests", "mem0.server.requests", memproxy.Admin, 0, query, server},
-	{"*", "/auth/{rest...}", "mem0.server.auth", memproxy.Other, pass, opaque, server},
-	{"*", "/api-keys", "mem0.server.keys", memproxy.Other, pass, opaque, server},
-	{"*", "/api-keys/{key}", "mem0.server.key", memproxy.Other, pass, opaque, server},
-	{"GET", "/", "mem0.server.root", memproxy.Other, pass, opaque, server},
-	{"GET", "/docs", "mem0.server.docs", memproxy.Other, pass, opaque, server},
-	{"GET", "/redoc", "mem0.server.redoc", memproxy.Other, pass, opaque, server},
-	{"GET", "/openapi.json", "mem0.server.openapi", memproxy.Other, pass, opaque, server},
+	{"*", "/auth/{rest...}", "mem0.server.auth", memproxy.Other, pass, query, server},
+	{"*", "/api-keys", "mem0.server.keys", memproxy.Other, pass, query, server},
+	{"*", "/api-keys/{key}", "mem0.server.key", memproxy.Other, pass, query, server},
+	{"GET", "/", "mem0.server.root", memproxy.Other, pass | public, query, server},
+	{"GET", "/docs", "mem0.server.docs", memproxy.Other, pass | public, query, server},
+	{"GET", "/redoc", "mem0.server.redoc", memproxy.Other, pass | public, query, server},
+	{"GET", "/openapi.json", "mem0.server.openapi", memproxy.Other, pass | public, query, server},
 
 	// OpenMemory and MCP: classified so that the refusal says what they are.
 	{"POST", "/api/v1/memories/", "openmemory.add", memproxy.Learn, 0, opaque, openmem},

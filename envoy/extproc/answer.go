@@ -23,20 +23,23 @@ func (x *exchange) responseHeaders(h *procv3.HttpHeaders, a attrs) (*response, e
 		x.over = true // Envoy refused the request before any filter saw it
 		return onResponseHeaders(nil), nil
 	}
-	if !x.gated || x.settled {
-		return nil, errProtocol
-	}
 	pseudo, header := headers(h.GetHeaders())
 	code, err := strconv.Atoi(pseudo[":status"])
 	if err != nil {
+		return nil, errProtocol
+	}
+	if x.course.Way == face.Preflight && !x.over {
+		return x.permission(code, header), nil
+	}
+	if !x.ruled || x.settled {
 		return nil, errProtocol
 	}
 	if x.admission == nil {
 		return x.cutShort(a)
 	}
 	x.arrived()
-	if !a.fromUpstream() {
-		return x.abandon(code), nil
+	if !a.fromUpstream() || code < http.StatusOK {
+		return x.abandon(code), nil // a change of protocol is no answer
 	}
 	x.status = code
 	x.answer = memproxy.Reply{Status: code, Header: header}
@@ -62,6 +65,15 @@ func (x *exchange) responseHeaders(h *procv3.HttpHeaders, a attrs) (*response, e
 		return x.abandon(http.StatusBadGateway), nil
 	}
 	return onResponseHeaders(nil), nil
+}
+
+// permission answers a preflight: with what the browser may send, and without
+// a body.
+func (x *exchange) permission(code int, h memproxy.Header) *response {
+	reply := memproxy.Reply{Status: face.PermissionStatus(code), Header: memproxy.Header{}}
+	face.Permission(http.Header(reply.Header), http.Header(h))
+	x.over, x.status = true, reply.Status
+	return immediate(reply, &memproxy.Decision{})
 }
 
 // cutShort refuses a request that Envoy answers itself, because its body was

@@ -44,16 +44,28 @@ func (p *Processor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3
 	}
 	x := &exchange{p: p, b: b, settled: true} // what comes of it is not seen
 	q := at.GetRequest().GetHttp()
-	x.start(ctx, authRequest(at))
-	defer x.end()
-	if !x.gated {
-		return p.let(x, x.pass().GetRequestHeaders().GetResponse().GetHeaderMutation()), nil
-	}
 	body := q.GetRawBody()
 	if len(body) == 0 {
 		body = []byte(q.GetBody())
 	}
-	flaw := x.authFlaw(body)
+	r := authRequest(at)
+	x.start(ctx, r, len(body) > 0 || r.length() > 0 || r.length() < 0 && len(r.credentials.Header["Transfer-Encoding"]) > 0)
+	defer x.end()
+	switch x.course.Way {
+	case face.Open:
+		return p.let(x, x.open().GetRequestHeaders().GetResponse().GetHeaderMutation()), nil
+	case face.Preflight:
+		return p.let(x, x.preflight().GetRequestHeaders().GetResponse().GetHeaderMutation()), nil
+	}
+	var flaw *memproxy.Malformed
+	if x.whole {
+		flaw = x.authFlaw(body)
+	} else {
+		flaw = x.req.flaw
+	}
+	if x.course.Flaw == nil && flaw == nil {
+		x.course.Flaw = face.FormOverrides(x.req.Header, body)
+	}
 	m, refusal := x.admit(body, flaw)
 	if refusal != nil {
 		return denied(refusal), nil
@@ -91,7 +103,7 @@ func (x *exchange) authFlaw(body []byte) *memproxy.Malformed {
 		return x.req.flaw
 	case x.req.Header.Get(partialBody) == "true", int64(len(body)) > x.b.MaxBody, x.req.length() > x.b.MaxBody:
 		return face.TooLarge(x.b.MaxBody)
-	case len(body) == 0 && (x.req.length() > 0 || x.req.length() < 0 && len(x.req.Header["Transfer-Encoding"]) > 0):
+	case len(body) == 0 && (x.req.length() > 0 || x.req.length() < 0 && len(x.req.credentials.Header["Transfer-Encoding"]) > 0):
 		return &memproxy.Malformed{
 			Code: memproxy.InternalError, Status: http.StatusServiceUnavailable,
 			Detail: "Envoy did not send the body; ext_authz needs with_request_body",

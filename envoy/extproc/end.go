@@ -18,7 +18,7 @@ func (x *exchange) end() {
 		return
 	}
 	ctx := context.WithoutCancel(x.ctx)
-	if x.gated && x.admission == nil {
+	if x.ruled && x.admission == nil {
 		x.ctx = ctx
 		_, _ = x.admit(nil, face.TooSlow())
 		x.settled = true
@@ -32,7 +32,7 @@ func (x *exchange) end() {
 		verdict, list = a.Decision.Verdict.String(), a.Attributes(make([]attribute.KeyValue, 0, 24))
 	}
 	if x.span.IsRecording() {
-		list = append(list, attribute.String(signal.AttrHTTPMethod, x.req.Method), attribute.String(signal.AttrHTTPRoute, x.name))
+		list = append(list, attribute.String(signal.AttrHTTPMethod, x.req.Method), attribute.String(signal.AttrHTTPRoute, x.course.Name))
 		if x.status != 0 {
 			list = append(list, attribute.Int(signal.AttrHTTPStatus, x.status))
 		}
@@ -42,7 +42,7 @@ func (x *exchange) end() {
 		}
 	}
 	x.span.End()
-	x.b.Observe(ctx, x.name, string(x.route.Kind), verdict, x.status, x.p.opt.Clock().Sub(x.begun))
+	x.b.Observe(ctx, x.course.Name, string(x.course.Route.Kind), verdict, x.status, x.p.opt.Clock().Sub(x.begun))
 }
 
 // arrived ends the backend's part.

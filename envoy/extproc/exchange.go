@@ -24,11 +24,11 @@ type exchange struct {
 	ctx  context.Context // of the server span
 	span trace.Span
 	req  request
-	name string // of the route, for spans and metrics
 
-	route memproxy.Route
-	known bool
-	gated bool
+	course face.Course
+	// whole is set where the request's body is read, ruled where its head or
+	// all of it goes through the gate.
+	whole, ruled bool
 
 	admission *gate.Admission
 	forwarded context.Context // of the forward span, while the backend is asked
@@ -49,31 +49,21 @@ func (x *exchange) begin(ctx context.Context, h *procv3.HttpHeaders, a attrs) er
 		return errProtocol
 	}
 	pseudo, header := headers(h.GetHeaders())
-	x.start(ctx, describe(pseudo, header, a.peer()))
+	x.start(ctx, describe(pseudo, header, a.peer()), !h.GetEndOfStream())
 	return nil
 }
 
-// start finds the route of a request, and whether it goes through the gate.
-func (x *exchange) start(ctx context.Context, r request) {
+// start finds the course of a request.
+func (x *exchange) start(ctx context.Context, r request, body bool) {
 	x.begun, x.req = x.p.opt.Clock(), r
-	x.route, x.known = x.b.Adapter.Route(r.Request)
-	x.name = x.route.ID
-	if !x.known {
-		x.name, x.route = "unknown", memproxy.Route{Kind: memproxy.Other}
+	x.course = face.Chart(x.b.Adapter, x.b.patterns, face.Head{Request: r.Request, Sent: r.credentials.Header, Body: body})
+	if r.flaw != nil {
+		x.course.Way = face.Gated
 	}
+	x.ruled = x.course.Way == face.Gated || x.course.Way == face.Passed
+	x.whole = x.course.Way == face.Gated || x.course.Form
 	ctx = x.p.opt.Propagator.Extract(ctx, client{r.Header})
-	x.ctx, x.span = x.p.opt.Tracer.Start(ctx, signal.SpanServer+x.name, trace.WithSpanKind(trace.SpanKindServer))
-	switch {
-	case r.flaw != nil:
-		x.gated = true
-	case face.Preflight(r.Method, r.Header):
-		x.name = "preflight"
-	case x.known && x.route.Pass:
-	case !x.known && x.b.patterns.Match(r.Method, r.EscapedPath):
-		x.name = "passthrough"
-	default:
-		x.gated = true
-	}
+	x.ctx, x.span = x.p.opt.Tracer.Start(ctx, signal.SpanServer+x.course.Name, trace.WithSpanKind(trace.SpanKindServer))
 }
 
 // requestHeaders rules at once where no body follows, and asks for the body
@@ -82,14 +72,17 @@ func (x *exchange) requestHeaders(ctx context.Context, h *procv3.HttpHeaders, a 
 	if err := x.begin(ctx, h, a); err != nil {
 		return nil, err
 	}
-	if !x.gated {
-		return x.pass(), nil
+	switch x.course.Way {
+	case face.Open:
+		return x.open(), nil
+	case face.Preflight:
+		return x.preflight(), nil
 	}
 	flaw := x.req.flaw
-	if flaw == nil && x.req.length() > x.b.MaxBody {
+	if flaw == nil && x.whole && x.req.length() > x.b.MaxBody {
 		flaw = face.TooLarge(x.b.MaxBody)
 	}
-	if flaw == nil && !h.GetEndOfStream() {
+	if flaw == nil && x.whole && !h.GetEndOfStream() {
 		r := onRequestHeaders(nil)
 		r.ModeOverride = wholeRequest()
 		return r, nil
@@ -99,20 +92,23 @@ func (x *exchange) requestHeaders(ctx context.Context, h *procv3.HttpHeaders, a 
 		return refusal, nil
 	}
 	r := onRequestHeaders(m)
-	if flaw != nil {
-		r.ModeOverride = headersOnly() // shadow mode: what is too large is not wanted
+	if flaw != nil || !x.whole {
+		r.ModeOverride = headersOnly() // in shadow mode, what is too large is not wanted
 	}
 	return r, nil
 }
 
-// pass lets go of a request that touches no memory.
-func (x *exchange) pass() *response {
+// open lets go of a request for a public route. The backend's own credential
+// is lent to callers that are known.
+func (x *exchange) open() *response {
 	var m mutation
-	m.strip(x.req.Header, true)
-	// The credential is lent only where the route allows it, to callers that
-	// the gate can identify.
-	if x.known && x.route.Lend && x.name == x.route.ID && x.b.Credential != nil && x.p.opt.Gate.Knows(x.ctx, x.req.credentials) {
-		m.present(x.b.Credential, x.req.Header)
+	m.strip(x.req.credentials.Header, true)
+	if x.b.Credential != nil {
+		if x.p.opt.Gate.Knows(x.ctx, x.req.credentials) {
+			m.present(x.b.Credential, x.req.Header)
+		} else {
+			m.conceal(x.req.Header)
+		}
 	}
 	r := onRequestHeaders(&m)
 	r.ModeOverride = skipAll()
@@ -120,14 +116,32 @@ func (x *exchange) pass() *response {
 	return r
 }
 
+// preflight has the backend asked what a browser may send, and nothing else.
+func (x *exchange) preflight() *response {
+	kept := http.Header{}
+	face.Question(kept, http.Header(x.req.credentials.Header))
+	var m mutation
+	for name := range x.req.credentials.Header {
+		if _, ok := kept[name]; !ok {
+			m.remove(name)
+		}
+	}
+	x.settled = true
+	r := onRequestHeaders(&m)
+	r.ModeOverride = headersOnly()
+	return r
+}
+
 func (x *exchange) requestBody(b *procv3.HttpBody) (*response, error) {
-	if !x.gated || x.admission != nil {
+	if !x.whole || x.admission != nil {
 		return nil, errProtocol
 	}
 	body := b.GetBody()
 	var flaw *memproxy.Malformed
 	if int64(len(body)) > x.b.MaxBody {
 		flaw = face.TooLarge(x.b.MaxBody)
+	} else if x.course.Flaw == nil {
+		x.course.Flaw = face.FormOverrides(x.req.Header, body)
 	}
 	m, refusal := x.admit(body, flaw)
 	if refusal != nil {
@@ -141,7 +155,7 @@ func (x *exchange) requestBody(b *procv3.HttpBody) (*response, error) {
 
 // requestTrailers ends a request. One that had no body is refused here.
 func (x *exchange) requestTrailers() (*response, error) {
-	if !x.gated {
+	if !x.whole {
 		return nil, errProtocol
 	}
 	if x.admission == nil {
@@ -177,18 +191,18 @@ func (x *exchange) admit(body []byte, flaw *memproxy.Malformed) (*mutation, *res
 
 // call is the request as the gate takes it.
 func (x *exchange) call(body []byte, flaw *memproxy.Malformed) *gate.Call {
-	if len(body) == 0 {
+	if len(body) == 0 || x.course.Way == face.Passed {
 		body = nil
 	}
 	req, wishes, wrong := gate.Asked(x.req.Request)
 	if flaw == nil {
 		flaw = wrong
 	}
-	return &gate.Call{
-		Backend: x.b.gate, Credentials: x.req.credentials, Request: req, Route: x.route, Known: x.known,
+	return x.course.Call(gate.Call{
+		Backend: x.b.gate, Credentials: x.req.credentials, Request: req,
 		Body: body, Flaw: flaw, Session: face.Session(x.req.Header), Wishes: wishes,
 		Watch: x.watching,
-	}
+	})
 }
 
 // ungated reports whether an admitted request starts an agent's run that would
@@ -219,7 +233,7 @@ func (x *exchange) refused(reply memproxy.Reply) *response {
 // outgoing are the changes of an admitted request's headers.
 func (x *exchange) outgoing(a *gate.Admission) *mutation {
 	var m mutation
-	m.strip(x.req.Header, true)
+	m.strip(x.req.credentials.Header, true)
 	if a.Changed {
 		m.length(len(a.Body))
 		for _, name := range face.Digests {
@@ -241,7 +255,11 @@ func (x *exchange) outgoing(a *gate.Admission) *mutation {
 	if a.Inspect {
 		m.set("Accept-Encoding", "identity")
 	}
-	m.present(x.b.Credential, x.req.Header)
+	if a.Principal.ID == "" && x.b.Credential != nil {
+		m.conceal(x.req.Header)
+	} else {
+		m.present(x.b.Credential, x.req.Header)
+	}
 	x.p.opt.Propagator.Inject(x.forwarded, carrier{&m})
 	return &m
 }

@@ -13,10 +13,6 @@ import (
 	"github.com/memproxy/memproxy/face"
 )
 
-// notForwarded are the headers of one hop (RFC 9110, 7.6.1) that Envoy leaves
-// to its filters. Proxy-Authorization may hold a token that is meant for us.
-var notForwarded = [...]string{"Proxy-Authorization", "Proxy-Connection", "Keep-Alive"}
-
 // entityHeaders describe an answer's bytes and are wrong once these change.
 var entityHeaders = [...]string{"Content-Encoding", "Content-Md5", "Digest", "Content-Digest", "Repr-Digest", "Etag", "Accept-Ranges", "Last-Modified"}
 
@@ -82,18 +78,21 @@ func (u *mutation) done() *procv3.HeaderMutation {
 	return &u.m
 }
 
-// strip removes what must not go on: our own headers, by whomever they were
-// written, and in requests what is for this hop.
+// strip removes what must not go on, as the HTTP face does. What frames the
+// message is Envoy's.
 func (u *mutation) strip(h memproxy.Header, request bool) {
-	for name := range h {
-		if strings.HasPrefix(name, face.OwnPrefix) {
+	for _, name := range face.Withheld(h, !request) {
+		switch name {
+		case "Connection", "Transfer-Encoding", "Trailer", "Expect":
+		default:
 			u.remove(name)
 		}
 	}
-	if !request {
-		return
-	}
-	for _, name := range notForwarded {
+}
+
+// conceal removes the client's credential.
+func (u *mutation) conceal(h memproxy.Header) {
+	for _, name := range face.CredentialHeaders {
 		if len(h[name]) > 0 {
 			u.remove(name)
 		}
@@ -105,7 +104,7 @@ func (u *mutation) present(c *face.Credential, h memproxy.Header) {
 	if c == nil {
 		return
 	}
-	for _, name := range [...]string{"Authorization", "X-Api-Key"} {
+	for _, name := range face.CredentialHeaders {
 		if len(h[name]) > 0 && !strings.EqualFold(name, c.Header) {
 			u.remove(name)
 		}

@@ -31,7 +31,9 @@ func describe(pseudo map[string]string, h memproxy.Header, peer []string) reques
 	}
 	target := pseudo[":path"]
 	r := request{
-		Request:     memproxy.Request{Method: pseudo[":method"], Header: h, Base: scheme + "://" + pseudo[":authority"]},
+		Request: memproxy.Request{
+			Method: pseudo[":method"], Header: memproxy.Header(face.Forwardable(http.Header(h))), Base: scheme + "://" + pseudo[":authority"],
+		},
 		credentials: memproxy.Credentials{Header: h, PeerURIs: peer},
 		target:      target, forwarded: target,
 	}
@@ -49,7 +51,6 @@ func describe(pseudo map[string]string, h memproxy.Header, peer []string) reques
 	if u.RawQuery != "" || u.ForceQuery {
 		r.forwarded += "?" + u.RawQuery
 	}
-	r.flaw = face.Overridden(h)
 	return r
 }
 

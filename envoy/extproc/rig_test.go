@@ -38,7 +38,9 @@ func (toy) Route(q memproxy.Request) (memproxy.Route, bool) {
 	case "/run":
 		return memproxy.Route{ID: "toy.run", Kind: memproxy.Run}, true
 	case "/ping":
-		return memproxy.Route{ID: "toy.ping", Kind: memproxy.Other, Pass: true, Lend: true}, true
+		return memproxy.Route{ID: "toy.ping", Kind: memproxy.Other, Pass: true}, true
+	case "/health":
+		return memproxy.Route{ID: "toy.health", Kind: memproxy.Other, Pass: true, Public: true}, true
 	}
 	return memproxy.Route{}, false
 }

@@ -21,14 +21,18 @@ func (x *exchange) observe(ctx context.Context, msg *procv3.ProcessingRequest) e
 			return err
 		}
 		x.watching = true
-		if !x.gated {
+		if !x.ruled {
 			x.settled, x.over = true, true
+			return nil
+		}
+		if !x.whole {
+			x.seen()
 			return nil
 		}
 		if c := msg.GetProtocolConfig(); c != nil && c.GetRequestBodyMode() != modev3.ProcessingMode_STREAMED && !h.GetEndOfStream() {
 			// The body would not be sent; ruling on half a request says nothing.
 			// (Envoy 1.40 does not say in this mode.)
-			x.gated, x.settled = false, true
+			x.ruled, x.settled = false, true
 			return errWatch
 		}
 		if h.GetEndOfStream() {
@@ -39,7 +43,7 @@ func (x *exchange) observe(ctx context.Context, msg *procv3.ProcessingRequest) e
 	case *procv3.ProcessingRequest_RequestTrailers:
 		x.seen()
 	case *procv3.ProcessingRequest_ResponseHeaders:
-		if !x.watching || !x.gated || x.settled {
+		if !x.watching || !x.ruled || x.settled {
 			return nil
 		}
 		if x.admission == nil { // a backend may answer before it has the whole body
@@ -56,7 +60,7 @@ func (x *exchange) observe(ctx context.Context, msg *procv3.ProcessingRequest) e
 
 // gather keeps what came of the body, up to the limit.
 func (x *exchange) gather(b *procv3.HttpBody) {
-	if !x.watching || !x.gated || x.admission != nil {
+	if !x.watching || !x.ruled || x.admission != nil {
 		return
 	}
 	if int64(len(x.body)+len(b.GetBody())) > x.b.MaxBody {
@@ -72,7 +76,7 @@ func (x *exchange) gather(b *procv3.HttpBody) {
 
 // seen rules on what was seen of the request, once.
 func (x *exchange) seen() {
-	if !x.watching || !x.gated || x.admission != nil {
+	if !x.watching || !x.ruled || x.admission != nil {
 		return
 	}
 	flaw := x.req.flaw

@@ -1,0 +1,184 @@
+package face
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+)
+
+// Way is how far a request is looked into.
+type Way uint8
+
+// The ways, from the one that looks into everything.
+const (
+	// Gated requests are read whole and ruled on, and so are their answers.
+	Gated Way = iota
+	// Passed requests touch no memory: who asks is identified, ruled on and
+	// recorded, and both bodies stream.
+	Passed
+	// Open requests are public, and without a body: nobody is identified and
+	// nothing recorded.
+	Open
+	// Preflight requests are a browser's question what it may send. Neither
+	// they nor their answers have a body.
+	Preflight
+)
+
+// A Course is what becomes of a request by its head.
+type Course struct {
+	// Name is the route's, for spans and metrics.
+	Name  string
+	Route memproxy.Route
+	// Known is set where the adapter has a row for it.
+	Known bool
+	Way   Way
+	// Form is set where the body must be read before a Passed request goes on:
+	// a form can hold another method.
+	Form bool
+	// Flaw is set where the request is of a protocol that does not cross:
+	// refused and recorded on every route, in shadow mode as well.
+	Flaw *memproxy.Malformed
+}
+
+// Head is what a Course is found by.
+type Head struct {
+	// Request has the headers that are Forwardable, Sent all of them.
+	memproxy.Request
+	Sent memproxy.Header
+	// Body is set where a body follows, or may follow.
+	Body bool
+}
+
+// Chart finds the course of a request. Both faces go by it, so that a request
+// means the same at both.
+func Chart(adapter gate.Adapter, passthrough Patterns, h Head) Course {
+	c := Course{Flaw: protocol(h)}
+	c.Route, c.Known = adapter.Route(h.Request)
+	c.Name = c.Route.ID
+	if !c.Known {
+		c.Name, c.Route = "unknown", memproxy.Route{Kind: memproxy.Other}
+	}
+	switch {
+	case c.Flaw != nil:
+	case preflight(h) && asksOfSomething(adapter, passthrough, h):
+		c.Name, c.Way = "preflight", Preflight
+	case c.Known && c.Route.Public && !h.Body:
+		c.Way = Open
+	case c.Known && c.Route.Pass:
+		c.Way = Passed
+	case !c.Known && passthrough.Match(h.Method, h.EscapedPath):
+		c.Name, c.Way = "passthrough", Passed
+		c.Route.ID = c.Name
+	}
+	c.Form = c.Way == Passed && h.Body && IsForm(h.Header)
+	return c
+}
+
+// Call completes a call with what the course says of it.
+func (c *Course) Call(call gate.Call) *gate.Call {
+	call.Route, call.Known, call.Passed = c.Route, c.Known, c.Way == Passed
+	if c.Flaw != nil {
+		call.Flaw, call.Barred = c.Flaw, true
+	}
+	return &call
+}
+
+// protocol refuses what is not a request of the protocol that is ruled on: a
+// method that no route has, a change of protocol, another method behind the
+// one in the request line.
+func protocol(h Head) *memproxy.Malformed {
+	switch h.Method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+	default:
+		return barred(http.StatusMethodNotAllowed, "this method does not cross memproxy")
+	}
+	for _, v := range h.Sent["Upgrade"] {
+		for name := range strings.SplitSeq(v, ",") {
+			// A server may take no notice of an offer (RFC 9110, section 7.8), and
+			// some clients offer h2c with every first request. It ends here.
+			if name = strings.TrimSpace(name); name != "" && !strings.EqualFold(name, "h2c") {
+				return barred(http.StatusBadRequest, "the protocol cannot be changed on this connection")
+			}
+		}
+	}
+	for name := range h.Header {
+		if overrides(name) && name != "Access-Control-Request-Method" {
+			return barred(http.StatusBadRequest, "a header that overrides the method is not accepted")
+		}
+	}
+	if queryOverrides(h.Query) {
+		return barred(http.StatusBadRequest, "a parameter that overrides the method is not accepted")
+	}
+	return nil
+}
+
+func barred(status int, detail string) *memproxy.Malformed {
+	return &memproxy.Malformed{Code: memproxy.RouteUnknown, Status: status, Detail: detail}
+}
+
+// overrides reports whether a header is one by which frameworks take a request
+// for one of another method. Neither backend has a header with such a word in
+// it.
+func overrides(name string) bool { return holds(name, "method") || holds(name, "http-verb") }
+
+// queryOverrides reports whether a query has a parameter of that kind, however
+// it is spelled. Names of their own that merely hold the word are let be.
+func queryOverrides(query string) bool {
+	if query == "" || !strings.ContainsAny(query, "_%-xXhHmM") {
+		return false
+	}
+	for part := range strings.FieldsFuncSeq(query, func(r rune) bool { return r == '&' || r == ';' }) {
+		name, _, _ := strings.Cut(part, "=")
+		if OverridingField(unescaped(name)) {
+			return true
+		}
+	}
+	return false
+}
+
+// unescaped undoes percent-encoding as often as a server might.
+func unescaped(name string) string {
+	for range 3 {
+		next, err := url.QueryUnescape(name)
+		if err != nil || next == name {
+			break
+		}
+		name = next
+	}
+	return name
+}
+
+// OverridingField reports whether a parameter of a query or a field of a form
+// is one by which frameworks take a request for one of another method.
+func OverridingField(name string) bool {
+	low := strings.ReplaceAll(strings.ToLower(strings.TrimSpace(name)), "_", "-")
+	switch strings.Trim(low, "-$.[]") {
+	case "method":
+		// Only with a mark in front: "method" alone may be anything.
+		return strings.ContainsAny(name, "_-$.[")
+	case "httpmethod", "http-method", "http-method-override", "method-override", "x-http-method", "x-http-method-override", "x-method-override",
+		"x-http-verb", "x-http-verb-override", "http-verb":
+		return true
+	}
+	return false
+}
+
+// preflight reports whether a browser asks what it may send (the Fetch
+// standard's CORS preflight). It carries no credential and no content.
+func preflight(h Head) bool {
+	return h.Method == http.MethodOptions && !h.Body && h.Header.Get("Origin") != "" && h.Header.Get("Access-Control-Request-Method") != ""
+}
+
+// asksOfSomething reports whether a preflight is about a route that there is.
+func asksOfSomething(adapter gate.Adapter, passthrough Patterns, h Head) bool {
+	asked := h.Request
+	asked.Method = h.Header.Get("Access-Control-Request-Method")
+	if protocol(Head{Request: memproxy.Request{Method: asked.Method}}) != nil {
+		return false
+	}
+	_, known := adapter.Route(asked)
+	return known || passthrough.Match(asked.Method, asked.EscapedPath)
+}

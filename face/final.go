@@ -1,0 +1,22 @@
+package face
+
+import (
+	"fmt"
+	"net/http"
+)
+
+// Final is a transport whose answers are the last word on their requests. A
+// backend that changes the protocol (101) would make a tunnel of the
+// connection: that is an error, and the connection is closed.
+func Final(next http.RoundTripper) http.RoundTripper { return final{next} }
+
+type final struct{ next http.RoundTripper }
+
+func (f final) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := f.next.RoundTrip(r)
+	if err == nil && resp.StatusCode < http.StatusOK {
+		_ = resp.Body.Close()
+		return nil, fmt.Errorf("the backend answered %d, which ends no request", resp.StatusCode)
+	}
+	return resp, err
+}

@@ -1,0 +1,224 @@
+package face
+
+import (
+	"net/http"
+	"net/textproto"
+	"slices"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Forwardable is what of a request's headers goes on towards the backend and
+// is ruled on: all of them but those that end here. Memproxy's own are among
+// it; Onward leaves them out.
+func Forwardable(h http.Header) http.Header {
+	out := make(http.Header, len(h))
+	listed := connection(h)
+	for name, values := range h {
+		if !ends(name, listed) && !rerouting(name) {
+			out[name] = values
+		}
+	}
+	forget(out, h)
+	return out
+}
+
+// Onward copies the headers of a request that the backend is sent. Those with
+// which the caller addresses memproxy are not among them, and neither is a
+// token that it presents there, wherever it stands.
+func Onward(dst, src http.Header) {
+	listed := connection(src)
+	for name, values := range src {
+		if !own(name) && !ends(name, listed) && !rerouting(name) {
+			dst[name] = values
+		}
+	}
+	forget(dst, src)
+}
+
+// forget takes the tokens that stand in src for memproxy out of the
+// credentials for the backend.
+func forget(dst, src http.Header) {
+	for _, token := range addressed(src) {
+		for _, name := range CredentialHeaders {
+			if slices.ContainsFunc(dst[name], func(v string) bool { return strings.HasSuffix(strings.TrimSpace(v), token) }) {
+				delete(dst, name)
+			}
+		}
+	}
+}
+
+// addressed are the tokens that were presented to memproxy by name. One that
+// stands among the backend's credentials as well does not go there.
+func addressed(h http.Header) []string {
+	var out []string
+	for _, name := range [...]string{OwnPrefix + "Token", "Proxy-Authorization"} {
+		for _, v := range h[name] {
+			if fields := strings.Fields(v); len(fields) > 0 {
+				out = append(out, fields[len(fields)-1])
+			}
+		}
+	}
+	return out
+}
+
+// Back copies the headers of an answer that the client is sent.
+func Back(dst, src http.Header) {
+	listed := connection(src)
+	for name, values := range src {
+		// Alt-Svc would lead clients to the backend past memproxy.
+		if !own(name) && !ends(name, listed) && name != "Alt-Svc" {
+			dst[name] = values
+		}
+	}
+}
+
+// Withheld are the names in h that Onward, or for an answer Back, leaves out,
+// for a face that changes headers and does not copy them.
+func Withheld(h memproxy.Header, answer bool) []string {
+	kept := make(http.Header, len(h))
+	if answer {
+		Back(kept, http.Header(h))
+	} else {
+		Onward(kept, http.Header(h))
+	}
+	var out []string
+	for name := range h {
+		if _, ok := kept[name]; !ok {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Preflight headers: what a browser's question is made of, and what answers
+// it.
+const (
+	corsRequest = "Access-Control-Request-"
+	corsAnswer  = "Access-Control-"
+)
+
+// Question copies the headers of a preflight that the backend is sent: who
+// asks, and what it may send.
+func Question(dst, src http.Header) {
+	for name, values := range src {
+		if name == "Origin" || strings.HasPrefix(name, corsRequest) {
+			dst[name] = values
+		}
+	}
+}
+
+// Permission copies the headers of a preflight's answer that the client is
+// sent: what it may send, and whether the answer may be kept.
+func Permission(dst, src http.Header) {
+	for name, values := range src {
+		if strings.HasPrefix(name, corsAnswer) || name == "Vary" || name == "Allow" {
+			dst[name] = values
+		}
+	}
+}
+
+// PermissionStatus is the status of a preflight's answer: a redirect or
+// anything else that browsers do not take for one is a refusal.
+func PermissionStatus(status int) int {
+	switch {
+	case status == http.StatusOK || status == http.StatusNoContent || status >= 400 && status <= 599:
+		return status
+	case status >= 200 && status <= 299:
+		return http.StatusNoContent
+	}
+	return http.StatusForbidden
+}
+
+// connection are the headers that Connection names: they end here too (RFC
+// 9110, section 7.6.1).
+func connection(h http.Header) []string {
+	var listed []string
+	for _, v := range h["Connection"] {
+		for name := range strings.SplitSeq(v, ",") {
+			if name = strings.TrimSpace(name); name != "" {
+				listed = append(listed, textproto.CanonicalMIMEHeaderKey(name))
+			}
+		}
+	}
+	return listed
+}
+
+func own(name string) bool { return begins(name, "x-memproxy-") }
+
+// hop are the headers of one connection, folded. Expect is among them because
+// memproxy itself answers with 100.
+var hop = [...]string{
+	"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "http2-settings", "expect",
+}
+
+// ends reports whether a header is one of this connection alone.
+func ends(name string, listed []string) bool {
+	return among(name, hop[:]) || begins(name, "proxy-") || slices.Contains(listed, name) || twin(name)
+}
+
+// twins are headers that say who asks, how long the body is or what it is, and
+// twinned the beginnings of such, folded.
+var (
+	twins   = [...]string{"authorization", "cookie", "host", "origin", "x-api-key", "x-bare-password", "accept-encoding"}
+	twinned = [...]string{"content-", "x-letta-", "x-project", "x-forwarded-", "mem0-"}
+)
+
+// twin reports whether a name with an underscore would be read as another
+// header by a server that turns both - and _ into _, as CGI does. Such a
+// second spelling was neither identified by nor ruled on.
+func twin(name string) bool {
+	if strings.IndexByte(name, '_') < 0 {
+		return false
+	}
+	return among(name, twins[:]) || slices.ContainsFunc(twinned[:], func(prefix string) bool { return begins(name, prefix) })
+}
+
+// reroutes are headers that take the place of the path in some servers, behind
+// the one that was ruled on, folded.
+var reroutes = [...]string{"x-original-url", "x-original-uri", "x-rewrite-url", "x-forwarded-uri", "x-forwarded-path", "script-name", "path-info"}
+
+func rerouting(name string) bool { return among(name, reroutes[:]) }
+
+// among reports whether a name is one of a folded list.
+func among(name string, folded []string) bool {
+	for _, f := range folded {
+		if len(f) == len(name) && begins(name, f) {
+			return true
+		}
+	}
+	return false
+}
+
+// begins reports whether a name begins with a folded one: letter case, - and _
+// are not told apart.
+func begins(name, folded string) bool {
+	if len(name) < len(folded) {
+		return false
+	}
+	for i := range len(folded) {
+		c := name[i]
+		switch {
+		case c >= 'A' && c <= 'Z':
+			c += 'a' - 'A'
+		case c == '_':
+			c = '-'
+		}
+		if c != folded[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// holds reports whether a folded word stands anywhere in a name.
+func holds(name, folded string) bool {
+	for i := range len(name) {
+		if begins(name[i:], folded) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,337 @@
+package proxy_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+)
+
+// raw sends bytes to the proxy and returns the first answer and what comes
+// after tunnel was sent behind it.
+func (r *rig) raw(t *testing.T, request, tunnel string) (status int, head http.Header, rest string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", r.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	if _, err := io.WriteString(conn, request); err != nil {
+		t.Fatal(err)
+	}
+	in := bufio.NewReader(conn)
+	method, _, _ := strings.Cut(request, " ")
+	resp, err := http.ReadResponse(in, &http.Request{Method: method})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.ReadAll(resp.Body)
+	_, _ = io.WriteString(conn, tunnel)
+	_ = conn.(*net.TCPConn).CloseWrite()
+	b, _ := io.ReadAll(in)
+	return resp.StatusCode, resp.Header, string(b)
+}
+
+// switching is a backend that changes the protocol for whoever asks, and for
+// whoever does not, and takes what comes then for orders.
+func switching(t *testing.T, orders chan<- string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		conn, rw, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		go func() {
+			defer conn.Close()
+			_, _ = rw.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\nwelcome")
+			_ = rw.Flush()
+			b, _ := io.ReadAll(rw)
+			orders <- string(b)
+		}()
+	}
+}
+
+// Proves EDGE-13: no route of any kind becomes a tunnel, even before a backend
+// that would make one of every request.
+func TestProtocolsAreNotSwitched(t *testing.T) {
+	orders := make(chan string, 64)
+	for _, target := range []struct{ method, path, more string }{
+		{"GET", "/memory", ""}, {"POST", "/memory", "Content-Length: 1\r\n"}, {"GET", "/ping", ""}, {"POST", "/keys", "Content-Length: 1\r\n"},
+		{"GET", "/health", ""}, {"GET", "/unknown", ""}, {"GET", "/custom/x", ""}, {"HEAD", "/ping", ""}, {"HEAD", "/memory", ""},
+		{"OPTIONS", "/memory", "Origin: http://a\r\nAccess-Control-Request-Method: POST\r\n"},
+		{"OPTIONS", "/anything", "Origin: http://a\r\nAccess-Control-Request-Method: POST\r\n"},
+	} {
+		for _, offer := range []string{
+			"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n",
+			"Connection: keep-alive\r\nConnection: upgrade\r\nUpgrade: h2c\r\n",
+			"Upgrade: h2c\r\n",
+			"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n",
+			"connection: upgrade\r\nupgrade: h2c, anything/1\r\n",
+			"",
+		} {
+			for _, profile := range []gate.Profile{gate.Production, gate.Development} {
+				r := newRig(t, func(r *rig) {
+					r.opt.Passthrough = []string{"* /custom/*"}
+					r.answer = switching(t, orders)
+					r.rules.Profile = profile
+				})
+				body := ""
+				if strings.Contains(target.more, "Length") {
+					body = "x"
+				}
+				request := target.method + " " + target.path + " HTTP/1.1\r\nHost: p\r\n" + target.more + offer + "\r\n" + body
+				status, head, rest := r.raw(t, request, "DELETE /memory HTTP/1.1\r\nHost: p\r\nX-Key: bad\r\n\r\n")
+				if status == 101 || head.Get("Upgrade") != "" || strings.Contains(rest, "welcome") {
+					t.Errorf("%s %s %q: %d %v %q", target.method, target.path, offer, status, head, rest)
+				}
+				r.mu.Lock()
+				for _, got := range r.got {
+					for _, name := range []string{"Upgrade", "Http2-Settings"} {
+						if got.header.Get(name) != "" {
+							t.Errorf("%s %s: %s arrived", target.method, target.path, name)
+						}
+					}
+				}
+				r.mu.Unlock()
+				r.upstream.CloseClientConnections()
+			}
+		}
+	}
+	for len(orders) > 0 {
+		if got := <-orders; got != "" {
+			t.Errorf("the backend was given %q past the gate", got)
+		}
+	}
+}
+
+// Proves EDGE-13: methods of other protocols, and those that no route has, are
+// refused and recorded on every kind of route; the nearest that a route has
+// passes.
+func TestMethodsThatNoRouteHas(t *testing.T) {
+	r := newRig(t, func(r *rig) { r.opt.Passthrough = []string{"* /custom/*"} })
+	for _, path := range []string{"/memory", "/ping", "/health", "/custom/x", "/unknown"} {
+		for _, method := range []string{"TRACE", "PRI", "SEARCH", "PROPFIND", "get", "X"} {
+			n := len(r.parts.recorded())
+			status, _, _ := r.raw(t, method+" "+path+" HTTP/1.1\r\nHost: p\r\nConnection: close\r\n\r\n", "")
+			if status != 405 || r.count() != 0 || len(r.parts.recorded()) != n+1 {
+				t.Errorf("%s %s: %d, %d arrived, %d recorded", method, path, status, r.count(), len(r.parts.recorded())-n)
+			}
+		}
+	}
+	for _, request := range []string{
+		"CONNECT p:80 HTTP/1.1\r\nHost: p:80\r\nConnection: close\r\n\r\n",
+		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+		"GET memory HTTP/1.1\r\nHost: p\r\nConnection: close\r\n\r\n",
+		"OPTIONS * HTTP/1.1\r\nHost: p\r\nConnection: close\r\n\r\n",
+		"GET urn:memory HTTP/1.1\r\nHost: p\r\nConnection: close\r\n\r\n",
+	} {
+		if status, _, _ := r.raw(t, request, ""); status < 400 && !strings.HasPrefix(request, "OPTIONS *") || r.count() != 0 {
+			t.Errorf("%q: %d, %d arrived", request, status, r.count())
+		}
+	}
+	// The absolute form names the proxy, whatever host it holds.
+	if status, _, _ := r.raw(t, "GET http://elsewhere.example/ping HTTP/1.1\r\nHost: p\r\nConnection: close\r\n\r\n", ""); status != 200 || r.last(t).target != "/ping" {
+		t.Errorf("in absolute form: %d", status)
+	}
+	if resp, _ := r.do(t, "PATCH", "/custom/x", "y"); resp.StatusCode != 200 || r.last(t).body != "y" {
+		t.Errorf("PATCH: %d", resp.StatusCode)
+	}
+}
+
+// Proves EDGE-13: another method behind the one in the request line is refused
+// and recorded on every route, however its header, parameter or field is
+// spelled, in shadow mode too. What is merely named alike passes.
+func TestMethodOverridesAreRefused(t *testing.T) {
+	for _, enforce := range []bool{true, false} {
+		r := newRig(t, func(r *rig) {
+			r.opt.Passthrough = []string{"* /custom/*"}
+			r.rules.Enforce = enforce
+		})
+		refused := func(what, method, path, body string, header ...string) {
+			t.Helper()
+			n, before := len(r.parts.recorded()), r.count()
+			resp, said := r.do(t, method, path, body, header...)
+			if resp.StatusCode != 400 || r.count() != before || len(r.parts.recorded()) != n+1 {
+				t.Errorf("%s on %s: %d %s, %d arrived, %d recorded", what, path, resp.StatusCode, said, r.count()-before, len(r.parts.recorded())-n)
+			}
+		}
+		for _, path := range []string{"/memory", "/ping", "/health", "/custom/x", "/unknown"} {
+			for _, name := range []string{"X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override", "X_HTTP_Method_Override", "X_METHOD", "HTTP-Method", "_method", "X-Http-Verb"} {
+				refused(name, "GET", path, "", name, "DELETE")
+			}
+			for _, query := range []string{"_method=DELETE", "a=1&_Method=PUT", "%5fmethod=DELETE", "%255Fmethod=DELETE", "X-HTTP-Method-Override=PUT", "x_http_method=PUT", "a;_method=PUT", "_method"} {
+				refused("?"+query, "GET", path+"?"+query, "")
+			}
+			form := []string{"Content-Type", "application/x-www-form-urlencoded"}
+			refused("a form", "POST", path, "a=1&_method=DELETE", form...)
+			refused("a spelled form", "POST", path, "%5Fmethod=DELETE", form...)
+			part := []string{"Content-Type", "multipart/form-data; boundary=b"}
+			refused("a part", "POST", path, "--b\r\nContent-Disposition: form-data; name=\"_method\"\r\n\r\nDELETE\r\n--b--\r\n", part...)
+			refused("a spelled part", "POST", path, "--b\r\ncontent-disposition: form-data; name*=utf-8''%5Fmethod\r\n\r\nDELETE\r\n--b--\r\n", part...)
+		}
+		for _, path := range []string{"/ping?method=fast", "/custom/x?payment_method=card&methods=a", "/health"} {
+			before := r.count()
+			if resp, said := r.do(t, "GET", path, "", "X-Methodical", ""); resp.StatusCode == 200 {
+				t.Errorf("%s: a header with the word: %d %s", path, resp.StatusCode, said)
+			}
+			if resp, said := r.do(t, "GET", path, ""); resp.StatusCode != 200 || r.count() != before+1 {
+				t.Errorf("%s: %d %s", path, resp.StatusCode, said)
+			}
+		}
+		sent := "--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\n<input name=\"_method\">\r\n--b--\r\n"
+		if resp, _ := r.do(t, "POST", "/custom/x", sent, "Content-Type", "multipart/form-data; boundary=b"); resp.StatusCode != 200 || r.last(t).body != sent {
+			t.Errorf("a document that shows a form: %d %q", resp.StatusCode, r.last(t).body)
+		}
+	}
+}
+
+// Proves EDGE-13: headers of one connection, and those that name another path
+// or are second spellings, end here on every kind of route; what an upstream
+// says of its connection does too.
+func TestHopByHopHeadersEndHere(t *testing.T) {
+	for _, path := range []string{"/memory", "/ping", "/custom/x", "/health"} {
+		r := newRig(t, func(r *rig) {
+			r.opt.Passthrough = []string{"GET /custom/*"}
+			r.answer = func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Connection", "X-Back")
+				w.Header().Set("X-Back", "1")
+				w.Header().Set("Alt-Svc", `h2="backend:443"`)
+				w.Header().Set("Proxy-Authenticate", "Basic")
+				w.Header().Set("X-End", "2")
+				fmt.Fprint(w, "m1 ann\n")
+			}
+		})
+		gone := []string{"X-Hop", "Proxy-Authorization", "Proxy-Connection", "Te", "Upgrade", "Http2-Settings", "Keep-Alive", "Trailer", "Expect",
+			"Transfer_encoding", "Content_type", "Content_length", "X_memproxy_token", "Proxy_authorization", "Cookie_", "X-Original-Url", "X_rewrite_url", "Script_name", "Path-Info"}
+		header := []string{"Connection", "X-Hop, Keep-Alive", "Expect", "100-continue", "User_id", "user-1", "X-End", "1"}
+		for _, name := range gone {
+			if name != "Expect" && name != "Cookie_" && name != "Trailer" {
+				header = append(header, name, "h2c")
+			}
+		}
+		resp, _ := r.do(t, "GET", path, "", header...)
+		got := r.last(t).header
+		for _, name := range gone {
+			if _, there := got[name]; there {
+				t.Errorf("%s: %s arrived: %q", path, name, got[name])
+			}
+		}
+		if !slices.Equal(got["User_id"], []string{"user-1"}) || got.Get("X-End") != "1" {
+			t.Errorf("%s: headers for the backend were lost: %v", path, got)
+		}
+		for _, name := range []string{"X-Back", "Alt-Svc", "Proxy-Authenticate"} {
+			if resp.Header.Get(name) != "" {
+				t.Errorf("%s: %s came back", path, name)
+			}
+		}
+		if resp.Header.Get("X-End") != "2" {
+			t.Errorf("%s: a header of the answer was lost", path)
+		}
+	}
+}
+
+// Proves EDGE-13: what Connection names is not there when the request is ruled
+// on either: an identity that is claimed and then dropped would be another.
+func TestDroppedHeadersAreNotRuledOn(t *testing.T) {
+	var seen memproxy.Header
+	r := newRig(t, func(r *rig) { r.opt.Adapter = peeking{toy{}, &seen} })
+	r.do(t, "GET", "/memory", "", "Connection", "User_id", "User_id", "user-1")
+	if _, there := seen["User_id"]; there || r.last(t).header["User_id"] != nil {
+		t.Errorf("ruled on with %v", seen)
+	}
+}
+
+// peeking is the toy that shows which headers it was asked with.
+type peeking struct {
+	toy
+	seen *memproxy.Header
+}
+
+func (p peeking) Route(q memproxy.Request) (memproxy.Route, bool) {
+	*p.seen = q.Header
+	return p.toy.Route(q)
+}
+
+// Proves EDGE-13: a browser's question goes to routes that there are, without
+// a body and with its own headers only, and what comes back is what may be
+// sent and nothing else. Any other OPTIONS is ruled on as what it is.
+func TestPreflights(t *testing.T) {
+	r := newRig(t, func(r *rig) {
+		r.opt.Passthrough = []string{"POST /custom/*"}
+		r.answer = func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Access-Control-Allow-Origin", "https://app.example")
+			w.Header().Set("Vary", "Origin")
+			w.Header().Set("Set-Cookie", "a=b")
+			w.Header().Set("X-Secret", "c")
+			fmt.Fprint(w, "canary")
+		}
+	})
+	ask := []string{"Origin", "https://app.example", "Access-Control-Request-Headers", "authorization", "Authorization", "Token mine", "Cookie", "s=1", "X-Any", "1"}
+	for _, path := range []string{"/memory?x=1", "/ping", "/custom/x"} {
+		resp, said := r.do(t, "OPTIONS", path, "", append(ask, "Access-Control-Request-Method", "POST")...)
+		if resp.StatusCode != 200 || said != "" || resp.Header.Get("Access-Control-Allow-Origin") == "" || resp.Header.Get("Set-Cookie")+resp.Header.Get("X-Secret") != "" {
+			t.Errorf("%s: %d %q %v", path, resp.StatusCode, said, resp.Header)
+		}
+		got := r.last(t)
+		for name := range got.header {
+			if !strings.HasPrefix(name, "Access-Control-Request-") && name != "Origin" {
+				t.Errorf("%s: %s arrived", path, name)
+			}
+		}
+		if got.target != path || got.body != "" {
+			t.Errorf("%s arrived as %q %q", path, got.target, got.body)
+		}
+	}
+	before := r.count()
+	for name, q := range map[string][]string{
+		"of no route":            {"/unknown", "", "Access-Control-Request-Method", "POST"},
+		"of another method":      {"/custom/x", "", "Access-Control-Request-Method", "DELETE"},
+		"of no method":           {"/ping/more", "", "Access-Control-Request-Method", "TRACE"},
+		"with a body":            {"/unknown", "x", "Access-Control-Request-Method", "POST"},
+		"without a method":       {"/unknown", ""},
+		"that overrides":         {"/memory?_method=POST", "", "Access-Control-Request-Method", "POST"},
+		"for another protocol":   {"/memory", "", "Access-Control-Request-Method", "POST", "Upgrade", "websocket"},
+		"with a method's header": {"/memory", "", "Access-Control-Request-Method", "POST", "X-Method", "POST"},
+	} {
+		resp, said := r.do(t, "OPTIONS", q[0], q[1], append([]string{"Origin", "https://app.example"}, q[2:]...)...)
+		if resp.StatusCode < 400 || r.count() != before || strings.Contains(said, "canary") {
+			t.Errorf("a preflight %s: %d %s, %d arrived", name, resp.StatusCode, said, r.count()-before)
+		}
+	}
+}
+
+// Proves EDGE-13: what touches no memory is for identified callers, and
+// recorded, as are passthrough patterns; while developing it is open, and
+// public routes are open everywhere.
+func TestPassedRoutesNeedACaller(t *testing.T) {
+	for _, profile := range []gate.Profile{gate.Production, gate.Development} {
+		r := newRig(t, func(r *rig) {
+			r.opt.Passthrough = []string{"GET /custom/*"}
+			r.rules.Profile = profile
+		})
+		for _, path := range []string{"/ping", "/custom/x", "/custom/known"} {
+			n, before := len(r.parts.recorded()), r.count()
+			resp, said := r.do(t, "GET", path, "", "X-Key", "bad")
+			closed := resp.StatusCode == 401 && said == `"identity.invalid"` && r.count() == before
+			if closed != (profile == gate.Production) || len(r.parts.recorded()) == n {
+				t.Errorf("%s: %s: %d %s, %d recorded", profile, path, resp.StatusCode, said, len(r.parts.recorded())-n)
+			}
+			if resp, _ = r.do(t, "GET", path, ""); resp.StatusCode != 200 || resp.Header.Get("X-Memproxy-Decision") == "" {
+				t.Errorf("%s: %s: %d for a known caller", profile, path, resp.StatusCode)
+			}
+		}
+		n := len(r.parts.recorded())
+		if resp, _ := r.do(t, "GET", "/health", "", "X-Key", "bad"); resp.StatusCode != 200 || len(r.parts.recorded()) != n {
+			t.Errorf("%s: public: %d", profile, resp.StatusCode)
+		}
+	}
+}
