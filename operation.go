@@ -376,6 +376,9 @@ type Reading struct {
 	Memories []Memory
 	// Events are ids of asynchronous writes that the answer names.
 	Events []string
+	// Made are ids of further objects that came to be with a write, or were
+	// there: they are the caller's unless they are somebody's already.
+	Made []string
 	// Links are pointers of absolute URLs that would lead past the proxy.
 	Links []string
 	// Settles is set where the answer to a write names every memory that it

@@ -27,6 +27,9 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 		return rd, found(rd, rt, reply.Body)
 	}
 	reads := rt.Kind == memproxy.Recall
+	if r != nil && makes(r) {
+		return rd, beside(rd, reply)
+	}
 	if r == nil || rt.Derived || !reads && rt.Kind != memproxy.Learn || !reads && len(bytes.TrimSpace(reply.Body)) == 0 {
 		return rd, nil
 	}
@@ -47,7 +50,11 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 	case root.Kind == jsondoc.Null:
 		rd.Memories = append(rd.Memories, memproxy.Memory{Missing: true})
 	case root.Kind == jsondoc.Array:
-		return rd, f.list(root, "")
+		if err := f.list(root, ""); err != nil || r.id != "letta.create_passage" {
+			return rd, err
+		}
+		f.archives(root)
+		return rd, nil
 	case root.Kind != jsondoc.Object:
 		return nil, errShape
 	case r.is(inside) && reads:
@@ -137,7 +144,7 @@ func (f *finding) memory(v *jsondoc.Value, ptr string) memproxy.Memory {
 	case TargetAgent:
 		m.Scope.Agent = m.ID
 	case TargetTool:
-		m.Common = strings.HasPrefix(v.Get("tool_type").Text(), "letta_")
+		m.Common = common(v)
 	case TargetIdentity:
 		m.Scope.User = m.ID
 	case TargetMessage:
@@ -232,6 +239,7 @@ func (f *finding) made(root *jsondoc.Value, r *row) error {
 		if err := f.inside(root); err != nil {
 			return err
 		}
+		f.group(root)
 	}
 	for _, key := range [...]string{"agent_ids", "isolated_block_ids"} {
 		v := root.Get(key)

@@ -77,7 +77,7 @@ func (d *decoding) pathRef(name, value string) {
 	case kind.kind != "" && KindOf(value) != "":
 		d.ref(memproxy.TargetMemory, value, "path:"+name)
 	default:
-		d.idRefs(value, "path:"+name)
+		d.idRefs(value, "path")
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
@@ -81,4 +82,9 @@ func holders(r *row, rt memproxy.Route, req memproxy.Request) []memproxy.Ref {
 		}
 	}
 	return out
+}
+
+// common reports whether a tool is one that the server brings along.
+func common(tool *jsondoc.Value) bool {
+	return strings.HasPrefix(tool.Get("tool_type").Text(), "letta_")
 }

@@ -1,0 +1,120 @@
+package letta_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Proves EDGE-3, EDGE-13: what an answer names is found at any depth and under
+// any name, and goes without the rest: the element that it is, or its id.
+func TestNamesOfAnswers(t *testing.T) {
+	a := adapter(t)
+	theirs := "-0f0e0d0c-0b0a-4908-8706-0504030201ff"
+	agent := "agent" + uuid
+	body := `[{"id":"` + agent + `","name":"see identity` + theirs + `","managed_group":{"id":"group` + theirs + `","agent_ids":["` + agent + `"],"description":"d"},` +
+		`"identity_ids":["identity` + theirs + `","identity` + uuid + `"],"brand_new":[{"x":{"of":"tool` + theirs + `"}}],` +
+		`"tools":[{"id":"tool` + theirs + `","name":"t"},{"id":"tool` + uuid + `"}],"description":"tool` + theirs + `"}]`
+	reply := memproxy.Reply{Status: 200, Body: []byte(body)}
+	refs, err := a.Names(memproxy.Route{}, reply)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var gone []string
+	for _, r := range refs {
+		if r.ID[len(r.ID)-2:] == "ff" {
+			gone = append(gone, r.Pointer)
+		}
+	}
+	want := []string{"/0/managed_group", "/0/identity_ids/0", "/0/brand_new/0/x/of", "/0/tools/0"}
+	if !slices.Equal(gone, want) {
+		t.Errorf("found at %q, want %q", gone, want)
+	}
+	if !slices.ContainsFunc(refs, func(r memproxy.Ref) bool { return r.ID == agent && r.Pointer == "/0" }) {
+		t.Error("the element itself is not told")
+	}
+	out, err := a.Without(reply, gone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantBody := `[{"id":"` + agent + `","name":"see identity` + theirs + `","managed_group":null,"identity_ids":["identity` + uuid + `"],"brand_new":[{"x":{"of":null}}],` +
+		`"tools":[{"id":"tool` + uuid + `"}],"description":"tool` + theirs + `"}]`
+	if string(out) != wantBody {
+		t.Errorf("left:\n%s\nwant\n%s", out, wantBody)
+	}
+	if out, err := a.Without(reply, []string{"/0/tools", "/0/tools/0", "/0"}); err != nil || string(out) != "[]" || !json.Valid(out) {
+		t.Errorf("what holds another goes with it: %s %v", out, err)
+	}
+	if _, err := a.Without(reply, []string{""}); err == nil {
+		t.Error("nothing is left, and no error")
+	}
+}
+
+// Proves EDGE-3: what comes to be beside what is created is told, so that it is
+// the caller's: the group and the other agent of one that sleeps, the archive of
+// a first passage, an identity that an upsert made, a tool; and not what was
+// there for everybody.
+func TestMadeBeside(t *testing.T) {
+	a := adapter(t)
+	for _, tt := range []struct {
+		method, path, body string
+		want               []string
+	}{
+		{"POST", "/v1/agents/", `{"id":"agent-1","memory":{"blocks":[]},"managed_group":{"id":"group-1","agent_ids":["agent-2"]}}`, []string{"group-1", "agent-2"}},
+		{"PATCH", "/v1/agents/agent-1", `{"id":"agent-1","multi_agent_group":{"id":"group-1","agent_ids":["agent-2"]}}`, []string{"group-1", "agent-2"}},
+		{"PATCH", "/v1/agents/agent-1", `{"id":"agent-1","managed_group":null}`, nil},
+		{"POST", "/v1/agents/agent-1/archival-memory", `[{"id":"passage-1","text":"t","archive_id":"archive-1"}]`, []string{"archive-1"}},
+		{"PUT", "/v1/identities/", `{"id":"identity-1","agent_ids":["agent-3"]}`, []string{"identity-1"}},
+		{"POST", "/v1/tools/", `{"id":"tool-1","tool_type":"custom"}`, []string{"tool-1"}},
+		{"PUT", "/v1/tools/", `{"id":"tool-2","tool_type":"letta_core"}`, nil},
+		{"PUT", "/v1/tools/", ``, nil},
+	} {
+		rt, req := route(t, tt.method, tt.path)
+		rd, err := a.Read(rt, req, memproxy.Reply{Status: 200, Body: []byte(tt.body)})
+		if err != nil || !slices.Equal(rd.Made, tt.want) {
+			t.Errorf("%s %s: %v %v, want %v", tt.method, tt.path, rd, err, tt.want)
+		}
+	}
+}
+
+// Proves EDGE-3: what an object belongs to stands beside it, by what it says and
+// by the path that it was asked under; who sent or made it is not that.
+func TestWithin(t *testing.T) {
+	a := adapter(t)
+	for _, tt := range []struct {
+		method, path, body string
+		want               []string
+	}{
+		{"GET", "/v1/agents/agent-1/messages", `[{"id":"message-1","message_type":"user_message","run_id":"run-1","sender_id":"identity-1"}]`, []string{"agent-1", "run-1"}},
+		{"GET", "/v1/messages/", `[{"id":"message-1","message_type":"user_message","run_id":"run-1","step_id":"step-1"}]`, []string{"run-1", "step-1"}},
+		{"GET", "/v1/runs/", `[{"id":"run-1","agent_id":"agent-1","conversation_id":"conv-1"}]`, []string{"agent-1", "conv-1"}},
+		{"GET", "/v1/runs/run-1/messages", `[{"id":"message-1"}]`, []string{"run-1"}},
+		{"GET", "/v1/groups/", `[{"id":"group-1","agent_ids":["agent-1","agent-2"],"manager_agent_id":"agent-3"}]`, []string{"agent-3", "agent-1", "agent-2"}},
+		{"GET", "/v1/archives/?agent_id=agent-1", `[{"id":"archive-1"}]`, []string{"agent-1"}},
+		{"GET", "/v1/blocks/?agent_id=agent-1", `[{"id":"block-1"}]`, nil}, // the server knows no such filter
+		{"GET", "/v1/identities/identity-1/agents", `[{"id":"agent-1","memory":{"blocks":[]}}]`, nil},
+		{"GET", "/v1/identities/", `[{"id":"identity-1","agent_ids":["agent-1"]}]`, nil},
+		{"POST", "/v1/messages/search", `[{"embedded_text":"t","message":{"id":"message-1"},"agent_id":"agent-1"}]`, []string{"agent-1"}},
+		{"GET", "/v1/folders/source-1/files", `[{"id":"file-1","source_id":"source-2"}]`, []string{"source-1", "source-2"}},
+		{"GET", "/v1/agents/agent-1/archival-memory", `[{"id":"passage-1","text":"t","archive_id":"archive-1"}]`, []string{"agent-1", "archive-1"}},
+	} {
+		path, query, _ := strings.Cut(tt.path, "?")
+		rt, req := route(t, tt.method, path)
+		req.Query = query
+		rd, err := a.Read(rt, req, memproxy.Reply{Status: 200, Body: []byte(tt.body)})
+		if err != nil || len(rd.Memories) == 0 {
+			t.Errorf("%s: %v %v", tt.path, rd, err)
+			continue
+		}
+		var got []string
+		for _, r := range rd.Memories[0].Within {
+			got = append(got, r.ID)
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s %s: within %q, want %q", tt.path, tt.body, got, tt.want)
+		}
+	}
+}
