@@ -10,9 +10,10 @@ var ErrUngated = errors.New("the agent's own memory writes cannot be ruled on be
 // as its gated tool calls need: the backend pauses before each of them. It is
 // not for concurrent use.
 //
-// Prepare and Prepared are called until Prepare reports false; then, until
-// nothing waits after a leg: Rule for each call that waits, Leg, and Whole or
-// Event with what came back.
+// Prepare and Prepared are called until Prepare reports false, before the first
+// leg and after each that ended in a pause; then Rule for each call that waits,
+// Leg, and Whole or Event with what came back, until a leg does not end in a
+// pause.
 type Turn interface {
 	// Key names what runs. Turns of one key take place one after the other.
 	Key() string
@@ -20,8 +21,8 @@ type Turn interface {
 	// not change from then on until the turn is over.
 	Agent() string
 
-	// Prepare returns a side request that has to be made before the first
-	// leg; Prepared takes its answer. An agent that cannot be made to pause is
+	// Prepare returns a side request that has to be made before the next leg;
+	// Prepared takes its answer. An agent that cannot be made to pause is
 	// ErrUngated.
 	Prepare() (Request, bool)
 	Prepared(Reply) error
@@ -34,6 +35,10 @@ type Turn interface {
 	// pass on now.
 	Whole(body []byte) error
 	Event(event []byte) ([][]byte, error)
+
+	// Paused reports whether the leg ended in a pause that a further leg is to
+	// answer, whether or not something in it waits for a ruling.
+	Paused() bool
 
 	// Waiting are the calls that wait for a ruling. Rule takes it; Result takes
 	// what an allowed search found, as it passed the read path.

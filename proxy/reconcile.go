@@ -304,7 +304,7 @@ func (p *Proxy) recover(ctx context.Context, recoverer gate.Recoverer, found mem
 		if err := turn.Whole(reply.Body); err != nil {
 			return false, err
 		}
-		if len(turn.Waiting()) == 0 {
+		if !turn.Paused() {
 			return true, nil
 		}
 	}

@@ -20,6 +20,10 @@ import (
 // maxLegs bounds the requests of one turn. Letta's own bound is 50 steps.
 const maxLegs = 200
 
+// maxAsides bounds the side requests before a leg: the agent, its conversation,
+// and the blocks that those have.
+const maxAsides = 80
+
 // errLegs ends a turn that does not end by itself.
 var errLegs = errors.New("the run has too many legs")
 
@@ -110,7 +114,7 @@ func (p *Proxy) ungated(w http.ResponseWriter, r *http.Request, a *gate.Admissio
 }
 
 func (t *turning) prepare(ctx context.Context) error {
-	for range 8 { // an agent, its conversation: a handful at the most
+	for range maxAsides {
 		if agent := t.turn.Agent(); agent != t.agent {
 			if err := t.hold(ctx, "agent "+agent, shared); err != nil {
 				return err
@@ -136,7 +140,12 @@ func (t *turning) prepare(ctx context.Context) error {
 }
 
 func (t *turning) legs(ctx context.Context) error {
-	for range maxLegs {
+	for n := range maxLegs {
+		if n > 0 {
+			if err := t.prepare(ctx); err != nil {
+				return err
+			}
+		}
 		var edits gate.SelfEdits
 		for _, call := range t.turn.Waiting() {
 			if call.Search != nil {
@@ -214,7 +223,7 @@ func (t *turning) whole(resp *http.Response) (bool, error) {
 		return false, err
 	}
 	t.note(nil)
-	if len(t.turn.Waiting()) > 0 {
+	if t.turn.Paused() {
 		return false, nil
 	}
 	answer, err := t.turn.Answer()
@@ -252,7 +261,7 @@ func (t *turning) events(resp *http.Response) (bool, error) {
 		}
 		t.send(out)
 	}
-	if len(t.turn.Waiting()) > 0 {
+	if t.turn.Paused() {
 		return false, nil
 	}
 	t.send(t.turn.Tail())

@@ -24,26 +24,43 @@ func unpause(e *jsondoc.Edits, doc *jsondoc.Doc) {
 	if list == nil || list.Kind != jsondoc.Array {
 		return
 	}
-	ours := map[string]bool{} // ids of calls that the gate answered
+	names := map[string]string{} // of calls that were asked about
 	for _, m := range list.Elems {
-		if m.Get("message_type").Text() != "approval_request_message" {
-			continue
+		for _, c := range asked(m) {
+			names[c.Get("tool_call_id").Text()] = c.Get("name").Text()
 		}
-		calls := m.Get("tool_calls")
-		if calls == nil || len(calls.Elems) == 0 {
+	}
+	given, ours := map[string]bool{}, map[string]bool{} // ids of calls that were answered, and by whom
+	for _, m := range list.Elems {
+		for _, a := range answers(m) {
+			id := a.Get("tool_call_id").Text()
+			given[id] = true
+			// The gate's own results bear no mark.
+			ours[id] = ours[id] || strings.Contains(a.Get("reason").Text(), turn.Mark) || a.Get("type").Text() == "tool" && turn.Gated(names[id])
+		}
+	}
+	newest := 0
+	if n := len(list.Elems); n > 1 && list.Elems[n-1].Get("date").Text() > list.Elems[0].Get("date").Text() {
+		newest = n - 1
+	}
+	for i, m := range list.Elems {
+		calls := asked(m)
+		if len(calls) == 0 {
 			continue
 		}
 		all := true
-		for _, c := range calls.Elems {
-			all = all && turn.Gated(c.Get("name").Text())
+		for _, c := range calls {
+			id := c.Get("tool_call_id").Text()
+			// Whose answer stands on another page is told by the tool; what nobody
+			// has answered yet is a question.
+			all = all && (ours[id] || !given[id] && i != newest && turn.Gated(names[id]))
 		}
-		if !all {
-			continue
+		if all {
+			for _, c := range calls {
+				ours[c.Get("tool_call_id").Text()] = true
+			}
+			e.Replace(m.Get("message_type"), []byte(`"tool_call_message"`))
 		}
-		for _, c := range calls.Elems {
-			ours[c.Get("tool_call_id").Text()] = true
-		}
-		e.Replace(m.Get("message_type"), []byte(`"tool_call_message"`))
 	}
 	kept := 0
 	for _, m := range list.Elems {
@@ -56,20 +73,29 @@ func unpause(e *jsondoc.Edits, doc *jsondoc.Doc) {
 	}
 }
 
-// answered reports whether a message is an answer that memproxy gave: to calls
-// of this page that were its own, or in its own words.
+// asked are the calls that a message asks to approve.
+func asked(m *jsondoc.Value) []*jsondoc.Value {
+	if calls := m.Get("tool_calls"); calls != nil && m.Get("message_type").Text() == "approval_request_message" {
+		return calls.Elems
+	}
+	return nil
+}
+
+// answers are what a message answers to calls that were asked about.
+func answers(m *jsondoc.Value) []*jsondoc.Value {
+	if given := m.Get("approvals"); given != nil && m.Get("message_type").Text() == "approval_response_message" {
+		return given.Elems
+	}
+	return nil
+}
+
+// answered reports whether a message is an answer that memproxy gave.
 func answered(m *jsondoc.Value, ours map[string]bool) bool {
-	if m.Get("message_type").Text() != "approval_response_message" {
-		return false
-	}
-	approvals := m.Get("approvals")
-	if approvals == nil || len(approvals.Elems) == 0 {
-		return false
-	}
-	for _, a := range approvals.Elems {
-		if !ours[a.Get("tool_call_id").Text()] && !strings.Contains(a.Get("reason").Text(), turn.Mark) {
+	given := answers(m)
+	for _, a := range given {
+		if !ours[a.Get("tool_call_id").Text()] {
 			return false
 		}
 	}
-	return true
+	return len(given) > 0
 }

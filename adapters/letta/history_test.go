@@ -8,12 +8,13 @@ import (
 )
 
 // Proves EDGE-1: history reads show tool calls and not the gate's approvals;
-// the caller's own stay, and a page is never emptied.
+// a person's own stay, and a page is never emptied.
 func TestHistoryShowsNoApprovalsOfTheGate(t *testing.T) {
 	const (
 		asked    = `{"id":"message-1","message_type":"approval_request_message","tool_calls":[{"name":"memory_insert","arguments":"{}","tool_call_id":"c1"}]}`
 		called   = `{"id":"message-1","message_type":"tool_call_message","tool_calls":[{"name":"memory_insert","arguments":"{}","tool_call_id":"c1"}]}`
-		yes      = `{"id":"message-2","message_type":"approval_response_message","approvals":[{"type":"approval","tool_call_id":"c1","approve":true}]}`
+		yes      = `{"id":"message-2","message_type":"approval_response_message","approvals":[{"type":"approval","tool_call_id":"c1","approve":true,"reason":"(memproxy decision d0)"}]}`
+		person   = `{"id":"message-2","message_type":"approval_response_message","approvals":[{"type":"approval","tool_call_id":"c1","approve":true}]}`
 		no       = `{"id":"message-3","message_type":"approval_response_message","approvals":[{"type":"approval","tool_call_id":"c9","approve":false,"reason":"no (memproxy decision d1)"}]}`
 		theirs   = `{"id":"message-4","message_type":"approval_request_message","tool_calls":[{"name":"my_tool","arguments":"{}","tool_call_id":"c2"}]}`
 		theirYes = `{"id":"message-5","message_type":"approval_response_message","approvals":[{"type":"approval","tool_call_id":"c2","approve":true}]}`
@@ -31,6 +32,9 @@ func TestHistoryShowsNoApprovalsOfTheGate(t *testing.T) {
 	list := func(ms ...string) string { return "[" + strings.Join(ms, ",") + "]" }
 	for name, tc := range map[string]struct{ stored, shown string }{
 		"a turn":                 {list(asked, yes, said), list(called, said)},
+		"a person's approval":    {list(asked, person, said), list(asked, person, said)},
+		"nobody answered yet":    {list(asked), list(asked)},
+		"answered elsewhere":     {list(said, asked), list(said, called)},
 		"a denial of elsewhere":  {list(no, said), list(said)},
 		"the caller's own":       {list(theirs, theirYes, said), list(theirs, theirYes, said)},
 		"a pause of both":        {list(mixed, said), list(mixed, said)},

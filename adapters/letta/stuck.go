@@ -124,7 +124,7 @@ func timeOf(s string) time.Time {
 // Recover implements the gate's recoverer.
 func (a *Adapter) Recover(p memproxy.Pause) (memproxy.Request, memproxy.Recovery, error) {
 	req := memproxy.Request{Method: "POST", Header: asSDK(nil), EscapedPath: "/v1/agents/" + url.PathEscape(p.Agent) + "/messages"}
-	opt := turn.Options{Prefix: "/v1", Agent: p.Agent, Body: []byte(`{"messages":[],"streaming":false}`)}
+	opt := turn.Options{Prefix: "/v1", Agent: p.Agent, Body: []byte(`{"messages":[],"streaming":false}`), Recovers: true}
 	if p.Conversation != "" {
 		req.EscapedPath = "/v1/conversations/" + url.PathEscape(p.Conversation) + "/messages"
 		opt.Agent, opt.Conversation = "", p.Conversation

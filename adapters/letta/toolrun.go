@@ -2,10 +2,10 @@ package letta
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/letta/selfedit"
 )
 
 // memTool is what a memory tool of the server does.
@@ -61,24 +61,21 @@ func (t memTool) labels(args *jsondoc.Value) []string {
 		text := args.Get(name).Text()
 		switch name {
 		case "patch":
-			for line := range strings.Lines(text) {
-				add(patched(strings.TrimSpace(line)))
+			actions, _ := selfedit.Actions(text)
+			for _, a := range actions {
+				for _, l := range []string{a.Label, a.From} {
+					for _, l := range selfedit.Labels("/memories/" + l) {
+						add(l)
+					}
+				}
 			}
 		case "path", "old_path", "new_path":
-			add(strings.TrimPrefix(strings.TrimPrefix(text, "/memories"), "/"))
+			for _, l := range selfedit.Labels(text) {
+				add(l)
+			}
 		default:
 			add(text)
 		}
 	}
 	return out
-}
-
-// patched is the block that a line of a patch names, or "".
-func patched(line string) string {
-	for _, head := range [...]string{"*** Add Block:", "*** Update Block:", "*** Delete Block:", "*** Move to:"} {
-		if label, ok := strings.CutPrefix(line, head); ok {
-			return strings.TrimSpace(label)
-		}
-	}
-	return ""
 }

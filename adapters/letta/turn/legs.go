@@ -14,13 +14,18 @@ import (
 // answer brings the calls back.
 func (t *Turn) Waiting() []memproxy.ToolCall {
 	var out []memproxy.ToolCall
+	var blocks *memory
+	if t.looked {
+		blocks = &memory{t.blocks}
+	}
 	for _, c := range t.calls {
 		if !c.mine || c.ruled {
 			continue
 		}
 		asked := memproxy.ToolCall{ID: c.id, Tool: c.name, Arguments: []byte(c.arguments)}
-		op, err := operation(t.tools[c.name], t.agent, c.arguments)
+		op, err := operation(c.name, t.agent, c.arguments, blocks)
 		switch {
+		case t.free[c.name]: // only declined, when nobody else answers
 		case err != nil:
 			asked.Flaw = flawOf(err)
 		case t.tools[c.name].search:
@@ -57,6 +62,7 @@ func (t *Turn) Leg() ([]byte, error) {
 	if first && len(t.gated) == 0 && len(t.calls) == 0 {
 		return t.opt.Body, nil
 	}
+	limit := t.limit()
 	drop := []string{"client_tools", "include_return_message_types"}
 	tools, err := json.Marshal(append(slices.Clone(t.own), t.shadowed...))
 	if err != nil {
@@ -73,12 +79,20 @@ func (t *Turn) Leg() ([]byte, error) {
 		drop = append(drop, "messages", "input")
 		added = append(added, append([]byte(`"messages":`), messages...))
 	}
-	if n := t.stepsLeft(runs); n > 0 && !first {
+	n := t.stepsLeft(runs)
+	if first {
+		n = 0
+	}
+	if limit > 0 && (n == 0 || limit < n) {
+		n = limit
+	}
+	if n > 0 {
 		drop = append(drop, "max_steps")
 		added = append(added, strconv.AppendInt([]byte(`"max_steps":`), n, 10))
 	}
 	e := t.root.Edit()
 	e.Object(t.root.Root, func(name string) bool { return slices.Contains(drop, name) }, added)
+	t.register()
 	t.calls, t.request = nil, ""
 	return e.Apply(), nil
 }
@@ -177,7 +191,8 @@ func (t *Turn) said() []any {
 }
 
 // paused takes the calls of a leg that ended in a pause. When all are the
-// gate's, or one at the least and none the caller's, they wait for rulings.
+// gate's, they wait for rulings; those that a person is asked about by a rule
+// of the agent's own are the caller's first.
 func (t *Turn) paused(calls []*call, request string) {
 	mine, others := false, false
 	for _, c := range calls {
@@ -186,6 +201,24 @@ func (t *Turn) paused(calls []*call, request string) {
 	}
 	t.calls, t.request = nil, ""
 	if mine && !others {
-		t.calls, t.request = calls, request
+		t.wait(calls, request)
+		t.constrain()
 	}
 }
+
+// wait takes calls that are to be answered.
+func (t *Turn) wait(calls []*call, request string) {
+	t.calls, t.request, t.looked, t.looks = calls, request, false, nil
+	for _, c := range calls {
+		switch {
+		case !c.mine:
+		case t.free[c.name] && !t.opt.Recovers:
+			c.ruled, c.decision = true, memproxy.Decision{ID: "none", Verdict: memproxy.Allow}
+		case writesBlocks(c.name) && t.looks == nil && !t.opt.Recovers:
+			t.look()
+		}
+	}
+}
+
+// Paused implements memproxy.Turn.
+func (t *Turn) Paused() bool { return len(t.calls) > 0 }

@@ -6,10 +6,8 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/letta/selfedit"
 )
-
-// asides are arguments that speak to the loop and not to the tool.
-var asides = [...]string{"request_heartbeat", "thinking", "inner_thoughts"}
 
 // reserved are the arguments that only memproxy may write: its own keys, and
 // tags by its names, which would pass for provenance.
@@ -37,7 +35,7 @@ func (t *Turn) direct(c *call) *memproxy.Search {
 	if doc, err := jsondoc.Parse(args, 0); err == nil && doc.Root.Kind == jsondoc.Object {
 		e := doc.Edit()
 		e.Object(doc.Root, func(name string) bool {
-			return slices.Contains(asides[:], name) || strings.HasPrefix(name, memproxy.StampPrefix)
+			return selfedit.Aside(name) || strings.HasPrefix(name, memproxy.StampPrefix)
 		}, nil)
 		if tags := doc.Root.Get("tags"); tags != nil && tags.Kind == jsondoc.Array {
 			e.Array(tags, func(i int) bool { return strings.HasPrefix(tags.Elems[i].Text(), memproxy.StampPrefix) })

@@ -92,6 +92,9 @@ func (t *Turn) Whole(body []byte) error {
 	if doc, err = t.sameRun(doc); err != nil {
 		return err
 	}
+	if doc, err = t.ruledOut(doc, doc.Root.Get("stop_reason")); err != nil {
+		return err
+	}
 	t.out.legs++
 	t.out.last = doc.Src
 	t.out.add(doc, doc.Root.Get("usage"))
@@ -147,6 +150,9 @@ func (t *Turn) Answer() ([]byte, error) {
 // ordinary tool call, what the caller did not ask for is left out.
 func (t *Turn) shown(doc *jsondoc.Doc, m *jsondoc.Value) ([]json.RawMessage, error) {
 	kind := m.Get("message_type").Text()
+	if kind == "tool_return_message" {
+		t.rules.last = m.Get("tool_return").Text()
+	}
 	if kind != "approval_request_message" {
 		return t.wanted(kind, doc.Raw(m)), nil
 	}

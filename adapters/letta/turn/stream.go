@@ -40,8 +40,13 @@ func (t *Turn) Event(event []byte) ([][]byte, error) {
 func (t *Turn) event(event, data []byte, kind string, doc *jsondoc.Doc) ([][]byte, error) {
 	switch kind {
 	case "stop_reason":
-		t.stopped(event, doc.Root.Get("stop_reason").Text())
-		return nil, nil
+		reason := doc.Root.Get("stop_reason").Text()
+		ended, err := t.ruledOut(doc, doc.Root)
+		if err == nil && ended != doc {
+			event = dataEvent(ended.Src)
+		}
+		t.stopped(event, reason)
+		return nil, err
 	case "usage_statistics":
 		t.out.use = data
 		t.out.add(doc, doc.Root)
@@ -51,6 +56,9 @@ func (t *Turn) event(event, data []byte, kind string, doc *jsondoc.Doc) ([][]byt
 	case "ping":
 		return [][]byte{event}, nil
 	default:
+		if kind == "tool_return_message" {
+			t.rules.last = doc.Root.Get("tool_return").Text()
+		}
 		if t.types != nil && !slices.Contains(t.types, kind) {
 			return nil, nil
 		}

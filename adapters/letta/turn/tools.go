@@ -3,49 +3,44 @@ package turn
 import (
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/letta/selfedit"
 )
 
-// A memoryTool says how a tool's arguments are read. The names and arguments
-// are those of the server's function sets (letta/functions/function_sets).
+// A memoryTool is a tool that is ruled on. The names are those of the server's
+// function sets (letta/functions/function_sets), of all its versions.
 type memoryTool struct {
-	kind memproxy.Kind
-	// label are the arguments that may name the block; text those that hold
-	// what is written, in the spellings of all versions.
-	label, text []string
-	fixed       string // the block's label where no argument names it
-	search      bool   // it only reads
-	read        func(*toolCall) error
+	kind   memproxy.Kind
+	search bool                  // it only reads
+	read   func(*toolCall) error // what it says, where selfedit does not know it
 }
 
 // memoryTools are the tools that write an agent's memory, or another's, and
 // those that search it.
 func memoryTools() map[string]memoryTool {
-	label := []string{"label"}
 	return map[string]memoryTool{
-		"core_memory_append":     {kind: memproxy.Learn, label: label, text: []string{"content"}},
-		"core_memory_replace":    {kind: memproxy.Correct, label: label, text: []string{"new_content"}},
-		"memory_insert":          {kind: memproxy.Learn, label: label, text: []string{"new_string", "new_str"}},
-		"memory_replace":         {kind: memproxy.Correct, label: label, text: []string{"new_string", "new_str"}},
-		"memory_rethink":         {kind: memproxy.Correct, label: label, text: []string{"new_memory"}},
-		"rethink_memory":         {kind: memproxy.Correct, label: []string{"target_block_label"}, text: []string{"new_memory"}},
-		"rethink_user_memory":    {kind: memproxy.Correct, fixed: "human", text: []string{"new_memory"}},
-		"memory_str_replace":     {kind: memproxy.Correct, label: []string{"path"}, text: []string{"new_string", "new_str"}},
-		"memory_str_insert":      {kind: memproxy.Learn, label: []string{"path"}, text: []string{"insert_text", "new_string"}},
-		"memory_apply_patch":     {kind: memproxy.Correct, label: label, read: (*toolCall).patch},
-		"memory":                 {kind: memproxy.Correct, label: []string{"path", "old_path"}, read: (*toolCall).memory},
-		"archival_memory_insert": {kind: memproxy.Learn, text: []string{"content"}},
-		"store_memories":         {kind: memproxy.Learn, read: (*toolCall).everything},
+		"core_memory_append":     {kind: memproxy.Learn},
+		"core_memory_replace":    {kind: memproxy.Correct},
+		"memory_insert":          {kind: memproxy.Learn},
+		"memory_replace":         {kind: memproxy.Correct},
+		"memory_rethink":         {kind: memproxy.Correct},
+		"rethink_memory":         {kind: memproxy.Correct},
+		"rethink_user_memory":    {kind: memproxy.Correct},
+		"memory_str_replace":     {kind: memproxy.Correct},
+		"memory_str_insert":      {kind: memproxy.Learn},
+		"memory_apply_patch":     {kind: memproxy.Correct},
+		"memory":                 {kind: memproxy.Correct},
+		"archival_memory_insert": {kind: memproxy.Learn},
+		"store_memories":         {kind: memproxy.Learn},
 
 		"archival_memory_search": {kind: memproxy.Recall, search: true},
 		"conversation_search":    {kind: memproxy.Recall, search: true},
 
-		"send_message_to_agent_and_wait_for_reply": {kind: memproxy.Learn, text: []string{"message"}, read: (*toolCall).recipient},
-		"send_message_to_agent_async":              {kind: memproxy.Learn, text: []string{"message"}, read: (*toolCall).recipient},
-		"send_message_to_agents_matching_tags":     {kind: memproxy.Learn, text: []string{"message"}, read: (*toolCall).everybody},
+		"send_message_to_agent_and_wait_for_reply": {kind: memproxy.Learn, read: (*toolCall).recipient},
+		"send_message_to_agent_async":              {kind: memproxy.Learn, read: (*toolCall).recipient},
+		"send_message_to_agents_matching_tags":     {kind: memproxy.Learn, read: (*toolCall).everybody},
 	}
 }
 
@@ -62,9 +57,10 @@ func Searches(name string) bool { return memoryTools()[name].search }
 // Names are the tools that are gated, sorted.
 func Names() []string { return slices.Sorted(maps.Keys(memoryTools())) }
 
-// Read reads the arguments of a call of a gated tool of an agent.
+// Read reads the arguments of a call of a gated tool of an agent whose blocks
+// are not known.
 func Read(name, agent, arguments string) (*memproxy.Operation, error) {
-	return operation(memoryTools()[name], agent, arguments)
+	return operation(name, agent, arguments, nil)
 }
 
 // Target is what an agent's block is called where only its label is known.
@@ -80,12 +76,20 @@ func Replaces(name, agent, arguments string) bool {
 // toolCall is one call on its way to an Operation.
 type toolCall struct {
 	tool memoryTool
+	name string
 	doc  *jsondoc.Doc
+	args selfedit.Args
 	op   *memproxy.Operation
 }
 
-// operation reads the arguments of a call to a memory tool of an agent.
-func operation(tool memoryTool, agent, arguments string) (*memproxy.Operation, error) {
+// operation reads the arguments of a call to a memory tool of an agent, as the
+// server's agent loop reads them. The changes that it would make of the blocks
+// are worked out where those are known.
+func operation(name, agent, arguments string, blocks *memory) (*memproxy.Operation, error) {
+	tool := memoryTools()[name]
+	if selfedit.Unreadable(arguments) {
+		return nil, malformed("", "the server would cut these arguments between two braces")
+	}
 	doc, err := jsondoc.Parse([]byte(arguments), 0)
 	if err != nil {
 		return nil, err
@@ -93,24 +97,30 @@ func operation(tool memoryTool, agent, arguments string) (*memproxy.Operation, e
 	if doc.Root.Kind != jsondoc.Object {
 		return nil, malformed("", "a tool's arguments are an object")
 	}
-	c := &toolCall{tool: tool, doc: doc, op: &memproxy.Operation{
+	c := &toolCall{tool: tool, name: name, doc: doc, op: &memproxy.Operation{
 		Kind: tool.kind, Cost: 1, Scope: memproxy.Scope{Agent: agent}, TargetKind: memproxy.TargetMemory,
 		Claims: []memproxy.Claim{{Dim: memproxy.DimAgent, Op: memproxy.ClaimIs, Values: []string{agent}, Pointer: "path:agent_id", Pins: true}},
 	}}
 	c.op.Reserved = reserved(doc.Root)
-	for _, name := range tool.text {
-		c.write(name, c.label())
-	}
-	if tool.read != nil {
-		if err := tool.read(c); err != nil {
-			return nil, err
+	fits := false
+	switch {
+	case tool.search:
+	case tool.read != nil:
+		err = tool.read(c)
+	default:
+		if c.args, fits, err = selfedit.Read(name, doc); err == nil && fits {
+			err = c.says()
 		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if fits && blocks != nil {
+		c.makes(blocks)
 	}
 	if len(c.op.Items) == 0 && c.op.Kind != memproxy.Forget {
 		// Whatever it says, nothing of it is left out.
-		if err := c.everything(); err != nil {
-			return nil, err
-		}
+		c.all("", doc.Root)
 	}
 	c.replaces(agent)
 	return c.op, nil
@@ -129,50 +139,13 @@ func (c *toolCall) replaces(agent string) {
 	}
 }
 
-// label is the block that the arguments name.
-func (c *toolCall) label() string {
-	if c.tool.fixed != "" {
-		return c.tool.fixed
-	}
-	for _, name := range c.tool.label {
-		if v := c.doc.Root.Get(name); v != nil && v.Text() != "" {
-			return labelOf(v.Text())
-		}
-	}
-	return ""
-}
-
-// labelOf is the label in a path of the memory tool: "/memories/human".
-func labelOf(path string) string {
-	return strings.ReplaceAll(strings.TrimPrefix(strings.TrimPrefix(path, "/memories"), "/"), "/", "_")
-}
-
-func (c *toolCall) write(argument, label string) {
-	if v := c.doc.Root.Get(argument); v != nil {
-		c.item("/"+argument, v, label)
-	}
-}
-
-func (c *toolCall) item(pointer string, v *jsondoc.Value, label string) {
-	text := v.Text()
-	if v.Kind != jsondoc.String {
-		text = string(c.doc.Raw(v))
-	}
-	c.add(pointer, text, label)
-}
-
 func (c *toolCall) add(pointer, text, label string) {
 	c.op.Items = append(c.op.Items, memproxy.Item{
 		Kind: memproxy.ItemContent, Pointer: pointer, Text: text, Field: label, Role: "assistant", Layer: memproxy.Semantic, Inferred: true,
 	})
 }
 
-// everything takes every string of the arguments for content.
-func (c *toolCall) everything() error {
-	c.all("", c.doc.Root)
-	return nil
-}
-
+// all takes every text of the arguments for content.
 func (c *toolCall) all(pointer string, v *jsondoc.Value) {
 	switch v.Kind {
 	case jsondoc.Object:
@@ -188,75 +161,22 @@ func (c *toolCall) all(pointer string, v *jsondoc.Value) {
 	}
 }
 
-// memory reads the one tool with many commands.
-func (c *toolCall) memory() error {
-	switch command := c.doc.Root.Get("command").Text(); command {
-	case "create":
-		c.op.Kind = memproxy.Learn
-		c.write("file_text", c.label())
-		c.write("description", c.label())
-	case "str_replace":
-		c.write("new_string", c.label())
-		c.write("new_str", c.label())
-	case "insert":
-		c.op.Kind = memproxy.Learn
-		c.write("insert_text", c.label())
-	case "delete":
-		c.op.Kind = memproxy.Forget
-		c.op.Cost = 0
-		c.add("/path", "", c.label())
-	case "rename":
-		c.write("description", c.label())
-		if v := c.doc.Root.Get("new_path"); v != nil {
-			c.add("/new_path", "", labelOf(v.Text()))
-		}
-		c.add("/old_path", "", c.label())
-	default:
-		return c.everything()
-	}
-	return nil
-}
-
-// patch reads a unified diff on one block, or one with headers over many. What
-// it adds is content; every block that it names is a field that it writes.
-func (c *toolCall) patch() error {
-	label := c.label()
-	v := c.doc.Root.Get("patch")
-	if v == nil {
-		return c.everything()
-	}
-	var added strings.Builder
-	flush := func() {
-		if added.Len() > 0 || label != "" {
-			c.add("/patch", added.String(), label)
-		}
-		added.Reset()
-	}
-	for line := range strings.SplitSeq(v.Text(), "\n") {
-		if rest, ok := strings.CutPrefix(line, "*** "); ok {
-			verb, name, named := strings.Cut(rest, ": ")
-			if !named {
-				continue // "*** Begin Patch"
-			}
-			flush()
-			label = labelOf(strings.TrimSpace(name))
-			if strings.HasPrefix(verb, "Description") {
-				c.add("/patch", name, label)
-			}
-			continue
-		}
-		if text, ok := strings.CutPrefix(line, "+"); ok {
-			added.WriteString(text)
-			added.WriteByte('\n')
+// label is the block that the arguments name, in whatever argument.
+func (c *toolCall) label() string {
+	for _, name := range [...]string{"label", "target_block_label", "path", "old_path"} {
+		if text := c.doc.Root.Get(name).Text(); text != "" {
+			return selfedit.Labels(text)[0]
 		}
 	}
-	flush()
-	return nil
+	return ""
 }
 
 // recipient claims the agent that a message goes to: it is written into that
 // agent's memory.
 func (c *toolCall) recipient() error {
+	if err := c.message(); err != nil {
+		return err
+	}
 	v := c.doc.Root.Get("other_agent_id")
 	if v.Text() == "" {
 		return malformed("/other_agent_id", "a message to another agent names it")
@@ -267,8 +187,25 @@ func (c *toolCall) recipient() error {
 	return nil
 }
 
+// message is what a message to another agent says. Python would print what is
+// no text.
+func (c *toolCall) message() error {
+	v := c.doc.Root.Get("message")
+	if v == nil {
+		return nil // nothing is sent
+	}
+	if v.Kind != jsondoc.String {
+		return malformed("/message", "a message is a text")
+	}
+	c.add("/message", v.Text(), "")
+	return nil
+}
+
 // everybody claims whoever has a tag: nobody can say who that is.
 func (c *toolCall) everybody() error {
+	if err := c.message(); err != nil {
+		return err
+	}
 	c.op.Claims = append(c.op.Claims, memproxy.Claim{Dim: memproxy.DimAgent, Op: memproxy.ClaimUnclear, Pointer: "/match_all"})
 	return nil
 }

@@ -33,7 +33,7 @@ func TestMemoryToolsAreRead(t *testing.T) {
 		{"memory_insert", `{"label":"human","new_string":"x","insert_line":-1}`, `learn human="x"`},
 		{"memory_insert", `{"label":"human","new_str":"x"}`, `learn human="x"`},
 		{"memory_insert", `{"label":"human","new_string":"x","thinking":"hm","request_heartbeat":true}`, `learn human="x"`},
-		{"memory_insert", `{"label":"human","new_string":"x","new_str":"y"}`, `learn human="x"; human="y"`},
+		{"memory_insert", `{"label":"human","new_string":"x","new_str":"y"}`, `learn human="human"; human="x"; human="y"`},
 		{"memory_replace", `{"label":"persona","old_string":"a","new_string":"b"}`, `correct persona="b"`},
 		{"memory_replace", `{"label":"persona","old_str":"a","new_str":"b"}`, `correct persona="b"`},
 		{"memory_rethink", `{"label":"human","new_memory":"all"}`, `correct human="all"`},
@@ -41,22 +41,29 @@ func TestMemoryToolsAreRead(t *testing.T) {
 		{"rethink_user_memory", `{"new_memory":"all"}`, `correct human="all"`},
 		{"memory_str_replace", `{"path":"/memories/human","old_string":"a","new_string":"b"}`, `correct human="b"`},
 		{"memory_str_insert", `{"path":"/memories/human","insert_text":"b","insert_line":0}`, `learn human="b"`},
-		{"archival_memory_insert", `{"content":"x","tags":["a"]}`, `learn ="x"`},
+		{"archival_memory_insert", `{"content":"x","tags":["a","b"]}`, `learn ="x"; ="a"; ="b"`},
 		{"store_memories", `{"chunks":[{"start_index":0,"end_index":1,"context":"x"}]}`, `learn ="x"`},
 
-		{"memory", `{"command":"create","path":"/memories/plans/today","description":"d","file_text":"x"}`, `learn plans_today="x"; plans_today="d"`},
+		{"memory", `{"command":"create","path":"/memories/plans/today","description":"d","file_text":"x"}`, `learn plans/today="x"; plans/today="d"; plans/today="plans/today"`},
+		{"memory", `{"command":"insert","path":"/memories/plans/today","insert_line":1,"insert_text":"b"}`, `learn plans/today="b"; plans_today="b"`},
 		{"memory", `{"command":"str_replace","path":"/memories/human","old_string":"a","new_string":"b"}`, `correct human="b"`},
 		{"memory", `{"command":"insert","path":"/memories/human","insert_line":1,"insert_text":"b"}`, `learn human="b"`},
 		{"memory", `{"command":"delete","path":"/memories/human"}`, `forget human=""`},
-		{"memory", `{"command":"rename","old_path":"/memories/notes","new_path":"/memories/system"}`, `correct system=""; notes=""`},
-		{"memory", `{"command":"rename","path":"/memories/human","description":"d"}`, `correct human="d"; human=""`},
+		{"memory", `{"command":"rename","old_path":"/memories/notes","new_path":"/memories/system"}`, `correct system="system"; notes=""`},
+		{"memory", `{"command":"rename","path":"/memories/human","description":"d"}`, `correct human="d"`},
+		{"memory", `{"command":"rename","path":"/memories/human","description":"d","old_path":"a","new_path":"b"}`, `correct human="d"`},
 		{"memory", `{"command":"unheard of","path":"/memories/human","stuff":"x"}`, `correct human="unheard of"; human="/memories/human"; human="x"`},
+		{"memory", `{"command":"unheard of","path":"/memories/human"}`, `correct human="unheard of"; human="/memories/human"`},
 
-		{"memory_apply_patch", `{"label":"human","patch":"@@\n-a\n+b\n c"}`, `correct human="b\n"`},
+		{"memory_apply_patch", `{"label":"human","patch":"@@\n-a\n+b\n c"}`, `correct human="b"`},
+		// Lines end where Python's do, and what is no header there is none here.
+		{"memory_apply_patch", `{"label":"human","patch":" a\r+b\u2028+c\u0085+d\f+e\u001c+f\u000b+g"}`, `correct human="b\nc\nd\ne\nf\ng"`},
+		{"memory_apply_patch", `{"label":"human","patch":"x\u2029*** Add Block:system\u001eDescription: obey\r+always"}`, `learn system="always"; system="obey"; system="system"`},
+		{"memory_apply_patch", `{"label":"human","patch":"*** Add Block: notes\n*** Description: d\n+x\n+\ty"}`, `learn notes="x\n       y"; notes="notes"`},
 		{"memory_apply_patch", `{"label":"","patch":"*** Begin Patch\n*** Update Block: human\n+x\n*** Add Block: system\n+obey\n*** End Patch"}`,
-			`correct human="x\n"; system="obey\n"`},
-		{"memory_apply_patch", `{"label":"human","patch":"*** Delete Block: persona"}`, `correct human=""; persona=""`},
-		{"memory_apply_patch", `{"label":"human","patch":"*** Update Block: a\n*** Move to: system\n+x"}`, `correct human=""; a=""; system="x\n"`},
+			`correct human="x"; system="obey"; system="system"`},
+		{"memory_apply_patch", `{"label":"human","patch":"*** Delete Block: persona\r*** Delete Block: a/b"}`, `forget persona=""; a/b=""; a_b=""`},
+		{"memory_apply_patch", `{"label":"human","patch":"*** Update Block: a\n*** Move to: system\n+x"}`, `correct system="system"; a=""; a="x"`},
 		{"memory_apply_patch", `{"label":"human"}`, `correct human="human"`},
 
 		{"send_message_to_agent_and_wait_for_reply", `{"message":"m","other_agent_id":"agent-2"}`, `learn ="m" claims agent is [agent-2]`},
@@ -64,10 +71,9 @@ func TestMemoryToolsAreRead(t *testing.T) {
 		{"send_message_to_agents_matching_tags", `{"message":"m","match_all":["x"]}`, `learn ="m" claims agent unclear []`},
 		// Nothing of a call that says it in unknown words is left out.
 		{"memory_insert", `{"label":"human","novel":"x"}`, `learn human="human"; human="x"`},
-		{"memory_insert", `{"label":"human","new_string":{"deep":["x"]}}`, `learn human="{\"deep\":[\"x\"]}"`},
 	} {
 		tested[tc.tool] = true
-		op, err := operation(memoryTools()[tc.tool], "agent-1", tc.arguments)
+		op, err := operation(tc.tool, "agent-1", tc.arguments, nil)
 		if err != nil {
 			t.Errorf("%s %s: %v", tc.tool, tc.arguments, err)
 			continue
@@ -87,13 +93,17 @@ func TestMemoryToolsAreRead(t *testing.T) {
 }
 
 func TestUnreadableArguments(t *testing.T) {
-	for _, arguments := range []string{``, `x`, `[]`, `"a"`, `{"label":"a"`, `{"label":"a","label":"b"}`, `{"new_string":"\ud800"}`, `{"a":1}{"b":2}`} {
+	for _, arguments := range []string{``, `x`, `[]`, `"a"`, `{"label":"a"`, `{"label":"a","label":"b"}`, `{"new_string":"\ud800"}`, `{"a":1}{"b":2}`,
+		// What Python would print of another type is nobody's text.
+		`{"label":"human","new_string":{"deep":["x"]}}`, `{"label":"human","new_string":5}`, `{"label":["human"],"new_string":"x"}`,
+		`{"label":"human","new_string":null}`, `{"label":"human","new_string":"x","insert_line":true}`, `{"label":"human","new_string":"x","insert_line":1.0}`,
+		`{"label":"human","new_string":"a\u0000b"}`, `{"label":"human","new_string":"}{"}`} {
 		var flaw *memproxy.Malformed
-		if op, err := operation(memoryTools()["memory_insert"], "agent-1", arguments); !errors.As(err, &flaw) {
+		if op, err := operation("memory_insert", "agent-1", arguments, nil); !errors.As(err, &flaw) {
 			t.Errorf("%s: %+v, %v; want a flaw", arguments, op, err)
 		}
 	}
-	if _, err := operation(memoryTools()["send_message_to_agent_async"], "agent-1", `{"message":"m"}`); err == nil {
+	if _, err := operation("send_message_to_agent_async", "agent-1", `{"message":"m"}`, nil); err == nil {
 		t.Error("a message to nobody was read")
 	}
 }
@@ -110,8 +120,7 @@ func FuzzOperation(f *testing.F) {
 		f.Add(uint8(i), `{"command":"rename","old_path":"a","new_path":"b"}`)
 	}
 	f.Fuzz(func(t *testing.T, i uint8, arguments string) {
-		tool := memoryTools()[names[int(i)%len(names)]]
-		op, err := operation(tool, "agent-1", arguments)
+		op, err := operation(names[int(i)%len(names)], "agent-1", arguments, nil)
 		if err != nil {
 			return
 		}

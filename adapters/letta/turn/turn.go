@@ -4,10 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/letta/selfedit"
 )
 
 // The loop that can be made to pause by naming client tools.
@@ -15,6 +15,9 @@ const pausingLoop = "letta_v1_agent"
 
 // Options say what runs.
 type Options struct {
+	// Recovers is set for a turn that declines what waits: nothing is let
+	// through in it.
+	Recovers bool
 	// Prefix is the path under which the server's routes stand as the caller
 	// spelled it: "/v1".
 	Prefix string
@@ -30,11 +33,16 @@ type Turn struct {
 	opt   Options
 	tools map[string]memoryTool
 	root  *jsondoc.Doc
+	rules rules
 
 	agent    string
 	known    bool // the agent was asked for
 	shadowed []json.RawMessage
-	gated    map[string]bool // attached memory tools that are shadowed
+	gated    map[string]bool // attached tools that are shadowed, and not the caller's to approve
+	free     map[string]bool // those of them that are shadowed for the agent's tool rules alone
+	looks    []look          // what is to be asked for before the calls are ruled on
+	blocks   []selfedit.Block
+	looked   bool            // the blocks are known
 	server   map[string]bool // attached memory tools, shadowed or not
 	writers  int             // how many of them write
 	asked    bool            // the conversation was asked what it waits for
@@ -65,7 +73,7 @@ func New(opt Options) (*Turn, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Turn{opt: opt, tools: memoryTools(), root: doc, gated: map[string]bool{}, server: map[string]bool{}, agent: opt.Agent}
+	t := &Turn{opt: opt, tools: memoryTools(), root: doc, gated: map[string]bool{}, free: map[string]bool{}, server: map[string]bool{}, agent: opt.Agent}
 	if t.agent == "" {
 		t.agent = doc.Root.Get("agent_id").Text()
 	}
@@ -96,7 +104,8 @@ func (t *Turn) Agent() string { return t.agent }
 
 // Prepare asks for the conversation's agent, then for the agent with its tools
 // and what it waits for; what a conversation waits for stands in its messages.
-// Last comes the run that left a pause behind.
+// Last come the run that left a pause behind, and the blocks that the calls
+// write to that wait.
 func (t *Turn) Prepare() (memproxy.Request, bool) {
 	switch {
 	case t.agent == "":
@@ -107,6 +116,8 @@ func (t *Turn) Prepare() (memproxy.Request, bool) {
 		return get(t.opt.Prefix+"/conversations/"+t.opt.Conversation+"/messages", "order=desc&limit=20"), true
 	case t.left != "":
 		return get(t.opt.Prefix+"/runs/"+t.left, ""), true
+	case len(t.looks) > 0:
+		return t.looks[0].request, true
 	}
 	return memproxy.Request{}, false
 }
@@ -117,9 +128,12 @@ func get(path, query string) memproxy.Request {
 
 // Prepared takes the answer to Prepare.
 func (t *Turn) Prepared(r memproxy.Reply) error {
-	if t.left != "" {
+	switch {
+	case t.left != "" && t.known && t.asked:
 		t.leftBehind(r)
 		return nil
+	case t.known && t.asked:
+		return t.seen(r)
 	}
 	if r.Status < 200 || r.Status > 299 {
 		// The server says itself that there is none, in its own words.
@@ -160,45 +174,6 @@ func (t *Turn) lastPause(doc *jsondoc.Doc) {
 			return
 		}
 	}
-}
-
-// attached takes down which of the agent's tools are to be gated.
-func (t *Turn) attached(doc *jsondoc.Doc) error {
-	t.known = true
-	tools := doc.Root.Get("tools")
-	if tools == nil || tools.Kind != jsondoc.Array {
-		return errors.New("letta: an agent without its tools")
-	}
-	pauses := doc.Root.Get("agent_type").Text() == pausingLoop
-	for _, tool := range tools.Elems {
-		name := tool.Get("name").Text()
-		known, memory := t.tools[name]
-		if !memory {
-			continue
-		}
-		if !known.search {
-			t.writers++
-		} else if !pauses { // its results are not filtered; it writes nothing
-			continue
-		}
-		t.server[name] = true
-		if slices.ContainsFunc(t.own, func(raw json.RawMessage) bool { return nameOf(raw) == name }) {
-			continue // the caller runs its own in the server's place, or approves the server's: see pending
-		}
-		shadow, err := shadowOf(doc, tool, name)
-		if err != nil {
-			return err
-		}
-		t.gated[name] = true
-		t.shadowed = append(t.shadowed, shadow)
-	}
-	if t.writers > 0 && !pauses || followed(doc) {
-		return memproxy.ErrUngated
-	}
-	if t.asked = t.opt.Conversation == "" || t.opt.Conversation == "default" || len(t.server) == 0; t.asked {
-		t.pending(doc.Root.Get("pending_approval"))
-	}
-	return nil
 }
 
 // followed reports whether other agents run in the server after this one's
@@ -259,7 +234,7 @@ func (t *Turn) pending(p *jsondoc.Value) {
 	if !mine || open {
 		return // nothing of the gate's, or the caller has yet to say its part, which the server tells it
 	}
-	t.calls, t.request = calls, p.Get("id").Text()
+	t.wait(calls, p.Get("id").Text())
 	if id := p.Get("run_id").Text(); plainID(id) {
 		t.left = id
 	}

@@ -1,0 +1,211 @@
+package selfedit
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// A shape is the type of a parameter.
+type shape int
+
+const (
+	text shape = iota
+	whole
+	texts
+	chunks
+	anything // read by nothing that writes
+)
+
+type param struct {
+	name     string
+	shape    shape
+	optional bool
+}
+
+// Args are the arguments of a call, by their parameters. A null is none.
+type Args struct {
+	text  map[string]string
+	whole map[string]int
+	list  map[string][]string
+}
+
+func (a Args) has(name string) bool {
+	_, is := a.text[name]
+	return is
+}
+
+// Text is a text argument, or "".
+func (a Args) Text(name string) string { return a.text[name] }
+
+// Texts are the elements of a list argument; of the chunks of store_memories
+// their texts.
+func (a Args) Texts(name string) []string { return a.list[name] }
+
+// params are the parameters of the tools. Older servers spell some otherwise.
+func params(tool string) []param {
+	label := param{name: "label"}
+	either := func(names ...string) []param {
+		out := []param{label}
+		for _, n := range names {
+			out = append(out, param{name: n, optional: true})
+		}
+		return out
+	}
+	switch tool {
+	case "core_memory_append":
+		return []param{label, {name: "content"}}
+	case "core_memory_replace":
+		return []param{label, {name: "old_content"}, {name: "new_content"}}
+	case "memory_insert":
+		return append(either("new_string", "new_str"), param{name: "insert_line", shape: whole, optional: true})
+	case "memory_replace":
+		return either("old_string", "old_str", "new_string", "new_str")
+	case "memory_rethink":
+		return []param{label, {name: "new_memory"}}
+	case "rethink_memory":
+		return []param{{name: "target_block_label"}, {name: "new_memory"}}
+	case "rethink_user_memory":
+		return []param{{name: "new_memory"}}
+	case "memory_str_replace":
+		return append(either("old_string", "old_str", "new_string", "new_str")[1:], param{name: "path"})
+	case "memory_str_insert":
+		return []param{{name: "path"}, {name: "insert_text"}, {name: "insert_line", shape: whole, optional: true}}
+	case "memory_apply_patch":
+		return []param{label, {name: "patch"}}
+	case "memory":
+		return []param{{name: "command"}, {name: "file_text", optional: true}, {name: "description", optional: true}, {name: "path", optional: true},
+			{name: "old_string", optional: true}, {name: "new_string", optional: true}, {name: "old_str", optional: true}, {name: "new_str", optional: true},
+			{name: "insert_line", shape: whole, optional: true}, {name: "insert_text", optional: true}, {name: "old_path", optional: true}, {name: "new_path", optional: true}}
+	case "archival_memory_insert":
+		return []param{{name: "content"}, {name: "tags", shape: texts, optional: true}}
+	case "store_memories":
+		return []param{{name: "chunks", shape: chunks}}
+	}
+	return nil
+}
+
+// Aside reports whether an argument speaks to the loop and not to the tool.
+func Aside(name string) bool {
+	return name == "request_heartbeat" || name == "thinking" || name == "inner_thoughts"
+}
+
+// Read takes the arguments of a call of a tool. Fits is false where the server
+// would not call the tool with them: an argument is missing, or has no
+// parameter. An argument of another type than its parameter's is an error: what
+// Python makes of it is not text that anybody wrote.
+func Read(tool string, doc *jsondoc.Doc) (args Args, fits bool, err error) {
+	args = Args{text: map[string]string{}, whole: map[string]int{}, list: map[string][]string{}}
+	known := params(tool)
+	fits = known != nil
+	for _, m := range doc.Root.Members {
+		if Aside(m.Name) || strings.HasPrefix(m.Name, memproxy.StampPrefix) {
+			continue
+		}
+		at := -1
+		for i := range known {
+			if known[i].name == m.Name {
+				at = i
+			}
+		}
+		if at < 0 {
+			fits = false
+			continue
+		}
+		if m.Value.Kind == jsondoc.Null && (tool == "memory" && known[at].optional || known[at].shape == texts) {
+			continue // as if it were not there
+		}
+		if err := args.take(known[at], doc, m.Value); err != nil {
+			return args, false, err
+		}
+	}
+	for _, p := range known {
+		_, text := args.text[p.name]
+		_, list := args.list[p.name]
+		if !p.optional && !text && !list {
+			fits = false
+		}
+	}
+	if tool != "memory" { // what has two spellings stands in one of them
+		for _, pair := range [...][2]string{{"old_string", "old_str"}, {"new_string", "new_str"}} {
+			if slices.ContainsFunc(known, func(p param) bool { return p.name == pair[0] }) {
+				fits = fits && args.has(pair[0]) != args.has(pair[1])
+			}
+		}
+	}
+	return args, fits, nil
+}
+
+func (a *Args) take(p param, doc *jsondoc.Doc, v *jsondoc.Value) error {
+	at := jsondoc.Child("", p.name)
+	switch p.shape {
+	case text:
+		s, err := plain(v, at)
+		a.text[p.name] = s
+		return err
+	case whole:
+		n, err := strconv.Atoi(string(doc.Raw(v)))
+		if v.Kind != jsondoc.Number || err != nil {
+			return flaw(at, "this argument of a memory tool is a whole number")
+		}
+		a.whole[p.name] = n
+		return nil
+	}
+	if v.Kind != jsondoc.Array {
+		return flaw(at, "this argument of a memory tool is a list")
+	}
+	a.list[p.name] = []string{}
+	for i, e := range v.Elems {
+		if at := jsondoc.Index(at, i); p.shape == chunks {
+			if err := a.chunk(p.name, at, e); err != nil {
+				return err
+			}
+		} else {
+			s, err := plain(e, at)
+			if err != nil {
+				return err
+			}
+			a.list[p.name] = append(a.list[p.name], s)
+		}
+	}
+	return nil
+}
+
+// chunk is one element of what store_memories takes.
+func (a *Args) chunk(name, at string, v *jsondoc.Value) error {
+	if v.Kind != jsondoc.Object {
+		return flaw(at, "a chunk of a conversation is an object")
+	}
+	for _, m := range v.Members {
+		switch {
+		case m.Value.Kind == jsondoc.String:
+			a.list[name] = append(a.list[name], m.Value.Text())
+		case m.Value.Kind != jsondoc.Number && m.Value.Kind != jsondoc.Null:
+			return flaw(jsondoc.Child(at, m.Name), "a chunk of a conversation has numbers and texts")
+		}
+	}
+	return nil
+}
+
+// plain is a text. The server leaves out the character U+0000 when it stores.
+func plain(v *jsondoc.Value, at string) (string, error) {
+	if v.Kind != jsondoc.String {
+		return "", flaw(at, "this argument of a memory tool is a text")
+	}
+	if strings.ContainsRune(v.Text(), 0) {
+		return "", flaw(at, "the character U+0000 is not stored as it stands")
+	}
+	return v.Text(), nil
+}
+
+func flaw(pointer, detail string) error {
+	return &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: 400, Pointer: pointer, Detail: detail}
+}
+
+// Unreadable reports whether the agent loop reads something else than a whole
+// argument text: it cuts two objects that follow each other in one, also where
+// they only stand in a text.
+func Unreadable(arguments string) bool { return strings.Contains(arguments, "}{") }

@@ -1,0 +1,342 @@
+package selfedit
+
+import (
+	"errors"
+	"slices"
+	"strings"
+)
+
+// A Block is one memory block of an agent.
+type Block struct {
+	Label, Value, Description string
+	ReadOnly                  bool
+}
+
+// A Passage is one entry of an agent's archive.
+type Passage struct {
+	Text string
+	Tags []string
+}
+
+// A Change is what a call made of one block.
+type Change struct {
+	Kind          ChangeKind
+	Before, After Block
+}
+
+// ChangeKind says what happened to a block.
+type ChangeKind int
+
+// What happened.
+const (
+	Written  ChangeKind = iota // its value, label or description changed
+	Created                    // there was none before
+	Detached                   // the agent has it no more; it is not deleted
+)
+
+// errServer is why a call ends before it is done: the server refuses it. What
+// it did until then stays.
+var errServer = errors.New("the server refuses the call")
+
+// Run makes a call on an agent's blocks. It returns what becomes of each block
+// that the call changes, in order, and the passages that it adds. Failed says
+// that the server refuses the call, or what was left of it.
+func Run(tool string, args Args, blocks []Block) (changes []Change, passages []Passage, failed bool) {
+	m := &memory{}
+	for _, b := range blocks {
+		r := &row{Block: b, attached: true, before: b, old: true}
+		m.rows = append(m.rows, r)
+		m.view = append(m.view, &entry{Block: b, row: r})
+	}
+	err := m.call(tool, args)
+	for _, r := range m.rows {
+		switch {
+		case !r.old:
+			changes = append(changes, Change{Created, Block{}, r.Block})
+			if !r.attached {
+				changes = append(changes, Change{Detached, r.Block, r.Block})
+			}
+		case r.before != r.Block:
+			changes = append(changes, Change{Written, r.before, r.Block})
+			fallthrough
+		default:
+			if !r.attached {
+				changes = append(changes, Change{Detached, r.before, r.Block})
+			}
+		}
+	}
+	return changes, m.passages, err != nil
+}
+
+// memory is an agent's memory as the server has it during a call: the blocks
+// in the database, and the agent's view of them, which a call changes first.
+// After a renaming the view is behind.
+type memory struct {
+	rows     []*row
+	view     []*entry
+	passages []Passage
+}
+
+type row struct {
+	Block
+	attached, old bool
+	before        Block
+}
+
+type entry struct {
+	Block
+	row *row
+}
+
+func (m *memory) block(label string) (*entry, error) {
+	for _, e := range m.view {
+		if e.Label == label {
+			return e, nil
+		}
+	}
+	return nil, errServer
+}
+
+// editable is a block that a tool may write to.
+func (m *memory) editable(label string) (*entry, error) {
+	e, err := m.block(label)
+	if err == nil && e.ReadOnly {
+		return nil, errServer
+	}
+	return e, err
+}
+
+// save is the server's update_memory_if_changed: every block of the view that
+// the agent still has under that label is stored.
+func (m *memory) save() {
+	for _, e := range m.view {
+		at := slices.IndexFunc(m.rows, func(r *row) bool { return r.attached && r.Label == e.Label })
+		first := slices.IndexFunc(m.view, func(v *entry) bool { return v.Label == e.Label })
+		if at >= 0 && m.view[first].Value != m.rows[at].Value {
+			m.view[first].row.Value = m.view[first].Value
+		}
+	}
+}
+
+func (m *memory) set(e *entry, value string) {
+	e.Value = value
+	m.save()
+}
+
+func (m *memory) call(tool string, a Args) error {
+	either := func(names ...string) string {
+		for _, n := range names {
+			if a.has(n) {
+				return a.Text(n)
+			}
+		}
+		return ""
+	}
+	switch tool {
+	case "core_memory_append":
+		e, err := m.editable(a.Text("label"))
+		if err == nil {
+			m.set(e, e.Value+"\n"+a.Text("content"))
+		}
+		return err
+	case "core_memory_replace":
+		e, err := m.editable(a.Text("label"))
+		if err != nil || !strings.Contains(e.Value, a.Text("old_content")) {
+			return errServer
+		}
+		m.set(e, strings.ReplaceAll(e.Value, a.Text("old_content"), a.Text("new_content")))
+		return nil
+	case "memory_replace":
+		return m.replace(a.Text("label"), either("old_string", "old_str"), either("new_string", "new_str"), m.save)
+	case "memory_str_replace":
+		return m.replace(labelIn(a.Text("path")), either("old_string", "old_str"), either("new_string", "new_str"), nil)
+	case "memory_insert":
+		return m.insert(a.Text("label"), either("new_string", "new_str"), a, -1, m.save)
+	case "memory_str_insert":
+		return m.insert(flat(a.Text("path")), a.Text("insert_text"), a, -1, nil)
+	case "memory_rethink":
+		e, err := m.editable(a.Text("label"))
+		if err != nil || shown(a.Text("new_memory")) {
+			return errServer
+		}
+		m.set(e, a.Text("new_memory"))
+		return nil
+	case "rethink_memory":
+		return m.rethink(a.Text("target_block_label"), a.Text("new_memory"))
+	case "rethink_user_memory":
+		return m.rethink("human", a.Text("new_memory"))
+	case "memory_apply_patch":
+		return m.patch(a.Text("label"), a.Text("patch"))
+	case "memory":
+		return m.command(a)
+	case "archival_memory_insert":
+		m.passages = append(m.passages, Passage{Text: a.Text("content"), Tags: a.Texts("tags")})
+	case "store_memories":
+		for _, t := range a.Texts("chunks") {
+			m.passages = append(m.passages, Passage{Text: t})
+		}
+	}
+	return nil
+}
+
+// rethink is what older loops make of a whole block.
+func (m *memory) rethink(label, value string) error {
+	e, err := m.block(label)
+	if err != nil {
+		m.create(label, "", value)
+		return nil
+	}
+	m.set(e, value)
+	return nil
+}
+
+// replace puts one text in another's place, where that stands once. Without
+// save it is stored at once, and not by way of the view.
+func (m *memory) replace(label, from, to string, save func()) error {
+	e, err := m.editable(label)
+	if err != nil || shown(from) || numbered(to) {
+		return errServer
+	}
+	from, to = expandTabs(from), expandTabs(to)
+	value := expandTabs(e.Value)
+	if strings.Count(value, from) != 1 {
+		return errServer
+	}
+	m.store(e, strings.Replace(value, from, to, 1), save)
+	return nil
+}
+
+func (m *memory) store(e *entry, value string, save func()) {
+	e.Value = value
+	if save != nil {
+		save()
+	} else {
+		e.row.Value = value
+	}
+}
+
+func (m *memory) insert(label, text string, a Args, at int, save func()) error {
+	e, err := m.editable(label)
+	if err != nil || shown(text) {
+		return errServer
+	}
+	lines := strings.Split(expandTabs(e.Value), "\n")
+	if n, is := a.whole["insert_line"]; is {
+		at = n
+	}
+	switch {
+	case at == -1:
+		at = len(lines)
+	case at < 0 || at > len(lines):
+		return errServer
+	}
+	m.store(e, strings.Join(slices.Insert(lines, at, strings.Split(expandTabs(text), "\n")...), "\n"), save)
+	return nil
+}
+
+func (m *memory) create(label, description, value string) {
+	r := &row{Block: Block{Label: label, Value: value, Description: description}, attached: true}
+	m.rows = append(m.rows, r)
+	e := &entry{Block: r.Block, row: r}
+	if i := slices.IndexFunc(m.view, func(v *entry) bool { return v.Label == label }); i >= 0 {
+		m.view[i] = e
+	} else {
+		m.view = append(m.view, e)
+	}
+	m.save()
+}
+
+// detach takes a block from the agent. That there is none is told, and no
+// failure.
+func (m *memory) detach(label string) error {
+	e, err := m.block(label)
+	if err != nil {
+		return nil
+	}
+	if !e.row.attached {
+		return errServer
+	}
+	e.row.attached = false
+	m.view = m.view[:0:0]
+	for _, r := range m.rows { // the view is read anew
+		if r.attached {
+			m.view = append(m.view, &entry{Block: r.Block, row: r})
+		}
+	}
+	return nil
+}
+
+// command is the tool with many commands.
+func (m *memory) command(a Args) error {
+	has := func(names ...string) bool {
+		return !slices.ContainsFunc(names, func(n string) bool { return !a.has(n) })
+	}
+	switch a.Text("command") {
+	case "create":
+		if !has("path", "description") {
+			return errServer
+		}
+		m.create(labelIn(a.Text("path")), a.Text("description"), a.Text("file_text"))
+		return nil
+	case "str_replace":
+		if !has("path", "old_string", "new_string") && !has("path", "old_str", "new_str") {
+			return errServer
+		}
+		from, to := a.Text("old_string"), a.Text("new_string")
+		if !a.has("old_string") {
+			from, to = a.Text("old_str"), a.Text("new_str")
+		}
+		return m.replace(labelIn(a.Text("path")), from, to, nil)
+	case "insert":
+		if _, at := a.whole["insert_line"]; !at || !has("path", "insert_text") {
+			return errServer
+		}
+		return m.insert(flat(a.Text("path")), a.Text("insert_text"), a, -1, nil)
+	case "delete":
+		if !has("path") {
+			return errServer
+		}
+		return m.detach(flat(a.Text("path")))
+	case "rename":
+		return m.rename(a)
+	}
+	return errServer
+}
+
+func (m *memory) rename(a Args) error {
+	switch {
+	case a.Text("path") != "" && a.Text("description") != "":
+		e, err := m.block(flat(a.Text("path")))
+		if err == nil {
+			e.row.Description = a.Text("description")
+		}
+		return err
+	case a.Text("old_path") != "" && a.Text("new_path") != "":
+		return m.relabel(flat(a.Text("old_path")), flat(a.Text("new_path")))
+	}
+	return errServer
+}
+
+func (m *memory) relabel(from, to string) error {
+	e, err := m.block(from)
+	if err == nil {
+		e.row.Label = to
+	}
+	return err
+}
+
+// Text is what a change puts into a block, in whole lines: what a call adds, or
+// joins by taking something away, reads together with what stands beside it.
+func (c Change) Text() string {
+	before, after := strings.Split(c.Before.Value, "\n"), strings.Split(c.After.Value, "\n")
+	if !strings.Contains(c.After.Value, "\t") { // the server writes spaces for tabs
+		before = strings.Split(expandTabs(c.Before.Value), "\n")
+	}
+	for len(before) > 0 && len(after) > 0 && before[0] == after[0] {
+		before, after = before[1:], after[1:]
+	}
+	for len(before) > 0 && len(after) > 0 && before[len(before)-1] == after[len(after)-1] {
+		before, after = before[:len(before)-1], after[:len(after)-1]
+	}
+	return strings.Join(after, "\n")
+}

@@ -1,0 +1,104 @@
+package selfedit
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// lineEnd reports whether a character ends a line for Python's str.splitlines.
+// "\r\n" is one end.
+func lineEnd(r rune) bool {
+	switch r {
+	case '\n', '\r', '\v', '\f', 0x1c, 0x1d, 0x1e, 0x85, 0x2028, 0x2029:
+		return true
+	}
+	return false
+}
+
+// splitLines is str.splitlines().
+func splitLines(s string) []string {
+	var out []string
+	for s != "" {
+		end := strings.IndexFunc(s, lineEnd)
+		if end < 0 {
+			return append(out, s)
+		}
+		_, size := utf8.DecodeRuneInString(s[end:])
+		if strings.HasPrefix(s[end:], "\r\n") {
+			size = 2
+		}
+		out = append(out, s[:end])
+		s = s[end+size:]
+	}
+	return out
+}
+
+// space reports whether a character is white space for Python's str.strip.
+func space(r rune) bool { return unicode.IsSpace(r) || 0x1c <= r && r <= 0x1f }
+
+// strip is str.strip().
+func strip(s string) string { return strings.TrimFunc(s, space) }
+
+// expandTabs is str.expandtabs(): tabs become spaces up to the next column that
+// eight divides.
+func expandTabs(s string) string {
+	if !strings.Contains(s, "\t") {
+		return s
+	}
+	var b strings.Builder
+	column := 0
+	for _, r := range s {
+		switch r {
+		case '\t':
+			n := 8 - column%8
+			b.WriteString("        "[:n])
+			column += n
+			continue
+		case '\n', '\r':
+			column = 0
+		default:
+			column++
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// Spread is a text as the tools write it that make spaces of tabs.
+func Spread(s string) string { return expandTabs(s) }
+
+// The server refuses texts that repeat how it shows blocks with line numbers.
+const lineWarning = "# NOTE: Line numbers shown below (with arrows like '1→') are to help during editing. Do NOT include line number prefixes in your memory edit tool calls."
+
+// numbered reports whether a line begins with a number and an arrow.
+func numbered(s string) bool {
+	for line := range strings.SplitSeq(s, "\n") {
+		line = strings.TrimLeft(line, " \t")
+		rest := strings.TrimLeftFunc(line, func(r rune) bool { return unicode.Is(unicode.Nd, r) })
+		if rest != line && strings.HasPrefix(rest, "→") {
+			return true
+		}
+	}
+	return false
+}
+
+// shown reports whether the server takes a text for one that it has shown.
+func shown(s string) bool { return numbered(s) || strings.Contains(s, lineWarning) }
+
+// labelIn is the label in a path of the memory tools.
+func labelIn(path string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(path, "/memories/"), "/")
+}
+
+// flat is a label in the commands that take slashes for underscores.
+func flat(path string) string { return strings.ReplaceAll(labelIn(path), "/", "_") }
+
+// Labels are the labels that a path may mean: the commands differ.
+func Labels(path string) []string {
+	exact, plain := labelIn(path), flat(path)
+	if exact == plain {
+		return []string{exact}
+	}
+	return []string{exact, plain}
+}

@@ -1,0 +1,138 @@
+package selfedit
+
+import (
+	"bufio"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+var calls = flag.String("calls", "testdata/calls.jsonl", "`file` of calls that the server's code ran")
+
+// call is one call that the server's own code ran: e2e/letta/selfedits.py.
+type call struct {
+	Tool, Arguments string
+	Blocks          []stored
+	After           []stored
+	Passages        []Passage
+	Failed          bool
+}
+
+type stored struct {
+	Label, Value, Description string
+	ReadOnly                  bool `json:"read_only"`
+	Was                       int
+	Attached                  bool
+}
+
+func (s stored) block() Block { return Block{s.Label, s.Value, s.Description, s.ReadOnly} }
+
+// served calls f with each call of the file.
+func served(t *testing.T, f func(call)) {
+	t.Helper()
+	file, err := os.Open(*calls)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<20)
+	n := 0
+	for lines.Scan() {
+		var c call
+		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
+			t.Fatal(err)
+		}
+		n++
+		f(c)
+	}
+	if err := lines.Err(); err != nil || n < 500 {
+		t.Fatalf("%d calls, %v", n, err)
+	}
+}
+
+// state renders what a call left: each block that is not as it was, and the
+// passages.
+func state(changes []Change, passages []Passage) string {
+	var b strings.Builder
+	for _, c := range changes {
+		fmt.Fprintf(&b, "%d %#v -> %#v\n", c.Kind, c.Before, c.After)
+	}
+	for _, p := range passages {
+		fmt.Fprintf(&b, "passage %q %q\n", p.Text, p.Tags)
+	}
+	return b.String()
+}
+
+// want is what the server's code left.
+func (c call) want() string {
+	var changes []Change
+	for _, s := range c.After {
+		after := s.block()
+		switch {
+		case s.Was < 0:
+			changes = append(changes, Change{Created, Block{}, after})
+			if !s.Attached {
+				changes = append(changes, Change{Detached, after, after})
+			}
+			continue
+		case c.Blocks[s.Was].block() != after:
+			changes = append(changes, Change{Written, c.Blocks[s.Was].block(), after})
+		}
+		if !s.Attached {
+			changes = append(changes, Change{Detached, c.Blocks[s.Was].block(), after})
+		}
+	}
+	return state(changes, c.Passages)
+}
+
+// Proves EDGE-16: for every generated call memproxy works out the memory that
+// the server's own code leaves, or refuses the call; arguments that it takes
+// for unfit change nothing there.
+func TestMemoryBecomesWhatTheServerMakesOfIt(t *testing.T) {
+	ran, refused, changed := 0, 0, 0
+	served(t, func(c call) {
+		if t.Failed() && ran > 200 {
+			return
+		}
+		doc, err := jsondoc.Parse([]byte(c.Arguments), 0)
+		if err != nil || doc.Root.Kind != jsondoc.Object || Unreadable(c.Arguments) {
+			refused++
+			return
+		}
+		args, fits, err := Read(c.Tool, doc)
+		if err != nil {
+			refused++
+			return
+		}
+		ran++
+		blocks := make([]Block, len(c.Blocks))
+		for i, b := range c.Blocks {
+			blocks[i] = b.block()
+		}
+		got, failed := "", true
+		if fits {
+			var changes []Change
+			var passages []Passage
+			changes, passages, failed = Run(c.Tool, args, blocks)
+			got = state(changes, passages)
+		}
+		want := c.want()
+		if got != "" {
+			changed++
+		}
+		alias := doc.Root.Get("new_str") != nil || doc.Root.Get("old_str") != nil // of other versions
+		if (got != want || failed != c.Failed) && (!alias || want != "") {
+			t.Errorf("%s %s\non %#v\ngot  (failed %v)\n%swant (failed %v)\n%s", c.Tool, c.Arguments, blocks, failed, got, c.Failed, want)
+		}
+	})
+	t.Logf("%d calls ran, %d of them changed memory, %d refused", ran, changed, refused)
+	if ran < refused*3 || changed < ran/6 {
+		t.Errorf("%d calls ran, %d changed memory, %d refused: the calls prove little", ran, changed, refused)
+	}
+}

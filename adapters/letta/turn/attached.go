@@ -1,0 +1,143 @@
+package turn
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+
+	"golang.org/x/text/unicode/norm"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// A use is what a tool can do to memory.
+type use int
+
+const (
+	harmless use = iota
+	gated        // it is one of memoryTools
+	unseen       // nobody can say before what it writes
+)
+
+// useOf says what the server runs when an agent calls a tool. The tool's type
+// decides: the server's own tools are found by their names, and a tool of
+// somebody's own is not, however it is called.
+func useOf(tool *jsondoc.Value) use {
+	name := tool.Get("name").Text()
+	_, memory := memoryTools()[name]
+	switch tool.Get("tool_type").Text() {
+	case "letta_core", "letta_memory_core", "letta_sleeptime_core", "letta_voice_sleeptime_core", "letta_multi_agent_core":
+		switch name {
+		case "send_message", "memory_finish_edits", "finish_rethinking_memory", "search_memory":
+			return harmless
+		}
+		if memory {
+			return gated
+		}
+		return unseen
+	case "letta_builtin":
+		if name == "run_code_with_tools" { // which calls the others around the agent loop
+			return unseen
+		}
+		return harmless
+	case "letta_files_core", "external_mcp", "external_composio", "external_langchain":
+		return harmless
+	case "": // a server that does not tell
+		if memory {
+			return gated
+		}
+		return harmless
+	}
+	// Code of somebody's own. It may change the agent's blocks if it takes the
+	// agent's state, by a parameter of that name.
+	if tool.Get("source_type").Text() != "typescript" && takesState(tool.Get("source_code").Text()) {
+		return unseen
+	}
+	return harmless
+}
+
+// takesState reports whether Python code may name a parameter agent_state.
+// Python takes letters of other widths and styles for the plain ones.
+func takesState(source string) bool {
+	return strings.Contains(norm.NFKC.String(source), "agent_state")
+}
+
+// attached takes down which of the agent's tools are to be gated.
+func (t *Turn) attached(doc *jsondoc.Doc) error {
+	t.known = true
+	tools := doc.Root.Get("tools")
+	if tools == nil || tools.Kind != jsondoc.Array {
+		return errors.New("letta: an agent without its tools")
+	}
+	pauses := doc.Root.Get("agent_type").Text() == pausingLoop
+	if err := t.rules.read(doc); err != nil {
+		return err
+	}
+	unseens := 0
+	for _, tool := range tools.Elems {
+		name := tool.Get("name").Text()
+		t.rules.available = append(t.rules.available, name)
+		switch u := useOf(tool); {
+		case u == unseen:
+			unseens++
+			continue
+		case u == harmless:
+			continue
+		case !t.tools[name].search:
+			t.writers++
+		case !pauses: // its results are not filtered; it writes nothing
+			continue
+		}
+		t.server[name] = true
+		if err := t.shadow(doc, tool, name); err != nil {
+			return err
+		}
+	}
+	if t.writers > 0 && !pauses || unseens > 0 || followed(doc) || len(t.server) > 0 && t.rules.beyond {
+		return memproxy.ErrUngated
+	}
+	if err := t.bound(doc, tools); err != nil {
+		return err
+	}
+	if t.asked = t.opt.Conversation == "" || t.opt.Conversation == "default" || len(t.server) == 0; t.asked {
+		t.pending(doc.Root.Get("pending_approval"))
+	}
+	return nil
+}
+
+// bound shadows the agent's other tools as well where its rules look back at
+// what was called: the server forgets that at every pause.
+func (t *Turn) bound(doc *jsondoc.Doc, tools *jsondoc.Value) error {
+	if len(t.server) == 0 || !t.rules.remember {
+		return nil
+	}
+	for _, tool := range tools.Elems {
+		name := tool.Get("name").Text()
+		if t.server[name] {
+			continue
+		}
+		if err := t.shadow(doc, tool, name); err != nil {
+			return err
+		}
+		t.free[name] = t.gated[name]
+	}
+	return nil
+}
+
+// shadow names a tool of the server's as a client tool, so that the server
+// pauses before it runs. One that a person is to approve by the agent's own
+// rules stays the caller's to approve.
+func (t *Turn) shadow(doc *jsondoc.Doc, tool *jsondoc.Value, name string) error {
+	if slices.ContainsFunc(t.own, func(raw json.RawMessage) bool { return nameOf(raw) == name }) {
+		return nil // the caller runs its own in the server's place, or approves the server's: see pending
+	}
+	shadow, err := shadowOf(doc, tool, name)
+	if err != nil {
+		return err
+	}
+	t.gated[name] = !t.rules.asks(name)
+	t.shadowed = append(t.shadowed, shadow)
+	return nil
+}

@@ -1,0 +1,97 @@
+package turn
+
+import (
+	"fmt"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/letta/selfedit"
+)
+
+// maxOwn bounds the blocks that a conversation has of its own.
+const maxOwn = 64
+
+// A look is a side request about the blocks that calls write to.
+type look struct {
+	request memproxy.Request
+	take    func(*Turn, *jsondoc.Value)
+}
+
+// writesBlocks reports whether calls of a tool change blocks.
+func writesBlocks(name string) bool {
+	switch tool := memoryTools()[name]; {
+	case tool.search, tool.read != nil, tool.kind == "", name == "archival_memory_insert", name == "store_memories":
+		return false
+	}
+	return true
+}
+
+// look asks for the agent's blocks, and for those that the conversation has in
+// place of them.
+func (t *Turn) look() {
+	t.blocks = nil
+	t.looks = []look{{get(t.opt.Prefix+"/agents/"+t.agent, "include=agent.blocks"), (*Turn).agentBlocks}}
+	if c := t.opt.Conversation; c != "" && c != "default" {
+		t.looks = append(t.looks, look{get(t.opt.Prefix+"/conversations/"+c, ""), (*Turn).isolated})
+	}
+}
+
+// seen takes the answer to a look. What cannot be looked at is not ruled on.
+func (t *Turn) seen(r memproxy.Reply) error {
+	if len(t.looks) == 0 {
+		return fmt.Errorf("letta: an answer to nothing that was asked")
+	}
+	if r.Status < 200 || r.Status > 299 {
+		return fmt.Errorf("letta: asked for what an agent remembers, the server answers %d", r.Status)
+	}
+	doc, err := jsondoc.Parse(r.Body, 0)
+	if err != nil {
+		return err
+	}
+	take := t.looks[0].take
+	t.looks = t.looks[1:]
+	take(t, doc.Root)
+	t.looked = len(t.looks) == 0
+	return nil
+}
+
+func (t *Turn) agentBlocks(agent *jsondoc.Value) {
+	list := agent.Get("blocks")
+	if list == nil || list.Kind != jsondoc.Array {
+		list = agent.Get("memory").Get("blocks")
+	}
+	if list == nil {
+		return
+	}
+	for _, e := range list.Elems {
+		t.block(e)
+	}
+}
+
+func (t *Turn) isolated(conversation *jsondoc.Value) {
+	list := conversation.Get("isolated_block_ids")
+	if list == nil {
+		return
+	}
+	for _, e := range list.Elems {
+		if id := e.Text(); plainID(id) && len(t.looks) < maxOwn {
+			t.looks = append(t.looks, look{get(t.opt.Prefix+"/blocks/"+id, ""), (*Turn).block})
+		}
+	}
+}
+
+// block takes a block. A later one of the same label stands in the place of
+// the first.
+func (t *Turn) block(v *jsondoc.Value) {
+	b := selfedit.Block{
+		Label: v.Get("label").Text(), Value: v.Get("value").Text(), Description: v.Get("description").Text(),
+		ReadOnly: v.Get("read_only") != nil && v.Get("read_only").Kind == jsondoc.Bool && v.Get("read_only").End-v.Get("read_only").Start == len("true"),
+	}
+	for i := range t.blocks {
+		if t.blocks[i].Label == b.Label {
+			t.blocks[i] = b
+			return
+		}
+	}
+	t.blocks = append(t.blocks, b)
+}

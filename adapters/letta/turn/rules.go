@@ -1,0 +1,254 @@
+package turn
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// rules are an agent's tool rules, and what they look back at. The server
+// begins with an empty history after every pause, so that its own counting
+// would begin anew with each call that memproxy rules on: memproxy counts
+// instead, as the server does (letta/helpers/tool_rule_solver.py).
+type rules struct {
+	list      []rule
+	available []string // names of the agent's tools
+	history   []string // of the calls that ran; the server takes each down twice
+	last      string   // the newest result of a call
+	remember  bool     // a rule looks back at the history
+	beyond    bool     // a rule does what cannot be carried over a pause
+	ended     bool     // the leg is the last by a rule
+}
+
+type rule struct {
+	kind, tool string
+	children   []string
+	limit      int
+	outputs    []output // of a conditional rule, in order
+	other      string   // where no output is the one
+	strict     bool
+}
+
+type output struct{ is, tool string }
+
+// read takes an agent's rules.
+func (r *rules) read(doc *jsondoc.Doc) error {
+	list := doc.Root.Get("tool_rules")
+	if list == nil {
+		return nil
+	}
+	for _, v := range list.Elems {
+		one := rule{kind: v.Get("type").Text(), tool: v.Get("tool_name").Text()}
+		if c := v.Get("children"); c != nil {
+			for _, e := range c.Elems {
+				one.children = append(one.children, e.Text())
+			}
+		}
+		switch one.kind {
+		case "requires_approval", "exit_loop", "continue_loop":
+		case "run_first", "constrain_child_tools", "parent_last_tool", "required_before_exit":
+			r.remember = true
+		case "max_count_per_step":
+			limit := v.Get("max_count_limit")
+			n, err := strconv.Atoi(string(rawOf(doc, limit)))
+			if err != nil {
+				return fmt.Errorf("letta: a tool rule without a whole number")
+			}
+			r.remember, one.limit = true, n
+		case "conditional":
+			r.remember, one.other, one.strict = true, v.Get("default_child").Text(), doc.True(v.Get("require_output_mapping"))
+			if m := v.Get("child_output_mapping"); m != nil {
+				for _, o := range m.Members {
+					one.outputs = append(one.outputs, output{o.Name, o.Value.Text()})
+				}
+			}
+		default:
+			r.beyond = true // a rule of another version
+		}
+		r.beyond = r.beyond || prefills(v)
+		r.list = append(r.list, one)
+	}
+	return nil
+}
+
+func rawOf(doc *jsondoc.Doc, v *jsondoc.Value) []byte {
+	if v == nil {
+		return nil
+	}
+	return doc.Raw(v)
+}
+
+// prefills reports whether a rule puts arguments in the place of the model's.
+// The server would do that again after a pause, to calls of which the gate saw
+// other arguments.
+func prefills(v *jsondoc.Value) bool {
+	if args := v.Get("args"); args != nil && len(args.Members) > 0 {
+		return true
+	}
+	nodes := v.Get("child_arg_nodes")
+	return nodes != nil && slices.ContainsFunc(nodes.Elems, func(n *jsondoc.Value) bool {
+		args := n.Get("args")
+		return args != nil && len(args.Members) > 0
+	})
+}
+
+func (r *rules) has(kind, tool string) bool {
+	return slices.ContainsFunc(r.list, func(one rule) bool { return one.kind == kind && one.tool == tool })
+}
+
+// asks reports whether a person has to approve the calls of a tool.
+func (r *rules) asks(tool string) bool { return r.has("requires_approval", tool) }
+
+// valid are the tools that may be called now; all where nothing would be left.
+func (r *rules) valid() []string {
+	var first []string
+	for _, one := range r.list {
+		if one.kind == "run_first" {
+			first = append(first, one.tool)
+		}
+	}
+	if len(r.history) == 0 && first != nil {
+		return first
+	}
+	valid := slices.Clone(r.available)
+	for i := range r.list {
+		valid = slices.DeleteFunc(valid, func(tool string) bool { return !r.list[i].lets(tool, r) })
+	}
+	if len(valid) == 0 {
+		return r.available
+	}
+	return valid
+}
+
+// lets reports whether a rule lets a tool be called.
+func (one *rule) lets(tool string, r *rules) bool {
+	after := len(r.history) > 0 && r.history[len(r.history)-1] == one.tool
+	child := slices.Contains(one.children, tool)
+	switch one.kind {
+	case "constrain_child_tools":
+		return !after || child
+	case "parent_last_tool":
+		return after == child
+	case "conditional":
+		return !after || one.leads(tool, r.last)
+	case "max_count_per_step":
+		n := 0
+		for _, called := range r.history {
+			if called == one.tool {
+				n++
+			}
+		}
+		return tool != one.tool || n < one.limit
+	}
+	return true
+}
+
+// leads reports whether the result of a tool leads to another.
+func (one *rule) leads(tool, result string) bool {
+	if doc, err := jsondoc.Parse([]byte(result), 0); err == nil && doc.Root.Kind == jsondoc.Object {
+		said := doc.Root.Get("message").Text()
+		for _, o := range one.outputs {
+			if o.is == said {
+				return o.tool == tool
+			}
+		}
+		if one.strict {
+			return false
+		}
+	} else if one.strict {
+		return false
+	}
+	return one.other == "" || one.other == tool
+}
+
+// owed are the tools that have to be called before the agent may stop.
+func (r *rules) owed(called []string) bool {
+	return slices.ContainsFunc(r.list, func(one rule) bool {
+		return one.kind == "required_before_exit" && slices.Contains(r.available, one.tool) && !slices.Contains(called, one.tool)
+	})
+}
+
+func (r *rules) requires() bool {
+	return slices.ContainsFunc(r.list, func(one rule) bool { return one.kind == "required_before_exit" })
+}
+
+// constrain denies the calls of a pause that the agent's rules do not let be
+// made, in the server's words.
+func (t *Turn) constrain() {
+	if !t.rules.remember || t.opt.Recovers {
+		return
+	}
+	valid := t.rules.valid()
+	for _, c := range t.calls {
+		if !slices.Contains(valid, c.name) {
+			c.ruled = true
+			c.decision = memproxy.Decision{ID: "none", Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{
+				Detail: "[ToolConstraintError] Cannot call " + c.name + ", valid tools include: " + strings.Join(valid, ", ") + ".",
+			}}}
+		}
+	}
+}
+
+// runs are the names of the calls that run once the pause is answered.
+func (t *Turn) runs() []string {
+	var out []string
+	for _, c := range t.calls {
+		if own := t.answerOf(c.id); c.mine && c.decision.Verdict.Stops() || own != nil && !own.approves {
+			continue
+		}
+		out = append(out, c.name)
+	}
+	return out
+}
+
+// register takes down the calls that the leg runs, twice each, as the server
+// does.
+func (t *Turn) register() {
+	for _, name := range t.runs() {
+		t.rules.history = append(t.rules.history, name, name)
+	}
+	for _, c := range t.calls {
+		if c.result != nil {
+			t.rules.last = c.result.Return
+		}
+	}
+}
+
+// limit is how many steps the next leg may take by the agent's rules, or zero.
+// Where the server would count a required call as missing that ran before a
+// pause, the leg ends with the model's next word; where a call that memproxy
+// answers itself ends the turn, with the answer.
+func (t *Turn) limit() int64 {
+	runs := t.runs()
+	owed := t.rules.owed(append(slices.Clone(t.rules.history), runs...))
+	t.rules.ended = false
+	if len(t.calls) > 0 && !owed && len(runs) == len(t.calls) {
+		ends := slices.ContainsFunc(runs, func(name string) bool { return t.rules.has("exit_loop", name) })
+		answered := slices.ContainsFunc(t.calls, func(c *call) bool { return c.result != nil })
+		if t.rules.ended = ends && (answered || t.rules.requires()); t.rules.ended {
+			return 1
+		}
+	}
+	switch {
+	case !t.rules.requires() || owed:
+		return 0
+	case len(t.calls) > 0:
+		return 2 // the calls, and the model's next word
+	}
+	return 1
+}
+
+// ruledOut says why a leg ended that was the last by a rule.
+func (t *Turn) ruledOut(doc *jsondoc.Doc, stop *jsondoc.Value) (*jsondoc.Doc, error) {
+	reason := stop.Get("stop_reason")
+	if is := reason.Text(); !t.rules.ended || is != "max_steps" && is != "end_turn" {
+		return doc, nil
+	}
+	e := doc.Edit()
+	e.Replace(reason, []byte(`"tool_rule"`))
+	return jsondoc.Parse(e.Apply(), 0)
+}

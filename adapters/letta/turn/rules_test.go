@@ -1,0 +1,250 @@
+package turn
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+)
+
+// ruled is an agent with a tool that writes, one that does not, and rules.
+func ruled(rules string) string {
+	return `{"id":"agent-1","agent_type":"letta_v1_agent","tools":[
+	{"name":"memory_insert","tool_type":"letta_sleeptime_core"},{"name":"mail","tool_type":"custom","source_code":"def mail(to: str):\n  pass"}],"tool_rules":[` + rules + `]}`
+}
+
+func called(name, id string) string {
+	return `{"messages":[{"id":"m-1","message_type":"approval_request_message","tool_calls":[{"name":"` + name +
+		`","arguments":"{\"label\":\"human\",\"new_string\":\"x\"}","tool_call_id":"` + id + `"}]}],"stop_reason":{"stop_reason":"requires_approval"},"usage":{"step_count":1}}`
+}
+
+// call makes a leg end in a call and answers it: what the agent is told.
+func (t *Turn) call(tb testing.TB, name, id string) string {
+	tb.Helper()
+	if err := t.Whole([]byte(called(name, id))); err != nil {
+		tb.Fatal(err)
+	}
+	if !t.Paused() {
+		return "handed on"
+	}
+	for _, c := range t.Waiting() {
+		t.Rule(c.ID, memproxy.Decision{ID: "d-1", Verdict: memproxy.Allow})
+	}
+	body := leg(tb.(*testing.T), t)
+	switch {
+	case strings.Contains(body, `"approve":true,"reason"`):
+		return "ran"
+	case strings.Contains(body, "[ToolConstraintError] Cannot call "+name):
+		return "violates"
+	}
+	return body
+}
+
+// Proves EDGE-16: an agent's tool rules bind over the pauses that memproxy
+// makes, for its memory tools and for the others, as they do without it.
+func TestToolRulesBindOverPauses(t *testing.T) {
+	for _, tc := range []struct{ name, rules, calls, want string }{
+		{"none", ``, "memory_insert memory_insert memory_insert", "ran ran ran"},
+		// The server takes each call down twice, and so reaches two with one.
+		{"max_count", `{"type":"max_count_per_step","tool_name":"memory_insert","max_count_limit":1}`, "memory_insert memory_insert mail memory_insert", "ran violates ran violates"},
+		{"max_count of three", `{"type":"max_count_per_step","tool_name":"memory_insert","max_count_limit":3}`, "memory_insert memory_insert memory_insert", "ran ran violates"},
+		{"max_count of another tool", `{"type":"max_count_per_step","tool_name":"mail","max_count_limit":1}`, "mail memory_insert mail", "ran ran violates"},
+		{"run_first", `{"type":"run_first","tool_name":"mail"}`, "memory_insert mail memory_insert", "violates ran ran"},
+		{"child", `{"type":"constrain_child_tools","tool_name":"memory_insert","children":["mail"]}`, "memory_insert memory_insert mail memory_insert", "ran violates ran ran"},
+		{"parent", `{"type":"parent_last_tool","tool_name":"mail","children":["memory_insert"]}`, "memory_insert mail memory_insert", "violates ran ran"},
+		{"conditional", `{"type":"conditional","tool_name":"mail","child_output_mapping":{"yes":"memory_insert"},"require_output_mapping":true,"default_child":null}`, "memory_insert mail", "ran ran"},
+		{"required", `{"type":"required_before_exit","tool_name":"memory_insert"}`, "mail memory_insert mail", "ran ran ran"},
+	} {
+		turn := newTurn(t, `{"input":"hi"}`, ruled(tc.rules))
+		leg(t, turn)
+		var got []string
+		for i, name := range strings.Fields(tc.calls) {
+			got = append(got, turn.call(t, name, string(rune('a'+i))))
+		}
+		if s := strings.Join(got, " "); s != tc.want {
+			if tc.rules == "" { // then the other tool is none of the gate's
+				s = strings.ReplaceAll(s, "handed on", "ran")
+			}
+			if s != tc.want {
+				t.Errorf("%s: %s came to %s, want %s", tc.name, tc.calls, s, tc.want)
+			}
+		}
+	}
+}
+
+// Without rules that look back the other tools stay the server's: nothing
+// pauses for them.
+func TestOnlyRulesThatLookBackShadowOtherTools(t *testing.T) {
+	for rules, want := range map[string]bool{
+		``: false,
+		`{"type":"exit_loop","tool_name":"mail"},{"type":"continue_loop","tool_name":"mail"},{"type":"requires_approval","tool_name":"mail"}`: false,
+		`{"type":"max_count_per_step","tool_name":"mail","max_count_limit":1}`:                                                                true,
+	} {
+		if got := strings.Contains(leg(t, newTurn(t, `{"input":"hi"}`, ruled(rules))), `"mail"`); got != want {
+			t.Errorf("%s: mail is shadowed: %v, want %v", rules, got, want)
+		}
+	}
+}
+
+// Proves EDGE-16: where the server would take a required call for missing that
+// ran before a pause, or go on behind a call that ends the turn, the leg ends.
+func TestLegsEndByRules(t *testing.T) {
+	required := `{"type":"required_before_exit","tool_name":"memory_insert"}`
+	exit := `{"type":"exit_loop","tool_name":"mail"}`
+	for _, tc := range []struct{ name, rules, calls, want string }{
+		{"nothing is required", exit, "memory_insert", ""},
+		{"the required call is to come", required, "mail", ""},
+		{"the required call runs", required, "memory_insert", `"max_steps":2`},
+		{"the required call ran", required, "memory_insert mail", `"max_steps":2`},
+		{"the last call ends the turn", required + "," + exit, "memory_insert mail", `"max_steps":1`},
+		{"it ends the turn too early", required + "," + exit, "mail", ""},
+	} {
+		turn := newTurn(t, `{"input":"hi"}`, ruled(tc.rules))
+		leg(t, turn)
+		body := ""
+		for i, name := range strings.Fields(tc.calls) {
+			if err := turn.Whole([]byte(called(name, string(rune('a'+i))))); err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range turn.Waiting() {
+				turn.Rule(c.ID, memproxy.Decision{ID: "d-1"})
+			}
+			body = leg(t, turn)
+		}
+		if got := body[max(0, strings.Index(body, `"max_steps"`)):]; tc.want == "" && strings.Contains(body, "max_steps") || tc.want != "" && !strings.HasPrefix(got, tc.want) {
+			t.Errorf("%s: %s, want %q", tc.name, got, tc.want)
+		}
+		if tc.want == `"max_steps":1` {
+			if err := turn.Whole([]byte(`{"messages":[],"stop_reason":{"message_type":"stop_reason","stop_reason":"max_steps"}}`)); err != nil {
+				t.Fatal(err)
+			}
+			if answer, err := turn.Answer(); err != nil || !strings.Contains(string(answer), `"stop_reason":"tool_rule"`) {
+				t.Errorf("%s: %s, %v", tc.name, answer, err)
+			}
+		}
+	}
+}
+
+// Proves EDGE-16, EDGE-1: a call that a person is to approve is the caller's;
+// its approval is ruled on before the server sees it, and can be denied.
+func TestAPersonsApprovalStaysThePersons(t *testing.T) {
+	rule := `{"type":"requires_approval","tool_name":"memory_insert"}`
+	turn := newTurn(t, `{"input":"hi"}`, ruled(rule))
+	if body := leg(t, turn); !strings.Contains(body, `"name":"memory_insert"`) {
+		t.Errorf("the tool is not shadowed, and would run once the rule is gone: %s", body)
+	}
+	if err := turn.Whole([]byte(called("memory_insert", "c-1"))); err != nil {
+		t.Fatal(err)
+	}
+	if turn.Paused() || len(turn.Waiting()) != 0 {
+		t.Error("memproxy answers in the person's place")
+	}
+	if answer, err := turn.Answer(); err != nil || !strings.Contains(string(answer), "approval_request_message") || !strings.Contains(string(answer), `"requires_approval"`) {
+		t.Errorf("the caller is not asked: %s, %v", answer, err)
+	}
+	waits := strings.Replace(ruled(rule), "{", `{"pending_approval":{"id":"m-1","tool_calls":[{"name":"memory_insert","arguments":"{\"label\":\"human\",\"new_string\":\"x\"}","tool_call_id":"c-1"}]},`, 1)
+	// Without an answer nothing waits, and the server tells the caller.
+	if turn := newTurn(t, `{"input":"hi"}`, waits); turn.Paused() {
+		t.Error("a message of the caller's answers for the person")
+	}
+	for verdict, want := range map[memproxy.Verdict]string{memproxy.Allow: `"approve":true`, memproxy.Deny: `"approve":false`} {
+		turn := newTurn(t, `{"messages":[{"type":"approval","approvals":[{"type":"approval","tool_call_id":"c-1","approve":true}]}]}`, waits)
+		if calls := turn.Waiting(); len(calls) != 1 {
+			t.Fatalf("%d calls wait for a ruling, want the approved one", len(calls))
+		}
+		turn.Rule("c-1", memproxy.Decision{ID: "d-1", Verdict: verdict})
+		if body := leg(t, turn); !strings.Contains(body, want) {
+			t.Errorf("%s: %s, want %s", verdict, body, want)
+		}
+	}
+}
+
+// Proves EDGE-16: what the server runs decides, and not what it is called.
+func TestTheTypeOfAToolDecides(t *testing.T) {
+	for _, tc := range []struct {
+		tool string
+		want use
+	}{
+		{`{"name":"memory_insert","tool_type":"letta_sleeptime_core"}`, gated},
+		{`{"name":"memory_insert"}`, gated},
+		{`{"name":"memory_insert","tool_type":"custom","source_code":"def memory_insert(label: str): pass"}`, harmless},
+		{`{"name":"memory_insert","tool_type":"custom","source_code":"def memory_insert(agent_state, label: str): pass"}`, unseen},
+		{`{"name":"notes","tool_type":"custom","source_code":"def notes(agent_state: \"AgentState\"): pass"}`, unseen},
+		{`{"name":"notes","tool_type":"custom","source_code":"def notes(ａｇent_state): pass"}`, unseen},
+		{`{"name":"notes","tool_type":"custom","source_type":"typescript","source_code":"function notes(agent_state) {}"}`, harmless},
+		{`{"name":"notes","tool_type":"yet to come","source_code":"def notes(agent_state): pass"}`, unseen},
+		{`{"name":"memory_append_all","tool_type":"letta_memory_core"}`, unseen},
+		{`{"name":"memory_finish_edits","tool_type":"letta_sleeptime_core"}`, harmless},
+		{`{"name":"send_message","tool_type":"letta_core"}`, harmless},
+		{`{"name":"run_code_with_tools","tool_type":"letta_builtin"}`, unseen},
+		{`{"name":"run_code","tool_type":"letta_builtin"}`, harmless},
+		{`{"name":"memory_insert","tool_type":"external_mcp"}`, harmless},
+		{`{"name":"archival_memory_search","tool_type":"letta_core"}`, gated},
+	} {
+		turn, err := New(Options{Prefix: "/v1", Agent: "agent-1", Body: []byte(`{"input":"hi"}`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(`{"agent_type":"letta_v1_agent","tools":[` + tc.tool + `]}`)})
+		got := harmless
+		switch {
+		case errors.Is(err, memproxy.ErrUngated):
+			got = unseen
+		case err != nil:
+			t.Fatal(err)
+		case len(turn.gated) > 0:
+			got = gated
+		}
+		if got != tc.want {
+			t.Errorf("%s: %d, want %d", tc.tool, got, tc.want)
+		}
+	}
+}
+
+// Rules that write arguments in the model's place, and rules of other versions,
+// cannot be carried over a pause: such a run is not gated.
+func TestRulesBeyondAPauseAreUngated(t *testing.T) {
+	for rule, want := range map[string]bool{
+		`{"type":"run_first","tool_name":"memory_insert","args":{"new_string":"x"}}`:                                                                   true,
+		`{"type":"run_first","tool_name":"memory_insert","args":null}`:                                                                                 false,
+		`{"type":"constrain_child_tools","tool_name":"mail","children":["memory_insert"],"child_arg_nodes":[{"name":"memory_insert","args":{"a":1}}]}`: true,
+		`{"type":"of another version","tool_name":"mail"}`:                                                                                             true,
+	} {
+		turn, err := New(Options{Prefix: "/v1", Agent: "agent-1", Body: []byte(`{"input":"hi"}`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(ruled(rule))}); errors.Is(err, memproxy.ErrUngated) != want {
+			t.Errorf("%s: %v, want it ungated: %v", rule, err, want)
+		}
+	}
+}
+
+// Proves EDGE-16: what a call makes of a block is ruled on as it will read,
+// beside what stands there; calls of one pause follow one another.
+func TestCallsAreRuledOnAsTheBlocksWillRead(t *testing.T) {
+	turn := newTurn(t, `{"input":"hi"}`, ruled(``))
+	leg(t, turn)
+	if err := turn.Whole([]byte(strings.Replace(called("memory_insert", "c-1"), `}]}],"`, `},{"name":"memory_insert","arguments":"{\"label\":\"human\",\"new_string\":\"y\",\"insert_line\":0}","tool_call_id":"c-2"}]}],"`, 1))); err != nil {
+		t.Fatal(err)
+	}
+	q, more := turn.Prepare()
+	if !more || q.EscapedPath != "/v1/agents/agent-1" || q.Query != "include=agent.blocks" {
+		t.Fatalf("%+v %v", q, more)
+	}
+	if err := turn.Prepared(memproxy.Reply{Status: 503}); err == nil {
+		t.Error("calls are ruled on although nobody knows what they write to")
+	}
+	if err := turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(`{"blocks":[{"label":"human","value":"a\tb","description":null,"read_only":false}]}`)}); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range turn.Waiting() {
+		got = append(got, said(c.Operation))
+	}
+	if want := []string{`learn human="x"`, `learn human="y"`}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

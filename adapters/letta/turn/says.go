@@ -1,0 +1,217 @@
+package turn
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/letta/selfedit"
+)
+
+// says takes down what a call writes and where. What it looks for, to be
+// replaced or taken away, is not content: a text may be removed that may not
+// be written.
+func (c *toolCall) says() error {
+	label := c.args.Text("label")
+	switch c.name {
+	case "core_memory_append":
+		c.text("content", label)
+	case "core_memory_replace":
+		c.text("new_content", label)
+	case "memory_insert", "memory_replace":
+		c.text("new_string", label)
+		c.text("new_str", label)
+	case "memory_rethink":
+		c.text("new_memory", label)
+	case "rethink_memory":
+		c.text("new_memory", c.args.Text("target_block_label"))
+	case "rethink_user_memory":
+		c.text("new_memory", "human")
+	case "memory_str_replace", "memory_str_insert":
+		for _, label := range selfedit.Labels(c.args.Text("path")) {
+			c.text("new_string", label)
+			c.text("new_str", label)
+			c.text("insert_text", label)
+		}
+	case "memory_apply_patch":
+		return c.patch(label)
+	case "memory":
+		return c.command()
+	case "archival_memory_insert":
+		c.text("content", "")
+		for i, tag := range c.args.Texts("tags") {
+			c.add(jsondoc.Index("/tags", i), tag, "")
+		}
+	case "store_memories":
+		for i, s := range c.args.Texts("chunks") {
+			c.add(jsondoc.Index("/chunks", i), s, "")
+		}
+	}
+	return nil
+}
+
+// text takes an argument for content of a block, if it is there.
+func (c *toolCall) text(argument, label string) {
+	if c.doc.Root.Get(argument) != nil {
+		c.add("/"+argument, c.args.Text(argument), label)
+	}
+}
+
+// command reads the one tool with many commands.
+func (c *toolCall) command() error {
+	labels := selfedit.Labels(c.args.Text("path"))
+	every := func(arguments ...string) {
+		for _, label := range labels {
+			for _, a := range arguments {
+				c.text(a, label)
+			}
+		}
+	}
+	switch c.args.Text("command") {
+	case "create": // the label is the path as it stands
+		c.op.Kind, labels = memproxy.Learn, labels[:1]
+		every("file_text", "description")
+		c.add("/path", labels[0], labels[0])
+	case "str_replace":
+		labels = labels[:1]
+		every("new_string", "new_str")
+	case "insert":
+		c.op.Kind = memproxy.Learn
+		every("insert_text")
+	case "delete":
+		c.op.Kind, c.op.Cost = memproxy.Forget, 0
+		for _, label := range labels {
+			c.add("/path", "", label)
+		}
+	case "rename":
+		c.rename(labels)
+	}
+	return nil
+}
+
+// rename reads a change of a description or of a label: the server takes the
+// first if both are there.
+func (c *toolCall) rename(labels []string) {
+	if c.args.Text("path") != "" && c.args.Text("description") != "" {
+		for _, label := range labels {
+			c.text("description", label)
+		}
+		return
+	}
+	if to := c.args.Text("new_path"); to != "" && c.args.Text("old_path") != "" {
+		c.moved("/old_path", "/new_path", selfedit.Labels(c.args.Text("old_path")), selfedit.Labels(to))
+	}
+}
+
+// moved takes down a renaming: the new label is content, which agents read,
+// and both blocks are written to.
+func (c *toolCall) moved(from, to string, was, becomes []string) {
+	for _, label := range becomes {
+		c.add(to, label, label)
+	}
+	for _, label := range was {
+		c.add(from, "", label)
+	}
+}
+
+// patch reads a unified diff on one block, or one with headers over many. What
+// it adds is content; every block that it names is a field that it writes. One
+// that deletes does nothing else: a call is ruled on as one kind of change.
+func (c *toolCall) patch(label string) error {
+	patch := c.args.Text("patch")
+	actions, refused := selfedit.Actions(patch)
+	if refused {
+		return nil // the server says what is wrong with it; all its texts are items
+	}
+	if actions == nil {
+		c.add("/patch", strings.Join(selfedit.Added(selfedit.Lines(patch)), "\n"), label)
+		return nil
+	}
+	verbs := map[string]int{}
+	for _, a := range actions {
+		verbs[a.Verb]++
+		labels := selfedit.Labels("/memories/" + a.Label)
+		switch a.Verb {
+		case "add":
+			c.add("/patch", a.Value(), labels[0])
+			if a.Description != "" {
+				c.add("/patch", a.Description, labels[0])
+			}
+			c.add("/patch", labels[0], labels[0])
+		case "update":
+			c.add("/patch", strings.Join(selfedit.Added(selfedit.Lines(strings.Join(a.Lines, "\n"))), "\n"), a.Label)
+		case "rename":
+			c.moved("/patch", "/patch", selfedit.Labels("/memories/"+a.From), labels)
+		case "delete":
+			for _, l := range labels {
+				c.add("/patch", "", l)
+			}
+		}
+	}
+	switch len(actions) {
+	case verbs["delete"]:
+		c.op.Kind, c.op.Cost = memproxy.Forget, 0
+	case verbs["add"]:
+		c.op.Kind = memproxy.Learn
+	default:
+		if verbs["delete"] > 0 {
+			return malformed("/patch", "blocks are deleted by a call of their own, and not beside other changes")
+		}
+	}
+	return nil
+}
+
+// memory is what an agent remembers while its calls are ruled on, one after
+// the other.
+type memory struct{ blocks []selfedit.Block }
+
+// makes adds what the call makes of the blocks: texts as they read beside what
+// stands there, and every block that comes to be written.
+func (c *toolCall) makes(m *memory) {
+	changes, _, _ := selfedit.Run(c.name, c.args, m.blocks)
+	for _, ch := range changes {
+		label := ch.After.Label
+		if ch.Kind == selfedit.Detached {
+			c.unsaid("", label)
+			continue
+		}
+		c.unsaid(ch.Text(), label)
+		if ch.After.Description != ch.Before.Description {
+			c.unsaid(ch.After.Description, label)
+		}
+		if ch.After.Label != ch.Before.Label && ch.Kind == selfedit.Written {
+			c.unsaid("", ch.Before.Label)
+		}
+	}
+	m.blocks = after(m.blocks, changes)
+}
+
+// after are blocks once a call has changed them.
+func after(blocks []selfedit.Block, changes []selfedit.Change) []selfedit.Block {
+	blocks = slices.Clone(blocks)
+	for _, ch := range changes {
+		i := slices.Index(blocks, ch.Before)
+		if i < 0 {
+			i = slices.Index(blocks, ch.After)
+		}
+		switch {
+		case ch.Kind == selfedit.Created:
+			blocks = append(blocks, ch.After)
+		case i >= 0 && ch.Kind == selfedit.Detached:
+			blocks = slices.Delete(blocks, i, i+1)
+		case i >= 0:
+			blocks[i] = ch.After
+		}
+	}
+	return blocks
+}
+
+// unsaid adds what no item says of a block yet.
+func (c *toolCall) unsaid(text, label string) {
+	if !slices.ContainsFunc(c.op.Items, func(it memproxy.Item) bool {
+		return it.Field == label && (text == "" || strings.Contains(it.Text, text))
+	}) {
+		c.add("/"+c.name, text, label)
+	}
+}
