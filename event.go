@@ -16,10 +16,13 @@ const (
 	// EventCrossCorrection tells that somebody changed what another wrote, and
 	// why that was let in.
 	EventCrossCorrection EventType = "cross_correction"
-	EventReload          EventType = "reload" // rules were replaced, or a broken edit was not
-	EventStart           EventType = "start"
-	EventStop            EventType = "stop"
-	EventRepair          EventType = "repair" // a torn tail was cut after a crash
+	// EventRejections tells how many rejected requests of one address were not
+	// recorded one by one.
+	EventRejections EventType = "rejections"
+	EventReload     EventType = "reload" // rules were replaced, or a broken edit was not
+	EventStart      EventType = "start"
+	EventStop       EventType = "stop"
+	EventRepair     EventType = "repair" // a torn tail was cut after a crash
 )
 
 // Event is one fact for the audit log. It holds hashes of content and never

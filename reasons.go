@@ -32,6 +32,7 @@ const (
 	PayloadSlow        ReasonCode = "payload.slow"       // did not arrive in time
 	PayloadPath        ReasonCode = "payload.path"       // a path spelled to mean two things
 	PayloadReserved    ReasonCode = "payload.reserved"   // client-supplied memproxy_ keys, removed
+	PayloadTooMany     ReasonCode = "payload.too_many"   // names more than one request may
 	PayloadUnseen      ReasonCode = "payload.unseen"     // content the gate cannot see: URL or binary
 
 	IntegrityMismatch ReasonCode = "integrity.mismatch" // the text is not the one that went through memproxy
@@ -82,6 +83,10 @@ const (
 	BudgetWarning   ReasonCode = "budget.warning"  // 80 % used
 	RapidWrites     ReasonCode = "budget.rapid_writes"
 
+	LimitRejections   ReasonCode = "limit.rejections"    // too many rejected requests of one address
+	LimitInFlight     ReasonCode = "limit.in_flight"     // too many bytes are being read or answered at once
+	LimitSideRequests ReasonCode = "limit.side_requests" // the backend would have to be asked too often
+
 	AuditUnavailable    ReasonCode = "audit.unavailable"
 	LedgerUnavailable   ReasonCode = "ledger.unavailable"
 	UpstreamUnavailable ReasonCode = "upstream.unavailable"
@@ -115,6 +120,7 @@ func ReasonCodes() []ReasonCode {
 		PayloadSlow,
 		PayloadPath,
 		PayloadReserved,
+		PayloadTooMany,
 		PayloadUnseen,
 		IntegrityMismatch,
 		IntegrityForged,
@@ -156,6 +162,9 @@ func ReasonCodes() []ReasonCode {
 		BudgetDegraded,
 		BudgetWarning,
 		RapidWrites,
+		LimitRejections,
+		LimitInFlight,
+		LimitSideRequests,
 		AuditUnavailable,
 		LedgerUnavailable,
 		UpstreamUnavailable,

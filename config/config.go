@@ -17,6 +17,7 @@ type Config struct {
 	State      string     `yaml:"state,omitempty" doc:"directory of audit log, ledger, keys and counters" default:"./state"`
 	Admin      Admin      `yaml:"admin,omitempty" doc:"the listener of probes and metrics"`
 	Backends   []Backend  `yaml:"backends,omitempty" doc:"the memory services, each with a listener" required:"true"`
+	Limits     Intake     `yaml:"limits,omitempty" doc:"what callers may cost before and while they are served"`
 	Identity   Identity   `yaml:"identity,omitempty" doc:"who callers are"`
 	Ownership  Ownership  `yaml:"ownership,omitempty" doc:"whose memories are"`
 	Policy     Policy     `yaml:"policy,omitempty" doc:"the rules"`

@@ -151,6 +151,7 @@ func (c *Config) defaults() {
 	if c.Audit.Retention == 0 {
 		c.Audit.Retention = retention
 	}
+	c.Limits.defaults()
 	set(&c.Log.Level, "info")
 	set(&c.Log.Format, stands.format)
 	set(&c.Telemetry.Service, "memproxy")

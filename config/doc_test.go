@@ -223,7 +223,7 @@ func TestDefaultsAreAsDocumented(t *testing.T) {
 		"budgets.redis.degraded_share": fmt.Sprint(float64(budgets.DefaultShare) / 1000),
 		"ownership.changed":            c.Ownership.Changed,
 		"review.answer":                c.Review.Answer, "review.need": fmt.Sprint(c.Review.Need), "review.age": c.Review.Age.String(), "review.idle": c.Review.Idle.String(),
-		"review.reevaluate": c.Review.Reevaluate, "sessions.strikes": fmt.Sprint(c.Sessions.Strikes), "sessions.principal_strikes": fmt.Sprint(*c.Sessions.PrincipalStrikes),
+		"review.reevaluate": c.Review.Reevaluate, "sessions.strikes": fmt.Sprint(c.Sessions.Strikes), "limits.rejections": fmt.Sprint(*c.Limits.Rejections), "sessions.principal_strikes": fmt.Sprint(*c.Sessions.PrincipalStrikes),
 		"ledger.keep.holds": c.Ledger.Keep.Holds.String(), "ledger.keep.sessions": c.Ledger.Keep.Sessions.String(), "ledger.keep.deleted": c.Ledger.Keep.Deleted.String(), "ledger.keep.records": c.Ledger.Keep.Records.String(),
 		"memories.never_refuse": fmt.Sprint(c.Memories.NeverRefuse), "memories.untrusted": c.Memories.Untrusted, "memories.inferred": c.Memories.Inferred, "memories.quiet": c.Memories.Quiet.String(), "memories.archive": c.Memories.Archive.String(), "memories.validate": c.Memories.Validate.String(), "memories.sweep": c.Memories.Sweep.String(),
 		"screening.enabled":     fmt.Sprint(*c.Screening.Enabled),

@@ -82,7 +82,12 @@ func (g *Gate) Admit(ctx context.Context, c *Call) *Admission {
 		}
 	}
 	r.settle()
-	g.record(ctx, r)
+	if r.flooded() {
+		r.event = r.decisionEvent(ctx)
+		g.opt.Meter.Decided(ctx, &r.event)
+	} else {
+		g.record(ctx, r)
+	}
 	if r.Decision.Verdict == memproxy.Hold {
 		g.opt.Steps.At(memproxy.StepHoldRecorded)
 	}
@@ -141,6 +146,7 @@ func (r *run) refuse(status int, reasons ...memproxy.Reason) {
 func (r *run) settle() {
 	sortReasons(r.reasons)
 	sortReasons(r.shadow)
+	r.reasons, r.shadow = boundReasons(r.reasons), boundReasons(r.shadow)
 	d := &r.Decision
 	d.Would = max(r.verdict, r.would)
 	d.Verdict = r.verdict
@@ -224,6 +230,9 @@ func (r *run) decisionEvent(ctx context.Context) memproxy.Event {
 				ev.Claimed = r.q.Claimed
 			}
 		}
+	}
+	if r.Decision.Verdict == memproxy.Deny {
+		boundRefusal(&ev)
 	}
 	return ev
 }

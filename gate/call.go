@@ -33,6 +33,9 @@ type Call struct {
 	// Barred is set where Flaw is one of the protocol: the call is refused in
 	// shadow mode as well.
 	Barred bool
+	// Peer is the address at the other end of the connection, without its port,
+	// or "". Rejections are counted by it. No header says what it is.
+	Peer string
 	// Session is the caller's session, from a header, or "".
 	Session string
 	// Wishes are what the caller asks of memproxy itself.
@@ -40,6 +43,8 @@ type Call struct {
 	// Watch says that the face only sees a copy of the request: it is ruled on
 	// in shadow mode, whatever the rules say.
 	Watch bool
+
+	who *identified
 }
 
 // Admission is the gate's answer to a call. Exactly one of these holds: Reply
@@ -55,6 +60,9 @@ type Admission struct {
 	Body    []byte
 	Query   string
 	Changed bool
+	// Flooded is set for one rejection of many: it is counted, and has neither
+	// record nor log line of its own. A face may let its sender wait.
+	Flooded bool
 	// Inspect is set when the answer must be read before it is passed on; the
 	// face then buffers it and asks upstream for identity encoding.
 	Inspect bool

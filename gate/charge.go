@@ -117,10 +117,10 @@ func (g *Gate) note(ctx context.Context, a *Admission, t memproxy.EventType, al 
 func fields(op *memproxy.Operation) []string {
 	var out []string
 	for i := range op.Items {
-		if f := op.Items[i].Field; f != "" && !slices.Contains(out, f) {
+		if f := op.Items[i].Field; f != "" && (len(out) == 0 || out[len(out)-1] != f) {
 			out = append(out, f)
 		}
 	}
 	slices.Sort(out)
-	return out
+	return slices.Compact(out)
 }

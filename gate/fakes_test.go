@@ -242,6 +242,8 @@ var errBroken = errors.New("broken")
 // bench holds a gate and everything around it.
 type rig struct {
 	recordTimeout time.Duration
+	clock         func() time.Time // nil: noon
+	rejections    int
 	sweeper       gate.Ledger // nil: ledger itself
 	adapter       gate.Adapter
 	fake          *fakeAdapter
@@ -290,10 +292,13 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 	if change != nil {
 		change(r)
 	}
+	if r.clock == nil {
+		r.clock = func() time.Time { return noon }
+	}
 	n := 0
 	g, err := gate.New(gate.Options{
 		Identifier: r.identify, Ledger: r.store(), Budget: r.counts(), Recorder: r.recorder, Signer: fakeSigner{},
-		Clock:         func() time.Time { return noon },
+		Clock: r.clock, Rejections: r.rejections,
 		RecordTimeout: r.recordTimeout, Keeper: r.keeper, RefuseHolds: r.refuseHolds,
 		NewID: func() string { n++; return fmt.Sprintf("d%d", n) },
 	}, r.rules)

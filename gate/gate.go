@@ -62,6 +62,11 @@ type Options struct {
 	// Steps is told of points at which a crash must lose nothing; nil: nobody.
 	Steps memproxy.Stepper
 
+	// Rejections is how many rejected requests a minute of one address are
+	// recorded one by one; more are counted. Default DefaultRejections;
+	// negative: all are recorded.
+	Rejections int
+
 	// FetchTimeout bounds one side request to the backend. Default 5 s.
 	FetchTimeout time.Duration
 	// RecordTimeout bounds the writing of one audit record. Default 5 s.
@@ -88,6 +93,8 @@ type Gate struct {
 
 	tracks  *tracks
 	readers *readers
+
+	rejected rejections
 }
 
 // New returns a gate that rules by rules until Use replaces them.
@@ -120,6 +127,9 @@ func New(opt Options, rules *Rules) (*Gate, error) {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
 	g := &Gate{opt: opt, tracks: newTracks(opt.Clock), readers: newReaders(opt.Clock)}
+	if g.rejected.limit = opt.Rejections; opt.Rejections == 0 {
+		g.rejected.limit = DefaultRejections
+	}
 	if err := g.Use(rules); err != nil {
 		return nil, err
 	}

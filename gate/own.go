@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 
 	"github.com/memproxy/memproxy"
@@ -35,7 +36,7 @@ func own(ctx context.Context, r *run) error {
 			r.q.Owners = append(r.q.Owners, row)
 		}
 	}
-	if err := r.locate(ctx); err != nil {
+	if err := r.locate(ctx); err != nil || r.verdict.Stops() && r.enforced() {
 		return err
 	}
 	r.recognise(ctx)
@@ -115,10 +116,22 @@ func (r *run) locate(ctx context.Context) error {
 	merge := loc.Merges(r.call.Route, r.op) || r.needsImage()
 	brings := r.brings()
 	var ask []string
+	unknown := 0
 	for _, id := range r.op.Targets {
-		if _, known := r.owners[id]; !known || merge || slices.Contains(brings, id) {
+		_, known := r.owners[id]
+		if !known {
+			unknown++
+		}
+		if !known || merge || slices.Contains(brings, id) {
 			ask = append(ask, id)
 		}
+	}
+	if unknown > maxUnknown {
+		r.refuse(StatusUnprocessed, memproxy.Reason{
+			Code:   memproxy.LimitSideRequests,
+			Detail: "the request names " + strconv.Itoa(unknown) + " memories that memproxy would have to ask the backend about; at most " + strconv.Itoa(maxUnknown) + " are asked about",
+		})
+		return nil
 	}
 	if len(ask) == 0 || r.answersItself(loc, ask) {
 		return nil

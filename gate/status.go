@@ -7,6 +7,8 @@ const (
 	StatusUnauthorized = 401
 	StatusForbidden    = 403
 	StatusNotFound     = 404
+	StatusTooLarge     = 413
+	StatusUnprocessed  = 422
 	StatusTooMany      = 429
 	StatusBadGateway   = 502
 	StatusUnavailable  = 503

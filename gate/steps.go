@@ -33,7 +33,12 @@ func gratis(r *run) bool { return r.op == nil || r.op.Cost <= 0 || r.verdict.Sto
 // identify turns the credentials into the principal. Nothing in the payload
 // takes part.
 func identify(ctx context.Context, r *run) error {
-	p, err := r.g.opt.Identifier.Identify(ctx, r.call.Credentials)
+	who := r.call.who
+	if who == nil {
+		p, err := r.g.opt.Identifier.Identify(ctx, r.call.Credentials)
+		who = &identified{p, err}
+	}
+	p, err := who.principal, who.err
 	var no *memproxy.Rejected
 	if errors.As(err, &no) {
 		r.Principal = memproxy.Principal{Kind: memproxy.KindAnonymous, Trust: memproxy.TrustAnonymous}
@@ -48,6 +53,21 @@ func identify(ctx context.Context, r *run) error {
 	}
 	r.Principal = p
 	return nil
+}
+
+// identified is what the identifier said of a call.
+type identified struct {
+	principal memproxy.Principal
+	err       error
+}
+
+// Identify finds out who makes a call, for which its headers are enough, and
+// reports whether its body is worth reading: whether anybody is accepted, or
+// nothing is enforced. Admit does not ask again.
+func (g *Gate) Identify(ctx context.Context, c *Call) bool {
+	p, err := g.opt.Identifier.Identify(ctx, c.Credentials)
+	c.who = &identified{p, err}
+	return err == nil || !g.rules.Load().Enforce || c.Watch
 }
 
 // Knows reports whether credentials belong to somebody, for public routes,
@@ -78,6 +98,10 @@ func decode(_ context.Context, r *run) error {
 	}
 	if err != nil {
 		return err
+	}
+	if much := tooMuch(op); much != "" {
+		r.refuse(StatusTooLarge, memproxy.Reason{Code: memproxy.PayloadTooMany, Detail: "the request names " + much})
+		return nil
 	}
 	op.Backend = c.Backend.Name
 	r.op = op

@@ -64,7 +64,7 @@ func severityOf(ev *memproxy.Event) (log.Severity, string) {
 	case ev.Type == memproxy.EventRepair, ev.Type == memproxy.EventChainBreak:
 		return log.SeverityError, "ERROR"
 	case ev.Type == memproxy.EventDecision && (ev.Verdict.Stops() || ev.Would.Stops()),
-		ev.Type == memproxy.EventBudgetExceeded, ev.Type == memproxy.EventBudgetWarning, ev.Type == memproxy.EventRapidWrites,
+		ev.Type == memproxy.EventBudgetExceeded, ev.Type == memproxy.EventBudgetWarning, ev.Type == memproxy.EventRapidWrites, ev.Type == memproxy.EventRejections,
 		ev.Type == memproxy.EventIntegrity && len(ev.Reasons) > 0:
 		return log.SeverityWarn, "WARN"
 	}

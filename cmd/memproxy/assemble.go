@@ -112,7 +112,7 @@ func (a *app) assemble(ctx context.Context, cfg *config.Config) (_ *sidecar, err
 	s.fleet.tally = newTally(s.telemetry.Instruments())
 	s.gate, err = gate.New(gate.Options{
 		Identifier: identifier, Ledger: s.ledger, Budget: s.budget, Recorder: s.audit, Signer: signer,
-		Clock: s.clock, NewID: newID, Keeper: keeper{s.ledger}, RefuseHolds: s.cfg.Review.Answer == "refuse", CallerStrikes: *s.cfg.Sessions.PrincipalStrikes, Later: s.later.run, Suspect: s.suspect, Steps: s.steps,
+		Clock: s.clock, NewID: newID, Keeper: keeper{s.ledger}, RefuseHolds: s.cfg.Review.Answer == "refuse", Rejections: s.cfg.Limits.RejectionLimit(), CallerStrikes: *s.cfg.Sessions.PrincipalStrikes, Later: s.later.run, Suspect: s.suspect, Steps: s.steps,
 		Tracer: s.telemetry.Tracer(), Meter: s.fleet.tally, Log: s.log,
 	}, s.rules.current())
 	if err != nil {

@@ -102,6 +102,7 @@ func (s *sidecar) watch(ctx context.Context) {
 	s.watchReview(ctx)
 	go s.upkeep(ctx)
 	s.watchRetention(ctx)
+	s.watchRejections(ctx)
 	go s.keepAnchors(ctx)
 	go s.keepSweeping(ctx)
 	go s.keepSuspecting(ctx)

@@ -210,6 +210,26 @@ func (s *sidecar) purge(ctx context.Context, now time.Time) error {
 // soon after the start: not every sidecar lives for a day.
 const maintainEvery = 24 * time.Hour
 
+// summariseEvery is how often rejections that were only counted are recorded.
+const summariseEvery = 10 * time.Second
+
+// watchRejections records how many rejections were only counted.
+func (s *sidecar) watchRejections(ctx context.Context) {
+	tick := time.NewTicker(summariseEvery)
+	s.onClose(func(ctx context.Context) error { s.gate.SummariseRejections(ctx); return nil })
+	go func() {
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				s.gate.SummariseRejections(ctx)
+			}
+		}
+	}()
+}
+
 // watchRetention removes what is past its retention.
 func (s *sidecar) watchRetention(ctx context.Context) {
 	tick := time.NewTicker(maintainEvery)

@@ -21,7 +21,8 @@ func threatOf(code memproxy.ReasonCode) threat {
 	case "route.unknown", "run.ungated", "payload.duplicate", "payload.encoding", "payload.media_type", "payload.path",
 		"state.withheld", "state.sanitised", "field.size", "field.trait", "layer.namespace":
 		return threat{asi: "ASI06"}
-	case "payload.too_large", "payload.too_deep", "payload.slow":
+	case "payload.too_large", "payload.too_deep", "payload.slow", "payload.too_many",
+		"limit.rejections", "limit.in_flight", "limit.side_requests":
 		return threat{atlas: "AML.T0029"}
 	case "payload.reserved", "payload.unseen", "trust.authority", "trust.correction", "trust.backdated",
 		"screen.risk", "screen.extracted", "screen.withheld", "screen.stored", "layer.inferred",

@@ -1,0 +1,147 @@
+package gate
+
+import (
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Bounds of what one request may name. Ordinary clients stay far below: the
+// largest batch of the hosted Mem0 API has 1,000 memories.
+const (
+	maxTargets = 1000    // existing memories that an operation names
+	maxClaims  = 2048    // values of claims
+	maxRefs    = 8192    // places that name something
+	maxItems   = 1 << 15 // pieces of content
+	maxName    = 1024    // bytes of an id or a name
+	// maxUnknown bounds the side requests for targets that the ledger does not
+	// know, of one request. For those that it knows to be there, maxTargets does.
+	maxUnknown = 64
+)
+
+// Bounds of a decision in records, answers and log lines. An answer, its
+// record and its log line are together under 64 KiB, whatever was sent.
+const (
+	maxReasons     = 32
+	maxAlike       = 8   // reasons of one code
+	maxDetail      = 256 // bytes of a reason's detail, as encoded
+	maxPointer     = 160
+	maxRule        = 128
+	maxShownName   = 256 // bytes of a name in the record of a refusal
+	maxShownNames  = 32  // names of one sort there
+	maxShownMethod = 32
+)
+
+// tooMuch says what an operation names too many of, or "".
+func tooMuch(op *memproxy.Operation) string {
+	values := 0
+	for i := range op.Claims {
+		values += max(1, len(op.Claims[i].Values))
+		for _, v := range op.Claims[i].Values {
+			if len(v) > maxName {
+				return "a name of more than " + strconv.Itoa(maxName) + " bytes"
+			}
+		}
+	}
+	for _, id := range op.Targets {
+		if len(id) > maxName {
+			return "an id of more than " + strconv.Itoa(maxName) + " bytes"
+		}
+	}
+	for _, n := range [...]struct {
+		have, most int
+		what       string
+	}{
+		{len(op.Targets), maxTargets, "memories"},
+		{values, maxClaims, "users, agents, apps and runs"},
+		{len(op.Refs), maxRefs, "references"},
+		{len(op.Items), maxItems, "pieces of content"},
+		{len(op.Keys), maxItems, "keys"},
+		{len(op.Hints) + len(op.Backdated) + len(op.Reserved), maxItems, "values that memproxy would change"},
+	} {
+		if n.have > n.most {
+			return strconv.Itoa(n.have) + " " + n.what + "; at most " + strconv.Itoa(n.most) + " are taken"
+		}
+	}
+	return ""
+}
+
+// boundReasons cuts sorted reasons down to a handful: the first of each code,
+// with a count of the rest.
+func boundReasons(rs []memproxy.Reason) []memproxy.Reason {
+	out := rs[:0:0]
+	for i := 0; i < len(rs); {
+		alike := 1
+		for i+alike < len(rs) && rs[i+alike].Code == rs[i].Code {
+			alike++
+		}
+		shown := min(alike, maxAlike)
+		for _, r := range rs[i : i+shown] {
+			out = append(out, memproxy.Reason{Code: r.Code, Rule: clip(r.Rule, maxRule), Detail: clip(r.Detail, maxDetail), Pointer: clip(r.Pointer, maxPointer)})
+		}
+		more(out, alike-shown)
+		i += alike
+	}
+	if n := len(out) - maxReasons; n > 0 {
+		out = out[:maxReasons]
+		more(out, n)
+	}
+	return out
+}
+
+// more adds to the last of the reasons how many more there were.
+func more(rs []memproxy.Reason, n int) {
+	if n > 0 {
+		rs[len(rs)-1].Detail += " (and " + strconv.Itoa(n) + " more)"
+	}
+}
+
+// boundRefusal cuts down what the record of a refusal repeats of the request.
+// What is let through is recorded whole, within the bounds of requests.
+func boundRefusal(ev *memproxy.Event) {
+	ev.Method = clip(ev.Method, maxShownMethod)
+	ev.Session = clip(ev.Session, maxShownName)
+	for _, s := range [...]*string{&ev.Scope.User, &ev.Scope.Agent, &ev.Scope.App, &ev.Scope.Run} {
+		*s = clip(*s, maxShownName)
+	}
+	ev.Targets = clipAll(ev.Targets)
+	ev.Fields = clipAll(ev.Fields)
+	if len(ev.Findings) > maxShownNames {
+		ev.Findings = ev.Findings[:maxShownNames]
+	}
+}
+
+func clipAll(all []string) []string {
+	shown := all[:min(len(all), maxShownNames)]
+	var out []string
+	for _, s := range shown {
+		out = append(out, clip(s, maxShownName))
+	}
+	if n := len(all) - len(shown); n > 0 {
+		out = append(out, "… and "+strconv.Itoa(n)+" more")
+	}
+	return out
+}
+
+// clip cuts a string to what takes at most n bytes in JSON.
+func clip(s string, n int) string {
+	if len(s) <= n/6 {
+		return s // however it is escaped
+	}
+	size := 0
+	for i, r := range s {
+		w := utf8.RuneLen(r)
+		switch {
+		case r < 0x20, r == 0x7f, r == '<', r == '>', r == '&', r == '\u2028', r == '\u2029', r == utf8.RuneError:
+			w = 6
+		case r == '"', r == '\\':
+			w = 2
+		}
+		if size+w > n {
+			return s[:i] + "…"
+		}
+		size += w
+	}
+	return s
+}

@@ -1,0 +1,264 @@
+package gate_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+)
+
+// refusalBound is what an answer and its record may come to together, in bytes.
+const refusalBound = 64<<10 - 2<<10 // the rest is the log line: codes, and headers
+
+// Proves EDGE-14: what a refusal costs in answers and records is bounded,
+// whatever was sent.
+func TestRefusalsAreBounded(t *testing.T) {
+	long := strings.Repeat("\x00<\"", 20<<10)
+	claims := func(n int, v string) (out []memproxy.Claim) {
+		for i := range n {
+			out = append(out, memproxy.Claim{Dim: memproxy.DimUser, Op: memproxy.ClaimIs, Values: []string{v}, Pointer: fmt.Sprintf("/filters/%d/%s", i, long[:100])})
+		}
+		return out
+	}
+	ids := func(n int) (out []string) {
+		for i := range n {
+			out = append(out, fmt.Sprintf("m%d-%s", i, strings.Repeat("\n", 900)))
+		}
+		return out
+	}
+	items := func(n int) (out []memproxy.Item) {
+		for i := range n {
+			out = append(out, memproxy.Item{Kind: memproxy.ItemContent, Field: fmt.Sprintf("%d%s", i, long[:1000]), Pointer: long})
+		}
+		return out
+	}
+	for name, c := range map[string]struct {
+		op     memproxy.Operation
+		status int
+		code   memproxy.ReasonCode
+	}{
+		"45,000 bad claims":      {memproxy.Operation{Kind: memproxy.Recall, Claims: claims(45_000, "bob")}, 413, memproxy.PayloadTooMany},
+		"2,000 bad claims":       {memproxy.Operation{Kind: memproxy.Recall, Claims: claims(2_000, "bob")}, 403, memproxy.IdentityUser},
+		"a name of 60 kB":        {memproxy.Operation{Kind: memproxy.Recall, Claims: claims(1, long)}, 413, memproxy.PayloadTooMany},
+		"15,000 ids":             {memproxy.Operation{Kind: memproxy.Forget, TargetKind: memproxy.TargetMemory, Targets: ids(15_000)}, 413, memproxy.PayloadTooMany},
+		"1,000 long ids":         {memproxy.Operation{Kind: memproxy.Forget, TargetKind: memproxy.TargetMemory, Targets: ids(1_000), Claims: claims(1, "bob")}, 403, memproxy.IdentityUser},
+		"30,000 long fields":     {memproxy.Operation{Kind: memproxy.Learn, Items: items(30_000), Claims: claims(1, "bob")}, 403, memproxy.IdentityUser},
+		"a scope of 20 kB names": {memproxy.Operation{Kind: memproxy.Learn, Scope: memproxy.Scope{User: long, Agent: long, App: long, Run: long}, Claims: claims(1, "bob")}, 403, memproxy.IdentityUser},
+	} {
+		r := newRig(t, func(r *rig) { r.who.Users = only("ann") })
+		call := r.decodes(c.op)
+		call.Request.Method = long
+		a := r.gate.Admit(t.Context(), call)
+		if a.Reply == nil || a.Reply.Status != c.status {
+			t.Errorf("%s: %+v", name, a.Reply)
+			continue
+		}
+		wantCodesOnly(t, name, a.Decision.Reasons, c.code)
+		record, err := json.Marshal(r.recorder.events[len(r.recorder.events)-1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(a.Reply.Body) + len(record); n > refusalBound {
+			t.Errorf("%s: an answer of %d bytes and a record of %d", name, len(a.Reply.Body), len(record))
+		}
+	}
+}
+
+// wantCodesOnly holds reasons to a handful of one code.
+func wantCodesOnly(t *testing.T, name string, rs []memproxy.Reason, code memproxy.ReasonCode) {
+	t.Helper()
+	if len(rs) == 0 || len(rs) > 32 {
+		t.Errorf("%s: %d reasons", name, len(rs))
+	}
+	for _, r := range rs {
+		if r.Code != code {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+}
+
+// Proves EDGE-14: of many reasons alike some are shown, and how many more there
+// are; of few all are.
+func TestReasonsAreCounted(t *testing.T) {
+	r := newRig(t, func(r *rig) { r.who.Users = only("ann") })
+	op := memproxy.Operation{Kind: memproxy.Recall}
+	for i := range 500 {
+		op.Claims = append(op.Claims, memproxy.Claim{Dim: memproxy.DimUser, Op: memproxy.ClaimIs, Values: []string{"bob"}, Pointer: fmt.Sprintf("/filters/%03d", i)})
+	}
+	rs := r.admit(op).Decision.Reasons
+	if last := rs[len(rs)-1]; len(rs) != 8 || !strings.HasSuffix(last.Detail, "(and 492 more)") || last.Pointer != "/filters/007" {
+		t.Errorf("%d reasons, the last %+v", len(rs), last)
+	}
+	op.Claims = op.Claims[:8]
+	rs = r.admit(op).Decision.Reasons
+	if len(rs) != 8 || strings.Contains(rs[7].Detail, "more)") {
+		t.Errorf("%d reasons, the last %+v", len(rs), rs[7])
+	}
+}
+
+// Proves EDGE-14: one request makes a bounded number of side requests. A batch
+// as large as SDKs send works, because the ledger knows whose its memories are.
+func TestSideRequestsAreBounded(t *testing.T) {
+	batch := func(n int) (ids []string) {
+		for i := range n {
+			ids = append(ids, fmt.Sprintf("m%d", i))
+		}
+		return ids
+	}
+	for name, c := range map[string]struct {
+		ids    int
+		known  int
+		merges bool
+		status int // of the refusal, 0 for none
+		asked  int
+	}{
+		"64 unknown ids":                      {64, 0, false, 0, 64},
+		"65 unknown ids":                      {65, 0, false, 422, 0},
+		"15,000 ids":                          {15_000, 0, false, 413, 0},
+		"a batch of 1,000":                    {1000, 1000, false, 0, 0},
+		"a batch of 1,000, a few unknown":     {1000, 990, false, 0, 10},
+		"an update of 1,000, which is merged": {1000, 1000, true, 0, 1000},
+		"a merged update of unknown ids":      {1000, 900, true, 422, 0},
+	} {
+		reader := &fakeReader{fakeAdapter: fakeAdapter{merges: c.merges, located: map[string]memproxy.Memory{}}}
+		r := newRig(t, func(r *rig) { r.adapter, r.fake = reader, &reader.fakeAdapter })
+		fetch := &fakeFetch{status: 200}
+		ids := batch(c.ids)
+		for i, id := range ids {
+			reader.located[id] = memproxy.Memory{ID: id, Scope: memproxy.Scope{User: "ann", Agent: "dev", Tenant: "acme"}}
+			if i < c.known {
+				r.ledger.rows[id] = memproxy.Ownership{ID: id, Kind: memproxy.TargetMemory, Backend: "fake", Scope: memproxy.Scope{User: "ann", Agent: "dev", Tenant: "acme"}, Actor: "agent:dev"}
+			}
+		}
+		call := r.decodes(memproxy.Operation{Kind: memproxy.Forget, TargetKind: memproxy.TargetMemory, Targets: ids})
+		call.Backend.Fetch = fetch
+		call.Request.Method = "DELETE"
+		a := r.gate.Admit(t.Context(), call)
+		status := 0
+		if a.Reply != nil {
+			status = a.Reply.Status
+		}
+		if status != c.status || len(fetch.asked) != c.asked {
+			t.Errorf("%s: status %d after %d side requests; %v", name, status, len(fetch.asked), a.Decision.Reasons)
+		}
+		if c.status == 422 {
+			wantCodesOnly(t, name, a.Decision.Reasons, memproxy.LimitSideRequests)
+		}
+	}
+}
+
+// Proves EDGE-14, CARD-7: a flood of rejections costs a bounded number of
+// records; how many more there were is recorded. Callers that are identified
+// are not taken for those who are not, and refusals by policy are recorded each.
+func TestFloodsOfRejections(t *testing.T) {
+	now := noon
+	r := newRig(t, func(r *rig) {
+		r.clock = func() time.Time { return now }
+		r.rejections = 5
+		r.who.Users = only("ann")
+		r.identify = func(_ context.Context, c memproxy.Credentials) (memproxy.Principal, error) {
+			if c.Header.Get("Authorization") == "" {
+				return memproxy.Principal{}, &memproxy.Rejected{Code: memproxy.IdentityMissing}
+			}
+			return r.who, nil
+		}
+	})
+	admit := func(peer, key string, op memproxy.Operation) *gate.Admission {
+		call := r.decodes(op)
+		call.Peer = peer
+		call.Credentials = memproxy.Credentials{Header: memproxy.Header{}}
+		if key != "" {
+			call.Credentials.Header.Set("Authorization", key)
+		}
+		return r.gate.Admit(t.Context(), call)
+	}
+	read := memproxy.Operation{Kind: memproxy.Recall}
+	for i := range 1000 {
+		a := admit("10.0.0.1", "", read)
+		if want := map[bool]int{false: 401, true: 429}[i >= 5]; a.Reply == nil || a.Reply.Status != want || a.Flooded != (i >= 5) {
+			t.Fatalf("rejection %d: %+v", i, a.Reply)
+		}
+	}
+	if n := len(r.recorder.events); n != 5 {
+		t.Fatalf("%d records of 1,000 rejections", n)
+	}
+	if a := admit("10.0.0.1", "key", read); a.Reply != nil {
+		t.Errorf("a caller at the same address is refused: %+v", a.Reply)
+	}
+	if a := admit("10.0.0.2", "", read); a.Reply.Status != 401 {
+		t.Errorf("another address: %+v", a.Reply)
+	}
+	foreign := memproxy.Operation{Kind: memproxy.Recall, Claims: []memproxy.Claim{{Dim: memproxy.DimUser, Op: memproxy.ClaimIs, Values: []string{"bob"}}}}
+	before := len(r.recorder.events)
+	for range 20 {
+		if a := admit("10.0.0.1", "key", foreign); a.Reply.Status != 403 {
+			t.Fatal(a.Reply)
+		}
+	}
+	if n := len(r.recorder.events) - before; n != 20 {
+		t.Errorf("%d records of 20 refusals by rule", n)
+	}
+	now = now.Add(30 * time.Second)
+	r.gate.SummariseRejections(t.Context())
+	last := r.recorder.events[len(r.recorder.events)-1]
+	if last.Type != memproxy.EventRejections || last.Items != 995 || !strings.Contains(last.Detail, "995 more rejections of 10.0.0.1 since 2026-03-14T12:00:00Z") {
+		t.Errorf("%+v", last)
+	}
+	n := len(r.recorder.events)
+	r.gate.SummariseRejections(t.Context())
+	if len(r.recorder.events) != n {
+		t.Error("a summary of nothing")
+	}
+	now = now.Add(time.Minute)
+	if a := admit("10.0.0.1", "", read); a.Reply.Status != 401 {
+		t.Errorf("a minute later: %+v", a.Reply)
+	}
+	// However many addresses there are.
+	for i := range 5000 {
+		admit(fmt.Sprint("10.1.0.", i), "", read)
+	}
+	r.gate.SummariseRejections(t.Context())
+	if n := len(r.recorder.events); n > 200 {
+		t.Errorf("%d records", n)
+	}
+}
+
+// Proves EDGE-14: who calls is known before a body is read, and asked once.
+func TestCallersAreIdentifiedFirst(t *testing.T) {
+	asked := 0
+	r := newRig(t, func(r *rig) {
+		r.identify = func(_ context.Context, c memproxy.Credentials) (memproxy.Principal, error) {
+			asked++
+			if c.Header.Get("Authorization") == "" {
+				return memproxy.Principal{}, &memproxy.Rejected{Code: memproxy.IdentityMissing}
+			}
+			return r.who, nil
+		}
+	})
+	call := r.decodes(memproxy.Operation{Kind: memproxy.Recall})
+	if r.gate.Identify(t.Context(), call) {
+		t.Error("nobody is somebody")
+	}
+	if a := r.gate.Admit(t.Context(), call); a.Reply == nil || a.Reply.Status != 401 || asked != 1 {
+		t.Errorf("%+v after %d questions", a.Reply, asked)
+	}
+	call = r.decodes(memproxy.Operation{Kind: memproxy.Recall})
+	call.Credentials.Header = memproxy.Header{"Authorization": {"key"}}
+	if !r.gate.Identify(t.Context(), call) {
+		t.Error("a known caller is nobody")
+	}
+	if a := r.gate.Admit(t.Context(), call); a.Reply != nil || asked != 2 {
+		t.Errorf("%+v after %d questions", a.Reply, asked)
+	}
+}
+
+// decodes is a call whose payload is an operation.
+func (r *rig) decodes(op memproxy.Operation) *gate.Call {
+	r.fake.op = op
+	return r.call(op)
+}
