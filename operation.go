@@ -220,9 +220,13 @@ type Operation struct {
 	TargetKind TargetKind
 	// Refs are all existing objects and owners that the request names, wherever
 	// it names them: path, query, headers, body, filters, references.
-	Refs  []Ref
-	Items []Item
-	Hints []Hint
+	Refs []Ref
+	// Masked are names to be written in the place of others, by OwnerID: of
+	// owners that the caller may not know of. A read then is answered as the
+	// backend answers for a name that it has never heard.
+	Masked map[string]string
+	Items  []Item
+	Hints  []Hint
 	// SourceClaim is what the payload says of its content's source, or "". It
 	// can lower trust and never raise it.
 	SourceClaim Source

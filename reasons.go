@@ -12,7 +12,8 @@ const (
 	IdentityUser    ReasonCode = "identity.user"    // names a user outside the principal's limit
 	IdentityApp     ReasonCode = "identity.app"
 	IdentityRun     ReasonCode = "identity.run"
-	IdentityBroad   ReasonCode = "identity.broad" // wildcard or exclusion in a dimension in which the principal is limited
+	IdentityTenant  ReasonCode = "identity.tenant" // of another tenant than the one that the backend serves
+	IdentityBroad   ReasonCode = "identity.broad"  // wildcard or exclusion in a dimension in which the principal is limited
 
 	ScopeUnpinned ReasonCode = "scope.unpinned" // cannot be filtered, and not narrowed to what the principal may see
 	ScopeConflict ReasonCode = "scope.conflict" // two places of one payload name different owners
@@ -103,6 +104,7 @@ func ReasonCodes() []ReasonCode {
 		IdentityUser,
 		IdentityApp,
 		IdentityRun,
+		IdentityTenant,
 		IdentityBroad,
 		ScopeUnpinned,
 		ScopeConflict,

@@ -205,6 +205,26 @@ func (p Principal) May(d Dimension) Limit {
 	return Limit{All: true}
 }
 
+// Naming is the principal with a name more that it may use in dimension d.
+func (p Principal) Naming(d Dimension, name string) Principal {
+	limit := p.May(d)
+	if limit.Allows(name) {
+		return p
+	}
+	limit.Values = append(slices.Clone(limit.Values), name)
+	switch d {
+	case DimUser:
+		p.Users = limit
+	case DimAgent:
+		p.ActsAs = limit
+	case DimApp:
+		p.Apps = limit
+	case DimRun:
+		p.Runs = limit
+	}
+	return p
+}
+
 // StampPrefix begins every metadata key that is the proxy's own. Clients'
 // keys with this prefix are removed and reported.
 const StampPrefix = "memproxy_"

@@ -45,6 +45,7 @@ type Backend struct {
 	Kind           string    `yaml:"kind,omitempty" doc:"the wire format" enum:"mem0,letta" required:"true"`
 	Listen         string    `yaml:"listen,omitempty" doc:"address that clients are given, host:port" required:"true"`
 	Upstream       string    `yaml:"upstream,omitempty" doc:"base URL of the service; a path is a prefix" required:"true"`
+	Tenant         string    `yaml:"tenant,omitempty" doc:"the one tenant whose memories the service holds: callers of others are refused, memories that nobody is known to have written are its own, and what is made of many memories is given; absent: several may share it"`
 	Passthrough    []string  `yaml:"passthrough,omitempty" doc:"routes that the adapter does not know and that touch no memory: METHOD /path, * for a segment or a rest"`
 	Credential     Secret    `yaml:"credential,omitempty" doc:"backend key that replaces the client's, so that agents never hold it"`
 	CredentialAs   string    `yaml:"credential_as,omitempty" doc:"how the credential is presented" default:"token" enum:"token,bearer,x-api-key"`

@@ -160,12 +160,29 @@ func (c *Config) defaults() {
 // manyTenants reports whether the configuration knows more than one tenant, or
 // cannot know how many there are.
 func (c *Config) manyTenants() bool {
-	tenants := map[string]bool{}
+	tenants, open := c.tenants()
+	delete(tenants, "") // callers without a tenant share one space with nobody
+	return open || len(tenants) > 1
+}
+
+// OneTenant reports whether all callers are of one tenant, or all of none.
+// Callers without a tenant are another than those who have one.
+func (c *Config) OneTenant() bool {
+	tenants, open := c.tenants()
+	return !open && len(tenants) <= 1
+}
+
+// tenants are those of the configured callers, and whether there may be others.
+func (c *Config) tenants() (tenants map[string]bool, open bool) {
+	tenants = map[string]bool{}
 	for _, k := range c.Identity.Keys {
 		tenants[k.Tenant] = true
 	}
-	if c.Identity.Default != nil {
+	switch {
+	case c.Identity.Default != nil:
 		tenants[c.Identity.Default.Tenant] = true
+	case c.Identity.Require != nil && !*c.Identity.Require:
+		tenants[""] = true
 	}
 	if s := c.Identity.SPIFFE; s != nil {
 		for _, r := range s.Rules {
@@ -174,12 +191,14 @@ func (c *Config) manyTenants() bool {
 	}
 	if o := c.Identity.OIDC; o != nil {
 		if o.Claims["tenant"] != "" {
-			return true
+			return tenants, true
+		}
+		if len(o.Rules) == 0 {
+			tenants[""] = true
 		}
 		for _, r := range o.Rules {
 			tenants[r.Tenant] = true
 		}
 	}
-	delete(tenants, "") // callers without a tenant share one space with nobody
-	return len(tenants) > 1
+	return tenants, false
 }

@@ -53,6 +53,7 @@ var admission = [...]step{
 	{signal.SpanIdentify, identify, memproxy.InternalError, nil},
 	{signal.SpanDecode, decode, memproxy.InternalError, nil},
 	{signal.SpanBound, bound, memproxy.InternalError, free},
+	{signal.SpanTenancy, tenancy, memproxy.InternalError, undecoded},
 	{signal.SpanSession, locked, memproxy.LedgerUnavailable, unlocked},
 	{signal.SpanPolled, polled, memproxy.LedgerUnavailable, unpolled},
 	{signal.SpanOwn, own, memproxy.UpstreamUnavailable, untargeted},
@@ -61,6 +62,7 @@ var admission = [...]step{
 	{signal.SpanRule, rule, memproxy.PolicyError, undecoded},
 	{signal.SpanEncode, encode, memproxy.InternalError, undecoded},
 	{signal.SpanCharge, charge, memproxy.InternalError, gratis},
+	{signal.SpanBind, bind, memproxy.LedgerUnavailable, unclaimed},
 }
 
 // Admit rules on a call. It returns only after the decision's audit record is

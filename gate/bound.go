@@ -9,8 +9,9 @@ import (
 // bound checks every identity that the payload names against what the
 // principal may name. The payload never says who the caller is; here it is
 // held to who the caller is.
-func bound(_ context.Context, r *run) error {
+func bound(ctx context.Context, r *run) error {
 	op := r.op
+	r.mine(ctx)
 	for i := range op.Claims {
 		c := &op.Claims[i]
 		limit := r.Principal.May(c.Dim)
@@ -38,6 +39,42 @@ func bound(_ context.Context, r *run) error {
 		r.pinned()
 	}
 	return nil
+}
+
+// mine lets a limited principal name what it made itself: an agent that it has
+// just created. The ledger knows who that was. Names of the configuration come
+// first, so that nobody is looked up for ordinary requests.
+func (r *run) mine(ctx context.Context) {
+	if r.dry {
+		return // whoever explains has no ledger at hand that knows
+	}
+	var ids []string
+	for i := range r.op.Claims {
+		c := &r.op.Claims[i]
+		if limit := r.Principal.May(c.Dim); c.Op == memproxy.ClaimIs && c.Dim != memproxy.DimActor {
+			for _, v := range c.Values {
+				if !limit.Allows(v) {
+					ids = append(ids, v)
+				}
+			}
+		}
+	}
+	if len(ids) == 0 {
+		return
+	}
+	rows, err := r.g.opt.Ledger.Owners(ctx, r.op.Backend, memproxy.TargetMemory, ids)
+	if err != nil {
+		r.g.opt.Meter.LedgerFailed(ctx)
+		return // what the configuration does not list is then refused
+	}
+	for i := range r.op.Claims {
+		c := &r.op.Claims[i]
+		for _, v := range c.Values {
+			if row, known := rows[v]; known && madeBy(&r.Principal, &row) && c.Op == memproxy.ClaimIs {
+				r.Principal = r.Principal.Naming(c.Dim, v)
+			}
+		}
+	}
 }
 
 func article(d memproxy.Dimension) string {

@@ -12,6 +12,9 @@ type Backend struct {
 	Adapter Adapter
 	Fetch   Fetcher // nil: nothing can be asked, unknown owners stay unknown
 	Ungated Ungated // what becomes of runs that cannot be gated
+	// Tenant is the one whose memories the backend holds, and no others; ""
+	// where several share it. Callers of other tenants are refused.
+	Tenant string
 }
 
 // Call is one request at the gate.
@@ -79,9 +82,14 @@ type Admission struct {
 	rules  *Rules
 	op     *memproxy.Operation
 	owners map[string]memproxy.Ownership
-	words  []word // of the memories that the operation would change
-	bill   *bill
-	event  memproxy.Event
+	// named is what the ledger knows of the owners and objects that the request
+	// names, unbound the owners among them whom nobody knows and that a write
+	// makes the tenant's.
+	named   owned
+	unbound []string
+	words   []word // of the memories that the operation would change
+	bill    *bill
+	event   memproxy.Event
 	// findings are what was found in the write, receipts those of the backend
 	// for what its model makes of it.
 	findings []memproxy.Finding

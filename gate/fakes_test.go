@@ -156,6 +156,22 @@ func (l *fakeLedger) Put(_ context.Context, rows ...memproxy.Ownership) error {
 	return nil
 }
 
+func (l *fakeLedger) Bind(_ context.Context, rows ...memproxy.Ownership) ([]memproxy.Ownership, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err != nil {
+		return nil, l.err
+	}
+	out := make([]memproxy.Ownership, len(rows))
+	for i, row := range rows {
+		if _, bound := l.rows[row.ID]; !bound {
+			l.rows[row.ID] = row
+		}
+		out[i] = l.rows[row.ID]
+	}
+	return out, nil
+}
+
 type fakeBudget struct {
 	mu       sync.Mutex
 	used     int64
@@ -285,7 +301,7 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 					{Reason: memproxy.BudgetTotal, Key: "principal/" + p.ID, Window: memproxy.WindowTotal, Limit: 10},
 				}
 			},
-			Enforce: true, Unattributed: gate.UnattributedVisible,
+			Enforce: true, Unattributed: gate.UnattributedVisible, OneTenant: true,
 		},
 	}
 	r.identify = func(context.Context, memproxy.Credentials) (memproxy.Principal, error) { return r.who, nil }

@@ -144,6 +144,11 @@ type Ledger interface {
 
 	// Put inserts or replaces rows by (Backend, Kind, ID), in one transaction.
 	Put(context.Context, ...memproxy.Ownership) error
+
+	// Bind inserts the rows of which there is none by (Backend, Kind, ID), in
+	// one transaction, and returns for each the one that then stands. Of callers
+	// that bind one id at once, all are told the same.
+	Bind(context.Context, ...memproxy.Ownership) ([]memproxy.Ownership, error)
 }
 
 // A Sweeper is a Ledger that can note the deletion of everything within a

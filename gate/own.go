@@ -42,7 +42,7 @@ func own(ctx context.Context, r *run) error {
 	r.recognise(ctx)
 	r.recall(ctx)
 	r.nameFields()
-	r.judge()
+	r.judge(ctx)
 	r.load(ctx)
 	r.authors(ctx, op.Targets)
 	return nil
@@ -159,6 +159,13 @@ func (a *Admission) answersItself(loc Locator, ask []string) bool {
 }
 
 func (r *run) fetch(ctx context.Context, loc Locator, ask []string) error {
+	found, err := r.located(ctx, loc, ask)
+	r.op.Current = found
+	return err
+}
+
+// located asks the backend for memories, by id.
+func (r *run) located(ctx context.Context, loc Locator, ask []string) (map[string]memproxy.Memory, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.g.opt.FetchTimeout)
 	defer cancel()
 	found := make([]memproxy.Memory, len(ask))
@@ -178,19 +185,34 @@ func (r *run) fetch(ctx context.Context, loc Locator, ask []string) error {
 		})
 	}
 	wg.Wait()
-	r.op.Current = make(map[string]memproxy.Memory, len(ask))
+	current := make(map[string]memproxy.Memory, len(ask))
 	for i, id := range ask {
 		if errs[i] != nil {
-			return fmt.Errorf("ask the backend for a target: %w", errs[i])
+			return current, fmt.Errorf("ask the backend for a target: %w", errs[i])
 		}
-		r.op.Current[id] = found[i]
+		current[id] = found[i]
 	}
-	return nil
+	return current, nil
 }
 
 // judge refuses targets that the principal may not see. A target that does
 // not exist is let through: the backend says so itself, in its own words.
-func (r *run) judge() {
+func (r *run) judge(ctx context.Context) {
+	v := r.viewer(r.g.opt.Signer)
+	v.blind = r.blind
+	var rows []memproxy.Ownership
+	var bare []memproxy.Memory
+	for _, id := range r.op.Targets {
+		if row, known := r.owners[id]; known {
+			rows = append(rows, row, memproxy.Ownership{Scope: r.op.Current[id].Scope})
+		} else if m, asked := r.op.Current[id]; asked {
+			bare = append(bare, m)
+		}
+	}
+	if err := v.lookUp(ctx, r.g, r.op.Backend, rows, bare); err != nil {
+		r.g.opt.Meter.LedgerFailed(ctx)
+		v.blind = true
+	}
 	for _, id := range r.op.Targets {
 		row, known := r.owners[id]
 		m, asked := r.op.Current[id]
@@ -201,13 +223,12 @@ func (r *run) judge() {
 			if r.selfAnswered(id) {
 				continue
 			}
-			if r.op.TargetKind == memproxy.TargetExport && r.unlimited() {
+			if r.op.TargetKind == memproxy.TargetExport && r.unlimited() && r.alone() {
 				continue
 			}
 			r.refuse(StatusNotFound, memproxy.Reason{Code: memproxy.OwnerUnknown, Detail: "nobody can say whose this is"})
 			return
 		}
-		v := viewer{principal: &r.Principal, rules: r.rules, signer: r.g.opt.Signer, blind: r.blind}
 		var rowp *memproxy.Ownership
 		if known {
 			rowp = &row

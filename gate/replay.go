@@ -11,7 +11,7 @@ import (
 
 // replaying are the steps of a write that a reviewer approved: what it may be
 // was decided by a person, so policy and screening are not asked again.
-var replaying = [...]string{signal.SpanDecode, signal.SpanOwn, signal.SpanClamp, signal.SpanEncode, signal.SpanCharge}
+var replaying = [...]string{signal.SpanDecode, signal.SpanTenancy, signal.SpanOwn, signal.SpanClamp, signal.SpanEncode, signal.SpanCharge, signal.SpanBind}
 
 // ErrGone says that the adapter no longer knows the route of a held write.
 var ErrGone = errors.New("gate: the route of the held write is unknown")

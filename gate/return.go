@@ -145,7 +145,7 @@ func (ret *returning) filter(ctx context.Context) bool {
 		}
 	}
 	ret.lookAhead(ctx, ids)
-	v := viewer{principal: &ret.Principal, rules: ret.rules, signer: ret.g.opt.Signer}
+	v := ret.viewer(ret.g.opt.Signer)
 	owners := make(map[memproxy.TargetKind]map[string]memproxy.Ownership, len(ids))
 	for kind, list := range ids {
 		rows, err := ret.g.opt.Ledger.Owners(ctx, ret.op.Backend, kind, list)
@@ -158,6 +158,7 @@ func (ret *returning) filter(ctx context.Context) bool {
 		owners[kind] = rows
 	}
 	ret.known = owners
+	ret.relatives(ctx, &v)
 	settled, broken := len(ret.op.Targets) > 0 && !ret.deferred(), 0
 	for i := range ret.reading.Memories {
 		m := &ret.reading.Memories[i]
@@ -206,6 +207,25 @@ func (ret *returning) filter(ctx context.Context) bool {
 	}
 	ret.filtered += broken + ret.below
 	return true
+}
+
+// relatives finds out whose the owners and objects are that the answer's
+// memories name, as far as nothing is recorded of these themselves.
+func (ret *returning) relatives(ctx context.Context, v *viewer) {
+	var rows []memproxy.Ownership
+	var bare []memproxy.Memory
+	for i := range ret.reading.Memories {
+		m := &ret.reading.Memories[i]
+		if row, known := ret.known[kindOf(m)][m.ID]; known {
+			rows = append(rows, row, memproxy.Ownership{Scope: m.Scope})
+		} else {
+			bare = append(bare, *m)
+		}
+	}
+	if err := v.lookUp(ctx, ret.g, ret.op.Backend, rows, bare); err != nil {
+		ret.g.opt.Meter.LedgerFailed(ctx)
+		v.blind = true
+	}
 }
 
 // tell takes down what the caller sees of the answer.

@@ -65,6 +65,9 @@ type Rules struct {
 	// and forwarded unchanged.
 	Enforce      bool
 	Unattributed Unattributed
+	// OneTenant is set where all callers are of one tenant. All that a backend
+	// holds is then theirs, but for what the ledger knows to be another's.
+	OneTenant bool
 }
 
 func (r *Rules) validate() error {

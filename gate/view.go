@@ -1,6 +1,11 @@
 package gate
 
-import "github.com/memproxy/memproxy"
+import (
+	"context"
+	"slices"
+
+	"github.com/memproxy/memproxy"
+)
 
 // viewer answers what one principal may see.
 type viewer struct {
@@ -10,6 +15,72 @@ type viewer struct {
 	// blind is set when the ledger could not be asked: a memory that seems
 	// unattributed may then be another tenant's.
 	blind bool
+	// declared is set where the backend is declared to hold the principal's
+	// tenant's memories and no others.
+	declared bool
+	// known are the owners and objects that the memories name; see lookUp.
+	known owned
+}
+
+func (a *Admission) viewer(signer Signer) viewer {
+	t := a.call.Backend.Tenant
+	return viewer{principal: &a.Principal, rules: a.rules, signer: signer, declared: t != "" && t == a.Principal.Tenant}
+}
+
+// lookUp finds out what is needed to judge rows, and memories of which there
+// are none: whose the owners and objects are that they name. An error means
+// that nothing is known of them.
+func (v *viewer) lookUp(ctx context.Context, g *Gate, backend string, rows []memproxy.Ownership, bare []memproxy.Memory) error {
+	ids := map[memproxy.TargetKind][]string{}
+	ask := func(kind memproxy.TargetKind, id string) {
+		if !slices.Contains(ids[kind], id) {
+			ids[kind] = append(ids[kind], id)
+		}
+	}
+	named := func(s *memproxy.Scope, all bool) {
+		for _, d := range dimensions {
+			name := s.In(d)
+			if name == "" || !all && v.principal.May(d).Allows(name) {
+				continue
+			}
+			ask(memproxy.TargetEntity, memproxy.OwnerID(d, name))
+			ask(memproxy.TargetMemory, name)
+		}
+	}
+	for i := range rows {
+		named(&rows[i].Scope, false)
+	}
+	for i := range bare {
+		named(&bare[i].Scope, true)
+		for _, ref := range bare[i].Within {
+			ask(ref.Kind, ref.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	var err error
+	v.known, err = g.whose(ctx, backend, ids)
+	return err
+}
+
+// owner is what is known of an owner by its name: as a name, or as an object.
+func (v viewer) owner(d memproxy.Dimension, name string) (memproxy.Ownership, bool) {
+	row, known := v.known[memproxy.TargetEntity][memproxy.OwnerID(d, name)]
+	if !known {
+		row, known = v.known[memproxy.TargetMemory][name]
+	}
+	return row, known
+}
+
+// allows reports whether the principal may see what is an owner's: one that it
+// may name, or that it made itself.
+func (v viewer) allows(d memproxy.Dimension, name string) bool {
+	if v.principal.May(d).Allows(name) {
+		return true
+	}
+	row, known := v.owner(d, name)
+	return known && madeBy(v.principal, &row)
 }
 
 var dimensions = [...]memproxy.Dimension{memproxy.DimUser, memproxy.DimAgent, memproxy.DimApp, memproxy.DimRun}
@@ -18,7 +89,9 @@ var dimensions = [...]memproxy.Dimension{memproxy.DimUser, memproxy.DimAgent, me
 // the ledger knows (nil: nothing) and m what the backend says.
 //
 // The tenant comes from the ledger, else from a stamp that verifies under the
-// principal's own tenant; else the memory is unattributed. Whatever the
+// principal's own tenant, else from what the memory belongs to and whom it
+// names, else from what the backend is declared to serve; else the memory is
+// unattributed. Whatever the
 // tenant, every owner that is named must be one that the principal may name.
 func (v viewer) sees(row *memproxy.Ownership, m *memproxy.Memory) bool {
 	attributed := false
@@ -33,6 +106,15 @@ func (v viewer) sees(row *memproxy.Ownership, m *memproxy.Memory) bool {
 		s.Tenant = v.principal.Tenant
 		attributed = v.signer.Verify(s)
 	}
+	if !attributed {
+		switch v.descent(m) {
+		case foreignName:
+			return false
+		case ourName:
+			attributed = true
+		}
+		attributed = attributed || v.declared
+	}
 	named, owned := false, false
 	for _, d := range dimensions {
 		limit := v.principal.May(d)
@@ -45,7 +127,7 @@ func (v viewer) sees(row *memproxy.Ownership, m *memproxy.Memory) bool {
 				continue
 			}
 			owned = true
-			if !limit.Allows(value) {
+			if !v.allows(d, value) {
 				return false
 			}
 			named = named || !limit.All
@@ -68,6 +150,36 @@ func (v viewer) sees(row *memproxy.Ownership, m *memproxy.Memory) bool {
 		return named
 	}
 	return false
+}
+
+// descent says whose a memory is of which nothing is recorded, by what it
+// belongs to and whom it names.
+func (v viewer) descent(m *memproxy.Memory) bond {
+	bond := unknownName
+	of := func(row memproxy.Ownership, known bool) {
+		switch {
+		case !known || bond == foreignName:
+		case row.Scope.Tenant == v.principal.Tenant:
+			bond = ourName
+		default:
+			bond = foreignName
+		}
+	}
+	for _, d := range dimensions {
+		if name := m.Scope.In(d); name != "" {
+			of(v.owner(d, name))
+		}
+	}
+	for _, ref := range m.Within {
+		row, known := v.known[ref.Kind][ref.ID]
+		of(row, known)
+	}
+	return bond
+}
+
+// madeBy reports whether a principal made what a row is of.
+func madeBy(p *memproxy.Principal, row *memproxy.Ownership) bool {
+	return row.Actor != "" && row.Actor == p.ID && row.Scope.Tenant == p.Tenant
 }
 
 // limited reports whether the principal is limited in any dimension.

@@ -4,7 +4,7 @@ package ledger
 // dialect.ddl translates. A released one is never edited: later needs are a
 // further entry. Times are microseconds since 1970, zero for none.
 func migrations() []string {
-	return []string{ownershipTables, lifeTables, integrityTables, retractionTables, rollbackTables, todayTables, acceptTables, seenTables}
+	return []string{ownershipTables, lifeTables, integrityTables, retractionTables, rollbackTables, todayTables, acceptTables, seenTables, nameTables}
 }
 
 const ownershipTables = `
@@ -280,4 +280,18 @@ ALTER TABLE ownership ADD COLUMN seen TEXT NOT NULL DEFAULT ''; -- hash of the m
 UPDATE ownership SET seen = coalesce((SELECT CASE g.sha256 WHEN '' THEN 'none' ELSE g.sha256 END FROM glimpse g
 	WHERE g.backend = ownership.backend AND g.kind = ownership.kind AND g.id = ownership.id AND g.decision = ownership.decision), '');
 DROP TABLE glimpse;
+`
+
+// nameTables binds the owners' names that memories were written under to the
+// tenant that used each first. Who made them is not known any more.
+const nameTables = `
+INSERT INTO ownership (backend, kind, id, tenant, "user", agent, app, run, actor, trust, confidence, source, decision, sha256, written, deleted, seen)
+SELECT backend, 'entity', name, tenant, '', '', '', '', '', '', 0, '', '', '', written, 0, ''
+FROM (SELECT backend, name, tenant, written, row_number() OVER (PARTITION BY backend, name ORDER BY written, tenant) AS place
+	FROM (SELECT backend, 'user:' || "user" AS name, tenant, written FROM ownership WHERE "user" <> ''
+		UNION ALL SELECT backend, 'agent:' || agent, tenant, written FROM ownership WHERE agent <> ''
+		UNION ALL SELECT backend, 'app:' || app, tenant, written FROM ownership WHERE app <> ''
+		UNION ALL SELECT backend, 'run:' || run, tenant, written FROM ownership WHERE run <> '') AS used) AS ranked
+WHERE place = 1
+ON CONFLICT DO NOTHING;
 `

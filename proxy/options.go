@@ -60,6 +60,8 @@ type Options struct {
 
 	// Ungated says what becomes of runs that cannot be gated call by call.
 	Ungated gate.Ungated
+	// Tenant is the one whose memories the backend holds, or "".
+	Tenant string
 	// Journal is the directory of runs that are let through and compensated,
 	// which Ungated needs for that. It will hold memories.
 	Journal string

@@ -59,7 +59,7 @@ func New(opt Options) (*Proxy, error) {
 		return nil, err
 	}
 	p.follower = face.NewFollower(face.FollowerOptions{Gate: opt.Gate, Fetch: p.side, Backend: opt.Name, After: opt.After, Log: opt.Log})
-	p.backend = gate.Backend{Name: opt.Name, Adapter: opt.Adapter, Fetch: p.side, Ungated: opt.Ungated}
+	p.backend = gate.Backend{Name: opt.Name, Adapter: opt.Adapter, Fetch: p.side, Ungated: opt.Ungated, Tenant: opt.Tenant}
 	return p, nil
 }
 

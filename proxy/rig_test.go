@@ -122,6 +122,9 @@ func (*quiet) Decision(context.Context, string, string) (memproxy.Ownership, boo
 	return memproxy.Ownership{}, false, nil
 }
 func (*quiet) Put(context.Context, ...memproxy.Ownership) error { return nil }
+func (*quiet) Bind(_ context.Context, rows ...memproxy.Ownership) ([]memproxy.Ownership, error) {
+	return rows, nil
+}
 func (*quiet) Charge(context.Context, memproxy.Charge) (memproxy.Allowance, error) {
 	return memproxy.Allowance{Granted: true, Refused: -1}, nil
 }

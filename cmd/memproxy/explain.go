@@ -87,7 +87,7 @@ func explainCall(ctx context.Context, cfg *config.Config, b config.Backend, who 
 	route, known := adapter.Route(req)
 	req, wishes, flaw := gate.Asked(req)
 	return g.Explain(ctx, &gate.Call{
-		Backend: gate.Backend{Name: b.Name, Adapter: adapter}, Request: req, Route: route, Known: known, Body: body, Flaw: flaw, Wishes: wishes,
+		Backend: gate.Backend{Name: b.Name, Adapter: adapter, Tenant: b.Tenant}, Request: req, Route: route, Known: known, Body: body, Flaw: flaw, Wishes: wishes,
 	}), rules, nil
 }
 
@@ -238,6 +238,9 @@ func (still) Decision(context.Context, string, string) (memproxy.Ownership, bool
 	return memproxy.Ownership{}, false, nil
 }
 func (still) Put(context.Context, ...memproxy.Ownership) error { return nil }
+func (still) Bind(_ context.Context, rows ...memproxy.Ownership) ([]memproxy.Ownership, error) {
+	return rows, nil
+}
 func (still) Charge(context.Context, memproxy.Charge) (memproxy.Allowance, error) {
 	return memproxy.Allowance{Granted: true, Refused: -1}, nil
 }

@@ -36,7 +36,7 @@ func (s *sidecar) behindEnvoy(b config.Backend) (extproc.Backend, error) {
 	}
 	out := extproc.Backend{
 		Name: o.Name, Adapter: o.Adapter, Upstream: o.Upstream, Passthrough: o.Passthrough,
-		MaxBody: o.MaxBody, MaxAnswer: o.MaxAnswer, Observe: o.Observe, Ungated: o.Ungated,
+		MaxBody: o.MaxBody, MaxAnswer: o.MaxAnswer, Observe: o.Observe, Ungated: o.Ungated, Tenant: o.Tenant,
 	}
 	out.Credential = o.Credential
 	out.Fetch, err = face.NewSide(face.SideOptions{Upstream: o.Upstream, Transport: o.Transport, Credential: o.Credential, Propagator: o.Propagator})

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/memproxy/memproxy"
 )
 
 const searchingAgent = `{"name":"t","agent_type":"letta_v1_agent","tools":["archival_memory_search"],"memory_blocks":[{"label":"human","value":"Ann"},{"label":"persona","value":"helper"}]}`
@@ -27,8 +30,13 @@ func TestSearchesOfAgentsAreFiltered(t *testing.T) {
 				t.Fatalf("%d %s", a.status, a.body)
 			}
 		}
-		put("rival-key", "tea is for rivals")
+		l.own(l.agent, "acme") // it is older than memproxy
 		put(devToken, "tea is at five")
+		if a := l.do("POST", "/v1/agents/"+l.agent+"/archival-memory", `{"text":"tea is for rivals"}`, "X-API-Key", "rival-key"); a.status != 404 {
+			t.Errorf("another tenant writes to the agent: %d %s", a.status, a.body)
+		}
+		put(devToken, "tea is for rivals")
+		l.disown("tea is for rivals", "rival")
 		a := l.say("CALL archival_memory_search {\"query\":\"tea\"}\nTHEN\nCALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nTHEN\nSAY done", more)
 		if a.status != 200 || !strings.Contains(a.body, "tea is at five") || strings.Contains(a.body, "rivals") {
 			t.Errorf("%s: %d %s", more, a.status, a.body)
@@ -66,5 +74,32 @@ func TestSearchesThatFail(t *testing.T) {
 	}
 	if a := l.say("CALL archival_memory_search {\"query\":\nTHEN\nSAY done", ""); a.status != 200 || !strings.Contains(a.body, "denied") || !strings.Contains(a.body, "done") {
 		t.Errorf("unreadable arguments: %d %s", a.status, a.body)
+	}
+}
+
+// disown makes a passage another tenant's, as one that was written before the
+// agent was anybody's.
+func (l *lettaRig) disown(text, tenant string) {
+	l.t.Helper()
+	var all []struct{ ID, Text string }
+	if err := json.Unmarshal([]byte(l.behind("GET", "/v1/agents/"+l.agent+"/archival-memory", "")), &all); err != nil {
+		l.t.Fatal(err)
+	}
+	for _, p := range all {
+		if p.Text != text {
+			continue
+		}
+		l.own(p.ID, tenant)
+		return
+	}
+	l.t.Fatalf("no passage says %q: %+v", text, all)
+}
+
+// own makes something a tenant's.
+func (l *lettaRig) own(id, tenant string) {
+	l.t.Helper()
+	row := memproxy.Ownership{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id, Actor: "agent:" + tenant, Scope: memproxy.Scope{Tenant: tenant}}
+	if err := l.car.ledger.Put(l.t.Context(), row); err != nil {
+		l.t.Fatal(err)
 	}
 }

@@ -94,7 +94,7 @@ func (r *rulebook) enact(b policy.Bundle, pack *screen.Pack, use func(*gate.Rule
 		Lines: func(p memproxy.Principal, kind memproxy.Kind, fields []string) []memproxy.Line {
 			return budgets.Lines(limits, p, kind, fields)
 		},
-		Enforce: *r.cfg.Enforce, Unattributed: gate.Unattributed(r.cfg.Ownership.Unattributed),
+		Enforce: *r.cfg.Enforce, Unattributed: gate.Unattributed(r.cfg.Ownership.Unattributed), OneTenant: r.cfg.OneTenant(),
 		Changed:           gate.Changed(r.cfg.Ownership.Changed),
 		NeverRefuse:       r.cfg.Memories.NeverRefuse,
 		WithholdUntrusted: r.cfg.Memories.Untrusted == "withhold", Pending: pending(r.cfg.Memories.Pending), TTL: lifetimes(&r.cfg.Memories), Governance: r.cfg.Memories.Governance(),
@@ -115,7 +115,7 @@ func (r *rulebook) enact(b policy.Bundle, pack *screen.Pack, use func(*gate.Rule
 func versionOf(b policy.Bundle, pack *screen.Pack, cfg *config.Config) string {
 	rest, err := json.Marshal(struct {
 		Profile, Unattributed string
-		Enforce               bool
+		Enforce, OneTenant    bool
 		Confidence            config.Confidence
 		Default, Anonymous    config.WriteLimit
 		Overrides             map[string]config.WriteLimit
@@ -127,7 +127,7 @@ func versionOf(b policy.Bundle, pack *screen.Pack, cfg *config.Config) string {
 		Withhold              float64
 		Memories              config.Memories
 	}{
-		cfg.Profile, cfg.Ownership.Unattributed + " " + cfg.Ownership.Changed, *cfg.Enforce, cfg.Confidence,
+		cfg.Profile, cfg.Ownership.Unattributed + " " + cfg.Ownership.Changed, *cfg.Enforce, cfg.OneTenant(), cfg.Confidence,
 		cfg.Budgets.Default, cfg.Budgets.Anonymous, cfg.Budgets.Overrides, cfg.Budgets.Tenants, cfg.Budgets.Namespaces,
 		cfg.Budgets.RapidPerMinute,
 		pack.Version(), cfg.Screening.Sensitivity, cfg.Screening.Disable, *cfg.Screening.Enabled, *cfg.Screening.Withhold, cfg.Memories,

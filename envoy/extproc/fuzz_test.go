@@ -69,6 +69,9 @@ func (silent) Decision(context.Context, string, string) (memproxy.Ownership, boo
 	return memproxy.Ownership{}, false, nil
 }
 func (silent) Put(context.Context, ...memproxy.Ownership) error { return nil }
+func (silent) Bind(_ context.Context, rows ...memproxy.Ownership) ([]memproxy.Ownership, error) {
+	return rows, nil
+}
 func (silent) Charge(context.Context, memproxy.Charge) (memproxy.Allowance, error) {
 	return memproxy.Allowance{Granted: true, Refused: -1}, nil
 }

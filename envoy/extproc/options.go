@@ -45,6 +45,8 @@ type Backend struct {
 	// Ungated is what becomes of runs that cannot be gated. To rule on them
 	// afterwards takes the HTTP face; here that is a refusal.
 	Ungated gate.Ungated
+	// Tenant is the one whose memories the backend holds, or "".
+	Tenant string
 	// Observe is told the route id, kind and duration of every request. Nil: nobody.
 	Observe func(ctx context.Context, route, kind, verdict string, status int, d time.Duration)
 
@@ -111,6 +113,6 @@ func (b *Backend) complete() error {
 	if b.Ungated == gate.UngatedCompensate {
 		b.Ungated = gate.UngatedDeny
 	}
-	b.gate = gate.Backend{Name: b.Name, Adapter: b.Adapter, Fetch: b.Fetch, Ungated: b.Ungated}
+	b.gate = gate.Backend{Name: b.Name, Adapter: b.Adapter, Fetch: b.Fetch, Ungated: b.Ungated, Tenant: b.Tenant}
 	return nil
 }

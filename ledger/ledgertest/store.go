@@ -21,6 +21,7 @@ type Store interface {
 	Owners(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Ownership, error)
 	Decision(ctx context.Context, backend, decision string) (memproxy.Ownership, bool, error)
 	Put(context.Context, ...memproxy.Ownership) error
+	Bind(context.Context, ...memproxy.Ownership) ([]memproxy.Ownership, error)
 	Note(...memproxy.Ownership) error
 	Sync(context.Context) error
 	Record(ctx context.Context, tenant, actor string) (ledger.Track, error)
@@ -40,6 +41,8 @@ func Run(t *testing.T, open func(*testing.T) Store) {
 		{"unknown is absent", unknownIsAbsent},
 		{"replaced", replaced},
 		{"backends and kinds are apart", apart},
+		{"a name is bound once", bound},
+		{"a name that many bind at once is one's", boundAtOnce},
 		{"many ids", manyIDs},
 		{"odd ids are stored exactly", oddIDs},
 		{"hostile rows are refused whole", hostileRows},

@@ -1,0 +1,43 @@
+package gate
+
+import (
+	"context"
+
+	"github.com/memproxy/memproxy"
+)
+
+// unclaimed: the request names nobody whom nobody knows, or nothing will be
+// written.
+func unclaimed(r *run) bool {
+	return r.op == nil || r.dry || len(r.unbound) == 0 || r.verdict.Stops()
+}
+
+// bind makes the names that a write is the first to use its tenant's. It is
+// done before the write leaves: of two tenants that use a name at once, one
+// gets it, and the other's write is refused.
+func bind(ctx context.Context, r *run) error {
+	rows := make([]memproxy.Ownership, len(r.unbound))
+	for i, id := range r.unbound {
+		rows[i] = memproxy.Ownership{
+			Backend: r.op.Backend, Kind: memproxy.TargetEntity, ID: id, Scope: memproxy.Scope{Tenant: r.Principal.Tenant},
+			Actor: r.Principal.ID, Trust: r.Principal.Trust, Written: r.begun, // no decision: that is for what it wrote
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.g.opt.RecordTimeout)
+	defer cancel()
+	standing, err := r.g.opt.Ledger.Bind(ctx, rows...)
+	if err != nil {
+		r.g.opt.Meter.LedgerFailed(ctx)
+		r.g.release(ctx, r.Admission)
+		return err
+	}
+	for _, row := range standing {
+		if row.Scope.Tenant != r.Principal.Tenant {
+			r.missing("")
+		}
+	}
+	if r.verdict.Stops() {
+		r.g.release(ctx, r.Admission)
+	}
+	return nil
+}

@@ -1,0 +1,106 @@
+package gate
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+)
+
+// referred rules on the objects that the request names and that it is not
+// about: what it is about, own rules on.
+func (r *run) referred(ctx context.Context) error {
+	var ask []string
+	at := map[string]*memproxy.Ref{}
+	v := r.viewer(r.g.opt.Signer)
+	if err := v.lookUp(ctx, r.g, r.op.Backend, r.referredRows(), nil); err != nil {
+		r.g.opt.Meter.LedgerFailed(ctx)
+		v.blind = true
+	}
+	for i := range r.op.Refs {
+		ref := &r.op.Refs[i]
+		if ref.Kind == memproxy.TargetEntity {
+			r.referredName(ref)
+			continue
+		}
+		if ref.Kind == r.op.TargetKind && slices.Contains(r.op.Targets, ref.ID) {
+			continue
+		}
+		row, known := r.named[ref.Kind][ref.ID]
+		switch {
+		case known && !v.sees(&row, &memproxy.Memory{}):
+			r.missing(ref.Pointer)
+		case !known && at[ref.ID] == nil && (r.rules.Unattributed != UnattributedVisible || v.limited()):
+			at[ref.ID] = ref
+			ask = append(ask, ref.ID)
+		}
+	}
+	if len(ask) == 0 || r.verdict.Stops() && r.enforced() {
+		return nil
+	}
+	return r.discover(ctx, ask, at)
+}
+
+func (r *run) referredRows() []memproxy.Ownership {
+	var rows []memproxy.Ownership
+	for i := range r.op.Refs {
+		if row, known := r.named[r.op.Refs[i].Kind][r.op.Refs[i].ID]; known {
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// referredName rules on an owner that is referred to by its name.
+func (r *run) referredName(ref *memproxy.Ref) {
+	dim, name, _ := strings.Cut(ref.ID, ":")
+	switch r.bond(memproxy.Dimension(dim), name) {
+	case foreignName:
+		r.missing(ref.Pointer)
+	case unknownName:
+		if !r.alone() && r.rules.Unattributed != UnattributedVisible && strings.HasPrefix(ref.Pointer, "path:") {
+			r.missing(ref.Pointer)
+		}
+	}
+}
+
+// discover asks the backend what the objects belong to of which the ledger
+// knows nothing. What cannot be asked about is refused where the operation is
+// at that object, and otherwise the backend's to know.
+func (r *run) discover(ctx context.Context, ask []string, at map[string]*memproxy.Ref) error {
+	loc, ok := r.call.Backend.Adapter.(Locator)
+	if !ok || r.call.Backend.Fetch == nil || r.dry {
+		return nil
+	}
+	var some []string
+	for _, id := range ask {
+		if loc.Locate(r.call.Route, r.call.Request, id).EscapedPath != "" {
+			some = append(some, id)
+		} else if strings.HasPrefix(at[id].Pointer, "path:") && !r.alone() && r.rules.Unattributed != UnattributedVisible {
+			r.missing(at[id].Pointer)
+		}
+	}
+	if len(some) == 0 {
+		return nil
+	}
+	found, err := r.located(ctx, loc, some)
+	if err != nil {
+		return err
+	}
+	v := r.viewer(r.g.opt.Signer)
+	memories := make([]memproxy.Memory, 0, len(found))
+	for _, m := range found {
+		memories = append(memories, m)
+	}
+	if err := v.lookUp(ctx, r.g, r.op.Backend, nil, memories); err != nil {
+		r.g.opt.Meter.LedgerFailed(ctx)
+		v.blind = true
+	}
+	for _, id := range some {
+		if m := found[id]; !m.Missing && !v.sees(nil, &m) {
+			r.missing(at[id].Pointer)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,213 @@
+package gate
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+)
+
+// A Masker is an Adapter that can write other names in the place of those that
+// a read names (Operation.Masked), so that its backend answers as for a name
+// that it has never heard.
+type Masker interface {
+	// Masks reports whether all names of the operation can be replaced.
+	Masks(memproxy.Route, *memproxy.Operation) bool
+}
+
+// tenancy holds everything that the request names, wherever it names it, to
+// the caller's tenant, whatever other limits the caller has or lacks. What is
+// another tenant's is answered as what does not exist.
+func tenancy(ctx context.Context, r *run) error {
+	if t := r.call.Backend.Tenant; t != "" && t != r.Principal.Tenant {
+		r.refuse(StatusForbidden, memproxy.Reason{
+			Code: memproxy.IdentityTenant, Detail: "this backend serves another tenant than the caller's",
+		})
+		return nil
+	}
+	var err error
+	if r.named, err = r.g.whose(ctx, r.op.Backend, r.names()); err != nil {
+		r.g.opt.Meter.LedgerFailed(ctx)
+		if r.op.Kind == memproxy.Recall && (r.alone() || !r.op.Derived) {
+			return nil // what an answer shows is then held to what the caller's limits name
+		}
+		r.g.opt.Log.ErrorContext(ctx, "ledger lookup failed", "decision", r.Decision.ID, "error", err)
+		r.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: "whose the names of this request are cannot be looked up"})
+		return nil
+	}
+	r.claimed()
+	r.wholly()
+	if r.verdict.Stops() && !r.dry {
+		return nil // all that is not there is answered alike
+	}
+	return r.referred(ctx)
+}
+
+// alone reports whether all that the backend holds is the caller's tenant's: it
+// is declared to, or no other tenant is configured.
+func (a *Admission) alone() bool {
+	return a.rules.OneTenant || a.call.Backend.Tenant != "" && a.call.Backend.Tenant == a.Principal.Tenant
+}
+
+// names are the owners and objects that a request names, by kind.
+func (r *run) names() map[memproxy.TargetKind][]string {
+	ids := map[memproxy.TargetKind][]string{}
+	for i := range r.op.Claims {
+		c := &r.op.Claims[i]
+		if c.Op != memproxy.ClaimIs || c.Dim == memproxy.DimActor {
+			continue
+		}
+		for _, v := range c.Values {
+			ids[memproxy.TargetEntity] = append(ids[memproxy.TargetEntity], memproxy.OwnerID(c.Dim, v))
+		}
+	}
+	for i := range r.op.Refs {
+		ref := &r.op.Refs[i]
+		ids[ref.Kind] = append(ids[ref.Kind], ref.ID)
+	}
+	for kind := range ids {
+		slices.Sort(ids[kind])
+		ids[kind] = slices.Compact(ids[kind])
+	}
+	return ids
+}
+
+// whose is what the ledger knows of names and ids.
+func (g *Gate) whose(ctx context.Context, backend string, ids map[memproxy.TargetKind][]string) (owned, error) {
+	known := make(owned, len(ids))
+	for kind, list := range ids {
+		rows, err := g.opt.Ledger.Owners(ctx, backend, kind, list)
+		if err != nil {
+			return nil, err
+		}
+		known[kind] = rows
+	}
+	return known, nil
+}
+
+// A bond is how an owner's name stands to the caller's tenant.
+type bond uint8
+
+const (
+	unknownName bond = iota // nobody has used it
+	ourName
+	foreignName
+)
+
+// bond says whose an owner's name is. The ledger knows; where it does not, a
+// name that the configuration lists for the caller is its tenant's.
+func (r *run) bond(d memproxy.Dimension, name string) bond {
+	row, known := r.named[memproxy.TargetEntity][memproxy.OwnerID(d, name)]
+	if !known {
+		for i := range r.op.Refs { // an owner that is an object has a row as such
+			if ref := &r.op.Refs[i]; ref.ID == name && ref.Kind != memproxy.TargetEntity && !known {
+				row, known = r.named[ref.Kind][name]
+			}
+		}
+	}
+	switch limit := r.Principal.May(d); {
+	case known && row.Scope.Tenant == r.Principal.Tenant:
+		return ourName
+	case known:
+		return foreignName
+	case !limit.All && limit.Allows(name):
+		return ourName
+	}
+	return unknownName
+}
+
+// exists reports whether an owner is named as something that is there already,
+// and does not come to be by being named.
+func (r *run) exists(d memproxy.Dimension, name string) bool {
+	return slices.ContainsFunc(r.op.Refs, func(ref memproxy.Ref) bool {
+		return ref.ID == name || ref.Kind == memproxy.TargetEntity && ref.ID == memproxy.OwnerID(d, name)
+	})
+}
+
+// claimed rules on the owners that are named. A name that nobody has used comes
+// to be the tenant's by a write; for a read it is no different from another
+// tenant's, so that nobody can tell the two apart.
+func (r *run) claimed() {
+	masker, masks := r.call.Backend.Adapter.(Masker)
+	masks = masks && r.op.Kind == memproxy.Recall && !r.op.Derived && !r.op.Bulk && masker.Masks(r.call.Route, r.op)
+	for i := range r.op.Claims {
+		c := &r.op.Claims[i]
+		switch {
+		case c.Dim == memproxy.DimActor:
+		case c.Op == memproxy.ClaimIs:
+			for _, name := range c.Values {
+				r.claim(c, name, masks)
+			}
+		case r.op.Kind == memproxy.Learn && !r.alone():
+			r.refuse(StatusForbidden, memproxy.Reason{
+				Code: memproxy.IdentityBroad, Pointer: c.Pointer,
+				Detail: "what is written belongs to one " + string(c.Dim) + ", by name",
+			})
+		}
+	}
+}
+
+// claim rules on one name.
+func (r *run) claim(c *memproxy.Claim, name string, masks bool) {
+	op := r.op
+	writes := op.Kind == memproxy.Learn || op.Kind == memproxy.Correct
+	switch bond := r.bond(c.Dim, name); {
+	case bond == ourName:
+	case bond == unknownName && r.exists(c.Dim, name):
+		// It is there, and came around the proxy: it is judged as what is
+		// referred to, or cannot be judged.
+		if (op.Derived || op.Bulk) && !r.alone() {
+			r.missing(c.Pointer)
+		}
+	case bond == unknownName && writes:
+		r.unbound = append(r.unbound, memproxy.OwnerID(c.Dim, name))
+	case bond == unknownName && (r.alone() || !op.Derived && !op.Bulk && r.rules.Unattributed == UnattributedVisible):
+	case masks:
+		if op.Masked == nil {
+			op.Masked = map[string]string{}
+		}
+		op.Masked[memproxy.OwnerID(c.Dim, name)] = "nobody-" + r.Decision.ID
+	default:
+		r.missing(c.Pointer)
+	}
+}
+
+// missing refuses as if what is named did not exist.
+func (r *run) missing(pointer string) {
+	r.refuse(StatusNotFound, memproxy.Reason{
+		Code: memproxy.OwnerUnknown, Pointer: pointer, Detail: "this names what is not there for this caller's tenant",
+	})
+}
+
+// wholly refuses what is made of many memories at once, or changes many, unless
+// all of them are the tenant's: the request is narrowed to an owner that is.
+func (r *run) wholly() {
+	op := r.op
+	if r.alone() || !op.Derived && !op.Bulk || r.verdict.Stops() && r.enforced() {
+		return
+	}
+	if len(op.Targets) > 0 && op.TargetKind != memproxy.TargetEntity {
+		return // by id: whose that is, own finds out
+	}
+	for i := range op.Claims {
+		c := &op.Claims[i]
+		if c.Pins && c.Op == memproxy.ClaimIs && c.Dim != memproxy.DimActor && len(c.Values) > 0 {
+			return // all names were ruled on
+		}
+	}
+	for i := range op.Refs {
+		ref := &op.Refs[i]
+		if !strings.HasPrefix(ref.Pointer, "path:") {
+			continue
+		}
+		if row, known := r.named[ref.Kind][ref.ID]; !known || row.Scope.Tenant != r.Principal.Tenant {
+			r.missing(ref.Pointer)
+		}
+		return
+	}
+	r.refuse(StatusForbidden, memproxy.Reason{
+		Code:   memproxy.ScopeUnpinned,
+		Detail: "this is made of many memories, or changes many, and several tenants share the backend: it must name an owner of this caller's tenant",
+	})
+}

@@ -1,0 +1,297 @@
+package gate_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+)
+
+func name(d memproxy.Dimension, value, tenant string) memproxy.Ownership {
+	return memproxy.Ownership{Kind: memproxy.TargetEntity, ID: memproxy.OwnerID(d, value), Scope: memproxy.Scope{Tenant: tenant}, Actor: "agent:author"}
+}
+
+func object(id, tenant, actor string) memproxy.Ownership {
+	return memproxy.Ownership{Kind: memproxy.TargetMemory, ID: id, Scope: memproxy.Scope{Tenant: tenant}, Actor: actor}
+}
+
+// masking is a backend's adapter that can replace names.
+type masking struct{ fakeReader }
+
+func (*masking) Masks(memproxy.Route, *memproxy.Operation) bool { return true }
+
+// tenants is a rig in which several tenants share a backend, and the caller has
+// no limit but its tenant.
+func tenants(t *testing.T, change func(*rig), rows ...memproxy.Ownership) *rig {
+	return newRig(t, func(r *rig) {
+		r.rules.OneTenant, r.rules.Unattributed = false, gate.UnattributedNamed
+		r.who.ActsAs = all()
+		for _, row := range rows {
+			r.ledger.rows[row.ID] = row
+		}
+		if change != nil {
+			change(r)
+		}
+	})
+}
+
+// Proves EDGE-3, EDGE-13 and TRL-1: whoever is named belongs to the caller's
+// tenant, in every dimension and kind of operation; what is unknown is no
+// different from what is another's, but for a write, which makes it the tenant's.
+func TestNamesAreHeldToTheTenant(t *testing.T) {
+	for _, d := range []memproxy.Dimension{memproxy.DimUser, memproxy.DimAgent, memproxy.DimApp, memproxy.DimRun} {
+		for _, tc := range []struct {
+			name             string
+			op               memproxy.Operation
+			foreign, unknown memproxy.ReasonCode // "" passes
+		}{
+			{"add", learn("x"), memproxy.OwnerUnknown, ""},
+			{"change", memproxy.Operation{Kind: memproxy.Correct, Cost: 1}, memproxy.OwnerUnknown, ""},
+			{"list", memproxy.Operation{Kind: memproxy.Recall}, memproxy.OwnerUnknown, memproxy.OwnerUnknown},
+			{"summary", memproxy.Operation{Kind: memproxy.Recall, Derived: true}, memproxy.OwnerUnknown, memproxy.OwnerUnknown},
+			{"bulk deletion", memproxy.Operation{Kind: memproxy.Forget, Bulk: true}, memproxy.OwnerUnknown, memproxy.OwnerUnknown},
+			{"run", memproxy.Operation{Kind: memproxy.Run}, memproxy.OwnerUnknown, memproxy.OwnerUnknown},
+			{"attach", memproxy.Operation{Kind: memproxy.Attach}, memproxy.OwnerUnknown, memproxy.OwnerUnknown},
+			{"administration", memproxy.Operation{Kind: memproxy.Admin}, memproxy.OwnerUnknown, memproxy.OwnerUnknown},
+		} {
+			for who, want := range map[string]memproxy.ReasonCode{"own": "", "theirs": tc.foreign, "nobody": tc.unknown} {
+				t.Run(string(d)+"/"+tc.name+"/"+who, func(t *testing.T) {
+					r := tenants(t, nil, name(d, "own", "acme"), name(d, "theirs", "globex"))
+					op := tc.op
+					op.Claims = []memproxy.Claim{{Dim: d, Op: memproxy.ClaimIs, Values: []string{who}, Pointer: "/x", Pins: true}}
+					a := r.admit(op)
+					if want == "" {
+						wantCodes(t, a.Decision, memproxy.Allow)
+						return
+					}
+					wantCodes(t, a.Decision, memproxy.Deny, want)
+					if a.Decision.Status != 404 {
+						t.Errorf("status %d, want 404", a.Decision.Status)
+					}
+				})
+			}
+		}
+	}
+}
+
+// Proves EDGE-13: another tenant's name and one that nobody has come to the same
+// refusal, byte for byte.
+func TestAnothersNameIsNoDifferentFromNobodys(t *testing.T) {
+	var bodies [2]string
+	for i, who := range []string{"theirs", "nobody"} {
+		r := tenants(t, nil, name(memproxy.DimUser, "theirs", "globex"))
+		a := r.admit(memproxy.Operation{Kind: memproxy.Recall, Derived: true, Claims: []memproxy.Claim{pinned(memproxy.DimUser, who)}})
+		bodies[i] = string(a.Reply.Body)
+	}
+	if bodies[0] != bodies[1] {
+		t.Errorf("%s\n%s", bodies[0], bodies[1])
+	}
+}
+
+func pinned(d memproxy.Dimension, values ...string) memproxy.Claim {
+	return memproxy.Claim{Dim: d, Op: memproxy.ClaimIs, Values: values, Pointer: "/x", Pins: true}
+}
+
+// Proves EDGE-13: a list that can be filtered is asked for under a name that
+// nobody has, so that the backend answers as it does for one.
+func TestListsOfOthersAreAskedForUnderNobodysName(t *testing.T) {
+	for who, masked := range map[string]bool{"own": false, "theirs": true, "nobody": true} {
+		r := tenants(t, func(r *rig) { r.adapter = &masking{} }, name(memproxy.DimUser, "own", "acme"), name(memproxy.DimUser, "theirs", "globex"))
+		r.fake = &r.adapter.(*masking).fakeAdapter
+		op := memproxy.Operation{Kind: memproxy.Recall, Claims: []memproxy.Claim{pinned(memproxy.DimUser, who)}}
+		c := r.call(op)
+		r.fake.op = op
+		ex := r.gate.Explain(context.Background(), c)
+		wantCodes(t, ex.Decision, memproxy.Allow)
+		if as, is := ex.Operation.Masked["user:"+who]; is != masked || is && as == who {
+			t.Errorf("%s is asked for as %q, %v", who, as, is)
+		}
+	}
+}
+
+// Proves EDGE-3: what is made of many memories is given only where all of them
+// are the tenant's.
+func TestWhatIsMadeOfManyIsTheTenants(t *testing.T) {
+	summary := memproxy.Operation{Kind: memproxy.Recall, Derived: true}
+	pins := func(values ...string) memproxy.Operation {
+		op := summary
+		op.Claims = []memproxy.Claim{pinned(memproxy.DimUser, values...)}
+		return op
+	}
+	for _, tc := range []struct {
+		name   string
+		op     memproxy.Operation
+		change func(*rig)
+		serves string
+		want   memproxy.ReasonCode
+	}{
+		{name: "of everybody", op: summary, want: memproxy.ScopeUnpinned},
+		{name: "of everybody, one tenant", op: summary, change: func(r *rig) { r.rules.OneTenant = true }},
+		{name: "of everybody, backend of the tenant", op: summary, serves: "acme"},
+		{name: "of everybody, backend of another", op: summary, serves: "globex", want: memproxy.IdentityTenant},
+		{name: "of its own user", op: pins("own")},
+		{name: "of its own user and another's", op: pins("own", "theirs"), want: memproxy.OwnerUnknown},
+		{name: "of its own user or anybody", op: memproxy.Operation{Kind: memproxy.Recall, Derived: true, Claims: []memproxy.Claim{{Dim: memproxy.DimUser, Op: memproxy.ClaimIs, Values: []string{"own"}}}}, want: memproxy.ScopeUnpinned},
+		{name: "of all but one", op: memproxy.Operation{Kind: memproxy.Recall, Derived: true, Claims: []memproxy.Claim{{Dim: memproxy.DimUser, Op: memproxy.ClaimExclude, Values: []string{"own"}, Pins: true}}}, want: memproxy.ScopeUnpinned},
+		{name: "of a user of old that the configuration gives it", op: pins("older"), change: func(r *rig) { r.who.Users = only("older") }},
+		{name: "of its own agent", op: memproxy.Operation{Kind: memproxy.Recall, Derived: true, Refs: []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: "agent-1", Pointer: "path:agent_id"}}}},
+		{name: "of another's agent", op: memproxy.Operation{Kind: memproxy.Recall, Derived: true, Refs: []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: "agent-2", Pointer: "path:agent_id"}}}, want: memproxy.OwnerUnknown},
+		{name: "of nobody's agent", op: memproxy.Operation{Kind: memproxy.Recall, Derived: true, Refs: []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: "agent-3", Pointer: "path:agent_id"}}}, want: memproxy.OwnerUnknown},
+		{name: "a deletion of everything", op: memproxy.Operation{Kind: memproxy.Forget, Bulk: true}, want: memproxy.ScopeUnpinned},
+		{name: "a list, which is filtered", op: memproxy.Operation{Kind: memproxy.Recall}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := tenants(t, tc.change, name(memproxy.DimUser, "own", "acme"), name(memproxy.DimUser, "theirs", "globex"), object("agent-1", "acme", "agent:author"), object("agent-2", "globex", "agent:other"))
+			r.fake.op = tc.op
+			c := r.call(tc.op)
+			c.Backend.Tenant = tc.serves
+			a := r.gate.Admit(context.Background(), c)
+			if tc.want == "" {
+				wantCodes(t, a.Decision, memproxy.Allow)
+			} else if wantFirst(a.Decision) != tc.want {
+				t.Errorf("%+v, want %s", a.Decision, tc.want)
+			}
+		})
+	}
+}
+
+func wantFirst(d memproxy.Decision) memproxy.ReasonCode {
+	if len(d.Reasons) == 0 {
+		return ""
+	}
+	return d.Reasons[0].Code
+}
+
+// Proves EDGE-3, EDGE-13: an object that the request refers to, and is not
+// about, is another tenant's as well as one that it is about.
+func TestReferencesAreHeldToTheTenant(t *testing.T) {
+	for _, kind := range memproxy.Kinds {
+		for id, ok := range map[string]bool{"own": true, "theirs": false, "nobody": true} {
+			t.Run(string(kind)+"/"+id, func(t *testing.T) {
+				r := tenants(t, func(r *rig) {
+					r.fetch.status = 404 // of what the ledger does not know, the backend does not either
+				}, object("own", "acme", "agent:author"), object("theirs", "globex", "agent:other"))
+				a := r.admit(memproxy.Operation{Kind: kind, Refs: []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: id, Pointer: "/block_ids/0"}}})
+				if ok {
+					wantCodes(t, a.Decision, memproxy.Allow)
+				} else {
+					wantCodes(t, a.Decision, memproxy.Deny, memproxy.OwnerUnknown)
+				}
+			})
+		}
+	}
+}
+
+// Proves EDGE-3: what the ledger does not know is of the tenant of what it
+// belongs to.
+func TestDescent(t *testing.T) {
+	for parent, sees := range map[string]bool{"agent-own": true, "agent-theirs": false, "agent-nobodys": false} {
+		t.Run(parent, func(t *testing.T) {
+			r := tenants(t, nil, object("agent-own", "acme", "agent:author"), object("agent-theirs", "globex", "agent:other"))
+			r.fake.memories = []memproxy.Memory{{Pointer: "/0", ID: "message-1", Within: []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: parent}}}}
+			a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
+			got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("all")})
+			if (string(got.Body) == "message-1") != sees {
+				t.Errorf("%q", got.Body)
+			}
+			r.fake.memories[0].Within, r.fake.memories[0].Scope.Agent = nil, parent
+			got = r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("all")})
+			if (string(got.Body) == "message-1") != sees {
+				t.Errorf("by its scope: %q", got.Body)
+			}
+		})
+	}
+}
+
+// Proves EDGE-3: the names of a write are bound before it leaves, once.
+func TestWritesBindNames(t *testing.T) {
+	r := tenants(t, nil)
+	op := learn("x")
+	op.Claims = []memproxy.Claim{pinned(memproxy.DimUser, "ann")}
+	wantCodes(t, r.admit(op).Decision, memproxy.Allow)
+	if row := r.ledger.rows["user:ann"]; row.Scope.Tenant != "acme" || row.Actor != "agent:dev" {
+		t.Errorf("bound as %+v", row)
+	}
+	r.who.Tenant = "globex"
+	wantCodes(t, r.admit(op).Decision, memproxy.Deny, memproxy.OwnerUnknown)
+	if row := r.ledger.rows["user:ann"]; row.Scope.Tenant != "acme" {
+		t.Errorf("bound anew as %+v", row)
+	}
+}
+
+// first is a ledger in which somebody else is quicker.
+type first struct{ *fakeLedger }
+
+func (f *first) Bind(ctx context.Context, rows ...memproxy.Ownership) ([]memproxy.Ownership, error) {
+	for _, row := range rows {
+		row.Scope.Tenant = "globex"
+		if _, err := f.fakeLedger.Bind(ctx, row); err != nil {
+			return nil, err
+		}
+	}
+	return f.fakeLedger.Bind(ctx, rows...)
+}
+
+// Of two tenants that use a name at once one has it, and the other's write does
+// not leave and costs nothing.
+func TestALostNameIsRefused(t *testing.T) {
+	r := tenants(t, func(r *rig) { r.sweeper = &first{r.ledger} })
+	op := learn("x")
+	op.Claims = []memproxy.Claim{pinned(memproxy.DimUser, "ann")}
+	wantCodes(t, r.admit(op).Decision, memproxy.Deny, memproxy.OwnerUnknown)
+	if r.budget.used != 0 {
+		t.Errorf("%d charged", r.budget.used)
+	}
+}
+
+// A refusal binds nothing, and neither does a question.
+func TestRefusalsBindNothing(t *testing.T) {
+	r := tenants(t, func(r *rig) {
+		r.rules.Policy = policy(func(memproxy.Question) (memproxy.Ruling, error) {
+			return memproxy.Ruling{Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Code: memproxy.PolicyForbid}}}, nil
+		})
+	})
+	op := learn("x")
+	op.Claims = []memproxy.Claim{pinned(memproxy.DimUser, "ann")}
+	wantCodes(t, r.admit(op).Decision, memproxy.Deny, memproxy.PolicyForbid)
+	if len(r.ledger.rows) != 0 {
+		t.Errorf("bound %v", r.ledger.rows)
+	}
+}
+
+// Proves EDGE-3, TRL-1: a caller that is limited may name what it has made, and
+// nobody else's.
+func TestACallerMayNameWhatItMade(t *testing.T) {
+	for id, want := range map[string]memproxy.Verdict{"agent-mine": memproxy.Allow, "agent-colleagues": memproxy.Deny, "agent-others": memproxy.Deny} {
+		r := tenants(t, func(r *rig) { r.who.ActsAs = only("dev") },
+			object("agent-mine", "acme", "agent:dev"), object("agent-colleagues", "acme", "agent:author"), object("agent-others", "globex", "agent:dev"))
+		a := r.admit(memproxy.Operation{Kind: memproxy.Run,
+			Claims: []memproxy.Claim{pinned(memproxy.DimAgent, id)}, Refs: []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: id, Pointer: "path:agent_id"}}})
+		if a.Decision.Verdict != want {
+			t.Errorf("%s: %+v", id, a.Decision)
+		}
+	}
+}
+
+// A ledger that is away refuses what cannot be filtered, and what writes.
+func TestTenancyFailsClosed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		op   memproxy.Operation
+		want memproxy.Verdict
+	}{
+		"a list is filtered":    {memproxy.Operation{Kind: memproxy.Recall}, memproxy.Allow},
+		"a summary is not":      {memproxy.Operation{Kind: memproxy.Recall, Derived: true}, memproxy.Deny},
+		"a run":                 {memproxy.Operation{Kind: memproxy.Run}, memproxy.Deny},
+		"an add to some user's": {learn("x"), memproxy.Deny},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := tenants(t, func(r *rig) { r.ledger.err = errBroken })
+			tc.op.Claims = []memproxy.Claim{pinned(memproxy.DimUser, "ann")}
+			a := r.admit(tc.op)
+			if a.Decision.Verdict != tc.want || tc.want == memproxy.Deny && a.Decision.Status != 503 {
+				t.Errorf("%+v", a.Decision)
+			}
+		})
+	}
+}
