@@ -230,6 +230,10 @@ type Operation struct {
 	// SourceClaim is what the payload says of its content's source, or "". It
 	// can lower trust and never raise it.
 	SourceClaim Source
+	// Administers is set where the payload also sets what is the installation's
+	// (a model's endpoint, keys, an environment), or asks for secrets: whoever
+	// sends it must be allowed to administer as well.
+	Administers bool
 	// Extracts is set where a model of the backend makes facts of the content,
 	// which are judged when the backend tells of them.
 	Extracts bool

@@ -49,6 +49,14 @@ type Reader interface {
 	Rewrite(memproxy.Route, memproxy.Request, memproxy.Reply, *memproxy.Reading) ([]byte, error)
 }
 
+// A Withholder is an Adapter whose backend shows secrets in ordinary answers.
+type Withholder interface {
+	// Withhold takes the secrets' values out of an answer that is no
+	// administrator's. With none in it, it returns the body itself. An answer
+	// that cannot be read is an error.
+	Withhold(memproxy.Route, []byte) ([]byte, error)
+}
+
 // A Locator is an Adapter that can ask its backend for one memory, so that
 // operations by id can be ruled on.
 type Locator interface {

@@ -99,6 +99,26 @@ func (ret *returning) read(ctx context.Context) error {
 	if ret.status = ret.reply.Status; ret.status == StatusNotFound && ret.Inspect {
 		ret.lost(ctx)
 	}
+	if err := ret.filtrate(ctx); err != nil {
+		return err
+	}
+	return ret.secrets()
+}
+
+// secrets takes the backend's secrets out of what is shown to callers who do
+// not administer it.
+func (ret *returning) secrets() error {
+	w, ok := ret.call.Backend.Adapter.(Withholder)
+	if !ok || !ret.Inspect || !ok2xx(ret.reply.Status) || len(ret.reply.Body) == 0 || ret.op.Kind == memproxy.Admin || ret.op.Administers {
+		return nil
+	}
+	body, err := w.Withhold(ret.call.Route, ret.reply.Body)
+	ret.reply.Body = body
+	return err
+}
+
+// filtrate reads the answer and has it written anew as it may be shown.
+func (ret *returning) filtrate(ctx context.Context) error {
 	reader, ok := ret.call.Backend.Adapter.(Reader)
 	if !ok || !ret.Inspect || !ok2xx(ret.reply.Status) {
 		return nil

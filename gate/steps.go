@@ -179,12 +179,32 @@ func rule(ctx context.Context, r *run) error {
 	if err != nil {
 		return err
 	}
+	if r.op.Administers && r.op.Kind != memproxy.Admin {
+		if err := r.administers(ctx); err != nil {
+			return err
+		}
+	}
 	r.setAside(&ruling)
 	r.unfiltered()
 	r.apart(ctx)
 	r.add(ruling.Verdict, ruling.Reasons...)
 	r.marked(ruling.Marks)
 	r.explainFindings(ruling.Reasons)
+	r.shadow = append(r.shadow, ruling.Shadow...)
+	r.would = max(r.would, ruling.ShadowVerdict)
+	return nil
+}
+
+// administers asks the policy whether the caller may administer, for an
+// operation that also does.
+func (r *run) administers(ctx context.Context) error {
+	op, q := *r.op, r.q
+	op.Kind, q.Operation = memproxy.Admin, &op
+	ruling, err := r.rules.Policy.Rule(ctx, q)
+	if err != nil {
+		return err
+	}
+	r.add(ruling.Verdict, ruling.Reasons...)
 	r.shadow = append(r.shadow, ruling.Shadow...)
 	r.would = max(r.would, ruling.ShadowVerdict)
 	return nil

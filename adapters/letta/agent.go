@@ -50,6 +50,7 @@ func (d *decoding) form(v *jsondoc.Value, ptr string) error {
 
 // member reads a member by its name.
 func (d *decoding) member(m jsondoc.Member, ptr string) error {
+	d.administers(m)
 	if kind := targetKey(m.Name); kind != "" {
 		return d.targets(kind, m.Value, ptr)
 	}
@@ -163,6 +164,7 @@ func (d *decoding) inFile(v *jsondoc.Value, ptr string) error {
 	for _, m := range v.Members {
 		p := jsondoc.Child(ptr, m.Name)
 		var err error
+		d.administers(m)
 		switch {
 		case memproxy.Reserved(m.Name):
 			d.op.Reserved = append(d.op.Reserved, p)

@@ -239,7 +239,7 @@ func (d *decoding) query() error {
 			}
 		case "include":
 			if slices.Contains(list, "agent.secrets") {
-				d.op.Kind = memproxy.Admin // an agent's secrets are no memory
+				d.op.Administers = true // an agent's secrets are no memory
 			}
 		case "archive_id", "source_id":
 			for _, id := range list {

@@ -209,6 +209,7 @@ func (d *decoding) fields(p part) {
 	switch {
 	case p.name == "secrets" || p.name == "env_vars_json":
 		d.op.Steering = d.op.Steering || len(p.data) > 0
+		d.op.Administers = d.op.Administers || len(p.data) > 0
 		d.item(memproxy.ItemSteering, ptr, string(p.data))
 	case !utf8.Valid(p.data):
 		d.item(memproxy.ItemData, ptr, p.media)

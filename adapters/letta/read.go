@@ -107,6 +107,12 @@ func (f *finding) element(v *jsondoc.Value, ptr string) error {
 	if m.ID == "" {
 		m.ID = v.Get("message_id").Text()
 	}
+	if KindOf(m.ID) == TargetTool {
+		if strings.HasPrefix(inner.Get("tool_type").Text(), "letta_") {
+			return nil // the server's own, which everybody has
+		}
+		m.Text, m.TextAt = "", "" // what a tool says of itself is no memory
+	}
 	if inner != v {
 		m.Within = parents(v, m.Within)
 	}

@@ -47,11 +47,52 @@ func ids(path string) string {
 }
 
 // wants is what a class of route becomes where no exception says otherwise.
-var wants = map[string]string{"W": "learn", "U": "correct", "D": "forget", "R": "recall", "X": "run", "C": "admin", "-": "other pass", "W/R": "learn"}
+var wants = map[string]string{"W": "learn", "U": "correct", "D": "forget", "R": "recall", "X": "run", "C": "admin", "-": "admin", "W/R": "learn"}
 
 // exceptions are the routes that the documentation's one letter does not
 // describe, by method and path.
 var exceptions = map[string]string{
+	// What the server's list calls harmless and is no administration here: it
+	// touches no memory, or shows it, counts it or tells of its agents.
+	"GET /v1/_internal_agents/count":                         "other pass",
+	"POST /v1/_internal_search/cache-warm":                   "other pass",
+	"GET /v1/agents/count":                                   "other pass",
+	"GET /v1/agents/{agent_id}/folders":                      "recall",
+	"GET /v1/agents/{agent_id}/sources":                      "recall",
+	"GET /v1/blocks/count":                                   "other pass",
+	"GET /v1/embeddings/total_storage_size":                  "other pass",
+	"GET /v1/folders/count":                                  "other pass",
+	"GET /v1/folders/metadata":                               "other pass",
+	"GET /v1/folders/name/{folder_name}":                     "other pass",
+	"GET /v1/folders/{folder_id}/agents":                     "other pass",
+	"GET /v1/groups/count":                                   "other pass",
+	"GET /v1/health/":                                        "other pass",
+	"GET /v1/identities/count":                               "other pass",
+	"DELETE /v1/jobs/{job_id}":                               "forget",
+	"GET /v1/jobs/{job_id}":                                  "recall",
+	"PATCH /v1/jobs/{job_id}/cancel":                         "run",
+	"GET /v1/messages/batches/{batch_id}":                    "recall",
+	"GET /v1/models/":                                        "other pass",
+	"GET /v1/models/embedding":                               "other pass",
+	"GET /v1/ready/":                                         "other pass",
+	"GET /v1/runs/{run_id}/metrics":                          "other pass",
+	"GET /v1/runs/{run_id}/steps":                            "recall",
+	"GET /v1/runs/{run_id}/usage":                            "other pass",
+	"GET /v1/sources/count":                                  "other pass",
+	"GET /v1/sources/metadata":                               "other pass",
+	"GET /v1/sources/name/{source_name}":                     "other pass",
+	"GET /v1/sources/{source_id}/agents":                     "other pass",
+	"GET /v1/steps/":                                         "recall",
+	"GET /v1/steps/{step_id}":                                "recall",
+	"PATCH /v1/steps/{step_id}/feedback":                     "correct",
+	"GET /v1/steps/{step_id}/metrics":                        "other pass",
+	"PATCH /v1/steps/{step_id}/transaction/{transaction_id}": "correct",
+	"GET /v1/tags/":                                          "other pass",
+	"GET /v1/tools/":                                         "recall",
+	"GET /v1/tools/count":                                    "other pass",
+	"POST /v1/tools/search":                                  "recall",
+	"GET /v1/tools/{tool_id}":                                "recall",
+	"GET /v1/agents/{agent_id}/tools":                        "recall",
 	// What is created is learnt, whatever it takes over.
 	"POST /v1/_internal_templates/groups":                          "learn",
 	"POST /v1/conversations/":                                      "learn",
@@ -70,7 +111,6 @@ var exceptions = map[string]string{
 	"PATCH /v1/agents/{agent_id}/files/{file_id}/close":            "attach",
 	"PATCH /v1/agents/{agent_id}/files/{file_id}/open":             "attach",
 	"POST /v1/tools/run":                                           "admin",
-	"GET /v1/agents/{agent_id}/tools":                              "other pass",
 	"POST /v1/agents/{agent_id}/messages/cancel":                   "run",
 	"POST /v1/conversations/{conversation_id}/cancel":              "run",
 	"PATCH /v1/messages/batches/{batch_id}/cancel":                 "run",

@@ -72,6 +72,9 @@ func lettaBlockReads() []readRow {
 		conv     = "conv-77777777-7777-4777-8777-777777777777"
 		run      = "run-77777777-7777-4777-8777-777777777777"
 		step     = "step-77777777-7777-4777-8777-777777777777"
+		job      = "job-77777777-7777-4777-8777-777777777777"
+		tool     = "tool-77777777-7777-4777-8777-777777777777"
+		tools    = `[{"id":"` + tool + `","name":"n","tool_type":"letta_core"}]`
 		archive  = "archive-77777777-7777-4777-8777-777777777777"
 		chat     = `{"messages":[{"role":"user","content":"hi"}]}`
 		search   = `{"query":"tea","agent_id":"` + lettaAgent + `"}`
@@ -142,11 +145,22 @@ func lettaBlockReads() []readRow {
 		{"letta.list_groups", "/v1/groups/", `[{"id":"` + group + `","shared_block_ids":["{M}"]}]`, "a group names its blocks and holds none"},
 		{"letta.retrieve_group", "/v1/groups/" + group, `{"id":"` + group + `","shared_block_ids":["{M}"]}`, "a group names its blocks and holds none"},
 		{"letta.list_groups_for_agent", "/v1/agents/" + lettaAgent + "/groups", `[{"id":"` + group + `","shared_block_ids":["{M}"]}]`, "a group names its blocks and holds none"},
+		{"letta.list_folders_for_agent", a + "/folders", `[{"id":"` + lettaFolder + `","name":"n"}]`, "a folder is a name"},
+		{"letta.list_agent_sources", a + "/sources", `[{"id":"` + lettaFolder + `","name":"n"}]`, "a folder is a name"},
+		{"letta.list_tools", "/v1/tools/", tools, "a tool is a program"},
+		{"letta.list_tools_for_agent", a + "/tools", tools, "a tool is a program"},
+		{"letta.retrieve_tool", "/v1/tools/" + tool, `{"id":"` + tool + `","name":"n"}`, "a tool is a program"},
+		{"letta.retrieve_job", "/v1/jobs/" + job, `{"id":"` + job + `","status":"completed"}`, "a job is a state and a time"},
+		{"letta.retrieve_batch", "/v1/messages/batches/" + job, `{"id":"` + job + `","status":"completed"}`, "a batch is a state and a time"},
+		{"letta.list_steps", "/v1/steps/", `[{"id":"` + step + `"}]`, "a step is numbers and a time"},
+		{"letta.list_steps_for_run", "/v1/runs/" + run + "/steps", `[{"id":"` + step + `"}]`, "a step is numbers and a time"},
+		{"letta.retrieve_step", "/v1/steps/" + step, `{"id":"` + step + `"}`, "a step is numbers and a time"},
 		{"letta.list_identities", "/v1/identities/", `[{"id":"` + identity + `","block_ids":["{M}"]}]`, "an identity names its blocks and holds none"},
 		{"letta.retrieve_identity", "/v1/identities/" + identity, `{"id":"` + identity + `","block_ids":["{M}"]}`, "an identity names its blocks and holds none"},
 	} {
 		rows = append(rows, readRow{r.id, "GET", r.path, "", r.answer, nothing, r.why})
 	}
+	rows = append(rows, readRow{"letta.search_tools", "POST", "/v1/tools/search", `{"query":"tea"}`, tools, nothing, "a tool is a program"})
 	return append(rows, readRow{"letta.cloud.search_conversations", "POST", "/v1/conversations/search", search, `[{"id":"` + conv + `"}]`, nothing, "a conversation names its blocks and holds none"})
 }
 

@@ -42,7 +42,7 @@ var unversioned = map[string]string{
 	"letta.create_folder": notRemembered, "letta.delete_folder": wholeStore, "letta.modify_folder": notRemembered, "letta.upload_file_to_folder": untold, "letta.delete_file_from_folder": wholeStore,
 	"letta.git": notDecoded, "letta.create_group": notRemembered, "letta.delete_group": notRemembered, "letta.modify_group": notRemembered,
 	"letta.create_identity": notRemembered, "letta.upsert_identity": notRemembered, "letta.delete_identity": notRemembered, "letta.update_identity": notRemembered, "letta.upsert_properties_for_identity": notRemembered,
-	"letta.delete_run": inLog, "letta.create_source": notRemembered, "letta.delete_source": wholeStore, "letta.modify_source": notRemembered,
+	"letta.delete_job": inLog, "letta.modify_feedback_for_step": inLog, "letta.update_step_transaction_id": inLog, "letta.delete_run": inLog, "letta.create_source": notRemembered, "letta.delete_source": wholeStore, "letta.modify_source": notRemembered,
 	"letta.upload_file_to_source": untold, "letta.delete_file_from_source": wholeStore,
 	"letta.cloud.repositories": notDecoded, "letta.cloud.repository": notDecoded, "letta.cloud.create_template": notRemembered, "letta.cloud.agents_from_template": untold,
 	"letta.cloud.delete_template": notRemembered, "letta.cloud.change_template": notRemembered,

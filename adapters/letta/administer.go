@@ -1,0 +1,89 @@
+package letta
+
+import (
+	"strings"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/withheld"
+)
+
+// What an ordinary request may say of models: which one by its handle, and how
+// it is to answer. Where a model is reached and with whose key is the
+// installation's; whoever sets that is sent prompts, memory and keys.
+
+// modelHomes are the members that hold settings of models.
+func modelHome(name string) bool {
+	switch name {
+	case "llm_config", "embedding_config", "model_settings", "compaction_settings", "summarizer_config", "default_llm_config", "default_embedding_config",
+		"override_model_settings", "embedding_settings":
+		return true
+	}
+	return false
+}
+
+// modelSetting reports whether a member of such settings is an ordinary one.
+func modelSetting(name string) bool {
+	switch name {
+	case "model", "handle", "display_name", "provider_type", "embedding_model", "embedding_dim", "embedding_chunk_size", "batch_size",
+		"context_window", "context_window_limit", "max_tokens", "max_output_tokens", "max_reasoning_tokens", "temperature", "top_p", "frequency_penalty",
+		"enable_reasoner", "reasoning", "reasoning_effort", "effort", "verbosity", "parallel_tool_calls", "put_inner_thoughts_in_kwargs", "strict",
+		"thinking", "type", "budget_tokens", "clear_thinking", "thinking_config", "include_thoughts", "thinking_budget",
+		"tool_call_parser", "return_logprobs", "top_logprobs", "return_token_ids", "model_settings",
+		"mode", "clip_chars", "sliding_window_percentage", "prompt", "prompt_acknowledgement":
+		return true
+	}
+	return false
+}
+
+// outputSchema are members of a model's settings that hold a schema of its
+// answers, which may name anything.
+func outputSchema(name string) bool { return name == "response_format" || name == "response_schema" }
+
+// administers notes a member of an ordinary request that is the
+// installation's to set.
+func (d *decoding) administers(m jsondoc.Member) {
+	switch {
+	case m.Value.Kind == jsondoc.Null || m.Value.Kind == jsondoc.Array && len(m.Value.Elems) == 0: // in an agent file
+	case modelHome(m.Name):
+		d.settings(m.Value)
+	case withheld.Name(m.Name), withheld.Endpoint(m.Name), strings.HasPrefix(m.Name, "mcp_"), m.Name == "sandbox_config":
+		d.op.Administers = true
+	}
+}
+
+// settings reads a model's settings: what is not known to be ordinary is not.
+func (d *decoding) settings(v *jsondoc.Value) {
+	switch v.Kind {
+	case jsondoc.String:
+		if strings.Contains(v.Text(), "://") {
+			d.op.Administers = true
+		}
+	case jsondoc.Array:
+		for _, e := range v.Elems {
+			d.settings(e)
+		}
+	case jsondoc.Object:
+		for _, m := range v.Members {
+			switch {
+			case m.Value.Kind == jsondoc.Null, outputSchema(m.Name):
+			case !modelSetting(m.Name):
+				d.op.Administers = true
+			case m.Name != "prompt":
+				d.settings(m.Value)
+			}
+		}
+	}
+}
+
+// Withhold implements the gate's withholder.
+func (a *Adapter) Withhold(_ memproxy.Route, body []byte) ([]byte, error) {
+	return withheld.Strip(body, func(name string) bool {
+		switch name {
+		case "metadata", "metadata_", "json_schema", "args_json_schema", "args", "arguments", "parameters", "tool_return", "func_return", "content",
+			"response_format", "response_schema", "tags", "properties":
+			return true
+		}
+		return false
+	})
+}

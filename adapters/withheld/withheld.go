@@ -1,0 +1,118 @@
+// Package withheld knows the members of a backend's answers whose values are
+// secrets: keys of providers, tokens and environments of tools, sources of
+// tools, webhooks' secrets.
+//
+// It promises that an answer which holds none of them comes back as it is, and
+// that of one which does only their values change.
+package withheld
+
+import (
+	"strings"
+
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// Name reports whether a member of an answer holds a secret: by its whole name,
+// or by the word that it ends with. Counts of tokens are none.
+func Name(name string) bool {
+	low := strings.ReplaceAll(strings.ToLower(name), "-", "_")
+	switch low {
+	case "tool_exec_environment_variables", "environment_variables", "env", "env_vars", "sandbox_env_vars", "mcp_env",
+		"secrets", "secret", "password", "authorization", "custom_headers", "auth_token", "auth_header", "access_token", "refresh_token", "id_token",
+		"token", "token_enc", "api_key", "apikey", "access_key", "private_key", "credentials", "source_code":
+		return true
+	}
+	for _, end := range [...]string{"_api_key", "_secret", "_access_key", "_private_key", "_password", "_auth_token", "_access_token", "_token_enc", "_key_enc", "_secret_enc"} {
+		if strings.HasSuffix(low, end) {
+			return true
+		}
+	}
+	return false
+}
+
+// Endpoint reports whether a member holds a server's address, which may carry
+// a secret.
+func Endpoint(name string) bool {
+	return name == "base_url" || name == "server_url" || name == "endpoint" || strings.HasSuffix(name, "_endpoint")
+}
+
+// Keep says which objects are not looked into: what stands there is a
+// memory's, and nothing that the backend keeps secret.
+type Keep func(name string) bool
+
+// Strip takes the values of secrets out of an answer, wherever they stand: a
+// string becomes null, a list or an object empty. Without any, body itself
+// comes back.
+func Strip(body []byte, keep Keep) ([]byte, error) {
+	if !mayHold(body) {
+		return body, nil
+	}
+	doc, err := jsondoc.Parse(body, 0)
+	if err != nil {
+		return nil, err
+	}
+	s := stripping{doc: doc, edits: doc.Edit(), keep: keep}
+	s.value(doc.Root)
+	if s.found == 0 {
+		return body, nil
+	}
+	return s.edits.Apply(), nil
+}
+
+// mayHold reports whether an answer could have such a member; most have not,
+// and are not taken apart.
+func mayHold(body []byte) bool {
+	text := string(body)
+	for _, word := range [...]string{"env", "ENV", "ecret", "ECRET", "assword", "uthorization", "eader", "oken", "_key", "apikey", "apiKey", "redential", "source_code", "ndpoint", "_url"} {
+		if strings.Contains(text, word) {
+			return true
+		}
+	}
+	return false
+}
+
+type stripping struct {
+	doc   *jsondoc.Doc
+	edits *jsondoc.Edits
+	keep  Keep
+	found int
+}
+
+func (s *stripping) value(v *jsondoc.Value) {
+	for _, e := range v.Elems {
+		s.value(e)
+	}
+	for _, m := range v.Members {
+		switch {
+		case s.keep != nil && s.keep(m.Name):
+		case Name(m.Name):
+			s.blank(m.Value)
+		case Endpoint(m.Name) && carries(m.Value):
+			s.set(m.Value, "null")
+		default:
+			s.value(m.Value)
+		}
+	}
+}
+
+// carries reports whether an address holds more than where something is.
+func carries(v *jsondoc.Value) bool {
+	return v.Kind == jsondoc.String && strings.ContainsAny(v.Text(), "@?#")
+}
+
+// blank leaves a value of the same kind, so that clients can read it.
+func (s *stripping) blank(v *jsondoc.Value) {
+	switch {
+	case v.Kind == jsondoc.String:
+		s.set(v, "null")
+	case v.Kind == jsondoc.Array && len(v.Elems) > 0:
+		s.set(v, "[]")
+	case v.Kind == jsondoc.Object && len(v.Members) > 0:
+		s.set(v, "{}")
+	}
+}
+
+func (s *stripping) set(v *jsondoc.Value, raw string) {
+	s.edits.Replace(v, []byte(raw))
+	s.found++
+}
