@@ -3,7 +3,6 @@ package memproxy
 import (
 	"slices"
 	"strings"
-	"unicode/utf8"
 )
 
 // Facts are what policies were asked about a call besides what its Event says
@@ -61,14 +60,18 @@ func FactsOf(q *Question) *Facts {
 		if it.Kind != ItemContent {
 			continue
 		}
-		w := Written{Field: Key(it.Field), Layer: q.Governance.LayerOf(it), Inferred: it.Inferred && it.Text != ""}
-		k := slices.IndexFunc(f.Writes, func(o Written) bool { return o.Field == w.Field && o.Layer == w.Layer && o.Inferred == w.Inferred })
-		if k < 0 {
-			k = len(f.Writes)
-			f.Writes = append(f.Writes, w)
-			bytes += len(w.Field)
+		for _, field := range it.Written() {
+			one := *it
+			one.Field = field
+			w := Written{Field: Key(field), Layer: q.Governance.LayerOf(&one), Inferred: it.Inferred && it.Text != ""}
+			k := slices.IndexFunc(f.Writes, func(o Written) bool { return o.Field == w.Field && o.Layer == w.Layer && o.Inferred == w.Inferred })
+			if k < 0 {
+				k = len(f.Writes)
+				f.Writes = append(f.Writes, w)
+				bytes += len(w.Field)
+			}
+			f.Writes[k].Size += it.Characters()
 		}
-		f.Writes[k].Size += utf8.RuneCountInString(it.Text)
 	}
 	if len(f.Roles) > maxFacts || len(f.Writes) > maxFacts || len(f.Claims) > maxFacts || bytes > maxFactBytes {
 		return nil

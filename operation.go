@@ -180,6 +180,14 @@ type Item struct {
 	// Field is the governed field (a Letta block label, a Mem0 metadata field
 	// or category) that the item is written to, or "".
 	Field string
+	// Filed are further governed fields that it is written to. The rules of
+	// each hold for it.
+	Filed []string
+	// Moved is set where the text stays as it is in the backend and only what
+	// stands beside it, or where it is filed, changes. Text is empty then, and
+	// Size is how many characters the fields come to hold.
+	Moved bool
+	Size  int
 	Layer Layer
 	// Inferred is set where the text is not what a user said: a model's words,
 	// or what the payload itself calls inferred.
@@ -329,6 +337,8 @@ type Memory struct {
 	// Field is the governed field that the memory is (a Letta block's label),
 	// or "".
 	Field string
+	// Filed are further governed fields that it is filed under.
+	Filed []string
 	// Limit is how many characters the memory may hold, or 0 where the backend
 	// does not say.
 	Limit int

@@ -278,7 +278,7 @@ func (g *Gate) correction(a *Admission, w *word, reason string) memproxy.Correct
 // newText is what a correction would have a target say.
 func (a *Admission) newText(target string) string {
 	for i := range a.op.Items {
-		if it := &a.op.Items[i]; it.Kind == memproxy.ItemContent && (it.Target == target || it.Target == "") {
+		if it := &a.op.Items[i]; it.Kind == memproxy.ItemContent && !it.Moved && (it.Target == target || it.Target == "") {
 			return it.Text
 		}
 	}

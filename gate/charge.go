@@ -117,8 +117,11 @@ func (g *Gate) note(ctx context.Context, a *Admission, t memproxy.EventType, al 
 func fields(op *memproxy.Operation) []string {
 	var out []string
 	for i := range op.Items {
-		if f := op.Items[i].Field; f != "" && (len(out) == 0 || out[len(out)-1] != f) {
-			out = append(out, f)
+		for _, f := range op.Items[i].Written() {
+			if f != "" && (len(out) == 0 || out[len(out)-1] != f) {
+				out = append(out, f)
+			}
+		}
 		}
 	}
 	slices.Sort(out)

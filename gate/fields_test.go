@@ -1,6 +1,8 @@
 package gate_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/memproxy/memproxy"
@@ -47,6 +49,59 @@ func TestChangesByIDHaveTheirField(t *testing.T) {
 				if asked[i] != tc.want[i] {
 					t.Errorf("asked about %q, want %q", asked, tc.want)
 				}
+			}
+		})
+	}
+}
+
+// Proves SYN-1, GOV-2, CARD-4: a memory that is moved without its text counts
+// with the text that is there in the fields that it comes to, with none in
+// those that it leaves, and on the budgets of all of them.
+func TestMovesCountInEveryField(t *testing.T) {
+	type asked struct {
+		field string
+		size  int
+	}
+	text := strings.Repeat("x", 300)
+	for name, tc := range map[string]struct {
+		item memproxy.Item
+		want []asked
+	}{
+		"to another": {memproxy.Item{Field: "notes", Filed: []string{"tone"}}, []asked{{"notes", 300}, {"tone", 300}, {"learnings", 0}, {"food", 0}}},
+		"nowhere":    {memproxy.Item{}, []asked{{"learnings", 0}, {"food", 0}}},
+		"half":       {memproxy.Item{Field: "Food"}, []asked{{"Food", 0}, {"learnings", 0}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []asked
+			var lines []string
+			r := newRig(t, func(r *rig) {
+				r.rules.Policy = policy(func(q memproxy.Question) (memproxy.Ruling, error) {
+					for i := range q.Operation.Items {
+						it := &q.Operation.Items[i]
+						for _, field := range it.Written() {
+							got = append(got, asked{field, it.Characters()})
+						}
+					}
+					return memproxy.Ruling{}, nil
+				})
+				r.rules.Lines = func(_ memproxy.Principal, _ memproxy.Kind, fields []string) []memproxy.Line {
+					lines = fields
+					return nil
+				}
+			})
+			r.ledger.rows["m1"] = memproxy.Ownership{Backend: "mem", Kind: memproxy.TargetMemory, ID: "m1", Scope: memproxy.Scope{Tenant: "acme"}}
+			r.fake.merges = true
+			r.fake.located = map[string]memproxy.Memory{"m1": {ID: "m1", Text: text, Field: "learnings", Filed: []string{"food"}}}
+			op := byID(memproxy.Correct, "m1")
+			op.Cost = 1
+			tc.item.Kind, tc.item.Target, tc.item.Moved = memproxy.ItemContent, "m1", true
+			op.Items = []memproxy.Item{tc.item}
+			wantCodes(t, r.admit(op).Decision, memproxy.Allow)
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("asked about %v, want %v", got, tc.want)
+			}
+			if len(lines) != len(tc.want) {
+				t.Errorf("charged to %q", lines)
 			}
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/memproxy/memproxy"
 )
@@ -76,33 +77,48 @@ func (r *run) recognise(ctx context.Context) {
 }
 
 // nameFields fills in the field that a change is written to where the payload
-// does not say it: a block that is changed by its id. One that renames its
-// field writes both.
+// does not say it: a block that is changed by its id. One that moves a memory
+// to another field, or out of one, writes to both. What is moved without its
+// text counts with the text that is there.
 func (r *run) nameFields() {
 	if r.op.Kind != memproxy.Correct {
 		return
 	}
 	brings := r.brings() // their fields are not what is written
 	for _, target := range r.op.Targets {
-		field := r.op.Current[target].Field
-		if field == "" || slices.Contains(brings, target) {
+		m := r.op.Current[target]
+		if slices.Contains(brings, target) {
 			continue
 		}
-		renamed := false
+		was := (&memproxy.Item{Field: m.Field, Filed: m.Filed}).Written()
+		left := map[string]bool{}
 		for i := range r.op.Items {
 			it := &r.op.Items[i]
 			if it.Kind != memproxy.ItemContent || it.Target != "" && it.Target != target {
 				continue
 			}
-			if it.Field == "" {
-				it.Field = field
+			if it.Field == "" && len(it.Filed) == 0 {
+				it.Field, it.Filed = was[0], was[1:]
 			}
-			renamed = renamed || it.Field != field
+			now := it.Written()
+			if it.Moved && slices.ContainsFunc(now, func(f string) bool { return !among(was, f) }) {
+				it.Size = utf8.RuneCountInString(m.Text) // what stays where it is, is not written there anew
+			}
+			for _, f := range was {
+				left[f] = left[f] || !among(now, f)
+			}
 		}
-		if renamed {
-			r.op.Items = append(r.op.Items, memproxy.Item{Kind: memproxy.ItemContent, Field: field, Target: target})
+		for _, f := range was {
+			if f != "" && left[f] {
+				r.op.Items = append(r.op.Items, memproxy.Item{Kind: memproxy.ItemContent, Field: f, Target: target, Moved: true})
+			}
 		}
 	}
+}
+
+// among reports whether a field is one of some, as fields are compared.
+func among(fields []string, field string) bool {
+	return slices.ContainsFunc(fields, func(f string) bool { return memproxy.Key(f) == memproxy.Key(field) })
 }
 
 // locate asks the backend for the targets that the ledger does not know, and

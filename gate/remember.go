@@ -162,7 +162,7 @@ func (ret *returning) touched(ctx context.Context) map[string]memproxy.Ownership
 func (ret *returning) corrected() {
 	texts := map[string]string{}
 	for i := range ret.op.Items {
-		if it := &ret.op.Items[i]; it.Kind == memproxy.ItemContent && it.Target != "" {
+		if it := &ret.op.Items[i]; it.Kind == memproxy.ItemContent && it.Target != "" && !it.Moved {
 			texts[it.Target] = it.Text
 		}
 	}

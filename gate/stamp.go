@@ -38,7 +38,7 @@ func contentHash(op *memproxy.Operation) string {
 	n := 0
 	all := sha256.New()
 	for i := range op.Items {
-		if op.Items[i].Kind != memproxy.ItemContent {
+		if op.Items[i].Kind != memproxy.ItemContent || op.Items[i].Moved {
 			continue
 		}
 		sum := sha256.Sum256([]byte(op.Items[i].Text))

@@ -88,20 +88,20 @@ func (d *decoding) block(v *jsondoc.Value, ptr string) error {
 			it.Target = target // only this is the block's text
 		}
 	}
-	switch unwritten := !slices.ContainsFunc(d.op.Items[first:], content); {
-	case addressed != "" && (addressed != field || unwritten):
-		// The block that is renamed or set up is written to as well.
-		d.written("path:label", addressed)
-	case target != "" && unwritten:
-		d.written("path:block_id", field)
+	if addressed != "" && addressed != field {
+		d.written("path:label", addressed, target) // it is written to under its old name as well
+	}
+	if target != "" && value == nil {
+		// The text stays, and counts in whatever field it now has.
+		d.written("path:block_id", field, target)
 	}
 	d.cost++
 	return d.limit(v, value, ptr)
 }
 
 // written notes a block that is written to without a text.
-func (d *decoding) written(ptr, field string) {
-	d.op.Items = append(d.op.Items, memproxy.Item{Kind: memproxy.ItemContent, Pointer: ptr, Layer: memproxy.Semantic, Field: field})
+func (d *decoding) written(ptr, field, target string) {
+	d.op.Items = append(d.op.Items, memproxy.Item{Kind: memproxy.ItemContent, Pointer: ptr, Layer: memproxy.Semantic, Field: field, Target: target, Moved: true})
 }
 
 func content(it memproxy.Item) bool { return it.Kind == memproxy.ItemContent }

@@ -179,10 +179,10 @@ func (a *Adapter) Merges(rt memproxy.Route, op *memproxy.Operation) bool {
 		return false
 	}
 	root := p.doc.Root
-	if r.shape == block && rt.Params["label"] == "" {
+	if r.shape == block && (rt.Params["label"] == "" || given(root.Get("label")) != nil || given(root.Get("value")) != nil) {
 		return true
 	}
-	return given(metadataOf(root)) != nil || r.shape == block && given(root.Get("value")) != nil
+	return given(metadataOf(root)) != nil
 }
 
 // fits holds a new text to the limit of the block as it is upstream, where the

@@ -141,6 +141,7 @@ func TestMerges(t *testing.T) {
 		{"PATCH", "/v1/agents/agent-1/core-memory/blocks/human", `{"value":null,"metadata":null}`, false},
 		{"PATCH", "/v1/agents/agent-1/core-memory/blocks/human", `{"tags":["a"]}`, false},
 		{"PATCH", "/v1/agents/agent-1/core-memory/blocks/human", `{"metadata":{}}`, true},
+		{"PATCH", "/v1/agents/agent-1/core-memory/blocks/human", `{"label":"notes"}`, true}, // its text moves along
 		{"PATCH", "/v1/agents/agent-1/core-memory/blocks/human", `{"value":"v"}`, true},
 		{"PATCH", "/v1/agents/agent-1", `{"metadata":{}}`, true},
 		{"PATCH", "/v1/agents/agent-1", `{"name":"a"}`, false},

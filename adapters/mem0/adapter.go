@@ -13,8 +13,8 @@ import (
 type Options struct {
 	// ConfidenceKeys are the metadata keys that claim a confidence from 0 to 1.
 	ConfidenceKeys []string
-	// FieldKey is the metadata key that names the governed field. Where it is
-	// absent, metadata.category counts.
+	// FieldKey is the metadata key that names the governed field. What category
+	// and categories name are governed fields as well.
 	FieldKey string
 	// MaxDepth bounds the nesting of requests. Answers have a bound of their
 	// own, above it.

@@ -195,14 +195,21 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 	if err := cased(v, ptr, metadataKey); err != nil {
 		return err
 	}
-	field, category := "", ""
+	prefix := strings.TrimSuffix(ptr, "metadata")
+	for _, name := range [...]string{d.a.opt.FieldKey, "category", "categories"} { // the one that counts as the field first
+		if f := v.Get(name); f != nil && d.op.Kind.Writes() {
+			if err := d.filed(f, jsondoc.Child(ptr, name), prefix); err != nil {
+				return err
+			}
+		}
+	}
 	for _, m := range v.Members {
 		p := jsondoc.Child(ptr, m.Name)
 		if memproxy.Reserved(m.Name) {
 			d.op.Reserved = append(d.op.Reserved, p)
 			continue
 		}
-		if low := jsondoc.Fold(m.Name); low != m.Name && (low == d.a.opt.FieldKey || slices.Contains(d.a.opt.ConfidenceKeys, low)) {
+		if low := jsondoc.Fold(m.Name); low != m.Name && (d.a.governs(low) || slices.Contains(d.a.opt.ConfidenceKeys, low)) {
 			return bad(memproxy.PayloadDuplicate, 400, p, "a known key in another letter case")
 		}
 		if dim, ok := dimOf(m.Name); ok {
@@ -217,12 +224,9 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 				d.op.Hints = append(d.op.Hints, origin.Hint(d.doc, m.Value, p))
 			}
 		case m.Name == d.a.opt.FieldKey:
-			if m.Value.Kind != jsondoc.String {
+			if m.Value.Kind != jsondoc.String && d.op.Kind.Writes() {
 				return bad(memproxy.PayloadMalformed, 422, p, "the field must be a string")
 			}
-			field = m.Value.Text()
-		case m.Name == "category":
-			category = m.Value.Text()
 		case m.Name == "source":
 			d.source(m.Value)
 		case m.Name == "created_at", m.Name == "updated_at", m.Name == "timestamp":
@@ -233,20 +237,7 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 		d.name(m.Name, p, memproxy.ItemMetadata, "")
 		d.strings(m.Value, p, memproxy.ItemMetadata, "")
 	}
-	if field == "" {
-		field = category
-	}
-	if field != "" {
-		d.field(field, ptr)
-	}
 	return nil
-}
-
-// field marks the content that a metadata object belongs to: its own entry's
-// in a batch, else all.
-func (d *decoding) field(name, ptr string) {
-	// The content may stand after the metadata, so it is marked in the end.
-	d.fields = append(d.fields, [2]string{strings.TrimSuffix(ptr, "metadata"), name})
 }
 
 // source takes a claimed source if it is one of the tiers. Of several the

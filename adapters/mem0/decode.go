@@ -18,8 +18,8 @@ type decoding struct {
 	req memproxy.Request
 	doc *jsondoc.Doc
 	op  *memproxy.Operation
-	// fields are governed fields by the pointer of what they govern.
-	fields [][2]string
+	// filings say what governed fields content is filed under.
+	filings []filing
 	// said is what the payload says of its content's layer and origin.
 	said origin.Claims
 }
@@ -164,13 +164,7 @@ func (d *decoding) body(params map[string]string) error {
 // settle fills what follows from everything that was read.
 func (d *decoding) settle() error {
 	op := d.op
-	for _, f := range d.fields {
-		for i := range op.Items {
-			if it := &op.Items[i]; it.Kind == memproxy.ItemContent && strings.HasPrefix(it.Pointer, f[0]) {
-				it.Field = f[1]
-			}
-		}
-	}
+	d.govern()
 	// An identity in metadata owns only what nothing else names an owner of,
 	// wherever it stands.
 	for _, inside := range [...]bool{false, true} {

@@ -120,7 +120,14 @@ func (d *decoding) member(m jsondoc.Member, params map[string]string) error {
 			d.op.Backdated = append(d.op.Backdated, memproxy.Stamped{Pointer: ptr, Raw: string(d.doc.Raw(v))})
 		}
 		return nil
-	case "categories", "tags":
+	case "categories", "category":
+		if d.op.Kind.Writes() {
+			if err := d.filed(v, ptr, "/"); err != nil {
+				return err
+			}
+		}
+		d.said.Filed(v)
+	case "tags":
 		d.said.Filed(v)
 	case "memory_type":
 		d.said.Layer(v.Text())
@@ -202,6 +209,11 @@ func (d *decoding) entries(v *jsondoc.Value, ptr string) error {
 				err = d.metadata(m.Value, p)
 			case memproxy.Reserved(m.Name):
 				d.op.Reserved = append(d.op.Reserved, p)
+			case d.op.Kind == memproxy.Correct && (m.Name == "categories" || m.Name == "category"):
+				if err = d.filed(m.Value, p, at+"/"); err == nil {
+					d.said.Filed(m.Value)
+					d.strings(m.Value, p, memproxy.ItemMetadata, id.Text())
+				}
 			default:
 				if dim, ok := dimOf(m.Name); ok {
 					err = d.claim(dim, m.Value, p, false, false)

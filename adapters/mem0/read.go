@@ -157,7 +157,7 @@ func (a *Adapter) element(rd *memproxy.Reading, doc *jsondoc.Doc, rt memproxy.Ro
 	}
 	if meta != nil && meta.Kind == jsondoc.Object {
 		m.Metadata = doc.Raw(meta)
-		m.Field = a.fieldOf(meta)
+		m.Field, m.Filed = a.fieldsOf(doc, meta)
 		m.Stamp = stamps.Parse(meta, doc)
 		m.Scope = merge(m.Scope, scope(meta))
 	}
@@ -166,14 +166,6 @@ func (a *Adapter) element(rd *memproxy.Reading, doc *jsondoc.Doc, rt memproxy.Ro
 		return a.results(rd, v, m)
 	}
 	return nil
-}
-
-// fieldOf is the governed field that metadata names.
-func (a *Adapter) fieldOf(meta *jsondoc.Value) string {
-	if f := meta.Get(a.opt.FieldKey).Text(); f != "" {
-		return f
-	}
-	return meta.Get("category").Text()
 }
 
 func scope(v *jsondoc.Value) memproxy.Scope {

@@ -18,7 +18,7 @@ func contentLines(op *memproxy.Operation, g *memproxy.Governance) []string {
 	var out []string
 	for i := range op.Items {
 		it := &op.Items[i]
-		if it.Kind != memproxy.ItemContent || it.Text == "" {
+		if it.Kind != memproxy.ItemContent || it.Text == "" && !it.Moved {
 			continue
 		}
 		layer := g.LayerOf(it)
@@ -33,8 +33,10 @@ func contentLines(op *memproxy.Operation, g *memproxy.Governance) []string {
 		} else if op.Extracts {
 			line += ", what the backend's model makes of it and no user stated: " + string(g.Inference(layer))
 		}
-		if it.Field != "" {
-			line += fmt.Sprintf(", key %q: %s", memproxy.Key(it.Field), g.Namespace(it.Field))
+		for _, field := range it.Written() {
+			if field != "" {
+				line += fmt.Sprintf(", key %q: %s", memproxy.Key(field), g.Namespace(field))
+			}
 		}
 		out = append(out, line)
 	}

@@ -3,7 +3,6 @@ package cedar
 import (
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/cedar-policy/cedar-go"
 
@@ -29,24 +28,14 @@ func writtenBy(op *memproxy.Operation, g *memproxy.Governance) []written {
 		if it.Kind != memproxy.ItemContent {
 			continue
 		}
-		w := written{field: memproxy.Key(it.Field), layer: g.LayerOf(it), inferred: it.Inferred && it.Text != ""}
-		n := utf8.RuneCountInString(it.Text)
-		for k := range out {
-			if out[k].field == w.field {
-				w.size = out[k].size // the same in all of a field's
-				break
-			}
+		if len(it.Filed) == 0 {
+			out = writtenTo(out, it, g)
+			continue
 		}
-		w.size += n
-		known := false
-		for k := range out {
-			if out[k].field == w.field {
-				out[k].size = w.size
-				known = known || out[k] == w
-			}
-		}
-		if !known {
-			out = append(out, w)
+		for _, field := range it.Written() {
+			one := *it
+			one.Field = field
+			out = writtenTo(out, &one, g)
 		}
 	}
 	for _, claimed := range op.LayerClaims {
@@ -58,6 +47,29 @@ func writtenBy(op *memproxy.Operation, g *memproxy.Governance) []written {
 	}
 	if len(out) == 0 {
 		out = append(out, written{})
+	}
+	return out
+}
+
+// writtenTo adds what an item writes to its field.
+func writtenTo(out []written, it *memproxy.Item, g *memproxy.Governance) []written {
+	w := written{field: memproxy.Key(it.Field), layer: g.LayerOf(it), inferred: it.Inferred && it.Text != ""}
+	for k := range out {
+		if out[k].field == w.field {
+			w.size = out[k].size // the same in all of a field's
+			break
+		}
+	}
+	w.size += it.Characters()
+	known := false
+	for k := range out {
+		if out[k].field == w.field {
+			out[k].size = w.size
+			known = known || out[k] == w
+		}
+	}
+	if !known {
+		out = append(out, w)
 	}
 	return out
 }

@@ -1,0 +1,131 @@
+package mem0
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// filing is what one place of a payload says of the governed fields that
+// content is filed under.
+type filing struct {
+	at     string // of the metadata, or of the member
+	prefix string // of what it governs: its own entry in a batch, else all
+	fields []string
+}
+
+// governs reports whether a name of metadata files what stands beside it under
+// a governed field.
+func (a *Adapter) governs(name string) bool {
+	return name == a.opt.FieldKey || name == "category" || name == "categories"
+}
+
+// filed notes the governed fields that a member names: one, or a list.
+func (d *decoding) filed(v *jsondoc.Value, ptr, prefix string) error {
+	names, ok := fieldNames(d.doc, v)
+	if !ok {
+		return bad(memproxy.PayloadMalformed, 422, ptr, "what a memory is filed under must be a name, or a list of names")
+	}
+	if len(names) > 0 {
+		// The content may stand after it, so it is marked in the end.
+		d.filings = append(d.filings, filing{at: ptr, prefix: prefix, fields: names})
+	}
+	return nil
+}
+
+// fieldNames are the names in a value: a string, a number or a boolean, which
+// are compared as they are written, or a list of them.
+func fieldNames(doc *jsondoc.Doc, v *jsondoc.Value) (names []string, ok bool) {
+	switch v.Kind {
+	case jsondoc.Null:
+	case jsondoc.String:
+		if v.Text() != "" {
+			names = append(names, v.Text())
+		}
+	case jsondoc.Number, jsondoc.Bool:
+		names = append(names, string(doc.Raw(v)))
+	case jsondoc.Array:
+		for _, e := range v.Elems {
+			more, ok := fieldNames(doc, e)
+			if !ok || e.Kind == jsondoc.Array {
+				return nil, false
+			}
+			names = append(names, more...)
+		}
+	default:
+		return nil, false
+	}
+	return names, true
+}
+
+// govern puts the governed fields on the content that is filed under them. What
+// is filed anew without its text is written to its fields all the same.
+func (d *decoding) govern() {
+	for _, f := range d.filings {
+		found := false
+		for i := range d.op.Items {
+			it := &d.op.Items[i]
+			if it.Kind == memproxy.ItemContent && strings.HasPrefix(it.Pointer, f.prefix) {
+				file(it, f.fields)
+				found = true
+			}
+		}
+		if !found {
+			it := d.moved(f.at, f.prefix)
+			file(&it, f.fields)
+			d.op.Items = append(d.op.Items, it)
+		}
+	}
+	if d.op.Kind != memproxy.Correct || d.row.id == "mem0.v1.feedback" {
+		return
+	}
+	for i, target := range d.op.Targets {
+		if !slices.ContainsFunc(d.op.Items, func(it memproxy.Item) bool { return it.Kind == memproxy.ItemContent && it.Target == target }) {
+			ptr := ""
+			if d.row.shape == batch {
+				ptr = jsondoc.Index("/memories", i)
+			}
+			d.op.Items = append(d.op.Items, memproxy.Item{Kind: memproxy.ItemContent, Pointer: ptr, Layer: memproxy.Semantic, Target: target, Moved: true})
+		}
+	}
+}
+
+// moved is a memory of which what stands beside the text is written.
+func (d *decoding) moved(ptr, prefix string) memproxy.Item {
+	it := memproxy.Item{Kind: memproxy.ItemContent, Pointer: ptr, Layer: memproxy.Semantic, Moved: true}
+	switch {
+	case d.op.Kind != memproxy.Correct:
+	case d.row.shape == batch:
+		it.Target = d.doc.At(strings.TrimSuffix(prefix, "/")).Get("memory_id").Text()
+	case len(d.op.Targets) > 0:
+		it.Target = d.op.Targets[0]
+	}
+	return it
+}
+
+// file adds governed fields to an item.
+func file(it *memproxy.Item, fields []string) {
+	for _, f := range fields {
+		switch {
+		case it.Field == "":
+			it.Field = f
+		case it.Field != f && !slices.Contains(it.Filed, f):
+			it.Filed = append(it.Filed, f)
+		}
+	}
+}
+
+// fieldsOf are the governed fields that a memory's metadata names: the one that
+// counts as its field first.
+func (a *Adapter) fieldsOf(doc *jsondoc.Doc, meta *jsondoc.Value) (field string, filed []string) {
+	var it memproxy.Item
+	for _, name := range [...]string{a.opt.FieldKey, "category", "categories"} {
+		if v := meta.Get(name); v != nil {
+			names, _ := fieldNames(doc, v)
+			file(&it, names)
+		}
+	}
+	return it.Field, it.Filed
+}
