@@ -2,6 +2,44 @@ package memproxy
 
 import "unicode/utf8"
 
+// Item is one piece of content in an operation.
+type Item struct {
+	Kind    ItemKind
+	Pointer string // JSON pointer into the body
+	Text    string
+	Role    string // the speaker's role, as claimed
+	// Field is the governed field (a Letta block label, a Mem0 metadata field
+	// or category) that the item is written to, or "".
+	Field string
+	// Filed are further governed fields that it is written to. The rules of
+	// each hold for it.
+	Filed []string
+	// Moved is set where the text stays as it is in the backend and only what
+	// stands beside it, or where it is filed, changes. Text is empty then, and
+	// Size is how many characters the fields come to hold.
+	Moved bool
+	Size  int
+	Layer Layer
+	// Inferred is set where the text is not what a user said: a model's words,
+	// or what the payload itself calls inferred.
+	Inferred bool
+	// Target is the id of the memory that the item replaces, or "".
+	Target string
+}
+
+// Hint is one confidence that the caller claims: one place in the payload.
+type Hint struct {
+	Pointer string
+	// Raw is the JSON text that stood there, for the audit of a clamp.
+	Raw string
+	// Claimed is the value read, capped to 0..1000. Legible is false when the
+	// value was not a number from 0 to 1; it then counts as the highest claim.
+	Claimed PerMille
+	Legible bool
+	// Effective is set by the gate; the adapter writes it when it differs.
+	Effective PerMille
+}
+
 // Written are the governed fields that the item is written to: Field and
 // Filed, each once, or one "" where there is none.
 func (it *Item) Written() []string {

@@ -54,6 +54,8 @@ const (
 	TrustClamped    ReasonCode = "trust.clamped"    // claimed more confidence than the ceiling
 	TrustBackdated  ReasonCode = "trust.backdated"  // a client timestamp sets when the memory came to be
 
+	TrustAttribution ReasonCode = "trust.attribution" // claims who said it, or that it was checked; taken off
+
 	ScreenRisk      ReasonCode = "screen.risk"      // the content looks like an instruction to the agent or an attack on it
 	ScreenSecret    ReasonCode = "screen.secret"    // a credential, or personal data of a class that is not kept
 	ScreenFinding   ReasonCode = "screen.finding"   // one thing that screening found, by its rule
@@ -139,6 +141,7 @@ func ReasonCodes() []ReasonCode {
 		TrustCorrection,
 		TrustClamped,
 		TrustBackdated,
+		TrustAttribution,
 		ScreenRisk,
 		ScreenSecret,
 		ScreenFinding,

@@ -122,7 +122,6 @@ func fields(op *memproxy.Operation) []string {
 				out = append(out, f)
 			}
 		}
-		}
 	}
 	slices.Sort(out)
 	return slices.Compact(out)

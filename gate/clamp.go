@@ -12,10 +12,12 @@ const (
 	ruleLaundering = "trust.laundering"
 )
 
-// clamp bounds every claimed confidence: by the ceiling of the principal's tier
+// clamp takes off what is claimed of the content, and bounds every claimed
+// confidence: by the ceiling of the principal's tier
 // times its track record, by the content's source, and by what the principal
 // said of the same before.
 func clamp(ctx context.Context, r *run) error {
+	r.attributed()
 	r.attestation = r.attest()
 	r.q.Attestation, r.q.Track = r.attestation, r.tracked(ctx)
 	ceiling, why := r.bounds()

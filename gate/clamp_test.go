@@ -115,3 +115,47 @@ func TestEarlierWordsBind(t *testing.T) {
 		}
 	}
 }
+
+// Proves TRL-3, TRL-1: what readers would believe of the content, and is not
+// the caller's to say, is taken off and reported; its own name, those that it
+// may act for, a machine's role, and what a person says are left.
+func TestAttributionsAreTakenOff(t *testing.T) {
+	author := func(names ...string) memproxy.Attribution {
+		return memproxy.Attribution{Pointer: "/metadata/actor_id", Kind: memproxy.AttributesAuthor, Values: names, Legible: true}
+	}
+	for name, tc := range map[string]struct {
+		at    memproxy.Attribution
+		trust memproxy.Trust
+		taken bool
+	}{
+		"a person's name":   {author("human:boss"), memproxy.TrustAuthenticated, true},
+		"a user's word":     {author("user"), memproxy.TrustAuthenticated, true},
+		"a system's role":   {author("system"), memproxy.TrustEstablished, true},
+		"one of two":        {author("agent:dev", "root"), memproxy.TrustAuthenticated, true},
+		"nothing":           {author(""), memproxy.TrustAuthenticated, true},
+		"an object":         {memproxy.Attribution{Pointer: "/a", Kind: memproxy.AttributesAuthor}, memproxy.TrustAuthenticated, true},
+		"verified":          {memproxy.Attribution{Pointer: "/a", Kind: memproxy.AttributesStatus, Values: []string{"agent:dev"}, Legible: true}, memproxy.TrustEstablished, true},
+		"its own name":      {author("agent:dev"), memproxy.TrustAuthenticated, false},
+		"its plain name":    {author("dev"), memproxy.TrustAuthenticated, false},
+		"the owner":         {author("ann"), memproxy.TrustAuthenticated, false},
+		"a model's word":    {author("assistant"), memproxy.TrustAuthenticated, false},
+		"said by a person":  {author("user"), memproxy.TrustHuman, false},
+		"vouched by person": {memproxy.Attribution{Pointer: "/a", Kind: memproxy.AttributesStatus}, memproxy.TrustHuman, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, func(r *rig) { r.who.Trust = tc.trust })
+			op := learn("x")
+			op.Scope.User = "ann"
+			op.Attributions = []memproxy.Attribution{tc.at}
+			a := r.admit(op)
+			if got := op.Attributions[0].Removed; got != tc.taken {
+				t.Errorf("taken off: %v", got)
+			}
+			if tc.taken {
+				wantCodes(t, a.Decision, memproxy.Amend, memproxy.TrustAttribution)
+			} else {
+				wantCodes(t, a.Decision, memproxy.Allow)
+			}
+		})
+	}
+}

@@ -84,7 +84,7 @@ func (g *Gate) discipline(ctx context.Context, r *run) {
 	}
 	probes := slices.ContainsFunc(d.Reasons, func(why memproxy.Reason) bool {
 		// What is lowered or taken out on the way refuses nothing.
-		return !strings.HasPrefix(string(why.Code), "policy.") && why.Code != memproxy.TrustClamped && why.Code != memproxy.PayloadReserved
+		return !strings.HasPrefix(string(why.Code), "policy.") && why.Code != memproxy.TrustClamped && why.Code != memproxy.TrustAttribution && why.Code != memproxy.PayloadReserved
 	})
 	if g.opt.CallerStrikes > 0 && d.Verdict == memproxy.Deny && probes {
 		ev.Session, ev.Strikes, ev.Window = memproxy.CallerSession(r.Principal.ID), g.opt.CallerStrikes, callerWindow

@@ -22,7 +22,8 @@ import (
 //	route      id, kind and marks of the route, or "none"
 //	operation  what Decode reads, one fact a line; or
 //	malformed  the code, status and pointer with which Decode refuses
-//	gate       what the gate decides: "confidence 700", "stamp", "current ID JSON"
+//	gate       what the gate decides: "confidence 700", "stamp", "unattributed",
+//	           "current ID JSON"
 //	forward    what Encode forwards; "query: …" first where the query changed
 //	reply      the backend's answer: status, headers, an empty line, the body
 //	reading    what Read finds
@@ -173,6 +174,10 @@ func (c *Case) rule(op *memproxy.Operation) error {
 			ceiling = memproxy.PerMille(n)
 		case "stamp":
 			op.Stamp = Stamp()
+		case "unattributed":
+			for i := range op.Attributions {
+				op.Attributions[i].Removed = true
+			}
 		case "current":
 			id, raw, _ := strings.Cut(rest, " ")
 			if op.Current == nil {

@@ -88,6 +88,9 @@ func renderOperation(op *memproxy.Operation) string {
 	for _, h := range op.Hints {
 		l.add("hint", h.Pointer, h.Raw, fmt.Sprint("claimed=", h.Claimed), when(!h.Legible, "illegible"))
 	}
+	for _, at := range op.Attributions {
+		l.add("attribution", string(at.Kind), at.Pointer, fmt.Sprintf("%q", at.Values), when(!at.Legible, "illegible"))
+	}
 	for _, b := range op.Backdated {
 		l.add("backdated", b.Pointer, b.Raw)
 	}

@@ -167,6 +167,7 @@ func (d *decoding) other(m jsondoc.Member, ptr string) {
 		return
 	}
 	if d.op.Kind.Writes() {
+		origin.AssertedBy(d.op, d.doc, m, ptr)
 		d.name(m.Name, ptr, memproxy.ItemMetadata)
 		d.strings(m.Value, ptr, memproxy.ItemMetadata)
 	}
@@ -228,6 +229,7 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 	case v.Kind != jsondoc.Object && d.op.Kind.Writes():
 		return bad(memproxy.PayloadMalformed, 422, ptr, "metadata must be an object")
 	}
+	origin.Asserted(d.op, d.doc, v, ptr, func(name string) bool { return slices.Contains(d.a.opt.ConfidenceKeys, name) })
 	for _, m := range v.Members {
 		p := jsondoc.Child(ptr, m.Name)
 		switch {

@@ -22,3 +22,12 @@ func adapter(t testing.TB) *letta.Adapter {
 func TestContract(t *testing.T) {
 	adaptertest.Run(t, adapter(t), os.DirFS("testdata"))
 }
+
+// Proves CARD-2, EDGE-13: no text in the payload of a write stays untold,
+// whatever the route and wherever it stands.
+func TestEveryTextIsTold(t *testing.T) {
+	adaptertest.RunTold(t, adapter(t), os.DirFS("testdata"), func(pattern string) string {
+		path, _ := filled(pattern)
+		return path
+	})
+}

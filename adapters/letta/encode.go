@@ -2,6 +2,7 @@ package letta
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/memproxy/memproxy"
@@ -15,7 +16,7 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 	if r == nil {
 		return nil, "", errors.New("letta: no such route: " + rt.ID)
 	}
-	if len(body) == 0 || r.shape == upload || op.Stamp == nil && len(op.Reserved) == 0 && !clamped(op) {
+	if len(body) == 0 || r.shape == upload || op.Stamp == nil && len(op.Reserved) == 0 && !changes(op) {
 		return body, req.Query, nil
 	}
 	p, err := a.parsed(r, req, body, op)
@@ -40,11 +41,16 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 	for _, ptr := range op.Reserved {
 		w.object(p.doc.At(ptr[:strings.LastIndexByte(ptr, '/')]))
 	}
+	for i := range op.Attributions {
+		if op.Attributions[i].Removed {
+			w.remove(p.doc, op.Attributions[i].Pointer)
+		}
+	}
 	if op.Stamp != nil {
 		w.stamp(r, p.doc.Root, op)
 	}
 	for _, v := range w.objects {
-		e.Object(v, memproxy.Reserved, w.added[v])
+		e.Object(v, w.drops(v), w.added[v])
 	}
 	if e.Empty() {
 		return body, req.Query, nil
@@ -61,7 +67,13 @@ func (a *Adapter) parsed(r *row, req memproxy.Request, body []byte, op *memproxy
 	return a.payload(r, req, body)
 }
 
-func clamped(op *memproxy.Operation) bool {
+// changes reports whether a claim in the payload is lowered or taken off.
+func changes(op *memproxy.Operation) bool {
+	for i := range op.Attributions {
+		if op.Attributions[i].Removed {
+			return true
+		}
+	}
 	for i := range op.Hints {
 		if h := &op.Hints[i]; h.Effective != h.Claimed || !h.Legible {
 			return true
@@ -76,7 +88,22 @@ type patch struct {
 	e       *jsondoc.Edits
 	objects []*jsondoc.Value
 	added   map[*jsondoc.Value][][]byte
+	removed []*jsondoc.Value // members' values
 }
+
+// remove takes a member out.
+func (p *patch) remove(doc *jsondoc.Doc, ptr string) {
+	p.object(doc.At(ptr[:strings.LastIndexByte(ptr, '/')]))
+	p.removed = append(p.removed, doc.At(ptr))
+}
+
+// drops tells which members of an object go.
+func (p *patch) drops(v *jsondoc.Value) func(string) bool {
+	return func(name string) bool { return memproxy.Reserved(name) || slices.Contains(p.removed, v.Get(name)) }
+}
+
+// touched are the values in which, or with which, something changes.
+func (p *patch) touched() []*jsondoc.Value { return slices.Concat(p.objects, p.removed) }
 
 func (p *patch) object(v *jsondoc.Value, added ...[]byte) {
 	if v == nil || v.Kind != jsondoc.Object {
@@ -151,7 +178,7 @@ func (p *patch) write(holder *jsondoc.Value, op *memproxy.Operation, kept [][]by
 	}
 	meta := metadataOf(holder)
 	if meta != nil && meta.Kind == jsondoc.Object {
-		p.object(meta, stamps.Members(op.StampBeside(stamps.Beside(p.e, meta, p.objects)), false)...)
+		p.object(meta, stamps.Members(op.StampBeside(stamps.Beside(p.e, meta, p.touched())), false)...)
 		return
 	}
 	all := stamps.Object(append(kept, stamps.Members(op.StampBeside(stamps.Object(kept)), false)...))
@@ -179,7 +206,7 @@ func (p *patch) update(holder *jsondoc.Value, op *memproxy.Operation, current []
 	if given(holder.Get("value")) == nil {
 		if old := stamps.Kept(current, true); meta != nil && len(old) > 0 {
 			if stamp := stamps.ParseRaw(current); stamp != nil && op.Seal != nil {
-				sealed := op.Seal(*stamp, stamps.Beside(p.e, meta, p.objects))
+				sealed := op.Seal(*stamp, stamps.Beside(p.e, meta, p.touched()))
 				if sealed.Signature != stamp.Signature {
 					old = stamps.Members(&sealed, false)
 				}

@@ -141,6 +141,11 @@ func (d *decoding) filters(v *jsondoc.Value, ptr string, pins, negated bool) err
 			if m.Value.Kind == jsondoc.Object {
 				err = d.filters(m.Value, p, false, negated)
 			}
+		default:
+			if d.op.Kind.Writes() || d.op.Kind == memproxy.Admin { // a backend may keep it
+				d.name(m.Name, p, memproxy.ItemMetadata, "")
+				d.strings(m.Value, p, memproxy.ItemMetadata, "")
+			}
 		}
 		if err != nil {
 			return err

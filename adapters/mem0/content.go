@@ -40,6 +40,7 @@ func (d *decoding) messages(v *jsondoc.Value, ptr string) error {
 				if f.Value.Kind != jsondoc.String {
 					return bad(memproxy.PayloadMalformed, 422, p, "role must be a string")
 				}
+				d.name(role, p, memproxy.ItemMetadata, "")
 			case "content":
 				if err := d.content(f.Value, p, role, ""); err != nil {
 					return err
@@ -50,6 +51,8 @@ func (d *decoding) messages(v *jsondoc.Value, ptr string) error {
 				}
 				d.strings(f.Value, p, memproxy.ItemMetadata, "")
 			default:
+				origin.AssertedBy(d.op, d.doc, f, p)
+				d.name(f.Name, p, memproxy.ItemMetadata, "")
 				d.strings(f.Value, p, memproxy.ItemMetadata, "")
 			}
 		}
@@ -97,18 +100,29 @@ func (d *decoding) part(v *jsondoc.Value, ptr, role, target string) error {
 	case typ == "text":
 		for _, m := range v.Members {
 			if m.Name != "type" && m.Name != "text" {
+				d.name(m.Name, jsondoc.Child(ptr, m.Name), memproxy.ItemMetadata, target)
 				d.strings(m.Value, jsondoc.Child(ptr, m.Name), memproxy.ItemMetadata, target)
 			}
 		}
 		return d.content(orNull(v.Get("text")), jsondoc.Child(ptr, "text"), role, target)
 	case urlType(typ):
-		n := len(d.op.Items)
+		fetched := func() int {
+			n := 0
+			for i := range d.op.Items {
+				if kind := d.op.Items[i].Kind; kind == memproxy.ItemURL || kind == memproxy.ItemData {
+					n++
+				}
+			}
+			return n
+		}
+		n := fetched()
 		for _, m := range v.Members {
 			if m.Name != "type" {
+				d.name(m.Name, jsondoc.Child(ptr, m.Name), memproxy.ItemMetadata, target)
 				d.urls(m.Value, jsondoc.Child(ptr, m.Name))
 			}
 		}
-		if len(d.op.Items) == n {
+		if fetched() == n {
 			return bad(memproxy.PayloadMalformed, 422, ptr, "a part without its URL")
 		}
 		return nil
@@ -127,6 +141,7 @@ func (d *decoding) urls(v *jsondoc.Value, ptr string) {
 		d.op.Items = append(d.op.Items, memproxy.Item{Kind: kind, Pointer: ptr, Text: v.Text()})
 	case jsondoc.Object:
 		for _, m := range v.Members {
+			d.name(m.Name, jsondoc.Child(ptr, m.Name), memproxy.ItemMetadata, "")
 			d.urls(m.Value, jsondoc.Child(ptr, m.Name))
 		}
 	case jsondoc.Array:
@@ -203,6 +218,7 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 			}
 		}
 	}
+	origin.Asserted(d.op, d.doc, v, ptr, func(name string) bool { return slices.Contains(d.a.opt.ConfidenceKeys, name) })
 	for _, m := range v.Members {
 		p := jsondoc.Child(ptr, m.Name)
 		if memproxy.Reserved(m.Name) {

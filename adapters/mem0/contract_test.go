@@ -2,6 +2,7 @@ package mem0_test
 
 import (
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/memproxy/memproxy/adapters/adaptertest"
@@ -11,4 +12,11 @@ import (
 // named for what it shows.
 func TestContract(t *testing.T) {
 	adaptertest.Run(t, adapter(t), os.DirFS("testdata"))
+}
+
+// Proves CARD-2, EDGE-13: no text in the payload of a write stays untold,
+// whatever the route and wherever it stands.
+func TestEveryTextIsTold(t *testing.T) {
+	adaptertest.RunTold(t, adapter(t), os.DirFS("testdata"), strings.NewReplacer(
+		"{entity_type}", "user", "{entity_id}", "ann", "{id}", "m1", "{number}", "1", "{job}", "j1", "{key}", "k", "{rest...}", "x").Replace)
 }

@@ -2,6 +2,7 @@ package mem0
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/memproxy/memproxy"
@@ -16,7 +17,7 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 		return nil, "", errors.New("mem0: no such route: " + rt.ID)
 	}
 	query := widenQuery(r, req.Query)
-	if len(body) == 0 || op.Stamp == nil && len(op.Reserved) == 0 && !clamped(op) && !projects(r, op) {
+	if len(body) == 0 || op.Stamp == nil && len(op.Reserved) == 0 && !changes(op) && !projects(r, op) {
 		return body, query, nil
 	}
 	doc, err := a.parsed(body, op)
@@ -35,11 +36,16 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 	for _, ptr := range op.Reserved {
 		p.object(doc.At(ptr[:strings.LastIndexByte(ptr, '/')]))
 	}
+	for i := range op.Attributions {
+		if op.Attributions[i].Removed {
+			p.remove(doc, op.Attributions[i].Pointer)
+		}
+	}
 	if op.Stamp != nil {
 		p.stamp(r, doc.Root, op)
 	}
 	for _, v := range p.objects {
-		e.Object(v, memproxy.Reserved, p.added[v])
+		e.Object(v, p.drops(v), p.added[v])
 	}
 	if projects(r, op) {
 		widenBody(e, doc)
@@ -55,7 +61,13 @@ func (a *Adapter) parsed(body []byte, op *memproxy.Operation) (*jsondoc.Doc, err
 	return jsondoc.Parse(body, 0)
 }
 
-func clamped(op *memproxy.Operation) bool {
+// changes reports whether a claim in the payload is lowered or taken off.
+func changes(op *memproxy.Operation) bool {
+	for i := range op.Attributions {
+		if op.Attributions[i].Removed {
+			return true
+		}
+	}
 	for i := range op.Hints {
 		if h := &op.Hints[i]; h.Effective != h.Claimed || !h.Legible {
 			return true
@@ -77,7 +89,22 @@ type patch struct {
 	e       *jsondoc.Edits
 	objects []*jsondoc.Value
 	added   map[*jsondoc.Value][][]byte
+	removed []*jsondoc.Value // members' values
 }
+
+// remove takes a member out.
+func (p *patch) remove(doc *jsondoc.Doc, ptr string) {
+	p.object(doc.At(ptr[:strings.LastIndexByte(ptr, '/')]))
+	p.removed = append(p.removed, doc.At(ptr))
+}
+
+// drops tells which members of an object go.
+func (p *patch) drops(v *jsondoc.Value) func(string) bool {
+	return func(name string) bool { return memproxy.Reserved(name) || slices.Contains(p.removed, v.Get(name)) }
+}
+
+// touched are the values in which, or with which, something changes.
+func (p *patch) touched() []*jsondoc.Value { return slices.Concat(p.objects, p.removed) }
 
 func (p *patch) object(v *jsondoc.Value, added ...[]byte) {
 	if v == nil || v.Kind != jsondoc.Object {
@@ -121,7 +148,7 @@ func (p *patch) holder(r *row, holder *jsondoc.Value, op *memproxy.Operation, ta
 		own := stamps.Members(op.StampBeside(stamps.Object(kept)), over)
 		p.object(holder, append([]byte(`"metadata":`), stamps.Object(append(kept, own...))...))
 	case meta.Kind == jsondoc.Object:
-		p.object(meta, stamps.Members(op.StampBeside(stamps.Beside(p.e, meta, p.objects)), over)...)
+		p.object(meta, stamps.Members(op.StampBeside(stamps.Beside(p.e, meta, p.touched())), over)...)
 	default: // null, or something an update may not carry
 		p.e.Replace(meta, stamps.Object(stamps.Members(op.Stamp, over)))
 	}

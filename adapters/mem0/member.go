@@ -5,6 +5,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/origin"
 )
 
 // topKey names what is given a meaning at the top level. A name that is one of
@@ -79,6 +80,7 @@ func (d *decoding) member(m jsondoc.Member, params map[string]string) error {
 	if steeringKey(m.Name) || d.row.shape == config {
 		if v.Kind != jsondoc.Null {
 			d.op.Steering = d.op.Steering || steeringKey(m.Name)
+			d.name(m.Name, ptr, memproxy.ItemSteering, "")
 			d.strings(v, ptr, memproxy.ItemSteering, "")
 		}
 		if m.Name == "filters" {
@@ -118,8 +120,8 @@ func (d *decoding) member(m jsondoc.Member, params map[string]string) error {
 	case "timestamp", "observation_date", "observation_datetime":
 		if v.Kind != jsondoc.Null && d.op.Kind.Writes() {
 			d.op.Backdated = append(d.op.Backdated, memproxy.Stamped{Pointer: ptr, Raw: string(d.doc.Raw(v))})
+			return nil
 		}
-		return nil
 	case "categories", "category":
 		if d.op.Kind.Writes() {
 			if err := d.filed(v, ptr, "/"); err != nil {
@@ -137,7 +139,8 @@ func (d *decoding) member(m jsondoc.Member, params map[string]string) error {
 		}
 		return nil
 	}
-	if d.op.Kind.Writes() {
+	if d.op.Kind.Writes() || d.op.Kind == memproxy.Admin {
+		origin.AssertedBy(d.op, d.doc, m, ptr)
 		d.name(m.Name, ptr, memproxy.ItemMetadata, "")
 		d.strings(v, ptr, memproxy.ItemMetadata, "")
 	}
@@ -218,6 +221,8 @@ func (d *decoding) entries(v *jsondoc.Value, ptr string) error {
 				if dim, ok := dimOf(m.Name); ok {
 					err = d.claim(dim, m.Value, p, false, false)
 				} else {
+					origin.AssertedBy(d.op, d.doc, m, p)
+					d.name(m.Name, p, memproxy.ItemMetadata, id.Text())
 					d.strings(m.Value, p, memproxy.ItemMetadata, id.Text())
 				}
 			}

@@ -1,0 +1,141 @@
+package adaptertest
+
+import (
+	"bytes"
+	"encoding/json"
+	"io/fs"
+	"iter"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// canary is a text that is no name, number or id.
+const canary = "canary, a text 7f3a"
+
+// Told: whatever text stands somewhere in the payload of a write, as a value or
+// as a name, the operation tells of it or the payload is refused. It is tried
+// in every place of the body; only what is taken out may stand untold.
+func Told(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, body []byte) {
+	t.Helper()
+	op, err := a.Decode(rt, req, body)
+	if err != nil || !op.Kind.Writes() && op.Kind != memproxy.Admin {
+		return
+	}
+	doc, err := jsondoc.Parse(body, 0)
+	if err != nil {
+		return // a form or none
+	}
+	try := func(ptr string, e *jsondoc.Edits) {
+		changed := e.Apply()
+		op, err := a.Decode(rt, req, changed)
+		if err != nil || tells(op) || slices.ContainsFunc(op.Reserved, func(gone string) bool { return strings.HasPrefix(ptr+"/", gone+"/") }) {
+			return
+		}
+		t.Errorf("%s %s: a text at %s is told by nothing: %s", rt.ID, op.Kind, ptr, changed)
+	}
+	text, err := json.Marshal(canary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var walk func(v *jsondoc.Value, ptr string)
+	walk = func(v *jsondoc.Value, ptr string) {
+		switch v.Kind {
+		case jsondoc.Object:
+			e := doc.Edit()
+			e.Object(v, nil, [][]byte{append(bytes.Clone(text), ":1"...)})
+			try(ptr+"/"+canary, e)
+			for _, m := range v.Members {
+				walk(m.Value, jsondoc.Child(ptr, m.Name))
+			}
+		case jsondoc.Array:
+			e := doc.Edit()
+			e.Append(v, [][]byte{text})
+			try(ptr+"/-", e)
+			for i, el := range v.Elems {
+				walk(el, jsondoc.Index(ptr, i))
+			}
+		}
+		if ptr != "" {
+			e := doc.Edit()
+			e.Replace(v, text)
+			try(ptr, e)
+		}
+	}
+	walk(doc.Root, "")
+}
+
+// tells reports whether an operation tells of the canary.
+func tells(op *memproxy.Operation) bool {
+	var all []string
+	for i := range op.Items {
+		all = append(all, op.Items[i].Text, op.Items[i].Field, op.Items[i].Target)
+		all = append(all, op.Items[i].Filed...)
+	}
+	for i := range op.Claims {
+		all = append(all, op.Claims[i].Values...)
+	}
+	for i := range op.Refs {
+		all = append(all, op.Refs[i].ID)
+	}
+	for i := range op.Hints {
+		all = append(all, op.Hints[i].Raw)
+	}
+	for i := range op.Attributions {
+		all = append(all, op.Attributions[i].Values...)
+	}
+	for i := range op.Backdated {
+		all = append(all, op.Backdated[i].Raw)
+	}
+	all = append(append(all, op.Targets...), op.Keys...)
+	return strings.Contains(strings.Join(all, "\n"), canary)
+}
+
+// RunTold holds an adapter to Told on every route of its table, with every body
+// of the *.txtar files of fsys that the route reads. Filled makes a path of a
+// row's pattern.
+func RunTold(t *testing.T, a interface {
+	Adapter
+	Table() iter.Seq2[string, memproxy.Route]
+}, fsys fs.FS, filled func(pattern string) string) {
+	var bodies [][]byte
+	names, err := fs.Glob(fsys, "*.txtar")
+	if err != nil || len(names) == 0 {
+		t.Fatalf("no cases: %v", err)
+	}
+	for _, name := range names {
+		data, err := fs.ReadFile(fsys, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := ParseCase(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rt, ok := a.Route(c.Request); ok && (rt.Kind.Writes() || rt.Kind == memproxy.Admin) && len(c.Body) > 0 && len(c.Body) < 4096 {
+			bodies = append(bodies, c.Body)
+		}
+	}
+	for at := range a.Table() {
+		method, pattern, _ := strings.Cut(at, " ")
+		if method == "*" {
+			method = "POST"
+		}
+		p := filled(pattern)
+		req := memproxy.Request{Method: method, Path: p, EscapedPath: p, Base: Base, Header: memproxy.Header{"Content-Type": {"application/json"}}}
+		rt, ok := a.Route(req)
+		if !ok || rt.Pass || !rt.Kind.Writes() && rt.Kind != memproxy.Admin {
+			continue
+		}
+		t.Run(rt.ID, func(t *testing.T) {
+			for _, body := range bodies {
+				if Told(t, a, rt, req, body); t.Failed() {
+					return
+				}
+			}
+		})
+	}
+}

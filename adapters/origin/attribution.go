@@ -1,0 +1,116 @@
+package origin
+
+import (
+	"slices"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// attributionOf is what a member claims by its name, in every spelling: the
+// names under which the backends show provenance, and memproxy's own words.
+func attributionOf(name string) memproxy.AttributionKind {
+	switch jsondoc.Squash(name) {
+	case "actorid", "actor", "author", "authorid", "authorrole", "authoredby", "createdby", "createdbyid", "writtenby", "updatedby",
+		"updatedbyid", "lastupdatedby", "lastupdatedbyid", "modifiedby", "saidby", "statedby", "speaker", "speakerid", "speakerrole",
+		"attributedto", "attribution", "role", "principal", "principalid":
+		return memproxy.AttributesAuthor
+	case "verified", "isverified", "verifiedby", "verification", "validated", "validatedby", "trusted", "istrusted", "trusttier",
+		"approvedby", "reviewedby", "humanconfirmed", "humanverified", "confirmedby", "attestation", "attestedby", "provenance", "authoritative":
+		return memproxy.AttributesStatus
+	}
+	return ""
+}
+
+// weighs reports whether a member says by its name how far its content is to be
+// believed: where it is a number it is clamped, where it is not it is a status.
+func weighs(name string) bool {
+	switch jsondoc.Squash(name) {
+	case "confidence", "confidencescore", "confidencelevel", "certainty", "trust", "trustscore", "trustlevel", "reliability", "credibility":
+		return true
+	}
+	return false
+}
+
+// Asserted takes down what a value asserts of the content beside it, at any
+// depth, and puts it on the operation: attributions, and numbers that weigh.
+// Skip names members at the top that were read already.
+func Asserted(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value, ptr string, skip func(string) bool) {
+	if op.Kind != memproxy.Learn && op.Kind != memproxy.Correct {
+		return
+	}
+	for _, m := range v.Members {
+		if memproxy.Reserved(m.Name) || skip != nil && skip(m.Name) {
+			continue
+		}
+		AssertedBy(op, doc, m, jsondoc.Child(ptr, m.Name))
+	}
+	for i, e := range v.Elems {
+		Asserted(op, doc, e, jsondoc.Index(ptr, i), nil)
+	}
+}
+
+// AssertedBy takes down what one member asserts, or what stands in it.
+func AssertedBy(op *memproxy.Operation, doc *jsondoc.Doc, m jsondoc.Member, ptr string) {
+	if op.Kind != memproxy.Learn && op.Kind != memproxy.Correct {
+		return
+	}
+	kind := attributionOf(m.Name)
+	switch name := jsondoc.Squash(m.Name); {
+	case weighs(m.Name) && m.Value.Kind == jsondoc.Number:
+		op.Hints = append(op.Hints, Hint(doc, m.Value, ptr))
+		return
+	case weighs(m.Name):
+		kind = memproxy.AttributesStatus
+	case (name == "source" || name == "sourcetrust") && slices.ContainsFunc(words(m.Value), vouches):
+		kind = memproxy.AttributesStatus
+	}
+	if kind == "" {
+		Asserted(op, doc, m.Value, ptr, nil)
+		return
+	}
+	if denies(doc, m.Value) {
+		return
+	}
+	at := memproxy.Attribution{Pointer: ptr, Kind: kind, Values: words(m.Value)}
+	at.Legible = m.Value.Kind == jsondoc.String || m.Value.Kind == jsondoc.Array && len(at.Values) == len(m.Value.Elems)
+	op.Attributions = append(op.Attributions, at)
+}
+
+// words are the strings of a value that is one, or a list of them.
+func words(v *jsondoc.Value) []string {
+	if v.Kind == jsondoc.String {
+		return []string{v.Text()}
+	}
+	var out []string
+	for _, e := range v.Elems {
+		if e.Kind == jsondoc.String {
+			out = append(out, e.Text())
+		}
+	}
+	return out
+}
+
+// vouches reports whether a source is said to be one that is believed. Other
+// sources are where something comes from, and are nobody's word.
+func vouches(source string) bool {
+	switch memproxy.Key(source) {
+	case "trusted", "verified", "validated", "system", "memproxy", "admin", "administrator", "operator", "developer", "human-confirmed",
+		"human_confirmed", "log-anchored", "content-hashed", "tool-observed":
+		return true
+	}
+	return false
+}
+
+// denies reports whether a value claims nothing, or less than nothing: such a
+// claim is believed.
+func denies(doc *jsondoc.Doc, v *jsondoc.Value) bool {
+	if negative(doc, v) {
+		return true
+	}
+	switch memproxy.Key(v.Text()) {
+	case "untrusted", "unverified", "hostile", "anonymous", "unknown", "low", "self-reported", "inferred":
+		return v.Kind == jsondoc.String
+	}
+	return false
+}
