@@ -21,6 +21,8 @@ const (
 	OwnerUnknown  ReasonCode = "owner.unknown"  // nobody can say whose the target is
 	OwnerFiltered ReasonCode = "owner.filtered" // items of others were left out of an answer
 
+	AnswerUnclaimed ReasonCode = "answer.unclaimed" // members of an answer that no row claims
+
 	RouteUnknown ReasonCode = "route.unknown" // a mutating request that the adapter does not know
 	RunUngated   ReasonCode = "run.ungated"   // an agent whose own memory writes cannot be ruled on before they happen
 
@@ -113,6 +115,7 @@ func ReasonCodes() []ReasonCode {
 		OwnerForeign,
 		OwnerUnknown,
 		OwnerFiltered,
+		AnswerUnclaimed,
 		RouteUnknown,
 		RunUngated,
 		PayloadMalformed,

@@ -20,6 +20,7 @@ type Config struct {
 	Limits     Intake     `yaml:"limits,omitempty" doc:"what callers may cost before and while they are served"`
 	Identity   Identity   `yaml:"identity,omitempty" doc:"who callers are"`
 	Ownership  Ownership  `yaml:"ownership,omitempty" doc:"whose memories are"`
+	Answers    Answers    `yaml:"answers,omitempty" doc:"what backends' answers may have in them"`
 	Policy     Policy     `yaml:"policy,omitempty" doc:"the rules"`
 	Ledger     Ledger     `yaml:"ledger,omitempty" doc:"where provenance, holds and versions are kept"`
 	Review     Review     `yaml:"review,omitempty" doc:"the workflow of what is held"`
@@ -145,6 +146,11 @@ type SPIFFERule struct {
 type Ownership struct {
 	Unattributed string `yaml:"unattributed,omitempty" doc:"who sees memories that were written around memproxy" default:"visible; named with several tenants" enum:"visible,named,hidden"`
 	Changed      string `yaml:"changed,omitempty" doc:"what becomes of memories in answers that were changed behind memproxy: named in the record, left out as well, or not looked at" default:"report" enum:"report,withhold,ignore"`
+}
+
+// Answers says what becomes of what memproxy does not know in answers.
+type Answers struct {
+	Unclaimed string `yaml:"unclaimed,omitempty" doc:"what becomes of members of answers that no row of the adapter's table claims: left out, or passed on; they are counted and reported either way" default:"drop in production, else pass" enum:"drop,pass"`
 }
 
 // Policy names the rules.

@@ -9,17 +9,18 @@ import (
 // profile is what a profile's name stands for in this file. The policies see
 // the name as context.profile and differ too: docs/configuration.md has both.
 type profile struct {
-	require bool // callers must present something known
-	format  string
-	ungated string // runs that cannot be gated call by call
-	outside string // keys outside the namespaces
+	require   bool // callers must present something known
+	format    string
+	unclaimed string // members of answers that nobody claims
+	ungated   string // runs that cannot be gated call by call
+	outside   string // keys outside the namespaces
 }
 
 func profileOf(name string) profile {
 	if name == "production" {
-		return profile{require: true, format: "json", ungated: "deny", outside: "mark"}
+		return profile{require: true, format: "json", ungated: "deny", unclaimed: "drop", outside: "mark"}
 	}
-	return profile{require: false, format: "text", ungated: "compensate", outside: "allow"}
+	return profile{require: false, format: "text", ungated: "compensate", unclaimed: "pass", outside: "allow"}
 }
 
 // reconcile is how often pauses that nobody answers are looked for where
@@ -76,6 +77,7 @@ func (c *Config) defaults() {
 			c.Ownership.Unattributed = "named"
 		}
 	}
+	set(&c.Answers.Unclaimed, stands.unclaimed)
 	for i := range c.Backends {
 		b := &c.Backends[i]
 		set(&b.CredentialAs, "token")

@@ -106,6 +106,8 @@ type Admission struct {
 	begun       time.Time
 	// watched is set for a run that is let through and compensated.
 	watched bool
+	// leftovers are what no row claims of the answers so far.
+	leftovers leftovers
 	// edits are what a tool call that it makes in an agent's place may change.
 	edits *SelfEdits
 }
@@ -116,6 +118,12 @@ func (a *Admission) Call() *Call { return a.call }
 // Writes reports whether the operation may change memory: its forwarding must
 // then not be cut short when the caller hangs up.
 func (a *Admission) Writes() bool { return a.op != nil && a.op.Kind.Writes() }
+
+// Streams reports whether the answer may be a stream of events, which are
+// pruned one by one: an agent's run, a connection that is being set up.
+func (a *Admission) Streams() bool {
+	return a.op != nil && (a.op.Kind == memproxy.Run || a.op.Kind == memproxy.Admin)
+}
 
 // Runs reports whether an agent runs: its answer may stream.
 func (a *Admission) Runs() bool { return a.op != nil && a.op.Kind == memproxy.Run }

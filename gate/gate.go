@@ -21,6 +21,8 @@ type Meter interface {
 	Decided(ctx context.Context, ev *memproxy.Event)
 	// Filtered counts memories left out of an answer.
 	Filtered(ctx context.Context, backend string, n int)
+	// Unclaimed counts members of answers that no row claims.
+	Unclaimed(ctx context.Context, backend string, n int)
 	// LedgerFailed counts ledger calls that failed and were survived.
 	LedgerFailed(ctx context.Context)
 }
@@ -155,4 +157,5 @@ type deafMeter struct{}
 func (deafMeter) Step(context.Context, string, time.Duration) {}
 func (deafMeter) Decided(context.Context, *memproxy.Event)    {}
 func (deafMeter) Filtered(context.Context, string, int)       {}
+func (deafMeter) Unclaimed(context.Context, string, int)      {}
 func (deafMeter) LedgerFailed(context.Context)                {}

@@ -115,6 +115,9 @@ func (ret *returning) page(ctx context.Context, sender Sender, reader Reader, fi
 	if !ok2xx(reply.Status) {
 		return nil, fmt.Errorf("the backend answered %d", reply.Status)
 	}
+	if reply, err = ret.g.prune(ctx, ret.Admission, reply); err != nil {
+		return nil, err
+	}
 	page := &returning{Admission: ret.Admission, g: ret.g, reply: reply, status: reply.Status}
 	if page.reading, err = reader.Read(ret.call.Route, ret.call.Request, reply); err != nil {
 		return nil, err

@@ -119,6 +119,9 @@ func (ret *returning) secrets() error {
 
 // filtrate reads the answer and has it written anew as it may be shown.
 func (ret *returning) filtrate(ctx context.Context) error {
+	if err := ret.prune(ctx); err != nil {
+		return err
+	}
 	reader, ok := ret.call.Backend.Adapter.(Reader)
 	if !ok || !ret.Inspect || !ok2xx(ret.reply.Status) {
 		return nil
@@ -308,6 +311,7 @@ func kindOf(m *memproxy.Memory) memproxy.TargetKind {
 // outcome notes what came of the call.
 func (g *Gate) outcome(ctx context.Context, ret *returning) {
 	ret.Memories = ret.shown
+	ret.tellUnclaimed(ctx)
 	ev := ret.event
 	ev.Type, ev.Time = memproxy.EventOutcome, g.opt.Clock()
 	ev.Status, ev.Memories, ev.Filtered, ev.Cancelled = ret.status, ret.shown, ret.filtered, ret.cancelled

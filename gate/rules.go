@@ -68,6 +68,9 @@ type Rules struct {
 	// OneTenant is set where all callers are of one tenant. All that a backend
 	// holds is then theirs, but for what the ledger knows to be another's.
 	OneTenant bool
+	// Unclaimed says what becomes of members of answers that no row claims.
+	// Empty is UnclaimedDrop.
+	Unclaimed Unclaimed
 }
 
 func (r *Rules) validate() error {
@@ -82,6 +85,11 @@ func (r *Rules) validate() error {
 		return errors.New("gate: rules without a version")
 	case r.Profile != Development && r.Profile != Production:
 		return fmt.Errorf("gate: unknown profile %q", r.Profile)
+	}
+	switch r.Unclaimed {
+	case "", UnclaimedDrop, UnclaimedPass:
+	default:
+		return fmt.Errorf("gate: unknown setting %q for unclaimed members of answers", r.Unclaimed)
 	}
 	switch r.Unattributed {
 	case UnattributedVisible, UnattributedNamed, UnattributedHidden:

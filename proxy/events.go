@@ -3,9 +3,12 @@ package proxy
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"io"
+	"net/http"
 
 	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/gate"
 )
 
 // events splits a stream of server-sent events (WHATWG HTML, section 9.2) at
@@ -44,6 +47,29 @@ func (e *events) next() ([]byte, error) {
 			}
 			return event, nil
 		}
+	}
+}
+
+// pruned passes a stream on, event by event, without what nobody claimed.
+func (p *Proxy) pruned(ctx context.Context, w http.ResponseWriter, resp *http.Response, a *gate.Admission) (cancelled bool) {
+	dropEntityHeaders(resp.Header)
+	face.Back(w.Header(), resp.Header)
+	w.WriteHeader(resp.StatusCode)
+	ctl := http.NewResponseController(w)
+	in := newEvents(resp.Body, p.opt.MaxAnswer)
+	for {
+		event, err := in.next()
+		if err != nil {
+			return err != io.EOF
+		}
+		out := p.opt.Gate.Event(ctx, a, event)
+		if len(out) == 0 {
+			continue
+		}
+		if _, err := w.Write(out); err != nil {
+			return true
+		}
+		_ = ctl.Flush()
 	}
 }
 

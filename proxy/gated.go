@@ -128,8 +128,13 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, a *gate.Admission, 
 	}
 	defer resp.Body.Close()
 	p.relocate(resp)
-	if !a.Inspect || r.Method == http.MethodHead || a.Runs() && eventStream(resp) {
-		cancelled := p.stream(w, resp)
+	events := a.Inspect && a.Streams() && eventStream(resp)
+	if !a.Inspect || r.Method == http.MethodHead || events {
+		pass := p.stream
+		if events && r.Method != http.MethodHead {
+			pass = func(w http.ResponseWriter, resp *http.Response) bool { return p.pruned(ctx, w, resp, a) }
+		}
+		cancelled := pass(w, resp)
 		span.End()
 		p.opt.Gate.Streamed(context.WithoutCancel(ctx), a, resp.StatusCode, cancelled)
 		return
@@ -157,12 +162,13 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, a *gate.Admission, 
 		p.write(w, got, resp.Header)
 		return
 	}
-	dropEntityHeaders(resp.Header)
 	if got.Status != reply.Status { // the gate answers in the backend's place
 		p.write(w, got, nil)
 		return
 	}
-	p.write(w, got, resp.Header)
+	header := http.Header(got.Header) // the backend's, or the gate's word on it
+	dropEntityHeaders(header)
+	p.write(w, got, header)
 }
 
 // upstreamContext lets a write finish when the caller hangs up, so that its

@@ -197,13 +197,11 @@ func (t *turning) leg(ctx context.Context) (over bool, err error) {
 		if !first {
 			return false, fmt.Errorf("a later leg was answered %d", resp.StatusCode)
 		}
-		t.gone = t.p.stream(t.w, resp)
-		t.begun = true
-		return true, nil
+		return true, t.failed(ctx, resp)
 	case eventStream(resp):
-		return t.events(resp)
+		return t.events(ctx, resp)
 	}
-	return t.whole(resp)
+	return t.whole(ctx, resp)
 }
 
 func eventStream(resp *http.Response) bool {
@@ -211,7 +209,7 @@ func eventStream(resp *http.Response) bool {
 }
 
 // whole takes a leg's answer in one piece.
-func (t *turning) whole(resp *http.Response) (bool, error) {
+func (t *turning) whole(ctx context.Context, resp *http.Response) (bool, error) {
 	body, _, err := face.ReadAnswer(resp, t.p.opt.MaxAnswer)
 	if err != nil {
 		return false, err
@@ -230,16 +228,40 @@ func (t *turning) whole(resp *http.Response) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if !sameBytes(answer, body) {
-		dropEntityHeaders(t.header)
-	}
 	t.begun = true
-	t.p.write(t.w, memproxy.Reply{Status: t.status, Body: answer}, t.header)
+	t.piece(ctx, answer, body)
 	return true, nil
 }
 
+// failed passes on a backend's refusal to run the agent.
+func (t *turning) failed(ctx context.Context, resp *http.Response) error {
+	body, _, err := face.ReadAnswer(resp, t.p.opt.MaxAnswer)
+	if err != nil {
+		return err
+	}
+	t.header, t.begun = resp.Header, true
+	t.piece(ctx, body, body)
+	return nil
+}
+
+// piece sends an answer of the run, which came as body, without what nobody
+// claimed of it.
+func (t *turning) piece(ctx context.Context, answer, body []byte) {
+	got := t.p.opt.Gate.Piece(ctx, t.a, memproxy.Reply{Status: t.status, Header: memproxy.Header(t.header), Body: answer})
+	if got.Status != t.status {
+		t.status = got.Status
+		t.p.write(t.w, got, nil)
+		return
+	}
+	header := http.Header(got.Header)
+	if !sameBytes(got.Body, body) {
+		dropEntityHeaders(header)
+	}
+	t.p.write(t.w, got, header)
+}
+
 // events passes a leg's stream on, event by event.
-func (t *turning) events(resp *http.Response) (bool, error) {
+func (t *turning) events(ctx context.Context, resp *http.Response) (bool, error) {
 	if !t.begun {
 		dropEntityHeaders(resp.Header)
 		face.Back(t.w.Header(), resp.Header)
@@ -259,12 +281,12 @@ func (t *turning) events(resp *http.Response) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		t.send(out)
+		t.pass(ctx, out)
 	}
 	if t.turn.Paused() {
 		return false, nil
 	}
-	t.send(t.turn.Tail())
+	t.pass(ctx, t.turn.Tail())
 	return true, nil
 }
 
@@ -281,6 +303,14 @@ func (t *turning) note(events [][]byte) {
 		t.seq = seq
 	}
 	t.chain.note(turn, seq, events)
+}
+
+// pass sends events on without what nobody claimed of them.
+func (t *turning) pass(ctx context.Context, events [][]byte) {
+	for i, e := range events {
+		events[i] = t.p.opt.Gate.Event(ctx, t.a, e)
+	}
+	t.send(events)
 }
 
 // send writes events to a caller that may be gone.

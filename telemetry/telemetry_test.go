@@ -74,6 +74,7 @@ func request(ctx context.Context, tel *telemetry.Telemetry) trace.SpanContext {
 		attribute.String("url.query", "canary-content"), attribute.Int(signal.AttrHTTPStatus, 429))
 	tel.Instruments().Decided(ctx, &ev)
 	tel.Instruments().Filtered(ctx, "mem0", 2)
+	tel.Instruments().Unclaimed(ctx, "mem0", 2)
 	tel.Instruments().LedgerFailed(ctx)
 	tel.Instruments().Request(ctx, "mem0", "learn", "deny", 429, 3*time.Millisecond)
 	server.End()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	answertable "github.com/memproxy/memproxy/adapters/answers"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/routetable"
 )
@@ -23,9 +24,10 @@ type Options struct {
 
 // Adapter is the Letta adapter. It is stateless and safe for concurrent use.
 type Adapter struct {
-	opt    Options
-	routes *routetable.Table[row]
-	rows   map[string]*row // by id
+	opt     Options
+	routes  *routetable.Table[row]
+	rows    map[string]*row // by id
+	members *answertable.Table
 }
 
 // New returns the adapter.
@@ -44,7 +46,11 @@ func New(opt Options) (*Adapter, error) {
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
-	a := &Adapter{opt: opt, routes: newRoutes(), rows: make(map[string]*row, len(table))}
+	known, err := answertable.Parse(answerTable, moreAnswers)
+	if err != nil {
+		return nil, err
+	}
+	a := &Adapter{opt: opt, members: known, routes: newRoutes(), rows: make(map[string]*row, len(table))}
 	for i := range table {
 		a.rows[table[i].id] = &table[i]
 	}

@@ -104,8 +104,8 @@ func (f *finding) element(v *jsondoc.Value, ptr string) error {
 	if m.Scope.Agent == "" {
 		m.Scope.Agent = v.Get("agent_id").Text()
 	}
-	if m.ID == "" {
-		m.ID = v.Get("message_id").Text()
+	if text := v.Get("embedded_text").Text(); inner != v && text != "" {
+		m.Also = append(m.Also, text) // the same once more, as it was indexed
 	}
 	if KindOf(m.ID) == TargetTool {
 		if strings.HasPrefix(inner.Get("tool_type").Text(), "letta_") {
@@ -137,6 +137,9 @@ func wrapped(v *jsondoc.Value, ptr string) (*jsondoc.Value, string) {
 // memory reads what is known of every object: block, passage, agent, message.
 func (f *finding) memory(v *jsondoc.Value, ptr string) memproxy.Memory {
 	m := memproxy.Memory{Pointer: ptr, ID: v.Get("id").Text(), Field: v.Get("label").Text()}
+	if m.ID == "" { // of a message that a search found
+		m.ID = v.Get("message_id").Text()
+	}
 	key := ""
 	if m.Text, key = textOf(v); key != "" {
 		m.TextAt = ptr + "/" + key
@@ -177,7 +180,7 @@ func (f *finding) memory(v *jsondoc.Value, ptr string) memproxy.Memory {
 // textOf is an object's text, by the name that its kind has for it, and that
 // name where it is one string.
 func textOf(v *jsondoc.Value) (text, key string) {
-	for _, key := range [...]string{"value", "text", "content", "reasoning", "tool_return", "summary", "description", "embedded_text"} {
+	for _, key := range [...]string{"value", "text", "content", "reasoning", "tool_return", "summary", "visible_content", "description", "embedded_text"} {
 		t := v.Get(key)
 		switch {
 		case t == nil:

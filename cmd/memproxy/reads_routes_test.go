@@ -1,5 +1,7 @@
 package main
 
+import "strings"
+
 // The objects of Letta that are about no memory.
 const (
 	lettaAgent  = "agent-11111111-1111-4111-8111-111111111111"
@@ -65,7 +67,13 @@ func lettaBlockReads() []readRow {
 		prompt = `{"id":"message-55555555-5555-4555-8555-555555555555","message_type":"system_message","content":"<human>{T}</human>"},` +
 			`{"id":"message-66666666-6666-4666-8666-666666666666","message_type":"user_message","content":"{OPEN}"}`
 		messages = `[` + prompt + `]`
+		raw      = `[{"id":"message-55555555-5555-4555-8555-555555555555","role":"system","content":"<human>{T}</human>"},` +
+			`{"id":"message-66666666-6666-4666-8666-666666666666","role":"user","content":"{OPEN}"}]`
+		found = `[{"embedded_text":"<human>{T}</human>","message":{"id":"message-55555555-5555-4555-8555-555555555555","role":"system","content":"<human>{T}</human>"}},` +
+			`{"embedded_text":"{OPEN}","message":{"id":"message-66666666-6666-4666-8666-666666666666","role":"user","content":"{OPEN}"}}]`
 		made     = `{"text":"{T}"}`
+		prompted = `"{T}"`
+		trace    = `{"id":"t1","request_json":{"text":"{T}"},"response_json":{}}`
 		a        = "/v1/agents/" + lettaAgent
 		group    = "group-77777777-7777-4777-8777-777777777777"
 		identity = "identity-77777777-7777-4777-8777-777777777777"
@@ -102,22 +110,22 @@ func lettaBlockReads() []readRow {
 		{"letta.list_all_messages", "GET", "/v1/messages/", "", messages, compiled, ""},
 		{"letta.list_messages_for_run", "GET", "/v1/runs/" + run + "/messages", "", messages, compiled, ""},
 		{"letta.list_messages_for_step", "GET", "/v1/steps/" + step + "/messages", "", messages, compiled, ""},
-		{"letta.list_messages_for_batch", "GET", "/v1/messages/batches/b1/messages", "", `{"messages":` + messages + `}`, compiled, ""},
+		{"letta.list_messages_for_batch", "GET", "/v1/messages/batches/b1/messages", "", `{"messages":` + raw + `}`, compiled, ""},
 		{"letta.retrieve_message", "GET", "/v1/messages/message-55555555-5555-4555-8555-555555555555", "", messages, compiled, ""},
-		{"letta.search_messages", "POST", "/v1/agents/messages/search", search, messages, compiled, ""},
-		{"letta.search_all_messages", "POST", "/v1/messages/search", search, messages, compiled, ""},
+		{"letta.search_messages", "POST", "/v1/agents/messages/search", search, found, compiled, ""},
+		{"letta.search_all_messages", "POST", "/v1/messages/search", search, strings.ReplaceAll(messages, `"id"`, `"message_id"`), compiled, ""},
 
-		{"letta.retrieve_agent_context_window", "GET", a + "/context", "", made, derived, ""},
+		{"letta.retrieve_agent_context_window", "GET", a + "/context", "", `{"core_memory":"{T}"}`, derived, ""},
 		{"letta.export_agent", "GET", a + "/export", "", made, derived, ""},
 		{"letta.export_agent_with_skills", "POST", a + "/export", `{}`, made, derived, ""},
 		{"letta.preview_model_request", "POST", a + "/messages/preview-raw-payload", chat, made, derived, ""},
 		{"letta.preview_conversation_model_request", "POST", "/v1/conversations/" + conv + "/messages/preview-raw-payload", chat, made, derived, ""},
-		{"letta.recompile_agent", "POST", a + "/recompile", "", made, derived, ""},
-		{"letta.recompile_agent_system_prompt", "POST", a + "/system-prompt/recompile", "", made, derived, ""},
-		{"letta.recompile_conversation", "POST", "/v1/conversations/" + conv + "/recompile", "", made, derived, ""},
-		{"letta.retrieve_trace_for_run", "GET", "/v1/runs/" + run + "/trace", "", made, derived, ""},
-		{"letta.retrieve_trace_for_step", "GET", "/v1/steps/" + step + "/trace", "", made, derived, ""},
-		{"letta.retrieve_provider_trace", "GET", "/v1/telemetry/" + step, "", made, derived, ""},
+		{"letta.recompile_agent", "POST", a + "/recompile", "", prompted, derived, ""},
+		{"letta.recompile_agent_system_prompt", "POST", a + "/system-prompt/recompile", "", prompted, derived, ""},
+		{"letta.recompile_conversation", "POST", "/v1/conversations/" + conv + "/recompile", "", prompted, derived, ""},
+		{"letta.retrieve_trace_for_run", "GET", "/v1/runs/" + run + "/trace", "", `[` + trace + `]`, derived, ""},
+		{"letta.retrieve_trace_for_step", "GET", "/v1/steps/" + step + "/trace", "", trace, derived, ""},
+		{"letta.retrieve_provider_trace", "GET", "/v1/telemetry/" + step, "", trace, derived, ""},
 		{"letta.cloud.variables", "GET", a + "/core-memory/variables", "", made, derived, ""},
 		{"letta.cloud.memory_files", "GET", a + "/memory-files/content", "", made, derived, ""},
 		{"letta.cloud.schedules", "GET", a + "/schedule", "", made, derived, ""},
@@ -133,7 +141,7 @@ func lettaBlockReads() []readRow {
 		{"letta.list_runs", "/v1/runs/", `[{"id":"` + run + `"}]`, "a run is a state and a time"},
 		{"letta.list_active_runs", "/v1/runs/active", `[{"id":"` + run + `"}]`, "a run is a state and a time"},
 		{"letta.retrieve_run", "/v1/runs/" + run, `{"id":"` + run + `"}`, "a run is a state and a time"},
-		{"letta.list_deployment_entities", "/v1/_internal_templates/deployment/d1", `[{"id":"{M}","type":"block"}]`, "names of what a template made"},
+		{"letta.list_deployment_entities", "/v1/_internal_templates/deployment/d1", `{"entities":[{"id":"{M}","type":"block"}],"total_count":1}`, "names of what a template made"},
 		{"letta.list_archives", "/v1/archives/", `[{"id":"` + archive + `","name":"n"}]`, "an archive is a name; its passages are read through agents"},
 		{"letta.retrieve_archive", "/v1/archives/" + archive, `{"id":"` + archive + `","name":"n"}`, "an archive is a name"},
 		{"letta.list_conversations", "/v1/conversations/?agent_id=" + lettaAgent, `[{"id":"` + conv + `","isolated_block_ids":["{M}"]}]`, "a conversation names its blocks and holds none"},
@@ -186,7 +194,7 @@ func lettaFileReads() []readRow {
 		list = `[` + one + `,{"id":"{O}","source_id":"` + lettaFolder + `","content":"{OPEN}"}]`
 	)
 	return []readRow{
-		{"letta.list_files_for_agent", "GET", "/v1/agents/" + lettaAgent + "/files", "", `{"files":[{"id":"{M}","value":"{T}"},{"id":"{O}","value":"{OPEN}"}],"has_more":false}`, listed, ""},
+		{"letta.list_files_for_agent", "GET", "/v1/agents/" + lettaAgent + "/files", "", `{"files":[{"id":"{M}","visible_content":"{T}"},{"id":"{O}","visible_content":"{OPEN}"}],"has_more":false}`, listed, ""},
 		{"letta.list_files_for_folder", "GET", "/v1/folders/" + lettaFolder + "/files", "", list, listed, ""},
 		{"letta.list_source_files", "GET", "/v1/sources/" + lettaFolder + "/files", "", list, listed, ""},
 		{"letta.retrieve_file", "GET", "/v1/folders/" + lettaFolder + "/files/{M}", "", one, single, ""},

@@ -201,7 +201,7 @@ func (r *readRig) read(rows []readRow, memory, other string, strict bool) {
 			want := expected(state, reviewer, strict)
 			for i := range rows {
 				row := &rows[i]
-				if made := row.shows == derived || strings.Contains(row.answer, "system_message"); state == "" && strict && made {
+				if made := row.shows == derived || strings.Contains(row.answer, "system_message") || strings.Contains(row.answer, `"role":"system"`); state == "" && strict && made {
 					continue // of what nobody knows, nobody knows what was made of it
 				}
 				got := r.do(row.method, fill.Replace(row.path), fill.Replace(row.body), who...)

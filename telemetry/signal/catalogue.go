@@ -111,6 +111,8 @@ func Metrics() []Metric {
 			Buckets: []float64{.000005, .00001, .000025, .00005, .0001, .00025, .0005, .001, .0025, .005, .01, .05, .1, .5, 1, 5}},
 		{Name: MetricFiltered, Prometheus: "memproxy_filtered_total", Kind: Counter, Unit: "{memory}",
 			Labels: []string{LabelBackend}, Meaning: "Memories left out of answers."},
+		{Name: MetricUnclaimed, Prometheus: "memproxy_unclaimed_total", Kind: Counter, Unit: "{member}",
+			Labels: []string{LabelBackend}, Meaning: "Members of answers that no row claims."},
 		{Name: MetricBudgetCharges, Prometheus: "memproxy_budget_charges_total", Kind: Counter, Unit: "{charge}",
 			Labels: []string{LabelBackend, LabelResult, LabelReason}, Meaning: "Charges on write budgets, with the line that refused."},
 		{Name: MetricBudgetUsed, Prometheus: "memproxy_budget_used_ratio", Kind: Histogram, Unit: "",

@@ -18,9 +18,9 @@ type Instruments struct {
 	meter  metric.Meter
 	gauges map[string]metric.Observable
 
-	decisions, filtered, charges, degraded metric.Int64Counter
-	records, ledgerErrors, reloads         metric.Int64Counter
-	request, step, used                    metric.Float64Histogram
+	decisions, filtered, unclaimed, charges, degraded metric.Int64Counter
+	records, ledgerErrors, reloads                    metric.Int64Counter
+	request, step, used                               metric.Float64Histogram
 
 	byDecision *sets[decisionKey]
 	byRequest  *sets[requestKey]
@@ -55,7 +55,7 @@ type lineKey struct {
 func NewInstruments(meter metric.Meter) (*Instruments, error) {
 	in := &Instruments{meter: meter, gauges: map[string]metric.Observable{}}
 	counters := map[string]*metric.Int64Counter{
-		MetricDecisions: &in.decisions, MetricFiltered: &in.filtered, MetricBudgetCharges: &in.charges,
+		MetricDecisions: &in.decisions, MetricFiltered: &in.filtered, MetricUnclaimed: &in.unclaimed, MetricBudgetCharges: &in.charges,
 		MetricBudgetDegraded: &in.degraded, MetricAuditRecords: &in.records,
 		MetricLedgerErrors: &in.ledgerErrors, MetricReloads: &in.reloads,
 	}
@@ -167,6 +167,11 @@ func (in *Instruments) Step(ctx context.Context, step string, d time.Duration) {
 // Filtered counts memories left out of an answer.
 func (in *Instruments) Filtered(ctx context.Context, backend string, n int) {
 	in.filtered.Add(ctx, int64(n), in.byBackend.of(backend).add...)
+}
+
+// Unclaimed counts members of answers that no row claims.
+func (in *Instruments) Unclaimed(ctx context.Context, backend string, n int) {
+	in.unclaimed.Add(ctx, int64(n), in.byBackend.of(backend).add...)
 }
 
 // LedgerFailed counts a ledger call that failed.

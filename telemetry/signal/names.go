@@ -69,6 +69,7 @@ const (
 	MetricRequestDuration = "memproxy.request.duration"
 	MetricStepDuration    = "memproxy.step.duration"
 	MetricFiltered        = "memproxy.filtered"
+	MetricUnclaimed       = "memproxy.unclaimed"
 	MetricBudgetCharges   = "memproxy.budget.charges"
 	MetricBudgetUsed      = "memproxy.budget.used_ratio"
 	MetricBudgetDegraded  = "memproxy.budget.degraded"

@@ -16,7 +16,7 @@ func threatOf(code memproxy.ReasonCode) threat {
 		return threat{"ASI03", "AML.T0073"}
 	case "identity.broad", "owner.unknown", "policy.no_permit":
 		return threat{asi: "ASI03"}
-	case "scope.unpinned", "owner.foreign", "owner.filtered":
+	case "scope.unpinned", "owner.foreign", "owner.filtered", "answer.unclaimed":
 		return threat{"ASI03", "AML.T0057"}
 	case "route.unknown", "run.ungated", "payload.duplicate", "payload.encoding", "payload.media_type", "payload.path",
 		"state.withheld", "state.sanitised", "field.size", "field.trait", "layer.namespace":

@@ -1,0 +1,55 @@
+// Package answerstest has the tests that the tables of all adapters pass.
+package answerstest
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/answers"
+)
+
+// canary stands in every member that nobody claims.
+const canary = "canary-4711"
+
+// Pruner is what is tested of an adapter.
+type Pruner interface {
+	Prune(memproxy.Route, memproxy.Reply) (memproxy.Pruned, error)
+	PruneEvent(memproxy.Route, []byte) memproxy.Pruned
+}
+
+// Table tests every row of a table: an answer with every member that it claims
+// comes back as it is, and members that it does not claim are cut out of every
+// object in it, whatever they hold.
+func Table(t *testing.T, p Pruner, table *answers.Table) {
+	t.Helper()
+	for _, route := range table.Routes() {
+		rt := memproxy.Route{ID: route}
+		whole, _ := table.Sample(route, nil)
+		got, err := p.Prune(rt, memproxy.Reply{Status: 200, Body: whole})
+		if err != nil || got.Unclaimed != 0 || &got.Body[0] != &whole[0] {
+			t.Errorf("%s: %d members of a sample are not claimed (%q): %v", route, got.Unclaimed, got.Names, err)
+		}
+		for _, value := range []any{canary, []any{canary}, map[string]any{"id": canary, "memory": canary, "value": canary}} {
+			body, objects := table.Sample(route, map[string]any{"zz_unclaimed": value, "Id": value, "me mory": value})
+			got, err := p.Prune(rt, memproxy.Reply{Status: 200, Body: body})
+			if err != nil || got.Unclaimed != 3*objects || bytes.Contains(got.Body, []byte(canary)) {
+				t.Errorf("%s: %d left out of %d objects, %v: %s", route, got.Unclaimed, objects, err, got.Body)
+			}
+		}
+		event, objects := table.SampleEvent(route, map[string]any{"zz_unclaimed": canary})
+		if event == nil {
+			if got := p.PruneEvent(rt, []byte("data: {\"id\":\""+canary+"\"}\n\n")); len(got.Body) != 0 {
+				t.Errorf("%s: an event of a stream that no row claims passes: %s", route, got.Body)
+			}
+			continue
+		}
+		if got := p.PruneEvent(rt, event); got.Unclaimed != objects || objects > 0 && bytes.Contains(got.Body, []byte(canary)) {
+			t.Errorf("%s: %d left out of an event with %d objects: %s", route, got.Unclaimed, objects, got.Body)
+		}
+		event, _ = table.SampleEvent(route, nil)
+		if got := p.PruneEvent(rt, event); got.Unclaimed != 0 || !bytes.Equal(got.Body, event) {
+			t.Errorf("%s: an event in which everything is claimed becomes %s", route, got.Body)
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package answers
+
+import (
+	"bytes"
+
+	"github.com/memproxy/memproxy"
+)
+
+// PruneEvent returns one server-sent event of a route's stream (WHATWG HTML,
+// section 9.2) without what is not claimed. An event whose data as a whole is
+// something else is left out: the body is then empty. Comments, which keep a
+// connection open, and the mark of the end pass.
+func (t *Table) PruneEvent(route string, event []byte) memproxy.Pruned {
+	whole := memproxy.Pruned{Body: event}
+	s := t.events[route]
+	var data [][]byte
+	var others []byte
+	for line := range lines(event) {
+		if len(line) == 0 {
+			continue
+		}
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		value = bytes.TrimPrefix(value, []byte(" "))
+		switch string(name) {
+		case "data":
+			data = append(data, value)
+		case "event", "id", "retry", "": // the last is a comment
+			if len(value) <= maxName {
+				others = append(append(others, line...), '\n')
+			}
+		}
+	}
+	joined := bytes.Join(data, []byte("\n"))
+	switch {
+	case len(data) == 0:
+		if known(event) {
+			return whole
+		}
+		return memproxy.Pruned{Body: stand(others, nil), Unclaimed: 1}
+	case len(data) == 1 && string(joined) == "[DONE]":
+		return whole
+	case s == nil:
+		return memproxy.Pruned{Unclaimed: 1, Names: []string{"/-"}}
+	}
+	p, err := prune(s, joined)
+	if err != nil {
+		return memproxy.Pruned{Unclaimed: 1, Names: []string{"/-"}}
+	}
+	if p.Unclaimed == 0 && known(event) {
+		return whole
+	}
+	p.Body = stand(others, p.Body)
+	return p
+}
+
+// known reports whether an event has no lines but those that a stream has, so
+// that it can pass as it is.
+func known(event []byte) bool {
+	for line := range lines(event) {
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		switch string(name) {
+		case "data":
+		case "event", "id", "retry", "":
+			if len(value) > maxName {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// lines are an event's lines, whatever ends them: a line feed, a carriage
+// return, or both.
+func lines(event []byte) func(func([]byte) bool) {
+	return func(yield func([]byte) bool) {
+		for len(event) > 0 {
+			i := bytes.IndexAny(event, "\r\n")
+			if i < 0 {
+				yield(event)
+				return
+			}
+			line := event[:i]
+			if event[i] == '\r' && i+1 < len(event) && event[i+1] == '\n' {
+				i++
+			}
+			if event = event[i+1:]; !yield(line) {
+				return
+			}
+		}
+	}
+}
+
+// stand writes an event anew.
+func stand(others, data []byte) []byte {
+	if len(others) == 0 && data == nil {
+		return nil
+	}
+	out := bytes.Clone(others)
+	if data != nil {
+		for line := range lines(data) {
+			out = append(append(append(out, "data: "...), line...), '\n')
+		}
+	}
+	return append(out, '\n')
+}

@@ -1,0 +1,115 @@
+package answers
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+const fuzzTable = `
+kind A
+	id s
+	text s
+	list [A|s]
+	map {[s]}
+	any *
+	kind =a
+kind B
+	kind =b
+	* s
+answer x A
+answer y [A|B]
+answer z *
+event x A|B
+`
+
+// FuzzPrune compares the scan that takes nothing apart with the slow way:
+// what it says yes to is JSON of which the slow way leaves nothing out. And what
+// was pruned once has nothing more to prune.
+//
+// Proves EDGE-13.
+func FuzzPrune(f *testing.F) {
+	for _, seed := range []string{
+		`{"id":"a","text":"\u0041\n","list":["s",{"id":1.5e3}],"map":{"k":["v"]},"any":{"x":[true,false,null]}}`,
+		`[{"kind":"a"},{"kind":"b","q":"r"},{"kind":"c"},3]`, `{"id":"a","id":"b"}`, `{"id":01}`, `{"evil":1,"id":-0.0}`,
+		`{"id":"\ud83d\ude00","any":"\ud83d"}`, `{"kind":null}`, ` [ ] `, `{"i\u0064":1}`, `{"map":{"a":1,"b":["c",{}]}}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	t, err := Parse(fuzzTable)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(tt *testing.T, body []byte) {
+		for route, s := range t.answers {
+			if claimed(s, body) {
+				if !json.Valid(body) {
+					tt.Fatalf("%s: the scan takes %q for JSON", route, body)
+				}
+				doc, err := jsondoc.Parse(body, maxDepth)
+				if err != nil {
+					continue // a name twice inside what is open: whoever reads it says so
+				}
+				p := pruning{e: doc.Edit()}
+				if !p.value(doc.Root, s, "") || p.n > 0 || !p.e.Empty() {
+					tt.Fatalf("%s: the scan lets %q pass, and %d members are not claimed", route, body, p.n)
+				}
+			}
+			p, err := prune(s, body)
+			if err != nil {
+				continue
+			}
+			again, err := prune(s, p.Body)
+			if err != nil || again.Unclaimed > 0 || !bytes.Equal(again.Body, p.Body) {
+				tt.Fatalf("%s: %q becomes %q, and that %q (%v)", route, body, p.Body, again.Body, err)
+			}
+		}
+	})
+}
+
+// FuzzEvent: what is left of an event is pruned to itself.
+//
+// Proves EDGE-13.
+func FuzzEvent(f *testing.F) {
+	for _, seed := range []string{"data: {\"kind\":\"a\"}\n\n", ": x\n\n", "data: [DONE]\n\n", "event: e\rdata: {\"evil\":1}\r\n\r\n", "data:{\ndata:}\n\n"} {
+		f.Add([]byte(seed))
+	}
+	t, err := Parse(fuzzTable)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(tt *testing.T, event []byte) {
+		p := t.PruneEvent("x", event)
+		if again := t.PruneEvent("x", p.Body); again.Unclaimed > 0 || !bytes.Equal(again.Body, p.Body) {
+			tt.Fatalf("%q becomes %q, and that %q", event, p.Body, again.Body)
+		}
+	})
+}
+
+func BenchmarkParse(b *testing.B) {
+	element := `{"id":"0123456789abcdef","text":"the user likes tea in the afternoon, and coffee before noon","any":{"memproxy_id":"x","n":1},"list":["a","b"]},`
+	body := []byte("[" + string(bytes.Repeat([]byte(element), 50)) + "{}]")
+	b.SetBytes(int64(len(body)))
+	for b.Loop() {
+		if _, err := jsondoc.Parse(body, 0); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkClaimed(b *testing.B) {
+	t, err := Parse(fuzzTable)
+	if err != nil {
+		b.Fatal(err)
+	}
+	element := `{"id":"0123456789abcdef","text":"the user likes tea in the afternoon, and coffee before noon","any":{"memproxy_id":"x","n":1},"list":["a","b"]},`
+	body := []byte("[" + string(bytes.Repeat([]byte(element), 50)) + "{}]")
+	b.SetBytes(int64(len(body)))
+	for b.Loop() {
+		if !claimed(t.answers["y"], body) {
+			b.Fatal("no")
+		}
+	}
+}

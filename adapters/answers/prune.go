@@ -1,0 +1,154 @@
+package answers
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// ErrShape says that an answer as a whole is not what its route answers with.
+var ErrShape = errors.New("answers: the answer is not of the route's shape")
+
+// maxNames bounds the names that are told of one answer, maxName their length.
+const (
+	maxNames = 8
+	maxName  = 64
+)
+
+// maxDepth bounds the nesting of answers.
+const maxDepth = 128
+
+// Prune returns a 2xx answer's body without what the route's line does not
+// claim; with everything claimed it is the body itself. A body that as a whole
+// is something else is ErrShape.
+func (t *Table) Prune(route string, body []byte) (memproxy.Pruned, error) {
+	return prune(t.answers[route], body)
+}
+
+// PruneFailed does so with an answer that is not 2xx.
+func (t *Table) PruneFailed(body []byte) (memproxy.Pruned, error) {
+	return prune(t.failed, body)
+}
+
+func prune(s *spec, body []byte) (memproxy.Pruned, error) {
+	whole := memproxy.Pruned{Body: body}
+	switch {
+	case len(bytes.TrimSpace(body)) == 0:
+		return whole, nil
+	case s == nil:
+		return memproxy.Pruned{}, ErrShape
+	case s.raw, claimed(s, body):
+		return whole, nil
+	}
+	doc, err := jsondoc.Parse(body, maxDepth)
+	if err != nil {
+		return memproxy.Pruned{}, err
+	}
+	p := pruning{e: doc.Edit()}
+	if !p.value(doc.Root, s, "") {
+		return memproxy.Pruned{}, ErrShape
+	}
+	if p.e.Empty() {
+		return whole, nil
+	}
+	return memproxy.Pruned{Body: p.e.Apply(), Unclaimed: p.n, Names: p.names}, nil
+}
+
+// pruning is one document being pruned.
+type pruning struct {
+	e     *jsondoc.Edits
+	n     int
+	names []string
+}
+
+// left notes what is left out. Names are the backend's, or of whoever writes
+// there: only those are told that look like names.
+func (p *pruning) left(at, name string) {
+	p.n++
+	if !plain(name) {
+		name = "?"
+	}
+	if name = at + "/" + name; len(p.names) < maxNames && len(name) <= maxName && !slices.Contains(p.names, name) {
+		p.names = append(p.names, name)
+	}
+}
+
+func plain(name string) bool {
+	for _, c := range name {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return name != "" && len(name) <= 40
+}
+
+// value reports whether a value is claimed, and cuts out of it what is not.
+func (p *pruning) value(v *jsondoc.Value, s *spec, at string) bool {
+	if s.any || v.Kind == jsondoc.Null {
+		return true
+	}
+	switch v.Kind {
+	case jsondoc.Object:
+		if s.object != nil {
+			return p.object(v, s.object, at)
+		}
+		if s.dict == nil {
+			return false
+		}
+		p.members(v, at, func(string) *spec { return s.dict })
+		return true
+	case jsondoc.Array:
+		if s.list == nil {
+			return false
+		}
+		gone := make([]bool, len(v.Elems))
+		for i, e := range v.Elems {
+			if gone[i] = !p.value(e, s.list, at+"/-"); gone[i] {
+				p.left(at, "-")
+			}
+		}
+		p.e.Array(v, func(i int) bool { return gone[i] })
+		return true
+	}
+	return s.scalar
+}
+
+func (p *pruning) object(v *jsondoc.Value, o *object, at string) bool {
+	if o.closed {
+		for name, m := range o.members {
+			if said := v.Get(name); m.only != nil && said != nil && !slices.Contains(m.only, said.Text()) {
+				return false
+			}
+		}
+	}
+	p.members(v, at, func(name string) *spec {
+		if m := o.members[name]; m != nil {
+			return m.spec
+		}
+		return o.rest
+	})
+	return true
+}
+
+func (p *pruning) members(v *jsondoc.Value, at string, of func(string) *spec) {
+	var gone []string
+	for i := range v.Members {
+		m := &v.Members[i]
+		s := of(m.Name)
+		if s == nil || !p.value(m.Value, s, at+"/"+short(m.Name)) {
+			gone = append(gone, m.Name)
+			p.left(at, m.Name)
+		}
+	}
+	p.e.Object(v, func(name string) bool { return slices.Contains(gone, name) }, nil)
+}
+
+func short(name string) string {
+	if plain(name) {
+		return name
+	}
+	return "?"
+}

@@ -1,0 +1,25 @@
+package answers
+
+import (
+	"encoding/json"
+	"errors"
+	"strconv"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Reply prunes an answer by its route and status. An error that is not made as
+// the backend's errors are (a hop's page, a trace) keeps its status and says
+// nothing else: there is nothing in it to take apart.
+func Reply(t *Table, rt memproxy.Route, reply memproxy.Reply) (memproxy.Pruned, error) {
+	if reply.Status >= 200 && reply.Status <= 299 {
+		return t.Prune(rt.ID, reply.Body)
+	}
+	p, err := t.PruneFailed(reply.Body)
+	var flaw *memproxy.Malformed
+	if !errors.Is(err, ErrShape) && !errors.As(err, &flaw) {
+		return p, err
+	}
+	body, err := json.Marshal(map[string]string{"detail": "the backend answered " + strconv.Itoa(reply.Status)})
+	return memproxy.Pruned{Body: body, Unclaimed: 1, Names: []string{"/"}, Type: "application/json"}, err
+}

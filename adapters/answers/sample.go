@@ -1,0 +1,70 @@
+package answers
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+)
+
+// sampleDepth bounds how often kinds nest in a sample.
+const sampleDepth = 3
+
+// Sample returns an answer of a route in which every member that is claimed
+// stands, for tests: each object also gets the members that add returns. It
+// reports how many objects there are.
+func (t *Table) Sample(route string, add map[string]any) (body []byte, objects int) {
+	s := sampling{add: add}
+	body, _ = json.Marshal(s.value(t.answers[route], 0)) // made of maps, lists and strings
+	return body, s.objects
+}
+
+// SampleEvent does so with an event of a route's stream; nil where it has none.
+func (t *Table) SampleEvent(route string, add map[string]any) (event []byte, objects int) {
+	if t.events[route] == nil {
+		return nil, 0
+	}
+	s := sampling{add: add}
+	body, _ := json.Marshal(s.value(t.events[route], 0))
+	return append(append([]byte("data: "), body...), "\n\n"...), s.objects
+}
+
+type sampling struct {
+	add     map[string]any
+	objects int
+	n       int
+}
+
+func (s *sampling) value(of *spec, depth int) any {
+	switch {
+	case of.object != nil && depth <= sampleDepth:
+		return s.object(of.object, depth)
+	case of.list != nil:
+		return []any{s.value(of.list, depth+1)}
+	case of.dict != nil:
+		return map[string]any{"name": s.value(of.dict, depth+1)}
+	case of.any:
+		return map[string]any{"anything": "at all"}
+	case of.object != nil:
+		return nil
+	}
+	s.n++
+	return "s" + strconv.Itoa(s.n)
+}
+
+func (s *sampling) object(o *object, depth int) map[string]any {
+	out := map[string]any{}
+	for name, m := range o.members {
+		if m.only != nil {
+			out[name] = slices.Min(m.only)
+			continue
+		}
+		out[name] = s.value(m.spec, depth+1)
+	}
+	if o.rest == nil {
+		s.objects++
+		for name, value := range s.add {
+			out[name] = value
+		}
+	}
+	return out
+}

@@ -1,0 +1,225 @@
+package answers
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Table is what a backend's answers are made of.
+type Table struct {
+	answers map[string]*spec // by route
+	events  map[string]*spec // of a stream's events, by route
+	kinds   map[string]map[string]string
+	objects map[string]*object
+	failed  *spec // of answers that are not 2xx
+}
+
+// Failed is the name under which a table keeps what errors are made of.
+const Failed = "!"
+
+// spec is what one value may be. Null is always claimed: it says nothing.
+type spec struct {
+	any, raw, scalar bool
+	object           *object
+	list, dict       *spec
+}
+
+// object is what the members of an object may be.
+type object struct {
+	members map[string]*member
+	rest    *spec // of members that have no line; nil: none
+	closed  bool  // a member says which kind it is
+}
+
+type member struct {
+	spec  *spec
+	only  []string // the words that it may be, if any
+	index int
+}
+
+// Parse reads a table. Lines are
+//
+//	answer ROUTE SPEC    what a route answers with; ROUTE ! is for errors
+//	event ROUTE SPEC     what the events of its stream are
+//	kind NAME            a kind of object, whose members follow
+//	  MEMBER SPEC        one of its members; * is every other one
+//
+// and a spec is s (a string, number, boolean or null), * (anything), =word
+// (that word), [SPEC] (a list), {SPEC} (an object with any members), raw (a
+// body that need not be JSON) or the name of a kind, or several of these with
+// | between them. A kind that stands twice has the members of both, a route
+// that stands twice what was said last.
+func Parse(texts ...string) (*Table, error) {
+	t := &Table{
+		answers: map[string]*spec{}, events: map[string]*spec{},
+		kinds: map[string]map[string]string{}, objects: map[string]*object{},
+	}
+	routes := [2]map[string]string{{}, {}}
+	for _, text := range texts {
+		kind := ""
+		for n, line := range strings.Split(text, "\n") {
+			words := strings.Fields(line)
+			switch {
+			case len(words) == 0 || strings.HasPrefix(words[0], "#"):
+			case words[0] == "kind" && len(words) == 2 && line[0] == 'k':
+				if kind = words[1]; t.kinds[kind] == nil {
+					t.kinds[kind] = map[string]string{}
+				}
+			case words[0] == "answer" && len(words) == 3 && line[0] == 'a':
+				routes[0][words[1]] = words[2]
+			case words[0] == "event" && len(words) == 3 && line[0] == 'e':
+				routes[1][words[1]] = words[2]
+			case kind != "" && len(words) == 2 && strings.ContainsAny(line[:1], " \t"):
+				t.kinds[kind][words[0]] = words[1]
+			default:
+				return nil, fmt.Errorf("answers: line %d: %q cannot be read", n+1, line)
+			}
+		}
+	}
+	for i, out := range [...]map[string]*spec{t.answers, t.events} {
+		for route, text := range routes[i] {
+			s, err := t.spec(text)
+			if err != nil {
+				return nil, fmt.Errorf("answers: %s: %w", route, err)
+			}
+			out[route] = s
+		}
+	}
+	for kind := range t.kinds { // also those that no route leads to
+		if _, err := t.object([]string{kind}); err != nil {
+			return nil, fmt.Errorf("answers: %w", err)
+		}
+	}
+	t.failed = t.answers[Failed]
+	delete(t.answers, Failed)
+	return t, nil
+}
+
+// Knows reports whether the table says what a route answers with.
+func (t *Table) Knows(route string) bool { return t.answers[route] != nil }
+
+// Routes are the routes that the table knows, sorted.
+func (t *Table) Routes() []string {
+	out := make([]string, 0, len(t.answers))
+	for route := range t.answers {
+		out = append(out, route)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Members are the members of a kind, sorted.
+func (t *Table) Members(kind string) []string {
+	out := make([]string, 0, len(t.kinds[kind]))
+	for name := range t.kinds[kind] {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// alternatives splits a spec at the bars that are in no bracket.
+func alternatives(text string) ([]string, error) {
+	var out []string
+	depth, from := 0, 0
+	for i, c := range text {
+		switch c {
+		case '[', '{':
+			depth++
+		case ']', '}':
+			if depth--; depth < 0 {
+				return nil, fmt.Errorf("%q closes what is not open", text)
+			}
+		case '|':
+			if depth == 0 {
+				out, from = append(out, text[from:i]), i+1
+			}
+		}
+	}
+	if depth != 0 {
+		return nil, fmt.Errorf("%q does not close what it opens", text)
+	}
+	return append(out, text[from:]), nil
+}
+
+// spec compiles a spec.
+func (t *Table) spec(text string) (*spec, error) {
+	alts, err := alternatives(text)
+	if err != nil {
+		return nil, err
+	}
+	s := &spec{}
+	var lists, dicts, kinds []string
+	for _, alt := range alts {
+		switch {
+		case alt == "*":
+			s.any = true
+		case alt == "raw":
+			s.raw = true
+		case alt == "s", strings.HasPrefix(alt, "="):
+			s.scalar = true
+		case strings.HasPrefix(alt, "[") && strings.HasSuffix(alt, "]"):
+			lists = append(lists, alt[1:len(alt)-1])
+		case strings.HasPrefix(alt, "{") && strings.HasSuffix(alt, "}"):
+			dicts = append(dicts, alt[1:len(alt)-1])
+		case t.kinds[alt] != nil:
+			kinds = append(kinds, alt)
+		default:
+			return nil, fmt.Errorf("%q is no kind", alt)
+		}
+	}
+	if len(lists) > 0 {
+		if s.list, err = t.spec(strings.Join(lists, "|")); err != nil {
+			return nil, err
+		}
+	}
+	if len(dicts) > 0 {
+		if s.dict, err = t.spec(strings.Join(dicts, "|")); err != nil {
+			return nil, err
+		}
+	}
+	if len(kinds) > 0 {
+		s.object, err = t.object(kinds)
+	}
+	return s, err
+}
+
+// object compiles what is one of several kinds: it may have the members of
+// all, and where a member says which kind it is, it must be one of them.
+func (t *Table) object(kinds []string) (*object, error) {
+	slices.Sort(kinds)
+	kinds = slices.Compact(kinds)
+	key := strings.Join(kinds, "|")
+	if o := t.objects[key]; o != nil {
+		return o, nil
+	}
+	o := &object{members: map[string]*member{}}
+	t.objects[key] = o // before its members: a kind may be inside itself
+	texts := map[string][]string{}
+	for _, kind := range kinds {
+		for name, text := range t.kinds[kind] {
+			texts[name] = append(texts[name], text)
+		}
+	}
+	for name, all := range texts {
+		slices.Sort(all)
+		s, err := t.spec(strings.Join(slices.Compact(all), "|"))
+		if err != nil {
+			return nil, fmt.Errorf("%s of %s: %w", name, key, err)
+		}
+		if name == "*" {
+			o.rest = s
+			continue
+		}
+		m := &member{spec: s, index: len(o.members)}
+		if len(all) == len(kinds) && !slices.ContainsFunc(all, func(text string) bool { return !strings.HasPrefix(text, "=") }) {
+			for _, text := range all {
+				m.only = append(m.only, text[1:])
+			}
+			o.closed = true
+		}
+		o.members[name] = m
+	}
+	return o, nil
+}

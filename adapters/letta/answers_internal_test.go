@@ -1,0 +1,78 @@
+package letta
+
+import (
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/answers/answerstest"
+)
+
+// Proves EDGE-13, CARD-1: every row's answer is claimed member by member, at
+// every level, and nothing else passes.
+func TestAnswersAreClaimed(t *testing.T) {
+	a, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	answerstest.Table(t, a, a.members)
+	for i := range table {
+		r := &table[i]
+		if r.shape != opaque && r.flags&(pass|public) == 0 && !a.members.Knows(r.id) {
+			t.Errorf("%s: what it answers with stands in no line of answers.txt", r.id)
+		}
+	}
+	for _, id := range a.members.Routes() {
+		if a.rows[id] == nil {
+			t.Errorf("answers.txt has a line for %s, which is no route", id)
+		}
+	}
+}
+
+// Proves EDGE-13, TRL-10: forms that the server's document does not say.
+func TestAnswersOfTheServer(t *testing.T) {
+	a, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		route  string
+		status int
+		body   string
+	}{
+		{"letta.delete_agent", 200, `{"message":"Agent id=agent-1 successfully deleted"}`},
+		{"letta.delete_block", 200, `null`},
+		{"letta.capture_messages", 200, `{"success":true,"messages_created":2,"run_ids":["run-1"]}`},
+		{"letta.cancel_message", 200, `{"run-1":"cancelled"}`},
+		{"letta.send_message", 409, `{"detail":{"code":"PENDING_APPROVAL","message":"m","pending_request_id":"message-1"}}`},
+		{"letta.send_message", 429, `{"error":{"type":"llm_rate_limit","message":"m","detail":null}}`},
+		{"letta.retrieve_agent", 404, `{"detail":"Agent not found"}`},
+		{"letta.create_block", 422, `{"trace_id":"","detail":"[]","examples":["x"]}`},
+	} {
+		got, err := a.Prune(memproxy.Route{ID: tc.route}, memproxy.Reply{Status: tc.status, Body: []byte(tc.body)})
+		if err != nil || got.Unclaimed != 0 || string(got.Body) != tc.body {
+			t.Errorf("%s %d: %q left out of %s: %v", tc.route, tc.status, got.Names, tc.body, err)
+		}
+	}
+	for _, event := range []string{
+		`data: {"message_type":"ping","id":"ping-1","date":"d","run_id":"run-1","seq_id":3}`,
+		`data: {"message_type":"stop_reason","stop_reason":"cancelled"}`,
+		`data: {"message_type":"usage_statistics","total_tokens":1,"seq_id":9,"run_id":"run-1"}`,
+		"event: error\ndata: {\"error\":\"e\",\"code\":\"INTERNAL_SERVER_ERROR\"}",
+		"event: cancelled\ndata: {\"message\":\"Run was cancelled\"}",
+		`data: {"message_type":"error_message","run_id":"run-1","error_type":"llm_error","message":"m","detail":"d","seq_id":1}`,
+		`data: [DONE]`, `: keep-alive`,
+	} {
+		event += "\n\n"
+		if got := a.PruneEvent(memproxy.Route{ID: "letta.send_message"}, []byte(event)); got.Unclaimed != 0 || string(got.Body) != event {
+			t.Errorf("%q becomes %q", event, got.Body)
+		}
+	}
+	for event, want := range map[string]string{
+		`data: {"message_type":"memory_dump","content":"canary"}`:                    "",
+		`data: {"message_type":"assistant_message","content":"a","canary":"canary"}`: "data: {\"message_type\":\"assistant_message\",\"content\":\"a\"}\n\n",
+	} {
+		if got := a.PruneEvent(memproxy.Route{ID: "letta.send_message"}, []byte(event+"\n\n")); string(got.Body) != want {
+			t.Errorf("%q becomes %q", event, got.Body)
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package mem0
+
+import (
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/answers/answerstest"
+)
+
+// Proves EDGE-13, CARD-1: every row's answer is claimed member by member, at
+// every level, and nothing else passes.
+func TestAnswersAreClaimed(t *testing.T) {
+	a, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	answerstest.Table(t, a, a.members)
+	for i := range table {
+		r := &table[i]
+		if r.shape != opaque && r.flags&(pass|public) == 0 && !a.members.Knows(r.id) {
+			t.Errorf("%s: what it answers with stands in no line of answers.txt", r.id)
+		}
+	}
+	for _, id := range a.members.Routes() {
+		if a.rows[id] == nil {
+			t.Errorf("answers.txt has a line for %s, which is no route", id)
+		}
+	}
+}
+
+// Proves EDGE-13, TRL-10: what the servers and the SDKs' types have passes as
+// it is: bodies in the forms that the wire has had.
+func TestAnswersOfTheServers(t *testing.T) {
+	a, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		route  string
+		status int
+		body   string
+	}{
+		{"mem0.server.search", 200, `{"results":[{"id":"a","memory":"m","hash":"h","metadata":{"any":[1]},"score":0.5,"created_at":"t","updated_at":"t","user_id":"u","agent_id":"g","run_id":"r","actor_id":"x","role":"user","attributed_to":"user","expiration_date":null,"score_details":{"semantic":0.1,"bm25":0.2,"raw":3}}],"relations":[{"source":"a","relationship":"b","destination":"c"}]}`},
+		{"mem0.server.add", 200, `{"results":[{"id":"a","memory":"m","event":"UPDATE","previous_memory":"old","actor_id":"x","role":"user"}],"relations":{"added_entities":[[{"source":"a","relationship":"b","target":"c"}]],"deleted_entities":[]}}`},
+		{"mem0.v1.add", 200, `[{"message":"m","status":"PENDING","event_id":"e"}]`},
+		{"mem0.v3.add", 200, `{"message":"m","status":"SUCCEEDED","event_id":"e","results":[{"id":"a","data":{"memory":"m"},"event":"ADD"}],"mem0_notice":"n"}`},
+		{"mem0.v3.list", 200, `{"count":1,"next":"https://h/x","previous":null,"results":[{"id":"a","memory":"m","session_id":null,"categories":["c"],"structured_attributes":{"year":2026},"replaced_by":null,"synthesized":false,"lifecycle_state":"active","score_breakdown":{"semantic":1,"bm25":0,"entity":0},"owner":"o","memory_type":"x"}]}`},
+		{"mem0.v1.history", 200, `[{"id":"h","memory_id":"m","input":[{"role":"user","content":"c"}],"old_memory":null,"new_memory":"n","user_id":"u","categories":[],"event":"ADD","metadata":null,"created_at":"t","updated_at":"t"}]`},
+		{"mem0.v1.event", 200, `{"id":"e","event_type":"ADD","status":"SUCCEEDED","payload":{"messages":[{"role":"user","content":"c"}]},"metadata":{},"results":[{"id":"a","data":{"memory":"m"},"event":"ADD","user_id":"u"}],"created_at":"t","updated_at":"t","started_at":"t","completed_at":"t","latency":1.5,"graph_status":null,"error":null}`},
+		{"mem0.v1.entities", 200, `{"count":1,"next":null,"previous":null,"results":[{"id":"1","name":"u","type":"user","owner":"o","metadata":{},"created_at":"t","updated_at":"t","total_memories":3}],"total_users":1,"total_agents":0,"total_apps":0,"total_runs":0}`},
+		{"mem0.v2.profile", 200, `{"profile":{"any":{"thing":1}},"status":"succeeded","entity_type":"user","entity_id":"u","updated_at":"t","generation_count":1,"error":null}`},
+		{"mem0.v1.export.get", 200, `{"whatever":["the","schema",{"says":1}]}`},
+		{"mem0.v1.summary", 200, `free text`},
+		{"mem0.server.get", 200, `null`},
+		{"mem0.server.get", 404, `{"detail":"Memory not found"}`},
+		{"mem0.server.add", 422, `{"detail":[{"type":"missing","loc":["body","messages"],"msg":"Field required","url":"https://u"}]}`},
+		{"mem0.server.add", 502, `{"detail":"d","code":"provider_timeout","request_id":"12345678"}`},
+		{"mem0.v1.get", 400, `{"error":"not a uuid"}`},
+		{"mem0.v1.get", 400, `["bad"]`},
+		{"mem0.v3.search", 400, `{"error":"e","details":{"message":"m"}}`},
+		{"mem0.rush.add", 429, `{"error":{"code":"c","message":"m"}}`},
+	} {
+		got, err := a.Prune(memproxy.Route{ID: tc.route}, memproxy.Reply{Status: tc.status, Body: []byte(tc.body)})
+		if err != nil || got.Unclaimed != 0 || string(got.Body) != tc.body {
+			t.Errorf("%s %d: %q left out of %s: %v", tc.route, tc.status, got.Names, tc.body, err)
+		}
+	}
+	// The nearest things that must not pass.
+	for _, tc := range []struct{ route, body, want string }{
+		{"mem0.server.search", `{"results":[],"summary":"canary","linked_memories":[{"memory":"canary"}]}`, `{"results":[]}`},
+		{"mem0.server.search", `{"data":[{"memory":"canary"}],"results":[]}`, `{"results":[]}`},
+		{"mem0.server.search", `{"results":[{"id":"a","linked_memories":[{"memory":"canary"}]}]}`, `{"results":[{"id":"a"}]}`},
+		{"mem0.server.list", `{"results":[{"id":"a","data":{"memory":"m","text":"canary"}}]}`, `{"results":[{"id":"a","data":{"memory":"m"}}]}`},
+		{"mem0.v3.add", `{"event_id":"e","context":["canary"]}`, `{"event_id":"e"}`},
+	} {
+		got, err := a.Prune(memproxy.Route{ID: tc.route}, memproxy.Reply{Status: 200, Body: []byte(tc.body)})
+		if err != nil || string(got.Body) != tc.want {
+			t.Errorf("%s: %s becomes %s: %v", tc.route, tc.body, got.Body, err)
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package gate
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	"github.com/memproxy/memproxy"
+)
+
+// A Pruner is a Reader that knows every member of its backend's answers.
+type Pruner interface {
+	Reader
+	// Prune returns the answer without what no row claims. An answer that as a
+	// whole is not what the route answers with is an error; the gate then
+	// withholds it. Errors of the backend are pruned too, and never an error.
+	Prune(memproxy.Route, memproxy.Reply) (memproxy.Pruned, error)
+
+	// PruneEvent does so with one event of a stream; an empty body leaves the
+	// event out.
+	PruneEvent(memproxy.Route, []byte) memproxy.Pruned
+}
+
+// Unclaimed says what becomes of members of answers that no row claims.
+type Unclaimed string
+
+// The settings for unclaimed members.
+const (
+	// UnclaimedDrop leaves them out. It is what an empty setting means.
+	UnclaimedDrop Unclaimed = "drop"
+	// UnclaimedPass shows them, and counts and reports them all the same.
+	UnclaimedPass Unclaimed = "pass"
+)
+
+// maxUnclaimed bounds the names that are logged of one call.
+const maxUnclaimed = 8
+
+// leftovers are what nobody claimed of one call's answers.
+type leftovers struct {
+	n     int
+	names []string
+}
+
+// prune leaves out of an answer what no row claims. It comes before every other
+// filter: what nobody claimed, none of them knows.
+func (ret *returning) prune(ctx context.Context) error {
+	reply, err := ret.g.prune(ctx, ret.Admission, ret.reply)
+	ret.reply = reply
+	return err
+}
+
+func (g *Gate) prune(ctx context.Context, a *Admission, reply memproxy.Reply) (memproxy.Reply, error) {
+	pruner, ok := a.call.Backend.Adapter.(Pruner)
+	if !ok || !a.Inspect {
+		return reply, nil
+	}
+	p, err := pruner.Prune(a.call.Route, reply)
+	pass := a.rules.Unclaimed == UnclaimedPass
+	switch {
+	case err != nil && pass:
+		g.left(ctx, a, memproxy.Pruned{Unclaimed: 1, Names: []string{"/"}})
+		return reply, nil
+	case err != nil:
+		return reply, err
+	}
+	g.left(ctx, a, p)
+	if pass || p.Unclaimed == 0 {
+		return reply, nil
+	}
+	reply.Body = p.Body
+	if p.Type != "" {
+		reply.Header = maps.Clone(reply.Header)
+		reply.Header.Set("Content-Type", p.Type)
+	}
+	return reply, nil
+}
+
+// left counts what was left out, or would have been, of a call's answers.
+func (g *Gate) left(ctx context.Context, a *Admission, p memproxy.Pruned) {
+	if p.Unclaimed == 0 {
+		return
+	}
+	a.leftovers.n += p.Unclaimed
+	for _, name := range p.Names {
+		if len(a.leftovers.names) < maxUnclaimed {
+			a.leftovers.names = append(a.leftovers.names, name)
+		}
+	}
+	g.opt.Meter.Unclaimed(ctx, a.call.Backend.Name, p.Unclaimed)
+}
+
+// Piece prunes an answer that a face puts together itself, of an agent's run.
+// What cannot be read is refused.
+func (g *Gate) Piece(ctx context.Context, a *Admission, reply memproxy.Reply) memproxy.Reply {
+	pruned, err := g.prune(ctx, a, reply)
+	if err != nil {
+		g.opt.Log.ErrorContext(ctx, "answer withheld", "decision", a.Decision.ID, "route", a.call.Route.ID, "error", err)
+		ret := &returning{Admission: a, g: g, reply: reply}
+		ret.refuse(StatusBadGateway, memproxy.UpstreamMalformed, "the backend's answer could not be read, so it could not be filtered")
+		return ret.reply
+	}
+	return pruned
+}
+
+// Event prunes one event of a stream. What comes back is to be sent on; it may
+// be nothing.
+func (g *Gate) Event(ctx context.Context, a *Admission, event []byte) []byte {
+	pruner, ok := a.call.Backend.Adapter.(Pruner)
+	if !ok || !a.Inspect {
+		return event
+	}
+	p := pruner.PruneEvent(a.call.Route, event)
+	g.left(ctx, a, p)
+	if a.rules.Unclaimed == UnclaimedPass {
+		return event
+	}
+	return p.Body
+}
+
+// tellUnclaimed puts into the outcome's reasons and the log what nobody
+// claimed. Names are for the log only: they are the backend's words.
+func (ret *returning) tellUnclaimed(ctx context.Context) {
+	u := &ret.leftovers
+	if u.n == 0 {
+		return
+	}
+	what := "left out"
+	if ret.rules.Unclaimed == UnclaimedPass {
+		what = "passed on"
+	}
+	ret.reasons = append(ret.reasons, memproxy.Reason{
+		Code: memproxy.AnswerUnclaimed, Detail: fmt.Sprintf("%d members of the answer that no row claims were %s", u.n, what),
+	})
+	ret.g.opt.Log.WarnContext(ctx, "members of an answer that no row claims were "+what, "decision", ret.Decision.ID,
+		"backend", ret.call.Backend.Name, "route", ret.call.Route.ID, "members", u.n, "names", u.names)
+	*u = leftovers{}
+}
