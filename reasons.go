@@ -46,7 +46,7 @@ const (
 	IntegrityChain    ReasonCode = "integrity.chain"    // its history stands behind a break of the chain
 
 	ReviewApproved ReasonCode = "review.approved" // a held write that a reviewer approved
-	SessionLocked  ReasonCode = "session.locked"  // too many rejections; a reviewer unlocks it
+	SessionLocked  ReasonCode = "session.locked"  // too many rejections; it ends by itself, or a reviewer unlocks it
 	StateWithheld  ReasonCode = "state.withheld"  // memories left out of an answer for the state that they are in
 	StateSanitised ReasonCode = "state.sanitised" // dangerous spans of memories were replaced in an answer
 	TrustBelow     ReasonCode = "trust.below"     // memories of less confidence than the caller asked for were left out

@@ -133,9 +133,16 @@ type Session struct {
 	Last       time.Time      `json:"last"`
 	Passed     int            `json:"passed"`
 	Held       int            `json:"held"`
-	Rejections int            `json:"rejections"` // in all
-	Strikes    int            `json:"strikes"`    // since it was last unlocked
-	Locked     time.Time      `json:"locked,omitzero"`
+	Rejections int            `json:"rejections"`      // in all
+	Strikes    int            `json:"strikes"`         // those that count, see LockLimits
+	Limit      int            `json:"limit,omitempty"` // how many lock it; zero: none do
+	Struck     time.Time      `json:"last_rejection,omitzero"`
+	Locked     time.Time      `json:"locked,omitzero"` // while it is
+	Until      time.Time      `json:"locked_until,omitzero"`
+	Counted    time.Time      `json:"-"` // Strikes are counted from then on
+	Kind       SessionKind    `json:"kind,omitempty"`
+	User       string         `json:"user,omitempty"` // the end user, where one was named
+	Name       string         `json:"name,omitempty"` // the caller's name of the session
 	Unlocked   time.Time      `json:"unlocked,omitzero"`
 	UnlockedBy string         `json:"unlocked_by,omitempty"`
 	Ended      time.Time      `json:"ended,omitzero"`
@@ -152,16 +159,12 @@ type ReasonTally struct {
 
 // SessionEvent is one decision in a session.
 type SessionEvent struct {
-	Tenant  string `json:"-"`
-	Session string `json:"-"`
-	// Strikes, if set, is how many rejections within Window lock the session,
-	// instead of the ledger's own number since it began or was unlocked.
-	Strikes   int           `json:"-"`
-	Window    time.Duration `json:"-"`
-	Principal string        `json:"principal"`
-	Decision  string        `json:"decision"`
-	Verdict   Verdict       `json:"verdict"`
-	Route     string        `json:"route,omitempty"`
-	Reasons   []Reason      `json:"reasons,omitempty"`
-	Time      time.Time     `json:"time"`
+	Tenant    string    `json:"-"`
+	Session   string    `json:"-"`
+	Principal string    `json:"principal"`
+	Decision  string    `json:"decision"`
+	Verdict   Verdict   `json:"verdict"`
+	Route     string    `json:"route,omitempty"`
+	Reasons   []Reason  `json:"reasons,omitempty"`
+	Time      time.Time `json:"time"`
 }

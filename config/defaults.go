@@ -93,13 +93,7 @@ func (c *Config) defaults() {
 	set(&c.Ownership.Changed, "report")
 	set(&c.Review.Answer, "accept")
 	set(&c.Review.Reevaluate, "note")
-	if c.Sessions.Strikes == 0 {
-		c.Sessions.Strikes = 3
-	}
-	if c.Sessions.PrincipalStrikes == nil {
-		most := 10
-		c.Sessions.PrincipalStrikes = &most
-	}
+	c.Sessions.defaults()
 	if c.Review.Need == 0 {
 		c.Review.Need = 1
 	}
@@ -203,4 +197,30 @@ func (c *Config) tenants() (tenants map[string]bool, open bool) {
 		}
 	}
 	return tenants, false
+}
+
+// defaults also takes up what stands under the old names.
+func (s *Sessions) defaults() {
+	number := func(at **int, old, def int) {
+		if *at == nil {
+			*at = &def
+			if old >= 0 {
+				*at = &old
+			}
+		}
+	}
+	session, user := -1, -1
+	if s.Strikes > 0 {
+		session = s.Strikes
+	}
+	if s.PrincipalStrikes != nil {
+		user = *s.PrincipalStrikes
+	}
+	number(&s.MaxRejections, session, 3)
+	number(&s.MaxUserRejections, user, 10)
+	number(&s.MaxPrincipalRejections, -1, 10**s.MaxUserRejections)
+	if s.LockFor == nil {
+		hour := Duration(time.Hour)
+		s.LockFor = &hour
+	}
 }

@@ -27,10 +27,14 @@ type Webhook struct {
 }
 
 // Sessions says when writes are locked: three rejections show somebody who
-// tries doors.
+// tries doors. A change holds for what was counted before.
 type Sessions struct {
-	Strikes          int  `yaml:"strikes,omitempty" doc:"so many rejected writes lock a session's writes until a reviewer unlocks it" default:"3" min:"1" max:"100"`
-	PrincipalStrikes *int `yaml:"principal_strikes,omitempty" doc:"so many rejected writes of one caller within an hour, in whatever sessions or none, lock all of its writes until a reviewer unlocks it; what the operator's own policies alone refuse does not count; 0 is never" default:"10" min:"0" max:"100"`
+	MaxRejections          *int      `yaml:"max_rejections,omitempty" doc:"so many rejected writes of one caller lock a session's writes; 0 is never" default:"3" min:"0" max:"100"`
+	MaxUserRejections      *int      `yaml:"max_user_rejections,omitempty" doc:"so many rejected writes of one caller on behalf of one end user (or of none that is named) within an hour, in whatever sessions or none, lock its writes for that user; what the operator's own policies alone refuse does not count; 0 is never" default:"10" min:"0" max:"100"`
+	MaxPrincipalRejections *int      `yaml:"max_principal_rejections,omitempty" doc:"so many of one caller for whomever, within an hour, lock all of its writes; one end user adds at most max_user_rejections; 0 is never; absent: ten times max_user_rejections" default:"100" min:"0" max:"1000"`
+	LockFor                *Duration `yaml:"lock_for,omitempty" doc:"how long a lock lasts, unless a reviewer unlocks earlier" default:"1h0m0s" min:"1s"`
+	Strikes                int       `yaml:"strikes,omitempty" doc:"the old name of max_rejections, which counts where both are there" min:"1" max:"100"`
+	PrincipalStrikes       *int      `yaml:"principal_strikes,omitempty" doc:"the old name of max_user_rejections, which counts where both are there" min:"0" max:"100"`
 }
 
 // Ledger is where provenance, holds and versions are kept.

@@ -56,7 +56,7 @@ var admission = [...]step{
 	{signal.SpanTenancy, tenancy, memproxy.InternalError, undecoded},
 	{signal.SpanSession, locked, memproxy.LedgerUnavailable, unlocked},
 	{signal.SpanPolled, polled, memproxy.LedgerUnavailable, unpolled},
-	{signal.SpanOwn, own, memproxy.UpstreamUnavailable, untargeted},
+	{signal.SpanOwn, ownUnlocked, memproxy.UpstreamUnavailable, untargeted},
 	{signal.SpanScreen, screen, memproxy.InternalError, unscreened},
 	{signal.SpanClamp, clamp, memproxy.InternalError, unweighed},
 	{signal.SpanRule, rule, memproxy.PolicyError, undecoded},
@@ -98,7 +98,7 @@ func (g *Gate) Admit(ctx context.Context, c *Call) *Admission {
 		g.opt.Steps.At(memproxy.StepHoldKept)
 	}
 	g.putAside(ctx, r)
-	g.discipline(ctx, r)
+	g.discipline(ctx, r, r.session(), r.endUser())
 	g.contest(ctx, r.Admission)
 	g.picture(ctx, r)
 	if r.Decision.Verdict.Stops() && r.Reply == nil {

@@ -171,6 +171,13 @@ func (l *fakeLedger) Bind(_ context.Context, rows ...memproxy.Ownership) ([]memp
 	}
 	return out, nil
 }
+func (l *fakeLedger) SessionLocked(context.Context, string, ...string) (memproxy.Lock, error) {
+	return memproxy.Lock{}, l.err
+}
+
+func (l *fakeLedger) NoteSession(context.Context, memproxy.SessionEvent) (memproxy.Session, bool, error) {
+	return memproxy.Session{}, false, l.err
+}
 
 type fakeBudget struct {
 	mu       sync.Mutex

@@ -42,10 +42,6 @@ type Options struct {
 	// for callers who shall know at once.
 	RefuseHolds bool
 
-	// CallerStrikes is how many rejections within an hour lock a caller's
-	// writes, in whatever sessions they came. Zero: none do.
-	CallerStrikes int
-
 	// Clock and NewID are injected so that tests are deterministic. NewID
 	// returns a new decision id: unguessable, unique, printable, at most 64
 	// bytes.

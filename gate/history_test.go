@@ -3,6 +3,7 @@ package gate_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +19,7 @@ type fullLedger struct {
 	standings map[string]memproxy.Standing
 	history   []string
 	strikes   map[string]int
+	late      bool // locks are not seen yet
 	marks     []string
 	changes   []memproxy.StateChange
 	err       error
@@ -51,17 +53,18 @@ func (l *fullLedger) note(vs []memproxy.Version) (int, error) {
 	}
 	return len(vs), l.err
 }
-func (l *fullLedger) SessionLocked(_ context.Context, tenant string, sessions ...string) (string, error) {
+func (l *fullLedger) SessionLocked(_ context.Context, tenant string, sessions ...string) (memproxy.Lock, error) {
 	for _, s := range sessions {
-		if l.strikes[tenant+"/"+s] >= 3 {
-			return s, l.err
+		if limit := memproxy.DefaultLockLimits().Of(memproxy.SessionKeyOf(s).Kind); !l.late && l.strikes[tenant+"/"+s] >= limit {
+			return memproxy.Lock{ID: s, Until: noon.Add(time.Hour)}, l.err
 		}
 	}
-	return "", l.err
+	return memproxy.Lock{}, l.err
 }
 func (l *fullLedger) NoteSession(_ context.Context, e memproxy.SessionEvent) (memproxy.Session, bool, error) {
-	l.strikes[e.Tenant+"/"+e.Session]++
-	return memproxy.Session{}, l.strikes[e.Tenant+"/"+e.Session] == 3, l.err
+	k, limit := e.Tenant+"/"+e.Session, memproxy.DefaultLockLimits().Of(memproxy.SessionKeyOf(e.Session).Kind)
+	l.strikes[k]++
+	return memproxy.Session{ID: e.Session, Strikes: l.strikes[k], Limit: limit}, l.strikes[k] == limit, l.err
 }
 
 func fullRig(t *testing.T, change func(*rig)) (*rig, *fullLedger) {
@@ -210,11 +213,59 @@ func TestSessionsAreLocked(t *testing.T) {
 	wantCodes(t, in("s1", memproxy.Operation{Kind: memproxy.Recall}).Decision, memproxy.Allow)
 	wantCodes(t, in("s2", learn("fine")).Decision, memproxy.Allow)
 	wantCodes(t, in("", learn("bad")).Decision, memproxy.Deny, memproxy.PolicyForbid)
-	if l.strikes["acme/s1"] != 3 || len(l.strikes) != 1 {
+	if l.strikes["acme/session:agent:dev//s1"] != 3 || len(l.strikes) != 1 {
 		t.Errorf("strikes %v", l.strikes)
 	}
 	l.err = errBroken
 	wantCodes(t, in("s2", learn("fine")).Decision, memproxy.Deny, memproxy.LedgerUnavailable)
+}
+
+// Proves SYN-7: it takes many end users to lock a caller as a whole: what comes
+// in from one that is locked adds nothing.
+func TestManyUsersLockTheirCaller(t *testing.T) {
+	r, l := fullRig(t, nil)
+	r.rules.Policy = policy(func(q memproxy.Question) (memproxy.Ruling, error) {
+		if q.Operation.Items[0].Text == "bad" {
+			return memproxy.Ruling{Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Code: memproxy.ScreenRisk}}}, nil
+		}
+		return memproxy.Ruling{}, nil
+	})
+	write := func(user, text string) *gate.Admission {
+		op := learn(text)
+		op.Scope.User = user
+		return r.admit(op)
+	}
+	l.late = true // a hundred requests passed the lock's check before it was there
+	for range 100 {
+		wantCodes(t, write("mallory", "bad").Decision, memproxy.Deny, memproxy.ScreenRisk)
+	}
+	l.late = false
+	wantCodes(t, write("mallory", "fine").Decision, memproxy.Deny, memproxy.SessionLocked)
+	wantCodes(t, write("ann", "fine").Decision, memproxy.Allow)
+	for i := range 90 {
+		write(fmt.Sprint("user", i/9), "bad")
+	}
+	wantCodes(t, write("ann", "fine").Decision, memproxy.Deny, memproxy.SessionLocked)
+}
+
+// Proves SYN-7, EDGE-1: what a running agent is refused counts against the
+// caller that runs it, for the end user of the run, and not in a session that
+// is the agent.
+func TestSelfEditsCountAgainstTheirCaller(t *testing.T) {
+	r, l := fullRig(t, nil)
+	r.rules.Policy = policy(func(q memproxy.Question) (memproxy.Ruling, error) {
+		if q.Operation.Kind == memproxy.Learn {
+			return memproxy.Ruling{Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Code: memproxy.ScreenRisk}}}, nil
+		}
+		return memproxy.Ruling{}, nil
+	})
+	run := r.admit(memproxy.Operation{Kind: memproxy.Run, Scope: memproxy.Scope{User: "ann", Agent: "agent-1"}})
+	edit := learn("bad")
+	edit.Scope.Agent = "agent-1"
+	wantCodes(t, r.gate.Ask(context.Background(), run, memproxy.ToolCall{Tool: "memory_insert", Operation: &edit}).Decision, memproxy.Deny, memproxy.ScreenRisk)
+	if want := map[string]int{"acme/caller:agent:dev/ann": 1, "acme/caller:agent:dev": 1}; !maps.Equal(l.strikes, want) {
+		t.Errorf("counted %v, want %v", l.strikes, want)
+	}
 }
 
 // Proves SYN-9, TRL-9: new memories have a state and an end; those of callers

@@ -157,6 +157,8 @@ type Ledger interface {
 	// one transaction, and returns for each the one that then stands. Of callers
 	// that bind one id at once, all are told the same.
 	Bind(context.Context, ...memproxy.Ownership) ([]memproxy.Ownership, error)
+
+	Disciplinarian
 }
 
 // A Sweeper is a Ledger that can note the deletion of everything within a
@@ -205,10 +207,12 @@ type Confirmer interface {
 	Confirm(ctx context.Context, expires time.Time, keys ...memproxy.MemoryKey) error
 }
 
-// A Disciplinarian is a Ledger that counts a session's rejections.
+// A Disciplinarian counts rejections: by session, by principal and end user, and
+// by principal.
 type Disciplinarian interface {
-	// SessionLocked returns one of the sessions whose writes are locked, or "".
-	SessionLocked(ctx context.Context, tenant string, sessions ...string) (string, error)
+	// SessionLocked returns the lock that is in force on one of the records, by
+	// their ids, or the zero Lock.
+	SessionLocked(ctx context.Context, tenant string, ids ...string) (memproxy.Lock, error)
 
 	// NoteSession counts a decision; locked is set by the one that locks.
 	NoteSession(context.Context, memproxy.SessionEvent) (s memproxy.Session, locked bool, err error)

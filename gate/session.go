@@ -9,20 +9,23 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// callerWindow is the time in which a caller's rejections are counted over all
-// of its sessions.
-const callerWindow = time.Hour
-
-// session is the session whose writes are counted: the one that the caller
-// names, the run of the payload, or where agents run inside the backend the
-// agent; or "".
+// session is the session whose writes are counted, within those of the caller:
+// the one that it names, the run of the payload, or where agents run inside
+// the backend the agent; or "".
 func (r *run) session() string {
-	names := [3]string{r.call.Session}
-	if r.op != nil {
-		names[1] = r.op.Scope.Run
-		if _, runs := r.call.Backend.Adapter.(Turner); runs {
-			names[2] = r.op.Scope.Agent
-		}
+	name := r.namedSession()
+	if _, runs := r.call.Backend.Adapter.(Turner); name == "" && runs && r.op != nil {
+		name = r.op.Scope.Agent
+	}
+	return name
+}
+
+// namedSession is the session that the caller names, or the run of the
+// payload.
+func (a *Admission) namedSession() string {
+	names := [2]string{a.call.Session}
+	if a.op != nil {
+		names[1] = a.op.Scope.Run
 	}
 	for _, name := range names {
 		if name != "" && !strings.HasPrefix(name, memproxy.CallerPrefix) {
@@ -32,31 +35,84 @@ func (r *run) session() string {
 	return ""
 }
 
-// unlocked: nothing is written.
-func unlocked(r *run) bool {
-	if r.op == nil || !r.op.Kind.Writes() {
-		return true
+// endUser is on whose behalf an operation is, as far as it says: the user that
+// the payload names, else the one user whom everything belongs to that it
+// names by id.
+func (a *Admission) endUser() string {
+	if a.op == nil {
+		return ""
 	}
-	_, ok := r.g.opt.Ledger.(Disciplinarian)
-	return !ok
+	user := a.op.Scope.User
+	if user != "" {
+		return user
+	}
+	for _, row := range a.owners {
+		if u := row.Scope.User; u != "" && user != "" && u != user {
+			return ""
+		} else if u != "" {
+			user = u
+		}
+	}
+	return user
 }
 
-// locked refuses the writes of a session, or of a caller, that was rejected
-// too often.
-func locked(ctx context.Context, r *run) error {
-	ids := []string{memproxy.CallerSession(r.Principal.ID)}
-	if s := r.session(); s != "" {
-		ids = append(ids, s)
+// records are the records of rejections that a write on behalf of an end user
+// belongs to: the session's if it has a name, the principal's for this user,
+// and the principal's as a whole.
+func (r *run) records(name, user string) []memproxy.SessionKey {
+	who := r.Principal.ID
+	keys := []memproxy.SessionKey{
+		{Kind: memproxy.SessionUser, Principal: who, User: user},
+		{Kind: memproxy.SessionPrincipal, Principal: who},
 	}
-	which, err := r.g.opt.Ledger.(Disciplinarian).SessionLocked(ctx, r.Principal.Tenant, ids...)
-	if err != nil || which == "" {
+	if name != "" {
+		keys = append(keys, memproxy.SessionKey{Kind: memproxy.SessionNamed, Principal: who, User: user, Name: name})
+	}
+	return keys
+}
+
+// unlocked: nothing is written.
+func unlocked(r *run) bool { return r.op == nil || !r.op.Kind.Writes() }
+
+// namesUser: the end user is known from the payload, or not even now.
+func namesUser(r *run) bool { return unlocked(r) || r.op.Scope.User != "" || r.endUser() == "" }
+
+// locked refuses the writes of a session, of a principal for an end user, or of
+// a principal, that were rejected too often.
+func locked(ctx context.Context, r *run) error { return r.lockedFor(ctx, r.op.Scope.User) }
+
+// ownUnlocked is own, and then locked once more where the end user is the owner
+// of what is named. What a reviewer approved is not asked about.
+func ownUnlocked(ctx context.Context, r *run) error {
+	if err := own(ctx, r); err != nil || r.verdict.Stops() || namesUser(r) || has(r.reasons, memproxy.ReviewApproved) {
+		return err
+	}
+	if err := r.lockedFor(ctx, r.endUser()); err != nil {
+		r.g.opt.Log.ErrorContext(ctx, "locks could not be looked up", "decision", r.Decision.ID, "error", err)
+		r.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: "memproxy could not finish ruling on this request"})
+	}
+	return nil
+}
+
+func (r *run) lockedFor(ctx context.Context, user string) error {
+	var ids []string
+	for _, key := range r.records(r.session(), user) {
+		ids = append(ids, key.ID())
+	}
+	lock, err := r.g.opt.Ledger.SessionLocked(ctx, r.Principal.Tenant, ids...)
+	if err != nil || lock.ID == "" {
 		return err
 	}
 	what := "this session's writes are locked after too many rejections"
-	if which == ids[0] {
-		what = "this caller's writes are locked after too many rejections, in whatever sessions"
+	switch memproxy.SessionKeyOf(lock.ID).Kind {
+	case memproxy.SessionUser:
+		what = "this caller's writes for this end user are locked after too many rejections, in whatever sessions"
+	case memproxy.SessionPrincipal:
+		what = "this caller's writes are locked after too many rejections, in whatever sessions and for whomever"
 	}
-	r.refuse(StatusForbidden, memproxy.Reason{Code: memproxy.SessionLocked, Detail: what + "; a reviewer unlocks " + which})
+	r.refuse(StatusForbidden, memproxy.Reason{
+		Code: memproxy.SessionLocked, Detail: what + ", until " + lock.Until.UTC().Format(time.RFC3339) + " or until a reviewer unlocks " + lock.ID,
+	})
 	return nil
 }
 
@@ -64,44 +120,67 @@ func locked(ctx context.Context, r *run) error {
 // identity refused, and not what was unreadable, too much or could not be
 // ruled on.
 //
-// It counts in the session, and against the caller over an hour: who names
-// another session at every try, or none, is locked as well. A lock stops those
-// who try until something passes. Nothing passes a rule of the operator's own,
-// whatever is tried: it counts in sessions only, so that an edit that refuses
-// everybody for a while does not lock everybody for good.
-func (g *Gate) discipline(ctx context.Context, r *run) {
+// It counts against the caller, and against nobody else: in its session, for
+// the end user whom it names, whose locks leave other users of the same caller
+// alone, and in all, which takes the rejections of many users. A lock stops
+// those who try until something passes. Nothing passes a rule of the
+// operator's own, whatever is tried: it counts in sessions only, so that an
+// edit that refuses everybody for a while does not lock everybody.
+func (g *Gate) discipline(ctx context.Context, r *run, session, user string) {
 	d := &r.Decision
-	keeper, ok := g.opt.Ledger.(Disciplinarian)
-	if !ok || r.op == nil || !r.op.Kind.Writes() || !d.Verdict.Stops() || d.Status != StatusForbidden || !r.enforced() || has(d.Reasons, memproxy.SessionLocked) {
+	if r.op == nil || !r.op.Kind.Writes() || !d.Verdict.Stops() || d.Status != StatusForbidden || !r.enforced() || has(d.Reasons, memproxy.SessionLocked) {
 		return
 	}
 	ev := memproxy.SessionEvent{
 		Tenant: r.Principal.Tenant, Principal: r.Principal.ID, Decision: d.ID, Verdict: d.Verdict,
 		Route: r.call.Route.ID, Reasons: d.Reasons, Time: r.begun,
 	}
-	if ev.Session = r.session(); ev.Session != "" {
-		g.strike(ctx, keeper, ev)
-	}
-	probes := slices.ContainsFunc(d.Reasons, func(why memproxy.Reason) bool {
+	probes := d.Verdict == memproxy.Deny && slices.ContainsFunc(d.Reasons, func(why memproxy.Reason) bool {
 		// What is lowered or taken out on the way refuses nothing.
 		return !strings.HasPrefix(string(why.Code), "policy.") && why.Code != memproxy.TrustClamped && why.Code != memproxy.TrustAttribution && why.Code != memproxy.PayloadReserved
 	})
-	if g.opt.CallerStrikes > 0 && d.Verdict == memproxy.Deny && probes {
-		ev.Session, ev.Strikes, ev.Window = memproxy.CallerSession(r.Principal.ID), g.opt.CallerStrikes, callerWindow
-		g.strike(ctx, keeper, ev)
+	stop := false
+	for _, key := range r.records(session, user) {
+		if stop && key.Kind == memproxy.SessionPrincipal || !probes && key.Kind != memproxy.SessionNamed {
+			continue
+		}
+		ev.Session = key.ID()
+		s := g.count(ctx, r, ev)
+		// What comes in beside a lock of one user adds nothing to the whole.
+		stop = key.Kind == memproxy.SessionUser && s.Limit > 0 && s.Strikes > s.Limit
 	}
 }
 
-func (g *Gate) strike(ctx context.Context, keeper Disciplinarian, ev memproxy.SessionEvent) {
+// disciplineCall counts a tool call of a running agent against the caller that
+// runs it and the end user for whom, never against the agent.
+func (g *Gate) disciplineCall(ctx context.Context, a, asked *Admission) {
+	g.discipline(ctx, &run{Admission: asked, g: g}, a.namedSession(), a.endUser())
+}
+
+func (g *Gate) count(ctx context.Context, r *run, ev memproxy.SessionEvent) memproxy.Session {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
 	defer cancel()
-	_, locked, err := keeper.NoteSession(ctx, ev)
+	s, locked, err := g.opt.Ledger.NoteSession(ctx, ev)
 	switch {
 	case err != nil:
 		g.opt.Meter.LedgerFailed(ctx)
-		g.opt.Log.ErrorContext(ctx, "a rejection was not counted in its session", "decision", ev.Decision, "error", err)
+		g.opt.Log.ErrorContext(ctx, "a rejection was not counted", "decision", ev.Decision, "error", err)
 	case locked:
-		g.opt.Log.WarnContext(ctx, "writes are locked after too many rejections", "session", ev.Session, "principal", ev.Principal)
+		g.opt.Log.WarnContext(ctx, "writes are locked after too many rejections", "session", ev.Session, "principal", ev.Principal, "until", s.Until)
+		g.noteLock(ctx, r.Admission, s)
+	}
+	return s
+}
+
+// noteLock records a lock.
+func (g *Gate) noteLock(ctx context.Context, a *Admission, s memproxy.Session) {
+	ev := a.event
+	ev.Type, ev.Time = memproxy.EventLock, g.opt.Clock()
+	ev.Detail = s.ID + " is locked until " + s.Until.UTC().Format(time.RFC3339)
+	ev.Reasons = []memproxy.Reason{{Code: memproxy.SessionLocked, Rule: string(s.Kind), Detail: "too many rejections"}}
+	ev.Budget, ev.ContentSHA256, ev.Findings, ev.Facts = nil, "", nil, nil
+	if err := g.opt.Recorder.Note(ev); err != nil {
+		g.opt.Log.ErrorContext(ctx, "audit note lost", "decision", a.Decision.ID, "error", err)
 	}
 }
 

@@ -57,6 +57,7 @@ func (g *Gate) Ask(ctx context.Context, a *Admission, tc memproxy.ToolCall) *Adm
 		g.askSteps(ctx, r)
 	})
 	g.called(ctx, asked)
+	g.disciplineCall(ctx, a, asked)
 	g.keepCall(ctx, asked, tc)
 	return asked
 }

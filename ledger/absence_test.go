@@ -44,7 +44,7 @@ func TestAbsencesEnd(t *testing.T) {
 	defer askers.Wait()
 	defer close(stop)
 	for i := range 3 {
-		if id, err := l.SessionLocked(ctx, "acme", "s1", "s2"); err != nil || id != "" {
+		if id, err := l.SessionLocked(ctx, "acme", "s1", "s2"); err != nil || id.ID != "" {
 			t.Fatalf("locked after %d: %q, %v", i, id, err)
 		}
 		_, _, err := l.NoteSession(ctx, memproxy.SessionEvent{Tenant: "acme", Session: "s2", Principal: "agent:dev", Decision: string(rune('a' + i)), Verdict: memproxy.Deny, Time: clock.Now()})
@@ -52,7 +52,7 @@ func TestAbsencesEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if id, err := l.SessionLocked(ctx, "acme", "s1", "s2"); err != nil || id != "s2" {
+	if id, err := l.SessionLocked(ctx, "acme", "s1", "s2"); err != nil || id.ID != "s2" {
 		t.Errorf("after three rejections: %q, %v", id, err)
 	}
 	err := l.Retracted(ctx, memproxy.Retraction{Tenant: "acme", Author: "agent:dev", Text: "Ann drinks green tea every morning.", Confidence: 300, Time: clock.Now()})

@@ -3,6 +3,8 @@ package ledger
 import (
 	"errors"
 	"time"
+
+	"github.com/memproxy/memproxy"
 )
 
 // The defaults of Options.
@@ -20,8 +22,6 @@ const (
 	DefaultMaxHolds = 10000
 	// DefaultKeepVersions is the number of SYN-5.
 	DefaultKeepVersions = 10
-	// DefaultStrikes is the number of SYN-7.
-	DefaultStrikes = 3
 )
 
 // Options configure a ledger. The zero value is a ledger in memory.
@@ -60,8 +60,9 @@ type Options struct {
 	// KeepVersions is how many versions of a memory keep their text, besides
 	// the pinned ones. Zero is the default.
 	KeepVersions int
-	// Strikes is how many rejections lock a session. Zero is the default.
-	Strikes int
+	// Locks say how many rejections lock writes, and for how long. Nil are the
+	// defaults.
+	Locks *memproxy.LockLimits
 	// Notices queues a notice for whoever delivers them (Notices, Delivered)
 	// when a hold is put or ages and when a session is locked or ends. Without
 	// a deliverer leave it off.
@@ -72,8 +73,15 @@ type Options struct {
 }
 
 func (o *Options) complete() error {
-	if o.Timeout < 0 || o.Queue < 0 || o.MaxHolds < 0 || o.KeepVersions < 0 || o.Strikes < 0 {
-		return errors.New("ledger: timeout, queue, holds, versions and strikes must not be negative")
+	if o.Timeout < 0 || o.Queue < 0 || o.MaxHolds < 0 || o.KeepVersions < 0 {
+		return errors.New("ledger: timeout, queue, holds and versions must not be negative")
+	}
+	if o.Locks == nil {
+		limits := memproxy.DefaultLockLimits()
+		o.Locks = &limits
+	}
+	if k := o.Locks; k.Session < 0 || k.User < 0 || k.Principal < 0 || k.Window <= 0 || k.For <= 0 {
+		return errors.New("ledger: rejections that lock must not be negative, and their times positive")
 	}
 	if o.Path != "" && o.URL != "" {
 		return errors.New("ledger: either a file or a Postgres database")
@@ -98,9 +106,6 @@ func (o *Options) complete() error {
 	}
 	if o.KeepVersions == 0 {
 		o.KeepVersions = DefaultKeepVersions
-	}
-	if o.Strikes == 0 {
-		o.Strikes = DefaultStrikes
 	}
 	if o.Lost == nil {
 		o.Lost = func(int, error) {}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -19,21 +18,33 @@ const (
 	endStep = 200
 )
 
-const sessionColumns = `tenant, id, principal, begun, last, passed, held, rejections, strikes, locked, unlocked, unlocked_by, ended`
+const sessionColumns = `tenant, id, principal, begun, last, passed, held, rejections, strikes, struck, counted, unlocked, unlocked_by, ended`
 
+// scanSession reads a row as it is; a reader also needs lock.
 func scanSession(s scanner) (memproxy.Session, error) {
 	var v memproxy.Session
-	var begun, last, locked, unlocked, ended int64
-	err := s.Scan(&v.Tenant, &v.ID, &v.Principal, &begun, &last, &v.Passed, &v.Held, &v.Rejections, &v.Strikes, &locked, &unlocked, &v.UnlockedBy, &ended)
-	v.Begun, v.Last, v.Locked, v.Unlocked, v.Ended = moment(begun), moment(last), moment(locked), moment(unlocked), moment(ended)
+	var begun, last, struck, counted, unlocked, ended int64
+	err := s.Scan(&v.Tenant, &v.ID, &v.Principal, &begun, &last, &v.Passed, &v.Held, &v.Rejections, &v.Strikes, &struck, &counted, &unlocked, &v.UnlockedBy, &ended)
+	v.Begun, v.Last, v.Struck, v.Counted, v.Unlocked, v.Ended = moment(begun), moment(last), moment(struck), moment(counted), moment(unlocked), moment(ended)
+	key := memproxy.SessionKeyOf(v.ID)
+	v.Kind, v.User, v.Name = key.Kind, key.User, key.Name
 	return v, err
 }
 
-// NoteSession counts a decision in its session, and locks the session's writes
-// at the Options.Strikes-th rejection since it began or was unlocked; locked is
-// set by that one only. A refused or held decision counts once. Events of an
-// ended session begin it again. The session comes back without reasons and
-// refusals.
+// lock says whether a session's writes are locked by today's limits.
+func (l *Ledger) lock(s *memproxy.Session, now time.Time) {
+	s.Limit, s.Locked, s.Until = l.opt.Locks.Of(s.Kind), time.Time{}, time.Time{}
+	if s.Limit > 0 && s.Strikes >= s.Limit {
+		if until := s.Struck.Add(l.opt.Locks.For); now.Before(until) {
+			s.Locked, s.Until = s.Struck, until
+		}
+	}
+}
+
+// NoteSession counts a decision in its session; locked is set by the one that
+// locks its writes. A refused or held decision counts once. Events of an ended
+// session begin it again, and so does a rejection the counting once a lock is
+// over. The session comes back without reasons and refusals.
 func (l *Ledger) NoteSession(ctx context.Context, e memproxy.SessionEvent) (s memproxy.Session, locked bool, err error) {
 	for _, part := range [...]string{e.Tenant, e.Session, e.Principal, e.Decision, e.Route} {
 		if err := storable(part); err != nil {
@@ -57,8 +68,9 @@ func (l *Ledger) NoteSession(ctx context.Context, e memproxy.SessionEvent) (s me
 }
 
 func (t *transaction) noteSession(e memproxy.SessionEvent) (s memproxy.Session, locked bool, err error) {
-	at := max(1, micros(t.l.opt.Clock()))
-	_, err = t.run(`INSERT INTO session (`+sessionColumns+`) VALUES (?,?,?,?,?,0,0,0,0,0,0,'',0) ON CONFLICT DO NOTHING`,
+	now := t.l.opt.Clock()
+	at := max(1, micros(now))
+	_, err = t.run(`INSERT INTO session (`+sessionColumns+`, locked) VALUES (?,?,?,?,?,0,0,0,0,0,0,0,'',0,0) ON CONFLICT DO NOTHING`,
 		e.Tenant, e.Session, e.Principal, at, at)
 	if err != nil {
 		return s, false, err
@@ -71,7 +83,7 @@ func (t *transaction) noteSession(e memproxy.SessionEvent) (s memproxy.Session, 
 		return s, false, err
 	}
 	if e.Verdict.Stops() {
-		fresh, err := t.noteRefusal(e, at)
+		fresh, err := t.noteRefusal(e, at, max(maxRefused, t.l.opt.Locks.Of(s.Kind)))
 		if err != nil || !fresh {
 			return s, false, err
 		}
@@ -79,34 +91,43 @@ func (t *transaction) noteSession(e memproxy.SessionEvent) (s memproxy.Session, 
 	switch e.Verdict {
 	case memproxy.Deny:
 		s.Rejections++
-		s.Strikes++
+		if err := t.strike(&s, at); err != nil {
+			return s, false, err
+		}
+		locked = s.Locked.IsZero()
+		t.l.lock(&s, now)
+		locked = locked && !s.Locked.IsZero()
 	case memproxy.Hold:
 		s.Held++
 	default:
 		s.Passed++
 	}
-	limit := t.l.opt.Strikes
-	if e.Strikes > 0 {
-		limit = e.Strikes
-		since := max(at-e.Window.Microseconds(), micros(s.Unlocked))
-		if _, err := t.one(`SELECT count(*) FROM session_event WHERE tenant = ? AND session = ? AND verdict = ? AND at > ?`,
-			[]any{e.Tenant, e.Session, memproxy.Deny.String(), since}, &s.Strikes); err != nil {
-			return s, false, err
-		}
-	}
-	if s.Locked.IsZero() && s.Strikes >= limit {
-		s.Locked, locked = moment(at), true
-	}
-	_, err = t.run(`UPDATE session SET passed = ?, held = ?, rejections = ?, strikes = ?, locked = ? WHERE tenant = ? AND id = ?`,
-		s.Passed, s.Held, s.Rejections, s.Strikes, micros(s.Locked), e.Tenant, e.Session)
+	_, err = t.run(`UPDATE session SET passed = ?, held = ?, rejections = ?, strikes = ?, struck = ?, counted = ? WHERE tenant = ? AND id = ?`,
+		s.Passed, s.Held, s.Rejections, s.Strikes, micros(s.Struck), micros(s.Counted), e.Tenant, e.Session)
 	if err == nil && locked {
 		err = t.tell(memproxy.NoticeLocked, s)
 	}
 	return s, locked, err
 }
 
+// strike counts one more rejection, which is among the events already.
+func (t *transaction) strike(s *memproxy.Session, at int64) error {
+	if s.Limit > 0 && s.Strikes >= s.Limit && s.Locked.IsZero() { // a lock that is over
+		s.Strikes, s.Counted = 0, moment(at)
+	}
+	s.Struck = moment(at)
+	if s.Kind == memproxy.SessionNamed {
+		s.Strikes++
+		return nil
+	}
+	since := max(at-t.l.opt.Locks.Window.Microseconds()+1, micros(s.Counted))
+	_, err := t.one(`SELECT count(*) FROM session_event WHERE tenant = ? AND session = ? AND verdict = ? AND at >= ?`,
+		[]any{s.Tenant, s.ID, memproxy.Deny.String(), since}, &s.Strikes)
+	return err
+}
+
 // noteRefusal keeps a refusal and its reasons. It reports whether it is new.
-func (t *transaction) noteRefusal(e memproxy.SessionEvent, at int64) (bool, error) {
+func (t *transaction) noteRefusal(e memproxy.SessionEvent, at int64, keep int) (bool, error) {
 	n, err := t.run(`INSERT INTO session_event (tenant, session, decision, principal, verdict, route, reasons, at)
 		VALUES (?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING`,
 		e.Tenant, e.Session, e.Decision, e.Principal, e.Verdict.String(), e.Route, asJSON(e.Reasons), at)
@@ -123,7 +144,7 @@ func (t *transaction) noteRefusal(e memproxy.SessionEvent, at int64) (bool, erro
 	}
 	_, err = t.run(`DELETE FROM session_event WHERE tenant = ?1 AND session = ?2 AND decision IN
 		(SELECT decision FROM session_event WHERE tenant = ?1 AND session = ?2 ORDER BY at DESC, decision LIMIT 1000 OFFSET ?3)`,
-		e.Tenant, e.Session, maxRefused)
+		e.Tenant, e.Session, keep)
 	return true, err
 }
 
@@ -135,6 +156,7 @@ func (t *transaction) session(tenant, id string) (memproxy.Session, error) {
 	if err != nil {
 		return memproxy.Session{}, err
 	}
+	t.l.lock(&found[0], t.l.opt.Clock())
 	return found[0], nil
 }
 
@@ -172,41 +194,15 @@ func (t *transaction) tell(kind memproxy.NoticeKind, s memproxy.Session) error {
 	return t.notify(kind, s.Tenant, s.ID, s)
 }
 
-// SessionLocked returns the first in order of ids whose session's writes are
-// locked, or "". A session that is not known is not.
-func (l *Ledger) SessionLocked(ctx context.Context, tenant string, ids ...string) (string, error) {
-	args := []any{tenant}
-	var ask []absent
-	var era uint64
-	for _, id := range ids {
-		k := absent{"lock", tenant, id}
-		free, now := l.absent.has(k)
-		if storable(id) == nil && !free {
-			args, ask = append(args, id), append(ask, k)
-			if len(ask) == 1 {
-				era = now
-			}
-		}
-	}
-	if storable(tenant) != nil || len(args) == 1 {
-		return "", errors.Join(ctx.Err(), l.alive())
-	}
-	found, err := glance(ctx, l, "look up a session", scanText,
-		`SELECT id FROM session WHERE tenant = ? AND locked > 0 AND id IN (?`+strings.Repeat(",?", len(args)-2)+`) ORDER BY id LIMIT 1`, args...)
-	if err == nil && len(found) == 0 {
-		l.absent.note(era, ask...)
-	}
-	if err != nil || len(found) == 0 {
-		return "", err
-	}
-	return found[0], nil
-}
-
 // Session returns a session with its reasons, the most frequent first, and its
 // newest refusals. ErrUnknown when there is none.
 func (l *Ledger) Session(ctx context.Context, tenant, id string) (memproxy.Session, error) {
 	if storable(tenant) != nil || storable(id) != nil {
 		return memproxy.Session{}, ErrUnknown
+	}
+	id, err := l.named(ctx, tenant, id)
+	if err != nil {
+		return memproxy.Session{}, err
 	}
 	found, err := glance(ctx, l, "look up a session", scanSession, `SELECT `+sessionColumns+` FROM session WHERE tenant = ? AND id = ?`, tenant, id)
 	if err == nil && len(found) == 0 {
@@ -216,36 +212,12 @@ func (l *Ledger) Session(ctx context.Context, tenant, id string) (memproxy.Sessi
 		return memproxy.Session{}, err
 	}
 	s := found[0]
+	l.lock(&s, l.opt.Clock())
 	if s.Reasons, err = glance(ctx, l, "list a session's reasons", scanTally, sessionReasons, tenant, id); err != nil {
 		return s, err
 	}
 	s.Refused, err = glance(ctx, l, "list a session's refusals", scanEvent, sessionEvents, tenant, id)
 	return s, err
-}
-
-// Unlock lets a session write again, with no strike against it. ErrState when
-// it is not locked, ErrOwnReview for the session's own principal.
-func (l *Ledger) Unlock(ctx context.Context, tenant, id string, r memproxy.Review) error {
-	if err := checkReview(r); err != nil {
-		return err
-	}
-	if storable(tenant) != nil || storable(id) != nil {
-		return ErrUnknown
-	}
-	return l.change(ctx, func(t *transaction) error {
-		s, err := t.session(tenant, id)
-		switch {
-		case err != nil:
-			return err
-		case s.Principal == r.Reviewer:
-			return ErrOwnReview
-		case s.Locked.IsZero():
-			return fmt.Errorf("%w: the session is not locked", ErrState)
-		}
-		_, err = t.run(`UPDATE session SET locked = 0, strikes = 0, unlocked = ?, unlocked_by = ? WHERE tenant = ? AND id = ?`,
-			max(1, micros(t.l.opt.Clock())), r.Reviewer, tenant, id)
-		return err
-	})
 }
 
 // EndSessions ends the sessions in which nothing happened since a time and
@@ -259,6 +231,9 @@ func (l *Ledger) EndSessions(ctx context.Context, idleSince time.Time) ([]mempro
 			max(1, micros(t.l.opt.Clock())), micros(idleSince), endStep)
 		if err != nil {
 			return err
+		}
+		for i := range ended {
+			t.l.lock(&ended[i], t.l.opt.Clock())
 		}
 		for _, s := range ended {
 			if s.Rejections+s.Held == 0 {
@@ -276,8 +251,9 @@ func (l *Ledger) EndSessions(ctx context.Context, idleSince time.Time) ([]mempro
 	return ended, nil
 }
 
-// PruneSessions forgets the sessions that ended before a time, but not locked
-// ones: to wait must not unlock. It returns how many it forgot.
+// PruneSessions forgets the sessions that ended before a time, but not those
+// that may be locked: to be forgotten must not unlock. It returns how many it
+// forgot.
 func (l *Ledger) PruneSessions(ctx context.Context, before time.Time) (int, error) {
 	if before.IsZero() {
 		return 0, refused("prune sessions: no time given")
@@ -286,7 +262,8 @@ func (l *Ledger) PruneSessions(ctx context.Context, before time.Time) (int, erro
 		n := 0
 		err := l.do(ctx, &job{also: func(t *transaction) error {
 			gone, err := rows(t, scanSession, `DELETE FROM session WHERE (tenant, id) IN
-				(SELECT tenant, id FROM session WHERE ended > 0 AND ended < ? AND locked = 0 LIMIT ?) RETURNING `+sessionColumns, micros(before), pruneStep)
+				(SELECT tenant, id FROM session WHERE ended > 0 AND ended < ? AND struck <= ? LIMIT ?) RETURNING `+sessionColumns,
+				micros(before), micros(l.opt.Clock().Add(-l.opt.Locks.For)), pruneStep)
 			for _, s := range gone {
 				for _, table := range [...]string{"session_event", "session_reason"} {
 					_, derr := t.run(`DELETE FROM `+table+` WHERE tenant = ? AND session = ?`, s.Tenant, s.ID)

@@ -4,7 +4,7 @@ package ledger
 // dialect.ddl translates. A released one is never edited: later needs are a
 // further entry. Times are microseconds since 1970, zero for none.
 func migrations() []string {
-	return []string{ownershipTables, lifeTables, integrityTables, retractionTables, rollbackTables, todayTables, acceptTables, seenTables, nameTables}
+	return []string{ownershipTables, lifeTables, integrityTables, retractionTables, rollbackTables, todayTables, acceptTables, seenTables, nameTables, lockTables}
 }
 
 const ownershipTables = `
@@ -294,4 +294,12 @@ FROM (SELECT backend, name, tenant, written, row_number() OVER (PARTITION BY bac
 		UNION ALL SELECT backend, 'run:' || run, tenant, written FROM ownership WHERE run <> '') AS used) AS ranked
 WHERE place = 1
 ON CONFLICT DO NOTHING;
+`
+
+// lockTables: whether a session is locked follows from what was counted, not
+// from a flag. What was locked before stays so for as long as a lock lasts.
+const lockTables = `
+ALTER TABLE session ADD COLUMN struck INTEGER NOT NULL DEFAULT 0; -- the last rejection
+ALTER TABLE session ADD COLUMN counted INTEGER NOT NULL DEFAULT 0; -- strikes are counted from then on
+UPDATE session SET struck = CASE WHEN locked > 0 THEN locked ELSE last END WHERE rejections > 0;
 `

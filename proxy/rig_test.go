@@ -125,6 +125,12 @@ func (*quiet) Put(context.Context, ...memproxy.Ownership) error { return nil }
 func (*quiet) Bind(_ context.Context, rows ...memproxy.Ownership) ([]memproxy.Ownership, error) {
 	return rows, nil
 }
+func (*quiet) SessionLocked(context.Context, string, ...string) (memproxy.Lock, error) {
+	return memproxy.Lock{}, nil
+}
+func (*quiet) NoteSession(context.Context, memproxy.SessionEvent) (memproxy.Session, bool, error) {
+	return memproxy.Session{}, false, nil
+}
 func (*quiet) Charge(context.Context, memproxy.Charge) (memproxy.Allowance, error) {
 	return memproxy.Allowance{Granted: true, Refused: -1}, nil
 }

@@ -215,6 +215,13 @@ func TestSessions(t *testing.T) {
 			t.Errorf("%q does not say %q", s.Text, want)
 		}
 	}
+	page, err := r.client(bobToken).Sessions(t.Context(), memproxy.SessionFilter{})
+	if err != nil || len(page.Sessions) != 1 || page.Sessions[0].ID != "run/1" || page.Sessions[0].Until.IsZero() {
+		t.Errorf("%+v, %v; want the one that is locked", page, err)
+	}
+	if page, err := r.client(otherToken).Sessions(t.Context(), memproxy.SessionFilter{}); err != nil || len(page.Sessions) != 0 {
+		t.Errorf("another tenant: %+v, %v", page, err)
+	}
 	_, err = r.client(agentToken).Unlock(t.Context(), "run/1", review.UnlockRequest{Reason: "let me"})
 	wantStatus(t, "its own principal", err, 403)
 	_, err = r.client(otherToken).Session(t.Context(), "acme", "run/1")

@@ -33,6 +33,7 @@ const usage = `usage:
   memproxy memory   rollback -backend B (-version N | -sha256 HASH) [-newest HASH] -reason TEXT ID
   memproxy memory   pin -backend B [-version N] [-off] -reason TEXT ID
   memproxy memory   promote -backend B -reason TEXT ID
+  memproxy sessions list [-all] [-tenant T] [-principal P] [-limit N] [-cursor C]
   memproxy sessions summary|unlock [-tenant T] [-reason TEXT] ID
 
 all: -admin URL (http://127.0.0.1:9901), -token-file FILE or $` + TokenEnv + `, -json
@@ -57,7 +58,7 @@ type invocation struct {
 // flagValues are all flags; each command takes those that it names.
 type flagValues struct {
 	admin, tokenFile                               string
-	json, full, off                                bool
+	json, full, off, all                           bool
 	state, tenant, backend, principal, session     string
 	similarity, cursor, reason, outcome, kind, sha string
 	newest                                         string
@@ -86,6 +87,7 @@ func verbs() map[string]verb {
 		"memory rollback":  {"backend kind version sha256 newest reason", 1, memoryRollbackCmd},
 		"memory pin":       {"backend kind version off reason", 1, memoryPinCmd},
 		"memory promote":   {"backend kind reason", 1, memoryPromoteCmd},
+		"sessions list":    {"all tenant principal limit cursor", 0, sessionsList},
 		"sessions summary": {"tenant", 1, sessionsSummary},
 		"sessions unlock":  {"tenant reason", 1, sessionsUnlock},
 	}
@@ -181,6 +183,8 @@ func (f *flagValues) define(fs *flag.FlagSet, names []string) {
 			fs.Int64Var(&f.version, name, 0, "number of the version")
 		case "full":
 			fs.BoolVar(&f.full, name, false, "as it is, not sanitised; it may be an attack")
+		case "all":
+			fs.BoolVar(&f.all, name, false, "what is not locked, too")
 		case "off":
 			fs.BoolVar(&f.off, name, false, "unpin")
 		default:

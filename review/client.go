@@ -175,6 +175,23 @@ func (c *Client) Batch(ctx context.Context, in BatchRequest) (b BatchAnswer, err
 	return b, c.do(ctx, http.MethodPost, []string{"holds", "batch"}, nil, in, &b)
 }
 
+// Sessions lists what is locked, or all records of rejections.
+func (c *Client) Sessions(ctx context.Context, f memproxy.SessionFilter) (page memproxy.SessionPage, err error) {
+	q := url.Values{}
+	for name, value := range map[string]string{"tenant": f.Tenant, "principal": f.Principal, "cursor": f.After} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	if f.All {
+		q.Set("all", "true")
+	}
+	if f.Limit > 0 {
+		q.Set("limit", strconv.Itoa(f.Limit))
+	}
+	return page, c.do(ctx, http.MethodGet, []string{"sessions"}, q, nil, &page)
+}
+
 // Session summarises a session. The tenant may be left out by who has one only.
 func (c *Client) Session(ctx context.Context, tenant, id string) (s SessionSummary, err error) {
 	q := url.Values{}

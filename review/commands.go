@@ -3,6 +3,8 @@ package review
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -188,6 +190,37 @@ func memoryPromoteCmd(ctx context.Context, in *invocation) error {
 		}
 		p.line("%d of %d reviewers agreed", out.Have, out.Need)
 	})
+}
+
+func sessionsList(ctx context.Context, in *invocation) error {
+	f := memproxy.SessionFilter{Tenant: in.f.tenant, Principal: in.f.principal, All: in.f.all, After: in.f.cursor, Limit: in.f.limit}
+	page, err := in.client.Sessions(ctx, f)
+	if err != nil {
+		return err
+	}
+	return in.print(page, func(p *printer) {
+		p.row("ID", "WHAT", "PRINCIPAL", "USER", "REJECTIONS", "LAST", "LOCKED UNTIL", "WHY")
+		for _, s := range page.Sessions {
+			p.row(s.ID, s.Kind, s.Principal, s.User, fmt.Sprint(s.Strikes, " of ", s.Limit), at(s.Struck), at(s.Until), whys(s.Reasons))
+		}
+		if page.Next != "" {
+			p.line("more: -cursor %s", page.Next)
+		}
+	})
+}
+
+// whys are the most frequent reasons, each with the most that one rule of it
+// gave.
+func whys(reasons []memproxy.ReasonTally) string {
+	var out []string
+	seen := map[memproxy.ReasonCode]bool{}
+	for _, r := range reasons {
+		if !seen[r.Code] && len(out) < 3 {
+			seen[r.Code] = true
+			out = append(out, fmt.Sprintf("%s (%d)", r.Code, r.Count))
+		}
+	}
+	return strings.Join(out, ", ")
 }
 
 func sessionsSummary(ctx context.Context, in *invocation) error {

@@ -36,6 +36,10 @@ func routes() []route {
 		{"POST", "/v1/holds/{id}/resolve", "resolveHold", RoleReview, "Say what became of a write of which it is not known whether it was sent.", nil, ResolveRequest{}, Settled{}, resolveHold},
 		{"POST", "/v1/holds/{id}/shred", "shredHold", RoleReview, "Destroy a held write's content, for good.", nil, Reason{}, Settled{}, shredHold},
 		{"POST", "/v1/holds/batch", "batchHolds", RoleReview, "Approve or reject all waiting holds of a similarity group, as they were listed.", nil, BatchRequest{}, BatchAnswer{}, batchHolds},
+		{"GET", "/v1/sessions", "listSessions", RoleView, "What is locked, whose it is, why and until when; or all records of rejections.", []param{
+			tenant, {"principal", "id of the caller"}, {"all", `"true": what is not locked, too`},
+			{"cursor", "next of the page before"}, {"limit", "size of a page, at most 500"},
+		}, nil, memproxy.SessionPage{}, listSessions},
 		{"GET", "/v1/sessions/{id}/summary", "sessionSummary", RoleView, "What was refused in a session and why.", []param{tenant}, nil, SessionSummary{}, sessionSummary},
 		{"POST", "/v1/sessions/{id}/unlock", "unlockSession", RoleReview, "Let a locked session write again.", nil, UnlockRequest{}, SessionSummary{}, unlockSession},
 		{"GET", memory + "/history", "memoryHistory", RoleView, "A memory's versions, the newest first, without texts.",

@@ -29,6 +29,23 @@ func (c *call) session(named string) (memproxy.Session, error) {
 	return c.api.opt.Store.Session(c.ctx(), tenant, c.req.PathValue("id"))
 }
 
+func listSessions(c *call) (any, error) {
+	q := c.req.URL.Query()
+	tenant, err := c.tenant(q.Get("tenant"))
+	if err != nil {
+		return nil, err
+	}
+	f := memproxy.SessionFilter{Tenant: tenant, Principal: q.Get("principal"), All: q.Get("all") == "true", After: q.Get("cursor")}
+	if f.Limit, err = queryInt(q, "limit"); err != nil {
+		return nil, err
+	}
+	page, err := c.api.opt.Store.Sessions(c.ctx(), f)
+	if page.Sessions == nil {
+		page.Sessions = []memproxy.Session{}
+	}
+	return page, err
+}
+
 func sessionSummary(c *call) (any, error) {
 	s, err := c.session(c.req.URL.Query().Get("tenant"))
 	if err != nil {
@@ -59,11 +76,12 @@ func unlockSession(c *call) (any, error) {
 // Describe says in plain words what was refused in a session and why.
 func Describe(s memproxy.Session) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Session %s of %s, begun %s: %s passed, %s held for review, %s refused.",
-		s.ID, s.Principal, s.Begun.UTC().Format(time.RFC3339), writes(s.Passed), writes(s.Held), writes(s.Rejections))
+	fmt.Fprintf(&b, "%s, begun %s: %s passed, %s held for review, %s refused.",
+		whose(s), s.Begun.UTC().Format(time.RFC3339), writes(s.Passed), writes(s.Held), writes(s.Rejections))
 	switch {
 	case !s.Locked.IsZero():
-		fmt.Fprintf(&b, " Its writes are locked since %s, until a reviewer unlocks it.", s.Locked.UTC().Format(time.RFC3339))
+		fmt.Fprintf(&b, " Its writes are locked since %s, until %s or until a reviewer unlocks it.",
+			s.Locked.UTC().Format(time.RFC3339), s.Until.UTC().Format(time.RFC3339))
 	case !s.Unlocked.IsZero():
 		fmt.Fprintf(&b, " It was locked, and unlocked by %s.", s.UnlockedBy)
 	}
@@ -82,6 +100,28 @@ func Describe(s memproxy.Session) string {
 		b.WriteString(".")
 	}
 	return b.String()
+}
+
+// whose names a record of rejections.
+func whose(s memproxy.Session) string {
+	user := ""
+	if s.User != "" {
+		user = " for the end user " + s.User
+	}
+	switch s.Kind {
+	case memproxy.SessionUser:
+		if user == "" {
+			user = " for no end user by name"
+		}
+		return "All writes of " + s.Principal + user
+	case memproxy.SessionPrincipal:
+		return "All writes of " + s.Principal
+	}
+	name := s.Name
+	if name == "" {
+		name = s.ID
+	}
+	return "Session " + name + " of " + s.Principal + user
 }
 
 func writes(n int) string {

@@ -58,6 +58,7 @@ type MemoryStore interface {
 // SessionStore keeps the records of sessions.
 type SessionStore interface {
 	Session(ctx context.Context, tenant, id string) (memproxy.Session, error)
+	Sessions(context.Context, memproxy.SessionFilter) (memproxy.SessionPage, error)
 	Unlock(ctx context.Context, tenant, id string, r memproxy.Review) error
 }
 

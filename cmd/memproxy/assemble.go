@@ -112,7 +112,7 @@ func (a *app) assemble(ctx context.Context, cfg *config.Config) (_ *sidecar, err
 	s.fleet.tally = newTally(s.telemetry.Instruments())
 	s.gate, err = gate.New(gate.Options{
 		Identifier: identifier, Ledger: s.ledger, Budget: s.budget, Recorder: s.audit, Signer: signer,
-		Clock: s.clock, NewID: newID, Keeper: keeper{s.ledger}, RefuseHolds: s.cfg.Review.Answer == "refuse", Rejections: s.cfg.Limits.RejectionLimit(), CallerStrikes: *s.cfg.Sessions.PrincipalStrikes, Later: s.later.run, Suspect: s.suspect, Steps: s.steps,
+		Clock: s.clock, NewID: newID, Keeper: keeper{s.ledger}, RefuseHolds: s.cfg.Review.Answer == "refuse", Rejections: s.cfg.Limits.RejectionLimit(), Later: s.later.run, Suspect: s.suspect, Steps: s.steps,
 		Tracer: s.telemetry.Tracer(), Meter: s.fleet.tally, Log: s.log,
 	}, s.rules.current())
 	if err != nil {
@@ -211,11 +211,20 @@ func (s *sidecar) auditKey() (ed25519.PrivateKey, error) {
 
 // ledgerOptions are a file of one's own, or a database that replicas share.
 func (s *sidecar) ledgerOptions(vault *ledger.Vault) ledger.Options {
-	opt := ledger.Options{Path: s.path("ledger.db"), Clock: s.clock, Lost: s.lost, Vault: vault, Strikes: s.cfg.Sessions.Strikes, Notices: s.cfg.Review.Webhook != nil}
+	opt := ledger.Options{Path: s.path("ledger.db"), Clock: s.clock, Lost: s.lost, Vault: vault, Locks: s.lockLimits(), Notices: s.cfg.Review.Webhook != nil}
 	if u := s.cfg.Ledger.URL.Reveal(); u != "" {
 		opt.Path, opt.URL = "", u
 	}
 	return opt
+}
+
+// lockLimits are how many rejections lock writes. They hold for what was
+// counted before this start, too.
+func (s *sidecar) lockLimits() *memproxy.LockLimits {
+	c, limits := s.cfg.Sessions, memproxy.DefaultLockLimits()
+	limits.Session, limits.User, limits.Principal = *c.MaxRejections, *c.MaxUserRejections, *c.MaxPrincipalRejections
+	limits.For = c.LockFor.Time()
+	return &limits
 }
 
 // lost is told of ownership that could not be written: its memories are asked

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -31,6 +32,7 @@ type rig struct {
 	back  *recordingBackend
 	up    string // the backend itself
 	conf  string // the configuration's text
+	key   string // whose requests these are; "" is devToken
 }
 
 // lockedBuffer is a buffer that several goroutines may write.
@@ -164,7 +166,7 @@ func (r *rig) do(method, path, body string, header ...string) got {
 	if body != "" {
 		q.Header.Set("Content-Type", "application/json")
 	}
-	q.Header.Set("X-API-Key", devToken)
+	q.Header.Set("X-API-Key", cmp.Or(r.key, devToken))
 	for i := 0; i+1 < len(header); i += 2 {
 		q.Header.Del(header[i])
 	}

@@ -72,6 +72,12 @@ func (silent) Put(context.Context, ...memproxy.Ownership) error { return nil }
 func (silent) Bind(_ context.Context, rows ...memproxy.Ownership) ([]memproxy.Ownership, error) {
 	return rows, nil
 }
+func (silent) SessionLocked(context.Context, string, ...string) (memproxy.Lock, error) {
+	return memproxy.Lock{}, nil
+}
+func (silent) NoteSession(context.Context, memproxy.SessionEvent) (memproxy.Session, bool, error) {
+	return memproxy.Session{}, false, nil
+}
 func (silent) Charge(context.Context, memproxy.Charge) (memproxy.Allowance, error) {
 	return memproxy.Allowance{Granted: true, Refused: -1}, nil
 }

@@ -120,6 +120,8 @@ func RunLife(t *testing.T, open func(*testing.T, ledger.Options) (one, other *le
 		{"three rejections lock a session", sessionLocks},
 		{"a session that is idle ends", sessionEnds},
 		{"rejections count within a window", sessionWindows},
+		{"locks of sessions end", sessionLocksEnd},
+		{"locked sessions are listed", sessionLists},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			clock := NewClock()
