@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Proves EDGE-1: on the real server, memproxy is killed in mid-turn; the next
@@ -72,5 +73,69 @@ func TestLettaReconciler(t *testing.T) {
 	out, _ := run(t, nil, memproxyBinary(t), "audit", "query", "-dir", filepath.Join(dir, "state", "audit"), "-json", "-type", "decision")
 	if n := strings.Count(out, `"id":"system:reconciler"`); n < 4 {
 		t.Errorf("%s", fmt.Sprint(n, " denials recorded: ", tail(out, 2000)))
+	}
+}
+
+// Proves EDGE-16: with the interval that nobody set, every agent that waits
+// because memproxy was killed in mid-turn is free within two intervals of the
+// next start: in its own conversation, whole and streamed, in a named one, and
+// in the background.
+func TestLettaReconcilerInTime(t *testing.T) {
+	real, dir := startLetta(t), t.TempDir()
+	car := serveLettaWith(t, real, dir, "")
+	pending := func(at string) bool {
+		body := call(t, http.MethodGet, real+at, "", "", sdk...).body
+		return strings.Contains(body, "approval_request_message") && !strings.Contains(body, "approval_response_message")
+	}
+	waiting := map[string]string{} // where to look, by the case
+	for name, more := range map[string]string{
+		"whole": ``, "streamed": `,"streaming":true,"stream_tokens":true`, "background": `,"streaming":true,"background":true`,
+		"conversation": `,"streaming":false`, "conversation streamed": `,"streaming":true`,
+	} {
+		agent := newLettaAgent(t, real, strings.ReplaceAll(name, " ", "-"))
+		at, look := "/v1/agents/"+agent+"/messages", "/v1/agents/"+agent+"/messages?limit=20"
+		if strings.HasPrefix(name, "conversation") {
+			var conv struct{ ID string }
+			made := call(t, http.MethodPost, car.base+"/v1/conversations/?agent_id="+agent, "", `{}`, sdk...)
+			if err := json.Unmarshal([]byte(made.body), &conv); err != nil || conv.ID == "" {
+				t.Fatalf("%d %s", made.status, made.body)
+			}
+			at = "/v1/conversations/" + conv.ID + "/messages"
+			look = at + "?limit=20"
+		}
+		waiting[name] = look
+		go func() {
+			_, _ = tryCall(http.MethodPost, car.base+at, "", said(t, "SLEEP 3\n"+selfEdits, more), sdk...) // cut off
+		}()
+		waitFor(t, name+" at the server", func() bool {
+			log := call(t, http.MethodGet, real+"/_e2e/log", "", "").body
+			return strings.Contains(log, `"POST"`) && strings.Contains(log, at)
+		})
+	}
+	time.Sleep(500 * time.Millisecond) // all are with the model
+	car.kill()
+	for name, look := range waiting {
+		for end := time.Now().Add(20 * time.Second); !pending(look); time.Sleep(100 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Logf("%s: the server left no pause", name)
+				delete(waiting, name)
+				break
+			}
+		}
+	}
+	if waiting["whole"] == "" || waiting["conversation"] == "" || waiting["background"] == "" {
+		t.Fatalf("no pause to be found: %v", waiting)
+	}
+	serveLettaWith(t, real, dir, "")
+	start := time.Now()
+	for name, look := range waiting {
+		for pending(look) {
+			if time.Since(start) > 60*time.Second {
+				t.Errorf("%s: waits after two intervals", name)
+				break
+			}
+			time.Sleep(200 * time.Millisecond)
+		}
+		t.Logf("%s: free after %v", name, time.Since(start))
 	}
 }

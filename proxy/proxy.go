@@ -38,6 +38,7 @@ type Proxy struct {
 	journal   journal
 	unsettled unsettled
 	over      *lru.Cache[string, struct{}] // runs whose pause is over
+	swept     reconciliation
 }
 
 // New returns the handler.

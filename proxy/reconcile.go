@@ -14,10 +14,9 @@ import (
 // Bounds of a sweep.
 const (
 	// graces is for how many intervals a pause must have waited until it counts
-	// as nobody's: another replica may be about to answer it.
-	graces = 4
-	// maxSweep bounds the pages of one sweep.
-	maxSweep = 200
+	// as nobody's: another replica may be about to answer it. With one, an agent
+	// is free by the second sweep after its pause.
+	graces = 1
 	// maxAnswered is how many pauses that are over are remembered.
 	maxAnswered = 1 << 14
 	// recoveryLegs bounds the requests by which one pause is answered: the
@@ -148,106 +147,6 @@ func (p *Proxy) sweep(ctx context.Context) {
 	}
 }
 
-func (p *Proxy) sweepPages(ctx context.Context, recoverer gate.Recoverer) error {
-	w := sweeping{p: p, recoverer: recoverer, seen: map[string]bool{}, asked: map[string]memproxy.Reply{}}
-	for list := 0; ; list++ {
-		after := ""
-		for range maxSweep {
-			q, more := recoverer.Paused(list, after)
-			if !more {
-				return nil
-			}
-			reply, err := p.ask(ctx, q, nil)
-			if err != nil {
-				return err
-			}
-			pauses, err := recoverer.Pauses(list, reply)
-			if err != nil {
-				return err
-			}
-			fresh := false
-			for _, found := range pauses {
-				fresh = w.visit(ctx, found) || fresh
-			}
-			if !fresh {
-				break
-			}
-			after = pauses[len(pauses)-1].Run
-		}
-	}
-}
-
-// sweeping is one sweep on its way through the runs.
-type sweeping struct {
-	p         *Proxy
-	recoverer gate.Recoverer
-	seen      map[string]bool           // places; only the newest pause of one may wait still
-	asked     map[string]memproxy.Reply // for the places of an agent's pauses
-}
-
-// visit sees to a pause. Fresh says that it was not known to be over before.
-func (w *sweeping) visit(ctx context.Context, found memproxy.Pause) (fresh bool) {
-	if w.p.over.Contains(found.Run) {
-		if !found.Lost {
-			w.seen[placeOf(found)] = true
-		}
-		return false
-	}
-	if !found.Open {
-		return false // not yet, or never; it may come again
-	}
-	places := []memproxy.Pause{found}
-	var err error
-	// Nobody says when a lost run is over; it is by then.
-	over := !found.Lost || w.p.opt.Clock().Sub(found.Since) > w.p.opt.RunTimeout
-	if found.Lost {
-		places, err = w.places(ctx, found)
-	}
-	for _, at := range places {
-		var done bool
-		if done, err = w.settle(ctx, at); err != nil {
-			break
-		}
-		over = over && done
-	}
-	if err != nil {
-		w.p.opt.Log.WarnContext(ctx, "a pause could not be answered", "backend", w.p.opt.Name, "run", found.Run, "error", err)
-	} else if over {
-		w.p.over.Add(found.Run, struct{}{})
-	}
-	return true
-}
-
-// placeOf is where a pause is: an agent's own conversation, or another.
-func placeOf(found memproxy.Pause) string { return found.Agent + " " + found.Conversation }
-
-// places are where a lost pause may be.
-func (w *sweeping) places(ctx context.Context, found memproxy.Pause) ([]memproxy.Pause, error) {
-	reply, known := w.asked[found.Agent]
-	if !known {
-		var err error
-		if reply, err = w.p.ask(ctx, w.recoverer.Places(found), nil); err != nil {
-			return nil, err
-		}
-		w.asked[found.Agent] = reply
-	}
-	return w.recoverer.Placed(found, reply)
-}
-
-// settle answers a pause that has waited for long enough. Over says that it
-// need not be looked at again.
-func (w *sweeping) settle(ctx context.Context, found memproxy.Pause) (over bool, err error) {
-	place := placeOf(found)
-	if w.seen[place] {
-		return true, nil
-	}
-	w.seen[place] = true
-	if w.p.opt.Clock().Sub(found.Since) < graces*w.p.opt.Reconcile {
-		return false, nil
-	}
-	return w.p.recover(ctx, w.recoverer, found)
-}
-
 // recover declines what waits in a pause, until the run ends. Over says that
 // nothing of the gate's waits there any more.
 func (p *Proxy) recover(ctx context.Context, recoverer gate.Recoverer, found memproxy.Pause) (over bool, err error) {
@@ -320,12 +219,12 @@ func ignore(err, no error) error {
 }
 
 func (p *Proxy) prepareRecovery(ctx context.Context, turn memproxy.Turn) error {
-	for range 8 {
+	for range maxAsides {
 		q, more := turn.Prepare()
 		if !more {
 			return nil
 		}
-		reply, err := p.ask(ctx, q, nil)
+		reply, err := p.pay(ctx, q)
 		if err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -126,5 +127,113 @@ func TestSweepsLookWhereAPauseMayBe(t *testing.T) {
 		if count[never] != 0 {
 			t.Errorf("%q was looked at: %v", never, slices.Clip(s.looked))
 		}
+	}
+}
+
+// crowded has pauses of many agents, in pages of a hundred behind a run, and one
+// that is young at first. Each costs one request to be looked at.
+type crowded struct {
+	sleepy
+	runs  []memproxy.Pause
+	asked map[string]int
+}
+
+func (c *crowded) Paused(list int, after string) (memproxy.Request, bool) {
+	return memproxy.Request{Method: "GET", EscapedPath: "/page/" + after}, list == 0
+}
+
+func (c *crowded) Pauses(_ int, r memproxy.Reply) ([]memproxy.Pause, error) {
+	from := 0
+	for i, p := range c.runs {
+		if p.Run == string(r.Body) {
+			from = i + 1
+		}
+	}
+	return c.runs[from:min(len(c.runs), from+100)], nil
+}
+
+func (c *crowded) Recover(p memproxy.Pause) (memproxy.Request, memproxy.Recovery, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked[p.Run]++
+	return memproxy.Request{Method: "POST", EscapedPath: "/memory"}, &lookedAt{}, nil
+}
+
+// lookedAt is a pause that is over, as one request tells.
+type lookedAt struct {
+	nothing
+	asked bool
+}
+
+func (l *lookedAt) Prepare() (memproxy.Request, bool) {
+	return memproxy.Request{Method: "GET", EscapedPath: "/agent"}, !l.asked
+}
+
+func (l *lookedAt) Prepared(memproxy.Reply) error { l.asked = true; return nil }
+
+// Proves EDGE-16: hundreds of old pauses are looked at in time and not at once;
+// one that was young when it was first seen is looked at once it is not, also
+// behind a page of others.
+func TestSweepsTakeTheirTime(t *testing.T) {
+	start := time.Now()
+	var mu sync.Mutex
+	now := start
+	c := &crowded{asked: map[string]int{}}
+	for i := range 600 {
+		c.runs = append(c.runs, memproxy.Pause{Run: fmt.Sprint("run-", i), Agent: fmt.Sprint("agent-", i), Since: start.Add(-time.Hour), Open: true})
+	}
+	c.runs[170].Since = start
+	pages := 0
+	r := newRig(t, func(r *rig) {
+		r.opt.Adapter, r.opt.Reconcile = c, time.Millisecond
+		r.opt.Clock = func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
+		r.answer = func(w http.ResponseWriter, q *http.Request) {
+			mu.Lock()
+			defer mu.Unlock()
+			pages++
+			fmt.Fprint(w, strings.TrimPrefix(q.URL.Path, "/page/"))
+		}
+	})
+	p := r.Config.Handler.(*proxy.Proxy)
+	p.Start()
+	seen := func() (n int, young int, pagesNow int) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		mu.Lock()
+		defer mu.Unlock()
+		return len(c.asked), c.asked["run-170"], pages
+	}
+	wait := func(what string, is func() bool) {
+		t.Helper()
+		for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				n, young, pages := seen()
+				t.Fatalf("waited for %s: %d looked at, the young one %d times, %d pages", what, n, young, pages)
+			}
+		}
+	}
+	wait("some sweeps", func() bool { _, _, pages := seen(); return pages > 30 })
+	if n, young, _ := seen(); n > 256 || young != 0 {
+		t.Errorf("%d were looked at with no time passing, the young one %d times", n, young)
+	}
+	for range 80 { // half an hour, in steps of twenty-five seconds
+		mu.Lock()
+		now = now.Add(25 * time.Second)
+		at := pages
+		mu.Unlock()
+		wait("a sweep", func() bool { _, _, pages := seen(); return pages > at+1 })
+	}
+	wait("all of them", func() bool { n, young, _ := seen(); return n == 600 && young == 1 })
+	c.mu.Lock()
+	for run, n := range c.asked {
+		if n != 1 {
+			t.Errorf("%s was looked at %d times", run, n)
+		}
+	}
+	c.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if err := p.Close(ctx); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -42,6 +42,7 @@ type chain struct {
 	size    int
 	lost    bool // the stream grew too large to keep
 	over    bool
+	done    bool          // it came to its end, and left no pause
 	changed chan struct{} // closed at the next change
 }
 
@@ -147,6 +148,25 @@ func (ch *chain) end() {
 		close(ch.changed)
 		ch.changed = make(chan struct{})
 	}
+}
+
+// finish says that the turn came to its end.
+func (ch *chain) finish() {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	ch.done = true
+}
+
+// ended reports whether a run is of a turn of this process that came to its
+// end.
+func (c *chains) ended(run string) bool {
+	ch := c.find(run)
+	if ch == nil {
+		return false
+	}
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	return ch.done
 }
 
 // state is what is known of the turn now: its runs, and whether it is over.

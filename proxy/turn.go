@@ -100,6 +100,9 @@ func (p *Proxy) takeTurn(w http.ResponseWriter, r *http.Request, a *gate.Admissi
 		t.fail(ctx, err)
 		return
 	}
+	if t.chain != nil {
+		t.chain.finish()
+	}
 	p.opt.Gate.Streamed(ctx, a, t.status, t.gone)
 }
 

@@ -17,14 +17,17 @@ import (
 // server forgets to end these, and to say in which conversation they were.
 var pausedLists = [...]string{"stop_reason=requires_approval", "statuses=created"}
 
-// Paused implements the gate's recoverer.
+// Paused implements the gate's recoverer. The server pages runs the other way
+// round than its other lists, and than it says: in descending order "before" a
+// run are the older ones (letta/services/helpers/run_manager_helper.py of
+// 0.16.8).
 func (a *Adapter) Paused(list int, after string) (memproxy.Request, bool) {
 	if list >= len(pausedLists) {
 		return memproxy.Request{}, false
 	}
-	q := memproxy.Request{Method: "GET", EscapedPath: "/v1/runs/", Query: pausedLists[list] + "&order=desc&limit=50", Header: asSDK(nil)}
+	q := memproxy.Request{Method: "GET", EscapedPath: "/v1/runs/", Query: pausedLists[list] + "&order=desc&limit=200", Header: asSDK(nil)}
 	if after != "" {
-		q.Query += "&after=" + url.QueryEscape(after)
+		q.Query += "&before=" + url.QueryEscape(after)
 	}
 	return q, true
 }

@@ -52,7 +52,7 @@ func TestPausesAreRead(t *testing.T) {
 	if _, more := a.Paused(len(pausedLists), ""); more {
 		t.Error("the lists do not end")
 	}
-	if q, _ := a.Paused(0, "run-1"); !strings.HasSuffix(q.Query, "&after=run-1") {
+	if q, _ := a.Paused(0, "run-1"); !strings.HasSuffix(q.Query, "&before=run-1") {
 		t.Errorf("%+v", q)
 	}
 }

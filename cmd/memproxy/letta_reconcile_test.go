@@ -160,3 +160,41 @@ func TestSweepsThatFailAreRepeated(t *testing.T) {
 	l.eventually("an agent that is free", func() bool { return !l.waits() })
 	l.blocks("Ann", "helper")
 }
+
+// Proves EDGE-16: what is settled costs nothing more: of hundreds of runs that
+// ended in a pause once, those of one place are looked at once, and each sweep
+// after that is one page of each list. What waits behind them is found.
+func TestSettledRunsCostNothing(t *testing.T) {
+	var count, others, all atomic.Int32
+	l := startLettaWith(t, someAgent, sweeping, func(h http.Handler) http.Handler {
+		h = sweeps(&count)(h)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if all.Add(1); r.URL.Path != "/v1/runs/" && r.Header.Get("X-Stainless-Package-Version") != "" {
+				others.Add(1)
+			}
+			h.ServeHTTP(w, r)
+		})
+	})
+	for i := range 500 {
+		a := l.direct(`{"input":"CALL memory_insert {\"label\":\"human\",\"new_string\":\"x\"}","client_tools":[{"name":"memory_insert"}]}`)
+		if !strings.Contains(a, "requires_approval") {
+			t.Fatal(a)
+		}
+		id := a[strings.Index(a, `"tool_call_id":"`)+len(`"tool_call_id":"`):]
+		id = id[:strings.Index(id, `"`)]
+		if i < 499 {
+			l.direct(`{"messages":[{"type":"approval","approvals":[{"type":"approval","tool_call_id":"` + id + `","approve":false,"reason":"no"}]}]}`)
+		}
+	}
+	l.eventually("an agent that is free", func() bool { return !l.waits() })
+	swept(l, &count, count.Load()+20) // all pages were read
+	sweepsBefore, othersBefore, allBefore := count.Load(), others.Load(), all.Load()
+	swept(l, &count, sweepsBefore+50)
+	sweepsAfter, othersAfter, allAfter := count.Load(), others.Load(), all.Load()
+	if n := othersAfter - othersBefore; n != 0 {
+		t.Errorf("%d requests for runs that are settled", n)
+	}
+	if n, sweeps := allAfter-allBefore, sweepsAfter-sweepsBefore; n > 2*sweeps+3 {
+		t.Errorf("%d requests in %d sweeps", n, sweeps)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -60,7 +61,8 @@ func (l *leg) record() map[string]any {
 	return r
 }
 
-// listRuns lists runs, the newest first.
+// listRuns lists runs, the newest first, at most limit. Its pages are those of
+// the server, which has them the other way round: before a run are older ones.
 func (b *Backend) listRuns(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	b.mu.Lock()
@@ -69,10 +71,12 @@ func (b *Backend) listRuns(w http.ResponseWriter, r *http.Request) {
 	for _, id := range slices.Backward(slices.Sorted(maps.Keys(b.runs))) {
 		l := b.runs[id]
 		if of := q.Get("agent_id"); of != "" && of != l.a.ID || q.Get("active") == "true" && !l.going ||
-			q.Get("statuses") != "" && q.Get("statuses") != l.status() || q.Get("after") != "" && id >= q.Get("after") || q.Get("stop_reason") != "" && (l.going || l.stop != q.Get("stop_reason")) {
+			q.Get("statuses") != "" && q.Get("statuses") != l.status() || q.Get("before") != "" && id >= q.Get("before") || q.Get("after") != "" && id <= q.Get("after") || q.Get("stop_reason") != "" && (l.going || l.stop != q.Get("stop_reason")) {
 			continue
 		}
-		out = append(out, l.record())
+		if out = append(out, l.record()); q.Get("limit") == strconv.Itoa(len(out)) {
+			break
+		}
 	}
 	reply(w, http.StatusOK, out)
 }

@@ -1,0 +1,107 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// ruledAgent is lettaAgent with tool rules, and one tool call at a time, as the
+// server has it with rules.
+func ruledAgent(t *testing.T, base, name, rules string) string {
+	t.Helper()
+	spec := strings.Replace(fmt.Sprintf(lettaAgent, name), `"parallel_tool_calls":true`, `"parallel_tool_calls":false,"tool_rules":[`+rules+`]`, 1)
+	a := call(t, http.MethodPost, base+"/v1/agents/", "", spec)
+	var made struct{ ID string }
+	if err := json.Unmarshal([]byte(a.body), &made); err != nil || made.ID == "" {
+		t.Fatalf("%d %s", a.status, tail(a.body, 500))
+	}
+	return made.ID
+}
+
+// Proves EDGE-16: on the real server an agent's tool rules bind through
+// memproxy as they do without it: what is in memory after the same turn is the
+// same, and so is why the turn ended.
+func TestLettaToolRulesBindAsWithoutMemproxy(t *testing.T) {
+	real := startLetta(t)
+	car := serveLetta(t, real)
+	insert := func(s string) string {
+		return `CALL memory_insert {"label":"human","new_string":"` + s + `"}` + "\nTHEN\n"
+	}
+	const replace = `CALL memory_replace {"label":"human","old_string":"Ann","new_string":"Bea"}` + "\nTHEN\n"
+	const search = `CALL conversation_search {"query":"tea"}` + "\nTHEN\n"
+	for name, tc := range map[string]struct{ rules, script string }{
+		"max_count_per_step": {`{"type":"max_count_per_step","tool_name":"memory_insert","max_count_limit":2}`, insert("one") + insert("two") + replace + insert("three") + "SAY done"},
+		"of another tool":    {`{"type":"max_count_per_step","tool_name":"conversation_search","max_count_limit":2}`, search + insert("one") + search + insert("two") + "SAY done"},
+		"run_first":          {`{"type":"run_first","tool_name":"memory_replace"}`, insert("one") + replace + insert("two") + "SAY done"},
+		"terminal":           {`{"type":"exit_loop","tool_name":"memory_insert"}`, replace + insert("one") + insert("two") + "SAY done"},
+		"terminal search":    {`{"type":"exit_loop","tool_name":"conversation_search"},{"type":"required_before_exit","tool_name":"memory_insert"}`, insert("one") + search + insert("two") + "SAY done"},
+		"child":              {`{"type":"constrain_child_tools","tool_name":"memory_insert","children":["memory_replace"]}`, insert("one") + insert("two") + replace + "SAY done"},
+		"parent":             {`{"type":"parent_last_tool","tool_name":"memory_replace","children":["memory_insert"]}`, insert("one") + replace + insert("two") + "SAY done"},
+		"required":           {`{"type":"required_before_exit","tool_name":"memory_replace"}`, replace + insert("one") + insert("two") + "SAY done"},
+		"continue":           {`{"type":"continue_loop","tool_name":"memory_insert"}`, insert("one") + replace + "SAY done"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var blocks, stops []string
+			for who, base := range map[string]string{"without": real, "with": car.base} {
+				agent := ruledAgent(t, real, strings.ReplaceAll(name, " ", "-")+"-"+who, tc.rules)
+				a := call(t, http.MethodPost, base+"/v1/agents/"+agent+"/messages", "", said(t, tc.script, `,"max_steps":12`), sdk...)
+				var got struct {
+					Stop struct {
+						Reason string `json:"stop_reason"`
+					} `json:"stop_reason"`
+				}
+				if err := json.Unmarshal([]byte(a.body), &got); err != nil || a.status != 200 {
+					t.Fatalf("%s: %d %s", who, a.status, tail(a.body, 1000))
+				}
+				t.Logf("%s memproxy\n  %s", who, strings.Join(outline(a.body), "\n  "))
+				b := lettaBlocks(t, real, agent)
+				blocks = append(blocks, fmt.Sprint(b))
+				stops = append(stops, got.Stop.Reason)
+			}
+			if len(slices.Compact(blocks)) != 1 || len(slices.Compact(stops)) != 1 {
+				t.Errorf("blocks %q, stops %q", blocks, stops)
+			}
+		})
+	}
+}
+
+// Proves EDGE-16: on the real server a memory tool that a person has to approve
+// waits for the person; what the person approves is ruled on, and runs or not.
+func TestLettaApprovalsStayThePersons(t *testing.T) {
+	real := startLetta(t)
+	car := serveLetta(t, real)
+	for block, want := range map[string]string{"human": "Ann\nx", "persona": "helper"} {
+		for mode, more := range map[string]string{"whole": ``, "tokens": `,"streaming":true,"stream_tokens":true`} {
+			agent := ruledAgent(t, real, block+"-"+mode, `{"type":"requires_approval","tool_name":"memory_insert"}`)
+			at := car.base + "/v1/agents/" + agent + "/messages"
+			a := call(t, http.MethodPost, at, "", said(t, `CALL memory_insert {"label":"`+block+`","new_string":"x"}`+"\nTHEN\nSAY done", more), sdk...)
+			if a.status != 200 || !strings.Contains(a.body, "approval_request_message") || !strings.Contains(a.body, `"requires_approval"`) {
+				t.Fatalf("%s: %d %s", mode, a.status, tail(a.body, 1500))
+			}
+			if b := lettaBlocks(t, real, agent); b["human"] != "Ann" || b["persona"] != "helper" {
+				t.Errorf("written without the person: %q", b)
+			}
+			if list := call(t, http.MethodGet, at+"?limit=20", "", "", sdk...); !strings.Contains(list.body, "approval_request_message") {
+				t.Errorf("the question is not in the history: %s", tail(list.body, 1500))
+			}
+			if busy := call(t, http.MethodPost, at, "", `{"input":"SAY hello"}`, sdk...); busy.status != 409 {
+				t.Errorf("a message in the middle of it: %d %s", busy.status, tail(busy.body, 500))
+			}
+			id := a.body[strings.Index(a.body, `"tool_call_id":"`)+len(`"tool_call_id":"`):]
+			id = id[:strings.Index(id, `"`)]
+			yes := call(t, http.MethodPost, at, "", `{"messages":[{"type":"approval","approvals":[{"type":"approval","tool_call_id":"`+id+`","approve":true}]}]`+more+`}`, sdk...)
+			if yes.status != 200 || !strings.Contains(yes.body, "done") {
+				t.Errorf("%s: %d %s", mode, yes.status, tail(yes.body, 1500))
+			}
+			if b := lettaBlocks(t, real, agent); b[block] != want {
+				t.Errorf("%s: %q, want %q", mode, b[block], want)
+			}
+		}
+	}
+}
