@@ -147,27 +147,7 @@ func (ret *returning) versions() (found, out []memproxy.Version) {
 			out = append(out, v)
 		}
 	case memproxy.Correct:
-		for i := range ret.op.Items {
-			it := &ret.op.Items[i]
-			target := it.Target
-			if target == "" && len(ret.op.Targets) == 1 {
-				target = ret.op.Targets[0]
-			}
-			if it.Kind != memproxy.ItemContent || target == "" || it.Text == "" {
-				continue
-			}
-			id, before := ret.before(target)
-			if before.Text == it.Text {
-				continue
-			}
-			v := ret.version(ret.op.TargetKind, id, memproxy.OpUpdate)
-			v.Text, v.Field = it.Text, it.Field
-			if before.Text != "" {
-				found = append(found, ret.found(id, before))
-				v.Before = textHash(before.Text)
-			}
-			out = append(out, v)
-		}
+		return ret.changed()
 	case memproxy.Forget:
 		for _, target := range ret.op.Targets {
 			id, before := ret.before(target)
@@ -179,6 +159,56 @@ func (ret *returning) versions() (found, out []memproxy.Version) {
 			v.Before, v.Field = textHash(before.Text), before.Field
 			out = append(out, v)
 		}
+	}
+	return found, out
+}
+
+// changed are the versions that a change makes: of each memory that gets
+// another text, and of each of which the text stays and only what stands beside
+// it, or where it is filed, changes.
+func (ret *returning) changed() (found, out []memproxy.Version) {
+	moved := map[string]bool{}
+	for i := range ret.op.Items {
+		if it := &ret.op.Items[i]; it.Moved {
+			moved[it.Target] = true
+		}
+	}
+	kept := map[string]bool{}
+	for i := range ret.op.Items {
+		it := &ret.op.Items[i]
+		target := it.Target
+		if target == "" && len(ret.op.Targets) == 1 && !moved[ret.op.Targets[0]] {
+			target = ret.op.Targets[0] // else it is no text of the memory, but its name
+		}
+		if it.Kind != memproxy.ItemContent || target == "" || it.Text == "" {
+			continue
+		}
+		kept[target] = true
+		id, before := ret.before(target)
+		if before.Text == it.Text && !moved[target] {
+			continue
+		}
+		v := ret.version(ret.op.TargetKind, id, memproxy.OpUpdate)
+		v.Text, v.Field = it.Text, it.Field
+		if before.Text != "" {
+			found = append(found, ret.found(id, before))
+			v.Before = textHash(before.Text)
+		}
+		out = append(out, v)
+	}
+	for i := range ret.op.Items {
+		it := &ret.op.Items[i]
+		if !it.Moved || it.Target == "" || kept[it.Target] {
+			continue
+		}
+		kept[it.Target] = true // the first names the new field
+		id, before := ret.before(it.Target)
+		if before.Text == "" {
+			continue
+		}
+		v := ret.version(ret.op.TargetKind, id, memproxy.OpUpdate)
+		v.Text, v.Field, v.Before = before.Text, it.Field, textHash(before.Text)
+		found, out = append(found, ret.found(id, before)), append(out, v)
 	}
 	return found, out
 }

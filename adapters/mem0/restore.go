@@ -5,6 +5,7 @@ import (
 	"net/url"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/stamps"
 )
 
@@ -40,7 +41,8 @@ func (a *Adapter) Found(k memproxy.MemoryKey, reply memproxy.Reply) (memproxy.Me
 
 // Restore implements the gate's restorer: a memory is updated to the text that
 // it had, with the metadata that it has and a stamp of its own. The platform
-// replaces metadata, so all of it is sent.
+// replaces metadata, so all of it is sent. Where the version tells the field
+// that the memory was filed under, and that is another now, it is put back.
 func (a *Adapter) Restore(to memproxy.Version, now memproxy.Memory, stamp memproxy.Stamp) []memproxy.Search {
 	if to.Text == "" {
 		return nil
@@ -48,11 +50,36 @@ func (a *Adapter) Restore(to memproxy.Version, now memproxy.Memory, stamp mempro
 	body, err := json.Marshal(struct {
 		Text     string          `json:"text"`
 		Metadata json.RawMessage `json:"metadata"`
-	}{to.Text, stamps.Object(append(stamps.Kept(now.Metadata, false), stamps.Members(&stamp, true)...))})
+	}{to.Text, stamps.Object(append(a.filedAs(to.Field, now), stamps.Members(&stamp, true)...))})
 	if err != nil {
 		return nil
 	}
 	return each("PUT", to.ID, body)
+}
+
+// filedAs is a memory's own metadata with the field that it was filed under.
+// Servers merge, so that what named another is overwritten and not left out.
+func (a *Adapter) filedAs(field string, now memproxy.Memory) [][]byte {
+	kept := stamps.Kept(now.Metadata, false)
+	if field == "" || memproxy.Key(field) == memproxy.Key(now.Field) && len(now.Filed) == 0 {
+		return kept
+	}
+	name, err := json.Marshal(field)
+	doc, unread := jsondoc.Parse(stamps.Object(kept), 0)
+	if err != nil || unread != nil {
+		return kept
+	}
+	out := [][]byte{append([]byte(`"`+a.opt.FieldKey+`":`), name...)}
+	for i, m := range doc.Root.Members {
+		switch {
+		case m.Name == a.opt.FieldKey:
+		case a.governs(m.Name):
+			out = append(out, []byte(`"`+m.Name+`":null`))
+		default:
+			out = append(out, kept[i])
+		}
+	}
+	return out
 }
 
 // Remove implements the gate's restorer.
