@@ -75,6 +75,9 @@ type Admission struct {
 	// Unverified are, after Return, the memories of the answer that are not
 	// what was written through the proxy, as far as they are shown.
 	Unverified []string
+	// Answered is, after Return, the refusal that stands in the answer's place,
+	// or nil.
+	Answered *memproxy.Decision
 	// Memories are, after Return, the ids that were written or shown.
 	Memories []string
 
@@ -110,6 +113,15 @@ type Admission struct {
 	leftovers leftovers
 	// edits are what a tool call that it makes in an agent's place may change.
 	edits *SelfEdits
+}
+
+// Shown is the decision that the caller is told: the one on the answer where
+// that was refused, else the one on the request.
+func (a *Admission) Shown() *memproxy.Decision {
+	if a.Answered != nil {
+		return a.Answered
+	}
+	return &a.Decision
 }
 
 // Call is what was admitted.

@@ -211,8 +211,9 @@ func (r *run) located(ctx context.Context, loc Locator, ask []string) (map[strin
 	return current, nil
 }
 
-// judge refuses targets that the principal may not see. A target that does
-// not exist is let through: the backend says so itself, in its own words.
+// judge refuses targets that the principal may not see. One that does not
+// exist is the backend's to name in its own words, where nobody could tell
+// from them what another tenant has.
 func (r *run) judge(ctx context.Context) {
 	v := r.viewer(r.g.opt.Signer)
 	v.blind = r.blind
@@ -232,8 +233,12 @@ func (r *run) judge(ctx context.Context) {
 	for _, id := range r.op.Targets {
 		row, known := r.owners[id]
 		m, asked := r.op.Current[id]
-		if asked && m.Missing {
-			continue
+		if asked && m.Missing && !known {
+			if r.alone() {
+				continue
+			}
+			r.missing("")
+			return
 		}
 		if !known && !asked {
 			if r.selfAnswered(id) {

@@ -98,7 +98,7 @@ func (r *run) discover(ctx context.Context, ask []string, at map[string]*memprox
 		v.blind = true
 	}
 	for _, id := range some {
-		if m := found[id]; !m.Missing && !v.sees(nil, &m) {
+		if m := found[id]; m.Missing && !r.alone() || !m.Missing && !v.sees(nil, &m) {
 			r.missing(at[id].Pointer)
 		}
 	}

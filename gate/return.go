@@ -44,6 +44,7 @@ func (g *Gate) Return(ctx context.Context, a *Admission, reply memproxy.Reply) m
 func (g *Gate) Abandon(ctx context.Context, a *Admission, cancelled bool) memproxy.Reply {
 	ret := &returning{Admission: a, g: g, cancelled: cancelled}
 	ret.refuse(StatusBadGateway, memproxy.UpstreamUnavailable, "the backend did not answer")
+	a.Answered = nil // what was decided stands; there is no answer to rule on
 	g.outcome(ctx, ret)
 	return ret.reply
 }
@@ -90,6 +91,18 @@ func (ret *returning) refuse(status int, code memproxy.ReasonCode, detail string
 	d.Reasons = []memproxy.Reason{{Code: code, Detail: detail}}
 	ret.reasons = append(ret.reasons, d.Reasons...)
 	ret.reply = ret.call.Backend.Adapter.Refuse(ret.call.Request, d)
+	ret.Answered = &d
+}
+
+// absent words what the backend does not have as what is another's is worded:
+// where several tenants share it, a caller could tell the two apart by the
+// words. What the ledger knows to be the caller's keeps the backend's own.
+func (ret *returning) absent() bool {
+	if ret.op == nil || !ret.enforced() || ret.alone() || len(ret.op.Targets) == 0 || !ret.deferred() {
+		return false
+	}
+	ret.refuse(StatusNotFound, memproxy.OwnerUnknown, "this is not there for this caller's tenant")
+	return true
 }
 
 func ok2xx(status int) bool { return status >= 200 && status <= 299 }
@@ -98,6 +111,9 @@ func ok2xx(status int) bool { return status >= 200 && status <= 299 }
 func (ret *returning) read(ctx context.Context) error {
 	if ret.status = ret.reply.Status; ret.status == StatusNotFound && ret.Inspect {
 		ret.lost(ctx)
+		if ret.absent() {
+			return nil
+		}
 	}
 	if err := ret.filtrate(ctx); err != nil {
 		return err

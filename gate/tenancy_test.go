@@ -2,6 +2,7 @@ package gate_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/memproxy/memproxy"
@@ -167,9 +168,12 @@ func wantFirst(d memproxy.Decision) memproxy.ReasonCode {
 // about, is another tenant's as well as one that it is about.
 func TestReferencesAreHeldToTheTenant(t *testing.T) {
 	for _, kind := range memproxy.Kinds {
-		for id, ok := range map[string]bool{"own": true, "theirs": false, "nobody": true} {
+		// What does not exist is told apart from what is another's only where
+		// there is no other.
+		for id, ok := range map[string]bool{"own": true, "theirs": false, "nobody": false, "nobody, alone": true} {
 			t.Run(string(kind)+"/"+id, func(t *testing.T) {
 				r := tenants(t, func(r *rig) {
+					r.rules.OneTenant = strings.HasSuffix(id, "alone")
 					r.fetch.status = 404 // of what the ledger does not know, the backend does not either
 				}, object("own", "acme", "agent:author"), object("theirs", "globex", "agent:other"))
 				a := r.admit(memproxy.Operation{Kind: kind, Refs: []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: id, Pointer: "/block_ids/0"}}})

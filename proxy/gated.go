@@ -151,6 +151,7 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, a *gate.Admission, 
 	}
 	reply := memproxy.Reply{Status: resp.StatusCode, Header: memproxy.Header(resp.Header), Body: body}
 	got := p.opt.Gate.Return(context.WithoutCancel(ctx), a, reply)
+	w.Header().Set(face.DecisionHeader, face.Decision(a.Shown()))
 	p.follower.Follow(a)
 	if ids := a.Contested; len(ids) > 0 {
 		w.Header().Set(face.ContestedHeader, face.Contested(ids))
@@ -158,11 +159,11 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, a *gate.Admission, 
 	if ids := a.Unverified; len(ids) > 0 {
 		w.Header().Set(face.UnverifiedHeader, face.Contested(ids))
 	}
-	if got.Status == reply.Status && sameBytes(got.Body, body) && !decoded {
+	if a.Answered == nil && sameBytes(got.Body, body) && !decoded {
 		p.write(w, got, resp.Header)
 		return
 	}
-	if got.Status != reply.Status { // the gate answers in the backend's place
+	if got.Status != reply.Status || a.Answered != nil { // the gate answers in the backend's place
 		p.write(w, got, nil)
 		return
 	}

@@ -146,7 +146,7 @@ func (x *exchange) responseTrailers() (*response, error) {
 func (x *exchange) returned(body []byte) (out []byte, changed bool, refusal *response) {
 	x.answer.Body = body
 	got := x.p.opt.Gate.Return(context.WithoutCancel(x.forwarded), x.admission, x.answer)
-	if got.Status != x.answer.Status {
+	if got.Status != x.answer.Status || x.admission.Answered != nil {
 		return nil, false, x.refused(got)
 	}
 	x.b.follower.Follow(x.admission)
@@ -163,7 +163,7 @@ func (x *exchange) incoming() *mutation {
 	if to, ok := face.Relocated(h.Get("Location"), x.b.Upstream); ok {
 		m.set("Location", to)
 	}
-	m.set(face.DecisionHeader, face.Decision(&x.admission.Decision))
+	m.set(face.DecisionHeader, face.Decision(x.admission.Shown()))
 	if ids := x.admission.Contested; len(ids) > 0 {
 		m.set(face.ContestedHeader, face.Contested(ids))
 	}

@@ -227,7 +227,7 @@ func ungated(a *gate.Admission) bool {
 // refused is the end of a request that does not go on. Envoy closes the stream.
 func (x *exchange) refused(reply memproxy.Reply) *response {
 	x.settled, x.over, x.status = true, true, reply.Status
-	return immediate(reply, &x.admission.Decision)
+	return immediate(reply, x.admission.Shown())
 }
 
 // outgoing are the changes of an admitted request's headers.
