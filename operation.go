@@ -325,6 +325,9 @@ type Memory struct {
 	Event string
 	// Before is the text that an update replaced, where the answer tells it.
 	Before string
+	// Hidden leaves the memory out of the answer to a write that changed it,
+	// which is noted all the same; Bare leaves out the text before alone.
+	Hidden, Bare bool
 	// Also are further texts that the element shows, not the memory's as it is:
 	// those of a history entry. They are screened and no more.
 	Also []string
@@ -362,6 +365,10 @@ type Reading struct {
 	// Made are ids of further objects that came to be with a write, or were
 	// there: they are the caller's unless they are somebody's already.
 	Made []string
+	// Relations are what the answer tells of how things are related, drawn from
+	// memories that it does not name. Unrelated leaves them out.
+	Relations []string
+	Unrelated bool
 	// Links are pointers of absolute URLs that would lead past the proxy.
 	Links []string
 	// Settles is set where the answer to a write names every memory that it

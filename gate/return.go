@@ -158,6 +158,12 @@ func (ret *returning) filtrate(ctx context.Context) error {
 		if err := ret.extracted(ctx, reading.Memories); err != nil {
 			return err
 		}
+		if err := ret.written(ctx); err != nil {
+			return err
+		}
+	}
+	if err := ret.related(ctx); err != nil {
+		return err
 	}
 	body, err := reader.Rewrite(ret.call.Route, ret.call.Request, ret.reply, reading)
 	if err != nil {

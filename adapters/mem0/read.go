@@ -46,6 +46,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 		return nil, errShape
 	}
 	links(rd, root)
+	relations(rd, root.Get("relations"))
 	r := a.row(rt.ID)
 	if r != nil && r.shape == event {
 		return rd, a.element(rd, doc, rt, root, "")
@@ -193,13 +194,17 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 	drop := map[string]bool{}
 	shown := map[string]string{}
 	told := map[string]*memproxy.Provenance{}
+	var bare []string
 	for i := range rd.Memories {
 		m := &rd.Memories[i]
 		switch {
-		case m.Drop:
+		case m.Drop, m.Hidden:
 			drop[m.Pointer] = true
 		case m.Show != nil && m.TextAt != "":
 			shown[m.TextAt] = *m.Show
+		}
+		if m.Bare && !m.Drop && !m.Hidden {
+			bare = append(bare, m.Pointer)
 		}
 		if m.Told != nil && !m.Drop {
 			told[m.Pointer] = m.Told
@@ -209,7 +214,7 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 	if drop[""] {
 		return nil, errWhole
 	}
-	if len(drop) == 0 && len(rd.Links) == 0 && len(unwanted) == 0 && len(shown) == 0 && len(told) == 0 {
+	if len(drop) == 0 && len(rd.Links) == 0 && len(unwanted) == 0 && len(shown) == 0 && len(told) == 0 && len(bare) == 0 && !rd.Unrelated {
 		return reply.Body, nil
 	}
 	doc, err := jsondoc.Parse(reply.Body, 0)
@@ -229,10 +234,8 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 	if err := f.all(doc); err != nil {
 		return nil, err
 	}
-	// Relations are drawn from memories and do not say from which.
-	if v := doc.Root.Get("relations"); v != nil && v.Kind == jsondoc.Array && len(drop) > 0 {
-		e.Replace(v, []byte("[]"))
-	}
+	unrelate(e, doc, len(drop) > 0 || rd.Unrelated)
+	unprecede(e, doc, bare)
 	if c := doc.Root.Get("count"); c != nil && c.Kind == jsondoc.Number && len(drop) > 0 {
 		if n, err := strconv.Atoi(string(doc.Raw(c))); err == nil {
 			for ptr := range drop {

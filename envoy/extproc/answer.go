@@ -120,6 +120,9 @@ func (x *exchange) responseBody(body []byte) (*response, error) {
 		return refusal, nil
 	}
 	m := x.incoming()
+	if media := x.answer.Header.Get("Content-Type"); media != x.media {
+		m.set("Content-Type", x.media)
+	}
 	if !changed && !decoded {
 		return onResponseBody(m, nil, false), nil
 	}
@@ -150,7 +153,7 @@ func (x *exchange) returned(body []byte) (out []byte, changed bool, refusal *res
 		return nil, false, x.refused(got)
 	}
 	x.b.follower.Follow(x.admission)
-	x.settled, x.over = true, true
+	x.settled, x.over, x.media = true, true, got.Header.Get("Content-Type")
 	same := len(got.Body) == len(body) && (len(body) == 0 || &got.Body[0] == &body[0])
 	return got.Body, !same, nil
 }

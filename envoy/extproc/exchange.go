@@ -39,6 +39,7 @@ type exchange struct {
 	flaw      *memproxy.Malformed
 
 	answer memproxy.Reply // the head of an answer whose body is waited for
+	media  string         // of the answer, after the gate
 	status int
 	over   bool // nothing more is wanted of Envoy
 }

@@ -1,0 +1,52 @@
+package mem0
+
+import (
+	"strings"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// relations reads what an answer tells of a graph, one text for each relation.
+func relations(rd *memproxy.Reading, v *jsondoc.Value) {
+	if v == nil {
+		return
+	}
+	for _, e := range v.Elems {
+		relations(rd, e)
+	}
+	var words []string
+	for i := range v.Members {
+		switch m := v.Members[i].Value; m.Kind {
+		case jsondoc.String:
+			words = append(words, m.Text())
+		default:
+			relations(rd, m)
+		}
+	}
+	if len(words) > 0 {
+		rd.Relations = append(rd.Relations, strings.Join(words, " "))
+	}
+}
+
+// unrelate empties an answer's relations: they are drawn from memories and do
+// not say from which.
+func unrelate(e *jsondoc.Edits, doc *jsondoc.Doc, gone bool) {
+	v := doc.Root.Get("relations")
+	switch {
+	case v == nil || !gone:
+	case v.Kind == jsondoc.Object:
+		e.Replace(v, []byte("{}"))
+	default:
+		e.Replace(v, []byte("[]"))
+	}
+}
+
+// unprecede leaves out of elements the texts that stood there before.
+func unprecede(e *jsondoc.Edits, doc *jsondoc.Doc, elements []string) {
+	for _, ptr := range elements {
+		if v := doc.At(ptr); v != nil && v.Kind == jsondoc.Object {
+			e.Object(v, func(name string) bool { return name == "previous_memory" || name == "old_memory" }, nil)
+		}
+	}
+}

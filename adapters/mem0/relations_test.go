@@ -1,0 +1,42 @@
+package mem0_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/mem0"
+)
+
+// Proves EDGE-13, CARD-2: what a write's answer tells of others, of texts
+// before and of relations can be left out, and the rest stays as it is.
+func TestAnswersOfWritesAreRewritten(t *testing.T) {
+	a, err := mem0.New(mem0.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const mine, theirs = `{"id":"a","memory":"m","event":"ADD"}`, `{"id":"b","memory":"canary","event":"UPDATE","previous_memory":"canary"}`
+	const graph = `{"added_entities":[[{"source":"x","relationship":"likes","target":"tea"}]],"deleted_entities":[]}`
+	rt := memproxy.Route{ID: "mem0.server.add", Kind: memproxy.Learn}
+	reply := memproxy.Reply{Status: 200, Body: []byte(`{"results":[` + mine + `,` + theirs + `],"relations":` + graph + `}`)}
+	for _, tc := range []struct {
+		name   string
+		change func(*memproxy.Reading)
+		want   string
+	}{
+		{"nothing is left out", func(*memproxy.Reading) {}, string(reply.Body)},
+		{"another's", func(rd *memproxy.Reading) { rd.Memories[1].Hidden = true }, `{"results":[` + mine + `],"relations":{}}`},
+		{"the text before", func(rd *memproxy.Reading) { rd.Memories[1].Bare = true }, `{"results":[` + mine + `,{"id":"b","memory":"canary","event":"UPDATE"}],"relations":` + graph + `}`},
+		{"relations", func(rd *memproxy.Reading) { rd.Unrelated = true }, `{"results":[` + mine + `,` + theirs + `],"relations":{}}`},
+	} {
+		rd, err := a.Read(rt, memproxy.Request{}, reply)
+		if err != nil || len(rd.Memories) != 2 || rd.Memories[1].Before != "canary" || !slices.Equal(rd.Relations, []string{"x likes tea"}) {
+			t.Fatalf("%+v, %v", rd, err)
+		}
+		tc.change(rd)
+		got, err := a.Rewrite(rt, memproxy.Request{}, reply, rd)
+		if err != nil || string(got) != tc.want {
+			t.Errorf("%s: %s, %v", tc.name, got, err)
+		}
+	}
+}

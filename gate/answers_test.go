@@ -1,0 +1,117 @@
+package gate_test
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+)
+
+// pruner is a fake whose answers are claimed but for the word canary.
+type pruner struct{ *fakeReader }
+
+func (pruner) Prune(_ memproxy.Route, reply memproxy.Reply) (memproxy.Pruned, error) {
+	if string(reply.Body) == "another shape" {
+		return memproxy.Pruned{}, errBroken
+	}
+	n := bytes.Count(reply.Body, []byte("canary"))
+	if n == 0 {
+		return memproxy.Pruned{Body: reply.Body}, nil
+	}
+	return memproxy.Pruned{Body: bytes.ReplaceAll(reply.Body, []byte("canary"), nil), Unclaimed: n, Names: []string{"/canary"}}, nil
+}
+
+func (pruner) Read(memproxy.Route, memproxy.Request, memproxy.Reply) (*memproxy.Reading, error) {
+	return &memproxy.Reading{}, nil
+}
+
+func (pruner) Rewrite(_ memproxy.Route, _ memproxy.Request, reply memproxy.Reply, _ *memproxy.Reading) ([]byte, error) {
+	return reply.Body, nil
+}
+
+func (p pruner) PruneEvent(rt memproxy.Route, event []byte) memproxy.Pruned {
+	out, _ := p.Prune(rt, memproxy.Reply{Body: event})
+	return out
+}
+
+// Proves EDGE-13, TRL-10: what nobody claims of an answer, whole or streamed,
+// of a read, a write, a run or an error, is left out and reported; one setting
+// passes it, and reports it all the same.
+func TestUnclaimedMembers(t *testing.T) {
+	ctx := context.Background()
+	for _, setting := range []gate.Unclaimed{"", gate.UnclaimedDrop, gate.UnclaimedPass} {
+		for _, kind := range []memproxy.Kind{memproxy.Recall, memproxy.Learn, memproxy.Correct, memproxy.Forget, memproxy.Attach, memproxy.Run, memproxy.Admin} {
+			for _, status := range []int{200, 404, 500} {
+				r := newRig(t, func(r *rig) {
+					r.rules.Unclaimed = setting
+					r.adapter = pruner{r.adapter.(*fakeReader)}
+				})
+				a := r.admit(memproxy.Operation{Kind: kind, Scope: memproxy.Scope{User: "ann"}})
+				got := r.gate.Return(ctx, a, memproxy.Reply{Status: status, Body: []byte("a canary b")})
+				event := r.gate.Event(ctx, a, []byte("data: canary"))
+				passed := setting == gate.UnclaimedPass
+				if strings.Contains(string(got.Body), "canary") != passed || strings.Contains(string(event), "canary") != passed || got.Status != status {
+					t.Errorf("%q, %s, %d: %d %q, event %q", setting, kind, status, got.Status, got.Body, event)
+				}
+				out := r.recorder.events[len(r.recorder.events)-1]
+				found := false
+				for _, why := range out.Reasons {
+					found = found || why.Code == memproxy.AnswerUnclaimed && !strings.Contains(why.Detail, "canary")
+				}
+				if !found {
+					t.Errorf("%q, %s, %d: the outcome does not tell of it: %v", setting, kind, status, out.Reasons)
+				}
+			}
+		}
+	}
+	r := newRig(t, func(r *rig) { r.adapter = pruner{r.adapter.(*fakeReader)} })
+	a := r.admit(memproxy.Operation{Kind: memproxy.Correct})
+	if got := r.gate.Return(ctx, a, memproxy.Reply{Status: 200, Body: []byte("another shape")}); got.Status != 502 {
+		t.Errorf("an answer of another shape: %d", got.Status)
+	}
+	r = newRig(t, func(r *rig) { r.rules.Enforce = false; r.adapter = pruner{r.adapter.(*fakeReader)} })
+	a = r.admit(memproxy.Operation{Kind: memproxy.Correct})
+	if got := r.gate.Return(ctx, a, memproxy.Reply{Status: 200, Body: []byte("canary")}); string(got.Body) != "canary" {
+		t.Errorf("shadow mode changes an answer: %q", got.Body)
+	}
+}
+
+// writer keeps the reading that it is asked to write.
+type writer struct {
+	*fakeReader
+	got **memproxy.Reading
+}
+
+func (w writer) Rewrite(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply, rd *memproxy.Reading) ([]byte, error) {
+	*w.got = rd
+	return w.fakeReader.Rewrite(rt, req, reply, rd)
+}
+
+// Proves EDGE-3, EDGE-13: what a write's answer tells of memories of others, and
+// of texts that nobody can say whose they were, is left out; one's own stays.
+func TestAnswersOfWritesAreFiltered(t *testing.T) {
+	var got *memproxy.Reading
+	r := newRig(t, func(r *rig) {
+		r.rules.OneTenant = false
+		r.adapter = writer{r.adapter.(*fakeReader), &got}
+	})
+	r.ledger.rows["theirs"], r.ledger.rows["mine"] = owned("theirs", "globex", "dev"), owned("mine", "acme", "dev")
+	r.fake.memories = []memproxy.Memory{
+		{ID: "new", Text: "likes tea", Event: "ADD"},
+		{ID: "mine", Text: "likes tea", Before: "likes coffee", Event: "UPDATE"},
+		{ID: "theirs", Text: "likes gin", Before: "likes rum", Event: "UPDATE"},
+		{ID: "nobodys", Text: "likes ale", Before: "likes cider", Event: "UPDATE"},
+	}
+	op := learn("likes tea")
+	op.Scope = memproxy.Scope{User: "ann", Agent: "dev"}
+	a := r.admit(op)
+	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200})
+	for i, want := range []struct{ hidden, bare bool }{{false, false}, {false, false}, {true, false}, {false, true}} {
+		if m := got.Memories[i]; m.Hidden != want.hidden || m.Bare != want.bare {
+			t.Errorf("%s: hidden %v, bare %v", m.ID, m.Hidden, m.Bare)
+		}
+	}
+}
