@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -64,7 +63,7 @@ func TestLettaToolRulesBindAsWithoutMemproxy(t *testing.T) {
 				blocks = append(blocks, fmt.Sprint(b))
 				stops = append(stops, got.Stop.Reason)
 			}
-			if len(slices.Compact(blocks)) != 1 || len(slices.Compact(stops)) != 1 {
+			if blocks[0] != blocks[1] || stops[0] != stops[1] {
 				t.Errorf("blocks %q, stops %q", blocks, stops)
 			}
 		})

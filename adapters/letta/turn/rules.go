@@ -21,7 +21,7 @@ type rules struct {
 	last      string   // the newest result of a call
 	remember  bool     // a rule looks back at the history
 	beyond    bool     // a rule does what cannot be carried over a pause
-	ended     bool     // the leg is the last by a rule
+	ends      string   // why the leg ends the turn, where memproxy makes it end
 }
 
 type rule struct {
@@ -225,30 +225,38 @@ func (t *Turn) register() {
 func (t *Turn) limit() int64 {
 	runs := t.runs()
 	owed := t.rules.owed(append(slices.Clone(t.rules.history), runs...))
-	t.rules.ended = false
+	t.rules.ends = ""
 	if len(t.calls) > 0 && !owed && len(runs) == len(t.calls) {
 		ends := slices.ContainsFunc(runs, func(name string) bool { return t.rules.has("exit_loop", name) })
 		answered := slices.ContainsFunc(t.calls, func(c *call) bool { return c.result != nil })
-		if t.rules.ended = ends && (answered || t.rules.requires()); t.rules.ended {
+		if ends && (answered || t.rules.requires()) {
+			t.rules.ends = "tool_rule"
 			return 1
 		}
 	}
-	switch {
-	case !t.rules.requires() || owed:
+	if !t.rules.requires() || owed {
 		return 0
-	case len(t.calls) > 0:
+	}
+	t.rules.ends = "end_turn"
+	if len(t.calls) > 0 {
 		return 2 // the calls, and the model's next word
 	}
 	return 1
 }
 
+// reminds reports whether a message is the server's reminder of a required call
+// that it has forgotten was made.
+func (t *Turn) reminds(doc *jsondoc.Doc, m *jsondoc.Value) bool {
+	return t.rules.ends != "" && m.Get("message_type").Text() == "user_message" && strings.Contains(string(doc.Raw(m)), "ToolRuleViolated: You must call ")
+}
+
 // ruledOut says why a leg ended that was the last by a rule.
 func (t *Turn) ruledOut(doc *jsondoc.Doc, stop *jsondoc.Value) (*jsondoc.Doc, error) {
 	reason := stop.Get("stop_reason")
-	if is := reason.Text(); !t.rules.ended || is != "max_steps" && is != "end_turn" {
+	if is := reason.Text(); t.rules.ends == "" || is != "max_steps" && is != "end_turn" || is == t.rules.ends {
 		return doc, nil
 	}
 	e := doc.Edit()
-	e.Replace(reason, []byte(`"tool_rule"`))
+	e.Replace(reason, []byte(`"`+t.rules.ends+`"`))
 	return jsondoc.Parse(e.Apply(), 0)
 }

@@ -116,6 +116,15 @@ func TestLegsEndByRules(t *testing.T) {
 		if got := body[max(0, strings.Index(body, `"max_steps"`)):]; tc.want == "" && strings.Contains(body, "max_steps") || tc.want != "" && !strings.HasPrefix(got, tc.want) {
 			t.Errorf("%s: %s, want %q", tc.name, got, tc.want)
 		}
+		if tc.want == `"max_steps":2` {
+			reminded := `{"messages":[{"message_type":"assistant_message","content":"done"},{"message_type":"user_message","content":"{\"reason\":\"ToolRuleViolated: You must call memory_insert at least once\"}"}],"stop_reason":{"message_type":"stop_reason","stop_reason":"max_steps"}}`
+			if err := turn.Whole([]byte(reminded)); err != nil {
+				t.Fatal(err)
+			}
+			if answer, err := turn.Answer(); err != nil || !strings.Contains(string(answer), `"stop_reason":"end_turn"`) || strings.Contains(string(answer), "ToolRuleViolated") || !strings.Contains(string(answer), "done") {
+				t.Errorf("%s: %s, %v", tc.name, answer, err)
+			}
+		}
 		if tc.want == `"max_steps":1` {
 			if err := turn.Whole([]byte(`{"messages":[],"stop_reason":{"message_type":"stop_reason","stop_reason":"max_steps"}}`)); err != nil {
 				t.Fatal(err)

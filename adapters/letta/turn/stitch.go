@@ -150,6 +150,9 @@ func (t *Turn) Answer() ([]byte, error) {
 // ordinary tool call, what the caller did not ask for is left out.
 func (t *Turn) shown(doc *jsondoc.Doc, m *jsondoc.Value) ([]json.RawMessage, error) {
 	kind := m.Get("message_type").Text()
+	if t.reminds(doc, m) {
+		return nil, nil
+	}
 	if kind == "tool_return_message" {
 		t.rules.last = m.Get("tool_return").Text()
 	}

@@ -56,6 +56,9 @@ func (t *Turn) event(event, data []byte, kind string, doc *jsondoc.Doc) ([][]byt
 	case "ping":
 		return [][]byte{event}, nil
 	default:
+		if t.reminds(doc, doc.Root) {
+			return nil, nil
+		}
 		if kind == "tool_return_message" {
 			t.rules.last = doc.Root.Get("tool_return").Text()
 		}
