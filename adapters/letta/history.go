@@ -39,11 +39,14 @@ func unpause(e *jsondoc.Edits, doc *jsondoc.Doc) {
 			ours[id] = ours[id] || strings.Contains(a.Get("reason").Text(), turn.Mark) || a.Get("type").Text() == "tool" && turn.Gated(names[id])
 		}
 	}
-	newest := 0
-	if n := len(list.Elems); n > 1 && list.Elems[n-1].Get("date").Text() > list.Elems[0].Get("date").Text() {
-		newest = n - 1
+	newest := ""
+	for _, m := range list.Elems {
+		// The system message is written anew, and then is the newest by its time.
+		if m.Get("message_type").Text() != "system_message" {
+			newest = max(newest, m.Get("date").Text())
+		}
 	}
-	for i, m := range list.Elems {
+	for _, m := range list.Elems {
 		calls := asked(m)
 		if len(calls) == 0 {
 			continue
@@ -53,7 +56,7 @@ func unpause(e *jsondoc.Edits, doc *jsondoc.Doc) {
 			id := c.Get("tool_call_id").Text()
 			// Whose answer stands on another page is told by the tool; what nobody
 			// has answered yet is a question.
-			all = all && (ours[id] || !given[id] && i != newest && turn.Gated(names[id]))
+			all = all && (ours[id] || !given[id] && m.Get("date").Text() < newest && turn.Gated(names[id]))
 		}
 		if all {
 			for _, c := range calls {

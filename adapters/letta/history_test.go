@@ -15,6 +15,7 @@ func TestHistoryShowsNoApprovalsOfTheGate(t *testing.T) {
 		called   = `{"id":"message-1","message_type":"tool_call_message","tool_calls":[{"name":"memory_insert","arguments":"{}","tool_call_id":"c1"}]}`
 		yes      = `{"id":"message-2","message_type":"approval_response_message","approvals":[{"type":"approval","tool_call_id":"c1","approve":true,"reason":"(memproxy decision d0)"}]}`
 		person   = `{"id":"message-2","message_type":"approval_response_message","approvals":[{"type":"approval","tool_call_id":"c1","approve":true}]}`
+		later    = `{"id":"message-8","date":"2026-01-01T00:00:09+00:00","message_type":"assistant_message","content":"done"}`
 		no       = `{"id":"message-3","message_type":"approval_response_message","approvals":[{"type":"approval","tool_call_id":"c9","approve":false,"reason":"no (memproxy decision d1)"}]}`
 		theirs   = `{"id":"message-4","message_type":"approval_request_message","tool_calls":[{"name":"my_tool","arguments":"{}","tool_call_id":"c2"}]}`
 		theirYes = `{"id":"message-5","message_type":"approval_response_message","approvals":[{"type":"approval","tool_call_id":"c2","approve":true}]}`
@@ -31,15 +32,16 @@ func TestHistoryShowsNoApprovalsOfTheGate(t *testing.T) {
 	}
 	list := func(ms ...string) string { return "[" + strings.Join(ms, ",") + "]" }
 	for name, tc := range map[string]struct{ stored, shown string }{
-		"a turn":                 {list(asked, yes, said), list(called, said)},
-		"a person's approval":    {list(asked, person, said), list(asked, person, said)},
-		"nobody answered yet":    {list(asked), list(asked)},
-		"answered elsewhere":     {list(said, asked), list(said, called)},
-		"a denial of elsewhere":  {list(no, said), list(said)},
-		"the caller's own":       {list(theirs, theirYes, said), list(theirs, theirYes, said)},
-		"a pause of both":        {list(mixed, said), list(mixed, said)},
-		"nothing else":           {list(no), list(no)},
-		"no pause, byte by byte": {"[ " + said + " ]", "[ " + said + " ]"},
+		"a turn":                  {list(asked, yes, said), list(called, said)},
+		"a person's approval":     {list(asked, person, said), list(asked, person, said)},
+		"nobody answered yet":     {list(asked), list(asked)},
+		"a question beside older": {list(`{"message_type":"system_message","date":"2026-01-01T00:00:09+00:00"}`, `{"message_type":"user_message"}`, asked), list(`{"message_type":"system_message","date":"2026-01-01T00:00:09+00:00"}`, `{"message_type":"user_message"}`, asked)},
+		"answered elsewhere":      {list(later, asked), list(later, called)},
+		"a denial of elsewhere":   {list(no, said), list(said)},
+		"the caller's own":        {list(theirs, theirYes, said), list(theirs, theirYes, said)},
+		"a pause of both":         {list(mixed, said), list(mixed, said)},
+		"nothing else":            {list(no), list(no)},
+		"no pause, byte by byte":  {"[ " + said + " ]", "[ " + said + " ]"},
 	} {
 		reply := memproxy.Reply{Status: 200, Body: []byte(tc.stored)}
 		rd, err := a.Read(rt, memproxy.Request{}, reply)
