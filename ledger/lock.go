@@ -56,6 +56,19 @@ func (l *Ledger) SessionLocked(ctx context.Context, tenant string, ids ...string
 	return lock, nil
 }
 
+// inForce is the condition that a session is locked by today's limits; its
+// parameter is the time that a lock lasts ago.
+func (l *Ledger) inForce() string {
+	least := func(kind memproxy.SessionKind) string {
+		if n := l.opt.Locks.Of(kind); n > 0 {
+			return fmt.Sprint(n)
+		}
+		return fmt.Sprint(math.MaxInt32) // never
+	}
+	return `(struck > ? AND strikes >= CASE WHEN id LIKE 'caller:%/%' THEN ` + least(memproxy.SessionUser) +
+		` WHEN id LIKE 'caller:%' THEN ` + least(memproxy.SessionPrincipal) + ` ELSE ` + least(memproxy.SessionNamed) + ` END)`
+}
+
 // Sessions returns a page of the records of rejections with their reasons:
 // those that are locked, or all of them.
 func (l *Ledger) Sessions(ctx context.Context, f memproxy.SessionFilter) (memproxy.SessionPage, error) {
@@ -75,14 +88,7 @@ func (l *Ledger) Sessions(ctx context.Context, f memproxy.SessionFilter) (mempro
 	}
 	now := l.opt.Clock()
 	if !f.All {
-		never := func(limit int) int {
-			if limit == 0 {
-				return math.MaxInt32
-			}
-			return limit
-		}
-		where += ` AND struck > ? AND strikes >= CASE WHEN id LIKE 'caller:%/%' THEN ` + fmt.Sprint(never(l.opt.Locks.User)) +
-			` WHEN id LIKE 'caller:%' THEN ` + fmt.Sprint(never(l.opt.Locks.Principal)) + ` ELSE ` + fmt.Sprint(never(l.opt.Locks.Session)) + ` END`
+		where += ` AND ` + l.inForce()
 		args = append(args, micros(now.Add(-l.opt.Locks.For)))
 	}
 	found, err := glance(ctx, l, "list sessions", scanSession,

@@ -251,9 +251,8 @@ func (l *Ledger) EndSessions(ctx context.Context, idleSince time.Time) ([]mempro
 	return ended, nil
 }
 
-// PruneSessions forgets the sessions that ended before a time, but not those
-// that may be locked: to be forgotten must not unlock. It returns how many it
-// forgot.
+// PruneSessions forgets the sessions that ended before a time, but not locked
+// ones: to be forgotten must not unlock. It returns how many it forgot.
 func (l *Ledger) PruneSessions(ctx context.Context, before time.Time) (int, error) {
 	if before.IsZero() {
 		return 0, refused("prune sessions: no time given")
@@ -262,7 +261,7 @@ func (l *Ledger) PruneSessions(ctx context.Context, before time.Time) (int, erro
 		n := 0
 		err := l.do(ctx, &job{also: func(t *transaction) error {
 			gone, err := rows(t, scanSession, `DELETE FROM session WHERE (tenant, id) IN
-				(SELECT tenant, id FROM session WHERE ended > 0 AND ended < ? AND struck <= ? LIMIT ?) RETURNING `+sessionColumns,
+				(SELECT tenant, id FROM session WHERE ended > 0 AND ended < ? AND NOT `+l.inForce()+` LIMIT ?) RETURNING `+sessionColumns,
 				micros(before), micros(l.opt.Clock().Add(-l.opt.Locks.For)), pruneStep)
 			for _, s := range gone {
 				for _, table := range [...]string{"session_event", "session_reason"} {

@@ -298,12 +298,13 @@ func TestTimeIsToldOf(t *testing.T) {
 	w := newTold(t, clock.Now)
 	r := startAt(t, clock.Now, screeningConf, workflow(w, "", policyDir(t, holdingPolicy))...)
 	id := heldID(t, r.do("POST", "/v3/memories/add/", sailing(1), "X-Memproxy-Session", "s1"))
-	for range 3 {
-		r.do("POST", "/memories", noted(poison), "X-Memproxy-Session", "s1")
+	for range 3 { // for the same user
+		r.do("POST", "/memories", strings.ReplaceAll(noted(poison), `"ann"`, `"bob"`), "X-Memproxy-Session", "s1")
 	}
 	r.do("POST", "/memories", noted("Ann likes tea."), "X-Memproxy-Session", "calm")
+	s1 := memproxy.SessionKey{Kind: memproxy.SessionNamed, Principal: "agent:dev", User: "bob", Name: "s1"}.ID()
 	r.eventually("the hold and the lock", func() bool {
-		return len(w.of(memproxy.NoticeHold, id)) == 1 && len(w.of(memproxy.NoticeLocked, "s1")) == 1
+		return len(w.of(memproxy.NoticeHold, id)) == 1 && len(w.of(memproxy.NoticeLocked, s1)) == 1
 	})
 	w.mu.Lock()
 	w.fail = 1
@@ -317,9 +318,9 @@ func TestTimeIsToldOf(t *testing.T) {
 	r.car.age(t.Context(), clock.Now())
 	r.eventually("the end of the session", func() bool {
 		clock.Pass(time.Second) // what failed is due again
-		return len(w.of(memproxy.NoticeEnded, "s1")) == 1
+		return len(w.of(memproxy.NoticeEnded, s1)) == 1
 	})
-	text := w.of(memproxy.NoticeEnded, "s1")[0].Text
+	text := w.of(memproxy.NoticeEnded, s1)[0].Text
 	for _, want := range []string{"Session s1 of agent:dev", "1 operation held for review", "3 operations refused", "locked", "screen.risk"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("told %q, without %q", text, want)
@@ -343,8 +344,8 @@ func TestTimeIsToldOf(t *testing.T) {
 	if n := w.of(memproxy.NoticeAged, id)[0]; !strings.Contains(n.Text, "has waited long") || strings.Contains(string(n.Data), "sails") {
 		t.Errorf("%s: %s", n.Text, n.Data)
 	}
-	if w.wrong() > 0 || len(w.of(memproxy.NoticeEnded, "s1")) != 1 {
-		t.Errorf("%d badly signed, told %d times", w.wrong(), len(w.of(memproxy.NoticeEnded, "s1")))
+	if w.wrong() > 0 || len(w.of(memproxy.NoticeEnded, s1)) != 1 {
+		t.Errorf("%d badly signed, told %d times", w.wrong(), len(w.of(memproxy.NoticeEnded, s1)))
 	}
 }
 
@@ -354,7 +355,7 @@ func TestTimeIsToldOf(t *testing.T) {
 func TestWhatIsOverIsRemoved(t *testing.T) {
 	clock := ledgertest.NewClock()
 	w := newTold(t, clock.Now)
-	r := startAt(t, clock.Now, screeningConf, workflow(w, "ledger: {keep: {holds: 10d, sessions: 20d}}", policyDir(t, holdingPolicy))...)
+	r := startAt(t, clock.Now, screeningConf, workflow(w, "ledger: {keep: {holds: 10d, sessions: 20d}}\nsessions: {lock_for: 1000d}", policyDir(t, holdingPolicy))...)
 	ctx := t.Context()
 	over, waits := heldID(t, r.do("POST", "/v3/memories/add/", sailing(1))), heldID(t, r.do("POST", "/v3/memories/add/", sailing(2)))
 	r.review(over, false)
