@@ -1,6 +1,7 @@
 package memproxy
 
 import (
+	"fmt"
 	"strings"
 	"time"
 )
@@ -73,6 +74,8 @@ type HoldContent struct {
 	Query  string `json:"query,omitempty"`
 	Header Header `json:"header,omitempty"` // selected by the gate; never a credential
 	Body   []byte `json:"body,omitempty"`
+	// Reserved is how many memories were charged when the write was held.
+	Reserved int64 `json:"reserved,omitempty"`
 	// Author is who wrote it, as far as was known then.
 	Author *Principal `json:"author,omitempty"`
 	// Texts are the operation's items, in their order: Finding.Item and its
@@ -84,6 +87,18 @@ type HoldContent struct {
 type HeldText struct {
 	Pointer string `json:"pointer"`
 	Text    string `json:"text"`
+}
+
+// HoldsFull is the error of a store of holds in which as many of one caller, or
+// of one end user of it, wait as may. It is a refusal and no breakage.
+type HoldsFull struct {
+	Key   string // "holds/PRINCIPAL", or "holds/PRINCIPAL/USER"
+	Limit int
+}
+
+// Error makes HoldsFull an error.
+func (h *HoldsFull) Error() string {
+	return fmt.Sprintf("%s: %d writes wait for review", h.Key, h.Limit)
 }
 
 // HoldFilter selects holds. Empty fields select all.

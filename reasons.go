@@ -83,6 +83,7 @@ const (
 	BudgetTotal     ReasonCode = "budget.total"
 	BudgetTenant    ReasonCode = "budget.tenant"
 	BudgetNamespace ReasonCode = "budget.namespace"
+	HoldQueue       ReasonCode = "hold.queue" // too many writes of the caller wait for review
 	BudgetRead      ReasonCode = "budget.read"
 	BudgetDegraded  ReasonCode = "budget.degraded" // the shared store is away; the local share applies
 	BudgetWarning   ReasonCode = "budget.warning"  // 80 % used
@@ -165,7 +166,7 @@ func ReasonCodes() []ReasonCode {
 		BudgetHour,
 		BudgetTotal,
 		BudgetTenant,
-		BudgetNamespace,
+		BudgetNamespace, HoldQueue,
 		BudgetRead,
 		BudgetDegraded,
 		BudgetWarning,

@@ -94,6 +94,12 @@ func (c *Config) defaults() {
 	set(&c.Review.Answer, "accept")
 	set(&c.Review.Reevaluate, "note")
 	c.Sessions.defaults()
+	if c.Review.MaxHeld == 0 {
+		c.Review.MaxHeld = 100
+	}
+	if c.Review.MaxHeldUser == 0 {
+		c.Review.MaxHeldUser = 50
+	}
 	if c.Review.Need == 0 {
 		c.Review.Need = 1
 	}

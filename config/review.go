@@ -2,13 +2,15 @@ package config
 
 // Review is the workflow of what is held: who reviews, and who is told.
 type Review struct {
-	Answer     string     `yaml:"answer,omitempty" doc:"how a held write is answered: accept is the form that the backend's clients know of one that takes its time, where there is one; refuse is 403" default:"accept" enum:"accept,refuse"`
-	Reevaluate string     `yaml:"reevaluate,omitempty" doc:"what a change of the rules does to what waits: note says how the rules of today rule on it; reject settles what they deny, release what they let through as well" default:"note" enum:"note,reject,release"`
-	Reviewers  []Reviewer `yaml:"reviewers,omitempty" doc:"who may use the review API on the admin listener; without any there is none"`
-	Need       int        `yaml:"need,omitempty" doc:"how many distinct reviewers an approval or a promotion takes" default:"1" min:"1" max:"10"`
-	Age        *Duration  `yaml:"age,omitempty" doc:"holds that wait for so long are told of; 0 is never" default:"1d"`
-	Idle       *Duration  `yaml:"idle,omitempty" doc:"sessions without a refusal for so long have ended, and are told of; 0 is never" default:"30m0s"`
-	Webhook    *Webhook   `yaml:"webhook,omitempty" doc:"who is told of holds and sessions"`
+	Answer      string     `yaml:"answer,omitempty" doc:"how a held write is answered: accept is the form that the backend's clients know of one that takes its time, where there is one; refuse is 403" default:"accept" enum:"accept,refuse"`
+	Reevaluate  string     `yaml:"reevaluate,omitempty" doc:"what a change of the rules does to what waits: note says how the rules of today rule on it; reject settles what they deny, release what they let through as well" default:"note" enum:"note,reject,release"`
+	Reviewers   []Reviewer `yaml:"reviewers,omitempty" doc:"who may use the review API on the admin listener; without any there is none"`
+	Need        int        `yaml:"need,omitempty" doc:"how many distinct reviewers an approval or a promotion takes" default:"1" min:"1" max:"10"`
+	MaxHeld     int        `yaml:"max_held,omitempty" doc:"so many writes of one caller may wait for review; one more is 429" default:"100" min:"1" max:"10000"`
+	MaxHeldUser int        `yaml:"max_held_user,omitempty" doc:"so many of one caller on behalf of one end user" default:"50" min:"1" max:"10000"`
+	Age         *Duration  `yaml:"age,omitempty" doc:"holds that wait for so long are told of; 0 is never" default:"1d"`
+	Idle        *Duration  `yaml:"idle,omitempty" doc:"sessions without a refusal for so long have ended, and are told of; 0 is never" default:"30m0s"`
+	Webhook     *Webhook   `yaml:"webhook,omitempty" doc:"who is told of holds and sessions"`
 }
 
 // Reviewer is one of them.

@@ -83,6 +83,7 @@ func (g *Gate) Admit(ctx context.Context, c *Call) *Admission {
 			break
 		}
 	}
+	g.reserve(ctx, r)
 	r.settle()
 	if r.flooded() {
 		r.event = r.decisionEvent(ctx)

@@ -104,6 +104,8 @@ type Admission struct {
 	aside memproxy.MemoryState
 	// confirmed is set where a person approved the write.
 	confirmed bool
+	// paid is set where the write was held, and charged for it.
+	paid bool
 	// attestation is how well the source of what is written is known.
 	attestation memproxy.Attestation
 	begun       time.Time

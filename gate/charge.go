@@ -7,14 +7,23 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// charge draws the write budgets. Only what would be forwarded pays.
+// charge draws the write budgets. What is forwarded pays, and so does what is
+// held, for somebody has to look at it: its hour when it is held, whatever
+// becomes of it, and its totals once it is approved and sent.
 func charge(ctx context.Context, r *run) error {
 	op := r.op
-	lines := r.rules.Lines(r.Principal, op.Kind, fields(op))
-	if len(lines) == 0 {
+	c := memproxy.Charge{ID: r.Decision.ID, Tenant: r.Principal.Tenant, Cost: int64(op.Cost), Time: r.begun}
+	c.Lines = r.rules.Lines(r.Principal, op.Kind, fields(op))
+	switch {
+	case r.keeps():
+		c.Lines = slices.DeleteFunc(c.Lines, func(l memproxy.Line) bool { return l.Window == memproxy.WindowTotal })
+	case r.paid:
+		c.ID += "/approved"
+		c.Lines = slices.DeleteFunc(c.Lines, func(l memproxy.Line) bool { return l.Window != memproxy.WindowTotal })
+	}
+	if len(c.Lines) == 0 {
 		return nil
 	}
-	c := memproxy.Charge{ID: r.Decision.ID, Tenant: r.Principal.Tenant, Cost: int64(op.Cost), Lines: lines, Time: r.begun}
 	if r.dry {
 		r.bill = &bill{charge: c}
 		return nil

@@ -109,6 +109,7 @@ func (ret *returning) keepExtracted(ctx context.Context, m memproxy.Memory, why 
 	r := &run{Admission: ret.Admission, g: ret.g}
 	hold, content := r.hold()
 	hold.ID = ret.g.opt.NewID()
+	content.Reserved = 0 // it was charged as what it was
 	why.Detail = "made by the backend's model of the write of decision " + ret.Decision.ID
 	hold.Reasons = []memproxy.Reason{why}
 	content.Texts = []memproxy.HeldText{{Pointer: m.Pointer, Text: m.Text}}

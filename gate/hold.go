@@ -2,9 +2,35 @@ package gate
 
 import (
 	"context"
+	"errors"
 
 	"github.com/memproxy/memproxy"
 )
+
+// reserve charges a write that is to be held. What there is no budget for is
+// refused instead.
+func (g *Gate) reserve(ctx context.Context, r *run) {
+	if !r.keeps() || gratis(r) {
+		return
+	}
+	if err := charge(ctx, r); err != nil {
+		g.opt.Log.ErrorContext(ctx, "a held write could not be charged", "decision", r.Decision.ID, "error", err)
+		r.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.InternalError, Detail: "memproxy could not finish ruling on this request"})
+	}
+}
+
+// full refuses a hold of a caller of whom too much waits, or of one of its end
+// users.
+func (g *Gate) full(ctx context.Context, r *run, no *memproxy.HoldsFull) {
+	d := &r.Decision
+	line := memproxy.Line{Reason: memproxy.HoldQueue, Key: no.Key, Window: memproxy.WindowTotal, Limit: int64(no.Limit)}
+	d.Allowance = &memproxy.Allowance{Lines: []memproxy.LineState{{Line: line, Used: int64(no.Limit)}}}
+	d.Verdict, d.Status = memproxy.Deny, StatusTooMany
+	d.Reasons = []memproxy.Reason{{Code: memproxy.HoldQueue, Rule: no.Key, Detail: "as many writes of this caller wait for review as may"}}
+	reply := r.call.Backend.Adapter.Refuse(r.call.Request, *d)
+	r.Reply = &reply
+	g.outcome(ctx, &returning{Admission: r.Admission, g: g, reasons: d.Reasons})
+}
 
 // keep puts a write that is held away, encrypted, and words the answer. The
 // decision is on record already: what cannot be kept is refused.
@@ -16,6 +42,11 @@ func (g *Gate) keep(ctx context.Context, r *run) {
 	defer cancel()
 	hold, content := r.hold()
 	if err := g.opt.Keeper.Keep(kctx, hold, content); err != nil {
+		g.release(ctx, r.Admission)
+		if no := (*memproxy.HoldsFull)(nil); errors.As(err, &no) {
+			g.full(ctx, r, no)
+			return
+		}
 		g.opt.Meter.LedgerFailed(ctx)
 		g.opt.Log.ErrorContext(ctx, "a held write could not be kept", "decision", r.Decision.ID, "error", err)
 		ret := &returning{Admission: r.Admission, g: g}
@@ -49,6 +80,9 @@ func (r *run) hold() (memproxy.HeldWrite, memproxy.HoldContent) {
 	}
 	author := r.Principal
 	content := memproxy.HoldContent{Query: c.Request.Query, Body: c.Body, Header: memproxy.Header{}, Author: &author}
+	if r.bill != nil {
+		content.Reserved = r.bill.charge.Cost
+	}
 	for _, name := range keptHeaders {
 		if v := c.Request.Header[name]; len(v) > 0 {
 			content.Header[name] = v
@@ -63,7 +97,11 @@ func (r *run) hold() (memproxy.HeldWrite, memproxy.HoldContent) {
 // keepCall keeps a tool call that is held, as the request by which it can be
 // made from outside once it is approved. The agent reads that it waits.
 func (g *Gate) keepCall(ctx context.Context, a *Admission, tc memproxy.ToolCall) {
-	if a.Decision.Verdict != memproxy.Hold || g.opt.Keeper == nil || tc.Direct == nil || a.op == nil {
+	if a.Decision.Verdict != memproxy.Hold || g.opt.Keeper == nil || a.op == nil {
+		return
+	}
+	if tc.Direct == nil {
+		g.release(ctx, a) // nothing is kept
 		return
 	}
 	req := tc.Direct.Request
@@ -75,6 +113,7 @@ func (g *Gate) keepCall(ctx context.Context, a *Admission, tc memproxy.ToolCall)
 	}
 	route, known := a.call.Backend.Adapter.Route(req)
 	if !known {
+		g.release(ctx, a)
 		return
 	}
 	c := *a.call
@@ -86,6 +125,7 @@ func (g *Gate) keepCall(ctx context.Context, a *Admission, tc memproxy.ToolCall)
 	kctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
 	defer cancel()
 	if err := g.opt.Keeper.Keep(kctx, hold, content); err != nil {
+		g.release(ctx, a)
 		g.opt.Meter.LedgerFailed(ctx)
 		g.opt.Log.ErrorContext(ctx, "a held tool call could not be kept; it stays refused", "decision", a.Decision.ID, "error", err)
 	}

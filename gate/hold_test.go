@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/budgets"
 	"github.com/memproxy/memproxy/gate"
 )
 
@@ -60,8 +61,8 @@ func holdRig(t *testing.T, change func(*rig, *fakeHolder, *fakeKeeper)) (*rig, *
 	return r, h, k
 }
 
-// Proves MFW-7: a held write is kept whole, pays nothing, and is answered as
-// one that takes its time.
+// Proves MFW-7, TRL-6: a held write is kept whole, pays for its hour, and is
+// answered as one that takes its time.
 func TestHeldWritesAreKept(t *testing.T) {
 	r, _, k := holdRig(t, nil)
 	op := learn("x")
@@ -71,7 +72,7 @@ func TestHeldWritesAreKept(t *testing.T) {
 	c.Request.Query = "a=b"
 	r.fake.op = op
 	a := r.gate.Admit(context.Background(), c)
-	if a.Reply == nil || string(a.Reply.Body) != "pending" || a.Decision.Verdict != memproxy.Hold || r.budget.used != 0 {
+	if a.Reply == nil || string(a.Reply.Body) != "pending" || a.Decision.Verdict != memproxy.Hold || r.budget.used != 1 {
 		t.Errorf("%+v, %d charged", a.Decision, r.budget.used)
 	}
 	h, content := k.kept[a.Decision.ID], k.content[a.Decision.ID]
@@ -153,3 +154,54 @@ func TestReceiptsOfHeldWrites(t *testing.T) {
 }
 
 var _ gate.Holder = (*fakeHolder)(nil)
+
+// Proves TRL-6: what is held is charged when it is held and not again when it
+// is sent, but for the totals, which count memories; what there is no budget
+// for, or no room in the queue, is refused with 429 and what is left.
+func TestHoldsAreCharged(t *testing.T) {
+	store, err := budgets.NewMemory(budgets.MemoryOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, h, k := holdRig(t, func(r *rig, _ *fakeHolder, _ *fakeKeeper) { r.shared = store })
+	want := func(what string, wantHour, wantTotal int64) {
+		t.Helper()
+		if hour, total := charged(t, r, store); hour != wantHour || total != wantTotal {
+			t.Errorf("%s: %d in the hour and %d in all, want %d and %d", what, hour, total, wantHour, wantTotal)
+		}
+	}
+	a := r.admit(costs(4))
+	want("held", 4, 0)
+	if k.content[a.Decision.ID].Reserved != 4 {
+		t.Errorf("%+v", k.content[a.Decision.ID])
+	}
+	h.knows = true
+	approved := k.kept[a.Decision.ID]
+	approved.Reviewer = "human:ann"
+	sent, err := r.gate.Replay(context.Background(), gate.Backend{Name: "mem", Adapter: r.adapter}, approved, k.content[a.Decision.ID])
+	if err != nil || sent.Reply != nil {
+		t.Fatalf("%+v, %v", sent, err)
+	}
+	want("approved", 4, 4)
+	k.err = errBroken
+	wantStatus := func(status int, codes ...memproxy.ReasonCode) {
+		t.Helper()
+		a := r.admit(costs(1))
+		wantCodes(t, a.Decision, memproxy.Deny, codes...)
+		if a.Reply == nil || a.Reply.Status != status {
+			t.Errorf("%+v, want %d", a.Reply, status)
+		}
+	}
+	if a := r.admit(costs(1)); a.Reply == nil || a.Reply.Status != 503 {
+		t.Errorf("%+v", a.Reply)
+	}
+	want("not kept", 4, 4)
+	k.err = &memproxy.HoldsFull{Key: "holds/agent:dev", Limit: 100}
+	wantStatus(429, memproxy.HoldQueue)
+	want("no room", 4, 4)
+	k.err = nil
+	r.admit(costs(6))
+	want("all of the hour", 10, 4)
+	wantStatus(429, memproxy.BudgetHour, memproxy.PolicyForbid)
+	want("more than the hour", 10, 4)
+}

@@ -33,6 +33,7 @@ func (g *Gate) Replay(ctx context.Context, b Backend, h memproxy.HeldWrite, cont
 	r := g.begin(&Call{Backend: b, Request: req, Route: route, Known: true, Body: content.Body, Session: h.Session})
 	r.Principal = memproxy.Principal{ID: h.Principal, Tenant: h.Tenant, Trust: h.Trust, ActsAs: all, Users: all, Apps: all, Runs: all}
 	r.Decision.ID, r.confirmed, r.Inspect = h.ID, !h.ByRules(), true
+	r.paid = content.Reserved > 0
 	r.add(memproxy.Allow, memproxy.Reason{Code: memproxy.ReviewApproved, Detail: "approved by " + h.Reviewer})
 	for i := range admission {
 		s := &admission[i]

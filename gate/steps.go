@@ -27,8 +27,16 @@ func unweighed(r *run) bool {
 	return r.op == nil || r.op.Kind != memproxy.Learn && r.op.Kind != memproxy.Correct
 }
 
-// gratis: nothing is written that a budget counts, or nothing will be.
-func gratis(r *run) bool { return r.op == nil || r.op.Cost <= 0 || r.verdict.Stops() }
+// gratis: nothing is written that a budget counts, or nothing will be. What is
+// kept for review counts.
+func gratis(r *run) bool {
+	return r.op == nil || r.op.Cost <= 0 || r.verdict.Stops() && !r.keeps()
+}
+
+// keeps reports whether the write is held and kept.
+func (r *run) keeps() bool {
+	return r.verdict == memproxy.Hold && r.enforced() && r.g.opt.Keeper != nil && !r.dry
+}
 
 // identify turns the credentials into the principal. Nothing in the payload
 // takes part.

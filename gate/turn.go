@@ -73,9 +73,10 @@ func (g *Gate) askSteps(ctx context.Context, r *run) {
 			r.refuse(StatusUnavailable, memproxy.Reason{Code: s.broken, Detail: "memproxy could not finish ruling on this call"})
 		}
 		if r.verdict.Stops() && r.enforced() {
-			return
+			break
 		}
 	}
+	g.reserve(ctx, r)
 }
 
 // Ungated rules on a run that cannot be gated call by call, by what its backend

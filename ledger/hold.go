@@ -117,6 +117,9 @@ func (t *transaction) hold(h memproxy.HeldWrite, sk sketch, plain []byte) (mempr
 	if n >= t.l.opt.MaxHolds {
 		return h, fmt.Errorf("%w: %d holds of one tenant wait for review", ErrFull, n)
 	}
+	if err := t.roomFor(h); err != nil {
+		return h, err
+	}
 	var err error
 	if h.Similarity, err = t.group(h.Tenant, sk); err != nil {
 		return h, err

@@ -20,6 +20,10 @@ const (
 	// DefaultMaxHolds is more than a team reviews, and about 100 MB of bodies
 	// of ordinary size.
 	DefaultMaxHolds = 10000
+	// DefaultMaxPrincipalHolds and DefaultMaxUserHolds are parts of a queue
+	// that leave room for others.
+	DefaultMaxPrincipalHolds = 100
+	DefaultMaxUserHolds      = 50
 	// DefaultKeepVersions is the number of SYN-5.
 	DefaultKeepVersions = 10
 )
@@ -57,6 +61,10 @@ type Options struct {
 	// MaxHolds bounds the holds of one tenant that wait; one more is ErrFull.
 	// Zero is the default.
 	MaxHolds int
+	// MaxPrincipalHolds bounds those of one principal, MaxUserHolds those of
+	// one end user of it; one more is a *memproxy.HoldsFull. Zero is the
+	// default.
+	MaxPrincipalHolds, MaxUserHolds int
 	// KeepVersions is how many versions of a memory keep their text, besides
 	// the pinned ones. Zero is the default.
 	KeepVersions int
@@ -103,6 +111,12 @@ func (o *Options) complete() error {
 	}
 	if o.MaxHolds == 0 {
 		o.MaxHolds = DefaultMaxHolds
+	}
+	if o.MaxPrincipalHolds <= 0 {
+		o.MaxPrincipalHolds = DefaultMaxPrincipalHolds
+	}
+	if o.MaxUserHolds <= 0 {
+		o.MaxUserHolds = DefaultMaxUserHolds
 	}
 	if o.KeepVersions == 0 {
 		o.KeepVersions = DefaultKeepVersions
