@@ -39,7 +39,11 @@ var errUndo = errors.New("the backend did not take it back")
 // does not show it. Both hashes stand in one record.
 func (ret *returning) extracted(ctx context.Context, memories []memproxy.Memory) error {
 	extractor, ok := ret.call.Backend.Adapter.(Extractor)
-	if !ok || ret.op.Kind != memproxy.Learn || ret.confirmed {
+	if !ok || ret.op.Kind != memproxy.Learn {
+		return nil
+	}
+	ret.trespassed(ctx, extractor, memories)
+	if ret.confirmed {
 		return nil
 	}
 	ret.usurped(ctx, extractor, memories)

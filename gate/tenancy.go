@@ -168,6 +168,11 @@ func (r *run) claim(c *memproxy.Claim, name string, masks bool) {
 			op.Masked = map[string]string{}
 		}
 		op.Masked[memproxy.OwnerID(c.Dim, name)] = "nobody-" + r.Decision.ID
+		why := memproxy.Reason{Code: memproxy.OwnerUnknown, Pointer: c.Pointer, Detail: "asked for under a name that nobody has: no memory of the caller's tenant is under the one that is named"}
+		if bond == foreignName {
+			why.Code = memproxy.OwnerForeign
+		}
+		r.add(memproxy.Allow, why) // for the record; the caller sees no difference
 	default:
 		r.missing(c.Pointer)
 	}

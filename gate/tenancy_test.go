@@ -104,7 +104,9 @@ func TestListsOfOthersAreAskedForUnderNobodysName(t *testing.T) {
 		c := r.call(op)
 		r.fake.op = op
 		ex := r.gate.Explain(context.Background(), c)
-		wantCodes(t, ex.Decision, memproxy.Allow)
+		if got := wantFirst(ex.Decision); ex.Decision.Verdict != memproxy.Allow || got != map[string]memproxy.ReasonCode{"theirs": memproxy.OwnerForeign, "nobody": memproxy.OwnerUnknown}[who] {
+			t.Errorf("%s: %+v", who, ex.Decision)
+		}
 		if as, is := ex.Operation.Masked["user:"+who]; is != masked || is && as == who {
 			t.Errorf("%s is asked for as %q, %v", who, as, is)
 		}
@@ -295,6 +297,57 @@ func TestTenancyFailsClosed(t *testing.T) {
 			a := r.admit(tc.op)
 			if a.Decision.Verdict != tc.want || tc.want == memproxy.Deny && a.Decision.Status != 503 {
 				t.Errorf("%+v", a.Decision)
+			}
+		})
+	}
+}
+
+// Proves EDGE-3, EDGE-13: where several tenants share a backend, a target that
+// it does not have is refused in the words in which another tenant's is.
+func TestWhatIsMissingIsNoDifferentFromAnothers(t *testing.T) {
+	var bodies []string
+	for _, id := range []string{"theirs", "nobody"} {
+		r := tenants(t, func(r *rig) { r.fetch.status = 404 }, object("theirs", "globex", "agent:other"))
+		a := r.admit(byID(memproxy.Forget, id))
+		if a.Decision.Verdict != memproxy.Deny || a.Decision.Status != 404 {
+			t.Errorf("%s: %+v", id, a.Decision)
+		}
+		c := r.call(byID(memproxy.Recall, "read"))
+		c.Request = memproxy.Request{Method: "GET", EscapedPath: "/read"}
+		r.fake.op = byID(memproxy.Recall, "read")
+		got := r.gate.Return(context.Background(), r.gate.Admit(context.Background(), c), memproxy.Reply{Status: 404, Body: []byte("the backend's own words")})
+		bodies = append(bodies, string(got.Body))
+	}
+	if bodies[0] != bodies[1] || bodies[0] == "the backend's own words" {
+		t.Errorf("%q", bodies)
+	}
+}
+
+// Proves EDGE-3, EDGE-13: an addition's answer says nothing of another tenant's
+// memories, and what the backend's model changed of them is put back.
+func TestAdditionsSayNothingOfOthersMemories(t *testing.T) {
+	for _, event := range []string{"UPDATE", "DELETE", "NONE"} {
+		t.Run(event, func(t *testing.T) {
+			e := &fakeExtractor{}
+			r := tenants(t, func(r *rig) { r.adapter, r.fake = e, &e.fakeAdapter },
+				object("own", "acme", "agent:author"), object("theirs", "globex", "agent:other"))
+			f := &sender{status: 200}
+			r.fake.memories = []memproxy.Memory{
+				{Pointer: "/0", ID: "own", Event: event, Text: "a", Before: "b"}, {Pointer: "/1", ID: "theirs", Event: event, Text: "secret", Before: "older secret"},
+			}
+			op := learn("x")
+			r.fake.op = op
+			c := r.call(op)
+			c.Backend.Fetch = f
+			got := r.gate.Return(context.Background(), r.gate.Admit(context.Background(), c), memproxy.Reply{Status: 200, Body: []byte("all")})
+			if string(got.Body) != "own" {
+				t.Errorf("%q", got.Body)
+			}
+			if (len(f.sent) == 1) != (event == "UPDATE") {
+				t.Errorf("sent %v", f.sent)
+			}
+			if row := r.ledger.rows["theirs"]; row.Scope.Tenant != "globex" || row.Deleted {
+				t.Errorf("the ledger has %+v", row)
 			}
 		})
 	}

@@ -16,8 +16,8 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 	if r == nil {
 		return nil, "", errors.New("mem0: no such route: " + rt.ID)
 	}
-	query := widenQuery(r, req.Query)
-	if len(body) == 0 || op.Stamp == nil && len(op.Reserved) == 0 && !changes(op) && !projects(r, op) {
+	query := maskQuery(op, widenQuery(r, req.Query))
+	if len(body) == 0 || op.Stamp == nil && len(op.Reserved) == 0 && !changes(op) && !projects(r, op) && len(op.Masked) == 0 {
 		return body, query, nil
 	}
 	doc, err := a.parsed(body, op)
@@ -32,6 +32,7 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 			}
 		}
 	}
+	maskBody(e, doc, op)
 	p := patch{e: e, added: map[*jsondoc.Value][][]byte{}}
 	for _, ptr := range op.Reserved {
 		p.object(doc.At(ptr[:strings.LastIndexByte(ptr, '/')]))

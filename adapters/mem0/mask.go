@@ -1,0 +1,80 @@
+package mem0
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// Masks implements the gate's masker: names can be replaced in bodies and as
+// parameters of their own, not in paths and not in JSON that stands in a query.
+func (a *Adapter) Masks(_ memproxy.Route, op *memproxy.Operation) bool {
+	for i := range op.Claims {
+		c := &op.Claims[i]
+		if c.Op != memproxy.ClaimIs || c.Dim == memproxy.DimActor || strings.HasPrefix(c.Pointer, "/") {
+			continue
+		}
+		name, inQuery := strings.CutPrefix(c.Pointer, "query:")
+		if _, alone := dimOf(name); !inQuery || !alone {
+			return false
+		}
+	}
+	return true
+}
+
+// maskBody writes other names in the place of those that are masked.
+func maskBody(e *jsondoc.Edits, doc *jsondoc.Doc, op *memproxy.Operation) {
+	if len(op.Masked) == 0 {
+		return
+	}
+	for i := range op.Claims {
+		c := &op.Claims[i]
+		if c.Op != memproxy.ClaimIs || !strings.HasPrefix(c.Pointer, "/") {
+			continue
+		}
+		v := doc.At(c.Pointer)
+		if v == nil {
+			continue
+		}
+		all := v.Elems
+		if v.Kind == jsondoc.String {
+			all = []*jsondoc.Value{v}
+		}
+		for _, one := range all {
+			if as, masked := op.Masked[memproxy.OwnerID(c.Dim, one.Text())]; masked {
+				e.Replace(one, strconv.AppendQuote(nil, as)) // an id of our own: ASCII
+			}
+		}
+	}
+}
+
+// maskQuery does the same in a query, and leaves everything else as it was
+// spelled.
+func maskQuery(op *memproxy.Operation, query string) string {
+	if len(op.Masked) == 0 || query == "" {
+		return query
+	}
+	pairs := strings.Split(query, "&")
+	for i, pair := range pairs {
+		key, value, _ := strings.Cut(pair, "=")
+		name, err := url.QueryUnescape(key)
+		if err != nil {
+			continue
+		}
+		base, _, _ := strings.Cut(jsondoc.Fold(name), "[")
+		dim, ok := dimOf(base)
+		if !ok {
+			continue
+		}
+		if value, err = url.QueryUnescape(value); err != nil {
+			continue
+		}
+		if as, masked := op.Masked[memproxy.OwnerID(dim, value)]; masked {
+			pairs[i] = key + "=" + url.QueryEscape(as)
+		}
+	}
+	return strings.Join(pairs, "&")
+}

@@ -1,0 +1,57 @@
+package mem0_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/mem0"
+)
+
+// Proves EDGE-13: wherever a read names an owner whom the caller may not know
+// of, another name is sent, or the adapter says that it cannot do so; what is
+// not masked is sent as it came.
+func TestNamesAreMasked(t *testing.T) {
+	a, err := mem0.New(mem0.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ method, target, body, want string }{
+		{"GET", "/memories?user_id=bob&top_k=3", "", "user_id=nobody&top_k=3"},
+		{"GET", "/memories?user_id=b%6Fb", "", "user_id=nobody"},
+		{"GET", "/memories?user_id=ann&run_id=bob", "", "user_id=ann&run_id=bob"},
+		{"GET", "/v1/memories/?user_id%5Bin%5D=bob", "", "user_id%5Bin%5D=nobody"},
+		{"POST", "/search", `{"query":"q","user_id":"bob"}`, `{"query":"q","user_id":"nobody"}`},
+		{"POST", "/search", `{"query":"bob","filters":{"user_id":"b\u006fb"}}`, `{"query":"bob","filters":{"user_id":"nobody"}}`},
+		{"POST", "/v3/memories/search/", `{"query":"q","filters":{"OR":[{"user_id":{"in":["ann","bob"]}},{"NOT":{"user_id":"bob"}},{"agent_id":"bob"}]}}`,
+			`{"query":"q","filters":{"OR":[{"user_id":{"in":["ann","nobody"]}},{"NOT":{"user_id":"bob"}},{"agent_id":"bob"}]}}`},
+		{"GET", `/v1/memories/?metadata={"user_id":"bob"}`, "", "cannot"},
+		{"GET", "/v1/memories/user/bob/", "", "cannot"},
+	} {
+		path, query, _ := strings.Cut(tc.target, "?")
+		req := memproxy.Request{Method: tc.method, Path: path, EscapedPath: path, Query: query, Header: memproxy.Header{}}
+		rt, ok := a.Route(req)
+		if !ok {
+			t.Fatal(tc.target)
+		}
+		op, err := a.Decode(rt, req, []byte(tc.body))
+		if err != nil {
+			t.Errorf("%s: %v", tc.target, err)
+			continue
+		}
+		if !a.Masks(rt, op) {
+			if tc.want != "cannot" {
+				t.Errorf("%s %s cannot be masked", tc.target, tc.body)
+			}
+			continue
+		}
+		op.Masked = map[string]string{"user:bob": "nobody"}
+		body, query, err := a.Encode(rt, req, []byte(tc.body), op)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := string(body) + query; got != tc.want {
+			t.Errorf("%s %s is sent as %s, want %s", tc.target, tc.body, got, tc.want)
+		}
+	}
+}
