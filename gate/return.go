@@ -147,6 +147,10 @@ func (ret *returning) filtrate(ctx context.Context) error {
 		return err
 	}
 	ret.reading = reading
+	if all := reading.Memories; len(all) == 1 && all[0].Missing && all[0].Pointer == "" && !ret.alone() {
+		ret.refuse(StatusNotFound, memproxy.OwnerUnknown, "the backend has no such thing")
+		return nil
+	}
 	upstream := ret.reply
 	if ret.op.Kind == memproxy.Recall {
 		if refused, err := ret.sift(ctx); refused || err != nil {
