@@ -147,8 +147,7 @@ func (ret *returning) filtrate(ctx context.Context) error {
 		return err
 	}
 	ret.reading = reading
-	if all := reading.Memories; len(all) == 1 && all[0].Missing && all[0].Pointer == "" && !ret.alone() {
-		ret.refuse(StatusNotFound, memproxy.OwnerUnknown, "the backend has no such thing")
+	if all := reading.Memories; len(all) == 1 && all[0].Missing && all[0].Pointer == "" && ret.absent() {
 		return nil
 	}
 	upstream := ret.reply
