@@ -38,7 +38,11 @@ func (a *Adapter) payload(r *row, req memproxy.Request, body []byte) (*payload, 
 	if r.shape == upload {
 		return p, nil
 	}
-	if p.doc, err = jsondoc.ParseRequest(body[p.start:p.end], a.opt.MaxDepth); err != nil {
+	read := jsondoc.ParseRequest
+	if r.kind == memproxy.Recall {
+		read = jsondoc.Parse // nothing of it is stored
+	}
+	if p.doc, err = read(body[p.start:p.end], a.opt.MaxDepth); err != nil {
 		return nil, err
 	}
 	if r.shape == file && p.doc.Root.Kind == jsondoc.String {

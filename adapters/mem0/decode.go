@@ -37,7 +37,11 @@ func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (
 		return nil, err
 	}
 	if len(body) > 0 {
-		doc, err := jsondoc.ParseRequest(body, a.opt.MaxDepth)
+		read := jsondoc.ParseRequest
+		if rt.Kind == memproxy.Recall {
+			read = jsondoc.Parse // nothing of it is stored
+		}
+		doc, err := read(body, a.opt.MaxDepth)
 		if err != nil {
 			return nil, err
 		}
