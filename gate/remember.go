@@ -37,6 +37,7 @@ func (ret *returning) remember(ctx context.Context) {
 	case memproxy.Recall:
 		ret.exported()
 	}
+	ret.adopt(ctx)
 	// What waits for review is marked before anybody can read it. The rest is
 	// history, and does not keep the caller waiting.
 	states := ret.standings()

@@ -179,7 +179,7 @@ func (ret *returning) filtrate(ctx context.Context) error {
 		ret.saw()
 		ret.absorb(ctx, pages)
 	}
-	return nil
+	return ret.strangers(ctx)
 }
 
 // filter marks what the caller may not see. It reports false when the answer

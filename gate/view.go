@@ -20,11 +20,13 @@ type viewer struct {
 	declared bool
 	// known are the owners and objects that the memories name; see lookUp.
 	known owned
+	// call is what is judged, for asking its backend.
+	call *Admission
 }
 
 func (a *Admission) viewer(signer Signer) viewer {
 	t := a.call.Backend.Tenant
-	return viewer{principal: &a.Principal, rules: a.rules, signer: signer, declared: t != "" && t == a.Principal.Tenant}
+	return viewer{principal: &a.Principal, rules: a.rules, signer: signer, call: a, declared: t != "" && t == a.Principal.Tenant}
 }
 
 // lookUp finds out what is needed to judge rows, and memories of which there
@@ -60,8 +62,10 @@ func (v *viewer) lookUp(ctx context.Context, g *Gate, backend string, rows []mem
 		return nil
 	}
 	var err error
-	v.known, err = g.whose(ctx, backend, ids)
-	return err
+	if v.known, err = g.whose(ctx, backend, ids); err != nil {
+		return err
+	}
+	return v.ascend(ctx, g, bare)
 }
 
 // owner is what is known of an owner by its name: as a name, or as an object.
@@ -101,6 +105,8 @@ func (v viewer) sees(row *memproxy.Ownership, m *memproxy.Memory) bool {
 			return false
 		}
 		attributed = true
+	case m.Common:
+		return true
 	case m.Stamp != nil:
 		s := *m.Stamp
 		s.Tenant = v.principal.Tenant

@@ -1,0 +1,106 @@
+package gate
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/memproxy/memproxy"
+)
+
+// maxAscent bounds the objects that are asked for so that what belongs to them
+// can be attributed.
+const maxAscent = 64
+
+// ascend asks the backend what the objects belong to that memories are within
+// and of which nothing is recorded: of a message the run, and of the run the
+// agent, which somebody made. What is found stands in known as if it had been
+// recorded.
+func (v *viewer) ascend(ctx context.Context, g *Gate, bare []memproxy.Memory) error {
+	a := v.call
+	loc, ok := a.call.Backend.Adapter.(Locator)
+	if !ok || a.call.Backend.Fetch == nil || a.alone() {
+		return nil
+	}
+	var ask []string
+	for i := range bare {
+		if v.descent(&bare[i]) != unknownName {
+			continue
+		}
+		for _, ref := range bare[i].Within {
+			if ref.Kind == memproxy.TargetMemory && !slices.Contains(ask, ref.ID) && len(ask) < maxAscent {
+				ask = append(ask, ref.ID)
+			}
+		}
+	}
+	if len(ask) == 0 {
+		return nil
+	}
+	found := a.parents(ctx, g, loc, ask)
+	ids := map[memproxy.TargetKind][]string{}
+	for i := range found {
+		for _, ref := range found[i].Within {
+			ids[ref.Kind] = append(ids[ref.Kind], ref.ID)
+		}
+	}
+	for kind := range ids {
+		slices.Sort(ids[kind])
+		ids[kind] = slices.Compact(ids[kind])
+	}
+	above, err := g.whose(ctx, a.op.Backend, ids)
+	if err != nil {
+		return err
+	}
+	over := *v
+	over.known = above
+	for i, id := range ask {
+		tenant := v.principal.Tenant
+		switch over.descent(&memproxy.Memory{Within: found[i].Within}) {
+		case unknownName:
+			continue
+		case foreignName:
+			tenant += "/" // whose, is of no matter
+		}
+		v.know(memproxy.Ownership{Kind: memproxy.TargetMemory, ID: id, Scope: memproxy.Scope{Tenant: tenant}})
+	}
+	return nil
+}
+
+func (v *viewer) know(row memproxy.Ownership) {
+	if v.known == nil {
+		v.known = owned{}
+	}
+	if v.known[row.Kind] == nil {
+		v.known[row.Kind] = map[string]memproxy.Ownership{}
+	}
+	v.known[row.Kind][row.ID] = row
+}
+
+// parents are objects as the backend has them, in the order of ids. What it
+// does not give belongs to nothing.
+func (a *Admission) parents(ctx context.Context, g *Gate, loc Locator, ids []string) []memproxy.Memory {
+	ctx, cancel := context.WithTimeout(ctx, g.opt.FetchTimeout)
+	defer cancel()
+	found := make([]memproxy.Memory, len(ids))
+	slots := make(chan struct{}, g.opt.FetchParallel)
+	var wg sync.WaitGroup
+	for i, id := range ids {
+		q := loc.Locate(a.call.Route, a.call.Request, id)
+		if q.EscapedPath == "" {
+			continue
+		}
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			reply, err := a.call.Backend.Fetch.Fetch(ctx, q)
+			if err != nil {
+				return
+			}
+			if m, err := loc.Located(a.call.Route, id, reply); err == nil && !m.Missing {
+				found[i] = m
+			}
+		})
+	}
+	wg.Wait()
+	return found
+}

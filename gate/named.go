@@ -1,0 +1,87 @@
+package gate
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/memproxy/memproxy"
+)
+
+// A Namer is an Adapter whose answers name objects by ids that tell what they
+// are, so that they can be found whatever member they stand under.
+type Namer interface {
+	// Names returns every object that an answer names, with its pointer.
+	Names(memproxy.Route, memproxy.Reply) ([]memproxy.Ref, error)
+
+	// Without returns the answer's body without what stands at the pointers.
+	Without(reply memproxy.Reply, gone []string) ([]byte, error)
+}
+
+// errOwners says that nobody could be asked whose the objects of an answer are.
+var errOwners = errors.New("the ledger cannot say whose the objects of the answer are")
+
+// strangers takes out of an answer whatever the ledger knows as another
+// tenant's: an identity that is attached to an agent, a tool, a member of a
+// group. What the answer's memories are was ruled on before.
+func (ret *returning) strangers(ctx context.Context) error {
+	namer, ok := ret.call.Backend.Adapter.(Namer)
+	if !ok || ret.alone() || !ok2xx(ret.reply.Status) || len(bytes.TrimSpace(ret.reply.Body)) == 0 {
+		return nil
+	}
+	refs, err := namer.Names(ret.call.Route, ret.reply)
+	if err != nil {
+		return err
+	}
+	ids := map[memproxy.TargetKind][]string{}
+	for i := range refs {
+		ids[refs[i].Kind] = append(ids[refs[i].Kind], refs[i].ID)
+	}
+	for kind := range ids {
+		slices.Sort(ids[kind])
+		ids[kind] = slices.Compact(ids[kind])
+	}
+	known, err := ret.g.whose(ctx, ret.op.Backend, ids)
+	if err != nil {
+		ret.g.opt.Meter.LedgerFailed(ctx)
+		return errors.Join(errOwners, err)
+	}
+	var gone []string
+	for i := range refs {
+		if row, is := known[refs[i].Kind][refs[i].ID]; is && row.Scope.Tenant != ret.Principal.Tenant {
+			gone = append(gone, refs[i].Pointer)
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	ret.filtered += len(gone)
+	ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.OwnerFiltered, Detail: "what is another tenant's was left out of the answer"})
+	if slices.Contains(gone, "") { // it is the whole answer
+		ret.refuse(StatusNotFound, memproxy.OwnerUnknown, "this names what is not there for this caller's tenant")
+		return nil
+	}
+	body, err := namer.Without(ret.reply, gone)
+	if err != nil {
+		return err
+	}
+	ret.reply.Body = body
+	return nil
+}
+
+// adopt makes the objects that came to be with a write its caller's, unless
+// they are somebody's already.
+func (ret *returning) adopt(ctx context.Context) {
+	if ret.reading == nil || len(ret.reading.Made) == 0 {
+		return
+	}
+	rows := make([]memproxy.Ownership, len(ret.reading.Made))
+	for i, id := range ret.reading.Made {
+		rows[i] = ret.row(memproxy.TargetMemory, id)
+	}
+	if _, err := ret.g.opt.Ledger.Bind(ctx, rows...); err != nil {
+		ret.g.opt.Meter.LedgerFailed(ctx)
+		ret.g.opt.Log.ErrorContext(ctx, "ledger not updated", "decision", ret.Decision.ID, "error", err)
+	}
+}

@@ -1,0 +1,159 @@
+package gate_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+)
+
+// naming is a backend's adapter whose answers name objects: in a body, ids
+// parted by commas.
+type naming struct {
+	fakeReader
+	made []string
+	err  error
+}
+
+func (f *naming) Read(rt memproxy.Route, q memproxy.Request, reply memproxy.Reply) (*memproxy.Reading, error) {
+	rd, err := f.fakeReader.Read(rt, q, reply)
+	if err == nil {
+		rd.Made = f.made
+	}
+	return rd, err
+}
+
+func (f *naming) Rewrite(_ memproxy.Route, _ memproxy.Request, reply memproxy.Reply, _ *memproxy.Reading) ([]byte, error) {
+	return reply.Body, nil
+}
+
+func (f *naming) Names(_ memproxy.Route, reply memproxy.Reply) ([]memproxy.Ref, error) {
+	var out []memproxy.Ref
+	for i, id := range strings.Split(string(reply.Body), ",") {
+		ptr := fmt.Sprint("/", i)
+		if id == "whole" {
+			ptr = ""
+		}
+		out = append(out, memproxy.Ref{Kind: memproxy.TargetMemory, ID: id, Pointer: ptr})
+	}
+	return out, f.err
+}
+
+func (f *naming) Without(reply memproxy.Reply, gone []string) ([]byte, error) {
+	ids := strings.Split(string(reply.Body), ",")
+	for _, ptr := range gone {
+		var i int
+		if _, err := fmt.Sscanf(ptr, "/%d", &i); err != nil {
+			return nil, err
+		}
+		ids[i] = "-"
+	}
+	return []byte(strings.Join(ids, ",")), nil
+}
+
+func named(t *testing.T, change func(*rig, *naming), rows ...memproxy.Ownership) *rig {
+	f := &naming{}
+	r := tenants(t, func(r *rig) {
+		r.adapter = f
+		if change != nil {
+			change(r, f)
+		}
+	}, rows...)
+	r.fake = &f.fakeAdapter
+	return r
+}
+
+// Proves EDGE-3, EDGE-13: what an answer names of another tenant's is left out,
+// whatever kind of operation it answers; where it is the whole answer, there is
+// none. With one tenant nobody is asked.
+func TestAnswersNameNothingOfOtherTenants(t *testing.T) {
+	for _, kind := range memproxy.Kinds {
+		r := named(t, nil, object("mine", "acme", "agent:a"), object("theirs", "globex", "agent:b"), object("whole", "globex", "agent:b"))
+		a := r.admit(memproxy.Operation{Kind: kind})
+		for body, want := range map[string]string{"mine,theirs,nobodys": "mine,-,nobodys", "mine,nobodys": "mine,nobodys", "": ""} {
+			if got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte(body)}); got.Status != 200 || string(got.Body) != want {
+				t.Errorf("%s: %q became %d %q, want %q", kind, body, got.Status, got.Body, want)
+			}
+		}
+		if got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("whole")}); got.Status != 404 {
+			t.Errorf("%s: an answer that is another's: %d %q", kind, got.Status, got.Body)
+		}
+	}
+	r := named(t, func(r *rig, _ *naming) { r.rules.OneTenant, r.rules.Unattributed = true, gate.UnattributedVisible }, object("theirs", "globex", "agent:b"))
+	a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
+	if got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("theirs")}); string(got.Body) != "theirs" {
+		t.Errorf("with one tenant: %q", got.Body)
+	}
+}
+
+// Proves EDGE-3: while nobody can say whose the objects of an answer are, it is
+// withheld.
+func TestAnswersThatCannotBeLookedThroughAreWithheld(t *testing.T) {
+	r := named(t, nil)
+	a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
+	r.ledger.err = errors.New("away")
+	if got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("x")}); got.Status != 502 || string(got.Body) == "x" {
+		t.Errorf("the ledger away: %d %q", got.Status, got.Body)
+	}
+	r = named(t, func(_ *rig, f *naming) { f.err = errors.New("unreadable") })
+	a = r.admit(memproxy.Operation{Kind: memproxy.Recall})
+	if got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("x")}); got.Status != 502 {
+		t.Errorf("an unreadable answer: %d %q", got.Status, got.Body)
+	}
+}
+
+// Proves EDGE-3: what came to be beside a write is its caller's, and what was
+// somebody's stays so.
+func TestWhatIsMadeBesideIsAdopted(t *testing.T) {
+	r := named(t, func(_ *rig, f *naming) { f.made = []string{"new", "theirs"} }, object("theirs", "globex", "agent:b"))
+	a := r.admit(memproxy.Operation{Kind: memproxy.Correct, Cost: 1})
+	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200})
+	if row := r.ledger.rows["new"]; row.Scope.Tenant != "acme" || row.Actor != r.who.ID {
+		t.Errorf("new: %+v", row)
+	}
+	if row := r.ledger.rows["theirs"]; row.Scope.Tenant != "globex" || row.Actor != "agent:b" {
+		t.Errorf("theirs: %+v", row)
+	}
+}
+
+// Proves EDGE-3, CARD-1: an object of which nothing is recorded is of the tenant
+// that what it belongs to is of, also over one step of which nothing is recorded
+// either; what the backend ships is everybody's; and each parent is asked for
+// once.
+func TestObjectsAreAttributedByDescent(t *testing.T) {
+	in := func(ids ...string) []memproxy.Ref {
+		var out []memproxy.Ref
+		for _, id := range ids {
+			out = append(out, memproxy.Ref{Kind: memproxy.TargetMemory, ID: id})
+		}
+		return out
+	}
+	r := tenants(t, func(r *rig) {
+		f := &fakeReader{}
+		r.adapter = f
+		f.memories = []memproxy.Memory{
+			{ID: "of-mine", Within: in("agent-mine")}, {ID: "of-theirs", Within: in("agent-theirs")},
+			{ID: "over-mine", Within: in("run-mine")}, {ID: "over-mine-2", Within: in("run-mine")}, {ID: "over-theirs", Within: in("run-theirs")},
+			{ID: "of-both", Within: in("agent-mine", "agent-theirs")}, {ID: "over-both", Within: in("agent-mine", "run-theirs")},
+			{ID: "of-nobody"}, {ID: "over-nobody", Within: in("run-nobody")}, {ID: "shipped", Common: true},
+		}
+		f.located = map[string]memproxy.Memory{
+			"run-mine": {ID: "run-mine", Within: in("agent-mine")}, "run-theirs": {ID: "run-theirs", Within: in("agent-theirs")},
+			"run-nobody": {ID: "run-nobody", Within: in("agent-nobody")},
+		}
+		r.fetch.status = 200
+	}, object("agent-mine", "acme", "agent:a"), object("agent-theirs", "globex", "agent:b"))
+	r.fake = &r.adapter.(*fakeReader).fakeAdapter
+	a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
+	got := string(r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200}).Body)
+	if want := "of-mine,over-mine,over-mine-2,shipped"; got != want {
+		t.Errorf("shown %q, want %q", got, want)
+	}
+	if n := len(r.fetch.asked); n == 0 || n > 3 {
+		t.Errorf("%d side requests: %q", n, r.fetch.asked)
+	}
+}
