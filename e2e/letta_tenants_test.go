@@ -1,0 +1,159 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+const apart = `profile: production
+state: %%[3]s
+admin: {listen: "%%[2]s"}
+backends:
+  - {name: letta, kind: letta, listen: "%%[1]s", upstream: "%s"}
+identity:
+  keys:
+    - {sha256: "%s", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
+    - {sha256: "%s", id: "agent:rival", kind: agent, trust: authenticated, tenant: rival, acts_as: "*"}
+log: {level: warn}
+`
+
+// firstOf is a member of an object, or of the first in a list that has it.
+func firstOf(body, name string) string {
+	var v any
+	if json.Unmarshal([]byte(body), &v) != nil {
+		return ""
+	}
+	var look func(any) string
+	look = func(v any) string {
+		switch v := v.(type) {
+		case map[string]any:
+			if s, ok := v[name].(string); ok {
+				return s
+			}
+			if list, ok := v["messages"]; ok {
+				return look(list)
+			}
+		case []any:
+			for _, e := range v {
+				if s := look(e); s != "" {
+					return s
+				}
+			}
+		}
+		return ""
+	}
+	return look(v)
+}
+
+// Proves EDGE-3, TRL-1, CARD-1: on the real server, with two tenants whose
+// callers may name every agent, each has all that belongs to the agents that it
+// made, and nothing of the other's, however it is named.
+func TestLettaTenants(t *testing.T) {
+	direct := startLetta(t)
+	car := serve(t, t.TempDir(), fmt.Sprintf(apart, direct, sha("dev"), sha("rival")))
+	as := func(key, method, path, body string) answer {
+		t.Helper()
+		return call(t, method, car.base+path, key, body, sdk...)
+	}
+	make := func(key, path, body, name string) string {
+		t.Helper()
+		a := as(key, http.MethodPost, path, body)
+		id := firstOf(a.body, name)
+		if a.status != 200 && a.status != 201 || id == "" {
+			t.Fatalf("%s: %d %s", path, a.status, tail(a.body, 1000))
+		}
+		return id
+	}
+	const secret = "CANARY-7f3a"
+	agent := make("dev", "/v1/agents/", fmt.Sprintf(lettaAgent, "victim"), "id")
+	own := make("rival", "/v1/agents/", fmt.Sprintf(lettaAgent, "attacker"), "id")
+	archive := make("dev", "/v1/agents/"+agent+"/archival-memory", `{"text":"`+secret+`"}`, "archive_id")
+	conv := make("dev", "/v1/conversations/?agent_id="+agent, `{"summary":"`+secret+`"}`, "id")
+	run := make("dev", "/v1/agents/"+agent+"/messages", `{"input":"SAY `+secret+`"}`, "run_id")
+	identity := make("dev", "/v1/identities/", `{"identifier_key":"`+secret+`","name":"`+secret+`","identity_type":"user"}`, "id")
+	group := make("dev", "/v1/groups/", `{"agent_ids":["`+agent+`"],"description":"`+secret+`"}`, "id")
+	message := firstOf(as("dev", "GET", "/v1/runs/"+run+"/messages", "").body, "id")
+	steps := firstOf(as("dev", "GET", "/v1/runs/"+run+"/messages", "").body, "step_id")
+
+	for path, want := range map[string]string{
+		"/v1/agents/":                                          agent,
+		"/v1/agents/" + agent:                                  agent,
+		"/v1/agents/" + agent + "/messages":                    secret,
+		"/v1/agents/" + agent + "/archival-memory":             secret,
+		"/v1/agents/" + agent + "/core-memory/blocks":          "Ann",
+		"/v1/conversations/?agent_id=" + agent:                 conv,
+		"/v1/conversations/" + conv:                            secret,
+		"/v1/conversations/" + agent + "/messages":             secret,
+		"/v1/conversations/default/messages?agent_id=" + agent: secret,
+		"/v1/runs/":                        run,
+		"/v1/runs/" + run:                  agent,
+		"/v1/runs/" + run + "/messages":    secret,
+		"/v1/messages/":                    secret,
+		"/v1/messages/" + message:          message,
+		"/v1/steps/" + steps + "/messages": secret,
+		"/v1/archives/":                    archive,
+		"/v1/archives/" + archive:          archive,
+		"/v1/identities/":                  identity,
+		"/v1/identities/" + identity:       secret,
+		"/v1/groups/" + group:              secret,
+	} {
+		if a := as("dev", http.MethodGet, path, ""); a.status != 200 || !strings.Contains(a.body, want) {
+			t.Errorf("own %s: %d %s", path, a.status, tail(a.body, 600))
+		}
+	}
+	says := `{"input":"SAY hello","streaming":false}`
+	for _, path := range []string{"/v1/conversations/" + agent + "/messages", "/v1/conversations/" + conv + "/messages"} {
+		if a := as("dev", http.MethodPost, path, says); a.status != 200 || !strings.Contains(a.body, "hello") {
+			t.Errorf("own %s: %d %s", path, a.status, tail(a.body, 600))
+		}
+	}
+
+	before := lettaBlocks(t, direct, agent)
+	for _, c := range [][3]string{
+		{"GET", "/v1/agents/" + agent},
+		{"GET", "/v1/agents/" + agent + "/context"},
+		{"GET", "/v1/agents/" + agent + "/export"},
+		{"GET", "/v1/agents/" + agent + "/messages"},
+		{"GET", "/v1/agents/" + agent + "/archival-memory"},
+		{"GET", "/v1/agents/" + agent + "/core-memory/blocks"},
+		{"POST", "/v1/agents/" + agent + "/messages", says},
+		{"POST", "/v1/agents/" + agent + "/recompile", `{}`},
+		{"POST", "/v1/agents/" + agent + "/summarize", `{}`},
+		{"POST", "/v1/agents/" + agent + "/archival-memory", `{"text":"mine"}`},
+		{"PATCH", "/v1/agents/" + agent + "/core-memory/blocks/human", `{"value":"mine"}`},
+		{"POST", "/v1/agents/" + own + "/messages/cancel", `{"run_ids":["` + run + `"]}`},
+		{"POST", "/v1/conversations/default/messages", `{"agent_id":"` + agent + `","input":"SAY x","streaming":false}`},
+		{"POST", "/v1/conversations/" + agent + "/messages", says},
+		{"POST", "/v1/conversations/" + conv + "/messages", says},
+		{"POST", "/v1/conversations/?agent_id=" + agent, `{"isolated_block_labels":["human"]}`},
+		{"GET", "/v1/conversations/default/messages?agent_id=" + agent},
+		{"GET", "/v1/runs/" + run},
+		{"GET", "/v1/runs/" + run + "/messages"},
+		{"GET", "/v1/steps/" + steps + "/messages"},
+		{"GET", "/v1/messages/" + message},
+		{"GET", "/v1/archives/" + archive},
+		{"POST", "/v1/archives/" + archive + "/passages", `{"text":"mine"}`},
+		{"GET", "/v1/identities/" + identity},
+		{"POST", "/v1/agents/", strings.Replace(fmt.Sprintf(lettaAgent, "x"), "{", `{"identity_ids":["`+identity+`"],`, 1)},
+		{"GET", "/v1/groups/" + group},
+		{"POST", "/v1/groups/", `{"agent_ids":["` + agent + `"],"description":"x"}`},
+	} {
+		a := as("rival", c[0], c[1], c[2])
+		if a.status != 404 && c[1] != "/v1/messages/"+message || strings.Contains(a.body, secret) || strings.Contains(a.body, "Ann") {
+			t.Errorf("another's %s %s %s: %d %s", c[0], c[1], c[2], a.status, tail(a.body, 600))
+		}
+	}
+	for _, path := range []string{"/v1/agents/", "/v1/blocks/", "/v1/conversations/", "/v1/runs/", "/v1/messages/", "/v1/archives/", "/v1/identities/", "/v1/groups/"} {
+		if a := as("rival", http.MethodGet, path, ""); a.status != 200 || strings.Contains(a.body, secret) || strings.Contains(a.body, agent) {
+			t.Errorf("another's list %s: %d %s", path, a.status, tail(a.body, 600))
+		}
+	}
+	if after := lettaBlocks(t, direct, agent); fmt.Sprint(after) != fmt.Sprint(before) {
+		t.Errorf("the other's blocks were %v and are %v", before, after)
+	}
+}
