@@ -237,8 +237,8 @@ func (d *decoding) query() error {
 			for _, text := range list {
 				d.item(memproxy.ItemQuery, ptr, text)
 			}
-		case "include":
-			if slices.Contains(list, "agent.secrets") {
+		case "include", "include_relationships":
+			if slices.ContainsFunc(list, func(what string) bool { return !relation(what) }) {
 				d.op.Administers = true // an agent's secrets are no memory
 			}
 		case "archive_id", "source_id":
@@ -254,4 +254,16 @@ func (d *decoding) query() error {
 		}
 	}
 	return nil
+}
+
+// relation reports whether a part of an agent may be asked for by whoever may
+// see the agent, by its name and by the older one. Secrets, environments, and
+// what a newer server may have are administration.
+func relation(what string) bool {
+	switch strings.TrimPrefix(what, "agent.") {
+	case "", "blocks", "memory", "file_blocks", "identities", "identity_ids", "managed_group", "multi_agent_group",
+		"pending_approval", "sources", "tags", "tools":
+		return true
+	}
+	return false
 }
