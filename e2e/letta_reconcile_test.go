@@ -82,7 +82,7 @@ func TestLettaReconciler(t *testing.T) {
 // in the background.
 func TestLettaReconcilerInTime(t *testing.T) {
 	real, dir := startLetta(t), t.TempDir()
-	car := serveLettaWith(t, real, dir, "")
+	car := serveLettaWith(t, real, dir, "ungated: deny")
 	pending := func(at string) bool {
 		body := call(t, http.MethodGet, real+at, "", "", sdk...).body
 		return strings.Contains(body, "approval_request_message") && !strings.Contains(body, "approval_response_message")
@@ -126,7 +126,7 @@ func TestLettaReconcilerInTime(t *testing.T) {
 	if waiting["whole"] == "" || waiting["conversation"] == "" || waiting["background"] == "" {
 		t.Fatalf("no pause to be found: %v", waiting)
 	}
-	serveLettaWith(t, real, dir, "")
+	serveLettaWith(t, real, dir, "ungated: deny")
 	start := time.Now()
 	for name, look := range waiting {
 		for pending(look) {
