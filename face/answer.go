@@ -8,10 +8,22 @@ import (
 	"io"
 	"net/http"
 	"strings"
+
+	"github.com/memproxy/memproxy/gate"
 )
 
 // ErrTooLarge says that an answer is over the limit.
 var ErrTooLarge = errors.New("answer over the limit")
+
+// Asks is the method that the backend is asked with. A HEAD whose answer would
+// be filtered is done as the GET that it is about: its length, its status and
+// its headers are then those of what may be seen.
+func Asks(method string, a *gate.Admission) string {
+	if method == http.MethodHead && a.Inspect {
+		return http.MethodGet
+	}
+	return method
+}
 
 // ReadAnswer reads an answer whole, up to limit bytes. Some servers compress
 // although identity was asked for: that is undone, and decoded says so.

@@ -69,6 +69,18 @@ func (s *Side) Send(ctx context.Context, q memproxy.Request, body []byte) (mempr
 	return s.As(ctx, q, body, q.Header, nil, maxSent)
 }
 
+// Whole sends an admitted request without a body as the HTTP face does, and
+// takes an answer of up to limit bytes.
+func (s *Side) Whole(ctx context.Context, q memproxy.Request, limit int64) (memproxy.Reply, error) {
+	out := &http.Request{Method: q.Method, URL: Join(s.opt.Upstream, q.Path, q.EscapedPath, q.Query, false), Header: http.Header{}}
+	Onward(out.Header, http.Header(q.Header))
+	out.Header["Accept-Encoding"] = []string{"identity"}
+	if _, ok := q.Header["User-Agent"]; !ok {
+		out.Header["User-Agent"] = nil // or the transport adds one
+	}
+	return s.send(ctx, out, limit)
+}
+
 // As sends a request in the name of a caller, with headers of its own besides,
 // and takes an answer of up to limit bytes.
 func (s *Side) As(ctx context.Context, q memproxy.Request, body []byte, caller, own memproxy.Header, limit int64) (memproxy.Reply, error) {
@@ -94,6 +106,10 @@ func (s *Side) As(ctx context.Context, q memproxy.Request, body []byte, caller, 
 		out.Header.Set("Content-Type", "application/json")
 		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	}
+	return s.send(ctx, out, limit)
+}
+
+func (s *Side) send(ctx context.Context, out *http.Request, limit int64) (memproxy.Reply, error) {
 	s.opt.Credential.Present(out.Header)
 	s.opt.Propagator.Inject(ctx, propagation.HeaderCarrier(out.Header))
 	resp, err := s.opt.Transport.RoundTrip(out.WithContext(ctx))

@@ -129,7 +129,7 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, a *gate.Admission, 
 	defer resp.Body.Close()
 	p.relocate(resp)
 	events := a.Inspect && a.Streams() && eventStream(resp)
-	if !a.Inspect || r.Method == http.MethodHead || events {
+	if !a.Inspect || events {
 		pass := p.stream
 		if events && r.Method != http.MethodHead {
 			pass = func(w http.ResponseWriter, resp *http.Response) bool { return p.pruned(ctx, w, resp, a) }
@@ -186,7 +186,7 @@ func (p *Proxy) upstreamContext(ctx context.Context, a *gate.Admission) (context
 
 func (p *Proxy) outgoing(ctx context.Context, r *http.Request, a *gate.Admission, rest io.Reader) *http.Request {
 	out := &http.Request{
-		Method: r.Method, URL: p.target(r.URL, a.Query), Header: make(http.Header, len(r.Header)+2),
+		Method: face.Asks(r.Method, a), URL: p.target(r.URL, a.Query), Header: make(http.Header, len(r.Header)+2),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}
 	face.Onward(out.Header, r.Header)

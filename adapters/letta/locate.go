@@ -23,7 +23,7 @@ func (a *Adapter) Locate(rt memproxy.Route, req memproxy.Request, target string)
 	out := memproxy.Request{Method: "GET", Header: asSDK(req.Header), Base: req.Base}
 	r := a.row(rt.ID)
 	if r != nil && r.kind == memproxy.Recall && (req.Method == "GET" || req.Method == "HEAD") && a.answers(r, target) {
-		out.Method, out.EscapedPath = req.Method, req.EscapedPath
+		out.EscapedPath = req.EscapedPath
 		return out
 	}
 	out.EscapedPath, out.Query = place(rt, target)

@@ -48,7 +48,14 @@ func (x *exchange) responseHeaders(h *procv3.HttpHeaders, a attrs) (*response, e
 	case !adm.Inspect, x.req.Method == http.MethodHead, adm.Runs() && eventStream(header):
 		x.p.opt.Gate.Streamed(context.WithoutCancel(x.forwarded), adm, code, false)
 		x.settled, x.over = true, true
-		r := onResponseHeaders(x.incoming())
+		m := x.incoming()
+		if adm.Inspect && x.req.Method == http.MethodHead { // nobody could be asked for what may be seen of it
+			m.remove("Content-Length")
+			for _, name := range entityHeaders {
+				m.remove(name)
+			}
+		}
+		r := onResponseHeaders(m)
 		r.ModeOverride = skipAll()
 		return r, nil
 	case h.GetEndOfStream():

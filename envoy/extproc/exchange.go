@@ -92,6 +92,9 @@ func (x *exchange) requestHeaders(ctx context.Context, h *procv3.HttpHeaders, a 
 	if refusal != nil {
 		return refusal, nil
 	}
+	if answer := x.head(); answer != nil {
+		return answer, nil
+	}
 	r := onRequestHeaders(m)
 	if flaw != nil || !x.whole {
 		r.ModeOverride = headersOnly() // in shadow mode, what is too large is not wanted
@@ -147,6 +150,9 @@ func (x *exchange) requestBody(b *procv3.HttpBody) (*response, error) {
 	m, refusal := x.admit(body, flaw)
 	if refusal != nil {
 		return refusal, nil
+	}
+	if answer := x.head(); answer != nil {
+		return answer, nil
 	}
 	if x.admission.Changed {
 		return onRequestBody(m, x.admission.Body, true), nil

@@ -1,0 +1,61 @@
+package extproc
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/face"
+)
+
+// headTime bounds the GET behind a HEAD.
+const headTime = 60 * time.Second
+
+// reader asks the backend for a whole answer.
+type reader interface {
+	Whole(context.Context, memproxy.Request, int64) (memproxy.Reply, error)
+}
+
+// head answers a HEAD of what would be filtered, or gives nil where Envoy is to
+// go on. Envoy does not let a filter change the method, so the GET that it is
+// about is made from here, and its answer filtered.
+func (x *exchange) head() *response {
+	a := x.admission
+	ask, ok := x.b.Fetch.(reader)
+	if face.Asks(x.req.Method, a) == x.req.Method || !ok {
+		return nil
+	}
+	q := a.Call().Request
+	q.Method, q.Query = http.MethodGet, a.Query
+	ctx, cancel := context.WithTimeout(x.forwarded, headTime)
+	defer cancel()
+	reply, err := ask.Whole(ctx, q, x.b.MaxAnswer)
+	x.arrived()
+	if err != nil {
+		return x.abandon(http.StatusBadGateway)
+	}
+	x.answer, x.status = reply, reply.Status
+	body, changed, refusal := x.returned(reply.Body)
+	if refusal != nil {
+		return refusal
+	}
+	h := http.Header{}
+	face.Back(h, http.Header(reply.Header))
+	delete(h, "Content-Length") // Envoy's own
+	if changed {
+		for _, name := range entityHeaders {
+			delete(h, name)
+		}
+	}
+	if to, ok := face.Relocated(h.Get("Location"), x.b.Upstream); ok {
+		h.Set("Location", to)
+	}
+	if len(a.Contested) > 0 {
+		h.Set(face.ContestedHeader, face.Contested(a.Contested))
+	}
+	if len(a.Unverified) > 0 {
+		h.Set(face.UnverifiedHeader, face.Contested(a.Unverified))
+	}
+	return immediate(memproxy.Reply{Status: reply.Status, Header: memproxy.Header(h), Body: body}, &a.Decision)
+}
