@@ -36,8 +36,9 @@ type Config struct {
 
 // Admin is the admin listener.
 type Admin struct {
-	Listen string `yaml:"listen,omitempty" doc:"address of /healthz, /readyz and /metrics" default:"127.0.0.1:9901"`
-	Probes string `yaml:"probes,omitempty" doc:"a second address with /healthz, /readyz and /metrics and nothing else, for networks that may not reach the review API; absent: none"`
+	Listen string   `yaml:"listen,omitempty" doc:"address of /healthz, /readyz and /metrics" default:"127.0.0.1:9901"`
+	Hosts  []string `yaml:"hosts,omitempty" doc:"names by which the review API, /metrics and /debug may be asked, besides localhost and the address that the connection came to: the Host header must be one of them. Probes are answered by any name"`
+	Probes string   `yaml:"probes,omitempty" doc:"a second address with /healthz, /readyz and /metrics and nothing else, for networks that may not reach the review API; absent: none"`
 }
 
 // Backend is one memory service behind the proxy.

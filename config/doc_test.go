@@ -14,6 +14,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/budgets"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/proxy"
 )
 
@@ -223,7 +224,7 @@ func TestDefaultsAreAsDocumented(t *testing.T) {
 		"budgets.redis.degraded_share": fmt.Sprint(float64(budgets.DefaultShare) / 1000),
 		"ownership.changed":            c.Ownership.Changed,
 		"review.answer":                c.Review.Answer, "review.need": fmt.Sprint(c.Review.Need), "review.age": c.Review.Age.String(), "review.idle": c.Review.Idle.String(),
-		"review.reevaluate": c.Review.Reevaluate, "review.max_held": fmt.Sprint(c.Review.MaxHeld), "review.max_held_user": fmt.Sprint(c.Review.MaxHeldUser), "limits.rejections": fmt.Sprint(*c.Limits.Rejections), "sessions.max_rejections": fmt.Sprint(*c.Sessions.MaxRejections), "sessions.max_user_rejections": fmt.Sprint(*c.Sessions.MaxUserRejections),
+		"review.reevaluate": c.Review.Reevaluate, "review.max_held": fmt.Sprint(c.Review.MaxHeld), "review.max_held_user": fmt.Sprint(c.Review.MaxHeldUser), "limits.connections": fmt.Sprint(proxy.DefaultConnections), "limits.connections_per_address": fmt.Sprint(proxy.DefaultConnectionsPeer), "limits.in_flight": fmt.Sprint(face.DefaultInFlight), "limits.in_flight_per_address": fmt.Sprint(face.DefaultInFlightPeer), "limits.write": proxy.DefaultWriteTimeout.String(), "limits.rejections": fmt.Sprint(*c.Limits.Rejections), "sessions.max_rejections": fmt.Sprint(*c.Sessions.MaxRejections), "sessions.max_user_rejections": fmt.Sprint(*c.Sessions.MaxUserRejections),
 		"sessions.max_principal_rejections": fmt.Sprint(*c.Sessions.MaxPrincipalRejections), "sessions.lock_for": c.Sessions.LockFor.String(),
 		"ledger.keep.holds": c.Ledger.Keep.Holds.String(), "ledger.keep.sessions": c.Ledger.Keep.Sessions.String(), "ledger.keep.deleted": c.Ledger.Keep.Deleted.String(), "ledger.keep.records": c.Ledger.Keep.Records.String(),
 		"memories.never_refuse": fmt.Sprint(c.Memories.NeverRefuse), "memories.untrusted": c.Memories.Untrusted, "memories.inferred": c.Memories.Inferred, "memories.quiet": c.Memories.Quiet.String(), "memories.archive": c.Memories.Archive.String(), "memories.validate": c.Memories.Validate.String(), "memories.sweep": c.Memories.Sweep.String(),

@@ -28,13 +28,19 @@ func Asks(method string, a *gate.Admission) string {
 // ReadAnswer reads an answer whole, up to limit bytes. Some servers compress
 // although identity was asked for: that is undone, and decoded says so.
 func ReadAnswer(resp *http.Response, limit int64) (body []byte, decoded bool, err error) {
+	return ReadAnswerIn(resp, limit, nil)
+}
+
+// ReadAnswerIn is ReadAnswer with room that is asked for as the answer grows;
+// see ReadGrown.
+func ReadAnswerIn(resp *http.Response, limit int64, reserve func(int64) error) (body []byte, decoded bool, err error) {
 	encoding := resp.Header.Get("Content-Encoding")
 	if !compressed(encoding) {
 		if resp.ContentLength > limit {
 			return nil, false, ErrTooLarge
 		}
 		if resp.ContentLength >= 0 {
-			body, err = ReadGrown(resp.Body, resp.ContentLength, limit, nil)
+			body, err = ReadGrown(resp.Body, resp.ContentLength, limit, reserve)
 			if err == nil && int64(len(body)) < resp.ContentLength {
 				err = io.ErrUnexpectedEOF
 			}
@@ -44,7 +50,7 @@ func ReadAnswer(resp *http.Response, limit int64) (body []byte, decoded bool, er
 			return body, false, nil
 		}
 	}
-	return Decode(resp.Body, encoding, limit)
+	return decode(resp.Body, encoding, limit, reserve)
 }
 
 func compressed(encoding string) bool {
@@ -64,6 +70,10 @@ func Plain(answer []byte, encoding string, limit int64) (body []byte, decoded bo
 
 // Decode reads a body with its compression undone, up to limit bytes.
 func Decode(src io.Reader, encoding string, limit int64) (body []byte, decoded bool, err error) {
+	return decode(src, encoding, limit, nil)
+}
+
+func decode(src io.Reader, encoding string, limit int64, reserve func(int64) error) (body []byte, decoded bool, err error) {
 	if compressed(encoding) {
 		if !strings.EqualFold(encoding, "gzip") {
 			return nil, false, fmt.Errorf("answer encoded as %q, although identity was asked for", encoding)
@@ -74,7 +84,7 @@ func Decode(src io.Reader, encoding string, limit int64) (body []byte, decoded b
 		}
 		src, decoded = zr, true
 	}
-	if body, err = ReadGrown(src, -1, limit, nil); err != nil {
+	if body, err = ReadGrown(src, -1, limit, reserve); err != nil {
 		return nil, decoded, err
 	}
 	return body, decoded, nil

@@ -75,7 +75,8 @@ type identified struct {
 func (g *Gate) Identify(ctx context.Context, c *Call) bool {
 	p, err := g.opt.Identifier.Identify(ctx, c.Credentials)
 	c.who = &identified{p, err}
-	return err == nil || !g.rules.Load().Enforce || c.Watch
+	rules := g.rules.Load()
+	return err == nil || !rules.Enforce || c.Watch || c.Passed && rules.Profile == Development
 }
 
 // Knows reports whether credentials belong to somebody, for public routes,

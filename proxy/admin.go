@@ -28,9 +28,13 @@ type AdminOptions struct {
 	// Review serves /v1/, the review of holds, memories and sessions, to those
 	// who prove who they are. Nil: not served.
 	Review http.Handler
+	// Hosts are the names by which all but the probes may be asked.
+	// Nil: by any.
+	Hosts *Hosts
 }
 
-// NewAdmin returns the admin handler: /healthz, /readyz, /metrics.
+// NewAdmin returns the admin handler: /healthz and /readyz for everybody who
+// reaches it, everything else for those who ask by one of its names.
 func NewAdmin(o AdminOptions) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -50,13 +54,13 @@ func NewAdmin(o AdminOptions) http.Handler {
 		reply(w, status, map[string]any{"status": word, "checks": checks})
 	})
 	if o.Metrics != nil {
-		mux.Handle("GET /metrics", o.Metrics)
+		mux.Handle("GET /metrics", o.Hosts.guard(o.Metrics))
 	}
 	if o.Spans != nil {
-		mux.Handle("GET /debug/spans", o.Spans)
+		mux.Handle("GET /debug/spans", o.Hosts.guard(o.Spans))
 	}
 	if o.Review != nil {
-		mux.Handle("/v1/", o.Review)
+		mux.Handle("/v1/", o.Hosts.guard(o.Review))
 	}
 	return mux
 }

@@ -20,7 +20,15 @@ import (
 // gated takes a request through the gate.
 func (p *Proxy) gated(w http.ResponseWriter, r *http.Request, req memproxy.Request, course *face.Course, creds memproxy.Credentials) *gate.Admission {
 	route := course.Route
-	body, rest, unread := p.takeBody(w, r)
+	call := gate.Call{Backend: p.backend, Credentials: creds, Peer: face.Peer(r.RemoteAddr), Session: face.Session(req.Header)}
+	var body []byte
+	var rest io.Reader
+	var unread *memproxy.Malformed
+	if p.opt.Gate.Identify(r.Context(), &call) { // nobody's body is not read
+		body, rest, unread = p.takeBody(w, r)
+	} else {
+		drain(w, r)
+	}
 	if course.Flaw == nil {
 		course.Flaw = face.FormOverrides(req.Header, body)
 	}
@@ -29,11 +37,14 @@ func (p *Proxy) gated(w http.ResponseWriter, r *http.Request, req memproxy.Reque
 	if flaw == nil {
 		flaw = wrong
 	}
-	a := p.opt.Gate.Admit(r.Context(), course.Call(gate.Call{
-		Backend: p.backend, Credentials: creds, Request: req,
-		Body: body, Flaw: flaw, Session: face.Session(req.Header), Wishes: wishes,
-	}))
+	call.Request, call.Body, call.Flaw, call.Wishes = req, body, flaw, wishes
+	a := p.opt.Gate.Admit(r.Context(), course.Call(call))
+	leaseOf(w).Done()
+	if a.Reply != nil {
+		leaseOf(w).Keep(int64(len(a.Reply.Body)))
+	}
 	p.log(r.Context(), a, route.ID)
+	p.dawdle(r.Context(), a)
 	w.Header().Set(face.DecisionHeader, face.Decision(&a.Decision))
 	if a.Reply == nil && unread != nil && rest == nil {
 		// Even in shadow mode half a body cannot be forwarded.
@@ -94,8 +105,16 @@ func (p *Proxy) takeBody(w http.ResponseWriter, r *http.Request) (body []byte, r
 		return nil, nil, nil
 	}
 	limit := p.opt.MaxBody
-	body, err := face.ReadGrown(r.Body, r.ContentLength, limit, nil)
+	lease := leaseOf(w)
+	body, err := face.ReadGrown(r.Body, r.ContentLength, limit, func(n int64) error { return lease.Grow(r.Context(), n) })
+	if err == nil {
+		err = lease.Work(r.Context(), face.BodyCost*int64(len(body)))
+	}
 	switch {
+	case errors.Is(err, face.ErrBusy):
+		w.Header().Set("Connection", "close")
+		w.Header().Set("Retry-After", "1")
+		return nil, nil, face.Busy()
 	case errors.Is(err, face.ErrTooLarge):
 		w.Header().Set("Connection", "close")
 		return nil, io.MultiReader(bytes.NewReader(body), r.Body), face.TooLarge(limit)
@@ -139,7 +158,17 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, a *gate.Admission, 
 		p.opt.Gate.Streamed(context.WithoutCancel(ctx), a, resp.StatusCode, cancelled)
 		return
 	}
-	body, decoded, err := face.ReadAnswer(resp, p.opt.MaxAnswer)
+	lease := leaseOf(w)
+	body, decoded, err := face.ReadAnswerIn(resp, p.opt.MaxAnswer, func(n int64) error {
+		if a.Writes() { // it happened: its outcome must be known
+			lease.Force(n)
+			return nil
+		}
+		return lease.Grow(ctx, n)
+	})
+	if err == nil && !a.Writes() {
+		err = lease.Work(ctx, face.AnswerCost*int64(len(body)))
+	}
 	span.End()
 	if err == nil && asked != nil && resp.StatusCode == http.StatusOK {
 		body, err = p.oneAnswer(ctx, asked, body)
@@ -152,6 +181,8 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, a *gate.Admission, 
 	reply := memproxy.Reply{Status: resp.StatusCode, Header: memproxy.Header(resp.Header), Body: body}
 	got := p.opt.Gate.Return(context.WithoutCancel(ctx), a, reply)
 	w.Header().Set(face.DecisionHeader, face.Decision(a.Shown()))
+	lease.Done()
+	lease.Keep(int64(len(got.Body)))
 	p.follower.Follow(a)
 	if ids := a.Contested; len(ids) > 0 {
 		w.Header().Set(face.ContestedHeader, face.Contested(ids))
@@ -226,8 +257,12 @@ func (p *Proxy) abandon(w http.ResponseWriter, r *http.Request, a *gate.Admissio
 	cancelled := r.Context().Err() != nil
 	p.opt.Log.WarnContext(r.Context(), "upstream did not answer", "backend", p.opt.Name, "decision", a.Decision.ID, "cancelled", cancelled, "error", err)
 	reply := p.opt.Gate.Abandon(context.WithoutCancel(r.Context()), a, cancelled)
-	if errors.Is(err, context.DeadlineExceeded) {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
 		reply.Status = http.StatusGatewayTimeout
+	case errors.Is(err, face.ErrBusy):
+		reply.Status = http.StatusServiceUnavailable
+		w.Header().Set("Retry-After", "1")
 	}
 	p.write(w, reply, nil)
 }
@@ -275,6 +310,9 @@ func sameBytes(a, b []byte) bool {
 
 // log writes the one line that ties a request to its decision.
 func (p *Proxy) log(ctx context.Context, a *gate.Admission, route string) {
+	if a.Flooded { // one line says how many there were
+		return
+	}
 	d := &a.Decision
 	codes := make([]string, len(d.Reasons))
 	for i := range d.Reasons {

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"container/list"
 	"net"
 	"time"
 )
@@ -17,18 +18,12 @@ const (
 	slowest = 32 << 10
 )
 
-// boundedListener bounds what its connections may take in time.
+// boundedListener bounds its connections, in number and in what they may take
+// in time.
 type boundedListener struct {
 	net.Listener
 	stall time.Duration
-}
-
-func (l *boundedListener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return &boundedConn{Conn: c, stall: l.stall}, nil
+	conns conns
 }
 
 // boundedConn cuts off a reader that takes nothing: every write has a deadline
@@ -37,6 +32,12 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 type boundedConn struct {
 	net.Conn
 	stall time.Duration
+
+	conns   *conns
+	peer    string
+	counted bool
+	in      [2]*list.List // where it stands, or nil
+	place   place
 }
 
 // Write writes b piece by piece, each in time and all of them at a pace.

@@ -45,6 +45,13 @@ type Options struct {
 	Upstream *url.URL
 	// Transport sends to the upstream. Nil: NewTransport(TransportOptions{}).
 	Transport http.RoundTripper
+	// PassTransport sends requests that touch no memory and SideTransport the
+	// proxy's own. They have connections of their own, so that none of the three
+	// can use up another's. Nil: NewTransport(TransportOptions{}).
+	PassTransport, SideTransport http.RoundTripper
+	// InFlight bounds the bytes of bodies and answers that are held. Nil: not
+	// bounded.
+	InFlight *face.InFlight
 	// Credential replaces the client's backend credential, if set.
 	Credential *face.Credential
 	// Passthrough are patterns "METHOD /path/*" of routes that the adapter
@@ -118,10 +125,12 @@ func (o *Options) complete() error {
 	if o.RunTimeout <= 0 {
 		o.RunTimeout = DefaultRunTimeout
 	}
-	if o.Transport == nil {
-		o.Transport = NewTransport(TransportOptions{})
+	for _, t := range [...]*http.RoundTripper{&o.Transport, &o.PassTransport, &o.SideTransport} {
+		if *t == nil {
+			*t = NewTransport(TransportOptions{})
+		}
+		*t = face.Final(*t)
 	}
-	o.Transport = face.Final(o.Transport)
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}

@@ -1,10 +1,14 @@
 package proxy
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/gate"
 )
 
 // drainTimeout is how long what is left of a body is read that nobody wants,
@@ -157,3 +161,49 @@ func (w *pacedWriter) begin() {
 
 // Unwrap lets http.ResponseController reach the connection.
 func (w *pacedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// drainMost is how much of a body is read that nobody wants, in bytes, so that
+// an ordinary client keeps its connection.
+const drainMost = 256 << 10
+
+// drain reads what is there of an unwanted body, and keeps nothing of it.
+func drain(w http.ResponseWriter, r *http.Request) {
+	b, ok := r.Body.(*pacedBody)
+	if !ok || r.ContentLength > drainMost {
+		if ok {
+			w.Header().Set("Connection", "close")
+		}
+		return
+	}
+	b.answer()
+	_, _ = io.CopyN(io.Discard, b, drainMost) // a body that does not come is not worth a word
+	if !b.whole() {
+		w.Header().Set("Connection", "close")
+	}
+}
+
+// dawdleTime is how long the sender of one rejected request of many waits for
+// its answer.
+const dawdleTime = time.Second
+
+// dawdle lets the sender of a flood wait, which costs it more than it does
+// memproxy.
+func (p *Proxy) dawdle(ctx context.Context, a *gate.Admission) {
+	if !a.Flooded {
+		return
+	}
+	t := time.NewTimer(dawdleTime)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// leaseOf is what the request of an answer holds.
+func leaseOf(w http.ResponseWriter) *face.Lease {
+	if sw, ok := w.(*statusWriter); ok {
+		return sw.lease
+	}
+	return nil
+}

@@ -24,7 +24,11 @@ const preflightTimeout = 10 * time.Second
 func (p *Proxy) pass(w *statusWriter, r *http.Request, req memproxy.Request, course *face.Course, creds memproxy.Credentials) *gate.Admission {
 	var flaw *memproxy.Malformed
 	rest := r.Body
-	if course.Form {
+	call := gate.Call{Backend: p.backend, Credentials: creds, Peer: face.Peer(r.RemoteAddr), Session: face.Session(req.Header), Passed: true}
+	switch {
+	case !p.opt.Gate.Identify(r.Context(), &call):
+		drain(w, r)
+	case course.Form:
 		body, _, unread := p.takeBody(w, r)
 		if flaw = unread; flaw == nil {
 			flaw = face.FormOverrides(req.Header, body)
@@ -36,10 +40,11 @@ func (p *Proxy) pass(w *statusWriter, r *http.Request, req memproxy.Request, cou
 	if flaw == nil {
 		flaw = wrong
 	}
-	a := p.opt.Gate.Admit(r.Context(), course.Call(gate.Call{
-		Backend: p.backend, Credentials: creds, Request: req, Flaw: flaw, Session: face.Session(req.Header), Wishes: wishes,
-	}))
+	call.Request, call.Flaw, call.Wishes = req, flaw, wishes
+	a := p.opt.Gate.Admit(r.Context(), course.Call(call))
+	leaseOf(w).Release()
 	p.log(r.Context(), a, course.Route.ID)
+	p.dawdle(r.Context(), a)
 	w.Header().Set(face.DecisionHeader, face.Decision(&a.Decision))
 	if a.Reply != nil {
 		p.write(w, *a.Reply, nil)
@@ -54,7 +59,7 @@ func (p *Proxy) pass(w *statusWriter, r *http.Request, req memproxy.Request, cou
 		p.opt.Credential.Conceal(out.Header)
 	}
 	p.opt.Propagator.Inject(ctx, propagation.HeaderCarrier(out.Header))
-	resp, err := p.opt.Transport.RoundTrip(out.WithContext(ctx))
+	resp, err := p.opt.PassTransport.RoundTrip(out.WithContext(ctx))
 	if err != nil {
 		p.abandon(w, r, a, err)
 		return a
@@ -76,7 +81,7 @@ func (p *Proxy) open(w *statusWriter, r *http.Request, creds memproxy.Credential
 	} else {
 		p.opt.Credential.Conceal(out.Header)
 	}
-	resp, err := p.opt.Transport.RoundTrip(out.WithContext(r.Context()))
+	resp, err := p.opt.PassTransport.RoundTrip(out.WithContext(r.Context()))
 	if err != nil {
 		p.gone(w, r, err)
 		return
@@ -93,7 +98,7 @@ func (p *Proxy) preflight(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	out := &http.Request{Method: http.MethodOptions, URL: p.target(r.URL, r.URL.RawQuery), Header: http.Header{"User-Agent": nil}}
 	face.Question(out.Header, r.Header)
-	resp, err := p.opt.Transport.RoundTrip(out.WithContext(ctx))
+	resp, err := p.opt.PassTransport.RoundTrip(out.WithContext(ctx))
 	if err != nil {
 		p.gone(w, r, err)
 		return

@@ -55,7 +55,7 @@ func New(opt Options) (*Proxy, error) {
 	if p.patterns, err = face.ParsePatterns(opt.Passthrough); err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
-	p.side, err = face.NewSide(face.SideOptions{Upstream: opt.Upstream, Transport: opt.Transport, Credential: opt.Credential, Propagator: opt.Propagator})
+	p.side, err = face.NewSide(face.SideOptions{Upstream: opt.Upstream, Transport: opt.SideTransport, Credential: opt.Credential, Propagator: opt.Propagator})
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = r.WithContext(ctx)
 	r.Header = http.Header(req.Header)
 	pw, r := paced(w, r, p.opt.BodyTimeout, DefaultWriteTimeout)
-	sw := &statusWriter{ResponseWriter: pw}
+	sw := &statusWriter{ResponseWriter: pw, lease: p.opt.InFlight.Lease(face.Peer(r.RemoteAddr))}
+	defer sw.lease.Release()
 	verdict := "pass"
 	attrs := make([]attribute.KeyValue, 0, 24)
 	switch course.Way {
@@ -142,8 +143,9 @@ func credentials(r *http.Request) memproxy.Credentials {
 // statusWriter remembers the status that was sent.
 type statusWriter struct {
 	http.ResponseWriter
-	code int
-	torn bool // the answer broke off: its end must not look like one
+	code  int
+	lease *face.Lease
+	torn  bool // the answer broke off: its end must not look like one
 }
 
 func (w *statusWriter) WriteHeader(code int) {

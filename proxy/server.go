@@ -24,6 +24,9 @@ type ServerOptions struct {
 	// WriteTimeout is how long a client may take nothing of what is written to
 	// it, streams included. Default DefaultWriteTimeout.
 	WriteTimeout time.Duration
+	// Connections bounds the connections, and ConnectionsPeer those of one
+	// address. Defaults DefaultConnections and DefaultConnectionsPeer.
+	Connections, ConnectionsPeer int
 	// IdleTimeout closes idle client connections. Default 120 s.
 	IdleTimeout time.Duration
 	// MaxHeader bounds a request's header in bytes. Default 64 KiB.
@@ -50,13 +53,22 @@ func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, 
 	if o.WriteTimeout <= 0 {
 		o.WriteTimeout = DefaultWriteTimeout
 	}
-	ln = &boundedListener{Listener: ln, stall: o.WriteTimeout}
+	if o.Connections <= 0 {
+		o.Connections = DefaultConnections
+	}
+	if o.ConnectionsPeer <= 0 {
+		o.ConnectionsPeer = min(DefaultConnectionsPeer, max(1, o.Connections-o.Connections/4))
+	}
+	bounded := &boundedListener{Listener: ln, stall: o.WriteTimeout}
+	bounded.conns.most, bounded.conns.mostPeer = o.Connections, o.ConnectionsPeer
+	ln = bounded
 	srv := &http.Server{
 		Handler: pace(o.Handler, o.BodyTimeout, o.WriteTimeout), TLSConfig: o.TLS, ReadHeaderTimeout: o.HeaderTimeout,
 		IdleTimeout: o.IdleTimeout, MaxHeaderBytes: o.MaxHeader,
 		// No WriteTimeout and no ReadTimeout: streams last as long as they last.
 		// Bodies and each write have deadlines of their own.
 		DisableGeneralOptionsHandler: true,
+		ConnState:                    bounded.conns.state,
 	}
 	if o.Log != nil {
 		srv.ErrorLog = slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug)

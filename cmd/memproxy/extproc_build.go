@@ -39,6 +39,6 @@ func (s *sidecar) behindEnvoy(b config.Backend) (extproc.Backend, error) {
 		MaxBody: o.MaxBody, MaxAnswer: o.MaxAnswer, Observe: o.Observe, Ungated: o.Ungated, Tenant: o.Tenant,
 	}
 	out.Credential = o.Credential
-	out.Fetch, err = face.NewSide(face.SideOptions{Upstream: o.Upstream, Transport: o.Transport, Credential: o.Credential, Propagator: o.Propagator})
+	out.Fetch, err = face.NewSide(face.SideOptions{Upstream: o.Upstream, Transport: o.SideTransport, Credential: o.Credential, Propagator: o.Propagator})
 	return out, err
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/adapters/mem0"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/proxy"
 )
@@ -54,12 +55,12 @@ func (s *sidecar) buildFaces() error {
 	}
 	spans := s.telemetry.Spans()
 	s.listeners = append(s.listeners, &listener{name: "admin", addr: s.cfg.Admin.Listen, handler: proxy.NewAdmin(proxy.AdminOptions{
-		Review: s.reviewAPI,
-		Ready:  s.ready, Metrics: s.telemetry.Metrics(), Spans: spans,
+		Review: s.reviewAPI, Hosts: &proxy.Hosts{Names: s.cfg.Admin.Hosts},
+		Ready: s.ready, Metrics: s.telemetry.Metrics(), Spans: spans,
 	})})
 	if addr := s.cfg.Admin.Probes; addr != "" {
 		s.listeners = append(s.listeners, &listener{name: "probes", addr: addr, handler: proxy.NewAdmin(proxy.AdminOptions{
-			Ready: s.ready, Metrics: s.telemetry.Metrics(),
+			Ready: s.ready, Metrics: s.telemetry.Metrics(), Hosts: &proxy.Hosts{Names: s.cfg.Admin.Hosts},
 		})})
 	}
 	return nil
@@ -75,6 +76,13 @@ func adapterFor(b config.Backend) (gate.Adapter, error) {
 	}
 	return mem0.New(mem0.Options{ConfidenceKeys: b.ConfidenceKeys, FieldKey: b.FieldKey, MaxDepth: b.Limits.Depth})
 }
+
+// Connections to one upstream, beside those of gated requests: for what touches
+// no memory, and for memproxy's own questions. None can use up another's.
+const (
+	passConns = 256
+	sideConns = 256
+)
 
 func (s *sidecar) proxyOptions(b config.Backend) (proxy.Options, error) {
 	adapter, err := adapterFor(b)
@@ -95,8 +103,11 @@ func (s *sidecar) proxyOptions(b config.Backend) (proxy.Options, error) {
 	}
 	opt := proxy.Options{
 		Gate: s.gate, Name: b.Name, Adapter: adapter, Upstream: upstream, Passthrough: b.Passthrough,
-		Transport: proxy.NewTransport(proxy.TransportOptions{TLS: upstreamTLS}),
-		MaxBody:   b.Limits.Body, MaxAnswer: b.Limits.Answer,
+		Transport:     proxy.NewTransport(proxy.TransportOptions{TLS: upstreamTLS}),
+		PassTransport: proxy.NewTransport(proxy.TransportOptions{TLS: upstreamTLS, MaxConns: passConns}),
+		SideTransport: proxy.NewTransport(proxy.TransportOptions{TLS: upstreamTLS, MaxConns: sideConns}),
+		InFlight:      face.NewInFlight(s.cfg.Limits.InFlight, s.cfg.Limits.OneInFlight),
+		MaxBody:       b.Limits.Body, MaxAnswer: b.Limits.Answer,
 		BodyTimeout: b.Timeouts.Body.Time(), UpstreamTimeout: b.Timeouts.Upstream.Time(), RunTimeout: b.Timeouts.Run.Time(),
 		Ungated: gate.Ungated(b.Ungated), Tenant: b.Tenant, Journal: s.path("runs", "of-"+url.PathEscape(b.Name)), Reconcile: b.Reconcile.Time(),
 		Steps: s.steps, Tracer: s.telemetry.Tracer(), Propagator: s.telemetry.Propagator(), Log: s.log,
@@ -148,7 +159,8 @@ func (s *sidecar) listen() error {
 		p.Start() // before anybody asks: what was left open holds its agents
 	}
 	for _, l := range s.listeners {
-		l.stop, l.failed = proxy.Serve(l.ln, proxy.ServerOptions{Handler: l.handler, TLS: l.tls, BodyTimeout: l.bodies, Log: s.log})
+		l.stop, l.failed = proxy.Serve(l.ln, proxy.ServerOptions{Handler: l.handler, TLS: l.tls, BodyTimeout: l.bodies, WriteTimeout: s.cfg.Limits.Write.Time(),
+			Connections: s.cfg.Limits.Connections, ConnectionsPeer: s.cfg.Limits.PerAddress, Log: s.log})
 	}
 	return nil
 }

@@ -83,7 +83,8 @@ func (x *exchange) requestHeaders(ctx context.Context, h *procv3.HttpHeaders, a 
 	if flaw == nil && x.whole && x.req.length() > x.b.MaxBody {
 		flaw = face.TooLarge(x.b.MaxBody)
 	}
-	if flaw == nil && x.whole && !h.GetEndOfStream() {
+	// Nobody's body is not asked for.
+	if flaw == nil && x.whole && !h.GetEndOfStream() && x.p.opt.Gate.Identify(x.ctx, x.call(nil, nil)) {
 		r := onRequestHeaders(nil)
 		r.ModeOverride = wholeRequest()
 		return r, nil

@@ -1,0 +1,76 @@
+package face_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy/face"
+)
+
+// Proves EDGE-14: of the bytes in flight no address gets all, a quarter is for
+// small requests, and who waits gets what is given back.
+func TestInFlight(t *testing.T) {
+	now, cancel := context.WithCancel(t.Context())
+	cancel() // nobody waits
+	const mega = 1 << 20
+	f := face.NewInFlight(32*mega, 16*mega)
+	a := f.Lease("a")
+	if err := a.Grow(now, 6*mega); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Grow(now, mega); err != nil {
+		t.Fatal("alone, and still refused:", err)
+	}
+	other := f.Lease("a")
+	if err := other.Grow(now, mega); !errors.Is(err, face.ErrBusy) {
+		t.Error("one address gets more than its share:", err)
+	}
+	if err := other.Grow(now, 64<<10); err != nil {
+		t.Error("a small request is refused:", err)
+	}
+	b := f.Lease("b")
+	if err := b.Grow(now, 4*mega); err != nil {
+		t.Error("another address is refused:", err)
+	}
+	if err := f.Lease("c").Grow(now, 4*mega); !errors.Is(err, face.ErrBusy) {
+		t.Error("the last quarter goes to a large request:", err)
+	}
+	done := make(chan error)
+	go func() { done <- f.Lease("c").Grow(t.Context(), mega) }()
+	time.Sleep(10 * time.Millisecond)
+	a.Release()
+	if err := <-done; err != nil {
+		t.Error("what was given back does not reach who waits:", err)
+	}
+	b.Keep(mega)
+	b.Force(20 * mega)
+	if n := f.Held(); n != 64<<10+mega+21*mega {
+		t.Errorf("%d bytes are held", n)
+	}
+	b.Release()
+	b.Release()
+	other.Release()
+	if n := f.Held(); n != mega {
+		t.Errorf("%d bytes are held", n)
+	}
+	if err := a.Work(now, 12*mega); err != nil {
+		t.Error(err)
+	}
+	if err := b.Work(now, 12*mega); !errors.Is(err, face.ErrBusy) {
+		t.Error("more is worked on than there is room for:", err)
+	}
+	if err := b.Work(now, 64<<10); err != nil {
+		t.Error("a small request waits for large ones:", err)
+	}
+	a.Done()
+	if err := b.Work(now, 40*mega); err != nil {
+		t.Error("alone, and still refused:", err)
+	}
+	b.Release()
+	var none *face.InFlight
+	if err := none.Lease("a").Grow(now, 1<<40); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,251 @@
+package proxy_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/proxy"
+)
+
+// Proves EDGE-14: when a listener is full, connections without a request make
+// room for newcomers; those with one stay, and one address does not get all.
+func TestConnectionsAreBounded(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	addr := r.serve(t, proxy.ServerOptions{Connections: 8, ConnectionsPeer: 6})
+	_, port, _ := net.SplitHostPort(addr)
+	from := func(local string) net.Conn {
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(local)}}
+		c, err := d.Dial("tcp", net.JoinHostPort("127.0.0.1", port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	ask := func(c net.Conn) error {
+		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+		if _, err := io.WriteString(c, "GET /memory HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
+			return err
+		}
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(io.Discard, resp.Body)
+		return err
+	}
+	ordinary := from("127.0.0.3")
+	if err := ask(ordinary); err != nil {
+		t.Fatal(err)
+	}
+	for range 200 { // slow headers, of one address and of many
+		io.WriteString(from("127.0.0.1"), "GET /memory HTTP/1.1\r\nHost: ")
+	}
+	if err := ask(ordinary); err != nil {
+		t.Errorf("an ordinary client lost its connection to slow headers of one address: %v", err)
+	}
+	for i := range 200 {
+		io.WriteString(from(fmt.Sprintf("127.0.1.%d", i+1)), "GET /memory HTTP/1.1\r\nHost: ")
+	}
+	if err := ask(ordinary); err != nil {
+		t.Errorf("an ordinary client lost its connection to slow headers: %v", err)
+	}
+	if err := ask(from("127.0.0.4")); err != nil {
+		t.Errorf("a newcomer is not served: %v", err)
+	}
+	if err := ask(from("127.0.0.1")); err != nil {
+		t.Errorf("a newcomer of the flood's address is not served: %v", err)
+	}
+}
+
+// Proves EDGE-14: a body is not read for nobody, and the answer does not wait
+// for it; an ordinary client whose credential is bad keeps its connection.
+func TestNobodysBodyIsNotRead(t *testing.T) {
+	t.Parallel()
+	held := face.NewInFlight(1<<20, 1<<20)
+	r := newRig(t, func(r *rig) { r.opt.InFlight = held })
+	addr := r.serve(t, proxy.ServerOptions{})
+	for _, path := range []string{"/memory", "/keys"} {
+		start := time.Now()
+		c := dial(t, addr, "POST "+path+" HTTP/1.1\r\nHost: h\r\nX-Key: bad\r\nContent-Length: 1048576\r\n\r\nx")
+		_ = c.SetReadDeadline(start.Add(20 * time.Second))
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil || resp.StatusCode != 401 || held.Held() > 0 {
+			t.Fatal(path, resp, err, held.Held())
+		}
+		c = dial(t, addr, "")
+		in := bufio.NewReader(c)
+		for range 2 {
+			fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: h\r\nX-Key: bad\r\nContent-Length: 4\r\n\r\nbody", path)
+			resp, err := http.ReadResponse(in, nil)
+			if err != nil || resp.StatusCode != 401 {
+				t.Fatal(path, resp, err)
+			}
+			_, _ = io.Copy(io.Discard, resp.Body)
+		}
+	}
+}
+
+// Proves EDGE-14: the bytes of bodies and answers that are held have one
+// budget; over it requests are refused with 503 and a time to wait, and
+// recorded, and when it is free again they are served.
+func TestBytesInFlightAreBounded(t *testing.T) {
+	t.Parallel()
+	const total = 12 << 20 // half of it for what is held
+	held := face.NewInFlight(total, total)
+	release := make(chan struct{})
+	var once sync.Once
+	free := func() { once.Do(func() { close(release) }) }
+	defer free()
+	r := newRig(t, func(r *rig) {
+		r.opt.InFlight, r.opt.MaxBody = held, 1<<20
+		r.answer = func(w http.ResponseWriter, q *http.Request) {
+			w.WriteHeader(200)
+			w.(http.Flusher).Flush()
+			<-release
+			fmt.Fprint(w, "m1 ann\n")
+		}
+	})
+	addr := r.serve(t, proxy.ServerOptions{})
+	body := strings.Repeat("x", 900<<10)
+	post := func() (*http.Response, error) {
+		return http.Post("http://"+addr+"/memory", "text/plain", strings.NewReader(body))
+	}
+	codes := make(chan int, 12)
+	for range cap(codes) {
+		go func() {
+			resp, err := post()
+			if err != nil {
+				codes <- 0
+				return
+			}
+			resp.Body.Close()
+			if resp.StatusCode == 503 && resp.Header.Get("Retry-After") == "" {
+				codes <- -503
+				return
+			}
+			codes <- resp.StatusCode
+		}()
+	}
+	counts := map[int]int{}
+	for range 4 { // those for which there is no room do not wait for the others
+		select {
+		case c := <-codes:
+			counts[c]++
+		case <-time.After(20 * time.Second):
+			t.Fatal("nobody is refused, with", held.Held(), "bytes held")
+		}
+	}
+	if n := held.Held(); n > total {
+		t.Errorf("%d bytes are held", n)
+	}
+	// What holds little is served meanwhile.
+	q, _ := http.NewRequestWithContext(t.Context(), "GET", "http://"+addr+"/nowhere", nil)
+	if resp, err := http.DefaultClient.Do(q); err != nil || resp.StatusCode != 403 {
+		t.Error(resp, err)
+	}
+	free()
+	for range cap(codes) - 4 {
+		counts[<-codes]++
+	}
+	if counts[503] < 4 || counts[200] == 0 || counts[503]+counts[200] != cap(codes) {
+		t.Errorf("answers %v", counts)
+	}
+	refused := 0
+	for _, ev := range r.parts.recorded() {
+		if ev.Type == memproxy.EventDecision && len(ev.Reasons) > 0 && ev.Reasons[0].Code == memproxy.LimitInFlight {
+			refused++
+		}
+	}
+	if refused != counts[503] {
+		t.Errorf("%d of %d refusals are recorded", refused, counts[503])
+	}
+	if resp, err := post(); err != nil || resp.StatusCode != 200 {
+		t.Error("not served once there is room:", resp, err)
+	}
+	for deadline := time.Now().Add(5 * time.Second); held.Held() != 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d bytes are held for nobody", held.Held())
+		}
+	}
+}
+
+// Proves EDGE-14: requests that touch no memory, and memproxy's own, have
+// connections of their own: a backend that answers none of them keeps no gated
+// request waiting.
+func TestPassedRequestsDoNotStarveGatedOnes(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	arrived := make(chan struct{}, 64)
+	r := newRig(t, func(r *rig) {
+		few := func() *http.Transport { return proxy.NewTransport(proxy.TransportOptions{MaxConns: 2}) }
+		r.opt.Transport, r.opt.PassTransport, r.opt.SideTransport = few(), few(), few()
+		r.answer = func(w http.ResponseWriter, q *http.Request) {
+			if q.URL.Path == "/stream" {
+				arrived <- struct{}{}
+				<-release
+			}
+			fmt.Fprint(w, "m1 ann\n")
+		}
+	})
+	t.Cleanup(func() { close(release) }) // before the servers are closed
+	for range 10 {
+		go func() {
+			if resp, err := http.Get(r.URL + "/stream"); err == nil {
+				resp.Body.Close()
+			}
+		}()
+	}
+	<-arrived
+	<-arrived
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	q, _ := http.NewRequestWithContext(ctx, "GET", r.URL+"/memory", nil)
+	resp, err := http.DefaultClient.Do(q)
+	if err != nil || resp.StatusCode != 200 {
+		t.Fatal(resp, err)
+	}
+}
+
+// Proves EDGE-14: a name that a browser's page leads to the admin listener is
+// not its name. Probes are answered by any.
+func TestAdminIsAskedByItsName(t *testing.T) {
+	ok := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") })
+	h := proxy.NewAdmin(proxy.AdminOptions{
+		Ready: func() []proxy.Check { return nil }, Metrics: ok, Spans: ok, Review: ok,
+		Hosts: &proxy.Hosts{Names: []string{"memproxy.internal"}},
+	})
+	for host, named := range map[string]bool{
+		"127.0.0.1:9901": true, "localhost:9901": true, "LOCALHOST": true, "[::1]:9901": true, "127.9.9.9": true,
+		"memproxy.internal": true, "Memproxy.Internal.:9901": true, "10.1.2.3:9901": true,
+		"evil.example": false, "evil.example:9901": false, "10.1.2.4": false, "127.0.0.1.evil.example": false,
+		"localhost.evil.example": false, "": false, "memproxy.internal.evil.example": false, "0.0.0.0": false,
+	} {
+		for path, guarded := range map[string]bool{"/metrics": true, "/debug/spans": true, "/v1/holds": true, "/healthz": false, "/readyz": false} {
+			q := httptest.NewRequest("GET", path, nil)
+			q.Host = host
+			q = q.WithContext(context.WithValue(q.Context(), http.LocalAddrContextKey, &net.TCPAddr{IP: net.ParseIP("10.1.2.3"), Port: 9901}))
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, q)
+			want := 200
+			if guarded && !named {
+				want = http.StatusMisdirectedRequest
+			}
+			if w.Code != want {
+				t.Errorf("%s by the name %q: %d, want %d", path, host, w.Code, want)
+			}
+		}
+	}
+}
