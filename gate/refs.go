@@ -59,7 +59,8 @@ func (r *run) referredName(ref *memproxy.Ref) {
 	case foreignName:
 		r.missing(ref.Pointer)
 	case unknownName:
-		if !r.alone() && r.rules.Unattributed != UnattributedVisible && strings.HasPrefix(ref.Pointer, "path:") {
+		// Names that come to be by being used are no references.
+		if !r.alone() && r.rules.Unattributed != UnattributedVisible {
 			r.missing(ref.Pointer)
 		}
 	}

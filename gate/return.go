@@ -98,7 +98,7 @@ func (ret *returning) refuse(status int, code memproxy.ReasonCode, detail string
 // where several tenants share it, a caller could tell the two apart by the
 // words. What the ledger knows to be the caller's keeps the backend's own.
 func (ret *returning) absent() bool {
-	if ret.op == nil || !ret.enforced() || ret.alone() || len(ret.op.Targets) == 0 || !ret.deferred() {
+	if ret.op == nil || !ret.enforced() || ret.alone() || !slices.ContainsFunc(ret.op.Targets, func(id string) bool { _, known := ret.owners[id]; return !known }) {
 		return false
 	}
 	ret.refuse(StatusNotFound, memproxy.OwnerUnknown, "this is not there for this caller's tenant")

@@ -22,7 +22,7 @@ const lookedAt = "10"
 func (a *Adapter) Locate(rt memproxy.Route, req memproxy.Request, target string) memproxy.Request {
 	out := memproxy.Request{Method: "GET", Header: asSDK(req.Header), Base: req.Base}
 	r := a.row(rt.ID)
-	if r != nil && r.kind == memproxy.Recall && (req.Method == "GET" || req.Method == "HEAD") && a.answers(r, target) {
+	if r != nil && r.kind == memproxy.Recall && (req.Method == "GET" || req.Method == "HEAD") && (inPath(rt, target) || KindOf(target) == TargetLabel) && a.answers(r, target) {
 		out.EscapedPath = req.EscapedPath
 		return out
 	}

@@ -21,6 +21,9 @@ func (d *decoding) refs(p *payload) error {
 	for _, name := range slices.Sorted(maps.Keys(d.params)) {
 		d.pathRef(name, d.params[name])
 	}
+	if strings.HasSuffix(d.row.path, "...}") && d.row.kind != memproxy.Admin {
+		d.ref(targetName, d.req.EscapedPath, "path:rest")
+	}
 	for segment := range strings.SplitSeq(d.req.EscapedPath, "/") { // what no parameter holds
 		if plain, err := url.PathUnescape(segment); err == nil {
 			d.idRefs(plain, "path")
@@ -73,13 +76,20 @@ func (d *decoding) ref(kind memproxy.TargetKind, id, ptr string) {
 // pathRef notes what a path parameter names: an object by its id, or what has
 // the form of one.
 func (d *decoding) pathRef(name, value string) {
-	switch kind := params[name]; {
-	case kind.kind != "" && KindOf(value) != "":
+	switch p := params[name]; {
+	case p.kind != "" && KindOf(value) != "":
 		d.ref(memproxy.TargetMemory, value, "path:"+name)
+	case p.unasked:
+		d.ref(targetName, name+":"+value, "path:"+name)
+		fallthrough
 	default:
-		d.idRefs(value, "path")
+		d.idRefs(value, "path:"+name)
 	}
 }
+
+// targetName is what has a name and no owner whom the ledger or the server could
+// tell.
+const targetName memproxy.TargetKind = "name"
 
 // idRefs notes the ids that a value is, one or several with commas between, as
 // some routes take them.
@@ -201,6 +211,9 @@ type param struct {
 	kind memproxy.TargetKind
 	// because is why a parameter names no object that belongs to anybody.
 	because string
+	// unasked is set where what it names belongs to somebody, and nobody can be
+	// asked to whom: where several tenants share the server it is out of reach.
+	unasked bool
 }
 
 // params are the parameters of the table's paths. A test holds every parameter
@@ -223,23 +236,23 @@ var params = map[string]param{
 	"source_id":         {kind: TargetFolder},
 	"step_id":           {kind: TargetStep},
 	"tool_id":           {kind: TargetTool},
-	"connection":        {because: "a device of the caller's cloud account"},
-	"deployment_id":     {because: "a name that the templates' owner chose"},
+	"connection":        {because: "a device of the caller's cloud account", unasked: true},
+	"deployment_id":     {because: "a name that the templates' owner chose", unasked: true},
 	"endpoint":          {because: "the rest of another provider's path"},
 	"env_var_id":        {because: "a setting of the installation: administration"},
 	"folder_name":       {because: "a name; the answer is an id, which is filtered"},
 	"label":             {because: "a name within the agent of the path"},
-	"mcp_server_id":     {because: "a setting of the installation: administration"},
-	"mcp_server_name":   {because: "a setting of the installation: administration"},
+	"mcp_server_id":     {because: "a setting of the installation", unasked: true},
+	"mcp_server_name":   {because: "a setting of the installation", unasked: true},
 	"mcp_tool_name":     {because: "a setting of the installation: administration"},
 	"part":              {because: "a view of the agent of the path"},
 	"path":              {because: "packs, which are refused"},
 	"provider_id":       {because: "a setting of the installation: administration"},
-	"rest":              {because: "the rest of a cloud route's path"},
+	"rest":              {because: "the rest of a cloud route's path", unasked: true},
 	"sandbox_config_id": {because: "a setting of the installation: administration"},
-	"schedule":          {because: "a part of the agent of the path"},
+	"schedule":          {because: "a part of the agent of the path", unasked: true},
 	"source_name":       {because: "a name; the answer is an id, which is filtered"},
-	"template_version":  {because: "a name of the caller's cloud project"},
+	"template_version":  {because: "a name of the caller's cloud project", unasked: true},
 	"tool_name":         {because: "a name within the agent, or the server, of the path"},
 	"transaction_id":    {because: "a value that is noted with the step of the path"},
 }

@@ -101,6 +101,10 @@ func (d *decoding) target(v *jsondoc.Value, kind memproxy.TargetKind, ptr string
 	return nil
 }
 
+// targetJob is the platform's work on a profile. Nobody but the platform knows
+// whose it is.
+const targetJob memproxy.TargetKind = "job"
+
 // path reads the identities and targets that stand in the path.
 func (d *decoding) path(params map[string]string) error {
 	op := d.op
@@ -109,6 +113,9 @@ func (d *decoding) path(params map[string]string) error {
 		if d.row.shape == event {
 			op.TargetKind = memproxy.TargetEvent
 		}
+	}
+	if job, ok := params["job"]; ok { // the platform gives it to whoever names it
+		op.Refs = append(op.Refs, memproxy.Ref{Kind: targetJob, ID: job, Pointer: "path:job"})
 	}
 	if name, ok := params["entity_id"]; ok {
 		dim, known := memproxy.DimUser, true

@@ -15,6 +15,8 @@ func (a *Adapter) Locate(rt memproxy.Route, req memproxy.Request, target string)
 	escaped := url.PathEscape(target)
 	r := a.row(rt.ID)
 	switch {
+	case rt.Params["job"] == target && target != "":
+		return memproxy.Request{} // no route tells whose it is
 	case r != nil && r.shape == event:
 		out.EscapedPath = "/v1/event/" + escaped + "/"
 	case r != nil && r.dialect == server:

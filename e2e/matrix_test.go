@@ -1,0 +1,246 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"iter"
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/letta"
+	"github.com/memproxy/memproxy/adapters/mem0"
+	"github.com/memproxy/memproxy/internal/contract"
+)
+
+// matrixConfig has two tenants, and keys without any limit but the tenant's.
+func matrixConfig(kind, upstream string) string {
+	var keys strings.Builder
+	for _, k := range [][3]string{
+		{"victim", "acme", `kind: agent, trust: authenticated, acts_as: ["*"]`},
+		{"star", "acme", `kind: agent, trust: authenticated, acts_as: ["*"]`},
+		{"plain", "acme", `kind: agent, trust: authenticated`},
+		{"other", "globex", `kind: agent, trust: authenticated, acts_as: ["*"]`},
+		{"anonymous", "globex", `kind: agent, trust: anonymous, acts_as: ["*"]`},
+		{"service", "globex", `kind: service, trust: established, acts_as: ["*"]`},
+	} {
+		fmt.Fprintf(&keys, "    - {sha256: %q, id: %q, tenant: %s, %s}\n", sha(matrixKey(k[0])), "agent:"+k[0], k[1], k[2])
+	}
+	return `profile: production
+state: %[3]s
+admin: {listen: "%[2]s"}
+backends:
+  - {name: matrix, kind: ` + kind + `, listen: "%[1]s", upstream: "` + upstream + `"}
+identity:
+  keys:
+` + keys.String() + `budgets:
+  default: {writes_per_hour: 10000000, writes_total: 100000000}
+  anonymous: {writes_per_hour: 10000000, writes_total: 100000000}
+limits: {rejections: 0}
+sessions: {max_rejections: 0, max_user_rejections: 0, max_principal_rejections: 0}
+log: {level: error}
+`
+}
+
+func matrixKey(name string) string { return "m0-matrix-" + name }
+
+// matrixWorld has the callers; its owners' objects are made on the server.
+func matrixWorld(unknown map[string]string, fresh func() map[string]string) *contract.World {
+	w := &contract.World{Unknown: unknown}
+	for _, o := range [][2]string{{"victim", "acme"}, {"neighbour", "acme"}, {"other", "globex"}} {
+		w.Owners = append(w.Owners, &contract.Owner{Name: o[0], Tenant: o[1], Canary: "canary" + o[0], Objects: fresh()})
+		w.Owners[len(w.Owners)-1].Objects["user"] = "user-of-" + o[0]
+		w.Owners[len(w.Owners)-1].Objects["word"] = "canary" + o[0]
+	}
+	neighbour, other := w.Owners[1], w.Owners[2]
+	key := func(name string) string { return "Authorization: Bearer " + matrixKey(name) }
+	w.Callers = []*contract.Caller{
+		{Name: "other", Header: key("other"), Owner: other, Sees: []*contract.Owner{other}},
+		{Name: "nobody", Owner: other},
+		{Name: "anonymous", Header: key("anonymous"), Owner: other, Sees: []*contract.Owner{other}},
+		{Name: "service", Header: key("service"), Owner: other, Sees: []*contract.Owner{other}},
+		{Name: "plain", Header: key("plain"), Owner: neighbour, Sees: w.Owners[:2]},
+		{Name: "star", Header: key("star"), Owner: neighbour, Sees: w.Owners[:2]},
+	}
+	return w
+}
+
+func tableOf(table iter.Seq2[string, memproxy.Route]) []contract.Route {
+	var out []contract.Route
+	for at, rt := range table {
+		method, path, _ := strings.Cut(at, " ")
+		out = append(out, contract.Route{ID: rt.ID, Method: method, Path: path, Kind: rt.Kind, Public: rt.Public})
+	}
+	return out
+}
+
+// state is what the victim has on the server, asked for past the proxy.
+func state(t *testing.T, base string, paths []string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for _, p := range paths {
+		a := call(t, http.MethodGet, base+p, "", "", append([]string{"Authorization", "Token m0-e2e"}, sdk...)...)
+		out[p] = fmt.Sprint(a.status, " ", a.body)
+	}
+	return out
+}
+
+// playMatrix plays a share of the matrix on a real server. MATRIX_SHARE=1 plays
+// all of it.
+func playMatrix(t *testing.T, s *sidecar, w *contract.World, f *contract.Format, routes []contract.Route, upstream string, victims []string) {
+	t.Helper()
+	before := state(t, upstream, victims)
+	p := &contract.Play{
+		Format: f, World: w, Routes: routes, Base: s.base, Share: 400,
+		Fail: t.Errorf, Touched: func() []string { return nil },
+	}
+	if n, err := strconv.Atoi(os.Getenv("MATRIX_SHARE")); err == nil {
+		p.Share = uint32(n)
+	}
+	p.After = func(c *contract.Case, a *contract.Answer) {
+		if a.Status >= 300 || c.Method == http.MethodGet || c.Caller.May(w.Owners[0]) {
+			return
+		}
+		after := state(t, upstream, victims)
+		for _, path := range slices.Sorted(maps.Keys(before)) {
+			if after[path] != before[path] {
+				t.Errorf("%s: %d, and %s is another:\n\t%s\n\t%s", c, a.Status, path, before[path], after[path])
+			}
+		}
+		before = after
+	}
+	if err := p.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if p.Cases == 0 {
+		t.Fatal("no case was played")
+	}
+	records, code := run(t, nil, memproxyBinary(t), "audit", "query", "-dir", s.dir+"/state/audit", "-json")
+	if code != 0 {
+		t.Fatalf("audit query: exit %d", code)
+	}
+	for _, id := range p.Decisions {
+		if !strings.Contains(records, id) {
+			t.Errorf("decision %s is in no record", id)
+		}
+	}
+	t.Logf("%d cases", p.Cases)
+}
+
+// maker makes objects through the proxy, as their owner.
+type maker struct {
+	t    *testing.T
+	base string
+	key  string
+}
+
+func (m maker) make(method, path, body string) any {
+	m.t.Helper()
+	a := call(m.t, method, m.base+path, "", body, append([]string{"Authorization", "Bearer " + m.key}, sdk...)...)
+	if a.status > 299 {
+		m.t.Fatalf("%s %s: %d %s", method, path, a.status, tail(a.body, 600))
+	}
+	var v any
+	if err := json.Unmarshal([]byte(a.body), &v); err != nil {
+		m.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	return v
+}
+
+// Proves EDGE-3, EDGE-13, TRL-1: on the real Letta no route, wherever an id or
+// a name stands, shows or changes what is another tenant's.
+func TestMatrixOnLetta(t *testing.T) {
+	upstream := startLetta(t)
+	s := serve(t, t.TempDir(), matrixConfig("letta", upstream))
+	w := matrixWorld(contract.LettaUnknown(), func() map[string]string { return contract.LettaUnknown() })
+	for _, o := range w.Owners {
+		who := "victim"
+		if o.Name == "other" {
+			who = "other"
+		}
+		lettaObjects(maker{t, s.base, matrixKey(who)}, o)
+	}
+	a, err := letta.New(letta.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := w.Owners[0].Objects
+	agent := "/v1/agents/" + id["agent"]
+	playMatrix(t, s, w, contract.Letta(), tableOf(a.Table()), upstream, []string{
+		agent, agent + "/core-memory/blocks", agent + "/archival-memory", agent + "/messages", agent + "/tools", agent + "/folders",
+		"/v1/blocks/" + id["block"], "/v1/archives/" + id["archive"], "/v1/groups/" + id["group"], "/v1/identities/" + id["identity"],
+		"/v1/conversations/" + id["conversation"], "/v1/folders/" + id["folder"], "/v1/folders/" + id["folder"] + "/files",
+		"/v1/runs/?agent_id=" + id["agent"],
+	})
+}
+
+// lettaObjects makes one object of each kind that callers can make.
+func lettaObjects(m maker, o *contract.Owner) {
+	m.t.Helper()
+	c, id := o.Canary, o.Objects
+	get := func(v any, names ...string) string {
+		s := member(v, names...)
+		if s == "" {
+			m.t.Fatalf("no %v in %v", names, v)
+		}
+		return s
+	}
+	id["agent"] = get(m.make("POST", "/v1/agents/", `{"name":"`+c+`","agent_type":"letta_v1_agent","model":"openai-proxy/gpt-4o-mini","embedding":"openai/text-embedding-3-small",`+
+		`"description":"`+c+`","tags":["`+c+`"],"metadata":{"note":"`+c+`"},"memory_blocks":[{"label":"human","value":"`+c+`"},{"label":"persona","value":"`+c+`"}]}`), "id")
+	id["block"] = get(m.make("POST", "/v1/blocks/", `{"label":"human","value":"`+c+`","description":"`+c+`"}`), "id")
+	id["archive"] = get(m.make("POST", "/v1/archives/", `{"name":"`+c+`","embedding":"openai/text-embedding-3-small"}`), "id")
+	id["passage"] = get(m.make("POST", "/v1/agents/"+id["agent"]+"/archival-memory", `{"text":"`+c+`","tags":["`+c+`"]}`), "id")
+	id["folder"] = get(m.make("POST", "/v1/folders/", `{"name":"`+c+`","embedding":"openai/text-embedding-3-small"}`), "id")
+	id["identity"] = get(m.make("POST", "/v1/identities/", `{"identifier_key":"`+id["user"]+`","name":"`+c+`","identity_type":"user"}`), "id")
+	id["group"] = get(m.make("POST", "/v1/groups/", `{"agent_ids":["`+id["agent"]+`"],"description":"`+c+`"}`), "id")
+	id["conversation"] = get(m.make("POST", "/v1/conversations/?agent_id="+id["agent"], `{"summary":"`+c+`"}`), "id")
+	said := m.make("POST", "/v1/agents/"+id["agent"]+"/messages", `{"messages":[{"role":"user","content":"SAY `+c+`"}]}`)
+	messages, _ := said.(map[string]any)["messages"].([]any)
+	for _, v := range messages {
+		one, _ := v.(map[string]any)
+		for kind, name := range map[string]string{"message": "id", "run": "run_id", "step": "step_id"} {
+			if s, ok := one[name].(string); ok && s != "" {
+				id[kind] = s
+			}
+		}
+	}
+}
+
+// Proves EDGE-3, EDGE-13, TRL-1: the same on the real Mem0 engine.
+func TestMatrixOnMem0(t *testing.T) {
+	eng := startEngine(t)
+	s := serve(t, t.TempDir(), matrixConfig("mem0", eng.base))
+	w := matrixWorld(contract.Mem0Unknown(), func() map[string]string { return contract.Mem0Unknown() })
+	for _, o := range w.Owners {
+		who := "victim"
+		if o.Name == "other" {
+			who = "other"
+		}
+		for _, kind := range []string{"agent", "app", "run"} {
+			o.Objects[kind] = kind + "-of-" + o.Name
+		}
+		m := maker{t, s.base, matrixKey(who)}
+		id := o.Objects
+		m.make("POST", "/v1/memories/", `{"messages":[{"role":"user","content":"`+o.Canary+`"}],"infer":false,"user_id":"`+id["user"]+`","output_format":"v1.1"}`)
+		m.make("POST", "/v1/memories/", `{"messages":[{"role":"user","content":"`+o.Canary+` too"}],"infer":false,"agent_id":"`+id["agent"]+`","run_id":"`+id["run"]+`","app_id":"`+id["app"]+`"}`)
+		waitFor(t, "the memories of "+o.Name, func() bool {
+			id["memory"] = member(m.make("GET", "/v1/memories/?user_id="+id["user"], ""), "id")
+			return id["memory"] != ""
+		})
+	}
+	a, err := mem0.New(mem0.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := w.Owners[0].Objects
+	playMatrix(t, s, w, contract.Mem0(), tableOf(a.Table()), eng.base, []string{
+		"/v1/memories/?user_id=" + id["user"], "/v1/memories/?agent_id=" + id["agent"], "/v1/memories/" + id["memory"] + "/", "/v1/memories/" + id["memory"] + "/history/",
+	})
+}

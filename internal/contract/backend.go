@@ -1,0 +1,62 @@
+package contract
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// worldBackend is what the backends of a world share.
+type worldBackend struct {
+	owners []*Owner
+
+	mu      sync.Mutex
+	touched []string
+	made    int
+}
+
+// Touched returns, since it was last asked, "owner METHOD target body" for each
+// change that named an owner's object, or ran with it.
+func (b *worldBackend) Touched() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := b.touched
+	b.touched = nil
+	return out
+}
+
+// touch notes a change and whose objects it names.
+func (b *worldBackend) touch(r *http.Request, named, body string) {
+	owners := b.named(named)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, o := range owners {
+		b.touched = append(b.touched, o.Name+" "+r.Method+" "+r.URL.String()+" "+body)
+	}
+}
+
+// named are the owners of whom text names an object.
+func (b *worldBackend) named(text string) []*Owner {
+	var out []*Owner
+	for _, o := range b.owners {
+		if slices.ContainsFunc(o.Names(), func(name string) bool { return strings.Contains(text, name) }) {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+func (b *worldBackend) next() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.made++
+	return b.made
+}
+
+func answer(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // the caller may be gone
+}

@@ -1,0 +1,227 @@
+package contract
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Route is one row of an adapter's table.
+type Route struct {
+	ID, Method, Path string
+	Kind             memproxy.Kind
+	// Public routes are anybody's, and leave no record.
+	Public bool
+}
+
+// Format says where the requests of a backend can name something, and how its
+// payloads look. Kinds are the keys of Owner.Objects; "=word" is the word.
+type Format struct {
+	// Params are the kinds of path parameters, by name; Rest those of paths
+	// whose end is open, by route.
+	Params, Rest map[string]string
+	// Query, Headers and Members are the kinds of what query parameters,
+	// headers and members of a body's root name. A kind with [] behind it is
+	// a list of such. A member "a.b" is one of an object in the root; one that
+	// is an object itself, with {} for the value, is laid over the payload.
+	Query, Headers, Members map[string]string
+	// Bodies are payloads by route, else by the method and the path's end, else
+	// by the method. {kind} is replaced by the caller's own.
+	Bodies []Body
+	// Queries are what a route needs in its query anyway.
+	Queries map[string]string
+}
+
+// Body is the payload of the routes that match.
+type Body struct {
+	Route *regexp.Regexp // of "METHOD id"
+	JSON  string         // "" is none
+}
+
+// Case is one request of the matrix.
+type Case struct {
+	Route  Route
+	Place  string // "path:agent_id", "query:user_id", "body:/block_ids", or "" for none
+	Class  Class
+	Caller *Caller
+	// The request.
+	Method, Target, Body string
+	Header               []string // name, value, …
+
+	place place
+	body  string // before it was filled in
+}
+
+// String names the case.
+func (c *Case) String() string {
+	return fmt.Sprintf("%s %s [%s=%s as %s] %s %s", c.Route.ID, c.Method, c.Place, c.Class, c.Caller.Name, c.Target, c.Body)
+}
+
+var param = regexp.MustCompile(`\{([a-z_]+)(\.\.\.)?\}`)
+
+// anyMethod stands for the methods of a row that takes every one.
+var anyMethod = []string{"GET", "POST", "PUT", "PATCH", "DELETE"}
+
+func (r *Route) methods() []string {
+	if r.Method == "*" {
+		return anyMethod
+	}
+	return []string{r.Method}
+}
+
+// place is where one thing is named.
+type place struct{ where, name, kind string }
+
+func (p place) String() string {
+	if p.where == "" {
+		return ""
+	}
+	return p.where + ":" + p.name
+}
+
+// places are all places of a route, the one that names nothing first.
+func (f *Format) places(r *Route, method string, body string) ([]place, error) {
+	out := []place{{}}
+	for _, m := range param.FindAllStringSubmatch(r.Path, -1) {
+		kind, err := f.kind(r, m[1], m[2] != "")
+		if err != nil {
+			return nil, err
+		}
+		if !strings.HasPrefix(kind, "=") {
+			out = append(out, place{"path", m[1], kind})
+		}
+	}
+	add := func(where string, kinds map[string]string) {
+		for _, name := range slices.Sorted(maps.Keys(kinds)) {
+			out = append(out, place{where, name, kinds[name]})
+		}
+	}
+	add("query", f.Query)
+	add("header", f.Headers)
+	if strings.HasPrefix(body, "{") {
+		add("body", f.Members)
+	}
+	return out, nil
+}
+
+func (f *Format) kind(r *Route, name string, open bool) (string, error) {
+	if open {
+		if kind, ok := f.Rest[r.ID]; ok {
+			return kind, nil
+		}
+		return "", fmt.Errorf("contract: nothing says what %s takes at the end of its path", r.ID)
+	}
+	if kind, ok := f.Params[name]; ok {
+		return kind, nil
+	}
+	return "", fmt.Errorf("contract: nothing says what {%s} of %s names", name, r.ID)
+}
+
+func (f *Format) body(r *Route, method string) (string, error) {
+	for _, b := range f.Bodies {
+		if b.Route.MatchString(method + " " + r.ID) {
+			return b.JSON, nil
+		}
+	}
+	return "", fmt.Errorf("contract: nothing says what payload %s %s takes", method, r.ID)
+}
+
+// Cases yields the whole matrix, in the order of the table. A route that the
+// format does not cover ends it with an error.
+func (f *Format) Cases(w *World, routes []Route) iter.Seq2[*Case, error] {
+	return func(yield func(*Case, error) bool) {
+		for i := range routes {
+			for _, method := range routes[i].methods() {
+				if !f.route(w, &routes[i], method, yield) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (f *Format) route(w *World, r *Route, method string, yield func(*Case, error) bool) bool {
+	body, err := f.body(r, method)
+	if err != nil {
+		return yield(nil, err)
+	}
+	all, err := f.places(r, method, body)
+	if err != nil {
+		return yield(nil, err)
+	}
+	for _, p := range all {
+		for _, class := range Classes {
+			if p.where == "" && class != Own {
+				continue // nothing is named
+			}
+			for _, c := range w.Callers {
+				if !yield(f.request(w, r, method, body, p, class, c)) {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+func (f *Format) request(w *World, r *Route, method, body string, p place, class Class, c *Caller) (*Case, error) {
+	out := &Case{Route: *r, Place: p.String(), Class: class, Caller: c, Method: method, place: p, body: body}
+	var failed error
+	at := func(kind string, class Class) string {
+		if word, ok := strings.CutPrefix(kind, "="); ok {
+			return word
+		}
+		v, err := w.value(strings.TrimSuffix(kind, "[]"), class, c)
+		if err != nil && failed == nil {
+			failed = err
+		}
+		return v
+	}
+	path := param.ReplaceAllStringFunc(r.Path, func(m string) string {
+		parts := param.FindStringSubmatch(m)
+		kind, err := f.kind(r, parts[1], parts[2] != "")
+		if err != nil {
+			failed = err
+		}
+		if p.where == "path" && p.name == parts[1] {
+			return url.PathEscape(at(kind, class))
+		}
+		return url.PathEscape(at(kind, Own))
+	})
+	q, err := url.ParseQuery(f.fill(f.Queries[r.ID], at))
+	if err != nil {
+		return nil, err
+	}
+	if p.where == "query" {
+		q.Set(p.name, at(p.kind, class))
+	}
+	if out.Target = path; len(q) > 0 {
+		out.Target += "?" + q.Encode()
+	}
+	if p.where == "header" {
+		out.Header = append(out.Header, p.name, at(p.kind, class))
+	}
+	if name, value, ok := strings.Cut(c.Header, ": "); ok {
+		out.Header = append(out.Header, name, value)
+	}
+	out.Body = f.fill(body, at)
+	if p.where == "body" {
+		if out.Body, err = with(out.Body, p.name, at(p.kind, class), strings.HasSuffix(p.kind, "[]")); err != nil {
+			return nil, err
+		}
+	}
+	return out, failed
+}
+
+var slot = regexp.MustCompile(`\{([a-z_]+)\}`)
+
+// fill puts the caller's own into a payload.
+func (f *Format) fill(text string, at func(string, Class) string) string {
+	return slot.ReplaceAllStringFunc(text, func(m string) string { return at(m[1:len(m)-1], Own) })
+}

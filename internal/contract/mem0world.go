@@ -1,0 +1,165 @@
+package contract
+
+import (
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// Mem0Backend is to Mem0 what LettaBackend is to Letta.
+type Mem0Backend struct{ worldBackend }
+
+// NewMem0Backend returns a backend with the objects of a world.
+func NewMem0Backend(w *World) *Mem0Backend { return &Mem0Backend{worldBackend{owners: w.Owners}} }
+
+// ServeHTTP implements http.Handler.
+func (b *Mem0Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	query, _ := url.QueryUnescape(r.URL.RawQuery)
+	path := strings.Trim(r.URL.Path, "/")
+	segments := strings.Split(path, "/")
+	beside := query + " " + string(body) + " " + r.Header.Get("Mem0-User-Id")
+	switch path {
+	case "", "docs", "redoc", "openapi.json", "v1/ping", "configure/providers":
+		answer(w, http.StatusOK, map[string]any{"status": "ok", "user_email": "somebody@example.org"})
+		return
+	}
+	if slices.ContainsFunc(segments, func(s string) bool { return strings.HasPrefix(s, "00000099-") }) {
+		answer(w, http.StatusNotFound, map[string]any{"detail": "Memory not found"})
+		return
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead && !mem0Reads(path) {
+		b.touch(r, path+" "+beside, string(body))
+	}
+	owners := b.named(path)
+	if len(owners) == 0 {
+		owners = b.named(beside)
+	}
+	if len(owners) == 0 || strings.Contains(beside, "*") || strings.Contains(string(body), `"NOT"`) || strings.Contains(string(body), `"ne"`) {
+		owners = b.owners
+	}
+	if r.Method == http.MethodPost && !mem0Reads(path) {
+		answer(w, http.StatusOK, b.added(path, string(body), owners))
+		return
+	}
+	answer(w, http.StatusOK, mem0Answer(r.Method, path, segments, owners))
+}
+
+func mem0Reads(path string) bool {
+	switch path {
+	case "v3/memories", "v2/memories", "v1/summary", "v1/exports/get", "search":
+		return true
+	}
+	return strings.HasSuffix(path, "/search")
+}
+
+// added answers an addition. Beside the new memory it tells of memories of
+// everybody whom the payload names, as an engine does that found them alike.
+func (b *Mem0Backend) added(path, body string, owners []*Owner) any {
+	seeded := false
+	fresh := &Owner{Canary: "new", Objects: mem0Objects("new", 1000+b.next())}
+	for _, o := range b.owners {
+		if strings.Contains(body, o.Objects["word"]) {
+			fresh, seeded = o, true
+		}
+	}
+	if path == "v1/exports" {
+		return map[string]any{"id": fresh.Objects["export"], "message": "accepted"}
+	}
+	results := []any{map[string]any{"id": fresh.Objects["memory"], "event": "ADD", "memory": fresh.Canary, "data": map[string]any{"memory": fresh.Canary}}}
+	if !seeded {
+		for _, o := range owners {
+			for _, event := range []string{"UPDATE", "DELETE", "NONE"} {
+				results = append(results, map[string]any{
+					"id": o.Objects["memory"], "event": event, "memory": o.Canary, "previous_memory": o.Canary, "old_memory": o.Canary, "actor_id": o.Canary,
+				})
+			}
+		}
+	}
+	out := map[string]any{"results": results}
+	if !seeded {
+		out["relations"] = relations(owners)
+		out["a_member_of_tomorrow"] = owners[0].Canary
+	} else {
+		out["event_id"], out["status"] = fresh.Objects["event"], "PENDING"
+	}
+	return out
+}
+
+func relations(owners []*Owner) any {
+	var added []any
+	for _, o := range owners {
+		added = append(added, map[string]any{"source": o.Canary, "relationship": "likes", "target": o.Canary, "destination": o.Canary})
+	}
+	return map[string]any{"added_entities": added, "deleted_entities": added}
+}
+
+func mem0Memory(o *Owner) map[string]any {
+	return map[string]any{
+		"id": o.Objects["memory"], "memory": o.Canary, "hash": o.Canary, "metadata": map[string]any{"note": o.Canary}, "user_id": o.Objects["user"],
+		"agent_id": nil, "categories": []any{o.Canary}, "created_at": "2026-01-01T00:00:00Z", "updated_at": "2026-01-01T00:00:00Z", "score": 0.5,
+		"a_member_of_tomorrow": map[string]any{"deep": o.Canary}, "linked_memories": []any{o.Canary},
+	}
+}
+
+func each(owners []*Owner, one func(*Owner) map[string]any) []any {
+	out := []any{}
+	for _, o := range owners {
+		out = append(out, one(o))
+	}
+	return out
+}
+
+func mem0Answer(method, path string, segments []string, owners []*Owner) any {
+	last := segments[len(segments)-1]
+	memories := each(owners, mem0Memory)
+	text := owners[0].Canary
+	history := each(owners, func(o *Owner) map[string]any {
+		return map[string]any{"id": o.Objects["number"], "memory_id": o.Objects["memory"], "old_memory": o.Canary, "new_memory": o.Canary, "user_id": o.Objects["user"],
+			"input": []any{map[string]any{"role": "user", "content": o.Canary}}, "event": "UPDATE", "created_at": "2026-01-01T00:00:00Z", "metadata": map[string]any{"n": o.Canary}}
+	})
+	event := func(o *Owner) map[string]any {
+		return map[string]any{"id": o.Objects["event"], "status": "SUCCEEDED", "payload": map[string]any{"user_id": o.Objects["user"], "messages": []any{map[string]any{"role": "user", "content": o.Canary}}},
+			"results": []any{map[string]any{"id": o.Objects["memory"], "event": "ADD", "data": map[string]any{"memory": o.Canary}}}, "metadata": map[string]any{"n": o.Canary}}
+	}
+	switch {
+	case last == "history":
+		return history
+	case path == "v1/memories/events":
+		return map[string]any{"count": len(history), "next": nil, "previous": nil, "results": history}
+	case path == "v1/events":
+		return map[string]any{"count": len(owners), "next": nil, "results": each(owners, event)}
+	case strings.HasPrefix(path, "v1/event/"):
+		return event(owners[0])
+	case path == "v1/memories" || path == "v2/memories" || path == "v2/memories/search" || path == "v1/memories/search":
+		return memories
+	case path == "v1/agent-rush/memories/search":
+		return map[string]any{"memories": memories}
+	case path == "v3/memories":
+		return map[string]any{"count": len(owners), "next": nil, "previous": nil, "results": memories, "data": memories, "summary": text}
+	case path == "v3/memories/search" || path == "memories" || path == "search":
+		return map[string]any{"results": memories, "relations": relations(owners), "data": memories, "summary": text}
+	case path == "v1/entities":
+		return map[string]any{"count": len(owners), "results": each(owners, func(o *Owner) map[string]any {
+			return map[string]any{"id": o.Objects["number"], "name": o.Objects["user"], "type": "user", "total_memories": 3, "metadata": map[string]any{"n": o.Canary}, "owner": o.Canary}
+		})}
+	case path == "entities":
+		return each(owners, func(o *Owner) map[string]any {
+			return map[string]any{"id": o.Objects["user"], "type": "user", "total_memories": 3, "note": o.Canary}
+		})
+	case path == "v1/stats":
+		return map[string]any{"total_memories": 4242, "total_search_events": 1, "note": text}
+	case len(segments) == 4 && segments[1] == "memories" && segments[0] == "v1":
+		return map[string]any{"count": len(owners), "results": memories}
+	case len(segments) == 3 && segments[1] == "memories" || len(segments) == 2 && segments[0] == "memories":
+		if method == http.MethodDelete {
+			return map[string]any{"message": "Memory deleted successfully!"}
+		}
+		return mem0Memory(owners[0])
+	case method == http.MethodDelete || method == http.MethodPut:
+		return map[string]any{"message": "done"}
+	}
+	return map[string]any{"text": text, "profile": text, "summary": text, "categories": []any{text}, "config": map[string]any{"api_key": text}, text: text}
+}

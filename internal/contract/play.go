@@ -1,0 +1,190 @@
+package contract
+
+import (
+	"fmt"
+	"hash/fnv"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// Answer is what came back for a case.
+type Answer struct {
+	Status int
+	Header http.Header
+	Body   string
+}
+
+// Decision is the verdict and the id of the decision, as the answer's header
+// has them, or "".
+func (a *Answer) Decision() (verdict, id string) {
+	verdict, rest, _ := strings.Cut(a.Header.Get("X-Memproxy-Decision"), ";")
+	_, id, _ = strings.Cut(rest, "id=")
+	id, _, _ = strings.Cut(id, ";")
+	return verdict, id
+}
+
+// Play is one run of a matrix.
+type Play struct {
+	Format *Format
+	World  *World
+	Routes []Route
+	// Base is the proxy's address; Also, if set, a second way to the same
+	// backend that must answer alike.
+	Base, Also string
+	// Touched tells what changes reached the backend since it was last asked.
+	Touched func() []string
+	// Share plays one case in so many, the same ones each time, and all that
+	// name another tenant's object in the path. 0 and 1 play all.
+	Share uint32
+	// After, if set, is told of each answer.
+	After func(*Case, *Answer)
+	// Fail reports what is wrong with a case.
+	Fail func(format string, args ...any)
+
+	// Decisions are the ids of the decisions that the answers named.
+	Decisions []string
+	Cases     int
+
+	client http.Client
+}
+
+// Run plays the cases. Its error is of the matrix itself.
+func (p *Play) Run() error {
+	p.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	for c, err := range p.Format.Cases(p.World, p.Routes) {
+		if err != nil {
+			return err
+		}
+		if !p.plays(c) {
+			continue
+		}
+		p.Cases++
+		if err := p.one(c); err != nil {
+			return fmt.Errorf("%s: %w", c, err)
+		}
+	}
+	return nil
+}
+
+func (p *Play) plays(c *Case) bool {
+	if p.Share <= 1 {
+		return true
+	}
+	if c.Class == Other && c.Caller == p.World.Callers[0] && strings.HasPrefix(c.Place, "path:") {
+		return true
+	}
+	h := fnv.New32a()
+	_, _ = fmt.Fprint(h, c) // never fails
+	return h.Sum32()%p.Share == 0
+}
+
+func (p *Play) one(c *Case) error {
+	got, err := p.send(p.Base, c)
+	if err != nil {
+		return err
+	}
+	p.judge(c, got, p.Touched())
+	if p.After != nil {
+		p.After(c, got)
+	}
+	if verdict, id := got.Decision(); id != "" {
+		p.Decisions = append(p.Decisions, id)
+	} else if verdict == "" && !c.Route.Public {
+		p.Fail("%s: %d, and no decision is named", c, got.Status)
+	}
+	if p.hidden(c) {
+		twin, err := p.Format.request(p.World, &c.Route, c.Method, c.body, c.place, Unknown, c.Caller)
+		if err != nil {
+			return err
+		}
+		missing, err := p.send(p.Base, twin)
+		if err != nil {
+			return err
+		}
+		p.Touched()
+		if was, is := p.plain(missing), p.plain(got); was != is {
+			p.Fail("%s: told apart from what does not exist:\n\t%s\n\t%s", c, is, was)
+		}
+	}
+	if p.Also == "" {
+		return nil
+	}
+	also, err := p.send(p.Also, c)
+	if err != nil {
+		return err
+	}
+	p.judge(c, also, p.Touched())
+	was, _ := got.Decision()
+	if is, _ := also.Decision(); is != was || also.Status != got.Status {
+		p.Fail("%s: %d %s here, %d %s there", c, got.Status, was, also.Status, is)
+	}
+	return nil
+}
+
+// hidden reports whether a case names what its caller must not know to exist.
+func (p *Play) hidden(c *Case) bool {
+	switch c.Class {
+	case Other:
+		return !c.Caller.May(p.World.Owners[0])
+	case Neighbour:
+		return !c.Caller.May(p.World.Owners[1])
+	}
+	return false
+}
+
+func (p *Play) judge(c *Case, got *Answer, touched []string) {
+	if leaks := p.World.Leaks(c.Caller, got.Body+fmt.Sprint(got.Header)); leaks != nil {
+		p.Fail("%s: %d, and shows what is of %v", c, got.Status, leaks)
+	}
+	for _, change := range touched {
+		name, what, _ := strings.Cut(change, " ")
+		i := slices.IndexFunc(p.World.Owners, func(o *Owner) bool { return o.Name == name })
+		if !c.Caller.May(p.World.Owners[i]) {
+			p.Fail("%s: %d, and what is of %s is reached by %s", c, got.Status, name, what)
+		}
+	}
+}
+
+// plain is an answer without what differs from one request to the next, and
+// without the names that the requests differ in.
+func (p *Play) plain(a *Answer) string {
+	body := a.Body
+	if _, id := a.Decision(); id != "" {
+		body = strings.ReplaceAll(body, id, "ID")
+	}
+	for _, o := range p.World.Owners {
+		for kind, name := range o.Objects {
+			body = strings.ReplaceAll(body, name, "{"+kind+"}")
+		}
+	}
+	for kind, name := range p.World.Unknown {
+		body = strings.ReplaceAll(body, name, "{"+kind+"}")
+	}
+	verdict, _ := a.Decision()
+	return fmt.Sprintf("%d %s %s", a.Status, verdict, body)
+}
+
+func (p *Play) send(base string, c *Case) (*Answer, error) {
+	q, err := http.NewRequest(c.Method, base+c.Target, strings.NewReader(c.Body))
+	if err != nil {
+		return nil, err
+	}
+	if c.Body != "" {
+		q.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(c.Header); i += 2 {
+		q.Header.Add(c.Header[i], c.Header[i+1])
+	}
+	resp, err := p.client.Do(q)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	return &Answer{resp.StatusCode, resp.Header, string(b)}, nil
+}
