@@ -39,8 +39,11 @@ func unpause(e *jsondoc.Edits, doc *jsondoc.Doc) {
 			ours[id] = ours[id] || strings.Contains(a.Get("reason").Text(), turn.Mark) || a.Get("type").Text() == "tool" && turn.Gated(names[id])
 		}
 	}
-	newest := ""
+	newest, ran := "", map[string]bool{} // what has a result was answered
 	for _, m := range list.Elems {
+		for _, id := range results(m) {
+			ran[id] = true
+		}
 		// The system message is written anew, and then is the newest by its time.
 		if m.Get("message_type").Text() != "system_message" {
 			newest = max(newest, m.Get("date").Text())
@@ -56,7 +59,7 @@ func unpause(e *jsondoc.Edits, doc *jsondoc.Doc) {
 			id := c.Get("tool_call_id").Text()
 			// Whose answer stands on another page is told by the tool; what nobody
 			// has answered yet is a question.
-			all = all && (ours[id] || !given[id] && m.Get("date").Text() < newest && turn.Gated(names[id]))
+			all = all && (ours[id] || !given[id] && (ran[id] || m.Get("date").Text() < newest) && turn.Gated(names[id]))
 		}
 		if all {
 			for _, c := range calls {
@@ -82,6 +85,19 @@ func asked(m *jsondoc.Value) []*jsondoc.Value {
 		return calls.Elems
 	}
 	return nil
+}
+
+// results are the ids of the calls whose results a message has.
+func results(m *jsondoc.Value) []string {
+	list := m.Get("tool_returns")
+	if m.Get("message_type").Text() != "tool_return_message" || list == nil || list.Kind != jsondoc.Array {
+		return nil
+	}
+	ids := make([]string, 0, len(list.Elems))
+	for _, r := range list.Elems {
+		ids = append(ids, r.Get("tool_call_id").Text())
+	}
+	return ids
 }
 
 // answers are what a message answers to calls that were asked about.
