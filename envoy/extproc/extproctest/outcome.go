@@ -57,7 +57,7 @@ func (b *Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(&s, "\n%s\n", body)
 	}
 	b.mu.Lock()
-	if r.URL.RawQuery != startup {
+	if !strings.HasPrefix(r.URL.RawQuery, startup) {
 		b.arrived = append(b.arrived, s.String())
 	}
 	a, ok := b.answers[r.Method+" "+r.URL.Path]
@@ -72,8 +72,8 @@ func (b *Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, a.Body) // the client may be gone
 }
 
-// startup is what a sidecar asks a Letta server when it starts.
-const startup = "stop_reason=requires_approval&order=desc&limit=50"
+// startup begins what a sidecar asks a Letta server when it starts.
+const startup = "stop_reason=requires_approval&order=desc&limit="
 
 // taken is what arrived since it was last asked.
 func (b *Backend) taken() []string {
