@@ -278,6 +278,10 @@ type Ref struct {
 	ID   string
 	// Pointer is where it stands, as in Claim.
 	Pointer string
+	// Loose is set where the backend takes any text, so that what looks like a
+	// reference need not be one: only what is known to be another tenant's is
+	// refused.
+	Loose bool
 }
 
 // OwnerID is the id under which an owner's name is remembered and referred to:

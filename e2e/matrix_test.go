@@ -53,7 +53,10 @@ func matrixKey(name string) string { return "m0-matrix-" + name }
 
 // matrixWorld has the callers; its owners' objects are made on the server.
 func matrixWorld(unknown map[string]string, fresh func() map[string]string) *contract.World {
-	w := &contract.World{Unknown: unknown}
+	w := &contract.World{Unknown: unknown, Names: map[string]bool{"user": true}}
+	if _, ids := unknown["block"]; !ids { // Mem0's agents, apps and runs are names, too
+		w.Names["agent"], w.Names["app"], w.Names["run"] = true, true, true
+	}
 	for _, o := range [][2]string{{"victim", "acme"}, {"neighbour", "acme"}, {"other", "globex"}} {
 		w.Owners = append(w.Owners, &contract.Owner{Name: o[0], Tenant: o[1], Canary: "canary" + o[0], Objects: fresh()})
 		w.Owners[len(w.Owners)-1].Objects["user"] = "user-of-" + o[0]

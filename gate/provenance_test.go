@@ -21,7 +21,7 @@ func (k *keeping) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 
 // Proves MFW-8, EDGE-3: what is told of a memory is the ledger's, else a
 // verified stamp's, else that nothing is known; what another tenant owns is
-// told of by nobody's word, also in an answer about something of one's own.
+// left out, also of an answer about something of one's own.
 // Messages, receipts and what is missing have no provenance.
 func TestProvenance(t *testing.T) {
 	k := &keeping{}
@@ -43,12 +43,12 @@ func TestProvenance(t *testing.T) {
 		{Pointer: "/6", ID: "receipt", Kind: memproxy.TargetEvent},
 		{Pointer: "/7"},
 	}
-	r.fake.op = byID(memproxy.Recall, "mine") // it is settled: the rest of the answer is the target's
+	r.fake.op = byID(memproxy.Recall, "mine") // it is settled: what nobody else owns of the answer is the target's
 	for _, ask := range []bool{false, true} {
 		c := r.call(r.fake.op)
 		c.Wishes.Provenance = ask
 		r.gate.Return(context.Background(), r.gate.Admit(context.Background(), c), memproxy.Reply{Status: 200, Body: []byte("[]")})
-		for i, want := range []string{"agent:writer 600 d-mine tool-observed", "agent:stamped 800 d-mine tool-observed", " 0  unknown integrity.forged", " 0  unknown", " 0  unknown", "-", "-", "-"} {
+		for i, want := range []string{"agent:writer 600 d-mine tool-observed", "agent:stamped 800 d-mine tool-observed", " 0  unknown integrity.forged", " 0  unknown", "-", "-", "-", "-"} {
 			got, p := "-", k.rd.Memories[i].Told
 			if p != nil {
 				got = join(p)

@@ -31,6 +31,7 @@ func (r *run) referred(ctx context.Context) error {
 		switch {
 		case known && !v.sees(&row, &memproxy.Memory{}):
 			r.missing(ref.Pointer)
+		case ref.Loose:
 		case !known && at[ref.ID] == nil && (r.rules.Unattributed != UnattributedVisible || v.limited()):
 			at[ref.ID] = ref
 			ask = append(ask, ref.ID)
@@ -66,9 +67,19 @@ func (r *run) referredName(ref *memproxy.Ref) {
 	}
 }
 
+// cursor reports whether a reference stands where pages are told apart, and
+// names nothing that is done anything to.
+func cursor(pointer string) bool {
+	switch pointer {
+	case "query:before", "query:after", "query:cursor":
+		return true
+	}
+	return strings.HasPrefix(pointer, "header:")
+}
+
 // discover asks the backend what the objects belong to of which the ledger
-// knows nothing. What cannot be asked about is refused where the operation is
-// at that object, and otherwise the backend's to know.
+// knows nothing. What cannot be asked about is out of reach where several
+// tenants share the backend, but for those who administer it.
 func (r *run) discover(ctx context.Context, ask []string, at map[string]*memproxy.Ref) error {
 	loc, ok := r.call.Backend.Adapter.(Locator)
 	if !ok || r.call.Backend.Fetch == nil || r.dry {
@@ -78,7 +89,7 @@ func (r *run) discover(ctx context.Context, ask []string, at map[string]*memprox
 	for _, id := range ask {
 		if loc.Locate(r.call.Route, r.call.Request, id).EscapedPath != "" {
 			some = append(some, id)
-		} else if strings.HasPrefix(at[id].Pointer, "path:") && !r.alone() && r.rules.Unattributed != UnattributedVisible {
+		} else if !r.alone() && r.rules.Unattributed != UnattributedVisible && r.op.Kind != memproxy.Admin && !cursor(at[id].Pointer) {
 			r.missing(at[id].Pointer)
 		}
 	}

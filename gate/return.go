@@ -217,6 +217,16 @@ func (ret *returning) filter(ctx context.Context) bool {
 		if ret.wroteIt(rowp, m) {
 			ret.mine = append(ret.mine, m.ID)
 		}
+		// What was asked for by its id was ruled on; another tenant's that comes
+		// in its place, or beside it, was not.
+		if settled && rowp != nil && rowp.Scope.Tenant != ret.Principal.Tenant && !slices.Contains(ret.op.Targets, m.ID) {
+			if m.Pointer == "" {
+				return false
+			}
+			m.Drop = true
+			ret.filtered++
+			continue
+		}
 		if !settled {
 			if !m.Missing && !v.sees(rowp, m) {
 				if len(ret.op.Targets) > 0 {

@@ -160,6 +160,8 @@ func (r *run) claim(c *memproxy.Claim, name string, masks bool) {
 		if (op.Derived || op.Bulk) && !r.alone() {
 			r.missing(c.Pointer)
 		}
+	case bond == unknownName && writes && name == "*" && !r.alone():
+		r.missing(c.Pointer) // a wildcard comes to be nobody's
 	case bond == unknownName && writes:
 		r.unbound = append(r.unbound, memproxy.OwnerID(c.Dim, name))
 	case bond == unknownName && (r.alone() || !op.Derived && !op.Bulk && r.rules.Unattributed == UnattributedVisible):
@@ -176,6 +178,13 @@ func (r *run) claim(c *memproxy.Claim, name string, masks bool) {
 	default:
 		r.missing(c.Pointer)
 	}
+}
+
+// widened reports whether another place of the request names everybody, or all
+// but some, in a dimension: which of the two places counts is the backend's to
+// say.
+func (r *run) widened(d memproxy.Dimension) bool {
+	return slices.ContainsFunc(r.op.Claims, func(c memproxy.Claim) bool { return c.Dim == d && c.Op != memproxy.ClaimIs })
 }
 
 // missing refuses as if what is named did not exist.
@@ -197,7 +206,7 @@ func (r *run) wholly() {
 	}
 	for i := range op.Claims {
 		c := &op.Claims[i]
-		if c.Pins && c.Op == memproxy.ClaimIs && c.Dim != memproxy.DimActor && len(c.Values) > 0 {
+		if c.Pins && c.Op == memproxy.ClaimIs && c.Dim != memproxy.DimActor && len(c.Values) > 0 && !r.widened(c.Dim) {
 			return // all names were ruled on
 		}
 	}

@@ -110,6 +110,7 @@ func (p *Proxy) takeTurn(w http.ResponseWriter, r *http.Request, a *gate.Admissi
 // let that happen.
 func (p *Proxy) ungated(w http.ResponseWriter, r *http.Request, a *gate.Admission) {
 	if reply, refused := p.opt.Gate.Ungated(r.Context(), a); refused {
+		w.Header().Set(face.DecisionHeader, face.Decision(a.Shown()))
 		p.write(w, reply, nil)
 		return
 	}

@@ -79,7 +79,7 @@ func (d *decoding) pathRef(name, value string) {
 	switch p := params[name]; {
 	case p.kind != "" && KindOf(value) != "":
 		d.ref(memproxy.TargetMemory, value, "path:"+name)
-	case p.unasked:
+	case p.unasked && d.row.kind != memproxy.Admin:
 		d.ref(targetName, name+":"+value, "path:"+name)
 		fallthrough
 	default:

@@ -175,6 +175,9 @@ func (d *decoding) body(params map[string]string) error {
 // settle fills what follows from everything that was read.
 func (d *decoding) settle() error {
 	op := d.op
+	if d.doc != nil {
+		d.loose(d.doc.Root, "")
+	}
 	d.govern()
 	// An identity in metadata owns only what nothing else names an owner of,
 	// wherever it stands.

@@ -56,7 +56,10 @@ func tableOf(table iter.Seq2[string, memproxy.Route]) []contract.Route {
 // matrixWorld is a world of three owners and of everybody who calls.
 func matrixWorld(make func(name, tenant string, n int) *contract.Owner, unknown map[string]string) *contract.World {
 	victim, neighbour, other := make("victim", "acme", 1), make("neighbour", "acme", 2), make("other", "globex", 3)
-	w := &contract.World{Owners: []*contract.Owner{victim, neighbour, other}, Unknown: unknown}
+	w := &contract.World{Owners: []*contract.Owner{victim, neighbour, other}, Unknown: unknown, Names: map[string]bool{"user": true}}
+	if _, ids := unknown["block"]; !ids { // Mem0's agents, apps and runs are names, too
+		w.Names["agent"], w.Names["app"], w.Names["run"] = true, true, true
+	}
 	key := func(name string) string { return "Authorization: Bearer " + matrixKey(name) }
 	acme := []*contract.Owner{victim, neighbour}
 	w.Callers = []*contract.Caller{

@@ -72,7 +72,7 @@ func Letta() *Format {
 			"run_id": "run", "run_ids": "run[]", "message_ids": "message[]", "message_id": "message", "file_ids": "file[]",
 			"identity_id": "identity", "user_id": "user", "identifier_key": "user", "sender_id": "identity", "step_id": "step",
 			"manager_config.manager_agent_id": "agent", "template_id": "template", "base_template_id": "template", "previous_response_id": "run",
-			"model": "agent", "metadata.agent_id": "agent", "passage.agent_id": "agent", "user": "user", "job_id": "job", "file_id": "file",
+			"model": "agent", "metadata.agent_id": "agent", "passage.agent_id": "agent", "job_id": "job", "file_id": "file",
 		},
 		Queries: map[string]string{
 			"letta.search_archival_memory": "query=canary", "letta.list_conversations": "agent_id={agent}",

@@ -26,7 +26,7 @@ func (b *LettaBackend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	segments := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	query, _ := url.QueryUnescape(r.URL.RawQuery)
 	beside := query + " " + string(body)
-	for _, h := range []string{"X-Letta-Agent-Id", "User_id"} {
+	for _, h := range []string{"X-Letta-Agent-Id", "User_id", "X-Letta-Acting-User-Id"} {
 		beside += " " + r.Header.Get(h)
 	}
 	if static(segments) {
@@ -81,7 +81,7 @@ func static(segments []string) bool {
 	}
 	if len(segments) > 1 {
 		switch segments[1] {
-		case "health", "ready", "models", "auth":
+		case "health", "ready", "models", "auth", "_internal_search":
 			return true
 		}
 	}

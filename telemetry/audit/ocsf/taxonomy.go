@@ -16,7 +16,7 @@ func threatOf(code memproxy.ReasonCode) threat {
 		return threat{"ASI03", "AML.T0073"}
 	case "identity.broad", "owner.unknown", "policy.no_permit":
 		return threat{asi: "ASI03"}
-	case "scope.unpinned", "owner.foreign", "owner.filtered", "answer.unclaimed":
+	case "scope.unpinned", "owner.foreign", "owner.filtered", "answer.unclaimed", "identity.tenant":
 		return threat{"ASI03", "AML.T0057"}
 	case "route.unknown", "run.ungated", "payload.duplicate", "payload.encoding", "payload.media_type", "payload.path",
 		"state.withheld", "state.sanitised", "field.size", "field.trait", "layer.namespace":
@@ -30,7 +30,7 @@ func threatOf(code memproxy.ReasonCode) threat {
 		return threat{"ASI06", "AML.T0080.000"}
 	case "integrity.forged":
 		return threat{"ASI06", "AML.T0073"}
-	case "trust.clamped":
+	case "trust.clamped", "trust.attribution":
 		return threat{"ASI09", "AML.T0080.000"}
 	case "screen.secret":
 		return threat{"ASI06", "AML.T0055"}
@@ -38,7 +38,7 @@ func threatOf(code memproxy.ReasonCode) threat {
 		return threat{"ASI06", "AML.T0081"}
 	case "policy.admin":
 		return threat{"ASI03", "AML.T0081"}
-	case "policy.bulk", "budget.total", "budget.tenant", "budget.namespace":
+	case "policy.bulk", "budget.total", "budget.tenant", "budget.namespace", "hold.queue":
 		return threat{asi: "ASI08"}
 	case "policy.steering":
 		return threat{"ASI01", "AML.T0051"}
