@@ -37,7 +37,7 @@ e2e-install: ## install the real parts (Mem0 engine, SDKs, redis-server) under .
 	e2e/install.sh
 
 e2e: e2e-install ## everything against the real parts
-	$(GO) test -tags e2e -count=1 -timeout 25m ./e2e/... ./budgets/redisstore/...
+	$(GO) test -tags e2e -count=1 -timeout 40m ./e2e/... ./budgets/redisstore/...
 
 e2e-kube: ## the chart against a real API server, which is built first: minutes, and 2 GB
 	e2e/kube/install.sh

@@ -113,7 +113,7 @@ func TestEnvoyProcessorDrains(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitFor(t, "the processor refusing new streams", func() bool {
-		a, err := tryCall("GET", "http://"+b.mem0+"/v1/stats/", "m0sk_dev", "")
+		a, err := tryCall("GET", "http://"+b.mem0+"/v1/ping/", "m0sk_dev", "")
 		return err == nil && a.status == 503
 	})
 	close(let)
@@ -225,7 +225,7 @@ func TestEnvoyMisconfigured(t *testing.T) {
 		if got := devCall(t, "POST", "http://"+b.mem0+"/memories", addBody); got.status != 200 {
 			t.Errorf("add: %d %s", got.status, got.body)
 		}
-		if got := devCall(t, "GET", "http://"+b.mem0+"/v1/stats/", ""); got.status != 200 {
+		if got := devCall(t, "GET", "http://"+b.mem0+"/v1/ping/", ""); got.status != 200 {
 			t.Errorf("pass: %d %s", got.status, got.body)
 		}
 	})

@@ -130,7 +130,7 @@ func TestEnvoyAuthorization(t *testing.T) {
 		{"one that need not be", "POST", "/memories", add(`"infer"`, `"metadata":{"confidence":0.5},"infer"`), 200, ""},
 		{"one that is not JSON", "POST", "/memories", "{", 400, "payload.malformed"},
 		{"a read", "GET", "/memories?user_id=ann", "", 403, "scope.unpinned"},
-		{"no memory", "GET", "/v1/stats/", "", 200, ""},
+		{"no memory", "GET", "/v1/ping/", "", 200, ""},
 		{"an unknown route", "POST", "/v9/x", "{}", 403, "route.unknown"},
 	} {
 		rec.arrived()

@@ -71,7 +71,7 @@ func readEvents(t *testing.T, url string, next chan<- struct{}) {
 func TestEnvoyStreams(t *testing.T) {
 	b := startEnvoy(t, "{cluster: memproxy_letta, timeout: 1800s}", "{cluster: letta, timeout: 1800s}", "disabled: true", "overrides: {}")
 	for name, c := range map[string]struct{ kind, enforce, addr, path string }{
-		"not memory":               {"mem0", "true", b.mem0, "/auth/stream"},
+		"not memory":               {"letta", "true", b.letta, "/v1/_internal_search/cache-warm"},
 		"a run, in shadow":         {"letta", "false", b.letta, "/v1/agents/agent-00000000-0000-4000-8000-000000000001/messages/stream"},
 		"a run that is only heard": {"letta", "true", b.letta, "/v1/runs/run-00000000-0000-4000-8000-000000000001/stream"},
 	} {

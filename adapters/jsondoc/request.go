@@ -86,9 +86,35 @@ func Squash(name string) string {
 	return strings.NewReplacer("_", "", "-", "", ".", "", " ", "").Replace(Fold(name))
 }
 
+// same reports whether two values are one, as far as that can be told without
+// their source: numbers cannot, and count as different. So do objects, because
+// a stamp is written into one of them only.
+func same(a, b *Value) bool {
+	if a.Kind != b.Kind || len(a.Elems) != len(b.Elems) {
+		return false
+	}
+	switch a.Kind {
+	case String:
+		return a.text == b.text
+	case Bool:
+		return a.End-a.Start == b.End-b.Start // true is shorter than false
+	case Null:
+		return true
+	case Array:
+		for i := range a.Elems {
+			if !same(a.Elems[i], b.Elems[i]) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}
+
 // Alias returns a member of an object whose name is another spelling of a name
 // that stands there as well, or false: readers with aliases take either of
-// them. Only names that known reports count as the real ones.
+// them. Only names that known reports count as the real ones. Two spellings of
+// one value mislead nobody, and clients send them.
 func Alias(v *Value, known func(string) bool) (Member, bool) {
 	for i := range v.Members {
 		name := v.Members[i].Name
@@ -98,7 +124,7 @@ func Alias(v *Value, known func(string) bool) (Member, bool) {
 		squashed := Squash(name)
 		for j := range v.Members {
 			other := v.Members[j].Name
-			if i != j && len(other) >= len(squashed) && known(other) && Squash(other) == squashed {
+			if i != j && len(other) >= len(squashed) && known(other) && Squash(other) == squashed && !same(v.Members[i].Value, v.Members[j].Value) {
 				return v.Members[i], true
 			}
 		}

@@ -73,6 +73,7 @@ func TestAlias(t *testing.T) {
 	known := func(name string) bool { return name == "user_id" || name == "metadata" }
 	for body, want := range map[string]string{
 		`{"userId":1,"user_id":2}`: "userId", `{"metadata":{},"metadata_":{}}`: "metadata_", `{"user-id":1,"user_id":2}`: "user-id",
+		`{"userId":"a","user_id":"a"}`: "", `{"userId":"a","user_id":"b"}`: "userId", `{"userId":true,"user_id":false}`: "userId", `{"userId":["a"],"user_id":["a"]}`: "",
 		`{"userId":1}`: "", `{"a_b":1,"aB":2}`: "", `{"user_id":1,"metadata":{}}`: "", `{}`: "",
 	} {
 		doc, err := jsondoc.ParseRequest([]byte(body), 0)
