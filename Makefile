@@ -4,7 +4,7 @@ GO    ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
-.PHONY: help build test check vet lint race modules e2e e2e-install e2e-kube bench bench-quick bench-screen fuzz demo update clean
+.PHONY: help build test check vet lint race modules e2e e2e-install e2e-matrix e2e-kube bench bench-quick bench-screen fuzz demo update clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t18
@@ -18,12 +18,12 @@ test: ## the quick tests; need nothing but Go
 check: vet lint race modules ## what must be green before a commit lands
 
 vet:
-	$(GO) vet ./... && $(GO) vet -tags e2e,e2ekube ./e2e/...
+	$(GO) vet ./... && $(GO) vet -tags e2e,e2ekube,e2ematrix ./e2e/...
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 
 lint:
 	$(GO) tool staticcheck ./...
-	$(GO) tool staticcheck -tags e2e,e2ekube ./e2e/...
+	$(GO) tool staticcheck -tags e2e,e2ekube,e2ematrix ./e2e/...
 
 race:
 	$(GO) test -race -timeout 20m ./...
@@ -38,6 +38,9 @@ e2e-install: ## install the real parts (Mem0 engine, SDKs, redis-server) under .
 
 e2e: e2e-install ## everything against the real parts
 	$(GO) test -tags e2e -count=1 -timeout 40m ./e2e/... ./budgets/redisstore/...
+
+e2e-matrix: e2e-install ## the matrix of routes, places and callers against the real servers: minutes
+	$(GO) test -tags e2e,e2ematrix -count=1 -timeout 60m -run '^TestMatrix' ./e2e
 
 e2e-kube: ## the chart against a real API server, which is built first: minutes, and 2 GB
 	e2e/kube/install.sh

@@ -2,6 +2,8 @@ package letta
 
 import (
 	"bytes"
+	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/memproxy/memproxy/adapters/jsondoc"
@@ -16,7 +18,7 @@ func pausedHistory(body []byte) bool {
 // unpause makes a list of messages read as if the gate had not paused the
 // agent: a request to approve memory tools is the call that it was for the
 // caller, and the answer that memproxy gave is left out.
-func unpause(e *jsondoc.Edits, doc *jsondoc.Doc) {
+func unpause(e *jsondoc.Edits, doc *jsondoc.Doc, query string) {
 	list := doc.Root
 	if list.Kind == jsondoc.Object {
 		list = list.Get("messages")
@@ -49,6 +51,7 @@ func unpause(e *jsondoc.Edits, doc *jsondoc.Doc) {
 			newest = max(newest, m.Get("date").Text())
 		}
 	}
+	goesOn := !ends(query, len(list.Elems))
 	for _, m := range list.Elems {
 		calls := asked(m)
 		if len(calls) == 0 {
@@ -59,7 +62,7 @@ func unpause(e *jsondoc.Edits, doc *jsondoc.Doc) {
 			id := c.Get("tool_call_id").Text()
 			// Whose answer stands on another page is told by the tool; what nobody
 			// has answered yet is a question.
-			all = all && (ours[id] || !given[id] && (ran[id] || m.Get("date").Text() < newest) && turn.Gated(names[id]))
+			all = all && (ours[id] || !given[id] && (goesOn || ran[id] || m.Get("date").Text() < newest) && turn.Gated(names[id]))
 		}
 		if all {
 			for _, c := range calls {
@@ -85,6 +88,27 @@ func asked(m *jsondoc.Value) []*jsondoc.Value {
 		return calls.Elems
 	}
 	return nil
+}
+
+// defaultPage is how many messages the server lists where it is not told.
+const defaultPage = 100
+
+// ends reports whether the newest message of a page of n may be the newest of
+// all: it is the first page from the newest on, or one in the order of time
+// that is not full. Else something stands behind every pause of it.
+func ends(query string, n int) bool {
+	q, err := url.ParseQuery(query)
+	if err != nil {
+		return true
+	}
+	if q.Get("order") != "asc" {
+		return q.Get("before") == ""
+	}
+	limit, err := strconv.Atoi(q.Get("limit"))
+	if err != nil {
+		limit = defaultPage
+	}
+	return n < limit
 }
 
 // results are the ids of the calls whose results a message has.

@@ -54,3 +54,14 @@ func TestHistoryShowsNoApprovalsOfTheGate(t *testing.T) {
 		}
 	}
 }
+
+// Proves EDGE-1: a page that others stand behind ends in no open question.
+func TestPagesThatGoOn(t *testing.T) {
+	for query, open := range map[string]bool{
+		"": true, "order=desc&limit=2": true, "before=message-9": false, "order=asc&limit=2": false, "order=asc&limit=3": true, "order=asc": true, "%zz": true,
+	} {
+		if got := ends(query, 2); got != open {
+			t.Errorf("%q: %v", query, got)
+		}
+	}
+}

@@ -11,7 +11,7 @@ import (
 )
 
 // Rewrite implements the gate's reader.
-func (a *Adapter) Rewrite(rt memproxy.Route, _ memproxy.Request, reply memproxy.Reply, rd *memproxy.Reading) ([]byte, error) {
+func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply, rd *memproxy.Reading) ([]byte, error) {
 	w := rewriting{
 		nested: map[string]string{}, drop: map[string]bool{}, ids: map[copied]bool{},
 		shown: map[string]string{}, again: map[copied]string{}, told: map[string]*memproxy.Provenance{}, retold: map[copied]*memproxy.Provenance{},
@@ -45,7 +45,7 @@ func (a *Adapter) Rewrite(rt memproxy.Route, _ memproxy.Request, reply memproxy.
 		return nil, err
 	}
 	e := doc.Edit()
-	unpause(e, doc)
+	unpause(e, doc, req.Query)
 	return e.Apply(), nil
 }
 
