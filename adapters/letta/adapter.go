@@ -9,6 +9,7 @@ import (
 	answertable "github.com/memproxy/memproxy/adapters/answers"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/routetable"
+	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
 // Options configure the adapter. The zero value is the documented default.
@@ -28,6 +29,8 @@ type Adapter struct {
 	routes  *routetable.Table[row]
 	rows    map[string]*row // by id
 	members *answertable.Table
+	names   *spelling.Names // what says whose a request is
+	headers *spelling.Names // those that say who somebody is
 }
 
 // New returns the adapter.
@@ -50,7 +53,7 @@ func New(opt Options) (*Adapter, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Adapter{opt: opt, members: known, routes: newRoutes(), rows: make(map[string]*row, len(table))}
+	a := &Adapter{opt: opt, members: known, names: newNames(), headers: newHeaders(), routes: newRoutes(), rows: make(map[string]*row, len(table))}
 	for i := range table {
 		a.rows[table[i].id] = &table[i]
 	}

@@ -8,7 +8,7 @@ import (
 // agent reads an agent: its blocks, those it takes over from elsewhere, its
 // instructions, and the history that it begins with.
 func (d *decoding) agent(v *jsondoc.Value, ptr string) error {
-	if err := cased(v, ptr); err != nil {
+	if err := d.cased(v, ptr); err != nil {
 		return err
 	}
 	for _, m := range v.Members {
@@ -37,7 +37,7 @@ func (d *decoding) agent(v *jsondoc.Value, ptr string) error {
 
 // form reads one object by the names of its members.
 func (d *decoding) form(v *jsondoc.Value, ptr string) error {
-	if err := cased(v, ptr); err != nil {
+	if err := d.cased(v, ptr); err != nil {
 		return err
 	}
 	for _, m := range v.Members {
@@ -93,7 +93,7 @@ func (d *decoding) steer(v *jsondoc.Value, ptr string) {
 
 // config reads free-form settings: all their strings may steer.
 func (d *decoding) config(root *jsondoc.Value) error {
-	if err := cased(root, ""); err != nil {
+	if err := d.cased(root, ""); err != nil {
 		return err
 	}
 	for _, m := range root.Members {
@@ -114,7 +114,7 @@ func (d *decoding) config(root *jsondoc.Value) error {
 
 // wrapped reads a list of objects under one name, and what stands beside it.
 func (d *decoding) wrapped(root *jsondoc.Value, name string, one func(*jsondoc.Value, string) error) error {
-	if err := cased(root, ""); err != nil {
+	if err := d.cased(root, ""); err != nil {
 		return err
 	}
 	if root.Get(name) == nil {
@@ -158,7 +158,7 @@ func (d *decoding) inFile(v *jsondoc.Value, ptr string) error {
 	if v.Get("label") != nil && v.Get("value") != nil {
 		return d.block(v, ptr)
 	}
-	if err := cased(v, ptr); err != nil {
+	if err := d.cased(v, ptr); err != nil {
 		return err
 	}
 	for _, m := range v.Members {

@@ -37,7 +37,7 @@ func steeringKey(name string) bool {
 // block reads one block. What its text is written to is the label: the
 // block's own, or the one in the path.
 func (d *decoding) block(v *jsondoc.Value, ptr string) error {
-	if err := cased(v, ptr); err != nil {
+	if err := d.cased(v, ptr); err != nil {
 		return err
 	}
 	first := len(d.op.Items)
@@ -175,7 +175,7 @@ func (d *decoding) other(m jsondoc.Member, ptr string) {
 
 // passage reads one passage of archival memory.
 func (d *decoding) passage(v *jsondoc.Value, ptr string) error {
-	if err := cased(v, ptr); err != nil {
+	if err := d.cased(v, ptr); err != nil {
 		return err
 	}
 	target := ""

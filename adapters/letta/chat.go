@@ -11,7 +11,7 @@ import (
 
 // chat reads a request that runs an agent.
 func (d *decoding) chat(v *jsondoc.Value, ptr string) error {
-	if err := cased(v, ptr); err != nil {
+	if err := d.cased(v, ptr); err != nil {
 		return err
 	}
 	for _, m := range v.Members {
@@ -62,7 +62,7 @@ func (d *decoding) messages(v *jsondoc.Value, ptr string) error {
 }
 
 func (d *decoding) message(v *jsondoc.Value, ptr string) error {
-	if err := cased(v, ptr); err != nil {
+	if err := d.cased(v, ptr); err != nil {
 		return err
 	}
 	role := v.Get("role")
@@ -169,7 +169,7 @@ func (d *decoding) unseen(v *jsondoc.Value, ptr string) {
 
 // capture reads turns that took place elsewhere and are to become history.
 func (d *decoding) capture(root *jsondoc.Value) error {
-	if err := cased(root, ""); err != nil {
+	if err := d.cased(root, ""); err != nil {
 		return err
 	}
 	for _, m := range root.Members {
@@ -193,7 +193,7 @@ func (d *decoding) capture(root *jsondoc.Value) error {
 // toolRun reads a call of an agent's tool from outside. The tools that write
 // memory are writes, those that read it are reads; the others run.
 func (d *decoding) toolRun(root *jsondoc.Value) error {
-	if err := cased(root, ""); err != nil {
+	if err := d.cased(root, ""); err != nil {
 		return err
 	}
 	for _, m := range root.Members {

@@ -2,7 +2,6 @@ package letta
 
 import (
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -194,6 +193,9 @@ var identityHeaders = [...]struct {
 }
 
 func (d *decoding) headers() error {
+	if err := d.a.headers.Header(d.req.Header); err != nil {
+		return err
+	}
 	for _, h := range identityHeaders {
 		values := d.req.Header.Values(h.name)
 		if len(values) == 0 {
@@ -214,9 +216,9 @@ func (d *decoding) query() error {
 	if d.req.Query == "" {
 		return nil
 	}
-	values, err := url.ParseQuery(d.req.Query)
+	values, err := d.a.names.Parse(d.req.Query)
 	if err != nil {
-		return bad(memproxy.PayloadMalformed, 400, "query", "the query cannot be read in one way")
+		return err
 	}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		list := values[key]
@@ -226,9 +228,6 @@ func (d *decoding) query() error {
 			return bad(memproxy.PayloadDuplicate, 400, ptr, "a known key in another letter case")
 		}
 		if dim, ok := dimOf(base); ok {
-			if len(list) > 1 && base != "identifier_keys" && base != "agent_ids" && base != "identity_ids" {
-				return bad(memproxy.PayloadDuplicate, 400, ptr, "an identity stands twice in the query")
-			}
 			c := memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Values: list, Pointer: ptr, Pins: true}
 			d.op.Claims = append(d.op.Claims, c)
 		}

@@ -1,9 +1,12 @@
 package letta_test
 
 import (
+	"errors"
 	"os"
+	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/adaptertest"
 	"github.com/memproxy/memproxy/adapters/letta"
 )
@@ -30,4 +33,99 @@ func TestEveryTextIsTold(t *testing.T) {
 		path, _ := filled(pattern)
 		return path
 	})
+}
+
+// Proves EDGE-13, EDGE-3: on every route a query that names an owner is read in
+// one way or refused.
+func TestOwnersHaveOneSpellingInQueries(t *testing.T) {
+	for _, claim := range []string{"agent_id", "identity_id", "user_id", "conversation_id"} {
+		adaptertest.RunSpelled(t, adapter(t), claim, func(pattern string) string {
+			path, _ := filled(pattern)
+			return path
+		})
+	}
+}
+
+// Proves EDGE-13, EDGE-3: in bodies too, also where the other spelling stands
+// alone; what is nobody's name is not refused, nor is what says the same.
+func TestOwnersHaveOneSpellingInBodies(t *testing.T) {
+	const agent = `"agent-11111111-1111-4111-8111-111111111111"`
+	for body, refused := range map[string]bool{
+		`{"agentId":` + agent + `}`: true, `{"AGENT_ID":` + agent + `}`: true, `{"agent-id":` + agent + `}`: true, `{"identityIds":["x"]}`: true, `{"userId":"ann"}`: true,
+		`{"manager_config":{"managerAgentId":` + agent + `}}`: true,
+		`{"agentId":null}`: false,
+		`{"agent_id":` + agent + `,"agentId":` + agent + `}`: false, `{"agentType":"x","userName":"ann"}`: false, `{"metadata":{"userId":"ann"}}`: false,
+	} {
+		for _, at := range []string{"POST /v1/agents/", "POST /v1/groups/", "POST /v1/archives/", "PATCH /v1/blocks/block-22222222-2222-4222-8222-222222222222"} {
+			if strings.Contains(body, "manager_config") && !strings.Contains(at, "groups") {
+				continue
+			}
+			method, path, _ := strings.Cut(at, " ")
+			req := memproxy.Request{Method: method, Path: path, EscapedPath: path, Header: memproxy.Header{"Content-Type": {"application/json"}}}
+			a := adapter(t)
+			rt, ok := a.Route(req)
+			if !ok {
+				t.Fatal(at)
+			}
+			_, err := a.Decode(rt, req, []byte(body))
+			var bad *memproxy.Malformed
+			if got := errors.As(err, &bad) && bad.Status == 400; got != refused {
+				t.Errorf("%s %s: %v", at, body, err)
+			}
+		}
+	}
+}
+
+// Proves EDGE-13: headers that say who somebody is, and fields of a form.
+func TestOwnersHaveOneSpellingInHeadersAndForms(t *testing.T) {
+	a := adapter(t)
+	for name, refused := range map[string]bool{"User_id": false, "User-Id": true, "Userid": true, "X-Letta-Agent-Id": false, "X_letta_agent_id": true, "X-Request-Id": false, "X-User": false} {
+		req := memproxy.Request{Method: "GET", Path: "/v1/blocks/", EscapedPath: "/v1/blocks/", Header: memproxy.Header{name: {"x"}}}
+		rt, _ := a.Route(req)
+		var bad *memproxy.Malformed
+		if _, err := a.Decode(rt, req, nil); (errors.As(err, &bad) && bad.Status == 400) != refused {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	const file = "Content-Disposition: form-data; name=\"file\"; filename=\"a.json\"\r\nContent-Type: application/json\r\n\r\n{}"
+	field := func(name string) string { return "Content-Disposition: form-data; name=\"" + name + "\"\r\n\r\nx" }
+	for what, tc := range map[string]struct {
+		parts   []string
+		refused bool
+	}{
+		"a field":                {[]string{field("project_id"), file}, false},
+		"two fields":             {[]string{field("project_id"), field("name"), file}, false},
+		"one twice":              {[]string{field("project_id"), field("project_id"), file}, true},
+		"two files":              {[]string{file, file}, true},
+		"another spelling":       {[]string{field("userId"), file}, true},
+		"upper case":             {[]string{field("USER_ID"), file}, true},
+		"encoded":                {[]string{field("user%5Fid"), file}, true},
+		"brackets":               {[]string{field("user_id[]"), file}, true},
+		"a look-alike":           {[]string{field("ｕser_id"), file}, true},
+		"a charset for the rest": {[]string{field("_charset_"), file}, true},
+		"filename*":              {[]string{"Content-Disposition: form-data; name=\"file\"; filename*=utf-8''a.json\r\n\r\n{}"}, true},
+		"name twice":             {[]string{"Content-Disposition: form-data; name=\"file\"; name=\"x\"\r\n\r\n{}"}, true},
+		"another charset":        {[]string{"Content-Disposition: form-data; name=\"x\"\r\nContent-Type: text/plain; charset=utf-16\r\n\r\nx", file}, true},
+		"utf-8":                  {[]string{"Content-Disposition: form-data; name=\"x\"\r\nContent-Type: text/plain; charset=utf-8\r\n\r\nx", file}, false},
+		"a form in the form":     {[]string{"Content-Disposition: form-data; name=\"x\"\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\n--c\r\n\r\nx\r\n--c--", file}, true},
+		"transfer encoding":      {[]string{"Content-Disposition: form-data; name=\"x\"\r\nContent-Transfer-Encoding: base64\r\n\r\neA==", file}, true},
+	} {
+		body := ""
+		for _, p := range tc.parts {
+			body += "--b\r\n" + p + "\r\n"
+		}
+		req := memproxy.Request{Method: "POST", Path: "/v1/agents/import", EscapedPath: "/v1/agents/import", Header: memproxy.Header{"Content-Type": {"multipart/form-data; boundary=b"}}}
+		rt, _ := a.Route(req)
+		var bad *memproxy.Malformed
+		if _, err := a.Decode(rt, req, []byte(body+"--b--\r\n")); (errors.As(err, &bad) && bad.Status == 400) != tc.refused {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	form := "--b\r\nContent-Disposition: form-data; name=\"user_id\"\r\n\r\nann\r\n--b\r\n" + file + "\r\n--b--\r\n"
+	req := memproxy.Request{Method: "POST", Path: "/v1/agents/import", EscapedPath: "/v1/agents/import", Header: memproxy.Header{"Content-Type": {"multipart/form-data; boundary=b"}}}
+	rt, _ := a.Route(req)
+	op, err := a.Decode(rt, req, []byte(form))
+	if err != nil || len(op.Claims) != 1 || op.Claims[0].Values[0] != "ann" {
+		t.Errorf("an owner in a form: %v %v", op, err)
+	}
 }

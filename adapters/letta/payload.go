@@ -132,7 +132,7 @@ func (p *payload) form(boundary string) error {
 	if !bytes.HasPrefix(p.body, open) {
 		return malformedForm("the form does not begin with its boundary")
 	}
-	found := false
+	found, seen := false, map[string]bool{}
 	for at, n := len(open), 0; ; n++ {
 		if n == maxParts {
 			return malformedForm("the form has too many parts")
@@ -145,14 +145,14 @@ func (p *payload) form(boundary string) error {
 		if err != nil {
 			return err
 		}
-		switch {
-		case one.name != "file":
-			p.fields = append(p.fields, one)
-		case found:
-			return bad(memproxy.PayloadDuplicate, 400, "part:file", "the form has two files")
-		default:
+		if seen[one.name] {
+			return bad(memproxy.PayloadDuplicate, 400, "part:"+one.name, "a field of the form stands there twice")
+		}
+		if seen[one.name] = true; one.name == "file" {
 			found = true
 			p.start, p.end, p.document = one.start, one.end, one
+		} else {
+			p.fields = append(p.fields, one)
 		}
 		at += size + len(delim)
 		rest := p.body[at:]
@@ -194,6 +194,9 @@ func readPart(body []byte, from, to int) (part, error) {
 			one.name, one.filename = params["name"], params["filename"]
 		case "content-type":
 			one.media = strings.TrimSpace(value)
+			if !plainMedia(one.media) {
+				return part{}, malformedForm("a part's content type cannot be read in one way")
+			}
 		case "content-length":
 		default:
 			return part{}, malformedForm("a part has a header that this route does not take")
@@ -205,12 +208,28 @@ func readPart(body []byte, from, to int) (part, error) {
 	return one, nil
 }
 
+// plainMedia reports whether a part is of one type, in UTF-8 or no text, and no
+// form in the form.
+func plainMedia(value string) bool {
+	kind, params, err := mime.ParseMediaType(value)
+	charset, said := params["charset"]
+	return err == nil && !strings.HasPrefix(kind, "multipart/") && !strings.HasPrefix(kind, "message/") && (!said || strings.EqualFold(charset, "utf-8"))
+}
+
 func unprintable(r rune) bool { return r < 0x20 && r != '\t' || r == 0x7f || r == utf8.RuneError }
 
 // fields reads a part of a form beside the file.
-func (d *decoding) fields(p part) {
+func (d *decoding) fields(p part) error {
 	ptr := "part:" + p.name
+	if err := d.a.names.Field(p.name); err != nil {
+		return err
+	}
+	dim, owner := dimOf(p.name)
 	switch {
+	case owner && !utf8.Valid(p.data), owner && p.filename != "":
+		return bad(memproxy.PayloadEncoding, 400, ptr, "this must be plain text")
+	case owner:
+		d.op.Claims = append(d.op.Claims, memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Values: []string{string(p.data)}, Pointer: ptr, Pins: true})
 	case p.name == "secrets" || p.name == "env_vars_json":
 		d.op.Steering = d.op.Steering || len(p.data) > 0
 		d.op.Administers = d.op.Administers || len(p.data) > 0
@@ -220,6 +239,7 @@ func (d *decoding) fields(p part) {
 	case len(p.data) > 0:
 		d.item(memproxy.ItemMetadata, ptr, string(p.data))
 	}
+	return nil
 }
 
 // chunkBytes is about how much of a file the server makes one passage of: 300
@@ -244,9 +264,11 @@ func (d *decoding) estimate() int {
 
 // document reads an uploaded file. Plain text is content; of everything else
 // the gate sees that there is something.
-func (d *decoding) document(p *payload) {
+func (d *decoding) document(p *payload) error {
 	for _, f := range p.fields {
-		d.fields(f)
+		if err := d.fields(f); err != nil {
+			return err
+		}
 	}
 	one := p.document
 	if one.filename != "" {
@@ -258,6 +280,7 @@ func (d *decoding) document(p *payload) {
 		d.item(memproxy.ItemData, "part:file", one.media)
 	}
 	d.cost = (len(one.data) + chunkBytes - 1) / chunkBytes
+	return nil
 }
 
 // plainText reports whether name, type and bytes of a file all say text.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
 // maxRefs bounds the objects that one request may name. Each is looked up, and
@@ -34,9 +35,9 @@ func (d *decoding) refs(p *payload) error {
 			d.idRefs(value, "header:"+strings.ToLower(name))
 		}
 	}
-	values, err := url.ParseQuery(d.req.Query)
+	values, err := d.a.names.Parse(d.req.Query)
 	if err != nil {
-		return bad(memproxy.PayloadMalformed, 400, "query", "the query cannot be read in one way")
+		return err
 	}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		for _, value := range values[key] {
@@ -170,12 +171,8 @@ func (d *decoding) ownerRefs() {
 	}
 }
 
-// uuidLen is the length of a UUID with its dashes, minID that of the shortest
-// id: a letter, a dash and one.
-const (
-	uuidLen = 36
-	minID   = uuidLen + 2
-)
+// minID is the length of the shortest id: a letter, a dash and a UUID.
+const minID = spelling.UUIDLen + 2
 
 // hasIDForm reports whether a value has the form of the server's ids: what it
 // is, a dash, and a UUID. Newer servers may have more kinds than KindOf knows.
@@ -183,25 +180,10 @@ func hasIDForm(s string) bool {
 	if len(s) < minID || len(s) > 128 {
 		return false
 	}
-	prefix, uuid := s[:len(s)-uuidLen-1], s[len(s)-uuidLen:]
-	if s[len(prefix)] != '-' || strings.ContainsFunc(prefix, func(r rune) bool {
+	at := len(s) - spelling.UUIDLen
+	return s[at-1] == '-' && spelling.UUID(s[at:]) && !strings.ContainsFunc(s[:at-1], func(r rune) bool {
 		return r != '-' && r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
-	}) {
-		return false
-	}
-	for i := range len(uuid) {
-		switch c := uuid[i]; i {
-		case 8, 13, 18, 23:
-			if c != '-' {
-				return false
-			}
-		default:
-			if (c < '0' || c > '9') && (c < 'a' || c > 'f') && (c < 'A' || c > 'F') {
-				return false
-			}
-		}
-	}
-	return true
+	})
 }
 
 // param is what a path parameter of the table names.

@@ -8,6 +8,7 @@ import (
 	answertable "github.com/memproxy/memproxy/adapters/answers"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/routetable"
+	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
 // Options configure the adapter. The zero value is the documented default.
@@ -30,6 +31,7 @@ type Adapter struct {
 	routes  *routetable.Table[row]
 	rows    map[string]*row // by id
 	members *answertable.Table
+	names   *spelling.Names // what says whose a request is
 }
 
 // New returns the adapter.
@@ -55,7 +57,7 @@ func New(opt Options) (*Adapter, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Adapter{opt: opt, members: known, routes: newRoutes(), rows: make(map[string]*row, len(table))}
+	a := &Adapter{opt: opt, members: known, names: newNames(), routes: newRoutes(), rows: make(map[string]*row, len(table))}
 	for i := range table {
 		a.rows[table[i].id] = &table[i]
 	}

@@ -129,6 +129,9 @@ func (d *decoding) filters(v *jsondoc.Value, ptr string, pins, negated bool) err
 			}
 			continue
 		}
+		if d.a.names.Claim(m.Name) != "" && !strings.Contains(ptr, "/metadata") && m.Value.Kind != jsondoc.Null {
+			return bad(memproxy.PayloadDuplicate, 400, p, "a known key in another spelling")
+		}
 		var err error
 		switch low {
 		case "and":

@@ -228,7 +228,7 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 		if low := jsondoc.Fold(m.Name); low != m.Name && (d.a.governs(low) || slices.Contains(d.a.opt.ConfidenceKeys, low)) {
 			return bad(memproxy.PayloadDuplicate, 400, p, "a known key in another letter case")
 		}
-		if dim, ok := dimOf(m.Name); ok {
+		if dim, ok := dimOf(d.a.names.Claim(m.Name)); ok { // readers of metadata take either spelling
 			if err := d.claim(dim, m.Value, p, false, false); err != nil {
 				return err
 			}

@@ -1,10 +1,12 @@
 package mem0_test
 
 import (
+	"errors"
 	"os"
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/adaptertest"
 )
 
@@ -17,6 +19,55 @@ func TestContract(t *testing.T) {
 // Proves CARD-2, EDGE-13: no text in the payload of a write stays untold,
 // whatever the route and wherever it stands.
 func TestEveryTextIsTold(t *testing.T) {
-	adaptertest.RunTold(t, adapter(t), os.DirFS("testdata"), strings.NewReplacer(
-		"{entity_type}", "user", "{entity_id}", "ann", "{id}", "m1", "{number}", "1", "{job}", "j1", "{key}", "k", "{rest...}", "x").Replace)
+	adaptertest.RunTold(t, adapter(t), os.DirFS("testdata"), filled)
+}
+
+// filled makes a path of a row's pattern.
+func filled(pattern string) string {
+	return strings.NewReplacer(
+		"{entity_type}", "user", "{entity_id}", "ann", "{id}", "m1", "{number}", "1", "{job}", "j1", "{key}", "k", "{rest...}", "x").Replace(pattern)
+}
+
+// Proves EDGE-13, EDGE-3: on every route a query that names an owner is read in
+// one way or refused.
+func TestOwnersHaveOneSpellingInQueries(t *testing.T) {
+	for _, claim := range []string{"user_id", "agent_id", "app_id", "run_id", "session_id"} {
+		adaptertest.RunSpelled(t, adapter(t), claim, filled)
+	}
+}
+
+// Proves EDGE-13, EDGE-3: in bodies too, also where the other spelling stands
+// alone; what is nobody's name is not refused, nor is what says the same. In
+// metadata, which readers of any language read, it is a claim like the other.
+func TestOwnersHaveOneSpellingInBodies(t *testing.T) {
+	for body, refused := range map[string]bool{
+		`{"text":"t","userId":"ann"}`: true, `{"text":"t","USER_ID":"ann"}`: true, `{"text":"t","user-id":"ann"}`: true, `{"text":"t","Session.Id":"ann"}`: true, `{"text":"t","ｕserId":"ann"}`: true,
+		`{"query":"q","filters":{"userId":"ann"}}`: true, `{"query":"q","filters":{"AND":[{"runId":"ann"}]}}`: true,
+		`{"text":"t","userId":null}`: false, `{"text":"t","user_id":"ann","userId":"ann"}`: false, `{"text":"t","userName":"ann"}`: false,
+		`{"query":"q","filters":{"metadata":{"userId":"ann"}}}`: false,
+	} {
+		path := "PUT /v1/memories/m1/"
+		if strings.Contains(body, "filters") {
+			path = "POST /v2/memories/search/"
+		}
+		method, path, _ := strings.Cut(path, " ")
+		req := memproxy.Request{Method: method, Path: path, EscapedPath: path, Header: memproxy.Header{"Content-Type": {"application/json"}}}
+		a := adapter(t)
+		rt, ok := a.Route(req)
+		if !ok {
+			t.Fatal(path)
+		}
+		_, err := a.Decode(rt, req, []byte(body))
+		var bad *memproxy.Malformed
+		if got := errors.As(err, &bad) && bad.Status == 400; got != refused {
+			t.Errorf("%s %s: %v", path, body, err)
+		}
+	}
+	req := memproxy.Request{Method: "PUT", Path: "/v1/memories/m1/", EscapedPath: "/v1/memories/m1/", Header: memproxy.Header{"Content-Type": {"application/json"}}}
+	a := adapter(t)
+	rt, _ := a.Route(req)
+	op, err := a.Decode(rt, req, []byte(`{"text":"t","metadata":{"userId":"bob"}}`))
+	if err != nil || len(op.Claims) != 1 || op.Claims[0].Dim != memproxy.DimUser || op.Claims[0].Values[0] != "bob" {
+		t.Errorf("an owner in metadata: %v %v", op, err)
+	}
 }

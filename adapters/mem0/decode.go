@@ -161,7 +161,7 @@ func (d *decoding) body(params map[string]string) error {
 	if root.Kind != jsondoc.Object {
 		return bad(memproxy.PayloadMalformed, 400, "", "the body must be a JSON object")
 	}
-	if err := cased(root, "", topKey); err != nil {
+	if err := d.cased(root, ""); err != nil {
 		return err
 	}
 	for _, m := range root.Members {

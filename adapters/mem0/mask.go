@@ -64,8 +64,7 @@ func maskQuery(op *memproxy.Operation, query string) string {
 		if err != nil {
 			continue
 		}
-		base, _, _ := strings.Cut(jsondoc.Fold(name), "[")
-		dim, ok := dimOf(base)
+		dim, ok := dimOf(name)
 		if !ok {
 			continue
 		}

@@ -20,7 +20,7 @@ func TestNamesAreMasked(t *testing.T) {
 		{"GET", "/memories?user_id=bob&top_k=3", "", "user_id=nobody&top_k=3"},
 		{"GET", "/memories?user_id=b%6Fb", "", "user_id=nobody"},
 		{"GET", "/memories?user_id=ann&run_id=bob", "", "user_id=ann&run_id=bob"},
-		{"GET", "/v1/memories/?user_id%5Bin%5D=bob", "", "user_id%5Bin%5D=nobody"},
+		{"GET", "/v1/memories/?filters%5Buser_id%5D=bob", "", "cannot"},
 		{"POST", "/search", `{"query":"q","user_id":"bob"}`, `{"query":"q","user_id":"nobody"}`},
 		{"POST", "/search", `{"query":"bob","filters":{"user_id":"b\u006fb"}}`, `{"query":"bob","filters":{"user_id":"nobody"}}`},
 		{"POST", "/v3/memories/search/", `{"query":"q","filters":{"OR":[{"user_id":{"in":["ann","bob"]}},{"NOT":{"user_id":"bob"}},{"agent_id":"bob"}]}}`,

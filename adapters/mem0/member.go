@@ -60,6 +60,19 @@ func cased(v *jsondoc.Value, pointer string, known func(string) bool) error {
 	return nil
 }
 
+// cased refuses, of an object of the API, what the function of that name does,
+// and names that say whose a request is in any other spelling than theirs, also
+// where they stand alone.
+func (d *decoding) cased(v *jsondoc.Value, pointer string) error {
+	if err := cased(v, pointer, topKey); err != nil {
+		return err
+	}
+	if m, ok := d.a.names.Respelled(v); ok {
+		return bad(memproxy.PayloadDuplicate, 400, jsondoc.Child(pointer, m.Name), "a known key in another spelling")
+	}
+	return nil
+}
+
 // member reads one top-level member. What has no meaning of its own is still
 // content: its strings are screened and it is forwarded as it is.
 func (d *decoding) member(m jsondoc.Member, params map[string]string) error {
@@ -191,7 +204,7 @@ func (d *decoding) entries(v *jsondoc.Value, ptr string) error {
 		if e.Kind != jsondoc.Object {
 			return bad(memproxy.PayloadMalformed, 422, at, "a batch entry must be an object")
 		}
-		if err := cased(e, at, topKey); err != nil {
+		if err := d.cased(e, at); err != nil {
 			return err
 		}
 		id := e.Get("memory_id")

@@ -2,7 +2,6 @@ package mem0
 
 import (
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -10,15 +9,15 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// query reads the identities of the query string: every value of every
-// spelling, because backends differ in which one they take.
+// query reads the identities of the query string. Each stands there once, in
+// one spelling and without brackets: backends differ in what they take else.
 func (d *decoding) query() error {
 	if d.req.Query == "" {
 		return nil
 	}
-	values, err := url.ParseQuery(d.req.Query)
+	values, err := d.a.names.Parse(d.req.Query)
 	if err != nil {
-		return bad(memproxy.PayloadMalformed, 400, "query", "the query cannot be read in one way")
+		return err
 	}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		list := values[key]
@@ -39,20 +38,8 @@ func (d *decoding) query() error {
 			}
 			continue
 		}
-		ptr := "query:" + base
-		if base != key && nested == "" {
-			return bad(memproxy.PayloadDuplicate, 400, ptr, "a known key in another letter case")
-		}
-		for _, v := range list[1:] {
-			if v != list[0] {
-				return bad(memproxy.PayloadDuplicate, 400, ptr, "an identity stands twice in the query")
-			}
-		}
-		c := memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Values: list[:1], Pointer: ptr, Pins: true}
-		switch {
-		case nested != "" && nested != "[]" && nested != "[eq]" && nested != "[in]":
-			c.Op, c.Pins = memproxy.ClaimUnclear, false
-		case list[0] == "*":
+		c := memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Values: list[:1], Pointer: "query:" + base, Pins: true}
+		if list[0] == "*" {
 			c.Op, c.Pins = memproxy.ClaimAny, false
 		}
 		d.op.Claims = append(d.op.Claims, c)
@@ -71,7 +58,7 @@ func (d *decoding) queryJSON(base, nested string, list []string) error {
 			if !ok {
 				continue
 			}
-			c := memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Values: list, Pointer: ptr + nested}
+			c := memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Values: list[:1], Pointer: ptr + nested}
 			if len(names) > 1 {
 				c.Op = memproxy.ClaimUnclear
 			} else if slices.Contains(list, "*") {

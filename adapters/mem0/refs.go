@@ -3,6 +3,7 @@ package mem0
 import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
 // maxLoose bounds the references that are looked up for one request. What comes
@@ -15,7 +16,7 @@ const maxLoose = 256
 func (d *decoding) loose(v *jsondoc.Value, ptr string) {
 	switch v.Kind {
 	case jsondoc.String:
-		if id := v.Text(); isUUID(id) && len(d.op.Refs) < maxLoose {
+		if id := v.Text(); spelling.UUID(id) && len(d.op.Refs) < maxLoose {
 			d.op.Refs = append(d.op.Refs, memproxy.Ref{Kind: memproxy.TargetMemory, ID: id, Pointer: ptr, Loose: true})
 		}
 	case jsondoc.Array:
@@ -31,25 +32,4 @@ func (d *decoding) loose(v *jsondoc.Value, ptr string) {
 			}
 		}
 	}
-}
-
-// isUUID reports whether a text has the form of the ids that Mem0 gives
-// (RFC 9562), in either letter case.
-func isUUID(s string) bool {
-	if len(s) != 36 {
-		return false
-	}
-	for i := range len(s) {
-		switch c := s[i]; i {
-		case 8, 13, 18, 23:
-			if c != '-' {
-				return false
-			}
-		default:
-			if (c < '0' || c > '9') && (c < 'a' || c > 'f') && (c < 'A' || c > 'F') {
-				return false
-			}
-		}
-	}
-	return true
 }

@@ -85,7 +85,7 @@ var allowed = []struct {
 	{"proxy", "a face calls the gate and never decides", []string{"gate", "face", "telemetry/signal"}},
 	{"envoy/", "a face calls the gate and never decides", []string{"gate", "face", "telemetry/signal", "policy", "envoy/"}},
 	{"console", "a face", []string{"gate"}},
-	{"adapters/", "adapters translate; they share what is not a dialect", []string{"adapters/answers", "adapters/jsondoc", "adapters/origin", "adapters/pages", "adapters/refusal", "adapters/routetable", "adapters/stamps", "adapters/letta/selfedit", "adapters/withheld"}},
+	{"adapters/", "adapters translate; they share what is not a dialect", []string{"adapters/answers", "adapters/jsondoc", "adapters/origin", "adapters/pages", "adapters/refusal", "adapters/routetable", "adapters/spelling", "adapters/stamps", "adapters/letta/selfedit", "adapters/withheld"}},
 	{"screen/panel", "puts the layers of screening together", []string{"screen", "screen/"}},
 	{"policy/cedar", "compiles its parent's bundle", []string{"policy"}},
 	{"budgets/", "stores know their parent", []string{"budgets"}},

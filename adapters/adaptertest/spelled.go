@@ -1,0 +1,68 @@
+package adaptertest
+
+import (
+	"errors"
+	"iter"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+)
+
+// misspelled are queries that say whose a request is in a way that a server in
+// Python, a client in Node or the proxy would read differently. NAME is the
+// claim, Name and nAME are parts of other spellings of it.
+var misspelled = []string{
+	"CAMEL=x", "UPPER=x", "DASHED=x", "DOTTED=x", "NAME[]=x", "NAME[0]=x", "NAME[in]=x", "NAME%5B%5D=x", "NAME=x&NAME=y", "NAME=x&UPPER=x",
+	"NAME=x;NAME=y", "NAME=x;a=b", "%2575ser_id=x", "NAME%2500=x", "NAME%00=x", "%00NAME=x", "+NAME=x", "NAME+=x", "NAME%20=x", "NAME%0A=x", "%EF%BB%BFNAME=x",
+	"%EF%BD%95ser_id=x", "NAME%E2%80%8B=x", "N%C4%B0ME=x", "NAME=%ff", "NAME=x%00", "%zz=x", "NAME%=x", "=x", "[NAME]=x", "NAME]=x", "a[NAME=x", "a[b]NAME=x", "a[CAMEL]=x", "a[b][UPPER]=x",
+	"NAME%26x=1", "NAME%3D=1", "NAME%3B=1", "NAME\xff=x",
+}
+
+// spelled are queries that every reader reads alike.
+var spelled = []string{"", "NAME=x", "NAME=x&NAME=x", "NAME=%2561", "unknown=1&unknown=2", "unknown%5B%5D=1&unknown%5B%5D=2", "camelCase=1&with-dash=2", "a[b][c]=1", "flag", "NAME=x&&unknown="}
+
+// RunSpelled holds an adapter to one reading of queries, on every route of its
+// table: whoever names the owner of what it asks for names it in one way, or is
+// refused with 400. Filled makes a path of a row's pattern.
+func RunSpelled(t *testing.T, a interface {
+	Adapter
+	Table() iter.Seq2[string, memproxy.Route]
+}, claim string, filled func(pattern string) string) {
+	first, last, _ := strings.Cut(claim, "_")
+	names := strings.NewReplacer("NAME", claim, "CAMEL", first+strings.ToUpper(last[:1])+last[1:], "UPPER", strings.ToUpper(claim), "DASHED", first+"-"+last, "DOTTED", first+"."+last)
+	for at, rt := range a.Table() {
+		method, pattern, _ := strings.Cut(at, " ")
+		if method == "*" {
+			method = "POST"
+		}
+		p := filled(pattern)
+		ask := func(query string) *memproxy.Malformed {
+			req := memproxy.Request{Method: method, Path: p, EscapedPath: p, Query: names.Replace(query), Base: Base, Header: memproxy.Header{}}
+			found, ok := a.Route(req)
+			if !ok {
+				t.Fatalf("%s: no route with the query %q", at, query)
+			}
+			_, err := a.Decode(found, req, nil)
+			var bad *memproxy.Malformed
+			if err != nil && !errors.As(err, &bad) {
+				t.Fatalf("%s: %v", at, err)
+			}
+			return bad
+		}
+		plain := ask("")
+		if rt.Public || plain != nil && plain.Code == memproxy.RouteUnknown {
+			continue // not ruled on, or refused whatever it asks for
+		}
+		for _, query := range misspelled {
+			if bad := ask(query); bad == nil || bad.Status != 400 {
+				t.Errorf("%s: the query %q is read: %v", rt.ID, names.Replace(query), bad)
+			}
+		}
+		for _, query := range spelled {
+			if bad := ask(query); bad != nil && bad.Code != memproxy.ScopeConflict && strings.HasPrefix(bad.Pointer, "query") {
+				t.Errorf("%s: the query %q is refused: %v", rt.ID, names.Replace(query), bad)
+			}
+		}
+	}
+}

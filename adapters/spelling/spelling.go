@@ -1,0 +1,193 @@
+// Package spelling reads the names under which requests say whose they are, in
+// query strings, forms, headers and JSON bodies, in the one way in which every
+// server and client reads them.
+//
+// It promises that a name which one reader takes for the name of an owner and
+// another does not is refused: other spellings, brackets, repetitions, names
+// that are encoded twice, and names and values that are not plain text.
+package spelling
+
+import (
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// Names are the names that an adapter gives a meaning to. The zero value has
+// none; New makes them.
+type Names struct {
+	claims map[string]string // by their squashed spelling
+	lists  map[string]bool
+	single map[string]bool
+}
+
+// New returns the names: claims say whose a request is, and have one value; lists
+// are the claims that may be repeated; single are the other parameters that
+// are read, which have one value as well.
+func New(claims, lists, single []string) *Names {
+	n := &Names{claims: map[string]string{}, lists: map[string]bool{}, single: map[string]bool{}}
+	for _, name := range slices.Concat(claims, lists) {
+		n.claims[jsondoc.Squash(name)] = name
+	}
+	for _, name := range lists {
+		n.lists[name] = true
+	}
+	for _, name := range single {
+		n.single[name] = true
+	}
+	return n
+}
+
+// Claim is the claim that a name is a spelling of, or "".
+func (n *Names) Claim(name string) string {
+	if len(name) > maxClaim {
+		return n.claims[jsondoc.Squash(name)]
+	}
+	var buf [maxClaim]byte
+	k := 0
+	for i := range len(name) {
+		c := name[i]
+		switch {
+		case c >= utf8.RuneSelf || c <= ' ':
+			return n.claims[jsondoc.Squash(name)]
+		case c == '_' || c == '-' || c == '.':
+			continue
+		case 'A' <= c && c <= 'Z':
+			c += 'a' - 'A'
+		}
+		buf[k] = c
+		k++
+	}
+	return n.claims[string(buf[:k])]
+}
+
+// maxClaim is how long a name may be for the quick way of Claim.
+const maxClaim = 64
+
+// Respelled returns the first member of an object that is a claim in another
+// spelling, without the claim itself beside it: one reader takes it for the
+// claim, and another for nothing. What says nothing misleads nobody.
+func (n *Names) Respelled(v *jsondoc.Value) (jsondoc.Member, bool) {
+	for _, m := range v.Members {
+		if claim := n.Claim(m.Name); claim != "" && claim != m.Name && m.Value.Kind != jsondoc.Null && v.Get(claim) == nil {
+			return m, true
+		}
+	}
+	return jsondoc.Member{}, false
+}
+
+// Parse reads a query string. Errors are *memproxy.Malformed.
+func (n *Names) Parse(query string) (url.Values, error) {
+	if query == "" {
+		return nil, nil
+	}
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return nil, refused(memproxy.PayloadMalformed, "query", "the query cannot be read in one way")
+	}
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		if err := n.param(key, values[key]); err != nil {
+			return nil, err
+		}
+	}
+	return values, nil
+}
+
+func (n *Names) param(key string, list []string) error {
+	base, nested, ok := brackets(key)
+	ptr := "query:" + base
+	if !ok {
+		return refused(memproxy.PayloadMalformed, "query", "the name of a parameter cannot be read in one way")
+	}
+	claim := n.Claim(base)
+	switch {
+	case claim != "" && claim != base:
+		return refused(memproxy.PayloadDuplicate, "query:"+claim, "a known parameter in another spelling")
+	case claim != "" && nested != nil:
+		return refused(memproxy.PayloadDuplicate, ptr, "a known parameter with brackets, which not every server reads")
+	case (n.single[base] || claim != "" && !n.lists[base]) && differ(list):
+		return refused(memproxy.PayloadDuplicate, ptr, "a known parameter stands twice in the query")
+	}
+	for _, name := range nested {
+		if claim := n.Claim(name); claim != "" && claim != name {
+			return refused(memproxy.PayloadDuplicate, ptr, "a known name in another spelling")
+		}
+	}
+	for _, text := range list {
+		if !utf8.ValidString(text) || strings.IndexByte(text, 0) >= 0 {
+			return refused(memproxy.PayloadEncoding, ptr, "a parameter is not plain UTF-8")
+		}
+	}
+	return nil
+}
+
+// differ reports whether a parameter has several values. One that stands twice
+// with the same is read alike by all.
+func differ(list []string) bool {
+	return slices.ContainsFunc(list[1:], func(v string) bool { return v != list[0] })
+}
+
+// Plain reports whether a name is of characters that no server and no form
+// reads as anything else.
+func Plain(name string) bool {
+	return name != "" && !strings.ContainsFunc(name, func(r rune) bool {
+		return r != '_' && r != '-' && r != '.' && r != '$' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	})
+}
+
+// brackets takes a key apart: a[b][] is a with b and "" in brackets. Between
+// them any text may stand that is none of what keys are made and encoded with.
+func brackets(key string) (base string, nested []string, ok bool) {
+	i := strings.IndexByte(key, '[')
+	if i < 0 {
+		return key, nil, Plain(key)
+	}
+	base, rest := key[:i], key[i:]
+	for rest != "" {
+		end := strings.IndexByte(rest, ']')
+		if rest[0] != '[' || end < 0 {
+			return base, nil, false
+		}
+		name := rest[1:end]
+		if strings.ContainsAny(name, "[%&=;") || strings.ContainsFunc(name, control) || !utf8.ValidString(name) {
+			return base, nil, false
+		}
+		nested, rest = append(nested, name), rest[end+1:]
+	}
+	return base, nested, Plain(base)
+}
+
+func control(r rune) bool { return r < 0x20 || r == 0x7f }
+
+// Field checks the name of a form's field. Errors are *memproxy.Malformed.
+func (n *Names) Field(name string) error {
+	ptr := "part:" + name
+	switch claim := n.Claim(name); {
+	case !Plain(name), name == "_charset_": // in HTML that names the encoding of the others
+		return refused(memproxy.PayloadMalformed, "part", "the name of a form's field cannot be read in one way")
+	case claim != "" && claim != name:
+		return refused(memproxy.PayloadDuplicate, ptr, "a known field in another spelling")
+	}
+	return nil
+}
+
+// Header checks the names of a request's headers against those that say who
+// somebody is: servers that make variables of headers take several spellings
+// for one. Errors are *memproxy.Malformed.
+func (n *Names) Header(h memproxy.Header) error {
+	for name := range h {
+		if claim := n.Claim(name); claim != "" && !strings.EqualFold(claim, name) {
+			return refused(memproxy.PayloadDuplicate, "header:"+strings.ToLower(claim), "a known header in another spelling")
+		}
+	}
+	return nil
+}
+
+func refused(code memproxy.ReasonCode, ptr, detail string) error {
+	return &memproxy.Malformed{Code: code, Status: 400, Pointer: ptr, Detail: detail}
+}
