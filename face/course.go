@@ -73,6 +73,9 @@ func Chart(adapter gate.Adapter, passthrough Patterns, h Head) Course {
 		c.Name, c.Way = "passthrough", Passed
 		c.Route.ID = c.Name
 	}
+	if c.Flaw == nil && c.Known && c.Route.Pass && h.Body && (h.Method == http.MethodGet || h.Method == http.MethodHead) {
+		c.Flaw, c.Way = barred(http.StatusBadRequest, "this route takes no body"), Gated
+	}
 	c.Form = c.Way == Passed && h.Body && IsForm(h.Header)
 	return c
 }
@@ -122,7 +125,9 @@ func barred(status int, detail string) *memproxy.Malformed {
 // overrides reports whether a header is one by which frameworks take a request
 // for one of another method. Neither backend has a header with such a word in
 // it.
-func overrides(name string) bool { return holds(name, "method") || holds(name, "http-verb") }
+func overrides(name string) bool {
+	return holds(name, "method") || word(name, "verb") || holds(name, "http-verb") || word(name, "http-action")
+}
 
 // queryOverrides reports whether a query has a parameter of that kind, however
 // it is spelled. Names of their own that merely hold the word are let be.

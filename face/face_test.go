@@ -201,6 +201,9 @@ func TestChart(t *testing.T) {
 		"header":                {"GET", memproxy.Header{"X_Http_Method_Override": {"PUT"}}, "", 400},
 		"parameter":             {"GET", nil, "x=1;%5Fmethod=PUT", 400},
 		"named alike":           {"GET", nil, "method=a&payment_method=b&http_methods=c", 0},
+		"header with a dot":     {"GET", memproxy.Header{"X.http.method": {"PUT"}}, "", 400},
+		"header with a verb":    {"GET", memproxy.Header{"X-Verb": {"PUT"}}, "", 400},
+		"header named alike":    {"GET", memproxy.Header{"X-Verbose": {"1"}}, "", 0},
 		"asked of a browser":    {"GET", memproxy.Header{"Access-Control-Request-Method": {"PUT"}}, "", 0},
 	} {
 		got := face.Chart(nowhere{}, nil, face.Head{Request: memproxy.Request{Method: c.method, EscapedPath: "/x", Query: c.query, Header: c.header}, Sent: c.header})
@@ -214,6 +217,25 @@ func TestChart(t *testing.T) {
 		}
 	}
 }
+
+// Proves EDGE-13: a read that passes takes no body, which nobody would look
+// into; a POST that passes does.
+func TestPassedReadsHaveNoBody(t *testing.T) {
+	for method, want := range map[string]face.Way{"GET": face.Gated, "HEAD": face.Gated, "POST": face.Passed} {
+		got := face.Chart(passes{}, nil, face.Head{Request: memproxy.Request{Method: method}, Body: true})
+		if got.Way != want || (got.Flaw == nil) != (want == face.Passed) {
+			t.Errorf("%s: %+v", method, got)
+		}
+		if got := face.Chart(passes{}, nil, face.Head{Request: memproxy.Request{Method: method}}); got.Way != face.Passed {
+			t.Errorf("%s without a body: %+v", method, got)
+		}
+	}
+}
+
+// passes is an adapter whose routes all pass.
+type passes struct{ gate.Adapter }
+
+func (passes) Route(memproxy.Request) (memproxy.Route, bool) { return memproxy.Route{Pass: true}, true }
 
 // nowhere is an adapter without a route.
 type nowhere struct{ gate.Adapter }

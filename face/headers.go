@@ -93,18 +93,18 @@ func Withheld(h memproxy.Header, answer bool) []string {
 	return out
 }
 
-// Preflight headers: what a browser's question is made of, and what answers
-// it.
-const (
-	corsRequest = "Access-Control-Request-"
-	corsAnswer  = "Access-Control-"
-)
+// corsAnswer begins the headers that answer a browser's question.
+const corsAnswer = "Access-Control-"
+
+// asking are the headers that a preflight is made of (the Fetch standard, and
+// Private Network Access).
+var asking = [...]string{"Origin", "Access-Control-Request-Method", "Access-Control-Request-Headers", "Access-Control-Request-Private-Network"}
 
 // Question copies the headers of a preflight that the backend is sent: who
 // asks, and what it may send.
 func Question(dst, src http.Header) {
-	for name, values := range src {
-		if name == "Origin" || strings.HasPrefix(name, corsRequest) {
+	for _, name := range asking {
+		if values, ok := src[name]; ok {
 			dst[name] = values
 		}
 	}
@@ -154,9 +154,17 @@ var hop = [...]string{
 	"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "http2-settings", "expect",
 }
 
-// ends reports whether a header is one of this connection alone.
+// partial are the headers that ask for a part of an answer, or for an answer
+// only if it changed, folded. The backend would cut or compare what it shows to
+// nobody: a length, a 304 or a 416 tells of memories that are filtered out.
+// Whoever is asked may take no notice of them (RFC 9110, sections 13.2.1 and
+// 14.2).
+var partial = [...]string{"range", "if-range", "if-none-match", "if-modified-since"}
+
+// ends reports whether a header is one of this connection alone, or says how
+// much of the unfiltered answer is wanted.
 func ends(name string, listed []string) bool {
-	return among(name, hop[:]) || begins(name, "proxy-") || slices.Contains(listed, name) || twin(name)
+	return among(name, hop[:]) || among(name, partial[:]) || begins(name, "proxy-") || slices.Contains(listed, name) || twin(name)
 }
 
 // twins are headers that say who asks, how long the body is or what it is, and
@@ -166,21 +174,45 @@ var (
 	twinned = [...]string{"content-", "x-letta-", "x-project", "x-forwarded-", "mem0-"}
 )
 
-// twin reports whether a name with an underscore would be read as another
-// header by a server that turns both - and _ into _, as CGI does. Such a
-// second spelling was neither identified by nor ruled on.
+// twin reports whether a name with an underscore, or another mark that is no
+// dash, would be read as another header by a server that turns all of them into
+// _, as CGI does. Such a second spelling was neither identified by nor ruled on.
 func twin(name string) bool {
-	if strings.IndexByte(name, '_') < 0 {
+	if !strings.ContainsFunc(name, func(r rune) bool { return r != '-' && (r > 0x7f || mark(byte(r))) }) {
 		return false
 	}
 	return among(name, twins[:]) || slices.ContainsFunc(twinned[:], func(prefix string) bool { return begins(name, prefix) })
 }
 
-// reroutes are headers that take the place of the path in some servers, behind
-// the one that was ruled on, folded.
-var reroutes = [...]string{"x-original-url", "x-original-uri", "x-rewrite-url", "x-forwarded-uri", "x-forwarded-path", "script-name", "path-info"}
+// targets are the words of a name by which servers, and hops behind memproxy,
+// take a header for the target of the request or of a redirect within: in place
+// of the one that was ruled on, folded. No header of either backend has one.
+var targets = [...]string{"url", "uri", "path", "script-name", "accel", "sendfile", "rewrite"}
 
-func rerouting(name string) bool { return among(name, reroutes[:]) }
+// rerouting reports whether a header may take the place of the path.
+func rerouting(name string) bool {
+	for _, target := range targets {
+		if word(name, target) {
+			return true
+		}
+	}
+	return begins(name, "x-forwarded-prefix") || name == "Destination"
+}
+
+// word reports whether a folded word stands in a name, with marks or the name's
+// ends around it.
+func word(name, folded string) bool {
+	for i := range len(name) {
+		end := i + len(folded)
+		if begins(name[i:], folded) && (i == 0 || mark(name[i-1])) && (end == len(name) || mark(name[end])) {
+			return true
+		}
+	}
+	return false
+}
+
+// mark reports whether a byte of a header's name stands between words.
+func mark(c byte) bool { return (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') }
 
 // among reports whether a name is one of a folded list.
 func among(name string, folded []string) bool {
@@ -192,8 +224,8 @@ func among(name string, folded []string) bool {
 	return false
 }
 
-// begins reports whether a name begins with a folded one: letter case, - and _
-// are not told apart.
+// begins reports whether a name begins with a folded one: letter case is not
+// told apart, nor are the marks that a name may have.
 func begins(name, folded string) bool {
 	if len(name) < len(folded) {
 		return false
@@ -203,7 +235,7 @@ func begins(name, folded string) bool {
 		switch {
 		case c >= 'A' && c <= 'Z':
 			c += 'a' - 'A'
-		case c == '_':
+		case mark(c):
 			c = '-'
 		}
 		if c != folded[i] {

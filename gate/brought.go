@@ -71,10 +71,28 @@ func (r *run) brought() []memproxy.Item {
 	return out
 }
 
-// screened are the operation's items and those that it brings: findings are of
-// one of them.
+// wordy are the owners that a write names in words: a name stands beside every
+// memory that is shown of its owner, and is read like one. What is plainly a
+// name is left out.
+func (r *run) wordy() []memproxy.Item {
+	if !r.op.Kind.Writes() {
+		return nil
+	}
+	var out []memproxy.Item
+	for i := range r.op.Claims {
+		for _, name := range r.op.Claims[i].Values {
+			if memproxy.Wordy(name) {
+				out = append(out, memproxy.Item{Kind: memproxy.ItemMetadata, Pointer: r.op.Claims[i].Pointer, Text: name})
+			}
+		}
+	}
+	return out
+}
+
+// screened are the operation's items, those that it brings, and the names that
+// read like text: findings are of one of them.
 func (r *run) screened() []memproxy.Item {
-	if extra := r.brought(); len(extra) > 0 {
+	if extra := append(r.brought(), r.wordy()...); len(extra) > 0 {
 		return slices.Concat(r.op.Items, extra)
 	}
 	return r.op.Items

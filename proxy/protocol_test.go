@@ -211,8 +211,10 @@ func TestHopByHopHeadersEndHere(t *testing.T) {
 			}
 		})
 		gone := []string{"X-Hop", "Proxy-Authorization", "Proxy-Connection", "Te", "Upgrade", "Http2-Settings", "Keep-Alive", "Trailer", "Expect",
-			"Transfer_encoding", "Content_type", "Content_length", "X_memproxy_token", "Proxy_authorization", "Cookie_", "X-Original-Url", "X_rewrite_url", "Script_name", "Path-Info"}
-		header := []string{"Connection", "X-Hop, Keep-Alive", "Expect", "100-continue", "User_id", "user-1", "X-End", "1"}
+			"Transfer_encoding", "Content_type", "Content_length", "X_memproxy_token", "Proxy_authorization", "Cookie_", "X-Original-Url", "X_rewrite_url", "Script_name", "Path-Info",
+			"X-Request-Uri", "X-Envoy-Original-Path", "X-Forwarded-Prefix", "X.original.url", "X-Accel-Redirect", "X-Sendfile", "Destination", "X.api.key",
+			"Range", "If-Range", "If-None-Match", "If-Modified-Since"}
+		header := []string{"Connection", "X-Hop, Keep-Alive", "Expect", "100-continue", "User_id", "user-1", "X-End", "1", "X-Curled", "1", "X-Pathology", "2"}
 		for _, name := range gone {
 			if name != "Expect" && name != "Cookie_" && name != "Trailer" {
 				header = append(header, name, "h2c")
@@ -225,7 +227,7 @@ func TestHopByHopHeadersEndHere(t *testing.T) {
 				t.Errorf("%s: %s arrived: %q", path, name, got[name])
 			}
 		}
-		if !slices.Equal(got["User_id"], []string{"user-1"}) || got.Get("X-End") != "1" {
+		if !slices.Equal(got["User_id"], []string{"user-1"}) || got.Get("X-End") != "1" || got.Get("X-Curled") != "1" || got.Get("X-Pathology") != "2" {
 			t.Errorf("%s: headers for the backend were lost: %v", path, got)
 		}
 		for _, name := range []string{"X-Back", "Alt-Svc", "Proxy-Authenticate"} {
@@ -235,6 +237,28 @@ func TestHopByHopHeadersEndHere(t *testing.T) {
 		}
 		if resp.Header.Get("X-End") != "2" {
 			t.Errorf("%s: a header of the answer was lost", path)
+		}
+	}
+}
+
+// Proves EDGE-13: an answer cannot be asked for in part, or only if it
+// changed: what the backend compares and cuts is not what the caller may see.
+func TestPartsOfAnswersAreNotAskedFor(t *testing.T) {
+	r := newRig(t, func(r *rig) {
+		r.answer = func(w http.ResponseWriter, q *http.Request) {
+			http.ServeContent(w, q, "", time.Unix(1, 0), strings.NewReader("m1 ann\nm2 bob\n"))
+		}
+	})
+	_, plain := r.do(t, "GET", "/memory", "")
+	for _, header := range [][]string{
+		{"Range", "bytes=7-"}, {"Range", "bytes=99-"}, {"If-Modified-Since", "Thu, 01 Jan 1970 00:00:09 GMT"}, {"If-None-Match", "*"},
+		{"If-Range", "Thu, 01 Jan 1970 00:00:01 GMT", "Range", "bytes=0-1"},
+	} {
+		for _, method := range []string{"GET", "HEAD"} {
+			resp, body := r.do(t, method, "/memory", "", header...)
+			if resp.StatusCode != 200 || method == "GET" && body != plain || resp.ContentLength != int64(len(plain)) {
+				t.Errorf("%s with %v: %d %q, length %d", method, header, resp.StatusCode, body, resp.ContentLength)
+			}
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/origin"
+	"github.com/memproxy/memproxy/adapters/withheld"
 )
 
 // known names what is given a meaning somewhere in a payload.
@@ -169,7 +170,11 @@ func (d *decoding) other(m jsondoc.Member, ptr string) {
 	if d.op.Kind.Writes() {
 		origin.AssertedBy(d.op, d.doc, m, ptr)
 		d.name(m.Name, ptr, memproxy.ItemMetadata)
-		d.strings(m.Value, ptr, memproxy.ItemMetadata)
+		kind := memproxy.ItemMetadata
+		if withheld.Asks(m) {
+			kind = memproxy.ItemURL
+		}
+		d.strings(m.Value, ptr, kind)
 	}
 }
 

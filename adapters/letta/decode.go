@@ -245,9 +245,10 @@ func (d *decoding) strings(v *jsondoc.Value, ptr string, kind memproxy.ItemKind)
 // maxName is how long a name may be and still be one.
 const maxName = 40
 
-// name makes an item of a member's name that is a text rather than a name.
+// name makes an item of a member's name that is a text rather than a name, as
+// names in metadata are when they read like sentences.
 func (d *decoding) name(name, ptr string, kind memproxy.ItemKind) {
-	if len(name) > maxName || strings.ContainsFunc(name, func(r rune) bool {
+	if len(name) > maxName || strings.Contains(ptr, "/metadata") && memproxy.Wordy(name) || strings.ContainsFunc(name, func(r rune) bool {
 		return r != '_' && r != '-' && r != '.' && r != '$' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
 	}) {
 		d.item(kind, ptr, name)

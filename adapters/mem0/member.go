@@ -6,6 +6,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/origin"
+	"github.com/memproxy/memproxy/adapters/withheld"
 )
 
 // topKey names what is given a meaning at the top level. A name that is one of
@@ -155,7 +156,11 @@ func (d *decoding) member(m jsondoc.Member, params map[string]string) error {
 	if d.op.Kind.Writes() || d.op.Kind == memproxy.Admin {
 		origin.AssertedBy(d.op, d.doc, m, ptr)
 		d.name(m.Name, ptr, memproxy.ItemMetadata, "")
-		d.strings(v, ptr, memproxy.ItemMetadata, "")
+		kind := memproxy.ItemMetadata
+		if withheld.Asks(m) {
+			kind = memproxy.ItemURL
+		}
+		d.strings(v, ptr, kind, "")
 	}
 	return nil
 }
@@ -163,7 +168,7 @@ func (d *decoding) member(m jsondoc.Member, params map[string]string) error {
 // name makes an item of a member's name that is a text rather than a name:
 // names come back to agents as values do.
 func (d *decoding) name(name, ptr string, kind memproxy.ItemKind, target string) {
-	if len(name) <= maxName && !strings.ContainsFunc(name, func(r rune) bool {
+	if len(name) <= maxName && !(strings.Contains(ptr, "/metadata") && memproxy.Wordy(name)) && !strings.ContainsFunc(name, func(r rune) bool {
 		return r != '_' && r != '-' && r != '.' && r != '$' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
 	}) {
 		return

@@ -36,6 +36,22 @@ func Endpoint(name string) bool {
 	return name == "base_url" || name == "server_url" || name == "endpoint" || strings.HasSuffix(name, "_endpoint")
 }
 
+// Asks reports whether a member of a request would have the backend ask an
+// address of the caller's choice, now or when something is done: whatever is
+// called an address, a callback or a hook and holds one.
+func Asks(m jsondoc.Member) bool {
+	if m.Value.Kind != jsondoc.String || !strings.Contains(m.Value.Text(), "://") {
+		return false
+	}
+	low := strings.ToLower(m.Name)
+	for _, end := range [...]string{"url", "uri", "endpoint", "callback", "hook"} {
+		if strings.HasSuffix(low, end) {
+			return true
+		}
+	}
+	return false
+}
+
 // Keep says which objects are not looked into: what stands there is a
 // memory's, and nothing that the backend keeps secret.
 type Keep func(name string) bool

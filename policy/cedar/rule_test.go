@@ -107,6 +107,8 @@ func TestBuiltinRules(t *testing.T) {
 		{"summary by an identified caller", ask{kind: memproxy.Recall, change: derived}, ""},
 
 		{"content that nobody saw", ask{change: url}, "content.unseen"},
+		{"a read for which the backend fetches", ask{kind: memproxy.Recall, change: url}, "content.unseen"},
+		{"a setting that is an address, by an administrator", ask{kind: memproxy.Admin, change: url, roles: []string{"memproxy-admin"}}, ""},
 		{"content that nobody saw, while developing", ask{change: url, profile: "development"}, ""},
 		{"backdating", ask{change: backdate}, "content.backdated"},
 		{"backdating by a person", ask{change: backdate, who: memproxy.KindHuman, trust: memproxy.TrustHuman}, ""},
