@@ -4,7 +4,7 @@ GO    ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
-.PHONY: help build test check vet lint race modules e2e e2e-install e2e-matrix e2e-kube bench bench-quick bench-screen fuzz demo update clean
+.PHONY: help build test check vet lint race modules e2e e2e-install e2e-matrix e2e-kube bench bench-quick bench-screen hostile fuzz demo update clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t18
@@ -51,6 +51,9 @@ bench: ## side by side with a bare reverse proxy and nginx; writes bench/out/rep
 
 bench-quick: ## the same, short, to see that it runs
 	$(GO) run ./bench -quick
+
+hostile: ## an ordinary client under attack by 2,000 connections of each kind; writes bench/out/hostile.md; 15 minutes
+	$(GO) run ./bench -hostile -report bench/out/hostile.md
 
 SCREEN_DATA ?= ../shared/data/dev
 bench-screen: ## how well and how fast screening judges; writes docs/screening.md

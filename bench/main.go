@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"strings"
 	"time"
 )
 
@@ -27,6 +28,12 @@ func main() {
 			return
 		case "noop":
 			runNoop(os.Args[2])
+			return
+		case "hostilebackend":
+			runHostileBackend(os.Args[2])
+			return
+		case "attack":
+			runAttack(os.Args[2], os.Args[3], os.Args[4], os.Args[5])
 			return
 		case "bare":
 			runBare(os.Args[2], os.Args[3])
@@ -46,12 +53,28 @@ func main() {
 		length  = flag.Duration("length", 4*time.Second, "length of one measurement")
 		conns   = flag.Int("conns", 32, "connections of the throughput measurement")
 	)
+	hostile := flag.Bool("hostile", false, "measure an ordinary client under attack instead")
+	attack := flag.String("attack", "", "with -hostile: only these kinds, with commas between them")
+	attackers := flag.Int("attackers", 2000, "with -hostile: connections of each kind")
+	attackLength := flag.Duration("attack-length", 40*time.Second, "with -hostile: length of one measurement; bodies are given 30 s")
+	same := flag.Bool("same", true, "with -hostile: also from the ordinary client's own address")
 	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if *hostile {
+		o := hostileOptions{conns: *attackers, length: *attackLength, pace: 20 * time.Millisecond, same: *same, report: *report}
+		if *attack != "" {
+			o.kinds = strings.Split(*attack, ",")
+		}
+		if *quick {
+			o.length = 5 * time.Second
+		}
+		exit(benchHostile(ctx, o))
+		return
+	}
 	if *quick {
 		*rounds, *length = 1, 500*time.Millisecond
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
 	if *stored {
 		exit(benchLedger(ctx, *many, *length, *report))
 		return

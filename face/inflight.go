@@ -1,6 +1,7 @@
 package face
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"net"
@@ -37,21 +38,34 @@ const (
 	workWait = 10 * time.Second
 )
 
-// InFlight bounds the bytes that bodies and answers take at once, by a listener
-// and for each client address: half of them are for what is held, half for what
-// ruling on it takes besides. A quarter of what may be held is kept for requests
-// that hold little, so that large ones do not shut ordinary ones out.
+// InFlight bounds the bytes that bodies and answers take at once, by a listener,
+// for each client address and for each caller there: half of them are for what
+// is held, half for what ruling on it takes besides. A quarter of what may be
+// held is kept for requests that hold little, so that large ones do not shut
+// ordinary ones out.
 type InFlight struct {
-	total, peer int64 // of either half
+	total, peer, caller int64 // of either half
 
-	mu    sync.Mutex
-	used  int64
-	work  int64
-	peers map[string]int64
-	freed chan struct{} // closed at the next release, if anybody waits
+	mu      sync.Mutex
+	used    int64
+	work    int64
+	peers   map[string]int64
+	callers map[holder]int64
+	waiting list.List // of *waiter, who came first in front
+	refused int64
 }
 
-// NewInFlight returns a budget in bytes, of which one address gets peer.
+// holder is a caller at an address.
+type holder struct{ peer, caller string }
+
+// waiter is a request that waits for room.
+type waiter struct {
+	take func() bool
+	done chan struct{} // closed once it has taken what it asked for
+}
+
+// NewInFlight returns a budget in bytes, of which one address gets peer, and one
+// caller at an address three quarters of that.
 func NewInFlight(total, peer int64) *InFlight {
 	if total <= 0 {
 		total = DefaultInFlight
@@ -59,51 +73,83 @@ func NewInFlight(total, peer int64) *InFlight {
 	if peer <= 0 {
 		peer = min(DefaultInFlightPeer, total-total/4)
 	}
-	return &InFlight{total: total / 2, peer: min(peer, total) / 2, peers: map[string]int64{}}
+	peer = min(peer, total) / 2
+	return &InFlight{total: total / 2, peer: peer, caller: peer - peer/4, peers: map[string]int64{}, callers: map[holder]int64{}}
 }
 
 // Lease is what one request holds. A nil Lease holds what it likes.
 type Lease struct {
 	all  *InFlight
-	peer string
+	who  holder
 	n    int64
 	work int64
 }
+
+// Own is the address, so to say, of what memproxy itself asks for.
+const Own = "memproxy"
 
 // Lease begins a request of an address. Nil: nothing is bounded.
 func (f *InFlight) Lease(peer string) *Lease {
 	if f == nil {
 		return nil
 	}
-	return &Lease{all: f, peer: peer}
+	return &Lease{all: f, who: holder{peer: peer}}
+}
+
+// By names the caller, once it is known. What is held before is the address's
+// alone.
+func (l *Lease) By(caller string) {
+	if l == nil || caller == "" || l.who.caller == caller {
+		return
+	}
+	l.all.mu.Lock()
+	defer l.all.mu.Unlock()
+	if l.who.caller != "" {
+		add(l.all.callers, l.who, -l.n)
+	}
+	l.who.caller = caller
+	add(l.all.callers, l.who, l.n)
 }
 
 func (f *InFlight) fits(l *Lease, n int64) bool {
-	total, peer := f.total, f.peer
+	total, peer, caller := f.total, f.peer, f.caller
 	if l.n+n > smallLease {
-		total, peer = total-total/4, peer-peer/4
+		total, peer, caller = total-total/4, peer-peer/4, caller-caller/4
 	}
 	// A request that is alone is served, whatever it takes: its own bounds hold.
 	alone := f.used == l.n
-	return alone || f.used+n <= total && f.peers[l.peer]+n <= peer
+	return alone || f.used+n <= total && f.peers[l.who.peer]+n <= peer && (l.who.caller == "" || f.callers[l.who]+n <= caller)
 }
 
 func (f *InFlight) take(l *Lease, n int64) {
 	l.n += n
 	f.used += n
-	if f.peers[l.peer] += n; f.peers[l.peer] == 0 {
-		delete(f.peers, l.peer)
+	add(f.peers, l.who.peer, n)
+	if l.who.caller != "" {
+		add(f.callers, l.who, n)
 	}
 	if n < 0 {
 		f.wake()
 	}
 }
 
-// wake has everybody that waits look again.
+func add[K comparable](m map[K]int64, k K, n int64) {
+	if m[k] += n; m[k] == 0 {
+		delete(m, k)
+	}
+}
+
+// wake gives those who wait what fits now, in the order in which they came. It
+// is they that are looked at, not their goroutines that are all woken: thousands
+// may wait.
 func (f *InFlight) wake() {
-	if f.freed != nil {
-		close(f.freed)
-		f.freed = nil
+	for e := f.waiting.Front(); e != nil; {
+		next := e.Next()
+		if w := e.Value.(*waiter); w.take() {
+			f.waiting.Remove(e)
+			close(w.done)
+		}
+		e = next
 	}
 }
 
@@ -152,31 +198,32 @@ func (l *Lease) Done() {
 
 // wait calls take, with the lock held, until it has taken what there is.
 func (f *InFlight) wait(ctx context.Context, most time.Duration, take func() bool) error {
-	var timeout <-chan time.Time
-	for {
-		f.mu.Lock()
-		if take() {
-			f.mu.Unlock()
-			return nil
-		}
-		if f.freed == nil {
-			f.freed = make(chan struct{})
-		}
-		freed := f.freed
+	f.mu.Lock()
+	if take() {
 		f.mu.Unlock()
-		if timeout == nil {
-			t := time.NewTimer(most)
-			defer t.Stop()
-			timeout = t.C
-		}
-		select {
-		case <-freed:
-		case <-timeout:
-			return ErrBusy
-		case <-ctx.Done():
-			return ErrBusy
-		}
+		return nil
 	}
+	w := &waiter{take, make(chan struct{})}
+	e := f.waiting.PushBack(w)
+	f.mu.Unlock()
+	timeout := time.NewTimer(most)
+	defer timeout.Stop()
+	select {
+	case <-w.done:
+		return nil
+	case <-timeout.C:
+	case <-ctx.Done():
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	select {
+	case <-w.done: // at the last moment
+		return nil
+	default:
+	}
+	f.waiting.Remove(e)
+	f.refused++
+	return ErrBusy
 }
 
 // Force takes n bytes more without asking: of what cannot be refused any more.
@@ -210,6 +257,13 @@ func (f *InFlight) Held() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.used
+}
+
+// Refused is how many requests found no room, ever.
+func (f *InFlight) Refused() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.refused
 }
 
 // Busy refuses a request for which there is no room.

@@ -74,3 +74,51 @@ func TestInFlight(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Proves EDGE-14: callers that share an address do not shut one another out, and
+// thousands that wait cost nobody who is served.
+func TestInFlightOfCallers(t *testing.T) {
+	now, cancel := context.WithCancel(t.Context())
+	cancel()
+	f := face.NewInFlight(32<<20, 16<<20) // 8 MiB to hold for an address, 6 for a caller
+	var held []*face.Lease
+	for {
+		l := f.Lease("a")
+		l.By("mallory")
+		if l.Grow(now, 128<<10) != nil {
+			break
+		}
+		held = append(held, l)
+	}
+	if n := f.Held(); n != 6<<20 {
+		t.Errorf("one caller holds %d bytes", n)
+	}
+	ann := f.Lease("a")
+	ann.By("ann")
+	if err := ann.Grow(now, 64<<10); err != nil {
+		t.Error("a caller is shut out by another at its address:", err)
+	}
+	const many = 2000
+	got := make(chan error, many)
+	for range many {
+		l := f.Lease("a")
+		l.By("mallory")
+		go func() {
+			err := l.Grow(t.Context(), 4<<10)
+			l.Release()
+			got <- err
+		}()
+	}
+	for _, l := range held {
+		l.Release()
+	}
+	for range many {
+		if err := <-got; err != nil {
+			t.Fatal("what is given back does not reach all who wait:", err)
+		}
+	}
+	ann.Release()
+	if n := f.Held(); n != 0 {
+		t.Errorf("%d bytes are held for nobody", n)
+	}
+}

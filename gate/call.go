@@ -50,6 +50,14 @@ type Call struct {
 	who *identified
 }
 
+// Caller is who the call was found to come from by Identify, or "".
+func (c *Call) Caller() string {
+	if c.who == nil || c.who.err != nil {
+		return ""
+	}
+	return c.who.principal.ID
+}
+
 // Admission is the gate's answer to a call. Exactly one of these holds: Reply
 // is set and is the whole answer; or the request is to be forwarded with Body
 // and Query, and Return is to be called with what came back.

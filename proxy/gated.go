@@ -25,6 +25,7 @@ func (p *Proxy) gated(w http.ResponseWriter, r *http.Request, req memproxy.Reque
 	var rest io.Reader
 	var unread *memproxy.Malformed
 	if p.opt.Gate.Identify(r.Context(), &call) { // nobody's body is not read
+		leaseOf(w).By(call.Caller())
 		body, rest, unread = p.takeBody(w, r)
 	} else {
 		drain(w, r)

@@ -29,6 +29,7 @@ func (p *Proxy) pass(w *statusWriter, r *http.Request, req memproxy.Request, cou
 	case !p.opt.Gate.Identify(r.Context(), &call):
 		drain(w, r)
 	case course.Form:
+		leaseOf(w).By(call.Caller())
 		body, _, unread := p.takeBody(w, r)
 		if flaw = unread; flaw == nil {
 			flaw = face.FormOverrides(req.Header, body)
