@@ -352,3 +352,27 @@ func TestAdditionsSayNothingOfOthersMemories(t *testing.T) {
 		})
 	}
 }
+
+// Proves EDGE-3, EDGE-16: what a running agent's tool call names is held to the
+// tenant as what a request names is: another tenant's agent cannot be written
+// to, one's own can, and a message to whoever has a tag is for no tenant at all.
+func TestAgentsCallsAreHeldToTheTenant(t *testing.T) {
+	run := memproxy.Operation{Kind: memproxy.Run, Refs: []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: "agent-own"}}}
+	for to, want := range map[string]memproxy.ReasonCode{"agent-own": "", "agent-theirs": memproxy.OwnerUnknown, "agent-nobodys": memproxy.OwnerUnknown, "": memproxy.IdentityBroad} {
+		r := tenants(t, func(r *rig) { r.fetch.status = 404 }, object("agent-own", "acme", "agent:author"), object("agent-theirs", "globex", "agent:other"))
+		a := r.admit(run)
+		wantCodes(t, a.Decision, memproxy.Allow)
+		op := learn("x")
+		op.Claims = []memproxy.Claim{{Dim: memproxy.DimAgent, Op: memproxy.ClaimIs, Values: []string{to}, Pointer: "/other_agent_id", Pins: true}}
+		op.Refs = []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: to, Pointer: "/other_agent_id"}}
+		if to == "" {
+			op.Claims[0].Op, op.Refs = memproxy.ClaimUnclear, nil
+		}
+		asked := r.gate.Ask(context.Background(), a, memproxy.ToolCall{ID: "c", Tool: "send", Operation: &op})
+		if want == "" {
+			wantCodes(t, asked.Decision, memproxy.Allow)
+			continue
+		}
+		wantCodes(t, asked.Decision, memproxy.Deny, want)
+	}
+}

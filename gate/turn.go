@@ -38,8 +38,9 @@ type Chainer interface {
 }
 
 // asking are the steps of a tool call: who calls is known, and nothing is
-// patched.
-var asking = [...]string{signal.SpanBound, signal.SpanScreen, signal.SpanClamp, signal.SpanRule, signal.SpanCharge}
+// patched. Whom a call names is held to the caller's tenant as whom a request
+// names is.
+var asking = [...]string{signal.SpanBound, signal.SpanTenancy, signal.SpanScreen, signal.SpanClamp, signal.SpanRule, signal.SpanCharge}
 
 // Ask rules on a tool call of a running agent. The call is attributed to the
 // principal of the admission that started the run, ruled on by the rules that

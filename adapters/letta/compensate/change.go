@@ -90,6 +90,7 @@ func (w *Watch) operation(kind memproxy.Kind, cost int, target string, items ...
 	return &memproxy.Operation{
 		Kind: kind, Cost: cost, Scope: memproxy.Scope{Agent: w.opt.Agent}, Targets: []string{target}, TargetKind: memproxy.TargetMemory, Items: items,
 		Claims: []memproxy.Claim{{Dim: memproxy.DimAgent, Op: memproxy.ClaimIs, Values: []string{w.opt.Agent}, Pointer: "path:agent_id", Pins: true}},
+		Refs:   []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: w.opt.Agent, Pointer: "path:agent_id"}},
 	}
 }
 

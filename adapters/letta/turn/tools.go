@@ -100,6 +100,7 @@ func operation(name, agent, arguments string, blocks *memory) (*memproxy.Operati
 	c := &toolCall{tool: tool, name: name, doc: doc, op: &memproxy.Operation{
 		Kind: tool.kind, Cost: 1, Scope: memproxy.Scope{Agent: agent}, TargetKind: memproxy.TargetMemory,
 		Claims: []memproxy.Claim{{Dim: memproxy.DimAgent, Op: memproxy.ClaimIs, Values: []string{agent}, Pointer: "path:agent_id", Pins: true}},
+		Refs:   []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: agent, Pointer: "path:agent_id"}},
 	}}
 	c.op.Reserved = reserved(doc.Root)
 	fits := false
@@ -184,6 +185,7 @@ func (c *toolCall) recipient() error {
 	c.op.Claims = append(c.op.Claims, memproxy.Claim{
 		Dim: memproxy.DimAgent, Op: memproxy.ClaimIs, Values: []string{v.Text()}, Pointer: "/other_agent_id", Pins: true,
 	})
+	c.op.Refs = append(c.op.Refs, memproxy.Ref{Kind: memproxy.TargetMemory, ID: v.Text(), Pointer: "/other_agent_id"})
 	return nil
 }
 
