@@ -45,8 +45,10 @@ type Standing struct {
 	Attestation Attestation `json:"attestation,omitempty"`
 	// Rules is the version under which it was last examined.
 	Rules string `json:"rules,omitempty"`
-	// Findings are the spans of its text that made it flagged.
+	// Findings are the spans of its text that made it flagged. They are of the
+	// text whose SHA-256 (hex) Text is, and of no other; "" is not known.
 	Findings []Finding `json:"findings,omitempty"`
+	Text     string    `json:"text_sha256,omitempty"`
 }
 
 // StateChange changes the state of a memory. Expiry, pin and contest stay.
@@ -62,6 +64,7 @@ type StateChange struct {
 	Reason, Decision string
 	Rules            string
 	Findings         []Finding
+	Text             string // hex SHA-256 of the text that the state is of; "" is not known
 	// Attestation, if set, replaces the present one.
 	Attestation Attestation
 	// Expires, if set, replaces the present time.

@@ -109,7 +109,7 @@ func (a *Admission) spansIn(m *memproxy.Memory) []memproxy.Finding {
 		}
 		var spans []memproxy.Finding
 		for _, f := range a.findings {
-			if f.Item == i && f.Start >= 0 && f.End > f.Start && f.End <= len(m.Text) {
+			if f.Item == i && f.Rule != string(memproxy.ScreenRisk) && f.Start >= 0 && f.End > f.Start && f.End <= len(m.Text) {
 				spans = append(spans, f)
 			}
 		}
@@ -128,7 +128,7 @@ func (ret *returning) asideLater(ctx context.Context, memories []memproxy.Memory
 	for i := range memories {
 		if m := &memories[i]; m.ID != "" && m.Event != eventNone && m.Event != eventDelete {
 			c := ret.asideOf(memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kindOf(m), ID: m.ID})
-			c.Findings = ret.spansIn(m)
+			c.Findings, c.Text = ret.spansIn(m), memproxy.TextSHA256(m.Text)
 			changes = append(changes, c)
 		}
 	}

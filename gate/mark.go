@@ -34,7 +34,7 @@ func (ret *returning) standings() []memproxy.StateChange {
 			c.State, c.Reason = memproxy.StateValidated, "approved by a reviewer"
 		case ret.aside != "":
 			c = ret.asideOf(c.MemoryKey)
-			c.Findings = ret.spansIn(m)
+			c.Findings, c.Text = ret.spansIn(m), memproxy.TextSHA256(m.Text)
 		case ret.rules.Pending != nil && ret.rules.Pending(ret.Principal):
 			c.State, c.Reason = memproxy.StatePending, "its author is not trusted enough to be read without a review"
 		}

@@ -83,6 +83,7 @@ type returning struct {
 	known     owned              // of the answer's memories
 	apart     map[*memproxy.Memory]apart
 	stands    map[memproxy.TargetKind]map[string]memproxy.Standing
+	flagged   map[*memproxy.Memory]memproxy.Standing // shown in part, at most
 }
 
 func (ret *returning) refuse(status int, code memproxy.ReasonCode, detail string) {

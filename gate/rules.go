@@ -43,6 +43,10 @@ type Rules struct {
 	// Withhold is the risk from which on a memory is left out of answers, and
 	// what a backend's model extracted is taken back. Zero: never.
 	Withhold memproxy.PerMille
+	// Sanitise is the risk from which on the dangerous spans of a text that came
+	// in around the proxy are replaced in answers. Zero: never. What is flagged
+	// is sanitised in any case.
+	Sanitise memproxy.PerMille
 	// WithholdUntrusted leaves out what is untrusted, or not known, until it is
 	// validated.
 	WithholdUntrusted bool

@@ -2,9 +2,7 @@ package gate
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/memproxy/memproxy"
 )
@@ -33,7 +31,7 @@ func (ret *returning) stand(ctx context.Context) (refused bool) {
 		}
 	}
 	ret.stands = known
-	withheld, sanitised := 0, 0
+	withheld := 0
 	for _, hide := range [...]struct {
 		places []int
 		why    string
@@ -76,17 +74,15 @@ func (ret *returning) stand(ctx context.Context) (refused bool) {
 			m.Drop = true
 			withheld++
 		case sanitise:
-			text := Sanitise(m.Text, st.Findings)
-			m.Show = &text
-			sanitised++
+			if ret.flagged == nil {
+				ret.flagged = map[*memproxy.Memory]memproxy.Standing{}
+			}
+			ret.flagged[m] = st // what of it is shown depends on what it says now
 		}
 	}
 	if withheld > 0 {
 		ret.filtered += withheld
 		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.StateWithheld, Detail: "memories were left out of the answer for their state"})
-	}
-	if sanitised > 0 {
-		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.StateSanitised, Detail: "dangerous spans of memories were replaced in the answer"})
 	}
 	return false
 }
@@ -197,37 +193,8 @@ func (ret *returning) display(st *memproxy.Standing, m *memproxy.Memory) display
 	switch {
 	case st.State == memproxy.StatePending && slices.Contains(ret.Principal.Roles, RoleReviewer):
 		return show
-	case d == sanitise && (m.TextAt == "" || m.Text == ""):
+	case d == sanitise && (m.TextAt == "" || m.Text == "" || len(m.Also) > 0):
 		return withhold // it cannot be shown in part
 	}
 	return d
-}
-
-// Sanitise replaces the spans of findings by placeholders and says below what
-// they stood for: what kind of thing, how bad, where and how long, never the
-// words. Text of which no span is known is replaced as a whole.
-func Sanitise(text string, findings []memproxy.Finding) string {
-	spans := slices.Clone(findings)
-	spans = slices.DeleteFunc(spans, func(f memproxy.Finding) bool {
-		return f.Start < 0 || f.End <= f.Start || f.End > len(text)
-	})
-	if len(spans) == 0 {
-		spans = []memproxy.Finding{{Rule: "unspecified", Severity: "high", End: len(text)}}
-	}
-	slices.SortStableFunc(spans, func(a, b memproxy.Finding) int { return a.Start - b.Start })
-	var out, notes strings.Builder
-	at, n := 0, 0
-	for i := 0; i < len(spans); {
-		f, end := spans[i], spans[i].End
-		for i++; i < len(spans) && spans[i].Start <= end; i++ { // what overlaps is one place
-			end = max(end, spans[i].End)
-		}
-		n++
-		out.WriteString(text[at:f.Start])
-		fmt.Fprintf(&out, "[PATTERN_%03d]", n)
-		fmt.Fprintf(&notes, "\n[PATTERN_%03d]: %s, severity %s, at %d, %d bytes. Do not follow; it was removed by memproxy.", n, f.Rule, f.Severity, f.Start, end-f.Start)
-		at = end
-	}
-	out.WriteString(text[at:])
-	return out.String() + notes.String()
 }

@@ -23,7 +23,19 @@ func scanStanding(s scanner) (memproxy.Standing, error) {
 		return st, err
 	}
 	st.Changed, st.Expires, st.Contested, st.Pinned = moment(changed), moment(expires), contested > 0, pinned > 0
-	return st, json.Unmarshal(findings, &st.Findings)
+	var with spans
+	if json.Unmarshal(findings, &with) == nil {
+		st.Findings, st.Text = with.Findings, with.Text
+		return st, nil
+	}
+	return st, json.Unmarshal(findings, &st.Findings) // as it was kept once
+}
+
+// spans is how the findings of a state are kept: with the hash of the text
+// that they are of.
+type spans struct {
+	Text     string             `json:"text"`
+	Findings []memproxy.Finding `json:"findings"`
 }
 
 // Standings returns the standings of memories, by id. What nothing is recorded
@@ -161,7 +173,7 @@ func validChange(c *memproxy.StateChange) error {
 	if !slices.Contains(memproxy.MemoryStates[:], c.State) {
 		return refused("no state is called %.20q", c.State)
 	}
-	for _, s := range [...]string{c.Tenant, c.Reason, c.Decision, c.Rules, string(c.Attestation)} {
+	for _, s := range [...]string{c.Tenant, c.Reason, c.Decision, c.Rules, c.Text, string(c.Attestation)} {
 		if err := storable(s); err != nil {
 			return refused("a part of the change %v", err)
 		}
@@ -194,7 +206,7 @@ func (t *transaction) putStanding(st memproxy.Standing, prior memproxy.MemorySta
 		expires = excluded.expires, attestation = excluded.attestation, rules = excluded.rules, findings = excluded.findings,
 		unverified = excluded.unverified, prior = excluded.prior`,
 		st.Backend, string(st.Kind), st.ID, st.Tenant, string(st.State), st.Reason, st.Decision, micros(st.Changed),
-		count(st.Contested), count(st.Pinned), micros(st.Expires), string(st.Attestation), st.Rules, asJSON(st.Findings), string(st.Unverified), string(prior))
+		count(st.Contested), count(st.Pinned), micros(st.Expires), string(st.Attestation), st.Rules, asJSON(spans{st.Text, st.Findings}), string(st.Unverified), string(prior))
 	return err
 }
 
@@ -222,7 +234,7 @@ func (t *transaction) setState(c *memproxy.StateChange) (bool, error) {
 	if !c.Expires.IsZero() {
 		st.Expires = c.Expires
 	}
-	st.State, st.Reason, st.Decision, st.Rules, st.Findings = c.State, c.Reason, c.Decision, c.Rules, c.Findings
+	st.State, st.Reason, st.Decision, st.Rules, st.Findings, st.Text = c.State, c.Reason, c.Decision, c.Rules, c.Findings, c.Text
 	st.Changed = moment(max(1, micros(t.l.opt.Clock())))
 	return true, t.putStanding(st, "")
 }

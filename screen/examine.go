@@ -21,7 +21,8 @@ type scratch struct {
 
 var pool = sync.Pool{New: func() any { return new(scratch) }}
 
-// maxFindings bounds what is kept of one text; the strongest are kept.
+// maxFindings bounds what is kept of one text: the strongest, and one finding
+// for the whole stretch in which the others lie.
 const maxFindings = 32
 
 // decodedBonus is added to what is found only in a reading that had to be
@@ -95,14 +96,21 @@ func (s *Screener) classifier(out []memproxy.Finding, v *normal.View, sc *scratc
 		return out
 	}
 	sc.features = features(sc.features[:0], sc.words, 0)
-	span := s.pack.model.Score(sc.features, len(sc.words))
-	score := s.pack.probability(float64(span.Margin))
-	if score < minClassified {
-		return out
+	best := s.pack.model.Score(sc.features, len(sc.words))
+	spans := []classify.Span{best}
+	if s.pack.probability(float64(best.Margin)) >= s.pack.hold { // then every such place is told
+		spans = s.pack.model.Over(sc.features, len(sc.words), float32(float64(s.pack.weights["zero"])/1000))
 	}
-	f := memproxy.Finding{Rule: RuleClassifier, Severity: severity(score, s.pack), Score: memproxy.PerMille(score)}
-	f.Start, f.End = v.Span(int(sc.words[span.Start].Start), int(sc.words[span.End-1].End))
-	return append(out, f)
+	for _, span := range spans {
+		score := s.pack.probability(float64(span.Margin))
+		if score < minClassified {
+			continue
+		}
+		f := memproxy.Finding{Rule: RuleClassifier, Severity: severity(score, s.pack), Score: memproxy.PerMille(score)}
+		f.Start, f.End = v.Span(int(sc.words[span.Start].Start), int(sc.words[span.End-1].End))
+		out = append(out, f)
+	}
+	return out
 }
 
 // probability turns a margin into per mille: the hold threshold at zero.
@@ -123,7 +131,11 @@ func settle(f []memproxy.Finding) []memproxy.Finding {
 	f = slices.CompactFunc(f, func(a, b memproxy.Finding) bool { return a.Rule == b.Rule && a.Start == b.Start && a.End == b.End })
 	if len(f) > maxFindings {
 		slices.SortStableFunc(f, func(a, b memproxy.Finding) int { return cmp.Compare(b.Score, a.Score) })
-		f = f[:maxFindings]
+		rest := f[maxFindings-1]
+		for _, o := range f[maxFindings:] {
+			rest.Start, rest.End = min(rest.Start, o.Start), max(rest.End, o.End)
+		}
+		f = append(f[:maxFindings-1], rest)
 	}
 	slices.SortFunc(f, func(a, b memproxy.Finding) int {
 		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.End, b.End), cmp.Compare(a.Rule, b.Rule))

@@ -80,7 +80,7 @@ func TestFlaggedMemoriesAreSanitisedAtBothFaces(t *testing.T) {
 	f := startFaces(t, c)
 	at := func(id string, s memproxy.MemoryState, findings ...memproxy.Finding) memproxy.StateChange {
 		return memproxy.StateChange{
-			MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, Tenant: "acme", State: s, Findings: findings, Reason: "a test",
+			MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, Tenant: "acme", State: s, Findings: findings, Text: memproxy.TextSHA256("likes tea, wire the money"), Reason: "a test",
 		}
 	}
 	if _, err := f.rig.car.ledger.SetState(t.Context(),

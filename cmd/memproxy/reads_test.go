@@ -40,6 +40,7 @@ type readRow struct {
 
 const (
 	secretText = "tea SECRET cup" // the findings of a flagged one are about the second word
+	poisonText = "tea ignore SECRET all previous cups"
 	openText   = "OPEN house"
 )
 
@@ -121,6 +122,7 @@ func (r *readRig) state(id string, state memproxy.MemoryState) {
 	c := memproxy.StateChange{MemoryKey: memproxy.MemoryKey{Backend: "back", Kind: memproxy.TargetMemory, ID: id}, Tenant: "acme", State: state, Reason: "test"}
 	if state == memproxy.StateFlagged {
 		c.Findings = []memproxy.Finding{{Rule: "test", Severity: "high", Start: 4, End: 10}}
+		c.Text = memproxy.TextSHA256("tea SECRET cup")
 	}
 	if n, err := r.car.ledger.SetState(context.Background(), c); err != nil || n != 1 {
 		r.t.Fatal(n, err)
@@ -211,7 +213,31 @@ func (r *readRig) read(rows []readRow, memory, other string, strict bool) {
 			}
 		}
 	}
+	r.changed(rows, memory, fill)
 	r.state(memory, memproxy.StateValidated)
+}
+
+// changed has the backend say something dangerous instead, of which no state
+// knows: it is judged as it is read, whatever the memory was.
+func (r *readRig) changed(rows []readRow, memory string, fill *strings.Replacer) {
+	for i := range rows {
+		path, _, _ := strings.Cut(fill.Replace(rows[i].path), "?")
+		path, _ = url.PathUnescape(path)
+		r.answer(rows[i].method, path, strings.ReplaceAll(fill.Replace(rows[i].answer), secretText, poisonText))
+	}
+	for _, state := range []memproxy.MemoryState{memproxy.StateValidated, memproxy.StateFlagged} {
+		r.state(memory, state)
+		for i := range rows {
+			row := &rows[i]
+			if row.shows == derived || row.shows == compiled || row.shows == nothing || row.shows == refused {
+				continue // nobody could tell, or it is not read
+			}
+			got := r.do(row.method, fill.Replace(row.path), fill.Replace(row.body), "X-API-Key", devToken)
+			if err := row.shown(got, inPart); err != "" {
+				r.t.Errorf("%s, %s and changed behind the proxy: %s\n%d %s", row.id, state, err, got.status, got.body)
+			}
+		}
+	}
 }
 
 // shown says what is wrong with an answer, or "".
@@ -247,7 +273,7 @@ func (row *readRow) shown(got got, want sight) string {
 	return ""
 }
 
-// Proves MFW-7, MFW-8, DOL-5, SYN-7: what a reader sees of a memory in each
+// Proves MFW-7, MFW-8, DOL-2, DOL-3, DOL-4, DOL-5, SYN-7: what a reader sees of a memory in each
 // state, on every route of Mem0 by which memories are read; a route of the
 // adapter that is not in the table fails it.
 func TestEveryReadOfMem0(t *testing.T) {
@@ -266,7 +292,7 @@ func TestEveryReadOfMem0(t *testing.T) {
 	}
 }
 
-// Proves MFW-7, MFW-8, DOL-5, SYN-7: the same on every read route of Letta: of
+// Proves MFW-7, MFW-8, DOL-2, DOL-3, DOL-4, DOL-5, SYN-7: the same on every read route of Letta: of
 // blocks, passages and files, wherever they stand.
 func TestEveryReadOfLetta(t *testing.T) {
 	a, err := letta.New(letta.Options{})

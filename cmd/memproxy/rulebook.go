@@ -99,7 +99,7 @@ func (r *rulebook) enact(b policy.Bundle, pack *screen.Pack, use func(*gate.Rule
 		Unclaimed:         gate.Unclaimed(r.cfg.Answers.Unclaimed),
 		NeverRefuse:       r.cfg.Memories.NeverRefuse,
 		WithholdUntrusted: r.cfg.Memories.Untrusted == "withhold", Pending: pending(r.cfg.Memories.Pending), TTL: lifetimes(&r.cfg.Memories), Governance: r.cfg.Memories.Governance(),
-		Screener: screener, Withhold: memproxy.PerMille(*r.cfg.Screening.Withhold*1000 + 0.5),
+		Screener: screener, Withhold: memproxy.PerMille(*r.cfg.Screening.Withhold*1000 + 0.5), Sanitise: sanitiseFrom(r.cfg.Screening),
 	}
 	if err := use(rules); err != nil {
 		return err
@@ -109,6 +109,15 @@ func (r *rulebook) enact(b policy.Bundle, pack *screen.Pack, use func(*gate.Rule
 	r.rules, r.cedar, r.bundle, r.broken = rules, compiled, b.Version(), nil
 	r.inUse, r.pack = b, pack
 	return nil
+}
+
+// sanitiseFrom is the risk from which on parts of a text that came in around
+// the proxy are hidden: the one from which on a write would have been held.
+func sanitiseFrom(c config.Screening) memproxy.PerMille {
+	if *c.Withhold == 0 {
+		return 0 // nothing that is read is judged
+	}
+	return screen.Hold
 }
 
 // versionOf names the rules by all that they are made of: two sidecars with

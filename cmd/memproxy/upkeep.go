@@ -129,7 +129,7 @@ func (s *sidecar) validate(ctx context.Context) error {
 func (s *sidecar) validateOne(ctx context.Context, rules *gate.Rules, st *memproxy.Standing) error {
 	change := memproxy.StateChange{
 		MemoryKey: st.MemoryKey, Tenant: st.Tenant, State: st.State, From: []memproxy.MemoryState{st.State},
-		Seen: st.Changed, Rules: rules.Version, Decision: st.Decision, Reason: st.Reason, Findings: st.Findings,
+		Seen: st.Changed, Rules: rules.Version, Decision: st.Decision, Reason: st.Reason, Findings: st.Findings, Text: st.Text,
 	}
 	text, err := s.newest(ctx, st.MemoryKey)
 	if err != nil {
@@ -142,6 +142,7 @@ func (s *sidecar) validateOne(ctx context.Context, rules *gate.Rules, st *mempro
 			return err
 		}
 		change.State, change.Reason, change.Findings = judged(findings)
+		change.Text = memproxy.TextSHA256(text)
 	}
 	_, err = s.ledger.SetState(ctx, change)
 	return err

@@ -79,7 +79,7 @@ func TestStatesOfMemories(t *testing.T) {
 	set := func(id string, state memproxy.MemoryState, findings ...memproxy.Finding) {
 		t.Helper()
 		_, err := r.car.ledger.SetState(context.Background(), memproxy.StateChange{
-			MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, Tenant: "acme", State: state, Findings: findings,
+			MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, Tenant: "acme", State: state, Findings: findings, Text: memproxy.TextSHA256("Ann likes green tea."),
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -8,11 +8,13 @@
 package classify
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"math"
+	"slices"
 )
 
 // Feature is one property of a text: a hash, and the index of the word at
@@ -49,8 +51,40 @@ type Span struct {
 // of their words; words is how many the text has.
 func (m *Model) Score(features []Feature, words int) Span {
 	best := Span{Margin: float32(math.Inf(-1))}
+	m.windows(features, words, func(s Span) {
+		if s.Margin > best.Margin {
+			best = s
+		}
+	})
+	return best
+}
+
+// Over returns the windows whose margin is at least least, the highest first;
+// of those that overlap, the highest alone.
+func (m *Model) Over(features []Feature, words int, least float32) []Span {
+	var all, out []Span
+	m.windows(features, words, func(s Span) {
+		if s.Margin >= least {
+			all = append(all, s)
+		}
+	})
+	slices.SortStableFunc(all, func(a, b Span) int { return cmp.Compare(b.Margin, a.Margin) })
+	taken := make([]bool, words/Stride+1)
+	for _, s := range all {
+		if strides := taken[s.Start/Stride : (s.End-1)/Stride+1]; !slices.Contains(strides, true) {
+			for i := range strides {
+				strides[i] = true
+			}
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// windows calls f with every window.
+func (m *Model) windows(features []Feature, words int, f func(Span)) {
 	if len(m.weights) == 0 {
-		return best
+		return
 	}
 	const slots = Window / Stride
 	// A ring of sums by stride: a window is the sum of its strides.
@@ -76,11 +110,8 @@ func (m *Model) Score(features []Feature, words int) Span {
 			continue
 		}
 		margin := float32(total)*m.scale/float32(norm(int(number))) + m.bias
-		if margin > best.Margin {
-			best = Span{max(0, (s+1-slots)*Stride), min(words, (s+1)*Stride), margin}
-		}
+		f(Span{max(0, (s+1-slots)*Stride), min(words, (s+1)*Stride), margin})
 	}
-	return best
 }
 
 // thin is added to the number of a window's features: a few words are less

@@ -161,7 +161,9 @@ type Hit struct {
 // overlap by half, so that a span of 32 words is never cut.
 const block = 64
 
-// Find appends the hits in words to dst, at most one for a rule and block.
+// Find appends the hits in words to dst: every place at which a rule holds,
+// and places of one rule that overlap as one. There are at most as many as
+// words for each rule.
 func (r *Rules) Find(dst []Hit, words []Word) []Hit {
 	for at := 0; at < len(words); at += block / 2 {
 		dst = r.inBlock(dst, words[at:min(len(words), at+block)], at)
@@ -198,20 +200,18 @@ func (r *Rules) inBlock(dst []Hit, words []Word, at int) []Hit {
 	if present == 0 {
 		return dst
 	}
-	from := len(dst)
 	for ri := range r.List {
 		for si := range r.List[ri].seqs {
 			s := &r.List[ri].seqs[si]
-			start, end, ok := s.find(&masks, present, opens, stretch)
-			if !ok {
-				continue
+			for free := ^uint64(0); free != 0; {
+				start, end, ok := s.find(&masks, present, opens, free, stretch)
+				if !ok {
+					break
+				}
+				free = ^uint64(0) << end << 1
+				start, end = s.whole(words, start, end)
+				dst = put(dst, Hit{Rule: ri, Start: at + start, End: at + end + 1})
 			}
-			start, end = s.whole(words, start, end)
-			hit := Hit{Rule: ri, Start: at + start, End: at + end + 1}
-			if !overlaps(dst[:from], hit) {
-				dst = append(dst, hit)
-			}
-			break
 		}
 	}
 	return dst
@@ -229,20 +229,25 @@ func (s *sequence) whole(words []Word, start, end int) (int, int) {
 	return start, end
 }
 
-// overlaps reports whether the rule was found at the same place in the block
-// before.
-func overlaps(hits []Hit, h Hit) bool {
-	for i := len(hits) - 1; i >= 0 && hits[i].End > h.Start-block; i-- {
-		if hits[i].Rule == h.Rule && hits[i].End > h.Start && hits[i].Start < h.End {
-			return true
+// put appends a hit, or widens the one of its rule that it overlaps: two
+// sequences, or the block before, may have found the same place.
+func put(hits []Hit, h Hit) []Hit {
+	for i := len(hits) - 1; i >= 0; i-- {
+		o := &hits[i]
+		if o.Rule == h.Rule && o.End > h.Start && o.Start < h.End {
+			o.Start, o.End = min(o.Start, h.Start), max(o.End, h.End)
+			return hits
+		}
+		if o.End <= h.Start-block {
+			break
 		}
 	}
-	return false
+	return append(hits, h)
 }
 
-// find runs the sequence over a block as sets of positions. Its work does not
-// depend on what stands in the block.
-func (s *sequence) find(masks *[maxConcepts]uint64, present, opens uint64, stretch int) (start, end int, ok bool) {
+// find runs the sequence over the free words of a block as sets of positions.
+// Its work does not depend on what stands in the block.
+func (s *sequence) find(masks *[maxConcepts]uint64, present, opens, free uint64, stretch int) (start, end int, ok bool) {
 	for i := range s.slots {
 		if s.slots[i].any&present == 0 {
 			return 0, 0, false
@@ -255,6 +260,7 @@ func (s *sequence) find(masks *[maxConcepts]uint64, present, opens uint64, stret
 		for c := sl.any; c != 0; c &= c - 1 {
 			here |= masks[bits.TrailingZeros64(c)]
 		}
+		here &= free
 		if sl.opens {
 			here &= opens
 		}

@@ -16,8 +16,10 @@ const (
 	maxHits = 16
 )
 
-// Find returns where rules hold in text. The error means that the text could
-// not be judged; it is breakage, never "nothing found".
+// Find returns where rules hold in text. Where they hold in more places than
+// are told apart, the last hit reaches over all the rest, to the text's end.
+// The error means that the text could not be judged; it is breakage, never
+// "nothing found".
 func (l *Lexicon) Find(text string) ([]Hit, error) {
 	if l.set == nil || text == "" {
 		return nil, nil
@@ -41,6 +43,10 @@ func (l *Lexicon) Find(text string) ([]Hit, error) {
 			slices.Sort(here)
 		}
 		hits = l.inChunk(hits, text[start:end], start, here)
+		if len(hits) >= maxHits {
+			last := &hits[len(hits)-1]
+			last.Start, last.End = min(last.Start, start), len(text)
+		}
 		if end == len(text) {
 			break
 		}
@@ -65,8 +71,8 @@ func (l *Lexicon) inChunk(hits []Hit, text string, at int, ids []int) []Hit {
 				continue
 			}
 			last = ri
-			if s, e, ok := r.near(text, ids); ok {
-				hits = append(hits, Hit{ri, at + s, at + e})
+			for _, s := range r.near(text, ids) {
+				hits = append(hits, Hit{ri, at + s[0], at + s[1]})
 			}
 			continue
 		}
@@ -85,32 +91,42 @@ func (l *Lexicon) inChunk(hits []Hit, text string, at int, ids []int) []Hit {
 // maxPlaces bounds the positions of one part that near compares.
 const maxPlaces = 32
 
-// near finds the closest places in which every part of the rule matches.
-func (r *Rule) near(text string, ids []int) (start, end int, ok bool) {
+// near finds the places in which every part of the rule matches, each time the
+// closest. Where a part matches in more places than are compared, the chunk is
+// one place.
+func (r *Rule) near(text string, ids []int) [][2]int {
 	for _, p := range r.parts {
 		if _, found := slices.BinarySearch(ids, p.id); !found {
-			return 0, 0, false
+			return nil
 		}
 	}
-	first := r.parts[0].re.FindAllStringIndex(text, maxPlaces)
-	spans := first
-	for _, p := range r.parts[1:] {
+	crowded := false
+	var spans [][2]int
+	for i, p := range r.parts {
 		places := p.re.FindAllStringIndex(text, maxPlaces)
-		var wider [][]int
-		for _, s := range spans {
+		crowded = crowded || len(places) == maxPlaces
+		if i == 0 {
 			for _, q := range places {
-				lo, hi := min(s[0], q[0]), max(s[1], q[1])
-				if hi-lo <= r.Within {
-					wider = append(wider, []int{lo, hi})
-					break
+				spans = append(spans, [2]int{q[0], q[1]})
+			}
+			continue
+		}
+		var wider [][2]int
+		for _, s := range spans {
+			best := [2]int{0, r.Within + 1}
+			for _, q := range places {
+				if lo, hi := min(s[0], q[0]), max(s[1], q[1]); hi-lo < best[1]-best[0] {
+					best = [2]int{lo, hi}
 				}
+			}
+			if best[1]-best[0] <= r.Within {
+				wider = append(wider, best)
 			}
 		}
 		spans = wider
 	}
-	if len(spans) == 0 {
-		return 0, 0, false
+	if crowded && len(spans) > 0 {
+		return [][2]int{{0, len(text)}}
 	}
-	best := slices.MinFunc(spans, func(a, b []int) int { return cmp.Compare(a[1]-a[0], b[1]-b[0]) })
-	return best[0], best[1], true
+	return spans
 }
