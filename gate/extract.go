@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/memproxy/memproxy"
 )
@@ -35,8 +37,9 @@ type Sender interface {
 var errUndo = errors.New("the backend did not take it back")
 
 // extracted looks at what the backend's model made of a write. What is worse
-// than the write itself, and over the threshold, is taken back; the answer
-// does not show it. Both hashes stand in one record.
+// than the write itself, and would have been refused or held as a write, is
+// taken back and kept for review; the answer does not show it. Both hashes
+// stand in one record.
 func (ret *returning) extracted(ctx context.Context, memories []memproxy.Memory) error {
 	extractor, ok := ret.call.Backend.Adapter.(Extractor)
 	if !ok || ret.op.Kind != memproxy.Learn {
@@ -47,25 +50,63 @@ func (ret *returning) extracted(ctx context.Context, memories []memproxy.Memory)
 		return nil
 	}
 	ret.usurped(ctx, extractor, memories)
-	risks, err := ret.risks(ctx, memories)
-	if err != nil {
-		return err
-	}
-	var input memproxy.PerMille
-	for i := range ret.findings {
-		input = max(input, ret.findings[i].Score)
-	}
-	for i := range memories {
-		m := &memories[i]
-		if risks[i] < ret.rules.Withhold || risks[i] <= input || m.Event == eventNone || m.Event == eventDelete {
-			continue
+	if ret.rules.Withhold > 0 {
+		found, err := ret.judge(ctx, memories)
+		if err != nil {
+			return err
 		}
-		why := memproxy.Reason{Code: memproxy.ScreenExtracted}
-		ret.reasons = append(ret.reasons, ret.retract(ctx, extractor, m, why))
-		ret.keepExtracted(ctx, *m, why)
+		for i := range memories {
+			m := &memories[i]
+			if m.Drop || m.Event == eventNone || m.Event == eventDelete {
+				continue
+			}
+			worse, err := ret.worse(ctx, m, found[i])
+			if err != nil {
+				return err
+			}
+			if worse {
+				why := memproxy.Reason{Code: memproxy.ScreenExtracted}
+				ret.reasons = append(ret.reasons, ret.retract(ctx, extractor, m, why))
+				ret.keepExtracted(ctx, *m, why)
+			}
+		}
 	}
 	return ret.ruleOnInferred(ctx, extractor, memories)
 }
+
+// worse reports whether what a model made of a write is worse than the write:
+// whether it would have been stopped for what it says, had its caller written
+// it. The policy that ruled on the write is asked; and what would be left out
+// of every answer need not be kept whatever the policy.
+func (ret *returning) worse(ctx context.Context, m *memproxy.Memory, j judged) (bool, error) {
+	var input memproxy.PerMille
+	secret := false
+	for i := range ret.findings {
+		input = max(input, ret.findings[i].Score)
+		secret = secret || isSecret(ret.findings[i])
+	}
+	if leaks := !secret && slices.ContainsFunc(j.spans, isSecret); j.risk <= input && !leaks {
+		return false, nil
+	}
+	if j.risk > input && j.risk >= ret.rules.Withhold {
+		return true, nil
+	}
+	q := ret.inferredFact(m)
+	q.Operation.Items[0].Inferred, q.Operation.Items[0].Role = false, ""
+	for _, f := range j.spans {
+		f.Item = 0
+		q.Findings = append(q.Findings, f)
+	}
+	ruling, err := ret.rules.Policy.Rule(ctx, q)
+	if err != nil || !ruling.Verdict.Stops() {
+		return false, err
+	}
+	return slices.ContainsFunc(ruling.Reasons, func(why memproxy.Reason) bool { return strings.HasPrefix(string(why.Code), "screen.") }), nil
+}
+
+// isSecret reports whether a credential was found. It has no score: whether it
+// is kept is for the policy to say.
+func isSecret(f memproxy.Finding) bool { return strings.HasPrefix(f.Rule, "secret.") }
 
 // retract takes a memory back and out of the answer. The reason says what came
 // of it.

@@ -24,6 +24,9 @@ func (ret *returning) judge(ctx context.Context, memories []memproxy.Memory) (ma
 		return nil, nil
 	}
 	op := &memproxy.Operation{Kind: ret.op.Kind, Backend: ret.op.Backend, Route: ret.op.Route, Scope: ret.op.Scope}
+	if ret.op.Kind.Writes() { // it is judged as the write was
+		op.SourceClaim = ret.op.SourceClaim
+	}
 	type place struct {
 		memory int
 		beside bool

@@ -230,6 +230,62 @@ func TestExtractionsAreTakenBack(t *testing.T) {
 	}
 }
 
+// Proves EDGE-2: what a model made of a write is held to the rules for a write
+// that says it: what they would hold or refuse for what it says is taken back,
+// at their threshold and with its claimed source, and nothing else is.
+func TestExtractionsAreHeldToTheRulesForWrites(t *testing.T) {
+	at := func(code memproxy.ReasonCode, verdict memproxy.Verdict) policy {
+		return func(q memproxy.Question) (memproxy.Ruling, error) {
+			for _, f := range q.Findings {
+				if f.Score >= 400 && f.Item == 0 && q.Operation.SourceClaim == memproxy.SourceHostile || strings.HasPrefix(f.Rule, "secret.") {
+					return memproxy.Ruling{Verdict: verdict, Reasons: []memproxy.Reason{{Code: code}}}, nil
+				}
+			}
+			return memproxy.Ruling{}, nil
+		}
+	}
+	for name, tc := range map[string]struct {
+		input, made string
+		policy      policy
+		back        bool
+	}{
+		"it would be held":           {"a note", "evil", at(memproxy.ScreenRisk, memproxy.Hold), true},
+		"it would be refused":        {"a note", "evil", at(memproxy.ScreenRisk, memproxy.Deny), true},
+		"it would pass":              {"a note", "evil", allowAll, false},
+		"no worse than the write":    {"evil deed", "evil", at(memproxy.PolicyForbid, memproxy.Deny), false},
+		"for another reason":         {"a note", "evil", at(memproxy.PolicyForbid, memproxy.Deny), false},
+		"harmless":                   {"a note", "tea", at(memproxy.ScreenRisk, memproxy.Hold), false},
+		"a credential":               {"a note", "key", at(memproxy.ScreenSecret, memproxy.Deny), true},
+		"left out of answers anyhow": {"a note", "evil evil", allowAll, true},
+	} {
+		r, x, f, _ := screeningRig(t)
+		r.rules.Screener = leaky{}
+		x.memories = []memproxy.Memory{{Pointer: "/0", ID: "m1", Text: tc.made, Event: "ADD"}}
+		op := learn(tc.input)
+		op.SourceClaim = memproxy.SourceHostile
+		r.rules.Policy = policy(allowAll)
+		a := r.admitWith(op, f)
+		r.rules.Policy = tc.policy
+		got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")})
+		if back := len(f.sent) == 1; back != tc.back || (string(got.Body) == "") != tc.back {
+			t.Errorf("%s: sent %v, shown %q", name, f.sent, got.Body)
+		}
+	}
+}
+
+// leaky is a screener that finds keys as well, without a score.
+type leaky struct{ screener }
+
+func (s leaky) Screen(ctx context.Context, asked memproxy.Screening) ([]memproxy.Finding, error) {
+	out, err := s.screener.Screen(ctx, asked)
+	for i, it := range asked.Operation.Items {
+		if strings.Contains(it.Text, "key") {
+			out = append(out, memproxy.Finding{Rule: "secret.key", Item: i, End: 3})
+		}
+	}
+	return out, err
+}
+
 // Proves EDGE-2: what is extracted after the answer is asked for and screened
 // as well.
 func TestLateExtractionsAreTakenBack(t *testing.T) {

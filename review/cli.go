@@ -29,7 +29,9 @@ const usage = `usage:
   memproxy holds    approve|reject -reason TEXT ID...
   memproxy holds    approve|reject -reason TEXT -similarity G -expect N [-tenant T] [-before TIME]
   memproxy holds    resolve -outcome done|approved|failed -reason TEXT ID
+  memproxy holds    pattern [-full] [-pointer P] ID PATTERN_001
   memproxy memory   history|trace -backend B [-kind K] ID
+  memproxy memory   pattern -backend B [-kind K] [-full] ID PATTERN_001
   memproxy memory   rollback -backend B (-version N | -sha256 HASH) [-newest HASH] -reason TEXT ID
   memproxy memory   pin -backend B [-version N] [-off] -reason TEXT ID
   memproxy memory   promote -backend B -reason TEXT ID
@@ -61,7 +63,7 @@ type flagValues struct {
 	json, full, off, all                           bool
 	state, tenant, backend, principal, session     string
 	similarity, cursor, reason, outcome, kind, sha string
-	newest                                         string
+	newest, pointer                                string
 	before                                         string
 	since                                          time.Duration
 	limit, expect                                  int
@@ -83,7 +85,9 @@ func verbs() map[string]verb {
 		"holds reject":     {"reason similarity expect tenant before", -1, holdsSettle("reject")},
 		"holds resolve":    {"outcome reason", 1, holdsResolve},
 		"memory history":   {"backend kind limit", 1, memoryHistoryCmd},
+		"holds pattern":    {"full pointer", 2, holdsPattern},
 		"memory trace":     {"backend kind", 1, memoryTraceCmd},
+		"memory pattern":   {"backend kind full", 2, memoryPatternCmd},
 		"memory rollback":  {"backend kind version sha256 newest reason", 1, memoryRollbackCmd},
 		"memory pin":       {"backend kind version off reason", 1, memoryPinCmd},
 		"memory promote":   {"backend kind reason", 1, memoryPromoteCmd},
@@ -171,6 +175,8 @@ func (f *flagValues) define(fs *flag.FlagSet, names []string) {
 			fs.StringVar(&f.sha, name, "", "hash of the text to go back to")
 		case "newest":
 			fs.StringVar(&f.newest, name, "", "hash of the text to go back from; nothing is done when it is another by now")
+		case "pointer":
+			fs.StringVar(&f.pointer, name, "", "which of several texts: its JSON pointer")
 		case "before":
 			fs.StringVar(&f.before, name, "", "when the group was listed, RFC 3339; now when left out")
 		case "since":

@@ -235,6 +235,29 @@ func (c *Client) Version(ctx context.Context, k memproxy.MemoryKey, number int64
 	return v, c.confirmed(ctx, append(path, strconv.FormatInt(number, 10)), q, &v)
 }
 
+// Pattern shows what a placeholder of a flagged memory stands for, with full
+// as it says. Name is PATTERN_001.
+func (c *Client) Pattern(ctx context.Context, k memproxy.MemoryKey, name string, full bool) (v PatternView, err error) {
+	path, q := memoryPath(k, "patterns")
+	if full {
+		q.Set("content", "full")
+	}
+	return v, c.confirmed(ctx, append(path, name), q, &v)
+}
+
+// HoldPattern shows what a placeholder of a held write stands for, with full as
+// it says. Pointer is which of its texts; "" where it has one.
+func (c *Client) HoldPattern(ctx context.Context, id, pointer, name string, full bool) (v PatternView, err error) {
+	q := url.Values{}
+	if full {
+		q.Set("content", "full")
+	}
+	if pointer != "" {
+		q.Set("pointer", pointer)
+	}
+	return v, c.confirmed(ctx, []string{"holds", id, "patterns", name}, q, &v)
+}
+
 // Trace tells everything that is known of a memory.
 func (c *Client) Trace(ctx context.Context, k memproxy.MemoryKey) (t TraceAnswer, err error) {
 	path, q := memoryPath(k, "trace")
