@@ -2,6 +2,8 @@ package gate
 
 import (
 	"strconv"
+	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/memproxy/memproxy"
@@ -65,6 +67,23 @@ func tooMuch(op *memproxy.Operation) string {
 		}
 	}
 	return ""
+}
+
+// trimmed is where a claim names somebody in a way that backends cut down to
+// another name: with spaces, marks of invisible width or control characters at
+// an end. The Mem0 server takes such spaces off before it reads or stores, and
+// would find the owner whose name is left.
+func trimmed(op *memproxy.Operation) *memproxy.Malformed {
+	cut := func(r rune) bool { return unicode.IsSpace(r) || unicode.In(r, unicode.Z, unicode.Cc, unicode.Cf) }
+	for i := range op.Claims {
+		c := &op.Claims[i]
+		for _, v := range c.Values {
+			if c.Op != memproxy.ClaimUnclear && strings.TrimFunc(v, cut) != v {
+				return &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: StatusBadRequest, Pointer: c.Pointer, Detail: "a name begins or ends with a character that servers cut off"}
+			}
+		}
+	}
+	return nil
 }
 
 // boundReasons cuts sorted reasons down to a handful: the first of each code,

@@ -12,6 +12,28 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
+// Proves EDGE-3, EDGE-13: a name that backends cut down to another one is
+// refused in writes and reads, wherever it stands; spaces within a name, and
+// marks that scripts need there, are the name's.
+func TestNamesThatAreCutAreRefused(t *testing.T) {
+	for name, cut := range map[string]bool{
+		" ann": true, "ann ": true, "ann\u00a0": true, "\u3000ann": true, "ann\u2028": true, "\x1cann": true, "ann\u200b": true, "\ufeffann": true, "ann\n": true, "\t": true,
+		"ann": false, "ann of sales": false, "a\u200cb": false, "Å": false, "": false,
+	} {
+		for _, kind := range []memproxy.Kind{memproxy.Learn, memproxy.Recall, memproxy.Forget} {
+			for _, claim := range []memproxy.ClaimOp{memproxy.ClaimIs, memproxy.ClaimExclude} {
+				r := newRig(t, nil)
+				op := memproxy.Operation{Kind: kind, Claims: []memproxy.Claim{{Dim: memproxy.DimUser, Op: memproxy.ClaimIs, Values: []string{"bob"}, Pins: true}, {Dim: memproxy.DimUser, Op: claim, Values: []string{"x", name}, Pointer: "/user_id"}}}
+				a := r.gate.Admit(t.Context(), r.decodes(op))
+				refused := a.Reply != nil && a.Reply.Status == 400
+				if refused != cut {
+					t.Errorf("%q, %s, %v: %+v", name, kind, claim, a.Reply)
+				}
+			}
+		}
+	}
+}
+
 // refusalBound is what an answer and its record may come to together, in bytes.
 const refusalBound = 64<<10 - 2<<10 // the rest is the log line: codes, and headers
 

@@ -112,6 +112,10 @@ func decode(_ context.Context, r *run) error {
 		r.refuse(StatusTooLarge, memproxy.Reason{Code: memproxy.PayloadTooMany, Detail: "the request names " + much})
 		return nil
 	}
+	if flaw := trimmed(op); flaw != nil {
+		r.malformed(flaw)
+		return nil
+	}
 	op.Backend = c.Backend.Name
 	r.op = op
 	r.reserved()
@@ -138,6 +142,10 @@ func passed(r *run) error {
 		if err != nil {
 			return err
 		}
+	}
+	if flaw := trimmed(op); flaw != nil {
+		r.malformed(flaw)
+		return nil
 	}
 	op.Backend = c.Backend.Name
 	r.op = op

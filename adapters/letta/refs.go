@@ -161,8 +161,8 @@ func (d *decoding) ownerRefs() {
 			continue
 		}
 		for _, v := range c.Values {
-			switch {
-			case KindOf(v) != "":
+			switch kind := KindOf(v); {
+			case kind != "" && kind != TargetLabel: // a label stands in paths only, here it is a strange name
 				d.ref(memproxy.TargetMemory, v, c.Pointer)
 			case !strings.Contains(c.Pointer, "identifier_key"):
 				d.ref(memproxy.TargetEntity, memproxy.OwnerID(c.Dim, v), c.Pointer)

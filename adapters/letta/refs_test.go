@@ -3,6 +3,7 @@ package letta_test
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -210,5 +211,30 @@ func TestReferencesAreBounded(t *testing.T) {
 	var bad *memproxy.Malformed
 	if err := ask(5000); !errors.As(err, &bad) || bad.Status != 422 {
 		t.Errorf("5000 references: %v", err)
+	}
+}
+
+// Proves EDGE-13: what is named like a label of an agent's, where an agent is
+// named, is a strange name: the server is not asked for it.
+func TestLabelsAreNoAgents(t *testing.T) {
+	a, err := letta.New(letta.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, kind := range map[string]memproxy.TargetKind{
+		"agent-1":        memproxy.TargetMemory,
+		"agent-1/":       memproxy.TargetEntity,
+		"agent-1/human":  memproxy.TargetEntity,
+		"agent-1/../x/y": memproxy.TargetEntity,
+	} {
+		req := memproxy.Request{Method: "GET", Path: "/v1/runs/", EscapedPath: "/v1/runs/", Query: "agent_id=" + url.QueryEscape(id)}
+		rt, ok := a.Route(req)
+		if !ok {
+			t.Fatal("no route")
+		}
+		op, err := a.Decode(rt, req, nil)
+		if err != nil || len(op.Refs) != 1 || op.Refs[0].Kind != kind {
+			t.Errorf("%q: %+v, %v", id, op, err)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"mime"
 	"net/url"
 	"strings"
+	"unicode"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
@@ -94,11 +95,34 @@ func (d *decoding) target(v *jsondoc.Value, kind memproxy.TargetKind, ptr string
 	if v.Kind != jsondoc.String || id == "" {
 		return bad(memproxy.PayloadMalformed, 422, ptr, "an id must be a string")
 	}
-	if id == "." || id == ".." || strings.Contains(id, "/") || strings.ContainsFunc(id, routetable.Unfit) {
+	if respelled(id) || id == "." || id == ".." || strings.Contains(id, "/") || strings.ContainsFunc(id, routetable.Unfit) {
 		return bad(memproxy.PayloadPath, 422, ptr, "this cannot be an id")
 	}
 	d.op.Targets, d.op.TargetKind = append(d.op.Targets, id), kind
 	return nil
+}
+
+// respelled reports whether an id is a UUID otherwise than the server writes
+// it: without dashes, in braces, as a URN, in capitals. The server takes all of
+// them for the same memory, and the ledger knows one. What counts is what
+// Python's uuid.UUID reads, with the digits that its int reads.
+func respelled(id string) bool {
+	bare := strings.Trim(strings.NewReplacer("urn:", "", "uuid:", "").Replace(id), "{}")
+	dashed := len(id) == 36 && id[8] == '-' && id[13] == '-' && id[18] == '-' && id[23] == '-'
+	n, plain := 0, true
+	for _, r := range bare {
+		switch {
+		case r == '-':
+			continue
+		case r >= '0' && r <= '9', r >= 'a' && r <= 'f':
+		case r >= 'A' && r <= 'F', strings.ContainsRune("_+xX", r), unicode.IsSpace(r), unicode.IsDigit(r):
+			plain = false
+		default:
+			return false
+		}
+		n++
+	}
+	return n == 32 && !(plain && dashed && bare == id)
 }
 
 // targetJob is the platform's work on a profile. Nobody but the platform knows
@@ -109,6 +133,9 @@ const targetJob memproxy.TargetKind = "job"
 func (d *decoding) path(params map[string]string) error {
 	op := d.op
 	if id, ok := params["id"]; ok {
+		if respelled(id) {
+			return bad(memproxy.PayloadPath, 422, "path:id", "this cannot be an id")
+		}
 		op.Targets, op.TargetKind = []string{id}, memproxy.TargetMemory
 		if d.row.shape == event {
 			op.TargetKind = memproxy.TargetEvent

@@ -1,0 +1,48 @@
+package mem0_test
+
+import (
+	"errors"
+	"net/url"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/mem0"
+)
+
+// Proves EDGE-3, EDGE-13: an id has one spelling, in paths and in bodies: the
+// server takes others for the same memory, and the ledger would know nothing of
+// it. What is no UUID is nobody's business here.
+func TestIDsHaveOneSpelling(t *testing.T) {
+	a, err := mem0.New(mem0.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, other := range map[string]bool{
+		"d2101fa1-594d-472a-a391-672a5f926b71": false, "m1": false, "a-much-longer-name-of-some-memory-there": false, "d2101fa1": false,
+		"d2101fa1594d472aa391672a5f926b71": true, "{d2101fa1-594d-472a-a391-672a5f926b71}": true, "urn:uuid:d2101fa1-594d-472a-a391-672a5f926b71": true,
+		"D2101FA1-594D-472A-A391-672A5F926B71": true, "d2101fa15-94d-472a-a391-672a5f926b71": true,
+		"0x101fa1594d472aa391672a5f926b71": true, "0_101fa1594d472aa391672a5f926b71": true, "\u0660" + "2101fa1594d472aa391672a5f926b71": true, "-d2101fa1594d472aa391672a5f926b71": true,
+	} {
+		for at, c := range map[string]struct{ method, path, body string }{
+			"get":    {"GET", "/memories/" + url.PathEscape(id), ""},
+			"get v1": {"GET", "/v1/memories/" + url.PathEscape(id) + "/", ""},
+			"delete": {"DELETE", "/memories/" + url.PathEscape(id), ""},
+			"batch":  {"PUT", "/v1/batch/", `{"memories":[{"memory_id":"` + id + `","text":"x"}]}`},
+			"export": {"POST", "/v1/exports/get/", `{"user_id":"u","memory_export_id":"` + id + `"}`},
+		} {
+			req := memproxy.Request{Method: c.method, Path: c.path, EscapedPath: c.path, Header: memproxy.Header{"Content-Type": {"application/json"}}}
+			rt, ok := a.Route(req)
+			if !ok {
+				if !other {
+					t.Errorf("%s %q: no route", at, id)
+				}
+				continue
+			}
+			_, err := a.Decode(rt, req, []byte(c.body))
+			var bad *memproxy.Malformed
+			if refused := errors.As(err, &bad) && bad.Code == memproxy.PayloadPath; refused != other {
+				t.Errorf("%s %q: %v", at, id, err)
+			}
+		}
+	}
+}
