@@ -74,6 +74,11 @@ type Resumption struct {
 	Within string
 	// After is the number of the last event that the caller has.
 	After int64
+	// Anywhere is set where the backend goes by a name of its callers' making
+	// alone, wherever the run with such a stream took place.
+	Anywhere bool
+	// Starts is set where a run begins if there is no such stream.
+	Starts bool
 }
 
 // A ToolCall is a tool call of a running agent that waits for a ruling.

@@ -121,6 +121,8 @@ type Admission struct {
 	watched bool
 	// leftovers are what no row claims of the answers so far.
 	leftovers leftovers
+	// sources are the runs that a stream told of.
+	sources sources
 	// edits are what a tool call that it makes in an agent's place may change.
 	edits *SelfEdits
 }

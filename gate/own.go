@@ -271,7 +271,7 @@ func (r *run) selfAnswered(id string) bool {
 }
 
 // unlimited reports whether the principal may see everything there is.
-func (r *run) unlimited() bool {
-	p := &r.Principal
-	return p.ActsAs.All && p.Users.All && p.Apps.All && p.Runs.All && r.rules.Unattributed == UnattributedVisible
+func (a *Admission) unlimited() bool {
+	p := &a.Principal
+	return p.ActsAs.All && p.Users.All && p.Apps.All && p.Runs.All && a.rules.Unattributed == UnattributedVisible
 }

@@ -103,8 +103,11 @@ func (g *Gate) Piece(ctx context.Context, a *Admission, reply memproxy.Reply) me
 }
 
 // Event prunes one event of a stream. What comes back is to be sent on; it may
-// be nothing.
+// be nothing, as it is of a run that the caller may not see.
 func (g *Gate) Event(ctx context.Context, a *Admission, event []byte) []byte {
+	if !g.traced(ctx, a, event) {
+		return nil
+	}
 	pruner, ok := a.call.Backend.Adapter.(Pruner)
 	if !ok || !a.Inspect {
 		return event

@@ -348,6 +348,7 @@ func kindOf(m *memproxy.Memory) memproxy.TargetKind {
 func (g *Gate) outcome(ctx context.Context, ret *returning) {
 	ret.Memories = ret.shown
 	ret.tellUnclaimed(ctx)
+	ret.tellKept(ctx)
 	ev := ret.event
 	ev.Type, ev.Time = memproxy.EventOutcome, g.opt.Clock()
 	ev.Status, ev.Memories, ev.Filtered, ev.Cancelled = ret.status, ret.shown, ret.filtered, ret.cancelled

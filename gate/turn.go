@@ -28,6 +28,10 @@ type Chainer interface {
 	// Resume reports whether a request asks for the stream of a turn again.
 	Resume(route memproxy.Route, req memproxy.Request, body []byte) (memproxy.Resumption, bool)
 
+	// RunOf is the run that an event of a stream names, or "". Data is false
+	// for an event that tells nothing: a comment, the end.
+	RunOf(event []byte) (run string, data bool)
+
 	// Asks reports the runs that a request is about: one that is read, or
 	// those that are to be stopped.
 	Asks(route memproxy.Route, req memproxy.Request, body []byte) (runs []string, reads bool)
@@ -35,6 +39,49 @@ type Chainer interface {
 	// Merge makes one answer about run of the answers about each of a turn's
 	// runs, in their order. Over is false while the turn is under way.
 	Merge(route memproxy.Route, req memproxy.Request, run string, over bool, answers [][]byte) ([]byte, error)
+}
+
+// A Prober is a Turner some of whose requests run one tool outside of a run.
+// What that writes depends on which tool goes by the name.
+type Prober interface {
+	Turner
+	// Probe returns the agent whose tool a request runs, and the side request
+	// that tells what it is; false for other requests. Probed reads the answer:
+	// nil for a tool of which the request says what it does, ErrUngated for
+	// one that may write what nobody can say before.
+	Probe(route memproxy.Route, req memproxy.Request) (agent string, q memproxy.Request, ok bool)
+	Probed(route memproxy.Route, reply memproxy.Reply) error
+}
+
+// Probes returns the agent whose tool an admitted request runs, or "". Its
+// tools must not change between Probe and the request.
+func (a *Admission) Probes() string {
+	prober, ok := a.call.Backend.Adapter.(Prober)
+	if !ok || !a.enforced() {
+		return ""
+	}
+	agent, _, _ := prober.Probe(a.call.Route, a.call.Request)
+	return agent
+}
+
+// Probe asks the backend what an admitted request runs. It is ErrUngated for
+// what cannot be ruled on before; any other error is breakage.
+func (g *Gate) Probe(ctx context.Context, a *Admission) error {
+	if a.Probes() == "" {
+		return nil
+	}
+	if a.call.Backend.Fetch == nil {
+		return memproxy.ErrUngated
+	}
+	prober := a.call.Backend.Adapter.(Prober)
+	_, q, _ := prober.Probe(a.call.Route, a.call.Request)
+	ctx, cancel := context.WithTimeout(ctx, g.opt.FetchTimeout)
+	defer cancel()
+	reply, err := a.call.Backend.Fetch.Fetch(ctx, q)
+	if err != nil {
+		return err
+	}
+	return prober.Probed(a.call.Route, reply)
 }
 
 // asking are the steps of a tool call: who calls is known, and nothing is

@@ -62,6 +62,11 @@ func (p *Proxy) gated(w http.ResponseWriter, r *http.Request, req memproxy.Reque
 		p.resume(w, r, a, ch, after)
 		return a
 	}
+	if reply, refused := p.opt.Gate.Untraced(r.Context(), a); refused {
+		w.Header().Set(face.DecisionHeader, face.Decision(a.Shown()))
+		p.write(w, reply, nil)
+		return a
+	}
 	switch turn, err := p.turn(req, a, route); {
 	case errors.Is(err, memproxy.ErrUngated):
 		p.ungated(w, r, a)
@@ -69,6 +74,8 @@ func (p *Proxy) gated(w http.ResponseWriter, r *http.Request, req memproxy.Reque
 		p.abandon(w, r, a, err)
 	case turn != nil:
 		p.takeTurn(w, r, a, turn)
+	case a.Probes() != "":
+		p.probe(w, r, a, rest)
 	case p.rearms(a, route) != "":
 		p.rearm(w, r, a, p.rearms(a, route))
 	default:

@@ -74,6 +74,31 @@ func (p *Proxy) rearm(w http.ResponseWriter, r *http.Request, a *gate.Admission,
 	p.forward(w, r, a, nil)
 }
 
+// probe forwards a request that runs one of an agent's tools, when it is known
+// which: the agent's tools stay as they are meanwhile.
+func (p *Proxy) probe(w http.ResponseWriter, r *http.Request, a *gate.Admission, rest io.Reader) {
+	ctx, cancel := context.WithTimeout(r.Context(), p.opt.UpstreamTimeout)
+	defer cancel()
+	err := func() error {
+		unlock, err := p.turns.lock(ctx, "agent "+a.Probes(), shared)
+		if err != nil {
+			return err
+		}
+		defer unlock() // a watch takes the lock for itself
+		if err := p.opt.Gate.Probe(ctx, a); err != nil {
+			return err
+		}
+		p.forward(w, r, a, rest)
+		return nil
+	}()
+	switch {
+	case errors.Is(err, memproxy.ErrUngated):
+		p.ungated(w, r, a)
+	case err != nil:
+		p.abandon(w, r, a, err)
+	}
+}
+
 // takeTurn runs an agent, leg by leg, ruling on each gated tool call before
 // the backend runs it.
 func (p *Proxy) takeTurn(w http.ResponseWriter, r *http.Request, a *gate.Admission, turn memproxy.Turn) {

@@ -106,11 +106,14 @@ func asSDK(h memproxy.Header) memproxy.Header {
 }
 
 // Located implements the gate's locator. A passage or a file that is not among
-// what was looked through exists for all that is known, and is nobody's.
+// what was looked through exists for all that is known, and is nobody's; so
+// is a file for which the server breaks.
 func (a *Adapter) Located(rt memproxy.Route, target string, reply memproxy.Reply) (memproxy.Memory, error) {
 	switch {
 	case reply.Status == 404 || reply.Status == 422 || reply.Status == 400:
 		return memproxy.Memory{ID: target, Missing: true}, nil // an id that cannot be one is not there either
+	case reply.Status == 500 && KindOf(target) == TargetFile:
+		return memproxy.Memory{ID: target}, nil // what the V1 server (0.16.8) answers for a file that it does not have, in any folder
 	case reply.Status < 200 || reply.Status > 299:
 		return memproxy.Memory{}, fmt.Errorf("letta: the backend answered %d", reply.Status)
 	}

@@ -18,7 +18,8 @@ func (a *Adapter) Resume(rt memproxy.Route, _ memproxy.Request, body []byte) (me
 	case "letta.send_message", "letta.create_agent_message_stream", "letta.send_conversation_message":
 		agent, conversation := where(rt, body)
 		if name := turn.Again(agent, conversation, body); name != "" {
-			return memproxy.Resumption{Names: []string{name}}, true
+			// The server finds it by the messages' own ids, whoever sent those.
+			return memproxy.Resumption{Names: []string{name}, Anywhere: true, Starts: true}, true
 		}
 		return memproxy.Resumption{}, false
 	case "letta.retrieve_stream_for_run", "letta.retrieve_conversation_stream":
@@ -46,12 +47,31 @@ func (a *Adapter) Resume(rt memproxy.Route, _ memproxy.Request, body []byte) (me
 	case run != "":
 		q.Names = []string{run}
 	case otid != "":
-		q.Names = []string{turn.ByOtid(place, otid)}
+		q.Names, q.Anywhere = []string{turn.ByOtid(place, otid)}, true
 	default:
 		q.Names = []string{place}
 	}
 	q.Within = place
 	return q, true
+}
+
+// RunOf implements the gate's chainer.
+func (a *Adapter) RunOf(event []byte) (run string, data bool) {
+	var text []byte
+	for line := range bytes.Lines(event) {
+		if rest, ok := bytes.CutPrefix(bytes.TrimRight(line, "\r\n"), []byte("data:")); ok {
+			text = append(append(text, bytes.TrimPrefix(rest, []byte(" "))...), '\n')
+		}
+	}
+	text = bytes.TrimSpace(text)
+	if len(text) == 0 || string(text) == "[DONE]" {
+		return "", false
+	}
+	doc, err := jsondoc.Parse(text, 0)
+	if err != nil {
+		return "", true
+	}
+	return doc.Root.Get("run_id").Text(), true
 }
 
 // Asks implements the gate's chainer.

@@ -1,6 +1,7 @@
 package letta
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -22,20 +23,52 @@ func TestResume(t *testing.T) {
 		within string
 		after  int64
 		no     bool
+		how    string
 	}{
 		"run":             {route: "letta.retrieve_stream_for_run", params: map[string]string{"run_id": "run-1"}, body: `{"starting_after":7}`, names: []string{"run-1"}, after: 7},
 		"run, no body":    {route: "letta.retrieve_stream_for_run", params: map[string]string{"run_id": "run-1"}, names: []string{"run-1"}},
 		"conversation":    {route: "letta.retrieve_conversation_stream", params: map[string]string{"conversation_id": "conv-1"}, body: `{}`, names: []string{"in conv-1"}, within: "in conv-1"},
 		"run in the body": {route: "letta.retrieve_conversation_stream", params: map[string]string{"conversation_id": "conv-1"}, body: `{"run_id":"run-2"}`, names: []string{"run-2"}, within: "in conv-1"},
-		"own id":          {route: "letta.retrieve_conversation_stream", params: map[string]string{"conversation_id": "default"}, body: `{"agent_id":"agent-1","otid":"x"}`, names: []string{"in agent-1 otid x"}, within: "in agent-1"},
-		"same messages":   {route: "letta.send_message", params: map[string]string{"agent_id": "agent-1"}, body: `{"background":true,"messages":[{"otid":"b"},{"otid":"a"}]}`, names: []string{"in agent-1 otids a b"}},
+		"own id":          {route: "letta.retrieve_conversation_stream", params: map[string]string{"conversation_id": "default"}, body: `{"agent_id":"agent-1","otid":"x"}`, names: []string{"in agent-1 otid x"}, within: "in agent-1", how: "anywhere"},
+		"same messages":   {route: "letta.send_message", params: map[string]string{"agent_id": "agent-1"}, body: `{"background":true,"messages":[{"otid":"b"},{"otid":"a"}]}`, names: []string{"in agent-1 otids a b"}, how: "anywhere starts"},
 		"new messages":    {route: "letta.send_message", params: map[string]string{"agent_id": "agent-1"}, body: `{"background":true,"messages":[{"role":"user"}]}`, no: true},
 		"not background":  {route: "letta.send_message", params: map[string]string{"agent_id": "agent-1"}, body: `{"messages":[{"otid":"b"}]}`, no: true},
 		"another route":   {route: "letta.retrieve_run", params: map[string]string{"run_id": "run-1"}, no: true},
 	} {
 		q, ok := a.Resume(memproxy.Route{ID: tc.route, Params: tc.params}, memproxy.Request{}, []byte(tc.body))
+		how := ""
+		if q.Anywhere {
+			how = "anywhere"
+		}
+		if q.Starts {
+			how += " starts"
+		}
+		if how != tc.how {
+			t.Errorf("%s: %q, want %q", name, how, tc.how)
+		}
 		if ok == tc.no || !slices.Equal(q.Names, tc.names) || q.Within != tc.within || q.After != tc.after {
 			t.Errorf("%s: %+v, %v", name, q, ok)
+		}
+	}
+}
+
+// Proves EDGE-13: the run that an event of a stream is of.
+func TestRunOf(t *testing.T) {
+	a, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for event, want := range map[string]string{
+		"data: {\"run_id\":\"run-1\"}\n\n":                          "run-1 true",
+		"event: x\r\ndata:{\"run_id\":\r\ndata: \"run-1\"}\r\n\r\n": "run-1 true",
+		"data: {\"id\":1}\n\n":                                      " true",
+		"data: no JSON\n\n":                                         " true",
+		"data: [DONE]\n\n":                                          " false",
+		": a comment\n\n":                                           " false",
+	} {
+		run, data := a.RunOf([]byte(event))
+		if got := fmt.Sprint(run, " ", data); got != want {
+			t.Errorf("%q: %q, want %q", event, got, want)
 		}
 	}
 }

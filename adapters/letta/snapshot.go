@@ -16,7 +16,7 @@ import (
 func (a *Adapter) Watch(rt memproxy.Route, req memproxy.Request, body []byte) (memproxy.Watch, error) {
 	opt := compensate.Options{Prefix: prefixOf(req), Agent: rt.Params["agent_id"], Conversation: rt.Params["conversation_id"]}
 	switch rt.ID {
-	case "letta.send_message", "letta.create_agent_message_stream", "letta.create_voice_chat_completions":
+	case "letta.send_message", "letta.create_agent_message_stream", "letta.create_voice_chat_completions", "letta.run_tool_for_agent":
 	case "letta.create_agent_message_async":
 		opt.Background = true
 	case "letta.send_conversation_message":

@@ -1,12 +1,54 @@
 package letta
 
 import (
+	"errors"
+	"fmt"
+	"net/url"
 	"slices"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/letta/selfedit"
+	"github.com/memproxy/memproxy/adapters/letta/turn"
 )
+
+// Probe implements the gate's prober: a tool of an agent that is run from
+// outside is the one that the agent has by that name.
+func (a *Adapter) Probe(rt memproxy.Route, req memproxy.Request) (agent string, q memproxy.Request, ok bool) {
+	r := a.row(rt.ID)
+	if agent = rt.Params["agent_id"]; r == nil || r.shape != toolRun || agent == "" {
+		return "", q, false
+	}
+	return agent, memproxy.Request{
+		Method: "GET", EscapedPath: prefixOf(req) + "/agents/" + url.PathEscape(agent), Query: "include=agent.tools", Header: asSDK(req.Header), Base: req.Base,
+	}, true
+}
+
+// Probed implements the gate's prober. The decoder goes by the name; the
+// server by the tool, which may be somebody's own of the same name. A tool that
+// the agent does not have, the server does not run.
+func (a *Adapter) Probed(rt memproxy.Route, reply memproxy.Reply) error {
+	switch {
+	case reply.Status == 404 || reply.Status == 422 || reply.Status == 400:
+		return nil // no such agent
+	case reply.Status < 200 || reply.Status > 299:
+		return fmt.Errorf("letta: asked for the agent's tools, the server answers %d", reply.Status)
+	}
+	doc, err := jsondoc.Parse(reply.Body, 0)
+	if err != nil {
+		return err
+	}
+	tools := doc.Root.Get("tools")
+	if tools == nil || tools.Kind != jsondoc.Array {
+		return errors.New("letta: an agent without its tools")
+	}
+	for _, tool := range tools.Elems {
+		if name := tool.Get("name").Text(); name == rt.Params["tool_name"] && turn.Unseen(tool, memoryTool(name).kind != "") {
+			return memproxy.ErrUngated
+		}
+	}
+	return nil
+}
 
 // memTool is what a memory tool of the server does.
 type memTool struct {

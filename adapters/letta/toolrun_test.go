@@ -1,6 +1,7 @@
 package letta
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -51,6 +52,56 @@ func TestGatedToolsAreWritesWhenRunDirectly(t *testing.T) {
 		}
 		if !found {
 			t.Errorf("%s claims %+v, want %s", name, op.Claims, want)
+		}
+	}
+}
+
+// Proves EDGE-1, EDGE-16: a tool run from outside is the one that the agent has
+// by that name; the server's own are known by it, somebody's own are not.
+func TestProbe(t *testing.T) {
+	a, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(tool string) (memproxy.Route, memproxy.Request) {
+		req := memproxy.Request{Method: "POST", EscapedPath: "/latest/agents/agent-1/tools/" + tool + "/run", Header: memproxy.Header{"Content-Type": {"application/json"}}}
+		rt, ok := a.Route(req)
+		if !ok {
+			t.Fatalf("%s is no route", req.EscapedPath)
+		}
+		return rt, req
+	}
+	rt, req := at("notes")
+	agent, q, ok := a.Probe(rt, req)
+	if !ok || agent != "agent-1" || q.Method != "GET" || q.EscapedPath != "/latest/agents/agent-1" || q.Query != "include=agent.tools" {
+		t.Errorf("%v %q %+v", ok, agent, q)
+	}
+	if _, _, ok := a.Probe(memproxy.Route{ID: "letta.send_message", Params: map[string]string{"agent_id": "agent-1"}}, req); ok {
+		t.Error("a message runs no tool from outside")
+	}
+	const state = `"source_code":"def f(agent_state): ..."`
+	for _, tc := range []struct {
+		tool, tools     string
+		status          int
+		ungated, breaks bool
+	}{
+		{"notes", `[{"name":"notes","tool_type":"custom",` + state + `}]`, 200, true, false},
+		{"notes", `[{"name":"notes","tool_type":"custom","source_code":"def notes(): ..."},{"name":"others","tool_type":"custom",` + state + `}]`, 200, false, false},
+		{"notes", `[{"name":"notes","tool_type":"custom","source_code":"x"},{"name":"notes","tool_type":"custom",` + state + `}]`, 200, true, false},
+		{"memory_insert", `[{"name":"memory_insert","tool_type":"custom",` + state + `}]`, 200, true, false},
+		{"memory_insert", `[{"name":"memory_insert","tool_type":"letta_sleeptime_core"}]`, 200, false, false},
+		{"rethink_user_memory", `[{"name":"rethink_user_memory","tool_type":"letta_voice_sleeptime_core"}]`, 200, false, false},
+		{"write_all", `[{"name":"write_all","tool_type":"letta_core"}]`, 200, true, false},
+		{"run_code_with_tools", `[{"name":"run_code_with_tools","tool_type":"letta_builtin"}]`, 200, true, false},
+		{"notes", `[]`, 200, false, false},
+		{"notes", `[]`, 404, false, false},
+		{"notes", `null`, 200, false, true},
+		{"notes", `[]`, 500, false, true},
+	} {
+		rt, _ := at(tc.tool)
+		err := a.Probed(rt, memproxy.Reply{Status: tc.status, Body: []byte(`{"tools":` + tc.tools + `}`)})
+		if errors.Is(err, memproxy.ErrUngated) != tc.ungated || (err != nil && !tc.ungated) != tc.breaks {
+			t.Errorf("%s of %s, %d: %v", tc.tool, tc.tools, tc.status, err)
 		}
 	}
 }

@@ -78,8 +78,14 @@ func matrixKey(name string) string { return "matrix-key-of-" + name }
 // startMatrix is a sidecar before a backend, with both ways to it.
 func startMatrix(t *testing.T, kind, up string) *rig {
 	t.Helper()
+	return startMatrixWith(t, kind, up, func(conf string) string { return conf })
+}
+
+// startMatrixWith is startMatrix with a configuration that is changed.
+func startMatrixWith(t *testing.T, kind, up string, change func(string) string) *rig {
+	t.Helper()
 	r := &rig{t: t, dir: t.TempDir(), log: &lockedBuffer{}, up: up}
-	r.conf = strings.ReplaceAll(matrixConfig(kind, up), "DIR", r.dir)
+	r.conf = strings.ReplaceAll(change(matrixConfig(kind, up)), "DIR", r.dir)
 	cfg, err := config.Parse("memproxy.yaml", []byte(r.conf), os.Getenv)
 	if err != nil {
 		t.Fatal(err)

@@ -188,7 +188,10 @@ func (x *exchange) admit(body []byte, flaw *memproxy.Malformed) (*mutation, *res
 	if a.Reply != nil {
 		return nil, x.refused(*a.Reply)
 	}
-	if ungated(a) {
+	if reply, refused := x.p.opt.Gate.Untraced(x.ctx, a); refused {
+		return nil, x.refused(reply)
+	}
+	if ungated(a) || x.p.opt.Gate.Probe(x.ctx, a) != nil {
 		if reply, refused := x.p.opt.Gate.Ungated(x.ctx, a); refused {
 			return nil, x.refused(reply)
 		}

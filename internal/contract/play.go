@@ -193,17 +193,26 @@ func (p *Play) plain(a *Answer) string {
 }
 
 func (p *Play) send(base string, c *Case) (*Answer, error) {
-	q, err := http.NewRequest(c.Method, base+c.Target, strings.NewReader(c.Body))
+	return send(&p.client, base, c.Method, c.Target, c.Body, c.Header)
+}
+
+// Send sends one request, with headers as pairs of names and values.
+func Send(base, method, target, body string, header ...string) (*Answer, error) {
+	return send(http.DefaultClient, base, method, target, body, header)
+}
+
+func send(client *http.Client, base, method, target, body string, header []string) (*Answer, error) {
+	q, err := http.NewRequest(method, base+target, strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
-	if c.Body != "" {
+	if body != "" {
 		q.Header.Set("Content-Type", "application/json")
 	}
-	for i := 0; i+1 < len(c.Header); i += 2 {
-		q.Header.Add(c.Header[i], c.Header[i+1])
+	for i := 0; i+1 < len(header); i += 2 {
+		q.Header.Add(header[i], header[i+1])
 	}
-	resp, err := p.client.Do(q)
+	resp, err := client.Do(q)
 	if err != nil {
 		return nil, err
 	}

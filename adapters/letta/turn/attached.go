@@ -58,6 +58,20 @@ func useOf(tool *jsondoc.Value) use {
 	return harmless
 }
 
+// Unseen reports whether nobody can say before what the server's run of a tool
+// writes. Read is set where the caller reads calls of the server's own tool of
+// this name.
+func Unseen(tool *jsondoc.Value, read bool) bool {
+	if useOf(tool) != unseen {
+		return false
+	}
+	switch tool.Get("tool_type").Text() {
+	case "letta_core", "letta_memory_core", "letta_sleeptime_core", "letta_voice_sleeptime_core":
+		return !read
+	}
+	return true
+}
+
 // takesState reports whether Python code may name a parameter agent_state.
 // Python takes letters of other widths and styles for the plain ones.
 func takesState(source string) bool {

@@ -1,0 +1,121 @@
+package gate_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+)
+
+// streamer is a fake whose backend finds streams by names of its callers'
+// making. An event's run is what stands behind its colon.
+type streamer struct {
+	*fakeReader
+	again memproxy.Resumption
+}
+
+func (streamer) Turn(memproxy.Route, memproxy.Request, []byte) (memproxy.Turn, error) {
+	return nil, nil
+}
+func (streamer) Rearms(memproxy.Route) string { return "" }
+func (s streamer) Resume(memproxy.Route, memproxy.Request, []byte) (memproxy.Resumption, bool) {
+	return s.again, len(s.again.Names) > 0
+}
+
+func (streamer) RunOf(event []byte) (string, bool) {
+	_, run, data := strings.Cut(string(event), ":")
+	return run, data
+}
+
+func (streamer) Asks(memproxy.Route, memproxy.Request, []byte) ([]string, bool) { return nil, false }
+func (streamer) Merge(memproxy.Route, memproxy.Request, string, bool, [][]byte) ([]byte, error) {
+	return nil, nil
+}
+
+// Proves EDGE-3, EDGE-13, TRL-1: a stream that the backend would look for
+// everywhere is not asked for where others' are there, too; callers who may see
+// everybody's, and streams that are found where the caller was ruled on, pass.
+func TestStreamsFoundAnywhere(t *testing.T) {
+	for name, tc := range map[string]struct {
+		again   memproxy.Resumption
+		change  func(*rig)
+		refused bool
+	}{
+		"several tenants":   {memproxy.Resumption{Names: []string{"x"}, Anywhere: true}, nil, true},
+		"where it was":      {memproxy.Resumption{Names: []string{"x"}}, nil, false},
+		"one that begins":   {memproxy.Resumption{Names: []string{"x"}, Anywhere: true, Starts: true}, nil, false},
+		"no stream":         {memproxy.Resumption{}, nil, false},
+		"one tenant":        {memproxy.Resumption{Names: []string{"x"}, Anywhere: true}, func(r *rig) { r.rules.OneTenant, r.rules.Unattributed = true, gate.UnattributedVisible }, false},
+		"one limited agent": {memproxy.Resumption{Names: []string{"x"}, Anywhere: true}, func(r *rig) { r.rules.OneTenant, r.who.ActsAs = true, only("dev") }, true},
+		"shadow mode":       {memproxy.Resumption{Names: []string{"x"}, Anywhere: true}, func(r *rig) { r.rules.Enforce = false }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := tenants(t, func(r *rig) {
+				r.adapter = streamer{r.adapter.(*fakeReader), tc.again}
+				if tc.change != nil {
+					tc.change(r)
+				}
+			})
+			a := r.admit(memproxy.Operation{Kind: memproxy.Run})
+			reply, refused := r.gate.Untraced(context.Background(), a)
+			if refused != tc.refused || refused && reply.Status != 404 {
+				t.Errorf("refused %v with %d, want %v", refused, reply.Status, tc.refused)
+			}
+			if refused {
+				wantCodes(t, *a.Shown(), memproxy.Deny, memproxy.OwnerUnknown)
+			}
+		})
+	}
+}
+
+// Proves EDGE-3, EDGE-13, TRL-1: of a stream that the backend may have found
+// elsewhere, only the events of runs are passed on that the caller may see, and
+// none before it is known whose they are.
+func TestEventsOfOthersRuns(t *testing.T) {
+	ctx := context.Background()
+	for what, tc := range map[string]struct {
+		again  memproxy.Resumption
+		events string
+		want   string
+	}{
+		"another tenant's":      {memproxy.Resumption{Names: []string{"x"}, Anywhere: true, Starts: true}, "d:theirs d: d:theirs end", "end"},
+		"one's own":             {memproxy.Resumption{Names: []string{"x"}, Anywhere: true, Starts: true}, "comment d:mine d: d:mine end", "comment d:mine d: d:mine end"},
+		"asked the backend":     {memproxy.Resumption{Names: []string{"x"}, Anywhere: true, Starts: true}, "d:near d:far", "d:near"},
+		"nobody's":              {memproxy.Resumption{Names: []string{"x"}, Anywhere: true, Starts: true}, "d:unheard d:", ""},
+		"none is named":         {memproxy.Resumption{Names: []string{"x"}, Anywhere: true, Starts: true}, "d: d:mine", "d:mine"},
+		"one, then another's":   {memproxy.Resumption{Names: []string{"x"}, Anywhere: true, Starts: true}, "d:mine d:theirs d: d:mine", "d:mine d:mine"},
+		"where it was ruled on": {memproxy.Resumption{Names: []string{"x"}}, "d:mine d:anything", "d:mine d:anything"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			r := tenants(t, func(r *rig) {
+				r.fake.located = map[string]memproxy.Memory{
+					"near": {ID: "near", Scope: memproxy.Scope{Agent: "ours"}}, "far": {ID: "far", Scope: memproxy.Scope{Agent: "notours"}},
+					"unheard": {ID: "unheard", Missing: true},
+				}
+				r.adapter = streamer{r.adapter.(*fakeReader), tc.again}
+			}, object("mine", "acme", "agent:dev"), object("theirs", "globex", "agent:x"),
+				name(memproxy.DimAgent, "ours", "acme"), name(memproxy.DimAgent, "notours", "globex"))
+			a := r.admit(memproxy.Operation{Kind: memproxy.Run})
+			var got []string
+			for _, e := range strings.Fields(tc.events) {
+				if out := r.gate.Event(ctx, a, []byte(e)); out != nil {
+					got = append(got, string(out))
+				}
+			}
+			if strings.Join(got, " ") != tc.want {
+				t.Errorf("passed on %q, want %q", got, tc.want)
+			}
+			r.gate.Streamed(ctx, a, 200, false)
+			out := r.recorder.events[len(r.recorder.events)-1]
+			kept := false
+			for _, why := range out.Reasons {
+				kept = kept || why.Code == memproxy.OwnerForeign
+			}
+			if kept != (tc.want != tc.events) {
+				t.Errorf("the outcome's reasons are %v", out.Reasons)
+			}
+		})
+	}
+}
