@@ -25,7 +25,8 @@ func TestLettaStreamsByMessagesOwnIDs(t *testing.T) {
 	mine := firstOf(as("dev", "/v1/agents/", fmt.Sprintf(lettaAgent, "mine")).body, "id")
 	other := firstOf(as("rival", "/v1/agents/", fmt.Sprintf(lettaAgent, "other")).body, "id")
 	conv := firstOf(as("rival", "/v1/conversations/?agent_id="+other, `{}`).body, "id")
-	if mine == "" || other == "" || conv == "" {
+	asks := firstOf(as("rival", "/v1/conversations/?agent_id="+other, `{}`).body, "id") // sends nothing
+	if mine == "" || other == "" || conv == "" || asks == "" {
 		t.Fatal("the agents are not there")
 	}
 	const message = `{"messages":[{"role":"user","content":"SAY %s","otid":"otid-1"}],"streaming":true,"background":true}`
@@ -52,7 +53,7 @@ func TestLettaStreamsByMessagesOwnIDs(t *testing.T) {
 				t.Errorf("%s, %s: %d %s", when, path, a.status, tail(a.body, 1000))
 			}
 		}
-		theirs, nobodys := as("rival", "/v1/conversations/"+conv+"/stream", `{"otid":"otid-1"}`), as("rival", "/v1/conversations/"+conv+"/stream", `{"otid":"otid-9"}`)
+		theirs, nobodys := as("rival", "/v1/conversations/"+asks+"/stream", `{"otid":"otid-1"}`), as("rival", "/v1/conversations/"+asks+"/stream", `{"otid":"otid-9"}`)
 		if theirs.status != 404 || nobodys.status != 404 || len(theirs.body) != len(nobodys.body) {
 			t.Errorf("%s, by the id: %d %s\n%d %s", when, theirs.status, theirs.body, nobodys.status, nobodys.body)
 		}

@@ -1,4 +1,4 @@
-//go:build e2e && e2ematrix
+//go:build e2e
 
 package e2e
 
@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta"
@@ -21,7 +22,8 @@ import (
 )
 
 // matrixConfig has two tenants, and keys without any limit but the tenant's.
-func matrixConfig(kind, upstream string) string {
+// More is said of the backend.
+func matrixConfig(kind, upstream, more string) string {
 	var keys strings.Builder
 	for _, k := range [][3]string{
 		{"victim", "acme", `kind: agent, trust: authenticated, acts_as: ["*"]`},
@@ -37,7 +39,7 @@ func matrixConfig(kind, upstream string) string {
 state: %[3]s
 admin: {listen: "%[2]s"}
 backends:
-  - {name: matrix, kind: ` + kind + `, listen: "%[1]s", upstream: "` + upstream + `"}
+  - {name: matrix, kind: ` + kind + `, listen: "%[1]s", upstream: "` + upstream + `"` + more + `}
 identity:
   keys:
 ` + keys.String() + `budgets:
@@ -89,39 +91,50 @@ func state(t *testing.T, base string, paths []string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
 	for _, p := range paths {
-		a := call(t, http.MethodGet, base+p, "", "", append([]string{"Authorization", "Token m0-e2e"}, sdk...)...)
+		a := call(t, http.MethodGet, base+p, "m0sk_e2e", "", append([]string{"Authorization", "Token m0-e2e"}, sdk...)...)
 		out[p] = fmt.Sprint(a.status, " ", a.body)
 	}
 	return out
 }
 
-// playMatrix plays a share of the matrix on a real server. MATRIX_SHARE=1 plays
-// all of it.
-func playMatrix(t *testing.T, s *sidecar, w *contract.World, f *contract.Format, routes []contract.Route, upstream string, victims []string) {
+// playMatrix plays a share of the matrix on a real server: one case in so many,
+// others every day, so that all are played in as many days. MATRIX_SHARE=1
+// plays all of it, MATRIX_SEED what was played on another day.
+func playMatrix(t *testing.T, s *sidecar, w *contract.World, f *contract.Format, routes []contract.Route, share uint32, upstream string, victims []string) {
 	t.Helper()
 	before := state(t, upstream, victims)
 	p := &contract.Play{
-		Format: f, World: w, Routes: routes, Base: s.base, Share: 400,
+		Format: f, World: w, Routes: routes, Base: s.base, Share: share, Seed: uint32(time.Now().Unix() / (24 * 60 * 60)),
 		Fail: t.Errorf, Touched: func() []string { return nil },
 	}
-	if n, err := strconv.Atoi(os.Getenv("MATRIX_SHARE")); err == nil {
-		p.Share = uint32(n)
-	}
-	p.After = func(c *contract.Case, a *contract.Answer) {
-		if a.Status >= 300 || c.Method == http.MethodGet || c.Caller.May(w.Owners[0]) {
-			return
+	for name, at := range map[string]*uint32{"MATRIX_SHARE": &p.Share, "MATRIX_SEED": &p.Seed} {
+		if n, err := strconv.ParseUint(os.Getenv(name), 10, 32); err == nil {
+			*at = uint32(n)
 		}
+	}
+	t.Logf("MATRIX_SHARE=%d MATRIX_SEED=%d plays the same cases", p.Share, p.Seed)
+	same := func(what any) {
 		after := state(t, upstream, victims)
 		for _, path := range slices.Sorted(maps.Keys(before)) {
 			if after[path] != before[path] {
-				t.Errorf("%s: %d, and %s is another:\n\t%s\n\t%s", c, a.Status, path, before[path], after[path])
+				t.Errorf("%v: %s is another:\n\t%s\n\t%s", what, path, before[path], after[path])
 			}
 		}
 		before = after
 	}
+	p.After = func(c *contract.Case, a *contract.Answer) {
+		switch {
+		case a.Status >= 300 || c.Method == http.MethodGet:
+		case c.Caller.May(w.Owners[0]): // it may have changed it
+			before = state(t, upstream, victims)
+		default:
+			same(fmt.Sprint(c, ": ", a.Status))
+		}
+	}
 	if err := p.Run(); err != nil {
 		t.Fatal(err)
 	}
+	same("after all")
 	if p.Cases == 0 {
 		t.Fatal("no case was played")
 	}
@@ -161,7 +174,7 @@ func (m maker) make(method, path, body string) any {
 // a name stands, shows or changes what is another tenant's.
 func TestMatrixOnLetta(t *testing.T) {
 	upstream := startLetta(t)
-	s := serve(t, t.TempDir(), matrixConfig("letta", upstream))
+	s := serve(t, t.TempDir(), matrixConfig("letta", upstream, ""))
 	w := matrixWorld(contract.LettaUnknown(), func() map[string]string { return contract.LettaUnknown() })
 	for _, o := range w.Owners {
 		who := "victim"
@@ -176,7 +189,7 @@ func TestMatrixOnLetta(t *testing.T) {
 	}
 	id := w.Owners[0].Objects
 	agent := "/v1/agents/" + id["agent"]
-	playMatrix(t, s, w, contract.Letta(), tableOf(a.Table()), upstream, []string{
+	playMatrix(t, s, w, contract.Letta(), tableOf(a.Table()), 100, upstream, []string{
 		agent, agent + "/core-memory/blocks", agent + "/archival-memory", agent + "/messages", agent + "/tools", agent + "/folders",
 		"/v1/blocks/" + id["block"], "/v1/archives/" + id["archive"], "/v1/groups/" + id["group"], "/v1/identities/" + id["identity"],
 		"/v1/conversations/" + id["conversation"], "/v1/folders/" + id["folder"], "/v1/folders/" + id["folder"] + "/files",
@@ -197,11 +210,11 @@ func lettaObjects(m maker, o *contract.Owner) {
 	}
 	id["agent"] = get(m.make("POST", "/v1/agents/", `{"name":"`+c+`","agent_type":"letta_v1_agent","model":"openai-proxy/gpt-4o-mini","embedding":"openai/text-embedding-3-small",`+
 		`"description":"`+c+`","tags":["`+c+`"],"metadata":{"note":"`+c+`"},"memory_blocks":[{"label":"human","value":"`+c+`"},{"label":"persona","value":"`+c+`"}]}`), "id")
-	id["block"] = get(m.make("POST", "/v1/blocks/", `{"label":"human","value":"`+c+`","description":"`+c+`"}`), "id")
-	id["archive"] = get(m.make("POST", "/v1/archives/", `{"name":"`+c+`","embedding":"openai/text-embedding-3-small"}`), "id")
+	id["block"] = get(m.make("POST", "/v1/blocks/", `{"label":"human","value":"`+c+`","description":"`+c+`","tags":["`+c+`"],"metadata":{"note":"`+c+`"}}`), "id")
+	id["archive"] = get(m.make("POST", "/v1/archives/", `{"name":"`+c+`","description":"`+c+`","embedding":"openai/text-embedding-3-small"}`), "id")
 	id["passage"] = get(m.make("POST", "/v1/agents/"+id["agent"]+"/archival-memory", `{"text":"`+c+`","tags":["`+c+`"]}`), "id")
-	id["folder"] = get(m.make("POST", "/v1/folders/", `{"name":"`+c+`","embedding":"openai/text-embedding-3-small"}`), "id")
-	id["identity"] = get(m.make("POST", "/v1/identities/", `{"identifier_key":"`+id["user"]+`","name":"`+c+`","identity_type":"user"}`), "id")
+	id["folder"] = get(m.make("POST", "/v1/folders/", `{"name":"`+c+`","description":"`+c+`","instructions":"`+c+`","metadata":{"note":"`+c+`"},"embedding":"openai/text-embedding-3-small"}`), "id")
+	id["identity"] = get(m.make("POST", "/v1/identities/", `{"identifier_key":"`+id["user"]+`","name":"`+c+`","identity_type":"user","properties":[{"key":"`+c+`","value":"`+c+`","type":"string"}]}`), "id")
 	id["group"] = get(m.make("POST", "/v1/groups/", `{"agent_ids":["`+id["agent"]+`"],"description":"`+c+`"}`), "id")
 	id["conversation"] = get(m.make("POST", "/v1/conversations/?agent_id="+id["agent"], `{"summary":"`+c+`"}`), "id")
 	said := m.make("POST", "/v1/agents/"+id["agent"]+"/messages", `{"messages":[{"role":"user","content":"SAY `+c+`"}]}`)
@@ -216,34 +229,56 @@ func lettaObjects(m maker, o *contract.Owner) {
 	}
 }
 
-// Proves EDGE-3, EDGE-13, TRL-1: the same on the real Mem0 engine.
+// Proves EDGE-3, EDGE-13, TRL-1: the same on the real Mem0 engine, by the
+// platform's API and by the self-hosted server's.
 func TestMatrixOnMem0(t *testing.T) {
-	eng := startEngine(t)
-	s := serve(t, t.TempDir(), matrixConfig("mem0", eng.base))
-	w := matrixWorld(contract.Mem0Unknown(), func() map[string]string { return contract.Mem0Unknown() })
-	for _, o := range w.Owners {
-		who := "victim"
-		if o.Name == "other" {
-			who = "other"
-		}
-		for _, kind := range []string{"agent", "app", "run"} {
-			o.Objects[kind] = kind + "-of-" + o.Name
-		}
-		m := maker{t, s.base, matrixKey(who)}
-		id := o.Objects
-		m.make("POST", "/v1/memories/", `{"messages":[{"role":"user","content":"`+o.Canary+`"}],"infer":false,"user_id":"`+id["user"]+`","output_format":"v1.1"}`)
-		m.make("POST", "/v1/memories/", `{"messages":[{"role":"user","content":"`+o.Canary+` too"}],"infer":false,"agent_id":"`+id["agent"]+`","run_id":"`+id["run"]+`","app_id":"`+id["app"]+`"}`)
-		waitFor(t, "the memories of "+o.Name, func() bool {
-			id["memory"] = member(m.make("GET", "/v1/memories/?user_id="+id["user"], ""), "id")
-			return id["memory"] != ""
-		})
-	}
 	a, err := mem0.New(mem0.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := w.Owners[0].Objects
-	playMatrix(t, s, w, contract.Mem0(), tableOf(a.Table()), eng.base, []string{
-		"/v1/memories/?user_id=" + id["user"], "/v1/memories/?agent_id=" + id["agent"], "/v1/memories/" + id["memory"] + "/", "/v1/memories/" + id["memory"] + "/history/",
+	hosted := func(r contract.Route) bool { return strings.HasPrefix(r.Path, "/v") }
+	for name, tc := range map[string]struct {
+		credential, add, list string
+		takes                 func(contract.Route) bool
+		victims               []string
+	}{
+		"platform": {`, credential: "m0-e2e"`, "/v1/memories/", "/v1/memories/?user_id=", hosted,
+			[]string{"/v1/memories/?user_id={user}", "/v1/memories/?agent_id={agent}", "/v1/memories/{memory}/", "/v1/memories/{memory}/history/"}},
+		"self-hosted": {`, credential: "m0sk_e2e", credential_as: x-api-key`, "/memories", "/memories?user_id=", func(r contract.Route) bool { return !hosted(r) },
+			[]string{"/memories?user_id={user}", "/memories?agent_id={agent}", "/memories/{memory}", "/memories/{memory}/history"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eng := startEngine(t)
+			s := serve(t, t.TempDir(), matrixConfig("mem0", eng.base, tc.credential))
+			w := matrixWorld(contract.Mem0Unknown(), func() map[string]string { return contract.Mem0Unknown() })
+			for _, o := range w.Owners {
+				mem0Objects(maker{t, s.base, matrixKey(map[bool]string{false: "victim", true: "other"}[o.Name == "other"])}, o, tc.add, tc.list)
+			}
+			victims := slices.Clone(tc.victims)
+			for i, path := range victims {
+				for kind, id := range w.Owners[0].Objects {
+					path = strings.ReplaceAll(path, "{"+kind+"}", id)
+				}
+				victims[i] = path
+			}
+			routes := slices.DeleteFunc(tableOf(a.Table()), func(r contract.Route) bool { return !tc.takes(r) })
+			playMatrix(t, s, w, contract.Mem0(), routes, 25, eng.base, victims)
+		})
+	}
+}
+
+// mem0Objects makes memories of each kind of owner.
+func mem0Objects(m maker, o *contract.Owner, add, list string) {
+	m.t.Helper()
+	id := o.Objects
+	for _, kind := range []string{"agent", "app", "run"} {
+		id[kind] = kind + "-of-" + o.Name
+	}
+	more := `"infer":false,"metadata":{"note":"` + o.Canary + `","tags":["` + o.Canary + `"]}}`
+	m.make("POST", add, `{"messages":[{"role":"user","content":"`+o.Canary+`"}],"user_id":"`+id["user"]+`",`+more)
+	m.make("POST", add, `{"messages":[{"role":"user","content":"`+o.Canary+` too"}],"agent_id":"`+id["agent"]+`","run_id":"`+id["run"]+`",`+more)
+	waitFor(m.t, "the memories of "+o.Name, func() bool {
+		id["memory"] = member(m.make("GET", list+id["user"], ""), "id")
+		return id["memory"] != ""
 	})
 }

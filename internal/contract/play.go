@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"maps"
 	"net/http"
 	"regexp"
 	"slices"
@@ -38,9 +39,10 @@ type Play struct {
 	Base, Also string
 	// Touched tells what changes reached the backend since it was last asked.
 	Touched func() []string
-	// Share plays one case in so many, the same ones each time, and all that
-	// name another tenant's object in the path. 0 and 1 play all.
-	Share uint32
+	// Share plays one case in so many, and all that name another tenant's object
+	// in the path. Which cases those are, Seed says: of seeds 0 to Share-1 each
+	// case is played for one. 0 and 1 play all.
+	Share, Seed uint32
 	// After, if set, is told of each answer.
 	After func(*Case, *Answer)
 	// Fail reports what is wrong with a case.
@@ -79,8 +81,9 @@ func (p *Play) plays(c *Case) bool {
 		return true
 	}
 	h := fnv.New32a()
-	_, _ = fmt.Fprint(h, c) // never fails
-	return h.Sum32()%p.Share == 0
+	// Ids differ from server to server; what the case is of does not.
+	_, _ = fmt.Fprint(h, c.Route.ID, " ", c.Method, " ", c.Place, " ", c.Class, " ", c.Caller.Name) // never fails
+	return h.Sum32()%p.Share == p.Seed%p.Share
 }
 
 func (p *Play) one(c *Case) error {
@@ -170,6 +173,10 @@ func restored(change string, w *World) bool {
 	})
 }
 
+// score is a measure of likeness that an engine's arithmetic gives again only so
+// far.
+var score = regexp.MustCompile(`("score":\d\.\d{3})\d*`)
+
 var freshName = regexp.MustCompile(`(-of-nobody|seed-nobody)-\d{5}`)
 
 // plain is an answer without what differs from one request to the next, and
@@ -185,11 +192,26 @@ func (p *Play) plain(a *Answer) string {
 		}
 	}
 	body = freshName.ReplaceAllString(body, "$1")
+	body = score.ReplaceAllString(body, "$1")
 	for kind, name := range p.World.Unknown {
 		body = strings.ReplaceAll(body, name, "{"+kind+"}")
 	}
 	verdict, _ := a.Decision()
-	return fmt.Sprintf("%d %s %s", a.Status, verdict, body)
+	return fmt.Sprintf("%d %s %s\n\t%s", a.Status, verdict, body, headers(a.Header))
+}
+
+// headers are what an answer's headers tell, but for when it was given, under
+// which id, and how long a body is that has names of different lengths.
+func headers(h http.Header) string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(h)) {
+		switch name {
+		case "Date", "X-Memproxy-Decision", "X-Request-Id", "Content-Length":
+		default:
+			out = append(out, fmt.Sprintf("%s: %q", name, h[name]))
+		}
+	}
+	return strings.Join(out, "; ")
 }
 
 func (p *Play) send(base string, c *Case) (*Answer, error) {
