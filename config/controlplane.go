@@ -31,7 +31,8 @@ type ControlPlane struct {
 
 // ControlAdmin is the control plane's admin listener.
 type ControlAdmin struct {
-	Listen string `yaml:"listen,omitempty" doc:"address of /healthz, /readyz, /metrics, /fleet and /fleet/sidecars" default:"127.0.0.1:9903"`
+	Hosts  []string `yaml:"hosts,omitempty" doc:"names by which metrics and the fleet's state may be asked, besides localhost and the address that the connection came to"`
+	Listen string   `yaml:"listen,omitempty" doc:"address of /healthz, /readyz, /metrics, /fleet and /fleet/sidecars" default:"127.0.0.1:9903"`
 }
 
 // ControlServer names the PEM files of the control plane's listener.

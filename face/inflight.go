@@ -77,6 +77,15 @@ func NewInFlight(total, peer int64) *InFlight {
 	return &InFlight{total: total / 2, peer: peer, caller: peer - peer/4, peers: map[string]int64{}, callers: map[holder]int64{}}
 }
 
+// Side returns a budget of half the size for requests that memproxy makes itself,
+// so that those who are served do not use up what serving them takes.
+func (f *InFlight) Side() *InFlight {
+	if f == nil {
+		return nil
+	}
+	return NewInFlight(f.total, f.total)
+}
+
 // Lease is what one request holds. A nil Lease holds what it likes.
 type Lease struct {
 	all  *InFlight
@@ -85,7 +94,7 @@ type Lease struct {
 	work int64
 }
 
-// Own is the address, so to say, of what memproxy itself asks for.
+// Own stands for an address in the leases of what memproxy asks for itself.
 const Own = "memproxy"
 
 // Lease begins a request of an address. Nil: nothing is bounded.
@@ -168,6 +177,15 @@ func (l *Lease) Grow(ctx context.Context, n int64) error {
 	})
 }
 
+// Room waits a little until there would be room for n bytes more. ErrBusy: there
+// is none.
+func (l *Lease) Room(ctx context.Context, n int64) error {
+	if l == nil || n <= 0 {
+		return nil
+	}
+	return l.all.wait(ctx, busyWait, func() bool { return l.all.fits(l, n) })
+}
+
 // Work takes n bytes for ruling on what is held, until Done. It waits its turn;
 // ErrBusy: that did not come.
 func (l *Lease) Work(ctx context.Context, n int64) error {
@@ -244,6 +262,16 @@ func (l *Lease) Keep(n int64) {
 			l.all.take(l, n-l.n)
 		}
 	}
+}
+
+// Holds is how many bytes it holds.
+func (l *Lease) Holds() int64 {
+	if l == nil {
+		return 0
+	}
+	l.all.mu.Lock()
+	defer l.all.mu.Unlock()
+	return l.n
 }
 
 // Release gives everything back.

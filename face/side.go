@@ -32,6 +32,8 @@ type SideOptions struct {
 	// Upstream is the backend's base URL; a path in it is a prefix.
 	Upstream  *url.URL
 	Transport http.RoundTripper
+	// InFlight bounds the bytes of answers that are being read. Nil: not bounded.
+	InFlight *InFlight
 	// Credential replaces the client's backend credential, if set.
 	Credential *Credential
 	// Propagator carries the trace on. Nil: W3C trace context.
@@ -117,7 +119,9 @@ func (s *Side) send(ctx context.Context, out *http.Request, limit int64) (mempro
 		return memproxy.Reply{}, err
 	}
 	defer resp.Body.Close()
-	answer, _, err := ReadAnswer(resp, limit)
+	lease := s.opt.InFlight.Lease(Own)
+	defer lease.Release()
+	answer, _, err := ReadAnswerIn(resp, limit, func(n int64) error { return lease.Grow(ctx, n) })
 	if err != nil {
 		return memproxy.Reply{}, err
 	}

@@ -174,6 +174,33 @@ func TestSideRequestsAreBounded(t *testing.T) {
 	}
 }
 
+// Proves EDGE-14: what a request merely refers to is asked about within the same
+// bound.
+func TestSideRequestsOfReferencesAreBounded(t *testing.T) {
+	for n, status := range map[int]int{64: 0, 65: 422} {
+		reader := &fakeReader{fakeAdapter: fakeAdapter{located: map[string]memproxy.Memory{}}}
+		r := newRig(t, func(r *rig) { r.adapter, r.fake = reader, &reader.fakeAdapter })
+		fetch := &fakeFetch{status: 200}
+		op := memproxy.Operation{Kind: memproxy.Recall}
+		for i := range n {
+			id := fmt.Sprintf("m%d", i)
+			reader.located[id] = memproxy.Memory{ID: id, Scope: memproxy.Scope{User: "ann", Agent: "dev", Tenant: "acme"}}
+			op.Refs = append(op.Refs, memproxy.Ref{Kind: memproxy.TargetMemory, ID: id, Pointer: "/block_ids/0"})
+		}
+		call := r.decodes(op)
+		call.Backend.Fetch = fetch
+		a := r.gate.Admit(t.Context(), call)
+		got := 0
+		if a.Reply != nil {
+			got = a.Reply.Status
+			wantCodesOnly(t, "references", a.Decision.Reasons, memproxy.LimitSideRequests)
+		}
+		if asked := map[bool]int{true: n}[status == 0]; got != status || len(fetch.asked) != asked {
+			t.Errorf("%d references: status %d after %d side requests; %v", n, got, len(fetch.asked), a.Decision.Reasons)
+		}
+	}
+}
+
 // Proves EDGE-14, CARD-7: a flood of rejections costs a bounded number of
 // records; how many more there were is recorded. Callers that are identified
 // are not taken for those who are not, and refusals by policy are recorded each.

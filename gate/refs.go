@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/memproxy/memproxy"
@@ -94,6 +95,13 @@ func (r *run) discover(ctx context.Context, ask []string, at map[string]*memprox
 		}
 	}
 	if len(some) == 0 {
+		return nil
+	}
+	if len(some) > maxUnknown {
+		r.refuse(StatusUnprocessed, memproxy.Reason{
+			Code:   memproxy.LimitSideRequests,
+			Detail: "the request refers to " + strconv.Itoa(len(some)) + " objects that memproxy would have to ask the backend about; at most " + strconv.Itoa(maxUnknown) + " are asked about",
+		})
 		return nil
 	}
 	found, err := r.located(ctx, loc, some)

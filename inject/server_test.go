@@ -1,7 +1,6 @@
 package inject
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -20,6 +19,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/memproxy/memproxy/proxy"
 )
 
 // writePair writes a self-signed certificate for 127.0.0.1.
@@ -52,8 +54,7 @@ func writePair(t *testing.T, dir string, serial int64, until time.Time) (cert, k
 	return cert, key
 }
 
-// The server answers reviews over HTTPS, and nothing else; it ends with its
-// context.
+// The server answers reviews over HTTPS, and nothing else.
 func TestServe(t *testing.T) {
 	now := time.Now()
 	cert, key := writePair(t, t.TempDir(), 1, now.Add(time.Hour))
@@ -65,10 +66,7 @@ func TestServe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := slog.New(slog.DiscardHandler)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- Serve(ctx, ln, c.TLS(), testInjector(t).Handler(log), log) }()
+	stop, _ := proxy.Serve(ln, proxy.ServerOptions{Handler: testInjector(t).Handler(slog.New(slog.DiscardHandler)), TLS: c.TLS()})
 	pool := x509.NewCertPool()
 	pool.AddCert(c.pair.Leaf)
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}, Timeout: 30 * time.Second}
@@ -100,8 +98,8 @@ func TestServe(t *testing.T) {
 	if code, _ := post("/", review); code != http.StatusNotFound {
 		t.Errorf("elsewhere: %d", code)
 	}
-	cancel()
-	if err := <-done; err != nil {
+	client.CloseIdleConnections()
+	if err := stop(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
@@ -152,14 +150,12 @@ func TestCertificateIsRenewed(t *testing.T) {
 
 func TestAdminHandler(t *testing.T) {
 	var broken error
-	h := AdminHandler(func() error { return broken }, prometheus.NewRegistry())
+	h := AdminHandler(func() error { return broken }, promhttp.HandlerFor(prometheus.NewRegistry(), promhttp.HandlerOpts{}))
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- Serve(ctx, ln, nil, h, slog.New(slog.DiscardHandler)) }()
+	stop, _ := proxy.Serve(ln, proxy.ServerOptions{Handler: h})
 	get := func(path string) int {
 		resp, err := http.Get("http://" + ln.Addr().String() + path)
 		if err != nil {
@@ -177,8 +173,8 @@ func TestAdminHandler(t *testing.T) {
 	if code := get("/readyz"); code != http.StatusServiceUnavailable {
 		t.Errorf("readyz when not: %d", code)
 	}
-	cancel()
-	if err := <-done; err != nil {
+	http.DefaultClient.CloseIdleConnections()
+	if err := stop(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

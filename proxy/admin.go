@@ -25,12 +25,14 @@ type AdminOptions struct {
 	// Spans serves /debug/spans, the recent spans of an installation without
 	// a collector. Nil: not served.
 	Spans http.Handler
+	// Fleet serves /fleet, the state of a fleet. Nil: not served.
+	Fleet http.Handler
 	// Review serves /v1/, the review of holds, memories and sessions, to those
 	// who prove who they are. Nil: not served.
 	Review http.Handler
 	// Hosts are the names by which all but the probes may be asked.
-	// Nil: by any.
-	Hosts *Hosts
+	// The loopback's and the address of the connection need not be named.
+	Hosts Hosts
 }
 
 // NewAdmin returns the admin handler: /healthz and /readyz for everybody who
@@ -54,13 +56,17 @@ func NewAdmin(o AdminOptions) http.Handler {
 		reply(w, status, map[string]any{"status": word, "checks": checks})
 	})
 	if o.Metrics != nil {
-		mux.Handle("GET /metrics", o.Hosts.guard(o.Metrics))
+		mux.Handle("GET /metrics", o.Hosts.Guard(o.Metrics))
 	}
 	if o.Spans != nil {
-		mux.Handle("GET /debug/spans", o.Hosts.guard(o.Spans))
+		mux.Handle("GET /debug/spans", o.Hosts.Guard(o.Spans))
+	}
+	if o.Fleet != nil {
+		mux.Handle("GET /fleet", o.Hosts.Guard(o.Fleet))
+		mux.Handle("GET /fleet/", o.Hosts.Guard(o.Fleet))
 	}
 	if o.Review != nil {
-		mux.Handle("/v1/", o.Hosts.guard(o.Review))
+		mux.Handle("/v1/", o.Hosts.Guard(o.Review))
 	}
 	return mux
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"slices"
 
 	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/gate"
@@ -14,20 +15,29 @@ import (
 // events splits a stream of server-sent events (WHATWG HTML, section 9.2) at
 // the blank lines between them, whatever the line ends.
 type events struct {
-	in  *bufio.Reader
-	max int64
+	in    *bufio.Reader
+	max   int64
+	lease *face.Lease // what large events take is held by it
+	held  int64       // by the lease before
 }
 
-func newEvents(r io.Reader, max int64) *events {
-	return &events{bufio.NewReaderSize(r, 16<<10), max}
+func newEvents(r io.Reader, max int64, lease *face.Lease) *events {
+	return &events{bufio.NewReaderSize(r, 16<<10), max, lease, lease.Holds()}
 }
 
 // next returns one event with the blank line that ends it, as it came. The
-// slice is the caller's.
-func (e *events) next() ([]byte, error) {
+// slice is the caller's until the next one.
+func (e *events) next(ctx context.Context) ([]byte, error) {
+	e.lease.Keep(e.held)
 	var event []byte
 	for {
 		line, err := e.in.ReadSlice('\n')
+		if n := len(event) + len(line); n > cap(event) && n > 16<<10 { // it doubles, at least
+			if err := e.lease.Grow(ctx, 2*int64(n)); err != nil {
+				return nil, err
+			}
+			event = slices.Grow(event, 2*n-len(event))
+		}
 		event = append(event, line...)
 		if int64(len(event)) > e.max {
 			return nil, face.ErrTooLarge
@@ -56,9 +66,9 @@ func (p *Proxy) pruned(ctx context.Context, w http.ResponseWriter, resp *http.Re
 	face.Back(w.Header(), resp.Header)
 	w.WriteHeader(resp.StatusCode)
 	ctl := http.NewResponseController(w)
-	in := newEvents(resp.Body, p.opt.MaxAnswer)
+	in := newEvents(resp.Body, p.opt.MaxAnswer, leaseOf(w))
 	for {
-		event, err := in.next()
+		event, err := in.next(ctx)
 		if err != nil {
 			return err != io.EOF
 		}

@@ -51,11 +51,8 @@ func local(r *http.Request, ip netip.Addr) bool {
 	return err == nil && to.Addr().Unmap() == ip.Unmap()
 }
 
-// guard refuses what is asked by another name.
-func (h *Hosts) guard(next http.Handler) http.Handler {
-	if h == nil {
-		return next
-	}
+// Guard refuses what is asked by another name.
+func (h Hosts) Guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if h.accepts(r) {
 			next.ServeHTTP(w, r)

@@ -225,7 +225,7 @@ func TestAdminIsAskedByItsName(t *testing.T) {
 	ok := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") })
 	h := proxy.NewAdmin(proxy.AdminOptions{
 		Ready: func() []proxy.Check { return nil }, Metrics: ok, Spans: ok, Review: ok,
-		Hosts: &proxy.Hosts{Names: []string{"memproxy.internal"}},
+		Fleet: ok, Hosts: proxy.Hosts{Names: []string{"memproxy.internal"}},
 	})
 	for host, named := range map[string]bool{
 		"127.0.0.1:9901": true, "localhost:9901": true, "LOCALHOST": true, "[::1]:9901": true, "127.9.9.9": true,
@@ -233,7 +233,7 @@ func TestAdminIsAskedByItsName(t *testing.T) {
 		"evil.example": false, "evil.example:9901": false, "10.1.2.4": false, "127.0.0.1.evil.example": false,
 		"localhost.evil.example": false, "": false, "memproxy.internal.evil.example": false, "0.0.0.0": false,
 	} {
-		for path, guarded := range map[string]bool{"/metrics": true, "/debug/spans": true, "/v1/holds": true, "/healthz": false, "/readyz": false} {
+		for path, guarded := range map[string]bool{"/metrics": true, "/debug/spans": true, "/v1/holds": true, "/fleet": true, "/fleet/sidecars": true, "/healthz": false, "/readyz": false} {
 			q := httptest.NewRequest("GET", path, nil)
 			q.Host = host
 			q = q.WithContext(context.WithValue(q.Context(), http.LocalAddrContextKey, &net.TCPAddr{IP: net.ParseIP("10.1.2.3"), Port: 9901}))

@@ -64,7 +64,7 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.left = min(b.allowed, b.left-time.Since(start)+time.Duration(n)*time.Second/slowest)
+	b.left = min(b.allowed, b.left-time.Since(start)+time.Duration(n)*time.Second/face.Slowest)
 	if err == io.EOF && !b.ended {
 		b.ended = true
 		_ = b.ctl.SetReadDeadline(time.Time{}) // from here on the server watches whether the caller is there
@@ -123,7 +123,7 @@ func (w *pacedWriter) Write(b []byte) (written int, err error) {
 	}
 	ctl := http.NewResponseController(w.ResponseWriter)
 	for {
-		piece := b[:min(len(b), writePiece)]
+		piece := b[:min(len(b), face.WritePiece)]
 		_ = ctl.SetWriteDeadline(time.Now().Add(w.stall)) // unsupported only in tests' recorders
 		n, err := w.ResponseWriter.Write(piece)
 		written += n

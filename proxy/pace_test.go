@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/proxy"
 )
 
@@ -118,30 +119,40 @@ func TestStalledReadersAreCutOff(t *testing.T) {
 		}
 		ended <- err
 	}
-	r := newRig(t, func(r *rig) { r.answer = big; r.opt.MaxAnswer = 2 * size })
-	addr := r.serve(t, proxy.ServerOptions{WriteTimeout: shortly})
+	held := face.NewInFlight(1<<30, 1<<30)
+	r := newRig(t, func(r *rig) { r.answer = big; r.opt.MaxAnswer, r.opt.InFlight = 2*size, held })
+	// To take an answer slowly takes longer than one may take nothing, and each
+	// piece far less, however busy the machine is.
+	const patience = 3 * time.Second
+	addr, patient := r.serve(t, proxy.ServerOptions{WriteTimeout: shortly}), r.serve(t, proxy.ServerOptions{WriteTimeout: patience})
 	for _, path := range []string{"/keys", "/memory"} {
 		request := "GET " + path + " HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
 		c := dial(t, addr, request)
-		time.Sleep(2 * shortly)
 		select {
 		case <-ended: // passed: the backend's answer is cut; gated: it was read whole
-		case <-time.After(10 * time.Second):
+		case <-time.After(30 * time.Second):
 			t.Fatalf("%s: the answer is still kept for a reader that takes nothing", path)
 		}
-		time.Sleep(2 * shortly)
+		for deadline := time.Now().Add(30 * time.Second); held.Held() > 0; time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: %d bytes are held for a reader that takes nothing", path, held.Held())
+			}
+		}
 		if n, err := io.Copy(io.Discard, c); err == nil && n > size*3/4 {
 			t.Errorf("%s: a stalled reader still gets %d bytes", path, n)
 		}
 
-		c = dial(t, addr, request)
-		in, got := bufio.NewReaderSize(c, 1<<20), 0
-		for buf := make([]byte, 1<<20); ; {
-			n, err := in.Read(buf)
-			if got += n; err != nil {
+		c = dial(t, patient, request)
+		begun, got := time.Now(), 0
+		for {
+			n, err := io.CopyN(io.Discard, c, 1<<20)
+			if got += int(n); err != nil {
 				break
 			}
-			time.Sleep(shortly / 100)
+			time.Sleep(patience / 20)
+		}
+		if took := time.Since(begun); took < patience {
+			t.Errorf("%s: that was not slow: %v", path, took)
 		}
 		<-ended
 		if got < size*99/100 {

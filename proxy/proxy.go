@@ -55,7 +55,7 @@ func New(opt Options) (*Proxy, error) {
 	if p.patterns, err = face.ParsePatterns(opt.Passthrough); err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
-	p.side, err = face.NewSide(face.SideOptions{Upstream: opt.Upstream, Transport: opt.SideTransport, Credential: opt.Credential, Propagator: opt.Propagator})
+	p.side, err = face.NewSide(face.SideOptions{Upstream: opt.Upstream, Transport: opt.SideTransport, InFlight: opt.InFlight.Side(), Credential: opt.Credential, Propagator: opt.Propagator})
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer span.End()
 	r = r.WithContext(ctx)
 	r.Header = http.Header(req.Header)
-	pw, r := paced(w, r, p.opt.BodyTimeout, DefaultWriteTimeout)
+	pw, r := paced(w, r, p.opt.BodyTimeout, face.DefaultWriteTimeout)
 	sw := &statusWriter{ResponseWriter: pw, lease: p.opt.InFlight.Lease(face.Peer(r.RemoteAddr))}
 	defer sw.lease.Release()
 	verdict := "pass"

@@ -36,6 +36,12 @@ func (p *Proxy) Replay(ctx context.Context, h memproxy.HeldWrite, content mempro
 		}
 		return memproxy.HoldResult{Detail: detail}, nil
 	}
+	lease := p.opt.InFlight.Lease(face.Own)
+	defer lease.Release()
+	if err := lease.Grow(ctx, int64(len(a.Body))); err != nil {
+		p.opt.Gate.Abandon(context.WithoutCancel(ctx), a, true)
+		return memproxy.HoldResult{}, errors.Join(ErrUnsent, err)
+	}
 	path, err := url.PathUnescape(h.EscapedPath)
 	if err != nil {
 		return memproxy.HoldResult{}, errors.Join(ErrUnsent, err)
@@ -55,7 +61,7 @@ func (p *Proxy) Replay(ctx context.Context, h memproxy.HeldWrite, content mempro
 		return memproxy.HoldResult{}, err
 	}
 	defer resp.Body.Close()
-	body, _, err := face.ReadAnswer(resp, p.opt.MaxAnswer)
+	body, _, err := face.ReadAnswerIn(resp, p.opt.MaxAnswer, func(n int64) error { lease.Force(n); return nil }) // it happened
 	if err != nil {
 		p.opt.Gate.Abandon(context.WithoutCancel(ctx), a, false)
 		return memproxy.HoldResult{}, err

@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/memproxy/memproxy/face"
 )
 
 // ServerOptions configure a listener.
@@ -22,10 +24,10 @@ type ServerOptions struct {
 	// it sends earns it time. Default DefaultBodyTimeout.
 	BodyTimeout time.Duration
 	// WriteTimeout is how long a client may take nothing of what is written to
-	// it, streams included. Default DefaultWriteTimeout.
+	// it, streams included. Default face.DefaultWriteTimeout.
 	WriteTimeout time.Duration
 	// Connections bounds the connections, and ConnectionsPeer those of one
-	// address. Defaults DefaultConnections and DefaultConnectionsPeer.
+	// address. Defaults face.DefaultConnections and three quarters of that.
 	Connections, ConnectionsPeer int
 	// IdleTimeout closes idle client connections. Default 120 s.
 	IdleTimeout time.Duration
@@ -51,16 +53,12 @@ func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, 
 		o.BodyTimeout = DefaultBodyTimeout
 	}
 	if o.WriteTimeout <= 0 {
-		o.WriteTimeout = DefaultWriteTimeout
+		o.WriteTimeout = face.DefaultWriteTimeout
 	}
-	if o.Connections <= 0 {
-		o.Connections = DefaultConnections
+	bounded, ok := ln.(*face.Listener) // whoever wants to count what it refuses makes it
+	if !ok {
+		bounded = face.Bound(ln, face.ListenOptions{WriteTimeout: o.WriteTimeout, Connections: o.Connections, ConnectionsPeer: o.ConnectionsPeer})
 	}
-	if o.ConnectionsPeer <= 0 {
-		o.ConnectionsPeer = min(DefaultConnectionsPeer, max(1, o.Connections-o.Connections/4))
-	}
-	bounded := &boundedListener{Listener: ln, stall: o.WriteTimeout}
-	bounded.conns.most, bounded.conns.mostPeer = o.Connections, o.ConnectionsPeer
 	ln = bounded
 	srv := &http.Server{
 		Handler: pace(o.Handler, o.BodyTimeout, o.WriteTimeout), TLSConfig: o.TLS, ReadHeaderTimeout: o.HeaderTimeout,
@@ -68,7 +66,7 @@ func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, 
 		// No WriteTimeout and no ReadTimeout: streams last as long as they last.
 		// Bodies and each write have deadlines of their own.
 		DisableGeneralOptionsHandler: true,
-		ConnState:                    bounded.conns.state,
+		ConnState:                    bounded.State,
 	}
 	if o.Log != nil {
 		srv.ErrorLog = slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug)

@@ -239,7 +239,8 @@ func eventStream(resp *http.Response) bool {
 
 // whole takes a leg's answer in one piece.
 func (t *turning) whole(ctx context.Context, resp *http.Response) (bool, error) {
-	body, _, err := face.ReadAnswer(resp, t.p.opt.MaxAnswer)
+	body, free, err := t.read(ctx, resp)
+	defer free()
 	if err != nil {
 		return false, err
 	}
@@ -262,9 +263,19 @@ func (t *turning) whole(ctx context.Context, resp *http.Response) (bool, error) 
 	return true, nil
 }
 
+// read takes an answer in, for which there must be room. A leg for which there is
+// none ends the turn: the agent waits, and its next turn goes on.
+func (t *turning) read(ctx context.Context, resp *http.Response) (body []byte, free func(), err error) {
+	lease := leaseOf(t.w)
+	before := lease.Holds()
+	body, _, err = face.ReadAnswerIn(resp, t.p.opt.MaxAnswer, func(n int64) error { return lease.Grow(ctx, n) })
+	return body, func() { lease.Keep(before) }, err
+}
+
 // failed passes on a backend's refusal to run the agent.
 func (t *turning) failed(ctx context.Context, resp *http.Response) error {
-	body, _, err := face.ReadAnswer(resp, t.p.opt.MaxAnswer)
+	body, free, err := t.read(ctx, resp)
+	defer free()
 	if err != nil {
 		return err
 	}
@@ -297,9 +308,9 @@ func (t *turning) events(ctx context.Context, resp *http.Response) (bool, error)
 		t.w.WriteHeader(resp.StatusCode)
 		t.begun = true
 	}
-	in := newEvents(resp.Body, t.p.opt.MaxAnswer)
+	in := newEvents(resp.Body, t.p.opt.MaxAnswer, leaseOf(t.w))
 	for {
-		event, err := in.next()
+		event, err := in.next(ctx)
 		if err == io.EOF {
 			break
 		}

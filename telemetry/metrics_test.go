@@ -79,6 +79,9 @@ func TestMetricsAreTheCatalogue(t *testing.T) {
 	stop, err := in.Watch(signal.Sources{
 		AuditLag: func() (int64, int64) { return 3, 4 },
 		Rules:    func() string { return version },
+		Bounds: func() []signal.Bounds {
+			return []signal.Bounds{{Listener: "mem0", Refused: 1, Evicted: 2, Held: 3, NoRoom: 4}}
+		},
 	})
 	if err != nil {
 		t.Fatal(err)

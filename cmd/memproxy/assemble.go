@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,6 +19,7 @@ import (
 	"github.com/memproxy/memproxy/budgets"
 	"github.com/memproxy/memproxy/budgets/redisstore"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/proxy"
@@ -39,6 +41,8 @@ type sidecar struct {
 	rules     *rulebook
 	fleet     member
 	listeners []*listener
+	bounded   sync.Mutex                // listeners, while metrics look at them
+	inFlight  map[string]*face.InFlight // by backend: both its listeners share it
 	proxies   []*proxy.Proxy
 	version   string
 	// closers run in reverse order, each with the shutdown's deadline.

@@ -159,8 +159,7 @@ func (p *plane) adminHandler(metrics http.Handler) http.Handler {
 	}
 	show("/fleet", func() any { return p.server.Status() })
 	show("/fleet/sidecars", func() any { return p.server.Sidecars() })
-	mux.Handle("/", proxy.NewAdmin(proxy.AdminOptions{Ready: p.ready, Metrics: metrics}))
-	return mux
+	return proxy.NewAdmin(proxy.AdminOptions{Ready: p.ready, Metrics: metrics, Fleet: mux, Hosts: proxy.Hosts{Names: p.cfg.Admin.Hosts}})
 }
 
 func (p *plane) ready() []proxy.Check {

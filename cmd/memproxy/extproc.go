@@ -138,8 +138,10 @@ func (s *sidecar) listenExtproc(f extprocFlags) error {
 	if err != nil {
 		return fmt.Errorf("extproc: %w", err)
 	}
-	l := &listener{name: "extproc", addr: f.listen, ln: ln}
+	l := &listener{name: "extproc", addr: f.listen, ln: ln, refused: p.Refused}
 	l.stop, l.failed = extproc.Serve(ln, opt)
+	s.bounded.Lock()
+	defer s.bounded.Unlock()
 	s.listeners = append([]*listener{l}, s.listeners...) // the first to close
 	return nil
 }

@@ -36,9 +36,9 @@ func (s *sidecar) behindEnvoy(b config.Backend) (extproc.Backend, error) {
 	}
 	out := extproc.Backend{
 		Name: o.Name, Adapter: o.Adapter, Upstream: o.Upstream, Passthrough: o.Passthrough,
-		MaxBody: o.MaxBody, MaxAnswer: o.MaxAnswer, Observe: o.Observe, Ungated: o.Ungated, Tenant: o.Tenant,
+		MaxBody: o.MaxBody, MaxAnswer: o.MaxAnswer, Observe: o.Observe, Ungated: o.Ungated, Tenant: o.Tenant, InFlight: o.InFlight,
 	}
 	out.Credential = o.Credential
-	out.Fetch, err = face.NewSide(face.SideOptions{Upstream: o.Upstream, Transport: o.SideTransport, Credential: o.Credential, Propagator: o.Propagator})
+	out.Fetch, err = face.NewSide(face.SideOptions{Upstream: o.Upstream, Transport: o.SideTransport, InFlight: o.InFlight.Side(), Credential: o.Credential, Propagator: o.Propagator})
 	return out, err
 }

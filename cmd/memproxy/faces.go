@@ -19,6 +19,7 @@ import (
 	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/proxy"
+	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
 // listener is one address and what answers there.
@@ -27,7 +28,10 @@ type listener struct {
 	handler    http.Handler
 	tls        *tls.Config
 	ln         net.Listener
-	bodies     time.Duration // how long a body may take; 0: the default
+	bounded    *face.Listener // ln, with its bounds; nil: another server's
+	inFlight   *face.InFlight // what its requests hold; nil: nothing is counted
+	refused    func() int64   // requests over the processor's bound; nil: none are
+	bodies     time.Duration  // how long a body may take; 0: the default
 	stop       func(context.Context) error
 	failed     <-chan error
 }
@@ -45,7 +49,7 @@ func (s *sidecar) buildFaces() error {
 		}
 		s.proxies = append(s.proxies, p)
 		s.onClose(p.Close)
-		l := &listener{name: b.Name, addr: b.Listen, handler: p, bodies: b.Timeouts.Body.Time()}
+		l := &listener{name: b.Name, addr: b.Listen, handler: p, bodies: b.Timeouts.Body.Time(), inFlight: opt.InFlight}
 		if b.TLS.Cert != "" {
 			if l.tls, err = listenTLS(b.TLS); err != nil {
 				return fmt.Errorf("backend %s: %w", b.Name, err)
@@ -55,12 +59,12 @@ func (s *sidecar) buildFaces() error {
 	}
 	spans := s.telemetry.Spans()
 	s.listeners = append(s.listeners, &listener{name: "admin", addr: s.cfg.Admin.Listen, handler: proxy.NewAdmin(proxy.AdminOptions{
-		Review: s.reviewAPI, Hosts: &proxy.Hosts{Names: s.cfg.Admin.Hosts},
+		Review: s.reviewAPI, Hosts: proxy.Hosts{Names: s.cfg.Admin.Hosts},
 		Ready: s.ready, Metrics: s.telemetry.Metrics(), Spans: spans,
 	})})
 	if addr := s.cfg.Admin.Probes; addr != "" {
 		s.listeners = append(s.listeners, &listener{name: "probes", addr: addr, handler: proxy.NewAdmin(proxy.AdminOptions{
-			Ready: s.ready, Metrics: s.telemetry.Metrics(), Hosts: &proxy.Hosts{Names: s.cfg.Admin.Hosts},
+			Ready: s.ready, Metrics: s.telemetry.Metrics(), Hosts: proxy.Hosts{Names: s.cfg.Admin.Hosts},
 		})})
 	}
 	return nil
@@ -106,7 +110,7 @@ func (s *sidecar) proxyOptions(b config.Backend) (proxy.Options, error) {
 		Transport:     proxy.NewTransport(proxy.TransportOptions{TLS: upstreamTLS}),
 		PassTransport: proxy.NewTransport(proxy.TransportOptions{TLS: upstreamTLS, MaxConns: passConns}),
 		SideTransport: proxy.NewTransport(proxy.TransportOptions{TLS: upstreamTLS, MaxConns: sideConns}),
-		InFlight:      face.NewInFlight(s.cfg.Limits.InFlight, s.cfg.Limits.OneInFlight),
+		InFlight:      s.budgetOf(b.Name),
 		MaxBody:       b.Limits.Body, MaxAnswer: b.Limits.Answer,
 		BodyTimeout: b.Timeouts.Body.Time(), UpstreamTimeout: b.Timeouts.Upstream.Time(), RunTimeout: b.Timeouts.Run.Time(),
 		Ungated: gate.Ungated(b.Ungated), Tenant: b.Tenant, Journal: s.path("runs", "of-"+url.PathEscape(b.Name)), Reconcile: b.Reconcile.Time(),
@@ -115,6 +119,17 @@ func (s *sidecar) proxyOptions(b config.Backend) (proxy.Options, error) {
 	}
 	opt.Credential = credentialOf(b)
 	return opt, nil
+}
+
+// budgetOf is what bodies and answers of a backend may take at once.
+func (s *sidecar) budgetOf(backend string) *face.InFlight {
+	if s.inFlight[backend] == nil {
+		if s.inFlight == nil {
+			s.inFlight = map[string]*face.InFlight{}
+		}
+		s.inFlight[backend] = face.NewInFlight(s.cfg.Limits.InFlight, s.cfg.Limits.OneInFlight)
+	}
+	return s.inFlight[backend]
 }
 
 // listenTLS makes a listener's TLS. With client roots, certificates that are
@@ -159,10 +174,41 @@ func (s *sidecar) listen() error {
 		p.Start() // before anybody asks: what was left open holds its agents
 	}
 	for _, l := range s.listeners {
-		l.stop, l.failed = proxy.Serve(l.ln, proxy.ServerOptions{Handler: l.handler, TLS: l.tls, BodyTimeout: l.bodies, WriteTimeout: s.cfg.Limits.Write.Time(),
-			Connections: s.cfg.Limits.Connections, ConnectionsPeer: s.cfg.Limits.PerAddress, Log: s.log})
+		l.bounded = face.Bound(l.ln, face.ListenOptions{
+			WriteTimeout: s.cfg.Limits.Write.Time(), Connections: s.cfg.Limits.Connections, ConnectionsPeer: s.cfg.Limits.PerAddress,
+		})
+		l.stop, l.failed = proxy.Serve(l.bounded, proxy.ServerOptions{Handler: l.handler, TLS: l.tls, BodyTimeout: l.bodies, WriteTimeout: s.cfg.Limits.Write.Time(), Log: s.log})
 	}
-	return nil
+	return s.watchBounds()
+}
+
+// watchBounds lets metrics tell what the listeners' bounds do.
+func (s *sidecar) watchBounds() error {
+	stop, err := s.telemetry.Instruments().Watch(signal.Sources{Bounds: s.bounds})
+	if err == nil {
+		s.onClose(func(context.Context) error { return stop() })
+	}
+	return err
+}
+
+func (s *sidecar) bounds() []signal.Bounds {
+	s.bounded.Lock()
+	defer s.bounded.Unlock()
+	var out []signal.Bounds
+	for _, l := range s.listeners {
+		b := signal.Bounds{Listener: l.name}
+		if l.bounded != nil {
+			b.Refused, b.Evicted = l.bounded.Turned()
+		}
+		if l.refused != nil {
+			b.Refused += l.refused()
+		}
+		if l.inFlight != nil {
+			b.Held, b.NoRoom = l.inFlight.Held(), l.inFlight.Refused()
+		}
+		out = append(out, b)
+	}
+	return out
 }
 
 // addr is where a listener really listens.

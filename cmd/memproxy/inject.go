@@ -10,9 +10,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/memproxy/memproxy/inject"
+	"github.com/memproxy/memproxy/proxy"
 	"github.com/memproxy/memproxy/telemetry"
 )
 
@@ -67,10 +69,24 @@ func runInjector(ctx context.Context, cfg *inject.Config, log *slog.Logger) erro
 	// Whichever ends first ends the other.
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return inject.Serve(ctx, hooks, cert.TLS(), injector.Handler(log), log)
+		return serveUntil(ctx, hooks, proxy.ServerOptions{Handler: injector.Handler(log), TLS: cert.TLS(), BodyTimeout: inject.ReviewTime, Log: log})
 	})
 	group.Go(func() error {
-		return inject.Serve(ctx, admin, nil, inject.AdminHandler(cert.Ready, metrics), log)
+		numbers := proxy.Hosts{}.Guard(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+		return serveUntil(ctx, admin, proxy.ServerOptions{Handler: inject.AdminHandler(cert.Ready, numbers), Log: log})
 	})
 	return group.Wait()
+}
+
+// serveUntil serves until ctx ends, and lets what is in flight finish.
+func serveUntil(ctx context.Context, ln net.Listener, o proxy.ServerOptions) error {
+	stop, failed := proxy.Serve(ln, o)
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), inject.ReviewTime)
+	defer cancel()
+	return stop(drain)
 }

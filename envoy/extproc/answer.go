@@ -3,6 +3,7 @@ package extproc
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -103,12 +104,26 @@ func (x *exchange) cutShort(a attrs) (*response, error) {
 	return refusal, nil
 }
 
+// busy stands in a status's place: there was no room for the answer.
+const busy = -1
+
+// retry adds when to try again.
+func retry(h memproxy.Header) memproxy.Header {
+	out := memproxy.Header{"Retry-After": {"1"}}
+	maps.Copy(out, h)
+	return out
+}
+
 // abandon answers for a backend that did not, and has the outcome noted.
 func (x *exchange) abandon(code int) *response {
 	x.p.opt.Log.WarnContext(x.ctx, "upstream did not answer", "backend", x.b.Name, "decision", x.admission.Decision.ID)
 	reply := x.p.opt.Gate.Abandon(context.WithoutCancel(x.forwarded), x.admission, false)
-	if code == http.StatusGatewayTimeout {
+	switch code {
+	case http.StatusGatewayTimeout:
 		reply.Status = code
+	case busy:
+		reply.Status = http.StatusServiceUnavailable
+		reply.Header = retry(reply.Header)
 	}
 	return x.refused(reply)
 }
@@ -117,6 +132,11 @@ func (x *exchange) abandon(code int) *response {
 func (x *exchange) responseBody(body []byte) (*response, error) {
 	if x.settled || x.admission == nil || x.answer.Status == 0 {
 		return nil, errProtocol
+	}
+	x.hold(body)
+	defer x.lease.Done()
+	if !x.admission.Writes() && x.readable(body) != nil {
+		return x.abandon(busy), nil
 	}
 	plain, decoded, err := face.Plain(body, x.answer.Header.Get("Content-Encoding"), x.b.MaxAnswer)
 	if err != nil {
@@ -140,6 +160,22 @@ func (x *exchange) responseBody(body []byte) (*response, error) {
 	}
 	m.length(len(got))
 	return onResponseBody(m, got, true), nil
+}
+
+// hold counts an answer that is here. What came of a write must be known; for
+// what came of a read there must be room.
+func (x *exchange) hold(answer []byte) {
+	if x.admission.Writes() {
+		x.lease.Force(int64(len(answer)))
+	}
+}
+
+// readable takes what an answer and filtering it need.
+func (x *exchange) readable(answer []byte) error {
+	if err := x.lease.Grow(x.forwarded, int64(len(answer))); err != nil {
+		return err
+	}
+	return x.lease.Work(x.forwarded, face.AnswerCost*int64(len(answer)))
 }
 
 // responseTrailers ends an answer; one that had no body is settled here.

@@ -5,6 +5,8 @@ import (
 
 	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/memproxy/memproxy/face"
 )
 
 // The attributes that the processor understands, by Envoy's names. Each must
@@ -13,6 +15,7 @@ const (
 	attrPeerURI = "connection.uri_san_peer_certificate"
 	attrMTLS    = "connection.mtls"
 	attrDetails = "response.code_details"
+	attrSource  = "source.address"
 )
 
 // attrs are the attributes that came with a message.
@@ -36,6 +39,10 @@ func (a attrs) peer() []string {
 	}
 	return []string{uri}
 }
+
+// address is where the client's connection comes from, as Envoy takes it, or ""
+// where Envoy is not asked to say.
+func (a attrs) address() string { return face.Peer(a[attrSource].GetStringValue()) }
 
 // fromUpstream reports whether an answer is the backend's and not Envoy's own.
 // Where Envoy is not asked to say, every answer is taken for the backend's.

@@ -49,7 +49,7 @@ func (p *Processor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3
 		body = []byte(q.GetBody())
 	}
 	r := authRequest(at)
-	x.start(ctx, r, len(body) > 0 || r.length() > 0 || r.length() < 0 && len(r.credentials.Header["Transfer-Encoding"]) > 0)
+	x.start(ctx, r, at.GetSource().GetAddress().GetSocketAddress().GetAddress(), len(body) > 0 || r.length() > 0 || r.length() < 0 && len(r.credentials.Header["Transfer-Encoding"]) > 0)
 	defer x.end()
 	switch x.course.Way {
 	case face.Open:
@@ -59,7 +59,9 @@ func (p *Processor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3
 	}
 	var flaw *memproxy.Malformed
 	if x.whole {
-		flaw = x.authFlaw(body)
+		if flaw = x.authFlaw(body); flaw == nil && x.room(body) != nil {
+			flaw = face.Busy()
+		}
 	} else {
 		flaw = x.req.flaw
 	}

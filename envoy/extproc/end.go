@@ -14,6 +14,7 @@ import (
 // end tells of what has not come to its end: Envoy reset the stream because
 // the client hung up or the backend took too long.
 func (x *exchange) end() {
+	x.lease.Release()
 	if x.span == nil {
 		return
 	}
@@ -55,6 +56,9 @@ func (x *exchange) arrived() {
 
 // log writes the one line that ties a request to its decision.
 func (p *Processor) log(ctx context.Context, a *gate.Admission, backend string) {
+	if a.Flooded { // one line says how many there were
+		return
+	}
 	d := &a.Decision
 	reasons := make([]string, len(d.Reasons))
 	for i := range d.Reasons {

@@ -25,6 +25,9 @@ type exchange struct {
 	span trace.Span
 	req  request
 
+	address string // of the client, or ""
+	lease   *face.Lease
+
 	course face.Course
 	// whole is set where the request's body is read, ruled where its head or
 	// all of it goes through the gate.
@@ -50,13 +53,14 @@ func (x *exchange) begin(ctx context.Context, h *procv3.HttpHeaders, a attrs) er
 		return errProtocol
 	}
 	pseudo, header := headers(h.GetHeaders())
-	x.start(ctx, describe(pseudo, header, a.peer()), !h.GetEndOfStream())
+	x.start(ctx, describe(pseudo, header, a.peer()), a.address(), !h.GetEndOfStream())
 	return nil
 }
 
 // start finds the course of a request.
-func (x *exchange) start(ctx context.Context, r request, body bool) {
-	x.begun, x.req = x.p.opt.Clock(), r
+func (x *exchange) start(ctx context.Context, r request, address string, body bool) {
+	x.begun, x.req, x.address = x.p.opt.Clock(), r, address
+	x.lease = x.b.InFlight.Lease(address)
 	x.course = face.Chart(x.b.Adapter, x.b.patterns, face.Head{Request: r.Request, Sent: r.credentials.Header, Body: body})
 	if r.flaw != nil {
 		x.course.Way = face.Gated
@@ -83,11 +87,15 @@ func (x *exchange) requestHeaders(ctx context.Context, h *procv3.HttpHeaders, a 
 	if flaw == nil && x.whole && x.req.length() > x.b.MaxBody {
 		flaw = face.TooLarge(x.b.MaxBody)
 	}
-	// Nobody's body is not asked for.
-	if flaw == nil && x.whole && !h.GetEndOfStream() && x.p.opt.Gate.Identify(x.ctx, x.call(nil, nil)) {
-		r := onRequestHeaders(nil)
-		r.ModeOverride = wholeRequest()
-		return r, nil
+	// Nobody's body is not asked for, nor one for which there is no room.
+	if call := x.call(nil, nil); flaw == nil && x.whole && !h.GetEndOfStream() && x.p.opt.Gate.Identify(x.ctx, call) {
+		x.lease.By(call.Caller())
+		if x.lease.Room(x.ctx, x.req.length()) == nil {
+			r := onRequestHeaders(nil)
+			r.ModeOverride = wholeRequest()
+			return r, nil
+		}
+		flaw = face.Busy()
 	}
 	m, refusal := x.admit(nil, flaw)
 	if refusal != nil {
@@ -148,6 +156,9 @@ func (x *exchange) requestBody(b *procv3.HttpBody) (*response, error) {
 	} else if x.course.Flaw == nil {
 		x.course.Flaw = face.FormOverrides(x.req.Header, body)
 	}
+	if flaw == nil && x.room(body) != nil {
+		flaw, body = face.Busy(), nil
+	}
 	m, refusal := x.admit(body, flaw)
 	if refusal != nil {
 		return refusal, nil
@@ -159,6 +170,14 @@ func (x *exchange) requestBody(b *procv3.HttpBody) (*response, error) {
 		return onRequestBody(m, x.admission.Body, true), nil
 	}
 	return onRequestBody(m, nil, false), nil
+}
+
+// room takes what a body and ruling on it need.
+func (x *exchange) room(body []byte) error {
+	if err := x.lease.Grow(x.ctx, int64(len(body))); err != nil {
+		return err
+	}
+	return x.lease.Work(x.ctx, face.BodyCost*int64(len(body)))
 }
 
 // requestTrailers ends a request. One that had no body is refused here.
@@ -184,8 +203,12 @@ func (x *exchange) requestTrailers() (*response, error) {
 func (x *exchange) admit(body []byte, flaw *memproxy.Malformed) (*mutation, *response) {
 	a := x.p.opt.Gate.Admit(x.ctx, x.call(body, flaw))
 	x.admission = a
+	x.lease.Done()
 	x.p.log(x.ctx, a, x.b.Name)
 	if a.Reply != nil {
+		if flaw != nil && flaw.Code == memproxy.LimitInFlight {
+			a.Reply.Header = retry(a.Reply.Header)
+		}
 		return nil, x.refused(*a.Reply)
 	}
 	if reply, refused := x.p.opt.Gate.Untraced(x.ctx, a); refused {
@@ -211,7 +234,7 @@ func (x *exchange) call(body []byte, flaw *memproxy.Malformed) *gate.Call {
 	}
 	return x.course.Call(gate.Call{
 		Backend: x.b.gate, Credentials: x.req.credentials, Request: req,
-		Body: body, Flaw: flaw, Session: face.Session(x.req.Header), Wishes: wishes,
+		Body: body, Flaw: flaw, Peer: x.address, Session: face.Session(x.req.Header), Wishes: wishes,
 		Watch: x.watching,
 	})
 }

@@ -20,6 +20,8 @@ import (
 const (
 	DefaultMaxBody   = 1 << 20
 	DefaultMaxAnswer = 16 << 20
+	// DefaultExchanges is what a listener of the HTTP face has connections.
+	DefaultExchanges = face.DefaultConnections
 )
 
 // Backend is one memory service that Envoy routes to.
@@ -42,6 +44,9 @@ type Backend struct {
 	// read, in bytes. Envoy's own buffers must be at least as large.
 	MaxBody   int64
 	MaxAnswer int64
+	// InFlight bounds the bytes of bodies and answers that are held. Nil: not
+	// bounded.
+	InFlight *face.InFlight
 	// Ungated is what becomes of runs that cannot be gated. To rule on them
 	// afterwards takes the HTTP face; here that is a refusal.
 	Ungated gate.Ungated
@@ -64,6 +69,10 @@ type Options struct {
 	// the answers. Without it they are refused there.
 	UnfilteredReads bool
 
+	// Exchanges bounds the requests that are under way at once. Default
+	// DefaultExchanges.
+	Exchanges int
+
 	// Clock measures durations. Default time.Now.
 	Clock func() time.Time
 	// After waits between questions about what became of a write. Default
@@ -77,6 +86,9 @@ type Options struct {
 func (o *Options) complete() error {
 	if o.Gate == nil || len(o.Backends) == 0 {
 		return errors.New("extproc: a gate and a backend are required")
+	}
+	if o.Exchanges <= 0 {
+		o.Exchanges = DefaultExchanges
 	}
 	if o.Clock == nil {
 		o.Clock = time.Now

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 
 	modev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
@@ -23,6 +24,8 @@ const BackendKey = "x-memproxy-backend"
 // for concurrent use.
 type Processor struct {
 	opt      Options
+	underway atomic.Int64 // exchanges
+	refused  atomic.Int64
 	backends map[string]*Backend
 }
 
@@ -44,6 +47,9 @@ func New(opt Options) (*Processor, error) {
 	}
 	return p, nil
 }
+
+// Refused is how many requests were over Options.Exchanges, ever.
+func (p *Processor) Refused() int64 { return p.refused.Load() }
 
 // Close ends what goes on beside the streams, which must have ended before.
 func (p *Processor) Close(ctx context.Context) error {
@@ -83,6 +89,11 @@ func (p *Processor) backend(names []string) (*Backend, error) {
 // ExternalProcessor service.
 func (p *Processor) Process(stream procv3.ExternalProcessor_ProcessServer) error {
 	ctx := stream.Context()
+	defer p.underway.Add(-1)
+	if p.underway.Add(1) > int64(p.opt.Exchanges) {
+		p.refused.Add(1)
+		return status.Error(codes.ResourceExhausted, "too many requests are under way")
+	}
 	x := &exchange{p: p}
 	defer x.end()
 	md, _ := metadata.FromIncomingContext(ctx)

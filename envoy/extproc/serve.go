@@ -19,6 +19,8 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
+
+	"github.com/memproxy/memproxy/face"
 )
 
 // ServerOptions configure the gRPC listener.
@@ -44,6 +46,10 @@ const (
 	// pingAfter finds an Envoy that is gone without a word.
 	pingAfter = 30 * time.Second
 	pingWait  = 10 * time.Second
+	// connectWithin bounds handshakes; maxConns the connections, of which an
+	// Envoy has one for each of its threads.
+	connectWithin = 10 * time.Second
+	maxConns      = 1024
 )
 
 // Serve serves Envoy on the listener until the returned function is called,
@@ -58,7 +64,8 @@ func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, 
 	opts := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(o.Processor.largest() + headRoom),
 		grpc.MaxSendMsgSize(o.Processor.largest() + headRoom),
-		grpc.MaxConcurrentStreams(maxStreams), // Envoy bounds them; a queue here would only look slow
+		grpc.MaxConcurrentStreams(maxStreams), // over the processor's own bound they are refused; a queue here would only look slow
+		grpc.ConnectionTimeout(connectWithin),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingWait}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.StreamInterceptor(g.stream), grpc.UnaryInterceptor(g.unary),
@@ -76,7 +83,7 @@ func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, 
 	healthv1.RegisterHealthServer(srv, hs)
 	errs := make(chan error, 1)
 	go func() {
-		if err := srv.Serve(ln); err != nil {
+		if err := srv.Serve(face.Bound(ln, face.ListenOptions{Connections: maxConns, Keep: true})); err != nil {
 			errs <- err
 		}
 	}()

@@ -66,6 +66,9 @@ func (x *exchange) gather(b *procv3.HttpBody) {
 	if int64(len(x.body)+len(b.GetBody())) > x.b.MaxBody {
 		x.flaw, x.body = face.TooLarge(x.b.MaxBody), nil
 	}
+	if x.flaw == nil && x.lease.Grow(x.ctx, int64(len(b.GetBody()))) != nil {
+		x.flaw, x.body = face.Busy(), nil
+	}
 	if x.flaw == nil {
 		x.body = append(x.body, b.GetBody()...)
 	}

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
+	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/policy"
 )
 
@@ -107,6 +108,7 @@ const (
 	pingWait      = 10 * time.Second
 	pingsAtMost   = 5 * time.Second
 	connectWithin = 10 * time.Second
+	maxConns      = 16384 // three quarters of them from one address
 )
 
 // Serve answers on a listener; conf must verify client certificates. Stop ends
@@ -134,7 +136,7 @@ func (s *Server) Serve(ln net.Listener, conf *tls.Config) (stop func(context.Con
 	discovery.RegisterAggregatedDiscoveryServiceServer(g, ads{streams: delta.NewServer(ctx, mux, callbacks{s}, delta.DeactivateLegacyWildcard())})
 	loadstats.RegisterLoadReportingServiceServer(g, reports{s, ctx})
 	out := make(chan error, 1)
-	go func() { out <- g.Serve(ln) }()
+	go func() { out <- g.Serve(face.Bound(ln, face.ListenOptions{Connections: maxConns, Keep: true})) }()
 	return func(stopping context.Context) error {
 		cancel() // the streams end by this; they would never end by themselves
 		done := make(chan struct{})

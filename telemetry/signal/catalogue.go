@@ -135,5 +135,11 @@ func Metrics() []Metric {
 			Labels: []string{LabelVersion, LabelGo}, Meaning: "1, with the version of the program."},
 		{Name: MetricExports, Prometheus: "memproxy_telemetry_exports_total", Kind: Counter, Unit: "{item}",
 			Labels: []string{LabelSignal, LabelResult}, Meaning: "Spans, log records and metric batches handed to the collector."},
+		{Name: MetricConnections, Prometheus: "memproxy_connections_turned_away_total", Kind: Counter, Unit: "{connection}",
+			Labels: []string{LabelName, LabelResult}, Meaning: "Connections over a listener's bounds: refused, or evicted, which is closed for another before they had a request or between two; at the processor, requests refused."},
+		{Name: MetricInFlight, Prometheus: "memproxy_in_flight_bytes", Kind: Gauge, Unit: "By",
+			Labels: []string{LabelName}, Meaning: "Bytes of bodies and answers that are held."},
+		{Name: MetricInFlightRefused, Prometheus: "memproxy_in_flight_refused_total", Kind: Counter, Unit: "{request}",
+			Labels: []string{LabelName}, Meaning: "Requests that found no room for their body or their answer."},
 	}
 }

@@ -80,6 +80,9 @@ const (
 	MetricRules           = "memproxy.rules.info"
 	MetricBuild           = "memproxy.build.info"
 	MetricExports         = "memproxy.telemetry.exports"
+	MetricConnections     = "memproxy.connections.turned_away"
+	MetricInFlight        = "memproxy.in_flight"
+	MetricInFlightRefused = "memproxy.in_flight.refused"
 )
 
 // The labels of metrics.
@@ -98,6 +101,7 @@ const (
 	LabelVersion = "version"
 	LabelGo      = "go_version"
 	LabelSignal  = "signal"
+	LabelName    = "listener"
 	// LabelDecision is on exemplars only, never on a series.
 	LabelDecision = "decision_id"
 )
@@ -108,6 +112,7 @@ const (
 	ResultRefused = "refused" // a charge, or rules that were not taken
 	ResultOK      = "ok"      // rules that were taken, or an export
 	ResultFailed  = "failed"  // an export
+	ResultEvicted = "evicted" // a connection without a request, closed for another
 	ResultOffered = "offered" // to the exporter; neither ok nor failed: waiting, or dropped when the queue was full
 )
 

@@ -21,6 +21,16 @@ type Sources struct {
 	Version string
 	// Exports returns how much of a signal was handed to the collector.
 	Exports func() []Exported
+	// Bounds returns what the bounds of listeners have done so far.
+	Bounds func() []Bounds
+}
+
+// Bounds is what the bounds of one listener have done so far.
+type Bounds struct {
+	Listener         string
+	Refused, Evicted int64 // connections
+	Held             int64 // bytes
+	NoRoom           int64 // requests
 }
 
 // Exported is how much of a signal was exported, or could not be.
@@ -60,6 +70,9 @@ func (in *Instruments) Watch(s Sources) (stop func() error, err error) {
 	watch(s.Rules != nil, MetricRules)
 	watch(s.Version != "", MetricBuild)
 	watch(s.Exports != nil, MetricExports)
+	watch(s.Bounds != nil, MetricConnections)
+	watch(s.Bounds != nil, MetricInFlight)
+	watch(s.Bounds != nil, MetricInFlightRefused)
 	if len(watched) == 0 {
 		return func() error { return nil }, nil
 	}
@@ -87,6 +100,15 @@ func (in *Instruments) observe(o metric.Observer, s Sources) {
 	}
 	if s.Version != "" {
 		integer(MetricBuild, 1, attribute.String(LabelVersion, s.Version), attribute.String(LabelGo, runtime.Version()))
+	}
+	if s.Bounds != nil {
+		for _, b := range s.Bounds() {
+			at := attribute.String(LabelName, b.Listener)
+			integer(MetricConnections, b.Refused, at, attribute.String(LabelResult, ResultRefused))
+			integer(MetricConnections, b.Evicted, at, attribute.String(LabelResult, ResultEvicted))
+			integer(MetricInFlight, b.Held, at)
+			integer(MetricInFlightRefused, b.NoRoom, at)
+		}
 	}
 	if s.Exports != nil {
 		for _, e := range s.Exports() {

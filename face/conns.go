@@ -1,4 +1,4 @@
-package proxy
+package face
 
 import (
 	"container/list"
@@ -6,8 +6,6 @@ import (
 	"net"
 	"net/http"
 	"sync"
-
-	"github.com/memproxy/memproxy/face"
 )
 
 // Defaults of a listener's connections.
@@ -22,12 +20,13 @@ const (
 // headers that come slowly keep ordinary clients out.
 type conns struct {
 	most, mostPeer int
+	keep           bool // nobody tells which have a request, and none is closed for another
 
 	mu      sync.Mutex
 	n       int
 	peers   map[string]*peerConns
-	fresh   list.List // *boundedConn without a whole request yet, by age
-	idle    list.List // *boundedConn between requests, by age
+	fresh   list.List // *Conn without a whole request yet, by age
+	idle    list.List // *Conn between requests, by age
 	refused int64
 	evicted int64
 }
@@ -43,7 +42,7 @@ type place struct{ all, own *list.Element }
 
 // admit counts a new connection, if there is room. Over is one to be closed for
 // it, or nil.
-func (cs *conns) admit(c *boundedConn) (ok bool, over *boundedConn) {
+func (cs *conns) admit(c *Conn) (ok bool, over *Conn) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	p := cs.peers[c.peer]
@@ -51,6 +50,7 @@ func (cs *conns) admit(c *boundedConn) (ok bool, over *boundedConn) {
 		p = &peerConns{}
 	}
 	switch {
+	case cs.keep:
 	case p.n >= cs.mostPeer:
 		over = oldest(&p.fresh, &p.idle)
 	case cs.n >= cs.most:
@@ -71,26 +71,28 @@ func (cs *conns) admit(c *boundedConn) (ok bool, over *boundedConn) {
 	cs.n++
 	p.n++
 	c.counted = true
-	cs.put(c, &cs.fresh, &p.fresh)
+	if !cs.keep {
+		cs.put(c, &cs.fresh, &p.fresh)
+	}
 	return true, over
 }
 
-func oldest(lists ...*list.List) *boundedConn {
+func oldest(lists ...*list.List) *Conn {
 	for _, l := range lists {
 		if e := l.Front(); e != nil {
-			return e.Value.(*boundedConn)
+			return e.Value.(*Conn)
 		}
 	}
 	return nil
 }
 
-func (cs *conns) put(c *boundedConn, all, own *list.List) {
+func (cs *conns) put(c *Conn, all, own *list.List) {
 	cs.take(c)
 	c.in = [2]*list.List{all, own}
 	c.place = place{all.PushBack(c), own.PushBack(c)}
 }
 
-func (cs *conns) take(c *boundedConn) {
+func (cs *conns) take(c *Conn) {
 	if c.in[0] != nil {
 		c.in[0].Remove(c.place.all)
 		c.in[1].Remove(c.place.own)
@@ -99,7 +101,7 @@ func (cs *conns) take(c *boundedConn) {
 }
 
 // drop stops counting a connection; the lock is held.
-func (cs *conns) drop(c *boundedConn) {
+func (cs *conns) drop(c *Conn) {
 	cs.take(c)
 	if !c.counted {
 		return
@@ -113,18 +115,19 @@ func (cs *conns) drop(c *boundedConn) {
 }
 
 // gone is told of a connection that is closed.
-func (cs *conns) gone(c *boundedConn) {
+func (cs *conns) gone(c *Conn) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	cs.drop(c)
 }
 
-// state is the server's ConnState.
-func (cs *conns) state(nc net.Conn, s http.ConnState) {
+// State is for the ConnState of the http.Server that accepts from the listener.
+func (l *Listener) State(nc net.Conn, s http.ConnState) {
+	cs := &l.conns
 	if t, ok := nc.(*tls.Conn); ok {
 		nc = t.NetConn()
 	}
-	c, ok := nc.(*boundedConn)
+	c, ok := nc.(*Conn)
 	if !ok {
 		return
 	}
@@ -141,13 +144,22 @@ func (cs *conns) state(nc net.Conn, s http.ConnState) {
 	}
 }
 
-func (l *boundedListener) Accept() (net.Conn, error) {
+// Turned says how many connections were refused, and how many closed for
+// another, ever.
+func (l *Listener) Turned() (refused, evicted int64) {
+	l.conns.mu.Lock()
+	defer l.conns.mu.Unlock()
+	return l.conns.refused, l.conns.evicted
+}
+
+// Accept implements net.Listener.
+func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		nc, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		c := &boundedConn{Conn: nc, stall: l.stall, conns: &l.conns, peer: face.Peer(nc.RemoteAddr().String())}
+		c := &Conn{Conn: nc, stall: l.stall, conns: &l.conns, peer: Peer(nc.RemoteAddr().String())}
 		ok, over := l.conns.admit(c)
 		if over != nil {
 			_ = over.Conn.Close() // it is not counted any more
@@ -163,7 +175,7 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 }
 
 // Close stops counting the connection.
-func (c *boundedConn) Close() error {
+func (c *Conn) Close() error {
 	c.conns.gone(c)
 	return c.Conn.Close()
 }

@@ -1,0 +1,100 @@
+package face
+
+import (
+	"container/list"
+	"net"
+	"time"
+)
+
+// Bounds of writing to a client.
+const (
+	// DefaultWriteTimeout is how long a client may take nothing of what is
+	// written to it.
+	DefaultWriteTimeout = 30 * time.Second
+	// WritePiece is the most that is written under one deadline, in bytes.
+	WritePiece = 64 << 10
+	// Slowest is the slowest pace, in bytes a second, at which a body may come
+	// in the long run, or one piece of an answer go out.
+	Slowest = 32 << 10
+)
+
+// ListenOptions bound the connections of a listener.
+type ListenOptions struct {
+	// WriteTimeout is how long a client may take nothing of what is written to
+	// it. Default DefaultWriteTimeout.
+	WriteTimeout time.Duration
+	// Connections bounds the connections, and ConnectionsPeer those of one
+	// address. Defaults DefaultConnections and three quarters of Connections.
+	Connections, ConnectionsPeer int
+	// Keep refuses newcomers when the listener is full. Otherwise a connection
+	// without a request makes room, of which State must be told.
+	Keep bool
+}
+
+// Listener bounds its connections, in number and in what they may take in time.
+type Listener struct {
+	net.Listener
+	stall time.Duration
+	conns conns
+}
+
+// Bound puts bounds on what is accepted.
+func Bound(ln net.Listener, o ListenOptions) *Listener {
+	if o.WriteTimeout <= 0 {
+		o.WriteTimeout = DefaultWriteTimeout
+	}
+	if o.Connections <= 0 {
+		o.Connections = DefaultConnections
+	}
+	if o.ConnectionsPeer <= 0 {
+		o.ConnectionsPeer = max(1, o.Connections-o.Connections/4)
+	}
+	l := &Listener{Listener: ln, stall: o.WriteTimeout}
+	l.conns.most, l.conns.mostPeer, l.conns.keep = o.Connections, o.ConnectionsPeer, o.Keep
+	return l
+}
+
+// Conn cuts off a reader that takes nothing: every write has a deadline
+// of its own. How long nothing is written, because the backend has nothing to
+// say, does not count.
+type Conn struct {
+	net.Conn
+	stall time.Duration
+
+	conns   *conns
+	peer    string
+	counted bool
+	in      [2]*list.List // where it stands, or nil
+	place   place
+}
+
+// Write writes b piece by piece, each in time and all of them at a pace.
+func (c *Conn) Write(b []byte) (written int, err error) {
+	now := time.Now()
+	last := now.Add(c.stall + time.Duration(len(b))*time.Second/Slowest)
+	for {
+		piece := b[:min(len(b), WritePiece)]
+		deadline := now.Add(c.stall)
+		if deadline.After(last) {
+			deadline = last
+		}
+		if err := c.SetWriteDeadline(deadline); err != nil {
+			return written, err
+		}
+		n, err := c.Conn.Write(piece)
+		written += n
+		if b = b[n:]; err != nil || len(b) == 0 {
+			return written, err
+		}
+		now = time.Now()
+	}
+}
+
+// CloseWrite lets the server close in two steps, so that a client that is
+// still sending reads its answer.
+func (c *Conn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
