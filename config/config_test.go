@@ -268,8 +268,14 @@ func TestDurations(t *testing.T) {
 	}
 }
 
+// Proves CARD-9, EDGE-3: what is legal and worth a second look is said.
 func TestWarnings(t *testing.T) {
+	two := func(upstream string) string {
+		return "backends:\n  - {name: a, kind: mem0, listen: 127.0.0.1:1, upstream: http://127.0.0.1:9}\n  - {name: b, kind: mem0, listen: 127.0.0.1:2, upstream: " + upstream + "}\n"
+	}
 	for _, tc := range []struct{ text, want string }{
+		{two("http://127.0.0.1:9"), "one upstream"},
+		{two("http://127.0.0.1:8"), ""},
 		{backend, ""},
 		{strings.Replace(backend, "127.0.0.1:8081", "localhost:8081", 1), ""},
 		{strings.Replace(backend, "127.0.0.1:8081", "\"[::1]:8081\"", 1), ""},

@@ -9,7 +9,12 @@ import (
 // Warnings are things that are legal and worth a second look.
 func (c *Config) Warnings() []string {
 	var out []string
-	for _, b := range c.Backends {
+	for i, b := range c.Backends {
+		for _, other := range c.Backends[:i] {
+			if b.Upstream == other.Upstream {
+				out = append(out, fmt.Sprintf("backends %s and %s have one upstream: whose memories and names are is kept for each, so neither knows what came in by the other", other.Name, b.Name))
+			}
+		}
 		host, _, err := net.SplitHostPort(b.Listen)
 		if err == nil && b.TLS.Cert == "" && !loopback(host) {
 			out = append(out, fmt.Sprintf("backend %s listens on %s without TLS: whoever reaches it presents keys in the clear", b.Name, b.Listen))
