@@ -211,6 +211,21 @@ func (d *decoding) headers() error {
 	return nil
 }
 
+// narrows reports whether a query parameter narrows the request. The server
+// passes over those that a route does not have: of what is made of many, and
+// cannot be filtered, only those narrow it that its route is known to have
+// (0.16.8).
+func (d *decoding) narrows(param string) bool {
+	if !d.op.Derived && !d.op.Bulk {
+		return true
+	}
+	switch d.row.id {
+	case "letta.count_agents":
+		return param == "identity_id" || param == "identifier_keys"
+	}
+	return false
+}
+
 // query reads identities and search texts of the query string.
 func (d *decoding) query() error {
 	if d.req.Query == "" {
@@ -228,7 +243,7 @@ func (d *decoding) query() error {
 			return bad(memproxy.PayloadDuplicate, 400, ptr, "a known key in another letter case")
 		}
 		if dim, ok := dimOf(base); ok {
-			c := memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Values: list, Pointer: ptr, Pins: true}
+			c := memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Values: list, Pointer: ptr, Pins: d.narrows(base)}
 			d.op.Claims = append(d.op.Claims, c)
 		}
 		switch base {

@@ -115,6 +115,9 @@ func TestTenantsOfMem0(t *testing.T) {
 			t.Errorf("%s %s %s tells of another tenant: %d %s", q.method, q.path, q.body, a.status, a.body)
 		}
 	}
+	if a := r.do("GET", "/v1/stats/?user_id=zoe", "", rival...); a.status != 403 {
+		t.Errorf("what is counted of everybody, with a parameter that narrows nothing: %d %s", a.status, a.body)
+	}
 	for _, route := range []string{"/memories", "/v1/memories/", "/v3/memories/add/"} {
 		a := r.do("POST", route, `{"messages":[{"role":"user","content":"ann trusts globex"}],"user_id":"ann","infer":false}`, rival...)
 		if a.status != 404 {

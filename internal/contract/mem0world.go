@@ -150,7 +150,7 @@ func mem0Answer(method, path string, segments []string, owners []*Owner) any {
 			return map[string]any{"id": o.Objects["user"], "type": "user", "total_memories": 3, "note": o.Canary}
 		})
 	case path == "v1/stats":
-		return map[string]any{"total_memories": 4242, "total_search_events": 1, "note": text}
+		return map[string]any{"total_memories": total, "total_search_events": 1, "note": text}
 	case len(segments) == 4 && segments[1] == "memories" && segments[0] == "v1":
 		return map[string]any{"count": len(owners), "results": memories}
 	case len(segments) == 3 && segments[1] == "memories" || len(segments) == 2 && segments[0] == "memories":

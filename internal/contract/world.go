@@ -91,8 +91,15 @@ func (w *World) Leaks(c *Caller, text string) []string {
 			out = append(out, o.Name)
 		}
 	}
+	if len(c.Sees) < len(w.Owners) && strings.Contains(text, fmt.Sprint(total)) {
+		out = append(out, "everybody")
+	}
 	return out
 }
+
+// total is what the backends of a world count of everybody's objects. It stands
+// for nothing else.
+const total = 90715123450
 
 // Names returns the ids and names of an owner, sorted.
 func (o *Owner) Names() []string { return slices.Sorted(maps.Values(o.Objects)) }

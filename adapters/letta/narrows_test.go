@@ -1,0 +1,41 @@
+package letta_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Proves EDGE-3, EDGE-13: what is made of everybody's is not narrowed by a
+// parameter that the server passes over; one that the route has narrows it, and
+// a list, whose entries are judged one by one, by any.
+func TestParametersThatNarrow(t *testing.T) {
+	for target, want := range map[string]bool{
+		"/v1/tags/?identity_id=identity-1":              false,
+		"/v1/tags/?agent_id=agent-1":                    false,
+		"/v1/groups/count?user_id=ann":                  false,
+		"/v1/agents/count?agent_id=agent-1":             false,
+		"/v1/agents/count?identity_id=identity-1":       true,
+		"/v1/agents/count?identifier_keys=ann":          true,
+		"/v1/agents/?identity_id=identity-1":            true,
+		"/v1/identities/count?identity_id=identity-1":   false,
+		"/v1/folders/metadata?agent_id=agent-1":         false,
+		"/v1/embeddings/total_storage_size?user_id=ann": false,
+	} {
+		path, query, _ := strings.Cut(target, "?")
+		rt, req := route(t, "GET", path)
+		req.Query = query
+		op, err := adapter(t).Decode(rt, req, nil)
+		if err != nil {
+			t.Fatalf("%s: %v", target, err)
+		}
+		pins := false
+		for _, c := range op.Claims {
+			pins = pins || c.Pins && c.Op == memproxy.ClaimIs
+		}
+		if pins != want {
+			t.Errorf("%s: narrowed is %v, want %v: %+v", target, pins, want, op.Claims)
+		}
+	}
+}
