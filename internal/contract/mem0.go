@@ -57,7 +57,7 @@ func Mem0() *Format {
 			`{"filters":{"AND":[{"user_id":"*"},{"agent_id":"{}"}]}}`:          "agent",
 			`{"filters":{"OR":[{"AND":[{"user_id":"{}","run_id":"*"}]}]}}`:     "user",
 			`{"schema":{"type":"object"},"filters":{"user_id":"{}"}}`:          "user",
-			`{"entities":[{"type":"user","id":"{}"}]}`:                         "user",
+			`{"entities":[{"type":"user","id":"{}"}]}`:                         "user?", // no member of these payloads
 			`{"source_id":"{}"}`:                                               "memory?",
 			`{"metadata":{"source_id":"{}","linked_memories":["{}"]}}`:         "memory?",
 			`{"linked_memories":["{}"]}`:                                       "memory?",
