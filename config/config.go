@@ -151,6 +151,7 @@ type Ownership struct {
 
 // Answers says what becomes of what memproxy does not know in answers.
 type Answers struct {
+	Headers   string `yaml:"headers,omitempty" doc:"what becomes of headers of answers that memproxy does not know clients to need: left out, or passed on; they are counted and reported either way" default:"drop in production, else pass" enum:"drop,pass"`
 	Unclaimed string `yaml:"unclaimed,omitempty" doc:"what becomes of members of answers that no row of the adapter's table claims: left out, or passed on; they are counted and reported either way" default:"drop in production, else pass" enum:"drop,pass"`
 }
 

@@ -11,7 +11,7 @@ import (
 type profile struct {
 	require   bool // callers must present something known
 	format    string
-	unclaimed string // members of answers that nobody claims
+	unclaimed string // members and headers of answers that nobody claims
 	ungated   string // runs that cannot be gated call by call
 	outside   string // keys outside the namespaces
 }
@@ -78,6 +78,7 @@ func (c *Config) defaults() {
 		}
 	}
 	set(&c.Answers.Unclaimed, stands.unclaimed)
+	set(&c.Answers.Headers, stands.unclaimed)
 	for i := range c.Backends {
 		b := &c.Backends[i]
 		set(&b.CredentialAs, "token")

@@ -30,7 +30,7 @@ func Forwardable(h http.Header) http.Header {
 func Onward(dst, src http.Header) {
 	listed := connection(src)
 	for name, values := range src {
-		if !own(name) && !ends(name, listed) && !rerouting(name) {
+		if !own(name) && !ends(name, listed) && !rerouting(name) && !among(name, partial[:]) {
 			dst[name] = values
 		}
 	}
@@ -63,26 +63,21 @@ func addressed(h http.Header) []string {
 	return out
 }
 
-// Back copies the headers of an answer that the client is sent.
-func Back(dst, src http.Header) {
-	listed := connection(src)
-	for name, values := range src {
-		// Alt-Svc would lead clients to the backend past memproxy.
-		if !own(name) && !ends(name, listed) && name != "Alt-Svc" {
-			dst[name] = values
-		}
-	}
+// Withheld are the names in a request's headers that Onward leaves out, for a
+// face that changes headers and does not copy them.
+func Withheld(h memproxy.Header) []string {
+	return left(h, func(kept http.Header) { Onward(kept, http.Header(h)) })
 }
 
-// Withheld are the names in h that Onward, or for an answer Back, leaves out,
-// for a face that changes headers and does not copy them.
-func Withheld(h memproxy.Header, answer bool) []string {
+// Unanswered are the names in an answer's headers that Back leaves out.
+func Unanswered(h memproxy.Header, others Others) []string {
+	return left(h, func(kept http.Header) { Back(kept, http.Header(h), others) })
+}
+
+// left are the names in h that a copy leaves out.
+func left(h memproxy.Header, to func(http.Header)) []string {
 	kept := make(http.Header, len(h))
-	if answer {
-		Back(kept, http.Header(h))
-	} else {
-		Onward(kept, http.Header(h))
-	}
+	to(kept)
 	var out []string
 	for name := range h {
 		if _, ok := kept[name]; !ok {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,7 +22,7 @@ type Meter interface {
 	Decided(ctx context.Context, ev *memproxy.Event)
 	// Filtered counts memories left out of an answer.
 	Filtered(ctx context.Context, backend string, n int)
-	// Unclaimed counts members of answers that no row claims.
+	// Unclaimed counts members and headers of answers that no row claims.
 	Unclaimed(ctx context.Context, backend string, n int)
 	// LedgerFailed counts ledger calls that failed and were survived.
 	LedgerFailed(ctx context.Context)
@@ -93,6 +94,11 @@ type Gate struct {
 	readers *readers
 
 	rejected rejections
+
+	headers struct {
+		sync.Mutex
+		told map[string]bool // headers of answers, by backend, that were named
+	}
 }
 
 // New returns a gate that rules by rules until Use replaces them.

@@ -75,6 +75,9 @@ type Rules struct {
 	// Unclaimed says what becomes of members of answers that no row claims.
 	// Empty is UnclaimedDrop.
 	Unclaimed Unclaimed
+	// Headers says what becomes of headers of answers that no row claims. Empty
+	// is UnclaimedDrop.
+	Headers Unclaimed
 }
 
 func (r *Rules) validate() error {
@@ -90,10 +93,12 @@ func (r *Rules) validate() error {
 	case r.Profile != Development && r.Profile != Production:
 		return fmt.Errorf("gate: unknown profile %q", r.Profile)
 	}
-	switch r.Unclaimed {
-	case "", UnclaimedDrop, UnclaimedPass:
-	default:
-		return fmt.Errorf("gate: unknown setting %q for unclaimed members of answers", r.Unclaimed)
+	for what, setting := range map[string]Unclaimed{"members": r.Unclaimed, "headers": r.Headers} {
+		switch setting {
+		case "", UnclaimedDrop, UnclaimedPass:
+		default:
+			return fmt.Errorf("gate: unknown setting %q for unclaimed %s of answers", setting, what)
+		}
 	}
 	switch r.Unattributed {
 	case UnattributedVisible, UnattributedNamed, UnattributedHidden:

@@ -60,7 +60,7 @@ func (p *Proxy) compensate(w http.ResponseWriter, r *http.Request, a *gate.Admis
 	c, err := p.watch(ctx, r, a)
 	if errors.Is(err, memproxy.ErrUngated) {
 		if reply, refused := p.opt.Gate.Blind(ctx, a); refused {
-			p.write(w, reply, nil)
+			p.write(w, reply, nil, a)
 			return
 		}
 		p.send(w, r, a, nil)

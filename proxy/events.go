@@ -60,24 +60,31 @@ func (e *events) next(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// pruned passes a stream on, event by event, without what nobody claimed.
-func (p *Proxy) pruned(ctx context.Context, w http.ResponseWriter, resp *http.Response, a *gate.Admission) (cancelled bool) {
+// filtered passes a stream on, event by event, as each may be shown.
+func (p *Proxy) filtered(ctx context.Context, w http.ResponseWriter, resp *http.Response, a *gate.Admission) (cancelled bool, err error) {
+	body, err := face.Inflate(resp.Body, resp.Header)
+	if err != nil {
+		return false, err
+	}
 	dropEntityHeaders(resp.Header)
-	face.Back(w.Header(), resp.Header)
+	p.back(w.Header(), resp.Header, a)
 	w.WriteHeader(resp.StatusCode)
+	if a.Call().Request.Method == http.MethodHead {
+		return false, nil
+	}
 	ctl := http.NewResponseController(w)
-	in := newEvents(resp.Body, p.opt.MaxAnswer, leaseOf(w))
+	in := newEvents(body, p.opt.MaxAnswer, leaseOf(w))
 	for {
 		event, err := in.next(ctx)
 		if err != nil {
-			return err != io.EOF
+			return err != io.EOF, nil
 		}
 		out := p.opt.Gate.Event(ctx, a, event)
 		if len(out) == 0 {
 			continue
 		}
 		if _, err := w.Write(out); err != nil {
-			return true
+			return true, nil
 		}
 		_ = ctl.Flush()
 	}

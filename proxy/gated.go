@@ -55,7 +55,7 @@ func (p *Proxy) gated(w http.ResponseWriter, r *http.Request, req memproxy.Reque
 		a.Reply = &reply
 	}
 	if a.Reply != nil {
-		p.write(w, *a.Reply, nil)
+		p.write(w, *a.Reply, nil, a)
 		return a
 	}
 	if ch, after := p.resumes(a); ch != nil {
@@ -155,14 +155,18 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, a *gate.Admission, 
 	}
 	defer resp.Body.Close()
 	p.relocate(resp)
-	events := a.Inspect && a.Streams() && eventStream(resp)
-	if !a.Inspect || events {
-		pass := p.stream
-		if events && r.Method != http.MethodHead {
-			pass = func(w http.ResponseWriter, resp *http.Response) bool { return p.pruned(ctx, w, resp, a) }
+	if events := a.Inspect && a.Streams() && face.EventStream(resp.Header); !a.Inspect || events {
+		var cancelled bool
+		if events {
+			cancelled, err = p.filtered(ctx, w, resp, a)
+		} else {
+			cancelled = p.stream(w, resp, a)
 		}
-		cancelled := pass(w, resp)
 		span.End()
+		if err != nil {
+			p.abandon(w, r, a, err)
+			return
+		}
 		p.opt.Gate.Streamed(context.WithoutCancel(ctx), a, resp.StatusCode, cancelled)
 		return
 	}
@@ -199,16 +203,16 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, a *gate.Admission, 
 		w.Header().Set(face.UnverifiedHeader, face.Contested(ids))
 	}
 	if a.Answered == nil && sameBytes(got.Body, body) && !decoded {
-		p.write(w, got, resp.Header)
+		p.write(w, got, resp.Header, a)
 		return
 	}
 	if got.Status != reply.Status || a.Answered != nil { // the gate answers in the backend's place
-		p.write(w, got, nil)
+		p.write(w, got, nil, a)
 		return
 	}
 	header := http.Header(got.Header) // the backend's, or the gate's word on it
 	dropEntityHeaders(header)
-	p.write(w, got, header)
+	p.write(w, got, header, a)
 }
 
 // upstreamContext lets a write finish when the caller hangs up, so that its
@@ -272,12 +276,12 @@ func (p *Proxy) abandon(w http.ResponseWriter, r *http.Request, a *gate.Admissio
 		reply.Status = http.StatusServiceUnavailable
 		w.Header().Set("Retry-After", "1")
 	}
-	p.write(w, reply, nil)
+	p.write(w, reply, nil, a)
 }
 
 // stream passes an answer on as it comes.
-func (p *Proxy) stream(w http.ResponseWriter, resp *http.Response) (cancelled bool) {
-	face.Back(w.Header(), resp.Header)
+func (p *Proxy) stream(w http.ResponseWriter, resp *http.Response, a *gate.Admission) (cancelled bool) {
+	p.back(w.Header(), resp.Header, a)
 	w.WriteHeader(resp.StatusCode)
 	ctl := http.NewResponseController(w)
 	buf := make([]byte, 16<<10)
@@ -296,10 +300,10 @@ func (p *Proxy) stream(w http.ResponseWriter, resp *http.Response) (cancelled bo
 }
 
 // write sends a whole answer, with the upstream's headers if there are any.
-func (p *Proxy) write(w http.ResponseWriter, reply memproxy.Reply, upstream http.Header) {
+func (p *Proxy) write(w http.ResponseWriter, reply memproxy.Reply, upstream http.Header, a *gate.Admission) {
 	h := w.Header()
 	if upstream != nil {
-		face.Back(h, upstream)
+		p.back(h, upstream, a)
 	} else {
 		for name, values := range reply.Header {
 			h[name] = values

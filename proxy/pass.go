@@ -48,7 +48,7 @@ func (p *Proxy) pass(w *statusWriter, r *http.Request, req memproxy.Request, cou
 	p.dawdle(r.Context(), a)
 	w.Header().Set(face.DecisionHeader, face.Decision(&a.Decision))
 	if a.Reply != nil {
-		p.write(w, *a.Reply, nil)
+		p.write(w, *a.Reply, nil, a)
 		return a
 	}
 	ctx, span := p.opt.Tracer.Start(r.Context(), signal.SpanForward, trace.WithSpanKind(trace.SpanKindClient))
@@ -67,7 +67,7 @@ func (p *Proxy) pass(w *statusWriter, r *http.Request, req memproxy.Request, cou
 	}
 	defer resp.Body.Close()
 	p.relocate(resp)
-	w.torn = p.stream(w, resp)
+	w.torn = p.stream(w, resp, a)
 	p.opt.Gate.Streamed(context.WithoutCancel(ctx), a, resp.StatusCode, w.torn)
 	return a
 }
@@ -89,7 +89,7 @@ func (p *Proxy) open(w *statusWriter, r *http.Request, creds memproxy.Credential
 	}
 	defer resp.Body.Close()
 	p.relocate(resp)
-	w.torn = p.stream(w, resp)
+	w.torn = p.stream(w, resp, nil)
 }
 
 // preflight has the backend answer what a browser may send. It is asked that

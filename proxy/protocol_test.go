@@ -206,7 +206,7 @@ func TestHopByHopHeadersEndHere(t *testing.T) {
 				w.Header().Set("X-Back", "1")
 				w.Header().Set("Alt-Svc", `h2="backend:443"`)
 				w.Header().Set("Proxy-Authenticate", "Basic")
-				w.Header().Set("X-End", "2")
+				w.Header().Set("X-Request-Id", "2")
 				fmt.Fprint(w, "m1 ann\n")
 			}
 		})
@@ -235,7 +235,7 @@ func TestHopByHopHeadersEndHere(t *testing.T) {
 				t.Errorf("%s: %s came back", path, name)
 			}
 		}
-		if resp.Header.Get("X-End") != "2" {
+		if resp.Header.Get("X-Request-Id") != "2" {
 			t.Errorf("%s: a header of the answer was lost", path)
 		}
 	}

@@ -31,6 +31,8 @@ func (toy) Route(q memproxy.Request) (memproxy.Route, bool) {
 			return memproxy.Route{ID: "toy.add", Kind: memproxy.Learn}, true
 		}
 		return memproxy.Route{ID: "toy.list", Kind: memproxy.Recall}, true
+	case "/run":
+		return memproxy.Route{ID: "toy.run", Kind: memproxy.Run}, true
 	case "/ping":
 		return memproxy.Route{ID: "toy.ping", Kind: memproxy.Other, Pass: true}, true
 	case "/health":

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 
 	"go.opentelemetry.io/otel/trace"
 
@@ -136,7 +135,7 @@ func (p *Proxy) takeTurn(w http.ResponseWriter, r *http.Request, a *gate.Admissi
 func (p *Proxy) ungated(w http.ResponseWriter, r *http.Request, a *gate.Admission) {
 	if reply, refused := p.opt.Gate.Ungated(r.Context(), a); refused {
 		w.Header().Set(face.DecisionHeader, face.Decision(a.Shown()))
-		p.write(w, reply, nil)
+		p.write(w, reply, nil, a)
 		return
 	}
 	p.forward(w, r, a, nil)
@@ -227,14 +226,10 @@ func (t *turning) leg(ctx context.Context) (over bool, err error) {
 			return false, fmt.Errorf("a later leg was answered %d", resp.StatusCode)
 		}
 		return true, t.failed(ctx, resp)
-	case eventStream(resp):
+	case face.EventStream(resp.Header):
 		return t.events(ctx, resp)
 	}
 	return t.whole(ctx, resp)
-}
-
-func eventStream(resp *http.Response) bool {
-	return strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")
 }
 
 // whole takes a leg's answer in one piece.
@@ -290,25 +285,29 @@ func (t *turning) piece(ctx context.Context, answer, body []byte) {
 	got := t.p.opt.Gate.Piece(ctx, t.a, memproxy.Reply{Status: t.status, Header: memproxy.Header(t.header), Body: answer})
 	if got.Status != t.status {
 		t.status = got.Status
-		t.p.write(t.w, got, nil)
+		t.p.write(t.w, got, nil, t.a)
 		return
 	}
 	header := http.Header(got.Header)
 	if !sameBytes(got.Body, body) {
 		dropEntityHeaders(header)
 	}
-	t.p.write(t.w, got, header)
+	t.p.write(t.w, got, header, t.a)
 }
 
 // events passes a leg's stream on, event by event.
 func (t *turning) events(ctx context.Context, resp *http.Response) (bool, error) {
+	body, err := face.Inflate(resp.Body, resp.Header)
+	if err != nil {
+		return false, err
+	}
 	if !t.begun {
 		dropEntityHeaders(resp.Header)
-		face.Back(t.w.Header(), resp.Header)
+		t.p.back(t.w.Header(), resp.Header, t.a)
 		t.w.WriteHeader(resp.StatusCode)
 		t.begun = true
 	}
-	in := newEvents(resp.Body, t.p.opt.MaxAnswer, leaseOf(t.w))
+	in := newEvents(body, t.p.opt.MaxAnswer, leaseOf(t.w))
 	for {
 		event, err := in.next(ctx)
 		if err == io.EOF {

@@ -24,8 +24,8 @@ func (t *Table) PruneEvent(route string, event []byte) memproxy.Pruned {
 		switch string(name) {
 		case "data":
 			data = append(data, value)
-		case "event", "id", "retry", "": // the last is a comment
-			if len(value) <= maxName {
+		default:
+			if claimedLine(name, value) {
 				others = append(append(others, line...), '\n')
 			}
 		}
@@ -58,17 +58,34 @@ func (t *Table) PruneEvent(route string, event []byte) memproxy.Pruned {
 func known(event []byte) bool {
 	for line := range lines(event) {
 		name, value, _ := bytes.Cut(line, []byte(":"))
-		switch string(name) {
-		case "data":
-		case "event", "id", "retry", "":
-			if len(value) > maxName {
-				return false
-			}
-		default:
+		if string(name) != "data" && !claimedLine(name, bytes.TrimPrefix(value, []byte(" "))) {
 			return false
 		}
 	}
 	return true
+}
+
+// claimedLine reports whether a line that has no data is one that streams have:
+// a name, a number, or a comment that keeps the connection open (sse-starlette
+// says when). None of them has room for a text.
+func claimedLine(name, value []byte) bool {
+	switch string(name) {
+	case "event", "id":
+		return plain(string(value))
+	case "retry":
+		return len(value) <= 10 && len(bytes.Trim(value, "0123456789")) == 0
+	case "":
+		word, rest, _ := bytes.Cut(value, []byte(" "))
+		switch string(word) {
+		case "", "ping", "keep-alive", "keepalive", "heartbeat":
+		default:
+			return false
+		}
+		return len(rest) <= 40 && !bytes.ContainsFunc(rest, func(r rune) bool {
+			return r != '-' && r != ':' && r != '.' && r != '+' && r != ' ' && (r < '0' || r > '9')
+		})
+	}
+	return len(name) == 0
 }
 
 // lines are an event's lines, whatever ends them: a line feed, a carriage

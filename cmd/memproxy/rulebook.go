@@ -97,6 +97,7 @@ func (r *rulebook) enact(b policy.Bundle, pack *screen.Pack, use func(*gate.Rule
 		Enforce: *r.cfg.Enforce, Unattributed: gate.Unattributed(r.cfg.Ownership.Unattributed), OneTenant: r.cfg.OneTenant(),
 		Changed:           gate.Changed(r.cfg.Ownership.Changed),
 		Unclaimed:         gate.Unclaimed(r.cfg.Answers.Unclaimed),
+		Headers:           gate.Unclaimed(r.cfg.Answers.Headers),
 		NeverRefuse:       r.cfg.Memories.NeverRefuse,
 		WithholdUntrusted: r.cfg.Memories.Untrusted == "withhold", Pending: pending(r.cfg.Memories.Pending), TTL: lifetimes(&r.cfg.Memories), Governance: r.cfg.Memories.Governance(),
 		Screener: screener, Withhold: memproxy.PerMille(*r.cfg.Screening.Withhold*1000 + 0.5), Sanitise: sanitiseFrom(r.cfg.Screening),
@@ -137,7 +138,7 @@ func versionOf(b policy.Bundle, pack *screen.Pack, cfg *config.Config) string {
 		Withhold              float64
 		Memories              config.Memories
 	}{
-		cfg.Profile, cfg.Ownership.Unattributed + " " + cfg.Ownership.Changed + " " + cfg.Answers.Unclaimed, *cfg.Enforce, cfg.OneTenant(), cfg.Confidence,
+		cfg.Profile, cfg.Ownership.Unattributed + " " + cfg.Ownership.Changed + " " + cfg.Answers.Unclaimed + " " + cfg.Answers.Headers, *cfg.Enforce, cfg.OneTenant(), cfg.Confidence,
 		cfg.Budgets.Default, cfg.Budgets.Anonymous, cfg.Budgets.Overrides, cfg.Budgets.Tenants, cfg.Budgets.Namespaces,
 		cfg.Budgets.RapidPerMinute,
 		pack.Version(), cfg.Screening.Sensitivity, cfg.Screening.Disable, *cfg.Screening.Enabled, *cfg.Screening.Withhold, cfg.Memories,

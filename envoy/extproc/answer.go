@@ -29,8 +29,18 @@ func (x *exchange) responseHeaders(h *procv3.HttpHeaders, a attrs) (*response, e
 	if err != nil {
 		return nil, errProtocol
 	}
-	if x.course.Way == face.Preflight && !x.over {
-		return x.permission(code, header), nil
+	x.answer.Header = header
+	switch x.course.Way {
+	case face.Preflight:
+		if !x.over {
+			return x.permission(code, header), nil
+		}
+	case face.Open:
+		if x.status = code; code < http.StatusOK { // a change of protocol is no answer
+			x.over = true
+			return immediate(memproxy.Reply{Status: http.StatusBadGateway}, &memproxy.Decision{}), nil
+		}
+		return x.unread(h.GetEndOfStream()), nil
 	}
 	if !x.ruled || x.settled {
 		return nil, errProtocol
@@ -46,19 +56,13 @@ func (x *exchange) responseHeaders(h *procv3.HttpHeaders, a attrs) (*response, e
 	x.answer = memproxy.Reply{Status: code, Header: header}
 	adm := x.admission
 	switch {
-	case !adm.Inspect, x.req.Method == http.MethodHead, adm.Runs() && eventStream(header):
+	case !adm.Inspect:
 		x.p.opt.Gate.Streamed(context.WithoutCancel(x.forwarded), adm, code, false)
-		x.settled, x.over = true, true
-		m := x.incoming()
-		if adm.Inspect && x.req.Method == http.MethodHead { // nobody could be asked for what may be seen of it
-			m.remove("Content-Length")
-			for _, name := range entityHeaders {
-				m.remove(name)
-			}
-		}
-		r := onResponseHeaders(m)
-		r.ModeOverride = skipAll()
-		return r, nil
+		return x.unread(h.GetEndOfStream()), nil
+	case x.req.Method == http.MethodHead: // nobody could be asked for what may be seen of it
+		return x.abandon(http.StatusBadGateway), nil
+	case adm.Streams() && face.EventStream(http.Header(header)):
+		return x.streamed(h.GetEndOfStream()), nil
 	case h.GetEndOfStream():
 		body, changed, refusal := x.returned(nil)
 		if refusal != nil {
@@ -67,6 +71,7 @@ func (x *exchange) responseHeaders(h *procv3.HttpHeaders, a attrs) (*response, e
 		if changed && len(body) > 0 {
 			return x.abandon(http.StatusBadGateway), nil // nothing cannot become something
 		}
+		x.over = true
 		return onResponseHeaders(x.incoming()), nil
 	}
 	if n, err := strconv.ParseInt(header.Get("Content-Length"), 10, 64); err == nil && n > x.b.MaxAnswer {
@@ -128,17 +133,21 @@ func (x *exchange) abandon(code int) *response {
 	return x.refused(reply)
 }
 
-// responseBody passes a whole answer through the gate.
-func (x *exchange) responseBody(body []byte) (*response, error) {
+// responseBody passes a whole answer through the gate, or a piece of a stream.
+func (x *exchange) responseBody(b *procv3.HttpBody) (*response, error) {
+	if x.events != nil && !x.settled {
+		return x.piece(b)
+	}
 	if x.settled || x.admission == nil || x.answer.Status == 0 {
 		return nil, errProtocol
 	}
+	body := b.GetBody()
 	x.hold(body)
 	defer x.lease.Done()
 	if !x.admission.Writes() && x.readable(body) != nil {
 		return x.abandon(busy), nil
 	}
-	plain, decoded, err := face.Plain(body, x.answer.Header.Get("Content-Encoding"), x.b.MaxAnswer)
+	plain, decoded, err := face.Plain(body, strings.Join(x.answer.Header["Content-Encoding"], ","), x.b.MaxAnswer)
 	if err != nil {
 		return x.abandon(http.StatusBadGateway), nil
 	}
@@ -146,6 +155,7 @@ func (x *exchange) responseBody(body []byte) (*response, error) {
 	if refusal != nil {
 		return refusal, nil
 	}
+	x.over = b.GetEndOfStream() // else trailers follow
 	m := x.incoming()
 	if media := x.answer.Header.Get("Content-Type"); media != x.media {
 		m.set("Content-Type", x.media)
@@ -179,13 +189,19 @@ func (x *exchange) readable(answer []byte) error {
 }
 
 // responseTrailers ends an answer; one that had no body is settled here.
-func (x *exchange) responseTrailers() (*response, error) {
-	if x.admission != nil && !x.settled && x.answer.Status != 0 {
+func (x *exchange) responseTrailers(t *procv3.HttpTrailers) (*response, error) {
+	switch {
+	case x.admission == nil || x.settled || x.answer.Status == 0:
+	case x.events != nil:
+		x.ended()
+	default:
 		if _, _, refusal := x.returned(nil); refusal != nil {
 			return refusal, nil
 		}
 	}
-	return onResponseTrailers(), nil
+	x.over = true
+	_, trailers := headers(t.GetTrailers())
+	return onResponseTrailers(trailers), nil
 }
 
 // returned takes an answer through the gate. A refusal stands in its place.
@@ -196,19 +212,14 @@ func (x *exchange) returned(body []byte) (out []byte, changed bool, refusal *res
 		return nil, false, x.refused(got)
 	}
 	x.b.follower.Follow(x.admission)
-	x.settled, x.over, x.media = true, true, got.Header.Get("Content-Type")
+	x.settled, x.media = true, got.Header.Get("Content-Type")
 	same := len(got.Body) == len(body) && (len(body) == 0 || &got.Body[0] == &body[0])
 	return got.Body, !same, nil
 }
 
 // incoming are the changes of an answer's headers that every answer gets.
 func (x *exchange) incoming() *mutation {
-	var m mutation
-	h := x.answer.Header
-	m.strip(h, false)
-	if to, ok := face.Relocated(h.Get("Location"), x.b.Upstream); ok {
-		m.set("Location", to)
-	}
+	m := x.backward()
 	m.set(face.DecisionHeader, face.Decision(x.admission.Shown()))
 	if ids := x.admission.Contested; len(ids) > 0 {
 		m.set(face.ContestedHeader, face.Contested(ids))
@@ -216,10 +227,19 @@ func (x *exchange) incoming() *mutation {
 	if ids := x.admission.Unverified; len(ids) > 0 {
 		m.set(face.UnverifiedHeader, face.Contested(ids))
 	}
-	return &m
+	return m
 }
 
-func eventStream(h memproxy.Header) bool {
-	media, _, _ := strings.Cut(h.Get("Content-Type"), ";")
-	return strings.EqualFold(strings.TrimSpace(media), "text/event-stream")
+// backward are the changes of an answer's headers on every route.
+func (x *exchange) backward() *mutation {
+	var m mutation
+	h := x.answer.Header
+	if to, ok := face.Relocated(h.Get("Location"), x.b.Upstream); ok {
+		h["Location"] = []string{to}
+		m.set("Location", to)
+	}
+	m.strip(face.Unanswered(h, func(names []string) bool {
+		return x.p.opt.Gate.Headers(x.ctx, x.admission, x.b.Name, names)
+	}))
+	return &m
 }

@@ -24,8 +24,8 @@ func (x *exchange) end() {
 		_, _ = x.admit(nil, face.TooSlow())
 		x.settled = true
 	}
-	if a := x.admission; a != nil && !x.settled {
-		x.p.opt.Gate.Abandon(ctx, a, true)
+	if x.admission != nil && !x.settled {
+		x.broke(ctx)
 	}
 	x.arrived()
 	verdict, list := "pass", []attribute.KeyValue(nil)

@@ -42,6 +42,7 @@ type exchange struct {
 	flaw      *memproxy.Malformed
 
 	answer memproxy.Reply // the head of an answer whose body is waited for
+	events *face.Events   // of an answer that is a stream of them
 	media  string         // of the answer, after the gate
 	status int
 	over   bool // nothing more is wanted of Envoy
@@ -92,7 +93,7 @@ func (x *exchange) requestHeaders(ctx context.Context, h *procv3.HttpHeaders, a 
 		x.lease.By(call.Caller())
 		if x.lease.Room(x.ctx, x.req.length()) == nil {
 			r := onRequestHeaders(nil)
-			r.ModeOverride = wholeRequest()
+			r.ModeOverride = whole()
 			return r, nil
 		}
 		flaw = face.Busy()
@@ -105,6 +106,7 @@ func (x *exchange) requestHeaders(ctx context.Context, h *procv3.HttpHeaders, a 
 		return answer, nil
 	}
 	r := onRequestHeaders(m)
+	r.ModeOverride = whole()
 	if flaw != nil || !x.whole {
 		r.ModeOverride = headersOnly() // in shadow mode, what is too large is not wanted
 	}
@@ -115,7 +117,7 @@ func (x *exchange) requestHeaders(ctx context.Context, h *procv3.HttpHeaders, a 
 // is lent to callers that are known.
 func (x *exchange) open() *response {
 	var m mutation
-	m.strip(x.req.credentials.Header, true)
+	m.strip(face.Withheld(x.req.credentials.Header))
 	if x.b.Credential != nil {
 		if x.p.opt.Gate.Knows(x.ctx, x.req.credentials) {
 			m.present(x.b.Credential, x.req.Header)
@@ -123,9 +125,9 @@ func (x *exchange) open() *response {
 			m.conceal(x.req.Header)
 		}
 	}
+	x.settled = true
 	r := onRequestHeaders(&m)
-	r.ModeOverride = skipAll()
-	x.settled, x.over = true, true
+	r.ModeOverride = headersOnly()
 	return r
 }
 
@@ -267,7 +269,7 @@ func (x *exchange) refused(reply memproxy.Reply) *response {
 // outgoing are the changes of an admitted request's headers.
 func (x *exchange) outgoing(a *gate.Admission) *mutation {
 	var m mutation
-	m.strip(x.req.credentials.Header, true)
+	m.strip(face.Withheld(x.req.credentials.Header))
 	if a.Changed {
 		m.length(len(a.Body))
 		for _, name := range face.Digests {

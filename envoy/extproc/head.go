@@ -40,16 +40,16 @@ func (x *exchange) head() *response {
 	if refusal != nil {
 		return refusal
 	}
+	if to, ok := face.Relocated(reply.Header.Get("Location"), x.b.Upstream); ok {
+		x.answer.Header["Location"] = []string{to}
+	}
 	h := http.Header{}
-	face.Back(h, http.Header(reply.Header))
+	face.Back(h, http.Header(x.answer.Header), func(names []string) bool { return x.p.opt.Gate.Headers(x.ctx, a, x.b.Name, names) })
 	delete(h, "Content-Length") // Envoy's own
 	if changed {
 		for _, name := range entityHeaders {
 			delete(h, name)
 		}
-	}
-	if to, ok := face.Relocated(h.Get("Location"), x.b.Upstream); ok {
-		h.Set("Location", to)
 	}
 	if len(a.Contested) > 0 {
 		h.Set(face.ContestedHeader, face.Contested(a.Contested))

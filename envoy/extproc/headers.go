@@ -78,10 +78,10 @@ func (u *mutation) done() *procv3.HeaderMutation {
 	return &u.m
 }
 
-// strip removes what must not go on, as the HTTP face does. What frames the
-// message is Envoy's.
-func (u *mutation) strip(h memproxy.Header, request bool) {
-	for _, name := range face.Withheld(h, !request) {
+// strip removes those of a message's headers that must not go on, as the HTTP
+// face does. What frames the message is Envoy's.
+func (u *mutation) strip(names []string) {
+	for _, name := range names {
 		switch name {
 		case "Connection", "Transfer-Encoding", "Trailer", "Expect":
 		default:

@@ -164,9 +164,9 @@ func (x *exchange) take(ctx context.Context, msg *procv3.ProcessingRequest) (*re
 	case *procv3.ProcessingRequest_ResponseHeaders:
 		return x.responseHeaders(m.ResponseHeaders, attributes(msg))
 	case *procv3.ProcessingRequest_ResponseBody:
-		return x.responseBody(m.ResponseBody.GetBody())
+		return x.responseBody(m.ResponseBody)
 	case *procv3.ProcessingRequest_ResponseTrailers:
-		return x.responseTrailers()
+		return x.responseTrailers(m.ResponseTrailers)
 	}
 	return nil, errProtocol
 }

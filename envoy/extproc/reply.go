@@ -56,34 +56,40 @@ func onRequestTrailers() *response {
 	return &response{Response: &procv3.ProcessingResponse_RequestTrailers{RequestTrailers: &procv3.TrailersResponse{}}}
 }
 
-func onResponseTrailers() *response {
-	return &response{Response: &procv3.ProcessingResponse_ResponseTrailers{ResponseTrailers: &procv3.TrailersResponse{}}}
+// onResponseTrailers takes the trailers off an answer: nobody claims any.
+func onResponseTrailers(trailers memproxy.Header) *response {
+	var m mutation
+	for name := range trailers {
+		m.remove(name)
+	}
+	return &response{Response: &procv3.ProcessingResponse_ResponseTrailers{ResponseTrailers: &procv3.TrailersResponse{HeaderMutation: m.done()}}}
 }
 
-// skipAll asks Envoy for nothing more of this request.
-func skipAll() *modev3.ProcessingMode {
+// headersOnly asks for the answer's headers and trailers and for no body: the
+// request's has been refused or is not wanted, the answer's is not read.
+func headersOnly() *modev3.ProcessingMode {
 	return &modev3.ProcessingMode{
-		RequestHeaderMode: modev3.ProcessingMode_SEND, ResponseHeaderMode: modev3.ProcessingMode_SKIP,
+		RequestHeaderMode: modev3.ProcessingMode_SEND, ResponseHeaderMode: modev3.ProcessingMode_SEND,
 		RequestBodyMode: modev3.ProcessingMode_NONE, ResponseBodyMode: modev3.ProcessingMode_NONE,
-		RequestTrailerMode: modev3.ProcessingMode_SKIP, ResponseTrailerMode: modev3.ProcessingMode_SKIP,
+		RequestTrailerMode: modev3.ProcessingMode_SKIP, ResponseTrailerMode: modev3.ProcessingMode_SEND,
 	}
 }
 
-// headersOnly asks for the answer's headers and for no body: the request's
-// has been refused or is not wanted.
-func headersOnly() *modev3.ProcessingMode {
-	m := skipAll()
-	m.ResponseHeaderMode = modev3.ProcessingMode_SEND
+// streamed asks for the answer's body piece by piece, as it comes.
+func streamed() *modev3.ProcessingMode {
+	m := headersOnly()
+	m.ResponseBodyMode = modev3.ProcessingMode_STREAMED
 	return m
 }
 
-// wholeRequest asks for the request to its end: trailers too, because a
-// request without a body may end in them.
-func wholeRequest() *modev3.ProcessingMode {
+// whole asks for the request and its answer to their ends: trailers too,
+// because a request without a body may end in them, and those of an answer are
+// taken off.
+func whole() *modev3.ProcessingMode {
 	return &modev3.ProcessingMode{
 		RequestHeaderMode: modev3.ProcessingMode_SEND, ResponseHeaderMode: modev3.ProcessingMode_SEND,
 		RequestBodyMode: modev3.ProcessingMode_BUFFERED, ResponseBodyMode: modev3.ProcessingMode_BUFFERED,
-		RequestTrailerMode: modev3.ProcessingMode_SEND, ResponseTrailerMode: modev3.ProcessingMode_SKIP,
+		RequestTrailerMode: modev3.ProcessingMode_SEND, ResponseTrailerMode: modev3.ProcessingMode_SEND,
 	}
 }
 

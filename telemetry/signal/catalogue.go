@@ -112,7 +112,7 @@ func Metrics() []Metric {
 		{Name: MetricFiltered, Prometheus: "memproxy_filtered_total", Kind: Counter, Unit: "{memory}",
 			Labels: []string{LabelBackend}, Meaning: "Memories left out of answers."},
 		{Name: MetricUnclaimed, Prometheus: "memproxy_unclaimed_total", Kind: Counter, Unit: "{member}",
-			Labels: []string{LabelBackend}, Meaning: "Members of answers that no row claims."},
+			Labels: []string{LabelBackend}, Meaning: "Members and headers of answers that no row claims."},
 		{Name: MetricBudgetCharges, Prometheus: "memproxy_budget_charges_total", Kind: Counter, Unit: "{charge}",
 			Labels: []string{LabelBackend, LabelResult, LabelReason}, Meaning: "Charges on write budgets, with the line that refused."},
 		{Name: MetricBudgetUsed, Prometheus: "memproxy_budget_used_ratio", Kind: Histogram, Unit: "",

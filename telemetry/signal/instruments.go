@@ -169,7 +169,7 @@ func (in *Instruments) Filtered(ctx context.Context, backend string, n int) {
 	in.filtered.Add(ctx, int64(n), in.byBackend.of(backend).add...)
 }
 
-// Unclaimed counts members of answers that no row claims.
+// Unclaimed counts members and headers of answers that no row claims.
 func (in *Instruments) Unclaimed(ctx context.Context, backend string, n int) {
 	in.unclaimed.Add(ctx, int64(n), in.byBackend.of(backend).add...)
 }

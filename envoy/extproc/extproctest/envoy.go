@@ -62,6 +62,8 @@ type filter struct {
 	mode   *modev3.ProcessingMode
 	over   bool // the processor wants no more
 	first  bool
+	// trailers are the answer's, once its body was read; nil: Envoy's own has none.
+	trailers func() http.Header
 }
 
 // ServeHTTP takes one request through the processor and on to the backend.
@@ -162,7 +164,8 @@ func (f *filter) serve(r *http.Request) error {
 	defer resp.Body.Close()
 	rh := fromHTTP(resp.Header)
 	rh.set(":status", strconv.Itoa(resp.StatusCode))
-	return f.respond(r, rh, resp.Body, resp.ContentLength == 0 || r.Method == http.MethodHead, "via_upstream")
+	f.trailers = func() http.Header { return resp.Trailer }
+	return f.respond(rh, resp.Body, resp.ContentLength == 0 || r.Method == http.MethodHead, "via_upstream")
 }
 
 func (e *Envoy) buffer() int {
@@ -224,7 +227,7 @@ func (f *filter) local(status int, details, text string) error {
 	h := headers{}
 	h.set(":status", strconv.Itoa(status))
 	h.set("content-type", "text/plain")
-	return f.respond(nil, h, strings.NewReader(text), false, details)
+	return f.respond(h, strings.NewReader(text), false, details)
 }
 
 func (f *filter) requestBody(h headers, body []byte) ([]byte, error) {
@@ -266,7 +269,7 @@ func (f *filter) forward(r *http.Request, h headers, body io.Reader, empty bool)
 }
 
 // respond takes an answer through the processor and on to the client.
-func (f *filter) respond(_ *http.Request, h headers, body io.Reader, empty bool, details string) error {
+func (f *filter) respond(h headers, body io.Reader, empty bool, details string) error {
 	if !f.over && f.mode.ResponseHeaderMode == modev3.ProcessingMode_SEND {
 		got, err := f.ask(&procv3.ProcessingRequest{
 			Request:    &procv3.ProcessingRequest_ResponseHeaders{ResponseHeaders: &procv3.HttpHeaders{Headers: h.proto(), EndOfStream: empty}},
@@ -285,7 +288,7 @@ func (f *filter) respond(_ *http.Request, h headers, body io.Reader, empty bool,
 			return err
 		}
 		got, err := f.ask(&procv3.ProcessingRequest{
-			Request: &procv3.ProcessingRequest_ResponseBody{ResponseBody: &procv3.HttpBody{Body: whole, EndOfStream: true}},
+			Request: &procv3.ProcessingRequest_ResponseBody{ResponseBody: &procv3.HttpBody{Body: whole, EndOfStream: f.ending() == nil}},
 		})
 		if err != nil {
 			return err
@@ -304,21 +307,64 @@ func (f *filter) respond(_ *http.Request, h headers, body io.Reader, empty bool,
 	return f.pipe(body)
 }
 
-// pipe passes a body on as it comes.
+// ending are the answer's trailers, after its body.
+func (f *filter) ending() http.Header {
+	if f.trailers == nil || len(f.trailers()) == 0 {
+		return nil
+	}
+	return f.trailers()
+}
+
+// pipe passes a body on as it comes, piece by piece through the processor where
+// that wants it so, and then the trailers.
 func (f *filter) pipe(body io.Reader) error {
 	buf := make([]byte, 4<<10)
 	for {
 		n, err := body.Read(buf)
-		if n > 0 {
-			if _, werr := f.w.Write(buf[:n]); werr != nil {
+		piece := buf[:n]
+		if !f.over && f.mode.ResponseBodyMode == modev3.ProcessingMode_STREAMED && !f.e.Observe && (n > 0 || err != nil) {
+			got, perr := f.ask(&procv3.ProcessingRequest{Request: &procv3.ProcessingRequest_ResponseBody{
+				ResponseBody: &procv3.HttpBody{Body: piece, EndOfStream: err == io.EOF && f.ending() == nil},
+			}})
+			if perr != nil {
+				panic(http.ErrAbortHandler) // Envoy resets what it has begun to answer
+			}
+			if c := got.GetResponseBody().GetResponse(); c.GetBodyMutation() != nil {
+				piece = c.GetBodyMutation().GetBody()
+			}
+		}
+		if len(piece) > 0 {
+			if _, werr := f.w.Write(piece); werr != nil {
 				return errImmediate // the client is gone; there is nobody to answer
 			}
 			_ = http.NewResponseController(f.w).Flush()
 		}
 		if err != nil {
-			return errImmediate // answered already
+			return f.end()
 		}
 	}
+}
+
+// end sends the trailers, as the processor leaves them.
+func (f *filter) end() error {
+	h := fromHTTP(f.ending())
+	if !f.over && len(h) > 0 && f.mode.ResponseTrailerMode == modev3.ProcessingMode_SEND {
+		got, err := f.ask(&procv3.ProcessingRequest{Request: &procv3.ProcessingRequest_ResponseTrailers{
+			ResponseTrailers: &procv3.HttpTrailers{Trailers: h.proto()},
+		}})
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		if err := h.apply(got.GetResponseTrailers().GetHeaderMutation()); err != nil {
+			panic(http.ErrAbortHandler)
+		}
+	}
+	out := http.Header{}
+	h.to(out)
+	for name, values := range out {
+		f.w.Header()[http.TrailerPrefix+name] = values
+	}
+	return errImmediate // answered already
 }
 
 func attributes(m map[string]any) map[string]*structpb.Struct {

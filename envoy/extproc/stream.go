@@ -1,0 +1,86 @@
+package extproc
+
+import (
+	"context"
+
+	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+
+	"github.com/memproxy/memproxy/face"
+)
+
+// unread lets an answer pass of which nobody reads the body: its headers are
+// those that every answer may have, and its trailers go.
+func (x *exchange) unread(end bool) *response {
+	x.settled, x.over = true, end
+	m := x.backward()
+	if x.admission != nil {
+		m = x.incoming()
+	}
+	r := onResponseHeaders(m)
+	r.ModeOverride = headersOnly()
+	return r
+}
+
+// streamed begins a stream of events, which are filtered one by one as they
+// come. One that is compressed, though nobody asked for that, is taken whole.
+func (x *exchange) streamed(end bool) *response {
+	x.events = &face.Events{Max: x.b.MaxAnswer}
+	m := x.incoming()
+	m.remove("Content-Length")
+	for _, name := range entityHeaders {
+		if len(x.answer.Header[name]) > 0 {
+			m.remove(name)
+		}
+	}
+	r := onResponseHeaders(m)
+	if len(x.answer.Header["Content-Encoding"]) == 0 {
+		r.ModeOverride = streamed()
+	}
+	if end {
+		x.ended()
+		x.over = true
+	}
+	return r
+}
+
+// piece filters what came of a stream. An event that is not whole yet waits for
+// the rest of it.
+func (x *exchange) piece(b *procv3.HttpBody) (*response, error) {
+	plain, _, err := face.Plain(b.GetBody(), x.answer.Header.Get("Content-Encoding"), x.b.MaxAnswer)
+	if err != nil {
+		return nil, err
+	}
+	events, err := x.events.Feed(plain)
+	if err != nil {
+		return nil, err
+	}
+	if b.GetEndOfStream() {
+		if rest := x.events.Rest(); rest != nil {
+			events = append(events, rest)
+		}
+	}
+	var out []byte
+	for _, e := range events {
+		out = append(out, x.p.opt.Gate.Event(x.forwarded, x.admission, e)...)
+	}
+	if b.GetEndOfStream() {
+		x.ended()
+		x.over = true
+	}
+	return onResponseBody(nil, out, true), nil
+}
+
+// ended notes the outcome of a stream.
+func (x *exchange) ended() {
+	x.settled = true
+	x.p.opt.Gate.Streamed(context.WithoutCancel(x.forwarded), x.admission, x.status, false)
+}
+
+// broke notes the outcome of what Envoy cut off.
+func (x *exchange) broke(ctx context.Context) {
+	if x.events != nil {
+		x.p.opt.Gate.Streamed(ctx, x.admission, x.status, true)
+		return
+	}
+	x.p.opt.Gate.Abandon(ctx, x.admission, true)
+}

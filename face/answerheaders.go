@@ -1,0 +1,101 @@
+package face
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// answering are the headers of answers that clients are sent, folded. Each is
+// here for a reason; what is not here is not claimed:
+//
+//   - what the body is, and how long: read with it, and dropped where it changes;
+//   - for how long it may be kept, and by whom;
+//   - when to come back, and whether: the clients' retries go by these;
+//   - what a support request is about: the backend's names of the request;
+//   - what a browser may do with it.
+//
+// Not here, though backends send them: Set-Cookie, a session of whoever's
+// credential memproxy presents; Link and X-Total-Count, which are made of what
+// was filtered, and lead around memproxy; ETag and Last-Modified, which tell of
+// changes that the caller does not see; Content-Location and Refresh, which lead
+// elsewhere; Server-Timing, which tells how much there was to look through;
+// Accept-Ranges and Content-Range, because no part of an answer is asked for.
+var (
+	answering = [...]string{
+		"content-type", "content-length", "content-encoding", "content-language", "content-disposition",
+		"content-md5", "digest", "content-digest", "repr-digest",
+		"date", "age", "cache-control", "expires", "pragma", "vary",
+		"allow", "location", "www-authenticate", "retry-after", "retry-after-ms", "x-should-retry", "ratelimit", "deprecation", "sunset",
+		"x-request-id", "request-id", "x-correlation-id", "x-trace-id", "traceparent", "cf-ray",
+		"x-accel-buffering", "x-upload-result",
+		"content-security-policy", "referrer-policy", "x-content-type-options", "x-frame-options",
+	}
+	answeringWith = [...]string{"access-control-", "ratelimit-", "x-ratelimit-"}
+)
+
+// expected are headers that every server sends and no client misses. They are
+// dropped without a word.
+var expected = [...]string{
+	"server", "etag", "last-modified", "accept-ranges", "alt-svc", "via", "x-powered-by", "server-timing", "nel", "report-to", "strict-transport-security",
+}
+
+// maxAnswering bounds a header's value, in bytes.
+const maxAnswering = 1024
+
+// Others is asked about the headers of an answer that no row claims, by their
+// names. It reports whether they pass.
+type Others func(names []string) (pass bool)
+
+// Back copies the headers of an answer that the client is sent. Others may be
+// nil: what is not claimed is then left out.
+func Back(dst, src http.Header, others Others) {
+	listed := connection(src)
+	var rest, told []string
+	for name, values := range src {
+		switch {
+		// Alt-Svc would lead clients to the backend past memproxy.
+		case own(name), ends(name, listed), name == "Alt-Svc":
+		case answers(name, values):
+			dst[name] = values
+		default:
+			if rest = append(rest, name); !among(name, expected[:]) {
+				told = append(told, name)
+			}
+		}
+	}
+	if len(rest) == 0 || others == nil {
+		return
+	}
+	slices.Sort(told)
+	if others(told) {
+		for _, name := range rest {
+			dst[name] = src[name]
+		}
+	}
+}
+
+// answers reports whether a header of an answer is claimed.
+func answers(name string, values []string) bool {
+	if strings.IndexByte(name, '_') >= 0 || !among(name, answering[:]) &&
+		!slices.ContainsFunc(answeringWith[:], func(prefix string) bool { return begins(name, prefix) }) {
+		return false
+	}
+	if name == "Location" {
+		return len(values) == 1 && leadsBack(values[0])
+	}
+	return !slices.ContainsFunc(values, func(v string) bool { return len(v) > maxAnswering })
+}
+
+// leadsBack reports whether a redirect resolves against what the client asked,
+// and so comes back to memproxy.
+func leadsBack(location string) bool {
+	u, err := url.Parse(location)
+	return err == nil && u.Scheme == "" && u.Host == "" && u.Opaque == "" && !strings.ContainsAny(location, "\\\t\r\n") && !strings.HasPrefix(location, "//")
+}
+
+// partial are the headers by which a request asks for a part of an answer, or
+// for one only if it changed. What memproxy filters has no parts, and whether it
+// changed would be said of what nobody filtered.
+var partial = [...]string{"range", "if-range", "if-none-match", "if-modified-since"}

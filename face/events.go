@@ -1,0 +1,80 @@
+package face
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+)
+
+// EventStream reports whether an answer is a stream of server-sent events, by
+// its media type.
+func EventStream(h http.Header) bool {
+	media, _, _ := strings.Cut(h.Get("Content-Type"), ";")
+	return strings.EqualFold(strings.TrimSpace(media), "text/event-stream")
+}
+
+// Inflate reads a stream with its compression undone. An encoding that nobody
+// asked for and memproxy cannot undo is an error: what cannot be read cannot be
+// filtered.
+func Inflate(src io.Reader, h http.Header) (io.Reader, error) {
+	encoding := strings.Join(h["Content-Encoding"], ",")
+	switch {
+	case !compressed(encoding):
+		return src, nil
+	case !strings.EqualFold(encoding, "gzip"):
+		return nil, fmt.Errorf("stream encoded as %q, although identity was asked for", encoding)
+	}
+	return gzip.NewReader(src)
+}
+
+// Events splits a stream of server-sent events (WHATWG HTML, section 9.2) at
+// the blank lines between them, however it comes. The zero value has no bound.
+type Events struct {
+	// Max bounds one event, in bytes; 0: it is not bounded.
+	Max int64
+
+	buf  []byte
+	line int // where the line begins that is not whole yet
+	seen int // up to where no line ends in it
+}
+
+// Feed takes what came of the stream and returns the events that are whole now,
+// each with the blank line that ends it, as it came. The slices are the caller's.
+func (e *Events) Feed(b []byte) (events [][]byte, err error) {
+	e.buf = append(e.buf, b...)
+	for {
+		n := bytes.IndexByte(e.buf[e.seen:], '\n')
+		if n < 0 {
+			e.seen = len(e.buf)
+			if e.Max > 0 && int64(len(e.buf)) > e.Max {
+				return events, ErrTooLarge
+			}
+			return events, nil
+		}
+		next := e.seen + n + 1
+		switch blank := len(bytes.TrimRight(e.buf[e.line:next], "\r\n")) == 0; {
+		case !blank:
+			e.line, e.seen = next, next
+			continue
+		case e.line > 0: // else it is a blank line more than needed
+			if e.Max > 0 && int64(next) > e.Max {
+				return events, ErrTooLarge
+			}
+			events = append(events, bytes.Clone(e.buf[:next]))
+		}
+		e.buf, e.line, e.seen = e.buf[next:], 0, 0
+	}
+}
+
+// Rest is a last event that nothing ends, or nil.
+func (e *Events) Rest() []byte {
+	rest := e.buf
+	e.buf, e.line, e.seen = nil, 0, 0
+	if len(bytes.TrimSpace(rest)) == 0 {
+		return nil
+	}
+	return rest
+}
