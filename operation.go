@@ -329,9 +329,8 @@ type Memory struct {
 	Event string
 	// Before is the text that an update replaced, where the answer tells it.
 	Before string
-	// Hidden leaves the memory out of the answer to a write that changed it,
-	// which is noted all the same; Bare leaves out the text before alone.
-	Hidden, Bare bool
+	// Bare leaves Before out of the answer.
+	Bare bool
 	// Also are further texts that the element shows, not the memory's as it is:
 	// those of a history entry. They are screened and no more.
 	Also []string

@@ -38,7 +38,7 @@ var (
 // expected are headers that every server sends and no client misses. They are
 // dropped without a word.
 var expected = [...]string{
-	"server", "etag", "last-modified", "accept-ranges", "alt-svc", "via", "x-powered-by", "server-timing", "nel", "report-to", "strict-transport-security",
+	"server", "x-envoy-upstream-service-time", "etag", "last-modified", "accept-ranges", "alt-svc", "via", "x-powered-by", "server-timing", "nel", "report-to", "strict-transport-security",
 }
 
 // maxAnswering bounds a header's value, in bytes.

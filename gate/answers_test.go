@@ -100,18 +100,18 @@ func TestAnswersOfWritesAreFiltered(t *testing.T) {
 	})
 	r.ledger.rows["theirs"], r.ledger.rows["mine"] = owned("theirs", "globex", "dev"), owned("mine", "acme", "dev")
 	r.fake.memories = []memproxy.Memory{
-		{ID: "new", Text: "likes tea", Event: "ADD"},
-		{ID: "mine", Text: "likes tea", Before: "likes coffee", Event: "UPDATE"},
-		{ID: "theirs", Text: "likes gin", Before: "likes rum", Event: "UPDATE"},
-		{ID: "nobodys", Text: "likes ale", Before: "likes cider", Event: "UPDATE"},
+		{Pointer: "/0", ID: "new", Text: "likes tea", Event: "ADD"},
+		{Pointer: "/1", ID: "mine", Text: "likes tea", Before: "likes coffee", Event: "UPDATE"},
+		{Pointer: "/2", ID: "theirs", Text: "likes gin", Before: "likes rum", Event: "UPDATE"},
+		{Pointer: "/3", ID: "nobodys", Text: "likes ale", Before: "likes cider", Event: "UPDATE"},
 	}
 	op := learn("likes tea")
 	op.Scope = memproxy.Scope{User: "ann", Agent: "dev"}
 	a := r.admit(op)
 	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200})
 	for i, want := range []struct{ hidden, bare bool }{{false, false}, {false, false}, {true, false}, {false, true}} {
-		if m := got.Memories[i]; m.Hidden != want.hidden || m.Bare != want.bare {
-			t.Errorf("%s: hidden %v, bare %v", m.ID, m.Hidden, m.Bare)
+		if m := got.Memories[i]; m.Drop != want.hidden || m.Bare != want.bare {
+			t.Errorf("%s: hidden %v, bare %v", m.ID, m.Drop, m.Bare)
 		}
 	}
 }

@@ -281,6 +281,7 @@ type rig struct {
 	keeper        gate.Keeper
 	refuseHolds   bool
 	shared        gate.Budget // nil: budget
+	filtered      func(memproxy.Route, string)
 }
 
 func all() memproxy.Limit                                 { return memproxy.Limit{All: true} }
@@ -321,7 +322,7 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 	n := 0
 	g, err := gate.New(gate.Options{
 		Identifier: r.identify, Ledger: r.store(), Budget: r.counts(), Recorder: r.recorder, Signer: fakeSigner{},
-		Clock: r.clock, Rejections: r.rejections,
+		Clock: r.clock, Rejections: r.rejections, Filtered: r.filtered,
 		RecordTimeout: r.recordTimeout, Keeper: r.keeper, RefuseHolds: r.refuseHolds,
 		NewID: func() string { n++; return fmt.Sprintf("d%d", n) },
 	}, r.rules)

@@ -58,6 +58,10 @@ type Options struct {
 	// block. Nil: nobody looks again.
 	Suspect func(Suspicion)
 
+	// Filtered is told of every filter of the read path that an answer goes
+	// through, by its name; nil: nobody.
+	Filtered func(rt memproxy.Route, filter string)
+
 	// Steps is told of points at which a crash must lose nothing; nil: nobody.
 	Steps memproxy.Stepper
 

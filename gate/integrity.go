@@ -227,7 +227,7 @@ func (ret *returning) doubt(ctx context.Context) (refused bool) {
 	differ := ret.glimpse(ctx)
 	for i := range ret.reading.Memories {
 		m := &ret.reading.Memories[i]
-		if m.Drop || m.Missing || m.ID == "" || slices.Contains(ret.broken, m.ID) {
+		if m.Drop || m.Missing || m.ID == "" || slices.Contains(ret.broken, m.ID) || ret.ownWords(m) {
 			continue
 		}
 		k := memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kindOf(m), ID: m.ID}
@@ -238,10 +238,12 @@ func (ret *returning) doubt(ctx context.Context) (refused bool) {
 		if code == "" || ret.accuse(m, code, detail) {
 			continue
 		}
-		if m.Pointer == "" {
+		if m.Pointer == "" && !ret.answers {
 			return true
 		}
-		m.Drop = true
+		if ret.leave(m, StatusNotFound, code, detail) {
+			return true
+		}
 		ret.filtered++
 	}
 	return false

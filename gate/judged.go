@@ -157,8 +157,8 @@ func (ret *returning) withhold(ctx context.Context) (refused bool, err error) {
 	for i := range ret.reading.Memories {
 		m := &ret.reading.Memories[i]
 		j := found[i]
-		if m.Drop || ret.vouched(m) {
-			continue
+		if m.Drop || ret.vouched(m) || ret.ownWords(m) || ret.answers && ret.op.Kind == memproxy.Learn && m.Event != "" && m.Event != eventNone {
+			continue // what the write made was ruled on with it
 		}
 		if (ret.rules.Withhold <= 0 || j.risk < ret.rules.Withhold) && !ret.unparted(m, j) {
 			if spans := ret.hidden(m, j, found != nil); spans != nil {
@@ -168,12 +168,9 @@ func (ret *returning) withhold(ctx context.Context) (refused bool, err error) {
 			}
 			continue
 		}
-		if m.Pointer == "" { // it is the answer
-			ret.refuse(StatusForbidden, memproxy.ScreenWithheld, "the memory looks like an attack and is withheld")
-			ret.filtered++
+		if ret.leave(m, StatusForbidden, memproxy.ScreenWithheld, "the memory looks like an attack and is withheld") {
 			return true, nil
 		}
-		m.Drop = true
 		n++
 	}
 	if n > 0 {

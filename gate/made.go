@@ -50,12 +50,9 @@ func (ret *returning) compiled(ctx context.Context) (refused bool) {
 		if !hide {
 			return false
 		}
-		if m.Pointer == "" {
-			ret.refuse(StatusNotFound, memproxy.StateWithheld, "this is made of memories that are withheld")
-			ret.filtered++
+		if ret.leave(m, StatusNotFound, memproxy.StateWithheld, "this is made of memories that are withheld") {
 			return true
 		}
-		m.Drop = true
 		n++
 	}
 	if n > 0 {

@@ -25,14 +25,14 @@ var errOwners = errors.New("the ledger cannot say whose the objects of the answe
 // strangers takes out of an answer whatever the ledger knows as another
 // tenant's: an identity that is attached to an agent, a tool, a member of a
 // group. What the answer's memories are was ruled on before.
-func (ret *returning) strangers(ctx context.Context) error {
+func (ret *returning) strangers(ctx context.Context) (refused bool, err error) {
 	namer, ok := ret.call.Backend.Adapter.(Namer)
-	if !ok || ret.alone() || !ok2xx(ret.reply.Status) || len(bytes.TrimSpace(ret.reply.Body)) == 0 {
-		return nil
+	if !ok || !ret.Inspect || ret.alone() || !ok2xx(ret.reply.Status) || len(bytes.TrimSpace(ret.reply.Body)) == 0 {
+		return false, nil
 	}
 	refs, err := namer.Names(ret.call.Route, ret.reply)
 	if err != nil {
-		return err
+		return false, err
 	}
 	ids := map[memproxy.TargetKind][]string{}
 	for i := range refs {
@@ -45,7 +45,7 @@ func (ret *returning) strangers(ctx context.Context) error {
 	known, err := ret.g.whose(ctx, ret.op.Backend, ids)
 	if err != nil {
 		ret.g.opt.Meter.LedgerFailed(ctx)
-		return errors.Join(errOwners, err)
+		return false, errors.Join(errOwners, err)
 	}
 	var gone []string
 	for i := range refs {
@@ -54,20 +54,20 @@ func (ret *returning) strangers(ctx context.Context) error {
 		}
 	}
 	if len(gone) == 0 {
-		return nil
+		return false, nil
 	}
 	ret.filtered += len(gone)
 	ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.OwnerFiltered, Detail: "what is another tenant's was left out of the answer"})
 	if slices.Contains(gone, "") { // it is the whole answer
 		ret.refuse(StatusNotFound, memproxy.OwnerUnknown, "this names what is not there for this caller's tenant")
-		return nil
+		return true, nil
 	}
 	body, err := namer.Without(ret.reply, gone)
 	if err != nil {
-		return err
+		return false, err
 	}
 	ret.reply.Body = body
-	return nil
+	return false, nil
 }
 
 // adopt makes the objects that came to be with a write its caller's, unless

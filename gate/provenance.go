@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"context"
 	"slices"
 
 	"github.com/memproxy/memproxy"
@@ -8,9 +9,9 @@ import (
 
 // account says of each memory of the answer where it comes from, for readers
 // that ask. Raw messages, receipts and entities are no memories.
-func (ret *returning) account() {
-	if !ret.call.Wishes.Provenance {
-		return
+func (ret *returning) account(context.Context) (refused bool, err error) {
+	if !ret.call.Wishes.Provenance || ret.answers {
+		return false, nil
 	}
 	for i := range ret.reading.Memories {
 		m := &ret.reading.Memories[i]
@@ -20,6 +21,7 @@ func (ret *returning) account() {
 		p := ret.provenance(m)
 		m.Told = &p
 	}
+	return false, nil
 }
 
 // provenance is what is known of a memory: by the ledger, else by a stamp that

@@ -37,16 +37,21 @@ const maxUnclaimed = 8
 
 // leftovers are what nobody claimed of one call's answers.
 type leftovers struct {
-	n     int
-	names []string
+	n        int
+	names    []string
+	filtered int // of its events
 }
 
-// prune leaves out of an answer what no row claims. It comes before every other
-// filter: what nobody claimed, none of them knows.
-func (ret *returning) prune(ctx context.Context) error {
-	reply, err := ret.g.prune(ctx, ret.Admission, ret.reply)
-	ret.reply = reply
-	return err
+// members leaves out of an answer, or of one event of a stream, what no row
+// claims. It comes before every other filter: what nobody claimed, none of them
+// knows.
+func (ret *returning) members(ctx context.Context) (refused bool, err error) {
+	if ret.single {
+		ret.reply.Body = ret.g.pruneEvent(ctx, ret.Admission, ret.reply.Body)
+		return false, nil
+	}
+	ret.reply, err = ret.g.prune(ctx, ret.Admission, ret.reply)
+	return false, err
 }
 
 func (g *Gate) prune(ctx context.Context, a *Admission, reply memproxy.Reply) (memproxy.Reply, error) {
@@ -89,27 +94,10 @@ func (g *Gate) left(ctx context.Context, a *Admission, p memproxy.Pruned) {
 	g.opt.Meter.Unclaimed(ctx, a.call.Backend.Name, p.Unclaimed)
 }
 
-// Piece prunes an answer that a face puts together itself, of an agent's run.
-// What cannot be read is refused.
-func (g *Gate) Piece(ctx context.Context, a *Admission, reply memproxy.Reply) memproxy.Reply {
-	pruned, err := g.prune(ctx, a, reply)
-	if err != nil {
-		g.opt.Log.ErrorContext(ctx, "answer withheld", "decision", a.Decision.ID, "route", a.call.Route.ID, "error", err)
-		ret := &returning{Admission: a, g: g, reply: reply}
-		ret.refuse(StatusBadGateway, memproxy.UpstreamMalformed, "the backend's answer could not be read, so it could not be filtered")
-		return ret.reply
-	}
-	return pruned
-}
-
-// Event prunes one event of a stream. What comes back is to be sent on; it may
-// be nothing, as it is of a run that the caller may not see.
-func (g *Gate) Event(ctx context.Context, a *Admission, event []byte) []byte {
-	if !g.traced(ctx, a, event) {
-		return nil
-	}
+// pruneEvent prunes one event of a stream; it may be nothing then.
+func (g *Gate) pruneEvent(ctx context.Context, a *Admission, event []byte) []byte {
 	pruner, ok := a.call.Backend.Adapter.(Pruner)
-	if !ok || !a.Inspect {
+	if !ok {
 		return event
 	}
 	p := pruner.PruneEvent(a.call.Route, event)
@@ -124,6 +112,11 @@ func (g *Gate) Event(ctx context.Context, a *Admission, event []byte) []byte {
 // claimed. Names are for the log only: they are the backend's words.
 func (ret *returning) tellUnclaimed(ctx context.Context) {
 	u := &ret.leftovers
+	if u.filtered > 0 {
+		ret.filtered += u.filtered
+		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.OwnerFiltered, Detail: "what is another tenant's was left out of the answer"})
+		u.filtered = 0
+	}
 	if u.n == 0 {
 		return
 	}

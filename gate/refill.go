@@ -22,32 +22,45 @@ type Refiller interface {
 // maxLegs bounds the side requests by which one answer is filled up.
 const maxLegs = 4
 
-// sift marks what the caller may not see of an answer that was read. It
-// reports whether the whole answer was refused.
-func (ret *returning) sift(ctx context.Context) (refused bool, err error) {
-	if !ret.filter(ctx) {
-		code, detail := memproxy.OwnerForeign, "the target belongs to somebody else"
-		switch {
-		case ret.below > 0:
-			code, detail = memproxy.TrustBelow, "the memory is of less confidence than was asked for"
-		case len(ret.broken) > 0:
-			code, detail = memproxy.IntegrityMismatch, "the memory was changed behind memproxy and is withheld"
-		}
-		ret.refuse(StatusNotFound, code, detail)
-		return true, nil
+// ownedBy leaves out what the caller may not see, what is of less confidence
+// than it asked for, and what it finds changed while it looks.
+func (ret *returning) ownedBy(ctx context.Context) (refused bool, err error) {
+	if ret.answers {
+		return false, ret.written(ctx)
 	}
-	if ret.doubt(ctx) {
-		ret.refuse(StatusNotFound, memproxy.IntegrityMismatch, "the memory is not what was written and is withheld")
-		return true, nil
+	if ret.filter(ctx) {
+		return false, nil
 	}
-	if ret.stand(ctx) || ret.compiled(ctx) {
-		return true, nil
+	code, detail := memproxy.OwnerForeign, "the target belongs to somebody else"
+	switch {
+	case ret.below > 0:
+		code, detail = memproxy.TrustBelow, "the memory is of less confidence than was asked for"
+	case len(ret.broken) > 0:
+		code, detail = memproxy.IntegrityMismatch, "the memory was changed behind memproxy and is withheld"
 	}
-	if refused, err := ret.withhold(ctx); refused || err != nil {
-		return refused, err
+	ret.refuse(StatusNotFound, code, detail)
+	return true, nil
+}
+
+// doubted marks what was found not to be what was written.
+func (ret *returning) doubted(ctx context.Context) (refused bool, err error) {
+	if !ret.doubt(ctx) {
+		return false, nil
 	}
+	ret.refuse(StatusNotFound, memproxy.IntegrityMismatch, "the memory is not what was written and is withheld")
+	return true, nil
+}
+
+func (ret *returning) states(ctx context.Context) (refused bool, err error) {
+	return ret.stand(ctx), nil
+}
+
+func (ret *returning) madeOf(ctx context.Context) (refused bool, err error) {
+	return ret.compiled(ctx), nil
+}
+
+func (ret *returning) enclosed(context.Context) (refused bool, err error) {
 	within(ret.reading)
-	ret.account()
 	return false, nil
 }
 
@@ -115,18 +128,18 @@ func (ret *returning) page(ctx context.Context, sender Sender, reader Reader, fi
 	if !ok2xx(reply.Status) {
 		return nil, fmt.Errorf("the backend answered %d", reply.Status)
 	}
-	if reply, err = ret.g.prune(ctx, ret.Admission, reply); err != nil {
-		return nil, err
-	}
 	page := &returning{Admission: ret.Admission, g: ret.g, reply: reply, status: reply.Status}
-	if page.reading, err = reader.Read(ret.call.Route, ret.call.Request, reply); err != nil {
-		return nil, err
+	refused, err := page.through(ctx, asSent)
+	if err == nil && !refused {
+		reply = page.reply
+		if page.reading, err = reader.Read(ret.call.Route, ret.call.Request, reply); err == nil {
+			refused, err = page.through(ctx, takenApart)
+		}
 	}
-	refused, err := page.sift(ctx)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if refused {
+	case refused:
 		return nil, fmt.Errorf("more of the list is refused")
 	}
 	page.filtered = len(dropped(page.reading, left))

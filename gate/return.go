@@ -80,6 +80,8 @@ type returning struct {
 	below     int                // memories of less confidence than was asked for
 	mine      []string           // ids of memories of the answer that the caller wrote itself
 	broken    []string           // ids of memories that were changed behind the proxy
+	answers   bool               // to a write: what is hidden is remembered all the same
+	single    bool               // it is one event of a stream
 	known     owned              // of the answer's memories
 	apart     map[*memproxy.Memory]apart
 	stands    map[memproxy.TargetKind]map[string]memproxy.Standing
@@ -116,71 +118,18 @@ func (ret *returning) read(ctx context.Context) error {
 			return nil
 		}
 	}
-	if err := ret.filtrate(ctx); err != nil {
-		return err
-	}
-	return ret.secrets()
+	return ret.filtrate(ctx)
 }
 
 // secrets takes the backend's secrets out of what is shown to callers who do
 // not administer it.
-func (ret *returning) secrets() error {
+func (ret *returning) secrets(context.Context) (refused bool, err error) {
 	w, ok := ret.call.Backend.Adapter.(Withholder)
 	if !ok || !ret.Inspect || !ok2xx(ret.reply.Status) || len(ret.reply.Body) == 0 || ret.op.Kind == memproxy.Admin || ret.op.Administers {
-		return nil
+		return false, nil
 	}
-	body, err := w.Withhold(ret.call.Route, ret.reply.Body)
-	ret.reply.Body = body
-	return err
-}
-
-// filtrate reads the answer and has it written anew as it may be shown.
-func (ret *returning) filtrate(ctx context.Context) error {
-	if err := ret.prune(ctx); err != nil {
-		return err
-	}
-	reader, ok := ret.call.Backend.Adapter.(Reader)
-	if !ok || !ret.Inspect || !ok2xx(ret.reply.Status) {
-		return nil
-	}
-	reading, err := reader.Read(ret.call.Route, ret.call.Request, ret.reply)
-	if err != nil {
-		return err
-	}
-	ret.reading = reading
-	if all := reading.Memories; len(all) == 1 && all[0].Missing && all[0].Pointer == "" && ret.absent() {
-		return nil
-	}
-	upstream := ret.reply
-	if ret.op.Kind == memproxy.Recall {
-		if refused, err := ret.sift(ctx); refused || err != nil {
-			return err
-		}
-	}
-	if ret.op.Kind == memproxy.Learn {
-		ret.receipts = reading.Events
-		if err := ret.extracted(ctx, reading.Memories); err != nil {
-			return err
-		}
-		if err := ret.written(ctx); err != nil {
-			return err
-		}
-	}
-	if err := ret.related(ctx); err != nil {
-		return err
-	}
-	body, err := reader.Rewrite(ret.call.Route, ret.call.Request, ret.reply, reading)
-	if err != nil {
-		return err
-	}
-	ret.reply.Body = body
-	if ret.op.Kind == memproxy.Recall {
-		pages := ret.refill(ctx, upstream)
-		ret.tell(ctx)
-		ret.saw()
-		ret.absorb(ctx, pages)
-	}
-	return ret.strangers(ctx)
+	ret.reply.Body, err = w.Withhold(ret.call.Route, ret.reply.Body)
+	return false, err
 }
 
 // filter marks what the caller may not see. It reports false when the answer

@@ -32,30 +32,22 @@ func (ret *returning) stand(ctx context.Context) (refused bool) {
 	}
 	ret.stands = known
 	withheld := 0
-	for _, hide := range [...]struct {
-		places []int
-		why    string
-	}{
-		{ret.byDecision(ctx, registrar, known), "nobody can say by what write the memory came, and it is withheld"},
-		{ret.unknown(known), "nobody can say how the memory stands, and it is withheld"},
-	} {
+	for _, hide := range ret.unsaid(ctx, registrar, known) {
 		for _, i := range hide.places {
 			m := &ret.reading.Memories[i]
-			if m.Pointer == "" {
-				ret.refuse(StatusNotFound, memproxy.StateWithheld, hide.why)
-				ret.filtered++
+			if m.Drop || ret.ownWords(m) {
+				continue
+			}
+			if ret.leave(m, StatusNotFound, memproxy.StateWithheld, hide.why) {
 				return true
 			}
-			if !m.Drop {
-				m.Drop = true
-				withheld++
-			}
+			withheld++
 		}
 	}
 	for i := range ret.reading.Memories {
 		m := &ret.reading.Memories[i]
 		st, ok := known[kindOf(m)][m.ID]
-		if !ok || m.Drop {
+		if !ok || m.Drop || ret.ownWords(m) {
 			continue
 		}
 		if st.Contested {
@@ -66,12 +58,9 @@ func (ret *returning) stand(ctx context.Context) (refused bool) {
 			if ret.receipt(ctx, m, st) {
 				return true
 			}
-			if m.Pointer == "" {
-				ret.refuse(StatusNotFound, memproxy.StateWithheld, "the memory is "+string(st.State)+" and withheld")
-				ret.filtered++
+			if ret.leave(m, StatusNotFound, memproxy.StateWithheld, "the memory is "+string(st.State)+" and withheld") {
 				return true
 			}
-			m.Drop = true
 			withheld++
 		case sanitise:
 			if ret.flagged == nil {
@@ -85,6 +74,23 @@ func (ret *returning) stand(ctx context.Context) (refused bool) {
 		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.StateWithheld, Detail: "memories were left out of the answer for their state"})
 	}
 	return false
+}
+
+// unsaid are the places of memories of which nobody can say how they stand, and
+// why they are then withheld. What an addition made has just come to be.
+func (ret *returning) unsaid(ctx context.Context, registrar Registrar, known standings) []unsaid {
+	if ret.answers && ret.op.Kind == memproxy.Learn {
+		return nil
+	}
+	return []unsaid{
+		{ret.byDecision(ctx, registrar, known), "nobody can say by what write the memory came, and it is withheld"},
+		{ret.unknown(known), "nobody can say how the memory stands, and it is withheld"},
+	}
+}
+
+type unsaid struct {
+	places []int
+	why    string
 }
 
 // stood is the answer about how memories of a kind stand, by id.

@@ -8,49 +8,51 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// written filters what the answer to a write tells of memories: a backend whose
+// written filters by owners what the answer to a write shows: a backend whose
 // model decides what a write becomes may have changed others' memories for it,
-// and tells their texts. It comes after what was made of the write was looked
-// at, which must see all of it, and hides without forgetting.
+// and tells their texts. What the ledger does not know has just come to be. It
+// comes after what was made of the write was looked at, which must see all of it.
 func (ret *returning) written(ctx context.Context) error {
 	memories := ret.reading.Memories
-	var ids []string
+	ids := map[memproxy.TargetKind][]string{}
 	for i := range memories {
-		if m := &memories[i]; m.ID != "" && kindOf(m) == memproxy.TargetMemory {
-			ids = append(ids, m.ID)
+		if m := &memories[i]; m.ID != "" && !m.Drop {
+			ids[kindOf(m)] = append(ids[kindOf(m)], m.ID)
 		}
 	}
 	if len(ids) == 0 {
 		return nil
 	}
-	v := ret.Admission.viewer(ret.g.opt.Signer)
-	rows, err := ret.g.opt.Ledger.Owners(ctx, ret.op.Backend, memproxy.TargetMemory, ids)
+	v := ret.viewer(ret.g.opt.Signer)
+	rows, err := ret.g.whose(ctx, ret.op.Backend, ids)
+	if err == nil {
+		ret.known = rows
+		var all []memproxy.Ownership
+		for _, some := range rows {
+			all = slices.AppendSeq(all, maps.Values(some))
+		}
+		err = v.lookUp(ctx, ret.g, ret.op.Backend, all, nil)
+	}
 	if err != nil {
 		ret.g.opt.Meter.LedgerFailed(ctx) // nobody knows whose any of them are
-	} else if err := v.lookUp(ctx, ret.g, ret.op.Backend, slices.Collect(maps.Values(rows)), nil); err != nil {
-		ret.g.opt.Meter.LedgerFailed(ctx)
 		v.blind = true
 	}
-	before := make([]memproxy.Memory, len(memories))
+	// What is asked for by its id was ruled on, and what it holds with it.
+	settled := ret.op.Kind != memproxy.Learn && len(ret.op.Targets) > 0 && !ret.deferred()
 	hidden := 0
 	for i := range memories {
 		m := &memories[i]
-		row, known := rows[m.ID]
+		row, known := ret.known[kindOf(m)][m.ID]
 		switch {
-		case known && !v.sees(&row, m):
-			m.Hidden = true
-			hidden++
-		case m.Before != "" && !known && !ret.rules.OneTenant && !v.declared:
-			m.Bare = true
+		case m.Drop || !known || slices.Contains(ret.op.Targets, m.ID):
+			continue
+		case settled && row.Scope.Tenant == ret.Principal.Tenant, !settled && v.sees(&row, m):
+			continue
 		}
-		before[i] = memproxy.Memory{Text: m.Before, Field: m.Field, Drop: m.Hidden || m.Bare}
-	}
-	risks, err := ret.risks(ctx, before)
-	if err != nil {
-		return err
-	}
-	for i, risk := range risks {
-		memories[i].Bare = memories[i].Bare || risk >= ret.rules.Withhold
+		hidden++
+		if ret.leave(m, StatusNotFound, memproxy.OwnerForeign, "the memory belongs to somebody else") {
+			return nil
+		}
 	}
 	if hidden > 0 {
 		ret.filtered += hidden
@@ -59,19 +61,43 @@ func (ret *returning) written(ctx context.Context) error {
 	return nil
 }
 
+// previous leaves out the texts that stood there before a write, where nobody
+// can say whose they were, or they look like attacks.
+func (ret *returning) previous(ctx context.Context) (refused bool, err error) {
+	if !ret.answers {
+		return false, nil // of reads, earlier texts are judged with the memory: Memory.Also
+	}
+	v := ret.viewer(ret.g.opt.Signer)
+	memories := ret.reading.Memories
+	before := make([]memproxy.Memory, len(memories))
+	for i := range memories {
+		m := &memories[i]
+		if _, known := ret.known[kindOf(m)][m.ID]; m.Before != "" && !known && !ret.rules.OneTenant && !v.declared {
+			m.Bare = true
+		}
+		before[i] = memproxy.Memory{Text: m.Before, Field: m.Field, Drop: m.Drop || m.Bare}
+	}
+	risks, err := ret.risks(ctx, before)
+	for i, risk := range risks {
+		memories[i].Bare = memories[i].Bare || risk >= ret.rules.Withhold
+	}
+	return false, err
+}
+
 // related rules on relations, which are drawn from memories and do not say
 // from which: they are shown where the operation names an owner, whom every
 // step before held to the tenant, and none of them looks like an attack.
-func (ret *returning) related(ctx context.Context) error {
+func (ret *returning) related(ctx context.Context) (refused bool, err error) {
 	if len(ret.reading.Relations) == 0 {
-		return nil
+		return false, nil
 	}
 	named := ret.rules.OneTenant || ret.Admission.viewer(ret.g.opt.Signer).declared
 	for _, d := range dimensions {
 		named = named || pins(ret.op.Claims, d)
 	}
 	if ret.reading.Unrelated = !named; !named {
-		return nil
+		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.OwnerFiltered, Detail: "relations of nobody's in particular were left out of the answer"})
+		return false, nil
 	}
 	texts := make([]memproxy.Memory, len(ret.reading.Relations))
 	for i, text := range ret.reading.Relations {
@@ -84,5 +110,5 @@ func (ret *returning) related(ctx context.Context) error {
 	if ret.reading.Unrelated {
 		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.ScreenWithheld, Detail: "relations that look like attacks were left out of the answer"})
 	}
-	return err
+	return false, err
 }

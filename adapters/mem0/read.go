@@ -198,12 +198,12 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 	for i := range rd.Memories {
 		m := &rd.Memories[i]
 		switch {
-		case m.Drop, m.Hidden:
+		case m.Drop:
 			drop[m.Pointer] = true
 		case m.Show != nil && m.TextAt != "":
 			shown[m.TextAt] = *m.Show
 		}
-		if m.Bare && !m.Drop && !m.Hidden {
+		if m.Bare && !m.Drop {
 			bare = append(bare, m.Pointer)
 		}
 		if m.Told != nil && !m.Drop {

@@ -25,7 +25,7 @@ func TestAnswersOfWritesAreRewritten(t *testing.T) {
 		want   string
 	}{
 		{"nothing is left out", func(*memproxy.Reading) {}, string(reply.Body)},
-		{"another's", func(rd *memproxy.Reading) { rd.Memories[1].Hidden = true }, `{"results":[` + mine + `],"relations":{}}`},
+		{"another's", func(rd *memproxy.Reading) { rd.Memories[1].Drop = true }, `{"results":[` + mine + `],"relations":{}}`},
 		{"the text before", func(rd *memproxy.Reading) { rd.Memories[1].Bare = true }, `{"results":[` + mine + `,{"id":"b","memory":"canary","event":"UPDATE"}],"relations":` + graph + `}`},
 		{"relations", func(rd *memproxy.Reading) { rd.Unrelated = true }, `{"results":[` + mine + `,` + theirs + `],"relations":{}}`},
 	} {

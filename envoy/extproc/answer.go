@@ -138,6 +138,10 @@ func (x *exchange) responseBody(b *procv3.HttpBody) (*response, error) {
 	if x.events != nil && !x.settled {
 		return x.piece(b)
 	}
+	if x.passing { // Envoy lets no mode be overridden
+		x.over = b.GetEndOfStream()
+		return onResponseBody(nil, nil, false), nil
+	}
 	if x.settled || x.admission == nil || x.answer.Status == 0 {
 		return nil, errProtocol
 	}

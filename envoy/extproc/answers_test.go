@@ -8,7 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	modev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
+
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
 	"github.com/memproxy/memproxy/gate"
 )
 
@@ -100,9 +103,13 @@ func TestHeadersOfAnswers(t *testing.T) {
 	needed := map[string]string{"Retry-After": "3", "X-Request-Id": "r", "X-Ratelimit-Remaining": "7", "X-Should-Retry": "false"}
 	others := map[string]string{"Set-Cookie": "session=canary", "Link": "<https://backend/next>; rel=next", "Server-Timing": "db;dur=5", "Etag": `"canary"`,
 		"Last-Modified": "Sun, 06 Nov 1994 08:49:37 GMT", "Content-Location": "/canary", "Refresh": "0; url=/canary", "X-Memory": "canary", "X-Total-Count": "9"}
-	for _, setting := range []gate.Unclaimed{gate.UnclaimedDrop, gate.UnclaimedPass} {
+	for i, setting := range []gate.Unclaimed{gate.UnclaimedDrop, gate.UnclaimedPass, gate.UnclaimedDrop} {
 		for _, path := range []string{"/memory", "/run", "/ping", "/health", "/custom/x"} {
 			r := newRig(t, func(r *rig) {
+				if r.envoy.NoOverride = i == 2; r.envoy.NoOverride {
+					r.envoy.Mode = extproctest.Mode()
+					r.envoy.Mode.ResponseTrailerMode = modev3.ProcessingMode_SEND
+				}
 				r.rules.Headers = setting
 				r.opt.Backends[0].Passthrough = []string{"GET /custom/*"}
 				r.answer = func(w http.ResponseWriter, _ *http.Request) {
@@ -115,7 +122,10 @@ func TestHeadersOfAnswers(t *testing.T) {
 					w.Header().Set(http.TrailerPrefix+"X-After", "canary")
 				}
 			})
-			resp, _ := r.do("GET", path, "")
+			resp, body := r.do("GET", path, "")
+			if resp.StatusCode != 200 || body != "m1 ann\n" {
+				t.Errorf("%s: %d %q", path, resp.StatusCode, body)
+			}
 			for name, value := range needed {
 				if resp.Header.Get(name) != value {
 					t.Errorf("%s: %s was lost", path, name)

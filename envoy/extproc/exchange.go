@@ -43,9 +43,11 @@ type exchange struct {
 
 	answer memproxy.Reply // the head of an answer whose body is waited for
 	events *face.Events   // of an answer that is a stream of them
-	media  string         // of the answer, after the gate
-	status int
-	over   bool // nothing more is wanted of Envoy
+	// passing is set where the answer's body is nobody's to read.
+	passing bool
+	media   string // of the answer, after the gate
+	status  int
+	over    bool // nothing more is wanted of Envoy
 }
 
 // begin reads the head of the request and finds its route.

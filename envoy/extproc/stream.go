@@ -11,7 +11,7 @@ import (
 // unread lets an answer pass of which nobody reads the body: its headers are
 // those that every answer may have, and its trailers go.
 func (x *exchange) unread(end bool) *response {
-	x.settled, x.over = true, end
+	x.settled, x.over, x.passing = true, end, true
 	m := x.backward()
 	if x.admission != nil {
 		m = x.incoming()

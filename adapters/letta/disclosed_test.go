@@ -1,0 +1,57 @@
+package letta_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/letta"
+)
+
+// Proves EDGE-13, DOL-5: a change is answered with all that an object holds, and
+// what is left out of that is left out wherever it stands.
+func TestAnswersToChangesAreTakenApart(t *testing.T) {
+	a, err := letta.New(letta.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const mine, theirs = `{"id":"block-1","label":"human","value":"likes tea"}`, `{"id":"block-2","label":"persona","value":"canary"}`
+	const agent = `{"id":"agent-1","name":"a","memory":{"blocks":[` + mine + `,` + theirs + `]},"blocks":[` + theirs + `,` + mine + `]}`
+	for _, tc := range []struct {
+		route string
+		kind  memproxy.Kind
+		body  string
+		found int
+	}{
+		{"letta.attach_core_memory_block", memproxy.Attach, agent, 3},
+		{"letta.attach_tool_to_agent", memproxy.Attach, agent, 3},
+		{"letta.modify_agent", memproxy.Correct, agent, 3},
+		{"letta.modify_block", memproxy.Correct, theirs, 1},
+		{"letta.modify_passage", memproxy.Correct, `[{"id":"passage-1","text":"canary"}]`, 1},
+		{"letta.detach_tool_from_agent", memproxy.Attach, `null`, 0},
+		{"letta.close_all_files_for_agent", memproxy.Attach, `["a file"]`, 0},
+		{"letta.delete_block", memproxy.Forget, ``, 0},
+	} {
+		rt, reply := memproxy.Route{ID: tc.route, Kind: tc.kind}, memproxy.Reply{Status: 200, Body: []byte(tc.body)}
+		rd, err := a.Disclosed(rt, memproxy.Request{}, reply)
+		if err != nil || len(rd.Memories) != tc.found {
+			t.Errorf("%s: %+v, %v", tc.route, rd, err)
+			continue
+		}
+		for i := range rd.Memories {
+			if m := &rd.Memories[i]; m.Text == "canary" && m.Pointer == "" {
+				blank := ""
+				m.Show = &blank
+			} else if m.Text == "canary" {
+				m.Drop = true
+			}
+		}
+		body, err := a.Rewrite(rt, memproxy.Request{}, reply, rd)
+		if err != nil || strings.Contains(string(body), "canary") || strings.Count(string(body), "likes tea") != strings.Count(tc.body, "likes tea") {
+			t.Errorf("%s: %s, %v", tc.route, body, err)
+		}
+	}
+	if _, err := a.Disclosed(memproxy.Route{ID: "letta.modify_block", Kind: memproxy.Correct}, memproxy.Request{}, memproxy.Reply{Body: []byte(`{`)}); err == nil {
+		t.Error("an answer that cannot be read is disclosed")
+	}
+}

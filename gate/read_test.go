@@ -1,0 +1,212 @@
+package gate_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+)
+
+// shower is a fake whose answers are what its memories say, and relations.
+type shower struct {
+	*fakeReader
+	relations []string
+}
+
+func (s shower) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply) (*memproxy.Reading, error) {
+	rd, err := s.fakeReader.Read(rt, req, reply)
+	if err == nil {
+		rd.Relations = s.relations
+	}
+	return rd, err
+}
+
+func (s shower) Rewrite(_ memproxy.Route, _ memproxy.Request, _ memproxy.Reply, rd *memproxy.Reading) ([]byte, error) {
+	var out []string
+	for i := range rd.Memories {
+		m := &rd.Memories[i]
+		switch {
+		case m.Drop && m.Pointer == "":
+			return nil, errBroken
+		case m.Drop:
+			continue
+		case m.Show != nil:
+			out = append(out, *m.Show)
+		default:
+			out = append(out, m.Text)
+		}
+		if m.Before != "" && !m.Bare {
+			out = append(out, m.Before)
+		}
+	}
+	if !rd.Unrelated {
+		out = append(out, rd.Relations...)
+	}
+	return []byte(strings.Join(out, ",")), nil
+}
+
+func (s shower) Prune(_ memproxy.Route, r memproxy.Reply) (memproxy.Pruned, error) {
+	return memproxy.Pruned{Body: r.Body}, nil
+}
+
+func (s shower) PruneEvent(_ memproxy.Route, e []byte) memproxy.Pruned {
+	return memproxy.Pruned{Body: e}
+}
+
+// Names are words of the form "tool-…"; every one is the whole of its place.
+func (s shower) Names(_ memproxy.Route, r memproxy.Reply) ([]memproxy.Ref, error) {
+	var refs []memproxy.Ref
+	for _, word := range strings.FieldsFunc(string(r.Body), func(c rune) bool { return c == ',' || c == '"' || c == '{' || c == '}' || c == ':' || c == ' ' }) {
+		if strings.HasPrefix(word, "tool-") {
+			refs = append(refs, memproxy.Ref{Kind: memproxy.TargetMemory, ID: word, Pointer: "/" + word})
+		}
+	}
+	return refs, nil
+}
+
+func (s shower) Without(r memproxy.Reply, gone []string) ([]byte, error) {
+	body := r.Body
+	for _, at := range gone {
+		body = bytes.ReplaceAll(body, []byte(at[1:]), nil)
+	}
+	return body, nil
+}
+
+func (s shower) Withhold(_ memproxy.Route, body []byte) ([]byte, error) {
+	return bytes.ReplaceAll(body, []byte("sk-secret"), nil), nil
+}
+
+// Proves EDGE-13, DOL-5, MFW-8: one list of filters for reads, for the answers
+// of writes and changes, and for runs: what a reader is not shown, nobody is.
+func TestEveryAnswerGoesThroughOneListOfFilters(t *testing.T) {
+	for _, kind := range []memproxy.Kind{memproxy.Recall, memproxy.Learn, memproxy.Correct, memproxy.Attach, memproxy.Forget, memproxy.Run} {
+		l := &registrar{fakeLedger: fakeLedger{rows: map[string]memproxy.Ownership{
+			"theirs": owned("theirs", "globex", "dev"), "tool-theirs": owned("tool-theirs", "globex", "dev"), "old": owned("old", "acme", "dev"),
+		}}, states: map[string]memproxy.MemoryState{"bad": memproxy.StateQuarantined, "old": memproxy.StateExpired}}
+		var passed []string
+		r := newRig(t, func(r *rig) {
+			r.sweeper, r.rules.OneTenant, r.rules.Withhold, r.rules.Screener = l, false, 500, screener{}
+			r.adapter = shower{r.adapter.(*fakeReader), []string{"evil evil canary"}}
+			r.filtered = func(_ memproxy.Route, name string) { passed = append(passed, name) }
+			r.who.ActsAs = all()
+		})
+		r.fake.memories = []memproxy.Memory{
+			{Pointer: "/0", ID: "fine", Text: "tea", Scope: memproxy.Scope{User: "ann"}},
+			{Pointer: "/1", ID: "theirs", Text: "canary 1", Before: "canary 2", Event: "UPDATE"},
+			{Pointer: "/2", ID: "bad", Text: "canary 3", Event: "UPDATE"},
+			{Pointer: "/3", ID: "old", Text: "canary 4", Before: "canary 5", Event: "NONE"},
+			{Pointer: "/4", ID: "attack", Text: "evil evil canary", Event: "NONE"},
+			{Pointer: "/4/inner", ID: "inner", Text: "canary 6"},
+			{Pointer: "/5", ID: "named", Text: "tool-theirs sk-secret"},
+		}
+		op := memproxy.Operation{Kind: kind, Scope: memproxy.Scope{User: "ann"}}
+		op.Claims = []memproxy.Claim{{Dim: memproxy.DimUser, Op: memproxy.ClaimIs, Values: []string{"ann"}, Pins: true}}
+		a := r.admit(op)
+		if a.Reply != nil {
+			t.Fatalf("%s: %+v", kind, a.Decision)
+		}
+		got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("everything")})
+		if body := string(got.Body); strings.Contains(body, "canary") || strings.Contains(body, "theirs") || strings.Contains(body, "secret") || !strings.Contains(body, "tea") {
+			t.Errorf("%s: %d %s", kind, got.Status, got.Body)
+		}
+		var want []string
+		for _, f := range gate.Filters() {
+			want = append(want, f.Name)
+		}
+		if !slices.Equal(passed, want) {
+			t.Errorf("%s: went through %v, want %v", kind, passed, want)
+		}
+		piece := r.gate.Piece(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("everything")})
+		if body := string(piece.Body); strings.Contains(body, "canary") || strings.Contains(body, "theirs") || strings.Contains(body, "secret") {
+			t.Errorf("%s, in a piece: %d %s", kind, piece.Status, piece.Body)
+		}
+		event := r.gate.Event(context.Background(), a, []byte("id: 1\ndata: {\"a\":\"tool-theirs\",\"b\":\"tool-ours\",\"key\":\"sk-secret\"}\n\n"))
+		if want := "id: 1\ndata: {\"a\":\"\",\"b\":\"tool-ours\",\"key\":\"\"}\n\n"; string(event) != want {
+			t.Errorf("%s: the event becomes %q", kind, event)
+		}
+	}
+}
+
+// Proves EDGE-13, DOL-5: a change that is answered with one memory alone shows
+// no text that a reader would not be shown, but for the caller's own words.
+func TestChangesShowNoMoreThanReads(t *testing.T) {
+	for text, want := range map[string]string{"canary": "", "likes tea": "likes tea"} {
+		l := &registrar{fakeLedger: fakeLedger{rows: map[string]memproxy.Ownership{"m1": owned("m1", "acme", "dev")}}, states: map[string]memproxy.MemoryState{"m1": memproxy.StateQuarantined}}
+		r := newRig(t, func(r *rig) {
+			r.sweeper = l
+			r.adapter = shower{fakeReader: r.adapter.(*fakeReader)}
+		})
+		r.fake.memories = []memproxy.Memory{{ID: "m1", Text: text, TextAt: "/memory"}}
+		a := r.admit(memproxy.Operation{Kind: memproxy.Correct, Targets: []string{"m1"}, TargetKind: memproxy.TargetMemory,
+			Items: []memproxy.Item{{Kind: memproxy.ItemContent, Text: "likes tea", Target: "m1"}}})
+		got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("x")})
+		if got.Status != 200 || string(got.Body) != want {
+			t.Errorf("%q: %d %q", text, got.Status, got.Body)
+		}
+	}
+}
+
+// Proves EDGE-13, CARD-1: relations do not say from which memories they are
+// drawn: they are shown to whoever names an owner, or serves one tenant alone,
+// and not where one of them looks like an attack.
+func TestRelationsAreShownOfAnOwner(t *testing.T) {
+	for name, tc := range map[string]struct {
+		one, pins bool
+		relation  string
+		want      string
+	}{
+		"of an owner":            {false, true, "ann likes tea", "ann likes tea"},
+		"of nobody":              {false, false, "ann likes tea", ""},
+		"of the only tenant":     {true, false, "ann likes tea", "ann likes tea"},
+		"an attack":              {false, true, "evil evil", ""},
+		"an attack, one tenant":  {true, true, "evil evil", ""},
+		"an attack among others": {true, true, "ann likes tea|evil evil", ""},
+	} {
+		for _, kind := range []memproxy.Kind{memproxy.Recall, memproxy.Learn} {
+			r := newRig(t, func(r *rig) {
+				r.rules.OneTenant, r.rules.Withhold, r.rules.Screener = tc.one, 500, screener{}
+				r.adapter = shower{r.adapter.(*fakeReader), strings.Split(tc.relation, "|")}
+			})
+			op := memproxy.Operation{Kind: kind, Scope: memproxy.Scope{User: "ann"}}
+			if tc.pins {
+				op.Claims = []memproxy.Claim{{Dim: memproxy.DimUser, Op: memproxy.ClaimIs, Values: []string{"ann"}, Pins: true}}
+			}
+			a := r.admit(op)
+			got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("x")})
+			if string(got.Body) != tc.want {
+				t.Errorf("%s, %s: %q, want %q", name, kind, got.Body, tc.want)
+			}
+		}
+	}
+}
+
+// Proves EDGE-13: headers that nobody claims are counted and named once, without
+// their values, and pass where they are set to, or nothing is enforced.
+func TestHeadersOfAnswersAreRuledOn(t *testing.T) {
+	for _, tc := range []struct {
+		setting gate.Unclaimed
+		enforce bool
+		pass    bool
+	}{{"", true, false}, {gate.UnclaimedDrop, true, false}, {gate.UnclaimedPass, true, true}, {gate.UnclaimedDrop, false, true}} {
+		r := newRig(t, func(r *rig) { r.rules.Headers, r.rules.Enforce = tc.setting, tc.enforce })
+		a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
+		for range 2 {
+			if r.gate.Headers(context.Background(), a, "fake", []string{"X-New"}) != tc.pass || r.gate.Headers(context.Background(), nil, "fake", nil) != tc.pass {
+				t.Errorf("%+v", tc)
+			}
+		}
+		if got := fmt.Sprint(gate.Unreported(r.gate, "fake", "X-New", "X-Newer", strings.Repeat("x", 65))); got != "[X-Newer]" {
+			t.Errorf("%+v: %s is still to be named", tc, got)
+		}
+	}
+	r := newRig(t, nil)
+	rules := *r.rules
+	if rules.Headers = "some"; r.gate.Use(&rules) == nil {
+		t.Error("an unknown setting is taken")
+	}
+}
