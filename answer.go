@@ -9,6 +9,11 @@ type Pruned struct {
 	// Names are where some of them stood, as patterns: /results/-/name. A name
 	// that does not look like one is "?".
 	Names []string
+	// Unreadable is how many elements of lists were left out because they cannot
+	// be read, and Readable the body without these alone; nil where there are
+	// none.
+	Unreadable int
+	Readable   []byte
 	// Type is the media type of the body where that is another than it was.
 	Type string
 }

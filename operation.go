@@ -329,6 +329,9 @@ type Memory struct {
 	Event string
 	// Before is the text that an update replaced, where the answer tells it.
 	Before string
+	// Unreadable is set where the element is no object, or does not say in a way
+	// that can be read whose it is.
+	Unreadable bool
 	// Bare leaves Before out of the answer.
 	Bare bool
 	// Also are further texts that the element shows, not the memory's as it is:

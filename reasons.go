@@ -21,7 +21,10 @@ const (
 	OwnerUnknown  ReasonCode = "owner.unknown"  // nobody can say whose the target is
 	OwnerFiltered ReasonCode = "owner.filtered" // items of others were left out of an answer
 
-	AnswerUnclaimed ReasonCode = "answer.unclaimed" // members of an answer that no row claims
+	// AnswerUnreadable: elements of an answer that cannot be read, or whose owner
+	// cannot.
+	AnswerUnreadable ReasonCode = "answer.unreadable"
+	AnswerUnclaimed  ReasonCode = "answer.unclaimed" // members of an answer that no row claims
 
 	RouteUnknown ReasonCode = "route.unknown" // a mutating request that the adapter does not know
 	RunUngated   ReasonCode = "run.ungated"   // an agent whose own memory writes cannot be ruled on before they happen
@@ -116,7 +119,7 @@ func ReasonCodes() []ReasonCode {
 		OwnerForeign,
 		OwnerUnknown,
 		OwnerFiltered,
-		AnswerUnclaimed,
+		AnswerUnclaimed, AnswerUnreadable,
 		RouteUnknown,
 		RunUngated,
 		PayloadMalformed,

@@ -40,6 +40,8 @@ type leftovers struct {
 	n        int
 	names    []string
 	filtered int // of its events
+	// unreadable are elements that were left out because they cannot be read.
+	unreadable int
 }
 
 // members leaves out of an answer, or of one event of a stream, what no row
@@ -69,7 +71,12 @@ func (g *Gate) prune(ctx context.Context, a *Admission, reply memproxy.Reply) (m
 		return reply, err
 	}
 	g.left(ctx, a, p)
-	if pass || p.Unclaimed == 0 {
+	a.leftovers.unreadable += p.Unreadable
+	switch {
+	case pass && p.Unreadable > 0:
+		reply.Body = p.Readable
+		return reply, nil
+	case pass, p.Unclaimed == 0 && p.Unreadable == 0:
 		return reply, nil
 	}
 	reply.Body = p.Body
@@ -116,6 +123,14 @@ func (ret *returning) tellUnclaimed(ctx context.Context) {
 		ret.filtered += u.filtered
 		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.OwnerFiltered, Detail: "what is another tenant's was left out of the answer"})
 		u.filtered = 0
+	}
+	if u.unreadable > 0 {
+		ret.filtered += u.unreadable
+		ret.reasons = append(ret.reasons, memproxy.Reason{
+			Code: memproxy.AnswerUnreadable, Detail: fmt.Sprintf("%d elements of the answer that cannot be read were withheld", u.unreadable),
+		})
+		ret.g.opt.Meter.Filtered(ctx, ret.call.Backend.Name, u.unreadable)
+		u.unreadable = 0
 	}
 	if u.n == 0 {
 		return

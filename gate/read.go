@@ -3,6 +3,7 @@ package gate
 import (
 	"bytes"
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/memproxy/memproxy"
@@ -38,6 +39,10 @@ type Filter struct {
 	run   func(*returning, context.Context) (refused bool, err error)
 }
 
+// Memories reports whether the filter is about the memories in an answer, and so
+// has nothing to do with one that has none: an error, an event.
+func (f *Filter) Memories() bool { return f.stage == takenApart }
+
 // filters is the life of an answer in order: of reads, writes and changes, of
 // lists that are filled up, of the side requests for an agent's searches, and
 // of an agent's run, whole or event by event, at both faces. Each filter can
@@ -45,6 +50,7 @@ type Filter struct {
 // withholds the answer.
 var filters = [...]Filter{
 	{"members", Drops, "members that no row of the adapter's table claims, elements that cannot be read", asSent, (*returning).members},
+	{"readable", Drops, "elements that do not say in a way that can be read whose they are", takenApart, (*returning).readable},
 	{"owners", Drops, "memories of other tenants, and of owners that the caller may not name", takenApart, (*returning).ownedBy},
 	{"integrity", Marks, "memories that are not what was written; withheld where the rules say so", takenApart, (*returning).doubted},
 	{"states", Withholds, "quarantined, pending, expired and superseded memories; flagged ones are sanitised", takenApart, (*returning).states},
@@ -57,6 +63,9 @@ var filters = [...]Filter{
 	{"names", Drops, "ids of objects of other tenants", rewritten, (*returning).strangers},
 	{"secrets", Drops, "keys, tokens and environments, for callers who do not administer the backend", rewritten, (*returning).secrets},
 }
+
+// errUnreadable says that an answer does not say whose it is.
+var errUnreadable = errors.New("the answer does not say in a way that can be read whose it is")
 
 // Filters are the rows of the read path, in order.
 func Filters() []Filter { return slices.Clone(filters[:]) }
@@ -160,6 +169,22 @@ func (ret *returning) disclose(ctx context.Context, reader Reader) (refused bool
 	}
 	ret.reply.Body, err = reader.Rewrite(ret.call.Route, ret.call.Request, ret.reply, view.reading)
 	return false, err
+}
+
+// readable leaves out elements of which nobody can say whose they are.
+func (ret *returning) readable(context.Context) (refused bool, err error) {
+	for i := range ret.reading.Memories {
+		m := &ret.reading.Memories[i]
+		if !m.Unreadable || m.Drop {
+			continue
+		}
+		if m.Pointer == "" {
+			return false, errUnreadable
+		}
+		m.Drop = true
+		ret.leftovers.unreadable++
+	}
+	return false, nil
 }
 
 // ownWords reports whether a memory says in the answer to a write what the write

@@ -210,3 +210,46 @@ func TestHeadersOfAnswersAreRuledOn(t *testing.T) {
 		t.Error("an unknown setting is taken")
 	}
 }
+
+// salvaged is a pruner one of whose elements cannot be read.
+type salvaged struct{ shower }
+
+func (salvaged) Prune(memproxy.Route, memproxy.Reply) (memproxy.Pruned, error) {
+	return memproxy.Pruned{Body: []byte("pruned"), Readable: []byte("readable"), Unreadable: 1}, nil
+}
+
+func (s salvaged) Rewrite(rt memproxy.Route, req memproxy.Request, r memproxy.Reply, rd *memproxy.Reading) ([]byte, error) {
+	out, err := s.shower.Rewrite(rt, req, r, rd)
+	return append(append(r.Body, ' '), out...), err
+}
+
+// Proves EDGE-13, SYN-10: an element that cannot be read, or not whose it is, is
+// left out of its list and told, whatever is set for unclaimed members; an
+// answer that is such an element alone is withheld.
+func TestUnreadableElements(t *testing.T) {
+	for setting, want := range map[gate.Unclaimed]string{gate.UnclaimedDrop: "pruned tea", gate.UnclaimedPass: "readable tea"} {
+		for _, kind := range []memproxy.Kind{memproxy.Recall, memproxy.Learn} {
+			r := newRig(t, func(r *rig) {
+				r.rules.Unclaimed = setting
+				r.who.ActsAs = all()
+				r.adapter = salvaged{shower{fakeReader: r.adapter.(*fakeReader)}}
+			})
+			r.fake.memories = []memproxy.Memory{{Pointer: "/0", ID: "m1", Text: "tea"}, {Pointer: "/1", ID: "m2", Text: "canary", Unreadable: true}}
+			a := r.admit(memproxy.Operation{Kind: kind, Scope: memproxy.Scope{User: "ann"}})
+			if got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("x")}); string(got.Body) != want {
+				t.Errorf("%s, %s: %q", setting, kind, got.Body)
+			}
+			out := r.recorder.events[len(r.recorder.events)-1]
+			if out.Filtered != 2 || !slices.ContainsFunc(out.Reasons, func(why memproxy.Reason) bool {
+				return why.Code == memproxy.AnswerUnreadable && strings.HasPrefix(why.Detail, "2 ")
+			}) {
+				t.Errorf("%s, %s: %d filtered, %v", setting, kind, out.Filtered, out.Reasons)
+			}
+			r.fake.memories = []memproxy.Memory{{ID: "m2", Text: "canary", Unreadable: true}}
+			a = r.admit(memproxy.Operation{Kind: kind, Scope: memproxy.Scope{User: "ann"}})
+			if got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("x")}); got.Status != 502 || strings.Contains(string(got.Body), "canary") {
+				t.Errorf("%s, %s: %d %q", setting, kind, got.Status, got.Body)
+			}
+		}
+	}
+}

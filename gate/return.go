@@ -160,6 +160,9 @@ func (ret *returning) filter(ctx context.Context) bool {
 	settled, broken := len(ret.op.Targets) > 0 && !ret.deferred(), 0
 	for i := range ret.reading.Memories {
 		m := &ret.reading.Memories[i]
+		if m.Drop {
+			continue
+		}
 		var rowp *memproxy.Ownership
 		if row, known := owners[kindOf(m)][m.ID]; known {
 			rowp = &row

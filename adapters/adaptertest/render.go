@@ -105,7 +105,7 @@ func renderReading(rd *memproxy.Reading) string {
 	for _, m := range rd.Memories {
 		words := []string{"memory", strconv.Quote(m.ID), m.Pointer, string(m.Kind), strconv.Quote(m.Text)}
 		words = append(words, renderScope(m.Scope)...)
-		words = append(words, named("event", m.Event), when(m.Inferred, "inferred"), when(m.Missing, "missing"), when(m.Metadata != nil, "metadata"))
+		words = append(words, named("event", m.Event), when(m.Inferred, "inferred"), when(m.Missing, "missing"), when(m.Unreadable, "unreadable"), when(m.Metadata != nil, "metadata"))
 		if s := m.Stamp; s != nil {
 			words = append(words, fmt.Sprintf("stamp=%s/%s/%s/%d/%s", s.ID, s.Actor, s.Trust, s.Confidence, s.Signature))
 		}

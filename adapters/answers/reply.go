@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
 // Reply prunes an answer by its route and status. An error that is not made as
@@ -13,7 +14,7 @@ import (
 // nothing else: there is nothing in it to take apart.
 func Reply(t *Table, rt memproxy.Route, reply memproxy.Reply) (memproxy.Pruned, error) {
 	if reply.Status >= 200 && reply.Status <= 299 {
-		return t.Prune(rt.ID, reply.Body)
+		return t.readable(rt, reply.Body)
 	}
 	p, err := t.PruneFailed(reply.Body)
 	var flaw *memproxy.Malformed
@@ -22,4 +23,22 @@ func Reply(t *Table, rt memproxy.Route, reply memproxy.Reply) (memproxy.Pruned, 
 	}
 	body, err := json.Marshal(map[string]string{"detail": "the backend answered " + strconv.Itoa(reply.Status)})
 	return memproxy.Pruned{Body: body, Unclaimed: 1, Names: []string{"/"}, Type: "application/json"}, err
+}
+
+// readable prunes an answer. One that cannot be read as it is, is pruned without
+// the elements of its lists that cannot be.
+func (t *Table) readable(rt memproxy.Route, body []byte) (memproxy.Pruned, error) {
+	p, err := t.Prune(rt.ID, body)
+	var flaw *memproxy.Malformed
+	if !errors.As(err, &flaw) {
+		return p, err
+	}
+	rest, gone, ok := jsondoc.Salvage(body, maxDepth)
+	if !ok {
+		return p, err
+	}
+	if p, err = t.Prune(rt.ID, rest); err == nil {
+		p.Unreadable, p.Readable = gone, rest
+	}
+	return p, err
 }

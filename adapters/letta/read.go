@@ -96,7 +96,8 @@ func (f *finding) list(v *jsondoc.Value, ptr string) error {
 // element reads one memory of an answer.
 func (f *finding) element(v *jsondoc.Value, ptr string) error {
 	if v.Kind != jsondoc.Object {
-		return errShape
+		f.rd.Memories = append(f.rd.Memories, memproxy.Memory{Pointer: ptr, Unreadable: true})
+		return nil
 	}
 	inner, at := wrapped(v, ptr)
 	m := f.memory(inner, at)
@@ -149,6 +150,11 @@ func (f *finding) memory(v *jsondoc.Value, ptr string) memproxy.Memory {
 		m.Scope.Agent = v.Get("agent_id").Text()
 	}
 	m.Within = parents(v, f.within)
+	for _, name := range [...]string{"id", "message_id", "agent_id"} {
+		if id := v.Get(name); id != nil && id.Kind != jsondoc.String && id.Kind != jsondoc.Null {
+			m.Unreadable = true
+		}
+	}
 	switch KindOf(m.ID) {
 	case TargetAgent:
 		m.Scope.Agent = m.ID
@@ -225,7 +231,8 @@ func (f *finding) blocks(ptr, agent string) error {
 		}
 		for i, e := range list.Elems {
 			if e.Kind != jsondoc.Object {
-				return errShape
+				f.rd.Memories = append(f.rd.Memories, memproxy.Memory{Pointer: jsondoc.Index(ptr+home, i), Unreadable: true})
+				continue
 			}
 			m := f.memory(e, jsondoc.Index(ptr+home, i))
 			if m.ID != "" && slices.Contains(seen, m.ID) {

@@ -79,3 +79,36 @@ func TestAnswersOfTheServers(t *testing.T) {
 		}
 	}
 }
+
+// Proves EDGE-13, SYN-10: what cannot be read of a list is left out of it, and
+// told; an answer that cannot be read beside its lists is none.
+func TestUnreadableElementsAreLeftOut(t *testing.T) {
+	a, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		body, want string
+		gone       int
+	}{
+		{`{"results":[{"id":"a","memory":"m"},{"id":"b","memory":"canary","memory":"x"}]}`, `{"results":[{"id":"a","memory":"m"}]}`, 1},
+		{`{"results":[{"id":"a","memory":"m","evil":1},{"id":"b","score":NaN}]}`, `{"results":[{"id":"a","memory":"m"}]}`, 1},
+		{`{"results":[{"id":"a","memory":"m"}],"results":[]}`, "", 0},
+		{`{"results":[{"id":"a","memory":"m"}`, "", 0},
+	} {
+		got, err := a.Prune(memproxy.Route{ID: "mem0.server.list"}, memproxy.Reply{Status: 200, Body: []byte(tc.body)})
+		if string(got.Body) != tc.want || got.Unreadable != tc.gone || (err == nil) != (tc.gone > 0) {
+			t.Errorf("%s becomes %s, %d gone: %v", tc.body, got.Body, got.Unreadable, err)
+		}
+	}
+	rt, body := memproxy.Route{ID: "mem0.server.list", Kind: memproxy.Recall}, `{"results":[{"id":"a","user_id":"ann"},{"id":"b","user_id":7},{"id":"c","metadata":{"agent_id":{}}},"d",{"id":["e"]},{"id":"f","user_id":null}]}`
+	rd, err := a.Read(rt, memproxy.Request{}, memproxy.Reply{Status: 200, Body: []byte(body)})
+	if err != nil || len(rd.Memories) != 6 {
+		t.Fatalf("%+v, %v", rd, err)
+	}
+	for i, want := range []bool{false, true, true, true, true, false} {
+		if rd.Memories[i].Unreadable != want {
+			t.Errorf("%d: %+v", i, rd.Memories[i])
+		}
+	}
+}

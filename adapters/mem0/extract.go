@@ -33,6 +33,9 @@ func (a *Adapter) Extracted(reply memproxy.Reply) ([]memproxy.Memory, bool, erro
 		return nil, true, nil
 	}
 	for i, e := range list.Elems {
+		if e.Kind != jsondoc.Object {
+			return nil, true, errShape // what a write became must be known
+		}
 		if err := a.element(rd, doc, memproxy.Route{Kind: memproxy.Recall}, e, jsondoc.Index("/results", i)); err != nil {
 			return nil, true, err
 		}

@@ -105,7 +105,8 @@ func links(rd *memproxy.Reading, root *jsondoc.Value) {
 // element reads one memory, history entry, event or entity.
 func (a *Adapter) element(rd *memproxy.Reading, doc *jsondoc.Doc, rt memproxy.Route, v *jsondoc.Value, ptr string) error {
 	if v.Kind != jsondoc.Object {
-		return errShape
+		rd.Memories = append(rd.Memories, memproxy.Memory{Pointer: ptr, Unreadable: true})
+		return nil
 	}
 	m := memproxy.Memory{Pointer: ptr, ID: v.Get("id").Text(), Event: v.Get("event").Text()}
 	if m.Text = v.Get("memory").Text(); m.Text != "" {
@@ -162,11 +163,30 @@ func (a *Adapter) element(rd *memproxy.Reading, doc *jsondoc.Doc, rt memproxy.Ro
 		m.Stamp = stamps.Parse(meta, doc)
 		m.Scope = merge(m.Scope, scope(meta))
 	}
+	m.Unreadable = unreadable(v) || unreadable(meta)
 	rd.Memories = append(rd.Memories, m)
 	if m.Kind == memproxy.TargetEvent {
 		return a.results(rd, v, m)
 	}
 	return nil
+}
+
+// owners are the members that say whose a memory is.
+var owners = [...]string{"user_id", "agent_id", "app_id", "run_id", "session_id"}
+
+// unreadable reports whether an object says of an owner something that is no
+// name.
+func unreadable(v *jsondoc.Value) bool {
+	if v == nil || v.Kind != jsondoc.Object {
+		return false
+	}
+	for _, name := range owners {
+		if o := v.Get(name); o != nil && o.Kind != jsondoc.String && o.Kind != jsondoc.Null {
+			return true
+		}
+	}
+	id := v.Get("id")
+	return id != nil && (id.Kind == jsondoc.Object || id.Kind == jsondoc.Array)
 }
 
 func scope(v *jsondoc.Value) memproxy.Scope {

@@ -1,0 +1,196 @@
+package jsondoc
+
+import "bytes"
+
+// maxSalvage bounds how deep lists are looked into for what cannot be read, so
+// that a body is read a bounded number of times.
+const maxSalvage = 8
+
+// Salvage returns a body that Parse refuses without those elements of its lists
+// that cannot be read: a name twice, a number that is none, a text in another
+// encoding, nesting that is too deep. Gone is how many elements it left out. It
+// is not ok where what holds the lists cannot be read either; what it returns,
+// Parse accepts.
+func Salvage(src []byte, maxDepth int) (out []byte, gone int, ok bool) {
+	if maxDepth <= 0 {
+		maxDepth = DefaultMaxDepth
+	}
+	s := salvage{src: src, max: maxDepth}
+	end, ok := s.value(s.space(0), 0)
+	if !ok || s.space(end) != len(src) || s.gone == 0 {
+		return nil, 0, false
+	}
+	if _, err := Parse(s.out, maxDepth); err != nil {
+		return nil, 0, false
+	}
+	return s.out, s.gone, true
+}
+
+type salvage struct {
+	src  []byte
+	out  []byte
+	max  int
+	gone int
+}
+
+// space is the place of what follows white space, or the end.
+func (s *salvage) space(i int) int {
+	for i < len(s.src) && (s.src[i] == ' ' || s.src[i] == '\t' || s.src[i] == '\n' || s.src[i] == '\r') {
+		i++
+	}
+	return i
+}
+
+// value writes what can be read of the value at a place, and returns where that
+// ends. It is not ok where nothing can be; nothing is then written.
+func (s *salvage) value(i, depth int) (end int, ok bool) {
+	end, ok = s.skip(i)
+	if !ok {
+		return end, false
+	}
+	if _, err := Parse(s.src[i:end], max(1, s.max-depth)); err == nil && depth <= s.max {
+		s.out = append(s.out, s.src[i:end]...)
+		return end, true
+	}
+	was, gone := len(s.out), s.gone
+	switch {
+	case depth >= maxSalvage:
+		ok = false
+	case s.src[i] == '[':
+		ok = s.list(i, depth)
+	case s.src[i] == '{':
+		ok = s.object(i, depth)
+	default:
+		ok = false
+	}
+	if !ok {
+		s.out, s.gone = s.out[:was], gone
+	}
+	return end, ok
+}
+
+// list writes the elements that can be read.
+func (s *salvage) list(i, depth int) bool {
+	s.out = append(s.out, '[')
+	kept := 0
+	for i = s.space(i + 1); i < len(s.src) && s.src[i] != ']'; {
+		was := len(s.out)
+		if kept > 0 {
+			s.out = append(s.out, ',')
+		}
+		end, ok := s.value(i, depth+1)
+		if ok {
+			kept++
+		} else {
+			s.out = s.out[:was]
+			s.gone++
+		}
+		if end <= i {
+			return false
+		}
+		if i, ok = s.next(end, ']'); !ok {
+			return false
+		}
+	}
+	s.out = append(s.out, ']')
+	return true
+}
+
+// object writes an object all of whose names and values can be read, with what
+// can be read of its lists.
+func (s *salvage) object(i, depth int) bool {
+	s.out = append(s.out, '{')
+	seen := map[string]bool{}
+	for i = s.space(i + 1); i < len(s.src) && s.src[i] != '}'; {
+		end, ok := s.skip(i)
+		if !ok || s.src[i] != '"' {
+			return false
+		}
+		name, err := Parse(s.src[i:end], 1)
+		if err != nil || seen[name.Root.Text()] {
+			return false
+		}
+		if len(seen) > 0 {
+			s.out = append(s.out, ',')
+		}
+		seen[name.Root.Text()] = true
+		s.out = append(append(s.out, s.src[i:end]...), ':')
+		if i = s.space(end); i == len(s.src) || s.src[i] != ':' {
+			return false
+		}
+		if end, ok = s.value(s.space(i+1), depth+1); !ok {
+			return false
+		}
+		if i, ok = s.next(end, '}'); !ok {
+			return false
+		}
+	}
+	s.out = append(s.out, '}')
+	return true
+}
+
+// next is the place of the next element after one, or of the bracket that ends
+// them.
+func (s *salvage) next(end int, bracket byte) (i int, ok bool) {
+	if i = s.space(end); i < len(s.src) && s.src[i] == bracket {
+		return i, true
+	}
+	if i == len(s.src) || s.src[i] != ',' {
+		return i, false
+	}
+	i = s.space(i + 1)
+	return i, i < len(s.src) && s.src[i] != bracket
+}
+
+// skip is where the value at a place ends, by its brackets and quotes alone.
+func (s *salvage) skip(i int) (end int, ok bool) {
+	if i >= len(s.src) {
+		return i, false
+	}
+	var open []byte
+	for i < len(s.src) {
+		switch c := s.src[i]; c {
+		case '"':
+			if i, ok = s.quoted(i); !ok {
+				return i, false
+			}
+		case '{', '[':
+			open = append(open, c+2) // the bracket that closes it
+			i++
+		case '}', ']':
+			if len(open) == 0 || open[len(open)-1] != c {
+				return i, false
+			}
+			open = open[:len(open)-1]
+			i++
+		case ',', ':', ' ', '\t', '\r', '\n':
+			if len(open) == 0 {
+				return i, false
+			}
+			i++
+		default:
+			n := bytes.IndexAny(s.src[i:], "\"{}[],: \t\r\n")
+			if n < 0 {
+				n = len(s.src) - i
+			}
+			i += n
+		}
+		if len(open) == 0 {
+			return i, true
+		}
+	}
+	return i, false
+}
+
+// quoted is where the string at a place ends.
+func (s *salvage) quoted(i int) (end int, ok bool) {
+	for i++; i < len(s.src); i++ {
+		switch s.src[i] {
+		case '\\':
+			i++
+		case '"':
+			return i + 1, true
+		}
+	}
+	return i, false
+}

@@ -1,0 +1,145 @@
+package contract_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/letta"
+	"github.com/memproxy/memproxy/adapters/mem0"
+	"github.com/memproxy/memproxy/gate"
+)
+
+// plain is every collaborator of a gate in its simplest form.
+type plain struct{}
+
+func (plain) Identify(context.Context, memproxy.Credentials) (memproxy.Principal, error) {
+	all := memproxy.Limit{All: true}
+	return memproxy.Principal{ID: "service:x", Kind: memproxy.KindService, Tenant: "acme", ActsAs: all, Users: all, Apps: all, Runs: all}, nil
+}
+
+func (plain) Owners(context.Context, string, memproxy.TargetKind, []string) (map[string]memproxy.Ownership, error) {
+	return nil, nil
+}
+
+func (plain) Decision(context.Context, string, string) (memproxy.Ownership, bool, error) {
+	return memproxy.Ownership{}, false, nil
+}
+func (plain) Put(context.Context, ...memproxy.Ownership) error { return nil }
+func (plain) Bind(_ context.Context, rows ...memproxy.Ownership) ([]memproxy.Ownership, error) {
+	return rows, nil
+}
+
+func (plain) SessionLocked(context.Context, string, ...string) (memproxy.Lock, error) {
+	return memproxy.Lock{}, nil
+}
+
+func (plain) NoteSession(context.Context, memproxy.SessionEvent) (memproxy.Session, bool, error) {
+	return memproxy.Session{}, false, nil
+}
+
+func (plain) Charge(context.Context, memproxy.Charge) (memproxy.Allowance, error) {
+	return memproxy.Allowance{Granted: true, Refused: -1}, nil
+}
+func (plain) Release(context.Context, memproxy.Charge) error { return nil }
+func (plain) Record(context.Context, memproxy.Event) (memproxy.Receipt, error) {
+	return memproxy.Receipt{}, nil
+}
+func (plain) Note(memproxy.Event) error            { return nil }
+func (plain) Sign(s memproxy.Stamp) memproxy.Stamp { return s }
+func (plain) Verify(memproxy.Stamp) bool           { return false }
+func (plain) Rule(context.Context, memproxy.Question) (memproxy.Ruling, error) {
+	return memproxy.Ruling{}, nil
+}
+
+// The adapters, with requests that are always understood: this is about answers.
+type (
+	mem0Answers  struct{ *mem0.Adapter }
+	lettaAnswers struct{ *letta.Adapter }
+)
+
+func (mem0Answers) Decode(rt memproxy.Route, _ memproxy.Request, _ []byte) (*memproxy.Operation, error) {
+	return &memproxy.Operation{Kind: rt.Kind, Derived: rt.Derived}, nil
+}
+
+func (lettaAnswers) Decode(rt memproxy.Route, _ memproxy.Request, _ []byte) (*memproxy.Operation, error) {
+	return &memproxy.Operation{Kind: rt.Kind, Derived: rt.Derived}, nil
+}
+
+// Proves EDGE-13: the answer of every row of both route tables goes through
+// every filter of the read path: whole, refused, as a piece and as an event of a
+// run. A new row cannot miss one.
+func TestEveryRouteIsFiltered(t *testing.T) {
+	m, err := mem0.New(mem0.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := letta.New(letta.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var every, body []string // the filters, and those of what cannot be taken apart
+	for _, f := range gate.Filters() {
+		if every = append(every, f.Name); !f.Memories() {
+			body = append(body, f.Name)
+		}
+	}
+	var passed []string
+	n := 0
+	g, err := gate.New(gate.Options{
+		Identifier: plain{}, Ledger: plain{}, Budget: plain{}, Recorder: plain{}, Signer: plain{},
+		Clock: time.Now, NewID: func() string { n++; return fmt.Sprint(n) },
+		Filtered: func(_ memproxy.Route, name string) { passed = append(passed, name) },
+	}, &gate.Rules{
+		Version: "v", Profile: gate.Production, Policy: plain{}, Enforce: true, OneTenant: true, Unattributed: gate.UnattributedVisible,
+		Ceilings: memproxy.DefaultCeilings(), Lines: func(memproxy.Principal, memproxy.Kind, []string) []memproxy.Line { return nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.Background()
+	for adapter, table := range map[gate.Adapter]func(func(string, memproxy.Route) bool){mem0Answers{m}: m.Table(), lettaAnswers{l}: l.Table()} {
+		for at, rt := range table {
+			if rt.Public || rt.Pass {
+				continue // no memory: what passes there is a list of its own
+			}
+			admit := func() *gate.Admission {
+				return g.Admit(ctx, &gate.Call{Backend: gate.Backend{Name: "x", Adapter: adapter}, Route: rt, Known: true, Request: memproxy.Request{Method: "GET"}})
+			}
+			a := admit()
+			if a.Reply != nil {
+				t.Errorf("%s: refused: %+v", at, a.Decision)
+				continue
+			}
+			went, withheld := false, 0
+			for _, answer := range []string{`{"results":[]}`, `[]`, `{}`, `null`, `"s"`} {
+				passed = nil
+				got := g.Return(ctx, a, memproxy.Reply{Status: 200, Body: []byte(answer)})
+				if got.Status == 200 && slices.Equal(passed, every) {
+					went = true
+					break
+				}
+				if got.Status == gate.StatusBadGateway {
+					withheld++ // not even what it answers with is known: nothing of it passes
+				}
+				a = admit()
+			}
+			if !went && withheld < 5 {
+				t.Errorf("%s: the last answer went through %v", at, passed)
+			}
+			passed = nil
+			g.Return(ctx, admit(), memproxy.Reply{Status: 500, Body: []byte(`{"detail":"d","evil":"canary"}`)})
+			if !slices.Equal(passed, body) {
+				t.Errorf("%s: an error went through %v, want %v", at, passed, body)
+			}
+			passed = nil
+			g.Event(ctx, admit(), []byte("data: {\"message_type\":\"assistant_message\",\"content\":\"a\"}\n\n"))
+			if len(passed) == 0 || !slices.Equal(passed, body[:len(passed)]) {
+				t.Errorf("%s: an event went through %v, want %v", at, passed, body)
+			}
+		}
+	}
+}
