@@ -1,0 +1,85 @@
+package proxy_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+)
+
+// running is pruning whose agents run: each leg is one request, and what comes
+// back goes on as it is.
+type running struct{ pruning }
+
+func (running) Turn(rt memproxy.Route, _ memproxy.Request, _ []byte) (memproxy.Turn, error) {
+	if rt.Kind != memproxy.Run {
+		return nil, nil
+	}
+	return &oneLeg{}, nil
+}
+
+func (running) Rearms(memproxy.Route) string { return "" }
+
+type oneLeg struct{ body []byte }
+
+func (*oneLeg) Key() string                          { return "turn" }
+func (*oneLeg) Agent() string                        { return "agent" }
+func (*oneLeg) Prepare() (memproxy.Request, bool)    { return memproxy.Request{}, false }
+func (*oneLeg) Prepared(memproxy.Reply) error        { return nil }
+func (*oneLeg) Leg() ([]byte, error)                 { return []byte("run"), nil }
+func (l *oneLeg) Whole(body []byte) error            { l.body = body; return nil }
+func (*oneLeg) Event(event []byte) ([][]byte, error) { return [][]byte{event}, nil }
+func (*oneLeg) Paused() bool                         { return false }
+func (*oneLeg) Waiting() []memproxy.ToolCall         { return nil }
+func (*oneLeg) Rule(string, memproxy.Decision)       {}
+func (*oneLeg) Result(string, memproxy.Reply)        {}
+func (l *oneLeg) Answer() ([]byte, error)            { return l.body, nil }
+func (*oneLeg) Tail() [][]byte {
+	return [][]byte{[]byte("data: canary tail\n\n"), []byte("data: end\n\n")}
+}
+
+// Proves EDGE-13: what a run that memproxy pauses answers goes through the same
+// filters as any answer: in one piece, event by event with the last ones, and
+// where the backend refuses to run it, in whatever form it comes.
+func TestAnswersOfTurnsAreFiltered(t *testing.T) {
+	for name, c := range map[string]struct {
+		media, encoding, answer string
+		status, said            int
+		want                    string
+	}{
+		"in one piece":        {"application/json", "", "m1 ann\ncanary", 200, 200, "m1 ann\n"},
+		"compressed":          {"application/json", "gzip", zipped("m1 ann\ncanary"), 200, 200, "m1 ann\n"},
+		"refused":             {"application/json", "", "no canary", 409, 409, "no "},
+		"refused, compressed": {"application/json", "gzip", zipped("no canary"), 409, 409, "no "},
+		"refused, encoded":    {"application/json", "br", "canary", 409, 502, ""},
+		"refused as a stream": {"text/event-stream", "", "data: canary\n\n", 409, 409, "data: \n\n"},
+		"events":              {"text/event-stream", "", "data: a\n\ndata: canary\n\ndata: b\n\n", 200, 200, "data: a\n\ndata: b\n\ndata: end\n\n"},
+		"events, compressed":  {"text/event-stream", "gzip", zipped("data: a\n\ndata: canary\n\n"), 200, 200, "data: a\n\ndata: end\n\n"},
+		"events, encoded":     {"text/event-stream", "br", "data: canary\n\n", 200, 502, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, func(r *rig) {
+				r.opt.Adapter = running{}
+				r.answer = func(w http.ResponseWriter, _ *http.Request) {
+					w.Header().Set("Content-Type", c.media)
+					if c.encoding != "" {
+						w.Header().Set("Content-Encoding", c.encoding)
+					}
+					w.Header().Set("Set-Cookie", "session=canary")
+					w.Header().Set("X-Request-Id", "r")
+					w.WriteHeader(c.status)
+					fmt.Fprint(w, c.answer)
+				}
+			})
+			resp, body := r.do(t, "POST", "/run", "x")
+			if resp.StatusCode != c.said || c.want != "" && body != c.want || strings.Contains(body, "canary") {
+				t.Errorf("%d %q, want %d %q", resp.StatusCode, body, c.said, c.want)
+			}
+			if resp.Header.Get("Set-Cookie") != "" || resp.Header.Get("Content-Encoding") != "" || c.said < 500 && resp.Header.Get("X-Request-Id") != "r" {
+				t.Errorf("headers %v", resp.Header)
+			}
+		})
+	}
+}
