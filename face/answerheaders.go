@@ -94,8 +94,3 @@ func leadsBack(location string) bool {
 	u, err := url.Parse(location)
 	return err == nil && u.Scheme == "" && u.Host == "" && u.Opaque == "" && !strings.ContainsAny(location, "\\\t\r\n") && !strings.HasPrefix(location, "//")
 }
-
-// partial are the headers by which a request asks for a part of an answer, or
-// for one only if it changed. What memproxy filters has no parts, and whether it
-// changed would be said of what nobody filtered.
-var partial = [...]string{"range", "if-range", "if-none-match", "if-modified-since"}

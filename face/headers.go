@@ -30,7 +30,7 @@ func Forwardable(h http.Header) http.Header {
 func Onward(dst, src http.Header) {
 	listed := connection(src)
 	for name, values := range src {
-		if !own(name) && !ends(name, listed) && !rerouting(name) && !among(name, partial[:]) {
+		if !own(name) && !ends(name, listed) && !rerouting(name) {
 			dst[name] = values
 		}
 	}
