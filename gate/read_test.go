@@ -12,13 +12,13 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// shower is a fake whose answers are what its memories say, and relations.
-type shower struct {
+// teller is a fake whose answers are what its memories say, and relations.
+type teller struct {
 	*fakeReader
 	relations []string
 }
 
-func (s shower) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply) (*memproxy.Reading, error) {
+func (s teller) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply) (*memproxy.Reading, error) {
 	rd, err := s.fakeReader.Read(rt, req, reply)
 	if err == nil {
 		rd.Relations = s.relations
@@ -26,7 +26,7 @@ func (s shower) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.Rep
 	return rd, err
 }
 
-func (s shower) Rewrite(_ memproxy.Route, _ memproxy.Request, _ memproxy.Reply, rd *memproxy.Reading) ([]byte, error) {
+func (s teller) Rewrite(_ memproxy.Route, _ memproxy.Request, _ memproxy.Reply, rd *memproxy.Reading) ([]byte, error) {
 	var out []string
 	for i := range rd.Memories {
 		m := &rd.Memories[i]
@@ -50,16 +50,16 @@ func (s shower) Rewrite(_ memproxy.Route, _ memproxy.Request, _ memproxy.Reply, 
 	return []byte(strings.Join(out, ",")), nil
 }
 
-func (s shower) Prune(_ memproxy.Route, r memproxy.Reply) (memproxy.Pruned, error) {
+func (s teller) Prune(_ memproxy.Route, r memproxy.Reply) (memproxy.Pruned, error) {
 	return memproxy.Pruned{Body: r.Body}, nil
 }
 
-func (s shower) PruneEvent(_ memproxy.Route, e []byte) memproxy.Pruned {
+func (s teller) PruneEvent(_ memproxy.Route, e []byte) memproxy.Pruned {
 	return memproxy.Pruned{Body: e}
 }
 
 // Names are words of the form "tool-…"; every one is the whole of its place.
-func (s shower) Names(_ memproxy.Route, r memproxy.Reply) ([]memproxy.Ref, error) {
+func (s teller) Names(_ memproxy.Route, r memproxy.Reply) ([]memproxy.Ref, error) {
 	var refs []memproxy.Ref
 	for _, word := range strings.FieldsFunc(string(r.Body), func(c rune) bool { return c == ',' || c == '"' || c == '{' || c == '}' || c == ':' || c == ' ' }) {
 		if strings.HasPrefix(word, "tool-") {
@@ -69,7 +69,7 @@ func (s shower) Names(_ memproxy.Route, r memproxy.Reply) ([]memproxy.Ref, error
 	return refs, nil
 }
 
-func (s shower) Without(r memproxy.Reply, gone []string) ([]byte, error) {
+func (s teller) Without(r memproxy.Reply, gone []string) ([]byte, error) {
 	body := r.Body
 	for _, at := range gone {
 		body = bytes.ReplaceAll(body, []byte(at[1:]), nil)
@@ -77,7 +77,7 @@ func (s shower) Without(r memproxy.Reply, gone []string) ([]byte, error) {
 	return body, nil
 }
 
-func (s shower) Withhold(_ memproxy.Route, body []byte) ([]byte, error) {
+func (s teller) Withhold(_ memproxy.Route, body []byte) ([]byte, error) {
 	return bytes.ReplaceAll(body, []byte("sk-secret"), nil), nil
 }
 
@@ -91,7 +91,7 @@ func TestEveryAnswerGoesThroughOneListOfFilters(t *testing.T) {
 		var passed []string
 		r := newRig(t, func(r *rig) {
 			r.sweeper, r.rules.OneTenant, r.rules.Withhold, r.rules.Screener = l, false, 500, screener{}
-			r.adapter = shower{r.adapter.(*fakeReader), []string{"evil evil canary"}}
+			r.adapter = teller{r.adapter.(*fakeReader), []string{"evil evil canary"}}
 			r.filtered = func(_ memproxy.Route, name string) { passed = append(passed, name) }
 			r.who.ActsAs = all()
 		})
@@ -139,7 +139,7 @@ func TestChangesShowNoMoreThanReads(t *testing.T) {
 		l := &registrar{fakeLedger: fakeLedger{rows: map[string]memproxy.Ownership{"m1": owned("m1", "acme", "dev")}}, states: map[string]memproxy.MemoryState{"m1": memproxy.StateQuarantined}}
 		r := newRig(t, func(r *rig) {
 			r.sweeper = l
-			r.adapter = shower{fakeReader: r.adapter.(*fakeReader)}
+			r.adapter = teller{fakeReader: r.adapter.(*fakeReader)}
 		})
 		r.fake.memories = []memproxy.Memory{{ID: "m1", Text: text, TextAt: "/memory"}}
 		a := r.admit(memproxy.Operation{Kind: memproxy.Correct, Targets: []string{"m1"}, TargetKind: memproxy.TargetMemory,
@@ -170,7 +170,7 @@ func TestRelationsAreShownOfAnOwner(t *testing.T) {
 		for _, kind := range []memproxy.Kind{memproxy.Recall, memproxy.Learn} {
 			r := newRig(t, func(r *rig) {
 				r.rules.OneTenant, r.rules.Withhold, r.rules.Screener = tc.one, 500, screener{}
-				r.adapter = shower{r.adapter.(*fakeReader), strings.Split(tc.relation, "|")}
+				r.adapter = teller{r.adapter.(*fakeReader), strings.Split(tc.relation, "|")}
 			})
 			op := memproxy.Operation{Kind: kind, Scope: memproxy.Scope{User: "ann"}}
 			if tc.pins {
@@ -212,14 +212,14 @@ func TestHeadersOfAnswersAreRuledOn(t *testing.T) {
 }
 
 // salvaged is a pruner one of whose elements cannot be read.
-type salvaged struct{ shower }
+type salvaged struct{ teller }
 
 func (salvaged) Prune(memproxy.Route, memproxy.Reply) (memproxy.Pruned, error) {
 	return memproxy.Pruned{Body: []byte("pruned"), Readable: []byte("readable"), Unreadable: 1}, nil
 }
 
 func (s salvaged) Rewrite(rt memproxy.Route, req memproxy.Request, r memproxy.Reply, rd *memproxy.Reading) ([]byte, error) {
-	out, err := s.shower.Rewrite(rt, req, r, rd)
+	out, err := s.teller.Rewrite(rt, req, r, rd)
 	return append(append(r.Body, ' '), out...), err
 }
 
@@ -232,7 +232,7 @@ func TestUnreadableElements(t *testing.T) {
 			r := newRig(t, func(r *rig) {
 				r.rules.Unclaimed = setting
 				r.who.ActsAs = all()
-				r.adapter = salvaged{shower{fakeReader: r.adapter.(*fakeReader)}}
+				r.adapter = salvaged{teller{fakeReader: r.adapter.(*fakeReader)}}
 			})
 			r.fake.memories = []memproxy.Memory{{Pointer: "/0", ID: "m1", Text: "tea"}, {Pointer: "/1", ID: "m2", Text: "canary", Unreadable: true}}
 			a := r.admit(memproxy.Operation{Kind: kind, Scope: memproxy.Scope{User: "ann"}})
