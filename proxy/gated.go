@@ -64,7 +64,7 @@ func (p *Proxy) gated(w http.ResponseWriter, r *http.Request, req memproxy.Reque
 	}
 	if reply, refused := p.opt.Gate.Untraced(r.Context(), a); refused {
 		w.Header().Set(face.DecisionHeader, face.Decision(a.Shown()))
-		p.write(w, reply, nil)
+		p.write(w, reply, nil, a)
 		return a
 	}
 	switch turn, err := p.turn(req, a, route); {
