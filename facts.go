@@ -31,6 +31,7 @@ type Facts struct {
 // Written is how much of what a call writes where.
 type Written struct {
 	Field    string
+	Member   string // as in Item
 	Layer    Layer
 	Inferred bool
 	Size     int // characters
@@ -57,18 +58,23 @@ func FactsOf(q *Question) *Facts {
 	for i := range op.Items {
 		it := &op.Items[i]
 		f.Unseen = f.Unseen || it.Kind == ItemURL || it.Kind == ItemData
-		if it.Kind != ItemContent {
+		if it.Kind != ItemContent && it.Member == "" {
 			continue
 		}
 		for _, field := range it.Written() {
 			one := *it
 			one.Field = field
-			w := Written{Field: Key(field), Layer: q.Governance.LayerOf(&one), Inferred: it.Inferred && it.Text != ""}
-			k := slices.IndexFunc(f.Writes, func(o Written) bool { return o.Field == w.Field && o.Layer == w.Layer && o.Inferred == w.Inferred })
+			w := Written{Member: it.Member}
+			if it.Kind == ItemContent { // the rules of fields, layers and inference are about content
+				w.Field, w.Layer, w.Inferred = Key(field), q.Governance.LayerOf(&one), it.Inferred && it.Text != ""
+			}
+			k := slices.IndexFunc(f.Writes, func(o Written) bool {
+				return o.Field == w.Field && o.Member == w.Member && o.Layer == w.Layer && o.Inferred == w.Inferred
+			})
 			if k < 0 {
 				k = len(f.Writes)
 				f.Writes = append(f.Writes, w)
-				bytes += len(w.Field)
+				bytes += len(w.Field) + len(w.Member)
 			}
 			f.Writes[k].Size += it.Characters()
 		}

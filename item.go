@@ -14,6 +14,11 @@ type Item struct {
 	// Filed are further governed fields that it is written to. The rules of
 	// each hold for it.
 	Filed []string
+	// Member is the member of the backend's object that the text is of, as
+	// policies and budgets name it: "agent.system", "tool.source_code". It is ""
+	// where the adapter does not name members. Of a memory's own text it says
+	// what Field does not: the rules of fields do not hold for it.
+	Member string
 	// Moved is set where the text stays as it is in the backend and only what
 	// stands beside it, or where it is filed, changes. Text is empty then, and
 	// Size is how many characters the fields come to hold.

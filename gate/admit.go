@@ -220,7 +220,7 @@ func (r *run) decisionEvent(ctx context.Context) memproxy.Event {
 		ev.Budget, ev.Degraded = a.Lines, a.Degraded
 	}
 	if op := r.op; op != nil {
-		ev.Scope, ev.Targets, ev.Items, ev.Fields = op.Scope, op.Targets, len(op.Items), fields(op)
+		ev.Scope, ev.Targets, ev.Items, ev.Fields = op.Scope, op.Targets, len(op.Items), governed(op)
 		if ev.Session == "" {
 			ev.Session = op.Scope.Run
 		}

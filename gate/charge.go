@@ -13,7 +13,7 @@ import (
 func charge(ctx context.Context, r *run) error {
 	op := r.op
 	c := memproxy.Charge{ID: r.Decision.ID, Tenant: r.Principal.Tenant, Cost: int64(op.Cost), Time: r.begun}
-	c.Lines = r.rules.Lines(r.Principal, op.Kind, fields(op))
+	c.Lines = r.rules.Lines(r.Principal, op.Kind, governed(op))
 	switch {
 	case r.keeps():
 		c.Lines = slices.DeleteFunc(c.Lines, func(l memproxy.Line) bool { return l.Window == memproxy.WindowTotal })
@@ -130,6 +130,19 @@ func fields(op *memproxy.Operation) []string {
 			if f != "" && (len(out) == 0 || out[len(out)-1] != f) {
 				out = append(out, f)
 			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// governed are the fields that an operation writes and the members of objects
+// that are no fields, sorted, each once: what budgets count and the record names.
+func governed(op *memproxy.Operation) []string {
+	out := fields(op)
+	for i := range op.Items {
+		if it := &op.Items[i]; it.Member != "" && it.Field == "" {
+			out = append(out, it.Member)
 		}
 	}
 	slices.Sort(out)

@@ -106,3 +106,26 @@ func TestMovesCountInEveryField(t *testing.T) {
 		})
 	}
 }
+
+// Proves TRL-6, EDGE-13: budgets are asked about the members of objects that an
+// operation writes, as about fields, and the record names them; a member whose
+// text has a field of its own is counted under that.
+func TestMembersAreCountedAndNamed(t *testing.T) {
+	var lines []string
+	r := newRig(t, func(r *rig) {
+		r.rules.Lines = func(_ memproxy.Principal, _ memproxy.Kind, fields []string) []memproxy.Line {
+			lines = fields
+			return nil
+		}
+	})
+	op := learn("x")
+	op.Items = []memproxy.Item{
+		{Kind: memproxy.ItemSteering, Member: "agent.system", Text: "s"}, {Kind: memproxy.ItemMetadata, Member: "agent.name", Text: "n"},
+		{Kind: memproxy.ItemContent, Member: "block.value", Field: "human", Text: "v"}, {Kind: memproxy.ItemMetadata, Member: "agent.name", Text: "n"},
+	}
+	wantCodes(t, r.admit(op).Decision, memproxy.Allow)
+	want := []string{"agent.name", "agent.system", "human"}
+	if !slices.Equal(lines, want) || !slices.Equal(r.recorder.events[0].Fields, want) {
+		t.Errorf("counted under %q, recorded as %q", lines, r.recorder.events[0].Fields)
+	}
+}

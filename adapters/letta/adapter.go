@@ -29,6 +29,7 @@ type Adapter struct {
 	routes  *routetable.Table[row]
 	rows    map[string]*row // by id
 	members *answertable.Table
+	bodies  members
 	names   *spelling.Names // what says whose a request is
 	headers *spelling.Names // those that say who somebody is
 }
@@ -57,6 +58,7 @@ func New(opt Options) (*Adapter, error) {
 	for i := range table {
 		a.rows[table[i].id] = &table[i]
 	}
+	a.bodies = newMembers(a.rows)
 	return a, nil
 }
 

@@ -166,6 +166,7 @@ func (d *decoding) settle() error {
 		}
 	}
 	d.said.Settle(op)
+	d.govern()
 	switch op.Kind {
 	case memproxy.Learn, memproxy.Correct:
 		op.Cost = max(1, d.cost, d.estimate())

@@ -13,10 +13,14 @@ import (
 // origin under one field.
 type written struct {
 	field    string
+	member   string // of the backend's object
 	layer    memproxy.Layer
 	inferred bool
 	size     int // of all that goes to the field
 }
+
+// content reports whether it is content: that has a layer.
+func (w *written) content() bool { return w.layer != "" }
 
 // writtenBy are the things that an operation writes. One without content is
 // asked about once. What the payload claims to be of another layer is asked
@@ -26,6 +30,9 @@ func writtenBy(op *memproxy.Operation, g *memproxy.Governance) []written {
 	for i := range op.Items {
 		it := &op.Items[i]
 		if it.Kind != memproxy.ItemContent {
+			if it.Member != "" {
+				out = writtenBeside(out, it)
+			}
 			continue
 		}
 		if len(it.Filed) == 0 {
@@ -40,6 +47,9 @@ func writtenBy(op *memproxy.Operation, g *memproxy.Governance) []written {
 	}
 	for _, claimed := range op.LayerClaims {
 		for _, w := range out {
+			if !w.content() {
+				continue
+			}
 			if w.layer = claimed; !slices.Contains(out, w) {
 				out = append(out, w)
 			}
@@ -51,11 +61,23 @@ func writtenBy(op *memproxy.Operation, g *memproxy.Governance) []written {
 	return out
 }
 
+// writtenBeside adds what an item writes to a member that is no content: rules
+// of fields, layers and inference are about content.
+func writtenBeside(out []written, it *memproxy.Item) []written {
+	for k := range out {
+		if out[k].member == it.Member && out[k].field == "" && out[k].layer == "" {
+			out[k].size += it.Characters()
+			return out
+		}
+	}
+	return append(out, written{member: it.Member, size: it.Characters()})
+}
+
 // writtenTo adds what an item writes to its field.
 func writtenTo(out []written, it *memproxy.Item, g *memproxy.Governance) []written {
-	w := written{field: memproxy.Key(it.Field), layer: g.LayerOf(it), inferred: it.Inferred && it.Text != ""}
+	w := written{field: memproxy.Key(it.Field), member: it.Member, layer: g.LayerOf(it), inferred: it.Inferred && it.Text != ""}
 	for k := range out {
-		if out[k].field == w.field {
+		if out[k].content() && out[k].field == w.field {
 			w.size = out[k].size // the same in all of a field's
 			break
 		}
@@ -63,7 +85,7 @@ func writtenTo(out []written, it *memproxy.Item, g *memproxy.Governance) []writt
 	w.size += it.Characters()
 	known := false
 	for k := range out {
-		if out[k].field == w.field {
+		if out[k].content() && out[k].field == w.field {
 			out[k].size = w.size
 			known = known || out[k] == w
 		}
@@ -107,7 +129,7 @@ func commonOf(q memproxy.Question) common {
 		"authorTrust": cedar.Long(q.AuthorTrust), "others": cedar.Boolean(q.Others), "authorAttestation": cedar.String(q.AuthorAttestation),
 		"attestation": cedar.String(q.Attestation), "track": cedar.Long(q.Track),
 		// What with fills in: named here, so that the map does not grow there.
-		"field": nil, "fieldKnown": nil, "size": nil, "layer": nil, "inferred": nil, "keys": nil, "inference": nil, "namespace": nil,
+		"field": nil, "member": nil, "fieldKnown": nil, "size": nil, "layer": nil, "inferred": nil, "keys": nil, "inference": nil, "namespace": nil,
 	}}
 	for _, k := range op.Keys {
 		c.keys = append(c.keys, cedar.String(filed(k)))
@@ -131,6 +153,7 @@ func (c common) with(w written, g *memproxy.Governance) cedar.Record {
 		inference = g.Inference(w.layer)
 	}
 	c.record["field"], c.record["fieldKnown"], c.record["size"] = cedar.String(w.field), cedar.Boolean(plainName(w.field)), cedar.Long(w.size)
+	c.record["member"] = cedar.String(w.member)
 	c.record["layer"], c.record["inferred"], c.record["keys"] = cedar.String(w.layer), cedar.Boolean(w.inferred), keys
 	c.record["inference"], c.record["namespace"] = treatment(inference), treatment(g.Namespace(w.field))
 	return cedar.NewRecord(c.record)

@@ -149,3 +149,53 @@ func TestSizesAcrossOrigins(t *testing.T) {
 		t.Errorf("%v %v", got, err)
 	}
 }
+
+// Proves GOV-2, EDGE-13: each member of an object is a question of its own,
+// whatever kind of text it is, and the rules of fields and layers are about
+// content alone: what is no content changes nothing for them.
+func TestMembersAreAskedAbout(t *testing.T) {
+	p := compile(t, func(b *policy.Bundle) {
+		b.Policies = append(b.Policies, policy.Source{Name: "own.cedar", Text: []byte(`@id("own.system")
+@reason("field.forbidden")
+@detail("no")
+forbid (principal, action, resource) when { context.member == "agent.system" };
+@id("own.size")
+@reason("field.size")
+@detail("no")
+forbid (principal, action, resource) when { context.member == "agent.description" && context.size > 4 };`)})
+	})
+	with := func(items ...memproxy.Item) func(*memproxy.Operation) {
+		return func(op *memproxy.Operation) { op.Items = append(op.Items, items...) }
+	}
+	beside := func(member, text string) memproxy.Item {
+		return memproxy.Item{Kind: memproxy.ItemMetadata, Member: member, Text: text}
+	}
+	for name, tc := range map[string]struct {
+		ask   ask
+		rules string
+	}{
+		"another member":           {ask{change: with(beside("agent.name", "n"))}, ""},
+		"a member with a rule":     {ask{change: with(beside("agent.name", "n"), memproxy.Item{Kind: memproxy.ItemSteering, Member: "agent.system", Text: "s"})}, "own.system"},
+		"in a run":                 {ask{kind: memproxy.Run, change: with(beside("agent.system", "s"))}, "own.system"},
+		"content":                  {ask{change: item(func(it *memproxy.Item) { it.Member = "agent.system" })}, "own.system"},
+		"small enough":             {ask{change: with(beside("agent.description", "1234"))}, ""},
+		"too large, in two pieces": {ask{change: with(beside("agent.description", "123"), beside("agent.description", "45"))}, "own.size"},
+		"no field, no namespace":   {ask{field: "human", change: with(beside("agent.name", strings.Repeat("x", 9000)))}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := tc.ask.question()
+			q.Governance = governed(memproxy.TreatRefuse)
+			got, err := p.Rule(context.Background(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var rules []string
+			for _, r := range got.Reasons {
+				rules = append(rules, r.Rule)
+			}
+			if strings.Join(rules, " ") != tc.rules {
+				t.Errorf("%v, want %q", got.Reasons, tc.rules)
+			}
+		})
+	}
+}

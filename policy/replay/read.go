@@ -61,6 +61,7 @@ type Facts struct {
 type Write struct {
 	Field    string         `json:"field"`
 	Layer    memproxy.Layer `json:"layer"`
+	Member   string         `json:"member"`
 	Inferred bool           `json:"inferred"`
 	Size     int            `json:"size"`
 }

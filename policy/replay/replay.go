@@ -292,8 +292,12 @@ func (opt Options) question(c *Case, f Facts) memproxy.Question {
 	for _, w := range c.written(f) {
 		n := min(max(w.Size, 0), room)
 		room -= n
+		kind := memproxy.ItemContent
+		if w.Member != "" && w.Layer == "" {
+			kind = memproxy.ItemMetadata
+		}
 		op.Items = append(op.Items, memproxy.Item{
-			Kind: memproxy.ItemContent, Field: w.Field, Layer: w.Layer, Inferred: w.Inferred, Text: strings.Repeat("x", n),
+			Kind: kind, Field: w.Field, Member: w.Member, Layer: w.Layer, Inferred: w.Inferred, Text: strings.Repeat("x", n),
 		})
 	}
 	if f.Unseen {

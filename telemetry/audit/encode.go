@@ -271,6 +271,7 @@ func (w *writer) facts(f *memproxy.Facts) {
 			w.str("field", f.Writes[i].Field)
 			w.yes("inferred", f.Writes[i].Inferred)
 			w.str("layer", string(f.Writes[i].Layer))
+			w.str("member", f.Writes[i].Member)
 			w.count("size", int64(f.Writes[i].Size))
 			w.close()
 		}

@@ -133,6 +133,7 @@ type Write struct {
 	Field    string `json:"field,omitzero"`
 	Inferred bool   `json:"inferred,omitzero"`
 	Layer    string `json:"layer,omitzero"`
+	Member   string `json:"member,omitzero"`
 	Size     int    `json:"size,omitzero"`
 }
 

@@ -1,0 +1,132 @@
+package letta
+
+import (
+	_ "embed" // the table is data
+	"strings"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/spelling"
+)
+
+// What the bodies of requests are made of: what the server's own document says.
+//
+//go:embed bodies.txt
+var bodyTable string
+
+// otherMember is what a member is called that the server's document does not
+// know, so that nobody's request has more names than the table.
+const otherMember = "other"
+
+// members are the names of the members that texts are of, by kind of object.
+type members map[string]map[string]bool
+
+// newMembers reads the table. A kind of object has the members of all requests
+// that it is the body of, and of what stands inside others.
+func newMembers(rows map[string]*row) members {
+	known := members{}
+	for line := range strings.Lines(bodyTable) {
+		name, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		kind, inside := strings.CutPrefix(name, "@")
+		if !inside {
+			r := rows[name]
+			if r == nil {
+				continue
+			}
+			kind = objectOf(r)
+		}
+		if known[kind] == nil {
+			known[kind] = map[string]bool{}
+		}
+		for member := range strings.FieldsSeq(rest) {
+			known[kind][member] = spelling.Plain(member)
+		}
+	}
+	return known
+}
+
+// objectOf is the kind of object that a row's body is.
+func objectOf(r *row) string {
+	switch r.shape {
+	case block, blocks:
+		return "block"
+	case agent:
+		return "agent"
+	case passage, passages:
+		return "passage"
+	case chat, batch, gateway, capture:
+		return "run" // of an agent; its messages are objects of their own
+	case toolRun:
+		return "call"
+	case file, upload:
+		return "file"
+	}
+	// The collection that its path ends in, or stands under.
+	kind := "server"
+	for word := range strings.SplitSeq(r.path, "/") {
+		if name, ok := collections[word]; ok {
+			kind = name
+		}
+	}
+	return kind
+}
+
+// collections are what the words of paths are collections of.
+var collections = map[string]string{
+	"agents": "agent", "_internal_agents": "agent", "shared-agents": "agent", "archives": "archive", "archival-memory": "passage", "conversations": "conversation",
+	"environment-variable": "variable", "feeds": "feed", "folders": "folder", "sources": "folder", "groups": "group", "identities": "identity", "jobs": "job",
+	"mcp-servers": "mcp", "mcp": "mcp", "messages": "message", "orgs": "organization", "pipelines": "pipeline", "providers": "provider", "repositories": "repository",
+	"runs": "run", "sandbox-config": "sandbox", "steps": "step", "templates": "template", "tools": "tool", "users": "user", "files": "file",
+}
+
+// containers are the members whose elements are objects of their own.
+var containers = map[string]string{
+	"memory_blocks": "block", "blocks": "block", "core_memory": "block", "agents": "agent", "tools": "tool", "groups": "group", "files": "file", "sources": "folder", "folders": "folder",
+	"messages": "message", "initial_message_sequence": "message", "request_messages": "message", "input": "message", "passages": "passage", "requests": "run", "skills": "skill",
+	"mcp_servers": "mcp",
+}
+
+// member is the name under which policies and budgets know the text at a
+// pointer: its object's kind, a dot, and the member of that object that it
+// stands in, at whatever depth.
+func (m members) member(root, pointer string) string {
+	kind, name := root, ""
+	if part, ok := strings.CutPrefix(pointer, "part:"); ok { // of a form
+		pointer = "/" + part
+	} else if i := strings.IndexByte(pointer, ':'); i >= 0 && !strings.HasPrefix(pointer, "/") { // path:label
+		pointer = "/" + pointer[i+1:]
+	}
+	words := strings.Split(strings.TrimPrefix(pointer, "/"), "/")
+	for i, word := range words {
+		switch inside, ok := containers[word]; {
+		case index(word):
+		case ok && i+1 < len(words) && (index(words[i+1]) || word == "core_memory"):
+			kind, name = inside, ""
+		case name == "":
+			name = word
+		}
+	}
+	if name == "" {
+		// An element that is no object: it is the text of what holds it.
+		name = "content"
+	}
+	if !m[kind][name] {
+		name = otherMember
+	}
+	return kind + "." + name
+}
+
+func index(word string) bool {
+	return word != "" && strings.Trim(word, "0123456789") == ""
+}
+
+// govern names the member of each text of a write.
+func (d *decoding) govern() {
+	if !d.op.Kind.Writes() && d.op.Kind != memproxy.Admin {
+		return
+	}
+	root := objectOf(d.row)
+	for i := range d.op.Items {
+		it := &d.op.Items[i]
+		it.Member = d.a.bodies.member(root, it.Pointer)
+	}
+}

@@ -1,0 +1,152 @@
+package letta
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+)
+
+// bodyOf is a body of a row's shape with one member more, and the kind of
+// object that the member is of.
+func bodyOf(r *row, member, value string) (body, kind string) {
+	one := fmt.Sprintf("%q:%s", member, value)
+	switch r.shape {
+	case block:
+		return fmt.Sprintf(`{%s}`, without(`"label":"human","value":"v"`, member, one)), "block"
+	case blocks:
+		return fmt.Sprintf(`{"blocks":[{%s}]}`, without(`"label":"human","value":"v"`, member, one)), "block"
+	case passages:
+		return fmt.Sprintf(`{"passages":[{%s}]}`, without(`"text":"t"`, member, one)), "passage"
+	case batch:
+		return fmt.Sprintf(`{"requests":[{%s}]}`, one), "run"
+	}
+	return fmt.Sprintf(`{%s}`, one), objectOf(r)
+}
+
+// without is the members of a base but the one that is tried.
+func without(base, member, one string) string {
+	for part := range strings.SplitSeq(base, ",") {
+		if !strings.HasPrefix(part, `"`+member+`"`) {
+			one += "," + part
+		}
+	}
+	return one
+}
+
+// Proves CARD-2, EDGE-13: every member of every body that a write may have, as
+// the server's own document names them, is governed: its text is told under the
+// name of object and member, and so is that of a member which nobody knows.
+func TestEveryMemberIsGoverned(t *testing.T) {
+	const canary = "a text, canary 7f3a"
+	a, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	schemas := map[string][]string{}
+	for line := range strings.Lines(bodyTable) {
+		if name, rest, _ := strings.Cut(strings.TrimSpace(line), " "); strings.HasPrefix(name, "letta.") {
+			said, _, _ := strings.Cut(rest, "|") // what holds text stands before the bar
+			schemas[name] = strings.Fields(said)
+		}
+	}
+	if len(schemas) < 60 {
+		t.Fatalf("bodies.txt has %d operations", len(schemas))
+	}
+	told := 0
+	for i := range table {
+		r := &table[i]
+		if !r.kind.Writes() && r.kind != memproxy.Admin || r.flags&(pass|public) != 0 || r.shape == opaque || r.shape == bare || r.shape == upload || r.shape == toolRun {
+			continue
+		}
+		for _, member := range append([]string{"nobody_knows_it"}, schemas[r.id]...) {
+			if r.shape == passages && member == "passages" || r.shape == batch && member == "requests" {
+				continue // the list that the others stand in
+			}
+			for _, value := range []string{`"` + canary + `"`, `["` + canary + `"]`, `[{"content":"` + canary + `"}]`, `{"key":"` + canary + `"}`, `[{"label":"l","value":"` + canary + `"}]`} {
+				body, kind := bodyOf(r, member, value)
+				method := r.method
+				if method == "*" {
+					method = "POST"
+				}
+				req := memproxy.Request{Method: method, Header: memproxy.Header{"Content-Type": {"application/json"}}}
+				rt := memproxy.Route{ID: r.id, Kind: r.kind, Params: map[string]string{}}
+				op, err := a.Decode(rt, req, []byte(body))
+				if err != nil {
+					continue
+				}
+				for _, it := range op.Items {
+					if !strings.Contains(it.Text, canary) {
+						continue
+					}
+					told++
+					object, name, ok := strings.Cut(it.Member, ".")
+					switch {
+					case !ok || name == "":
+						t.Errorf("%s: %s is governed as %q", r.id, body, it.Member)
+					case member == "nobody_knows_it" && it.Member != kind+"."+otherMember:
+						t.Errorf("%s: an unknown member is governed as %q, want %s.%s", r.id, it.Member, kind, otherMember)
+					case object == kind && member != "nobody_knows_it" && name != member:
+						t.Errorf("%s: %s is governed as %q", r.id, body, it.Member)
+					}
+				}
+			}
+		}
+		if kind := objectOf(r); kind == "server" && !strings.Contains("letta.warm_internal_search_cache letta.auth letta.cloud.tokens letta.cloud.metadata letta.anthropic_catchall_proxy letta.zai_catchall_proxy", r.id) {
+			t.Errorf("%s: its body is of no kind of object", r.id)
+		}
+	}
+	if told < 400 {
+		t.Errorf("%d texts were told", told)
+	}
+}
+
+// Proves CARD-2, EDGE-13: the names of members, wherever they stand, come from the table.
+func TestMembersAreNamed(t *testing.T) {
+	a, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for pointer, want := range map[string]string{
+		"/system": "agent.system", "/description": "agent.description", "/tags/0": "agent.tags", "/memory_blocks/0/description": "block.description", "/memory_blocks/1/value": "block.value",
+		"/initial_message_sequence/0/content": "message.content", "/nobody/knows": "agent.other", "/a~1b": "agent.other", "/metadata/system": "agent.metadata", "path:label": "agent.other",
+		"/model_settings/response_format/description": "agent.model_settings",
+	} {
+		if got := a.bodies.member("agent", pointer); got != want {
+			t.Errorf("%s is %s, want %s", pointer, got, want)
+		}
+	}
+}
+
+// Proves EDGE-3, EDGE-13: no owner in a query narrows what is counted, or made
+// of many memories, because no such route of the server takes one; elsewhere it
+// does.
+func TestQueriesNarrowNoCount(t *testing.T) {
+	a, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := 0
+	for i := range table {
+		r := &table[i]
+		if r.method != "GET" || r.is(public) || strings.Contains(r.path, "{") || r.shape == opaque {
+			continue
+		}
+		req := memproxy.Request{Method: "GET", Path: r.path, EscapedPath: r.path, Query: "identity_id=identity-77777777-7777-4777-8777-777777777777"}
+		rt := memproxy.Route{ID: r.id, Kind: r.kind, Derived: r.is(derived), Params: map[string]string{}}
+		op, err := a.Decode(rt, req, nil)
+		if err != nil {
+			t.Fatalf("%s: %v", r.id, err)
+		}
+		if r.is(derived) {
+			counts++
+		}
+		if len(op.Claims) != 1 || op.Claims[0].Pins == r.is(derived) {
+			t.Errorf("%s: %+v", r.id, op.Claims)
+		}
+	}
+	if counts < 8 {
+		t.Errorf("%d routes count", counts)
+	}
+}
