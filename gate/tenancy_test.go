@@ -142,6 +142,9 @@ func TestWhatIsMadeOfManyIsTheTenants(t *testing.T) {
 		{name: "of another's agent", op: memproxy.Operation{Kind: memproxy.Recall, Derived: true, Refs: []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: "agent-2", Pointer: "path:agent_id"}}}, want: memproxy.OwnerUnknown},
 		{name: "of nobody's agent", op: memproxy.Operation{Kind: memproxy.Recall, Derived: true, Refs: []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: "agent-3", Pointer: "path:agent_id"}}}, want: memproxy.OwnerUnknown},
 		{name: "a deletion of everything", op: memproxy.Operation{Kind: memproxy.Forget, Bulk: true}, want: memproxy.ScopeUnpinned},
+		{name: "a count", op: memproxy.Operation{Kind: memproxy.Other, Derived: true}, want: memproxy.ScopeUnpinned},
+		{name: "a count, one tenant", op: memproxy.Operation{Kind: memproxy.Other, Derived: true}, change: func(r *rig) { r.rules.OneTenant = true }},
+		{name: "a count that names an owner and is not narrowed to it", op: memproxy.Operation{Kind: memproxy.Other, Derived: true, Claims: []memproxy.Claim{{Dim: memproxy.DimUser, Op: memproxy.ClaimIs, Values: []string{"own"}}}}, want: memproxy.ScopeUnpinned},
 		{name: "a list, which is filtered", op: memproxy.Operation{Kind: memproxy.Recall}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -118,35 +118,3 @@ func TestMembersAreNamed(t *testing.T) {
 		}
 	}
 }
-
-// Proves EDGE-3, EDGE-13: no owner in a query narrows what is counted, or made
-// of many memories, because no such route of the server takes one; elsewhere it
-// does.
-func TestQueriesNarrowNoCount(t *testing.T) {
-	a, err := New(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	counts := 0
-	for i := range table {
-		r := &table[i]
-		if r.method != "GET" || r.is(public) || strings.Contains(r.path, "{") || r.shape == opaque {
-			continue
-		}
-		req := memproxy.Request{Method: "GET", Path: r.path, EscapedPath: r.path, Query: "identity_id=identity-77777777-7777-4777-8777-777777777777"}
-		rt := memproxy.Route{ID: r.id, Kind: r.kind, Derived: r.is(derived), Params: map[string]string{}}
-		op, err := a.Decode(rt, req, nil)
-		if err != nil {
-			t.Fatalf("%s: %v", r.id, err)
-		}
-		if r.is(derived) {
-			counts++
-		}
-		if len(op.Claims) != 1 || op.Claims[0].Pins == r.is(derived) {
-			t.Errorf("%s: %+v", r.id, op.Claims)
-		}
-	}
-	if counts < 8 {
-		t.Errorf("%d routes count", counts)
-	}
-}
