@@ -23,6 +23,7 @@ const (
 	EventStart      EventType = "start"
 	EventStop       EventType = "stop"
 	EventRepair     EventType = "repair" // a torn tail was cut after a crash
+	EventPrune      EventType = "prune"  // old records of the log were removed
 )
 
 // Event is one fact for the audit log. It holds hashes of content and never
@@ -62,6 +63,11 @@ type Event struct {
 	Confidence PerMille // confidence given; -1 when it does not apply
 	Budget     []LineState
 	Degraded   bool
+
+	// Act is set in events about what somebody did; Versions are the steps of
+	// memories' histories that the event tells of.
+	Act      *Act
+	Versions []VersionChange
 
 	// Outcome fields.
 	Status    int      // the backend's HTTP status, 0 when it was not reached

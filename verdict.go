@@ -57,6 +57,9 @@ type Reason struct {
 type Ruling struct {
 	Verdict Verdict
 	Reasons []Reason
+	// Led is how many of Reasons, the first, led to the verdict: the others are
+	// those of weaker ones. Zero: all.
+	Led int
 	// Shadow are the reasons of policies that are not enforced; they would
 	// have led to ShadowVerdict.
 	Shadow        []Reason
@@ -75,8 +78,10 @@ type Decision struct {
 	// control were enforced; they differ only in shadow mode.
 	Verdict Verdict
 	Would   Verdict
-	Reasons []Reason // sorted by code, rule, pointer
-	Policy  string   // version of the pinned rules
+	// Reasons are sorted by code, rule and pointer, those that led to the
+	// verdict before those that were only noted.
+	Reasons []Reason
+	Policy  string // version of the pinned rules
 	// Status is the HTTP status class that fits the refusal: 400, 401, 403,
 	// 404, 413, 415, 422, 429, 503. Zero when nothing is refused.
 	Status int

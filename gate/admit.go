@@ -21,7 +21,8 @@ type run struct {
 	q memproxy.Question
 	// worst is the verdict so far if everything were enforced.
 	reasons []memproxy.Reason
-	shadow  []memproxy.Reason // of policies that are not enforced
+	weights map[memproxy.Reason]memproxy.Verdict // of reasons that do not merely allow
+	shadow  []memproxy.Reason                    // of policies that are not enforced
 	verdict memproxy.Verdict
 	would   memproxy.Verdict
 	status  int
@@ -135,6 +136,32 @@ func (g *Gate) step(ctx context.Context, s *step, r *run) error {
 func (r *run) add(v memproxy.Verdict, reasons ...memproxy.Reason) {
 	r.verdict = max(r.verdict, v)
 	r.reasons = append(r.reasons, reasons...)
+	if v == memproxy.Allow {
+		return
+	}
+	if r.weights == nil {
+		r.weights = make(map[memproxy.Reason]memproxy.Verdict, len(reasons))
+	}
+	for _, why := range reasons {
+		r.weights[why] = max(r.weights[why], v)
+	}
+}
+
+// decisive puts the reasons in the order in which they are recorded and shown:
+// first those that led to the verdict, so that the first of all is why.
+func (r *run) decisive() []memproxy.Reason {
+	led, noted := r.reasons[:0:0], r.reasons[:0:0]
+	for _, why := range r.reasons {
+		if v, ok := r.weights[why]; ok && v == r.verdict {
+			led = append(led, why)
+		} else {
+			noted = append(noted, why)
+		}
+	}
+	sortReasons(led)
+	sortReasons(noted)
+	led = boundReasons(led)
+	return append(led, boundNoted(noted, len(led))...)
 }
 
 // refuse denies with an HTTP status.
@@ -147,9 +174,8 @@ func (r *run) refuse(status int, reasons ...memproxy.Reason) {
 
 // settle turns what the steps found into the decision.
 func (r *run) settle() {
-	sortReasons(r.reasons)
 	sortReasons(r.shadow)
-	r.reasons, r.shadow = boundReasons(r.reasons), boundReasons(r.shadow)
+	r.reasons, r.shadow = r.decisive(), boundReasons(r.shadow)
 	d := &r.Decision
 	d.Would = max(r.verdict, r.would)
 	d.Verdict = r.verdict

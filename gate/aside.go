@@ -40,7 +40,7 @@ func (r *run) setAside(ruling *memproxy.Ruling) {
 	if ruling.Verdict == memproxy.Deny {
 		r.aside = memproxy.StateQuarantined
 	}
-	ruling.Verdict = memproxy.Amend
+	ruling.Verdict, ruling.Led = memproxy.Amend, 0
 	ruling.Reasons = append(ruling.Reasons, memproxy.Reason{
 		Code: memproxy.ScreenStored, Detail: "written as " + string(r.aside) + ": its state decides what is shown of it",
 	})

@@ -83,7 +83,7 @@ func (e *Examiner) examine(ctx context.Context, row *memproxy.Ownership, m *memp
 		if !e.Signer.Verify(s) {
 			return memproxy.IntegrityForged, "the provenance is not signed by this installation, or not for this tenant"
 		}
-		if (row == nil || s.ID != row.Decision) && e.anothers(ctx, m) {
+		if (row == nil || s.ID != row.Decision) && e.anothers(ctx, row, m) {
 			return memproxy.IntegrityForged, "the provenance is another memory's"
 		}
 		if m.Stamp.Metadata != "" {
@@ -100,14 +100,19 @@ func (e *Examiner) examine(ctx context.Context, row *memproxy.Ownership, m *memp
 
 // anothers reports whether a stamp that verifies was written for another
 // memory: its decision is none of this one's, and is one of another's. What an
-// asynchronous write made is known by its receipt only, and may be anything.
-func (e *Examiner) anothers(ctx context.Context, m *memproxy.Memory) bool {
+// asynchronous write made is known by its receipt only, and may be anything. One
+// decision may make several things, an agent and its blocks: what was made with
+// the other one keeps the stamp, whatever beside its text was changed since.
+func (e *Examiner) anothers(ctx context.Context, row *memproxy.Ownership, m *memproxy.Memory) bool {
 	custodian, ok := e.Ledger.(Custodian)
 	if !ok {
 		return false
 	}
 	other, known, err := e.Ledger.Decision(ctx, e.Backend, m.Stamp.ID)
 	if err != nil || !known || other.Kind != kindOf(m) || other.ID == m.ID {
+		return false
+	}
+	if row != nil && row.Actor == other.Actor && !row.Written.IsZero() && row.Written.Equal(other.Written) {
 		return false
 	}
 	history, err := custodian.History(ctx, memproxy.MemoryKey{Backend: e.Backend, Kind: kindOf(m), ID: m.ID}, 0, 0)

@@ -88,7 +88,11 @@ func trimmed(op *memproxy.Operation) *memproxy.Malformed {
 
 // boundReasons cuts sorted reasons down to a handful: the first of each code,
 // with a count of the rest.
-func boundReasons(rs []memproxy.Reason) []memproxy.Reason {
+func boundReasons(rs []memproxy.Reason) []memproxy.Reason { return boundNoted(rs, 0) }
+
+// boundNoted is boundReasons for reasons that stand behind so many others.
+func boundNoted(rs []memproxy.Reason, before int) []memproxy.Reason {
+	most := max(1, maxReasons-before)
 	out := rs[:0:0]
 	for i := 0; i < len(rs); {
 		alike := 1
@@ -102,8 +106,8 @@ func boundReasons(rs []memproxy.Reason) []memproxy.Reason {
 		more(out, alike-shown)
 		i += alike
 	}
-	if n := len(out) - maxReasons; n > 0 {
-		out = out[:maxReasons]
+	if n := len(out) - most; n > 0 {
+		out = out[:most]
 		more(out, n)
 	}
 	return out
@@ -120,9 +124,9 @@ func more(rs []memproxy.Reason, n int) {
 // What is let through is recorded whole, within the bounds of requests.
 func boundRefusal(ev *memproxy.Event) {
 	ev.Method = clip(ev.Method, maxShownMethod)
-	ev.Session = clip(ev.Session, maxShownName)
+	ev.Session = shown(ev.Session)
 	for _, s := range [...]*string{&ev.Scope.User, &ev.Scope.Agent, &ev.Scope.App, &ev.Scope.Run} {
-		*s = clip(*s, maxShownName)
+		*s = shown(*s)
 	}
 	ev.Targets = clipAll(ev.Targets)
 	ev.Fields = clipAll(ev.Fields)
@@ -132,15 +136,24 @@ func boundRefusal(ev *memproxy.Event) {
 }
 
 func clipAll(all []string) []string {
-	shown := all[:min(len(all), maxShownNames)]
+	some := all[:min(len(all), maxShownNames)]
 	var out []string
-	for _, s := range shown {
-		out = append(out, clip(s, maxShownName))
+	for _, s := range some {
+		out = append(out, shown(s))
 	}
-	if n := len(all) - len(shown); n > 0 {
-		out = append(out, "… and "+strconv.Itoa(n)+" more")
+	if n := len(all) - len(some); n > 0 {
+		out = append(out, "and-"+strconv.Itoa(n)+"-more")
 	}
 	return out
+}
+
+// shown is a name in the record of a refusal: one that is too long as its hash,
+// by which it can be asked for.
+func shown(name string) string {
+	if clip(name, maxShownName) != name {
+		return memproxy.Inert(name)
+	}
+	return name
 }
 
 // clip cuts a string to what takes at most n bytes in JSON.

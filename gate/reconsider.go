@@ -44,7 +44,7 @@ func (g *Gate) Reconsider(ctx context.Context, b Backend, h memproxy.HeldWrite, 
 			break
 		}
 	}
-	sortReasons(r.reasons)
+	r.reasons = r.decisive()
 	v := memproxy.Reevaluation{Verdict: r.verdict, Reasons: r.reasons, Findings: r.findings, Policy: r.Decision.Policy}
 	for i := range r.findings {
 		v.Score = max(v.Score, r.findings[i].Score)

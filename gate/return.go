@@ -276,7 +276,7 @@ func (ret *returning) bind(ctx context.Context, m *memproxy.Memory) {
 	}
 	s := *m.Stamp
 	s.Tenant = ret.Principal.Tenant
-	if !ret.g.opt.Signer.Verify(s) || ret.examiner().anothers(ctx, m) {
+	if !ret.g.opt.Signer.Verify(s) || ret.examiner().anothers(ctx, nil, m) {
 		return
 	}
 	row := memproxy.Ownership{
@@ -296,6 +296,26 @@ func kindOf(m *memproxy.Memory) memproxy.TargetKind {
 	return m.Kind
 }
 
+// decisive are the outcome's reasons, first those for which the answer was
+// refused.
+func (ret *returning) decisive() []memproxy.Reason {
+	sortReasons(ret.reasons)
+	if ret.Answered == nil {
+		return ret.reasons
+	}
+	led := func(why memproxy.Reason) bool { return slices.Contains(ret.Answered.Reasons, why) }
+	slices.SortStableFunc(ret.reasons, func(a, b memproxy.Reason) int {
+		switch {
+		case led(a) == led(b):
+			return 0
+		case led(a):
+			return -1
+		}
+		return 1
+	})
+	return ret.reasons
+}
+
 // outcome notes what came of the call.
 func (g *Gate) outcome(ctx context.Context, ret *returning) {
 	ret.Memories = ret.shown
@@ -304,9 +324,8 @@ func (g *Gate) outcome(ctx context.Context, ret *returning) {
 	ev := ret.event
 	ev.Type, ev.Time = memproxy.EventOutcome, g.opt.Clock()
 	ev.Status, ev.Memories, ev.Filtered, ev.Cancelled = ret.status, ret.shown, ret.filtered, ret.cancelled
-	ev.Reasons = ret.reasons
+	ev.Reasons = ret.decisive()
 	ev.Budget, ev.ContentSHA256, ev.Findings, ev.Facts = nil, "", nil, nil
-	sortReasons(ev.Reasons)
 	if err := g.opt.Recorder.Note(ev); err != nil {
 		g.opt.Log.ErrorContext(ctx, "audit outcome lost", "decision", ret.Decision.ID, "error", err)
 	}

@@ -95,7 +95,7 @@ func TestFindingsAreNamed(t *testing.T) {
 		if len(a.Decision.Reasons) != want {
 			t.Errorf("%s: %+v", code, a.Decision.Reasons)
 		}
-		if want == 2 && a.Decision.Reasons[0] != (memproxy.Reason{Code: memproxy.ScreenFinding, Rule: "test.evil"}) {
+		if want == 2 && a.Decision.Reasons[1] != (memproxy.Reason{Code: memproxy.ScreenFinding, Rule: "test.evil"}) {
 			t.Errorf("%+v", a.Decision.Reasons)
 		}
 	}

@@ -111,7 +111,7 @@ func (r *run) lockedFor(ctx context.Context, user string) error {
 		what = "this caller's writes are locked after too many rejections, in whatever sessions and for whomever"
 	}
 	r.refuse(StatusForbidden, memproxy.Reason{
-		Code: memproxy.SessionLocked, Detail: what + ", until " + lock.Until.UTC().Format(time.RFC3339) + " or until a reviewer unlocks " + lock.ID,
+		Code: memproxy.SessionLocked, Detail: what + ", until " + lock.Until.UTC().Format(time.RFC3339) + " or until a reviewer unlocks " + memproxy.InertID(lock.ID),
 	})
 	return nil
 }
@@ -176,7 +176,7 @@ func (g *Gate) count(ctx context.Context, r *run, ev memproxy.SessionEvent) memp
 func (g *Gate) noteLock(ctx context.Context, a *Admission, s memproxy.Session) {
 	ev := a.event
 	ev.Type, ev.Time = memproxy.EventLock, g.opt.Clock()
-	ev.Detail = s.ID + " is locked until " + s.Until.UTC().Format(time.RFC3339)
+	ev.Detail = memproxy.InertID(s.ID) + " is locked until " + s.Until.UTC().Format(time.RFC3339)
 	ev.Reasons = []memproxy.Reason{{Code: memproxy.SessionLocked, Rule: string(s.Kind), Detail: "too many rejections"}}
 	ev.Budget, ev.ContentSHA256, ev.Findings, ev.Facts = nil, "", nil, nil
 	if err := g.opt.Recorder.Note(ev); err != nil {

@@ -204,12 +204,22 @@ func rule(ctx context.Context, r *run) error {
 	r.setAside(&ruling)
 	r.unfiltered()
 	r.apart(ctx)
-	r.add(ruling.Verdict, ruling.Reasons...)
+	r.ruled(&ruling)
 	r.marked(ruling.Marks)
 	r.explainFindings(ruling.Reasons)
 	r.shadow = append(r.shadow, ruling.Shadow...)
 	r.would = max(r.would, ruling.ShadowVerdict)
 	return nil
+}
+
+// ruled takes a ruling over, with what led to it before what did not.
+func (r *run) ruled(ruling *memproxy.Ruling) {
+	led := ruling.Led
+	if led == 0 {
+		led = len(ruling.Reasons)
+	}
+	r.add(ruling.Verdict, ruling.Reasons[:led]...)
+	r.add(memproxy.Allow, ruling.Reasons[led:]...)
 }
 
 // administers asks the policy whether the caller may administer, for an
@@ -221,7 +231,7 @@ func (r *run) administers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.add(ruling.Verdict, ruling.Reasons...)
+	r.ruled(&ruling)
 	r.shadow = append(r.shadow, ruling.Shadow...)
 	r.would = max(r.would, ruling.ShadowVerdict)
 	return nil

@@ -65,6 +65,9 @@ func (l *Ledger) commit(group []*job) (err error) {
 		return err
 	}
 	l.hot.end(t.put)
+	if len(t.steps) > 0 {
+		l.opt.Told(t.steps)
+	}
 	return nil
 }
 

@@ -177,7 +177,9 @@ func (l *Ledger) ReviewHolds(ctx context.Context, tenant, similarity string, bef
 // not call the ledger's writing methods on the same hold. Holds whose content
 // does not open are left waiting. An error of f ends it; called again, it goes
 // on where it was.
-func (l *Ledger) ReevaluateHolds(ctx context.Context, policy string, f func(memproxy.HeldWrite, memproxy.HoldContent) (memproxy.Reevaluation, error)) (settled int, err error) {
+//
+// After, unless nil, is called for each hold that was settled, as it then is.
+func (l *Ledger) ReevaluateHolds(ctx context.Context, policy string, f func(memproxy.HeldWrite, memproxy.HoldContent) (memproxy.Reevaluation, error), after func(memproxy.HeldWrite)) (settled int, err error) {
 	filter := memproxy.HoldFilter{State: memproxy.HoldPending, NotPolicy: policy}
 	for {
 		page, err := l.Holds(ctx, filter)
@@ -200,9 +202,17 @@ func (l *Ledger) ReevaluateHolds(ctx context.Context, policy string, f func(memp
 			if err != nil {
 				return settled, err
 			}
-			if done {
-				settled++
+			if !done {
+				continue
 			}
+			settled++
+			if after == nil {
+				continue
+			}
+			if h, err = l.Hold(ctx, h.ID); err != nil {
+				return settled, err
+			}
+			after(h)
 		}
 		if page.Next == "" {
 			return settled, nil

@@ -75,6 +75,11 @@ type Options struct {
 	// when a hold is put or ages and when a session is locked or ends. Without
 	// a deliverer leave it off.
 	Notices bool
+	// Told is told of every step that was made in memories' histories, once it
+	// is committed: the versions, the texts that were given up for newer ones,
+	// and what was purged. It is called by the writer and must not block. Nil:
+	// nobody.
+	Told func([]Step)
 	// Lost is told of rows that were noted and could not be written. It is
 	// called by the writer and must not block. Nil: nobody.
 	Lost func(rows int, err error)
@@ -120,6 +125,9 @@ func (o *Options) complete() error {
 	}
 	if o.KeepVersions == 0 {
 		o.KeepVersions = DefaultKeepVersions
+	}
+	if o.Told == nil {
+		o.Told = func([]Step) {}
 	}
 	if o.Lost == nil {
 		o.Lost = func(int, error) {}

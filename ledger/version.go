@@ -135,6 +135,7 @@ func (t *transaction) append(v memproxy.Version) (memproxy.Version, error) {
 	if err := t.insertRecord(&r); err != nil {
 		return v, err
 	}
+	t.step(&r, r.Op, last.Number, r.Number)
 	head.place, head.link = r.place, r.Link
 	t.setHead(head)
 	if err := t.trust(&r); err != nil {
@@ -167,16 +168,20 @@ func (t *transaction) compact(r *record) error {
 	if r.Number <= int64(t.l.opt.KeepVersions) {
 		return nil
 	}
-	old, err := rows(t, func(s scanner) (n int64, err error) { return n, s.Scan(&n) }, `SELECT number FROM version
+	old, err := rows(t, scanRecord, `SELECT `+versionColumns+` FROM version
 		WHERE backend = ? AND kind = ? AND id = ? AND field = ? AND pinned = 0 AND compacted = 0
 		ORDER BY number DESC LIMIT 100 OFFSET ?`, r.Backend, string(r.Kind), r.ID, r.Field, t.l.opt.KeepVersions)
 	if err != nil {
 		return err
 	}
-	for _, number := range old {
-		if err := t.giveUp(r.MemoryKey, number); err != nil {
+	for i := range old {
+		gone := &old[i]
+		if err := t.giveUp(r.MemoryKey, gone.Number); err != nil {
 			return err
 		}
+		gone.Before, gone.SHA256 = gone.SHA256, ""
+		gone.Actor, gone.Decision, gone.Op = memproxy.SystemActor, r.Decision, memproxy.OpCompact
+		t.step(gone, memproxy.OpCompact, gone.Number, 0)
 	}
 	return nil
 }

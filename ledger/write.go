@@ -44,6 +44,7 @@ type transaction struct {
 	stood []key    // whose standing changed
 	fresh []string // statements that are not prepared yet
 	heads []head   // of the chains that grew, as they are to be written
+	steps []Step   // of memories' histories
 }
 
 // remove notes that rows are no longer what was put before.

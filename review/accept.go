@@ -37,7 +37,7 @@ func accept(c *call) (any, error) {
 	if !c.allowed(in.Tenant) {
 		return nil, notFound()
 	}
-	return custody(c, "accept", in.Tenant, "", func(ctx context.Context, keeper Custodian) (any, error) { return keeper.Accept(ctx, in) })
+	return custody(c, in.Tenant, "", func(ctx context.Context, keeper Custodian) (any, error) { return keeper.Accept(ctx, in) })
 }
 
 // Accept takes a tenant's broken chain as it is.

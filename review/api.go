@@ -98,6 +98,10 @@ type call struct {
 	// gone ends when the one who asked is gone; the request's own context ends
 	// with the time for the store too.
 	gone context.Context
+	// act is what the audit log calls the request, and reason why the reviewer
+	// says that he does it; attempt is the record of it, once it is made.
+	act, reason string
+	attempt     *memproxy.Event
 }
 
 func (a *API) serve(rt route) http.Handler {
@@ -107,13 +111,15 @@ func (a *API) serve(rt route) http.Handler {
 			a.refuse(w, r, problemUnauthorized())
 			return
 		}
-		if !slices.Contains(who.Roles, rt.role) {
-			a.refuse(w, r, problem{http.StatusForbidden, "role", "this takes the role " + string(rt.role)})
-			return
-		}
 		ctx, cancel := context.WithTimeout(r.Context(), a.opt.Timeout)
 		defer cancel()
-		answer, err := rt.handle(&call{a, r.WithContext(ctx), who, r.Context()})
+		c := &call{api: a, req: r.WithContext(ctx), who: who, gone: r.Context(), act: rt.act}
+		var answer any
+		err := error(problem{http.StatusForbidden, "role", "this takes the role " + string(rt.role)})
+		if c.has(rt.role) {
+			answer, err = rt.handle(c)
+		}
+		c.decided(answer, err)
 		if err != nil {
 			a.refuse(w, r, err)
 			return
@@ -141,18 +147,4 @@ func (c *call) ctx() context.Context { return c.req.Context() }
 
 func (c *call) review(reason string) memproxy.Review {
 	return memproxy.Review{Reviewer: c.who.ID, Note: reason, Need: c.api.opt.Need}
-}
-
-// record puts an action into the audit log before it takes effect.
-func (c *call) record(op, tenant, backend, decision string, targets ...string) error {
-	_, err := c.api.opt.Recorder.Record(c.ctx(), memproxy.Event{
-		Type: memproxy.EventReview, Time: c.api.opt.Clock(), Decision: decision, Route: "review." + op,
-		Principal: memproxy.Principal{ID: c.who.ID, Kind: memproxy.KindHuman, Tenant: tenant, Trust: memproxy.TrustHuman, Method: "key"},
-		Kind:      memproxy.Admin, Backend: backend, Method: c.req.Method, Targets: targets,
-		Claimed: -1, Confidence: -1, Detail: op,
-	})
-	if err != nil {
-		return errors.Join(errAudit, err)
-	}
-	return nil
 }

@@ -34,6 +34,14 @@ type Reviewer struct {
 	Tenants memproxy.Limit
 }
 
+// method is how the reviewer proved who he is.
+func (r *Reviewer) method() string {
+	if r.SHA256 == "" {
+		return "socket"
+	}
+	return "key"
+}
+
 // minToken is the shortest token that is looked at: 16 bytes in base64.
 const minToken = 22
 

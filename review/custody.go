@@ -99,7 +99,7 @@ const custodyTime = 6 * time.Hour
 
 // custody has the custodian do what lasts as long as the store is large, once
 // it is on record that it was asked for. It ends when the one who asked is gone.
-func custody[T any](c *call, what, tenant, backend string, do func(context.Context, Custodian) (T, error)) (T, error) {
+func custody[T any](c *call, tenant, backend string, do func(context.Context, Custodian) (T, error)) (T, error) {
 	var none T
 	if c.api.opt.Custodian == nil {
 		return none, problem{http.StatusNotImplemented, "custody", "this installation cannot look through its backends"}
@@ -107,7 +107,7 @@ func custody[T any](c *call, what, tenant, backend string, do func(context.Conte
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx()), custodyTime)
 	defer cancel()
 	defer context.AfterFunc(c.gone, cancel)()
-	if err := c.record(what, tenant, backend, ""); err != nil {
+	if err := c.record(tenant, backend, ""); err != nil {
 		return none, err
 	}
 	return do(ctx, c.api.opt.Custodian)
@@ -118,7 +118,7 @@ func sweep(c *call) (any, error) {
 	if err := c.body(&in); err != nil {
 		return nil, err
 	}
-	report, err := custody(c, "sweep", "", in.Backend, func(ctx context.Context, keeper Custodian) (SweepReport, error) { return keeper.Sweep(ctx, in) })
+	report, err := custody(c, "", in.Backend, func(ctx context.Context, keeper Custodian) (SweepReport, error) { return keeper.Sweep(ctx, in) })
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +142,7 @@ func seal(c *call) (any, error) {
 	if !c.allowed(in.Tenant) {
 		return nil, notFound()
 	}
-	return custody(c, "seal", in.Tenant, in.Backend, func(ctx context.Context, keeper Custodian) (any, error) { return keeper.Seal(ctx, in) })
+	return custody(c, in.Tenant, in.Backend, func(ctx context.Context, keeper Custodian) (any, error) { return keeper.Seal(ctx, in) })
 }
 
 // Sweep looks through backends and chains. It lasts as long as they are large;

@@ -58,7 +58,7 @@ func TestAcceptingAChain(t *testing.T) {
 	if err != nil || got.Head.Position != 7 || len(got.Accepted) != 1 || len(got.Left) != 1 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if len(r.audit.events) != 1 || r.audit.events[0].Route != "review.accept" || r.audit.events[0].Principal.ID != "human:bob" {
+	if strings.Join(r.audit.acts(), " ") != "accept:attempted accept:done" || r.audit.events[0].Route != "review.accept" || r.audit.events[0].Principal.ID != "human:bob" {
 		t.Errorf("recorded %+v", r.audit.events)
 	}
 	var b strings.Builder
@@ -104,7 +104,7 @@ func TestCustody(t *testing.T) {
 	if got, err := r.client(bobToken).Seal(t.Context(), review.SealRequest{Backend: "mem0", Tenant: "acme", Reason: "day one"}); err != nil || got.Sealed != 3 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if len(r.audit.events) != 3 || r.audit.events[0].Route != "review.sweep" || r.audit.events[2].Route != "review.seal" || r.audit.events[2].Principal.ID != "human:bob" {
+	if strings.Join(r.audit.acts(), " ") != "sweep:attempted sweep:done sweep:attempted sweep:done seal:attempted seal:done" || r.audit.events[4].Principal.ID != "human:bob" {
 		t.Errorf("recorded %+v", r.audit.events)
 	}
 	_, err = r.client(bobToken).Seal(t.Context(), review.SealRequest{Backend: "mem0", Tenant: "other", Reason: "mine now"})

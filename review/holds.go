@@ -119,7 +119,7 @@ func showHold(c *call) (any, error) {
 		return nil, err
 	}
 	view := HoldView{HeldWrite: h}
-	full, err := c.wantsFull("hold/"+h.ID, func() error { return c.record("content", h.Tenant, h.Backend, h.ID, h.ID) })
+	full, err := c.wantsFull("hold/"+h.ID, func() error { return c.record(h.Tenant, h.Backend, h.ID, h.ID) })
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +162,7 @@ func (c *call) wantsFull(subject string, record func() error) (bool, error) {
 
 func approveHold(c *call) (any, error) {
 	var in Reason
-	h, err := c.settling("approve", &in)
+	h, err := c.settling(&in)
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +189,7 @@ func (c *call) sent(id string, tally memproxy.Tallied) (any, error) {
 
 func rejectHold(c *call) (any, error) {
 	var in Reason
-	h, err := c.settling("reject", &in)
+	h, err := c.settling(&in)
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +202,7 @@ func rejectHold(c *call) (any, error) {
 
 func shredHold(c *call) (any, error) {
 	var in Reason
-	h, err := c.settling("shred", &in)
+	h, err := c.settling(&in)
 	if err != nil {
 		return nil, err
 	}
@@ -215,7 +215,7 @@ func shredHold(c *call) (any, error) {
 
 func resolveHold(c *call) (any, error) {
 	var in ResolveRequest
-	h, err := c.settling("resolve", &in)
+	h, err := c.settling(&in)
 	if err != nil {
 		return nil, err
 	}
@@ -236,7 +236,7 @@ func resolveHold(c *call) (any, error) {
 
 // settling reads the body, finds the hold and records what is about to be
 // done.
-func (c *call) settling(op string, in any) (memproxy.HeldWrite, error) {
+func (c *call) settling(in any) (memproxy.HeldWrite, error) {
 	if err := c.body(in); err != nil {
 		return memproxy.HeldWrite{}, err
 	}
@@ -244,7 +244,7 @@ func (c *call) settling(op string, in any) (memproxy.HeldWrite, error) {
 	if err != nil {
 		return h, err
 	}
-	return h, c.record("hold."+op, h.Tenant, h.Backend, h.ID, h.ID)
+	return h, c.record(h.Tenant, h.Backend, h.ID, h.ID)
 }
 
 func batchHolds(c *call) (any, error) {
@@ -259,7 +259,8 @@ func batchHolds(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.record("batch."+in.Action, tenant, "", "", in.Similarity); err != nil {
+	c.act = "batch." + in.Action
+	if err := c.record(tenant, "", "", in.Similarity); err != nil {
 		return nil, err
 	}
 	done, err := c.api.opt.Store.ReviewHolds(c.ctx(), tenant, in.Similarity, in.Before, in.Expect, in.Action == "approve", c.review(in.Reason))

@@ -121,7 +121,7 @@ func memoryVersion(c *call) (any, error) {
 	}
 	view := VersionView{Version: v}
 	full, err := c.wantsFull(fmt.Sprintf("version/%s/%s/%s/%d", k.Backend, k.Kind, k.ID, number), func() error {
-		return c.record("content", tenant, k.Backend, v.Decision, k.ID)
+		return c.record(tenant, k.Backend, v.Decision, k.ID)
 	})
 	if full && err == nil {
 		view.Content = &ContentView{Warning: warning, Body: v.Text, Metadata: string(v.Metadata)}
@@ -160,7 +160,7 @@ func memoryTrace(c *call) (any, error) {
 
 func pinMemory(c *call) (any, error) {
 	var in PinRequest
-	k, err := c.acting("memory.pin", &in)
+	k, err := c.acting(&in)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +174,7 @@ func pinMemory(c *call) (any, error) {
 
 func promoteMemory(c *call) (any, error) {
 	var in Reason
-	k, err := c.acting("memory.promote", &in)
+	k, err := c.acting(&in)
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +182,7 @@ func promoteMemory(c *call) (any, error) {
 }
 
 // acting reads the body, finds the memory and records what is about to be done.
-func (c *call) acting(op string, in any) (memproxy.MemoryKey, error) {
+func (c *call) acting(in any) (memproxy.MemoryKey, error) {
 	if err := c.body(in); err != nil {
 		return memproxy.MemoryKey{}, err
 	}
@@ -190,5 +190,5 @@ func (c *call) acting(op string, in any) (memproxy.MemoryKey, error) {
 	if err != nil {
 		return k, err
 	}
-	return k, c.record(op, tenant, k.Backend, "", k.ID)
+	return k, c.record(tenant, k.Backend, "", k.ID)
 }

@@ -43,7 +43,7 @@ func memoryPattern(c *call) (any, error) {
 			return nil, err
 		}
 		subject := fmt.Sprintf("pattern/%s/%s/%s/%s", k.Backend, k.Kind, k.ID, st.Text)
-		return c.pattern(v.Text, st.Findings, subject, func() error { return c.record("content", tenant, k.Backend, v.Decision, k.ID) })
+		return c.pattern(v.Text, st.Findings, subject, func() error { return c.record(tenant, k.Backend, v.Decision, k.ID) })
 	}
 	return nil, notFound()
 }
@@ -70,7 +70,7 @@ func holdPattern(c *call) (any, error) {
 			}
 		}
 		return c.pattern(text.Text, findings, fmt.Sprintf("pattern/hold/%s/%d", h.ID, i), func() error {
-			return c.record("content", h.Tenant, h.Backend, h.ID, h.ID)
+			return c.record(h.Tenant, h.Backend, h.ID, h.ID)
 		})
 	}
 	return nil, notFound()

@@ -40,15 +40,9 @@ func badRequest(detail string) problem { return problem{http.StatusBadRequest, "
 
 func notFound() problem { return problem{http.StatusNotFound, "unknown", "there is no such thing"} }
 
-// refuse answers an error: a "no" by its kind, breakage as 503.
-func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	var p problem
-	var confirm confirmation
+// known is the refusal for a store's error: a "no" by its kind, breakage as 503.
+func known(err error) (p problem) {
 	switch {
-	case errors.As(err, &confirm):
-		write(w, http.StatusPreconditionRequired, Problem{"confirm", "repeat the request with this confirmation to see what may be an attack", string(confirm)})
-		return
-	case errors.As(err, &p):
 	case errors.Is(err, memproxy.ErrUnknown):
 		p = notFound()
 	case errors.Is(err, memproxy.ErrState):
@@ -60,8 +54,25 @@ func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(err, memproxy.ErrRefused):
 		p = badRequest("an argument that cannot be")
 	default:
-		a.opt.Log.ErrorContext(r.Context(), "review failed", "path", r.Pattern, "error", err)
 		p = problem{http.StatusServiceUnavailable, "unavailable", "it could not be done now"}
+	}
+	return p
+}
+
+// refuse answers an error: a "no" by its kind, breakage as 503.
+func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	var p problem
+	var confirm confirmation
+	switch {
+	case errors.As(err, &confirm):
+		write(w, http.StatusPreconditionRequired, Problem{"confirm", "repeat the request with this confirmation to see what may be an attack", string(confirm)})
+		return
+	case errors.As(err, &p):
+	default:
+		if p = known(err); p.status != http.StatusServiceUnavailable {
+			break
+		}
+		a.opt.Log.ErrorContext(r.Context(), "review failed", "path", r.Pattern, "error", err)
 		if errors.Is(err, errAudit) {
 			p.detail = "the audit log cannot be written, so nothing was done"
 		}
@@ -86,8 +97,10 @@ func (c *call) body(v any) error {
 	if err != nil {
 		return badRequest("the body is not the JSON object that is documented")
 	}
-	if v, ok := v.(reasoned); ok && strings.TrimSpace(v.why()) == "" {
-		return badRequest("a reason is required; it is recorded")
+	if v, ok := v.(reasoned); ok {
+		if c.reason = v.why(); strings.TrimSpace(c.reason) == "" {
+			return badRequest("a reason is required; it is recorded")
+		}
 	}
 	return nil
 }

@@ -20,8 +20,12 @@ type RunnerOptions struct {
 	// Timeout bounds one sending; 0 is a minute. A claim is leased for twice
 	// that, so that it is over only when nobody is sending any more.
 	Timeout time.Duration
-	Steps   memproxy.Stepper
-	Log     *slog.Logger
+	// Recorder has what is sent recorded, as it is attempted and with what became
+	// of it.
+	Recorder Recorder
+	Clock    func() time.Time
+	Steps    memproxy.Stepper
+	Log      *slog.Logger
 }
 
 // Runner sends approved writes upstream, each once.
@@ -32,8 +36,8 @@ type Runner struct {
 
 // NewRunner returns a runner.
 func NewRunner(opt RunnerOptions) (*Runner, error) {
-	if opt.Store == nil || opt.Replayer == nil || opt.Log == nil || opt.Timeout < 0 {
-		return nil, errors.New("review: a runner needs a store, a replayer and a log")
+	if opt.Store == nil || opt.Replayer == nil || opt.Recorder == nil || opt.Clock == nil || opt.Log == nil || opt.Timeout < 0 {
+		return nil, errors.New("review: a runner needs a store, a replayer, a recorder, a clock and a log")
 	}
 	if opt.Timeout == 0 {
 		opt.Timeout = time.Minute
@@ -58,27 +62,35 @@ func (r *Runner) Replay(ctx context.Context, id string) (memproxy.HeldWrite, err
 		return memproxy.HeldWrite{}, err
 	}
 	r.opt.Steps.At(memproxy.StepReplayClaimed)
+	if err := r.attempt(ctx, &claim.Hold); err != nil {
+		return memproxy.HeldWrite{}, errors.Join(err, r.opt.Store.ReleaseHold(ctx, id, claim.Token))
+	}
 	sending, cancel := context.WithTimeout(ctx, r.opt.Timeout)
 	result, err := r.opt.Replayer.Replay(sending, claim.Hold, claim.Content)
 	cancel()
 	r.opt.Steps.At(memproxy.StepReplaySent)
 	settling, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
+	came := memproxy.Act{Stage: memproxy.ActUnknown, Rule: "upstream"}
 	switch {
 	case errors.Is(err, ErrNotSent):
+		came = memproxy.Act{Stage: memproxy.ActFailed, Rule: "not_sent"}
 		r.opt.Log.WarnContext(ctx, "an approved write could not be sent; it will be tried again", "hold", id, "error", err)
 		err = r.opt.Store.ReleaseHold(settling, id, claim.Token)
 	case err != nil:
 		r.opt.Log.ErrorContext(ctx, "it is not known whether an approved write was sent", "hold", id, "error", err)
 		err = nil
 	case result.Status >= 200 && result.Status < 400:
+		came = memproxy.Act{Stage: memproxy.ActDone}
 		err = r.opt.Store.FinishHold(settling, id, claim.Token, result)
 	case result.Status >= 400 && result.Status < 500 && result.Status != http.StatusRequestTimeout:
+		came = memproxy.Act{Stage: memproxy.ActFailed, Rule: "upstream"}
 		err = r.opt.Store.FailHold(settling, id, claim.Token, result)
 	default:
 		// A backend that breaks may have written before it did.
 		r.opt.Log.ErrorContext(ctx, "the backend broke on an approved write; it is not known whether it was taken", "hold", id, "status", result.Status)
 	}
+	r.told(ctx, &claim.Hold, came, result)
 	if err != nil {
 		return memproxy.HeldWrite{}, fmt.Errorf("settle a replay: %w", err)
 	}
@@ -161,9 +173,13 @@ func (r *Runner) resolve(ctx context.Context, asker Asker, h memproxy.HeldWrite)
 	if err != nil {
 		return err
 	}
-	to := memproxy.HoldApproved
+	to, came := memproxy.HoldApproved, memproxy.Act{Stage: memproxy.ActFailed, Rule: "not_found"} // it is sent again
 	if found {
-		to = memproxy.HoldDone
+		to, came = memproxy.HoldDone, memproxy.Act{Stage: memproxy.ActDone}
 	}
-	return r.opt.Store.ResolveHold(ctx, h.ID, to, result)
+	if err := r.opt.Store.ResolveHold(ctx, h.ID, to, result); err != nil {
+		return err
+	}
+	r.told(ctx, &h, came, result)
+	return nil
 }

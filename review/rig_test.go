@@ -90,6 +90,24 @@ func (r *recorder) Record(_ context.Context, e memproxy.Event) (memproxy.Receipt
 	return memproxy.Receipt{}, nil
 }
 
+// acts are what is recorded of what was done: "hold.approve:refused:own_review".
+func (r *recorder) acts() (out []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.events {
+		if e.Act == nil {
+			out = append(out, string(e.Type))
+			continue
+		}
+		act := e.Act.Action + ":" + string(e.Act.Stage)
+		if e.Act.Rule != "" {
+			act += ":" + e.Act.Rule
+		}
+		out = append(out, act)
+	}
+	return out
+}
+
 // rig is the API over a real ledger.
 type rig struct {
 	t      *testing.T
@@ -126,11 +144,11 @@ func newRig(t *testing.T, change ...func(*review.Options)) *rig {
 	}
 	t.Cleanup(func() { _ = r.ledger.Close() })
 	log := slog.New(slog.DiscardHandler)
-	r.roller, err = review.NewRoller(review.RollerOptions{Store: r.ledger, Applier: r.up, Log: log})
+	r.roller, err = review.NewRoller(review.RollerOptions{Store: r.ledger, Applier: r.up, Recorder: r.audit, Clock: r.clock.Now, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.runner, err = review.NewRunner(review.RunnerOptions{Store: r.ledger, Replayer: r.up, Roller: r.roller, Log: log})
+	r.runner, err = review.NewRunner(review.RunnerOptions{Store: r.ledger, Replayer: r.up, Roller: r.roller, Recorder: r.audit, Clock: r.clock.Now, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +260,7 @@ const leaseOver = 5 * time.Minute
 // asking is a runner whose backend can be asked.
 func (r *rig) asking() *review.Runner {
 	r.t.Helper()
-	runner, err := review.NewRunner(review.RunnerOptions{Store: r.ledger, Replayer: askable{r.up}, Log: slog.New(slog.DiscardHandler)})
+	runner, err := review.NewRunner(review.RunnerOptions{Store: r.ledger, Replayer: askable{r.up}, Recorder: r.audit, Clock: r.clock.Now, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		r.t.Fatal(err)
 	}

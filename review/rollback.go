@@ -42,7 +42,7 @@ func rollbackMemory(c *call) (any, error) {
 	}
 	to.Tenant = tenant
 	decision := c.api.opt.NewID()
-	if err := c.record("memory.rollback", tenant, k.Backend, decision, k.ID); err != nil {
+	if err := c.record(tenant, k.Backend, decision, k.ID); err != nil {
 		return nil, err
 	}
 	c.api.opt.Roller.opt.Steps.At(memproxy.StepRollbackRecorded)

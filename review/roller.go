@@ -51,8 +51,12 @@ type RollerOptions struct {
 	// Timeout bounds one rollback, the record of it included; 0 is a minute.
 	// Whoever begins one has it to itself for twice that.
 	Timeout time.Duration
-	Steps   memproxy.Stepper
-	Log     *slog.Logger
+	// Recorder has recorded what became of rollbacks that Recover ended; what
+	// becomes of one that is asked for, whoever asks records.
+	Recorder Recorder
+	Clock    func() time.Time
+	Steps    memproxy.Stepper
+	Log      *slog.Logger
 }
 
 // Roller makes memories what they were. What is begun is brought to its end,
@@ -62,8 +66,8 @@ type Roller struct{ opt RollerOptions }
 
 // NewRoller returns a roller.
 func NewRoller(opt RollerOptions) (*Roller, error) {
-	if opt.Store == nil || opt.Applier == nil || opt.Log == nil || opt.Timeout < 0 {
-		return nil, errors.New("review: a roller needs a store, an applier and a log")
+	if opt.Store == nil || opt.Applier == nil || opt.Recorder == nil || opt.Clock == nil || opt.Log == nil || opt.Timeout < 0 {
+		return nil, errors.New("review: a roller needs a store, an applier, a recorder, a clock and a log")
 	}
 	if opt.Timeout == 0 {
 		opt.Timeout = time.Minute
@@ -206,9 +210,20 @@ func (r *Roller) resume(ctx context.Context, b memproxy.Rollback) error {
 	case now.Missing:
 		return errors.Join(r.deleted(ctx, b.MemoryKey), r.abandon(ctx, b, "the memory was deleted"))
 	case hash == to.SHA256:
-		_, err = r.settle(ctx, rb, b.Before)
+		var made memproxy.Version
+		if made, err = r.settle(ctx, rb, b.Before); err == nil {
+			r.ended(ctx, &b, memproxy.ActDone, "", &made)
+		}
 	case hash == b.Before:
-		_, err = r.apply(ctx, rb, b.Before)
+		var answer RollbackAnswer
+		answer, err = r.apply(ctx, rb, b.Before)
+		if rule, stage := ruleOf(err); err != nil {
+			r.ended(ctx, &b, stage, rule, nil)
+		} else if answer.Version != nil {
+			r.ended(ctx, &b, memproxy.ActDone, "", answer.Version)
+		} else {
+			r.ended(ctx, &b, memproxy.ActFailed, "upstream", nil)
+		}
 	default:
 		err = r.abandon(ctx, b, "something else was written since")
 	}
@@ -218,5 +233,8 @@ func (r *Roller) resume(ctx context.Context, b memproxy.Rollback) error {
 func (r *Roller) abandon(ctx context.Context, b memproxy.Rollback, why string) error {
 	r.opt.Log.WarnContext(ctx, "a rollback that was begun is given up", "decision", b.Decision, "memory", b.ID, "reason", why)
 	_, err := r.opt.Store.EndRollback(ctx, b.Decision, nil)
+	if err == nil {
+		r.ended(ctx, &b, memproxy.ActFailed, "stale", nil)
+	}
 	return err
 }

@@ -63,7 +63,7 @@ func unlockSession(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.record("session.unlock", s.Tenant, "", "", s.ID); err != nil {
+	if err := c.record(s.Tenant, "", "", s.ID); err != nil {
 		return nil, err
 	}
 	if err := c.api.opt.Store.Unlock(c.ctx(), s.Tenant, s.ID, c.review(in.Reason)); err != nil {

@@ -215,7 +215,7 @@ func (s *sidecar) auditKey() (ed25519.PrivateKey, error) {
 
 // ledgerOptions are a file of one's own, or a database that replicas share.
 func (s *sidecar) ledgerOptions(vault *ledger.Vault) ledger.Options {
-	opt := ledger.Options{Path: s.path("ledger.db"), Clock: s.clock, Lost: s.lost, Vault: vault, Locks: s.lockLimits(), MaxPrincipalHolds: s.cfg.Review.MaxHeld, MaxUserHolds: s.cfg.Review.MaxHeldUser, Notices: s.cfg.Review.Webhook != nil}
+	opt := ledger.Options{Path: s.path("ledger.db"), Clock: s.clock, Lost: s.lost, Told: s.chronicled, Vault: vault, Locks: s.lockLimits(), MaxPrincipalHolds: s.cfg.Review.MaxHeld, MaxUserHolds: s.cfg.Review.MaxHeldUser, Notices: s.cfg.Review.Webhook != nil}
 	if u := s.cfg.Ledger.URL.Reveal(); u != "" {
 		opt.Path, opt.URL = "", u
 	}

@@ -71,7 +71,7 @@ func (s *sidecar) newCustodian() (*custodian, error) {
 
 // openCustody opens the state of a sidecar that does not run.
 func (a *app) openCustody(ctx context.Context, cfg *config.Config) (_ *custodian, done func(context.Context) error, err error) {
-	s := &sidecar{cfg: cfg, version: a.Version, cancel: func() {}}
+	s := &sidecar{cfg: cfg, version: a.Version, cancel: func() {}, clock: time.Now}
 	defer func() {
 		if err != nil {
 			s.abort()

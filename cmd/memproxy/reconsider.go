@@ -55,7 +55,7 @@ func (s *sidecar) reconsider(ctx context.Context, version string) error {
 			left++
 		}
 		return v, ctx.Err()
-	})
+	}, s.ruledOut)
 	if settled > 0 {
 		s.runner.Wake()
 		s.log.Info("held writes were settled by a change of the rules", "holds", settled, "rules", version)
@@ -93,21 +93,42 @@ func (s *sidecar) ruledToday(ctx context.Context, h memproxy.HeldWrite, c mempro
 	return v
 }
 
-// recordRuling records that rules give a hold its last word, before they do.
+// recordRuling records that rules are about to give a hold its last word.
 func (s *sidecar) recordRuling(ctx context.Context, h memproxy.HeldWrite, v memproxy.Reevaluation) error {
-	detail := ""
+	act := memproxy.Act{Stage: memproxy.ActAttempted}
 	switch {
 	case v.Verdict == memproxy.Deny && v.Reject:
-		detail = "hold.reject"
+		act.Action = actReject
 	case v.Verdict < memproxy.Hold && v.Release:
-		detail = "hold.approve"
+		act.Action = actApprove
 	default:
 		return nil
 	}
-	ev := memproxy.Event{
-		Type: memproxy.EventReview, Time: s.clock(), Decision: h.ID, Principal: memproxy.Principal{ID: memproxy.RulesReviewer(v.Policy), Kind: memproxy.KindService, Tenant: h.Tenant},
-		Backend: h.Backend, Targets: []string{h.ID}, Reasons: v.Reasons, Policy: v.Policy, Claimed: -1, Confidence: -1, Detail: detail,
-	}
-	_, err := s.audit.Record(ctx, ev)
+	_, err := s.audit.Record(ctx, s.rulingEvent(h, v.Policy, v.Reasons, act))
 	return err
+}
+
+// What rules do about a hold.
+const (
+	actApprove = "hold.approve"
+	actReject  = "hold.reject"
+)
+
+// ruledOut records that rules gave a hold its last word.
+func (s *sidecar) ruledOut(h memproxy.HeldWrite) {
+	act := memproxy.Act{Action: actApprove, Stage: memproxy.ActDone, Reason: h.Note}
+	if h.State == memproxy.HoldRejected {
+		act.Action = actReject
+	}
+	if err := s.audit.Note(s.rulingEvent(h, h.Policy, h.Reasons, act)); err != nil {
+		s.log.Error("audit note lost", "hold", h.ID, "error", err)
+	}
+}
+
+func (s *sidecar) rulingEvent(h memproxy.HeldWrite, rules string, why []memproxy.Reason, act memproxy.Act) memproxy.Event {
+	return memproxy.Event{
+		Type: memproxy.EventReview, Time: s.clock(), Decision: h.ID, Route: "review." + act.Action,
+		Principal: memproxy.Principal{ID: memproxy.RulesReviewer(rules), Kind: memproxy.KindService, Tenant: h.Tenant},
+		Kind:      memproxy.Admin, Backend: h.Backend, Targets: []string{h.ID}, Reasons: why, Policy: rules, Claimed: -1, Confidence: -1, Act: &act,
+	}
 }

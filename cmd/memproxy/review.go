@@ -96,12 +96,12 @@ const (
 // approve, and the notices.
 func (s *sidecar) openReview() error {
 	var err error
-	roller, err := review.NewRoller(review.RollerOptions{Store: s.ledger, Applier: replayer{s}, Timeout: s.sending, Steps: s.steps, Log: s.log})
+	roller, err := review.NewRoller(review.RollerOptions{Store: s.ledger, Applier: replayer{s}, Timeout: s.sending, Recorder: s.audit, Clock: s.clock, Steps: s.steps, Log: s.log})
 	if err != nil {
 		return err
 	}
 	s.runner, err = review.NewRunner(review.RunnerOptions{
-		Store: s.ledger, Replayer: replayer{s}, Roller: roller, Timeout: s.sending, Steps: s.steps, Log: s.log,
+		Store: s.ledger, Replayer: replayer{s}, Roller: roller, Timeout: s.sending, Recorder: s.audit, Clock: s.clock, Steps: s.steps, Log: s.log,
 	})
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -200,7 +201,7 @@ func (s *sidecar) purge(ctx context.Context, now time.Time) error {
 			s.log.Warn("an expired memory was not deleted; it is tried again", "memory", list[i].ID, "error", err)
 			continue
 		}
-		if err := s.ledger.Purge(ctx, list[i].MemoryKey, "system:memproxy", list[i].Decision); err != nil {
+		if err := s.ledger.Purge(ctx, list[i].MemoryKey, memproxy.SystemActor, list[i].Decision); err != nil {
 			return err
 		}
 	}
@@ -255,7 +256,12 @@ func (s *sidecar) keepMaintaining(ctx context.Context, tick <-chan time.Time) {
 
 func (s *sidecar) maintain(ctx context.Context) error {
 	k := s.cfg.Ledger.Keep
-	return s.ledger.Maintain(ctx, ledger.Retention{
+	gone, err := s.ledger.Maintain(ctx, ledger.Retention{
 		Holds: k.Holds.Time(), Sessions: k.Sessions.Time(), Tombstones: k.Deleted.Time(), Records: k.Records.Time(),
 	})
+	if gone != (ledger.Removed{}) {
+		s.record(memproxy.EventPurge, fmt.Sprintf("past their retention: %d held writes with their contents, %d sessions, %d tombstones of deleted memories and %d records of versions were removed",
+			gone.Holds, gone.Sessions, gone.Tombstones, gone.Records))
+	}
+	return err
 }

@@ -3,6 +3,8 @@ package ledgertest
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,6 +24,7 @@ func reevaluated(t *testing.T, l Life) {
 		"worse": {Verdict: memproxy.Deny, Policy: "p2", Reasons: []memproxy.Reason{{Code: memproxy.PolicyForbid}}},
 		"same":  {Verdict: memproxy.Hold, Policy: "p2", Score: 7},
 	}
+	var after []string
 	n, err := l.ReevaluateHolds(t.Context(), "p2", func(h memproxy.HeldWrite, c memproxy.HoldContent) (memproxy.Reevaluation, error) {
 		if want := "text of " + h.ID; c.Texts[0].Text != want {
 			t.Errorf("content %q", c.Texts[0].Text)
@@ -31,9 +34,12 @@ func reevaluated(t *testing.T, l Life) {
 			t.Errorf("asked for %s", h.ID)
 		}
 		return v, nil
-	})
+	}, func(h memproxy.HeldWrite) { after = append(after, h.ID+" "+string(h.State)) })
 	if err != nil || n != 2 {
 		t.Errorf("%d settled, %v; want 2", n, err)
+	}
+	if slices.Sort(after); strings.Join(after, ", ") != "bad rejected, good approved" {
+		t.Errorf("told of %q", after)
 	}
 	if h := wantState(t, l, "good", memproxy.HoldApproved); h.Reviewer != "rules:p2" {
 		t.Errorf("reviewer %q", h.Reviewer)
@@ -63,7 +69,7 @@ func reevaluated(t *testing.T, l Life) {
 		_, err := l.ReevaluateHolds(t.Context(), policy, func(memproxy.HeldWrite, memproxy.HoldContent) (memproxy.Reevaluation, error) {
 			asked++
 			return memproxy.Reevaluation{}, nil
-		})
+		}, nil)
 		if err != nil || (asked == 0) != (policy == "p2") {
 			t.Errorf("%s: asked for %d, %v", policy, asked, err)
 		}

@@ -294,6 +294,11 @@ func promoted(t *testing.T, l Life) {
 }
 
 func maintained(t *testing.T, l Life) {
+	maintain := func() {
+		t.Helper()
+		_, err := l.Maintain(t.Context(), ledger.Retention{})
+		must(t, "Maintain", err)
+	}
 	ctx := t.Context()
 	gone := Row("gone")
 	put(t, l, gone, Row("stays"))
@@ -309,10 +314,10 @@ func maintained(t *testing.T, l Life) {
 	hold(t, l, "h", "text")
 	must(t, "reject", l.RejectHold(ctx, "h", by("human:ann")))
 	hold(t, l, "waits", "text")
-	must(t, "Maintain", l.Maintain(ctx, ledger.Retention{}))
+	maintain()
 	wantState(t, l, "h", memproxy.HoldRejected)
 	l.Clock.Pass(400 * 24 * time.Hour)
-	must(t, "Maintain", l.Maintain(ctx, ledger.Retention{}))
+	maintain()
 	_, err := l.Hold(ctx, "h")
 	wantErr(t, "a hold that was settled", err, ledger.ErrUnknown)
 	wantState(t, l, "waits", memproxy.HoldPending)

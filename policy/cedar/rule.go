@@ -24,7 +24,7 @@ func (p *Policy) Rule(_ context.Context, q memproxy.Question) (memproxy.Ruling, 
 		Action:    cedar.NewEntityUID("Action", cedar.String(q.Operation.Kind)),
 		Resource:  cedar.NewEntityUID("Memory", cedar.String(q.Operation.Backend)),
 	}
-	var out memproxy.Ruling
+	var out ruling
 	common := commonOf(q)
 	for _, w := range writtenBy(q.Operation, &q.Governance) {
 		req.Context = common.with(w, &q.Governance)
@@ -33,32 +33,58 @@ func (p *Policy) Rule(_ context.Context, q memproxy.Question) (memproxy.Ruling, 
 		}
 		p.ask(&out, part, entities, req)
 	}
-	sortReasons(out.Reasons)
 	sortReasons(out.Shadow)
 	sortReasons(out.Marks)
-	out.Reasons = slices.Compact(out.Reasons)
+	out.Reasons, out.Led = out.inOrder()
 	out.Shadow = slices.Compact(out.Shadow)
 	out.Marks = slices.Compact(out.Marks)
 	if out.Verdict.Stops() {
 		out.Marks = nil
 	}
-	return out, nil
+	return out.Ruling, nil
+}
+
+// ruling is one that is being made: its reasons by the verdict that each led to.
+type ruling struct {
+	memproxy.Ruling
+	denied, held []memproxy.Reason
+}
+
+// add merges what policies say.
+func (r *ruling) add(v memproxy.Verdict, reasons ...memproxy.Reason) {
+	r.Verdict = max(r.Verdict, v)
+	if v == memproxy.Deny {
+		r.denied = append(r.denied, reasons...)
+	} else {
+		r.held = append(r.held, reasons...)
+	}
+}
+
+// inOrder are the reasons, each once, and how many of them led to the verdict.
+func (r *ruling) inOrder() ([]memproxy.Reason, int) {
+	sortReasons(r.denied)
+	sortReasons(r.held)
+	r.denied, r.held = slices.Compact(r.denied), slices.Compact(r.held)
+	if len(r.denied) == 0 {
+		return r.held, len(r.held)
+	}
+	return append(r.denied, r.held...), len(r.denied)
 }
 
 // ask puts one request to the policies and merges the answer.
-func (p *Policy) ask(out *memproxy.Ruling, part part, entities cedar.EntityGetter, req cedar.Request) {
+func (p *Policy) ask(out *ruling, part part, entities cedar.EntityGetter, req cedar.Request) {
 	decision, diag := cedar.Authorize(part.enforced, entities, req)
 	switch {
 	case len(diag.Errors) > 0:
 		// A forbid that fails is skipped by Cedar, and the answer may be yes.
 		p.failed(out, diag.Errors)
 	case decision == cedar.Deny && len(diag.Reasons) == 0:
-		out.Verdict = memproxy.Deny
-		out.Reasons = append(out.Reasons, memproxy.Reason{Code: memproxy.PolicyNoPermit, Detail: "no policy permits this"})
+		out.add(memproxy.Deny, memproxy.Reason{Code: memproxy.PolicyNoPermit, Detail: "no policy permits this"})
 	case decision == cedar.Deny:
-		v, reasons := p.forbidden(diag.Reasons)
-		out.Verdict = max(out.Verdict, v)
-		out.Reasons = append(out.Reasons, reasons...)
+		for _, d := range diag.Reasons {
+			v, reasons := p.forbidden([]cedar.DiagnosticReason{d})
+			out.add(v, reasons...)
+		}
 	}
 	if len(part.marking) > 0 && !out.Verdict.Stops() {
 		if _, diag := cedar.Authorize(part.marking, entities, req); len(diag.Errors) > 0 {
@@ -71,7 +97,14 @@ func (p *Policy) ask(out *memproxy.Ruling, part part, entities cedar.EntityGette
 	if len(part.shadowed) == 0 {
 		return
 	}
-	if decision, diag = cedar.Authorize(part.shadowed, entities, req); decision == cedar.Deny && len(diag.Reasons) > 0 {
+	decision, diag = cedar.Authorize(part.shadowed, entities, req)
+	for _, e := range diag.Errors {
+		// Enforced, it would deny: whoever reads shadow verdicts must know that
+		// this one is no answer.
+		out.ShadowVerdict = memproxy.Deny
+		out.Shadow = append(out.Shadow, memproxy.Reason{Code: memproxy.PolicyError, Rule: string(e.PolicyID), Detail: "the policy is not enforced, and could not be evaluated"})
+	}
+	if decision == cedar.Deny && len(diag.Reasons) > 0 {
 		v, reasons := p.forbidden(diag.Reasons)
 		out.ShadowVerdict = max(out.ShadowVerdict, v)
 		out.Shadow = append(out.Shadow, reasons...)
@@ -79,10 +112,9 @@ func (p *Policy) ask(out *memproxy.Ruling, part part, entities cedar.EntityGette
 }
 
 // failed denies for policies that could not be evaluated.
-func (p *Policy) failed(out *memproxy.Ruling, errors []cedar.DiagnosticError) {
-	out.Verdict = memproxy.Deny
+func (p *Policy) failed(out *ruling, errors []cedar.DiagnosticError) {
 	for _, e := range errors {
-		out.Reasons = append(out.Reasons, memproxy.Reason{Code: memproxy.PolicyError, Rule: string(e.PolicyID), Detail: "the policy could not be evaluated"})
+		out.add(memproxy.Deny, memproxy.Reason{Code: memproxy.PolicyError, Rule: string(e.PolicyID), Detail: "the policy could not be evaluated"})
 	}
 }
 

@@ -136,17 +136,19 @@ func encode(buf []byte, ev *memproxy.Event, at place) body {
 	out.prev = len(w.b)
 	w.principal(&ev.Principal)
 	w.reasons(ev.Reasons)
+	w.act(ev.Act)
 	w.str("session", ev.Session)
 	out.time = len(w.b)
 	w.str("trace", ev.Trace)
 	w.key("type")
 	w.b = appendString(w.b, string(ev.Type))
 	w.num("v", version)
-	if request {
+	if request && ruled(ev) {
 		w.str("verdict", ev.Verdict.String())
-		if ev.Would != ev.Verdict {
-			w.str("would", ev.Would.String())
-		}
+	}
+	w.versions(ev.Versions)
+	if request && ruled(ev) && ev.Would != ev.Verdict {
+		w.str("would", ev.Would.String())
 	}
 	out.buf = append(w.b, '}')
 	return out

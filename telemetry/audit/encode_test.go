@@ -41,6 +41,8 @@ func fullEvent() memproxy.Event {
 			{Line: memproxy.Line{Reason: memproxy.RapidWrites, Key: "principal/agent:dev", Window: memproxy.WindowMinute, Limit: -1, Soft: true}, Used: 1},
 		},
 		Status: 200, Memories: []string{"a", "b"}, Filtered: 2, Cancelled: true, Detail: "line\nbreak",
+		Act:      &memproxy.Act{Action: "hold.approve", Stage: memproxy.ActRefused, Rule: "own_review", Reason: "looked \"fine\"", Have: 1, Need: 2},
+		Versions: []memproxy.VersionChange{{Memory: "m1", Op: memproxy.OpUpdate, Field: "gotchas", Before: 2, After: 3, BeforeSHA256: "ab", SHA256: "cd"}, {Op: memproxy.OpCompact}},
 	}
 }
 
@@ -101,10 +103,23 @@ func slow(t testing.TB, ev *memproxy.Event, at place, index uint64, prev tlog.Ha
 			c["given"] = ev.Confidence
 		}
 		put(m, "confidence", c)
-		m["verdict"] = ev.Verdict.String()
-		if ev.Would != ev.Verdict {
-			m["would"] = ev.Would.String()
+		if a := ev.Act; ev.Type != "version" && ev.Type != "compaction" && ev.Type != "purge" && (a == nil || a.Stage == "done" || a.Stage == "refused") {
+			m["verdict"] = ev.Verdict.String()
+			if ev.Would != ev.Verdict {
+				m["would"] = ev.Would.String()
+			}
 		}
+	}
+	if a := ev.Act; a != nil {
+		m["review"] = obj("action", a.Action, "stage", string(a.Stage), "rule", a.Rule, "reason", a.Reason, "have", a.Have, "need", a.Need)
+	}
+	var versions []any
+	for _, v := range ev.Versions {
+		versions = append(versions, obj("memory", v.Memory, "op", string(v.Op), "field", v.Field, "before", int(v.Before), "after", int(v.After),
+			"before_sha256", v.BeforeSHA256, "sha256", v.SHA256))
+	}
+	if versions != nil {
+		m["versions"] = versions
 	}
 	var lines, reasons []any
 	for _, l := range ev.Budget {
@@ -216,6 +231,10 @@ func TestEncodeIsCanonical(t *testing.T) {
 	compare(t, memproxy.Event{Type: memproxy.EventStart, Detail: "x"}, whole)
 	compare(t, memproxy.Event{Type: memproxy.EventOutcome, Claimed: -1, Confidence: -1, Status: 502}, whole)
 	compare(t, fullEvent(), place{part: 2, parts: 3, keptFrom: 512})
+	compare(t, memproxy.Event{Type: memproxy.EventVersion, Decision: "d", Claimed: -1, Confidence: -1}, whole)
+	attempt := fullEvent()
+	attempt.Act.Stage = memproxy.ActAttempted
+	compare(t, attempt, whole)
 	ev := fullEvent()
 	ev.Budget[0].Limit, ev.Budget[0].Used = 1<<63-1, -1<<63
 	ev.Session = strings.Repeat("\x01", 200)

@@ -35,7 +35,7 @@ const (
 
 // EventPrune is the type of the record that tells which records retention
 // removes. It is the log's own: nobody else writes it.
-const EventPrune memproxy.EventType = "prune"
+const EventPrune = memproxy.EventPrune
 
 // Log is an open audit log. Its methods are safe for concurrent use.
 //

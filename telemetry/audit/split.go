@@ -10,6 +10,7 @@ const maxBody = 1<<16 - 1 - maxWriterMembers - len(`,"part":{"n":900719925474099
 // that is one; an answer with thousands of memories takes several, which
 // repeat what is short and share out what is long. Nothing is left out.
 func encodeAll(buf []byte, ev *memproxy.Event, at place) (body, []body) {
+	ev = inert(ev)
 	first := encode(buf, ev, at)
 	if len(first.buf) <= maxBody {
 		return first, nil
@@ -34,9 +35,9 @@ func halve(out []memproxy.Event, ev memproxy.Event) []memproxy.Event {
 		return append(out, ev)
 	}
 	a, b := ev, ev
-	b.Reasons, b.Targets, b.Fields, b.Memories, b.Budget, b.Findings, b.Facts = nil, nil, nil, nil, nil, nil, nil
+	b.Reasons, b.Targets, b.Fields, b.Memories, b.Budget, b.Findings, b.Facts, b.Versions = nil, nil, nil, nil, nil, nil, nil, nil
 	b.Filtered = 0
-	n := max(len(ev.Reasons), len(ev.Targets), len(ev.Fields), len(ev.Memories), len(ev.Budget), len(ev.Findings))
+	n := max(len(ev.Reasons), len(ev.Targets), len(ev.Fields), len(ev.Memories), len(ev.Budget), len(ev.Findings), len(ev.Versions))
 	switch n {
 	case len(ev.Reasons):
 		a.Reasons, b.Reasons = ev.Reasons[:n/2], ev.Reasons[n/2:]
@@ -46,6 +47,8 @@ func halve(out []memproxy.Event, ev memproxy.Event) []memproxy.Event {
 		a.Fields, b.Fields = ev.Fields[:n/2], ev.Fields[n/2:]
 	case len(ev.Memories):
 		a.Memories, b.Memories = ev.Memories[:n/2], ev.Memories[n/2:]
+	case len(ev.Versions):
+		a.Versions, b.Versions = ev.Versions[:n/2], ev.Versions[n/2:]
 	case len(ev.Findings):
 		a.Findings, b.Findings = ev.Findings[:n/2], ev.Findings[n/2:]
 	default:

@@ -262,7 +262,7 @@ func recordsOf(f Face, id string) (text string, reasons []string, complete bool,
 			delete(rec, k)
 		}
 		kind, _ := rec["type"].(string)
-		if strings.HasPrefix(kind, "budget_") {
+		if strings.HasPrefix(kind, "budget_") || kind == "version" || kind == "compaction" {
 			continue // noted apart, some time after the decision
 		}
 		v, _ := rec["verdict"].(string)

@@ -16,22 +16,39 @@ import (
 // parsed and finish was called.
 func (a *app) filterFlags(fs *flag.FlagSet) (f *query.Filter, finish func() error) {
 	f = &query.Filter{}
-	fs.StringVar(&f.Principal, "principal", "", "principal `id`")
-	fs.StringVar(&f.Agent, "agent", "", "`name` of an agent: as principal, or as the payload names it")
-	fs.StringVar(&f.Field, "field", "", "governed `field` that was written")
-	fs.StringVar(&f.Action, "action", "", "`kind` of operation: learn, correct, forget, recall, attach, run, admin")
-	fs.StringVar(&f.Verdict, "verdict", "", "allow, amend, hold or deny")
-	fs.StringVar(&f.Type, "type", "", "`type` of event: decision, outcome, repair, prune, …")
-	fs.StringVar(&f.Decision, "decision", "", "decision `id`")
-	fs.StringVar(&f.Reason, "reason", "", "reason `code`")
-	since := fs.String("since", "", "appended at or after this `time` (RFC 3339, or an age such as 24h)")
+	for _, o := range []struct {
+		to          *string
+		name, about string
+	}{
+		{&f.Principal, "principal", "principal `id`"},
+		{&f.Agent, "agent", "`name` of an agent: as principal, or as the payload names it"},
+		{&f.User, "user", "`name` of the end user whom the payload names"},
+		{&f.Tenant, "tenant", "the principal's `tenant`"},
+		{&f.Session, "session", "`name` of a session, as the caller gave it or as the records have it"},
+		{&f.Backend, "backend", "the backend's `name`"},
+		{&f.Memory, "memory", "`id` of a memory that was named, written, shown or changed"},
+		{&f.Field, "field", "governed `field` that was written"},
+		{&f.Source, "source", "`tier` of the content's source: trusted, verified, untrusted, hostile, unstated"},
+		{&f.Action, "action", "`kind` of operation: learn, correct, forget, recall, attach, run, admin, other"},
+		{&f.Verdict, "verdict", "allow, amend, hold or deny"},
+		{&f.Would, "would", "the `verdict` that full enforcement would have given, where it differs"},
+		{&f.Type, "type", "`type` of event: decision, outcome, review, version, repair, prune, …"},
+		{&f.Decision, "decision", "decision `id`"},
+		{&f.Reason, "reason", "reason `code`"},
+		{&f.Stage, "stage", "how far an act of review came: attempted, done, refused, failed, unknown"},
+	} {
+		fs.StringVar(o.to, o.name, "", o.about)
+	}
+	since := fs.String("since", "", "appended at or after this `time` (RFC 3339, or an age such as 24h or 7d)")
 	until := fs.String("until", "", "appended before this `time`")
 	return f, func() (err error) {
 		if f.Since, err = a.moment("since", *since); err != nil {
 			return err
 		}
-		f.Until, err = a.moment("until", *until)
-		return err
+		if f.Until, err = a.moment("until", *until); err != nil {
+			return err
+		}
+		return f.Check()
 	}
 }
 
@@ -40,14 +57,25 @@ func (a *app) moment(name, s string) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
 	}
-	if age, err := time.ParseDuration(s); err == nil && age >= 0 {
+	if age, ok := ageOf(s); ok {
 		return a.now().Add(-age), nil
 	}
 	t, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil {
-		return t, fmt.Errorf("-%s: neither a time (2026-01-02T15:04:05Z) nor an age (24h)", name)
+		return t, fmt.Errorf("-%s: neither a time (2026-01-02T15:04:05Z) nor an age (24h, 7d)", name)
 	}
 	return t, nil
+}
+
+// ageOf reads an age: a duration, or whole days or weeks.
+func ageOf(s string) (time.Duration, bool) {
+	for unit, length := range map[string]time.Duration{"d": 24 * time.Hour, "w": 7 * 24 * time.Hour} {
+		if n, err := strconv.ParseUint(strings.TrimSuffix(s, unit), 10, 16); err == nil && strings.HasSuffix(s, unit) {
+			return time.Duration(n) * length, true
+		}
+	}
+	age, err := time.ParseDuration(s)
+	return age, err == nil && age >= 0
 }
 
 func (a *app) query(ctx context.Context, args []string) (int, error) {
@@ -117,6 +145,14 @@ func line(r *verify.Record) string {
 	}
 	for _, reason := range r.Reasons {
 		put("reason", string(reason.Code))
+	}
+	if a := r.Review; a != nil {
+		put("stage", a.Stage)
+		put("refused_by", a.Rule)
+		put("why", a.Reason)
+	}
+	for _, v := range r.Versions {
+		put("version", fmt.Sprintf("%s:%s:%d>%d", v.Memory, v.Op, v.Before, v.After))
 	}
 	if o := r.Outcome; o != nil {
 		if o.Status != 0 {

@@ -134,6 +134,10 @@ func (e *event) control(r *verify.Record) {
 	default:
 		do(0, "", 0, "")
 	}
+	if r.Review != nil {
+		e.act(r.Review)
+		return
+	}
 	if o := r.Outcome; o != nil {
 		e.IsAlert = false // the decision was the alert
 		if o.Status >= 400 || o.Cancelled {
@@ -142,11 +146,38 @@ func (e *event) control(r *verify.Record) {
 	}
 }
 
+// act is what somebody did about what waits: an attempt has no status of its
+// own yet.
+func (e *event) act(a *verify.Review) {
+	e.IsAlert = false
+	switch memproxy.ActStage(a.Stage) {
+	case memproxy.ActAttempted:
+		e.StatusID, e.Status = 99, "Attempted"
+	case memproxy.ActDone:
+		e.StatusID, e.Status = 1, "Success"
+	case memproxy.ActUnknown:
+		e.StatusID, e.Status, e.SeverityID = 0, "Unknown", 3
+	default:
+		e.StatusID, e.Status, e.SeverityID = 2, "Failure", 2
+	}
+	e.StatusCode, e.StatusDetail = a.Rule, a.Reason
+}
+
 // sentence tells a person what happened.
 func sentence(r *verify.Record, op *verify.Operation) string {
 	who := "somebody"
 	if r.Principal != nil && r.Principal.ID != "" {
 		who = r.Principal.ID
+	}
+	if a := r.Review; a != nil {
+		s := known(a.Action) + " by " + who + " on " + known(op.Backend) + ": " + known(a.Stage)
+		if a.Rule != "" {
+			s += " (" + a.Rule + ")"
+		}
+		return s
+	}
+	if len(r.Versions) > 0 && r.Verdict == "" {
+		return who + " made versions of memories on " + known(op.Backend)
 	}
 	what := map[string]string{"allow": "was allowed", "amend": "was allowed, with changes,", "hold": "is held for review:", "deny": "was denied"}[r.Verdict]
 	if r.Outcome != nil {

@@ -52,9 +52,9 @@ func Event(r *verify.Record, o Options) ([]byte, error) {
 		e.Policy = &policy{Name: "memproxy rules", Version: r.Policy}
 	}
 	switch memproxy.EventType(r.Type) {
-	case memproxy.EventDecision, memproxy.EventOutcome, memproxy.EventReview:
+	case memproxy.EventDecision, memproxy.EventOutcome, memproxy.EventReview, memproxy.EventVersion:
 		e.activity(r)
-	case memproxy.EventStart, memproxy.EventStop, memproxy.EventReload, "prune", memproxy.EventAnchor, memproxy.EventSweep, memproxy.EventSeal:
+	case memproxy.EventStart, memproxy.EventStop, memproxy.EventReload, "prune", memproxy.EventAnchor, memproxy.EventSweep, memproxy.EventSeal, memproxy.EventPurge, memproxy.EventCompaction:
 		e.lifecycle(r, maker)
 	default:
 		e.finding(r)
@@ -168,7 +168,7 @@ func rest(r *verify.Record) (jsontext.Value, error) {
 	if o := r.Outcome; o != nil {
 		u.Filtered, u.Cancelled = o.Filtered, o.Cancelled
 	}
-	var errs [4]error
+	var errs [6]error
 	if op := r.Operation; op != nil {
 		u.Items = op.Items
 		if op.Scope != (memproxy.Scope{}) {
@@ -183,6 +183,12 @@ func rest(r *verify.Record) (jsontext.Value, error) {
 	}
 	if r.Part != nil {
 		u.Part, errs[3] = json.Marshal(r.Part)
+	}
+	if r.Review != nil {
+		u.Review, errs[4] = json.Marshal(r.Review)
+	}
+	if len(r.Versions) > 0 {
+		u.Versions, errs[5] = json.Marshal(r.Versions)
 	}
 	for _, err := range errs {
 		if err != nil {

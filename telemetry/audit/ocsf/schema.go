@@ -169,4 +169,6 @@ type unmapped struct {
 	Cancelled     bool           `json:"cancelled,omitzero"`
 	Part          jsontext.Value `json:"part,omitzero"`
 	KeptFrom      *uint64        `json:"kept_from,omitzero"`
+	Review        jsontext.Value `json:"review,omitzero"`
+	Versions      jsontext.Value `json:"versions,omitzero"`
 }

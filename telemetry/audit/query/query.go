@@ -6,80 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"sort"
-	"strconv"
 	"time"
 
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
 )
-
-// Filter selects records. Zero fields do not select.
-type Filter struct {
-	Principal string    // principal id
-	Agent     string    // principal id, or the agent that the payload names
-	Field     string    // a governed field that is written
-	Action    string    // the operation's kind: learn, correct, …
-	Verdict   string    // allow, amend, hold, deny
-	Type      string    // the event's type: decision, outcome, …
-	Decision  string    // decision id
-	Reason    string    // a reason's code
-	Since     time.Time // appended at or after
-	Until     time.Time // appended before
-	// Last keeps only the last n of what is selected, and is at most MaxLast.
-	Last int
-}
-
-// MaxLast bounds what a query keeps in memory.
-const MaxLast = 10000
-
-// Match reports whether the filter selects a record.
-func (f *Filter) Match(r *verify.Record) bool {
-	if f.Type != "" && r.Type != f.Type || f.Verdict != "" && r.Verdict != f.Verdict || f.Decision != "" && r.Decision != f.Decision {
-		return false
-	}
-	id := ""
-	if r.Principal != nil {
-		id = r.Principal.ID
-	}
-	op := r.Operation
-	if op == nil {
-		op = &verify.Operation{}
-	}
-	switch {
-	case f.Principal != "" && id != f.Principal,
-		f.Agent != "" && id != f.Agent && op.Scope.Agent != f.Agent,
-		f.Action != "" && op.Kind != f.Action,
-		f.Field != "" && !slices.Contains(op.Fields, f.Field):
-		return false
-	}
-	if f.Reason != "" && !hasReason(r, f.Reason) {
-		return false
-	}
-	if f.Since.IsZero() && f.Until.IsZero() {
-		return true
-	}
-	at, err := r.At()
-	return err == nil && !at.Before(f.Since) && (f.Until.IsZero() || at.Before(f.Until))
-}
-
-func hasReason(r *verify.Record, code string) bool {
-	for i := range r.Reasons {
-		if string(r.Reasons[i].Code) == code {
-			return true
-		}
-	}
-	return false
-}
-
-// hints are pieces of text that every selected record has. They spare most
-// records the decoding.
-func (f *Filter) hints() (out [][]byte) {
-	for _, s := range []string{f.Principal, f.Agent, f.Field, f.Action, f.Verdict, f.Type, f.Decision, f.Reason} {
-		if q := strconv.Quote(s); s != "" && q == `"`+s+`"` { // nothing in it is escaped
-			out = append(out, []byte(q))
-		}
-	}
-	return out
-}
 
 // reader walks the records of a log.
 type reader struct {

@@ -35,6 +35,8 @@ type Record struct {
 	Would         string            `json:"would,omitzero"`
 	Reasons       []memproxy.Reason `json:"reasons,omitzero"`
 	Policy        string            `json:"policy,omitzero"`
+	Review        *Review           `json:"review,omitzero"`
+	Versions      []Version         `json:"versions,omitzero"`
 	Facts         *Facts            `json:"facts,omitzero"`
 	Findings      []Finding         `json:"findings,omitzero"`
 	Confidence    *Confidence       `json:"confidence,omitzero"`
@@ -75,6 +77,28 @@ type Outcome struct {
 	Filtered  int      `json:"filtered,omitzero"`
 	Memories  []string `json:"memories,omitzero"`
 	Status    int      `json:"status,omitzero"`
+}
+
+// Review is what somebody did, or tried to do, about what waits or about a
+// memory.
+type Review struct {
+	Action string `json:"action,omitzero"`
+	Have   int    `json:"have,omitzero"`
+	Need   int    `json:"need,omitzero"`
+	Reason string `json:"reason,omitzero"`
+	Rule   string `json:"rule,omitzero"`
+	Stage  string `json:"stage,omitzero"`
+}
+
+// Version is one step in the history of a memory.
+type Version struct {
+	After        int64  `json:"after,omitzero"`
+	Before       int64  `json:"before,omitzero"`
+	BeforeSHA256 string `json:"before_sha256,omitzero"`
+	Field        string `json:"field,omitzero"`
+	Memory       string `json:"memory,omitzero"`
+	Op           string `json:"op,omitzero"`
+	SHA256       string `json:"sha256,omitzero"`
 }
 
 // Confidence is what was claimed and given, per mille.

@@ -1,0 +1,56 @@
+package gate_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+)
+
+// oneOf is a ledger that knows one row by its decision, and no history.
+type oneOf struct {
+	*fullLedger
+	row memproxy.Ownership
+}
+
+func (l *oneOf) Decision(context.Context, string, string) (memproxy.Ownership, bool, error) {
+	return l.row, true, nil
+}
+
+func (l *oneOf) Sealed(context.Context, string) (bool, error) { return false, nil }
+
+func (l *oneOf) History(context.Context, memproxy.MemoryKey, int64, int) ([]memproxy.Version, error) {
+	return nil, nil
+}
+
+func (l *oneOf) Glimpse(context.Context, ...memproxy.Glimpse) ([]memproxy.MemoryKey, error) {
+	return nil, nil
+}
+
+// An agent that was made together with its blocks keeps the stamp of that
+// decision, whatever of it is changed afterwards: it is not called forged. One
+// that carries the stamp of what somebody else, or an earlier write, made is.
+//
+// Proves EDGE-15, EDGE-4.
+func TestStampsOfWhatWasMadeTogether(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	block := memproxy.Ownership{Backend: "mem", Kind: memproxy.TargetMemory, ID: "block-1", Decision: "made", Actor: "agent:dev", Written: at}
+	for name, c := range map[string]struct {
+		row  memproxy.Ownership
+		want memproxy.ReasonCode
+	}{
+		"made together, renamed since": {memproxy.Ownership{ID: "agent-1", Decision: "renamed", Actor: "agent:dev", Written: at}, ""},
+		"made at another time":         {memproxy.Ownership{ID: "agent-1", Decision: "renamed", Actor: "agent:dev", Written: at.Add(time.Second)}, memproxy.IntegrityForged},
+		"made by somebody else":        {memproxy.Ownership{ID: "agent-1", Decision: "renamed", Actor: "agent:qa", Written: at}, memproxy.IntegrityForged},
+		"of which nobody knows when":   {memproxy.Ownership{ID: "agent-1", Decision: "renamed", Actor: "agent:dev"}, memproxy.IntegrityForged},
+	} {
+		e := gate.Examiner{Ledger: &oneOf{&fullLedger{}, block}, Signer: fakeSigner{}, Backend: "mem", Tenant: "acme"}
+		c.row.Scope.Tenant = "acme"
+		m := memproxy.Memory{ID: "agent-1", Kind: memproxy.TargetMemory, Stamp: &memproxy.Stamp{ID: "made", Signature: "signed for acme"}}
+		if got, _ := e.Examine(context.Background(), &c.row, &m); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package review
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+// recordTimeout bounds the record of what became of something, which is made
+// also when the one who asked is gone.
+const recordTimeout = 10 * time.Second
+
+// event is a record of something that the reviewer does.
+func (c *call) event(stage memproxy.ActStage, tenant, backend, decision string, targets ...string) memproxy.Event {
+	return memproxy.Event{
+		Type: memproxy.EventReview, Time: c.api.opt.Clock(), Decision: decision, Route: "review." + c.act,
+		Principal: memproxy.Principal{ID: c.who.ID, Kind: memproxy.KindHuman, Tenant: tenant, Trust: memproxy.TrustHuman, Method: c.who.method()},
+		Kind:      memproxy.Admin, Backend: backend, Method: c.req.Method, Targets: targets,
+		Claimed: -1, Confidence: -1, Act: &memproxy.Act{Action: c.act, Stage: stage, Reason: c.reason},
+	}
+}
+
+// record puts what is about to be done into the audit log, before it takes
+// effect; decided tells what became of it.
+func (c *call) record(tenant, backend, decision string, targets ...string) error {
+	ev := c.event(memproxy.ActAttempted, tenant, backend, decision, targets...)
+	if _, err := c.api.opt.Recorder.Record(c.ctx(), ev); err != nil {
+		return errors.Join(errAudit, err)
+	}
+	c.attempt = &ev
+	return nil
+}
+
+// decided records what became of an attempt. What is refused before there is
+// anything to attempt, for the reviewer's role or for what the request says, is
+// recorded as well: somebody tried.
+func (c *call) decided(answer any, err error) {
+	var asks confirmation
+	if c.act == "" || errors.As(err, &asks) || c.attempt == nil && (err == nil || errors.Is(err, errAudit)) {
+		return // nothing was tried, or no record can be made
+	}
+	rule, stage := ruleOf(err)
+	if c.attempt == nil && c.req.Method == http.MethodGet && rule != "role" {
+		return // it looked for something, and did not find it
+	}
+	var ev memproxy.Event
+	if c.attempt != nil {
+		ev = *c.attempt
+	} else {
+		ev = c.event(stage, "", c.req.PathValue("backend"), "")
+		if id := c.req.PathValue("id"); id != "" {
+			ev.Targets = []string{id}
+		}
+	}
+	ev.Time = c.api.opt.Clock()
+	ev.Act = &memproxy.Act{Action: c.act, Stage: stage, Rule: rule, Reason: c.reason}
+	if stage == memproxy.ActRefused {
+		ev.Verdict, ev.Would = memproxy.Deny, memproxy.Deny
+	}
+	if err == nil {
+		tell(&ev, answer)
+	}
+	note(c.ctx(), c.api.opt.Recorder, c.api.opt.Log, ev)
+}
+
+// note records what became of something that is done or refused already.
+func note(ctx context.Context, to Recorder, log *slog.Logger, ev memproxy.Event) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer cancel()
+	if _, err := to.Record(ctx, ev); err != nil {
+		log.ErrorContext(ctx, "what became of a review could not be recorded", "action", ev.Act.Action, "stage", string(ev.Act.Stage), "decision", ev.Decision, "error", err)
+	}
+}
+
+// tell puts what an answer says of the act into its record.
+func tell(ev *memproxy.Event, answer any) {
+	switch got := answer.(type) {
+	case Settled:
+		ev.Act.Have, ev.Act.Need = got.Have, got.Need
+	case memproxy.Tallied:
+		ev.Act.Have, ev.Act.Need = got.Have, got.Need
+	case BatchAnswer:
+		for i := range got.Holds {
+			ev.Targets = append(ev.Targets[:len(ev.Targets):len(ev.Targets)], got.Holds[i].ID)
+		}
+	case RollbackAnswer:
+		rolledBack(ev, got)
+	}
+}
+
+// rolledBack tells what a rollback did.
+func rolledBack(ev *memproxy.Event, got RollbackAnswer) {
+	ev.Status = got.Result.Status
+	switch made := got.Version; {
+	case made != nil:
+		ev.Versions = []memproxy.VersionChange{{
+			Memory: made.ID, Op: made.Op, Field: made.Field, Before: made.Number - 1, After: made.Number, BeforeSHA256: made.Before, SHA256: made.SHA256,
+		}}
+	case ev.Status >= 500:
+		ev.Act.Stage, ev.Act.Rule = memproxy.ActUnknown, "upstream"
+	default:
+		ev.Act.Stage, ev.Act.Rule = memproxy.ActFailed, "upstream"
+	}
+}
+
+// ruleOf is why something was refused or failed, in the words of the answers.
+func ruleOf(err error) (rule string, stage memproxy.ActStage) {
+	if err == nil {
+		return "", memproxy.ActDone
+	}
+	var p problem
+	switch {
+	case errors.Is(err, errSent):
+		return "upstream", memproxy.ActUnknown
+	case errors.As(err, &p):
+		if p == errMoved {
+			return "stale", memproxy.ActRefused
+		}
+		if p.status >= http.StatusInternalServerError {
+			return p.code, memproxy.ActFailed
+		}
+		return p.code, memproxy.ActRefused
+	}
+	if p = known(err); p.status == http.StatusServiceUnavailable {
+		return p.code, memproxy.ActFailed
+	}
+	return p.code, memproxy.ActRefused
+}
+
+// sender is who an approved write is sent for: whoever approved it.
+func sender(h *memproxy.HeldWrite) memproxy.Principal {
+	if h.ByRules() {
+		return memproxy.Principal{ID: h.Reviewer, Kind: memproxy.KindService, Tenant: h.Tenant}
+	}
+	return memproxy.Principal{ID: h.Reviewer, Kind: memproxy.KindHuman, Tenant: h.Tenant, Trust: memproxy.TrustHuman}
+}
+
+func (r *Runner) event(h *memproxy.HeldWrite, act memproxy.Act) memproxy.Event {
+	act.Action, act.Reason = "hold.replay", h.Note
+	return memproxy.Event{
+		Type: memproxy.EventReview, Time: r.opt.Clock(), Decision: h.ID, Route: "review.hold.replay", Principal: sender(h),
+		Kind: memproxy.Admin, Backend: h.Backend, Targets: []string{h.ID}, Claimed: -1, Confidence: -1, Act: &act,
+	}
+}
+
+// attempt records that an approved write is about to be sent.
+func (r *Runner) attempt(ctx context.Context, h *memproxy.HeldWrite) error {
+	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
+	defer cancel()
+	if _, err := r.opt.Recorder.Record(ctx, r.event(h, memproxy.Act{Stage: memproxy.ActAttempted})); err != nil {
+		return errors.Join(errAudit, err)
+	}
+	return nil
+}
+
+// told records what became of it.
+func (r *Runner) told(ctx context.Context, h *memproxy.HeldWrite, act memproxy.Act, result memproxy.HoldResult) {
+	ev := r.event(h, act)
+	ev.Status, ev.Memories = result.Status, result.Memories
+	note(ctx, r.opt.Recorder, r.opt.Log, ev)
+}
+
+// ended records what became of a rollback that another process had begun, or
+// this one before.
+func (r *Roller) ended(ctx context.Context, b *memproxy.Rollback, stage memproxy.ActStage, rule string, made *memproxy.Version) {
+	ev := memproxy.Event{
+		Type: memproxy.EventReview, Time: r.opt.Clock(), Decision: b.Decision, Route: "review.memory.rollback",
+		Principal: memproxy.Principal{ID: b.Reviewer, Kind: memproxy.KindHuman, Tenant: b.Tenant, Trust: memproxy.TrustHuman},
+		Kind:      memproxy.Admin, Backend: b.Backend, Targets: []string{b.ID}, Claimed: -1, Confidence: -1,
+		Act: &memproxy.Act{Action: "memory.rollback", Stage: stage, Rule: rule, Reason: b.Reason},
+	}
+	if made != nil {
+		rolledBack(&ev, RollbackAnswer{Version: made})
+	}
+	note(ctx, r.opt.Recorder, r.opt.Log, ev)
+}

@@ -1,0 +1,109 @@
+package review_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/review"
+)
+
+// Whatever a reviewer does is recorded as he tries, and once more as it was
+// decided or refused, with the rule that refused it and the reason that he
+// gave. Nothing that was refused is recorded as done.
+//
+// Proves EDGE-15, SYN-6.
+func TestRecordsSayWhatHappened(t *testing.T) {
+	const why = `{"reason":"looked at it twice"}`
+	sent := "hold.replay:attempted hold.replay:done "
+	for name, c := range map[string]struct {
+		token, path, body string
+		before            func(*rig)
+		want              string
+	}{
+		"approved":            {bobToken, "/v1/holds/h/approve", why, nil, "hold.approve:attempted " + sent + "hold.approve:done"},
+		"own review":          {agentToken, "/v1/holds/h/approve", why, nil, "hold.approve:attempted hold.approve:refused:own_review"},
+		"own rejection":       {agentToken, "/v1/holds/h/reject", why, nil, "hold.reject:attempted hold.reject:refused:own_review"},
+		"another role":        {viewToken, "/v1/holds/h/approve", why, nil, "hold.approve:refused:role"},
+		"rejected":            {bobToken, "/v1/holds/h/reject", why, nil, "hold.reject:attempted hold.reject:done"},
+		"another's tenant":    {otherToken, "/v1/holds/h/approve", why, nil, "hold.approve:refused:unknown"},
+		"no reason":           {bobToken, "/v1/holds/h/approve", `{"reason":""}`, nil, "hold.approve:refused:bad_request"},
+		"over already":        {bobToken, "/v1/holds/h/approve", why, func(r *rig) { r.do(annToken, "POST", "/v1/holds/h/reject", why) }, "hold.approve:attempted hold.approve:refused:state"},
+		"nothing left":        {bobToken, "/v1/holds/h/approve", why, func(r *rig) { r.do(annToken, "POST", "/v1/holds/h/shred", why) }, "hold.approve:attempted hold.approve:refused:state"},
+		"not taken":           {bobToken, "/v1/holds/h/approve", why, func(r *rig) { r.up.status = 400 }, "hold.approve:attempted hold.replay:attempted hold.replay:failed:upstream hold.approve:done"},
+		"not sent":            {bobToken, "/v1/holds/h/approve", why, func(r *rig) { r.up.err = review.ErrNotSent }, "hold.approve:attempted hold.replay:attempted hold.replay:failed:not_sent hold.approve:done"},
+		"nobody knows":        {bobToken, "/v1/holds/h/approve", why, func(r *rig) { r.up.status = 502 }, "hold.approve:attempted hold.replay:attempted hold.replay:unknown:upstream hold.approve:done"},
+		"a batch of another":  {bobToken, "/v1/holds/batch", `{"action":"reject","tenant":"acme","similarity":"s","before":"2030-01-01T00:00:00Z","expect":3,"reason":"all"}`, nil, "batch.reject:attempted batch.reject:refused:state"},
+		"promoted":            {bobToken, "/v1/memories/mem0/m/promote", why, nil, "memory.promote:attempted memory.promote:done"},
+		"promoted by whose":   {agentToken, "/v1/memories/mem0/m/promote", why, nil, "memory.promote:attempted memory.promote:refused:own_review"},
+		"promoted twice":      {bobToken, "/v1/memories/mem0/m/promote", why, func(r *rig) { r.do(annToken, "POST", "/v1/memories/mem0/m/promote", why) }, "memory.promote:attempted memory.promote:refused:state"},
+		"unlocked":            {bobToken, "/v1/sessions/" + "s/unlock", `{"tenant":"acme","reason":"fine"}`, nil, "session.unlock:refused:unknown"},
+		"rolled back":         {bobToken, "/v1/memories/mem0/m/rollback", `{"version":1,"reason":"worse now"}`, nil, "memory.rollback:attempted memory.rollback:done"},
+		"lost its race":       {bobToken, "/v1/memories/mem0/m/rollback", `{"version":1,"newest":"` + strings.Repeat("ab", 32) + `","reason":"worse now"}`, nil, "memory.rollback:attempted memory.rollback:refused:stale"},
+		"deleted since":       {bobToken, "/v1/memories/mem0/m/rollback", `{"version":1,"reason":"worse now"}`, func(r *rig) { r.up.now = memproxy.Memory{Missing: true} }, "memory.rollback:attempted memory.rollback:refused:deleted"},
+		"not to be asked":     {bobToken, "/v1/memories/mem0/m/rollback", `{"version":1,"reason":"worse now"}`, func(r *rig) { r.up.nowErr = http.ErrServerClosed }, "memory.rollback:attempted memory.rollback:failed:upstream"},
+		"sent, and no answer": {bobToken, "/v1/memories/mem0/m/rollback", `{"version":1,"reason":"worse now"}`, func(r *rig) { r.up.err = http.ErrServerClosed }, "memory.rollback:attempted memory.rollback:unknown:upstream"},
+		"not a version":       {bobToken, "/v1/memories/mem0/m/rollback", `{"version":77,"reason":"worse now"}`, nil, "memory.rollback:refused:unknown"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.hold("h", "text")
+			remembered(r)
+			must(t, "Put", r.ledger.Put(t.Context(), memproxy.Ownership{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m", Scope: memproxy.Scope{Tenant: "acme"}, Actor: "agent:dev"}))
+			if c.before != nil {
+				c.before(r)
+			}
+			from := len(r.audit.events)
+			status, body := r.do(c.token, "POST", c.path, c.body)
+			acts := r.audit.acts()[from:]
+			if got := strings.Join(acts, " "); got != c.want {
+				t.Errorf("recorded %s, want %s (%d %s)", got, c.want, status, body)
+			}
+			for _, e := range r.audit.events[from:] {
+				if e.Act.Stage == memproxy.ActRefused != (e.Verdict == memproxy.Deny) {
+					t.Errorf("%+v with the verdict %s", e.Act, e.Verdict)
+				}
+				given := !strings.Contains(c.body, `"reason":""`) && e.Act.Rule != "role" // which is looked at before the body
+				if given && e.Act.Reason == "" || e.Principal.ID == "" {
+					t.Errorf("%+v lacks the reason, or who", e.Act)
+				}
+			}
+		})
+	}
+}
+
+// A rollback's record tells the versions before and after, also where another
+// process brings it to its end; one that is given up is recorded as that.
+//
+// Proves EDGE-15, SYN-6.
+func TestRecordsOfRollbacks(t *testing.T) {
+	r := newRig(t)
+	vs := remembered(r)
+	_, err := r.client(bobToken).Rollback(t.Context(), memory, review.RollbackRequest{Version: 1, Reason: "worse now"})
+	must(t, "Rollback", err)
+	want := memproxy.VersionChange{Memory: "m", Op: memproxy.OpRollback, Field: vs[0].Field, Before: 3, After: 4, BeforeSHA256: vs[2].SHA256, SHA256: vs[0].SHA256}
+	if last := r.audit.events[len(r.audit.events)-1]; !slices.Equal(last.Versions, []memproxy.VersionChange{want}) || last.Status != 200 || last.Act.Reason != "worse now" {
+		t.Errorf("recorded %+v, %+v", last, last.Versions)
+	}
+
+	begin := func(decision string) {
+		must(t, "BeginRollback", r.ledger.BeginRollback(t.Context(), memproxy.Rollback{
+			MemoryKey: memory, Tenant: "acme", Decision: decision, Reviewer: "human:bob", Reason: "a crash", Number: 2, Before: vs[0].SHA256,
+		}, leaseOver))
+		r.clock.Pass(2 * leaseOver)
+	}
+	begin("crashed")
+	must(t, "Recover", r.roller.Recover(t.Context()))
+	if last := r.audit.events[len(r.audit.events)-1]; last.Decision != "crashed" || last.Act.Stage != memproxy.ActDone || len(last.Versions) != 1 || last.Versions[0].After != 5 || last.Act.Reason != "a crash" {
+		t.Errorf("recorded %+v %+v", last.Act, last.Versions)
+	}
+	begin("overtaken")
+	r.up.now.Text = "something else"
+	must(t, "Recover", r.roller.Recover(t.Context()))
+	if last := r.audit.events[len(r.audit.events)-1]; last.Decision != "overtaken" || fmt.Sprint(*last.Act) != fmt.Sprint(memproxy.Act{Action: "memory.rollback", Stage: memproxy.ActFailed, Rule: "stale", Reason: "a crash"}) {
+		t.Errorf("recorded %+v", last.Act)
+	}
+}

@@ -1,0 +1,83 @@
+package auditcmd_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/telemetry/audit"
+)
+
+// Every dimension of a record can be asked for, alone; names as they were
+// spelled, whatever stands in the record for them. A value that no record can
+// have is an error and not an empty answer.
+//
+// Proves SYN-6, MFW-9.
+func TestQueryByEveryDimension(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "audit")
+	at := time.Now().Add(-10 * 24 * time.Hour)
+	l, err := audit.Open(audit.Options{
+		Dir: dir, Key: ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, 32)), Origin: "cmd.example/log", Retention: -1,
+		Sync: func(*os.File) error { return nil }, Clock: func() time.Time { return at },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ev := range []memproxy.Event{
+		{Type: memproxy.EventDecision, Decision: "other", Principal: memproxy.Principal{ID: "agent:x", Tenant: "nobody"}, Kind: memproxy.Recall, Backend: "letta"},
+		{
+			Type: memproxy.EventDecision, Decision: "wanted", Session: "tuesday's session", Kind: memproxy.Learn, Backend: "mem0",
+			Principal: memproxy.Principal{ID: "agent:dev", Tenant: "acme"}, Scope: memproxy.Scope{User: "Ann Smith", Agent: "dev"},
+			Fields: []string{"gotchas"}, Verdict: memproxy.Allow, Would: memproxy.Deny, Reasons: []memproxy.Reason{{Code: memproxy.PolicyError}},
+			Facts: &memproxy.Facts{Source: memproxy.SourceHostile}, Targets: []string{"m-target"},
+		},
+		{Type: memproxy.EventReview, Decision: "other", Principal: memproxy.Principal{ID: "eve"}, Verdict: memproxy.Deny, Would: memproxy.Deny, Memories: []string{"m-shown"}, Act: &memproxy.Act{Action: "hold.approve", Stage: memproxy.ActRefused}},
+		{Type: memproxy.EventVersion, Decision: "other", Claimed: -1, Confidence: -1, Versions: []memproxy.VersionChange{{Memory: "m-changed", Field: "decisions", Op: memproxy.OpUpdate, Before: 1, After: 2}}},
+	} {
+		if err := l.Note(ev); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Flush(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	at = time.Now()
+	if err := l.Note(memproxy.Event{Type: memproxy.EventStart}); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ flag, value, want string }{
+		{"principal", "agent:dev", "wanted"}, {"agent", "dev", "wanted"}, {"user", "Ann Smith", "wanted"}, {"tenant", "acme", "wanted"},
+		{"session", "tuesday's session", "wanted"}, {"session", memproxy.InertSession("tuesday's session"), "wanted"}, {"backend", "mem0", "wanted"},
+		{"memory", "m-target", "wanted"}, {"memory", "m-shown", "refused"}, {"memory", "m-changed", `"before":1`}, {"field", "gotchas", "wanted"}, {"field", "decisions", "m-changed"},
+		{"source", "hostile", "wanted"}, {"action", "learn", "wanted"}, {"would", "deny", "wanted"}, {"type", "version", "m-changed"},
+		{"reason", "policy.error", "wanted"}, {"stage", "refused", "eve"}, {"verdict", "deny", "eve"}, {"decision", "wanted", "Ann"}, {"since", "7d", `"start"`}, {"since", "1w", `"start"`},
+	} {
+		want := strings.Replace(c.want, "Ann", "wanted", 1)
+		code, out, errs := run(t, "query", "-dir", dir, "-"+c.flag, c.value, "-json")
+		if code != 0 || strings.Count(out, "\n") != 1 || !strings.Contains(out, want) {
+			t.Errorf("-%s %s: exit %d: %s%s", c.flag, c.value, code, out, errs)
+		}
+		if strings.Contains(out, "Smith") || strings.Contains(out, "tuesday") {
+			t.Errorf("the record holds what the caller wrote: %s", out)
+		}
+	}
+	if code, out, _ := run(t, "query", "-dir", dir, "-since", "11d"); code != 0 || strings.Count(out, "\n") != 5 {
+		t.Errorf("eleven days: exit %d: %s", code, out)
+	}
+	for _, c := range [][2]string{
+		{"action", "write"}, {"verdict", "maybe"}, {"would", "block"}, {"type", "decisions"}, {"reason", "policy"}, {"source", "email"}, {"stage", "over"}, {"since", "7days"}, {"until", "-7d"},
+	} {
+		if code, out, errs := run(t, "query", "-dir", dir, "-"+c[0], c[1]); code != 2 || out != "" || !strings.Contains(errs, c[0]) {
+			t.Errorf("-%s %s: exit %d: %s%s", c[0], c[1], code, out, errs)
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package audit
+
+import "github.com/memproxy/memproxy"
+
+// ruled reports whether an event has a verdict: an act has one once it is over,
+// and what became of memories' histories has none.
+func ruled(ev *memproxy.Event) bool {
+	switch ev.Type {
+	case memproxy.EventVersion, memproxy.EventCompaction, memproxy.EventPurge:
+		return false
+	}
+	return ev.Act == nil || ev.Act.Stage == memproxy.ActDone || ev.Act.Stage == memproxy.ActRefused
+}
+
+func (w *writer) act(a *memproxy.Act) {
+	if a == nil {
+		return
+	}
+	w.open("review")
+	w.str("action", a.Action)
+	w.count("have", int64(a.Have))
+	w.count("need", int64(a.Need))
+	w.str("reason", a.Reason)
+	w.str("rule", a.Rule)
+	w.str("stage", string(a.Stage))
+	w.close()
+}
+
+func (w *writer) versions(vs []memproxy.VersionChange) {
+	if len(vs) == 0 {
+		return
+	}
+	w.key("versions")
+	w.b = append(w.b, '[')
+	for i := range vs {
+		if i > 0 {
+			w.b = append(w.b, ',')
+		}
+		w.b = append(w.b, '{')
+		w.bare = true
+		w.count("after", vs[i].After)
+		w.count("before", vs[i].Before)
+		w.str("before_sha256", vs[i].BeforeSHA256)
+		w.str("field", vs[i].Field)
+		w.str("memory", vs[i].Memory)
+		w.str("op", string(vs[i].Op))
+		w.str("sha256", vs[i].SHA256)
+		w.close()
+	}
+	w.b = append(w.b, ']')
+}

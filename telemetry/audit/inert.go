@@ -1,0 +1,126 @@
+package audit
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+)
+
+// inert is an event as it is recorded. A record holds no text that a caller
+// chose: names are plain identifiers or hashes, and of the names of JSON members
+// those are written that the two APIs have.
+func inert(in *memproxy.Event) *memproxy.Event {
+	ev := *in
+	ev.Session = memproxy.InertSession(ev.Session)
+	ev.Method = inertMethod(ev.Method)
+	if ev.Principal.Kind == memproxy.KindAnonymous { // else whoever issued the credential names him
+		ev.Principal.ID = memproxy.Inert(ev.Principal.ID)
+	}
+	s := &ev.Scope
+	s.User, s.Agent, s.App, s.Run = memproxy.Inert(s.User), memproxy.Inert(s.Agent), memproxy.Inert(s.App), memproxy.Inert(s.Run)
+	ev.Targets = each(ev.Targets, memproxy.InertID)
+	ev.Memories = each(ev.Memories, memproxy.InertID)
+	ev.Fields = each(ev.Fields, memproxy.Inert)
+	ev.Reasons = each(ev.Reasons, func(r memproxy.Reason) memproxy.Reason {
+		r.Pointer = inertPointer(r.Pointer)
+		if strings.HasPrefix(string(r.Code), "integrity.") { // the memory
+			r.Rule = memproxy.InertID(r.Rule)
+		}
+		return r
+	})
+	ev.Versions = each(ev.Versions, func(v memproxy.VersionChange) memproxy.VersionChange {
+		v.Memory, v.Field = memproxy.InertID(v.Memory), memproxy.Inert(v.Field)
+		return v
+	})
+	ev.Budget = each(ev.Budget, func(l memproxy.LineState) memproxy.LineState {
+		l.Key = inertAccount(l.Key)
+		return l
+	})
+	if f := ev.Facts; f != nil {
+		own := *f
+		own.Writes = each(own.Writes, func(w memproxy.Written) memproxy.Written {
+			w.Field = memproxy.Inert(w.Field)
+			return w
+		})
+		ev.Facts = &own
+	}
+	return &ev
+}
+
+// inertMethod is a method as it is recorded. Any word is one in HTTP.
+func inertMethod(name string) string {
+	switch name {
+	case "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE":
+		return name
+	}
+	return memproxy.InertSession(name)
+}
+
+// each is a list as it is recorded; the list itself where that is the same.
+func each[T comparable](list []T, as func(T) T) []T {
+	var own []T
+	for i, v := range list {
+		if w := as(v); w != v {
+			if own == nil {
+				own = slices.Clone(list)
+			}
+			own[i] = w
+		}
+	}
+	if own != nil {
+		return own
+	}
+	return list
+}
+
+// inertPointer is a place in a payload as records have it: "/metadata/tag" is
+// "/metadata/sha256:…".
+func inertPointer(ptr string) string {
+	if ptr == "" {
+		return ""
+	}
+	kind, rest := "", ptr
+	if ptr[0] != '/' {
+		at := strings.IndexByte(ptr, ':')
+		switch {
+		case member(ptr):
+			return ptr
+		case at < 0 || !pointerKind(ptr[:at]):
+			return memproxy.InertSession(ptr)
+		}
+		kind, rest = ptr[:at+1], ptr[at+1:]
+	}
+	if kind == "target:" {
+		return kind + memproxy.InertID(rest)
+	}
+	parts := strings.Split(rest, "/")
+	for i, part := range parts {
+		if !isIndex(part) && !member(part) {
+			parts[i] = memproxy.InertSession(part)
+		}
+	}
+	return kind + strings.Join(parts, "/")
+}
+
+func pointerKind(kind string) bool {
+	return slices.Contains([]string{"path", "query", "part", "header", "target"}, kind)
+}
+
+func isIndex(s string) bool {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return len(s) < 10
+}
+
+// inertAccount is the key of a budget, which has names of fields in it.
+func inertAccount(key string) string {
+	parts := strings.Split(key, "/")
+	for i := range parts {
+		parts[i] = memproxy.Inert(parts[i])
+	}
+	return strings.Join(parts, "/")
+}

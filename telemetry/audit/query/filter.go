@@ -1,0 +1,132 @@
+package query
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/telemetry/audit/verify"
+)
+
+// Filter selects records. Zero fields do not select. Names are asked for as
+// they were spelled, or as the record has them.
+type Filter struct {
+	Principal string    // principal id
+	Agent     string    // principal id, or the agent that the payload names
+	User      string    // the end user that the payload names
+	Tenant    string    // the principal's
+	Session   string    // the session's name
+	Backend   string    // the backend's name
+	Memory    string    // id of a memory that is named, written, shown or changed
+	Field     string    // a governed field that is written
+	Source    string    // the tier of the content's source
+	Action    string    // the operation's kind: learn, correct, …
+	Verdict   string    // allow, amend, hold, deny
+	Would     string    // what full enforcement would have ruled, where it differs
+	Type      string    // the event's type: decision, outcome, …
+	Decision  string    // decision id
+	Reason    string    // a reason's code
+	Stage     string    // how far an act of review came
+	Since     time.Time // appended at or after
+	Until     time.Time // appended before
+	// Last keeps only the last n of what is selected, and is at most MaxLast.
+	Last int
+}
+
+// MaxLast bounds what a query keeps in memory.
+const MaxLast = 10000
+
+// closed are the fields whose values come from a list, with the list.
+func (f *Filter) closed() []choice {
+	return []choice{
+		{"action", f.Action, memproxy.Kinds[:]},
+		{"verdict", f.Verdict, []string{"allow", "amend", "hold", "deny"}},
+		{"would", f.Would, []string{"allow", "amend", "hold", "deny"}},
+		{"type", f.Type, memproxy.EventTypes()},
+		{"reason", f.Reason, memproxy.ReasonCodes()},
+		{"source", f.Source, []memproxy.Source{memproxy.SourceTrusted, memproxy.SourceVerified, memproxy.SourceUntrusted, memproxy.SourceHostile, memproxy.SourceUnstated}},
+		{"stage", f.Stage, []memproxy.ActStage{memproxy.ActAttempted, memproxy.ActDone, memproxy.ActRefused, memproxy.ActFailed, memproxy.ActUnknown}},
+	}
+}
+
+type choice struct {
+	name, value string
+	list        any
+}
+
+// Check refuses values that no record can have: a query that is misspelled must
+// not look like one that found nothing.
+func (f *Filter) Check() error {
+	for _, c := range f.closed() {
+		words := strings.Fields(strings.Trim(fmt.Sprint(c.list), "[]"))
+		if c.value != "" && !slices.Contains(words, c.value) {
+			return fmt.Errorf("%s %q is none of %s", c.name, c.value, strings.Join(words, ", "))
+		}
+	}
+	return nil
+}
+
+// Match reports whether the filter selects a record.
+func (f *Filter) Match(r *verify.Record) bool {
+	p, op := r.Principal, r.Operation
+	if p == nil {
+		p = &verify.Principal{}
+	}
+	if op == nil {
+		op = &verify.Operation{}
+	}
+	is := func(asked, got string) bool { return asked == "" || asked == got || memproxy.Inert(asked) == got }
+	switch {
+	case !is(f.Type, r.Type), !is(f.Verdict, r.Verdict), !is(f.Would, r.Would), !is(f.Decision, r.Decision),
+		!is(f.Principal, p.ID), !is(f.Tenant, p.Tenant) && !is(f.Tenant, op.Scope.Tenant), !is(f.Agent, p.ID) && !is(f.Agent, op.Scope.Agent),
+		!is(f.Action, op.Kind), !is(f.Backend, op.Backend), !is(f.User, op.Scope.User),
+		f.Session != "" && memproxy.InertSession(f.Session) != r.Session,
+		f.Field != "" && !f.field(r, op), f.Memory != "" && !f.memory(r, op),
+		f.Source != "" && (r.Facts == nil || r.Facts.Source != f.Source),
+		f.Stage != "" && (r.Review == nil || r.Review.Stage != f.Stage),
+		f.Reason != "" && !hasReason(r, f.Reason):
+		return false
+	}
+	if f.Since.IsZero() && f.Until.IsZero() {
+		return true
+	}
+	at, err := r.At()
+	return err == nil && !at.Before(f.Since) && (f.Until.IsZero() || at.Before(f.Until))
+}
+
+func (f *Filter) field(r *verify.Record, op *verify.Operation) bool {
+	name := memproxy.Inert(f.Field)
+	return slices.Contains(op.Fields, name) || slices.ContainsFunc(r.Versions, func(v verify.Version) bool { return v.Field == name })
+}
+
+func (f *Filter) memory(r *verify.Record, op *verify.Operation) bool {
+	id := memproxy.InertID(f.Memory)
+	return slices.Contains(op.Targets, id) || r.Outcome != nil && slices.Contains(r.Outcome.Memories, id) ||
+		slices.ContainsFunc(r.Versions, func(v verify.Version) bool { return v.Memory == id })
+}
+
+func hasReason(r *verify.Record, code string) bool {
+	for i := range r.Reasons {
+		if string(r.Reasons[i].Code) == code {
+			return true
+		}
+	}
+	return false
+}
+
+// hints are pieces of text that every selected record has. They spare most
+// records the decoding.
+func (f *Filter) hints() (out [][]byte) {
+	for _, s := range []string{
+		memproxy.InertSession(f.Session), memproxy.Inert(f.User), memproxy.InertID(f.Memory), memproxy.Inert(f.Field),
+		f.Backend, f.Source, f.Action, f.Verdict, f.Would, f.Type, f.Decision, f.Reason, f.Stage,
+	} {
+		if q := strconv.Quote(s); s != "" && q == `"`+s+`"` { // nothing in it is escaped
+			out = append(out, []byte(q))
+		}
+	}
+	return out
+}
