@@ -186,7 +186,19 @@ const (
 	NoticeRuled  NoticeKind = "hold.reevaluated"
 	NoticeLocked NoticeKind = "session.locked"
 	NoticeEnded  NoticeKind = "session.ended"
+	// A memory that is stored was flagged or quarantined, or the rules in force
+	// would do so to one that a person let be shown.
+	NoticeFlagged     NoticeKind = "memory.flagged"
+	NoticeQuarantined NoticeKind = "memory.quarantined"
+	NoticeMemoryRuled NoticeKind = "memory.reevaluated"
 )
+
+// NoticeKinds lists the notices.
+func NoticeKinds() []NoticeKind {
+	return []NoticeKind{
+		NoticeHold, NoticeAged, NoticeRuled, NoticeLocked, NoticeEnded, NoticeFlagged, NoticeQuarantined, NoticeMemoryRuled,
+	}
+}
 
 // Notice is something that people outside want to be told of. It holds no
 // content.
@@ -194,9 +206,9 @@ type Notice struct {
 	ID      string     `json:"id"`
 	Kind    NoticeKind `json:"kind"`
 	Tenant  string     `json:"tenant"`
-	Subject string     `json:"subject"` // id of the hold or session
+	Subject string     `json:"subject"` // id of the hold, session or memory
 	Created time.Time  `json:"created"`
-	// Data is the hold's or the session's JSON.
+	// Data is the JSON of the hold, the session or the memory's status.
 	Data []byte `json:"-"`
 	// Attempts is how often it was sent in vain.
 	Attempts int `json:"-"`

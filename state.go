@@ -49,7 +49,17 @@ type Standing struct {
 	// text whose SHA-256 (hex) Text is, and of no other; "" is not known.
 	Findings []Finding `json:"findings,omitempty"`
 	Text     string    `json:"text_sha256,omitempty"`
+	// Reviewed is the hex hash of the text of which a person decided how it
+	// stands, AnyText where the text is not known, or "". The decision stays until
+	// the text changes.
+	Reviewed string `json:"reviewed,omitempty"`
+	// CurrentRules is the state that the rules in force would put it into, where
+	// a person decided otherwise: he is asked, and nothing is undone.
+	CurrentRules MemoryState `json:"current_rules,omitempty"`
 }
+
+// AnyText stands for the hash of a text that is not known.
+const AnyText = "*"
 
 // StateChange changes the state of a memory. Expiry, pin and contest stay.
 type StateChange struct {
@@ -65,6 +75,9 @@ type StateChange struct {
 	Rules            string
 	Findings         []Finding
 	Text             string // hex SHA-256 of the text that the state is of; "" is not known
+	// Person is set where a person decided it. No other change of the same text
+	// undoes that: it is noted as what the current rules say.
+	Person bool
 	// Attestation, if set, replaces the present one.
 	Attestation Attestation
 	// Expires, if set, replaces the present time.

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/memproxy/memproxy"
 )
 
 // check finds what the types and tags do not: what must differ, what goes
@@ -204,8 +206,8 @@ func (v *reader) review(r *Review, at func(...any) int) {
 			v.fault(at("review", "webhook", "key"), "key wants at least 16 bytes")
 		}
 		for i, kind := range w.Kinds {
-			if !slices.Contains([]string{"hold.created", "hold.aged", "hold.reevaluated", "session.locked", "session.ended"}, kind) {
-				v.fault(at("review", "webhook", "kinds", i), "%q is no notice: hold.created, hold.aged, hold.reevaluated, session.locked, session.ended", kind)
+			if !slices.Contains(memproxy.NoticeKinds(), memproxy.NoticeKind(kind)) {
+				v.fault(at("review", "webhook", "kinds", i), "%q is no notice: hold.created, hold.aged, hold.reevaluated, session.locked, session.ended, memory.flagged, memory.quarantined, memory.reevaluated", kind)
 			}
 		}
 	}

@@ -25,7 +25,7 @@ type Reviewer struct {
 type Webhook struct {
 	URL   string   `yaml:"url,omitempty" doc:"where notices are posted" required:"true"`
 	Key   Secret   `yaml:"key,omitempty" doc:"signs them, at least 16 bytes" required:"true"`
-	Kinds []string `yaml:"kinds,omitempty" doc:"what is told: hold.created, hold.aged, hold.reevaluated, session.locked, session.ended" default:"all of them"`
+	Kinds []string `yaml:"kinds,omitempty" doc:"what is told: hold.created, hold.aged, hold.reevaluated, session.locked, session.ended, memory.flagged, memory.quarantined, memory.reevaluated" default:"all of them"`
 }
 
 // Sessions says when writes are locked: three rejections show somebody who

@@ -43,25 +43,30 @@ func (ret *returning) restated() []memproxy.StateChange {
 			Attestation: ret.attested(ret.marksOf(w.row.ID)), Reason: markOf(ret.marksOf(w.row.ID)),
 			// What is withheld stays so until it is looked at again.
 			From: []memproxy.MemoryState{memproxy.StateUntrusted, memproxy.StateValidated},
+			// What was decided of the old text does not hold for the new one.
+			Text: ret.replacement(w),
 		}
 		if ret.confirmed {
-			c.State, c.Reason = memproxy.StateValidated, "approved by a reviewer"
+			c.State, c.Reason, c.Person = memproxy.StateValidated, "approved by a reviewer", true
 		}
 		changes = append(changes, c)
 	}
 	return changes
 }
 
-// rewrites reports whether the operation gives a memory another text.
-func (a *Admission) rewrites(w *word) bool {
+// replacement is the hash of the text that the operation gives a memory.
+func (a *Admission) replacement(w *word) string {
 	for i := range a.op.Items {
 		it := &a.op.Items[i]
 		if it.Kind == memproxy.ItemContent && it.Text != "" && it.Text != w.text && (it.Target == w.target || it.Target == "") {
-			return true
+			return textHash(it.Text)
 		}
 	}
-	return false
+	return ""
 }
+
+// rewrites reports whether the operation gives a memory another text.
+func (a *Admission) rewrites(w *word) bool { return a.replacement(w) != "" }
 
 // credit puts a correction that was let in on its author's record, and says so
 // in the log. Deletions are none: to have one's data deleted says nothing

@@ -28,10 +28,11 @@ func (ret *returning) standings() []memproxy.StateChange {
 			// What was validated or quarantined before stays so until it is
 			// looked at again.
 			From: []memproxy.MemoryState{memproxy.StateUntrusted, memproxy.StateExpired},
+			Text: textHash(m.Text),
 		}
 		switch {
 		case ret.confirmed:
-			c.State, c.Reason = memproxy.StateValidated, "approved by a reviewer"
+			c.State, c.Reason, c.Person = memproxy.StateValidated, "approved by a reviewer", true
 		case ret.aside != "":
 			c = ret.asideOf(c.MemoryKey)
 			c.Findings, c.Text = ret.spansIn(m), memproxy.TextSHA256(m.Text)

@@ -45,7 +45,7 @@ func (l *Ledger) Promote(ctx context.Context, k memproxy.MemoryKey, r memproxy.R
 		}
 		_, err = t.setState(&memproxy.StateChange{
 			MemoryKey: k, State: memproxy.StateValidated, Reason: "promoted by " + clean(r.Reviewer), Decision: st.Decision,
-			Rules: st.Rules, Attestation: memproxy.HumanConfirmed,
+			Rules: st.Rules, Attestation: memproxy.HumanConfirmed, Person: true,
 		})
 		return err
 	})

@@ -9,7 +9,7 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-const standingColumns = `backend, kind, id, tenant, state, reason, decision, changed, contested, pinned, expires, attestation, rules, findings, unverified`
+const standingColumns = `backend, kind, id, tenant, state, reason, decision, changed, contested, pinned, expires, attestation, rules, findings, unverified, reviewed, current`
 
 func standingKey(s *memproxy.Standing) key { return key{s.Backend, s.Kind, s.ID} }
 
@@ -18,7 +18,7 @@ func scanStanding(s scanner) (memproxy.Standing, error) {
 	var changed, contested, pinned, expires int64
 	var findings []byte
 	err := s.Scan(&st.Backend, &st.Kind, &st.ID, &st.Tenant, &st.State, &st.Reason, &st.Decision, &changed,
-		&contested, &pinned, &expires, &st.Attestation, &st.Rules, &findings, &st.Unverified)
+		&contested, &pinned, &expires, &st.Attestation, &st.Rules, &findings, &st.Unverified, &st.Reviewed, &st.CurrentRules)
 	if err != nil {
 		return st, err
 	}
@@ -200,13 +200,13 @@ func (t *transaction) standing(k memproxy.MemoryKey) (st memproxy.Standing, prio
 
 func (t *transaction) putStanding(st memproxy.Standing, prior memproxy.MemoryState) error {
 	t.stood = append(t.stood, standingKey(&st))
-	_, err := t.run(`INSERT INTO standing (`+standingColumns+`, prior) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
+	_, err := t.run(`INSERT INTO standing (`+standingColumns+`, prior) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
 		ON CONFLICT (backend, kind, id) DO UPDATE SET tenant = excluded.tenant, state = excluded.state, reason = excluded.reason,
 		decision = excluded.decision, changed = excluded.changed, contested = excluded.contested, pinned = excluded.pinned,
 		expires = excluded.expires, attestation = excluded.attestation, rules = excluded.rules, findings = excluded.findings,
-		unverified = excluded.unverified, prior = excluded.prior`,
+		unverified = excluded.unverified, reviewed = excluded.reviewed, current = excluded.current, prior = excluded.prior`,
 		st.Backend, string(st.Kind), st.ID, st.Tenant, string(st.State), st.Reason, st.Decision, micros(st.Changed),
-		count(st.Contested), count(st.Pinned), micros(st.Expires), string(st.Attestation), st.Rules, asJSON(spans{st.Text, st.Findings}), string(st.Unverified), string(prior))
+		count(st.Contested), count(st.Pinned), micros(st.Expires), string(st.Attestation), st.Rules, asJSON(spans{st.Text, st.Findings}), string(st.Unverified), st.Reviewed, string(st.CurrentRules), string(prior))
 	return err
 }
 
@@ -215,26 +215,4 @@ func count(b bool) int64 {
 		return 1
 	}
 	return 0
-}
-
-func (t *transaction) setState(c *memproxy.StateChange) (bool, error) {
-	st, _, err := t.standing(c.MemoryKey)
-	if err != nil {
-		return false, err
-	}
-	if len(c.From) > 0 && !slices.Contains(c.From, st.State) || !c.Seen.IsZero() && !c.Seen.Equal(st.Changed) {
-		return false, nil
-	}
-	if c.Tenant != "" {
-		st.Tenant = c.Tenant
-	}
-	if c.Attestation != "" {
-		st.Attestation = c.Attestation
-	}
-	if !c.Expires.IsZero() {
-		st.Expires = c.Expires
-	}
-	st.State, st.Reason, st.Decision, st.Rules, st.Findings, st.Text = c.State, c.Reason, c.Decision, c.Rules, c.Findings, c.Text
-	st.Changed = moment(max(1, micros(t.l.opt.Clock())))
-	return true, t.putStanding(st, "")
 }

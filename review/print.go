@@ -154,6 +154,7 @@ func (p *printer) trace(t TraceAnswer) {
 	p.row("decision", t.Decision)
 	if st := t.Standing; st != nil {
 		p.row("state", fmt.Sprintf("%s since %s: %s", st.State, at(st.Changed), st.Reason))
+		p.row("current rules", st.CurrentRules)
 		p.row("attestation", st.Attestation)
 		p.row("unverified", st.Unverified)
 		p.row("expires", at(st.Expires))

@@ -175,7 +175,7 @@ type WebhookBody struct {
 	memproxy.Notice
 	// Text is the same in plain words.
 	Text string `json:"text"`
-	// Data is the hold or the session.
+	// Data is the hold, the session or the memory's status.
 	Data json.RawMessage `json:"data"`
 }
 
@@ -227,6 +227,16 @@ func noticeText(n memproxy.Notice) string {
 			what = "waits for review; the rules of today hold it"
 		}
 		return fmt.Sprintf("A write by %s to %s (%s) %s: hold %s.", h.Principal, h.Backend, h.Route, what, h.ID)
+	case memproxy.NoticeFlagged, memproxy.NoticeQuarantined, memproxy.NoticeMemoryRuled:
+		var st memproxy.Standing
+		if json.Unmarshal(n.Data, &st) != nil {
+			break
+		}
+		what := "is " + string(st.State) + " now: " + st.Reason
+		if n.Kind == memproxy.NoticeMemoryRuled {
+			what = "stays " + string(st.State) + ", as a reviewer decided; the rules in force say " + string(st.CurrentRules) + ", and ask for another look"
+		}
+		return fmt.Sprintf("The memory %s of %s %s.", n.Subject, st.Backend, what)
 	case memproxy.NoticeLocked, memproxy.NoticeEnded:
 		var s memproxy.Session
 		if json.Unmarshal(n.Data, &s) == nil {

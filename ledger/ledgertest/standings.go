@@ -287,7 +287,18 @@ func promoted(t *testing.T, l Life) {
 	wantErr(t, "an expired one", err, ledger.ErrState)
 	_, err = l.Promote(ctx, mem("m"), by("human:ann"))
 	wantErr(t, "a promoted one", err, ledger.ErrState)
-	set(t, l, "m", memproxy.StatePending)
+	// What was decided stays, whatever is noted of the same text, until another
+	// is there.
+	_, err = l.SetState(ctx, memproxy.StateChange{MemoryKey: mem("m"), State: memproxy.StateQuarantined, Rules: "p9"})
+	must(t, "SetState", err)
+	if st := standing(t, l, "m"); st.State != memproxy.StateValidated || st.CurrentRules != memproxy.StateQuarantined || st.Rules != "p9" || st.Attestation != memproxy.HumanConfirmed {
+		t.Errorf("the rules undid it: %+v", st)
+	}
+	_, err = l.SetState(ctx, memproxy.StateChange{MemoryKey: mem("m"), State: memproxy.StatePending, Text: memproxy.TextSHA256("another")})
+	must(t, "SetState", err)
+	if st := standing(t, l, "m"); st.State != memproxy.StatePending || st.Reviewed != "" || st.CurrentRules != "" {
+		t.Errorf("another text: %+v", st)
+	}
 	if tally, err = l.Promote(ctx, mem("m"), two("human:bob")); err != nil || tally.Have != 1 {
 		t.Errorf("old votes do not count again: %+v, %v", tally, err)
 	}

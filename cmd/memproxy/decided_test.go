@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/screen"
+)
+
+// What a reviewer approved or promoted stays shown, whatever the background, a
+// change of the rules or of the pack, and a restart come to think of it: what
+// they would do is noted and told, and asks for another look. Once the text is
+// another, it is judged like any. Settings are production's defaults.
+//
+// Proves EDGE-15, MFW-10, DOL-3.
+func TestDecisionsStayDecided(t *testing.T) {
+	pack := t.TempDir()
+	if err := os.CopyFS(pack, screen.Files()); err != nil {
+		t.Fatal(err)
+	}
+	w, dir := newTold(t, time.Now), policyDir(t, holdingPolicy)
+	r := start(t, screeningConf, workflow(w, fmt.Sprintf("screening: {pack: %q}", pack), dir)...)
+	rule := func(name, words string) {
+		t.Helper()
+		path := filepath.Join(pack, "lexicon.txt")
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := r.car.rules.current().Version
+		writeFile(t, path, string(b)+fmt.Sprintf("\n\ntest.%s critical 950 overrides\n  \\b%s\\b\n", name, words))
+		r.eventually("the pack", func() bool { return r.car.rules.current().Version != before })
+	}
+	later := func() {
+		t.Helper()
+		for range 3 {
+			if err := r.car.upkeepOnce(context.Background(), time.Now()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	shown := func(what, user, text string, want bool) {
+		t.Helper()
+		if a := r.do("GET", "/memories?user_id="+user, ""); a.status != 200 || strings.Contains(a.body, text) != want {
+			t.Errorf("%s: %d %s", what, a.status, a.body)
+		}
+	}
+
+	// Bob's is held and approved.
+	id := heldID(t, r.do("POST", "/memories", `{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"Bob sails on lake number 7."}]}`))
+	if out, code := r.as(reviewToken, "holds", "approve", "-reason", "harmless", id); code != 0 {
+		t.Fatal(out)
+	}
+	r.eventually("it is written", func() bool { return r.heldWrite(id).State == memproxy.HoldDone })
+	bobs := r.heldWrite(id).Result.Memories[0]
+	r.eventually("its state", func() bool { return r.stands(bobs).State == memproxy.StateValidated })
+	// Ann's is quarantined by a rule that came later, which is told, and promoted.
+	cat := r.written("Ann keeps a tabby cat.", "")
+	r.eventually("its state", func() bool { return r.stands(cat).State == memproxy.StateUntrusted })
+	later()
+	rule("cat", "tabby cat")
+	later()
+	if st := r.stands(cat); st.State != memproxy.StateQuarantined {
+		t.Fatalf("%+v", st)
+	}
+	shown("quarantined", "ann", "tabby", false)
+	r.eventually("a notice", func() bool { return len(w.of(memproxy.NoticeQuarantined, cat)) == 1 })
+	if n := w.of(memproxy.NoticeQuarantined, cat)[0]; strings.Contains(n.Text+string(n.Data), "tabby") || !strings.Contains(n.Text, "quarantined") {
+		t.Errorf("told %q of %s", n.Text, n.Data)
+	}
+	if out, code := r.as(reviewToken, "memory", "promote", "-backend", "mem0", "-reason", "it is a cat", cat); code != 0 {
+		t.Fatal(out)
+	}
+	stay := func(when string) {
+		t.Helper()
+		later()
+		shown(when, "bob", "lake number 7", true)
+		shown(when, "ann", "tabby", true)
+		for _, id := range []string{bobs, cat} {
+			if st := r.stands(id); st.State != memproxy.StateValidated || st.Attestation != memproxy.HumanConfirmed {
+				t.Errorf("%s: %+v", when, st)
+			}
+		}
+	}
+	stay("in the background")
+	rule("lake", "lake number")
+	stay("under a new rule")
+	writeBundle(t, dir, harmless)
+	r.eventually("the bundle", func() bool {
+		return !strings.Contains(r.do("POST", "/memories", noted("Ann rows.")).header.Get("X-Memproxy-Decision"), "hold")
+	})
+	stay("under other policies")
+	r.stop()
+	r.run()
+	stay("after a restart")
+	if st := r.stands(bobs); st.CurrentRules != memproxy.StateQuarantined {
+		t.Errorf("what the rules say is not noted: %+v", st)
+	}
+	r.eventually("a notice", func() bool { return len(w.of(memproxy.NoticeMemoryRuled, bobs)) > 0 })
+	if out, code := r.as(reviewToken, "memory", "trace", "-backend", "mem0", bobs); code != 0 || !strings.Contains(out, "current rules") {
+		t.Errorf("%d %s", code, out)
+	}
+	// Another text is nobody's decision.
+	if a := r.do("PUT", "/memories/"+cat, `{"text":"Ann keeps a dog."}`); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	r.eventually("it is judged anew", func() bool { st := r.stands(cat); return st.State == memproxy.StateUntrusted && st.Reviewed == "" })
+}
