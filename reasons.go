@@ -64,6 +64,7 @@ const (
 	ScreenRisk      ReasonCode = "screen.risk"      // the content looks like an instruction to the agent or an attack on it
 	ScreenSecret    ReasonCode = "screen.secret"    // a credential, or personal data of a class that is not kept
 	ScreenFinding   ReasonCode = "screen.finding"   // one thing that screening found, by its rule
+	ScreenPattern   ReasonCode = "screen.pattern"   // content validation of governed fields: a mandatory pattern or heuristic
 	ScreenExtracted ReasonCode = "screen.extracted" // what the backend's own model made of a write is worse than the write
 	ScreenWithheld  ReasonCode = "screen.withheld"  // items that look like attacks were left out of an answer
 	ScreenStored    ReasonCode = "screen.stored"    // written although it looks dangerous; the memory's state withholds it
@@ -152,7 +153,7 @@ func ReasonCodes() []ReasonCode {
 		ScreenRisk,
 		ScreenSecret,
 		ScreenFinding,
-		ScreenExtracted,
+		ScreenPattern, ScreenExtracted,
 		ScreenWithheld,
 		ScreenStored,
 		FieldForbidden,

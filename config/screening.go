@@ -7,7 +7,7 @@ type Screening struct {
 	Enabled     *bool     `yaml:"enabled,omitempty" doc:"judge what is written, and what is read" default:"true"`
 	Sensitivity string    `yaml:"sensitivity,omitempty" doc:"how readily content is held" default:"medium" enum:"low,medium,high"`
 	Pack        string    `yaml:"pack,omitempty" doc:"directory of a pack of rules and weights; absent: the built-in one"`
-	Disable     []string  `yaml:"disable,omitempty" doc:"layers that are left out: lexicon, directive, classify, form, secrets, assembly"`
+	Disable     []string  `yaml:"disable,omitempty" doc:"layers that are left out: lexicon, directive, classify, form, secrets, assembly, synapse"`
 	Withhold    *float64  `yaml:"withhold,omitempty" doc:"risk from which on a memory is left out of answers, and what the backend's model extracted is taken back; 0 is never" default:"0.85" min:"0" max:"1"`
 	Similar     *Similar  `yaml:"similar,omitempty" doc:"likeness to known attacks; absent: not looked at"`
 	Baseline    *Baseline `yaml:"baseline,omitempty" doc:"what is usual for each user; absent: not looked at"`

@@ -71,6 +71,22 @@ func (r *run) brought() []memproxy.Item {
 	return out
 }
 
+// moved are the texts of what the operation files elsewhere without saying them
+// again: under their new names they are held to the rules of those.
+func (r *run) moved() []memproxy.Item {
+	var out []memproxy.Item
+	for i := range r.op.Items {
+		it := r.op.Items[i]
+		m := r.op.Current[it.Target]
+		if !it.Moved || it.Target == "" || m.Missing || m.Text == "" {
+			continue
+		}
+		it.Kind, it.Moved, it.Text = memproxy.ItemMetadata, false, m.Text
+		out = append(out, it)
+	}
+	return out
+}
+
 // wordy are the owners that a write names in words: a name stands beside every
 // memory that is shown of its owner, and is read like one. What is plainly a
 // name is left out.
@@ -89,10 +105,10 @@ func (r *run) wordy() []memproxy.Item {
 	return out
 }
 
-// screened are the operation's items, those that it brings, and the names that
-// read like text: findings are of one of them.
+// screened are the operation's items, those that it brings or moves, and the names
+// that read like text: findings are of one of them.
 func (r *run) screened() []memproxy.Item {
-	if extra := append(r.brought(), r.wordy()...); len(extra) > 0 {
+	if extra := slices.Concat(r.brought(), r.wordy(), r.moved()); len(extra) > 0 {
 		return slices.Concat(r.op.Items, extra)
 	}
 	return r.op.Items

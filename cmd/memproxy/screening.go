@@ -82,13 +82,13 @@ func (d *desk) screener(p *screen.Pack) (gate.Screener, error) {
 
 // panel is the layers with a pack.
 func (d *desk) panel(p *screen.Pack) (*panel.Panel, error) {
-	own := slices.DeleteFunc(slices.Clone(d.cfg.Disable), func(name string) bool { return name == "secrets" || name == "assembly" })
+	own := slices.DeleteFunc(slices.Clone(d.cfg.Disable), func(name string) bool { return name == "secrets" || name == "assembly" || name == "synapse" })
 	base, err := screen.New(screen.Options{Pack: p, Sensitivity: d.cfg.Sensitivity, Disable: own})
 	if err != nil {
 		return nil, err
 	}
 	return panel.New(panel.Options{
-		Base: base, Secrets: !slices.Contains(d.cfg.Disable, "secrets"), Assembly: d.assembly, Baseline: d.baseline, Similar: d.similar, Judge: d.judge,
+		Base: base, Secrets: !slices.Contains(d.cfg.Disable, "secrets"), Synapse: !slices.Contains(d.cfg.Disable, "synapse"), Assembly: d.assembly, Baseline: d.baseline, Similar: d.similar, Judge: d.judge,
 		Hold: screen.Hold, Deny: screen.Deny, Clock: time.Now, Log: d.log,
 	})
 }

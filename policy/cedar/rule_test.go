@@ -33,6 +33,8 @@ type ask struct {
 	field   string
 	size    int
 	profile string
+	source  memproxy.Source
+	found   string // a rule of screening
 	change  func(*memproxy.Operation)
 }
 
@@ -56,8 +58,14 @@ func (a ask) question() memproxy.Question {
 	if a.change != nil {
 		a.change(op)
 	}
+	op.SourceClaim = a.source
+	var findings []memproxy.Finding
+	if a.found != "" {
+		findings = []memproxy.Finding{{Rule: a.found}}
+	}
 	c := memproxy.DefaultCeilings()
 	return memproxy.Question{
+		Findings:  findings,
 		Principal: memproxy.Principal{ID: "p", Kind: a.who, Trust: a.trust, Roles: a.roles, Tenant: "acme", Method: "key"},
 		Operation: op, Profile: a.profile, Ceiling: c.Ceiling(a.trust, ""), Confidence: 700, Claimed: 700,
 	}
@@ -72,7 +80,7 @@ func url(op *memproxy.Operation) {
 }
 
 // Each refusal stands beside the nearest thing that must not be refused.
-// Proves CARD-3, SYN-1, EDGE-3, TRL-2, TRL-10
+// Proves CARD-3, SYN-1, SYN-2, SYN-3, EDGE-3, TRL-2, TRL-10
 func TestBuiltinRules(t *testing.T) {
 	p := compile(t, nil)
 	for _, tc := range []struct {
@@ -121,6 +129,22 @@ func TestBuiltinRules(t *testing.T) {
 		{"a look-alike of system", ask{field: "ѕystem"}, "field.name"},
 		{"learnings at the size", ask{field: "learnings", size: 500}, ""},
 		{"learnings over the size", ask{field: "learnings", size: 501}, "field.learnings.size"},
+		{"a mandatory pattern in learnings", ask{field: "learnings", found: "synapse.role"}, "synapse.pattern"},
+		{"a mandatory pattern in a change of preferences", ask{kind: memproxy.Correct, field: "preferences", found: "synapse.importance"}, "synapse.pattern"},
+		{"markup in gotchas", ask{field: "gotchas", roles: []string{"qa"}, found: "synapse.markup"}, "synapse.pattern"},
+		{"a line that directs in conventions", ask{field: "conventions", roles: []string{"dev"}, found: "synapse.line"}, "synapse.pattern"},
+		{"an authority's word in decisions", ask{field: "decisions", roles: []string{"pm"}, found: "synapse.authority"}, "synapse.pattern"},
+		{"escapes in learnings", ask{field: "learnings", found: "synapse.encoded"}, "synapse.pattern"},
+		{"a system's mark in learnings, of a trusted source", ask{field: "learnings", found: "synapse.directive", source: memproxy.SourceTrusted}, "synapse.pattern"},
+		{"a mandatory pattern elsewhere", ask{field: "human", found: "synapse.role"}, ""},
+		{"a mandatory pattern elsewhere, of a trusted source", ask{found: "synapse.role", source: memproxy.SourceTrusted}, ""},
+		{"a mandatory pattern elsewhere, of an untrusted source", ask{found: "synapse.role", source: memproxy.SourceUntrusted}, "synapse.source"},
+		{"a mandatory pattern elsewhere, of a hostile source", ask{field: "human", found: "synapse.markup", source: memproxy.SourceHostile}, "synapse.source"},
+		{"a search of an untrusted source", ask{kind: memproxy.Recall, found: "synapse.role", source: memproxy.SourceUntrusted}, ""},
+		{"entropy in learnings", ask{field: "learnings", found: "synapse.entropy"}, "synapse.heuristic"},
+		{"agents in learnings", ask{field: "learnings", found: "synapse.agents"}, "synapse.heuristic"},
+		{"orders in learnings", ask{field: "learnings", found: "synapse.imperative"}, "synapse.heuristic"},
+		{"orders elsewhere", ask{field: "human", found: "synapse.imperative", source: memproxy.SourceHostile}, ""},
 		{"learnings by anonymous", ask{field: "learnings", trust: memproxy.TrustAnonymous}, "field.anonymous"},
 		{"preferences at the size", ask{field: "preferences", size: 200}, ""},
 		{"preferences over the size", ask{field: "preferences", size: 201}, "field.preferences.size"},
@@ -150,8 +174,12 @@ func TestBuiltinRules(t *testing.T) {
 				}
 				return
 			}
-			if got.Verdict != memproxy.Deny || len(got.Reasons) == 0 {
-				t.Fatalf("got %v %v, want a denial by %s", got.Verdict, got.Reasons, tc.rule)
+			want := memproxy.Deny
+			if tc.rule == "synapse.source" || tc.rule == "synapse.heuristic" {
+				want = memproxy.Hold
+			}
+			if got.Verdict != want || len(got.Reasons) == 0 {
+				t.Fatalf("got %v %v, want %v by %s", got.Verdict, got.Reasons, want, tc.rule)
 			}
 			found := false
 			for _, r := range got.Reasons {

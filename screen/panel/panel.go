@@ -36,6 +36,7 @@ type Matcher interface {
 type Options struct {
 	Base     *screen.Screener
 	Secrets  bool
+	Synapse  bool // content validation of governed fields
 	Assembly *assembly.Store
 	Baseline *baseline.Store
 	Similar  Matcher
@@ -73,6 +74,9 @@ func (p *Panel) Screen(ctx context.Context, s memproxy.Screening) ([]memproxy.Fi
 	}
 	if p.opt.Secrets {
 		findings = p.secrets(s.Operation, findings)
+	}
+	if p.opt.Synapse && !s.Reading && writes(s.Operation) {
+		findings = p.validated(s, findings)
 	}
 	if p.opt.Assembly != nil && !s.Reading && writes(s.Operation) {
 		findings = p.assembled(s, findings)
