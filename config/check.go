@@ -155,7 +155,7 @@ func lineOf(n *yaml.Node, path ...any) int {
 }
 
 // layers are those of screening that may be left out.
-var layers = []string{"lexicon", "directive", "classify", "form", "secrets", "assembly", "synapse"}
+var layers = []string{"lexicon", "directive", "classify", "form", "secrets", "assembly", "synapse", "likeness"}
 
 func (v *reader) screening(s *Screening, at func(...any) int) {
 	for i, name := range s.Disable {

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"slices"
@@ -16,6 +18,7 @@ import (
 	"github.com/memproxy/memproxy/screen/assembly"
 	"github.com/memproxy/memproxy/screen/baseline"
 	"github.com/memproxy/memproxy/screen/judge"
+	"github.com/memproxy/memproxy/screen/likeness"
 	"github.com/memproxy/memproxy/screen/panel"
 	"github.com/memproxy/memproxy/screen/similar"
 	"github.com/memproxy/memproxy/screen/similar/remote"
@@ -29,6 +32,7 @@ type desk struct {
 	log      *slog.Logger
 	assembly *assembly.Store
 	baseline *baseline.Store
+	likeness *likeness.Index
 	similar  panel.Matcher
 	judge    *judge.Judge
 }
@@ -56,12 +60,45 @@ func newDesk(ctx context.Context, cfg config.Screening, log *slog.Logger) (*desk
 			return nil, err
 		}
 	}
+	known := panel.Exemplars()
+	if cfg.Exemplars != "" {
+		more, err := exemplarsOf(cfg.Exemplars)
+		if err != nil {
+			return nil, err
+		}
+		known = append(known, more...)
+	}
+	if !slices.Contains(cfg.Disable, "likeness") {
+		if d.likeness, err = likeness.New(likeness.Options{Exemplars: known, Harmless: panel.Harmless()}); err != nil {
+			return nil, err
+		}
+	}
 	if c := cfg.Similar; c != nil {
-		if d.similar, err = matcherOf(ctx, c, log); err != nil {
+		if d.similar, err = matcherOf(ctx, c, known, log); err != nil {
 			return nil, err
 		}
 	}
 	return d, nil
+}
+
+// maxExemplars bounds a file of known attacks, in bytes.
+const maxExemplars = 4 << 20
+
+// exemplarsOf reads an operator's own known attacks.
+func exemplarsOf(file string) ([]similar.Exemplar, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, fmt.Errorf("exemplars: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	src, err := io.ReadAll(io.LimitReader(f, maxExemplars+1))
+	if err != nil {
+		return nil, fmt.Errorf("exemplars: %w", err)
+	}
+	if len(src) > maxExemplars {
+		return nil, fmt.Errorf("exemplars: %s: more than %d bytes", file, maxExemplars)
+	}
+	return panel.ParseExemplars(file, string(src))
 }
 
 // pack reads the pack.
@@ -82,32 +119,41 @@ func (d *desk) screener(p *screen.Pack) (gate.Screener, error) {
 
 // panel is the layers with a pack.
 func (d *desk) panel(p *screen.Pack) (*panel.Panel, error) {
-	own := slices.DeleteFunc(slices.Clone(d.cfg.Disable), func(name string) bool { return name == "secrets" || name == "assembly" || name == "synapse" })
+	own := slices.DeleteFunc(slices.Clone(d.cfg.Disable), func(name string) bool {
+		return slices.Contains([]string{"secrets", "assembly", "synapse", "likeness"}, name)
+	})
 	base, err := screen.New(screen.Options{Pack: p, Sensitivity: d.cfg.Sensitivity, Disable: own})
 	if err != nil {
 		return nil, err
 	}
 	return panel.New(panel.Options{
-		Base: base, Secrets: !slices.Contains(d.cfg.Disable, "secrets"), Synapse: !slices.Contains(d.cfg.Disable, "synapse"), Assembly: d.assembly, Baseline: d.baseline, Similar: d.similar, Judge: d.judge,
+		Base: base, Secrets: !slices.Contains(d.cfg.Disable, "secrets"), Synapse: !slices.Contains(d.cfg.Disable, "synapse"), Assembly: d.assembly, Baseline: d.baseline, Likeness: d.likeness, Similar: d.similar, Judge: d.judge,
 		Hold: screen.Hold, Deny: screen.Deny, Clock: time.Now, Log: d.log,
 	})
 }
 
 // matcherOf opens the embedding and, with it, the known attacks.
-func matcherOf(ctx context.Context, c *config.Similar, log *slog.Logger) (panel.Matcher, error) {
+func matcherOf(ctx context.Context, c *config.Similar, known []similar.Exemplar, log *slog.Logger) (panel.Matcher, error) {
+	opt := similar.Options{Exemplars: known, Harmless: panel.Harmless()}
+	if t := c.Thresholds; t != nil {
+		mille := func(f float64) memproxy.PerMille { return memproxy.PerMille(f*1000 + 0.5) }
+		opt.Thresholds = similar.Thresholds{Trusted: mille(t.Trusted), Verified: mille(t.Verified), Untrusted: mille(t.Untrusted), Hostile: mille(t.Hostile)}
+	}
 	if c.Table != "" {
 		e, err := static.Open(static.Options{Tokenizer: c.Tokenizer, Table: c.Table})
 		if err != nil {
 			return nil, err
 		}
-		return similar.New(ctx, similar.Options{Embedder: e, Exemplars: panel.Exemplars()})
+		opt.Embedder = e
+		return similar.New(ctx, opt)
 	}
 	e, err := remote.New(remote.Options{URL: c.URL, Model: c.Model, Key: c.Key.Reveal()})
 	if err != nil {
 		return nil, err
 	}
 	m := &lateMatcher{}
-	go m.open(ctx, similar.Options{Embedder: e, Exemplars: panel.Exemplars()}, log)
+	opt.Embedder = e
+	go m.open(ctx, opt, log)
 	return m, nil
 }
 
@@ -126,6 +172,10 @@ func (m *lateMatcher) open(ctx context.Context, opt similar.Options, log *slog.L
 		x, err := similar.New(ctx, opt)
 		if err == nil {
 			m.index.Store(x)
+			return
+		}
+		if errors.Is(err, similar.ErrUnfitted) {
+			log.Error("likeness by embeddings is not looked at: fit screening.similar.thresholds to the model", "error", err)
 			return
 		}
 		log.Warn("the embedding model cannot be asked; likeness is not looked at", "error", err)

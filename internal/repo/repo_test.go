@@ -86,6 +86,8 @@ var allowed = []struct {
 	{"envoy/", "a face calls the gate and never decides", []string{"gate", "face", "telemetry/signal", "policy", "envoy/"}},
 	{"console", "a face", []string{"gate"}},
 	{"adapters/", "adapters translate; they share what is not a dialect", []string{"adapters/answers", "adapters/jsondoc", "adapters/origin", "adapters/pages", "adapters/refusal", "adapters/routetable", "adapters/spelling", "adapters/stamps", "adapters/letta/selfedit", "adapters/withheld"}},
+	{"screen/synapse", "looks for its patterns in every reading of a text", []string{"screen/normal"}},
+	{"screen/likeness", "shares exemplars and thresholds with the other measure of likeness", []string{"screen/similar"}},
 	{"screen/panel", "puts the layers of screening together", []string{"screen", "screen/"}},
 	{"policy/cedar", "compiles its parent's bundle", []string{"policy"}},
 	{"budgets/", "stores know their parent", []string{"budgets"}},

@@ -2,6 +2,7 @@ package panel
 
 import (
 	_ "embed"
+	"fmt"
 	"strings"
 
 	"github.com/memproxy/memproxy/screen/similar"
@@ -10,13 +11,57 @@ import (
 //go:embed exemplars.txt
 var exemplars string
 
+//go:embed harmless.txt
+var harmless string
+
 // Exemplars are the built-in known attacks.
 func Exemplars() []similar.Exemplar {
-	var out []similar.Exemplar
-	for line := range strings.Lines(exemplars) {
-		if family, text, ok := strings.Cut(strings.TrimSpace(line), "\t"); ok {
-			out = append(out, similar.Exemplar{Family: family, Text: text})
+	out, err := ParseExemplars("exemplars.txt", exemplars)
+	if err != nil {
+		panic(err) // it is compiled in
+	}
+	return out
+}
+
+// Harmless are the built-in texts that are no attack and stand next to the
+// known ones, for thresholds to be held against.
+func Harmless() []string {
+	var out []string
+	for line := range strings.Lines(harmless) {
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+			out = append(out, line)
 		}
 	}
 	return out
+}
+
+// maxExemplar bounds one known attack, in bytes.
+const maxExemplar = 2000
+
+// ParseExemplars reads known attacks, one a line: the family, a tab, the text.
+// # begins a comment. Errors name file and line.
+func ParseExemplars(file, src string) ([]similar.Exemplar, error) {
+	var out []similar.Exemplar
+	n := 0
+	for line := range strings.Lines(src) {
+		n++
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		family, text, ok := strings.Cut(line, "\t")
+		text = strings.TrimSpace(text)
+		if !ok || text == "" || !plain(family) {
+			return nil, fmt.Errorf("%s:%d: want a family (a-z, 0-9, -), a tab and the text", file, n)
+		}
+		if len(text) > maxExemplar {
+			return nil, fmt.Errorf("%s:%d: an exemplar has at most %d bytes", file, n, maxExemplar)
+		}
+		out = append(out, similar.Exemplar{Family: family, Text: text})
+	}
+	return out, nil
+}
+
+func plain(family string) bool {
+	return family != "" && !strings.ContainsFunc(family, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' })
 }

@@ -1,6 +1,7 @@
 // Package panel puts the layers of screening together as one screener for the
 // gate: the deterministic one (package screen), credentials and personal data
-// (secrets), what a write assembles with its session's earlier ones (assembly)
+// (secrets), what governed fields may say (synapse), what a write assembles with
+// its session's earlier ones (assembly), likeness to known attacks (likeness)
 // and, where they are configured, how a user's memories usually read
 // (baseline), similarity to known attacks (similar) and a model's opinion on
 // the borderline (judge).
@@ -23,6 +24,7 @@ import (
 	"github.com/memproxy/memproxy/screen/assembly"
 	"github.com/memproxy/memproxy/screen/baseline"
 	"github.com/memproxy/memproxy/screen/judge"
+	"github.com/memproxy/memproxy/screen/likeness"
 	"github.com/memproxy/memproxy/screen/secrets"
 	"github.com/memproxy/memproxy/screen/similar"
 )
@@ -39,6 +41,7 @@ type Options struct {
 	Synapse  bool // content validation of governed fields
 	Assembly *assembly.Store
 	Baseline *baseline.Store
+	Likeness *likeness.Index
 	Similar  Matcher
 	Judge    *judge.Judge
 	// Hold and Deny are the risks at which policies hold and refuse: what a
@@ -83,6 +86,9 @@ func (p *Panel) Screen(ctx context.Context, s memproxy.Screening) ([]memproxy.Fi
 	}
 	if p.opt.Baseline != nil && !s.Reading && writes(s.Operation) {
 		findings = p.departures(s, findings)
+	}
+	if p.opt.Likeness != nil {
+		findings = p.alike(s.Operation, findings)
 	}
 	if p.opt.Similar != nil {
 		findings = p.similar(ctx, s.Operation, findings)

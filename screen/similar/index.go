@@ -37,6 +37,24 @@ func DefaultThresholds() Thresholds {
 	return Thresholds{Trusted: 850, Verified: 750, Untrusted: 600, Hostile: 450}
 }
 
+// Check reports thresholds that are none, or that take more of what is less
+// trusted.
+func (t Thresholds) Check() error {
+	for _, n := range []memproxy.PerMille{t.Trusted, t.Verified, t.Untrusted, t.Hostile} {
+		if n <= 0 || n > memproxy.Full {
+			return fmt.Errorf("a threshold of %d, want 1 to 1000", n)
+		}
+	}
+	if t.Trusted < t.Verified || t.Verified < t.Untrusted || t.Untrusted < t.Hostile {
+		return errors.New("the less a source is trusted, the less it takes: want trusted >= verified >= untrusted >= hostile")
+	}
+	return nil
+}
+
+// ErrUnfitted says that thresholds do not fit the measure that is used: they
+// take what is harmless for an attack.
+var ErrUnfitted = errors.New("the thresholds do not fit")
+
 // For is the threshold for a source. A source that is unstated or unknown
 // counts as untrusted.
 func (t Thresholds) For(s memproxy.Source) memproxy.PerMille {
@@ -57,6 +75,10 @@ type Options struct {
 	Exemplars []Exemplar
 	// Thresholds default to DefaultThresholds when zero.
 	Thresholds Thresholds
+	// Harmless are texts that are no attack. Cosines of one model mean something
+	// else than those of another: where one of these is over the threshold of an
+	// untrusted source, the thresholds do not fit and New fails.
+	Harmless []string
 	// Window is the length of a window in bytes, at least 64; default 320.
 	Window int
 	// Windows is how many windows of one text are compared at most, spread
@@ -104,10 +126,8 @@ func New(ctx context.Context, o Options) (*Index, error) {
 	if o.Thresholds == (Thresholds{}) {
 		o.Thresholds = DefaultThresholds()
 	}
-	for _, t := range []memproxy.PerMille{o.Thresholds.Trusted, o.Thresholds.Verified, o.Thresholds.Untrusted, o.Thresholds.Hostile} {
-		if t <= 0 || t > memproxy.Full {
-			return nil, fmt.Errorf("similar: a threshold of %d, want 1 to 1000", t)
-		}
+	if err := o.Thresholds.Check(); err != nil {
+		return nil, fmt.Errorf("similar: %w", err)
 	}
 	if o.Window == 0 {
 		o.Window = defaultWindow
@@ -131,7 +151,22 @@ func New(ctx context.Context, o Options) (*Index, error) {
 			return nil, fmt.Errorf("similar: the vector of exemplar %d is empty, zero, or of another length", i)
 		}
 	}
-	return &Index{opts: o, vectors: vectors}, nil
+	x := &Index{opts: o, vectors: vectors}
+	return x, x.fits(ctx)
+}
+
+// fits reports thresholds that take harmless texts for attacks.
+func (x *Index) fits(ctx context.Context) error {
+	for _, text := range x.opts.Harmless {
+		m, err := x.Match(ctx, text, memproxy.SourceUntrusted)
+		if err != nil {
+			return err
+		}
+		if m.Over() {
+			return fmt.Errorf("similar: %w this embedding: a harmless text scores %d, %d counts: %.60q", ErrUnfitted, m.Score, m.Threshold, text)
+		}
+	}
+	return nil
 }
 
 // Match returns the best match of text, whether over the threshold or not. An

@@ -1,0 +1,297 @@
+// Package likeness compares the sentences of a text with known attacks, by the
+// words that they share: layer 2 of the memory firewall without a model.
+//
+// It promises that its work is linear in the text, that every sentence is
+// looked at, and that the thresholds which count are fitted to this measure: a
+// set of them that takes harmless sentences for attacks is refused.
+package likeness
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/screen/similar"
+)
+
+// Options set up an Index.
+type Options struct {
+	Exemplars []similar.Exemplar
+	// Thresholds are DefaultThresholds when zero.
+	Thresholds similar.Thresholds
+	// Harmless are sentences that are no attack from whatever source. One that
+	// is over the threshold of a hostile source refuses the thresholds.
+	Harmless []string
+}
+
+// Index is a set of exemplars. It does not change and is safe for concurrent
+// use.
+type Index struct {
+	exemplars  []similar.Exemplar
+	thresholds similar.Thresholds
+	by         map[uint64][]posting // of each feature
+	aims       []bool               // the exemplar names an address: that is its point
+}
+
+type posting struct {
+	exemplar int32
+	weight   float32
+}
+
+// feature is a word or two of a sentence.
+type feature struct {
+	weight  float32
+	telling bool // one word that says something, and is no address
+}
+
+// minShared is how many telling words two sentences that are alike share at
+// least: an address and a word are in every mail.
+// Short ones that are nearly the same do with one less.
+const (
+	minShared     = 3
+	nearlyTheSame = 0.85
+)
+
+// DefaultThresholds are those that fit this measure: of the harmless rows of
+// the development data none is over the one of an untrusted source.
+func DefaultThresholds() similar.Thresholds {
+	return similar.Thresholds{Trusted: 850, Verified: 750, Untrusted: 600, Hostile: 500}
+}
+
+// New returns the index. It fails where there are no exemplars, where one has
+// no words, and where the thresholds do not fit.
+func New(o Options) (*Index, error) {
+	if o.Thresholds == (similar.Thresholds{}) {
+		o.Thresholds = DefaultThresholds()
+	}
+	if len(o.Exemplars) == 0 {
+		return nil, errors.New("likeness: no exemplars")
+	}
+	if err := o.Thresholds.Check(); err != nil {
+		return nil, fmt.Errorf("likeness: %w", err)
+	}
+	x := &Index{exemplars: slices.Clone(o.Exemplars), thresholds: o.Thresholds, by: map[uint64][]posting{}}
+	for i, e := range x.exemplars {
+		words := tokens(nil, e.Text)
+		v := vector(words)
+		x.aims = append(x.aims, aims(words))
+		if len(v) == 0 {
+			return nil, fmt.Errorf("likeness: exemplar %d has no words", i)
+		}
+		for f, w := range v {
+			x.by[f] = append(x.by[f], posting{int32(i), w.weight})
+		}
+	}
+	for _, text := range o.Harmless {
+		if m := x.Match(text, memproxy.SourceHostile); m.Over() {
+			return nil, fmt.Errorf("likeness: %w: a harmless sentence scores %d, %d counts of a hostile source: %.60q", similar.ErrUnfitted, m.Score, m.Threshold, text)
+		}
+	}
+	return x, nil
+}
+
+// Match returns the best match of a sentence of the text, or of two in a row,
+// whether over the threshold or not.
+func (x *Index) Match(text string, source memproxy.Source) similar.Match {
+	best := similar.Match{Exemplar: -1, Threshold: x.thresholds.For(source)}
+	var words, before []token
+	counts := make([]uint8, len(x.exemplars))
+	from := 0
+	for _, s := range sentences(text) {
+		words = tokens(words[:0], text[s.from:s.to])
+		x.compare(&best, words, s, counts)
+		if len(before) > 0 && len(before)+len(words) <= maxPair {
+			x.compare(&best, append(before, words...), span{from, s.to}, counts)
+		}
+		before, from = append(before[:0], words...), s.from
+	}
+	return best
+}
+
+// aimless is what is left of the likeness to an exemplar that names an address
+// where the sentence names none.
+const aimless = 0.7
+
+// address is the hash of every address.
+var address = hash("\x00address")
+
+func aims(words []token) bool {
+	return slices.ContainsFunc(words, func(t token) bool { return t.hash == address })
+}
+
+// maxPair is how many words two sentences may have that are compared as one.
+const maxPair = 30
+
+// near reports whether any exemplar shares enough words for a closer look: most
+// sentences share none. Counts are zero before and after.
+func (x *Index) near(words []token, counts []uint8) bool {
+	found := false
+	for _, t := range words {
+		if t.telling {
+			for _, p := range x.by[t.hash] {
+				counts[p.exemplar] = min(counts[p.exemplar]+1, minShared)
+				found = found || counts[p.exemplar] >= minShared-1
+			}
+		}
+	}
+	clear(counts)
+	return found
+}
+
+func (x *Index) compare(best *similar.Match, words []token, s span, counts []uint8) {
+	if !x.near(words, counts) {
+		return
+	}
+	sums, shared := map[int32]float32{}, map[int32]int{}
+	for f, w := range vector(words) {
+		for _, p := range x.by[f] {
+			sums[p.exemplar] += w.weight * p.weight
+			if w.telling {
+				shared[p.exemplar]++
+			}
+		}
+	}
+	aimed := aims(words)
+	for i, sum := range sums {
+		if x.aims[i] && !aimed {
+			sum *= aimless
+		}
+		if shared[i] < minShared && (shared[i] < minShared-1 || sum < nearlyTheSame) {
+			continue
+		}
+		score := memproxy.PerMille(math.Round(float64(min(sum, 1)) * 1000))
+		if score > best.Score || score == best.Score && int(i) < best.Exemplar {
+			best.Score, best.Exemplar, best.Family, best.Start, best.End = score, int(i), x.exemplars[i].Family, s.from, s.to
+		}
+	}
+}
+
+type span struct{ from, to int }
+
+// maxSentence bounds a sentence, in bytes: text without full stops is cut.
+const maxSentence = 400
+
+// sentences cuts a text at the ends of sentences and lines.
+func sentences(text string) []span {
+	var out []span
+	from := 0
+	cut := func(to int) {
+		if strings.ContainsFunc(text[from:to], unicode.IsLetter) {
+			out = append(out, span{from, to})
+		}
+		from = to
+	}
+	for i, r := range text {
+		end := strings.ContainsRune("!?\n。！？;", r) || r == '.' && (i+1 == len(text) || strings.ContainsRune(" \n\t\"')", rune(text[i+1])))
+		if end || i-from > maxSentence && unicode.IsSpace(r) {
+			cut(i)
+		}
+	}
+	cut(len(text))
+	return out
+}
+
+// token is a word of a sentence.
+type token struct {
+	hash    uint64
+	weight  float32
+	telling bool
+}
+
+// tokens appends the words of a sentence. Addresses are alike, whosever they
+// are.
+func tokens(dst []token, s string) []token {
+	for w := range strings.FieldsFuncSeq(s, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(",;:!?()[]{}\"“”", r) }) {
+		w = strings.ToLower(strings.Trim(w, ".'`*_<>-"))
+		t := token{weight: 1}
+		switch {
+		case w == "":
+			continue
+		case strings.Contains(w, "@"), strings.Contains(w, "://"), host(w):
+			w = "\x00address"
+		case light[w]:
+			t.weight = 0.25
+		default:
+			w, t.telling = stem(w), true
+		}
+		t.hash = hash(w)
+		dst = append(dst, t)
+	}
+	return dst
+}
+
+// vector is a sentence's features and their weights, of length one: its words,
+// and neighbours together.
+func vector(words []token) map[uint64]feature {
+	v := make(map[uint64]feature, 2*len(words))
+	add := func(f uint64, weight float32, telling bool) {
+		old := v[f]
+		v[f] = feature{old.weight + weight, telling}
+	}
+	for i, t := range words {
+		add(t.hash, t.weight, t.telling)
+		if i > 0 {
+			add(words[i-1].hash*31^t.hash, t.weight/2, false)
+		}
+	}
+	sum := 0.0
+	for _, w := range v {
+		sum += float64(w.weight) * float64(w.weight)
+	}
+	for f, w := range v {
+		w.weight /= float32(math.Sqrt(sum))
+		v[f] = w
+	}
+	return v
+}
+
+// host reports whether a word is a domain name.
+func host(w string) bool {
+	w, _, _ = strings.Cut(w, "/")
+	dot := strings.LastIndexByte(w, '.')
+	if dot < 2 || len(w)-dot-1 < 2 {
+		return false
+	}
+	tld := w[dot+1:]
+	return slices.Contains(domains, tld)
+}
+
+var domains = strings.Fields("com org net io co ai app dev xyz site online cloud ru cn de uk example info biz me tech sh test")
+
+// light are words that say little.
+var light = setOf(`a an the to of in on at by for from with without into and or but is are was be been it its this that these those as if then so
+	user users user's you your i my me we our they their them he she his her will would can could should may might do does did not no has have had all any
+	some when where which who what how there here about just also now please`)
+
+func setOf(words string) map[string]bool {
+	set := map[string]bool{}
+	for w := range strings.FieldsSeq(words) {
+		set[w] = true
+	}
+	return set
+}
+
+// stem takes the commonest endings off.
+func stem(w string) string {
+	for _, end := range [...]string{"ing", "ions", "ion", "ed", "es", "s", "e"} {
+		if rest, ok := strings.CutSuffix(w, end); ok && len(rest) > 3 {
+			return rest
+		}
+	}
+	return w
+}
+
+func hash(w string) uint64 {
+	h := uint64(14695981039346656037)
+	for i := range len(w) {
+		h = (h ^ uint64(w[i])) * 1099511628211
+	}
+	return h
+}
+
+// Thresholds returns those that count.
+func (x *Index) Thresholds() similar.Thresholds { return x.thresholds }
