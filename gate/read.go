@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/memproxy/memproxy"
 )
@@ -198,7 +199,7 @@ func (ret *returning) ownWords(m *memproxy.Memory) bool {
 // it is shown without its text.
 func (ret *returning) leave(m *memproxy.Memory, status int, code memproxy.ReasonCode, detail string) (refused bool) {
 	switch {
-	case m.Pointer != "":
+	case m.Pointer != "" && (!ret.answers || isElement(m.Pointer)):
 		m.Drop = true
 	case ret.answers && m.TextAt != "":
 		blank := ""
@@ -209,6 +210,13 @@ func (ret *returning) leave(m *memproxy.Memory, status int, code memproxy.Reason
 		return true
 	}
 	return false
+}
+
+// isElement reports whether a pointer leads to an element of a list. What a
+// write made is pointed to by its id, and is not gone without that.
+func isElement(pointer string) bool {
+	last := pointer[strings.LastIndexByte(pointer, '/')+1:]
+	return last != "" && strings.Trim(last, "0123456789") == ""
 }
 
 // Piece filters an answer that a face puts together itself, of an agent's run.

@@ -253,3 +253,20 @@ func TestUnreadableElements(t *testing.T) {
 		}
 	}
 }
+
+// Proves EDGE-13, EDGE-3: an answer about one thing that is another tenant's is
+// not shown without its name, but not at all.
+func TestAnswersAboutOthersThingsAreRefused(t *testing.T) {
+	for _, pointer := range []string{"", "/id"} {
+		r := newRig(t, func(r *rig) {
+			r.rules.OneTenant = false
+			r.adapter = teller{fakeReader: r.adapter.(*fakeReader)}
+		})
+		r.ledger.rows["theirs"] = owned("theirs", "globex", "dev")
+		r.fake.memories = []memproxy.Memory{{Pointer: pointer, ID: "theirs", Text: "canary", TextAt: "/text"}}
+		a := r.admit(memproxy.Operation{Kind: memproxy.Learn, Scope: memproxy.Scope{User: "ann"}})
+		if got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("x")}); got.Status != 404 || strings.Contains(string(got.Body), "canary") {
+			t.Errorf("%q: %d %q", pointer, got.Status, got.Body)
+		}
+	}
+}

@@ -26,7 +26,7 @@ const maxLegs = 4
 // than it asked for, and what it finds changed while it looks.
 func (ret *returning) ownedBy(ctx context.Context) (refused bool, err error) {
 	if ret.answers {
-		return false, ret.written(ctx)
+		return ret.written(ctx)
 	}
 	if ret.filter(ctx) {
 		return false, nil

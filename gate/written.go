@@ -12,7 +12,7 @@ import (
 // model decides what a write becomes may have changed others' memories for it,
 // and tells their texts. What the ledger does not know has just come to be. It
 // comes after what was made of the write was looked at, which must see all of it.
-func (ret *returning) written(ctx context.Context) error {
+func (ret *returning) written(ctx context.Context) (refused bool, err error) {
 	memories := ret.reading.Memories
 	ids := map[memproxy.TargetKind][]string{}
 	for i := range memories {
@@ -21,7 +21,7 @@ func (ret *returning) written(ctx context.Context) error {
 		}
 	}
 	if len(ids) == 0 {
-		return nil
+		return false, nil
 	}
 	v := ret.viewer(ret.g.opt.Signer)
 	rows, err := ret.g.whose(ctx, ret.op.Backend, ids)
@@ -50,15 +50,17 @@ func (ret *returning) written(ctx context.Context) error {
 			continue
 		}
 		hidden++
-		if ret.leave(m, StatusNotFound, memproxy.OwnerForeign, "the memory belongs to somebody else") {
-			return nil
+		if !isElement(m.Pointer) { // all of the answer is about it
+			ret.refuse(StatusNotFound, memproxy.OwnerUnknown, "this names what is not there for this caller's tenant")
+			return true, nil
 		}
+		m.Drop = true
 	}
 	if hidden > 0 {
 		ret.filtered += hidden
 		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.OwnerFiltered, Detail: "memories of others were left out of the answer"})
 	}
-	return nil
+	return false, nil
 }
 
 // previous leaves out the texts that stood there before a write, where nobody
