@@ -99,6 +99,12 @@ func Parse(texts ...string) (*Table, error) {
 // Knows reports whether the table says what a route answers with.
 func (t *Table) Knows(route string) bool { return t.answers[route] != nil }
 
+// Anything reports whether a route may answer with anything.
+func (t *Table) Anything(route string) bool {
+	s := t.answers[route]
+	return s != nil && s.any
+}
+
 // Routes are the routes that the table knows, sorted.
 func (t *Table) Routes() []string {
 	out := make([]string, 0, len(t.answers))

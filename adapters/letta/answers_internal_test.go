@@ -1,6 +1,7 @@
 package letta
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/memproxy/memproxy"
@@ -25,6 +26,34 @@ func TestAnswersAreClaimed(t *testing.T) {
 		if a.rows[id] == nil {
 			t.Errorf("answers.txt has a line for %s, which is no route", id)
 		}
+	}
+}
+
+// Proves EDGE-13: only what is made of the caller's own alone, or is given to
+// administrators, may answer with anything.
+func TestAnswersOfAnythingAreDerivedOrAdministration(t *testing.T) {
+	a, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := 0
+	for _, line := range strings.Split(answerTable+moreAnswers, "\n") {
+		words := strings.Fields(line)
+		if len(words) != 3 || words[0] != "answer" || words[2] != "*" {
+			continue
+		}
+		r := a.rows[words[1]]
+		switch {
+		case !a.members.Anything(words[1]): // said otherwise further down
+		case r.kind == memproxy.Admin || r.is(derived) || r.is(pass):
+			open++
+		case words[1] == "letta.execute_mcp_tool": // what a server that is not the backend says, to who asked it
+		default:
+			t.Errorf("%s may answer with anything", words[1])
+		}
+	}
+	if open == 0 {
+		t.Error("no such row was looked at")
 	}
 }
 

@@ -37,15 +37,33 @@ func (b *worldBackend) touch(r *http.Request, named, body string) {
 	}
 }
 
-// named are the owners of whom text names an object.
+// named are the owners of whom text names an object: as a word of its own, for
+// the digits of a short id stand in many a long one.
 func (b *worldBackend) named(text string) []*Owner {
 	var out []*Owner
 	for _, o := range b.owners {
-		if slices.ContainsFunc(o.Names(), func(name string) bool { return strings.Contains(text, name) }) {
+		if slices.ContainsFunc(o.Names(), func(name string) bool { return stands(text, name) }) {
 			out = append(out, o)
 		}
 	}
 	return out
+}
+
+// stands reports whether a name stands in a text with no letter or digit beside
+// it.
+func stands(text, name string) bool {
+	word := func(c byte) bool { return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
+	for at := 0; ; at++ {
+		i := strings.Index(text[at:], name)
+		if i < 0 || name == "" {
+			return false
+		}
+		at += i
+		end := at + len(name)
+		if (at == 0 || !word(text[at-1])) && (end == len(text) || !word(text[end])) {
+			return true
+		}
+	}
 }
 
 func (b *worldBackend) next() int {
