@@ -31,11 +31,19 @@ type desk struct {
 	cfg      config.Screening
 	log      *slog.Logger
 	assembly *assembly.Store
+	recipes  *assembly.Recipes
 	baseline *baseline.Store
 	likeness *likeness.Index
 	similar  panel.Matcher
 	judge    *judge.Judge
 }
+
+// Of how many memories, and for how long, it is remembered which parts of a way
+// to carry data out were written.
+const (
+	recipeMemories = 4096
+	recipeTime     = 30 * 24 * time.Hour
+)
 
 // newDesk opens the layers. A model that is away now is asked again later.
 func newDesk(ctx context.Context, cfg config.Screening, log *slog.Logger) (*desk, error) {
@@ -46,6 +54,9 @@ func newDesk(ctx context.Context, cfg config.Screening, log *slog.Logger) (*desk
 	var err error
 	if !slices.Contains(cfg.Disable, "assembly") {
 		if d.assembly, err = assembly.New(assembly.Options{}); err != nil {
+			return nil, err
+		}
+		if d.recipes, err = assembly.NewRecipes(recipeMemories, recipeTime); err != nil {
 			return nil, err
 		}
 	}
@@ -127,7 +138,7 @@ func (d *desk) panel(p *screen.Pack) (*panel.Panel, error) {
 		return nil, err
 	}
 	return panel.New(panel.Options{
-		Base: base, Secrets: !slices.Contains(d.cfg.Disable, "secrets"), Synapse: !slices.Contains(d.cfg.Disable, "synapse"), Assembly: d.assembly, Baseline: d.baseline, Likeness: d.likeness, Similar: d.similar, Judge: d.judge,
+		Base: base, Secrets: !slices.Contains(d.cfg.Disable, "secrets"), Synapse: !slices.Contains(d.cfg.Disable, "synapse"), Assembly: d.assembly, Recipes: d.recipes, Baseline: d.baseline, Likeness: d.likeness, Similar: d.similar, Judge: d.judge,
 		Hold: screen.Hold, Deny: screen.Deny, Clock: time.Now, Log: d.log,
 	})
 }

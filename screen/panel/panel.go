@@ -40,6 +40,7 @@ type Options struct {
 	Secrets  bool
 	Synapse  bool // content validation of governed fields
 	Assembly *assembly.Store
+	Recipes  *assembly.Recipes
 	Baseline *baseline.Store
 	Likeness *likeness.Index
 	Similar  Matcher
@@ -84,6 +85,9 @@ func (p *Panel) Screen(ctx context.Context, s memproxy.Screening) ([]memproxy.Fi
 	if p.opt.Assembly != nil && !s.Reading && writes(s.Operation) {
 		findings = p.assembled(s, findings)
 	}
+	if p.opt.Recipes != nil && !s.Reading && writes(s.Operation) {
+		findings = p.cooked(s, findings)
+	}
 	if p.opt.Baseline != nil && !s.Reading && writes(s.Operation) {
 		findings = p.departures(s, findings)
 	}
@@ -122,6 +126,9 @@ func (p *Panel) Wrote(s memproxy.Screening) {
 	}
 	if p.opt.Assembly != nil {
 		p.opt.Assembly.Commit(keyOf(s), s.Decision, texts(s.Operation), p.opt.Clock())
+	}
+	if p.opt.Recipes != nil {
+		p.opt.Recipes.Commit(memoryOf(s), s.Decision, texts(s.Operation), suspect(s.Operation), p.opt.Clock())
 	}
 	if p.opt.Baseline != nil {
 		p.learn(s)

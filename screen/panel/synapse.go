@@ -12,13 +12,11 @@ import (
 // how they are written. The patterns count elsewhere too where the source is
 // not trusted. They have no score: what they mean is for the policy to say.
 func (p *Panel) validated(s memproxy.Screening, findings []memproxy.Finding) []memproxy.Finding {
-	source := s.Operation.SourceClaim
-	suspect := source == memproxy.SourceUntrusted || source == memproxy.SourceHostile
 	var own []string
 	for i := range s.Operation.Items {
 		it := &s.Operation.Items[i]
 		governed := slices.ContainsFunc(it.Written(), func(f string) bool { return synapse.Governed(memproxy.Key(f)) })
-		if !judged(it) || !governed && !suspect {
+		if !judged(it) || !governed && !suspect(s.Operation) {
 			continue
 		}
 		hits := synapse.Patterns(it.Text)

@@ -1,0 +1,174 @@
+package assembly
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+)
+
+// Whose says whose memories a recipe is read from, in whatever session and by
+// whomever they were written.
+type Whose struct {
+	Tenant, User, Agent, App string
+}
+
+// Recipes remembers which parts of a way to carry data out were written to whose
+// memory: what to pack it with, what to send it with, where to. Each is
+// harmless; together they are an instruction that nobody wrote in one piece. It
+// is safe for concurrent use.
+type Recipes struct {
+	ttl time.Duration
+
+	mu   sync.Mutex
+	kept *simplelru.LRU[Whose, *[kinds][]ingredient]
+}
+
+// The kinds of ingredient.
+const (
+	packs = iota
+	carries
+	aims
+	kinds
+)
+
+// ingredient is a part that was written.
+type ingredient struct {
+	write   string
+	at      time.Time
+	suspect bool // of an untrusted or hostile source
+}
+
+// keptEach bounds the ingredients of a kind that are remembered of one memory.
+const keptEach = 4
+
+// NewRecipes returns an empty store for so many memories, the least recently
+// written going first, that forgets after ttl.
+func NewRecipes(memories int, ttl time.Duration) (*Recipes, error) {
+	if memories < 1 || ttl <= 0 {
+		return nil, errors.New("assembly: recipes want memories and a time")
+	}
+	kept, err := simplelru.NewLRU[Whose, *[kinds][]ingredient](memories, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &Recipes{ttl: ttl, kept: kept}, nil
+}
+
+// Complete returns the texts of a write by which a recipe is complete, with what
+// other writes left: all kinds are there, of more than one write, and where to
+// send things was said by an untrusted or hostile source. It changes nothing.
+func (r *Recipes) Complete(who Whose, write string, texts []string, suspect bool, now time.Time) []int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var have [kinds]bool
+	aimed, others := false, false
+	var own [kinds]bool
+	var which []int
+	for i, text := range texts {
+		found := ingredients(text)
+		for k, is := range found {
+			own[k] = own[k] || is
+		}
+		if found != [kinds]bool{} {
+			which = append(which, i)
+		}
+	}
+	if e, ok := r.kept.Peek(who); ok {
+		for k, list := range e {
+			for _, in := range list {
+				if in.write == write || now.Sub(in.at) >= r.ttl {
+					continue
+				}
+				have[k] = true
+				aimed = aimed || k == aims && in.suspect
+				others = others || !own[k]
+			}
+		}
+	}
+	for k, is := range own {
+		have[k] = have[k] || is
+	}
+	if aimed = aimed || own[aims] && suspect; !aimed || !others || have != [kinds]bool{true, true, true} {
+		return nil
+	}
+	return which
+}
+
+// Commit remembers what a write that went through left.
+func (r *Recipes) Commit(who Whose, write string, texts []string, suspect bool, now time.Time) {
+	var own [kinds]bool
+	for _, text := range texts {
+		for k, is := range ingredients(text) {
+			own[k] = own[k] || is
+		}
+	}
+	if own == [kinds]bool{} {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e, ok := r.kept.Get(who)
+	if !ok {
+		e = &[kinds][]ingredient{}
+		r.kept.Add(who, e)
+	}
+	for k, is := range own {
+		if is {
+			list := slices.DeleteFunc(e[k], func(in ingredient) bool { return in.write == write || now.Sub(in.at) >= r.ttl })
+			// What an untrusted source said is not pushed out by others.
+			for len(list) >= keptEach {
+				at := slices.IndexFunc(list, func(in ingredient) bool { return !in.suspect })
+				list = slices.Delete(list, max(at, 0), max(at, 0)+1)
+			}
+			e[k] = append(list, ingredient{write, now, suspect})
+		}
+	}
+}
+
+var (
+	packing  = set("tar zip gzip 7z compress compressing compressed archive archiving bundle dump mysqldump pg_dump backup backups pack")
+	carrying = set("curl wget scp rsync nc netcat ftp sftp rclone upload uploads uploading transfer transfers transferring post posting")
+	aiming   = set("endpoint endpoints server destination collector receiver sink upload uploads backup backups drop storage target mirror webhook")
+)
+
+// ingredients says which parts of a recipe a text has.
+func ingredients(text string) (found [kinds]bool) {
+	for _, s := range sentences(text) {
+		address, aim := false, false
+		for _, w := range strings.FieldsFunc(strings.ToLower(text[s.from:s.to]), func(r rune) bool { return strings.ContainsRune(" \t\n,;!?()[]{}\"'`<>", r) }) {
+			w = strings.Trim(w, ".:*_")
+			found[packs] = found[packs] || packing[w]
+			found[carries] = found[carries] || carrying[w]
+			aim = aim || aiming[w]
+			address = address || isAddress(w)
+		}
+		found[aims] = found[aims] || address && aim
+	}
+	return found
+}
+
+// isAddress reports whether a word is an address outside: a URL, a mail address,
+// a domain name.
+func isAddress(w string) bool {
+	if strings.Contains(w, "://") {
+		return true
+	}
+	_, w, mail := strings.Cut("@"+w, "@")
+	if i := strings.LastIndexByte(w, '@'); i >= 0 {
+		w, mail = w[i+1:], true
+	}
+	w, _, _ = strings.Cut(w, "/")
+	w, _, _ = strings.Cut(w, ":")
+	dot := strings.LastIndexByte(w, '.')
+	if dot < 1 || len(w)-dot-1 < 2 || !mail && len(w) < 4 {
+		return false
+	}
+	return !strings.ContainsFunc(w[dot+1:], func(r rune) bool { return r < 'a' || r > 'z' }) && !fileEnd[w[dot+1:]]
+}
+
+// fileEnd are what files end in, and domain names hardly.
+var fileEnd = set("md txt json yaml yml go py js ts tsx jsx html css csv toml xml pdf png jpg gz tar zip log sql env lock mod sum conf cfg ini exe dll")
