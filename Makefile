@@ -59,6 +59,9 @@ SCREEN_DATA ?= ../shared/data/dev
 bench-screen: ## how well and how fast screening judges; writes docs/screening.md
 	$(GO) run ./bench/screen -data $(SCREEN_DATA) -report docs/screening.md
 
+bench-latency: ## what a write waits for; fails over 5 ms of validation or 2 ms of audit
+	$(GO) run ./bench/screen -latency
+
 FUZZTIME ?= 20s
 fuzz: ## every fuzz target for FUZZTIME each
 	@for pkg in $$($(GO) list ./...); do \

@@ -4,15 +4,17 @@ import "cmp"
 
 // Screening says how content is judged.
 type Screening struct {
-	Enabled     *bool     `yaml:"enabled,omitempty" doc:"judge what is written, and what is read" default:"true"`
-	Sensitivity string    `yaml:"sensitivity,omitempty" doc:"how readily content is held" default:"medium" enum:"low,medium,high"`
-	Pack        string    `yaml:"pack,omitempty" doc:"directory of a pack of rules and weights; absent: the built-in one"`
-	Disable     []string  `yaml:"disable,omitempty" doc:"layers that are left out: lexicon, directive, classify, form, secrets, assembly, synapse, likeness"`
-	Withhold    *float64  `yaml:"withhold,omitempty" doc:"risk from which on a memory is left out of answers, and what the backend's model extracted is taken back; 0 is never" default:"0.85" min:"0" max:"1"`
-	Exemplars   string    `yaml:"exemplars,omitempty" doc:"file of further known attacks, one a line: a family (a-z), a tab, the text; the built-in ones, the memory firewall's fourteen among them, stay"`
-	Similar     *Similar  `yaml:"similar,omitempty" doc:"likeness to known attacks; absent: not looked at"`
-	Baseline    *Baseline `yaml:"baseline,omitempty" doc:"what is usual for each user; absent: not looked at"`
-	Judge       *Judge    `yaml:"judge,omitempty" doc:"a model's opinion on the borderline; absent: not asked"`
+	Enabled     *bool  `yaml:"enabled,omitempty" doc:"judge what is written, and what is read" default:"true"`
+	Sensitivity string `yaml:"sensitivity,omitempty" doc:"how readily content is held" default:"medium" enum:"low,medium,high"`
+	// Sources are sensitivities of their own.
+	Sources   map[string]string `yaml:"sources,omitempty" doc:"how readily content of a source is held instead: low, medium or high" keys:"trusted,verified,untrusted,hostile,unstated" enum:"low,medium,high"`
+	Pack      string            `yaml:"pack,omitempty" doc:"directory of a pack of rules and weights; absent: the built-in one"`
+	Disable   []string          `yaml:"disable,omitempty" doc:"layers that are left out: lexicon, directive, classify, form, secrets, assembly, synapse, likeness"`
+	Withhold  *float64          `yaml:"withhold,omitempty" doc:"risk from which on a memory is left out of answers, and what the backend's model extracted is taken back; 0 is never" default:"0.85" min:"0" max:"1"`
+	Exemplars string            `yaml:"exemplars,omitempty" doc:"file of further known attacks, one a line: a family (a-z), a tab, the text; the built-in ones, the memory firewall's fourteen among them, stay"`
+	Similar   *Similar          `yaml:"similar,omitempty" doc:"likeness to known attacks; absent: not looked at"`
+	Baseline  *Baseline         `yaml:"baseline,omitempty" doc:"what is usual for each user; absent: not looked at"`
+	Judge     *Judge            `yaml:"judge,omitempty" doc:"a model's opinion on the borderline; absent: not asked"`
 }
 
 // Similar compares by embeddings, of a model behind an API or of local files.

@@ -1,6 +1,7 @@
 package screen
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/memproxy/memproxy"
@@ -35,7 +36,11 @@ func (s *Screener) risk(findings []memproxy.Finding, source, trust string) mempr
 		sum += (1000 - sum) * t * agreement / 1_000_000
 	}
 	if sum >= minClassified {
-		sum += s.shift + s.pack.weights["source "+source] + s.pack.weights["trust "+trust]
+		shift, ok := s.shifts[cmp.Or(source, string(memproxy.SourceUnstated))]
+		if !ok {
+			shift = s.shift
+		}
+		sum += shift + s.pack.weights["source "+source] + s.pack.weights["trust "+trust]
 	}
 	return memproxy.PerMille(max(0, min(1000, sum)))
 }

@@ -43,6 +43,9 @@ type Options struct {
 	Pack *Pack
 	// Sensitivity is low, medium (the default) or high.
 	Sensitivity string
+	// Sources are sensitivities for content of certain sources (trusted,
+	// verified, untrusted, hostile; "unstated" is for what states none).
+	Sources map[string]string
 	// CacheSize is how many verdicts are remembered, by hash of the content:
 	// 0 for the default, negative for none.
 	CacheSize int
@@ -54,6 +57,7 @@ type Options struct {
 type Screener struct {
 	pack    *Pack
 	shift   int
+	shifts  map[string]int // by source
 	off     map[string]bool
 	cache   *lru.Cache[[sha256.Size]byte, []memproxy.Finding]
 	limits  normal.Limits
@@ -79,7 +83,14 @@ func newScreener(o Options) (*Screener, error) {
 	if !ok {
 		return nil, fmt.Errorf("screen: unknown sensitivity %q: want low, medium or high", sensitivity)
 	}
-	s.shift = shift
+	s.shift, s.shifts = shift, map[string]int{}
+	for source, name := range o.Sources {
+		shift, ok := s.pack.weights["sensitivity "+name]
+		if _, known := s.pack.weights["source "+source]; !ok || !known && source != string(memproxy.SourceUnstated) {
+			return nil, fmt.Errorf("screen: sensitivity %q for source %q: want low, medium or high for trusted, verified, untrusted, hostile or unstated", name, source)
+		}
+		s.shifts[source] = shift
+	}
 	for _, d := range o.Disable {
 		if !slices.Contains(layers, d) {
 			return nil, fmt.Errorf("screen: unknown layer %q: want one of %v", d, layers)

@@ -19,7 +19,15 @@ func main() {
 	out := flag.String("report", "", "write the report here")
 	show := flag.String("show", "", "print the places where rules held: RULE,attack|benign|all,N (for tuning; rows never go to a report)")
 	verbose := flag.Bool("v", false, "print rules by how often they hold, and what they miss")
+	wait := flag.Bool("latency", false, "measure what a write waits for, and fail where the bounds of SYN-4 do not hold (validation 5 ms, audit 2 ms)")
 	flag.Parse()
+	if *wait {
+		if err := latency(os.Stdout, maxValidation, maxAudit); err != nil {
+			fmt.Fprintln(os.Stderr, "screen:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := run(*data, *train, *out, *show, *verbose); err != nil {
 		fmt.Fprintln(os.Stderr, "screen:", err)
 		os.Exit(1)

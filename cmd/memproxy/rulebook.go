@@ -134,6 +134,8 @@ func versionOf(b policy.Bundle, pack *screen.Pack, cfg *config.Config) string {
 		RapidPerMinute        *int64
 		Pack, Sensitivity     string
 		Off                   []string
+		Sources               map[string]string
+		Exemplars             string
 		Screening             bool
 		Withhold              float64
 		Memories              config.Memories
@@ -141,7 +143,7 @@ func versionOf(b policy.Bundle, pack *screen.Pack, cfg *config.Config) string {
 		cfg.Profile, cfg.Ownership.Unattributed + " " + cfg.Ownership.Changed + " " + cfg.Answers.Unclaimed + " " + cfg.Answers.Headers, *cfg.Enforce, cfg.OneTenant(), cfg.Confidence,
 		cfg.Budgets.Default, cfg.Budgets.Anonymous, cfg.Budgets.Overrides, cfg.Budgets.Tenants, cfg.Budgets.Namespaces,
 		cfg.Budgets.RapidPerMinute,
-		pack.Version(), cfg.Screening.Sensitivity, cfg.Screening.Disable, *cfg.Screening.Enabled, *cfg.Screening.Withhold, cfg.Memories,
+		pack.Version(), cfg.Screening.Sensitivity, cfg.Screening.Disable, cfg.Screening.Sources, cfg.Screening.Exemplars, *cfg.Screening.Enabled, *cfg.Screening.Withhold, cfg.Memories,
 	})
 	if err != nil {
 		panic(err) // plain numbers and strings

@@ -133,7 +133,7 @@ func (d *desk) panel(p *screen.Pack) (*panel.Panel, error) {
 	own := slices.DeleteFunc(slices.Clone(d.cfg.Disable), func(name string) bool {
 		return slices.Contains([]string{"secrets", "assembly", "synapse", "likeness"}, name)
 	})
-	base, err := screen.New(screen.Options{Pack: p, Sensitivity: d.cfg.Sensitivity, Disable: own})
+	base, err := screen.New(screen.Options{Pack: p, Sensitivity: d.cfg.Sensitivity, Sources: d.cfg.Sources, Disable: own})
 	if err != nil {
 		return nil, err
 	}
