@@ -50,9 +50,10 @@ func (ret *returning) extracted(ctx context.Context, memories []memproxy.Memory)
 		return nil
 	}
 	ret.usurped(ctx, extractor, memories)
+	var found map[int]judged
 	if ret.rules.Withhold > 0 {
-		found, err := ret.judge(ctx, memories)
-		if err != nil {
+		var err error
+		if found, err = ret.judge(ctx, memories); err != nil {
 			return err
 		}
 		for i := range memories {
@@ -71,7 +72,7 @@ func (ret *returning) extracted(ctx context.Context, memories []memproxy.Memory)
 			}
 		}
 	}
-	return ret.ruleOnInferred(ctx, extractor, memories)
+	return ret.ruleOnInferred(ctx, extractor, memories, found)
 }
 
 // worse reports whether what a model made of a write is worse than the write:

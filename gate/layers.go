@@ -78,7 +78,7 @@ func (ret *returning) layerOf(field string) memproxy.Layer {
 // of a write and that no user stated there. What is not let in is taken back;
 // what is held waits for review with the write that it was made of; what is
 // marked is so in the ledger, for the one stamp is the whole write's.
-func (ret *returning) ruleOnInferred(ctx context.Context, extractor Extractor, memories []memproxy.Memory) error {
+func (ret *returning) ruleOnInferred(ctx context.Context, extractor Extractor, memories []memproxy.Memory, found map[int]judged) error {
 	if !ret.op.Extracts || ret.confirmed {
 		return nil
 	}
@@ -88,7 +88,12 @@ func (ret *returning) ruleOnInferred(ctx context.Context, extractor Extractor, m
 		if m.Drop || m.Text == "" || m.Event == eventNone || m.Event == eventDelete || !m.Inferred && said.states(m.Text) {
 			continue
 		}
-		ruling, err := ret.rules.Policy.Rule(ctx, ret.inferredFact(m))
+		q := ret.inferredFact(m)
+		for _, f := range found[i].spans {
+			f.Item, f.Score = 0, 0 // what it risks was ruled on
+			q.Findings = append(q.Findings, f)
+		}
+		ruling, err := ret.rules.Policy.Rule(ctx, q)
 		if err != nil {
 			return err
 		}

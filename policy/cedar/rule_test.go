@@ -71,6 +71,7 @@ func (a ask) question() memproxy.Question {
 	}
 }
 
+func guessed(op *memproxy.Operation)  { op.Items[0].Inferred = true }
 func bulk(op *memproxy.Operation)     { op.Bulk = true }
 func steered(op *memproxy.Operation)  { op.Steering = true }
 func derived(op *memproxy.Operation)  { op.Derived = true }
@@ -80,7 +81,7 @@ func url(op *memproxy.Operation) {
 }
 
 // Each refusal stands beside the nearest thing that must not be refused.
-// Proves CARD-3, SYN-1, SYN-2, SYN-3, EDGE-3, TRL-2, TRL-10
+// Proves GOV-2, CARD-3, SYN-1, SYN-2, SYN-3, EDGE-3, TRL-2, TRL-10
 func TestBuiltinRules(t *testing.T) {
 	p := compile(t, nil)
 	for _, tc := range []struct {
@@ -141,6 +142,10 @@ func TestBuiltinRules(t *testing.T) {
 		{"a mandatory pattern elsewhere, of an untrusted source", ask{found: "synapse.role", source: memproxy.SourceUntrusted}, "synapse.source"},
 		{"a mandatory pattern elsewhere, of a hostile source", ask{field: "human", found: "synapse.markup", source: memproxy.SourceHostile}, "synapse.source"},
 		{"a search of an untrusted source", ask{kind: memproxy.Recall, found: "synapse.role", source: memproxy.SourceUntrusted}, ""},
+		{"a trait that a model noted", ask{found: "trait.person", change: guessed}, "field.trait.text"},
+		{"a trait that a model noted, while developing", ask{found: "trait.person", change: guessed, profile: "development"}, ""},
+		{"a trait that the user stated", ask{found: "trait.person"}, ""},
+		{"something else that a model noted", ask{change: guessed}, ""},
 		{"entropy in learnings", ask{field: "learnings", found: "synapse.entropy"}, "synapse.heuristic"},
 		{"agents in learnings", ask{field: "learnings", found: "synapse.agents"}, "synapse.heuristic"},
 		{"orders in learnings", ask{field: "learnings", found: "synapse.imperative"}, "synapse.heuristic"},
@@ -175,7 +180,7 @@ func TestBuiltinRules(t *testing.T) {
 				return
 			}
 			want := memproxy.Deny
-			if tc.rule == "synapse.source" || tc.rule == "synapse.heuristic" {
+			if tc.rule == "synapse.source" || tc.rule == "field.trait.text" || tc.rule == "synapse.heuristic" {
 				want = memproxy.Hold
 			}
 			if got.Verdict != want || len(got.Reasons) == 0 {

@@ -79,6 +79,9 @@ func (p *Panel) Screen(ctx context.Context, s memproxy.Screening) ([]memproxy.Fi
 	if p.opt.Secrets {
 		findings = p.secrets(s.Operation, findings)
 	}
+	if writes(s.Operation) {
+		findings = p.persons(s.Operation, findings)
+	}
 	if p.opt.Synapse && !s.Reading && writes(s.Operation) {
 		findings = p.validated(s, findings)
 	}
