@@ -115,7 +115,7 @@ func (c *Config) defaults() {
 		&c.Ledger.Keep.Holds: 90 * 24 * time.Hour, &c.Ledger.Keep.Sessions: 90 * 24 * time.Hour,
 		&c.Ledger.Keep.Deleted: 180 * 24 * time.Hour, &c.Ledger.Keep.Records: 365 * 24 * time.Hour,
 		&c.Review.Age: 24 * time.Hour, &c.Review.Idle: 30 * time.Minute,
-		&c.Memories.Quiet: 7 * 24 * time.Hour, &c.Memories.Archive: 180 * 24 * time.Hour, &c.Memories.Validate: 5 * time.Minute, &c.Memories.Sweep: 0,
+		&c.Memories.Quiet: 7 * 24 * time.Hour, &c.Memories.Archive: 180 * 24 * time.Hour, &c.Memories.Deleted: 30 * 24 * time.Hour, &c.Memories.Validate: 5 * time.Minute, &c.Memories.Sweep: 0,
 	} {
 		if *v == nil {
 			own := Duration(d)

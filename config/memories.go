@@ -16,6 +16,7 @@ type Memories struct {
 	Quiet       *Duration           `yaml:"quiet,omitempty" doc:"pending memories that nobody corrected for so long are shown; 0 is never" default:"7d"`
 	TTL         map[string]Duration `yaml:"ttl,omitempty" doc:"how long memories are kept: by governed field (field:persona, or persona) and by claimed source (source:hostile), of both the shorter; default is for the others; what is absent is kept for ever"`
 	Archive     *Duration           `yaml:"archive,omitempty" doc:"how long the texts of expired memories are kept; 0 is for ever" default:"180d"`
+	Deleted     *Duration           `yaml:"deleted,omitempty" doc:"how long the texts of deleted memories are kept, which nobody can read any more, until they are shredded; 0 is for ever" default:"30d"`
 	Inferred    string              `yaml:"inferred,omitempty" doc:"what becomes of what a model inferred and no user stated: allowed, marked, held for review, refused" default:"mark" enum:"allow,mark,hold,refuse"`
 	Namespaces  Namespaces          `yaml:"namespaces,omitempty" doc:"which keys content may be filed under"`
 	Layers      Layers              `yaml:"layers,omitempty" doc:"what holds for one layer of memory"`

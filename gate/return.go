@@ -170,6 +170,15 @@ func (ret *returning) filter(ctx context.Context) bool {
 		if ret.wroteIt(rowp, m) {
 			ret.mine = append(ret.mine, m.ID)
 		}
+		if rowp != nil && rowp.Deleted && !m.Missing {
+			// Its author deleted it, whatever copy of it the backend still shows.
+			if m.Pointer == "" {
+				return false
+			}
+			m.Drop = true
+			ret.filtered++
+			continue
+		}
 		// What was asked for by its id was ruled on; another tenant's that comes
 		// in its place, or beside it, was not.
 		if settled && rowp != nil && rowp.Scope.Tenant != ret.Principal.Tenant && !slices.Contains(ret.op.Targets, m.ID) {

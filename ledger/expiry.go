@@ -94,9 +94,11 @@ func (l *Ledger) Purgeable(ctx context.Context, before time.Time, limit int) ([]
 func (l *Ledger) DeletedBefore(ctx context.Context, before time.Time, limit int) ([]memproxy.MemoryKey, error) {
 	return look(ctx, l, "list deleted memories", func(s scanner) (k memproxy.MemoryKey, err error) {
 		return k, s.Scan(&k.Backend, &k.Kind, &k.ID)
-	}, `SELECT backend, kind, id FROM version v WHERE op = 'delete' AND at < ? AND NOT EXISTS
+	}, `SELECT backend, kind, id FROM version v WHERE op = 'delete' AND at < ?1 AND NOT EXISTS
 		(SELECT 1 FROM version n WHERE n.backend = v.backend AND n.kind = v.kind AND n.id = v.id AND n.number > v.number)
-		ORDER BY at LIMIT ?`, micros(before), min(limit, 1000))
+		UNION SELECT backend, kind, id FROM ownership o WHERE deleted > 0 AND deleted < ?1 AND EXISTS
+		(SELECT 1 FROM version n WHERE n.backend = o.backend AND n.kind = o.kind AND n.id = o.id AND n.compacted = 0 AND n.op NOT IN ('delete', 'purge'))
+		LIMIT ?2`, micros(before), min(limit, 1000))
 }
 
 // Purge destroys the texts of a memory's versions, pinned ones too, records

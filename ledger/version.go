@@ -342,6 +342,13 @@ func (l *Ledger) Version(ctx context.Context, k memproxy.MemoryKey, number int64
 	if r.textless() {
 		return r.Version, nil
 	}
+	gone, err := l.deletedSince(ctx, k, number)
+	if err != nil {
+		return memproxy.Version{}, err
+	}
+	if gone {
+		return r.Version, fmt.Errorf("%w: the memory was deleted", ErrShredded)
+	}
 	return r.Version, l.readText(ctx, r)
 }
 

@@ -112,3 +112,73 @@ func TestDecisionsStayDecided(t *testing.T) {
 	}
 	r.eventually("it is judged anew", func() bool { st := r.stands(cat); return st.State == memproxy.StateUntrusted && st.Reviewed == "" })
 }
+
+// What its author deleted is read by nobody from then on, by no route, version
+// or role, though the backend keeps a history of it; after the configured time
+// its content is destroyed, and the log says so.
+//
+// Proves EDGE-15, EDGE-8.
+func TestDeletedIsGone(t *testing.T) {
+	r := start(t, screeningConf, "SCREENING", fmt.Sprintf(`review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review, content], tenants: "*"}]}`, sha(reviewToken)))
+	id, kept := r.written("Ann fears spiders.", ""), r.written("Ann likes green tea.", "")
+	if a := r.do("PUT", "/memories/"+id, `{"text":"Ann fears wasps."}`); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	key := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
+	versions := func() (n int) {
+		list, err := r.car.ledger.History(context.Background(), key, 0, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(list)
+	}
+	r.eventually("its history", func() bool { return versions() == 2 })
+	read := func() (all string) {
+		t.Helper()
+		for _, path := range []string{"/memories/" + id, "/memories/" + id + "/history", "/memories?user_id=ann"} {
+			all += r.do("GET", path, "").body
+		}
+		all += r.do("POST", "/search", `{"query":"spiders wasps","filters":{"user_id":"ann"}}`).body
+		for _, n := range []string{"1", "2"} {
+			out, errs, _ := r.command("memory", "history", "-backend", "mem0", "-version", n, "-full", id)
+			all += out + errs
+		}
+		for n := int64(1); n <= 2; n++ {
+			v, _ := r.car.ledger.Version(context.Background(), key, n)
+			all += v.Text
+		}
+		return all
+	}
+	if all := read(); !strings.Contains(all, "spiders") || !strings.Contains(all, "wasps") {
+		t.Fatalf("not to be read before: %s", all)
+	}
+	if a := r.do("DELETE", "/memories/"+id, ""); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	if all := read(); strings.Contains(all, "fears") {
+		t.Errorf("read after it was deleted: %s", all)
+	}
+	r.eventually("its end", func() bool { return versions() == 3 })
+	if all := read(); strings.Contains(all, "fears") {
+		t.Errorf("read after it was deleted: %s", all)
+	}
+	if _, errs, code := r.command("memory", "rollback", "-backend", "mem0", "-version", "1", "-reason", "back", id); code == 0 {
+		t.Errorf("rolled back: %s", errs)
+	}
+	for days, want := range map[int]int{29: 3} {
+		if err := r.car.upkeepOnce(context.Background(), time.Now().Add(time.Duration(days)*24*time.Hour)); err != nil || versions() != want {
+			t.Errorf("after %d days: %d versions, %v", days, versions(), err)
+		}
+	}
+	if err := r.car.upkeepOnce(context.Background(), time.Now().Add(31*24*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	list, err := r.car.ledger.History(context.Background(), key, 0, 10)
+	if err != nil || len(list) != 4 || list[0].Op != memproxy.OpPurge || !list[2].Compacted || !list[3].Compacted {
+		t.Errorf("after the grace: %+v, %v", list, err)
+	}
+	r.eventually("the record", func() bool { return strings.Contains(r.audit("-type", "purge", "-memory", id), `"op":"purge"`) })
+	if a := r.do("GET", "/memories/"+kept, ""); a.status != 200 || !strings.Contains(a.body, "green tea") {
+		t.Errorf("the other: %d %s", a.status, a.body)
+	}
+}

@@ -82,7 +82,7 @@ func (s *sidecar) upkeepOnce(ctx context.Context, now time.Time) error {
 	if len(gone) > 0 {
 		s.log.Info("memories expired", "memories", len(gone))
 	}
-	return errors.Join(s.promote(ctx, now), s.validate(ctx), s.purge(ctx, now))
+	return errors.Join(s.promote(ctx, now), s.validate(ctx), s.purge(ctx, now), s.shred(ctx, now))
 }
 
 // promote shows pending memories that nobody corrected for long enough.
@@ -202,6 +202,24 @@ func (s *sidecar) purge(ctx context.Context, now time.Time) error {
 			continue
 		}
 		if err := s.ledger.Purge(ctx, list[i].MemoryKey, memproxy.SystemActor, list[i].Decision); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shred destroys the texts of what was deleted long enough ago.
+func (s *sidecar) shred(ctx context.Context, now time.Time) error {
+	grace := s.cfg.Memories.Deleted.Time()
+	if grace <= 0 {
+		return nil
+	}
+	gone, err := s.ledger.DeletedBefore(ctx, now.Add(-grace), 100)
+	if err != nil {
+		return err
+	}
+	for _, k := range gone {
+		if err := s.ledger.Purge(ctx, k, memproxy.SystemActor, ""); err != nil {
 			return err
 		}
 	}

@@ -58,6 +58,10 @@ func versionsFound(t *testing.T, l Life) {
 	if second.Number != 2 || second.Before != hash("one") {
 		t.Errorf("second %+v", second)
 	}
+	v, err := l.Other.Version(ctx, mem("m"), 1)
+	if err != nil || v.Text != "one" || string(v.Metadata) != `{"a":1}` || v.Actor != "agent:dev" || v.Score != 100 {
+		t.Errorf("version 1: %+v, %v", v, err)
+	}
 	gone := Version("m", "")
 	gone.Op = memproxy.OpDelete
 	if third := appendAll(t, l, gone)[0]; third.Number != 3 || third.SHA256 != "" || third.Before != hash("two") {
@@ -70,9 +74,9 @@ func versionsFound(t *testing.T, l Life) {
 	if history, err = l.History(ctx, mem("m"), 2, 10); err != nil || len(history) != 1 || history[0].Number != 1 {
 		t.Errorf("next page %+v, %v", history, err)
 	}
-	v, err := l.Other.Version(ctx, mem("m"), 1)
-	if err != nil || v.Text != "one" || string(v.Metadata) != `{"a":1}` || v.Actor != "agent:dev" || v.Score != 100 {
-		t.Errorf("version 1: %+v, %v", v, err)
+	v, err = l.Other.Version(ctx, mem("m"), 1)
+	if wantErr(t, "a deleted memory's text", err, ledger.ErrShredded); v.Text != "" || len(v.Metadata) > 0 {
+		t.Errorf("version 1 of what was deleted: %+v", v)
 	}
 	_, err = l.Version(ctx, mem("m"), 4)
 	wantErr(t, "no such version", err, ledger.ErrUnknown)
