@@ -47,9 +47,26 @@ type Options struct {
 
 // API serves the review of held writes, memories and sessions.
 type API struct {
-	opt   Options
-	guard *guard
-	mux   *http.ServeMux
+	opt Options
+	mux *http.ServeMux
+}
+
+// routes serves the rows of the API to those whom who knows.
+func (a *API) routes(who func(*http.Request) (Reviewer, bool)) *http.ServeMux {
+	mux := http.NewServeMux()
+	for _, rt := range routes() {
+		mux.Handle(rt.method+" "+rt.path, a.serve(rt, who))
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		// The mux itself would answer a known path's wrong method in plain
+		// text, and an unknown one differently to a stranger.
+		if _, known := who(r); !known {
+			a.refuse(w, r, problemUnauthorized())
+			return
+		}
+		a.refuse(w, r, problem{http.StatusNotFound, "unknown", "no such route"})
+	})
+	return mux
 }
 
 // New returns the API, to be served by the admin listener under /v1/.
@@ -71,19 +88,8 @@ func New(opt Options) (*API, error) {
 			return nil, err
 		}
 	}
-	a := &API{opt: opt, guard: g, mux: http.NewServeMux()}
-	for _, rt := range routes() {
-		a.mux.Handle(rt.method+" "+rt.path, a.serve(rt))
-	}
-	a.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		// The mux itself would answer a known path's wrong method in plain
-		// text, and an unknown one differently to a stranger.
-		if _, known := a.guard.who(r); !known {
-			a.refuse(w, r, problemUnauthorized())
-			return
-		}
-		a.refuse(w, r, problem{http.StatusNotFound, "unknown", "no such route"})
-	})
+	a := &API{opt: opt}
+	a.mux = a.routes(g.who)
 	return a, nil
 }
 
@@ -104,10 +110,10 @@ type call struct {
 	attempt     *memproxy.Event
 }
 
-func (a *API) serve(rt route) http.Handler {
+func (a *API) serve(rt route, known func(*http.Request) (Reviewer, bool)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		who, known := a.guard.who(r)
-		if !known {
+		who, ok := known(r)
+		if !ok {
 			a.refuse(w, r, problemUnauthorized())
 			return
 		}

@@ -20,6 +20,13 @@ const (
 	exitUsage  = 2 // the command line is wrong
 )
 
+// SocketEnv names the local operator's socket, and DefaultSocket is where the
+// sample configuration has it.
+const (
+	SocketEnv     = "MEMPROXY_REVIEW_SOCKET"
+	DefaultSocket = "state/review.sock"
+)
+
 // TokenEnv is the environment variable that holds a reviewer's token.
 const TokenEnv = "MEMPROXY_REVIEW_TOKEN"
 
@@ -59,7 +66,7 @@ type invocation struct {
 
 // flagValues are all flags; each command takes those that it names.
 type flagValues struct {
-	admin, tokenFile                               string
+	admin, tokenFile, socket                       string
 	json, full, off, all                           bool
 	state, tenant, backend, principal, session     string
 	similarity, cursor, reason, outcome, kind, sha string
@@ -147,6 +154,7 @@ func (e usageError) Error() string { return string(e) }
 
 func (f *flagValues) define(fs *flag.FlagSet, names []string) {
 	fs.StringVar(&f.admin, "admin", "http://127.0.0.1:9901", "address of the admin listener")
+	fs.StringVar(&f.socket, "socket", DefaultSocket, "socket of the local operator, for who has no token; $"+SocketEnv)
 	fs.StringVar(&f.tokenFile, "token-file", "", "file with the reviewer's token; else $"+TokenEnv)
 	fs.BoolVar(&f.json, "json", false, "print JSON")
 	for _, name := range names {
@@ -209,10 +217,17 @@ func (in *invocation) connect() error {
 		}
 		token = string(b)
 	}
-	if token = strings.TrimSpace(token); token == "" {
-		return usageError("no token: give -token-file or set " + TokenEnv)
+	opt := ClientOptions{URL: in.f.admin, Token: strings.TrimSpace(token)}
+	if opt.Token == "" {
+		opt.Socket = in.f.socket
+		if named := in.Getenv(SocketEnv); named != "" && in.f.socket == DefaultSocket {
+			opt.Socket = named
+		}
+		if info, err := os.Stat(opt.Socket); err != nil || info.Mode()&os.ModeSocket == 0 {
+			return usageError("no token, and no socket at " + opt.Socket + ": run this as the user that memproxy runs as, give -socket STATE/review.sock, or give -token-file or set " + TokenEnv)
+		}
 	}
-	client, err := NewClient(ClientOptions{URL: in.f.admin, Token: token})
+	client, err := NewClient(opt)
 	if err != nil {
 		return usageError(err.Error())
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -24,6 +25,9 @@ type ClientOptions struct {
 	// URL is the admin listener's, "http://127.0.0.1:9901".
 	URL   string
 	Token string
+	// Socket is the path of the local operator's socket, instead of URL and
+	// Token.
+	Socket string
 	// Transport makes the connections. Nil is http.DefaultTransport.
 	Transport http.RoundTripper
 	// Timeout bounds one request; 0 is two minutes, longer than a replay.
@@ -39,6 +43,13 @@ type Client struct {
 
 // NewClient returns a client.
 func NewClient(opt ClientOptions) (*Client, error) {
+	if opt.Socket != "" {
+		path := opt.Socket
+		opt.URL, opt.Token = "http://memproxy.local", "local"
+		opt.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		}}
+	}
 	u, err := url.Parse(opt.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, errors.New("review: the address is http://HOST:PORT")

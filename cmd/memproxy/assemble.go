@@ -53,7 +53,9 @@ type sidecar struct {
 	sending time.Duration
 
 	runner    *review.Runner
+	review    *review.API
 	reviewAPI http.Handler // nil without reviewers
+	socket    string       // of the local operator, "" where there is none
 	webhooks  *review.Webhooks
 	custodian *custodian
 	suspects  suspects

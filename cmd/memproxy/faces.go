@@ -170,6 +170,10 @@ func (s *sidecar) listen() error {
 		}
 		l.ln = ln
 	}
+	if err := s.listenLocal(); err != nil {
+		return err
+	}
+	s.sayWhoReviews()
 	for _, p := range s.proxies {
 		p.Start() // before anybody asks: what was left open holds its agents
 	}

@@ -107,15 +107,15 @@ func (s *sidecar) openReview() error {
 		return err
 	}
 	c := s.cfg.Review
+	s.review, err = review.New(review.Options{
+		Store: s.ledger, Reviewers: reviewersOf(c.Reviewers), Recorder: s.audit, Runner: s.runner, Roller: roller, Custodian: s.custodian,
+		Need: c.Need, Clock: s.clock, NewID: newID, Log: s.log,
+	})
+	if err != nil {
+		return err
+	}
 	if len(c.Reviewers) > 0 {
-		api, err := review.New(review.Options{
-			Store: s.ledger, Reviewers: reviewersOf(c.Reviewers), Recorder: s.audit, Runner: s.runner, Roller: roller, Custodian: s.custodian,
-			Need: c.Need, Clock: s.clock, NewID: newID, Log: s.log,
-		})
-		if err != nil {
-			return err
-		}
-		s.reviewAPI = api
+		s.reviewAPI = s.review
 	}
 	if w := c.Webhook; w != nil {
 		kinds := make([]memproxy.NoticeKind, len(w.Kinds))

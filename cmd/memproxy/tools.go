@@ -63,6 +63,7 @@ func (a *app) check(ctx context.Context, args []string) int {
 	}
 	version, _ := rules.state()
 	fmt.Fprintf(a.Stdout, "%s is valid: profile %s, %d backend(s), rules %s\n", *path, cfg.Profile, len(cfg.Backends), version)
+	fmt.Fprintf(a.Stdout, "held writes are reviewed by %s\n", reviewersAre(cfg, filepath.Join(cfg.State, reviewSocket)))
 	return exitOK
 }
 

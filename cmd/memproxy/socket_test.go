@@ -1,0 +1,73 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/review"
+)
+
+// Without any reviewer in the configuration the operator of the machine can
+// review: on a socket that is his alone, by which the commands ask unless they
+// are given a token, under the name of the user that the system tells. The log
+// and check say who can.
+//
+// Proves EDGE-15, EDGE-11, MFW-7.
+func TestTheOperatorCanAlwaysReview(t *testing.T) {
+	dir, err := os.MkdirTemp("", "mp") // paths of sockets are short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	r := start(t, strings.Replace(screeningConf, "level: error", "level: info", 1), "SCREENING", "policy: {dir: "+policyDir(t, holdingPolicy)+"}", "DIR/state", dir)
+	socket := filepath.Join(dir, reviewSocket)
+	if info, err := os.Stat(socket); err != nil || info.Mode().Perm() != 0o600 || info.Mode()&os.ModeSocket == 0 {
+		t.Fatalf("%v, %v", info, err)
+	}
+	operator := func(args ...string) (string, int) {
+		var out bytes.Buffer
+		a := &app{Args: args, Stdout: &out, Stderr: &out, Getenv: func(name string) string {
+			if name == review.SocketEnv {
+				return socket
+			}
+			return ""
+		}}
+		code := a.run(context.Background())
+		return out.String(), code
+	}
+	id := heldID(t, r.do("POST", "/memories", `{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"Bob sails."}]}`))
+	if out, code := operator("holds", "list"); code != 0 || !strings.Contains(out, id) {
+		t.Fatalf("%d %s", code, out)
+	}
+	if out, code := operator("holds", "approve", "-reason", "harmless", id); code != 0 {
+		t.Fatalf("%d %s", code, out)
+	}
+	r.eventually("it is written", func() bool { return r.heldWrite(id).State == memproxy.HoldDone })
+	if h := r.heldWrite(id); !strings.HasPrefix(h.Reviewer, review.OperatorPrefix) || len(h.Reviewer) <= len(review.OperatorPrefix) {
+		t.Errorf("approved by %q", h.Reviewer)
+	}
+	code, log, errs := invoke(t, "audit", "query", "-dir", filepath.Join(dir, "audit"), "-json", "-type", "review", "-stage", "done")
+	if code != 0 || !strings.Contains(log, `"method":"socket"`) || !strings.Contains(log, `"id":"os:`) {
+		t.Errorf("recorded %s%s", log, errs)
+	}
+	if !strings.Contains(r.log.String(), "held writes are reviewed by the user that memproxy runs as") {
+		t.Errorf("the log does not say who reviews: %s", r.log.String())
+	}
+	file := filepath.Join(dir, "memproxy.yaml")
+	writeFile(t, file, strings.Replace(r.conf, "{dir: ", "{dir: ", 1))
+	if code, out, errs := invoke(t, "check", "-config", file); code != 0 || !strings.Contains(out, "held writes are reviewed by the user that memproxy runs as ("+socket+")") {
+		t.Errorf("check: %d %s%s", code, out, errs)
+	}
+	// The API on the admin listener stays closed to who has no token.
+	if a := r.get("/v1/holds"); a.status == 200 {
+		t.Errorf("without a token: %d %s", a.status, a.body)
+	}
+	if out, code := operator("holds", "list", "-socket", filepath.Join(dir, "none.sock")); code != 2 || !strings.Contains(out, "no token, and no socket") {
+		t.Errorf("no socket: %d %s", code, out)
+	}
+}

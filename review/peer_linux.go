@@ -1,0 +1,31 @@
+package review
+
+import (
+	"net"
+	"os"
+	"os/user"
+	"strconv"
+	"syscall"
+)
+
+// operator is the name of the user at the other end of a Unix socket, as the
+// kernel noted him when he connected (SO_PEERCRED).
+func operator(c *net.UnixConn) (string, bool) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return "", false
+	}
+	var cred *syscall.Ucred
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		cred, failed = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
+	})
+	if err != nil || failed != nil || int(cred.Uid) != os.Geteuid() && cred.Uid != 0 {
+		return "", false
+	}
+	id := strconv.Itoa(int(cred.Uid))
+	if u, err := user.LookupId(id); err == nil {
+		return u.Username, true
+	}
+	return id, true
+}
