@@ -54,11 +54,11 @@ func TestLoad(t *testing.T) {
 		files    map[string]string
 		policies string
 	}{
-		{"beside the built-in ones", map[string]string{"own.cedar": permit}, "own.cedar access.cedar authority.cedar content.cedar fields.cedar layers.cedar screening.cedar surfaces.cedar"},
+		{"beside the built-in ones", map[string]string{"own.cedar": permit}, "own.cedar access.cedar authority.cedar content.cedar fields.cedar layers.cedar screening.cedar surfaces.cedar synapse.cedar"},
 		{"without the built-in ones", map[string]string{"own.cedar": permit, "bundle.yaml": "builtin: false\n"}, "own.cedar"},
-		{"settings only", map[string]string{"bundle.yaml": "disable: [surface.bulk]\n"}, "access.cedar authority.cedar content.cedar fields.cedar layers.cedar screening.cedar surfaces.cedar"},
-		{"settings of comments", map[string]string{"bundle.yaml": "# nothing\n"}, "access.cedar authority.cedar content.cedar fields.cedar layers.cedar screening.cedar surfaces.cedar"},
-		{"hidden and other files are not read", map[string]string{"own.cedar": permit, ".own.cedar": "x", "own.cedar~": "x", "#own.cedar#": "x", "README.md": "x", "4913": "x"}, "own.cedar access.cedar authority.cedar content.cedar fields.cedar layers.cedar screening.cedar surfaces.cedar"},
+		{"settings only", map[string]string{"bundle.yaml": "disable: [surface.bulk]\n"}, "access.cedar authority.cedar content.cedar fields.cedar layers.cedar screening.cedar surfaces.cedar synapse.cedar"},
+		{"settings of comments", map[string]string{"bundle.yaml": "# nothing\n"}, "access.cedar authority.cedar content.cedar fields.cedar layers.cedar screening.cedar surfaces.cedar synapse.cedar"},
+		{"hidden and other files are not read", map[string]string{"own.cedar": permit, ".own.cedar": "x", "own.cedar~": "x", "#own.cedar#": "x", "README.md": "x", "4913": "x"}, "own.cedar access.cedar authority.cedar content.cedar fields.cedar layers.cedar screening.cedar surfaces.cedar synapse.cedar"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := load(t, dir(t, tc.files))

@@ -19,13 +19,13 @@ func threatOf(code memproxy.ReasonCode) threat {
 	case "scope.unpinned", "owner.foreign", "owner.filtered", "answer.unclaimed", "identity.tenant":
 		return threat{"ASI03", "AML.T0057"}
 	case "route.unknown", "run.ungated", "payload.duplicate", "payload.encoding", "payload.media_type", "payload.path",
-		"state.withheld", "state.sanitised", "field.size", "field.trait", "layer.namespace":
+		"state.withheld", "state.sanitised", "field.size", "field.trait", "layer.namespace", "answer.unreadable":
 		return threat{asi: "ASI06"}
 	case "payload.too_large", "payload.too_deep", "payload.slow", "payload.too_many",
 		"limit.rejections", "limit.in_flight", "limit.side_requests":
 		return threat{atlas: "AML.T0029"}
 	case "payload.reserved", "payload.unseen", "trust.authority", "trust.correction", "trust.backdated",
-		"screen.risk", "screen.extracted", "screen.withheld", "screen.stored", "layer.inferred",
+		"screen.risk", "screen.pattern", "screen.extracted", "screen.withheld", "screen.stored", "layer.inferred",
 		"integrity.mismatch", "integrity.unknown", "integrity.metadata", "integrity.missing", "integrity.chain":
 		return threat{"ASI06", "AML.T0080.000"}
 	case "integrity.forged":
