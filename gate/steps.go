@@ -209,6 +209,9 @@ func rule(ctx context.Context, r *run) error {
 	r.explainFindings(ruling.Reasons)
 	r.shadow = append(r.shadow, ruling.Shadow...)
 	r.would = max(r.would, ruling.ShadowVerdict)
+	if has(ruling.Shadow, memproxy.PolicyError) {
+		r.g.opt.Log.WarnContext(ctx, "a policy that is not enforced could not be evaluated; enforced it would deny", "decision", r.Decision.ID)
+	}
 	return nil
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -38,6 +39,13 @@ func (r *rig) history(id string) []string {
 	slices.Reverse(list)
 	for _, v := range list {
 		full, err := r.car.ledger.Version(ctx, k, v.Number)
+		if errors.Is(err, memproxy.ErrGone) { // what was deleted is known by its hash only
+			for _, text := range [...]string{"old", "tea", "likes tea", "Ann"} {
+				if sha(text) == v.SHA256 {
+					full.Text, err = text, nil
+				}
+			}
+		}
 		if err != nil {
 			r.t.Fatal(err)
 		}

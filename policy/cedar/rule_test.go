@@ -225,6 +225,7 @@ func TestHoldShadowAndErrors(t *testing.T) {
 		}, memproxy.Allow, memproxy.Deny, ""},
 		{"a shadowed permit permits nothing", func(b *policy.Bundle) { b.Shadowed = []string{"access.write"} }, memproxy.Deny, 0, "policy.no_permit"},
 		{"disabled", func(b *policy.Bundle) { b.Disabled = []string{"access.write"} }, memproxy.Deny, 0, "policy.no_permit"},
+		{"a shadowed one that fails would deny", own(`@id("e") @enforce("false") ` + onLearn + `when { context.size + 9223372036854775807 > 0 };`), memproxy.Allow, memproxy.Deny, ""},
 		{"a forbid that fails denies", own(`@id("e") ` + onLearn + `when { context.size + 9223372036854775807 > 0 };`), memproxy.Deny, 0, "policy.error"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -124,6 +125,9 @@ func (in *Instruments) Decided(ctx context.Context, ev *memproxy.Event) {
 	k := decisionKey{backend: ev.Backend, kind: ev.Kind, verdict: ev.Verdict, would: ev.Would, reason: NoReason}
 	if len(ev.Reasons) > 0 {
 		k.reason = ev.Reasons[0].Code
+	}
+	if !ev.Verdict.Stops() && slices.ContainsFunc(ev.Reasons, func(r memproxy.Reason) bool { return r.Code == memproxy.PolicyError }) {
+		k.reason = memproxy.PolicyError // a policy that is not enforced failed: whoever tries it out must not take it for a yes
 	}
 	labels := in.byDecision.of(k)
 	if ev.Decision != "" && trace.SpanContextFromContext(ctx).IsSampled() {
