@@ -1,0 +1,213 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/letta"
+	"github.com/memproxy/memproxy/adapters/mem0"
+)
+
+// claimedConfig serves one tenant, and one who administers it.
+const claimedConfig = `profile: production
+state: %%[3]s
+admin: {listen: "%%[2]s"}
+backends:
+  - {name: real, kind: %s, listen: "%%[1]s", upstream: "%s"%s}
+identity:
+  default: {id: "service:admin", kind: service, trust: established, acts_as: ["*"], roles: [memproxy-admin, dev, qa, pm, architect]}
+budgets:
+  default: {writes_per_hour: 100000, writes_total: 1000000}
+log: {level: warn}
+`
+
+// counted is how much the sidecar left out as unclaimed.
+func counted(t *testing.T, s *sidecar) int {
+	t.Helper()
+	resp, err := http.Get(s.admin + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, m := range regexp.MustCompile(`(?m)^memproxy_unclaimed_total\{[^}]*\} (\d+)$`).FindAllSubmatch(text, -1) {
+		k, _ := strconv.Atoi(string(m[1]))
+		n += k
+	}
+	return n
+}
+
+// members are where members stand in an answer, with - for every element.
+func members(v any, at string, into map[string]bool) {
+	switch v := v.(type) {
+	case map[string]any:
+		for name, value := range v {
+			into[at+"/"+name] = true
+			members(value, at+"/"+name, into)
+		}
+	case []any:
+		for _, e := range v {
+			members(e, at+"/-", into)
+		}
+	}
+}
+
+// lost are the members of an answer that another lacks.
+func lost(direct, proxied string) []string {
+	var d, p any
+	if json.Unmarshal([]byte(direct), &d) != nil {
+		return nil
+	}
+	_ = json.Unmarshal([]byte(proxied), &p) // an answer that is none lacks all
+	want, got := map[string]bool{}, map[string]bool{}
+	members(d, "", want)
+	members(p, "", got)
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(want)), func(at string) bool { return got[at] })
+}
+
+// readAll asks for every route of a table that reads, directly and through the
+// proxy, and holds the one answer against the other.
+func readAll(t *testing.T, s *sidecar, direct string, table iter.Seq2[string, memproxy.Route], ids map[string]string, query func(path string) string) (read int) {
+	for at, rt := range table {
+		method, path, _ := strings.Cut(at, " ")
+		if method != http.MethodGet || rt.Public || strings.Contains(path, "...") || strings.HasSuffix(path, "/stream") {
+			continue
+		}
+		unknown := false
+		path = regexp.MustCompile(`\{(\w+)\}`).ReplaceAllStringFunc(path, func(name string) string {
+			id := ids[strings.Trim(name, "{}")]
+			unknown = unknown || id == ""
+			return id
+		})
+		if unknown {
+			continue
+		}
+		path += query(path)
+		want := call(t, http.MethodGet, direct+path, "m0sk_e2e", "", sdk...)
+		if want.status != 200 {
+			continue // not a route of this server, or nothing to see
+		}
+		before := counted(t, s)
+		got := call(t, http.MethodGet, s.base+path, "", "", sdk...)
+		if got.status != 200 {
+			t.Errorf("%s %s: %d %s", rt.ID, path, got.status, tail(got.body, 300))
+			continue
+		}
+		read++
+		if n := counted(t, s) - before; n > 0 {
+			t.Errorf("%s %s: %d members or headers of a real answer are claimed by no row", rt.ID, path, n)
+		}
+		if gone := lost(want.body, got.body); len(gone) > 0 {
+			t.Errorf("%s %s: lost %v", rt.ID, path, gone)
+		}
+	}
+	return read
+}
+
+// id is the id of what a request made.
+func id(t *testing.T, a answer) string {
+	t.Helper()
+	var one struct{ ID string }
+	if json.Unmarshal([]byte(a.body), &one) == nil && one.ID != "" {
+		return one.ID
+	}
+	var many []struct{ ID string }
+	if json.Unmarshal([]byte(a.body), &many) == nil && len(many) > 0 {
+		return many[0].ID
+	}
+	t.Fatalf("nothing was made: %d %s", a.status, tail(a.body, 500))
+	return ""
+}
+
+// Proves EDGE-13, CARD-1: the tables of answers are true: of what the real Letta
+// server answers with, on every route that reads and for writes that make and
+// change, nothing is left out for whoever may see it.
+func TestAnswersOfLettaAreClaimed(t *testing.T) {
+	real := startLetta(t)
+	car := serve(t, t.TempDir(), fmt.Sprintf(claimedConfig, "letta", real, ""))
+	do := func(method, path, body string) answer {
+		t.Helper()
+		a := call(t, method, car.base+path, "", body, sdk...)
+		if a.status >= 300 {
+			t.Errorf("%s %s: %d %s", method, path, a.status, tail(a.body, 300))
+		}
+		return a
+	}
+	agent := newLettaAgent(t, car.base, "claimed")
+	ids := map[string]string{"agent_id": agent, "label": "human", "block_label": "human"}
+	ids["block_id"] = id(t, do("POST", "/v1/blocks/", `{"label":"notes","value":"tea"}`))
+	do("PATCH", "/v1/agents/"+agent+"/core-memory/blocks/attach/"+ids["block_id"], "")
+	do("PATCH", "/v1/blocks/"+ids["block_id"], `{"value":"green tea"}`)
+	ids["memory_id"] = id(t, do("POST", "/v1/agents/"+agent+"/archival-memory", `{"text":"Ann likes tea"}`))
+	ids["passage_id"] = ids["memory_id"]
+	ids["archive_id"] = id(t, do("POST", "/v1/archives/", `{"name":"a","embedding":"openai/text-embedding-3-small"}`))
+	ids["folder_id"] = id(t, do("POST", "/v1/folders/", `{"name":"f","embedding":"openai/text-embedding-3-small"}`))
+	ids["source_id"], ids["folder_name"], ids["source_name"] = ids["folder_id"], "f", "f"
+	ids["identity_id"] = id(t, do("POST", "/v1/identities/", `{"identifier_key":"k","name":"n","identity_type":"user"}`))
+	ids["conversation_id"] = id(t, do("POST", "/v1/conversations/?agent_id="+agent, `{}`))
+	do("POST", "/v1/agents/"+agent+"/messages", `{"input":"SAY hello"}`)
+	stream := do("POST", "/v1/agents/"+agent+"/messages", `{"input":"SAY hello","streaming":true,"stream_tokens":true}`)
+	if !strings.Contains(stream.body, "hello") || !strings.Contains(stream.body, "[DONE]") {
+		t.Errorf("the stream: %s", tail(stream.body, 500))
+	}
+	first := func(path string) string { return id(t, call(t, "GET", real+path, "", "", sdk...)) }
+	ids["message_id"], ids["run_id"], ids["tool_id"] = first("/v1/agents/"+agent+"/messages"), first("/v1/runs/"), first("/v1/tools/")
+	ids["step_id"] = first("/v1/runs/" + ids["run_id"] + "/steps")
+	if n := counted(t, car); n > 0 {
+		t.Errorf("%d members or headers of the answers of writes and runs are claimed by no row", n)
+	}
+	read := readAll(t, car, real, (&letta.Adapter{}).Table(), ids, func(string) string { return "" })
+	if read < 50 {
+		t.Errorf("only %d routes were read", read)
+	}
+	t.Logf("%d routes were read", read)
+}
+
+// Proves EDGE-13, CARD-1: and so of what the real Mem0 engine answers with.
+func TestAnswersOfMem0AreClaimed(t *testing.T) {
+	eng := startEngine(t)
+	car := serve(t, t.TempDir(), fmt.Sprintf(claimedConfig, "mem0", eng.base, ", credential: m0sk_e2e, credential_as: x-api-key"))
+	a := call(t, "POST", car.base+"/memories", "", `{"user_id":"ann","infer":false,"metadata":{"k":1},"messages":[{"role":"user","content":"I like tea"}]}`)
+	var made struct{ Results []struct{ ID string } }
+	if err := json.Unmarshal([]byte(a.body), &made); err != nil || len(made.Results) == 0 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	m := made.Results[0].ID
+	for _, do := range [][3]string{
+		{"POST", "/search", `{"query":"tea","user_id":"ann"}`},
+		{"PUT", "/memories/" + m, `{"text":"I like green tea"}`},
+	} {
+		if a := call(t, do[0], car.base+do[1], "", do[2]); a.status != 200 {
+			t.Errorf("%s %s: %d %s", do[0], do[1], a.status, a.body)
+		}
+	}
+	if n := counted(t, car); n > 0 {
+		t.Errorf("%d members or headers of the answers of writes are claimed by no row", n)
+	}
+	read := readAll(t, car, eng.base, (&mem0.Adapter{}).Table(), map[string]string{"memory_id": m, "id": m}, func(path string) string {
+		if strings.Contains(path, m) {
+			return ""
+		}
+		return "?user_id=ann"
+	})
+	if read < 2 {
+		t.Errorf("only %d routes were read", read)
+	}
+	t.Logf("%d routes were read", read)
+}
