@@ -96,12 +96,12 @@ func parseFault(lines []string) (fault, error) {
 }
 
 // apply gives src with the fault. The lines that are taken away must stand
-// together in exactly one place, whatever their indentation.
+// together in exactly one place, whatever their spacing.
 func (f fault) apply(src string) (string, error) {
 	lines := strings.Split(src, "\n")
 	at := -1
 	for i := 0; i+len(f.Old) <= len(lines); i++ {
-		if !slices.EqualFunc(lines[i:i+len(f.Old)], f.Old, func(have, want string) bool { return strings.TrimSpace(have) == want }) {
+		if !slices.EqualFunc(lines[i:i+len(f.Old)], f.Old, func(have, want string) bool { return plain(have) == plain(want) }) {
 			continue
 		}
 		if at >= 0 {
@@ -114,6 +114,8 @@ func (f fault) apply(src string) (string, error) {
 	}
 	return strings.Join(slices.Concat(lines[:at], f.New, lines[at+len(f.Old):]), "\n"), nil
 }
+
+func plain(line string) string { return strings.Join(strings.Fields(line), " ") }
 
 var proofRow = regexp.MustCompile(`(?m)^\| ([A-Z]+-\d+) \| .*? \| ([^|]*?) ?\|$`)
 
