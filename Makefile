@@ -4,7 +4,7 @@ GO    ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
-.PHONY: help build test check vet lint race modules e2e e2e-install e2e-matrix e2e-kube bench bench-quick bench-screen hostile fuzz demo update clean
+.PHONY: help build test check vet lint race modules e2e e2e-install e2e-matrix e2e-kube bench bench-quick bench-screen hostile fuzz mutate demo update clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t18
@@ -68,6 +68,10 @@ fuzz: ## every fuzz target for FUZZTIME each
 	  for f in $$($(GO) test -list '^Fuzz' $$pkg 2>/dev/null | grep '^Fuzz'); do \
 	    echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
 	  done; done
+
+MUTATE ?= -share day/12
+mutate: ## small faults, each to be noticed by the tests of its requirement; MUTATE='' tries all: hours
+	$(GO) run ./internal/mutate $(MUTATE)
 
 demo: ## the demo
 	$(GO) run ./cmd/memproxy demo
