@@ -41,6 +41,12 @@ func (v *reader) check(c *Config, root *yaml.Node) {
 		}
 		listens[b.Listen] = b.Name
 		v.url(b.Upstream, at("backends", i, "upstream"), "upstream", "use credential", "http", "https")
+		for j := range c.Backends[:i] {
+			// Where both serve the one tenant, nobody is to be told apart.
+			if other := &c.Backends[j]; c.Profile == "production" && sameStore(other, &b) && (b.Tenant == "" || b.Tenant != other.Tenant) {
+				v.fault(at("backends", i, "upstream"), "%s; give both the same tenant, or use one of them", oneUpstream(other, &b))
+			}
+		}
 		if (b.TLS.Cert == "") != (b.TLS.Key == "") {
 			v.fault(at("backends", i, "tls"), "cert and key go together")
 		}

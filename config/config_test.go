@@ -268,6 +268,33 @@ func TestDurations(t *testing.T) {
 	}
 }
 
+// Proves EDGE-3: in production two backends do not stand before one store, in
+// which neither knows what came in by the other, unless all of it is one
+// tenant's.
+func TestBackendsHaveStoresOfTheirOwn(t *testing.T) {
+	const two = "profile: %s\nbackends:\n  - {name: a, kind: mem0, listen: 127.0.0.1:1, upstream: %s}\n  - {name: b, kind: mem0, listen: 127.0.0.1:2, upstream: %s}\n"
+	for _, tc := range []struct {
+		profile, a, b string
+		fault         bool
+	}{
+		{"production", "http://127.0.0.1:9", "http://127.0.0.1:9", true},
+		{"production", "http://127.0.0.1:9/", "http://localhost:9", true},
+		{"production", "http://Mem0.example", "http://mem0.example:80/", true},
+		{"production", "http://mem0.example", "https://mem0.example", false},
+		{"production", "http://mem0.example/a", "http://mem0.example/b", false},
+		{"production", "http://127.0.0.1:9", "http://127.0.0.1:8", false},
+		{"production", "http://127.0.0.1:9, tenant: t", "http://127.0.0.1:9, tenant: t", false},
+		{"production", "http://127.0.0.1:9, tenant: t", "http://127.0.0.1:9, tenant: u", true},
+		{"production", "http://127.0.0.1:9, tenant: t", "http://127.0.0.1:9", true},
+		{"development", "http://127.0.0.1:9", "http://127.0.0.1:9", false},
+	} {
+		_, err := config.Parse("x.yaml", []byte(fmt.Sprintf(two, tc.profile, tc.a, tc.b)), env)
+		if fault := err != nil && strings.Contains(err.Error(), "one upstream"); fault != tc.fault {
+			t.Errorf("%+v: %v", tc, err)
+		}
+	}
+}
+
 // Proves CARD-9, EDGE-3: what is legal and worth a second look is said.
 func TestWarnings(t *testing.T) {
 	two := func(upstream string) string {

@@ -4,15 +4,41 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"strings"
 )
+
+// sameStore reports whether two backends stand before one service, as far as
+// their addresses say so.
+func sameStore(a, b *Backend) bool {
+	plain := func(raw string) string {
+		u, err := url.Parse(raw)
+		if err != nil {
+			return raw
+		}
+		host := strings.ToLower(u.Hostname())
+		if loopback(host) {
+			host = "localhost"
+		}
+		port := u.Port()
+		if port == "" {
+			port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+		}
+		return host + ":" + port + strings.TrimRight(u.Path, "/")
+	}
+	return plain(a.Upstream) == plain(b.Upstream)
+}
+
+func oneUpstream(a, b *Backend) string {
+	return fmt.Sprintf("backends %s and %s have one upstream: whose memories and names are is kept for each, so neither knows what came in by the other", a.Name, b.Name)
+}
 
 // Warnings are things that are legal and worth a second look.
 func (c *Config) Warnings() []string {
 	var out []string
 	for i, b := range c.Backends {
 		for _, other := range c.Backends[:i] {
-			if b.Upstream == other.Upstream {
-				out = append(out, fmt.Sprintf("backends %s and %s have one upstream: whose memories and names are is kept for each, so neither knows what came in by the other", other.Name, b.Name))
+			if sameStore(&other, &b) {
+				out = append(out, oneUpstream(&other, &b))
 			}
 		}
 		host, _, err := net.SplitHostPort(b.Listen)
