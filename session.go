@@ -133,9 +133,9 @@ type Lock struct {
 // principal.
 const EventLock EventType = "session_lock"
 
-// SessionFilter selects records of rejections of one tenant.
+// SessionFilter selects records of rejections.
 type SessionFilter struct {
-	Tenant    string
+	Tenant    string // "" is every one
 	Principal string // "" is every one
 	// All lists what is not locked, too.
 	All bool

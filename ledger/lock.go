@@ -82,7 +82,10 @@ func (l *Ledger) Sessions(ctx context.Context, f memproxy.SessionFilter) (mempro
 		n = 50
 	}
 	n = min(n, 500)
-	where, args := `tenant = ? AND id > ?`, []any{f.Tenant, f.After}
+	where, args := `id > ?`, []any{f.After}
+	if f.Tenant != "" {
+		where, args = where+` AND tenant = ?`, append(args, f.Tenant)
+	}
 	if f.Principal != "" {
 		where, args = where+` AND principal = ?`, append(args, f.Principal)
 	}
@@ -92,12 +95,16 @@ func (l *Ledger) Sessions(ctx context.Context, f memproxy.SessionFilter) (mempro
 		args = append(args, micros(now.Add(-l.opt.Locks.For)))
 	}
 	found, err := glance(ctx, l, "list sessions", scanSession,
-		`SELECT `+sessionColumns+` FROM session WHERE `+where+` ORDER BY id LIMIT ?`, append(args, n+1)...)
+		`SELECT `+sessionColumns+` FROM session WHERE `+where+` ORDER BY id, tenant LIMIT ?`, append(args, n+1)...)
 	if err != nil {
 		return memproxy.SessionPage{}, err
 	}
 	page := memproxy.SessionPage{Sessions: found}
 	if len(found) > n {
+		// Records of several tenants with one id are on one page.
+		for n > 1 && found[n-1].ID == found[n].ID {
+			n--
+		}
 		page.Sessions, page.Next = found[:n], found[n-1].ID
 	}
 	for i := range page.Sessions {

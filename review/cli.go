@@ -44,6 +44,7 @@ const usage = `usage:
   memproxy memory   promote -backend B -reason TEXT ID
   memproxy sessions list [-all] [-tenant T] [-principal P] [-limit N] [-cursor C]
   memproxy sessions summary|unlock [-tenant T] [-reason TEXT] ID
+  memproxy status
 
 all: -admin URL (http://127.0.0.1:9901), -token-file FILE or $` + TokenEnv + `, -json
 `
@@ -101,17 +102,21 @@ func verbs() map[string]verb {
 		"sessions list":    {"all tenant principal limit cursor", 0, sessionsList},
 		"sessions summary": {"tenant", 1, sessionsSummary},
 		"sessions unlock":  {"tenant reason", 1, sessionsUnlock},
+		"status":           {"", 0, status},
 	}
 }
 
-// Main runs "holds", "memory" or "sessions" with its arguments and returns the
+// Main runs "holds", "memory", "sessions" or "status" with its arguments and returns the
 // exit code.
 func (c CLI) Main(ctx context.Context, noun string, args []string) int {
 	name := noun
-	if len(args) > 0 {
+	v, known := verbs()[name] // a noun that needs no verb
+	if known {
+		args = append([]string{""}, args...)
+	} else if len(args) > 0 {
 		name += " " + args[0]
+		v, known = verbs()[name]
 	}
-	v, known := verbs()[name]
 	if !known {
 		fmt.Fprintf(c.Stderr, "memproxy: no command %q\n%s", name, usage)
 		return exitUsage

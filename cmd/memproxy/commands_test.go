@@ -23,6 +23,7 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"check", "stray"}, 2, "", `unexpected argument "stray"`},
 		{[]string{"check", "-config", "no-such-file.yaml"}, 1, "", "no-such-file.yaml"},
 		{[]string{"serve", "-config", "no-such-file.yaml"}, 1, "", "no-such-file.yaml"},
+		{[]string{"config"}, 2, "", "config show"},
 		{[]string{"keygen"}, 2, "", "-out is required"},
 		{[]string{"audit", "verify", "-dir", "no-such-dir"}, 2, "", "not a directory"},
 	} {
@@ -65,16 +66,18 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Proves CARD-10: secrets are redacted in the printed configuration.
+// Proves CARD-10, MFW-9: secrets are redacted in the printed configuration.
 func TestCheckPrintsNoSecret(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("LENT", "canary-upstream")
 	conf := strings.NewReplacer("DIR", dir, `upstream: "UPSTREAM"`, `upstream: "http://127.0.0.1:9", credential: "${LENT}"`, "KEY", sha("k")).Replace(plain) +
 		"budgets: {redis: {url: \"redis://user:canary-redis@127.0.0.1:6379/0\"}}\n"
 	path := writeFile(t, filepath.Join(dir, "memproxy.yaml"), conf)
-	code, out, errs := invoke(t, "check", "-print", "-config", path)
-	if code != 0 || strings.Contains(out+errs, "canary") || !strings.Contains(out, "agent:dev") {
-		t.Errorf("exit %d\n%s%s", code, out, errs)
+	for _, words := range [][]string{{"check", "-print"}, {"config", "show"}} {
+		code, out, errs := invoke(t, append(words, "-config", path)...)
+		if code != 0 || strings.Contains(out+errs, "canary") || !strings.Contains(out, "agent:dev") {
+			t.Errorf("%q: exit %d\n%s%s", words, code, out, errs)
+		}
 	}
 }
 

@@ -71,3 +71,46 @@ func TestTheOperatorCanAlwaysReview(t *testing.T) {
 		t.Errorf("no socket: %d %s", code, out)
 	}
 }
+
+// One command says how a running sidecar is: what it let in, holds and refuses,
+// what is locked, what waits for the disk; and fails where not all is well.
+//
+// Proves MFW-9.
+func TestStatus(t *testing.T) {
+	dir, err := os.MkdirTemp("", "mp") // paths of sockets are short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	r := start(t, screeningConf, "SCREENING", "policy: {dir: "+policyDir(t, holdingPolicy)+"}", "DIR/state", dir)
+	run := func(args ...string) (string, int) {
+		var out bytes.Buffer
+		a := &app{Args: append([]string{"status", "-socket", filepath.Join(dir, reviewSocket)}, args...), Stdout: &out, Stderr: &out, Getenv: func(string) string { return "" }}
+		code := a.run(context.Background())
+		return out.String(), code
+	}
+	if a := r.do("POST", "/memories", note); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	id := heldID(t, r.do("POST", "/memories", `{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"Bob sails."}]}`))
+	for range 4 { // what nobody may write locks the session
+		if a := r.do("POST", "/memories", `{"user_id":"eve","infer":false,"metadata":{"field":"system"},"messages":[{"role":"user","content":"tea"}]}`, "X-Memproxy-Session", "s1"); a.status != 403 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	out, code := run("-admin", r.admin)
+	if code != 0 {
+		t.Errorf("%d %s", code, out)
+	}
+	for _, want := range []string{"ready", "field.forbidden 3", "session.locked 1", "wait for review", "1, the oldest for 0s: " + id, "s1", "deny 4", "hold 1", "audit records waiting"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not said:\n%s", want, out)
+		}
+	}
+	if out, code := run("-admin", r.admin, "-json"); code != 0 || !strings.Contains(out, `"waiting": 1`) {
+		t.Errorf("%d %s", code, out)
+	}
+	if out, code := run("-admin", "http://127.0.0.1:1"); code != 1 || !strings.Contains(out, "not known") {
+		t.Errorf("a sidecar that is away: %d %s", code, out)
+	}
+}

@@ -16,6 +16,15 @@ import (
 	"github.com/memproxy/memproxy/telemetry/audit/auditcmd"
 )
 
+// configuration prints what is in force.
+func (a *app) configuration(ctx context.Context, args []string) int {
+	if len(args) == 0 || args[0] != "show" {
+		fmt.Fprintln(a.Stderr, "memproxy config: the command is config show -config FILE")
+		return 2
+	}
+	return a.check(ctx, append([]string{"-print"}, args[1:]...))
+}
+
 // check validates a configuration, its policies and its files, without
 // opening state or listening.
 func (a *app) check(ctx context.Context, args []string) int {

@@ -202,6 +202,17 @@ func sessionLists(t *testing.T, l Life) {
 	if page, err = l.Sessions(t.Context(), memproxy.SessionFilter{Tenant: "acme", Principal: "spiffe://a/b"}); err != nil || len(page.Sessions) != 1 {
 		t.Errorf("of one principal: %+v, %v", page, err)
 	}
+	note("beta", odd.ID(), "spiffe://a/b", 1)
+	seen := map[string]bool{}
+	if page, err = l.Sessions(t.Context(), memproxy.SessionFilter{All: true, Limit: 500}); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range page.Sessions {
+		seen[s.Tenant+" "+s.ID] = true
+	}
+	if !seen["acme "+odd.ID()] || !seen["beta "+odd.ID()] {
+		t.Errorf("of every tenant: %v", seen)
+	}
 	var all []string
 	f := memproxy.SessionFilter{Tenant: "acme", All: true, Limit: 2}
 	for {

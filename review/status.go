@@ -1,0 +1,215 @@
+package review
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+// statusTimeout bounds each question of a status.
+const statusTimeout = 10 * time.Second
+
+// Status is one look at a running sidecar. The counts are since it started.
+type Status struct {
+	Ready     string              `json:"ready"`  // ready, degraded or not ready
+	Checks    []string            `json:"checks"` // what is not as it should be, of /readyz
+	Version   string              `json:"version"`
+	Rules     string              `json:"rules"`
+	Decisions map[string]int64    `json:"decisions"` // by verdict
+	Reasons   map[string]int64    `json:"reasons"`   // of what was not let through, by code
+	Waiting   int                 `json:"waiting"`   // held writes; at most maxWaiting are counted
+	Oldest    *memproxy.HeldWrite `json:"oldest,omitempty"`
+	Locked    []memproxy.Session  `json:"locked"`
+	Lag       map[string]int64    `json:"audit_lag"` // records that wait, by what they wait for
+	Faults    map[string]int64    `json:"faults"`    // calls and exports that failed
+	Problems  []string            `json:"problems"`  // what could not be asked
+}
+
+// maxWaiting is how many held writes are counted.
+const maxWaiting = 500
+
+// shownReasons is how many reasons a status shows, the most frequent first.
+const shownReasons = 8
+
+func status(ctx context.Context, in *invocation) error {
+	var st Status
+	problem := func(what string, err error) {
+		if err != nil {
+			st.Problems = append(st.Problems, what+": "+err.Error())
+		}
+	}
+	ready, _, err := ask(ctx, in.f.admin+"/readyz")
+	if err == nil {
+		err = st.readiness(ready)
+	}
+	problem("readiness", err)
+	text, code, err := ask(ctx, in.f.admin+"/metrics")
+	if err == nil && code != http.StatusOK {
+		err = fmt.Errorf("status %d", code)
+	}
+	problem("metrics", err)
+	st.count(text)
+	page, err := in.client.Holds(ctx, memproxy.HoldFilter{State: memproxy.HoldPending, Limit: maxWaiting})
+	problem("held writes", err)
+	if st.Waiting = len(page.Holds); st.Waiting > 0 {
+		st.Oldest = &page.Holds[0]
+	}
+	locked, err := in.client.Sessions(ctx, memproxy.SessionFilter{Limit: maxWaiting})
+	problem("locks", err)
+	st.Locked = locked.Sessions
+	if err := in.print(st, func(p *printer) { p.status(&st, in.Clock()) }); err != nil {
+		return err
+	}
+	if len(st.Problems) > 0 || st.Ready != "ready" {
+		return errors.New("not all is well")
+	}
+	return nil
+}
+
+// readiness reads the answer of /readyz.
+func (st *Status) readiness(text string) error {
+	var answer struct {
+		Status string
+		Checks []struct {
+			Name, Detail string
+			OK, Degraded bool
+		}
+	}
+	if err := json.Unmarshal([]byte(text), &answer); err != nil {
+		return err
+	}
+	st.Ready = answer.Status
+	for _, c := range answer.Checks {
+		if !c.OK || c.Degraded {
+			st.Checks = append(st.Checks, c.Name+": "+c.Detail)
+		}
+	}
+	return nil
+}
+
+// ask gets a page of the admin listener.
+func ask(ctx context.Context, url string) (text string, code int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", 0, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", 0, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	return string(body), resp.StatusCode, err
+}
+
+var (
+	sample = regexp.MustCompile(`^(memproxy_\w+)(?:\{(.*)\})? ([0-9.e+]+)$`)
+	label  = regexp.MustCompile(`(\w+)="((?:[^"\\]|\\.)*)"`)
+)
+
+// count reads the metrics that a status shows.
+func (st *Status) count(text string) {
+	st.Decisions, st.Reasons, st.Lag, st.Faults = map[string]int64{}, map[string]int64{}, map[string]int64{}, map[string]int64{}
+	lines := bufio.NewScanner(strings.NewReader(text))
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		m := sample.FindStringSubmatch(lines.Text())
+		if m == nil {
+			continue
+		}
+		value, _ := strconv.ParseFloat(m[3], 64) // the expression has matched a number
+		n, labels := int64(value), map[string]string{}
+		for _, l := range label.FindAllStringSubmatch(m[2], -1) {
+			labels[l[1]] = l[2]
+		}
+		switch m[1] {
+		case "memproxy_decisions_total":
+			st.Decisions[labels["verdict"]] += n
+			if reason := labels["reason"]; reason != "" && (labels["verdict"] == "deny" || labels["verdict"] == "hold") {
+				st.Reasons[reason] += n
+			}
+		case "memproxy_audit_lag_records":
+			st.Lag[labels["state"]] += n
+		case "memproxy_rules_info":
+			st.Rules = labels["version"]
+		case "memproxy_build_info":
+			st.Version = labels["version"]
+		case "memproxy_ledger_errors_total":
+			st.fault("ledger", n)
+		case "memproxy_budget_degraded_total":
+			st.fault("budgets on a local share", n)
+		case "memproxy_telemetry_exports_total", "memproxy_reloads_total":
+			if labels["result"] != "ok" {
+				st.fault(strings.TrimSuffix(strings.TrimPrefix(m[1], "memproxy_"), "_total")+" "+labels["result"], n)
+			}
+		}
+	}
+}
+
+func (st *Status) fault(what string, n int64) {
+	if n > 0 {
+		st.Faults[what] += n
+	}
+}
+
+func (p *printer) status(st *Status, now time.Time) {
+	p.row("ready", st.Ready)
+	for _, c := range st.Checks {
+		p.row("", c)
+	}
+	p.row("version", st.Version)
+	p.row("rules", st.Rules)
+	p.row("decisions", tally(st.Decisions, len(st.Decisions)))
+	p.row("refused or held for", tally(st.Reasons, shownReasons))
+	waiting := strconv.Itoa(st.Waiting)
+	if st.Waiting == maxWaiting {
+		waiting += " or more"
+	}
+	if st.Oldest != nil {
+		waiting += fmt.Sprintf(", the oldest for %s: %s", now.Sub(st.Oldest.Created).Round(time.Minute), st.Oldest.ID)
+	}
+	p.row("wait for review", waiting)
+	p.row("locked", len(st.Locked))
+	for _, s := range st.Locked {
+		p.row("", fmt.Sprintf("%s until %s", s.ID, at(s.Until)))
+	}
+	p.row("audit records waiting", tally(st.Lag, len(st.Lag)))
+	p.row("faults", tally(st.Faults, len(st.Faults)))
+	for _, problem := range st.Problems {
+		p.row("not known", problem)
+	}
+}
+
+// tally words counts, the highest first, at most so many.
+func tally(counts map[string]int64, most int) string {
+	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		if counts[a] != counts[b] {
+			return int(counts[b] - counts[a])
+		}
+		return strings.Compare(a, b)
+	})
+	var out []string
+	for _, name := range names[:min(most, len(names))] {
+		if counts[name] > 0 {
+			out = append(out, fmt.Sprintf("%s %d", name, counts[name]))
+		}
+	}
+	if len(out) == 0 {
+		return "none"
+	}
+	return strings.Join(out, ", ")
+}
