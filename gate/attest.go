@@ -70,7 +70,7 @@ func (rs *readers) shown(who reader, memories []seen) {
 	s.until = now.Add(keepSeen)
 	for _, m := range memories {
 		if len(m.text) > maxSeenBytes {
-			m.text = "" // its id and hash are enough
+			m.text = "" // too long to be held against what is written
 		}
 		s.seen, s.bytes = append(s.seen, m), s.bytes+len(m.text)
 		for len(s.seen) > maxSeen || s.bytes > maxSeenBytes {
@@ -152,9 +152,9 @@ func (r *run) attest() memproxy.Attestation {
 		}
 		switch key := metadataKey(it.Pointer); {
 		case key == claimHash && !inferred:
-			raise(memproxy.ContentHashed, r.g.readers.any(who, func(s *seen) bool { return s.sha256 == strings.ToLower(it.Text) }))
+			raise(memproxy.ContentHashed, r.g.readers.any(who, func(s *seen) bool { return s.sha256 == strings.ToLower(it.Text) && r.says(s) }))
 		case slices.Contains(claimsIDs(), key) && !inferred:
-			raise(memproxy.ToolObserved, r.g.readers.any(who, func(s *seen) bool { return s.id == it.Text }))
+			raise(memproxy.ToolObserved, r.g.readers.any(who, func(s *seen) bool { return s.id == it.Text && r.says(s) }))
 		case key == claimAttestation && lowest.Outranks(memproxy.Attestation(it.Text)) && slices.Contains(memproxy.Attestations[:], memproxy.Attestation(it.Text)):
 			lowest = memproxy.Attestation(it.Text)
 		}
@@ -171,6 +171,24 @@ func (r *run) inferred() bool {
 	return slices.ContainsFunc(r.op.Items, func(it memproxy.Item) bool {
 		return it.Kind == memproxy.ItemContent && it.Inferred && it.Text != ""
 	})
+}
+
+// says reports whether all that is written is said by a text that was shown: a
+// source that is named speaks for what comes from it, and for nothing else that
+// is written under its name.
+func (r *run) says(s *seen) bool {
+	source, n := statement(clauses(strings.ReplaceAll(s.text, sentenceEnd, "\n"))), 0
+	for i := range r.op.Items {
+		it := &r.op.Items[i]
+		if it.Kind != memproxy.ItemContent || it.Text == "" {
+			continue
+		}
+		n++
+		if !source.states(it.Text) {
+			return false
+		}
+	}
+	return n > 0
 }
 
 // copied reports whether all that is written was shown to the reader.
