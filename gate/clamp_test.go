@@ -51,6 +51,19 @@ func TestTheClampByTrackRecord(t *testing.T) {
 	}
 }
 
+// Proves TRL-3: of several claims of one write the lowest is what it is let in
+// with, wherever it stands.
+func TestTheLowestOfSeveralClaimsCounts(t *testing.T) {
+	for _, claims := range [][2]memproxy.PerMille{{600, 300}, {300, 600}} {
+		r, _ := judgingRig(t, nil)
+		op := learn("a note")
+		op.Hints = []memproxy.Hint{{Pointer: "/a", Claimed: claims[0], Legible: true}, {Pointer: "/b", Claimed: claims[1], Legible: true}}
+		if r.admit(op); r.fake.stamp.Confidence != 300 {
+			t.Errorf("%v: let in with %d", claims, r.fake.stamp.Confidence)
+		}
+	}
+}
+
 func TestTrackRecordsAreKeptForAWhile(t *testing.T) {
 	r, j := judgingRig(t, nil)
 	given := func() memproxy.PerMille { r.admit(learn("a note")); return r.fake.stamp.Confidence }
