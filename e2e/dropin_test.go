@@ -39,6 +39,15 @@ var ownAnswer = map[string]bool{
 	"add_malformed": true, // 422 in both, the detail is memproxy's
 }
 
+// deleted are the steps that ask for what was deleted: it is not shown, where
+// the backend goes on showing it.
+var deleted = map[string]bool{"history_of_deleted": true}
+
+func nothingShown(line string) bool {
+	line = strings.ReplaceAll(line, " ", "")
+	return strings.Contains(line, `"ok":true,"result":[]}`) || strings.Contains(line, `"ok":true,"result":{"body":[],"status":200}}`)
+}
+
 // Proves CARD-1, CARD-2: every method of the unmodified SDKs answers through
 // the proxy what it answers directly.
 func TestUnmodifiedClients(t *testing.T) {
@@ -84,7 +93,7 @@ func compare(t *testing.T, want, got []string) {
 			Step string `json:"step"`
 		}
 		_ = json.Unmarshal([]byte(want[i]), &step)
-		if ids.equal(want[i], got[i]) || ownAnswer[step.Step] && sameStatus(want[i], got[i]) {
+		if ids.equal(want[i], got[i]) || ownAnswer[step.Step] && sameStatus(want[i], got[i]) || deleted[step.Step] && nothingShown(got[i]) {
 			continue
 		}
 		t.Errorf("step %s\n direct  %s\n proxied %s", step.Step, tail(want[i], 1500), tail(got[i], 1500))

@@ -213,7 +213,7 @@ func lettaObjects(m maker, o *contract.Owner) {
 	id["block"] = get(m.make("POST", "/v1/blocks/", `{"label":"human","value":"`+c+`","description":"`+c+`","tags":["`+c+`"],"metadata":{"note":"`+c+`"}}`), "id")
 	id["archive"] = get(m.make("POST", "/v1/archives/", `{"name":"`+c+`","description":"`+c+`","embedding":"openai/text-embedding-3-small"}`), "id")
 	id["passage"] = get(m.make("POST", "/v1/agents/"+id["agent"]+"/archival-memory", `{"text":"`+c+`","tags":["`+c+`"]}`), "id")
-	id["folder"] = get(m.make("POST", "/v1/folders/", `{"name":"`+c+`","description":"`+c+`","instructions":"`+c+`","metadata":{"note":"`+c+`"},"embedding":"openai/text-embedding-3-small"}`), "id")
+	id["folder"] = get(m.make("POST", "/v1/folders/", `{"name":"`+c+`","description":"`+c+`","metadata":{"note":"`+c+`"},"embedding":"openai/text-embedding-3-small"}`), "id")
 	id["identity"] = get(m.make("POST", "/v1/identities/", `{"identifier_key":"`+id["user"]+`","name":"`+c+`","identity_type":"user","properties":[{"key":"`+c+`","value":"`+c+`","type":"string"}]}`), "id")
 	id["group"] = get(m.make("POST", "/v1/groups/", `{"agent_ids":["`+id["agent"]+`"],"description":"`+c+`"}`), "id")
 	id["conversation"] = get(m.make("POST", "/v1/conversations/?agent_id="+id["agent"], `{"summary":"`+c+`"}`), "id")
@@ -277,6 +277,9 @@ func mem0Objects(m maker, o *contract.Owner, add, list string) {
 	more := `"infer":false,"metadata":{"note":"` + o.Canary + `","tags":["` + o.Canary + `"]}}`
 	m.make("POST", add, `{"messages":[{"role":"user","content":"`+o.Canary+`"}],"user_id":"`+id["user"]+`",`+more)
 	m.make("POST", add, `{"messages":[{"role":"user","content":"`+o.Canary+` too"}],"agent_id":"`+id["agent"]+`","run_id":"`+id["run"]+`",`+more)
+	if strings.HasPrefix(add, "/v") { // the self-hosted server knows no apps
+		m.make("POST", add, `{"messages":[{"role":"user","content":"`+o.Canary+` as well"}],"user_id":"`+id["user"]+`","app_id":"`+id["app"]+`",`+more)
+	}
 	waitFor(m.t, "the memories of "+o.Name, func() bool {
 		id["memory"] = member(m.make("GET", list+id["user"], ""), "id")
 		return id["memory"] != ""
