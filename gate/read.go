@@ -243,24 +243,30 @@ func (g *Gate) Event(ctx context.Context, a *Admission, event []byte) []byte {
 	defer func() { a.Answered = shown }() // one event is not the answer
 	ret := &returning{Admission: a, g: g, reply: memproxy.Reply{Status: 200, Body: event}, status: 200, single: true}
 	defer func() { a.leftovers.filtered += ret.filtered }()
-	refused, err := ret.through(ctx, asSent)
-	if err != nil || refused || len(ret.reply.Body) == 0 {
-		return ret.reply.Body
+	if refused, err := ret.through(ctx, asSent); err != nil || refused {
+		return g.lost(ctx, a, err)
 	}
-	event = ret.reply.Body
+	if event = ret.reply.Body; len(event) == 0 {
+		return nil
+	}
 	data := dataOf(event)
 	if len(data) == 0 || !bytes.ContainsAny(data[:1], "{[") {
 		return event // nothing to take apart: a name, a comment, the mark of the end
 	}
 	ret.reply.Body = data
-	if refused, err = ret.through(ctx, rewritten); err != nil || refused {
-		g.opt.Log.ErrorContext(ctx, "event withheld", "decision", a.Decision.ID, "route", a.call.Route.ID, "error", err)
-		return nil
+	if refused, err := ret.through(ctx, rewritten); err != nil || refused {
+		return g.lost(ctx, a, err)
 	}
 	if bytes.Equal(ret.reply.Body, data) {
 		return event
 	}
 	return withData(event, ret.reply.Body)
+}
+
+// lost is what is sent in the place of an event that no filter lets through.
+func (g *Gate) lost(ctx context.Context, a *Admission, err error) []byte {
+	g.opt.Log.ErrorContext(ctx, "event withheld", "decision", a.Decision.ID, "route", a.call.Route.ID, "error", err)
+	return nil
 }
 
 // dataOf is what an event's lines of data say (WHATWG HTML, section 9.2).

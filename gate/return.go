@@ -170,7 +170,7 @@ func (ret *returning) filter(ctx context.Context) bool {
 		if ret.wroteIt(rowp, m) {
 			ret.mine = append(ret.mine, m.ID)
 		}
-		if rowp != nil && rowp.Deleted && !m.Missing && (m.Event != eventDelete || m.Text != "" || m.Before != "" || len(m.Metadata) > 0) {
+		if rowp != nil && rowp.Deleted && !m.Missing && (m.Event != eventDelete || m.Text != "" || m.Before != "" || len(m.Also) > 0 || len(m.Metadata) > 0) {
 			// Its author deleted it, whatever copy of it the backend still shows.
 			// That it was deleted may be said.
 			if m.Pointer == "" {

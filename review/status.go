@@ -2,6 +2,7 @@ package review
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -153,8 +154,8 @@ func (st *Status) count(text string) {
 		case "memproxy_budget_degraded_total":
 			st.fault("budgets on a local share", n)
 		case "memproxy_telemetry_exports_total", "memproxy_reloads_total":
-			if labels["result"] != "ok" {
-				st.fault(strings.TrimSuffix(strings.TrimPrefix(m[1], "memproxy_"), "_total")+" "+labels["result"], n)
+			if result := labels["result"]; result == "failed" || result == "refused" { // what was offered is neither yet
+				st.fault(strings.TrimSuffix(strings.TrimPrefix(m[1], "memproxy_"), "_total")+" "+result, n)
 			}
 		}
 	}
@@ -198,7 +199,7 @@ func (p *printer) status(st *Status, now time.Time) {
 func tally(counts map[string]int64, most int) string {
 	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 		if counts[a] != counts[b] {
-			return int(counts[b] - counts[a])
+			return cmp.Compare(counts[b], counts[a])
 		}
 		return strings.Compare(a, b)
 	})
