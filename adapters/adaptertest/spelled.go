@@ -66,3 +66,18 @@ func RunSpelled(t *testing.T, a interface {
 		}
 	}
 }
+
+// Malformed sends a body to a route, "METHOD /path", and reports whether the
+// adapter refuses it with 400.
+func Malformed(t *testing.T, a Adapter, at, body string) bool {
+	t.Helper()
+	method, path, _ := strings.Cut(at, " ")
+	req := memproxy.Request{Method: method, Path: path, EscapedPath: path, Header: memproxy.Header{"Content-Type": {"application/json"}}}
+	rt, ok := a.Route(req)
+	if !ok {
+		t.Fatalf("%s is no route", at)
+	}
+	_, err := a.Decode(rt, req, []byte(body))
+	var bad *memproxy.Malformed
+	return errors.As(err, &bad) && bad.Status == 400
+}

@@ -60,17 +60,8 @@ func TestOwnersHaveOneSpellingInBodies(t *testing.T) {
 			if strings.Contains(body, "manager_config") && !strings.Contains(at, "groups") {
 				continue
 			}
-			method, path, _ := strings.Cut(at, " ")
-			req := memproxy.Request{Method: method, Path: path, EscapedPath: path, Header: memproxy.Header{"Content-Type": {"application/json"}}}
-			a := adapter(t)
-			rt, ok := a.Route(req)
-			if !ok {
-				t.Fatal(at)
-			}
-			_, err := a.Decode(rt, req, []byte(body))
-			var bad *memproxy.Malformed
-			if got := errors.As(err, &bad) && bad.Status == 400; got != refused {
-				t.Errorf("%s %s: %v", at, body, err)
+			if got := adaptertest.Malformed(t, adapter(t), at, body); got != refused {
+				t.Errorf("%s %s: refused is %v", at, body, got)
 			}
 		}
 	}

@@ -1,7 +1,6 @@
 package mem0_test
 
 import (
-	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -50,17 +49,8 @@ func TestOwnersHaveOneSpellingInBodies(t *testing.T) {
 		if strings.Contains(body, "filters") {
 			path = "POST /v2/memories/search/"
 		}
-		method, path, _ := strings.Cut(path, " ")
-		req := memproxy.Request{Method: method, Path: path, EscapedPath: path, Header: memproxy.Header{"Content-Type": {"application/json"}}}
-		a := adapter(t)
-		rt, ok := a.Route(req)
-		if !ok {
-			t.Fatal(path)
-		}
-		_, err := a.Decode(rt, req, []byte(body))
-		var bad *memproxy.Malformed
-		if got := errors.As(err, &bad) && bad.Status == 400; got != refused {
-			t.Errorf("%s %s: %v", path, body, err)
+		if got := adaptertest.Malformed(t, adapter(t), path, body); got != refused {
+			t.Errorf("%s %s: refused is %v", path, body, got)
 		}
 	}
 	req := memproxy.Request{Method: "PUT", Path: "/v1/memories/m1/", EscapedPath: "/v1/memories/m1/", Header: memproxy.Header{"Content-Type": {"application/json"}}}
