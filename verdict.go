@@ -1,6 +1,9 @@
 package memproxy
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Verdict is what is done with an operation. Verdicts are ordered: a stronger
 // one wins over a weaker one.
@@ -78,15 +81,29 @@ type Decision struct {
 	// control were enforced; they differ only in shadow mode.
 	Verdict Verdict
 	Would   Verdict
-	// Reasons are sorted by code, rule and pointer, those that led to the
-	// verdict before those that were only noted.
+	// Reasons led to the verdict or to a lesser one, the decisive ones first;
+	// each group is sorted by code, rule and pointer. Refusals show them to the
+	// caller.
 	Reasons []Reason
-	Policy  string // version of the pinned rules
+	// Notes are for the record alone. They may say what the caller must not
+	// learn, such as whether another tenant has an object of that name, so
+	// nothing that a caller receives may depend on them.
+	Notes  []Reason
+	Policy string // version of the pinned rules
 	// Status is the HTTP status class that fits the refusal: 400, 401, 403,
 	// 404, 413, 415, 422, 429, 503. Zero when nothing is refused.
 	Status int
 	// Allowance is set when a write budget was charged or refused.
 	Allowance *Allowance
+}
+
+// Recorded returns what goes on record: the reasons, then the notes.
+func (d Decision) Recorded() []Reason { return slices.Concat(d.Reasons, d.Notes) }
+
+// Shown returns the decision as a refusal may show it: without its notes.
+func (d Decision) Shown() Decision {
+	d.Notes = nil
+	return d
 }
 
 // Finding is one thing that screening found in an item.

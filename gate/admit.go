@@ -21,7 +21,8 @@ type run struct {
 	q memproxy.Question
 	// worst is the verdict so far if everything were enforced.
 	reasons []memproxy.Reason
-	weights map[memproxy.Reason]memproxy.Verdict // of reasons that do not merely allow
+	weights map[memproxy.Reason]memproxy.Verdict // of reasons
+	notes   []memproxy.Reason                    // for the record alone
 	shadow  []memproxy.Reason                    // of policies that are not enforced
 	verdict memproxy.Verdict
 	would   memproxy.Verdict
@@ -104,7 +105,7 @@ func (g *Gate) Admit(ctx context.Context, c *Call) *Admission {
 	g.contest(ctx, r.Admission)
 	g.picture(ctx, r)
 	if r.Decision.Verdict.Stops() && r.Reply == nil {
-		reply := c.Backend.Adapter.Refuse(c.Request, r.Decision)
+		reply := c.Backend.Adapter.Refuse(c.Request, r.Decision.Shown())
 		r.Reply = &reply
 	}
 	r.answerPoll(ctx)
@@ -132,13 +133,17 @@ func (g *Gate) step(ctx context.Context, s *step, r *run) error {
 	return err
 }
 
-// add raises the verdict and keeps the reasons.
+// note keeps reasons for the record. The caller never sees them.
+func (r *run) note(reasons ...memproxy.Reason) { r.notes = append(r.notes, reasons...) }
+
+// add raises the verdict and keeps the reasons, which a refusal shows.
 func (r *run) add(v memproxy.Verdict, reasons ...memproxy.Reason) {
-	r.verdict = max(r.verdict, v)
-	r.reasons = append(r.reasons, reasons...)
 	if v == memproxy.Allow {
+		r.note(reasons...)
 		return
 	}
+	r.verdict = max(r.verdict, v)
+	r.reasons = append(r.reasons, reasons...)
 	if r.weights == nil {
 		r.weights = make(map[memproxy.Reason]memproxy.Verdict, len(reasons))
 	}
@@ -148,20 +153,23 @@ func (r *run) add(v memproxy.Verdict, reasons ...memproxy.Reason) {
 }
 
 // decisive puts the reasons in the order in which they are recorded and shown:
-// first those that led to the verdict, so that the first of all is why.
-func (r *run) decisive() []memproxy.Reason {
-	led, noted := r.reasons[:0:0], r.reasons[:0:0]
+// first those that led to the verdict, so that the first of all is why. Notes
+// come apart from them.
+func (r *run) decisive() (reasons, notes []memproxy.Reason) {
+	led, lesser := r.reasons[:0:0], r.reasons[:0:0]
 	for _, why := range r.reasons {
-		if v, ok := r.weights[why]; ok && v == r.verdict {
+		if r.weights[why] == r.verdict {
 			led = append(led, why)
 		} else {
-			noted = append(noted, why)
+			lesser = append(lesser, why)
 		}
 	}
 	sortReasons(led)
-	sortReasons(noted)
+	sortReasons(lesser)
+	sortReasons(r.notes)
 	led = boundReasons(led)
-	return append(led, boundNoted(noted, len(led))...)
+	reasons = append(led, boundNoted(lesser, len(led))...)
+	return reasons, boundNoted(r.notes, len(reasons))
 }
 
 // refuse denies with an HTTP status.
@@ -175,7 +183,7 @@ func (r *run) refuse(status int, reasons ...memproxy.Reason) {
 // settle turns what the steps found into the decision.
 func (r *run) settle() {
 	sortReasons(r.shadow)
-	r.reasons, r.shadow = r.decisive(), boundReasons(r.shadow)
+	r.reasons, r.notes = r.decisive()
 	d := &r.Decision
 	d.Would = max(r.verdict, r.would)
 	d.Verdict = r.verdict
@@ -187,7 +195,7 @@ func (r *run) settle() {
 		d.Status = 0
 		r.Body, r.Query, r.Changed = r.call.Body, r.call.Request.Query, false
 	}
-	d.Reasons = append(d.Reasons, r.shadow...)
+	d.Notes = append(r.notes, boundReasons(r.shadow)...)
 	if d.Verdict.Stops() && d.Status == 0 {
 		d.Status = StatusForbidden
 	}
@@ -218,6 +226,7 @@ func (g *Gate) record(ctx context.Context, r *run) {
 			g.release(ctx, r.Admission)
 			r.Decision.Verdict, r.Decision.Status = memproxy.Deny, StatusUnavailable
 			r.Decision.Reasons = []memproxy.Reason{{Code: memproxy.AuditUnavailable, Detail: "the audit log cannot be written, so nothing is forwarded"}}
+			r.Decision.Notes = nil
 			r.event.Verdict, r.event.Would, r.event.Reasons = r.Decision.Verdict, r.Decision.Verdict, r.Decision.Reasons
 		}
 	}
@@ -232,7 +241,7 @@ func (r *run) decisionEvent(ctx context.Context) memproxy.Event {
 		Type: memproxy.EventDecision, Time: r.begun, Decision: r.Decision.ID,
 		Session: r.call.Session, Principal: r.Principal,
 		Kind: r.call.Route.Kind, Backend: r.call.Backend.Name, Route: r.call.Route.ID, Method: r.call.Request.Method,
-		Verdict: r.Decision.Verdict, Would: r.Decision.Would, Reasons: r.Decision.Reasons, Policy: r.Decision.Policy,
+		Verdict: r.Decision.Verdict, Would: r.Decision.Would, Reasons: r.Decision.Recorded(), Policy: r.Decision.Policy,
 		Findings: worst(r.findings, maxRecorded), Claimed: -1, Confidence: -1,
 	}
 	if sc := trace.SpanContextFromContext(ctx); sc.HasTraceID() {

@@ -213,8 +213,8 @@ func (r *run) weigh() {
 			Code:   memproxy.TrustCorrection,
 			Detail: "written by " + w.row.Actor + " (" + string(w.row.Trust) + ", " + wordOf(w.attestation) + ")",
 		}
-		if !slices.Contains(r.reasons, why) {
-			r.add(memproxy.Allow, why)
+		if !slices.Contains(r.notes, why) {
+			r.note(why)
 		}
 	}
 }

@@ -138,8 +138,8 @@ func TestWhoseWordsAreWeighed(t *testing.T) {
 			if a.Reply != nil || asked.AuthorTrust != tc.trust || asked.Others != tc.others || asked.AuthorAttestation != tc.attestation {
 				t.Errorf("trust %d, others %v, %q; want %d, %v, %q", asked.AuthorTrust, asked.Others, asked.AuthorAttestation, tc.trust, tc.others, tc.attestation)
 			}
-			if named := len(a.Decision.Reasons) == 1 && a.Decision.Reasons[0].Code == memproxy.TrustCorrection; named != tc.others {
-				t.Errorf("%+v", a.Decision.Reasons)
+			if named := len(a.Decision.Recorded()) == 1 && a.Decision.Recorded()[0].Code == memproxy.TrustCorrection; named != tc.others {
+				t.Errorf("%+v", a.Decision.Recorded())
 			}
 		})
 	}
@@ -308,8 +308,8 @@ func TestCallsAreWeighed(t *testing.T) {
 		run := r.admit(memproxy.Operation{Kind: memproxy.Run})
 		r.fetch.err, j.fakeLedger.err = tc.fetch, tc.ledger
 		a := r.gate.Ask(context.Background(), run, toolCall(tc.kind, "a1/human"))
-		codes := fmt.Sprint(a.Decision.Reasons)
-		if tc.want == "" && len(a.Decision.Reasons) > 0 || tc.want != "" && !strings.Contains(codes, string(tc.want)) || asked.AuthorTrust != tc.trust {
+		codes := fmt.Sprint(a.Decision.Recorded())
+		if tc.want == "" && len(a.Decision.Recorded()) > 0 || tc.want != "" && !strings.Contains(codes, string(tc.want)) || asked.AuthorTrust != tc.trust {
 			t.Errorf("%s: %v %s, asked with %d", name, a.Decision.Verdict, codes, asked.AuthorTrust)
 		}
 		if tc.want == memproxy.UpstreamUnavailable || tc.want == memproxy.LedgerUnavailable {

@@ -74,6 +74,6 @@ func (r *run) give(ceiling memproxy.PerMille, why memproxy.Reason) {
 	}
 	r.q.Claimed = r.q.Confidence
 	if why.Rule != "" && ceiling < min(unclaimed, r.rules.Ceilings.Ceiling(r.Principal.Trust, op.SourceClaim)) {
-		r.add(memproxy.Allow, why) // nothing of the payload is changed by that
+		r.note(why) // nothing of the payload is changed by that
 	}
 }

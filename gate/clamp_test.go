@@ -39,11 +39,11 @@ func TestTheClampByTrackRecord(t *testing.T) {
 		}
 		a := r.admit(op)
 		rule, clamped := "", false
-		for _, why := range a.Decision.Reasons {
+		for _, why := range a.Decision.Recorded() {
 			rule, clamped = why.Rule, why.Code == memproxy.TrustClamped
 		}
 		if r.fake.stamp.Confidence != tc.want || clamped != (tc.clampedFor != "") || clamped && rule != strings.Trim(tc.clampedFor, "-") {
-			t.Errorf("%+v: %d, %+v", tc, r.fake.stamp.Confidence, a.Decision.Reasons)
+			t.Errorf("%+v: %d, %+v", tc, r.fake.stamp.Confidence, a.Decision.Recorded())
 		}
 		if amends := a.Decision.Verdict == memproxy.Amend; amends != (clamped && tc.claimed > 0) {
 			t.Errorf("%+v: %v", tc, a.Decision.Verdict)

@@ -103,8 +103,8 @@ func (g *Gate) credit(ctx context.Context, a *Admission, words []word) {
 func right(a *Admission) string {
 	switch {
 	case a.confirmed:
-		if i := slices.IndexFunc(a.Decision.Reasons, func(r memproxy.Reason) bool { return r.Code == memproxy.ReviewApproved }); i >= 0 {
-			return a.Decision.Reasons[i].Detail
+		if i := slices.IndexFunc(a.Decision.Notes, func(r memproxy.Reason) bool { return r.Code == memproxy.ReviewApproved }); i >= 0 {
+			return a.Decision.Notes[i].Detail
 		}
 		return "approved by a reviewer"
 	case a.Principal.Kind == memproxy.KindHuman:

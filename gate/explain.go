@@ -61,7 +61,7 @@ func (g *Gate) Explain(ctx context.Context, c *Call) Explanation {
 	ex := Explanation{Enforced: r.enforced()}
 	for i := range admission {
 		s := &admission[i]
-		before, worst := len(r.reasons), r.verdict
+		before, noted, worst := len(r.reasons), len(r.notes), r.verdict
 		r.verdict = memproxy.Allow
 		var err error
 		if s.idle == nil || !s.idle(r) {
@@ -76,7 +76,7 @@ func (g *Gate) Explain(ctx context.Context, c *Call) Explanation {
 		if s.name == signal.SpanScreen && len(r.findings) > 0 {
 			answer.Findings = r.foundAt()
 		}
-		answer.Reasons = append(answer.Reasons, r.reasons[before:]...)
+		answer.Reasons = append(append(answer.Reasons, r.reasons[before:]...), r.notes[noted:]...)
 		r.verdict = max(worst, r.verdict)
 		ex.Steps = append(ex.Steps, answer)
 	}

@@ -363,10 +363,10 @@ func (r *rig) call(op memproxy.Operation) *gate.Call {
 func wantCodes(t *testing.T, d memproxy.Decision, verdict memproxy.Verdict, codes ...memproxy.ReasonCode) {
 	t.Helper()
 	if d.Verdict != verdict {
-		t.Errorf("verdict %v, want %v; reasons %+v", d.Verdict, verdict, d.Reasons)
+		t.Errorf("verdict %v, want %v; reasons %+v", d.Verdict, verdict, d.Recorded())
 	}
 	var got []memproxy.ReasonCode
-	for _, r := range d.Reasons {
+	for _, r := range d.Recorded() {
 		got = append(got, r.Code)
 	}
 	if fmt.Sprint(got) != fmt.Sprint(codes) {

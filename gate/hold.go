@@ -27,7 +27,7 @@ func (g *Gate) full(ctx context.Context, r *run, no *memproxy.HoldsFull) {
 	d.Allowance = &memproxy.Allowance{Lines: []memproxy.LineState{{Line: line, Used: int64(no.Limit)}}}
 	d.Verdict, d.Status = memproxy.Deny, StatusTooMany
 	d.Reasons = []memproxy.Reason{{Code: memproxy.HoldQueue, Rule: no.Key, Detail: "as many writes of this caller wait for review as may"}}
-	reply := r.call.Backend.Adapter.Refuse(r.call.Request, *d)
+	reply := r.call.Backend.Adapter.Refuse(r.call.Request, d.Shown())
 	r.Reply = &reply
 	g.outcome(ctx, &returning{Admission: r.Admission, g: g, reasons: d.Reasons})
 }
@@ -72,7 +72,7 @@ func (r *run) hold() (memproxy.HeldWrite, memproxy.HoldContent) {
 	h := memproxy.HeldWrite{
 		ID: r.Decision.ID, Backend: c.Backend.Name, Route: c.Route.ID, Method: c.Request.Method, EscapedPath: c.Request.EscapedPath,
 		Tenant: r.Principal.Tenant, Principal: r.Principal.ID, Trust: r.Principal.Trust, Session: r.event.Session,
-		Scope: r.op.Scope, Kind: r.op.Kind, Reasons: r.Decision.Reasons, Findings: r.findings, Policy: r.Decision.Policy,
+		Scope: r.op.Scope, Kind: r.op.Kind, Reasons: r.Decision.Recorded(), Findings: r.findings, Policy: r.Decision.Policy,
 		ContentSHA256: r.event.ContentSHA256, Created: r.begun, State: memproxy.HoldPending,
 	}
 	for i := range r.findings {

@@ -160,7 +160,7 @@ func (r *run) inspect(ctx context.Context, target string) {
 	if code == "" || code == memproxy.IntegrityMismatch && m.Mutable {
 		return
 	}
-	r.add(memproxy.Allow, memproxy.Reason{Code: code, Rule: row.ID, Detail: detail})
+	r.note(memproxy.Reason{Code: code, Rule: row.ID, Detail: detail})
 }
 
 // missing is Absent where an error means that nothing is known.

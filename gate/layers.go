@@ -13,7 +13,7 @@ import (
 // all the same.
 func (r *run) marked(reasons []memproxy.Reason) {
 	r.marks = codesOf(reasons)
-	r.add(memproxy.Allow, reasons...)
+	r.note(reasons...)
 }
 
 // codesOf are the codes of reasons, sorted, each once.

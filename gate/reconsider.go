@@ -44,8 +44,8 @@ func (g *Gate) Reconsider(ctx context.Context, b Backend, h memproxy.HeldWrite, 
 			break
 		}
 	}
-	r.reasons = r.decisive()
-	v := memproxy.Reevaluation{Verdict: r.verdict, Reasons: r.reasons, Findings: r.findings, Policy: r.Decision.Policy}
+	r.reasons, r.notes = r.decisive()
+	v := memproxy.Reevaluation{Verdict: r.verdict, Reasons: slices.Concat(r.reasons, r.notes), Findings: r.findings, Policy: r.Decision.Policy}
 	for i := range r.findings {
 		v.Score = max(v.Score, r.findings[i].Score)
 	}

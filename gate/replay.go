@@ -34,7 +34,7 @@ func (g *Gate) Replay(ctx context.Context, b Backend, h memproxy.HeldWrite, cont
 	r.Principal = memproxy.Principal{ID: h.Principal, Tenant: h.Tenant, Trust: h.Trust, ActsAs: all, Users: all, Apps: all, Runs: all}
 	r.Decision.ID, r.confirmed, r.Inspect = h.ID, !h.ByRules(), true
 	r.paid = content.Reserved > 0
-	r.add(memproxy.Allow, memproxy.Reason{Code: memproxy.ReviewApproved, Detail: "approved by " + h.Reviewer})
+	r.note(memproxy.Reason{Code: memproxy.ReviewApproved, Detail: "approved by " + h.Reviewer})
 	for i := range admission {
 		s := &admission[i]
 		if !slices.Contains(replaying[:], s.name) || s.idle != nil && s.idle(r) {
@@ -51,7 +51,7 @@ func (g *Gate) Replay(ctx context.Context, b Backend, h memproxy.HeldWrite, cont
 	r.settle()
 	g.record(ctx, r)
 	if r.Decision.Verdict.Stops() {
-		reply := b.Adapter.Refuse(req, r.Decision)
+		reply := b.Adapter.Refuse(req, r.Decision.Shown())
 		r.Reply = &reply
 	}
 	g.picture(ctx, r)

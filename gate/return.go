@@ -93,7 +93,7 @@ func (ret *returning) refuse(status int, code memproxy.ReasonCode, detail string
 	d.Verdict, d.Status = memproxy.Deny, status
 	d.Reasons = []memproxy.Reason{{Code: code, Detail: detail}}
 	ret.reasons = append(ret.reasons, d.Reasons...)
-	ret.reply = ret.call.Backend.Adapter.Refuse(ret.call.Request, d)
+	ret.reply = ret.call.Backend.Adapter.Refuse(ret.call.Request, d.Shown())
 	ret.Answered = &d
 }
 

@@ -84,7 +84,7 @@ func locked(ctx context.Context, r *run) error { return r.lockedFor(ctx, r.op.Sc
 // ownUnlocked is own, and then locked once more where the end user is the owner
 // of what is named. What a reviewer approved is not asked about.
 func ownUnlocked(ctx context.Context, r *run) error {
-	if err := own(ctx, r); err != nil || r.verdict.Stops() || namesUser(r) || has(r.reasons, memproxy.ReviewApproved) {
+	if err := own(ctx, r); err != nil || r.verdict.Stops() || namesUser(r) || has(r.notes, memproxy.ReviewApproved) {
 		return err
 	}
 	if err := r.lockedFor(ctx, r.endUser()); err != nil {

@@ -222,7 +222,7 @@ func (r *run) ruled(ruling *memproxy.Ruling) {
 		led = len(ruling.Reasons)
 	}
 	r.add(ruling.Verdict, ruling.Reasons[:led]...)
-	r.add(memproxy.Allow, ruling.Reasons[led:]...)
+	r.note(ruling.Reasons[led:]...)
 }
 
 // administers asks the policy whether the caller may administer, for an

@@ -174,7 +174,7 @@ func (r *run) claim(c *memproxy.Claim, name string, masks bool) {
 		if bond == foreignName {
 			why.Code = memproxy.OwnerForeign
 		}
-		r.add(memproxy.Allow, why) // for the record; the caller sees no difference
+		r.note(why) // for the record; the caller sees no difference
 	default:
 		r.missing(c.Pointer)
 	}

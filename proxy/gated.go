@@ -51,7 +51,7 @@ func (p *Proxy) gated(w http.ResponseWriter, r *http.Request, req memproxy.Reque
 		// Even in shadow mode half a body cannot be forwarded.
 		d := a.Decision
 		d.Verdict, d.Status = memproxy.Deny, unread.Status
-		reply := p.opt.Adapter.Refuse(req, d)
+		reply := p.opt.Adapter.Refuse(req, d.Shown())
 		a.Reply = &reply
 	}
 	if a.Reply != nil {
@@ -326,9 +326,10 @@ func (p *Proxy) log(ctx context.Context, a *gate.Admission, route string) {
 		return
 	}
 	d := &a.Decision
-	codes := make([]string, len(d.Reasons))
-	for i := range d.Reasons {
-		codes[i] = string(d.Reasons[i].Code)
+	recorded := d.Recorded()
+	codes := make([]string, len(recorded))
+	for i := range recorded {
+		codes[i] = string(recorded[i].Code)
 	}
 	p.opt.Log.InfoContext(ctx, "decision", "decision", d.ID, "verdict", d.Verdict.String(), "would", d.Would.String(),
 		"reasons", codes, "principal", a.Principal.ID, "backend", p.opt.Name, "route", route, "policy", d.Policy)

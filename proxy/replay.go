@@ -25,11 +25,8 @@ func (p *Proxy) Replay(ctx context.Context, h memproxy.HeldWrite, content mempro
 	}
 	if a.Reply != nil {
 		detail := "refused"
-		for _, r := range a.Decision.Reasons {
-			if r.Code != memproxy.ReviewApproved {
-				detail = r.Detail
-				break
-			}
+		if len(a.Decision.Reasons) > 0 {
+			detail = a.Decision.Reasons[0].Detail
 		}
 		if a.Reply.Status >= 500 {
 			return memproxy.HoldResult{}, errors.Join(ErrUnsent, errors.New(detail))

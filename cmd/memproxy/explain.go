@@ -125,7 +125,7 @@ func (a *app) explainJSON(ex gate.Explanation) int {
 	enc.SetIndent("", "  ")
 	err := enc.Encode(map[string]any{
 		"verdict": ex.Decision.Verdict, "would": ex.Decision.Would, "status": ex.Decision.Status, "enforced": ex.Enforced,
-		"reasons": ex.Decision.Reasons, "rules": ex.Decision.Policy, "principal": ex.Principal.ID, "steps": ex.Steps,
+		"reasons": ex.Decision.Recorded(), "rules": ex.Decision.Policy, "principal": ex.Principal.ID, "steps": ex.Steps,
 		"operation": ex.Operation, "budget": ex.Lines, "confidence": ex.Question.Confidence,
 		"attestation": ex.Question.Attestation, "track": trackOf(ex),
 	})

@@ -104,7 +104,7 @@ func (x *exchange) cutShort(a attrs) (*response, error) {
 		// Not even in shadow mode can half a body be forwarded.
 		d := x.admission.Decision
 		d.Verdict, d.Status = memproxy.Deny, flaw.Status
-		refusal = x.refused(x.b.Adapter.Refuse(x.req.Request, d))
+		refusal = x.refused(x.b.Adapter.Refuse(x.req.Request, d.Shown()))
 	}
 	return refusal, nil
 }

@@ -60,9 +60,10 @@ func (p *Processor) log(ctx context.Context, a *gate.Admission, backend string) 
 		return
 	}
 	d := &a.Decision
-	reasons := make([]string, len(d.Reasons))
-	for i := range d.Reasons {
-		reasons[i] = string(d.Reasons[i].Code)
+	recorded := d.Recorded()
+	reasons := make([]string, len(recorded))
+	for i := range recorded {
+		reasons[i] = string(recorded[i].Code)
 	}
 	p.opt.Log.InfoContext(ctx, "decision", "decision", d.ID, "verdict", d.Verdict.String(), "would", d.Would.String(),
 		"reasons", reasons, "principal", a.Principal.ID, "backend", backend, "route", a.Call().Route.ID, "policy", d.Policy)
