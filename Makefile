@@ -4,7 +4,7 @@ GO    ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
-.PHONY: help build test check vet lint race modules e2e e2e-install e2e-matrix e2e-kube bench bench-quick bench-screen hostile fuzz mutate demo update clean
+.PHONY: help build test check vet lint race modules e2e e2e-smoke e2e-install e2e-matrix e2e-kube bench bench-quick bench-screen hostile slow count search fuzz mutate demo docs update clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t18
@@ -12,21 +12,26 @@ help: ## list the targets
 build: ## build bin/memproxy, reproducibly
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/memproxy ./cmd/memproxy
 
-test: ## the quick tests; need nothing but Go
+test: ## the core: quick, deterministic, needs nothing but Go
 	$(GO) test ./...
 
-check: vet lint race modules ## what must be green before a commit lands
+slow: ## the core and all that kills processes, waits for real clocks or plays everything there is
+	$(GO) test -tags slow -timeout 30m ./...
+
+count: ## how many tests there are in all rings together
+	@grep -rhE '^func (Test|Fuzz)[A-Z0-9]' --include='*_test.go' --exclude-dir=.e2e . | wc -l
+
+check: vet lint race modules ## what must be green before a commit lands, beside the core
 
 vet:
 	$(GO) vet ./... && $(GO) vet -tags e2e,e2ekube ./e2e/...
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 
 lint:
-	$(GO) tool staticcheck ./...
-	$(GO) tool staticcheck -tags e2e,e2ekube ./e2e/...
+	$(GO) tool staticcheck -tags e2e,e2ekube,slow ./...
 
-race: # the matrix plays a tenth of what go test plays of it
-	MATRIX_SHARE=1000 $(GO) test -race -timeout 40m ./...
+race: # the core; -short plays less of what is played one by one
+	$(GO) test -race -short -timeout 30m ./...
 
 modules: ## the nested modules, each with its own dependencies
 	cd telemetry/audit/interop && $(GO) vet ./... && $(GO) test ./...
@@ -35,6 +40,13 @@ modules: ## the nested modules, each with its own dependencies
 
 e2e-install: ## install the real parts (Mem0 engine, SDKs, redis-server) under .e2e
 	e2e/install.sh
+
+# One of each: unmodified SDKs of both backends, a held write and its approval, an
+# agent's turn with a memory call, Envoy, Redis gone and back, a restart.
+SMOKE := TestUnmodifiedClients|TestMilestone|TestHeldPassagesInLettaClients|TestLettaClients|TestLettaSelfEdits|TestEnvoyDoesWhatTheHTTPFaceDoes|TestRedisGoesAwayAndComesBack|TestTermDrains
+e2e-smoke: e2e-install ## what CI runs against the real parts: 5 minutes
+	$(GO) test -tags e2e -count=1 -timeout 20m -run '^($(SMOKE))$$' ./e2e
+	$(GO) test -tags e2e -count=1 ./budgets/redisstore
 
 e2e: e2e-install ## everything against the real parts
 	$(GO) test -tags e2e -count=1 -timeout 60m ./e2e/... ./budgets/redisstore/...
@@ -69,12 +81,20 @@ fuzz: ## every fuzz target for FUZZTIME each
 	    echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
 	  done; done
 
+SEED ?= $(shell date +%j)
+search: e2e-install ## rotating seeds, which are printed, on real servers: a search and no gate
+	@echo "SEED=$(SEED)"
+	MATRIX_SEED=$(SEED) EDITS_SEED=$(SEED) $(GO) test -tags e2e -count=1 -timeout 60m -v -run '^(TestMatrix|TestLettaSelfEditsAreRead)' ./e2e
+
 MUTATE ?= -share day/12
 mutate: ## small faults, each to be noticed by the tests of its requirement; MUTATE='' tries all: hours
 	$(GO) run ./internal/mutate $(MUTATE)
 
 demo: ## the demo
 	$(GO) run ./cmd/memproxy demo
+
+docs: ## write the lists of tests in documents anew
+	$(GO) test -tags slow ./internal/repo -run Requirements -update
 
 update: ## write generated files anew: JSON Schema, dependency list
 	$(GO) test ./config ./internal/repo -update

@@ -3,15 +3,14 @@
 package e2e
 
 import (
-	"fmt"
+	"cmp"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 )
 
-// Proves EDGE-16: new calls, made by the day, are run by the server's own code,
+// Proves EDGE-16: generated calls, others for each EDITS_SEED, are run by the server's own code,
 // and memproxy comes to the same memory or refuses them; nothing is left there
 // that the gate did not see.
 func TestLettaSelfEditsAreReadAsTheServerReadsThem(t *testing.T) {
@@ -23,9 +22,9 @@ func TestLettaSelfEditsAreReadAsTheServerReadsThem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seed := time.Now().Unix() / (24 * 60 * 60)
-	t.Logf("seed %d", seed)
-	made := exec.Command(python, "selfedits.py", fmt.Sprint(seed), "4000")
+	seed := cmp.Or(os.Getenv("EDITS_SEED"), "0")
+	t.Logf("EDITS_SEED=%s makes the same calls", seed)
+	made := exec.Command(python, "selfedits.py", seed, "4000")
 	made.Dir = "letta"
 	lines, err := made.Output()
 	if err != nil {

@@ -2,7 +2,6 @@ package gate_test
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"testing"
 
@@ -93,38 +92,6 @@ func TestAnothersNameIsNoDifferentFromNobodys(t *testing.T) {
 
 func pinned(d memproxy.Dimension, values ...string) memproxy.Claim {
 	return memproxy.Claim{Dim: d, Op: memproxy.ClaimIs, Values: values, Pointer: "/x", Pins: true}
-}
-
-// Proves EDGE-13: notes are recorded and never shown, whatever else refuses the
-// request: the refusal of a list under another tenant's name is that under
-// nobody's.
-func TestNotesNeverReachTheCaller(t *testing.T) {
-	var bodies [2]string
-	for i, who := range []string{"theirs", "nobody"} {
-		r := tenants(t, func(r *rig) {
-			r.adapter = &masking{}
-			r.rules.Policy = policy(func(memproxy.Question) (memproxy.Ruling, error) {
-				return memproxy.Ruling{Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Code: memproxy.PolicyForbid, Rule: "no-schema"}}}, nil
-			})
-		}, name(memproxy.DimUser, "theirs", "globex"))
-		r.fake = &r.adapter.(*masking).fakeAdapter
-		a := r.admit(memproxy.Operation{Kind: memproxy.Recall, Claims: []memproxy.Claim{pinned(memproxy.DimUser, who)}})
-		bodies[i] = string(a.Reply.Body)
-		note := map[string]memproxy.ReasonCode{"theirs": memproxy.OwnerForeign, "nobody": memproxy.OwnerUnknown}[who]
-		if !has(a.Decision.Notes, note) || !has(r.recorder.events[0].Reasons, note) {
-			t.Errorf("%s: %s is not on record: %+v", who, note, r.recorder.events[0].Reasons)
-		}
-		if has(a.Decision.Reasons, note) || !has(a.Decision.Reasons, memproxy.PolicyForbid) {
-			t.Errorf("%s: refused for %+v", who, a.Decision.Reasons)
-		}
-	}
-	if bodies[0] != bodies[1] {
-		t.Errorf("the refusal says whether the name is in use:\n%s\n%s", bodies[0], bodies[1])
-	}
-}
-
-func has(reasons []memproxy.Reason, code memproxy.ReasonCode) bool {
-	return slices.ContainsFunc(reasons, func(why memproxy.Reason) bool { return why.Code == code })
 }
 
 // Proves EDGE-13: a list that can be filtered is asked for under a name that

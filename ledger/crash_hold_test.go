@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
@@ -135,6 +136,7 @@ func TestCrashHoldsChild(t *testing.T) {
 //
 // Proves EDGE-11, MFW-7.
 func TestCrashHolds(t *testing.T) {
+	ring.Slow(t, "kills processes")
 	dir := t.TempDir()
 	b := backend(filepath.Join(dir, "sent"))
 	held := map[string]bool{}

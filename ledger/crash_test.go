@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
@@ -38,6 +39,7 @@ func TestCrashChild(t *testing.T) {
 
 // What a durable Put returned for is there after kill -9, and the file is whole.
 func TestCrash(t *testing.T) {
+	ring.Slow(t, "kills processes")
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	for round := range 3 {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestCrashChild$")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/proxy"
 )
 
@@ -102,6 +103,7 @@ func TestNobodysBodyIsNotRead(t *testing.T) {
 // budget; over it requests are refused with 503 and a time to wait, and
 // recorded, and when it is free again they are served.
 func TestBytesInFlightAreBounded(t *testing.T) {
+	ring.Slow(t, "fills sockets and waits")
 	t.Parallel()
 	const total = 12 << 20 // half of it for what is held
 	held := face.NewInFlight(total, total)

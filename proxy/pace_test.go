@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/proxy"
 )
 
@@ -55,6 +56,7 @@ func dial(t *testing.T, addr, request string) net.Conn {
 // Proves EDGE-14: a body that does not come ends its request on every route,
 // passed ones too; one that comes slowly and steadily is taken.
 func TestSlowBodiesAreCutOff(t *testing.T) {
+	ring.Slow(t, "waits for real deadlines on sockets")
 	t.Parallel()
 	r := newRig(t, nil)
 	addr := r.serve(t, proxy.ServerOptions{BodyTimeout: shortly})
@@ -88,6 +90,7 @@ func TestSlowBodiesAreCutOff(t *testing.T) {
 // Proves EDGE-14: the answer to a request whose body nobody wants does not
 // wait for the body.
 func TestAnswersDoNotWaitForUnwantedBodies(t *testing.T) {
+	ring.Slow(t, "waits for a real deadline")
 	t.Parallel()
 	srv := proxy.ServerOptions{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)
@@ -108,6 +111,7 @@ func TestAnswersDoNotWaitForUnwantedBodies(t *testing.T) {
 // Proves EDGE-14: a reader that takes nothing is cut off, on passed and gated
 // routes; one that takes its answer slowly gets all of it.
 func TestStalledReadersAreCutOff(t *testing.T) {
+	ring.Slow(t, "waits for real deadlines on sockets")
 	t.Parallel()
 	const size = 24 << 20 // more than the kernel's buffers hold
 	line := strings.Repeat("m", 64<<10-len(" ann\n")) + " ann\n"
@@ -164,6 +168,7 @@ func TestStalledReadersAreCutOff(t *testing.T) {
 // Proves EDGE-14: that the backend has nothing to say for long does not cut a
 // stream off.
 func TestSilentStreamsSurvive(t *testing.T) {
+	ring.Slow(t, "waits for real deadlines on sockets")
 	t.Parallel()
 	r := newRig(t, func(r *rig) {
 		r.answer = func(w http.ResponseWriter, _ *http.Request) {

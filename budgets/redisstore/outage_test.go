@@ -15,6 +15,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/budgets"
 	"github.com/memproxy/memproxy/budgets/budgettest"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // guarded is a store over url behind the guard. The deadline is short where
@@ -102,6 +103,7 @@ func TestNoRedisAtTheStart(t *testing.T) {
 // Proves TRL-6: a Redis that is killed under load costs nobody an error and
 // lets at most one share more through.
 func TestRedisKilledMidLoad(t *testing.T) {
+	ring.Slow(t, "kills a server under load")
 	server, url := socket(t)
 	d, clock := guarded(t, url, patient)
 	const limit, share = 400, 100

@@ -20,6 +20,7 @@ import (
 	lettaback "github.com/memproxy/memproxy/adapters/letta/embedded"
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 const (
@@ -331,6 +332,7 @@ func crashCases() map[memproxy.Step]crashCase {
 //
 // Proves EDGE-11, SYN-5, MFW-7, EDGE-1.
 func TestCrashAtEveryStep(t *testing.T) {
+	ring.Slow(t, "kills a process at every step")
 	if testing.Short() {
 		t.Skip("starts two processes a step")
 	}

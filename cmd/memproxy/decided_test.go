@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/screen"
 )
 
@@ -20,6 +21,7 @@ import (
 //
 // Proves EDGE-15, MFW-10, DOL-3.
 func TestDecisionsStayDecided(t *testing.T) {
+	ring.Slow(t, "waits for loops that poll")
 	pack := t.TempDir()
 	if err := os.CopyFS(pack, screen.Files()); err != nil {
 		t.Fatal(err)

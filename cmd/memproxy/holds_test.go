@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 const holdingPolicy = `@id("own.hold") @reason("policy.forbid") @verdict("hold") @detail("Bob's memories are looked at first")
@@ -95,6 +96,7 @@ func TestHeldWrites(t *testing.T) {
 // Proves EDGE-11: an approved write of which nobody knows whether it arrived is
 // looked for in the backend: sent once, found once.
 func TestApprovedWritesSurviveACrash(t *testing.T) {
+	ring.Slow(t, "kills a process")
 	r := holding(t)
 	ctx := context.Background()
 	p := r.car.proxyOf("mem0")

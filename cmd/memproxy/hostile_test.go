@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/internal/hostile"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 const attackerToken = "m0-attackers-own"
@@ -21,6 +22,7 @@ const attackerToken = "m0-attackers-own"
 // them than the listener takes, an ordinary client at another address is served
 // every time, what is held stays within its budget, and metrics tell of it.
 func TestAnOrdinaryClientIsServedUnderAttack(t *testing.T) {
+	ring.Slow(t, "measures latency under load")
 	t.Parallel()
 	const each, connections, inFlight = 10, 32, 4 << 20
 	r := start(t, plain, `upstream: "UPSTREAM"`, `upstream: "UPSTREAM", passthrough: ["POST /custom/*"]`, "log: {level: info}",

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // Proves EDGE-1: a caller that hangs up in the middle of a turn leaves no agent
@@ -162,6 +164,7 @@ func TestToolsDoNotChangeDuringATurn(t *testing.T) {
 // Proves EDGE-1: a model that does not answer in time costs the caller a 504
 // that is not retried; what it left waiting is answered by the next turn.
 func TestModelTimesOut(t *testing.T) {
+	ring.Slow(t, "waits for a real deadline")
 	over := make(chan struct{})
 	defer close(over) // before the servers are closed, which wait
 	for name, more := range map[string]string{"whole": ``, "streamed": `,"streaming":true`} {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/review"
 )
 
@@ -239,6 +240,7 @@ func TestAnchorsAreKeptUp(t *testing.T) {
 
 // Proves EDGE-4: the sidecar sweeps by itself where that is set.
 func TestSweepsNowAndThen(t *testing.T) {
+	ring.Slow(t, "waits for loops that poll")
 	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0, sweep: 200ms}")
 	id := r.written("Ann likes green tea.", "")
 	r.versioned(id)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // Proves SYN-9: memories are kept by their field and by their source, the
@@ -111,6 +112,7 @@ func TestTimeOnMem0(t *testing.T) {
 
 // Proves SYN-9: the same on Letta, for a block.
 func TestTimeOnLetta(t *testing.T) {
+	ring.Slow(t, "waits for loops that poll")
 	conf := lettaConf + "memories: {validate: 0, ttl: {\"field:human\": 2s}}\n"
 	l := startLettaWith(t, someAgent, conf, func(h http.Handler) http.Handler { return h })
 	auth := []string{"Authorization", "Bearer " + devToken}

@@ -17,15 +17,14 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 	"github.com/memproxy/memproxy/review"
 	"github.com/memproxy/memproxy/screen"
 )
 
 const hookKey = "0123456789abcdef0123"
-
-// leap is more than tests have the clock leap by while a notice is on its way.
-const leap = 365 * 24 * time.Hour
+const leap = 365 * 24 * time.Hour // more than tests move the clock while a notice is on its way
 
 // told is somebody who is told of holds and sessions, and believes nothing
 // that is not signed.
@@ -131,6 +130,7 @@ func (r *rig) heldWrite(id string) memproxy.HeldWrite {
 // told of, signed; by default nothing is settled by it, and the reviewer's word
 // still counts.
 func TestHoldsAreReconsidered(t *testing.T) {
+	ring.Slow(t, "waits for loops that poll")
 	pack := t.TempDir()
 	if err := os.CopyFS(pack, screen.Files()); err != nil {
 		t.Fatal(err)
@@ -181,6 +181,7 @@ func TestHoldsAreReconsidered(t *testing.T) {
 // Proves EDGE-11: by configuration a change of the rules settles what waits;
 // what rules let through is not confirmed by a person.
 func TestRulesSettleHolds(t *testing.T) {
+	ring.Slow(t, "waits for loops that poll")
 	for _, tc := range []struct {
 		how, policy string
 		want        memproxy.HoldState
@@ -296,6 +297,7 @@ func TestTwoReviewers(t *testing.T) {
 // session that is locked and one that has ended are told of, once, in plain
 // words, signed, and again where the receiver fails; the command says the same.
 func TestTimeIsToldOf(t *testing.T) {
+	ring.Slow(t, "waits for loops that poll")
 	clock := ledgertest.NewClock()
 	w := newTold(t, clock.Now)
 	r := startAt(t, clock.Now, screeningConf, workflow(w, "", policyDir(t, holdingPolicy))...)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // lines is a log that can be read while it is written.
@@ -79,6 +80,7 @@ func TestFloodsOfRejections(t *testing.T) {
 // Proves EDGE-14: bodies and answers that are held have one budget here, too;
 // over it they are refused with a time to wait, and recorded.
 func TestBytesInFlightAreBounded(t *testing.T) {
+	ring.Slow(t, "fills sockets and waits")
 	t.Parallel()
 	const total = 8 << 20 // half of it for what is held
 	held := face.NewInFlight(total, total)

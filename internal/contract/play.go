@@ -192,7 +192,7 @@ func (p *Play) plain(a *Answer) string {
 		}
 	}
 	body = freshName.ReplaceAllString(body, "$1")
-	body = score.ReplaceAllString(body, "$1")
+	body = sameScores(score.ReplaceAllString(body, "$1"))
 	for kind, name := range p.World.Unknown {
 		body = strings.ReplaceAll(body, name, "{"+kind+"}")
 	}

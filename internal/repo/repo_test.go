@@ -85,6 +85,7 @@ var allowed = []struct {
 	{"proxy", "a face calls the gate and never decides", []string{"gate", "face", "telemetry/signal"}},
 	{"envoy/", "a face calls the gate and never decides", []string{"gate", "face", "telemetry/signal", "policy", "envoy/"}},
 	{"console", "a face", []string{"gate"}},
+	{"adapters/adaptertest", "the contract that every adapter is tested against", []string{"adapters/", "internal/ring"}},
 	{"adapters/", "adapters translate; they share what is not a dialect", []string{"adapters/answers", "adapters/jsondoc", "adapters/origin", "adapters/pages", "adapters/refusal", "adapters/routetable", "adapters/spelling", "adapters/stamps", "adapters/letta/selfedit", "adapters/withheld"}},
 	{"screen/synapse", "looks for its patterns in every reading of a text", []string{"screen/normal"}},
 	{"screen/likeness", "shares exemplars and thresholds with the other measure of likeness", []string{"screen/similar"}},

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/quick"
 	"time"
+
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // Every row of the ADR's table holds for its own words, hidden or not, and not
@@ -121,6 +123,7 @@ func TestThresholds(t *testing.T) {
 //
 // Proves SYN-4
 func TestLinear(t *testing.T) {
+	ring.Slow(t, "measures time")
 	for name, piece := range map[string]string{"open tags": "<a", "at": "@a ", "you are": "you are ", "lines": "rule:\n", "escapes": `\x41`} {
 		took := func(n int) time.Duration {
 			text := strings.Repeat(piece, n/len(piece))

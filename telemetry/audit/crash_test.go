@@ -19,6 +19,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/telemetry/audit"
 	"github.com/memproxy/memproxy/telemetry/audit/query"
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
@@ -73,6 +74,7 @@ type ack struct{ hash, id string }
 // Proves CARD-7: after kill -9 at any moment under load, every acknowledged
 // record is where its receipt says, and the log verifies.
 func TestKillNine(t *testing.T) {
+	ring.Slow(t, "kills processes")
 	if testing.Short() {
 		t.Skip("kills a dozen children")
 	}
