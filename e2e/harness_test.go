@@ -5,6 +5,7 @@ package e2e
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -48,6 +49,17 @@ func memproxyBinary(t *testing.T) string {
 		t.Fatal(buildErr)
 	}
 	return binary
+}
+
+// part is the path of something that install.sh installed.
+func part(t *testing.T, elem ...string) string {
+	t.Helper()
+	home := cmp.Or(os.Getenv("E2E_HOME"), filepath.Join("..", ".e2e"))
+	path, err := filepath.Abs(filepath.Join(append([]string{home}, elem...)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 func TestMain(m *testing.M) {

@@ -71,12 +71,8 @@ func member(v any, names ...string) string {
 }
 
 // mem0Clients are the clients of the hosted dialect, by the call of each.
-func mem0Clients() map[string]func(t *testing.T, base string, args ...string) (string, any) {
-	home, err := filepath.Abs(filepath.Join("..", ".e2e"))
-	if err != nil {
-		panic(err)
-	}
-	python := filepath.Join(home, "mem0-py", "bin", "python")
+func mem0Clients(t *testing.T) map[string]func(t *testing.T, base string, args ...string) (string, any) {
+	python := part(t, "mem0-py", "bin", "python")
 	py := func(env ...string) func(*testing.T, string, ...string) (string, any) {
 		return func(t *testing.T, base string, args ...string) (string, any) {
 			return script(t, env, python, append([]string{"holds/call_mem0.py", base, "m0-e2e"}, args...)...)
@@ -88,7 +84,7 @@ func mem0Clients() map[string]func(t *testing.T, base string, args ...string) (s
 		}
 	}
 	return map[string]func(*testing.T, string, ...string) (string, any){
-		"python": py(), "python 1.x, the v1 form": py("PYTHONPATH=" + filepath.Join(home, "mem0-py1")),
+		"python": py(), "python 1.x, the v1 form": py("PYTHONPATH=" + part(t, "mem0-py1")),
 		"npm": js("mem0ai"), "npm 2.x, the v1 form": js("mem0ai-v2"),
 	}
 }
@@ -107,7 +103,7 @@ func TestHeldWritesInMem0Clients(t *testing.T) {
 	}
 	car := serve(t, t.TempDir(), lent("m0-e2e"))
 	strict := serve(t, t.TempDir(), dropin(eng, holdsPart(t, "refuse")))
-	for name, client := range mem0Clients() {
+	for name, client := range mem0Clients(t) {
 		t.Run(name, func(t *testing.T) {
 			for i, verb := range []string{"approve", "reject"} {
 				said := fmt.Sprintf("Bob sails %d times a year, says %s", 40+i, name)
@@ -174,13 +170,9 @@ func TestHeldWritesInMem0Clients(t *testing.T) {
 // refused it raises its own error.
 func TestHeldPassagesInLettaClients(t *testing.T) {
 	real := startLetta(t)
-	home, err := filepath.Abs(filepath.Join("..", ".e2e"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	write := func(base, agent, text string) (string, map[string]any) {
 		t.Helper()
-		line, answer := script(t, []string{"PYTHONPATH=" + filepath.Join(home, "letta-sdk")}, filepath.Join(home, "letta-py", "bin", "python"),
+		line, answer := script(t, []string{"PYTHONPATH=" + part(t, "letta-sdk")}, part(t, "letta-py", "bin", "python"),
 			"-W", "ignore::DeprecationWarning", "holds/call_letta.py", base, agent, text)
 		return line, answer.(map[string]any)
 	}

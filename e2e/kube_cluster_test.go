@@ -104,14 +104,7 @@ const adminToken = "admin-of-the-test"
 
 func kubeHome(t *testing.T) string {
 	t.Helper()
-	home := os.Getenv("E2E_HOME")
-	if home == "" {
-		home = filepath.Join("..", ".e2e")
-	}
-	home, err := filepath.Abs(filepath.Join(home, "kube"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	home := part(t, "kube")
 	if _, err := os.Stat(filepath.Join(home, "kube-apiserver")); err != nil {
 		t.Fatalf("%v: run e2e/kube/install.sh, or make e2e-kube", err)
 	}

@@ -14,14 +14,7 @@ import (
 // and memproxy comes to the same memory or refuses them; nothing is left there
 // that the gate did not see.
 func TestLettaSelfEditsAreReadAsTheServerReadsThem(t *testing.T) {
-	home := os.Getenv("E2E_HOME")
-	if home == "" {
-		home = filepath.Join("..", ".e2e")
-	}
-	python, err := filepath.Abs(filepath.Join(home, "letta-py", "bin", "python"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	python := part(t, "letta-py", "bin", "python")
 	seed := cmp.Or(os.Getenv("EDITS_SEED"), "0")
 	t.Logf("EDITS_SEED=%s makes the same calls", seed)
 	made := exec.Command(python, "selfedits.py", seed, "4000")
