@@ -1,6 +1,6 @@
 # A static binary on nothing: no shell, no package manager, no user but its own.
 #
-#   docker build --build-arg VERSION=v0.1.0 -t memproxy:v0.1.0 .
+#   docker build --build-arg VERSION=v0.1.0 --build-arg COMMIT=$(git rev-parse HEAD) -t memproxy:v0.1.0 .
 #
 # Pin both images by digest for a build that can be repeated, for instance
 #   --build-arg GO_IMAGE=docker.io/library/golang@sha256:…
@@ -14,11 +14,12 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
 ARG VERSION=unknown
+ARG COMMIT=unknown
 ARG TARGETOS=linux
 ARG TARGETARCH
 # The flags of `make build`: the same source gives the same bytes.
 RUN CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} GOFLAGS= \
-    go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=${VERSION}" -o /out/memproxy ./cmd/memproxy && \
+    go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=${VERSION} -X main.commit=${COMMIT}" -o /out/memproxy ./cmd/memproxy && \
     go run ./internal/sbom -binary /out/memproxy -version "${VERSION}" > /out/memproxy.cdx.json
 
 FROM ${BASE_IMAGE}

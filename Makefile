@@ -2,15 +2,19 @@
 SHELL := /bin/bash
 GO    ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS := -s -w -X main.version=$(VERSION)
+COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 
-.PHONY: help build test check vet lint race modules e2e e2e-smoke e2e-install e2e-matrix e2e-kube bench bench-quick bench-screen hostile slow count search fuzz mutate demo docs update clean
+.PHONY: help build release test check vet lint race modules e2e e2e-smoke e2e-install e2e-matrix e2e-kube bench bench-quick bench-screen bench-field bench-latency hostile floors slow count search fuzz mutate demo docs update clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t18
 
 build: ## build bin/memproxy, reproducibly
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/memproxy ./cmd/memproxy
+
+release: ## what users install, for four platforms, into dist/: archives, image, bills of materials, provenance, checksums
+	$(GO) run ./internal/release -version $(VERSION) $(if $(BUILDER),-builder $(BUILDER)) -out dist
 
 test: ## the core: quick, deterministic, needs nothing but Go
 	$(GO) test ./...
@@ -52,7 +56,7 @@ e2e: e2e-install ## everything against the real parts
 	$(GO) test -tags e2e -count=1 -timeout 60m ./e2e/... ./budgets/redisstore/...
 
 e2e-matrix: e2e-install ## all of the matrix of routes, places and callers against the real servers: hours
-	MATRIX_SHARE=1 $(GO) test -tags e2e -count=1 -timeout 12h -run '^TestMatrix' ./e2e
+	MATRIX_SHARE=1 $(GO) test -tags e2e -count=1 -timeout 6h -run '^TestMatrix' ./e2e
 
 e2e-kube: ## the chart against a real API server, which is built first: minutes, and 2 GB
 	e2e/kube/install.sh
@@ -67,19 +71,26 @@ bench-quick: ## the same, short, to see that it runs
 hostile: ## an ordinary client under attack by 2,000 connections of each kind; writes bench/out/hostile.md; 15 minutes
 	$(GO) run ./bench -hostile -report bench/out/hostile.md
 
-SCREEN_DATA ?= ../shared/data/dev
+# Directories of *.jsonl, separated by commas.
+SCREEN_DATA ?= ../shared/data/dev,../shared/data/dev2
 bench-screen: ## how well and how fast screening judges; writes docs/screening.md
+	$(GO) run ./bench/screen -data $(SCREEN_DATA) -report docs/screening.md
+
+bench-field: ## other published detectors beside memproxy, on every corpus; writes docs/screening.md; 30 minutes
+	bench/screen/field/install.sh
+	$(GO) run ./bench/screen -data $(SCREEN_DATA) -field .field/bin/python
 	$(GO) run ./bench/screen -data $(SCREEN_DATA) -report docs/screening.md
 
 bench-latency: ## what a write waits for; fails over 5 ms of validation or 2 ms of audit
 	$(GO) run ./bench/screen -latency
 
+floors: bench-latency ## fails where screening finds less, or writes are slower, than they may: 2 minutes
+	$(GO) run ./bench/screen -floors -data $(SCREEN_DATA)
+	$(GO) run ./bench -floors -rounds 3 -length 2s
+
 FUZZTIME ?= 20s
 fuzz: ## every fuzz target for FUZZTIME each
-	@for pkg in $$($(GO) list ./...); do \
-	  for f in $$($(GO) test -list '^Fuzz' $$pkg 2>/dev/null | grep '^Fuzz'); do \
-	    echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
-	  done; done
+	.ci/fuzz $(FUZZTIME)
 
 SEED ?= $(shell date +%j)
 search: e2e-install ## rotating seeds, which are printed, on real servers: a search and no gate
@@ -100,4 +111,4 @@ update: ## write generated files anew: JSON Schema, dependency list
 	$(GO) test ./config ./internal/repo -update
 
 clean:
-	rm -rf bin bench/out .e2e
+	rm -rf bin dist bench/out .e2e

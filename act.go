@@ -32,8 +32,10 @@ const (
 // VersionChange is one step in the history of a memory, as it is recorded.
 type VersionChange struct {
 	Memory string // the backend's id
-	Op     VersionOp
-	Field  string
+	// Kind is TargetObject where the history is of the object's members, else "".
+	Kind  TargetKind
+	Op    VersionOp
+	Field string
 	// Before and After are the numbers of the versions; zero is none. Of a
 	// compaction Before is the version whose text was given up.
 	Before, After int64

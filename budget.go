@@ -7,8 +7,8 @@ type Window string
 
 // The windows.
 const (
-	WindowMinute Window = "minute" // aligned like the hour, for rapid_writes: warns, never refuses
-	WindowHour   Window = "hour"   // fixed, aligned to the clock hour
+	WindowMinute Window = "minute" // aligned to the clock, for rapid_writes: warns, never refuses
+	WindowHour   Window = "hour"   // the sixty minutes before, whenever they are asked about
 	WindowTotal  Window = "total"  // for ever; falls when memories are deleted
 )
 
@@ -47,7 +47,9 @@ type Charge struct {
 type LineState struct {
 	Line
 	Used int64
-	// Reset is when the window ends; the zero time for WindowTotal.
+	// Reset is when the window ends, of an hour when there is room again (where
+	// there is some, when the oldest write leaves it); the zero time for
+	// WindowTotal.
 	Reset time.Time
 	// Warn is set by the charge that crosses 80 % of the limit (or a soft
 	// line's limit), and only by that one.
@@ -78,6 +80,9 @@ type Limits struct {
 	Tenants map[string]WriteLimit
 	// Namespaces are by field; no entry: not limited.
 	Namespaces map[string]WriteLimit
+	// Together is how many times its limit a principal may write for all of its
+	// end users together. Zero is once.
+	Together int64
 	// RapidPerMinute raises the rapid_writes event. Zero: off.
 	RapidPerMinute int64
 }
@@ -94,6 +99,7 @@ func DefaultLimits() Limits {
 	return Limits{
 		Default:        WriteLimit{PerHour: 100, Total: 10000},
 		Anonymous:      WriteLimit{PerHour: 10, Total: 100},
+		Together:       10,
 		RapidPerMinute: 30,
 	}
 }

@@ -63,6 +63,9 @@ type Event struct {
 	Confidence PerMille // confidence given; -1 when it does not apply
 	Budget     []LineState
 	Degraded   bool
+	// Unsafe are the settings that weaken production while this happened. The
+	// log fills it in.
+	Unsafe []string
 
 	// Act is set in events about what somebody did; Versions are the steps of
 	// memories' histories that the event tells of.

@@ -14,8 +14,8 @@ type Facts struct {
 	// Claims are the layers that the payload claims besides.
 	Claims []Layer
 	// As in Operation.
-	Bulk, Steering, Derived, Unseen, Backdated bool
-	Source                                     Source
+	Bulk, Single, Steering, Derived, Unseen, Backdated bool
+	Source                                             Source
 	// What screening found: the highest score, and whether a credential or
 	// personal data is among it.
 	Risk             PerMille
@@ -47,7 +47,7 @@ const (
 func FactsOf(q *Question) *Facts {
 	op := q.Operation
 	f := &Facts{
-		Roles: q.Principal.Roles, Bulk: op.Bulk, Steering: op.Steering, Derived: op.Derived, Backdated: len(op.Backdated) > 0, Source: op.SourceClaim, Claims: op.LayerClaims,
+		Roles: q.Principal.Roles, Bulk: op.Bulk, Single: op.Single, Steering: op.Steering, Derived: op.Derived, Backdated: len(op.Backdated) > 0, Source: op.SourceClaim, Claims: op.LayerClaims,
 		AuthorTrust: q.AuthorTrust, Others: q.Others, AuthorAttestation: q.AuthorAttestation, Attestation: q.Attestation, Track: q.Track, Ceiling: q.Ceiling,
 	}
 	f.Risk, f.Secret, f.Personal = riskOf(q.Findings)
@@ -55,8 +55,9 @@ func FactsOf(q *Question) *Facts {
 	for _, r := range f.Roles {
 		bytes += len(r)
 	}
-	for i := range op.Items {
-		it := &op.Items[i]
+	items := q.Content()
+	for i := range items {
+		it := &items[i]
 		f.Unseen = f.Unseen || it.Kind == ItemURL || it.Kind == ItemData
 		if it.Kind != ItemContent && it.Member == "" {
 			continue
@@ -83,6 +84,12 @@ func FactsOf(q *Question) *Facts {
 		return nil
 	}
 	return f
+}
+
+// Risk is how dangerous findings are: as much as the worst of them.
+func Risk(findings []Finding) PerMille {
+	risk, _, _ := riskOf(findings)
+	return risk
 }
 
 func riskOf(findings []Finding) (risk PerMille, secret, personal bool) {

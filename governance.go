@@ -95,11 +95,13 @@ func Key(name string) string { return strings.ToLower(strings.TrimSpace(name)) }
 // said: what a project agrees on, the governed fields of the built-in bundle,
 // and the blocks that every Letta agent has.
 func DefaultNamespaces() []string {
-	return []string{
-		"format", "tone", "project", "constraints",
-		"learnings", "preferences", "gotchas", "conventions", "decisions",
-		"human", "persona",
-	}
+	return slices.Concat([]string{"format", "tone", "project", "constraints"}, GovernedFields(), []string{"human", "persona"})
+}
+
+// GovernedFields are the fields to which the built-in bundle gives writers and
+// sizes.
+func GovernedFields() []string {
+	return []string{"learnings", "preferences", "gotchas", "conventions", "decisions"}
 }
 
 // DefaultTaskFields are the fields of the task layer where nothing else is

@@ -2,6 +2,10 @@ package memproxy
 
 import "net/textproto"
 
+// UserAgent is how others tell what memproxy asks of its own accord from what it
+// forwards.
+const UserAgent = "memproxy"
+
 // Header holds header fields by canonical name. It is a list per name: a
 // header that comes twice is two values. An http.Header converts to it.
 type Header map[string][]string

@@ -11,7 +11,8 @@ type HoldState string
 
 // The states of a hold. pending → approved → replaying → done or failed;
 // pending → rejected. An approved one may still be rejected, until it is
-// claimed.
+// claimed. A rewritten one waits for nobody: it is the evidence of a write that
+// was stored in other words.
 const (
 	HoldPending   HoldState = "pending"
 	HoldApproved  HoldState = "approved"
@@ -19,10 +20,11 @@ const (
 	HoldReplaying HoldState = "replaying" // claimed: it may have been sent
 	HoldDone      HoldState = "done"
 	HoldFailed    HoldState = "failed"
+	HoldRewritten HoldState = "rewritten"
 )
 
 // HoldStates lists the states.
-var HoldStates = [...]HoldState{HoldPending, HoldApproved, HoldRejected, HoldReplaying, HoldDone, HoldFailed}
+var HoldStates = [...]HoldState{HoldPending, HoldApproved, HoldRejected, HoldReplaying, HoldDone, HoldFailed, HoldRewritten}
 
 // HeldWrite is a write that was kept back, without its content.
 type HeldWrite struct {
@@ -81,6 +83,9 @@ type HoldContent struct {
 	// Texts are the operation's items, in their order: Finding.Item and its
 	// span point into them.
 	Texts []HeldText `json:"texts,omitempty"`
+	// Rewritten are the texts that stand in the place of some of them, by their
+	// pointers. Body has them if it waits, and is as it came if it was sent.
+	Rewritten []HeldText `json:"rewritten,omitempty"`
 }
 
 // HeldText is one item of a held write.
@@ -92,7 +97,7 @@ type HeldText struct {
 // HoldsFull is the error of a store of holds in which as many of one caller, or
 // of one end user of it, wait as may. It is a refusal and no breakage.
 type HoldsFull struct {
-	Key   string // "holds/PRINCIPAL", or "holds/PRINCIPAL/USER"
+	Key   string // "holds/PRINCIPAL", "holds/PRINCIPAL/USER", "holds/anonymous", or "holds" of a tenant
 	Limit int
 }
 

@@ -35,6 +35,22 @@ type Doubt struct {
 	Code   ReasonCode
 }
 
+// Found is a memory that a backend held when it was sealed, and that nobody is
+// known to have written.
+type Found struct {
+	MemoryKey
+	SHA256 string // hex hash of the text; "" where it could not be read
+}
+
+// Sealing is how far a backend's memories are taken down.
+type Sealing struct {
+	Backend string
+	Cursor  string // of the next page; "" is the first
+	Pass    int    // from 1: pages shift while others delete
+	Fresh   int    // memories that this pass found first
+	Found   int    // memories that all passes found
+}
+
 // Breach is a fault of a chain that was noted. What was recorded at Position
 // or after it is not verified any more, until a person accepts it. A breach is
 // never repaired.

@@ -25,6 +25,11 @@ type Item struct {
 	Moved bool
 	Size  int
 	Layer Layer
+	// Configures is set where the text is the deployment's own configuration (a
+	// system prompt, what a model is told of its tools, instructions to an
+	// extractor) and no memory. An adapter names such places one by one; of an
+	// item of any other kind than ItemSteering it says nothing.
+	Configures bool
 	// Inferred is set where the text is not what a user said: a model's words,
 	// or what the payload itself calls inferred.
 	Inferred bool

@@ -2,10 +2,11 @@ package memproxy
 
 import "time"
 
-// Tally is how many memories of one author an operation removed.
+// Tally is how many memories of one author for one end user an operation removed.
 type Tally struct {
 	Tenant, Actor string
 	Trust         Trust
+	User          string // whom they were written for, or ""
 	Memories      int64
 }
 

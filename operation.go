@@ -179,7 +179,9 @@ type Operation struct {
 	Derived  bool
 	// Sweeps is set for a bulk deletion that removes everything within Scope
 	// and nothing else.
-	Sweeps  bool
+	Sweeps bool
+	// Single is set where that is all of one named owner, and known to be.
+	Single  bool
 	Backend string // the configured backend's name
 	Route   string // Route.ID
 	Scope   Scope  // the identities that the payload names plainly
@@ -203,6 +205,9 @@ type Operation struct {
 	// SourceClaim is what the payload says of its content's source, or "". It
 	// can lower trust and never raise it.
 	SourceClaim Source
+	// Changes are what the operation makes of objects' members: each is kept as
+	// a version, with what was there before.
+	Changes []MemberChange
 	// Administers is set where the payload also sets what is the installation's
 	// (a model's endpoint, keys, an environment), or asks for secrets: whoever
 	// sends it must be allowed to administer as well.
@@ -222,6 +227,10 @@ type Operation struct {
 	// Reserved are pointers of client-supplied keys with the stamp's prefix.
 	// They are always removed.
 	Reserved []string
+	// Unclaimed are pointers of members and parameters that are called like a
+	// name of something, and of which the adapter does not know what they name.
+	// They are always removed.
+	Unclaimed []string
 	// Cost is how many memories are reserved on the write budgets: as many as
 	// the operation writes or, where the backend decides on that, an estimate,
 	// which is settled once the backend has told. Zero for reads.
@@ -317,6 +326,11 @@ type Memory struct {
 	Within []Ref
 	// Metadata is the memory's metadata as raw JSON, or nil.
 	Metadata []byte
+	// Members are the object's members that a change may set, besides Text, as
+	// Members writes them; nil where the adapter was not asked for one object.
+	Members []byte
+	// Was are the Members before a change of an agent's own, where it is known.
+	Was []byte
 	// Stamp is the provenance found in the metadata, unverified, or nil.
 	Stamp *Stamp
 	// Layer is Episodic for the raw messages of a conversation; "" is semantic.
@@ -337,8 +351,8 @@ type Memory struct {
 	// Also are further texts that the element shows, not the memory's as it is:
 	// those of a history entry. They are screened and no more.
 	Also []string
-	// Missing is set where the backend said that there is no such memory.
-	Missing bool
+	// Missing says that the backend lacks it; Unproven, that it cannot be asked.
+	Missing, Unproven bool
 	// TextAt is the JSON pointer of Text where it is one string of the answer,
 	// else "".
 	TextAt string

@@ -25,6 +25,9 @@ type Provenance struct {
 	Unverified ReasonCode
 	Decision   string // id of the decision that let it in, or last changed it
 	Written    time.Time
+	// Received is when the write came in: before Written where it waited for a
+	// person. Zero where nobody knows.
+	Received time.Time
 }
 
 // MarshalJSON writes the form in which it stands in answers: flat, the
@@ -33,6 +36,10 @@ func (p Provenance) MarshalJSON() ([]byte, error) {
 	written := ""
 	if !p.Written.IsZero() {
 		written = p.Written.UTC().Format(time.RFC3339)
+	}
+	received := ""
+	if !p.Received.IsZero() {
+		received = p.Received.UTC().Format(time.RFC3339)
 	}
 	return json.Marshal(struct {
 		Actor       string      `json:"actor,omitempty"`
@@ -45,5 +52,6 @@ func (p Provenance) MarshalJSON() ([]byte, error) {
 		Unverified  ReasonCode  `json:"unverified,omitempty"`
 		Decision    string      `json:"decision,omitempty"`
 		Written     string      `json:"written,omitempty"`
-	}{p.Actor, p.Trust, float64(p.Confidence) / 1000, p.Source, p.Attestation, p.State, p.Contested, p.Unverified, p.Decision, written})
+		Received    string      `json:"received_at,omitempty"`
+	}{p.Actor, p.Trust, float64(p.Confidence) / 1000, p.Source, p.Attestation, p.State, p.Contested, p.Unverified, p.Decision, written, received})
 }

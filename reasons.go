@@ -38,6 +38,7 @@ const (
 	PayloadSlow        ReasonCode = "payload.slow"       // did not arrive in time
 	PayloadPath        ReasonCode = "payload.path"       // a path spelled to mean two things
 	PayloadReserved    ReasonCode = "payload.reserved"   // client-supplied memproxy_ keys, removed
+	PayloadUnclaimed   ReasonCode = "payload.unclaimed"  // called like a name of something that memproxy does not know, removed
 	PayloadTooMany     ReasonCode = "payload.too_many"   // names more than one request may
 	PayloadUnseen      ReasonCode = "payload.unseen"     // content the gate cannot see: URL or binary
 
@@ -68,6 +69,10 @@ const (
 	ScreenExtracted ReasonCode = "screen.extracted" // what the backend's own model made of a write is worse than the write
 	ScreenWithheld  ReasonCode = "screen.withheld"  // items that look like attacks were left out of an answer
 	ScreenStored    ReasonCode = "screen.stored"    // written although it looks dangerous; the memory's state withholds it
+
+	ScreenConfigured ReasonCode = "screen.configured" // found in what an owner configures, which refuses nothing
+
+	ScreenRewritten ReasonCode = "screen.rewritten" // its dangerous parts were taken out before it was stored
 
 	FieldForbidden ReasonCode = "field.forbidden" // the field may not be written, or not by this role
 	FieldSize      ReasonCode = "field.size"      // over the field's size
@@ -132,6 +137,7 @@ func ReasonCodes() []ReasonCode {
 		PayloadSlow,
 		PayloadPath,
 		PayloadReserved,
+		PayloadUnclaimed,
 		PayloadTooMany,
 		PayloadUnseen,
 		IntegrityMismatch,
@@ -156,6 +162,7 @@ func ReasonCodes() []ReasonCode {
 		ScreenPattern, ScreenExtracted,
 		ScreenWithheld,
 		ScreenStored,
+		ScreenConfigured,
 		FieldForbidden,
 		FieldSize,
 		FieldTrait,

@@ -90,6 +90,8 @@ type StandingFilter struct {
 	State           MemoryState
 	// NotRules leaves out what was last examined under this version.
 	NotRules string
+	// Unverified leaves out what nothing speaks against.
+	Unverified bool
 	// QuietSince leaves out what changed or was corrected at or after it.
 	QuietSince time.Time
 	// After is the last key of the page before; the zero key begins.
@@ -183,4 +185,7 @@ type SessionEvent struct {
 	Route     string    `json:"route,omitempty"`
 	Reasons   []Reason  `json:"reasons,omitempty"`
 	Time      time.Time `json:"time"`
+	// Unsure marks a rejection on one kind of evidence: it is counted and kept,
+	// and locks nothing.
+	Unsure bool `json:"-"`
 }

@@ -74,6 +74,15 @@ type Track struct {
 	Facts int64 `json:"facts"`
 	// Corrections is how many corrections by others they received.
 	Corrections int64 `json:"corrections"`
+	// Accepted is how many waited for review and were let out, or were vouched
+	// for by a person.
+	Accepted int64 `json:"accepted,omitempty"`
+	// Validated is how many were looked at and found sound, by the rules or by a
+	// person, and were not flagged or quarantined since.
+	Validated int64 `json:"validated,omitempty"`
+	// Since is when the first was remembered; zero where nobody knows: of an
+	// author with facts that is long ago.
+	Since time.Time `json:"since,omitzero"`
 }
 
 // The bounds of a track record.
@@ -118,6 +127,18 @@ func DefaultCeilings() Ceilings {
 	}
 }
 
+// Lifted are ceilings that lower nothing.
+func (c Ceilings) Lifted() Ceilings {
+	out := Ceilings{Principal: map[Trust]PerMille{}, Source: map[Source]PerMille{}, Unclaimed: c.Unclaimed}
+	for t := range c.Principal {
+		out.Principal[t] = Full
+	}
+	for s := range c.Source {
+		out.Source[s] = Full
+	}
+	return out
+}
+
 // Ceiling is the highest confidence that a principal of tier t may give to
 // content from source s. Tiers that the table does not know count as lowest.
 func (c Ceilings) Ceiling(t Trust, s Source) PerMille {
@@ -152,6 +173,11 @@ type Credentials struct {
 	// PeerURIs are the URI SANs of the client certificate, only when the TLS
 	// stack verified it against the configured roots.
 	PeerURIs []string
+	// Peer is the address at the other end of the connection, without its port,
+	// or "". No header says what it is.
+	Peer string
+	// Session is the session that the caller names, or none.
+	Session SessionName
 }
 
 // Limit says which values of one identity dimension a principal may name.
@@ -176,7 +202,10 @@ func (l Limit) Allows(value string) bool {
 
 // Principal is an authenticated caller.
 type Principal struct {
-	ID     string
+	ID string
+	// Group is the name by which policies and budgets know the principal, where
+	// it is not ID: that of all callers together that present nothing.
+	Group  string
 	Kind   PrincipalKind
 	Tenant string
 	Roles  []string
@@ -248,8 +277,15 @@ type Stamp struct {
 	Time        time.Time   // when the proxy ruled, to the second, UTC
 	SHA256      string      // hex, of the content as it was ruled on
 	Mark        string      // codes of the reasons for which it is marked, with spaces between; "" is not written
-	Metadata    string      // hashes of the members of metadata that it was written beside; "" is not written
-	Signature   string      // over all the above
+	// Received is when the proxy took the write in: before Time where a person
+	// approved it later. Zero is not written, in stamps of before.
+	Received  time.Time
+	Session   string   // hash of the caller's name of its session; "" is not written
+	Trigger   string   // what led to the write: id of the route, or "rollback"; "" is not written
+	Score     PerMille // how dangerous screening found it
+	Flags     string   // the worst of the rules that found something, with spaces between
+	Metadata  string   // hashes of the members of metadata that it was written beside; "" is not written
+	Signature string   // over all the above
 }
 
 // Rejected is the error of a credential that was presented and not accepted,

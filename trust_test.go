@@ -22,13 +22,13 @@ func TestTrackFactor(t *testing.T) {
 		{-5, -5, 1000}, // what cannot be counts as nothing
 		{-5, 3, 700},
 	} {
-		if got := (Track{tc.facts, tc.corrections}).Factor(); got != tc.want {
+		if got := (Track{Facts: tc.facts, Corrections: tc.corrections}).Factor(); got != tc.want {
 			t.Errorf("%d facts, %d corrections: %d, want %d", tc.facts, tc.corrections, got, tc.want)
 		}
 	}
 	for facts := range int64(50) { // more corrections never help
 		for n := range int64(60) {
-			if a, b := (Track{facts, n}).Factor(), (Track{facts, n + 1}).Factor(); b > a || b < TrackFloor || a > Full {
+			if a, b := (Track{Facts: facts, Corrections: n}).Factor(), (Track{Facts: facts, Corrections: n + 1}).Factor(); b > a || b < TrackFloor || a > Full {
 				t.Fatalf("%d facts: %d corrections %d, %d corrections %d", facts, n, a, n+1, b)
 			}
 		}

@@ -11,9 +11,11 @@ var ErrUngated = errors.New("the agent's own memory writes cannot be ruled on be
 // not for concurrent use.
 //
 // Prepare and Prepared are called until Prepare reports false, before the first
-// leg and after each that ended in a pause; then Rule for each call that waits,
-// Leg, and Whole or Event with what came back, until a leg does not end in a
-// pause.
+// leg and after each that ended in a pause. Where a person is Asked, Rule for
+// each call that is refused whatever the person says, and Handed until it reports
+// no more. Where the turn is Paused still, or has not begun: Rule for each call
+// that waits, Leg, and Whole or Event with what came back, until a leg does not
+// end in a pause.
 type Turn interface {
 	// Key names what runs. Turns of one key take place one after the other.
 	Key() string
@@ -40,6 +42,14 @@ type Turn interface {
 	// answer, whether or not something in it waits for a ruling.
 	Paused() bool
 
+	// Asked are the calls of the pause that a person is to be asked about by a
+	// rule of the agent's own. The caller has not been told of them: Handed
+	// takes what Rule has said of them, and returns what the caller sees of the
+	// pause, event by event where it streams. What was refused is answered like
+	// any refused call, and is no question any more.
+	Asked() []ToolCall
+	Handed() (events [][]byte, more bool, err error)
+
 	// Waiting are the calls that wait for a ruling. Rule takes it; Result takes
 	// what an allowed search found, as it passed the read path.
 	Waiting() []ToolCall
@@ -61,8 +71,27 @@ type Resumable interface {
 	// Names are what callers may ask for the stream by, besides its runs. None
 	// when the backend would not keep it.
 	Names() []string
-	// Seq is the number of the last event that Event returned.
-	Seq() int64
+	// Seq is the number that the backend's events have come to, and whether the
+	// last one said it itself: the last few of a stream have none.
+	Seq() (n int64, said bool)
+}
+
+// ToolWords are what was said to a tool in the arguments of a call, or what the
+// tool said.
+type ToolWords struct {
+	// Call is the call's id; "" where the request itself was the call.
+	Call  string
+	Texts []string
+	// Unclear is set of arguments of which an answer has a part only.
+	Unclear bool
+}
+
+// A Listener hears what an agent says to tools and what they say, in the answers
+// or the events of one run, in their order. It is not for concurrent use.
+type Listener interface {
+	// Hear are the calls of which all is known by now, and the results, of an
+	// answer or of one event. Of what cannot be read there are none.
+	Hear(body []byte) (calls, results []ToolWords)
 }
 
 // A Resumption asks for a stream again.

@@ -120,6 +120,10 @@ type Finding struct {
 type Question struct {
 	Principal Principal
 	Operation *Operation
+	// Brought is existing content that the operation puts before an agent without
+	// saying it, a block that is attached: the rules of fields and of their
+	// sizes hold for it as for what is written.
+	Brought []Item
 	// Owners are the known owners of the operation's targets.
 	Owners   []Ownership
 	Findings []Finding
@@ -145,6 +149,14 @@ type Question struct {
 	Profile string
 	// Governance is how layers and keys are governed.
 	Governance Governance
+}
+
+// Content are the items of the operation, and of what it brings.
+func (q *Question) Content() []Item {
+	if len(q.Brought) == 0 {
+		return q.Operation.Items
+	}
+	return slices.Concat(q.Operation.Items, q.Brought)
 }
 
 // Malformed is the error with which an adapter refuses a payload that it

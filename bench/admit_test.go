@@ -68,8 +68,8 @@ func admitting(tb testing.TB) (*gate.Gate, *gate.Call) {
 	}, &gate.Rules{
 		Version: "bench", Profile: gate.Production, Policy: rules, Ceilings: memproxy.DefaultCeilings(), Enforce: true,
 		Unattributed: gate.UnattributedVisible,
-		Lines: func(p memproxy.Principal, kind memproxy.Kind, fields []string) []memproxy.Line {
-			return budgets.Lines(limits, p, kind, fields)
+		Lines: func(p memproxy.Principal, kind memproxy.Kind, user string, fields []string) []memproxy.Line {
+			return budgets.Lines(limits, p, kind, user, fields)
 		},
 	})
 	if err != nil {

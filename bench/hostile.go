@@ -46,6 +46,10 @@ const (
 	noKind      = "nobody"
 )
 
+// firstPort is the first of the ports that attackers connect from. They are
+// below those that Linux gives out.
+const firstPort = 12_000
+
 // hostileResult is one measurement.
 type hostileResult struct {
 	Kind    string
@@ -153,11 +157,11 @@ log: {level: warn}
 		from = me.From
 	}
 	var attackers []*attacker
-	for _, k := range hostile.Kinds() {
+	for i, k := range hostile.Kinds() {
 		if k.Name != kind && kind != allKinds {
 			continue
 		}
-		a, err := startAttacker(ctx, self, k.Name, addr, from, o.conns)
+		a, err := startAttacker(ctx, self, k.Name, addr, from, firstPort+i*o.conns, o.conns)
 		if err != nil {
 			return res, err
 		}
@@ -185,8 +189,8 @@ type attacker struct {
 	out  *bufio.Reader
 }
 
-func startAttacker(ctx context.Context, self, kind, addr, from string, n int) (*attacker, error) {
-	cmd := exec.CommandContext(ctx, self, "attack", kind, addr, from, strconv.Itoa(n))
+func startAttacker(ctx context.Context, self, kind, addr, from string, ports, n int) (*attacker, error) {
+	cmd := exec.CommandContext(ctx, self, "attack", kind, addr, from, strconv.Itoa(ports), strconv.Itoa(n))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -210,15 +214,17 @@ func (a *attacker) stop() (hostile.Tally, error) {
 
 // runAttack is the attacker's process: it attacks until it is told to stop, and
 // prints what it did.
-func runAttack(kind, addr, from, n string) {
+func runAttack(kind, addr, from, ports, n string) {
 	exit(syscall.Setpriority(syscall.PRIO_PROCESS, 0, 19))
 	k, err := hostile.KindOf(kind)
 	exit(err)
 	conns, err := strconv.Atoi(n)
 	exit(err)
+	first, err := strconv.Atoi(ports)
+	exit(err)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	did := hostile.Attack(ctx, k, hostile.Target{Addr: addr, From: from, Key: attackerKey}, conns, nil)
+	did := hostile.Attack(ctx, k, hostile.Target{Addr: addr, From: from, Ports: first, Key: attackerKey}, conns, nil)
 	exit(json.NewEncoder(os.Stdout).Encode(did))
 }
 

@@ -49,7 +49,7 @@ func newLab(ctx context.Context, dir string) (*lab, error) {
 	}
 	up := "http://" + backend
 	bare := l.port()
-	if err := l.join("bare ReverseProxy", bare, self, "bare", bare, up); err != nil {
+	if err := l.join(bareName, bare, self, "bare", bare, up); err != nil {
 		return l, err
 	}
 	if path, err := exec.LookPath("nginx"); err == nil {

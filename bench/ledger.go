@@ -296,7 +296,7 @@ func reading(l *ledger.Ledger) (answer func(context.Context, []string) ([]byte, 
 	}, &gate.Rules{
 		Version: "bench", Profile: gate.Production, Policy: rules, Ceilings: memproxy.DefaultCeilings(), Enforce: true,
 		Unattributed: gate.UnattributedVisible, Screener: screener, Withhold: 800, Changed: gate.ChangedReport,
-		Lines: func(memproxy.Principal, memproxy.Kind, []string) []memproxy.Line { return nil },
+		Lines: func(memproxy.Principal, memproxy.Kind, string, []string) []memproxy.Line { return nil },
 	})
 	if err != nil {
 		return nil, nil, err

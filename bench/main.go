@@ -33,7 +33,7 @@ func main() {
 			runHostileBackend(os.Args[2])
 			return
 		case "attack":
-			runAttack(os.Args[2], os.Args[3], os.Args[4], os.Args[5])
+			runAttack(os.Args[2], os.Args[3], os.Args[4], os.Args[5], os.Args[6])
 			return
 		case "bare":
 			runBare(os.Args[2], os.Args[3])
@@ -53,6 +53,7 @@ func main() {
 		length  = flag.Duration("length", 4*time.Second, "length of one measurement")
 		conns   = flag.Int("conns", 32, "connections of the throughput measurement")
 	)
+	check := flag.Bool("floors", false, "fail where a ratio to the bare proxy is below its floor")
 	hostile := flag.Bool("hostile", false, "measure an ordinary client under attack instead")
 	attack := flag.String("attack", "", "with -hostile: only these kinds, with commas between them")
 	attackers := flag.Int("attackers", 2000, "with -hostile: connections of each kind")
@@ -94,34 +95,35 @@ func main() {
 		}
 		return
 	}
-	if err := bench(ctx, *rounds, *length, *conns, *report); err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
+	res, err := bench(ctx, *rounds, *length, *conns, *report)
+	exit(err)
+	if *check {
+		exit(res.hold(os.Stdout, writeFloors))
 	}
 }
 
-func bench(ctx context.Context, rounds int, length time.Duration, conns int, report string) error {
+func bench(ctx context.Context, rounds int, length time.Duration, conns int, report string) (*results, error) {
 	dir, err := os.MkdirTemp("", "memproxy-bench-")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer os.RemoveAll(dir)
 	lab, err := newLab(ctx, dir)
 	defer lab.close()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	res := newResults(lab, conns, runtime.NumCPU())
 	for round := range rounds {
 		for _, c := range lab.contestants {
 			if err := ctx.Err(); err != nil {
-				return err
+				return nil, err
 			}
 			warm(c.addr, 300*time.Millisecond)
 			one := load(c.addr, 1, length)
 			many := load(c.addr, conns, length)
 			if one.failed+many.failed > 0 {
-				return fmt.Errorf("%s: %d requests failed: %s", c.name, one.failed+many.failed, one.firstError+many.firstError)
+				return nil, fmt.Errorf("%s: %d requests failed: %s", c.name, one.failed+many.failed, one.firstError+many.firstError)
 			}
 			res.add(c.name, one, many)
 			fmt.Fprintf(os.Stderr, "round %d %-28s %7.0f req/s   p50 %6.0f µs  p99 %6.0f µs (1 connection)\n",
@@ -131,9 +133,9 @@ func bench(ctx context.Context, rounds int, length time.Duration, conns int, rep
 	text := res.markdown()
 	fmt.Print(text)
 	if report != "" {
-		return writeReport(report, text)
+		return res, writeReport(report, text)
 	}
-	return nil
+	return res, nil
 }
 
 func us(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }

@@ -58,11 +58,36 @@ func Length(w memproxy.Window) time.Duration {
 	return -1
 }
 
+// An hour slides. It is counted by minutes, and what was written in a minute
+// counts until all of that minute is an hour old, so that no sixty minutes
+// whatever hold more than the limit.
+const minutesCounted = 60
+
+// Minute is the number of the minute that t lies in.
+func Minute(t time.Time) int64 { return t.Unix() / 60 }
+
+// Counted is the first minute that counts at t.
+func Counted(t time.Time) int64 { return Minute(t) - minutesCounted }
+
+// leaves is when a minute counts no more.
+func leaves(minute int64) time.Time {
+	return time.Unix((minute+minutesCounted+1)*60, 0).UTC()
+}
+
+// Count is what stands on a line's account.
+type Count struct {
+	Used int64
+	// Frees is, for an hour, the minute that frees room for the charge when it
+	// leaves, where there is none now, else the oldest that counts; 0: none does.
+	Frees int64
+}
+
 // Slot is the number of the window that t lies in, and when it ends. Windows
-// are aligned to the clock, so that every replica counts in the same one.
+// other than the hour are aligned to the clock, so that every replica counts in
+// the same one. The hour has one slot, with its minutes in it.
 func Slot(w memproxy.Window, t time.Time) (slot int64, reset time.Time) {
 	d := Length(w)
-	if d <= 0 {
+	if d <= 0 || w == memproxy.WindowHour {
 		return 0, time.Time{}
 	}
 	slot = t.UnixNano() / int64(d)
@@ -72,11 +97,17 @@ func Slot(w memproxy.Window, t time.Time) (slot int64, reset time.Time) {
 // Settle turns the counts after a charge into an allowance. Counts are those
 // that would be if the charge were granted (cost included) or, when it is
 // refused, those that are.
-func Settle(c memproxy.Charge, used []int64, granted, fresh bool) memproxy.Allowance {
+func Settle(c memproxy.Charge, counts []Count, granted, fresh bool) memproxy.Allowance {
 	a := memproxy.Allowance{Granted: granted, Refused: -1, Lines: make([]memproxy.LineState, len(c.Lines))}
 	for i, l := range c.Lines {
-		st := memproxy.LineState{Line: l, Used: used[i]}
-		_, st.Reset = Slot(l.Window, c.Time)
+		st := memproxy.LineState{Line: l, Used: counts[i].Used}
+		switch _, st.Reset = Slot(l.Window, c.Time); {
+		case l.Window != memproxy.WindowHour:
+		case counts[i].Frees == 0: // nothing that leaves makes room
+			st.Reset = c.Time.Add(time.Hour).UTC()
+		default:
+			st.Reset = leaves(counts[i].Frees)
+		}
 		if granted && fresh && c.Cost > 0 && l.Limit > 0 {
 			at := l.Limit
 			if !l.Soft {
@@ -87,7 +118,7 @@ func Settle(c memproxy.Charge, used []int64, granted, fresh bool) memproxy.Allow
 			st.Warn = st.Used >= at && st.Used-c.Cost < at
 		}
 		a.Lines[i] = st
-		if !granted && Over(c, l, used[i]) {
+		if !granted && Over(c, l, counts[i].Used) {
 			if a.Refused < 0 || later(st.Reset, a.Lines[a.Refused].Reset) {
 				a.Refused = i
 			}

@@ -51,6 +51,9 @@ type Degrading struct {
 	away  bool
 	probe bool // one call is trying it
 	owed  []owed
+
+	closed   bool
+	payments sync.WaitGroup
 }
 
 type owed struct {
@@ -177,7 +180,33 @@ func (d *Degrading) tried(probe bool, err error) {
 		d.opt.Changed(err)
 	}
 	if len(debts) > 0 {
-		go d.pay(debts)
+		d.paying(debts)
+	}
+}
+
+// paying pays beside the calls, unless the end has begun.
+func (d *Degrading) paying(debts []owed) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return
+	}
+	d.payments.Go(func() { d.pay(debts) })
+}
+
+// Close waits until what is being told to the shared store is told; what is
+// owed besides is forgotten with this process. The stores stay open.
+func (d *Degrading) Close(ctx context.Context) error {
+	d.mu.Lock()
+	d.closed = true
+	d.mu.Unlock()
+	done := make(chan struct{})
+	go func() { d.payments.Wait(); close(done) }()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -186,6 +215,12 @@ func (d *Degrading) tried(probe bool, err error) {
 // the rest waits for its next return; the ids make a double impossible.
 func (d *Degrading) pay(debts []owed) {
 	for i, o := range debts {
+		d.mu.Lock()
+		closed := d.closed
+		d.mu.Unlock()
+		if closed {
+			return
+		}
 		err := d.tell(o)
 		if err == nil {
 			continue

@@ -1,22 +1,37 @@
 package budgets
 
 import (
+	"math"
+	"net/url"
+	"strings"
+
 	"github.com/memproxy/memproxy"
 )
 
-// Lines are the budgets that a write of p draws on: its own hour and total,
-// its tenant's, each field's, and the soft line that tells of a rush. A
-// correction writes nothing new, so it has no total lines.
-func Lines(l memproxy.Limits, p memproxy.Principal, kind memproxy.Kind, fields []string) []memproxy.Line {
+// Lines are the budgets that a write of p on behalf of an end user draws on:
+// the hour and total of p for that user ("": for nobody that is named), those of
+// p for all of them, its tenant's, each field's, and the soft line that tells of
+// a rush. Whoever presents nothing is one identity, whatever users and sessions
+// it names, and all of them together have a bound. A correction writes nothing new, so it has no total lines.
+func Lines(l memproxy.Limits, p memproxy.Principal, kind memproxy.Kind, user string, fields []string) []memproxy.Line {
 	own := l.Default
 	if p.Trust == memproxy.TrustAnonymous {
 		own = l.Anonymous
 	}
-	if o, ok := l.Overrides[p.ID]; ok {
+	if o, ok := l.Overrides[p.Named()]; ok {
 		own = inherit(o, own)
 	}
-	out := make([]memproxy.Line, 0, 6)
-	out = pair(out, kind, "principal/"+p.ID, own, memproxy.BudgetHour, memproxy.BudgetTotal)
+	who, once := p.Account(), own
+	out := make([]memproxy.Line, 0, 8)
+	if p.Trust != memproxy.TrustAnonymous && l.Together > 1 {
+		out = pair(out, kind, userKey(who, user), own, memproxy.BudgetHour, memproxy.BudgetTotal)
+		own.PerHour, own.Total = times(own.PerHour, l.Together), times(own.Total, l.Together)
+	}
+	out = pair(out, kind, "principal/"+who, own, memproxy.BudgetHour, memproxy.BudgetTotal)
+	if strings.HasPrefix(p.ID, memproxy.AnonymousPrefix) {
+		all := memproxy.WriteLimit{PerHour: times(once.PerHour, max(1, l.Together)), Total: times(once.Total, max(1, l.Together))}
+		out = pair(out, kind, "principal/"+memproxy.Anonymous, all, memproxy.BudgetHour, memproxy.BudgetTotal)
+	}
 	if t, ok := l.Tenants[p.Tenant]; ok && p.Tenant != "" {
 		out = pair(out, kind, "tenant/"+p.Tenant, t, memproxy.BudgetTenant, memproxy.BudgetTenant)
 	} else if t, ok := l.Tenants["*"]; ok && p.Tenant != "" {
@@ -28,9 +43,23 @@ func Lines(l memproxy.Limits, p memproxy.Principal, kind memproxy.Kind, fields [
 		}
 	}
 	if l.RapidPerMinute > 0 {
-		out = append(out, memproxy.Line{Reason: memproxy.RapidWrites, Key: "principal/" + p.ID, Window: memproxy.WindowMinute, Limit: l.RapidPerMinute, Soft: true})
+		out = append(out, memproxy.Line{Reason: memproxy.RapidWrites, Key: "principal/" + who, Window: memproxy.WindowMinute, Limit: l.RapidPerMinute, Soft: true})
 	}
 	return out
+}
+
+// userKey is the account of a principal for one end user: a name that a caller
+// chose is there as it may stand in records.
+func userKey(principal, user string) string {
+	return "user/" + url.PathEscape(principal) + "/" + url.PathEscape(memproxy.Inert(user))
+}
+
+// times multiplies without overflow.
+func times(n, by int64) int64 {
+	if n > math.MaxInt64/2/by {
+		return math.MaxInt64 / 2
+	}
+	return n * by
 }
 
 func inherit(o, from memproxy.WriteLimit) memproxy.WriteLimit {

@@ -31,28 +31,28 @@ func TestLines(t *testing.T) {
 		want   string
 	}{
 		{"default", p("agent:a", memproxy.TrustAuthenticated, ""), memproxy.Learn, nil,
-			"budget.hour principal/agent:a hour 100; budget.total principal/agent:a total 10000; " + fmt.Sprintf(rapid, "agent:a")},
+			"budget.hour user/agent:a/bob hour 100; budget.total user/agent:a/bob total 10000; budget.hour principal/agent:a hour 1000; budget.total principal/agent:a total 100000; " + fmt.Sprintf(rapid, "agent:a")},
 		{"a human too", p("human:h", memproxy.TrustHuman, ""), memproxy.Learn, nil,
-			"budget.hour principal/human:h hour 100; budget.total principal/human:h total 10000; " + fmt.Sprintf(rapid, "human:h")},
+			"budget.hour user/human:h/bob hour 100; budget.total user/human:h/bob total 10000; budget.hour principal/human:h hour 1000; budget.total principal/human:h total 100000; " + fmt.Sprintf(rapid, "human:h")},
 		{"anonymous", p("workload:x", memproxy.TrustAnonymous, ""), memproxy.Learn, nil,
 			"budget.hour principal/workload:x hour 10; budget.total principal/workload:x total 100; " + fmt.Sprintf(rapid, "workload:x")},
 		{"an override inherits the rest", p("agent:ci", memproxy.TrustAuthenticated, ""), memproxy.Learn, nil,
-			"budget.hour principal/agent:ci hour 500; budget.total principal/agent:ci total 10000; " + fmt.Sprintf(rapid, "agent:ci")},
+			"budget.hour user/agent:ci/bob hour 500; budget.total user/agent:ci/bob total 10000; budget.hour principal/agent:ci hour 5000; budget.total principal/agent:ci total 100000; " + fmt.Sprintf(rapid, "agent:ci")},
 		{"and from its own row", p("workload:any", memproxy.TrustAnonymous, ""), memproxy.Learn, nil,
 			"budget.hour principal/workload:any hour 20; budget.total principal/workload:any total 100; " + fmt.Sprintf(rapid, "workload:any")},
 		{"the total alone", p("agent:old", memproxy.TrustAuthenticated, ""), memproxy.Learn, nil,
-			"budget.hour principal/agent:old hour 100; budget.total principal/agent:old total 7; " + fmt.Sprintf(rapid, "agent:old")},
+			"budget.hour user/agent:old/bob hour 100; budget.total user/agent:old/bob total 7; budget.hour principal/agent:old hour 1000; budget.total principal/agent:old total 70; " + fmt.Sprintf(rapid, "agent:old")},
 		{"a correction adds nothing", p("agent:a", memproxy.TrustAuthenticated, "acme"), memproxy.Correct, []string{"gotchas"},
-			"budget.hour principal/agent:a hour 100; budget.tenant tenant/acme hour 1000; " + fmt.Sprintf(rapid, "agent:a")},
+			"budget.hour user/agent:a/bob hour 100; budget.hour principal/agent:a hour 1000; budget.tenant tenant/acme hour 1000; " + fmt.Sprintf(rapid, "agent:a")},
 		{"a tenant", p("agent:a", memproxy.TrustAuthenticated, "acme"), memproxy.Learn, nil,
-			"budget.hour principal/agent:a hour 100; budget.total principal/agent:a total 10000; budget.tenant tenant/acme hour 1000; budget.tenant tenant/acme total 50000; " + fmt.Sprintf(rapid, "agent:a")},
+			"budget.hour user/agent:a/bob hour 100; budget.total user/agent:a/bob total 10000; budget.hour principal/agent:a hour 1000; budget.total principal/agent:a total 100000; budget.tenant tenant/acme hour 1000; budget.tenant tenant/acme total 50000; " + fmt.Sprintf(rapid, "agent:a")},
 		{"any tenant", p("agent:a", memproxy.TrustAuthenticated, "globex"), memproxy.Learn, nil,
-			"budget.hour principal/agent:a hour 100; budget.total principal/agent:a total 10000; budget.tenant tenant/globex hour 300; " + fmt.Sprintf(rapid, "agent:a")},
+			"budget.hour user/agent:a/bob hour 100; budget.total user/agent:a/bob total 10000; budget.hour principal/agent:a hour 1000; budget.total principal/agent:a total 100000; budget.tenant tenant/globex hour 300; " + fmt.Sprintf(rapid, "agent:a")},
 		{"fields", p("agent:a", memproxy.TrustAuthenticated, ""), memproxy.Learn, []string{"empty", "gotchas", "learnings", "other"},
-			"budget.hour principal/agent:a hour 100; budget.total principal/agent:a total 10000; budget.namespace namespace/gotchas total 40; budget.namespace namespace/learnings hour 5; " + fmt.Sprintf(rapid, "agent:a")},
+			"budget.hour user/agent:a/bob hour 100; budget.total user/agent:a/bob total 10000; budget.hour principal/agent:a hour 1000; budget.total principal/agent:a total 100000; budget.namespace namespace/gotchas total 40; budget.namespace namespace/learnings hour 5; " + fmt.Sprintf(rapid, "agent:a")},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			lines := budgets.Lines(limits, c.p, c.kind, c.fields)
+			lines := budgets.Lines(limits, c.p, c.kind, "bob", c.fields)
 			var got []string
 			for _, l := range lines {
 				s := fmt.Sprintf("%s %s %s %d", l.Reason, l.Key, l.Window, l.Limit)
@@ -71,8 +71,56 @@ func TestLines(t *testing.T) {
 		})
 	}
 	limits.RapidPerMinute = 0
-	if slices.ContainsFunc(budgets.Lines(limits, p("a", memproxy.TrustHuman, ""), memproxy.Learn, nil), func(l memproxy.Line) bool { return l.Soft }) {
+	if slices.ContainsFunc(budgets.Lines(limits, p("a", memproxy.TrustHuman, ""), memproxy.Learn, "", nil), func(l memproxy.Line) bool { return l.Soft }) {
 		t.Error("a rush is counted though it is switched off")
+	}
+}
+
+// Proves TRL-6: the limits are those of a caller on behalf of one end user, and
+// there is a higher one for all of them together; no name reaches another's
+// account.
+func TestLinesOfEndUsers(t *testing.T) {
+	limits := memproxy.DefaultLimits()
+	limits.RapidPerMinute = 0
+	store, err := budgets.NewMemory(budgets.MemoryOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	write := func(p memproxy.Principal, user string) bool {
+		n++
+		a, err := store.Charge(t.Context(), memproxy.Charge{ID: fmt.Sprint(n), Cost: 1, Time: budgettest.NewClock().Now(), Lines: budgets.Lines(limits, p, memproxy.Learn, user, nil)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.Granted
+	}
+	app := memproxy.Principal{ID: "app", Trust: memproxy.TrustAuthenticated}
+	for u := range 10 {
+		for i := range 101 {
+			if got := write(app, fmt.Sprint("user ", u)); got != (i < 100) {
+				t.Fatalf("user %d, write %d: %v", u, i, got)
+			}
+		}
+	}
+	if write(app, "one more") {
+		t.Error("the key's own bound does not hold: 1,001 in an hour")
+	}
+	other := memproxy.Principal{ID: "app/one", Trust: memproxy.TrustAuthenticated}
+	if !write(other, "more") || !write(memproxy.Principal{ID: "quiet", Trust: memproxy.TrustAuthenticated}, "") {
+		t.Error("another caller has no room")
+	}
+	// Whoever presents nothing does not multiply by naming users.
+	nobody := memproxy.Principal{ID: "anonymous", Trust: memproxy.TrustAnonymous}
+	for i := range 11 {
+		if got := write(nobody, fmt.Sprint("user ", i)); got != (i < 10) {
+			t.Errorf("anonymous, write %d: %v", i, got)
+		}
+	}
+	limits.Together = 1
+	one := budgets.Lines(limits, app, memproxy.Learn, "u", nil)
+	if len(one) != 2 || one[0].Limit != 100 || one[0].Key != "principal/app" {
+		t.Errorf("together once: %v", one)
 	}
 }
 
@@ -99,13 +147,43 @@ func TestRetryAfter(t *testing.T) {
 
 func TestSlot(t *testing.T) {
 	at := time.Date(2031, 3, 14, 12, 59, 59, 999_999_999, time.FixedZone("half", 5*3600+1800))
-	_, reset := budgets.Slot(memproxy.WindowHour, at)
-	if want := time.Date(2031, 3, 14, 8, 0, 0, 0, time.UTC); !reset.Equal(want) || reset.Location() != time.UTC {
-		t.Errorf("the hour ends at %v, want %v: hours are UTC's", reset, want)
+	_, reset := budgets.Slot(memproxy.WindowMinute, at)
+	if want := time.Date(2031, 3, 14, 7, 30, 0, 0, time.UTC); !reset.Equal(want) || reset.Location() != time.UTC {
+		t.Errorf("the minute ends at %v, want %v, in UTC", reset, want)
 	}
-	before, _ := budgets.Slot(memproxy.WindowHour, reset.Add(-1))
-	after, _ := budgets.Slot(memproxy.WindowHour, reset)
+	before, _ := budgets.Slot(memproxy.WindowMinute, reset.Add(-1))
+	after, _ := budgets.Slot(memproxy.WindowMinute, reset)
 	if after != before+1 {
 		t.Errorf("slots %d and %d", before, after)
+	}
+}
+
+// Proves TRL-1, TRL-6: callers that present nothing pay by address, and all of
+// them together; who they are is read off their ids alone, as where a deletion
+// gives back.
+func TestLinesOfAnonymousSessions(t *testing.T) {
+	limits := memproxy.DefaultLimits()
+	limits.RapidPerMinute = 0
+	limits.Overrides = map[string]memproxy.WriteLimit{"public": {PerHour: 20}}
+	address := strings.Repeat("0a", 8)
+	id := memproxy.AnonymousID(address, strings.Repeat("1c", 8))
+	keys := func(p memproxy.Principal) (out []string) {
+		for _, l := range budgets.Lines(limits, p, memproxy.Learn, "bob", nil) {
+			out = append(out, fmt.Sprintf("%s %s %d", l.Key, l.Window, l.Limit))
+		}
+		return out
+	}
+	got := keys(memproxy.Principal{ID: id, Group: "public", Trust: memproxy.TrustAnonymous})
+	want := []string{
+		"principal/anonymous:" + address + " hour 20", "principal/anonymous:" + address + " total 100",
+		"principal/anonymous hour 200", "principal/anonymous total 1000",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	got = keys(memproxy.Principal{ID: id, Trust: memproxy.TrustAnonymous})
+	want[0], want[2] = strings.Replace(want[0], "20", "10", 1), strings.Replace(want[2], "200", "100", 1)
+	if !slices.Equal(got, want) {
+		t.Errorf("by its id alone: %q", got)
 	}
 }

@@ -18,9 +18,10 @@ const (
 type Memory struct {
 	mu     sync.Mutex
 	counts map[account]int64
+	hours  map[account]sliding
 	ids    map[deed]time.Time
 	order  []deed  // oldest first
-	swept  int64   // the hour slot of the last sweep
+	swept  int64   // the hour of the last sweep
 	totals *totals // nil: totals end with the process
 }
 
@@ -45,7 +46,7 @@ type MemoryOptions struct {
 
 // NewMemory returns a store, with the totals of the file if there is one.
 func NewMemory(opt MemoryOptions) (*Memory, error) {
-	m := &Memory{counts: map[account]int64{}, ids: map[deed]time.Time{}}
+	m := &Memory{counts: map[account]int64{}, hours: map[account]sliding{}, ids: map[deed]time.Time{}}
 	if opt.Path == "" {
 		return m, nil
 	}
@@ -68,29 +69,42 @@ func (m *Memory) Charge(_ context.Context, c memproxy.Charge) (memproxy.Allowanc
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sweep(c.Time)
-	used := make([]int64, len(c.Lines))
+	counts := make([]Count, len(c.Lines))
 	keys := make([]account, len(c.Lines))
 	granted := true
 	for i, l := range c.Lines {
 		slot, _ := Slot(l.Window, c.Time)
 		keys[i] = account{c.Tenant, l.Key, l.Window, slot}
-		used[i] = m.counts[keys[i]]
-		if Over(c, l, used[i]) {
+		if l.Window == memproxy.WindowHour {
+			counts[i] = m.hours[keys[i]].count(c, l)
+		} else {
+			counts[i].Used = m.counts[keys[i]]
+		}
+		if Over(c, l, counts[i].Used) {
 			granted = false
 		}
 	}
 	if _, again := m.ids[deed{c.ID, false}]; again {
-		return Settle(c, used, true, false), nil
+		return Settle(c, counts, true, false), nil
 	}
 	if !granted {
-		return Settle(c, used, false, true), nil
+		return Settle(c, counts, false, true), nil
 	}
-	for i := range keys {
-		used[i] += c.Cost
-		m.counts[keys[i]] = used[i]
+	for i, k := range keys {
+		counts[i].Used += c.Cost
+		switch {
+		case c.Cost == 0:
+		case k.window == memproxy.WindowHour:
+			m.hours[k] = m.hours[k].add(c.Time, c.Cost)
+			if counts[i].Frees == 0 {
+				counts[i].Frees = Minute(c.Time)
+			}
+		default:
+			m.counts[k] = counts[i].Used
+		}
 	}
 	m.remember(deed{c.ID, false}, c.Time)
-	return Settle(c, used, true, true), m.keep(c, c.Cost)
+	return Settle(c, counts, true, true), m.keep(c, c.Cost)
 }
 
 // Release implements the gate's budget.
@@ -111,6 +125,12 @@ func (m *Memory) Release(_ context.Context, c memproxy.Charge) error {
 		}
 		slot, _ := Slot(l.Window, c.Time)
 		k := account{c.Tenant, l.Key, l.Window, slot}
+		if l.Window == memproxy.WindowHour {
+			if m.hours[k] = m.hours[k].add(c.Time, -c.Cost); len(m.hours[k]) == 0 {
+				delete(m.hours, k)
+			}
+			continue
+		}
 		if n := m.counts[k] - c.Cost; n > 0 {
 			m.counts[k] = n
 		} else {
@@ -162,11 +182,16 @@ func (m *Memory) remember(id deed, at time.Time) {
 
 // sweep drops windows that have ended, once an hour.
 func (m *Memory) sweep(now time.Time) {
-	hour, _ := Slot(memproxy.WindowHour, now)
+	hour := now.Unix() / 3600
 	if hour == m.swept {
 		return
 	}
 	m.swept = hour
+	for k, s := range m.hours {
+		if s[len(s)-1].minute < Counted(now) {
+			delete(m.hours, k)
+		}
+	}
 	for k := range m.counts {
 		if d := Length(k.window); d > 0 {
 			if slot, _ := Slot(k.window, now); k.slot < slot-1 {

@@ -59,6 +59,13 @@ func (v *reader) check(c *Config, root *yaml.Node) {
 			}
 		}
 	}
+	for i, b := range c.Backends {
+		for addr, name := range listens {
+			if leadsTo(b.Upstream, addr) {
+				v.fault(at("backends", i, "upstream"), "upstream is the address of %s, a listener of memproxy's own: requests would go round", name)
+			}
+		}
+	}
 	v.identity(c, at)
 	if c.Policy.Control != nil {
 		v.control(c.Policy.Control, func(path ...any) int { return at(append([]any{"policy", "control"}, path...)...) })
@@ -71,8 +78,8 @@ func (v *reader) check(c *Config, root *yaml.Node) {
 	v.governance(&c.Memories, at)
 	v.ttl(&c.Memories, at)
 	for i, tier := range c.Memories.Pending {
-		if !slices.Contains([]string{"anonymous", "authenticated", "established"}, tier) {
-			v.fault(at("memories", "pending", i), "%q is no tier whose memories may wait: anonymous, authenticated, established", tier)
+		if !slices.Contains([]string{"anonymous", "authenticated", "established", pendingNew}, tier) {
+			v.fault(at("memories", "pending", i), "%q is nobody whose memories may wait: anonymous, authenticated, established, new", tier)
 		}
 	}
 	if c.Telemetry.OTLP != "" {
@@ -119,6 +126,31 @@ func (v *reader) identity(c *Config, at func(...any) int) {
 
 // ofNothing is the SHA-256 of no bytes.
 const ofNothing = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+// leadsTo reports whether a URL is of what listens on this machine at an address.
+// What a name means, and which addresses the machine has besides, is not asked.
+func leadsTo(upstream, listen string) bool {
+	u, err := url.Parse(upstream)
+	host, port, notSplit := net.SplitHostPort(listen)
+	if err != nil || notSplit != nil || port == "0" {
+		return false
+	}
+	to := u.Port()
+	if to == "" {
+		to = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	if to != port {
+		return false
+	}
+	own, other := net.ParseIP(host), net.ParseIP(u.Hostname())
+	switch {
+	case host == "" || own.IsUnspecified():
+		return loopback(u.Hostname()) || other.IsUnspecified()
+	case own != nil && other != nil:
+		return own.Equal(other) || own.IsLoopback() && other.IsUnspecified()
+	}
+	return strings.EqualFold(host, u.Hostname()) || loopback(host) && loopback(u.Hostname())
+}
 
 func (v *reader) listen(addr string, line int) {
 	_, port, err := net.SplitHostPort(addr)

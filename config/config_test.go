@@ -295,6 +295,38 @@ func TestBackendsHaveStoresOfTheirOwn(t *testing.T) {
 	}
 }
 
+// Proves CARD-8: an upstream that is a listener of memproxy's own is an error,
+// however it is spelled, and one beside it is none.
+func TestUpstreamIsNotItself(t *testing.T) {
+	for _, tc := range []struct {
+		listen, upstream string
+		fault            bool
+	}{
+		{"127.0.0.1:8081", "http://127.0.0.1:8081", true},
+		{"127.0.0.1:8081", "http://localhost:8081/base", true},
+		{"localhost:8081", "http://[::1]:8081", true},
+		{"127.0.0.1:80", "http://localhost", true},
+		{"127.0.0.1:443", "https://127.0.0.1", true},
+		{":8081", "http://127.0.0.2:8081", true},
+		{"0.0.0.0:8081", "http://localhost:8081", true},
+		{"[::]:8081", "http://[::1]:8081", true},
+		{"127.0.0.1:8081", "http://0.0.0.0:8081", true},
+		{"mem.example:8081", "http://MEM.example:8081", true},
+		{"127.0.0.1:8081", "http://127.0.0.1:9901", true}, // admin's
+		{"127.0.0.1:8081", "http://127.0.0.1:8082", false},
+		{"127.0.0.1:8081", "https://localhost", false},
+		{"127.0.0.1:8081", "http://127.0.0.2:8081", false},
+		{":8081", "http://mem.example:8081", false},
+		{"127.0.0.1:0", "http://127.0.0.1:0", false},
+	} {
+		text := fmt.Sprintf("backends:\n  - {name: a, kind: mem0, listen: %q, upstream: %q}\n", tc.listen, tc.upstream)
+		_, err := config.Parse("x.yaml", []byte(text), env)
+		if fault := err != nil && strings.Contains(err.Error(), "a listener of memproxy's own"); fault != tc.fault {
+			t.Errorf("%+v: %v", tc, err)
+		}
+	}
+}
+
 // Proves CARD-9, EDGE-3: what is legal and worth a second look is said.
 func TestWarnings(t *testing.T) {
 	two := func(upstream string) string {

@@ -14,11 +14,13 @@ type profile struct {
 	unclaimed string // members and headers of answers that nobody claims
 	ungated   string // runs that cannot be gated call by call
 	outside   string // keys outside the namespaces
+	seal      bool   // what backends hold at the first start is taken down
+	sweep     time.Duration
 }
 
 func profileOf(name string) profile {
 	if name == "production" {
-		return profile{require: true, format: "json", ungated: "deny", unclaimed: "drop", outside: "mark"}
+		return profile{require: true, format: "json", ungated: "deny", unclaimed: "drop", outside: "mark", seal: true, sweep: time.Hour}
 	}
 	return profile{require: false, format: "text", ungated: "compensate", unclaimed: "pass", outside: "allow"}
 }
@@ -40,6 +42,12 @@ func (c *Config) defaults() {
 	set(&c.Admin.Listen, "127.0.0.1:9901")
 	if c.Enforce == nil {
 		c.Enforce = yes(true)
+	}
+	if c.Budgets.Enforce == nil {
+		c.Budgets.Enforce = yes(true)
+	}
+	if c.Confidence.Clamp == nil {
+		c.Confidence.Clamp = yes(true)
 	}
 	stands := profileOf(c.Profile)
 	if c.Identity.Require == nil {
@@ -98,6 +106,9 @@ func (c *Config) defaults() {
 	if c.Review.MaxHeld == 0 {
 		c.Review.MaxHeld = 100
 	}
+	if c.Review.MaxHeldAll == 0 {
+		c.Review.MaxHeldAll = 10000
+	}
 	if c.Review.MaxHeldUser == 0 {
 		c.Review.MaxHeldUser = 50
 	}
@@ -110,12 +121,26 @@ func (c *Config) defaults() {
 		}
 	}
 	set(&c.Memories.Untrusted, "show")
+	set(&c.Memories.Rewrite, string(memproxy.RewriteOff))
+	c.Memories.ttlDefaults()
+	if c.Memories.Pending == nil && c.Profile == "production" {
+		c.Memories.Pending = []string{string(memproxy.TrustAnonymous), pendingNew}
+	}
+	if n := &c.Memories.New; n.Accepted == nil {
+		accepted := int64(10)
+		n.Accepted = &accepted
+	}
+	if c.Memories.Seal == nil {
+		c.Memories.Seal = yes(stands.seal)
+	}
+	c.Identity.Established.defaults()
 	c.Memories.governanceDefaults(stands.outside)
 	for v, d := range map[**Duration]time.Duration{
 		&c.Ledger.Keep.Holds: 90 * 24 * time.Hour, &c.Ledger.Keep.Sessions: 90 * 24 * time.Hour,
 		&c.Ledger.Keep.Deleted: 180 * 24 * time.Hour, &c.Ledger.Keep.Records: 365 * 24 * time.Hour,
 		&c.Review.Age: 24 * time.Hour, &c.Review.Idle: 30 * time.Minute,
-		&c.Memories.Quiet: 7 * 24 * time.Hour, &c.Memories.Archive: 180 * 24 * time.Hour, &c.Memories.Deleted: 30 * 24 * time.Hour, &c.Memories.Validate: 5 * time.Minute, &c.Memories.Sweep: 0,
+		&c.Memories.Quiet: 7 * 24 * time.Hour, &c.Memories.Archive: 180 * 24 * time.Hour, &c.Memories.Deleted: 30 * 24 * time.Hour, &c.Memories.Validate: 5 * time.Minute, &c.Memories.Sweep: stands.sweep,
+		&c.Memories.New.Age: 7 * 24 * time.Hour, &c.Identity.Established.Age: 30 * 24 * time.Hour,
 	} {
 		if *v == nil {
 			own := Duration(d)
@@ -148,6 +173,9 @@ func (c *Config) defaults() {
 	}
 	row(&c.Budgets.Default, limits.Default)
 	row(&c.Budgets.Anonymous, limits.Anonymous)
+	if c.Budgets.Together == 0 {
+		c.Budgets.Together = limits.Together
+	}
 	if c.Budgets.RapidPerMinute == nil {
 		c.Budgets.RapidPerMinute = &limits.RapidPerMinute
 	}

@@ -14,6 +14,16 @@ type field struct {
 	enum, keys []string // what a scalar, or a map's keys, may be; nil: anything
 	min, max   string   // bounds of numbers and durations; "": none
 	required   bool
+	loose      string // which way it loosens a control, see loosens
+	index      []int  // of the struct field, through what is inlined
+}
+
+// neverZero reports whether zero is no value that a file may give, so that it
+// stands for the default, which is an amount.
+func (f *field) neverZero() bool {
+	least, ok := amount(f.min)
+	_, is := amount(f.def)
+	return ok && least > 0 && is
 }
 
 // fieldsOf lists the keys of a struct type in their order, inlined ones too.
@@ -21,9 +31,13 @@ func fieldsOf(t reflect.Type) []field {
 	var out []field
 	for i := range t.NumField() {
 		f := t.Field(i)
+		if !f.IsExported() {
+			continue
+		}
 		key, opts, _ := strings.Cut(f.Tag.Get("yaml"), ",")
 		if opts == "inline" {
 			for _, in := range fieldsOf(f.Type) {
+				in.index = append([]int{i}, in.index...)
 				in.required = in.required && !slices.Contains(words(f.Tag.Get("optional")), in.key)
 				out = append(out, in)
 			}
@@ -32,6 +46,7 @@ func fieldsOf(t reflect.Type) []field {
 		out = append(out, field{
 			key: key, doc: f.Tag.Get("doc"), def: f.Tag.Get("default"), typ: f.Type, enum: words(f.Tag.Get("enum")), keys: words(f.Tag.Get("keys")),
 			min: f.Tag.Get("min"), max: f.Tag.Get("max"), required: f.Tag.Get("required") == "true",
+			loose: f.Tag.Get("loose"), index: f.Index,
 		})
 	}
 	return out

@@ -12,21 +12,21 @@ import (
 // Control says where the rules come from when a control plane distributes
 // them: policy.control.
 type Control struct {
-	Address string            `yaml:"address,omitempty" doc:"host:port of the control plane" required:"true"`
-	Fleet   string            `yaml:"fleet,omitempty" doc:"name of the fleet; releases of others are refused" required:"true"`
-	Keys    []string          `yaml:"keys,omitempty" doc:"public keys of the fleet, Ed25519 in base64; a release is signed by one of them" required:"true"`
-	TLS     ControlTLS        `yaml:"tls,omitempty" doc:"who this sidecar is to the control plane" required:"true"`
-	Node    string            `yaml:"node,omitempty" doc:"name of this sidecar, unique in the fleet" default:"the host's name"`
-	Tenant  string            `yaml:"tenant,omitempty" doc:"tenant whose releases it takes; the certificate must allow it"`
-	Labels  map[string]string `yaml:"labels,omitempty" doc:"labels that releases select by; the certificate must allow them"`
+	Address string            `yaml:"address,omitempty" doc:"host:port of the control plane" required:"true" loose:"-"`
+	Fleet   string            `yaml:"fleet,omitempty" doc:"name of the fleet; releases of others are refused" required:"true" loose:"-"`
+	Keys    []string          `yaml:"keys,omitempty" doc:"public keys of the fleet, Ed25519 in base64; a release is signed by one of them" required:"true" loose:"-"`
+	TLS     ControlTLS        `yaml:"tls,omitempty" doc:"who this sidecar is to the control plane" required:"true" loose:"-"`
+	Node    string            `yaml:"node,omitempty" doc:"name of this sidecar, unique in the fleet" default:"the host's name" loose:"-"`
+	Tenant  string            `yaml:"tenant,omitempty" doc:"tenant whose releases it takes; the certificate must allow it" loose:"-"`
+	Labels  map[string]string `yaml:"labels,omitempty" doc:"labels that releases select by; the certificate must allow them" loose:"-"`
 }
 
 // ControlTLS names the PEM files of a sidecar's client certificate.
 type ControlTLS struct {
-	Cert string `yaml:"cert,omitempty" doc:"client certificate chain" required:"true"`
-	Key  string `yaml:"key,omitempty" doc:"its private key" required:"true"`
-	CA   string `yaml:"ca,omitempty" doc:"roots of the control plane's certificate" required:"true"`
-	Name string `yaml:"name,omitempty" doc:"name that the control plane's certificate must have" default:"the host of address"`
+	Cert string `yaml:"cert,omitempty" doc:"client certificate chain" required:"true" loose:"-"`
+	Key  string `yaml:"key,omitempty" doc:"its private key" required:"true" loose:"-"`
+	CA   string `yaml:"ca,omitempty" doc:"roots of the control plane's certificate" required:"true" loose:"-"`
+	Name string `yaml:"name,omitempty" doc:"name that the control plane's certificate must have" default:"the host of address" loose:"-"`
 }
 
 func (c *Control) defaults() {

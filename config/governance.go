@@ -9,8 +9,8 @@ import (
 
 // Namespaces says which keys content may be filed under.
 type Namespaces struct {
-	Allow   []string `yaml:"allow,omitempty" doc:"governed fields, Letta's labels among them, that may be written; in the place of the default's" default:"format, tone, project, constraints, the built-in governed fields, human and persona"`
-	Outside string   `yaml:"outside,omitempty" doc:"what becomes of the others: allowed, marked, held for review, refused" default:"mark in production, else allow" enum:"allow,mark,hold,refuse"`
+	Allow   []string `yaml:"allow,omitempty" doc:"governed fields, Letta's labels among them, that may be written; in the place of the default's" default:"format, tone, project, constraints, the built-in governed fields, human and persona" loose:"more"`
+	Outside string   `yaml:"outside,omitempty" doc:"what becomes of the others: allowed, marked, held for review, refused" default:"mark in production, else allow" enum:"allow,mark,hold,refuse" loose:"order:refuse,hold,mark,allow;unsafe"`
 }
 
 // Layers say what holds for one layer of memory.
@@ -22,9 +22,9 @@ type Layers struct {
 
 // Layer is what holds for one layer.
 type Layer struct {
-	Inferred string   `yaml:"inferred,omitempty" doc:"in the place of memories.inferred" default:"as memories.inferred" enum:"allow,mark,hold,refuse"`
-	TTL      Duration `yaml:"ttl,omitempty" doc:"how long its memories are kept at most; absent: as memories.ttl says"`
-	Fields   []string `yaml:"fields,omitempty" doc:"governed fields that belong to it whatever the route; for tasks in the place of task, tasks, task_list, todo, todos, todo_list, plan and plans"`
+	Inferred string   `yaml:"inferred,omitempty" doc:"in the place of memories.inferred" default:"as memories.inferred" enum:"allow,mark,hold,refuse" loose:"order:refuse,hold,mark,allow;unsafe"`
+	TTL      Duration `yaml:"ttl,omitempty" doc:"how long its memories are kept at most; absent: as memories.ttl says" loose:"up0"`
+	Fields   []string `yaml:"fields,omitempty" doc:"governed fields that belong to it whatever the route; for tasks in the place of task, tasks, task_list, todo, todos, todo_list, plan and plans" loose:"-"`
 }
 
 // of is the layers by their names.

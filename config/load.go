@@ -57,7 +57,7 @@ func Parse(name string, text []byte, getenv func(string) string) (*Config, error
 	if len(v.faults) > 0 {
 		return nil, v.sorted()
 	}
-	c := &Config{}
+	c := &Config{file: &file{name, root}}
 	if err := root.Decode(c); err != nil {
 		v.fromYAML(err)
 		return nil, v.sorted()

@@ -10,18 +10,79 @@ import (
 
 // Memories says how long memories are kept and who sees which.
 type Memories struct {
-	NeverRefuse bool                `yaml:"never_refuse,omitempty" doc:"new memories are not held or refused for what screening finds in them, but written flagged or quarantined, where every read can be kept from showing them; what cannot is held or refused as ever" default:"false"`
-	Untrusted   string              `yaml:"untrusted,omitempty" doc:"what becomes of memories in answers that nothing has validated yet" default:"show" enum:"show,withhold"`
-	Pending     []string            `yaml:"pending,omitempty" doc:"tiers of callers whose new memories wait for review before others read them: anonymous, authenticated, established"`
-	Quiet       *Duration           `yaml:"quiet,omitempty" doc:"pending memories that nobody corrected for so long are shown; 0 is never" default:"7d"`
-	TTL         map[string]Duration `yaml:"ttl,omitempty" doc:"how long memories are kept: by governed field (field:persona, or persona) and by claimed source (source:hostile), of both the shorter; default is for the others; what is absent is kept for ever"`
-	Archive     *Duration           `yaml:"archive,omitempty" doc:"how long the texts of expired memories are kept; 0 is for ever" default:"180d"`
-	Deleted     *Duration           `yaml:"deleted,omitempty" doc:"how long the texts of deleted memories are kept, which nobody can read any more, until they are shredded; 0 is for ever" default:"30d"`
-	Inferred    string              `yaml:"inferred,omitempty" doc:"what becomes of what a model inferred and no user stated: allowed, marked, held for review, refused" default:"mark" enum:"allow,mark,hold,refuse"`
+	NeverRefuse bool                `yaml:"never_refuse,omitempty" doc:"new memories are not held or refused for what screening finds in them, but written flagged or quarantined, where every read can be kept from showing them; what cannot is held or refused as ever" default:"false" loose:"order:false,true"`
+	Rewrite     string              `yaml:"rewrite,omitempty" doc:"what screening finds dangerous is taken out of new texts in the place of refusing them, if nothing is said against what is left: soft puts placeholders for the sentences, hard also leaves out their lines; governed fields wait for review then, and reviewers can see what was said" default:"off" enum:"off,soft,hard" loose:"order:off,soft,hard"`
+	Untrusted   string              `yaml:"untrusted,omitempty" doc:"what becomes of memories in answers that nothing has validated yet" default:"show" enum:"show,withhold" loose:"order:withhold,show"`
+	Pending     []string            `yaml:"pending,omitempty" doc:"whose new memories wait for review before others than their author read them: callers of a tier (anonymous, authenticated, established), and new ones; [] is nobody's" default:"anonymous and new in production, else nobody" loose:"fewer;unsafe"`
+	New         Newcomers           `yaml:"new,omitempty" doc:"who is new: an anonymous or authenticated caller until some of its memories were let out of review, or it has been known for a time"`
+	Quiet       *Duration           `yaml:"quiet,omitempty" doc:"pending memories that nobody corrected for so long are shown; 0 is never" default:"7d" loose:"down0"`
+	TTL         map[string]Duration `yaml:"ttl,omitempty" doc:"how long memories are kept: by governed field (field:persona, or persona) and by claimed source (source:hostile), of both the shorter; default is for the others; 0 is for ever" default:"30d for learnings, preferences, gotchas, conventions and decisions unless default is given; the others for ever" loose:"up0"`
+	Archive     *Duration           `yaml:"archive,omitempty" doc:"how long the texts of expired memories are kept; 0 is for ever" default:"180d" loose:"-"`
+	Deleted     *Duration           `yaml:"deleted,omitempty" doc:"how long the texts of deleted memories are kept, which nobody can read any more, until they are shredded; 0 is for ever" default:"30d" loose:"-"`
+	Inferred    string              `yaml:"inferred,omitempty" doc:"what becomes of what a model inferred and no user stated: allowed, marked, held for review, refused" default:"mark" enum:"allow,mark,hold,refuse" loose:"order:refuse,hold,mark,allow;unsafe"`
 	Namespaces  Namespaces          `yaml:"namespaces,omitempty" doc:"which keys content may be filed under"`
 	Layers      Layers              `yaml:"layers,omitempty" doc:"what holds for one layer of memory"`
-	Sweep       *Duration           `yaml:"sweep,omitempty" doc:"how often the backends and the chains of versions are looked through for what was changed behind memproxy; 0 is never, see docs/integrity.md" default:"0s"`
-	Validate    *Duration           `yaml:"validate,omitempty" doc:"how often some memories are looked at again, also when the rules changed; 0 is never" default:"5m0s"`
+	Seal        *bool               `yaml:"seal,omitempty" doc:"at the first start on a backend, what it holds is taken down, as hashes and nobody's, so that what appears there later around memproxy is named; false: only what the command seals, see docs/integrity.md" default:"true in production, else false" loose:"order:true,false;unsafe"`
+	Sweep       *Duration           `yaml:"sweep,omitempty" doc:"how often the backends and the chains of versions are looked through for what was changed behind memproxy, by one of the processes that share a ledger; 0 is never, see docs/integrity.md" default:"1h in production, else 0" loose:"up0;off:0"`
+	Validate    *Duration           `yaml:"validate,omitempty" doc:"how often some memories are looked at again, also when the rules changed; 0 is never" default:"5m0s" loose:"up0;off:0"`
+}
+
+// Newcomers says who is new.
+type Newcomers struct {
+	Accepted   *int64    `yaml:"accepted,omitempty" doc:"memories that were let out of review, by a reviewer or by time, until a caller is no longer new" default:"10" min:"0" loose:"down;off:0"`
+	Age        *Duration `yaml:"age,omitempty" doc:"time since its first memory until a caller is no longer new, whatever was let out" default:"7d" loose:"down"`
+	Configured bool      `yaml:"configured,omitempty" doc:"callers to whom the configuration gives an id (identity.keys, rules with an id) are new as well; else only those of whom it knows no more than an issuer or a trust domain" default:"false" loose:"order:true,false"`
+}
+
+// until is the vocabulary's form.
+func (n *Newcomers) until() memproxy.NewUntil {
+	return memproxy.NewUntil{Accepted: *n.Accepted, Age: n.Age.Time()}
+}
+
+// pendingNew is who is new, among those whose memories wait.
+const pendingNew = "new"
+
+// Waits says whether what a caller writes waits for review, by its record. Nil:
+// nobody's.
+func (c *Config) Waits() func(memproxy.Principal, memproxy.Track, time.Time) bool {
+	m := &c.Memories
+	if len(m.Pending) == 0 {
+		return nil
+	}
+	known := map[string]bool{}
+	if !m.New.Configured {
+		known = c.named()
+	}
+	return func(p memproxy.Principal, t memproxy.Track, now time.Time) bool {
+		if slices.Contains(m.Pending, string(p.Trust)) {
+			return true
+		}
+		low := p.Trust == memproxy.TrustAnonymous || p.Trust == memproxy.TrustAuthenticated
+		return low && slices.Contains(m.Pending, pendingNew) && !known[p.Named()] && m.New.until().New(t, now)
+	}
+}
+
+// named are the ids that the configuration gives.
+func (c *Config) named() map[string]bool {
+	out := map[string]bool{}
+	for _, k := range c.Identity.Keys {
+		out[k.ID] = true
+	}
+	if d := c.Identity.Default; d != nil {
+		out[d.ID] = true
+	}
+	if s := c.Identity.SPIFFE; s != nil {
+		for _, r := range s.Rules {
+			out[r.ID] = true
+		}
+	}
+	if o := c.Identity.OIDC; o != nil {
+		for _, r := range o.Rules {
+			out[r.ID] = true
+		}
+	}
+	delete(out, "")
+	return out
 }
 
 // The beginnings of TTL's keys.
@@ -50,6 +111,25 @@ func (m *Memories) SourceTTL(s memproxy.Source) time.Duration {
 		s = memproxy.SourceUnstated
 	}
 	return m.TTL[ttlSource+string(s)].Time()
+}
+
+// governedTTL is how long memories of the built-in governed fields are kept
+// where the file says nothing of the field, and has no default.
+const governedTTL = Duration(30 * 24 * time.Hour)
+
+func (m *Memories) ttlDefaults() {
+	if _, all := m.TTL[ttlDefault]; all {
+		return
+	}
+	ttl := map[string]Duration{}
+	for _, field := range memproxy.GovernedFields() {
+		ttl[ttlField+field] = governedTTL
+	}
+	for key, d := range m.TTL {
+		delete(ttl, ttlField+key)
+		ttl[key] = d
+	}
+	m.TTL = ttl
 }
 
 // ttl checks the keys.

@@ -367,4 +367,4 @@ func TestUnknownKeyAnywhere(t *testing.T) {
 }
 
 // freeKeys are the mappings whose keys are names of the user's.
-var freeKeys = map[string]bool{"policy.control.labels": true, "budgets.overrides": true, "budgets.tenants": true, "budgets.namespaces": true, "telemetry.headers": true, "memories.ttl": true}
+var freeKeys = map[string]bool{"policy.control.labels": true, "budgets.overrides": true, "budgets.tenants": true, "budgets.namespaces": true, "telemetry.headers": true, "memories.ttl": true, "sources.names": true}

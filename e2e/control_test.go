@@ -16,6 +16,7 @@ import (
 
 	"github.com/memproxy/memproxy/envoy/xds"
 	"github.com/memproxy/memproxy/envoy/xds/xdstest"
+	"github.com/memproxy/memproxy/internal/freeport"
 	"github.com/memproxy/memproxy/policy"
 )
 
@@ -32,7 +33,7 @@ type fleet struct {
 
 func newFleet(t *testing.T, binary string) *fleet {
 	t.Helper()
-	f := &fleet{t: t, binary: binary, dir: t.TempDir(), addr: freeAddr(t), admin: freeAddr(t)}
+	f := &fleet{t: t, binary: binary, dir: t.TempDir(), addr: freeport.Addr(t), admin: freeport.Addr(t)}
 	var err error
 	if _, f.key, err = ed25519.GenerateKey(nil); err != nil {
 		t.Fatal(err)
@@ -135,7 +136,7 @@ func (f *fleet) running() (number uint64) {
 func serveWith(t *testing.T, binary, dir, config string) *sidecar {
 	t.Helper()
 	s := &sidecar{dir: dir}
-	listen, admin := freeAddr(t), freeAddr(t)
+	listen, admin := freeport.Addr(t), freeport.Addr(t)
 	path := filepath.Join(dir, "memproxy.yaml")
 	if err := os.WriteFile(path, fmt.Appendf(nil, config, listen, admin, filepath.Join(dir, "state")), 0o600); err != nil {
 		t.Fatal(err)

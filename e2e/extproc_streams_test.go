@@ -39,9 +39,13 @@ func events(next <-chan struct{}) http.HandlerFunc {
 
 // readEvents reads events one by one, and has each sent only when the one
 // before it was read: a filter that gathered them would never end.
-func readEvents(t *testing.T, url string, next chan<- struct{}) {
+func readEvents(t *testing.T, method, url string, next chan<- struct{}) {
 	t.Helper()
-	req, err := http.NewRequest("POST", url, strings.NewReader("{}"))
+	body := "{}"
+	if method == http.MethodGet {
+		body = ""
+	}
+	req, err := http.NewRequest(method, url, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,17 +77,17 @@ func readEvents(t *testing.T, url string, next chan<- struct{}) {
 // an agent runs that is only watched.
 func TestEnvoyStreams(t *testing.T) {
 	b := startEnvoy(t, "{cluster: memproxy_letta, timeout: 1800s}", "{cluster: letta, timeout: 1800s}", "disabled: true", "overrides: {}")
-	for name, c := range map[string]struct{ kind, enforce, addr, path string }{
-		"not memory":               {"letta", "true", b.letta, "/v1/_internal_search/cache-warm"},
-		"a run, in shadow":         {"letta", "false", b.letta, "/v1/agents/agent-00000000-0000-4000-8000-000000000001/messages/stream"},
-		"a run that is only heard": {"letta", "true", b.letta, "/v1/runs/run-00000000-0000-4000-8000-000000000001/stream"},
+	for name, c := range map[string]struct{ kind, enforce, addr, method, path string }{
+		"not memory":               {"letta", "true", b.letta, "GET", "/custom/stream"},
+		"a run, in shadow":         {"letta", "false", b.letta, "POST", "/v1/agents/agent-00000000-0000-4000-8000-000000000001/messages/stream"},
+		"a run that is only heard": {"letta", "true", b.letta, "POST", "/v1/runs/run-00000000-0000-4000-8000-000000000001/stream"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b.t = t
 			next := make(chan struct{}, 3)
 			stream := events(next)
 			b.answers(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.Method == http.MethodPost {
+				if r.Method == http.MethodPost || strings.HasPrefix(r.URL.Path, "/custom/") {
 					stream(w, r)
 					return
 				}
@@ -96,7 +100,7 @@ func TestEnvoyStreams(t *testing.T) {
 			}))
 			b.start(settings(t, "kind", c.kind, "enforce", c.enforce))
 			defer func() { b.memproxy.stop() }()
-			readEvents(t, "http://"+c.addr+c.path, next)
+			readEvents(t, c.method, "http://"+c.addr+c.path, next)
 		})
 	}
 }

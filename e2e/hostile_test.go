@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -17,9 +18,52 @@ import (
 // stays within 256 MiB. The bound of time is wide, because attackers, client and
 // proxy share the machine; docs/performance.md has the measurement.
 func TestOrdinaryClientUnderAttack(t *testing.T) {
+	kinds := []string{"slow-headers", "slow-bodies-passed", "slow-bodies-gated", "slow-bodies-unknown", "announced", "never-reading", "flood-401"}
+	results := underAttack(t, "-same=false", "-attack", strings.Join(kinds, ","))
+	if len(results) != len(kinds) {
+		t.Fatalf("%d kinds were measured", len(results))
+	}
+	for _, r := range results {
+		// An address has 1,536; others are closed for newcomers, and come back.
+		if most := r.Tallies[r.Kind].Most; most < 1500 {
+			t.Errorf("%s: only %d hostile connections were open at once", r.Kind, most)
+		}
+		r.served(t, 100, time.Second)
+	}
+}
+
+// The same with all kinds at once, 16,000 connections, from another address and
+// from the ordinary client's own. It is not met on two cores that the attackers
+// share (docs/performance.md), and runs by hand: ALL_AT_ONCE=1.
+func TestOrdinaryClientUnderAllAttacksAtOnce(t *testing.T) {
+	if os.Getenv("ALL_AT_ONCE") == "" {
+		t.Skip("not met where attackers and proxy share two cores; ALL_AT_ONCE=1 measures it")
+	}
+	results := underAttack(t, "-attack", "all at once")
+	if len(results) != 2 || results[0].Address == results[1].Address {
+		t.Fatalf("measured: %+v", results)
+	}
+	for _, r := range results {
+		r.served(t, 50, 5*time.Second)
+	}
+}
+
+// attacked is what an ordinary client had under one attack.
+type attacked struct {
+	Kind, Address string
+	Served        struct {
+		Requests, Failed int
+		FirstError       string
+		P99              time.Duration
+	}
+	PeakRSS int64 // KiB
+	Tallies map[string]struct{ Most int }
+}
+
+func underAttack(t *testing.T, args ...string) (results []attacked) {
+	t.Helper()
 	report := filepath.Join(t.TempDir(), "hostile.json")
-	cmd := exec.Command("go", "run", "./bench", "-hostile", "-same=false", "-attack-length", "12s", "-report", report,
-		"-attack", "slow-headers,slow-bodies-passed,slow-bodies-gated,slow-bodies-unknown,announced,never-reading,flood-401")
+	cmd := exec.Command("go", append([]string{"run", "./bench", "-hostile", "-attack-length", "12s", "-report", report}, args...)...)
 	cmd.Dir = ".."
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -28,35 +72,23 @@ func TestOrdinaryClientUnderAttack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var results []struct {
-		Kind   string
-		Served struct {
-			Requests, Failed int
-			FirstError       string
-			P99              time.Duration
-		}
-		PeakRSS int64
-		Tallies map[string]struct{ Most int }
-	}
 	if err := json.Unmarshal(raw, &results); err != nil {
 		t.Fatal(err)
 	}
-	if len(results) != 7 {
-		t.Fatalf("%d kinds were measured", len(results))
+	return results
+}
+
+// served reports what the client or the process suffered.
+func (r *attacked) served(t *testing.T, requests int, p99 time.Duration) {
+	t.Helper()
+	t.Logf("%s from the %s address: p99 %v of %d requests, %d failed, peak %d MiB", r.Kind, r.Address, r.Served.P99, r.Served.Requests, r.Served.Failed, r.PeakRSS>>10)
+	if r.Served.Failed > 0 || r.Served.Requests < requests {
+		t.Errorf("%s: %d of %d requests failed: %s", r.Kind, r.Served.Failed, r.Served.Requests, r.Served.FirstError)
 	}
-	for _, r := range results {
-		t.Logf("%s: p99 %v of %d requests, %d failed, peak %d MiB", r.Kind, r.Served.P99, r.Served.Requests, r.Served.Failed, r.PeakRSS>>10)
-		if most := r.Tallies[r.Kind].Most; most < 1900 {
-			t.Errorf("%s: only %d hostile connections were open at once", r.Kind, most)
-		}
-		if r.Served.Failed > 0 || r.Served.Requests < 100 {
-			t.Errorf("%s: %d of %d requests failed: %s", r.Kind, r.Served.Failed, r.Served.Requests, r.Served.FirstError)
-		}
-		if r.PeakRSS>>10 >= 256 {
-			t.Errorf("%s: the process took %d MiB", r.Kind, r.PeakRSS>>10)
-		}
-		if r.Served.P99 > time.Second {
-			t.Errorf("%s: p99 %v", r.Kind, r.Served.P99)
-		}
+	if r.PeakRSS>>10 >= 256 {
+		t.Errorf("%s: the process took %d MiB", r.Kind, r.PeakRSS>>10)
+	}
+	if r.Served.P99 > p99 {
+		t.Errorf("%s: p99 %v", r.Kind, r.Served.P99)
 	}
 }

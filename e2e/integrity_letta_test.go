@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/freeport"
 	"github.com/memproxy/memproxy/review"
 )
 
@@ -30,7 +31,7 @@ log: {level: warn}
 // lettaWithData starts the real server with its database in a directory.
 func lettaWithData(t *testing.T, data string) string {
 	t.Helper()
-	addr, stub := freeAddr(t), freeAddr(t)
+	addr, stub := freeport.Addr(t), freeport.Addr(t)
 	_, port, _ := net.SplitHostPort(addr)
 	_, stubPort, _ := net.SplitHostPort(stub)
 	start(t, filepath.Join("letta", "run-letta.sh"), "--port", port, "--stub-port", stubPort, "--data", data)

@@ -22,6 +22,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/memproxy/memproxy/internal/freeport"
 )
 
 // clusterCA is a CA of the test's, for the API server and the webhook.
@@ -114,11 +116,11 @@ func kubeHome(t *testing.T) string {
 func startCluster(t *testing.T) *cluster {
 	t.Helper()
 	home, dir, ca := kubeHome(t), t.TempDir(), newClusterCA(t)
-	client, peer := "http://"+freeAddr(t), "http://"+freeAddr(t)
+	client, peer := "http://"+freeport.Addr(t), "http://"+freeport.Addr(t)
 	start(t, filepath.Join(home, "etcd"), "--data-dir", filepath.Join(dir, "etcd"), "--unsafe-no-fsync",
 		"--listen-client-urls", client, "--advertise-client-urls", client,
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer)
-	addr := freeAddr(t)
+	addr := freeport.Addr(t)
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		t.Fatal(err)

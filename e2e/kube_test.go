@@ -20,6 +20,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
+	"github.com/memproxy/memproxy/internal/freeport"
 )
 
 var updatePods = flag.Bool("update-kube", false, "write the accepted pod anew")
@@ -111,8 +112,8 @@ func install(t *testing.T) *installation {
 	up := httptest.NewServer(in.backend)
 	t.Cleanup(up.Close)
 
-	hook := freeAddr(t)
-	mem0, admin := portOf(t, freeAddr(t)), portOf(t, freeAddr(t))
+	hook := freeport.Addr(t)
+	mem0, admin := portOf(t, freeport.Addr(t)), portOf(t, freeport.Addr(t))
 	in.ports["MEM0"], in.ports["ADMIN"] = mem0, admin
 	values := yamlObject(t, strings.NewReplacer("MEM0", mem0, "ADMIN", admin, "UPSTREAM", up.URL, "ISSUER", in.url, "HOOK", "https://"+hook).Replace(valuesText))
 	values["certificates"].(map[string]any)["caBundle"] = string(in.ca.pem)
@@ -182,7 +183,7 @@ func (in *installation) startWebhook(addr string) {
 	in.t.Helper()
 	conf := textOf(in.get("ConfigMap", "memproxy-system", "memproxy-injector"), "data", "inject.yaml")
 	cert, key := in.ca.issue(in.t, "webhook")
-	conf = strings.NewReplacer(`":8443"`, addr, `":9902"`, freeAddr(in.t),
+	conf = strings.NewReplacer(`":8443"`, addr, `":9902"`, freeport.Addr(in.t),
 		"/etc/memproxy/tls/tls.crt", cert, "/etc/memproxy/tls/tls.key", key).Replace(conf)
 	path := filepath.Join(in.t.TempDir(), "inject.yaml")
 	writeFile(in.t, path, []byte(conf))

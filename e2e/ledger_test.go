@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/freeport"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
@@ -48,7 +49,7 @@ func postgresURL(addr string) string {
 //
 // Proves SYN-5, SYN-7, SYN-9, TRL-5, TRL-7, TRL-9, EDGE-11.
 func TestLedgerOnPostgres(t *testing.T) {
-	addr := freeAddr(t)
+	addr := freeport.Addr(t)
 	startPostgres(t, t.TempDir(), addr)
 	ledgertest.RunPostgres(t, postgresURL(addr))
 }
@@ -56,7 +57,7 @@ func TestLedgerOnPostgres(t *testing.T) {
 // While Postgres is slow or away every call ends with an error; when it is
 // back the ledger goes on by itself, and what it had taken is there.
 func TestLedgerSurvivesPostgres(t *testing.T) {
-	addr, dir := freeAddr(t), t.TempDir()
+	addr, dir := freeport.Addr(t), t.TempDir()
 	server := startPostgres(t, dir, addr)
 	line := startRelay(t, addr)
 	l := ledgertest.OpenPostgres(t, ledger.Options{URL: postgresURL(line.addr), Timeout: 2 * time.Second, Vault: ledgertest.Vault(t)})

@@ -20,14 +20,15 @@ func told(body string) (runs map[string]bool, seqs []int64) {
 			continue
 		}
 		var ev struct {
-			Run string `json:"run_id"`
-			Seq *int64 `json:"seq_id"`
+			Run  string `json:"run_id"`
+			Seq  *int64 `json:"seq_id"`
+			Kind string `json:"message_type"`
 		}
 		_ = json.Unmarshal([]byte("{"+data), &ev)
 		if ev.Run != "" {
 			runs[ev.Run] = true
 		}
-		if ev.Seq != nil {
+		if ev.Seq != nil && ev.Kind != "ping" { // which keep a connection open, and repeat the last number
 			seqs = append(seqs, *ev.Seq)
 		}
 	}

@@ -88,6 +88,7 @@ func TestLettaReconcilerInTime(t *testing.T) {
 		return strings.Contains(body, "approval_request_message") && !strings.Contains(body, "approval_response_message")
 	}
 	waiting := map[string]string{} // where to look, by the case
+	sent := map[string]func(){}    // what sends the turn, by where to
 	for name, more := range map[string]string{
 		"whole": ``, "streamed": `,"streaming":true,"stream_tokens":true`, "background": `,"streaming":true,"background":true`,
 		"conversation": `,"streaming":false`, "conversation streamed": `,"streaming":true`,
@@ -104,10 +105,17 @@ func TestLettaReconcilerInTime(t *testing.T) {
 			look = at + "?limit=20"
 		}
 		waiting[name] = look
-		go func() {
-			_, _ = tryCall(http.MethodPost, car.base+at, "", said(t, "SLEEP 3\n"+selfEdits, more), sdk...) // cut off
-		}()
-		waitFor(t, name+" at the server", func() bool {
+		sent[at] = func() {
+			_, _ = tryCall(http.MethodPost, car.base+at, "", said(t, "SLEEP 15\n"+selfEdits, more), sdk...) // cut off
+		}
+	}
+	// All at once, when all is made: none must be done before memproxy is gone,
+	// however slow the machine is.
+	for _, turn := range sent {
+		go turn()
+	}
+	for at := range sent {
+		waitFor(t, at+" at the server", func() bool {
 			log := call(t, http.MethodGet, real+"/_e2e/log", "", "").body
 			return strings.Contains(log, `"POST"`) && strings.Contains(log, at)
 		})
@@ -115,7 +123,7 @@ func TestLettaReconcilerInTime(t *testing.T) {
 	time.Sleep(500 * time.Millisecond) // all are with the model
 	car.kill()
 	for name, look := range waiting {
-		for end := time.Now().Add(20 * time.Second); !pending(look); time.Sleep(100 * time.Millisecond) {
+		for end := time.Now().Add(60 * time.Second); !pending(look); time.Sleep(100 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Logf("%s: the server left no pause", name)
 				delete(waiting, name)

@@ -71,15 +71,28 @@ func TestLettaToolRulesBindAsWithoutMemproxy(t *testing.T) {
 }
 
 // Proves EDGE-16: on the real server a memory tool that a person has to approve
-// waits for the person; what the person approves is ruled on, and runs or not.
+// waits for the person; what the person approves is ruled on, and runs. What
+// policy refuses is refused without asking.
 func TestLettaApprovalsStayThePersons(t *testing.T) {
 	real := startLetta(t)
 	car := serveLetta(t, real)
-	for block, want := range map[string]string{"human": "Ann\nx", "persona": "helper"} {
-		for mode, more := range map[string]string{"whole": ``, "tokens": `,"streaming":true,"stream_tokens":true`} {
+	for block, want := range map[string]string{"human": "Ann\nx", "persona": ""} {
+		for mode, more := range map[string]string{"whole": ``, "steps": `,"streaming":true`, "tokens": `,"streaming":true,"stream_tokens":true`} {
 			agent := ruledAgent(t, real, block+"-"+mode, `{"type":"requires_approval","tool_name":"memory_insert"}`)
 			at := car.base + "/v1/agents/" + agent + "/messages"
 			a := call(t, http.MethodPost, at, "", said(t, `CALL memory_insert {"label":"`+block+`","new_string":"x"}`+"\nTHEN\nSAY done", more), sdk...)
+			if want == "" {
+				if a.status != 200 || strings.Contains(a.body, "requires_approval") || strings.Contains(a.body, "approval_request_message") || !strings.Contains(a.body, "tool_call_message") || !strings.Contains(a.body, "done") {
+					t.Errorf("%s: the person is asked for what is refused: %d %s", mode, a.status, tail(a.body, 2500))
+				}
+				if list := call(t, http.MethodGet, at+"?limit=20", "", "", sdk...); strings.Contains(list.body, `"approval_re`) {
+					t.Errorf("%s: the history shows a question: %s", mode, tail(list.body, 2500))
+				}
+				if b := lettaBlocks(t, real, agent); b["human"] != "Ann" || b["persona"] != "helper" {
+					t.Errorf("%s: %q", mode, b)
+				}
+				continue
+			}
 			if a.status != 200 || !strings.Contains(a.body, "approval_request_message") || !strings.Contains(a.body, `"requires_approval"`) {
 				t.Fatalf("%s: %d %s", mode, a.status, tail(a.body, 1500))
 			}

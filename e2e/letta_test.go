@@ -15,12 +15,13 @@ import (
 	"testing"
 
 	lettaback "github.com/memproxy/memproxy/adapters/letta/embedded"
+	"github.com/memproxy/memproxy/internal/freeport"
 )
 
 // startLetta starts the real server with a stub model.
 func startLetta(t *testing.T) string {
 	t.Helper()
-	addr, stub := freeAddr(t), freeAddr(t)
+	addr, stub := freeport.Addr(t), freeport.Addr(t)
 	_, port, _ := net.SplitHostPort(addr)
 	_, stubPort, _ := net.SplitHostPort(stub)
 	start(t, filepath.Join("letta", "run-letta.sh"), "--port", port, "--stub-port", stubPort, "--data", t.TempDir())

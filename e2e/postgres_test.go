@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
+	"github.com/memproxy/memproxy/internal/freeport"
 )
 
 // mem0Backend is the embedded Mem0 with what was written to it.
@@ -137,7 +138,7 @@ func writtenAt(t *testing.T, car *sidecar, text string) string {
 //
 // Proves SYN-5, SYN-7, MFW-7, EDGE-11.
 func TestTwoSidecarsOnOnePostgres(t *testing.T) {
-	addr := freeAddr(t)
+	addr := freeport.Addr(t)
 	startPostgres(t, t.TempDir(), addr)
 	back := startMem0(t)
 	a, b := twins(t, back.url, postgresURL(addr))
@@ -201,7 +202,7 @@ func TestTwoSidecarsOnOnePostgres(t *testing.T) {
 //
 // Proves SYN-5, EDGE-11.
 func TestSidecarSurvivesPostgres(t *testing.T) {
-	addr, dir := freeAddr(t), t.TempDir()
+	addr, dir := freeport.Addr(t), t.TempDir()
 	server := startPostgres(t, dir, addr)
 	line := startRelay(t, addr)
 	back := startMem0(t)

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/memproxy/memproxy/internal/freeport"
 )
 
 // redisServer is a real redis-server on a free port.
@@ -25,7 +27,7 @@ type redisServer struct {
 
 func startRedis(t *testing.T) *redisServer {
 	t.Helper()
-	r := &redisServer{addr: freeAddr(t)}
+	r := &redisServer{addr: freeport.Addr(t)}
 	r.url = "redis://" + r.addr + "/0"
 	r.start(t)
 	return r
@@ -102,8 +104,8 @@ func TestTwoProxiesShareOneLimit(t *testing.T) {
 		t.Errorf("%d stored, %d refused, %d neither; want exactly %d stored", stored.Load(), refused.Load(), other.Load(), limit)
 	}
 	a := call(t, http.MethodPost, cars[0].base+"/memories", "k", add)
-	if s, err := strconv.Atoi(a.header.Get("Retry-After")); err != nil || s < 1 || s > 3600 {
-		t.Errorf("Retry-After %q, want whole seconds up to an hour", a.header.Get("Retry-After"))
+	if s, err := strconv.Atoi(a.header.Get("Retry-After")); err != nil || s < 1 || s > 3660 { // the hour slides by minutes
+		t.Errorf("Retry-After %q, want whole seconds up to an hour and a minute", a.header.Get("Retry-After"))
 	}
 	for _, key := range []string{`"limit":200`, `"remaining":0`, `"reset":"`, `"budget.hour"`} {
 		if !strings.Contains(a.body, key) {

@@ -146,3 +146,62 @@ log: {level: warn}
 		t.Errorf("a deleted memory is read: %d %s", a.status, a.body)
 	}
 }
+
+// Proves SYN-5, CARD-2: what is changed of an agent of the real server (its name,
+// description and tags, and a block's description) is a version with what was
+// there before, and a rollback by number puts it back through the server's route.
+func TestLettaObjectsAreVersions(t *testing.T) {
+	letta := startLetta(t)
+	dir := t.TempDir()
+	policies := filepath.Join(dir, "policies")
+	if err := os.MkdirAll(policies, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(policies, "own.cedar"), []byte(noPersona), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	car := serve(t, dir, reviewedBy(fmt.Sprintf(lettaConfig, letta, policies)))
+	agent := newLettaAgent(t, letta, "objects")
+	patch := func(path, body string) {
+		t.Helper()
+		if a := call(t, "PATCH", car.base+path, "", body, sdk...); a.status != 200 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	patch("/v1/agents/"+agent, `{"description":"first","tags":["one"]}`)
+	patch("/v1/agents/"+agent, `{"name":"second","description":"second","tags":["two","three","alpha"]}`)
+	waitFor(t, "the versions", func() bool { return car.history(t, "letta", agent) == "seal update update" })
+	out, code := run(t, []string{review.TokenEnv + "=" + reviewToken}, memproxyBinary(t),
+		"memory", "rollback", "-admin", car.admin, "-backend", "letta", "-version", "2", "-reason", "it was right", agent)
+	if code != 0 {
+		t.Fatalf("%d %s", code, out)
+	}
+	a := call(t, "GET", letta+"/v1/agents/"+agent+"?include=agent.tags", "", "", sdk...)
+	if !strings.Contains(a.body, `"description":"first"`) || strings.Contains(a.body, `"second"`) || !strings.Contains(a.body, `"tags":["one"]`) {
+		t.Errorf("%s", a.body)
+	}
+	waitFor(t, "the rollback's version", func() bool { return car.history(t, "letta", agent) == "seal update update rollback" })
+	var blocks []struct{ ID, Label string }
+	b := call(t, "GET", letta+"/v1/agents/"+agent+"/core-memory/blocks", "", "", sdk...)
+	if err := json.Unmarshal([]byte(b.body), &blocks); err != nil {
+		t.Fatalf("%v: %s", err, b.body)
+	}
+	for _, one := range blocks {
+		if one.Label != "human" {
+			continue
+		}
+		patch("/v1/blocks/"+one.ID, `{"description":"about somebody else","metadata":{"team":"blue"}}`)
+		out, code := run(t, []string{review.TokenEnv + "=" + reviewToken}, memproxyBinary(t),
+			"memory", "rollback", "-admin", car.admin, "-backend", "letta", "-kind", "object", "-version", "1", "-reason", "it was right", one.ID)
+		if code != 0 {
+			t.Fatalf("%d %s", code, out)
+		}
+		now := call(t, "GET", letta+"/v1/blocks/"+one.ID, "", "", sdk...)
+		if strings.Contains(now.body, "somebody else") || strings.Contains(now.body, "blue") {
+			t.Errorf("%s", now.body)
+		}
+		if got := call(t, "GET", car.base+"/v1/blocks/"+one.ID, "", "", sdk...); got.status != 200 {
+			t.Errorf("it is withheld: %d %s", got.status, got.body)
+		}
+	}
+}

@@ -9,11 +9,16 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
 )
 
 // ErrTooLarge says that an answer is over the limit.
 var ErrTooLarge = errors.New("answer over the limit")
+
+// MaxPublic bounds what a public route answers with where that is read: how a
+// server is, whose key it is.
+const MaxPublic = 256 << 10
 
 // Asks is the method that the backend is asked with. A HEAD whose answer would
 // be filtered is done as the GET that it is about: its length, its status and
@@ -88,4 +93,13 @@ func decode(src io.Reader, encoding string, limit int64, reserve func(int64) err
 		return nil, decoded, err
 	}
 	return body, decoded, nil
+}
+
+// Gone is the answer for a backend that did not answer, or with what cannot be
+// read, where nothing was admitted and so nobody refuses in its words.
+func Gone() memproxy.Reply {
+	return memproxy.Reply{
+		Status: http.StatusBadGateway, Header: memproxy.Header{"Content-Type": {"application/json"}},
+		Body: []byte(`{"detail":"the backend did not answer","code":"memproxy_upstream"}`),
+	}
 }

@@ -10,39 +10,48 @@ import (
 
 // Defaults of a listener's connections.
 const (
-	DefaultConnections     = 4096
-	DefaultConnectionsPeer = 3072
+	DefaultConnections     = 2048
+	DefaultConnectionsPeer = 1536
 )
 
-// conns are a listener's connections. When there are too many, one that has no
-// request is closed for a newcomer: the one that has been without for longest,
-// and first those that never had one. So neither a flood of connections nor
-// headers that come slowly keep ordinary clients out.
+// conns are a listener's connections. When there are too many, one is closed for
+// a newcomer: the oldest of those that are nobody's, whatever it is doing, and
+// without one of those the one that has been idle for longest. A connection is
+// a caller's once that caller was accepted on it, as long as it has no more than
+// its share of the address's; what is over that is nobody's. So neither a flood
+// of connections, nor requests that come slowly, nor those of another caller keep
+// an ordinary client out, not even one at the same address.
 type conns struct {
-	most, mostPeer int
-	keep           bool // nobody tells which have a request, and none is closed for another
+	most, mostPeer, share int
+	keep                  bool // nobody tells which have a request, and none is closed for another
 
 	mu      sync.Mutex
 	n       int
 	peers   map[string]*peerConns
-	fresh   list.List // *Conn without a whole request yet, by age
-	idle    list.List // *Conn between requests, by age
+	callers map[holder]int64 // connections within their shares
+	open    map[string]*Conn // by the address and port of the other end
+	ranks   ranks
 	refused int64
 	evicted int64
 }
 
+// ranks are the connections that are closed for newcomers, by age.
+type ranks struct {
+	nobodys, idle list.List // of *Conn
+}
+
 // peerConns are the connections of one address.
 type peerConns struct {
-	n           int
-	fresh, idle list.List
+	n     int
+	ranks ranks
 }
 
 // place is where a connection stands.
 type place struct{ all, own *list.Element }
 
 // admit counts a new connection, if there is room. Over is one to be closed for
-// it, or nil.
-func (cs *conns) admit(c *Conn) (ok bool, over *Conn) {
+// it, or nil; without evict none is.
+func (cs *conns) admit(c *Conn, evict bool) (ok bool, over *Conn) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	p := cs.peers[c.peer]
@@ -50,14 +59,13 @@ func (cs *conns) admit(c *Conn) (ok bool, over *Conn) {
 		p = &peerConns{}
 	}
 	switch {
-	case cs.keep:
+	case !evict:
 	case p.n >= cs.mostPeer:
-		over = oldest(&p.fresh, &p.idle)
+		over = p.ranks.first()
 	case cs.n >= cs.most:
-		over = oldest(&cs.fresh, &cs.idle)
+		over = cs.ranks.first()
 	}
 	if over == nil && (p.n >= cs.mostPeer || cs.n >= cs.most) {
-		cs.refused++
 		return false, nil
 	}
 	if over != nil {
@@ -65,20 +73,21 @@ func (cs *conns) admit(c *Conn) (ok bool, over *Conn) {
 		cs.drop(over)
 	}
 	if cs.peers == nil {
-		cs.peers = map[string]*peerConns{}
+		cs.peers, cs.callers, cs.open = map[string]*peerConns{}, map[holder]int64{}, map[string]*Conn{}
 	}
 	cs.peers[c.peer] = p // dropping may have forgotten it
+	cs.open[c.remote] = c
 	cs.n++
 	p.n++
 	c.counted = true
 	if !cs.keep {
-		cs.put(c, &cs.fresh, &p.fresh)
+		cs.put(c, &cs.ranks.nobodys, &p.ranks.nobodys)
 	}
 	return true, over
 }
 
-func oldest(lists ...*list.List) *Conn {
-	for _, l := range lists {
+func (r *ranks) first() *Conn {
+	for _, l := range []*list.List{&r.nobodys, &r.idle} {
 		if e := l.Front(); e != nil {
 			return e.Value.(*Conn)
 		}
@@ -100,13 +109,23 @@ func (cs *conns) take(c *Conn) {
 	}
 }
 
+// leave takes a connection off its caller's share.
+func (cs *conns) leave(c *Conn) {
+	if c.caller != "" {
+		add(cs.callers, holder{c.peer, c.caller}, -1)
+		c.caller = ""
+	}
+}
+
 // drop stops counting a connection; the lock is held.
 func (cs *conns) drop(c *Conn) {
 	cs.take(c)
 	if !c.counted {
 		return
 	}
+	cs.leave(c)
 	c.counted = false
+	delete(cs.open, c.remote)
 	cs.n--
 	p := cs.peers[c.peer]
 	if p.n--; p.n == 0 {
@@ -121,6 +140,30 @@ func (cs *conns) gone(c *Conn) {
 	cs.drop(c)
 }
 
+// Accepted says that the connection from remote, an address with its port, has a
+// request of a caller who was accepted.
+func (l *Listener) Accepted(remote, caller string) {
+	cs := &l.conns
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	c := cs.open[remote]
+	if c == nil || cs.keep || caller == "" || c.caller == caller {
+		return
+	}
+	who := holder{c.peer, caller}
+	if cs.callers[who] >= int64(cs.share) {
+		if c.caller != "" { // it was another's until now
+			cs.leave(c)
+			cs.put(c, &cs.ranks.nobodys, &cs.peers[c.peer].ranks.nobodys)
+		}
+		return
+	}
+	cs.leave(c)
+	c.caller = caller
+	add(cs.callers, who, 1)
+	cs.take(c)
+}
+
 // State is for the ConnState of the http.Server that accepts from the listener.
 func (l *Listener) State(nc net.Conn, s http.ConnState) {
 	cs := &l.conns
@@ -133,15 +176,22 @@ func (l *Listener) State(nc net.Conn, s http.ConnState) {
 	}
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	if !c.counted {
+	if !c.counted || c.caller == "" {
 		return
 	}
 	switch s {
 	case http.StateActive:
 		cs.take(c)
 	case http.StateIdle:
-		cs.put(c, &cs.idle, &cs.peers[c.peer].idle)
+		cs.put(c, &cs.ranks.idle, &cs.peers[c.peer].ranks.idle)
 	}
+}
+
+// refuse counts a connection that is not served.
+func (cs *conns) refuse() {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	cs.refused++
 }
 
 // Turned says how many connections were refused, and how many closed for
@@ -150,28 +200,6 @@ func (l *Listener) Turned() (refused, evicted int64) {
 	l.conns.mu.Lock()
 	defer l.conns.mu.Unlock()
 	return l.conns.refused, l.conns.evicted
-}
-
-// Accept implements net.Listener.
-func (l *Listener) Accept() (net.Conn, error) {
-	for {
-		nc, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		c := &Conn{Conn: nc, stall: l.stall, conns: &l.conns, peer: Peer(nc.RemoteAddr().String())}
-		ok, over := l.conns.admit(c)
-		if over != nil {
-			_ = over.Conn.Close() // it is not counted any more
-		}
-		if ok {
-			return c, nil
-		}
-		if t, is := nc.(*net.TCPConn); is {
-			_ = t.SetLinger(0) // nothing is left of it, not even in the kernel
-		}
-		_ = nc.Close()
-	}
 }
 
 // Close stops counting the connection.

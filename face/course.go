@@ -35,9 +35,9 @@ type Course struct {
 	// Known is set where the adapter has a row for it.
 	Known bool
 	Way   Way
-	// Form is set where the body must be read before a Passed request goes on:
-	// a form can hold another method.
-	Form bool
+	// Fields is set where the body must be read before a Passed request goes on:
+	// its fields can name another method.
+	Fields bool
 	// Flaw is set where the request is of a protocol that does not cross:
 	// refused and recorded on every route, in shadow mode as well.
 	Flaw *memproxy.Malformed
@@ -76,7 +76,9 @@ func Chart(adapter gate.Adapter, passthrough Patterns, h Head) Course {
 	if c.Flaw == nil && c.Known && c.Route.Pass && h.Body && (h.Method == http.MethodGet || h.Method == http.MethodHead) {
 		c.Flaw, c.Way = barred(http.StatusBadRequest, "this route takes no body"), Gated
 	}
-	c.Form = c.Way == Passed && h.Body && IsForm(h.Header)
+	if c.Fields = c.Way == Passed && h.Body && HasFields(h.Header); c.Fields && c.Flaw == nil {
+		c.Flaw = encoded(h.Header)
+	}
 	return c
 }
 
@@ -112,7 +114,8 @@ func protocol(h Head) *memproxy.Malformed {
 			return barred(http.StatusBadRequest, "a header that overrides the method is not accepted")
 		}
 	}
-	if queryOverrides(h.Query) {
+	_, params, _ := strings.Cut(h.EscapedPath, ";") // of a path's segments
+	if queryOverrides(h.Query) || queryOverrides(strings.ReplaceAll(params, "/", "&")) {
 		return barred(http.StatusBadRequest, "a parameter that overrides the method is not accepted")
 	}
 	return nil
@@ -132,7 +135,7 @@ func overrides(name string) bool {
 // queryOverrides reports whether a query has a parameter of that kind, however
 // it is spelled. Names of their own that merely hold the word are let be.
 func queryOverrides(query string) bool {
-	if query == "" || !strings.ContainsAny(query, "_%-xXhHmM") {
+	if query == "" {
 		return false
 	}
 	for part := range strings.FieldsFuncSeq(query, func(r rune) bool { return r == '&' || r == ';' }) {
@@ -156,19 +159,29 @@ func unescaped(name string) string {
 	return name
 }
 
-// OverridingField reports whether a parameter of a query or a field of a form
-// is one by which frameworks take a request for one of another method.
+// OverridingField reports whether a parameter of a query, a field of a form or a
+// member of a document is one by which frameworks take a request for one of
+// another method, however its words are joined.
 func OverridingField(name string) bool {
-	low := strings.ReplaceAll(strings.ToLower(strings.TrimSpace(name)), "_", "-")
-	switch strings.Trim(low, "-$.[]") {
-	case "method":
-		// Only with a mark in front: "method" alone may be anything.
-		return strings.ContainsAny(name, "_-$.[")
-	case "httpmethod", "http-method", "http-method-override", "method-override", "x-http-method", "x-http-method-override", "x-method-override",
-		"x-http-verb", "x-http-verb-override", "http-verb":
+	folded := strings.Map(func(c rune) rune {
+		switch {
+		case c >= 'A' && c <= 'Z':
+			return c + 'a' - 'A'
+		case c >= 'a' && c <= 'z':
+			return c
+		}
+		return -1
+	}, name)
+	switch {
+	case folded == "method":
+		// Only with a mark before it: "method" alone may be anything.
+		return strings.TrimSpace(name[:strings.IndexAny(name, "mM")]) != ""
+	case folded == "xmethod", folded == "httpverb", folded == "xverb", folded == "xhttpverb", folded == "httpaction", folded == "xhttpaction":
 		return true
+	case strings.Contains(folded, "method"):
+		return strings.Contains(folded, "override") || strings.Contains(folded, "overriding") || strings.HasSuffix(folded, "httpmethod")
 	}
-	return false
+	return strings.Contains(folded, "verboverride")
 }
 
 // preflight reports whether a browser asks what it may send (the Fetch

@@ -7,8 +7,13 @@
 package face
 
 import (
+	"context"
+	"errors"
+	"io"
+	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 
@@ -34,8 +39,7 @@ const (
 
 // Bounds of headers.
 const (
-	maxContested = 64  // ids
-	maxSession   = 128 // bytes
+	maxContested = 64 // ids
 )
 
 // Decision words a decision for DecisionHeader.
@@ -55,10 +59,9 @@ func Decision(d *memproxy.Decision) string {
 // Contested words ids for ContestedHeader and UnverifiedHeader.
 func Contested(ids []string) string { return strings.Join(ids[:min(len(ids), maxContested)], ", ") }
 
-// Session is the caller's session as it names it, bounded.
-func Session(h memproxy.Header) string {
-	s := h.Get(SessionHeader)
-	return s[:min(len(s), maxSession)]
+// Session is the caller's session. What the caller calls it ends here.
+func Session(h memproxy.Header) memproxy.SessionName {
+	return memproxy.NameSession(h.Get(SessionHeader))
 }
 
 // Digests are the headers that speak of a body's bytes: they are dropped with
@@ -76,6 +79,18 @@ func TooLarge(limit int64) *memproxy.Malformed {
 // TooSlow refuses a body that did not come.
 func TooSlow() *memproxy.Malformed {
 	return &memproxy.Malformed{Code: memproxy.PayloadSlow, Status: http.StatusRequestTimeout, Detail: "the body did not arrive whole and in time"}
+}
+
+// Unread refuses a body that could not be read: because it did not come, or
+// because of how it came, as in chunks that are none.
+func Unread(err error) *memproxy.Malformed {
+	var wire *net.OpError
+	var timeout interface{ Timeout() bool }
+	if errors.As(err, &timeout) && timeout.Timeout() || errors.As(err, &wire) || errors.Is(err, os.ErrDeadlineExceeded) ||
+		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.Canceled) {
+		return TooSlow()
+	}
+	return &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: http.StatusBadRequest, Detail: "the body's framing cannot be read"}
 }
 
 // Relocated leads a redirect to the upstream back through the face; false

@@ -35,7 +35,7 @@ type FollowerOptions struct {
 // them, so that what its model made of them is screened. It works beside
 // requests: who wrote has long been answered. What is not followed, because
 // there is too much of it or the process ends, is still screened when it is
-// read.
+// read, and stands as was noted by its decision before it was sent.
 type Follower struct {
 	opt   FollowerOptions
 	slots chan struct{}

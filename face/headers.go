@@ -1,6 +1,7 @@
 package face
 
 import (
+	"maps"
 	"net/http"
 	"net/textproto"
 	"slices"
@@ -21,6 +22,23 @@ func Forwardable(h http.Header) http.Header {
 		}
 	}
 	forget(out, h)
+	return out
+}
+
+// Presented is what of a request's headers says who the caller is: all but
+// those that its Connection names. An Envoy in front takes these off itself, the
+// backend is never sent them, and so they say nothing here.
+func Presented(h http.Header) http.Header {
+	out := h
+	for _, name := range connection(h) {
+		if _, there := h[name]; !there || name == "Connection" {
+			continue
+		}
+		if len(out) == len(h) { // the first
+			out = maps.Clone(h)
+		}
+		delete(out, name)
+	}
 	return out
 }
 

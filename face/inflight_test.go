@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"github.com/memproxy/memproxy/face"
 )
@@ -12,6 +12,10 @@ import (
 // Proves EDGE-14: of the bytes in flight no address gets all, a quarter is for
 // small requests, and who waits gets what is given back.
 func TestInFlight(t *testing.T) {
+	synctest.Test(t, inFlight)
+}
+
+func inFlight(t *testing.T) {
 	now, cancel := context.WithCancel(t.Context())
 	cancel() // nobody waits
 	const mega = 1 << 20
@@ -39,7 +43,7 @@ func TestInFlight(t *testing.T) {
 	}
 	done := make(chan error)
 	go func() { done <- f.Lease("c").Grow(t.Context(), mega) }()
-	time.Sleep(10 * time.Millisecond)
+	synctest.Wait()
 	a.Release()
 	if err := <-done; err != nil {
 		t.Error("what was given back does not reach who waits:", err)
@@ -78,6 +82,10 @@ func TestInFlight(t *testing.T) {
 // Proves EDGE-14: callers that share an address do not shut one another out, and
 // thousands that wait cost nobody who is served.
 func TestInFlightOfCallers(t *testing.T) {
+	synctest.Test(t, inFlightOfCallers)
+}
+
+func inFlightOfCallers(t *testing.T) {
 	now, cancel := context.WithCancel(t.Context())
 	cancel()
 	f := face.NewInFlight(32<<20, 16<<20) // 8 MiB to hold for an address, 6 for a caller
@@ -109,6 +117,7 @@ func TestInFlightOfCallers(t *testing.T) {
 			got <- err
 		}()
 	}
+	synctest.Wait() // they wait, and no time goes by
 	for _, l := range held {
 		l.Release()
 	}

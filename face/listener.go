@@ -26,8 +26,12 @@ type ListenOptions struct {
 	// Connections bounds the connections, and ConnectionsPeer those of one
 	// address. Defaults DefaultConnections and three quarters of Connections.
 	Connections, ConnectionsPeer int
+	// ConnectionsCaller bounds those of an address that a caller has to itself.
+	// Default a quarter of ConnectionsPeer.
+	ConnectionsCaller int
 	// Keep refuses newcomers when the listener is full. Otherwise a connection
-	// without a request makes room, of which State must be told.
+	// makes room that is nobody's, or idle: of that State and Accepted must be
+	// told.
 	Keep bool
 }
 
@@ -36,10 +40,15 @@ type Listener struct {
 	net.Listener
 	stall time.Duration
 	conns conns
+	queue queue
 }
 
-// Bound puts bounds on what is accepted.
+// Bound puts bounds on what is accepted. A listener that has bounds keeps them:
+// whoever wants to count what is refused puts them on before it is served.
 func Bound(ln net.Listener, o ListenOptions) *Listener {
+	if bounded, ok := ln.(*Listener); ok {
+		return bounded
+	}
 	if o.WriteTimeout <= 0 {
 		o.WriteTimeout = DefaultWriteTimeout
 	}
@@ -50,7 +59,13 @@ func Bound(ln net.Listener, o ListenOptions) *Listener {
 		o.ConnectionsPeer = max(1, o.Connections-o.Connections/4)
 	}
 	l := &Listener{Listener: ln, stall: o.WriteTimeout}
-	l.conns.most, l.conns.mostPeer, l.conns.keep = o.Connections, o.ConnectionsPeer, o.Keep
+	if o.ConnectionsCaller <= 0 {
+		o.ConnectionsCaller = max(1, o.ConnectionsPeer/4)
+	}
+	l.conns.most, l.conns.mostPeer, l.conns.share, l.conns.keep = o.Connections, o.ConnectionsPeer, o.ConnectionsCaller, o.Keep
+	if !o.Keep {
+		l.queue = queueFor(ln, o.Connections)
+	}
 	return l
 }
 
@@ -62,8 +77,11 @@ type Conn struct {
 	stall time.Duration
 
 	conns   *conns
-	peer    string
+	remote  string // address and port
+	peer    string // address
+	came    time.Time
 	counted bool
+	caller  string        // in whose share it is, or ""
 	in      [2]*list.List // where it stands, or nil
 	place   place
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -27,14 +28,16 @@ type run struct {
 	verdict memproxy.Verdict
 	would   memproxy.Verdict
 	status  int
+	inside  bool                // it is a call of a running agent
 	blind   bool                // the ledger could not be asked for the targets' owners
 	held    *memproxy.HeldWrite // the held write that is asked about
-	track   memproxy.Track      // the caller's record
-	// trackKnown is set where the ledger told it.
-	trackKnown bool
 	// dry is set by Explain: nothing is charged, stamped or recorded, and
 	// steps go on after a refusal.
 	dry bool
+	// asCame is set where a write is ruled on as it stands, whatever it could be
+	// rewritten to.
+	asCame   bool
+	reworded *reworded
 }
 
 // step is one row of the pipeline. An error is breakage: it refuses the call
@@ -56,6 +59,7 @@ var admission = [...]step{
 	{signal.SpanDecode, decode, memproxy.InternalError, nil},
 	{signal.SpanBound, bound, memproxy.InternalError, free},
 	{signal.SpanTenancy, tenancy, memproxy.InternalError, undecoded},
+	{signal.SpanEarn, earn, memproxy.InternalError, unearned},
 	{signal.SpanSession, locked, memproxy.LedgerUnavailable, unlocked},
 	{signal.SpanPolled, polled, memproxy.LedgerUnavailable, unpolled},
 	{signal.SpanOwn, ownUnlocked, memproxy.UpstreamUnavailable, untargeted},
@@ -101,9 +105,11 @@ func (g *Gate) Admit(ctx context.Context, c *Call) *Admission {
 		g.opt.Steps.At(memproxy.StepHoldKept)
 	}
 	g.putAside(ctx, r)
+	g.keepEvidence(ctx, r)
 	g.discipline(ctx, r, r.session(), r.endUser())
 	g.contest(ctx, r.Admission)
 	g.picture(ctx, r)
+	g.images(ctx, r)
 	if r.Decision.Verdict.Stops() && r.Reply == nil {
 		reply := c.Backend.Adapter.Refuse(c.Request, r.Decision.Shown())
 		r.Reply = &reply
@@ -202,10 +208,15 @@ func (r *run) settle() {
 	r.Inspect = r.enforced() && !d.Verdict.Stops() && r.inspects()
 }
 
-// inspects reports whether the adapter can and must read the answer.
+// inspects reports whether the adapter can and must read the answer. Of what
+// touches no memory it is read where it has members, which somebody must claim;
+// what is listed as passthrough has no row that could.
 func (r *run) inspects() bool {
-	if r.op == nil || r.call.Passed {
+	switch {
+	case r.op == nil:
 		return false
+	case r.call.Passed:
+		return r.call.Known && r.call.Backend.structured(r.call.Route)
 	}
 	_, ok := r.call.Backend.Adapter.(Reader)
 	return ok
@@ -239,10 +250,10 @@ func (g *Gate) record(ctx context.Context, r *run) {
 func (r *run) decisionEvent(ctx context.Context) memproxy.Event {
 	ev := memproxy.Event{
 		Type: memproxy.EventDecision, Time: r.begun, Decision: r.Decision.ID,
-		Session: r.call.Session, Principal: r.Principal,
+		Session: r.call.Session.String(), Principal: r.Principal,
 		Kind: r.call.Route.Kind, Backend: r.call.Backend.Name, Route: r.call.Route.ID, Method: r.call.Request.Method,
 		Verdict: r.Decision.Verdict, Would: r.Decision.Would, Reasons: r.Decision.Recorded(), Policy: r.Decision.Policy,
-		Findings: worst(r.findings, maxRecorded), Claimed: -1, Confidence: -1,
+		Findings: worst(slices.Concat(r.findings, r.configured), maxRecorded), Claimed: -1, Confidence: -1,
 	}
 	if sc := trace.SpanContextFromContext(ctx); sc.HasTraceID() {
 		ev.Trace = sc.TraceID().String()
@@ -257,7 +268,7 @@ func (r *run) decisionEvent(ctx context.Context) memproxy.Event {
 	if op := r.op; op != nil {
 		ev.Scope, ev.Targets, ev.Items, ev.Fields = op.Scope, op.Targets, len(op.Items), governed(op)
 		if ev.Session == "" {
-			ev.Session = op.Scope.Run
+			ev.Session = memproxy.InertSession(op.Scope.Run)
 		}
 		if r.q.Operation != nil {
 			ev.Facts = memproxy.FactsOf(&r.q)

@@ -206,7 +206,7 @@ func TestEveryBreakageFailsClosed(t *testing.T) {
 	}
 }
 
-type brokenScreener struct{}
+type brokenScreener struct{ forgetful }
 
 func (brokenScreener) Screen(context.Context, memproxy.Screening) ([]memproxy.Finding, error) {
 	return nil, errBroken

@@ -32,6 +32,8 @@ func (pruner) Rewrite(_ memproxy.Route, _ memproxy.Request, reply memproxy.Reply
 	return reply.Body, nil
 }
 
+func (pruner) Structured(memproxy.Route) bool { return true }
+
 func (p pruner) PruneEvent(rt memproxy.Route, event []byte) memproxy.Pruned {
 	out, _ := p.Prune(rt, memproxy.Reply{Body: event})
 	return out

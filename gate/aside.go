@@ -58,28 +58,65 @@ func (r *run) unfiltered() {
 }
 
 // putAside notes the state of what a write will make, by its decision, before
-// it is sent: from its first moment on nobody reads it as an ordinary memory.
+// it is sent, where that is another than an ordinary memory's: from its first
+// moment on nobody reads it as one, whether this process is there then or not.
 // What cannot be noted is refused.
 func (g *Gate) putAside(ctx context.Context, r *run) {
-	if r.aside == "" || r.Decision.Verdict.Stops() {
+	registrar, ok := g.opt.Ledger.(Registrar)
+	if !ok || r.dry || r.Decision.Verdict.Stops() || !r.traceable() {
 		return
+	}
+	change, ordinary := r.foreseen(memproxy.MemoryKey{Backend: r.op.Backend, Kind: memproxy.TargetDecision, ID: r.Decision.ID})
+	if ordinary {
+		return
+	}
+	if ttl := (&returning{Admission: r.Admission, g: g}).lifetime(&memproxy.Memory{}); ttl > 0 {
+		change.Expires = r.begun.Add(ttl)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
 	defer cancel()
-	_, err := g.opt.Ledger.(Registrar).SetState(ctx, r.asideOf(memproxy.MemoryKey{
-		Backend: r.op.Backend, Kind: memproxy.TargetDecision, ID: r.Decision.ID,
-	}))
+	_, err := registrar.SetState(ctx, change)
 	if err == nil {
 		return
 	}
-	g.opt.Meter.LedgerFailed(ctx)
 	g.opt.Log.ErrorContext(ctx, "the state of a write could not be noted", "decision", r.Decision.ID, "error", err)
-	g.release(ctx, r.Admission)
-	ret := &returning{Admission: r.Admission, g: g}
-	ret.refuse(StatusUnavailable, memproxy.LedgerUnavailable, "the memory would have to be withheld, and that could not be noted")
-	r.Decision.Verdict, r.Decision.Status, r.Reply = memproxy.Deny, StatusUnavailable, &ret.reply
-	g.outcome(ctx, ret)
+	g.unwritten(ctx, r, "the memory would have to be withheld, and that could not be noted")
 }
+
+// traceable reports whether what the write makes can be told by its stamp.
+func (a *Admission) traceable() bool {
+	if a.op == nil || a.op.Kind != memproxy.Learn || !a.enforced() {
+		return false
+	}
+	carrier, ok := a.call.Backend.Adapter.(Carrier)
+	return ok && carrier.Carries(a.call.Route, a.op)
+}
+
+// foreseen is the state that something will have which the write makes, or
+// ordinary.
+func (a *Admission) foreseen(k memproxy.MemoryKey) (c memproxy.StateChange, ordinary bool) {
+	c = memproxy.StateChange{
+		MemoryKey: k, Tenant: a.Principal.Tenant, Decision: a.Decision.ID, Attestation: a.attested(a.marks),
+		From: []memproxy.MemoryState{memproxy.StateUntrusted, memproxy.StateExpired},
+	}
+	switch {
+	case a.confirmed:
+		c.State, c.Reason, c.Person = memproxy.StateValidated, reasonApproved, true
+	case a.aside != "":
+		return a.asideOf(k), false
+	case a.waits():
+		c.State, c.Reason = memproxy.StatePending, reasonWaits
+	default:
+		return c, true
+	}
+	return c, false
+}
+
+// Why memories stand as they do when they come to be.
+const (
+	reasonApproved = "approved by a reviewer"
+	reasonWaits    = "its author is not trusted enough to be read without a review"
+)
 
 // asideOf is the state of something that a write made which is set aside. What
 // was quarantined before stays so.

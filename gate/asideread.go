@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"time"
 
 	"github.com/memproxy/memproxy"
 )
@@ -67,12 +68,20 @@ func (ret *returning) settleAside(ctx context.Context, registrar Registrar, stan
 		if made[i] == "" || !is {
 			continue
 		}
+		old, recorded := stand[kindOf(m)][m.ID]
+		person := st.Reviewed != ""
+		if st.State == memproxy.StateUntrusted || (person || st.State == memproxy.StatePending) && !ret.first(&st, &old, recorded) {
+			continue
+		}
 		st.MemoryKey = memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kindOf(m), ID: m.ID}
-		if old, recorded := stand[st.Kind][m.ID]; recorded {
+		if recorded {
 			st.Contested, st.Pinned, st.Expires = old.Contested, old.Pinned, old.Expires
 			if old.State == memproxy.StateQuarantined {
 				st.State = old.State
 			}
+		}
+		if person {
+			st.Text, st.Reviewed = memproxy.TextSHA256(m.Text), memproxy.TextSHA256(m.Text)
 		}
 		if stand[st.Kind] == nil {
 			stand[st.Kind] = map[string]memproxy.Standing{}
@@ -81,6 +90,7 @@ func (ret *returning) settleAside(ctx context.Context, registrar Registrar, stan
 		if st.Kind != memproxy.TargetEvent {
 			changes = append(changes, memproxy.StateChange{
 				MemoryKey: st.MemoryKey, Tenant: st.Tenant, State: st.State, Decision: st.Decision, Attestation: st.Attestation, Rules: st.Rules, Reason: st.Reason,
+				Person: person, Text: st.Text, Expires: st.Expires,
 			})
 		}
 	}
@@ -90,6 +100,21 @@ func (ret *returning) settleAside(ctx context.Context, registrar Registrar, stan
 	if _, err := registrar.SetState(ctx, changes...); err != nil { // the next read does it
 		ret.g.opt.Meter.LedgerFailed(ctx)
 	}
+}
+
+// approvalBinds is how long what carries an approved write's stamp is taken for
+// what came of it. A stamp can be copied by who writes into the backend itself;
+// an extraction is over long before.
+const approvalBinds = 24 * time.Hour
+
+// first reports whether a memory stands as its write was foreseen to: it came
+// to be by that write, or nobody looked at it before. Of an approval it is, in
+// addition, not too late.
+func (ret *returning) first(st, old *memproxy.Standing, recorded bool) bool {
+	if recorded && old.State != memproxy.StateUntrusted && old.State != memproxy.StateExpired {
+		return false
+	}
+	return st.Reviewed == "" || ret.begun.Sub(st.Changed) < approvalBinds
 }
 
 // madeBy are the decisions by which an answer's memories came to be, by place,

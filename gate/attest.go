@@ -26,6 +26,7 @@ const (
 type readers struct {
 	mu    sync.Mutex
 	kept  *lru.Cache[reader, *sight]
+	own   *lru.Cache[reader, *sayings]
 	clock func() time.Time
 }
 
@@ -47,7 +48,8 @@ type seen struct {
 
 func newReaders(clock func() time.Time) *readers {
 	cache, _ := lru.New[reader, *sight](maxReaders) // fails for sizes below one only
-	return &readers{kept: cache, clock: clock}
+	own, _ := lru.New[reader, *sayings](maxReaders)
+	return &readers{kept: cache, own: own, clock: clock}
 }
 
 func readerOf(a *Admission) reader {

@@ -56,7 +56,8 @@ func FuzzPlainForm(f *testing.F) {
 	})
 }
 
-// What is remembered of readers is bounded, ends, and is one reader's.
+// Proves TRL-4: what is remembered of readers is bounded, ends an hour after the
+// last read, and is one reader's.
 func TestReadersAreBounded(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	rs := newReaders(func() time.Time { return now })
@@ -70,8 +71,10 @@ func TestReadersAreBounded(t *testing.T) {
 	if knows(reader{"acme", "agent:dev", ""}, "nowhere") {
 		t.Error("without a session something was kept")
 	}
-	now = now.Add(keepSeen + time.Second)
-	if knows(a, "first") {
+	if now = now.Add(time.Hour); !knows(a, "first") {
+		t.Error("it ends within the hour")
+	}
+	if now = now.Add(time.Second); knows(a, "first") {
 		t.Error("it does not end")
 	}
 	for i := range maxSeen + 1 {

@@ -91,9 +91,10 @@ func (a *Admission) worth(t memproxy.Trust, s memproxy.Source, given memproxy.Pe
 	return worth
 }
 
-// theirs finds out whose words a call of a running agent would change. What it
-// replaces is asked for by name; what a run that is watched has changed already
-// stands otherwise by now, so the ledger alone is asked.
+// theirs finds out whose words a call of a running agent would change: another
+// tenant's it does not, also where a tool that nobody could read attached them to
+// the agent. What it replaces is asked for by name; what a run that is watched has
+// changed already stands otherwise by now, so the ledger alone is asked.
 func (r *run) theirs(ctx context.Context, watched bool) {
 	op := r.op
 	if op == nil {
@@ -112,6 +113,14 @@ func (r *run) theirs(ctx context.Context, watched bool) {
 		return
 	}
 	r.owners = owners
+	if op.Kind == memproxy.Correct { // what is let go of may be anybody's
+		for _, id := range targets {
+			if row, known := owners[id]; known && !r.alone() && row.Scope.Tenant != r.Principal.Tenant {
+				r.missing("target:" + id)
+				return
+			}
+		}
+	}
 	if loc, ok := r.call.Backend.Adapter.(Locator); ok && !watched && r.call.Backend.Fetch != nil {
 		if err := r.fetch(ctx, loc, targets); err != nil {
 			r.g.opt.Log.ErrorContext(ctx, "the backend cannot be asked whose words a call changes", "decision", r.Decision.ID, "error", err)

@@ -84,6 +84,14 @@ func article(d memproxy.Dimension) string {
 	return "a " + string(d)
 }
 
+// setting is the setting of a caller that lists whom it may name.
+func setting(d memproxy.Dimension) string {
+	if d == memproxy.DimAgent {
+		return "acts_as"
+	}
+	return string(d) + "s"
+}
+
 func claimReason(d memproxy.Dimension) memproxy.ReasonCode {
 	switch d {
 	case memproxy.DimAgent:
@@ -105,10 +113,11 @@ func (r *run) pinned() {
 		if r.Principal.May(d).All || pins(r.op.Claims, d) {
 			continue
 		}
-		r.refuse(StatusForbidden, memproxy.Reason{
-			Code:   memproxy.ScopeUnpinned,
-			Detail: "this cannot be filtered memory by memory, so it must name " + article(d) + " that this caller may act for",
-		})
+		detail := "this cannot be filtered memory by memory, so it must name " + article(d) + " that this caller may act for"
+		if r.op.Single {
+			detail = "everything of one owner is also what belongs to " + string(d) + "s that this caller may not act for; " + setting(d) + `: "*" opens it, with the role memproxy-forget`
+		}
+		r.refuse(StatusForbidden, memproxy.Reason{Code: memproxy.ScopeUnpinned, Detail: detail})
 	}
 }
 

@@ -17,11 +17,10 @@ type Bringer interface {
 	Brings(memproxy.Route, *memproxy.Operation) []string
 }
 
-// brings are the targets that come before an agent by this operation, as far
-// as anybody judges texts.
+// brings are the targets that come before an agent by this operation.
 func (r *run) brings() []string {
 	b, ok := r.call.Backend.Adapter.(Bringer)
-	if !ok || r.rules.Screener == nil {
+	if !ok {
 		return nil
 	}
 	return b.Brings(r.call.Route, r.op)
@@ -57,16 +56,24 @@ func (r *run) load(ctx context.Context) {
 }
 
 // brought are the texts of what the operation brings, as the backend has them:
-// items beside its own, for screening only. They are written by nobody now, so
-// they are no content; where they stand is told by the target's id.
+// items beside its own. They are written by nobody now, so for screening they
+// are no content; where they stand is told by the target's id.
 func (r *run) brought() []memproxy.Item {
+	out := r.carried()
+	for i := range out {
+		out[i].Kind = memproxy.ItemMetadata
+	}
+	return slices.DeleteFunc(out, func(it memproxy.Item) bool { return it.Text == "" })
+}
+
+// carried is the same as policies are asked about it: as content of the field
+// that it has, because the agent reads it there from then on.
+func (r *run) carried() []memproxy.Item {
 	var out []memproxy.Item
 	for _, id := range r.brings() {
-		m := r.op.Current[id]
-		if m.Missing || m.Text == "" {
-			continue
+		if m := r.op.Current[id]; !m.Missing {
+			out = append(out, memproxy.Item{Kind: memproxy.ItemContent, Pointer: "target:" + id, Text: m.Text, Field: m.Field, Layer: m.Layer, Target: id})
 		}
-		out = append(out, memproxy.Item{Kind: memproxy.ItemMetadata, Pointer: "target:" + id, Text: m.Text, Field: m.Field, Layer: m.Layer, Target: id})
 	}
 	return out
 }

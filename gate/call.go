@@ -27,7 +27,8 @@ type Call struct {
 	Route memproxy.Route
 	Known bool
 	// Passed is set where the request touches no memory and streams: it is
-	// ruled on by its head, Body is not there, and nobody reads the answer.
+	// ruled on by its head, and Body is not there. Of its answer only the
+	// members are looked at, if it has any.
 	Passed bool
 	Body   []byte
 	// Flaw is set when the face could not take the body in: too large, too
@@ -39,8 +40,8 @@ type Call struct {
 	// Peer is the address at the other end of the connection, without its port,
 	// or "". Rejections are counted by it. No header says what it is.
 	Peer string
-	// Session is the caller's session, from a header, or "".
-	Session string
+	// Session is the caller's session, from a header, or none.
+	Session memproxy.SessionName
 	// Wishes are what the caller asks of memproxy itself.
 	Wishes Wishes
 	// Watch says that the face only sees a copy of the request: it is ruled on
@@ -48,14 +49,24 @@ type Call struct {
 	Watch bool
 
 	who *identified
+	// restores is set where a reviewer puts an object back to a version of it.
+	restores bool
 }
 
-// Caller is who the call was found to come from by Identify, or "".
+// credentials are what the caller presents, with where the call comes from.
+func (c *Call) credentials() memproxy.Credentials {
+	all := c.Credentials
+	all.Peer, all.Session = c.Peer, c.Session
+	return all
+}
+
+// Caller is the account of whom the call was found to come from by Identify, or
+// "".
 func (c *Call) Caller() string {
 	if c.who == nil || c.who.err != nil {
 		return ""
 	}
-	return c.who.principal.ID
+	return c.who.principal.Account()
 }
 
 // Admission is the gate's answer to a call. Exactly one of these holds: Reply
@@ -104,16 +115,29 @@ type Admission struct {
 	// findings are what was found in the write, receipts those of the backend
 	// for what its model makes of it.
 	findings []memproxy.Finding
-	receipts []string
+	// configured are those in what an owner configures, which count for nothing.
+	configured []memproxy.Finding
+	receipts   []string
+	// calls are those of tools that were told of in the turn, and whether all that
+	// was said to them is known.
+	calls    map[string]bool
+	listener memproxy.Listener
+	// counting are the requests that ask how many memories the write came to.
+	counting []memproxy.Request
 	// marks are the codes for which what is written is marked.
 	marks []string
 	// aside is the state of what a write makes that is let through although it
 	// looks dangerous, or "".
 	aside memproxy.MemoryState
+	// waited is the held write that is sent now.
+	waited *memproxy.HeldWrite
 	// confirmed is set where a person approved the write.
 	confirmed bool
-	// paid is set where the write was held, and charged for it.
-	paid bool
+	// paid is what the write was charged when it was held, or nil.
+	paid *memproxy.Charge
+	// track is the caller's record; trackKnown is set where the ledger told it.
+	track      memproxy.Track
+	trackKnown bool
 	// attestation is how well the source of what is written is known.
 	attestation memproxy.Attestation
 	begun       time.Time
@@ -121,6 +145,9 @@ type Admission struct {
 	watched bool
 	// leftovers are what no row claims of the answers so far.
 	leftovers leftovers
+	// met is what the ledger said of the objects that the events of a stream
+	// named so far.
+	met met
 	// sources are the runs that a stream told of.
 	sources sources
 	// edits are what a tool call that it makes in an agent's place may change.

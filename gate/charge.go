@@ -13,15 +13,19 @@ import (
 func charge(ctx context.Context, r *run) error {
 	op := r.op
 	c := memproxy.Charge{ID: r.Decision.ID, Tenant: r.Principal.Tenant, Cost: int64(op.Cost), Time: r.begun}
-	c.Lines = r.rules.Lines(r.Principal, op.Kind, governed(op))
+	c.Lines = r.rules.Lines(r.Principal, op.Kind, r.endUser(), governed(op))
 	switch {
 	case r.keeps():
 		c.Lines = slices.DeleteFunc(c.Lines, func(l memproxy.Line) bool { return l.Window == memproxy.WindowTotal })
-	case r.paid:
+	case r.paid != nil:
 		c.ID += "/approved"
+		r.paid.Lines = slices.DeleteFunc(slices.Clone(c.Lines), func(l memproxy.Line) bool { return l.Window == memproxy.WindowTotal })
 		c.Lines = slices.DeleteFunc(c.Lines, func(l memproxy.Line) bool { return l.Window != memproxy.WindowTotal })
 	}
 	if len(c.Lines) == 0 {
+		if r.paid != nil && !r.dry {
+			r.bill = &bill{charge: c, paid: r.paid}
+		}
 		return nil
 	}
 	if r.dry {
@@ -34,7 +38,7 @@ func charge(ctx context.Context, r *run) error {
 	}
 	r.Decision.Allowance = &allowance
 	if allowance.Granted {
-		r.bill = &bill{charge: c}
+		r.bill = &bill{charge: c, paid: r.paid}
 		return nil
 	}
 	reason := memproxy.Reason{Code: memproxy.BudgetHour, Detail: "the write budget is used up"}
@@ -50,7 +54,7 @@ func charge(ctx context.Context, r *run) error {
 
 // release gives a charge back that nothing was written for.
 func (g *Gate) release(ctx context.Context, a *Admission) {
-	if a.bill == nil || !a.bill.close() {
+	if a.bill == nil || !a.bill.close() || len(a.bill.charge.Lines) == 0 {
 		return
 	}
 	if err := g.opt.Budget.Release(ctx, a.bill.charge); err != nil {
@@ -63,7 +67,7 @@ func (g *Gate) repay(ctx context.Context, a *Admission, deleted []memproxy.Owner
 	counts := map[memproxy.Tally]int64{}
 	for _, row := range deleted {
 		if row.Actor != "" && row.Kind == memproxy.TargetMemory && !row.Deleted {
-			counts[memproxy.Tally{Actor: row.Actor, Tenant: row.Scope.Tenant, Trust: row.Trust}]++
+			counts[memproxy.Tally{Actor: row.Actor, Tenant: row.Scope.Tenant, Trust: row.Trust, User: row.Scope.User}]++
 		}
 	}
 	for who, n := range counts {
@@ -75,13 +79,13 @@ func (g *Gate) repay(ctx context.Context, a *Admission, deleted []memproxy.Owner
 // lower lowers one author's totals.
 func (g *Gate) lower(ctx context.Context, a *Admission, who memproxy.Tally) {
 	p := memproxy.Principal{ID: who.Actor, Tenant: who.Tenant, Trust: who.Trust}
-	lines := slices.DeleteFunc(a.rules.Lines(p, memproxy.Learn, nil), func(l memproxy.Line) bool {
+	lines := slices.DeleteFunc(a.rules.Lines(p, memproxy.Learn, who.User, nil), func(l memproxy.Line) bool {
 		return l.Window != memproxy.WindowTotal
 	})
 	if len(lines) == 0 {
 		return
 	}
-	c := memproxy.Charge{ID: a.Decision.ID + "/" + string(who.Trust) + "/" + who.Tenant + "/" + who.Actor, Tenant: who.Tenant, Cost: who.Memories, Lines: lines, Time: a.begun}
+	c := memproxy.Charge{ID: a.Decision.ID + "/" + string(who.Trust) + "/" + who.Tenant + "/" + who.Actor + "/" + memproxy.Inert(who.User), Tenant: who.Tenant, Cost: who.Memories, Lines: lines, Time: a.begun}
 	if err := g.opt.Budget.Release(ctx, c); err != nil {
 		g.opt.Log.WarnContext(ctx, "total not lowered after a deletion", "decision", a.Decision.ID, "error", err)
 	}

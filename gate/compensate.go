@@ -89,13 +89,30 @@ func (g *Gate) Assume(c *Call, p memproxy.Principal, decision string) *Admission
 
 // Vouched reports whether a change was ruled on when it was made: it is a write
 // of somebody's through memproxy, in the middle of the run, and bears its stamp.
-func (g *Gate) Vouched(a *Admission, c memproxy.Change) bool {
+// What is new and can bear none is known to the ledger, with the same text:
+// archives are shared, and what another agent put there is not the run's.
+func (g *Gate) Vouched(ctx context.Context, a *Admission, c memproxy.Change) bool {
+	if c.Stamp == nil && len(c.Memories) == 1 && c.Memories[0].Event == "ADD" && c.After != "" {
+		return g.admitted(ctx, a, c.Memories[0].ID, c.After)
+	}
 	if c.Stamp == nil || c.After == "" || c.Stamp.SHA256 != c.After {
 		return false
 	}
 	s := *c.Stamp
 	s.Tenant = a.Principal.Tenant
 	return g.opt.Signer.Verify(s)
+}
+
+// admitted reports whether a memory was let in with a text. Where the ledger does
+// not answer, nobody vouches.
+func (g *Gate) admitted(ctx context.Context, a *Admission, id, sha string) bool {
+	rows, err := g.opt.Ledger.Owners(ctx, a.call.Backend.Name, memproxy.TargetMemory, []string{id})
+	if err != nil {
+		g.opt.Meter.LedgerFailed(ctx)
+		return false
+	}
+	row, known := rows[id]
+	return known && !row.Deleted && row.Decision != "" && row.SHA256 == sha
 }
 
 // Decline denies a call of a running agent without asking the policy, and
@@ -174,6 +191,18 @@ func (g *Gate) letThrough(ctx context.Context, a *Admission, why string) {
 
 // ask is a ruling on a tool call in the name of an admission's principal.
 func (g *Gate) ask(ctx context.Context, a *Admission, tc memproxy.ToolCall, ruling func(context.Context, *run)) *Admission {
+	r := g.asked(a, tc)
+	ctx, span := g.opt.Tracer.Start(ctx, signal.SpanAsk)
+	defer span.End()
+	ruling(ctx, r)
+	r.settle()
+	g.record(ctx, r)
+	span.SetAttributes(r.Attributes(nil)...)
+	return r.Admission
+}
+
+// asked is a tool call that is to be ruled on.
+func (g *Gate) asked(a *Admission, tc memproxy.ToolCall) *run {
 	c := *a.call
 	c.Route = memproxy.Route{ID: a.call.Route.ID + "/" + tc.Tool, Kind: memproxy.Run}
 	c.Body = tc.Arguments
@@ -182,13 +211,8 @@ func (g *Gate) ask(ctx context.Context, a *Admission, tc memproxy.ToolCall, ruli
 		tc.Operation.Backend = c.Backend.Name
 	}
 	r := g.begin(&c)
+	r.inside = true
 	r.Principal, r.rules = a.Principal, a.rules
 	r.Decision.Policy = a.rules.Version
-	ctx, span := g.opt.Tracer.Start(ctx, signal.SpanAsk)
-	defer span.End()
-	ruling(ctx, r)
-	r.settle()
-	g.record(ctx, r)
-	span.SetAttributes(r.Attributes(nil)...)
-	return r.Admission
+	return r
 }

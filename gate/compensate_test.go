@@ -165,8 +165,40 @@ func TestVouchedChanges(t *testing.T) {
 	} {
 		c := changed(tc.after)
 		c.Stamp = tc.stamp
-		if got := r.gate.Vouched(a, c); got != tc.want {
+		if got := r.gate.Vouched(context.Background(), a, c); got != tc.want {
 			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// Proves EDGE-1, TRL-1: what is new in an archive and was let in as it reads is
+// not a run's, whoever's it is: it is neither ruled on again nor deleted.
+func TestWhatWasLetInIsVouchedFor(t *testing.T) {
+	r := newRig(t, nil)
+	a := r.gate.Assume(r.call(memproxy.Operation{Kind: memproxy.Run}), r.who, "")
+	put := func(id, sha, decision string, deleted bool) {
+		t.Helper()
+		row := memproxy.Ownership{Backend: a.Call().Backend.Name, Kind: memproxy.TargetMemory, ID: id, SHA256: sha, Decision: decision, Deleted: deleted, Scope: memproxy.Scope{Tenant: "other"}}
+		if err := r.ledger.Put(context.Background(), row); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("passage-1", "aa11", "d-1", false)
+	put("passage-2", "aa11", "d-1", true)
+	for id, tc := range map[string]struct {
+		after, event string
+		want         bool
+	}{
+		"passage-1":                      {"aa11", "ADD", true},
+		"passage-1 with another text":    {"bb22", "ADD", false},
+		"passage-1, attached as a block": {"aa11", "", false},
+		"passage-2":                      {"aa11", "ADD", false},
+		"passage-3":                      {"aa11", "ADD", false},
+	} {
+		c := changed(tc.after)
+		c.Before, c.Memories = "", []memproxy.Memory{{ID: id[:len("passage-1")], Event: tc.event}}
+		if got := r.gate.Vouched(context.Background(), a, c); got != tc.want {
+			t.Errorf("%s: %v, want %v", id, got, tc.want)
 		}
 	}
 }

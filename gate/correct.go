@@ -47,7 +47,7 @@ func (ret *returning) restated() []memproxy.StateChange {
 			Text: ret.replacement(w),
 		}
 		if ret.confirmed {
-			c.State, c.Reason, c.Person = memproxy.StateValidated, "approved by a reviewer", true
+			c.State, c.Reason, c.Person = memproxy.StateValidated, reasonApproved, true
 		}
 		changes = append(changes, c)
 	}
@@ -106,7 +106,7 @@ func right(a *Admission) string {
 		if i := slices.IndexFunc(a.Decision.Notes, func(r memproxy.Reason) bool { return r.Code == memproxy.ReviewApproved }); i >= 0 {
 			return a.Decision.Notes[i].Detail
 		}
-		return "approved by a reviewer"
+		return reasonApproved
 	case a.Principal.Kind == memproxy.KindHuman:
 		return "the corrector is a person"
 	case slices.Contains(a.Principal.Roles, RoleReviewer):

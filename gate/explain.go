@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"slices"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/telemetry/signal"
@@ -27,7 +28,7 @@ type FoundAt struct {
 func (r *run) foundAt() []FoundAt {
 	out := make([]FoundAt, 0, len(r.findings))
 	items := r.screened()
-	for _, f := range worst(r.findings, len(r.findings)) {
+	for _, f := range slices.Concat(worst(r.findings, len(r.findings)), r.configured) {
 		at := FoundAt{Finding: f}
 		if f.Item >= 0 && f.Item < len(items) {
 			at.Pointer = items[f.Item].Pointer
@@ -51,6 +52,13 @@ type Explanation struct {
 	TrackKnown bool
 	Steps      []StepAnswer
 	Enforced   bool
+	// Locks are the records of rejections that could lock the write, and Lock is
+	// the one that does, if any.
+	Locks []memproxy.SessionKey
+	Lock  memproxy.Lock
+	// Filters are what an answer would go through, in order; none where the
+	// answer is passed on unread.
+	Filters []Filter
 }
 
 // Explain runs the steps without effect. Unlike Admit it goes on after a
@@ -73,7 +81,7 @@ func (g *Gate) Explain(ctx context.Context, c *Call) Explanation {
 			r.refuse(StatusUnavailable, memproxy.Reason{Code: s.broken, Detail: "the step failed"})
 		}
 		answer.Verdict = r.verdict
-		if s.name == signal.SpanScreen && len(r.findings) > 0 {
+		if s.name == signal.SpanScreen && len(r.findings)+len(r.configured) > 0 {
 			answer.Findings = r.foundAt()
 		}
 		answer.Reasons = append(append(answer.Reasons, r.reasons[before:]...), r.notes[noted:]...)
@@ -83,8 +91,27 @@ func (g *Gate) Explain(ctx context.Context, c *Call) Explanation {
 	r.settle()
 	ex.Track, ex.TrackKnown = r.track, r.trackKnown
 	ex.Decision, ex.Principal, ex.Operation, ex.Question = r.Decision, r.Principal, r.op, r.q
+	ex.Filters = r.answerFilters()
+	if !unlocked(r) {
+		ex.Locks = r.records(r.session(), r.endUser())
+		ids := make([]string, len(ex.Locks))
+		for i, k := range ex.Locks {
+			ids[i] = k.ID()
+		}
+		if lock, err := g.opt.Ledger.SessionLocked(ctx, r.Principal.Tenant, ids...); err == nil {
+			ex.Lock = lock
+		}
+	}
 	if r.bill != nil {
 		ex.Lines = r.bill.charge.Lines
 	}
 	return ex
+}
+
+// answerFilters are the filters that an answer to the call goes through.
+func (r *run) answerFilters() []Filter {
+	if r.op == nil || !r.inspects() {
+		return nil
+	}
+	return Filters()
 }

@@ -117,7 +117,7 @@ func (ret *returning) retract(ctx context.Context, extractor Extractor, m *mempr
 	if err := ret.takeBack(ctx, extractor, *m); err != nil {
 		what = "not taken back"
 		ret.stuck++
-		ret.g.opt.Log.ErrorContext(ctx, "a memory that is worse than what was written, or was stated by nobody, could not be taken back", "decision", ret.Decision.ID, "memory", m.ID, "error", err)
+		ret.g.opt.Log.ErrorContext(ctx, "a memory that is worse than what was written, or was stated by nobody, could not be taken back", "decision", ret.Decision.ID, "memory", memproxy.InertID(m.ID), "error", err)
 	}
 	why.Detail = fmt.Sprintf("the backend's model made sha256 %s of sha256 %s: %s", textHash(m.Text), ret.event.ContentSHA256, what)
 	return why
@@ -169,8 +169,11 @@ func (ret *returning) keepExtracted(ctx context.Context, m memproxy.Memory, why 
 // admitted write later, and that the face should make until Extracted says
 // that it is over.
 func (g *Gate) Owed(a *Admission) []memproxy.Request {
+	if len(a.counting) > 0 && a.bill.open() {
+		return a.counting
+	}
 	extractor, ok := a.call.Backend.Adapter.(Extractor)
-	if !ok || !a.bill.open() && (a.rules.Screener == nil || a.rules.Withhold <= 0) && a.aside == "" && !a.extractsUnseen() && !g.arbitrates() || !a.enforced() {
+	if !ok || !a.bill.open() && (a.rules.Screener == nil || a.rules.Withhold <= 0) && a.aside == "" && !a.confirmed && !a.extractsUnseen() && !g.arbitrates() || !a.enforced() {
 		return nil
 	}
 	out := make([]memproxy.Request, len(a.receipts))
@@ -183,6 +186,9 @@ func (g *Gate) Owed(a *Admission) []memproxy.Request {
 // Extracted takes the answer to a request of Owed. It reports whether there is
 // nothing more to come of it.
 func (g *Gate) Extracted(ctx context.Context, a *Admission, reply memproxy.Reply) (over bool) {
+	if counter, ok := a.call.Backend.Adapter.(Counter); ok && len(a.counting) > 0 {
+		return g.counted(ctx, a, counter, reply)
+	}
 	extractor, ok := a.call.Backend.Adapter.(Extractor)
 	if !ok || !ok2xx(reply.Status) {
 		return !ok || reply.Status == StatusNotFound

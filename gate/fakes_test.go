@@ -120,15 +120,16 @@ type policy func(memproxy.Question) (memproxy.Ruling, error)
 func (f policy) Rule(_ context.Context, q memproxy.Question) (memproxy.Ruling, error) { return f(q) }
 
 type fakeLedger struct {
-	mu   sync.Mutex
-	rows map[string]memproxy.Ownership
-	err  error
+	asked int // for owners
+	mu    sync.Mutex
+	rows  map[string]memproxy.Ownership
+	err   error
 }
 
 func (l *fakeLedger) Owners(_ context.Context, _ string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Ownership, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.err != nil {
+	if l.asked++; l.err != nil {
 		return nil, l.err
 	}
 	out := map[string]memproxy.Ownership{}
@@ -303,7 +304,7 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 		},
 		rules: &gate.Rules{
 			Version: "v1", Profile: gate.Production, Policy: policy(allowAll), Ceilings: memproxy.DefaultCeilings(),
-			Lines: func(p memproxy.Principal, _ memproxy.Kind, _ []string) []memproxy.Line {
+			Lines: func(p memproxy.Principal, _ memproxy.Kind, _ string, _ []string) []memproxy.Line {
 				return []memproxy.Line{
 					{Reason: memproxy.BudgetHour, Key: "principal/" + p.ID, Window: memproxy.WindowHour, Limit: 10},
 					{Reason: memproxy.BudgetTotal, Key: "principal/" + p.ID, Window: memproxy.WindowTotal, Limit: 10},
@@ -321,7 +322,7 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 	}
 	n := 0
 	g, err := gate.New(gate.Options{
-		Identifier: r.identify, Ledger: r.store(), Budget: r.counts(), Recorder: r.recorder, Signer: fakeSigner{},
+		Identifier: r.identify, Ledger: r.store(), PartialLedger: true, Budget: r.counts(), Recorder: r.recorder, Signer: fakeSigner{},
 		Clock: r.clock, Rejections: r.rejections, Filtered: r.filtered,
 		RecordTimeout: r.recordTimeout, Keeper: r.keeper, RefuseHolds: r.refuseHolds,
 		NewID: func() string { n++; return fmt.Sprintf("d%d", n) },

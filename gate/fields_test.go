@@ -84,7 +84,7 @@ func TestMovesCountInEveryField(t *testing.T) {
 					}
 					return memproxy.Ruling{}, nil
 				})
-				r.rules.Lines = func(_ memproxy.Principal, _ memproxy.Kind, fields []string) []memproxy.Line {
+				r.rules.Lines = func(_ memproxy.Principal, _ memproxy.Kind, _ string, fields []string) []memproxy.Line {
 					lines = fields
 					return nil
 				}
@@ -113,7 +113,7 @@ func TestMovesCountInEveryField(t *testing.T) {
 func TestMembersAreCountedAndNamed(t *testing.T) {
 	var lines []string
 	r := newRig(t, func(r *rig) {
-		r.rules.Lines = func(_ memproxy.Principal, _ memproxy.Kind, fields []string) []memproxy.Line {
+		r.rules.Lines = func(_ memproxy.Principal, _ memproxy.Kind, _ string, fields []string) []memproxy.Line {
 			lines = fields
 			return nil
 		}

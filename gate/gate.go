@@ -37,6 +37,12 @@ type Options struct {
 	Recorder   Recorder
 	Signer     Signer
 
+	// PartialLedger takes a Ledger that has not all of Sweeper, Registrar,
+	// Historian, Undertaker, Confirmer, Arbiter, Corrector, Custodian, Retractor,
+	// Lister and Tracker. What needs them is then off: for explaining and for
+	// tests, never where requests are served.
+	PartialLedger bool
+
 	// Keeper keeps held writes. Nil: a hold is a refusal.
 	Keeper Keeper
 	// RefuseHolds answers held writes with a refusal although they are kept,
@@ -98,6 +104,7 @@ type Gate struct {
 	readers *readers
 
 	rejected rejections
+	asking   sync.WaitGroup // questions to the ledger beside a request
 
 	headers struct {
 		sync.Mutex
@@ -112,6 +119,11 @@ func New(opt Options, rules *Rules) (*Gate, error) {
 		return nil, errors.New("gate: a collaborator is missing")
 	case opt.Clock == nil, opt.NewID == nil:
 		return nil, errors.New("gate: clock and ids must be injected")
+	}
+	if !opt.PartialLedger {
+		if err := whole(opt.Ledger); err != nil {
+			return nil, err
+		}
 	}
 	if opt.FetchTimeout <= 0 {
 		opt.FetchTimeout = DefaultFetchTimeout
@@ -142,6 +154,19 @@ func New(opt Options, rules *Rules) (*Gate, error) {
 		return nil, err
 	}
 	return g, nil
+}
+
+// Close waits for what requests asked the ledger beside them. Nobody asks the
+// gate any more.
+func (g *Gate) Close(ctx context.Context) error {
+	done := make(chan struct{})
+	go func() { g.asking.Wait(); close(done) }()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // Use replaces the rules. Requests that are under way keep the ones they

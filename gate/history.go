@@ -49,6 +49,8 @@ func (ret *returning) record(ctx context.Context, states []memproxy.StateChange)
 	ret.sweptAway(ctx)
 	c := memproxy.Chronicle{States: states}
 	c.Found, c.Versions = ret.versions()
+	found, versions := ret.objects()
+	c.Found, c.Versions = append(c.Found, found...), append(c.Versions, versions...)
 	if c.Empty() {
 		return
 	}
@@ -217,6 +219,9 @@ func (ret *returning) changed() (found, out []memproxy.Version) {
 // answer tells that too. One without an Op is none.
 func (ret *returning) told(m *memproxy.Memory) (v memproxy.Version, found []memproxy.Version) {
 	gone := m.Event == eventDelete
+	if m.Uncounted && m.Members != nil {
+		return v, nil // an object, whose texts are among its members
+	}
 	if m.ID == "" || m.Drop || m.Text == "" && !gone || m.Event == eventNone || m.Layer == memproxy.Episodic {
 		return v, nil
 	}

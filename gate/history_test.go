@@ -19,6 +19,7 @@ type fullLedger struct {
 	standings map[string]memproxy.Standing
 	history   []string
 	strikes   map[string]int
+	unsure    int  // rejections that lock nothing
 	late      bool // locks are not seen yet
 	marks     []string
 	changes   []memproxy.StateChange
@@ -63,6 +64,10 @@ func (l *fullLedger) SessionLocked(_ context.Context, tenant string, sessions ..
 }
 func (l *fullLedger) NoteSession(_ context.Context, e memproxy.SessionEvent) (memproxy.Session, bool, error) {
 	k, limit := e.Tenant+"/"+e.Session, memproxy.DefaultLockLimits().Of(memproxy.SessionKeyOf(e.Session).Kind)
+	if e.Unsure {
+		l.unsure++
+		return memproxy.Session{ID: e.Session, Strikes: l.strikes[k], Limit: limit}, false, l.err
+	}
 	l.strikes[k]++
 	return memproxy.Session{ID: e.Session, Strikes: l.strikes[k], Limit: limit}, l.strikes[k] == limit, l.err
 }
@@ -164,14 +169,14 @@ func TestSessionsAreLocked(t *testing.T) {
 	r, l := fullRig(t, nil)
 	denying := policy(func(q memproxy.Question) (memproxy.Ruling, error) {
 		if len(q.Operation.Items) > 0 && q.Operation.Items[0].Text == "bad" {
-			return memproxy.Ruling{Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Code: memproxy.PolicyForbid}}}, nil
+			return memproxy.Ruling{Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Code: memproxy.ScreenRisk}}}, nil
 		}
 		return memproxy.Ruling{}, nil
 	})
 	r.rules.Policy = denying
 	in := func(session string, op memproxy.Operation) *gate.Admission {
 		c := r.call(op)
-		c.Session = session
+		c.Session = memproxy.NameSession(session)
 		r.fake.op = op
 		return r.gate.Admit(context.Background(), c)
 	}
@@ -180,17 +185,65 @@ func TestSessionsAreLocked(t *testing.T) {
 	r.fake.decodeErr = nil
 	for range 3 {
 		wantCodes(t, in("s1", learn("fine")).Decision, memproxy.Allow)
-		wantCodes(t, in("s1", learn("bad")).Decision, memproxy.Deny, memproxy.PolicyForbid)
+		wantCodes(t, in("s1", learn("bad")).Decision, memproxy.Deny, memproxy.ScreenRisk)
 	}
 	wantCodes(t, in("s1", learn("fine")).Decision, memproxy.Deny, memproxy.SessionLocked)
 	wantCodes(t, in("s1", memproxy.Operation{Kind: memproxy.Recall}).Decision, memproxy.Allow)
 	wantCodes(t, in("s2", learn("fine")).Decision, memproxy.Allow)
-	wantCodes(t, in("", learn("bad")).Decision, memproxy.Deny, memproxy.PolicyForbid)
-	if l.strikes["acme/session:agent:dev//s1"] != 3 || len(l.strikes) != 1 {
+	wantCodes(t, in("", learn("bad")).Decision, memproxy.Deny, memproxy.ScreenRisk)
+	if l.strikes["acme/session:agent:dev//"+memproxy.InertSession("s1")] != 3 {
 		t.Errorf("strikes %v", l.strikes)
 	}
 	l.err = errBroken
 	wantCodes(t, in("s2", learn("fine")).Decision, memproxy.Deny, memproxy.LedgerUnavailable)
+}
+
+// What one kind of evidence says of a text locks nobody, however often it is
+// written, and neither does what a policy closes; two kinds of evidence do, and
+// an attack beside what is closed.
+//
+// Proves SYN-7
+func TestOneKindOfEvidenceLocksNobody(t *testing.T) {
+	r, l := fullRig(t, nil)
+	codes := map[string][]memproxy.ReasonCode{
+		"reads like a directive": {memproxy.ScreenPattern},
+		"looks like a key":       {memproxy.ScreenSecret},
+		"both":                   {memproxy.ScreenPattern, memproxy.ScreenSecret},
+		"an attack":              {memproxy.ScreenRisk},
+		"closed":                 {memproxy.PolicySteering},
+		"closed, and a key":      {memproxy.PolicySteering, memproxy.ScreenFinding, memproxy.ScreenSecret},
+		"closed, and an attack":  {memproxy.PolicySteering, memproxy.ScreenFinding, memproxy.ScreenRisk},
+	}
+	r.rules.Policy = policy(func(q memproxy.Question) (memproxy.Ruling, error) {
+		var why []memproxy.Reason
+		for _, c := range codes[q.Operation.Items[0].Text] {
+			why = append(why, memproxy.Reason{Code: c})
+		}
+		if why == nil {
+			return memproxy.Ruling{}, nil
+		}
+		return memproxy.Ruling{Verdict: memproxy.Deny, Reasons: why}, nil
+	})
+	in := func(session, text string) *gate.Admission {
+		op := learn(text)
+		c := r.call(op)
+		c.Session = memproxy.NameSession(session)
+		r.fake.op = op
+		return r.gate.Admit(context.Background(), c)
+	}
+	for _, text := range []string{"reads like a directive", "looks like a key", "closed", "closed, and a key"} {
+		for range 12 {
+			wantCodes(t, in("weak", text).Decision, memproxy.Deny, codes[text]...)
+		}
+	}
+	wantCodes(t, in("weak", "fine").Decision, memproxy.Allow)
+	if l.unsure != 48 {
+		t.Errorf("%d rejections that lock nothing were noted, want 48", l.unsure)
+	}
+	for _, text := range []string{"both", "closed, and an attack", "an attack"} {
+		wantCodes(t, in("strong", text).Decision, memproxy.Deny, codes[text]...)
+	}
+	wantCodes(t, in("strong", "fine").Decision, memproxy.Deny, memproxy.SessionLocked)
 }
 
 // Proves SYN-7: it takes many end users to lock a caller as a whole: what comes
@@ -248,7 +301,9 @@ func TestNewMemoriesAreMarked(t *testing.T) {
 	r.rules.TTL = func(field string, _ memproxy.Layer, _ memproxy.Source) time.Duration {
 		return map[string]time.Duration{"gotchas": time.Hour}[field]
 	}
-	r.rules.Pending = func(p memproxy.Principal) bool { return p.Trust == memproxy.TrustAnonymous }
+	r.rules.Pending = func(p memproxy.Principal, _ memproxy.Track, _ time.Time) bool {
+		return p.Trust == memproxy.TrustAnonymous
+	}
 	r.fake.memories = []memproxy.Memory{
 		{Pointer: "/0", ID: "m1", Text: "tea", Event: "ADD"}, {Pointer: "/1", ID: "m2", Text: "x", Event: "ADD", Field: "gotchas"}, {Pointer: "/2", ID: "m3", Event: "NONE"},
 	}

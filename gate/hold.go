@@ -42,17 +42,13 @@ func (g *Gate) keep(ctx context.Context, r *run) {
 	defer cancel()
 	hold, content := r.hold()
 	if err := g.opt.Keeper.Keep(kctx, hold, content); err != nil {
-		g.release(ctx, r.Admission)
 		if no := (*memproxy.HoldsFull)(nil); errors.As(err, &no) {
+			g.release(ctx, r.Admission)
 			g.full(ctx, r, no)
 			return
 		}
-		g.opt.Meter.LedgerFailed(ctx)
 		g.opt.Log.ErrorContext(ctx, "a held write could not be kept", "decision", r.Decision.ID, "error", err)
-		ret := &returning{Admission: r.Admission, g: g}
-		ret.refuse(StatusUnavailable, memproxy.LedgerUnavailable, "the write waits for review and could not be kept")
-		r.Decision.Verdict, r.Decision.Status, r.Reply = memproxy.Deny, StatusUnavailable, &ret.reply
-		g.outcome(ctx, ret)
+		g.unwritten(ctx, r, "the write waits for review and could not be kept")
 		return
 	}
 	if holder, ok := r.call.Backend.Adapter.(Holder); ok && !g.opt.RefuseHolds {
@@ -91,6 +87,7 @@ func (r *run) hold() (memproxy.HeldWrite, memproxy.HoldContent) {
 	for _, it := range r.screened() {
 		content.Texts = append(content.Texts, memproxy.HeldText{Pointer: it.Pointer, Text: it.Text})
 	}
+	r.reworded.into(&content)
 	return h, content
 }
 

@@ -27,6 +27,10 @@ type Custodian interface {
 	// Sealed reports whether everything in the backend was known once.
 	Sealed(ctx context.Context, backend string) (bool, error)
 
+	// Found returns the hashes of the texts of memories that the backend held
+	// when it was sealed, of those that nobody was known to have written.
+	Found(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]string, error)
+
 	// History returns versions of a memory, the newest first.
 	History(ctx context.Context, k memproxy.MemoryKey, before int64, limit int) ([]memproxy.Version, error)
 
@@ -132,7 +136,7 @@ func (ret *returning) whole(ctx context.Context, row *memproxy.Ownership, m *mem
 		ret.suspect(row)
 	case code != "":
 		return ret.accuse(m, code, detail)
-	case row == nil && m.Stamp == nil && !m.Mutable && m.Text != "" && ret.sealed(ctx):
+	case row == nil && m.Stamp == nil && !m.Mutable && m.Text != "" && ret.planted(ctx, m):
 		return ret.accuse(m, memproxy.IntegrityUnknown, "nobody wrote it through memproxy")
 	}
 	return true
@@ -198,13 +202,41 @@ func (ret *returning) accuse(m *memproxy.Memory, code memproxy.ReasonCode, detai
 	return ret.rules.Changed != ChangedWithhold
 }
 
-func (ret *returning) sealed(ctx context.Context) bool {
+// planted reports whether a memory that nobody is known to have written came to
+// the backend after it was sealed.
+func (ret *returning) planted(ctx context.Context, m *memproxy.Memory) bool {
 	custodian, ok := ret.g.opt.Ledger.(Custodian)
 	if !ok {
 		return false
 	}
-	sealed, err := custodian.Sealed(ctx, ret.op.Backend)
-	return err == nil && sealed
+	if ret.plants == nil {
+		ret.plants = ret.unlisted(ctx, custodian)
+	}
+	return ret.plants[memproxy.MemoryKey{Kind: kindOf(m), ID: m.ID}]
+}
+
+// unlisted are the memories of the answer without an owner that a sealed
+// backend did not hold when it was sealed. What cannot be asked speaks against
+// none of them.
+func (ret *returning) unlisted(ctx context.Context, custodian Custodian) map[memproxy.MemoryKey]bool {
+	out := map[memproxy.MemoryKey]bool{}
+	if sealed, err := custodian.Sealed(ctx, ret.op.Backend); err != nil || !sealed {
+		return out
+	}
+	for kind, ids := range ret.remaining() {
+		ids = slices.DeleteFunc(ids, func(id string) bool { _, known := ret.known[kind][id]; return known })
+		found, err := custodian.Found(ctx, ret.op.Backend, kind, ids)
+		if err != nil {
+			ret.g.opt.Meter.LedgerFailed(ctx)
+			continue
+		}
+		for _, id := range ids {
+			if _, there := found[id]; !there {
+				out[memproxy.MemoryKey{Kind: kind, ID: id}] = true
+			}
+		}
+	}
+	return out
 }
 
 // signed reports whether a stamp is this installation's, for the tenant that

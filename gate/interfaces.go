@@ -114,11 +114,9 @@ type Identifier interface {
 // decides. Its error refuses a write and withholds an answer.
 type Screener interface {
 	Screen(context.Context, memproxy.Screening) ([]memproxy.Finding, error)
-}
 
-// A Witness is a Screener that judges a write by those before it. It is told
-// of the ones that went through.
-type Witness interface {
+	// Wrote tells of a write that went through: later ones are judged by those
+	// before them.
 	Wrote(memproxy.Screening)
 }
 

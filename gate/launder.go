@@ -40,7 +40,7 @@ func (r *run) before(ctx context.Context) (memproxy.PerMille, bool, error) {
 	if texts := r.texts(); ok && len(texts) > 0 {
 		ctx, cancel := context.WithTimeout(ctx, r.g.opt.RecordTimeout)
 		defer cancel()
-		said, known, err := retractor.Retraction(ctx, r.Principal.Tenant, r.Principal.ID, texts, r.begun.Add(-retracted))
+		said, known, err := retractor.Retraction(ctx, r.Principal.Tenant, r.Principal.Account(), texts, r.begun.Add(-retracted))
 		if err != nil {
 			return 0, false, err
 		}
@@ -89,7 +89,7 @@ func (g *Gate) withdraw(ctx context.Context, a *Admission, words []word) {
 			continue
 		}
 		all = append(all, memproxy.Retraction{
-			Tenant: w.row.Scope.Tenant, Author: w.row.Actor, Text: w.text,
+			Tenant: w.row.Scope.Tenant, Author: memproxy.Account(w.row.Actor), Text: w.text,
 			Confidence: w.row.Confidence, Attestation: w.attestation, Time: a.begun,
 		})
 	}

@@ -138,17 +138,16 @@ func (ret *returning) inferredFact(m *memproxy.Memory) memproxy.Question {
 // write that are to be ruled on when they are known.
 func (a *Admission) extractsUnseen() bool { return a.op.Extracts && a.rules.Governance.Infers() }
 
-// markLater notes in the ledger which memories of a write, of which the backend
-// told only later, are marked.
+// markLater notes in the ledger how the memories of a write stand of which the
+// backend told only later: as they would had it told at once.
 func (ret *returning) markLater(ctx context.Context, memories []memproxy.Memory) {
 	reading := &memproxy.Reading{}
 	for i := range memories {
-		if _, marked := ret.made[memories[i].ID]; marked && !memories[i].Drop {
+		if !memories[i].Drop {
 			reading.Memories = append(reading.Memories, memories[i])
 		}
 	}
-	if len(reading.Memories) > 0 {
-		ret.reading = reading
+	if ret.reading = reading; len(reading.Memories) > 0 {
 		ret.mark(ctx, ret.standings())
 	}
 }

@@ -160,7 +160,13 @@ func TestFactsThatAreMadeLaterAreMarked(t *testing.T) {
 	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("{}")})
 	x.over, x.became = true, []memproxy.Memory{{ID: "m1", Text: "User likes green tea", Event: "ADD"}, {ID: "m2", Text: "User is wealthy", Event: "ADD"}}
 	r.gate.Extracted(context.Background(), a, memproxy.Reply{Status: 200})
-	if len(l.changes) != 1 || l.changes[0].ID != "m2" || l.changes[0].Attestation != memproxy.Inferred || l.changes[0].Reason != "layer.inferred" {
-		t.Errorf("%+v", l.changes)
+	if len(l.changes) != 2 {
+		t.Fatalf("%+v", l.changes)
+	}
+	if c := l.changes[0]; c.ID != "m1" || c.Attestation != memproxy.SelfReported || c.Reason != "" {
+		t.Errorf("stated: %+v", c)
+	}
+	if c := l.changes[1]; c.ID != "m2" || c.Attestation != memproxy.Inferred || c.Reason != "layer.inferred" {
+		t.Errorf("deduced: %+v", c)
 	}
 }

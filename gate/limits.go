@@ -60,7 +60,7 @@ func tooMuch(op *memproxy.Operation) string {
 		{len(op.Refs), maxRefs, "references"},
 		{len(op.Items), maxItems, "pieces of content"},
 		{len(op.Keys), maxItems, "keys"},
-		{len(op.Hints) + len(op.Backdated) + len(op.Reserved), maxItems, "values that memproxy would change"},
+		{len(op.Hints) + len(op.Backdated) + len(op.Reserved) + len(op.Unclaimed), maxItems, "values that memproxy would change"},
 	} {
 		if n.have > n.most {
 			return strconv.Itoa(n.have) + " " + n.what + "; at most " + strconv.Itoa(n.most) + " are taken"

@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/memproxy/memproxy"
 )
@@ -77,13 +78,21 @@ func (a *Admission) hides(ctx context.Context, g *Gate) bool {
 	if a.rules.WithholdUntrusted {
 		states = append(states, memproxy.StateUntrusted)
 	}
+	filters := make([]memproxy.StandingFilter, 0, len(states)+1)
 	for _, state := range states {
-		list, err := lister.ListStandings(ctx, memproxy.StandingFilter{Backend: a.op.Backend, Tenant: a.Principal.Tenant, State: state, Limit: lookedThrough})
+		filters = append(filters, memproxy.StandingFilter{State: state})
+	}
+	if a.rules.Changed == ChangedWithhold || a.rules.WithholdUntrusted && a.rules.Changed != ChangedIgnore {
+		filters = append(filters, memproxy.StandingFilter{Unverified: true})
+	}
+	for _, f := range filters {
+		f.Backend, f.Tenant, f.Limit = a.op.Backend, a.Principal.Tenant, lookedThrough
+		list, err := lister.ListStandings(ctx, f)
 		if err != nil {
 			g.opt.Meter.LedgerFailed(ctx)
 			return a.rules.WithholdUntrusted // nothing is known of any memory: all are untrusted
 		}
-		if len(list) == lookedThrough || a.concerned(ctx, g, list) {
+		if len(list) == lookedThrough || a.concerned(ctx, g, f.State, list) {
 			return true
 		}
 	}
@@ -91,11 +100,13 @@ func (a *Admission) hides(ctx context.Context, g *Gate) bool {
 }
 
 // concerned reports whether one of the memories may be among those that the
-// operation reads: it was not deleted, and is not known to be another user's.
-func (a *Admission) concerned(ctx context.Context, g *Gate, list []memproxy.Standing) bool {
+// operation reads: it was not deleted, and is not known to be another user's,
+// nor to wait for review and be the caller's own.
+func (a *Admission) concerned(ctx context.Context, g *Gate, state memproxy.MemoryState, list []memproxy.Standing) bool {
 	ids := map[memproxy.TargetKind][]string{}
 	for i := range list {
-		if k := list[i].Kind; k != memproxy.TargetEvent {
+		// What the backend lacks is in nothing that it makes.
+		if k := list[i].Kind; k != memproxy.TargetEvent && list[i].Unverified != memproxy.IntegrityMissing && !a.came(&list[i]) {
 			ids[k] = append(ids[k], list[i].ID)
 		}
 	}
@@ -107,12 +118,27 @@ func (a *Admission) concerned(ctx context.Context, g *Gate, list []memproxy.Stan
 		}
 		for _, id := range some {
 			row, known := rows[id]
+			if own := known && row.Actor == a.Principal.ID && row.Scope.Tenant == a.Principal.Tenant; own && state == memproxy.StatePending {
+				continue
+			}
 			if !known || !row.Deleted && !a.leavesOut(row.Scope.User) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// cameBy is how long what a write makes may take to be known.
+const cameBy = 10 * time.Minute
+
+// came reports whether what was foreseen of a write has come to be, and is
+// listed itself, or never will.
+func (a *Admission) came(st *memproxy.Standing) bool {
+	if st.Kind != memproxy.TargetDecision {
+		return false
+	}
+	return st.State == memproxy.StateUntrusted || st.State == memproxy.StatePending && a.begun.Sub(st.Changed) > cameBy
 }
 
 // leavesOut reports whether the operation is narrowed to other users.

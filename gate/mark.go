@@ -32,19 +32,39 @@ func (ret *returning) standings() []memproxy.StateChange {
 		}
 		switch {
 		case ret.confirmed:
-			c.State, c.Reason, c.Person = memproxy.StateValidated, "approved by a reviewer", true
+			c.State, c.Reason, c.Person = memproxy.StateValidated, reasonApproved, true
 		case ret.aside != "":
 			c = ret.asideOf(c.MemoryKey)
 			c.Findings, c.Text = ret.spansIn(m), memproxy.TextSHA256(m.Text)
-		case ret.rules.Pending != nil && ret.rules.Pending(ret.Principal):
-			c.State, c.Reason = memproxy.StatePending, "its author is not trusted enough to be read without a review"
+		case ret.waits():
+			c.State, c.Reason = memproxy.StatePending, reasonWaits
 		}
 		if ttl := ret.lifetime(m); ttl > 0 {
 			c.Expires = ret.begun.Add(ttl)
 		}
 		changes = append(changes, c)
 	}
-	return changes
+	return append(changes, ret.overtaken(len(changes))...)
+}
+
+// overtaken ends what was foreseen of a write's memories: how they stand is noted.
+// It is kept while the backend may make more of them.
+func (ret *returning) overtaken(memories int) []memproxy.StateChange {
+	if memories == 0 || len(ret.reading.Events) > 0 || len(ret.receipts) > 1 || ret.aside != "" || !ret.traceable() {
+		return nil
+	}
+	c, ordinary := ret.foreseen(memproxy.MemoryKey{Backend: ret.op.Backend, Kind: memproxy.TargetDecision, ID: ret.Decision.ID})
+	if ordinary {
+		return nil
+	}
+	c.State, c.Reason, c.From, c.Attestation = memproxy.StateUntrusted, "its memories are known", nil, ""
+	c.Text = memproxy.AnyText
+	return []memproxy.StateChange{c}
+}
+
+// waits reports whether what the caller writes waits for review.
+func (a *Admission) waits() bool {
+	return a.rules.Pending != nil && a.rules.Pending(a.Principal, a.track, a.begun)
 }
 
 // mark notes how memories stand.
@@ -88,4 +108,21 @@ func (ret *returning) lifetime(m *memproxy.Memory) time.Duration {
 		}
 	}
 	return ttl
+}
+
+// ending is until when a memory is kept that came to be after its write was
+// answered, as far as nobody noted that: by what its stamp says.
+func (ret *returning) ending(m *memproxy.Memory, s *memproxy.Stamp) []memproxy.StateChange {
+	if ret.rules.TTL == nil {
+		return nil
+	}
+	ttl := ret.rules.TTL(m.Field, ret.rules.Governance.LayerOf(&memproxy.Item{Kind: memproxy.ItemContent, Field: m.Field}), s.Source)
+	if ttl <= 0 {
+		return nil
+	}
+	return []memproxy.StateChange{{
+		MemoryKey: memproxy.MemoryKey{Backend: ret.op.Backend, Kind: memproxy.TargetMemory, ID: m.ID}, Tenant: s.Tenant,
+		State: memproxy.StateUntrusted, From: []memproxy.MemoryState{memproxy.StateUntrusted}, Decision: s.ID, Attestation: s.Attestation,
+		Text: textHash(m.Text), Expires: s.Time.Add(ttl),
+	}}
 }

@@ -87,6 +87,7 @@ func loose(raw []byte, mixed func(string) bool) []byte {
 	if err != nil {
 		return raw
 	}
+	_ = (*jsontext.Value)(&plain).Canonicalize() // left as it is when what is inside is loose too
 	return plain
 }
 

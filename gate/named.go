@@ -34,22 +34,14 @@ func (ret *returning) strangers(ctx context.Context) (refused bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	ids := map[memproxy.TargetKind][]string{}
-	for i := range refs {
-		ids[refs[i].Kind] = append(ids[refs[i].Kind], refs[i].ID)
-	}
-	for kind := range ids {
-		slices.Sort(ids[kind])
-		ids[kind] = slices.Compact(ids[kind])
-	}
-	known, err := ret.g.whose(ctx, ret.op.Backend, ids)
+	theirs, err := ret.strange(ctx, refs)
 	if err != nil {
 		ret.g.opt.Meter.LedgerFailed(ctx)
 		return false, errors.Join(errOwners, err)
 	}
 	var gone []string
 	for i := range refs {
-		if row, is := known[refs[i].Kind][refs[i].ID]; is && row.Scope.Tenant != ret.Principal.Tenant {
+		if theirs[object{refs[i].Kind, refs[i].ID}] {
 			gone = append(gone, refs[i].Pointer)
 		}
 	}
@@ -68,6 +60,51 @@ func (ret *returning) strangers(ctx context.Context) (refused bool, err error) {
 	}
 	ret.reply.Body = body
 	return false, nil
+}
+
+// maxMet bounds the objects of a stream that are remembered.
+const maxMet = 4096
+
+// met says of objects whether they are another tenant's.
+type met map[object]bool
+
+type object struct {
+	kind memproxy.TargetKind
+	id   string
+}
+
+// strange asks the ledger which of the objects are another tenant's: of each
+// once a stream, whose events name the same run and message over and over.
+func (ret *returning) strange(ctx context.Context, refs []memproxy.Ref) (met, error) {
+	m := met{}
+	if ret.single {
+		if ret.met == nil || len(ret.met) > maxMet {
+			ret.met = m
+		}
+		m = ret.met
+	}
+	ask := map[memproxy.TargetKind][]string{}
+	for i := range refs {
+		o := object{refs[i].Kind, refs[i].ID}
+		if _, is := m[o]; !is {
+			ask[o.kind] = append(ask[o.kind], o.id)
+		}
+	}
+	for kind := range ask {
+		slices.Sort(ask[kind])
+		ask[kind] = slices.Compact(ask[kind])
+	}
+	known, err := ret.g.whose(ctx, ret.op.Backend, ask)
+	if err != nil {
+		return nil, err
+	}
+	for kind, ids := range ask {
+		for _, id := range ids {
+			row, is := known[kind][id]
+			m[object{kind, id}] = is && row.Scope.Tenant != ret.Principal.Tenant
+		}
+	}
+	return m, nil
 }
 
 // adopt makes the objects that came to be with a write its caller's, unless

@@ -32,6 +32,9 @@ func (f *naming) Rewrite(_ memproxy.Route, _ memproxy.Request, reply memproxy.Re
 }
 
 func (f *naming) Names(_ memproxy.Route, reply memproxy.Reply) ([]memproxy.Ref, error) {
+	if strings.HasPrefix(string(reply.Body), "[") {
+		return nil, errors.New("a list names nothing")
+	}
 	var out []memproxy.Ref
 	for i, id := range strings.Split(string(reply.Body), ",") {
 		ptr := fmt.Sprint("/", i)
@@ -155,5 +158,34 @@ func TestObjectsAreAttributedByDescent(t *testing.T) {
 	}
 	if n := len(r.fetch.asked); n == 0 || n > 3 {
 		t.Errorf("%d side requests: %q", n, r.fetch.asked)
+	}
+}
+
+// Proves EDGE-13, EDGE-3: of each object that the events of a stream name the
+// ledger is asked once, and what is another tenant's is left out of every event.
+func TestTheLedgerIsAskedOnceAStream(t *testing.T) {
+	ctx := context.Background()
+	r := named(t, nil, object("{mine", "acme", "agent:a"), object("theirs", "globex", "agent:b"))
+	a := r.admit(memproxy.Operation{Kind: memproxy.Run})
+	before := r.ledger.asked
+	for range 100 {
+		if got := r.gate.Event(ctx, a, []byte("data: {mine,theirs,nobodys\n\n")); string(got) != "data: {mine,-,nobodys\n\n" {
+			t.Fatalf("%q", got)
+		}
+	}
+	if n := r.ledger.asked - before; n != 1 {
+		t.Errorf("the ledger was asked %d times", n)
+	}
+	if got := r.gate.Event(ctx, a, []byte("data: [DONE]\n\n")); string(got) != "data: [DONE]\n\n" {
+		t.Errorf("the mark of the end became %q", got)
+	}
+	if got := r.gate.Event(ctx, a, []byte("data: {mine,theirs,another\n\n")); string(got) != "data: {mine,-,another\n\n" || r.ledger.asked-before != 2 {
+		t.Errorf("%q, asked %d times", got, r.ledger.asked-before)
+	}
+	for i := range 9000 { // more than is remembered
+		r.gate.Event(ctx, a, fmt.Appendf(nil, "data: {mine,n%d\n\n", i))
+	}
+	if got := r.gate.Event(ctx, a, []byte("data: {mine,theirs\n\n")); string(got) != "data: {mine,-\n\n" {
+		t.Errorf("%q", got)
 	}
 }

@@ -233,7 +233,9 @@ func (r *run) judge(ctx context.Context) {
 	for _, id := range r.op.Targets {
 		row, known := r.owners[id]
 		m, asked := r.op.Current[id]
-		if asked && m.Missing && !known {
+		// What may be there or not is answered as what is not: else another
+		// tenant's, which is answered so, would be told apart from it.
+		if asked && (m.Missing || m.Unproven) && !known {
 			if r.alone() {
 				continue
 			}

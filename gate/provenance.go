@@ -38,6 +38,9 @@ func (ret *returning) provenance(m *memproxy.Memory) memproxy.Provenance {
 		if !known {
 			p.Actor, p.Trust, p.Confidence, p.Source, p.Decision, p.Written = s.Actor, s.Trust, s.Confidence, s.Source, s.ID, s.Time
 		}
+		if p.Decision == s.ID {
+			p.Received = s.Received
+		}
 		if p.Decision == s.ID && s.Attestation != "" {
 			p.Attestation = s.Attestation
 		}

@@ -16,6 +16,11 @@ type Pruner interface {
 	// withholds it. Errors of the backend are pruned too, and never an error.
 	Prune(memproxy.Route, memproxy.Reply) (memproxy.Pruned, error)
 
+	// Structured reports whether a route answers with a document of members, so
+	// that its answer has to be read where nothing else asks for that. Pages and
+	// files are not. What the adapter does not know is: it is then withheld.
+	Structured(memproxy.Route) bool
+
 	// PruneEvent does so with one event of a stream; an empty body leaves the
 	// event out.
 	PruneEvent(memproxy.Route, []byte) memproxy.Pruned

@@ -16,6 +16,7 @@ type Effect string
 // The effects.
 const (
 	Drops     Effect = "drop"     // leaves it out of the answer
+	Notes     Effect = "note"     // changes nothing, and remembers what was shown
 	Marks     Effect = "mark"     // says something of it, and shows it
 	Withholds Effect = "withhold" // shows it in part, or refuses the answer
 )
@@ -31,10 +32,10 @@ const (
 
 // Filter is a row of the read path.
 type Filter struct {
-	Name   string
-	Effect Effect
+	Name   string `json:"name"`
+	Effect Effect `json:"effect"`
 	// What says what it is about, in a few words.
-	What string
+	What string `json:"what"`
 
 	stage stage
 	run   func(*returning, context.Context) (refused bool, err error)
@@ -63,6 +64,7 @@ var filters = [...]Filter{
 	{"provenance", Marks, "where memories come from, for readers who ask", takenApart, (*returning).account},
 	{"names", Drops, "ids of objects of other tenants", rewritten, (*returning).strangers},
 	{"secrets", Drops, "keys, tokens and environments, for callers who do not administer the backend", rewritten, (*returning).secrets},
+	{"heard", Notes, "what tools said, which what the session writes may come from", rewritten, (*returning).heard},
 }
 
 // errUnreadable says that an answer does not say whose it is.
@@ -250,7 +252,7 @@ func (g *Gate) Event(ctx context.Context, a *Admission, event []byte) []byte {
 		return nil
 	}
 	data := dataOf(event)
-	if len(data) == 0 || !bytes.ContainsAny(data[:1], "{[") {
+	if len(data) == 0 || !bytes.ContainsAny(data[:1], "{[") || string(data) == endOfStream {
 		return event // nothing to take apart: a name, a comment, the mark of the end
 	}
 	ret.reply.Body = data
@@ -262,6 +264,10 @@ func (g *Gate) Event(ctx context.Context, a *Admission, event []byte) []byte {
 	}
 	return withData(event, ret.reply.Body)
 }
+
+// endOfStream is the data of the last event of a stream, which is no JSON. Without
+// it clients take the stream for one that broke off.
+const endOfStream = "[DONE]"
 
 // lost is what is sent in the place of an event that no filter lets through.
 func (g *Gate) lost(ctx context.Context, a *Admission, err error) []byte {

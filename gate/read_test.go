@@ -54,6 +54,8 @@ func (s teller) Prune(_ memproxy.Route, r memproxy.Reply) (memproxy.Pruned, erro
 	return memproxy.Pruned{Body: r.Body}, nil
 }
 
+func (teller) Structured(memproxy.Route) bool { return true }
+
 func (s teller) PruneEvent(_ memproxy.Route, e []byte) memproxy.Pruned {
 	return memproxy.Pruned{Body: e}
 }

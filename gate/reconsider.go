@@ -26,8 +26,8 @@ func (g *Gate) Reconsider(ctx context.Context, b Backend, h memproxy.HeldWrite, 
 	if !known || route.ID != h.Route {
 		return memproxy.Reevaluation{}, ErrGone
 	}
-	r := g.begin(&Call{Backend: b, Request: req, Route: route, Known: true, Body: content.Body, Session: h.Session})
-	r.Principal, r.dry = authorOf(h, content), true
+	r := g.begin(&Call{Backend: b, Request: req, Route: route, Known: true, Body: content.Body, Session: memproxy.NameSession(h.Session)})
+	r.Principal, r.dry, r.asCame = authorOf(h, content), true, true
 	r.Decision.ID = h.ID
 	for i := range admission {
 		s := &admission[i]
@@ -51,7 +51,8 @@ func (g *Gate) Reconsider(ctx context.Context, b Backend, h memproxy.HeldWrite, 
 	}
 	// What the rules would let in for its state to withhold it, and what they
 	// fail on, waits on: only a plain answer settles anything.
-	if r.aside != "" || has(r.reasons, memproxy.PolicyError) {
+	// So does what was rewritten: that is for a person.
+	if r.aside != "" || has(r.reasons, memproxy.PolicyError) || len(content.Rewritten) > 0 && !v.Verdict.Stops() {
 		v.Verdict = memproxy.Hold
 	}
 	return v, nil

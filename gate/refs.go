@@ -10,7 +10,7 @@ import (
 )
 
 // referred rules on the objects that the request names and that it is not
-// about: what it is about, own rules on.
+// about: what it is about, own rules on. A running agent's call has no such step.
 func (r *run) referred(ctx context.Context) error {
 	var ask []string
 	at := map[string]*memproxy.Ref{}
@@ -25,7 +25,7 @@ func (r *run) referred(ctx context.Context) error {
 			r.referredName(ref)
 			continue
 		}
-		if ref.Kind == r.op.TargetKind && slices.Contains(r.op.Targets, ref.ID) {
+		if !r.inside && ref.Kind == r.op.TargetKind && slices.Contains(r.op.Targets, ref.ID) {
 			continue
 		}
 		row, known := r.named[ref.Kind][ref.ID]

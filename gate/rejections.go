@@ -166,7 +166,7 @@ func (r *run) flooded() bool {
 	known := d.Status != StatusUnauthorized
 	peer := peerOf(r.call)
 	if known {
-		peer = clip(r.Principal.ID, maxShownName) + " at " + peer
+		peer = clip(r.Principal.Account(), maxShownName) + " at " + peer
 	}
 	over, until := r.g.rejected.note(peer, known, r.begun)
 	if !over {

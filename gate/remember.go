@@ -40,8 +40,8 @@ func (ret *returning) remember(ctx context.Context) {
 	ret.adopt(ctx)
 	// What waits for review is marked before anybody can read it. The rest is
 	// history, and does not keep the caller waiting.
-	states := ret.standings()
-	if ret.aside != "" || ret.rules.Pending != nil && ret.rules.Pending(ret.Principal) {
+	states := append(ret.standings(), ret.born...)
+	if ret.aside != "" || ret.waits() {
 		ret.mark(ctx, states)
 		states = nil
 	}

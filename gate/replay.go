@@ -30,10 +30,13 @@ func (g *Gate) Replay(ctx context.Context, b Backend, h memproxy.HeldWrite, cont
 		return nil, ErrGone
 	}
 	all := memproxy.Limit{All: true} // whom it names was ruled on when it came
-	r := g.begin(&Call{Backend: b, Request: req, Route: route, Known: true, Body: content.Body, Session: h.Session})
+	r := g.begin(&Call{Backend: b, Request: req, Route: route, Known: true, Body: content.Body, Session: memproxy.NameSession(h.Session)})
 	r.Principal = memproxy.Principal{ID: h.Principal, Tenant: h.Tenant, Trust: h.Trust, ActsAs: all, Users: all, Apps: all, Runs: all}
 	r.Decision.ID, r.confirmed, r.Inspect = h.ID, !h.ByRules(), true
-	r.paid = content.Reserved > 0
+	r.waited = &h
+	if content.Reserved > 0 {
+		r.paid = &memproxy.Charge{ID: h.ID, Tenant: h.Tenant, Cost: int64(content.Reserved), Time: h.Created}
+	}
 	r.note(memproxy.Reason{Code: memproxy.ReviewApproved, Detail: "approved by " + h.Reviewer})
 	for i := range admission {
 		s := &admission[i]
@@ -50,11 +53,13 @@ func (g *Gate) Replay(ctx context.Context, b Backend, h memproxy.HeldWrite, cont
 	}
 	r.settle()
 	g.record(ctx, r)
-	if r.Decision.Verdict.Stops() {
+	g.putAside(ctx, r)
+	if r.Decision.Verdict.Stops() && r.Reply == nil {
 		reply := b.Adapter.Refuse(req, r.Decision.Shown())
 		r.Reply = &reply
 	}
 	g.picture(ctx, r)
+	g.images(ctx, r)
 	return r.Admission, nil
 }
 

@@ -34,6 +34,7 @@ func (g *Gate) RestoredStamp(to memproxy.Version, decision string) memproxy.Stam
 	return g.opt.Signer.Sign(memproxy.Stamp{
 		ID: decision, Actor: to.Actor, Tenant: to.Tenant, Trust: to.Trust, Confidence: to.Confidence, Source: memproxy.SourceUnstated,
 		Attestation: to.Attestation, Time: g.opt.Clock().UTC().Truncate(time.Second), SHA256: textHash(to.Text),
+		Trigger: "rollback",
 	})
 }
 

@@ -20,7 +20,7 @@ func (g *Gate) Return(ctx context.Context, a *Admission, reply memproxy.Reply) m
 	start := time.Now()
 	ctx, span := g.opt.Tracer.Start(ctx, signal.SpanReturn)
 	defer span.End()
-	ret := &returning{Admission: a, g: g, reply: reply}
+	ret := &returning{Admission: a, g: g, reply: reply, raw: reply}
 	if err := ret.read(ctx); err != nil {
 		// An answer that cannot be read cannot be filtered. Withhold it.
 		span.SetStatus(codes.Error, string(memproxy.UpstreamMalformed))
@@ -64,6 +64,7 @@ type returning struct {
 	*Admission
 	g         *Gate
 	reply     memproxy.Reply
+	raw       memproxy.Reply // as the backend gave it
 	reading   *memproxy.Reading
 	ahead     map[memproxy.TargetKind]<-chan stood // asked for beside the owners
 	stood     map[memproxy.TargetKind]stood        // how they stand, once it was asked
@@ -74,15 +75,17 @@ type returning struct {
 	filtered  int
 	shown     []string
 	cancelled bool
-	self      bool               // the backend's own agent wrote
-	bound     []memproxy.Version // what came to be after its write was answered
-	stuck     int                // memories that could not be taken back
-	below     int                // memories of less confidence than was asked for
-	mine      []string           // ids of memories of the answer that the caller wrote itself
-	broken    []string           // ids of memories that were changed behind the proxy
-	answers   bool               // to a write: what is hidden is remembered all the same
-	single    bool               // it is one event of a stream
-	known     owned              // of the answer's memories
+	self      bool                        // the backend's own agent wrote
+	born      []memproxy.StateChange      // until when that is kept
+	bound     []memproxy.Version          // what came to be after its write was answered
+	stuck     int                         // memories that could not be taken back
+	below     int                         // memories of less confidence than was asked for
+	mine      []string                    // ids of memories of the answer that the caller wrote itself
+	broken    []string                    // ids of memories that were changed behind the proxy
+	answers   bool                        // to a write: what is hidden is remembered all the same
+	single    bool                        // it is one event of a stream
+	known     owned                       // of the answer's memories
+	plants    map[memproxy.MemoryKey]bool // planted in a sealed backend, once it was asked
 	apart     map[*memproxy.Memory]apart
 	stands    map[memproxy.TargetKind]map[string]memproxy.Standing
 	flagged   map[*memproxy.Memory]memproxy.Standing // shown in part, at most
@@ -296,6 +299,7 @@ func (ret *returning) bind(ctx context.Context, m *memproxy.Memory) {
 	}
 	row.Scope.Tenant = s.Tenant
 	ret.bound = append(ret.bound, boundVersion(m, &s))
+	ret.born = append(ret.born, ret.ending(m, &s)...)
 	ret.put(row)
 }
 

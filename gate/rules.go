@@ -3,6 +3,7 @@ package gate
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/memproxy/memproxy"
 )
@@ -53,18 +54,26 @@ type Rules struct {
 	// NeverRefuse writes new memories that look dangerous and has their state
 	// decide what is shown of them, where every read can be kept to it.
 	NeverRefuse bool
+	// Rewrite says how far a text that looks dangerous is changed in the place of
+	// refusing the write. Empty is memproxy.RewriteOff.
+	Rewrite memproxy.Rewriting
 	// Changed says what becomes of memories that were changed behind the proxy.
 	// Empty is ChangedReport.
 	Changed Changed
 	// Pending says whose new memories wait for review before others read
-	// them, TTL how long memories are kept. Nil: nobody's, and for ever.
-	Pending  func(memproxy.Principal) bool
+	// them, TTL how long memories are kept. Nil: nobody's, and for ever. A
+	// record that nobody can look up is that of a stranger.
+	Pending  func(memproxy.Principal, memproxy.Track, time.Time) bool
 	TTL      Lifetime
 	Ceilings memproxy.Ceilings
+	// Earning is what makes an authenticated caller an established one. The
+	// zero value: nothing.
+	Earning memproxy.Earning
 	// Governance says how layers and keys are governed.
 	Governance memproxy.Governance
-	// Lines returns the budget lines that a write of a principal draws on.
-	Lines func(memproxy.Principal, memproxy.Kind, []string) []memproxy.Line
+	// Lines returns the budget lines that a write of a principal draws on, on
+	// behalf of an end user ("": of nobody that is named), to some fields.
+	Lines func(who memproxy.Principal, kind memproxy.Kind, user string, fields []string) []memproxy.Line
 	// Enforce is false in shadow mode: everything is ruled on and recorded,
 	// and forwarded unchanged.
 	Enforce      bool
@@ -72,6 +81,10 @@ type Rules struct {
 	// OneTenant is set where all callers are of one tenant. All that a backend
 	// holds is then theirs, but for what the ledger knows to be another's.
 	OneTenant bool
+	// Listed are the tenants, sorted, whose callers the configuration limits to
+	// an owner's name among others, by OwnerID: it is theirs also before anybody
+	// has used it.
+	Listed map[string][]string
 	// Unclaimed says what becomes of members of answers that no row claims.
 	// Empty is UnclaimedDrop.
 	Unclaimed Unclaimed
@@ -99,6 +112,11 @@ func (r *Rules) validate() error {
 		default:
 			return fmt.Errorf("gate: unknown setting %q for unclaimed %s of answers", setting, what)
 		}
+	}
+	switch r.Rewrite {
+	case "", memproxy.RewriteOff, memproxy.RewriteSoft, memproxy.RewriteHard:
+	default:
+		return fmt.Errorf("gate: unknown rewriting %q", r.Rewrite)
 	}
 	switch r.Unattributed {
 	case UnattributedVisible, UnattributedNamed, UnattributedHidden:

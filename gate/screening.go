@@ -33,23 +33,66 @@ func screen(ctx context.Context, r *run) error {
 		op.Items, asked.Operation = items, &op
 	}
 	findings, err := r.rules.Screener.Screen(ctx, asked)
-	r.q.Findings, r.findings = findings, findings
+	r.findings, r.configured = r.divide(findings)
+	r.q.Findings = r.findings
+	for _, f := range r.configured {
+		why := memproxy.Reason{Code: memproxy.ScreenConfigured, Pointer: r.op.Items[f.Item].Pointer, Detail: "screening found something in what an owner configures"}
+		if !slices.Contains(r.notes, why) {
+			r.note(why)
+		}
+	}
 	return err
+}
+
+// RoleOwner is who configures the agents that it may name, besides those who
+// administer.
+const (
+	RoleOwner = "memproxy-owner"
+	roleAdmin = "memproxy-admin"
+)
+
+// owns reports whether the caller was given the say in what configures: by its
+// roles, which come from the identity configuration and from no payload. Whom
+// nobody knows owns nothing.
+func (a *Admission) owns() bool {
+	p := &a.Principal
+	return p.Trust != "" && p.Trust != memproxy.TrustAnonymous && p.Kind != memproxy.KindAnonymous &&
+		(slices.Contains(p.Roles, RoleOwner) || slices.Contains(p.Roles, roleAdmin))
+}
+
+// divide parts what was found in what an owner configures from all else. A system
+// prompt instructs, a tool's description shows markup, and instructions to an
+// extractor name the secrets that it must not keep: rules for what was planted
+// say nothing of such texts, so what they find there is recorded and told, and
+// refuses nothing. It excuses nothing either: what a model then makes of the
+// write is measured by what else was found in it.
+func (r *run) divide(findings []memproxy.Finding) (count, configured []memproxy.Finding) {
+	if !r.owns() {
+		return findings, nil
+	}
+	for _, f := range findings {
+		if f.Item >= 0 && f.Item < len(r.op.Items) && r.op.Items[f.Item].Configures && r.op.Items[f.Item].Kind == memproxy.ItemSteering {
+			configured = append(configured, f)
+		} else {
+			count = append(count, f)
+		}
+	}
+	return count, configured
 }
 
 // screening is the operation as a screener sees it.
 func (a *Admission) screening() memproxy.Screening {
-	s := memproxy.Screening{Principal: a.Principal, Session: a.call.Session, Decision: a.Decision.ID, Operation: a.op}
+	s := memproxy.Screening{Principal: a.Principal, Session: a.call.Session.String(), Decision: a.Decision.ID, Operation: a.op}
 	if s.Session == "" && a.op != nil {
-		s.Session = a.op.Scope.Run
+		s.Session = memproxy.InertSession(a.op.Scope.Run)
 	}
 	return s
 }
 
 // wrote tells the screener of a write that went through.
 func (ret *returning) wrote() {
-	if witness, ok := ret.rules.Screener.(Witness); ok && ret.op.Kind.Writes() {
-		witness.Wrote(ret.screening())
+	if ret.rules.Screener != nil && ret.op.Kind.Writes() {
+		ret.rules.Screener.Wrote(ret.screening())
 	}
 }
 
@@ -67,7 +110,7 @@ func (r *run) explainFindings(reasons []memproxy.Reason) {
 		if f.Item >= 0 && f.Item < len(items) {
 			why.Pointer = items[f.Item].Pointer
 		}
-		if !slices.Contains(r.reasons, why) {
+		if !slices.Contains(r.notes, why) {
 			r.reasons = append(r.reasons, why)
 		}
 	}

@@ -20,7 +20,9 @@ type Imager interface {
 
 	// Edits says which of the calls made which change, by call. Each change is
 	// a memory with what happened to it in Event (ADD, UPDATE, DELETE) and the
-	// whole text that stood there before in Before.
+	// whole text that stood there before in Before. Where what stands beside the
+	// text changed, Members are what it became and Was what it had been, of a
+	// memory of its own with the event NONE.
 	Edits(before, after []memproxy.Memory, calls []memproxy.ToolCall) [][]memproxy.Memory
 }
 

@@ -15,7 +15,7 @@ import (
 func (r *run) session() string {
 	name := r.namedSession()
 	if _, runs := r.call.Backend.Adapter.(Turner); name == "" && runs && r.op != nil {
-		name = r.op.Scope.Agent
+		name = memproxy.Inert(r.op.Scope.Agent)
 	}
 	return name
 }
@@ -23,12 +23,12 @@ func (r *run) session() string {
 // namedSession is the session that the caller names, or the run of the
 // payload.
 func (a *Admission) namedSession() string {
-	names := [2]string{a.call.Session}
+	names := [2]string{a.call.Session.String()}
 	if a.op != nil {
-		names[1] = a.op.Scope.Run
+		names[1] = memproxy.NameSession(a.op.Scope.Run).String()
 	}
 	for _, name := range names {
-		if name != "" && !strings.HasPrefix(name, memproxy.CallerPrefix) {
+		if name != "" {
 			return name
 		}
 	}
@@ -60,13 +60,13 @@ func (a *Admission) endUser() string {
 // belongs to: the session's if it has a name, the principal's for this user,
 // and the principal's as a whole.
 func (r *run) records(name, user string) []memproxy.SessionKey {
-	who := r.Principal.ID
+	who := r.Principal.Account()
 	keys := []memproxy.SessionKey{
 		{Kind: memproxy.SessionUser, Principal: who, User: user},
 		{Kind: memproxy.SessionPrincipal, Principal: who},
 	}
 	if name != "" {
-		keys = append(keys, memproxy.SessionKey{Kind: memproxy.SessionNamed, Principal: who, User: user, Name: name})
+		keys = append(keys, memproxy.SessionKey{Kind: memproxy.SessionNamed, Principal: r.Principal.ID, User: user, Name: name})
 	}
 	return keys
 }
@@ -123,9 +123,12 @@ func (r *run) lockedFor(ctx context.Context, user string) error {
 // It counts against the caller, and against nobody else: in its session, for
 // the end user whom it names, whose locks leave other users of the same caller
 // alone, and in all, which takes the rejections of many users. A lock stops
-// those who try until something passes. Nothing passes a rule of the
-// operator's own, whatever is tried: it counts in sessions only, so that an
-// edit that refuses everybody for a while does not lock everybody.
+// those who try until something passes. Nothing passes a policy, whatever is
+// tried, and a client that asks for what is closed asks again at each start: such
+// a refusal is kept with its session and locks nothing, so that an edit that
+// refuses everybody for a while locks nobody. Nor does what one kind of evidence
+// says of a text (a pattern of governed fields, what looks like a credential): an
+// ordinary note that reads so is written again and again.
 func (g *Gate) discipline(ctx context.Context, r *run, session, user string) {
 	d := &r.Decision
 	if r.op == nil || !r.op.Kind.Writes() || !d.Verdict.Stops() || d.Status != StatusForbidden || !r.enforced() || has(d.Reasons, memproxy.SessionLocked) {
@@ -137,11 +140,12 @@ func (g *Gate) discipline(ctx context.Context, r *run, session, user string) {
 	}
 	probes := d.Verdict == memproxy.Deny && slices.ContainsFunc(d.Reasons, func(why memproxy.Reason) bool {
 		// What is lowered or taken out on the way refuses nothing.
-		return !strings.HasPrefix(string(why.Code), "policy.") && why.Code != memproxy.TrustClamped && why.Code != memproxy.TrustAttribution && why.Code != memproxy.PayloadReserved
+		return !strings.HasPrefix(string(why.Code), "policy.") && why.Code != memproxy.ScreenConfigured && why.Code != memproxy.TrustClamped && why.Code != memproxy.TrustAttribution && why.Code != memproxy.PayloadReserved && why.Code != memproxy.PayloadUnclaimed
 	})
+	ev.Unsure = d.Verdict == memproxy.Deny && unsure(d.Reasons)
 	stop := false
 	for _, key := range r.records(session, user) {
-		if stop && key.Kind == memproxy.SessionPrincipal || !probes && key.Kind != memproxy.SessionNamed {
+		if stop && key.Kind == memproxy.SessionPrincipal || (!probes || ev.Unsure) && key.Kind != memproxy.SessionNamed {
 			continue
 		}
 		ev.Session = key.ID()
@@ -149,6 +153,31 @@ func (g *Gate) discipline(ctx context.Context, r *run, session, user string) {
 		// What comes in beside a lock of one user adds nothing to the whole.
 		stop = key.Kind == memproxy.SessionUser && s.Limit > 0 && s.Strikes > s.Limit
 	}
+}
+
+// unsure reports whether the reasons of a refusal are the operator's policies,
+// or one kind of evidence about a text, and that one which is often wrong. What
+// stands beside them (what was lowered on the way, which rules found what) refuses
+// nothing.
+func unsure(reasons []memproxy.Reason) bool {
+	var only memproxy.ReasonCode
+	ruled := false
+	for _, why := range reasons {
+		switch why.Code {
+		case memproxy.TrustClamped, memproxy.TrustAttribution, memproxy.PayloadReserved, memproxy.PayloadUnclaimed, memproxy.ScreenFinding, memproxy.ScreenConfigured:
+			continue
+		case memproxy.ScreenPattern, memproxy.ScreenSecret:
+			if only == "" || only == why.Code {
+				only = why.Code
+				continue
+			}
+		}
+		if !strings.HasPrefix(string(why.Code), "policy.") {
+			return false
+		}
+		ruled = true
+	}
+	return ruled || only != ""
 }
 
 // disciplineCall counts a tool call of a running agent against the caller that
@@ -166,7 +195,7 @@ func (g *Gate) count(ctx context.Context, r *run, ev memproxy.SessionEvent) memp
 		g.opt.Meter.LedgerFailed(ctx)
 		g.opt.Log.ErrorContext(ctx, "a rejection was not counted", "decision", ev.Decision, "error", err)
 	case locked:
-		g.opt.Log.WarnContext(ctx, "writes are locked after too many rejections", "session", ev.Session, "principal", ev.Principal, "until", s.Until)
+		g.opt.Log.WarnContext(ctx, "writes are locked after too many rejections", "session", memproxy.InertID(ev.Session), "principal", ev.Principal, "until", s.Until)
 		g.noteLock(ctx, r.Admission, s)
 	}
 	return s

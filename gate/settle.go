@@ -11,11 +11,13 @@ import (
 // known how many memories it wrote. Copies of an admission share it.
 type bill struct {
 	charge memproxy.Charge
+	paid   *memproxy.Charge // what was charged when the write was held, or nil
 
 	mu      sync.Mutex
 	closed  bool // settled or given back: a bill is paid once
 	pending int  // asynchronous writes whose outcome is not known yet
 	made    made
+	counted map[string]bool // ids of memories that were counted
 }
 
 // made is what a write came to, in memories.
@@ -77,6 +79,9 @@ func (ret *returning) settleBill(ctx context.Context) {
 		b.mu.Unlock()
 		return
 	}
+	if ret.countsLater(b) {
+		return
+	}
 	if ret.reading.Settles {
 		ret.g.settleTo(ctx, ret.Admission, n.added+n.changed, n.added)
 	} else if n.added+n.changed > b.charge.Cost {
@@ -113,8 +118,11 @@ func (g *Gate) settleTo(ctx context.Context, a *Admission, window, total int64) 
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
 	defer cancel()
+	if b.paid != nil {
+		g.settleLines(ctx, a, b.paid, "/settled/window", b.paid.Lines, window-b.paid.Cost)
+	}
 	if window == total {
-		g.settleLines(ctx, a, "/settled", b.charge.Lines, total-b.charge.Cost)
+		g.settleLines(ctx, a, &b.charge, "/settled", b.charge.Lines, total-b.charge.Cost)
 		return
 	}
 	var windows, totals []memproxy.Line
@@ -125,15 +133,15 @@ func (g *Gate) settleTo(ctx context.Context, a *Admission, window, total int64) 
 			windows = append(windows, l)
 		}
 	}
-	g.settleLines(ctx, a, "/settled/window", windows, window-b.charge.Cost)
-	g.settleLines(ctx, a, "/settled/total", totals, total-b.charge.Cost)
+	g.settleLines(ctx, a, &b.charge, "/settled/window", windows, window-b.charge.Cost)
+	g.settleLines(ctx, a, &b.charge, "/settled/total", totals, total-b.charge.Cost)
 }
 
-func (g *Gate) settleLines(ctx context.Context, a *Admission, id string, lines []memproxy.Line, difference int64) {
+func (g *Gate) settleLines(ctx context.Context, a *Admission, of *memproxy.Charge, id string, lines []memproxy.Line, difference int64) {
 	if len(lines) == 0 || difference == 0 {
 		return
 	}
-	c := a.bill.charge
+	c := *of
 	c.ID, c.Lines = c.ID+id, lines
 	if difference < 0 {
 		c.Cost = -difference

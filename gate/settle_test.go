@@ -35,7 +35,7 @@ func settlingRig(t *testing.T, limit int64) (*rig, *settling, *budgets.Memory) {
 	x := &settling{exact: true}
 	r := newRig(t, func(r *rig) {
 		r.adapter, r.fake, r.shared = x, &x.fakeAdapter, store
-		r.rules.Lines = func(p memproxy.Principal, _ memproxy.Kind, _ []string) []memproxy.Line {
+		r.rules.Lines = func(p memproxy.Principal, _ memproxy.Kind, _ string, _ []string) []memproxy.Line {
 			return []memproxy.Line{
 				{Reason: memproxy.BudgetHour, Key: "principal/" + p.ID, Window: memproxy.WindowHour, Limit: limit},
 				{Reason: memproxy.BudgetTotal, Key: "principal/" + p.ID, Window: memproxy.WindowTotal, Limit: limit},
@@ -48,7 +48,7 @@ func settlingRig(t *testing.T, limit int64) (*rig, *settling, *budgets.Memory) {
 // charged is what stands on the two lines.
 func charged(t *testing.T, r *rig, store *budgets.Memory) (hour, total int64) {
 	t.Helper()
-	lines := r.rules.Lines(r.who, memproxy.Learn, nil)
+	lines := r.rules.Lines(r.who, memproxy.Learn, "", nil)
 	c := memproxy.Charge{ID: fmt.Sprint("look", rand.Int64()), Tenant: r.who.Tenant, Time: noon, Lines: lines, Written: true}
 	a, err := store.Charge(context.Background(), c)
 	if err != nil {

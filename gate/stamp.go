@@ -27,7 +27,51 @@ func (r *run) stamp() memproxy.Stamp {
 		Time:        r.begun.UTC().Truncate(time.Second),
 		SHA256:      contentHash(r.op),
 		Mark:        markOf(r.marks),
+		Received:    r.received().UTC().Truncate(time.Second),
+		Session:     r.namedSession(),
+		Trigger:     r.call.Route.ID,
+		Score:       memproxy.Risk(r.found()),
+		Flags:       flags(r.found()),
 	})
+}
+
+// received is when the write came in: it may have waited for a person since.
+func (r *run) received() time.Time {
+	if r.waited != nil {
+		return r.waited.Created
+	}
+	return r.begun
+}
+
+// found is what screening found in the write when it came in.
+func (r *run) found() []memproxy.Finding {
+	if r.waited != nil {
+		return r.waited.Findings
+	}
+	return r.findings
+}
+
+// Bounds of the rules that a stamp names: it is to be under 1 KB in all.
+const (
+	maxFlags     = 3
+	maxFlagBytes = 120
+)
+
+// flags are the rules behind the worst findings, each once. Rules say what a
+// text looks like, and never what it says.
+func flags(findings []memproxy.Finding) string {
+	var out []string
+	size := 0
+	findings = dangerous(findings) // not the sum, which is the score
+	for _, f := range worst(findings, len(findings)) {
+		if slices.Contains(out, f.Rule) || size+len(f.Rule) > maxFlagBytes {
+			continue
+		}
+		if out, size = append(out, f.Rule), size+len(f.Rule); len(out) == maxFlags {
+			break
+		}
+	}
+	return strings.Join(out, " ")
 }
 
 // contentHash is the hex SHA-256 of the one content item's text, so that it

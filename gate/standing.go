@@ -58,7 +58,7 @@ func (ret *returning) stand(ctx context.Context) (refused bool) {
 			if ret.receipt(ctx, m, st) {
 				return true
 			}
-			if ret.leave(m, StatusNotFound, memproxy.StateWithheld, "the memory is "+string(st.State)+" and withheld") {
+			if ret.leave(m, StatusNotFound, memproxy.StateWithheld, "the memory is "+string(st.State)+" and withheld"+opens(st.State)) {
 				return true
 			}
 			withheld++
@@ -120,10 +120,10 @@ func (ret *returning) lookAhead(ctx context.Context, ids map[memproxy.TargetKind
 		}
 		answer := make(chan stood, 1)
 		ret.ahead[kind] = answer
-		go func() {
+		ret.g.asking.Go(func() {
 			by, err := registrar.Standings(ctx, ret.op.Backend, kind, list)
 			answer <- stood{by, err}
-		}()
+		})
 	}
 }
 
@@ -193,14 +193,45 @@ func (r *Rules) display(state memproxy.MemoryState) display {
 	return show
 }
 
+// opens says what shows a memory that is withheld for its state.
+func opens(state memproxy.MemoryState) string {
+	if state == memproxy.StatePending {
+		return " from others than its author until a reviewer promotes it, or nobody has corrected it for as long as memories.quiet says"
+	}
+	return ""
+}
+
+// authored reports whether a memory is the principal's own: of the ledger's
+// knowledge, for nobody's signature is asked here.
+func (ret *returning) authored(st *memproxy.Standing) bool {
+	row, known := ret.known[st.Kind][st.ID]
+	return known && row.Actor != "" && row.Actor == ret.Principal.ID && row.Scope.Tenant == ret.Principal.Tenant
+}
+
 // display says how a memory is shown to the principal.
 func (ret *returning) display(st *memproxy.Standing, m *memproxy.Memory) display {
 	d := ret.rules.display(st.State)
 	switch {
-	case st.State == memproxy.StatePending && slices.Contains(ret.Principal.Roles, RoleReviewer):
+	case st.State == memproxy.StatePending && (slices.Contains(ret.Principal.Roles, RoleReviewer) || ret.authored(st)):
 		return show
+	case d == show && ret.restless(st, m):
+		return withhold
 	case d == sanitise && (m.TextAt == "" || m.Text == "" || len(m.Also) > 0):
 		return withhold // it cannot be shown in part
 	}
 	return d
+}
+
+// restless reports whether what is untrusted is withheld and a memory, though
+// validated, says something else by now than was looked at: what it says has
+// come in around the proxy, or is on its way into the ledger.
+func (ret *returning) restless(st *memproxy.Standing, m *memproxy.Memory) bool {
+	if !ret.rules.WithholdUntrusted || ret.rules.Changed == ChangedIgnore || st.State != memproxy.StateValidated || m.Text == "" || m.TextAt == "" {
+		return false
+	}
+	validated := st.Text
+	if validated == "" {
+		validated = ret.known[st.Kind][st.ID].SHA256
+	}
+	return validated != "" && validated != textHash(m.Text)
 }

@@ -43,7 +43,7 @@ func (r *run) keeps() bool {
 func identify(ctx context.Context, r *run) error {
 	who := r.call.who
 	if who == nil {
-		p, err := r.g.opt.Identifier.Identify(ctx, r.call.Credentials)
+		p, err := r.g.opt.Identifier.Identify(ctx, r.call.credentials())
 		who = &identified{p, err}
 	}
 	p, err := who.principal, who.err
@@ -73,7 +73,7 @@ type identified struct {
 // reports whether its body is worth reading: whether anybody is accepted, or
 // nothing is enforced. Admit does not ask again.
 func (g *Gate) Identify(ctx context.Context, c *Call) bool {
-	p, err := g.opt.Identifier.Identify(ctx, c.Credentials)
+	p, err := g.opt.Identifier.Identify(ctx, c.credentials())
 	c.who = &identified{p, err}
 	rules := g.rules.Load()
 	return err == nil || !rules.Enforce || c.Watch || c.Passed && rules.Profile == Development
@@ -152,12 +152,19 @@ func passed(r *run) error {
 	return nil
 }
 
-// reserved says that memproxy's own keys will be removed.
+// reserved says that memproxy's own keys will be removed, and names of nothing
+// that is known.
 func (r *run) reserved() {
 	if len(r.op.Reserved) > 0 {
 		r.add(memproxy.Amend, memproxy.Reason{
 			Code: memproxy.PayloadReserved, Pointer: r.op.Reserved[0],
 			Detail: "keys that begin with " + memproxy.StampPrefix + " are memproxy's own and were removed",
+		})
+	}
+	if len(r.op.Unclaimed) > 0 {
+		r.add(memproxy.Amend, memproxy.Reason{
+			Code: memproxy.PayloadUnclaimed, Pointer: r.op.Unclaimed[0],
+			Detail: "memproxy does not know what this names, nor does the backend, and it was removed",
 		})
 	}
 }
@@ -189,7 +196,7 @@ func (r *run) malformed(m *memproxy.Malformed) {
 // rule asks the policy. An error of the policy denies.
 func rule(ctx context.Context, r *run) error {
 	r.q.Principal, r.q.Operation, r.q.Profile = r.Principal, r.op, string(r.rules.Profile)
-	r.q.Governance = r.rules.Governance
+	r.q.Governance, r.q.Brought = r.rules.Governance, r.carried()
 	r.weigh()
 	r.q.Ceiling = r.rules.Ceilings.Ceiling(r.Principal.Trust, "")
 	ruling, err := r.rules.Policy.Rule(ctx, r.q)
@@ -200,6 +207,9 @@ func rule(ctx context.Context, r *run) error {
 		if err := r.administers(ctx); err != nil {
 			return err
 		}
+	}
+	if err := r.reword(ctx, &ruling); err != nil {
+		return err
 	}
 	r.setAside(&ruling)
 	r.unfiltered()
@@ -240,6 +250,23 @@ func (r *run) administers(ctx context.Context) error {
 	return nil
 }
 
+// closed refuses an administrative request of a caller who may not administer,
+// before anything that it names is looked up: such a caller is answered alike
+// whatever it names, also what is of a kind that nobody can be asked about.
+func (r *run) closed(ctx context.Context) (bool, error) {
+	if r.op.Kind != memproxy.Admin || !r.enforced() {
+		return false, nil
+	}
+	q := memproxy.Question{Principal: r.Principal, Operation: r.op, Profile: string(r.rules.Profile), Governance: r.rules.Governance}
+	q.Ceiling = r.rules.Ceilings.Ceiling(r.Principal.Trust, "")
+	ruling, err := r.rules.Policy.Rule(ctx, q)
+	if err != nil || ruling.Verdict != memproxy.Deny {
+		return false, err
+	}
+	r.ruled(&ruling)
+	return true, nil
+}
+
 // encode signs the stamp and has the adapter patch the payload.
 func encode(_ context.Context, r *run) error {
 	op := r.op
@@ -250,7 +277,7 @@ func encode(_ context.Context, r *run) error {
 		stamp := r.stamp()
 		op.Stamp, op.Seal = &stamp, r.seal
 	}
-	body, query, err := r.call.Backend.Adapter.Encode(r.call.Route, r.call.Request, r.call.Body, op)
+	body, query, err := r.call.Backend.Adapter.Encode(r.call.Route, r.call.Request, r.toSend(), op)
 	var bad *memproxy.Malformed
 	if errors.As(err, &bad) {
 		r.malformed(bad)

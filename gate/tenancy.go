@@ -26,6 +26,9 @@ func tenancy(ctx context.Context, r *run) error {
 		})
 		return nil
 	}
+	if closed, err := r.closed(ctx); closed || err != nil {
+		return err
+	}
 	var err error
 	if r.named, err = r.g.whose(ctx, r.op.Backend, r.names()); err != nil {
 		r.g.opt.Meter.LedgerFailed(ctx)
@@ -96,7 +99,7 @@ const (
 )
 
 // bond says whose an owner's name is. The ledger knows; where it does not, a
-// name that the configuration lists for the caller is its tenant's.
+// name that the configuration lists for a caller is its tenant's.
 func (r *run) bond(d memproxy.Dimension, name string) bond {
 	row, known := r.named[memproxy.TargetEntity][memproxy.OwnerID(d, name)]
 	if !known {
@@ -114,7 +117,19 @@ func (r *run) bond(d memproxy.Dimension, name string) bond {
 	case !limit.All && limit.Allows(name):
 		return ourName
 	}
-	return unknownName
+	switch listed := r.rules.Listed[memproxy.OwnerID(d, name)]; {
+	case len(listed) == 0, len(listed) > 1 && slices.Contains(listed, r.Principal.Tenant):
+		return unknownName
+	case listed[0] == r.Principal.Tenant:
+		return ourName
+	}
+	return foreignName
+}
+
+// recorded reports whether the ledger knows a name.
+func (r *run) recorded(d memproxy.Dimension, name string) bool {
+	_, known := r.named[memproxy.TargetEntity][memproxy.OwnerID(d, name)]
+	return known
 }
 
 // exists reports whether an owner is named as something that is there already,
@@ -154,6 +169,10 @@ func (r *run) claim(c *memproxy.Claim, name string, masks bool) {
 	writes := op.Kind == memproxy.Learn || op.Kind == memproxy.Correct
 	switch bond := r.bond(c.Dim, name); {
 	case bond == ourName:
+		// Of tenants for which it is listed, the first that writes has it.
+		if writes && name != "*" && !r.recorded(c.Dim, name) && !r.exists(c.Dim, name) {
+			r.unbound = append(r.unbound, memproxy.OwnerID(c.Dim, name))
+		}
 	case bond == unknownName && r.exists(c.Dim, name):
 		// It is there, and came around the proxy: it is judged as what is
 		// referred to, or cannot be judged.

@@ -48,7 +48,7 @@ func newTracks(clock func() time.Time) *tracks {
 	return &tracks{kept: cache, clock: clock}
 }
 
-func (t *tracks) forget(tenant, id string) { t.kept.Remove(author{tenant, id}) }
+func (t *tracks) forget(tenant, id string) { t.kept.Remove(author{tenant, memproxy.Account(id)}) }
 
 // of returns an author's record, and false where nobody knows it: the ledger
 // did not answer, and never did about this author.
@@ -73,18 +73,41 @@ func (t *tracks) of(ctx context.Context, from Tracker, tenant, id string) (mempr
 // tracked is the factor of the caller's track record. One that nobody can look
 // up counts as the worst: the last that was known, if any, goes before that.
 func (r *run) tracked(ctx context.Context) memproxy.PerMille {
-	tracker, ok := r.g.opt.Ledger.(Tracker)
-	if !ok {
+	if _, ok := r.g.opt.Ledger.(Tracker); !ok {
 		return memproxy.Full
 	}
-	track, known, err := r.g.tracks.of(ctx, tracker, r.Principal.Tenant, r.Principal.ID)
+	if !r.lookUp(ctx) {
+		return memproxy.TrackFloor
+	}
+	return r.track.Factor()
+}
+
+// lookUp takes down the caller's record, and reports whether anybody knows it.
+func (r *run) lookUp(ctx context.Context) bool {
+	tracker, ok := r.g.opt.Ledger.(Tracker)
+	if !ok {
+		return false
+	}
+	track, known, err := r.g.tracks.of(ctx, tracker, r.Principal.Tenant, r.Principal.Account())
 	if err != nil {
 		r.g.opt.Meter.LedgerFailed(ctx)
 		r.g.opt.Log.WarnContext(ctx, "a track record cannot be looked up", "decision", r.Decision.ID, "principal", r.Principal.ID, "error", err)
 	}
 	r.track, r.trackKnown = track, known
-	if !known {
-		return memproxy.TrackFloor
+	return known
+}
+
+// unearned: the caller's tier is not one that a record raises, or nothing is
+// written.
+func unearned(r *run) bool {
+	return unlocked(r) || r.Principal.Trust != memproxy.TrustAuthenticated || r.rules.Earning.Facts == 0
+}
+
+// earn makes an authenticated caller an established one whose record is good
+// enough. A record that nobody can look up earns nothing.
+func earn(ctx context.Context, r *run) error {
+	if r.lookUp(ctx) && r.rules.Earning.Earned(r.track, r.begun) {
+		r.Principal.Trust = memproxy.TrustEstablished
 	}
-	return track.Factor()
+	return nil
 }

@@ -66,7 +66,7 @@ func (ret *returning) trespass(ctx context.Context, extractor Extractor, m *memp
 		return
 	case eventDelete:
 		why.Detail = "the backend's model deleted a memory of another tenant"
-		ret.g.opt.Log.ErrorContext(ctx, why.Detail, "decision", ret.Decision.ID, "memory", m.ID)
+		ret.g.opt.Log.ErrorContext(ctx, why.Detail, "decision", ret.Decision.ID, "memory", memproxy.InertID(m.ID))
 	default:
 		why.Detail = "what the backend said of a memory of another tenant was left out of the answer"
 	}

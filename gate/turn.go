@@ -84,25 +84,21 @@ func (g *Gate) Probe(ctx context.Context, a *Admission) error {
 	return prober.Probed(a.call.Route, reply)
 }
 
-// asking are the steps of a tool call: who calls is known, and nothing is
-// patched. Whom a call names is held to the caller's tenant as whom a request
-// names is.
-var asking = [...]string{signal.SpanBound, signal.SpanTenancy, signal.SpanScreen, signal.SpanClamp, signal.SpanRule, signal.SpanCharge}
+// foreseeing are the steps of a tool call that leave nothing behind: who calls
+// is known, and nothing is patched. Whom a call names is held to the caller's
+// tenant as whom a request names is.
+var foreseeing = [...]string{signal.SpanBound, signal.SpanTenancy, signal.SpanScreen, signal.SpanClamp, signal.SpanRule}
+
+// asking are those of a call that is made next.
+var asking = append(foreseeing[:], signal.SpanCharge)
 
 // Ask rules on a tool call of a running agent. The call is attributed to the
 // principal of the admission that started the run, ruled on by the rules that
 // it pinned, charged and recorded like a request of its own.
 func (g *Gate) Ask(ctx context.Context, a *Admission, tc memproxy.ToolCall) *Admission {
 	asked := g.ask(ctx, a, tc, func(ctx context.Context, r *run) {
-		if tc.Flaw != nil {
-			r.malformed(tc.Flaw)
-			return
-		}
-		r.op = tc.Operation
-		r.attribute(a.op)
-		r.reserved()
-		r.theirs(ctx, a.watched)
-		g.askSteps(ctx, r)
+		g.askSteps(ctx, r, a, tc, asking)
+		g.reserve(ctx, r)
 	})
 	g.called(ctx, asked)
 	g.disciplineCall(ctx, a, asked)
@@ -110,10 +106,20 @@ func (g *Gate) Ask(ctx context.Context, a *Admission, tc memproxy.ToolCall) *Adm
 	return asked
 }
 
-func (g *Gate) askSteps(ctx context.Context, r *run) {
+// askSteps runs the named steps of admission on a tool call that admission a
+// came to.
+func (g *Gate) askSteps(ctx context.Context, r *run, a *Admission, tc memproxy.ToolCall, steps []string) {
+	if tc.Flaw != nil {
+		r.malformed(tc.Flaw)
+		return
+	}
+	r.op = tc.Operation
+	r.attribute(a.op)
+	r.reserved()
+	r.theirs(ctx, a.watched)
 	for i := range admission {
 		s := &admission[i]
-		if !slices.Contains(asking[:], s.name) || s.idle != nil && s.idle(r) {
+		if !slices.Contains(steps, s.name) || s.idle != nil && s.idle(r) {
 			continue
 		}
 		if err := g.step(ctx, s, r); err != nil {
@@ -124,7 +130,6 @@ func (g *Gate) askSteps(ctx context.Context, r *run) {
 			break
 		}
 	}
-	g.reserve(ctx, r)
 }
 
 // Ungated rules on a run that cannot be gated call by call, by what its backend

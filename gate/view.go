@@ -68,13 +68,34 @@ func (v *viewer) lookUp(ctx context.Context, g *Gate, backend string, rows []mem
 	return v.ascend(ctx, g, bare)
 }
 
-// owner is what is known of an owner by its name: as a name, or as an object.
+// owner is what is known of an owner by its name: as a name, or as an object, or
+// that the configuration lists it for other tenants alone.
 func (v viewer) owner(d memproxy.Dimension, name string) (memproxy.Ownership, bool) {
 	row, known := v.known[memproxy.TargetEntity][memproxy.OwnerID(d, name)]
 	if !known {
 		row, known = v.known[memproxy.TargetMemory][name]
 	}
+	if listed := v.rules.Listed[memproxy.OwnerID(d, name)]; !known && len(listed) > 0 && !slices.Contains(listed, v.principal.Tenant) {
+		return memproxy.Ownership{Scope: memproxy.Scope{Tenant: listed[0]}}, true
+	}
 	return row, known
+}
+
+// denies reports whether a memory of which nothing is recorded says itself that
+// it is not for the principal: it names an owner whom that may not name, or
+// belongs to another tenant. An owner that has just been made with it, and that
+// nobody had before, is the maker's.
+func (v viewer) denies(m *memproxy.Memory, made []string) bool {
+	for _, d := range dimensions {
+		name := m.Scope.In(d)
+		if name == "" || v.allows(d, name) {
+			continue
+		}
+		if _, known := v.owner(d, name); known || !slices.Contains(made, name) {
+			return true
+		}
+	}
+	return !m.Common && v.descent(m) == foreignName
 }
 
 // allows reports whether the principal may see what is an owner's: one that it

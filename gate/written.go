@@ -10,8 +10,9 @@ import (
 
 // written filters by owners what the answer to a write shows: a backend whose
 // model decides what a write becomes may have changed others' memories for it,
-// and tells their texts. What the ledger does not know has just come to be. It
-// comes after what was made of the write was looked at, which must see all of it.
+// and tells their texts. What the ledger does not know has just come to be,
+// unless it says that it is somebody else's. It comes after what was made of the
+// write was looked at, which must see all of it.
 func (ret *returning) written(ctx context.Context) (refused bool, err error) {
 	memories := ret.reading.Memories
 	ids := map[memproxy.TargetKind][]string{}
@@ -24,6 +25,7 @@ func (ret *returning) written(ctx context.Context) (refused bool, err error) {
 		return false, nil
 	}
 	v := ret.viewer(ret.g.opt.Signer)
+	made := slices.Clone(ret.reading.Made)
 	rows, err := ret.g.whose(ctx, ret.op.Backend, ids)
 	if err == nil {
 		ret.known = rows
@@ -31,7 +33,14 @@ func (ret *returning) written(ctx context.Context) (refused bool, err error) {
 		for _, some := range rows {
 			all = slices.AppendSeq(all, maps.Values(some))
 		}
-		err = v.lookUp(ctx, ret.g, ret.op.Backend, all, nil)
+		var bare []memproxy.Memory
+		for i := range memories {
+			if _, known := rows[kindOf(&memories[i])][memories[i].ID]; !known {
+				bare = append(bare, memories[i])
+				made = append(made, memories[i].ID)
+			}
+		}
+		err = v.lookUp(ctx, ret.g, ret.op.Backend, all, bare)
 	}
 	if err != nil {
 		ret.g.opt.Meter.LedgerFailed(ctx) // nobody knows whose any of them are
@@ -44,9 +53,11 @@ func (ret *returning) written(ctx context.Context) (refused bool, err error) {
 		m := &memories[i]
 		row, known := ret.known[kindOf(m)][m.ID]
 		switch {
-		case m.Drop || !known || slices.Contains(ret.op.Targets, m.ID):
+		case m.Drop, slices.Contains(ret.op.Targets, m.ID):
 			continue
-		case settled && row.Scope.Tenant == ret.Principal.Tenant, !settled && v.sees(&row, m):
+		case !known && (settled || !v.denies(m, made)):
+			continue
+		case known && (settled && row.Scope.Tenant == ret.Principal.Tenant || !settled && v.sees(&row, m)):
 			continue
 		}
 		hidden++

@@ -23,8 +23,12 @@ type Key struct {
 // Options configure an Identifier. At least one way in must be set.
 type Options struct {
 	Keys []Key
-	// Default is who presents nothing that is known here; nil refuses them.
+	// Default is who presents nothing that is known here; nil refuses them. One
+	// of kind anonymous is each session by itself: see Identify.
 	Default *memproxy.Principal
+	// AnonymousKey keys the ids of anonymous sessions: a secret, the same
+	// wherever they are to be the same.
+	AnonymousKey []byte
 	// OIDC verifies tokens in Proxy-Authorization or X-Memproxy-Token.
 	OIDC *OIDC
 	// SPIFFE maps verified client certificates.
@@ -75,8 +79,17 @@ const maxToken = 16 << 10
 // (X-Memproxy-Token, Proxy-Authorization) comes first, then the client
 // certificate, then the backend's own key, then the default. A credential that
 // is addressed to memproxy must be good; a backend key that is not known here
-// is the backend's to judge.
+// is the backend's to judge. A default of kind anonymous has an id of its own for
+// each session at each address.
 func (id *Identifier) Identify(ctx context.Context, c memproxy.Credentials) (memproxy.Principal, error) {
+	p, err := id.identify(ctx, c)
+	if err == nil && strings.HasPrefix(p.ID, memproxy.AnonymousPrefix) && p.Group == "" {
+		return memproxy.Principal{}, rejected("ids that begin with " + memproxy.AnonymousPrefix + " are those of callers that present nothing")
+	}
+	return p, err
+}
+
+func (id *Identifier) identify(ctx context.Context, c memproxy.Credentials) (memproxy.Principal, error) {
 	token, err := ownToken(c.Header)
 	if err != nil {
 		return memproxy.Principal{}, err
@@ -113,6 +126,9 @@ func (id *Identifier) Identify(ctx context.Context, c memproxy.Credentials) (mem
 	}
 	p := *id.opt.Default
 	p.Method = "default"
+	if p.Kind == memproxy.KindAnonymous {
+		p = id.anonymous(p, c)
+	}
 	return p, nil
 }
 

@@ -175,3 +175,53 @@ func TestPrincipalsAreCopies(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 }
+
+// Proves TRL-1: nobody in particular is a session at an address; a network of
+// IPv6 is one address, and nobody who has a credential bears such a name.
+func TestAnonymousSessions(t *testing.T) {
+	open := func(kind memproxy.PrincipalKind, key string) func(peer, session string) memproxy.Principal {
+		id, err := identity.New(identity.Options{
+			Default: &memproxy.Principal{ID: "public", Kind: kind, Trust: memproxy.TrustAnonymous}, AnonymousKey: []byte(key),
+			Keys: []identity.Key{{SHA256: hash("key-a"), Principal: memproxy.Principal{ID: "anonymous:a", Kind: memproxy.KindAgent}}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p, err := id.Identify(t.Context(), memproxy.Credentials{Header: memproxy.Header{"X-Api-Key": {"key-a"}}}); err == nil {
+			t.Errorf("a key is taken for an anonymous session: %+v", p)
+		}
+		return func(peer, session string) memproxy.Principal {
+			p, err := id.Identify(t.Context(), memproxy.Credentials{Peer: peer, Session: memproxy.NameSession(session)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p
+		}
+	}
+	who := open(memproxy.KindAnonymous, "k")
+	one := who("192.0.2.1", "s")
+	if one.Group != "public" || one.Method != "default" || !strings.HasPrefix(one.ID, memproxy.AnonymousPrefix) {
+		t.Errorf("%+v", one)
+	}
+	for what, same := range map[string][2]memproxy.Principal{
+		"again":           {one, who("192.0.2.1", "s")},
+		"mapped":          {one, who("::ffff:192.0.2.1", "s")},
+		"one network":     {who("2001:db8::1", ""), who("2001:db8::ffff:2", "")},
+		"without a place": {who("", "s"), who("", "s")},
+	} {
+		if same[0].ID != same[1].ID {
+			t.Errorf("%s: %s and %s", what, same[0].ID, same[1].ID)
+		}
+	}
+	for what, other := range map[string]memproxy.Principal{
+		"another session": who("192.0.2.1", "t"), "no session": who("192.0.2.1", ""), "another address": who("192.0.2.2", "s"),
+		"another network": who("2001:db8:0:1::1", "s"), "another key": open(memproxy.KindAnonymous, "l")("192.0.2.1", "s"),
+	} {
+		if other.ID == one.ID {
+			t.Errorf("%s is the same caller", what)
+		}
+	}
+	if p := open(memproxy.KindAgent, "k")("192.0.2.1", "s"); p.ID != "public" {
+		t.Errorf("a workload that is named is %q", p.ID)
+	}
+}

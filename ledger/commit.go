@@ -68,6 +68,9 @@ func (l *Ledger) commit(group []*job) (err error) {
 	if len(t.steps) > 0 {
 		l.opt.Told(t.steps)
 	}
+	if t.broken {
+		l.opt.Broken()
+	}
 	return nil
 }
 

@@ -54,6 +54,12 @@ func (t *transaction) setState(c *memproxy.StateChange) (bool, error) {
 	if was == st.State || st.Kind == memproxy.TargetDecision {
 		return true, nil
 	}
+	if err := t.accepted(c.MemoryKey, was, st.State, c.Person); err != nil {
+		return false, err
+	}
+	if err := t.validated(c.MemoryKey, st.State); err != nil {
+		return false, err
+	}
 	switch st.State {
 	case memproxy.StateFlagged:
 		err = t.notify(memproxy.NoticeFlagged, st.Tenant, st.ID, st)

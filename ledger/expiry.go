@@ -98,6 +98,8 @@ func (l *Ledger) DeletedBefore(ctx context.Context, before time.Time, limit int)
 		(SELECT 1 FROM version n WHERE n.backend = v.backend AND n.kind = v.kind AND n.id = v.id AND n.number > v.number)
 		UNION SELECT backend, kind, id FROM ownership o WHERE deleted > 0 AND deleted < ?1 AND EXISTS
 		(SELECT 1 FROM version n WHERE n.backend = o.backend AND n.kind = o.kind AND n.id = o.id AND n.compacted = 0 AND n.op NOT IN ('delete', 'purge'))
+		UNION SELECT o.backend, 'object', o.id FROM ownership o WHERE o.kind = 'memory' AND deleted > 0 AND deleted < ?1 AND EXISTS
+		(SELECT 1 FROM version n WHERE n.backend = o.backend AND n.kind = 'object' AND n.id = o.id AND n.compacted = 0 AND n.op NOT IN ('delete', 'purge'))
 		LIMIT ?2`, micros(before), min(limit, 1000))
 }
 

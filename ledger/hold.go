@@ -67,8 +67,10 @@ func asJSON(v any) string {
 // PutHold keeps a write back: the content encrypted, the rest as it is. The
 // store gives Created, State and Similarity and returns the hold with them. It
 // is on the disk when PutHold returns. The same id and content once more is no
-// error and changes nothing, with another content it is ErrConflict. ErrFull
-// when Options.MaxHolds of the tenant wait.
+// error and changes nothing, with another content it is ErrConflict. Where as
+// many wait as may it is a *memproxy.HoldsFull, and ErrFull too if that is of
+// the whole tenant. What comes as memproxy.HoldRewritten waits for nobody: it
+// takes no room, and nobody is told.
 func (l *Ledger) PutHold(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) (memproxy.HeldWrite, error) {
 	if l.opt.Vault == nil {
 		return h, ErrNoVault
@@ -88,7 +90,9 @@ func (l *Ledger) PutHold(ctx context.Context, h memproxy.HeldWrite, c memproxy.H
 		return h, err
 	}
 	sk := sketchOf(secret, c.Texts)
-	h.Created, h.State = moment(max(1, micros(l.opt.Clock()))), memproxy.HoldPending
+	if h.Created = moment(max(1, micros(l.opt.Clock()))); h.State != memproxy.HoldRewritten {
+		h.State = memproxy.HoldPending
+	}
 	h.Reviewer, h.Note, h.Today, h.Reviewed, h.Lease, h.Result = "", "", "", time.Time{}, time.Time{}, memproxy.HoldResult{}
 	var kept memproxy.HeldWrite
 	err = l.change(ctx, func(t *transaction) (err error) {
@@ -110,15 +114,11 @@ func (t *transaction) hold(h memproxy.HeldWrite, sk sketch, plain []byte) (mempr
 	case !errors.Is(err, ErrUnknown):
 		return h, err
 	}
-	var n int
-	if _, err := t.one(`SELECT count(*) FROM hold WHERE tenant = ? AND state = 'pending'`, []any{h.Tenant}, &n); err != nil {
-		return h, err
-	}
-	if n >= t.l.opt.MaxHolds {
-		return h, fmt.Errorf("%w: %d holds of one tenant wait for review", ErrFull, n)
-	}
-	if err := t.roomFor(h); err != nil {
-		return h, err
+	waits := h.State == memproxy.HoldPending
+	if waits {
+		if err := t.roomFor(h); err != nil {
+			return h, err
+		}
 	}
 	var err error
 	if h.Similarity, err = t.group(h.Tenant, sk); err != nil {
@@ -132,7 +132,7 @@ func (t *transaction) hold(h memproxy.HeldWrite, sk sketch, plain []byte) (mempr
 	if err != nil {
 		return h, err
 	}
-	if err := t.encrypt(ref(refHold, h.ID), h.Tenant, plain); err != nil {
+	if err := t.encrypt(ref(refHold, h.ID), h.Tenant, plain); err != nil || !waits {
 		return h, err
 	}
 	return h, t.notify(memproxy.NoticeHold, h.Tenant, h.ID, h)
@@ -239,7 +239,7 @@ func holdWhere(f memproxy.HoldFilter) (string, []any, error) {
 	where, args := []string{"1 = 1"}, []any{}
 	for _, c := range [...]struct{ column, value string }{
 		{"state", string(f.State)}, {"tenant", f.Tenant}, {"backend", f.Backend}, {"principal", f.Principal},
-		{"session", f.Session}, {"similarity", f.Similarity},
+		{"similarity", f.Similarity},
 	} {
 		if err := storable(c.value); err != nil {
 			return "", nil, refused("%s %v", c.column, err)
@@ -247,6 +247,12 @@ func holdWhere(f memproxy.HoldFilter) (string, []any, error) {
 		if c.value != "" {
 			where, args = append(where, c.column+" = ?"), append(args, c.value)
 		}
+	}
+	if err := storable(f.Session); err != nil {
+		return "", nil, refused("the session %v", err)
+	}
+	if f.Session != "" { // what the caller calls it, or as it is kept
+		where, args = append(where, "session IN (?, ?)"), append(args, f.Session, memproxy.InertSession(f.Session))
 	}
 	if err := storable(f.NotPolicy); err != nil {
 		return "", nil, refused("the version of the rules %v", err)

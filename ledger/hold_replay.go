@@ -173,7 +173,7 @@ func (l *Ledger) PruneHolds(ctx context.Context, before time.Time) (int, error) 
 		err := l.do(ctx, &job{erase: true, durable: true, also: func(t *transaction) error {
 			n = 0
 			ids, err := rows(t, scanText, `DELETE FROM hold WHERE id IN
-				(SELECT id FROM hold WHERE state IN ('rejected', 'done', 'failed') AND created < ?1 AND reviewed < ?1 LIMIT ?2)
+				(SELECT id FROM hold WHERE state IN ('rejected', 'done', 'failed', 'rewritten') AND created < ?1 AND reviewed < ?1 LIMIT ?2)
 				RETURNING id`, micros(before), pruneStep)
 			if err != nil {
 				return err

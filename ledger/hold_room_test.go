@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/memproxy/memproxy"
@@ -43,4 +44,37 @@ func TestNobodyFillsAnothersQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	put("acme", "app", "mallory", "")
+}
+
+// Proves TRL-1: the sessions of one address that presents nothing wait in one
+// line and have one record; another address has its own.
+func TestAnonymousSessionsShareALine(t *testing.T) {
+	l, err := ledger.Open(ledger.Options{Vault: ledgertest.Vault(t), MaxPrincipalHolds: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	here, there := strings.Repeat("0a", 8), strings.Repeat("0b", 8)
+	for i, tc := range []struct{ address, session, full string }{
+		{here, strings.Repeat("1c", 8), ""}, {here, "", ""}, {here, strings.Repeat("2d", 8), ""},
+		{here, strings.Repeat("3e", 8), "holds/anonymous:" + here}, {here, "", "holds/anonymous:" + here}, {there, "", ""},
+	} {
+		_, err := l.PutHold(t.Context(), memproxy.HeldWrite{
+			ID: fmt.Sprint("h", i), Backend: "mem0", Route: "r", Principal: memproxy.AnonymousID(tc.address, tc.session), Trust: memproxy.TrustAnonymous, ContentSHA256: "ab",
+		}, memproxy.HoldContent{Texts: []memproxy.HeldText{{Text: "tea"}}})
+		var no *memproxy.HoldsFull
+		if errors.As(err, &no); err != nil && no == nil || (no != nil) != (tc.full != "") || no != nil && no.Key != tc.full {
+			t.Errorf("hold %d: %v, want %q", i, err, tc.full)
+		}
+	}
+	author := memproxy.AnonymousID(here, strings.Repeat("1c", 8))
+	if err := l.Put(t.Context(), memproxy.Ownership{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m", Actor: author}); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Corrected(t.Context(), memproxy.Correction{Backend: "mem0", ID: "m", Author: author, Corrector: "human:ann", Decision: "d"}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := l.Record(t.Context(), "", memproxy.Account(author)); err != nil || got.Facts != 1 || got.Corrections != 1 {
+		t.Errorf("the address has the record %+v %v", got, err)
+	}
 }

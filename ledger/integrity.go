@@ -49,7 +49,9 @@ func (t *transaction) cast(d *memproxy.Doubt) (bool, error) {
 	if err != nil || st.Unverified == d.Code || st.Unverified == memproxy.IntegrityChain {
 		return false, err
 	}
-	st.Unverified = d.Code
+	if st.Unverified = d.Code; d.Code == memproxy.IntegrityMismatch || d.Code == "" {
+		st.Rules = "" // no rules have seen the text that is there now
+	}
 	if st.Tenant == "" {
 		st.Tenant = d.Tenant
 	}
@@ -65,13 +67,14 @@ const maxDoubted = 10000
 // NoteBreach keeps a fault of a tenant's chain, marks the memories with records
 // at its position or behind it as unverified, and reports whether the fault is
 // new. Accept takes it back.
-func (l *Ledger) NoteBreach(ctx context.Context, f memproxy.ChainFault) (fresh bool, err error) {
+func (l *Ledger) NoteBreach(ctx context.Context, f memproxy.ChainFault) (bool, error) {
 	for _, s := range [...]string{f.Tenant, string(f.Class), f.Detail} {
 		if err := storable(s); err != nil {
 			return false, refused("a part of the fault %v", err)
 		}
 	}
-	err = l.change(ctx, func(t *transaction) error {
+	fresh := false
+	err := l.change(ctx, func(t *transaction) error {
 		n, err := t.run(`INSERT INTO breach (tenant, place, class, detail, at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 			f.Tenant, f.Position, string(f.Class), f.Detail, max(1, micros(t.l.opt.Clock())))
 		if fresh = n > 0; err != nil || !fresh {
@@ -91,7 +94,10 @@ func (l *Ledger) NoteBreach(ctx context.Context, f memproxy.ChainFault) (fresh b
 		}
 		return nil
 	})
-	return fresh && err == nil, err
+	if err != nil {
+		return false, err // the writer may still be at it
+	}
+	return fresh, nil
 }
 
 // Breaches returns the faults that were noted of a tenant's chain, by position.
@@ -152,6 +158,9 @@ func (l *Ledger) SealBackend(ctx context.Context, backend string) error {
 		return refused("a backend is required")
 	}
 	err := l.change(ctx, func(t *transaction) error {
+		if _, err := t.run(`DELETE FROM sealing WHERE backend = ?`, backend); err != nil {
+			return err
+		}
 		_, err := t.run(`INSERT INTO sealed (backend, at) VALUES (?, ?) ON CONFLICT DO NOTHING`, backend, max(1, micros(t.l.opt.Clock())))
 		return err
 	})

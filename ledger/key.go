@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"crypto/hkdf"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -41,6 +42,16 @@ func (k Key) ID() string {
 	io.WriteString(h, "memproxy stamp key id\x00")
 	h.Write(k.secret[:])
 	return hex.EncodeToString(h.Sum(nil)[:4])
+}
+
+// Derive returns a key for another purpose, from which neither this key nor
+// that of a further purpose can be found out.
+func (k Key) Derive(purpose string) []byte {
+	derived, err := hkdf.Key(sha256.New, k.secret[:], nil, "memproxy derived key\x00"+purpose, sha256.Size)
+	if err != nil {
+		panic("ledger: HKDF: " + err.Error()) // only for an impossible length
+	}
+	return derived
 }
 
 // String returns the id; a key does not print its secret.

@@ -56,14 +56,14 @@ func (l *Ledger) prepare(ctx context.Context) error {
 		{&l.byDecision, l.reader, `SELECT ` + columns + ` FROM ownership
 			WHERE backend = ? AND decision = ? AND decision <> ''
 			ORDER BY kind <> 'event', deleted > 0, kind, id LIMIT 1`},
-		{&l.byActor, l.reader, `SELECT facts, corrections FROM actor WHERE tenant = ? AND actor = ?`},
+		{&l.byActor, l.reader, `SELECT ` + actorColumns + ` FROM actor WHERE tenant = ? AND actor = ?`},
 		{&l.insert, l.writer, insertRow},
 		{&l.update, l.writer, updateRow},
-		{&l.count, l.writer, `INSERT INTO actor VALUES (?, ?, 1, 0)
+		{&l.count, l.writer, `INSERT INTO actor (tenant, actor, facts, corrections, since) VALUES (?, ?, 1, 0, ?)
 			ON CONFLICT (tenant, actor) DO UPDATE SET facts = actor.facts + 1`},
 		{&l.correct, l.writer, `INSERT INTO correction (backend, id, decision, at, kind, tenant, author, corrector, trust, reason)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`},
-		{&l.receive, l.writer, `INSERT INTO actor VALUES (?, ?, 0, 1)
+		{&l.receive, l.writer, `INSERT INTO actor (tenant, actor, facts, corrections, since) VALUES (?, ?, 0, 1, ?)
 			ON CONFLICT (tenant, actor) DO UPDATE SET corrections = actor.corrections + 1`},
 		{&l.pruneRows, l.writer, `DELETE FROM ownership WHERE (backend, kind, id) IN
 			(SELECT backend, kind, id FROM ownership WHERE deleted > 0 AND deleted < ? LIMIT ?)
@@ -71,7 +71,7 @@ func (l *Ledger) prepare(ctx context.Context) error {
 		{&l.sweepRows, l.writer, `UPDATE ownership SET deleted = ?1
 			WHERE backend = ?2 AND kind = 'memory' AND deleted = 0
 			AND ?3 IN ('', "user") AND ?4 IN ('', agent) AND ?5 IN ('', app) AND ?6 IN ('', run)
-			RETURNING backend, id, tenant, actor, trust`},
+			RETURNING backend, id, tenant, actor, trust, "user"`},
 		{&l.manyStand, l.reader, `SELECT ` + standingColumns + ` FROM standing
 			WHERE backend = ? AND kind = ? AND id IN (SELECT value FROM json_each(?))`},
 		{&l.pruneNotes, l.writer, `DELETE FROM correction WHERE at < ?`},

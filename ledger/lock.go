@@ -124,16 +124,18 @@ func (l *Ledger) named(ctx context.Context, tenant, id string) (string, error) {
 	if err != nil || len(found) == 1 {
 		return id, err
 	}
-	end := memproxy.NameSuffix(id)
-	found, err = glance(ctx, l, "look up a session by its name", scanText,
-		`SELECT id FROM session WHERE tenant = ? AND id LIKE 'session:%' AND substr(id, length(id) - ? + 1) = ? LIMIT 2`, tenant, len(end), end)
-	switch {
-	case err != nil:
-		return "", err
-	case len(found) == 1:
-		return found[0], nil
-	case len(found) > 1:
-		return "", fmt.Errorf("%w: several sessions have that name: give the id of one", ErrState)
+	for _, name := range [...]string{id, memproxy.InertSession(id)} { // an agent's, a caller's as it is kept
+		end := memproxy.NameSuffix(name)
+		found, err = glance(ctx, l, "look up a session by its name", scanText,
+			`SELECT id FROM session WHERE tenant = ? AND id LIKE 'session:%' AND substr(id, length(id) - ? + 1) = ? LIMIT 2`, tenant, len(end), end)
+		switch {
+		case err != nil:
+			return "", err
+		case len(found) == 1:
+			return found[0], nil
+		case len(found) > 1:
+			return "", fmt.Errorf("%w: several sessions have that name: give the id of one", ErrState)
+		}
 	}
 	return id, nil
 }

@@ -160,3 +160,35 @@ func TestOtherLimitsHoldForExistingLocks(t *testing.T) {
 		})
 	}
 }
+
+// Proves SYN-7: a rejection on one kind of evidence is kept and counted, and
+// neither it nor a hundred of them lock; sure ones beside them do.
+func TestUnsureRejectionsLockNothing(t *testing.T) {
+	l, err := Open(Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Clock: time.Now, Timeout: 20 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	const id = "session:a/ann/s"
+	n := 0
+	deny := func(unsure bool) (memproxy.Session, bool) {
+		n++
+		s, locked, err := l.NoteSession(t.Context(), memproxy.SessionEvent{
+			Tenant: "acme", Session: id, Principal: "a", Decision: fmt.Sprint(n), Verdict: memproxy.Deny, Unsure: unsure,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s, locked
+	}
+	for range 10 {
+		if s, locked := deny(true); locked || s.Rejections != n || s.Strikes != 0 {
+			t.Fatalf("after %d: %+v, locked %v", n, s, locked)
+		}
+	}
+	for i := range memproxy.DefaultLockLimits().Session {
+		if _, locked := deny(false); locked != (i+1 == memproxy.DefaultLockLimits().Session) {
+			t.Errorf("sure rejection %d locks: %v", i+1, locked)
+		}
+	}
+}

@@ -9,16 +9,13 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// maxNotices bounds the notices that nobody could be told; the oldest give
-// way.
-const maxNotices = 10000
-
 // notify queues a notice in the transaction that it tells of, so that neither
 // is there without the other.
 func (t *transaction) notify(kind memproxy.NoticeKind, tenant, subject string, data any) error {
 	if !t.l.opt.Notices {
 		return nil
 	}
+	subject, data = memproxy.InertID(subject), shown(data)
 	at := max(1, micros(t.l.opt.Clock()))
 	_, err := t.run(`INSERT INTO notice (id, kind, tenant, subject, created, data, attempts, due, error)
 		VALUES (?, ?, ?, ?, ?, ?, 0, 0, '') ON CONFLICT DO NOTHING`,
@@ -26,8 +23,29 @@ func (t *transaction) notify(kind memproxy.NoticeKind, tenant, subject string, d
 	if err != nil {
 		return err
 	}
-	_, err = t.run(`DELETE FROM notice WHERE created < (SELECT created FROM notice ORDER BY created DESC LIMIT 1 OFFSET ?)`, maxNotices-1)
+	_, err = t.run(`DELETE FROM notice WHERE (SELECT COUNT(*) FROM notice) > ? AND id IN (SELECT id FROM notice
+		WHERE tenant = (SELECT tenant FROM notice GROUP BY tenant ORDER BY COUNT(*) DESC, tenant LIMIT 1) ORDER BY created, id LIMIT 1)`, t.l.opt.MaxNotices)
 	return err
+}
+
+// shown is what a notice tells, with no name in it that reads like a sentence:
+// whoever receives it may be a model.
+func shown(data any) any {
+	switch v := data.(type) {
+	case memproxy.HeldWrite:
+		v.Session, v.Scope, v.EscapedPath = memproxy.InertSession(v.Session), memproxy.InertScope(v.Scope), memproxy.InertPath(v.EscapedPath)
+		v.Principal = memproxy.Inert(v.Principal)
+		return v
+	case memproxy.Session:
+		v.ID, v.Principal = memproxy.InertID(v.ID), memproxy.Inert(v.Principal)
+		return v
+	case memproxy.Standing:
+		v.ID = memproxy.InertID(v.ID)
+		return v
+	case *memproxy.Standing:
+		return shown(*v)
+	}
+	return data
 }
 
 // Notices gives the caller notices to deliver that are due, oldest first, at

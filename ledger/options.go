@@ -58,8 +58,9 @@ type Options struct {
 	// Vault encrypts contents and signs the chains of versions. Nil: holds,
 	// versions and kept originals are ErrNoVault.
 	Vault *Vault
-	// MaxHolds bounds the holds of one tenant that wait; one more is ErrFull.
-	// Zero is the default.
+	// MaxHolds bounds the holds of one tenant that wait; one more is ErrFull,
+	// unless it is the first of a caller who is known. A quarter of them may be
+	// of callers whom nobody knows. Zero is the default.
 	MaxHolds int
 	// MaxPrincipalHolds bounds those of one principal, MaxUserHolds those of
 	// one end user of it; one more is a *memproxy.HoldsFull. Zero is the
@@ -75,19 +76,28 @@ type Options struct {
 	// when a hold is put or ages and when a session is locked or ends. Without
 	// a deliverer leave it off.
 	Notices bool
+	// MaxNotices bounds those that nobody could be told. Over it, the oldest of
+	// the tenant that has most give way, so that nobody's noise hides what
+	// happened to others. Zero is 10,000.
+	MaxNotices int
 	// Told is told of every step that was made in memories' histories, once it
 	// is committed: the versions, the texts that were given up for newer ones,
 	// and what was purged. It is called by the writer and must not block. Nil:
 	// nobody.
 	Told func([]Step)
+	// Broken is told that a version is not as it was written, found before its
+	// text would have been given up; Verify says what is wrong. It is called by
+	// the writer, once the doubt about its memory is committed, and must not
+	// block. Nil: nobody.
+	Broken func()
 	// Lost is told of rows that were noted and could not be written. It is
 	// called by the writer and must not block. Nil: nobody.
 	Lost func(rows int, err error)
 }
 
 func (o *Options) complete() error {
-	if o.Timeout < 0 || o.Queue < 0 || o.MaxHolds < 0 || o.KeepVersions < 0 {
-		return errors.New("ledger: timeout, queue, holds and versions must not be negative")
+	if o.Timeout < 0 || o.Queue < 0 || o.MaxHolds < 0 || o.KeepVersions < 0 || o.MaxNotices < 0 {
+		return errors.New("ledger: timeout, queue, holds, notices and versions must not be negative")
 	}
 	if o.Locks == nil {
 		limits := memproxy.DefaultLockLimits()
@@ -123,11 +133,17 @@ func (o *Options) complete() error {
 	if o.MaxUserHolds <= 0 {
 		o.MaxUserHolds = DefaultMaxUserHolds
 	}
+	if o.MaxNotices == 0 {
+		o.MaxNotices = 10_000
+	}
 	if o.KeepVersions == 0 {
 		o.KeepVersions = DefaultKeepVersions
 	}
 	if o.Told == nil {
 		o.Told = func([]Step) {}
+	}
+	if o.Broken == nil {
+		o.Broken = func() {}
 	}
 	if o.Lost == nil {
 		o.Lost = func(int, error) {}

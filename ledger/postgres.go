@@ -32,6 +32,7 @@ func (l *Ledger) connectPostgres(ctx context.Context) error {
 		return errors.New("not the URL of a Postgres database") // the error could quote the password
 	}
 	config.ConnectTimeout = l.opt.Timeout
+	config.DialFunc = newCircuit(l.opt.Timeout).dial(config.DialFunc)
 	config.RuntimeParams["application_name"] = "memproxy"
 	l.writer = stdlib.OpenDB(*config)
 	l.writer.SetMaxOpenConns(1)

@@ -91,6 +91,9 @@ func (t *transaction) noteSession(e memproxy.SessionEvent) (s memproxy.Session, 
 	switch e.Verdict {
 	case memproxy.Deny:
 		s.Rejections++
+		if e.Unsure {
+			break
+		}
 		if err := t.strike(&s, at); err != nil {
 			return s, false, err
 		}

@@ -20,6 +20,8 @@ const (
 	// stampDomain keeps these signatures apart from everything else that is
 	// ever signed with the same key. It is the format's version too.
 	stampDomain = "memproxy stamp 1"
+	// laterDomain is that of stamps that say how the write came about.
+	laterDomain = "memproxy stamp 2"
 	// sigPrefix begins a signature: version, then key id, then the MAC.
 	sigPrefix = "1."
 	sigSize   = len(sigPrefix) + 8 + 1 + 43
@@ -71,6 +73,9 @@ func NewSigner(keys Keys) (*Signer, error) {
 // UTC, as it is written.
 func (s *Signer) Sign(st memproxy.Stamp) memproxy.Stamp {
 	st.Time = time.Unix(st.Time.Unix(), 0).UTC()
+	if !st.Received.IsZero() {
+		st.Received = time.Unix(st.Received.Unix(), 0).UTC()
+	}
 	var sum [sha256.Size]byte
 	s.mac(s.signing, s.id, &st, &sum)
 	sig := make([]byte, sigSize)
@@ -91,7 +96,7 @@ func (s *Signer) Verify(st memproxy.Stamp) bool {
 	}
 	id, text := rest[:8], rest[9:]
 	key, known := s.keys[id]
-	if !known || rest[8] != '.' || st.Time.Nanosecond() != 0 {
+	if !known || rest[8] != '.' || st.Time.Nanosecond() != 0 || st.Received.Nanosecond() != 0 {
 		return false
 	}
 	var given, want [sha256.Size]byte
@@ -106,7 +111,11 @@ func (s *Signer) Verify(st memproxy.Stamp) bool {
 // mac computes the MAC of a stamp's fields.
 func (s *Signer) mac(key Key, id string, st *memproxy.Stamp, sum *[sha256.Size]byte) {
 	var array [640]byte
-	b := appendField(array[:0], stampDomain)
+	domain := stampDomain
+	if later(st) {
+		domain = laterDomain
+	}
+	b := appendField(array[:0], domain)
 	b = appendField(b, st.ID)
 	b = appendField(b, st.Actor)
 	b = appendField(b, st.Tenant)
@@ -116,13 +125,17 @@ func (s *Signer) mac(key Key, id string, st *memproxy.Stamp, sum *[sha256.Size]b
 	b = appendField(b, string(st.Attestation))
 	b = binary.BigEndian.AppendUint64(b, uint64(st.Time.Unix()))
 	b = appendField(b, st.SHA256)
-	// Stamps from before there were marks, and hashes of metadata, verify as
-	// they did.
-	if st.Mark != "" || st.Metadata != "" {
-		b = appendField(b, st.Mark)
-	}
-	if st.Metadata != "" {
-		b = appendField(b, st.Metadata)
+	// Stamps from before there were marks, hashes of metadata, and how the write
+	// came about, verify as they did.
+	if domain == laterDomain {
+		b = appendField(appendField(b, st.Mark), st.Metadata)
+		b = binary.BigEndian.AppendUint64(b, uint64(st.Received.Unix()))
+		b = appendField(appendField(b, st.Session), st.Trigger)
+		b = appendField(binary.BigEndian.AppendUint64(b, uint64(int64(st.Score))), st.Flags)
+	} else if st.Mark != "" || st.Metadata != "" {
+		if b = appendField(b, st.Mark); st.Metadata != "" {
+			b = appendField(b, st.Metadata)
+		}
 	}
 	pool := s.macs(key, id, st.Tenant)
 	h := pool.pool.Get().(hash.Hash)
@@ -130,6 +143,11 @@ func (s *Signer) mac(key Key, id string, st *memproxy.Stamp, sum *[sha256.Size]b
 	h.Write(b)
 	h.Sum(sum[:0])
 	pool.pool.Put(h)
+}
+
+// later reports whether a stamp says how the write came about.
+func later(st *memproxy.Stamp) bool {
+	return !st.Received.IsZero() || st.Session != "" || st.Trigger != "" || st.Score != 0 || st.Flags != ""
 }
 
 // appendField appends a string with its length before it, so that no two

@@ -26,6 +26,41 @@ func stamp() memproxy.Stamp {
 	}
 }
 
+// Proves MFW-1: stamps of before verify as they did, byte by byte; what says how
+// the write came about cannot be taken off one that has it, nor put on another.
+func TestStampsOfBeforeVerify(t *testing.T) {
+	s := signer(t, testKey(t, 1))
+	old, marked, sealed := stamp(), stamp(), stamp()
+	marked.Mark = "layer.inferred"
+	sealed.Metadata = "AAAAAAAAAAA"
+	for sig, st := range map[string]memproxy.Stamp{
+		"1.8eea66a6.LN8OKfvhe1rFe7mxkX0B4O2c8yRstqM6i-KROQZS-Ec": old,
+		"1.8eea66a6.GAZJf8xpjgTaDIypsyD3-a7rL3XzOGC1mG9Hi3n1NPU": marked,
+		"1.8eea66a6.q01DCjRgOW_f1iyowWcOMwQqOjUkLA3XNIuOur8kVPg": sealed,
+	} {
+		if got := s.Sign(st).Signature; got != sig {
+			t.Errorf("signed %s, was %s", got, sig)
+		}
+		st.Signature = sig
+		if !s.Verify(st) {
+			t.Errorf("%+v no longer verifies", st)
+		}
+		st.Session, st.Trigger, st.Received, st.Score, st.Flags = "sha256:00", "mem0.v3.add", st.Time, 500, "a.rule"
+		if s.Verify(st) {
+			t.Error("an old signature speaks for what was added")
+		}
+		full := s.Sign(st)
+		if !s.Verify(full) {
+			t.Error("a full stamp does not verify")
+		}
+		bare := full
+		bare.Session, bare.Trigger, bare.Received, bare.Score, bare.Flags = "", "", time.Time{}, 0, ""
+		if s.Verify(bare) {
+			t.Error("what it says of the write can be taken off")
+		}
+	}
+}
+
 func testKey(t testing.TB, fill byte) ledger.Key {
 	t.Helper()
 	k, err := ledger.NewKey(bytes.Repeat([]byte{fill}, ledger.KeySize))
@@ -48,6 +83,7 @@ func signer(t testing.TB, signing ledger.Key, old ...ledger.Key) *ledger.Signer 
 func TestEveryFieldIsSigned(t *testing.T) {
 	s := signer(t, testKey(t, 1))
 	in := stamp()
+	in.Received, in.Session, in.Trigger, in.Score, in.Flags = in.Time.Add(-time.Hour), "sha256:00", "r", 100, "f"
 	in.Time = in.Time.Add(999 * time.Millisecond).In(time.FixedZone("", 7200))
 	signed := s.Sign(in)
 	if !signed.Time.Equal(stamp().Time) || signed.Time.Location() != time.UTC {

@@ -109,6 +109,9 @@ func (l *Ledger) ListStandings(ctx context.Context, f memproxy.StandingFilter) (
 			where, args = append(where, c.clause), append(args, c.value)
 		}
 	}
+	if f.Unverified {
+		where = append(where, "unverified <> ''")
+	}
 	if !f.QuietSince.IsZero() {
 		where = append(where, `changed < ? AND NOT EXISTS (SELECT 1 FROM correction c
 			WHERE c.backend = standing.backend AND c.id = standing.id AND c.kind = standing.kind AND c.at >= ?)`)

@@ -19,5 +19,8 @@ func (t *transaction) step(r *record, op memproxy.VersionOp, before, after int64
 		VersionChange: memproxy.VersionChange{Memory: r.ID, Op: op, Field: r.Field, Before: before, After: after, BeforeSHA256: r.Before, SHA256: r.SHA256},
 		Backend:       r.Backend, Tenant: r.Tenant, Actor: r.Actor, Decision: r.Decision, Trust: r.Trust,
 	}
+	if r.Kind == memproxy.TargetObject {
+		s.Kind = r.Kind
+	}
 	t.steps = append(t.steps, s)
 }

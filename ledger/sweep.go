@@ -44,7 +44,7 @@ func (t *transaction) sweep(args []any) (gone []key, by []memproxy.Tally, err er
 	for rows.Next() {
 		k := key{kind: memproxy.TargetMemory}
 		var who memproxy.Tally
-		if err := rows.Scan(&k.backend, &k.id, &who.Tenant, &who.Actor, &who.Trust); err != nil {
+		if err := rows.Scan(&k.backend, &k.id, &who.Tenant, &who.Actor, &who.Trust, &who.User); err != nil {
 			return nil, nil, err
 		}
 		gone = append(gone, k)

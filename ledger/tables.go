@@ -4,7 +4,7 @@ package ledger
 // dialect.ddl translates. A released one is never edited: later needs are a
 // further entry. Times are microseconds since 1970, zero for none.
 func migrations() []string {
-	return []string{ownershipTables, lifeTables, integrityTables, retractionTables, rollbackTables, todayTables, acceptTables, seenTables, nameTables, lockTables, decidedTables}
+	return []string{ownershipTables, lifeTables, integrityTables, retractionTables, rollbackTables, todayTables, acceptTables, seenTables, nameTables, lockTables, decidedTables, actorTables, foundTables, validatedTables}
 }
 
 const ownershipTables = `
@@ -302,4 +302,30 @@ const lockTables = `
 ALTER TABLE session ADD COLUMN struck INTEGER NOT NULL DEFAULT 0; -- the last rejection
 ALTER TABLE session ADD COLUMN counted INTEGER NOT NULL DEFAULT 0; -- strikes are counted from then on
 UPDATE session SET struck = CASE WHEN locked > 0 THEN locked ELSE last END WHERE rejections > 0;
+`
+
+// foundTables: what backends held when they were sealed, and what one process
+// at a time does.
+const foundTables = `
+CREATE TABLE found ( -- memories without an owner, as hashes
+	backend TEXT NOT NULL,
+	kind    TEXT NOT NULL,
+	id      TEXT NOT NULL,
+	sha256  TEXT NOT NULL, -- of the text
+	PRIMARY KEY (backend, kind, id)
+) WITHOUT ROWID;
+
+CREATE TABLE sealing ( -- how far it is with backends that are not sealed yet
+	backend TEXT    NOT NULL PRIMARY KEY,
+	cursor  TEXT    NOT NULL,
+	pass    INTEGER NOT NULL,
+	fresh   INTEGER NOT NULL,
+	found   INTEGER NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE claim (
+	name   TEXT    NOT NULL PRIMARY KEY,
+	holder TEXT    NOT NULL,
+	until  INTEGER NOT NULL
+) WITHOUT ROWID;
 `

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -32,7 +33,7 @@ func (l *Ledger) Record(ctx context.Context, tenant, actor string) (Track, error
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.opt.Timeout)
 	defer cancel()
-	err := ignoreNone(l.byActor.QueryRowContext(ctx, tenant, actor).Scan(&t.Facts, &t.Corrections))
+	err := ignoreNone(scanTrack(l.byActor.QueryRowContext(ctx, tenant, actor), &t))
 	if err != nil {
 		return Track{}, l.wrap("look up an actor", err)
 	}
@@ -63,7 +64,7 @@ func (l *Ledger) Corrected(ctx context.Context, c Correction) error {
 		if err != nil || n == 0 {
 			return err
 		}
-		_, err = t.exec(l.receive, c.Tenant, c.Author)
+		_, err = t.exec(l.receive, c.Tenant, memproxy.Account(c.Author), max(1, micros(l.opt.Clock())))
 		return err
 	}})
 }
@@ -138,6 +139,54 @@ func (l *Ledger) Len(ctx context.Context, backend string, kind memproxy.TargetKi
 	return n, nil
 }
 
+// PeekLock returns the lock that is in force on one of some records of
+// rejections, out of a store that another process may have open, and changes
+// nothing. Options.Locks say what locks.
+func PeekLock(ctx context.Context, opt Options, tenant string, ids ...string) (memproxy.Lock, error) {
+	if opt.URL != "" {
+		l, err := Open(opt)
+		if err != nil {
+			return memproxy.Lock{}, err
+		}
+		lock, err := l.SessionLocked(ctx, tenant, ids...)
+		return lock, errors.Join(err, l.Close())
+	}
+	db, err := peeking(opt)
+	if err != nil || db == nil || opt.Locks == nil {
+		return memproxy.Lock{}, err
+	}
+	defer db.Close()
+	args := []any{tenant}
+	for _, id := range ids {
+		args = append(args, id)
+	}
+	found, err := db.QueryContext(ctx, `SELECT `+sessionColumns+` FROM session WHERE tenant = ? AND strikes > 0 AND id IN (''`+strings.Repeat(",?", len(ids))+`)`, args...)
+	if err != nil {
+		return memproxy.Lock{}, fmt.Errorf("ledger: %s: %w", opt.Path, damaged(err))
+	}
+	all, err := drain(found, scanSession)
+	var lock memproxy.Lock
+	for i := range all {
+		if (&Ledger{opt: opt}).lock(&all[i], opt.Clock()); all[i].Until.After(lock.Until) {
+			lock = memproxy.Lock{ID: all[i].ID, Until: all[i].Until}
+		}
+	}
+	return lock, err
+}
+
+// peeking opens the file of a store for reading; nil where there is none.
+func peeking(opt Options) (*sql.DB, error) {
+	path, err := filepath.Abs(opt.Path)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) || opt.Path == "" {
+		return nil, nil
+	}
+	dsn := (&url.URL{Scheme: "file", Path: filepath.ToSlash(path), RawQuery: "mode=ro&_pragma=busy_timeout(2000)"}).String()
+	return sql.Open("sqlite", dsn)
+}
+
 // Peek returns the record of an actor out of a store that another process may
 // have open, and changes nothing. A file that is not there knows nobody.
 func Peek(ctx context.Context, opt Options, tenant, actor string) (Track, error) {
@@ -150,20 +199,12 @@ func Peek(ctx context.Context, opt Options, tenant, actor string) (Track, error)
 		t, err = l.Record(ctx, tenant, actor)
 		return t, errors.Join(err, l.Close())
 	}
-	path, err := filepath.Abs(opt.Path)
-	if err != nil {
-		return t, err
-	}
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) || opt.Path == "" {
-		return t, nil
-	}
-	dsn := (&url.URL{Scheme: "file", Path: filepath.ToSlash(path), RawQuery: "mode=ro&_pragma=busy_timeout(2000)"}).String()
-	db, err := sql.Open("sqlite", dsn)
-	if err != nil {
+	db, err := peeking(opt)
+	if err != nil || db == nil {
 		return t, err
 	}
 	defer db.Close()
-	err = db.QueryRowContext(ctx, `SELECT facts, corrections FROM actor WHERE tenant = ? AND actor = ?`, tenant, actor).Scan(&t.Facts, &t.Corrections)
+	err = scanTrack(db.QueryRowContext(ctx, `SELECT `+actorColumns+` FROM actor WHERE tenant = ? AND actor = ?`, tenant, actor), &t)
 	if err = ignoreNone(err); err != nil {
 		return Track{}, fmt.Errorf("ledger: %s: %w", opt.Path, damaged(err))
 	}

@@ -162,55 +162,6 @@ func (t *transaction) insertRecord(r *record) error {
 // textless versions have no content of their own.
 func (r *record) textless() bool { return r.Op == memproxy.OpDelete || r.Op == memproxy.OpPurge }
 
-// compact gives up the oldest texts over the number that is kept, and notes
-// that it did.
-func (t *transaction) compact(r *record) error {
-	if r.Number <= int64(t.l.opt.KeepVersions) {
-		return nil
-	}
-	old, err := rows(t, scanRecord, `SELECT `+versionColumns+` FROM version
-		WHERE backend = ? AND kind = ? AND id = ? AND field = ? AND pinned = 0 AND compacted = 0
-		ORDER BY number DESC LIMIT 100 OFFSET ?`, r.Backend, string(r.Kind), r.ID, r.Field, t.l.opt.KeepVersions)
-	if err != nil {
-		return err
-	}
-	for i := range old {
-		gone := &old[i]
-		if err := t.giveUp(r.MemoryKey, gone.Number); err != nil {
-			return err
-		}
-		gone.Before, gone.SHA256 = gone.SHA256, ""
-		gone.Actor, gone.Decision, gone.Op = memproxy.SystemActor, r.Decision, memproxy.OpCompact
-		t.step(gone, memproxy.OpCompact, gone.Number, 0)
-	}
-	return nil
-}
-
-func (t *transaction) giveUp(k memproxy.MemoryKey, number int64) error {
-	_, err := t.run(`UPDATE version SET compacted = 1, pinned = 0 WHERE backend = ? AND kind = ? AND id = ? AND number = ?`,
-		k.Backend, string(k.Kind), k.ID, number)
-	if err != nil {
-		return err
-	}
-	_, err = t.run(`DELETE FROM content WHERE ref = ?`, versionRef(k, number))
-	return err
-}
-
-// shredVersions destroys the texts of all versions of a memory.
-func (t *transaction) shredVersions(k memproxy.MemoryKey) error {
-	all, err := rows(t, func(s scanner) (n int64, err error) { return n, s.Scan(&n) },
-		`SELECT number FROM version WHERE backend = ? AND kind = ? AND id = ? AND compacted = 0`, k.Backend, string(k.Kind), k.ID)
-	if err != nil {
-		return err
-	}
-	for _, number := range all {
-		if err := t.giveUp(k, number); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // lastVersion is the newest version of a memory; zero when there is none.
 func (t *transaction) lastVersion(k memproxy.MemoryKey) (record, bool, error) {
 	found, err := rows(t, scanRecord, `SELECT `+versionColumns+` FROM version
@@ -270,8 +221,8 @@ func (t *transaction) seal(v memproxy.Version) (began bool, err error) {
 	if _, known, err := t.lastVersion(v.MemoryKey); known || err != nil {
 		return false, err
 	}
-	if _, err := t.append(v); err != nil {
-		return false, err
+	if _, err := t.append(v); err != nil || v.Kind == memproxy.TargetObject { // which has no status of its own
+		return err == nil, err
 	}
 	st, prior, err := t.standing(v.MemoryKey)
 	if err != nil || !st.Changed.IsZero() {

@@ -45,6 +45,8 @@ type transaction struct {
 	fresh []string // statements that are not prepared yet
 	heads []head   // of the chains that grew, as they are to be written
 	steps []Step   // of memories' histories
+
+	broken bool // a version is not as it was written
 }
 
 // remove notes that rows are no longer what was put before.
@@ -279,7 +281,7 @@ func (t *transaction) apply(j *job) error {
 				return err
 			}
 		} else if row.Kind == memproxy.TargetMemory && row.Actor != "" && !row.Deleted {
-			if _, err := t.exec(t.l.count, row.Scope.Tenant, row.Actor); err != nil {
+			if _, err := t.exec(t.l.count, row.Scope.Tenant, memproxy.Account(row.Actor), max(1, micros(t.l.opt.Clock()))); err != nil {
 				return err
 			}
 		}

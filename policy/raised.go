@@ -30,6 +30,9 @@ func Raised(from, to Bundle) []string {
 				say("budgets.%s.writes_total rises from %d to %s", name, a.Total, limit(b.Total))
 			}
 		}
+		if b.Together > a.Together {
+			say("budgets.together rises from %d to %d", a.Together, b.Together)
+		}
 		row("default", a.Default, b.Default)
 		row("anonymous", a.Anonymous, b.Anonymous)
 		for _, t := range [...]struct {

@@ -22,6 +22,7 @@ type budgetTable struct {
 	Overrides      map[string]row `yaml:"overrides" json:"overrides,omitempty"`
 	Tenants        map[string]row `yaml:"tenants" json:"tenants,omitempty"`
 	Namespaces     map[string]row `yaml:"namespaces" json:"namespaces,omitempty"`
+	Together       *int64         `yaml:"together" json:"together,omitzero"`
 	RapidPerMinute *int64         `yaml:"rapid_per_minute" json:"rapid_per_minute,omitzero"`
 }
 
@@ -80,6 +81,11 @@ func (t budgetTable) limits() (memproxy.Limits, error) {
 	}
 	l.Default, l.Anonymous = limit("default", t.Default, l.Default), limit("anonymous", t.Anonymous, l.Anonymous)
 	l.Overrides, l.Tenants, l.Namespaces = rows("overrides", t.Overrides), rows("tenants", t.Tenants), rows("namespaces", t.Namespaces)
+	if t.Together != nil {
+		if l.Together = *t.Together; l.Together < 1 {
+			faults = append(faults, errors.New("budgets.together is less than 1"))
+		}
+	}
 	if t.RapidPerMinute != nil {
 		if l.RapidPerMinute = *t.RapidPerMinute; l.RapidPerMinute < 0 {
 			faults = append(faults, errors.New("budgets.rapid_per_minute is negative"))
@@ -127,8 +133,8 @@ func tablesOf(b Bundle) tables {
 			}
 			return out
 		}
-		rapid := l.RapidPerMinute
-		t.Budgets = &budgetTable{row(l.Default), row(l.Anonymous), rows(l.Overrides), rows(l.Tenants), rows(l.Namespaces), &rapid}
+		rapid, together := l.RapidPerMinute, max(1, l.Together)
+		t.Budgets = &budgetTable{row(l.Default), row(l.Anonymous), rows(l.Overrides), rows(l.Tenants), rows(l.Namespaces), &together, &rapid}
 	}
 	if c := b.Ceilings; c != nil {
 		share := func(p memproxy.PerMille) float64 { return float64(p) / 1000 }

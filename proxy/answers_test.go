@@ -3,12 +3,14 @@ package proxy_test
 import (
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/gate"
 )
 
@@ -16,6 +18,9 @@ import (
 type pruning struct{ toy }
 
 func (pruning) Prune(_ memproxy.Route, r memproxy.Reply) (memproxy.Pruned, error) {
+	if string(r.Body) == "unreadable" {
+		return memproxy.Pruned{}, errors.New("unreadable")
+	}
 	kept := bytes.ReplaceAll(r.Body, []byte("canary"), nil)
 	return memproxy.Pruned{Body: kept, Unclaimed: bytes.Count(r.Body, []byte("canary"))}, nil
 }
@@ -26,6 +31,15 @@ func (pruning) PruneEvent(_ memproxy.Route, e []byte) memproxy.Pruned {
 	}
 	return memproxy.Pruned{Body: e}
 }
+
+func (p pruning) Route(q memproxy.Request) (memproxy.Route, bool) {
+	if q.EscapedPath == "/page" {
+		return memproxy.Route{ID: "toy.page", Kind: memproxy.Other, Pass: true}, true
+	}
+	return p.toy.Route(q)
+}
+
+func (pruning) Structured(rt memproxy.Route) bool { return rt.ID != "toy.page" }
 
 func zipped(text string) string {
 	var b bytes.Buffer
@@ -63,6 +77,18 @@ func TestNoFormOfAnAnswerPassesUnread(t *testing.T) {
 		"a redirect":                  {"GET", "/memory", "text/plain", "", "canary", 307, ""},
 		"an error":                    {"GET", "/memory", "text/plain", "", "canary", 503, ""},
 		"a part":                      {"GET", "/memory", "application/json", "", "m1 ann\nm2 bob\n", 206, "m1 ann\n"},
+		"of no memory":                {"GET", "/ping", "application/json", "", "m1 anncanary\n", 200, "m1 ann\n"},
+		"of no memory, posted":        {"POST", "/ping", "application/json", "", "m1 anncanary\n", 200, "m1 ann\n"},
+		"of no memory, compressed":    {"GET", "/ping", "application/json", "gzip", zipped("m1 anncanary\n"), 200, "m1 ann\n"},
+		"of no memory, encoded":       {"GET", "/ping", "application/json", "br", "m1 anncanary\n", 502, `"upstream.unavailable"`},
+		"of no memory, as events":     {"GET", "/ping", "text/event-stream", "", "data: canary\n\n", 200, "data: \n\n"},
+		"an error of no memory":       {"GET", "/ping", "application/json", "", "canary", 503, ""},
+		"a page":                      {"GET", "/page", "text/html", "", "canary", 200, "canary"},
+		"public":                      {"GET", "/health", "application/json", "", "fine canary", 200, "fine "},
+		"public, compressed":          {"GET", "/health", "application/json", "gzip", zipped("fine canary"), 200, "fine "},
+		"public, encoded":             {"GET", "/health", "application/json", "br", "canary", 502, string(face.Gone().Body)},
+		"public, unread":              {"GET", "/health", "application/json", "", "unreadable", 502, string(face.Gone().Body)},
+		"public, an error":            {"GET", "/health", "text/plain", "", "canary", 503, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, func(r *rig) {
@@ -81,7 +107,7 @@ func TestNoFormOfAnAnswerPassesUnread(t *testing.T) {
 					fmt.Fprint(w, c.answer)
 				}
 			})
-			resp, body := r.do(t, c.method, c.path, "")
+			resp, body := r.do(t, c.method, c.path, strings.Repeat("x", len(c.method)-3))
 			if resp.StatusCode != c.status || body != c.want {
 				t.Errorf("%d %q, want %d %q", resp.StatusCode, body, c.status, c.want)
 			}
@@ -169,6 +195,48 @@ func TestRedirectsElsewhereAreLeftOut(t *testing.T) {
 		for _, path := range []string{"/memory", "/ping", "/health"} {
 			if resp, _ := r.do(t, "GET", path, ""); resp.Header.Get("Location") != "" {
 				t.Errorf("%s: %q", path, resp.Header.Get("Location"))
+			}
+		}
+	}
+}
+
+// Proves EDGE-13, CARD-1: what was made for one caller is kept by no cache,
+// whatever the backend says of it, on every route that is ruled on, refusals and
+// streams too. Public answers are as the backend has them, and so is everything
+// in shadow mode.
+func TestAnswersAreKeptByNoCache(t *testing.T) {
+	said := map[string]string{"Cache-Control": "public, max-age=3600", "Expires": "Sun, 06 Nov 2094 08:49:37 GMT", "Age": "1", "Pragma": "public",
+		"Cdn-Cache-Control": "max-age=3600", "Surrogate-Control": "max-age=3600", "X-Accel-Expires": "60"}
+	for _, enforce := range []bool{true, false} {
+		r := newRig(t, func(r *rig) {
+			r.rules.Enforce, r.rules.Headers = enforce, gate.UnclaimedPass
+			r.opt.Passthrough = []string{"GET /custom/*"}
+			r.answer = func(w http.ResponseWriter, q *http.Request) {
+				for name, value := range said {
+					w.Header().Set(name, value)
+				}
+				if q.URL.Path == "/run" {
+					w.Header().Set("Content-Type", "text/event-stream")
+				}
+				if q.URL.RawQuery == "none" {
+					w.WriteHeader(404)
+				}
+				fmt.Fprint(w, "m1 ann\n\n")
+			}
+		})
+		for _, path := range []string{"/memory", "/memory?none", "/run", "/ping", "/custom/x", "/unknown", "/health"} {
+			resp, _ := r.do(t, "GET", path, "")
+			want := enforce && path != "/health"
+			if path == "/unknown" && !enforce {
+				continue
+			}
+			if got := resp.Header.Values("Cache-Control"); len(got) != 1 || (got[0] == "no-store") != want {
+				t.Errorf("enforced %v, %s: Cache-Control is %q", enforce, path, got)
+			}
+			for name, value := range said {
+				if got := resp.Header.Get(name); name != "Cache-Control" && path != "/unknown" && (got == value) == want {
+					t.Errorf("enforced %v, %s: %s is %q", enforce, path, name, got)
+				}
 			}
 		}
 	}

@@ -55,7 +55,7 @@ type watched struct {
 // over, what it wrote is ruled on, and undone where it is not let in. A stream
 // goes to the caller as it comes, an answer in one piece when all is settled.
 func (p *Proxy) compensate(w http.ResponseWriter, r *http.Request, a *gate.Admission) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), p.opt.RunTimeout)
+	ctx, cancel := p.outliving(r.Context(), p.opt.RunTimeout)
 	defer cancel()
 	c, err := p.watch(ctx, r, a)
 	if errors.Is(err, memproxy.ErrUngated) {
@@ -295,7 +295,7 @@ func (c *watched) round(ctx context.Context) (open bool, err error) {
 	}
 	var failed []error
 	for _, change := range c.watch.Changes() {
-		if c.ruled[change.Key] == nil && c.p.opt.Gate.Vouched(c.a, change) {
+		if c.ruled[change.Key] == nil && c.p.opt.Gate.Vouched(ctx, c.a, change) {
 			c.watch.Accept(change.Key)
 			continue
 		}

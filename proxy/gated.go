@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"time"
 
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
@@ -25,13 +26,13 @@ func (p *Proxy) gated(w http.ResponseWriter, r *http.Request, req memproxy.Reque
 	var rest io.Reader
 	var unread *memproxy.Malformed
 	if p.opt.Gate.Identify(r.Context(), &call) { // nobody's body is not read
-		leaseOf(w).By(call.Caller())
+		accept(w, r, call.Caller())
 		body, rest, unread = p.takeBody(w, r)
 	} else {
 		drain(w, r)
 	}
 	if course.Flaw == nil {
-		course.Flaw = face.FormOverrides(req.Header, body)
+		course.Flaw = course.Body(req, body)
 	}
 	flaw := unread
 	req, wishes, wrong := gate.Asked(req)
@@ -46,7 +47,7 @@ func (p *Proxy) gated(w http.ResponseWriter, r *http.Request, req memproxy.Reque
 	}
 	p.log(r.Context(), a, route.ID)
 	p.dawdle(r.Context(), a)
-	w.Header().Set(face.DecisionHeader, face.Decision(&a.Decision))
+	decided(w, a)
 	if a.Reply == nil && unread != nil && rest == nil {
 		// Even in shadow mode half a body cannot be forwarded.
 		d := a.Decision
@@ -128,7 +129,7 @@ func (p *Proxy) takeBody(w http.ResponseWriter, r *http.Request) (body []byte, r
 		return nil, io.MultiReader(bytes.NewReader(body), r.Body), face.TooLarge(limit)
 	case err != nil:
 		w.Header().Set("Connection", "close")
-		return nil, nil, face.TooSlow()
+		return nil, nil, face.Unread(err)
 	}
 	return body, nil, nil
 }
@@ -170,17 +171,7 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, a *gate.Admission, 
 		p.opt.Gate.Streamed(context.WithoutCancel(ctx), a, resp.StatusCode, cancelled)
 		return
 	}
-	lease := leaseOf(w)
-	body, decoded, err := face.ReadAnswerIn(resp, p.opt.MaxAnswer, func(n int64) error {
-		if a.Writes() { // it happened: its outcome must be known
-			lease.Force(n)
-			return nil
-		}
-		return lease.Grow(ctx, n)
-	})
-	if err == nil && !a.Writes() {
-		err = lease.Work(ctx, face.AnswerCost*int64(len(body)))
-	}
+	body, decoded, err := p.whole(ctx, w, resp, a)
 	span.End()
 	if err == nil && asked != nil && resp.StatusCode == http.StatusOK {
 		body, err = p.oneAnswer(ctx, asked, body)
@@ -190,42 +181,34 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, a *gate.Admission, 
 		p.abandon(w, r, a, err)
 		return
 	}
-	reply := memproxy.Reply{Status: resp.StatusCode, Header: memproxy.Header(resp.Header), Body: body}
-	got := p.opt.Gate.Return(context.WithoutCancel(ctx), a, reply)
-	w.Header().Set(face.DecisionHeader, face.Decision(a.Shown()))
-	lease.Done()
-	lease.Keep(int64(len(got.Body)))
-	p.follower.Follow(a)
-	if ids := a.Contested; len(ids) > 0 {
-		w.Header().Set(face.ContestedHeader, face.Contested(ids))
-	}
-	if ids := a.Unverified; len(ids) > 0 {
-		w.Header().Set(face.UnverifiedHeader, face.Contested(ids))
-	}
-	if a.Answered == nil && sameBytes(got.Body, body) && !decoded {
-		p.write(w, got, resp.Header, a)
-		return
-	}
-	if got.Status != reply.Status || a.Answered != nil { // the gate answers in the backend's place
-		p.write(w, got, nil, a)
-		return
-	}
-	header := http.Header(got.Header) // the backend's, or the gate's word on it
-	dropEntityHeaders(header)
-	p.write(w, got, header, a)
+	p.answer(ctx, w, resp, a, body, decoded)
 }
 
 // upstreamContext lets a write finish when the caller hangs up, so that its
 // outcome is known; a read ends with its caller. Both have a deadline.
 func (p *Proxy) upstreamContext(ctx context.Context, a *gate.Admission) (context.Context, context.CancelFunc) {
-	if a.Writes() {
-		ctx = context.WithoutCancel(ctx)
-	}
+	most := p.opt.UpstreamTimeout
 	if a.Watched() {
-		return context.WithTimeout(ctx, p.opt.RunTimeout)
+		most = p.opt.RunTimeout
 	}
-	return context.WithTimeout(ctx, p.opt.UpstreamTimeout)
+	if a.Writes() {
+		return p.outliving(ctx, most)
+	}
+	return context.WithTimeout(ctx, most)
 }
+
+// outliving is a context for what goes on when its caller hangs up. It ends
+// with its time, and when the process cannot wait any more.
+func (p *Proxy) outliving(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), most)
+	kept := context.AfterFunc(p.severed, cancel)
+	return ctx, func() { kept(); cancel() }
+}
+
+// Cut ends the requests that are in flight, those too that outlive their
+// callers: what became of them is noted as unknown, and they return. None can
+// be done afterwards.
+func (p *Proxy) Cut() { p.cut() }
 
 func (p *Proxy) outgoing(ctx context.Context, r *http.Request, a *gate.Admission, rest io.Reader) *http.Request {
 	out := &http.Request{

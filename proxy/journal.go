@@ -22,14 +22,14 @@ var errJournal = errors.New("too many runs wait to be settled")
 // entry of the journal: a run that was let through, until what it wrote has
 // been ruled on. It holds memories, and no credential.
 type journalEntry struct {
-	Decision  string             `json:"decision"`
-	Begun     time.Time          `json:"begun"`
-	Principal memproxy.Principal `json:"principal"`
-	Route     string             `json:"route"`
-	Method    string             `json:"method"`
-	Path      string             `json:"path"`
-	Session   string             `json:"session,omitempty"`
-	Picture   []byte             `json:"picture"`
+	Decision  string               `json:"decision"`
+	Begun     time.Time            `json:"begun"`
+	Principal memproxy.Principal   `json:"principal"`
+	Route     string               `json:"route"`
+	Method    string               `json:"method"`
+	Path      string               `json:"path"`
+	Session   memproxy.SessionName `json:"session,omitzero"`
+	Picture   []byte               `json:"picture"`
 }
 
 // journal keeps entries in a directory, a file for each, so that a run which

@@ -24,7 +24,9 @@ import (
 func TestConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	addr := r.serve(t, proxy.ServerOptions{Connections: 8, ConnectionsPeer: 6})
+	// Who waits gets a place a millisecond, and the oldest that is nobody's goes: so
+	// many places are the time in which a newcomer has to say who it is.
+	addr := r.serve(t, proxy.ServerOptions{Connections: 512, ConnectionsPeer: 384})
 	_, port, _ := net.SplitHostPort(addr)
 	from := func(local string) net.Conn {
 		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(local)}}
@@ -36,7 +38,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		return c
 	}
 	ask := func(c net.Conn) error {
-		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(30 * time.Second))
 		if _, err := io.WriteString(c, "GET /memory HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
 			return err
 		}
@@ -51,14 +53,14 @@ func TestConnectionsAreBounded(t *testing.T) {
 	if err := ask(ordinary); err != nil {
 		t.Fatal(err)
 	}
-	for range 200 { // slow headers, of one address and of many
+	for range 600 { // slow headers, of one address and of many
 		io.WriteString(from("127.0.0.1"), "GET /memory HTTP/1.1\r\nHost: ")
 	}
 	if err := ask(ordinary); err != nil {
 		t.Errorf("an ordinary client lost its connection to slow headers of one address: %v", err)
 	}
-	for i := range 200 {
-		io.WriteString(from(fmt.Sprintf("127.0.1.%d", i+1)), "GET /memory HTTP/1.1\r\nHost: ")
+	for i := range 600 {
+		io.WriteString(from(fmt.Sprintf("127.0.%d.%d", 1+i/200, i%200+1)), "GET /memory HTTP/1.1\r\nHost: ")
 	}
 	if err := ask(ordinary); err != nil {
 		t.Errorf("an ordinary client lost its connection to slow headers: %v", err)

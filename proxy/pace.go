@@ -90,10 +90,12 @@ func (b *pacedBody) answer() {
 	b.answered = true
 }
 
-// pace bounds every request to a handler.
-func pace(h http.Handler, timeout, stall time.Duration) http.Handler {
+// pace bounds every request to a handler. Accepted is told of callers who are
+// accepted on a connection.
+func pace(h http.Handler, timeout, stall time.Duration, accepted func(remote, caller string)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		pw, r := paced(w, r, timeout, stall)
+		pw.accepted = accepted
 		defer pw.end()
 		h.ServeHTTP(pw, r)
 	})
@@ -107,6 +109,7 @@ type pacedWriter struct {
 	begun       bool
 	multiplexed bool
 	stall       time.Duration
+	accepted    func(remote, caller string) // or nil
 }
 
 func (w *pacedWriter) WriteHeader(code int) {
@@ -197,6 +200,27 @@ func (p *Proxy) dawdle(ctx context.Context, a *gate.Admission) {
 	select {
 	case <-t.C:
 	case <-ctx.Done():
+	}
+}
+
+// accept says whose request it is, before its body is read: from here on it is
+// one of the caller's connections, and of the caller's bytes.
+func accept(w http.ResponseWriter, r *http.Request, caller string) {
+	sw, ok := w.(*statusWriter)
+	if !ok {
+		return
+	}
+	sw.lease.By(caller)
+	if pw, ok := sw.ResponseWriter.(*pacedWriter); ok && pw.accepted != nil {
+		pw.accepted(r.RemoteAddr, caller)
+	}
+}
+
+// decided says on an answer what was decided, and has it kept by no cache.
+func decided(w http.ResponseWriter, a *gate.Admission) {
+	w.Header().Set(face.DecisionHeader, face.Decision(a.Shown()))
+	if sw, ok := w.(*statusWriter); ok {
+		sw.ruled = !a.Shadow()
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"maps"
 	"net/http"
 	"time"
 
@@ -20,22 +21,28 @@ import (
 const preflightTimeout = 10 * time.Second
 
 // pass takes a request that touches no memory through the gate by its head.
-// Both bodies stream, byte for byte.
+// Both bodies stream, byte for byte, but for answers that have members: those
+// are read, and what no row claims is left out.
 func (p *Proxy) pass(w *statusWriter, r *http.Request, req memproxy.Request, course *face.Course, creds memproxy.Credentials) *gate.Admission {
 	var flaw *memproxy.Malformed
-	rest := r.Body
+	rest, held := r.Body, int64(0)
 	call := gate.Call{Backend: p.backend, Credentials: creds, Peer: face.Peer(r.RemoteAddr), Session: face.Session(req.Header), Passed: true}
+	known := p.opt.Gate.Identify(r.Context(), &call)
+	if known {
+		accept(w, r, call.Caller())
+	}
 	switch {
-	case !p.opt.Gate.Identify(r.Context(), &call):
+	case !known:
 		drain(w, r)
-	case course.Form:
-		leaseOf(w).By(call.Caller())
-		body, _, unread := p.takeBody(w, r)
-		if flaw = unread; flaw == nil {
-			flaw = face.FormOverrides(req.Header, body)
+	case course.Fields && course.Flaw == nil:
+		body, more, unread := p.takeBody(w, r)
+		if course.Flaw = course.Body(req, body); course.Flaw == nil {
+			flaw = unread
 		}
-		course.Flaw = flaw
-		rest = io.NopCloser(bytes.NewReader(body))
+		if rest = io.NopCloser(bytes.NewReader(body)); more != nil { // shadow mode forwards it all the same
+			rest = io.NopCloser(more)
+		}
+		held = int64(len(body))
 	}
 	req, wishes, wrong := gate.Asked(req)
 	if flaw == nil {
@@ -43,17 +50,24 @@ func (p *Proxy) pass(w *statusWriter, r *http.Request, req memproxy.Request, cou
 	}
 	call.Request, call.Flaw, call.Wishes = req, flaw, wishes
 	a := p.opt.Gate.Admit(r.Context(), course.Call(call))
-	leaseOf(w).Release()
+	leaseOf(w).Done()
+	leaseOf(w).Keep(held)
 	p.log(r.Context(), a, course.Route.ID)
 	p.dawdle(r.Context(), a)
-	w.Header().Set(face.DecisionHeader, face.Decision(&a.Decision))
+	decided(w, a)
 	if a.Reply != nil {
 		p.write(w, *a.Reply, nil, a)
 		return a
 	}
 	ctx, span := p.opt.Tracer.Start(r.Context(), signal.SpanForward, trace.WithSpanKind(trace.SpanKindClient))
 	defer span.End()
-	out := p.passed(r, a.Query, rest)
+	out := p.passed(r, a.Query, rest, a.Inspect)
+	out.Method = face.Asks(r.Method, a)
+	if a.Inspect {
+		var cancel context.CancelFunc
+		ctx, cancel = p.upstreamContext(ctx, a)
+		defer cancel()
+	}
 	if a.Principal.ID != "" {
 		p.opt.Credential.Present(out.Header)
 	} else {
@@ -67,29 +81,67 @@ func (p *Proxy) pass(w *statusWriter, r *http.Request, req memproxy.Request, cou
 	}
 	defer resp.Body.Close()
 	p.relocate(resp)
-	w.torn = p.stream(w, resp, a)
-	p.opt.Gate.Streamed(context.WithoutCancel(ctx), a, resp.StatusCode, w.torn)
+	if !a.Inspect {
+		w.torn = p.stream(w, resp, a)
+		p.opt.Gate.Streamed(context.WithoutCancel(ctx), a, resp.StatusCode, w.torn)
+		return a
+	}
+	body, decoded, err := p.whole(ctx, w, resp, a)
+	if err != nil {
+		p.abandon(w, r, a, err)
+		return a
+	}
+	p.answer(ctx, w, resp, a, body, decoded)
 	return a
 }
 
 // open forwards a request for a public route. The backend's own credential is
 // lent to callers that are known, and with one of its own what others present
 // does not go there: it is meant for memproxy.
-func (p *Proxy) open(w *statusWriter, r *http.Request, creds memproxy.Credentials) {
-	out := p.passed(r, r.URL.RawQuery, r.Body)
+func (p *Proxy) open(w *statusWriter, r *http.Request, rt memproxy.Route, creds memproxy.Credentials) {
+	inspect := r.Method != http.MethodHead && p.opt.Gate.InspectsPublic(p.backend, rt)
+	out := p.passed(r, r.URL.RawQuery, r.Body, inspect)
 	if p.opt.Credential != nil && p.opt.Gate.Knows(r.Context(), creds) {
 		p.opt.Credential.Present(out.Header)
 	} else {
 		p.opt.Credential.Conceal(out.Header)
 	}
-	resp, err := p.opt.PassTransport.RoundTrip(out.WithContext(r.Context()))
+	ctx := r.Context()
+	if inspect {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, p.opt.UpstreamTimeout)
+		defer cancel()
+	}
+	resp, err := p.opt.PassTransport.RoundTrip(out.WithContext(ctx))
 	if err != nil {
 		p.gone(w, r, err)
 		return
 	}
 	defer resp.Body.Close()
 	p.relocate(resp)
+	if inspect {
+		p.opened(ctx, w, r, rt, resp)
+		return
+	}
 	w.torn = p.stream(w, resp, nil)
+}
+
+// opened passes a public route's answer on without what no row claims.
+func (p *Proxy) opened(ctx context.Context, w *statusWriter, r *http.Request, rt memproxy.Route, resp *http.Response) {
+	body, decoded, err := face.ReadAnswerIn(resp, face.MaxPublic, func(n int64) error { return w.lease.Grow(ctx, n) })
+	reply := memproxy.Reply{Status: resp.StatusCode, Header: memproxy.Header(resp.Header), Body: body}
+	if err == nil {
+		reply, err = p.opt.Gate.Public(ctx, p.backend, rt, reply)
+	}
+	if err != nil {
+		p.gone(w, r, err)
+		return
+	}
+	if decoded || !sameBytes(reply.Body, body) {
+		reply.Header = maps.Clone(reply.Header)
+		dropEntityHeaders(http.Header(reply.Header))
+	}
+	p.write(w, reply, http.Header(reply.Header), nil)
 }
 
 // preflight has the backend answer what a browser may send. It is asked that
@@ -110,12 +162,16 @@ func (p *Proxy) preflight(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(face.PermissionStatus(resp.StatusCode))
 }
 
-// passed is a request whose body goes on as it comes.
-func (p *Proxy) passed(r *http.Request, query string, body io.ReadCloser) *http.Request {
+// passed is a request whose body goes on as it comes. Plain asks for an answer
+// that is not compressed.
+func (p *Proxy) passed(r *http.Request, query string, body io.ReadCloser, plain bool) *http.Request {
 	out := &http.Request{Method: r.Method, URL: p.target(r.URL, query), Header: make(http.Header, len(r.Header)+2)}
 	face.Onward(out.Header, r.Header)
 	if _, ok := r.Header["User-Agent"]; !ok {
 		out.Header["User-Agent"] = nil // or the transport adds one
+	}
+	if plain {
+		out.Header["Accept-Encoding"] = []string{"identity"}
 	}
 	if r.ContentLength != 0 {
 		out.Body, out.ContentLength = body, r.ContentLength
@@ -126,7 +182,5 @@ func (p *Proxy) passed(r *http.Request, query string, body io.ReadCloser) *http.
 // gone answers for a backend that did not, where nothing was admitted.
 func (p *Proxy) gone(w http.ResponseWriter, r *http.Request, err error) {
 	p.opt.Log.WarnContext(r.Context(), "upstream did not answer", "backend", p.opt.Name, "error", err)
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(http.StatusBadGateway)
-	_, _ = w.Write([]byte(`{"detail":"the backend did not answer","code":"memproxy_upstream"}`))
+	p.write(w, face.Gone(), nil, nil)
 }

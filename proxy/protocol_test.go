@@ -174,6 +174,11 @@ func TestMethodOverridesAreRefused(t *testing.T) {
 			form := []string{"Content-Type", "application/x-www-form-urlencoded"}
 			refused("a form", "POST", path, "a=1&_method=DELETE", form...)
 			refused("a spelled form", "POST", path, "%5Fmethod=DELETE", form...)
+			for _, media := range []string{"application/json", "application/vnd.api+json", "text/plain"} {
+				for _, member := range []string{"_method", "X-HTTP-Method-Override", "x_http_method", `\u005fmethod`, "httpMethodOverride"} {
+					refused("a document with "+member, "POST", path, `{"a":[{"b":"}"}],"`+member+`":"DELETE"}`, "Content-Type", media)
+				}
+			}
 			part := []string{"Content-Type", "multipart/form-data; boundary=b"}
 			refused("a part", "POST", path, "--b\r\nContent-Disposition: form-data; name=\"_method\"\r\n\r\nDELETE\r\n--b--\r\n", part...)
 			refused("a spelled part", "POST", path, "--b\r\ncontent-disposition: form-data; name*=utf-8''%5Fmethod\r\n\r\nDELETE\r\n--b--\r\n", part...)
@@ -185,6 +190,13 @@ func TestMethodOverridesAreRefused(t *testing.T) {
 			}
 			if resp, said := r.do(t, "GET", path, ""); resp.StatusCode != 200 || r.count() != before+1 {
 				t.Errorf("%s: %d %s", path, resp.StatusCode, said)
+			}
+		}
+		for media, sent := range map[string]string{
+			"application/json": `{"method":"tools/call","a":{"_method":"x"},"text":"_method=DELETE"}`, "application/octet-stream": `{"_method":"DELETE"}`,
+		} {
+			if resp, _ := r.do(t, "POST", "/custom/x", sent, "Content-Type", media); resp.StatusCode != 200 || r.last(t).body != sent {
+				t.Errorf("what is merely named alike: %d %q", resp.StatusCode, r.last(t).body)
 			}
 		}
 		sent := "--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\n<input name=\"_method\">\r\n--b--\r\n"

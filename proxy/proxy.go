@@ -34,6 +34,8 @@ type Proxy struct {
 	// What goes on beside the requests, and after them.
 	life      context.Context
 	end       context.CancelFunc
+	severed   context.Context // ends what outlives its caller, see Cut
+	cut       context.CancelFunc
 	after     sync.WaitGroup
 	journal   journal
 	unsettled unsettled
@@ -52,6 +54,7 @@ func New(opt Options) (*Proxy, error) {
 	}
 	p := &Proxy{opt: opt, chains: chains{clock: opt.Clock}, journal: journal{opt.Journal}, over: over}
 	p.life, p.end = context.WithCancel(context.Background())
+	p.severed, p.cut = context.WithCancel(context.Background())
 	if p.patterns, err = face.ParsePatterns(opt.Passthrough); err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
@@ -86,7 +89,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case face.Preflight:
 		p.preflight(sw, r)
 	case face.Open:
-		p.open(sw, r, creds)
+		p.open(sw, r, course.Route, creds)
 	case face.Passed:
 		a := p.pass(sw, r, req, &course, creds)
 		verdict, attrs = a.Decision.Verdict.String(), a.Attributes(attrs)
@@ -129,7 +132,7 @@ func describe(r *http.Request) memproxy.Request {
 
 // credentials are what the caller presents outside the payload.
 func credentials(r *http.Request) memproxy.Credentials {
-	c := memproxy.Credentials{Header: memproxy.Header(r.Header)}
+	c := memproxy.Credentials{Header: memproxy.Header(face.Presented(r.Header))}
 	// VerifiedChains is set only when the handshake verified the certificate
 	// against the configured roots; PeerCertificates alone proves nothing.
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 && len(r.TLS.PeerCertificates) > 0 {
@@ -146,18 +149,22 @@ type statusWriter struct {
 	code  int
 	lease *face.Lease
 	torn  bool // the answer broke off: its end must not look like one
+	ruled bool // it is for one caller alone
 }
 
 func (w *statusWriter) WriteHeader(code int) {
 	if w.code == 0 && code >= 200 {
 		w.code = code
+		if w.ruled {
+			face.Uncached(w.Header())
+		}
 	}
 	w.ResponseWriter.WriteHeader(code)
 }
 
 func (w *statusWriter) Write(b []byte) (int, error) {
 	if w.code == 0 {
-		w.code = http.StatusOK
+		w.WriteHeader(http.StatusOK)
 	}
 	return w.ResponseWriter.Write(b)
 }

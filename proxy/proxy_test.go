@@ -292,3 +292,29 @@ func TestNoSmugglingByLength(t *testing.T) {
 		}
 	}
 }
+
+// Proves EDGE-13, TRL-10: a body whose chunks cannot be read is the caller's
+// mistake, in the backend's words; one that does not come is late.
+func TestChunksThatCannotBeRead(t *testing.T) {
+	for chunks, want := range map[string]string{
+		"zz\r\nabc\r\n0\r\n\r\n": "400", "5\r\nabcdefgh\r\n0\r\n\r\n": "400", "-1\r\n\r\n": "400", "ffffffffffffffffff\r\nabc": "400",
+		"3\r\nabc\r\n0\r\n\r\n": "200", "3\r\nab": "408",
+	} {
+		r := newRig(t, func(r *rig) { r.opt.BodyTimeout = 200 * time.Millisecond })
+		conn, err := net.Dial("tcp", r.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprint(conn, "POST /memory HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"+chunks)
+		var out bytes.Buffer
+		_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+		_, _ = io.Copy(&out, conn)
+		_ = conn.Close()
+		if got := out.String(); !strings.HasPrefix(got, "HTTP/1.1 "+want) || want != "200" && !strings.Contains(got, `"payload.`) {
+			t.Errorf("%q: %s", chunks, got)
+		}
+		if (r.count() > 0) != (want == "200") {
+			t.Errorf("%q: %d arrived", chunks, r.count())
+		}
+	}
+}

@@ -72,9 +72,19 @@ func (p *Proxy) Close(ctx context.Context) error {
 	go func() { p.after.Wait(); close(done) }()
 	select {
 	case <-done:
+		p.closeIdle()
 		return followed
 	case <-ctx.Done():
-		return ctx.Err()
+		return errors.Join(followed, ctx.Err())
+	}
+}
+
+// closeIdle closes the connections that nothing uses any more.
+func (p *Proxy) closeIdle() {
+	for _, t := range [...]http.RoundTripper{p.opt.Transport, p.opt.PassTransport, p.opt.SideTransport} {
+		if c, ok := t.(interface{ CloseIdleConnections() }); ok {
+			c.CloseIdleConnections()
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/gate"
 )
 
 // ErrUnsent says that an approved write was certainly not sent.
@@ -23,6 +24,12 @@ func (p *Proxy) Replay(ctx context.Context, h memproxy.HeldWrite, content mempro
 	if err != nil {
 		return memproxy.HoldResult{}, errors.Join(ErrUnsent, err)
 	}
+	return p.dispatch(ctx, a, memproxy.Request{Method: h.Method, EscapedPath: h.EscapedPath, Header: content.Header})
+}
+
+// dispatch sends a request of memproxy's own that the gate has admitted, in its
+// sender's name.
+func (p *Proxy) dispatch(ctx context.Context, a *gate.Admission, req memproxy.Request) (memproxy.HoldResult, error) {
 	if a.Reply != nil {
 		detail := "refused"
 		if len(a.Decision.Reasons) > 0 {
@@ -39,12 +46,12 @@ func (p *Proxy) Replay(ctx context.Context, h memproxy.HeldWrite, content mempro
 		p.opt.Gate.Abandon(context.WithoutCancel(ctx), a, true)
 		return memproxy.HoldResult{}, errors.Join(ErrUnsent, err)
 	}
-	path, err := url.PathUnescape(h.EscapedPath)
+	path, err := url.PathUnescape(req.EscapedPath)
 	if err != nil {
 		return memproxy.HoldResult{}, errors.Join(ErrUnsent, err)
 	}
-	out := &http.Request{Method: h.Method, URL: face.Join(p.opt.Upstream, path, h.EscapedPath, a.Query, false), Header: http.Header{}}
-	face.Onward(out.Header, http.Header(content.Header))
+	out := &http.Request{Method: req.Method, URL: face.Join(p.opt.Upstream, path, req.EscapedPath, a.Query, false), Header: http.Header{}}
+	face.Onward(out.Header, http.Header(req.Header))
 	out.Header.Set("Accept-Encoding", "identity")
 	if len(a.Body) > 0 {
 		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(a.Body)), int64(len(a.Body))

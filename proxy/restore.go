@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
@@ -13,30 +14,47 @@ import (
 // ErrNoRestore says that a backend's memories cannot be put back.
 var ErrNoRestore = errors.New("this backend has no request that puts a memory back")
 
+// ErrUnanswered says that a backend does not answer for now.
+var ErrUnanswered = errors.New("the backend does not answer")
+
 // Now asks the backend for a memory as it is. One that is not there has Missing
-// set.
+// set, and counts as deleted from then on.
 func (p *Proxy) Now(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, error) {
-	restorer, ok := p.opt.Adapter.(gate.Restorer)
-	if !ok {
-		return memproxy.Memory{}, ErrNoRestore
-	}
-	_, reply, err := p.first(ctx, restorer.Find(k))
-	if err != nil {
-		return memproxy.Memory{}, err
-	}
-	m, err := restorer.Found(k, reply)
+	m, err := p.Look(ctx, k)
 	if err == nil && m.Missing {
 		p.opt.Gate.FoundGone(ctx, k, "")
 	}
 	return m, err
 }
 
-// Restore makes a memory what a version of it was; now is what Now said of it.
-// With ErrUnsent nothing left.
-func (p *Proxy) Restore(ctx context.Context, to memproxy.Version, now memproxy.Memory, decision string) (memproxy.HoldResult, error) {
+// Look is Now that notes nothing. The error is ErrUnanswered where asking again
+// may help, and ErrNoRestore where the backend cannot be asked for one memory.
+func (p *Proxy) Look(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, error) {
+	restorer, ok := p.opt.Adapter.(gate.Restorer)
+	if !ok {
+		return memproxy.Memory{}, ErrNoRestore
+	}
+	_, reply, err := p.first(ctx, restorer.Find(k))
+	switch {
+	case errors.Is(err, ErrNoRestore):
+		return memproxy.Memory{}, err
+	case err != nil:
+		return memproxy.Memory{}, errors.Join(ErrUnanswered, err)
+	case reply.Status == http.StatusTooManyRequests || reply.Status >= 500:
+		return memproxy.Memory{}, fmt.Errorf("%w: status %d", ErrUnanswered, reply.Status)
+	}
+	return restorer.Found(k, reply)
+}
+
+// Restore makes a memory what a version of it was, in a reviewer's name; now is
+// what Now said of it. With ErrUnsent nothing left.
+func (p *Proxy) Restore(ctx context.Context, to memproxy.Version, now memproxy.Memory, decision, reviewer string) (memproxy.HoldResult, error) {
 	restorer, ok := p.opt.Adapter.(gate.Restorer)
 	if !ok {
 		return memproxy.HoldResult{}, errors.Join(ErrUnsent, ErrNoRestore)
+	}
+	if to.Kind == memproxy.TargetObject {
+		return p.putBack(ctx, restorer, to, now, decision, reviewer)
 	}
 	requests := restorer.Restore(to, now, p.opt.Gate.RestoredStamp(to, decision))
 	_, reply, err := p.first(ctx, requests)
@@ -49,6 +67,29 @@ func (p *Proxy) Restore(ctx context.Context, to memproxy.Version, now memproxy.M
 		p.opt.Gate.Restored(ctx, to, decision)
 	}
 	return result, nil
+}
+
+// putBack gives an object the members that a version of it has: by a request
+// that is ruled on like any other, because what it names and says may be refused
+// by now.
+func (p *Proxy) putBack(ctx context.Context, restorer gate.Restorer, to memproxy.Version, now memproxy.Memory, decision, reviewer string) (memproxy.HoldResult, error) {
+	i, _, err := p.first(ctx, restorer.Find(to.MemoryKey)) // in which of its dialects the backend knows it
+	if err != nil {
+		return memproxy.HoldResult{}, errors.Join(ErrUnsent, err)
+	}
+	requests := restorer.Restore(to, now, memproxy.Stamp{})
+	if i >= len(requests) {
+		return memproxy.HoldResult{}, errors.Join(ErrUnsent, ErrNoRestore)
+	}
+	q := requests[i]
+	if q.Request.Path, err = url.PathUnescape(q.Request.EscapedPath); err != nil {
+		return memproxy.HoldResult{}, errors.Join(ErrUnsent, err)
+	}
+	a, err := p.opt.Gate.PutBack(ctx, p.backend, q, decision, reviewer, to.Tenant)
+	if err != nil {
+		return memproxy.HoldResult{}, errors.Join(ErrUnsent, err)
+	}
+	return p.dispatch(ctx, a, q.Request)
 }
 
 // Remove deletes a memory in the backend. One that is not there is deleted.

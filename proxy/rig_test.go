@@ -204,14 +204,14 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 	r.rules = gate.Rules{
 		Version: "v", Profile: gate.Production, Policy: r.parts, Ceilings: memproxy.DefaultCeilings(), Enforce: true,
 		Unattributed: gate.UnattributedVisible,
-		Lines:        func(memproxy.Principal, memproxy.Kind, []string) []memproxy.Line { return nil },
+		Lines:        func(memproxy.Principal, memproxy.Kind, string, []string) []memproxy.Line { return nil },
 	}
 	if change != nil {
 		change(r)
 	}
 	var n int
 	g, err := gate.New(gate.Options{
-		Identifier: r.parts, Ledger: r.parts, Budget: r.parts, Recorder: r.parts, Signer: r.parts,
+		Identifier: r.parts, Ledger: r.parts, PartialLedger: true, Budget: r.parts, Recorder: r.parts, Signer: r.parts,
 		Clock: time.Now, NewID: func() string { r.mu.Lock(); defer r.mu.Unlock(); n++; return fmt.Sprintf("d%d", n) },
 	}, &r.rules)
 	if err != nil {

@@ -16,9 +16,9 @@ type told struct {
 	seq         int64
 }
 
-func (t *told) Runs() []string  { return t.runs }
-func (t *told) Names() []string { return t.names }
-func (t *told) Seq() int64      { return t.seq }
+func (t *told) Runs() []string     { return t.runs }
+func (t *told) Names() []string    { return t.names }
+func (t *told) Seq() (int64, bool) { return t.seq, true }
 
 // What is remembered of turns is bounded in number, in bytes and in time, and
 // what is forgotten is asked of the backend again.

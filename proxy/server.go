@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/memproxy/memproxy/face"
@@ -31,14 +32,28 @@ type ServerOptions struct {
 	Connections, ConnectionsPeer int
 	// IdleTimeout closes idle client connections. Default 120 s.
 	IdleTimeout time.Duration
+	// CutTime is how long requests that a stop has cut off may take to return.
+	// Default DefaultCutTime.
+	CutTime time.Duration
+	// Cut ends what is in flight and goes on without its connection. Nil: nothing
+	// does.
+	Cut func()
 	// MaxHeader bounds a request's header in bytes. Default 64 KiB.
 	MaxHeader int
 	Log       *slog.Logger
 }
 
+// DefaultCutTime is the default of ServerOptions.CutTime.
+const DefaultCutTime = 3 * time.Second
+
+// ErrCutOff: requests were in flight when the time for a stop was over. Their
+// connections were closed.
+var ErrCutOff = errors.New("requests in flight were cut off")
+
 // Serve serves on the listener until the returned function is called, which
-// stops accepting and waits for what is in flight until its context ends.
-// Failed receives the error if serving ends by itself.
+// stops accepting and waits for what is in flight until its context ends. What
+// is in flight then is cut off (ErrCutOff), and waited for until it has noted
+// that. Failed receives the error if serving ends by itself.
 func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, failed <-chan error) {
 	if o.HeaderTimeout <= 0 {
 		o.HeaderTimeout = 10 * time.Second
@@ -55,13 +70,14 @@ func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, 
 	if o.WriteTimeout <= 0 {
 		o.WriteTimeout = face.DefaultWriteTimeout
 	}
-	bounded, ok := ln.(*face.Listener) // whoever wants to count what it refuses makes it
-	if !ok {
-		bounded = face.Bound(ln, face.ListenOptions{WriteTimeout: o.WriteTimeout, Connections: o.Connections, ConnectionsPeer: o.ConnectionsPeer})
+	if o.CutTime <= 0 {
+		o.CutTime = DefaultCutTime
 	}
+	bounded := face.Bound(ln, face.ListenOptions{WriteTimeout: o.WriteTimeout, Connections: o.Connections, ConnectionsPeer: o.ConnectionsPeer})
 	ln = bounded
+	var flight inFlight
 	srv := &http.Server{
-		Handler: pace(o.Handler, o.BodyTimeout, o.WriteTimeout), TLSConfig: o.TLS, ReadHeaderTimeout: o.HeaderTimeout,
+		Handler: flight.count(pace(o.Handler, o.BodyTimeout, o.WriteTimeout, bounded.Accepted)), TLSConfig: o.TLS, ReadHeaderTimeout: o.HeaderTimeout,
 		IdleTimeout: o.IdleTimeout, MaxHeaderBytes: o.MaxHeader,
 		// No WriteTimeout and no ReadTimeout: streams last as long as they last.
 		// Bodies and each write have deadlines of their own.
@@ -83,5 +99,41 @@ func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, 
 			errs <- err
 		}
 	}()
-	return srv.Shutdown, errs
+	return func(ctx context.Context) error {
+		err := srv.Shutdown(ctx)
+		if err == nil || ctx.Err() == nil {
+			return errors.Join(err, flight.wait(o.CutTime))
+		}
+		if o.Cut != nil {
+			o.Cut()
+		}
+		return errors.Join(ErrCutOff, ignore(srv.Close(), http.ErrServerClosed), flight.wait(o.CutTime))
+	}, errs
+}
+
+// inFlight are the requests that handlers work on. The server forgets those of
+// connections that it has closed; what they still write goes into stores that
+// must not be closed yet.
+type inFlight struct{ sync.WaitGroup }
+
+func (f *inFlight) count(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f.Add(1)
+		defer f.Done()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// wait waits for requests whose connections are closed.
+func (f *inFlight) wait(most time.Duration) error {
+	done := make(chan struct{})
+	go func() { f.Wait(); close(done) }()
+	t := time.NewTimer(most)
+	defer t.Stop()
+	select {
+	case <-done:
+		return nil
+	case <-t.C:
+		return errors.New("requests that were cut off have not returned")
+	}
 }

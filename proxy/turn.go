@@ -41,8 +41,11 @@ type turning struct {
 	header      http.Header // of the first leg's answer, when it came whole
 	agent       string      // whose tools stay as they are meanwhile
 	held        []func()
+	streams     bool   // the last leg's answer streamed
+	body        []byte // of the last leg's answer, when it came whole
 	chain       *chain // what is remembered of the turn, if the backend tells of it
 	seq         int64
+	ending      bool // what is sent is the last
 }
 
 func (t *turning) hold(ctx context.Context, key string, share int64) error {
@@ -101,7 +104,7 @@ func (p *Proxy) probe(w http.ResponseWriter, r *http.Request, a *gate.Admission,
 // takeTurn runs an agent, leg by leg, ruling on each gated tool call before
 // the backend runs it.
 func (p *Proxy) takeTurn(w http.ResponseWriter, r *http.Request, a *gate.Admission, turn memproxy.Turn) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), p.opt.RunTimeout)
+	ctx, cancel := p.outliving(r.Context(), p.opt.RunTimeout)
 	defer cancel()
 	t := &turning{p: p, w: w, r: r, a: a, turn: turn}
 	defer t.unlock()
@@ -127,7 +130,7 @@ func (p *Proxy) takeTurn(w http.ResponseWriter, r *http.Request, a *gate.Admissi
 	if t.chain != nil {
 		t.chain.finish()
 	}
-	p.opt.Gate.Streamed(ctx, a, t.status, t.gone)
+	p.opt.Gate.Streamed(context.WithoutCancel(ctx), a, t.status, t.gone)
 }
 
 // ungated refuses a run that cannot be gated, or passes it on where the rules
@@ -173,6 +176,9 @@ func (t *turning) legs(ctx context.Context) error {
 			if err := t.prepare(ctx); err != nil {
 				return err
 			}
+		}
+		if over, err := t.foresee(ctx); err != nil || over && n > 0 {
+			return err
 		}
 		var edits gate.SelfEdits
 		for _, call := range t.turn.Waiting() {
@@ -246,16 +252,11 @@ func (t *turning) whole(ctx context.Context, resp *http.Response) (bool, error) 
 		return false, err
 	}
 	t.note(nil)
+	t.streams, t.body = false, body
 	if t.turn.Paused() {
 		return false, nil
 	}
-	answer, err := t.turn.Answer()
-	if err != nil {
-		return false, err
-	}
-	t.begun = true
-	t.piece(ctx, answer, body)
-	return true, nil
+	return true, t.end(ctx)
 }
 
 // read takes an answer in, for which there must be room. A leg for which there is
@@ -322,11 +323,11 @@ func (t *turning) events(ctx context.Context, resp *http.Response) (bool, error)
 		}
 		t.pass(ctx, out)
 	}
+	t.streams, t.body = true, nil
 	if t.turn.Paused() {
 		return false, nil
 	}
-	t.pass(ctx, t.turn.Tail())
-	return true, nil
+	return true, t.end(ctx)
 }
 
 // note remembers what the caller is sent, numbered if it is.
@@ -335,10 +336,12 @@ func (t *turning) note(events [][]byte) {
 		return
 	}
 	turn := t.turn.(memproxy.Resumable)
-	seq := turn.Seq()
-	if seq == t.seq {
+	seq, said := turn.Seq()
+	switch {
+	case t.ending || seq == t.seq && !said:
 		seq = 0
-	} else {
+	case seq == t.seq: // a sign of life repeats the last number, and is read again with what has it
+	case len(events) > 0: // what is held back is numbered when it is sent
 		t.seq = seq
 	}
 	t.chain.note(turn, seq, events)
@@ -376,6 +379,6 @@ func (t *turning) fail(ctx context.Context, err error) {
 		return
 	}
 	t.p.opt.Log.WarnContext(ctx, "a turn broke off", "backend", t.p.opt.Name, "decision", t.a.Decision.ID, "error", err)
-	reply := t.p.opt.Gate.Abandon(ctx, t.a, t.gone)
+	reply := t.p.opt.Gate.Abandon(context.WithoutCancel(ctx), t.a, t.gone)
 	t.send([][]byte{fmt.Appendf(nil, "event: error\ndata: %s\n\n", bytes.TrimSpace(reply.Body))})
 }

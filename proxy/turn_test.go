@@ -32,6 +32,8 @@ func (*oneLeg) Leg() ([]byte, error)                 { return []byte("run"), nil
 func (l *oneLeg) Whole(body []byte) error            { l.body = body; return nil }
 func (*oneLeg) Event(event []byte) ([][]byte, error) { return [][]byte{event}, nil }
 func (*oneLeg) Paused() bool                         { return false }
+func (*oneLeg) Asked() []memproxy.ToolCall           { return nil }
+func (*oneLeg) Handed() ([][]byte, bool, error)      { return nil, false, nil }
 func (*oneLeg) Waiting() []memproxy.ToolCall         { return nil }
 func (*oneLeg) Rule(string, memproxy.Decision)       {}
 func (*oneLeg) Result(string, memproxy.Reply)        {}

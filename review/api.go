@@ -32,6 +32,8 @@ type Options struct {
 	Roller *Roller
 	// Custodian looks through backends. Nil: nobody does.
 	Custodian Custodian
+	// Backends are the names that a list can be asked for. Nil: any.
+	Backends []string
 	// Need is how many distinct reviewers a hold or a promotion takes; less
 	// than one is one.
 	Need  int

@@ -41,6 +41,8 @@ func TestWhoMayWhat(t *testing.T) {
 		"wrong method":                {annToken, "DELETE", "/v1/holds/h", "", 404},
 		"no such state":               {annToken, "GET", "/v1/holds?state=splendid", "", 400},
 		"a time that is none":         {annToken, "GET", "/v1/holds?since=yesterday", "", 400},
+		"an age that is none":         {annToken, "GET", "/v1/holds?since=7days", "", 400},
+		"an age to come":              {annToken, "GET", "/v1/holds?before=-7d", "", 400},
 		"a cursor that is none":       {annToken, "GET", "/v1/holds?cursor=x", "", 400},
 		"body with an unknown member": {annToken, "POST", "/v1/holds/h/approve", `{"reason":"x","force":true}`, 400},
 		"body with a member twice":    {annToken, "POST", "/v1/holds/h/approve", `{"reason":"x","reason":"y"}`, 400},

@@ -3,21 +3,17 @@ package review
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 	"time"
 
-	"github.com/memproxy/memproxy"
-)
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
-// Exit codes of Main.
-const (
-	exitOK     = 0
-	exitFailed = 1 // the command ran and the answer is no
-	exitUsage  = 2 // the command line is wrong
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/cli"
 )
 
 // SocketEnv names the local operator's socket, and DefaultSocket is where the
@@ -29,25 +25,6 @@ const (
 
 // TokenEnv is the environment variable that holds a reviewer's token.
 const TokenEnv = "MEMPROXY_REVIEW_TOKEN"
-
-const usage = `usage:
-  memproxy holds    list [-state S] [-tenant T] [-backend B] [-principal P] [-session S] [-similarity G] [-since AGE] [-limit N] [-cursor C]
-  memproxy holds    show [-full] ID
-  memproxy holds    approve|reject -reason TEXT ID...
-  memproxy holds    approve|reject -reason TEXT -similarity G -expect N [-tenant T] [-before TIME]
-  memproxy holds    resolve -outcome done|approved|failed -reason TEXT ID
-  memproxy holds    pattern [-full] [-pointer P] ID PATTERN_001
-  memproxy memory   history|trace -backend B [-kind K] ID
-  memproxy memory   pattern -backend B [-kind K] [-full] ID PATTERN_001
-  memproxy memory   rollback -backend B (-version N | -sha256 HASH) [-newest HASH] -reason TEXT ID
-  memproxy memory   pin -backend B [-version N] [-off] -reason TEXT ID
-  memproxy memory   promote -backend B -reason TEXT ID
-  memproxy sessions list [-all] [-tenant T] [-principal P] [-limit N] [-cursor C]
-  memproxy sessions summary|unlock [-tenant T] [-reason TEXT] ID
-  memproxy status
-
-all: -admin URL (http://127.0.0.1:9901), -token-file FILE or $` + TokenEnv + `, -json
-`
 
 // CLI is what the commands run with.
 type CLI struct {
@@ -73,83 +50,88 @@ type flagValues struct {
 	similarity, cursor, reason, outcome, kind, sha string
 	newest, pointer                                string
 	before                                         string
-	since                                          time.Duration
+	since                                          cli.Age
 	limit, expect                                  int
 	version                                        int64
 }
 
 // verb is one command.
 type verb struct {
-	flags string // names, by spaces
-	ids   int    // how many: 1, or -1 for any number
-	run   func(context.Context, *invocation) error
+	name, args, short, example string
+	options                    string // names, by spaces
+	ids                        int    // how many: 1, or -1 for any number
+	run                        func(context.Context, *invocation) error
 }
 
-func verbs() map[string]verb {
-	return map[string]verb{
-		"holds list":       {"state tenant backend principal session similarity since limit cursor", 0, holdsList},
-		"holds show":       {"full", 1, holdsShow},
-		"holds approve":    {"reason similarity expect tenant before", -1, holdsSettle("approve")},
-		"holds reject":     {"reason similarity expect tenant before", -1, holdsSettle("reject")},
-		"holds resolve":    {"outcome reason", 1, holdsResolve},
-		"memory history":   {"backend kind limit", 1, memoryHistoryCmd},
-		"holds pattern":    {"full pointer", 2, holdsPattern},
-		"memory trace":     {"backend kind", 1, memoryTraceCmd},
-		"memory pattern":   {"backend kind full", 2, memoryPatternCmd},
-		"memory rollback":  {"backend kind version sha256 newest reason", 1, memoryRollbackCmd},
-		"memory pin":       {"backend kind version off reason", 1, memoryPinCmd},
-		"memory promote":   {"backend kind reason", 1, memoryPromoteCmd},
-		"sessions list":    {"all tenant principal limit cursor", 0, sessionsList},
-		"sessions summary": {"tenant", 1, sessionsSummary},
-		"sessions unlock":  {"tenant reason", 1, sessionsUnlock},
-		"status":           {"", 0, status},
-	}
+// nouns are the commands, by what they are about.
+var nouns = []struct {
+	name, short, example string
+	verbs                []verb
+}{
+	{"holds", "what is held, and the word of a reviewer", "memproxy holds list --state pending", []verb{
+		{"list", "", "what is held", "memproxy holds list --state pending --since 24h", "state tenant backend principal session similarity since limit cursor", 0, holdsList},
+		{"show", "ID", "one hold, with what was found in it", "memproxy holds show 0f2a", "full", 1, holdsShow},
+		{"approve", "ID...", "let held writes go", `memproxy holds approve 0f2a --reason "asked Ann"`, "reason similarity expect tenant before", -1, holdsSettle("approve")},
+		{"reject", "ID...", "refuse held writes", `memproxy holds reject --similarity 9c41 --expect 12 --reason "the same attack"`, "reason similarity expect tenant before", -1, holdsSettle("reject")},
+		{"resolve", "ID", "settle a hold of which nobody knows whether it arrived", `memproxy holds resolve 0f2a --outcome done --reason "it is in the backend"`, "outcome reason", 1, holdsResolve},
+		{"pattern", "ID PATTERN", "what one mark of sanitised text stands for", "memproxy holds pattern 0f2a PATTERN_001 --full", "full pointer", 2, holdsPattern},
+	}},
+	{"memory", "the versions of a memory, and who said what", "memproxy memory history --backend mem0 MEMORY", []verb{
+		{"history", "ID", "its versions", "memproxy memory history --backend mem0 MEMORY", "backend kind limit", 1, memoryHistoryCmd},
+		{"trace", "ID", "who wrote, changed and confirmed it", "memproxy memory trace --backend mem0 MEMORY", "backend kind", 1, memoryTraceCmd},
+		{"pattern", "ID PATTERN", "what one mark of sanitised text stands for", "memproxy memory pattern --backend mem0 MEMORY PATTERN_001", "backend kind full", 2, memoryPatternCmd},
+		{"rollback", "ID", "write an older version anew", `memproxy memory rollback --backend mem0 --version 3 --reason "poisoned since" MEMORY`, "backend kind version sha256 newest reason", 1, memoryRollbackCmd},
+		{"pin", "ID", "keep a version from being thrown away", `memproxy memory pin --backend mem0 --version 3 --reason "the last good one" MEMORY`, "backend kind version off reason", 1, memoryPinCmd},
+		{"promote", "ID", "have a memory that is pending or quarantined shown", `memproxy memory promote --backend mem0 --reason "read it" MEMORY`, "backend kind reason", 1, memoryPromoteCmd},
+	}},
+	{"sessions", "what was refused in a session, and why", "memproxy sessions list", []verb{
+		{"list", "", "locked sessions", "memproxy sessions list --all", "all tenant principal limit cursor", 0, sessionsList},
+		{"summary", "ID", "what was refused in one, and why", "memproxy sessions summary caller:agent:dev/ann", "tenant", 1, sessionsSummary},
+		{"unlock", "ID", "let one write again", `memproxy sessions unlock --reason "mended" caller:agent:dev/ann`, "tenant reason", 1, sessionsUnlock},
+	}},
 }
 
-// Main runs "holds", "memory", "sessions" or "status" with its arguments and returns the
-// exit code.
-func (c CLI) Main(ctx context.Context, noun string, args []string) int {
-	name := noun
-	v, known := verbs()[name] // a noun that needs no verb
-	if known {
-		args = append([]string{""}, args...)
-	} else if len(args) > 0 {
-		name += " " + args[0]
-		v, known = verbs()[name]
-	}
-	if !known {
-		fmt.Fprintf(c.Stderr, "memproxy: no command %q\n%s", name, usage)
-		return exitUsage
-	}
-	in := &invocation{CLI: c}
-	fs := flag.NewFlagSet("memproxy "+name, flag.ContinueOnError)
-	fs.SetOutput(c.Stderr)
-	in.f.define(fs, strings.Fields(v.flags))
-	if err := fs.Parse(args[1:]); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return exitOK
+// Commands are holds, memory, sessions and status.
+func (c CLI) Commands() []*cobra.Command {
+	var out []*cobra.Command
+	for _, n := range nouns {
+		group := cli.Group(n.name, n.short, n.example)
+		for _, v := range n.verbs {
+			group.AddCommand(c.command(n.name+" "+v.name, v))
 		}
-		return exitUsage
+		out = append(out, group)
 	}
-	in.ids, in.json = fs.Args(), in.f.json
-	if v.ids >= 0 && len(in.ids) != v.ids {
-		fmt.Fprintf(c.Stderr, "memproxy %s: %d id(s) are needed, after the flags\n%s", name, v.ids, usage)
-		return exitUsage
+	return append(out, c.command("status", verb{"status", "", "what a running sidecar let in, holds and refuses, and how it is", "memproxy status", "", 0, status}))
+}
+
+// command makes a verb's command, of which name is the path.
+func (c CLI) command(name string, v verb) *cobra.Command {
+	in := &invocation{CLI: c}
+	out := cli.Taking(strings.TrimSpace(v.name+" "+v.args), v.short, v.example, func(ctx context.Context, ids []string) int {
+		in.ids, in.json = ids, in.f.json
+		err := in.connect()
+		if err == nil {
+			err = v.run(ctx, in)
+		}
+		var wrong usageError
+		switch {
+		case errors.As(err, &wrong):
+			fmt.Fprintf(c.Stderr, "memproxy %s: %v\n", name, err)
+			return cli.Usage
+		case err != nil:
+			fmt.Fprintf(c.Stderr, "memproxy %s: %s\n", name, printable(err.Error()))
+			return cli.Failed
+		}
+		return cli.OK
+	})
+	out.Args = func(_ *cobra.Command, ids []string) error {
+		if v.ids >= 0 && len(ids) != v.ids {
+			return fmt.Errorf("%d id(s) are needed", v.ids)
+		}
+		return nil
 	}
-	err := in.connect()
-	if err == nil {
-		err = v.run(ctx, in)
-	}
-	var wrong usageError
-	switch {
-	case errors.As(err, &wrong):
-		fmt.Fprintf(c.Stderr, "memproxy %s: %v\n", name, err)
-		return exitUsage
-	case err != nil:
-		fmt.Fprintf(c.Stderr, "memproxy %s: %s\n", name, printable(err.Error()))
-		return exitFailed
-	}
-	return exitOK
+	in.f.define(out.Flags(), strings.Fields(v.options))
+	return out
 }
 
 // usageError is a command line that cannot be.
@@ -157,7 +139,7 @@ type usageError string
 
 func (e usageError) Error() string { return string(e) }
 
-func (f *flagValues) define(fs *flag.FlagSet, names []string) {
+func (f *flagValues) define(fs *pflag.FlagSet, names []string) {
 	fs.StringVar(&f.admin, "admin", "http://127.0.0.1:9901", "address of the admin listener")
 	fs.StringVar(&f.socket, "socket", DefaultSocket, "socket of the local operator, for who has no token; $"+SocketEnv)
 	fs.StringVar(&f.tokenFile, "token-file", "", "file with the reviewer's token; else $"+TokenEnv)
@@ -193,7 +175,7 @@ func (f *flagValues) define(fs *flag.FlagSet, names []string) {
 		case "before":
 			fs.StringVar(&f.before, name, "", "when the group was listed, RFC 3339; now when left out")
 		case "since":
-			fs.DurationVar(&f.since, name, 0, "created within this time, as 24h")
+			fs.Var(&f.since, name, "created within this `time`, as 24h or 7d")
 		case "limit":
 			fs.IntVar(&f.limit, name, 0, "how many")
 		case "expect":
@@ -229,7 +211,7 @@ func (in *invocation) connect() error {
 			opt.Socket = named
 		}
 		if info, err := os.Stat(opt.Socket); err != nil || info.Mode()&os.ModeSocket == 0 {
-			return usageError("no token, and no socket at " + opt.Socket + ": run this as the user that memproxy runs as, give -socket STATE/review.sock, or give -token-file or set " + TokenEnv)
+			return usageError("no token, and no socket at " + opt.Socket + ": run this as the user that memproxy runs as, give --socket STATE/review.sock, or give --token-file or set " + TokenEnv)
 		}
 	}
 	client, err := NewClient(opt)
@@ -242,14 +224,14 @@ func (in *invocation) connect() error {
 
 func (in *invocation) key() (memproxy.MemoryKey, error) {
 	if in.f.backend == "" {
-		return memproxy.MemoryKey{}, usageError("-backend is required")
+		return memproxy.MemoryKey{}, usageError("--backend is required")
 	}
 	return memproxy.MemoryKey{Backend: in.f.backend, Kind: memproxy.TargetKind(in.f.kind), ID: in.ids[0]}, nil
 }
 
 func (in *invocation) reason() error {
 	if in.f.reason == "" {
-		return usageError("-reason is required")
+		return usageError("--reason is required")
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 	"github.com/memproxy/memproxy/review"
 )
@@ -28,7 +29,8 @@ func (r *rig) run(token, line string) (code int, stdout, stderr string) {
 		args = append(args, "-admin", r.url)
 		args = append(args, words[2:]...)
 	}
-	return c.Main(r.t.Context(), words[0], args), out.String(), errs.String()
+	root := cli.Group("memproxy", "", "", c.Commands()...)
+	return cli.Main(r.t.Context(), root, append(words[:1:1], args...), nil, &out, &errs), out.String(), errs.String()
 }
 
 // Proves MFW-7, MFW-9, SYN-8.
@@ -83,8 +85,8 @@ func TestCommands(t *testing.T) {
 		{bobToken, "sessions unlock -reason x s", 0, "unlocked by human:bob"},
 		{"", "holds list", 2, "no token"},
 		{"wrong-token-of-many-many-letters", "holds list", 1, "unauthorized"},
-		{bobToken, "holds", 2, "usage:"},
-		{bobToken, "holds burn", 2, "usage:"},
+		{bobToken, "holds", 2, "Usage:"},
+		{bobToken, "holds burn", 2, `unknown command "burn"`},
 		{bobToken, "holds show", 2, "1 id(s) are needed"},
 		{bobToken, "holds list -burn", 2, "burn"},
 	} {

@@ -219,7 +219,7 @@ func (c *Client) Unlock(ctx context.Context, id string, in UnlockRequest) (s Ses
 
 func memoryPath(k memproxy.MemoryKey, verb string) ([]string, url.Values) {
 	q := url.Values{}
-	if k.Kind != "" && k.Kind != memproxy.TargetMemory {
+	if k.Kind != "" {
 		q.Set("kind", string(k.Kind))
 	}
 	return []string{"memories", k.Backend, k.ID, verb}, q

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -16,7 +17,7 @@ func holdsList(ctx context.Context, in *invocation) error {
 		Session: in.f.session, Similarity: in.f.similarity, After: in.f.cursor, Limit: in.f.limit,
 	}
 	if in.f.since > 0 {
-		f.Since = in.Clock().Add(-in.f.since)
+		f.Since = in.Clock().Add(-time.Duration(in.f.since))
 	}
 	page, err := in.client.Holds(ctx, f)
 	if err != nil {
@@ -120,7 +121,33 @@ func memoryHistoryCmd(ctx context.Context, in *invocation) error {
 	if err != nil {
 		return err
 	}
-	return in.print(h, func(p *printer) { p.versions(h.Versions) })
+	beside := HistoryAnswer{}
+	if k.Kind == "" { // what stands beside a text has a history of its own
+		k.Kind = memproxy.TargetObject
+		if beside, err = in.client.History(ctx, k, 0, in.f.limit); absent(err) {
+			err = nil
+		}
+		if err != nil {
+			return err
+		}
+		if len(h.Versions) > 0 && h.Versions[0].Kind == memproxy.TargetObject {
+			beside = HistoryAnswer{} // it has no text
+		}
+	}
+	return in.print(h, func(p *printer) {
+		p.versions(h.Versions)
+		if len(beside.Versions) > 0 {
+			p.line("")
+			p.line("its members (metadata, names, descriptions, tags, references), by -kind %s:", memproxy.TargetObject)
+			p.versions(beside.Versions)
+		}
+	})
+}
+
+// absent reports whether the API says that there is no such thing.
+func absent(err error) bool {
+	var r *Refused
+	return errors.As(err, &r) && r.Status == http.StatusNotFound
 }
 
 func memoryTraceCmd(ctx context.Context, in *invocation) error {
@@ -145,10 +172,17 @@ func memoryRollbackCmd(ctx context.Context, in *invocation) error {
 		return err
 	}
 	if r.Version == nil {
-		return errors.Join(in.print(r, func(*printer) {}), errors.New("the backend refused the rollback"))
+		why := "the backend refused the rollback"
+		if r.Result.Detail != "" {
+			why = "the rollback was refused: " + r.Result.Detail
+		}
+		return errors.Join(in.print(r, func(*printer) {}), errors.New(why))
 	}
 	return in.print(r, func(p *printer) {
 		p.line("rolled back; it is version %d now, hash %s", r.Version.Number, r.Version.SHA256)
+		if r.Result.Detail != "" {
+			p.line("%s", r.Result.Detail)
+		}
 	})
 }
 

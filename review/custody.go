@@ -42,8 +42,11 @@ type SweepReport struct {
 // BackendSweep is what was found in one backend.
 type BackendSweep struct {
 	Backend string `json:"backend"`
-	// Items were looked at, Known of them have a receipt, Skipped could not be
-	// read. Unknown have none, in a backend that was not sealed.
+	// Partial is set for a reviewer of some tenants: the numbers, which are of
+	// everybody's memories, are left out.
+	Partial bool `json:"partial,omitempty"`
+	// Items were looked at, Known of them have a receipt or were there when the
+	// backend was sealed by itself, Skipped could not be read. Unknown have none, in a backend that was not sealed.
 	Items   int `json:"items"`
 	Known   int `json:"known"`
 	Unknown int `json:"unknown,omitempty"`
@@ -82,10 +85,12 @@ type SealRequest struct {
 type SealReport struct {
 	Backend string `json:"backend"`
 	Tenant  string `json:"tenant"`
-	Items   int    `json:"items"`
-	Sealed  int    `json:"sealed"`  // had no receipt, and have one now
-	Known   int    `json:"known"`   // had one
-	Skipped int    `json:"skipped"` // could not be read, or may be another's
+	// Partial is as in BackendSweep; Sealed is told all the same.
+	Partial bool `json:"partial,omitempty"`
+	Items   int  `json:"items"`
+	Sealed  int  `json:"sealed"`  // had no receipt, and have one now
+	Known   int  `json:"known"`   // had one
+	Skipped int  `json:"skipped"` // could not be read, or may be another's
 	// Whole is set when everything there is known now: what is unknown later
 	// was put there behind memproxy.
 	Whole bool `json:"whole"`
@@ -126,6 +131,9 @@ func sweep(c *call) (any, error) {
 	for i := range report.Backends {
 		b := &report.Backends[i]
 		b.Findings = slices.DeleteFunc(b.Findings, func(d memproxy.Discrepancy) bool { return !c.allowed(d.Tenant) })
+		if !c.who.Tenants.All {
+			*b = BackendSweep{Backend: b.Backend, Partial: true, Findings: b.Findings}
+		}
 	}
 	report.Chains = slices.DeleteFunc(report.Chains, func(r memproxy.ChainReport) bool { return !c.allowed(r.Tenant) })
 	return report, nil
@@ -142,7 +150,14 @@ func seal(c *call) (any, error) {
 	if !c.allowed(in.Tenant) {
 		return nil, notFound()
 	}
-	return custody(c, in.Tenant, in.Backend, func(ctx context.Context, keeper Custodian) (any, error) { return keeper.Seal(ctx, in) })
+	report, err := custody(c, in.Tenant, in.Backend, func(ctx context.Context, keeper Custodian) (SealReport, error) { return keeper.Seal(ctx, in) })
+	if err != nil {
+		return nil, err
+	}
+	if !c.who.Tenants.All {
+		report = SealReport{Backend: report.Backend, Tenant: report.Tenant, Partial: true, Sealed: report.Sealed, Whole: report.Whole}
+	}
+	return report, nil
 }
 
 // Sweep looks through backends and chains. It lasts as long as they are large;
@@ -168,8 +183,12 @@ func (c *Client) patient() *Client {
 func (r SweepReport) Print(w io.Writer) {
 	p := &printer{w}
 	for _, b := range r.Backends {
-		p.line("%s: %d memories, %d known, %d unknown, %d not read, %d findings, %d cleared",
-			b.Backend, b.Items, b.Known, b.Unknown, b.Skipped, len(b.Findings)+b.More, b.Cleared)
+		if b.Partial {
+			p.line("%s: %d findings of the tenants that you review", b.Backend, len(b.Findings))
+		} else {
+			p.line("%s: %d memories, %d known, %d unknown, %d not read, %d findings, %d cleared",
+				b.Backend, b.Items, b.Known, b.Unknown, b.Skipped, len(b.Findings)+b.More, b.Cleared)
+		}
 		if b.Unsettled > 0 {
 			p.line("  %d blocks of agents that are at work could not be compared: sweep again", b.Unsettled)
 		}
@@ -203,7 +222,11 @@ func (r SweepReport) Print(w io.Writer) {
 // Print writes the report for people.
 func (r SealReport) Print(w io.Writer) {
 	p := &printer{w}
-	p.line("%s: %d memories: %d sealed for tenant %q, %d known before, %d not read", r.Backend, r.Items, r.Sealed, r.Tenant, r.Known, r.Skipped)
+	if r.Partial {
+		p.line("%s: %d memories sealed for tenant %q", r.Backend, r.Sealed, r.Tenant)
+	} else {
+		p.line("%s: %d memories: %d sealed for tenant %q, %d known before, %d not read", r.Backend, r.Items, r.Sealed, r.Tenant, r.Known, r.Skipped)
+	}
 	if !r.Whole {
 		p.line("not everything could be read, so the backend does not count as sealed")
 	}

@@ -5,9 +5,11 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/cli"
 )
 
 // Reason is the body of an action.
@@ -56,14 +58,18 @@ func (c *call) tenant(named string) (string, error) {
 	return "", badRequest("name a tenant")
 }
 
-func queryTime(q url.Values, name string) (time.Time, error) {
+// time reads a moment, or an age that is counted back from now.
+func (c *call) time(q url.Values, name string) (time.Time, error) {
 	text := q.Get(name)
 	if text == "" {
 		return time.Time{}, nil
 	}
+	if age, ok := cli.ParseAge(text); ok {
+		return c.api.opt.Clock().Add(-age), nil
+	}
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return t, badRequest(name + " is a time as in RFC 3339")
+		return t, badRequest(name + " is a time as in RFC 3339, or an age as 24h or 7d")
 	}
 	return t, nil
 }
@@ -89,10 +95,13 @@ func listHolds(c *call) (any, error) {
 	if f.State != "" && !slices.Contains(memproxy.HoldStates[:], f.State) {
 		return nil, badRequest("no state is called that")
 	}
+	if known := c.api.opt.Backends; f.Backend != "" && known != nil && !slices.Contains(known, f.Backend) {
+		return nil, badRequest("no backend is called that; there are: " + strings.Join(known, ", "))
+	}
 	var errs [4]error
 	f.Tenant, errs[0] = c.tenant(q.Get("tenant"))
-	f.Since, errs[1] = queryTime(q, "since")
-	f.Before, errs[2] = queryTime(q, "before")
+	f.Since, errs[1] = c.time(q, "since")
+	f.Before, errs[2] = c.time(q, "before")
 	f.Limit, errs[3] = queryInt(q, "limit")
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err

@@ -52,7 +52,9 @@ const maxHistory = 1000
 func (c *call) memory() (k memproxy.MemoryKey, tenant string, err error) {
 	k = memproxy.MemoryKey{Backend: c.req.PathValue("backend"), Kind: memproxy.TargetKind(c.req.URL.Query().Get("kind")), ID: c.req.PathValue("id")}
 	if k.Kind == "" {
-		k.Kind = memproxy.TargetMemory
+		if k.Kind, err = c.kindOf(k); err != nil {
+			return k, "", err
+		}
 	}
 	// Whose it is says its owner; where there is none, its newest version.
 	who, err := c.api.opt.Store.Authorship(c.ctx(), k.Backend, k.Kind, []string{k.ID})
@@ -75,6 +77,19 @@ func (c *call) memory() (k memproxy.MemoryKey, tenant string, err error) {
 		return k, "", notFound()
 	}
 	return k, tenant, nil
+}
+
+// kindOf is what an id names where nobody says: a memory, or an object that has
+// members and no text, so that only these have a history.
+func (c *call) kindOf(k memproxy.MemoryKey) (memproxy.TargetKind, error) {
+	for _, kind := range [...]memproxy.TargetKind{memproxy.TargetMemory, memproxy.TargetObject} {
+		k.Kind = kind
+		last, err := c.api.opt.Store.History(c.ctx(), k, 0, 1)
+		if err != nil || len(last) > 0 {
+			return kind, err
+		}
+	}
+	return memproxy.TargetMemory, nil
 }
 
 func memoryHistory(c *call) (any, error) {

@@ -29,3 +29,13 @@ func operator(c *net.UnixConn) (string, bool) {
 	}
 	return id, true
 }
+
+// NamesOperators reports whether the system tells who is at the other end of a
+// socket.
+const NamesOperators = true
+
+// OwnFile reports whether a file is the user's that this process runs as.
+func OwnFile(info os.FileInfo) bool {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(st.Uid) == os.Getuid()
+}

@@ -109,6 +109,10 @@ func (p *printer) hold(h HoldView) {
 		for _, hole := range t.Placeholders {
 			p.line("    %s: %s by rule %s, %d bytes at %d. %s", hole.Name, hole.Severity, hole.Rule, hole.Length, hole.Offset, hole.Instruction)
 		}
+		if t.Rewritten != "" {
+			p.line("in its place")
+			p.block(t.Rewritten)
+		}
 	}
 	if c := h.Content; c != nil {
 		p.line("%s", c.Warning)

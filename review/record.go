@@ -100,6 +100,9 @@ func rolledBack(ev *memproxy.Event, got RollbackAnswer) {
 		ev.Versions = []memproxy.VersionChange{{
 			Memory: made.ID, Op: made.Op, Field: made.Field, Before: made.Number - 1, After: made.Number, BeforeSHA256: made.Before, SHA256: made.SHA256,
 		}}
+		if made.Kind == memproxy.TargetObject {
+			ev.Versions[0].Kind = made.Kind
+		}
 	case ev.Status >= 500:
 		ev.Act.Stage, ev.Act.Rule = memproxy.ActUnknown, "upstream"
 	default:

@@ -14,7 +14,7 @@ import (
 // RunnerOptions configure a Runner.
 type RunnerOptions struct {
 	Store    ReplayStore
-	Replayer Replayer // an Asker too, if the backend can be asked
+	Replayer Replayer // an Asker too
 	// Roller, if set, has its rollbacks brought to their end as well.
 	Roller *Roller
 	// Timeout bounds one sending; 0 is a minute. A claim is leased for twice
@@ -30,8 +30,10 @@ type RunnerOptions struct {
 
 // Runner sends approved writes upstream, each once.
 type Runner struct {
-	opt  RunnerOptions
-	wake chan struct{}
+	opt   RunnerOptions
+	asker Asker
+	wake  chan struct{}
+	sends *underway
 }
 
 // NewRunner returns a runner.
@@ -39,10 +41,14 @@ func NewRunner(opt RunnerOptions) (*Runner, error) {
 	if opt.Store == nil || opt.Replayer == nil || opt.Recorder == nil || opt.Clock == nil || opt.Log == nil || opt.Timeout < 0 {
 		return nil, errors.New("review: a runner needs a store, a replayer, a recorder, a clock and a log")
 	}
+	asker, ok := opt.Replayer.(Asker)
+	if !ok { // a decorator that embeds Replayer hides it
+		return nil, fmt.Errorf("review: the replayer (%T) lacks Asker: what became of writes that may have been sent would not be asked", opt.Replayer)
+	}
 	if opt.Timeout == 0 {
 		opt.Timeout = time.Minute
 	}
-	return &Runner{opt: opt, wake: make(chan struct{}, 1)}, nil
+	return &Runner{opt: opt, asker: asker, wake: make(chan struct{}, 1), sends: newUnderway()}, nil
 }
 
 // settleTimeout bounds the record of what came of a sending.
@@ -53,6 +59,11 @@ const settleTimeout = 10 * time.Second
 // comes back as it is. Where it stays unknown whether it was sent, the hold
 // comes back as replaying.
 func (r *Runner) Replay(ctx context.Context, id string) (memproxy.HeldWrite, error) {
+	sending, done, ok := r.sends.begin(ctx, r.opt.Timeout+settleTimeout)
+	if !ok {
+		return memproxy.HeldWrite{}, errStopping
+	}
+	defer done()
 	ctx = context.WithoutCancel(ctx)
 	claim, err := r.opt.Store.ClaimHold(ctx, id, 2*r.opt.Timeout)
 	if errors.Is(err, memproxy.ErrState) {
@@ -65,7 +76,7 @@ func (r *Runner) Replay(ctx context.Context, id string) (memproxy.HeldWrite, err
 	if err := r.attempt(ctx, &claim.Hold); err != nil {
 		return memproxy.HeldWrite{}, errors.Join(err, r.opt.Store.ReleaseHold(ctx, id, claim.Token))
 	}
-	sending, cancel := context.WithTimeout(ctx, r.opt.Timeout)
+	sending, cancel := context.WithTimeout(sending, r.opt.Timeout)
 	result, err := r.opt.Replayer.Replay(sending, claim.Hold, claim.Content)
 	cancel()
 	r.opt.Steps.At(memproxy.StepReplaySent)
@@ -98,6 +109,14 @@ func (r *Runner) Replay(ctx context.Context, id string) (memproxy.HeldWrite, err
 	return r.opt.Store.Hold(settling, id)
 }
 
+// Close waits for what is being sent, and cuts off what still is a second before
+// ctx ends: it is noted as unknown, and the next process asks the backend what
+// became of it. Nothing is sent afterwards.
+func (r *Runner) Close(ctx context.Context) error { return r.sends.close(ctx) }
+
+// Cut cuts off what is being sent, now. Close is still to be called.
+func (r *Runner) Cut() { r.sends.sever() }
+
 // Recover goes on where a process ended: claims that were left are ended by
 // asking the backend, and approved writes are sent. What cannot be asked for
 // stays as it is, for a reviewer to resolve. Call it on start and now and
@@ -112,14 +131,10 @@ func (r *Runner) Recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if asker, ok := r.opt.Replayer.(Asker); ok {
-		for _, h := range left {
-			if err := r.resolve(ctx, asker, h); err != nil {
-				r.opt.Log.ErrorContext(ctx, "a write that may have been sent could not be asked for", "hold", h.ID, "error", err)
-			}
+	for _, h := range left {
+		if err := r.resolve(ctx, h); err != nil {
+			r.opt.Log.ErrorContext(ctx, "a write that may have been sent could not be asked for; it waits for a reviewer to resolve it, or for the next attempt", "hold", h.ID, "error", err)
 		}
-	} else if len(left) > 0 {
-		r.opt.Log.ErrorContext(ctx, "writes that may have been sent wait for a reviewer to resolve them", "holds", len(left))
 	}
 	filter := memproxy.HoldFilter{State: memproxy.HoldApproved}
 	for {
@@ -166,10 +181,10 @@ func (r *Runner) Wake() {
 	}
 }
 
-func (r *Runner) resolve(ctx context.Context, asker Asker, h memproxy.HeldWrite) error {
+func (r *Runner) resolve(ctx context.Context, h memproxy.HeldWrite) error {
 	asking, cancel := context.WithTimeout(ctx, r.opt.Timeout)
 	defer cancel()
-	found, result, err := asker.Ask(asking, h)
+	found, result, err := r.asker.Ask(asking, h)
 	if err != nil {
 		return err
 	}

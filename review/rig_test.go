@@ -66,6 +66,11 @@ func (u *upstream) Apply(_ context.Context, r review.Rollback) (memproxy.HoldRes
 	return memproxy.HoldResult{Status: u.status}, u.err
 }
 
+// Ask does not find out.
+func (u *upstream) Ask(context.Context, memproxy.HeldWrite) (bool, memproxy.HoldResult, error) {
+	return false, memproxy.HoldResult{}, errors.New("the backend does not say")
+}
+
 // askable is an upstream that knows what arrived.
 type askable struct{ *upstream }
 
@@ -156,7 +161,8 @@ func newRig(t *testing.T, change ...func(*review.Options)) *rig {
 	ids := 0
 	opt := review.Options{
 		Store: r.ledger, Recorder: r.audit, Runner: r.runner, Roller: r.roller, Clock: r.clock.Now, Log: log,
-		NewID: func() string { ids++; return fmt.Sprint("id-", ids) },
+		Backends: []string{"mem0", "letta"},
+		NewID:    func() string { ids++; return fmt.Sprint("id-", ids) },
 		Reviewers: []review.Reviewer{
 			reviewer("human:ann", annToken, all, review.RoleView, review.RoleReview, review.RoleContent),
 			reviewer("human:bob", bobToken, acme, review.RoleView, review.RoleReview),

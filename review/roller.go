@@ -62,7 +62,10 @@ type RollerOptions struct {
 // Roller makes memories what they were. What is begun is brought to its end,
 // also by another process: the backend is asked what it has, so that nothing
 // that was written since is overwritten.
-type Roller struct{ opt RollerOptions }
+type Roller struct {
+	opt   RollerOptions
+	sends *underway
+}
 
 // NewRoller returns a roller.
 func NewRoller(opt RollerOptions) (*Roller, error) {
@@ -72,7 +75,7 @@ func NewRoller(opt RollerOptions) (*Roller, error) {
 	if opt.Timeout == 0 {
 		opt.Timeout = time.Minute
 	}
-	return &Roller{opt}, nil
+	return &Roller{opt, newUnderway()}, nil
 }
 
 // The no of a rollback.
@@ -87,10 +90,15 @@ var (
 // Roll does a rollback that is on record. Somebody who hangs up does not stop
 // it.
 func (r *Roller) Roll(ctx context.Context, rb Rollback) (RollbackAnswer, error) {
+	sending, done, ok := r.sends.begin(ctx, r.opt.Timeout)
+	if !ok {
+		return RollbackAnswer{}, errAsked
+	}
+	defer done()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opt.Timeout)
 	defer cancel()
 	var err error
-	if rb.Now, err = r.opt.Applier.Now(ctx, rb.Memory); err != nil {
+	if rb.Now, err = r.opt.Applier.Now(sending, rb.Memory); err != nil {
 		r.opt.Log.ErrorContext(ctx, "the backend cannot say what a memory is", "decision", rb.Decision, "error", err)
 		return RollbackAnswer{}, errAsked
 	}
@@ -114,7 +122,7 @@ func (r *Roller) Roll(ctx context.Context, rb Rollback) (RollbackAnswer, error) 
 		return RollbackAnswer{}, err
 	}
 	r.opt.Steps.At(memproxy.StepRollbackBegun)
-	return r.apply(ctx, rb, before)
+	return r.apply(ctx, sending, rb, before)
 }
 
 func hashOf(text string) string {
@@ -122,8 +130,10 @@ func hashOf(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func (r *Roller) apply(ctx context.Context, rb Rollback, before string) (RollbackAnswer, error) {
-	result, err := r.opt.Applier.Apply(ctx, rb)
+// apply brings a rollback into the backend. The end of the process cuts off
+// sending, and leaves ctx for what is noted of it.
+func (r *Roller) apply(ctx, sending context.Context, rb Rollback, before string) (RollbackAnswer, error) {
+	result, err := r.opt.Applier.Apply(sending, rb)
 	r.opt.Steps.At(memproxy.StepRollbackSent)
 	answer := RollbackAnswer{Result: result}
 	switch {
@@ -146,12 +156,23 @@ func (r *Roller) apply(ctx context.Context, rb Rollback, before string) (Rollbac
 		return RollbackAnswer{}, fmt.Errorf("the backend was rolled back and the version is not recorded yet: %w", err)
 	}
 	answer.Version = &made
+	if made.SHA256 != rb.To.SHA256 && rb.To.Kind == memproxy.TargetObject {
+		answer.Result.Detail = "not every member could be put back; the version says what is there"
+	}
 	return answer, nil
 }
 
 // settle keeps the version that a rollback made.
 func (r *Roller) settle(ctx context.Context, rb Rollback, before string) (memproxy.Version, error) {
 	to := rb.To
+	if to.Kind == memproxy.TargetObject {
+		// A backend need not take every member back: the version is what is there.
+		if now, err := r.opt.Applier.Now(ctx, rb.Memory); err != nil || now.Missing {
+			return memproxy.Version{}, errors.Join(err, errors.New("review: what became of the object is not known yet"))
+		} else if now.Text != to.Text {
+			to.Text = now.Text
+		}
+	}
 	made, err := r.opt.Store.EndRollback(ctx, rb.Decision, &memproxy.Version{
 		MemoryKey: rb.Memory, Tenant: to.Tenant, Field: to.Field, Op: memproxy.OpRollback, Actor: rb.Reviewer, Trust: memproxy.TrustHuman,
 		Confidence: to.Confidence, Attestation: to.Attestation, Decision: rb.Decision, Score: to.Score, Before: before, Text: to.Text, Metadata: to.Metadata,
@@ -175,6 +196,14 @@ func (r *Roller) deleted(ctx context.Context, k memproxy.MemoryKey) error {
 	return err
 }
 
+// Close waits for the rollbacks under way, and cuts off what is still being sent
+// a second before ctx ends: the next process asks the backend what became of it.
+// None begins afterwards.
+func (r *Roller) Close(ctx context.Context) error { return r.sends.close(ctx) }
+
+// Cut cuts off what is being sent, now. Close is still to be called.
+func (r *Roller) Cut() { r.sends.sever() }
+
 // Recover brings rollbacks to their end that nobody is busy with. Call it on
 // start and now and then.
 func (r *Roller) Recover(ctx context.Context) error {
@@ -183,10 +212,10 @@ func (r *Roller) Recover(ctx context.Context) error {
 		return err
 	}
 	for _, b := range left {
-		bounded, cancel := context.WithTimeout(ctx, r.opt.Timeout)
-		err := r.resume(bounded, b)
-		cancel()
-		if err != nil {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := r.resume(ctx, b); err != nil {
 			r.opt.Log.ErrorContext(ctx, "a rollback that was begun could not be ended", "decision", b.Decision, "error", err)
 		}
 	}
@@ -194,6 +223,13 @@ func (r *Roller) Recover(ctx context.Context) error {
 }
 
 func (r *Roller) resume(ctx context.Context, b memproxy.Rollback) error {
+	sending, done, ok := r.sends.begin(ctx, r.opt.Timeout)
+	if !ok {
+		return errStopping
+	}
+	defer done()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opt.Timeout)
+	defer cancel()
 	to, err := r.opt.Store.Version(ctx, b.MemoryKey, b.Number)
 	if errors.Is(err, memproxy.ErrGone) || errors.Is(err, memproxy.ErrUnknown) {
 		return r.abandon(ctx, b, "the version's text was destroyed")
@@ -201,7 +237,7 @@ func (r *Roller) resume(ctx context.Context, b memproxy.Rollback) error {
 	if err != nil {
 		return err
 	}
-	now, err := r.opt.Applier.Now(ctx, b.MemoryKey)
+	now, err := r.opt.Applier.Now(sending, b.MemoryKey)
 	if err != nil {
 		return err
 	}
@@ -216,7 +252,7 @@ func (r *Roller) resume(ctx context.Context, b memproxy.Rollback) error {
 		}
 	case hash == b.Before:
 		var answer RollbackAnswer
-		answer, err = r.apply(ctx, rb, b.Before)
+		answer, err = r.apply(ctx, sending, rb, b.Before)
 		if rule, stage := ruleOf(err); err != nil {
 			r.ended(ctx, &b, stage, rule, nil)
 		} else if answer.Version != nil {

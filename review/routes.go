@@ -28,7 +28,7 @@ func routes() []route {
 		{"GET", "/v1/holds", "listHolds", "", RoleView, "Held writes, oldest first, a page at a time.", []param{
 			{"state", "pending, approved, rejected, replaying, done or failed"}, tenant, {"backend", "the backend's name"},
 			{"principal", "id of the author"}, {"session", "id of the session"}, {"similarity", "a group of similar holds"},
-			{"since", "created at or after, RFC 3339"}, {"before", "created before, RFC 3339"},
+			{"since", "created at or after, RFC 3339 or an age (24h, 7d)"}, {"before", "created before, RFC 3339 or an age"},
 			{"cursor", "next of the page before"}, {"limit", "size of a page, at most 500"},
 		}, nil, memproxy.HoldPage{}, listHolds},
 		{"GET", "/v1/holds/{id}", "showHold", "content", RoleView, "A held write with its texts, sanitised.", []param{content, confirm}, nil, HoldView{}, showHold},

@@ -27,6 +27,9 @@ type TextView struct {
 	Pointer      string                 `json:"pointer"`
 	Text         string                 `json:"text"`
 	Placeholders []memproxy.Placeholder `json:"placeholders,omitempty"`
+	// Rewritten is what stands in the place of the text, or would once it is
+	// approved, where the write was rewritten.
+	Rewritten string `json:"rewritten,omitempty"`
 }
 
 // ContentView is a content as it is, in its wrapper.
@@ -49,8 +52,12 @@ func sanitised(h memproxy.HeldWrite, c memproxy.HoldContent) []TextView {
 	for _, f := range h.Findings {
 		byItem[f.Item] = append(byItem[f.Item], f)
 	}
+	instead := map[string]string{}
+	for _, text := range c.Rewritten {
+		instead[text.Pointer] = text.Text
+	}
 	for i, text := range c.Texts {
-		views[i].Pointer = text.Pointer
+		views[i].Pointer, views[i].Rewritten = text.Pointer, instead[text.Pointer]
 		views[i].Text, views[i].Placeholders = memproxy.Sanitise(text.Text, byItem[i])
 	}
 	return views

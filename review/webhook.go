@@ -189,7 +189,7 @@ func (w *Webhooks) post(ctx context.Context, n memproxy.Notice) error {
 		return errors.New("the URL cannot be asked")
 	}
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("User-Agent", "memproxy")
+	req.Header.Set("User-Agent", memproxy.UserAgent)
 	req.Header.Set(NoticeHeader, n.ID)
 	req.Header.Set(SignatureHeader, Sign(w.opt.Secret, w.opt.Clock(), body))
 	resp, err := w.client.Do(req)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/memproxy/memproxy"
@@ -14,9 +15,14 @@ import (
 
 // scratch is what one examination needs and the next may use again.
 type scratch struct {
-	words    []directive.Word
-	hits     []directive.Hit
-	features []classify.Feature
+	words     []directive.Word
+	spoken    []directive.Word // as other languages have them
+	hits      []directive.Hit
+	features  []classify.Feature
+	apart     []classify.Feature // of one sentence
+	sentences []classify.Span    // that are dangerous by themselves
+	part      once
+	lift      []float32 // what the whole says, for every classify.Stride words
 }
 
 var pool = sync.Pool{New: func() any { return new(scratch) }}
@@ -34,6 +40,7 @@ func (s *Screener) examine(text string) ([]memproxy.Finding, error) {
 	sc := pool.Get().(*scratch)
 	defer pool.Put(sc)
 	reading := normal.Read(text, s.limits)
+	code := reading.Code()
 	var out []memproxy.Finding
 	for i := range reading.Views {
 		v := &reading.Views[i]
@@ -46,21 +53,40 @@ func (s *Screener) examine(text string) ([]memproxy.Finding, error) {
 			}
 		}
 		if !s.off[LayerDirective] {
-			out = s.directives(out, v, sc)
+			out = found(out, v, s.pack.directives, sc.words, sc)
+			out = s.foreign(out, v, sc)
 		}
-		if !s.off[LayerClassify] {
+		if !s.off[LayerClassify] && !v.Rough && (i > 0 || !code) {
 			out = s.classifier(out, v, sc)
 		}
 		if !s.off[LayerForm] && i == 0 {
 			out = s.form(out, text, &reading, sc.words)
 		}
-		if v.Name != normal.Plain {
+		for j := from; v.Rough && j < len(out); j++ { // a guess may hold, and not refuse
+			out[j].Score = min(out[j].Score, unreadScore)
+		}
+		if !hidden(v) {
+			shown(out[from:], text)
+		} else {
 			for j := from; j < len(out); j++ {
 				out[j].Score = min(memproxy.Full, out[j].Score+decodedBonus)
 			}
 		}
 	}
+	if reading.Cut { // whatever layers are on
+		out = append(out, memproxy.Finding{Rule: RuleBounds, Severity: "high", End: len(text), Score: unreadScore})
+	}
 	return settle(out), nil
+}
+
+// hidden reports readings that somebody hid. Links and lists are written in all
+// innocence, and what may run backward mostly does not.
+func hidden(v *normal.View) bool {
+	switch v.Name {
+	case normal.Plain, normal.Linked, normal.Listed, normal.Backward:
+		return false
+	}
+	return true
 }
 
 func (s *Screener) lexicon(out []memproxy.Finding, v *normal.View) ([]memproxy.Finding, error) {
@@ -74,17 +100,6 @@ func (s *Screener) lexicon(out []memproxy.Finding, v *normal.View) ([]memproxy.F
 	return out, err
 }
 
-func (s *Screener) directives(out []memproxy.Finding, v *normal.View, sc *scratch) []memproxy.Finding {
-	sc.hits = s.pack.directives.Find(sc.hits[:0], sc.words)
-	for _, h := range sc.hits {
-		r := &s.pack.directives.List[h.Rule]
-		f := memproxy.Finding{Rule: r.ID, Severity: r.Severity, Score: memproxy.PerMille(r.Score)}
-		f.Start, f.End = v.Span(int(sc.words[h.Start].Start), int(sc.words[h.End-1].End))
-		out = append(out, f)
-	}
-	return out
-}
-
 // RuleClassifier is the rule of the classifier's finding.
 const RuleClassifier = "classify.window"
 
@@ -96,10 +111,20 @@ func (s *Screener) classifier(out []memproxy.Finding, v *normal.View, sc *scratc
 		return out
 	}
 	sc.features = features(sc.features[:0], sc.words, 0)
-	best := s.pack.model.Score(sc.features, len(sc.words))
+	lift := s.lift(v, sc)
+	best := s.worst(v, sc, lift)
 	spans := []classify.Span{best}
 	if s.pack.probability(float64(best.Margin)) >= s.pack.hold { // then every such place is told
-		spans = s.pack.model.Over(sc.features, len(sc.words), float32(float64(s.pack.weights["zero"])/1000))
+		all := places(s.pack.model.Over(sc.features, len(sc.words), lift, s.pack.zero()), sc)
+		told := len(all)
+		for _, one := range sc.sentences {
+			if !slices.ContainsFunc(all[:told], func(w classify.Span) bool { return w.Start <= one.Start && one.End <= w.End }) {
+				all = append(all, one)
+			}
+		}
+		if len(all) > 0 {
+			spans = all
+		}
 	}
 	for _, span := range spans {
 		score := s.pack.probability(float64(span.Margin))
@@ -113,14 +138,126 @@ func (s *Screener) classifier(out []memproxy.Finding, v *normal.View, sc *scratc
 	return out
 }
 
+// worst is the window that is most like poison: in its part, or, in a text of
+// several sentences, one by itself, and in links a line. Whatever
+// harmless prose somebody puts around it says nothing about it then. A sentence
+// by itself says less than one in its place, and weighs less. The scratch has those
+// that are dangerous afterwards.
+func (s *Screener) worst(v *normal.View, sc *scratch, lift []float32) classify.Span {
+	best := s.pack.model.Score(sc.features, len(sc.words), lift)
+	sc.sentences = sc.sentences[:0]
+	marks, most, less := ".!?\n", mostAlone, float32(s.pack.weights["apart"])/1000
+	switch {
+	case v.Name == normal.Linked:
+		marks, most, less = "\n", len(sc.words), 0
+	case len(sc.words) < paragraph:
+		return best
+	}
+	for from := 0; from < len(sc.words); {
+		end := passage(v.Text, sc.words, from, marks, most)
+		if end-from >= leastAlone || v.Name == normal.Linked {
+			one := s.alone(v, sc, from, end)
+			if one.Margin -= less; one.Margin >= s.pack.zero() {
+				sc.sentences = append(sc.sentences, one)
+			}
+			if one.Margin > best.Margin {
+				best = one
+			}
+		}
+		from = end
+	}
+	return best
+}
+
+// alone is what the words from first to end are by themselves.
+func (s *Screener) alone(v *normal.View, sc *scratch, first, end int) classify.Span {
+	words := sc.words[first:end]
+	sc.apart = features(sc.apart[:0], words, 0)
+	one := s.pack.model.Score(sc.apart, len(words), nil)
+	if one.Margin < s.pack.zero()-far {
+		return one
+	}
+	sc.part.whole(v.Text[words[0].Start:words[len(words)-1].End], words)
+	one.Margin += s.pack.whole.Whole(sc.part.list) * float32(s.pack.weights["whole"]) / 1000
+	return classify.Span{Start: first + one.Start, End: first + one.End, Margin: one.Margin}
+}
+
+const (
+	// paragraph is how many words a text has in which something may be buried: fewer
+	// are one sentence, mostly.
+	paragraph = 16
+	// A sentence that is judged alone has so many words.
+	leastAlone, mostAlone = 6, 48
+	// far is how much less than zero the windows of a sentence may say that the
+	// whole of it is asked: it makes up for more in next to none.
+	far = 2.3
+)
+
+// passage is where the words from i on end before which a byte of marks stands:
+// at most so many.
+func passage(text string, words []directive.Word, i int, marks string, most int) int {
+	end := i + 1
+	for end < len(words) && end-i < most && !strings.ContainsAny(text[words[end-1].End:words[end].Start], marks) {
+		end++
+	}
+	return end
+}
+
+// places keeps of spans, the highest first, those that are dangerous by themselves,
+// and the first of every part: beside a payload everything in its part is lifted.
+func places(spans []classify.Span, sc *scratch) []classify.Span {
+	seen := map[int32]bool{}
+	return slices.DeleteFunc(spans, func(sp classify.Span) bool {
+		part := sc.words[sp.Start].Start / partBytes
+		first := !seen[part]
+		seen[part] = true
+		return !first && sp.Margin-max(sc.lift[sp.Start/classify.Stride], sc.lift[(sp.End-1)/classify.Stride]) <= 0
+	})
+}
+
+// minWhole is how many words a part has that can be dangerous as a whole: how a bare
+// address or a name is spelled says little.
+const minWhole = 5
+
+// lift is what the parts of a text say as wholes, for the windows in them. A
+// stride that lies in two parts has what the worse of them says.
+func (s *Screener) lift(v *normal.View, sc *scratch) []float32 {
+	sc.lift = slices.Grow(sc.lift[:0], len(sc.words)/classify.Stride+1)[:len(sc.words)/classify.Stride+1]
+	share := float32(s.pack.weights["whole"]) / 1000
+	none := float32(math.Inf(-1))
+	for i := range sc.lift {
+		sc.lift[i] = none
+	}
+	parts(v.Text, sc.words, func(part string, words []directive.Word, first int) {
+		sc.part.whole(part, words)
+		margin := s.pack.whole.Whole(sc.part.list) * share
+		if len(words) < minWhole {
+			margin = min(margin, 0)
+		}
+		for i := first / classify.Stride; i <= (first+len(words)-1)/classify.Stride; i++ {
+			sc.lift[i] = max(sc.lift[i], margin)
+		}
+	})
+	for i := range sc.lift {
+		if sc.lift[i] == none {
+			sc.lift[i] = 0 // nothing is said of it
+		}
+	}
+	return sc.lift
+}
+
+// zero is the margin that says as much for as against.
+func (p *Pack) zero() float32 { return float32(p.weights["zero"]) / 1000 }
+
 // probability turns a margin into per mille: the hold threshold at zero.
 func (p *Pack) probability(margin float64) int {
 	x := (margin*1000 - float64(p.weights["zero"])) / float64(p.weights["scale"])
 	return int(1000 / (1 + math.Exp(-x)))
 }
 
-// settle sorts findings by place, keeps the strongest of each rule and place,
-// and the strongest of all.
+// settle sorts findings by place, keeps the strongest of each rule and place, and
+// where there are too many the strongest of each rule before others of it: what
+// a text repeats does not crowd out another kind of evidence.
 func settle(f []memproxy.Finding) []memproxy.Finding {
 	if len(f) == 0 {
 		return nil
@@ -130,7 +267,22 @@ func settle(f []memproxy.Finding) []memproxy.Finding {
 	})
 	f = slices.CompactFunc(f, func(a, b memproxy.Finding) bool { return a.Rule == b.Rule && a.Start == b.Start && a.End == b.End })
 	if len(f) > maxFindings {
-		slices.SortStableFunc(f, func(a, b memproxy.Finding) int { return cmp.Compare(b.Score, a.Score) })
+		stronger := func(a, b memproxy.Finding) int { return cmp.Compare(b.Score, a.Score) }
+		slices.SortStableFunc(f, stronger)
+		seen := map[string]bool{}
+		again := map[memproxy.Finding]bool{}
+		for _, o := range f {
+			again[o], seen[o.Rule] = seen[o.Rule], true
+		}
+		slices.SortStableFunc(f, func(a, b memproxy.Finding) int {
+			switch {
+			case again[a] == again[b]:
+				return stronger(a, b)
+			case again[a]:
+				return 1
+			}
+			return -1
+		})
 		rest := f[maxFindings-1]
 		for _, o := range f[maxFindings:] {
 			rest.Start, rest.End = min(rest.Start, o.Start), max(rest.End, o.End)

@@ -75,19 +75,28 @@ func features(dst []classify.Feature, words []directive.Word, at int32) []classi
 }
 
 // Example returns what the classifier sees of a text, all readings together,
-// for training. The windows of two readings never meet.
-func (p *Pack) Example(text string) ([]classify.Feature, int) {
-	var out []classify.Feature
+// for training: one example for the model of windows, in which those of two
+// readings never meet, and one for the model of whole texts.
+func (p *Pack) Example(text string) (windows, whole classify.Example) {
 	var words []directive.Word
-	at := 0
+	var part once
 	r := normal.Read(text, normal.DefaultLimits())
 	for i := range r.Views {
-		words = p.vocabulary.Read(words[:0], r.Views[i].Text)
-		out = features(out, words, int32(at))
-		at += len(words)
-		if i+1 < len(r.Views) {
-			at = (at/classify.Stride + 3) * classify.Stride
+		if r.Views[i].Rough {
+			continue
 		}
+		if i > 0 {
+			windows.Words = (windows.Words/classify.Stride + 3) * classify.Stride
+		}
+		words = p.vocabulary.Read(words[:0], r.Views[i].Text)
+		windows.Features = features(windows.Features, words, int32(windows.Words))
+		windows.Words += len(words)
+		parts(r.Views[i].Text, words, func(t string, words []directive.Word, _ int) {
+			part.whole(t, words)
+			whole.Features = append(whole.Features, part.list...)
+			whole.Parts = append(whole.Parts, int32(len(whole.Features)))
+		})
 	}
-	return out, at
+	whole.Words = windows.Words
+	return windows, whole
 }

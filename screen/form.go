@@ -7,12 +7,12 @@ import (
 )
 
 // The rules about how a text is written. Alone none holds at medium
-// sensitivity: ordinary notes are imperative, too, and emoji have invisible
-// parts.
+// sensitivity, but for RuleBounds: ordinary notes are imperative, too, and emoji
+// have invisible parts.
 const (
 	RuleInvisible  = "form.invisible"  // characters that nobody sees and a machine reads
 	RuleLookalike  = "form.lookalike"  // words that mix scripts to imitate another
-	RuleBounds     = "form.bounds"     // nested deeper or longer than is read
+	RuleBounds     = "form.bounds"     // nested deeper or longer than is read: nobody knows what it says
 	RuleImperative = "form.imperative" // more than 60 % of the sentences are orders
 	RuleAgents     = "form.agents"     // more than two other agents are named
 )
@@ -35,9 +35,6 @@ func (s *Screener) form(out []memproxy.Finding, text string, r *normal.Reading, 
 	}
 	if r.Lookalike >= manyLookalike {
 		add(RuleLookalike, "low", 200)
-	}
-	if r.Cut {
-		add(RuleBounds, "low", 200)
 	}
 	sentences, orders := 0, 0
 	agents := map[uint32]bool{}

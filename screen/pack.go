@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,11 +24,16 @@ const (
 	fileVocabulary = "vocabulary.txt"
 	fileDirectives = "directives.txt"
 	fileWeights    = "weights.bin"
+	fileWhole      = "whole.bin"
 	fileMust       = "must.txt"
 	fileMustNot    = "mustnot.txt"
+	fileTongues    = "tongues/rules.txt" // for languages other than English
 )
 
-var packFiles = [...]string{fileNumbers, fileLexicon, fileVocabulary, fileDirectives, fileWeights, fileMust, fileMustNot}
+// dirTongues has the words of those, a file each.
+const dirTongues = "tongues"
+
+var packFiles = [...]string{fileNumbers, fileLexicon, fileVocabulary, fileDirectives, fileWeights, fileWhole, fileMust, fileMustNot, fileTongues}
 
 // maxPackFile bounds each file of a pack, in bytes.
 const maxPackFile = 4 << 20
@@ -40,11 +46,14 @@ var embedded embed.FS
 type Pack struct {
 	name       string
 	version    string
+	digest     string
 	lexicon    *lexicon.Lexicon
 	vocabulary *directive.Vocabulary
 	directives *directive.Rules
-	model      *classify.Model
-	weights    map[string]int // the numbers of pack.txt
+	tongues    tongues         // languages other than English
+	model      *classify.Model // of windows
+	whole      *classify.Model // of whole texts
+	weights    map[string]int  // the numbers of pack.txt
 	hold, deny int
 	families   map[string]string // by rule
 	orders     uint64            // the concepts of orderConcepts that the vocabulary has
@@ -82,31 +91,28 @@ func Load(fsys fs.FS) (*Pack, error) {
 	return p, nil
 }
 
+// Draft reads a pack without running its regression cases: to train the models
+// with which it is to pass them.
+func Draft(fsys fs.FS) (*Pack, error) {
+	p, _, err := parse(fsys)
+	return p, err
+}
+
 // parse reads a pack without running its cases.
 func parse(fsys fs.FS) (*Pack, map[string]string, error) {
 	files := map[string]string{}
-	sum := sha256.New()
-	for _, name := range packFiles {
-		b, err := fs.ReadFile(fsys, name)
-		if err != nil {
-			return nil, nil, fmt.Errorf("screen: %w", err)
-		}
-		if len(b) > maxPackFile {
-			return nil, nil, fmt.Errorf("screen: %s: more than %d bytes", name, maxPackFile)
-		}
-		files[name] = string(b)
-		fmt.Fprintf(sum, "%s %d\n", name, len(b))
-		sum.Write(b)
+	digest, err := read(fsys, func(name string, b []byte) { files[name] = string(b) })
+	if err != nil {
+		return nil, nil, err
 	}
-	p := &Pack{families: map[string]string{}}
-	var err error
+	p := &Pack{digest: digest, families: map[string]string{}}
 	if err = p.numbers(files[fileNumbers]); err != nil {
 		return nil, nil, fmt.Errorf("screen: %w", err)
 	}
 	if p.lexicon, err = lexicon.Parse(fileLexicon, files[fileLexicon]); err != nil {
 		return nil, nil, fmt.Errorf("screen: %w", err)
 	}
-	if p.vocabulary, err = directive.ParseVocabulary(fileVocabulary, files[fileVocabulary]); err != nil {
+	if p.vocabulary, err = directive.ParseVocabulary(directive.Source{Name: fileVocabulary, Text: files[fileVocabulary]}); err != nil {
 		return nil, nil, fmt.Errorf("screen: %w", err)
 	}
 	for _, name := range orderConcepts {
@@ -119,6 +125,9 @@ func parse(fsys fs.FS) (*Pack, map[string]string, error) {
 	if p.model, err = classify.Decode([]byte(files[fileWeights])); err != nil {
 		return nil, nil, fmt.Errorf("screen: %s: %w", fileWeights, err)
 	}
+	if p.whole, err = classify.Decode([]byte(files[fileWhole])); err != nil {
+		return nil, nil, fmt.Errorf("screen: %s: %w", fileWhole, err)
+	}
 	for i := range p.lexicon.Rules {
 		p.families[p.lexicon.Rules[i].ID] = p.lexicon.Rules[i].Family
 	}
@@ -129,17 +138,54 @@ func parse(fsys fs.FS) (*Pack, map[string]string, error) {
 		}
 		p.families[r.ID] = r.Family
 	}
-	p.version = p.name + "+" + hex.EncodeToString(sum.Sum(nil))[:12]
+	if err = p.readTongues(files); err != nil {
+		return nil, nil, fmt.Errorf("screen: %w", err)
+	}
+	p.version = p.name + "+" + digest[:12]
 	return p, files, nil
 }
+
+// read hands over the files of a pack, and returns its digest.
+func read(fsys fs.FS, file func(name string, b []byte)) (digest string, err error) {
+	spoken, err := fs.Glob(fsys, dirTongues+"/*.txt")
+	if err != nil {
+		return "", fmt.Errorf("screen: %w", err)
+	}
+	spoken = slices.DeleteFunc(spoken, func(name string) bool { return name == fileTongues })
+	if len(spoken) > maxTongues {
+		return "", fmt.Errorf("screen: %s: more than %d files", dirTongues, maxTongues)
+	}
+	sum := sha256.New()
+	for _, name := range append(slices.Clone(packFiles[:]), spoken...) {
+		b, err := fs.ReadFile(fsys, name)
+		if err != nil {
+			return "", fmt.Errorf("screen: %w", err)
+		}
+		if len(b) > maxPackFile {
+			return "", fmt.Errorf("screen: %s: more than %d bytes", name, maxPackFile)
+		}
+		fmt.Fprintf(sum, "%s %d\n", name, len(b))
+		sum.Write(b)
+		file(name, b)
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// Digest is the SHA-256 of a pack's files, hexadecimal. It takes a hundredth of
+// the work of Load, and says whether there is anything new to load.
+func Digest(fsys fs.FS) (string, error) { return read(fsys, func(string, []byte) {}) }
+
+// Digest is that of the files that the pack was loaded from.
+func (p *Pack) Digest() string { return p.digest }
 
 // Version is the pack's name and the beginning of its SHA-256.
 func (p *Pack) Version() string { return p.version }
 
-// WithModel returns the pack with another classifier, for evaluation.
-func (p *Pack) WithModel(m *classify.Model) *Pack {
+// WithModels returns the pack with another classifier, for evaluation: a model
+// of windows, and one of whole texts.
+func (p *Pack) WithModels(windows, whole *classify.Model) *Pack {
 	q := *p
-	q.model = m
+	q.model, q.whole = windows, whole
 	return &q
 }
 
@@ -159,7 +205,7 @@ func (p *Pack) Family(rule string) string { return p.family(rule) }
 var required = []string{
 	"hold", "deny", "sensitivity low", "sensitivity medium", "sensitivity high",
 	"source trusted", "source verified", "source untrusted", "source hostile",
-	"trust anonymous", "trust authenticated", "trust established", "trust human", "trust system", "zero", "scale",
+	"trust anonymous", "trust authenticated", "trust established", "trust human", "trust system", "zero", "scale", "whole",
 }
 
 // numbers reads pack.txt: a key of one or two words, and a number.

@@ -7,6 +7,15 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
+// corroborates is the least score of a finding that counts as evidence of its
+// own kind beside another's.
+const corroborates = 400
+
+// certain is the score from which a rule refuses by itself: more than any of the
+// built-in pack has, so that it takes a person's own rule, or one of these in what
+// somebody hid.
+const certain = 950
+
 // agreement is how much, in per mille, a finding of another family adds of
 // what is left to certainty.
 const agreement = 300
@@ -14,6 +23,12 @@ const agreement = 300
 // risk adds findings up: the strongest counts whole, the strongest of every
 // other family adds a share of what is left. Then sensitivity, source and
 // trust move the sum. Text without findings has no risk, whoever wrote it.
+//
+// One kind of evidence holds and does not refuse, however strong it is: who
+// writes about an attack uses its words. A refusal takes findings of two
+// families, or one and a source that is known to be hostile, or a rule of a
+// person who is certain. What nobody could read to its end is held at every sensitivity, whoever wrote it, and
+// refused from a source that is not to be trusted.
 func (s *Screener) risk(findings []memproxy.Finding, source, trust string) memproxy.PerMille {
 	if len(findings) == 0 {
 		return 0
@@ -42,5 +57,19 @@ func (s *Screener) risk(findings []memproxy.Finding, source, trust string) mempr
 		}
 		sum += shift + s.pack.weights["source "+source] + s.pack.weights["trust "+trust]
 	}
+	hostile := source == string(memproxy.SourceHostile)
+	sure := func(f memproxy.Finding) bool { return f.Score >= certain && f.Rule != RuleClassifier }
+	if !hostile && (len(tops) < 2 || tops[1] < corroborates) && !slices.ContainsFunc(findings, sure) {
+		sum = min(sum, s.pack.deny-1)
+	}
+	if slices.ContainsFunc(findings, unread) {
+		sum = max(sum, s.pack.hold)
+		if hostile || source == string(memproxy.SourceUntrusted) {
+			sum = max(sum, s.pack.deny)
+		}
+	}
 	return memproxy.PerMille(max(0, min(1000, sum)))
 }
+
+// unread reports findings that say that a text was not read to its end.
+func unread(f memproxy.Finding) bool { return f.Rule == RuleBounds || f.Rule == ruleUnreadable }

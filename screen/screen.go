@@ -131,7 +131,12 @@ func (s *Screener) Text(text string, source, trust string) Report {
 	if err != nil {
 		findings = []memproxy.Finding{unreadable(text)}
 	}
-	r := Report{Score: s.risk(findings, source, trust), Findings: slices.Clone(findings)}
+	return s.report(slices.Clone(findings), source, trust)
+}
+
+// report weighs findings.
+func (s *Screener) report(findings []memproxy.Finding, source, trust string) Report {
+	r := Report{Score: s.risk(findings, source, trust), Findings: findings}
 	switch {
 	case int(r.Score) >= s.pack.deny:
 		r.Verdict = memproxy.Deny
@@ -200,9 +205,16 @@ func (s *Screener) findings(text string) ([]memproxy.Finding, error) {
 	return f, err
 }
 
+// ruleUnreadable is the rule of the finding for a text that could not be judged,
+// and unreadScore the score of what could not be read to its end, or at all.
+const (
+	ruleUnreadable = "screen.unreadable"
+	unreadScore    = 700
+)
+
 // unreadable is the finding for a text that could not be judged.
 func unreadable(text string) memproxy.Finding {
-	return memproxy.Finding{Rule: "screen.unreadable", Severity: "high", End: len(text), Score: 700}
+	return memproxy.Finding{Rule: ruleUnreadable, Severity: "high", End: len(text), Score: unreadScore}
 }
 
 func severity(score int, p *Pack) string {

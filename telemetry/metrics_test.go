@@ -79,6 +79,8 @@ func TestMetricsAreTheCatalogue(t *testing.T) {
 	stop, err := in.Watch(signal.Sources{
 		AuditLag: func() (int64, int64) { return 3, 4 },
 		Rules:    func() string { return version },
+		Unsafe:   []string{"enforce"},
+		Sealed:   func() map[string]bool { return map[string]bool{"mem0": true, "letta": false} },
 		Bounds: func() []signal.Bounds {
 			return []signal.Bounds{{Listener: "mem0", Refused: 1, Evicted: 2, Held: 3, NoRoom: 4}}
 		},

@@ -33,7 +33,7 @@ func Told(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, body
 	try := func(ptr string, e *jsondoc.Edits) {
 		changed := e.Apply()
 		op, err := a.Decode(rt, req, changed)
-		if err != nil || tells(op) || slices.ContainsFunc(op.Reserved, func(gone string) bool { return strings.HasPrefix(ptr+"/", gone+"/") }) {
+		if err != nil || tells(op) || slices.ContainsFunc(slices.Concat(op.Reserved, op.Unclaimed), func(gone string) bool { return strings.HasPrefix(ptr+"/", gone+"/") }) {
 			return
 		}
 		t.Errorf("%s %s: a text at %s is told by nothing: %s", rt.ID, op.Kind, ptr, changed)

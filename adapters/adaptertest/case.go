@@ -209,5 +209,7 @@ func Stamp() *memproxy.Stamp {
 		ID: "d-1", Actor: "agent:dev", Tenant: "acme", Trust: memproxy.TrustAuthenticated, Confidence: 700,
 		Source: memproxy.SourceUnstated, Attestation: memproxy.SelfReported,
 		Time: time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC), SHA256: "00ff", Signature: "c2ln",
+		Received: time.Date(2026, 9, 1, 11, 0, 0, 0, time.UTC), Session: "sha256:00112233445566778899aabbccddeeff",
+		Trigger: "a.route", Score: 120, Flags: "a.rule",
 	}
 }

@@ -50,7 +50,7 @@ func Seen(t *testing.T, op *memproxy.Operation, v *jsondoc.Value, ptr string, ow
 	case slices.ContainsFunc(op.Claims, func(c memproxy.Claim) bool { return under(c.Pointer) && slices.Contains(c.Values, v.Text()) }):
 	case slices.ContainsFunc(op.Claims, func(c memproxy.Claim) bool { return under(c.Pointer) && c.Op == memproxy.ClaimUnclear }):
 	case slices.ContainsFunc(op.Backdated, func(b memproxy.Stamped) bool { return under(b.Pointer) }):
-	case slices.ContainsFunc(op.Reserved, under):
+	case slices.ContainsFunc(op.Reserved, under), slices.ContainsFunc(op.Unclaimed, under):
 	case own(ptr, v.Text()):
 	default:
 		t.Errorf("%s is not in the operation: %q", ptr, v.Text())

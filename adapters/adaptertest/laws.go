@@ -73,7 +73,7 @@ func Patches(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, b
 	if op == nil {
 		return
 	}
-	untouched := len(op.Reserved) == 0 && op.Kind.Writes()
+	untouched := len(op.Reserved)+len(op.Unclaimed) == 0 && op.Kind.Writes()
 	for i := range op.Hints {
 		op.Hints[i].Effective = op.Hints[i].Claimed
 		untouched = untouched && op.Hints[i].Legible
@@ -221,7 +221,7 @@ func (s *survival) members(was, is *jsondoc.Value, ptr string) {
 	n := 0
 	for _, m := range was.Members {
 		at := jsondoc.Child(ptr, m.Name)
-		if slices.Contains(s.op.Reserved, at) {
+		if slices.Contains(s.op.Reserved, at) || slices.Contains(s.op.Unclaimed, at) {
 			continue
 		}
 		if n == len(is.Members) || is.Members[n].Name != m.Name {

@@ -65,7 +65,7 @@ func renderScope(s memproxy.Scope) []string {
 
 func renderOperation(op *memproxy.Operation) string {
 	var l lines
-	l.add(string(op.Kind), when(op.Bulk, "bulk"), when(op.Steering, "steering"), when(op.Derived, "derived"), when(op.Administers, "administers"), when(op.Sweeps, "sweeps"),
+	l.add(string(op.Kind), when(op.Bulk, "bulk"), when(op.Steering, "steering"), when(op.Derived, "derived"), when(op.Administers, "administers"), when(op.Sweeps, "sweeps"), when(op.Single, "single"),
 		when(op.Cost > 0, fmt.Sprint("cost=", op.Cost)), named("source", string(op.SourceClaim)), when(op.Extracts, "extracts"))
 	if op.Scope != (memproxy.Scope{}) {
 		l.add(append([]string{"scope"}, renderScope(op.Scope)...)...)
@@ -96,6 +96,9 @@ func renderOperation(op *memproxy.Operation) string {
 	}
 	for _, p := range op.Reserved {
 		l.add("reserved", p)
+	}
+	for _, p := range op.Unclaimed {
+		l.add("unclaimed", p)
 	}
 	return l.String()
 }

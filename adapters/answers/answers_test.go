@@ -18,6 +18,8 @@ kind Memory
 	metadata *
 	parts [Part]|s
 	by {s}
+	user_id s
+	group_ids [s]
 	inside Memory
 kind Part
 	type =text
@@ -65,8 +67,15 @@ func TestPrune(t *testing.T) {
 		{"a name with escapes", "list", `[{"id":"a","te\u0078t":"is text"}]`, "", 0},
 		{"a name with escapes that is not claimed", "list", `[{"id":"a","te\u0078ts":"x"}]`, `[{"id":"a"}]`, 1},
 		{"deep inside", "list", `[{"inside":{"inside":{"id":"a","evil":[]},"evil":1}}]`, `[{"inside":{"inside":{"id":"a"}}}]`, 2},
-		{"an object in the place of a text", "list", `[{"id":{"evil":"x"},"text":"b"}]`, `[{"text":"b"}]`, 1},
-		{"a list in the place of a text", "list", `[{"id":["evil"],"text":"b"}]`, `[{"text":"b"}]`, 1},
+		{"an object in the place of a text", "list", `[{"text":{"evil":"x"},"id":"b"}]`, `[{"id":"b"}]`, 1},
+		{"a list in the place of a text", "list", `[{"text":["evil"],"id":"b"}]`, `[{"id":"b"}]`, 1},
+		{"an object in the place of an owner", "list", `[{"user_id":{"evil":"x"},"text":"b"},{"id":"c"}]`, `[{"id":"c"}]`, 1},
+		{"a list in the place of an owner", "list", `[{"user_id":["ann"],"text":"b"}]`, `[]`, 1},
+		{"an object in the place of an id", "list", `[{"id":{"evil":"x"},"text":"b"}]`, `[]`, 1},
+		{"an owner in the place of owners", "list", `[{"group_ids":"ann","text":"b"}]`, `[]`, 1},
+		{"owners of which one is none", "list", `[{"group_ids":["ann",["evil"]],"text":"b"}]`, `[{"group_ids":["ann"],"text":"b"}]`, 1},
+		{"no owner", "list", `[{"user_id":null,"group_ids":null,"text":"b"}]`, "", 0},
+		{"deeper than the element", "list", `[{"id":"a","inside":{"user_id":["ann"],"text":"b"}}]`, `[{"id":"a"}]`, 1},
 		{"an object among texts", "list", `[{"tags":["a",{"evil":1},"b"]}]`, `[{"tags":["a","b"]}]`, 1},
 		{"a text among objects", "list", `["evil",{"id":"a"}]`, `[{"id":"a"}]`, 1},
 		{"a map's values", "list", `[{"by":{"a":"b","c":{"evil":1}}}]`, `[{"by":{"a":"b"}}]`, 1},
@@ -96,7 +105,7 @@ func TestPrune(t *testing.T) {
 func TestShapes(t *testing.T) {
 	tab := parse(t)
 	for _, tc := range []struct{ route, body string }{
-		{"list", `{"id":"a"}`}, {"list", `"text"`}, {"list", `1`}, {"one", `[]`}, {"part", `{"type":"evil"}`},
+		{"list", `{"id":"a"}`}, {"list", `"text"`}, {"list", `1`}, {"one", `[]`}, {"one", `{"user_id":["ann"],"text":"b"}`}, {"part", `{"type":"evil"}`},
 		{"part", `{"type":null,"text":"x"}`}, {"unknown", `{}`}, {"unknown", `1`},
 	} {
 		if p, err := tab.Prune(tc.route, []byte(tc.body)); !errors.Is(err, answers.ErrShape) {

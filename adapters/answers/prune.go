@@ -124,6 +124,11 @@ func (p *pruning) object(v *jsondoc.Value, o *object, at string) bool {
 			}
 		}
 	}
+	for i := range v.Members {
+		if m := o.members[v.Members[i].Name]; m != nil && m.names && !m.spec.holds(v.Members[i].Value) {
+			return false // it says whose or which it is, and nobody knows how
+		}
+	}
 	p.members(v, at, func(name string) *spec {
 		if m := o.members[name]; m != nil {
 			return m.spec
@@ -131,6 +136,19 @@ func (p *pruning) object(v *jsondoc.Value, o *object, at string) bool {
 		return o.rest
 	})
 	return true
+}
+
+// holds reports whether a value has a form that its spec has, whatever is in it.
+func (s *spec) holds(v *jsondoc.Value) bool {
+	switch {
+	case s.any, v.Kind == jsondoc.Null:
+		return true
+	case v.Kind == jsondoc.Object:
+		return s.object != nil || s.dict != nil
+	case v.Kind == jsondoc.Array:
+		return s.list != nil
+	}
+	return s.scalar
 }
 
 func (p *pruning) members(v *jsondoc.Value, at string, of func(string) *spec) {

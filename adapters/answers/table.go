@@ -36,6 +36,16 @@ type member struct {
 	spec  *spec
 	only  []string // the words that it may be, if any
 	index int
+	// names is set of members that say which object it is, or whose. One that
+	// does so in a form that it does not have is not claimed as a whole: without
+	// that member it would seem to be nobody's.
+	names bool
+}
+
+// naming reports whether a member of that name says which object something is,
+// or whose.
+func naming(name string) bool {
+	return name == "id" || strings.HasSuffix(name, "_id") || strings.HasSuffix(name, "_ids")
 }
 
 // Parse reads a table. Lines are
@@ -50,6 +60,8 @@ type member struct {
 // body that need not be JSON) or the name of a kind, or several of these with
 // | between them. A kind that stands twice has the members of both, a route
 // that stands twice what was said last.
+// An object whose id or *_id has another form than its line says is not claimed
+// as a whole.
 func Parse(texts ...string) (*Table, error) {
 	t := &Table{
 		answers: map[string]*spec{}, events: map[string]*spec{},
@@ -98,6 +110,13 @@ func Parse(texts ...string) (*Table, error) {
 
 // Knows reports whether the table says what a route answers with.
 func (t *Table) Knows(route string) bool { return t.answers[route] != nil }
+
+// Raw reports whether a route answers with what need not be JSON, so that
+// nothing in it can be claimed: a page, a file.
+func (t *Table) Raw(route string) bool {
+	s := t.answers[route]
+	return s != nil && s.raw
+}
 
 // Anything reports whether a route may answer with anything.
 func (t *Table) Anything(route string) bool {
@@ -218,7 +237,7 @@ func (t *Table) object(kinds []string) (*object, error) {
 			o.rest = s
 			continue
 		}
-		m := &member{spec: s, index: len(o.members)}
+		m := &member{spec: s, index: len(o.members), names: naming(name)}
 		if len(all) == len(kinds) && !slices.ContainsFunc(all, func(text string) bool { return !strings.HasPrefix(text, "=") }) {
 			for _, text := range all {
 				m.only = append(m.only, text[1:])

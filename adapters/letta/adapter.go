@@ -16,6 +16,9 @@ import (
 type Options struct {
 	// ConfidenceKeys are the metadata keys that claim a confidence from 0 to 1.
 	ConfidenceKeys []string
+	// Sources are the tiers of the names that the metadata key source claims.
+	// Nil is memproxy.DefaultSourceNames.
+	Sources memproxy.SourceNames
 	// MaxDepth bounds the nesting of requests. Answers have a bound of their
 	// own, above it.
 	MaxDepth int
@@ -36,6 +39,9 @@ type Adapter struct {
 
 // New returns the adapter.
 func New(opt Options) (*Adapter, error) {
+	if opt.Sources == nil {
+		opt.Sources = memproxy.DefaultSourceNames()
+	}
 	if opt.ConfidenceKeys == nil {
 		opt.ConfidenceKeys = []string{"confidence", "importance"}
 	}

@@ -78,12 +78,16 @@ func (d *decoding) settings(v *jsondoc.Value) {
 
 // Withhold implements the gate's withholder.
 func (a *Adapter) Withhold(_ memproxy.Route, body []byte) ([]byte, error) {
-	return withheld.Strip(body, func(name string) bool {
-		switch name {
-		case "metadata", "metadata_", "json_schema", "args_json_schema", "args", "arguments", "parameters", "tool_return", "func_return", "content",
-			"response_format", "response_schema", "tags", "properties":
-			return true
-		}
-		return false
-	})
+	return withheld.Strip(body, ofMemory)
+}
+
+// ofMemory reports whether what stands under a name is a memory's, and no secret
+// of the backend whatever it is called.
+func ofMemory(name string) bool {
+	switch name {
+	case "metadata", "metadata_", "json_schema", "args_json_schema", "args", "arguments", "parameters", "tool_return", "func_return", "content",
+		"response_format", "response_schema", "tags", "properties":
+		return true
+	}
+	return false
 }

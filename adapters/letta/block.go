@@ -256,11 +256,11 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 	return nil
 }
 
-// source takes a claimed source if it is one of the tiers. Of several the
-// lowest counts.
+// source takes a claimed source if its name has a tier. Of several the lowest
+// counts.
 func (d *decoding) source(v *jsondoc.Value) {
 	rank := []memproxy.Source{memproxy.SourceTrusted, memproxy.SourceVerified, memproxy.SourceUntrusted, memproxy.SourceHostile}
-	i := slices.Index(rank, memproxy.Source(v.Text()))
+	i := slices.Index(rank, d.a.opt.Sources.Tier(v.Text()))
 	if i > slices.Index(rank, d.op.SourceClaim) {
 		d.op.SourceClaim = rank[i]
 	}

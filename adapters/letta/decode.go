@@ -57,6 +57,9 @@ func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (
 	if err := d.refs(p); err != nil {
 		return nil, err
 	}
+	if err := d.alters(); err != nil {
+		return nil, err
+	}
 	if r.shape == search && rt.Params != nil {
 		rt.Params[searched] = d.op.Scope.Agent
 	}
@@ -170,6 +173,9 @@ func (d *decoding) settle() error {
 	switch op.Kind {
 	case memproxy.Learn, memproxy.Correct:
 		op.Cost = max(1, d.cost, d.estimate())
+	case memproxy.Forget:
+		// What an agent has goes with it; nothing narrows or widens that.
+		op.Single = d.row.id == "letta.delete_agent" && len(op.Claims) == 1 && len(op.Targets) == 1 && d.doc == nil && d.req.Query == ""
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package letta
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 const (
 	added   = "ADD"
 	updated = "UPDATE"
+	kept    = "NONE" // its text stays
 )
 
 // edit is a call of a memory tool, as far as changes are told by it.
@@ -77,12 +79,32 @@ func (a *Adapter) Edits(before, after []memproxy.Memory, calls []memproxy.ToolCa
 			if by := lastOf(edits, m.Field); by >= 0 {
 				out[by] = append(out[by], m)
 			}
-		case before[i].Text != m.Text:
-			m.Event = updated
-			rewritten(edits, before[i], m, out)
+		default:
+			relabelled(edits, before[i], m, out)
+			if before[i].Text != m.Text {
+				m.Event, m.Members = updated, nil
+				rewritten(edits, before[i], m, out)
+			}
 		}
 	}
 	return out
+}
+
+// relabelled tells of what calls made of a block besides its text: its label, its
+// description. The last that names the block has all of it.
+func relabelled(edits []edit, before, after memproxy.Memory, out [][]memproxy.Memory) {
+	if before.Members == nil || after.Members == nil || bytes.Equal(before.Members, after.Members) {
+		return
+	}
+	by := lastOf(edits, after.Field)
+	if !slices.ContainsFunc(edits, func(e edit) bool { return e.names(after.Field) }) {
+		by = lastOf(edits, before.Field)
+	}
+	if by < 0 {
+		return
+	}
+	after.Event, after.Was = kept, before.Members
+	out[by] = append(out[by], after)
 }
 
 // newer reports whether a passage that was not seen before stands before those

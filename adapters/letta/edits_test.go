@@ -58,6 +58,11 @@ func TestEdits(t *testing.T) {
 			[]string{`0 ADD passage-2 "" "one"`, `1 ADD passage-3 "" "two"`}},
 		"a passage that only came into view is not new": {passages("b", "a")[:1], append(passages("b", "a")[:1], memproxy.Memory{ID: "passage-0", Text: "older"}),
 			[]memproxy.ToolCall{tcall("archival_memory_insert", `{"content":"c"}`)}, nil},
+		"a block under another label, with a description": {
+			[]memproxy.Memory{{ID: "block-1", Field: "human", Text: "Ann", Members: []byte("old")}}, []memproxy.Memory{{ID: "block-1", Field: "notes", Text: "Bob", Members: []byte("new")}},
+			[]memproxy.ToolCall{tcall("memory_insert", `{"label":"human","new_string":"x"}`), tcall("memory", `{"command":"rename","old_path":"/memories/human","new_path":"/memories/notes"}`),
+				tcall("memory_insert", `{"label":"persona","new_string":"x"}`)},
+			[]string{`1 NONE block-1 "" "Bob"`, `1 UPDATE block-1 "Ann" "Bob"`}},
 		"arguments that nobody can read": {human("Ann"), human("Bob"), []memproxy.ToolCall{tcall("memory_rethink", `{"label`)}, []string{`0 UPDATE block-1 "Ann" "Bob"`}},
 	} {
 		var got []string

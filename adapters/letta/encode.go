@@ -59,6 +59,26 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 	return out, req.Query, err
 }
 
+// Reword implements the gate's reworder.
+func (a *Adapter) Reword(rt memproxy.Route, req memproxy.Request, body []byte, texts map[string]string) ([]byte, error) {
+	r := a.row(rt.ID)
+	if r == nil {
+		return nil, errors.New("letta: no such route: " + rt.ID)
+	}
+	p, err := a.payload(r, req, body)
+	if err != nil {
+		return nil, err
+	}
+	if p == nil || p.doc == nil {
+		return nil, errors.New("letta: no document that could be rewritten")
+	}
+	e := p.doc.Edit()
+	if err := e.Texts(texts); err != nil {
+		return nil, err
+	}
+	return p.patched(e.Apply())
+}
+
 // parsed is the body as Decode read it, or read anew if it is another.
 func (a *Adapter) parsed(r *row, req memproxy.Request, body []byte, op *memproxy.Operation) (*payload, error) {
 	if p, ok := op.Parsed.(*payload); ok && len(p.body) == len(body) && &p.body[0] == &body[0] {

@@ -16,7 +16,7 @@ func (a *Adapter) Images(rt memproxy.Route, req memproxy.Request, agent string, 
 	if agent == "" || !turn.Gated(tc.Tool) || turn.Searches(tc.Tool) {
 		return nil
 	}
-	at := image{prefix: prefixOf(req), agent: agent}
+	at := image{prefix: prefixOf(req), agent: agent, of: a.image}
 	switch t := memoryTool(tc.Tool); {
 	case t.kind == memproxy.Learn && len(t.args) == 0:
 		at.name = "archive of " + agent
@@ -53,6 +53,7 @@ func (a *Adapter) Called(rt memproxy.Route, body []byte) (agent string, tc mempr
 // image implements memproxy.Image.
 type image struct {
 	name, prefix, agent string
+	of                  func(kind string, v *jsondoc.Value, doc *jsondoc.Doc) []byte
 	first, steps        []step
 	memories            []memproxy.Memory
 }
@@ -80,7 +81,7 @@ func (m *image) Name() string { return m.name }
 
 // Again implements memproxy.Image.
 func (m *image) Again() memproxy.Image {
-	return image{name: m.name, prefix: m.prefix, agent: m.agent}.begin(m.first...)
+	return image{name: m.name, prefix: m.prefix, agent: m.agent, of: m.of}.begin(m.first...)
 }
 
 // Ask implements memproxy.Image.
@@ -115,6 +116,9 @@ func (m *image) read(r memproxy.Reply) (*finding, error) {
 func (m *image) keep(f *finding) {
 	for _, found := range f.rd.Memories {
 		if found.ID != "" && !slices.ContainsFunc(m.memories, func(has memproxy.Memory) bool { return has.ID == found.ID }) {
+			if v := f.doc.At(found.Pointer); v != nil && KindOf(found.ID) == TargetBlock {
+				found.Members = m.of("block", v, f.doc) // agents relabel and describe their blocks, too
+			}
 			m.memories = append(m.memories, found)
 		}
 	}

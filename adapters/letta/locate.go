@@ -26,8 +26,24 @@ func (a *Adapter) Locate(rt memproxy.Route, req memproxy.Request, target string)
 		out.EscapedPath = req.EscapedPath
 		return out
 	}
+	if strings.HasPrefix(target, "/") { // what has no id is asked for where it is
+		out.EscapedPath = target
+		return out
+	}
 	out.EscapedPath, out.Query = place(rt, target)
+	if r != nil && (r.kind == memproxy.Correct || r.kind == memproxy.Attach || r.kind == memproxy.Forget || r.kind == memproxy.Admin) {
+		out.EscapedPath, out.Query = a.whole(rt, target)
+	}
 	return out
+}
+
+// whole is where the server keeps a target with all that can be changed of it.
+func (a *Adapter) whole(rt memproxy.Route, target string) (path, query string) {
+	path, query = place(rt, target)
+	if KindOf(target) == TargetAgent {
+		query = included
+	}
+	return path, query
 }
 
 // place is where the server keeps a target: a path and a query, or none where
@@ -117,15 +133,19 @@ func (a *Adapter) Located(rt memproxy.Route, target string, reply memproxy.Reply
 	case reply.Status < 200 || reply.Status > 299:
 		return memproxy.Memory{}, fmt.Errorf("letta: the backend answered %d", reply.Status)
 	}
-	doc, err := jsondoc.Parse(reply.Body, 0)
+	body, err := stripped(reply.Body)
 	if err != nil {
 		return memproxy.Memory{}, err
 	}
-	f := finding{rd: &memproxy.Reading{}, doc: doc}
+	doc, err := jsondoc.Parse(body, 0)
+	if err != nil {
+		return memproxy.Memory{}, err
+	}
+	f := finding{rd: &memproxy.Reading{}, doc: doc, row: a.row(rt.ID), image: func(kind string, v *jsondoc.Value) []byte { return a.image(kind, v, doc) }}
 	switch kind := KindOf(target); kind {
 	case TargetPassage:
 		if archive := rt.Params["archive_id"]; archive != "" {
-			return memproxy.Memory{ID: target, Within: refsTo(archive)}, nil
+			return memproxy.Memory{ID: target, Within: refsTo(archive), Unproven: true}, nil
 		}
 		f.agent = rt.Params["agent_id"]
 		return f.among(target)
@@ -140,6 +160,9 @@ func (a *Adapter) Located(rt memproxy.Route, target string, reply memproxy.Reply
 		f.agent, _, _ = strings.Cut(target, "/")
 		return f.one("", target)
 	}
+	if strings.HasPrefix(target, "/") {
+		return f.one("", target)
+	}
 	return f.one(target, target)
 }
 
@@ -152,7 +175,7 @@ func (f *finding) among(target string) (memproxy.Memory, error) {
 	for _, e := range list.Elems {
 		if e.Get("id").Text() == target || e.Get("file_id").Text() == target {
 			m := f.memory(e, "")
-			m.ID = target
+			m.ID, m.Members = target, f.image(objectKind(target), e)
 			return m, nil
 		}
 	}
@@ -169,6 +192,14 @@ func (f *finding) one(id, target string) (memproxy.Memory, error) {
 	if id != "" && m.ID != "" && m.ID != id {
 		return memproxy.Memory{}, errors.New("letta: the backend answered with another object than " + string(KindOf(target)))
 	}
+	kind := objectKind(target)
+	if target == "" || kind == "server" {
+		kind = objectKind(m.ID)
+		if r := f.row; r != nil && kind == "server" {
+			kind = objectOf(r)
+		}
+	}
+	m.Members = f.image(kind, root)
 	return m, nil
 }
 

@@ -2,7 +2,6 @@ package letta
 
 import (
 	"bytes"
-	"mime"
 	"path"
 	"strings"
 	"unicode/utf8"
@@ -10,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
 // payload is a body and the JSON document that it carries: the whole body, a
@@ -89,14 +89,14 @@ func media(r *row, req memproxy.Request, body []byte) (boundary string, err erro
 		}
 		return "", nil
 	}
-	kind, params, err := mime.ParseMediaType(types[0])
+	kind, params, plain := spelling.Media(types[0])
 	switch {
-	case err == nil && kind == "multipart/form-data" && (r.shape == file || r.shape == upload):
+	case plain && kind == "multipart/form-data" && (r.shape == file || r.shape == upload):
 		if !plainBoundary(params["boundary"]) {
 			return "", bad(memproxy.PayloadContentType, 415, "", "the form's boundary cannot be read in one way")
 		}
 		return params["boundary"], nil
-	case err != nil || kind != "application/json" || r.shape == upload:
+	case !plain || kind != "application/json" || r.shape == upload:
 		return "", bad(memproxy.PayloadContentType, 415, "", "this route does not take this content type")
 	}
 	if cs, ok := params["charset"]; ok && !strings.EqualFold(cs, "utf-8") {
@@ -187,8 +187,8 @@ func readPart(body []byte, from, to int) (part, error) {
 		seen[name] = true
 		switch name {
 		case "content-disposition":
-			kind, params, err := mime.ParseMediaType(value)
-			if err != nil || kind != "form-data" || params["name"] == "" || strings.Contains(value, "*") || strings.Contains(value, `\`) {
+			kind, params, plain := spelling.Media(value)
+			if !plain || kind != "form-data" || params["name"] == "" {
 				return part{}, malformedForm("a part's disposition cannot be read in one way")
 			}
 			one.name, one.filename = params["name"], params["filename"]
@@ -211,9 +211,9 @@ func readPart(body []byte, from, to int) (part, error) {
 // plainMedia reports whether a part is of one type, in UTF-8 or no text, and no
 // form in the form.
 func plainMedia(value string) bool {
-	kind, params, err := mime.ParseMediaType(value)
+	kind, params, plain := spelling.Media(value)
 	charset, said := params["charset"]
-	return err == nil && !strings.HasPrefix(kind, "multipart/") && !strings.HasPrefix(kind, "message/") && (!said || strings.EqualFold(charset, "utf-8"))
+	return plain && !strings.HasPrefix(kind, "multipart/") && !strings.HasPrefix(kind, "message/") && (!said || strings.EqualFold(charset, "utf-8"))
 }
 
 func unprintable(r rune) bool { return r < 0x20 && r != '\t' || r == 0x7f || r == utf8.RuneError }

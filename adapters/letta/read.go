@@ -41,6 +41,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 	f := finding{rd: rd, doc: doc, agent: rt.Params["agent_id"], within: holders(r, rt, req)}
 	if !reads {
 		defer counted(rd, r)
+		f.image = func(kind string, v *jsondoc.Value) []byte { return a.image(kind, v, doc) }
 	}
 	if r.shape == search {
 		f.agent = rt.Params[searched]
@@ -82,6 +83,9 @@ type finding struct {
 	agent string // whose memory the route is about, or ""
 	// within are what the request's path says that holds all elements.
 	within []memproxy.Ref
+	// image, if set, is what an object of a kind is besides a memory's text.
+	image func(kind string, v *jsondoc.Value) []byte
+	row   *row
 }
 
 func (f *finding) list(v *jsondoc.Value, ptr string) error {
@@ -249,7 +253,11 @@ func (f *finding) blocks(ptr, agent string) error {
 // with it, and agents by id. Its pointer is its id's, because it holds others.
 func (f *finding) made(root *jsondoc.Value, r *row) error {
 	if id := root.Get("id"); id != nil && id.Kind == jsondoc.String {
-		f.rd.Memories = append(f.rd.Memories, f.memory(root, "/id"))
+		m := f.memory(root, "/id")
+		if f.image != nil {
+			m.Members = f.image(objectKind(m.ID), root)
+		}
+		f.rd.Memories = append(f.rd.Memories, m)
 	}
 	if r.is(inside) {
 		if err := f.inside(root); err != nil {

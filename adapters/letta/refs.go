@@ -122,6 +122,9 @@ func (d *decoding) valueRefs(name string, v *jsondoc.Value, ptr string) {
 		if !holdsText(name) {
 			d.idRefs(v.Text(), ptr)
 		}
+		if what := byName[name]; what != "" && !builtIn(v.Text()) && !hasIDForm(v.Text()) {
+			d.ref(targetName, what+":"+v.Text(), ptr)
+		}
 	case jsondoc.Array:
 		for i, e := range v.Elems {
 			d.valueRefs(name, e, jsondoc.Index(ptr, i))

@@ -18,6 +18,9 @@ type Options struct {
 	// FieldKey is the metadata key that names the governed field. What category
 	// and categories name are governed fields as well.
 	FieldKey string
+	// Sources are the tiers of the names that the metadata key source claims.
+	// Nil is memproxy.DefaultSourceNames.
+	Sources memproxy.SourceNames
 	// MaxDepth bounds the nesting of requests. Answers have a bound of their
 	// own, above it.
 	MaxDepth int
@@ -36,6 +39,9 @@ type Adapter struct {
 
 // New returns the adapter.
 func New(opt Options) (*Adapter, error) {
+	if opt.Sources == nil {
+		opt.Sources = memproxy.DefaultSourceNames()
+	}
 	if opt.ConfidenceKeys == nil {
 		opt.ConfidenceKeys = []string{"confidence", "importance"}
 	}

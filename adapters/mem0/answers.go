@@ -20,3 +20,6 @@ func (a *Adapter) Prune(rt memproxy.Route, reply memproxy.Reply) (memproxy.Prune
 func (a *Adapter) PruneEvent(rt memproxy.Route, event []byte) memproxy.Pruned {
 	return a.members.PruneEvent(rt.ID, event)
 }
+
+// Structured implements the gate's pruner.
+func (a *Adapter) Structured(rt memproxy.Route) bool { return !a.members.Raw(rt.ID) }

@@ -17,7 +17,7 @@ func TestAnswersAreClaimed(t *testing.T) {
 	answerstest.Table(t, a, a.members)
 	for i := range table {
 		r := &table[i]
-		if r.shape != opaque && r.flags&(pass|public) == 0 && !a.members.Knows(r.id) {
+		if r.shape != opaque && !a.members.Knows(r.id) {
 			t.Errorf("%s: what it answers with stands in no line of answers.txt", r.id)
 		}
 	}
@@ -109,6 +109,27 @@ func TestUnreadableElementsAreLeftOut(t *testing.T) {
 	for i, want := range []bool{false, true, true, true, true, false} {
 		if rd.Memories[i].Unreadable != want {
 			t.Errorf("%d: %+v", i, rd.Memories[i])
+		}
+	}
+}
+
+// Proves EDGE-13, EDGE-3: what says in a form that nobody knows whose it is, is
+// left out as a whole: without that member it would seem to be nobody's.
+func TestOwnersInAnotherFormAreNobodys(t *testing.T) {
+	a, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"id", "user_id", "agent_id", "app_id", "run_id"} {
+		for _, owner := range []string{`["ann"]`, `{"id":"ann"}`, `[]`, `{}`} {
+			body := `{"results":[{"memory":"canary","` + name + `":` + owner + `},{"id":"b","memory":"m","user_id":"ann","agent_id":null}]}`
+			got, err := a.Prune(memproxy.Route{ID: "mem0.server.list"}, memproxy.Reply{Status: 200, Body: []byte(body)})
+			if err != nil || string(got.Body) != `{"results":[{"id":"b","memory":"m","user_id":"ann","agent_id":null}]}` {
+				t.Errorf("%s: %s becomes %s: %v", name, owner, got.Body, err)
+			}
+			if got, err := a.Prune(memproxy.Route{ID: "mem0.server.get"}, memproxy.Reply{Status: 200, Body: []byte(`{"memory":"canary","` + name + `":` + owner + `}`)}); err == nil {
+				t.Errorf("%s: %s alone becomes %s", name, owner, got.Body)
+			}
 		}
 	}
 }

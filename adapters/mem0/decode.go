@@ -1,7 +1,6 @@
 package mem0
 
 import (
-	"mime"
 	"net/url"
 	"strings"
 	"unicode"
@@ -10,6 +9,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/origin"
 	"github.com/memproxy/memproxy/adapters/routetable"
+	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
 // decoding is one payload on its way to an Operation.
@@ -51,6 +51,9 @@ func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (
 	if err := d.query(); err != nil {
 		return nil, err
 	}
+	if err := d.beside(); err != nil {
+		return nil, err
+	}
 	if err := d.path(rt.Params); err != nil {
 		return nil, err
 	}
@@ -62,7 +65,11 @@ func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (
 			rt.Params["fields"] = strings.Join(f, ",")
 		}
 	}
-	return d.op, d.settle()
+	if err := d.settle(); err != nil {
+		return nil, err
+	}
+	d.alters()
+	return d.op, nil
 }
 
 // media refuses bodies that the backend might read as something else.
@@ -77,8 +84,8 @@ func (d *decoding) media(body []byte) error {
 	if len(body) == 0 || len(types) == 0 || types[0] == "" {
 		return nil
 	}
-	kind, params, err := mime.ParseMediaType(types[0])
-	if err != nil || kind != "application/json" {
+	kind, params, ok := spelling.Media(types[0])
+	if !ok || kind != "application/json" {
 		return bad(memproxy.PayloadContentType, 415, "", "this route takes application/json")
 	}
 	if cs, ok := params["charset"]; ok && !strings.EqualFold(cs, "utf-8") {
@@ -192,6 +199,9 @@ func (d *decoding) body(params map[string]string) error {
 		return err
 	}
 	for _, m := range root.Members {
+		if d.nameless(m.Name, jsondoc.Child("", m.Name), texts(m.Value)) {
+			continue
+		}
 		if err := d.member(m, params); err != nil {
 			return err
 		}
@@ -227,9 +237,31 @@ func (d *decoding) settle() error {
 	case memproxy.Correct:
 		op.Cost = max(1, len(op.Targets))
 	case memproxy.Forget:
-		op.Sweeps = op.Bulk && len(op.Targets) == 0 && op.Scope.Owned() && d.plain()
+		op.Sweeps = op.Bulk && len(op.Targets) == 0 && op.Scope.Owned() && d.plain() && d.row.id != "mem0.v1.entity.delete" // whose number nobody can tell
+		op.Single = op.Sweeps && d.single()
 	}
 	return nil
+}
+
+// single reports whether a sweep is of one owner, named where the route's
+// server is known to look for one: it passes over parameters that it does not
+// have, and then deletes what the others select.
+func (d *decoding) single() bool {
+	if len(d.op.Claims) != 1 {
+		return false
+	}
+	c := &d.op.Claims[0]
+	if name := c.Values[0]; strings.TrimSpace(name) != name || strings.Contains(name, "*") {
+		return false
+	}
+	app := c.Dim != memproxy.DimApp || d.row.dialect == hosted
+	switch d.row.id {
+	case "mem0.v1.delete.all", "mem0.server.delete.all":
+		return app && c.Pointer == "query:"+string(c.Dim)+"_id"
+	case "mem0.v2.entity.delete", "mem0.server.entity.delete":
+		return app && c.Pointer == "path:entity_id"
+	}
+	return false
 }
 
 // plain reports whether the operation is narrowed by plain identities only:

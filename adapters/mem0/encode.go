@@ -16,7 +16,7 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 	if r == nil {
 		return nil, "", errors.New("mem0: no such route: " + rt.ID)
 	}
-	query := maskQuery(op, widenQuery(r, req.Query))
+	query := unclaimedQuery(op, maskQuery(op, widenQuery(r, req.Query)))
 	if len(body) == 0 || op.Stamp == nil && len(op.Reserved) == 0 && !changes(op) && !projects(r, op) && len(op.Masked) == 0 {
 		return body, query, nil
 	}
@@ -42,6 +42,11 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 			p.remove(doc, op.Attributions[i].Pointer)
 		}
 	}
+	for _, ptr := range op.Unclaimed {
+		if !strings.HasPrefix(ptr, queryPrefix) {
+			p.remove(doc, ptr)
+		}
+	}
 	if op.Stamp != nil {
 		p.stamp(r, doc.Root, op)
 	}
@@ -54,6 +59,19 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 	return e.Apply(), query, nil
 }
 
+// Reword implements the gate's reworder.
+func (a *Adapter) Reword(_ memproxy.Route, _ memproxy.Request, body []byte, texts map[string]string) ([]byte, error) {
+	doc, err := jsondoc.Parse(body, 0)
+	if err != nil {
+		return nil, err
+	}
+	e := doc.Edit()
+	if err := e.Texts(texts); err != nil {
+		return nil, err
+	}
+	return e.Apply(), nil
+}
+
 // parsed is the body as Decode read it, or read anew if it is another.
 func (a *Adapter) parsed(body []byte, op *memproxy.Operation) (*jsondoc.Doc, error) {
 	if doc, ok := op.Parsed.(*jsondoc.Doc); ok && len(doc.Src) == len(body) && &doc.Src[0] == &body[0] {
@@ -64,6 +82,9 @@ func (a *Adapter) parsed(body []byte, op *memproxy.Operation) (*jsondoc.Doc, err
 
 // changes reports whether a claim in the payload is lowered or taken off.
 func changes(op *memproxy.Operation) bool {
+	if len(op.Unclaimed) > 0 {
+		return true
+	}
 	for i := range op.Attributions {
 		if op.Attributions[i].Removed {
 			return true

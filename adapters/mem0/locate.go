@@ -15,6 +15,8 @@ func (a *Adapter) Locate(rt memproxy.Route, req memproxy.Request, target string)
 	escaped := url.PathEscape(target)
 	r := a.row(rt.ID)
 	switch {
+	case strings.HasPrefix(target, "/"): // settings, which are asked for where they are set
+		out.EscapedPath = target
 	case rt.Params["job"] == target && target != "":
 		return memproxy.Request{} // no route tells whose it is
 	case r != nil && r.shape == event:
@@ -35,6 +37,9 @@ func (a *Adapter) Located(rt memproxy.Route, target string, reply memproxy.Reply
 	case reply.Status < 200 || reply.Status > 299:
 		return memproxy.Memory{}, fmt.Errorf("mem0: the backend answered %d", reply.Status)
 	}
+	if strings.HasPrefix(target, "/") {
+		return memproxy.Memory{ID: target, Members: image(reply.Body)}, nil
+	}
 	look := memproxy.Route{ID: "mem0.v1.get", Kind: memproxy.Recall}
 	if r := a.row(rt.ID); r != nil && r.shape == event {
 		look.ID = "mem0.v1.event"
@@ -50,6 +55,7 @@ func (a *Adapter) Located(rt memproxy.Route, target string, reply memproxy.Reply
 	if m.ID != "" && !strings.EqualFold(m.ID, target) {
 		return memproxy.Memory{}, errors.New("mem0: the backend answered with another memory")
 	}
+	m.Members = image(reply.Body)
 	return m, nil
 }
 

@@ -43,6 +43,12 @@ func steeringKey(name string) bool {
 	return false
 }
 
+// configures names what says to the extractor what is worth remembering, and
+// what must not be.
+func configures(name string) bool {
+	return name == "custom_instructions" || name == "includes" || name == "excludes"
+}
+
 // cased refuses names that readers could take for known ones: in another
 // letter case or in look-alikes of its letters, and another spelling of one
 // that stands beside it ("userId" beside "user_id").
@@ -93,9 +99,13 @@ func (d *decoding) member(m jsondoc.Member, params map[string]string) error {
 	}
 	if steeringKey(m.Name) || d.row.shape == config {
 		if v.Kind != jsondoc.Null {
+			first := len(d.op.Items)
 			d.op.Steering = d.op.Steering || steeringKey(m.Name)
 			d.name(m.Name, ptr, memproxy.ItemSteering, "")
 			d.strings(v, ptr, memproxy.ItemSteering, "")
+			for i := first; i < len(d.op.Items); i++ {
+				d.op.Items[i].Configures = configures(m.Name)
+			}
 		}
 		if m.Name == "filters" {
 			return d.filters(v, ptr, true, false)

@@ -1,6 +1,8 @@
 package mem0
 
 import (
+	"strings"
+
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/spelling"
@@ -8,7 +10,7 @@ import (
 
 // maxLoose bounds the references that are looked up for one request. What comes
 // after is text to the backend, as all of them may be.
-const maxLoose = 256
+const maxLoose = 3 * 256
 
 // loose notes the values of a payload that have the form of an id: a source, a
 // linked memory, an id in metadata. The platform takes what stands there as it
@@ -16,9 +18,7 @@ const maxLoose = 256
 func (d *decoding) loose(v *jsondoc.Value, ptr string) {
 	switch v.Kind {
 	case jsondoc.String:
-		if id := v.Text(); spelling.UUID(id) && len(d.op.Refs) < maxLoose {
-			d.op.Refs = append(d.op.Refs, memproxy.Ref{Kind: memproxy.TargetMemory, ID: id, Pointer: ptr, Loose: true})
-		}
+		d.looseText(v.Text(), ptr)
 	case jsondoc.Array:
 		for i, e := range v.Elems {
 			d.loose(e, jsondoc.Index(ptr, i))
@@ -29,6 +29,24 @@ func (d *decoding) loose(v *jsondoc.Value, ptr string) {
 			case "content", "text", "memory", "data", "query", "custom_instructions", "prompt":
 			default:
 				d.loose(m.Value, jsondoc.Child(ptr, m.Name))
+			}
+		}
+	}
+}
+
+// looseText notes the ids that a text is, one or several with commas between. An
+// id alone does not tell of what it is.
+func (d *decoding) looseText(text, ptr string) {
+	if len(text) < spelling.UUIDLen {
+		return
+	}
+	for id := range strings.SplitSeq(text, ",") {
+		if id = strings.TrimSpace(id); !spelling.UUID(id) {
+			continue
+		}
+		for _, kind := range [...]memproxy.TargetKind{memproxy.TargetMemory, memproxy.TargetEvent, memproxy.TargetExport} {
+			if len(d.op.Refs) < maxLoose {
+				d.op.Refs = append(d.op.Refs, memproxy.Ref{Kind: kind, ID: id, Pointer: ptr, Loose: true})
 			}
 		}
 	}

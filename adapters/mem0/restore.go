@@ -36,7 +36,11 @@ func (a *Adapter) Find(k memproxy.MemoryKey) []memproxy.Search { return each("GE
 // Found implements the gate's restorer. The server says null of what it does
 // not have.
 func (a *Adapter) Found(k memproxy.MemoryKey, reply memproxy.Reply) (memproxy.Memory, error) {
-	return a.Located(memproxy.Route{ID: "mem0.v1.get", Kind: memproxy.Recall}, k.ID, reply)
+	m, err := a.Located(memproxy.Route{ID: "mem0.v1.get", Kind: memproxy.Recall}, k.ID, reply)
+	if k.Kind == memproxy.TargetObject {
+		m.Also, m.Text = []string{m.Text}, string(m.Members)
+	}
+	return m, err
 }
 
 // Restore implements the gate's restorer: a memory is updated to the text that
@@ -44,6 +48,9 @@ func (a *Adapter) Found(k memproxy.MemoryKey, reply memproxy.Reply) (memproxy.Me
 // replaces metadata, so all of it is sent. Where the version tells the field
 // that the memory was filed under, and that is another now, it is put back.
 func (a *Adapter) Restore(to memproxy.Version, now memproxy.Memory, stamp memproxy.Stamp) []memproxy.Search {
+	if to.Kind == memproxy.TargetObject {
+		return a.restoreObject(to, now)
+	}
 	if to.Text == "" {
 		return nil
 	}
@@ -83,4 +90,9 @@ func (a *Adapter) filedAs(field string, now memproxy.Memory) [][]byte {
 }
 
 // Remove implements the gate's restorer.
-func (a *Adapter) Remove(k memproxy.MemoryKey) []memproxy.Search { return each("DELETE", k.ID, nil) }
+func (a *Adapter) Remove(k memproxy.MemoryKey) []memproxy.Search {
+	if k.Kind == memproxy.TargetObject {
+		return nil // what stands beside a text does not end by itself
+	}
+	return each("DELETE", k.ID, nil)
+}

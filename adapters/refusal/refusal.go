@@ -7,6 +7,7 @@ package refusal
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"time"
 
@@ -48,7 +49,7 @@ type Refusal struct {
 func New(d memproxy.Decision, w Words, now func() time.Time) *Refusal {
 	r := &Refusal{
 		Status: d.Status, Header: memproxy.Header{"Content-Type": {"application/json"}},
-		Body: Body{Code: CodeDenied, Decision: d.ID, Reasons: d.Reasons},
+		Body: Body{Code: CodeDenied, Decision: d.ID, Reasons: told(d.Reasons)},
 	}
 	if r.Status == 0 {
 		r.Status = 403
@@ -73,8 +74,20 @@ func New(d memproxy.Decision, w Words, now func() time.Time) *Refusal {
 	return r
 }
 
+// told are reasons as the caller may know them: that something is somebody
+// else's is told as that it is not there, in the same words.
+func told(reasons []memproxy.Reason) []memproxy.Reason {
+	out := slices.Clone(reasons)
+	for i := range out {
+		if r := &out[i]; r.Code == memproxy.OwnerForeign || r.Code == memproxy.OwnerUnknown {
+			*r = memproxy.Reason{Code: memproxy.OwnerUnknown, Pointer: r.Pointer, Detail: "this names what is not there for this caller's tenant"}
+		}
+	}
+	return out
+}
+
 func sentence(d memproxy.Decision, otherwise string) string {
-	for _, r := range d.Reasons {
+	for _, r := range told(d.Reasons) {
 		if r.Detail != "" {
 			return r.Detail
 		}

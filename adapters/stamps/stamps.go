@@ -103,7 +103,7 @@ func (m *members) list() [][]byte {
 // Members writes a stamp as members. Over an older stamp it names what it has
 // not, too: some backends merge metadata, and what was there would stay.
 func Members(s *memproxy.Stamp, over bool) [][]byte {
-	m := members{buf: make([]byte, 0, 768), ends: make([]int, 0, 11)}
+	m := members{buf: make([]byte, 0, 1024), ends: make([]int, 0, 16)}
 	m.str("id", s.ID)
 	m.str("actor", s.Actor)
 	m.str("trust", string(s.Trust))
@@ -117,11 +117,30 @@ func Members(s *memproxy.Stamp, over bool) [][]byte {
 	if s.Mark != "" || over {
 		m.str("mark", s.Mark)
 	}
+	m.late(s, over)
 	if s.Metadata != "" || over {
 		m.str("meta", s.Metadata)
 	}
 	m.str("sig", s.Signature)
 	return m.list()
+}
+
+// late writes how the write came about.
+func (m *members) late(s *memproxy.Stamp, over bool) {
+	received := ""
+	if !s.Received.IsZero() {
+		received = s.Received.UTC().Format(time.RFC3339)
+	}
+	for _, v := range [...]struct{ name, value string }{
+		{"received_at", received}, {"session", s.Session}, {"trigger", s.Trigger}, {"flags", s.Flags},
+	} {
+		if v.value != "" || over {
+			m.str(v.name, v.value)
+		}
+	}
+	if received != "" || s.Score != 0 || over {
+		m.raw("score", func(b []byte) []byte { return append(b, PerMille(s.Score)...) })
+	}
 }
 
 // ParseRaw reads a stamp out of metadata in JSON.
@@ -144,12 +163,21 @@ func Parse(meta *jsondoc.Value, doc *jsondoc.Doc) *memproxy.Stamp {
 		Source: memproxy.Source(get("source").Text()), Attestation: memproxy.Attestation(get("attestation").Text()),
 		SHA256: get("sha256").Text(), Mark: get("mark").Text(), Metadata: get("meta").Text(), Signature: get("sig").Text(),
 	}
-	s.Time, _ = time.Parse(time.RFC3339, get("ts").Text()) // a bad time fails the signature
-	if c := get("confidence"); c != nil && c.Kind == jsondoc.Number {
-		f, err := strconv.ParseFloat(string(doc.Raw(c)), 64)
-		if err == nil && f >= 0 && f <= 1 {
-			s.Confidence = memproxy.PerMille(f*1000 + 0.5)
-		}
-	}
+	s.Time, _ = time.Parse(time.RFC3339, get("ts").Text())              // a bad time fails the signature
+	s.Received, _ = time.Parse(time.RFC3339, get("received_at").Text()) // and so does this one
+	s.Session, s.Trigger, s.Flags = get("session").Text(), get("trigger").Text(), get("flags").Text()
+	s.Confidence, s.Score = share(get("confidence"), doc), share(get("score"), doc)
 	return s
+}
+
+// share reads what PerMille writes; what is no share is none.
+func share(v *jsondoc.Value, doc *jsondoc.Doc) memproxy.PerMille {
+	if v == nil || v.Kind != jsondoc.Number {
+		return 0
+	}
+	f, err := strconv.ParseFloat(string(doc.Raw(v)), 64)
+	if err != nil || f < 0 || f > 1 {
+		return 0
+	}
+	return memproxy.PerMille(f*1000 + 0.5)
 }

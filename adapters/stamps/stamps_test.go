@@ -21,6 +21,8 @@ func stamp() memproxy.Stamp {
 func TestRoundTrip(t *testing.T) {
 	plain, full := stamp(), stamp()
 	full.Mark, full.Metadata = "layer.inferred", "AAAAAAAAAAA"
+	full.Received, full.Session, full.Trigger = full.Time.Add(-time.Hour), "sha256:00112233445566778899aabbccddeeff", "mem0.v3.add"
+	full.Score, full.Flags = 431, "role.assume markup.html encoded.base64"
 	for _, want := range []memproxy.Stamp{plain, full} {
 		for _, over := range []bool{false, true} {
 			raw := Object(Members(&want, over))

@@ -4,38 +4,100 @@ import (
 	"embed"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/memproxy/memproxy/screen"
 )
 
-//go:embed blind/*.txt
+//go:embed blind/*.txt blind/tongues/*.tsv
 var blindFiles embed.FS
 
 // blindly measures the shipped pack on texts that were written when it was
 // finished, by which nothing was trained or tuned.
 func blindly(w io.Writer) error {
 	fmt.Fprint(w, blindNote)
-	for _, o := range [...]screen.Options{{Sensitivity: "medium", CacheSize: -1}, {Sensitivity: "high", CacheSize: -1}} {
-		s, err := screen.New(o)
+	for _, sensitivity := range [...]string{"medium", "high"} {
+		poison, benign, err := blindTallies(sensitivity)
 		if err != nil {
 			return err
 		}
-		var got [2]tally
-		for i, name := range [...]string{"poison", "benign"} {
-			b, err := blindFiles.ReadFile("blind/" + name + ".txt")
-			if err != nil {
-				return err
-			}
-			for line := range strings.Lines(string(b)) {
-				if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
-					got[i].add(s.Text(line, "", "").Verdict.Stops(), false, "")
-				}
-			}
-		}
-		lo, hi := wilson(got[0].held, got[0].n)
-		fmt.Fprintf(w, "| %s | %d of %d | %.0f–%.0f %% | %d of %d |\n", o.Sensitivity, got[0].held, got[0].n, lo, hi, got[1].held, got[1].n)
+		lo, hi := wilson(poison.held, poison.n)
+		fmt.Fprintf(w, "| %s | %d of %d | %.0f–%.0f %% | %d of %d |\n", sensitivity, poison.held, poison.n, lo, hi, benign.held, benign.n)
 	}
 	fmt.Fprintln(w)
 	return nil
+}
+
+// blindTallies count what the shipped pack holds of them.
+func blindTallies(sensitivity string) (poison, benign tally, err error) {
+	s, err := screen.New(screen.Options{Sensitivity: sensitivity, CacheSize: -1})
+	if err != nil {
+		return poison, benign, err
+	}
+	for name, at := range map[string]*tally{"poison": &poison, "benign": &benign} {
+		b, err := blindFiles.ReadFile("blind/" + name + ".txt")
+		if err != nil {
+			return poison, benign, err
+		}
+		for line := range strings.Lines(string(b)) {
+			if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+				at.add(s.Text(line, "", "").Verdict.Stops(), false, "")
+			}
+		}
+	}
+	return poison, benign, nil
+}
+
+// blindTongues measures the shipped pack on texts in other languages, by which
+// nothing was tuned either.
+func blindTongues(w io.Writer) error {
+	poison, benign, err := tongueTallies()
+	if err != nil {
+		return err
+	}
+	fmt.Fprint(w, tonguesNote)
+	for _, language := range slices.Sorted(maps.Keys(poison)) {
+		p, b := poison[language], benign[language]
+		fmt.Fprintf(w, "| %s | %d of %d | %d of %d |\n", language, p.held, p.n, b.held, b.n)
+	}
+	p, b := together(poison), together(benign)
+	fmt.Fprintf(w, "| all | %d of %d | %d of %d |\n\n", p.held, p.n, b.held, b.n)
+	return nil
+}
+
+// together is the tally of all languages.
+func together(each map[string]*tally) tally {
+	var all tally
+	for _, t := range each {
+		all.n, all.held = all.n+t.n, all.held+t.held
+	}
+	return all
+}
+
+// tongueTallies count what is held of each language.
+func tongueTallies() (poison, benign map[string]*tally, err error) {
+	s, err := screen.New(screen.Options{CacheSize: -1})
+	if err != nil {
+		return nil, nil, err
+	}
+	poison, benign = map[string]*tally{}, map[string]*tally{}
+	for name, at := range map[string]map[string]*tally{"poison": poison, "benign": benign} {
+		b, err := blindFiles.ReadFile("blind/tongues/" + name + ".tsv")
+		if err != nil {
+			return nil, nil, err
+		}
+		for line := range strings.Lines(string(b)) {
+			language, text, ok := strings.Cut(strings.TrimSpace(line), "\t")
+			if !ok || line[0] == '#' {
+				continue
+			}
+			if at[language] == nil {
+				at[language] = &tally{}
+			}
+			at[language].add(s.Text(text, "", "").Verdict.Stops(), false, "")
+		}
+	}
+	return poison, benign, nil
 }

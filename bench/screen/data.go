@@ -2,7 +2,9 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,6 +20,9 @@ type row struct {
 	Source  string `json:"source"`
 	Kind    string `json:"kind"`
 	License string `json:"license"`
+	Dir     string `json:"-"` // the directory it was read from
+	// Only teaches: it is of a directory with a plus sign, and not measured.
+	only bool
 }
 
 func (r *row) attack() bool { return r.Label == "attack" }
@@ -25,16 +30,55 @@ func (r *row) attack() bool { return r.Label == "attack" }
 // own reports texts that were written for this project.
 func (r *row) own() bool { return strings.HasPrefix(r.Source, "own_") }
 
-// load reads every *.jsonl of dir, sorted by source.
-func load(dir string) ([]row, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
+// measured reports rows that are judged, by classifiers that do not know them.
+func (r *row) measured() bool { return !r.only && !r.own() }
+
+// errNoData says that there are no sources to measure.
+var errNoData = errors.New("no *.jsonl")
+
+// load reads every *.jsonl of dirs, which commas separate, sorted by source.
+// Those of a directory with a plus sign before it only teach, stand behind the
+// others, and are left out where they repeat one of them.
+func load(dirs string) ([]row, error) {
+	var measured, teaching []string
+	for dir := range strings.SplitSeq(dirs, ",") {
+		if more, ok := strings.CutPrefix(dir, "+"); ok {
+			teaching = append(teaching, more)
+		} else {
+			measured = append(measured, dir)
+		}
+	}
+	rows, err := loadAll(measured, map[string]string{})
+	if err != nil || len(teaching) == 0 {
+		return rows, err
+	}
+	known := map[string]string{}
+	for i := range rows {
+		known[rows[i].Source] = rows[i].Source
+	}
+	more, err := loadAll(teaching, known)
 	if err != nil {
 		return nil, err
 	}
-	if len(files) == 0 {
-		return nil, fmt.Errorf("%s: no *.jsonl", dir)
+	for i := range more {
+		more[i].only = true
 	}
-	slices.Sort(files)
+	return append(rows, apart(more, rows)...), nil
+}
+
+func loadAll(dirs []string, known map[string]string) ([]row, error) {
+	var files []string
+	for _, dir := range dirs {
+		here, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
+		if err != nil {
+			return nil, err
+		}
+		if len(here) == 0 {
+			return nil, fmt.Errorf("%w in %s", errNoData, dir)
+		}
+		files = append(files, here...)
+	}
+	slices.SortFunc(files, func(a, b string) int { return cmp.Compare(filepath.Base(a), filepath.Base(b)) })
 	var rows []row
 	for _, name := range files {
 		f, err := os.Open(name)
@@ -42,6 +86,11 @@ func load(dir string) ([]row, error) {
 			return nil, err
 		}
 		source := strings.TrimSuffix(filepath.Base(name), ".jsonl")
+		if other := known[source]; other != "" {
+			f.Close()
+			return nil, fmt.Errorf("%s and %s are one source to tell apart", other, name)
+		}
+		known[source] = name
 		sc := bufio.NewScanner(f)
 		sc.Buffer(nil, 8<<20)
 		for n := 1; sc.Scan(); n++ {
@@ -50,7 +99,7 @@ func load(dir string) ([]row, error) {
 				f.Close()
 				return nil, fmt.Errorf("%s:%d: %w", name, n, err)
 			}
-			r.Source = source
+			r.Source, r.Dir = source, filepath.Base(filepath.Dir(name))
 			rows = append(rows, r)
 		}
 		f.Close()
@@ -59,44 +108,4 @@ func load(dir string) ([]row, error) {
 		}
 	}
 	return rows, nil
-}
-
-// barred are sources that are measured and never trained on, with the reason.
-var barred = map[string]string{
-	"tensortrust_hijack":  "no licence file",
-	"tensortrust_extract": "no licence file",
-	"promptmap":           "GPL-3.0",
-	"owasp_cheatsheets":   "CC BY-SA 4.0",
-	"wildguard_benign":    "licence unverified",
-}
-
-// trainable reports whether a row may teach: its licence permits it, and its
-// label is about its text. An ordinary task slipped into a mail ("what is the
-// capital of ...") is an attack by its place, and as text it is harmless.
-func (r *row) trainable() bool {
-	if r.Source == "bipia_attack" && strings.Contains(r.Kind, "/text/") {
-		return false
-	}
-	return barred[r.Source] == "" && r.Kind != "tool_output/table" // tables: CC BY-SA 4.0
-}
-
-// kin groups sources that share texts. When one is evaluated, none of its kin
-// is trained on: stricter than leaving out the one source.
-var kin = [][]string{
-	{"memgar_scenarios", "memgar_envelope"},
-	{"spikee", "spikee_obfuscated", "spikee_fp"},
-	{"bipia_attack", "bipia_context"},
-	{"tensortrust_hijack", "tensortrust_extract"},
-	{"cursorrules", "agent_rules"},
-	{"patt_xss", "garak_payloads"},
-}
-
-// related returns the sources that are left out with source.
-func related(source string) []string {
-	for _, k := range kin {
-		if slices.Contains(k, source) {
-			return k
-		}
-	}
-	return []string{source}
 }

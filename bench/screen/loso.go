@@ -1,10 +1,13 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"sync"
 
+	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/screen"
 	"github.com/memproxy/memproxy/screen/classify"
 )
@@ -12,17 +15,20 @@ import (
 // bench is the data with what the classifier sees of it.
 type bench struct {
 	rows []row
-	bags []classify.Example // one per row; Weight is set by fit
+	bags []bag // one per row
 	pack *screen.Pack
 	// group numbers the sources; kin have one number.
-	group map[string]uint8
+	group map[string]int
 }
 
+// bag is what the two models see of a row. Weights are set by fit.
+type bag struct{ windows, whole classify.Example }
+
 func newBench(rows []row, p *screen.Pack) *bench {
-	b := &bench{rows: rows, bags: make([]classify.Example, len(rows)), pack: p, group: map[string]uint8{}}
-	next := uint8(0)
+	b := &bench{rows: rows, bags: make([]bag, len(rows)), pack: p, group: map[string]int{}}
+	next := 0
 	for i := range rows {
-		first := related(rows[i].Source)[0]
+		first := kinOf(rows[i].Source)[0]
 		if _, ok := b.group[first]; !ok {
 			b.group[first] = next
 			next++
@@ -30,8 +36,9 @@ func newBench(rows []row, p *screen.Pack) *bench {
 		b.group[rows[i].Source] = b.group[first]
 	}
 	parallel(len(rows), func(i int) {
-		f, n := p.Example(rows[i].Text)
-		b.bags[i] = classify.Example{Features: f, Words: n, Poison: rows[i].attack()}
+		w, t := p.Example(rows[i].Text)
+		w.Poison, t.Poison = rows[i].attack(), rows[i].attack()
+		b.bags[i] = bag{w, t}
 	})
 	return b
 }
@@ -52,10 +59,10 @@ func parallel(n int, f func(int)) {
 // poisonShare is how much of all weight poisoned texts have.
 const poisonShare = 0.35
 
-// fit trains on every row that may be trained on and whose source is not left
-// out. Sources count by the root of their size, so that a large one does not
-// drown the others.
-func (b *bench) fit(without []string) *classify.Model {
+// fit trains on every row that may be trained on and is not left out. Sources
+// count by the root of their size, so that a large one does not drown the
+// others.
+func (b *bench) fit(without func(*row) bool) (windows, whole *classify.Model) {
 	type group struct {
 		source string
 		attack bool
@@ -64,7 +71,7 @@ func (b *bench) fit(without []string) *classify.Model {
 	use := make([]int, 0, len(b.rows))
 	for i := range b.rows {
 		r := &b.rows[i]
-		if r.trainable() && !slices.Contains(without, r.Source) && b.bags[i].Words > 0 {
+		if r.trainable() && !without(r) && b.bags[i].windows.Words > 0 {
 			use = append(use, i)
 			sizes[group{r.Source, r.attack()}]++
 		}
@@ -74,62 +81,198 @@ func (b *bench) fit(without []string) *classify.Model {
 		total[g.attack] += math.Sqrt(float64(n))
 	}
 	share := map[bool]float64{true: poisonShare, false: 1 - poisonShare}
-	examples := make([]classify.Example, 0, len(use))
+	narrow, wide := make([]classify.Example, 0, len(use)), make([]classify.Example, 0, len(use))
 	for _, i := range use {
 		r := &b.rows[i]
 		n := float64(sizes[group{r.Source, r.attack()}])
 		e := b.bags[i]
-		e.Group = b.group[r.Source]
-		e.Weight = share[r.attack()] * math.Sqrt(n) / total[r.attack()] / n * float64(len(use)) * 2
-		examples = append(examples, e)
+		weight := share[r.attack()] * math.Sqrt(n) / total[r.attack()] / n * float64(len(use)) * 2
+		e.windows.Group, e.whole.Group = b.group[r.Source], b.group[r.Source]
+		e.windows.Weight, e.whole.Weight = weight, weight
+		narrow, wide = append(narrow, e.windows), append(wide, e.whole)
 	}
-	return classify.Train(examples, classify.DefaultTraining())
+	return classify.Train(narrow, classify.DefaultTraining()), classify.Train(wide, classify.WholeTraining())
 }
 
-// result is what was found in one row.
-type result struct {
-	report screen.Report
-	margin float64
+// margins are what the classifier says of a row: of one that knew neither its
+// source nor its kin, and, of an attack, of one that did not know its family.
+type margins struct {
+	ID     string  `json:"id"`
+	Source float64 `json:"source"`
+	Family float64 `json:"family"`
 }
 
-// run judges every row by a model that was trained without its source and its
-// kin.
-func (b *bench) run() ([]result, error) {
-	out := make([]result, len(b.rows))
-	folds := map[string][]string{}
-	var keys []string
+// result is what is found in one row with each of its margins.
+type result struct{ source, family screen.Report }
+
+// alone reports whether the classifier by itself holds.
+func alone(r *screen.Report) bool {
+	return slices.ContainsFunc(r.Findings, func(f memproxy.Finding) bool { return f.Rule == screen.RuleClassifier && f.Score >= screen.Hold })
+}
+
+// fold is one training: what it does without, and which rows it judges.
+type fold struct {
+	without func(*row) bool
+	judge   func(*row) bool
+	put     func(*margins, float64)
+}
+
+// Sources are left out together, a few at a time: stricter than one by one, and
+// a good deal faster. A training goes without at most packedRows attacks, or
+// packedSources harmless sources.
+const (
+	packedRows    = 300
+	packedSources = 7
+)
+
+// folds are the trainings that leave out sources, and those that leave out
+// families.
+func (b *bench) folds() []fold {
+	attacks, here, sources := map[string]int{}, map[string]bool{}, []string(nil)
 	for i := range b.rows {
-		if b.rows[i].own() {
+		r := &b.rows[i]
+		if !r.measured() {
 			continue
 		}
-		k := related(b.rows[i].Source)
-		if _, ok := folds[k[0]]; !ok {
-			folds[k[0]] = k
-			keys = append(keys, k[0])
+		if !here[r.Source] {
+			here[r.Source] = true
+			sources = append(sources, r.Source)
+		}
+		if r.attack() {
+			attacks[r.Source]++
 		}
 	}
-	errs := make([]error, len(keys))
-	parallel(len(keys), func(k int) {
-		left := folds[keys[k]]
-		m := b.fit(left)
-		s, err := screen.New(screen.Options{Pack: b.pack.WithModel(m), CacheSize: -1})
+	var units []*unit
+	open := map[string]*unit{} // the unit of a sort that is not full
+	taken := map[string]bool{}
+	for _, s := range sources {
+		if taken[s] {
+			continue
+		}
+		u := &unit{judged: kinOf(s), without: related(s)}
+		for _, k := range u.judged {
+			taken[k] = true
+			u.attacks += attacks[k]
+		}
+		sort := "attacks"
+		if u.attacks == 0 {
+			sort = "harmless"
+		} else if len(u.without) != len(u.judged) {
+			sort = "composed"
+		}
+		last := open[sort]
+		if last == nil || last.attacks+u.attacks > packedRows || len(last.judged) >= packedSources {
+			units, open[sort] = append(units, u), u
+			continue
+		}
+		last.judged, last.without, last.attacks = slices.Concat(last.judged, u.judged), slices.Concat(last.without, u.without), last.attacks+u.attacks
+	}
+	var out []fold
+	for _, u := range units {
+		out = append(out, fold{
+			without: func(r *row) bool { return slices.Contains(u.without, r.Source) },
+			judge:   func(r *row) bool { return slices.Contains(u.judged, r.Source) },
+			put:     func(o *margins, m float64) { o.Source = m },
+		})
+	}
+	for _, f := range families {
+		out = append(out, b.family(f))
+	}
+	return out
+}
+
+// unit is what one training leaves out.
+type unit struct {
+	judged, without []string
+	attacks         int
+}
+
+// family is the fold that leaves out one family of attacks, and every source of
+// which a row of it is composed, or that is composed of them.
+func (b *bench) family(name string) fold {
+	of := func(r *row) bool { return !r.own() && r.attack() && familyOf(r) == name }
+	parts := map[string]bool{}
+	for i := range b.rows {
+		r := &b.rows[i]
+		if !of(r) {
+			continue
+		}
+		for _, p := range composed[r.Source] {
+			parts[p] = true
+		}
+		for whole, p := range composed {
+			if slices.Contains(p, r.Source) {
+				parts[whole] = true
+			}
+		}
+	}
+	return fold{
+		without: func(r *row) bool { return of(r) || parts[r.Source] && r.attack() },
+		judge:   of,
+		put:     func(o *margins, m float64) { o.Family = m },
+	}
+}
+
+// train finds the margins of every row, in the folds that leave it out.
+func (b *bench) train() ([]margins, error) {
+	out := make([]margins, foreign(b.rows))
+	for i := range out {
+		out[i] = margins{b.rows[i].ID, noMargin, noMargin}
+	}
+	folds := b.folds()
+	errs := make([]error, len(folds))
+	parallel(len(folds), func(k int) {
+		f := &folds[k]
+		s, err := screen.New(screen.Options{Pack: b.pack.WithModels(b.fit(f.without)), CacheSize: -1})
 		if err != nil {
 			errs[k] = err
 			return
 		}
 		for i := range b.rows {
-			if slices.Contains(left, b.rows[i].Source) {
-				out[i].report = s.Text(b.rows[i].Text, "", "")
-				if b.bags[i].Words > 0 {
-					out[i].margin = float64(m.Score(b.bags[i].Features, b.bags[i].Words).Margin)
-				}
+			if r := &b.rows[i]; r.measured() && f.judge(r) {
+				f.put(&out[i], max(noMargin, s.Margin(r.Text)))
 			}
 		}
 	})
-	for _, err := range errs {
-		if err != nil {
-			return nil, err
-		}
+	return out, errors.Join(errs...)
+}
+
+// foreign is how many rows are measured: those of this project, and those that
+// only teach, stand behind them.
+func foreign(rows []row) int {
+	n := slices.IndexFunc(rows, func(r row) bool { return !r.measured() })
+	if n < 0 {
+		return len(rows)
 	}
-	return out, nil
+	return n
+}
+
+// noMargin is the margin of a text in which there is nothing to judge.
+const noMargin = -99
+
+// judge puts the margins together with what the rules find.
+func judge(rows []row, p *screen.Pack, found []margins) ([]result, error) {
+	rules, err := screen.New(screen.Options{Pack: p, CacheSize: -1, Disable: []string{screen.LayerClassify}})
+	if err != nil {
+		return nil, err
+	}
+	if n := foreign(rows); len(found) != n {
+		return nil, fmt.Errorf("%d margins for %d rows: they are of other data", len(found), n)
+	}
+	out := make([]result, len(rows))
+	errs := make([]error, len(rows))
+	parallel(len(rows), func(i int) {
+		r := &rows[i]
+		if !r.measured() {
+			return
+		}
+		if found[i].ID != r.ID {
+			errs[i] = fmt.Errorf("the margins of %s stand where those of %s should: they are of other data", found[i].ID, r.ID)
+			return
+		}
+		others := rules.Text(r.Text, "", "")
+		out[i].source = rules.Beside(others, found[i].Source, len(r.Text))
+		out[i].family = rules.Beside(others, found[i].Family, len(r.Text))
+	})
+	return out, errors.Join(errs...)
 }

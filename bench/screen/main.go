@@ -4,54 +4,179 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
-	"slices"
+	"path/filepath"
 	"time"
 
 	"github.com/memproxy/memproxy/screen"
 )
 
 func main() {
-	data := flag.String("data", "../shared/data/dev", "directory with the sources as JSONL")
-	train := flag.String("train", "", "train on all permitted sources and write the weights here")
+	data := flag.String("data", "../shared/data/dev,../shared/data/dev2", "directories with the sources as JSONL, separated by commas; those of +DIR only teach and are not measured")
+	train := flag.String("train", "", "train on all permitted sources and write the weights into this directory")
+	cache := flag.String("margins", "", "keep here what the classifiers say of each row, or take it from here: to try rules without training")
 	out := flag.String("report", "", "write the report here")
 	show := flag.String("show", "", "print the places where rules held: RULE,attack|benign|all,N (for tuning; rows never go to a report)")
 	verbose := flag.Bool("v", false, "print rules by how often they hold, and what they miss")
 	wait := flag.Bool("latency", false, "measure what a write waits for, and fail where the bounds of SYN-4 do not hold (validation 5 ms, audit 2 ms)")
+	check := flag.Bool("floors", false, "measure, and fail where a figure is below its floor")
+	lexis := flag.String("words", "", "write the words that many permitted sources share into this file")
+	hide := flag.Int("evasions", 0, "transform so many rows of each source, and say what hides them")
+	field := flag.String("field", "", "measure other detectors beside memproxy, with this python, and keep what came of it in -out")
+	kept := flag.String("out", "bench/screen/field/results.json", "with -field: the file")
 	flag.Parse()
-	if *wait {
-		if err := latency(os.Stdout, maxValidation, maxAudit); err != nil {
-			fmt.Fprintln(os.Stderr, "screen:", err)
-			os.Exit(1)
-		}
+	if *field != "" {
+		exit(fieldRun(os.Stdout, *data, *cache, *field, *kept))
 		return
 	}
-	if err := run(*data, *train, *out, *show, *verbose); err != nil {
+	if *lexis != "" {
+		exit(shared(*data, *lexis))
+		return
+	}
+	if *hide > 0 {
+		exit(hidden(os.Stdout, *data, *hide))
+		return
+	}
+	if *check {
+		exit(floors(os.Stdout, *data, *cache))
+		return
+	}
+	if *wait {
+		exit(latency(os.Stdout, maxValidation, maxAudit))
+		return
+	}
+	exit(run(*data, *train, *cache, *out, *show, *verbose))
+}
+
+// shared writes the words that many sources share.
+func shared(data, name string) error {
+	rows, err := load(data)
+	if err != nil {
+		return err
+	}
+	return words(rows, name)
+}
+
+// hidden prints what transforms hide.
+func hidden(w io.Writer, data string, each int) error {
+	rows, err := load(data)
+	if err != nil {
+		return err
+	}
+	g, err := generate(rows, each)
+	if err != nil {
+		return err
+	}
+	g.missed(w)
+	return nil
+}
+
+// exit ends the program where there is an error.
+func exit(err error) {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "screen:", err)
 		os.Exit(1)
 	}
 }
 
-func run(data, train, out, show string, verbose bool) error {
+// setting is a pack and the data, those of this project included.
+type setting struct {
+	rows []row
+	pack *screen.Pack
+}
+
+// set loads the built-in pack, whose cases the models that are to be trained need
+// not pass yet.
+func set(rows []row) (setting, error) {
+	mine, err := ownRows()
+	if err != nil {
+		return setting{}, err
+	}
+	p, err := screen.Draft(screen.Files())
+	return setting{append(rows, mine...), p}, err
+}
+
+// measure judges rows, each source and each family by a classifier that never
+// saw it. The margins that the classifiers find are kept in the file cache, if it
+// has a name: as long as neither the data nor the vocabulary change, rules and
+// thresholds are tried without training again.
+func measure(rows []row, cache string) (setting, []result, error) {
+	s, err := set(rows)
+	if err != nil {
+		return s, nil, err
+	}
+	found, err := cached(cache)
+	if err != nil {
+		return s, nil, err
+	}
+	if found == nil {
+		if found, err = newBench(s.rows, s.pack).train(); err != nil {
+			return s, nil, err
+		}
+		if err := keep(cache, found); err != nil {
+			return s, nil, err
+		}
+	}
+	res, err := judge(s.rows, s.pack, found)
+	return s, res, err
+}
+
+// cached reads margins; there are none where there is no file.
+func cached(name string) ([]margins, error) {
+	if name == "" {
+		return nil, nil
+	}
+	b, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var found []margins
+	return found, json.Unmarshal(b, &found)
+}
+
+func keep(name string, found []margins) error {
+	if name == "" {
+		return nil
+	}
+	b, err := json.Marshal(found)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(name, b, 0o644)
+}
+
+// train writes the models that the built-in pack ships.
+func train(rows []row, dir string) error {
+	s, err := set(rows)
+	if err != nil {
+		return err
+	}
+	windows, whole := newBench(s.rows, s.pack).fit(func(*row) bool { return false })
+	if err := os.WriteFile(filepath.Join(dir, "weights.bin"), windows.Encode(), 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "whole.bin"), whole.Encode(), 0o644)
+}
+
+func run(data, models, cache, out, show string, verbose bool) error {
 	rows, err := load(data)
 	if err != nil {
 		return err
 	}
-	mine, err := ownRows()
-	if err != nil {
-		return err
-	}
-	rows = append(rows, mine...)
 	start := time.Now()
-	b := newBench(rows, screen.Default())
-	fmt.Fprintln(os.Stderr, "features", time.Since(start))
-	if train != "" {
-		m := b.fit(nil)
-		return os.WriteFile(train, m.Encode(), 0o644)
+	if models != "" {
+		return train(rows, models)
 	}
-	res, err := b.run()
+	b, res, err := measure(rows, cache)
 	if err != nil {
 		return err
 	}
@@ -68,84 +193,4 @@ func run(data, train, out, show string, verbose bool) error {
 		return err
 	}
 	return os.WriteFile(out, text.Bytes(), 0o644)
-}
-
-func table(b *bench, res []result, verbose bool) {
-	type key struct {
-		source string
-		attack bool
-	}
-	n, hit := map[key]int{}, map[key]int{}
-	alone := map[key]int{}
-	rules := map[string]*[4]int{}
-	for i := range b.rows {
-		r := &b.rows[i]
-		if r.own() {
-			continue
-		}
-		k := key{r.Source, r.attack()}
-		n[k]++
-		if res[i].report.Verdict.Stops() {
-			hit[k]++
-		}
-		if res[i].margin > 0 {
-			alone[k]++
-		}
-		seen := map[string]bool{}
-		for _, f := range res[i].report.Findings {
-			if seen[f.Rule] {
-				continue
-			}
-			seen[f.Rule] = true
-			c := rules[f.Rule]
-			if c == nil {
-				c = new([4]int)
-				rules[f.Rule] = c
-			}
-			if r.attack() {
-				c[0]++
-			} else {
-				c[1]++
-			}
-		}
-	}
-	var keys []key
-	for k := range n {
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, func(a, b key) int {
-		if a.attack != b.attack {
-			if a.attack {
-				return -1
-			}
-			return 1
-		}
-		if a.source < b.source {
-			return -1
-		}
-		return 1
-	})
-	macro, sources, fp, benign := 0.0, 0, 0, 0
-	for _, k := range keys {
-		share := float64(hit[k]) / float64(n[k])
-		fmt.Printf("%-6v %-22s %5d held %6.2f%%   classifier alone %6.2f%%\n", k.attack, k.source, n[k], 100*share, 100*float64(alone[k])/float64(n[k]))
-		if k.attack {
-			macro += share
-			sources++
-		} else {
-			fp += hit[k]
-			benign += n[k]
-		}
-	}
-	fmt.Printf("macro detection %.2f%%  pooled FPR %.2f%%\n", 100*macro/float64(sources), 100*float64(fp)/float64(benign))
-	if verbose {
-		var names []string
-		for r := range rules {
-			names = append(names, r)
-		}
-		slices.Sort(names)
-		for _, r := range names {
-			fmt.Printf("  %-26s attack %5d benign %5d\n", r, rules[r][0], rules[r][1])
-		}
-	}
 }

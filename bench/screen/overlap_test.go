@@ -60,12 +60,3 @@ func TestOwnTextsRepeatNoRow(t *testing.T) {
 		}
 	}
 }
-
-func grams(s string, n int) []string {
-	w := strings.FieldsFunc(strings.ToLower(s), func(r rune) bool { return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r >= 0x80) })
-	var out []string
-	for i := 0; i+n <= len(w); i++ {
-		out = append(out, strings.Join(w[i:i+n], " "))
-	}
-	return out
-}

@@ -19,7 +19,7 @@ const expansions = 8
 func ownRows() ([]row, error) {
 	rng := rand.New(rand.NewPCG(11, 11))
 	var rows []row
-	for _, f := range [...]struct{ name, label string }{{"benign", "benign"}, {"benign_world", "benign"}, {"poison", "attack"}} {
+	for _, f := range [...]struct{ name, label string }{{"benign", "benign"}, {"benign_world", "benign"}, {"poison", "attack"}, {"benign_asked", "benign"}} {
 		b, err := ownFiles.ReadFile("own/" + f.name + ".txt")
 		if err != nil {
 			return nil, err

@@ -8,7 +8,7 @@ import (
 
 // places prints where a rule held, or with the rule "missed" what was not held
 // and with "held" what was: "RULE,attack|benign|SOURCE,N".
-func places(b *bench, res []result, show string) error {
+func places(b setting, res []result, show string) error {
 	f := strings.Split(show, ",")
 	if len(f) != 3 {
 		return fmt.Errorf("want RULE,attack|benign|SOURCE,N")
@@ -23,9 +23,9 @@ func places(b *bench, res []result, show string) error {
 		if f[1] != r.Label && f[1] != r.Source && f[1] != r.Source+"-"+r.Label {
 			continue
 		}
-		held := res[i].report.Verdict.Stops()
+		held := res[i].source.Verdict.Stops()
 		match := f[0] == "missed" && !held || f[0] == "held" && held
-		for _, x := range res[i].report.Findings {
+		for _, x := range res[i].source.Findings {
 			match = match || x.Rule == f[0]
 		}
 		if match {
@@ -37,8 +37,8 @@ func places(b *bench, res []result, show string) error {
 			continue
 		}
 		r := &b.rows[i]
-		fmt.Printf("%s %d", r.ID, res[i].report.Score)
-		for _, x := range res[i].report.Findings {
+		fmt.Printf("%s %d", r.ID, res[i].source.Score)
+		for _, x := range res[i].source.Findings {
 			if f[0] == "missed" || f[0] == "held" || x.Rule == f[0] {
 				fmt.Printf(" [%s %d %.90q]", x.Rule, x.Score, r.Text[x.Start:x.End])
 			}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -46,9 +47,16 @@ func wilson(held, n int) (lo, hi float64) {
 	return 100 * max(0, mid-half), 100 * min(1, mid+half)
 }
 
-// report writes docs/screening.md.
-func report(w io.Writer, b *bench, res []result) error {
-	attacks, benign, byFamily := map[string]*tally{}, map[string]*tally{}, map[string]*tally{}
+// counts are what was held: by source and by family, each judged by a model
+// that knew neither it nor its like, and by group of harmless sources.
+type counts struct {
+	attacks, family, benign, kind map[string]*tally
+	dir                           map[string]string // of sources
+}
+
+// tallies count what was held.
+func tallies(b setting, res []result) counts {
+	c := counts{map[string]*tally{}, map[string]*tally{}, map[string]*tally{}, map[string]*tally{}, map[string]string{}}
 	get := func(m map[string]*tally, k string) *tally {
 		if m[k] == nil {
 			m[k] = &tally{}
@@ -57,49 +65,51 @@ func report(w io.Writer, b *bench, res []result) error {
 	}
 	for i := range b.rows {
 		r := &b.rows[i]
-		if r.own() {
+		if !r.measured() {
 			continue
 		}
-		held := res[i].report.Verdict.Stops()
+		c.dir[r.Source] = r.Dir
+		held := res[i].source.Verdict.Stops()
 		if r.attack() {
-			get(attacks, r.Source).add(held, !held, r.ID)
-			get(byFamily, familyOf(r)).add(held, false, r.ID)
-		} else {
-			get(benign, r.Source).add(held, held, r.ID)
+			get(c.attacks, r.Source).add(held, !held, r.ID)
+			held := res[i].family.Verdict.Stops()
+			get(c.family, familyOf(r)).add(held, false, r.ID)
+			continue
+		}
+		get(c.benign, r.Source).add(held, held, r.ID)
+		for k, sources := range ordinary {
+			if slices.Contains(sources, r.Source) {
+				get(c.kind, k).add(held, false, r.ID)
+			}
 		}
 	}
-	fmt.Fprintf(w, introduction, b.pack.Version())
-	macro := 0.0
-	for _, t := range attacks {
-		macro += t.share()
-	}
-	macro /= float64(len(attacks))
-	pooled := &tally{}
-	worst, worstName := 0.0, ""
-	for _, k := range sorted(benign) {
-		t := benign[k]
-		pooled.n += t.n
-		pooled.held += t.held
-		if t.share() > worst {
-			worst, worstName = t.share(), k
+	return c
+}
+
+// macro is the mean share of the tallies that keep wants.
+func macro(m map[string]*tally, keep func(string) bool) (share float64, n int) {
+	for k, t := range m {
+		if keep(k) {
+			share += t.share()
+			n++
 		}
 	}
-	lo, hi := wilson(pooled.held, pooled.n)
-	fmt.Fprintf(w, "## Summary\n\n| what | measured | wanted |\n|---|--:|--:|\n")
-	fmt.Fprintf(w, "| macro mean detection over %d attack sources | %.1f %% | ≥ 70 %% |\n", len(attacks), macro)
-	fmt.Fprintf(w, "| false positives, %d harmless rows pooled | %.2f %% (%.2f–%.2f) | ≤ 1.5 %% |\n", pooled.n, pooled.share(), lo, hi)
-	fmt.Fprintf(w, "| the worst harmless source (%s) | %.2f %% | ≤ 4 %% |\n", worstName, worst)
-	for _, k := range []string{"persona_chat", "memorybank", "mem0_docs"} {
-		if t := benign[k]; t != nil {
-			fmt.Fprintf(w, "| false positives on %s | %.2f %% | ≤ 0.5 %% |\n", k, t.share())
-		}
-	}
+	return share / float64(max(n, 1)), n
+}
+
+// report writes docs/screening.md.
+func report(w io.Writer, b setting, res []result) error {
+	c := tallies(b, res)
 	ev, err := evasions()
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "| evasions caught, %d transforms of %d poisons | %.1f %% | ≥ 85 %% |\n", len(ev.rows), len(evasion.Poisons()), ev.total.share())
-	fmt.Fprintf(w, "| harmless texts in the same transforms that were held | %d of %d | 0 |\n\n", ev.harmless.held, ev.harmless.n)
+	g, err := generate(b.rows, evadedEach)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(w, introduction, b.pack.Version())
+	fmt.Fprintf(w, "## Summary\n\n%s\n", summary(slices.Concat(byData(c), byEvasions(g), byTransforms(ev))))
 
 	table := func(title, note string, m map[string]*tally, names []string) {
 		fmt.Fprintf(w, "## %s\n\n%s\n\n| | rows | held | 95 %% interval |\n|---|--:|--:|--:|\n", title, note)
@@ -111,11 +121,21 @@ func report(w io.Writer, b *bench, res []result) error {
 		}
 		fmt.Fprintln(w)
 	}
-	table("Detection by source", detectionNote, attacks, sorted(attacks))
-	table("False positives by source", "Held rows of sources that are harmless.", benign, sorted(benign))
-	table("Detection by family", familyNote, byFamily, families)
+	table("Detection by family", familyNote, c.family, families)
+	table("Detection by source", detectionNote, c.attacks, worstFirst(c.attacks, false))
+	table("False positives by source", "Held rows of sources that are harmless.", c.benign, worstFirst(c.benign, true))
+	if err := writeField(w, fieldKept); err != nil {
+		return err
+	}
+	if err := writeShifts(w, b, res); err != nil {
+		return err
+	}
+	g.write(w)
 	ev.write(w)
 	if err := blindly(w); err != nil {
+		return err
+	}
+	if err := blindTongues(w); err != nil {
 		return err
 	}
 	if err := speed(w); err != nil {
@@ -123,7 +143,7 @@ func report(w io.Writer, b *bench, res []result) error {
 	}
 	fmt.Fprint(w, limits)
 	fmt.Fprint(w, "## Misses\n\nBy source: attacks that were not held, then harmless rows that were. Ids are those of the data; texts are never quoted.\n")
-	for _, m := range []map[string]*tally{attacks, benign} {
+	for _, m := range []map[string]*tally{c.attacks, c.benign} {
 		for _, k := range sorted(m) {
 			if t := m[k]; len(t.missed) > 0 {
 				slices.Sort(t.missed)
@@ -132,6 +152,18 @@ func report(w io.Writer, b *bench, res []result) error {
 		}
 	}
 	return nil
+}
+
+// worstFirst are the names of tallies, those first that look worst.
+func worstFirst(m map[string]*tally, high bool) []string {
+	names := sorted(m)
+	slices.SortStableFunc(names, func(a, b string) int {
+		if high {
+			a, b = b, a
+		}
+		return cmp.Compare(m[a].share(), m[b].share())
+	})
+	return names
 }
 
 func sorted(m map[string]*tally) []string {
@@ -147,6 +179,8 @@ func sorted(m map[string]*tally) []string {
 type evasionResult struct {
 	rows            []string
 	total, harmless tally
+	worst           tally // of one transform
+	worstName       string
 	spoken          []string
 }
 
@@ -167,6 +201,9 @@ func evasions() (*evasionResult, error) {
 			held := s.Text(t.Apply(p), "", "").Verdict.Stops()
 			fine.add(held, false, "")
 			e.harmless.add(held, false, "")
+		}
+		if e.worst.n == 0 || here.share() < e.worst.share() {
+			e.worst, e.worstName = here, t.Name
 		}
 		e.rows = append(e.rows, fmt.Sprintf("| %s | %d of %d | %d of %d |", t.Name, here.held, here.n, fine.held, fine.n))
 	}

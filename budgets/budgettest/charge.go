@@ -44,25 +44,59 @@ func refusedIDMayTryAgain(t *testing.T, b *bench) {
 	b.grant(c, 1)
 }
 
-func hourRollsOver(t *testing.T, b *bench) {
-	line := hour("principal/a", 2)
+// No sixty minutes hold more than the limit, wherever they begin: what is
+// written late in one hour of the clock counts in the next.
+func hourSlides(t *testing.T, b *bench) {
+	line := hour("principal/a", 3)
+	begun := b.Now()
 	a := b.grant(b.ask(2, line), 2)
-	if !a.Lines[0].Reset.Equal(hourEnd(b.Now())) || a.Lines[0].Remaining() != 0 {
-		t.Errorf("reset %v, remaining %d", a.Lines[0].Reset, a.Lines[0].Remaining())
+	free := begun.Truncate(time.Minute).Add(61 * time.Minute)
+	if !a.Lines[0].Reset.Equal(free) || a.Lines[0].Remaining() != 1 {
+		t.Errorf("reset %v, want %v; remaining %d", a.Lines[0].Reset, free, a.Lines[0].Remaining())
 	}
-	no := b.refuse(b.ask(1, line), 0, 2)
-	if s := budgets.RetryAfter(b.Now(), no); s != 29*60+40 {
-		t.Errorf("Retry-After %d, want the rest of the hour", s)
+	b.Advance(29 * time.Minute) // 12:59:20
+	late := b.grant(b.ask(1, line), 3)
+	if !late.Lines[0].Reset.Equal(free) {
+		t.Errorf("reset %v, want that of the oldest, %v", late.Lines[0].Reset, free)
 	}
-	b.Advance(hourEnd(b.Now()).Sub(b.Now()) - time.Nanosecond)
-	no = b.refuse(b.ask(1, line), 0, 2)
+	b.Advance(time.Minute) // another hour of the clock
+	no := b.refuse(b.ask(1, line), 0, 3)
+	if s, want := budgets.RetryAfter(b.Now(), no), int(free.Sub(b.Now()).Seconds()); s != want {
+		t.Errorf("Retry-After %d, want %d", s, want)
+	}
+	// Three have room only when the late one has left as well.
+	no = b.refuse(b.ask(3, line), 0, 3)
+	if want := free.Add(29 * time.Minute); !no.Lines[0].Reset.Equal(want) {
+		t.Errorf("room for three at %v, want %v", no.Lines[0].Reset, want)
+	}
+	b.Advance(free.Sub(b.Now()) - time.Nanosecond)
+	no = b.refuse(b.ask(1, line), 0, 3)
 	if s := budgets.RetryAfter(b.Now(), no); s != 1 {
-		t.Errorf("Retry-After %d a nanosecond before the hour, want 1", s)
+		t.Errorf("Retry-After %d a nanosecond before, want 1", s)
 	}
 	b.Advance(time.Nanosecond)
-	b.grant(b.ask(1, line), 1)
+	b.grant(b.ask(2, line), 3)
+	b.refuse(b.ask(1, line), 0, 3)
+	b.Advance(29 * time.Minute)
+	b.grant(b.ask(1, line), 3)
 	b.Advance(26 * time.Hour)
-	b.grant(b.ask(2, line), 2)
+	b.grant(b.ask(3, line), 3)
+	if no := b.refuse(b.ask(4, line), 0, 3); !no.Lines[0].Reset.After(b.Now()) {
+		t.Errorf("what never fits resets at %v", no.Lines[0].Reset)
+	}
+}
+
+// What is given back is taken from the minute that it was charged in.
+func hourIsGivenBack(t *testing.T, b *bench) {
+	line := hour("principal/a", 3)
+	first := b.ask(2, line)
+	b.grant(first, 2)
+	b.Advance(10 * time.Minute)
+	b.grant(b.ask(1, line), 3)
+	b.release(first)
+	b.grant(b.ask(2, line), 3)
+	b.Advance(52 * time.Minute) // the first minute has left, and took nothing
+	b.refuse(b.ask(1, line), 0, 3)
 }
 
 func totalsDoNotRollOver(t *testing.T, b *bench) {

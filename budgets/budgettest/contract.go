@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/budgets"
@@ -26,7 +25,8 @@ func Run(t *testing.T, open Open) {
 		{"AllOrNothing", allOrNothing},
 		{"SameIDChargesOnce", sameIDChargesOnce},
 		{"RefusedIDMayTryAgain", refusedIDMayTryAgain},
-		{"HourRollsOver", hourRollsOver},
+		{"HourSlides", hourSlides},
+		{"HourIsGivenBack", hourIsGivenBack},
 		{"TotalsDoNotRollOver", totalsDoNotRollOver},
 		{"ReleaseLowersTotals", releaseLowersTotals},
 		{"ReleaseIsIdempotent", releaseIsIdempotent},
@@ -142,6 +142,3 @@ func (b *bench) release(c memproxy.Charge) {
 		b.t.Fatalf("release %s: %v", c.ID, err)
 	}
 }
-
-// hourEnd is when the hour of a time ends.
-func hourEnd(at time.Time) time.Time { return at.Truncate(time.Hour).Add(time.Hour) }

@@ -50,7 +50,7 @@ func overdrafts(_ *testing.T, b *bench) {
 	b.refuse(b.ask(1, lines[0]), 0, 100)
 	b.refuse(b.ask(1, lines...), 1, 100, 100)
 	// The hour passes, the total does not.
-	b.Advance(time.Hour)
+	b.Advance(time.Hour + time.Minute)
 	b.grant(b.ask(1, lines[0]), 1)
 	b.refuse(b.ask(1, lines...), 1, 1, 100)
 	b.release(b.ask(50, lines[1]))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/memproxy/memproxy/budgets"
 	"github.com/memproxy/memproxy/budgets/budgettest"
+	"github.com/memproxy/memproxy/internal/freeport"
 )
 
 // requireRedis fails where the other tests would skip.
@@ -76,21 +77,16 @@ func TestClusterAgreesOnSlots(t *testing.T) {
 // ports are free ports whose cluster bus ports (10,000 above) are free too.
 func ports(t *testing.T, n int) []int {
 	t.Helper()
-	var out []int
-	for len(out) < n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	out := make([]int, n)
+	for i := range out {
+		_, bus, err := net.SplitHostPort(freeport.Addr(t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		port := l.Addr().(*net.TCPAddr).Port
-		defer l.Close()
-		if port > 55_000 {
-			continue
+		if out[i], err = strconv.Atoi(bus); err != nil {
+			t.Fatal(err)
 		}
-		if bus, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port+10_000)); err == nil {
-			defer bus.Close()
-			out = append(out, port)
-		}
+		out[i] -= freeport.Below
 	}
 	return out
 }

@@ -99,8 +99,8 @@ func (s *Store) Charge(ctx context.Context, c memproxy.Charge) (memproxy.Allowan
 	if err := budgets.Check(c); err != nil {
 		return memproxy.Allowance{}, err
 	}
-	args := make([]any, 0, 2+3*len(c.Lines))
-	args = append(args, c.Cost, remembered.Milliseconds())
+	args := make([]any, 0, 4+4*len(c.Lines))
+	args = append(args, c.Cost, remembered.Milliseconds(), budgets.Minute(c.Time), budgets.Counted(c.Time))
 	for _, l := range c.Lines {
 		soft := 0
 		if l.Soft || c.Written { // refuses nothing
@@ -108,16 +108,28 @@ func (s *Store) Charge(ctx context.Context, c memproxy.Charge) (memproxy.Allowan
 		}
 		// A window is kept for one more of its length, for replicas whose
 		// clocks are behind.
-		args = append(args, l.Limit, soft, 2*budgets.Length(l.Window).Milliseconds())
+		args = append(args, l.Limit, soft, 2*budgets.Length(l.Window).Milliseconds(), slides(l))
 	}
 	reply, err := s.charge.Run(ctx, s.client, s.keys(c, "charge"), args...).Int64Slice()
 	if err != nil {
 		return memproxy.Allowance{}, fmt.Errorf("redisstore: %w", err)
 	}
-	if len(reply) != len(c.Lines)+2 {
+	if len(reply) != 2*len(c.Lines)+2 {
 		return memproxy.Allowance{}, fmt.Errorf("redisstore: %d numbers came back for %d lines", len(reply), len(c.Lines))
 	}
-	return budgets.Settle(c, reply[2:], reply[0] == 1, reply[1] == 1), nil
+	counts := make([]budgets.Count, len(c.Lines))
+	for i := range counts {
+		counts[i] = budgets.Count{Used: reply[2+2*i], Frees: reply[3+2*i]}
+	}
+	return budgets.Settle(c, counts, reply[0] == 1, reply[1] == 1), nil
+}
+
+// slides is 1 for an hour.
+func slides(l memproxy.Line) int {
+	if l.Window == memproxy.WindowHour {
+		return 1
+	}
+	return 0
 }
 
 // Release implements budgets.Store.
@@ -132,12 +144,19 @@ func (s *Store) Release(ctx context.Context, c memproxy.Charge) error {
 			hard.Lines = append(hard.Lines, l)
 		}
 	}
-	err := s.release.Run(ctx, s.client, s.keys(hard, "release"), c.Cost, remembered.Milliseconds()).Err()
+	args := []any{c.Cost, remembered.Milliseconds(), budgets.Minute(c.Time)}
+	for _, l := range hard.Lines {
+		args = append(args, slides(l))
+	}
+	err := s.release.Run(ctx, s.client, s.keys(hard, "release"), args...).Err()
 	if err != nil {
 		return fmt.Errorf("redisstore: %w", err)
 	}
 	return nil
 }
+
+// Ping asks whether the store answers.
+func (s *Store) Ping(ctx context.Context) error { return s.client.Ping(ctx).Err() }
 
 // Close closes the connections.
 func (s *Store) Close() error { return s.client.Close() }

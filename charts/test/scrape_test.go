@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
 	"github.com/memproxy/memproxy/inject"
+	"github.com/memproxy/memproxy/internal/freeport"
 )
 
 // onlyWhenBroken are metrics that a healthy sidecar never counts. That they
@@ -135,16 +135,6 @@ func askedFor(t *testing.T) map[string]string {
 	return out
 }
 
-func free(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().String()
-}
-
 func startSidecar(t *testing.T, dir, bin string) (base, admin, upstream string) {
 	t.Helper()
 	engine, err := embedded.New(embedded.Options{})
@@ -153,8 +143,8 @@ func startSidecar(t *testing.T, dir, bin string) (base, admin, upstream string) 
 	}
 	up := httptest.NewServer(engine)
 	t.Cleanup(up.Close)
-	listen, adminAddr := free(t), free(t)
-	collector := "http://" + free(t) // nobody answers there
+	listen, adminAddr := freeport.Addr(t), freeport.Addr(t)
+	collector := "http://" + freeport.Addr(t) // nobody answers there
 	conf := strings.NewReplacer("DIR", dir, "ADMIN", adminAddr, "LISTEN", listen, "UPSTREAM", up.URL, "COLLECTOR", collector,
 		"KEY", fmt.Sprintf("%x", sha256.Sum256([]byte("k")))).Replace(sidecarConfig)
 	path := filepath.Join(dir, "memproxy.yaml")

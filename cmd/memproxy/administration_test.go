@@ -71,7 +71,7 @@ func TestAdministrationIsClosed(t *testing.T) {
 		up := httptest.NewServer(back)
 		defer up.Close()
 		r := start(t, administered, "KIND", kind, "BACK", up.URL, "ROOT", sha(adminToken))
-		adapter, err := adapterFor(config.Backend{Kind: kind})
+		adapter, err := adapterFor(config.Backend{Kind: kind}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -96,9 +96,7 @@ func (c *custodian) anchorEvent(name string, h memproxy.ChainHead) memproxy.Even
 
 // keepAnchors notes the ends of the chains until ctx is over, and looks through
 // the backends where that is set.
-func (s *sidecar) keepAnchors(ctx context.Context) {
-	tick := time.NewTicker(anchorPoll)
-	defer tick.Stop()
+func (s *sidecar) keepAnchors(ctx context.Context, tick <-chan time.Time) {
 	for {
 		if err := s.custodian.anchor(ctx); err != nil && ctx.Err() == nil {
 			s.log.Error("the ends of the chains were not noted", "error", err)
@@ -106,20 +104,38 @@ func (s *sidecar) keepAnchors(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-tick:
 		}
 	}
 }
 
-// keepSweeping looks through the backends and the chains now and then.
-func (s *sidecar) keepSweeping(ctx context.Context) {
-	every(ctx, s.cfg.Memories.Sweep.Time(), func() { s.sweepOnce(ctx) })
-}
+// How often it is looked whether a sweep is due, how soon one that failed is
+// tried again, and how long one may take.
+const (
+	sweepPoll  = time.Minute
+	sweepAgain = 5 * time.Minute
+	sweepTime  = 6 * time.Hour
+)
 
-// sweepOnce tells of a sweep in the process's own log; the audit log has what
-// was found.
-func (s *sidecar) sweepOnce(ctx context.Context) {
-	report, err := s.custodian.Sweep(ctx, sweepAll)
+// sweepDue looks through the backends and the chains if none of the processes
+// that share the ledger did within the interval, restarts or not, and tells of
+// it in the process's own log; the audit log has what was found.
+func (s *sidecar) sweepDue(ctx context.Context) {
+	const name = "sweep"
+	holder := newID()
+	mine, err := s.ledger.Claim(ctx, name, holder, s.cfg.Memories.Sweep.Time())
+	if err != nil && ctx.Err() == nil {
+		s.log.Error("it is not known whether a sweep is due", "error", err)
+	}
+	if !mine {
+		return
+	}
+	sctx, cancel := context.WithTimeout(ctx, sweepTime)
+	defer cancel()
+	report, err := s.custodian.sweepAt(sctx, sweepAll, s.custodian.slow)
+	if err != nil {
+		_, _ = s.ledger.Claim(ctx, name, holder, min(sweepAgain, s.cfg.Memories.Sweep.Time())) // else it is tried an interval later
+	}
 	switch n := report.Findings(); {
 	case err != nil && ctx.Err() == nil:
 		s.log.Error("the backends were not swept", "error", err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -33,32 +32,42 @@ type sidecar struct {
 	cfg       *config.Config
 	log       *slog.Logger
 	clock     func() time.Time
+	getenv    func(string) string
 	telemetry *telemetry.Telemetry
 	audit     *audit.Log
 	ledger    *ledger.Ledger
 	budget    gate.Budget
-	gate      *gate.Gate
-	rules     *rulebook
-	fleet     member
-	listeners []*listener
-	bounded   sync.Mutex                // listeners, while metrics look at them
-	inFlight  map[string]*face.InFlight // by backend: both its listeners share it
-	proxies   []*proxy.Proxy
-	version   string
-	// closers run in reverse order, each with the shutdown's deadline.
-	closers []func(context.Context) error
-	cancel  context.CancelFunc
-	later   *after
-	steps   memproxy.Stepper
-	sending time.Duration
+	// sharedBudget is Redis behind budget, nil where there is none.
+	sharedBudget *redisstore.Store
+	degraded     func() bool // whether the local share of the limits applies; nil without Redis
+	stores       *readiness
+	gate         *gate.Gate
+	rules        *rulebook
+	fleet        member
+	listeners    []*listener
+	bounded      sync.Mutex                // listeners, while metrics look at them
+	inFlight     map[string]*face.InFlight // by backend: both its listeners share it
+	proxies      []*proxy.Proxy
+	version      string
+	unsafe       []string // settings that weaken production
+	loops        *loops
+	stops        [stopStages][]func(context.Context) error // by stage, see onStop
+	later        *after
+	steps        memproxy.Stepper
+	sending      time.Duration
+	patience     time.Duration // so many times as long a stage of stopping may take; 0 is once
 
-	runner    *review.Runner
-	review    *review.API
-	reviewAPI http.Handler // nil without reviewers
-	socket    string       // of the local operator, "" where there is none
-	webhooks  *review.Webhooks
-	custodian *custodian
-	suspects  suspects
+	runner     *review.Runner
+	review     *review.API
+	cutSending func()       // ends what reviewers are waiting for
+	reviewAPI  http.Handler // nil without reviewers
+	socket     string       // of the local operator, "" where there is none
+	webhooks   *review.Webhooks
+	custodian  *custodian
+	suspects   suspects
+	broken     chan struct{} // a version is not as it was written
+	adoptions  adoptions
+	looked     lookedTo
 }
 
 // How much may wait that callers do not wait for: lines of work, and the length
@@ -71,8 +80,17 @@ const (
 // assemble opens the state and builds the gate and its faces. Nothing listens
 // yet. On an error everything that was opened is closed again.
 func (a *app) assemble(ctx context.Context, cfg *config.Config) (_ *sidecar, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	s := &sidecar{cfg: cfg, version: a.Version, cancel: cancel, steps: a.steps, sending: a.sending, clock: a.clock}
+	unsafe, err := cfg.Allowed(a.Getenv(config.UnsafeEnv))
+	if err != nil {
+		return nil, err
+	}
+	s := newSidecar(ctx, cfg, a.Version)
+	s.getenv = a.Getenv
+	s.steps, s.sending, s.clock = a.steps, a.sending, a.clock
+	if a.ticker != nil {
+		s.loops.ticker = a.ticker
+	}
+	s.unsafe = unsafe
 	if s.clock == nil {
 		s.clock = time.Now
 	}
@@ -94,20 +112,21 @@ func (a *app) assemble(ctx context.Context, cfg *config.Config) (_ *sidecar, err
 	if s.custodian, err = s.newCustodian(); err != nil {
 		return nil, err
 	}
-	s.onClose(s.custodian.anchor) // after all work is done, before the ledger closes
+	s.onStop(stageNotes, s.custodian.anchor)
+	s.loops.ticking("breaks", breakPause, s.keepVerifying)
 	s.later = newAfter(laterLines, laterQueue)
-	s.onClose(s.later.close)
+	s.onStop(stageLater, s.later.close)
 	if s.budget, err = s.openBudget(ctx); err != nil {
 		return nil, err
 	}
-	identifier, err := buildIdentifier(cfg)
-	if err != nil {
-		return nil, err
-	}
-	if s.rules, err = newRulebook(ctx, cfg, s.log); err != nil {
+	if s.rules, err = newRulebook(s.loops.ctx, cfg, s.log, s.loops.begin); err != nil {
 		return nil, err
 	}
 	keys, err := ledger.LoadOrCreateKey(s.path("keys"), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	identifier, err := buildIdentifier(cfg, keys.Signing.Derive("anonymous callers"))
 	if err != nil {
 		return nil, err
 	}
@@ -124,14 +143,19 @@ func (a *app) assemble(ctx context.Context, cfg *config.Config) (_ *sidecar, err
 	if err != nil {
 		return nil, err
 	}
+	s.onStop(stageLoops, s.gate.Close)
 	if err = s.openReview(); err != nil {
 		return nil, err
 	}
 	if err = s.buildFaces(); err != nil {
 		return nil, err
 	}
-	s.watch(ctx)
-	if err = s.joinFleet(ctx); err != nil {
+	if err = s.compareSettings(); err != nil {
+		return nil, err
+	}
+	s.watchStores()
+	s.watch()
+	if err = s.joinFleet(); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -145,7 +169,13 @@ func (s *sidecar) path(parts ...string) string {
 	return filepath.Join(append([]string{s.cfg.State}, parts...)...)
 }
 
-func (s *sidecar) onClose(f func(context.Context) error) { s.closers = append(s.closers, f) }
+// newSidecar is one without anything in it, that can be closed.
+func newSidecar(ctx context.Context, cfg *config.Config, version string) *sidecar {
+	s := &sidecar{cfg: cfg, version: version, clock: time.Now, loops: newLoops(ctx), broken: make(chan struct{}, 1)}
+	s.looked.to = map[memproxy.MemoryState]memproxy.MemoryKey{}
+	s.onStop(stageLoops, s.loops.stop)
+	return s
+}
 
 func (s *sidecar) openTelemetry(ctx context.Context) error {
 	headers := telemetry.Headers{}
@@ -167,7 +197,7 @@ func (s *sidecar) openTelemetry(ctx context.Context) error {
 		return err
 	}
 	s.telemetry = t
-	s.onClose(t.Shutdown)
+	s.onStop(stageTelemetry, t.Shutdown)
 	return nil
 }
 
@@ -183,7 +213,7 @@ func (s *sidecar) openState() error {
 	if err != nil {
 		return err
 	}
-	opt := audit.Options{Dir: s.path("audit"), Key: key, Origin: s.cfg.Audit.Origin, OnRecord: s.telemetry.OnRecord, Reserve: journalReserve}
+	opt := audit.Options{Dir: s.path("audit"), Key: key, Origin: s.cfg.Audit.Origin, Unsafe: s.unsafe, OnRecord: s.telemetry.OnRecord, Reserve: journalReserve}
 	if opt.Origin == "" {
 		opt.Origin = "memproxy/" + fingerprint(key)
 	}
@@ -191,7 +221,7 @@ func (s *sidecar) openState() error {
 	if s.audit, err = audit.Open(opt); err != nil {
 		return err
 	}
-	s.onClose(s.audit.Close)
+	s.onStop(stageStores, s.audit.Close)
 	keys, err := ledger.LoadOrCreateVaultKeys(s.path("keys"), rand.Reader)
 	if err != nil {
 		return err
@@ -203,7 +233,7 @@ func (s *sidecar) openState() error {
 	if s.ledger, err = ledger.Open(s.ledgerOptions(vault)); err != nil {
 		return err
 	}
-	s.onClose(func(context.Context) error { return s.ledger.Close() })
+	s.onStop(stageStores, func(context.Context) error { return s.ledger.Close() })
 	return nil
 }
 
@@ -217,7 +247,7 @@ func (s *sidecar) auditKey() (ed25519.PrivateKey, error) {
 
 // ledgerOptions are a file of one's own, or a database that replicas share.
 func (s *sidecar) ledgerOptions(vault *ledger.Vault) ledger.Options {
-	opt := ledger.Options{Path: s.path("ledger.db"), Clock: s.clock, Lost: s.lost, Told: s.chronicled, Vault: vault, Locks: s.lockLimits(), MaxPrincipalHolds: s.cfg.Review.MaxHeld, MaxUserHolds: s.cfg.Review.MaxHeldUser, Notices: s.cfg.Review.Webhook != nil}
+	opt := ledger.Options{Path: s.path("ledger.db"), Clock: s.clock, Lost: s.lost, Told: s.chronicled, Broken: s.brokenVersion, Vault: vault, Locks: s.lockLimits(), MaxHolds: s.cfg.Review.MaxHeldAll, MaxPrincipalHolds: s.cfg.Review.MaxHeld, MaxUserHolds: s.cfg.Review.MaxHeldUser, Notices: s.cfg.Review.Webhook != nil}
 	if u := s.cfg.Ledger.URL.Reveal(); u != "" {
 		opt.Path, opt.URL = "", u
 	}
@@ -226,8 +256,10 @@ func (s *sidecar) ledgerOptions(vault *ledger.Vault) ledger.Options {
 
 // lockLimits are how many rejections lock writes. They hold for what was
 // counted before this start, too.
-func (s *sidecar) lockLimits() *memproxy.LockLimits {
-	c, limits := s.cfg.Sessions, memproxy.DefaultLockLimits()
+func (s *sidecar) lockLimits() *memproxy.LockLimits { return lockLimits(s.cfg) }
+
+func lockLimits(cfg *config.Config) *memproxy.LockLimits {
+	c, limits := cfg.Sessions, memproxy.DefaultLockLimits()
 	limits.Session, limits.User, limits.Principal = *c.MaxRejections, *c.MaxUserRejections, *c.MaxPrincipalRejections
 	limits.For = c.LockFor.Time()
 	return &limits
@@ -252,7 +284,7 @@ func (s *sidecar) openBudget(context.Context) (gate.Budget, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.onClose(func(context.Context) error { return local.Close() })
+	s.onStop(stageStores, func(context.Context) error { return local.Close() })
 	if r == nil {
 		return local, nil
 	}
@@ -260,7 +292,8 @@ func (s *sidecar) openBudget(context.Context) (gate.Budget, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.onClose(func(context.Context) error { return shared.Close() })
+	s.sharedBudget = shared
+	s.onStop(stageStores, func(context.Context) error { return shared.Close() })
 	opt := budgets.DegradingOptions{
 		Shared: shared, Local: local, Deadline: r.Timeout.Time(), Clock: time.Now,
 		Changed: func(err error) {
@@ -274,7 +307,13 @@ func (s *sidecar) openBudget(context.Context) (gate.Budget, error) {
 	if r.Share != nil {
 		opt.Share = memproxy.PerMille(*r.Share * 1000)
 	}
-	return budgets.NewDegrading(opt)
+	both, err := budgets.NewDegrading(opt)
+	if err != nil {
+		return nil, err
+	}
+	s.degraded = both.Degraded
+	s.onStop(stageStores, both.Close)
+	return both, nil
 }
 
 // record writes an event that is about the process, not about a request.
@@ -282,35 +321,5 @@ func (s *sidecar) record(t memproxy.EventType, detail string) {
 	ev := memproxy.Event{Type: t, Time: time.Now(), Policy: s.rules.current().Version, Claimed: -1, Confidence: -1, Detail: detail}
 	if err := s.audit.Note(ev); err != nil {
 		s.log.Error("audit note lost", "type", string(t), "error", err)
-	}
-}
-
-// close drains: stop accepting, finish what is in flight, then flush and close
-// the state, telemetry last.
-func (s *sidecar) close(ctx context.Context) error {
-	var errs []error
-	for _, l := range s.listeners {
-		if l.stop != nil {
-			errs = append(errs, l.stop(ctx))
-		}
-	}
-	s.cancel()
-	if s.audit != nil && s.rules != nil {
-		s.record(memproxy.EventStop, "stopped")
-	}
-	for i := len(s.closers) - 1; i >= 0; i-- {
-		errs = append(errs, s.closers[i](ctx))
-	}
-	s.closers = nil
-	return errors.Join(errs...)
-}
-
-// abort closes what an assembly that failed had opened.
-func (s *sidecar) abort() {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	s.cancel()
-	for i := len(s.closers) - 1; i >= 0; i-- {
-		_ = s.closers[i](ctx) // the error that led here is the one to show
 	}
 }

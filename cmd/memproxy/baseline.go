@@ -26,27 +26,14 @@ type habits struct {
 // keepBaseline reads what was learnt before, and writes it down from time to
 // time and at the end. A snapshot that cannot be read is set aside, and
 // learning begins anew: a baseline is a hint, and no reason not to start.
-func (s *sidecar) keepBaseline(ctx context.Context) {
+func (s *sidecar) keepBaseline() {
 	if s.rules.desk.baseline == nil {
 		return
 	}
 	h := &habits{store: s.rules.desk.baseline, path: s.path("baseline.json"), log: s.log}
 	h.restore()
-	done := make(chan struct{})
-	tick := time.NewTicker(snapshots)
-	go func() {
-		defer close(done)
-		defer tick.Stop()
-		h.run(ctx, tick.C)
-	}()
-	s.onClose(func(ctx context.Context) error {
-		select { // the context of run is cancelled by now
-		case <-done:
-			return h.save()
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	})
+	s.loops.ticking("baseline", snapshots, h.run)
+	s.onStop(stageNotes, func(context.Context) error { return h.save() })
 }
 
 func (h *habits) run(ctx context.Context, tick <-chan time.Time) {

@@ -17,9 +17,10 @@ import (
 	"github.com/memproxy/memproxy/identity"
 )
 
-// buildIdentifier compiles the identity section.
-func buildIdentifier(cfg *config.Config) (*identity.Identifier, error) {
-	opt := identity.Options{}
+// buildIdentifier compiles the identity section. The key names callers that
+// present nothing.
+func buildIdentifier(cfg *config.Config, key []byte) (*identity.Identifier, error) {
+	opt := identity.Options{AnonymousKey: key}
 	for _, k := range cfg.Identity.Keys {
 		opt.Keys = append(opt.Keys, identity.Key{SHA256: k.SHA256, Principal: k.Memproxy()})
 	}

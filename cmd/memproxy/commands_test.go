@@ -15,10 +15,14 @@ func TestCommandLine(t *testing.T) {
 		stdout string
 		stderr string
 	}{
-		{nil, 2, "", "usage"},
+		{nil, 2, "", "Available Commands:"},
 		{[]string{"help"}, 0, "explain", ""},
 		{[]string{"version"}, 0, "memproxy test", ""},
+		{[]string{"--version"}, 0, "memproxy test (commit ", ""},
 		{[]string{"dance"}, 2, "", `unknown command "dance"`},
+		{[]string{"chekc"}, 2, "", "memproxy check"},
+		{[]string{"holds", "aprove"}, 2, "", "memproxy holds approve"},
+		{[]string{"control", "singn"}, 2, "", "memproxy control sign"},
 		{[]string{"check", "-nope"}, 2, "", "nope"},
 		{[]string{"check", "stray"}, 2, "", `unexpected argument "stray"`},
 		{[]string{"check", "-config", "no-such-file.yaml"}, 1, "", "no-such-file.yaml"},

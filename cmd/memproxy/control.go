@@ -13,36 +13,29 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/cobra"
 
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/envoy/xds"
+	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/proxy"
 	"github.com/memproxy/memproxy/telemetry"
 )
 
 // control runs the fleet's control plane, or one of the commands for who
 // releases rules.
-func (a *app) control(ctx context.Context, args []string) int {
-	if len(args) > 0 {
-		switch args[0] {
-		case "keygen":
-			return a.controlKeygen(args[1:])
-		case "sign":
-			return a.controlSign(args[1:])
-		case "stop":
-			return a.controlStop(args[1:])
-		case "status":
-			return a.controlStatus(ctx, args[1:])
-		case "diff":
-			return a.controlDiff(ctx, args[1:])
-		}
-	}
-	fs := a.flags("control")
-	path := fs.String("config", "control.yaml", "configuration file")
-	if code := a.parse(fs, args); code >= 0 {
-		return code
-	}
-	cfg, err := config.LoadControlPlane(*path, a.Getenv)
+func (a *app) control() *cobra.Command {
+	var path *string
+	c := cli.Leaf("control", "run the fleet's control plane; release rules to it", "memproxy control --config control.yaml",
+		func(ctx context.Context) int { return a.controlling(ctx, *path) })
+	path = configFlag(c, "control.yaml", "configuration `file`")
+	c.AddCommand(a.controlKeygen(), a.controlSign(), a.controlStop(), a.controlStatus(), a.controlDiff())
+	return c
+}
+
+func (a *app) controlling(ctx context.Context, path string) int {
+	cfg, err := config.LoadControlPlane(path, a.Getenv)
 	if err != nil {
 		return a.fail(err)
 	}
@@ -53,12 +46,12 @@ func (a *app) control(ctx context.Context, args []string) int {
 	if err := p.start(ctx); err != nil {
 		return a.fail(err)
 	}
-	code := exitOK
+	code := cli.OK
 	select {
 	case <-ctx.Done():
 	case err := <-p.failed:
 		p.log.Error("a listener failed", "error", err)
-		code = exitFailed
+		code = cli.Failed
 	}
 	p.log.Info("stopping")
 	stop, cancel := context.WithTimeout(context.Background(), drainTime)
@@ -77,6 +70,7 @@ type plane struct {
 	server  *xds.Server
 	tls     *tls.Config
 	admin   http.Handler
+	turned  turnedAway
 
 	fleetAddr, adminAddr string // where it really listens
 	stops                []func(context.Context) error
@@ -121,7 +115,7 @@ func (a *app) openPlane(cfg *config.ControlPlane) (*plane, error) {
 	}
 	p.tls = &tls.Config{GetCertificate: cert.server, ClientCAs: clients, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13}
 	metrics := prometheus.NewRegistry()
-	metrics.MustRegister(fleetMetrics{p.server})
+	metrics.MustRegister(fleetMetrics{p.server}, &p.turned)
 	p.admin = p.adminHandler(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 	return p, nil
 }
@@ -188,7 +182,7 @@ func (p *plane) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	stop, failed, err := p.server.Serve(fleet, p.tls)
+	stop, failed, err := p.server.Serve(p.turned.of("fleet", xds.Bound(fleet)), p.tls)
 	if err != nil {
 		fleet.Close()
 		return err
@@ -199,7 +193,7 @@ func (p *plane) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	stopAdmin, adminFailed := proxy.Serve(admin, proxy.ServerOptions{Handler: p.admin, Log: p.log})
+	stopAdmin, adminFailed := proxy.Serve(p.turned.of("admin", face.Bound(admin, face.ListenOptions{})), proxy.ServerOptions{Handler: p.admin, Log: p.log})
 	p.adminAddr = admin.Addr().String()
 	p.stops = append(p.stops, stopAdmin)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -217,10 +211,12 @@ func (p *plane) start(ctx context.Context) (err error) {
 		}
 	}()
 	tick := time.NewTicker(p.cfg.Poll.Time())
+	merged := make(chan time.Time)
 	p.running.Go(func() {
 		defer tick.Stop()
-		p.server.Run(ctx, tick.C)
+		withHangups(ctx, tick.C, merged)
 	})
+	p.running.Go(func() { p.server.Run(ctx, merged) })
 	p.log.Info("listening", "name", "fleet", "address", p.fleetAddr)
 	p.log.Info("listening", "name", "admin", "address", p.adminAddr)
 	return nil

@@ -8,8 +8,11 @@ import (
 	"log/slog"
 	"os"
 
+	"github.com/spf13/cobra"
+
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/policy"
 	"github.com/memproxy/memproxy/policy/cedar"
 	"github.com/memproxy/memproxy/policy/replay"
@@ -17,44 +20,50 @@ import (
 
 // controlDiff says what one version of the rules allows that another refused,
 // by recorded decisions. It exits 1 when there is something.
-func (a *app) controlDiff(ctx context.Context, args []string) int {
-	fs := a.flags("control diff")
-	from := fs.String("from", "builtin", "the older version: a policy directory, a release, or builtin")
-	to := fs.String("to", "builtin", "the newer version")
-	public := fs.String("public", "", "public key of the fleet, for releases")
-	in := config.Replay{}
-	fs.StringVar(&in.Decisions, "decisions", "", "file of decisions: memproxy audit query -json -type decision")
-	fs.StringVar(&in.Config, "config", "", "memproxy.yaml whose identities say which roles callers have, where the records do not")
-	asJSON := fs.Bool("json", false, "print JSON")
-	if code := a.parse(fs, args); code >= 0 {
-		return code
-	}
-	if in.Decisions == "" {
-		fmt.Fprintln(a.Stderr, "memproxy control diff: -decisions is required")
-		return exitUsage
-	}
+func (a *app) controlDiff() *cobra.Command {
+	var q diffQuery
+	c := cli.Leaf("diff", "what one version of the rules allows that another refused", "memproxy control diff --to policies --decisions decisions.jsonl",
+		func(ctx context.Context) int { return a.diffing(ctx, q) })
+	fs := c.Flags()
+	fs.StringVar(&q.from, "from", "builtin", "the older `version`: a policy directory, a release, or builtin")
+	fs.StringVar(&q.to, "to", "builtin", "the newer `version`")
+	fs.StringVar(&q.public, "public", "", "public `key` of the fleet, for releases")
+	fs.StringVar(&q.in.Decisions, "decisions", "", "`file` of decisions: memproxy audit query --json --type decision")
+	fs.StringVar(&q.in.Config, "config", "", "memproxy.yaml `file` whose identities say which roles callers have, where the records do not")
+	fs.BoolVar(&q.asJSON, "json", false, "print JSON")
+	return cli.Needs(c, "decisions")
+}
+
+// diffQuery is which versions are compared, by what.
+type diffQuery struct {
+	from, to, public string
+	in               config.Replay
+	asJSON           bool
+}
+
+func (a *app) diffing(ctx context.Context, q diffQuery) int {
 	var keys []ed25519.PublicKey
-	if *public != "" {
-		k, err := config.PublicKey(*public)
+	if q.public != "" {
+		k, err := config.PublicKey(q.public)
 		if err != nil {
-			return a.fail(fmt.Errorf("-public %w", err))
+			return a.fail(fmt.Errorf("--public %w", err))
 		}
 		keys = append(keys, k)
 	}
-	older, err := readVersion(*from, keys)
+	older, err := readVersion(q.from, keys)
 	if err != nil {
 		return a.fail(err)
 	}
-	newer, err := readVersion(*to, keys)
+	newer, err := readVersion(q.to, keys)
 	if err != nil {
 		return a.fail(err)
 	}
-	rep, err := a.replay(ctx, in, older, newer)
+	rep, err := a.replay(ctx, q.in, older, newer)
 	if err != nil {
 		return a.fail(err)
 	}
 	raised := policy.Raised(older, newer)
-	if *asJSON {
+	if q.asJSON {
 		err = json.NewEncoder(a.Stdout).Encode(map[string]any{"replay": rep, "raised": raised})
 	} else {
 		a.printDiff(rep, raised)
@@ -63,9 +72,9 @@ func (a *app) controlDiff(ctx context.Context, args []string) int {
 		return a.fail(err)
 	}
 	if len(raised) > 0 || len(rep.Changes) > 0 && rep.Changes[0].Allows() {
-		return exitFailed
+		return cli.Failed
 	}
-	return exitOK
+	return cli.OK
 }
 
 func (a *app) printDiff(rep replay.Report, raised []string) {

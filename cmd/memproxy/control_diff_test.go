@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/cli"
 )
 
 // recorded writes what a sidecar's own audit log says of a few writes.
@@ -37,26 +39,26 @@ func TestControlDiff(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, out, errs := invoke(t, "control", "diff", "-to", open, "-decisions", decisions, "-config", conf)
-	if code != exitFailed || !strings.Contains(out, "newly allowed:\n") || !strings.Contains(out, "to constitution: allow, was deny (field.protected); 2 decision(s)") || !strings.Contains(out, "4 decision(s): 4 replayed") {
+	if code != cli.Failed || !strings.Contains(out, "newly allowed:\n") || !strings.Contains(out, "to constitution: allow, was deny (field.protected); 2 decision(s)") || !strings.Contains(out, "4 decision(s): 4 replayed") {
 		t.Errorf("%d\n%s%s", code, out, errs)
 	}
 	if strings.Contains(out, "learnings") || strings.Contains(out, "decisions:") {
 		t.Errorf("more than what changed:\n%s", out)
 	}
-	if code, out, errs := invoke(t, "control", "diff", "-from", open, "-decisions", decisions, "-config", conf); code != exitOK {
+	if code, out, errs := invoke(t, "control", "diff", "-from", open, "-decisions", decisions, "-config", conf); code != cli.OK {
 		// The records were made under the built-in rules, so the older version
 		// here does not explain them, and nothing is claimed.
 		t.Errorf("%d\n%s%s", code, out, errs)
 	} else if !strings.Contains(out, "2 refused by something else") {
 		t.Errorf("%s", out)
 	}
-	if code, out, _ := invoke(t, "control", "diff", "-decisions", decisions, "-json"); code != exitOK || !strings.Contains(out, `"Changes":null`) {
+	if code, out, _ := invoke(t, "control", "diff", "-decisions", decisions, "-json"); code != cli.OK || !strings.Contains(out, `"Changes":null`) {
 		t.Errorf("the same rules: %d\n%s", code, out)
 	}
-	if code, _, errs := invoke(t, "control", "diff", "-decisions", filepath.Join(open, "absent")); code != exitFailed || !strings.Contains(errs, "absent") {
+	if code, _, errs := invoke(t, "control", "diff", "-decisions", filepath.Join(open, "absent")); code != cli.Failed || !strings.Contains(errs, "absent") {
 		t.Errorf("%d %s", code, errs)
 	}
-	if code, _, _ := invoke(t, "control", "diff"); code != exitUsage {
+	if code, _, _ := invoke(t, "control", "diff"); code != cli.Usage {
 		t.Errorf("without decisions: %d", code)
 	}
 }
@@ -91,7 +93,7 @@ func TestControlDiffIsExact(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, out, errs := invoke(t, "control", "diff", "-to", newer, "-decisions", decisions)
-	if code != exitFailed || strings.Contains(out, "possibly") || !strings.Contains(out, "6 decision(s): 6 replayed, 0 refused by something else than policies, 0 unexplained") {
+	if code != cli.Failed || strings.Contains(out, "possibly") || !strings.Contains(out, "6 decision(s): 6 replayed, 0 refused by something else than policies, 0 unexplained") {
 		t.Errorf("exit %d\n%s%s", code, out, errs)
 	}
 	for _, want := range []string{
@@ -140,7 +142,7 @@ func TestControlWarns(t *testing.T) {
 // Each misuse of the commands is told from a failure.
 func TestControlCommands(t *testing.T) {
 	dir := t.TempDir()
-	if code, _, _ := invoke(t, "control", "keygen", "-out", dir); code != exitOK {
+	if code, _, _ := invoke(t, "control", "keygen", "-out", dir); code != cli.OK {
 		t.Fatal("no key")
 	}
 	key := filepath.Join(dir, fleetKeyFile)
@@ -163,26 +165,26 @@ func TestControlCommands(t *testing.T) {
 		code int
 		want string
 	}{
-		{"a key is not overwritten", []string{"control", "keygen", "-out", dir}, exitFailed, "exists"},
-		{"keygen without -out", []string{"control", "keygen"}, exitUsage, "-out is required"},
-		{"sign without a key", []string{"control", "sign", "-releases", releases, "-fleet", "north"}, exitUsage, "are required"},
-		{"sign with a key that others may read", []string{"control", "sign", "-key", open, "-releases", releases, "-fleet", "north"}, exitFailed, "make it 0600"},
-		{"sign what does not compile", sign("-policies", bad), exitFailed, "own.cedar:2"},
-		{"sign a label that is none", sign("-label", "prod"), exitUsage, "name=value"},
-		{"sign a label of two", sign("-label", "a=1,b=2"), exitFailed, "not a plain name"},
-		{"sign", sign("-label", "a=1", "-number", "7"), exitOK, "release 000007-"},
-		{"sign a number again", sign("-number", "7"), exitFailed, "numbers only rise"},
-		{"sign the next", sign("-label", "a=1"), exitOK, "floor 7"},
-		{"sign another channel", sign(), exitOK, "floor 9"},
-		{"sign without a way back", sign("-floor", "10"), exitOK, "floor 10"},
-		{"a floor above", sign("-floor", "12"), exitFailed, "above the number"},
-		{"stop what is not there", []string{"control", "stop", "-releases", releases, "-number", "99"}, exitFailed, "no release 99"},
-		{"stop nothing", []string{"control", "stop", "-releases", releases}, exitUsage, "are required"},
-		{"stop", []string{"control", "stop", "-releases", releases, "-number", "8"}, exitOK, "stopped"},
-		{"sign after a stop", sign("-label", "a=1"), exitOK, "floor 7"},
-		{"serve without a file", []string{"control", "-config", filepath.Join(dir, "absent.yaml")}, exitFailed, "absent.yaml"},
-		{"an argument too many", []string{"control", "publish"}, exitUsage, "unexpected argument"},
-		{"the status of nobody", []string{"control", "status", "-url", "http://127.0.0.1:1"}, exitFailed, "127.0.0.1:1"},
+		{"a key is not overwritten", []string{"control", "keygen", "-out", dir}, cli.Failed, "exists"},
+		{"keygen without -out", []string{"control", "keygen"}, cli.Usage, "-out is required"},
+		{"sign without a key", []string{"control", "sign", "-releases", releases, "-fleet", "north"}, cli.Usage, "--key is required"},
+		{"sign with a key that others may read", []string{"control", "sign", "-key", open, "-releases", releases, "-fleet", "north"}, cli.Failed, "make it 0600"},
+		{"sign what does not compile", sign("-policies", bad), cli.Failed, "own.cedar:2"},
+		{"sign a label that is none", sign("-label", "prod"), cli.Usage, "name=value"},
+		{"sign a label of two", sign("-label", "a=1,b=2"), cli.Failed, "not a plain name"},
+		{"sign", sign("-label", "a=1", "-number", "7"), cli.OK, "release 000007-"},
+		{"sign a number again", sign("-number", "7"), cli.Failed, "numbers only rise"},
+		{"sign the next", sign("-label", "a=1"), cli.OK, "floor 7"},
+		{"sign another channel", sign(), cli.OK, "floor 9"},
+		{"sign without a way back", sign("-floor", "10"), cli.OK, "floor 10"},
+		{"a floor above", sign("-floor", "12"), cli.Failed, "above the number"},
+		{"stop what is not there", []string{"control", "stop", "-releases", releases, "-number", "99"}, cli.Failed, "no release 99"},
+		{"stop nothing", []string{"control", "stop", "-releases", releases}, cli.Usage, "--number is required"},
+		{"stop", []string{"control", "stop", "-releases", releases, "-number", "8"}, cli.OK, "stopped"},
+		{"sign after a stop", sign("-label", "a=1"), cli.OK, "floor 7"},
+		{"serve without a file", []string{"control", "-config", filepath.Join(dir, "absent.yaml")}, cli.Failed, "absent.yaml"},
+		{"an argument too many", []string{"control", "publish"}, cli.Usage, `unknown command "publish"`},
+		{"the status of nobody", []string{"control", "status", "-url", "http://127.0.0.1:1"}, cli.Failed, "127.0.0.1:1"},
 	} {
 		if code, out, errs := invoke(t, tc.args...); code != tc.code || !strings.Contains(out+errs, tc.want) {
 			t.Errorf("%s: %d %s%s, want %d %s", tc.name, code, out, errs, tc.code, tc.want)

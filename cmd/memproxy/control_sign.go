@@ -2,20 +2,23 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/memproxy/memproxy/envoy/xds"
+	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/policy"
 	"github.com/memproxy/memproxy/policy/cedar"
 )
@@ -25,16 +28,14 @@ const fleetKeyFile = "fleet.key"
 
 // controlKeygen makes the key that signs releases. It belongs to who releases,
 // and never onto the control plane.
-func (a *app) controlKeygen(args []string) int {
-	fs := a.flags("control keygen")
-	out := fs.String("out", "", "directory for "+fleetKeyFile)
-	if code := a.parse(fs, args); code >= 0 {
-		return code
-	}
-	if *out == "" {
-		fmt.Fprintln(a.Stderr, "memproxy control keygen: -out is required")
-		return exitUsage
-	}
+func (a *app) controlKeygen() *cobra.Command {
+	var out string
+	c := cli.Leaf("keygen", "make the key that signs releases", "memproxy control keygen --out keys", func(context.Context) int { return a.makeFleetKey(out) })
+	c.Flags().StringVar(&out, "out", "", "`directory` for "+fleetKeyFile)
+	return cli.Needs(c, "out")
+}
+
+func (a *app) makeFleetKey(out string) int {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return a.fail(err)
@@ -43,10 +44,10 @@ func (a *app) controlKeygen(args []string) int {
 	if err != nil {
 		return a.fail(err)
 	}
-	if err := os.MkdirAll(*out, 0o700); err != nil {
+	if err := os.MkdirAll(out, 0o700); err != nil {
 		return a.fail(err)
 	}
-	path := filepath.Join(*out, fleetKeyFile)
+	path := filepath.Join(out, fleetKeyFile)
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) // a key is never overwritten
 	if err != nil {
 		return a.fail(err)
@@ -56,16 +57,19 @@ func (a *app) controlKeygen(args []string) int {
 		return a.fail(err)
 	}
 	fmt.Fprintf(a.Stdout, "private key  %s (keep it off the control plane)\npublic key   %s (for keys: in control.yaml and policy.control)\n", path, base64.StdEncoding.EncodeToString(public))
-	return exitOK
+	return cli.OK
 }
 
-// labelFlags gathers -label k=v.
+// labelFlags gathers --label k=v.
 type labelFlags map[string]string
 
-// String implements flag.Value.
+// String implements pflag.Value.
 func (l labelFlags) String() string { return "" }
 
-// Set implements flag.Value.
+// Type implements pflag.Value.
+func (l labelFlags) Type() string { return "name=value" }
+
+// Set implements pflag.Value.
 func (l labelFlags) Set(s string) error {
 	k, v, ok := strings.Cut(s, "=")
 	if _, twice := l[k]; !ok || twice {
@@ -77,43 +81,47 @@ func (l labelFlags) Set(s string) error {
 
 // controlSign makes a release of a policy directory. It does not sign what does
 // not compile.
-func (a *app) controlSign(args []string) int {
-	fs := a.flags("control sign")
-	labels := labelFlags{}
-	keyPath := fs.String("key", "", "the fleet's private key")
-	dir := fs.String("policies", "", "policy directory; absent: the built-in bundle")
-	pack := fs.String("pack", "", "directory of a screening pack to send along; absent: each sidecar's own")
-	releases := fs.String("releases", "", "directory of releases")
-	progress := fs.String("progress", "", "directory of how far releases have come; absent: that of releases")
-	s := policy.Statement{}
-	fs.StringVar(&s.Fleet, "fleet", "", "name of the fleet")
-	fs.Uint64Var(&s.Number, "number", 0, "number of the release; absent: one more than the highest")
-	fs.Uint64Var(&s.Floor, "floor", 0, "lowest number that may follow it; absent: the release before of the same channel, so that a rollout can be taken back")
-	fs.StringVar(&s.For.Tenant, "tenant", "", "only sidecars of this tenant")
-	fs.Var(labels, "label", "only sidecars with this label, name=value; may be repeated")
-	fs.StringVar(&s.Note, "note", "", "a sentence for people")
-	if code := a.parse(fs, args); code >= 0 {
-		return code
+func (a *app) controlSign() *cobra.Command {
+	q := release{labels: labelFlags{}}
+	c := cli.Leaf("sign", "make a release of rules, which sidecars take up by its signature",
+		"memproxy control sign --key keys/fleet.key --releases releases --fleet example --policies policies",
+		func(context.Context) int { return a.releasing(q) })
+	fs := c.Flags()
+	fs.StringVar(&q.key, "key", "", "`file` with the fleet's private key")
+	fs.StringVar(&q.dir, "policies", "", "policy `directory`; absent: the built-in bundle")
+	fs.StringVar(&q.pack, "pack", "", "`directory` of a screening pack to send along; absent: each sidecar's own")
+	fs.StringVar(&q.releases, "releases", "", "`directory` of releases")
+	fs.StringVar(&q.progress, "progress", "", "`directory` of how far releases have come; absent: that of releases")
+	s := &q.statement
+	fs.StringVar(&s.Fleet, "fleet", "", "`name` of the fleet")
+	fs.Uint64Var(&s.Number, "number", 0, "`number` of the release; absent: one more than the highest")
+	fs.Uint64Var(&s.Floor, "floor", 0, "lowest `number` that may follow it; absent: the release before of the same channel, so that a rollout can be taken back")
+	fs.StringVar(&s.For.Tenant, "tenant", "", "only sidecars of this `tenant`")
+	fs.Var(q.labels, "label", "only sidecars with this label, name=value; may be repeated")
+	fs.StringVar(&s.Note, "note", "", "a `sentence` for people")
+	q.given = fs.Changed
+	return cli.Needs(c, "key", "releases", "fleet")
+}
+
+// release is what is to be signed, and with what.
+type release struct {
+	key, dir, pack, releases, progress string
+	labels                             labelFlags
+	statement                          policy.Statement
+	given                              func(option string) bool
+}
+
+func (a *app) releasing(q release) int {
+	s := q.statement
+	if len(q.labels) > 0 {
+		s.For.Labels = q.labels
 	}
-	if *keyPath == "" || *releases == "" || s.Fleet == "" {
-		fmt.Fprintln(a.Stderr, "memproxy control sign: -key, -releases and -fleet are required")
-		return exitUsage
-	}
-	if len(labels) > 0 {
-		s.For.Labels = labels
-	}
-	r, err := sign(*keyPath, *dir, *pack, [2]string{*releases, cmp.Or(*progress, *releases)}, s, given(fs, "floor"))
+	r, err := sign(q.key, q.dir, q.pack, [2]string{q.releases, cmp.Or(q.progress, q.releases)}, s, q.given("floor"))
 	if err != nil {
 		return a.fail(err)
 	}
 	fmt.Fprintf(a.Stdout, "release %s for %s, floor %d, bundle %s\n", r.Name(), r.For, r.Floor, r.Bundle)
-	return exitOK
-}
-
-func given(fs *flag.FlagSet, name string) bool {
-	found := false
-	fs.Visit(func(f *flag.Flag) { found = found || f.Name == name })
-	return found
+	return cli.OK
 }
 
 func sign(keyPath, dir, pack string, dirs [2]string, s policy.Statement, floor bool) (*policy.Release, error) {
@@ -216,31 +224,31 @@ func readFleetKey(path string) (ed25519.PrivateKey, error) {
 }
 
 // controlStop takes a release back: no sidecar is to have it.
-func (a *app) controlStop(args []string) int {
-	fs := a.flags("control stop")
-	releases := fs.String("releases", "", "directory of releases")
-	progress := fs.String("progress", "", "directory of how far releases have come; absent: that of releases")
-	number := fs.Uint64("number", 0, "number of the release")
-	reason := fs.String("reason", "stopped by hand", "a sentence for people")
-	if code := a.parse(fs, args); code >= 0 {
-		return code
-	}
-	if *releases == "" || *number == 0 {
-		fmt.Fprintln(a.Stderr, "memproxy control stop: -releases and -number are required")
-		return exitUsage
-	}
-	store, err := xds.NewDir(*releases, cmp.Or(*progress, *releases), nil)
+func (a *app) controlStop() *cobra.Command {
+	var releases, progress, reason string
+	var number uint64
+	c := cli.Leaf("stop", "take a release back: no sidecar is to have it", "memproxy control stop --releases releases --number 7",
+		func(context.Context) int { return a.stopping(releases, cmp.Or(progress, releases), number, reason) })
+	c.Flags().StringVar(&releases, "releases", "", "`directory` of releases")
+	c.Flags().StringVar(&progress, "progress", "", "`directory` of how far releases have come; absent: that of releases")
+	c.Flags().Uint64Var(&number, "number", 0, "`number` of the release")
+	c.Flags().StringVar(&reason, "reason", "stopped by hand", "a `sentence` for people")
+	return cli.Needs(c, "releases", "number")
+}
+
+func (a *app) stopping(releases, progress string, number uint64, reason string) int {
+	store, err := xds.NewDir(releases, progress, nil)
 	if err != nil {
 		return a.fail(err)
 	}
 	if last, err := store.Last(); err != nil {
 		return a.fail(err)
-	} else if *number > last {
-		return a.fail(fmt.Errorf("there is no release %d", *number))
+	} else if number > last {
+		return a.fail(fmt.Errorf("there is no release %d", number))
 	}
-	if err := store.Put(xds.Mark{Release: *number, Kind: xds.MarkStopped, At: time.Now().UTC(), Reason: *reason}); err != nil {
+	if err := store.Put(xds.Mark{Release: number, Kind: xds.MarkStopped, At: time.Now().UTC(), Reason: reason}); err != nil {
 		return a.fail(err)
 	}
-	fmt.Fprintf(a.Stdout, "release %d is stopped; sidecars return to the one before it\n", *number)
-	return exitOK
+	fmt.Fprintf(a.Stdout, "release %d is stopped; sidecars return to the one before it\n", number)
+	return cli.OK
 }

@@ -10,7 +10,10 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/memproxy/memproxy/envoy/xds"
+	"github.com/memproxy/memproxy/internal/cli"
 )
 
 // The bounds of asking a control plane how it stands.
@@ -21,13 +24,17 @@ const (
 
 // controlStatus shows what a control plane knows of its fleet. It exits 1 when
 // a release cannot be offered, or a sidecar refuses the one that it is to have.
-func (a *app) controlStatus(ctx context.Context, args []string) int {
-	fs := a.flags("control status")
-	base := fs.String("url", "http://127.0.0.1:9903", "admin listener of the control plane")
-	asJSON := fs.Bool("json", false, "print JSON")
-	if code := a.parse(fs, args); code >= 0 {
-		return code
-	}
+func (a *app) controlStatus() *cobra.Command {
+	var base string
+	var asJSON bool
+	c := cli.Leaf("status", "what a control plane knows of its fleet", "memproxy control status --url http://127.0.0.1:9903",
+		func(ctx context.Context) int { return a.planeStatus(ctx, base, asJSON) })
+	c.Flags().StringVar(&base, "url", "http://127.0.0.1:9903", "`address` of the control plane's admin listener")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+func (a *app) planeStatus(ctx context.Context, base string, asJSON bool) int {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	var st struct {
@@ -35,11 +42,11 @@ func (a *app) controlStatus(ctx context.Context, args []string) int {
 		Sidecars []xds.SidecarStatus `json:"sidecars"`
 	}
 	for path, into := range map[string]any{"/fleet": &st.Status, "/fleet/sidecars": &st.Sidecars} {
-		if err := askPlane(ctx, strings.TrimSuffix(*base, "/")+path, into); err != nil {
+		if err := askPlane(ctx, strings.TrimSuffix(base, "/")+path, into); err != nil {
 			return a.fail(err)
 		}
 	}
-	if *asJSON {
+	if asJSON {
 		if err := json.NewEncoder(a.Stdout).Encode(st); err != nil {
 			return a.fail(err)
 		}
@@ -48,13 +55,13 @@ func (a *app) controlStatus(ctx context.Context, args []string) int {
 	}
 	for i := range st.Sidecars {
 		if refuses(&st.Sidecars[i]) {
-			return exitFailed
+			return cli.Failed
 		}
 	}
 	if st.Away != "" || len(st.Faults) > 0 {
-		return exitFailed
+		return cli.Failed
 	}
-	return exitOK
+	return cli.OK
 }
 
 // refuses reports whether a sidecar refused what it is to have.

@@ -42,14 +42,14 @@ func TestCrashStepChild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &app{Stdout: io.Discard, Stderr: os.Stderr, Getenv: os.Getenv, Version: "test", sending: crashSending}
+	a := &app{Stdout: io.Discard, Stderr: os.Stderr, Getenv: allowing(cfg), Version: "test", sending: crashSending}
 	a.steps = func(s memproxy.Step) {
 		if s.String() == os.Getenv(crashStep) {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {}
 		}
 	}
-	car, err := a.assemble(context.Background(), cfg)
+	car, err := a.assemble(context.Background(), unwatched(cfg))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/review"
 	"github.com/memproxy/memproxy/telemetry"
@@ -37,13 +38,20 @@ type custodian struct {
 	settle time.Duration
 	// patience is how long a sweep waits for turns of agents that are under way.
 	patience time.Duration
-	// rate is pages a second at most.
-	rate float64
+	// rate is pages a second at most, of what a person waits for; slow is of
+	// what goes on by itself.
+	rate, slow float64
 	// turns takes down which turns of a backend's agents are under way, and
 	// returns what tells whether they are over.
 	turns func(backend string) (over func() bool)
+	// later has something looked at again once turns in other processes must be
+	// over, and reports false where there are no others.
+	later func(gate.Suspicion) bool
 
 	working sync.Mutex
+	// naming is held while a finding is looked up, recorded and marked: a sweep
+	// and the validation may come upon the same memory at the same moment.
+	naming  sync.Mutex
 	anchors anchors
 }
 
@@ -52,6 +60,7 @@ const (
 	settleTime  = time.Second
 	turnsWaited = time.Minute
 	sweepRate   = 20.0
+	slowRate    = 2.0
 )
 
 func (s *sidecar) newCustodian() (*custodian, error) {
@@ -64,14 +73,14 @@ func (s *sidecar) newCustodian() (*custodian, error) {
 		return nil, err
 	}
 	return &custodian{
-		cfg: s.cfg, audit: s.audit, dir: s.path("audit"), ledger: s.ledger, signer: signer, log: s.log, clock: time.Now,
-		settle: settleTime, patience: turnsWaited, rate: sweepRate, turns: s.turns,
+		cfg: s.cfg, audit: s.audit, dir: s.path("audit"), ledger: s.ledger, signer: signer, log: s.log, clock: s.clock,
+		settle: settleTime, patience: turnsWaited, rate: sweepRate, slow: slowRate, turns: s.turns, later: s.elsewhere,
 	}, nil
 }
 
 // openCustody opens the state of a sidecar that does not run.
 func (a *app) openCustody(ctx context.Context, cfg *config.Config) (_ *custodian, done func(context.Context) error, err error) {
-	s := &sidecar{cfg: cfg, version: a.Version, cancel: func() {}, clock: time.Now}
+	s := newSidecar(ctx, cfg, a.Version)
 	defer func() {
 		if err != nil {
 			s.abort()
@@ -90,13 +99,7 @@ func (a *app) openCustody(ctx context.Context, cfg *config.Config) (_ *custodian
 	if err != nil {
 		return nil, nil, err
 	}
-	return c, func(ctx context.Context) error {
-		var errs []error
-		for _, f := range slices.Backward(s.closers) {
-			errs = append(errs, f(ctx))
-		}
-		return errors.Join(errs...)
-	}, nil
+	return c, s.close, nil
 }
 
 // event is one about the stores, not about a request.
@@ -246,6 +249,8 @@ func (c *custodian) told(ctx context.Context, f memproxy.ChainFault) (bool, erro
 // name puts a finding into the log and marks its memory, unless that was done
 // before.
 func (c *custodian) name(ctx context.Context, f *memproxy.Discrepancy) error {
+	c.naming.Lock()
+	defer c.naming.Unlock()
 	standings, err := c.ledger.Standings(ctx, f.Backend, f.Kind, []string{f.ID})
 	if err != nil {
 		return err
@@ -258,6 +263,7 @@ func (c *custodian) name(ctx context.Context, f *memproxy.Discrepancy) error {
 	if err := c.record(ctx, ev); err != nil {
 		return err
 	}
+	c.log.Warn("a memory is not what went through memproxy", "backend", f.Backend, "memory", f.ID, "class", string(f.Class), "reason", string(f.Code))
 	_, err = c.ledger.Cast(ctx, memproxy.Doubt{MemoryKey: f.MemoryKey, Tenant: f.Tenant, Code: f.Code})
 	return err
 }
@@ -267,6 +273,12 @@ var errWorking = errors.Join(memproxy.ErrState, errors.New("a sweep or a seal is
 
 // Sweep implements review.Custodian.
 func (c *custodian) Sweep(ctx context.Context, q review.SweepRequest) (review.SweepReport, error) {
+	return c.sweepAt(ctx, q, c.rate)
+}
+
+// sweepAt is Sweep at a pace. A backend that cannot be read keeps none of the
+// others from being looked through.
+func (c *custodian) sweepAt(ctx context.Context, q review.SweepRequest, rate float64) (review.SweepReport, error) {
 	if !c.working.TryLock() {
 		return review.SweepReport{}, errWorking
 	}
@@ -279,14 +291,16 @@ func (c *custodian) Sweep(ctx context.Context, q review.SweepRequest) (review.Sw
 	if report.Chains, err = c.chains(ctx, true); err != nil {
 		return report, err
 	}
+	var errs []error
 	for _, b := range backends {
-		found, err := c.sweep(ctx, b, q.Scopes)
+		found, err := c.sweep(ctx, b, q.Scopes, rate)
 		if err != nil {
-			return report, err
+			errs = append(errs, err)
+			continue
 		}
 		report.Backends = append(report.Backends, found)
 	}
-	return report, nil
+	return report, errors.Join(errs...)
 }
 
 // backends are the named one, or all.

@@ -10,21 +10,27 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/proxy"
 )
 
 // demo plays every threat twice: against a bare backend and through the real
 // proxy in front of another one just like it. It needs nothing but this
 // binary, and fails if a row is not as claimed.
-func (a *app) demo(ctx context.Context, args []string) int {
-	fs := a.flags("demo")
-	asJSON := fs.Bool("json", false, "print the rows as JSON")
-	stay := fs.Bool("stay", false, "keep listening afterwards and print a request to try")
-	if code := a.parse(fs, args); code >= 0 {
-		return code
-	}
+func (a *app) demo() *cobra.Command {
+	var asJSON, stay bool
+	c := cli.Leaf("demo", "play each threat against a bare backend and through memproxy", "memproxy demo --stay",
+		func(ctx context.Context) int { return a.playing(ctx, asJSON, stay) })
+	c.Flags().BoolVar(&asJSON, "json", false, "print the rows as JSON")
+	c.Flags().BoolVar(&stay, "stay", false, "keep listening afterwards and print a request to try")
+	return c
+}
+
+func (a *app) playing(ctx context.Context, asJSON, stay bool) int {
 	dir, err := os.MkdirTemp("", "memproxy-demo-")
 	if err != nil {
 		return a.fail(err)
@@ -39,7 +45,7 @@ func (a *app) demo(ctx context.Context, args []string) int {
 	if err != nil {
 		return a.fail(err)
 	}
-	if *asJSON {
+	if asJSON {
 		if err := printJSON(a.Stdout, rows); err != nil {
 			return a.fail(err)
 		}
@@ -47,17 +53,17 @@ func (a *app) demo(ctx context.Context, args []string) int {
 		fmt.Fprintf(a.Stdout, "memproxy %s: each threat against a Mem0-style and a Letta-style backend, and through memproxy in front of them\n\n", a.Version)
 		printTable(a.Stdout, rows)
 	}
-	code := exitOK
+	code := cli.OK
 	for _, r := range rows {
 		if !r.AsClaims {
 			fmt.Fprintf(a.Stderr, "memproxy: %q is not as claimed\n", r.Threat)
-			code = exitFailed
+			code = cli.Failed
 		}
 	}
-	if !*asJSON {
+	if !asJSON {
 		fmt.Fprintf(a.Stdout, "\nEvery decision was recorded: %s\n", theatre.verified)
 	}
-	if *stay && code == exitOK {
+	if stay && code == cli.OK {
 		fmt.Fprintf(a.Stdout, `
 Listening on %[1]s until interrupted. Try:
 

@@ -11,69 +11,88 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/ledger"
 )
 
 // explain runs a request through every step without effect.
-func (a *app) explain(ctx context.Context, args []string) int {
-	fs := a.flags("explain")
-	path := fs.String("config", "memproxy.yaml", "configuration file")
-	backend := fs.String("backend", "", "backend's name; the only one if absent")
-	method := fs.String("method", "GET", "request method")
-	target := fs.String("path", "/", "request path, with its query")
-	bodyFile := fs.String("body", "", "file that holds the body")
-	as := fs.String("as", "", "id of a configured principal; the default one if absent")
-	asJSON := fs.Bool("json", false, "print JSON")
-	if code := a.parse(fs, args); code >= 0 {
-		return code
-	}
-	cfg, err := config.Load(*path, a.Getenv)
+func (a *app) explain() *cobra.Command {
+	var q question
+	c := cli.Leaf("explain", "every step's answer to a request; nothing is sent",
+		`memproxy explain --config memproxy.yaml --backend mem0 --method POST --path /memories --body add.json --as agent:dev`,
+		func(ctx context.Context) int { return a.explaining(ctx, q) })
+	fs := c.Flags()
+	q.path = configFlag(c, "memproxy.yaml", "configuration `file`")
+	fs.StringVar(&q.backend, "backend", "", "backend's `name`; the only one if absent")
+	fs.StringVar(&q.method, "method", "GET", "request `method`")
+	fs.StringVar(&q.target, "path", "/", "request `path`, with its query")
+	fs.StringVar(&q.bodyFile, "body", "", "`file` that holds the body")
+	fs.StringVar(&q.session, "session", "", "the caller's `session`, as its header would name it")
+	fs.StringVar(&q.as, "as", "", "`id` of a configured principal; the default one if absent")
+	fs.BoolVar(&q.asJSON, "json", false, "print JSON")
+	return c
+}
+
+// question is what is to be explained.
+type question struct {
+	path                                           *string
+	backend, method, target, bodyFile, session, as string
+	asJSON                                         bool
+}
+
+func (a *app) explaining(ctx context.Context, q question) int {
+	cfg, err := config.Load(*q.path, a.Getenv)
 	if err != nil {
 		return a.fail(err)
 	}
-	who, err := findPrincipal(cfg, *as)
+	who, err := findPrincipal(cfg, q.as)
 	if err != nil {
 		return a.fail(err)
 	}
-	b, err := findBackend(cfg, *backend)
+	b, err := findBackend(cfg, q.backend)
 	if err != nil {
 		return a.fail(err)
 	}
 	var body []byte
-	if *bodyFile != "" {
-		if body, err = os.ReadFile(*bodyFile); err != nil {
+	if q.bodyFile != "" {
+		if body, err = os.ReadFile(q.bodyFile); err != nil {
 			return a.fail(err)
 		}
 	}
-	ex, rules, err := explainCall(ctx, cfg, b, who, *method, *target, body)
+	ex, rules, err := explainCall(ctx, cfg, b, who, q.method, q.target, q.session, body)
 	if err != nil {
 		return a.fail(err)
 	}
-	if *asJSON {
+	if q.asJSON {
 		return a.explainJSON(ex)
 	}
 	a.explainText(ex, rules)
-	return exitOK
+	return cli.OK
 }
 
-func explainCall(ctx context.Context, cfg *config.Config, b config.Backend, who memproxy.Principal, method, target string, body []byte) (gate.Explanation, *rulebook, error) {
-	rules, err := newRulebook(ctx, cfg, slog.New(slog.DiscardHandler))
+func explainCall(ctx context.Context, cfg *config.Config, b config.Backend, who memproxy.Principal, method, target, session string, body []byte) (gate.Explanation, *rulebook, error) {
+	rules, err := newRulebook(ctx, cfg, slog.New(slog.DiscardHandler), newLoops(ctx).begin)
 	if err != nil {
 		return gate.Explanation{}, nil, err
 	}
-	adapter, err := adapterFor(b)
+	adapter, err := adapterFor(b, cfg.Sources.Table())
 	if err != nil {
 		return gate.Explanation{}, nil, err
 	}
 	nothing := still{who}
+	store := ledger.Options{Path: filepath.Join(cfg.State, "ledger.db"), URL: cfg.Ledger.URL.Reveal(), Locks: lockLimits(cfg), Clock: time.Now}
 	records := stillLedger{nothing, func(ctx context.Context) (memproxy.Track, error) {
-		return ledger.Peek(ctx, ledger.Options{Path: filepath.Join(cfg.State, "ledger.db"), URL: cfg.Ledger.URL.Reveal()}, who.Tenant, who.ID)
+		return ledger.Peek(ctx, store, who.Tenant, who.ID)
+	}, func(ctx context.Context, ids ...string) (memproxy.Lock, error) {
+		return ledger.PeekLock(ctx, store, who.Tenant, ids...)
 	}}
 	g, err := gate.New(gate.Options{
-		Identifier: nothing, Ledger: records, Budget: nothing, Recorder: nothing, Signer: nothing,
+		Identifier: nothing, Ledger: records, PartialLedger: true, Budget: nothing, Recorder: nothing, Signer: nothing,
 		Clock: time.Now, NewID: newID,
 	}, rules.current())
 	if err != nil {
@@ -87,7 +106,7 @@ func explainCall(ctx context.Context, cfg *config.Config, b config.Backend, who 
 	route, known := adapter.Route(req)
 	req, wishes, flaw := gate.Asked(req)
 	return g.Explain(ctx, &gate.Call{
-		Backend: gate.Backend{Name: b.Name, Adapter: adapter, Tenant: b.Tenant}, Request: req, Route: route, Known: known, Body: body, Flaw: flaw, Wishes: wishes,
+		Backend: gate.Backend{Name: b.Name, Adapter: adapter, Tenant: b.Tenant}, Request: req, Route: route, Known: known, Passed: known && route.Pass, Body: body, Flaw: flaw, Wishes: wishes, Session: memproxy.NameSession(session),
 	}), rules, nil
 }
 
@@ -127,12 +146,12 @@ func (a *app) explainJSON(ex gate.Explanation) int {
 		"verdict": ex.Decision.Verdict, "would": ex.Decision.Would, "status": ex.Decision.Status, "enforced": ex.Enforced,
 		"reasons": ex.Decision.Recorded(), "rules": ex.Decision.Policy, "principal": ex.Principal.ID, "steps": ex.Steps,
 		"operation": ex.Operation, "budget": ex.Lines, "confidence": ex.Question.Confidence,
-		"attestation": ex.Question.Attestation, "track": trackOf(ex),
+		"attestation": ex.Question.Attestation, "track": trackOf(ex), "locks": locksOf(ex), "filters": ex.Filters,
 	})
 	if err != nil {
 		return a.fail(err)
 	}
-	return exitOK
+	return cli.OK
 }
 
 // trackRecord is a track record as it is printed. One that could not be looked
@@ -194,6 +213,19 @@ func (a *app) explainText(ex gate.Explanation, rules *rulebook) {
 	for _, l := range ex.Lines {
 		fmt.Fprintf(w, "%-14s would draw on %s, %s, limit %d\n", "", l.Key, l.Window, l.Limit)
 	}
+	for _, k := range ex.Locks {
+		is := "open"
+		if id := k.ID(); id == ex.Lock.ID {
+			is = "locked until " + ex.Lock.Until.UTC().Format(time.RFC3339)
+		}
+		fmt.Fprintf(w, "%-14s %s: %s\n", "lock", memproxy.Inert(k.ID()), is)
+	}
+	for _, f := range ex.Filters {
+		fmt.Fprintf(w, "%-14s %-10s %-8s %s\n", "answer", f.Name, f.Effect, f.What)
+	}
+	if len(ex.Filters) == 0 {
+		fmt.Fprintf(w, "%-14s it is passed on unread\n", "answer")
+	}
 	fmt.Fprintf(w, "\nverdict    %s", ex.Decision.Verdict)
 	if ex.Decision.Status != 0 {
 		fmt.Fprintf(w, ", answered %d", ex.Decision.Status)
@@ -210,10 +242,16 @@ func (a *app) explainText(ex gate.Explanation, rules *rulebook) {
 // still is every collaborator of a gate that must not have an effect.
 type still struct{ who memproxy.Principal }
 
-// stillLedger knows the caller's track record.
+// stillLedger knows the caller's track record, and what is locked.
 type stillLedger struct {
 	still
 	track func(context.Context) (memproxy.Track, error)
+	lock  func(context.Context, ...string) (memproxy.Lock, error)
+}
+
+// SessionLocked reads the locks out of the ledger.
+func (s stillLedger) SessionLocked(ctx context.Context, _ string, ids ...string) (memproxy.Lock, error) {
+	return s.lock(ctx, ids...)
 }
 
 // Record reads the record out of the ledger, which is not changed by it.
@@ -257,3 +295,22 @@ func (still) Record(context.Context, memproxy.Event) (memproxy.Receipt, error) {
 func (still) Note(memproxy.Event) error            { return nil }
 func (still) Sign(s memproxy.Stamp) memproxy.Stamp { return s }
 func (still) Verify(memproxy.Stamp) bool           { return true }
+
+// lockState is a record of rejections that could lock a write.
+type lockState struct {
+	ID    string    `json:"id"`
+	Kind  string    `json:"kind"`
+	Until time.Time `json:"locked_until,omitzero"`
+}
+
+func locksOf(ex gate.Explanation) []lockState {
+	out := make([]lockState, 0, len(ex.Locks))
+	for _, k := range ex.Locks {
+		l := lockState{ID: k.ID(), Kind: string(k.Kind)}
+		if l.ID == ex.Lock.ID {
+			l.Until = ex.Lock.Until
+		}
+		out = append(out, l)
+	}
+	return out
+}

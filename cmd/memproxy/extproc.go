@@ -11,9 +11,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/envoy/extproc"
+	"github.com/memproxy/memproxy/internal/cli"
 )
 
 // extprocFlags say how Envoy reaches the processor. They are flags and not
@@ -28,10 +31,13 @@ type extprocFlags struct {
 
 // extproc runs the Envoy face: the external processor and, beside it, the HTTP
 // listeners of the configuration, to which Envoy sends what only they can gate.
-func (a *app) extproc(ctx context.Context, args []string) int {
+func (a *app) extproc() *cobra.Command {
+	var path *string
 	var f extprocFlags
-	fs := a.flags("extproc")
-	path := fs.String("config", "memproxy.yaml", "configuration file")
+	c := cli.Leaf("extproc", "run the Envoy face, with the HTTP one beside it", "memproxy extproc --config memproxy.yaml --listen unix:/run/memproxy.sock",
+		func(ctx context.Context) int { return a.processing(ctx, *path, f) })
+	path = configFlag(c, "memproxy.yaml", "configuration `file`")
+	fs := c.Flags()
 	fs.StringVar(&f.listen, "listen", "127.0.0.1:9902", "address of the processor: host:port, or unix:PATH")
 	fs.StringVar(&f.cert, "cert", "", "certificate chain of the processor, PEM")
 	fs.StringVar(&f.key, "key", "", "its private key, PEM")
@@ -39,13 +45,14 @@ func (a *app) extproc(ctx context.Context, args []string) int {
 	fs.BoolVar(&f.authorize, "authz", false, "serve ext_authz as well: decisions only")
 	fs.BoolVar(&f.unread, "authz-unfiltered-reads", false, "let ext_authz admit reads, whose answers it cannot filter")
 	fs.DurationVar(&f.grace, "grace", 2*time.Second, "at a stop, how long health says so before connections close")
-	if code := a.parse(fs, args); code >= 0 {
-		return code
-	}
+	return c
+}
+
+func (a *app) processing(ctx context.Context, path string, f extprocFlags) int {
 	if err := f.check(); err != nil {
 		return a.fail(err)
 	}
-	cfg, err := config.Load(*path, a.Getenv)
+	cfg, err := config.Load(path, a.Getenv)
 	if err != nil {
 		return a.fail(err)
 	}
@@ -70,12 +77,12 @@ func (a *app) untilStopped(ctx context.Context, car *sidecar) int {
 	for _, w := range car.cfg.Warnings() {
 		car.log.Warn(w)
 	}
-	code := exitOK
+	code := cli.OK
 	select {
 	case <-ctx.Done():
 	case err := <-car.anyFailed():
 		car.log.Error("a listener failed", "error", err)
-		code = exitFailed
+		code = cli.Failed
 	}
 	car.log.Info("stopping")
 	stop, cancel := context.WithTimeout(context.Background(), drainTime)
@@ -138,8 +145,9 @@ func (s *sidecar) listenExtproc(f extprocFlags) error {
 	if err != nil {
 		return fmt.Errorf("extproc: %w", err)
 	}
-	l := &listener{name: "extproc", addr: f.listen, ln: ln, refused: p.Refused}
-	l.stop, l.failed = extproc.Serve(ln, opt)
+	l := &listener{name: "extproc", addr: f.listen, ln: ln, bounded: extproc.Bound(ln), refused: p.Refused}
+	l.stop, l.failed = extproc.Serve(l.bounded, opt)
+	s.onStop(stageListeners, l.stop)
 	s.bounded.Lock()
 	defer s.bounded.Unlock()
 	s.listeners = append([]*listener{l}, s.listeners...) // the first to close

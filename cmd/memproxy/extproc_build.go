@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"net/http"
 
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/envoy/extproc"
@@ -23,7 +25,7 @@ func (s *sidecar) processor(unfilteredReads bool) (*extproc.Processor, error) {
 	}
 	p, err := extproc.New(opt)
 	if err == nil {
-		s.onClose(p.Close)
+		s.onStop(stageProxies, p.Close)
 	}
 	return p, err
 }
@@ -40,5 +42,11 @@ func (s *sidecar) behindEnvoy(b config.Backend) (extproc.Backend, error) {
 	}
 	out.Credential = o.Credential
 	out.Fetch, err = face.NewSide(face.SideOptions{Upstream: o.Upstream, Transport: o.SideTransport, InFlight: o.InFlight.Side(), Credential: o.Credential, Propagator: o.Propagator})
+	s.onStop(stageProxies, func(context.Context) error {
+		if t, ok := o.SideTransport.(*http.Transport); ok {
+			t.CloseIdleConnections()
+		}
+		return nil
+	})
 	return out, err
 }

@@ -50,8 +50,8 @@ func facesBefore(t *testing.T, settings extproctest.Settings, backend http.Handl
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &app{Stdout: io.Discard, Stderr: r.log, Getenv: os.Getenv, Version: "test"}
-	if r.car, err = a.assemble(context.Background(), cfg); err != nil {
+	a := &app{Stdout: io.Discard, Stderr: r.log, Getenv: allowing(cfg), Version: "test"}
+	if r.car, err = a.assemble(context.Background(), unwatched(cfg)); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.car.listenBoth(extprocFlags{listen: "127.0.0.1:0", authorize: true}); err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
+	"github.com/memproxy/memproxy/internal/cli"
 )
 
 // Proves CARD-9: a processor that strangers could reach is not started: it is
@@ -42,11 +43,11 @@ func TestExtprocCommand(t *testing.T) {
 		{"extproc", "-listen", "0.0.0.0:9902"},
 		{"extproc", "-config", filepath.Join(t.TempDir(), "none.yaml")},
 	} {
-		if code, _, errs := invoke(t, args...); code != exitFailed || errs == "" {
+		if code, _, errs := invoke(t, args...); code != cli.Failed || errs == "" {
 			t.Errorf("%q: %d %s", args, code, errs)
 		}
 	}
-	if code, _, _ := invoke(t, "extproc", "stray"); code != exitUsage {
+	if code, _, _ := invoke(t, "extproc", "stray"); code != cli.Usage {
 		t.Errorf("stray argument: %d", code)
 	}
 	c, err := extproctest.ParseCase([]byte("-- request --\nGET /\n"))
@@ -84,7 +85,7 @@ func TestExtprocCommand(t *testing.T) {
 	cancel()
 	select {
 	case code := <-done:
-		if code != exitOK {
+		if code != cli.OK {
 			t.Errorf("%d %s", code, log.String())
 		}
 	case <-time.After(30 * time.Second):

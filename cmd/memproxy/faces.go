@@ -10,9 +10,10 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"strconv"
+	"strings"
 	"time"
 
+	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/adapters/mem0"
 	"github.com/memproxy/memproxy/config"
@@ -31,6 +32,7 @@ type listener struct {
 	bounded    *face.Listener // ln, with its bounds; nil: another server's
 	inFlight   *face.InFlight // what its requests hold; nil: nothing is counted
 	refused    func() int64   // requests over the processor's bound; nil: none are
+	cut        func()         // ends requests that outlive their callers; nil: none do
 	bodies     time.Duration  // how long a body may take; 0: the default
 	stop       func(context.Context) error
 	failed     <-chan error
@@ -48,8 +50,8 @@ func (s *sidecar) buildFaces() error {
 			return fmt.Errorf("backend %s: %w", b.Name, err)
 		}
 		s.proxies = append(s.proxies, p)
-		s.onClose(p.Close)
-		l := &listener{name: b.Name, addr: b.Listen, handler: p, bodies: b.Timeouts.Body.Time(), inFlight: opt.InFlight}
+		s.onStop(stageProxies, p.Close)
+		l := &listener{name: b.Name, addr: b.Listen, handler: p, cut: p.Cut, bodies: b.Timeouts.Body.Time(), inFlight: opt.InFlight}
 		if b.TLS.Cert != "" {
 			if l.tls, err = listenTLS(b.TLS); err != nil {
 				return fmt.Errorf("backend %s: %w", b.Name, err)
@@ -58,7 +60,7 @@ func (s *sidecar) buildFaces() error {
 		s.listeners = append(s.listeners, l)
 	}
 	spans := s.telemetry.Spans()
-	s.listeners = append(s.listeners, &listener{name: "admin", addr: s.cfg.Admin.Listen, handler: proxy.NewAdmin(proxy.AdminOptions{
+	s.listeners = append(s.listeners, &listener{name: "admin", addr: s.cfg.Admin.Listen, cut: s.cutSending, handler: proxy.NewAdmin(proxy.AdminOptions{
 		Review: s.reviewAPI, Hosts: proxy.Hosts{Names: s.cfg.Admin.Hosts},
 		Ready: s.ready, Metrics: s.telemetry.Metrics(), Spans: spans,
 	})})
@@ -70,15 +72,15 @@ func (s *sidecar) buildFaces() error {
 	return nil
 }
 
-func adapterFor(b config.Backend) (gate.Adapter, error) {
+func adapterFor(b config.Backend, sources memproxy.SourceNames) (gate.Adapter, error) {
 	switch b.Kind {
 	case "letta":
-		return letta.New(letta.Options{ConfidenceKeys: b.ConfidenceKeys, MaxDepth: b.Limits.Depth})
+		return letta.New(letta.Options{ConfidenceKeys: b.ConfidenceKeys, Sources: sources, MaxDepth: b.Limits.Depth})
 	case "mem0":
 	default:
 		return nil, fmt.Errorf("unknown kind %q", b.Kind)
 	}
-	return mem0.New(mem0.Options{ConfidenceKeys: b.ConfidenceKeys, FieldKey: b.FieldKey, MaxDepth: b.Limits.Depth})
+	return mem0.New(mem0.Options{ConfidenceKeys: b.ConfidenceKeys, Sources: sources, FieldKey: b.FieldKey, MaxDepth: b.Limits.Depth})
 }
 
 // Connections to one upstream, beside those of gated requests: for what touches
@@ -89,7 +91,7 @@ const (
 )
 
 func (s *sidecar) proxyOptions(b config.Backend) (proxy.Options, error) {
-	adapter, err := adapterFor(b)
+	adapter, err := adapterFor(b, s.cfg.Sources.Table())
 	if err != nil {
 		return proxy.Options{}, err
 	}
@@ -181,8 +183,10 @@ func (s *sidecar) listen() error {
 		l.bounded = face.Bound(l.ln, face.ListenOptions{
 			WriteTimeout: s.cfg.Limits.Write.Time(), Connections: s.cfg.Limits.Connections, ConnectionsPeer: s.cfg.Limits.PerAddress,
 		})
-		l.stop, l.failed = proxy.Serve(l.bounded, proxy.ServerOptions{Handler: l.handler, TLS: l.tls, BodyTimeout: l.bodies, WriteTimeout: s.cfg.Limits.Write.Time(), Log: s.log})
+		l.stop, l.failed = proxy.Serve(l.bounded, proxy.ServerOptions{Handler: l.handler, TLS: l.tls, BodyTimeout: l.bodies, WriteTimeout: s.cfg.Limits.Write.Time(), Cut: l.cut, CutTime: cutTime, Log: s.log})
+		s.onStop(stageListeners, l.stop)
 	}
+	s.onStop(stageNotes, func(context.Context) error { s.record(memproxy.EventStop, "stopped"); return nil })
 	return s.watchBounds()
 }
 
@@ -190,7 +194,7 @@ func (s *sidecar) listen() error {
 func (s *sidecar) watchBounds() error {
 	stop, err := s.telemetry.Instruments().Watch(signal.Sources{Bounds: s.bounds})
 	if err == nil {
-		s.onClose(func(context.Context) error { return stop() })
+		s.onStop(stageTelemetry, func(context.Context) error { return stop() })
 	}
 	return err
 }
@@ -232,20 +236,12 @@ func (s *sidecar) ready() []proxy.Check {
 	if broken != nil {
 		rules.Detail = "version " + version + " stays in force; the newest edit is broken: " + broken.Error()
 	}
-	log := proxy.Check{Name: "audit", OK: true, Detail: strconv.FormatUint(s.audit.Size(), 10) + " records"}
-	if err := s.audit.Healthy(); err != nil {
-		log.OK, log.Detail = false, err.Error()
+	checks := append([]proxy.Check{rules}, s.stores.checks()...)
+	if len(s.unsafe) > 0 {
+		checks = append(checks, proxy.Check{Name: "unsafe", OK: true, Degraded: true, Detail: "production is weakened by " + strings.Join(s.unsafe, ", ")})
 	}
-	checks := []proxy.Check{rules, log}
 	if s.fleet.follower != nil {
 		checks = append(checks, s.fleetReady())
-	}
-	if d, ok := s.budget.(interface{ Degraded() bool }); ok {
-		c := proxy.Check{Name: "budgets", OK: true, Detail: "shared store"}
-		if d.Degraded() {
-			c.Degraded, c.Detail = true, "the shared store is away; a local share of the limits applies"
-		}
-		checks = append(checks, c)
 	}
 	return checks
 }

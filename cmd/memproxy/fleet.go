@@ -73,6 +73,9 @@ func tablesOf(b policy.Bundle, cfg *config.Config) (memproxy.Limits, memproxy.Ce
 	if b.Ceilings != nil {
 		ceilings = *b.Ceilings
 	}
+	if !*cfg.Confidence.Clamp {
+		ceilings = ceilings.Lifted()
+	}
 	return limits, ceilings
 }
 
@@ -84,7 +87,7 @@ type member struct {
 
 // joinFleet begins to follow the control plane, if there is one. The rulebook
 // has what the sidecar starts with.
-func (s *sidecar) joinFleet(ctx context.Context) error {
+func (s *sidecar) joinFleet() error {
 	c := s.cfg.Policy.Control
 	if c == nil {
 		return nil
@@ -108,18 +111,7 @@ func (s *sidecar) joinFleet(ctx context.Context) error {
 		s.log.Info("started from the kept release", "release", kept.Name())
 	}
 	s.fleet.follower.Start(inForce)
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() { s.fleet.follower.Run(ctx); close(done) }()
-	s.onClose(func(stopping context.Context) error {
-		cancel()
-		select {
-		case <-done:
-			return nil
-		case <-stopping.Done():
-			return stopping.Err()
-		}
-	})
+	s.loops.begin("fleet", s.fleet.follower.Run)
 	return nil
 }
 

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/cli"
 )
 
 // Proves CARD-9: a sidecar of a fleet refuses everything until its first
@@ -104,7 +106,7 @@ func TestSidecarRefusesARelease(t *testing.T) {
 		l := f.sidecars()
 		return l[0].Rejected != nil && strings.Contains(l[0].Rejected.Reason, "own.cedar:2") && strings.HasPrefix(l[0].Running, "000001-")
 	})
-	if code, out, errs := f.status(); code != exitFailed || !strings.Contains(out, "web-1 runs 000001-") || !strings.Contains(out, "refused 000002-") || !strings.Contains(out, "own.cedar:2") {
+	if code, out, errs := f.status(); code != cli.Failed || !strings.Contains(out, "web-1 runs 000001-") || !strings.Contains(out, "refused 000002-") || !strings.Contains(out, "own.cedar:2") {
 		t.Errorf("control status: exit %d, %s%s", code, out, errs)
 	}
 	if !denied() {
@@ -118,7 +120,7 @@ func TestSidecarRefusesARelease(t *testing.T) {
 	}
 	f.seal(3, 3, harmless) // no way back
 	r.eventually("the third release", func() bool { return r.do("POST", "/memories", note).status == 200 })
-	if code, out, errs := f.status(); code != exitOK || !strings.Contains(out, "1 sidecar(s) connected, 0 behind") {
+	if code, out, errs := f.status(); code != cli.OK || !strings.Contains(out, "1 sidecar(s) connected, 0 behind") {
 		t.Errorf("control status after the mend: exit %d, %s%s", code, out, errs)
 	}
 	if a := r.get("/readyz"); !strings.Contains(a.body, `"status":"ready"`) {

@@ -17,11 +17,11 @@ func (k keeper) Keep(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldC
 	return err
 }
 
-// Kept implements gate.Keeper.
+// Kept implements gate.Keeper. What was sent in other words is no held write.
 func (k keeper) Kept(ctx context.Context, id string) (memproxy.HeldWrite, bool, error) {
 	h, err := k.ledger.Hold(ctx, id)
 	if errors.Is(err, ledger.ErrUnknown) || errors.Is(err, ledger.ErrRow) {
 		return memproxy.HeldWrite{}, false, nil
 	}
-	return h, err == nil, err
+	return h, err == nil && h.State != memproxy.HoldRewritten, err
 }

@@ -11,28 +11,34 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/inject"
+	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/proxy"
 	"github.com/memproxy/memproxy/telemetry"
 )
 
 // inject runs the admission webhooks that put the sidecar into pods, until it
 // is told to stop or a listener fails.
-func (a *app) inject(ctx context.Context, args []string) int {
-	fs := a.flags("inject")
-	path := fs.String("config", "inject.yaml", "configuration file of the webhooks, as the chart writes it")
-	if code := a.parse(fs, args); code >= 0 {
-		return code
-	}
-	text, err := os.ReadFile(*path)
+func (a *app) inject() *cobra.Command {
+	var path *string
+	c := cli.Leaf("inject", "put the sidecar into pods: Kubernetes admission webhooks", "memproxy inject --config inject.yaml",
+		func(ctx context.Context) int { return a.injecting(ctx, *path) })
+	path = configFlag(c, "inject.yaml", "configuration `file` of the webhooks, as the chart writes it")
+	return c
+}
+
+func (a *app) injecting(ctx context.Context, path string) int {
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return a.fail(err)
 	}
 	cfg, err := inject.ParseConfig(text)
 	if err != nil {
-		return a.fail(fmt.Errorf("%s: %w", *path, err))
+		return a.fail(fmt.Errorf("%s: %w", path, err))
 	}
 	log, err := telemetry.NewLogger(a.Stderr, telemetry.LogOptions{Format: "json", Level: slog.LevelInfo})
 	if err != nil {
@@ -41,11 +47,13 @@ func (a *app) inject(ctx context.Context, args []string) int {
 	if err := runInjector(ctx, cfg, log); err != nil {
 		return a.fail(err)
 	}
-	return exitOK
+	return cli.OK
 }
 
 func runInjector(ctx context.Context, cfg *inject.Config, log *slog.Logger) error {
 	metrics := prometheus.NewRegistry()
+	turned := &turnedAway{}
+	metrics.MustRegister(turned)
 	opt := cfg.Options()
 	opt.Metrics = metrics
 	injector, err := inject.New(opt)
@@ -69,11 +77,11 @@ func runInjector(ctx context.Context, cfg *inject.Config, log *slog.Logger) erro
 	// Whichever ends first ends the other.
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return serveUntil(ctx, hooks, proxy.ServerOptions{Handler: injector.Handler(log), TLS: cert.TLS(), BodyTimeout: inject.ReviewTime, Log: log})
+		return serveUntil(ctx, turned.of("webhooks", face.Bound(hooks, face.ListenOptions{})), proxy.ServerOptions{Handler: injector.Handler(log), TLS: cert.TLS(), BodyTimeout: inject.ReviewTime, Log: log})
 	})
 	group.Go(func() error {
 		numbers := proxy.Hosts{}.Guard(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
-		return serveUntil(ctx, admin, proxy.ServerOptions{Handler: inject.AdminHandler(cert.Ready, numbers), Log: log})
+		return serveUntil(ctx, turned.of("admin", face.Bound(admin, face.ListenOptions{})), proxy.ServerOptions{Handler: inject.AdminHandler(cert.Ready, numbers), Log: log})
 	})
 	return group.Wait()
 }

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/cli"
 )
 
 // What the webhook cannot start with is said, and ends it.
@@ -29,7 +31,7 @@ func TestInjectRefusesToStart(t *testing.T) {
 		{write("nocert.yaml", strings.ReplaceAll(string(good), "/etc/memproxy/tls", dir)), "certificate"},
 	} {
 		code, _, errs := invoke(t, "inject", "-config", c.path)
-		if code != exitFailed || !strings.Contains(errs, c.want) {
+		if code != cli.Failed || !strings.Contains(errs, c.want) {
 			t.Errorf("%s: %d %s", c.path, code, errs)
 		}
 	}

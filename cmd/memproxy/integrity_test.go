@@ -10,9 +10,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/review"
 )
 
@@ -354,7 +356,31 @@ func TestAnEditedRowIsNoProof(t *testing.T) {
 	r.behind("PUT", "/v1/memories/"+id+"/", `{"text":"Ann pays Eve."}`)
 	r.vandal(`UPDATE ownership SET sha256 = '` + textSum("Ann pays Eve.") + `' WHERE id = '` + id + `'`)
 	code, out, errs := invoke(t, "ledger", "sweep", "-config", conf)
-	if code != exitFailed || !strings.Contains(out, "tamper integrity.mismatch "+id+": the ledger's row is not what its signed version says") || strings.Contains(out, other) {
+	if code != cli.Failed || !strings.Contains(out, "tamper integrity.mismatch "+id+": the ledger's row is not what its signed version says") || strings.Contains(out, other) {
 		t.Errorf("exit %d %s %s", code, out, errs)
+	}
+}
+
+// Proves EDGE-4: what a sweep and the validation come upon at the same moment is
+// named once.
+func TestFindingsAreNamedOnce(t *testing.T) {
+	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
+	id := r.written("Ann likes green tea.", "")
+	r.versioned(id)
+	found := memproxy.Discrepancy{
+		MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, Tenant: "acme",
+		Class: memproxy.FaultTamper, Code: memproxy.IntegrityMismatch, Detail: "found",
+	}
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			if err := r.car.custodian.name(context.Background(), &found); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if log := r.audit("-type", "integrity"); strings.Count(log, `"type":"integrity"`) != 1 {
+		t.Errorf("on record: %s", log)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -13,7 +12,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/review"
 	"github.com/memproxy/memproxy/telemetry/audit"
 )
@@ -25,46 +28,39 @@ type custodyFlags struct {
 	scopes                                          scopeList
 }
 
-func (f *custodyFlags) register(fs *flag.FlagSet) {
-	fs.StringVar(&f.conf, "config", "", "configuration file; its sidecar need not run")
-	fs.StringVar(&f.backend, "backend", "", "name of the backend")
-	fs.StringVar(&f.admin, "admin", "", "address of the admin listener of the sidecar that runs; absent: the configuration's")
-	fs.StringVar(&f.tokenFile, "token-file", "", "file with the reviewer's token; else $"+review.TokenEnv)
-	fs.StringVar(&f.reason, "reason", "asked for on the command line", "why; it is recorded")
+// who are the options that say which sidecar does it.
+func (f *custodyFlags) who(fs *pflag.FlagSet) {
+	fs.StringVar(&f.conf, "config", "", "configuration `file`; its sidecar need not run")
+	fs.StringVar(&f.admin, "admin", "", "`address` of the admin listener of the sidecar that runs; absent: the configuration's")
+	fs.StringVar(&f.tokenFile, "token-file", "", "`file` with the reviewer's token; else $"+review.TokenEnv)
 	fs.BoolVar(&f.json, "json", false, "print JSON")
+}
+
+func (f *custodyFlags) register(fs *pflag.FlagSet) {
+	f.who(fs)
+	fs.StringVar(&f.backend, "backend", "", "`name` of the backend")
+	fs.StringVar(&f.reason, "reason", "asked for on the command line", "`why`; it is recorded")
 	fs.Var(&f.scopes, "scope", "user=ID, agent=ID or run=ID, of a Mem0 server that does not give its whole store; may be repeated")
 }
 
-// ledgerCommand is `memproxy ledger sweep` and `memproxy ledger accept`.
-func (a *app) ledgerCommand(ctx context.Context, args []string) int {
-	switch {
-	case len(args) > 0 && args[0] == "sweep":
-		return a.ledgerSweep(ctx, args[1:])
-	case len(args) > 0 && args[0] == "accept":
-		return a.ledgerAccept(ctx, args[1:])
-	}
-	fmt.Fprintln(a.Stderr, "usage: memproxy ledger sweep -config FILE [-backend NAME] [-admin URL] [-scope S] [-json]\n"+
-		"       memproxy ledger accept -config FILE -tenant TENANT -reason WHY [-admin URL] [-json]")
-	return exitUsage
+// ledger is `memproxy ledger sweep` and `memproxy ledger accept`.
+func (a *app) ledger() *cobra.Command {
+	return cli.Group("ledger", "compare what backends hold with what went through memproxy; accept a broken chain",
+		"memproxy ledger sweep --config memproxy.yaml", a.ledgerSweep(), a.ledgerAccept())
 }
 
 // ledgerAccept is `memproxy ledger accept`.
-func (a *app) ledgerAccept(ctx context.Context, args []string) int {
+func (a *app) ledgerAccept() *cobra.Command {
 	var f custodyFlags
-	fs := a.flags("ledger accept")
-	fs.StringVar(&f.conf, "config", "", "configuration file; its sidecar need not run")
-	fs.StringVar(&f.admin, "admin", "", "address of the admin listener of the sidecar that runs; absent: the configuration's")
-	fs.StringVar(&f.tokenFile, "token-file", "", "file with the reviewer's token; else $"+review.TokenEnv)
-	fs.StringVar(&f.tenant, "tenant", "", "whose chain; absent: of the one tenant of an installation without tenants")
-	fs.StringVar(&f.reason, "reason", "", "why; it is recorded")
-	fs.BoolVar(&f.json, "json", false, "print JSON")
-	if code := a.parse(fs, args); code >= 0 {
-		return code
-	}
-	if strings.TrimSpace(f.reason) == "" {
-		fmt.Fprintln(a.Stderr, "memproxy ledger accept: -reason is required")
-		return exitUsage
-	}
+	c := cli.Leaf("accept", "go on with a chain of versions that is broken", `memproxy ledger accept --config memproxy.yaml --tenant acme --reason "restored from a backup"`,
+		func(ctx context.Context) int { return a.accepting(ctx, f) })
+	f.who(c.Flags())
+	c.Flags().StringVar(&f.tenant, "tenant", "", "whose chain; absent: of the one `tenant` of an installation without tenants")
+	c.Flags().StringVar(&f.reason, "reason", "", "`why`; it is recorded")
+	return cli.Needs(c, "reason")
+}
+
+func (a *app) accepting(ctx context.Context, f custodyFlags) int {
 	var report review.AcceptReport
 	err := a.inCustody(ctx, &f, func(ctx context.Context, c review.Custodian) (err error) {
 		report, err = c.Accept(ctx, review.AcceptRequest{Tenant: f.tenant, Reason: f.reason})
@@ -73,41 +69,41 @@ func (a *app) ledgerAccept(ctx context.Context, args []string) int {
 	return a.report(f.json, report, report.Print, err)
 }
 
-func (a *app) ledgerSweep(ctx context.Context, args []string) int {
+func (a *app) ledgerSweep() *cobra.Command {
 	var f custodyFlags
-	fs := a.flags("ledger sweep")
-	f.register(fs)
-	if code := a.parse(fs, args); code >= 0 {
-		return code
-	}
+	c := cli.Leaf("sweep", "compare what backends hold with what went through memproxy", "memproxy ledger sweep --config memproxy.yaml",
+		func(ctx context.Context) int { return a.comparing(ctx, f) })
+	f.register(c.Flags())
+	return c
+}
+
+func (a *app) comparing(ctx context.Context, f custodyFlags) int {
 	q := review.SweepRequest{Backend: f.backend, Scopes: f.scopes, Reason: f.reason}
 	var report review.SweepReport
 	err := a.inCustody(ctx, &f, func(ctx context.Context, c review.Custodian) (err error) {
 		report, err = c.Sweep(ctx, q)
 		return err
 	})
-	if code := a.report(f.json, report, report.Print, err); code != exitOK {
+	if code := a.report(f.json, report, report.Print, err); code != cli.OK {
 		return code
 	}
 	if report.Findings() > 0 {
-		return exitFailed
+		return cli.Failed
 	}
-	return exitOK
+	return cli.OK
 }
 
 // seal is `memproxy audit seal`.
-func (a *app) seal(ctx context.Context, args []string) int {
+func (a *app) seal() *cobra.Command {
 	var f custodyFlags
-	fs := a.flags("audit seal")
-	f.register(fs)
-	fs.StringVar(&f.tenant, "tenant", "", "whose the memories are from now on; absent: of the one tenant of an installation without tenants")
-	if code := a.parse(fs, args); code >= 0 {
-		return code
-	}
-	if f.backend == "" {
-		fmt.Fprintln(a.Stderr, "memproxy audit seal: -backend is required")
-		return exitUsage
-	}
+	c := cli.Leaf("seal", "take over what a backend held before memproxy", "memproxy audit seal --config memproxy.yaml --backend mem0 --tenant acme",
+		func(ctx context.Context) int { return a.sealing(ctx, f) })
+	f.register(c.Flags())
+	c.Flags().StringVar(&f.tenant, "tenant", "", "whose the memories are from now on; absent: of the one `tenant` of an installation without tenants")
+	return cli.Needs(c, "backend")
+}
+
+func (a *app) sealing(ctx context.Context, f custodyFlags) int {
 	var report review.SealReport
 	err := a.inCustody(ctx, &f, func(ctx context.Context, c review.Custodian) (err error) {
 		report, err = c.Seal(ctx, review.SealRequest{Backend: f.backend, Tenant: f.tenant, Scopes: f.scopes, Reason: f.reason})
@@ -129,7 +125,7 @@ func (a *app) report(asJSON bool, report any, print func(io.Writer), err error) 
 	default:
 		print(a.Stdout)
 	}
-	return exitOK
+	return cli.OK
 }
 
 // inCustody runs f with the custodian of the sidecar that runs, if it can be

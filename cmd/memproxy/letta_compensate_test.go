@@ -49,7 +49,7 @@ func (l *lettaRig) restart(between func()) {
 	cfg := l.car.cfg
 	l.stop()
 	between()
-	a := &app{Stdout: io.Discard, Stderr: l.log, Getenv: os.Getenv, Version: "test"}
+	a := &app{Stdout: io.Discard, Stderr: l.log, Getenv: allowing(cfg), Version: "test"}
 	var err error
 	if l.car, err = a.assemble(context.Background(), cfg); err != nil {
 		l.t.Fatal(err)

@@ -15,12 +15,18 @@ var sweeping = strings.Replace(lettaConf, `upstream: "LETTA"`, `upstream: "LETTA
 // direct sends a message past the sidecar.
 func (l *lettaRig) direct(body string) string {
 	l.t.Helper()
+	status, answer := l.asked(body)
+	if status != 200 {
+		l.t.Fatalf("%d %s", status, answer)
+	}
+	return answer
+}
+
+// asked is what the server itself answers.
+func (l *lettaRig) asked(body string) (status int, answer string) {
 	w := httptest.NewRecorder()
 	l.letta.ServeHTTP(w, httptest.NewRequest("POST", "/v1/agents/"+l.agent+"/messages", strings.NewReader(body)))
-	if w.Code != 200 {
-		l.t.Fatalf("%d %s", w.Code, w.Body)
-	}
-	return w.Body.String()
+	return w.Code, w.Body.String()
 }
 
 // abandoned leaves the server as a crash in mid-turn does: in a pause that
@@ -182,8 +188,12 @@ func TestSettledRunsCostNothing(t *testing.T) {
 		}
 		id := a[strings.Index(a, `"tool_call_id":"`)+len(`"tool_call_id":"`):]
 		id = id[:strings.Index(id, `"`)]
-		if i < 499 {
-			l.direct(`{"messages":[{"type":"approval","approvals":[{"type":"approval","tool_call_id":"` + id + `","approve":false,"reason":"no"}]}]}`)
+		if i == 499 {
+			break
+		}
+		status, a := l.asked(`{"messages":[{"type":"approval","approvals":[{"type":"approval","tool_call_id":"` + id + `","approve":false,"reason":"no"}]}]}`)
+		if status != 200 && !strings.Contains(a, "No tool call is currently awaiting approval") { // a sweep was quicker
+			t.Fatalf("%d %s", status, a)
 		}
 	}
 	l.eventually("an agent that is free", func() bool { return !l.waits() })

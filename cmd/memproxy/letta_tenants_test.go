@@ -266,6 +266,8 @@ func TestCreatorsKeepTheirLettaObjects(t *testing.T) {
 	} {
 		if a := r.as(devToken, "POST", path, body); strings.HasPrefix(a.header.Get("X-Memproxy-Decision"), "deny") || a.status != 200 && !strings.Contains(path, "/archives/") {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
+		} else if strings.HasSuffix(path, "/stream") && !strings.HasSuffix(a.body, "data: [DONE]\n\n") {
+			t.Errorf("%s: the stream has no end: %s", path, a.body)
 		}
 	}
 }
@@ -325,5 +327,22 @@ func TestForeignRelationsAreLeftOut(t *testing.T) {
 	mine := r.agentOf(devToken)
 	if a := r.as(devToken, "GET", "/v1/agents/"+mine, ""); a.status != 200 || !strings.Contains(a.body, r.identity) || !strings.Contains(a.body, canary) {
 		t.Errorf("the nearest that is the caller's: %d %s", a.status, a.body)
+	}
+}
+
+// Proves EDGE-3, TRL-1: a tool that is named is looked up among everybody's, so
+// that where tenants share the server only the server's own are named; by its id
+// each tenant has its tools.
+func TestToolsByNameAreNobodys(t *testing.T) {
+	t.Parallel()
+	r := startTenants(t)
+	for tools, want := range map[string]int{`["web_search"]`: 200, `["somebodys_tool"]`: 404, `["web_search","somebodys_tool"]`: 404} {
+		if a := r.as("other-key", "POST", "/v1/agents/", `{"name":"a","memory_blocks":[],"tools":`+tools+`}`); a.status != want {
+			t.Errorf("%s: %d %s", tools, a.status, a.body)
+		}
+	}
+	one := startLetta(t, someAgent)
+	if a := one.do("POST", "/v1/agents/", `{"name":"a","memory_blocks":[],"tools":["my_tool"]}`); a.status != 200 {
+		t.Errorf("with one tenant: %d %s", a.status, a.body)
 	}
 }

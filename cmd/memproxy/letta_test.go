@@ -51,6 +51,13 @@ func startLettaBehind(t *testing.T, agent string, between func(http.Handler) htt
 // startLettaWith takes a configuration of its own, and what to put into it.
 func startLettaWith(t *testing.T, agent, conf string, between func(http.Handler) http.Handler, replace ...string) *lettaRig {
 	t.Helper()
+	return startLettaRig(&rig{t: t}, agent, conf, between, replace...)
+}
+
+// startLettaRig is startLettaWith for a rig with more of the test's own.
+func startLettaRig(r *rig, agent, conf string, between func(http.Handler) http.Handler, replace ...string) *lettaRig {
+	t := r.t
+	t.Helper()
 	l := &lettaRig{letta: lettaback.New()}
 	up := httptest.NewServer(between(l.letta))
 	t.Cleanup(up.Close)
@@ -69,7 +76,7 @@ func startLettaWith(t *testing.T, agent, conf string, between func(http.Handler)
 		t.Fatal(err)
 	}
 	writeFile(t, filepath.Join(dir, "policies", "own.cedar"), noPersona)
-	l.rig = start(t, conf, append([]string{"LETTA", up.URL, "DIR/policies", filepath.Join(dir, "policies")}, replace...)...)
+	l.rig = startRig(r, conf, append([]string{"LETTA", up.URL, "DIR/policies", filepath.Join(dir, "policies")}, replace...)...)
 	l.up = up.URL
 	return l
 }

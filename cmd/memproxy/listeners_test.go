@@ -20,6 +20,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	sumnote "golang.org/x/mod/sumdb/note"
 
+	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/telemetry/audit"
 )
 
@@ -74,14 +75,14 @@ func TestAuditKeyIsKeptElsewhere(t *testing.T) {
 		code, out, errs := invoke(t, "audit", "verify", "-dir", filepath.Join(state, "audit"), "-key", writeFile(t, filepath.Join(t.TempDir(), "vkey"), vkey+"\n"))
 		return code, out + errs
 	}
-	if code, out := verify(made); code != exitOK {
+	if code, out := verify(made); code != cli.OK {
 		t.Errorf("by the key's public half: exit %d %s", code, out)
 	}
 	other, err := audit.LoadOrCreateKey(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if code, out := verify(other); code != exitFailed {
+	if code, out := verify(other); code != cli.Failed {
 		t.Errorf("by another: exit %d %s", code, out)
 	}
 	for name, path := range map[string]string{"missing": filepath.Join(dir, "none"), "no key": filepath.Join(dir, audit.PublicKeyFile)} {
@@ -97,7 +98,7 @@ func TestAuditKeyIsKeptElsewhere(t *testing.T) {
 	}
 }
 
-// Proves TRL-1, CARD-10: a cluster's own issuer, whose certificate no public
+// Proves TRL-1, TRL-9, CARD-10: a cluster's own issuer, whose certificate no public
 // root signed and which asks for a token, says who pods are; the same pod's
 // token is nothing where the roots are not configured.
 func TestClusterIssuer(t *testing.T) {
@@ -158,6 +159,18 @@ SCREENING`, url)
 	}
 	if rec := r.audit(); !strings.Contains(rec, `"id":"system:serviceaccount:team-a:agent"`) || !strings.Contains(rec, `"tenant":"acme"`) {
 		t.Errorf("recorded %s", rec)
+	}
+	// The issuer's word is all that is known of it: its memory waits for review.
+	var made struct{ Results []struct{ ID string } }
+	if err := json.Unmarshal([]byte(as(r, "team-a:agent").body), &made); err != nil || len(made.Results) != 1 {
+		t.Fatalf("%v %+v", err, made)
+	}
+	path := "/memories/" + made.Results[0].ID
+	if a := r.do("GET", path, "", "X-API-Key", "", "X-Memproxy-Token", token("team-a:agent")); a.status != 200 {
+		t.Errorf("its author does not see it: %d %s", a.status, a.body)
+	}
+	if a := r.do("GET", path, ""); a.status != 404 {
+		t.Errorf("another sees what a new caller wrote: %d %s", a.status, a.body)
 	}
 	if a := as(r, "team-b:agent"); a.status != 401 {
 		t.Errorf("a pod of team-b: %d %s", a.status, a.body)

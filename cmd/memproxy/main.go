@@ -10,8 +10,11 @@ import (
 	"syscall"
 )
 
-// version is set by the linker.
-var version = "devel"
+// version and commit are set by the linker.
+var (
+	version = "devel"
+	commit  string
+)
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

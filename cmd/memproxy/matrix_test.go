@@ -36,6 +36,8 @@ identity:
     - {sha256: "KEYplain", id: "agent:plain", kind: agent, trust: authenticated, tenant: acme}
     - {sha256: "KEYother", id: "agent:other", kind: agent, trust: authenticated, tenant: globex, acts_as: ["*"]}
     - {sha256: "KEYanonymous", id: "agent:anonymous", kind: agent, trust: anonymous, tenant: globex, acts_as: ["*"]}
+    - {sha256: "KEYrootacme", id: "human:rootacme", kind: human, trust: established, tenant: acme, roles: [memproxy-admin], acts_as: ["*"]}
+    - {sha256: "KEYrootglobex", id: "human:rootglobex", kind: human, trust: established, tenant: globex, roles: [memproxy-admin], acts_as: ["*"]}
     - {sha256: "KEYservice", id: "service:globex", kind: service, trust: established, tenant: globex, acts_as: ["*"]}
 budgets:
   default: {writes_per_hour: 10000000, writes_total: 100000000}
@@ -91,8 +93,8 @@ func startMatrixWith(t *testing.T, kind, up string, change func(string) string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &app{Stdout: io.Discard, Stderr: r.log, Getenv: os.Getenv, Version: "test"}
-	if r.car, err = a.assemble(context.Background(), cfg); err != nil {
+	a := &app{Stdout: io.Discard, Stderr: r.log, Getenv: allowing(cfg), Version: "test"}
+	if r.car, err = a.assemble(context.Background(), unwatched(cfg)); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.car.listenBoth(extprocFlags{listen: "127.0.0.1:0"}); err != nil {
@@ -106,7 +108,7 @@ func startMatrixWith(t *testing.T, kind, up string, change func(string) string) 
 // matrixConfig fills in keys, kind and backend.
 func matrixConfig(kind, up string) string {
 	text := strings.NewReplacer("KIND", kind, "BACKEND", up).Replace(matrixConf)
-	for _, name := range []string{"victim", "star", "plain", "other", "anonymous", "service"} {
+	for _, name := range []string{"victim", "star", "plain", "other", "anonymous", "service", "rootacme", "rootglobex"} {
 		text = strings.Replace(text, "KEY"+name+`"`, sha(matrixKey(name))+`"`, 1)
 	}
 	return text
@@ -127,9 +129,20 @@ func seedLetta(t *testing.T, r *rig, w *contract.World) {
 			{"POST /v1/identities/", `{"identifier_key":"` + id["user"] + `","name":"` + word + `","identity_type":"user"}`},
 			{"POST /v1/conversations/?agent_id=" + id["agent"], `{"summary":"` + word + `"}`},
 			{"POST /v1/archives/" + id["archive"] + "/passages", `{"text":"` + word + `"}`},
+			{"ADMIN /v1/tools/", `{"source_code":"def seed():\n    return '` + word + `'\n"}`},
+			{"ADMIN /v1/providers/", `{"name":"` + word + `","provider_type":"openai","api_key":"k"}`},
+			{"ADMIN /v1/mcp-servers/", `{"server_name":"` + word + `","config":{"mcp_server_type":"sse","server_url":"https://example.org"}}`},
+			{"FORM /v1/folders/" + id["folder"] + "/upload", "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"" + word + ".txt\"\r\nContent-Type: text/plain\r\n\r\ntea\r\n--b--\r\n"},
 		} {
 			method, path, _ := strings.Cut(q[0], " ")
-			if got := r.do(method, path, q[1], "X-API-Key", "", "Authorization", "Bearer "+matrixKey(who)); got.status != http.StatusOK {
+			key, media := who, "application/json"
+			switch method {
+			case "ADMIN":
+				key = "root" + o.Tenant
+			case "FORM":
+				media = "multipart/form-data; boundary=b"
+			}
+			if got := r.do("POST", path, q[1], "X-API-Key", "", "Content-Type", media, "Authorization", "Bearer "+matrixKey(key)); got.status != http.StatusOK {
 				t.Errorf("%s as %s: %d %s", q[0], o.Name, got.status, got.body)
 			}
 		}
@@ -164,8 +177,11 @@ func seedMem0(t *testing.T, r *rig, w *contract.World) {
 			{"/v3/memories/add/", add + `,"agent_id":"` + id["agent"] + `","run_id":"` + id["run"] + `","app_id":"` + id["app"] + `"}`},
 			{"/v1/exports/", `{"schema":{"type":"object","title":"` + id["word"] + `"},"filters":{"user_id":"` + id["user"] + `"}}`},
 		} {
+			if q[0] == "/v1/exports/" { // its schema steers a model
+				who = "root" + o.Tenant
+			}
 			if got := r.do("POST", q[0], q[1], "X-API-Key", "", "Authorization", "Bearer "+matrixKey(who)); got.status != http.StatusOK {
-				t.Logf("%s as %s: %d %s", q, o.Name, got.status, got.body)
+				t.Errorf("%s as %s: %d %s", q, o.Name, got.status, got.body)
 			}
 		}
 	}

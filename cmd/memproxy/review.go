@@ -71,7 +71,7 @@ func (r replayer) Apply(ctx context.Context, rb review.Rollback) (memproxy.HoldR
 	if p == nil {
 		return memproxy.HoldResult{}, errors.Join(review.ErrNotSent, errNoBackend)
 	}
-	result, err := p.Restore(ctx, rb.To, rb.Now, rb.Decision)
+	result, err := p.Restore(ctx, rb.To, rb.Now, rb.Decision, rb.Reviewer)
 	return result, unsent(err)
 }
 
@@ -106,9 +106,17 @@ func (s *sidecar) openReview() error {
 	if err != nil {
 		return err
 	}
+	s.onStop(stageSending, s.runner.Close)
+	s.onStop(stageSending, roller.Close)
+	s.cutSending = func() { s.runner.Cut(); roller.Cut() }
 	c := s.cfg.Review
+	backends := make([]string, len(s.cfg.Backends))
+	for i := range s.cfg.Backends {
+		backends[i] = s.cfg.Backends[i].Name
+	}
 	s.review, err = review.New(review.Options{
-		Store: s.ledger, Reviewers: reviewersOf(c.Reviewers), Recorder: s.audit, Runner: s.runner, Roller: roller, Custodian: s.custodian,
+		Backends: backends,
+		Store:    s.ledger, Reviewers: reviewersOf(c.Reviewers), Recorder: s.audit, Runner: s.runner, Roller: roller, Custodian: s.custodian,
 		Need: c.Need, Clock: s.clock, NewID: newID, Log: s.log,
 	})
 	if err != nil {
@@ -150,20 +158,13 @@ func reviewersOf(rows []config.Reviewer) []review.Reviewer {
 
 // watchReview sends what is approved, delivers notices, and tells of what
 // waits for too long and of sessions that are over.
-func (s *sidecar) watchReview(ctx context.Context) {
-	ticking := func(every time.Duration, run func(context.Context, <-chan time.Time)) {
-		tick := time.NewTicker(every)
-		go func() {
-			defer tick.Stop()
-			run(ctx, tick.C)
-		}()
-	}
-	ticking(replayPoll, s.runner.Run)
+func (s *sidecar) watchReview() {
+	s.loops.ticking("replays", replayPoll, s.runner.Run)
 	if s.webhooks != nil {
-		ticking(noticePoll, s.webhooks.Run)
+		s.loops.ticking("webhooks", noticePoll, s.webhooks.Run)
 	}
-	ticking(reconsiderPoll, s.keepReconsidering)
-	ticking(agePoll, func(ctx context.Context, tick <-chan time.Time) {
+	s.loops.ticking("reconsider", reconsiderPoll, s.keepReconsidering)
+	s.loops.ticking("ageing", agePoll, func(ctx context.Context, tick <-chan time.Time) {
 		for {
 			select {
 			case <-ctx.Done():

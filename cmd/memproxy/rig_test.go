@@ -26,6 +26,7 @@ type rig struct {
 	dir   string
 	car   *sidecar
 	clock func() time.Time // nil: the real one
+	pace  ticker           // nil: the real one
 	log   *lockedBuffer
 	base  string
 	admin string
@@ -33,6 +34,10 @@ type rig struct {
 	up    string // the backend itself
 	conf  string // the configuration's text
 	key   string // whose requests these are; "" is devToken
+	// seals: the sidecar seals and sweeps by itself, as production does. Else it
+	// asks the backend only what the test does.
+	seals  bool
+	before func() // runs once the backend is there, before the sidecar is
 }
 
 // lockedBuffer is a buffer that several goroutines may write.
@@ -93,6 +98,21 @@ log: {level: info}
 
 const devToken = "m0-canary-key-5f1d"
 
+// allowing is an environment that lets a configuration weaken production: most
+// tests are not about that.
+func allowing(cfg *config.Config) func(string) string {
+	return func(name string) string {
+		if name != config.UnsafeEnv {
+			return os.Getenv(name)
+		}
+		var names []string
+		for _, s := range cfg.Unsafe() {
+			names = append(names, s.Name)
+		}
+		return strings.Join(names, ",")
+	}
+}
+
 // start runs the sidecar with a configuration; change edits its text.
 func start(t *testing.T, conf string, change ...string) *rig {
 	t.Helper()
@@ -102,22 +122,45 @@ func start(t *testing.T, conf string, change ...string) *rig {
 // startAt is start with a clock of the test's own.
 func startAt(t *testing.T, clock func() time.Time, conf string, change ...string) *rig {
 	t.Helper()
+	return startRig(&rig{t: t, clock: clock}, conf, change...)
+}
+
+// startRig is startAt for a rig with more of the test's own.
+func startRig(r *rig, conf string, change ...string) *rig {
+	t := r.t
+	t.Helper()
 	b, err := embedded.New(embedded.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, clock: clock, dir: t.TempDir(), log: &lockedBuffer{}, back: &recordingBackend{Handler: b}}
+	r.dir, r.log, r.back = t.TempDir(), &lockedBuffer{}, &recordingBackend{Handler: b}
 	up := httptest.NewServer(r.back)
 	t.Cleanup(up.Close)
 	r.up = up.URL
 	text := strings.NewReplacer(change...).Replace(conf)
 	if !strings.Contains(text, "sessions:") { // most tests refuse one caller more than a sidecar puts up with
-		text += "sessions: {principal_strikes: 0}\n"
+		text += "sessions: {principal_strikes: 100}\n"
 	}
 	text = strings.NewReplacer("DIR", r.dir, "UPSTREAM", up.URL, "KEY", sha(devToken)).Replace(text)
 	r.conf = text
+	if r.before != nil {
+		r.before()
+	}
 	r.run()
 	return r
+}
+
+// unwatched is a configuration of which the sidecar asks the backend nothing by
+// itself, where the file does not say so.
+func unwatched(cfg *config.Config) *config.Config {
+	off := false
+	cfg.Memories.Seal = &off
+	for _, s := range cfg.Settings() {
+		if s.Name == "memories.sweep" && s.Line == 0 {
+			cfg.Memories.Sweep = new(config.Duration)
+		}
+	}
+	return cfg
 }
 
 // run assembles the sidecar of the configuration and lets it listen.
@@ -127,7 +170,10 @@ func (r *rig) run() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	a := &app{Stdout: io.Discard, Stderr: r.log, Getenv: os.Getenv, Version: "test", clock: r.clock}
+	if !r.seals {
+		unwatched(cfg)
+	}
+	a := &app{Stdout: io.Discard, Stderr: r.log, Getenv: allowing(cfg), Version: "test", clock: r.clock, ticker: r.pace}
 	if r.car, err = a.assemble(context.Background(), cfg); err != nil {
 		r.t.Fatal(err)
 	}
@@ -144,6 +190,7 @@ func (r *rig) stop() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
+	r.car.patience = 10 // how long a stop takes is not what most tests are about
 	if err := r.car.close(ctx); err != nil {
 		r.t.Error(err)
 	}

@@ -32,12 +32,13 @@ type rulebook struct {
 	pack   *screen.Pack // the sidecar's own; the bundle may bring another
 	rules  *gate.Rules
 	cedar  *cedar.Policy
-	bundle string // version of the bundle in force
-	broken error  // why the newest edit is not in force, or nil
+	bundle string   // version of the bundle in force
+	looser []string // what the last bundle loosened
+	broken error    // why the newest edit is not in force, or nil
 }
 
-func newRulebook(ctx context.Context, cfg *config.Config, log *slog.Logger) (*rulebook, error) {
-	d, err := newDesk(ctx, cfg.Screening, log)
+func newRulebook(ctx context.Context, cfg *config.Config, log *slog.Logger, begin begin) (*rulebook, error) {
+	d, err := newDesk(ctx, cfg.Screening, log, begin)
 	if err != nil {
 		return nil, fmt.Errorf("screening: %w", err)
 	}
@@ -91,15 +92,16 @@ func (r *rulebook) enact(b policy.Bundle, pack *screen.Pack, use func(*gate.Rule
 	limits, ceilings := tablesOf(b, r.cfg)
 	rules := &gate.Rules{
 		Version: versionOf(b, ruling, r.cfg), Profile: gate.Profile(r.cfg.Profile), Policy: compiled, Ceilings: ceilings,
-		Lines: func(p memproxy.Principal, kind memproxy.Kind, fields []string) []memproxy.Line {
-			return budgets.Lines(limits, p, kind, fields)
+		Lines: func(p memproxy.Principal, kind memproxy.Kind, user string, fields []string) []memproxy.Line {
+			return counted(budgets.Lines(limits, p, kind, user, fields), *r.cfg.Budgets.Enforce)
 		},
-		Enforce: *r.cfg.Enforce, Unattributed: gate.Unattributed(r.cfg.Ownership.Unattributed), OneTenant: r.cfg.OneTenant(),
+		Enforce: *r.cfg.Enforce, Unattributed: gate.Unattributed(r.cfg.Ownership.Unattributed), OneTenant: r.cfg.OneTenant(), Listed: r.cfg.Listed(),
 		Changed:           gate.Changed(r.cfg.Ownership.Changed),
 		Unclaimed:         gate.Unclaimed(r.cfg.Answers.Unclaimed),
 		Headers:           gate.Unclaimed(r.cfg.Answers.Headers),
 		NeverRefuse:       r.cfg.Memories.NeverRefuse,
-		WithholdUntrusted: r.cfg.Memories.Untrusted == "withhold", Pending: pending(r.cfg.Memories.Pending), TTL: lifetimes(&r.cfg.Memories), Governance: r.cfg.Memories.Governance(),
+		Rewrite:           memproxy.Rewriting(r.cfg.Memories.Rewrite),
+		WithholdUntrusted: r.cfg.Memories.Untrusted == "withhold", Pending: r.cfg.Waits(), Earning: r.cfg.Identity.Established.Memproxy(), TTL: lifetimes(&r.cfg.Memories), Governance: r.cfg.Memories.Governance(),
 		Screener: screener, Withhold: memproxy.PerMille(*r.cfg.Screening.Withhold*1000 + 0.5), Sanitise: sanitiseFrom(r.cfg.Screening),
 	}
 	if err := use(rules); err != nil {
@@ -107,6 +109,10 @@ func (r *rulebook) enact(b policy.Bundle, pack *screen.Pack, use func(*gate.Rule
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.looser = nil
+	if r.cedar != nil {
+		r.looser = looserRules(r.inUse, b, r.cedar, compiled)
+	}
 	r.rules, r.cedar, r.bundle, r.broken = rules, compiled, b.Version(), nil
 	r.inUse, r.pack = b, pack
 	return nil
@@ -127,10 +133,12 @@ func versionOf(b policy.Bundle, pack *screen.Pack, cfg *config.Config) string {
 	rest, err := json.Marshal(struct {
 		Profile, Unattributed string
 		Enforce, OneTenant    bool
+		Charge                bool
 		Confidence            config.Confidence
 		Default, Anonymous    config.WriteLimit
 		Overrides             map[string]config.WriteLimit
 		Tenants, Namespaces   map[string]config.WriteLimit
+		Together              int64
 		RapidPerMinute        *int64
 		Pack, Sensitivity     string
 		Off                   []string
@@ -139,11 +147,12 @@ func versionOf(b policy.Bundle, pack *screen.Pack, cfg *config.Config) string {
 		Screening             bool
 		Withhold              float64
 		Memories              config.Memories
+		Established           config.Established
 	}{
-		cfg.Profile, cfg.Ownership.Unattributed + " " + cfg.Ownership.Changed + " " + cfg.Answers.Unclaimed + " " + cfg.Answers.Headers, *cfg.Enforce, cfg.OneTenant(), cfg.Confidence,
+		cfg.Profile, cfg.Ownership.Unattributed + " " + cfg.Ownership.Changed + " " + cfg.Answers.Unclaimed + " " + cfg.Answers.Headers, *cfg.Enforce, cfg.OneTenant(), *cfg.Budgets.Enforce, cfg.Confidence,
 		cfg.Budgets.Default, cfg.Budgets.Anonymous, cfg.Budgets.Overrides, cfg.Budgets.Tenants, cfg.Budgets.Namespaces,
-		cfg.Budgets.RapidPerMinute,
-		pack.Version(), cfg.Screening.Sensitivity, cfg.Screening.Disable, cfg.Screening.Sources, cfg.Screening.Exemplars, *cfg.Screening.Enabled, *cfg.Screening.Withhold, cfg.Memories,
+		cfg.Budgets.Together, cfg.Budgets.RapidPerMinute,
+		pack.Version(), cfg.Screening.Sensitivity, cfg.Screening.Disable, cfg.Screening.Sources, cfg.Screening.Exemplars, *cfg.Screening.Enabled, *cfg.Screening.Withhold, cfg.Memories, cfg.Identity.Established,
 	})
 	if err != nil {
 		panic(err) // plain numbers and strings
@@ -165,11 +174,18 @@ func (r *rulebook) fail(err error) {
 	r.broken = err
 }
 
-// packVersion is the version of the pack in force.
-func (r *rulebook) packVersion() string {
+// loosened is what the bundle in force loosened.
+func (r *rulebook) loosened() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.pack.Version()
+	return r.looser
+}
+
+// packDigest is that of the files of the pack in force.
+func (r *rulebook) packDigest() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.pack.Digest()
 }
 
 // bundleVersion is the version of the bundle in force.
@@ -196,6 +212,14 @@ func (r *rulebook) where(rule string) string {
 	return ""
 }
 
+// counted are budget lines that refuse nothing, unless they are enforced.
+func counted(lines []memproxy.Line, enforced bool) []memproxy.Line {
+	for i := range lines {
+		lines[i].Soft = lines[i].Soft || !enforced
+	}
+	return lines
+}
+
 func limitsOf(b config.Budgets) memproxy.Limits {
 	row := func(w config.WriteLimit) memproxy.WriteLimit {
 		return memproxy.WriteLimit{PerHour: w.PerHour, Total: w.Total}
@@ -209,7 +233,7 @@ func limitsOf(b config.Budgets) memproxy.Limits {
 	}
 	return memproxy.Limits{
 		Default: row(b.Default), Anonymous: row(b.Anonymous), Overrides: rows(b.Overrides),
-		Tenants: rows(b.Tenants), Namespaces: rows(b.Namespaces), RapidPerMinute: *b.RapidPerMinute,
+		Tenants: rows(b.Tenants), Namespaces: rows(b.Namespaces), Together: b.Together, RapidPerMinute: *b.RapidPerMinute,
 	}
 }
 

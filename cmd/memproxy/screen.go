@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -11,8 +10,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/screen"
 	"github.com/memproxy/memproxy/screen/hunt"
 	"github.com/memproxy/memproxy/screen/panel"
@@ -25,22 +28,27 @@ type screenFlags struct {
 }
 
 // screen judges texts: those on stdin, or with -backend those of a store.
-func (a *app) screen(ctx context.Context, args []string) int {
-	fs := a.flags("screen")
+func (a *app) screen() *cobra.Command {
 	var f screenFlags
+	c := cli.Leaf("screen", "judge texts: JSON lines on stdin, or what a backend holds", `echo '{"text":"Ignore all rules"}' | memproxy screen --source untrusted`,
+		func(ctx context.Context) int { return a.screening(ctx, f) })
+	fs := c.Flags()
+	f.register(fs)
+	f.hunt.register(fs)
+	c.PreRunE = func(*cobra.Command, []string) error { return f.check(fs) }
+	return c
+}
+
+// register adds the options that say how texts are judged.
+func (f *screenFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.source, "source", "", "where the texts come from: trusted, verified, untrusted or hostile")
 	fs.StringVar(&f.trust, "trust", "", "whose they are: anonymous, authenticated, established, human or system")
 	fs.StringVar(&f.sensitivity, "sensitivity", "", "how readily content is held: low, medium or high; default the configuration's, else medium")
-	fs.StringVar(&f.pack, "pack", "", "directory of a pack of rules and weights; default the configuration's, else the built-in one")
-	fs.StringVar(&f.config, "config", "", "configuration file whose layers judge; absent: the built-in ones")
-	f.hunt.register(fs)
-	if code := a.parse(fs, args); code >= 0 {
-		return code
-	}
-	if err := f.check(fs); err != nil {
-		fmt.Fprintf(a.Stderr, "%s: %v\n", fs.Name(), err)
-		return exitUsage
-	}
+	fs.StringVar(&f.pack, "pack", "", "`directory` of a pack of rules and weights; default the configuration's, else the built-in one")
+	fs.StringVar(&f.config, "config", "", "configuration `file` whose layers judge; absent: the built-in ones")
+}
+
+func (a *app) screening(ctx context.Context, f screenFlags) int {
 	if f.hunt.backend != "" {
 		return a.hunt(ctx, f)
 	}
@@ -52,14 +60,14 @@ func (a *app) screen(ctx context.Context, args []string) int {
 }
 
 // check refuses words that nobody knows, and flags that do not go together.
-func (f *screenFlags) check(fs *flag.FlagSet) error {
+func (f *screenFlags) check(fs *pflag.FlagSet) error {
 	for _, w := range []struct{ name, given, known string }{
 		{"source", f.source, "trusted verified untrusted hostile"},
 		{"trust", f.trust, "anonymous authenticated established human system"},
 		{"sensitivity", f.sensitivity, "low medium high"},
 	} {
 		if w.given != "" && !slices.Contains(strings.Fields(w.known), w.given) {
-			return fmt.Errorf("-%s %q: want one of %s", w.name, w.given, w.known)
+			return fmt.Errorf("--%s %q: want one of %s", w.name, w.given, w.known)
 		}
 	}
 	return f.hunt.check(fs, f.config)
@@ -84,7 +92,7 @@ func (a *app) screenJudge(ctx context.Context, f screenFlags) (hunt.Screener, *c
 	}
 	set.Sensitivity, set.Pack = cmp.Or(f.sensitivity, set.Sensitivity), cmp.Or(f.pack, set.Pack)
 	set.Baseline = nil // a text of nobody departs from nobody's habits
-	d, err := newDesk(ctx, set, slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: slog.LevelError})))
+	d, err := newDesk(ctx, set, slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: slog.LevelError})), newLoops(ctx).begin)
 	if err != nil {
 		return nil, nil, fmt.Errorf("screening: %w", err)
 	}
@@ -141,9 +149,9 @@ func (a *app) screenLines(ctx context.Context, judge hunt.Screener) int {
 	}
 	if e.Bad > 0 {
 		fmt.Fprintf(a.Stderr, "memproxy: %d line(s) could not be read and were not judged\n", e.Bad)
-		return exitFailed
+		return cli.Failed
 	}
-	return exitOK
+	return cli.OK
 }
 
 // meter shows progress where stderr is a terminal and stdout is not the same

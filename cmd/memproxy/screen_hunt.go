@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,9 +12,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/proxy"
 	"github.com/memproxy/memproxy/screen/hunt"
 )
@@ -28,8 +30,8 @@ type huntFlags struct {
 	scopes                   scopeList
 }
 
-func (h *huntFlags) register(fs *flag.FlagSet) {
-	fs.StringVar(&h.backend, "backend", "", "judge what this backend holds instead of stdin; needs -config")
+func (h *huntFlags) register(fs *pflag.FlagSet) {
+	fs.StringVar(&h.backend, "backend", "", "judge what this backend holds instead of stdin; needs --config")
 	fs.StringVar(&h.api, "api", "auto", "which Mem0 it is: platform, server, or auto to ask it")
 	fs.StringVar(&h.out, "out", "", "file for what would be held; absent: stdout")
 	fs.StringVar(&h.state, "state", "", "file that keeps the place; with it a walk that was stopped goes on")
@@ -38,38 +40,41 @@ func (h *huntFlags) register(fs *flag.FlagSet) {
 	fs.Var(&h.scopes, "scope", "user=ID, agent=ID or run=ID, of a Mem0 server that does not give its whole store; may be repeated")
 }
 
-func (h *huntFlags) check(fs *flag.FlagSet, configFile string) error {
+func (h *huntFlags) check(fs *pflag.FlagSet, configFile string) error {
 	if h.backend == "" {
 		var stray []string
-		fs.Visit(func(f *flag.Flag) {
+		fs.Visit(func(f *pflag.Flag) {
 			switch f.Name {
 			case "api", "out", "state", "rate", "content", "scope":
-				stray = append(stray, "-"+f.Name)
+				stray = append(stray, "--"+f.Name)
 			}
 		})
 		if len(stray) > 0 {
-			return fmt.Errorf("%s: only with -backend", strings.Join(stray, ", "))
+			return fmt.Errorf("%s: only with --backend", strings.Join(stray, ", "))
 		}
 		return nil
 	}
 	switch {
 	case configFile == "":
-		return errors.New("-backend needs -config")
+		return errors.New("--backend needs --config")
 	case h.api != "auto" && h.api != "platform" && h.api != "server":
-		return fmt.Errorf("-api %q: want platform, server or auto", h.api)
+		return fmt.Errorf("--api %q: want platform, server or auto", h.api)
 	case !(h.rate > 0 && h.rate <= 1000):
-		return errors.New("-rate: want more than 0 and at most 1000 pages a second")
+		return errors.New("--rate: want more than 0 and at most 1000 pages a second")
 	}
 	return nil
 }
 
-// scopeList collects -scope flags.
+// scopeList collects --scope options.
 type scopeList []memproxy.Scope
 
-// String implements flag.Value.
+// String implements pflag.Value.
 func (l *scopeList) String() string { return "" }
 
-// Set implements flag.Value.
+// Type implements pflag.Value.
+func (l *scopeList) Type() string { return "SCOPE" }
+
+// Set implements pflag.Value.
 func (l *scopeList) Set(s string) error {
 	var sc memproxy.Scope
 	for part := range strings.SplitSeq(s, ",") {
@@ -127,7 +132,7 @@ func (a *app) hunt(ctx context.Context, f screenFlags) int {
 		}
 		return a.fail(err)
 	}
-	return exitOK
+	return cli.OK
 }
 
 // reportTo opens the report: a new one, or the one of the walk that goes on.

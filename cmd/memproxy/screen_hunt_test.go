@@ -11,6 +11,7 @@ import (
 
 	lettaback "github.com/memproxy/memproxy/adapters/letta/embedded"
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
+	"github.com/memproxy/memproxy/internal/cli"
 )
 
 const huntConf = `profile: production
@@ -77,7 +78,7 @@ func TestHuntInMem0(t *testing.T) {
 			r.put("/memories", fmt.Sprintf(`{"user_id":"u%d","infer":false,"messages":[{"role":"user","content":%q}]}`, i, text))
 		}
 		code, out, errs := r.hunt("-api", api)
-		if code != exitOK || !strings.Contains(out, `"verdict":"deny"`) || !strings.Contains(out, `"user":"u1"`) || !strings.Contains(out, `"secret.aws_access_key"`) ||
+		if code != cli.OK || !strings.Contains(out, `"verdict":"deny"`) || !strings.Contains(out, `"user":"u1"`) || !strings.Contains(out, `"secret.aws_access_key"`) ||
 			strings.Contains(out, "invoices") || strings.Contains(out, `"u0"`) || !strings.Contains(errs, "finished: 2 allow") && api != "server" || !strings.Contains(errs, "secret.aws_access_key") {
 			t.Errorf("%s: exit %d\n%s\n%s", api, code, out, errs)
 		}
@@ -91,10 +92,10 @@ func TestHuntInMem0(t *testing.T) {
 // not there, is an error and no empty report.
 func TestHuntFails(t *testing.T) {
 	r := newHunt(t, mem0Store(t), "mem0", "bearer") // the platform wants Token
-	if code, out, errs := r.hunt(); code != exitFailed || out != "" || !strings.Contains(errs, "401") || strings.Contains(errs, "sesame") {
+	if code, out, errs := r.hunt(); code != cli.Failed || out != "" || !strings.Contains(errs, "401") || strings.Contains(errs, "sesame") {
 		t.Errorf("exit %d %s %s", code, out, errs)
 	}
-	if code, _, errs := feed(t, unread{t}, "screen", "-config", r.conf, "-backend", "other"); code != exitFailed || !strings.Contains(errs, `no backend "other"`) {
+	if code, _, errs := feed(t, unread{t}, "screen", "-config", r.conf, "-backend", "other"); code != cli.Failed || !strings.Contains(errs, `no backend "other"`) {
 		t.Errorf("exit %d %s", code, errs)
 	}
 }
@@ -115,11 +116,11 @@ func TestHuntInLettaGoesOn(t *testing.T) {
 	r.put("/v1/agents/agent-00000000-0000-4000-8000-000000000001/archival-memory", fmt.Sprintf(`{"text":%q}`, poison))
 	report, state := filepath.Join(r.dir, "report.jsonl"), filepath.Join(r.dir, "state.json")
 	code, out, errs := r.hunt("-out", report, "-state", state)
-	if code != exitFailed || out != "" || !strings.Contains(errs, "goes on where it stopped") || !strings.Contains(errs, "not finished") {
+	if code != cli.Failed || out != "" || !strings.Contains(errs, "goes on where it stopped") || !strings.Contains(errs, "not finished") {
 		t.Fatalf("exit %d %s %s", code, out, errs)
 	}
 	broken = false
-	if code, out, errs = r.hunt("-out", report, "-state", state); code != exitOK || out != "" || !strings.Contains(errs, "1 allow, 0 hold, 2 deny") {
+	if code, out, errs = r.hunt("-out", report, "-state", state); code != cli.OK || out != "" || !strings.Contains(errs, "1 allow, 0 hold, 2 deny") {
 		t.Fatalf("exit %d %s %s", code, out, errs)
 	}
 	b, err := os.ReadFile(report)

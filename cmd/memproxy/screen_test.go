@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/screen"
 )
 
@@ -63,7 +64,7 @@ func TestScreenCommand(t *testing.T) {
 	in := textLine("a", poison) + textLine("b", "Ann likes green tea.") + "\n" + `{"id":3,"text":"my key is AKIAIOSFODNN7EXAMPLQ"}` + "\n"
 	code, out, errs := feed(t, strings.NewReader(in), "screen")
 	all := ruledOf(t, out)
-	if code != exitOK || errs != "" || len(all) != 3 {
+	if code != cli.OK || errs != "" || len(all) != 3 {
 		t.Fatalf("exit %d, %s\n%s", code, errs, out)
 	}
 	if r := all[0]; r.ID != "a" || r.Verdict != "deny" || r.Score < screen.Deny || len(r.Findings) == 0 {
@@ -85,7 +86,7 @@ func TestScreenCommand(t *testing.T) {
 	}
 
 	code, out, errs = feed(t, strings.NewReader(textLine("a", "tea")+"nonsense\n"+textLine("b", "tea")), "screen")
-	if code != exitFailed || len(ruledOf(t, out)) != 2 || !strings.Contains(errs, "line 2:") || strings.Contains(errs, "nonsense") {
+	if code != cli.Failed || len(ruledOf(t, out)) != 2 || !strings.Contains(errs, "line 2:") || strings.Contains(errs, "nonsense") {
 		t.Errorf("exit %d, %s\n%s", code, errs, out)
 	}
 }
@@ -96,7 +97,7 @@ func TestScreenIsMovedBySourceAndSensitivity(t *testing.T) {
 	score := func(args ...string) int {
 		t.Helper()
 		code, out, errs := feed(t, strings.NewReader(textLine("x", text)), append([]string{"screen"}, args...)...)
-		if code != exitOK {
+		if code != cli.OK {
 			t.Fatalf("%v: exit %d %s", args, code, errs)
 		}
 		return ruledOf(t, out)[0].Score
@@ -119,7 +120,7 @@ func TestScreenByConfiguration(t *testing.T) {
 	for profile, want := range map[string]string{"production": "deny allow allow", "development": "allow allow allow"} {
 		file := writeFile(t, filepath.Join(dir, profile+".yaml"), strings.Replace(conf, "profile: production", "profile: "+profile, 1))
 		code, out, errs := feed(t, strings.NewReader(in), "screen", "-config", file)
-		if code != exitOK {
+		if code != cli.OK {
 			t.Fatalf("%s: exit %d %s", profile, code, errs)
 		}
 		all := ruledOf(t, out)
@@ -135,7 +136,7 @@ func TestScreenByConfiguration(t *testing.T) {
 		t.Error("screen made state")
 	}
 	off := writeFile(t, filepath.Join(dir, "off.yaml"), conf+"screening: {enabled: false}\n")
-	if code, _, errs := feed(t, strings.NewReader(in), "screen", "-config", off); code != exitFailed || !strings.Contains(errs, "screening is off") {
+	if code, _, errs := feed(t, strings.NewReader(in), "screen", "-config", off); code != cli.Failed || !strings.Contains(errs, "screening is off") {
 		t.Errorf("exit %d %s", code, errs)
 	}
 }
@@ -147,12 +148,12 @@ func TestScreenRefusesUsage(t *testing.T) {
 		"-backend mem0 -config x -api v9", "-backend mem0 -config x -rate 0", "-backend mem0 -config x -rate NaN", "-backend mem0 -config x -scope app=x",
 	} {
 		code, out, errs := feed(t, unread{t}, append([]string{"screen"}, strings.Fields(args)...)...)
-		if code != exitUsage || out != "" || errs == "" {
+		if code != cli.Usage || out != "" || errs == "" {
 			t.Errorf("%s: exit %d %s%s", args, code, out, errs)
 		}
 	}
 	for _, args := range []string{"-config no-such-file.yaml", "-pack no-such-directory", "-backend mem0 -config no-such-file.yaml"} {
-		if code, _, errs := feed(t, unread{t}, append([]string{"screen"}, strings.Fields(args)...)...); code != exitFailed || !strings.Contains(errs, "no-such") {
+		if code, _, errs := feed(t, unread{t}, append([]string{"screen"}, strings.Fields(args)...)...); code != cli.Failed || !strings.Contains(errs, "no-such") {
 			t.Errorf("%s: exit %d %s", args, code, errs)
 		}
 	}
@@ -177,7 +178,7 @@ func TestScreenStops(t *testing.T) {
 		t.Fatal(err)
 	}
 	cancel()
-	if code := <-done; code != exitFailed {
+	if code := <-done; code != cli.Failed {
 		t.Errorf("exit %d", code)
 	}
 }

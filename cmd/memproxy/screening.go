@@ -45,8 +45,9 @@ const (
 	recipeTime     = 30 * 24 * time.Hour
 )
 
-// newDesk opens the layers. A model that is away now is asked again later.
-func newDesk(ctx context.Context, cfg config.Screening, log *slog.Logger) (*desk, error) {
+// newDesk opens the layers. A model that is away now is asked again later, by
+// what begin begins.
+func newDesk(ctx context.Context, cfg config.Screening, log *slog.Logger, begin begin) (*desk, error) {
 	d := &desk{cfg: cfg, log: log}
 	if !*cfg.Enabled {
 		return d, nil
@@ -85,7 +86,7 @@ func newDesk(ctx context.Context, cfg config.Screening, log *slog.Logger) (*desk
 		}
 	}
 	if c := cfg.Similar; c != nil {
-		if d.similar, err = matcherOf(ctx, c, known, log); err != nil {
+		if d.similar, err = matcherOf(ctx, c, known, log, begin); err != nil {
 			return nil, err
 		}
 	}
@@ -144,7 +145,7 @@ func (d *desk) panel(p *screen.Pack) (*panel.Panel, error) {
 }
 
 // matcherOf opens the embedding and, with it, the known attacks.
-func matcherOf(ctx context.Context, c *config.Similar, known []similar.Exemplar, log *slog.Logger) (panel.Matcher, error) {
+func matcherOf(ctx context.Context, c *config.Similar, known []similar.Exemplar, log *slog.Logger, begin begin) (panel.Matcher, error) {
 	opt := similar.Options{Exemplars: known, Harmless: panel.Harmless()}
 	if t := c.Thresholds; t != nil {
 		mille := func(f float64) memproxy.PerMille { return memproxy.PerMille(f*1000 + 0.5) }
@@ -164,7 +165,7 @@ func matcherOf(ctx context.Context, c *config.Similar, known []similar.Exemplar,
 	}
 	m := &lateMatcher{}
 	opt.Embedder = e
-	go m.open(ctx, opt, log)
+	begin("embedding", func(ctx context.Context) { m.open(ctx, opt, log) })
 	return m, nil
 }
 
@@ -209,26 +210,33 @@ func (m *lateMatcher) Match(ctx context.Context, text string, source memproxy.So
 
 // watchPack looks at the pack's directory like policy.Watch at the policies':
 // two looks must find the same, and what is broken leaves the last good one.
+// Only what is new is loaded: that takes long enough for a stop to wait for.
 func (s *sidecar) watchPack(ctx context.Context, tick <-chan time.Time) {
-	inForce, last := s.rules.packVersion(), s.rules.packVersion()
+	inForce := s.rules.packDigest()
+	last := inForce
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick:
 		}
-		p, err := s.rules.desk.pack()
-		found := ""
+		found, err := screen.Digest(os.DirFS(s.cfg.Screening.Pack))
 		if err != nil {
 			found = "error: " + err.Error()
-		} else {
-			found = p.Version()
 		}
 		if found != last {
 			last = found
 			continue
 		}
 		if found == inForce {
+			continue
+		}
+		var p *screen.Pack
+		if err == nil {
+			p, err = s.rules.desk.pack()
+		}
+		if p != nil && p.Digest() != found {
+			last = p.Digest() // somebody is at work on it
 			continue
 		}
 		inForce = found // an error is reported once

@@ -30,8 +30,8 @@ func (c *custodian) Seal(ctx context.Context, q review.SealRequest) (review.Seal
 	if err := c.record(ctx, begun); err != nil {
 		return report, err
 	}
-	err = c.walk(ctx, backends[0], q.Scopes, func(adapter gate.Locator, _ func() ([]hunt.Item, error), items []hunt.Item) error {
-		return s.page(ctx, adapter, items)
+	err = c.walk(ctx, backends[0], walk{scopes: q.Scopes, rate: c.rate}, func(p page) error {
+		return s.page(ctx, p.adapter, p.items)
 	})
 	if err != nil {
 		return report, fmt.Errorf("backend %s: %w", s.backend, err)

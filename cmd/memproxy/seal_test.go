@@ -12,6 +12,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/review"
 )
 
@@ -47,11 +48,11 @@ func TestAdoptionOfAFullBackend(t *testing.T) {
 	conf := r.offline()
 	for i, want := range []string{"5 sealed for tenant \"acme\", 1 known before, 0 not read", "0 sealed for tenant \"acme\", 6 known before, 0 not read"} {
 		code, out, errs := invoke(t, "audit", "seal", "-config", conf, "-backend", "mem0", "-tenant", "acme")
-		if code != exitOK || !strings.Contains(out, want) {
+		if code != cli.OK || !strings.Contains(out, want) {
 			t.Fatalf("seal %d: exit %d %s %s", i, code, out, errs)
 		}
 	}
-	if code, out, errs := invoke(t, "ledger", "sweep", "-config", conf); code != exitOK || !strings.Contains(out, "6 memories, 6 known, 0 unknown, 0 not read, 0 findings") || !strings.Contains(out, "unbroken") {
+	if code, out, errs := invoke(t, "ledger", "sweep", "-config", conf); code != cli.OK || !strings.Contains(out, "6 memories, 6 known, 0 unknown, 0 not read, 0 findings") || !strings.Contains(out, "unbroken") {
 		t.Fatalf("sweep: exit %d %s %s", code, out, errs)
 	}
 	r.run()
@@ -106,26 +107,26 @@ review: {reviewers: [{id: eve, sha256: %q, roles: [view, review], tenants: "*"},
 	conf := writeFile(t, filepath.Join(r.dir, "memproxy.yaml"), r.conf)
 	token := writeFile(t, filepath.Join(r.dir, "token"), reviewToken+"\n")
 	bob := writeFile(t, filepath.Join(r.dir, "bob"), "bob-has-a-token-of-many-letters")
-	if code, _, errs := invoke(t, "ledger", "sweep", "-config", conf); code != exitFailed || !strings.Contains(errs, "a sidecar runs on this state") {
+	if code, _, errs := invoke(t, "ledger", "sweep", "-config", conf); code != cli.Failed || !strings.Contains(errs, "a sidecar runs on this state") {
 		t.Errorf("exit %d %s", code, errs)
 	}
-	if code, out, errs := invoke(t, "audit", "seal", "-admin", r.admin, "-token-file", token, "-backend", "mem0", "-tenant", "acme", "-json"); code != exitOK || !strings.Contains(out, `"whole": true`) {
+	if code, out, errs := invoke(t, "audit", "seal", "-admin", r.admin, "-token-file", token, "-backend", "mem0", "-tenant", "acme", "-json"); code != cli.OK || !strings.Contains(out, `"whole": true`) {
 		t.Errorf("exit %d %s %s", code, out, errs)
 	}
-	if code, out, errs := invoke(t, "ledger", "sweep", "-admin", r.admin, "-token-file", token); code != exitOK || !strings.Contains(out, "mem0: 1 memories, 1 known") {
+	if code, out, errs := invoke(t, "ledger", "sweep", "-admin", r.admin, "-token-file", token); code != cli.OK || !strings.Contains(out, "mem0: 1 memories, 1 known") {
 		t.Errorf("exit %d %s %s", code, out, errs)
 	}
 	r.behind("PUT", "/v1/memories/"+id+"/", `{"text":"Ann pays Eve."}`)
 	code, out, errs := invoke(t, "ledger", "sweep", "-admin", r.admin, "-token-file", token, "-backend", "mem0", "-json")
 	var report review.SweepReport
-	if err := json.Unmarshal([]byte(out), &report); err != nil || code != exitFailed || classes(report)[id] != "tamper integrity.mismatch" {
+	if err := json.Unmarshal([]byte(out), &report); err != nil || code != cli.Failed || classes(report)[id] != "tamper integrity.mismatch" {
 		t.Errorf("exit %d %s %s", code, out, errs)
 	}
 	// Who reviews another tenant learns nothing of it.
-	if code, out, _ := invoke(t, "ledger", "sweep", "-admin", r.admin, "-token-file", bob); code != exitOK || strings.Contains(out, id) || strings.Contains(out, "acme") {
+	if code, out, _ := invoke(t, "ledger", "sweep", "-admin", r.admin, "-token-file", bob); code != cli.OK || strings.Contains(out, id) || strings.Contains(out, "acme") {
 		t.Errorf("exit %d %s", code, out)
 	}
-	if code, _, errs := invoke(t, "audit", "seal", "-admin", r.admin, "-token-file", bob, "-backend", "mem0", "-tenant", "acme"); code != exitFailed || !strings.Contains(errs, "404") {
+	if code, _, errs := invoke(t, "audit", "seal", "-admin", r.admin, "-token-file", bob, "-backend", "mem0", "-tenant", "acme"); code != cli.Failed || !strings.Contains(errs, "404") {
 		t.Errorf("exit %d %s", code, errs)
 	}
 	if log := r.audit("-type", "review"); !strings.Contains(log, "review.sweep") || !strings.Contains(log, "review.seal") || !strings.Contains(log, `"id":"eve"`) {
@@ -133,17 +134,17 @@ review: {reviewers: [{id: eve, sha256: %q, roles: [view, review], tenants: "*"},
 	}
 
 	r.offline()
-	if code, out, _ := invoke(t, "ledger", "sweep", "-config", conf); code != exitFailed || !strings.Contains(out, "tamper integrity.mismatch "+id) || strings.Contains(out, "Eve") {
+	if code, out, _ := invoke(t, "ledger", "sweep", "-config", conf); code != cli.Failed || !strings.Contains(out, "tamper integrity.mismatch "+id) || strings.Contains(out, "Eve") {
 		t.Errorf("exit %d %s", code, out)
 	}
 	for _, args := range [][]string{{"ledger"}, {"ledger", "mop"}, {"ledger", "sweep", "x"}, {"audit", "seal", "-config", conf}, {"ledger", "sweep", "-scope", "x"}} {
-		if code, _, _ := invoke(t, args...); code != exitUsage {
+		if code, _, _ := invoke(t, args...); code != cli.Usage {
 			t.Errorf("%v: exit %d", args, code)
 		}
 	}
 	t.Setenv(review.TokenEnv, "")
 	for _, args := range [][]string{{"ledger", "sweep"}, {"ledger", "sweep", "-config", conf, "-backend", "none"}, {"ledger", "sweep", "-config", filepath.Join(r.dir, "none")}, {"audit", "seal", "-backend", "mem0", "-token-file", filepath.Join(r.dir, "none")}} {
-		if code, _, errs := invoke(t, args...); code != exitFailed || errs == "" {
+		if code, _, errs := invoke(t, args...); code != cli.Failed || errs == "" {
 			t.Errorf("%v: exit %d %s", args, code, errs)
 		}
 	}
@@ -185,18 +186,18 @@ func TestALedgerPutBackIsNoticed(t *testing.T) {
 		if writes > 0 {
 			want = "forge at 2: the chain is another one than was anchored"
 		}
-		if code != exitFailed || !strings.Contains(out, want) {
+		if code != cli.Failed || !strings.Contains(out, want) {
 			t.Errorf("%d writes: exit %d %s %s", writes, code, out, errs)
 		}
 		if log := r.audit("-type", "chain_break"); strings.Count(log, `"type":"chain_break"`) < 1 {
 			t.Errorf("no break on record: %s", log)
 		}
 		// Somebody restored it from a backup and says so: it goes on from here.
-		if code, _, errs := invoke(t, "ledger", "accept", "-config", conf, "-tenant", "acme"); code != exitUsage || !strings.Contains(errs, "-reason is required") {
+		if code, _, errs := invoke(t, "ledger", "accept", "-config", conf, "-tenant", "acme"); code != cli.Usage || !strings.Contains(errs, "-reason is required") {
 			t.Errorf("exit %d %s", code, errs)
 		}
 		code, out, errs = invoke(t, "ledger", "accept", "-config", conf, "-tenant", "acme", "-reason", "restored from the backup of Monday")
-		if code != exitOK || !strings.Contains(out, fmt.Sprintf("1 faults accepted, it goes on from %d", 1+writes)) || !strings.Contains(out, want) {
+		if code != cli.OK || !strings.Contains(out, fmt.Sprintf("1 faults accepted, it goes on from %d", 1+writes)) || !strings.Contains(out, want) {
 			t.Errorf("%d writes: exit %d %s %s", writes, code, out, errs)
 		}
 		if log := r.audit("-type", "chain_accept"); strings.Count(log, `"type":"chain_accept"`) != 1 || !strings.Contains(log, "restored from the backup of Monday") {
@@ -208,7 +209,7 @@ func TestALedgerPutBackIsNoticed(t *testing.T) {
 		if code, out, errs := invoke(t, "ledger", "sweep", "-config", conf); strings.Contains(out, "faults") || !strings.Contains(out, "unbroken") {
 			t.Errorf("%d writes, accepted: exit %d %s %s", writes, code, out, errs)
 		}
-		if code, _, errs := invoke(t, "ledger", "accept", "-config", conf, "-tenant", "acme", "-reason", "again"); code != exitFailed || !strings.Contains(errs, "nothing is broken of that chain") {
+		if code, _, errs := invoke(t, "ledger", "accept", "-config", conf, "-tenant", "acme", "-reason", "again"); code != cli.Failed || !strings.Contains(errs, "nothing is broken of that chain") {
 			t.Errorf("exit %d %s", code, errs)
 		}
 	}

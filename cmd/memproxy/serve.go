@@ -5,23 +5,25 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/policy"
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
-// drainTime bounds a graceful stop; Kubernetes gives 30 s by default.
-const drainTime = 20 * time.Second
-
 // serve runs the sidecar until it is told to stop or a listener fails.
-func (a *app) serve(ctx context.Context, args []string) int {
-	fs := a.flags("serve")
-	path := fs.String("config", "memproxy.yaml", "configuration file")
-	if code := a.parse(fs, args); code >= 0 {
-		return code
-	}
-	cfg, err := config.Load(*path, a.Getenv)
+func (a *app) serve() *cobra.Command {
+	var path *string
+	c := cli.Leaf("serve", "run the sidecar", "memproxy serve --config memproxy.yaml", func(ctx context.Context) int { return a.serving(ctx, *path) })
+	path = configFlag(c, "memproxy.yaml", "configuration `file`")
+	return c
+}
+
+func (a *app) serving(ctx context.Context, path string) int {
+	cfg, err := config.Load(path, a.Getenv)
 	if err != nil {
 		return a.fail(err)
 	}
@@ -39,18 +41,15 @@ func (a *app) serve(ctx context.Context, args []string) int {
 	for _, l := range car.listeners {
 		car.log.Info("listening", "name", l.name, "address", l.ln.Addr().String())
 	}
-	if !*cfg.Enforce {
-		car.log.Warn("enforce is false: everything is forwarded, decisions are only recorded")
-	}
 	for _, w := range cfg.Warnings() {
 		car.log.Warn(w)
 	}
-	code := exitOK
+	code := cli.OK
 	select {
 	case <-ctx.Done():
 	case err := <-car.anyFailed():
 		car.log.Error("a listener failed", "error", err)
-		code = exitFailed
+		code = cli.Failed
 	}
 	car.log.Info("stopping")
 	stop, cancel := context.WithTimeout(context.Background(), drainTime)
@@ -65,47 +64,49 @@ func (a *app) serve(ctx context.Context, args []string) int {
 func (s *sidecar) anyFailed() <-chan error {
 	out := make(chan error, len(s.listeners))
 	for _, l := range s.listeners {
-		go func() { out <- fmt.Errorf("%s: %w", l.name, <-l.failed) }()
+		s.loops.begin("listener "+l.name, func(ctx context.Context) {
+			select {
+			case err := <-l.failed:
+				out <- fmt.Errorf("%s: %w", l.name, err)
+			case <-ctx.Done():
+			}
+		})
 	}
 	return out
 }
 
 // watch follows the policy directory, prunes, and lets metrics be collected.
-func (s *sidecar) watch(ctx context.Context) {
+func (s *sidecar) watch() {
 	in := s.telemetry.Instruments()
 	stop, err := in.Watch(signal.Sources{
 		AuditLag: func() (int64, int64) { l := s.audit.Lag(); return int64(l.Queued), int64(l.Unsigned) },
 		Rules:    func() string { v, _ := s.rules.state(); return v },
-		Version:  s.version,
+		Version:  s.version, Unsafe: s.unsafe, Sealed: s.adoptions.look,
 	})
 	if err != nil {
 		s.log.Error("metrics are not watched", "error", err)
 	} else {
-		s.onClose(func(context.Context) error { return stop() })
+		s.onStop(stageTelemetry, func(context.Context) error { return stop() })
 	}
 	if dir := s.cfg.Policy.Dir; dir != "" && s.cfg.Policy.Control == nil {
-		tick := time.NewTicker(s.cfg.Policy.Poll.Time())
 		version := s.rules.bundleVersion() // what changed since it was read is an edit
-		go func() {
-			defer tick.Stop()
-			policy.Watch(ctx, dir, version, tick.C, s.reload, s.reloadFailed)
-		}()
+		s.rereading("policy", s.cfg.Policy.Poll.Time(), func(ctx context.Context, tick <-chan time.Time) {
+			policy.Watch(ctx, dir, version, tick, s.reload, s.reloadFailed)
+		})
 	}
 	if s.cfg.Screening.Pack != "" && *s.cfg.Screening.Enabled {
-		tick := time.NewTicker(s.cfg.Policy.Poll.Time())
-		go func() {
-			defer tick.Stop()
-			s.watchPack(ctx, tick.C)
-		}()
+		s.rereading("pack", s.cfg.Policy.Poll.Time(), s.watchPack)
 	}
-	s.keepBaseline(ctx)
-	s.watchReview(ctx)
-	go s.upkeep(ctx)
-	s.watchRetention(ctx)
-	s.watchRejections(ctx)
-	go s.keepAnchors(ctx)
-	go s.keepSweeping(ctx)
-	go s.keepSuspecting(ctx)
+	s.loops.begin("hangup", s.hangup)
+	s.keepBaseline()
+	s.watchReview()
+	s.loops.every("upkeep", s.cfg.Memories.Validate.Time(), s.upkeep)
+	s.loops.ticking("retention", maintainEvery, s.keepMaintaining)
+	s.watchRejections()
+	s.loops.ticking("anchors", anchorPoll, s.keepAnchors)
+	s.loops.every("sweeps", min(sweepPoll, s.cfg.Memories.Sweep.Time()), s.sweepDue)
+	s.keepSealing()
+	s.loops.every("suspects", suspectSettle/2, s.convictDue)
 }
 
 // reload puts a new bundle in force.
@@ -126,6 +127,7 @@ func (s *sidecar) reloaded() {
 	s.telemetry.Instruments().Reloaded(context.Background(), true)
 	s.log.Info("rules reloaded", "version", version)
 	s.record(memproxy.EventReload, "rules "+version+" in force")
+	s.loosened("the rules", s.rules.loosened())
 }
 
 // reloadFailed keeps the last good rules and says so everywhere.

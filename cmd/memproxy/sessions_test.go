@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
 // reviewers is a configuration with one who may do everything.
@@ -169,8 +171,8 @@ func closedFor(user string) string {
 // of that application, on every route, and no other user of it; the lock is
 // listed, on record, and ends by itself; other limits hold for it at once.
 func TestOneUserLocksNoOther(t *testing.T) {
-	now := time.Now()
-	r := startAt(t, func() time.Time { return now }, peerConf(), "SCREENING", "sessions: {lock_for: 30m}"+reviewers(), "PEER", sha("peer-key"))
+	clock := ledgertest.NewClock()
+	r := startAt(t, clock.Now, peerConf(), "SCREENING", "sessions: {lock_for: 30m}"+reviewers(), "PEER", sha("peer-key"))
 	write := func(user, text string) got {
 		return r.do("POST", "/memories", strings.ReplaceAll(noted(text), `"ann"`, `"`+user+`"`))
 	}
@@ -187,7 +189,7 @@ func TestOneUserLocksNoOther(t *testing.T) {
 		return r.do("PUT", "/memories/"+made[user], fmt.Sprintf(`{"text":%q}`, text))
 	}
 	for i := range 10 {
-		now = now.Add(time.Second)
+		clock.Pass(time.Second)
 		if a := write("mallory", poison); a.status != 403 || isLocked(a) {
 			t.Fatalf("rejection %d: %d %s", i, a.status, a.body)
 		}
@@ -213,7 +215,7 @@ func TestOneUserLocksNoOther(t *testing.T) {
 	check("at once", true)
 	out, errs, code := r.command("sessions", "list", "-tenant", "acme")
 	if code != 0 || strings.Count(out, "agent:dev") < 2 || !strings.Contains(out, "caller:agent:dev/mallory") || !strings.Contains(out, "screen.risk (10)") ||
-		!strings.Contains(out, now.Add(30 * time.Minute).UTC().Format(time.RFC3339)[:16]) {
+		!strings.Contains(out, clock.Now().Add(30 * time.Minute).UTC().Format(time.RFC3339)[:16]) {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 	if log := r.audit("-type", "session_lock"); strings.Count(log, `"type":"session_lock"`) != 2 || !strings.Contains(log, "caller:agent:dev/mallory is locked until") {
@@ -232,7 +234,7 @@ func TestOneUserLocksNoOther(t *testing.T) {
 	check("no number locks", false)
 	restart("lock_for: 30m")
 	check("the number of before", true)
-	now = now.Add(30 * time.Minute)
+	clock.Pass(30 * time.Minute)
 	check("after half an hour", false)
 	if out, _, _ := r.command("sessions", "list", "-tenant", "acme"); strings.Contains(out, "mallory") {
 		t.Errorf("still listed: %s", out)

@@ -1,10 +1,15 @@
 package main
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/memproxy/memproxy/config"
@@ -15,17 +20,73 @@ import (
 // reviewSocket is the name of the operator's socket in the state directory.
 const reviewSocket = "review.sock"
 
+// maxSocket is how long the path of a socket may be, in bytes, without the
+// zero at its end.
+const maxSocket = 107
+
+// errNoOperator: the local operator cannot be told from others here.
+var errNoOperator = errors.New("this operating system does not say who is at the other end of a socket")
+
+// socketPath is where the operator's socket is: review.sock in the state
+// directory, or where that path is too long for one,
+// $XDG_RUNTIME_DIR/memproxy/HASH.sock (without that variable
+// TMPDIR/memproxy-UID/HASH.sock), HASH being the first 16 digits of the
+// SHA-256 of the state directory's absolute path.
+func socketPath(state string, getenv func(string) string) (string, error) {
+	if !review.NamesOperators {
+		return "", errNoOperator
+	}
+	if path := filepath.Join(state, reviewSocket); len(path) <= maxSocket {
+		return path, nil
+	}
+	whole, err := filepath.Abs(state)
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(os.TempDir(), "memproxy-"+strconv.Itoa(os.Getuid()))
+	if run := getenv("XDG_RUNTIME_DIR"); run != "" {
+		dir = filepath.Join(run, "memproxy")
+	}
+	sum := sha256.Sum256([]byte(whole))
+	path := filepath.Join(dir, hex.EncodeToString(sum[:8])+".sock")
+	if len(path) > maxSocket {
+		return "", fmt.Errorf("no path of at most %d bytes for a socket: neither in the state directory nor in %s", maxSocket, dir)
+	}
+	return path, nil
+}
+
+// ownDir makes a directory that is this user's alone, or fails.
+func ownDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() || info.Mode().Perm()&0o077 != 0 || !review.OwnFile(info) {
+		return fmt.Errorf("%s is not a directory of this user's alone", dir)
+	}
+	return nil
+}
+
 // listenLocal lets the operator of this machine review: on a socket that only
 // the user that memproxy runs as can open.
 func (s *sidecar) listenLocal() error {
-	path := s.path(reviewSocket)
+	path, err := socketPath(s.cfg.State, s.getenv)
+	if err == nil && filepath.Base(path) != reviewSocket {
+		err = ownDir(filepath.Dir(path))
+	}
+	if err != nil { // it costs the local operator, not the service
+		s.log.Warn("the operator of this machine cannot review without a token: there is no socket", "error", err)
+		return nil
+	}
 	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSocket != 0 {
 		_ = os.Remove(path) // left by a process that was killed; listening says what is wrong
 	}
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
-		// A path may be too long for one, or the directory lie on a file system
-		// without sockets: that costs the local operator, not the service.
+		// The directory may lie on a file system without sockets.
 		s.log.Warn("the operator of this machine cannot review without a token: there is no socket", "path", path, "error", err)
 		return nil
 	}
@@ -33,8 +94,8 @@ func (s *sidecar) listenLocal() error {
 		return errors.Join(err, ln.Close())
 	}
 	s.socket = path
-	stop, _ := proxy.Serve(review.Operators(ln), proxy.ServerOptions{Handler: s.review.Local(), Log: s.log})
-	s.onClose(stop)
+	stop, _ := proxy.Serve(review.Operators(ln), proxy.ServerOptions{Handler: s.review.Local(), Cut: s.cutSending, CutTime: cutTime, Log: s.log})
+	s.onStop(stageListeners, stop)
 	return nil
 }
 

@@ -102,7 +102,7 @@ func TestStatus(t *testing.T) {
 	if code != 0 {
 		t.Errorf("%d %s", code, out)
 	}
-	for _, want := range []string{"ready", "field.forbidden 3", "session.locked 1", "wait for review", "1, the oldest for 0s: " + id, "s1", "deny 4", "hold 1", "audit records waiting"} {
+	for _, want := range []string{"ready", "field.forbidden 3", "session.locked 1", "wait for review", "1, the oldest for 0s: " + id, memproxy.InertSession("s1"), "deny 4", "hold 1", "audit records waiting"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not said:\n%s", want, out)
 		}
@@ -112,5 +112,54 @@ func TestStatus(t *testing.T) {
 	}
 	if out, code := run("-admin", "http://127.0.0.1:1"); code != 1 || !strings.Contains(out, "not known") {
 		t.Errorf("a sidecar that is away: %d %s", code, out)
+	}
+}
+
+// A state directory whose path is too long for a socket has the operator's
+// elsewhere, in a directory that is his alone: check names the same one as is
+// listened on, and the commands work by it. A directory of somebody else's is
+// not used.
+//
+// Proves EDGE-15, EDGE-11.
+func TestTheOperatorsSocketOfALongPath(t *testing.T) {
+	short, err := os.MkdirTemp("", "mp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(short) })
+	t.Setenv("XDG_RUNTIME_DIR", short)
+	long := filepath.Join(t.TempDir(), strings.Repeat("a-long-name/", 8), "state")
+	r := start(t, strings.Replace(screeningConf, "level: error", "level: info", 1), "SCREENING", "", "DIR/state", long)
+	conf := filepath.Join(t.TempDir(), "memproxy.yaml")
+	writeFile(t, conf, r.conf)
+	code, out, errs := invoke(t, "check", "-config", conf)
+	if code != 0 {
+		t.Fatal(errs)
+	}
+	_, rest, _ := strings.Cut(out, "the user that memproxy runs as (")
+	socket, _, _ := strings.Cut(rest, ")")
+	if !strings.HasPrefix(socket, short) || len(socket) > maxSocket || !strings.Contains(r.log.String(), socket) {
+		t.Fatalf("check names %q, of %s\nthe log: %s", socket, out, r.log.String())
+	}
+	for path, mode := range map[string]os.FileMode{socket: 0o600, filepath.Dir(socket): 0o700} {
+		if info, err := os.Lstat(path); err != nil || info.Mode().Perm() != mode {
+			t.Errorf("%s: %v, %v", path, info, err)
+		}
+	}
+	if code, out, errs := invoke(t, "holds", "list", "-socket", socket); code != 0 {
+		t.Errorf("%s%s", out, errs)
+	}
+	open := filepath.Join(short, "open")
+	if err := os.Mkdir(open, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(open, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := ownDir(open); err == nil {
+		t.Error("a directory that others can write to is used")
+	}
+	if _, err := socketPath(long, func(string) string { return "/" + strings.Repeat("x", 120) }); err == nil || !strings.Contains(err.Error(), "107 bytes") {
+		t.Errorf("%v", err)
 	}
 }

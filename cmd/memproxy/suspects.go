@@ -38,7 +38,7 @@ type suspected struct {
 // suspect notes what a read saw.
 func (s *sidecar) suspect(su gate.Suspicion) {
 	p := s.proxyOf(su.Backend)
-	if p == nil || letta.KindOf(su.ID) != letta.TargetBlock {
+	if kind := letta.KindOf(su.ID); p == nil || kind != letta.TargetBlock && kind != letta.TargetPassage {
 		return
 	}
 	s.suspects.mu.Lock()
@@ -52,15 +52,13 @@ func (s *sidecar) suspect(su gate.Suspicion) {
 	s.suspects.open[su] = suspected{seen: s.clock(), turns: p.Moment()}
 }
 
-// keepSuspecting looks again at what is suspected, until ctx is over.
-func (s *sidecar) keepSuspecting(ctx context.Context) {
-	every(ctx, suspectSettle/2, func() {
-		for _, su := range s.due(s.clock()) {
-			if err := s.convict(ctx, su); err != nil && ctx.Err() == nil {
-				s.log.Error("a block that is not what was recorded was not named; the next read looks again", "memory", su.ID, "error", err)
-			}
+// convictDue looks again at what is suspected.
+func (s *sidecar) convictDue(ctx context.Context) {
+	for _, su := range s.due(s.clock()) {
+		if err := s.convict(ctx, su); err != nil && ctx.Err() == nil {
+			s.log.Error("a block that is not what was recorded was not named; the next read looks again", "memory", su.ID, "error", err)
 		}
-	})
+	}
 }
 
 // due takes out what can be told by now.
@@ -94,6 +92,16 @@ func (s *sidecar) unsettled(backend string, st suspected, now time.Time) bool {
 	return s.cfg.Ledger.URL.Reveal() != "" || p.Underway(st.turns)
 }
 
+// elsewhere has what a sweep saw looked at again, if agents may be at work in
+// other processes: of their turns nothing is known here.
+func (s *sidecar) elsewhere(su gate.Suspicion) bool {
+	if s.cfg.Ledger.URL.Reveal() == "" || s.proxyOf(su.Backend) == nil {
+		return false
+	}
+	s.suspect(su)
+	return true
+}
+
 // turns is the custodian's.
 func (s *sidecar) turns(backend string) (over func() bool) {
 	p := s.proxyOf(backend)
@@ -113,11 +121,30 @@ func (s *sidecar) convict(ctx context.Context, su gate.Suspicion) error {
 	if err != nil {
 		return err
 	}
-	if row, known := rows[su.ID]; !known || row.Deleted || row.SHA256 != su.Known {
+	row, known := rows[su.ID]
+	if !known && su.Known == "" {
+		return s.custodian.name(ctx, &memproxy.Discrepancy{
+			MemoryKey: su.MemoryKey, Tenant: su.Tenant, Class: memproxy.FaultInsert, Code: memproxy.IntegrityUnknown,
+			Detail: "nobody wrote it through memproxy",
+		})
+	}
+	if !known || row.Deleted || row.SHA256 != su.Known {
 		return nil
 	}
+	return s.changedAround(ctx, su)
+}
+
+// changedAround names a memory of which the backend shows another text than the
+// one that is recorded.
+func (s *sidecar) changedAround(ctx context.Context, su gate.Suspicion) error {
 	return s.custodian.name(ctx, &memproxy.Discrepancy{
 		MemoryKey: su.MemoryKey, Tenant: su.Tenant, Class: memproxy.FaultTamper, Code: memproxy.IntegrityMismatch,
 		Detail: "a read showed another text than the one that went through memproxy",
 	})
+}
+
+// agents reports whether a backend's own agents change what it holds.
+func (s *sidecar) agents(backend string) bool {
+	b, err := findBackend(s.cfg, backend)
+	return err == nil && b.Kind == "letta"
 }

@@ -50,7 +50,7 @@ type stray struct {
 
 // sweep compares everything that a backend holds with what is known of it,
 // names what differs in the log, and marks it.
-func (c *custodian) sweep(ctx context.Context, b config.Backend, scopes []memproxy.Scope) (review.BackendSweep, error) {
+func (c *custodian) sweep(ctx context.Context, b config.Backend, scopes []memproxy.Scope, rate float64) (review.BackendSweep, error) {
 	w := &storeSweep{
 		c: c, backend: b, scopes: scopes, begun: c.clock(), report: review.BackendSweep{Backend: b.Name},
 		seed: maphash.MakeSeed(), there: map[uint64]struct{}{},
@@ -62,9 +62,9 @@ func (c *custodian) sweep(ctx context.Context, b config.Backend, scopes []mempro
 	if w.sealed, err = c.ledger.Sealed(ctx, b.Name); err != nil {
 		return w.report, err
 	}
-	err = c.walk(ctx, b, scopes, func(adapter gate.Locator, again func() ([]hunt.Item, error), items []hunt.Item) error {
-		w.adapter = adapter
-		return w.page(ctx, items, again)
+	err = c.walk(ctx, b, walk{scopes: scopes, rate: rate}, func(p page) error {
+		w.adapter = p.adapter
+		return w.page(ctx, p.items, p.again)
 	})
 	if err == nil {
 		err = w.missing(ctx)
@@ -78,9 +78,24 @@ func (c *custodian) sweep(ctx context.Context, b config.Backend, scopes []mempro
 	return w.report, nil
 }
 
-// walk gives each page of a backend to f, with a way to read it again.
-func (c *custodian) walk(ctx context.Context, b config.Backend, scopes []memproxy.Scope, f func(gate.Locator, func() ([]hunt.Item, error), []hunt.Item) error) error {
-	a, err := adapterFor(b)
+// walk says what of a backend is read, and how fast.
+type walk struct {
+	scopes []memproxy.Scope
+	from   string  // the cursor of the first page
+	rate   float64 // pages a second at most
+}
+
+// page is one of a walk.
+type page struct {
+	adapter gate.Locator
+	items   []hunt.Item
+	again   func() ([]hunt.Item, error) // reads it anew
+	next    string                      // cursor of the next one, "" at the end
+}
+
+// walk gives each page of a backend to f.
+func (c *custodian) walk(ctx context.Context, b config.Backend, w walk, f func(page) error) error {
+	a, err := adapterFor(b, c.cfg.Sources.Table())
 	if err != nil {
 		return err
 	}
@@ -88,15 +103,15 @@ func (c *custodian) walk(ctx context.Context, b config.Backend, scopes []memprox
 	if !ok {
 		return errors.New("its memories cannot be read one by one")
 	}
-	flags := huntFlags{api: "auto", scopes: scopes}
-	if len(scopes) > 0 {
+	flags := huntFlags{api: "auto", scopes: w.scopes}
+	if len(w.scopes) > 0 {
 		flags.api = "server" // the others give everything
 	}
 	pager, _, err := storeOf(ctx, b, flags)
 	if err != nil {
 		return err
 	}
-	for cursor := ""; ; {
+	for cursor := w.from; ; {
 		items, next, err := pager.Page(ctx, cursor)
 		if err != nil {
 			return err
@@ -106,7 +121,7 @@ func (c *custodian) walk(ctx context.Context, b config.Backend, scopes []memprox
 			items, _, err := pager.Page(ctx, at)
 			return items, err
 		}
-		if err := f(adapter, again, items); err != nil {
+		if err := f(page{adapter, items, again, next}); err != nil {
 			return err
 		}
 		if next == "" {
@@ -116,7 +131,7 @@ func (c *custodian) walk(ctx context.Context, b config.Backend, scopes []memprox
 			return hunt.ErrCircle
 		}
 		cursor = next
-		if err := pause(ctx, time.Duration(float64(time.Second)/c.rate)); err != nil {
+		if err := pause(ctx, time.Duration(float64(time.Second)/w.rate)); err != nil {
 			return err
 		}
 	}
@@ -177,7 +192,7 @@ func (w *storeSweep) page(ctx context.Context, items []hunt.Item, again func() (
 			switch {
 			case !yes || now.Code != f.Code:
 				delete(seen.found, id)
-			case w.changing(f) && (!settled || now.has != f.has):
+			case w.changing(f) && (!settled || now.has != f.has || w.c.later(now.suspicion())):
 				delete(seen.found, id)
 				w.report.Unsettled++
 			default:
@@ -195,10 +210,13 @@ func (w *storeSweep) page(ctx context.Context, items []hunt.Item, again func() (
 	return w.clear(ctx, seen)
 }
 
-// changing reports whether a finding is a text that an agent may have changed
-// a moment ago, inside the backend.
+// changing reports whether a finding may be what an agent wrote a moment ago,
+// inside the backend: a block's text, a block or a passage that is new.
 func (w *storeSweep) changing(f finding) bool {
-	return f.Code == memproxy.IntegrityMismatch && letta.KindOf(f.ID) == letta.TargetBlock
+	if w.backend.Kind != "letta" {
+		return false
+	}
+	return f.Code == memproxy.IntegrityUnknown || f.Code == memproxy.IntegrityMismatch && letta.KindOf(f.ID) == letta.TargetBlock
 }
 
 // settle waits for what is on its way into the ledger. Of what agents write

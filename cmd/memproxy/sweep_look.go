@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/memproxy/memproxy"
@@ -25,6 +26,11 @@ func (w *storeSweep) finding(tenant, id string, class memproxy.FaultClass, code 
 		Class: class, Code: code, Tenant: tenant, Detail: detail,
 		MemoryKey: memproxy.MemoryKey{Backend: w.backend.Name, Kind: memproxy.TargetMemory, ID: id},
 	}}
+}
+
+// suspicion is a finding that is to be looked at again.
+func (f *finding) suspicion() gate.Suspicion {
+	return gate.Suspicion{MemoryKey: f.MemoryKey, Tenant: f.Tenant, Known: f.wants}
 }
 
 // looked is what one look at a page found.
@@ -50,6 +56,10 @@ func (w *storeSweep) look(ctx context.Context, items []hunt.Item) (looked, error
 	if err != nil {
 		return out, err
 	}
+	found, err := w.c.ledger.Found(ctx, w.backend.Name, memproxy.TargetMemory, slices.DeleteFunc(ids, func(id string) bool { _, known := owners[id]; return known }))
+	if err != nil {
+		return out, err
+	}
 	var seen []memproxy.Glimpse
 	for _, item := range items {
 		if item.Raw == "" && !item.Unread {
@@ -67,7 +77,12 @@ func (w *storeSweep) look(ctx context.Context, items []hunt.Item) (looked, error
 			continue
 		}
 		if !known {
-			if err := w.stranger(ctx, &m, &out); err != nil {
+			if was, listed := found[item.ID]; listed && m.Stamp == nil {
+				err = w.listed(ctx, was, &m, &out)
+			} else {
+				err = w.stranger(ctx, &m, &out)
+			}
+			if err != nil {
 				return out, err
 			}
 			continue
@@ -118,6 +133,32 @@ func (w *storeSweep) stranger(ctx context.Context, m *memproxy.Memory, out *look
 		return nil
 	}
 	out.unknown++
+	return nil
+}
+
+// listed judges a memory that the backend held when it was sealed: by its text
+// then, or by the one that went through memproxy since.
+func (w *storeSweep) listed(ctx context.Context, was string, m *memproxy.Memory, out *looked) error {
+	history, err := w.c.ledger.History(ctx, memproxy.MemoryKey{Backend: w.backend.Name, Kind: memproxy.TargetMemory, ID: m.ID}, 0, 1)
+	if err != nil {
+		return err
+	}
+	tenant, gone := "", false
+	if len(history) == 1 {
+		tenant, was, gone = history[0].Tenant, history[0].SHA256, history[0].Op == memproxy.OpDelete
+	}
+	has := textSum(m.Text)
+	switch {
+	case gone:
+		out.found[m.ID] = w.finding(tenant, m.ID, memproxy.FaultInsert, memproxy.IntegrityUnknown, "it was deleted through memproxy and is there again")
+	case was != "" && was != has:
+		f := w.finding(tenant, m.ID, memproxy.FaultTamper, memproxy.IntegrityMismatch, "the text is not the one that it had when the backend was sealed, nor one that went through memproxy since")
+		f.has, f.wants = has, was
+		out.found[m.ID] = f
+	default:
+		out.known++
+		out.sound = append(out.sound, m.ID)
+	}
 	return nil
 }
 

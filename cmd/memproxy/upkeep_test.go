@@ -63,6 +63,7 @@ func TestStatesOfMemories(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.behind("PUT", "/v1/memories/"+bad+"/", `{"text":"`+poison+`"}`) // which is what went through
 	if err := r.car.upkeepOnce(context.Background(), time.Now()); err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +90,11 @@ func TestStatesOfMemories(t *testing.T) {
 	if list := r.listed(); strings.Contains(list, "green tea") || !strings.Contains(list, "Ann likes [PATTERN_001].") || !strings.Contains(list, "severity high, at 10, 9 bytes") {
 		t.Errorf("flagged: %s", list)
 	}
-	for _, state := range []memproxy.MemoryState{memproxy.StatePending, memproxy.StateExpired, memproxy.StateSuperseded, memproxy.StateQuarantined} {
+	set(tea, memproxy.StatePending) // its author sees what waits, see TestTimeDoesItsWork
+	if list := r.listed(); !strings.Contains(list, "likes") {
+		t.Errorf("pending: %s", list)
+	}
+	for _, state := range []memproxy.MemoryState{memproxy.StateExpired, memproxy.StateSuperseded, memproxy.StateQuarantined} {
 		set(tea, state)
 		if list := r.listed(); strings.Contains(list, "likes") {
 			t.Errorf("%s: %s", state, list)
@@ -101,14 +106,28 @@ func TestStatesOfMemories(t *testing.T) {
 	}
 }
 
+// another is a caller of the same tenant beside the one that most tests have.
+const another = "m0-another-key"
+
+var anotherKey = "\n    - {sha256: \"" + sha(another) + "\", id: \"agent:other\", kind: agent, trust: authenticated, tenant: acme, acts_as: \"*\"}\nSCREENING"
+
 // Proves SYN-9, TRL-9: memories of callers who are not trusted enough wait,
-// and are shown when nobody corrected them for long enough; memories have an
-// end, by their field.
+// their author sees them meanwhile, by id and in lists, and others are shown
+// them when nobody corrected them for long enough; memories have an end, by
+// their field.
 func TestTimeDoesItsWork(t *testing.T) {
-	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0, pending: [authenticated], quiet: 7d, ttl: {gotchas: 10ms}}")
+	r := start(t, strings.Replace(screeningConf, "\nSCREENING", anotherKey, 1), "SCREENING", "memories: {validate: 0, pending: [authenticated], quiet: 7d, ttl: {gotchas: 10ms}}")
+	author := r
 	tea := r.written("Ann likes green tea.", "")
+	r = r.with(another)
 	if st := r.stands(tea); st.State != memproxy.StatePending || strings.Contains(r.listed(), "green tea") {
 		t.Fatalf("%+v, listed %s", st, r.listed())
+	}
+	if a := r.do("GET", "/memories/"+tea, ""); a.status != 404 {
+		t.Errorf("by id, of another: %d", a.status)
+	}
+	if a := author.do("GET", "/memories/"+tea, ""); a.status != 200 || !strings.Contains(author.listed(), "green tea") {
+		t.Errorf("its author does not see it: %d, listed %s", a.status, author.listed())
 	}
 	for _, tc := range []struct {
 		after time.Duration

@@ -36,8 +36,20 @@ as_postgres() {
     --inh-caps=+dac_override --ambient-caps=+dac_override --pdeathsig TERM "$@"
 }
 
+# Below the ports that connections are given, and those that tests are
+# (internal/freeport): a server takes seconds before it listens.
 free_port() {
-  python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+  python3 - <<'EOF'
+import random, socket
+for port in random.sample(range(10000, 12000), 2000):
+    try:
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", port))
+        print(port)
+        break
+    except OSError:
+        pass
+EOF
 }
 
 taken() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }

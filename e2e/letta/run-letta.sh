@@ -4,6 +4,7 @@
 #
 #   run-letta.sh [--port 18283] [--stub-port 18284] [--data DIR] [--no-redis]
 #
+# Postgres and Redis listen 10000 below the two, on 8283 and 8284.
 # DIR keeps the database: a second start there goes on where the first one ended.
 # Env: E2E_HOME (where install.sh put things); what starts with LETTA_ reaches the
 # server, such as LETTA_SERVER_SECURE, LETTA_SERVER_PASSWORD or LETTA_BASE_URL.
@@ -40,16 +41,17 @@ trap stop EXIT
 trap 'exit 0' INT TERM
 
 # A server that already sits there would answer the readiness check in our stead.
-for wanted in "$stub_port" "$port"; do
+for wanted in "$stub_port" "$port" $((port - 10000)) ${redis:+$((stub_port - 10000))}; do
   if taken "$wanted"; then fail "port $wanted is taken"; fi
 done
 
 [ -d "$data/pg" ] || cp -a "$template/pg" "$data/pg"
 rm -f "$data/pg/postmaster.pid"
-pg_port=$(free_port) redis_port=''
+# Nobody else's, as the two that were asked for are not (internal/freeport).
+pg_port=$((port - 10000)) redis_port=''
 start_postgres "$data/pg" "$pg_port"
 if [ -n "$redis" ]; then
-  redis_port=$(free_port)
+  redis_port=$((stub_port - 10000))
   (exec setpriv --pdeathsig TERM redis-server --port "$redis_port" --bind 127.0.0.1 --save '' \
     --appendonly no --dir "$data" --loglevel warning >"$data/redis.log" 2>&1) & pids+=($!)
 fi

@@ -40,6 +40,9 @@ func (x *exchange) responseHeaders(h *procv3.HttpHeaders, a attrs) (*response, e
 			x.over = true
 			return immediate(memproxy.Reply{Status: http.StatusBadGateway}, &memproxy.Decision{}), nil
 		}
+		if x.public && !h.GetEndOfStream() {
+			return onResponseHeaders(nil), nil
+		}
 		return x.unread(h.GetEndOfStream()), nil
 	}
 	if !x.ruled || x.settled {
@@ -142,6 +145,9 @@ func (x *exchange) responseBody(b *procv3.HttpBody) (*response, error) {
 		x.over = b.GetEndOfStream()
 		return onResponseBody(nil, nil, false), nil
 	}
+	if x.public {
+		return x.publish(b), nil
+	}
 	if x.settled || x.admission == nil || x.answer.Status == 0 {
 		return nil, errProtocol
 	}
@@ -160,20 +166,24 @@ func (x *exchange) responseBody(b *procv3.HttpBody) (*response, error) {
 		return refusal, nil
 	}
 	x.over = b.GetEndOfStream() // else trailers follow
-	m := x.incoming()
+	return x.rewritten(x.incoming(), got, changed || decoded), nil
+}
+
+// rewritten passes an answer on that was read, with what became of it.
+func (x *exchange) rewritten(m *mutation, body []byte, changed bool) *response {
 	if media := x.answer.Header.Get("Content-Type"); media != x.media {
 		m.set("Content-Type", x.media)
 	}
-	if !changed && !decoded {
-		return onResponseBody(m, nil, false), nil
+	if !changed {
+		return onResponseBody(m, nil, false)
 	}
 	for _, name := range entityHeaders {
 		if len(x.answer.Header[name]) > 0 {
 			m.remove(name)
 		}
 	}
-	m.length(len(got))
-	return onResponseBody(m, got, true), nil
+	m.length(len(body))
+	return onResponseBody(m, body, true)
 }
 
 // hold counts an answer that is here. What came of a write must be known; for
@@ -225,6 +235,9 @@ func (x *exchange) returned(body []byte) (out []byte, changed bool, refusal *res
 func (x *exchange) incoming() *mutation {
 	m := x.backward()
 	m.set(face.DecisionHeader, face.Decision(x.admission.Shown()))
+	if !x.admission.Shadow() {
+		m.uncached(x.answer.Header)
+	}
 	if ids := x.admission.Contested; len(ids) > 0 {
 		m.set(face.ContestedHeader, face.Contested(ids))
 	}

@@ -66,7 +66,7 @@ func (p *Processor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3
 		flaw = x.req.flaw
 	}
 	if x.course.Flaw == nil && flaw == nil {
-		x.course.Flaw = face.FormOverrides(x.req.Header, body)
+		x.course.Flaw = x.course.Body(x.req.Request, body)
 	}
 	m, refusal := x.admit(body, flaw)
 	if refusal != nil {
@@ -163,6 +163,12 @@ func (p *Processor) let(x *exchange, m headerMutation) *authv3.CheckResponse {
 			Header:       &corev3.HeaderValue{Key: strings.ToLower(face.DecisionHeader), Value: face.Decision(&a.Decision)},
 			AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
 		}}
+		if !a.Shadow() {
+			ok.ResponseHeadersToAdd = append(ok.ResponseHeadersToAdd, &corev3.HeaderValueOption{
+				Header:       &corev3.HeaderValue{Key: "cache-control", Value: face.NoStore},
+				AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+			})
+		}
 	}
 	return &authv3.CheckResponse{Status: &rpcstatus.Status{Code: int32(codes.OK)}, HttpResponse: &authv3.CheckResponse_OkResponse{OkResponse: ok}}
 }

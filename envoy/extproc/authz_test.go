@@ -83,7 +83,7 @@ func TestCheckChangesHeadersOnly(t *testing.T) {
 	if set["authorization"] != "Token own" || set["content-length"] != "" || set[":path"] != "" {
 		t.Errorf("set %q", set)
 	}
-	if h := ok.GetResponseHeadersToAdd(); len(h) != 1 || h[0].GetHeader().GetValue() != "allow; id=d2" && h[0].GetHeader().GetValue() != "allow; id=d1" {
+	if h := ok.GetResponseHeadersToAdd(); len(h) != 2 || h[1].GetHeader().GetValue() != "no-store" || h[0].GetHeader().GetValue() != "allow; id=d2" && h[0].GetHeader().GetValue() != "allow; id=d1" {
 		t.Errorf("answer gets %v", h)
 	}
 }

@@ -43,11 +43,12 @@ type exchange struct {
 
 	answer memproxy.Reply // the head of an answer whose body is waited for
 	events *face.Events   // of an answer that is a stream of them
-	// passing is set where the answer's body is nobody's to read.
-	passing bool
-	media   string // of the answer, after the gate
-	status  int
-	over    bool // nothing more is wanted of Envoy
+	// passing is set where the answer's body is nobody's to read, public where
+	// it is a public route's with members.
+	passing, public bool
+	media           string // of the answer, after the gate
+	status          int
+	over            bool // nothing more is wanted of Envoy
 }
 
 // begin reads the head of the request and finds its route.
@@ -69,7 +70,7 @@ func (x *exchange) start(ctx context.Context, r request, address string, body bo
 		x.course.Way = face.Gated
 	}
 	x.ruled = x.course.Way == face.Gated || x.course.Way == face.Passed
-	x.whole = x.course.Way == face.Gated || x.course.Form
+	x.whole = x.course.Way == face.Gated || x.course.Fields
 	ctx = x.p.opt.Propagator.Extract(ctx, client{r.Header})
 	x.ctx, x.span = x.p.opt.Tracer.Start(ctx, signal.SpanServer+x.course.Name, trace.WithSpanKind(trace.SpanKindServer))
 }
@@ -109,8 +110,13 @@ func (x *exchange) requestHeaders(ctx context.Context, h *procv3.HttpHeaders, a 
 	}
 	r := onRequestHeaders(m)
 	r.ModeOverride = whole()
-	if flaw != nil || !x.whole {
+	switch {
+	case flaw != nil:
 		r.ModeOverride = headersOnly() // in shadow mode, what is too large is not wanted
+	case !x.whole && x.admission.Inspect:
+		r.ModeOverride = answerOnly()
+	case !x.whole:
+		r.ModeOverride = headersOnly()
 	}
 	return r, nil
 }
@@ -128,8 +134,13 @@ func (x *exchange) open() *response {
 		}
 	}
 	x.settled = true
+	mode := headersOnly()
+	if x.public = x.req.Method != http.MethodHead && x.p.opt.Gate.InspectsPublic(x.b.gate, x.course.Route); x.public {
+		m.set("Accept-Encoding", "identity")
+		mode = answerOnly()
+	}
 	r := onRequestHeaders(&m)
-	r.ModeOverride = headersOnly()
+	r.ModeOverride = mode
 	return r
 }
 
@@ -158,7 +169,7 @@ func (x *exchange) requestBody(b *procv3.HttpBody) (*response, error) {
 	if int64(len(body)) > x.b.MaxBody {
 		flaw = face.TooLarge(x.b.MaxBody)
 	} else if x.course.Flaw == nil {
-		x.course.Flaw = face.FormOverrides(x.req.Header, body)
+		x.course.Flaw = x.course.Body(x.req.Request, body)
 	}
 	if flaw == nil && x.room(body) != nil {
 		flaw, body = face.Busy(), nil

@@ -203,12 +203,12 @@ func FuzzProcess(f *testing.F) {
 	f.Add(pack(body("tea"), start("/m", true)))
 	f.Add(pack(start("/m", false), answered("413", false)))
 	g, err := gate.New(gate.Options{
-		Identifier: silent{}, Ledger: silent{}, Budget: silent{}, Recorder: silent{}, Signer: silent{},
+		Identifier: silent{}, Ledger: silent{}, PartialLedger: true, Budget: silent{}, Recorder: silent{}, Signer: silent{},
 		Clock: time.Now, NewID: func() string { return "d" },
 	}, &gate.Rules{
 		Version: "v", Profile: gate.Production, Policy: silent{}, Ceilings: memproxy.DefaultCeilings(), Enforce: true,
 		Unattributed: gate.UnattributedVisible,
-		Lines:        func(memproxy.Principal, memproxy.Kind, []string) []memproxy.Line { return nil },
+		Lines:        func(memproxy.Principal, memproxy.Kind, string, []string) []memproxy.Line { return nil },
 	})
 	if err != nil {
 		f.Fatal(err)

@@ -69,6 +69,16 @@ func (u *mutation) add(name, value string) {
 
 func (u *mutation) length(n int) { u.set("Content-Length", strconv.Itoa(n)) }
 
+// uncached has an answer that was made for one caller kept by no cache.
+func (u *mutation) uncached(h memproxy.Header) {
+	for name := range h {
+		if name != "Cache-Control" && face.Caching(name) {
+			u.remove(name)
+		}
+	}
+	u.set("Cache-Control", face.NoStore)
+}
+
 // done is the mutation, or nil when nothing changes.
 func (u *mutation) done() *procv3.HeaderMutation {
 	if len(u.m.RemoveHeaders)+len(u.m.SetHeaders) == 0 {

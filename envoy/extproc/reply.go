@@ -2,6 +2,7 @@ package extproc
 
 import (
 	"maps"
+	"net/http"
 	"slices"
 
 	modev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
@@ -75,6 +76,13 @@ func headersOnly() *modev3.ProcessingMode {
 	}
 }
 
+// answerOnly asks for the answer's body, and for none of the request's.
+func answerOnly() *modev3.ProcessingMode {
+	m := headersOnly()
+	m.ResponseBodyMode = modev3.ProcessingMode_BUFFERED
+	return m
+}
+
 // streamed asks for the answer's body piece by piece, as it comes.
 func streamed() *modev3.ProcessingMode {
 	m := headersOnly()
@@ -96,6 +104,14 @@ func whole() *modev3.ProcessingMode {
 // immediate answers the client in the backend's place.
 func immediate(reply memproxy.Reply, d *memproxy.Decision) *response {
 	var m mutation
+	if d.ID != "" {
+		h := http.Header(maps.Clone(reply.Header))
+		if h == nil {
+			h = http.Header{}
+		}
+		face.Uncached(h)
+		reply.Header = memproxy.Header(h)
+	}
 	for _, name := range slices.Sorted(maps.Keys(reply.Header)) {
 		for i, v := range reply.Header[name] {
 			if i == 0 {

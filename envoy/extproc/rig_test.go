@@ -193,7 +193,7 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 	r.rules = gate.Rules{
 		Version: "v", Profile: gate.Production, Policy: r.parts, Ceilings: memproxy.DefaultCeilings(), Enforce: true,
 		Unattributed: gate.UnattributedVisible,
-		Lines:        func(memproxy.Principal, memproxy.Kind, []string) []memproxy.Line { return nil },
+		Lines:        func(memproxy.Principal, memproxy.Kind, string, []string) []memproxy.Line { return nil },
 	}
 	r.opt = extproc.Options{Backends: []extproc.Backend{{Name: "toy", Adapter: toy{}}}}
 	r.envoy = &extproctest.Envoy{Upstream: up.URL, Backend: "toy"}
@@ -231,7 +231,7 @@ func (r *rig) newGate() *gate.Gate {
 	var mu sync.Mutex
 	n := 0
 	g, err := gate.New(gate.Options{
-		Identifier: r.parts, Ledger: r.parts, Budget: r.parts, Recorder: r.parts, Signer: r.parts,
+		Identifier: r.parts, Ledger: r.parts, PartialLedger: true, Budget: r.parts, Recorder: r.parts, Signer: r.parts,
 		Clock: time.Now, NewID: func() string { mu.Lock(); defer mu.Unlock(); n++; return fmt.Sprintf("d%d", n) },
 	}, &r.rules)
 	if err != nil {

@@ -3,6 +3,7 @@ package extproc
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -52,6 +53,12 @@ const (
 	maxConns      = 1024
 )
 
+// Bound puts the bounds on a listener that Serve puts there anyway, for who wants
+// to count the connections that are refused.
+func Bound(ln net.Listener) *face.Listener {
+	return face.Bound(ln, face.ListenOptions{Connections: maxConns, Keep: true})
+}
+
 // Serve serves Envoy on the listener until the returned function is called,
 // which reports itself as not serving, refuses new streams and waits for what
 // is in flight until its context ends. Failed receives the error if serving
@@ -68,6 +75,7 @@ func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, 
 		grpc.ConnectionTimeout(connectWithin),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingWait}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+		grpc.WaitForHandlers(true),
 		grpc.StreamInterceptor(g.stream), grpc.UnaryInterceptor(g.unary),
 	}
 	if o.TLS != nil {
@@ -83,7 +91,7 @@ func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, 
 	healthv1.RegisterHealthServer(srv, hs)
 	errs := make(chan error, 1)
 	go func() {
-		if err := srv.Serve(face.Bound(ln, face.ListenOptions{Connections: maxConns, Keep: true})); err != nil {
+		if err := srv.Serve(Bound(ln)); err != nil {
 			errs <- err
 		}
 	}()
@@ -96,11 +104,26 @@ func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, 
 		case <-done:
 			return nil
 		case <-ctx.Done():
-			srv.Stop() // what is left is reset, and Envoy refuses it
-			<-done
-			return ctx.Err()
+			// What is left is reset, and Envoy refuses it. Its handlers note that.
+			return errors.Join(ctx.Err(), within(cutTime, srv.Stop, done))
 		}
 	}, errs
+}
+
+// cutTime is how long exchanges that a stop has cut off may take to return.
+const cutTime = 3 * time.Second
+
+func within(most time.Duration, stop func(), done <-chan struct{}) error {
+	stopped := make(chan struct{})
+	go func() { stop(); <-done; close(stopped) }()
+	t := time.NewTimer(most)
+	defer t.Stop()
+	select {
+	case <-stopped:
+		return nil
+	case <-t.C:
+		return errors.New("extproc: exchanges that were cut off have not returned")
+	}
 }
 
 func pause(ctx context.Context, d time.Duration) {

@@ -1,10 +1,14 @@
 package extproc
 
 import (
+	"bytes"
 	"context"
+	"net/http"
+	"strings"
 
 	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 
+	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/face"
 )
 
@@ -19,6 +23,24 @@ func (x *exchange) unread(end bool) *response {
 	r := onResponseHeaders(m)
 	r.ModeOverride = headersOnly()
 	return r
+}
+
+// publish passes a public route's answer on without what no row claims.
+func (x *exchange) publish(b *procv3.HttpBody) *response {
+	x.over = b.GetEndOfStream() // else trailers follow
+	body := b.GetBody()
+	plain, decoded, err := face.Plain(body, strings.Join(x.answer.Header["Content-Encoding"], ","), face.MaxPublic)
+	reply := memproxy.Reply{Status: x.status, Header: x.answer.Header, Body: plain}
+	if err == nil {
+		reply, err = x.p.opt.Gate.Public(x.ctx, x.b.gate, x.course.Route, reply)
+	}
+	if err != nil {
+		x.p.opt.Log.WarnContext(x.ctx, "answer withheld", "backend", x.b.Name, "route", x.course.Name, "error", err)
+		x.over, x.status = true, http.StatusBadGateway
+		return immediate(face.Gone(), &memproxy.Decision{})
+	}
+	x.media = reply.Header.Get("Content-Type")
+	return x.rewritten(x.backward(), reply.Body, decoded || !bytes.Equal(reply.Body, plain))
 }
 
 // streamed begins a stream of events, which are filtered one by one as they

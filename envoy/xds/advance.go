@@ -137,7 +137,7 @@ func (s *Server) warn(from, to *policy.Release) {
 		return
 	}
 	s.warnings[to.Name()] = nil
-	go func() {
+	s.warning.Go(func() {
 		found := s.opt.Warn(from, to)
 		for _, w := range found {
 			s.opt.Log.Warn("a release allows what was refused", "release", to.Number, "what", w)
@@ -145,5 +145,5 @@ func (s *Server) warn(from, to *policy.Release) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.warnings[to.Name()] = found
-	}()
+	})
 }

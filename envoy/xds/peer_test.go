@@ -3,8 +3,15 @@ package xds
 import (
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"fmt"
+	"log/slog"
 	"net/url"
 	"testing"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
 )
@@ -74,5 +81,60 @@ func TestIdentityOfACertificate(t *testing.T) {
 		if (err == nil) != (tc.want != "") || err == nil && id.String() != tc.want {
 			t.Errorf("%s: %v %v", tc.name, id, err)
 		}
+	}
+}
+
+// A certificate does not fill the server: of node ids beyond its bound those go
+// that went longest ago, and while all are connected no other is admitted.
+//
+// Proves CARD-9
+func TestNodeIDsAreBounded(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	s, err := New(Options{
+		Fleet: "north", Store: &Dir{}, Rules: []Rule{{CommonName: "*"}}, Clock: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine, theirs := identity{name: "mine"}, identity{name: "theirs"}
+	admit := func(who identity, id string) error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		now = now.Add(time.Second)
+		return s.admit(1, &stream{who: who, nonces: map[string]string{}}, fleetpb.Node{ID: id}.Core())
+	}
+	for i := range maxSidecars {
+		if err := admit(mine, fmt.Sprint(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := admit(mine, "more"); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("one more than may be connected: %v", err)
+	}
+	if err := admit(mine, "7"); err != nil {
+		t.Errorf("one that is known: %v", err)
+	}
+	if err := admit(theirs, "more"); err != nil {
+		t.Errorf("another certificate: %v", err)
+	}
+	s.nodes[sidecarKey{mine, "9"}].stream, s.nodes[sidecarKey{mine, "8"}].stream = 0, 0
+	if err := admit(mine, "more"); err != nil || s.nodes[sidecarKey{mine, "8"}] != nil || s.nodes[sidecarKey{mine, "9"}] == nil {
+		t.Errorf("in the place of one that went: %v", err)
+	}
+}
+
+// Responses that nobody acknowledges are not kept for ever.
+//
+// Proves CARD-9
+func TestNoncesAreBounded(t *testing.T) {
+	st := &stream{nonces: map[string]string{}}
+	s := callbacks{&Server{streams: map[int64]*stream{1: st}}}
+	for i := range 10 * maxNonces {
+		s.OnStreamDeltaResponse(1, nil, &discovery.DeltaDiscoveryResponse{
+			TypeUrl: fleetpb.ReleaseType, Nonce: fmt.Sprint(i), Resources: []*discovery.Resource{{Name: "one"}},
+		})
+	}
+	if n := len(st.nonces); n == 0 || n > maxNonces || st.nonces[fmt.Sprint(10*maxNonces-1)] != "one" {
+		t.Errorf("%d are kept", n)
 	}
 }

@@ -47,7 +47,7 @@ func (r reports) StreamLoadStats(stream loadstats.LoadReportingService_StreamLoa
 				received <- err
 				return
 			}
-			r.s.reported(id, m.GetClusterStats(), first)
+			r.s.reported(sidecarKey{who, id}, m.GetClusterStats(), first)
 		}
 	}()
 	select {
@@ -62,7 +62,7 @@ func (r reports) StreamLoadStats(stream loadstats.LoadReportingService_StreamLoa
 func (r reports) known(id string, who identity) error {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
-	if n := r.s.nodes[id]; n == nil || n.who != who {
+	if r.s.nodes[sidecarKey{who, id}] == nil {
 		return status.Error(codes.FailedPrecondition, "a sidecar subscribes before it reports")
 	}
 	return nil
@@ -74,10 +74,10 @@ const maxReport = 1 << 32
 // reported adds a sidecar's counts since its last report. The first report of
 // a stream is of all that its process counted, so that a control plane that
 // was started again knows what the one before knew.
-func (s *Server) reported(id string, stats []*endpoint.ClusterStats, all bool) {
+func (s *Server) reported(key sidecarKey, stats []*endpoint.ClusterStats, all bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := s.nodes[id]
+	n := s.nodes[key]
 	if n == nil {
 		return
 	}

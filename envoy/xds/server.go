@@ -56,7 +56,8 @@ type Server struct {
 	wake        chan struct{}
 
 	mu       sync.Mutex
-	nodes    map[string]*node
+	nodes    map[sidecarKey]*node
+	claimed  map[identity]int // nodes of each certificate
 	streams  map[int64]*stream
 	byName   map[string]*policy.Release
 	ordered  []*policy.Release
@@ -65,6 +66,7 @@ type Server struct {
 	tallies  map[string]Tally    // by release name, all that was reported
 	before   map[uint64]Tally    // of the base, when a rollout was first seen
 	warnings map[string][]string // by release name
+	warning  sync.WaitGroup      // what works them out
 	faults   []string
 	away     error // why the store could not be read, or nil
 }
@@ -93,7 +95,7 @@ func New(opt Options) (*Server, error) {
 		assignments: cache.NewLinearCache(fleetpb.AssignmentType),
 		releases:    cache.NewLinearCache(fleetpb.ReleaseType),
 		wake:        make(chan struct{}, 1),
-		nodes:       map[string]*node{}, streams: map[int64]*stream{}, byName: map[string]*policy.Release{},
+		nodes:       map[sidecarKey]*node{}, claimed: map[identity]int{}, streams: map[int64]*stream{}, byName: map[string]*policy.Release{},
 		tallies: map[string]Tally{}, before: map[uint64]Tally{}, warnings: map[string][]string{},
 	}, nil
 }
@@ -110,6 +112,12 @@ const (
 	connectWithin = 10 * time.Second
 	maxConns      = 16384 // three quarters of them from one address
 )
+
+// Bound puts the bounds on a listener that Serve puts there anyway, for who wants
+// to count the connections that are refused.
+func Bound(ln net.Listener) *face.Listener {
+	return face.Bound(ln, face.ListenOptions{Connections: maxConns, Keep: true})
+}
 
 // Serve answers on a listener; conf must verify client certificates. Stop ends
 // every stream and returns when they are gone; failed receives the error of a
@@ -136,7 +144,7 @@ func (s *Server) Serve(ln net.Listener, conf *tls.Config) (stop func(context.Con
 	discovery.RegisterAggregatedDiscoveryServiceServer(g, ads{streams: delta.NewServer(ctx, mux, callbacks{s}, delta.DeactivateLegacyWildcard())})
 	loadstats.RegisterLoadReportingServiceServer(g, reports{s, ctx})
 	out := make(chan error, 1)
-	go func() { out <- g.Serve(face.Bound(ln, face.ListenOptions{Connections: maxConns, Keep: true})) }()
+	go func() { out <- g.Serve(Bound(ln)) }()
 	return func(stopping context.Context) error {
 		cancel() // the streams end by this; they would never end by themselves
 		done := make(chan struct{})
@@ -164,8 +172,9 @@ func (a ads) DeltaAggregatedResources(stream discovery.AggregatedDiscoveryServic
 }
 
 // Run refreshes at every tick, and when a sidecar refuses a release, until ctx
-// ends.
+// ends. It returns once what it began in the background has, too.
 func (s *Server) Run(ctx context.Context, tick <-chan time.Time) {
+	defer s.warning.Wait()
 	for {
 		select {
 		case <-ctx.Done():
@@ -245,10 +254,10 @@ func (s *Server) take(releases []*policy.Release, faults []error) {
 // assign tells each sidecar whose release changed.
 func (s *Server) assign() error {
 	changed := map[string]types.Resource{}
-	for id, n := range s.nodes {
+	for key, n := range s.nodes {
 		if name := s.releaseFor(n); name != n.assigned {
 			n.assigned = name
-			changed[id] = &fleetpb.Assignment{Release: name}
+			changed[key.resource()] = &fleetpb.Assignment{Release: name}
 		}
 	}
 	if len(changed) == 0 {

@@ -106,26 +106,6 @@ func TestWhoMayAskForWhat(t *testing.T) {
 	}
 }
 
-// A node id is one certificate's while its sidecar is connected.
-func TestNodeIDIsNotTaken(t *testing.T) {
-	f := newFleet(t)
-	one := f.publish(1, 1, everyone)
-	s := f.sidecar(fleetpb.Node{ID: "a", Tenant: "acme"}, acme)
-	f.runs(s, one)
-	other := f.client("", "spiffe://example.org/ns/acme/db")
-	if got := f.ask(other, assignment(fleetpb.Node{ID: "a", Tenant: "acme"})); got != codes.AlreadyExists {
-		t.Errorf("another certificate: %v", got)
-	}
-	if got := f.ask(f.client("", acme), assignment(fleetpb.Node{ID: "a", Tenant: "acme"})); got != codes.OK {
-		t.Errorf("the same certificate: %v", got)
-	}
-	s.stop()
-	eventually(t, "the sidecar gone", func() bool { return f.server.Status().Connected == 0 })
-	if got := f.ask(other, assignment(fleetpb.Node{ID: "a", Tenant: "acme"})); got != codes.OK {
-		t.Errorf("another certificate after it left: %v", got)
-	}
-}
-
 // The whole state form and reports of the unknown are refused.
 func TestOtherServices(t *testing.T) {
 	f := newFleet(t)
@@ -348,21 +328,32 @@ func TestControlPlaneRestarts(t *testing.T) {
 	}
 }
 
-// A sidecar that left is listed for a while, and then forgotten.
-func TestForget(t *testing.T) {
-	f := newFleet(t)
+// Proves CARD-9: what a release newly allows is worked out in the background,
+// and a control plane that stops waits for it.
+func TestStopWaitsForWarnings(t *testing.T) {
+	begun, release := make(chan struct{}), make(chan struct{})
+	f := newFleet(t, func(o *xds.Options) {
+		o.Warn = func(_, _ *policy.Release) []string {
+			close(begun)
+			<-release
+			return nil
+		}
+	})
 	one := f.publish(1, 1, everyone)
 	s := f.sidecar(fleetpb.Node{ID: "a", Tenant: "acme"}, acme)
 	f.runs(s, one)
-	s.stop()
-	eventually(t, "the sidecar gone", func() bool { return f.server.Status().Connected == 0 })
+	f.publish(2, 1, everyone)
 	f.refresh()
-	if l := f.server.Sidecars(); len(l) != 1 || l[0].Connected || l[0].Running != one.Name() {
-		t.Errorf("%+v", l)
+	<-begun
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	stopped := make(chan struct{})
+	go func() { f.server.Run(ctx, nil); close(stopped) }()
+	select {
+	case <-stopped:
+		t.Error("it stopped while a warning was worked out")
+	case <-time.After(50 * time.Millisecond):
 	}
-	f.clock.forward(xds.DefaultForget + time.Second)
-	f.refresh()
-	if l := f.server.Sidecars(); len(l) != 0 {
-		t.Errorf("%+v", l)
-	}
+	close(release)
+	<-stopped
 }

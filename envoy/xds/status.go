@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -127,6 +128,8 @@ func (s *Server) Sidecars() []SidecarStatus {
 		}
 		out = append(out, st)
 	}
-	slices.SortFunc(out, func(a, b SidecarStatus) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(out, func(a, b SidecarStatus) int {
+		return cmp.Or(strings.Compare(a.ID, b.ID), strings.Compare(a.Certificate, b.Certificate))
+	})
 	return out
 }

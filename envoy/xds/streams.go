@@ -34,12 +34,33 @@ type Rejection struct {
 	At      time.Time `json:"at,omitzero"`
 }
 
+// sidecarKey tells sidecars apart: a node id is the certificate's that claims it,
+// so that nobody takes another's away.
+type sidecarKey struct {
+	who identity
+	id  string
+}
+
+// resource is the name of the sidecar's assignment among all of them. On the wire
+// it is the node id.
+func (k sidecarKey) resource() string { return k.who.String() + "\x00" + k.id }
+
+func (n *node) key() sidecarKey { return sidecarKey{n.who, n.ID} }
+
 // stream is one sidecar's connection.
 type stream struct {
 	who    identity
 	node   *node
 	nonces map[string]string // of release responses: which release went
 }
+
+const (
+	// maxNonces bounds the responses of a stream that are not acknowledged. Who
+	// leaves so many is no sidecar of ours.
+	maxNonces = 64
+	// maxSidecars bounds the node ids of one certificate.
+	maxSidecars = maxConns
+)
 
 // callbacks are told by go-control-plane of what happens on the streams.
 type callbacks struct{ *Server }
@@ -89,6 +110,7 @@ func (s callbacks) OnStreamDeltaRequest(id int64, req *discovery.DeltaDiscoveryR
 				return status.Error(codes.PermissionDenied, "the assignment of another sidecar")
 			}
 		}
+		st.node.inward(req)
 	case fleetpb.ReleaseType:
 		for _, name := range req.GetResourceNamesSubscribe() {
 			if r := s.byName[name]; r == nil || !r.For.Matches(st.node.Tenant, st.node.Labels) {
@@ -111,21 +133,76 @@ func (s *Server) admit(id int64, st *stream, c *core.Node) error {
 	if err := authorise(s.opt.Rules, st.who, said); err != nil {
 		return status.Error(codes.PermissionDenied, err.Error())
 	}
-	n := s.nodes[said.ID]
-	switch {
-	case n == nil:
-		n = &node{told: map[string]Tally{}}
-		s.nodes[said.ID] = n
-	case n.who != st.who && n.stream != 0:
-		return status.Error(codes.AlreadyExists, "the node id is that of a connected sidecar with another certificate")
-	case n.who != st.who:
-		*n = node{told: map[string]Tally{}}
+	key := sidecarKey{st.who, said.ID}
+	n := s.nodes[key]
+	if n == nil {
+		if !s.room(st.who) {
+			return status.Error(codes.ResourceExhausted, "too many node ids of one certificate")
+		}
+		n = &node{Node: said, who: st.who, told: map[string]Tally{}}
+		s.nodes[key] = n
+		s.claimed[key.who]++
 	}
 	// Of two streams of one sidecar, the older is one that broke unnoticed.
 	n.Node, n.who, n.stream, n.seen = said, st.who, id, s.opt.Clock()
 	n.running, n.heard, st.node = said.Running, false, n
 	n.assigned = s.releaseFor(n)
-	return s.assignments.UpdateResource(n.ID, &fleetpb.Assignment{Release: n.assigned})
+	return s.assignments.UpdateResource(key.resource(), &fleetpb.Assignment{Release: n.assigned})
+}
+
+// room reports whether a certificate may have one sidecar more. Where it has too
+// many, the one that has been gone for longest is forgotten.
+func (s *Server) room(who identity) bool {
+	if s.claimed[who] < maxSidecars {
+		return true
+	}
+	var oldest *node
+	for k, o := range s.nodes {
+		if k.who == who && o.stream == 0 && (oldest == nil || o.seen.Before(oldest.seen)) {
+			oldest = o
+		}
+	}
+	if oldest == nil {
+		return false
+	}
+	return s.assignments.DeleteResource(s.remove(oldest)) == nil
+}
+
+// remove forgets a sidecar and returns the name of its assignment.
+func (s *Server) remove(n *node) string {
+	key := n.key()
+	delete(s.nodes, key)
+	if s.claimed[key.who]--; s.claimed[key.who] == 0 {
+		delete(s.claimed, key.who)
+	}
+	return key.resource()
+}
+
+// inward puts the name of the assignment into a request that has the node id.
+func (n *node) inward(req *discovery.DeltaDiscoveryRequest) {
+	name := n.key().resource()
+	for _, names := range [...][]string{req.GetResourceNamesSubscribe(), req.GetResourceNamesUnsubscribe()} {
+		for i := range names {
+			if names[i] == n.ID {
+				names[i] = name
+			}
+		}
+	}
+	if version, ok := req.GetInitialResourceVersions()[n.ID]; ok {
+		req.InitialResourceVersions = map[string]string{name: version}
+	}
+}
+
+// outward puts the node id into a response that has the name of the assignment.
+func (n *node) outward(resp *discovery.DeltaDiscoveryResponse) {
+	resources := slices.Clone(resp.GetResources())
+	for i, r := range resources {
+		resources[i] = &discovery.Resource{Name: n.ID, Version: r.GetVersion(), Resource: r.GetResource()}
+	}
+	resp.Resources = resources
+	if len(resp.GetRemovedResources()) > 0 {
+		resp.RemovedResources = []string{n.ID}
+	}
 }
 
 // acknowledged takes note of whether a sidecar took a release.
@@ -165,14 +242,20 @@ func bounded(s string) string {
 	return string(out)
 }
 
-// OnStreamDeltaResponse remembers which release went with which nonce.
+// OnStreamDeltaResponse remembers which release went with which nonce, and names
+// an assignment as the sidecar does.
 func (s callbacks) OnStreamDeltaResponse(id int64, _ *discovery.DeltaDiscoveryRequest, resp *discovery.DeltaDiscoveryResponse) {
-	if resp.GetTypeUrl() != fleetpb.ReleaseType || len(resp.GetResources()) == 0 {
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if st := s.streams[id]; st != nil {
+	st := s.streams[id]
+	switch {
+	case st == nil:
+	case resp.GetTypeUrl() == fleetpb.AssignmentType:
+		st.node.outward(resp)
+	case len(resp.GetResources()) > 0:
+		if len(st.nonces) >= maxNonces {
+			clear(st.nonces)
+		}
 		st.nonces[resp.GetNonce()] = resp.GetResources()[len(resp.GetResources())-1].GetName()
 	}
 }
@@ -180,10 +263,9 @@ func (s callbacks) OnStreamDeltaResponse(id int64, _ *discovery.DeltaDiscoveryRe
 // forget drops sidecars that went away long ago. The caller holds the lock.
 func (s *Server) forget() {
 	var gone []string
-	for id, n := range s.nodes {
+	for _, n := range s.nodes {
 		if n.stream == 0 && s.opt.Clock().Sub(n.seen) > s.opt.Forget {
-			delete(s.nodes, id)
-			gone = append(gone, id)
+			gone = append(gone, s.remove(n))
 		}
 	}
 	if len(gone) > 0 {

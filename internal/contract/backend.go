@@ -2,7 +2,9 @@ package contract
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -42,11 +44,16 @@ func (b *worldBackend) touch(r *http.Request, named, body string) {
 func (b *worldBackend) named(text string) []*Owner {
 	var out []*Owner
 	for _, o := range b.owners {
-		if slices.ContainsFunc(o.Names(), func(name string) bool { return stands(text, name) }) {
+		if o.namedIn(text) {
 			out = append(out, o)
 		}
 	}
 	return out
+}
+
+// namedIn reports whether text names an object of the owner.
+func (o *Owner) namedIn(text string) bool {
+	return slices.ContainsFunc(o.Names(), func(name string) bool { return stands(text, name) })
 }
 
 // stands reports whether a name stands in a text with no letter or digit beside
@@ -71,6 +78,32 @@ func (b *worldBackend) next() int {
 	defer b.mu.Unlock()
 	b.made++
 	return b.made
+}
+
+// beside is what a request says beside its path: parameters, headers and body.
+func beside(r *http.Request, body string) string {
+	query, _ := url.QueryUnescape(r.URL.RawQuery)
+	said := query + " " + body
+	for name, values := range r.Header {
+		if name != "Authorization" && name != "Traceparent" {
+			said += " " + strings.Join(values, " ")
+		}
+	}
+	return said
+}
+
+// tells puts what a backend might say of everybody into an answer's headers:
+// links to other pages, cookies, counts, headers of tomorrow.
+func (b *worldBackend) tells(h http.Header) {
+	for _, o := range b.owners {
+		h.Add("Link", `</v1/`+o.Canary+`>; rel="next"`)
+		h.Add("Set-Cookie", "session="+o.Canary)
+		h.Add("X-Owner-Of-Tomorrow", o.Canary)
+		h.Add("Content-Location", "/v1/"+o.Canary)
+		h.Add("X-Total-Count", fmt.Sprint(total))
+		h.Add("Server-Timing", o.Canary+";dur=1")
+	}
+	h.Set("Etag", `"`+b.owners[0].Canary+`"`)
 }
 
 func answer(w http.ResponseWriter, status int, v any) {

@@ -9,7 +9,7 @@ import (
 var lettaKinds = map[string]string{
 	"agent": "agent", "block": "block", "passage": "passage", "archive": "archive", "folder": "source", "file": "file",
 	"group": "group", "identity": "identity", "message": "message", "run": "run", "job": "job", "step": "step",
-	"conversation": "conv", "tool": "tool", "mcp_server": "mcp_server", "provider": "provider", "batch": "batch",
+	"conversation": "conv", "tool": "tool", "mcp_server": "mcp_server", "provider": "provider",
 	"sandbox": "sandbox", "env_var": "sandbox-env", "deployment": "deployment", "template": "template",
 }
 
@@ -26,6 +26,7 @@ func lettaObjects(n int) map[string]string {
 	for kind, prefix := range lettaKinds {
 		out[kind] = fmt.Sprintf("%s-%08d-1111-4111-8111-111111111111", prefix, n)
 	}
+	out["batch"] = fmt.Sprintf("job-%08d-2222-4111-8111-111111111111", n) // a batch is a job
 	return out
 }
 
@@ -62,9 +63,11 @@ func Letta() *Format {
 			"source_id": "folder", "conversation_id": "conversation", "run_id": "run", "group_id": "group", "block_id": "block",
 			"manager_agent_id": "agent", "before": "message", "after": "message", "user_id": "user", "step_id": "step",
 			"message_id": "message", "job_id": "job", "template_id": "template",
-			"trace_ids": "step", "tool_id": "tool",
+			"trace_ids": "step", "tool_id": "tool", "file_id": "file", "folder_id": "folder", "provider_id": "provider", "mcp_server_id": "mcp_server",
+			"name": "word?", "names": "word?", "tags": "word?", "query_text": "word?", "project_id": "word?", "an_id_of_tomorrow": "block",
 		},
-		Headers: map[string]string{"User_id": "user", "X-Letta-Agent-Id": "agent", "X-Letta-Acting-User-Id": "user", "X-Memproxy-Session": "agent"},
+		Headers: map[string]string{"User_id": "user", "X-Letta-Agent-Id": "agent", "X-Letta-Acting-User-Id": "user", "X-Memproxy-Session": "agent",
+			"X-Block-Of-Tomorrow": "block", "X-Project": "word?"},
 		Members: map[string]string{
 			"agent_id": "agent", "agent_ids": "agent[]", "block_ids": "block[]", "isolated_block_ids": "block[]", "source_ids": "folder[]",
 			"folder_ids": "folder[]", "tool_ids": "tool[]", "identity_ids": "identity[]", "archive_id": "archive", "archive_ids": "archive[]",
@@ -73,6 +76,7 @@ func Letta() *Format {
 			"identity_id": "identity", "user_id": "user", "identifier_key": "user", "sender_id": "identity", "step_id": "step",
 			"manager_config.manager_agent_id": "agent", "template_id": "template", "base_template_id": "template", "previous_response_id": "run",
 			"model": "agent", "metadata.agent_id": "agent", "passage.agent_id": "agent", "job_id": "job", "file_id": "file",
+			"tools": "word[]", "from_template": "word",
 		},
 		Queries: map[string]string{
 			"letta.search_archival_memory": "query=canary", "letta.list_conversations": "agent_id={agent}",

@@ -3,7 +3,6 @@ package contract
 import (
 	"io"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 )
@@ -24,11 +23,8 @@ func NewLettaBackend(w *World) *LettaBackend { return &LettaBackend{worldBackend
 func (b *LettaBackend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	segments := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
-	query, _ := url.QueryUnescape(r.URL.RawQuery)
-	beside := query + " " + string(body)
-	for _, h := range []string{"X-Letta-Agent-Id", "User_id", "X-Letta-Acting-User-Id"} {
-		beside += " " + r.Header.Get(h)
-	}
+	beside := beside(r, string(body))
+	b.tells(w.Header())
 	if static(segments) {
 		answer(w, http.StatusOK, map[string]any{"status": "ok"})
 		return
@@ -63,6 +59,10 @@ func (b *LettaBackend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.Method == http.MethodPost && len(collections[segments[len(segments)-1]]) > 0 && collections[segments[len(segments)-1]] != "message" {
 		answer(w, http.StatusOK, b.create(collections[segments[len(segments)-1]], string(body), b.named(beside)))
+		return
+	}
+	if r.Method == http.MethodPost && segments[len(segments)-1] == "upload" {
+		answer(w, http.StatusOK, b.create("file", string(body), b.named(beside)))
 		return
 	}
 	answer(w, http.StatusOK, respond(r.Method, segments, owners))
@@ -140,6 +140,15 @@ func respond(method string, segments []string, owners []*Owner) any {
 	switch last {
 	case "count", "total_storage_size":
 		return total
+	case "trace":
+		if segments[1] == "runs" {
+			return []any{traced(owners[0])}
+		}
+		return traced(owners[0])
+	case "context":
+		return map[string]any{"core_memory": owners[0].Canary, "system_prompt": owners[0].Canary, "functions_definitions": []any{}}
+	case "orgs", "users":
+		return objects("identity", owners)
 	case "core-memory":
 		return map[string]any{"blocks": objects("block", owners), "file_blocks": []any{}, "prompt_template": owners[0].Canary}
 	case "search":
@@ -156,7 +165,11 @@ func respond(method string, segments []string, owners []*Owner) any {
 	}
 	for _, o := range owners {
 		for kind, id := range o.Objects {
-			if id == last {
+			switch {
+			case id != last:
+			case kind == "message" && segments[1] == "messages": // one message may be shown as several
+				return objects(kind, []*Owner{o})
+			default:
 				return object(kind, o)
 			}
 		}
@@ -168,6 +181,11 @@ func respond(method string, segments []string, owners []*Owner) any {
 		return object("agent", owners[0])
 	}
 	return map[string]any{"text": owners[0].Canary, "content": owners[0].Canary, owners[0].Canary: true}
+}
+
+// traced is what went to a model, and came back.
+func traced(o *Owner) map[string]any {
+	return map[string]any{"id": o.Objects["step"], "request_json": map[string]any{"prompt": o.Canary}, "response_json": map[string]any{"text": o.Canary}, "step_id": o.Objects["step"]}
 }
 
 func objects(kind string, owners []*Owner) []any {

@@ -56,6 +56,7 @@ type Case struct {
 
 	place place
 	body  string // before it was filled in
+	trace string // of its requests, once they are sent
 }
 
 // String names the case.
@@ -141,13 +142,19 @@ func (f *Format) body(r *Route, method string) (string, error) {
 	return "", fmt.Errorf("contract: nothing says what payload %s %s takes", method, r.ID)
 }
 
-// Cases yields the whole matrix, in the order of the table. A route that the
-// format does not cover ends it with an error.
+// Cases yields the whole matrix, in the order of the table, the classes of one
+// place and caller together. A route that the format does not cover ends it with
+// an error.
 func (f *Format) Cases(w *World, routes []Route) iter.Seq2[*Case, error] {
+	return f.cases(w, routes, func(string, *Caller) bool { return true })
+}
+
+// cases are the cases with methods and callers that are wanted.
+func (f *Format) cases(w *World, routes []Route, wanted func(method string, c *Caller) bool) iter.Seq2[*Case, error] {
 	return func(yield func(*Case, error) bool) {
 		for i := range routes {
 			for _, method := range routes[i].methods() {
-				if !f.route(w, &routes[i], method, yield) {
+				if !f.route(w, &routes[i], method, wanted, yield) {
 					return
 				}
 			}
@@ -155,7 +162,7 @@ func (f *Format) Cases(w *World, routes []Route) iter.Seq2[*Case, error] {
 	}
 }
 
-func (f *Format) route(w *World, r *Route, method string, yield func(*Case, error) bool) bool {
+func (f *Format) route(w *World, r *Route, method string, wanted func(string, *Caller) bool, yield func(*Case, error) bool) bool {
 	body, err := f.body(r, method)
 	if err != nil {
 		return yield(nil, err)
@@ -165,11 +172,14 @@ func (f *Format) route(w *World, r *Route, method string, yield func(*Case, erro
 		return yield(nil, err)
 	}
 	for _, p := range all {
-		for _, class := range Classes {
-			if p.where == "" && class != Own {
-				continue // nothing is named
+		for _, c := range w.Callers {
+			if !wanted(method, c) {
+				continue
 			}
-			for _, c := range w.Callers {
+			for _, class := range Classes {
+				if p.where == "" && class != Own {
+					continue // nothing is named
+				}
 				if !yield(f.request(w, r, method, body, p, class, c)) {
 					return false
 				}

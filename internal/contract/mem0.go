@@ -14,7 +14,7 @@ func Mem0Owner(name, tenant string, n int) *Owner {
 func mem0Objects(name string, n int) map[string]string {
 	id := func(k int) string { return fmt.Sprintf("%08d-%04d-4111-8111-111111111111", n, k) }
 	return map[string]string{
-		"memory": id(1), "event": id(2), "export": id(3), "job": id(4), "key": id(5), "number": fmt.Sprint(7000 + n), "webhook": "wh-" + id(6),
+		"memory": id(1), "event": id(2), "export": id(3), "job": id(4), "key": id(5), "number": fmt.Sprint(70000 + n), "webhook": "wh-" + id(6),
 		"org": "org-" + id(7), "project": "proj-" + id(8),
 		"user": "user-of-" + name, "agent": "agent-of-" + name, "app": "app-of-" + name, "run": "run-of-" + name, "word": "seed-" + name,
 	}
@@ -36,28 +36,31 @@ func Mem0() *Format {
 		},
 		Query: map[string]string{
 			"user_id": "user", "agent_id": "agent", "app_id": "app", "run_id": "run",
+			"memory_id": "memory?", "id": "memory?", "query": "word?", "an_id_of_tomorrow": "memory?", "owner_of_tomorrow_id": "user", "threadId": "run",
 		},
 		// An organisation and a project are the credential's, and no tenant's.
 		// Mem0-User-Id is what the SDKs tell of themselves; it names nobody.
-		Headers: map[string]string{"X-Memproxy-Session": "run"},
+		Headers: map[string]string{"X-Memproxy-Session": "run", "X-Memory-Of-Tomorrow": "memory?"},
 		Members: map[string]string{
 			"user_id": "user", "agent_id": "agent", "app_id": "app", "run_id": "run", "memory_id": "memory?", "memory_ids": "memory?[]",
 			"filters.user_id": "user", "filters.agent_id": "agent", "filters.run_id": "run", "memory_export_id": "export",
+			"owner_of_tomorrow_id": "user", "threadIds": "run[]",
 			"metadata.user_id": "user", "metadata.memory_id": "memory?",
 			`{"filters":{"AND":[{"user_id":"{}"}]}}`:                           "user",
 			`{"filters":{"OR":[{"user_id":"{}"},{"agent_id":"x"}]}}`:           "user",
 			`{"filters":{"NOT":[{"user_id":"{}"}]}}`:                           "user",
 			`{"filters":{"user_id":{"in":["{}"]}}}`:                            "user",
-			`{"filters":{"user_id":{"ne":"{}"}}}`:                              "user",
+			`{"filters":{"user_id":{"ne":"{}"}}}`:                              "user?", // whose are left out
 			`{"filters":{"AND":[{"OR":[{"user_id":{"contains":"{}"}}]}]}}`:     "user?",
 			`{"memories":[{"memory_id":"{}","text":"I like tea"}]}`:            "memory",
-			`{"messages":[{"role":"user","content":"tea","name":"{}"}]}`:       "user",
+			`{"messages":[{"role":"user","content":"tea","name":"{}"}]}`:       "user?", // a claim about who said it, within what is the caller's own
 			`{"deduced_memories":["tea"],"user_id":"{}"}`:                      "user",
 			`{"filters":{"metadata":{"user_id":"{}"}}}`:                        "user",
 			`{"filters":{"AND":[{"user_id":"*"},{"agent_id":"{}"}]}}`:          "agent",
 			`{"filters":{"OR":[{"AND":[{"user_id":"{}","run_id":"*"}]}]}}`:     "user",
 			`{"schema":{"type":"object"},"filters":{"user_id":"{}"}}`:          "user",
 			`{"entities":[{"type":"user","id":"{}"}]}`:                         "user?", // no member of these payloads
+			`{"query":` + graphOnly + `,"filters":{"user_id":"{}"}}`:           "user",
 			`{"source_id":"{}"}`:                                               "memory?",
 			`{"metadata":{"source_id":"{}","linked_memories":["{}"]}}`:         "memory?",
 			`{"linked_memories":["{}"]}`:                                       "memory?",

@@ -3,7 +3,6 @@ package contract
 import (
 	"io"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 )
@@ -17,10 +16,10 @@ func NewMem0Backend(w *World) *Mem0Backend { return &Mem0Backend{worldBackend{ow
 // ServeHTTP implements http.Handler.
 func (b *Mem0Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
-	query, _ := url.QueryUnescape(r.URL.RawQuery)
+	b.tells(w.Header())
 	path := strings.Trim(r.URL.Path, "/")
 	segments := strings.Split(path, "/")
-	beside := query + " " + string(body) + " " + r.Header.Get("Mem0-User-Id")
+	beside := beside(r, string(body))
 	switch path {
 	case "", "docs", "redoc", "openapi.json", "v1/ping", "configure/providers":
 		answer(w, http.StatusOK, map[string]any{"status": "ok", "user_email": "somebody@example.org"})
@@ -37,6 +36,13 @@ func (b *Mem0Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(owners) == 0 {
 		owners = b.named(beside)
 	}
+	if strings.Contains(string(body), graphOnly) {
+		if strings.Contains(string(body), "*") {
+			owners = b.owners
+		}
+		answer(w, http.StatusOK, map[string]any{"results": []any{}, "relations": related(owners)})
+		return
+	}
 	if len(owners) == 0 || strings.Contains(string(body), "*") || strings.Contains(string(body), `"NOT"`) || strings.Contains(string(body), `"ne"`) {
 		owners = b.owners
 	}
@@ -46,6 +52,10 @@ func (b *Mem0Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	answer(w, http.StatusOK, mem0Answer(r.Method, path, segments, owners))
 }
+
+// graphOnly is a question to which the graph alone has an answer: the relations
+// come with no memory that would tell whose they are.
+const graphOnly = `"graph only"`
 
 func mem0Reads(path string) bool {
 	switch path {
@@ -70,6 +80,11 @@ func (b *Mem0Backend) added(path, body string, owners []*Owner) any {
 	}
 	results := []any{map[string]any{"id": fresh.Objects["memory"], "event": "ADD", "memory": fresh.Canary, "data": map[string]any{"memory": fresh.Canary}}}
 	if !seeded {
+		for _, o := range b.owners { // of a memory that only the engine knows
+			results = append(results, map[string]any{
+				"id": mem0Objects("new", 1000+b.next())["memory"], "event": "UPDATE", "memory": fresh.Canary, "previous_memory": o.Canary, "old_memory": o.Canary,
+			})
+		}
 		for _, o := range owners {
 			for _, event := range []string{"UPDATE", "DELETE", "NONE"} {
 				results = append(results, map[string]any{
@@ -88,11 +103,16 @@ func (b *Mem0Backend) added(path, body string, owners []*Owner) any {
 	return out
 }
 
-func relations(owners []*Owner) any {
-	var added []any
+// related are the relations that a search or a list tells of.
+func related(owners []*Owner) (out []any) {
 	for _, o := range owners {
-		added = append(added, map[string]any{"source": o.Canary, "relationship": "likes", "target": o.Canary, "destination": o.Canary})
+		out = append(out, map[string]any{"source": o.Canary, "relationship": "likes", "target": o.Canary, "destination": o.Canary})
 	}
+	return out
+}
+
+func relations(owners []*Owner) any {
+	added := related(owners)
 	return map[string]any{"added_entities": added, "deleted_entities": added}
 }
 
@@ -137,10 +157,14 @@ func mem0Answer(method, path string, segments []string, owners []*Owner) any {
 		return memories
 	case path == "v1/agent-rush/memories/search":
 		return map[string]any{"memories": memories}
+	case len(segments) == 4 && segments[0] == "v2" && segments[1] == "entities":
+		return each(owners, func(o *Owner) map[string]any {
+			return map[string]any{"id": o.Objects["user"], "name": o.Objects["user"], "type": "user", "total_memories": 3, "metadata": map[string]any{"n": o.Canary}}
+		})
 	case path == "v3/memories":
 		return map[string]any{"count": len(owners), "next": nil, "previous": nil, "results": memories, "data": memories, "summary": text}
 	case path == "v3/memories/search" || path == "memories" || path == "search":
-		return map[string]any{"results": memories, "relations": relations(owners), "data": memories, "summary": text}
+		return map[string]any{"results": memories, "relations": related(owners), "data": memories, "summary": text}
 	case path == "v1/entities":
 		return map[string]any{"count": len(owners), "results": each(owners, func(o *Owner) map[string]any {
 			return map[string]any{"id": o.Objects["number"], "name": o.Objects["user"], "type": "user", "total_memories": 3, "metadata": map[string]any{"n": o.Canary}, "owner": o.Canary}

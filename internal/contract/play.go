@@ -4,11 +4,12 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
-	"maps"
 	"net/http"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/memproxy/memproxy"
 )
@@ -35,42 +36,119 @@ type Play struct {
 	World  *World
 	Routes []Route
 	// Base is the proxy's address; Also, if set, a second way to the same
-	// backend that must answer alike.
+	// backend that must answer alike, which is asked where AlsoPlays says so, or
+	// always.
 	Base, Also string
-	// Touched tells what changes reached the backend since it was last asked.
+	AlsoPlays  func(*Case, *Answer) bool
+	// Touched, if set, tells what changes reached the backend since it was last
+	// asked; Tap, if set, stands before the backend and tells it of each case.
 	Touched func() []string
+	Tap     *Tap
+	// Workers play at once. Default 1, which Touched needs.
+	Workers int
+	// Check, if set, is to find out whether the victim has what it had: after
+	// Every changes that callers have made who may not see it, and after all of
+	// those callers' cases. Nothing is played meanwhile.
+	Check func(after string)
+	Every int
 	// Share plays one case in so many, and all that name another tenant's object
 	// in the path. Which cases those are, Seed says: of seeds 0 to Share-1 each
 	// case is played for one. 0 and 1 play all.
 	Share, Seed uint32
-	// After, if set, is told of each answer.
-	After func(*Case, *Answer)
 	// Fail reports what is wrong with a case.
 	Fail func(format string, args ...any)
 
 	// Decisions are the ids of the decisions that the answers named.
 	Decisions []string
-	Cases     int
+	// Cases were played. The Tap saw something of so many as Forwarded says, and
+	// Arrived requests in all, memproxy's own included.
+	Cases, Forwarded, Arrived int
 
-	client http.Client
+	client  http.Client
+	playing sync.RWMutex // held alone to look at what is there
+	mu      sync.Mutex
+	changes int
+	traces  atomic.Int64
 }
 
-// Run plays the cases. Its error is of the matrix itself.
+// Run plays the cases: first those of callers who may not see the victim, so
+// that all of it is there when they try, and of each kind of caller those that
+// delete at last. Its error is of the matrix itself.
 func (p *Play) Run() error {
 	p.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	for c, err := range p.Format.Cases(p.World, p.Routes) {
+	p.client.Transport = &http.Transport{MaxIdleConnsPerHost: max(1, p.Workers)}
+	for _, sees := range []bool{false, true} {
+		for _, deletes := range []bool{false, true} {
+			err := p.pass(func(method string, c *Caller) bool {
+				return c.May(p.World.Owners[0]) == sees && (method == http.MethodDelete) == deletes
+			})
+			if err != nil {
+				return err
+			}
+		}
+		if !sees && p.Check != nil {
+			p.Check("all cases of callers who may not see it")
+		}
+	}
+	return nil
+}
+
+// pass plays the cases of some methods and callers.
+func (p *Play) pass(wanted func(method string, c *Caller) bool) error {
+	groups := make(chan []*Case)
+	failed := make(chan error, max(1, p.Workers))
+	var workers sync.WaitGroup
+	for range max(1, p.Workers) {
+		workers.Go(func() {
+			for group := range groups {
+				if err := p.group(group); err != nil {
+					failed <- err
+					return
+				}
+			}
+		})
+	}
+	err := p.deal(wanted, groups, failed)
+	close(groups)
+	workers.Wait()
+	return err
+}
+
+// deal hands out the cases, those of one place and caller together.
+func (p *Play) deal(wanted func(string, *Caller) bool, groups chan<- []*Case, failed <-chan error) error {
+	var group []*Case
+	send := func() error {
+		if group == nil {
+			return nil
+		}
+		select {
+		case groups <- group:
+			group = nil
+			return nil
+		case err := <-failed:
+			return err
+		}
+	}
+	for c, err := range p.Format.cases(p.World, p.Routes, wanted) {
 		if err != nil {
 			return err
 		}
 		if !p.plays(c) {
 			continue
 		}
-		p.Cases++
-		if err := p.one(c); err != nil {
-			return fmt.Errorf("%s: %w", c, err)
+		if len(group) > 0 && !group[0].beside(c) {
+			if err := send(); err != nil {
+				return err
+			}
 		}
+		group = append(group, c)
 	}
-	return nil
+	return send()
+}
+
+// beside reports whether two cases differ in their class only.
+func (c *Case) beside(d *Case) bool {
+	return c.Route.ID == d.Route.ID && c.Route.Path == d.Route.Path && c.Method == d.Method && c.Place == d.Place && c.Caller == d.Caller
 }
 
 func (p *Play) plays(c *Case) bool {
@@ -80,142 +158,169 @@ func (p *Play) plays(c *Case) bool {
 	if c.Class == Other && c.Caller == p.World.Callers[0] && strings.HasPrefix(c.Place, "path:") {
 		return true
 	}
+	if c.Class == Wildcard && c.Caller == p.World.Callers[0] && c.Route.Kind == memproxy.Recall && strings.HasPrefix(c.Place, "body:") {
+		return true // what names nobody in particular
+	}
 	h := fnv.New32a()
 	// Ids differ from server to server; what the case is of does not.
 	_, _ = fmt.Fprint(h, c.Route.ID, " ", c.Method, " ", c.Place, " ", c.Class, " ", c.Caller.Name) // never fails
 	return h.Sum32()%p.Share == p.Seed%p.Share
 }
 
-func (p *Play) one(c *Case) error {
-	got, err := p.send(p.Base, c)
-	if err != nil {
-		return err
+// group plays cases that differ in their class only. What is answered of the
+// unknown is asked once for all of them.
+func (p *Play) group(cases []*Case) error {
+	var missing *Answer
+	if i := slices.IndexFunc(cases, func(c *Case) bool { return c.Class == Unknown }); i > 0 {
+		cases[0], cases[i] = cases[i], cases[0]
 	}
-	p.judge(c, got, p.Touched())
-	if p.After != nil {
-		p.After(c, got)
-	}
-	if verdict, id := got.Decision(); id != "" {
-		p.Decisions = append(p.Decisions, id)
-	} else if verdict == "" && !c.Route.Public {
-		p.Fail("%s: %d, and no decision is named", c, got.Status)
-	}
-	if p.hidden(c) {
-		twin, err := p.Format.request(p.World, &c.Route, c.Method, c.body, c.place, Unknown, c.Caller)
+	for _, c := range cases {
+		got, err := p.one(c)
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", c, err)
 		}
-		missing, err := p.send(p.Base, twin)
-		if err != nil {
-			return err
+		if c.Class == Unknown {
+			missing = got
 		}
-		p.Touched()
-		if was, is := p.plain(missing), p.plain(got); was != is {
-			p.Fail("%s: told apart from what does not exist:\n\t%s\n\t%s", c, is, was)
+		if !p.hidden(c) {
+			continue
 		}
-	}
-	if p.Also == "" {
-		return nil
-	}
-	also, err := p.send(p.Also, c)
-	if err != nil {
-		return err
-	}
-	p.judge(c, also, p.Touched())
-	was, _ := got.Decision()
-	// Runs of agents take the HTTP way; the processor says so.
-	if is, _ := also.Decision(); (is != was || also.Status != got.Status) && !strings.Contains(also.Body, "run.ungated") {
-		p.Fail("%s: %d %s here, %d %s there: %s", c, got.Status, was, also.Status, is, also.Body)
+		if missing == nil {
+			if missing, err = p.unknown(c); err != nil {
+				return fmt.Errorf("%s: %w", c, err)
+			}
+		}
+		if p.plain(missing) == p.plain(got) {
+			continue
+		}
+		if err := p.told(c); err != nil {
+			return fmt.Errorf("%s: %w", c, err)
+		}
 	}
 	return nil
 }
 
-// hidden reports whether a case names what its caller must not know to exist.
-// A name that a write is the first to use becomes the writer's, so that a write
-// tells whether somebody has it: that is documented.
-func (p *Play) hidden(c *Case) bool {
-	if strings.Contains(c.place.kind, "?") {
-		return false // what is unknown passes as text
+// one plays a case.
+func (p *Play) one(c *Case) (*Answer, error) {
+	p.playing.RLock()
+	got, arrived, err := p.ask(p.Base, c)
+	p.playing.RUnlock()
+	if err != nil {
+		return nil, err
 	}
-	if p.World.Names[strings.TrimSuffix(c.place.kind, "[]")] && (c.Route.Kind == memproxy.Learn || c.Route.Kind == memproxy.Correct) {
-		return false
+	p.judge(c, got, arrived)
+	verdict, id := got.Decision()
+	if id == "" && verdict == "" && !c.Route.Public {
+		p.fail("%s: %d, and no decision is named", c, got.Status)
 	}
-	switch c.Class {
-	case Other:
-		return !c.Caller.May(p.World.Owners[0])
-	case Neighbour:
-		return !c.Caller.May(p.World.Owners[1])
+	p.count(c, id, arrived)
+	if p.Also == "" || p.AlsoPlays != nil && !p.AlsoPlays(c, got) {
+		return got, nil
 	}
-	return false
+	p.playing.RLock()
+	also, arrived, err := p.ask(p.Also, c)
+	p.playing.RUnlock()
+	if err != nil {
+		return nil, err
+	}
+	p.judge(c, also, arrived)
+	// Runs of agents take the HTTP way; the processor says so.
+	if is, _ := also.Decision(); (is != verdict || also.Status != got.Status) && !strings.Contains(also.Body, "run.ungated") {
+		p.fail("%s: %d %s here, %d %s there: %s", c, got.Status, verdict, also.Status, is, also.Body)
+	}
+	return got, nil
 }
 
-func (p *Play) judge(c *Case, got *Answer, touched []string) {
-	if leaks := p.World.Leaks(c.Caller, got.Body+fmt.Sprint(got.Header)); leaks != nil {
-		p.Fail("%s: %d, and shows what is of %v", c, got.Status, leaks)
+// unknown asks for what does not exist in place of what a case names.
+func (p *Play) unknown(c *Case) (*Answer, error) {
+	twin, err := p.Format.request(p.World, &c.Route, c.Method, c.body, c.place, Unknown, c.Caller)
+	if err != nil {
+		return nil, err
 	}
-	for _, change := range touched {
-		name, what, _ := strings.Cut(change, " ")
-		if restored(what, p.World) {
-			continue
+	a, _, err := p.ask(p.Base, twin)
+	if p.Touched != nil {
+		p.Touched()
+	}
+	return a, err
+}
+
+// told reports a case that is told apart from what does not exist, if it is so
+// too when nothing else goes on, every time: what an engine gives in one order
+// now and in another then tells nobody anything.
+func (p *Play) told(c *Case) error {
+	p.playing.Lock()
+	defer p.playing.Unlock()
+	var is, was string
+	for range 5 {
+		got, _, err := p.ask(p.Base, c)
+		if err != nil {
+			return err
 		}
-		i := slices.IndexFunc(p.World.Owners, func(o *Owner) bool { return o.Name == name })
-		if !c.Caller.May(p.World.Owners[i]) {
-			p.Fail("%s: %d, and what is of %s is reached by %s", c, got.Status, name, what)
+		missing, err := p.unknown(c)
+		if err != nil {
+			return err
 		}
-	}
-}
-
-// restored reports whether a change is memproxy's own: it puts a text back that
-// the backend said it had replaced.
-func restored(change string, w *World) bool {
-	return strings.HasPrefix(change, "PUT ") && slices.ContainsFunc(w.Owners, func(o *Owner) bool {
-		return strings.HasSuffix(change, `{"text":"`+o.Canary+`"}`)
-	})
-}
-
-// score is a measure of likeness that an engine's arithmetic gives again only so
-// far.
-var score = regexp.MustCompile(`("score":\d\.\d{3})\d*`)
-
-var freshName = regexp.MustCompile(`(-of-nobody|seed-nobody)-\d{5}`)
-
-// plain is an answer without what differs from one request to the next, and
-// without the names that the requests differ in.
-func (p *Play) plain(a *Answer) string {
-	body := a.Body
-	if _, id := a.Decision(); id != "" {
-		body = strings.ReplaceAll(body, id, "ID")
-	}
-	for _, o := range p.World.Owners {
-		for kind, name := range o.Objects {
-			body = strings.ReplaceAll(body, name, "{"+kind+"}")
-		}
-	}
-	body = freshName.ReplaceAllString(body, "$1")
-	body = sameScores(score.ReplaceAllString(body, "$1"))
-	for kind, name := range p.World.Unknown {
-		body = strings.ReplaceAll(body, name, "{"+kind+"}")
-	}
-	verdict, _ := a.Decision()
-	return fmt.Sprintf("%d %s %s\n\t%s", a.Status, verdict, body, headers(a.Header))
-}
-
-// headers are what an answer's headers tell, but for when it was given, under
-// which id, and how long a body is that has names of different lengths.
-func headers(h http.Header) string {
-	var out []string
-	for _, name := range slices.Sorted(maps.Keys(h)) {
-		switch name {
-		case "Date", "X-Memproxy-Decision", "X-Request-Id", "Content-Length":
-		default:
-			out = append(out, fmt.Sprintf("%s: %q", name, h[name]))
+		if is, was = p.plain(got), p.plain(missing); is == was || alike(missing, got) {
+			return nil
 		}
 	}
-	return strings.Join(out, "; ")
+	p.fail("%s: told apart from what does not exist:\n\t%.2000s\n\t%.2000s", c, is, was)
+	return nil
 }
 
-func (p *Play) send(base string, c *Case) (*Answer, error) {
-	return send(&p.client, base, c.Method, c.Target, c.Body, c.Header)
+// alike reports whether two answers show as many memories with the same texts
+// and owners: among equal ones an engine tells now these first and now those.
+func alike(a, b *Answer) bool {
+	of := func(x *Answer) []string {
+		all := told.FindAllString(x.Body, -1)
+		slices.Sort(all)
+		return all
+	}
+	one, two := of(a), of(b)
+	return a.Status == b.Status && len(one) > 0 && slices.Equal(one, two)
+}
+
+var told = regexp.MustCompile(`"(?:memory|user_id|agent_id|app_id|run_id|text)":(?:"[^"]*"|null)`)
+
+// ask sends a case, and tells what reached the backend of it.
+func (p *Play) ask(base string, c *Case) (*Answer, []Arrival, error) {
+	c.trace = fmt.Sprintf("%032x", p.traces.Add(1))
+	header := append(slices.Clone(c.Header), "Traceparent", "00-"+c.trace+"-00000000000000aa-01")
+	a, err := send(&p.client, base, c.Method, c.Target, c.Body, header)
+	if err != nil || p.Tap == nil {
+		return a, nil, err
+	}
+	return a, p.Tap.Take(c.trace), nil
+}
+
+func (p *Play) fail(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.Fail(format, args...)
+}
+
+// count notes a case, and has the victim looked at now and then.
+func (p *Play) count(c *Case, decision string, arrived []Arrival) {
+	check := false
+	p.mu.Lock()
+	p.Cases++
+	p.Arrived += len(arrived)
+	if len(arrived) > 0 {
+		p.Forwarded++
+	}
+	if decision != "" {
+		p.Decisions = append(p.Decisions, decision)
+	}
+	if p.Check != nil && !c.Caller.May(p.World.Owners[0]) && slices.ContainsFunc(arrived, func(a Arrival) bool { return a.Changes() }) {
+		p.changes++
+		check = p.Every > 0 && p.changes%p.Every == 0
+	}
+	p.mu.Unlock()
+	if check {
+		p.playing.Lock()
+		defer p.playing.Unlock()
+		p.Check(c.String())
+	}
 }
 
 // Send sends one request, with headers as pairs of names and values.

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 )
 
 // Owner is somebody whose objects stand in a world.
@@ -55,7 +56,7 @@ type World struct {
 	Names   map[string]bool
 	Callers []*Caller
 
-	fresh int
+	fresh atomic.Int64
 }
 
 // value is what stands for kind under a class, for a caller.
@@ -69,8 +70,7 @@ func (w *World) value(kind string, class Class, c *Caller) (string, error) {
 	case Unknown:
 		from = w.Unknown
 		if w.Names[kind] {
-			w.fresh++
-			return fmt.Sprintf("%s-%05d", from[kind], w.fresh), nil
+			return fmt.Sprintf("%s-%05d", from[kind], w.fresh.Add(1)), nil
 		}
 	case Wildcard:
 		return "*", nil

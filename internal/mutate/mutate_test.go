@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -89,5 +90,28 @@ func TestGroups(t *testing.T) {
 	got := groups("gate", []proof{{"cmd/memproxy", "TestA"}, {"screen", "TestB"}, {"gate", "TestC"}, {"gate", "TestD"}})
 	if len(got) != 3 || got[0] != (group{"gate", "^(TestC|TestD)$"}) || got[2].dir != "cmd/memproxy" {
 		t.Error(got)
+	}
+}
+
+// A fault is killed by tests that fail, and by nothing else that goes wrong.
+func TestOutcome(t *testing.T) {
+	g, exit := group{"gate", "^TestA$"}, errors.New("exit status 1")
+	for out, want := range map[string]string{
+		"ok  \tm/gate\t0.1s\n": "",
+		"--- FAIL: TestA (0.0s)\n    x_test.go:1: no\nFAIL\nFAIL\tm/gate\t0.1s\n": "gate.TestA",
+		"panic: test timed out after 3m0s\nFAIL\tm/gate\t180.1s\nFAIL\n":          "gate",
+	} {
+		err := exit
+		if want == "" {
+			err = nil
+		}
+		if got, err := g.outcome([]byte(out), err); got != want || err != nil {
+			t.Errorf("%q: %q, %v", out, got, err)
+		}
+	}
+	for _, out := range []string{"", "FAIL\tm/gate [build failed]\n", "signal: killed\nFAIL\tm/gate\t9.1s\n", "ok  \tm/gate\t0.1s [no tests to run]\n", "go: no space left on device\n"} {
+		if got, err := g.outcome([]byte(out), exit); got != "" || err == nil {
+			t.Errorf("%q: killed by %q", out, got)
+		}
 	}
 }

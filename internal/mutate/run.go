@@ -108,8 +108,9 @@ func (w *workbench) overlay(file, changed string) (string, error) {
 }
 
 var (
-	failedTest = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
-	unbuilt    = regexp.MustCompile(`\[(build|setup) failed\]`)
+	failedPackage = regexp.MustCompile(`(?m)^FAIL\s+\S+`)
+	failedTest    = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
+	unbuilt       = regexp.MustCompile(`\[(build|setup) failed\]`)
 )
 
 // test runs the group's tests and returns the one that failed. That the
@@ -123,18 +124,28 @@ func (w *workbench) test(ctx context.Context, g group, overlay string) (failed s
 	}
 	cmd := exec.CommandContext(ctx, "go", append(args, "./"+g.dir)...)
 	out, err = cmd.CombinedOutput()
+	failed, err = g.outcome(out, err)
+	return failed, out, err
+}
+
+// outcome reads what go test made of the group: the test that failed, or the
+// package in which one panicked or ran out of time; "" if all passed. What
+// says nothing of the tests is an error, and kills no fault.
+func (g group) outcome(out []byte, err error) (failed string, _ error) {
+	m := failedTest.FindSubmatch(out)
 	switch {
 	case unbuilt.Match(out):
-		return "", out, fmt.Errorf("it does not compile:\n%s", tail(out))
+		return "", fmt.Errorf("it does not compile:\n%s", tail(out))
 	case bytes.Contains(out, []byte("no tests to run")):
-		return "", out, fmt.Errorf("%s has no test %s", g.dir, g.pattern)
+		return "", fmt.Errorf("%s has no test %s", g.dir, g.pattern)
 	case err == nil:
-		return "", out, nil
+		return "", nil
+	case m != nil:
+		return g.dir + "." + string(m[1]), nil
+	case failedPackage.Match(out) && !bytes.Contains(out, []byte("signal: killed")):
+		return g.dir, nil
 	}
-	if m := failedTest.FindSubmatch(out); m != nil {
-		return g.dir + "." + string(m[1]), out, nil
-	}
-	return g.dir, out, nil // a panic, or out of time
+	return "", fmt.Errorf("go test did not come to an end: %w\n%s", err, tail(out))
 }
 
 // tail is the end of a command's output.

@@ -109,29 +109,22 @@ func hasTest(t *testing.T, pkg, name string) bool {
 
 var block = regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```")
 
-// The README's configuration is valid and its commands exist.
+// The README's configuration is valid. Whether commands in documents exist is
+// held where the commands are.
 func TestREADMEIsTrue(t *testing.T) {
 	text := read(t, "README.md")
-	usage := read(t, "cmd/memproxy/app.go")
-	yamls, commands := 0, 0
+	yamls := 0
 	for _, m := range block.FindAllStringSubmatch(text, -1) {
-		switch m[1] {
-		case "yaml":
-			yamls++
-			conf := strings.ReplaceAll(m[2], "<SHA-256 of the key, hex>", strings.Repeat("0", 64))
-			if _, err := config.Parse("README.md", []byte(conf), func(string) string { return "" }); err != nil {
-				t.Error(err)
-			}
-		case "sh":
-			for _, c := range regexp.MustCompile(`(?m)^(?:go run \./cmd/)?memproxy +(\w+)`).FindAllStringSubmatch(m[2], -1) {
-				commands++
-				if !strings.Contains(usage, `{"`+c[1]+`",`) {
-					t.Errorf("there is no command %q", c[1])
-				}
-			}
+		if m[1] != "yaml" {
+			continue
+		}
+		yamls++
+		conf := strings.ReplaceAll(m[2], "<SHA-256 of the key, hex>", strings.Repeat("0", 64))
+		if _, err := config.Parse("README.md", []byte(conf), func(string) string { return "" }); err != nil {
+			t.Error(err)
 		}
 	}
-	if yamls == 0 || commands < 4 {
-		t.Errorf("%d configurations and %d commands: the test does not find them", yamls, commands)
+	if yamls == 0 {
+		t.Error("the test finds no configuration")
 	}
 }

@@ -93,6 +93,8 @@ var allowed = []struct {
 	{"policy/cedar", "compiles its parent's bundle", []string{"policy"}},
 	{"budgets/", "stores know their parent", []string{"budgets"}},
 	{"ledger/", "stores know their parent", []string{"ledger"}},
+	{"review", "what reviewers ask a sidecar, and the commands that ask it", []string{"internal/cli"}},
+	{"telemetry/audit/auditcmd", "the commands that read the log", []string{"internal/cli", "telemetry/audit/"}},
 	{"telemetry/audit/", "readers and writers of one format", []string{"telemetry/audit", "telemetry/audit/"}},
 	{"telemetry/audit", "the log knows the vocabulary only", nil},
 	{"telemetry", "set-up knows the names", []string{"telemetry/signal"}},

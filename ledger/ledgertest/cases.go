@@ -231,6 +231,10 @@ func record(t *testing.T, s Store, tenant, actor string) ledger.Track {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if (got.Facts+got.Corrections > 0) != !got.Since.IsZero() {
+		t.Errorf("%s is known since %v, with %+v", actor, got.Since, got)
+	}
+	got.Since = time.Time{}
 	return got
 }
 
@@ -247,6 +251,42 @@ func facts(t *testing.T, s Store) {
 	}
 	if got := record(t, s, "acme", "agent:new"); got != (ledger.Track{}) {
 		t.Errorf("a newcomer: got %+v", got)
+	}
+}
+
+// accepted: what waited and was let out counts for its author, once, and so does
+// what a person vouched for; what was never let out does not.
+func accepted(t *testing.T, s Store) {
+	put(t, s, Row("a"), Row("b"), Row("c"), Row("d"))
+	change := func(id string, state memproxy.MemoryState, person bool) {
+		t.Helper()
+		k := memproxy.MemoryKey{Backend: Row(id).Backend, Kind: memproxy.TargetMemory, ID: id}
+		if _, err := s.SetState(t.Context(), memproxy.StateChange{MemoryKey: k, State: state, Person: person}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, id := range []string{"a", "b", "c"} {
+		change(id, memproxy.StatePending, false)
+	}
+	change("a", memproxy.StateUntrusted, false)
+	change("a", memproxy.StateValidated, false) // it was let out already
+	change("b", memproxy.StateQuarantined, false)
+	change("d", memproxy.StateValidated, false)
+	if got := record(t, s, "acme", "agent:dev"); got != (ledger.Track{Facts: 4, Accepted: 1, Validated: 2}) {
+		t.Errorf("got %+v", got)
+	}
+	change("b", memproxy.StateValidated, true)
+	if got := record(t, s, "acme", "agent:dev"); got != (ledger.Track{Facts: 4, Accepted: 2, Validated: 3}) {
+		t.Errorf("got %+v", got)
+	}
+	// What is found sound again counts once, what is found wrong no more, and
+	// what still waits not at all.
+	change("a", memproxy.StateUntrusted, false)
+	change("a", memproxy.StateValidated, false)
+	change("d", memproxy.StateFlagged, false)
+	change("d", memproxy.StateQuarantined, false)
+	if got := record(t, s, "acme", "agent:dev"); got != (ledger.Track{Facts: 4, Accepted: 2, Validated: 2}) {
+		t.Errorf("got %+v", got)
 	}
 }
 

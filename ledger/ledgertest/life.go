@@ -117,6 +117,8 @@ func RunLife(t *testing.T, open func(*testing.T, ledger.Options) (one, other *le
 		{"breaks are kept and doubt what is behind them", breached},
 		{"metadata is compared with what was first seen", glimpsed},
 		{"backends are sealed", backendSealed},
+		{"what a backend held is taken down", takenDown},
+		{"a claim is one holder's until it is over", claimed},
 		{"three rejections lock a session", sessionLocks},
 		{"a session that is idle ends", sessionEnds},
 		{"rejections count within a window", sessionWindows},

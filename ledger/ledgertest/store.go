@@ -25,6 +25,7 @@ type Store interface {
 	Note(...memproxy.Ownership) error
 	Sync(context.Context) error
 	Record(ctx context.Context, tenant, actor string) (ledger.Track, error)
+	SetState(context.Context, ...memproxy.StateChange) (int, error)
 	Corrected(context.Context, ledger.Correction) error
 	Prune(ctx context.Context, before time.Time) (int, error)
 	Sweep(ctx context.Context, backend string, scope memproxy.Scope) ([]memproxy.Tally, error)
@@ -52,6 +53,7 @@ func Run(t *testing.T, open func(*testing.T) Store) {
 		{"a sweep leaves tombstones within its scope", swept},
 		{"noted rows arrive in order", noted},
 		{"facts are counted once", facts},
+		{"what is let out of review is counted", accepted},
 		{"corrections are counted once, one's own never", corrections},
 		{"a dead context is an error", deadContext},
 		{"a closed store says so", closed},

@@ -22,13 +22,14 @@ type written struct {
 // content reports whether it is content: that has a layer.
 func (w *written) content() bool { return w.layer != "" }
 
-// writtenBy are the things that an operation writes. One without content is
+// writtenBy are the things that an operation writes or brings. One without content is
 // asked about once. What the payload claims to be of another layer is asked
 // about as that too, so that a claim never leaves a rule out.
-func writtenBy(op *memproxy.Operation, g *memproxy.Governance) []written {
+func writtenBy(q *memproxy.Question) []written {
+	op, g, items := q.Operation, &q.Governance, q.Content()
 	out := make([]written, 0, 1)
-	for i := range op.Items {
-		it := &op.Items[i]
+	for i := range items {
+		it := &items[i]
 		if it.Kind != memproxy.ItemContent {
 			if it.Member != "" {
 				out = writtenBeside(out, it)
@@ -120,7 +121,7 @@ func commonOf(q memproxy.Question) common {
 	found := foundOf(q.Findings)
 	c := common{record: cedar.RecordMap{
 		"profile": cedar.String(q.Profile), "route": cedar.String(op.Route),
-		"bulk": cedar.Boolean(op.Bulk), "steering": cedar.Boolean(op.Steering), "derived": cedar.Boolean(op.Derived),
+		"bulk": cedar.Boolean(op.Bulk), "single": cedar.Boolean(op.Bulk && op.Single), "steering": cedar.Boolean(op.Steering), "derived": cedar.Boolean(op.Derived),
 		"unseen": cedar.Boolean(unseen), "backdated": cedar.Boolean(len(op.Backdated) > 0),
 		"items": cedar.Long(len(op.Items)), "claimed": cedar.Long(q.Claimed), "confidence": cedar.Long(q.Confidence),
 		"source": cedar.String(op.SourceClaim),

@@ -31,7 +31,7 @@ type entities struct {
 func (p *Policy) entitiesOf(q memproxy.Question) (cedar.EntityUID, cedar.EntityMap) {
 	pr := &q.Principal
 	k := caller{
-		id: pr.ID, tenant: pr.Tenant, method: pr.Method, backend: q.Operation.Backend,
+		id: pr.Named(), tenant: pr.Tenant, method: pr.Method, backend: q.Operation.Backend,
 		kind: pr.Kind, trust: pr.Trust, ceiling: q.Ceiling, action: q.Operation.Kind,
 	}
 	if len(pr.Roles) > 0 {
@@ -60,7 +60,7 @@ func makeEntities(q memproxy.Question) entities {
 	case memproxy.KindService:
 		typ = "Service"
 	}
-	uid := cedar.NewEntityUID(typ, cedar.String(pr.ID))
+	uid := cedar.NewEntityUID(typ, cedar.String(pr.Named()))
 	roles := make([]cedar.EntityUID, len(pr.Roles))
 	for i, r := range pr.Roles {
 		roles[i] = cedar.NewEntityUID("Role", cedar.String(r))

@@ -48,7 +48,7 @@ func randomQuestion(r *rand.Rand) memproxy.Question {
 	yes := func() bool { return r.IntN(2) == 0 }
 	op := &memproxy.Operation{
 		Kind: memproxy.Kinds[r.IntN(len(memproxy.Kinds))], Backend: pick("mem0", "other"), Route: "mem0.v3.add",
-		Bulk: yes(), Steering: yes(), Derived: yes(),
+		Bulk: yes(), Single: yes(), Steering: yes(), Derived: yes(),
 	}
 	for range r.IntN(4) {
 		op.Items = append(op.Items, memproxy.Item{
@@ -63,7 +63,7 @@ func randomQuestion(r *rand.Rand) memproxy.Question {
 		ID: pick("a", "b"), Kind: memproxy.PrincipalKind(pick("agent", "human", "service", "anonymous")), Tenant: pick("", "acme"),
 		Trust: memproxy.Trust(pick("anonymous", "authenticated", "established", "human", "system")), Method: "key",
 	}
-	for _, role := range []string{"dev", "qa", "pm", "architect", "memproxy-admin"} {
+	for _, role := range []string{"dev", "qa", "pm", "architect", "memproxy-admin", "memproxy-forget"} {
 		if r.IntN(4) == 0 {
 			pr.Roles = append(pr.Roles, role)
 		}

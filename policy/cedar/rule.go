@@ -26,7 +26,7 @@ func (p *Policy) Rule(_ context.Context, q memproxy.Question) (memproxy.Ruling, 
 	}
 	var out ruling
 	common := commonOf(q)
-	for _, w := range writtenBy(q.Operation, &q.Governance) {
+	for _, w := range writtenBy(&q) {
 		req.Context = common.with(w, &q.Governance)
 		if err := p.validate.Request(req); err != nil {
 			return memproxy.Ruling{}, fmt.Errorf("cedar: the question does not fit the schema: %w", err)

@@ -73,6 +73,7 @@ func (a ask) question() memproxy.Question {
 
 func guessed(op *memproxy.Operation)  { op.Items[0].Inferred = true }
 func bulk(op *memproxy.Operation)     { op.Bulk = true }
+func single(op *memproxy.Operation)   { op.Bulk, op.Single = true, true }
 func steered(op *memproxy.Operation)  { op.Steering = true }
 func derived(op *memproxy.Operation)  { op.Derived = true }
 func backdate(op *memproxy.Operation) { op.Backdated = []memproxy.Stamped{{Pointer: "/timestamp"}} }
@@ -108,9 +109,18 @@ func TestBuiltinRules(t *testing.T) {
 		{"administration with the role", ask{kind: memproxy.Admin, roles: []string{"memproxy-admin"}}, ""},
 		{"bulk delete", ask{kind: memproxy.Forget, change: bulk}, "surface.bulk"},
 		{"bulk delete with the role", ask{kind: memproxy.Forget, change: bulk, roles: []string{"memproxy-admin"}}, ""},
+		{"bulk delete with the role for one owner", ask{kind: memproxy.Forget, change: bulk, roles: []string{"memproxy-forget"}}, "surface.bulk"},
+		{"all of one owner, without a role", ask{kind: memproxy.Forget, change: single}, "surface.bulk"},
+		{"all of one owner, with another role", ask{kind: memproxy.Forget, change: single, roles: []string{"dev"}}, "surface.bulk"},
+		{"all of one owner, with its role", ask{kind: memproxy.Forget, change: single, roles: []string{"memproxy-forget"}}, ""},
+		{"all of one owner, by an administrator", ask{kind: memproxy.Forget, change: single, roles: []string{"memproxy-admin"}}, ""},
+		{"administration with the role for one owner", ask{kind: memproxy.Admin, change: single, roles: []string{"memproxy-forget"}}, "surface.admin"},
 		{"bulk read", ask{kind: memproxy.Recall, change: bulk}, ""},
 		{"steering by an agent", ask{change: steered}, "surface.steering"},
 		{"steering by an established caller", ask{change: steered, trust: memproxy.TrustEstablished}, ""},
+		{"steering by an owner", ask{change: steered, roles: []string{"memproxy-owner"}}, ""},
+		{"steering by whom nobody knows, with an owner's role", ask{change: steered, roles: []string{"memproxy-owner"}, trust: memproxy.TrustAnonymous, who: memproxy.KindAnonymous}, "surface.steering"},
+		{"administration by an owner", ask{kind: memproxy.Admin, roles: []string{"memproxy-owner"}}, "surface.admin"},
 		{"steering while developing", ask{change: steered, profile: "development"}, ""},
 		{"summary by anonymous", ask{kind: memproxy.Recall, change: derived, trust: memproxy.TrustAnonymous}, "surface.derived"},
 		{"summary by an identified caller", ask{kind: memproxy.Recall, change: derived}, ""},

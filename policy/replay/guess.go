@@ -73,7 +73,7 @@ func (v Vocabulary) departures(rolesKnown, writes bool) []departure {
 		}
 	}
 	for about, set := range map[string]func(*Facts){
-		"bulk": func(f *Facts) { f.Bulk = true }, "steering": func(f *Facts) { f.Steering = true }, "derived": func(f *Facts) { f.Derived = true },
+		"bulk": func(f *Facts) { f.Bulk = true }, "single": func(f *Facts) { f.Bulk, f.Single = true, true }, "steering": func(f *Facts) { f.Steering = true }, "derived": func(f *Facts) { f.Derived = true },
 		"unseen": func(f *Facts) { f.Unseen = true }, "backdated": func(f *Facts) { f.Backdated = true },
 		"secret": func(f *Facts) { f.Secret = true }, "personal": func(f *Facts) { f.Personal = true },
 	} {

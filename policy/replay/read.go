@@ -39,6 +39,7 @@ type Facts struct {
 	Claims    []memproxy.Layer  `json:"claims"` // layers that the payload claims
 	Size      int               `json:"size"`
 	Bulk      bool              `json:"bulk"`
+	Single    bool              `json:"single"`
 	Steering  bool              `json:"steering"`
 	Derived   bool              `json:"derived"`
 	Unseen    bool              `json:"unseen"`

@@ -285,7 +285,7 @@ func (c *Case) written(f Facts) []Write {
 func (opt Options) question(c *Case, f Facts) memproxy.Question {
 	op := &memproxy.Operation{
 		Kind: c.Kind, Backend: c.Backend, Route: c.Route, Scope: c.Scope,
-		Bulk: f.Bulk, Steering: f.Steering, Derived: f.Derived, SourceClaim: f.Source,
+		Bulk: f.Bulk, Single: f.Single, Steering: f.Steering, Derived: f.Derived, SourceClaim: f.Source,
 	}
 	op.LayerClaims = f.Claims[:min(len(f.Claims), maxWrites)]
 	room := maxSize

@@ -47,11 +47,26 @@ type Span struct {
 	Margin     float32
 }
 
+// Whole returns the margin of features that are judged together, wherever they
+// stand: positive is poison.
+func (m *Model) Whole(features []Feature) float32 {
+	if len(m.weights) == 0 {
+		return float32(math.Inf(-1))
+	}
+	shift := 32 - m.bits
+	sum := int32(0)
+	for _, f := range features {
+		sum += int32(m.weights[f.Hash>>shift])
+	}
+	return float32(sum)*m.scale/float32(norm(len(features))) + m.bias
+}
+
 // Score returns the window with the highest margin. Features must be in order
-// of their words; words is how many the text has.
-func (m *Model) Score(features []Feature, words int) Span {
+// of their words; words is how many the text has. lift is what else is known of
+// the words, added to the margin: one number for every Stride of them, or nil.
+func (m *Model) Score(features []Feature, words int, lift []float32) Span {
 	best := Span{Margin: float32(math.Inf(-1))}
-	m.windows(features, words, func(s Span) {
+	m.windows(features, words, lift, func(s Span) {
 		if s.Margin > best.Margin {
 			best = s
 		}
@@ -61,9 +76,9 @@ func (m *Model) Score(features []Feature, words int) Span {
 
 // Over returns the windows whose margin is at least least, the highest first;
 // of those that overlap, the highest alone.
-func (m *Model) Over(features []Feature, words int, least float32) []Span {
+func (m *Model) Over(features []Feature, words int, lift []float32, least float32) []Span {
 	var all, out []Span
-	m.windows(features, words, func(s Span) {
+	m.windows(features, words, lift, func(s Span) {
 		if s.Margin >= least {
 			all = append(all, s)
 		}
@@ -82,7 +97,7 @@ func (m *Model) Over(features []Feature, words int, least float32) []Span {
 }
 
 // windows calls f with every window.
-func (m *Model) windows(features []Feature, words int, f func(Span)) {
+func (m *Model) windows(features []Feature, words int, lift []float32, f func(Span)) {
 	if len(m.weights) == 0 {
 		return
 	}
@@ -110,7 +125,11 @@ func (m *Model) windows(features []Feature, words int, f func(Span)) {
 			continue
 		}
 		margin := float32(total)*m.scale/float32(norm(int(number))) + m.bias
-		f(Span{max(0, (s+1-slots)*Stride), min(words, (s+1)*Stride), margin})
+		start := max(0, s+1-slots)
+		if lift != nil {
+			margin += max(lift[start], lift[s])
+		}
+		f(Span{start * Stride, min(words, (s+1)*Stride), margin})
 	}
 }
 

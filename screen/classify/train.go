@@ -1,8 +1,8 @@
 package classify
 
 import (
+	"cmp"
 	"math"
-	"math/bits"
 	"math/rand/v2"
 	"slices"
 )
@@ -14,10 +14,13 @@ type Example struct {
 	Words    int
 	Poison   bool
 	Weight   float64
-	// Group is the source of the text, 0 to 63. Only features that occur in
-	// several groups are learned: one that is peculiar to a source says what
-	// the source is, not what poison is.
-	Group uint8
+	// Group is the source of the text. Only features that occur in several
+	// groups are learned: one that is peculiar to a source says what the source
+	// is, not what poison is.
+	Group int
+	// Parts are where the parts of the text end, as indices of Features, for a
+	// model that judges them whole; nil for windows of words.
+	Parts []int32
 }
 
 // TrainOptions are the settings of training. The zero value is not valid; see
@@ -32,19 +35,29 @@ type TrainOptions struct {
 	Groups int
 }
 
-// DefaultTraining are the settings of the shipped model.
+// WholeTraining are the settings of the shipped model of whole texts.
+func WholeTraining() TrainOptions {
+	return TrainOptions{Bits: 20, Epochs: 4, Rate: 0.2, L2: 1e-5, Seed: 7, Groups: 3}
+}
+
+// DefaultTraining are the settings of the shipped model of windows.
 func DefaultTraining() TrainOptions {
 	return TrainOptions{Bits: 18, Epochs: 8, Rate: 0.2, L2: 1e-5, Seed: 7, Groups: 3}
 }
+
+// settled is how near to certain an example is that has nothing more to teach.
+const settled = 0.02
+
+// param is a weight in training, and the sum of its squared gradients
+// (AdaGrad), side by side: the two are always wanted together.
+type param struct{ weight, squares float32 }
 
 // Train fits a model by stochastic gradient descent. Of a text with several
 // windows, the one with the highest margin teaches: somewhere in a poisoned
 // text is poison, and nowhere in a harmless one. The same examples, options
 // and seed give the same bytes.
 func Train(examples []Example, o TrainOptions) *Model {
-	size := 1 << o.Bits
-	w := make([]float64, size)
-	g := make([]float64, size) // sums of squared gradients (AdaGrad)
+	w := make([]param, 1<<o.Bits)
 	var bias, biasG float64
 	shift := 32 - o.Bits
 	keep := common(examples, o.Groups)
@@ -67,16 +80,19 @@ func Train(examples []Example, o TrainOptions) *Model {
 				y = 1
 			}
 			p := 1 / (1 + math.Exp(-margin))
+			if math.Abs(p-y) < settled {
+				continue
+			}
 			grad := (p - y) * e.Weight
 			step := grad / norm(n)
 			for _, f := range e.Features[from:to] {
 				if f.Hash == 0 || !keep.has(f.Hash) {
 					continue
 				}
-				i := f.Hash >> shift
-				d := step + o.L2*w[i]
-				g[i] += d * d
-				w[i] -= o.Rate * d / (math.Sqrt(g[i]) + 1e-3)
+				p := &w[f.Hash>>shift]
+				d := step + o.L2*float64(p.weight)
+				p.squares += float32(d * d)
+				p.weight -= float32(o.Rate * d / (math.Sqrt(float64(p.squares)) + 1e-3))
 			}
 			biasG += grad * grad
 			bias -= o.Rate * grad / (math.Sqrt(biasG) + 1e-3)
@@ -93,18 +109,32 @@ type set [1 << (groupBits - 6)]uint64
 
 func (s *set) has(h uint32) bool { return s[h>>(32-groupBits+6)]>>(h>>(32-groupBits)&63)&1 != 0 }
 
-// common returns the features that occur in at least n groups.
+// common returns the features that occur in at least n groups, however many
+// groups there are: examples are looked at group by group, so that a feature
+// need only know the last that had it.
 func common(examples []Example, n int) *set {
-	groups := make([]uint64, 1<<groupBits)
-	for i := range examples {
-		g := uint64(1) << examples[i].Group
+	order := make([]int, len(examples))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(examples[a].Group, examples[b].Group) })
+	type seen struct{ last, groups int32 }
+	table := make([]seen, 1<<groupBits)
+	number, group := int32(0), 0
+	for _, i := range order {
+		if e := &examples[i]; number == 0 || e.Group != group {
+			number, group = number+1, e.Group
+		}
 		for _, f := range examples[i].Features {
-			groups[f.Hash>>(32-groupBits)] |= g
+			if c := &table[f.Hash>>(32-groupBits)]; c.last != number {
+				c.last = number
+				c.groups++
+			}
 		}
 	}
 	s := new(set)
-	for i, g := range groups {
-		if bits.OnesCount64(g) >= n {
+	for i := range table {
+		if int(table[i].groups) >= n {
 			s[i>>6] |= 1 << (i & 63)
 		}
 	}
@@ -112,16 +142,29 @@ func common(examples []Example, n int) *set {
 }
 
 // bestWindow returns the features of the window with the highest margin.
-func bestWindow(w []float64, bias float64, shift uint8, e *Example) (from, to int, margin float64) {
+func bestWindow(w []param, bias float64, shift uint8, e *Example) (from, to int, margin float64) {
 	margin = math.Inf(-1)
 	start := 0
+	for _, end := range e.Parts {
+		sum := 0.0
+		for _, f := range e.Features[start:end] {
+			sum += float64(w[f.Hash>>shift].weight)
+		}
+		if m := sum/norm(int(end)-start) + bias; m > margin && int(end) > start {
+			from, to, margin = start, int(end), m
+		}
+		start = int(end)
+	}
+	if e.Parts != nil {
+		return from, to, margin
+	}
 	for s := 0; s == 0 || s+Window-Stride < e.Words; s += Stride {
 		for start < len(e.Features) && int(e.Features[start].At) < s {
 			start++
 		}
 		sum, end := 0.0, start
 		for end < len(e.Features) && int(e.Features[end].At) < s+Window {
-			sum += w[e.Features[end].Hash>>shift]
+			sum += float64(w[e.Features[end].Hash>>shift].weight)
 			end++
 		}
 		if m := sum/norm(end-start) + bias; m > margin {
@@ -133,11 +176,11 @@ func bestWindow(w []float64, bias float64, shift uint8, e *Example) (from, to in
 
 // quantise makes whole numbers of the weights. The largest half per mille are
 // cut off, so that a few do not coarsen all.
-func quantise(w []float64, bias float64, bits uint8) *Model {
+func quantise(w []param, bias float64, bits uint8) *Model {
 	abs := make([]float64, 0, len(w))
-	for _, x := range w {
-		if x != 0 {
-			abs = append(abs, math.Abs(x))
+	for _, p := range w {
+		if p.weight != 0 {
+			abs = append(abs, math.Abs(float64(p.weight)))
 		}
 	}
 	m := &Model{bits: bits, weights: make([]int8, len(w)), bias: float32(bias), scale: 1}
@@ -147,8 +190,8 @@ func quantise(w []float64, bias float64, bits uint8) *Model {
 	slices.Sort(abs)
 	top := abs[len(abs)-1-len(abs)/2000]
 	m.scale = float32(top / 127)
-	for i, x := range w {
-		m.weights[i] = int8(max(-127, min(127, math.Round(x/float64(m.scale)))))
+	for i, p := range w {
+		m.weights[i] = int8(max(-127, min(127, math.Round(float64(p.weight)/float64(m.scale)))))
 	}
 	return m
 }

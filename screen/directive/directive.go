@@ -1,6 +1,7 @@
 // Package directive tells directives from facts: who is told to do what, when,
 // and to whom. Words of several languages map to a few dozen concepts, and
-// rules are short sequences of concepts.
+// rules are short sequences of concepts, or concepts that stand together in any
+// order, as languages differ in theirs.
 //
 // It promises that reading and finding are linear in the text whatever stands
 // in it, and that a hit names the words that made it. It knows words, not
@@ -23,6 +24,11 @@ const (
 	conceptNum   = "NUMBERS" // a number of at least three digits
 	conceptTLD   = "TLD"     // the last part of a domain name; kept only behind a dot
 )
+
+// conceptLoan, which a vocabulary may define, marks words that are English,
+// too: what stands together is a rule's only where other words say that the
+// language of the vocabulary is spoken.
+const conceptLoan = "LOAN"
 
 // Word is one word of a text, or one character where script has no spaces.
 type Word struct {
@@ -52,7 +58,7 @@ type Vocabulary struct {
 	index    map[string]int
 	exact    table
 	prefixes table
-	prefixed [1 << 10]uint64 // a bit per prefix hash, to look only where one may be
+	prefixed [1 << 12]uint64 // a bit per prefix hash, to look only where one may be
 	url      uint64
 	email    uint64
 	tld      uint64
@@ -72,21 +78,51 @@ func (v *Vocabulary) Concept(name string) uint64 {
 	return 1 << i
 }
 
+// Source is a file of a pack.
+type Source struct{ Name, Text string }
+
+// entry is one word or phrase of a vocabulary, and where it stands.
+type entry struct {
+	phrase  string
+	concept int
+	file    string
+	line    int
+}
+
 // ParseVocabulary reads a vocabulary. A line that begins in the first column
 // names a concept and a colon; words and phrases follow, separated by commas,
 // on that line and on indented ones. A word that ends in * stands for every
-// word that begins so. # begins a comment. Errors name file and line.
-func ParseVocabulary(file string, src string) (*Vocabulary, error) {
+// word that begins so. # begins a comment. What several files say of a concept
+// is taken together. Errors name file and line.
+func ParseVocabulary(files ...Source) (*Vocabulary, error) {
 	v := &Vocabulary{index: map[string]int{}}
-	current := -1
-	n := 0
-	type entry struct {
-		phrase  string
-		concept int
-		line    int
-	}
 	var entries []entry
-	for line := range strings.Lines(src) {
+	for _, f := range files {
+		var err error
+		if entries, err = v.parse(entries, f); err != nil {
+			return nil, err
+		}
+	}
+	for _, c := range [...]string{conceptURL, conceptEmail, conceptTLD, conceptNum} {
+		if _, ok := v.index[c]; !ok {
+			return nil, fmt.Errorf("%s: concept %s is missing", files[0].Name, c)
+		}
+	}
+	v.url, v.email, v.tld, v.numbers = v.Concept(conceptURL), v.Concept(conceptEmail), v.Concept(conceptTLD), v.Concept(conceptNum)
+	v.exact, v.prefixes = newTable(2*len(entries)), newTable(2*len(entries))
+	for _, e := range entries {
+		if err := v.put(e.phrase, 1<<e.concept); err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", e.file, e.line, err)
+		}
+	}
+	return v, nil
+}
+
+// parse appends the entries of one file.
+func (v *Vocabulary) parse(entries []entry, f Source) ([]entry, error) {
+	current, n := -1, 0
+	seen := map[string]bool{}
+	for line := range strings.Lines(f.Text) {
 		n++
 		line, _, _ = strings.Cut(line, "#")
 		if strings.TrimSpace(line) == "" {
@@ -95,41 +131,32 @@ func ParseVocabulary(file string, src string) (*Vocabulary, error) {
 		if line[0] != ' ' && line[0] != '\t' {
 			name, rest, ok := strings.Cut(line, ":")
 			if !ok || name == "" || strings.ToUpper(name) != name {
-				return nil, fmt.Errorf("%s:%d: want CONCEPT: words", file, n)
+				return nil, fmt.Errorf("%s:%d: want CONCEPT: words", f.Name, n)
 			}
-			if _, dup := v.index[name]; dup {
-				return nil, fmt.Errorf("%s:%d: concept %s is defined twice", file, n, name)
+			if seen[name] {
+				return nil, fmt.Errorf("%s:%d: concept %s is defined twice", f.Name, n, name)
 			}
-			if len(v.names) == maxConcepts {
-				return nil, fmt.Errorf("%s:%d: more than %d concepts", file, n, maxConcepts)
+			seen[name] = true
+			if current, ok = v.index[name]; !ok {
+				if len(v.names) == maxConcepts {
+					return nil, fmt.Errorf("%s:%d: more than %d concepts", f.Name, n, maxConcepts)
+				}
+				current = len(v.names)
+				v.index[name] = current
+				v.names = append(v.names, name)
 			}
-			current = len(v.names)
-			v.index[name] = current
-			v.names = append(v.names, name)
 			line = rest
 		}
 		if current < 0 {
-			return nil, fmt.Errorf("%s:%d: words before the first concept", file, n)
+			return nil, fmt.Errorf("%s:%d: words before the first concept", f.Name, n)
 		}
 		for _, p := range strings.Split(line, ",") {
 			if p = strings.TrimSpace(p); p != "" {
-				entries = append(entries, entry{strings.ToLower(p), current, n})
+				entries = append(entries, entry{strings.ToLower(p), current, f.Name, n})
 			}
 		}
 	}
-	for _, c := range [...]string{conceptURL, conceptEmail, conceptTLD, conceptNum} {
-		if _, ok := v.index[c]; !ok {
-			return nil, fmt.Errorf("%s: concept %s is missing", file, c)
-		}
-	}
-	v.url, v.email, v.tld, v.numbers = v.Concept(conceptURL), v.Concept(conceptEmail), v.Concept(conceptTLD), v.Concept(conceptNum)
-	v.exact, v.prefixes = newTable(2*len(entries)), newTable(2*len(entries))
-	for _, e := range entries {
-		if err := v.put(e.phrase, 1<<e.concept); err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", file, e.line, err)
-		}
-	}
-	return v, nil
+	return entries, nil
 }
 
 // put enters one word or phrase.
@@ -147,7 +174,7 @@ func (v *Vocabulary) put(phrase string, concept uint64) error {
 			h = hashByte(h, phrase[i])
 		}
 		v.prefixes.or(h, concept, false)
-		v.prefixed[h>>6&(1<<10-1)] |= 1 << (h & 63)
+		v.prefixed[h>>6&(1<<12-1)] |= 1 << (h & 63)
 		return nil
 	}
 	words := (&Vocabulary{}).Read(nil, phrase)

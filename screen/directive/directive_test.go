@@ -22,7 +22,7 @@ TELL: tell*
 
 func vocabulary(t testing.TB) *Vocabulary {
 	t.Helper()
-	v, err := ParseVocabulary("v.txt", small)
+	v, err := ParseVocabulary(Source{"v.txt", small})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,6 +45,7 @@ func TestReadFindsWordsAndConcepts(t *testing.T) {
 		{"pay no attention now", "pay=IGNORE no=IGNORE attention=IGNORE now="},
 		{"pay no\n\nattention", "pay= no= attention="},
 		{"don't tell", "don't=NEG tell=TELL"},
+		{"l'rules", "l= rules=RULES"},
 		{"do  not", "do=NEG not=NEG"},
 		{"see https://a.example/x?y=z now", "see= https://a.example/x?y=z=URL now="},
 		{"mail bob@corp.com", "mail= bob=EMAIL corp= com=URL|TLD"},
@@ -154,7 +155,7 @@ func TestMistakesNameTheirLine(t *testing.T) {
 		{"A: x", "concept URL is missing"},
 		{small + "URL: x", "defined twice"},
 	} {
-		if _, err := ParseVocabulary("v.txt", c.src); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := ParseVocabulary(Source{"v.txt", c.src}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: got %v, want %s", c.src, err, c.want)
 		}
 	}

@@ -122,7 +122,7 @@ func (v *Vocabulary) word(text string, i int) (Word, int) {
 			letters++
 		case kindDigit:
 		default:
-			if c == '\'' && n > 0 && i+1 < len(text) && kindOf(text[i+1]) == kindLower {
+			if c == '\'' && n > 0 && contracted(text[i+1:]) {
 				i++
 				continue // don't is dont
 			}
@@ -162,6 +162,17 @@ end:
 	return v.look(w, concepts), i
 }
 
+// contracted reports whether what stands behind an apostrophe is the end of its
+// word, as in don't and you're. Behind an elision, as in l'utilisateur, another
+// word begins.
+func contracted(rest string) bool {
+	n := 0
+	for n < len(rest) && kindOf(rest[n]) == kindLower {
+		n++
+	}
+	return n == 1 || n == 2
+}
+
 // step hashes one byte, and looks for a prefix that ends there.
 func (v *Vocabulary) step(h uint32, c byte, n *int, w *Word, concepts *uint64) uint32 {
 	h = hashByte(h, c)
@@ -169,7 +180,7 @@ func (v *Vocabulary) step(h uint32, c byte, n *int, w *Word, concepts *uint64) u
 	if *n == stemBytes {
 		w.Stem = h
 	}
-	if v.prefixed[h>>6&(1<<10-1)]>>(h&63)&1 != 0 {
+	if v.prefixed[h>>6&(1<<12-1)]>>(h&63)&1 != 0 {
 		cs, _ := v.prefixes.get(h)
 		*concepts |= cs
 	}

@@ -17,11 +17,14 @@ type Rule struct {
 	seqs     []sequence
 }
 
-// sequence is a pattern: concepts in order, with at most so many words between.
+// sequence is a pattern: concepts in order, with at most so many words between,
+// or in any order.
 type sequence struct {
-	slots []slot
-	need  uint64 // every slot's concepts, for a quick no
-	not   uint64 // concepts that must not stand in the span, nor three words before
+	slots    []slot
+	need     uint64 // every slot's concepts, for a quick no
+	not      uint64 // concepts that must not stand in the span, nor three words before
+	together int    // in any order, within so many words; 0 is in order
+	cross    bool   // together, and one sentence may end in between
 }
 
 type slot struct {
@@ -37,6 +40,8 @@ const maxGap = 16
 // Rules are compiled rules. They are immutable.
 type Rules struct {
 	List []Rule
+	loan uint64 // the concept LOAN of their vocabulary
+	any  uint64 // concepts of what is the same in every language
 }
 
 // ParseRules reads rules. A rule begins in the first column:
@@ -46,9 +51,12 @@ type Rules struct {
 // and its patterns follow, indented, one a line: CONCEPT 3 OTHER|THIRD 0 ^LAST.
 // A number is how many words may stand between; 4 when absent; followed by ~ it
 // may cross sentences. ^ wants the beginning of a sentence. "not A|B" at the
-// end refuses spans with those concepts. Errors name file and line.
+// end refuses spans with those concepts. A pattern that begins with "together 8"
+// holds where its concepts stand in any order within eight words, of which two at
+// least are of the vocabulary and not LOAN; with ~, one sentence may end in between.
+// Errors name file and line.
 func ParseRules(file, src string, v *Vocabulary) (*Rules, error) {
-	r := &Rules{}
+	r := &Rules{loan: v.Concept(conceptLoan), any: v.url | v.email | v.tld | v.numbers}
 	seen := map[string]bool{}
 	n := 0
 	for line := range strings.Lines(src) {
@@ -98,6 +106,12 @@ func ParseRules(file, src string, v *Vocabulary) (*Rules, error) {
 
 func parseSequence(f []string, v *Vocabulary) (sequence, error) {
 	var s sequence
+	if f[0] == "together" {
+		if err := s.within(f); err != nil {
+			return s, err
+		}
+		f = f[2:]
+	}
 	gap, cross := 4, false
 	for i := 0; i < len(f); i++ {
 		t := f[i]
@@ -113,6 +127,9 @@ func parseSequence(f []string, v *Vocabulary) (sequence, error) {
 			break
 		}
 		if t[0] >= '0' && t[0] <= '9' {
+			if s.together > 0 {
+				return s, fmt.Errorf("what stands together has no gaps")
+			}
 			t, cross = strings.CutSuffix(t, "~")
 			g, err := strconv.Atoi(t)
 			if err != nil || g > maxGap {
@@ -134,6 +151,20 @@ func parseSequence(f []string, v *Vocabulary) (sequence, error) {
 		return s, fmt.Errorf("a pattern has one to %d slots", maxSlots)
 	}
 	return s, nil
+}
+
+// within reads "together 8~".
+func (s *sequence) within(f []string) error {
+	if len(f) < 3 {
+		return fmt.Errorf("want: together, a number of words, and concepts")
+	}
+	number, cross := strings.CutSuffix(f[1], "~")
+	n, err := strconv.Atoi(number)
+	if err != nil || n < 1 || n > maxGap {
+		return fmt.Errorf("concepts stand together within 1 to %d words", maxGap)
+	}
+	s.together, s.cross = n, cross
+	return nil
 }
 
 // set reads A|B|C.
@@ -180,7 +211,7 @@ const minDense = 4
 
 func (r *Rules) inBlock(dst []Hit, words []Word, at int) []Hit {
 	var masks [maxConcepts]uint64
-	var present, opens uint64
+	var present, opens, own uint64
 	dense := 0
 	for i := range words {
 		bit := uint64(1) << i
@@ -191,25 +222,36 @@ func (r *Rules) inBlock(dst []Hit, words []Word, at int) []Hit {
 			masks[bits.TrailingZeros64(c)] |= bit
 		}
 		present |= words[i].Concepts
+		if words[i].Concepts&^r.any != 0 && words[i].Concepts&r.loan == 0 {
+			own |= bit
+		}
 		dense += int(words[i].Flags & Dense)
 	}
 	stretch := 1
 	if dense >= minDense*int(Dense) {
 		stretch = 3
 	}
-	if present == 0 {
+	if present == 0 || r.loan != 0 && bits.OnesCount64(own) < spoken {
 		return dst
 	}
 	for ri := range r.List {
 		for si := range r.List[ri].seqs {
 			s := &r.List[ri].seqs[si]
 			for free := ^uint64(0); free != 0; {
-				start, end, ok := s.find(&masks, present, opens, free, stretch)
+				var start, end int
+				var ok bool
+				if s.together > 0 {
+					start, end, ok = s.findTogether(&masks, present, opens, own, free, stretch)
+				} else {
+					start, end, ok = s.find(&masks, present, opens, free, stretch)
+				}
 				if !ok {
 					break
 				}
 				free = ^uint64(0) << end << 1
-				start, end = s.whole(words, start, end)
+				if s.together == 0 {
+					start, end = s.whole(words, start, end)
+				}
 				dst = put(dst, Hit{Rule: ri, Start: at + start, End: at + end + 1})
 			}
 		}

@@ -6,10 +6,13 @@
 package evasion
 
 import (
+	"encoding/ascii85"
+	"encoding/base32"
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -75,6 +78,50 @@ func Transforms() []Transform {
 		{"reversed", reverse},
 		{"run together", func(s string) string { return strings.Map(dropSpace, s) }},
 		{"newlines", func(s string) string { return strings.ReplaceAll(s, " ", "\n") }},
+		{"base64 four times", func(s string) string { return b64(b64(b64(b64(s)))) }},
+		{"behind 60 encodings", func(s string) string { return strings.Repeat(b64(filler)[:44]+" ", 60) + b64(s) }},
+		{"base64 in groups", func(s string) string { return groups(b64(s), 4) }},
+		{"hex in groups", func(s string) string { return groups(hex.EncodeToString([]byte(s)), 4) }},
+		{"fingerprint", func(s string) string {
+			return strings.ReplaceAll(groups(hex.EncodeToString([]byte(s)), 2), " ", ":")
+		}},
+		{"base32", func(s string) string { return base32.StdEncoding.EncodeToString([]byte(s)) }},
+		{"ascii85", func(s string) string {
+			out := make([]byte, ascii85.MaxEncodedLen(len(s)))
+			return "<~" + string(out[:ascii85.Encode(out, []byte(s))]) + "~>"
+		}},
+		{"quoted-printable", func(s string) string {
+			return each(s, func(r rune) string { return fmt.Sprintf("=%02X", r) })
+		}},
+		{"link", func(s string) string { return "note://" + strings.ReplaceAll(s, " ", "/") }},
+		{"query", func(s string) string { return "see https://example.com/page?q=" + strings.ReplaceAll(s, " ", "+") }},
+		{"links", func(s string) string {
+			words := strings.Fields(s)
+			for i := 0; i+2 < len(words); i += 3 {
+				words[i] = "x://" + words[i] + "-" + words[i+1] + "-" + words[i+2]
+				words[i+1], words[i+2] = "", ""
+			}
+			return strings.Join(strings.Fields(strings.Join(words, " ")), " ")
+		}},
+		{"numbered words", func(s string) string { return items(s, func(i int) string { return fmt.Sprintf("%d. ", i+1) }) }},
+		{"bulleted words", func(s string) string { return items(s, func(int) string { return "- " }) }},
+		{"backward words", func(s string) string {
+			words := strings.Fields(s)
+			slices.Reverse(words)
+			return strings.Join(words, " ")
+		}},
+		{"inner letters mixed", func(s string) string { return mixed(s) }},
+		{"spelling alphabet", func(s string) string {
+			return strings.TrimSpace(each(strings.ToLower(s), func(r rune) string {
+				switch {
+				case r >= 'a' && r <= 'z':
+					return spelling[r-'a'] + " "
+				case r == ' ':
+					return "/ "
+				}
+				return ""
+			}))
+		}},
 		{"buried", func(s string) string { return filler + " " + s + " " + filler }},
 	}
 }
@@ -84,6 +131,47 @@ const filler = `We had the quarterly meeting on Tuesday and went through the fig
 and the new shop in the harbour opened two weeks late because of the weather. Maria showed photos of the team trip and asked who
 would bring the cake next time. The heating on the third floor is still loud; facilities will look at it before the winter. After
 lunch we talked about the reading group, which moves to the library, and about the bicycle stands that the city wants to paint green.`
+
+// groups parts s in groups of n.
+func groups(s string, n int) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i += n {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(s[i:min(i+n, len(s))])
+	}
+	return b.String()
+}
+
+// items makes a list of the words of s.
+func items(s string, mark func(int) string) string {
+	words := strings.Fields(s)
+	for i, w := range words {
+		words[i] = mark(i) + w
+	}
+	return strings.Join(words, "\n")
+}
+
+// mixed turns round the letters within every word, two by two.
+func mixed(s string) string {
+	words := strings.Fields(s)
+	for k, w := range words {
+		b := []byte(w)
+		end := len(b)
+		for end > 0 && !isLetter(rune(b[end-1])) {
+			end--
+		}
+		for i := 1; i+2 < end && !strings.ContainsAny(w[:end], "@.-'"); i += 2 {
+			b[i], b[i+1] = b[i+1], b[i]
+		}
+		words[k] = string(b)
+	}
+	return strings.Join(words, " ")
+}
+
+var spelling = strings.Fields(`Alfa Bravo Charlie Delta Echo Foxtrot Golf Hotel India Juliett Kilo Lima Mike November Oscar Papa Quebec
+Romeo Sierra Tango Uniform Victor Whiskey X-ray Yankee Zulu`)
 
 func each(s string, f func(rune) string) string {
 	var b strings.Builder

@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/memproxy/memproxy"
 )
 
 // API is how a backend is asked. Zero fields take the defaults.
@@ -116,6 +118,7 @@ func (c *caller) once(ctx context.Context, method string, path []string, query u
 		req.Header[http.CanonicalHeaderKey(name)] = values
 	}
 	req.Header.Set("Accept", "application/json")
+	req.Header.Set("User-Agent", memproxy.UserAgent)
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}

@@ -50,8 +50,8 @@ type Opinion struct {
 
 // The errors that say why there is no opinion. Others are the endpoint's.
 var (
-	ErrBudget  = errors.New("judge: the calls of this minute are used up")
-	ErrBusy    = errors.New("judge: too many calls are under way")
+	ErrBudget  = errors.New("judge: the calls of this minute, or the asker's half of them, are used up")
+	ErrBusy    = errors.New("judge: too many calls are under way, in all or for the asker")
 	ErrTooLong = errors.New("judge: the text is too long to be judged whole")
 	ErrUnfit   = errors.New("judge: the model does not answer the probes as it must")
 )
@@ -168,15 +168,16 @@ func (j *Judge) Borderline(score memproxy.PerMille) bool {
 }
 
 // Ask returns the model's opinion of text, or None when the score is not on
-// the borderline. With an error there is no opinion.
-func (j *Judge) Ask(ctx context.Context, text string, score memproxy.PerMille) (Opinion, error) {
+// the borderline. Asker is whose text it is: nobody has more than half of the
+// calls. With an error there is no opinion.
+func (j *Judge) Ask(ctx context.Context, asker, text string, score memproxy.PerMille) (Opinion, error) {
 	if !j.Borderline(score) {
 		return Opinion{}, nil
 	}
-	return j.ask(ctx, text)
+	return j.ask(ctx, asker, text)
 }
 
-func (j *Judge) ask(ctx context.Context, text string) (Opinion, error) {
+func (j *Judge) ask(ctx context.Context, asker, text string) (Opinion, error) {
 	if len(text) > j.opts.MaxText {
 		return Opinion{}, ErrTooLong
 	}
@@ -185,10 +186,10 @@ func (j *Judge) ask(ctx context.Context, text string) (Opinion, error) {
 		o.Cached = true
 		return o, nil
 	}
-	if err := j.purse.take(j.opts.Now()); err != nil {
+	if err := j.purse.take(asker, j.opts.Now()); err != nil {
 		return Opinion{}, err
 	}
-	defer j.purse.giveBack()
+	defer j.purse.giveBack(asker)
 	o, err := j.call(ctx, text)
 	if err != nil {
 		return Opinion{}, err
@@ -246,11 +247,11 @@ func (j *Judge) Probe(ctx context.Context) error {
 		text string
 		safe bool
 	}{{harmlessProbe, true}, {hostileProbe, false}} {
-		if err := j.purse.take(j.opts.Now()); err != nil {
+		if err := j.purse.take("", j.opts.Now()); err != nil {
 			return err
 		}
 		o, err := j.call(ctx, p.text)
-		j.purse.giveBack()
+		j.purse.giveBack("")
 		if err != nil {
 			return err
 		}

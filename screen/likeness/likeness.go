@@ -97,19 +97,27 @@ func New(o Options) (*Index, error) {
 // Match returns the best match of a sentence of the text, or of two in a row,
 // whether over the threshold or not.
 func (x *Index) Match(text string, source memproxy.Source) similar.Match {
-	best := similar.Match{Exemplar: -1, Threshold: x.thresholds.For(source)}
+	m, _ := x.match(text, source)
+	return m
+}
+
+// match also returns its work: the words that it looked at, each time it did.
+func (x *Index) match(text string, source memproxy.Source) (best similar.Match, work int) {
+	best = similar.Match{Exemplar: -1, Threshold: x.thresholds.For(source)}
 	var words, before []token
 	counts := make([]uint8, len(x.exemplars))
 	from := 0
 	for _, s := range sentences(text) {
 		words = tokens(words[:0], text[s.from:s.to])
 		x.compare(&best, words, s, counts)
+		work += len(words)
 		if len(before) > 0 && len(before)+len(words) <= maxPair {
 			x.compare(&best, append(before, words...), span{from, s.to}, counts)
+			work += len(before) + len(words)
 		}
 		before, from = append(before[:0], words...), s.from
 	}
-	return best
+	return best, work
 }
 
 // aimless is what is left of the likeness to an exemplar that names an address

@@ -64,9 +64,15 @@ func (r *reader) runs(found []View, v *View) []View {
 	return found
 }
 
+// standard turns the alphabet of URLs into the usual one. It is built once: a text
+// may have thousands of candidates.
+var standard = strings.NewReplacer("-", "+", "_", "/")
+
 // decodeRun returns the text that a run encodes, or nil.
 func decodeRun(s string) []byte {
-	s = strings.Trim(s, "-_")
+	if s = strings.Trim(s, "-_"); len(s) < 8 {
+		return nil
+	}
 	if t := decodeHex(s); t != nil {
 		return t
 	}
@@ -78,7 +84,7 @@ func decodeRun(s string) []byte {
 			return t
 		}
 	}
-	std := strings.NewReplacer("-", "+", "_", "/").Replace(s)
+	std := standard.Replace(s)
 	if len(std)%4 == 1 {
 		std = std[:len(std)-1]
 	}
@@ -90,7 +96,7 @@ func decodeRun(s string) []byte {
 
 func decodeHex(s string) []byte {
 	s = strings.TrimPrefix(strings.TrimPrefix(s, "0x"), "0X")
-	if len(s)%2 != 0 || unhex(s[0]) < 0 {
+	if len(s)%2 != 0 || s == "" || unhex(s[0]) < 0 {
 		return nil
 	}
 	if t, err := hex.DecodeString(s); err == nil && printable(t) {
@@ -184,11 +190,26 @@ func decodeGroups(list []string) []byte {
 			}
 			t = append(t, byte(c))
 		}
-		if t != nil && printable(t) && (base == 2 || english().isLanguage(string(t), 2)) {
+		if t != nil && printable(t) && (base == 2 || english().isLanguage(string(t), 2) || wordy(t)) {
 			return t
 		}
 	}
 	return nil
+}
+
+// wordy reports words of whatever language: letters with spaces between them, and
+// next to nothing else. Numbers that mean something else are hardly that.
+func wordy(t []byte) bool {
+	letters, spaces := 0, 0
+	for _, c := range t {
+		switch {
+		case isLetter(c):
+			letters++
+		case c == ' ':
+			spaces++
+		}
+	}
+	return letters >= 12 && spaces >= 2 && spaces*10 >= letters && (letters+spaces)*100 >= len(t)*85
 }
 
 // morse decodes groups of dots and dashes.

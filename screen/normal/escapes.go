@@ -12,8 +12,12 @@ import (
 func (r *reader) unescape(found []View, v *View) []View {
 	s := v.Text
 	b := (*builder)(nil)
+	printed := quoted(s)
 	for i := 0; i < len(s); {
 		ch, n := escapeAt(s, i)
+		if printed && s[i] == '=' {
+			ch, n = quotedAt(s, i)
+		}
 		if n == 0 {
 			if b != nil {
 				b.byte(s[i], int32(i))
@@ -27,9 +31,11 @@ func (r *reader) unescape(found []View, v *View) []View {
 				b.byte(s[j], int32(j))
 			}
 		}
-		if s[i] == '%' || s[i] == '\\' && s[i+1] == 'x' {
+		switch {
+		case ch < 0: // the end of a line that goes on
+		case s[i] == '%' || s[i] == '=' || s[i] == '\\' && s[i+1] == 'x':
 			b.byte(byte(ch), int32(i)) // bytes of UTF-8, one by one
-		} else {
+		default:
 			b.rune(ch, int32(i))
 		}
 		i += n
@@ -45,6 +51,43 @@ func (r *reader) unescape(found []View, v *View) []View {
 		}
 	}
 	return append(found, r.clean(r.mapped(Unescaped, b, v)))
+}
+
+// minQuoted is how many escapes of quoted-printable a text must have to be read
+// as such: fewer are sums and assignments.
+const minQuoted = 3
+
+// quoted reports whether s has escapes of quoted-printable (RFC 2045, 6.7).
+func quoted(s string) bool {
+	n := 0
+	for {
+		i := strings.IndexByte(s, '=')
+		if i < 0 {
+			return false
+		}
+		if _, size := quotedAt(s, i); size == 3 {
+			if n++; n == minQuoted {
+				return true
+			}
+		}
+		s = s[i+1:]
+	}
+}
+
+// quotedAt decodes the escape that begins with the = at s[i]: a byte, or -1 for
+// a line's end that is none. Length 0 means no escape.
+func quotedAt(s string, i int) (rune, int) {
+	if rest := s[i+1:]; strings.HasPrefix(rest, "\n") {
+		return -1, 2
+	} else if strings.HasPrefix(rest, "\r\n") {
+		return -1, 3
+	}
+	if i+2 < len(s) {
+		if hi, lo := unhex(s[i+1]), unhex(s[i+2]); hi >= 2 && lo >= 0 {
+			return rune(hi<<4 | lo), 3
+		}
+	}
+	return 0, 0
 }
 
 // clean folds a derived reading that is not clean ASCII.

@@ -5,8 +5,8 @@ package normal
 // Armenian and Cherokee.
 var alikes = [...]string{
 	"αaΑaβbΒbγyεeΕeζzΖzηnΗhιiΙiκkΚkΜmνvΝnοoΟoρpΡpσoΣeτtΤtυuΥyχxΧxωwϲcϳjςcϵeϱp",
-	"аaАaВbвbгrГrеeЕeкkКkМmмmНhнhОoоoпnПnиuИnІiЅsЈj",
-	"рpРpсcСcТtтtуyУyхxХxіiјjѕsһhԁdԛqԝwѵvѴvӏlӀlьbүyҮyҽeөoӨoңhҡkґrқkЬbЯrяr",
+	"аaАaВbвbгrГrеeЕeкkКkМmмmНhнhОoоoпnПnиuИnІiЅsЈjРpСcТtУyХxЬbЯr",
+	"рpсcтtуyхxіiјjѕsһhԁdԛqԝwѵvѴvӏlӀlьbүyҮyҽeөoӨoңhҡkґrқkяr",
 	"աwեtզqհhոnսuցgքpօoղnռnյjОoՕoՏsՍuԼlᎠdᎡrᎢtᎥiᎪaᎫjᎬeᎳwᎷmᎻhᏀgᏂhᏃzᏎsᏏbᏒrᏔwᏙvᏚsᏞlᏟcᏢpᏦkᏴbꭰdꭱrꭲtꭵiꭺaꭻjꭼeꮃwꮇmꮋhꮐgꮓzꮟbꮢrꮪsꮮlꮯcꮲpꮶk",
 }
 

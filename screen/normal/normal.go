@@ -9,6 +9,7 @@
 package normal
 
 import (
+	"cmp"
 	"slices"
 	"unicode/utf8"
 )
@@ -23,22 +24,32 @@ const (
 	Joined    = "joined"    // letters that stand apart joined to words
 	Split     = "split"     // words that were run together taken apart
 	Cipher    = "cipher"    // shifted or mirrored alphabets
-	Reversed  = "reversed"  // letters or words in reverse order
-	Encoded   = "encoded"   // base64, hex, binary, octal, decimal, morse
+	Reversed  = "reversed"  // letters in reverse order
+	Encoded   = "encoded"   // base64, base85, base32, hex, binary, octal, decimal, morse, spelling alphabets
+	Linked    = "linked"    // the words in links
+	Listed    = "listed"    // words that stand in a list, one an item
+	Scrambled = "scrambled" // words whose inner letters were mixed, and pig Latin
+	Backward  = "backward"  // words in reverse order
 )
 
-// Limits bound the work on one text.
+// Limits bound the work on one text. They are on work and not on numbers, which
+// whoever writes a text could spend on harmless ones.
 type Limits struct {
-	Depth int // how deep encodings may nest
-	Views int // how many readings a text may have
+	// Depth is how deep readings may nest. An encoding makes a text a third
+	// longer at least, so that the bound is beyond what fits into a request.
+	Depth int
 	// Extra is how many bytes of derived readings a text may have, as a
-	// multiple of its own length plus 4 KiB.
+	// multiple of its own length plus 16 KiB. Each reading counts for
+	// viewCost bytes more than it has.
 	Extra int
 }
 
-// DefaultLimits are enough for everything in the evasion table and nested
-// encodings of three levels.
-func DefaultLimits() Limits { return Limits{Depth: 3, Views: 24, Extra: 4} }
+// DefaultLimits are enough for all that base64 can nest in a text, and to
+// spare: every level is three quarters of the one above.
+func DefaultLimits() Limits { return Limits{Depth: 24, Extra: 12} }
+
+// viewCost is the work on a reading that is independent of its length, in bytes.
+const viewCost = 64
 
 // View is one reading of a text.
 type View struct {
@@ -46,6 +57,9 @@ type View struct {
 	Text string
 	// Depth counts the decodings that led here; 0 is the text itself.
 	Depth int
+	// Rough readings are guesses at what is hardly language: rules are looked
+	// for in them, and what knows language by its statistics cannot judge them.
+	Rough bool
 
 	at   []int32 // original offset of each byte; nil: the byte's own
 	orig string
@@ -69,8 +83,8 @@ func (v *View) Span(start, end int) (int, int) {
 		return start, end
 	}
 	lo, hi := v.at[start], v.at[start]
-	if n := end - start; n > 64 {
-		// Readings run forward or backward, so that the ends tell.
+	if n := end - start; n > 64 && v.Name != Backward {
+		// Letters run forward or backward, so that the ends tell.
 		lo, hi = min(v.at[start], v.at[end-1]), max(v.at[start], v.at[end-1])
 	} else {
 		for _, o := range v.at[start:end] {
@@ -98,21 +112,68 @@ type Reading struct {
 	Invisible int
 	// Lookalike counts words in which letters of two scripts imitate one.
 	Lookalike int
-	// Cut is set when the bounds ended the work before everything was read.
+	// Cut is set when the bounds ended the work before everything was read:
+	// nobody knows what the rest says.
 	Cut bool
 }
+
+// Code reports whether the text is nothing but code for another, or escapes for the
+// most part, and has a reading without them: as language it says nothing.
+func (r *Reading) Code() bool {
+	n, end := 0, 0
+	for i := range r.Views {
+		if v := &r.Views[i]; v.Name == Unescaped && v.Depth == 1 && len(v.Text)*escapedLength <= len(r.Views[0].orig) {
+			return true
+		}
+		if v := &r.Views[i]; v.Name == Encoded && v.Depth == 1 && v.from >= end {
+			n, end = n+v.to-v.from, v.to
+		}
+	}
+	return n*100 >= len(r.Views[0].orig)*codePercent
+}
+
+// escapedLength is how many times as long as its reading a text is that is escapes
+// for the most part: the shortest escape has three bytes.
+const escapedLength = 2
+
+// codePercent is how much of a text is code where all is but signs around it.
+const codePercent = 95
 
 // reader holds the state of one Read.
 type reader struct {
 	orig  string
 	lim   Limits
 	extra int // bytes of derived readings that are still allowed
+	known map[same]struct{}
 	out   Reading
+}
+
+// same is one text in one place: two orders of taking off what hides it lead to
+// the same reading, which is read once.
+type same struct {
+	text     string
+	from, to int32
+}
+
+// seen reports whether a reading was had already.
+func (r *reader) seen(v *View) bool {
+	k := same{text: v.Text, from: int32(v.from), to: int32(v.to)}
+	if !v.whole && len(v.at) > 0 {
+		k.from, k.to = v.at[0], v.at[len(v.at)-1]
+	}
+	if _, ok := r.known[k]; ok {
+		return true
+	}
+	if r.known == nil {
+		r.known = make(map[same]struct{}, 8)
+	}
+	r.known[k] = struct{}{}
+	return false
 }
 
 // Read returns the readings of text, the plain one first.
 func Read(text string, lim Limits) Reading {
-	r := reader{orig: text, lim: lim, extra: lim.Extra*len(text) + 4096}
+	r := reader{orig: text, lim: lim, extra: lim.Extra*len(text) + 16<<10}
 	marks := scan(text)
 	plain := View{Name: Plain, Text: text, orig: text}
 	if marks&markWide != 0 {
@@ -120,55 +181,73 @@ func Read(text string, lim Limits) Reading {
 		marks = scan(plain.Text)
 	}
 	r.out.Views = append(make([]View, 0, 4), plain)
-	hidden := r.out.Views[:0:0]
+	found := r.derive(nil, &plain, marks)
 	if r.out.Invisible > 0 {
-		hidden = r.hidden(text)
+		found = append(r.hidden(text), found...)
 	}
-	r.derive(plain, marks)
-	for _, h := range hidden {
-		if r.add(h) {
-			r.derive(h, scan(h.Text))
+	for depth := 1; len(found) > 0 && !r.out.Cut; depth++ {
+		if depth > lim.Depth {
+			r.out.Cut = true
+			break
 		}
+		found = r.level(found, depth)
 	}
 	return r.out
 }
 
+// level keeps the readings of one depth, those first that are most likely meant,
+// and returns what they give rise to.
+func (r *reader) level(found []View, depth int) []View {
+	if len(found) > 1 {
+		likely := func(v *View) int { return english().share(v.Text[:min(len(v.Text), 512)]) }
+		slices.SortStableFunc(found, func(a, b View) int { return cmp.Compare(likely(&b), likely(&a)) })
+	}
+	var next []View
+	for i := range found {
+		v := &found[i]
+		v.Depth = depth
+		if !r.add(v) {
+			continue
+		}
+		next = r.derive(next, v, scan(v.Text))
+	}
+	return next
+}
+
 // add keeps a reading if the bounds allow it.
-func (r *reader) add(v View) bool {
-	if len(v.Text) == 0 {
+func (r *reader) add(v *View) bool {
+	if len(v.Text) == 0 || r.seen(v) {
 		return false
 	}
-	if len(r.out.Views) >= r.lim.Views || len(v.Text) > r.extra {
+	if len(v.Text)+viewCost > r.extra {
 		r.out.Cut = true
 		return false
 	}
-	r.extra -= len(v.Text)
-	r.out.Views = append(r.out.Views, v)
+	r.extra -= len(v.Text) + viewCost
+	r.out.Views = append(r.out.Views, *v)
 	return true
 }
 
-// derive adds the readings that v gives rise to, and theirs.
-func (r *reader) derive(v View, m marks) {
-	if v.Depth >= r.lim.Depth {
-		return
+// derive appends the readings that v gives rise to.
+func (r *reader) derive(found []View, v *View, m marks) []View {
+	if r.out.Cut || v.Name == Backward {
+		return found
 	}
-	var found []View
-	if m&markEscape != 0 {
-		found = r.unescape(found, &v)
+	if m&markEscape != 0 || quoted(v.Text) {
+		found = r.unescape(found, v)
 	}
 	if m&markMarkup != 0 {
-		found = r.strip(found, &v)
+		found = r.strip(found, v)
 	}
 	if m&markRun != 0 || m&markGroups != 0 {
-		found = r.decode(found, &v, m)
+		found = r.decode(found, v, m)
 	}
-	found = r.words(found, &v, m)
-	for _, d := range found {
-		d.Depth = v.Depth + 1
-		if r.add(d) {
-			r.derive(d, scan(d.Text))
-		}
+	if m&markToken != 0 {
+		found = r.ascii85(found, v)
 	}
+	found = r.links(found, v)
+	found = r.lines(found, v)
+	return r.words(found, v, m)
 }
 
 // builder makes a reading byte by byte.

@@ -13,6 +13,7 @@ const (
 	markSpread                    // single letters that stand apart
 	markLeet                      // digits or signs inside words
 	markCrowded                   // 18 or more letters in a row
+	markToken                     // 20 or more bytes without a space, signs among them
 )
 
 const (
@@ -61,10 +62,19 @@ func lower(c byte) byte {
 func scan(s string) marks {
 	var m marks
 	run, letters, apart, groups := 0, 0, 0, 0
+	token, signs := 0, 0 // since the last space
 	var inRun uint8
 	for i := 0; i < len(s); i++ {
 		c := s[i]
 		k := classes[c]
+		if c <= ' ' {
+			token, signs = 0, 0
+		} else if token++; k&(cLower|cUpper|cDigit|cWide) == 0 {
+			signs++
+		}
+		if token >= 20 && signs >= 2 {
+			m |= markToken
+		}
 		if k&(cLower|cUpper) != 0 {
 			run++
 			letters++

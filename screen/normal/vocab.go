@@ -1,6 +1,7 @@
 package normal
 
 import (
+	_ "embed"
 	"strings"
 	"sync"
 )
@@ -28,13 +29,28 @@ small large next early young public bad able love like prefers prefer likes live
 coffee dog cat music book books favorite enjoys enjoy weekend family daughter son wife husband birthday food allergic travel
 speaks english french german spanish agent agents block value values full dark light setting settings default test tests`
 
-// vocabulary is a set of words, kept as a bit table by hash: small, quick, and
-// wrong on about one strange word in fifty, which its users bear.
-type vocabulary [1 << 12]uint64
+// shared are words that many sources of texts share, the most shared first
+// (go run ./bench/screen -words): by which words are told where nothing parts
+// them, or their letters are out of order.
+//
+//go:embed words.txt
+var shared string
 
-func newVocabulary(words string) *vocabulary {
-	v := new(vocabulary)
-	for _, w := range strings.Fields(words) {
+// vocabulary is a set of words, kept as a bit table by hash: small, quick, and
+// wrong on about one strange word in four hundred, which its users bear. Its
+// length is a power of two.
+type vocabulary []uint64
+
+const bitsPerWord = 400
+
+func newVocabulary(words string) vocabulary {
+	all := strings.Fields(words)
+	size := 64
+	for size*64 < len(all)*bitsPerWord {
+		size *= 2
+	}
+	v := make(vocabulary, size)
+	for _, w := range all {
 		h := hashStart
 		for i := 0; i < len(w); i++ {
 			h = hashByte(h, w[i])
@@ -46,7 +62,10 @@ func newVocabulary(words string) *vocabulary {
 
 // english returns the vocabulary, made when it is first asked for and read-only
 // from then on.
-var english = sync.OnceValue(func() *vocabulary { return newVocabulary(common) })
+var english = sync.OnceValue(func() vocabulary { return newVocabulary(common) })
+
+// wide returns the larger vocabulary: for what is known to be words.
+var wide = sync.OnceValue(func() vocabulary { return newVocabulary(common + " " + shared) })
 
 const hashStart = uint32(2166136261)
 
@@ -58,18 +77,18 @@ func mix(h uint32) uint32 {
 	return h ^ h>>13
 }
 
-func (v *vocabulary) put(h uint32) {
+func (v vocabulary) put(h uint32) {
 	h = mix(h)
-	v[h>>6&(1<<12-1)] |= 1 << (h & 63)
+	v[h>>6&uint32(len(v)-1)] |= 1 << (h & 63)
 }
 
-func (v *vocabulary) has(h uint32) bool {
+func (v vocabulary) has(h uint32) bool {
 	h = mix(h)
-	return v[h>>6&(1<<12-1)]>>(h&63)&1 != 0
+	return v[h>>6&uint32(len(v)-1)]>>(h&63)&1 != 0
 }
 
 // word reports whether s, folded to lower case, is in the vocabulary.
-func (v *vocabulary) word(s string) bool {
+func (v vocabulary) word(s string) bool {
 	h := hashStart
 	for i := 0; i < len(s); i++ {
 		h = hashByte(h, lower(s[i]))
@@ -78,8 +97,19 @@ func (v *vocabulary) word(s string) bool {
 }
 
 // isLanguage reports whether enough of the words of s are known.
-func (v *vocabulary) isLanguage(s string, atLeast int) bool {
-	known, words := 0, 0
+func (v vocabulary) isLanguage(s string, atLeast int) bool {
+	known, words := v.count(s)
+	return known >= atLeast && known*100 >= words*35
+}
+
+// share is how many of the words of s are known, per mille.
+func (v vocabulary) share(s string) int {
+	known, words := v.count(s)
+	return known * 1000 / max(words, 1)
+}
+
+// count counts the words of s, of two letters and more, and those that are known.
+func (v vocabulary) count(s string) (known, words int) {
 	for i := 0; i < len(s); {
 		if !isLetter(s[i]) {
 			i++
@@ -97,5 +127,5 @@ func (v *vocabulary) isLanguage(s string, atLeast int) bool {
 		}
 		i = j
 	}
-	return known >= atLeast && known*100 >= words*35
+	return known, words
 }

@@ -1,5 +1,10 @@
 package normal
 
+import (
+	"strings"
+	"unicode/utf8"
+)
+
 // words adds the readings that depend on single words: leetspeak, letters that
 // stand apart, words run together, ciphers and reversal.
 func (r *reader) words(found []View, v *View, m marks) []View {
@@ -15,7 +20,7 @@ func (r *reader) words(found []View, v *View, m marks) []View {
 	if v.Name != Cipher && v.Name != Reversed {
 		found = r.cipher(found, v)
 	}
-	return found
+	return r.spoken(found, v)
 }
 
 // leetLetters is what digits and signs stand for in words; 0 is nothing.
@@ -131,7 +136,7 @@ func (r *reader) join(found []View, v *View) []View {
 			i++
 			continue
 		}
-		letters, end, sep, wide := spreadRun(s, i)
+		letters, end := spreadRun(s, i)
 		if letters < minSpread {
 			for ; i < end; i++ {
 				b.byte(s[i], int32(i))
@@ -139,20 +144,20 @@ func (r *reader) join(found []View, v *View) []View {
 			continue
 		}
 		joined++
-		from := len(b.text)
-		for k := i; k < end; k++ {
-			if isAlnum(s[k]) {
-				b.byte(s[k], int32(k))
-			} else if wide && s[k] != sep || s[k] == sep && k > 0 && s[k-1] == sep {
-				if n := len(b.text); n > from && b.text[n-1] != ' ' {
-					b.byte(' ', int32(k))
-				}
+		from, sep := len(b.text), separator(s[i:end])
+		for k := i; k < end; {
+			b.byte(s[k], int32(k))
+			gap := k + 1
+			for k = gap; k < end && !isAlnum(s[k]); k++ {
 			}
+			spreadGap(b, s, gap, k, sep)
 		}
 		if word := b.text[from:]; !hasSpace(word) && len(word) >= 12 {
 			r.segment(b, from)
 		}
-		i = end
+		if i = end; i < len(s) && s[i] == sep && sep != ' ' {
+			i++
+		}
 	}
 	if joined == 0 {
 		return found
@@ -169,10 +174,37 @@ func hasSpace(b []byte) bool {
 	return false
 }
 
+// spreadGap writes what stands between two letters that stand apart by sep: the
+// signs of a sentence, and a space where words part.
+func spreadGap(b *builder, s string, from, to int, sep byte) {
+	apart := false
+	for k := from; k < to; k++ {
+		switch c := s[k]; {
+		case c == sep:
+			apart = apart || k > from && s[k-1] == sep
+		case c == ' ':
+			apart = true
+		case sep == ' ' && to-from == 1:
+			b.byte(c, int32(k))
+			apart = true
+		case to-from > 1 && strings.IndexByte(".,;:!?'\"", c) >= 0:
+			b.byte(c, int32(k))
+			apart = apart || sep == ' ' && c != '\'' && c != '"'
+		case c == '\n' || to-from > 1:
+			apart = true
+		}
+	}
+	if apart {
+		b.byte(' ', int32(to-1))
+	}
+}
+
+// maxGap is how much may stand between two letters of a run.
+const maxGap = 6
+
 // spreadRun measures the run of single letters that begins at s[i]: how many
-// letters, where it ends, which separator stands between the first two, and
-// whether others stand between later ones.
-func spreadRun(s string, i int) (letters, end int, sep byte, wide bool) {
+// letters, and where it ends.
+func spreadRun(s string, i int) (letters, end int) {
 	end = i
 	for k := i; k < len(s); {
 		if !isAlnum(s[k]) || k+1 < len(s) && isAlnum(s[k+1]) {
@@ -182,23 +214,31 @@ func spreadRun(s string, i int) (letters, end int, sep byte, wide bool) {
 		k++
 		end = k
 		j := k
-		for j < len(s) && j-k < 4 && !isAlnum(s[j]) && s[j] < 0x80 {
+		for j < len(s) && j-k < maxGap && !isAlnum(s[j]) && s[j] < 0x80 {
 			j++
 		}
 		if j == k || j == len(s) || !isAlnum(s[j]) {
 			break
 		}
-		if letters == 1 {
-			sep = s[k]
-		}
-		for ; k < j; k++ {
-			wide = wide || s[k] != sep
-		}
+		k = j
 	}
 	if end == i {
 		end = i + 1
 	}
-	return letters, end, sep, wide
+	return letters, end
+}
+
+// separator is what follows most letters of a run.
+func separator(run string) (sep byte) {
+	var after [utf8.RuneSelf]int
+	for k := 1; k < len(run); k++ {
+		if c := run[k]; isAlnum(run[k-1]) && !isAlnum(c) && c < utf8.RuneSelf {
+			if after[c]++; after[c] > after[sep] {
+				sep = c
+			}
+		}
+	}
+	return sep
 }
 
 // split takes apart words of 18 letters and more that are several words.
@@ -226,12 +266,16 @@ func (r *reader) split(found []View, v *View) []View {
 	return append(found, r.mapped(Split, b, v))
 }
 
-// maxWord is the longest word that segment looks for.
-const maxWord = 14
+const (
+	// maxWord is the longest word that segment looks for.
+	maxWord = 14
+	// manyWords of three letters and more, one behind the other, are a sentence.
+	manyWords = 6
+)
 
 // segment puts spaces between the words of b.text[from:], by the segmentation
 // that covers most letters with known words. It reports whether that was most
-// of them, and leaves b alone otherwise.
+// of them, or many words, and leaves b alone otherwise.
 func (r *reader) segment(b *builder, from int) bool {
 	w := string(b.text[from:])
 	at := append([]int32(nil), b.at[from:]...)
@@ -241,7 +285,7 @@ func (r *reader) segment(b *builder, from int) bool {
 	// best[i] is the cost of w[:i]: unknown letters cost most, words a little.
 	best := make([]int32, len(w)+1)
 	prev := make([]int16, len(w)+1)
-	vocab := english()
+	two, vocab := english(), wide()
 	for i := range w {
 		if c := best[i] + 8; prev[i+1] == 0 || c < best[i+1] {
 			best[i+1], prev[i+1] = c, 1
@@ -249,7 +293,7 @@ func (r *reader) segment(b *builder, from int) bool {
 		h := hashStart
 		for n := 1; n <= maxWord && i+n <= len(w); n++ {
 			h = hashByte(h, lower(w[i+n-1]))
-			if n < 2 || !vocab.has(h) {
+			if n < 2 || n == 2 && !two.has(h) || n > 2 && !vocab.has(h) {
 				continue
 			}
 			if c := best[i] + 3 + int32(max(0, 4-n))*2; prev[i+n] == 0 || c < best[i+n] {
@@ -257,7 +301,14 @@ func (r *reader) segment(b *builder, from int) bool {
 			}
 		}
 	}
-	if int(best[len(w)]) > len(w)*2 {
+	known := 0
+	for i := len(w); i > 0; i -= int(prev[i]) {
+		if prev[i] >= 3 {
+			known++
+		}
+	}
+	// A sentence may have words that nobody listed.
+	if most := int(best[len(w)]); most > len(w)*2 && (known < manyWords || most > len(w)*3) {
 		return false
 	}
 	var cuts []int

@@ -11,7 +11,7 @@ func whose(s memproxy.Screening) baseline.Key {
 	if u := s.Operation.Scope.User; u != "" {
 		return baseline.Key{Tenant: s.Principal.Tenant, User: u}
 	}
-	return baseline.Key{Tenant: s.Principal.Tenant, User: "\x00" + s.Principal.ID}
+	return baseline.Key{Tenant: s.Principal.Tenant, User: "\x00" + s.Principal.Account()}
 }
 
 // written are the texts that a write brings, without the empty places, and

@@ -12,10 +12,10 @@ import (
 )
 
 // keyOf says whose earlier writes count: the session's, or those to the same
-// memory where the caller names no session.
+// memory where the caller names no session, or is whoever it says in each.
 func keyOf(s memproxy.Screening) assembly.Key {
-	k := assembly.Key{Tenant: s.Principal.Tenant, Principal: s.Principal.ID, Session: s.Session}
-	if k.Session == "" {
+	k := assembly.Key{Tenant: s.Principal.Tenant, Principal: s.Principal.Account(), Session: s.Session}
+	if k.Session == "" || k.Principal != s.Principal.ID {
 		sc := s.Operation.Scope
 		k.Session = "\x00" + sc.User + "\x00" + sc.Agent + "\x00" + sc.App
 	}
@@ -96,8 +96,17 @@ func (p *Panel) similar(ctx context.Context, op *memproxy.Operation, findings []
 	return findings
 }
 
+// asker is whose calls of the judge count together: those of one account, and
+// those of all whom nobody knows, because whoever wants has another identity.
+func asker(p *memproxy.Principal) string {
+	if p.Trust == memproxy.TrustAnonymous {
+		return "anonymous"
+	}
+	return p.Tenant + "\x00" + p.Account()
+}
+
 // opinions asks a model about what is on the borderline.
-func (p *Panel) opinions(ctx context.Context, op *memproxy.Operation, findings []memproxy.Finding) []memproxy.Finding {
+func (p *Panel) opinions(ctx context.Context, who string, op *memproxy.Operation, findings []memproxy.Finding) []memproxy.Finding {
 	risks := make(map[int]memproxy.PerMille)
 	for _, f := range findings {
 		risks[f.Item] = max(risks[f.Item], f.Score)
@@ -106,7 +115,7 @@ func (p *Panel) opinions(ctx context.Context, op *memproxy.Operation, findings [
 		if !judged(&op.Items[i]) || !p.opt.Judge.Borderline(risks[i]) {
 			continue
 		}
-		o, err := p.opt.Judge.Ask(ctx, op.Items[i].Text, risks[i])
+		o, err := p.opt.Judge.Ask(ctx, who, op.Items[i].Text, risks[i])
 		if err != nil {
 			findings = append(findings, p.unavailable("judge", i, err))
 			continue

@@ -52,7 +52,7 @@ type Options struct {
 	Log        *slog.Logger
 }
 
-// Panel implements the gate's Screener and Witness. It is safe for concurrent
+// Panel implements the gate's Screener. It is safe for concurrent
 // use.
 type Panel struct{ opt Options }
 
@@ -101,7 +101,7 @@ func (p *Panel) Screen(ctx context.Context, s memproxy.Screening) ([]memproxy.Fi
 		findings = p.similar(ctx, s.Operation, findings)
 	}
 	if p.opt.Judge != nil && !s.Reading {
-		findings = p.opinions(ctx, s.Operation, findings)
+		findings = p.opinions(ctx, asker(&s.Principal), s.Operation, findings)
 	}
 	return p.moderate(s.Operation, findings), nil
 }
@@ -122,7 +122,7 @@ func (p *Panel) moderate(op *memproxy.Operation, findings []memproxy.Finding) []
 	return findings
 }
 
-// Wrote implements the gate's Witness.
+// Wrote implements the gate's Screener.
 func (p *Panel) Wrote(s memproxy.Screening) {
 	if s.Operation == nil || !writes(s.Operation) {
 		return

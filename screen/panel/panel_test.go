@@ -190,6 +190,10 @@ func TestFragmentsAreAssembled(t *testing.T) {
 		}
 		o, _ := options(t)
 		o.Assembly = store
+		// The classifier knows the halves already: here it is about the whole.
+		if o.Base, err = screen.New(screen.Options{CacheSize: -1, Disable: []string{screen.LayerClassify}}); err != nil {
+			t.Fatal(err)
+		}
 		p := newPanel(t, o)
 		first := write("ann", "", parts[0])
 		if f := screened(t, p, first); risk(f) >= screen.Hold {

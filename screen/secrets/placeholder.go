@@ -10,7 +10,7 @@ var standIns = []string{
 }
 
 // within are pieces that only a stand-in has.
-var within = []string{"your", "example.", "<", "${", "{{", "$(", "%(", "xxxx", "****", "....", "••", "env[", "environ", "getenv", "process.env", "secrets.", "vault:", "placeholder", "redacted", "insert", "replace"}
+var within = []string{"your", "example", "<", "${", "{{", "$(", "%(", "xxxx", "****", "....", "••", "env[", "environ", "getenv", "process.env", "secrets.", "import.meta", "vault:", "placeholder", "redacted", "insert", "replace", "1password", "lastpass", "bitwarden", "keepass"}
 
 // placeholder reports whether v stands for a secret and is none.
 func placeholder(v string) bool {
@@ -21,6 +21,9 @@ func placeholder(v string) bool {
 		return true // a variable
 	}
 	flat := strings.ToLower(v)
+	if strings.HasPrefix(flat, "https://") || strings.HasPrefix(flat, "http://") || reference(flat) {
+		return true // where a secret is had or reset; one inside a link is found there
+	}
 	for _, s := range standIns {
 		if flat == s {
 			return true
@@ -32,4 +35,33 @@ func placeholder(v string) bool {
 		}
 	}
 	return false
+}
+
+// holders begin the names of what code reads a secret from.
+var holders = []string{"config", "cfg", "conf", "settings", "self", "this", "props", "env", "ctx", "app", "options", "opts", "params", "args", "req", "request", "process", "var", "local", "data", "module"}
+
+// reference reports whether v names a place in code and is no value: a path of
+// names that begins with a holder.
+func reference(v string) bool {
+	first, rest, ok := strings.Cut(v, ".")
+	if !ok || rest == "" {
+		return false
+	}
+	for i := range len(rest) {
+		if !alnumUnder(rest[i]) && rest[i] != '.' {
+			return false
+		}
+	}
+	for _, h := range holders {
+		if first == h {
+			return true
+		}
+	}
+	return false
+}
+
+// documented reports whether a token says of itself that it is an example, as
+// those of a provider's documentation do.
+func documented(token string) bool {
+	return strings.Contains(strings.ToLower(token), "example")
 }

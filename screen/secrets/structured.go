@@ -42,6 +42,9 @@ func jwt(text string, i int) int {
 	if json.Unmarshal(raw, &h) != nil || h.Alg == "" {
 		return 0
 	}
+	if claims, err := base64.RawURLEncoding.DecodeString(payload); err == nil && strings.Contains(string(claims), `"John Doe"`) && strings.Contains(string(claims), `"1234567890"`) {
+		return 0 // the token that every description of them shows
+	}
 	return i + len(header) + len(payload) + len(signature) + 2
 }
 
@@ -71,13 +74,39 @@ func (s *scanner) pem(i int) (int, int) {
 		}
 	}
 	if s.pemEnd-body > maxPEM {
+		if !keyed(s.text[body:min(len(s.text), body+maxPEMGap+minPEM)]) {
+			return 0, 0 // a label that somebody speaks of
+		}
 		return i, body // no end, or another's: the label alone is reported
+	}
+	if !keyed(s.text[body:min(s.pemEnd, body+maxPEMGap+minPEM)]) {
+		return 0, 0
 	}
 	end := s.pemEnd + len(pemStop)
 	if at := strings.Index(s.text[end:min(len(s.text), end+64)], "-----"); at >= 0 {
 		end += at + 5
 	}
 	return i, end
+}
+
+// A key begins with at least minPEM characters of it, no further behind the label
+// than maxPEMGap: headers may stand between.
+const (
+	minPEM    = 16
+	maxPEMGap = 256
+)
+
+// keyed reports whether text has a run of letters and digits that can be a key's.
+func keyed(text string) bool {
+	run := 0
+	for i := range len(text) {
+		if c := text[i]; !alnum(c) && c != '+' && c != '/' && c != '=' {
+			run = 0
+		} else if run++; run >= minPEM {
+			return true
+		}
+	}
+	return false
 }
 
 // Bounds of the parts of a URL that are looked at.

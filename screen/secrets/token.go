@@ -109,6 +109,9 @@ func token(text string, i int) (int, Class) {
 		if variety(body, 5) < 5 || f.mixed && !(hasDigit(body) && hasLetter(body)) {
 			continue // a row of x, or words joined by hyphens
 		}
+		if documented(body) {
+			continue
+		}
 		return i + len(f.prefix) + len(body), f.class
 	}
 	return 0, ""

@@ -127,17 +127,18 @@ func TestLinear(t *testing.T) {
 	for name, piece := range map[string]string{"open tags": "<a", "at": "@a ", "you are": "you are ", "lines": "rule:\n", "escapes": `\x41`} {
 		took := func(n int) time.Duration {
 			text := strings.Repeat(piece, n/len(piece))
-			best := time.Hour
-			for range 3 {
-				start := time.Now()
-				Patterns(text)
-				Heuristics(text, nil)
-				best = min(best, time.Since(start))
-			}
-			return best
+			start := time.Now()
+			Patterns(text)
+			Heuristics(text, nil)
+			return time.Since(start)
 		}
-		took(1 << 12)
-		if a, b := took(1<<13), took(1<<16); b > 40*a+20*time.Millisecond {
+		// The quickest of many: the machine has other things to do. What is eight
+		// times as long takes 64 times as long where work is quadratic.
+		a, b := time.Hour, time.Hour
+		for n := 0; n < 50 && (n < 3 || b > 30*a); n++ {
+			a, b = min(a, took(1<<13)), min(b, took(1<<16))
+		}
+		if b > 30*a {
 			t.Errorf("%s: %v for 8 KiB, %v for 64 KiB", name, a, b)
 		}
 	}

@@ -142,6 +142,7 @@ func encode(buf []byte, ev *memproxy.Event, at place) body {
 	w.str("trace", ev.Trace)
 	w.key("type")
 	w.b = appendString(w.b, string(ev.Type))
+	w.list("unsafe", ev.Unsafe)
 	w.num("v", version)
 	if request && ruled(ev) {
 		w.str("verdict", ev.Verdict.String())
@@ -257,6 +258,7 @@ func (w *writer) facts(f *memproxy.Facts) {
 	w.count("risk", int64(f.Risk))
 	w.list("roles", f.Roles)
 	w.yes("secret", f.Secret)
+	w.yes("single", f.Single)
 	w.str("source", string(f.Source))
 	w.yes("steering", f.Steering)
 	w.count("track", int64(f.Track))

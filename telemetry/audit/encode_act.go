@@ -42,6 +42,7 @@ func (w *writer) versions(vs []memproxy.VersionChange) {
 		w.count("before", vs[i].Before)
 		w.str("before_sha256", vs[i].BeforeSHA256)
 		w.str("field", vs[i].Field)
+		w.str("kind", string(vs[i].Kind))
 		w.str("memory", vs[i].Memory)
 		w.str("op", string(vs[i].Op))
 		w.str("sha256", vs[i].SHA256)

@@ -32,7 +32,7 @@ func fullEvent() memproxy.Event {
 		Findings: []memproxy.Finding{{Rule: "exfil.destination", Severity: "high", Item: 1, Start: 0, End: 12, Score: 640}, {Rule: "pii.email"}},
 		Facts: &memproxy.Facts{
 			Roles: []string{"dev", "lead"}, Writes: []memproxy.Written{{Field: "gotchas", Layer: memproxy.Semantic, Size: 40}, {Inferred: true, Layer: memproxy.Task}},
-			Claims: []memproxy.Layer{memproxy.Task}, Bulk: true, Steering: true, Derived: true, Unseen: true, Backdated: true, Source: memproxy.SourceHostile,
+			Claims: []memproxy.Layer{memproxy.Task}, Bulk: true, Single: true, Steering: true, Derived: true, Unseen: true, Backdated: true, Source: memproxy.SourceHostile,
 			Risk: 640, Secret: true, Personal: true, AuthorTrust: 900, Others: true, AuthorAttestation: memproxy.SelfReported, Attestation: memproxy.SelfReported, Track: 950, Ceiling: 700,
 		},
 		Claimed: 900, Confidence: 700, Degraded: true,
@@ -40,7 +40,7 @@ func fullEvent() memproxy.Event {
 			{Line: memproxy.Line{Reason: memproxy.BudgetHour, Key: "principal/agent:dev", Window: memproxy.WindowHour, Limit: 100}, Used: 3, Reset: at.Add(time.Hour), Warn: true},
 			{Line: memproxy.Line{Reason: memproxy.RapidWrites, Key: "principal/agent:dev", Window: memproxy.WindowMinute, Limit: -1, Soft: true}, Used: 1},
 		},
-		Status: 200, Memories: []string{"a", "b"}, Filtered: 2, Cancelled: true, Detail: "line\nbreak",
+		Status: 200, Memories: []string{"a", "b"}, Filtered: 2, Cancelled: true, Detail: "line\nbreak", Unsafe: []string{"enforce", "screening.enabled"},
 		Act:      &memproxy.Act{Action: "hold.approve", Stage: memproxy.ActRefused, Rule: "own_review", Reason: "looked \"fine\"", Have: 1, Need: 2},
 		Versions: []memproxy.VersionChange{{Memory: "m1", Op: memproxy.OpUpdate, Field: "gotchas", Before: 2, After: 3, BeforeSHA256: "ab", SHA256: "cd"}, {Op: memproxy.OpCompact}},
 	}
@@ -138,7 +138,7 @@ func slow(t testing.TB, ev *memproxy.Event, at place, index uint64, prev tlog.Ha
 	}
 	if f := ev.Facts; f != nil {
 		o := obj("roles", f.Roles, "bulk", f.Bulk, "steering", f.Steering, "derived", f.Derived, "unseen", f.Unseen, "backdated", f.Backdated,
-			"source", string(f.Source), "risk", int(f.Risk), "secret", f.Secret, "personal", f.Personal, "author_trust", int(f.AuthorTrust), "others", f.Others,
+			"source", string(f.Source), "risk", int(f.Risk), "secret", f.Secret, "single", f.Single, "personal", f.Personal, "author_trust", int(f.AuthorTrust), "others", f.Others,
 			"author_attestation", string(f.AuthorAttestation), "attestation", string(f.Attestation), "track", int(f.Track), "ceiling", int(f.Ceiling))
 		var claims []string
 		for _, l := range f.Claims {
@@ -177,7 +177,7 @@ func slow(t testing.TB, ev *memproxy.Event, at place, index uint64, prev tlog.Ha
 		"scope", obj("tenant", s.Tenant, "user", s.User, "agent", s.Agent, "app", s.App, "run", s.Run), "targets", ev.Targets))
 	put(m, "outcome", obj("cancelled", ev.Cancelled, "filtered", ev.Filtered, "memories", ev.Memories, "status", ev.Status))
 	for k, v := range obj("content_sha256", ev.ContentSHA256, "decision", ev.Decision, "degraded", ev.Degraded, "detail", ev.Detail,
-		"event_time", ev.Time, "policy", ev.Policy, "session", ev.Session, "trace", ev.Trace) {
+		"event_time", ev.Time, "policy", ev.Policy, "session", ev.Session, "trace", ev.Trace, "unsafe", ev.Unsafe) {
 		m[k] = v
 	}
 	m["type"], m["v"], m["index"], m["time"] = bounded(string(ev.Type)), 1, index, now.UTC().Format(timeFormat)

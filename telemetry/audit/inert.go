@@ -17,8 +17,7 @@ func inert(in *memproxy.Event) *memproxy.Event {
 	if ev.Principal.Kind == memproxy.KindAnonymous { // else whoever issued the credential names him
 		ev.Principal.ID = memproxy.Inert(ev.Principal.ID)
 	}
-	s := &ev.Scope
-	s.User, s.Agent, s.App, s.Run = memproxy.Inert(s.User), memproxy.Inert(s.Agent), memproxy.Inert(s.App), memproxy.Inert(s.Run)
+	ev.Scope = memproxy.InertScope(ev.Scope)
 	ev.Targets = each(ev.Targets, memproxy.InertID)
 	ev.Memories = each(ev.Memories, memproxy.InertID)
 	ev.Fields = each(ev.Fields, memproxy.Inert)

@@ -49,6 +49,8 @@ type Options struct {
 	// NoteDelay bounds how long a noted event waits to share another's fsync.
 	// Zero is the default; negative does not wait.
 	NoteDelay time.Duration
+	// Unsafe are the settings that weaken production: every record names them.
+	Unsafe []string
 	// Reserve is how many bytes of each journal are laid out ahead, so that
 	// commits need not make the file grow: a bundle of 256 records takes 150
 	// to 300 KB. Zero lays out nothing.

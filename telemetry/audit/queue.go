@@ -53,6 +53,10 @@ const keepBuffer = 8 << 10
 func (l *Log) item(ev *memproxy.Event, at place) *item {
 	it := l.items.Get().(*item)
 	it.reset()
+	if len(l.opt.Unsafe) > 0 {
+		unsafe := *ev
+		unsafe.Unsafe, ev = l.opt.Unsafe, &unsafe
+	}
 	it.first, it.rest = encodeAll(it.first.buf, ev, at)
 	it.parts = 1 + len(it.rest)
 	if l.opt.OnRecord != nil {

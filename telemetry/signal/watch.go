@@ -21,6 +21,10 @@ type Sources struct {
 	Version string
 	// Exports returns how much of a signal was handed to the collector.
 	Exports func() []Exported
+	// Unsafe are the settings that weaken production.
+	Unsafe []string
+	// Sealed returns, by backend, whether all that it held is taken down.
+	Sealed func() map[string]bool
 	// Bounds returns what the bounds of listeners have done so far.
 	Bounds func() []Bounds
 }
@@ -69,6 +73,8 @@ func (in *Instruments) Watch(s Sources) (stop func() error, err error) {
 	watch(s.AuditLag != nil, MetricAuditLag)
 	watch(s.Rules != nil, MetricRules)
 	watch(s.Version != "", MetricBuild)
+	watch(len(s.Unsafe) > 0, MetricUnsafe)
+	watch(s.Sealed != nil, MetricSealed)
 	watch(s.Exports != nil, MetricExports)
 	watch(s.Bounds != nil, MetricConnections)
 	watch(s.Bounds != nil, MetricInFlight)
@@ -100,6 +106,18 @@ func (in *Instruments) observe(o metric.Observer, s Sources) {
 	}
 	if s.Version != "" {
 		integer(MetricBuild, 1, attribute.String(LabelVersion, s.Version), attribute.String(LabelGo, runtime.Version()))
+	}
+	for _, name := range s.Unsafe {
+		integer(MetricUnsafe, 1, attribute.String(LabelSetting, name))
+	}
+	if s.Sealed != nil {
+		for name, sealed := range s.Sealed() {
+			n := int64(0)
+			if sealed {
+				n = 1
+			}
+			integer(MetricSealed, n, attribute.String(LabelBackend, name))
+		}
 	}
 	if s.Bounds != nil {
 		for _, b := range s.Bounds() {

@@ -57,6 +57,8 @@ func (w *Watch) archived(before, after *agent, add func(memproxy.Change)) {
 		old := before.passage(p.ID)
 		first := before.oldest()
 		switch {
+		case old == nil && !before.holds(p) && w.there(archiveList, p.Archive):
+			// Of an archive that somebody attached to the agent: it may be anybody's.
 		case old == nil && lacks(before, after, p.Text):
 			// One that was put back, under another id.
 		case old != nil && old.Text != p.Text:
@@ -67,6 +69,9 @@ func (w *Watch) archived(before, after *agent, add func(memproxy.Change)) {
 	}
 	for i := range before.Passages {
 		p := &before.Passages[i]
+		if !after.holds(p) {
+			continue // its archive was taken away from the agent, as no tool can
+		}
 		// One that lies further back than this look went may still be there.
 		if last := after.oldest(); after.passage(p.ID) == nil && !lacks(after, before, p.Text) && (after.Whole || last == nil || when(p.Created).After(when(last.Created))) {
 			add(w.forgotten(after, p))
@@ -146,7 +151,11 @@ func (w *Watch) attached(a *agent, b *block) memproxy.Change {
 	if d := text(b.Description); d != "" {
 		items = append(items, memproxy.Item{Pointer: "/description", Text: d, Field: b.Label})
 	}
-	c := change("block.attached", a.ID+" "+b.ID, b.all(), w.operation(memproxy.Correct, 1, b.ID, items...), b.Value)
+	op := w.operation(memproxy.Correct, 1, b.ID, items...)
+	if w.there(blockList, b.ID) { // whose it is has to be known, as where it is attached by a request
+		op.Refs = append(op.Refs, memproxy.Ref{Kind: memproxy.TargetMemory, ID: b.ID, Pointer: "target:" + b.ID})
+	}
+	c := change("block.attached", a.ID+" "+b.ID, b.all(), op, b.Value)
 	c.After = b.hash()
 	c.Memories = w.made("", b.ID, b.Label, "", b.Value)
 	c.Undo = []memproxy.Search{w.request("PATCH", nil, "agents", a.ID, "core-memory", "blocks", "detach", b.ID)}

@@ -20,6 +20,10 @@ type picture struct {
 	// Running are the runs that were under way at the first look. They are not
 	// waited for: they are somebody else's, or nobody's since a crash.
 	Running []string `json:"running,omitempty"`
+	// Marks are the newest of the server's lists at the first look.
+	Marks map[string][]string `json:"marks,omitempty"`
+
+	made []string // what came to be since, of those lists
 }
 
 // agent is one agent of a picture.
@@ -30,7 +34,9 @@ type agent struct {
 	Passages []passage `json:"passages"`
 	// Whole is set when there are no others.
 	Whole bool `json:"whole,omitempty"`
-	Gone  bool `json:"gone,omitempty"`
+	// Archives are those that it has; nil when the server does not tell.
+	Archives []string `json:"archives"`
+	Gone     bool     `json:"gone,omitempty"`
 
 	cut bool // there are more new ones than were looked at
 }
@@ -49,6 +55,7 @@ type passage struct {
 	Text    string   `json:"text"`
 	Tags    []string `json:"tags"`
 	Created string   `json:"created_at"`
+	Archive string   `json:"archive_id,omitempty"`
 }
 
 func (p *picture) agent(id string) *agent {

@@ -97,6 +97,9 @@ func (w *Watch) path(parts ...string) string {
 // Look implements memproxy.Watch.
 func (w *Watch) Look() {
 	w.now, w.pages, w.steps, w.revisited = &picture{Blocks: map[string]*block{}}, 0, nil, false
+	if w.base == nil {
+		w.mark()
+	}
 	if c := w.opt.Conversation; c != "" && c != "default" {
 		w.then(w.get("", "conversations", c), (*Watch).conversation)
 		return
@@ -135,6 +138,7 @@ func (w *Watch) Answered(r memproxy.Reply) error {
 				w.askBlock(id)
 			}
 		}
+		w.compareNew()
 	}
 	if len(w.steps) > 0 {
 		return nil
@@ -279,6 +283,7 @@ func (w *Watch) agent(id string, r memproxy.Reply) error {
 			}
 		}
 	}
+	w.askHeld(a)
 	w.askPassages(a, "")
 	if w.base == nil {
 		w.then(w.busy(id), (*Watch).running)

@@ -28,6 +28,9 @@ func (s server) look(t *testing.T, w *Watch) (asked []string, err error) {
 		if i := strings.Index(q.Query, "before="); i >= 0 {
 			at += "?" + q.Query[i:]
 		}
+		if q.EscapedPath == "/v1/archives/" && strings.Contains(q.Query, "agent_id=agent-1") {
+			at += "?agent_id=agent-1"
+		}
 		asked = append(asked, at)
 		body, ok := s[at]
 		r := memproxy.Reply{Status: 200, Body: []byte(body)}
@@ -212,7 +215,7 @@ func TestWhoTakesPart(t *testing.T) {
 		t.Error("agents are known before they are asked for")
 	}
 	asked, err := s.look(t, w)
-	if err != nil || !slices.Equal(w.Agents(), []string{"agent-0", "agent-1"}) || len(asked) != 8 {
+	if err != nil || !slices.Equal(w.Agents(), []string{"agent-0", "agent-1"}) || len(asked) != 12 {
 		t.Fatalf("%v %v %v", err, w.Agents(), asked)
 	}
 	s["/v1/blocks/block-9"] = `{"id":"block-9","label":"human","value":"y"}`

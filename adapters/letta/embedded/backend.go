@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 )
 
@@ -21,7 +22,9 @@ type Backend struct {
 	talks  map[string]*conversation
 	// objects are what the server only keeps, by id.
 	objects map[string]object
-	n       int
+	// Pages are what the tool fetch_webpage gives back, by the URL.
+	Pages map[string]string
+	n     int
 }
 
 // agent is an agent with its memory and what it waits for.
@@ -35,6 +38,10 @@ type agent struct {
 	Sleep   bool     `json:"enable_sleeptime"`
 	Group   *group   `json:"managed_group"`
 	Rules   []rule   `json:"tool_rules"`
+
+	Description string   `json:"description"`
+	System      string   `json:"system"`
+	Tags        []string `json:"tags"`
 
 	passages []passage
 
@@ -65,7 +72,27 @@ type block struct {
 type tool struct {
 	ID     string          `json:"id"`
 	Name   string          `json:"name"`
+	Type   string          `json:"tool_type"`
+	Source string          `json:"source_code,omitempty"`
 	Schema json.RawMessage `json:"json_schema"`
+}
+
+// newTool is a tool as the server tells of it: one of its own has no code there.
+func newTool(id, name string, schema json.RawMessage) tool {
+	t := tool{ID: id, Name: name, Schema: schema}
+	switch {
+	case strings.HasPrefix(name, "memory"), strings.HasPrefix(name, "rethink"):
+		t.Type = "letta_sleeptime_core"
+	case strings.HasPrefix(name, "core_memory"), strings.HasPrefix(name, "archival_memory"), name == "conversation_search", name == "send_message":
+		t.Type = "letta_core"
+	case strings.HasPrefix(name, "send_message_to"):
+		t.Type = "letta_multi_agent_core"
+	case name == "run_code", name == "web_search":
+		t.Type = "letta_builtin"
+	default:
+		t.Type, t.Source = "custom", "def "+name+"():\n    pass\n"
+	}
+	return t
 }
 
 // New returns an empty server.
@@ -181,7 +208,7 @@ func (b *Backend) create(w http.ResponseWriter, r *http.Request) {
 			refuse(w, http.StatusInternalServerError, err.Error())
 			return
 		}
-		a.Tools = append(a.Tools, tool{ID: b.id("tool"), Name: name, Schema: schema})
+		a.Tools = append(a.Tools, newTool(b.id("tool"), name, schema))
 	}
 	b.agents[a.ID] = a
 	reply(w, http.StatusOK, a)

@@ -72,10 +72,13 @@ func (b *Backend) newBlock(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, &bl)
 }
 
-// takeBlocks gives an agent the blocks of a list in the place of its own.
+// takeBlocks changes an agent; it gets the blocks of a list in the place of its
+// own.
 func (b *Backend) takeBlocks(w http.ResponseWriter, r *http.Request) {
 	var q struct {
-		Blocks *[]string `json:"block_ids"`
+		Blocks                    *[]string `json:"block_ids"`
+		Name, Description, System *string
+		Tags                      *[]string
 	}
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&q); err != nil {
 		refuse(w, http.StatusUnprocessableEntity, err.Error())
@@ -87,6 +90,14 @@ func (b *Backend) takeBlocks(w http.ResponseWriter, r *http.Request) {
 	if a == nil {
 		refuse(w, http.StatusNotFound, "Agent not found")
 		return
+	}
+	for from, to := range map[*string]*string{q.Name: &a.Name, q.Description: &a.Description, q.System: &a.System} {
+		if from != nil {
+			*to = *from
+		}
+	}
+	if q.Tags != nil {
+		a.Tags = *q.Tags
 	}
 	if q.Blocks != nil {
 		a.Blocks = []*block{}
@@ -139,6 +150,18 @@ func (b *Backend) memory(a *agent, args map[string]string) error {
 			return errors.New("no such block")
 		}
 		a.drop(a.Blocks[i])
+	case "rename":
+		was, to := label, label
+		if args["description"] == "" {
+			was, to = strings.TrimPrefix(args["old_path"], "/memories/"), strings.TrimPrefix(args["new_path"], "/memories/")
+		}
+		i := slices.IndexFunc(a.Blocks, func(x *block) bool { return x.Label == was })
+		if i < 0 {
+			return errors.New("no such block")
+		}
+		if a.Blocks[i].Label = to; args["description"] != "" {
+			a.Blocks[i].Description = args["description"]
+		}
 	default:
 		return errors.New("no such command")
 	}

@@ -8,9 +8,13 @@ import (
 	"strings"
 )
 
-// page is what of a list, the oldest first, a query asks for: after an id, or
-// before one, and at most limit of it.
+// page is what of a list, the oldest first, a query asks for: the newest first
+// if it says so, after an id, or before one, and at most limit of it.
 func page[T any](list []T, q url.Values, id func(T) string) []T {
+	if q.Get("order") == "desc" {
+		list = slices.Clone(list)
+		slices.Reverse(list)
+	}
 	at := func(name string) int {
 		return slices.IndexFunc(list, func(x T) bool { return id(x) == q.Get(name) })
 	}

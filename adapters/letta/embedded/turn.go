@@ -289,6 +289,12 @@ func (l *leg) call(c toolCall) (string, error) {
 		return "ok", l.b.insert(a, passage{Text: args["content"]})
 	case "memory":
 		return "ok", l.b.memory(a, args)
+	case "fetch_webpage":
+		return l.b.Pages[args["url"]], nil
+	case "echo": // somebody's own tool
+		return args["text"], nil
+	case "run_code": // which computes what was never said
+		return strings.ReplaceAll(args["code"], "+", ""), nil
 	}
 	i := slices.IndexFunc(a.Blocks, func(b *block) bool { return b.Label == args["label"] })
 	if i < 0 {

@@ -48,11 +48,14 @@ func useOf(tool *jsondoc.Value) use {
 		if memory {
 			return gated
 		}
-		return harmless
+	case "custom":
+	default: // of a kind that came later
+		return unseen
 	}
 	// Code of somebody's own. It may change the agent's blocks if it takes the
-	// agent's state, by a parameter of that name.
-	if tool.Get("source_type").Text() != "typescript" && takesState(tool.Get("source_code").Text()) {
+	// agent's state, by a parameter of that name. What cannot be read may do so.
+	source := tool.Get("source_code").Text()
+	if strings.TrimSpace(source) == "" || tool.Get("source_type").Text() != "typescript" && takesState(source) {
 		return unseen
 	}
 	return harmless

@@ -13,13 +13,19 @@ import (
 // caller has a say as well is the caller's first: nothing waits then, and its
 // answer brings the calls back.
 func (t *Turn) Waiting() []memproxy.ToolCall {
+	return t.unruled(func(c *call) bool { return c.mine })
+}
+
+// unruled are those of the calls without a ruling that are wanted. Each is read
+// as the calls before it leave the blocks.
+func (t *Turn) unruled(wanted func(*call) bool) []memproxy.ToolCall {
 	var out []memproxy.ToolCall
 	var blocks *memory
 	if t.looked {
 		blocks = &memory{t.blocks}
 	}
 	for _, c := range t.calls {
-		if !c.mine || c.ruled {
+		if c.ruled || !c.mine && !c.person {
 			continue
 		}
 		asked := memproxy.ToolCall{ID: c.id, Tool: c.name, Arguments: []byte(c.arguments)}
@@ -33,7 +39,9 @@ func (t *Turn) Waiting() []memproxy.ToolCall {
 		default:
 			asked.Operation, asked.Direct = op, t.direct(c)
 		}
-		out = append(out, asked)
+		if wanted(c) {
+			out = append(out, asked)
+		}
 	}
 	return out
 }
@@ -194,13 +202,16 @@ func (t *Turn) said() []any {
 // gate's, they wait for rulings; those that a person is asked about by a rule
 // of the agent's own are the caller's first.
 func (t *Turn) paused(calls []*call, request string) {
-	mine, others := false, false
+	mine, others, asks := false, false, false
 	for _, c := range calls {
-		c.mine = t.gated[c.name]
-		mine, others = mine || c.mine, others || !c.mine
+		c.mine, c.person = t.gated[c.name], t.asks(c)
+		mine, others, asks = mine || c.mine, others || !c.mine, asks || c.person
 	}
 	t.calls, t.request = nil, ""
-	if mine && !others {
+	switch {
+	case asks:
+		t.wait(calls, request)
+	case mine && !others:
 		t.wait(calls, request)
 		t.constrain()
 	}
@@ -211,7 +222,7 @@ func (t *Turn) wait(calls []*call, request string) {
 	t.calls, t.request, t.looked, t.looks = calls, request, false, nil
 	for _, c := range calls {
 		switch {
-		case !c.mine:
+		case !c.mine && !c.person:
 		case t.free[c.name] && !t.opt.Recovers:
 			c.ruled, c.decision = true, memproxy.Decision{ID: "none", Verdict: memproxy.Allow}
 		case writesBlocks(c.name) && t.looks == nil && !t.opt.Recovers:

@@ -147,7 +147,7 @@ func TestAPersonsApprovalStaysThePersons(t *testing.T) {
 	if err := turn.Whole([]byte(called("memory_insert", "c-1"))); err != nil {
 		t.Fatal(err)
 	}
-	if turn.Paused() || len(turn.Waiting()) != 0 {
+	if turn.handed(t, memproxy.Allow); turn.Paused() || len(turn.Waiting()) != 0 {
 		t.Error("memproxy answers in the person's place")
 	}
 	if answer, err := turn.Answer(); err != nil || !strings.Contains(string(answer), "approval_request_message") || !strings.Contains(string(answer), `"requires_approval"`) {
@@ -155,7 +155,8 @@ func TestAPersonsApprovalStaysThePersons(t *testing.T) {
 	}
 	waits := strings.Replace(ruled(rule), "{", `{"pending_approval":{"id":"m-1","tool_calls":[{"name":"memory_insert","arguments":"{\"label\":\"human\",\"new_string\":\"x\"}","tool_call_id":"c-1"}]},`, 1)
 	// Without an answer nothing waits, and the server tells the caller.
-	if turn := newTurn(t, `{"input":"hi"}`, waits); turn.Paused() {
+	turn = newTurn(t, `{"input":"hi"}`, waits)
+	if turn.handed(t, memproxy.Allow); turn.Paused() {
 		t.Error("a message of the caller's answers for the person")
 	}
 	for verdict, want := range map[memproxy.Verdict]string{memproxy.Allow: `"approve":true`, memproxy.Deny: `"approve":false`} {
@@ -184,6 +185,14 @@ func TestTheTypeOfAToolDecides(t *testing.T) {
 		{`{"name":"notes","tool_type":"custom","source_code":"def notes(ａｇent_state): pass"}`, unseen},
 		{`{"name":"notes","tool_type":"custom","source_type":"typescript","source_code":"function notes(agent_state) {}"}`, harmless},
 		{`{"name":"notes","tool_type":"yet to come","source_code":"def notes(agent_state): pass"}`, unseen},
+		{`{"name":"notes","tool_type":"yet to come","source_code":"def notes(label: str): pass"}`, unseen},
+		{`{"name":"notes","tool_type":"custom"}`, unseen},
+		{`{"name":"notes","tool_type":"custom","source_code":null}`, unseen},
+		{`{"name":"notes","tool_type":"custom","source_code":" \n"}`, unseen},
+		{`{"name":"notes","tool_type":"custom","source_code":["def notes(agent_state): pass"]}`, unseen},
+		{`{"name":"notes","tool_type":"custom","source_type":"typescript"}`, unseen},
+		{`{"name":"notes"}`, unseen},
+		{`{"name":"notes","source_code":"def notes(label: str): pass"}`, harmless},
 		{`{"name":"memory_append_all","tool_type":"letta_memory_core"}`, unseen},
 		{`{"name":"memory_finish_edits","tool_type":"letta_sleeptime_core"}`, harmless},
 		{`{"name":"send_message","tool_type":"letta_core"}`, harmless},

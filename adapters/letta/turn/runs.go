@@ -12,7 +12,7 @@ import (
 func (t *Turn) Runs() []string { return t.out.chain }
 
 // Seq implements memproxy.Resumable.
-func (t *Turn) Seq() int64 { return t.out.seq }
+func (t *Turn) Seq() (n int64, said bool) { return t.out.seq, t.out.said }
 
 // Names implements memproxy.Resumable: the server keeps the streams of
 // background runs, and finds them by the ids that the caller gave its messages
@@ -113,7 +113,8 @@ func (t *Turn) number(doc *jsondoc.Doc) (*jsondoc.Doc, error) {
 	if is := id.Text(); plainID(is) && is != t.run(is) {
 		e.Replace(id, strconv.AppendQuote(nil, t.run(is)))
 	}
-	if n, ok := numberOf(doc); ok {
+	n, ok := numberOf(doc)
+	if t.out.said = ok; ok {
 		t.out.seq = n + t.out.shift
 		if t.out.shift > 0 {
 			e.Replace(doc.Root.Get("seq_id"), strconv.AppendInt(nil, t.out.seq, 10))

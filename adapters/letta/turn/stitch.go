@@ -23,9 +23,11 @@ type stitched struct {
 	partial  map[string]*call
 	order    []string
 	request  string
+	late     []late // what of a pause is not told yet
 
 	chain []string // ids of the legs' runs
 	seq   int64    // number of the last event shown
+	said  bool     // the last event said its number itself
 	shift int64    // what the numbers of this leg's events are behind
 }
 
@@ -104,6 +106,10 @@ func (t *Turn) Whole(body []byte) error {
 		for _, m := range list.Elems {
 			if m.Get("message_type").Text() == "approval_request_message" {
 				calls, request = callsOf(m), m.Get("id").Text()
+				if slices.ContainsFunc(calls, t.asks) {
+					t.out.late = append(t.out.late, late{doc: doc, message: m, at: len(t.out.messages)})
+					continue
+				}
 			}
 			shown, err := t.shown(doc, m)
 			if err != nil {
@@ -115,6 +121,9 @@ func (t *Turn) Whole(body []byte) error {
 	t.calls = nil
 	if doc.Root.Get("stop_reason").Get("stop_reason").Text() == "requires_approval" {
 		t.paused(calls, request)
+	}
+	if !t.asking() {
+		return t.told()
 	}
 	return nil
 }
@@ -160,8 +169,8 @@ func (t *Turn) shown(doc *jsondoc.Doc, m *jsondoc.Value) ([]json.RawMessage, err
 		return t.wanted(kind, doc.Raw(m)), nil
 	}
 	calls := callsOf(m)
-	mine := slices.ContainsFunc(calls, func(c *call) bool { return t.gated[c.name] })
-	others := slices.ContainsFunc(calls, func(c *call) bool { return !t.gated[c.name] })
+	mine := slices.ContainsFunc(calls, t.hides)
+	others := slices.ContainsFunc(calls, func(c *call) bool { return !t.hides(c) })
 	if !mine {
 		return t.wanted(kind, doc.Raw(m)), nil
 	}
@@ -194,7 +203,7 @@ func (t *Turn) part(doc *jsondoc.Doc, m *jsondoc.Value, kind string, mine bool) 
 	if list := root.Get("tool_calls"); list != nil && list.Kind == jsondoc.Array {
 		var kept *jsondoc.Value
 		e.Array(list, func(i int) bool {
-			drop := t.gated[list.Elems[i].Get("name").Text()] != mine
+			drop := t.hides(callOf(list.Elems[i])) != mine
 			if !drop && kept == nil {
 				kept = list.Elems[i]
 			}

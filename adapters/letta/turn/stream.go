@@ -12,6 +12,7 @@ import (
 // Event takes one server-sent event of a leg and returns what the caller sees
 // of it now. The ends of legs are kept back: only the last one ends the stream.
 func (t *Turn) Event(event []byte) ([][]byte, error) {
+	t.out.said = false
 	name, data := fieldsOf(event)
 	if name != "" || len(data) == 0 {
 		return [][]byte{event}, nil // an error, a cancellation, a comment
@@ -46,7 +47,10 @@ func (t *Turn) event(event, data []byte, kind string, doc *jsondoc.Doc) ([][]byt
 			event = dataEvent(ended.Src)
 		}
 		t.stopped(event, reason)
-		return nil, err
+		if err != nil || t.asking() {
+			return nil, err
+		}
+		return t.untold()
 	case "usage_statistics":
 		t.out.use = data
 		t.out.add(doc, doc.Root)
@@ -114,28 +118,35 @@ func (t *Turn) pause(event []byte, doc *jsondoc.Doc) ([][]byte, error) {
 	t.out.request = doc.Root.Get("id").Text()
 	list := doc.Root.Get("tool_calls")
 	whole := list != nil && list.Kind == jsondoc.Array
-	gated := false
+	l := late{doc: doc, message: doc.Root, fragment: !whole}
 	for _, c := range callsOf(doc.Root) {
-		gated = t.fragment(c) || gated
+		l.calls = append(l.calls, t.fragment(c))
 	}
+	if len(t.out.late) > 0 || slices.ContainsFunc(l.calls, t.asks) {
+		t.out.late = append(t.out.late, l)
+		return nil, nil
+	}
+	shown, err := t.tell(l)
+	return events(shown), err
+}
+
+// tell is a message or a fragment of a pause as the caller sees it.
+func (t *Turn) tell(l late) ([]json.RawMessage, error) {
+	doc := l.doc
 	switch {
-	case whole:
-		shown, err := t.shown(doc, doc.Root)
-		if err != nil {
-			return nil, err
-		}
-		return events(shown), nil
-	case !gated:
-		return events(t.wanted("approval_request_message", doc.Src)), nil
+	case !l.fragment:
+		return t.shown(doc, l.message)
+	case !slices.ContainsFunc(l.calls, t.hides):
+		return t.wanted("approval_request_message", doc.Src), nil
 	}
 	// A fragment of one call, whose name came in the first.
 	e := doc.Edit()
 	e.Replace(doc.Root.Get("message_type"), strconv.AppendQuote(nil, "tool_call_message"))
-	return events(t.wanted("tool_call_message", e.Apply())), nil
+	return t.wanted("tool_call_message", e.Apply()), nil
 }
 
-// fragment adds a fragment to its call and reports whether that is gated.
-func (t *Turn) fragment(f *call) bool {
+// fragment adds a fragment to its call and returns that.
+func (t *Turn) fragment(f *call) *call {
 	id := f.id
 	if id == "" && len(t.out.order) > 0 {
 		id = t.out.order[len(t.out.order)-1]
@@ -150,7 +161,7 @@ func (t *Turn) fragment(f *call) bool {
 		c.name = f.name
 	}
 	c.arguments += f.arguments
-	return t.gated[c.name]
+	return c
 }
 
 func events(raws []json.RawMessage) [][]byte {

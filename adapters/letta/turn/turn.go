@@ -40,6 +40,7 @@ type Turn struct {
 	shadowed []json.RawMessage
 	gated    map[string]bool // attached tools that are shadowed, and not the caller's to approve
 	free     map[string]bool // those of them that are shadowed for the agent's tool rules alone
+	refused  map[string]bool // calls that a person would have been asked about, by id
 	looks    []look          // what is to be asked for before the calls are ruled on
 	blocks   []selfedit.Block
 	looked   bool            // the blocks are known
@@ -62,6 +63,7 @@ type Turn struct {
 type call struct {
 	id, name, arguments string
 	mine                bool // the gate rules on it; else it is the caller's
+	person              bool // a rule of the agent's has a person approve it, and nobody has
 	ruled               bool
 	decision            memproxy.Decision
 	result              *toolReturn // of a search that the gate made
@@ -73,7 +75,7 @@ func New(opt Options) (*Turn, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Turn{opt: opt, tools: memoryTools(), root: doc, gated: map[string]bool{}, free: map[string]bool{}, server: map[string]bool{}, agent: opt.Agent}
+	t := &Turn{opt: opt, tools: memoryTools(), root: doc, gated: map[string]bool{}, free: map[string]bool{}, refused: map[string]bool{}, server: map[string]bool{}, agent: opt.Agent}
 	if t.agent == "" {
 		t.agent = doc.Root.Get("agent_id").Text()
 	}
@@ -229,7 +231,8 @@ func (t *Turn) pending(p *jsondoc.Value) {
 	for _, c := range calls {
 		answer := t.answerOf(c.id)
 		c.mine = t.gated[c.name] || t.server[c.name] && answer != nil && answer.approves
-		mine, open = mine || c.mine, open || !c.mine && answer == nil
+		c.person = answer == nil && t.asks(c)
+		mine, open = mine || c.mine || c.person, open || !c.mine && !c.person && answer == nil
 	}
 	if !mine || open {
 		return // nothing of the gate's, or the caller has yet to say its part, which the server tells it
@@ -250,6 +253,9 @@ func (t *Turn) leftBehind(r memproxy.Reply) {
 		return
 	}
 	for _, c := range t.calls {
+		if c.person {
+			continue // it is the person's, or the policy's
+		}
 		c.ruled = true
 		c.decision = memproxy.Decision{ID: "none", Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Detail: "the run was cancelled"}}}
 	}
@@ -335,7 +341,7 @@ func callsOf(m *jsondoc.Value) []*call {
 	var out []*call
 	one := func(v *jsondoc.Value) {
 		if v != nil && v.Kind == jsondoc.Object {
-			out = append(out, &call{id: v.Get("tool_call_id").Text(), name: v.Get("name").Text(), arguments: v.Get("arguments").Text()})
+			out = append(out, callOf(v))
 		}
 	}
 	if list := m.Get("tool_calls"); list != nil && list.Kind == jsondoc.Array {
@@ -346,4 +352,8 @@ func callsOf(m *jsondoc.Value) []*call {
 	}
 	one(m.Get("tool_call"))
 	return out
+}
+
+func callOf(v *jsondoc.Value) *call {
+	return &call{id: v.Get("tool_call_id").Text(), name: v.Get("name").Text(), arguments: v.Get("arguments").Text()}
 }

@@ -26,7 +26,7 @@ func newTurn(t *testing.T, body string, agent string) *Turn {
 
 const attached = `{"id":"agent-1","agent_type":"letta_v1_agent","tools":[
 	{"name":"memory_insert","description":"d","json_schema":{"name":"memory_insert","description":"inserts","parameters":{"type":"object"}}},
-	{"name":"web_search","json_schema":{"name":"web_search"}}]}`
+	{"name":"web_search","tool_type":"letta_builtin","json_schema":{"name":"web_search"}}]}`
 
 func leg(t *testing.T, turn *Turn) string {
 	t.Helper()
@@ -53,7 +53,7 @@ func TestFirstLegNamesMemoryTools(t *testing.T) {
 	}
 	// Without memory tools the body is the caller's, byte for byte.
 	body := `{ "input":"hi" }`
-	if got := leg(t, newTurn(t, body, `{"agent_type":"memgpt_agent","tools":[{"name":"web_search"}]}`)); got != body {
+	if got := leg(t, newTurn(t, body, `{"agent_type":"memgpt_agent","tools":[{"name":"web_search","tool_type":"letta_builtin"}]}`)); got != body {
 		t.Errorf("got %s", got)
 	}
 }

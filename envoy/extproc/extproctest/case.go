@@ -21,6 +21,8 @@ import (
 //	want          the summary: a line for each request with status, verdict and
 //	              reasons, and below it what arrived at the backend
 //
+// What says "canary" is shown by no answer: one that does is an error.
+//
 // A body ends before its section's last newline.
 type Case struct {
 	Settings Settings
@@ -51,11 +53,18 @@ type Answer struct {
 // defaults of Settings: a production sidecar in front of Mem0.
 var defaults = Settings{
 	"profile": "production", "enforce": "true", "kind": "mem0", "credential": "", "writes_per_hour": "100", "body": "1048576",
+	"tenants": "one", "eves_roles": "",
 }
 
 // Config is the configuration of a sidecar for a case. The agent's key is
-// "m0sk_dev"; it acts as dev for ann.
+// "m0sk_dev"; it acts as dev for ann. Where there are two tenants, "m0sk_mal" is
+// the key of the other one's agent, which acts as anybody.
 func (s Settings) Config(listen, admin, upstream, state string) string {
+	other := ""
+	if s["tenants"] == "two" {
+		other = fmt.Sprintf(`
+    - {sha256: "%s", id: "agent:mal", kind: agent, trust: authenticated, tenant: globex, acts_as: ["*"]}`, malKey)
+	}
 	return fmt.Sprintf(`profile: %s
 enforce: %s
 state: %s
@@ -71,18 +80,19 @@ backends:
 identity:
   keys:
     - {sha256: "%s", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, roles: [dev], acts_as: [dev], users: [ann]}
-    - {sha256: "%s", id: "human:eve", kind: human, trust: human, tenant: acme, acts_as: ["*"]}
+    - {sha256: "%s", id: "human:eve", kind: human, trust: human, tenant: acme, acts_as: ["*"], roles: [%s]}%s
   spiffe:
     trust_domain: example.org
     rules: [{path: /agent/dev, id: "workload:dev", acts_as: [dev], users: [ann]}]
 budgets:
   default: {writes_per_hour: %s, writes_total: 10000}
 log: {level: info}
-`, s["profile"], s["enforce"], state, admin, s["kind"], s["kind"], listen, upstream, s["credential"], s["body"], devKey, eveKey, s["writes_per_hour"])
+`, s["profile"], s["enforce"], state, admin, s["kind"], s["kind"], listen, upstream, s["credential"], s["body"], devKey, eveKey, s["eves_roles"], other, s["writes_per_hour"])
 }
 
-// SHA-256 of "m0sk_dev" and of "m0sk_eve".
+// SHA-256 of "m0sk_dev", "m0sk_eve" and "m0sk_mal".
 const (
+	malKey = "970e4076f32ae4a8e5e7b089a55c9e5b0bdf3dbd4d982f94ab5afdc23d8a5704"
 	devKey = "cdb54f5d88b4d9046c7923acfca2e0d8a71483fbedb5f33cd05d7f7a49919979"
 	eveKey = "a0ca246382b31f704d065ebb088350d8fc3ee12430c6c82a46a01c94b0fe9f29"
 )

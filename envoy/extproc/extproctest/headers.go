@@ -21,6 +21,11 @@ func fromHTTP(h http.Header) headers {
 	for name, values := range h {
 		out[strings.ToLower(name)] = slices.Clone(values)
 	}
+	for _, named := range h["Connection"] { // Envoy's HTTP/1 codec takes these off first
+		for name := range strings.SplitSeq(named, ",") {
+			delete(out, strings.ToLower(strings.TrimSpace(name)))
+		}
+	}
 	for _, hop := range [...]string{"connection", "transfer-encoding", "upgrade"} {
 		delete(out, hop)
 	}

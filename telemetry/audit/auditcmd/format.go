@@ -1,21 +1,22 @@
 package auditcmd
 
 import (
-	"flag"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"github.com/memproxy/memproxy/telemetry/audit/ocsf"
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
 )
 
-// formatFlag adds -format, and -json as a short word for one of its values.
-func formatFlag(fs *flag.FlagSet) *string {
+// formatFlag adds --format, and --json as a short word for one of its values.
+func formatFlag(fs *pflag.FlagSet) *string {
 	format := fs.String("format", "text", "`form` of the output: text, json (the records as they stand in the log, one a line) or ocsf (events of the Open Cybersecurity Schema Framework, one a line)")
-	fs.BoolFunc("json", "the same as -format json", func(s string) error {
+	fs.BoolFunc("json", "the same as --format json", func(s string) error {
 		if s != "true" {
 			return fmt.Errorf("it takes no value")
 		}
@@ -49,7 +50,7 @@ func (a *app) printer(format, dir string) (func(*verify.Record) error, error) {
 			return write(b)
 		}, nil
 	}
-	return nil, fmt.Errorf("-format: %q is not text, json or ocsf", format)
+	return nil, fmt.Errorf("--format: %q is not text, json or ocsf", format)
 }
 
 // origin is the log's name, as its checkpoint says it; "" when there is none.

@@ -8,8 +8,6 @@ package auditcmd
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -18,26 +16,11 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
 
+	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
 )
-
-const (
-	exitOK    = 0
-	exitBad   = 1
-	exitUsage = 2
-)
-
-const usage = `usage: memproxy audit COMMAND -dir DIR [flags]
-
-  verify   check the whole log; exit 1 and name the first bad record
-  tail     print the last records, and with -f those that follow
-  query    print the records that match
-  prove    make a proof of inclusion or consistency, or check one
-  seal     take over what a backend held before memproxy; takes -config
-
-memproxy audit COMMAND -h prints the flags of a command.
-`
 
 // app is one run of the command.
 type app struct {
@@ -48,53 +31,30 @@ type app struct {
 // Main runs `memproxy audit` with the arguments behind that, until it is done
 // or ctx ends, and returns the exit code.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	return cli.Main(ctx, Command(stdout, stderr), args, nil, stdout, stderr)
+}
+
+// Command is `memproxy audit`.
+func Command(stdout, stderr io.Writer) *cobra.Command {
 	a := &app{stdout: stdout, stderr: stderr, now: time.Now}
-	commands := map[string]func(context.Context, []string) (int, error){
-		"verify": a.verify, "tail": a.tail, "query": a.query, "prove": a.prove,
-	}
-	if len(args) == 0 {
-		fmt.Fprint(stderr, usage)
-		return exitUsage
-	}
-	run, ok := commands[args[0]]
-	if !ok {
-		fmt.Fprint(stderr, usage)
-		if args[0] == "help" || args[0] == "-h" || args[0] == "--help" {
-			return exitOK
+	return cli.Group("audit", "read and verify the audit log", "memproxy audit verify --dir state/audit", a.verify(), a.tail(), a.query(), a.prove())
+}
+
+// source is which log is read, and by which key.
+type source struct{ dir, key string }
+
+// leaf makes a command with the options that every one has.
+func (a *app) leaf(l *source, name, short, example string, run func(context.Context) (int, error)) *cobra.Command {
+	c := cli.Leaf(name, short, "memproxy audit "+name+" --dir state/audit"+example, func(ctx context.Context) int {
+		code, err := run(ctx)
+		if err != nil {
+			fmt.Fprintf(a.stderr, "memproxy audit %s: %v\n", name, err)
 		}
-		return exitUsage
-	}
-	code, err := run(ctx, args[1:])
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return exitOK
-	case err != nil:
-		fmt.Fprintf(stderr, "memproxy audit %s: %v\n", args[0], err)
-	}
-	return code
-}
-
-// flags makes the set of flags that every command has.
-func (a *app) flags(name string) (fs *flag.FlagSet, dir, key *string) {
-	fs = flag.NewFlagSet("memproxy audit "+name, flag.ContinueOnError)
-	fs.SetOutput(a.stderr)
-	dir = fs.String("dir", "", "the log's `directory`")
-	key = fs.String("key", "", "`file` with the log's public key (log.vkey), kept elsewhere; without it the log's own copy is used")
-	return fs, dir, key
-}
-
-// parse reads the flags; a log's directory is required unless optional says.
-func parse(fs *flag.FlagSet, args []string, dir *string, optional func() bool) error {
-	if err := fs.Parse(args); err != nil {
-		return err
-	}
-	if fs.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q", fs.Arg(0))
-	}
-	if *dir == "" && (optional == nil || !optional()) {
-		return errors.New("-dir is required")
-	}
-	return nil
+		return code
+	})
+	c.Flags().StringVar(&l.dir, "dir", "", "the log's `directory`")
+	c.Flags().StringVar(&l.key, "key", "", "`file` with the log's public key (log.vkey), kept elsewhere; without it the log's own copy is used")
+	return c
 }
 
 // keyText reads the public key file, if one is named.
@@ -111,50 +71,48 @@ func keyText(path string) (string, error) {
 	return key, err
 }
 
-// list is a flag that may be given several times.
-type list []string
+func (a *app) verify() *cobra.Command {
+	var l source
+	var asJSON bool
+	var trusted []string
+	c := a.leaf(&l, "verify", "check the whole log; exit 1 and name the first bad record", " --key log.vkey --checkpoint kept/checkpoint",
+		func(ctx context.Context) (int, error) { return a.verifying(ctx, l, asJSON, trusted) })
+	c.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON")
+	c.Flags().StringArrayVar(&trusted, "checkpoint", nil, "`file` with a checkpoint that was kept elsewhere; shows a log whose end was cut off (may be repeated)")
+	return cli.Needs(c, "dir")
+}
 
-func (l *list) String() string     { return strings.Join(*l, ",") }
-func (l *list) Set(s string) error { *l = append(*l, s); return nil }
-
-func (a *app) verify(ctx context.Context, args []string) (int, error) {
-	fs, dir, keyFile := a.flags("verify")
-	asJSON := fs.Bool("json", false, "print the report as JSON")
-	var trusted list
-	fs.Var(&trusted, "checkpoint", "`file` with a checkpoint that was kept elsewhere; shows a log whose end was cut off (may be repeated)")
-	if err := parse(fs, args, dir, nil); err != nil {
-		return exitUsage, err
-	}
-	opt := verify.Options{Dir: *dir}
+func (a *app) verifying(ctx context.Context, l source, asJSON bool, trusted []string) (int, error) {
+	opt := verify.Options{Dir: l.dir}
 	var err error
-	if opt.Key, err = keyText(*keyFile); err != nil {
-		return exitUsage, err
+	if opt.Key, err = keyText(l.key); err != nil {
+		return cli.Usage, err
 	}
 	for _, path := range trusted {
 		b, err := os.ReadFile(path)
 		if err != nil {
-			return exitUsage, err
+			return cli.Usage, err
 		}
 		opt.Trusted = append(opt.Trusted, b)
 	}
-	if st, err := os.Stat(*dir); err != nil || !st.IsDir() {
-		return exitUsage, fmt.Errorf("%s is not a directory", *dir)
+	if st, err := os.Stat(l.dir); err != nil || !st.IsDir() {
+		return cli.Usage, fmt.Errorf("%s is not a directory", l.dir)
 	}
 	rep, err := verify.Verify(ctx, opt)
 	if err != nil {
-		return exitBad, err
+		return cli.Failed, err
 	}
-	if *asJSON {
+	if asJSON {
 		if err := a.document(rep); err != nil {
-			return exitBad, err
+			return cli.Failed, err
 		}
 	} else {
 		a.report(rep)
 	}
 	if !rep.OK() {
-		return exitBad, nil
+		return cli.Failed, nil
 	}
-	return exitOK, nil
+	return cli.OK, nil
 }
 
 // report prints what was found, the first bad record first.

@@ -199,7 +199,7 @@ func TestUsage(t *testing.T) {
 			t.Errorf("%v: exit %d, %q", args, code, errs)
 		}
 	}
-	if code, _, errs := run(t, "verify", "-h"); code != 0 || !strings.Contains(errs, "-checkpoint") {
-		t.Errorf("help: exit %d, %q", code, errs)
+	if code, out, _ := run(t, "verify", "-h"); code != 0 || !strings.Contains(out, "--checkpoint") {
+		t.Errorf("help: exit %d, %q", code, out)
 	}
 }

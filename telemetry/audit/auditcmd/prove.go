@@ -6,60 +6,75 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/spf13/cobra"
+
+	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/telemetry/audit/query"
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
 )
 
 var errFound = errors.New("found")
 
-func (a *app) prove(ctx context.Context, args []string) (int, error) {
-	fs, dir, keyFile := a.flags("prove")
-	index := fs.Int64("index", -1, "prove that `record` is in the log")
-	decision := fs.String("decision", "", "prove that the record of the decision with this `id` is in the log")
-	from := fs.String("from", "", "prove that the log continues the checkpoint in `file`")
-	check := fs.String("check", "", "check the proof in `file`; needs -key or -dir, and nothing else of the log")
-	if err := parse(fs, args, dir, func() bool { return *check != "" && *keyFile != "" }); err != nil {
-		return exitUsage, err
+func (a *app) prove() *cobra.Command {
+	var p proof
+	c := a.leaf(&p.source, "prove", "make a proof of inclusion or consistency, or check one", " --decision ID", func(ctx context.Context) (int, error) { return a.proving(ctx, p) })
+	c.Flags().Int64Var(&p.index, "index", -1, "prove that `record` is in the log")
+	c.Flags().StringVar(&p.decision, "decision", "", "prove that the record of the decision with this `id` is in the log")
+	c.Flags().StringVar(&p.from, "from", "", "prove that the log continues the checkpoint in `file`")
+	c.Flags().StringVar(&p.check, "check", "", "check the proof in `file`; needs --key or --dir, and nothing else of the log")
+	return c
+}
+
+// proof is what is to be proved, or checked.
+type proof struct {
+	source
+	index                 int64
+	decision, from, check string
+}
+
+func (a *app) proving(ctx context.Context, q proof) (int, error) {
+	if q.dir == "" && (q.check == "" || q.key == "") {
+		return cli.Usage, errors.New("--dir is required")
 	}
 	ways := 0
-	for _, set := range []bool{*index >= 0, *decision != "", *from != "", *check != ""} {
+	for _, set := range []bool{q.index >= 0, q.decision != "", q.from != "", q.check != ""} {
 		if set {
 			ways++
 		}
 	}
 	if ways != 1 {
-		return exitUsage, errors.New("one of -index, -decision, -from and -check is required")
+		return cli.Usage, errors.New("one of --index, --decision, --from and --check is required")
 	}
-	key, err := keyText(*keyFile)
+	key, err := keyText(q.key)
 	if err != nil {
-		return exitUsage, err
+		return cli.Usage, err
 	}
-	if *check != "" {
-		return a.check(*dir, key, *check)
+	if q.check != "" {
+		return a.check(q.dir, key, q.check)
 	}
-	p, err := verify.NewProver(*dir, key)
+	p, err := verify.NewProver(q.dir, key)
 	if err != nil {
-		return exitBad, err
+		return cli.Failed, err
 	}
 	var doc *verify.Proof
 	switch {
-	case *from != "":
-		older, err := os.ReadFile(*from)
+	case q.from != "":
+		older, err := os.ReadFile(q.from)
 		if err != nil {
-			return exitUsage, err
+			return cli.Usage, err
 		}
 		doc, err = p.Continue(older)
 		if err != nil {
-			return exitBad, err
+			return cli.Failed, err
 		}
 	default:
-		if *decision != "" {
-			if *index, err = find(ctx, *dir, *decision); err != nil {
-				return exitBad, err
+		if q.decision != "" {
+			if q.index, err = find(ctx, q.dir, q.decision); err != nil {
+				return cli.Failed, err
 			}
 		}
-		if doc, err = p.Include(*index); err != nil {
-			return exitBad, err
+		if doc, err = p.Include(q.index); err != nil {
+			return cli.Failed, err
 		}
 	}
 	b, err := doc.Marshal()
@@ -67,9 +82,9 @@ func (a *app) prove(ctx context.Context, args []string) (int, error) {
 		_, err = a.stdout.Write(append(b, '\n'))
 	}
 	if err != nil {
-		return exitBad, err
+		return cli.Failed, err
 	}
-	return exitOK, nil
+	return cli.OK, nil
 }
 
 // find is the first record of type decision with an id.
@@ -91,18 +106,18 @@ func find(ctx context.Context, dir, decision string) (int64, error) {
 func (a *app) check(dir, key, path string) (int, error) {
 	doc, err := os.ReadFile(path)
 	if err != nil {
-		return exitUsage, err
+		return cli.Usage, err
 	}
 	if key == "" {
 		p, err := verify.NewProver(dir, "")
 		if err != nil {
-			return exitBad, err
+			return cli.Failed, err
 		}
 		key = p.Key()
 	}
 	p, err := verify.CheckProof(doc, key)
 	if err != nil {
-		return exitBad, err
+		return cli.Failed, err
 	}
 	switch p.Kind {
 	case verify.Inclusion:
@@ -113,5 +128,5 @@ func (a *app) check(dir, key, path string) (int, error) {
 	case verify.Consistency:
 		fmt.Fprintf(a.stdout, "OK   %s continues the older checkpoint\n", plain(p.Origin))
 	}
-	return exitOK, nil
+	return cli.OK, nil
 }

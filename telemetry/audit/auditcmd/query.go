@@ -2,19 +2,23 @@ package auditcmd
 
 import (
 	"context"
-	"flag"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/telemetry/audit/query"
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
 )
 
 // filterFlags adds the flags of a filter. The filter is whole once they are
 // parsed and finish was called.
-func (a *app) filterFlags(fs *flag.FlagSet) (f *query.Filter, finish func() error) {
+func (a *app) filterFlags(fs *pflag.FlagSet) (f *query.Filter, finish func() error) {
 	f = &query.Filter{}
 	for _, o := range []struct {
 		to          *string
@@ -31,7 +35,8 @@ func (a *app) filterFlags(fs *flag.FlagSet) (f *query.Filter, finish func() erro
 		{&f.Source, "source", "`tier` of the content's source: trusted, verified, untrusted, hostile, unstated"},
 		{&f.Action, "action", "`kind` of operation: learn, correct, forget, recall, attach, run, admin, other"},
 		{&f.Verdict, "verdict", "allow, amend, hold or deny"},
-		{&f.Would, "would", "the `verdict` that full enforcement would have given, where it differs"},
+		{&f.Would, "shadow-verdict", "the `verdict` that full enforcement would have given, where it differs"},
+		{&f.Would, "would", "the old name of --shadow-verdict"},
 		{&f.Type, "type", "`type` of event: decision, outcome, review, version, repair, prune, …"},
 		{&f.Decision, "decision", "decision `id`"},
 		{&f.Reason, "reason", "reason `code`"},
@@ -57,68 +62,72 @@ func (a *app) moment(name, s string) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
 	}
-	if age, ok := ageOf(s); ok {
+	if age, ok := cli.ParseAge(s); ok {
 		return a.now().Add(-age), nil
 	}
 	t, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil {
-		return t, fmt.Errorf("-%s: neither a time (2026-01-02T15:04:05Z) nor an age (24h, 7d)", name)
+		return t, fmt.Errorf("--%s: neither a time (2026-01-02T15:04:05Z) nor an age (24h, 7d)", name)
 	}
 	return t, nil
 }
 
-// ageOf reads an age: a duration, or whole days or weeks.
-func ageOf(s string) (time.Duration, bool) {
-	for unit, length := range map[string]time.Duration{"d": 24 * time.Hour, "w": 7 * 24 * time.Hour} {
-		if n, err := strconv.ParseUint(strings.TrimSuffix(s, unit), 10, 16); err == nil && strings.HasSuffix(s, unit) {
-			return time.Duration(n) * length, true
+// search is which records are printed, and how.
+type search struct {
+	where  source
+	filter *query.Filter
+	format *string
+}
+
+// searching makes a command that prints records.
+func (a *app) searching(name, short, example string, run func(context.Context, search, func(*verify.Record) error) error) *cobra.Command {
+	var q search
+	c := a.leaf(&q.where, name, short, example, func(ctx context.Context) (int, error) {
+		print, err := a.printer(*q.format, q.where.dir)
+		if err != nil {
+			return cli.Usage, err
 		}
-	}
-	age, err := time.ParseDuration(s)
-	return age, err == nil && age >= 0
+		if err := run(ctx, q, print); errors.Is(err, query.ErrBackend) {
+			return cli.Usage, err
+		} else if err != nil {
+			return cli.Failed, err
+		}
+		return cli.OK, nil
+	})
+	var finish func() error
+	q.filter, finish = a.filterFlags(c.Flags())
+	q.format = formatFlag(c.Flags())
+	c.PreRunE = func(*cobra.Command, []string) error { return finish() }
+	return cli.Needs(c, "dir")
 }
 
-func (a *app) query(ctx context.Context, args []string) (int, error) {
-	fs, dir, _ := a.flags("query")
-	f, finish := a.filterFlags(fs)
-	fs.IntVar(&f.Last, "last", 0, "only the last `n`, 0 for all")
-	format := formatFlag(fs)
-	if err := parse(fs, args, dir, nil); err != nil {
-		return exitUsage, err
-	}
-	if err := finish(); err != nil {
-		return exitUsage, err
-	}
-	print, err := a.printer(*format, *dir)
-	if err != nil {
-		return exitUsage, err
-	}
-	if err := query.Query(ctx, *dir, *f, print); err != nil {
-		return exitBad, err
-	}
-	return exitOK, nil
+func (a *app) query() *cobra.Command {
+	last := 0
+	c := a.searching("query", "print the records that match", " --verdict deny --since 7d", func(ctx context.Context, q search, print func(*verify.Record) error) error {
+		q.filter.Last = last
+		found := false
+		err := query.Query(ctx, q.where.dir, *q.filter, func(r *verify.Record) error {
+			found = true
+			return print(r)
+		})
+		if err != nil || found {
+			return err
+		}
+		return query.Named(ctx, q.where.dir, *q.filter)
+	})
+	c.Flags().IntVar(&last, "last", 0, "only the last `n`, 0 for all")
+	return c
 }
 
-func (a *app) tail(ctx context.Context, args []string) (int, error) {
-	fs, dir, _ := a.flags("tail")
-	f, finish := a.filterFlags(fs)
-	n := fs.Int("n", 10, "how many of the last `records`")
-	follow := fs.Bool("f", false, "go on with the records that follow")
-	format := formatFlag(fs)
-	if err := parse(fs, args, dir, nil); err != nil {
-		return exitUsage, err
-	}
-	if err := finish(); err != nil {
-		return exitUsage, err
-	}
-	print, err := a.printer(*format, *dir)
-	if err != nil {
-		return exitUsage, err
-	}
-	if err := query.Tail(ctx, *dir, *f, *n, *follow, nil, print); err != nil {
-		return exitBad, err
-	}
-	return exitOK, nil
+func (a *app) tail() *cobra.Command {
+	var n int
+	var follow bool
+	c := a.searching("tail", "print the last records, and with -f those that follow", " -n 20 -f", func(ctx context.Context, q search, print func(*verify.Record) error) error {
+		return query.Tail(ctx, q.where.dir, *q.filter, n, follow, nil, print)
+	})
+	c.Flags().IntVarP(&n, "lines", "n", 10, "how many of the last `records`")
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with the records that follow")
+	return c
 }
 
 // line is a record for a person. Whatever came from outside is quoted when it

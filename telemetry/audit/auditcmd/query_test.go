@@ -58,7 +58,7 @@ func TestQueryByEveryDimension(t *testing.T) {
 		{"principal", "agent:dev", "wanted"}, {"agent", "dev", "wanted"}, {"user", "Ann Smith", "wanted"}, {"tenant", "acme", "wanted"},
 		{"session", "tuesday's session", "wanted"}, {"session", memproxy.InertSession("tuesday's session"), "wanted"}, {"backend", "mem0", "wanted"},
 		{"memory", "m-target", "wanted"}, {"memory", "m-shown", "refused"}, {"memory", "m-changed", `"before":1`}, {"field", "gotchas", "wanted"}, {"field", "decisions", "m-changed"},
-		{"source", "hostile", "wanted"}, {"action", "learn", "wanted"}, {"would", "deny", "wanted"}, {"type", "version", "m-changed"},
+		{"source", "hostile", "wanted"}, {"action", "learn", "wanted"}, {"shadow-verdict", "deny", "wanted"}, {"would", "deny", "wanted"}, {"type", "version", "m-changed"},
 		{"reason", "policy.error", "wanted"}, {"stage", "refused", "eve"}, {"verdict", "deny", "eve"}, {"decision", "wanted", "Ann"}, {"since", "7d", `"start"`}, {"since", "1w", `"start"`},
 	} {
 		want := strings.Replace(c.want, "Ann", "wanted", 1)
@@ -74,7 +74,7 @@ func TestQueryByEveryDimension(t *testing.T) {
 		t.Errorf("eleven days: exit %d: %s", code, out)
 	}
 	for _, c := range [][2]string{
-		{"action", "write"}, {"verdict", "maybe"}, {"would", "block"}, {"type", "decisions"}, {"reason", "policy"}, {"source", "email"}, {"stage", "over"}, {"since", "7days"}, {"until", "-7d"},
+		{"action", "write"}, {"verdict", "maybe"}, {"shadow-verdict", "block"}, {"type", "decisions"}, {"reason", "policy"}, {"source", "email"}, {"stage", "over"}, {"backend", "mem9"}, {"since", "7days"}, {"until", "-7d"},
 	} {
 		if code, out, errs := run(t, "query", "-dir", dir, "-"+c[0], c[1]); code != 2 || out != "" || !strings.Contains(errs, c[0]) {
 			t.Errorf("-%s %s: exit %d: %s%s", c[0], c[1], code, out, errs)

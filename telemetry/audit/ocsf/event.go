@@ -157,7 +157,7 @@ func (e *event) finding(r *verify.Record) {
 // rest is what OCSF has no place for.
 func rest(r *verify.Record) (jsontext.Value, error) {
 	u := unmapped{
-		Trace: r.Trace, ContentSHA256: r.ContentSHA256, Degraded: r.Degraded, KeptFrom: r.KeptFrom,
+		Trace: r.Trace, ContentSHA256: r.ContentSHA256, Degraded: r.Degraded, Unsafe: r.Unsafe, KeptFrom: r.KeptFrom,
 	}
 	if r.Would != r.Verdict {
 		u.Would = r.Would

@@ -165,6 +165,7 @@ type unmapped struct {
 	Confidence    jsontext.Value `json:"confidence,omitzero"`
 	Budget        jsontext.Value `json:"budget,omitzero"`
 	Degraded      bool           `json:"degraded,omitzero"`
+	Unsafe        []string       `json:"unsafe,omitzero"`
 	Filtered      int            `json:"filtered,omitzero"`
 	Cancelled     bool           `json:"cancelled,omitzero"`
 	Part          jsontext.Value `json:"part,omitzero"`

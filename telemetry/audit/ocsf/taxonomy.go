@@ -14,7 +14,7 @@ func threatOf(code memproxy.ReasonCode) threat {
 		return threat{"ASI03", "AML.T0012"}
 	case "identity.acts_as", "identity.user", "identity.app", "identity.run", "scope.conflict":
 		return threat{"ASI03", "AML.T0073"}
-	case "identity.broad", "owner.unknown", "policy.no_permit":
+	case "identity.broad", "owner.unknown", "policy.no_permit", "payload.unclaimed":
 		return threat{asi: "ASI03"}
 	case "scope.unpinned", "owner.foreign", "owner.filtered", "answer.unclaimed", "identity.tenant":
 		return threat{"ASI03", "AML.T0057"}
@@ -25,7 +25,7 @@ func threatOf(code memproxy.ReasonCode) threat {
 		"limit.rejections", "limit.in_flight", "limit.side_requests":
 		return threat{atlas: "AML.T0029"}
 	case "payload.reserved", "payload.unseen", "trust.authority", "trust.correction", "trust.backdated",
-		"screen.risk", "screen.pattern", "screen.extracted", "screen.withheld", "screen.stored", "layer.inferred",
+		"screen.risk", "screen.pattern", "screen.extracted", "screen.withheld", "screen.stored", "screen.rewritten", "layer.inferred",
 		"integrity.mismatch", "integrity.unknown", "integrity.metadata", "integrity.missing", "integrity.chain":
 		return threat{"ASI06", "AML.T0080.000"}
 	case "integrity.forged":

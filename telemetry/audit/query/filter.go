@@ -44,7 +44,7 @@ func (f *Filter) closed() []choice {
 	return []choice{
 		{"action", f.Action, memproxy.Kinds[:]},
 		{"verdict", f.Verdict, []string{"allow", "amend", "hold", "deny"}},
-		{"would", f.Would, []string{"allow", "amend", "hold", "deny"}},
+		{"shadow-verdict", f.Would, []string{"allow", "amend", "hold", "deny"}},
 		{"type", f.Type, memproxy.EventTypes()},
 		{"reason", f.Reason, memproxy.ReasonCodes()},
 		{"source", f.Source, []memproxy.Source{memproxy.SourceTrusted, memproxy.SourceVerified, memproxy.SourceUntrusted, memproxy.SourceHostile, memproxy.SourceUnstated}},

@@ -3,9 +3,12 @@ package query
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
+	"strings"
 	"time"
 
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
@@ -24,6 +27,33 @@ func Query(ctx context.Context, dir string, f Filter, each func(*verify.Record) 
 	_, err := query(ctx, dir, f, each)
 	return err
 }
+
+// ErrBackend is of a query for a backend that no record names: a name that is
+// misspelled must not look like one of which nothing was found.
+var ErrBackend = errors.New("no record names the backend")
+
+// Named tells whether records in dir name what of f has no list of its own:
+// its backend. The error wraps ErrBackend, and lists those that are named; a
+// log that names none says nothing.
+func Named(ctx context.Context, dir string, f Filter) error {
+	if f.Backend == "" {
+		return nil
+	}
+	found := map[string]bool{}
+	err := Query(ctx, dir, Filter{}, func(r *verify.Record) error {
+		if r.Operation != nil && r.Operation.Backend != "" && (len(found) < maxNamed || r.Operation.Backend == f.Backend) {
+			found[r.Operation.Backend] = true
+		}
+		return nil
+	})
+	if err != nil || found[f.Backend] || len(found) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w %q; they name: %s", ErrBackend, f.Backend, strings.Join(slices.Sorted(maps.Keys(found)), ", "))
+}
+
+// maxNamed bounds the names of backends that an error lists.
+const maxNamed = 100
 
 // query returns the index behind the last record that it looked at.
 func query(ctx context.Context, dir string, f Filter, each func(*verify.Record) error) (next uint64, err error) {

@@ -42,6 +42,7 @@ type Record struct {
 	Confidence    *Confidence       `json:"confidence,omitzero"`
 	Budget        []BudgetLine      `json:"budget,omitzero"`
 	Degraded      bool              `json:"degraded,omitzero"`
+	Unsafe        []string          `json:"unsafe,omitzero"`
 	Detail        string            `json:"detail,omitzero"`
 	Part          *Part             `json:"part,omitzero"`
 	KeptFrom      *uint64           `json:"kept_from,omitzero"`
@@ -96,6 +97,7 @@ type Version struct {
 	Before       int64  `json:"before,omitzero"`
 	BeforeSHA256 string `json:"before_sha256,omitzero"`
 	Field        string `json:"field,omitzero"`
+	Kind         string `json:"kind,omitzero"`
 	Memory       string `json:"memory,omitzero"`
 	Op           string `json:"op,omitzero"`
 	SHA256       string `json:"sha256,omitzero"`
@@ -145,6 +147,7 @@ type Facts struct {
 	Risk              int      `json:"risk,omitzero"`
 	Roles             []string `json:"roles,omitzero"`
 	Secret            bool     `json:"secret,omitzero"`
+	Single            bool     `json:"single,omitzero"`
 	Source            string   `json:"source,omitzero"`
 	Steering          bool     `json:"steering,omitzero"`
 	Track             int      `json:"track,omitzero"`

@@ -1,0 +1,121 @@
+package compensate
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// What a run makes is its own: a block that it added, the archive that comes to
+// be with an agent's first passage. What was there before and was attached to
+// the agent meanwhile may be anybody's. The server tells of no block when it was
+// made, but lists them by that: what is listed in front of those that were the
+// newest at the first look is new.
+
+// The lists that are looked at, with how much of them at the first look and at
+// the later ones.
+const (
+	blockList   = "blocks"
+	archiveList = "archives"
+	marksQuery  = "order=desc&limit=5"
+	newestQuery = "order=desc&limit=100"
+)
+
+// errNewness says that nobody can tell whether something is older than the run.
+var errNewness = errors.New("letta: what the run's agent has cannot be told from what was there before")
+
+// mark takes down the newest of both lists before the run.
+func (w *Watch) mark() {
+	w.now.Marks = map[string][]string{}
+	for _, list := range [...]string{blockList, archiveList} {
+		w.then(w.get(marksQuery, list, ""), func(w *Watch, r memproxy.Reply) error {
+			if missing(r) {
+				return nil // a server without such a list; then nothing is told apart
+			}
+			found, err := listed(r)
+			w.now.Marks[list] = append([]string{}, found...)
+			return err
+		})
+	}
+}
+
+// askHeld asks which archives an agent has.
+func (w *Watch) askHeld(a *agent) {
+	w.then(w.get(newestQuery+"&agent_id="+a.ID, archiveList, ""), func(_ *Watch, r memproxy.Reply) (err error) {
+		if missing(r) {
+			return nil
+		}
+		a.Archives, err = listed(r)
+		a.Archives = append([]string{}, a.Archives...)
+		return err
+	})
+}
+
+// listed are the ids of a list.
+func listed(r memproxy.Reply) ([]string, error) {
+	if r.Status < 200 || r.Status > 299 {
+		return nil, fmt.Errorf("letta: asked for a list, the server answers %d", r.Status)
+	}
+	doc, err := jsondoc.Parse(r.Body, 0)
+	if err != nil {
+		return nil, err
+	}
+	if doc.Root.Kind != jsondoc.Array {
+		return nil, errors.New("letta: asked for a list, the server answers something else")
+	}
+	var out []string
+	for _, e := range doc.Root.Elems {
+		out = append(out, e.Get("id").Text())
+	}
+	return out, nil
+}
+
+// compareNew asks for the newest of the lists of which an agent has something
+// that it did not have before.
+func (w *Watch) compareNew() {
+	blocks, archives := false, false
+	for _, a := range w.now.Agents {
+		before := w.base.agent(a.ID)
+		for _, id := range a.Blocks {
+			blocks = blocks || before != nil && !before.has(id)
+		}
+		for i := range a.Passages {
+			archives = archives || before != nil && !before.holds(&a.Passages[i])
+		}
+	}
+	for list, wanted := range map[string]bool{blockList: blocks, archiveList: archives} {
+		marks := w.base.Marks[list]
+		if !wanted || marks == nil {
+			continue
+		}
+		w.then(w.get(newestQuery, list, ""), func(w *Watch, r memproxy.Reply) error {
+			found, err := listed(r)
+			if err != nil {
+				return err
+			}
+			i := slices.IndexFunc(found, func(id string) bool { return slices.Contains(marks, id) })
+			if i < 0 && len(marks) > 0 {
+				return errNewness
+			}
+			if i < 0 {
+				i = len(found)
+			}
+			w.now.made = append(w.now.made, found[:i]...)
+			return nil
+		})
+	}
+}
+
+// there reports whether an object was there before the run.
+func (w *Watch) there(list, id string) bool {
+	return w.base.Marks[list] != nil && !slices.Contains(w.now.made, id)
+}
+
+// holds reports whether a passage lies in an archive that an agent has, as far
+// as that is known.
+func (a *agent) holds(p *passage) bool {
+	return p.Archive == "" || a.Archives == nil || slices.Contains(a.Archives, p.Archive)
+}

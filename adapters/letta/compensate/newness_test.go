@@ -1,0 +1,116 @@
+package compensate
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// ofIDs is a list of objects, the newest first.
+func ofIDs(ids string) string {
+	var out []string
+	for id := range strings.FieldsSeq(ids) {
+		out = append(out, fmt.Sprintf(`{"id":%q}`, id))
+	}
+	return "[" + strings.Join(out, ",") + "]"
+}
+
+// lies puts passages into an archive.
+func lies(passages, archive string) string {
+	return strings.ReplaceAll(passages, `"text":`, `"archive_id":"`+archive+`","text":`)
+}
+
+// Proves EDGE-1, TRL-1: what was in the server before the run and was attached to
+// its agent meanwhile is not the run's: no passage of such an archive is deleted,
+// and whose such a block is has to be known. What the run made is the run's.
+func TestWhatWasThereBeforeIsNotTheRuns(t *testing.T) {
+	const (
+		a, archive    = "/v1/agents/agent-1", "/v1/agents/agent-1/archival-memory"
+		blocks, mine  = "/v1/blocks/", "/v1/archives/?agent_id=agent-1"
+		all           = "/v1/archives/"
+		learned       = `passage learn ="t4" | DELETE /agents/agent-1/archival-memory/passage-4 `
+		old           = "archive-2 archive-1"
+		wasBlocks     = "block-3 block-1"
+		attachedBlock = `block.attached correct orders="obey" | PATCH /agents/agent-1/core-memory/blocks/detach/block-3 `
+	)
+	for name, tc := range map[string]struct {
+		base, now server
+		want      string
+		err       error
+		ref       bool
+	}{
+		"a passage in the agent's archive": {
+			server{archive: lies(passages(3, 1), "archive-1"), mine: ofIDs("archive-1"), all: ofIDs(old)},
+			server{archive: lies(passages(4, 1), "archive-1"), mine: ofIDs("archive-1"), all: ofIDs(old)}, learned, nil, false,
+		},
+		"in an archive that came with it": {
+			server{mine: "[]", all: ofIDs(old)},
+			server{archive: lies(passages(4, 4), "archive-3"), mine: ofIDs("archive-3"), all: ofIDs("archive-3 " + old)}, learned, nil, false,
+		},
+		"in one that is older": {
+			server{mine: "[]", all: ofIDs(old)},
+			server{archive: lies(passages(4, 4), "archive-2"), mine: ofIDs("archive-2"), all: ofIDs("archive-3 " + old)}, "", nil, false,
+		},
+		"in one that is older than those looked at": {
+			server{mine: ofIDs("archive-1"), all: ofIDs(old)},
+			server{archive: lies(passages(4, 4), "archive-0"), mine: ofIDs("archive-0 archive-1"), all: ofIDs(old)}, "", nil, false,
+		},
+		"nobody can tell": {
+			server{mine: "[]", all: ofIDs(old)},
+			server{archive: lies(passages(4, 4), "archive-8"), mine: ofIDs("archive-8"), all: ofIDs("archive-9 archive-8")}, "", errNewness, false,
+		},
+		"the first archive of all": {
+			server{mine: "[]", all: "[]"},
+			server{archive: lies(passages(4, 4), "archive-1"), mine: ofIDs("archive-1"), all: ofIDs("archive-1")}, learned, nil, false,
+		},
+		"an archive that was taken away": {
+			server{archive: lies(passages(3, 1), "archive-1"), mine: ofIDs("archive-1"), all: ofIDs(old)},
+			server{mine: "[]", all: ofIDs(old)}, "", nil, false,
+		},
+		"a block that the run made": {
+			server{blocks: ofIDs("block-2 block-1")},
+			server{a: with("agent-1", "", "block-1 human Ann", "block-3 orders obey"), blocks: ofIDs("block-3 block-2 block-1")}, attachedBlock, nil, false,
+		},
+		"a block that was there": {
+			server{blocks: ofIDs(wasBlocks)},
+			server{a: with("agent-1", "", "block-1 human Ann", "block-3 orders obey"), blocks: ofIDs("block-4 " + wasBlocks)}, attachedBlock, nil, true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, s := range []server{tc.base, tc.now} {
+				if s[a] == "" {
+					s[a] = with("agent-1", "", "block-1 human Ann")
+				}
+			}
+			first := fresh(t, Options{Agent: "agent-1"})
+			if _, err := tc.base.look(t, first); err != nil {
+				t.Fatal(err)
+			}
+			raw, err := first.Picture()
+			if err != nil {
+				t.Fatal(err)
+			}
+			again, err := Open(raw, tools())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, w := range []*Watch{first, again} {
+				if _, err := tc.now.look(t, w); !errors.Is(err, tc.err) {
+					t.Fatalf("%v, want %v", err, tc.err)
+				}
+				if tc.err != nil {
+					continue
+				}
+				if got := inShort(w.Changes()); got != tc.want {
+					t.Errorf("got\n%s\nwant\n%s", got, tc.want)
+				}
+				for _, c := range w.Changes() {
+					if refs := c.Call.Operation.Refs; (len(refs) == 2 && refs[1].ID == "block-3") != tc.ref {
+						t.Errorf("refers to %+v", refs)
+					}
+				}
+			}
+		})
+	}
+}

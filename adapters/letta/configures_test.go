@@ -1,0 +1,56 @@
+package letta
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Proves EDGE-18: what configures an agent is told one place at a time; what is
+// remembered, what comes from files, and what else steers is not among it.
+func TestWhatConfigures(t *testing.T) {
+	a, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		method, path, body string
+		want               []string
+	}{
+		"an agent": {
+			"POST", "/v1/agents/",
+			`{"name":"n","system":"s","description":"d","tool_rules":[{"type":"run_first","tool_name":"t"}],"memory_blocks":[{"label":"human","value":"v","description":"d"}],
+			"initial_message_sequence":[{"role":"system","content":"c"}],"compaction_settings":{"prompt":"p"},"metadata":{"system":"m"},"tags":["x"]}`,
+			[]string{"/system", "/tool_rules/0/tool_name", "/tool_rules/0/type"},
+		},
+		"a change": {"PATCH", "/v1/agents/agent-1", `{"system":"s","message_ids":["m"]}`, []string{"/system"}},
+		"a run": {
+			"POST", "/v1/agents/agent-1/messages",
+			`{"messages":[{"role":"user","content":"c"}],"client_tools":[{"name":"t","description":"d","parameters":{"tools":[{"description":"inside"}]}}],"client_skills":[{"name":"k"}],"override_system":"o"}`,
+			[]string{"/client_tools/0/description", "/client_tools/0/name"},
+		},
+		"a block":   {"PATCH", "/v1/blocks/block-1", `{"value":"v","description":"d"}`, nil},
+		"a passage": {"POST", "/v1/agents/agent-1/archival-memory", `{"text":"t"}`, nil},
+	} {
+		rt, known := a.Route(memproxy.Request{Method: tc.method, EscapedPath: tc.path})
+		if !known {
+			t.Fatalf("%s: no route", name)
+		}
+		op, err := a.Decode(rt, memproxy.Request{Method: tc.method, EscapedPath: tc.path, Header: memproxy.Header{"Content-Type": {"application/json"}}}, []byte(tc.body))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		var got []string
+		for i := range op.Items {
+			if op.Items[i].Configures {
+				got = append(got, op.Items[i].Pointer)
+			}
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %q configures, want %q", name, got, tc.want)
+		}
+	}
+}

@@ -1,0 +1,198 @@
+package turn
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+)
+
+const asking = `{"type":"requires_approval","tool_name":"memory_insert"}`
+
+// handed takes a ruling on every call that a person is to be asked about, and
+// returns what streams then.
+func (t *Turn) handed(tb testing.TB, verdict memproxy.Verdict, only ...string) string {
+	tb.Helper()
+	for q, more := t.Prepare(); more; q, more = t.Prepare() {
+		if err := t.Prepared(memproxy.Reply{Status: 200, Body: []byte(`{"id":"` + q.EscapedPath + `","blocks":[]}`)}); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	for _, c := range t.Asked() {
+		if verdict.Stops() && (only == nil || slices.Contains(only, c.ID)) {
+			t.Rule(c.ID, memproxy.Decision{ID: "d-" + c.ID, Verdict: verdict, Reasons: []memproxy.Reason{{Detail: "not to be written"}}})
+		}
+	}
+	var all strings.Builder
+	for more := true; more; {
+		var out [][]byte
+		var err error
+		if out, more, err = t.Handed(); err != nil {
+			tb.Fatal(err)
+		}
+		for _, e := range out {
+			all.Write(e)
+		}
+	}
+	return all.String()
+}
+
+// callsOfInsert is an answer that ends in calls of memory_insert, by their ids.
+func callsOfInsert(ids ...string) string {
+	var list []string
+	for _, id := range ids {
+		name, id, found := strings.Cut(id, "=")
+		if !found {
+			name, id = "memory_insert", name
+		}
+		list = append(list, fmt.Sprintf(`{"name":%q,"arguments":"{\"label\":\"human\",\"new_string\":\"x\"}","tool_call_id":%q}`, name, id))
+	}
+	return `{"messages":[{"message_type":"reasoning_message"},{"id":"m-1","message_type":"approval_request_message","tool_calls":[` + strings.Join(list, ",") +
+		`]}],"stop_reason":{"stop_reason":"requires_approval"},"usage":{"step_count":1}}`
+}
+
+// Proves EDGE-16, EDGE-1: what is refused whatever a person says is refused
+// without the person; what is not is the person's, and nothing is answered for
+// them.
+func TestAPersonIsNotAskedForWhatIsRefused(t *testing.T) {
+	turn := newTurn(t, `{"input":"hi"}`, ruled(asking))
+	leg(t, turn)
+	if err := turn.Whole([]byte(callsOfInsert("c-1", "c-2"))); err != nil {
+		t.Fatal(err)
+	}
+	if got := turn.Asked(); len(got) != 2 || got[0].Operation == nil || got[0].Operation.Items[0].Text != "x" {
+		t.Fatalf("%+v is ruled on before the person is asked", got)
+	}
+	turn.handed(t, memproxy.Deny)
+	if !turn.Paused() || len(turn.Waiting()) != 0 {
+		t.Fatal("the person is asked for what is refused")
+	}
+	body := leg(t, turn)
+	if strings.Count(body, `"approve":false`) != 3 || !strings.Contains(body, "not to be written (memproxy decision d-c-1)") {
+		t.Errorf("the agent is told %s", body)
+	}
+	if err := turn.Whole([]byte(`{"messages":[{"message_type":"assistant_message","content":"done"}],"stop_reason":{"stop_reason":"end_turn"}}`)); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := turn.Answer()
+	if err != nil || strings.Contains(string(answer), "approval_request_message") || !strings.Contains(string(answer), `[{"message_type":"reasoning_message"},{"id":"m-1","message_type":"tool_call_message"`) {
+		t.Errorf("%s, %v: want the calls, and no question", answer, err)
+	}
+}
+
+// Where one of several calls is refused, the person is asked for the rest; the
+// refusal goes out with the person's answer, ruled on again.
+func TestAPersonIsAskedForTheRest(t *testing.T) {
+	turn := newTurn(t, `{"input":"hi"}`, ruled(asking))
+	leg(t, turn)
+	if err := turn.Whole([]byte(callsOfInsert("c-1", "c-2", "c-3"))); err != nil {
+		t.Fatal(err)
+	}
+	turn.handed(t, memproxy.Deny, "c-2")
+	if turn.Paused() {
+		t.Fatal("answered without the person")
+	}
+	answer, err := turn.Answer()
+	before, after, found := strings.Cut(string(answer), `"approval_request_message"`)
+	if err != nil || !found || !strings.Contains(before, "c-2") || strings.Contains(before, "c-1") || strings.Contains(after, "c-2") || !strings.Contains(after, "c-1") || !strings.Contains(after, "c-3") {
+		t.Errorf("asked for %s, %v: want c-1 and c-3 alone", answer, err)
+	}
+	pending := strings.Replace(ruled(asking), "{", `{"pending_approval":`+strings.TrimSuffix(strings.SplitN(callsOfInsert("c-1", "c-2", "c-3"), `},`, 2)[1], `],"stop_reason":{"stop_reason":"requires_approval"},"usage":{"step_count":1}}`)+`,`, 1)
+	both := `{"messages":[{"type":"approval","approvals":[{"type":"approval","tool_call_id":"c-1","approve":true},{"type":"approval","tool_call_id":"c-3","approve":false}]}]}`
+	for verdict, want := range map[memproxy.Verdict]bool{memproxy.Deny: true, memproxy.Allow: false} {
+		turn := newTurn(t, both, pending)
+		turn.handed(t, verdict, "c-2")
+		if turn.Paused() != want {
+			t.Fatalf("%s: paused is %v", verdict, turn.Paused())
+		}
+		if !want {
+			continue
+		}
+		if got := turn.Waiting(); len(got) != 1 || got[0].ID != "c-1" {
+			t.Fatalf("%+v waits for a ruling, want what the person approved", got)
+		}
+		turn.Rule("c-1", memproxy.Decision{ID: "d-1"})
+		body := leg(t, turn)
+		for _, one := range []string{`{"type":"approval","tool_call_id":"c-1","approve":true}`, `"approve":false,"reason":"not to be written (memproxy decision d-c-2)","tool_call_id":"c-2"`, `{"type":"approval","tool_call_id":"c-3","approve":false}`} {
+			if !strings.Contains(body, one) {
+				t.Errorf("no %s in %s", one, body)
+			}
+		}
+	}
+}
+
+// What streams of a pause is kept back until its calls are ruled on, keeps its
+// order and its numbers, and is told as a call or as a question.
+func TestFragmentsOfAQuestionAreKeptBack(t *testing.T) {
+	part := func(seq int, id, name, args string) string {
+		c := fmt.Sprintf(`{"name":%s,"arguments":%s,"tool_call_id":%q}`, name, args, id)
+		return fmt.Sprintf("data: {\"id\":\"m-1\",\"message_type\":\"approval_request_message\",\"seq_id\":%d,\"tool_call\":%s,\"tool_calls\":%s}\n\n", seq, c, c)
+	}
+	stream := []string{
+		part(3, "c-1", `"memory_insert"`, `null`), part(4, "c-1", `null`, `"{\"label\":\"human\","`), part(5, "c-1", `null`, `"\"new_string\":\"x\"}"`),
+		part(6, "c-2", `"memory_insert"`, `"{\"label\":\"human\",\"new_string\":\"y\"}"`),
+		"data: {\"message_type\":\"stop_reason\",\"stop_reason\":\"requires_approval\",\"seq_id\":7}\n\n",
+	}
+	for name, tc := range map[string]struct {
+		verdict memproxy.Verdict
+		only    []string
+		want    string
+	}{
+		"allowed":      {memproxy.Allow, nil, "approval_request 3 approval_request 4 approval_request 5 approval_request 6"},
+		"refused":      {memproxy.Deny, nil, "tool_call 3 tool_call 4 tool_call 5 tool_call 6"},
+		"one of them":  {memproxy.Deny, []string{"c-1"}, "tool_call 3 tool_call 4 tool_call 5 approval_request 6"},
+		"held as well": {memproxy.Hold, []string{"none"}, "approval_request 3 approval_request 4 approval_request 5 approval_request 6"},
+	} {
+		turn := newTurn(t, `{"input":"hi","streaming":true,"stream_tokens":true}`, ruled(asking))
+		leg(t, turn)
+		for _, e := range stream {
+			if out, err := turn.Event([]byte(e)); err != nil || len(out) > 0 {
+				t.Fatalf("%s: told %q before it is ruled on, %v", name, out, err)
+			}
+		}
+		out := turn.handed(t, tc.verdict, tc.only...)
+		var got []string
+		for _, e := range strings.SplitAfter(strings.TrimSpace(out), "\n\n") {
+			_, kind, _ := strings.Cut(e, `"message_type":"`)
+			kind, rest, _ := strings.Cut(kind, `_message"`)
+			_, seq, _ := strings.Cut(rest, `"seq_id":`)
+			seq, _, _ = strings.Cut(seq, ",")
+			got = append(got, kind+" "+seq)
+		}
+		if strings.Join(got, " ") != tc.want {
+			t.Errorf("%s: %s, want %s", name, strings.Join(got, " "), tc.want)
+		}
+		if asked, _ := turn.Seq(); asked != 6 {
+			t.Errorf("%s: the last number told is %d", name, asked)
+		}
+	}
+	// What does not end in a pause is no question, and is not lost.
+	turn := newTurn(t, `{"input":"hi","streaming":true}`, ruled(asking))
+	leg(t, turn)
+	if out, err := turn.Event([]byte(stream[0])); err != nil || len(out) > 0 {
+		t.Fatalf("%q, %v", out, err)
+	}
+	if out, err := turn.Event([]byte(strings.Replace(stream[4], "requires_approval", "cancelled", 1))); err != nil || len(out) != 1 || !strings.Contains(string(out[0]), "memory_insert") {
+		t.Errorf("%q, %v", out, err)
+	}
+	if turn.Paused() || len(turn.Asked()) > 0 {
+		t.Error("what was cancelled is asked about")
+	}
+}
+
+// The reconciler answers for nobody: it is no turn of a caller's.
+func TestTheReconcilerDoesNotForesee(t *testing.T) {
+	waits := strings.Replace(ruled(asking), "{", `{"pending_approval":{"id":"m-1","tool_calls":[{"name":"memory_insert","arguments":"{}","tool_call_id":"c-1"}]},`, 1)
+	turn, err := New(Options{Prefix: "/v1", Agent: "agent-1", Body: []byte(`{"messages":[]}`), Recovers: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(waits)}); err != nil {
+		t.Fatal(err)
+	}
+	if turn.Paused() || len(turn.Asked()) > 0 {
+		t.Error("the reconciler answers what a person was asked")
+	}
+}

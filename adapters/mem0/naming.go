@@ -1,0 +1,128 @@
+package mem0
+
+import (
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/spelling"
+)
+
+// naming are the members of a payload's root, and the parameters of a query,
+// that name something, with what becomes of what they name. Another one that is
+// called like them names something that no known backend has: servers ignore it,
+// so it is taken off, and cannot come to name somebody on a later one. To ask the
+// ledger whose the name is would tell which names other tenants use. What has the
+// form of an id stays, and is found by it.
+var naming = map[string]string{
+	"user_id":           "an owner: claimed",
+	"agent_id":          "an owner: claimed",
+	"app_id":            "an owner: claimed",
+	"run_id":            "an owner: claimed",
+	"session_id":        "an owner: claimed",
+	"entity_id":         "an owner, by entity_type: claimed",
+	"actor_id":          "who said it: taken off unless it is the caller",
+	"memory_id":         "a memory: the target, or found by its form",
+	"memory_ids":        "memories: found by their form",
+	"memory_export_id":  "an export: the target",
+	"event_id":          "an event: found by its form",
+	"source_id":         "where it comes from: found by its form",
+	"id":                "what it is an id of, the route says; found by its form",
+	"ids":               "found by their form",
+	"org_id":            "the credential's organisation, and no tenant's",
+	"project_id":        "the credential's project, and no tenant's",
+	"prompt_profile_id": "a setting of the credential's project",
+	"webhook_id":        "a setting of the credential's project",
+	"request_id":        "the client's own name of the request",
+}
+
+// names reports whether a member or a parameter is called like one that names
+// something.
+func names(name string) bool {
+	for _, end := range [...]string{"Id", "Ids", "ID", "IDs"} {
+		if rest, ok := strings.CutSuffix(name, end); ok && rest != "" && strings.ToUpper(rest) != rest {
+			return true
+		}
+	}
+	low := jsondoc.Fold(name)
+	if low == "id" || low == "ids" {
+		return true
+	}
+	return slices.ContainsFunc([]string{"_id", "_ids", "-id", "-ids", ".id", ".ids"}, func(end string) bool { return strings.HasSuffix(low, end) })
+}
+
+// nameless takes off what names something and has no row, and reports whether it
+// does.
+func (d *decoding) nameless(name, ptr string, texts []string) bool {
+	if _, row := naming[jsondoc.Fold(name)]; row || !names(name) || d.row.kind == memproxy.Admin || d.row.kind == memproxy.Other {
+		return false
+	}
+	// Another spelling of an owner is judged as such (spelling.Names).
+	if memproxy.Reserved(name) || d.a.names.Claim(name) != "" || !slices.ContainsFunc(texts, func(text string) bool { return !spelling.UUID(text) }) {
+		return false
+	}
+	d.op.Unclaimed = append(d.op.Unclaimed, ptr)
+	return true
+}
+
+// queryPrefix begins the pointers of parameters.
+const queryPrefix = "query:"
+
+// unclaimedQuery is a query without the parameters that are taken off; the rest
+// is as it was spelled.
+func unclaimedQuery(op *memproxy.Operation, query string) string {
+	if len(op.Unclaimed) == 0 || query == "" {
+		return query
+	}
+	pairs := slices.DeleteFunc(strings.Split(query, "&"), func(pair string) bool {
+		key, _, _ := strings.Cut(pair, "=")
+		name, err := url.QueryUnescape(key)
+		base, _, _ := strings.Cut(name, "[")
+		return err == nil && slices.Contains(op.Unclaimed, queryPrefix+base)
+	})
+	return strings.Join(pairs, "&")
+}
+
+// texts are the strings in a value, at any depth.
+func texts(v *jsondoc.Value) (out []string) {
+	switch v.Kind {
+	case jsondoc.String:
+		out = append(out, v.Text())
+	case jsondoc.Array:
+		for _, e := range v.Elems {
+			out = append(out, texts(e)...)
+		}
+	case jsondoc.Object:
+		for _, m := range v.Members {
+			out = append(out, texts(m.Value)...)
+		}
+	}
+	return out
+}
+
+// beside notes the ids in what stands beside the payload: in parameters of the
+// query and in headers, whatever they are called.
+func (d *decoding) beside() error {
+	values, err := d.a.names.Parse(d.req.Query)
+	if err != nil {
+		return err
+	}
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		base, _, _ := strings.Cut(key, "[")
+		if base != "metadata" && base != "filters" && d.nameless(base, queryPrefix+base, values[key]) {
+			continue
+		}
+		for _, text := range values[key] {
+			d.looseText(text, "query:"+base)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.req.Header)) {
+		for _, text := range d.req.Header[name] {
+			d.looseText(text, "header:"+strings.ToLower(name))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,153 @@
+package mem0
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/stamps"
+	"github.com/memproxy/memproxy/adapters/withheld"
+)
+
+// What stands beside a memory's text, what settings are, and what a request
+// makes of them. Everything counts that is not listed here.
+
+// aside reports whether a member of a memory is its text, or what the backend
+// itself keeps of it.
+func aside(name string) bool {
+	switch name {
+	case "id", "memory_id", "memory", "text", "data", "memory_content", "content", "hash", "created_at", "updated_at", "score", "score_details", "structured_attributes":
+		return true
+	}
+	return withheld.Name(name) || memproxy.Reserved(name)
+}
+
+// image is what a memory is besides its text, or settings without their secrets.
+func image(body []byte) []byte {
+	clean, err := withheld.Strip(body, func(name string) bool { return name == "metadata" })
+	if err != nil {
+		return nil
+	}
+	doc, err := jsondoc.Parse(clean, 0)
+	if err != nil || doc.Root.Kind != jsondoc.Object {
+		return nil
+	}
+	c := memproxy.MemberChange{Set: map[string][]byte{}}
+	for _, m := range doc.Root.Members {
+		switch {
+		case aside(m.Name), m.Value.Kind == jsondoc.Null:
+		case m.Name == "metadata" && m.Value.Kind == jsondoc.Object:
+			c.Set[m.Name] = stamps.Object(stamps.Kept(doc.Raw(m.Value), false))
+		default:
+			c.Set[m.Name] = doc.Raw(m.Value)
+		}
+	}
+	members, err := c.Over(nil)
+	if err != nil {
+		return nil
+	}
+	return members
+}
+
+// alters notes what the request makes of what stands beside a memory's text, or
+// of settings.
+func (d *decoding) alters() {
+	if d.doc == nil || d.doc.Root == nil || d.doc.Root.Kind != jsondoc.Object {
+		return
+	}
+	switch {
+	case d.op.Kind == memproxy.Admin && d.changesSettings():
+		d.alter(d.req.EscapedPath, d.doc.Root)
+	case d.op.Kind != memproxy.Correct:
+	case d.row.shape == batch:
+		for _, entry := range elems(d.doc.Root.Get("memories")) {
+			d.alter(entry.Get("memory_id").Text(), entry)
+		}
+	case len(d.op.Targets) == 1:
+		d.alter(d.op.Targets[0], d.doc.Root)
+	}
+}
+
+// changesSettings reports whether an administrative request changes what a GET
+// on the same path shows.
+func (d *decoding) changesSettings() bool {
+	switch d.req.Method {
+	case "PATCH", "PUT":
+		return true
+	case "POST":
+		if d.row.method == "*" {
+			return false // it makes something
+		}
+		r, _ := d.a.routes.Match("GET", d.req.EscapedPath)
+		return r != nil && r.path == d.row.path
+	}
+	return false
+}
+
+// alter notes what the members of one holder are changed to.
+func (d *decoding) alter(object string, holder *jsondoc.Value) {
+	if object == "" || holder.Kind != jsondoc.Object {
+		return
+	}
+	raw, err := withheld.Strip(d.doc.Raw(holder), func(name string) bool { return name == "metadata" })
+	if err != nil {
+		return // it was parsed: it cannot fail
+	}
+	doc, err := jsondoc.Parse(raw, 0)
+	if err != nil {
+		return
+	}
+	c := memproxy.MemberChange{Object: object, Set: map[string][]byte{}}
+	for _, m := range doc.Root.Members {
+		switch {
+		case aside(m.Name), m.Value.Kind == jsondoc.Null:
+		case m.Name == "metadata" && m.Value.Kind == jsondoc.Object:
+			kept := stamps.Object(stamps.Kept(doc.Raw(m.Value), false))
+			if d.row.dialect == server { // which merges
+				c.Merge = map[string][]byte{m.Name: kept}
+			} else {
+				c.Set[m.Name] = kept
+			}
+		default:
+			c.Set[m.Name] = doc.Raw(m.Value)
+		}
+	}
+	if len(c.Set)+len(c.Merge) > 0 {
+		d.op.Changes = append(d.op.Changes, c)
+	}
+}
+
+// restoreObject are the requests that give a memory the metadata of a version of
+// it, in either dialect. The text that it has goes along, as the server wants it.
+// What else stands beside a text no request of the backend puts back.
+func (a *Adapter) restoreObject(to memproxy.Version, now memproxy.Memory) []memproxy.Search {
+	want, err := memproxy.ReadMembers([]byte(to.Text))
+	there, unread := memproxy.ReadMembers([]byte(now.Text))
+	if err != nil || unread != nil || len(now.Also) == 0 || strings.HasPrefix(to.ID, "/") || reflect.DeepEqual(want["metadata"], there["metadata"]) {
+		return nil
+	}
+	meta, _ := want["metadata"].(map[string]any)
+	old, _ := there["metadata"].(map[string]any)
+	merged := make(map[string]any, len(meta)+len(old))
+	for name := range old {
+		merged[name] = nil // a server that merges keeps what is left out
+	}
+	for name, v := range meta {
+		merged[name] = v
+	}
+	plain := make(map[string]any, len(meta))
+	for name, v := range meta {
+		plain[name] = v
+	}
+	out := each("PUT", to.ID, nil)
+	for i, metadata := range []map[string]any{merged, plain} {
+		body, err := json.Marshal(map[string]any{"text": now.Also[0], "metadata": metadata})
+		if err != nil {
+			return nil
+		}
+		out[i].Body, out[i].Request.Header = body, memproxy.Header{"Content-Type": {"application/json"}}
+	}
+	return out
+}

@@ -1,0 +1,34 @@
+package refusal
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Proves EDGE-13, EDGE-3: a refusal says the same of what is another tenant's and
+// of what does not exist, also where something else refused; other reasons stand
+// as they are.
+func TestForeignIsToldAsMissing(t *testing.T) {
+	body := func(status int, code memproxy.ReasonCode, detail string) string {
+		d := memproxy.Decision{ID: "d", Verdict: memproxy.Deny, Status: status, Reasons: []memproxy.Reason{
+			{Code: code, Rule: "x", Pointer: "/user_id", Detail: detail}, {Code: memproxy.PolicySteering, Detail: "instructions"},
+		}}
+		b, err := json.Marshal(New(d, Words{NotFound: "Not found"}, func() time.Time { return time.Time{} }).Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	for _, status := range []int{0, 403, 404, 401, 422, 503} {
+		foreign, missing := body(status, memproxy.OwnerForeign, "it belongs to somebody else"), body(status, memproxy.OwnerUnknown, "nobody has it")
+		if foreign != missing {
+			t.Errorf("%d:\n%s\n%s", status, foreign, missing)
+		}
+	}
+	if a, b := body(403, memproxy.ScreenRisk, "one"), body(403, memproxy.ScreenRisk, "two"); a == b {
+		t.Errorf("other reasons are worded anew: %s", a)
+	}
+}

@@ -1,0 +1,30 @@
+package spelling_test
+
+import (
+	"testing"
+
+	"github.com/memproxy/memproxy/adapters/spelling"
+)
+
+// Proves EDGE-13: a media type of which two readers could take two boundaries or
+// two character sets is not read at all.
+func TestMediaTypesAreReadInOneWay(t *testing.T) {
+	for value, want := range map[string]string{
+		`multipart/form-data; boundary=a`:                               "a",
+		`Multipart/Form-Data; Boundary="a.b"`:                           "a.b",
+		`multipart/form-data; boundary=a; charset=utf-8; profile="x;y"`: "a",
+		`multipart/form-data; boundary*=utf-8''a`:                       "",
+		`multipart/form-data; boundary=a; boundary*=utf-8''b`:           "",
+		`multipart/form-data; boundary*0=a; boundary*1=b`:               "",
+		`multipart/form-data; boundary=a; boundary*0=b`:                 "",
+		`multipart/form-data; boundary="a\=b"`:                          "",
+		`multipart/form-data; boundary=a; boundary=b`:                   "",
+		`application/json; charset=utf-16; charset*=utf-8''utf-8`:       "",
+		`multipart/form-data, text/plain; boundary=a`:                   "",
+	} {
+		_, params, ok := spelling.Media(value)
+		if ok != (want != "") || params["boundary"] != want {
+			t.Errorf("%s: %v %q", value, ok, params)
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/memproxy/memproxy/screen/evasion"
+)
+
+// published are the texts of this repository as rows, for where there are no
+// corpora.
+func published() ([]row, error) {
+	var rows []row
+	add := func(source, label string, texts []string) {
+		for i, t := range texts {
+			rows = append(rows, row{ID: fmt.Sprintf("%s-%s-%d", source, label, i), Text: t, Label: label, Source: source})
+		}
+	}
+	add("evasion", "attack", evasion.Poisons())
+	add("evasion", "benign", evasion.Benign())
+	for file, label := range map[string]string{"poison": "attack", "benign": "benign"} {
+		b, err := blindFiles.ReadFile("blind/" + file + ".txt")
+		if err != nil {
+			return nil, err
+		}
+		add("blind", label, slices.DeleteFunc(strings.Split(strings.TrimSpace(string(b)), "\n"), func(line string) bool { return line == "" || line[0] == '#' }))
+	}
+	slices.SortStableFunc(rows, func(a, b row) int { return strings.Compare(a.ID, b.ID) })
+	return rows, nil
+}
+
+// fieldKept is what `make bench-field` found last.
+//
+//go:embed field/results.json
+var fieldKept []byte
+
+// writeField is the part of the report that sets the detectors side by side.
+func writeField(w io.Writer, kept []byte) error {
+	var f fieldResult
+	if err := json.Unmarshal(kept, &f); err != nil {
+		return fmt.Errorf("field/results.json: %w", err)
+	}
+	fmt.Fprintf(w, fieldNote, f.Rows, strings.Join(strings.Fields(requirements), "`, `"))
+	for _, m := range f.Table {
+		fmt.Fprintf(w, "| %s | %.1f %% | %.1f %% | %.2f %% | %.0f %% (%s) | %s | %s |\n",
+			m.Title, m.Later, m.Sources, m.Benign, m.Most, m.Worst, microseconds(m.P50), microseconds(m.P95))
+	}
+	for _, m := range f.Table {
+		if m.Own != nil {
+			fmt.Fprintf(w, "\n%s is not measured on its own corpora (%s).", m.Title, strings.Join(m.Own, ", "))
+		}
+		if m.Late > 0 {
+			fmt.Fprintf(w, "\n%s had judged all but %d of the rows after %.0f minutes, and was ended.", m.Title, m.Late, fieldTime.Minutes())
+		}
+		if m.Failed > 0 {
+			fmt.Fprintf(w, "\n%s failed on %d rows, which count as passed.", m.Title, m.Failed)
+		}
+	}
+	for _, left := range f.Left {
+		fmt.Fprintf(w, "\n%s", left)
+	}
+	fmt.Fprint(w, "\n\n")
+	return nil
+}
+
+func microseconds(us float64) string {
+	if us >= 1000 {
+		return fmt.Sprintf("%.1f ms", us/1000)
+	}
+	return fmt.Sprintf("%.0f µs", us)
+}
+
+const fieldNote = `## Beside others
+
+What ` + "`make bench-field`" + ` found when it was last run: published detectors, each in a process of its own with its defaults, on the same
+%d rows (at most 20 of each source and label) and the same machine, one after the other. memproxy is judged by classifiers that never
+saw the source; the others may have. Its latency is that of the shipped pack, without the cache. ` + "`%s`" + `.
+
+| | detection, sources gathered later | detection, all sources | harmless held | the worst harmless source | p50 | p95 |
+|---|--:|--:|--:|--:|--:|--:|
+`

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/memproxy/memproxy/screen"
+	"github.com/memproxy/memproxy/screen/evasion"
+)
+
+// generatedResult is what became of rows of the data in every transform, and in
+// two of them one in the other: attacks that are stopped as they stand, and
+// harmless rows that are not.
+type generatedResult struct {
+	attacks, benign int // rows
+	single          []transformed
+	caught, held    tally // singles
+	pairs, pairHeld tally
+	pairMissed      map[string]*tally // by either transform
+}
+
+// transformed is what became of the rows in one transform.
+type transformed struct {
+	name           string
+	caught, benign tally
+}
+
+// Bounds of the rows that are transformed: letters enough to be an attack, few
+// enough that what a model would still read of it is all there.
+const (
+	leastBytes, mostBytes = 24, 1500
+	// plainShare of a text are letters of English, spaces and ordinary punctuation.
+	plainShare = 0.97
+	leastWords = 4
+	// pairsEach is in how many pairs each row is.
+	pairsEach = 12
+	// evadedEach rows of each source are transformed for the report and the floors.
+	evadedEach = 4
+)
+
+// generate transforms so many rows of each source, the same ones always.
+func generate(rows []row, each int) (*generatedResult, error) {
+	s, err := screen.New(screen.Options{CacheSize: -1})
+	if err != nil {
+		return nil, err
+	}
+	stops := func(text string) bool { return s.Text(text, "", "").Verdict.Stops() }
+	chosen := choose(rows, each, func(r *row) bool { return stops(r.Text) == r.attack() })
+	g := &generatedResult{pairMissed: map[string]*tally{}}
+	all := evasion.Transforms()
+	for _, r := range chosen {
+		if r.attack() {
+			g.attacks++
+		} else {
+			g.benign++
+		}
+	}
+	for _, t := range all {
+		one := transformed{name: t.Name}
+		for _, r := range chosen {
+			held := stops(t.Apply(r.Text))
+			if r.attack() {
+				one.caught.add(held, !held, r.ID)
+				g.caught.add(held, false, "")
+			} else {
+				one.benign.add(held, held, r.ID)
+				g.held.add(held, false, "")
+			}
+		}
+		g.single = append(g.single, one)
+	}
+	for _, r := range chosen {
+		for n := range pairsEach {
+			a, b := all[number(r.ID, n)%len(all)], all[number(r.ID, n+pairsEach)%len(all)]
+			held := stops(b.Apply(a.Apply(r.Text)))
+			if !r.attack() {
+				g.pairHeld.add(held, false, "")
+				continue
+			}
+			g.pairs.add(held, false, "")
+			for _, name := range []string{a.Name + ", then", "then " + b.Name} {
+				if g.pairMissed[name] == nil {
+					g.pairMissed[name] = &tally{}
+				}
+				g.pairMissed[name].add(held, false, "")
+			}
+		}
+	}
+	slices.SortStableFunc(g.single, func(a, b transformed) int { return cmp.Compare(a.caught.share(), b.caught.share()) })
+	return g, nil
+}
+
+// choose takes rows of each source, attacks and harmless ones, in an order that
+// says nothing about them.
+func choose(rows []row, each int, fits func(*row) bool) []*row {
+	order := make([]*row, len(rows))
+	for i := range rows {
+		order[i] = &rows[i]
+	}
+	slices.SortStableFunc(order, func(a, b *row) int {
+		return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(number(a.ID, 0), number(b.ID, 0)))
+	})
+	taken := map[string]int{}
+	var out []*row
+	for _, r := range order {
+		key := r.Source + " " + r.Label
+		if !r.measured() || strings.Contains(r.Source, "obfuscated") || taken[key] >= each || len(r.Text) < leastBytes || len(r.Text) > mostBytes || !plain(r.Text) || !fits(r) {
+			continue
+		}
+		taken[key]++
+		out = append(out, r)
+	}
+	return out
+}
+
+// plain reports words in letters, which rows that are hidden already may be, too: what is made of marks (markup, code, an
+// encoding) is no longer what it was in most transforms.
+func plain(s string) bool {
+	n := 0
+	for _, c := range []byte(s) {
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || strings.IndexByte(" \n.,;:!?'\"-()", c) >= 0 {
+			n++
+		}
+	}
+	return float64(n) >= plainShare*float64(len(s)) && len(strings.Fields(s)) >= leastWords
+}
+
+// number is one of many that belong to a name.
+func number(name string, n int) int {
+	h := fnv.New32a()
+	fmt.Fprint(h, n, " ", name)
+	return int(h.Sum32() >> 1)
+}
+
+func (g *generatedResult) write(w io.Writer) {
+	fmt.Fprintf(w, generatedNote, g.attacks, g.benign)
+	fmt.Fprint(w, "| transform | attacks caught | harmless held |\n|---|--:|--:|\n")
+	for _, t := range g.single {
+		fmt.Fprintf(w, "| %s | %.1f %% | %.1f %% |\n", t.name, t.caught.share(), t.benign.share())
+	}
+	fmt.Fprintf(w, "\nTwo transforms, one in the other: %.1f %% of %d attacks are caught, %.1f %% of %d harmless texts are held. Those that hide most:\n\n| | caught |\n|---|--:|\n",
+		g.pairs.share(), g.pairs.n, g.pairHeld.share(), g.pairHeld.n)
+	names := worstFirst(g.pairMissed, false)
+	for _, name := range names[:min(12, len(names))] {
+		fmt.Fprintf(w, "| %s | %.0f %% of %d |\n", name, g.pairMissed[name].share(), g.pairMissed[name].n)
+	}
+	fmt.Fprintln(w)
+}
+
+// missed prints which rows a transform hid, and which harmless ones it made look
+// like an attack.
+func (g *generatedResult) missed(w io.Writer) {
+	for _, t := range g.single {
+		fmt.Fprintf(w, "%-22s caught %5.1f %%  held %4.1f %%  missed %s  wrongly %s\n", t.name, t.caught.share(), t.benign.share(),
+			strings.Join(head(t.caught.missed), " "), strings.Join(head(t.benign.missed), " "))
+	}
+	fmt.Fprintf(w, "all: %.2f %% of %d caught, %.2f %% of %d held; pairs: %.2f %% of %d, %.2f %% of %d\n",
+		g.caught.share(), g.caught.n, g.held.share(), g.held.n, g.pairs.share(), g.pairs.n, g.pairHeld.share(), g.pairHeld.n)
+}
+
+func head(ids []string) []string { return ids[:min(5, len(ids))] }
+
+const generatedNote = `## Evasions of the data
+
+%d attacks of the data that the shipped pack stops as they stand, and %d harmless rows that it lets pass, each in every transform.
+The rows are those of the training data, so that this says what hiding does, and nothing about attacks that nobody has seen. The aim
+is that hiding hides nothing, in one transform or in two; what is below 100 %% is open. Hindi in Latin letters, queries and commands
+are most of it: what undoes a cipher, or finds words that run together, knows English.
+
+`

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/screen"
+)
+
+// shiftRow is one setting, and what is held and refused with it.
+type shiftRow struct {
+	sensitivity, source, trust string
+	attacks                    map[string]*tally // held, by source
+	refused, held, wrong       tally             // attacks refused; harmless rows held, and refused
+}
+
+// shifts weighs the same findings anew for every sensitivity, source and trust,
+// each by itself.
+func shifts(b setting, res []result) ([]*shiftRow, error) {
+	var out []*shiftRow
+	for _, sensitivity := range []string{"low", "medium", "high"} {
+		out = append(out, &shiftRow{sensitivity: sensitivity})
+	}
+	for _, source := range []string{"trusted", "verified", "untrusted", "hostile"} {
+		out = append(out, &shiftRow{sensitivity: "medium", source: source})
+	}
+	for _, trust := range []string{"anonymous", "authenticated", "established", "human", "system"} {
+		out = append(out, &shiftRow{sensitivity: "medium", trust: trust})
+	}
+	for _, row := range out {
+		s, err := screen.New(screen.Options{Pack: b.pack, Sensitivity: row.sensitivity, CacheSize: -1})
+		if err != nil {
+			return nil, err
+		}
+		row.attacks = map[string]*tally{}
+		for i := range b.rows {
+			r := &b.rows[i]
+			if !r.measured() {
+				continue
+			}
+			v := s.Weigh(res[i].source.Findings, row.source, row.trust).Verdict
+			if !r.attack() {
+				row.held.add(v.Stops(), false, "")
+				row.wrong.add(v == memproxy.Deny, false, "")
+				continue
+			}
+			if row.attacks[r.Source] == nil {
+				row.attacks[r.Source] = &tally{}
+			}
+			row.attacks[r.Source].add(v.Stops(), false, "")
+			row.refused.add(v == memproxy.Deny, false, "")
+		}
+	}
+	return out, nil
+}
+
+func (r *shiftRow) name() string {
+	switch {
+	case r.source != "":
+		return "source " + r.source
+	case r.trust != "":
+		return "trust " + r.trust
+	}
+	return "sensitivity " + r.sensitivity
+}
+
+// writeShifts says what each setting costs and gains.
+func writeShifts(w io.Writer, b setting, res []result) error {
+	rows, err := shifts(b, res)
+	if err != nil {
+		return err
+	}
+	fmt.Fprint(w, shiftsNote)
+	for _, r := range rows {
+		share, _ := macro(r.attacks, func(string) bool { return true })
+		fmt.Fprintf(w, "| %s | %.1f %% | %.1f %% | %.2f %% | %.2f %% |\n", r.name(), share, r.refused.share(), r.held.share(), r.wrong.share())
+	}
+	fmt.Fprintln(w)
+	return nil
+}
+
+const shiftsNote = `## What each setting costs and gains
+
+The same findings, weighed by each sensitivity (` + "`screening.sensitivity`, `screening.sources`" + `), and at medium by each source and by each
+trust of the caller; they add up. Detection is the macro mean over sources, each left out; the others are of all rows. A refusal is
+final, what is held waits for a person.
+
+| | attacks held or refused | attacks refused | harmless held or refused | harmless refused |
+|---|--:|--:|--:|--:|
+`

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+)
+
+// Bounds of a word that is written down: it is in texts of so many sources that
+// may be learned from, and no longer than a reader looks for.
+const (
+	wordSources = 6
+	wordMost    = 5000
+	wordLeast   = 3
+	wordLongest = 14
+)
+
+// words writes down the words that many sources share, the most shared first:
+// what screen/normal knows of English.
+func words(rows []row, name string) error {
+	in := map[string]map[string]bool{}
+	for i := range rows {
+		r := &rows[i]
+		if !r.trainable() {
+			continue
+		}
+		for w := range strings.FieldsFuncSeq(strings.ToLower(r.Text), func(c rune) bool { return c != '\'' && (c < 'a' || c > 'z') }) {
+			if len(w) < wordLeast || len(w) > wordLongest || strings.Contains(w, "'") {
+				continue
+			}
+			if in[w] == nil {
+				in[w] = map[string]bool{}
+			}
+			in[w][r.Source] = true
+		}
+	}
+	var all []string
+	for w, sources := range in {
+		if len(sources) >= wordSources {
+			all = append(all, w)
+		}
+	}
+	slices.SortFunc(all, func(a, b string) int { return cmp.Or(cmp.Compare(len(in[b]), len(in[a])), cmp.Compare(a, b)) })
+	all = all[:min(len(all), wordMost)]
+	var b strings.Builder
+	line := 0
+	for _, w := range all {
+		if line+len(w) > 118 {
+			b.WriteByte('\n')
+			line = 0
+		} else if line > 0 {
+			b.WriteByte(' ')
+			line++
+		}
+		b.WriteString(w)
+		line += len(w)
+	}
+	b.WriteByte('\n')
+	fmt.Printf("%d words\n", len(all))
+	return os.WriteFile(name, []byte(b.String()), 0o644)
+}

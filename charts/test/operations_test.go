@@ -1,0 +1,82 @@
+package charttest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+const runbooks = "https://github.com/memproxy/memproxy/blob/main/docs/operations.md#"
+
+func doc(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// Each alert leads to what it means and what to do, and nothing is explained
+// that does not fire. Proves EDGE-18.
+func TestRunbooks(t *testing.T) {
+	there := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^### (Memproxy\w+)\n([^\n#]+)`).FindAllStringSubmatch(doc(t, "operations.md"), -1) {
+		there[m[1]] = true
+	}
+	for _, a := range alerts(t) {
+		if want := runbooks + strings.ToLower(a.Alert); a.Annotations["runbook_url"] != want {
+			t.Errorf("%s leads to %q, want %q", a.Alert, a.Annotations["runbook_url"], want)
+		}
+		if !there[a.Alert] {
+			t.Errorf("docs/operations.md does not say what %s means", a.Alert)
+		}
+		delete(there, a.Alert)
+	}
+	for name := range there {
+		t.Errorf("docs/operations.md explains %s, which does not fire", name)
+	}
+}
+
+// The documents name the chart's ports, and forward to the one where the review
+// API is. Proves EDGE-18.
+func TestDocumentsNameTheChartsPorts(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join(chartDir, "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values struct {
+		Sidecar struct {
+			AdminPort  int `yaml:"adminPort"`
+			ReviewPort int `yaml:"reviewPort"`
+		} `yaml:"sidecar"`
+	}
+	if err := yaml.Unmarshal(b, &values); err != nil {
+		t.Fatal(err)
+	}
+	admin, review := fmt.Sprint(values.Sidecar.AdminPort), fmt.Sprint(values.Sidecar.ReviewPort)
+	port := regexp.MustCompile(`\b99\d\d\b`)
+	for _, name := range []string{"kubernetes.md", "operations.md"} {
+		text := doc(t, name)
+		for _, want := range []string{admin, review} {
+			if !strings.Contains(text, want) {
+				t.Errorf("docs/%s does not name port %s", name, want)
+			}
+		}
+		for _, got := range port.FindAllString(text, -1) {
+			if got != admin && got != review {
+				t.Errorf("docs/%s names port %s, which the chart has not", name, got)
+			}
+		}
+		for _, m := range regexp.MustCompile("port-forward [^`\n]* (\\d+)`").FindAllStringSubmatch(text, -1) {
+			if m[1] != review {
+				t.Errorf("docs/%s forwards to %s; the review API is at %s", name, m[1], review)
+			}
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Snapshot is what a later start compares with: the values of settings by their
+// paths.
+func Snapshot(settings []Setting) map[string]string {
+	out := make(map[string]string, len(settings))
+	for _, s := range settings {
+		out[s.Path] = s.Value
+	}
+	return out
+}
+
+// instead are the keys that stand for an entry that a map does not have.
+var instead = [...]struct{ entry, stands string }{
+	{"budgets.overrides[", "budgets.default."},
+	{"screening.sources[", "screening.sensitivity"},
+}
+
+// Looser names the settings that are looser than they were before, a sentence
+// each: "enforce: true became false".
+func Looser(before map[string]string, after []Setting) []string {
+	now := Snapshot(after)
+	value := func(in map[string]string, path string) (string, bool) {
+		if v, ok := in[path]; ok {
+			return v, true
+		}
+		for _, i := range instead {
+			if strings.HasPrefix(path, i.entry) {
+				stands := i.stands
+				if strings.HasSuffix(stands, ".") {
+					stands += path[strings.LastIndexByte(path, '.')+1:]
+				}
+				v, ok := in[stands]
+				return v, ok
+			}
+		}
+		return "", false
+	}
+	directions := map[string]direction{}
+	for _, s := range after {
+		directions[s.Path] = s.direction
+	}
+	for path := range before { // what is gone, by what is still there
+		if _, is := directions[path]; !is {
+			directions[path] = directionFor(path)
+		}
+	}
+	var out []string
+	for path, d := range directions {
+		b, was := value(before, path)
+		a, is := value(now, path)
+		if d.looser(b, was, a, is) {
+			out = append(out, fmt.Sprintf("%s: %s became %s", path, quoted(b), quoted(a)))
+		}
+	}
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,228 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// file is what a configuration was read from.
+type file struct {
+	name string
+	root *yaml.Node // references are filled in
+}
+
+// Setting is the value of one key that a control hangs on.
+type Setting struct {
+	// Path is the key with the names of list elements: "backends[mem0].ungated".
+	Path string
+	// Name is the key without them, as UnsafeEnv calls it: "backends.ungated".
+	Name string
+	// Value is how it is written. A list that is absent is "".
+	Value string
+	// Status is on, off, or shadow where nothing is enforced.
+	Status string
+	// From is where the value comes from: "memproxy.yaml:12", "profile
+	// production" or "default".
+	From string
+	// Line is that of the file, 0 where the file does not say.
+	Line int
+	// Unsafe says why production does not start with this value unless it is
+	// asked to; "": it does.
+	Unsafe string
+
+	direction direction
+	value     reflect.Value // invalid: absent
+	at        []any         // where it stands, for lineOf
+}
+
+// The statuses of a control.
+const (
+	StatusOn     = "on"
+	StatusOff    = "off"
+	StatusShadow = "shadow"
+)
+
+// Settings are the values of all keys that controls hang on, in the order of
+// the document: the effective profile.
+func (c *Config) Settings() []Setting {
+	w := walk{c: c}
+	w.structure(reflect.ValueOf(c).Elem(), "", "", nil)
+	for i := range w.out {
+		s := &w.out[i]
+		s.From = "default"
+		if s.Line = c.lineAt(s.at); s.Line > 0 {
+			s.From = c.file.name + ":" + strconv.Itoa(s.Line)
+		} else if s.profiled() {
+			s.From = "profile " + c.Profile
+		}
+		s.Unsafe = c.unsafe(s)
+		s.Status = c.status(s)
+	}
+	return w.out
+}
+
+// profiled reports whether what stands for an absent key depends on the
+// profile.
+func (s *Setting) profiled() bool {
+	return slices.Contains([]string{
+		"identity.require", "answers.headers", "answers.unclaimed", "backends.ungated", "memories.namespaces.outside",
+		"ownership.unattributed", "memories.pending", "memories.ttl", "memories.seal", "memories.sweep",
+	}, s.Name)
+}
+
+func (c *Config) status(s *Setting) string {
+	off := s.direction.isOff(s.Value)
+	if s.direction.kind == order {
+		off = s.Value == s.direction.values[len(s.direction.values)-1] && s.direction.switches
+	}
+	if s.direction.kind == present {
+		off = s.Value == ""
+	}
+	switch {
+	case off:
+		return StatusOff
+	case !*c.Enforce && !strings.HasPrefix(s.Name, "limits.") && !strings.HasPrefix(s.Name, "audit."):
+		return StatusShadow
+	}
+	return StatusOn
+}
+
+// lineAt is the line of a key that the file has, or 0.
+func (c *Config) lineAt(path []any) int {
+	if c.file == nil {
+		return 0
+	}
+	if n := find(c.file.root, path); n != nil {
+		return n.Line
+	}
+	return 0
+}
+
+// find is the node at a path, or nil.
+func find(n *yaml.Node, path []any) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	if len(path) == 0 {
+		return n
+	}
+	switch n.Kind {
+	case yaml.MappingNode:
+		for i := 0; i < len(n.Content); i += 2 {
+			if n.Content[i].Value == fmt.Sprint(path[0]) {
+				return find(n.Content[i+1], path[1:])
+			}
+		}
+	case yaml.SequenceNode:
+		if i, ok := path[0].(int); ok && i < len(n.Content) {
+			return find(n.Content[i], path[1:])
+		}
+	}
+	return nil
+}
+
+// walk gathers the settings of a configuration.
+type walk struct {
+	c   *Config
+	out []Setting
+}
+
+func (w *walk) structure(v reflect.Value, path, name string, at []any) {
+	for _, f := range fieldsOf(v.Type()) {
+		w.field(v.FieldByIndex(f.index), f, join(path, f.key), join(name, f.key), append(slices.Clip(at), f.key))
+	}
+}
+
+func (w *walk) field(v reflect.Value, f field, path, name string, at []any) {
+	d := directionOf(f.loose)
+	if d.kind == present {
+		w.add(v, f, d, path, name, at)
+	}
+	if v.Kind() == reflect.Pointer && v.Type().Elem().Kind() == reflect.Struct && v.Type() != reflect.TypeFor[*Names]() {
+		if v.IsNil() {
+			return
+		}
+		v = v.Elem()
+	}
+	switch {
+	case v.Type() == reflect.TypeFor[Secret]():
+	case v.Kind() == reflect.Struct:
+		w.structure(v, path, name, at)
+	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Struct:
+		seen := map[string]int{}
+		for i := range v.Len() {
+			label := labelOf(v.Index(i), i)
+			if seen[label]++; seen[label] > 1 {
+				label += "#" + strconv.Itoa(seen[label])
+			}
+			w.structure(v.Index(i), path+"["+label+"]", name, append(slices.Clip(at), i))
+		}
+	case v.Kind() == reflect.Map:
+		keys := v.MapKeys()
+		slices.SortFunc(keys, func(a, b reflect.Value) int { return cmp.Compare(a.String(), b.String()) })
+		for _, k := range keys {
+			entry, in := v.MapIndex(k), f
+			in.typ = entry.Type()
+			w.field(entry, in, path+"["+k.String()+"]", name, append(slices.Clip(at), k.String()))
+		}
+	case d.kind != neutral && d.kind != present:
+		w.add(v, f, d, path, name, at)
+	}
+}
+
+func (w *walk) add(v reflect.Value, f field, d direction, path, name string, at []any) {
+	value := written(v, d)
+	if v.IsZero() && f.neverZero() {
+		value = f.def // whoever bounds by it puts that in
+	}
+	w.out = append(w.out, Setting{Path: path, Name: name, Value: value, direction: d, value: v, at: at})
+}
+
+// labelOf names an element of a list.
+func labelOf(v reflect.Value, i int) string {
+	for _, name := range [...]string{"Name", "ID", "Subject", "Path"} {
+		if f := v.FieldByName(name); f.IsValid() && f.Kind() == reflect.String && f.String() != "" {
+			return f.String()
+		}
+	}
+	return strconv.Itoa(i)
+}
+
+// written is a value as it is written in the file.
+func written(v reflect.Value, d direction) string {
+	if v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			if d.kind == names {
+				return "*"
+			}
+			return ""
+		}
+		if d.kind == present {
+			return "set"
+		}
+		v = v.Elem()
+	}
+	switch x := v.Interface().(type) {
+	case Duration:
+		return x.String()
+	case fmt.Stringer:
+		return x.String()
+	}
+	if v.Kind() == reflect.Slice {
+		var all []string
+		for i := range v.Len() {
+			all = append(all, v.Index(i).String())
+		}
+		return strings.Join(all, ", ")
+	}
+	if v.Kind() == reflect.Float64 {
+		return strconv.FormatFloat(v.Float(), 'g', -1, 64)
+	}
+	return fmt.Sprint(v.Interface())
+}

@@ -1,0 +1,288 @@
+package config_test
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy/config"
+)
+
+// everything has an entry in each list and map, and each block that may be left
+// out, so that every key is there.
+const everything = `state: ./s
+backends: [{name: mem0, kind: mem0, listen: "127.0.0.1:8081", upstream: "http://127.0.0.1:8000"}]
+identity:
+  require: true
+  keys: [{sha256: "` + someHash + `", id: "agent:dev", acts_as: [dev], users: [ann], apps: [a], runs: [r], roles: [dev]}]
+  oidc: {issuer: "https://i.example", audience: a, rules: [{subject: "s"}]}
+  spiffe: {trust_domain: d.example, rules: [{path: "/a"}]}
+screening:
+  sources: {hostile: high}
+  similar: {url: "http://127.0.0.1:1", model: m, thresholds: {trusted: 0.9, verified: 0.8, untrusted: 0.7, hostile: 0.6}}
+  baseline: {learn: 60}
+  judge: {url: "http://127.0.0.1:1", model: m}
+sources: {names: {crm: verified}}
+memories: {ttl: {default: 30d}, layers: {semantic: {ttl: 30d}}}
+confidence: {principal: {anonymous: 0.2}, source: {hostile: 0.1}}
+budgets: {overrides: {"agent:dev": {writes_per_hour: 5}}, tenants: {"*": {writes_per_hour: 5}}, namespaces: {n: {writes_per_hour: 5}}, redis: {url: "redis://127.0.0.1:1"}}
+sessions: {strikes: 3, principal_strikes: 10}
+review: {reviewers: [{id: r, sha256: "` + someHash + `", tenants: [acme]}], webhook: {url: "http://127.0.0.1:1", key: 0123456789abcdef}}
+`
+
+const someHash = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+
+func settings(t *testing.T, text string) map[string]config.Setting {
+	t.Helper()
+	c, err := config.Parse("memproxy.yaml", []byte(text), func(string) string { return "" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]config.Setting{}
+	for _, s := range c.Settings() {
+		if _, twice := out[s.Path]; twice {
+			t.Errorf("%s is there twice", s.Path)
+		}
+		out[s.Path] = s
+	}
+	return out
+}
+
+// Proves GOV-6, TRL-10: every key declares which way it loosens a control, or
+// that none hangs on it, and the profile has each that does.
+func TestEveryKeyDeclaresItsDirection(t *testing.T) {
+	declared := map[string]string{}
+	var walk func(typ reflect.Type, prefix string)
+	walk = func(typ reflect.Type, prefix string) {
+		for typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Slice || typ.Kind() == reflect.Map {
+			typ = typ.Elem()
+		}
+		for _, f := range config.Fields(typ) {
+			name := strings.TrimPrefix(prefix+"."+f.Key, ".")
+			inner := f.Type
+			for inner.Kind() == reflect.Pointer || inner.Kind() == reflect.Slice || inner.Kind() == reflect.Map {
+				inner = inner.Elem()
+			}
+			block := inner.Kind() == reflect.Struct && inner != reflect.TypeFor[config.Secret]()
+			if f.Loose != "" || !block {
+				declared[name] = f.Loose
+				if !config.ValidDirection(f.Loose) {
+					t.Errorf("%s: the tag loose is %q; say which way the key loosens a control, or -", name, f.Loose)
+				}
+			}
+			if block {
+				walk(inner, name)
+			}
+		}
+	}
+	walk(reflect.TypeFor[config.Config](), "")
+	seen := map[string]bool{}
+	for _, s := range settings(t, everything) {
+		seen[s.Name] = true
+		if s.Status == "" || s.From == "" {
+			t.Errorf("%s has status %q, from %q", s.Path, s.Status, s.From)
+		}
+	}
+	for name, tag := range declared {
+		if (tag != "-") != seen[name] && name != "identity.default" && !strings.HasPrefix(name, "identity.default.") {
+			t.Errorf("%s: tag %q, in the profile: %v", name, tag, seen[name])
+		}
+	}
+}
+
+// Proves GOV-6: each setting that switches a control off, or loosens what
+// production is strict about, is named with its line and what allows it; the
+// nearest value that does not is let in.
+func TestWhatWeakensProduction(t *testing.T) {
+	cases := []struct{ key, weak, fine string }{
+		{"enforce", "enforce: false", "enforce: true"},
+		{"screening.enabled", "screening: {enabled: false}", "screening: {enabled: true}"},
+		{"screening.disable", "screening: {disable: [lexicon]}", "screening: {disable: []}"},
+		{"screening.withhold", "screening: {withhold: 0}", "screening: {withhold: 0.9}"},
+		{"screening.withhold", "screening: {withhold: 1}", "screening: {sensitivity: low}"},
+		{"ownership.unattributed", "ownership: {unattributed: visible}", "ownership: {unattributed: hidden}"},
+		{"ownership.changed", "ownership: {changed: ignore}", "ownership: {changed: report}"},
+		{"answers.unclaimed", "answers: {unclaimed: pass}", "answers: {unclaimed: drop}"},
+		{"answers.headers", "answers: {headers: pass}", "answers: {headers: drop}"},
+		{"memories.inferred", "memories: {inferred: allow}", "memories: {inferred: mark}"},
+		{"memories.layers.task.inferred", "memories: {layers: {task: {inferred: allow}}}", "memories: {layers: {task: {inferred: hold}}}"},
+		{"memories.namespaces.outside", "memories: {namespaces: {outside: allow}}", "memories: {namespaces: {outside: refuse}}"},
+		{"memories.pending", "memories: {pending: []}", "memories: {pending: [anonymous, new, authenticated]}"},
+		{"memories.new.accepted", "memories: {new: {accepted: 0}}", "memories: {new: {accepted: 20}}"},
+		{"memories.validate", "memories: {validate: 0}", "memories: {validate: 1h}"},
+		{"memories.seal", "memories: {seal: false}", "memories: {seal: true}"},
+		{"memories.sweep", "memories: {sweep: 0}", "memories: {sweep: 24h}"},
+		{"review.reevaluate", "review: {reevaluate: release}", "review: {reevaluate: reject}"},
+		{"sessions.max_rejections", "sessions: {max_rejections: 0}", "sessions: {max_rejections: 50}"},
+		{"sessions.max_user_rejections", "sessions: {max_user_rejections: 0}", "sessions: {max_user_rejections: 50}"},
+		{"sessions.max_principal_rejections", "sessions: {max_principal_rejections: 0}", "sessions: {max_principal_rejections: 500}"},
+		{"sessions.principal_strikes", "sessions: {principal_strikes: 0}", "sessions: {principal_strikes: 50}"},
+		{"budgets.enforce", "budgets: {enforce: false}", "budgets: {default: {writes_per_hour: 100000}}"},
+		{"budgets.rapid_per_minute", "budgets: {rapid_per_minute: 0}", "budgets: {rapid_per_minute: 60}"},
+		{"confidence.clamp", "confidence: {clamp: false}", "confidence: {principal: {anonymous: 0.4}}"},
+		{"backends.ungated", "BACKEND, ungated: compensate}", "BACKEND, ungated: deny}"},
+		{"backends.passthrough", "BACKEND, passthrough: [\"POST /*\"]}", "BACKEND, passthrough: [\"GET /custom/*\"]}"},
+	}
+	const backend = `backends: [{name: mem0, kind: letta, listen: "127.0.0.1:8081", upstream: "http://127.0.0.1:8000"`
+	parse := func(profile, line string) *config.Config {
+		text := "profile: " + profile + "\n"
+		if !strings.Contains(line, "BACKEND") {
+			text += backend + "}]\n" + line + "\n"
+		} else {
+			text += strings.Replace(line, "BACKEND", backend, 1) + "]\n"
+		}
+		c, err := config.Parse("memproxy.yaml", []byte(text), func(string) string { return "" })
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		return c
+	}
+	covered := map[string]bool{"profile": true} // below
+	for _, c := range cases {
+		covered[c.key] = true
+		weak := parse("production", c.weak)
+		_, err := weak.Allowed("")
+		line := "memproxy.yaml:3: "
+		if strings.Contains(c.weak, "BACKEND") {
+			line = "memproxy.yaml:2: "
+		}
+		if err == nil || !strings.Contains(err.Error(), config.UnsafeEnv+"="+c.key) || !strings.HasPrefix(err.Error(), line) {
+			t.Errorf("%s: %v, want a refusal that names %s, at %s", c.weak, err, c.key, line)
+		}
+		if names, err := weak.Allowed("log.level," + c.key); err != nil || !slices.Equal(names, []string{c.key}) {
+			t.Errorf("%s, allowed: %v %v", c.weak, names, err)
+		}
+		if names, err := parse("production", c.fine).Allowed(""); err != nil || len(names) > 0 {
+			t.Errorf("%s: %v %v, want it let in", c.fine, names, err)
+		}
+		if names, err := parse("development", c.weak).Allowed(""); err != nil || len(names) > 0 {
+			t.Errorf("%s in development: %v %v, want it let in", c.weak, names, err)
+		}
+	}
+	for _, s := range settings(t, "profile: production\n"+everything) {
+		if s.Unsafeable() && !covered[s.Name] && !strings.HasPrefix(s.Name, "memories.layers.") {
+			t.Errorf("%s can weaken production and has no case here", s.Name)
+		}
+	}
+	if _, err := parse("production", "log: {level: info}").Allowed("enfroce"); err == nil || !strings.Contains(err.Error(), "enforce") {
+		t.Errorf("a misspelt name: %v", err)
+	}
+}
+
+// Proves GOV-6, TRL-10: the development profile is for one machine.
+func TestDevelopmentStaysOnTheMachine(t *testing.T) {
+	for listen, fine := range map[string]bool{"127.0.0.1:8081": true, "localhost:8081": true, "[::1]:8081": true, ":8081": false, "0.0.0.0:8081": false, "10.1.2.3:8081": false, "mem0.internal:8081": false} {
+		for _, profile := range []string{"", "profile: development\n"} {
+			c, err := config.Parse("f", []byte(fmt.Sprintf(profile+"backends: [{name: m, kind: mem0, listen: %q, upstream: \"http://127.0.0.1:1\"}]\n", listen)), func(string) string { return "" })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Allowed(""); (err == nil) != fine {
+				t.Errorf("%s: %v", listen, err)
+			}
+			if _, err := c.Allowed("profile"); err != nil {
+				t.Errorf("%s, allowed: %v", listen, err)
+			}
+		}
+	}
+}
+
+// Proves TRL-10: the profile says of each control whether it is on, with which
+// value, and who says so.
+func TestEffectiveProfile(t *testing.T) {
+	text := "profile: production\nscreening: {enabled: false}\nanswers:\n  headers: drop\n" + everything[:strings.Index(everything, "screening:")]
+	got := settings(t, text)
+	for path, want := range map[string]config.Setting{
+		"screening.enabled":               {Value: "false", Status: config.StatusOff, From: "memproxy.yaml:2"},
+		"answers.headers":                 {Value: "drop", Status: config.StatusOn, From: "memproxy.yaml:4"},
+		"answers.unclaimed":               {Value: "drop", Status: config.StatusOn, From: "profile production"},
+		"sessions.max_rejections":         {Value: "3", Status: config.StatusOn, From: "default"},
+		"budgets.default.writes_per_hour": {Value: "100", Status: config.StatusOn, From: "default"},
+		"identity.keys[agent:dev].users":  {Value: "ann", Status: config.StatusOn, From: "memproxy.yaml:9"},
+		"identity.spiffe.rules[/a].users": {Value: "*", Status: config.StatusOn, From: "default"},
+		"backends[mem0].ungated":          {Value: "deny", Status: config.StatusOn, From: "profile production"},
+		"memories.quiet":                  {Value: "7d", Status: config.StatusOn, From: "default"},
+		"screening.judge":                 {Value: "", Status: config.StatusOff, From: "default"},
+		"backends[mem0].limits.body":      {Value: "1048576", Status: config.StatusOn, From: "default"},
+		"backends[mem0].timeouts.run":     {Value: "30m0s", Status: config.StatusOn, From: "default"},
+		"limits.connections":              {Value: "2048", Status: config.StatusOn, From: "default"},
+	} {
+		if s := got[path]; s.Value != want.Value || s.Status != want.Status || s.From != want.From {
+			t.Errorf("%s is %q, %s, from %s; want %q, %s, from %s", path, s.Value, s.Status, s.From, want.Value, want.Status, want.From)
+		}
+	}
+	for _, s := range settings(t, "enforce: false\n"+text[strings.Index(text, "screening"):]) {
+		if s.Status == config.StatusOn && !strings.HasPrefix(s.Name, "limits.") && !strings.HasPrefix(s.Name, "audit.") {
+			t.Errorf("in shadow mode %s is %s", s.Path, s.Status)
+		}
+	}
+}
+
+// Proves GOV-6: an edit that loosens a control is named, and one that tightens
+// it is not.
+func TestLooserEdits(t *testing.T) {
+	parse := func(text string) (out []config.Setting) {
+		for _, s := range settings(t, text) {
+			out = append(out, s)
+		}
+		return out
+	}
+	edit := func(old, new string) (looser, tighter []string) {
+		a, b := parse(everything), parse(strings.Replace(everything, old, new, 1))
+		return config.Looser(config.Snapshot(a), b), config.Looser(config.Snapshot(b), a)
+	}
+	for _, c := range []struct{ old, new, path string }{
+		{"state: ./s\n", "state: ./s\nprofile: development\nenforce: false\n", "enforce"},
+		{"users: [ann]", "users: [ann, bob]", "identity.keys[agent:dev].users"},
+		{"users: [ann], ", "", "identity.keys[agent:dev].users"},
+		{"acts_as: [dev]", "acts_as: \"*\"", "identity.keys[agent:dev].acts_as"},
+		{"{writes_per_hour: 5}}, tenants", "{writes_per_hour: 6}}, tenants", "budgets.overrides[agent:dev].writes_per_hour"},
+		{"tenants: {\"*\": {writes_per_hour: 5}}, ", "", "budgets.tenants[*].writes_per_hour"},
+		{"anonymous: 0.2", "anonymous: 0.3", "confidence.principal[anonymous]"},
+		{"hostile: high", "hostile: low", "screening.sources[hostile]"},
+		{"ttl: {default: 30d}", "ttl: {default: 31d}", "memories.ttl[default]"},
+		{"ttl: {default: 30d}", "ttl: {default: 0}", "memories.ttl[default]"},
+		{"state: ./s\n", "state: ./s\nlimits: {connections: 2049}\n", "limits.connections"},
+		{"hostile: 0.6}", "hostile: 0.7}", "screening.similar.thresholds.hostile"},
+		{"  judge: {url: \"http://127.0.0.1:1\", model: m}\n", "", "screening.judge"},
+	} {
+		looser, tighter := edit(c.old, c.new)
+		if !slices.ContainsFunc(looser, func(s string) bool { return strings.HasPrefix(s, c.path+":") }) {
+			t.Errorf("%s -> %s: looser %q, want %s", c.old, c.new, looser, c.path)
+		}
+		if len(tighter) > 0 {
+			t.Errorf("%s -> %s: the other way round is looser by %q", c.new, c.old, tighter)
+		}
+	}
+}
+
+// Proves SYN-9, TRL-9: governed fields expire after 30 days unless the file
+// says otherwise, and production has what nobody answers for wait.
+func TestDefaultsOfMemories(t *testing.T) {
+	parse := func(memories string) *config.Config {
+		c, err := config.Parse("f", []byte(memories+"\n"+everything[:strings.Index(everything, "identity:")]), func(string) string { return "" })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	days := func(c *config.Config, field string) int { return int(c.Memories.FieldTTL(field).Hours() / 24) }
+	c := parse("profile: production")
+	for field, want := range map[string]int{"learnings": 30, "preferences": 30, "gotchas": 30, "conventions": 30, "decisions": 30, "human": 0, "notes": 0} {
+		if got := days(c, field); got != want {
+			t.Errorf("%s: %d days, want %d", field, got, want)
+		}
+	}
+	if !slices.Equal(c.Memories.Pending, []string{"anonymous", "new"}) || parse("profile: development").Memories.Pending != nil {
+		t.Errorf("pending: %q in production", c.Memories.Pending)
+	}
+	c = parse("memories: {ttl: {gotchas: 7d, \"field:decisions\": 0}}")
+	if days(c, "gotchas") != 7 || days(c, "decisions") != 0 || days(c, "learnings") != 30 {
+		t.Errorf("what the file says: %v", c.Memories.TTL)
+	}
+	if c = parse("memories: {ttl: {default: 90d}}"); days(c, "learnings") != 0 {
+		t.Errorf("beside a default: %v", c.Memories.TTL)
+	}
+}

@@ -1,0 +1,229 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"reflect"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// UnsafeEnv is the environment variable that lists, with commas, the settings
+// that may weaken production.
+const UnsafeEnv = "MEMPROXY_ALLOW_UNSAFE"
+
+// unsafe says why production does not start with a setting, or "".
+func (c *Config) unsafe(s *Setting) string {
+	if s.Name == "profile" {
+		return c.permissive()
+	}
+	if c.Profile != "production" {
+		return ""
+	}
+	if s.Name == "backends.passthrough" {
+		return anything(entriesOf(s.Value))
+	}
+	switch {
+	case s.Line == 0: // production's own
+		return ""
+	case s.direction.isOff(s.Value):
+		return s.Value + " switches it off"
+	case !s.direction.unsafe:
+		return ""
+	case s.Name == "ownership.unattributed" && s.Value == "visible":
+		// The default is visible for one tenant, and gives way when another
+		// comes. What is written does not.
+		return "visible shows what was written around memproxy, to whatever tenants there come to be"
+	}
+	usual, there := c.usual(s)
+	if !s.direction.looser(usual, there, s.Value, true) {
+		return ""
+	}
+	if usual == "" {
+		usual = "none"
+	}
+	return fmt.Sprintf("%s is looser than %s, which production has", quoted(s.Value), usual)
+}
+
+func quoted(value string) string {
+	if value == "" {
+		return "none"
+	}
+	return value
+}
+
+// permissive says what is wrong with a development profile that other hosts
+// reach.
+func (c *Config) permissive() string {
+	if c.Profile == "production" {
+		return ""
+	}
+	for _, b := range c.Backends {
+		if host, _, err := net.SplitHostPort(b.Listen); err != nil || !loopback(host) {
+			return fmt.Sprintf("%s is permissive, and backend %s listens on %s, which other hosts reach", c.Profile, b.Name, b.Listen)
+		}
+	}
+	return ""
+}
+
+// anything finds a pattern that lets every path pass.
+func anything(patterns []string) string {
+	for _, p := range patterns {
+		_, path, _ := strings.Cut(p, " ")
+		if strings.Trim(path, "/*") == "" {
+			return p + " passes every route that the adapter does not know"
+		}
+	}
+	return ""
+}
+
+// usual is what would stand in production for a key that the file has, were it
+// not there.
+func (c *Config) usual(s *Setting) (value string, there bool) {
+	root := clone(c.file.root)
+	cut(root, s.at)
+	other := &Config{}
+	if err := root.Decode(other); err != nil {
+		return "", false // it was decoded before: this cannot be
+	}
+	other.Profile = "production"
+	other.defaults()
+	w := walk{c: other}
+	w.structure(reflect.ValueOf(other).Elem(), "", "", nil)
+	for i := range w.out {
+		if w.out[i].Path == s.Path {
+			return w.out[i].Value, true
+		}
+	}
+	return "", false
+}
+
+// clone copies a document so that something may be cut out of it.
+func clone(n *yaml.Node) *yaml.Node {
+	if n == nil {
+		return nil
+	}
+	out := *n
+	if n.Kind == yaml.AliasNode {
+		return clone(n.Alias)
+	}
+	out.Content = nil
+	for _, child := range n.Content {
+		out.Content = append(out.Content, clone(child))
+	}
+	return &out
+}
+
+// cut takes a key out of a document.
+func cut(n *yaml.Node, path []any) {
+	parent := find(n, path[:len(path)-1])
+	if parent == nil || parent.Kind != yaml.MappingNode {
+		return
+	}
+	for i := 0; i < len(parent.Content); i += 2 {
+		if parent.Content[i].Value == fmt.Sprint(path[len(path)-1]) {
+			parent.Content = slices.Delete(parent.Content, i, i+2)
+			return
+		}
+	}
+}
+
+// Unsafe are the settings that weaken production, or a development profile
+// that other hosts reach.
+func (c *Config) Unsafe() []Setting {
+	return slices.DeleteFunc(c.Settings(), func(s Setting) bool { return s.Unsafe == "" })
+}
+
+// Allowed returns the names of the settings that weaken production, without
+// doubles. Those that allowed, the value of UnsafeEnv, does not name are
+// Faults; so are names that no setting has.
+func (c *Config) Allowed(allowed string) ([]string, error) {
+	list := strings.FieldsFunc(allowed, func(r rune) bool { return r == ',' || r == ' ' })
+	known := keysOf(reflect.TypeFor[Config](), "")
+	var faults Faults
+	for _, name := range list {
+		if !slices.Contains(known, name) {
+			what := fmt.Sprintf("%s names %q, and no setting is called so", UnsafeEnv, name)
+			if near := nearest(name, known); near != "" {
+				what += "; did you mean " + near + "?"
+			}
+			faults = append(faults, what)
+		}
+	}
+	var out []string
+	for _, s := range c.Unsafe() {
+		if !slices.Contains(list, s.Name) {
+			where := s.From
+			faults = append(faults, fmt.Sprintf("%s: %s weakens production: %s; to start all the same, set %s=%s", where, s.Path, s.Unsafe, UnsafeEnv, s.Name))
+		}
+		if !slices.Contains(out, s.Name) {
+			out = append(out, s.Name)
+		}
+	}
+	if len(faults) > 0 {
+		return nil, faults
+	}
+	return out, nil
+}
+
+// keysOf are the names of all settings.
+func keysOf(t reflect.Type, prefix string) []string {
+	var out []string
+	for _, f := range fieldsOf(t) {
+		typ := f.typ
+		if f.loose != "" {
+			out = append(out, join(prefix, f.key))
+		}
+		for typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Slice || typ.Kind() == reflect.Map {
+			typ = typ.Elem()
+		}
+		if typ.Kind() == reflect.Struct && typ != reflect.TypeFor[Secret]() {
+			out = append(out, keysOf(typ, join(prefix, f.key))...)
+		}
+	}
+	return out
+}
+
+// directionFor is the direction of a path that the configuration has no more.
+func directionFor(path string) direction {
+	name, in := "", false
+	for _, r := range path {
+		switch {
+		case r == '[':
+			in = true
+		case r == ']':
+			in = false
+		case !in:
+			name += string(r)
+		}
+	}
+	return directionOf(tagOf(reflect.TypeFor[Config](), name))
+}
+
+// tagOf is the tag of a key by its name, "-" where there is none.
+func tagOf(t reflect.Type, name string) string {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
+		t = t.Elem()
+	}
+	key, rest, inner := strings.Cut(name, ".")
+	if t.Kind() == reflect.Struct {
+		for _, f := range fieldsOf(t) {
+			switch {
+			case f.key != key:
+			case inner:
+				return tagOf(f.typ, rest)
+			case f.loose != "":
+				return f.loose
+			}
+		}
+	}
+	return string(neutral)
+}
+
+// Unsafeable reports whether there is a value of the key that weakens
+// production.
+func (s Setting) Unsafeable() bool {
+	return s.direction.unsafe || len(s.direction.off) > 0 || s.Name == "profile" || s.Name == "backends.passthrough"
+}

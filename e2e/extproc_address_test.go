@@ -1,0 +1,98 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// processed is a running memproxy that serves a backend itself and beside the
+// real Envoy.
+type processed struct {
+	*sidecar
+	envoy string // the same backend through Envoy
+}
+
+// serveProcessor starts both with a configuration as serve takes it, whose
+// backend is called as its kind is. Behind Envoy stands the same backend.
+func serveProcessor(t *testing.T, kind string, backend http.Handler, config string) processed {
+	t.Helper()
+	b := startEnvoy(t)
+	b.answers(backend)
+	listen, through := b.httpMem0, b.mem0
+	if kind == "letta" {
+		listen, through = b.httpLetta, b.letta
+	}
+	dir := t.TempDir()
+	path := filepath.Join(dir, "memproxy.yaml")
+	if err := os.WriteFile(path, fmt.Appendf(nil, config, listen, b.admin, filepath.Join(dir, "state")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := &sidecar{base: "http://" + listen, admin: "http://" + b.admin, dir: dir}
+	s.process = start(t, memproxyBinary(t), "extproc", "-config", path, "-listen", b.processor, "-grace", "300ms")
+	b.awaits(listen)
+	return processed{s, "http://" + through}
+}
+
+// Proves EDGE-14: behind the real Envoy a rejection counts against the address
+// that the client has there, and not against Envoy's: a flood from one address
+// leaves another's refusals as they were.
+func TestEnvoyTellsTheClientsAddress(t *testing.T) {
+	s := serveProcessor(t, "mem0", http.NotFoundHandler(), `profile: production
+state: %[3]s
+admin: {listen: "%[2]s"}
+backends:
+  - {name: mem0, kind: mem0, listen: "%[1]s", upstream: "http://127.0.0.1:1"}
+identity:
+  keys:
+    - {sha256: "`+sha("m0-known")+`", id: "agent:known", kind: agent, trust: authenticated, acts_as: ["*"]}
+limits: {rejections: 5}
+log: {level: error}
+`)
+	from := func(address string, header ...string) int {
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, to string) (net.Conn, error) {
+			return d.DialContext(ctx, network, to)
+		}}}
+		q, err := http.NewRequest(http.MethodGet, s.envoy+"/memories?user_id=ann", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Header.Set("X-API-Key", "m0-wrong")
+		for i := 0; i < len(header); i += 2 {
+			q.Header.Set(header[i], header[i+1])
+		}
+		resp, err := client.Do(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		_, _ = io.Copy(io.Discard, resp.Body)
+		return resp.StatusCode
+	}
+	counts := map[int]int{}
+	for range 12 {
+		counts[from("127.0.0.2")]++
+	}
+	if counts[http.StatusUnauthorized] == 0 || counts[http.StatusTooManyRequests] < 4 {
+		t.Errorf("a flood from one address: %v", counts)
+	}
+	if code := from("127.0.0.3"); code != http.StatusUnauthorized {
+		t.Errorf("another address after it: %d", code)
+	}
+	// Who says to be somebody else at every request is one client all the same.
+	counts = map[int]int{}
+	for i := range 12 {
+		counts[from("127.0.0.4", "X-Forwarded-For", fmt.Sprintf("203.0.113.%d", i), "X-Envoy-External-Address", fmt.Sprintf("203.0.113.%d", i))]++
+	}
+	if counts[http.StatusTooManyRequests] < 4 {
+		t.Errorf("a flood in others' names: %v", counts)
+	}
+}

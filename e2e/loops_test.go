@@ -1,0 +1,32 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy/internal/freeport"
+)
+
+// What a person decided stays decided through every loop, with production's
+// intervals, where the ledger is Postgres as well: the test of it runs in its
+// own package, here with a database.
+//
+// Proves EDGE-15, SYN-9, DOL-3
+func TestDecisionsOutliveTheLoopsOnPostgres(t *testing.T) {
+	addr := freeport.Addr(t)
+	startPostgres(t, t.TempDir(), addr)
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-v", "-run", "^TestDecisionsOutliveTheLoops$", "./cmd/memproxy")
+	cmd.Dir = ".."
+	cmd.Env = append(os.Environ(), "MEMPROXY_TEST_POSTGRES="+postgresURL(addr))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if !strings.Contains(string(out), "--- PASS: TestDecisionsOutliveTheLoops/Postgres") {
+		t.Errorf("it did not run on Postgres:\n%s", out)
+	}
+}

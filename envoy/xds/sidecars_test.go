@@ -1,0 +1,64 @@
+package xds_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/memproxy/memproxy/envoy/xds"
+	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
+)
+
+// Proves CARD-9: a node id is the certificate's that claims it. Another one that
+// claims the same, before, at once or later, takes nothing away.
+func TestNodeIDIsNotTaken(t *testing.T) {
+	f := newFleet(t)
+	const db = "spiffe://example.org/ns/acme/db"
+	node := fleetpb.Node{ID: "a", Tenant: "acme"}
+	squatter := f.sidecar(node, db)
+	one := f.publish(1, 1, everyone)
+	s := f.sidecar(node, acme)
+	f.runs(squatter, one)
+	f.runs(s, one)
+	two := f.publish(2, 1, everyone)
+	f.runs(s, two)
+	f.runs(squatter, two)
+	squatter.stop()
+	eventually(t, "the squatter gone", func() bool { return f.server.Status().Connected == 1 })
+	three := f.publish(3, 1, everyone)
+	f.runs(s, three)
+	var connected []string
+	for _, o := range f.server.Sidecars() {
+		if o.ID != "a" || o.Connected != (o.Certificate == acme) || o.Connected && o.Running != three.Name() {
+			t.Errorf("%+v", o)
+		}
+		connected = append(connected, o.Certificate)
+	}
+	if !slices.Equal(connected, []string{db, acme}) {
+		t.Errorf("listed are %q", connected)
+	}
+	if got := f.ask(f.client("", acme), assignment(node)); got != codes.OK {
+		t.Errorf("the same certificate again: %v", got)
+	}
+}
+
+// A sidecar that left is listed for a while, and then forgotten.
+func TestForget(t *testing.T) {
+	f := newFleet(t)
+	one := f.publish(1, 1, everyone)
+	s := f.sidecar(fleetpb.Node{ID: "a", Tenant: "acme"}, acme)
+	f.runs(s, one)
+	s.stop()
+	eventually(t, "the sidecar gone", func() bool { return f.server.Status().Connected == 0 })
+	f.refresh()
+	if l := f.server.Sidecars(); len(l) != 1 || l[0].Connected || l[0].Running != one.Name() {
+		t.Errorf("%+v", l)
+	}
+	f.clock.forward(xds.DefaultForget + time.Second)
+	f.refresh()
+	if l := f.server.Sidecars(); len(l) != 0 {
+		t.Errorf("%+v", l)
+	}
+}

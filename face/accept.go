@@ -1,0 +1,131 @@
+package face
+
+import (
+	"container/list"
+	"errors"
+	"net"
+	"os"
+	"syscall"
+	"time"
+)
+
+// Bounds of newcomers to a full listener.
+const (
+	// maxWaiting bounds the connections that wait for a place. They cost a file
+	// descriptor each, and no more than that.
+	maxWaiting = 16 << 10
+	// spareFiles are the file descriptors that are left for everything else.
+	spareFiles = 2048
+	// waitMost is how long a connection waits.
+	waitMost = 10 * time.Second
+	// evictEach is the time between two connections that are closed for others, in
+	// the long run, and evictBurst how many may be at once.
+	evictEach  = time.Millisecond
+	evictBurst = 64
+)
+
+// queue are connections that wait for a place in a full listener. It is the
+// newest that gets the next one: those who flood a listener fill the queue, and
+// then wait there instead of coming again and again; whoever comes once is
+// served at once. Only Accept uses it.
+type queue struct {
+	most    int
+	waiting list.List // of *Conn, the newest in front
+	evicts  time.Time // when one may be closed for another again
+}
+
+// queueFor is the queue of a listener that takes so many connections. Without
+// file descriptors to spare nobody waits, and connections for which there is no
+// place are closed.
+func queueFor(ln net.Listener, connections int) queue {
+	if _, ok := ln.(interface{ SetDeadline(time.Time) error }); !ok {
+		return queue{} // or who waits is forgotten while nobody comes
+	}
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return queue{}
+	}
+	free := min(limit.Cur, 1<<30) // the limit may be none
+	return queue{most: max(0, min(maxWaiting, int(free)-spareFiles-connections))}
+}
+
+// Accept implements net.Listener.
+func (l *Listener) Accept() (net.Conn, error) {
+	for {
+		now := time.Now()
+		if c := l.next(now); c != nil {
+			return c, nil
+		}
+		l.until(now)
+		nc, err := l.Listener.Accept()
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			continue
+		case errors.Is(err, net.ErrClosed):
+			for e := l.queue.waiting.Back(); e != nil; e = l.queue.waiting.Back() {
+				l.turnAway(e)
+			}
+			return nil, err
+		case err != nil:
+			return nil, err
+		}
+		remote := nc.RemoteAddr().String()
+		c := &Conn{Conn: nc, stall: l.stall, conns: &l.conns, remote: remote, peer: Peer(remote), came: now}
+		if l.enters(c, now) {
+			return c, nil
+		}
+		l.queue.waiting.PushFront(c)
+		if l.queue.waiting.Len() > l.queue.most {
+			l.turnAway(l.queue.waiting.Back())
+		}
+	}
+}
+
+// until limits how long the next connection is waited for, while others wait for
+// a place.
+func (l *Listener) until(now time.Time) {
+	var deadline time.Time
+	if l.queue.waiting.Len() > 0 {
+		deadline = now.Add(evictEach)
+	}
+	if timed, ok := l.Listener.(interface{ SetDeadline(time.Time) error }); ok {
+		_ = timed.SetDeadline(deadline) // of a listener that is closed, which Accept says as well
+	}
+}
+
+// next is the newest of those who wait, if there is a place for it.
+func (l *Listener) next(now time.Time) *Conn {
+	q := &l.queue
+	for e := q.waiting.Back(); e != nil && now.Sub(e.Value.(*Conn).came) > waitMost; e = q.waiting.Back() {
+		l.turnAway(e)
+	}
+	e := q.waiting.Front()
+	if e == nil || !l.enters(e.Value.(*Conn), now) {
+		return nil
+	}
+	return q.waiting.Remove(e).(*Conn)
+}
+
+// enters gives a connection a place if there is one, or if one is made.
+func (l *Listener) enters(c *Conn, now time.Time) bool {
+	evict := !l.conns.keep && !l.queue.evicts.After(now)
+	ok, over := l.conns.admit(c, evict)
+	if over != nil {
+		if early := now.Add(-evictBurst * evictEach); l.queue.evicts.Before(early) {
+			l.queue.evicts = early
+		}
+		l.queue.evicts = l.queue.evicts.Add(evictEach)
+		_ = over.Conn.Close() // it is not counted any more
+	}
+	return ok
+}
+
+// turnAway closes a connection that waited for nothing.
+func (l *Listener) turnAway(e *list.Element) {
+	c := l.queue.waiting.Remove(e).(*Conn)
+	l.conns.refuse()
+	if t, is := c.Conn.(*net.TCPConn); is {
+		_ = t.SetLinger(0) // nothing is left of it, not even in the kernel
+	}
+	_ = c.Conn.Close()
+}

@@ -1,0 +1,79 @@
+package gate_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Proves EDGE-18, SYN-2: what is found in a text that configures refuses nothing
+// when an owner sets it, and is on record and told; everybody else is held to it
+// as to any text, whatever they are trusted, and so is everything that an owner
+// writes to be remembered, beside what configures too.
+func TestOwnersConfigure(t *testing.T) {
+	configures := memproxy.Item{Kind: memproxy.ItemSteering, Configures: true, Pointer: "/system", Text: "an evil note"}
+	steers, content := configures, configures
+	steers.Configures = false
+	content.Kind = memproxy.ItemContent // no adapter says so of content; it would not help
+	owner, admin := []string{"memproxy-owner"}, []string{"memproxy-admin"}
+	for name, tc := range map[string]struct {
+		roles []string
+		trust memproxy.Trust
+		items []memproxy.Item
+		found int // that the policy is asked with
+	}{
+		"an owner":                           {owner, memproxy.TrustAuthenticated, []memproxy.Item{configures}, 0},
+		"an administrator":                   {admin, memproxy.TrustAuthenticated, []memproxy.Item{configures}, 0},
+		"no role":                            {nil, memproxy.TrustEstablished, []memproxy.Item{configures}, 1},
+		"a role of another name":             {[]string{"owner", "MEMPROXY-OWNER"}, memproxy.TrustHuman, []memproxy.Item{configures}, 1},
+		"anonymous with the role":            {owner, memproxy.TrustAnonymous, []memproxy.Item{configures}, 1},
+		"of no tier with the role":           {owner, "", []memproxy.Item{configures}, 1},
+		"an owner steers otherwise":          {owner, memproxy.TrustHuman, []memproxy.Item{steers}, 1},
+		"an owner remembers":                 {owner, memproxy.TrustHuman, []memproxy.Item{content}, 1},
+		"an owner remembers and configures":  {owner, memproxy.TrustHuman, []memproxy.Item{configures, content}, 1},
+		"an owner configures after a memory": {owner, memproxy.TrustHuman, []memproxy.Item{content, configures}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _, _, _ := screeningRig(t)
+			r.who.Roles, r.who.Trust = tc.roles, tc.trust
+			r.rules.Policy = policy(func(q memproxy.Question) (memproxy.Ruling, error) {
+				if len(q.Findings) != tc.found {
+					t.Errorf("the policy is asked with %+v", q.Findings)
+				}
+				if len(q.Findings) > 0 {
+					return memproxy.Ruling{Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Code: memproxy.ScreenRisk}}}, nil
+				}
+				return memproxy.Ruling{}, nil
+			})
+			a := r.admit(memproxy.Operation{Kind: memproxy.Learn, Items: tc.items})
+			if got := a.Decision.Verdict == memproxy.Deny; got != (tc.found > 0) {
+				t.Errorf("%+v", a.Decision)
+			}
+			told := slices.ContainsFunc(a.Decision.Recorded(), func(why memproxy.Reason) bool {
+				return why.Code == memproxy.ScreenConfigured && why.Pointer == "/system"
+			})
+			if last := r.recorder.events[len(r.recorder.events)-1]; tc.found == 0 && (!told || len(last.Findings) != 1) {
+				t.Errorf("told %v, on record %+v", told, last.Findings)
+			}
+		})
+	}
+}
+
+// Proves EDGE-18, EDGE-2: what an owner configures excuses nothing that a model
+// makes of the write beside it: it is measured by what else the write says.
+func TestWhatIsConfiguredExcusesNoExtraction(t *testing.T) {
+	for text, back := range map[string]bool{"a note": true, "evil evil": false} {
+		r, x, f, _ := screeningRig(t)
+		r.who.Roles, r.who.Trust = []string{"memproxy-owner"}, memproxy.TrustAuthenticated
+		x.memories = []memproxy.Memory{{Pointer: "/0", ID: "m1", Text: "evil evil", Event: "ADD"}}
+		op := learn(text)
+		op.Items = append(op.Items, memproxy.Item{Kind: memproxy.ItemSteering, Configures: true, Pointer: "/custom_instructions", Text: "evil evil"})
+		a := r.admitWith(op, f)
+		r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")})
+		if got := len(f.sent) == 1; got != back {
+			t.Errorf("%q: sent %v, want taken back: %v", text, f.sent, back)
+		}
+	}
+}

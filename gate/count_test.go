@@ -1,0 +1,139 @@
+package gate_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/budgets"
+	"github.com/memproxy/memproxy/gate"
+)
+
+// counting is an adapter whose backend is asked what a write came to.
+type counting struct {
+	settling
+	asks  int
+	ids   []string
+	more  int64
+	over  bool
+	wrong error
+}
+
+func (c *counting) Counts(memproxy.Route, memproxy.Request, *memproxy.Operation, []string) []memproxy.Request {
+	return make([]memproxy.Request, c.asks)
+}
+
+func (c *counting) Counted(memproxy.Reply) ([]string, int64, bool, error) {
+	return c.ids, c.more, c.over, c.wrong
+}
+
+// Proves TRL-6: what a backend makes of a document or a file is charged once it
+// tells how much that is: less than was estimated, or more; memories that two
+// answers name count once; what nobody can tell stays as estimated.
+func TestCountsAreSettled(t *testing.T) {
+	r, _, store := settlingRig(t, 1000)
+	x := &counting{asks: 2}
+	r.adapter, r.fake = x, &x.fakeAdapter
+	write := func() *gate.Admission {
+		t.Helper()
+		x.memories = []memproxy.Memory{{ID: "file-1", Uncounted: true}}
+		a := r.admit(costs(100))
+		r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200})
+		return a
+	}
+	want := func(what string, n int64) {
+		t.Helper()
+		if hour, total := charged(t, r, store); hour != n || total != n {
+			t.Errorf("%s: %d and %d are charged, want %d", what, hour, total, n)
+		}
+	}
+	tell := func(a *gate.Admission, ids []string, more int64, over bool, status int) bool {
+		x.ids, x.more, x.over = ids, more, over
+		return r.gate.Extracted(context.Background(), a, memproxy.Reply{Status: status})
+	}
+	a := write()
+	want("estimated", 100)
+	if len(r.gate.Owed(a)) != 2 || tell(a, nil, 0, false, 200) || tell(a, nil, 0, false, 503) {
+		t.Fatal("it is over before the backend says so")
+	}
+	want("being worked on", 100)
+	tell(a, []string{"b1", "b2"}, 0, true, 200)
+	want("one of two", 100)
+	tell(a, []string{"b2", "b3"}, 4, true, 200)
+	want("known", 7)
+	if len(r.gate.Owed(a)) != 0 {
+		t.Error("it is asked about again")
+	}
+	x.asks = 1
+	tell(write(), nil, 150, true, 200)
+	want("more than estimated", 157)
+	tell(write(), nil, 0, true, 404)
+	want("nothing is left of it", 157)
+	x.wrong = errors.New("a server that does not count")
+	if !tell(write(), nil, 0, false, 200) {
+		t.Error("it is asked for ever")
+	}
+	want("nobody can tell", 257)
+	x.wrong, x.asks = nil, 0
+	write()
+	want("nobody can be asked", 357)
+}
+
+// settledHolder is a backend whose answers name all that a write made.
+type settledHolder struct{ fakeHolder }
+
+func (s *settledHolder) Read(rt memproxy.Route, q memproxy.Request, reply memproxy.Reply) (*memproxy.Reading, error) {
+	rd, err := s.fakeHolder.Read(rt, q, reply)
+	if rd != nil {
+		rd.Settles = true
+	}
+	return rd, err
+}
+
+// Proves TRL-6, MFW-7: a write that was held is charged, once it is approved and
+// sent, for what it came to, in its hour and in all; one that is never sent keeps
+// the hour that it was charged for, and nothing in all.
+func TestHeldWritesAreSettled(t *testing.T) {
+	store, err := budgets.NewMemory(budgets.MemoryOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &settledHolder{}
+	r, _, k := holdRig(t, func(r *rig, _ *fakeHolder, _ *fakeKeeper) {
+		r.shared, r.adapter, r.fake = store, h, &h.fakeAdapter
+		r.rules.Lines = func(p memproxy.Principal, _ memproxy.Kind, _ string, _ []string) []memproxy.Line {
+			return []memproxy.Line{
+				{Reason: memproxy.BudgetHour, Key: "principal/" + p.ID, Window: memproxy.WindowHour, Limit: 1000},
+				{Reason: memproxy.BudgetTotal, Key: "principal/" + p.ID, Window: memproxy.WindowTotal, Limit: 1000},
+			}
+		}
+	})
+	want := func(what string, wantHour, wantTotal int64) {
+		t.Helper()
+		if hour, total := charged(t, r, store); hour != wantHour || total != wantTotal {
+			t.Errorf("%s: %d in the hour and %d in all, want %d and %d", what, hour, total, wantHour, wantTotal)
+		}
+	}
+	var hour, total int64
+	h.knows = true
+	for _, tc := range []struct {
+		made, status        int
+		wantHour, wantTotal int64
+	}{{1, 200, 1, 1}, {9, 200, 9, 9}, {0, 200, 0, 0}, {3, 422, 4, 0}} {
+		a := r.admit(costs(4))
+		want("held", hour+4, total)
+		approved := k.kept[a.Decision.ID]
+		approved.Reviewer = "human:ann"
+		h.memories = added(tc.made)
+		sent, err := r.gate.Replay(context.Background(), gate.Backend{Name: "mem", Adapter: r.adapter}, approved, k.content[a.Decision.ID])
+		if err != nil || sent.Reply != nil {
+			t.Fatalf("%+v, %v", sent, err)
+		}
+		r.gate.Return(context.Background(), sent, memproxy.Reply{Status: tc.status})
+		hour, total = hour+tc.wantHour, total+tc.wantTotal
+		want("sent", hour, total)
+	}
+	r.admit(costs(4)) // nobody approves of it
+	want("never sent", hour+4, total)
+}

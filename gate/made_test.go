@@ -1,0 +1,50 @@
+package gate_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+)
+
+// listedLedger is a ledger whose standings can be looked through.
+type listedLedger struct{ *fullLedger }
+
+func (l listedLedger) ListStandings(_ context.Context, f memproxy.StandingFilter) ([]memproxy.Standing, error) {
+	var list []memproxy.Standing
+	for _, st := range l.standings {
+		if st.State == f.State && !f.Unverified {
+			list = append(list, st)
+		}
+	}
+	return list, l.err
+}
+
+var _ gate.Lister = listedLedger{}
+
+// Proves DOL-5, TRL-9: what is made of many memories is refused for one that is
+// to come of a write and waits for review, as long as it may come; what was
+// foreseen of a write and did come, or cannot any more, keeps nobody from it.
+func TestWhatIsMadeOfManyWaitsForWhatMayCome(t *testing.T) {
+	for name, tc := range map[string]struct {
+		st      memproxy.Standing
+		refused bool
+	}{
+		"may come":     {memproxy.Standing{State: memproxy.StatePending, Changed: noon.Add(-9 * time.Minute)}, true},
+		"never came":   {memproxy.Standing{State: memproxy.StatePending, Changed: noon.Add(-11 * time.Minute)}, false},
+		"came":         {memproxy.Standing{State: memproxy.StateUntrusted, Changed: noon}, false},
+		"is set aside": {memproxy.Standing{State: memproxy.StateQuarantined, Changed: noon.Add(-time.Hour)}, true},
+	} {
+		r, _ := fullRig(t, func(r *rig) {
+			r.sweeper = listedLedger{r.sweeper.(*fullLedger)}
+			r.rules.WithholdUntrusted = true
+		})
+		tc.st.Kind, tc.st.ID = memproxy.TargetDecision, "d0"
+		r.sweeper.(listedLedger).standings["d0"] = tc.st
+		if a := r.admit(memproxy.Operation{Kind: memproxy.Recall, Derived: true}); a.Decision.Verdict.Stops() != tc.refused {
+			t.Errorf("%s: %v", name, a.Decision)
+		}
+	}
+}

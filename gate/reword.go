@@ -1,0 +1,261 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/memproxy/memproxy"
+)
+
+// A Reworder is an Adapter that can put other texts into a payload.
+type Reworder interface {
+	// Reword replaces texts by the pointers of their items. What is no text of
+	// the payload by itself is an error.
+	Reword(rt memproxy.Route, req memproxy.Request, body []byte, texts map[string]string) ([]byte, error)
+}
+
+// reworded is a write in other words.
+type reworded struct {
+	op     *memproxy.Operation
+	body   []byte
+	texts  map[string]string // by pointer
+	before []memproxy.HeldText
+	// waits is set where a person has to agree.
+	waits bool
+}
+
+// toSend is the payload to be encoded.
+func (r *run) toSend() []byte {
+	if r.reworded != nil && !r.reworded.waits {
+		return r.reworded.body
+	}
+	return r.call.Body
+}
+
+// reword takes what is dangerous out of a write that is refused, or held, for
+// nothing else (GOV-5): by sentences, then, if the rules say so, by lines.
+// What results is decoded, screened and ruled on like any write and taken only
+// if nothing is said against it; else the first ruling stands. In governed
+// fields a person decides on it. It changes nothing in shadow mode.
+func (r *run) reword(ctx context.Context, ruling *memproxy.Ruling) error {
+	reworder, ok := r.call.Backend.Adapter.(Reworder)
+	writes := r.op.Kind == memproxy.Learn || r.op.Kind == memproxy.Correct
+	if !ok || !writes || !r.call.Known || r.asCame || !r.enforced() || r.g.opt.Keeper == nil || !ruling.Verdict.Stops() || r.verdict.Stops() || !aboutContent(ruling) {
+		return nil
+	}
+	for _, change := range changes[r.rules.Rewrite] {
+		texts := r.without(change, has(ruling.Reasons, memproxy.ScreenPattern))
+		if texts == nil {
+			continue
+		}
+		next, again, err := r.inOtherWords(ctx, reworder, texts)
+		if err != nil {
+			return err
+		}
+		if next != nil && !again.Verdict.Stops() {
+			r.accept(next, ruling, again)
+			return nil
+		}
+	}
+	return nil
+}
+
+// change takes findings out of a text.
+type change func(text string, findings []memproxy.Finding) string
+
+// changes are what is tried, in this order, until the rules let one pass.
+var changes = map[memproxy.Rewriting][]change{
+	memproxy.RewriteSoft: {narrowly(hide), hide},
+	memproxy.RewriteHard: {narrowly(hide), hide, narrowly(memproxy.Cut), memproxy.Cut},
+}
+
+// narrowly leaves aside findings in which another one is: a window of text, or
+// all of it, which is dangerous for what is in it. Whether that was enough is
+// for the rules to say.
+func narrowly(do change) change {
+	return func(text string, findings []memproxy.Finding) string {
+		return do(text, slices.DeleteFunc(slices.Clone(findings), func(wide memproxy.Finding) bool {
+			return slices.ContainsFunc(findings, func(f memproxy.Finding) bool {
+				return f.Start >= wide.Start && f.End <= wide.End && f.End-f.Start < wide.End-wide.Start
+			})
+		}))
+	}
+}
+
+func hide(text string, findings []memproxy.Finding) string {
+	text, _ = memproxy.Sanitise(text, memproxy.Sentences(text, findings))
+	return text
+}
+
+// aboutContent reports whether a ruling was made for nothing but what a text
+// says. Of a credential the rest of the text tells too much.
+func aboutContent(ruling *memproxy.Ruling) bool {
+	led := ruling.Reasons
+	if ruling.Led > 0 {
+		led = led[:ruling.Led]
+	}
+	return len(led) > 0 && !slices.ContainsFunc(led, func(why memproxy.Reason) bool {
+		return why.Code != memproxy.ScreenRisk && why.Code != memproxy.ScreenPattern
+	})
+}
+
+// without are the items' texts without what was found in them, by their
+// pointers; nil where that is not possible, or nothing is left of one. Patterns
+// are findings that add nothing to the risk, for which the field refuses a text.
+func (r *run) without(change change, patterns bool) map[string]string {
+	found := map[int][]memproxy.Finding{}
+	for _, f := range r.findings {
+		if f.Rule == string(memproxy.ScreenRisk) || f.Score == 0 && !patterns {
+			continue
+		}
+		if f.Item < 0 || f.Item >= len(r.op.Items) {
+			return nil // what the write brings with it stays as it is
+		}
+		found[f.Item] = append(found[f.Item], f)
+	}
+	texts := map[string]string{}
+	for i, findings := range found {
+		it := &r.op.Items[i]
+		if it.Kind != memproxy.ItemContent && it.Kind != memproxy.ItemMetadata || it.Moved {
+			return nil
+		}
+		text := change(it.Text, findings)
+		if other, twice := texts[it.Pointer]; !memproxy.SaysAnything(text) || twice && other != text {
+			return nil
+		}
+		texts[it.Pointer] = text
+	}
+	if len(texts) == 0 {
+		return nil
+	}
+	return texts
+}
+
+// inOtherWords is the write with other texts, as the backend will read it, and
+// what the rules say of it. It is nil where the texts do not arrive as they
+// were meant, or the payload is none that may be sent.
+func (r *run) inOtherWords(ctx context.Context, reworder Reworder, texts map[string]string) (*reworded, memproxy.Ruling, error) {
+	c := r.call
+	body, err := reworder.Reword(c.Route, c.Request, c.Body, texts)
+	if err != nil {
+		return nil, memproxy.Ruling{}, nil //nolint:nilerr // it stays as it is, and so does the ruling
+	}
+	read, err := c.Backend.Adapter.Decode(c.Route, c.Request, body)
+	if bad := (*memproxy.Malformed)(nil); errors.As(err, &bad) {
+		return nil, memproxy.Ruling{}, nil
+	}
+	if err != nil {
+		return nil, memproxy.Ruling{}, err
+	}
+	arrived := map[string]bool{}
+	for i := range read.Items {
+		if text, changed := texts[read.Items[i].Pointer]; changed {
+			if read.Items[i].Text != text {
+				return nil, memproxy.Ruling{}, nil
+			}
+			arrived[read.Items[i].Pointer] = true
+		}
+	}
+	if len(arrived) != len(texts) {
+		return nil, memproxy.Ruling{}, nil
+	}
+	next := *r.op
+	next.Items, next.Parsed = slices.Clone(r.op.Items), read.Parsed
+	for i := range next.Items {
+		if text, changed := texts[next.Items[i].Pointer]; changed {
+			next.Items[i].Text = text
+		}
+	}
+	before := r.op
+	r.op = &next
+	asked := r.screening()
+	asked.Operation = &next
+	if items := r.screened(); len(items) > len(next.Items) {
+		whole := next
+		whole.Items, asked.Operation = items, &whole
+	}
+	r.op = before
+	findings, err := r.rules.Screener.Screen(ctx, asked)
+	if err != nil {
+		return nil, memproxy.Ruling{}, err
+	}
+	q := r.q
+	q.Operation = &next
+	q.Findings, _ = r.divide(findings) // the items are as many, and of the same kinds
+	again, err := r.rules.Policy.Rule(ctx, q)
+	return &reworded{op: &next, body: body, texts: texts}, again, err
+}
+
+// accept takes a write in other words.
+func (r *run) accept(next *reworded, ruling *memproxy.Ruling, again memproxy.Ruling) {
+	for _, it := range r.screened() {
+		next.before = append(next.before, memproxy.HeldText{Pointer: it.Pointer, Text: it.Text})
+	}
+	r.reworded = next
+	why := memproxy.Reason{Code: memproxy.ScreenRewritten, Pointer: slices.Min(slices.Collect(maps.Keys(next.texts)))}
+	if next.waits = slices.ContainsFunc(r.op.Items, inGovernedField); next.waits {
+		why.Detail = "the dangerous parts can be taken out, and in this field a person decides on that"
+		ruling.Verdict, ruling.Led = memproxy.Hold, 0
+		ruling.Reasons = append([]memproxy.Reason{why}, ruling.Reasons...)
+		return
+	}
+	why.Detail = "the dangerous parts were taken out before it was written; reviewers can see what it said"
+	first := ruling.Reasons
+	*ruling = again
+	ruling.Verdict = max(ruling.Verdict, memproxy.Amend)
+	ruling.Reasons = append([]memproxy.Reason{why}, slices.Concat(first, again.Reasons)...)
+	ruling.Marks = append(ruling.Marks, why)
+	ruling.Led = 1
+	r.op, r.q.Operation = next.op, next.op
+}
+
+// inGovernedField reports whether an item is written to a field that has
+// writers and a size of its own.
+func inGovernedField(it memproxy.Item) bool {
+	return slices.ContainsFunc(it.Written(), func(f string) bool { return slices.Contains(memproxy.GovernedFields(), memproxy.Key(f)) })
+}
+
+// into notes in what is kept of a write what it was before, and what it became.
+func (w *reworded) into(c *memproxy.HoldContent) {
+	if w == nil {
+		return
+	}
+	c.Texts = w.before
+	for _, ptr := range slices.Sorted(maps.Keys(w.texts)) {
+		c.Rewritten = append(c.Rewritten, memproxy.HeldText{Pointer: ptr, Text: w.texts[ptr]})
+	}
+	if w.waits {
+		c.Body = w.body
+	}
+}
+
+// keepEvidence keeps what a write said that is stored in other words, for
+// reviewers. What cannot be kept is refused.
+func (g *Gate) keepEvidence(ctx context.Context, r *run) {
+	if r.reworded == nil || r.Decision.Verdict.Stops() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
+	defer cancel()
+	h, content := r.hold()
+	h.State = memproxy.HoldRewritten
+	err := g.opt.Keeper.Keep(ctx, h, content)
+	if err == nil {
+		return
+	}
+	g.opt.Log.ErrorContext(ctx, "what a rewritten write said could not be kept", "decision", r.Decision.ID, "error", err)
+	g.unwritten(ctx, r, "what the write said would have to be kept for reviewers, and could not be")
+}
+
+// unwritten refuses a write that was let through, because something that goes
+// with it could not be noted in the ledger.
+func (g *Gate) unwritten(ctx context.Context, r *run, detail string) {
+	g.opt.Meter.LedgerFailed(ctx)
+	g.release(ctx, r.Admission)
+	ret := &returning{Admission: r.Admission, g: g}
+	ret.refuse(StatusUnavailable, memproxy.LedgerUnavailable, detail)
+	r.Decision.Verdict, r.Decision.Status, r.Reply = memproxy.Deny, StatusUnavailable, &ret.reply
+	g.outcome(ctx, ret)
+}

@@ -1,0 +1,33 @@
+package gate_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+)
+
+// Proves EDGE-3, EDGE-1: what an agent changed or took in, in a run that is ruled
+// on when it is over, is held to the caller's tenant too. What came to be in it is
+// nobody's yet, and what is let go of may be anybody's.
+func TestWhatAnAgentTookInIsHeldToTheTenant(t *testing.T) {
+	for _, kind := range []memproxy.Kind{memproxy.Correct, memproxy.Forget} {
+		for id, foreign := range map[string]bool{"block-own": false, "block-theirs": true, "block-new": false} {
+			r := tenants(t, nil, object("block-own", "acme", "agent:author"), object("block-theirs", "globex", "agent:other"))
+			op := memproxy.Operation{
+				Kind: kind, Targets: []string{id}, TargetKind: memproxy.TargetMemory, Scope: memproxy.Scope{Agent: "dev"},
+				Items: []memproxy.Item{{Kind: memproxy.ItemContent, Text: "likes tea", Target: id}},
+			}
+			asked := r.gate.Ask(context.Background(), r.gate.Assume(&gate.Call{Backend: gate.Backend{Name: "mem0", Adapter: r.adapter}}, r.admit(learn("x")).Principal, ""),
+				memproxy.ToolCall{ID: "c", Tool: "block.attached", Operation: &op})
+			missing := false
+			for _, why := range asked.Decision.Reasons {
+				missing = missing || why.Code == memproxy.OwnerUnknown
+			}
+			if want := foreign && kind == memproxy.Correct; missing != want || want && asked.Decision.Verdict != memproxy.Deny {
+				t.Errorf("%s %s: %+v", kind, id, asked.Decision)
+			}
+		}
+	}
+}

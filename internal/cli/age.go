@@ -1,0 +1,43 @@
+package cli
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ParseAge reads an age: a duration (90m, 24h), or whole days or weeks (7d, 2w).
+func ParseAge(s string) (time.Duration, bool) {
+	for unit, length := range map[string]time.Duration{"d": 24 * time.Hour, "w": 7 * 24 * time.Hour} {
+		if n, err := strconv.ParseUint(strings.TrimSuffix(s, unit), 10, 16); err == nil && strings.HasSuffix(s, unit) {
+			return time.Duration(n) * length, true
+		}
+	}
+	age, err := time.ParseDuration(s)
+	return age, err == nil && age >= 0
+}
+
+// Age is an option's value that ParseAge reads.
+type Age time.Duration
+
+// Set implements pflag.Value.
+func (a *Age) Set(s string) error {
+	age, ok := ParseAge(s)
+	if !ok {
+		return errors.New("not an age (24h, 7d)")
+	}
+	*a = Age(age)
+	return nil
+}
+
+// String implements pflag.Value.
+func (a *Age) String() string {
+	if *a == 0 {
+		return ""
+	}
+	return time.Duration(*a).String()
+}
+
+// Type implements pflag.Value.
+func (a *Age) Type() string { return "age" }

@@ -1,0 +1,193 @@
+// Package cli is what memproxy's commands have in common: exit codes, options
+// that may be written with one dash or two, and errors that say what to type.
+//
+// The command line itself is cobra's (github.com/spf13/cobra).
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// Exit codes.
+const (
+	OK     = 0
+	Failed = 1 // the command ran, and the answer is no
+	Usage  = 2 // the command line is wrong
+)
+
+// exit is a command's exit code. Whoever returns it has said why.
+type exit int
+
+func (e exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+// Leaf returns a command that takes no arguments and runs run, which returns an
+// exit code and has said on its own what went wrong. Example is a command line
+// that help shows. Options are added to the command's Flags.
+func Leaf(use, short, example string, run func(context.Context) int) *cobra.Command {
+	c := Taking(use, short, example, func(ctx context.Context, _ []string) int { return run(ctx) })
+	c.Args = func(c *cobra.Command, args []string) error {
+		switch {
+		case len(args) > 0 && c.HasSubCommands():
+			return unknown(c, args[0])
+		case len(args) > 0:
+			return fmt.Errorf("unexpected argument %q", args[0])
+		}
+		return nil
+	}
+	return c
+}
+
+// Taking is Leaf for a command that takes arguments, among which options may
+// stand.
+func Taking(use, short, example string, run func(context.Context, []string) int) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Example: "  " + example,
+		RunE: func(c *cobra.Command, args []string) error { return failed(run(c.Context(), args)) },
+	}
+}
+
+func failed(code int) error {
+	if code != OK {
+		return exit(code)
+	}
+	return nil
+}
+
+// Needs has a command refuse to run without a value for each of these options.
+func Needs(c *cobra.Command, names ...string) *cobra.Command {
+	before := c.PreRunE
+	c.PreRunE = func(c *cobra.Command, args []string) error {
+		var missing []string
+		for _, name := range names {
+			if f := c.Flag(name); strings.TrimSpace(f.Value.String()) == "" || f.Value.String() == f.DefValue {
+				missing = append(missing, "--"+name)
+			}
+		}
+		switch {
+		case len(missing) == 1:
+			return fmt.Errorf("%s is required", missing[0])
+		case len(missing) > 1:
+			return fmt.Errorf("%s are required", strings.Join(missing, ", "))
+		case before != nil:
+			return before(c, args)
+		}
+		return nil
+	}
+	return c
+}
+
+// Group returns a command that has only others below it.
+func Group(use, short, example string, below ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{Use: use, Short: short, Example: "  " + example, Args: cobra.ArbitraryArgs, DisableFlagsInUseLine: true}
+	c.FParseErrWhitelist.UnknownFlags = true // of a command that does not exist
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return errors.New("which command?\n\n" + strings.TrimRight(c.UsageString(), "\n"))
+		}
+		return unknown(c, args[0])
+	}
+	c.AddCommand(below...)
+	return c
+}
+
+// unknown is the error for a word that is no command, with those that may have
+// been meant.
+func unknown(c *cobra.Command, word string) error {
+	var meant strings.Builder
+	if c.SuggestionsMinimumDistance <= 0 {
+		c.SuggestionsMinimumDistance = 2
+	}
+	for i, s := range c.SuggestionsFor(word) {
+		if i == 0 {
+			meant.WriteString("\n\nDid you mean this?")
+		}
+		meant.WriteString("\n  " + c.CommandPath() + " " + s)
+	}
+	return fmt.Errorf("unknown command %q%s", word, meant.String())
+}
+
+// Main runs a command line and returns its exit code. Errors of the command
+// line go to stderr; help, which was asked for, to stdout.
+func Main(ctx context.Context, root *cobra.Command, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	root.SetArgs(twoDashes(root, args))
+	c, err := root.ExecuteContextC(ctx)
+	var code exit
+	switch {
+	case err == nil:
+		return OK
+	case errors.As(err, &code):
+		return int(code)
+	}
+	fmt.Fprintf(stderr, "%s: %v\n", c.CommandPath(), err)
+	if !strings.Contains(err.Error(), "\n") {
+		fmt.Fprintf(stderr, "Run '%s --help' for its options.\n", c.CommandPath())
+	}
+	return Usage
+}
+
+// twoDashes writes options of several letters that have one dash, which the
+// command line took before it was cobra's, with two.
+func twoDashes(root *cobra.Command, args []string) []string {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd(args...)
+	out := make([]string, 0, len(args))
+	at := root
+	for i := 0; i < len(args); i++ {
+		arg := args[i]
+		if arg == "--" {
+			return append(out, args[i:]...)
+		}
+		if len(arg) < 2 || arg[0] != '-' {
+			if next := below(at, arg); next != nil {
+				at = next
+			}
+			out = append(out, arg)
+			continue
+		}
+		name, _, joined := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		f := option(at, name)
+		if f != nil && len(name) > 1 && !strings.HasPrefix(arg, "--") {
+			arg = "-" + arg
+		}
+		out = append(out, arg)
+		if f != nil && f.NoOptDefVal == "" && !joined && i+1 < len(args) {
+			i++
+			out = append(out, args[i]) // its value, which may begin with a dash
+		}
+	}
+	return out
+}
+
+func below(c *cobra.Command, word string) *cobra.Command {
+	for _, s := range c.Commands() {
+		if s.Name() == word || s.HasAlias(word) {
+			return s
+		}
+	}
+	return nil
+}
+
+// option finds an option of a command by its name or its letter. Help is one of
+// every command.
+func option(c *cobra.Command, name string) *pflag.Flag {
+	c.InitDefaultHelpFlag()
+	c.InitDefaultVersionFlag()
+	if f := c.Flags().Lookup(name); f != nil {
+		return f
+	}
+	if len(name) == 1 {
+		return c.Flags().ShorthandLookup(name)
+	}
+	return c.InheritedFlags().Lookup(name)
+}

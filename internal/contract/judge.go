@@ -1,0 +1,113 @@
+package contract
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+)
+
+// hidden reports whether a case names what its caller must not know to exist.
+// A name that a write is the first to use becomes the writer's, so that a write
+// tells whether somebody has it: that is documented.
+func (p *Play) hidden(c *Case) bool {
+	if strings.Contains(c.place.kind, "?") {
+		return false // what is unknown passes as text
+	}
+	if p.World.Names[strings.TrimSuffix(c.place.kind, "[]")] && (c.Route.Kind == memproxy.Learn || c.Route.Kind == memproxy.Correct) {
+		return false
+	}
+	switch c.Class {
+	case Other:
+		return !c.Caller.May(p.World.Owners[0])
+	case Neighbour:
+		return !c.Caller.May(p.World.Owners[1])
+	}
+	return false
+}
+
+func (p *Play) judge(c *Case, got *Answer, arrived []Arrival) {
+	if leaks := p.World.Leaks(c.Caller, got.Body+fmt.Sprint(got.Header)); leaks != nil {
+		p.fail("%s: %d, and shows what is of %v", c, got.Status, leaks)
+	}
+	text := strings.Contains(c.place.kind, "?") // which may be anybody's name, and names nobody
+	for _, a := range arrived {
+		if !a.Changes() || text {
+			continue
+		}
+		for _, o := range p.World.Owners {
+			if !c.Caller.May(o) && o.namedIn(a.URI+" "+a.Body) && !restored(a.Method+" "+a.URI+" "+a.Body, p.World) {
+				p.fail("%s: %d, and what is of %s is reached by %s %s %s", c, got.Status, o.Name, a.Method, a.URI, a.Body)
+			}
+		}
+	}
+	if verdict, _ := got.Decision(); verdict == "deny" && slices.ContainsFunc(arrived, func(a Arrival) bool { return a.Changes() }) {
+		p.fail("%s: %d, and changes all the same: %v", c, got.Status, arrived)
+	}
+	if p.Touched == nil {
+		return
+	}
+	for _, change := range p.Touched() {
+		name, what, _ := strings.Cut(change, " ")
+		if restored(what, p.World) || text {
+			continue
+		}
+		i := slices.IndexFunc(p.World.Owners, func(o *Owner) bool { return o.Name == name })
+		if !c.Caller.May(p.World.Owners[i]) {
+			p.fail("%s: %d, and what is of %s is reached by %s", c, got.Status, name, what)
+		}
+	}
+}
+
+// restored reports whether a change is memproxy's own: it puts a text back that
+// the backend said it had replaced.
+func restored(change string, w *World) bool {
+	return strings.HasPrefix(change, "PUT ") && slices.ContainsFunc(w.Owners, func(o *Owner) bool {
+		return strings.HasSuffix(change, `{"text":"`+o.Canary+`"}`)
+	})
+}
+
+// score is a measure of likeness that an engine's arithmetic gives again only so
+// far.
+var score = regexp.MustCompile(`("score":\d\.\d{3})\d*`)
+
+var freshName = regexp.MustCompile(`(-of-nobody|seed-nobody)-\d{5}`)
+
+// plain is an answer without what differs from one request to the next, and
+// without the names that the requests differ in.
+func (p *Play) plain(a *Answer) string {
+	body := a.Body
+	if _, id := a.Decision(); id != "" {
+		body = strings.ReplaceAll(body, id, "ID")
+	}
+	for _, o := range p.World.Owners {
+		for kind, name := range o.Objects {
+			body = strings.ReplaceAll(body, name, "{"+kind+"}")
+		}
+	}
+	body = freshName.ReplaceAllString(body, "$1")
+	body = sameScores(score.ReplaceAllString(body, "$1"))
+	for kind, name := range p.World.Unknown {
+		body = strings.ReplaceAll(body, name, "{"+kind+"}")
+	}
+	verdict, _ := a.Decision()
+	return fmt.Sprintf("%d %s %s\n\t%s", a.Status, verdict, body, headers(a.Header))
+}
+
+// headers are what an answer's headers tell, but for when it was given, under
+// which id, and how long a body is that has names of different lengths.
+func headers(h http.Header) string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(h)) {
+		switch name {
+		case "Date", "X-Memproxy-Decision", "X-Request-Id", "Content-Length":
+		default:
+			out = append(out, fmt.Sprintf("%s: %q", name, h[name]))
+		}
+	}
+	return strings.Join(out, "; ")
+}

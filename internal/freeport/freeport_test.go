@@ -1,0 +1,62 @@
+package freeport
+
+import (
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// No two are the same, each can be listened on, and no connection is given one.
+func TestAddr(t *testing.T) {
+	given := map[string]bool{}
+	t.Run("while it runs", func(t *testing.T) {
+		for range 200 {
+			addr := Addr(t)
+			if given[addr] {
+				t.Fatalf("%s is given twice", addr)
+			}
+			given[addr] = true
+			l, err := net.Listen("tcp", addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.Close()
+			if held := hold(addr); held != nil {
+				held.Close()
+				t.Errorf("another program is given %s", addr)
+			}
+		}
+	})
+	for addr := range given {
+		held := hold(addr)
+		if held == nil {
+			t.Fatalf("%s stays taken", addr)
+		}
+		held.Close()
+	}
+}
+
+func TestNotWhatConnectionsAreGiven(t *testing.T) {
+	text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
+	if err != nil {
+		t.Skip("not Linux: ", err)
+	}
+	if low, err := strconv.Atoi(strings.Fields(string(text))[0]); err != nil || low <= last {
+		t.Errorf("connections are given ports from %d (%v); these go up to %d", low, err, last)
+	}
+}
+
+func TestWhereSomethingListens(t *testing.T) {
+	addr := Addr(t)
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if held := hold(addr); held != nil {
+		held.Close()
+		t.Error("an address is given where something listens")
+	}
+}

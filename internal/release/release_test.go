@@ -1,0 +1,303 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var at = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+
+// made is a release of small binaries, with its extra files in a given order.
+func made(t *testing.T, extras []entry) []entry {
+	t.Helper()
+	r := release{source: source{Version: "v1.2.3", Commit: strings.Repeat("c", 40), Go: "go1.26", Builder: "https://b.example", Roots: []byte("roots")}, at: at}
+	var images []imageBinary
+	for _, to := range targets {
+		binary := []byte("binary for " + to.OS + to.Arch)
+		if err := r.addArchive(to, binary, []byte("{}"), extras); err != nil {
+			t.Fatal(err)
+		}
+		if to.OS == "linux" {
+			images = append(images, imageBinary{to.Arch, binary, []byte("{}")})
+		}
+	}
+	if err := r.addImage(images); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.finish(); err != nil {
+		t.Fatal(err)
+	}
+	return r.files
+}
+
+func named(t *testing.T, files []entry, name string) []byte {
+	t.Helper()
+	for _, f := range files {
+		if f.Name == name {
+			return f.Body
+		}
+	}
+	t.Fatalf("there is no %s", name)
+	return nil
+}
+
+func untar(t *testing.T, b []byte) (out []entry) {
+	t.Helper()
+	r := tar.NewReader(bytes.NewReader(b))
+	for {
+		h, err := r.Next()
+		if err == io.EOF {
+			return out
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if !h.ModTime.Equal(at) || h.Uid != 0 || h.Uname != "" {
+			t.Errorf("%s: dated %s, of %d %q", h.Name, h.ModTime, h.Uid, h.Uname)
+		}
+		body, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, entry{h.Name, h.Mode, body})
+	}
+}
+
+func unzip(t *testing.T, b []byte) []byte {
+	t.Helper()
+	r, err := gzip.NewReader(bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// The same files in another order give the same release, byte for byte; the
+// archive holds each of them once, with the folders first, and every file has
+// its checksum and its place in the provenance. Proves CARD-8 and EDGE-18.
+func TestReleasesAreReproducible(t *testing.T) {
+	extras := []entry{{"man/man1/memproxy.1", 0o644, []byte("man")}, {"LICENSE", 0o644, []byte("licence")}, {"completions/_memproxy", 0o644, []byte("zsh")}}
+	first := made(t, extras)
+	slices.Reverse(extras)
+	second := made(t, extras)
+	if len(first) != 4*2+3 || len(first) != len(second) {
+		t.Fatalf("%d and %d files", len(first), len(second))
+	}
+	for i, f := range first {
+		if f.Name != second[i].Name || !bytes.Equal(f.Body, second[i].Body) {
+			t.Errorf("%s and %s differ", f.Name, second[i].Name)
+		}
+	}
+	var names []string
+	for _, e := range untar(t, unzip(t, named(t, first, "memproxy_v1.2.3_darwin_arm64.tar.gz"))) {
+		names = append(names, strings.TrimPrefix(e.Name, "memproxy_v1.2.3_darwin_arm64/"))
+		if strings.HasSuffix(e.Name, "/memproxy") && e.Mode != 0o755 {
+			t.Errorf("%s cannot be run: %o", e.Name, e.Mode)
+		}
+	}
+	want := []string{"", "LICENSE", "completions/", "completions/_memproxy", "man/", "man/man1/", "man/man1/memproxy.1", "memproxy", "memproxy.cdx.json"}
+	if !slices.Equal(names, want) {
+		t.Errorf("the archive holds %q, not %q", names, want)
+	}
+	sums := string(named(t, first, "SHA256SUMS"))
+	var st statement
+	if err := json.Unmarshal(named(t, first, "memproxy_v1.2.3_provenance.intoto.json"), &st); err != nil {
+		t.Fatal(err)
+	}
+	subjects := map[string]string{}
+	for _, s := range st.Subject {
+		subjects[s.Name] = s.Digest["sha256"]
+	}
+	for _, f := range first {
+		if f.Name == "SHA256SUMS" {
+			continue
+		}
+		if !strings.Contains(sums, digest(f.Body)+"  "+f.Name+"\n") {
+			t.Errorf("%s has no checksum", f.Name)
+		}
+		if !strings.Contains(f.Name, "provenance") && subjects[f.Name] != digest(f.Body) {
+			t.Errorf("the provenance says %q of %s", subjects[f.Name], f.Name)
+		}
+	}
+	if d := st.Predicate.Definition.Dependencies; len(d) != 2 || d[0].Digest["gitCommit"] != strings.Repeat("c", 40) {
+		t.Errorf("built from %+v", d)
+	}
+}
+
+// The image layout is one of the OCI image specification: every blob is under
+// its digest and of its size, every descriptor has the media type of what it
+// points to, the difference IDs are of the uncompressed layers, and nothing is
+// there that nothing points to. Proves CARD-8 and EDGE-18.
+func TestImageLayout(t *testing.T) {
+	blobs := map[string][]byte{}
+	for _, e := range untar(t, named(t, made(t, nil), "memproxy_v1.2.3_image.oci.tar")) {
+		blobs[e.Name] = e.Body
+	}
+	if string(blobs["oci-layout"]) != `{"imageLayoutVersion":"1.0.0"}` {
+		t.Errorf("oci-layout: %s", blobs["oci-layout"])
+	}
+	used := map[string]bool{"oci-layout": true, "index.json": true, "blobs/": true, "blobs/sha256/": true}
+	follow := func(d descriptor, mediaType string, into any) []byte {
+		t.Helper()
+		name := "blobs/" + strings.Replace(d.Digest, ":", "/", 1)
+		b, ok := blobs[name]
+		used[name] = true
+		if !ok || d.MediaType != mediaType || d.Size != int64(len(b)) || d.Digest != "sha256:"+digest(b) {
+			t.Fatalf("%+v leads to %d bytes (%t), and is to be %s", d, len(b), ok, mediaType)
+		}
+		if into != nil {
+			if err := json.Unmarshal(b, into); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return b
+	}
+	var top, all index
+	if err := json.Unmarshal(blobs["index.json"], &top); err != nil {
+		t.Fatal(err)
+	}
+	if top.Schema != 2 || top.MediaType != typeIndex || len(top.Manifests) != 1 || top.Manifests[0].Annotations[refName] != "1.2.3" {
+		t.Fatalf("%+v", top)
+	}
+	follow(top.Manifests[0], "application/vnd.oci.image.index.v1+json", &all)
+	for i, arch := range []string{"amd64", "arm64"} {
+		d := all.Manifests[i]
+		if d.Platform == nil || *d.Platform != (platform{arch, "linux"}) {
+			t.Errorf("%+v is not for %s", d, arch)
+		}
+		var m manifest
+		var c imageConfig
+		follow(d, "application/vnd.oci.image.manifest.v1+json", &m)
+		follow(m.Config, "application/vnd.oci.image.config.v1+json", &c)
+		layer := unzip(t, follow(m.Layers[0], "application/vnd.oci.image.layer.v1.tar+gzip", nil))
+		if m.Schema != 2 || len(m.Layers) != 1 || !slices.Equal(c.RootFS.DiffIDs, []string{"sha256:" + digest(layer)}) || c.RootFS.Type != "layers" {
+			t.Errorf("%+v %+v", m, c)
+		}
+		if c.Architecture != arch || c.OS != "linux" || c.Created != "2026-03-04T05:06:07Z" {
+			t.Errorf("%+v", c)
+		}
+		for _, e := range untar(t, layer) {
+			if e.Name == binaryPath && (string(e.Body) != "binary for linux"+arch || e.Mode != 0o755) {
+				t.Errorf("%s holds %q (%o)", arch, e.Body, e.Mode)
+			}
+		}
+	}
+	for name := range blobs {
+		if !used[name] {
+			t.Errorf("nothing points to %s", name)
+		}
+	}
+}
+
+// The image of a release and that of the Dockerfile have the same files, user,
+// command and labels. Proves CARD-8.
+func TestImageAgreesWithTheDockerfile(t *testing.T) {
+	text, err := os.ReadFile("../../Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, stage, ok := strings.Cut(string(text), "FROM ${BASE_IMAGE}\n")
+	if !ok {
+		t.Fatal("the Dockerfile has no last stage")
+	}
+	var files []string
+	for _, m := range regexp.MustCompile(`(?m)^COPY --from=build \S+ /(\S+)$`).FindAllStringSubmatch(stage, -1) {
+		files = append(files, m[1])
+	}
+	if want := []string{rootsPath, binaryPath, sbomPath}; !slices.Equal(files, want) {
+		t.Errorf("the Dockerfile copies %q, a release %q", files, want)
+	}
+	for _, line := range []string{"USER " + imageUser, `ENTRYPOINT ["/` + binaryPath + `"]`} {
+		if !strings.Contains(stage, line+"\n") {
+			t.Errorf("the Dockerfile has no %s", line)
+		}
+	}
+	found := map[string]string{}
+	for _, m := range regexp.MustCompile(`(org\.opencontainers\.\S+?)="([^"]*)"`).FindAllStringSubmatch(stage, -1) {
+		found[m[1]] = m[2]
+	}
+	want := labels("${VERSION}")
+	for k, v := range want {
+		if found[k] != v {
+			t.Errorf("%s is %q in the Dockerfile, and %q in a release", k, found[k], v)
+		}
+	}
+	if len(found) != len(want) {
+		t.Errorf("the Dockerfile has labels %v", found)
+	}
+	for _, flag := range []string{"-X main.version=", "-X main.commit=", "-s -w", "-trimpath", "-buildvcs=false", "CGO_ENABLED=0"} {
+		if !strings.Contains(string(text), flag) {
+			t.Errorf("the Dockerfile builds without %s", flag)
+		}
+	}
+}
+
+// A binary that is too large, not stripped, or of another version is refused.
+// This test's own binary is the one that is not stripped. Proves EDGE-18.
+func TestBinariesAreChecked(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		binary          []byte
+		version, commit string
+		want            string
+	}{
+		{make([]byte, maxBinary+1), "v1", "c0ffee", "over 62914560"},
+		{[]byte("v1"), "v1", "c0ffee", `does not hold "c0ffee"`},
+		{[]byte("c0ffee"), "v1", "c0ffee", `does not hold "v1"`},
+		{[]byte("c0ffee v1"), "v1", "c0ffee", "EOF"},
+	} {
+		if err := checkBinary(c.binary, "linux", c.version, c.commit); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v, and not %s", err, c.want)
+		}
+	}
+	if names, err := sections(b, "linux"); err == nil && slices.Contains(names, ".symtab") {
+		// What the test spells is in the binary.
+		if err := checkBinary(b, "linux", "v9.8.7-spelled", "spelled"); err == nil || !strings.Contains(err.Error(), "not stripped") {
+			t.Errorf("a binary with its symbols: %v", err)
+		}
+	}
+}
+
+// A changed tree, no version, and a tag that is not the chart's are not
+// released: the chart asks for the image by its own version. Proves EDGE-18.
+func TestVersionsAreChecked(t *testing.T) {
+	chart := []byte("version: 0.1.0\nappVersion: \"0.2.0\"\n")
+	for _, c := range []struct {
+		version string
+		tagged  bool
+		ok      bool
+	}{
+		{"v0.2.0", true, true}, {"v0.3.0", true, false}, {"v0.2.0-4-gabc", false, true},
+		{"v0.2.0-dirty", false, false}, {"unknown", false, false}, {"", false, false}, {"v0.2.0+x", false, false},
+	} {
+		if err := checkVersion(c.version, c.tagged, chart); (err == nil) != c.ok {
+			t.Errorf("%q: %v", c.version, err)
+		}
+	}
+	real, err := os.ReadFile("../../charts/memproxy/Chart.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if appVersion.Find(real) == nil {
+		t.Error("the chart's appVersion is not found")
+	}
+}

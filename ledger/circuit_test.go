@@ -1,0 +1,91 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// A database that leaves one call without an answer costs no other its time: new
+// questions and connections fail at once, but for one from time to time, and
+// once it answers all are let through. Whoever gives up early, a caller that
+// hangs up say, says nothing of it.
+//
+// Proves EDGE-14.
+func TestCircuit(t *testing.T) {
+	var at atomic.Int64
+	c := newCircuit(2 * time.Second)
+	c.now = func() time.Time { return time.Unix(0, at.Load()) }
+	var server net.Conn
+	dials := 0
+	dial := c.dial(func(context.Context, string, string) (net.Conn, error) {
+		dials++
+		var client net.Conn
+		client, server = net.Pipe()
+		return client, nil
+	})
+	connect := func() net.Conn {
+		t.Helper()
+		conn, err := dial(t.Context(), "tcp", "db")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		return conn
+	}
+	// ask sends a question, waits for so long, and has the answer or not.
+	ask := func(conn net.Conn, waits time.Duration, answers bool) error {
+		t.Helper()
+		other := server
+		read := make(chan struct{})
+		go func() { _, _ = other.Read(make([]byte, 8)); close(read) }()
+		if _, err := conn.Write([]byte("select")); err != nil {
+			return err
+		}
+		<-read
+		if answers {
+			go func() { _, _ = other.Write([]byte("1")) }()
+		} else {
+			_ = conn.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
+			time.AfterFunc(2*time.Millisecond, func() { at.Add(int64(waits)) })
+		}
+		_, err := conn.Read(make([]byte, 8))
+		return err
+	}
+	away := func(what string, want bool) {
+		t.Helper()
+		before := dials
+		_, err := dial(t.Context(), "tcp", "db")
+		if errors.Is(err, ErrAway) != want || (dials == before) != want {
+			t.Errorf("%s: %v after %d connections", what, err, dials-before)
+		}
+	}
+	if err := ask(connect(), 0, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := ask(connect(), 500*time.Millisecond, false); err == nil {
+		t.Fatal("an answer")
+	}
+	away("a caller that hung up", false)
+	other := connect()
+	if err := ask(other, 0, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := ask(connect(), 2*time.Second, false); err == nil {
+		t.Fatal("an answer")
+	}
+	away("no answer", true)
+	if _, err := other.Write([]byte("select")); !errors.Is(err, ErrAway) {
+		t.Errorf("on a connection that was there before: %v", err)
+	}
+	at.Add(int64(leftAlone))
+	probe := connect() // one
+	away("while one asks", true)
+	if err := ask(probe, 0, true); err != nil {
+		t.Errorf("the one that asks: %v", err)
+	}
+	away("it answers again", false)
+}

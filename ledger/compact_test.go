@@ -1,0 +1,60 @@
+package ledger_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/ledger/ledgertest"
+)
+
+// A version is verified before its text is given up: what was tampered with
+// keeps its text, and so does all before it, the memory is not verified any
+// more, and what is sound is given up as ever.
+//
+// Proves EDGE-4, SYN-5
+func TestTamperedVersionsAreNotGivenUp(t *testing.T) {
+	for name, tamper := range map[string]string{
+		"untouched":            "",
+		"author changed":       `UPDATE version SET actor = 'human:boss' WHERE number = 1`,
+		"signature of another": `UPDATE version SET mac = (SELECT mac FROM version WHERE number = 2) WHERE number = 1`,
+		"next one gone":        `DELETE FROM version WHERE number = 2`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			var told atomic.Int32
+			opt := ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Vault: ledgertest.Vault(t), KeepVersions: 3, Broken: func() { told.Add(1) }}
+			l := open(t, opt)
+			for i := range 3 {
+				if _, err := l.Append(t.Context(), ledgertest.Version("m", fmt.Sprint("text ", i))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			k := ledgertest.Version("m", "").MemoryKey
+			if tamper != "" {
+				vandalise(t, opt.Path, tamper)
+			}
+			for _, text := range []string{"text 3", "text 4"} {
+				if _, err := l.Append(t.Context(), ledgertest.Version("m", text)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			st, err := l.Standings(t.Context(), k.Backend, k.Kind, []string{k.ID})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = l.Version(t.Context(), k, 1)
+			if kept := err == nil; kept != (tamper != "") {
+				t.Errorf("its text is there: %v, %v", kept, err)
+			}
+			if said := told.Load() > 0; said != (tamper != "") {
+				t.Errorf("it was told: %v", said)
+			}
+			if doubted := st[k.ID].Unverified == memproxy.IntegrityChain; doubted != (tamper != "") {
+				t.Errorf("not verified: %q", st[k.ID].Unverified)
+			}
+		})
+	}
+}

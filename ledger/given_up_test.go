@@ -1,0 +1,50 @@
+package ledger_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/ledger/ledgertest"
+)
+
+// Proves CARD-9: whoever gives up waiting for the writer shares nothing with it
+// any more. The race detector is the judge.
+func TestWhatIsGivenUpIsNotTouched(t *testing.T) {
+	var stall atomic.Pointer[chan struct{}] // the writer waits here, in the midst of its work
+	entered := make(chan struct{}, 1)
+	clock := func() time.Time {
+		if wait := stall.Swap(nil); wait != nil {
+			entered <- struct{}{}
+			<-*wait
+		}
+		return time.Now()
+	}
+	l := open(t, ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Vault: ledgertest.Vault(t), Clock: clock})
+	for name, write := range map[string]func(context.Context) (bool, error){
+		"a claim": func(ctx context.Context) (bool, error) { return l.Claim(ctx, "seal", "one", time.Hour) },
+		"a breach": func(ctx context.Context) (bool, error) {
+			return l.NoteBreach(ctx, memproxy.ChainFault{Tenant: "acme", Position: 1, Class: "truncate"})
+		},
+	} {
+		ctx, giveUp := context.WithCancel(t.Context())
+		wait := make(chan struct{})
+		stall.Store(&wait)
+		go func() {
+			<-entered
+			giveUp()
+			close(wait) // nothing orders what the two do now
+		}()
+		if _, err := write(ctx); err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := l.Claim(t.Context(), "after "+name, "one", time.Hour); err != nil { // the writer is past it
+			t.Error(err)
+		}
+	}
+}

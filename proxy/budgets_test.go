@@ -1,0 +1,146 @@
+package proxy_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/proxy"
+)
+
+// filled is a budget of bytes of which another request, at another address,
+// holds so much that nothing large finds room.
+func filled(t *testing.T) (budget *face.InFlight, free func()) {
+	t.Helper()
+	budget = face.NewInFlight(4<<20, 4<<20) // 2 MiB to hold
+	other := budget.Lease("192.0.2.1")
+	other.Force(2 << 20)
+	return budget, other.Release
+}
+
+// answerOf is n bytes that the toy's filters read.
+func answerOf(n int) string { return strings.Repeat("m1 ann\n", n/7) }
+
+// Proves EDGE-14: what a turn of an agent is answered, in one piece or as a
+// stream, and what its events take, counts in the budget of bytes in flight:
+// without room the answer does not come, and with room it does.
+func TestAnswersOfTurnsAreBounded(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ media, answer string }{
+		"in one piece":  {"application/json", answerOf(1 << 20)},
+		"a large event": {"text/event-stream", "data: " + strings.Repeat("a", 1<<20) + "\n\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			budget, free := filled(t)
+			r := newRig(t, func(r *rig) {
+				r.opt.Adapter, r.opt.InFlight = running{}, budget
+				r.answer = func(w http.ResponseWriter, _ *http.Request) {
+					w.Header().Set("Content-Type", c.media)
+					fmt.Fprint(w, c.answer)
+				}
+			})
+			_, body := r.do(t, "POST", "/run", "x")
+			if len(body) > 64<<10 {
+				t.Errorf("%d bytes are answered, and there is no room", len(body))
+			}
+			if budget.Refused() == 0 {
+				t.Error("no request is counted that found no room")
+			}
+			free()
+			if resp, body := r.do(t, "POST", "/run", "x"); resp.StatusCode != 200 || len(body) < 1000<<10 {
+				t.Errorf("%d, %d bytes, and there is room", resp.StatusCode, len(body))
+			}
+			// They are given back once the answer is out, which its reader may have by then.
+			for end := time.Now().Add(30 * time.Second); budget.Held() != 0; time.Sleep(time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatalf("%d bytes are held for nobody", budget.Held())
+				}
+			}
+		})
+	}
+}
+
+// Proves EDGE-14: the same of the events of a stream that is filtered.
+func TestEventsAreBounded(t *testing.T) {
+	t.Parallel()
+	budget, free := filled(t)
+	r := newRig(t, func(r *rig) {
+		r.opt.Adapter, r.opt.InFlight = pruning{}, budget
+		r.answer = func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprint(w, "data: small\n\n", "data: ", strings.Repeat("a", 1<<20), "\n\n")
+		}
+	})
+	if _, body := r.do(t, "POST", "/run", ""); !strings.HasPrefix(body, "data: small\n\n") || len(body) > 64<<10 {
+		t.Errorf("%d bytes are answered, and there is no room for the large event: %.40q", len(body), body)
+	}
+	free()
+	if _, body := r.do(t, "POST", "/run", ""); len(body) < 1000<<10 {
+		t.Errorf("%d bytes are answered, and there is room", len(body))
+	}
+	if n := budget.Held(); n != 0 {
+		t.Errorf("%d bytes are held for nobody", n)
+	}
+}
+
+// Proves EDGE-14: what memproxy's own requests are answered counts in a budget
+// of its own: full, they fail as breakage does, and do not use up the listener's.
+func TestSideAnswersAreBounded(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(r *rig) {
+		r.answer = func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, answerOf(800<<10)) }
+	})
+	u, err := url.Parse(r.upstream.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	budget, free := filled(t)
+	side, err := face.NewSide(face.SideOptions{Upstream: u, Transport: proxy.NewTransport(proxy.TransportOptions{}), InFlight: budget})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := memproxy.Request{Method: "GET", Path: "/memory", EscapedPath: "/memory"}
+	if _, err := side.Fetch(context.Background(), q); !errors.Is(err, face.ErrBusy) {
+		t.Errorf("without room: %v", err)
+	}
+	free()
+	if got, err := side.Fetch(context.Background(), q); err != nil || len(got.Body) < 700<<10 {
+		t.Errorf("with room: %d bytes, %v", len(got.Body), err)
+	}
+	if n := budget.Held(); n != 0 {
+		t.Errorf("%d bytes are held for nobody", n)
+	}
+}
+
+// Proves EDGE-14: what is replayed after a review counts in the budget; without
+// room it is not sent, and says so.
+func TestReplaysAreBounded(t *testing.T) {
+	t.Parallel()
+	budget, free := filled(t)
+	r := newRig(t, func(r *rig) { r.opt.InFlight = budget })
+	p, err := proxy.New(r.opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := memproxy.HeldWrite{ID: "h1", Backend: "toy", Route: "toy.add", Method: "POST", EscapedPath: "/memory", Principal: "agent:dev", Kind: memproxy.Learn}
+	content := memproxy.HoldContent{Body: []byte(strings.Repeat("x", 600<<10)), Author: &memproxy.Principal{ID: "agent:dev", Kind: memproxy.KindAgent, Trust: memproxy.TrustAuthenticated, ActsAs: memproxy.Limit{All: true}}}
+	before := r.count()
+	if _, err := p.Replay(context.Background(), held, content); !errors.Is(err, proxy.ErrUnsent) || !errors.Is(err, face.ErrBusy) || r.count() != before {
+		t.Errorf("without room: %v, %d requests", err, r.count()-before)
+	}
+	free()
+	if got, err := p.Replay(context.Background(), held, content); err != nil || got.Status != 200 || r.count() != before+1 {
+		t.Errorf("with room: %+v %v", got, err)
+	}
+	if n := budget.Held(); n != 0 {
+		t.Errorf("%d bytes are held for nobody", n)
+	}
+}

@@ -1,0 +1,56 @@
+package proxy
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/gate"
+)
+
+// whole reads an answer to its end, as far as there is room. Decoded says that
+// its compression was undone.
+func (p *Proxy) whole(ctx context.Context, w http.ResponseWriter, resp *http.Response, a *gate.Admission) (body []byte, decoded bool, err error) {
+	lease := leaseOf(w)
+	body, decoded, err = face.ReadAnswerIn(resp, p.opt.MaxAnswer, func(n int64) error {
+		if a.Writes() { // it happened: its outcome must be known
+			lease.Force(n)
+			return nil
+		}
+		return lease.Grow(ctx, n)
+	})
+	if err == nil && !a.Writes() {
+		err = lease.Work(ctx, face.AnswerCost*int64(len(body)))
+	}
+	return body, decoded, err
+}
+
+// answer takes an answer that was read through the gate, and sends what may be
+// shown of it.
+func (p *Proxy) answer(ctx context.Context, w http.ResponseWriter, resp *http.Response, a *gate.Admission, body []byte, decoded bool) {
+	lease := leaseOf(w)
+	reply := memproxy.Reply{Status: resp.StatusCode, Header: memproxy.Header(resp.Header), Body: body}
+	got := p.opt.Gate.Return(context.WithoutCancel(ctx), a, reply)
+	w.Header().Set(face.DecisionHeader, face.Decision(a.Shown()))
+	lease.Done()
+	lease.Keep(int64(len(got.Body)))
+	p.follower.Follow(a)
+	if ids := a.Contested; len(ids) > 0 {
+		w.Header().Set(face.ContestedHeader, face.Contested(ids))
+	}
+	if ids := a.Unverified; len(ids) > 0 {
+		w.Header().Set(face.UnverifiedHeader, face.Contested(ids))
+	}
+	if a.Answered == nil && sameBytes(got.Body, body) && !decoded {
+		p.write(w, got, resp.Header, a)
+		return
+	}
+	if got.Status != reply.Status || a.Answered != nil { // the gate answers in the backend's place
+		p.write(w, got, nil, a)
+		return
+	}
+	header := http.Header(got.Header) // the backend's, or the gate's word on it
+	dropEntityHeaders(header)
+	p.write(w, got, header, a)
+}

@@ -1,0 +1,39 @@
+package review_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What is held can be asked for by each of its dimensions alone: the value that
+// it has finds it, another does not. Time is a moment, or an age.
+//
+// Proves SYN-6, EDGE-11
+func TestHoldsByEveryDimension(t *testing.T) {
+	r := newRig(t)
+	group := r.hold("h", "please remember that the door code of flat 1 is on the card").Similarity
+	made := r.clock.Now()
+	r.clock.Pass(3 * 24 * time.Hour)
+	for _, c := range []struct{ name, has, other string }{
+		{"state", "pending", "rejected"}, {"tenant", "acme", ""}, {"backend", "mem0", "letta"}, {"principal", "agent:dev", "agent:qa"},
+		{"session", "s1", "s2"}, {"similarity", group, "x" + group},
+		{"since", "7d", "2d"}, {"since", "1w", "24h"}, {"since", made.Add(-time.Hour).Format(time.RFC3339), made.Add(time.Hour).Format(time.RFC3339)},
+		{"before", "2d", "7d"}, {"before", made.Add(time.Hour).Format(time.RFC3339), made.Add(-time.Hour).Format(time.RFC3339)},
+	} {
+		for value, want := range map[string]bool{c.has: true, c.other: false} {
+			if value == "" {
+				continue
+			}
+			status, body := r.do(annToken, "GET", "/v1/holds?"+c.name+"="+strings.ReplaceAll(value, "+", "%2B"), "")
+			if status != http.StatusOK || strings.Contains(body, `"id":"h"`) != want {
+				t.Errorf("%s=%s: %d %s, want it found: %v", c.name, value, status, body, want)
+			}
+		}
+	}
+	status, body := r.do(annToken, "GET", "/v1/holds?backend=mem9", "")
+	if status != http.StatusBadRequest || !strings.Contains(body, "there are: mem0, letta") {
+		t.Errorf("an unknown backend: %d %s", status, body)
+	}
+}

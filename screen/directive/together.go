@@ -1,0 +1,76 @@
+package directive
+
+import "math/bits"
+
+// around is how many words before and behind what stands together say, too,
+// which language is spoken.
+const around = 4
+
+// spoken is how many words say that a language is.
+const spoken = 2
+
+// findTogether finds the first place at which all slots are filled by words of
+// their own, in any order, near each other. Its work is bounded by the block.
+func (s *sequence) findTogether(masks *[maxConcepts]uint64, present, opens, own, free uint64, stretch int) (start, end int, ok bool) {
+	var of [maxSlots]uint64
+	var any uint64
+	for i := range s.slots {
+		if s.slots[i].any&present == 0 {
+			return 0, 0, false
+		}
+		for c := s.slots[i].any; c != 0; c &= c - 1 {
+			of[i] |= masks[bits.TrailingZeros64(c)]
+		}
+		of[i] &= free
+		if s.slots[i].opens {
+			of[i] &= opens
+		}
+		any |= of[i]
+	}
+	var bad uint64
+	for c := s.not; c != 0; c &= c - 1 {
+		bad |= masks[bits.TrailingZeros64(c)]
+	}
+	for starts := any; starts != 0; starts &= starts - 1 {
+		start = bits.TrailingZeros64(starts)
+		here := span(start, min(block-1, start+s.together*stretch))
+		here &= s.sentence(start, opens)
+		end, filled := fill(of[:len(s.slots)], here)
+		if !filled {
+			continue
+		}
+		near := span(max(0, start-around), min(block-1, end+around))
+		if bad&span(max(0, start-3), end) == 0 && bits.OnesCount64(own&near) >= spoken {
+			return start, end, true
+		}
+	}
+	return 0, 0, false
+}
+
+// sentence is the words from start to the end of its sentence, or of the next
+// one where the pattern may cross.
+func (s *sequence) sentence(start int, opens uint64) uint64 {
+	after := opens &^ span(0, start)
+	if s.cross && after != 0 {
+		after &= after - 1
+	}
+	if after == 0 {
+		return ^uint64(0)
+	}
+	return 1<<bits.TrailingZeros64(after) - 1
+}
+
+// fill gives each slot the first word that it may have and that no slot before
+// it has, and returns the last of them.
+func fill(of []uint64, here uint64) (end int, ok bool) {
+	for i := range of {
+		w := of[i] & here
+		if w == 0 {
+			return 0, false
+		}
+		at := bits.TrailingZeros64(w)
+		here &^= 1 << at
+		end = max(end, at)
+	}
+	return end, true
+}

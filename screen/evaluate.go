@@ -1,0 +1,50 @@
+package screen
+
+import (
+	"math"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/screen/normal"
+)
+
+// Margin is the classifier's margin of a text: that of the worst window of any
+// of its readings, for evaluation. It is -Inf where there is nothing to judge.
+func (s *Screener) Margin(text string) float64 {
+	sc := pool.Get().(*scratch)
+	defer pool.Put(sc)
+	reading := normal.Read(text, s.limits)
+	code := reading.Code()
+	worst := math.Inf(-1)
+	for i := range reading.Views {
+		v := &reading.Views[i]
+		if v.Rough || i == 0 && code {
+			continue
+		}
+		sc.words = s.pack.vocabulary.Read(sc.words[:0], v.Text)
+		if len(sc.words) == 0 {
+			continue
+		}
+		sc.features = features(sc.features[:0], sc.words, 0)
+		worst = max(worst, float64(s.worst(v, sc, s.lift(v, sc)).Margin))
+	}
+	return worst
+}
+
+// Beside is the report of a text whose other findings are those of a Screener
+// without the classifier, and whose margin some other model found. That a
+// reading was hidden counts for the others alone.
+func (s *Screener) Beside(others Report, margin float64, length int) Report {
+	findings := others.Findings
+	if score := s.pack.probability(margin); score >= minClassified {
+		findings = append(findings[:len(findings):len(findings)], memproxy.Finding{
+			Rule: RuleClassifier, Severity: severity(score, s.pack), Score: memproxy.PerMille(score), End: length,
+		})
+	}
+	return s.report(findings, "", "")
+}
+
+// Weigh is the report of findings for another sensitivity, source or trust than
+// they were found with.
+func (s *Screener) Weigh(findings []memproxy.Finding, source, trust string) Report {
+	return s.report(findings, source, trust)
+}

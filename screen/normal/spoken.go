@@ -1,0 +1,308 @@
+package normal
+
+import (
+	"slices"
+	"strings"
+	"sync"
+)
+
+const (
+	minScrambled = 3 // words that are others with their inner letters mixed
+	minSpelled   = 5 // words of a spelling alphabet in a row
+	minPig       = 4 // words of pig Latin
+	minBackward  = 4 // words of a text that may run backward
+	sureBackward = 2 // signs that it does
+)
+
+// spoken adds the readings of texts whose words a person would read at once
+// and a table of words does not: with their inner letters mixed, spelled, in pig
+// Latin, and in reverse order.
+func (r *reader) spoken(found []View, v *View) []View {
+	s, vocab := v.Text, wide()
+	words, scrambled, pigs, spelled, longest := 0, 0, 0, 0, 0
+	var order order
+	eachWord(s, func(i, j int, h uint32) {
+		words++
+		if letter(s[i:j], h) != 0 {
+			if spelled++; spelled > longest {
+				longest = spelled
+			}
+		} else if j-i > 1 {
+			spelled = 0
+		}
+		order.word(s[i:j])
+		if j-i >= 3 && !vocab.has(h) {
+			if j-i >= 4 && scrambles()[signature(s[i:j])] != "" {
+				scrambled++
+			}
+			if lower(s[j-1]) == 'y' && lower(s[j-2]) == 'a' && pig(s[i:j]) != "" {
+				pigs++
+			}
+		}
+	})
+	if longest >= minSpelled {
+		found = r.spelled(found, v)
+	}
+	if scrambled >= minScrambled {
+		found = append(found, r.replaced(v, func(w string) string {
+			if len(w) < 4 || vocab.word(w) {
+				return ""
+			}
+			return scrambles()[signature(w)]
+		}))
+	}
+	if pigs >= minPig && pigs*2 >= words {
+		found = append(found, r.replaced(v, pig))
+	}
+	if words >= minBackward && order.backward >= order.forward {
+		b := r.backward(v)
+		b.Rough = order.backward+ends(s) < sureBackward || order.backward < 2*order.forward
+		found = append(found, b)
+	}
+	return found
+}
+
+// order counts in which order prepositions and articles stand: "to the" in
+// English, "the to" in English backward.
+type order struct {
+	forward, backward int
+	before            byte
+}
+
+// word takes the next word.
+func (o *order) word(w string) {
+	kind := byte(0)
+	if len(w) <= 5 {
+		switch strings.ToLower(w) {
+		case "to", "of", "in", "on", "at", "from", "for", "with", "by", "and", "or", "that", "if", "when", "as", "is", "are":
+			kind = 'p'
+		case "the", "a", "an", "your", "my", "all", "any", "every", "this", "our", "their", "its", "these":
+			kind = 'd'
+		}
+	}
+	switch {
+	case o.before == 'p' && kind == 'd':
+		o.forward++
+	case o.before == 'd' && kind == 'p':
+		o.backward++
+	}
+	o.before = kind
+}
+
+// eachWord calls f for every word of ASCII letters, with its hash.
+func eachWord(s string, f func(i, j int, h uint32)) {
+	for i := 0; i < len(s); {
+		if !isLetter(s[i]) {
+			i++
+			continue
+		}
+		h, j := hashStart, i
+		for ; j < len(s) && isLetter(s[j]); j++ {
+			h = hashByte(h, lower(s[j]))
+		}
+		f(i, j, h)
+		i = j
+	}
+}
+
+// inner is the signature of a word: its ends, its length, and its inner letters
+// in any order.
+type inner struct {
+	first, last byte
+	n           int
+	sum         uint64
+}
+
+func signature(w string) inner {
+	k := inner{first: lower(w[0]), last: lower(w[len(w)-1]), n: len(w)}
+	for i := 1; i+1 < len(w); i++ {
+		x := uint64(lower(w[i])) * 0x9e3779b97f4a7c15
+		k.sum += x ^ x>>29
+	}
+	return k
+}
+
+// scrambles are the known words of four letters and more by signature. A
+// signature that two of them have is of neither.
+var scrambles = sync.OnceValue(func() map[inner]string {
+	all := map[inner]string{}
+	for _, w := range strings.Fields(common + " " + shared) {
+		if len(w) < 4 {
+			continue
+		}
+		if other, ok := all[signature(w)]; ok && other != w {
+			w = ""
+		}
+		if w != "" {
+			all[signature(w)] = w
+		}
+	}
+	return all
+})
+
+// replaced reads v with other words in the place of those for which another
+// gives one.
+func (r *reader) replaced(v *View, another func(string) string) View {
+	s := v.Text
+	b := newBuilder(len(s))
+	done := 0
+	copied := func(to int) {
+		for ; done < to; done++ {
+			b.byte(s[done], int32(done))
+		}
+	}
+	eachWord(s, func(i, j int, _ uint32) {
+		w := another(s[i:j])
+		if w == "" {
+			return
+		}
+		copied(i)
+		for k := range len(w) {
+			b.byte(w[k], int32(min(i+k, j-1)))
+		}
+		done = j
+	})
+	copied(len(s))
+	return r.mapped(Scrambled, b, v)
+}
+
+// pig returns the word that a word of pig Latin stands for, or "".
+func pig(w string) string {
+	if len(w) < 4 {
+		return ""
+	}
+	w = strings.ToLower(w)
+	if !strings.HasSuffix(w, "ay") {
+		return ""
+	}
+	stem := w[:len(w)-2]
+	if n := len(stem); n > 2 && (stem[n-1] == 'w' || stem[n-1] == 'y') && english().word(stem[:n-1]) {
+		return stem[:n-1]
+	}
+	for k := 1; k <= 4 && k < len(stem); k++ {
+		if t := stem[len(stem)-k:] + stem[:len(stem)-k]; english().word(t) {
+			return t
+		}
+	}
+	return ""
+}
+
+// spelling are the words of the alphabets of ICAO and of the older ones of
+// English, by hash, with the letters that they stand for.
+var spelling = sync.OnceValue(func() map[uint32]byte {
+	all := map[uint32]byte{}
+	for _, w := range strings.Fields(`alfa alpha bravo charlie delta echo foxtrot golf hotel india juliett juliet kilo lima mike november oscar papa
+quebec romeo sierra tango uniform victor whiskey whisky xray yankee zulu able baker dog easy fox george how item jig king love nan oboe peter
+queen roger sugar tare uncle william yoke zebra`) {
+		h := hashStart
+		for i := range len(w) {
+			h = hashByte(h, w[i])
+		}
+		all[h] = w[0]
+	}
+	return all
+})
+
+// letter returns the letter that a word of a spelling alphabet stands for, 0 for
+// other words.
+func letter(w string, h uint32) byte {
+	if len(w) < 3 || len(w) > 8 {
+		return 0
+	}
+	return spelling()[h]
+}
+
+// spelled joins the letters that words of a spelling alphabet stand for.
+// Whatever else stands between them parts words.
+func (r *reader) spelled(found []View, v *View) []View {
+	s := v.Text
+	var out []byte
+	from, to, n := -1, 0, 0
+	flush := func() {
+		if n >= minSpelled {
+			b := newBuilder(len(out) + 8)
+			for _, word := range strings.Fields(string(out)) {
+				if len(b.text) > 0 {
+					b.byte(' ', 0)
+				}
+				at := len(b.text)
+				for k := range len(word) {
+					b.byte(word[k], 0)
+				}
+				if len(word) >= 12 {
+					r.segment(b, at)
+				}
+			}
+			found = append(found, r.whole(Encoded, b.text, v, from, to))
+		}
+		out, from, n = nil, -1, 0
+	}
+	last := 0
+	eachWord(s, func(i, j int, h uint32) {
+		c := letter(s[i:j], h)
+		if c == 0 {
+			switch strings.ToLower(s[i:j]) {
+			case "space", "stop", "break", "dash":
+				if n > 0 {
+					out = append(out, ' ')
+				}
+				last = j
+				return
+			case "x": // x-ray
+				return
+			case "ray":
+				c = 'x'
+			default:
+				flush()
+				return
+			}
+		}
+		if from < 0 {
+			from = i
+		} else if gap := s[last:i]; strings.ContainsAny(gap, "/|\n.,;_") || strings.Contains(gap, "  ") {
+			out = append(out, ' ')
+		}
+		out, n, to, last = append(out, c), n+1, j, j
+	})
+	flush()
+	return found
+}
+
+// backward reads v with its words in reverse order.
+func (r *reader) backward(v *View) View {
+	s := v.Text
+	type place struct{ from, to int }
+	places := make([]place, 0, len(s)/5)
+	fields(s, func(i, j int, _ bool) { places = append(places, place{i, j}) })
+	slices.Reverse(places)
+	b := newBuilder(len(s))
+	for k, p := range places {
+		if k > 0 {
+			b.byte(' ', int32(p.to-1))
+		}
+		for i := p.from; i < p.to; i++ {
+			if c := s[i]; c != '.' && c != ',' && c != ';' && c != '!' && c != '?' || i+1 < p.to {
+				b.byte(c, int32(i))
+			}
+		}
+	}
+	return r.mapped(Backward, b, v)
+}
+
+// ends counts what the ends of a text say for its running backward: a full stop
+// behind its first word, and a capital on its last one alone.
+func ends(s string) int {
+	s = strings.TrimSpace(s)
+	first, last := strings.IndexAny(s, " \n"), strings.LastIndexAny(s, " \n")
+	if first <= 0 {
+		return 0
+	}
+	n := 0
+	if strings.IndexByte(".!?", s[first-1]) >= 0 {
+		n++
+	}
+	if c, d := s[last+1], s[0]; c >= 'A' && c <= 'Z' && d >= 'a' && d <= 'z' {
+		n++
+	}
+	return n
+}

@@ -1,0 +1,46 @@
+package screen_test
+
+import (
+	"io/fs"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/memproxy/memproxy/screen"
+)
+
+// The digest of files is that of the pack that they are loaded as, and another
+// for any other byte.
+func TestDigest(t *testing.T) {
+	files := fstest.MapFS{}
+	err := fs.WalkDir(screen.Files(), ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := fs.ReadFile(screen.Files(), path)
+		files[path] = &fstest.MapFile{Data: b}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	same, err := screen.Digest(files)
+	if p := screen.Default(); err != nil || same != p.Digest() || len(same) != 64 {
+		t.Errorf("%s, want %s: %v", same, p.Digest(), err)
+	}
+	for name, f := range files {
+		was := f.Data
+		f.Data = append(was[:len(was):len(was)], '\n')
+		if other, err := screen.Digest(files); err != nil || other == same {
+			t.Errorf("%s was changed: %s, %v", name, other, err)
+		}
+		delete(files, name)
+		without, err := screen.Digest(files)
+		if spoken := strings.HasPrefix(name, "tongues/") && name != "tongues/rules.txt"; spoken && (err != nil || without == same) {
+			t.Errorf("a pack without %s is not another: %v", name, err)
+		} else if !spoken && err == nil {
+			t.Errorf("%s is missing, and nobody says so", name)
+		}
+		files[name] = &fstest.MapFile{Data: was}
+	}
+}

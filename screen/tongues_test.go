@@ -1,0 +1,119 @@
+package screen_test
+
+import (
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy/screen"
+)
+
+// cases reads a language and a text a line.
+func cases(t *testing.T, file string) [][2]string {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out [][2]string
+	for line := range strings.Lines(string(b)) {
+		language, text, ok := strings.Cut(strings.TrimSpace(line), "\t")
+		if !ok {
+			t.Fatalf("%s: no tab in %q", file, line)
+		}
+		out = append(out, [2]string{language, text})
+	}
+	return out
+}
+
+// Proves MFW-3, SYN-2: what is planted in nineteen languages is held, by
+// the rules for them alone as well, and their neighbours are not. Each language has
+// an override, a standing order, what asks for the instructions, what an
+// assistant that reads is told, a persona, concealment, and what asks for keys.
+func TestTongues(t *testing.T) {
+	all := screener(t, screen.Options{})
+	rules := screener(t, screen.Options{Disable: []string{screen.LayerLexicon, screen.LayerClassify, screen.LayerForm}})
+	n := map[string]int{}
+	for _, c := range cases(t, "testdata/tongues/attacks.tsv") {
+		n[c[0]]++
+		if !all.Text(c[1], "", "").Verdict.Stops() {
+			t.Errorf("%s: passes: %s", c[0], c[1])
+		}
+		if !rules.Text(c[1], "", "").Verdict.Stops() {
+			t.Errorf("%s: passes the rules: %s", c[0], c[1])
+		}
+	}
+	for _, c := range cases(t, "testdata/tongues/benign.tsv") {
+		if r := all.Text(c[1], "", ""); r.Verdict.Stops() {
+			t.Errorf("%s: is held: %s %v", c[0], c[1], r.Findings)
+		}
+	}
+	for language := range words(t) {
+		if n[language] < 7 {
+			t.Errorf("%s has words and %d cases", language, n[language])
+		}
+	}
+	if len(n) < 18 {
+		t.Errorf("%d languages", len(n))
+	}
+}
+
+// words are the entries of each language by concept.
+func words(t *testing.T) map[string]map[string][]string {
+	t.Helper()
+	files, err := fs.Glob(screen.Files(), "tongues/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]map[string][]string{}
+	for _, f := range files {
+		language := strings.TrimSuffix(path.Base(f), ".txt")
+		if language == "rules" || language == "any" {
+			continue
+		}
+		b, err := fs.ReadFile(screen.Files(), f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		concept := ""
+		out[language] = map[string][]string{}
+		for line := range strings.Lines(string(b)) {
+			line, _, _ = strings.Cut(line, "#")
+			if line != "" && line[0] >= 'A' && line[0] <= 'Z' {
+				concept, line, _ = strings.Cut(line, ":")
+			}
+			for entry := range strings.SplitSeq(line, ",") {
+				if entry = strings.TrimSpace(entry); entry != "" {
+					out[language][concept] = append(out[language][concept], entry)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// A word that English has, too, is marked: else English prose would be read as
+// what another language says with it.
+func TestWhatIsEnglishTooIsMarked(t *testing.T) {
+	b, err := os.ReadFile("normal/words.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	english := strings.Fields(string(b))
+	for language, concepts := range words(t) {
+		for concept, entries := range concepts {
+			for _, entry := range entries {
+				if concept == "LOAN" || strings.Contains(entry, " ") || slices.Contains(concepts["LOAN"], entry) {
+					continue
+				}
+				prefix, open := strings.CutSuffix(entry, "*")
+				if slices.ContainsFunc(english, func(w string) bool { return w == prefix || open && strings.HasPrefix(w, prefix) }) {
+					t.Errorf("%s: %s %q is English, too, and not in LOAN", language, concept, entry)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,50 @@
+package screen_test
+
+import (
+	"encoding/base64"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/screen"
+)
+
+// What nobody can read to its end is held at every sensitivity, whoever wrote it
+// and whatever layers are on, and refused from a source that is not to be trusted;
+// what is long and full of codes that can be read is not.
+//
+// Proves SYN-2, SYN-3
+func TestWhatCannotBeReadIsHeld(t *testing.T) {
+	code := base64.StdEncoding.EncodeToString([]byte("The meeting with the design team was moved to Tuesday. "))
+	endless := "%" + strings.Repeat("25", 3000) + "69"
+	readable := map[string]string{
+		"codes":  strings.Repeat(code+"\n", 300),
+		"nested": base64.StdEncoding.EncodeToString([]byte(base64.StdEncoding.EncodeToString([]byte(code)))),
+		"signs":  strings.Repeat("100 % of the 25 % of 69 % ", 200),
+	}
+	for _, sensitivity := range []string{"low", "medium", "high"} {
+		for _, off := range [][]string{nil, {screen.LayerForm}, {screen.LayerForm, screen.LayerClassify, screen.LayerDirective, screen.LayerLexicon}} {
+			s := screener(t, screen.Options{Sensitivity: sensitivity, Disable: off, CacheSize: -1})
+			for _, from := range []struct {
+				source, trust string
+				want          memproxy.Verdict
+			}{
+				{"", "", memproxy.Hold},
+				{"trusted", "system", memproxy.Hold},
+				{"untrusted", "established", memproxy.Deny},
+				{"hostile", "anonymous", memproxy.Deny},
+			} {
+				got := s.Text(endless, from.source, from.trust).Verdict
+				if got != from.want && (from.want != memproxy.Hold || got != memproxy.Deny || sensitivity != "high") {
+					t.Errorf("%s without %v: from %q by %q: %q, want %q", sensitivity, off, from.source, from.trust, got, from.want)
+				}
+			}
+		}
+	}
+	s := screener(t, screen.Options{CacheSize: -1})
+	for name, text := range readable {
+		if r := s.Text(text, "untrusted", ""); r.Verdict.Stops() {
+			t.Errorf("%s: %v", name, r)
+		}
+	}
+}
