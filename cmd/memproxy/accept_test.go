@@ -15,6 +15,7 @@ import (
 // as it is, with a reason and on record; what was doubted for it is not any
 // more, ends are anchored again, and the next break is one.
 func TestAcceptingABreak(t *testing.T) {
+	t.Parallel()
 	for name, do := range damage {
 		if do == nil {
 			continue
@@ -87,6 +88,7 @@ func TestAcceptingABreak(t *testing.T) {
 // broken anew; a text that is not the recorded one is not accepted; where
 // nothing is broken, or of nobody, there is nothing to accept.
 func TestAcceptanceIsOfWhatIsThere(t *testing.T) {
+	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
 	var ids []string
 	for i := range 3 {

@@ -66,6 +66,7 @@ var pathParam = regexp.MustCompile(`\{[^}]*\}`)
 // on whatever is forwarded for somebody known stands the backend's own
 // credential and nothing that was presented to memproxy.
 func TestAdministrationIsClosed(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"letta", "mem0"} {
 		back := &shower{}
 		up := httptest.NewServer(back)
@@ -135,6 +136,7 @@ func TestAdministrationIsClosed(t *testing.T) {
 // Proves EDGE-13: a plain key makes and changes agents whose models it names,
 // and reaches no endpoint, key or environment with them; the role does.
 func TestModelsEndpointsAreAdministration(t *testing.T) {
+	t.Parallel()
 	l := startLettaWith(t, someAgent, strings.Replace(lettaConf, "policy:", `    - {sha256: "ROOT", id: "human:root", kind: human, trust: human, tenant: acme, roles: [memproxy-admin], acts_as: "*"}
 policy:`, 1), func(h http.Handler) http.Handler { return h }, "ROOT", sha(adminToken))
 	evil := "http://evil.example/v1"
@@ -169,6 +171,7 @@ policy:`, 1), func(h http.Handler) http.Handler { return h }, "ROOT", sha(adminT
 // Proves EDGE-13: secrets that stand in ordinary answers are not shown without
 // the role; with it they are, to who asks for them.
 func TestSecretsInAnswersAreWithheld(t *testing.T) {
+	t.Parallel()
 	showing := func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			rec := httptest.NewRecorder()

@@ -35,6 +35,7 @@ func (r *rig) records(of memproxy.EventType) int {
 // sweep in log, record, metric and mark, though nobody reads it. What went
 // through memproxy is not. The next start does not seal again.
 func TestABackendIsSealedAtItsFirstStart(t *testing.T) {
+	t.Parallel()
 	p := newPaces()
 	r := &rig{t: t, clock: p.now, pace: p.ticker, seals: true}
 	var old []string
@@ -105,6 +106,7 @@ func TestABackendIsSealedAtItsFirstStart(t *testing.T) {
 // Proves EDGE-4: where the setting is off nothing is sealed, and nobody is
 // accused: it takes the command.
 func TestSealingIsOff(t *testing.T) {
+	t.Parallel()
 	p := newPaces()
 	r := startRig(&rig{t: t, clock: p.now, pace: p.ticker, seals: true}, screeningConf, "SCREENING", "memories: {seal: false}")
 	late := r.planted("Ann has a boat.")
@@ -150,6 +152,7 @@ func (b *paging) pages() string {
 // Proves EDGE-4: a seal that fails keeps nothing from starting and accuses
 // nobody; the next process goes on at the page where it stopped.
 func TestASealGoesOn(t *testing.T) {
+	t.Parallel()
 	p := newPaces()
 	r := &rig{t: t, clock: p.now, pace: p.ticker, seals: true}
 	back := &paging{refuse: "2"}
@@ -190,6 +193,7 @@ func TestASealGoesOn(t *testing.T) {
 // What an agent writes in its turns, blocks that were there before among it, is
 // not.
 func TestPlantedInLetta(t *testing.T) {
+	t.Parallel()
 	p := newPaces()
 	l := startLettaRig(&rig{t: t, clock: p.now, pace: p.ticker, seals: true}, writingAgent, lettaConf, plainly)
 	l.eventually("the seal", func() bool { return strings.Contains(l.metrics(t), `memproxy_backend_sealed{backend="mem0"} 1`) })

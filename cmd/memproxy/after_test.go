@@ -10,6 +10,7 @@ import (
 // What has one key is done in order, nothing is lost when it ends, and what
 // comes late is done at once.
 func TestAfterKeepsTheOrderOfAKey(t *testing.T) {
+	t.Parallel()
 	a := newAfter(4, 8)
 	var mu sync.Mutex
 	seen := map[string][]int{}

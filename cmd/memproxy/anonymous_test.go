@@ -55,6 +55,7 @@ func (n nobody) wrote(text string) (id string) {
 // nobody else: what it wrote waits, and neither another session nor the same
 // name elsewhere reads it. The name stands nowhere.
 func TestAnonymousCallersAreSessions(t *testing.T) {
+	t.Parallel()
 	const name = "the-morning-shift-of-ward-nine"
 	r := start(t, openConf, "SCREENING", "")
 	author := r.nobody("127.0.0.1", name)
@@ -88,6 +89,7 @@ func TestAnonymousCallersAreSessions(t *testing.T) {
 // Proves TRL-1, TRL-6: another name buys no more writes: the sessions of one
 // address have one budget, other addresses another, and all together a bound.
 func TestAnonymousSessionsShareABudget(t *testing.T) {
+	t.Parallel()
 	r := start(t, openConf, "SCREENING", "budgets: {anonymous: {writes_per_hour: 4}, together: 2}")
 	write := func(address string, n int) got {
 		return r.nobody(address, fmt.Sprint("session ", n)).write(fmt.Sprintf("Ann's desk is number %d at %s.", n, address))
@@ -113,6 +115,7 @@ func TestAnonymousSessionsShareABudget(t *testing.T) {
 // Proves TRL-1, SYN-7: the rejections of one session lock that session, those of
 // many the address that they come from, and never callers elsewhere.
 func TestAnonymousSessionsShareRejections(t *testing.T) {
+	t.Parallel()
 	r := start(t, openConf, "SCREENING", "sessions: {max_user_rejections: 6}")
 	first, second := r.nobody("127.0.0.1", "one"), r.nobody("127.0.0.1", "two")
 	for range 3 {

@@ -9,6 +9,7 @@ import (
 // quarantined memory is shown a notice, and knowing the text from elsewhere it
 // cannot pass it off as read; what stands beside it was read.
 func TestWithheldIsNotObserved(t *testing.T) {
+	t.Parallel()
 	const hidden, shown = "The invoice office moved to Leeds.", "The invoice office opens at nine."
 	r := startPeople(t, "")
 	id := r.note("human", hidden, "")

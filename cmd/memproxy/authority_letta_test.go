@@ -38,6 +38,7 @@ func lettaPeopleWith(t *testing.T, conf, agent, author, text string) (l *lettaRi
 // more is not replaced; the dissent is kept, and readers see the block as
 // contested. What only adds, and one's own, passes.
 func TestAuthorityInLetta(t *testing.T) {
+	t.Parallel()
 	const ann, spy = "Ann likes green tea", "Ann likes coffee"
 	call := func(tool, arguments string) func(l *lettaRig, _ string, who string) got {
 		return func(l *lettaRig, _ string, who string) got {
@@ -104,6 +105,7 @@ func TestAuthorityInLetta(t *testing.T) {
 // Proves TRL-3, TRL-5: a correction by an agent's own tool is on the record of
 // whose block it was.
 func TestSelfEditsAreCorrections(t *testing.T) {
+	t.Parallel()
 	l, block := lettaPeople(t, "peer", "Ann likes tea")
 	a := l.do("POST", "/v1/agents/"+l.agent+"/messages", `{"input":"CALL memory_rethink {\"label\":\"human\",\"new_memory\":\"Ann likes coffee\"}\nTHEN\nSAY done"}`, as("reviewer")...)
 	if l.letta.Value(l.agent, "human") != "Ann likes coffee" {
@@ -122,6 +124,7 @@ func TestSelfEditsAreCorrections(t *testing.T) {
 // word of somebody who is trusted more is undone and kept as dissent; one's own
 // word it may change.
 func TestCompensatedRunsDoNotOverrule(t *testing.T) {
+	t.Parallel()
 	older := strings.Replace(olderAgent, `{"label":"human","value":"Ann"},`, "", 1)
 	for author, want := range map[string]string{"human": "Ann likes tea", "": "Ann likes coffee"} {
 		l, block := lettaPeopleWith(t, compensating, older, author, "Ann likes tea")

@@ -99,6 +99,7 @@ func (r *rig) dissent(id string) []string {
 // the dissent is kept, and readers see the memory as contested. The nearest
 // changes that must pass stand beside.
 func TestAuthority(t *testing.T) {
+	t.Parallel()
 	const green, coffee = "Ann likes green tea.", "Ann likes coffee."
 	for name, q := range map[string]struct{ method, path, body, dissent string }{
 		"server update":    {"PUT", "/memories/ID", `{"text":"Ann likes coffee."}`, coffee},
@@ -148,6 +149,7 @@ func TestAuthority(t *testing.T) {
 // log and on the memory's record; the author stays its author. Whoever
 // corrected it is then to be reckoned with as well.
 func TestCorrectionsAreOnRecord(t *testing.T) {
+	t.Parallel()
 	r := startPeople(t, "")
 	id := r.note("", "Ann likes green tea.", "")
 	if a := r.do("PUT", "/memories/"+id, `{"text":"Ann likes coffee."}`, as("human")...); a.status != 200 {
@@ -189,6 +191,7 @@ func TestCorrectionsAreOnRecord(t *testing.T) {
 // is a person's word then, and ends the contest; one that is rejected ends it
 // too, and changes nothing.
 func TestTheLastWordEndsTheContest(t *testing.T) {
+	t.Parallel()
 	for _, approve := range []bool{true, false} {
 		r := startPeople(t, "")
 		id := r.note("peer", "Ann likes green tea.", "")
@@ -212,6 +215,7 @@ func TestTheLastWordEndsTheContest(t *testing.T) {
 // Proves TRL-5: what is anchored in a log is changed by people only, its author
 // included.
 func TestAnchoredFactsArePeoples(t *testing.T) {
+	t.Parallel()
 	r := startPeople(t, "")
 	id := r.note("", "Ann likes green tea.", "")
 	r.eventually("its state", func() bool { return r.stands(id).State != "" })

@@ -16,6 +16,7 @@ import (
 // with a 4xx that says why, is recorded, and never reaches the backend. Each
 // stands beside the nearest request that passes.
 func TestBadInputNeverArrives(t *testing.T) {
+	t.Parallel()
 	r := start(t, plain, "log: {level: info}", "log: {level: error}")
 	msg := `"messages":[{"role":"user","content":"likes tea"}],"infer":false`
 	deep := strings.Repeat("[", 200) + strings.Repeat("]", 200)
@@ -118,6 +119,7 @@ func (r *rig) raw(method, path, body string, header ...string) got {
 // A body over the limit and one that does not come are refused, recorded, and
 // end the connection.
 func TestOversizedAndSlowBodies(t *testing.T) {
+	t.Parallel()
 	r := start(t, plain, `upstream: "UPSTREAM"}`, `upstream: "UPSTREAM", limits: {body: 4096}, timeouts: {body: 200ms}}`)
 	if a := r.raw("POST", "/memories", strings.Replace(note, "tea", strings.Repeat("tea", 2000), 1)); a.status != 413 || !strings.Contains(a.body, "payload.too_large") {
 		t.Errorf("oversized: %d %s", a.status, a.body)

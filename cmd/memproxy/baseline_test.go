@@ -17,6 +17,7 @@ import (
 // over a restart in a file that only memproxy reads, and marks what departs
 // from it without refusing it.
 func TestWhatIsUsualIsKept(t *testing.T) {
+	t.Parallel()
 	const on = "screening: {baseline: {learn: 10}}"
 	dir := t.TempDir()
 	r := start(t, strings.ReplaceAll(screeningConf, "DIR", dir), "SCREENING", on)
@@ -54,6 +55,7 @@ func TestWhatIsUsualIsKept(t *testing.T) {
 
 // A snapshot that is broken is set aside, and memproxy starts.
 func TestABrokenBaselineIsSetAside(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	state := filepath.Join(dir, "state")
 	if err := os.Mkdir(state, 0o700); err != nil {
@@ -75,6 +77,7 @@ func TestABrokenBaselineIsSetAside(t *testing.T) {
 
 // It is written down from time to time, so that a crash costs little.
 func TestTheBaselineIsWrittenFromTimeToTime(t *testing.T) {
+	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "screening: {baseline: {}}")
 	path := filepath.Join(t.TempDir(), "baseline.json")
 	h := &habits{store: r.car.rules.desk.baseline, path: path, log: r.car.log}

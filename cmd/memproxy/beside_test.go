@@ -11,6 +11,7 @@ import (
 // read them are found by the first read, of writes that are answered at once
 // and later; those that go through it are not accused.
 func TestMetadataAreSigned(t *testing.T) {
+	t.Parallel()
 	const about = `,"metadata":{"about":"tea","n":0.70,"deep":{"b":[1,2],"a":null}}`
 	for name, path := range map[string]string{"server": "/memories", "v1": "/v1/memories/", "v3": "/v3/memories/add/"} {
 		t.Run(name, func(t *testing.T) {
@@ -68,6 +69,7 @@ func TestMetadataAreSigned(t *testing.T) {
 // Proves EDGE-4: the same of Letta's blocks, and of metadata that a client
 // changes without the text, whose stamp stays.
 func TestMetadataOfBlocksAreSigned(t *testing.T) {
+	t.Parallel()
 	conf := strings.Replace(lettaConf, `policy: {dir: "DIR/policies"}`, "ownership: {changed: report}\nmemories: {validate: 0}", 1)
 	l := startLettaWith(t, someAgent, conf, func(h http.Handler) http.Handler { return h })
 	bearer := []string{"Authorization", "Bearer " + devToken}

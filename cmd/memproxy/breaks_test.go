@@ -13,6 +13,7 @@ import (
 // record, counted, in the program's log, once however often it is found again;
 // what is sound is given up and nothing is named.
 func TestBreaksFoundInPassing(t *testing.T) {
+	t.Parallel()
 	for name, want := range map[string]memproxy.FaultClass{"nothing": "", "tamper": memproxy.FaultTamper, "forge": memproxy.FaultForge, "delete-middle": memproxy.FaultDelete} {
 		t.Run(name, func(t *testing.T) {
 			r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")

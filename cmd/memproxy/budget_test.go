@@ -55,6 +55,7 @@ func many(n int, infer bool) string {
 // than is left does not reach the backend, by whichever member it says so, and
 // costs nothing.
 func TestBudgetsCountMemories(t *testing.T) {
+	t.Parallel()
 	r := startBudget(t)
 	texts := strings.Repeat(`"Ann likes tea.",`, 999) + `"Ann sails."`
 	var batch []string
@@ -131,6 +132,7 @@ func extracting(next http.Handler, made func() int) http.Handler {
 // it is, at once or when its event is over; what goes over the limit by that
 // stops the next write, and only of that caller.
 func TestExtractionsAreSettled(t *testing.T) {
+	t.Parallel()
 	r := startBudget(t)
 	made := 1
 	r.back.Handler = extracting(r.back.Handler, func() int { return made })

@@ -41,6 +41,7 @@ var wordless = map[string]string{
 // everybody proves nothing of tenants, so each read of one's own, by callers who
 // may, shows one's own canary, or is listed with the reason.
 func TestCanariesAreSeenByTheirOwners(t *testing.T) {
+	t.Parallel()
 	check := func(t *testing.T, r *rig, w *contract.World, f *contract.Format, routes []contract.Route) {
 		t.Helper()
 		shown := 0

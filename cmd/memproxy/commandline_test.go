@@ -24,6 +24,7 @@ func each(c *cobra.Command, visit func(*cobra.Command)) {
 // what a command is for and shows an example, and every example is a command
 // line that the command takes.
 func TestHelpOnEveryLevel(t *testing.T) {
+	t.Parallel()
 	a := &app{Stdout: io.Discard, Stderr: io.Discard, Version: "test"}
 	n := 0
 	each(a.commandLine(), func(c *cobra.Command) {
@@ -65,6 +66,7 @@ var (
 // Every command line in the documents is one that the program takes. Of a line
 // that shows what may be written, the brackets are taken off.
 func TestCommandsInDocuments(t *testing.T) {
+	t.Parallel()
 	var files []string
 	for _, pattern := range []string{"README.md", "docs/*.md", "examples/*/README.md", "charts/*/README.md"} {
 		found, err := filepath.Glob(filepath.Join("..", "..", pattern))
@@ -148,6 +150,7 @@ func TestOptionsInEverySpelling(t *testing.T) {
 
 // Four shells can complete commands and options.
 func TestCompletion(t *testing.T) {
+	t.Parallel()
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
 		if code, out, errs := invoke(t, "completion", shell); code != 0 || !strings.Contains(out, "memproxy") {
 			t.Errorf("%s: exit %d %s", shell, code, errs)
@@ -162,6 +165,7 @@ func TestCompletion(t *testing.T) {
 
 // There is a manual page for each command.
 func TestManualPages(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "man")
 	if code, _, errs := invoke(t, "manual", "--out", dir); code != 0 {
 		t.Fatalf("exit %d %s", code, errs)

@@ -9,6 +9,7 @@ import (
 )
 
 func TestCommandLine(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		args   []string
 		code   int
@@ -49,6 +50,7 @@ func writeFile(t *testing.T, path, text string) string {
 // Proves CARD-3: check names file and line of what is wrong, in the
 // configuration and in the policies, and touches nothing.
 func TestCheck(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	conf := strings.NewReplacer("DIR", dir, "UPSTREAM", "http://127.0.0.1:9", "KEY", sha("k")).Replace(plain)
 	good := writeFile(t, filepath.Join(dir, "good.yaml"), conf)
@@ -87,6 +89,7 @@ func TestCheckPrintsNoSecret(t *testing.T) {
 
 // Proves TRL-3, CARD-5: explain gives every step's answer and sends nothing.
 func TestExplain(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	conf := strings.NewReplacer("DIR", dir, "UPSTREAM", "http://127.0.0.1:9", "KEY", sha("k")).Replace(plain)
 	path := writeFile(t, filepath.Join(dir, "memproxy.yaml"), conf)
@@ -132,6 +135,7 @@ func TestExplain(t *testing.T) {
 // Proves CARD-7: keys are made once and never overwritten, readable by their
 // owner only.
 func TestKeygen(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "keys")
 	code, out, errs := invoke(t, "keygen", "-out", dir)
 	if code != 0 || !strings.Contains(out, "origin memproxy/") {
@@ -155,6 +159,7 @@ func TestKeygen(t *testing.T) {
 // demo's rows are all as claimed: each threat works directly and not through
 // memproxy.
 func TestDemo(t *testing.T) {
+	t.Parallel()
 	code, out, errs := invoke(t, "demo", "-json")
 	if code != 0 {
 		t.Fatalf("exit %d: %s\n%s", code, errs, out)

@@ -28,6 +28,7 @@ func ownerOf(conf string) string {
 // the same is refused as ever, established or not, and locks nobody out by the
 // rule alone; what an owner's agent is to remember is screened as ever.
 func TestOwnersConfigureLetta(t *testing.T) {
+	t.Parallel()
 	pass := func(h http.Handler) http.Handler { return h }
 	make := fmt.Sprintf(`{"name":"code","model":"letta/letta-free","embedding":"letta/letta-free","include_base_tools":false,"system":%q,"memory_blocks":[{"label":"human","value":%%q}]}`, codingPrompt)
 	run := `{"input":"SAY hello","client_tools":` + clientTools + `}`
@@ -85,6 +86,7 @@ func TestOwnersConfigureLetta(t *testing.T) {
 // write; a credential or an attack in the messages beside them is refused as
 // ever.
 func TestOwnersInstructMem0(t *testing.T) {
+	t.Parallel()
 	add := func(text, instructions string) string {
 		return fmt.Sprintf(`{"user_id":"ann","messages":[{"role":"user","content":%q}],"custom_instructions":%q,"includes":"preferences, never passwords","excludes":"API keys like AKIAIOSFODNN7EXAMPLQ"}`, text, instructions)
 	}

@@ -32,6 +32,7 @@ func recorded(t *testing.T) (decisions, conf string) {
 // Proves CARD-9: what a version newly allows is named, from the decisions that
 // a sidecar recorded.
 func TestControlDiff(t *testing.T) {
+	t.Parallel()
 	decisions, conf := recorded(t)
 	open := filepath.Join(t.TempDir(), "policies")
 	writeBundle(t, open, harmless)
@@ -67,6 +68,7 @@ func TestControlDiff(t *testing.T) {
 // which, how much was written and what screening found decide, decision by
 // decision, without the sidecar's configuration.
 func TestControlDiffIsExact(t *testing.T) {
+	t.Parallel()
 	r := start(t, plain)
 	write := func(field, text string) string {
 		t.Helper()
@@ -112,6 +114,7 @@ func TestControlDiffIsExact(t *testing.T) {
 
 // Proves CARD-9: the control plane warns of it as soon as it sees the release.
 func TestControlWarns(t *testing.T) {
+	t.Parallel()
 	decisions, conf := recorded(t)
 	f := newFleetRig(t)
 	f.start("rollout: {stages: []}", "rollout: {stages: [{percent: 50, hold: 1h}]}\nreplay: {decisions: "+decisions+", config: "+conf+"}")
@@ -141,6 +144,7 @@ func TestControlWarns(t *testing.T) {
 
 // Each misuse of the commands is told from a failure.
 func TestControlCommands(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	if code, _, _ := invoke(t, "control", "keygen", "-out", dir); code != cli.OK {
 		t.Fatal("no key")

@@ -34,6 +34,7 @@ const (
 // TestCrashStepChild is the sidecar that TestCrashAtEveryStep ends with kill -9
 // at the step that it is told.
 func TestCrashStepChild(t *testing.T) {
+	t.Parallel()
 	path := os.Getenv(crashConf)
 	if path == "" {
 		t.Skip("run by TestCrashAtEveryStep")
@@ -333,6 +334,7 @@ func crashCases() map[memproxy.Step]crashCase {
 // Proves EDGE-11, SYN-5, MFW-7, EDGE-1.
 func TestCrashAtEveryStep(t *testing.T) {
 	ring.Slow(t, "kills a process at every step")
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts two processes a step")
 	}

@@ -21,6 +21,7 @@ import (
 //
 // Proves EDGE-15, DOL-3.
 func TestApprovalsOfLaterWritesStayDecided(t *testing.T) {
+	t.Parallel()
 	pack := t.TempDir()
 	if err := os.CopyFS(pack, screen.Files()); err != nil {
 		t.Fatal(err)

@@ -22,6 +22,7 @@ import (
 // Proves EDGE-15, MFW-10, DOL-3.
 func TestDecisionsStayDecided(t *testing.T) {
 	ring.Slow(t, "waits for loops that poll")
+	t.Parallel()
 	pack := t.TempDir()
 	if err := os.CopyFS(pack, screen.Files()); err != nil {
 		t.Fatal(err)
@@ -121,6 +122,7 @@ func TestDecisionsStayDecided(t *testing.T) {
 //
 // Proves EDGE-15, EDGE-8.
 func TestDeletedIsGone(t *testing.T) {
+	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", fmt.Sprintf(`review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review, content], tenants: "*"}]}`, sha(reviewToken)))
 	id, kept := r.written("Ann fears spiders.", ""), r.written("Ann likes green tea.", "")
 	if a := r.do("PUT", "/memories/"+id, `{"text":"Ann fears wasps."}`); a.status != 200 {

@@ -13,6 +13,7 @@ import (
 // against, and which of them is in force, as the ledger of a running sidecar has
 // them, and through which filters an answer would go.
 func TestExplainTellsOfLocksAndFilters(t *testing.T) {
+	t.Parallel()
 	r := start(t, strings.Replace(plain, "log: {level: info}", "sessions: {max_rejections: 2}\nlog: {level: info}", 1))
 	bad := `{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"x"}]}`
 	for range 3 {

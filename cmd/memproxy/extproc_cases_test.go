@@ -85,6 +85,7 @@ func (f *twoFaces) face(t *testing.T, envoy bool) extproctest.Face {
 // Proves CARD-9, CARD-10, TRL-10: both faces give the same verdict, the same
 // request to the backend, the same answer, the same spans and the same record.
 func TestBothFacesDoTheSame(t *testing.T) {
+	t.Parallel()
 	paths, err := filepath.Glob(filepath.Join("..", "..", "envoy", "extproc", "testdata", "*.txtar"))
 	if err != nil || len(paths) == 0 {
 		t.Fatal("no cases", err)

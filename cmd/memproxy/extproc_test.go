@@ -17,6 +17,7 @@ import (
 // Proves CARD-9: a processor that strangers could reach is not started: it is
 // believed about who callers are.
 func TestExtprocListensWhereOnlyEnvoyIs(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		f  extprocFlags
 		ok bool
@@ -39,6 +40,7 @@ func TestExtprocListensWhereOnlyEnvoyIs(t *testing.T) {
 }
 
 func TestExtprocCommand(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{
 		{"extproc", "-listen", "0.0.0.0:9902"},
 		{"extproc", "-config", filepath.Join(t.TempDir(), "none.yaml")},

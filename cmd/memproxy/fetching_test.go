@@ -10,6 +10,7 @@ import (
 // caller's choice, whether it writes, runs or only reads: a preview fetches the
 // pictures of what it shows. The same request with words is made.
 func TestTheBackendAsksNoAddressOfTheCallers(t *testing.T) {
+	t.Parallel()
 	const agent, conv = "agent-00000000-0000-4000-8000-000000000000", "conv-00000000-0000-4000-8000-000000000000"
 	const words, picture = `{"type":"text","text":"tea"}`, `{"type":"image","source":{"type":"url","url":"http://169.254.169.254/keys"}}`
 	said := func(part string) string { return `{"messages":[{"role":"user","content":[` + part + `]}]` }
@@ -39,6 +40,7 @@ func TestTheBackendAsksNoAddressOfTheCallers(t *testing.T) {
 // a key of metadata too: one that is an instruction is refused like a text, and
 // one that merely has several words is not.
 func TestNamesAreScreened(t *testing.T) {
+	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "")
 	for _, owner := range []string{"user_id", "run_id"} {
 		for name, bad := range map[string]bool{

@@ -15,6 +15,7 @@ import (
 //
 // Proves SYN-1
 func TestFieldsHoldOnLetta(t *testing.T) {
+	t.Parallel()
 	const qaToken = "letta-qa-key"
 	conf := strings.NewReplacer(`policy: {dir: "DIR/policies"}`, "", `tenant: acme, acts_as: "*"}`, `tenant: acme, roles: [dev], acts_as: "*"}
     - {sha256: "`+sha(qaToken)+`", id: "agent:qa", kind: agent, trust: authenticated, tenant: acme, roles: [qa, memproxy-reviewer], acts_as: "*"}`).Replace(lettaConf) + "sessions: {max_rejections: 100, max_user_rejections: 100, max_principal_rejections: 100}\n"

@@ -16,6 +16,7 @@ import (
 // release, rules by each that comes, and tells the control plane; what it does
 // not take, it says with file and line.
 func TestFleetRulesASidecar(t *testing.T) {
+	t.Parallel()
 	f := newFleetRig(t)
 	f.start()
 	r := f.sidecar()
@@ -64,6 +65,7 @@ func TestFleetRulesASidecar(t *testing.T) {
 // Proves CARD-9: the control plane may go away; the sidecar rules on, starts
 // again from what it had, and follows when the control plane is back.
 func TestSidecarOutlivesItsControlPlane(t *testing.T) {
+	t.Parallel()
 	f := newFleetRig(t)
 	f.start()
 	f.release(closed)
@@ -95,6 +97,7 @@ func TestSidecarOutlivesItsControlPlane(t *testing.T) {
 // everywhere where somebody looks, and the last good one rules on; so is one
 // that may no longer be gone back to.
 func TestSidecarRefusesARelease(t *testing.T) {
+	t.Parallel()
 	f := newFleetRig(t)
 	f.start()
 	f.seal(1, 1, closed)
@@ -145,6 +148,7 @@ func TestSidecarRefusesARelease(t *testing.T) {
 // Proves CARD-9, SYN-4: limits, ceilings and the screening pack of a release
 // take the place of the configuration's.
 func TestReleaseBringsItsTables(t *testing.T) {
+	t.Parallel()
 	f := newFleetRig(t)
 	f.start()
 	dir := filepath.Join(t.TempDir(), "policies")
@@ -173,6 +177,7 @@ func TestReleaseBringsItsTables(t *testing.T) {
 // Proves CARD-3, CARD-9: no request is dropped or ruled on by two versions
 // while releases come one after the other under load.
 func TestReleasesUnderLoad(t *testing.T) {
+	t.Parallel()
 	const releases = 30
 	f := newFleetRig(t)
 	f.start()

@@ -42,6 +42,7 @@ func (r *rig) ownedBy(text, owner string, as ...string) {
 // that it names and may act for, by every route of both Mem0s, in one recorded
 // decision; all others' memories stay, and what was deleted is read by nobody.
 func TestOneNamedOwnerIsCleared(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct{ route, path, owner, as string }{
 		{"mem0.v1.delete.all", "/v1/memories/?user_id=ann", `"user_id":"ann"`, devToken},
 		{"mem0.v1.delete.all", "/v1/memories/?user_id=ann&org_id=o&project_id=p", `"user_id":"ann"`, devToken},
@@ -84,6 +85,7 @@ func TestOneNamedOwnerIsCleared(t *testing.T) {
 // several own, or nobody, no wildcard, nobody whom the key may not act for,
 // and nothing of another tenant's; without it the refusal says what opens it.
 func TestOnlyOneNamedOwnerIsCleared(t *testing.T) {
+	t.Parallel()
 	r := startForgetting(t)
 	r.ownedBy("green tea", `"user_id":"ann"`)
 	r.ownedBy("black coffee", `"user_id":"bob"`)
@@ -137,6 +139,7 @@ func TestOnlyOneNamedOwnerIsCleared(t *testing.T) {
 // Proves EDGE-18: two owners that are both the key's are not one; nor is one
 // where the whole backend is the tenant's and nobody has another's name.
 func TestTwoOwnersAreNotOne(t *testing.T) {
+	t.Parallel()
 	r := start(t, rigged(t, "mem0-server", "UPSTREAM"), `      # roles: [memproxy-forget]`, `      roles: [memproxy-forget]`)
 	r.ownedBy("green tea", `"user_id":"ann","agent_id":"dev"`)
 	for path, status := range map[string]int{
@@ -158,6 +161,7 @@ func TestTwoOwnersAreNotOne(t *testing.T) {
 // Proves EDGE-18: on Letta, where an agent's memories go with it, the role lets
 // a key delete an agent of its tenant's; without it the refusal names the role.
 func TestOneAgentIsCleared(t *testing.T) {
+	t.Parallel()
 	conf := rigged(t, "letta", "LETTA")
 	for _, open := range []bool{false, true} {
 		if open {

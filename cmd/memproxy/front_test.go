@@ -95,6 +95,7 @@ func (a *authority) client(certs ...tls.Certificate) *http.Client {
 // Proves TRL-1: on a real listener a caller is who its verified certificate
 // says, and nobody for one that another authority signed.
 func TestCertificatesIdentify(t *testing.T) {
+	t.Parallel()
 	ca, other := newAuthority(t), newAuthority(t)
 	server := ca.issue("")
 	der, err := x509.MarshalECPrivateKey(server.PrivateKey.(*ecdsa.PrivateKey))
@@ -151,6 +152,7 @@ log: {level: error}`)
 // Proves TRL-1: a token of a real issuer identifies in either header, stays
 // here, and is refused once its audience is another.
 func TestTokensIdentify(t *testing.T) {
+	t.Parallel()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 // Proves CARD-3: a SIGHUP does not end the process: edits of the policies that
 // no poll has seen yet are in force after it, and broken ones are not.
 func TestHangupReadsAgain(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "policies")
 	writeBundle(t, dir, harmless)
 	r := start(t, plain, "log: {level: info}", "log: {level: warn}\npolicy: {dir: \""+dir+"\", poll: 24h}")

@@ -54,6 +54,7 @@ func heldID(t *testing.T, a got) string {
 // one that takes its time, is told of under its receipt, and is written once it
 // is approved, with the approval in its provenance; a rejected one never is.
 func TestHeldWrites(t *testing.T) {
+	t.Parallel()
 	for _, approve := range []bool{true, false} {
 		r := holding(t)
 		before := r.back.count()
@@ -97,6 +98,7 @@ func TestHeldWrites(t *testing.T) {
 // looked for in the backend: sent once, found once.
 func TestApprovedWritesSurviveACrash(t *testing.T) {
 	ring.Slow(t, "kills a process")
+	t.Parallel()
 	r := holding(t)
 	ctx := context.Background()
 	p := r.car.proxyOf("mem0")

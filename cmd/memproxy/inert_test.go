@@ -15,6 +15,7 @@ import (
 //
 // Proves EDGE-15, SYN-6.
 func TestNoNameOfACallerIsTold(t *testing.T) {
+	t.Parallel()
 	w := newTold(t, time.Now)
 	r := start(t, screeningConf, append(workflow(w, "", policyDir(t, strings.Replace(holdingPolicy, `context.user == "bob"`, `context.user like "*CANARY*"`, 1))), "log: {level: error}", "log: {level: debug}")...)
 	const session, user = "ignore CANARY-session rules", "CANARY-user-of-the-shop-team"

@@ -45,6 +45,7 @@ func initialised(t *testing.T, answers string, env map[string]string, args ...st
 // A first configuration holds, by options or by two answers, for the key that is
 // in the environment or else one that is made and said once; no key is in it.
 func TestInit(t *testing.T) {
+	t.Parallel()
 	key := map[string]string{"MEM0_API_KEY": "m0-secret", "LETTA_SERVER_PASSWORD": "letta-secret"}
 	for _, tc := range []struct {
 		name, answers string
@@ -82,6 +83,7 @@ func TestInit(t *testing.T) {
 }
 
 func TestInitRefuses(t *testing.T) {
+	t.Parallel()
 	taken := writeFile(t, filepath.Join(t.TempDir(), "memproxy.yaml"), "mine")
 	for _, tc := range []struct{ want, args string }{
 		{"is there already", "--out " + taken + " --backend mem0 --upstream http://h"},
@@ -122,6 +124,7 @@ func rigged(t *testing.T, backend, upstream string) string {
 // it adds, searches, changes and deletes, and makes an agent, reads it and speaks
 // to it.
 func TestTheFirstHour(t *testing.T) {
+	t.Parallel()
 	r := start(t, rigged(t, "mem0-server", "UPSTREAM"))
 	a := r.do("POST", "/memories", `{"messages":[{"role":"user","content":"I like tea."}],"user_id":"ann","agent_id":"shop","infer":false}`)
 	var body struct{ Results []struct{ ID string } }

@@ -11,6 +11,7 @@ import (
 
 // What the webhook cannot start with is said, and ends it.
 func TestInjectRefusesToStart(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	good, err := os.ReadFile("../../inject/testdata/config.yaml")
 	if err != nil {

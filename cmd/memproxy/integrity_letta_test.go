@@ -53,6 +53,7 @@ func (l *lettaRig) passage(text string) string {
 // proxy is found by the read, as far as a read can, and by the sweep; what the
 // agent itself wrote, ruled on by the proxy, is not accused.
 func TestTamperingBehindLetta(t *testing.T) {
+	t.Parallel()
 	tricks := &sleight{}
 	conf := strings.Replace(lettaConf, `policy: {dir: "DIR/policies"}`, "ownership: {changed: report}\nmemories: {validate: 0}", 1)
 	l := startLettaWith(t, writingAgent, conf, func(h http.Handler) http.Handler { tricks.Handler = h; return tricks })
@@ -144,6 +145,7 @@ func TestTamperingBehindLetta(t *testing.T) {
 // Proves EDGE-4: a block that somebody deleted around the proxy is named when it
 // is asked for; one that was deleted through it, or that never was, is not.
 func TestLostBlocksAreNamed(t *testing.T) {
+	t.Parallel()
 	conf := strings.Replace(lettaConf, `policy: {dir: "DIR/policies"}`, "ownership: {changed: report}\nmemories: {validate: 0}", 1)
 	l := startLettaWith(t, someAgent, conf, func(h http.Handler) http.Handler { return h })
 	bearer := []string{"Authorization", "Bearer " + devToken}

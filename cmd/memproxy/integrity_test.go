@@ -102,6 +102,7 @@ func metadataOf(t *testing.T, body string) string {
 // audit log and marks it, once; what was written through the proxy is not
 // accused.
 func TestTamperingBehindMem0(t *testing.T) {
+	t.Parallel()
 	for _, setting := range []string{"report", "withhold", "ignore"} {
 		t.Run(setting, func(t *testing.T) {
 			r := start(t, screeningConf, "SCREENING", "ownership: {changed: "+setting+"}\nmemories: {validate: 0}")
@@ -218,6 +219,7 @@ func TestTamperingBehindMem0(t *testing.T) {
 // changes of text and of metadata, deletions, what the backend's model makes
 // of a conversation, what agents of it write.
 func TestOrdinaryLifeIsNoTampering(t *testing.T) {
+	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
 	r.sealAll()
 	ok := func(a got) {
@@ -276,6 +278,7 @@ var damage = map[string][]string{
 // the audit log as a break, once; what stands behind the break, or is written
 // later, is unverified and can be withheld; nothing repairs it.
 func TestBreaksOfTheChain(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		want memproxy.FaultClass
@@ -349,6 +352,7 @@ func TestBreaksOfTheChain(t *testing.T) {
 // Proves EDGE-4: who changes a memory and the ledger's unsigned row of it to
 // fit is found all the same.
 func TestAnEditedRowIsNoProof(t *testing.T) {
+	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
 	id, other := r.written("Ann likes green tea.", ""), r.written("Ann plays go.", "")
 	r.versioned(id, other)
@@ -364,6 +368,7 @@ func TestAnEditedRowIsNoProof(t *testing.T) {
 // Proves EDGE-4: what a sweep and the validation come upon at the same moment is
 // named once.
 func TestFindingsAreNamedOnce(t *testing.T) {
+	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
 	id := r.written("Ann likes green tea.", "")
 	r.versioned(id)

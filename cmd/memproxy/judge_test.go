@@ -13,6 +13,7 @@ import (
 // does not use up what the judge may be asked: another's is asked about in the
 // same minute.
 func TestNobodyUsesUpTheJudge(t *testing.T) {
+	t.Parallel()
 	var asked lockedBuffer
 	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.Copy(&asked, r.Body); err != nil {

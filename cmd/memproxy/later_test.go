@@ -20,6 +20,7 @@ import (
 // wrote waits for review, seen by its author alone, and it is kept as long as
 // its source and field say.
 func TestWhatComesLaterStandsAsAtOnce(t *testing.T) {
+	t.Parallel()
 	for name, body := range map[string]string{
 		"deduced": strings.Replace(noted("Ann keeps bees."), `"infer":false,`, "", 1), "verbatim": noted("Ann keeps bees."),
 	} {
@@ -69,6 +70,7 @@ func standsAsAtOnce(t *testing.T, body string, told bool) {
 // Proves SYN-9: what an ordinary write made, of which its process never heard,
 // is kept as long as its source and field say, from when it was written.
 func TestMemoriesNobodyHeardOfEnd(t *testing.T) {
+	t.Parallel()
 	r := deaf(t)
 	startRig(r, screeningConf, "SCREENING", `memories: {ttl: {default: 720h}}`+reviewers())
 	if a := r.do("POST", "/v3/memories/add/", strings.Replace(noted("Ann keeps bees."), `"infer":false,`, "", 1)); a.status != 200 {
@@ -86,6 +88,7 @@ func TestMemoriesNobodyHeardOfEnd(t *testing.T) {
 // first read shows, over a restart, and against rules that come after. A copy
 // of its stamp that turns up when every extraction must be over is nobody's word.
 func TestApprovalsOutliveTheProcess(t *testing.T) {
+	t.Parallel()
 	clock := ledgertest.NewClock()
 	w := newTold(t, clock.Now)
 	pack := t.TempDir()

@@ -41,6 +41,7 @@ var dialects = map[string]string{"/memories": "", "/v3/memories/add/": "", "/v1/
 // Proves GOV-1, GOV-3: what nobody stated is refused, held, marked or allowed
 // as it is set, on every dialect; the nearest that a user stated is not.
 func TestInferredFacts(t *testing.T) {
+	t.Parallel()
 	for treatment, want := range map[string]string{"refuse": "deny", "hold": "hold", "mark": "allow", "allow": "allow"} {
 		t.Run(treatment, func(t *testing.T) {
 			r := start(t, layered("{inferred: "+treatment+"}"))
@@ -82,6 +83,7 @@ func TestInferredFacts(t *testing.T) {
 // Proves GOV-3: a mark is in the stamp that readers see, signed, in the ledger
 // and in the record; what is not marked has none.
 func TestMarksAreSeen(t *testing.T) {
+	t.Parallel()
 	r := start(t, layered("{inferred: mark}"))
 	r.add(wrote{"/memories", `,"infer":false`, "assistant", "seems to like tea"})
 	r.add(wrote{"/memories", `,"infer":false`, "user", "I like coffee"})
@@ -97,6 +99,7 @@ func TestMarksAreSeen(t *testing.T) {
 
 // Proves GOV-1: one layer may be governed apart from the others.
 func TestLayersAreGovernedApart(t *testing.T) {
+	t.Parallel()
 	r := start(t, layered("{inferred: refuse, layers: {episodic: {inferred: allow}, task: {inferred: hold, fields: [todo]}}}"))
 	for name, tc := range map[string]struct {
 		w    wrote
@@ -120,6 +123,7 @@ func TestLayersAreGovernedApart(t *testing.T) {
 // allowed as it is set; what is inside, or has no key, is not touched. What
 // models a user's traits is refused in production whatever is set.
 func TestNamespaces(t *testing.T) {
+	t.Parallel()
 	for outside, want := range map[string]string{"refuse": "deny", "hold": "hold", "mark": "allow", "allow": "allow"} {
 		r := start(t, layered("{namespaces: {outside: "+outside+"}}"))
 		for path, more := range dialects {
@@ -156,6 +160,7 @@ func TestNamespaces(t *testing.T) {
 // Proves GOV-1, GOV-2: what a configuration that says nothing does to the
 // ordinary writes of unmodified clients: nothing that they notice.
 func TestOrdinaryWritesUnderTheDefaults(t *testing.T) {
+	t.Parallel()
 	r := start(t, plain)
 	for path, more := range dialects {
 		for _, body := range []string{
@@ -200,6 +205,7 @@ func (g *guesses) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // stated is taken back and not shown, kept for review, or marked in the
 // ledger; what the user stated stays.
 func TestFactsThatTheModelGuessed(t *testing.T) {
+	t.Parallel()
 	for treatment, want := range map[string]struct {
 		gone  bool
 		holds int
@@ -251,6 +257,7 @@ func TestFactsThatTheModelGuessed(t *testing.T) {
 // Proves GOV-2, GOV-3: Letta's blocks, passages and agents' self-edits are
 // governed alike; what an agent writes down of its user's words is stated.
 func TestLayersOnLetta(t *testing.T) {
+	t.Parallel()
 	conf := strings.Replace(lettaConf, `policy: {dir: "DIR/policies"}`, "memories: {inferred: refuse, namespaces: {outside: refuse}, layers: {task: {inferred: allow}}}", 1)
 	l := startLettaWith(t, someAgent, conf, func(h http.Handler) http.Handler { return h })
 	as := []string{"Authorization", "Bearer " + devToken}
@@ -286,6 +293,7 @@ func TestLayersOnLetta(t *testing.T) {
 // Proves GOV-2, GOV-3: explain says which layer content is of, what becomes of
 // it and by which rule; in shadow a rule is told and does not decide.
 func TestExplainShowsLayers(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	policies := policyDir(t, "// nothing of one's own")
 	for name, tc := range map[string]struct {
@@ -322,6 +330,7 @@ func TestExplainShowsLayers(t *testing.T) {
 // Proves GOV-1: memories of a layer are kept as long as it says, at most; a
 // field's own shorter time counts, and a claim of a layer shortens only.
 func TestLayersHaveLifetimes(t *testing.T) {
+	t.Parallel()
 	r := start(t, layered("{ttl: {default: 30d, tone: 1h}, layers: {episodic: {ttl: 1d}, task: {ttl: 40d}}}"))
 	for name, tc := range map[string]struct {
 		more string

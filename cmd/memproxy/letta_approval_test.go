@@ -36,6 +36,7 @@ func toldAs(t *testing.T, body, tool string) (id, kind string) {
 // what policy refuses; what policy lets through waits for the person, is charged
 // once, when it is approved, and is written then.
 func TestAPersonIsNotAskedForWhatPolicyRefuses(t *testing.T) {
+	t.Parallel()
 	for name, more := range map[string]string{
 		"whole": ``, "step by step": `,"streaming":true`, "token by token": `,"streaming":true,"stream_tokens":true`,
 	} {
@@ -64,6 +65,7 @@ func TestAPersonIsNotAskedForWhatPolicyRefuses(t *testing.T) {
 
 // What of several calls at once is not refused is asked about alone.
 func TestAPersonIsAskedForWhatPolicyLetsThrough(t *testing.T) {
+	t.Parallel()
 	for name, more := range map[string]string{
 		"whole": ``, "step by step": `,"streaming":true`, "token by token": `,"streaming":true,"stream_tokens":true`,
 	} {

@@ -13,6 +13,7 @@ import (
 // is known to own and that is attached to the run's agent meanwhile, is let go of
 // where two tenants share the server; one that the run made stays.
 func TestBlocksOfNobodyAttachedInARun(t *testing.T) {
+	t.Parallel()
 	var attach atomic.Value // what happens to the agent in the middle of its run
 	between := func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -64,6 +64,7 @@ func (p *pings) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 // and its stream can be read again from any place: by its id, by where it took
 // place, and by sending the same messages once more.
 func TestBackgroundRunsAreResumed(t *testing.T) {
+	t.Parallel()
 	for _, more := range []string{`,"streaming":true,"background":true`, `,"streaming":true,"background":true,"stream_tokens":true`} {
 		l := startLettaBehind(t, someAgent, pinging)
 		auth := []string{"Authorization", "Bearer " + devToken}
@@ -114,6 +115,7 @@ func TestBackgroundRunsAreResumed(t *testing.T) {
 // Proves EDGE-1: who loses the stream in the middle of a turn reads on where
 // it broke off, while the turn goes on; meanwhile the run is running.
 func TestAStreamIsReadOnWhereItBrokeOff(t *testing.T) {
+	t.Parallel()
 	release, reached := make(chan struct{}), make(chan struct{})
 	l := startLettaBehind(t, someAgent, func(h http.Handler) http.Handler {
 		legs := 0
@@ -173,6 +175,7 @@ func TestAStreamIsReadOnWhereItBrokeOff(t *testing.T) {
 // and what a stopped run was about to write is not written by the next turn,
 // while what a crash left behind is ruled on.
 func TestStoppedRunsWriteNothing(t *testing.T) {
+	t.Parallel()
 	const script = "CALL memory_insert {\"label\":\"human\",\"new_string\":\"late\"}"
 	for _, stopped := range []bool{true, false} {
 		l := startLetta(t, someAgent)
@@ -243,6 +246,7 @@ func TestStoppedRunsWriteNothing(t *testing.T) {
 // A stream is read again only by who may see the agent: by the run's own name,
 // and by a run that is named in the body of a conversation of one's own.
 func TestStreamsOfOthersAreNotResumed(t *testing.T) {
+	t.Parallel()
 	conf := strings.Replace(lettaConf, "identity:\n  keys:\n", `identity:
   keys:
     - {sha256: "NARROW", id: "agent:narrow", kind: agent, trust: authenticated, tenant: acme, acts_as: ["agent-00000000-0000-4000-8000-000000000099"]}

@@ -75,6 +75,7 @@ func (l *lettaRig) settled() {
 // Proves EDGE-1: what a run wrote that could not be made to pause is ruled on
 // when it is over; what is not let in is undone, what is stays.
 func TestUngatedRunsAreCompensated(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct{ agent, route, more, path string }{
 		"an older loop":                   {olderAgent, "/messages", ``, ""},
 		"an older loop, streamed":         {olderAgent, "/messages", `,"streaming":true`, ""},
@@ -121,6 +122,7 @@ func TestUngatedRunsAreCompensated(t *testing.T) {
 // Proves EDGE-1: agents that run after another, with its memory in their
 // hands, are waited for and ruled on with it.
 func TestFollowersAreCompensated(t *testing.T) {
+	t.Parallel()
 	l := startCompensating(t, followedAgent)
 	a := l.say(`SAY done
 ASIDE CALL memory_replace {"label":"persona","old_string":"helper","new_string":"spy"}
@@ -140,6 +142,7 @@ forbid (principal, action == Action::"learn", resource) when { context.field == 
 // Proves EDGE-1: passages and blocks that came, and blocks that went, are
 // undone as well.
 func TestWhatCameAndWentIsUndone(t *testing.T) {
+	t.Parallel()
 	own := t.TempDir()
 	writeFile(t, filepath.Join(own, "own.cedar"), noSpies)
 	l := startLettaWith(t, olderAgent, strings.Replace(compensating, "DIR/policies", "OWN", 1), plainly, "OWN", own)
@@ -163,6 +166,7 @@ SAY done`, "")
 
 // What is let in stays, and is charged like any write.
 func TestWhatIsLetInStays(t *testing.T) {
+	t.Parallel()
 	l := startCompensating(t, olderAgent)
 	a := l.say(`CALL archival_memory_insert {"content":"Ann likes tea"}
 CALL memory {"command":"create","path":"/memories/notes","file_text":"n","description":"d"}
@@ -208,6 +212,7 @@ func (m *meddler) set(answers func(w http.ResponseWriter, r *http.Request) bool)
 // Proves EDGE-1: nothing is undone while a run goes on, which would overwrite
 // it; and the caller of a stream does not wait for the settling.
 func TestUndoingWaitsForTheEndOfTheRun(t *testing.T) {
+	t.Parallel()
 	looks, over := make(chan struct{}, 64), make(chan struct{})
 	m := &meddler{}
 	l := startLettaWith(t, olderAgent, compensating, func(h http.Handler) http.Handler { m.Handler = h; return m })
@@ -242,6 +247,7 @@ func TestUndoingWaitsForTheEndOfTheRun(t *testing.T) {
 // rules on what it wrote, in the name of who started it. The journal is
 // readable to nobody else and gone afterwards.
 func TestCompensationSurvivesACrash(t *testing.T) {
+	t.Parallel()
 	m := &meddler{}
 	l := startLettaWith(t, olderAgent, compensating, func(h http.Handler) http.Handler { m.Handler = h; return m })
 	m.set(func(w http.ResponseWriter, r *http.Request) bool {
@@ -276,6 +282,7 @@ func refusal(w http.ResponseWriter) bool {
 
 // Proves EDGE-1: an undoing that fails is tried again.
 func TestAnUndoingThatFailsIsTriedAgain(t *testing.T) {
+	t.Parallel()
 	m, refused := &meddler{}, atomic.Int32{}
 	l := startLettaWith(t, olderAgent, compensating, func(h http.Handler) http.Handler { m.Handler = h; return m })
 	m.set(func(w http.ResponseWriter, r *http.Request) bool {
@@ -299,6 +306,7 @@ func TestAnUndoingThatFailsIsTriedAgain(t *testing.T) {
 // Proves EDGE-1: what nobody can look at stays refused in production: an agent
 // that writes to others, batches, another provider's chat.
 func TestWhatCannotBeCompensatedIsRefused(t *testing.T) {
+	t.Parallel()
 	l := startCompensating(t, strings.Replace(olderAgent, `"tools":[`, `"tools":["send_message_to_agent_async",`, 1))
 	if a := l.say("SAY hello", ""); a.status != 403 || !strings.Contains(a.body, "run.ungated") {
 		t.Errorf("an agent that writes to others: %d %s", a.status, a.body)
@@ -314,6 +322,7 @@ func TestWhatCannotBeCompensatedIsRefused(t *testing.T) {
 
 // The first look fails: nothing runs.
 func TestNoRunWithoutALook(t *testing.T) {
+	t.Parallel()
 	m := &meddler{}
 	l := startLettaWith(t, olderAgent, compensating, func(h http.Handler) http.Handler { m.Handler = h; return m })
 	m.set(func(w http.ResponseWriter, r *http.Request) bool {
@@ -331,6 +340,7 @@ func TestNoRunWithoutALook(t *testing.T) {
 
 // In development the default is to compensate; "deny" refuses there too.
 func TestUngatedInDevelopment(t *testing.T) {
+	t.Parallel()
 	dev := strings.Replace(lettaConf, "profile: production", "profile: development", 1)
 	l := startLettaWith(t, olderAgent, dev, plainly)
 	if a := l.say(poisoned, ""); a.status != 200 {
@@ -345,6 +355,7 @@ func TestUngatedInDevelopment(t *testing.T) {
 
 // The answer of a compensated run is the server's, byte for byte.
 func TestCompensatedAnswersAreUntouched(t *testing.T) {
+	t.Parallel()
 	l := startCompensating(t, olderAgent)
 	a := l.say("SAY hello", "")
 	w := httptest.NewRecorder()

@@ -9,6 +9,7 @@ import (
 // Proves CARD-1: an agent's id in a conversation's place is the agent's own
 // conversation, gated like it.
 func TestAgentsIDsAsConversations(t *testing.T) {
+	t.Parallel()
 	l := startLetta(t, someAgent)
 	for _, path := range []string{"/v1/conversations/" + l.agent + "/messages", "/v1/conversations/default/messages"} {
 		body := fmt.Sprintf(`{"agent_id":%q,"input":%q,"streaming":false}`, l.agent, poisoned)

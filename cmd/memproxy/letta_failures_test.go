@@ -16,6 +16,7 @@ import (
 // Proves EDGE-1: a caller that hangs up in the middle of a turn leaves no agent
 // waiting: the turn is finished without it, under the same rules.
 func TestHangingUpFinishesTheTurn(t *testing.T) {
+	t.Parallel()
 	l := startLetta(t, someAgent)
 	ctx, hangUp := context.WithCancel(context.Background())
 	q, err := http.NewRequestWithContext(ctx, "POST", l.base+"/v1/agents/"+l.agent+"/messages", strings.NewReader(fmt.Sprintf(`{"input":%q,"streaming":true}`, poisoned)))
@@ -70,6 +71,7 @@ func (f *flaky) set(breaks func(http.ResponseWriter, int) bool) {
 // Proves EDGE-1: a server that fails in the middle of a turn leaves an error
 // that the caller understands, nothing unruled, and an agent that goes on.
 func TestServerFailsInMidTurn(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		more   string
 		breaks func(http.ResponseWriter, int) bool
@@ -128,6 +130,7 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // a tool that came in between the question which there are and the turn would
 // write without a pause.
 func TestToolsDoNotChangeDuringATurn(t *testing.T) {
+	t.Parallel()
 	g := &gateway{arrived: make(chan string, 8), release: make(chan string)}
 	l := startLettaBehind(t, someAgent, func(h http.Handler) http.Handler { g.Handler = h; return g })
 	var wg sync.WaitGroup
@@ -165,6 +168,7 @@ func TestToolsDoNotChangeDuringATurn(t *testing.T) {
 // that is not retried; what it left waiting is answered by the next turn.
 func TestModelTimesOut(t *testing.T) {
 	ring.Slow(t, "waits for a real deadline")
+	t.Parallel()
 	over := make(chan struct{})
 	defer close(over) // before the servers are closed, which wait
 	for name, more := range map[string]string{"whole": ``, "streamed": `,"streaming":true`} {
@@ -198,6 +202,7 @@ func TestModelTimesOut(t *testing.T) {
 // the caller an error that it understands and does not retry; nothing is
 // written twice, and the agent goes on.
 func TestSomebodyElseAnswers(t *testing.T) {
+	t.Parallel()
 	for name, more := range map[string]string{"whole": ``, "streamed": `,"streaming":true`} {
 		f := &flaky{}
 		l := startLettaBehind(t, someAgent, func(h http.Handler) http.Handler { f.Handler = h; return f })

@@ -13,6 +13,7 @@ import (
 // Proves EDGE-1, MFW-7: a self-edit that is held is refused to the agent, which
 // reads that it waits, and is made once it is approved; the turn goes on.
 func TestHeldSelfEdits(t *testing.T) {
+	t.Parallel()
 	l := startLettaWith(t, someAgent, strings.Replace(lettaConf, `policy: {dir: "DIR/policies"}`, `policy: {dir: "OWN"}`, 1),
 		func(h http.Handler) http.Handler { return h }, "OWN", policyDir(t, `@id("own.hold") @reason("policy.forbid") @verdict("hold") @detail("what an agent notes waits for review")
 forbid (principal, action in Action::"write", resource) when { context.field == "human" };`))
@@ -40,6 +41,7 @@ forbid (principal, action in Action::"write", resource) when { context.field == 
 // them, and reads what came of it; the nearest that needs no change is run by
 // the server itself.
 func TestAmendedSelfEdits(t *testing.T) {
+	t.Parallel()
 	for _, more := range []string{``, `,"streaming":true`, `,"streaming":true,"stream_tokens":true`} {
 		direct := 0
 		l := startLettaBehind(t, someAgent, func(h http.Handler) http.Handler {

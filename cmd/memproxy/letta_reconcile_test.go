@@ -49,6 +49,7 @@ func (l *lettaRig) waits() bool {
 // another turn, and so is what the agent tries next; nothing is written, and
 // each call is recorded.
 func TestPausesThatNobodyAnswersAreDeclined(t *testing.T) {
+	t.Parallel()
 	l := startLettaWith(t, someAgent, sweeping, plainly)
 	l.abandoned(poisoned)
 	l.eventually("an agent that is free", func() bool { return !l.waits() })
@@ -95,6 +96,7 @@ func sweeps(count *atomic.Int32) func(http.Handler) http.Handler {
 // agent's own asks for, a pause that is younger than the grace, and any in
 // shadow mode. The nearest that is answered stands above.
 func TestPausesOfOthersAreLeftAlone(t *testing.T) {
+	t.Parallel()
 	const script = "CALL memory_insert {\"label\":\"human\",\"new_string\":\"x\"}"
 	for name, tc := range map[string]struct{ agent, conf, tools, script string }{
 		"a caller's own tool":            {someAgent, sweeping, `{"name":"mine"}`, "CALL mine {}"},
@@ -126,6 +128,7 @@ func TestPausesOfOthersAreLeftAlone(t *testing.T) {
 // Proves EDGE-1: a pause is not declined while a turn is under way here, which
 // is about to answer it by the rules.
 func TestAPauseOfATurnUnderWayIsNotDeclined(t *testing.T) {
+	t.Parallel()
 	var count atomic.Int32
 	var l *lettaRig
 	var legs atomic.Int32
@@ -151,6 +154,7 @@ func TestAPauseOfATurnUnderWayIsNotDeclined(t *testing.T) {
 // A server that cannot be asked, or that refuses the answer, costs a line in
 // the log, and the next sweep tries again.
 func TestSweepsThatFailAreRepeated(t *testing.T) {
+	t.Parallel()
 	m := &meddler{}
 	l := startLettaWith(t, someAgent, sweeping, func(h http.Handler) http.Handler { m.Handler = h; return m })
 	var refused atomic.Int32
@@ -171,6 +175,7 @@ func TestSweepsThatFailAreRepeated(t *testing.T) {
 // ended in a pause once, those of one place are looked at once, and each sweep
 // after that is one page of each list. What waits behind them is found.
 func TestSettledRunsCostNothing(t *testing.T) {
+	t.Parallel()
 	var count, others, all atomic.Int32
 	l := startLettaWith(t, someAgent, sweeping, func(h http.Handler) http.Handler {
 		h = sweeps(&count)(h)

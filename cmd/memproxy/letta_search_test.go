@@ -17,6 +17,7 @@ const searchingAgent = `{"name":"t","agent_type":"letta_v1_agent","tools":["arch
 // path: a passage of another tenant in the same archive is left out, whole and
 // streamed, and the caller sees a tool call and its result.
 func TestSearchesOfAgentsAreFiltered(t *testing.T) {
+	t.Parallel()
 	conf := strings.Replace(lettaConf, "identity:\n  keys:\n", `identity:
   keys:
     - {sha256: "RIVAL", id: "agent:rival", kind: agent, trust: authenticated, tenant: rival, acts_as: "*"}
@@ -51,6 +52,7 @@ func TestSearchesOfAgentsAreFiltered(t *testing.T) {
 // A search that the backend does not answer is an error that the agent sees;
 // one that the policy forbids is denied; neither is run by the server.
 func TestSearchesThatFail(t *testing.T) {
+	t.Parallel()
 	var fail atomic.Bool
 	fail.Store(true)
 	l := startLettaBehind(t, searchingAgent, func(h http.Handler) http.Handler {

@@ -101,6 +101,7 @@ func find(v any, name string) string {
 // agent reaches nothing of this one's by naming it anywhere, and is answered
 // as if it did not exist; and changes nothing.
 func TestNoLettaObjectCrossesTenants(t *testing.T) {
+	t.Parallel()
 	r := startTenants(t)
 	before := r.state()
 	own := r.agentOf("other-key")
@@ -224,6 +225,7 @@ func (r *tenantsRig) agentOf(key string) string {
 // Proves EDGE-3, CARD-1: with several tenants, an agent's own caller gets all
 // that belongs to it, as with one.
 func TestCreatorsKeepTheirLettaObjects(t *testing.T) {
+	t.Parallel()
 	r := startTenants(t)
 	for path, want := range map[string]string{
 		"/v1/agents/":                                            r.agent,
@@ -275,6 +277,7 @@ func TestCreatorsKeepTheirLettaObjects(t *testing.T) {
 // Proves TRL-1, EDGE-3: a caller that may act for some agents only can use the
 // one that it has just made, and no other of its tenant.
 func TestLimitedCallersUseTheAgentsTheyMade(t *testing.T) {
+	t.Parallel()
 	r := startTenants(t)
 	mine := r.agentOf("narrow-key")
 	for _, c := range [][3]string{
@@ -301,6 +304,7 @@ func TestLimitedCallersUseTheAgentsTheyMade(t *testing.T) {
 // Proves EDGE-3, EDGE-13: what is attached to an agent of one's own from
 // another tenant, around memproxy, does not show in any answer.
 func TestForeignRelationsAreLeftOut(t *testing.T) {
+	t.Parallel()
 	conf := twoTenants
 	var extra string
 	attach := func(h http.Handler) http.Handler { // as if somebody had attached it in the server itself

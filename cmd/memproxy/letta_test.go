@@ -139,6 +139,7 @@ func types(body string) []string {
 // run, and the caller gets one answer that tells of tool calls and of no
 // approval, whole and streamed.
 func TestSelfEditsAreGated(t *testing.T) {
+	t.Parallel()
 	turn := "tool_call_message tool_return_message tool_call_message tool_return_message assistant_message"
 	for name, tc := range map[string]struct{ more, types string }{
 		"whole":          {``, turn},
@@ -178,6 +179,7 @@ func TestSelfEditsAreGated(t *testing.T) {
 // A token stream tells what came of a call that was denied, though the server
 // keeps it to itself when nothing ran.
 func TestDeniedCallsHaveAResult(t *testing.T) {
+	t.Parallel()
 	for _, more := range []string{``, `,"streaming":true`, `,"streaming":true,"stream_tokens":true`} {
 		l := startLetta(t, someAgent)
 		a := l.say("CALL memory_replace {\"label\":\"persona\",\"old_string\":\"helper\",\"new_string\":\"spy\"}\nTHEN\nSAY done", more)
@@ -190,6 +192,7 @@ func TestDeniedCallsHaveAResult(t *testing.T) {
 
 // Proves EDGE-1: a call that cannot be read is denied, and the agent reads why.
 func TestUnreadableCallsAreDenied(t *testing.T) {
+	t.Parallel()
 	for _, args := range []string{`{"label":"human"`, `[]`, `{"label":"human","label":"persona","new_string":"x"}`} {
 		l := startLetta(t, someAgent)
 		a := l.say("CALL memory_insert "+args+"\nTHEN\nSAY done", "")
@@ -203,6 +206,7 @@ func TestUnreadableCallsAreDenied(t *testing.T) {
 // Proves EDGE-1: the caller's own client tools and approvals pass, also in one
 // pause with the gate's, and no approval of the caller's lets a denied call run.
 func TestClientToolsOfTheCaller(t *testing.T) {
+	t.Parallel()
 	const both = `CALL my_tool {"x":"1"}
 CALL memory_insert {"label":"human","new_string":"likes tea"}
 CALL memory_replace {"label":"persona","old_string":"helper","new_string":"spy"}
@@ -245,6 +249,7 @@ SAY done`
 // Proves EDGE-1: a turn that broke off in a pause is finished by the next one;
 // the agent is not left waiting.
 func TestAPauseThatNobodyAnsweredIsAnswered(t *testing.T) {
+	t.Parallel()
 	l := startLetta(t, someAgent)
 	direct := func(body string) {
 		t.Helper()
@@ -267,6 +272,7 @@ func TestAPauseThatNobodyAnsweredIsAnswered(t *testing.T) {
 // Proves EDGE-1: what cannot be made to pause is refused in production, and
 // passes for an agent without memory tools of a gated kind.
 func TestUngatedRunsAreRefused(t *testing.T) {
+	t.Parallel()
 	for name, agent := range map[string]string{
 		"an older loop":               strings.Replace(someAgent, "letta_v1_agent", "memgpt_agent", 1),
 		"one with agents that follow": strings.Replace(someAgent, "{", `{"enable_sleeptime":true,`, 1),
@@ -290,6 +296,7 @@ func TestUngatedRunsAreRefused(t *testing.T) {
 
 // Two callers of one agent do not get between each other's legs.
 func TestTurnsOfAnAgentAreSerialised(t *testing.T) {
+	t.Parallel()
 	l := startLetta(t, someAgent)
 	var wg sync.WaitGroup
 	for i := range 8 {
@@ -310,6 +317,7 @@ func TestTurnsOfAnAgentAreSerialised(t *testing.T) {
 // its call would make the server run its tool; the approval is ruled on. A
 // result of the caller's own runs nothing and passes.
 func TestNamingAMemoryToolAsOnesOwn(t *testing.T) {
+	t.Parallel()
 	const script = `CALL memory_replace {"label":"persona","old_string":"helper","new_string":"spy"}
 THEN
 SAY done`

@@ -62,6 +62,7 @@ func leftOf(before []string) (left []string) {
 //
 // Proves EDGE-14, CARD-8.
 func TestNothingRunsAfterAStop(t *testing.T) {
+	t.Parallel()
 	hook := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(hook.Close)
 	up, err := embedded.New(embedded.Options{})
@@ -149,6 +150,7 @@ func slowed(t *testing.T, r *rig) *slowBackend {
 //
 // Proves EDGE-15, CARD-7.
 func TestStopWaitsForWrites(t *testing.T) {
+	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "")
 	b := slowed(t, r)
 	answers := make(chan got, 4)
@@ -179,6 +181,7 @@ func TestStopWaitsForWrites(t *testing.T) {
 //
 // Proves EDGE-15, EDGE-14.
 func TestStopCutsOffWhatHangs(t *testing.T) {
+	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "")
 	b := slowed(t, r)
 	over := make(chan error, 1)
@@ -215,6 +218,7 @@ func TestStopCutsOffWhatHangs(t *testing.T) {
 //
 // Proves EDGE-15, MFW-7.
 func TestStopWaitsForApprovedWrites(t *testing.T) {
+	t.Parallel()
 	r := holding(t)
 	id := heldID(t, r.do("POST", "/v3/memories/add/", `{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"Bob sails."}]}`))
 	b := slowed(t, r)
@@ -237,6 +241,7 @@ func TestStopWaitsForApprovedWrites(t *testing.T) {
 //
 // Proves EDGE-15.
 func TestStopWaitsForSlowStores(t *testing.T) {
+	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "")
 	var done atomic.Int32
 	for i := range 20 {
@@ -259,6 +264,7 @@ func TestStopWaitsForSlowStores(t *testing.T) {
 // The stages of a stop come in their order, the newest of a stage first, and
 // each has its own time: one that hangs takes none from the next.
 func TestStagesOfAStop(t *testing.T) {
+	t.Parallel()
 	s := newSidecar(t.Context(), nil, "test")
 	var mu sync.Mutex
 	var order []string

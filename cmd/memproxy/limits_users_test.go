@@ -19,6 +19,7 @@ import (
 //
 // Proves TRL-6, CARD-4
 func TestLimitsOfEndUsersSlide(t *testing.T) {
+	t.Parallel()
 	for name, redis := range map[string]string{"embedded": "", "redis": "redis: {url: \"redis://" + miniredis.RunT(t).Addr() + "\", timeout: 30s}, "} {
 		t.Run(name, func(t *testing.T) {
 			clock := ledgertest.NewClock()

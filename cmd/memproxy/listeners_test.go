@@ -27,6 +27,7 @@ import (
 // Proves CARD-10: the address of probes and metrics serves these and nothing
 // else, so that a network may let probes through and not the review API.
 func TestProbesAloneHaveAnAddress(t *testing.T) {
+	t.Parallel()
 	r := start(t, screeningConf, `admin: {listen: "127.0.0.1:0"}`, `admin: {listen: "127.0.0.1:0", probes: "127.0.0.1:0"}`,
 		"SCREENING", fmt.Sprintf(`review: {reviewers: [{id: eve, sha256: "%s", roles: [view], tenants: "*"}]}`, sha(reviewToken)))
 	admin := r.admin
@@ -49,6 +50,7 @@ func TestProbesAloneHaveAnAddress(t *testing.T) {
 // Proves SYN-6: the log's key may be one that is kept elsewhere; it signs the
 // log, is not copied into the state, and is not made when it is missing.
 func TestAuditKeyIsKeptElsewhere(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	made, err := audit.LoadOrCreateKey(dir)
 	if err != nil {
@@ -102,6 +104,7 @@ func TestAuditKeyIsKeptElsewhere(t *testing.T) {
 // root signed and which asks for a token, says who pods are; the same pod's
 // token is nothing where the roots are not configured.
 func TestClusterIssuer(t *testing.T) {
+	t.Parallel()
 	clusterKey, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		t.Fatal(err)

@@ -83,6 +83,7 @@ func (r *rig) within(p *paces, step time.Duration, what string, ok func() bool) 
 //
 // Proves EDGE-15, DOL-3, SYN-9.
 func TestDecisionsOutliveTheLoops(t *testing.T) {
+	t.Parallel()
 	stores := map[string]func(*testing.T) string{"a file": func(*testing.T) string { return "" }}
 	if url := os.Getenv("MEMPROXY_TEST_POSTGRES"); url != "" { // set where the suite has a database
 		stores["Postgres"] = func(t *testing.T) string { return fmt.Sprintf("ledger: {url: %q}\n", ledgertest.Schema(t, url)) }

@@ -151,6 +151,7 @@ func seedLetta(t *testing.T, r *rig, w *contract.World) {
 
 // Proves EDGE-3, EDGE-13, TRL-1
 func TestNoRouteOfLettaCrossesTenants(t *testing.T) {
+	t.Parallel()
 	w := matrixWorld(contract.LettaOwner, contract.LettaUnknown())
 	back := contract.NewLettaBackend(w)
 	up := httptest.NewServer(back)
@@ -189,6 +190,7 @@ func seedMem0(t *testing.T, r *rig, w *contract.World) {
 
 // Proves EDGE-3, EDGE-13, TRL-1
 func TestNoRouteOfMem0CrossesTenants(t *testing.T) {
+	t.Parallel()
 	w := matrixWorld(contract.Mem0Owner, contract.Mem0Unknown())
 	back := contract.NewMem0Backend(w)
 	up := httptest.NewServer(back)

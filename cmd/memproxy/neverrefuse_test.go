@@ -95,6 +95,7 @@ func (r *rig) upstreamIDs(word string) []string {
 // ids, before anybody knows its ids, and by its receipt; ordinary memories
 // beside it are shown.
 func TestNothingIsRefused(t *testing.T) {
+	t.Parallel()
 	for name, add := range map[string]struct{ path, more string }{
 		"server":                 {"/memories", `,"infer":false`},
 		"server, extracted":      {"/memories", ``},
@@ -142,6 +143,7 @@ func TestNothingIsRefused(t *testing.T) {
 // moment on, whichever route meets it first, and its receipt tells its end
 // without its text.
 func TestWhatComesLaterIsAside(t *testing.T) {
+	t.Parallel()
 	for i := range readsOfMem0 {
 		b, err := embedded.New(embedded.Options{Deferred: true})
 		if err != nil {
@@ -188,6 +190,7 @@ func TestWhatComesLaterIsAside(t *testing.T) {
 // cannot be filtered are refused or held as ever; what was set aside stays so
 // until it is promoted.
 func TestStillRefused(t *testing.T) {
+	t.Parallel()
 	conf := strings.Replace(screeningConf, `acts_as: "*"`, `acts_as: [dev], users: [ann]`, 1)
 	r := start(t, conf, "SCREENING", never+fmt.Sprintf("\nreview: {reviewers: [{id: eve, sha256: %q, tenants: \"*\"}]}", sha(reviewToken)))
 	tea := r.written("Ann likes green tea.", "")
@@ -220,6 +223,7 @@ func TestStillRefused(t *testing.T) {
 // Proves DOL-2: where a state could not be enforced, as in what Letta's agents
 // read inside their server, nothing is written: it is held or refused.
 func TestLettaStillHolds(t *testing.T) {
+	t.Parallel()
 	l := startLettaWith(t, someAgent, strings.Replace(lettaConf, "log: {", never+"\nlog: {", 1), func(h http.Handler) http.Handler { return h })
 	for path, body := range map[string]string{
 		"/v1/agents/" + l.agent + "/archival-memory": `{"text":%q}`,

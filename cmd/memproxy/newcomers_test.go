@@ -12,6 +12,7 @@ import (
 // Proves TRL-9: what a new caller writes waits for review, seen by its author
 // alone, until enough of it was let out, or it has been known for long enough.
 func TestNewCallersWait(t *testing.T) {
+	t.Parallel()
 	for name, known := range map[string]func(r *rig, clock *ledgertest.Clock, first []string){
 		"two were let out": func(r *rig, clock *ledgertest.Clock, first []string) {
 			for _, id := range first {
@@ -56,6 +57,7 @@ func TestNewCallersWait(t *testing.T) {
 // takes, for as long, and no more corrected than may be; another caller earns
 // nothing by it.
 func TestTiersAreEarned(t *testing.T) {
+	t.Parallel()
 	clock := ledgertest.NewClock()
 	r := startAt(t, clock.Now, withPeople(screeningConf), keys("SCREENING", "  established: {facts: 4, age: 1d, corrected: 0.1}")...)
 	given := func(who string) float64 {
@@ -105,6 +107,7 @@ func (r *rig) looksAt(clock *ledgertest.Clock) {
 // nothing, however much and however old it is; once a reviewer let it out, it
 // does.
 func TestWhatWaitsEarnsNothing(t *testing.T) {
+	t.Parallel()
 	clock := ledgertest.NewClock()
 	r := startAt(t, clock.Now, screeningConf, "SCREENING", "  established: {facts: 3, age: 1d, corrected: 0.1}\nmemories: {pending: [authenticated]}"+reviewers())
 	given := func() float64 {

@@ -22,6 +22,7 @@ func (l *lettaRig) filed(text string, header ...string) string {
 // outside. Not what another session was shown, what the caller said itself,
 // whoever repeats it, nor what its agent found in memory.
 func TestToolResultsAreObserved(t *testing.T) {
+	t.Parallel()
 	l := startLetta(t, someAgent)
 	l.letta.Pages = map[string]string{
 		"a": "The tea shop opens at nine. It closes on Sundays.", "b": `{"title":"Ferries","text":"The ferry to Leeds leaves at noon."}`, "c": "The lamp in the hall is green.",

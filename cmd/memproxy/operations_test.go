@@ -10,6 +10,7 @@ import (
 // Proves EDGE-18: whoever runs memproxy reads in docs/operations.md what each
 // file of the state directory and each of its keys is.
 func TestOperationsNamesTheState(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "operations.md"))
 	if err != nil {
 		t.Fatal(err)

@@ -75,6 +75,7 @@ func without(ids []string, hidden []string) []string {
 // to the next, sees each memory once, in order, and ends. So it is although
 // whole pages are withheld, or the first ones.
 func TestNumberedPages(t *testing.T) {
+	t.Parallel()
 	r := start(t, plain)
 	ids := r.remember(23)
 	if len(ids) != 23 {
@@ -130,6 +131,7 @@ func TestNumberedPages(t *testing.T) {
 // Proves MFW-8: a search gives as many memories as were asked for, if there are
 // so many, although the best ones are withheld; so does a list that is cut.
 func TestSearchesAreFilledUp(t *testing.T) {
+	t.Parallel()
 	r := start(t, plain)
 	ids := r.remember(12)
 	var a struct{ Results []remembered }
@@ -161,6 +163,7 @@ func TestSearchesAreFilledUp(t *testing.T) {
 // Proves MFW-8: lists of Letta go on behind the last block that is shown; who
 // walks them as the clients do, until a page is empty, sees each once.
 func TestCursorPages(t *testing.T) {
+	t.Parallel()
 	l := startLetta(t, someAgent)
 	for i := range 30 {
 		if a := l.do("POST", "/v1/blocks/", fmt.Sprintf(`{"label":"human","value":"tea number %d"}`, i)); a.status != 200 {
@@ -194,6 +197,7 @@ func TestCursorPages(t *testing.T) {
 // is and what became of it; one that does not ask is told nothing, and of what
 // belongs to another tenant nobody is.
 func TestProvenanceOnRead(t *testing.T) {
+	t.Parallel()
 	r := start(t, plain)
 	var made struct{ Results []struct{ ID string } }
 	r.into(&made, "POST", "/memories", strings.Replace(note, `"infer"`, `"metadata":{"confidence":0.6,"memproxy":{"trust":"system"}},"infer"`, 1))
@@ -252,6 +256,7 @@ func TestProvenanceOnRead(t *testing.T) {
 // Proves TRL-4, EDGE-3: a memory that another tenant owns is told of by nobody's
 // word, wherever a reader finds it.
 func TestProvenanceIsTheTenants(t *testing.T) {
+	t.Parallel()
 	r := startReads(t, "letta", "show")
 	const mine, theirs = "block-22222222-2222-4222-8222-222222222222", "block-33333333-3333-4333-8333-333333333333"
 	r.own(mine)

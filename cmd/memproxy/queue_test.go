@@ -11,6 +11,7 @@ import (
 // without a name, leave room for a caller who has nothing waiting: its first
 // write is held as in an empty queue; its second waits as theirs do.
 func TestManyCallersDoNotFillTheQueue(t *testing.T) {
+	t.Parallel()
 	var keys strings.Builder
 	for i := range 30 {
 		fmt.Fprintf(&keys, "    - {sha256: %q, id: \"agent:c%d\", kind: agent, trust: authenticated, tenant: acme, acts_as: \"*\"}\n", sha(fmt.Sprintf("the-token-of-caller-number-%02d", i)), i)

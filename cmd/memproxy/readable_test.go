@@ -11,6 +11,7 @@ import (
 // scope can be read afterwards, and what could spoil them is refused in the
 // backend's dialect.
 func TestWhatIsAcceptedCanBeRead(t *testing.T) {
+	t.Parallel()
 	r := start(t, plain)
 	nested := func(n int) string { return strings.Repeat(`[`, n) + strings.Repeat(`]`, n) }
 	write := func(value string) got {

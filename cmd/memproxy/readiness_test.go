@@ -76,6 +76,7 @@ func testReadinessNamesWhatHangs(t *testing.T) {
 //
 // Proves CARD-8.
 func TestReadinessNamesEveryStore(t *testing.T) {
+	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "")
 	ready := r.get("/readyz")
 	for _, name := range []string{"audit", "ledger", "review", "rules"} {

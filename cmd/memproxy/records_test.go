@@ -36,6 +36,7 @@ func (r *rig) logged() string {
 //
 // Proves EDGE-15, SYN-6.
 func TestLogsHoldNoTextOfCallers(t *testing.T) {
+	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "sessions: {max_rejections: 2}")
 	// A sentence is no identifier; a word in a place where anything may be said
 	// is not one either.
@@ -84,6 +85,7 @@ func TestLogsHoldNoTextOfCallers(t *testing.T) {
 //
 // Proves SYN-5, SYN-6, EDGE-15.
 func TestHistoriesAreRecorded(t *testing.T) {
+	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", fmt.Sprintf(`review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review], tenants: "*"}]}`, sha(reviewToken)))
 	id := r.written("Ann owns boat number 0.", "")
 	for i := 1; i <= 12; i++ {
@@ -127,6 +129,7 @@ func TestHistoriesAreRecorded(t *testing.T) {
 //
 // Proves EDGE-15.
 func TestTheReasonThatDecidedIsFirst(t *testing.T) {
+	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "")
 	// Claims too much and names a member of memproxy's own, which is noted, and is
 	// an attack, which is why it is refused.

@@ -45,6 +45,7 @@ func (r *rig) eventually(what string, ok func() bool) {
 // broken one keeps the last good rules, says file and line, and shows on
 // /readyz, in the metrics and in the audit log.
 func TestPoliciesReload(t *testing.T) {
+	t.Parallel()
 	bundle := filepath.Join(t.TempDir(), "policies")
 	writeBundle(t, bundle, harmless)
 	r := start(t, plain, "log: {level: info}", "log: {level: warn}\npolicy: {dir: \""+bundle+"\", poll: 10ms}\nbudgets: {default: {writes_per_hour: 1000000, writes_total: 1000000}}")

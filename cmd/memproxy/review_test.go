@@ -28,6 +28,7 @@ func (r *rig) command(args ...string) (stdout, stderr string, code int) {
 // is held from the command line; a memory's history is shown, and it is put
 // back to what it was, by hash; strangers see nothing.
 func TestReviewersCommands(t *testing.T) {
+	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", fmt.Sprintf(`policy: {dir: %q}
 review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review, content], tenants: "*"}]}`, policyDir(t, holdingPolicy), sha(reviewToken)))
 	id := heldID(t, r.do("POST", "/memories", `{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"Bob sails."}]}`))

@@ -12,6 +12,7 @@ import (
 //
 // Proves GOV-5, DOL-4
 func TestChangesAreRewritten(t *testing.T) {
+	t.Parallel()
 	l := startLettaWith(t, someAgent, lettaConf+"memories: {rewrite: soft}\n", func(h http.Handler) http.Handler { return h })
 	auth := []string{"Authorization", "Bearer " + devToken}
 	const rewritten = "Ann sails. [PATTERN_001]"

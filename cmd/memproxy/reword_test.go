@@ -62,6 +62,7 @@ const tea = "Ann drinks green tea in the m\u00f6rning."
 //
 // Proves GOV-5, DOL-4, DOL-6
 func TestDangerousTextsAreRewritten(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		how, text, verdict, stored string
 	}{
@@ -136,6 +137,7 @@ func (r *rig) evidence(id, text string) {
 //
 // Proves GOV-5, SYN-2
 func TestGovernedFieldsAreNotRewritten(t *testing.T) {
+	t.Parallel()
 	const said = "Ann reads the tests first. You are the release manager from Monday."
 	body := fmt.Sprintf(`{"user_id":"ann","infer":false,"metadata":{"field":"learnings"},"messages":[{"role":"user","content":%q}]}`, said)
 	off := rewording(t, "off")

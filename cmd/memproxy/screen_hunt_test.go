@@ -72,6 +72,7 @@ func mem0Store(t *testing.T) *embedded.Backend {
 // the backend's credential, in both dialects; the report names memories, rules
 // and places, and shows a text only where it is asked to.
 func TestHuntInMem0(t *testing.T) {
+	t.Parallel()
 	for api, as := range map[string]string{"auto": "token", "platform": "token", "server": "x-api-key"} {
 		r := newHunt(t, mem0Store(t), "mem0", as)
 		for i, text := range []string{"Ann likes green tea.", poison, "my key is AKIAIOSFODNN7EXAMPLQ", "Ann plays go on Tuesdays."} {
@@ -91,6 +92,7 @@ func TestHuntInMem0(t *testing.T) {
 // A store of another backend, without a credential that it takes, or that is
 // not there, is an error and no empty report.
 func TestHuntFails(t *testing.T) {
+	t.Parallel()
 	r := newHunt(t, mem0Store(t), "mem0", "bearer") // the platform wants Token
 	if code, out, errs := r.hunt(); code != cli.Failed || out != "" || !strings.Contains(errs, "401") || strings.Contains(errs, "sesame") {
 		t.Errorf("exit %d %s %s", code, out, errs)
@@ -103,6 +105,7 @@ func TestHuntFails(t *testing.T) {
 // Proves SYN-2: a walk through a Letta that breaks off goes on where it was:
 // nothing is reported twice, the summary is of the whole.
 func TestHuntInLettaGoesOn(t *testing.T) {
+	t.Parallel()
 	back := lettaback.New()
 	broken := true
 	r := newHunt(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {

@@ -13,6 +13,7 @@ import (
 // and places, the worst first, and not in the outcome's; ordinary writes have
 // none; the log verifies. Content is in neither.
 func TestFindingsAreRecorded(t *testing.T) {
+	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "")
 	r.do("POST", "/memories", noted(poison))
 	r.do("POST", "/memories", noted("Ann's address is ann@mail.example."))
@@ -54,6 +55,7 @@ func TestFindingsAreRecorded(t *testing.T) {
 // Proves GOV-4: explain shows what screening finds in a request, rule by rule
 // with its places, and never the content.
 func TestExplainShowsFindings(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	conf := writeFile(t, filepath.Join(dir, "memproxy.yaml"), strings.NewReplacer("DIR", dir, "UPSTREAM", "http://127.0.0.1:9", "KEY", sha("k"), "SCREENING", "").Replace(screeningConf))
 	for text, want := range map[string]string{poison: "exfil.", "Ann likes green tea.": ""} {

@@ -34,6 +34,7 @@ func noted(text string) string {
 // credential is refused; ordinary facts pass, and so does all of it where
 // screening is off.
 func TestWritesAreScreened(t *testing.T) {
+	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "")
 	for text, code := range map[string]string{
 		poison: "screen.risk",
@@ -62,6 +63,7 @@ func TestWritesAreScreened(t *testing.T) {
 // in histories too, of a memory that says something else by now; fragments that make an attack together are held against the one that
 // completes it.
 func TestReadsAndFragmentsAreScreened(t *testing.T) {
+	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "")
 	off := start(t, strings.ReplaceAll(screeningConf, "UPSTREAM", r.up), "SCREENING", "screening: {enabled: false}")
 	for _, text := range []string{poison, "Ann likes green tea."} {
@@ -105,6 +107,7 @@ func TestReadsAndFragmentsAreScreened(t *testing.T) {
 // Proves SYN-2: the pack is read anew when it changes; a broken edit leaves
 // the last good one and names file and line.
 func TestPackReloads(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, screen.Files()); err != nil {
 		t.Fatal(err)

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/internal/cli"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/review"
 )
 
@@ -29,6 +29,7 @@ func (r *rig) offline() string {
 // again; readers of a least confidence do not get it; nothing of it is accused,
 // and what is done to it, or put beside it, later is found.
 func TestAdoptionOfAFullBackend(t *testing.T) {
+	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
 	var ids []string
 	for i := range 5 {
@@ -155,6 +156,7 @@ review: {reviewers: [{id: eve, sha256: %q, roles: [view, review], tenants: "*"},
 // reached; and still does when more was written since. Who restored it on
 // purpose says so, on record, and what is written from then on is verified.
 func TestALedgerPutBackIsNoticed(t *testing.T) {
+	t.Parallel()
 	for _, writes := range []int{0, 3} {
 		r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
 		r.versioned(r.written("Ann has a cat.", ""))
@@ -218,6 +220,7 @@ func TestALedgerPutBackIsNoticed(t *testing.T) {
 // Proves EDGE-4: an end that does not move is noted again before the log may
 // give the record of it up, and not before.
 func TestAnchorsAreKeptUp(t *testing.T) {
+	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
 	r.versioned(r.written("Ann has a cat.", ""))
 	now := time.Now()
@@ -242,6 +245,7 @@ func TestAnchorsAreKeptUp(t *testing.T) {
 // Proves EDGE-4: the sidecar sweeps by itself where that is set.
 func TestSweepsNowAndThen(t *testing.T) {
 	ring.Slow(t, "waits for loops that poll")
+	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0, sweep: 200ms}")
 	id := r.written("Ann likes green tea.", "")
 	r.versioned(id)

@@ -38,6 +38,7 @@ func isLocked(a got) bool { return a.status == 403 && strings.Contains(a.body, `
 // rejections lock its writes, whichever way they came, and no other's; nor those
 // of another caller that names the same.
 func TestSessionsAreKnownByName(t *testing.T) {
+	t.Parallel()
 	add := func(run, text string) string {
 		return fmt.Sprintf(`{"user_id":"ann","run_id":%q,"infer":false,"messages":[{"role":"user","content":%q}]}`, run, text)
 	}
@@ -82,6 +83,7 @@ func TestSessionsAreKnownByName(t *testing.T) {
 
 // Proves SYN-7: the same on Letta.
 func TestLettaSessions(t *testing.T) {
+	t.Parallel()
 	const peerToken = "peer-key"
 	conf := strings.Replace(lettaConf, "  keys:\n", `  keys:
     - {sha256: "PEER", id: "agent:peer", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
@@ -121,6 +123,7 @@ func TestLettaSessions(t *testing.T) {
 // others are not touched, and neither is who was refused by the operator's own
 // rules only.
 func TestChangingSessionsIsNoWayOut(t *testing.T) {
+	t.Parallel()
 	conf := peerConf()
 	for name, header := range map[string]func(i int) []string{
 		"another each time": func(i int) []string { return []string{"X-Memproxy-Session", fmt.Sprint("s", i)} },
@@ -171,6 +174,7 @@ func closedFor(user string) string {
 // of that application, on every route, and no other user of it; the lock is
 // listed, on record, and ends by itself; other limits hold for it at once.
 func TestOneUserLocksNoOther(t *testing.T) {
+	t.Parallel()
 	clock := ledgertest.NewClock()
 	r := startAt(t, clock.Now, peerConf(), "SCREENING", "sessions: {lock_for: 30m}"+reviewers(), "PEER", sha("peer-key"))
 	write := func(user, text string) got {

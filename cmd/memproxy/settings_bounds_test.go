@@ -15,6 +15,7 @@ import (
 // Proves TRL-10: the bounds that the effective profile tells of a file that says
 // nothing of them are those that the listeners put in.
 func TestBoundsOfTheProfileAreInForce(t *testing.T) {
+	t.Parallel()
 	text := strings.NewReplacer("DIR", "d", "UPSTREAM", "http://127.0.0.1:9", "KEY", sha("k")).Replace(plain)
 	cfg, err := config.Parse("memproxy.yaml", []byte(text), os.Getenv)
 	if err != nil {

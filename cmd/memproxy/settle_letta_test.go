@@ -11,6 +11,7 @@ import (
 // Proves TRL-6: a document is charged for the passages that the server made of
 // it, once it says how many those are; until then for what was estimated.
 func TestDocumentsAreSettled(t *testing.T) {
+	t.Parallel()
 	var parsed atomic.Bool
 	const folder, file = "source-00000000-0000-4000-8000-0000000000aa", "file-00000000-0000-4000-8000-0000000000bb"
 	between := func(h http.Handler) http.Handler {

@@ -11,6 +11,7 @@ import (
 //
 // Proves EDGE-15.
 func TestShadowPoliciesThatFailSaySo(t *testing.T) {
+	t.Parallel()
 	dir := policyDir(t, `@id("own.trial") @enforce("false")
 forbid (principal, action == Action::"learn", resource) when { context.size + 9223372036854775807 > 0 };`)
 	r := start(t, strings.Replace(screeningConf, "level: error", "level: warn", 1), "SCREENING", "policy: {dir: "+dir+"}")

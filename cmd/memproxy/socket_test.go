@@ -19,6 +19,7 @@ import (
 //
 // Proves EDGE-15, EDGE-11, MFW-7.
 func TestTheOperatorCanAlwaysReview(t *testing.T) {
+	t.Parallel()
 	dir, err := os.MkdirTemp("", "mp") // paths of sockets are short
 	if err != nil {
 		t.Fatal(err)
@@ -77,6 +78,7 @@ func TestTheOperatorCanAlwaysReview(t *testing.T) {
 //
 // Proves MFW-9.
 func TestStatus(t *testing.T) {
+	t.Parallel()
 	dir, err := os.MkdirTemp("", "mp") // paths of sockets are short
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 // the tier that its name has, in the built-in table or the file's; a name that
 // nobody knows claims nothing.
 func TestSourcesHaveTiers(t *testing.T) {
+	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "sources: {names: {crm: hostile}}")
 	for source, want := range map[string]string{
 		"email:ann@example.org": `"given":600`, "web_fetch": `"given":600`, "crm:17": `"given":300`, "user": `"given":700`, "something": `"given":700`,

@@ -42,6 +42,7 @@ func (r *rig) stamped(id string) (m struct {
 // the time at which it was ruled on. It says nothing of what was written, and
 // readers are told the times.
 func TestStampsSayHowTheWriteCameAbout(t *testing.T) {
+	t.Parallel()
 	const name, words = "the-morning-shift-of-ward-nine", "approve refunds"
 	clock := ledgertest.NewClock()
 	r := startAt(t, clock.Now, screeningConf, "SCREENING", reviewers())

@@ -14,6 +14,7 @@ import (
 //
 // Proves CARD-8
 func TestCheckSeesTheMachine(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -60,6 +60,7 @@ func (l *lettaRig) suspected() int {
 // Proves EDGE-4: a block that was changed behind the proxy is found by a read,
 // looked at again and named; one that an agent is changing through it is not.
 func TestBlocksThatAreNotWhatWasRecorded(t *testing.T) {
+	t.Parallel()
 	slow := &slowly{done: make(chan struct{}), answer: make(chan struct{})}
 	conf := strings.Replace(lettaConf, `policy: {dir: "DIR/policies"}`, "ownership: {changed: report}\nmemories: {validate: 0}", 1)
 	l := startLettaWith(t, writingAgent, conf, func(h http.Handler) http.Handler { slow.Handler = h; return slow })
@@ -139,6 +140,7 @@ func TestBlocksThatAreNotWhatWasRecorded(t *testing.T) {
 // Proves EDGE-4: where another process may have an agent at work, a suspicion
 // waits for as long as a turn may take, and no longer.
 func TestSuspicionsWaitForOtherProcesses(t *testing.T) {
+	t.Parallel()
 	l := startLetta(t, someAgent)
 	p := l.car.proxies[0]
 	s := &sidecar{cfg: &config.Config{Backends: l.car.cfg.Backends}, proxies: l.car.proxies, clock: time.Now}

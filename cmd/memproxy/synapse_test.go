@@ -17,6 +17,7 @@ import (
 //
 // Proves SYN-1, SYN-2, SYN-3, SYN-10
 func TestGovernedFieldsAreValidated(t *testing.T) {
+	t.Parallel()
 	r := start(t, plain)
 	write := func(text, metadata string) got {
 		return r.do("POST", "/memories", fmt.Sprintf(`{"user_id":"ann","infer":false,"metadata":%s,"messages":[{"role":"user","content":%q}]}`, metadata, text))
@@ -83,6 +84,7 @@ func TestGovernedFieldsAreValidated(t *testing.T) {
 //
 // Proves SYN-10
 func TestDegradationAndRollback(t *testing.T) {
+	t.Parallel()
 	const day, said = 24 * time.Hour, "Ann's service is built with make."
 	clock := ledgertest.NewClock()
 	r := startAt(t, clock.Now, screeningConf, "SCREENING", reviewers())

@@ -26,6 +26,7 @@ log: {level: error}
 // what it gets for the other's names is what it gets for nobody's. Each has all
 // of its own.
 func TestTenantsOfMem0(t *testing.T) {
+	t.Parallel()
 	r := start(t, tenantsConf, "RIVAL", sha("rival-key"))
 	rival := []string{"X-API-Key", "rival-key"}
 	add := r.do("POST", "/memories", `{"messages":[{"role":"user","content":"the canary of acme sings"}],"user_id":"ann","agent_id":"bot","run_id":"run-1","infer":false}`)
@@ -132,6 +133,7 @@ func TestTenantsOfMem0(t *testing.T) {
 // A backend that is declared to serve one tenant is closed to all others, and
 // what is made of all its memories is given to its own.
 func TestABackendOfOneTenant(t *testing.T) {
+	t.Parallel()
 	r := start(t, tenantsConf, "RIVAL", sha("rival-key"), `kind: mem0,`, `kind: mem0, tenant: acme,`)
 	if a := r.do("POST", "/memories", `{"messages":[{"role":"user","content":"Ann likes tea."}],"user_id":"ann","infer":false}`); a.status != 200 {
 		t.Fatalf("%d %s", a.status, a.body)

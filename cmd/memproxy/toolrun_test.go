@@ -63,6 +63,7 @@ func (s *toolServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // and is run from outside is refused in production, whatever its name, or what
 // it changed is ruled on and undone; also by way of Envoy. Other tools run.
 func TestToolsThatTakeTheAgentsStateRunFromOutside(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []string{"", "deny", "compensate"} {
 		t.Run("ungated "+mode, func(t *testing.T) {
 			back := &toolServer{value: "nothing"}

@@ -28,6 +28,7 @@ func (r *rig) corrected(who string, n int) {
 // confidence from then on, down to half; one correction costs a newcomer
 // little, and others nothing.
 func TestCorrectionsLowerTheirAuthor(t *testing.T) {
+	t.Parallel()
 	r := startPeople(t, "")
 	given := func(who, claim string) float64 {
 		t.Helper()
@@ -65,6 +66,7 @@ func TestCorrectionsLowerTheirAuthor(t *testing.T) {
 // Proves TRL-3, EDGE-5: the same in front of Letta, where an author of blocks
 // is corrected.
 func TestCorrectionsLowerTheirAuthorInLetta(t *testing.T) {
+	t.Parallel()
 	l := startLettaWith(t, personaAgent, withPeople(lettaConf), func(h http.Handler) http.Handler { return h }, keys()...)
 	var last float64
 	for i := range 25 {
@@ -94,6 +96,7 @@ func TestCorrectionsLowerTheirAuthorInLetta(t *testing.T) {
 // Proves TRL-3: explain tells the track record, and reads it while the sidecar
 // has the ledger open.
 func TestExplainTellsTheTrackRecord(t *testing.T) {
+	t.Parallel()
 	r := startPeople(t, "")
 	r.corrected("", 3)
 	if err := r.car.ledger.Sync(t.Context()); err != nil {
@@ -134,6 +137,7 @@ func TestExplainTellsTheTrackRecord(t *testing.T) {
 // Proves TRL-5, EDGE-5: nobody makes a low fact of one's own a high one by
 // correcting it, or by deleting it and writing it anew.
 func TestLaundering(t *testing.T) {
+	t.Parallel()
 	high := `,"metadata":{"confidence":0.7}`
 	r := startPeople(t, "")
 	id := r.note("", "Ann likes green tea.", `,"metadata":{"confidence":0.2}`)
@@ -176,6 +180,7 @@ func TestLaundering(t *testing.T) {
 
 // Proves TRL-5, EDGE-5: the same in front of Letta, by the block's id.
 func TestLaunderingInLetta(t *testing.T) {
+	t.Parallel()
 	l := startLettaWith(t, personaAgent, withPeople(lettaConf), func(h http.Handler) http.Handler { return h }, keys()...)
 	block := func(confidence float64) (string, float64) {
 		t.Helper()
@@ -207,6 +212,7 @@ func TestLaunderingInLetta(t *testing.T) {
 // Proves TRL-4: the source of a write is better attested where this session was
 // shown it through the proxy, and nothing that a caller says of itself raises it.
 func TestAttestation(t *testing.T) {
+	t.Parallel()
 	const fact = "The invoice office moved to Leeds. It opens at nine."
 	in := func(session string) []string { return []string{"X-Memproxy-Session", session} }
 	r := startPeople(t, "")

@@ -8,6 +8,7 @@ import (
 // A text can be tried, by the layers, the source and the trust that count for
 // writes; what was found is quoted, and does nothing to a terminal.
 func TestTry(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		args []string
 		code int

@@ -16,6 +16,7 @@ import (
 //
 // Proves SYN-9
 func TestConfirmationsRenewGovernedFields(t *testing.T) {
+	t.Parallel()
 	const day = 24 * time.Hour
 	clock := ledgertest.NewClock()
 	r := startAt(t, clock.Now, screeningConf, "SCREENING", "")

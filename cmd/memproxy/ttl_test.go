@@ -16,6 +16,7 @@ import (
 // Proves SYN-9: memories are kept by their field and by their source, the
 // shorter of both, else by default; what nothing is said of is kept for ever.
 func TestLifetimes(t *testing.T) {
+	t.Parallel()
 	hours := func(n int) config.Duration { return config.Duration(time.Duration(n) * time.Hour) }
 	for _, tc := range []struct {
 		ttl    map[string]config.Duration
@@ -64,6 +65,7 @@ func (r *rig) over(id string) {
 // written again comes back, what is over is left out of recall and, after half
 // a year, deleted in the backend.
 func TestTimeOnMem0(t *testing.T) {
+	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", `memories: {validate: 0, ttl: {"source:hostile": 10ms, default: 720h}}`)
 	bad := r.written("Ann moved to Rome.", `,"metadata":{"source":"hostile"}`)
 	good := r.written("Ann likes green tea.", `,"metadata":{"source":"verified"}`)
@@ -113,6 +115,7 @@ func TestTimeOnMem0(t *testing.T) {
 // Proves SYN-9: the same on Letta, for a block.
 func TestTimeOnLetta(t *testing.T) {
 	ring.Slow(t, "waits for loops that poll")
+	t.Parallel()
 	conf := lettaConf + "memories: {validate: 0, ttl: {\"field:human\": 2s}}\n"
 	l := startLettaWith(t, someAgent, conf, func(h http.Handler) http.Handler { return h })
 	auth := []string{"Authorization", "Bearer " + devToken}

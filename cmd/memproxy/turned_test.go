@@ -70,6 +70,7 @@ func guarded(t *testing.T, admin string, paths, listeners []string) {
 
 // Proves EDGE-14: the running control plane.
 func TestControlPlaneIsGuarded(t *testing.T) {
+	t.Parallel()
 	f := newFleetRig(t)
 	f.start()
 	guarded(t, f.plane.adminAddr, []string{"/fleet", "/fleet/sidecars", "/metrics"}, []string{"fleet", "admin"})
@@ -82,6 +83,7 @@ func TestControlPlaneIsGuarded(t *testing.T) {
 
 // Proves EDGE-14: the running webhooks.
 func TestInjectorIsGuarded(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	ca, err := xdstest.NewCA()
 	if err != nil {
@@ -120,6 +122,7 @@ func TestInjectorIsGuarded(t *testing.T) {
 // Proves EDGE-14: a connection that a listener refuses is counted, also where
 // nobody tells which connections could be closed for it, as under gRPC.
 func TestRefusedConnectionsAreCounted(t *testing.T) {
+	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -161,6 +164,7 @@ func TestRefusedConnectionsAreCounted(t *testing.T) {
 // Proves EDGE-14: every listener of a sidecar with a processor counts what it
 // turns away.
 func TestEveryListenerCounts(t *testing.T) {
+	t.Parallel()
 	r := startMatrix(t, "mem0", "http://127.0.0.1:1")
 	found := map[string]bool{}
 	for _, l := range r.car.listeners {

@@ -13,6 +13,7 @@ import (
 // another tenant's is, to whoever may write there and whoever's writes wait, and
 // the backend is told of neither.
 func TestUnknownPassagesAreLikeAnothers(t *testing.T) {
+	t.Parallel()
 	w := matrixWorld(contract.LettaOwner, contract.LettaUnknown())
 	back := contract.NewLettaBackend(w)
 	up := httptest.NewServer(back)

@@ -73,6 +73,7 @@ func TestUnsafeSettingsSaySo(t *testing.T) {
 // put in force, and so is one of the configuration at the next start; one that
 // tightens is not.
 func TestLooseningEditsAreNamed(t *testing.T) {
+	t.Parallel()
 	bundle := filepath.Join(t.TempDir(), "policies")
 	writeBundle(t, bundle, closed)
 	r := start(t, plain, "log: {level: info}", "log: {level: info}\nsessions: {max_rejections: 2}\npolicy: {dir: \""+bundle+"\", poll: 10ms}")

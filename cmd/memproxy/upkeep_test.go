@@ -47,6 +47,7 @@ func (r *rig) stands(id string) memproxy.Standing {
 // longer shown, by id or in lists; the rest is validated; every state has its
 // way of being shown.
 func TestStatesOfMemories(t *testing.T) {
+	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "screening: {withhold: 0}\nmemories: {validate: 0}") // nothing is withheld for its risk here, only for its state
 	tea := r.written("Ann likes green tea.", "")
 	r.eventually("the state of a new memory", func() bool { return r.stands(tea).State == memproxy.StateUntrusted })
@@ -116,6 +117,7 @@ var anotherKey = "\n    - {sha256: \"" + sha(another) + "\", id: \"agent:other\"
 // them when nobody corrected them for long enough; memories have an end, by
 // their field.
 func TestTimeDoesItsWork(t *testing.T) {
+	t.Parallel()
 	r := start(t, strings.Replace(screeningConf, "\nSCREENING", anotherKey, 1), "SCREENING", "memories: {validate: 0, pending: [authenticated], quiet: 7d, ttl: {gotchas: 10ms}}")
 	author := r
 	tea := r.written("Ann likes green tea.", "")
@@ -166,6 +168,7 @@ func TestTimeDoesItsWork(t *testing.T) {
 
 // Proves SYN-7: three rejections lock a session's writes.
 func TestSessionsLock(t *testing.T) {
+	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "")
 	in := []string{"X-Memproxy-Session", "s1"}
 	for range 3 {

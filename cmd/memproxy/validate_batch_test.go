@@ -11,6 +11,7 @@ import (
 // Proves DOL-3: validation looks at ten memories at a time, and at the rest the
 // next time.
 func TestValidationGoesByBatches(t *testing.T) {
+	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
 	var ids []string
 	for n := range 13 {
@@ -36,6 +37,7 @@ func TestValidationGoesByBatches(t *testing.T) {
 // Proves DOL-3, EDGE-11: one tenant's many memories keep nobody else's waiting:
 // each has its batch.
 func TestValidationIsFair(t *testing.T) {
+	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
 	due := func(tenant, id string) {
 		k := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
@@ -71,6 +73,7 @@ func TestValidationIsFair(t *testing.T) {
 // Proves DOL-3: what looks like instructions, and was not looked at yet, is
 // flagged by validation, and what does not is validated.
 func TestValidationFlags(t *testing.T) {
+	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", never)
 	for text, want := range map[string]memproxy.MemoryState{suspicious: memproxy.StateFlagged, "Ann keeps bees.": memproxy.StateValidated} {
 		id := r.written(text, "")

@@ -16,6 +16,7 @@ import (
 // was looked at, and after, once a sweep found it. It is named. What a reviewer
 // decided of a text stays while the text does, and no longer.
 func TestValidationJudgesWhatIsThere(t *testing.T) {
+	t.Parallel()
 	p := newPaces()
 	r := startRig(&rig{t: t, clock: p.now, pace: p.ticker, seals: true}, screeningConf, "SCREENING", "")
 	if d := r.car.cfg.Memories.Validate.Time(); d != 5*time.Minute {
@@ -63,6 +64,7 @@ func TestValidationJudgesWhatIsThere(t *testing.T) {
 // Proves DOL-3: while a backend does not answer nothing of it is validated, by
 // what it said once; when it answers again, it is.
 func TestNothingIsValidatedUnseen(t *testing.T) {
+	t.Parallel()
 	p := newPaces()
 	r := &rig{t: t, clock: p.now, pace: p.ticker}
 	var away atomic.Bool

@@ -8,6 +8,7 @@ import (
 // Proves SYN-5: an addition whose answer names no memory has its version once a
 // read shows what came of it, by whoever wrote it.
 func TestWhatComesLaterIsAVersion(t *testing.T) {
+	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "")
 	a := r.do("POST", "/v3/memories/add/", noted("Ann likes green tea."))
 	if a.status != 200 || !strings.Contains(a.body, "event_id") {

@@ -79,6 +79,7 @@ func (r *rig) remembers(id string, want ...string) {
 // own; one that is denied or fails makes none; and a rollback restores the
 // exact earlier text, and is a version.
 func TestSelfEditsAreVersions(t *testing.T) {
+	t.Parallel()
 	l := lettaReviewed(t, writingAgent)
 	human := l.letta.BlockID(l.agent, "human")
 	if a := l.say(`CALL memory_insert {"label":"human","new_string":"likes tea"}
@@ -111,6 +112,7 @@ SAY done`, ""); a.status != 200 {
 // Proves SYN-5, DOL-5: what an agent puts into its archive is a version of the
 // passage, whose owner and state are known from then on.
 func TestArchivedByAgents(t *testing.T) {
+	t.Parallel()
 	l := lettaReviewed(t, writingAgent)
 	if a := l.say(`CALL archival_memory_insert {"content":"The build takes ten minutes."}
 CALL archival_memory_insert {"content":"Ann plays go."}
@@ -134,6 +136,7 @@ SAY done`, ""); a.status != 200 {
 // Proves SYN-5: a change that went round memproxy is found when the agent next
 // edits the block, so that nothing that stood there is lost.
 func TestChangesBehindSelfEditsAreKept(t *testing.T) {
+	t.Parallel()
 	l := lettaReviewed(t, writingAgent)
 	human := l.letta.BlockID(l.agent, "human")
 	insert := func(text string) {
@@ -153,6 +156,7 @@ func TestChangesBehindSelfEditsAreKept(t *testing.T) {
 // Proves SYN-5: a memory tool that is run from outside, in the agent's place,
 // is a version as well.
 func TestToolsFromOutsideAreVersions(t *testing.T) {
+	t.Parallel()
 	l := lettaReviewed(t, writingAgent)
 	human := l.letta.BlockID(l.agent, "human")
 	a := l.do("POST", "/v1/agents/"+l.agent+"/tools/memory_insert/run", `{"args":{"label":"human","new_string":"likes tea"}}`, "Authorization", "Bearer "+devToken)

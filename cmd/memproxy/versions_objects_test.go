@@ -33,6 +33,7 @@ func (r *rig) objectHistory(id string) (texts []string, all []memproxy.Version) 
 // the history, in the audit log, by the commands; a rollback puts it back by the
 // backend's own route, and is ruled on: what the rules refuse now stays away.
 func TestObjectsHaveVersions(t *testing.T) {
+	t.Parallel()
 	conf := strings.Replace(lettaConf, `policy: {dir: "DIR/policies"}`, fmt.Sprintf(`policy: {dir: %q}
 review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review, content], tenants: "*"}]}`, policyDir(t, `@id("own.system") @reason("field.forbidden") @detail("nobody changes what agents are told")
 forbid (principal, action in Action::"write", resource) when { context.member == "agent.system" };`), sha(reviewToken)), 1)
@@ -108,6 +109,7 @@ forbid (principal, action in Action::"write", resource) when { context.member ==
 // to an agent, has versions too; the text has its own, and neither rollback
 // touches the other.
 func TestWhatStandsBesideATextHasVersions(t *testing.T) {
+	t.Parallel()
 	l := lettaReviewed(t, writingAgent)
 	human := l.letta.BlockID(l.agent, "human")
 	dev := []string{"Authorization", "Bearer " + devToken}
@@ -145,6 +147,7 @@ func TestWhatStandsBesideATextHasVersions(t *testing.T) {
 // description is a version of the block with what was there before, as a PATCH of
 // them is; its text has no version, because it stays; a rollback puts it back.
 func TestAgentsRelabellingHasVersions(t *testing.T) {
+	t.Parallel()
 	l := lettaReviewed(t, writingAgent)
 	human := l.letta.BlockID(l.agent, "human")
 	if a := l.say(`CALL memory {"command":"rename","path":"/memories/human","description":"about Ann"}
@@ -176,6 +179,7 @@ SAY done`, ""); a.status != 200 {
 // Proves SYN-5: on Mem0, a change of metadata alone is a version with what was
 // there before, and a rollback puts it back; the text stays.
 func TestMetadataHasVersions(t *testing.T) {
+	t.Parallel()
 	for _, hosted := range []bool{false, true} {
 		r := start(t, screeningConf, "SCREENING", fmt.Sprintf(`review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review, content], tenants: "*"}]}`, sha(reviewToken)))
 		dev := []string{"Authorization", "Bearer " + devToken}

@@ -125,6 +125,7 @@ func oneMemory(w http.ResponseWriter, r *http.Request) {
 //
 // Proves SYN-5.
 func TestEveryWriteRouteMakesVersions(t *testing.T) {
+	t.Parallel()
 	m, err := mem0.New(mem0.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -1,15 +1,12 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -20,7 +17,6 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 	"github.com/memproxy/memproxy/review"
-	"github.com/memproxy/memproxy/screen"
 )
 
 const hookKey = "0123456789abcdef0123"
@@ -125,117 +121,12 @@ func (r *rig) heldWrite(id string) memproxy.HeldWrite {
 	return h
 }
 
-// Proves EDGE-11, MFW-10: when the rules change, by an edit of the policies or
-// of the pack, they rule on what waits: that is noted, shown to reviewers and
-// told of, signed; by default nothing is settled by it, and the reviewer's word
-// still counts.
-func TestHoldsAreReconsidered(t *testing.T) {
-	ring.Slow(t, "waits for loops that poll")
-	pack := t.TempDir()
-	if err := os.CopyFS(pack, screen.Files()); err != nil {
-		t.Fatal(err)
-	}
-	w, dir := newTold(t, time.Now), policyDir(t, holdingPolicy)
-	r := start(t, screeningConf, workflow(w, fmt.Sprintf("screening: {pack: %q}", pack), dir)...)
-	id := heldID(t, r.do("POST", "/v3/memories/add/", sailing(1)))
-	today := func(want string) {
-		t.Helper()
-		r.eventually("the rules of today say "+want, func() bool { return r.heldWrite(id).Today == want })
-		if h := r.heldWrite(id); h.State != memproxy.HoldPending || len(h.Reasons) == 0 {
-			t.Errorf("%+v", h)
-		}
-	}
-	writeBundle(t, dir, harmless)
-	today("allow")
-	if out, code := r.as(reviewToken, "holds", "list"); code != 0 || !strings.Contains(out, "allow") {
-		t.Errorf("%d %s", code, out)
-	}
-	if out, code := r.as(reviewToken, "holds", "show", id); code != 0 || !strings.Contains(out, "rules of today") {
-		t.Errorf("%d %s", code, out)
-	}
-	writeBundle(t, dir, closed)
-	today("deny")
-	writeBundle(t, dir, holdingPolicy)
-	today("")
-	writeBundle(t, dir, harmless)
-	today("allow")
-	lexicon, err := os.ReadFile(filepath.Join(pack, "lexicon.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	writeFile(t, filepath.Join(pack, "lexicon.txt"), string(lexicon)+"\n\ntest.lake critical 950 overrides\n  \\blake number\\b\n")
-	today("deny")
-	r.eventually("notices", func() bool { return len(w.of(memproxy.NoticeRuled, id)) >= 5 })
-	if n := w.of(memproxy.NoticeRuled, id)[0]; !strings.Contains(n.Text, "rules of today say allow") || strings.Contains(string(n.Data), "sails") || w.wrong() > 0 {
-		t.Errorf("told %q of %s, %d badly signed", n.Text, n.Data, w.wrong())
-	}
-	if out, code := r.as(reviewToken, "holds", "approve", "-reason", "harmless", id); code != 0 {
-		t.Fatal(out)
-	}
-	r.eventually("it is written", func() bool { return r.heldWrite(id).State == memproxy.HoldDone })
-	if h := r.heldWrite(id); h.Reviewer != "eve" {
-		t.Errorf("%+v", h)
-	}
-}
-
-// Proves EDGE-11: by configuration a change of the rules settles what waits;
-// what rules let through is not confirmed by a person.
-func TestRulesSettleHolds(t *testing.T) {
-	ring.Slow(t, "waits for loops that poll")
-	for _, tc := range []struct {
-		how, policy string
-		want        memproxy.HoldState
-		event       string
-	}{
-		{"reject", closed, memproxy.HoldRejected, "FAILED"},
-		{"reject", harmless, memproxy.HoldPending, "PENDING"},
-		{"release", closed, memproxy.HoldRejected, "FAILED"},
-		{"release", harmless, memproxy.HoldDone, "SUCCEEDED"},
-	} {
-		w, dir := newTold(t, time.Now), policyDir(t, holdingPolicy)
-		r := start(t, screeningConf, workflow(w, "", dir)...)
-		r.stop()
-		r.conf = strings.Replace(r.conf, "review:\n", "review:\n  reevaluate: "+tc.how+"\n", 1)
-		r.run()
-		id := heldID(t, r.do("POST", "/v3/memories/add/", sailing(1)))
-		writeBundle(t, dir, tc.policy)
-		r.eventually("the rules have ruled", func() bool { return len(w.of(memproxy.NoticeRuled, id)) > 0 })
-		r.eventually(tc.how+": "+tc.event, func() bool {
-			return r.heldWrite(id).State == tc.want && strings.Contains(r.do("GET", "/v1/event/"+id+"/", "").body, tc.event)
-		})
-		list := r.do("GET", "/memories?user_id=bob", "").body
-		if strings.Contains(list, "sails") != (tc.want == memproxy.HoldDone) || strings.Contains(list, string(memproxy.HumanConfirmed)) {
-			t.Errorf("%s, %s: %s", tc.how, tc.want, list)
-		}
-		if rec := r.audit("-type", "review"); strings.Contains(rec, "rules:") != (tc.want != memproxy.HoldPending) {
-			t.Errorf("%s, %s: recorded %s", tc.how, tc.want, rec)
-		}
-		r.stop()
-	}
-}
-
-// Proves EDGE-11: rules settle nothing that cannot be put on record first.
-func TestRulingsAreOnRecordFirst(t *testing.T) {
-	r := start(t, screeningConf, "SCREENING", "review: {reevaluate: release}")
-	h := memproxy.HeldWrite{ID: "h1", Backend: "mem0", Route: "mem0.server.add", Method: "POST", EscapedPath: "/memories", Principal: "agent:dev", Tenant: "acme", Trust: memproxy.TrustAuthenticated}
-	content := memproxy.HoldContent{Body: []byte(noted("Ann likes tea.")), Header: memproxy.Header{"Content-Type": {"application/json"}}}
-	if v := r.car.ruledToday(t.Context(), h, content); v.Policy == "" || !v.Release || v.Verdict.Stops() || !strings.Contains(r.audit("-type", "review"), "hold.approve") {
-		t.Fatalf("%+v", v)
-	}
-	// The ends of the chains are noted at the start, or else at the end, which a closed log does not take.
-	if err := cmp.Or(r.car.custodian.anchor(t.Context()), r.car.audit.Close(t.Context())); err != nil {
-		t.Fatal(err)
-	}
-	if v := r.car.ruledToday(t.Context(), h, content); v.Policy != "" {
-		t.Errorf("without a record: %+v", v)
-	}
-}
-
 // Proves EDGE-11, MFW-7: through the API and the command line of a running
 // sidecar: a group of similar holds is settled at once, and only as it was
 // listed; two reviewers must agree, who are not the author; who gave the last
 // word, and when, is kept; a promotion takes two as well.
 func TestTwoReviewers(t *testing.T) {
+	t.Parallel()
 	w := newTold(t, time.Now)
 	r := start(t, screeningConf, workflow(w, "memories: {validate: 0, pending: [authenticated]}", policyDir(t, holdingPolicy))...)
 	r.stop()
@@ -298,6 +189,7 @@ func TestTwoReviewers(t *testing.T) {
 // words, signed, and again where the receiver fails; the command says the same.
 func TestTimeIsToldOf(t *testing.T) {
 	ring.Slow(t, "waits for loops that poll")
+	t.Parallel()
 	clock := ledgertest.NewClock()
 	w := newTold(t, clock.Now)
 	r := startAt(t, clock.Now, screeningConf, workflow(w, "", policyDir(t, holdingPolicy))...)
@@ -357,6 +249,7 @@ func TestTimeIsToldOf(t *testing.T) {
 // start and once a day: settled holds with their contents and ended sessions;
 // what waits and what is locked stays.
 func TestWhatIsOverIsRemoved(t *testing.T) {
+	t.Parallel()
 	clock := ledgertest.NewClock()
 	w := newTold(t, clock.Now)
 	r := startAt(t, clock.Now, screeningConf, workflow(w, "ledger: {keep: {holds: 10d, sessions: 20d}}\nsessions: {lock_for: 1000d}", policyDir(t, holdingPolicy))...)
