@@ -14,6 +14,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
@@ -46,6 +47,11 @@ func TestContract(t *testing.T) {
 		"memory":         {},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if opt.Path != "" && opt.CacheSize == 0 {
+				t.Parallel()
+			} else if opt.Path != "" {
+				ring.Slow(t, "the whole contract once more on files")
+			}
 			ledgertest.Run(t, func(t *testing.T) ledgertest.Store {
 				opt := opt
 				if opt.Path != "" {

@@ -12,6 +12,7 @@ import (
 func TestLife(t *testing.T) {
 	for name, file := range map[string]string{"file": "ledger.db", "memory": ""} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			ledgertest.RunLife(t, func(t *testing.T, opt ledger.Options) (one, other *ledger.Ledger) {
 				if file != "" {
 					opt.Path = filepath.Join(t.TempDir(), file)

@@ -3,6 +3,8 @@ package ledger
 import (
 	"encoding/binary"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // Proves TRL-5, EDGE-11: under whatever key, texts of a few words are alike in
@@ -13,7 +15,7 @@ func TestAlikeUnderEveryKey(t *testing.T) {
 		"and that every delivery is announced by telephone to the gatekeeper on the day before and pallets go back with the next lorry"
 	const other = "the customer told us what an old letter says about an entirely different matter of which nobody here has heard since then " +
 		"or wants to hear before the board has met and said who is to look after it when the season is over"
-	for i := range uint64(2000) {
+	for i := range uint64(2000 / ring.Share(10, 40)) {
 		key := binary.BigEndian.AppendUint64(nil, i)
 		of := func(text string) like {
 			form, says := likeOf(key, text)

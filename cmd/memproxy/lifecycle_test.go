@@ -62,7 +62,6 @@ func leftOf(before []string) (left []string) {
 //
 // Proves EDGE-14, CARD-8.
 func TestNothingRunsAfterAStop(t *testing.T) {
-	t.Parallel()
 	hook := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(hook.Close)
 	up, err := embedded.New(embedded.Options{})

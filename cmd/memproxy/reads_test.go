@@ -16,6 +16,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/adapters/mem0"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // How a read route shows memories.
@@ -324,6 +325,7 @@ func (row *readRow) shown(got got, want sight) string {
 // state, on every route of Mem0 by which memories are read; a route of the
 // adapter that is not in the table fails it.
 func TestEveryReadOfMem0(t *testing.T) {
+	ring.Long(t, "one request after another")
 	t.Parallel()
 	a, err := mem0.New(mem0.Options{})
 	if err != nil {
@@ -343,6 +345,7 @@ func TestEveryReadOfMem0(t *testing.T) {
 // Proves MFW-7, MFW-8, DOL-2, DOL-3, DOL-4, DOL-5, SYN-7: the same on every read route of Letta: of
 // blocks, passages and files, wherever they stand.
 func TestEveryReadOfLetta(t *testing.T) {
+	ring.Long(t, "one request after another")
 	t.Parallel()
 	a, err := letta.New(letta.Options{})
 	if err != nil {
