@@ -83,7 +83,13 @@ func Fold(name string) string {
 // Squash is Fold without what parts the words of a name: "userId", "user-id"
 // and "user_id" are one.
 func Squash(name string) string {
-	return strings.NewReplacer("_", "", "-", "", ".", "", " ", "").Replace(Fold(name))
+	return strings.Map(func(r rune) rune { // allocates only where it drops something
+		switch r {
+		case '_', '-', '.', ' ':
+			return -1
+		}
+		return r
+	}, Fold(name))
 }
 
 // same reports whether two values are one, as far as that can be told without
