@@ -2,6 +2,7 @@ package panel
 
 import (
 	"regexp"
+	"strings"
 
 	"github.com/memproxy/memproxy"
 )
@@ -11,11 +12,59 @@ import (
 const RuleTrait = "trait.person"
 
 // traits are ways to say what kind of person somebody is: temper and mind,
-// weaknesses, convictions. What people do, own, like or suffer from is none.
-var traits = [...]*regexp.Regexp{
-	regexp.MustCompile(`(?i)\b(is|am|are|was|seems?|appears?|sounds|feels|tends to be|comes across as)\s+(?:(?:to be|a|an|very|rather|quite|somewhat|highly|generally|often|probably|likely|emotionally|easily|chronically|deeply|fairly|too|so|and)\s+){0,4}(anxious|neurotic|narcissistic|introvert(?:ed)?|extrovert(?:ed)?|insecure|gullible|naive|impulsive|paranoid|depressed|lonely|unstable|manipulable|manipulated|persuaded|influenced|submissive|dominant|agreeable|conscientious|disagreeable|short-tempered|temperamental|hostile|passive-aggressive|perfectionist|pessimistic|optimistic|intelligent|unintelligent|stupid|lazy|dishonest|untrustworthy|vulnerable|suggestible|conservative|liberal|left-wing|right-wing|atheist|homosexual|heterosexual|bisexual)\b`),
-	regexp.MustCompile(`(?i)\b(has|have|shows?|suffers from|struggles with|exhibits?)\s+(?:\w+\s+){0,2}(low self-esteem|self-esteem issues|trust issues|abandonment issues|anger issues|narcissistic traits|an? (?:anxious|avoidant) attachment|high neuroticism|low (?:intelligence|iq)|a high iq)\b`),
-	regexp.MustCompile(`(?i)\b(personality type|personality trait|psychological profile|attachment style|political leaning|sexual orientation)\b`),
+// weaknesses, convictions. What people do, own, like or suffer from is none. Each
+// begins with head and ends with one of the alternatives of tail.
+var traits = [...]struct{ head, tail string }{
+	{`\b(is|am|are|was|seems?|appears?|sounds|feels|tends to be|comes across as)\s+(?:(?:to be|a|an|very|rather|quite|somewhat|highly|generally|often|probably|likely|emotionally|easily|chronically|deeply|fairly|too|so|and)\s+){0,4}`,
+		`anxious|neurotic|narcissistic|introvert|introverted|extrovert|extroverted|insecure|gullible|naive|impulsive|paranoid|depressed|lonely|unstable|manipulable|manipulated|persuaded|influenced|submissive|dominant|agreeable|conscientious|disagreeable|short-tempered|temperamental|hostile|passive-aggressive|perfectionist|pessimistic|optimistic|intelligent|unintelligent|stupid|lazy|dishonest|untrustworthy|vulnerable|suggestible|conservative|liberal|left-wing|right-wing|atheist|homosexual|heterosexual|bisexual`},
+	{`\b(has|have|shows?|suffers from|struggles with|exhibits?)\s+(?:\w+\s+){0,2}`,
+		`low self-esteem|self-esteem issues|trust issues|abandonment issues|anger issues|narcissistic traits|an? (?:anxious|avoidant) attachment|high neuroticism|low (?:intelligence|iq)|a high iq`},
+	{`\b`,
+		`personality type|personality trait|psychological profile|attachment style|political leaning|sexual orientation`},
+}
+
+// patterns are the traits compiled. lastWords has the last word of every match,
+// with one bit for each pattern that it ends: looking for these words costs a
+// small part of what the patterns do.
+var patterns, lastWords = compileTraits()
+
+func compileTraits() (patterns [len(traits)]*regexp.Regexp, last map[string]uint8) {
+	last = map[string]uint8{}
+	for k, t := range traits {
+		patterns[k] = regexp.MustCompile(`(?i)` + t.head + `(` + t.tail + `)\b`)
+		for phrase := range strings.SplitSeq(strings.NewReplacer("(?:", "", ")", "").Replace(t.tail), "|") {
+			last[phrase[strings.LastIndexAny(phrase, " -")+1:]] |= 1 << k
+		}
+	}
+	return patterns, last
+}
+
+// mayMatch returns a bit for each pattern that may match a text. Patterns fold two
+// letters beyond ASCII to ASCII ones; any may match a text with these.
+func mayMatch(text string) (may uint8) {
+	if strings.ContainsAny(text, "\u017f\u212a") {
+		return 1<<len(traits) - 1
+	}
+	var word [16]byte // longer than any last word
+	n := 0
+	for i := range len(text) + 1 {
+		c := byte(' ')
+		if i < len(text) {
+			c = text[i] | 0x20 // lower case
+		}
+		if 'a' <= c && c <= 'z' {
+			if n < len(word) {
+				word[n] = c
+			}
+			n++
+			continue
+		}
+		if n > 0 && n <= len(word) {
+			may |= lastWords[string(word[:n])]
+		}
+		n = 0
+	}
+	return may
 }
 
 // persons finds statements of what kind of person somebody is.
@@ -24,7 +73,11 @@ func (p *Panel) persons(op *memproxy.Operation, findings []memproxy.Finding) []m
 		if !judged(&op.Items[i]) {
 			continue
 		}
-		for _, re := range traits {
+		may := mayMatch(op.Items[i].Text)
+		for k, re := range patterns {
+			if may&(1<<k) == 0 {
+				continue
+			}
 			for _, at := range re.FindAllStringIndex(op.Items[i].Text, maxTraits) {
 				findings = append(findings, memproxy.Finding{Rule: RuleTrait, Severity: "low", Item: i, Start: at[0], End: at[1]})
 			}

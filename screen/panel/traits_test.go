@@ -1,40 +1,52 @@
 package panel
 
 import (
+	"strings"
 	"testing"
-
-	"github.com/memproxy/memproxy"
 )
 
-// What kind of person somebody is, is found; what people do, like, own and are
-// by trade is not.
-//
-// Proves GOV-2
-func TestTraits(t *testing.T) {
-	p := &Panel{}
-	for text, want := range map[string]bool{
-		"The user is anxious and easily influenced":             true,
-		"Ann seems to be a rather lonely person":                true,
-		"User tends to be impulsive":                            true,
-		"He is politically very conservative":                   false, // too far apart: erring to no
-		"He is conservative":                                    true,
-		"She has low self-esteem":                               true,
-		"The user shows some trust issues":                      true,
-		"Personality type: INTJ":                                true,
-		"The user is a nurse with two children":                 false,
-		"The user is allergic to peanuts":                       false,
-		"The user likes quiet offices":                          false,
-		"The estimate is conservative in its numbers, says Ann": true, // of things it is said as well: a reviewer sees
-		"The dominant colour of the logo is blue":               false,
-		"User is vegetarian and lives in Lisbon":                false,
+// Proves GOV-2: the quick look for a trait's last word leaves out no text that
+// its pattern matches.
+func FuzzTraits(f *testing.F) {
+	for _, text := range []string{
+		"She is an ANXIOUS person.", "He was introverted", "Ann seems short-tempered today", "they are left-wing", "He ſeems insecure",
+		"She is naive\u00e9", "Bob suffers from very low self-esteem", "he has an avoidant attachment", "has a high iq", "her sexual orientation",
+		"Ann has a \u212aind of low intelligence", "is\nlazy", "political leaning", "is lazy_", "the type of personality", "", "-", "untrustworthy",
 	} {
-		found := p.persons(&memproxy.Operation{Items: []memproxy.Item{{Kind: memproxy.ItemContent, Text: text}}}, nil)
-		if got := len(found) > 0; got != want {
-			t.Errorf("%q: %+v", text, found)
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		may := mayMatch(text)
+		for k, re := range patterns {
+			if may&(1<<k) == 0 && re.MatchString(text) {
+				t.Errorf("%q matches pattern %d and is left out", text, k)
+			}
 		}
-		for _, f := range found {
-			if f.Rule != RuleTrait || f.Score != 0 || f.Start >= f.End || f.End > len(text) {
-				t.Errorf("%q: %+v", text, f)
+	})
+}
+
+// Every alternative is found by its last word, and last words fit the buffer.
+func TestLastWordsOfTraits(t *testing.T) {
+	for word := range lastWords {
+		if len(word) > 16 || word == "" || strings.ContainsAny(word, "()?:|\\") {
+			t.Errorf("last word %q", word)
+		}
+	}
+	for _, text := range []string{"Ann is untrustworthy", "she has trust issues", "his psychological profile"} {
+		if mayMatch(text) == 0 {
+			t.Errorf("%q has no trait", text)
+		}
+	}
+}
+
+func BenchmarkTraits(b *testing.B) {
+	text := strings.Repeat("Ann moved to Leeds last spring and works for the railway there. ", 8)
+	b.ReportAllocs()
+	for b.Loop() {
+		may := mayMatch(text)
+		for k, re := range patterns {
+			if may&(1<<k) != 0 {
+				re.MatchString(text)
 			}
 		}
 	}
