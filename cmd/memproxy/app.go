@@ -36,6 +36,9 @@ type app struct {
 	// bounds what approved writes and rollbacks may take, for tests.
 	steps   memproxy.Stepper
 	sending time.Duration
+	// patience is how many times as long calls of the ledger and stages of a stop
+	// may take, for tests on a busy machine; 0 is once.
+	patience time.Duration
 }
 
 // commandLine is all of memproxy's commands.

@@ -55,7 +55,7 @@ type sidecar struct {
 	later        *after
 	steps        memproxy.Stepper
 	sending      time.Duration
-	patience     time.Duration // so many times as long a stage of stopping may take; 0 is once
+	patience     time.Duration // as in app
 
 	runner     *review.Runner
 	review     *review.API
@@ -86,7 +86,7 @@ func (a *app) assemble(ctx context.Context, cfg *config.Config) (_ *sidecar, err
 	}
 	s := newSidecar(ctx, cfg, a.Version)
 	s.getenv = a.Getenv
-	s.steps, s.sending, s.clock = a.steps, a.sending, a.clock
+	s.steps, s.sending, s.clock, s.patience = a.steps, a.sending, a.clock, a.patience
 	if a.ticker != nil {
 		s.loops.ticker = a.ticker
 	}
@@ -137,7 +137,8 @@ func (a *app) assemble(ctx context.Context, cfg *config.Config) (_ *sidecar, err
 	s.fleet.tally = newTally(s.telemetry.Instruments())
 	s.gate, err = gate.New(gate.Options{
 		Identifier: identifier, Ledger: s.ledger, Budget: s.budget, Recorder: s.audit, Signer: signer,
-		Clock: s.clock, NewID: newID, Keeper: keeper{s.ledger}, RefuseHolds: s.cfg.Review.Answer == "refuse", Rejections: s.cfg.Limits.RejectionLimit(), Later: s.later.run, Suspect: s.suspect, Steps: s.steps,
+		RecordTimeout: gate.DefaultRecordTimeout * max(1, s.patience),
+		Clock:         s.clock, NewID: newID, Keeper: keeper{s.ledger}, RefuseHolds: s.cfg.Review.Answer == "refuse", Rejections: s.cfg.Limits.RejectionLimit(), Later: s.later.run, Suspect: s.suspect, Steps: s.steps,
 		Tracer: s.telemetry.Tracer(), Meter: s.fleet.tally, Log: s.log,
 	}, s.rules.current())
 	if err != nil {
@@ -247,7 +248,7 @@ func (s *sidecar) auditKey() (ed25519.PrivateKey, error) {
 
 // ledgerOptions are a file of one's own, or a database that replicas share.
 func (s *sidecar) ledgerOptions(vault *ledger.Vault) ledger.Options {
-	opt := ledger.Options{Path: s.path("ledger.db"), Clock: s.clock, Lost: s.lost, Told: s.chronicled, Broken: s.brokenVersion, Vault: vault, Locks: s.lockLimits(), MaxHolds: s.cfg.Review.MaxHeldAll, MaxPrincipalHolds: s.cfg.Review.MaxHeld, MaxUserHolds: s.cfg.Review.MaxHeldUser, Notices: s.cfg.Review.Webhook != nil}
+	opt := ledger.Options{Timeout: ledger.DefaultTimeout * max(1, s.patience), Path: s.path("ledger.db"), Clock: s.clock, Lost: s.lost, Told: s.chronicled, Broken: s.brokenVersion, Vault: vault, Locks: s.lockLimits(), MaxHolds: s.cfg.Review.MaxHeldAll, MaxPrincipalHolds: s.cfg.Review.MaxHeld, MaxUserHolds: s.cfg.Review.MaxHeldUser, Notices: s.cfg.Review.Webhook != nil}
 	if u := s.cfg.Ledger.URL.Reveal(); u != "" {
 		opt.Path, opt.URL = "", u
 	}

@@ -27,7 +27,11 @@ import (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if f := flag.Lookup("test.parallel"); f.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
-		_ = f.Value.Set("8") // a number
+		at := "8"
+		if testing.Short() { // under the race detector they compute
+			at = "3"
+		}
+		_ = f.Value.Set(at)
 	}
 	os.Exit(m.Run())
 }
@@ -185,7 +189,7 @@ func (r *rig) run() {
 	if !r.seals {
 		unwatched(cfg)
 	}
-	a := &app{Stdout: io.Discard, Stderr: r.log, Getenv: allowing(cfg), Version: "test", clock: r.clock, ticker: r.pace}
+	a := &app{Stdout: io.Discard, Stderr: r.log, Getenv: allowing(cfg), Version: "test", clock: r.clock, ticker: r.pace, patience: 10} // how long things take is not what most tests are about
 	if r.car, err = a.assemble(context.Background(), cfg); err != nil {
 		r.t.Fatal(err)
 	}
@@ -202,7 +206,6 @@ func (r *rig) stop() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	r.car.patience = 10 // how long a stop takes is not what most tests are about
 	if err := r.car.close(ctx); err != nil {
 		r.t.Error(err)
 	}
