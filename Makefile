@@ -97,8 +97,8 @@ search: e2e-install ## rotating seeds, which are printed, on real servers: a sea
 	@echo "SEED=$(SEED)"
 	MATRIX_SEED=$(SEED) EDITS_SEED=$(SEED) $(GO) test -tags e2e -count=1 -timeout 60m -v -run '^(TestMatrix|TestLettaSelfEditsAreRead)' ./e2e
 
-MUTATE ?= -share day/12
-mutate: ## small faults, each to be noticed by the tests of its requirement; MUTATE='' tries all: hours
+MUTATE ?=
+mutate: ## small faults, each to be noticed by the tests of its requirement: hours; MUTATE='-share 3/12' or '-only SYN-3' tries some
 	$(GO) run ./internal/mutate $(MUTATE)
 
 demo: ## the demo

@@ -7,7 +7,9 @@
 //	go run ./internal/mutate -only SYN-3      # those of one requirement
 //
 // The faults are written down in internal/mutate/faults, a file for each area,
-// and not generated: a generated fault is mostly one that changes nothing. The
+// and not generated: a generated fault is mostly one that changes nothing. Each
+// names a declaration, and text inside it whatever its white space, so that code
+// that moves to another file or is formatted anew keeps its faults. The
 // tree is never changed, the compiler is given the changed file in the place of
 // the real one (go help build, -overlay).
 //

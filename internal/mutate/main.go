@@ -8,15 +8,16 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"time"
+
+	"github.com/memproxy/memproxy/internal/proofs"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	share := flag.String("share", "1/1", "which part of the list: 3/12 is every twelfth, from the third on; day/12 takes the day of the year for the third")
-	only := flag.String("only", "", "only faults whose requirement, file or sentence this regular expression finds")
+	share := flag.String("share", "1/1", "which part of the list: 3/12 is every twelfth, from the third on")
+	only := flag.String("only", "", "only faults whose requirement, declaration or sentence this regular expression finds")
 	limit := flag.Duration("timeout", 3*time.Minute, "for the tests of one package with one fault")
 	flag.Parse()
 	if err := run(ctx, *share, *only, *limit); err != nil {
@@ -35,11 +36,11 @@ func run(ctx context.Context, share, only string, limit time.Duration) error {
 	if err != nil {
 		return err
 	}
-	proofs, err := readProofs(filepath.Join("docs", "requirements.md"))
+	proving, err := readProofs(".")
 	if err != nil {
 		return err
 	}
-	chosen, err := part(all, share, time.Now().UTC().YearDay())
+	chosen, err := part(all, share)
 	if err != nil {
 		return err
 	}
@@ -51,12 +52,12 @@ func run(ctx context.Context, share, only string, limit time.Duration) error {
 	bench := workbench{dir: dir, limit: limit, sound: map[string]bool{}}
 	var tried, bad int
 	for _, f := range chosen {
-		if !pattern.MatchString(f.Requirement + " " + f.File + " " + f.Says) {
+		if !pattern.MatchString(f.Requirement + " " + f.Place.String() + " " + f.Says) {
 			continue
 		}
 		tried++
 		start := time.Now()
-		outcome, err := bench.try(ctx, f, proofs[f.Requirement])
+		outcome, err := bench.try(ctx, f, proving[f.Requirement])
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -64,12 +65,12 @@ func run(ctx context.Context, share, only string, limit time.Duration) error {
 		switch {
 		case err != nil:
 			bad++
-			fmt.Printf("BROKEN    %s %s: %s: %v\n", f.Requirement, f.File, f.Says, err)
+			fmt.Printf("BROKEN    %s %s: %s: %v\n", f.Requirement, f.Place, f.Says, err)
 		case outcome == "":
 			bad++
-			fmt.Printf("SURVIVED  %s %s: %s (%v)\n", f.Requirement, f.File, f.Says, took)
+			fmt.Printf("SURVIVED  %s %s: %s (%v)\n", f.Requirement, f.Place, f.Says, took)
 		default:
-			fmt.Printf("killed    %s %s: %s, by %s (%v)\n", f.Requirement, f.File, f.Says, outcome, took)
+			fmt.Printf("killed    %s %s: %s, by %s (%v)\n", f.Requirement, f.Place, f.Says, outcome, took)
 		}
 	}
 	fmt.Printf("%d of %d faults tried, share %s: %d killed\n", tried, len(all), share, tried-bad)
@@ -82,21 +83,38 @@ func run(ctx context.Context, share, only string, limit time.Duration) error {
 	return nil
 }
 
-// part is the share i/n of all, where i may be "day".
-func part(all []fault, share string, day int) ([]fault, error) {
-	first, every, ok := strings.Cut(share, "/")
+// part is the share i/n of all.
+func part(all []fault, share string) ([]fault, error) {
 	var i, n int
-	if _, err := fmt.Sscanf(every, "%d", &n); !ok || err != nil || n < 1 {
-		return nil, fmt.Errorf("-share %q is not i/n", share)
-	}
-	if first == "day" {
-		i = day%n + 1
-	} else if _, err := fmt.Sscanf(first, "%d", &i); err != nil || i < 1 || i > n {
+	if _, err := fmt.Sscanf(share, "%d/%d", &i, &n); err != nil || i < 1 || i > n {
 		return nil, fmt.Errorf("-share %q is not i/n with 1 <= i <= n", share)
 	}
 	var out []fault
 	for k := i - 1; k < len(all); k += n {
 		out = append(out, all[k])
+	}
+	return out, nil
+}
+
+// matrix is written in the place of a requirement for what the matrix of
+// routes, places and callers must notice by itself.
+const matrix = "MATRIX"
+
+// readProofs reads which tests prove which requirement. Tests against real
+// parts are left out: they need more than Go.
+func readProofs(root string) (map[string][]proofs.Proof, error) {
+	all, err := proofs.Read(root)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string][]proofs.Proof{}
+	for _, p := range all {
+		if p.Ring != proofs.Real {
+			out[p.Requirement] = append(out[p.Requirement], p)
+		}
+	}
+	for _, test := range []string{"TestNoRouteOfMem0CrossesTenants", "TestNoRouteOfLettaCrossesTenants"} {
+		out[matrix] = append(out[matrix], proofs.Proof{Requirement: matrix, Dir: "cmd/memproxy", Test: test})
 	}
 	return out, nil
 }

@@ -7,87 +7,156 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/proofs"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // root is the module's root.
 const root = "../.."
 
-// TestFaultsCanBePutIn keeps the list true: each fault's lines stand in its
-// file once, and its requirement has tests that could notice it.
+// TestFaultsCanBePutIn keeps the list true: each fault's text is in its
+// declaration once, what is put there parses, and the requirement has tests that
+// could notice.
 func TestFaultsCanBePutIn(t *testing.T) {
-	ring.Slow(t, "a quoted line that moves is no fault of the program")
+	ring.Slow(t, "a quoted line that is written anew is no fault of the program")
 	faults, err := readFaults("faults")
 	if err != nil {
 		t.Fatal(err)
 	}
-	proofs, err := readProofs(filepath.Join(root, "docs", "requirements.md"))
+	proving, err := readProofs(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	says := map[string]bool{}
+	known := map[string]bool{}
 	for _, f := range faults {
-		if says[f.File+f.Says] {
-			t.Errorf("%s: %q is in the list twice", f.File, f.Says)
+		key := f.Place.String() + ": " + f.Says
+		if known[f.Requirement+key] {
+			t.Errorf("%s: it is in the list twice", key)
 		}
-		says[f.File+f.Says] = true
-		if len(proofs[f.Requirement]) == 0 {
-			t.Errorf("%s: no test proves %s", f.Says, f.Requirement)
+		known[f.Requirement+key] = true
+		if len(proving[f.Requirement]) == 0 {
+			t.Errorf("%s: no test proves %s", key, f.Requirement)
 		}
-		src, err := os.ReadFile(filepath.Join(root, f.File))
+		at, err := f.Place.find(root)
+		if err == nil {
+			_, err = at.with(f)
+		}
 		if err != nil {
-			t.Error(err)
-			continue
-		}
-		if changed, err := f.apply(string(src)); err != nil {
-			t.Errorf("%s: %s: %v", f.File, f.Says, err)
-		} else if changed == string(src) {
-			t.Errorf("%s: %s: changes nothing", f.File, f.Says)
+			t.Errorf("%s: %v", key, err)
 		}
 	}
 }
 
-func TestApply(t *testing.T) {
-	const src = "func f() {\n\tif a {\n\t\tb()\n\t}\n\tb()\n}\n"
-	one, err := parseFaults("# why\nSYN-1 x.go\nb is not called in a\n- if a {\n- b()\n+ if a {\n\n")
-	if err != nil || len(one) != 1 {
-		t.Fatal(one, err)
+// module writes a package m of the given files and returns its root.
+func module(t *testing.T, files map[string]string) string {
+	t.Helper()
+	root := t.TempDir()
+	if err := os.Mkdir(filepath.Join(root, "m"), 0o755); err != nil {
+		t.Fatal(err)
 	}
-	if got, err := one[0].apply(src); err != nil || strings.Count(got, "b()") != 1 {
-		t.Errorf("%q, %v", got, err)
+	for name, src := range files {
+		if err := os.WriteFile(filepath.Join(root, "m", name), []byte("package m\n\n"+src), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
-	for _, lines := range []string{"- b()", "- c()"} { // twice; not there
-		list, err := parseFaults("SYN-1 x.go\nwords\n" + lines + "\n+ d()")
+	return root
+}
+
+// A fault is put into the declaration that it names, in whatever file and form
+// that is.
+func TestFaultsFollowTheirDeclaration(t *testing.T) {
+	const f = "// f calls b() in a.\nfunc f() {\n\tif a {\n\t\tb()\n\t}\n}\n"
+	list, err := parseFaults("# why\nSYN-1 m.f\nb is not called in a\n- if a {\n- b()\n+ if a {\n\n\n" +
+		"SYN-1 m.(T).f\nx is two\n- x = 1\n+ x = 2\n\nSYN-1 m.limit\nthe limit is none\n- 10\n+ 0\n\nSYN-1 m.T\na is b\n- a int\n+ b int")
+	if err != nil || len(list) != 4 {
+		t.Fatal(list, err)
+	}
+	for name, files := range map[string]map[string]string{
+		"one file": {"a.go": f + "func (t *T) f() { x = 1 }\nconst limit = 10\ntype T struct{ a int }\n"},
+		"moved":    {"a.go": "func g() { if a { b() } }\n", "b.go": f, "c.go": "type (\nT struct {\na   int\n}\n)\n\nconst (\n\tless = 10\n\tlimit = 10\n)\n", "d.go": "func (T) f() {\nx   =   1 }\n"},
+		"generic":  {"a.go": strings.ReplaceAll(f, "\n\t\t", " ") + "func (t *T[A, B]) f() { x=1 }\nfunc (t *T[A, B]) g() { x = 1 }\nvar limit = 10\ntype T[A, B any] struct{ a int }\n"},
+	} {
+		root := module(t, files)
+		for i, want := range []string{"if a {\n}", "x = 2", "limit = 0", "{b int}"} {
+			at, err := list[i].Place.find(root)
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			got, err := at.with(list[i])
+			if have, _ := plain(got); err != nil || !strings.Contains(have, strings.Join(strings.Fields(want), "")) {
+				t.Errorf("%s: %q, %v: want %q", name, got, err, want)
+			}
+		}
+	}
+}
+
+// What cannot be put in says so and is never put in elsewhere.
+func TestFaultsThatCannotBePutIn(t *testing.T) {
+	root := module(t, map[string]string{
+		"a.go":      "func f() { b(); b() }\nfunc g() { c() }\nfunc twice() { d() }\nfunc (T) m() { d() }\n",
+		"b.go":      "func twice() { d() }\n",
+		"a_test.go": "func tested() { d() }\n",
+	})
+	for block, want := range map[string]string{
+		"m.f\nwords\n- b()\n+ d()":         "twice",
+		"m.f\nwords\n- c()\n+ d()":         "no longer",
+		"m.g\nwords\n- c()\n+ c( )":        "nothing",
+		"m.g\nwords\n- c()\n+ c(":          "expected",
+		"m.twice\nwords\n- d()\n+ c()":     "declared in",
+		"m.tested\nwords\n- d()\n+ c()":    "there is no",
+		"m.m\nwords\n- d()\n+ c()":         "there is no",
+		"m.(U).m\nwords\n- d()\n+ c()":     "there is no",
+		"elsewhere.f\nwords\n- b()\n+ d()": "there is no",
+	} {
+		list, err := parseFaults("SYN-1 " + block)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := list[0].apply(src); err == nil {
-			t.Errorf("%s gave %q", lines, got)
+		at, err := list[0].Place.find(root)
+		if err == nil {
+			_, err = at.with(list[0])
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", block, err, want)
 		}
 	}
-	for _, text := range []string{"SYN-1\nwords\n- a\n+ b", "SYN-1 x.go\nwords\n+ b\n+ c", "SYN-1 x.go\nwords\n- a\nb"} {
+	for _, text := range []string{"SYN-1\nwords\n- a\n+ b", "SYN-1 x.f\nwords\n+ b\n+ c", "SYN-1 x.f\nwords\n- a\nb", "SYN-1 x\nwords\n- a\n+ b", "SYN-1 x.f y\nwords\n- a\n+ b"} {
 		if _, err := parseFaults(text); err == nil {
 			t.Errorf("%q was read", text)
 		}
 	}
 }
 
+func TestPlaces(t *testing.T) {
+	for text, want := range map[string]place{
+		"gate.half":                  {"gate", "half"},
+		"adapters/letta.(Type).Do":   {"adapters/letta", "(Type).Do"},
+		"memproxy.(Track).Earned":    {".", "(Track).Earned"},
+		"cmd/memproxy.validateBatch": {"cmd/memproxy", "validateBatch"},
+	} {
+		if got, err := parsePlace(text); err != nil || got != want || got.String() != text {
+			t.Errorf("%s: %v, %v", text, got, err)
+		}
+	}
+}
+
 func TestPart(t *testing.T) {
 	all := make([]fault, 10)
-	for share, want := range map[string]int{"1/1": 10, "1/3": 4, "3/3": 3, "day/3": 3} {
-		if got, err := part(all, share, 5); err != nil || len(got) != want {
+	for share, want := range map[string]int{"1/1": 10, "1/3": 4, "3/3": 3} {
+		if got, err := part(all, share); err != nil || len(got) != want {
 			t.Errorf("%s: %d, %v", share, len(got), err)
 		}
 	}
-	for _, share := range []string{"0/3", "4/3", "x/3", "1/0", "1", ""} {
-		if _, err := part(all, share, 5); err == nil {
+	for _, share := range []string{"0/3", "4/3", "day/3", "1/0", "1", ""} {
+		if _, err := part(all, share); err == nil {
 			t.Errorf("%q was taken", share)
 		}
 	}
 }
 
 func TestGroups(t *testing.T) {
-	got := groups("gate", []proof{{"cmd/memproxy", "TestA"}, {"screen", "TestB"}, {"gate", "TestC"}, {"gate", "TestD"}})
+	got := groups("gate", []proofs.Proof{{Dir: "cmd/memproxy", Test: "TestA"}, {Dir: "screen", Test: "TestB"}, {Dir: "gate", Test: "TestC"}, {Dir: "gate", Test: "TestD"}})
 	if len(got) != 3 || got[0] != (group{"gate", "^(TestC|TestD)$"}) || got[2].dir != "cmd/memproxy" {
 		t.Error(got)
 	}

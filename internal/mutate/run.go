@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/memproxy/memproxy/internal/proofs"
 )
 
 // workbench runs tests with a fault in the place of a file.
@@ -23,23 +25,23 @@ type workbench struct {
 
 // try puts f in and runs the tests that prove its requirement, those of its
 // own package first. It returns the first test that failed, "" if none did.
-func (w *workbench) try(ctx context.Context, f fault, proofs []proof) (string, error) {
-	if len(proofs) == 0 {
+func (w *workbench) try(ctx context.Context, f fault, all []proofs.Proof) (string, error) {
+	if len(all) == 0 {
 		return "", fmt.Errorf("no test proves %s", f.Requirement)
 	}
-	src, err := os.ReadFile(f.File)
+	at, err := f.Place.find(".")
 	if err != nil {
 		return "", err
 	}
-	changed, err := f.apply(string(src))
+	changed, err := at.with(f)
 	if err != nil {
 		return "", err
 	}
-	overlay, err := w.overlay(f.File, changed)
+	overlay, err := w.overlay(at.file, changed)
 	if err != nil {
 		return "", err
 	}
-	for _, group := range groups(filepath.Dir(f.File), proofs) {
+	for _, group := range groups(f.Place.Dir, all) {
 		// Without the fault they pass, or their failing says nothing.
 		key := group.dir + " " + group.pattern
 		if !w.sound[key] {
@@ -61,16 +63,16 @@ func (w *workbench) try(ctx context.Context, f fault, proofs []proof) (string, e
 // group is the tests of one package.
 type group struct{ dir, pattern string }
 
-// groups joins proofs by package, with the package in own first and the
+// groups joins the tests by package, with the package in own first and the
 // program's, which take longest, last.
-func groups(own string, proofs []proof) []group {
+func groups(own string, all []proofs.Proof) []group {
 	tests := map[string][]string{}
 	var dirs []string
-	for _, p := range proofs {
-		if tests[p.dir] == nil {
-			dirs = append(dirs, p.dir)
+	for _, p := range all {
+		if tests[p.Dir] == nil {
+			dirs = append(dirs, p.Dir)
 		}
-		tests[p.dir] = append(tests[p.dir], regexp.QuoteMeta(p.test))
+		tests[p.Dir] = append(tests[p.Dir], regexp.QuoteMeta(p.Test))
 	}
 	rank := func(dir string) int {
 		switch {

@@ -79,6 +79,7 @@ var allowed = []struct {
 	{"e2e", "end-to-end tests may use everything", []string{"*"}},
 	{"bench", "benchmarks put everything together", []string{"*"}},
 	{"examples", "examples are users", []string{"*"}},
+	{"internal/mutate", "asks which tests prove what", []string{"internal/proofs"}},
 	{"internal/", "shared helpers know the vocabulary only", nil},
 	{"gate", "the gate knows interfaces, never a leaf", []string{"telemetry/signal"}},
 	{"face", "what the faces share knows the gate and neither of them", []string{"gate"}},

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -112,6 +113,29 @@ func TestQuery(t *testing.T) {
 	}
 	if err := query.Query(context.Background(), dir, query.Filter{Last: query.MaxLast + 1}, nil); err == nil {
 		t.Error("more than fits memory was promised")
+	}
+}
+
+// Proves SYN-6: a record is found by its own field and memory, and not because
+// it says the same word elsewhere.
+func TestQueryAsksTheRightMember(t *testing.T) {
+	dir := t.TempDir()
+	l := openLog(t, dir)
+	for _, ev := range []memproxy.Event{
+		{Type: memproxy.EventDecision, Kind: memproxy.Learn, Fields: []string{"one"}, Targets: []string{"two"}},
+		{Type: memproxy.EventDecision, Kind: memproxy.Learn, Fields: []string{"two"}, Targets: []string{"one"}},
+	} {
+		if _, err := l.Record(context.Background(), ev); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		f    query.Filter
+		want int
+	}{{query.Filter{Field: "one"}, 0}, {query.Filter{Field: "two"}, 1}, {query.Filter{Memory: "one"}, 1}, {query.Filter{Memory: "two"}, 0}} {
+		if got := run(t, dir, c.f); !slices.Equal(got, []int{c.want}) {
+			t.Errorf("%+v: %v, want %d", c.f, got, c.want)
+		}
 	}
 }
 
