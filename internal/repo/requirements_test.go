@@ -2,9 +2,6 @@ package repo
 
 import (
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"maps"
 	"os"
 	"path/filepath"
@@ -13,67 +10,96 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/proofs"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-var (
-	provesLine = regexp.MustCompile(`Proves ([A-Z]+-\d+[^.:\n]*)`)
-	provesID   = regexp.MustCompile(`[A-Z]+-\d+`)
-	docRow     = regexp.MustCompile(`^\| ([A-Z]+-\d+) \| (.*?) \| (.*?) \|$`)
-)
+var docRow = regexp.MustCompile(`^\| ([A-Z]+-\d+) \| (.*?) \| (.*?) ?\|$`)
 
-// TestRequirementsListTheirTests keeps docs/requirements.md true: its last
-// column is what the tests say of themselves in "// Proves …" comments.
+const proofsHead = `# What the tests prove
+
+Written by ` + "`make docs`" + ` from the ` + "`// Proves …`" + ` comments of the tests, for each
+requirement of [requirements.md](requirements.md). A test is in the core
+(` + "`go test ./...`" + `) unless it says (slow), ` + "`make slow`" + `, or (real), ` + "`make e2e`" + `.
+`
+
+// TestRequirementsListTheirTests keeps two documents true: the last column of
+// docs/requirements.md is the rings in which a requirement is shown, and
+// docs/proofs.md lists the tests, one a line, so that a new test is one new
+// line.
 func TestRequirementsListTheirTests(t *testing.T) {
 	ring.Slow(t, "a generated list; make docs writes it anew")
-	proven := map[string][]string{}
-	goFiles(t, func(path string, src []byte) {
-		if !strings.HasSuffix(path, "_test.go") || !strings.Contains(string(src), "Proves ") {
-			return
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), path, src, parser.ParseComments|parser.SkipObjectResolution)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		rel, _ := filepath.Rel(root, path)
-		for _, d := range file.Decls {
-			fn, ok := d.(*ast.FuncDecl)
-			if !ok || fn.Doc == nil || !regexp.MustCompile(`^(Test|Fuzz)`).MatchString(fn.Name.Name) {
-				continue
-			}
-			for _, m := range provesLine.FindAllStringSubmatch(fn.Doc.Text(), -1) {
-				for _, id := range provesID.FindAllString(m[1], -1) {
-					proven[id] = append(proven[id], filepath.ToSlash(filepath.Dir(rel))+"."+fn.Name.Name)
-				}
-			}
-		}
-	})
-	path := filepath.Join(root, "docs", "requirements.md")
-	doc, err := os.ReadFile(path)
+	all, err := proofs.Read(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines := strings.Split(string(doc), "\n")
+	proven := map[string][]proofs.Proof{}
+	for _, p := range all {
+		proven[p.Requirement] = append(proven[p.Requirement], p)
+	}
+	lines := strings.Split(read(t, "docs/requirements.md"), "\n")
+	list := proofsHead
 	for i, line := range lines {
 		m := docRow.FindStringSubmatch(line)
 		if m == nil {
 			continue
 		}
-		tests := slices.Compact(slices.Sorted(slices.Values(proven[m[1]])))
-		delete(proven, m[1])
-		want := fmt.Sprintf("| %s | %s | %s |", m[1], m[2], strings.Join(tests, ", "))
-		if line != want && !*update {
-			t.Errorf("docs/requirements.md: run with -update\n have %s\n want %s", line, want)
+		id, tests := m[1], proven[m[1]]
+		delete(proven, id)
+		cell := ""
+		if len(tests) > 0 {
+			cell = fmt.Sprintf("[%s](proofs.md#%s) ", ringsOf(tests), strings.ToLower(id))
+			list += "\n## " + id + "\n\n"
 		}
-		lines[i] = want
+		lines[i] = fmt.Sprintf("| %s | %s | %s|", id, m[2], cell)
+		for _, p := range tests {
+			list += "- `" + p.Name() + "`"
+			if p.Ring != proofs.Core {
+				list += " (" + string(p.Ring) + ")"
+			}
+			list += "\n"
+		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(proven)) {
 		t.Errorf("%v prove %s, which docs/requirements.md does not list", proven[id], id)
 	}
+	keep(t, "docs/requirements.md", strings.Join(lines, "\n"))
+	keep(t, "docs/proofs.md", list)
+}
+
+// ringsOf is the rings in which tests run, from the quickest on.
+func ringsOf(tests []proofs.Proof) string {
+	var out []string
+	for _, r := range []proofs.Ring{proofs.Core, proofs.Slow, proofs.Real} {
+		if slices.ContainsFunc(tests, func(p proofs.Proof) bool { return p.Ring == r }) {
+			out = append(out, string(r))
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// keep writes a generated document with -update, and otherwise compares it.
+func keep(t *testing.T, name, want string) {
+	t.Helper()
+	path := filepath.Join(root, name)
 	if *update {
-		if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o644); err != nil {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}
+		return
+	}
+	have, wanted := strings.Split(read(t, name), "\n"), strings.Split(want, "\n")
+	for _, line := range have {
+		if !slices.Contains(wanted, line) {
+			t.Errorf("%s: run make docs: %q is no longer true", name, line)
+		}
+	}
+	for _, line := range wanted {
+		if !slices.Contains(have, line) {
+			t.Errorf("%s: run make docs: %q is missing", name, line)
+		}
+	}
+	if !t.Failed() && !slices.Equal(have, wanted) {
+		t.Errorf("%s: run make docs: its lines are in another order", name)
 	}
 }
