@@ -26,6 +26,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/internal/freeport"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 var (
@@ -164,12 +165,7 @@ func (p *process) kill() {
 
 func waitFor(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if ok() {
-			return
-		}
-	}
-	t.Fatalf("%s did not happen within three minutes", what)
+	ring.UntilIn(t, 3*time.Minute, what, ok)
 }
 
 func accepts(addr string) func() bool {

@@ -21,6 +21,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
 	"github.com/memproxy/memproxy/inject"
 	"github.com/memproxy/memproxy/internal/freeport"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // onlyWhenBroken are metrics that a healthy sidecar never counts. That they
@@ -79,25 +80,25 @@ func TestTheBinaryExportsWhatIsAskedFor(t *testing.T) {
 
 	var shown map[string][]string
 	asked := askedFor(t)
-	for deadline := time.Now().Add(90 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		shown = scrape(t, admin)
-		missing := 0
+	var missing []string
+	t.Cleanup(func() {
+		for _, name := range missing {
+			t.Logf("%s asks for %s, which the binary does not export", asked[name], name)
+		}
+	})
+	ring.Until(t, "all series", func() bool {
+		shown, missing = scrape(t, admin), nil
 		for name := range asked {
 			if _, ok := shown[name]; !ok && !elsewhere(name) {
-				missing++
+				missing = append(missing, name)
 			}
 		}
-		if missing == 0 || time.Now().After(deadline) {
-			break
-		}
-	}
+		return missing == nil
+	})
 	for _, name := range slices.Sorted(maps.Keys(asked)) {
 		names, ok := shown[name]
 		if !ok {
-			if !elsewhere(name) {
-				t.Errorf("%s asks for %s, which the binary does not export", asked[name], name)
-			}
-			continue
+			continue // elsewhere
 		}
 		want := slices.Sorted(slices.Values(catalogue()[name]))
 		if !slices.Equal(names, want) {
@@ -174,16 +175,13 @@ func launch(t *testing.T, bin, admin string, args ...string) {
 			t.Log(log.String())
 		}
 	})
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	ring.Until(t, "its start", func() bool {
 		resp, err := http.Get(admin + "/readyz")
 		if err == nil {
 			resp.Body.Close()
-			return
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("it does not start: %v", err)
-		}
-	}
+		return err == nil
+	})
 }
 
 var sample = regexp.MustCompile(`(?m)^(memproxy_\w+)(?:\{(.*)\})? `)

@@ -18,6 +18,7 @@ import (
 	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
 	"github.com/memproxy/memproxy/envoy/xds/follow"
 	"github.com/memproxy/memproxy/envoy/xds/xdstest"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/policy"
 )
 
@@ -210,19 +211,10 @@ func (f *fleet) sidecar(node fleetpb.Node, certificate string, change ...func(*f
 	return s
 }
 
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within 20 s", what)
-		}
-	}
-}
-
 func (f *fleet) runs(s *sidecar, r *policy.Release) {
 	f.t.Helper()
-	eventually(f.t, "running "+r.Name(), func() bool { return s.State().Running == r.Name() })
-	eventually(f.t, "the acknowledgement of "+r.Name(), func() bool { return f.state(r.Number).Running > 0 })
+	ring.Until(f.t, "running "+r.Name(), func() bool { return s.State().Running == r.Name() })
+	ring.Until(f.t, "the acknowledgement of "+r.Name(), func() bool { return f.state(r.Number).Running > 0 })
 }
 
 func (f *fleet) state(number uint64) xds.ReleaseStatus {
@@ -268,7 +260,7 @@ func TestRefusalIsTold(t *testing.T) {
 	})
 	f.runs(s, one)
 	f.publish(2, 1, everyone)
-	eventually(t, "the refusal", func() bool { return f.state(2).Refused == 1 })
+	ring.Until(t, "the refusal", func() bool { return f.state(2).Refused == 1 })
 	st := f.server.Sidecars()[0]
 	if st.Rejected == nil || st.Rejected.Reason != "own.cedar:2: attribute nothing not found" || st.Running != one.Name() {
 		t.Errorf("the status is %+v", st)

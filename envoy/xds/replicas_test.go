@@ -10,6 +10,7 @@ import (
 	"github.com/memproxy/memproxy/envoy/xds"
 	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
 	"github.com/memproxy/memproxy/envoy/xds/follow"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/policy"
 )
 
@@ -58,7 +59,7 @@ func TestReplicasShareTheDirectory(t *testing.T) {
 	three := a.publish(3, 2, everyone)
 	b.refresh()
 	a.runs(x, three)
-	eventually(t, "the refusal at the other", func() bool { return b.state(3).Refused == 1 })
+	ring.Until(t, "the refusal at the other", func() bool { return b.state(3).Refused == 1 })
 	b.refresh()
 	a.refresh()
 	if st := a.state(3); st.State != "stopped" || st.Reason != "1 sidecar(s) refused it, y: no" {
@@ -83,7 +84,7 @@ func TestStoreAway(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 	late := f.sidecar(fleetpb.Node{ID: "b", Tenant: "acme"}, acme)
-	eventually(t, "a sidecar that comes meanwhile", func() bool { return late.State().Running == one.Name() })
+	ring.Until(t, "a sidecar that comes meanwhile", func() bool { return late.State().Running == one.Name() })
 	if err := os.Rename(f.path+".away", f.path); err != nil {
 		t.Fatal(err)
 	}

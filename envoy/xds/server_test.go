@@ -18,6 +18,7 @@ import (
 	"github.com/memproxy/memproxy/envoy/xds"
 	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
 	"github.com/memproxy/memproxy/envoy/xds/follow"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/policy"
 )
 
@@ -152,13 +153,13 @@ func TestRolloutGoesOn(t *testing.T) {
 		}
 		return n
 	}
-	eventually(t, "all on the first", func() bool { return on(one) == 20 && f.state(1).Running == 20 })
+	ring.Until(t, "all on the first", func() bool { return on(one) == 20 && f.state(1).Running == 20 })
 	two := f.publish(2, 1, everyone)
 	first := f.state(2).Assigned
 	if first < 2 || first > 12 {
 		t.Fatalf("%d of 20 are the first 30 per cent", first)
 	}
-	eventually(t, "the first stage", func() bool { return on(two) == first && f.state(2).Running == first })
+	ring.Until(t, "the first stage", func() bool { return on(two) == first && f.state(2).Running == first })
 	f.clock.forward(59 * time.Second)
 	f.refresh()
 	if st := f.state(2); st.Assigned != first || st.State != "rolling" || st.Percent != 30 {
@@ -166,7 +167,7 @@ func TestRolloutGoesOn(t *testing.T) {
 	}
 	f.clock.forward(time.Second)
 	f.refresh()
-	eventually(t, "everyone", func() bool { return on(two) == 20 && f.state(2).Running == 20 })
+	ring.Until(t, "everyone", func() bool { return on(two) == 20 && f.state(2).Running == 20 })
 	if st := f.state(2); st.State != "rolling" || st.Percent != 100 {
 		t.Errorf("in the last stage: %+v", st)
 	}
@@ -190,7 +191,7 @@ func TestRolloutPassesARefusal(t *testing.T) {
 	f.runs(b, one)
 	two := f.publish(2, 1, everyone)
 	f.runs(b, two)
-	eventually(t, "the refusal", func() bool { return f.state(2).Refused == 1 })
+	ring.Until(t, "the refusal", func() bool { return f.state(2).Refused == 1 })
 	f.clock.forward(time.Minute)
 	f.refresh()
 	if st := f.state(2); st.State != "current" {
@@ -224,15 +225,15 @@ func TestRolloutIsTakenBack(t *testing.T) {
 			f.runs(s, one)
 			tc.before.Release = one.Name()
 			s.report(tc.before)
-			eventually(t, "the report", func() bool { return f.state(1).Tally.Decisions == tc.before.Decisions })
+			ring.Until(t, "the report", func() bool { return f.state(1).Tally.Decisions == tc.before.Decisions })
 			two := f.publish(2, 1, everyone)
 			if !tc.reject {
 				f.runs(s, two)
 				tc.after.Release = two.Name()
 				s.report(tc.after)
-				eventually(t, "the report", func() bool { return f.state(2).Tally.Decisions == tc.after.Decisions })
+				ring.Until(t, "the report", func() bool { return f.state(2).Tally.Decisions == tc.after.Decisions })
 			} else {
-				eventually(t, "the refusal", func() bool { return f.state(2).Refused == 1 })
+				ring.Until(t, "the refusal", func() bool { return f.state(2).Refused == 1 })
 			}
 			f.refresh()
 			st := f.state(2)
@@ -268,16 +269,16 @@ func TestTalliesSurviveARestart(t *testing.T) {
 	s := f.sidecar(fleetpb.Node{ID: "a", Tenant: "acme"}, acme)
 	f.runs(s, one)
 	s.report(follow.Count{Release: one.Name(), Decisions: 1000, Refused: 50})
-	eventually(t, "the report", func() bool { return f.state(1).Tally.Decisions == 1000 })
+	ring.Until(t, "the report", func() bool { return f.state(1).Tally.Decisions == 1000 })
 	two := f.publish(2, 1, everyone)
 	f.runs(s, two)
 	s.report(follow.Count{Release: two.Name(), Decisions: 90, Refused: 4})
-	eventually(t, "the report", func() bool { return f.state(2).Tally.Decisions == 90 })
+	ring.Until(t, "the report", func() bool { return f.state(2).Tally.Decisions == 90 })
 	f.stop()
 	s.report(follow.Count{Release: two.Name(), Decisions: 910, Refused: 496})
 	f.clock.forward(time.Minute)
 	f.start()
-	eventually(t, "what went before", func() bool {
+	ring.Until(t, "what went before", func() bool {
 		f.refresh()
 		if f.state(2).State == "current" {
 			t.Fatal("the rollout went on before anybody told how it went")
@@ -300,25 +301,25 @@ func TestControlPlaneRestarts(t *testing.T) {
 	for i := range 50 {
 		all = append(all, f.sidecar(fleetpb.Node{ID: fmt.Sprintf("web-%d", i), Tenant: "acme"}, acme))
 	}
-	eventually(t, "all on the first", func() bool { return f.state(1).Running == 50 })
+	ring.Until(t, "all on the first", func() bool { return f.state(1).Running == 50 })
 	f.stop()
 	two, err := policy.Seal(bundle("two"), policy.Statement{Fleet: "north", Number: 2, Floor: 1}, key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range all {
-		eventually(t, "the loss noticed", func() bool { return s.State().Lost != nil })
+		ring.Until(t, "the loss noticed", func() bool { return s.State().Lost != nil })
 		if s.State().Running != one.Name() {
 			t.Error("a sidecar let go of its release")
 		}
 	}
 	f.start()
-	eventually(t, "all back", func() bool { st := f.server.Status(); return st.Connected == 50 && st.Behind == 0 })
+	ring.Until(t, "all back", func() bool { st := f.server.Status(); return st.Connected == 50 && st.Behind == 0 })
 	if err := f.dir.Publish(two); err != nil {
 		t.Fatal(err)
 	}
 	f.refresh()
-	eventually(t, "all on the second", func() bool { return f.state(2).Running == 50 })
+	ring.Until(t, "all on the second", func() bool { return f.state(2).Running == 50 })
 	for _, s := range all {
 		s.mu.Lock()
 		if len(s.applied) != 2 {

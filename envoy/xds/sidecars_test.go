@@ -9,6 +9,7 @@ import (
 
 	"github.com/memproxy/memproxy/envoy/xds"
 	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // Proves CARD-9: a node id is the certificate's that claims it. Another one that
@@ -26,7 +27,7 @@ func TestNodeIDIsNotTaken(t *testing.T) {
 	f.runs(s, two)
 	f.runs(squatter, two)
 	squatter.stop()
-	eventually(t, "the squatter gone", func() bool { return f.server.Status().Connected == 1 })
+	ring.Until(t, "the squatter gone", func() bool { return f.server.Status().Connected == 1 })
 	three := f.publish(3, 1, everyone)
 	f.runs(s, three)
 	var connected []string
@@ -51,7 +52,7 @@ func TestForget(t *testing.T) {
 	s := f.sidecar(fleetpb.Node{ID: "a", Tenant: "acme"}, acme)
 	f.runs(s, one)
 	s.stop()
-	eventually(t, "the sidecar gone", func() bool { return f.server.Status().Connected == 0 })
+	ring.Until(t, "the sidecar gone", func() bool { return f.server.Status().Connected == 0 })
 	f.refresh()
 	if l := f.server.Sidecars(); len(l) != 1 || l[0].Connected || l[0].Running != one.Name() {
 		t.Errorf("%+v", l)

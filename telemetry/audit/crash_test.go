@@ -80,8 +80,9 @@ func TestKillNine(t *testing.T) {
 	}
 	dir := t.TempDir()
 	acked := map[uint64]ack{}
+	rng := rand.New(rand.NewPCG(4, 19))
 	for range 12 {
-		crash(t, dir, 200+rand.IntN(900), acked)
+		crash(t, dir, 200+rng.IntN(900), acked)
 	}
 	opt := crashOptions(dir)
 	l, err := audit.Open(opt)

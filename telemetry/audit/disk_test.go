@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -165,7 +166,9 @@ func blockedLog(t *testing.T, max int) (l *Log, entered <-chan struct{}, free fu
 
 // Proves SYN-4: a disk that hangs does not hold a caller longer than its
 // context, nor fill memory.
-func TestHangingDisk(t *testing.T) {
+func TestHangingDisk(t *testing.T) { synctest.Test(t, hangingDisk) }
+
+func hangingDisk(t *testing.T) {
 	l, entered, free := blockedLog(t, 2)
 	first := make(chan error, 1)
 	go func() {
@@ -179,8 +182,9 @@ func TestHangingDisk(t *testing.T) {
 		_, err := l.Record(ctx, memproxy.Event{Type: memproxy.EventDecision, Decision: "given up"})
 		second <- err
 	}()
-	for l.Lag().Queued == 0 {
-		time.Sleep(time.Millisecond) // until it is in the queue
+	synctest.Wait() // it is in the queue
+	if l.Lag().Queued == 0 {
+		t.Error("nothing waits for the disk")
 	}
 	cancel()
 	if err := <-second; !errors.Is(err, context.Canceled) {

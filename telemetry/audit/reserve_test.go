@@ -6,39 +6,37 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+	"testing/synctest"
 )
 
-// until waits for what another goroutine of the log does.
-func until(t *testing.T, what string, ok func() bool) {
+// waitReserve waits until the log has nothing more to do, and journal n is then
+// laid out.
+func (l *Log) waitReserve(t *testing.T, n int64) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within 20 s", what)
-		}
-	}
-}
-
-func (l *Log) hasReserve(n int64) bool {
+	synctest.Wait()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.ahead != nil && l.ahead.n == n
+	if l.ahead == nil || l.ahead.n != n {
+		t.Fatalf("journal %d is not laid out", n)
+	}
 }
 
 // Proves CARD-7: a journal that was laid out ahead is used, a crash leaves
 // nothing in it that reads as damage, and what was not begun is removed.
-func TestJournalsAreLaidOutAhead(t *testing.T) {
+func TestJournalsAreLaidOutAhead(t *testing.T) { synctest.Test(t, journalsAreLaidOutAhead) }
+
+func journalsAreLaidOutAhead(t *testing.T) {
 	opt := testOptions(t.TempDir())
 	opt.Reserve = 300 << 10
 	l := open(t, opt)
 	record(t, l, 1)
-	until(t, "the next journal", func() bool { return l.hasReserve(1) })
+	l.waitReserve(t, 1)
 	record(t, l, tileWidth)
 	second := filepath.Join(opt.Dir, journalPath(1))
 	if info, err := os.Stat(second); err != nil || info.Size() != opt.Reserve {
 		t.Fatalf("%v, %v: want the file that was laid out", info, err)
 	}
-	until(t, "the third journal", func() bool { return l.hasReserve(2) })
+	l.waitReserve(t, 2)
 	abandon(t, l)
 
 	size, repair := reopen(t, opt)
@@ -54,12 +52,14 @@ func TestJournalsAreLaidOutAhead(t *testing.T) {
 }
 
 // Closing removes what was laid out for nothing.
-func TestCloseRemovesTheReserve(t *testing.T) {
+func TestCloseRemovesTheReserve(t *testing.T) { synctest.Test(t, closeRemovesTheReserve) }
+
+func closeRemovesTheReserve(t *testing.T) {
 	opt := testOptions(t.TempDir())
 	opt.Reserve = 4 << 10
 	l := open(t, opt)
 	record(t, l, 1)
-	until(t, "the next journal", func() bool { return l.hasReserve(1) })
+	l.waitReserve(t, 1)
 	closeLog(t, l)
 	list, err := os.ReadDir(filepath.Join(opt.Dir, journalDir))
 	if err != nil || len(list) != 1 {
