@@ -1,0 +1,193 @@
+package repo
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Ceilings of what a reader has to hold in mind at once. Tests are not counted.
+const (
+	maxMethods = 25  // of a type, an interface's included
+	maxFiles   = 25  // of a package
+	maxCommand = 120 // lines of a file of cmd/memproxy, which puts parts together and decides nothing
+)
+
+// Those that are over their ceiling still, with how many they have. Of the files
+// of cmd/memproxy only the names are listed.
+var (
+	manyMethods = map[string]int{
+		"adapters/letta.Adapter":          58,
+		"adapters/letta.decoding":         67,
+		"adapters/letta/compensate.Watch": 43,
+		"adapters/letta/embedded.Backend": 43,
+		"adapters/letta/turn.Turn":        66,
+		"adapters/mem0.Adapter":           43,
+		"adapters/mem0.decoding":          38,
+		"adapters/mem0/embedded.Backend":  85,
+		"cmd/memproxy.app":                69,
+		"cmd/memproxy.sidecar":            84,
+		"config.reader":                   26,
+		"envoy/extproc.exchange":          38,
+		"gate.Admission":                  35,
+		"gate.Gate":                       96,
+		"gate.returning":                  124,
+		"gate.run":                        88,
+		"ledger.Ledger":                   126,
+		"ledger.transaction":              64,
+		"proxy.Proxy":                     66,
+		"screen/normal.reader":            35,
+		"telemetry/audit.Log":             53,
+		"telemetry/audit/verify.run":      27,
+	}
+	manyFiles = map[string]int{
+		".":                      36,
+		"adapters/letta":         43,
+		"adapters/mem0":          32,
+		"adapters/mem0/embedded": 28,
+		"cmd/memproxy":           60,
+		"gate":                   72,
+		"ledger":                 49,
+		"proxy":                  28,
+		"review":                 28,
+	}
+	longCommands = []string{
+		"adoption.go",
+		"anchor.go",
+		"assemble.go",
+		"control.go",
+		"control_diff.go",
+		"control_sign.go",
+		"control_status.go",
+		"custody.go",
+		"demo.go",
+		"demo_threats.go",
+		"explain.go",
+		"extproc.go",
+		"faces.go",
+		"fleet.go",
+		"init.go",
+		"ledgercmd.go",
+		"lifecycle.go",
+		"readiness.go",
+		"reconsider.go",
+		"review.go",
+		"rulebook.go",
+		"screen.go",
+		"screen_hunt.go",
+		"screening.go",
+		"seal.go",
+		"serve.go",
+		"socket.go",
+		"suspects.go",
+		"sweep.go",
+		"sweep_look.go",
+		"tools.go",
+		"upkeep.go",
+		"validate.go",
+	}
+)
+
+func TestTypesPackagesAndCommandsStaySmall(t *testing.T) {
+	methods, sources, lines := map[string]int{}, map[string]int{}, map[string]int{}
+	goFiles(t, func(file string, src []byte) {
+		rel, err := filepath.Rel(root, file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.ToSlash(rel)
+		if strings.HasSuffix(name, "_test.go") {
+			return
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, src, parser.SkipObjectResolution|parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ast.IsGenerated(parsed) {
+			return
+		}
+		dir := path.Dir(name)
+		sources[dir]++
+		if dir == "cmd/memproxy" {
+			lines[path.Base(name)] = strings.Count(string(src), "\n")
+		}
+		for _, d := range parsed.Decls {
+			countMethods(d, func(typ string, n int) { methods[dir+"."+typ] += n })
+		}
+	})
+	over(t, "methods", maxMethods, manyMethods, methods)
+	over(t, "files", maxFiles, manyFiles, sources)
+	for name, n := range lines {
+		if listed := slices.Contains(longCommands, name); n > maxCommand && !listed {
+			t.Errorf("cmd/memproxy/%s has %d lines, and may have %d", name, n, maxCommand)
+		} else if n <= maxCommand && listed {
+			t.Errorf("cmd/memproxy/%s is small enough: take it off the list", name)
+		}
+	}
+	for _, name := range longCommands {
+		if lines[name] == 0 {
+			t.Errorf("cmd/memproxy/%s is gone: take it off the list", name)
+		}
+	}
+}
+
+func countMethods(d ast.Decl, add func(typ string, n int)) {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		if d.Recv == nil {
+			return
+		}
+		typ := d.Recv.List[0].Type
+		for {
+			switch t := typ.(type) {
+			case *ast.StarExpr:
+				typ = t.X
+			case *ast.IndexExpr:
+				typ = t.X
+			case *ast.IndexListExpr:
+				typ = t.X
+			case *ast.Ident:
+				add(t.Name, 1)
+				return
+			default:
+				return
+			}
+		}
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			typ, ok := spec.(*ast.TypeSpec)
+			if !ok {
+				continue
+			}
+			if i, ok := typ.Type.(*ast.InterfaceType); ok {
+				for _, m := range i.Methods.List {
+					add(typ.Name.Name, len(m.Names))
+				}
+			}
+		}
+	}
+}
+
+// over is the ratchet for sizes: what is over the ceiling is listed with its
+// size, and neither grows nor stays listed when it is smaller.
+func over(t *testing.T, unit string, most int, listed, found map[string]int) {
+	t.Helper()
+	for where, n := range found {
+		if may := max(most, listed[where]); n > may {
+			t.Errorf("%s has %d %s, and may have %d", where, n, unit, may)
+		}
+	}
+	for where, n := range listed {
+		switch now := found[where]; {
+		case now <= most:
+			t.Errorf("%s has %d %s: take it off the list", where, now, unit)
+		case now < n:
+			t.Errorf("%s has only %d %s; the list says %d, lower it", where, now, unit, n)
+		}
+	}
+}
