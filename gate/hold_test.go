@@ -116,7 +116,7 @@ func TestHoldsThatAreRefusals(t *testing.T) {
 
 // Who asks for the receipt of a held write is told how it stands; who could
 // not have written it is told what the backend tells of a receipt that is not
-// there.
+// there. Proves EDGE-3.
 func TestReceiptsOfHeldWrites(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*rig, *fakeHolder, *fakeKeeper)
