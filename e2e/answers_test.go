@@ -139,6 +139,7 @@ func id(t *testing.T, a answer) string {
 // server answers with, on every route that reads and for writes that make and
 // change, nothing is left out for whoever may see it.
 func TestAnswersOfLettaAreClaimed(t *testing.T) {
+	t.Parallel()
 	real := startLetta(t)
 	car := serve(t, t.TempDir(), fmt.Sprintf(claimedConfig, "letta", real, ""))
 	do := func(method, path, body string) answer {
@@ -181,6 +182,7 @@ func TestAnswersOfLettaAreClaimed(t *testing.T) {
 
 // Proves EDGE-13, CARD-1: and so of what the real Mem0 engine answers with.
 func TestAnswersOfMem0AreClaimed(t *testing.T) {
+	t.Parallel()
 	eng := startEngine(t)
 	car := serve(t, t.TempDir(), fmt.Sprintf(claimedConfig, "mem0", eng.base, ", credential: m0sk_e2e, credential_as: x-api-key"))
 	a := call(t, "POST", car.base+"/memories", "", `{"user_id":"ann","infer":false,"metadata":{"k":1},"messages":[{"role":"user","content":"I like tea"}]}`)

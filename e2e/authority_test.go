@@ -38,6 +38,7 @@ func bearer(token string) []string {
 // replaced by an agent's own tool, by the block's label or by its id; readers
 // see it contested, and the person may. An author who is corrected gives less.
 func TestAuthorityOnLetta(t *testing.T) {
+	t.Parallel()
 	real := startLetta(t)
 	car := serveAuthority(t, "letta", real)
 	agent := newLettaAgent(t, real, "authority")
@@ -100,6 +101,7 @@ func TestAuthorityOnLetta(t *testing.T) {
 // Proves EDGE-5, TRL-3, TRL-5: the same on the real Mem0 engine, by update and
 // deletion; a low word of one's own that is deleted and written anew stays low.
 func TestAuthorityOnMem0(t *testing.T) {
+	t.Parallel()
 	eng := startEngine(t)
 	car := serveAuthority(t, "mem0", eng.base)
 	add := func(token, text, more string) string {

@@ -57,6 +57,7 @@ func get(path, headers string) string {
 // Proves CARD-1: requests that are not memory, and memory requests that
 // nothing changes, arrive as they were sent, and so do the answers.
 func TestByteForByte(t *testing.T) {
+	t.Parallel()
 	eng := startEngine(t)
 	car := serve(t, t.TempDir(), dropin(eng, ""))
 	const json = "Content-Type: application/json\r\n"
@@ -137,6 +138,7 @@ func shown(h http.Header) []string {
 // Proves TRL-10, CARD-3: in shadow mode a write that would be refused arrives
 // as it was sent, byte for byte, and the header says what would have been.
 func TestShadowIsByteForByte(t *testing.T) {
+	t.Parallel()
 	eng := startEngine(t)
 	conf := fmt.Sprintf(sharedConfig, eng.base, sha("m0sk_e2e"), 100, "redis://"+freeport.Addr(t)+"/0")
 	car := serve(t, t.TempDir(), strings.Replace(conf, "profile: production", "profile: production\nenforce: false", 1))

@@ -151,6 +151,7 @@ func serveWith(t *testing.T, binary, dir, config string) *sidecar {
 // answered, by one version; the control plane is killed on the way and nobody
 // notices.
 func TestThousandReleases(t *testing.T) {
+	t.Parallel()
 	const releases = 1000
 	// Without the race detector, under which a release takes half a second; the
 	// same with thirty releases and the detector is a quick test of cmd/memproxy.
@@ -225,6 +226,7 @@ func TestThousandReleases(t *testing.T) {
 // Proves CARD-9: a sidecar that is killed while releases come starts from the
 // last one that ruled, without a control plane, and never from half of one.
 func TestKilledWhileReleasesCome(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, memproxyBinary(t))
 	f.publish(1)
 	dir := t.TempDir()

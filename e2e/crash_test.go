@@ -100,6 +100,7 @@ func decisionID(a answer) string {
 // Proves CARD-7: SIGTERM lets what is in flight finish, and closes the log so
 // that nothing is left to repair.
 func TestTermDrains(t *testing.T) {
+	t.Parallel()
 	backend := startSlowBackend(t, time.Second)
 	dir := t.TempDir()
 	conf := fmt.Sprintf(strings.Replace(sharedConfig, `, redis: {url: "%s"}`, "", 1), backend.url, sha("k"), 100000)

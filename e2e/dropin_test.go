@@ -51,6 +51,7 @@ func nothingShown(line string) bool {
 // Proves CARD-1, CARD-2: every method of the unmodified SDKs answers through
 // the proxy what it answers directly.
 func TestUnmodifiedClients(t *testing.T) {
+	t.Parallel()
 	eng := startEngine(t)
 	car := serve(t, t.TempDir(), dropin(eng, ""))
 	for i, scenario := range []string{"v3", "v2", "py", "py1", "selfhosted"} {
@@ -137,6 +138,7 @@ func sameStatus(a, b string) bool {
 // Proves CARD-1, CARD-3 to CARD-7: one add and one search of the npm client
 // through serve, with Cedar, Redis, clamp, span and audit record in the path.
 func TestMilestone(t *testing.T) {
+	t.Parallel()
 	eng := startEngine(t)
 	redis := startRedis(t)
 	otlp := startCollector(t)

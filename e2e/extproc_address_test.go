@@ -45,6 +45,7 @@ func serveProcessor(t *testing.T, kind string, backend http.Handler, config stri
 // that the client has there, and not against Envoy's: a flood from one address
 // leaves another's refusals as they were.
 func TestEnvoyTellsTheClientsAddress(t *testing.T) {
+	t.Parallel()
 	s := serveProcessor(t, "mem0", http.NotFoundHandler(), `profile: production
 state: %[3]s
 admin: {listen: "%[2]s"}

@@ -16,6 +16,7 @@ import (
 // Proves CARD-9: without a processor nothing passes, memory or not; with it
 // back, everything does.
 func TestEnvoyProcessorDownAndUp(t *testing.T) {
+	t.Parallel()
 	b := startEnvoy(t)
 	rec := &recorder{}
 	b.answers(rec)
@@ -77,6 +78,7 @@ func held(rec *recorder) (asked, let chan struct{}) {
 
 // Proves CARD-9: a processor that is too slow lets nothing pass.
 func TestEnvoyProcessorSlow(t *testing.T) {
+	t.Parallel()
 	b := startEnvoy(t, "message_timeout: 15s", "message_timeout: 0.3s")
 	rec := &recorder{}
 	b.answers(rec)
@@ -95,6 +97,7 @@ func TestEnvoyProcessorSlow(t *testing.T) {
 // Proves CARD-9: what is in flight when the processor is told to stop is
 // finished, and what comes later is refused.
 func TestEnvoyProcessorDrains(t *testing.T) {
+	t.Parallel()
 	b := startEnvoy(t)
 	rec := &recorder{}
 	b.answers(rec)
@@ -141,6 +144,7 @@ type chunked struct{ io.Reader }
 // recorded, whoever finds out: the length says so, memproxy counts, or Envoy's
 // own buffer is full.
 func TestEnvoyBodyOverTheLimit(t *testing.T) {
+	t.Parallel()
 	large := strings.Replace(addBody, "likes tea", strings.Repeat("tea ", 60_000), 1)
 	for name, c := range map[string]struct {
 		edits []string
@@ -187,6 +191,7 @@ func TestEnvoyBodyOverTheLimit(t *testing.T) {
 
 // Proves CARD-9: an Envoy that would let bodies pass unseen gets nothing done.
 func TestEnvoyMisconfigured(t *testing.T) {
+	t.Parallel()
 	for name, edits := range map[string][]string{
 		"no request body":       {"request_body_mode: BUFFERED", "request_body_mode: NONE"},
 		"part of the body":      {"request_body_mode: BUFFERED", "request_body_mode: BUFFERED_PARTIAL"},
@@ -234,6 +239,7 @@ func TestEnvoyMisconfigured(t *testing.T) {
 // Proves CARD-9: an answer of Envoy's own, for a backend that does not answer,
 // is worded like the HTTP face's and recorded.
 func TestEnvoyBackendDown(t *testing.T) {
+	t.Parallel()
 	b := startEnvoy(t, "port_value: 8000", "port_value: 1") // nobody listens there
 	b.start(settings(t))
 	got := devCall(t, "POST", "http://"+b.mem0+"/memories", addBody)
@@ -246,6 +252,7 @@ func TestEnvoyBackendDown(t *testing.T) {
 // Proves CARD-9: a body that does not come is refused in the dialect and
 // recorded.
 func TestEnvoyBodyTooSlow(t *testing.T) {
+	t.Parallel()
 	b := startEnvoy(t, "request_timeout: 30s", "request_timeout: 0.3s")
 	rec := &recorder{}
 	b.answers(rec)
@@ -262,6 +269,7 @@ func TestEnvoyBodyTooSlow(t *testing.T) {
 // Proves CARD-9: nothing of an answer that Envoy cannot hold is shown, and the
 // outcome is noted.
 func TestEnvoyAnswerOverTheBuffer(t *testing.T) {
+	t.Parallel()
 	b := startEnvoy(t, "per_connection_buffer_limit_bytes: 17825792", "per_connection_buffer_limit_bytes: 65536")
 	b.answers(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -277,6 +285,7 @@ func TestEnvoyAnswerOverTheBuffer(t *testing.T) {
 
 // Proves CARD-9: a route may name the backend in the filter's stead.
 func TestEnvoyRouteNamesTheBackend(t *testing.T) {
+	t.Parallel()
 	b := startEnvoy(t, "initial_metadata: [{key: x-memproxy-backend, value: mem0}]", "initial_metadata: [{key: x-memproxy-backend, value: elsewhere}]",
 		"route: {cluster: mem0, timeout: 300s}\n", `route: {cluster: mem0, timeout: 300s}
                 typed_per_filter_config:

@@ -108,6 +108,7 @@ func (a *authority) client(name string) *http.Client {
 // Proves CARD-9: the caller is who its certificate says that it is, as Envoy
 // verified it; a header that says so is nothing.
 func TestEnvoyPeerCertificate(t *testing.T) {
+	t.Parallel()
 	ca := newAuthority(t)
 	ca.issue("envoy", nil, nil)
 	ca.issue("dev", &url.URL{Scheme: "spiffe", Host: "example.org", Path: "/agent/dev"}, nil)
@@ -166,6 +167,7 @@ func TestEnvoyPeerCertificate(t *testing.T) {
 // or nothing arrives. A caller that may read ann's memories gets no other way
 // to bob's.
 func TestEnvoyPaths(t *testing.T) {
+	t.Parallel()
 	for name, edits := range map[string][]string{
 		"as shipped":       nil,
 		"escapes rejected": {"KEEP_UNCHANGED", "REJECT_REQUEST"},
@@ -216,6 +218,7 @@ func TestEnvoyPaths(t *testing.T) {
 // Proves CARD-9: a credential that stands twice is nobody's, however Envoy
 // puts the two together.
 func TestEnvoyDuplicateCredentials(t *testing.T) {
+	t.Parallel()
 	b := startEnvoy(t)
 	rec := &recorder{}
 	b.answers(rec)

@@ -16,6 +16,7 @@ import (
 // and what would have been ruled is recorded as not enforced, although the
 // rules are.
 func TestEnvoyObservabilityIsShadow(t *testing.T) {
+	t.Parallel()
 	b := startEnvoy(t,
 		"request_body_mode: BUFFERED", "request_body_mode: STREAMED", "response_body_mode: BUFFERED", "response_body_mode: NONE",
 		"allow_mode_override: true", "observability_mode: true")
@@ -52,6 +53,7 @@ const (
 // Proves CARD-9: what a filter cannot gate goes to the HTTP face, by the
 // shipped configuration; where it comes to the processor it is refused.
 func TestEnvoyLettaRuns(t *testing.T) {
+	t.Parallel()
 	agent := fmt.Sprintf(`{"id":%q,"name":"a","tools":[],"memory":{"blocks":[]},"blocks":[],"tags":[]}`, runner)
 	backend := func(turns *atomic.Int32) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -116,6 +118,7 @@ func TestEnvoyLettaRuns(t *testing.T) {
 // Proves CARD-9: ext_authz decides and changes nothing; what it could only do
 // by changing it refuses.
 func TestEnvoyAuthorization(t *testing.T) {
+	t.Parallel()
 	b := startEnvoy(t, "authz")
 	rec := &recorder{}
 	b.answers(rec)

@@ -76,6 +76,7 @@ func readEvents(t *testing.T, method, url string, next chan<- struct{}) {
 // Proves CARD-9: streams pass as they come, where nothing is memory and where
 // an agent runs that is only watched.
 func TestEnvoyStreams(t *testing.T) {
+	t.Parallel()
 	b := startEnvoy(t, "{cluster: memproxy_letta, timeout: 1800s}", "{cluster: letta, timeout: 1800s}", "disabled: true", "overrides: {}")
 	for name, c := range map[string]struct{ kind, enforce, addr, method, path string }{
 		"not memory":               {"letta", "true", b.letta, "GET", "/custom/stream"},
@@ -115,6 +116,7 @@ func h2c() *http.Client {
 // Proves CARD-9, EDGE-13: HTTP/2 on both sides, lists and the trailers of
 // requests with it; those of answers, which nobody claims, are taken off.
 func TestEnvoyHTTP2(t *testing.T) {
+	t.Parallel()
 	b := startEnvoy(t, "  - name: mem0\n    connect_timeout: 1s\n", `  - name: mem0
     connect_timeout: 1s
     typed_extension_protocol_options:
@@ -169,6 +171,7 @@ func TestEnvoyHTTP2(t *testing.T) {
 // Proves CARD-9: a request that ends in trailers instead of a body cannot slip
 // by: Envoy has no body to ask about.
 func TestEnvoyTrailersWithoutBody(t *testing.T) {
+	t.Parallel()
 	b := startEnvoy(t)
 	rec := &recorder{}
 	b.answers(rec)

@@ -14,6 +14,7 @@ import (
 // screened: an instruction that was in none of the words is deleted again, not
 // shown, and named in the record with both hashes; the rest stays.
 func TestExtractionsAreTakenBack(t *testing.T) {
+	t.Parallel()
 	eng := startEngine(t)
 	dir := t.TempDir()
 	car := serve(t, dir, fmt.Sprintf(strings.Replace(sharedConfig, `, redis: {url: "%s"}`, "", 1), eng.base, sha("m0sk_e2e"), 1000))

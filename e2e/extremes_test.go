@@ -58,6 +58,7 @@ func accepted(t *testing.T, written string, a answer) bool {
 // Proves EDGE-13, CARD-2: whatever the real Mem0 engine is let write, its
 // owner's memories can be listed, searched and got afterwards.
 func TestWhatMem0AcceptsCanBeRead(t *testing.T) {
+	t.Parallel()
 	eng := startEngine(t)
 	car := serve(t, t.TempDir(), fmt.Sprintf(claimedConfig, "mem0", eng.base, ", credential: m0sk_e2e, credential_as: x-api-key"))
 	n := 0
@@ -85,6 +86,7 @@ func TestWhatMem0AcceptsCanBeRead(t *testing.T) {
 // Proves EDGE-13, CARD-2: and so the real Letta server's blocks, agents and
 // passages.
 func TestWhatLettaAcceptsCanBeRead(t *testing.T) {
+	t.Parallel()
 	real := startLetta(t)
 	car := serve(t, t.TempDir(), fmt.Sprintf(claimedConfig, "letta", real, ""))
 	agent := newLettaAgent(t, car.base, "extremes")

@@ -66,6 +66,7 @@ func signalPostgres(t *testing.T, dir string, sig syscall.Signal) {
 //
 // Proves CARD-8, EDGE-14.
 func TestFrozenPostgresCostsOneDeadline(t *testing.T) {
+	t.Parallel()
 	addr, dir := freeport.Addr(t), t.TempDir()
 	startPostgres(t, dir, addr)
 	back := startMem0(t)

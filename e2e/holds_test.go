@@ -96,6 +96,7 @@ func mem0Clients(t *testing.T) map[string]func(t *testing.T, base string, args .
 // their own errors. The self-hosted server's clients are told that nothing was
 // extracted.
 func TestHeldWritesInMem0Clients(t *testing.T) {
+	t.Parallel()
 	eng := startEngine(t)
 	// What is approved is sent with the sidecar's own credential.
 	lent := func(credential string) string {
@@ -169,6 +170,7 @@ func TestHeldWritesInMem0Clients(t *testing.T) {
 // one that came to nothing, and reads it once it is approved; where holds are
 // refused it raises its own error.
 func TestHeldPassagesInLettaClients(t *testing.T) {
+	t.Parallel()
 	real := startLetta(t)
 	write := func(base, agent, text string) (string, map[string]any) {
 		t.Helper()

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // Proves EDGE-14: 2,000 connections of each hostile kind against the binary as
@@ -18,6 +20,7 @@ import (
 // stays within 256 MiB. The bound of time is wide, because attackers, client and
 // proxy share the machine; docs/performance.md has the measurement.
 func TestOrdinaryClientUnderAttack(t *testing.T) {
+	ring.Slow(t, "measures latency under 2,000 connections of each kind")
 	kinds := []string{"slow-headers", "slow-bodies-passed", "slow-bodies-gated", "slow-bodies-unknown", "announced", "never-reading", "flood-401"}
 	results := underAttack(t, "-same=false", "-attack", strings.Join(kinds, ","))
 	if len(results) != len(kinds) {
@@ -36,6 +39,7 @@ func TestOrdinaryClientUnderAttack(t *testing.T) {
 // from the ordinary client's own. It is not met on two cores that the attackers
 // share (docs/performance.md), and runs by hand: ALL_AT_ONCE=1.
 func TestOrdinaryClientUnderAllAttacksAtOnce(t *testing.T) {
+	t.Parallel()
 	if os.Getenv("ALL_AT_ONCE") == "" {
 		t.Skip("not met where attackers and proxy share two cores; ALL_AT_ONCE=1 measures it")
 	}

@@ -64,6 +64,7 @@ func lettaDatabase(t *testing.T, data string) *sql.DB {
 // found, each by its class; what the agent itself wrote through memproxy, and
 // what was there before and sealed, is not accused.
 func TestIntegrityOnLetta(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	base := lettaWithData(t, data)
 	agent := newLettaAgent(t, base, "kept")

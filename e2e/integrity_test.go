@@ -135,6 +135,7 @@ func mem0Dialects(t *testing.T) map[string]dialect {
 // what is tampered, cut, deleted, exchanged, forged and inserted behind it is
 // found by reads and by the sweep, each by its class.
 func TestIntegrityOnMem0(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	for name, d := range mem0Dialects(t) {
 		t.Run(name, func(t *testing.T) {

@@ -35,6 +35,7 @@ func stopped(t *testing.T, state string) (decisions, layered int) {
 // unmodified Mem0 SDKs do, on either dialect, is stopped for its layer, its key
 // or its origin.
 func TestLayersLeaveMem0ClientsAlone(t *testing.T) {
+	t.Parallel()
 	eng := startEngine(t)
 	dir := t.TempDir()
 	car := serve(t, dir, strings.Replace(dropin(eng, ""), "profile: development", "profile: production", 1))
@@ -56,6 +57,7 @@ func TestLayersLeaveMem0ClientsAlone(t *testing.T) {
 // Proves GOV-2, GOV-3: likewise for the unmodified Letta SDKs, self-edits of
 // their agents included.
 func TestLayersLeaveLettaClientsAlone(t *testing.T) {
+	t.Parallel()
 	real := startLetta(t)
 	dir := t.TempDir()
 	// The scenario runs agents of older loops too, which production refuses.
@@ -74,6 +76,7 @@ func TestLayersLeaveLettaClientsAlone(t *testing.T) {
 // taken back, and what the user said stays; where it is only marked, both stay
 // and the record tells them apart.
 func TestRealEngineInference(t *testing.T) {
+	t.Parallel()
 	eng := startEngine(t)
 	for treatment, gone := range map[string]bool{"refuse": true, "mark": false} {
 		dir := t.TempDir()

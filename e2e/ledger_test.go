@@ -49,6 +49,7 @@ func postgresURL(addr string) string {
 //
 // Proves SYN-5, SYN-7, SYN-9, TRL-5, TRL-7, TRL-9, EDGE-11.
 func TestLedgerOnPostgres(t *testing.T) {
+	t.Parallel()
 	addr := freeport.Addr(t)
 	startPostgres(t, t.TempDir(), addr)
 	ledgertest.RunPostgres(t, postgresURL(addr))
@@ -57,6 +58,7 @@ func TestLedgerOnPostgres(t *testing.T) {
 // While Postgres is slow or away every call ends with an error; when it is
 // back the ledger goes on by itself, and what it had taken is there.
 func TestLedgerSurvivesPostgres(t *testing.T) {
+	t.Parallel()
 	addr, dir := freeport.Addr(t), t.TempDir()
 	server := startPostgres(t, dir, addr)
 	line := startRelay(t, addr)

@@ -39,6 +39,7 @@ func told(body string) (runs map[string]bool, seqs []int64) {
 // to its caller, who can read its stream again by the run, by the same
 // messages sent twice, and in a conversation.
 func TestLettaBackground(t *testing.T) {
+	t.Parallel()
 	direct := startLetta(t)
 	car := serveLetta(t, direct)
 	agent := newLettaAgent(t, direct, "background")
@@ -110,6 +111,7 @@ func TestLettaBackground(t *testing.T) {
 // Proves EDGE-1: a run that is cancelled stops, whichever leg it is in, and
 // the agent is free.
 func TestLettaCancel(t *testing.T) {
+	t.Parallel()
 	direct := startLetta(t)
 	car := serveLetta(t, direct)
 	agent := newLettaAgent(t, direct, "cancel")

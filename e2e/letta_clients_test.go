@@ -60,6 +60,7 @@ func lettaPlain(line string) string {
 // the proxy what it answers directly, self-edits, streams and conversations
 // included.
 func TestLettaClients(t *testing.T) {
+	t.Parallel()
 	real := startLetta(t)
 	car := serve(t, t.TempDir(), fmt.Sprintf(lettaDropin, real))
 	for i, client := range []string{"ts", "py"} {

@@ -68,6 +68,7 @@ const (
 // pause is ruled on when it is over: older loops, background runs, agents that
 // run after others. What is let in stays.
 func TestLettaCompensation(t *testing.T) {
+	t.Parallel()
 	real := startLetta(t)
 	car := serveLettaWith(t, real, t.TempDir(), "ungated: compensate")
 	const serially = `CALL memory_insert {"label":"human","new_string":"likes tea"}
@@ -120,6 +121,7 @@ ASIDE CALL memory_finish_edits {}`, ``, 0},
 // Proves EDGE-1: so it is in a conversation. The server answers older loops
 // there with 500 in one piece and notes no end of the run; that is settled too.
 func TestLettaCompensatesConversations(t *testing.T) {
+	t.Parallel()
 	real := startLetta(t)
 	car := serveLettaWith(t, real, t.TempDir(), "ungated: compensate")
 	agent := makeAgent(t, real, fmt.Sprintf(olderSpec, "talker"))
@@ -149,6 +151,7 @@ CALL send_message {"message":"done"}`, more), sdk...)
 // Proves EDGE-1: a chat completion runs the agent out of sight and is
 // compensated as well.
 func TestLettaCompensatesChatCompletions(t *testing.T) {
+	t.Parallel()
 	real := startLetta(t)
 	car := serveLettaWith(t, real, t.TempDir(), "ungated: compensate")
 	agent := newLettaAgent(t, real, "chat")
@@ -169,6 +172,7 @@ func TestLettaCompensatesChatCompletions(t *testing.T) {
 // Proves EDGE-1: memproxy is killed while a background run is under way; the
 // next process rules on what it wrote.
 func TestLettaCompensationSurvivesKill(t *testing.T) {
+	t.Parallel()
 	real, dir := startLetta(t), t.TempDir()
 	car := serveLettaWith(t, real, dir, "ungated: compensate")
 	agent := newLettaAgent(t, real, "killed")

@@ -14,6 +14,7 @@ import (
 // and memproxy comes to the same memory or refuses them; nothing is left there
 // that the gate did not see.
 func TestLettaSelfEditsAreReadAsTheServerReadsThem(t *testing.T) {
+	t.Parallel()
 	python := part(t, "letta-py", "bin", "python")
 	seed := cmp.Or(os.Getenv("EDITS_SEED"), "0")
 	t.Logf("EDITS_SEED=%s makes the same calls", seed)

@@ -17,6 +17,7 @@ import (
 // nothing is written. So it does in a conversation; an approval that a rule of
 // the agent's own asks for is left to whom it is for.
 func TestLettaReconciler(t *testing.T) {
+	t.Parallel()
 	real, dir := startLetta(t), t.TempDir()
 	agent, other, ruled := newLettaAgent(t, real, "abandoned"), newLettaAgent(t, real, "talker"), newLettaAgent(t, real, "ruled")
 	car := serveLettaWith(t, real, dir, "reconcile: 1s")
@@ -81,6 +82,7 @@ func TestLettaReconciler(t *testing.T) {
 // next start: in its own conversation, whole and streamed, in a named one, and
 // in the background.
 func TestLettaReconcilerInTime(t *testing.T) {
+	t.Parallel()
 	real, dir := startLetta(t), t.TempDir()
 	car := serveLettaWith(t, real, dir, "ungated: deny")
 	pending := func(at string) bool {

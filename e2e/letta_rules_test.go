@@ -27,6 +27,7 @@ func ruledAgent(t *testing.T, base, name, rules string) string {
 // memproxy as they do without it: what is in memory after the same turn is the
 // same, and so is why the turn ended.
 func TestLettaToolRulesBindAsWithoutMemproxy(t *testing.T) {
+	t.Parallel()
 	real := startLetta(t)
 	car := serveLetta(t, real)
 	insert := func(s string) string {
@@ -74,6 +75,7 @@ func TestLettaToolRulesBindAsWithoutMemproxy(t *testing.T) {
 // waits for the person; what the person approves is ruled on, and runs. What
 // policy refuses is refused without asking.
 func TestLettaApprovalsStayThePersons(t *testing.T) {
+	t.Parallel()
 	real := startLetta(t)
 	car := serveLetta(t, real)
 	for block, want := range map[string]string{"human": "Ann\nx", "persona": ""} {

@@ -26,6 +26,7 @@ log: {level: warn}
 // Proves EDGE-1, EDGE-3: on the real server, what an agent's search tools find
 // passes the read path; the agent reads the rest.
 func TestLettaSearches(t *testing.T) {
+	t.Parallel()
 	direct := startLetta(t)
 	car := serve(t, t.TempDir(), fmt.Sprintf(twoTenants, direct, sha("dev"), sha("rival")))
 	a := call(t, http.MethodPost, direct+"/v1/agents/", "", strings.Replace(fmt.Sprintf(lettaAgent, "search"), "{", `{"tools":["archival_memory_search","conversation_search"],`, 1))

@@ -14,6 +14,7 @@ import (
 // the ids of messages whoever sent them, nobody is shown another tenant's by
 // them, also when memproxy remembers nothing of it; its owner is.
 func TestLettaStreamsByMessagesOwnIDs(t *testing.T) {
+	t.Parallel()
 	direct, dir := startLetta(t), t.TempDir()
 	conf := fmt.Sprintf(apart, direct, sha("dev"), sha("rival"))
 	car := serve(t, dir, conf)
@@ -67,6 +68,7 @@ func TestLettaStreamsByMessagesOwnIDs(t *testing.T) {
 // state and is run from outside is refused in production, or what it changed is
 // ruled on and undone; other tools run.
 func TestLettaToolsRunFromOutside(t *testing.T) {
+	t.Parallel()
 	direct := startLetta(t)
 	tool := func(source string) (id string) {
 		t.Helper()

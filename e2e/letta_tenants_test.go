@@ -54,6 +54,7 @@ func firstOf(body, name string) string {
 // callers may name every agent, each has all that belongs to the agents that it
 // made, and nothing of the other's, however it is named.
 func TestLettaTenants(t *testing.T) {
+	t.Parallel()
 	direct := startLetta(t)
 	car := serve(t, t.TempDir(), fmt.Sprintf(apart, direct, sha("dev"), sha("rival")))
 	as := func(key, method, path, body string) answer {

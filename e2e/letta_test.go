@@ -174,6 +174,7 @@ func outline(body string) []string {
 // ruled on before they run, whole and streamed, and the small server of the
 // quick tests answers as the real one does.
 func TestLettaSelfEdits(t *testing.T) {
+	t.Parallel()
 	real := startLetta(t)
 	small := httptest.NewServer(lettaback.New())
 	t.Cleanup(small.Close)
@@ -212,6 +213,7 @@ func TestLettaSelfEdits(t *testing.T) {
 
 // A token stream tells what came of a call when all were denied.
 func TestLettaDenialsAreStreamed(t *testing.T) {
+	t.Parallel()
 	real := startLetta(t)
 	car := serveLetta(t, real)
 	agent := newLettaAgent(t, real, "denied")
@@ -229,6 +231,7 @@ func TestLettaDenialsAreStreamed(t *testing.T) {
 // Proves EDGE-1: in a conversation of its own blocks as well; a pause that
 // nobody answered, there too, is answered by the next turn.
 func TestLettaConversations(t *testing.T) {
+	t.Parallel()
 	real := startLetta(t)
 	car := serveLetta(t, real)
 	agent := newLettaAgent(t, real, "talker")
@@ -267,6 +270,7 @@ func TestLettaConversations(t *testing.T) {
 // Proves EDGE-1: memproxy is killed in mid-turn; the server goes on into a pause
 // that nobody answers. The next turn answers it by the rules and goes on.
 func TestLettaKilledInMidTurn(t *testing.T) {
+	t.Parallel()
 	real := startLetta(t)
 	agent := newLettaAgent(t, real, "abandoned")
 	car := serveLetta(t, real)

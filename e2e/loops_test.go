@@ -17,6 +17,7 @@ import (
 //
 // Proves EDGE-15, SYN-9, DOL-3
 func TestDecisionsOutliveTheLoopsOnPostgres(t *testing.T) {
+	t.Parallel()
 	addr := freeport.Addr(t)
 	startPostgres(t, t.TempDir(), addr)
 	cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-v", "-run", "^TestDecisionsOutliveTheLoops$", "./cmd/memproxy")

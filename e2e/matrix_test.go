@@ -206,6 +206,7 @@ func (m maker) make(method, path, body string) any {
 // Proves EDGE-3, EDGE-13, TRL-1: on the real Letta no route, wherever an id or
 // a name stands, shows or changes what is another tenant's.
 func TestMatrixOnLetta(t *testing.T) {
+	t.Parallel()
 	upstream := tap(t, startLetta(t))
 	s := serveProcessor(t, "letta", upstream.tap, matrixConfig("letta", upstream.base, ""))
 	w := matrixWorld(contract.LettaUnknown(), contract.LettaOwner)
@@ -265,6 +266,7 @@ func lettaObjects(m maker, o *contract.Owner) {
 // Proves EDGE-3, EDGE-13, TRL-1: the same on the real Mem0 engine, by the
 // platform's API and by the self-hosted server's.
 func TestMatrixOnMem0(t *testing.T) {
+	t.Parallel()
 	a, err := mem0.New(mem0.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -138,6 +138,7 @@ func writtenAt(t *testing.T, car *sidecar, text string) string {
 //
 // Proves SYN-5, SYN-7, MFW-7, EDGE-11.
 func TestTwoSidecarsOnOnePostgres(t *testing.T) {
+	t.Parallel()
 	addr := freeport.Addr(t)
 	startPostgres(t, t.TempDir(), addr)
 	back := startMem0(t)
@@ -202,6 +203,7 @@ func TestTwoSidecarsOnOnePostgres(t *testing.T) {
 //
 // Proves SYN-5, EDGE-11.
 func TestSidecarSurvivesPostgres(t *testing.T) {
+	t.Parallel()
 	addr, dir := freeport.Addr(t), t.TempDir()
 	server := startPostgres(t, dir, addr)
 	line := startRelay(t, addr)

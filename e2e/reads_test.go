@@ -40,6 +40,7 @@ func sameSet(a, b []string) bool {
 // are what it sees, its searches are as long as it asks, and it is told whose
 // word each memory is.
 func TestMem0PagesThroughTheSDK(t *testing.T) {
+	t.Parallel()
 	eng := startEngine(t)
 	car := serve(t, t.TempDir(), dropin(eng, ""))
 	w := walk(t, filepath.Join("mem0", "sdk", "run.sh"), "pages", "--base", car.base, "--direct", eng.base, "--key", "m0-e2e", "--suffix", "reads")
@@ -65,6 +66,7 @@ func TestMem0PagesThroughTheSDK(t *testing.T) {
 // Proves MFW-8, CARD-1: the unmodified Letta client walks lists with cursors in
 // the same way, although whole pages of them are withheld.
 func TestLettaPagesThroughTheSDK(t *testing.T) {
+	t.Parallel()
 	real := startLetta(t)
 	car := serve(t, t.TempDir(), fmt.Sprintf(lettaDropin, real))
 	w := walk(t, filepath.Join("letta", "sdk", "run.sh"), "pages", "--base", car.base, "--direct", real, "--suffix", "reads")

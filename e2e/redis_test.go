@@ -76,6 +76,7 @@ const add = `{"user_id":"ann","agent_id":"dev","infer":false,"messages":[{"role"
 
 // Proves CARD-4, TRL-6: replicas share one limit, to the last write.
 func TestTwoProxiesShareOneLimit(t *testing.T) {
+	t.Parallel()
 	eng, redis := startBackend(t), startRedis(t)
 	const limit = 200
 	// The deadline is far off: on a busy machine the default would let one slow
@@ -116,6 +117,7 @@ func TestTwoProxiesShareOneLimit(t *testing.T) {
 
 // Proves CARD-4: Redis killed, hung and back, under load.
 func TestRedisGoesAwayAndComesBack(t *testing.T) {
+	t.Parallel()
 	eng, redis := startBackend(t), startRedis(t)
 	dir := t.TempDir()
 	car := serve(t, dir, fmt.Sprintf(sharedConfig, eng, sha("k"), 10000, redis.url+`", timeout: "300ms`))

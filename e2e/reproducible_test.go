@@ -17,6 +17,7 @@ import (
 // Two builds of one source in two places are the same, byte for byte, static,
 // and stamped with the version. Proves CARD-8.
 func TestBuildsAreReproducible(t *testing.T) {
+	t.Parallel()
 	elsewhere := filepath.Join(t.TempDir(), "a", "copy")
 	copySource(t, "..", elsewhere)
 	first, second := buildIn(t, ".."), buildIn(t, elsewhere)

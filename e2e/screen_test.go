@@ -61,6 +61,7 @@ func hunted(t *testing.T, kind, upstream, key, as string, args ...string) map[st
 // Proves SYN-2: what the real Mem0 engine holds is found through its own API,
 // in both dialects, over several pages, and ordinary memories are not.
 func TestHuntInMem0(t *testing.T) {
+	t.Parallel()
 	e := startEngine(t)
 	ids := map[string]bool{}
 	for i := range 7 {
@@ -95,6 +96,7 @@ func TestHuntInMem0(t *testing.T) {
 // Proves SYN-2: what the real Letta server holds is found: blocks of agents and
 // of nobody, and archives.
 func TestHuntInLetta(t *testing.T) {
+	t.Parallel()
 	base := startLetta(t)
 	agent := newLettaAgent(t, base, "hunted")
 	quoted, err := json.Marshal(attack)

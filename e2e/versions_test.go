@@ -47,6 +47,7 @@ func (s *sidecar) history(t *testing.T, backend, id string) string {
 // a version with the text before and after, an insertion into its archive too,
 // and a rollback by hash restores the exact earlier text.
 func TestLettaSelfEditsAreVersions(t *testing.T) {
+	t.Parallel()
 	letta := startLetta(t)
 	dir := t.TempDir()
 	policies := filepath.Join(dir, "policies")
@@ -97,6 +98,7 @@ func TestLettaSelfEditsAreVersions(t *testing.T) {
 // was changed round memproxy is kept before it is overwritten; a memory that
 // was deleted is remembered so and not rolled back.
 func TestMem0Rollback(t *testing.T) {
+	t.Parallel()
 	eng := startEngine(t)
 	car := serve(t, t.TempDir(), reviewedBy(fmt.Sprintf(`profile: production
 state: %%[3]s
@@ -151,6 +153,7 @@ log: {level: warn}
 // description and tags, and a block's description) is a version with what was
 // there before, and a rollback by number puts it back through the server's route.
 func TestLettaObjectsAreVersions(t *testing.T) {
+	t.Parallel()
 	letta := startLetta(t)
 	dir := t.TempDir()
 	policies := filepath.Join(dir, "policies")

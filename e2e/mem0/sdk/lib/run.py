@@ -10,7 +10,8 @@ import time
 
 # Mem0 reads both while being imported.
 os.environ["MEM0_TELEMETRY"] = "false"
-os.environ.setdefault("MEM0_DIR", os.path.join(tempfile.gettempdir(), "memproxy-e2e-mem0"))
+_mem0 = tempfile.TemporaryDirectory()  # of this run alone: runs go on beside one another
+os.environ.setdefault("MEM0_DIR", _mem0.name)
 
 import requests  # noqa: E402
 
