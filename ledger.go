@@ -10,6 +10,10 @@ type Tally struct {
 	Memories      int64
 }
 
+// TenantNobody is the tenant of what several tenants have a part in: it is
+// nobody's to name, for no caller is of this tenant.
+const TenantNobody = "\x01"
+
 // Ownership is what the ledger knows of a memory, or of an asynchronous
 // write's receipt: whose it is and who wrote it.
 type Ownership struct {

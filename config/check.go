@@ -67,6 +67,7 @@ func (v *reader) check(c *Config, root *yaml.Node) {
 		}
 	}
 	v.identity(c, at)
+	v.names(c, at)
 	if c.Policy.Control != nil {
 		v.control(c.Policy.Control, func(path ...any) int { return at(append([]any{"policy", "control"}, path...)...) })
 	}

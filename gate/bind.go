@@ -6,10 +6,10 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// unclaimed: the request names nobody whom nobody knows, or nothing will be
-// written.
+// unclaimed: the request names nobody whom nobody knows, or it will not be sent.
+// What would only have been refused is sent.
 func unclaimed(r *run) bool {
-	return r.op == nil || r.dry || len(r.unbound) == 0 || r.verdict.Stops()
+	return r.op == nil || r.dry || len(r.unbound) == 0 || r.verdict.Stops() && r.enforced()
 }
 
 // bind makes the names that a write is the first to use its tenant's. It is

@@ -81,10 +81,6 @@ type Rules struct {
 	// OneTenant is set where all callers are of one tenant. All that a backend
 	// holds is then theirs, but for what the ledger knows to be another's.
 	OneTenant bool
-	// Listed are the tenants, sorted, whose callers the configuration limits to
-	// an owner's name among others, by OwnerID: it is theirs also before anybody
-	// has used it.
-	Listed map[string][]string
 	// Unclaimed says what becomes of members of answers that no row claims.
 	// Empty is UnclaimedDrop.
 	Unclaimed Unclaimed

@@ -98,38 +98,31 @@ const (
 	foreignName
 )
 
-// bond says whose an owner's name is. The ledger knows; where it does not, a
-// name that the configuration lists for a caller is its tenant's.
-func (r *run) bond(d memproxy.Dimension, name string) bond {
-	row, known := r.named[memproxy.TargetEntity][memproxy.OwnerID(d, name)]
-	if !known {
-		for i := range r.op.Refs { // an owner that is an object has a row as such
-			if ref := &r.op.Refs[i]; ref.ID == name && ref.Kind != memproxy.TargetEntity && !known {
-				row, known = r.named[ref.Kind][name]
-			}
-		}
-	}
-	switch limit := r.Principal.May(d); {
-	case known && row.Scope.Tenant == r.Principal.Tenant:
-		return ourName
-	case known:
-		return foreignName
-	case !limit.All && limit.Allows(name):
-		return ourName
-	}
-	switch listed := r.rules.Listed[memproxy.OwnerID(d, name)]; {
-	case len(listed) == 0, len(listed) > 1 && slices.Contains(listed, r.Principal.Tenant):
-		return unknownName
-	case listed[0] == r.Principal.Tenant:
+// with is the bond to what another row is of as well: what is another tenant's
+// by one row is not the caller's by any other.
+func (b bond) with(row memproxy.Ownership, known bool, tenant string) bond {
+	switch {
+	case !known || b == foreignName:
+		return b
+	case row.Scope.Tenant == tenant:
 		return ourName
 	}
 	return foreignName
 }
 
-// recorded reports whether the ledger knows a name.
-func (r *run) recorded(d memproxy.Dimension, name string) bool {
-	_, known := r.named[memproxy.TargetEntity][memproxy.OwnerID(d, name)]
-	return known
+// bond says whose an owner's name is. The ledger alone decides: it has a row of
+// every name that was written under, and of every name that the configuration
+// lists.
+func (r *run) bond(d memproxy.Dimension, name string) bond {
+	row, known := r.named[memproxy.TargetEntity][memproxy.OwnerID(d, name)]
+	bond := unknownName.with(row, known, r.Principal.Tenant)
+	for i := range r.op.Refs { // an owner that is an object has a row as such
+		if ref := &r.op.Refs[i]; ref.ID == name && ref.Kind != memproxy.TargetEntity {
+			row, known := r.named[ref.Kind][name]
+			bond = bond.with(row, known, r.Principal.Tenant)
+		}
+	}
+	return bond
 }
 
 // exists reports whether an owner is named as something that is there already,
@@ -168,21 +161,16 @@ func (r *run) claim(c *memproxy.Claim, name string, masks bool) {
 	op := r.op
 	writes := op.Kind == memproxy.Learn || op.Kind == memproxy.Correct
 	switch bond := r.bond(c.Dim, name); {
-	case bond == ourName:
-		// Of tenants for which it is listed, the first that writes has it.
-		if writes && name != "*" && !r.recorded(c.Dim, name) && !r.exists(c.Dim, name) {
-			r.unbound = append(r.unbound, memproxy.OwnerID(c.Dim, name))
-		}
-	case bond == unknownName && r.exists(c.Dim, name):
-		// It is there, and came around the proxy: it is judged as what is
-		// referred to, or cannot be judged.
-		if (op.Derived || op.Bulk) && !r.alone() {
+	case writes && name == "*": // a wildcard comes to be nobody's
+		if !r.alone() {
 			r.missing(c.Pointer)
 		}
-	case bond == unknownName && writes && name == "*" && !r.alone():
-		r.missing(c.Pointer) // a wildcard comes to be nobody's
+	case bond == ourName:
+	case bond == unknownName && r.exists(c.Dim, name) && (op.Derived || op.Bulk) && !r.alone():
+		r.missing(c.Pointer) // it came around the proxy, and cannot be judged
 	case bond == unknownName && writes:
 		r.unbound = append(r.unbound, memproxy.OwnerID(c.Dim, name))
+	case bond == unknownName && r.exists(c.Dim, name): // it is judged as what is referred to
 	case bond == unknownName && (r.alone() || !op.Derived && !op.Bulk && r.rules.Unattributed == UnattributedVisible):
 	case masks:
 		if op.Masked == nil {

@@ -137,7 +137,7 @@ func TestWhatIsMadeOfManyIsTheTenants(t *testing.T) {
 		{name: "of its own user and another's", op: pins("own", "theirs"), want: memproxy.OwnerUnknown},
 		{name: "of its own user or anybody", op: memproxy.Operation{Kind: memproxy.Recall, Derived: true, Claims: []memproxy.Claim{{Dim: memproxy.DimUser, Op: memproxy.ClaimIs, Values: []string{"own"}}}}, want: memproxy.ScopeUnpinned},
 		{name: "of all but one", op: memproxy.Operation{Kind: memproxy.Recall, Derived: true, Claims: []memproxy.Claim{{Dim: memproxy.DimUser, Op: memproxy.ClaimExclude, Values: []string{"own"}, Pins: true}}}, want: memproxy.ScopeUnpinned},
-		{name: "of a user of old that the configuration gives it", op: pins("older"), change: func(r *rig) { r.who.Users = only("older") }},
+		{name: "of a user whom a token lists and nobody has used", op: pins("older"), change: func(r *rig) { r.who.Users = only("older") }, want: memproxy.OwnerUnknown},
 		{name: "of its own agent", op: memproxy.Operation{Kind: memproxy.Recall, Derived: true, Refs: []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: "agent-1", Pointer: "path:agent_id"}}}},
 		{name: "of another's agent", op: memproxy.Operation{Kind: memproxy.Recall, Derived: true, Refs: []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: "agent-2", Pointer: "path:agent_id"}}}, want: memproxy.OwnerUnknown},
 		{name: "of nobody's agent", op: memproxy.Operation{Kind: memproxy.Recall, Derived: true, Refs: []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: "agent-3", Pointer: "path:agent_id"}}}, want: memproxy.OwnerUnknown},

@@ -90,7 +90,7 @@ func (g *Gate) Probe(ctx context.Context, a *Admission) error {
 var foreseeing = [...]string{signal.SpanBound, signal.SpanTenancy, signal.SpanScreen, signal.SpanClamp, signal.SpanRule}
 
 // asking are those of a call that is made next.
-var asking = append(foreseeing[:], signal.SpanCharge)
+var asking = append(foreseeing[:], signal.SpanCharge, signal.SpanBind)
 
 // Ask rules on a tool call of a running agent. The call is attributed to the
 // principal of the admission that started the run, ruled on by the rules that

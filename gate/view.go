@@ -68,15 +68,11 @@ func (v *viewer) lookUp(ctx context.Context, g *Gate, backend string, rows []mem
 	return v.ascend(ctx, g, bare)
 }
 
-// owner is what is known of an owner by its name: as a name, or as an object, or
-// that the configuration lists it for other tenants alone.
+// owner is what is known of an owner by its name: as a name, or as an object.
 func (v viewer) owner(d memproxy.Dimension, name string) (memproxy.Ownership, bool) {
 	row, known := v.known[memproxy.TargetEntity][memproxy.OwnerID(d, name)]
 	if !known {
 		row, known = v.known[memproxy.TargetMemory][name]
-	}
-	if listed := v.rules.Listed[memproxy.OwnerID(d, name)]; !known && len(listed) > 0 && !slices.Contains(listed, v.principal.Tenant) {
-		return memproxy.Ownership{Scope: memproxy.Scope{Tenant: listed[0]}}, true
 	}
 	return row, known
 }
@@ -183,15 +179,7 @@ func (v viewer) sees(row *memproxy.Ownership, m *memproxy.Memory) bool {
 // belongs to and whom it names.
 func (v viewer) descent(m *memproxy.Memory) bond {
 	bond := unknownName
-	of := func(row memproxy.Ownership, known bool) {
-		switch {
-		case !known || bond == foreignName:
-		case row.Scope.Tenant == v.principal.Tenant:
-			bond = ourName
-		default:
-			bond = foreignName
-		}
-	}
+	of := func(row memproxy.Ownership, known bool) { bond = bond.with(row, known, v.principal.Tenant) }
 	for _, d := range dimensions {
 		if name := m.Scope.In(d); name != "" {
 			of(v.owner(d, name))

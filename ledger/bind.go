@@ -2,15 +2,50 @@ package ledger
 
 import (
 	"context"
+	"strings"
 
 	"github.com/memproxy/memproxy"
 )
+
+// disputeTables gives the names that are carried and have no row to the tenant
+// under which something is there, or was. A name under which something is there
+// of several tenants is nobody's: what a backend makes of all that it holds under
+// a name would show the one what is the other's.
+const disputeTables = nameTables + `
+UPDATE ownership SET tenant = '` + memproxy.TenantNobody + `', actor = '' WHERE kind = 'entity' AND (backend, id) IN (
+	SELECT backend, name FROM (SELECT backend, 'user:' || "user" AS name, tenant FROM ownership WHERE "user" <> '' AND deleted = 0
+		UNION ALL SELECT backend, 'agent:' || agent, tenant FROM ownership WHERE agent <> '' AND deleted = 0
+		UNION ALL SELECT backend, 'app:' || app, tenant FROM ownership WHERE app <> '' AND deleted = 0
+		UNION ALL SELECT backend, 'run:' || run, tenant FROM ownership WHERE run <> '' AND deleted = 0
+		UNION ALL SELECT backend, id, tenant FROM ownership WHERE kind = 'entity') AS used
+	GROUP BY backend, name HAVING count(DISTINCT tenant) > 1);
+`
 
 // Bind inserts rows of which there is none by (Backend, Kind, ID), and returns
 // for each the one that then stands, tombstones too. They are in the file when
 // it returns. Of proxies and callers that bind one id at once, one is the first,
 // and all are told the same.
 func (l *Ledger) Bind(ctx context.Context, bound ...memproxy.Ownership) ([]memproxy.Ownership, error) {
+	return l.bind(ctx, bound, func(*transaction, *memproxy.Ownership) (bool, error) { return false, nil })
+}
+
+// Assign is Bind for owners' names that an operator lists: a name that another
+// tenant has, or nobody, comes to be the row's tenant's, unless there are memories
+// under it that are another tenant's. What was deleted is not there.
+func (l *Ledger) Assign(ctx context.Context, listed ...memproxy.Ownership) ([]memproxy.Ownership, error) {
+	return l.bind(ctx, listed, func(t *transaction, row *memproxy.Ownership) (bool, error) {
+		dim, name, _ := strings.Cut(row.ID, ":")
+		var n int64
+		carried, err := t.one(`SELECT 1 FROM ownership WHERE backend = ?1 AND kind = 'memory' AND deleted = 0 AND tenant <> ?2
+			AND CASE ?3 WHEN 'user' THEN "user" WHEN 'agent' THEN agent WHEN 'app' THEN app WHEN 'run' THEN run ELSE ?4 END = ?4 LIMIT 1`,
+			[]any{row.Backend, row.Scope.Tenant, dim, name}, &n)
+		return err == nil && !carried, err
+	})
+}
+
+// bind inserts rows. One of which there is another tenant's takes its place
+// where free says so.
+func (l *Ledger) bind(ctx context.Context, bound []memproxy.Ownership, free func(*transaction, *memproxy.Ownership) (bool, error)) ([]memproxy.Ownership, error) {
 	own, err := take(bound)
 	if err != nil || len(own) == 0 {
 		return nil, err
@@ -20,20 +55,32 @@ func (l *Ledger) Bind(ctx context.Context, bound ...memproxy.Ownership) ([]mempr
 		standing = make([]memproxy.Ownership, 0, len(own)) // it may be run twice
 		for i := range own {
 			row := &own[i]
-			n, err := t.exec(t.l.insert, arguments(row, t.l.opt.Clock())...)
+			args := arguments(row, t.l.opt.Clock())
+			n, err := t.exec(t.l.insert, args...)
 			if err != nil {
 				return err
 			}
-			if n > 0 {
-				t.put = append(t.put, *row)
-				standing = append(standing, *row)
-				continue
+			if n == 0 {
+				there, err := rows(t, scan, `SELECT `+columns+` FROM ownership WHERE backend = ? AND kind = ? AND id = ?`, row.Backend, string(row.Kind), row.ID)
+				if err != nil {
+					return err
+				}
+				taken := false
+				if len(there) == 1 && there[0].Scope.Tenant != row.Scope.Tenant {
+					if taken, err = free(t, row); err != nil {
+						return err
+					}
+				}
+				if !taken {
+					standing = append(standing, there...)
+					continue
+				}
+				if _, err := t.exec(t.l.update, args...); err != nil {
+					return err
+				}
 			}
-			there, err := rows(t, scan, `SELECT `+columns+` FROM ownership WHERE backend = ? AND kind = ? AND id = ?`, row.Backend, string(row.Kind), row.ID)
-			if err != nil {
-				return err
-			}
-			standing = append(standing, there...)
+			t.put = append(t.put, *row)
+			standing = append(standing, *row)
 		}
 		return nil
 	})

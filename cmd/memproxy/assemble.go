@@ -109,6 +109,9 @@ func (a *app) assemble(ctx context.Context, cfg *config.Config) (_ *sidecar, err
 	if err = s.openState(); err != nil {
 		return nil, err
 	}
+	if err = bindNames(ctx, cfg, s.ledger, s.clock(), s.log); err != nil {
+		return nil, err
+	}
 	if s.custodian, err = s.newCustodian(); err != nil {
 		return nil, err
 	}

@@ -95,7 +95,7 @@ func (r *rulebook) enact(b policy.Bundle, pack *screen.Pack, use func(*gate.Rule
 		Lines: func(p memproxy.Principal, kind memproxy.Kind, user string, fields []string) []memproxy.Line {
 			return counted(budgets.Lines(limits, p, kind, user, fields), *r.cfg.Budgets.Enforce)
 		},
-		Enforce: *r.cfg.Enforce, Unattributed: gate.Unattributed(r.cfg.Ownership.Unattributed), OneTenant: r.cfg.OneTenant(), Listed: r.cfg.Listed(),
+		Enforce: *r.cfg.Enforce, Unattributed: gate.Unattributed(r.cfg.Ownership.Unattributed), OneTenant: r.cfg.OneTenant(),
 		Changed:           gate.Changed(r.cfg.Ownership.Changed),
 		Unclaimed:         gate.Unclaimed(r.cfg.Answers.Unclaimed),
 		Headers:           gate.Unclaimed(r.cfg.Answers.Headers),

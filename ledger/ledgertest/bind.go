@@ -34,6 +34,42 @@ func bound(t *testing.T, s Store) {
 	}
 }
 
+func assigned(t *testing.T, s Store) {
+	ctx := t.Context()
+	memory := func(id, tenant, user string) memproxy.Ownership {
+		return memproxy.Ownership{Backend: "mem", Kind: memproxy.TargetMemory, ID: id, Scope: memproxy.Scope{Tenant: tenant, User: user}, Actor: "agent:" + tenant}
+	}
+	deleted := memory("gone", "acme", "emptied")
+	deleted.Deleted = true
+	put(t, s, memory("1", "acme", "in-use"), memory("2", "globex", "of-both"), memory("3", "acme", "of-both"), memory("4", "globex", "own"), deleted)
+	elsewhere := memory("5", "acme", "unused")
+	elsewhere.Backend = "other"
+	agents := memory("6", "acme", "")
+	agents.Scope.Agent = "unused"
+	put(t, s, elsewhere, agents)
+	for _, name := range []string{"in-use", "unused", "emptied"} {
+		if _, err := s.Bind(ctx, entity("acme", "user:"+name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"of-both", "own"} {
+		if _, err := s.Bind(ctx, entity(memproxy.TenantNobody, "user:"+name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{"in-use": "acme", "unused": "globex", "emptied": "globex", "of-both": memproxy.TenantNobody, "own": "globex", "new": "globex"} {
+		id := "user:" + name
+		got, err := s.Assign(ctx, entity("globex", id))
+		if err != nil || len(got) != 1 || got[0].Scope.Tenant != want {
+			t.Errorf("%s: %+v, %v; want %q", name, got, err, want)
+		}
+		rows, err := s.Owners(ctx, "mem", memproxy.TargetEntity, []string{id})
+		if err != nil || rows[id].Scope.Tenant != want || want == "globex" && rows[id].Actor != "agent:globex" {
+			t.Errorf("%s: found %+v, %v; want %q", name, rows[id], err, want)
+		}
+	}
+}
+
 func boundAtOnce(t *testing.T, s Store) {
 	const callers = 16
 	told := make([]string, callers)

@@ -22,6 +22,7 @@ type Store interface {
 	Decision(ctx context.Context, backend, decision string) (memproxy.Ownership, bool, error)
 	Put(context.Context, ...memproxy.Ownership) error
 	Bind(context.Context, ...memproxy.Ownership) ([]memproxy.Ownership, error)
+	Assign(context.Context, ...memproxy.Ownership) ([]memproxy.Ownership, error)
 	Note(...memproxy.Ownership) error
 	Sync(context.Context) error
 	Record(ctx context.Context, tenant, actor string) (ledger.Track, error)
@@ -44,6 +45,7 @@ func Run(t *testing.T, open func(*testing.T) Store) {
 		{"backends and kinds are apart", apart},
 		{"a name is bound once", bound},
 		{"a name that many bind at once is one's", boundAtOnce},
+		{"a listed name goes to its tenant where nobody else has anything", assigned},
 		{"many ids", manyIDs},
 		{"odd ids are stored exactly", oddIDs},
 		{"hostile rows are refused whole", hostileRows},

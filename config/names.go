@@ -1,0 +1,111 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Listed is an owner's name that the configuration lists for callers of a tenant.
+type Listed struct {
+	ID     string // by memproxy.OwnerID
+	Tenant string
+	Place  string // file:line, or ""
+
+	at []any
+}
+
+// Listed are the names that callers are limited to, each once a tenant, in the
+// order of the file. Such a name is the tenant's before anybody has used it.
+func (c *Config) Listed() []Listed {
+	var out []Listed
+	seen := map[[2]string]bool{}
+	for _, p := range c.principals() {
+		who := p.Memproxy()
+		for _, d := range [...]memproxy.Dimension{memproxy.DimAgent, memproxy.DimUser, memproxy.DimApp, memproxy.DimRun} {
+			key := string(d) + "s"
+			if d == memproxy.DimAgent {
+				key = "acts_as"
+			}
+			limit := who.May(d)
+			for i, name := range limit.Values {
+				l := Listed{ID: memproxy.OwnerID(d, name), Tenant: who.Tenant, at: append(p.at[:len(p.at):len(p.at)], key, i)}
+				if limit.All || name == "" || seen[[2]string{l.ID, l.Tenant}] {
+					continue
+				}
+				seen[[2]string{l.ID, l.Tenant}] = true
+				if c.file != nil {
+					l.Place = fmt.Sprintf("%s:%d", c.file.name, lineOf(c.file.root, l.at...))
+				}
+				out = append(out, l)
+			}
+		}
+	}
+	return out
+}
+
+// placed is a principal and the path of its place in the file.
+type placed struct {
+	Principal
+	at []any
+}
+
+// principals are all that the file has.
+func (c *Config) principals() []placed {
+	var out []placed
+	if p := c.Identity.Default; p != nil {
+		out = append(out, placed{*p, []any{"identity", "default"}})
+	}
+	for i, k := range c.Identity.Keys {
+		out = append(out, placed{k.Principal, []any{"identity", "keys", i}})
+	}
+	if s := c.Identity.SPIFFE; s != nil {
+		for i, r := range s.Rules {
+			out = append(out, placed{r.Principal, []any{"identity", "spiffe", "rules", i}})
+		}
+	}
+	if o := c.Identity.OIDC; o != nil {
+		for i, r := range o.Rules {
+			out = append(out, placed{r.Principal, []any{"identity", "oidc", "rules", i}})
+		}
+	}
+	return out
+}
+
+// Serves reports whether callers of a tenant are let through to the backend.
+func (b *Backend) Serves(tenant string) bool { return b.Tenant == "" || b.Tenant == tenant }
+
+// names finds names that are listed for two tenants which share a store: whose
+// they are would be for chance to say.
+func (v *reader) names(c *Config, at func(...any) int) {
+	for _, p := range c.principals() {
+		if strings.ContainsFunc(p.Tenant, unicode.IsControl) {
+			v.fault(at(append(p.at, "tenant")...), "tenant has a control character")
+		}
+	}
+	first := map[string][]Listed{}
+	for _, l := range c.Listed() {
+		for _, other := range first[l.ID] {
+			if b := c.shared(other.Tenant, l.Tenant); b != nil {
+				dim, name, _ := strings.Cut(l.ID, ":")
+				v.fault(at(l.at...), "%s %q is listed for tenant %q, and on line %d for tenant %q; both use backend %s, where a name is one tenant's", dim, name, l.Tenant, at(other.at...), other.Tenant, b.Name)
+				break
+			}
+		}
+		first[l.ID] = append(first[l.ID], l)
+	}
+}
+
+// shared is a backend whose store serves two tenants, or nil.
+func (c *Config) shared(one, other string) *Backend {
+	for i := range c.Backends {
+		for j := range c.Backends {
+			if a, b := &c.Backends[i], &c.Backends[j]; a.Serves(one) && b.Serves(other) && sameStore(a, b) {
+				return a
+			}
+		}
+	}
+	return nil
+}

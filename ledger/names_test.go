@@ -1,0 +1,88 @@
+package ledger
+
+import (
+	"database/sql"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Proves EDGE-3: a ledger of before gets a row for every name that its memories
+// carry. One under which several tenants have something is nobody's, also where
+// one of them has it already: no summary shows the one what is the other's.
+func TestNamesOfEarlierVersions(t *testing.T) {
+	for _, from := range []int{8, 14} { // before names were bound, and while listed ones were not
+		t.Run(fmt.Sprint("from schema ", from), func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "ledger.db")
+			db, err := sql.Open("sqlite", path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = db.Exec(fmt.Sprintf(`PRAGMA application_id = %d; CREATE TABLE schema_version (version INTEGER PRIMARY KEY, applied INTEGER NOT NULL)`, applicationID))
+			for i := 0; i < from && err == nil; i++ {
+				err = migrateOne(t.Context(), db, i+1, migrations()[i], time.Now())
+			}
+			n := 0
+			row := func(kind, id, tenant, column, name string, deleted int) {
+				n++
+				if err == nil && column == "" {
+					column, name = `"user"`, ""
+				}
+				columns := map[string]string{`"user"`: "", "agent": "", "app": "", "run": ""}
+				columns[column] = name
+				if err == nil {
+					_, err = db.Exec(`INSERT INTO ownership (backend, kind, id, tenant, "user", agent, app, run, actor, trust, confidence, source, decision, sha256, written, deleted)
+						VALUES ('mem0', ?, ?, ?, ?, ?, ?, ?, 'agent:x', '', 0, '', '', '', ?, ?)`, kind, id, tenant, columns[`"user"`], columns["agent"], columns["app"], columns["run"], n, deleted)
+				}
+			}
+			for _, column := range []string{`"user"`, "agent", "app", "run"} {
+				row("memory", column+"1", "acme", column, "acmes", 0)
+				row("memory", column+"2", "acme", column, "both", 0)
+				row("memory", column+"3", "globex", column, "both", 0)
+			}
+			row("memory", "4", "acme", `"user"`, "bob", 0)
+			row("entity", "user:bob", "globex", "", "", 0) // taken by an unlisted caller
+			row("memory", "5", "acme", `"user"`, "emptied", 9)
+			row("memory", "6", "globex", `"user"`, "left", 9)
+			row("entity", "user:left", "acme", "", "", 0)
+			row("event", "7", "globex", `"user"`, "asked", 0)
+			row("entity", "user:asked", "acme", "", "", 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := db.Close(); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 { // it is done once
+				l, err := Open(Options{Path: path, Vault: testVault(t), Timeout: 20 * time.Second})
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := map[string]string{
+					"user:acmes": "acme", "agent:acmes": "acme", "app:acmes": "acme", "run:acmes": "acme",
+					"user:both": memproxy.TenantNobody, "agent:both": memproxy.TenantNobody, "app:both": memproxy.TenantNobody, "run:both": memproxy.TenantNobody,
+					"user:bob": memproxy.TenantNobody, "user:emptied": "acme", "user:left": "acme", "user:asked": memproxy.TenantNobody,
+				}
+				var ids []string
+				for id := range want {
+					ids = append(ids, id)
+				}
+				rows, err := l.Owners(t.Context(), "mem0", memproxy.TargetEntity, ids)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for id, tenant := range want {
+					if got, is := rows[id]; !is || got.Scope.Tenant != tenant || tenant == memproxy.TenantNobody && got.Actor != "" {
+						t.Errorf("%s is %+v, want %q", id, got, tenant)
+					}
+				}
+				if err := l.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
