@@ -83,7 +83,7 @@ identity:
     - {sha256: "%s", id: "human:eve", kind: human, trust: human, tenant: acme, acts_as: ["*"], roles: [%s]}%s
   spiffe:
     trust_domain: example.org
-    rules: [{path: /agent/dev, id: "workload:dev", acts_as: [dev], users: [ann]}]
+    rules: [{path: /agent/dev, id: "workload:dev", tenant: acme, acts_as: [dev], users: [ann]}]
 budgets:
   default: {writes_per_hour: %s, writes_total: 10000}
 log: {level: info}
