@@ -1,0 +1,82 @@
+package gate_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+)
+
+// Proves EDGE-3: whatever write is sent has a row for each name that it claims,
+// also one that would only have been refused, one of an owner that is there
+// already, and a running agent's.
+func TestWhateverIsSentBindsItsNames(t *testing.T) {
+	refused := policy(func(memproxy.Question) (memproxy.Ruling, error) {
+		return memproxy.Ruling{Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Code: memproxy.PolicyForbid}}}, nil
+	})
+	write := learn("x")
+	write.Claims = []memproxy.Claim{pinned(memproxy.DimUser, "ann"), pinned(memproxy.DimAgent, "agent-1")}
+	there := write
+	there.Refs = []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: "agent-1", Pointer: "/x"}}
+	for name, tc := range map[string]struct {
+		change func(*rig)
+		op     memproxy.Operation
+	}{
+		"a write":                       {nil, write},
+		"of a caller limited to it":     {func(r *rig) { r.who.Users, r.who.ActsAs = only("ann"), only("agent-1") }, write},
+		"in shadow mode":                {func(r *rig) { r.rules.Enforce, r.rules.Policy = false, refused }, write},
+		"where there is one tenant":     {func(r *rig) { r.rules.OneTenant = true }, write},
+		"of an owner that is there":     {func(r *rig) { r.rules.OneTenant, r.rules.Unattributed = true, gate.UnattributedVisible }, there},
+		"of a listed one that is there": {func(r *rig) { r.who.ActsAs = only("agent-1") }, there},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := tenants(t, func(r *rig) {
+				r.fake.located = map[string]memproxy.Memory{"agent-1": {Scope: memproxy.Scope{Agent: "agent-1"}}}
+				if tc.change != nil {
+					tc.change(r)
+				}
+			})
+			if a := r.admit(tc.op); a.Reply != nil {
+				t.Fatalf("%+v", a.Decision)
+			}
+			for _, id := range []string{"user:ann", "agent:agent-1"} {
+				if row, bound := r.ledger.rows[id]; !bound || row.Scope.Tenant != "acme" {
+					t.Errorf("%s: bound %v: %+v", id, bound, row)
+				}
+			}
+		})
+	}
+	t.Run("of a running agent", func(t *testing.T) {
+		r := tenants(t, nil, object("agent-own", "acme", "agent:author"))
+		a := r.admit(memproxy.Operation{Kind: memproxy.Run, Refs: []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: "agent-own"}}})
+		wantCodes(t, a.Decision, memproxy.Allow)
+		wantCodes(t, r.gate.Ask(context.Background(), a, memproxy.ToolCall{ID: "c", Tool: "note", Operation: &write}).Decision, memproxy.Allow)
+		if row, bound := r.ledger.rows["user:ann"]; !bound || row.Scope.Tenant != "acme" {
+			t.Errorf("bound %v: %+v", bound, row)
+		}
+	})
+}
+
+// Proves EDGE-3: a name that is another tenant's by any of its rows is, whatever
+// the others say; and a wildcard is no name that anybody comes to have.
+func TestOneForeignRowIsEnough(t *testing.T) {
+	op := learn("x")
+	op.Claims = []memproxy.Claim{pinned(memproxy.DimAgent, "agent-1")}
+	op.Refs = []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: "agent-1", Pointer: "/x"}}
+	r := tenants(t, nil, name(memproxy.DimAgent, "agent-1", "acme"), object("agent-1", "globex", "agent:other"))
+	if a := r.admit(op); a.Decision.Verdict != memproxy.Deny || a.Decision.Status != 404 {
+		t.Errorf("%+v", a.Decision)
+	}
+	r = tenants(t, nil, name(memproxy.DimUser, "bob", memproxy.TenantNobody))
+	op = learn("x")
+	op.Claims = []memproxy.Claim{pinned(memproxy.DimUser, "bob")}
+	wantCodes(t, r.admit(op).Decision, memproxy.Deny, memproxy.OwnerUnknown)
+	for _, one := range []bool{true, false} {
+		r = tenants(t, func(r *rig) { r.rules.OneTenant, r.rules.Unattributed = one, gate.UnattributedVisible })
+		op.Claims = []memproxy.Claim{pinned(memproxy.DimUser, "*")}
+		if a := r.admit(op); (a.Decision.Verdict == memproxy.Allow) != one || len(r.ledger.rows) > 0 {
+			t.Errorf("one tenant %v: %+v, bound %v", one, a.Decision, r.ledger.rows)
+		}
+	}
+}
