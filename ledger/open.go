@@ -34,8 +34,9 @@ var (
 )
 
 const (
-	// openTimeout bounds the checks and migrations of Open.
-	openTimeout = time.Minute
+	// openTimeout bounds the checks and migrations of Open, which go through every
+	// row: a million of them take some seconds.
+	openTimeout = 10 * time.Minute
 	// checkLimit is the largest file that is checked whole on Open, which
 	// takes about a second per 500 MB. Damage to a larger one shows when the
 	// damaged page is read.

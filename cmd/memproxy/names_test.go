@@ -183,3 +183,51 @@ func TestCheckFindsNamesOfTwoTenants(t *testing.T) {
 		t.Errorf("%d: %s", code, errs)
 	}
 }
+
+// Proves EDGE-3 and EDGE-13: a name under which there are memories of two tenants
+// is neither's: neither is shown what is made of both, and each has its own. It
+// is given to the one that lists it when there is nothing left of the other.
+func TestNamesOfSeveralTenants(t *testing.T) {
+	r := start(t, namesConf, "RIVAL", sha("rival-key"), "LISTED", "")
+	rival := []string{"X-API-Key", "rival-key"}
+	if a := r.do("POST", "/memories", ofBob("the canary of globex sings"), rival...); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	added := r.behind("POST", "/memories", ofBob("the canary of acme sings"))
+	id := strings.Split(strings.SplitN(added, `"id":"`, 2)[1], `"`)[0]
+	// As an earlier version left it, and the new one finds it.
+	if err := r.car.ledger.Put(t.Context(),
+		memproxy.Ownership{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id, Scope: memproxy.Scope{Tenant: "acme", User: "bob"}, Actor: "agent:acme"},
+		memproxy.Ownership{Backend: "mem0", Kind: memproxy.TargetEntity, ID: "user:bob", Scope: memproxy.Scope{Tenant: memproxy.TenantNobody}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, who := range [][]string{nil, rival} {
+		for _, q := range asksOfBob {
+			if a := r.do(q.method, q.path, q.body, who...); strings.Contains(a.body, "canary of") {
+				t.Errorf("%v is shown %s %s: %d %s", who, q.method, q.path, a.status, a.body)
+			}
+		}
+		if a := r.do("POST", "/memories", ofBob("more of it"), who...); a.status != 404 {
+			t.Errorf("%v adds: %d %s", who, a.status, a.body)
+		}
+	}
+	if a := r.do("POST", "/v3/memories/", `{"filters":{"user_id":"*"}}`); !strings.Contains(a.body, "canary of acme") || strings.Contains(a.body, "canary of globex") {
+		t.Errorf("acme's own: %d %s", a.status, a.body)
+	}
+	r.stop()
+	before := r.conf
+	r.conf = strings.Replace(r.conf, `tenant: globex, acts_as: "*"`, `tenant: globex, acts_as: "*", users: [bob]`, 1)
+	listed := r.conf
+	if _, err := r.assembled(); err == nil || !strings.Contains(err.Error(), "there are memories of several tenants under it") {
+		t.Fatalf("%v", err)
+	}
+	r.conf = before
+	r.run()
+	if a := r.do("DELETE", "/memories/"+id, ""); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	r.stop()
+	r.conf = listed
+	r.run()
+	bobIsGlobexs(t, r, "after acme has deleted its own")
+}
