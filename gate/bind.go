@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"strings"
 
 	"github.com/memproxy/memproxy"
 )
@@ -16,12 +17,19 @@ func unclaimed(r *run) bool {
 // done before the write leaves: of two tenants that use a name at once, one
 // gets it, and the other's write is refused.
 func bind(ctx context.Context, r *run) error {
-	rows := make([]memproxy.Ownership, len(r.unbound))
-	for i, id := range r.unbound {
-		rows[i] = memproxy.Ownership{
-			Backend: r.op.Backend, Kind: memproxy.TargetEntity, ID: id, Scope: memproxy.Scope{Tenant: r.Principal.Tenant},
-			Actor: r.Principal.ID, Trust: r.Principal.Trust, Written: r.begun, // no decision: that is for what it wrote
+	var rows []memproxy.Ownership
+	for _, id := range r.unbound {
+		actor := r.Principal.ID
+		if d, name, _ := strings.Cut(id, ":"); r.exists(memproxy.Dimension(d), name) {
+			if r.verdict.Stops() {
+				continue // it may be another tenant's: a write that would have been refused does not take it
+			}
+			actor = "" // somebody made it, around the proxy
 		}
+		rows = append(rows, memproxy.Ownership{
+			Backend: r.op.Backend, Kind: memproxy.TargetEntity, ID: id, Scope: memproxy.Scope{Tenant: r.Principal.Tenant},
+			Actor: actor, Trust: r.Principal.Trust, Written: r.begun, // no decision: that is for what it wrote
+		})
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.g.opt.RecordTimeout)
 	defer cancel()

@@ -41,12 +41,26 @@ func TestWhateverIsSentBindsItsNames(t *testing.T) {
 				t.Fatalf("%+v", a.Decision)
 			}
 			for _, id := range []string{"user:ann", "agent:agent-1"} {
-				if row, bound := r.ledger.rows[id]; !bound || row.Scope.Tenant != "acme" {
+				row, bound := r.ledger.rows[id]
+				if !bound || row.Scope.Tenant != "acme" {
 					t.Errorf("%s: bound %v: %+v", id, bound, row)
+				}
+				if made := id == "user:ann" || len(tc.op.Refs) == 0; (row.Actor == "agent:dev") != made {
+					t.Errorf("%s: the writer made it: %v, and the row has %q", id, made, row.Actor)
 				}
 			}
 		})
 	}
+	t.Run("in shadow mode, of an owner that is there", func(t *testing.T) {
+		r := tenants(t, func(r *rig) {
+			r.rules.Enforce = false
+			r.fake.located = map[string]memproxy.Memory{"agent-1": {Scope: memproxy.Scope{Agent: "agent-1"}}}
+		})
+		r.admit(there)
+		if _, taken := r.ledger.rows["agent:agent-1"]; taken || r.ledger.rows["user:ann"].Scope.Tenant != "acme" {
+			t.Errorf("bound: %+v", r.ledger.rows)
+		}
+	})
 	t.Run("of a running agent", func(t *testing.T) {
 		r := tenants(t, nil, object("agent-own", "acme", "agent:author"))
 		a := r.admit(memproxy.Operation{Kind: memproxy.Run, Refs: []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: "agent-own"}}})
