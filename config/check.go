@@ -67,7 +67,7 @@ func (v *reader) check(c *Config, root *yaml.Node) {
 		}
 	}
 	v.identity(c, at)
-	v.names(c, at)
+	sharedNames(v, c, at)
 	if c.Policy.Control != nil {
 		v.control(c.Policy.Control, func(path ...any) int { return at(append([]any{"policy", "control"}, path...)...) })
 	}

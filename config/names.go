@@ -77,9 +77,9 @@ func (c *Config) principals() []placed {
 // Serves reports whether callers of a tenant are let through to the backend.
 func (b *Backend) Serves(tenant string) bool { return b.Tenant == "" || b.Tenant == tenant }
 
-// names finds names that are listed for two tenants which share a store: whose
+// sharedNames finds names that are listed for two tenants which share a store: whose
 // they are would be for chance to say.
-func (v *reader) names(c *Config, at func(...any) int) {
+func sharedNames(v *reader, c *Config, at func(...any) int) {
 	for _, p := range c.principals() {
 		if strings.ContainsFunc(p.Tenant, unicode.IsControl) {
 			v.fault(at(append(p.at, "tenant")...), "tenant has a control character")

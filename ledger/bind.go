@@ -38,14 +38,14 @@ DROP TABLE carried;
 // it returns. Of proxies and callers that bind one id at once, one is the first,
 // and all are told the same.
 func (l *Ledger) Bind(ctx context.Context, bound ...memproxy.Ownership) ([]memproxy.Ownership, error) {
-	return l.bind(ctx, bound, func(*transaction, *memproxy.Ownership) (bool, error) { return false, nil })
+	return bindRows(ctx, l, bound, func(*transaction, *memproxy.Ownership) (bool, error) { return false, nil })
 }
 
 // Assign is Bind for owners' names that an operator lists: a name that another
 // tenant has, or nobody, comes to be the row's tenant's, unless there are memories
 // under it that are another tenant's. What was deleted is not there.
 func (l *Ledger) Assign(ctx context.Context, listed ...memproxy.Ownership) ([]memproxy.Ownership, error) {
-	return l.bind(ctx, listed, func(t *transaction, row *memproxy.Ownership) (bool, error) {
+	return bindRows(ctx, l, listed, func(t *transaction, row *memproxy.Ownership) (bool, error) {
 		dim, name, _ := strings.Cut(row.ID, ":")
 		var n int64
 		carried, err := t.one(`SELECT 1 FROM ownership WHERE backend = ?1 AND kind = 'memory' AND deleted = 0 AND tenant <> ?2
@@ -55,9 +55,9 @@ func (l *Ledger) Assign(ctx context.Context, listed ...memproxy.Ownership) ([]me
 	})
 }
 
-// bind inserts rows. One of which there is another tenant's takes its place
+// bindRows inserts rows. One of which there is another tenant's takes its place
 // where free says so.
-func (l *Ledger) bind(ctx context.Context, bound []memproxy.Ownership, free func(*transaction, *memproxy.Ownership) (bool, error)) ([]memproxy.Ownership, error) {
+func bindRows(ctx context.Context, l *Ledger, bound []memproxy.Ownership, free func(*transaction, *memproxy.Ownership) (bool, error)) ([]memproxy.Ownership, error) {
 	own, err := take(bound)
 	if err != nil || len(own) == 0 {
 		return nil, err
