@@ -29,7 +29,7 @@ func (p *Proxy) gated(w http.ResponseWriter, r *http.Request, req memproxy.Reque
 		accept(w, r, call.Caller())
 		body, rest, unread = p.takeBody(w, r)
 	} else {
-		drain(w, r)
+		drain(r)
 	}
 	if course.Flaw == nil {
 		course.Flaw = course.Body(req, body)
@@ -121,14 +121,11 @@ func (p *Proxy) takeBody(w http.ResponseWriter, r *http.Request) (body []byte, r
 	}
 	switch {
 	case errors.Is(err, face.ErrBusy):
-		w.Header().Set("Connection", "close")
 		w.Header().Set("Retry-After", "1")
 		return nil, nil, face.Busy()
 	case errors.Is(err, face.ErrTooLarge):
-		w.Header().Set("Connection", "close")
 		return nil, io.MultiReader(bytes.NewReader(body), r.Body), face.TooLarge(limit)
 	case err != nil:
-		w.Header().Set("Connection", "close")
 		return nil, nil, face.Unread(err)
 	}
 	return body, nil, nil

@@ -11,8 +11,7 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// drainTimeout is how long what is left of a body is read that nobody wants,
-// once the answer begins.
+// drainTimeout is how long what is left of a body is read that nobody wants.
 const drainTimeout = time.Second
 
 // paced puts a deadline on the body of a request, on whatever route it comes
@@ -38,38 +37,58 @@ func paced(w http.ResponseWriter, r *http.Request, timeout, stall time.Duration)
 // pacedBody is a request body that must come at a pace: a caller may let its
 // reader wait for as long as allowed says, and earns time by what it sends. How
 // long nobody reads does not count.
+//
+// A transport reads it in a goroutine of its own, also after the answer has
+// begun and after its end. So the end is remembered, whatever the server has
+// done with its own body since, and no read begins once the handler is done.
 type pacedBody struct {
 	io.ReadCloser
 	ctl     *http.ResponseController
 	allowed time.Duration
 
-	mu       sync.Mutex
-	left     time.Duration
-	answered bool
-	ended    bool
+	mu     sync.Mutex
+	left   time.Duration
+	ended  bool
+	closed bool // by its reader, or because the handler is done
 }
 
 // Read fails when the body does not come in time.
 func (b *pacedBody) Read(p []byte) (int, error) {
 	start := time.Now()
-	b.mu.Lock()
-	left := b.left
-	if b.answered {
-		left = min(left, drainTimeout)
+	if err := b.begin(start); err != nil {
+		return 0, err
 	}
-	if !b.ended {
-		_ = b.ctl.SetReadDeadline(start.Add(left))
-	}
-	b.mu.Unlock()
 	n, err := b.ReadCloser.Read(p)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.left = min(b.allowed, b.left-time.Since(start)+time.Duration(n)*time.Second/face.Slowest)
-	if err == io.EOF && !b.ended {
+	if err == io.EOF {
 		b.ended = true
 		_ = b.ctl.SetReadDeadline(time.Time{}) // from here on the server watches whether the caller is there
 	}
 	return n, err
+}
+
+func (b *pacedBody) begin(start time.Time) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.ended:
+		return io.EOF
+	case b.closed:
+		return http.ErrBodyReadAfterClose
+	}
+	_ = b.ctl.SetReadDeadline(start.Add(b.left))
+	return nil
+}
+
+// Close ends reading. The body itself is closed by the server, when the handler
+// is done.
+func (b *pacedBody) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	return nil
 }
 
 // whole reports whether all of the body was read.
@@ -79,15 +98,14 @@ func (b *pacedBody) whole() bool {
 	return b.ended
 }
 
-// answer says that the answer begins: what is left of the body is not waited
-// for long.
-func (b *pacedBody) answer() {
+// hurry says that nobody wants what is left of the body: it is not waited for
+// long.
+func (b *pacedBody) hurry() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.answered && !b.ended {
-		_ = b.ctl.SetReadDeadline(time.Now().Add(drainTimeout))
+	if b.left = min(b.left, drainTimeout); !b.ended {
+		_ = b.ctl.SetReadDeadline(time.Now().Add(b.left))
 	}
-	b.answered = true
 }
 
 // pace bounds every request to a handler. Accepted is told of callers who are
@@ -101,8 +119,8 @@ func pace(h http.Handler, timeout, stall time.Duration, accepted func(remote, ca
 	})
 }
 
-// pacedWriter tells the body when the answer begins. Over HTTP/1 the connection
-// bounds writes; a stream of several needs a deadline of its own.
+// pacedWriter keeps what is written in time. Over HTTP/1 the connection bounds
+// writes; a stream of several needs a deadline of its own.
 type pacedWriter struct {
 	http.ResponseWriter
 	body        *pacedBody // nil without one
@@ -148,16 +166,29 @@ func (w *pacedWriter) FlushError() error {
 	return ctl.Flush()
 }
 
-// end bounds what the server itself still sends of a stream.
+// end says that the handler is done. It bounds what the server itself still
+// reads of the body and sends of a stream.
 func (w *pacedWriter) end() {
+	w.begin()
+	if w.body != nil {
+		_ = w.body.Close()
+		w.body.hurry()
+	}
 	if w.multiplexed {
 		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.stall))
 	}
 }
 
+// begin says that the answer begins. An HTTP/1 connection on which the request's
+// body has not ended by then is closed after the answer, and says so. A
+// connection that is kept is one on which the server first reads what is left of
+// the body and then closes the body, under the transport that still reads it;
+// the transport would give up the upstream connection and with it the answer.
+// Holding the answer until the body has ended would wait for ever where the
+// backend does not read on.
 func (w *pacedWriter) begin() {
-	if !w.begun && w.body != nil {
-		w.body.answer()
+	if !w.begun && w.body != nil && !w.multiplexed && !w.body.whole() {
+		w.Header().Set("Connection", "close")
 	}
 	w.begun = true
 }
@@ -170,19 +201,13 @@ func (w *pacedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 const drainMost = 256 << 10
 
 // drain reads what is there of an unwanted body, and keeps nothing of it.
-func drain(w http.ResponseWriter, r *http.Request) {
+func drain(r *http.Request) {
 	b, ok := r.Body.(*pacedBody)
 	if !ok || r.ContentLength > drainMost {
-		if ok {
-			w.Header().Set("Connection", "close")
-		}
 		return
 	}
-	b.answer()
-	_, _ = io.CopyN(io.Discard, b, drainMost) // a body that does not come is not worth a word
-	if !b.whole() {
-		w.Header().Set("Connection", "close")
-	}
+	b.hurry()
+	_, _ = io.CopyN(io.Discard, b, drainMost) // a body that does not come closes the connection
 }
 
 // dawdleTime is how long the sender of one rejected request of many waits for

@@ -33,7 +33,7 @@ func (p *Proxy) pass(w *statusWriter, r *http.Request, req memproxy.Request, cou
 	}
 	switch {
 	case !known:
-		drain(w, r)
+		drain(r)
 	case course.Fields && course.Flaw == nil:
 		body, more, unread := p.takeBody(w, r)
 		if course.Flaw = course.Body(req, body); course.Flaw == nil {

@@ -81,6 +81,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = r.WithContext(ctx)
 	r.Header = http.Header(req.Header)
 	pw, r := paced(w, r, p.opt.BodyTimeout, face.DefaultWriteTimeout)
+	defer pw.end()
 	sw := &statusWriter{ResponseWriter: pw, lease: p.opt.InFlight.Lease(face.Peer(r.RemoteAddr))}
 	defer sw.lease.Release()
 	verdict := "pass"

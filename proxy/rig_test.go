@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -202,18 +203,12 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 	}
 	r.opt = proxy.Options{Name: "toy", Adapter: toy{}, Upstream: u}
 	r.rules = gate.Rules{
-		Version: "v", Profile: gate.Production, Policy: r.parts, Ceilings: memproxy.DefaultCeilings(), Enforce: true,
-		Unattributed: gate.UnattributedVisible,
-		Lines:        func(memproxy.Principal, memproxy.Kind, string, []string) []memproxy.Line { return nil },
+		Version: "v", Profile: gate.Production, Policy: r.parts, Enforce: true, Unattributed: gate.UnattributedVisible, Lines: noLines,
 	}
 	if change != nil {
 		change(r)
 	}
-	var n int
-	g, err := gate.New(gate.Options{
-		Identifier: r.parts, Ledger: r.parts, PartialLedger: true, Budget: r.parts, Recorder: r.parts, Signer: r.parts,
-		Clock: time.Now, NewID: func() string { r.mu.Lock(); defer r.mu.Unlock(); n++; return fmt.Sprintf("d%d", n) },
-	}, &r.rules)
+	g, err := newGate(r.parts, &r.rules)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,6 +221,18 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 	t.Cleanup(r.Server.Close)
 	return r
 }
+
+// newGate is a gate of the simplest parts.
+func newGate(parts *quiet, rules *gate.Rules) (*gate.Gate, error) {
+	var n atomic.Int64
+	rules.Ceilings = memproxy.DefaultCeilings()
+	return gate.New(gate.Options{
+		Identifier: parts, Ledger: parts, PartialLedger: true, Budget: parts, Recorder: parts, Signer: parts,
+		Clock: time.Now, NewID: func() string { return fmt.Sprint("d", n.Add(1)) },
+	}, rules)
+}
+
+func noLines(memproxy.Principal, memproxy.Kind, string, []string) []memproxy.Line { return nil }
 
 // last is the request that reached the upstream last.
 func (r *rig) last(t *testing.T) arrived {

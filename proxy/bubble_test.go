@@ -1,0 +1,154 @@
+package proxy_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/proxy"
+)
+
+// pipes is a listener whose connections are pipes in memory, so that a test can
+// run in a bubble, where time passes when everybody waits.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+func newPipes() *pipes { return &pipes{make(chan net.Conn), make(chan struct{})} }
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	select {
+	case <-p.closed:
+	default:
+		close(p.closed)
+	}
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
+
+func (p *pipes) dial(context.Context, string, string) (net.Conn, error) {
+	client, server := net.Pipe()
+	select {
+	case p.conns <- server:
+		return client, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// bubble is a rig in a bubble of package synctest: a client, the product's own
+// listener, and a backend, with pipes between them.
+type bubble struct {
+	parts  *quiet
+	front  *pipes
+	client *http.Client
+	proxy  *proxy.Proxy
+}
+
+// inBubble runs a test in a bubble. The backend is told of each connection: it
+// has the request's head read and answers by hand.
+func inBubble(t *testing.T, change func(*proxy.Options, *gate.Rules), backend func(*http.Request, net.Conn), f func(*testing.T, *bubble)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bubble{parts: &quiet{}, front: newPipes()}
+		back := newPipes()
+		go func() {
+			for {
+				c, err := back.Accept()
+				if err != nil {
+					return
+				}
+				go func() {
+					defer c.Close()
+					in := bufio.NewReader(c)
+					for {
+						q, err := http.ReadRequest(in)
+						if err != nil {
+							return
+						}
+						if backend(q, c); q.Close {
+							return
+						}
+					}
+				}()
+			}
+		}()
+		transport := func() *http.Transport {
+			tr := proxy.NewTransport(proxy.TransportOptions{})
+			tr.DialContext = back.dial
+			return tr
+		}
+		transports := [...]*http.Transport{transport(), transport(), transport()}
+		opt := proxy.Options{
+			Name: "toy", Adapter: toy{}, Upstream: &url.URL{Scheme: "http", Host: "backend"},
+			Transport: transports[0], PassTransport: transports[1], SideTransport: transports[2],
+		}
+		rules := gate.Rules{
+			Version: "v", Profile: gate.Production, Policy: b.parts, Enforce: true, Unattributed: gate.UnattributedVisible, Lines: noLines,
+		}
+		if change != nil {
+			change(&opt, &rules)
+		}
+		var err error
+		if opt.Gate, err = newGate(b.parts, &rules); err != nil {
+			t.Fatal(err)
+		}
+		if b.proxy, err = proxy.New(opt); err != nil {
+			t.Fatal(err)
+		}
+		stop, _ := proxy.Serve(b.front, proxy.ServerOptions{Handler: b.proxy, Cut: b.proxy.Cut})
+		in := &http.Transport{DialContext: b.front.dial, DisableCompression: true}
+		b.client = &http.Client{Transport: in}
+		f(t, b)
+		in.CloseIdleConnections()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := stop(ctx); err != nil {
+			t.Error(err)
+		}
+		if err := b.proxy.Close(ctx); err != nil {
+			t.Error(err)
+		}
+		for _, tr := range transports {
+			tr.CloseIdleConnections()
+		}
+		back.Close()
+		synctest.Wait()
+	})
+}
+
+// ask sends a request of the bubble's client and returns the answer with its
+// body, and what ended that.
+func (b *bubble) ask(t *testing.T, method, path string, body io.Reader) (*http.Response, string, error) {
+	t.Helper()
+	q, err := http.NewRequestWithContext(t.Context(), method, "http://memproxy"+path, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Header.Set("Content-Type", "application/octet-stream")
+	resp, err := b.client.Do(q)
+	if err != nil {
+		return nil, "", err
+	}
+	defer resp.Body.Close()
+	said, err := io.ReadAll(resp.Body)
+	return resp, string(said), err
+}
