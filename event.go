@@ -73,10 +73,11 @@ type Event struct {
 	Versions []VersionChange
 
 	// Outcome fields.
-	Status    int      // the backend's HTTP status, 0 when it was not reached
-	Memories  []string // ids that were written or shown
-	Filtered  int      // items left out of the answer
-	Cancelled bool     // the caller hung up
+	Status    int       // the backend's HTTP status, 0 when it was not reached
+	Memories  []string  // ids that were written or shown
+	Filtered  int       // items left out of the answer
+	Cancelled bool      // the caller hung up
+	Ended     StreamEnd // how an answer ended that was passed on as it came
 
 	// Detail is a sentence for events that are not about a request.
 	Detail string

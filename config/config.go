@@ -81,8 +81,8 @@ type Limits struct {
 // Timeouts bound what others may take.
 type Timeouts struct {
 	Body     Duration `yaml:"body,omitempty" doc:"for a client to send a body" default:"30s" min:"1ms" loose:"up"`
-	Upstream Duration `yaml:"upstream,omitempty" doc:"for the backend to answer" default:"5m0s" min:"1ms" loose:"up"`
-	Run      Duration `yaml:"run,omitempty" doc:"a whole turn of an agent, however many tool calls it takes" default:"30m0s" min:"1ms" loose:"up"`
+	Upstream Duration `yaml:"upstream,omitempty" doc:"for the backend to answer; a stream lasts as long as it is never silent for so long" default:"5m0s" min:"1ms" loose:"up"`
+	Run      Duration `yaml:"run,omitempty" doc:"for an agent's turn to end, however many tool calls it takes; a streamed one lasts as long as it is never silent for so long" default:"30m0s" min:"1ms" loose:"up"`
 }
 
 // Identity says who callers are.

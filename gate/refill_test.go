@@ -153,7 +153,7 @@ func TestStreamedOutcome(t *testing.T) {
 		plain := &fakeAdapter{}
 		r := newRig(t, func(r *rig) { r.adapter, r.fake = plain, plain })
 		a := r.admit(learn("likes tea"))
-		r.gate.Streamed(context.Background(), a, status, true)
+		r.gate.Streamed(context.Background(), a, status, memproxy.StreamGone)
 		out := r.recorder.events[len(r.recorder.events)-1]
 		if out.Type != memproxy.EventOutcome || out.Status != status || !out.Cancelled {
 			t.Errorf("%d: the record tells of %d", status, out.Status)

@@ -40,9 +40,10 @@ func (g *Gate) Return(ctx context.Context, a *Admission, reply memproxy.Reply) m
 }
 
 // Abandon notes the outcome of an admitted call to which no answer came, and
-// gives the refusal to pass on. Cancelled says that the caller hung up.
-func (g *Gate) Abandon(ctx context.Context, a *Admission, cancelled bool) memproxy.Reply {
-	ret := &returning{Admission: a, g: g, cancelled: cancelled}
+// gives the refusal to pass on. End says how an answer ended that had begun, or
+// that the caller hung up.
+func (g *Gate) Abandon(ctx context.Context, a *Admission, end memproxy.StreamEnd) memproxy.Reply {
+	ret := &returning{Admission: a, g: g, ended: end}
 	ret.refuse(StatusBadGateway, memproxy.UpstreamUnavailable, "the backend did not answer")
 	a.Answered = nil // what was decided stands; there is no answer to rule on
 	g.outcome(ctx, ret)
@@ -51,8 +52,8 @@ func (g *Gate) Abandon(ctx context.Context, a *Admission, cancelled bool) mempro
 
 // Streamed notes the outcome of an admitted call whose answer was passed on
 // without being read. What the backend refused is not paid for.
-func (g *Gate) Streamed(ctx context.Context, a *Admission, status int, cancelled bool) {
-	ret := &returning{Admission: a, g: g, cancelled: cancelled, status: status, reply: memproxy.Reply{Status: status}}
+func (g *Gate) Streamed(ctx context.Context, a *Admission, status int, end memproxy.StreamEnd) {
+	ret := &returning{Admission: a, g: g, ended: end, status: status, reply: memproxy.Reply{Status: status}}
 	if a.enforced() && status >= 400 && status < 500 {
 		g.release(ctx, a)
 	}
@@ -62,33 +63,33 @@ func (g *Gate) Streamed(ctx context.Context, a *Admission, status int, cancelled
 // returning is one answer on its way back.
 type returning struct {
 	*Admission
-	g         *Gate
-	reply     memproxy.Reply
-	raw       memproxy.Reply // as the backend gave it
-	reading   *memproxy.Reading
-	ahead     map[memproxy.TargetKind]<-chan stood // asked for beside the owners
-	stood     map[memproxy.TargetKind]stood        // how they stand, once it was asked
-	rows      map[string]memproxy.Ownership
-	reasons   []memproxy.Reason
-	made      map[string][]string // by memory, the codes for which it alone is marked
-	status    int                 // the backend's
-	filtered  int
-	shown     []string
-	cancelled bool
-	self      bool                        // the backend's own agent wrote
-	born      []memproxy.StateChange      // until when that is kept
-	bound     []memproxy.Version          // what came to be after its write was answered
-	stuck     int                         // memories that could not be taken back
-	below     int                         // memories of less confidence than was asked for
-	mine      []string                    // ids of memories of the answer that the caller wrote itself
-	broken    []string                    // ids of memories that were changed behind the proxy
-	answers   bool                        // to a write: what is hidden is remembered all the same
-	single    bool                        // it is one event of a stream
-	known     owned                       // of the answer's memories
-	plants    map[memproxy.MemoryKey]bool // planted in a sealed backend, once it was asked
-	apart     map[*memproxy.Memory]apart
-	stands    map[memproxy.TargetKind]map[string]memproxy.Standing
-	flagged   map[*memproxy.Memory]memproxy.Standing // shown in part, at most
+	g        *Gate
+	reply    memproxy.Reply
+	raw      memproxy.Reply // as the backend gave it
+	reading  *memproxy.Reading
+	ahead    map[memproxy.TargetKind]<-chan stood // asked for beside the owners
+	stood    map[memproxy.TargetKind]stood        // how they stand, once it was asked
+	rows     map[string]memproxy.Ownership
+	reasons  []memproxy.Reason
+	made     map[string][]string // by memory, the codes for which it alone is marked
+	status   int                 // the backend's
+	filtered int
+	shown    []string
+	ended    memproxy.StreamEnd
+	self     bool                        // the backend's own agent wrote
+	born     []memproxy.StateChange      // until when that is kept
+	bound    []memproxy.Version          // what came to be after its write was answered
+	stuck    int                         // memories that could not be taken back
+	below    int                         // memories of less confidence than was asked for
+	mine     []string                    // ids of memories of the answer that the caller wrote itself
+	broken   []string                    // ids of memories that were changed behind the proxy
+	answers  bool                        // to a write: what is hidden is remembered all the same
+	single   bool                        // it is one event of a stream
+	known    owned                       // of the answer's memories
+	plants   map[memproxy.MemoryKey]bool // planted in a sealed backend, once it was asked
+	apart    map[*memproxy.Memory]apart
+	stands   map[memproxy.TargetKind]map[string]memproxy.Standing
+	flagged  map[*memproxy.Memory]memproxy.Standing // shown in part, at most
 }
 
 func (ret *returning) refuse(status int, code memproxy.ReasonCode, detail string) {
@@ -337,7 +338,8 @@ func (g *Gate) outcome(ctx context.Context, ret *returning) {
 	ret.tellKept(ctx)
 	ev := ret.event
 	ev.Type, ev.Time = memproxy.EventOutcome, g.opt.Clock()
-	ev.Status, ev.Memories, ev.Filtered, ev.Cancelled = ret.status, ret.shown, ret.filtered, ret.cancelled
+	ev.Status, ev.Memories, ev.Filtered, ev.Cancelled = ret.status, ret.shown, ret.filtered, ret.ended.Cancelled()
+	ev.Ended = ret.ended
 	ev.Reasons = ret.decisive()
 	ev.Budget, ev.ContentSHA256, ev.Findings, ev.Facts = nil, "", nil, nil
 	if err := g.opt.Recorder.Note(ev); err != nil {

@@ -171,7 +171,7 @@ func TestStampBindsWhatCameLater(t *testing.T) {
 func TestOutcomeIsNotedWhenTheBackendIsGone(t *testing.T) {
 	r := newRig(t, nil)
 	a := r.admit(learn("x"))
-	got := r.gate.Abandon(context.Background(), a, true)
+	got := r.gate.Abandon(context.Background(), a, memproxy.StreamGone)
 	if got.Status != 502 {
 		t.Errorf("status %d", got.Status)
 	}

@@ -107,7 +107,7 @@ func TestEventsOfOthersRuns(t *testing.T) {
 			if strings.Join(got, " ") != tc.want {
 				t.Errorf("passed on %q, want %q", got, tc.want)
 			}
-			r.gate.Streamed(ctx, a, 200, false)
+			r.gate.Streamed(ctx, a, 200, memproxy.StreamWhole)
 			out := r.recorder.events[len(r.recorder.events)-1]
 			kept := false
 			for _, why := range out.Reasons {

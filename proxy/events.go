@@ -5,11 +5,9 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"net/http"
 	"slices"
 
 	"github.com/memproxy/memproxy/face"
-	"github.com/memproxy/memproxy/gate"
 )
 
 // events splits a stream of server-sent events (WHATWG HTML, section 9.2) at
@@ -57,36 +55,6 @@ func (e *events) next(ctx context.Context) ([]byte, error) {
 			}
 			return event, nil
 		}
-	}
-}
-
-// filtered passes a stream on, event by event, as each may be shown.
-func (p *Proxy) filtered(ctx context.Context, w http.ResponseWriter, resp *http.Response, a *gate.Admission) (cancelled bool, err error) {
-	body, err := face.Inflate(resp.Body, resp.Header)
-	if err != nil {
-		return false, err
-	}
-	dropEntityHeaders(resp.Header)
-	p.back(w.Header(), resp.Header, a)
-	w.WriteHeader(resp.StatusCode)
-	if a.Call().Request.Method == http.MethodHead {
-		return false, nil
-	}
-	ctl := http.NewResponseController(w)
-	in := newEvents(body, p.opt.MaxAnswer, leaseOf(w))
-	for {
-		event, err := in.next(ctx)
-		if err != nil {
-			return err != io.EOF, nil
-		}
-		out := p.opt.Gate.Event(ctx, a, event)
-		if len(out) == 0 {
-			continue
-		}
-		if _, err := w.Write(out); err != nil {
-			return true, nil
-		}
-		_ = ctl.Flush()
 	}
 }
 

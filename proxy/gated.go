@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"time"
 
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
@@ -141,11 +140,15 @@ func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, a *gate.Admissio
 
 // send sends an admitted request and passes the answer back through the gate.
 func (p *Proxy) send(w http.ResponseWriter, r *http.Request, a *gate.Admission, rest io.Reader) {
-	ctx, cancel := p.upstreamContext(r.Context(), a)
+	on, cancel := p.upstreamContext(r.Context(), a)
 	defer cancel()
-	ctx, span := p.opt.Tracer.Start(ctx, signal.SpanForward, trace.WithSpanKind(trace.SpanKindClient))
+	ctx, span := p.opt.Tracer.Start(on, signal.SpanForward, trace.WithSpanKind(trace.SpanKindClient))
 	asked := p.asks(a)
-	resp, err := p.opt.Transport.RoundTrip(p.outgoing(ctx, r, a, rest))
+	out := p.outgoing(ctx, r, a, rest)
+	if rest != nil {
+		out.Body = on.upload(out.Body)
+	}
+	resp, err := p.opt.Transport.RoundTrip(out)
 	if err != nil {
 		span.End()
 		p.abandon(w, r, a, err)
@@ -153,19 +156,17 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, a *gate.Admission, 
 	}
 	defer resp.Body.Close()
 	p.relocate(resp)
-	if events := a.Inspect && a.Streams() && face.EventStream(resp.Header); !a.Inspect || events {
-		var cancelled bool
-		if events {
-			cancelled, err = p.filtered(ctx, w, resp, a)
-		} else {
-			cancelled = p.stream(w, resp, a)
-		}
+	switch {
+	case !a.Inspect:
+		p.stream(on, w, resp, a)
+		span.End()
+		return
+	case a.Streams() && face.EventStream(resp.Header):
+		err := p.filtered(on, w, resp, a)
 		span.End()
 		if err != nil {
 			p.abandon(w, r, a, err)
-			return
 		}
-		p.opt.Gate.Streamed(context.WithoutCancel(ctx), a, resp.StatusCode, cancelled)
 		return
 	}
 	body, decoded, err := p.whole(ctx, w, resp, a)
@@ -180,32 +181,6 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, a *gate.Admission, 
 	}
 	p.answer(ctx, w, resp, a, body, decoded)
 }
-
-// upstreamContext lets a write finish when the caller hangs up, so that its
-// outcome is known; a read ends with its caller. Both have a deadline.
-func (p *Proxy) upstreamContext(ctx context.Context, a *gate.Admission) (context.Context, context.CancelFunc) {
-	most := p.opt.UpstreamTimeout
-	if a.Watched() {
-		most = p.opt.RunTimeout
-	}
-	if a.Writes() {
-		return p.outliving(ctx, most)
-	}
-	return context.WithTimeout(ctx, most)
-}
-
-// outliving is a context for what goes on when its caller hangs up. It ends
-// with its time, and when the process cannot wait any more.
-func (p *Proxy) outliving(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), most)
-	kept := context.AfterFunc(p.severed, cancel)
-	return ctx, func() { kept(); cancel() }
-}
-
-// Cut ends the requests that are in flight, those too that outlive their
-// callers: what became of them is noted as unknown, and they return. None can
-// be done afterwards.
-func (p *Proxy) Cut() { p.cut() }
 
 func (p *Proxy) outgoing(ctx context.Context, r *http.Request, a *gate.Admission, rest io.Reader) *http.Request {
 	out := &http.Request{
@@ -246,9 +221,12 @@ func dropDigests(h http.Header) {
 
 // abandon answers for a backend that did not, and has the outcome noted.
 func (p *Proxy) abandon(w http.ResponseWriter, r *http.Request, a *gate.Admission, err error) {
-	cancelled := r.Context().Err() != nil
-	p.opt.Log.WarnContext(r.Context(), "upstream did not answer", "backend", p.opt.Name, "decision", a.Decision.ID, "cancelled", cancelled, "error", err)
-	reply := p.opt.Gate.Abandon(context.WithoutCancel(r.Context()), a, cancelled)
+	var end memproxy.StreamEnd
+	if r.Context().Err() != nil {
+		end = memproxy.StreamGone
+	}
+	p.opt.Log.WarnContext(r.Context(), "upstream did not answer", "backend", p.opt.Name, "decision", a.Decision.ID, "cancelled", end.Cancelled(), "error", err)
+	reply := p.opt.Gate.Abandon(context.WithoutCancel(r.Context()), a, end)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		reply.Status = http.StatusGatewayTimeout
@@ -257,26 +235,6 @@ func (p *Proxy) abandon(w http.ResponseWriter, r *http.Request, a *gate.Admissio
 		w.Header().Set("Retry-After", "1")
 	}
 	p.write(w, reply, nil, a)
-}
-
-// stream passes an answer on as it comes.
-func (p *Proxy) stream(w http.ResponseWriter, resp *http.Response, a *gate.Admission) (cancelled bool) {
-	p.back(w.Header(), resp.Header, a)
-	w.WriteHeader(resp.StatusCode)
-	ctl := http.NewResponseController(w)
-	buf := make([]byte, 16<<10)
-	for {
-		n, err := resp.Body.Read(buf)
-		if n > 0 {
-			if _, werr := w.Write(buf[:n]); werr != nil {
-				return true
-			}
-			_ = ctl.Flush()
-		}
-		if err != nil {
-			return err != io.EOF
-		}
-	}
 }
 
 // write sends a whole answer, with the upstream's headers if there are any.

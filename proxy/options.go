@@ -58,11 +58,15 @@ type Options struct {
 	// does not know and that touch no memory.
 	Passthrough []string
 
-	MaxBody         int64
-	MaxAnswer       int64
-	BodyTimeout     time.Duration
+	MaxBody     int64
+	MaxAnswer   int64
+	BodyTimeout time.Duration
+	// UpstreamTimeout bounds how long the backend may take to answer, and to send
+	// more of an answer that is passed on as it comes; such a stream may last for
+	// longer. Letta, for one, sends a sign of life every 20 s.
 	UpstreamTimeout time.Duration
-	// RunTimeout bounds a whole turn of an agent. Default 30 min.
+	// RunTimeout is UpstreamTimeout for an agent's turn, with all its requests.
+	// Default 30 min.
 	RunTimeout time.Duration
 
 	// Ungated says what becomes of runs that cannot be gated call by call.

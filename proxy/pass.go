@@ -63,18 +63,15 @@ func (p *Proxy) pass(w *statusWriter, r *http.Request, req memproxy.Request, cou
 	defer span.End()
 	out := p.passed(r, a.Query, rest, a.Inspect)
 	out.Method = face.Asks(r.Method, a)
-	if a.Inspect {
-		var cancel context.CancelFunc
-		ctx, cancel = p.upstreamContext(ctx, a)
-		defer cancel()
-	}
+	on, cancel := p.upstreamContext(ctx, a)
+	defer cancel()
 	if a.Principal.ID != "" {
 		p.opt.Credential.Present(out.Header)
 	} else {
 		p.opt.Credential.Conceal(out.Header)
 	}
-	p.opt.Propagator.Inject(ctx, propagation.HeaderCarrier(out.Header))
-	resp, err := p.opt.PassTransport.RoundTrip(out.WithContext(ctx))
+	p.opt.Propagator.Inject(on, propagation.HeaderCarrier(out.Header))
+	resp, err := p.passOn(on, out)
 	if err != nil {
 		p.abandon(w, r, a, err)
 		return a
@@ -82,16 +79,15 @@ func (p *Proxy) pass(w *statusWriter, r *http.Request, req memproxy.Request, cou
 	defer resp.Body.Close()
 	p.relocate(resp)
 	if !a.Inspect {
-		w.torn = p.stream(w, resp, a)
-		p.opt.Gate.Streamed(context.WithoutCancel(ctx), a, resp.StatusCode, w.torn)
+		p.stream(on, w, resp, a)
 		return a
 	}
-	body, decoded, err := p.whole(ctx, w, resp, a)
+	body, decoded, err := p.whole(on, w, resp, a)
 	if err != nil {
 		p.abandon(w, r, a, err)
 		return a
 	}
-	p.answer(ctx, w, resp, a, body, decoded)
+	p.answer(on, w, resp, a, body, decoded)
 	return a
 }
 
@@ -106,13 +102,9 @@ func (p *Proxy) open(w *statusWriter, r *http.Request, rt memproxy.Route, creds 
 	} else {
 		p.opt.Credential.Conceal(out.Header)
 	}
-	ctx := r.Context()
-	if inspect {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, p.opt.UpstreamTimeout)
-		defer cancel()
-	}
-	resp, err := p.opt.PassTransport.RoundTrip(out.WithContext(ctx))
+	on, cancel := p.upstreamContext(r.Context(), nil)
+	defer cancel()
+	resp, err := p.passOn(on, out)
 	if err != nil {
 		p.gone(w, r, err)
 		return
@@ -120,10 +112,10 @@ func (p *Proxy) open(w *statusWriter, r *http.Request, rt memproxy.Route, creds 
 	defer resp.Body.Close()
 	p.relocate(resp)
 	if inspect {
-		p.opened(ctx, w, r, rt, resp)
+		p.opened(on, w, r, rt, resp)
 		return
 	}
-	w.torn = p.stream(w, resp, nil)
+	p.stream(on, w, resp, nil)
 }
 
 // opened passes a public route's answer on without what no row claims.
@@ -160,6 +152,12 @@ func (p *Proxy) preflight(w http.ResponseWriter, r *http.Request) {
 	face.Permission(w.Header(), resp.Header)
 	w.Header().Set("Content-Length", "0")
 	w.WriteHeader(face.PermissionStatus(resp.StatusCode))
+}
+
+// passOn sends a request whose body goes on as it comes.
+func (p *Proxy) passOn(on *watchdog, out *http.Request) (*http.Response, error) {
+	out.Body = on.upload(out.Body)
+	return p.opt.PassTransport.RoundTrip(out.WithContext(on))
 }
 
 // passed is a request whose body goes on as it comes. Plain asks for an answer

@@ -43,7 +43,7 @@ func (p *Proxy) dispatch(ctx context.Context, a *gate.Admission, req memproxy.Re
 	lease := p.opt.InFlight.Lease(face.Own)
 	defer lease.Release()
 	if err := lease.Grow(ctx, int64(len(a.Body))); err != nil {
-		p.opt.Gate.Abandon(context.WithoutCancel(ctx), a, true)
+		p.opt.Gate.Abandon(context.WithoutCancel(ctx), a, memproxy.StreamGone)
 		return memproxy.HoldResult{}, errors.Join(ErrUnsent, err)
 	}
 	path, err := url.PathUnescape(req.EscapedPath)
@@ -61,13 +61,13 @@ func (p *Proxy) dispatch(ctx context.Context, a *gate.Admission, req memproxy.Re
 	defer cancel()
 	resp, err := p.opt.Transport.RoundTrip(out.WithContext(ctx))
 	if err != nil {
-		p.opt.Gate.Abandon(context.WithoutCancel(ctx), a, false)
+		p.opt.Gate.Abandon(context.WithoutCancel(ctx), a, memproxy.StreamWhole)
 		return memproxy.HoldResult{}, err
 	}
 	defer resp.Body.Close()
 	body, _, err := face.ReadAnswerIn(resp, p.opt.MaxAnswer, func(n int64) error { lease.Force(n); return nil }) // it happened
 	if err != nil {
-		p.opt.Gate.Abandon(context.WithoutCancel(ctx), a, false)
+		p.opt.Gate.Abandon(context.WithoutCancel(ctx), a, memproxy.StreamWhole)
 		return memproxy.HoldResult{}, err
 	}
 	p.opt.Gate.Return(context.WithoutCancel(ctx), a, memproxy.Reply{Status: resp.StatusCode, Header: memproxy.Header(resp.Header), Body: body})

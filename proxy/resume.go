@@ -35,35 +35,26 @@ func (p *Proxy) resume(w http.ResponseWriter, r *http.Request, a *gate.Admission
 	h.Set("Content-Type", "text/event-stream; charset=utf-8")
 	h.Set("Cache-Control", "no-cache")
 	w.WriteHeader(http.StatusOK)
-	ctl := http.NewResponseController(w)
-	gone := false
-	for next := 0; !gone; {
-		entries, over, more := ch.from(next)
+	next := 0
+	p.relay(r.Context(), w, a, http.StatusOK, func() ([]byte, error) {
+		entries, err, more := ch.from(next)
 		next += len(entries)
+		var piece []byte
 		for _, e := range entries {
-			if e.seq != 0 && e.seq <= after {
-				continue
-			}
-			for _, ev := range e.events {
-				if _, err := w.Write(ev); err != nil {
-					gone = true
-				}
+			if e.seq == 0 || e.seq > after {
+				piece = append(piece, bytes.Join(e.events, nil)...)
 			}
 		}
-		if len(entries) > 0 {
-			_ = ctl.Flush()
-			continue
-		}
-		if over {
-			break
+		if len(entries) > 0 || err != nil {
+			return piece, err
 		}
 		select {
 		case <-more:
+			return nil, nil
 		case <-r.Context().Done():
-			gone = true
+			return nil, errGone
 		}
-	}
-	p.opt.Gate.Streamed(context.WithoutCancel(r.Context()), a, http.StatusOK, gone)
+	})
 }
 
 // about is what a request asks about turns of several runs.

@@ -1,11 +1,17 @@
 package proxy
 
 import (
+	"errors"
+	"io"
 	"sync"
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/face"
 )
+
+// errBroke ends the stream of a turn that did not come to its end.
+var errBroke = errors.New("the turn broke off")
 
 // Bounds of what is remembered of turns.
 const (
@@ -176,15 +182,22 @@ func (ch *chain) state() (runs []string, over bool) {
 	return ch.runs, ch.over
 }
 
-// from returns the log's entries from one on, whether there will be more, and
-// what is closed when there are.
-func (ch *chain) from(i int) (entries []entry, over bool, more <-chan struct{}) {
+// from returns the log's entries from one on, and what is closed when there are
+// more. After the last it says how the stream ended: io.EOF is its end.
+func (ch *chain) from(i int) (entries []entry, end error, more <-chan struct{}) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	if i < len(ch.log) {
+	switch {
+	case i < len(ch.log):
 		entries = ch.log[i:len(ch.log):len(ch.log)]
+	case ch.lost:
+		end = face.ErrTooLarge
+	case ch.done:
+		end = io.EOF
+	case ch.over:
+		end = errBroke
 	}
-	return entries, ch.over || ch.lost, ch.changed
+	return entries, end, ch.changed
 }
 
 // readable reports whether the stream can be read again.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/face"
 )
 
 // told is a turn of which only what is told of it counts.
@@ -66,7 +67,7 @@ func TestTurnsAreForgotten(t *testing.T) {
 	if ch.readable() || c.size > maxLogs {
 		t.Errorf("a stream of %d bytes is kept", 5*len(big))
 	}
-	if _, over, _ := ch.from(0); !over {
+	if _, end, _ := ch.from(0); end != face.ErrTooLarge {
 		t.Error("who reads a stream that is no longer kept waits for ever")
 	}
 }
@@ -79,5 +80,31 @@ func TestStreamsThatNobodyAsksForAreNotKept(t *testing.T) {
 	ch.note(one, 0, [][]byte{[]byte("data: 1\n\n")})
 	if c.size != 0 || ch.readable() || c.find("run-2") != ch {
 		t.Errorf("%d bytes kept", c.size)
+	}
+}
+
+// Proves EDGE-1: a stream that is read again ends like one only if its turn did.
+func TestStreamsReadAgainEndAsTheirTurn(t *testing.T) {
+	for name, tc := range map[string]struct {
+		finish bool
+		want   memproxy.StreamEnd
+	}{"the turn came to its end": {true, memproxy.StreamWhole}, "it broke off": {false, memproxy.StreamTorn}} {
+		c := &chains{clock: time.Now}
+		one := &told{runs: []string{"run-1"}, names: []string{"in a"}}
+		ch := c.begin(one)
+		ch.note(one, 1, [][]byte{[]byte("data: 1\n\n")})
+		if tc.finish {
+			ch.finish()
+		}
+		if entries, end, _ := ch.from(0); len(entries) != 1 || end != nil {
+			t.Errorf("%s: %v, %v", name, entries, end)
+		}
+		if _, end, _ := ch.from(1); !tc.finish && end != nil {
+			t.Errorf("it ends while its turn goes on: %v", end)
+		}
+		ch.end()
+		if _, end, _ := ch.from(1); end == nil || ended(t.Context(), end) != tc.want {
+			t.Errorf("%s: %v", name, end)
+		}
 	}
 }

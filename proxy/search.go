@@ -37,7 +37,7 @@ func (t *turning) search(ctx context.Context, tc memproxy.ToolCall) error {
 	reply, err := t.p.side.Send(fctx, req, a.Body)
 	cancel()
 	if err != nil {
-		t.turn.Result(tc.ID, t.p.opt.Gate.Abandon(ctx, a, false))
+		t.turn.Result(tc.ID, t.p.opt.Gate.Abandon(ctx, a, memproxy.StreamWhole))
 		return nil
 	}
 	t.turn.Result(tc.ID, t.p.opt.Gate.Return(ctx, a, reply))
@@ -54,7 +54,7 @@ func (t *turning) edited(ctx context.Context, asked *gate.Admission, tc memproxy
 	defer cancel()
 	reply, err := t.p.side.Send(ctx, req, tc.Direct.Body)
 	if err != nil {
-		reply = t.p.opt.Gate.Abandon(ctx, asked, false)
+		reply = t.p.opt.Gate.Abandon(ctx, asked, memproxy.StreamWhole)
 	}
 	t.turn.Result(tc.ID, reply)
 }

@@ -33,6 +33,7 @@ type turning struct {
 	r    *http.Request
 	a    *gate.Admission
 	turn memproxy.Turn
+	on   *watchdog
 	// begun is set once the caller has a status: a failure must then travel
 	// in the stream. gone is set when the caller hung up: the turn is finished
 	// all the same, or the agent would wait for ever.
@@ -106,7 +107,7 @@ func (p *Proxy) probe(w http.ResponseWriter, r *http.Request, a *gate.Admission,
 func (p *Proxy) takeTurn(w http.ResponseWriter, r *http.Request, a *gate.Admission, turn memproxy.Turn) {
 	ctx, cancel := p.outliving(r.Context(), p.opt.RunTimeout)
 	defer cancel()
-	t := &turning{p: p, w: w, r: r, a: a, turn: turn}
+	t := &turning{p: p, w: w, r: r, a: a, turn: turn, on: ctx}
 	defer t.unlock()
 	err := t.hold(ctx, "turn "+turn.Key(), exclusive)
 	if err == nil {
@@ -130,7 +131,11 @@ func (p *Proxy) takeTurn(w http.ResponseWriter, r *http.Request, a *gate.Admissi
 	if t.chain != nil {
 		t.chain.finish()
 	}
-	p.opt.Gate.Streamed(context.WithoutCancel(ctx), a, t.status, t.gone)
+	var end memproxy.StreamEnd
+	if t.gone {
+		end = memproxy.StreamGone
+	}
+	p.opt.Gate.Streamed(context.WithoutCancel(ctx), a, t.status, end)
 }
 
 // ungated refuses a run that cannot be gated, or passes it on where the rules
@@ -298,7 +303,7 @@ func (t *turning) piece(ctx context.Context, answer, body []byte) {
 
 // events passes a leg's stream on, event by event.
 func (t *turning) events(ctx context.Context, resp *http.Response) (bool, error) {
-	body, err := face.Inflate(resp.Body, resp.Header)
+	body, err := face.Inflate(t.on.stream(resp.Body), resp.Header)
 	if err != nil {
 		return false, err
 	}
@@ -361,13 +366,7 @@ func (t *turning) send(events [][]byte) {
 	if t.gone || len(events) == 0 {
 		return
 	}
-	for _, e := range events {
-		if _, err := t.w.Write(e); err != nil {
-			t.gone = true
-			return
-		}
-	}
-	_ = http.NewResponseController(t.w).Flush()
+	t.gone = deliver(t.w, http.NewResponseController(t.w), events...) != nil
 }
 
 // fail ends a turn that broke. What was not ruled on has not happened: the
@@ -378,7 +377,11 @@ func (t *turning) fail(ctx context.Context, err error) {
 		t.p.abandon(t.w, t.r, t.a, err)
 		return
 	}
-	t.p.opt.Log.WarnContext(ctx, "a turn broke off", "backend", t.p.opt.Name, "decision", t.a.Decision.ID, "error", err)
-	reply := t.p.opt.Gate.Abandon(context.WithoutCancel(ctx), t.a, t.gone)
+	end := ended(ctx, err)
+	if t.gone {
+		end = memproxy.StreamGone
+	}
+	t.p.opt.Log.WarnContext(ctx, "a turn broke off", "backend", t.p.opt.Name, "decision", t.a.Decision.ID, "ended", string(end), "error", err)
+	reply := t.p.opt.Gate.Abandon(context.WithoutCancel(ctx), t.a, end)
 	t.send([][]byte{fmt.Appendf(nil, "event: error\ndata: %s\n\n", bytes.TrimSpace(reply.Body))})
 }

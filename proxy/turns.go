@@ -81,5 +81,6 @@ func (p *Proxy) Underway(since Moment) bool {
 	return false
 }
 
-// LongestTurn is how long a turn lasts at most.
+// LongestTurn is how long a turn lasts at most that is not streamed, and how long
+// one that is streamed may be silent.
 func (p *Proxy) LongestTurn() time.Duration { return p.opt.RunTimeout }

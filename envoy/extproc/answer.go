@@ -60,7 +60,7 @@ func (x *exchange) responseHeaders(h *procv3.HttpHeaders, a attrs) (*response, e
 	adm := x.admission
 	switch {
 	case !adm.Inspect:
-		x.p.opt.Gate.Streamed(context.WithoutCancel(x.forwarded), adm, code, false)
+		x.p.opt.Gate.Streamed(context.WithoutCancel(x.forwarded), adm, code, memproxy.StreamWhole)
 		return x.unread(h.GetEndOfStream()), nil
 	case x.req.Method == http.MethodHead: // nobody could be asked for what may be seen of it
 		return x.abandon(http.StatusBadGateway), nil
@@ -125,7 +125,7 @@ func retry(h memproxy.Header) memproxy.Header {
 // abandon answers for a backend that did not, and has the outcome noted.
 func (x *exchange) abandon(code int) *response {
 	x.p.opt.Log.WarnContext(x.ctx, "upstream did not answer", "backend", x.b.Name, "decision", x.admission.Decision.ID)
-	reply := x.p.opt.Gate.Abandon(context.WithoutCancel(x.forwarded), x.admission, false)
+	reply := x.p.opt.Gate.Abandon(context.WithoutCancel(x.forwarded), x.admission, memproxy.StreamWhole)
 	switch code {
 	case http.StatusGatewayTimeout:
 		reply.Status = code
@@ -207,7 +207,7 @@ func (x *exchange) responseTrailers(t *procv3.HttpTrailers) (*response, error) {
 	switch {
 	case x.admission == nil || x.settled || x.answer.Status == 0:
 	case x.events != nil:
-		x.ended()
+		x.ended(memproxy.StreamWhole)
 	default:
 		if _, _, refusal := x.returned(nil); refusal != nil {
 			return refusal, nil

@@ -3,6 +3,7 @@ package extproc
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 
@@ -59,21 +60,27 @@ func (x *exchange) streamed(end bool) *response {
 		r.ModeOverride = streamed()
 	}
 	if end {
-		x.ended()
+		x.ended(memproxy.StreamWhole)
 		x.over = true
 	}
 	return r
 }
 
 // piece filters what came of a stream. An event that is not whole yet waits for
-// the rest of it.
+// the rest of it. On an error the processor ends its stream with a status, and
+// Envoy resets the client's.
 func (x *exchange) piece(b *procv3.HttpBody) (*response, error) {
 	plain, _, err := face.Plain(b.GetBody(), x.answer.Header.Get("Content-Encoding"), x.b.MaxAnswer)
-	if err != nil {
-		return nil, err
+	var events [][]byte
+	if err == nil {
+		events, err = x.events.Feed(plain)
 	}
-	events, err := x.events.Feed(plain)
 	if err != nil {
+		end := memproxy.StreamTorn
+		if errors.Is(err, face.ErrTooLarge) {
+			end = memproxy.StreamTooLarge
+		}
+		x.ended(end)
 		return nil, err
 	}
 	if b.GetEndOfStream() {
@@ -86,23 +93,24 @@ func (x *exchange) piece(b *procv3.HttpBody) (*response, error) {
 		out = append(out, x.p.opt.Gate.Event(x.forwarded, x.admission, e)...)
 	}
 	if b.GetEndOfStream() {
-		x.ended()
+		x.ended(memproxy.StreamWhole)
 		x.over = true
 	}
 	return onResponseBody(nil, out, true), nil
 }
 
 // ended notes the outcome of a stream.
-func (x *exchange) ended() {
+func (x *exchange) ended(end memproxy.StreamEnd) {
 	x.settled = true
-	x.p.opt.Gate.Streamed(context.WithoutCancel(x.forwarded), x.admission, x.status, false)
+	x.p.opt.Gate.Streamed(context.WithoutCancel(x.forwarded), x.admission, x.status, end)
 }
 
-// broke notes the outcome of what Envoy cut off.
+// broke notes the outcome of what Envoy cut off. Envoy has reset the client's
+// stream, if it was not the client that hung up; which of them is not said.
 func (x *exchange) broke(ctx context.Context) {
 	if x.events != nil {
-		x.p.opt.Gate.Streamed(ctx, x.admission, x.status, true)
+		x.p.opt.Gate.Streamed(ctx, x.admission, x.status, memproxy.StreamReset)
 		return
 	}
-	x.p.opt.Gate.Abandon(ctx, x.admission, true)
+	x.p.opt.Gate.Abandon(ctx, x.admission, memproxy.StreamReset)
 }

@@ -7,6 +7,7 @@ import (
 	modev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 
+	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/face"
 )
 
@@ -52,7 +53,7 @@ func (x *exchange) observe(ctx context.Context, msg *procv3.ProcessingRequest) e
 		}
 		pseudo, _ := headers(m.ResponseHeaders.GetHeaders())
 		x.status, _ = strconv.Atoi(pseudo[":status"]) // 0 says that it is not known
-		x.p.opt.Gate.Streamed(context.WithoutCancel(x.ctx), x.admission, x.status, false)
+		x.p.opt.Gate.Streamed(context.WithoutCancel(x.ctx), x.admission, x.status, memproxy.StreamWhole)
 		x.settled, x.over = true, true
 	}
 	return nil

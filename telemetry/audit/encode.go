@@ -183,11 +183,12 @@ func (w *writer) operation(ev *memproxy.Event) {
 }
 
 func (w *writer) outcome(ev *memproxy.Event) {
-	if !ev.Cancelled && ev.Filtered == 0 && len(ev.Memories) == 0 && ev.Status == 0 {
+	if !ev.Cancelled && ev.Ended == "" && ev.Filtered == 0 && len(ev.Memories) == 0 && ev.Status == 0 {
 		return
 	}
 	w.open("outcome")
 	w.yes("cancelled", ev.Cancelled)
+	w.str("ended", string(ev.Ended))
 	if ev.Filtered != 0 {
 		w.num("filtered", int64(ev.Filtered))
 	}

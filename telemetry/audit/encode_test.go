@@ -40,7 +40,7 @@ func fullEvent() memproxy.Event {
 			{Line: memproxy.Line{Reason: memproxy.BudgetHour, Key: "principal/agent:dev", Window: memproxy.WindowHour, Limit: 100}, Used: 3, Reset: at.Add(time.Hour), Warn: true},
 			{Line: memproxy.Line{Reason: memproxy.RapidWrites, Key: "principal/agent:dev", Window: memproxy.WindowMinute, Limit: -1, Soft: true}, Used: 1},
 		},
-		Status: 200, Memories: []string{"a", "b"}, Filtered: 2, Cancelled: true, Detail: "line\nbreak", Unsafe: []string{"enforce", "screening.enabled"},
+		Status: 200, Memories: []string{"a", "b"}, Filtered: 2, Cancelled: true, Ended: memproxy.StreamGone, Detail: "line\nbreak", Unsafe: []string{"enforce", "screening.enabled"},
 		Act:      &memproxy.Act{Action: "hold.approve", Stage: memproxy.ActRefused, Rule: "own_review", Reason: "looked \"fine\"", Have: 1, Need: 2},
 		Versions: []memproxy.VersionChange{{Memory: "m1", Op: memproxy.OpUpdate, Field: "gotchas", Before: 2, After: 3, BeforeSHA256: "ab", SHA256: "cd"}, {Op: memproxy.OpCompact}},
 	}
@@ -175,7 +175,7 @@ func slow(t testing.TB, ev *memproxy.Event, at place, index uint64, prev tlog.Ha
 	}
 	put(m, "operation", obj("backend", ev.Backend, "fields", ev.Fields, "items", ev.Items, "kind", string(ev.Kind), "method", ev.Method, "route", ev.Route,
 		"scope", obj("tenant", s.Tenant, "user", s.User, "agent", s.Agent, "app", s.App, "run", s.Run), "targets", ev.Targets))
-	put(m, "outcome", obj("cancelled", ev.Cancelled, "filtered", ev.Filtered, "memories", ev.Memories, "status", ev.Status))
+	put(m, "outcome", obj("cancelled", ev.Cancelled, "ended", string(ev.Ended), "filtered", ev.Filtered, "memories", ev.Memories, "status", ev.Status))
 	for k, v := range obj("content_sha256", ev.ContentSHA256, "decision", ev.Decision, "degraded", ev.Degraded, "detail", ev.Detail,
 		"event_time", ev.Time, "policy", ev.Policy, "session", ev.Session, "trace", ev.Trace, "unsafe", ev.Unsafe) {
 		m[k] = v
@@ -304,7 +304,7 @@ func FuzzEncode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, a, b, c string, n int64, yes bool) {
 		ev := memproxy.Event{
 			Type: memproxy.EventType(c), Decision: a, Session: b, Detail: c, Principal: memproxy.Principal{ID: b, Tenant: a},
-			Scope: memproxy.Scope{User: c, Run: a}, Targets: []string{a, b, c}, Items: int(int32(n)), Cancelled: yes, Degraded: yes,
+			Scope: memproxy.Scope{User: c, Run: a}, Targets: []string{a, b, c}, Items: int(int32(n)), Cancelled: yes, Ended: memproxy.StreamEnd(a), Degraded: yes,
 			Reasons: []memproxy.Reason{{Code: memproxy.ReasonCode(a), Detail: b}, {Rule: c}}, Findings: []memproxy.Finding{{Rule: a, Start: int(int32(n))}},
 			Budget: []memproxy.LineState{{Line: memproxy.Line{Key: a, Limit: n}, Used: n, Warn: yes}},
 			Time:   time.Unix(n%(1<<40), n%1e9), Confidence: memproxy.PerMille(int32(n)), Memories: []string{c},

@@ -322,7 +322,7 @@ func (f *filter) pipe(body io.Reader) error {
 	for {
 		n, err := body.Read(buf)
 		piece := buf[:n]
-		if !f.over && f.mode.ResponseBodyMode == modev3.ProcessingMode_STREAMED && !f.e.Observe && (n > 0 || err != nil) {
+		if !f.over && f.mode.ResponseBodyMode == modev3.ProcessingMode_STREAMED && !f.e.Observe && (n > 0 || err == io.EOF) {
 			got, perr := f.ask(&procv3.ProcessingRequest{Request: &procv3.ProcessingRequest_ResponseBody{
 				ResponseBody: &procv3.HttpBody{Body: piece, EndOfStream: err == io.EOF && f.ending() == nil},
 			}})
@@ -339,8 +339,12 @@ func (f *filter) pipe(body io.Reader) error {
 			}
 			_ = http.NewResponseController(f.w).Flush()
 		}
-		if err != nil {
+		switch err {
+		case nil:
+		case io.EOF:
 			return f.end()
+		default:
+			panic(http.ErrAbortHandler) // the backend broke off
 		}
 	}
 }

@@ -140,7 +140,7 @@ func (e *event) control(r *verify.Record) {
 	}
 	if o := r.Outcome; o != nil {
 		e.IsAlert = false // the decision was the alert
-		if o.Status >= 400 || o.Cancelled {
+		if o.Status >= 400 || o.Cancelled || o.Ended != "" {
 			e.StatusID, e.Status = 2, "Failure"
 		}
 	}

@@ -166,7 +166,7 @@ func rest(r *verify.Record) (jsontext.Value, error) {
 		u.Trust, u.Method = p.Trust, p.Method
 	}
 	if o := r.Outcome; o != nil {
-		u.Filtered, u.Cancelled = o.Filtered, o.Cancelled
+		u.Filtered, u.Cancelled, u.Ended = o.Filtered, o.Cancelled, o.Ended
 	}
 	var errs [6]error
 	if op := r.Operation; op != nil {

@@ -168,6 +168,7 @@ type unmapped struct {
 	Unsafe        []string       `json:"unsafe,omitzero"`
 	Filtered      int            `json:"filtered,omitzero"`
 	Cancelled     bool           `json:"cancelled,omitzero"`
+	Ended         string         `json:"ended,omitzero"`
 	Part          jsontext.Value `json:"part,omitzero"`
 	KeptFrom      *uint64        `json:"kept_from,omitzero"`
 	Review        jsontext.Value `json:"review,omitzero"`

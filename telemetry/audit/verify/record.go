@@ -75,6 +75,7 @@ type Operation struct {
 // Outcome is what came of it.
 type Outcome struct {
 	Cancelled bool     `json:"cancelled,omitzero"`
+	Ended     string   `json:"ended,omitzero"`
 	Filtered  int      `json:"filtered,omitzero"`
 	Memories  []string `json:"memories,omitzero"`
 	Status    int      `json:"status,omitzero"`

@@ -1,0 +1,212 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/gate"
+)
+
+// Why a request to the backend ends before its answer does.
+var (
+	errSilent  = fmt.Errorf("the backend sent nothing for too long: %w", context.DeadlineExceeded)
+	errStopped = errors.New("memproxy was stopped")
+	errGone    = errors.New("the client is gone")
+)
+
+// watchdog is the context of a request to the backend. It ends when the backend
+// sends nothing for too long: no header, or nothing more of a stream. However
+// long a stream is, it lasts while it sends. An answer that is read whole before
+// it is passed on has the same time for all of it.
+type watchdog struct {
+	context.Context
+	most  time.Duration
+	timer *time.Timer
+}
+
+// watchdog also ends when the process cannot wait any more.
+func (p *Proxy) watchdog(ctx context.Context, most time.Duration) (*watchdog, context.CancelFunc) {
+	ctx, cut := context.WithCancelCause(ctx)
+	w := &watchdog{ctx, most, time.AfterFunc(most, func() { cut(errSilent) })}
+	stopped := context.AfterFunc(p.severed, func() { cut(errStopped) })
+	return w, func() { stopped(); w.timer.Stop(); cut(nil) }
+}
+
+// Err is DeadlineExceeded when the time is over, as of any deadline.
+func (w *watchdog) Err() error {
+	if err := w.Context.Err(); err == nil || context.Cause(w.Context) != errSilent {
+		return err
+	}
+	return context.DeadlineExceeded
+}
+
+// stream reads an answer that is passed on as it comes. How long the client
+// takes for it does not count as silence of the backend.
+func (w *watchdog) stream(r io.Reader) io.Reader {
+	return readFunc(func(p []byte) (int, error) {
+		w.timer.Reset(w.most)
+		n, err := r.Read(p)
+		if err == nil {
+			w.timer.Stop()
+		}
+		return n, err
+	})
+}
+
+// upload is a request's body that is passed on as it comes: the backend has time
+// to answer after what it took last.
+func (w *watchdog) upload(body io.ReadCloser) io.ReadCloser {
+	if body == nil || body == http.NoBody {
+		return body
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{readFunc(func(p []byte) (int, error) {
+		n, err := body.Read(p)
+		w.timer.Reset(w.most)
+		return n, err
+	}), body}
+}
+
+type readFunc func([]byte) (int, error)
+
+func (f readFunc) Read(p []byte) (int, error) { return f(p) }
+
+// upstreamContext lets a write finish when the caller hangs up, so that its
+// outcome is known; a read ends with its caller. A is nil for a public route.
+func (p *Proxy) upstreamContext(ctx context.Context, a *gate.Admission) (*watchdog, context.CancelFunc) {
+	switch {
+	case a == nil:
+		return p.watchdog(ctx, p.opt.UpstreamTimeout)
+	case a.Watched():
+		return p.outliving(ctx, p.opt.RunTimeout)
+	case a.Writes():
+		return p.outliving(ctx, p.opt.UpstreamTimeout)
+	}
+	return p.watchdog(ctx, p.opt.UpstreamTimeout)
+}
+
+// outliving is a context for what goes on when its caller hangs up.
+func (p *Proxy) outliving(ctx context.Context, most time.Duration) (*watchdog, context.CancelFunc) {
+	return p.watchdog(context.WithoutCancel(ctx), most)
+}
+
+// Cut ends the requests that are in flight, those too that outlive their
+// callers: what became of them is noted as unknown, and they return. None can
+// be done afterwards.
+func (p *Proxy) Cut() { p.cut() }
+
+// ended says how a stream ended with an error, nil and io.EOF being its end.
+func ended(ctx context.Context, err error) memproxy.StreamEnd {
+	cause := context.Cause(ctx)
+	switch {
+	case err == nil, err == io.EOF:
+		return memproxy.StreamWhole
+	case errors.Is(err, face.ErrTooLarge):
+		return memproxy.StreamTooLarge
+	case errors.Is(err, face.ErrBusy):
+		return memproxy.StreamNoRoom
+	case errors.Is(err, errGone):
+		return memproxy.StreamGone
+	case cause == nil:
+		return memproxy.StreamTorn
+	case errors.Is(cause, errSilent):
+		return memproxy.StreamSilent
+	case errors.Is(cause, errStopped):
+		return memproxy.StreamStopped
+	}
+	return memproxy.StreamGone
+}
+
+// relay sends an answer piece by piece, as next gives it, until that fails;
+// io.EOF is the answer's end. It is the one way on which an answer goes that is
+// not read first: whatever ends it is in its outcome, and what is not whole is
+// torn for the client.
+func (p *Proxy) relay(ctx context.Context, w http.ResponseWriter, a *gate.Admission, status int, next func() ([]byte, error)) {
+	ctl := http.NewResponseController(w)
+	var err error
+	for err == nil {
+		var piece []byte
+		if piece, err = next(); len(piece) == 0 {
+			continue
+		}
+		if deliver(w, ctl, piece) != nil {
+			err = errGone
+		}
+	}
+	end := ended(ctx, err)
+	if end != memproxy.StreamWhole {
+		tear(w)
+		p.opt.Log.WarnContext(ctx, "a stream broke off", "backend", p.opt.Name, "ended", string(end), "error", err)
+	}
+	if a != nil {
+		p.opt.Gate.Streamed(context.WithoutCancel(ctx), a, status, end)
+	}
+}
+
+// deliver sends pieces to the client now.
+func deliver(w http.ResponseWriter, ctl *http.ResponseController, pieces ...[]byte) error {
+	for _, b := range pieces {
+		if _, err := w.Write(b); err != nil {
+			return err
+		}
+	}
+	if err := ctl.Flush(); !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	return nil
+}
+
+// stream passes an answer on as it comes. A is nil for a public route.
+func (p *Proxy) stream(on *watchdog, w http.ResponseWriter, resp *http.Response, a *gate.Admission) {
+	p.back(w.Header(), resp.Header, a)
+	w.WriteHeader(resp.StatusCode)
+	body := on.stream(resp.Body)
+	buf := make([]byte, 16<<10)
+	p.relay(on, w, a, resp.StatusCode, func() ([]byte, error) {
+		n, err := body.Read(buf)
+		return buf[:n], err
+	})
+}
+
+// filtered passes a stream on, event by event, as each may be shown. An error
+// says that it cannot be read, and nothing was sent.
+func (p *Proxy) filtered(on *watchdog, w http.ResponseWriter, resp *http.Response, a *gate.Admission) error {
+	body, err := face.Inflate(on.stream(resp.Body), resp.Header)
+	if err != nil {
+		return err
+	}
+	dropEntityHeaders(resp.Header)
+	p.back(w.Header(), resp.Header, a)
+	w.WriteHeader(resp.StatusCode)
+	in := newEvents(body, p.opt.MaxAnswer, leaseOf(w))
+	if a.Call().Request.Method == http.MethodHead {
+		in.in.Reset(http.NoBody)
+	}
+	p.relay(on, w, a, resp.StatusCode, func() ([]byte, error) {
+		event, err := in.next(on)
+		if err != nil {
+			return nil, err
+		}
+		return p.opt.Gate.Event(on, a, event), nil
+	})
+	return nil
+}
+
+// tear has the client see that its answer is not whole: the connection is closed
+// without the answer's end, and a stream of several (HTTP/2) is reset.
+func tear(w http.ResponseWriter) {
+	switch w := w.(type) {
+	case *statusWriter:
+		w.torn = true
+	case *heldAnswer:
+		tear(w.ResponseWriter)
+	}
+}

@@ -1,0 +1,292 @@
+package proxy_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/proxy"
+)
+
+// Limits of the bubbles below.
+const (
+	quietFor = 5 * time.Minute // requests to the backend, and streams
+	quietRun = 30 * time.Minute
+	eventMax = 4 << 10
+)
+
+// streamers are the kinds of route on which an answer is passed on as it comes.
+var streamers = []struct {
+	name, method, path string
+	adapter            gate.Adapter
+	shadow             bool
+	filters            bool          // event by event
+	silence            time.Duration // for how long the backend may send nothing
+	says               bool          // what is not whole ends in an event that says so, and is not torn
+	outlives           bool          // the request goes on when the client hangs up
+}{
+	{name: "public", method: "GET", path: "/health", adapter: toy{}, silence: quietFor},
+	{name: "passed", method: "POST", path: "/stream", adapter: toy{}, silence: quietFor},
+	{name: "unfiltered", method: "POST", path: "/run", adapter: pruning{}, shadow: true, silence: quietFor},
+	{name: "filtered", method: "POST", path: "/run", adapter: pruning{}, filters: true, silence: quietFor},
+	{name: "agent's run", method: "POST", path: "/run", adapter: running{}, filters: true, silence: quietRun, says: true, outlives: true},
+}
+
+// chunk sends a piece of an answer.
+func chunk(c net.Conn, s string) {
+	fmt.Fprintf(c, "%x\r\n%s\r\n", len(s), s)
+}
+
+const (
+	streamHead = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+	lastChunk  = "0\r\n\r\n"
+	firstEvent = "data: first\n\n"
+	anEvent    = "data: more\n\n"
+)
+
+// Proves EDGE-14: on every kind of route a stream lasts for as long as the
+// backend sends, and one that is silent for too long ends. However a stream
+// ends but at its end, the client sees that it is not whole, and the outcome in
+// the audit log says how it ended.
+func TestHowStreamsEnd(t *testing.T) {
+	for _, way := range []struct {
+		name    string
+		backend func(c net.Conn) // after the first event
+		client  func(b *bubble, body io.ReadCloser)
+		large   bool // only where events are held
+		want    memproxy.StreamEnd
+	}{
+		{name: "whole", backend: func(c net.Conn) { io.WriteString(c, lastChunk) }},
+		{name: "sends now and then for hours", backend: func(c net.Conn) {
+			for range 80 {
+				time.Sleep(quietFor - time.Second)
+				chunk(c, anEvent)
+			}
+			io.WriteString(c, lastChunk)
+		}},
+		{name: "one event for hours, bit by bit", backend: func(c net.Conn) {
+			for range 80 {
+				time.Sleep(quietFor - time.Second)
+				chunk(c, "data: x\n")
+			}
+			chunk(c, "\n")
+			io.WriteString(c, lastChunk)
+		}},
+		{name: "torn between events", backend: func(c net.Conn) { c.Close() }, want: memproxy.StreamTorn},
+		{name: "torn in an event", backend: func(c net.Conn) { chunk(c, "data: ha"); c.Close() }, want: memproxy.StreamTorn},
+		{name: "silent", backend: func(net.Conn) { time.Sleep(2 * quietRun) }, want: memproxy.StreamSilent},
+		{name: "silent later", backend: func(c net.Conn) {
+			time.Sleep(quietFor - time.Second)
+			chunk(c, anEvent)
+			time.Sleep(2 * quietRun)
+		}, want: memproxy.StreamSilent},
+		{name: "too large", large: true, want: memproxy.StreamTooLarge, backend: func(c net.Conn) {
+			chunk(c, "data: "+strings.Repeat("x", eventMax)+"\n\n")
+			io.WriteString(c, lastChunk)
+		}},
+		{name: "the client hangs up", want: memproxy.StreamGone, client: func(_ *bubble, body io.ReadCloser) { body.Close() }, backend: func(c net.Conn) {
+			time.Sleep(time.Minute)
+			chunk(c, anEvent)
+			time.Sleep(time.Minute)
+			chunk(c, anEvent)
+			io.WriteString(c, lastChunk)
+		}},
+		{name: "memproxy stops", want: memproxy.StreamStopped, client: func(b *bubble, _ io.ReadCloser) { b.proxy.Cut() }, backend: func(net.Conn) { time.Sleep(time.Minute) }},
+	} {
+		for _, route := range streamers {
+			if way.large && !route.filters {
+				continue
+			}
+			t.Run(way.name+", "+route.name, func(t *testing.T) {
+				inBubble(t, func(o *proxy.Options, rules *gate.Rules) {
+					o.Adapter, rules.Enforce = route.adapter, !route.shadow
+					o.UpstreamTimeout, o.RunTimeout, o.MaxAnswer = quietFor, quietRun, eventMax
+				}, func(q *http.Request, c net.Conn) {
+					_, _ = io.Copy(io.Discard, q.Body)
+					io.WriteString(c, streamHead)
+					chunk(c, firstEvent)
+					way.backend(c)
+				}, func(t *testing.T, b *bubble) {
+					b.streams(t, route.method, route.path, func(body io.ReadCloser) {
+						if way.client != nil {
+							way.client(b, body)
+						}
+					}, func(said string, err error) {
+						event := strings.Contains(said, "event: error")
+						switch {
+						case way.want == memproxy.StreamGone:
+						case way.want == memproxy.StreamWhole && (err != nil || event):
+							t.Errorf("a whole stream ends in %v: %.80q", err, said)
+						case way.want != memproxy.StreamWhole && route.says && (err != nil || !event || strings.Contains(said, "data: end")):
+							t.Errorf("no event says that it broke off: %.80q, %v", said, err)
+						case way.want != memproxy.StreamWhole && !route.says && err == nil:
+							t.Errorf("it looks whole: %.80q", said)
+						}
+					})
+					if route.name != "public" { // which is not on record
+						b.outcome(t, way.want, 200)
+					}
+				})
+			})
+		}
+	}
+}
+
+// streams asks for a stream, has the client do something after the first event,
+// and hands over what came and what ended it.
+func (b *bubble) streams(t *testing.T, method, path string, then func(io.ReadCloser), check func(string, error)) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	q, err := http.NewRequestWithContext(ctx, method, "http://memproxy"+path, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := b.client.Do(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	first := make([]byte, len(firstEvent))
+	if _, err := io.ReadFull(resp.Body, first); err != nil || string(first) != firstEvent {
+		t.Fatalf("%q, %v", first, err)
+	}
+	then(resp.Body)
+	said, err := io.ReadAll(resp.Body)
+	check(string(said), err)
+	time.Sleep(time.Hour) // what goes on without the client ends
+	synctest.Wait()
+}
+
+// outcome holds the one outcome on record to how a stream ended.
+func (b *bubble) outcome(t *testing.T, want memproxy.StreamEnd, status int) {
+	t.Helper()
+	n := 0
+	for _, ev := range b.parts.recorded() {
+		if ev.Type != memproxy.EventOutcome {
+			continue
+		}
+		n++
+		if ev.Ended != want || ev.Cancelled != want.Cancelled() || ev.Status != status && len(ev.Reasons) == 0 {
+			t.Errorf("the outcome says %q, cancelled: %v, status %d; want %q", ev.Ended, ev.Cancelled, ev.Status, want)
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d outcomes are on record", n)
+	}
+}
+
+// Proves EDGE-14: how long the backend may take until its answer begins is
+// bounded on every kind of route. Taking in a body is no silence.
+func TestTheAnswerMustBegin(t *testing.T) {
+	for _, route := range streamers {
+		t.Run(route.name, func(t *testing.T) {
+			inBubble(t, func(o *proxy.Options, rules *gate.Rules) {
+				o.Adapter, rules.Enforce = route.adapter, !route.shadow
+				o.UpstreamTimeout, o.RunTimeout = quietFor, quietRun
+			}, func(q *http.Request, _ net.Conn) {
+				_, _ = io.Copy(io.Discard, q.Body)
+				time.Sleep(2 * quietRun)
+			}, func(t *testing.T, b *bubble) {
+				begun, upload := time.Now(), time.Duration(0)
+				var body io.Reader = http.NoBody
+				if route.name == "passed" {
+					const pieces = 40
+					upload = pieces * 20 * time.Second
+					in, out := io.Pipe()
+					body = in
+					go func() {
+						for range pieces {
+							time.Sleep(20 * time.Second)
+							io.WriteString(out, strings.Repeat("x", 1<<20)) // which earns it time
+						}
+						out.Close()
+					}()
+				}
+				resp, _, err := b.ask(t, route.method, route.path, body)
+				if took := time.Since(begun); err != nil || resp.StatusCode/100 != 5 || took != upload+route.silence {
+					t.Errorf("%v, %v after %v", resp, err, took)
+				}
+				time.Sleep(2 * quietRun)
+			})
+		})
+	}
+}
+
+// Proves EDGE-14: a client that takes its answer slowly is no silence of the
+// backend.
+func TestSlowReadersAreNoSilence(t *testing.T) {
+	for _, route := range streamers {
+		t.Run(route.name, func(t *testing.T) {
+			const events, size = 40, 4 << 10
+			inBubble(t, func(o *proxy.Options, rules *gate.Rules) {
+				o.Adapter, rules.Enforce = route.adapter, !route.shadow
+				o.UpstreamTimeout, o.RunTimeout = time.Second, time.Second
+			}, func(q *http.Request, c net.Conn) {
+				_, _ = io.Copy(io.Discard, q.Body)
+				io.WriteString(c, streamHead)
+				chunk(c, firstEvent)
+				for range events {
+					chunk(c, "data: "+strings.Repeat("x", size)+"\n\n")
+				}
+				io.WriteString(c, lastChunk)
+			}, func(t *testing.T, b *bubble) {
+				b.streams(t, route.method, route.path, func(body io.ReadCloser) {
+					for range events {
+						time.Sleep(10 * time.Second)
+						_, _ = io.CopyN(io.Discard, body, size)
+					}
+				}, func(said string, err error) {
+					if err != nil {
+						t.Errorf("the answer is cut: %v", err)
+					}
+				})
+			})
+		})
+	}
+}
+
+// Proves EDGE-14: over HTTP/2 a stream that breaks off is reset.
+func TestBrokenStreamsAreReset(t *testing.T) {
+	r := newRig(t, func(r *rig) {
+		r.opt.Adapter, r.opt.Passthrough = pruning{}, []string{"POST /custom/*"}
+		r.answer = func(w http.ResponseWriter, q *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprint(w, firstEvent)
+			_ = http.NewResponseController(w).Flush()
+			if q.URL.RawQuery == "" {
+				panic(http.ErrAbortHandler)
+			}
+		}
+	})
+	p, err := proxy.New(r.opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	front := httptest.NewUnstartedServer(p)
+	front.EnableHTTP2 = true
+	front.StartTLS()
+	t.Cleanup(front.Close)
+	for _, path := range []string{"/custom/stream", "/run"} {
+		for query, whole := range map[string]bool{"": false, "?whole": true} {
+			resp, err := front.Client().Post(front.URL+path+query, "application/octet-stream", strings.NewReader("x"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			said, err := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if resp.ProtoMajor != 2 || string(said) != firstEvent || (err == nil) != whole {
+				t.Errorf("%s%s: %s %q, %v", path, query, resp.Proto, said, err)
+			}
+		}
+	}
+}
