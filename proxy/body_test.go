@@ -58,3 +58,12 @@ func TestTheEndOfABodyStays(t *testing.T) {
 		}
 	}
 }
+
+// Proves EDGE-14: an answer that is torn is torn too where it was held back.
+func TestHeldAnswersAreTorn(t *testing.T) {
+	w := &statusWriter{ResponseWriter: httptest.NewRecorder()}
+	tear(&heldAnswer{ResponseWriter: w})
+	if !w.torn {
+		t.Error("an answer that broke off looks whole")
+	}
+}

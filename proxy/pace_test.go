@@ -9,9 +9,11 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/proxy"
 )
@@ -56,34 +58,46 @@ func dial(t *testing.T, addr, request string) net.Conn {
 // Proves EDGE-14: a body that does not come ends its request on every route,
 // passed ones too; one that comes slowly and steadily is taken.
 func TestSlowBodiesAreCutOff(t *testing.T) {
-	ring.Slow(t, "waits for real deadlines on sockets")
-	t.Parallel()
-	r := newRig(t, nil)
-	// A steady body has a listener with more patience: on a busy machine a byte may
-	// take as long as a stalled client is given.
-	const patience = 6 * time.Second
-	addr, patient := r.serve(t, proxy.ServerOptions{BodyTimeout: shortly}), r.serve(t, proxy.ServerOptions{BodyTimeout: patience})
-	for _, path := range []string{"/memory", "/keys", "/nowhere"} {
-		c := dial(t, addr, "POST "+path+" HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\nx")
-		_ = c.SetReadDeadline(time.Now().Add(25 * time.Second)) // by default it may take 30 s
-		if _, err := io.Copy(io.Discard, c); err != nil {
-			t.Errorf("%s: the connection is not closed: %v", path, err)
-		}
+	for _, kind := range []string{"POST /memory", "POST /keys", "POST /stream", "POST /nowhere"} {
+		t.Run(kind, func(t *testing.T) {
+			inBubble(t, nil, func(q *http.Request, c net.Conn) {
+				if _, err := io.Copy(io.Discard, q.Body); err == nil {
+					io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nm1 ann\n")
+				}
+			}, func(t *testing.T, b *bubble) {
+				head := kind + " HTTP/1.1\r\nHost: h\r\nContent-Type: application/octet-stream\r\n"
+				c, begun := b.dial(t, head+"Content-Length: 1000000\r\n\r\nx"), time.Now()
+				_, err := io.Copy(io.Discard, c)
+				if took := time.Since(begun); err != nil || took < proxy.DefaultBodyTimeout || took > proxy.DefaultBodyTimeout+2*time.Second {
+					t.Errorf("the connection is closed after %v: %v", took, err)
+				}
+				const body = "slow and steady"
+				c = b.dial(t, fmt.Sprintf("%sContent-Length: %d\r\n\r\n", head, len(body)))
+				go func() {
+					for i := range len(body) {
+						time.Sleep(time.Second)
+						io.WriteString(c, body[i:i+1])
+					}
+				}()
+				resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+				if err != nil || resp.StatusCode != http.StatusOK && kind != "POST /nowhere" {
+					t.Errorf("a steady body is not taken: %v %v", resp, err)
+				}
+				c.Close()
+			})
+		})
 	}
-	for _, path := range []string{"/memory", "/keys"} {
-		const body = "slow and steady"
-		c := dial(t, patient, fmt.Sprintf("POST %s HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n", path, len(body)))
-		for i := range len(body) {
-			time.Sleep(shortly / 3 / time.Duration(len(body)))
-			if _, err := c.Write([]byte(body[i : i+1])); err != nil {
-				t.Fatal(err)
-			}
-		}
-		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-		if err != nil || resp.StatusCode != http.StatusOK {
-			t.Errorf("%s: a steady body is not taken: %v %v", path, resp, err)
-		}
+}
+
+// dial sends a request by hand.
+func (b *bubble) dial(t *testing.T, request string) net.Conn {
+	t.Helper()
+	c, err := b.front.dial(t.Context(), "", "")
+	if err != nil {
+		t.Fatal(err)
 	}
+	io.WriteString(c, request)
+	return c
 }
 
 // Proves EDGE-14: the answer to a request whose body nobody wants does not
@@ -110,6 +124,44 @@ func TestAnswersDoNotWaitForUnwantedBodies(t *testing.T) {
 // Proves EDGE-14: a reader that takes nothing is cut off, on passed and gated
 // routes; one that takes its answer slowly gets all of it.
 func TestStalledReadersAreCutOff(t *testing.T) {
+	const size, piece = 4 << 20, 64 << 10
+	answer := strings.Repeat(strings.Repeat("m", 1019)+" ann\n", size>>10)
+	for _, path := range []string{"/keys", "/memory"} {
+		t.Run(path, func(t *testing.T) {
+			held := face.NewInFlight(1<<30, 1<<30)
+			var ended time.Time
+			inBubble(t, func(o *proxy.Options, _ *gate.Rules) { o.InFlight = held }, func(_ *http.Request, c net.Conn) {
+				fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", size, answer)
+				ended = time.Now()
+			}, func(t *testing.T, b *bubble) {
+				request, begun := "GET "+path+" HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", time.Now()
+				c := b.dial(t, request)
+				time.Sleep(2 * face.DefaultWriteTimeout)
+				synctest.Wait()
+				if took := ended.Sub(begun); ended.IsZero() || took > face.DefaultWriteTimeout+time.Second || held.Held() > 0 {
+					t.Errorf("after %v the backend is let go; %d bytes are held for a reader that takes nothing", took, held.Held())
+				}
+				if n, _ := io.Copy(io.Discard, c); n > size/2 {
+					t.Errorf("a stalled reader still gets %d bytes", n)
+				}
+				c, begun = b.dial(t, request), time.Now()
+				got, err := int64(0), error(nil)
+				for err == nil {
+					var n int64
+					n, err = io.CopyN(io.Discard, c, piece)
+					got += n
+					time.Sleep(time.Second)
+				}
+				if took := time.Since(begun); got < size || took < 2*face.DefaultWriteTimeout {
+					t.Errorf("a slow reader gets %d bytes of %d in %v", got, size, took)
+				}
+			})
+		})
+	}
+}
+
+// Proves EDGE-14: the same over sockets, whose buffers the kernel has.
+func TestStalledReadersOfSocketsAreCutOff(t *testing.T) {
 	ring.Slow(t, "waits for real deadlines on sockets")
 	t.Parallel()
 	const size = 24 << 20 // more than the kernel's buffers hold
@@ -165,34 +217,21 @@ func TestStalledReadersAreCutOff(t *testing.T) {
 }
 
 // Proves EDGE-14: that the backend has nothing to say for long does not cut a
-// stream off.
+// stream off, with a body of the request and without.
 func TestSilentStreamsSurvive(t *testing.T) {
-	ring.Slow(t, "waits for real deadlines on sockets")
-	t.Parallel()
-	r := newRig(t, func(r *rig) {
-		r.answer = func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "text/event-stream")
-			for i := range 2 {
-				fmt.Fprintf(w, "data: %d\n\n", i)
-				w.(http.Flusher).Flush()
-				time.Sleep(2 * shortly)
-			}
-		}
-	})
-	addr := r.serve(t, proxy.ServerOptions{WriteTimeout: shortly, BodyTimeout: shortly})
 	for method, body := range map[string]string{"GET": "", "POST": "a body"} {
-		q, err := http.NewRequestWithContext(t.Context(), method, "http://"+addr+"/stream", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := http.DefaultClient.Do(q)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if err != nil || string(b) != "data: 0\n\ndata: 1\n\n" {
-			t.Errorf("%s: %q, %v", method, b, err)
-		}
+		inBubble(t, nil, func(q *http.Request, c net.Conn) {
+			_, _ = io.Copy(io.Discard, q.Body)
+			io.WriteString(c, streamHead)
+			for range 3 {
+				chunk(c, anEvent)
+				time.Sleep(8 * face.DefaultWriteTimeout)
+			}
+			io.WriteString(c, lastChunk)
+		}, func(t *testing.T, b *bubble) {
+			if _, said, err := b.ask(t, method, "/stream", strings.NewReader(body)); err != nil || said != anEvent+anEvent+anEvent {
+				t.Errorf("%s: %q, %v", method, said, err)
+			}
+		})
 	}
 }
