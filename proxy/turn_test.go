@@ -85,3 +85,35 @@ func TestAnswersOfTurnsAreFiltered(t *testing.T) {
 		})
 	}
 }
+
+// compensating is pruning whose runs cannot be gated, and change nothing.
+type compensating struct{ pruning }
+
+func (compensating) Turn(rt memproxy.Route, _ memproxy.Request, _ []byte) (memproxy.Turn, error) {
+	if rt.Kind != memproxy.Run {
+		return nil, nil
+	}
+	return nil, memproxy.ErrUngated
+}
+
+func (compensating) Rearms(memproxy.Route) string { return "" }
+
+func (compensating) Watch(memproxy.Route, memproxy.Request, []byte) (memproxy.Watch, error) {
+	return still{}, nil
+}
+
+func (compensating) Rewatch([]byte) (memproxy.Watch, error) { return still{}, nil }
+
+type still struct{}
+
+func (still) Look()                             {}
+func (still) Ask() (memproxy.Request, bool)     { return memproxy.Request{}, false }
+func (still) Answered(memproxy.Reply) error     { return nil }
+func (still) Agents() []string                  { return []string{"agent"} }
+func (still) Background() bool                  { return false }
+func (still) Picture() ([]byte, error)          { return []byte("{}"), nil }
+func (still) Busy() []memproxy.Request          { return nil }
+func (still) Runs(memproxy.Reply) (bool, error) { return false, nil }
+func (still) Changes() []memproxy.Change        { return nil }
+func (still) Cut() bool                         { return false }
+func (still) Accept(string)                     {}
