@@ -144,6 +144,8 @@ func (p *Proxy) relay(ctx context.Context, w http.ResponseWriter, a *gate.Admiss
 	end := ended(ctx, err)
 	if end != memproxy.StreamWhole {
 		tear(w)
+	}
+	if end != memproxy.StreamWhole && end != memproxy.StreamGone { // clients hang up as they like
 		p.opt.Log.WarnContext(ctx, "a stream broke off", "backend", p.opt.Name, "ended", string(end), "error", err)
 	}
 	if a != nil {
