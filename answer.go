@@ -17,3 +17,23 @@ type Pruned struct {
 	// Type is the media type of the body where that is another than it was.
 	Type string
 }
+
+// StreamEnd says how an answer ended that was passed on while it came. Only a
+// whole one ends like one for the client: every other is torn for it too, or
+// ends in an event that says so.
+type StreamEnd string
+
+// The ends of streams, as audit records have them.
+const (
+	StreamWhole    StreamEnd = ""            // it came to its end, or was not passed on while it came
+	StreamTorn     StreamEnd = "torn"        // the backend broke off, or sent what cannot be read
+	StreamSilent   StreamEnd = "silent"      // the backend sent nothing for too long
+	StreamTooLarge StreamEnd = "too_large"   // one event is over the limit
+	StreamNoRoom   StreamEnd = "no_room"     // too many bytes were in flight to hold an event
+	StreamStopped  StreamEnd = "stopped"     // memproxy was stopped
+	StreamGone     StreamEnd = "client_gone" // the client hung up, or took nothing for too long
+	StreamReset    StreamEnd = "reset"       // Envoy reset it, and does not say for whom
+)
+
+// Cancelled reports whether the client may be the one that ended it.
+func (e StreamEnd) Cancelled() bool { return e == StreamGone || e == StreamReset }

@@ -55,7 +55,7 @@ type watched struct {
 // over, what it wrote is ruled on, and undone where it is not let in. A stream
 // goes to the caller as it comes, an answer in one piece when all is settled.
 func (p *Proxy) compensate(w http.ResponseWriter, r *http.Request, a *gate.Admission) {
-	ctx, cancel := p.outliving(r.Context(), p.opt.RunTimeout)
+	ctx, cancel := p.upstreamContext(r.Context(), a)
 	defer cancel()
 	c, err := p.watch(ctx, r, a)
 	if errors.Is(err, memproxy.ErrUngated) {

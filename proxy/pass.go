@@ -71,7 +71,7 @@ func (p *Proxy) pass(w *statusWriter, r *http.Request, req memproxy.Request, cou
 		p.opt.Credential.Conceal(out.Header)
 	}
 	p.opt.Propagator.Inject(on, propagation.HeaderCarrier(out.Header))
-	resp, err := p.passOn(on, out)
+	resp, err := passOn(p.opt.PassTransport, on, out)
 	if err != nil {
 		p.abandon(w, r, a, err)
 		return a
@@ -104,7 +104,7 @@ func (p *Proxy) open(w *statusWriter, r *http.Request, rt memproxy.Route, creds 
 	}
 	on, cancel := p.upstreamContext(r.Context(), nil)
 	defer cancel()
-	resp, err := p.passOn(on, out)
+	resp, err := passOn(p.opt.PassTransport, on, out)
 	if err != nil {
 		p.gone(w, r, err)
 		return
@@ -152,12 +152,6 @@ func (p *Proxy) preflight(w http.ResponseWriter, r *http.Request) {
 	face.Permission(w.Header(), resp.Header)
 	w.Header().Set("Content-Length", "0")
 	w.WriteHeader(face.PermissionStatus(resp.StatusCode))
-}
-
-// passOn sends a request whose body goes on as it comes.
-func (p *Proxy) passOn(on *watchdog, out *http.Request) (*http.Response, error) {
-	out.Body = on.upload(out.Body)
-	return p.opt.PassTransport.RoundTrip(out.WithContext(on))
 }
 
 // passed is a request whose body goes on as it comes. Plain asks for an answer

@@ -30,11 +30,11 @@ type watchdog struct {
 	timer *time.Timer
 }
 
-// watchdog also ends when the process cannot wait any more.
-func (p *Proxy) watchdog(ctx context.Context, most time.Duration) (*watchdog, context.CancelFunc) {
+// newWatchdog also ends with severed, when the process cannot wait any more.
+func newWatchdog(ctx, severed context.Context, most time.Duration) (*watchdog, context.CancelFunc) {
 	ctx, cut := context.WithCancelCause(ctx)
 	w := &watchdog{ctx, most, time.AfterFunc(most, func() { cut(errSilent) })}
-	stopped := context.AfterFunc(p.severed, func() { cut(errStopped) })
+	stopped := context.AfterFunc(severed, func() { cut(errStopped) })
 	return w, func() { stopped(); w.timer.Stop(); cut(nil) }
 }
 
@@ -80,22 +80,16 @@ type readFunc func([]byte) (int, error)
 func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 
 // upstreamContext lets a write finish when the caller hangs up, so that its
-// outcome is known; a read ends with its caller. A is nil for a public route.
+// outcome is known, and a run that is ruled on afterwards; a read ends with its caller. A is nil for a public route.
 func (p *Proxy) upstreamContext(ctx context.Context, a *gate.Admission) (*watchdog, context.CancelFunc) {
 	switch {
 	case a == nil:
-		return p.watchdog(ctx, p.opt.UpstreamTimeout)
 	case a.Watched():
-		return p.outliving(ctx, p.opt.RunTimeout)
+		return newWatchdog(context.WithoutCancel(ctx), p.severed, p.opt.RunTimeout)
 	case a.Writes():
-		return p.outliving(ctx, p.opt.UpstreamTimeout)
+		ctx = context.WithoutCancel(ctx)
 	}
-	return p.watchdog(ctx, p.opt.UpstreamTimeout)
-}
-
-// outliving is a context for what goes on when its caller hangs up.
-func (p *Proxy) outliving(ctx context.Context, most time.Duration) (*watchdog, context.CancelFunc) {
-	return p.watchdog(context.WithoutCancel(ctx), most)
+	return newWatchdog(ctx, p.severed, p.opt.UpstreamTimeout)
 }
 
 // Cut ends the requests that are in flight, those too that outlive their
@@ -151,6 +145,12 @@ func (p *Proxy) relay(ctx context.Context, w http.ResponseWriter, a *gate.Admiss
 	if a != nil {
 		p.opt.Gate.Streamed(context.WithoutCancel(ctx), a, status, end)
 	}
+}
+
+// passOn sends a request whose body goes on as it comes.
+func passOn(to http.RoundTripper, on *watchdog, out *http.Request) (*http.Response, error) {
+	out.Body = on.upload(out.Body)
+	return to.RoundTrip(out.WithContext(on))
 }
 
 // deliver sends pieces to the client now.

@@ -105,7 +105,7 @@ func (p *Proxy) probe(w http.ResponseWriter, r *http.Request, a *gate.Admission,
 // takeTurn runs an agent, leg by leg, ruling on each gated tool call before
 // the backend runs it.
 func (p *Proxy) takeTurn(w http.ResponseWriter, r *http.Request, a *gate.Admission, turn memproxy.Turn) {
-	ctx, cancel := p.outliving(r.Context(), p.opt.RunTimeout)
+	ctx, cancel := newWatchdog(context.WithoutCancel(r.Context()), p.severed, p.opt.RunTimeout)
 	defer cancel()
 	t := &turning{p: p, w: w, r: r, a: a, turn: turn, on: ctx}
 	defer t.unlock()

@@ -67,11 +67,25 @@ func readFunction(file string, fset *token.FileSet, d ast.Decl, core bool) *func
 	}
 	f.name = fn.Name.Name
 	f.entry = regexp.MustCompile(`^(Test|Fuzz|Benchmark|Example)`).MatchString(f.name)
-	f.excused = f.excused || proofs.IsSlow(fn.Body) || strings.HasPrefix(f.name, "Benchmark")
+	f.excused = f.excused || proofs.IsSlow(fn.Body) || opensBubble(fn.Body) || strings.HasPrefix(f.name, "Benchmark")
 	if fn.Body != nil {
 		f.read(fn.Body, at, false)
 	}
 	return f
+}
+
+// opensBubble reports whether a function runs its steps with a helper that is
+// called inBubble, as proxy's, which calls synctest.Test.
+func opensBubble(body *ast.BlockStmt) bool {
+	found := false
+	if body != nil {
+		ast.Inspect(body, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			found = found || ok && callee(call) == "inBubble"
+			return !found
+		})
+	}
+	return found
 }
 
 // read notes what is below n.
