@@ -37,7 +37,7 @@ func (p *Proxy) resume(w http.ResponseWriter, r *http.Request, a *gate.Admission
 	w.WriteHeader(http.StatusOK)
 	next := 0
 	p.relay(r.Context(), w, a, http.StatusOK, func() ([]byte, error) {
-		entries, err, more := ch.from(next)
+		entries, more, err := ch.from(next)
 		next += len(entries)
 		var piece []byte
 		for _, e := range entries {

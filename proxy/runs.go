@@ -184,7 +184,7 @@ func (ch *chain) state() (runs []string, over bool) {
 
 // from returns the log's entries from one on, and what is closed when there are
 // more. After the last it says how the stream ended: io.EOF is its end.
-func (ch *chain) from(i int) (entries []entry, end error, more <-chan struct{}) {
+func (ch *chain) from(i int) (entries []entry, more <-chan struct{}, end error) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	switch {
@@ -197,7 +197,7 @@ func (ch *chain) from(i int) (entries []entry, end error, more <-chan struct{}) 
 	case ch.over:
 		end = errBroke
 	}
-	return entries, end, ch.changed
+	return entries, ch.changed, end
 }
 
 // readable reports whether the stream can be read again.

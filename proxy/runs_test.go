@@ -67,7 +67,7 @@ func TestTurnsAreForgotten(t *testing.T) {
 	if ch.readable() || c.size > maxLogs {
 		t.Errorf("a stream of %d bytes is kept", 5*len(big))
 	}
-	if _, end, _ := ch.from(0); end != face.ErrTooLarge {
+	if _, _, end := ch.from(0); end != face.ErrTooLarge {
 		t.Error("who reads a stream that is no longer kept waits for ever")
 	}
 }
@@ -96,14 +96,14 @@ func TestStreamsReadAgainEndAsTheirTurn(t *testing.T) {
 		if tc.finish {
 			ch.finish()
 		}
-		if entries, end, _ := ch.from(0); len(entries) != 1 || end != nil {
+		if entries, _, end := ch.from(0); len(entries) != 1 || end != nil {
 			t.Errorf("%s: %v, %v", name, entries, end)
 		}
-		if _, end, _ := ch.from(1); !tc.finish && end != nil {
+		if _, _, end := ch.from(1); !tc.finish && end != nil {
 			t.Errorf("it ends while its turn goes on: %v", end)
 		}
 		ch.end()
-		if _, end, _ := ch.from(1); end == nil || ended(t.Context(), end) != tc.want {
+		if _, _, end := ch.from(1); end == nil || ended(t.Context(), end) != tc.want {
 			t.Errorf("%s: %v", name, end)
 		}
 	}

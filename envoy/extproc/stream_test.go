@@ -26,8 +26,10 @@ func TestHowStreamsEnd(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		}},
 		"the client hangs up": {want: memproxy.StreamReset, hangUp: true, rest: func(w http.ResponseWriter) {
-			for _, err := fmt.Fprint(w, "data: more\n\n"); err == nil; _, err = fmt.Fprint(w, "data: more\n\n") {
-				err = http.NewResponseController(w).Flush()
+			for err := error(nil); err == nil; err = http.NewResponseController(w).Flush() {
+				if _, err := fmt.Fprint(w, "data: more\n\n"); err != nil {
+					return
+				}
 			}
 		}},
 		"too large":  {want: memproxy.StreamTooLarge, rest: func(w http.ResponseWriter) { fmt.Fprint(w, "data: ", strings.Repeat("x", 64<<10), "\n\n") }},
