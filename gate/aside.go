@@ -30,8 +30,7 @@ func (r *run) setAside(ruling *memproxy.Ruling) {
 		return
 	}
 	carrier, ok := r.call.Backend.Adapter.(Carrier)
-	_, registers := r.g.opt.Ledger.(Registrar)
-	if !ok || !registers || !carrier.Carries(r.call.Route, r.op) || slices.ContainsFunc(ruling.Reasons, func(why memproxy.Reason) bool {
+	if !ok || !carrier.Carries(r.call.Route, r.op) || slices.ContainsFunc(ruling.Reasons, func(why memproxy.Reason) bool {
 		return why.Code != memproxy.ScreenRisk
 	}) {
 		return
@@ -62,8 +61,7 @@ func (r *run) unfiltered() {
 // moment on nobody reads it as one, whether this process is there then or not.
 // What cannot be noted is refused.
 func (g *Gate) putAside(ctx context.Context, r *run) {
-	registrar, ok := g.opt.Ledger.(Registrar)
-	if !ok || r.dry || r.Decision.Verdict.Stops() || !r.traceable() {
+	if r.dry || r.Decision.Verdict.Stops() || !r.traceable() {
 		return
 	}
 	change, ordinary := r.foreseen(memproxy.MemoryKey{Backend: r.op.Backend, Kind: memproxy.TargetDecision, ID: r.Decision.ID})
@@ -75,7 +73,7 @@ func (g *Gate) putAside(ctx context.Context, r *run) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
 	defer cancel()
-	_, err := registrar.SetState(ctx, change)
+	_, err := g.opt.Ledger.SetState(ctx, change)
 	if err == nil {
 		return
 	}
@@ -157,8 +155,7 @@ func (a *Admission) spansIn(m *memproxy.Memory) []memproxy.Finding {
 
 // asideLater gives what became of a write its state, once its ids are known.
 func (ret *returning) asideLater(ctx context.Context, memories []memproxy.Memory) error {
-	registrar, ok := ret.g.opt.Ledger.(Registrar)
-	if ret.aside == "" || !ok {
+	if ret.aside == "" {
 		return nil
 	}
 	var changes []memproxy.StateChange
@@ -172,6 +169,6 @@ func (ret *returning) asideLater(ctx context.Context, memories []memproxy.Memory
 	if len(changes) == 0 {
 		return nil
 	}
-	_, err := registrar.SetState(ctx, changes...)
+	_, err := ret.g.opt.Ledger.SetState(ctx, changes...)
 	return err
 }

@@ -15,7 +15,7 @@ type standings map[memproxy.TargetKind]map[string]memproxy.Standing
 // states are of another time. It remembers them by id from then on. Hide are
 // the places of memories of which nobody can say by what write they came, on
 // routes that could show one that was set aside.
-func (ret *returning) byDecision(ctx context.Context, registrar Registrar, stand standings) (hide []int) {
+func (ret *returning) byDecision(ctx context.Context, stand standings) (hide []int) {
 	carrier, ok := ret.call.Backend.Adapter.(Carrier)
 	if !ok {
 		return nil
@@ -42,9 +42,8 @@ func (ret *returning) byDecision(ctx context.Context, registrar Registrar, stand
 	if len(ask) == 0 {
 		return hide
 	}
-	aside, err := registrar.Standings(ctx, ret.op.Backend, memproxy.TargetDecision, ask)
+	aside, err := ret.g.opt.Ledger.Standings(ctx, ret.op.Backend, memproxy.TargetDecision, ask)
 	if err != nil {
-		ret.g.opt.Meter.LedgerFailed(ctx)
 		if !ret.rules.NeverRefuse {
 			return hide
 		}
@@ -55,12 +54,12 @@ func (ret *returning) byDecision(ctx context.Context, registrar Registrar, stand
 		}
 		return hide
 	}
-	ret.settleAside(ctx, registrar, stand, made, aside)
+	ret.settleAside(ctx, stand, made, aside)
 	return hide
 }
 
 // settleAside gives memories the state of their write.
-func (ret *returning) settleAside(ctx context.Context, registrar Registrar, stand standings, made []string, aside map[string]memproxy.Standing) {
+func (ret *returning) settleAside(ctx context.Context, stand standings, made []string, aside map[string]memproxy.Standing) {
 	var changes []memproxy.StateChange
 	for i := range ret.reading.Memories {
 		m := &ret.reading.Memories[i]
@@ -97,9 +96,7 @@ func (ret *returning) settleAside(ctx context.Context, registrar Registrar, stan
 	if len(changes) == 0 {
 		return
 	}
-	if _, err := registrar.SetState(ctx, changes...); err != nil { // the next read does it
-		ret.g.opt.Meter.LedgerFailed(ctx)
-	}
+	_, _ = ret.g.opt.Ledger.SetState(ctx, changes...) // if it fails, the next read does it
 }
 
 // approvalBinds is how long what carries an approved write's stamp is taken for
@@ -161,7 +158,6 @@ func (ret *returning) ownersOf(ctx context.Context, kind memproxy.TargetKind) ma
 	}
 	rows, err := ret.g.opt.Ledger.Owners(ctx, ret.op.Backend, kind, ids)
 	if err != nil {
-		ret.g.opt.Meter.LedgerFailed(ctx)
 		return map[string]memproxy.Ownership{}
 	}
 	return rows
@@ -171,8 +167,7 @@ func (ret *returning) ownersOf(ctx context.Context, kind memproxy.TargetKind) ma
 // that nothing is known of, by the writes that they came of: a change may take
 // the stamp away that tells it.
 func (r *run) recall(ctx context.Context) {
-	registrar, ok := r.g.opt.Ledger.(Registrar)
-	if _, carries := r.call.Backend.Adapter.(Carrier); !ok || !carries || r.dry {
+	if _, carries := r.call.Backend.Adapter.(Carrier); !carries || r.dry {
 		return
 	}
 	ret := &returning{Admission: r.Admission, g: r.g, reading: &memproxy.Reading{}}
@@ -185,9 +180,8 @@ func (r *run) recall(ctx context.Context) {
 		return
 	}
 	made := ret.madeBy(ctx, false)
-	aside, err := registrar.Standings(ctx, r.op.Backend, memproxy.TargetDecision, made)
+	aside, err := r.g.opt.Ledger.Standings(ctx, r.op.Backend, memproxy.TargetDecision, made)
 	if err != nil {
-		r.g.opt.Meter.LedgerFailed(ctx)
 		return
 	}
 	if len(aside) == 0 {
@@ -197,9 +191,8 @@ func (r *run) recall(ctx context.Context) {
 	for i := range made {
 		ids[i] = ret.reading.Memories[i].ID
 	}
-	there, err := registrar.Standings(ctx, r.op.Backend, memproxy.TargetMemory, ids)
+	there, err := r.g.opt.Ledger.Standings(ctx, r.op.Backend, memproxy.TargetMemory, ids)
 	if err != nil {
-		r.g.opt.Meter.LedgerFailed(ctx)
 		return
 	}
 	for i, id := range ids {
@@ -207,7 +200,7 @@ func (r *run) recall(ctx context.Context) {
 			made[i] = "" // it may have been reviewed since
 		}
 	}
-	ret.settleAside(ctx, registrar, standings{memproxy.TargetMemory: there}, made, aside)
+	ret.settleAside(ctx, standings{memproxy.TargetMemory: there}, made, aside)
 }
 
 // receipt answers for the receipt of a write that was set aside: whether it is

@@ -158,7 +158,6 @@ func replaced(op *memproxy.Operation) []string {
 
 // unknown refuses a change of words whose authors cannot be looked up.
 func (r *run) unknown(ctx context.Context, err error) {
-	r.g.opt.Meter.LedgerFailed(ctx)
 	r.g.opt.Log.ErrorContext(ctx, "ledger lookup failed", "decision", r.Decision.ID, "error", err)
 	r.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: "who wrote the memory cannot be looked up"})
 }
@@ -171,12 +170,8 @@ func (g *Gate) onRecord(ctx context.Context, a *Admission, words []word) error {
 		ids[words[i].row.Kind] = append(ids[words[i].row.Kind], words[i].row.ID)
 	}
 	known := map[memproxy.MemoryKey]memproxy.Attestation{}
-	registrar, stands := g.opt.Ledger.(Registrar)
 	for kind, list := range ids {
-		if !stands {
-			break
-		}
-		standings, err := registrar.Standings(ctx, a.op.Backend, kind, list)
+		standings, err := g.opt.Ledger.Standings(ctx, a.op.Backend, kind, list)
 		if err != nil {
 			return err
 		}
@@ -184,16 +179,15 @@ func (g *Gate) onRecord(ctx context.Context, a *Admission, words []word) error {
 			known[st.MemoryKey] = st.Attestation
 		}
 	}
-	corrector, corrects := g.opt.Ledger.(Corrector)
 	for i := range words {
 		w := &words[i]
 		if best := known[w.key()]; best.Outranks(w.attestation) {
 			w.attestation = best
 		}
-		if !corrects || w.row.Actor == "" {
+		if w.row.Actor == "" {
 			continue
 		}
-		list, err := corrector.Corrections(ctx, w.key())
+		list, err := g.opt.Ledger.Corrections(ctx, w.key())
 		if err != nil {
 			return err
 		}
@@ -259,15 +253,10 @@ func (g *Gate) called(ctx context.Context, a *Admission) {
 
 // dissent notes that somebody would have a memory say something else.
 func (g *Gate) dissent(ctx context.Context, a *Admission, w *word, text string) {
-	arbiter, ok := g.opt.Ledger.(Arbiter)
-	if !ok {
-		return
-	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
 	defer cancel()
 	d := memproxy.Dissent{Open: true, Text: text, SHA256: textHash(text), Correction: g.correction(a, w, string(memproxy.TrustAuthority))}
-	if err := arbiter.Contest(ctx, d); err != nil {
-		g.opt.Meter.LedgerFailed(ctx)
+	if err := g.opt.Ledger.Contest(ctx, d); err != nil {
 		g.opt.Log.ErrorContext(ctx, "a dissent was not kept", "decision", a.Decision.ID, "error", err)
 	}
 }

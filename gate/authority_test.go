@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/gate"
 )
 
 // judging is a ledger that knows whose word counts.
@@ -322,5 +321,3 @@ func TestCallsAreWeighed(t *testing.T) {
 		}
 	}
 }
-
-var _ gate.Retractor = (*judging)(nil)

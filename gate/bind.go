@@ -35,7 +35,6 @@ func bind(ctx context.Context, r *run) error {
 	defer cancel()
 	standing, err := r.g.opt.Ledger.Bind(ctx, rows...)
 	if err != nil {
-		r.g.opt.Meter.LedgerFailed(ctx)
 		r.g.release(ctx, r.Admission)
 		return err
 	}

@@ -64,7 +64,6 @@ func (r *run) mine(ctx context.Context) {
 	}
 	rows, err := r.g.opt.Ledger.Owners(ctx, r.op.Backend, memproxy.TargetMemory, ids)
 	if err != nil {
-		r.g.opt.Meter.LedgerFailed(ctx)
 		return // what the configuration does not list is then refused
 	}
 	for i := range r.op.Claims {

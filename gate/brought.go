@@ -31,17 +31,15 @@ func (r *run) brings() []string {
 // because the agent is none.
 func (r *run) load(ctx context.Context) {
 	b, ok := r.call.Backend.Adapter.(Bringer)
-	registrar, knows := r.g.opt.Ledger.(Registrar)
-	if !ok || !knows {
+	if !ok {
 		return
 	}
 	ids := b.Brings(r.call.Route, r.op)
 	if len(ids) == 0 {
 		return
 	}
-	known, err := registrar.Standings(ctx, r.op.Backend, r.op.TargetKind, ids)
+	known, err := r.g.opt.Ledger.Standings(ctx, r.op.Backend, r.op.TargetKind, ids)
 	if err != nil {
-		r.g.opt.Meter.LedgerFailed(ctx)
 		r.g.opt.Log.ErrorContext(ctx, "ledger lookup failed", "decision", r.Decision.ID, "error", err)
 		r.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: "nobody can say how the memory stands"})
 		return

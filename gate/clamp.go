@@ -23,7 +23,6 @@ func clamp(ctx context.Context, r *run) error {
 	ceiling, why := r.bounds()
 	before, found, err := r.before(ctx)
 	if err != nil {
-		r.g.opt.Meter.LedgerFailed(ctx)
 		r.g.opt.Log.ErrorContext(ctx, "ledger lookup failed", "decision", r.Decision.ID, "error", err)
 		r.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: "what the caller said before cannot be looked up"})
 		return nil

@@ -108,7 +108,6 @@ func (g *Gate) Vouched(ctx context.Context, a *Admission, c memproxy.Change) boo
 func (g *Gate) admitted(ctx context.Context, a *Admission, id, sha string) bool {
 	rows, err := g.opt.Ledger.Owners(ctx, a.call.Backend.Name, memproxy.TargetMemory, []string{id})
 	if err != nil {
-		g.opt.Meter.LedgerFailed(ctx)
 		return false
 	}
 	row, known := rows[id]

@@ -7,17 +7,6 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// A Corrector is a Ledger that remembers who corrected whom.
-type Corrector interface {
-	// Corrected counts a correction that was let in against the author, once
-	// per memory and decision.
-	Corrected(context.Context, memproxy.Correction) error
-
-	// Corrections returns who changed a memory that was another's, newest
-	// first.
-	Corrections(context.Context, memproxy.MemoryKey) ([]memproxy.Correction, error)
-}
-
 // settle draws the consequences of a change that was made: for the record of
 // whom it corrects, and for what is no longer said. A run's own changes are
 // settled call by call.
@@ -72,8 +61,7 @@ func (a *Admission) rewrites(w *word) bool { return a.replacement(w) != "" }
 // in the log. Deletions are none: to have one's data deleted says nothing
 // against who wrote it.
 func (g *Gate) credit(ctx context.Context, a *Admission, words []word) {
-	corrector, ok := g.opt.Ledger.(Corrector)
-	if !ok || a.op == nil || a.op.Kind != memproxy.Correct || !a.enforced() {
+	if a.op == nil || a.op.Kind != memproxy.Correct || !a.enforced() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
@@ -84,8 +72,7 @@ func (g *Gate) credit(ctx context.Context, a *Admission, words []word) {
 			continue
 		}
 		c := g.correction(a, w, right(a))
-		if err := corrector.Corrected(ctx, c); err != nil {
-			g.opt.Meter.LedgerFailed(ctx)
+		if err := g.opt.Ledger.Corrected(ctx, c); err != nil {
 			g.opt.Log.ErrorContext(ctx, "a correction is not on its author's record", "decision", a.Decision.ID, "error", err)
 		}
 		g.tracks.forget(c.Tenant, c.Author)
@@ -113,13 +100,6 @@ func right(a *Admission) string {
 		return "the corrector has the role " + RoleReviewer
 	}
 	return "the policy lets the corrector"
-}
-
-// arbitrates reports whether it matters whose word the backend's own model
-// changes.
-func (g *Gate) arbitrates() bool {
-	_, yes := g.opt.Ledger.(Arbiter)
-	return yes
 }
 
 // usurped looks at what the backend's own model changed or deleted on the way
@@ -177,7 +157,6 @@ func (ret *returning) stronger(ctx context.Context, memories []memproxy.Memory) 
 		err = ret.g.onRecord(ctx, ret.Admission, words)
 	}
 	if err != nil {
-		ret.g.opt.Meter.LedgerFailed(ctx)
 		ret.g.opt.Log.ErrorContext(ctx, "whose words the backend's model changed cannot be looked up", "decision", ret.Decision.ID, "error", err)
 		return nil
 	}

@@ -173,7 +173,7 @@ func (g *Gate) Owed(a *Admission) []memproxy.Request {
 		return a.counting
 	}
 	extractor, ok := a.call.Backend.Adapter.(Extractor)
-	if !ok || !a.bill.open() && (a.rules.Screener == nil || a.rules.Withhold <= 0) && a.aside == "" && !a.confirmed && !a.extractsUnseen() && !g.arbitrates() || !a.enforced() {
+	if !ok || !a.enforced() {
 		return nil
 	}
 	out := make([]memproxy.Request, len(a.receipts))

@@ -120,6 +120,7 @@ type policy func(memproxy.Question) (memproxy.Ruling, error)
 func (f policy) Rule(_ context.Context, q memproxy.Question) (memproxy.Ruling, error) { return f(q) }
 
 type fakeLedger struct {
+	gate.NoLedger
 	asked int // for owners
 	mu    sync.Mutex
 	rows  map[string]memproxy.Ownership
@@ -322,7 +323,7 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 	}
 	n := 0
 	g, err := gate.New(gate.Options{
-		Identifier: r.identify, Ledger: r.store(), PartialLedger: true, Budget: r.counts(), Recorder: r.recorder, Signer: fakeSigner{},
+		Identifier: r.identify, Ledger: r.store(), Budget: r.counts(), Recorder: r.recorder, Signer: fakeSigner{},
 		Clock: r.clock, Rejections: r.rejections, Filtered: r.filtered,
 		RecordTimeout: r.recordTimeout, Keeper: r.keeper, RefuseHolds: r.refuseHolds,
 		NewID: func() string { n++; return fmt.Sprintf("d%d", n) },

@@ -37,12 +37,6 @@ type Options struct {
 	Recorder   Recorder
 	Signer     Signer
 
-	// PartialLedger takes a Ledger that has not all of Sweeper, Registrar,
-	// Historian, Undertaker, Confirmer, Arbiter, Corrector, Custodian, Retractor,
-	// Lister and Tracker. What needs them is then off: for explaining and for
-	// tests, never where requests are served.
-	PartialLedger bool
-
 	// Keeper keeps held writes. Nil: a hold is a refusal.
 	Keeper Keeper
 	// RefuseHolds answers held writes with a refusal although they are kept,
@@ -120,11 +114,6 @@ func New(opt Options, rules *Rules) (*Gate, error) {
 	case opt.Clock == nil, opt.NewID == nil:
 		return nil, errors.New("gate: clock and ids must be injected")
 	}
-	if !opt.PartialLedger {
-		if err := whole(opt.Ledger); err != nil {
-			return nil, err
-		}
-	}
 	if opt.FetchTimeout <= 0 {
 		opt.FetchTimeout = DefaultFetchTimeout
 	}
@@ -143,6 +132,7 @@ func New(opt Options, rules *Rules) (*Gate, error) {
 	if opt.Meter == nil {
 		opt.Meter = deafMeter{}
 	}
+	opt.Ledger = Metered(opt.Ledger, opt.Meter)
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}

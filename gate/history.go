@@ -7,13 +7,6 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// remembers reports whether the ledger keeps versions, so that a change needs
-// the text that it replaces.
-func (g *Gate) remembers() bool {
-	_, ok := g.opt.Ledger.(Historian)
-	return ok
-}
-
 // version is a state that a memory came into by this operation.
 func (ret *returning) version(kind memproxy.TargetKind, id string, op memproxy.VersionOp) memproxy.Version {
 	v := memproxy.Version{
@@ -41,8 +34,7 @@ func (ret *returning) found(id string, m memproxy.Memory) memproxy.Version {
 // be kept the write stands, and that is said. States are noted along with it.
 func (ret *returning) record(ctx context.Context, states []memproxy.StateChange) {
 	defer ret.confirm(ctx)
-	historian, ok := ret.g.opt.Ledger.(Historian)
-	if !ok || !ret.enforced() {
+	if !ret.enforced() {
 		ret.mark(ctx, states)
 		return
 	}
@@ -56,8 +48,7 @@ func (ret *returning) record(ctx context.Context, states []memproxy.StateChange)
 	}
 	wctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ret.g.opt.RecordTimeout)
 	defer cancel()
-	if err := historian.Chronicle(wctx, c); err != nil {
-		ret.g.opt.Meter.LedgerFailed(ctx)
+	if err := ret.g.opt.Ledger.Chronicle(wctx, c); err != nil {
 		ret.g.opt.Log.ErrorContext(ctx, "versions not kept", "decision", ret.Decision.ID, "error", err)
 		ret.mark(ctx, states) // how memories stand does not depend on their texts
 	}
@@ -66,14 +57,12 @@ func (ret *returning) record(ctx context.Context, states []memproxy.StateChange)
 // sweptAway ends the histories of what a bulk deletion removed, as far as it is
 // known: what memproxy never saw has none.
 func (ret *returning) sweptAway(ctx context.Context) {
-	undertaker, ok := ret.g.opt.Ledger.(Undertaker)
-	if !ok || ret.op.Kind != memproxy.Forget || !ret.op.Sweeps {
+	if ret.op.Kind != memproxy.Forget || !ret.op.Sweeps {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ret.g.opt.RecordTimeout)
 	defer cancel()
-	if _, err := undertaker.DeleteSwept(ctx, ret.op.Backend, ret.op.Scope, ret.version(memproxy.TargetMemory, "", memproxy.OpDelete)); err != nil {
-		ret.g.opt.Meter.LedgerFailed(ctx)
+	if _, err := ret.g.opt.Ledger.DeleteSwept(ctx, ret.op.Backend, ret.op.Scope, ret.version(memproxy.TargetMemory, "", memproxy.OpDelete)); err != nil {
 		ret.g.opt.Log.ErrorContext(ctx, "versions of a bulk deletion not kept", "decision", ret.Decision.ID, "error", err)
 	}
 }
@@ -91,8 +80,7 @@ func boundVersion(m *memproxy.Memory, s *memproxy.Stamp) memproxy.Version {
 // confirm gives memories that were there, and were written again, a new time of
 // expiry: also where the backend says that it knew the text.
 func (ret *returning) confirm(ctx context.Context) {
-	confirmer, ok := ret.g.opt.Ledger.(Confirmer)
-	if !ok || !ret.enforced() || ret.rules.TTL == nil {
+	if !ret.enforced() || ret.rules.TTL == nil {
 		return
 	}
 	again := map[time.Time][]memproxy.MemoryKey{}
@@ -124,8 +112,7 @@ func (ret *returning) confirm(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ret.g.opt.RecordTimeout)
 	defer cancel()
 	for at, keys := range again {
-		if err := confirmer.Confirm(ctx, at, keys...); err != nil {
-			ret.g.opt.Meter.LedgerFailed(ctx)
+		if err := ret.g.opt.Ledger.Confirm(ctx, at, keys...); err != nil {
 			ret.g.opt.Log.ErrorContext(ctx, "what was confirmed keeps its old end", "decision", ret.Decision.ID, "error", err)
 		}
 	}

@@ -86,12 +86,6 @@ func fullRig(t *testing.T, change func(*rig)) (*rig, *fullLedger) {
 	return r, l
 }
 
-var _ interface {
-	gate.Registrar
-	gate.Historian
-	gate.Disciplinarian
-} = (*fullLedger)(nil)
-
 // Proves DOL-1, DOL-4, DOL-5: each state is enforced on reads: withheld,
 // sanitised, shown to reviewers only; a ledger that cannot be asked knows none.
 func TestStatesAreEnforcedOnReads(t *testing.T) {

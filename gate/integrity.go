@@ -21,24 +21,6 @@ const (
 	ChangedIgnore Changed = "ignore"
 )
 
-// A Custodian is a Ledger that knows what memories were, and what speaks
-// against them. Its errors mean that nothing is known.
-type Custodian interface {
-	// Sealed reports whether everything in the backend was known once.
-	Sealed(ctx context.Context, backend string) (bool, error)
-
-	// Found returns the hashes of the texts of memories that the backend held
-	// when it was sealed, of those that nobody was known to have written.
-	Found(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]string, error)
-
-	// History returns versions of a memory, the newest first.
-	History(ctx context.Context, k memproxy.MemoryKey, before int64, limit int) ([]memproxy.Version, error)
-
-	// Glimpse keeps what metadata was when it was first seen, which owners tell
-	// in Seen from then on, and returns the memories of which it was another.
-	Glimpse(context.Context, ...memproxy.Glimpse) ([]memproxy.MemoryKey, error)
-}
-
 // An Examiner compares memories as a backend shows them with what is known of
 // them.
 type Examiner struct {
@@ -108,10 +90,6 @@ func (e *Examiner) examine(ctx context.Context, row *memproxy.Ownership, m *memp
 // decision may make several things, an agent and its blocks: what was made with
 // the other one keeps the stamp, whatever beside its text was changed since.
 func (e *Examiner) anothers(ctx context.Context, row *memproxy.Ownership, m *memproxy.Memory) bool {
-	custodian, ok := e.Ledger.(Custodian)
-	if !ok {
-		return false
-	}
 	other, known, err := e.Ledger.Decision(ctx, e.Backend, m.Stamp.ID)
 	if err != nil || !known || other.Kind != kindOf(m) || other.ID == m.ID {
 		return false
@@ -119,7 +97,7 @@ func (e *Examiner) anothers(ctx context.Context, row *memproxy.Ownership, m *mem
 	if row != nil && row.Actor == other.Actor && !row.Written.IsZero() && row.Written.Equal(other.Written) {
 		return false
 	}
-	history, err := custodian.History(ctx, memproxy.MemoryKey{Backend: e.Backend, Kind: kindOf(m), ID: m.ID}, 0, 0)
+	history, err := e.Ledger.History(ctx, memproxy.MemoryKey{Backend: e.Backend, Kind: kindOf(m), ID: m.ID}, 0, 0)
 	return err == nil && !slices.ContainsFunc(history, func(v memproxy.Version) bool { return v.Decision == m.Stamp.ID })
 }
 
@@ -169,10 +147,7 @@ func (r *run) inspect(ctx context.Context, target string) {
 
 // missing is Absent where an error means that nothing is known.
 func (g *Gate) missing(ctx context.Context, e *Examiner, id string) (memproxy.ReasonCode, string) {
-	code, detail, err := e.Absent(ctx, id)
-	if err != nil {
-		g.opt.Meter.LedgerFailed(ctx)
-	}
+	code, detail, _ := e.Absent(ctx, id)
 	return code, detail
 }
 
@@ -205,12 +180,8 @@ func (ret *returning) accuse(m *memproxy.Memory, code memproxy.ReasonCode, detai
 // planted reports whether a memory that nobody is known to have written came to
 // the backend after it was sealed.
 func (ret *returning) planted(ctx context.Context, m *memproxy.Memory) bool {
-	custodian, ok := ret.g.opt.Ledger.(Custodian)
-	if !ok {
-		return false
-	}
 	if ret.plants == nil {
-		ret.plants = ret.unlisted(ctx, custodian)
+		ret.plants = ret.unlisted(ctx)
 	}
 	return ret.plants[memproxy.MemoryKey{Kind: kindOf(m), ID: m.ID}]
 }
@@ -218,16 +189,15 @@ func (ret *returning) planted(ctx context.Context, m *memproxy.Memory) bool {
 // unlisted are the memories of the answer without an owner that a sealed
 // backend did not hold when it was sealed. What cannot be asked speaks against
 // none of them.
-func (ret *returning) unlisted(ctx context.Context, custodian Custodian) map[memproxy.MemoryKey]bool {
+func (ret *returning) unlisted(ctx context.Context) map[memproxy.MemoryKey]bool {
 	out := map[memproxy.MemoryKey]bool{}
-	if sealed, err := custodian.Sealed(ctx, ret.op.Backend); err != nil || !sealed {
+	if sealed, err := ret.g.opt.Ledger.Sealed(ctx, ret.op.Backend); err != nil || !sealed {
 		return out
 	}
 	for kind, ids := range ret.remaining() {
 		ids = slices.DeleteFunc(ids, func(id string) bool { _, known := ret.known[kind][id]; return known })
-		found, err := custodian.Found(ctx, ret.op.Backend, kind, ids)
+		found, err := ret.g.opt.Ledger.Found(ctx, ret.op.Backend, kind, ids)
 		if err != nil {
-			ret.g.opt.Meter.LedgerFailed(ctx)
 			continue
 		}
 		for _, id := range ids {
@@ -288,13 +258,9 @@ func (ret *returning) doubt(ctx context.Context) (refused bool) {
 
 // noted is what speaks against the memories of the answer, as it was noted.
 func (ret *returning) noted(ctx context.Context) map[memproxy.MemoryKey]memproxy.ReasonCode {
-	registrar, ok := ret.g.opt.Ledger.(Registrar)
-	if !ok {
-		return nil
-	}
 	out := map[memproxy.MemoryKey]memproxy.ReasonCode{}
 	for kind, ids := range ret.remaining() {
-		for _, st := range ret.standing(ctx, registrar, kind, ids).by {
+		for _, st := range ret.standing(ctx, kind, ids).by {
 			if st.Unverified != "" {
 				out[st.MemoryKey] = st.Unverified
 			}

@@ -2,7 +2,6 @@ package gate
 
 import (
 	"context"
-	"time"
 
 	"github.com/memproxy/memproxy"
 )
@@ -135,91 +134,6 @@ type Budget interface {
 	// were deleted, or all of a charge that the backend refused. It is
 	// idempotent by ID.
 	Release(context.Context, memproxy.Charge) error
-}
-
-// A Ledger remembers whose memories are. An error means unknown: reads treat
-// it as lowest trust, writes that need it are refused with 503.
-type Ledger interface {
-	// Owners returns what is known of the targets, by id. Ids that it does
-	// not know are absent.
-	Owners(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Ownership, error)
-
-	// Decision returns the ownership that was recorded for the write of a
-	// decision, so that a memory that comes back with its stamp can be bound.
-	Decision(ctx context.Context, backend, decision string) (memproxy.Ownership, bool, error)
-
-	// Put inserts or replaces rows by (Backend, Kind, ID), in one transaction.
-	Put(context.Context, ...memproxy.Ownership) error
-
-	// Bind inserts the rows of which there is none by (Backend, Kind, ID), in
-	// one transaction, and returns for each the one that then stands. Of callers
-	// that bind one id at once, all are told the same.
-	Bind(context.Context, ...memproxy.Ownership) ([]memproxy.Ownership, error)
-
-	Disciplinarian
-}
-
-// A Sweeper is a Ledger that can note the deletion of everything within a
-// scope.
-type Sweeper interface {
-	// Sweep leaves tombstones for the backend's memories within the scope,
-	// of whatever tenant, and returns whose they were. An empty field of the
-	// scope matches everything.
-	Sweep(ctx context.Context, backend string, scope memproxy.Scope) ([]memproxy.Tally, error)
-}
-
-// A Registrar is a Ledger that knows how memories stand.
-type Registrar interface {
-	// Standings returns what is recorded, by id. What nothing is recorded of is
-	// absent: it is untrusted. An error means that nothing is known.
-	Standings(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Standing, error)
-
-	// SetState changes states, and returns how many it changed.
-	SetState(context.Context, ...memproxy.StateChange) (int, error)
-}
-
-// A Historian is a Ledger that keeps the versions of memories.
-type Historian interface {
-	// Seal begins the history of memories that have none with what was found.
-	Seal(context.Context, ...memproxy.Version) (int, error)
-
-	// Append records versions. The same one again changes nothing.
-	Append(context.Context, ...memproxy.Version) ([]memproxy.Version, error)
-
-	// Chronicle does what Seal, Append and SetState do, all or nothing. It need
-	// not be done when it returns, only queued: who asks afterwards finds it.
-	Chronicle(context.Context, memproxy.Chronicle) error
-}
-
-// An Undertaker is a Sweeper that keeps versions.
-type Undertaker interface {
-	Sweeper
-	// DeleteSwept appends a version like v to each memory within the scope that
-	// was swept and whose history does not end yet, and returns to how many.
-	DeleteSwept(ctx context.Context, backend string, scope memproxy.Scope, v memproxy.Version) (int, error)
-}
-
-// A Confirmer is a Ledger that lets memories end.
-type Confirmer interface {
-	// Confirm gives memories a new time of expiry. Expired ones come back.
-	Confirm(ctx context.Context, expires time.Time, keys ...memproxy.MemoryKey) error
-}
-
-// A Disciplinarian counts rejections: by session, by principal and end user, and
-// by principal.
-type Disciplinarian interface {
-	// SessionLocked returns the lock that is in force on one of the records, by
-	// their ids, or the zero Lock.
-	SessionLocked(ctx context.Context, tenant string, ids ...string) (memproxy.Lock, error)
-
-	// NoteSession counts a decision; locked is set by the one that locks.
-	NoteSession(context.Context, memproxy.SessionEvent) (s memproxy.Session, locked bool, err error)
-}
-
-// An Arbiter is a Ledger that remembers who disagrees with whom.
-type Arbiter interface {
-	// Contest notes a correction that was not let through.
-	Contest(context.Context, memproxy.Dissent) error
 }
 
 // A Recorder writes events to the audit log. Record returns when the event is

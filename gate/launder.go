@@ -7,16 +7,6 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// A Retractor is a Ledger that remembers what authors no longer say.
-type Retractor interface {
-	// Retracted notes texts that their authors deleted or replaced.
-	Retracted(context.Context, ...memproxy.Retraction) error
-
-	// Retraction returns the newest retraction by an author, not before a time,
-	// of a text like one of these; false when there is none.
-	Retraction(ctx context.Context, tenant, author string, texts []string, since time.Time) (memproxy.Retraction, bool, error)
-}
-
 // retracted is how long a text counts as said before.
 const retracted = 30 * 24 * time.Hour
 
@@ -36,11 +26,10 @@ func (r *run) before(ctx context.Context) (memproxy.PerMille, bool, error) {
 			note(w.row.Confidence, basis(w.attestation))
 		}
 	}
-	retractor, ok := r.g.opt.Ledger.(Retractor)
-	if texts := r.texts(); ok && len(texts) > 0 {
+	if texts := r.texts(); len(texts) > 0 {
 		ctx, cancel := context.WithTimeout(ctx, r.g.opt.RecordTimeout)
 		defer cancel()
-		said, known, err := retractor.Retraction(ctx, r.Principal.Tenant, r.Principal.Account(), texts, r.begun.Add(-retracted))
+		said, known, err := r.g.opt.Ledger.Retraction(ctx, r.Principal.Tenant, r.Principal.Account(), texts, r.begun.Add(-retracted))
 		if err != nil {
 			return 0, false, err
 		}
@@ -75,8 +64,7 @@ func (r *run) texts() []string {
 // certain, or by somebody who found it wrong. What was as certain as its author
 // can be has nothing to gain and is not kept.
 func (g *Gate) withdraw(ctx context.Context, a *Admission, words []word) {
-	retractor, ok := g.opt.Ledger.(Retractor)
-	if !ok || !a.enforced() {
+	if !a.enforced() {
 		return
 	}
 	var all []memproxy.Retraction
@@ -98,8 +86,7 @@ func (g *Gate) withdraw(ctx context.Context, a *Admission, words []word) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
 	defer cancel()
-	if err := retractor.Retracted(ctx, all...); err != nil {
-		g.opt.Meter.LedgerFailed(ctx)
+	if err := g.opt.Ledger.Retracted(ctx, all...); err != nil {
 		g.opt.Log.ErrorContext(ctx, "what is no longer said is not kept", "decision", a.Decision.ID, "error", err)
 	}
 }

@@ -134,10 +134,6 @@ func (ret *returning) inferredFact(m *memproxy.Memory) memproxy.Question {
 	}
 }
 
-// extractsUnseen reports whether the backend's model makes facts of an admitted
-// write that are to be ruled on when they are known.
-func (a *Admission) extractsUnseen() bool { return a.op.Extracts && a.rules.Governance.Infers() }
-
 // markLater notes in the ledger how the memories of a write stand of which the
 // backend told only later: as they would had it told at once.
 func (ret *returning) markLater(ctx context.Context, memories []memproxy.Memory) {

@@ -95,10 +95,6 @@ func TestFactsThatNobodyStatedAreFollowed(t *testing.T) {
 	if !r.gate.Extracted(context.Background(), a, memproxy.Reply{Status: 200}) || len(f.sent) != 1 || f.sent[0] != "DELETE /m2" {
 		t.Errorf("sent %v", f.sent)
 	}
-	r.rules.Governance.Inferred = map[memproxy.Layer]memproxy.Treatment{memproxy.Semantic: memproxy.TreatAllow}
-	if owed := r.gate.Owed(a); owed != nil {
-		t.Errorf("nothing is ruled on, and %+v is owed", owed)
-	}
 }
 
 // Proves GOV-3: a mark stops nothing, and stands in the stamp and the record;

@@ -8,12 +8,6 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// A Lister is a Registrar whose standings can be looked through.
-type Lister interface {
-	// ListStandings returns a page of standings, in the order of their keys.
-	ListStandings(context.Context, memproxy.StandingFilter) ([]memproxy.Standing, error)
-}
-
 // lookedThrough is how many standings of one state are looked through for
 // those that an answer could be made of. Where there are more, it is.
 const lookedThrough = 1000
@@ -67,10 +61,6 @@ func (ret *returning) compiled(ctx context.Context) (refused bool) {
 // the operation names could hold one that the caller is not shown, or not as
 // it is. A memory of a user that the operation leaves out is not in it.
 func (a *Admission) hides(ctx context.Context, g *Gate) bool {
-	lister, ok := g.opt.Ledger.(Lister)
-	if !ok {
-		return false
-	}
 	states := []memproxy.MemoryState{memproxy.StateQuarantined, memproxy.StateFlagged, memproxy.StateExpired, memproxy.StateSuperseded}
 	if !slices.Contains(a.Principal.Roles, RoleReviewer) {
 		states = append(states, memproxy.StatePending)
@@ -87,9 +77,8 @@ func (a *Admission) hides(ctx context.Context, g *Gate) bool {
 	}
 	for _, f := range filters {
 		f.Backend, f.Tenant, f.Limit = a.op.Backend, a.Principal.Tenant, lookedThrough
-		list, err := lister.ListStandings(ctx, f)
+		list, err := g.opt.Ledger.ListStandings(ctx, f)
 		if err != nil {
-			g.opt.Meter.LedgerFailed(ctx)
 			return a.rules.WithholdUntrusted // nothing is known of any memory: all are untrusted
 		}
 		if len(list) == lookedThrough || a.concerned(ctx, g, f.State, list) {
@@ -113,7 +102,6 @@ func (a *Admission) concerned(ctx context.Context, g *Gate, state memproxy.Memor
 	for kind, some := range ids {
 		rows, err := g.opt.Ledger.Owners(ctx, a.op.Backend, kind, some)
 		if err != nil {
-			g.opt.Meter.LedgerFailed(ctx)
 			return true
 		}
 		for _, id := range some {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/gate"
 )
 
 // listedLedger is a ledger whose standings can be looked through.
@@ -21,8 +20,6 @@ func (l listedLedger) ListStandings(_ context.Context, f memproxy.StandingFilter
 	}
 	return list, l.err
 }
-
-var _ gate.Lister = listedLedger{}
 
 // Proves DOL-5, TRL-9: what is made of many memories is refused for one that is
 // to come of a write and waits for review, as long as it may come; what was

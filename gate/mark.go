@@ -69,14 +69,12 @@ func (a *Admission) waits() bool {
 
 // mark notes how memories stand.
 func (ret *returning) mark(ctx context.Context, changes []memproxy.StateChange) {
-	registrar, ok := ret.g.opt.Ledger.(Registrar)
-	if !ok || len(changes) == 0 {
+	if len(changes) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ret.g.opt.RecordTimeout)
 	defer cancel()
-	if _, err := registrar.SetState(ctx, changes...); err != nil {
-		ret.g.opt.Meter.LedgerFailed(ctx)
+	if _, err := ret.g.opt.Ledger.SetState(ctx, changes...); err != nil {
 		ret.g.opt.Log.ErrorContext(ctx, "the state of new memories is not kept", "decision", ret.Decision.ID, "error", err)
 	}
 }

@@ -94,10 +94,6 @@ func loose(raw []byte, mixed func(string) bool) []byte {
 // glimpse compares the metadata in an answer with what it was when it was
 // first seen after its write, and keeps it where it was not seen yet.
 func (ret *returning) glimpse(ctx context.Context) map[memproxy.MemoryKey]bool {
-	custodian, ok := ret.g.opt.Ledger.(Custodian)
-	if !ok {
-		return nil
-	}
 	differ := map[memproxy.MemoryKey]bool{}
 	var fresh []memproxy.Glimpse
 	for i := range ret.reading.Memories {
@@ -118,9 +114,7 @@ func (ret *returning) glimpse(ctx context.Context) map[memproxy.MemoryKey]bool {
 	}
 	if len(fresh) > 0 {
 		ret.g.opt.Later(fresh[0].ID, func() {
-			if _, err := custodian.Glimpse(context.WithoutCancel(ctx), fresh...); err != nil {
-				ret.g.opt.Meter.LedgerFailed(ctx)
-			}
+			_, _ = ret.g.opt.Ledger.Glimpse(context.WithoutCancel(ctx), fresh...) // if it fails, the next read does it
 		})
 	}
 	return differ

@@ -36,7 +36,6 @@ func (ret *returning) strangers(ctx context.Context) (refused bool, err error) {
 	}
 	theirs, err := ret.strange(ctx, refs)
 	if err != nil {
-		ret.g.opt.Meter.LedgerFailed(ctx)
 		return false, errors.Join(errOwners, err)
 	}
 	var gone []string
@@ -118,7 +117,6 @@ func (ret *returning) adopt(ctx context.Context) {
 		rows[i] = ret.row(memproxy.TargetMemory, id)
 	}
 	if _, err := ret.g.opt.Ledger.Bind(ctx, rows...); err != nil {
-		ret.g.opt.Meter.LedgerFailed(ctx)
 		ret.g.opt.Log.ErrorContext(ctx, "ledger not updated", "decision", ret.Decision.ID, "error", err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 // history, not permission: an object that cannot be read is changed all the same,
 // and its version then says only what it became.
 func (g *Gate) images(ctx context.Context, r *run) {
-	if r.op == nil || len(r.op.Changes) == 0 || r.dry || !r.enforced() || r.Reply != nil || r.Decision.Verdict.Stops() || !g.remembers() {
+	if r.op == nil || len(r.op.Changes) == 0 || r.dry || !r.enforced() || r.Reply != nil || r.Decision.Verdict.Stops() {
 		return
 	}
 	loc, ok := r.call.Backend.Adapter.(Locator)

@@ -23,7 +23,6 @@ func own(ctx context.Context, r *run) error {
 	}
 	owners, err := r.g.opt.Ledger.Owners(ctx, op.Backend, op.TargetKind, op.Targets)
 	if err != nil {
-		r.g.opt.Meter.LedgerFailed(ctx)
 		if op.Kind != memproxy.Recall {
 			r.g.opt.Log.ErrorContext(ctx, "ledger lookup failed", "decision", r.Decision.ID, "error", err)
 			r.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: "the owner of the memory cannot be looked up"})
@@ -63,7 +62,6 @@ func (r *run) recognise(ctx context.Context) {
 	}
 	rows, err := r.g.opt.Ledger.Owners(ctx, r.op.Backend, r.op.TargetKind, slices.Collect(maps.Keys(ids)))
 	if err != nil {
-		r.g.opt.Meter.LedgerFailed(ctx)
 		r.blind = true
 		return
 	}
@@ -161,7 +159,7 @@ const maxImages = 32
 // needsImage reports whether what stands there now is needed, because the
 // change will be a version with what it replaced.
 func (r *run) needsImage() bool {
-	return r.g.remembers() && !r.dry && len(r.op.Targets) <= maxImages && (r.op.Kind == memproxy.Correct || r.op.Kind == memproxy.Forget)
+	return !r.dry && len(r.op.Targets) <= maxImages && (r.op.Kind == memproxy.Correct || r.op.Kind == memproxy.Forget)
 }
 
 // answersItself reports whether the call is itself the request that locates
@@ -227,7 +225,6 @@ func (r *run) judge(ctx context.Context) {
 		}
 	}
 	if err := v.lookUp(ctx, r.g, r.op.Backend, rows, bare); err != nil {
-		r.g.opt.Meter.LedgerFailed(ctx)
 		v.blind = true
 	}
 	for _, id := range r.op.Targets {

@@ -81,8 +81,12 @@ func TestOperationsByIDNeedTheOwner(t *testing.T) {
 						t.Errorf("status %d, want 404: existence is not told", a.Decision.Status)
 					}
 				}
-				if len(r.fetch.asked) != tc.asked {
-					t.Errorf("asked the backend %v, want %d times", r.fetch.asked, tc.asked)
+				asked := tc.asked
+				if len(tc.rows) > 0 && kind != memproxy.Recall {
+					asked = len(tc.ids) // a version has the text that a change replaces
+				}
+				if len(r.fetch.asked) != asked {
+					t.Errorf("asked the backend %v, want %d times", r.fetch.asked, asked)
 				}
 			})
 		}

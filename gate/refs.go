@@ -16,7 +16,6 @@ func (r *run) referred(ctx context.Context) error {
 	at := map[string]*memproxy.Ref{}
 	v := r.viewer(r.g.opt.Signer)
 	if err := v.lookUp(ctx, r.g, r.op.Backend, r.referredRows(), nil); err != nil {
-		r.g.opt.Meter.LedgerFailed(ctx)
 		v.blind = true
 	}
 	for i := range r.op.Refs {
@@ -114,7 +113,6 @@ func (r *run) discover(ctx context.Context, ask []string, at map[string]*memprox
 		memories = append(memories, m)
 	}
 	if err := v.lookUp(ctx, r.g, r.op.Backend, nil, memories); err != nil {
-		r.g.opt.Meter.LedgerFailed(ctx)
 		v.blind = true
 	}
 	for _, id := range some {

@@ -56,7 +56,6 @@ func (ret *returning) remember(ctx context.Context) {
 		return 1
 	})
 	if err := ret.g.opt.Ledger.Put(ctx, rows...); err != nil {
-		ret.g.opt.Meter.LedgerFailed(ctx)
 		ret.g.opt.Log.ErrorContext(ctx, "ledger not updated", "decision", ret.Decision.ID, "error", err)
 	}
 }
@@ -152,7 +151,6 @@ func (ret *returning) touched(ctx context.Context) map[string]memproxy.Ownership
 	}
 	rows, err := ret.g.opt.Ledger.Owners(ctx, ret.op.Backend, memproxy.TargetMemory, ids)
 	if err != nil {
-		ret.g.opt.Meter.LedgerFailed(ctx)
 		return nil
 	}
 	return rows
@@ -184,10 +182,9 @@ func (ret *returning) corrected() {
 
 // forgotten leaves tombstones and lowers the authors' totals.
 func (ret *returning) forgotten(ctx context.Context) {
-	if sweeper, ok := ret.g.opt.Ledger.(Sweeper); ok && ret.op.Sweeps {
-		gone, err := sweeper.Sweep(ctx, ret.op.Backend, ret.op.Scope)
+	if ret.op.Sweeps {
+		gone, err := ret.g.opt.Ledger.Sweep(ctx, ret.op.Backend, ret.op.Scope)
 		if err != nil {
-			ret.g.opt.Meter.LedgerFailed(ctx)
 			ret.g.opt.Log.ErrorContext(ctx, "bulk deletion not noted in the ledger", "decision", ret.Decision.ID, "error", err)
 		}
 		for _, who := range gone {

@@ -62,7 +62,6 @@ func (g *Gate) amendRow(ctx context.Context, k memproxy.MemoryKey, decision stri
 		}
 	}
 	if err != nil {
-		g.opt.Meter.LedgerFailed(ctx)
 		g.opt.Log.ErrorContext(ctx, "ledger not updated", "decision", decision, "error", err)
 	}
 }

@@ -153,7 +153,6 @@ func (ret *returning) filter(ctx context.Context) bool {
 		rows, err := ret.g.opt.Ledger.Owners(ctx, ret.op.Backend, kind, list)
 		if err != nil {
 			// Provenance is then unknown, which is the lowest trust.
-			ret.g.opt.Meter.LedgerFailed(ctx)
 			v.blind = true
 			continue
 		}
@@ -248,7 +247,6 @@ func (ret *returning) relatives(ctx context.Context, v *viewer) {
 		}
 	}
 	if err := v.lookUp(ctx, ret.g, ret.op.Backend, rows, bare); err != nil {
-		ret.g.opt.Meter.LedgerFailed(ctx)
 		v.blind = true
 	}
 }

@@ -41,7 +41,7 @@ type SelfEdits struct {
 // is the admission of the run that the call is of, ruled what was ruled on it.
 func (g *Gate) Let(ctx context.Context, e *SelfEdits, a, ruled *Admission, agent string, tc memproxy.ToolCall) {
 	imager, ok := a.call.Backend.Adapter.(Imager)
-	if !ok || !a.enforced() || !g.remembers() || a.call.Backend.Fetch == nil || ruled.Decision.Verdict.Stops() {
+	if !ok || !a.enforced() || a.call.Backend.Fetch == nil || ruled.Decision.Verdict.Stops() {
 		return
 	}
 	images := imager.Images(a.call.Route, a.call.Request, agent, tc)

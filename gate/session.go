@@ -192,7 +192,6 @@ func (g *Gate) count(ctx context.Context, r *run, ev memproxy.SessionEvent) memp
 	s, locked, err := g.opt.Ledger.NoteSession(ctx, ev)
 	switch {
 	case err != nil:
-		g.opt.Meter.LedgerFailed(ctx)
 		g.opt.Log.ErrorContext(ctx, "a rejection was not counted", "decision", ev.Decision, "error", err)
 	case locked:
 		g.opt.Log.WarnContext(ctx, "writes are locked after too many rejections", "session", memproxy.InertID(ev.Session), "principal", ev.Principal, "until", s.Until)

@@ -14,10 +14,6 @@ const RoleReviewer = "memproxy-reviewer"
 // whole answer was refused. A ledger that cannot be asked knows of no state:
 // everything is then untrusted, as the table of failures has it.
 func (ret *returning) stand(ctx context.Context) (refused bool) {
-	registrar, ok := ret.g.opt.Ledger.(Registrar)
-	if !ok {
-		return false
-	}
 	ids := map[memproxy.TargetKind][]string{}
 	for i := range ret.reading.Memories {
 		if m := &ret.reading.Memories[i]; m.ID != "" && !m.Drop && !m.Missing {
@@ -26,13 +22,13 @@ func (ret *returning) stand(ctx context.Context) (refused bool) {
 	}
 	known := map[memproxy.TargetKind]map[string]memproxy.Standing{}
 	for kind, list := range ids {
-		if got := ret.standing(ctx, registrar, kind, list); got.err == nil {
+		if got := ret.standing(ctx, kind, list); got.err == nil {
 			known[kind] = got.by
 		}
 	}
 	ret.stands = known
 	withheld := 0
-	for _, hide := range ret.unsaid(ctx, registrar, known) {
+	for _, hide := range ret.unsaid(ctx, known) {
 		for _, i := range hide.places {
 			m := &ret.reading.Memories[i]
 			if m.Drop || ret.ownWords(m) {
@@ -78,12 +74,12 @@ func (ret *returning) stand(ctx context.Context) (refused bool) {
 
 // unsaid are the places of memories of which nobody can say how they stand, and
 // why they are then withheld. What an addition made has just come to be.
-func (ret *returning) unsaid(ctx context.Context, registrar Registrar, known standings) []unsaid {
+func (ret *returning) unsaid(ctx context.Context, known standings) []unsaid {
 	if ret.answers && ret.op.Kind == memproxy.Learn {
 		return nil
 	}
 	return []unsaid{
-		{ret.byDecision(ctx, registrar, known), "nobody can say by what write the memory came, and it is withheld"},
+		{ret.byDecision(ctx, known), "nobody can say by what write the memory came, and it is withheld"},
 		{ret.unknown(known), "nobody can say how the memory stands, and it is withheld"},
 	}
 }
@@ -107,10 +103,6 @@ const manyAhead = 8
 // page that nobody asked for lately, each takes about as long.
 func (ret *returning) lookAhead(ctx context.Context, ids map[memproxy.TargetKind][]string) {
 	ret.ahead, ret.stood = nil, nil
-	registrar, ok := ret.g.opt.Ledger.(Registrar)
-	if !ok {
-		return
-	}
 	for kind, list := range ids {
 		if len(list) < manyAhead {
 			continue
@@ -121,7 +113,7 @@ func (ret *returning) lookAhead(ctx context.Context, ids map[memproxy.TargetKind
 		answer := make(chan stood, 1)
 		ret.ahead[kind] = answer
 		ret.g.asking.Go(func() {
-			by, err := registrar.Standings(ctx, ret.op.Backend, kind, list)
+			by, err := ret.g.opt.Ledger.Standings(ctx, ret.op.Backend, kind, list)
 			answer <- stood{by, err}
 		})
 	}
@@ -130,7 +122,7 @@ func (ret *returning) lookAhead(ctx context.Context, ids map[memproxy.TargetKind
 // standing is how memories of a kind stand, of which none is new since
 // lookAhead. Each kind is asked about once: what speaks against a memory and
 // whether it is shown are then read off the same answer.
-func (ret *returning) standing(ctx context.Context, registrar Registrar, kind memproxy.TargetKind, ids []string) stood {
+func (ret *returning) standing(ctx context.Context, kind memproxy.TargetKind, ids []string) stood {
 	if got, ok := ret.stood[kind]; ok {
 		return got
 	}
@@ -138,10 +130,9 @@ func (ret *returning) standing(ctx context.Context, registrar Registrar, kind me
 	if answer := ret.ahead[kind]; answer != nil {
 		got = <-answer
 	} else {
-		got.by, got.err = registrar.Standings(ctx, ret.op.Backend, kind, ids)
+		got.by, got.err = ret.g.opt.Ledger.Standings(ctx, ret.op.Backend, kind, ids)
 	}
 	if got.err != nil {
-		ret.g.opt.Meter.LedgerFailed(ctx)
 		got.by = nil
 	}
 	if ret.stood == nil {

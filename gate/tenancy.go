@@ -31,7 +31,6 @@ func tenancy(ctx context.Context, r *run) error {
 	}
 	var err error
 	if r.named, err = r.g.whose(ctx, r.op.Backend, r.names()); err != nil {
-		r.g.opt.Meter.LedgerFailed(ctx)
 		if r.op.Kind == memproxy.Recall && (r.alone() || !r.op.Derived) {
 			return nil // what an answer shows is then held to what the caller's limits name
 		}

@@ -9,13 +9,6 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// A Tracker is a Ledger that knows what became of an author's facts.
-type Tracker interface {
-	// Record returns the record of an author of a tenant; zeros for one who is
-	// not known.
-	Record(ctx context.Context, tenant, actor string) (memproxy.Track, error)
-}
-
 // How records are kept.
 const (
 	// maxTracks bounds the authors whose records are kept, about 200 bytes each.
@@ -52,7 +45,7 @@ func (t *tracks) forget(tenant, id string) { t.kept.Remove(author{tenant, mempro
 
 // of returns an author's record, and false where nobody knows it: the ledger
 // did not answer, and never did about this author.
-func (t *tracks) of(ctx context.Context, from Tracker, tenant, id string) (memproxy.Track, bool, error) {
+func (t *tracks) of(ctx context.Context, from Ledger, tenant, id string) (memproxy.Track, bool, error) {
 	who, now := author{tenant, id}, t.clock()
 	last, there := t.kept.Get(who)
 	if there && now.Before(last.until) {
@@ -73,9 +66,6 @@ func (t *tracks) of(ctx context.Context, from Tracker, tenant, id string) (mempr
 // tracked is the factor of the caller's track record. One that nobody can look
 // up counts as the worst: the last that was known, if any, goes before that.
 func (r *run) tracked(ctx context.Context) memproxy.PerMille {
-	if _, ok := r.g.opt.Ledger.(Tracker); !ok {
-		return memproxy.Full
-	}
 	if !r.lookUp(ctx) {
 		return memproxy.TrackFloor
 	}
@@ -84,13 +74,8 @@ func (r *run) tracked(ctx context.Context) memproxy.PerMille {
 
 // lookUp takes down the caller's record, and reports whether anybody knows it.
 func (r *run) lookUp(ctx context.Context) bool {
-	tracker, ok := r.g.opt.Ledger.(Tracker)
-	if !ok {
-		return false
-	}
-	track, known, err := r.g.tracks.of(ctx, tracker, r.Principal.Tenant, r.Principal.Account())
+	track, known, err := r.g.tracks.of(ctx, r.g.opt.Ledger, r.Principal.Tenant, r.Principal.Account())
 	if err != nil {
-		r.g.opt.Meter.LedgerFailed(ctx)
 		r.g.opt.Log.WarnContext(ctx, "a track record cannot be looked up", "decision", r.Decision.ID, "principal", r.Principal.ID, "error", err)
 	}
 	r.track, r.trackKnown = track, known

@@ -31,9 +31,6 @@ func (ret *returning) trespassed(ctx context.Context, extractor Extractor, memor
 	if err == nil && !ret.alone() {
 		err = v.lookUp(ctx, ret.g, ret.op.Backend, nil, bare)
 	}
-	if err != nil {
-		ret.g.opt.Meter.LedgerFailed(ctx)
-	}
 	for i := range memories {
 		m := &memories[i]
 		row, known := rows[m.ID]

@@ -88,7 +88,6 @@ func (g *Gate) reaches(ctx context.Context, a *Admission, id string) bool {
 	r := &run{Admission: a, g: g}
 	rows, err := g.opt.Ledger.Owners(ctx, a.call.Backend.Name, memproxy.TargetMemory, []string{id})
 	if err != nil {
-		g.opt.Meter.LedgerFailed(ctx)
 		return false
 	}
 	v := a.viewer(g.opt.Signer)

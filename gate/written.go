@@ -43,7 +43,6 @@ func (ret *returning) written(ctx context.Context) (refused bool, err error) {
 		err = v.lookUp(ctx, ret.g, ret.op.Backend, all, bare)
 	}
 	if err != nil {
-		ret.g.opt.Meter.LedgerFailed(ctx) // nobody knows whose any of them are
 		v.blind = true
 	}
 	// What is asked for by its id was ruled on, and what it holds with it.

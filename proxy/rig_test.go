@@ -117,23 +117,6 @@ func (*quiet) Identify(_ context.Context, c memproxy.Credentials) (memproxy.Prin
 	return p, nil
 }
 
-func (*quiet) Owners(context.Context, string, memproxy.TargetKind, []string) (map[string]memproxy.Ownership, error) {
-	return nil, nil
-}
-
-func (*quiet) Decision(context.Context, string, string) (memproxy.Ownership, bool, error) {
-	return memproxy.Ownership{}, false, nil
-}
-func (*quiet) Put(context.Context, ...memproxy.Ownership) error { return nil }
-func (*quiet) Bind(_ context.Context, rows ...memproxy.Ownership) ([]memproxy.Ownership, error) {
-	return rows, nil
-}
-func (*quiet) SessionLocked(context.Context, string, ...string) (memproxy.Lock, error) {
-	return memproxy.Lock{}, nil
-}
-func (*quiet) NoteSession(context.Context, memproxy.SessionEvent) (memproxy.Session, bool, error) {
-	return memproxy.Session{}, false, nil
-}
 func (*quiet) Charge(context.Context, memproxy.Charge) (memproxy.Allowance, error) {
 	return memproxy.Allowance{Granted: true, Refused: -1}, nil
 }
@@ -227,7 +210,7 @@ func newGate(parts *quiet, rules *gate.Rules) (*gate.Gate, error) {
 	var n atomic.Int64
 	rules.Ceilings = memproxy.DefaultCeilings()
 	return gate.New(gate.Options{
-		Identifier: parts, Ledger: parts, PartialLedger: true, Budget: parts, Recorder: parts, Signer: parts,
+		Identifier: parts, Ledger: gate.NoLedger{}, Budget: parts, Recorder: parts, Signer: parts,
 		Clock: time.Now, NewID: func() string { return fmt.Sprint("d", n.Add(1)) },
 	}, rules)
 }

@@ -86,13 +86,13 @@ func explainCall(ctx context.Context, cfg *config.Config, b config.Backend, who 
 	}
 	nothing := still{who}
 	store := ledger.Options{Path: filepath.Join(cfg.State, "ledger.db"), URL: cfg.Ledger.URL.Reveal(), Locks: lockLimits(cfg), Clock: time.Now}
-	records := stillLedger{nothing, func(ctx context.Context) (memproxy.Track, error) {
+	records := stillLedger{who: who, track: func(ctx context.Context) (memproxy.Track, error) {
 		return ledger.Peek(ctx, store, who.Tenant, who.ID)
-	}, func(ctx context.Context, ids ...string) (memproxy.Lock, error) {
+	}, lock: func(ctx context.Context, ids ...string) (memproxy.Lock, error) {
 		return ledger.PeekLock(ctx, store, who.Tenant, ids...)
 	}}
 	g, err := gate.New(gate.Options{
-		Identifier: nothing, Ledger: records, PartialLedger: true, Budget: nothing, Recorder: nothing, Signer: nothing,
+		Identifier: nothing, Ledger: records, Budget: nothing, Recorder: nothing, Signer: nothing,
 		Clock: time.Now, NewID: newID,
 	}, rules.current())
 	if err != nil {
@@ -244,7 +244,8 @@ type still struct{ who memproxy.Principal }
 
 // stillLedger knows the caller's track record, and what is locked.
 type stillLedger struct {
-	still
+	gate.NoLedger
+	who   memproxy.Principal
 	track func(context.Context) (memproxy.Track, error)
 	lock  func(context.Context, ...string) (memproxy.Lock, error)
 }
@@ -259,12 +260,8 @@ func (s stillLedger) Record(ctx context.Context, _, _ string) (memproxy.Track, e
 	return s.track(ctx)
 }
 
-func (s still) Identify(context.Context, memproxy.Credentials) (memproxy.Principal, error) {
-	return s.who, nil
-}
-
 // Owners says that every target is the caller's own: owners are not asked for.
-func (s still) Owners(_ context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Ownership, error) {
+func (s stillLedger) Owners(_ context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Ownership, error) {
 	out := make(map[string]memproxy.Ownership, len(ids))
 	for _, id := range ids {
 		out[id] = memproxy.Ownership{Backend: backend, Kind: kind, ID: id, Actor: s.who.ID, Trust: s.who.Trust, Scope: memproxy.Scope{Tenant: s.who.Tenant}}
@@ -272,19 +269,10 @@ func (s still) Owners(_ context.Context, backend string, kind memproxy.TargetKin
 	return out, nil
 }
 
-func (still) Decision(context.Context, string, string) (memproxy.Ownership, bool, error) {
-	return memproxy.Ownership{}, false, nil
+func (s still) Identify(context.Context, memproxy.Credentials) (memproxy.Principal, error) {
+	return s.who, nil
 }
-func (still) Put(context.Context, ...memproxy.Ownership) error { return nil }
-func (still) Bind(_ context.Context, rows ...memproxy.Ownership) ([]memproxy.Ownership, error) {
-	return rows, nil
-}
-func (still) SessionLocked(context.Context, string, ...string) (memproxy.Lock, error) {
-	return memproxy.Lock{}, nil
-}
-func (still) NoteSession(context.Context, memproxy.SessionEvent) (memproxy.Session, bool, error) {
-	return memproxy.Session{}, false, nil
-}
+
 func (still) Charge(context.Context, memproxy.Charge) (memproxy.Allowance, error) {
 	return memproxy.Allowance{Granted: true, Refused: -1}, nil
 }

@@ -17,7 +17,7 @@ import (
 // and no wire. What it allocates comes on top of what the gate does.
 func BenchmarkProcess(b *testing.B) {
 	g, err := gate.New(gate.Options{
-		Identifier: silent{}, Ledger: silent{}, PartialLedger: true, Budget: silent{}, Recorder: silent{}, Signer: silent{},
+		Identifier: silent{}, Ledger: gate.NoLedger{}, Budget: silent{}, Recorder: silent{}, Signer: silent{},
 		Clock: time.Now, NewID: func() string { return "d" },
 	}, &gate.Rules{
 		Version: "v", Profile: gate.Production, Policy: silent{}, Ceilings: memproxy.DefaultCeilings(), Enforce: true,

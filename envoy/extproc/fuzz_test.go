@@ -61,23 +61,6 @@ func (silent) Identify(context.Context, memproxy.Credentials) (memproxy.Principa
 	return memproxy.Principal{ID: "a", Kind: memproxy.KindAgent, Trust: memproxy.TrustAuthenticated, Users: memproxy.Limit{All: true}, ActsAs: memproxy.Limit{All: true}, Apps: memproxy.Limit{All: true}, Runs: memproxy.Limit{All: true}}, nil
 }
 
-func (silent) Owners(context.Context, string, memproxy.TargetKind, []string) (map[string]memproxy.Ownership, error) {
-	return nil, nil
-}
-
-func (silent) Decision(context.Context, string, string) (memproxy.Ownership, bool, error) {
-	return memproxy.Ownership{}, false, nil
-}
-func (silent) Put(context.Context, ...memproxy.Ownership) error { return nil }
-func (silent) Bind(_ context.Context, rows ...memproxy.Ownership) ([]memproxy.Ownership, error) {
-	return rows, nil
-}
-func (silent) SessionLocked(context.Context, string, ...string) (memproxy.Lock, error) {
-	return memproxy.Lock{}, nil
-}
-func (silent) NoteSession(context.Context, memproxy.SessionEvent) (memproxy.Session, bool, error) {
-	return memproxy.Session{}, false, nil
-}
 func (silent) Charge(context.Context, memproxy.Charge) (memproxy.Allowance, error) {
 	return memproxy.Allowance{Granted: true, Refused: -1}, nil
 }
@@ -203,7 +186,7 @@ func FuzzProcess(f *testing.F) {
 	f.Add(pack(body("tea"), start("/m", true)))
 	f.Add(pack(start("/m", false), answered("413", false)))
 	g, err := gate.New(gate.Options{
-		Identifier: silent{}, Ledger: silent{}, PartialLedger: true, Budget: silent{}, Recorder: silent{}, Signer: silent{},
+		Identifier: silent{}, Ledger: gate.NoLedger{}, Budget: silent{}, Recorder: silent{}, Signer: silent{},
 		Clock: time.Now, NewID: func() string { return "d" },
 	}, &gate.Rules{
 		Version: "v", Profile: gate.Production, Policy: silent{}, Ceilings: memproxy.DefaultCeilings(), Enforce: true,

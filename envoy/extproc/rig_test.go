@@ -120,23 +120,6 @@ func (*quiet) Identify(_ context.Context, c memproxy.Credentials) (memproxy.Prin
 	return p, nil
 }
 
-func (*quiet) Owners(context.Context, string, memproxy.TargetKind, []string) (map[string]memproxy.Ownership, error) {
-	return nil, nil
-}
-
-func (*quiet) Decision(context.Context, string, string) (memproxy.Ownership, bool, error) {
-	return memproxy.Ownership{}, false, nil
-}
-func (*quiet) Put(context.Context, ...memproxy.Ownership) error { return nil }
-func (*quiet) Bind(_ context.Context, rows ...memproxy.Ownership) ([]memproxy.Ownership, error) {
-	return rows, nil
-}
-func (*quiet) SessionLocked(context.Context, string, ...string) (memproxy.Lock, error) {
-	return memproxy.Lock{}, nil
-}
-func (*quiet) NoteSession(context.Context, memproxy.SessionEvent) (memproxy.Session, bool, error) {
-	return memproxy.Session{}, false, nil
-}
 func (*quiet) Charge(context.Context, memproxy.Charge) (memproxy.Allowance, error) {
 	return memproxy.Allowance{Granted: true, Refused: -1}, nil
 }
@@ -231,7 +214,7 @@ func (r *rig) newGate() *gate.Gate {
 	var mu sync.Mutex
 	n := 0
 	g, err := gate.New(gate.Options{
-		Identifier: r.parts, Ledger: r.parts, PartialLedger: true, Budget: r.parts, Recorder: r.parts, Signer: r.parts,
+		Identifier: r.parts, Ledger: gate.NoLedger{}, Budget: r.parts, Recorder: r.parts, Signer: r.parts,
 		Clock: time.Now, NewID: func() string { mu.Lock(); defer mu.Unlock(); n++; return fmt.Sprintf("d%d", n) },
 	}, &r.rules)
 	if err != nil {

@@ -1,0 +1,334 @@
+package gate
+
+import (
+	"context"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+// A Ledger remembers whose memories are, how far they are believed, what they
+// said before, and what their authors are worth. It has no optional parts: a
+// decorator that forgets a method does not compile, and no control is off because
+// a store lacks something. An error means that nothing is known: reads then trust
+// least, and writes that need the answer are refused with 503 (docs/design.md).
+type Ledger interface {
+	// Owners returns what is known of the targets, by id. Ids that it does
+	// not know are absent.
+	Owners(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Ownership, error)
+
+	// Decision returns the ownership that was recorded for the write of a
+	// decision, so that a memory that comes back with its stamp can be bound.
+	Decision(ctx context.Context, backend, decision string) (memproxy.Ownership, bool, error)
+
+	// Put inserts or replaces rows by (Backend, Kind, ID), in one transaction.
+	Put(context.Context, ...memproxy.Ownership) error
+
+	// Bind inserts the rows of which there is none by (Backend, Kind, ID), in
+	// one transaction, and returns for each the one that is there then. Of callers
+	// that bind one id at once, all get the same.
+	Bind(context.Context, ...memproxy.Ownership) ([]memproxy.Ownership, error)
+
+	// Sweep leaves tombstones for the backend's memories within the scope,
+	// of whatever tenant, and returns whose they were. An empty field of the
+	// scope matches everything.
+	Sweep(ctx context.Context, backend string, scope memproxy.Scope) ([]memproxy.Tally, error)
+
+	// DeleteSwept appends a version like v to each memory within the scope that
+	// was swept and whose history does not end yet, and returns to how many.
+	DeleteSwept(ctx context.Context, backend string, scope memproxy.Scope, v memproxy.Version) (int, error)
+
+	// Standings returns the status of memories, by id. One of which nothing is
+	// recorded is absent, and untrusted.
+	Standings(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Standing, error)
+
+	// ListStandings returns a page of statuses, in the order of their keys.
+	ListStandings(context.Context, memproxy.StandingFilter) ([]memproxy.Standing, error)
+
+	// SetState changes states, and returns how many it changed.
+	SetState(context.Context, ...memproxy.StateChange) (int, error)
+
+	// Confirm gives memories a new time of expiry. Expired ones come back.
+	Confirm(ctx context.Context, expires time.Time, keys ...memproxy.MemoryKey) error
+
+	// Chronicle records versions and what was found before the first, and changes
+	// states, all or nothing. It need not be done when it returns, only queued: who
+	// asks afterwards finds it. The same version again changes nothing.
+	Chronicle(context.Context, memproxy.Chronicle) error
+
+	// History returns versions of a memory, the newest first.
+	History(ctx context.Context, k memproxy.MemoryKey, before int64, limit int) ([]memproxy.Version, error)
+
+	// Sealed reports whether everything in the backend was known once.
+	Sealed(ctx context.Context, backend string) (bool, error)
+
+	// Found returns the hashes of the texts of memories that the backend held
+	// when it was sealed and that nobody was known to have written.
+	Found(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]string, error)
+
+	// Glimpse keeps what metadata was when it was first seen, which owners tell
+	// in Seen from then on, and returns the memories of which it was another.
+	Glimpse(context.Context, ...memproxy.Glimpse) ([]memproxy.MemoryKey, error)
+
+	// SessionLocked returns the lock that is in force on one of the records, by
+	// their ids, or the zero Lock.
+	SessionLocked(ctx context.Context, tenant string, ids ...string) (memproxy.Lock, error)
+
+	// NoteSession counts a rejection: by session, by principal and end user, and
+	// by principal. Locked is set by the one that locks.
+	NoteSession(context.Context, memproxy.SessionEvent) (s memproxy.Session, locked bool, err error)
+
+	// Contest records a correction that was not let through.
+	Contest(context.Context, memproxy.Dissent) error
+
+	// Corrected counts a correction that was let in against the author, once
+	// per memory and decision.
+	Corrected(context.Context, memproxy.Correction) error
+
+	// Corrections returns who changed a memory that was another's, newest
+	// first.
+	Corrections(context.Context, memproxy.MemoryKey) ([]memproxy.Correction, error)
+
+	// Record returns the track record of an author of a tenant; zeros for one
+	// who is not known.
+	Record(ctx context.Context, tenant, actor string) (memproxy.Track, error)
+
+	// Retracted records texts that their authors deleted or replaced.
+	Retracted(context.Context, ...memproxy.Retraction) error
+
+	// Retraction returns the newest retraction by an author, not before a time,
+	// of a text like one of these; false when there is none.
+	Retraction(ctx context.Context, tenant, author string, texts []string, since time.Time) (memproxy.Retraction, bool, error)
+}
+
+// NoLedger knows nothing and keeps nothing. It is what a request is explained
+// with where no state is opened, and what fakes are built on.
+type NoLedger struct{}
+
+var _ Ledger = NoLedger{}
+
+// Owners knows of none.
+func (NoLedger) Owners(context.Context, string, memproxy.TargetKind, []string) (map[string]memproxy.Ownership, error) {
+	return nil, nil
+}
+
+// Decision knows of none.
+func (NoLedger) Decision(context.Context, string, string) (memproxy.Ownership, bool, error) {
+	return memproxy.Ownership{}, false, nil
+}
+
+// Put keeps nothing.
+func (NoLedger) Put(context.Context, ...memproxy.Ownership) error { return nil }
+
+// Bind lets everybody have what is not bound.
+func (NoLedger) Bind(_ context.Context, rows ...memproxy.Ownership) ([]memproxy.Ownership, error) {
+	return rows, nil
+}
+
+// Sweep finds nothing.
+func (NoLedger) Sweep(context.Context, string, memproxy.Scope) ([]memproxy.Tally, error) {
+	return nil, nil
+}
+
+// DeleteSwept finds nothing.
+func (NoLedger) DeleteSwept(context.Context, string, memproxy.Scope, memproxy.Version) (int, error) {
+	return 0, nil
+}
+
+// Standings knows of none.
+func (NoLedger) Standings(context.Context, string, memproxy.TargetKind, []string) (map[string]memproxy.Standing, error) {
+	return nil, nil
+}
+
+// ListStandings lists nothing.
+func (NoLedger) ListStandings(context.Context, memproxy.StandingFilter) ([]memproxy.Standing, error) {
+	return nil, nil
+}
+
+// SetState keeps nothing.
+func (NoLedger) SetState(context.Context, ...memproxy.StateChange) (int, error) { return 0, nil }
+
+// Confirm keeps nothing.
+func (NoLedger) Confirm(context.Context, time.Time, ...memproxy.MemoryKey) error { return nil }
+
+// Chronicle keeps nothing.
+func (NoLedger) Chronicle(context.Context, memproxy.Chronicle) error { return nil }
+
+// History knows of none.
+func (NoLedger) History(context.Context, memproxy.MemoryKey, int64, int) ([]memproxy.Version, error) {
+	return nil, nil
+}
+
+// Sealed: no backend is.
+func (NoLedger) Sealed(context.Context, string) (bool, error) { return false, nil }
+
+// Found knows of none.
+func (NoLedger) Found(context.Context, string, memproxy.TargetKind, []string) (map[string]string, error) {
+	return nil, nil
+}
+
+// Glimpse keeps nothing.
+func (NoLedger) Glimpse(context.Context, ...memproxy.Glimpse) ([]memproxy.MemoryKey, error) {
+	return nil, nil
+}
+
+// SessionLocked: none is.
+func (NoLedger) SessionLocked(context.Context, string, ...string) (memproxy.Lock, error) {
+	return memproxy.Lock{}, nil
+}
+
+// NoteSession locks nobody.
+func (NoLedger) NoteSession(context.Context, memproxy.SessionEvent) (memproxy.Session, bool, error) {
+	return memproxy.Session{}, false, nil
+}
+
+// Contest keeps nothing.
+func (NoLedger) Contest(context.Context, memproxy.Dissent) error { return nil }
+
+// Corrected keeps nothing.
+func (NoLedger) Corrected(context.Context, memproxy.Correction) error { return nil }
+
+// Corrections knows of none.
+func (NoLedger) Corrections(context.Context, memproxy.MemoryKey) ([]memproxy.Correction, error) {
+	return nil, nil
+}
+
+// Record knows nobody.
+func (NoLedger) Record(context.Context, string, string) (memproxy.Track, error) {
+	return memproxy.Track{}, nil
+}
+
+// Retracted keeps nothing.
+func (NoLedger) Retracted(context.Context, ...memproxy.Retraction) error { return nil }
+
+// Retraction knows of none.
+func (NoLedger) Retraction(context.Context, string, string, []string, time.Time) (memproxy.Retraction, bool, error) {
+	return memproxy.Retraction{}, false, nil
+}
+
+// Metered counts the calls of a ledger that fail. What a failure means is for
+// the step that asked. A Gate does it with its own.
+func Metered(l Ledger, m Meter) Ledger { return metered{l, m} }
+
+type metered struct {
+	of    Ledger
+	meter Meter
+}
+
+var _ Ledger = metered{}
+
+func (m metered) note(ctx context.Context, err error) error {
+	if err != nil {
+		m.meter.LedgerFailed(ctx)
+	}
+	return err
+}
+
+func (m metered) Owners(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Ownership, error) {
+	got, err := m.of.Owners(ctx, backend, kind, ids)
+	return got, m.note(ctx, err)
+}
+
+func (m metered) Decision(ctx context.Context, backend, decision string) (memproxy.Ownership, bool, error) {
+	got, ok, err := m.of.Decision(ctx, backend, decision)
+	return got, ok, m.note(ctx, err)
+}
+
+func (m metered) Put(ctx context.Context, all ...memproxy.Ownership) error {
+	return m.note(ctx, m.of.Put(ctx, all...))
+}
+
+func (m metered) Bind(ctx context.Context, all ...memproxy.Ownership) ([]memproxy.Ownership, error) {
+	got, err := m.of.Bind(ctx, all...)
+	return got, m.note(ctx, err)
+}
+
+func (m metered) Sweep(ctx context.Context, backend string, scope memproxy.Scope) ([]memproxy.Tally, error) {
+	got, err := m.of.Sweep(ctx, backend, scope)
+	return got, m.note(ctx, err)
+}
+
+func (m metered) DeleteSwept(ctx context.Context, backend string, scope memproxy.Scope, v memproxy.Version) (int, error) {
+	got, err := m.of.DeleteSwept(ctx, backend, scope, v)
+	return got, m.note(ctx, err)
+}
+
+func (m metered) Standings(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Standing, error) {
+	got, err := m.of.Standings(ctx, backend, kind, ids)
+	return got, m.note(ctx, err)
+}
+
+func (m metered) ListStandings(ctx context.Context, v memproxy.StandingFilter) ([]memproxy.Standing, error) {
+	got, err := m.of.ListStandings(ctx, v)
+	return got, m.note(ctx, err)
+}
+
+func (m metered) SetState(ctx context.Context, all ...memproxy.StateChange) (int, error) {
+	got, err := m.of.SetState(ctx, all...)
+	return got, m.note(ctx, err)
+}
+
+func (m metered) Confirm(ctx context.Context, expires time.Time, keys ...memproxy.MemoryKey) error {
+	return m.note(ctx, m.of.Confirm(ctx, expires, keys...))
+}
+
+func (m metered) Chronicle(ctx context.Context, v memproxy.Chronicle) error {
+	return m.note(ctx, m.of.Chronicle(ctx, v))
+}
+
+func (m metered) History(ctx context.Context, k memproxy.MemoryKey, before int64, limit int) ([]memproxy.Version, error) {
+	got, err := m.of.History(ctx, k, before, limit)
+	return got, m.note(ctx, err)
+}
+
+func (m metered) Sealed(ctx context.Context, backend string) (bool, error) {
+	got, err := m.of.Sealed(ctx, backend)
+	return got, m.note(ctx, err)
+}
+
+func (m metered) Found(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]string, error) {
+	got, err := m.of.Found(ctx, backend, kind, ids)
+	return got, m.note(ctx, err)
+}
+
+func (m metered) Glimpse(ctx context.Context, all ...memproxy.Glimpse) ([]memproxy.MemoryKey, error) {
+	got, err := m.of.Glimpse(ctx, all...)
+	return got, m.note(ctx, err)
+}
+
+func (m metered) SessionLocked(ctx context.Context, tenant string, ids ...string) (memproxy.Lock, error) {
+	got, err := m.of.SessionLocked(ctx, tenant, ids...)
+	return got, m.note(ctx, err)
+}
+
+func (m metered) NoteSession(ctx context.Context, v memproxy.SessionEvent) (memproxy.Session, bool, error) {
+	got, ok, err := m.of.NoteSession(ctx, v)
+	return got, ok, m.note(ctx, err)
+}
+
+func (m metered) Contest(ctx context.Context, v memproxy.Dissent) error {
+	return m.note(ctx, m.of.Contest(ctx, v))
+}
+
+func (m metered) Corrected(ctx context.Context, v memproxy.Correction) error {
+	return m.note(ctx, m.of.Corrected(ctx, v))
+}
+
+func (m metered) Corrections(ctx context.Context, v memproxy.MemoryKey) ([]memproxy.Correction, error) {
+	got, err := m.of.Corrections(ctx, v)
+	return got, m.note(ctx, err)
+}
+
+func (m metered) Record(ctx context.Context, tenant, actor string) (memproxy.Track, error) {
+	got, err := m.of.Record(ctx, tenant, actor)
+	return got, m.note(ctx, err)
+}
+
+func (m metered) Retracted(ctx context.Context, all ...memproxy.Retraction) error {
+	return m.note(ctx, m.of.Retracted(ctx, all...))
+}
+
+func (m metered) Retraction(ctx context.Context, tenant, author string, texts []string, since time.Time) (memproxy.Retraction, bool, error) {
+	got, ok, err := m.of.Retraction(ctx, tenant, author, texts, since)
+	return got, ok, m.note(ctx, err)
+}
