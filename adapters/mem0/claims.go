@@ -22,6 +22,41 @@ func dimOf(key string) (memproxy.Dimension, bool) {
 	return "", false
 }
 
+// narrows reports whether the backend looks for an owner where a claim has it.
+// It passes over places that a route does not have: what is made of many
+// memories, or changes many, is narrowed only from the place that its route is
+// known to have, for nothing takes it apart afterwards.
+func (d *decoding) narrows(c *memproxy.Claim) bool {
+	if !d.op.Derived && !d.op.Bulk {
+		return true
+	}
+	known := c.Dim != memproxy.DimApp || d.row.dialect == hosted // the server has no apps
+	switch d.row.shape {
+	case list:
+		return inFilters(c.Pointer)
+	case entity:
+		return known && c.Pointer == "path:entity_id"
+	case query:
+		deletes := d.row.id == "mem0.v1.delete.all" || d.row.id == "mem0.server.delete.all"
+		return known && deletes && c.Pointer == queryPrefix+string(c.Dim)+"_id"
+	}
+	return false
+}
+
+// inFilters reports whether a place of a payload is one in which the platform is
+// documented to look for an owner: a member of the filters or of what its AND
+// lists, in that spelling, by equality.
+func inFilters(pointer string) bool {
+	rest, ok := strings.CutPrefix(pointer, "/filters/")
+	parts := strings.Split(rest, "/")
+	for len(parts) > 2 && parts[0] == "AND" {
+		parts = parts[2:]
+	}
+	_, owner := dimOf(parts[0])
+	equal := len(parts) == 1 || len(parts) == 2 && (parts[1] == "in" || parts[1] == "eq")
+	return ok && owner && equal && parts[0] != "session_id"
+}
+
 // claim reads an identity value: a string, a list of strings, an operator
 // object, or null. Pins says that the claim narrows the whole operation;
 // negated that it stands under NOT.

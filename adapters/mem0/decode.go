@@ -216,6 +216,10 @@ func (d *decoding) settle() error {
 		d.loose(d.doc.Root, "")
 	}
 	d.govern()
+	for i := range op.Claims {
+		c := &op.Claims[i]
+		c.Pins = c.Pins && d.narrows(c)
+	}
 	// An identity in metadata owns only what nothing else names an owner of,
 	// wherever it stands.
 	for _, inside := range [...]bool{false, true} {
@@ -251,17 +255,8 @@ func (d *decoding) single() bool {
 		return false
 	}
 	c := &d.op.Claims[0]
-	if name := c.Values[0]; strings.TrimSpace(name) != name || strings.Contains(name, "*") {
-		return false
-	}
-	app := c.Dim != memproxy.DimApp || d.row.dialect == hosted
-	switch d.row.id {
-	case "mem0.v1.delete.all", "mem0.server.delete.all":
-		return app && c.Pointer == "query:"+string(c.Dim)+"_id"
-	case "mem0.v2.entity.delete", "mem0.server.entity.delete":
-		return app && c.Pointer == "path:entity_id"
-	}
-	return false
+	name := c.Values[0]
+	return strings.TrimSpace(name) == name && !strings.Contains(name, "*") && d.narrows(c)
 }
 
 // plain reports whether the operation is narrowed by plain identities only:

@@ -38,7 +38,7 @@ func (d *decoding) query() error {
 			}
 			continue
 		}
-		c := memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Values: list[:1], Pointer: "query:" + base, Pins: d.row.id != "mem0.v1.stats"} // which has no parameters
+		c := memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Values: list[:1], Pointer: "query:" + base, Pins: true}
 		if list[0] == "*" {
 			c.Op, c.Pins = memproxy.ClaimAny, false
 		}

@@ -109,6 +109,7 @@ func TestTenantsOfMem0(t *testing.T) {
 		{"GET", "/v1/memories/", ""}, {"GET", "/v1/memories/events/", ""}, {"GET", "/v1/events/", ""}, {"GET", "/v1/entities/", ""}, {"GET", "/entities", ""},
 		{"GET", "/v1/entities/filters/", ""}, {"GET", "/v1/stats/", ""}, {"POST", "/v1/summary/", `{"filters":{"user_id":"*"}}`},
 		{"POST", "/v1/summary/", `{"filters":{"user_id":{"ne":"zoe"}}}`}, {"POST", "/v1/summary/", `{"filters":{"OR":[{"user_id":"zoe"},{"user_id":"ann"}]}}`},
+		{"POST", "/v1/summary/", `{"user_id":"zoe"}`}, {"POST", "/v1/summary/?user_id=zoe", `{}`},
 		{"POST", "/v3/memories/search/", `{"query":"canary","filters":{"user_id":"*"}}`}, {"POST", "/v3/memories/", `{"filters":{"user_id":{"ne":"zoe"}}}`},
 		{"DELETE", "/memories?user_id=*", ""}, {"DELETE", "/v1/memories/?user_id=*", ""}, {"POST", "/reset", ""},
 	} {

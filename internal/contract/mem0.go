@@ -57,6 +57,7 @@ func Mem0() *Format {
 			`{"deduced_memories":["tea"],"user_id":"{}"}`:                      "user",
 			`{"filters":{"metadata":{"user_id":"{}"}}}`:                        "user",
 			`{"filters":{"AND":[{"user_id":"*"},{"agent_id":"{}"}]}}`:          "agent",
+			`{"filters":{},"user_id":"{}"}`:                                    "user", // which a route may pass over
 			`{"filters":{"OR":[{"AND":[{"user_id":"{}","run_id":"*"}]}]}}`:     "user",
 			`{"schema":{"type":"object"},"filters":{"user_id":"{}"}}`:          "user",
 			`{"entities":[{"type":"user","id":"{}"}]}`:                         "user?", // no member of these payloads

@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"encoding/json"
 	"io"
 	"net/http"
 	"slices"
@@ -46,11 +47,62 @@ func (b *Mem0Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(owners) == 0 || strings.Contains(string(body), "*") || strings.Contains(string(body), `"NOT"`) || strings.Contains(string(body), `"ne"`) {
 		owners = b.owners
 	}
+	if path == "v1/summary" || path == "v1/exports/get" {
+		owners = b.narrowed(body)
+	}
 	if r.Method == http.MethodPost && !mem0Reads(path) {
 		answer(w, http.StatusOK, b.added(path, string(body), owners))
 		return
 	}
 	answer(w, http.StatusOK, mem0Answer(r.Method, path, segments, owners))
+}
+
+// narrowed are the owners whom the filters of a summary leave, as the platform
+// reads them: what stands beside them, or under anything but AND, narrows nothing.
+// Where they leave nobody, it is of everybody.
+func (b *Mem0Backend) narrowed(body []byte) []*Owner {
+	var q struct {
+		Filters map[string]any `json:"filters"`
+	}
+	_ = json.Unmarshal(body, &q) // what is no JSON has no filters
+	left := slices.DeleteFunc(slices.Clone(b.owners), func(o *Owner) bool { return !o.passes(q.Filters) })
+	if len(left) == 0 {
+		return b.owners
+	}
+	return left
+}
+
+func (o *Owner) passes(filters map[string]any) bool {
+	for name, v := range filters {
+		if list, ok := v.([]any); ok && name == "AND" {
+			for _, e := range list {
+				if object, ok := e.(map[string]any); ok && !o.passes(object) {
+					return false
+				}
+			}
+			continue
+		}
+		kind, isID := strings.CutSuffix(name, "_id")
+		if object, ok := v.(map[string]any); ok && object["in"] != nil {
+			v = object["in"]
+		}
+		if id, known := o.Objects[kind]; isID && known && !names(v, id) {
+			return false
+		}
+	}
+	return true
+}
+
+// names reports whether a filter's value is an id, a list in which it is, or one
+// that the platform does not take for an id.
+func names(v any, id string) bool {
+	switch v := v.(type) {
+	case string:
+		return v == id || v == "*"
+	case []any:
+		return slices.ContainsFunc(v, func(e any) bool { return e == any(id) })
+	}
+	return true
 }
 
 // graphOnly is a question to which the graph alone has an answer: the relations
@@ -135,7 +187,11 @@ func each(owners []*Owner, one func(*Owner) map[string]any) []any {
 func mem0Answer(method, path string, segments []string, owners []*Owner) any {
 	last := segments[len(segments)-1]
 	memories := each(owners, mem0Memory)
-	text := owners[len(owners)-1].Canary // what is made of many is made of whom it is narrowed to
+	var canaries []string
+	for _, o := range owners {
+		canaries = append(canaries, o.Canary)
+	}
+	text := strings.Join(canaries, " ") // what is made of many is made of all whom it is narrowed to
 	history := each(owners, func(o *Owner) map[string]any {
 		return map[string]any{"id": o.Objects["number"], "memory_id": o.Objects["memory"], "old_memory": o.Canary, "new_memory": o.Canary, "user_id": o.Objects["user"],
 			"input": []any{map[string]any{"role": "user", "content": o.Canary}}, "event": "UPDATE", "created_at": "2026-01-01T00:00:00Z", "metadata": map[string]any{"n": o.Canary}}

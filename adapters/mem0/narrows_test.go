@@ -1,0 +1,72 @@
+package mem0_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/mem0"
+)
+
+// Proves EDGE-3, EDGE-13: what is made of many memories, or changes many, is
+// narrowed only from the place where its route is known to look for an owner;
+// the backend passes over every other. A list, whose entries are judged one by
+// one, is narrowed from any.
+func TestPlacesThatNarrow(t *testing.T) {
+	a, err := mem0.New(mem0.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		target, body string
+		want         bool
+	}{
+		{"POST /v1/summary/", `{"filters":{"user_id":"ann"}}`, true},
+		{"POST /v1/summary/", `{"filters":{"AND":[{"AND":[{"app_id":{"in":["shop"]}}]}]}}`, true},
+		{"POST /v1/summary/", `{"user_id":"ann"}`, false},
+		{"POST /v1/summary/", `{"user_id":"ann","filters":{}}`, false},
+		{"POST /v1/summary/", `{"entity_type":"user","entity_id":"ann"}`, false},
+		{"POST /v1/summary/?user_id=ann", `{}`, false},
+		{"POST /v1/summary/", `{"filters":{"session_id":"r"}}`, false},
+		{"POST /v1/summary/", `{"filters":{"$and":[{"user_id":"ann"}]}}`, false},
+		{"POST /v1/summary/", `{"filters":{"AND":{"user_id":"ann"}}}`, false},
+		{"POST /v1/summary/", `{"filters":{"user_id":{"$in":["ann"]}}}`, false},
+		{"POST /v1/exports/", `{"schema":{},"user_id":"ann"}`, false},
+		{"POST /v1/exports/get/", `{"filters":{"user_id":"ann"}}`, true},
+		{"GET /v2/entities/user/ann/profile/", "", true},
+		{"GET /v1/entities/filters/?user_id=ann", "", false},
+		{"GET /v1/stats/?user_id=ann", "", false},
+		{"GET /v2/profiles/jobs/1/?user_id=ann", "", false},
+		{"DELETE /v1/memories/?user_id=ann", "", true},
+		{"DELETE /v1/memories/", `{"user_id":"ann"}`, false},
+		{"DELETE /v1/memories/?session_id=r", "", false},
+		{"DELETE /memories?user_id=ann", "", true},
+		{"DELETE /memories?app_id=shop", "", false},
+		{"DELETE /entities/user/ann", "", true},
+		{"DELETE /entities/app/shop?user_id=ann", "", false},
+		{"DELETE /v2/entities/app/shop/", "", true},
+		{"DELETE /v1/entities/user/7/?user_id=ann", "", false},
+		{"POST /reset", `{"user_id":"ann"}`, false},
+		{"POST /v3/memories/", `{"user_id":"ann"}`, true},
+		{"GET /v1/memories/?user_id=ann", "", true},
+	} {
+		method, target, _ := strings.Cut(tc.target, " ")
+		path, query, _ := strings.Cut(target, "?")
+		req := memproxy.Request{Method: method, EscapedPath: path, Query: query}
+		rt, ok := a.Route(req)
+		if !ok {
+			t.Fatalf("no route %s", tc.target)
+		}
+		op, err := a.Decode(rt, req, []byte(tc.body))
+		if err != nil {
+			t.Fatalf("%s %s: %v", tc.target, tc.body, err)
+		}
+		pins := false
+		for _, c := range op.Claims {
+			pins = pins || c.Pins && c.Op == memproxy.ClaimIs
+		}
+		if pins != tc.want {
+			t.Errorf("%s %s: narrowed is %v, want %v: %+v", tc.target, tc.body, pins, tc.want, op.Claims)
+		}
+	}
+}
