@@ -19,7 +19,7 @@ var wordless = map[string]string{
 		letta.get_folder_by_name letta.get_source_id_by_name letta.get_total_storage_size letta.retrieve_metadata
 		letta.get_sources_metadata letta.count_sources letta.count_agents letta.count_internal_agents letta.count_blocks
 		letta.count_folders letta.count_tools letta.count_groups letta.count_identities letta.list_tags letta.cloud.templates
-		mem0.v1.stats`,
+		mem0.v1.stats mem0.v1.entities.filters`,
 	"refused: it cannot be read": `
 		letta.git letta.cloud.repositories letta.cloud.repository mem0.mcp mem0.mcp.session openmemory.list openmemory.get
 		openmemory.memories openmemory.apps openmemory.config openmemory.stats openmemory.backup`,

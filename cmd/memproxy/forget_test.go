@@ -114,10 +114,10 @@ func TestOnlyOneNamedOwnerIsCleared(t *testing.T) {
 		{"one owner twice", devToken, "/memories?user_id=ann&user_id=bob", "", 400, "payload.duplicate"},
 		{"two owners, of which one is another's", devToken, "/memories?user_id=ann&run_id=zoe", "", 404, "memproxy_denied"},
 		{"two owners in the body", devToken, "/v1/memories/", `{"filters":{"OR":[{"user_id":"ann"},{"user_id":"bob"}]}}`, 422, "scope.conflict"},
-		{"a list of owners in the body", devToken, "/v1/memories/", `{"filters":{"user_id":{"in":["ann","bob"]}}}`, 403, "policy.bulk"},
-		{"an owner in the body, which a server may pass over", devToken, "/memories", `{"user_id":"ann"}`, 403, "policy.bulk"},
+		{"a list of owners in the body", devToken, "/v1/memories/", `{"filters":{"user_id":{"in":["ann","bob"]}}}`, 403, "scope.unpinned"},
+		{"an owner in the body, which a server may pass over", devToken, "/memories", `{"user_id":"ann"}`, 403, "scope.unpinned"},
 		{"an owner narrowed by something else", devToken, "/v1/memories/?user_id=ann&metadata=%7B%22a%22%3A1%7D", "", 403, "policy.bulk"},
-		{"an entity by its number", devToken, "/v1/entities/user/1/?user_id=ann", "", 403, "policy.bulk"},
+		{"an entity by its number", devToken, "/v1/entities/user/1/?user_id=ann", "", 403, "scope.unpinned"},
 		{"a reset", devToken, "/reset", "", 403, "policy.admin"},
 	} {
 		method := "DELETE"

@@ -187,11 +187,7 @@ func each(owners []*Owner, one func(*Owner) map[string]any) []any {
 func mem0Answer(method, path string, segments []string, owners []*Owner) any {
 	last := segments[len(segments)-1]
 	memories := each(owners, mem0Memory)
-	var canaries []string
-	for _, o := range owners {
-		canaries = append(canaries, o.Canary)
-	}
-	text := strings.Join(canaries, " ") // what is made of many is made of all whom it is narrowed to
+	text := owners[len(owners)-1].Canary
 	history := each(owners, func(o *Owner) map[string]any {
 		return map[string]any{"id": o.Objects["number"], "memory_id": o.Objects["memory"], "old_memory": o.Canary, "new_memory": o.Canary, "user_id": o.Objects["user"],
 			"input": []any{map[string]any{"role": "user", "content": o.Canary}}, "event": "UPDATE", "created_at": "2026-01-01T00:00:00Z", "metadata": map[string]any{"n": o.Canary}}
@@ -229,6 +225,12 @@ func mem0Answer(method, path string, segments []string, owners []*Owner) any {
 		return each(owners, func(o *Owner) map[string]any {
 			return map[string]any{"id": o.Objects["user"], "type": "user", "total_memories": 3, "note": o.Canary}
 		})
+	case path == "v1/summary" || path == "v1/exports/get":
+		var texts []string // it is made of all whom it is narrowed to
+		for _, o := range owners {
+			texts = append(texts, o.Canary)
+		}
+		return map[string]any{"summary": strings.Join(texts, " ")}
 	case path == "v1/stats":
 		return map[string]any{"total_memories": total, "total_search_events": 1, "note": text}
 	case len(segments) == 4 && segments[1] == "memories" && segments[0] == "v1":
