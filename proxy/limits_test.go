@@ -179,11 +179,7 @@ func TestBytesInFlightAreBounded(t *testing.T) {
 	if resp, err := post(); err != nil || resp.StatusCode != 200 {
 		t.Error("not served once there is room:", resp, err)
 	}
-	for deadline := time.Now().Add(5 * time.Second); held.Held() != 0; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d bytes are held for nobody", held.Held())
-		}
-	}
+	ring.Until(t, "nothing is held for nobody", func() bool { return held.Held() == 0 })
 }
 
 // Proves EDGE-14: requests that touch no memory, and memproxy's own, have

@@ -26,18 +26,18 @@ func dimOf(key string) (memproxy.Dimension, bool) {
 // It passes over places that a route does not have: what is made of many
 // memories, or changes many, is narrowed only from the place that its route is
 // known to have, for nothing takes it apart afterwards.
-func (d *decoding) narrows(c *memproxy.Claim) bool {
-	if !d.op.Derived && !d.op.Bulk {
+func (r *row) narrows(c *memproxy.Claim) bool {
+	if r.flags&(derived|bulk) == 0 {
 		return true
 	}
-	known := c.Dim != memproxy.DimApp || d.row.dialect == hosted // the server has no apps
-	switch d.row.shape {
+	known := c.Dim != memproxy.DimApp || r.dialect == hosted // the server has no apps
+	switch r.shape {
 	case list:
 		return inFilters(c.Pointer)
 	case entity:
 		return known && c.Pointer == "path:entity_id"
 	case query:
-		deletes := d.row.id == "mem0.v1.delete.all" || d.row.id == "mem0.server.delete.all"
+		deletes := r.id == "mem0.v1.delete.all" || r.id == "mem0.server.delete.all"
 		return known && deletes && c.Pointer == queryPrefix+string(c.Dim)+"_id"
 	}
 	return false

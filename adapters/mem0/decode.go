@@ -218,7 +218,7 @@ func (d *decoding) settle() error {
 	d.govern()
 	for i := range op.Claims {
 		c := &op.Claims[i]
-		c.Pins = c.Pins && d.narrows(c)
+		c.Pins = c.Pins && d.row.narrows(c)
 	}
 	// An identity in metadata owns only what nothing else names an owner of,
 	// wherever it stands.
@@ -256,7 +256,7 @@ func (d *decoding) single() bool {
 	}
 	c := &d.op.Claims[0]
 	name := c.Values[0]
-	return strings.TrimSpace(name) == name && !strings.Contains(name, "*") && d.narrows(c)
+	return strings.TrimSpace(name) == name && !strings.Contains(name, "*") && d.row.narrows(c)
 }
 
 // plain reports whether the operation is narrowed by plain identities only:

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/face"
@@ -116,11 +115,7 @@ func TestBytesInFlightAreBounded(t *testing.T) {
 			t.Error("with room:", q, resp.StatusCode)
 		}
 	}
-	for deadline := time.Now().Add(10 * time.Second); held.Held() != 0; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d bytes are held for nobody", held.Held())
-		}
-	}
+	ring.Until(t, "nothing is held for nobody", func() bool { return held.Held() == 0 })
 }
 
 // Proves EDGE-14: so many requests are under way at once and no more; what is
@@ -157,11 +152,8 @@ func TestExchangesAreBounded(t *testing.T) {
 	if n := len(r.arrived()); n != 1 {
 		t.Errorf("%d requests arrived", n)
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		if resp, _ := r.do("GET", "/health", ""); resp.StatusCode == 200 {
-			break
-		} else if time.Now().After(deadline) {
-			t.Fatal("nothing is served afterwards:", resp.StatusCode)
-		}
-	}
+	ring.Until(t, "something is served afterwards", func() bool {
+		resp, _ := r.do("GET", "/health", "")
+		return resp.StatusCode == 200
+	})
 }

@@ -47,8 +47,13 @@ func (b *Mem0Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(owners) == 0 || strings.Contains(string(body), "*") || strings.Contains(string(body), `"NOT"`) || strings.Contains(string(body), `"ne"`) {
 		owners = b.owners
 	}
-	if path == "v1/summary" || path == "v1/exports/get" {
-		owners = b.narrowed(body)
+	if path == "v1/summary" || path == "v1/exports/get" { // made of all whom it is narrowed to
+		texts := []string{}
+		for _, o := range b.narrowed(body) {
+			texts = append(texts, o.Canary)
+		}
+		answer(w, http.StatusOK, map[string]any{"summary": strings.Join(texts, " ")})
+		return
 	}
 	if r.Method == http.MethodPost && !mem0Reads(path) {
 		answer(w, http.StatusOK, b.added(path, string(body), owners))
@@ -59,17 +64,14 @@ func (b *Mem0Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // narrowed are the owners whom the filters of a summary leave, as the platform
 // reads them: what stands beside them, or under anything but AND, narrows nothing.
-// Where they leave nobody, it is of everybody.
 func (b *Mem0Backend) narrowed(body []byte) []*Owner {
 	var q struct {
 		Filters map[string]any `json:"filters"`
 	}
 	_ = json.Unmarshal(body, &q) // what is no JSON has no filters
-	left := slices.DeleteFunc(slices.Clone(b.owners), func(o *Owner) bool { return !o.passes(q.Filters) })
-	if len(left) == 0 {
-		return b.owners
-	}
-	return left
+	return slices.DeleteFunc(slices.Clone(b.owners), func(o *Owner) bool {
+		return !o.passes(q.Filters) && !stands(string(body), o.Objects["export"]) // which is found by its id
+	})
 }
 
 func (o *Owner) passes(filters map[string]any) bool {
@@ -187,7 +189,7 @@ func each(owners []*Owner, one func(*Owner) map[string]any) []any {
 func mem0Answer(method, path string, segments []string, owners []*Owner) any {
 	last := segments[len(segments)-1]
 	memories := each(owners, mem0Memory)
-	text := owners[len(owners)-1].Canary
+	text := owners[len(owners)-1].Canary // what is made of many is made of whom it is narrowed to
 	history := each(owners, func(o *Owner) map[string]any {
 		return map[string]any{"id": o.Objects["number"], "memory_id": o.Objects["memory"], "old_memory": o.Canary, "new_memory": o.Canary, "user_id": o.Objects["user"],
 			"input": []any{map[string]any{"role": "user", "content": o.Canary}}, "event": "UPDATE", "created_at": "2026-01-01T00:00:00Z", "metadata": map[string]any{"n": o.Canary}}
@@ -225,12 +227,6 @@ func mem0Answer(method, path string, segments []string, owners []*Owner) any {
 		return each(owners, func(o *Owner) map[string]any {
 			return map[string]any{"id": o.Objects["user"], "type": "user", "total_memories": 3, "note": o.Canary}
 		})
-	case path == "v1/summary" || path == "v1/exports/get":
-		var texts []string // it is made of all whom it is narrowed to
-		for _, o := range owners {
-			texts = append(texts, o.Canary)
-		}
-		return map[string]any{"summary": strings.Join(texts, " ")}
 	case path == "v1/stats":
 		return map[string]any{"total_memories": total, "total_search_events": 1, "note": text}
 	case len(segments) == 4 && segments[1] == "memories" && segments[0] == "v1":

@@ -17,9 +17,8 @@ import (
 // waits are the tests of the core that still wait for the real clock, by
 // package: calls of time.Sleep, and comparisons with time.Now or time.Since.
 var waits = map[string]int{
-	"cmd/memproxy":  25,
-	"envoy/extproc": 2,
-	"proxy":         4,
+	"cmd/memproxy": 25,
+	"proxy":        4,
 }
 
 // TestCoreWaitsForNoClock keeps the core quick and the same on every machine. A
