@@ -180,6 +180,8 @@ func (d *decoding) inFile(v *jsondoc.Value, ptr string) error {
 			err = d.messages(m.Value, p)
 		case m.Name == "content", m.Name == "text", m.Name == "summary":
 			d.content(m.Value, p, v.Get("role").Text())
+		case m.Name == "user_id", m.Name == "identifier_key", m.Name == "identifier_keys":
+			d.beside(memproxy.DimUser, m.Value, p) // ids of objects are found by their form
 		default:
 			d.name(m.Name, p, memproxy.ItemMetadata)
 			err = d.inFile(m.Value, p)

@@ -163,6 +163,7 @@ func TestNoLettaObjectCrossesTenants(t *testing.T) {
 		{"GET", "/v1/identities/{identity}"},
 		{"PATCH", "/v1/identities/{identity}", `{"name":"mine"}`},
 		{"POST", "/v1/identities/", `{"identifier_key":"k","name":"x","identity_type":"user","agent_ids":["{agent}"]}`},
+		{"POST", "/v1/agents/import", `{"agents":[{"name":"x","identifier_keys":["` + canary + `"]}]}`},
 		{"GET", "/v1/folders/{folder}"},
 		{"PATCH", "/v1/agents/{own}/folders/attach/{folder}"},
 		{"GET", "/v1/blocks/{block}"},
