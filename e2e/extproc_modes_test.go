@@ -91,7 +91,7 @@ func TestEnvoyLettaRuns(t *testing.T) {
 		}
 	})
 	t.Run("by the processor", func(t *testing.T) {
-		b := startEnvoy(t, "{cluster: memproxy_letta, timeout: 1800s}", "{cluster: letta, timeout: 1800s}", "disabled: true", "overrides: {}")
+		b := startEnvoy(t, runsByProcessor...)
 		var turns atomic.Int32
 		b.answers(backend(&turns))
 		b.start(settings(t, "kind", "letta"))

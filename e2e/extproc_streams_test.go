@@ -77,7 +77,7 @@ func readEvents(t *testing.T, method, url string, next chan<- struct{}) {
 // an agent runs that is only watched.
 func TestEnvoyStreams(t *testing.T) {
 	t.Parallel()
-	b := startEnvoy(t, "{cluster: memproxy_letta, timeout: 1800s}", "{cluster: letta, timeout: 1800s}", "disabled: true", "overrides: {}")
+	b := startEnvoy(t, runsByProcessor...)
 	for name, c := range map[string]struct{ kind, enforce, addr, method, path string }{
 		"not memory":               {"letta", "true", b.letta, "GET", "/custom/stream"},
 		"a run, in shadow":         {"letta", "false", b.letta, "POST", "/v1/agents/agent-00000000-0000-4000-8000-000000000001/messages/stream"},
@@ -102,6 +102,57 @@ func TestEnvoyStreams(t *testing.T) {
 			b.start(settings(t, "kind", c.kind, "enforce", c.enforce))
 			defer func() { b.memproxy.stop() }()
 			readEvents(t, c.method, "http://"+c.addr+c.path, next)
+		})
+	}
+}
+
+// runsByProcessor are the edits of the example that send runs the processor's way.
+var runsByProcessor = []string{"&by_http {cluster: memproxy_letta,", "&by_http {cluster: letta,", "disabled: true", "overrides: {}"}
+
+// Proves CARD-9: behind the shipped configuration a run's stream lasts as long as
+// it is never silent for too long, by either face; what its silence ends is
+// recorded as what it is. Half an hour is two seconds here.
+func TestEnvoyStreamsLastWhileTheySend(t *testing.T) {
+	t.Parallel()
+	const run = "/v1/runs/run-00000000-0000-4000-8000-000000000001"
+	for name, c := range map[string]struct {
+		edits []string
+		ended string
+	}{
+		"HTTP face": {nil, "client_gone"},
+		"processor": {runsByProcessor, "reset"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := startEnvoy(t, append(slices.Clone(c.edits), "idle_timeout: 1860s", "idle_timeout: 2s")...)
+			const sent = 20
+			over := make(chan struct{}) // the HTTP face learns by the next event that its client is gone
+			b.answers(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method != http.MethodPost {
+					w.Header().Set("Content-Type", "application/json")
+					if r.URL.Path == run {
+						fmt.Fprintf(w, `{"id":%q,"agent_id":%q,"status":"running"}`, strings.TrimPrefix(run, "/v1/runs/"), runner)
+						return
+					}
+					fmt.Fprint(w, `[]`)
+					return
+				}
+				w.Header().Set("Content-Type", "text/event-stream")
+				for i := 0; r.Context().Err() == nil; i++ {
+					if i == sent {
+						<-over
+					}
+					fmt.Fprintf(w, "data: "+pingEvent+"\n\n", i)
+					_ = http.NewResponseController(w).Flush()
+					time.Sleep(200 * time.Millisecond)
+				}
+			}))
+			b.start(settings(t, "kind", "letta"))
+			a, err := tryCall(http.MethodPost, "http://"+b.letta+run+"/stream", "", "{}", "Authorization", "Bearer m0sk_eve")
+			close(over)
+			if n := strings.Count(a.body, "data: "); a.status != 200 || n != sent || err == nil {
+				t.Errorf("%d, %d events, and then %v", a.status, n, err)
+			}
+			waitFor(t, "the outcome", func() bool { return strings.Contains(b.audit(), `"ended":"`+c.ended+`"`) })
 		})
 	}
 }
