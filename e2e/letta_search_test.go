@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-const twoTenants = `profile: production
+// heldRival has two callers of one tenant; what the second writes waits for review.
+const heldRival = `profile: production
 state: %%[3]s
 admin: {listen: "%%[2]s"}
 backends:
@@ -18,8 +19,7 @@ backends:
 identity:
   keys:
     - {sha256: "%s", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
-    - {sha256: "%s", id: "agent:rival", kind: agent, trust: authenticated, tenant: rival, acts_as: "*"}
-ownership: {unattributed: visible}
+    - {sha256: "%s", id: "agent:rival", kind: agent, trust: anonymous, tenant: acme, acts_as: "*"}
 log: {level: warn}
 `
 
@@ -28,7 +28,7 @@ log: {level: warn}
 func TestLettaSearches(t *testing.T) {
 	t.Parallel()
 	direct := startLetta(t)
-	car := serve(t, t.TempDir(), fmt.Sprintf(twoTenants, direct, sha("dev"), sha("rival")))
+	car := serve(t, t.TempDir(), fmt.Sprintf(heldRival, direct, sha("dev"), sha("rival")))
 	a := call(t, http.MethodPost, direct+"/v1/agents/", "", strings.Replace(fmt.Sprintf(lettaAgent, "search"), "{", `{"tools":["archival_memory_search","conversation_search"],`, 1))
 	var made struct{ ID string }
 	if err := json.Unmarshal([]byte(a.body), &made); err != nil || made.ID == "" {
