@@ -140,7 +140,7 @@ func id(t *testing.T, a answer) string {
 // change, nothing is left out for whoever may see it.
 func TestAnswersOfLettaAreClaimed(t *testing.T) {
 	t.Parallel()
-	real := startLetta(t)
+	real := startLetta(t) // lists of everything
 	car := serve(t, t.TempDir(), fmt.Sprintf(claimedConfig, "letta", real, ""))
 	do := func(method, path, body string) answer {
 		t.Helper()

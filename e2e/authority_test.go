@@ -39,7 +39,7 @@ func bearer(token string) []string {
 // see it contested, and the person may. An author who is corrected gives less.
 func TestAuthorityOnLetta(t *testing.T) {
 	t.Parallel()
-	real := startLetta(t)
+	real := lettaServer(t)
 	car := serveAuthority(t, "letta", real)
 	agent := newLettaAgent(t, real, "authority")
 	a := call(t, http.MethodPost, car.base+"/v1/blocks/", "", `{"label":"notes","value":"Ann likes green tea"}`, bearer("e2e-human")...)

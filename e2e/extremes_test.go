@@ -87,7 +87,7 @@ func TestWhatMem0AcceptsCanBeRead(t *testing.T) {
 // passages.
 func TestWhatLettaAcceptsCanBeRead(t *testing.T) {
 	t.Parallel()
-	real := startLetta(t)
+	real := startLetta(t) // lists of everything
 	car := serve(t, t.TempDir(), fmt.Sprintf(claimedConfig, "letta", real, ""))
 	agent := newLettaAgent(t, car.base, "extremes")
 	n := 0

@@ -70,13 +70,14 @@ func part(t *testing.T, elem ...string) string {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
+	endSpare()
 	if binary != "" {
 		_ = os.RemoveAll(filepath.Dir(binary))
 	}
 	os.Exit(code)
 }
 
-// process is one started program; it ends with the test.
+// process is one started program.
 type process struct {
 	cmd *exec.Cmd
 	log *syncBuffer
@@ -99,7 +100,16 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
+// start starts a program that ends with the test.
 func start(t *testing.T, name string, args ...string) *process {
+	t.Helper()
+	p := launch(t, name, args...)
+	p.endsWith(t)
+	return p
+}
+
+// launch starts a program that somebody else ends.
+func launch(t *testing.T, name string, args ...string) *process {
 	t.Helper()
 	p := &process{cmd: exec.Command(name, args...), log: &syncBuffer{}}
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
@@ -107,13 +117,16 @@ func start(t *testing.T, name string, args ...string) *process {
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	return p
+}
+
+func (p *process) endsWith(t *testing.T) {
 	t.Cleanup(func() {
 		p.stop()
 		if t.Failed() {
-			t.Logf("%s said:\n%s", filepath.Base(name), tail(p.log.String(), 6000))
+			t.Logf("%s said:\n%s", filepath.Base(p.cmd.Path), tail(p.log.String(), 6000))
 		}
 	})
-	return p
 }
 
 // allowing lets the configuration that a command is given weaken production:

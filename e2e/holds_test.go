@@ -171,7 +171,7 @@ func TestHeldWritesInMem0Clients(t *testing.T) {
 // refused it raises its own error.
 func TestHeldPassagesInLettaClients(t *testing.T) {
 	t.Parallel()
-	real := startLetta(t)
+	real := lettaServer(t)
 	write := func(base, agent, text string) (string, map[string]any) {
 		t.Helper()
 		line, answer := script(t, []string{"PYTHONPATH=" + part(t, "letta-sdk")}, part(t, "letta-py", "bin", "python"),

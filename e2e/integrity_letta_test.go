@@ -6,14 +6,12 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/memproxy/memproxy/internal/freeport"
 	"github.com/memproxy/memproxy/review"
 )
 
@@ -27,21 +25,6 @@ identity:
 memories: {validate: 0}
 log: {level: warn}
 `
-
-// lettaWithData starts the real server with its database in a directory.
-func lettaWithData(t *testing.T, data string) string {
-	t.Helper()
-	addr, stub := freeport.Addr(t), freeport.Addr(t)
-	_, port, _ := net.SplitHostPort(addr)
-	_, stubPort, _ := net.SplitHostPort(stub)
-	start(t, filepath.Join("letta", "run-letta.sh"), "--port", port, "--stub-port", stubPort, "--data", data)
-	base := "http://" + addr
-	waitFor(t, "Letta's health", func() bool {
-		a, err := tryCall(http.MethodGet, base+"/v1/health/", "", "")
-		return err == nil && a.status == 200
-	})
-	return base
-}
 
 // lettaDatabase is the database that a server keeps in a directory.
 func lettaDatabase(t *testing.T, data string) *sql.DB {

@@ -58,7 +58,7 @@ func TestLayersLeaveMem0ClientsAlone(t *testing.T) {
 // their agents included.
 func TestLayersLeaveLettaClientsAlone(t *testing.T) {
 	t.Parallel()
-	real := startLetta(t)
+	real := lettaServer(t)
 	dir := t.TempDir()
 	// The scenario runs agents of older loops too, which production refuses.
 	conf := strings.NewReplacer("profile: development", "profile: production", `upstream: "%s"`, `upstream: "%s", ungated: compensate`).Replace(lettaDropin)

@@ -40,7 +40,7 @@ func told(body string) (runs map[string]bool, seqs []int64) {
 // messages sent twice, and in a conversation.
 func TestLettaBackground(t *testing.T) {
 	t.Parallel()
-	direct := startLetta(t)
+	direct := lettaServer(t)
 	car := serveLetta(t, direct)
 	agent := newLettaAgent(t, direct, "background")
 	conversation := func() string {
@@ -112,7 +112,7 @@ func TestLettaBackground(t *testing.T) {
 // the agent is free.
 func TestLettaCancel(t *testing.T) {
 	t.Parallel()
-	direct := startLetta(t)
+	direct := lettaServer(t)
 	car := serveLetta(t, direct)
 	agent := newLettaAgent(t, direct, "cancel")
 	path := car.base + "/v1/agents/" + agent + "/messages"

@@ -61,7 +61,7 @@ func lettaPlain(line string) string {
 // included.
 func TestLettaClients(t *testing.T) {
 	t.Parallel()
-	real := startLetta(t)
+	real := startLetta(t) // lists are compared
 	car := serve(t, t.TempDir(), fmt.Sprintf(lettaDropin, real))
 	for i, client := range []string{"ts", "py"} {
 		t.Run(client, func(t *testing.T) {

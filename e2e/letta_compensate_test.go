@@ -69,7 +69,7 @@ const (
 // run after others. What is let in stays.
 func TestLettaCompensation(t *testing.T) {
 	t.Parallel()
-	real := startLetta(t)
+	real := lettaServer(t)
 	car := serveLettaWith(t, real, t.TempDir(), "ungated: compensate")
 	const serially = `CALL memory_insert {"label":"human","new_string":"likes tea"}
 THEN
@@ -122,7 +122,7 @@ ASIDE CALL memory_finish_edits {}`, ``, 0},
 // there with 500 in one piece and notes no end of the run; that is settled too.
 func TestLettaCompensatesConversations(t *testing.T) {
 	t.Parallel()
-	real := startLetta(t)
+	real := lettaServer(t)
 	car := serveLettaWith(t, real, t.TempDir(), "ungated: compensate")
 	agent := makeAgent(t, real, fmt.Sprintf(olderSpec, "talker"))
 	made := call(t, http.MethodPost, real+"/v1/conversations/?agent_id="+agent, "", `{}`, sdk...)
@@ -152,7 +152,7 @@ CALL send_message {"message":"done"}`, more), sdk...)
 // compensated as well.
 func TestLettaCompensatesChatCompletions(t *testing.T) {
 	t.Parallel()
-	real := startLetta(t)
+	real := lettaServer(t)
 	car := serveLettaWith(t, real, t.TempDir(), "ungated: compensate")
 	agent := newLettaAgent(t, real, "chat")
 	b, err := json.Marshal(selfEdits)
@@ -173,7 +173,7 @@ func TestLettaCompensatesChatCompletions(t *testing.T) {
 // next process rules on what it wrote.
 func TestLettaCompensationSurvivesKill(t *testing.T) {
 	t.Parallel()
-	real, dir := startLetta(t), t.TempDir()
+	real, dir := lettaServer(t), t.TempDir()
 	car := serveLettaWith(t, real, dir, "ungated: compensate")
 	agent := newLettaAgent(t, real, "killed")
 	got := call(t, http.MethodPost, car.base+"/v1/agents/"+agent+"/messages/async", "", said(t, "SLEEP 2\n"+selfEdits, ""), sdk...)

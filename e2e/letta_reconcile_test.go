@@ -18,7 +18,7 @@ import (
 // the agent's own asks for is left to whom it is for.
 func TestLettaReconciler(t *testing.T) {
 	t.Parallel()
-	real, dir := startLetta(t), t.TempDir()
+	real, dir := startLetta(t), t.TempDir() // runs are left that are not over
 	agent, other, ruled := newLettaAgent(t, real, "abandoned"), newLettaAgent(t, real, "talker"), newLettaAgent(t, real, "ruled")
 	car := serveLettaWith(t, real, dir, "reconcile: 1s")
 	go func() {
@@ -83,7 +83,7 @@ func TestLettaReconciler(t *testing.T) {
 // in the background.
 func TestLettaReconcilerInTime(t *testing.T) {
 	t.Parallel()
-	real, dir := startLetta(t), t.TempDir()
+	real, dir := startLetta(t), t.TempDir() // runs are left that are not over
 	car := serveLettaWith(t, real, dir, "ungated: deny")
 	pending := func(at string) bool {
 		body := call(t, http.MethodGet, real+at, "", "", sdk...).body

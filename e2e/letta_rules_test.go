@@ -28,7 +28,7 @@ func ruledAgent(t *testing.T, base, name, rules string) string {
 // same, and so is why the turn ended.
 func TestLettaToolRulesBindAsWithoutMemproxy(t *testing.T) {
 	t.Parallel()
-	real := startLetta(t)
+	real := lettaServer(t)
 	car := serveLetta(t, real)
 	insert := func(s string) string {
 		return `CALL memory_insert {"label":"human","new_string":"` + s + `"}` + "\nTHEN\n"
@@ -76,7 +76,7 @@ func TestLettaToolRulesBindAsWithoutMemproxy(t *testing.T) {
 // policy refuses is refused without asking.
 func TestLettaApprovalsStayThePersons(t *testing.T) {
 	t.Parallel()
-	real := startLetta(t)
+	real := lettaServer(t)
 	car := serveLetta(t, real)
 	for block, want := range map[string]string{"human": "Ann\nx", "persona": ""} {
 		for mode, more := range map[string]string{"whole": ``, "steps": `,"streaming":true`, "tokens": `,"streaming":true,"stream_tokens":true`} {

@@ -27,7 +27,7 @@ log: {level: warn}
 // passes the read path; the agent reads the rest.
 func TestLettaSearches(t *testing.T) {
 	t.Parallel()
-	direct := startLetta(t)
+	direct := lettaServer(t)
 	car := serve(t, t.TempDir(), fmt.Sprintf(heldRival, direct, sha("dev"), sha("rival")))
 	a := call(t, http.MethodPost, direct+"/v1/agents/", "", strings.Replace(fmt.Sprintf(lettaAgent, "search"), "{", `{"tools":["archival_memory_search","conversation_search"],`, 1))
 	var made struct{ ID string }

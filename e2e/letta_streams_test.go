@@ -15,7 +15,7 @@ import (
 // them, also when memproxy remembers nothing of it; its owner is.
 func TestLettaStreamsByMessagesOwnIDs(t *testing.T) {
 	t.Parallel()
-	direct, dir := startLetta(t), t.TempDir()
+	direct, dir := lettaServer(t), t.TempDir()
 	conf := fmt.Sprintf(apart, direct, sha("dev"), sha("rival"))
 	car := serve(t, dir, conf)
 	const secret = "CANARY-5b1e"
@@ -69,7 +69,7 @@ func TestLettaStreamsByMessagesOwnIDs(t *testing.T) {
 // ruled on and undone; other tools run.
 func TestLettaToolsRunFromOutside(t *testing.T) {
 	t.Parallel()
-	direct := startLetta(t)
+	direct := lettaServer(t)
 	tool := func(source string) (id string) {
 		t.Helper()
 		body, err := json.Marshal(map[string]any{"source_code": source, "source_type": "python"})

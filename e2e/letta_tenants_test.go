@@ -55,7 +55,7 @@ func firstOf(body, name string) string {
 // made, and nothing of the other's, however it is named.
 func TestLettaTenants(t *testing.T) {
 	t.Parallel()
-	direct := startLetta(t)
+	direct := lettaServer(t)
 	car := serve(t, t.TempDir(), fmt.Sprintf(apart, direct, sha("dev"), sha("rival")))
 	as := func(key, method, path, body string) answer {
 		t.Helper()

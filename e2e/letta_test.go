@@ -5,7 +5,6 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,27 +14,7 @@ import (
 	"testing"
 
 	lettaback "github.com/memproxy/memproxy/adapters/letta/embedded"
-	"github.com/memproxy/memproxy/internal/freeport"
 )
-
-// startLetta starts the real server with a stub model.
-func startLetta(t *testing.T) string {
-	t.Helper()
-	addr, stub := freeport.Addr(t), freeport.Addr(t)
-	_, port, _ := net.SplitHostPort(addr)
-	_, stubPort, _ := net.SplitHostPort(stub)
-	start(t, filepath.Join("letta", "run-letta.sh"), "--port", port, "--stub-port", stubPort, "--data", t.TempDir())
-	base := "http://" + addr
-	waitFor(t, "Letta's health", func() bool {
-		resp, err := http.Get(base + "/v1/health/")
-		if err != nil {
-			return false
-		}
-		defer resp.Body.Close()
-		return resp.StatusCode == 200
-	})
-	return base
-}
 
 const lettaConfig = `profile: production
 state: %%[3]s
@@ -175,7 +154,7 @@ func outline(body string) []string {
 // quick tests answers as the real one does.
 func TestLettaSelfEdits(t *testing.T) {
 	t.Parallel()
-	real := startLetta(t)
+	real := lettaServer(t)
 	small := httptest.NewServer(lettaback.New())
 	t.Cleanup(small.Close)
 	carReal, carSmall := serveLetta(t, real), serveLetta(t, small.URL)
@@ -214,7 +193,7 @@ func TestLettaSelfEdits(t *testing.T) {
 // A token stream tells what came of a call when all were denied.
 func TestLettaDenialsAreStreamed(t *testing.T) {
 	t.Parallel()
-	real := startLetta(t)
+	real := lettaServer(t)
 	car := serveLetta(t, real)
 	agent := newLettaAgent(t, real, "denied")
 	got := call(t, http.MethodPost, car.base+"/v1/agents/"+agent+"/messages", "",
@@ -232,7 +211,7 @@ func TestLettaDenialsAreStreamed(t *testing.T) {
 // nobody answered, there too, is answered by the next turn.
 func TestLettaConversations(t *testing.T) {
 	t.Parallel()
-	real := startLetta(t)
+	real := lettaServer(t)
 	car := serveLetta(t, real)
 	agent := newLettaAgent(t, real, "talker")
 	a := call(t, http.MethodPost, real+"/v1/conversations/?agent_id="+agent, "", `{}`, sdk...)
@@ -271,7 +250,7 @@ func TestLettaConversations(t *testing.T) {
 // that nobody answers. The next turn answers it by the rules and goes on.
 func TestLettaKilledInMidTurn(t *testing.T) {
 	t.Parallel()
-	real := startLetta(t)
+	real := startLetta(t) // a turn is left in the middle
 	agent := newLettaAgent(t, real, "abandoned")
 	car := serveLetta(t, real)
 	go func() {

@@ -207,7 +207,7 @@ func (m maker) make(method, path, body string) any {
 // a name stands, shows or changes what is another tenant's.
 func TestMatrixOnLetta(t *testing.T) {
 	t.Parallel()
-	upstream := tap(t, startLetta(t))
+	upstream := tap(t, startLetta(t)) // everything on it is asked for, changed and deleted
 	s := serveProcessor(t, "letta", upstream.tap, matrixConfig("letta", upstream.base, ""))
 	w := matrixWorld(contract.LettaUnknown(), contract.LettaOwner)
 	for _, o := range w.Owners {

@@ -67,7 +67,7 @@ func TestMem0PagesThroughTheSDK(t *testing.T) {
 // the same way, although whole pages of them are withheld.
 func TestLettaPagesThroughTheSDK(t *testing.T) {
 	t.Parallel()
-	real := startLetta(t)
+	real := startLetta(t) // lists are walked to their ends
 	car := serve(t, t.TempDir(), fmt.Sprintf(lettaDropin, real))
 	w := walk(t, filepath.Join("letta", "sdk", "run.sh"), "pages", "--base", car.base, "--direct", real, "--suffix", "reads")
 	if len(w.Through) == 0 || len(w.Kept) != 3 {

@@ -97,7 +97,7 @@ func TestHuntInMem0(t *testing.T) {
 // of nobody, and archives.
 func TestHuntInLetta(t *testing.T) {
 	t.Parallel()
-	base := startLetta(t)
+	base := startLetta(t) // all that it holds is counted
 	agent := newLettaAgent(t, base, "hunted")
 	quoted, err := json.Marshal(attack)
 	if err != nil {

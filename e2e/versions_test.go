@@ -48,7 +48,7 @@ func (s *sidecar) history(t *testing.T, backend, id string) string {
 // and a rollback by hash restores the exact earlier text.
 func TestLettaSelfEditsAreVersions(t *testing.T) {
 	t.Parallel()
-	letta := startLetta(t)
+	letta := lettaServer(t)
 	dir := t.TempDir()
 	policies := filepath.Join(dir, "policies")
 	if err := os.MkdirAll(policies, 0o755); err != nil {
@@ -154,7 +154,7 @@ log: {level: warn}
 // there before, and a rollback by number puts it back through the server's route.
 func TestLettaObjectsAreVersions(t *testing.T) {
 	t.Parallel()
-	letta := startLetta(t)
+	letta := lettaServer(t)
 	dir := t.TempDir()
 	policies := filepath.Join(dir, "policies")
 	if err := os.MkdirAll(policies, 0o755); err != nil {
