@@ -108,7 +108,7 @@ func TestLettaReconcilerInTime(t *testing.T) {
 		}
 		waiting[name] = look
 		sent[at] = func() {
-			_, _ = tryCall(http.MethodPost, car.base+at, "", said(t, "SLEEP 15\n"+selfEdits, more), sdk...) // cut off
+			_, _ = patiently(t, http.MethodPost, car.base+at, said(t, "SLEEP 15\n"+selfEdits, more)) // cut off
 		}
 	}
 	// All at once, when all is made: none must be done before memproxy is gone,

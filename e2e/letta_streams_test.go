@@ -106,8 +106,8 @@ func TestLettaToolsRunFromOutside(t *testing.T) {
 	if a := call(t, http.MethodPost, strict.base+"/v1/agents/"+id+"/tools/spy/run", "", `{}`, sdk...); a.status != 403 || !strings.Contains(a.body, "run.ungated") {
 		t.Errorf("%d %s", a.status, tail(a.body, 800))
 	}
-	if a := call(t, http.MethodPost, strict.base+"/v1/agents/"+id+"/tools/clock/run", "", `{}`, sdk...); a.status != 200 || !strings.Contains(a.body, "noon") {
-		t.Errorf("a tool without the state: %d %s", a.status, tail(a.body, 800))
+	if a, err := patiently(t, http.MethodPost, strict.base+"/v1/agents/"+id+"/tools/clock/run", `{}`); a.status != 200 || !strings.Contains(a.body, "noon") {
+		t.Errorf("a tool without the state: %v %d %s", err, a.status, tail(a.body, 800))
 	}
 	if b := lettaBlocks(t, direct, id); b["persona"] != "helper" {
 		t.Errorf("blocks %q", b)

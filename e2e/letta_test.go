@@ -61,6 +61,18 @@ func newLettaAgent(t *testing.T, base, name string) string {
 	return made.ID
 }
 
+// patiently asks again when memproxy gave up on what it asks the server before it
+// sends anything on: it waits five seconds for that, which a server takes that
+// shares its cores with other tests'.
+func patiently(t *testing.T, method, url, body string) (answer, error) {
+	for {
+		a, err := tryCall(method, url, "", body, sdk...)
+		if err != nil || a.status != http.StatusGatewayTimeout || t.Context().Err() != nil {
+			return a, err
+		}
+	}
+}
+
 func lettaBlocks(t *testing.T, base, agent string) map[string]string {
 	t.Helper()
 	a := call(t, http.MethodGet, base+"/v1/agents/"+agent, "", "")
