@@ -21,11 +21,9 @@ func TestEnvoyObservabilityIsShadow(t *testing.T) {
 		"request_body_mode: BUFFERED", "request_body_mode: STREAMED", "response_body_mode: BUFFERED", "response_body_mode: NONE",
 		"allow_mode_override: true", "observability_mode: true")
 	var arrived atomic.Value
-	b.answers(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	b.answers(callers(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		if r.Method == http.MethodPost { // the proxy itself asks what is there
-			arrived.Store(string(body))
-		}
+		arrived.Store(string(body))
 		fmt.Fprint(w, `{"results":[]}`)
 	}))
 	b.start(settings(t))

@@ -177,7 +177,7 @@ func TestEnvoyHTTP2(t *testing.T) {
 `)
 	var saw *http.Request
 	var body []byte
-	b.answers(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	b.answers(callers(func(w http.ResponseWriter, r *http.Request) {
 		body, _ = io.ReadAll(r.Body)
 		saw = r
 		w.Header().Set("Content-Type", "application/json")
