@@ -1,0 +1,116 @@
+package upkeep
+
+import (
+	"context"
+	"time"
+)
+
+// runner makes the rounds of one job.
+type runner struct {
+	Job
+	opt   *Options
+	asked chan asked
+	ended chan struct{}
+
+	// The rest belongs to the goroutine of run.
+	again    <-chan time.Time // before the next turn, nil for not
+	stop     func()           // of again
+	failures int              // in a row
+	failed   string           // the last one, so that it is logged once
+}
+
+// asked is a round that somebody waits for.
+type asked struct {
+	now  time.Time
+	done chan<- error
+}
+
+func (r *runner) ask(ctx context.Context, now time.Time) error {
+	done := make(chan error, 1)
+	select {
+	case r.asked <- asked{now, done}:
+	case <-r.ended:
+		return ErrEnded
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// run makes rounds until ctx ends.
+func (r *runner) run(ctx context.Context) {
+	defer close(r.ended)
+	defer func() { r.retry(0) }()
+	var tick <-chan time.Time
+	if r.Every > 0 {
+		var stop func()
+		tick, stop = r.opt.Ticker(r.Every)
+		defer stop()
+	}
+	for ctx.Err() == nil {
+		var by asked
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick:
+		case <-r.again:
+		case <-r.Wake:
+		case by = <-r.asked:
+		}
+		if by.done == nil {
+			by.now = r.opt.Clock()
+		}
+		err := ctx.Err()
+		if err == nil {
+			err = r.round(ctx, by.now)
+		}
+		if by.done != nil {
+			by.done <- err
+		}
+	}
+}
+
+// round makes one, and sees to it that it is made again in time.
+func (r *runner) round(ctx context.Context, now time.Time) error {
+	err := r.Once(ctx, now)
+	if due, is := err.(Due); is || err == nil { // of what is joined with a failure, the failure counts
+		in := due.In
+		if is {
+			in = max(in, time.Millisecond)
+		}
+		r.retry(in)
+		r.failures, r.failed = 0, ""
+		return nil
+	}
+	if ctx.Err() != nil {
+		return err
+	}
+	longest := r.Every
+	if longest == 0 {
+		longest = longestRetry
+	}
+	r.retry(min(firstRetry<<min(r.failures, 20), longest))
+	r.failures++
+	if text := err.Error(); text != r.failed {
+		r.failed = text
+		r.opt.Log.ErrorContext(ctx, "work in the background failed; it is tried again", "job", r.Name, "error", err)
+	}
+	return err
+}
+
+// retry has a round made in some time, in the place of any that was to be made
+// before its turn. Zero is not.
+func (r *runner) retry(in time.Duration) {
+	if r.stop != nil {
+		r.stop()
+		r.again, r.stop = nil, nil
+	}
+	if in > 0 && (r.Every == 0 || in < r.Every) { // else its turn is no later
+		r.again, r.stop = r.opt.Ticker(in)
+	}
+}

@@ -1,0 +1,222 @@
+package upkeep_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/memproxy/memproxy/upkeep"
+)
+
+// process runs jobs as a process does: what it began is over when stop returns.
+type process struct {
+	*upkeep.Jobs
+	log  bytes.Buffer
+	stop func()
+}
+
+func start(t *testing.T, jobs ...upkeep.Job) *process {
+	p := &process{}
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	p.Jobs = upkeep.New(upkeep.Options{
+		Begin: func(_ string, run func(context.Context)) { all.Go(func() { run(ctx) }) },
+		Clock: time.Now, Log: slog.New(slog.NewTextHandler(&p.log, nil)),
+	})
+	p.stop = func() { cancel(); all.Wait() }
+	for _, j := range jobs {
+		p.Start(j)
+	}
+	return p
+}
+
+// rounds notes when a job is done, since its start, and returns what is next of
+// some errors.
+type rounds struct {
+	begun time.Time
+	at    []time.Duration
+	fail  []error
+}
+
+func (r *rounds) once(context.Context, time.Time) error {
+	if r.at = append(r.at, time.Since(r.begun)); len(r.at) <= len(r.fail) {
+		return r.fail[len(r.at)-1]
+	}
+	return nil
+}
+
+func seconds(list ...float64) (out []time.Duration) {
+	for _, s := range list {
+		out = append(out, time.Duration(s*float64(time.Second)))
+	}
+	return out
+}
+
+// A job is done after each Every, and at once when it is woken, once however
+// often that was; one without Every only then.
+//
+// Proves EDGE-14.
+func TestTurns(t *testing.T) {
+	away := errors.New("away")
+	sent := func(at ...time.Duration) func(upkeep.Signal) {
+		return func(s upkeep.Signal) {
+			for _, d := range at {
+				time.AfterFunc(d, s.Send)
+			}
+		}
+	}
+	for name, tc := range map[string]struct {
+		every time.Duration
+		wake  func(upkeep.Signal)
+		fail  []error
+		want  []time.Duration // within 100 s
+	}{
+		"every":                          {40 * time.Second, sent(), nil, seconds(40, 80)},
+		"never":                          {0, sent(), nil, nil},
+		"from the start, and no more":    {60 * time.Second, func(s upkeep.Signal) { s.Send(); s.Send() }, nil, seconds(0, 60)},
+		"woken":                          {60 * time.Second, sent(7*time.Second, 9*time.Second), nil, seconds(7, 9, 60)},
+		"only woken":                     {0, sent(7 * time.Second), nil, seconds(7)},
+		"failing":                        {60 * time.Second, upkeep.Signal.Send, []error{away, away, away, away}, seconds(0, 1, 3, 7, 15, 60)},
+		"failing for long, and its turn": {20 * time.Second, sent(), slices.Repeat([]error{away}, 9), seconds(20, 21, 23, 27, 35, 40, 60, 80)},
+		"failing without turns":          {0, upkeep.Signal.Send, slices.Repeat([]error{away}, 7), seconds(0, 1, 3, 7, 15, 31, 63)},
+		"due":                            {60 * time.Second, upkeep.Signal.Send, []error{upkeep.Due{In: 5 * time.Second}}, seconds(0, 5, 60)},
+		"due later than its turn":        {10 * time.Second, sent(), []error{upkeep.Due{In: 95 * time.Second}}, seconds(10, 20, 30, 40, 50, 60, 70, 80, 90)},
+		"due, and nothing by then":       {60 * time.Second, sent(0, 2*time.Second), []error{upkeep.Due{In: 5 * time.Second}}, seconds(0, 2, 60)},
+		"overdue":                        {60 * time.Second, upkeep.Signal.Send, []error{upkeep.Due{In: -time.Second}}, seconds(0, 0.001, 60)},
+		"due, but a part failed":         {60 * time.Second, upkeep.Signal.Send, []error{errors.Join(upkeep.Due{In: 5 * time.Second}, away)}, seconds(0, 1, 60)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, wake := &rounds{begun: time.Now(), fail: tc.fail}, upkeep.NewSignal()
+				tc.wake(wake)
+				p := start(t, upkeep.Job{Name: "j", Every: tc.every, Wake: wake, Once: r.once})
+				time.Sleep(99*time.Second + 500*time.Millisecond)
+				p.stop()
+				if !slices.Equal(r.at, tc.want) {
+					t.Errorf("at %v, want %v", r.at, tc.want)
+				}
+			})
+		})
+	}
+}
+
+// Whoever asks for a round has one, at the time of his, and what came of it,
+// while no other is made; one that asks and goes leaves it to its end. Being
+// due is no failure.
+func TestOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var running, asked, made atomic.Int32
+		away, long := errors.New("away"), time.Now().Add(1000*time.Hour)
+		wake := upkeep.NewSignal()
+		p := start(t, upkeep.Job{Name: "j", Every: time.Second, Wake: wake, Once: func(_ context.Context, now time.Time) error {
+			if running.Add(1) > 1 {
+				t.Error("two rounds at once")
+			}
+			time.Sleep(700 * time.Millisecond)
+			running.Add(-1)
+			made.Add(1)
+			if now.Equal(long) && asked.Add(1) > 3 {
+				return away
+			}
+			return nil
+		}}, upkeep.Job{Name: "other", Once: func(context.Context, time.Time) error { return upkeep.Due{In: time.Hour} }})
+		defer p.stop()
+		ask := func(name string) error { return p.Once(t.Context(), name, long) }
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				if err := ask("j"); err != nil {
+					t.Error(err)
+				}
+			})
+			wake.Send()
+		}
+		all.Wait()
+		if n := asked.Load(); n != 3 {
+			t.Errorf("%d rounds at the time that was asked for", n)
+		}
+		if err := ask("j"); !errors.Is(err, away) {
+			t.Errorf("what came of it is not told: %v", err)
+		}
+		if err := ask("other"); err != nil {
+			t.Error(err)
+		}
+		if err := ask("none"); !errors.Is(err, upkeep.ErrUnknown) {
+			t.Error(err)
+		}
+		before := asked.Load()
+		time.Sleep(5 * time.Second) // between two turns
+		hurried, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		if err := p.Once(hurried, "j", long); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		if time.Sleep(5 * time.Second); asked.Load() != before+1 || made.Load() < 10 {
+			t.Errorf("it was not brought to its end: %d, %d", asked.Load(), made.Load())
+		}
+		names := []string{}
+		for name, every := range p.All() {
+			names = append(names, name+" "+every.String())
+		}
+		if !slices.Equal(names, []string{"j 1s", "other 0s"}) {
+			t.Errorf("%q", names)
+		}
+	})
+}
+
+// A stop cuts a round off and waits for it; nobody has to wait for one that is
+// not made any more.
+//
+// Proves EDGE-14.
+func TestStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		returned := false
+		p := start(t, upkeep.Job{Name: "j", Every: time.Minute, Once: func(ctx context.Context, _ time.Time) error {
+			<-ctx.Done()
+			time.Sleep(time.Second) // what it has in hand
+			returned = true
+			return ctx.Err()
+		}})
+		asked := make(chan error, 2)
+		go func() { asked <- p.Once(t.Context(), "j", time.Now()) }()
+		synctest.Wait()
+		go func() { asked <- p.Once(t.Context(), "j", time.Now()) }()
+		synctest.Wait()
+		if p.stop(); !returned {
+			t.Error("the round was not waited for")
+		}
+		errs := []error{<-asked, <-asked}
+		if !errors.Is(errors.Join(errs...), context.Canceled) || !errors.Is(errors.Join(errs...), upkeep.ErrEnded) {
+			t.Errorf("%v", errs)
+		}
+		if err := p.Once(t.Context(), "j", time.Now()); !errors.Is(err, upkeep.ErrEnded) {
+			t.Error(err)
+		}
+		if p.log.Len() > 0 {
+			t.Errorf("a stop is no failure: %s", p.log.String())
+		}
+	})
+}
+
+// A failure is in the log once, until it is another or the job has succeeded.
+func TestFailuresAreLoggedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := errors.New("first"), errors.New("second")
+		r := &rounds{begun: time.Now(), fail: []error{a, a, b, b, nil, b}}
+		p := start(t, upkeep.Job{Name: "j", Every: time.Second, Once: r.once})
+		time.Sleep(10 * time.Second)
+		p.stop()
+		log := p.log.String()
+		if strings.Count(log, "error=first") != 1 || strings.Count(log, "error=second") != 2 || !strings.Contains(log, "level=ERROR") || !strings.Contains(log, "job=j") {
+			t.Error(log)
+		}
+	})
+}
