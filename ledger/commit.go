@@ -71,6 +71,9 @@ func (l *Ledger) commit(group []*job) (err error) {
 	if t.broken {
 		l.opt.Broken()
 	}
+	if t.noticed {
+		l.opt.Noticed()
+	}
 	return nil
 }
 

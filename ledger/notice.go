@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"database/sql"
 	"strconv"
 	"strings"
 	"time"
@@ -12,9 +13,10 @@ import (
 // notify queues a notice in the transaction that it tells of, so that neither
 // is there without the other.
 func (t *transaction) notify(kind memproxy.NoticeKind, tenant, subject string, data any) error {
-	if !t.l.opt.Notices {
+	if t.l.opt.Noticed == nil {
 		return nil
 	}
+	t.noticed = true
 	subject, data = memproxy.InertID(subject), shown(data)
 	at := max(1, micros(t.l.opt.Clock()))
 	_, err := t.run(`INSERT INTO notice (id, kind, tenant, subject, created, data, attempts, due, error)
@@ -51,11 +53,12 @@ func shown(data any) any {
 // Notices gives the caller notices to deliver that are due, oldest first, at
 // most limit of them. Nobody else gets them for the length of the lease; what
 // is not Delivered or Delayed by then is given out again. So each is delivered
-// at least once, and now and then twice.
-func (l *Ledger) Notices(ctx context.Context, limit int, lease time.Duration) ([]memproxy.Notice, error) {
-	var due []memproxy.Notice
+// at least once, and now and then twice. Next is when the first of all that are
+// left, or given out, is due; zero is never.
+func (l *Ledger) Notices(ctx context.Context, limit int, lease time.Duration) (due []memproxy.Notice, next time.Time, err error) {
 	now := l.opt.Clock()
-	err := l.change(ctx, func(t *transaction) (err error) {
+	var soonest sql.NullInt64
+	err = l.change(ctx, func(t *transaction) (err error) {
 		due, err = rows(t, scanNotice, `SELECT id, kind, tenant, subject, created, data, attempts FROM notice
 			WHERE due <= ? ORDER BY created, id LIMIT ?`, micros(now), limit)
 		if err != nil {
@@ -72,12 +75,16 @@ func (l *Ledger) Notices(ctx context.Context, limit int, lease time.Duration) ([
 			}
 		}
 		due = mine
-		return nil
+		_, err = t.one(`SELECT MIN(due) FROM notice`, nil, &soonest)
+		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, time.Time{}, err
 	}
-	return due, nil
+	if soonest.Valid {
+		next = moment(soonest.Int64)
+	}
+	return due, next, nil
 }
 
 func scanNotice(s scanner) (memproxy.Notice, error) {

@@ -14,7 +14,7 @@ import (
 // Proves EDGE-11, MFW-10: while nobody can be told, one tenant's notices do not
 // push those of others out.
 func TestNobodysNoticesPushOthersOut(t *testing.T) {
-	l := open(t, ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Vault: ledgertest.Vault(t), Notices: true, MaxNotices: 8})
+	l := open(t, ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Vault: ledgertest.Vault(t), Noticed: func() {}, MaxNotices: 8})
 	flag := func(tenant string, n int) {
 		t.Helper()
 		k := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: fmt.Sprintf("%s-%d", tenant, n)}
@@ -27,7 +27,7 @@ func TestNobodysNoticesPushOthersOut(t *testing.T) {
 		flag("evil", n)
 	}
 	flag("acme", 2)
-	list, err := l.Notices(t.Context(), 100, time.Minute)
+	list, _, err := l.Notices(t.Context(), 100, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,10 +72,12 @@ type Options struct {
 	// Locks say how many rejections lock writes, and for how long. Nil are the
 	// defaults.
 	Locks *memproxy.LockLimits
-	// Notices queues a notice for whoever delivers them (Notices, Delivered)
-	// when a hold is put or ages and when a session is locked or ends. Without
-	// a deliverer leave it off.
-	Notices bool
+	// Noticed has notices queued for whoever delivers them (Notices, Delivered):
+	// when a hold is put or ages, when a session is locked or ends, and when a
+	// memory is flagged or quarantined. It is told that some were, once they are
+	// committed, is called by the writer and must not block. Nil: there is no
+	// deliverer, and none are queued.
+	Noticed func()
 	// MaxNotices bounds those that nobody could be told. Over it, the oldest of
 	// the tenant that has most give way, so that nobody's noise hides what
 	// happened to others. Zero is 10,000.

@@ -187,7 +187,7 @@ func scanEvent(s scanner) (memproxy.SessionEvent, error) {
 
 // tell queues a notice of a session with its reasons.
 func (t *transaction) tell(kind memproxy.NoticeKind, s memproxy.Session) error {
-	if !t.l.opt.Notices {
+	if t.l.opt.Noticed == nil {
 		return nil
 	}
 	var err error

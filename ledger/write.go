@@ -46,7 +46,8 @@ type transaction struct {
 	heads []head   // of the chains that grew, as they are to be written
 	steps []Step   // of memories' histories
 
-	broken bool // a version is not as it was written
+	broken  bool // a version is not as it was written
+	noticed bool // a notice was queued
 }
 
 // remove notes that rows are no longer what was put before.

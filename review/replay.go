@@ -119,67 +119,61 @@ func (r *Runner) Cut() { r.sends.sever() }
 
 // Recover goes on where a process ended: claims that were left are ended by
 // asking the backend, and approved writes are sent. What cannot be asked for
-// stays as it is, for a reviewer to resolve. Call it on start and now and
-// then.
+// stays as it is, for a reviewer to resolve. The error names all that was not
+// brought to its end, and is worth another attempt. Call it on start, when
+// Woken says so, and now and then: leases end without a word.
 func (r *Runner) Recover(ctx context.Context) error {
+	var errs []error
 	if r.opt.Roller != nil {
 		if err := r.opt.Roller.Recover(ctx); err != nil {
-			r.opt.Log.ErrorContext(ctx, "rollbacks could not be looked up", "error", err)
+			errs = append(errs, fmt.Errorf("rollbacks: %w", err))
 		}
 	}
 	left, err := r.opt.Store.Stranded(ctx)
 	if err != nil {
-		return err
+		return errors.Join(append(errs, err)...)
 	}
 	for _, h := range left {
 		if err := r.resolve(ctx, h); err != nil {
-			r.opt.Log.ErrorContext(ctx, "a write that may have been sent could not be asked for; it waits for a reviewer to resolve it, or for the next attempt", "hold", h.ID, "error", err)
+			errs = append(errs, fmt.Errorf("hold %s may have been sent and could not be asked for; it waits for a reviewer to resolve it, or for the next attempt: %w", h.ID, err))
 		}
 	}
 	filter := memproxy.HoldFilter{State: memproxy.HoldApproved}
 	for {
 		page, err := r.opt.Store.Holds(ctx, filter)
 		if err != nil {
-			return err
+			return errors.Join(append(errs, err)...)
 		}
 		for _, h := range page.Holds {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			if _, err := r.Replay(ctx, h.ID); err != nil {
-				r.opt.Log.ErrorContext(ctx, "an approved write was not replayed", "hold", h.ID, "error", err)
+			switch sent, err := r.Replay(ctx, h.ID); {
+			case errors.Is(err, errStopping):
+				return nil
+			case err != nil:
+				errs = append(errs, fmt.Errorf("hold %s was not replayed: %w", h.ID, err))
+			case sent.State == memproxy.HoldApproved:
+				errs = append(errs, fmt.Errorf("hold %s: %w", h.ID, ErrNotSent))
 			}
 		}
 		if page.Next == "" {
-			return nil
+			return errors.Join(errs...)
 		}
 		filter.After = page.Next
 	}
 }
 
-// Run recovers at once, then at every tick and whenever it is woken, until the
-// context ends.
-func (r *Runner) Run(ctx context.Context, tick <-chan time.Time) {
-	for {
-		if err := r.Recover(ctx); err != nil && ctx.Err() == nil {
-			r.opt.Log.ErrorContext(ctx, "approved writes could not be looked up", "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick:
-		case <-r.wake:
-		}
-	}
-}
-
-// Wake has Run look for approved writes now.
+// Wake has whoever waits for Woken recover now.
 func (r *Runner) Wake() {
 	select {
 	case r.wake <- struct{}{}:
 	default: // it will look anyway
 	}
 }
+
+// Woken receives when there is something to send.
+func (r *Runner) Woken() <-chan struct{} { return r.wake }
 
 func (r *Runner) resolve(ctx context.Context, h memproxy.HeldWrite) error {
 	asking, cancel := context.WithTimeout(ctx, r.opt.Timeout)

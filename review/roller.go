@@ -211,15 +211,19 @@ func (r *Roller) Recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var errs []error
 	for _, b := range left {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := r.resume(ctx, b); err != nil {
-			r.opt.Log.ErrorContext(ctx, "a rollback that was begun could not be ended", "decision", b.Decision, "error", err)
+		switch err := r.resume(ctx, b); {
+		case errors.Is(err, errStopping):
+			return nil
+		case err != nil:
+			errs = append(errs, fmt.Errorf("the one of decision %s, which was begun, could not be ended: %w", b.Decision, err))
 		}
 	}
-	return ctx.Err()
+	return errors.Join(errs...)
 }
 
 func (r *Roller) resume(ctx context.Context, b memproxy.Rollback) error {

@@ -40,7 +40,8 @@ const (
 // NoticeStore is where notices wait. It outlives the process, so that a crash
 // loses none.
 type NoticeStore interface {
-	Notices(ctx context.Context, limit int, lease time.Duration) ([]memproxy.Notice, error)
+	// Notices gives out what is due; next is when more is, zero for never.
+	Notices(ctx context.Context, limit int, lease time.Duration) (due []memproxy.Notice, next time.Time, err error)
 	Delivered(ctx context.Context, id string) error
 	Delayed(ctx context.Context, id string, due time.Time, why string) error
 }
@@ -100,43 +101,24 @@ func NewWebhooks(opt WebhookOptions) (*Webhooks, error) {
 	return w, nil
 }
 
-// Run delivers at every tick until the context ends.
-func (w *Webhooks) Run(ctx context.Context, tick <-chan time.Time) {
+// Deliver tries all notices that are due. Next is when there is one to try
+// again, zero for never. An error is the store's.
+func (w *Webhooks) Deliver(ctx context.Context) (next time.Time, err error) {
 	for {
-		for {
-			n, err := w.Deliver(ctx)
-			if err != nil && ctx.Err() == nil {
-				w.opt.Log.ErrorContext(ctx, "notices could not be delivered", "error", err)
+		// Nobody else takes them up while this attempt can still be under way.
+		due, next, err := w.opt.Store.Notices(ctx, webhookBatch, w.opt.Timeout*(webhookBatch+1))
+		if err != nil || len(due) == 0 {
+			return next, err
+		}
+		for _, n := range due {
+			if err := ctx.Err(); err != nil {
+				return time.Time{}, err
 			}
-			if n == 0 || err != nil {
-				break
+			if err := w.deliver(ctx, n); err != nil {
+				return time.Time{}, err
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick:
-		}
 	}
-}
-
-// Deliver tries the notices that are due, a batch of them, and returns how
-// many it had in hand. An error is the store's.
-func (w *Webhooks) Deliver(ctx context.Context) (int, error) {
-	// Nobody else takes them up while this attempt can still be under way.
-	due, err := w.opt.Store.Notices(ctx, webhookBatch, w.opt.Timeout*(webhookBatch+1))
-	if err != nil {
-		return 0, err
-	}
-	for i, n := range due {
-		if err := ctx.Err(); err != nil {
-			return i, err
-		}
-		if err := w.deliver(ctx, n); err != nil {
-			return i, err
-		}
-	}
-	return len(due), nil
 }
 
 func (w *Webhooks) deliver(ctx context.Context, n memproxy.Notice) error {

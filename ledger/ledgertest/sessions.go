@@ -254,7 +254,7 @@ func sessionEnds(t *testing.T, l Life) {
 	if again, err := l.Other.EndSessions(ctx, l.Clock.Now().Add(-time.Hour)); err != nil || len(again) != 0 {
 		t.Errorf("ended twice: %v, %v", again, err)
 	}
-	told, err := l.Notices(ctx, 10, time.Minute)
+	told, _, err := l.Notices(ctx, 10, time.Minute)
 	if err != nil || len(told) != 1 || told[0].Kind != memproxy.NoticeEnded || told[0].Subject != "s1" {
 		t.Fatalf("told of %+v, %v; want the one with a refusal", told, err)
 	}
