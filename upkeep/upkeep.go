@@ -37,6 +37,13 @@ type Signal chan struct{}
 // NewSignal returns one that was not sent.
 func NewSignal() Signal { return make(Signal, 1) }
 
+// AtOnce returns one that was: a job that it wakes begins with a round.
+func AtOnce() Signal {
+	s := NewSignal()
+	s.Send()
+	return s
+}
+
 // Send never blocks.
 func (s Signal) Send() {
 	select {

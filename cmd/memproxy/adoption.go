@@ -10,6 +10,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/upkeep"
 )
 
 // The pace of sealing backends at their first start. Each page is read within
@@ -67,17 +68,8 @@ func (s *sidecar) keepSealing() {
 	}
 	for _, b := range s.cfg.Backends {
 		s.adoptions.set(b.Name, false)
-		s.loops.ticking("seal "+b.Name, sealPoll, func(ctx context.Context, tick <-chan time.Time) {
-			a := &adoption{c: s.custodian, backend: b, holder: holder}
-			for !a.attempt(ctx) {
-				select {
-				case <-ctx.Done():
-					return
-				case <-tick:
-				}
-			}
-			s.adoptions.set(b.Name, true)
-		})
+		a := &adoption{c: s.custodian, all: &s.adoptions, backend: b, holder: holder}
+		s.jobs.Start(upkeep.Job{Name: "seal:" + b.Name, Every: sealPoll, Wake: upkeep.AtOnce(), Once: a.attempt})
 	}
 }
 
@@ -86,17 +78,20 @@ func (s *sidecar) keepSealing() {
 // another's. Whoever knows whose it is says so by `audit seal`.
 type adoption struct {
 	c        *custodian
+	all      *adoptions
 	backend  config.Backend
 	holder   string
+	sealed   bool
 	next     time.Time // not before
+	failed   error     // why there is a next
 	failures int
 }
 
-// attempt goes on with the seal, and reports whether the backend is sealed.
-func (a *adoption) attempt(ctx context.Context) bool {
-	now := a.c.clock()
-	if now.Before(a.next) {
-		return false
+// attempt goes on with the seal, unless the backend is sealed. One that cannot
+// be read is left alone for longer and longer.
+func (a *adoption) attempt(ctx context.Context, now time.Time) error {
+	if a.sealed || now.Before(a.next) {
+		return a.failed
 	}
 	sealed, err := a.c.ledger.Sealed(ctx, a.backend.Name)
 	if err == nil && !sealed {
@@ -106,15 +101,20 @@ func (a *adoption) attempt(ctx context.Context) bool {
 	}
 	switch {
 	case err == nil:
-		return true
-	case ctx.Err() != nil || errors.Is(err, errClaimed):
-		return false
+		a.sealed, a.failed = true, nil
+		a.all.set(a.backend.Name, true)
+		return nil
+	case errors.Is(err, errClaimed):
+		a.failed = nil
+		return nil
+	case ctx.Err() != nil:
+		return err
 	}
 	wait := min(sealPoll<<min(a.failures, 10), sealPatience)
 	a.failures++
 	a.next = now.Add(wait)
-	a.c.log.Warn("the backend is not sealed yet: what was put there around memproxy cannot be told from what was there before", "backend", a.backend.Name, "again_in", wait.String(), "error", err)
-	return false
+	a.failed = fmt.Errorf("backend %s is not sealed yet, and is asked again in %v: what was put there around memproxy cannot be told from what was there before: %w", a.backend.Name, wait, err)
+	return a.failed
 }
 
 // claim takes the work, or keeps it.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -94,21 +95,6 @@ func (c *custodian) anchorEvent(name string, h memproxy.ChainHead) memproxy.Even
 	}
 }
 
-// keepAnchors notes the ends of the chains until ctx is over, and looks through
-// the backends where that is set.
-func (s *sidecar) keepAnchors(ctx context.Context, tick <-chan time.Time) {
-	for {
-		if err := s.custodian.anchor(ctx); err != nil && ctx.Err() == nil {
-			s.log.Error("the ends of the chains were not noted", "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick:
-		}
-	}
-}
-
 // How often it is looked whether a sweep is due, how soon one that failed is
 // tried again, and how long one may take.
 const (
@@ -120,26 +106,25 @@ const (
 // sweepDue looks through the backends and the chains if none of the processes
 // that share the ledger did within the interval, restarts or not, and tells of
 // it in the process's own log; the audit log has what was found.
-func (s *sidecar) sweepDue(ctx context.Context) {
+func (s *sidecar) sweepDue(ctx context.Context, _ time.Time) error {
 	const name = "sweep"
 	holder := newID()
 	mine, err := s.ledger.Claim(ctx, name, holder, s.cfg.Memories.Sweep.Time())
-	if err != nil && ctx.Err() == nil {
-		s.log.Error("it is not known whether a sweep is due", "error", err)
+	if err != nil {
+		return fmt.Errorf("it is not known whether a sweep is due: %w", err)
 	}
 	if !mine {
-		return
+		return nil
 	}
 	sctx, cancel := context.WithTimeout(ctx, sweepTime)
 	defer cancel()
 	report, err := s.custodian.sweepAt(sctx, sweepAll, s.custodian.slow)
 	if err != nil {
 		_, _ = s.ledger.Claim(ctx, name, holder, min(sweepAgain, s.cfg.Memories.Sweep.Time())) // else it is tried an interval later
+		return fmt.Errorf("the backends were not swept: %w", err)
 	}
-	switch n := report.Findings(); {
-	case err != nil && ctx.Err() == nil:
-		s.log.Error("the backends were not swept", "error", err)
-	case n > 0:
+	if n := report.Findings(); n > 0 {
 		s.log.Warn("memories or chains are not what went through memproxy", "findings", n)
 	}
+	return nil
 }

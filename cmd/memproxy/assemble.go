@@ -27,6 +27,7 @@ import (
 	"github.com/memproxy/memproxy/review"
 	"github.com/memproxy/memproxy/telemetry"
 	"github.com/memproxy/memproxy/telemetry/audit"
+	"github.com/memproxy/memproxy/upkeep"
 )
 
 // sidecar is everything that serve runs, put together from a configuration.
@@ -53,6 +54,7 @@ type sidecar struct {
 	version      string
 	unsafe       []string // settings that weaken production
 	loops        *loops
+	jobs         *upkeep.Jobs
 	stops        [stopStages][]func(context.Context) error // by stage, see onStop
 	later        *after
 	steps        memproxy.Stepper
@@ -67,7 +69,8 @@ type sidecar struct {
 	webhooks   *review.Webhooks
 	custodian  *custodian
 	suspects   suspects
-	broken     chan struct{} // a version is not as it was written
+	broken     upkeep.Signal // a version is not as it was written
+	noticed    upkeep.Signal // a notice was queued
 	adoptions  adoptions
 	looked     lookedTo
 }
@@ -105,6 +108,7 @@ func (a *app) assemble(ctx context.Context, cfg *config.Config) (_ *sidecar, err
 	if s.log, err = telemetry.NewLogger(a.Stderr, telemetry.LogOptions{Format: cfg.Log.Format, Level: level}); err != nil {
 		return nil, err
 	}
+	s.jobs = upkeep.New(upkeep.Options{Begin: s.loops.begin, Ticker: s.loops.ticker, Clock: s.clock, Log: s.log})
 	if err = s.openTelemetry(ctx); err != nil {
 		return nil, err
 	}
@@ -118,7 +122,6 @@ func (a *app) assemble(ctx context.Context, cfg *config.Config) (_ *sidecar, err
 		return nil, err
 	}
 	s.onStop(stageNotes, s.custodian.anchor)
-	s.loops.ticking("breaks", breakPause, s.keepVerifying)
 	s.later = newAfter(laterLines, laterQueue)
 	s.onStop(stageLater, s.later.close)
 	if s.budget, err = s.openBudget(ctx); err != nil {
@@ -177,7 +180,8 @@ func (s *sidecar) path(parts ...string) string {
 
 // newSidecar is one without anything in it, that can be closed.
 func newSidecar(ctx context.Context, cfg *config.Config, version string) *sidecar {
-	s := &sidecar{cfg: cfg, version: version, clock: time.Now, loops: newLoops(ctx), broken: make(chan struct{}, 1)}
+	s := &sidecar{cfg: cfg, version: version, clock: time.Now, loops: newLoops(ctx), broken: upkeep.NewSignal(), noticed: upkeep.NewSignal()}
+	s.suspects.noted = upkeep.NewSignal()
 	s.looked.to = map[memproxy.MemoryState]memproxy.MemoryKey{}
 	s.onStop(stageLoops, s.loops.stop)
 	return s
@@ -253,7 +257,10 @@ func (s *sidecar) auditKey() (ed25519.PrivateKey, error) {
 
 // ledgerOptions are a file of one's own, or a database that replicas share.
 func (s *sidecar) ledgerOptions(vault *ledger.Vault) ledger.Options {
-	opt := ledger.Options{Timeout: ledger.DefaultTimeout * max(1, s.patience), Path: s.path("ledger.db"), Clock: s.clock, Lost: s.lost, Told: s.chronicled, Broken: s.brokenVersion, Vault: vault, Locks: s.lockLimits(), MaxHolds: s.cfg.Review.MaxHeldAll, MaxPrincipalHolds: s.cfg.Review.MaxHeld, MaxUserHolds: s.cfg.Review.MaxHeldUser, Notices: s.cfg.Review.Webhook != nil}
+	opt := ledger.Options{Timeout: ledger.DefaultTimeout * max(1, s.patience), Path: s.path("ledger.db"), Clock: s.clock, Lost: s.lost, Told: s.chronicled, Broken: s.broken.Send, Vault: vault, Locks: s.lockLimits(), MaxHolds: s.cfg.Review.MaxHeldAll, MaxPrincipalHolds: s.cfg.Review.MaxHeld, MaxUserHolds: s.cfg.Review.MaxHeldUser}
+	if s.cfg.Review.Webhook != nil {
+		opt.Noticed = s.noticed.Send
+	}
 	if u := s.cfg.Ledger.URL.Reveal(); u != "" {
 		opt.Path, opt.URL = "", u
 	}

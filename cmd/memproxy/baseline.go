@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/screen/baseline"
+	"github.com/memproxy/memproxy/upkeep"
 )
 
 // snapshots is how often what is usual for users is written down: as much is
@@ -32,21 +34,13 @@ func (s *sidecar) keepBaseline() {
 	}
 	h := &habits{store: s.rules.desk.baseline, path: s.path("baseline.json"), log: s.log}
 	h.restore()
-	s.loops.ticking("baseline", snapshots, h.run)
-	s.onStop(stageNotes, func(context.Context) error { return h.save() })
-}
-
-func (h *habits) run(ctx context.Context, tick <-chan time.Time) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick:
-			if err := h.save(); err != nil {
-				h.log.Error("what is usual for users could not be written down", "error", err)
-			}
+	s.jobs.Start(upkeep.Job{Name: "baseline", Every: snapshots, Once: func(context.Context, time.Time) error {
+		if err := h.save(); err != nil {
+			return fmt.Errorf("what is usual for users could not be written down: %w", err)
 		}
-	}
+		return nil
+	}})
+	s.onStop(stageNotes, func(context.Context) error { return h.save() })
 }
 
 func (h *habits) restore() {

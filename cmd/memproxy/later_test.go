@@ -130,9 +130,7 @@ func TestApprovalsOutliveTheProcess(t *testing.T) {
 	writeFile(t, path, string(b)+"\n\ntest.lake critical 950 overrides\n  \\blake\\b\n")
 	r.eventually("the pack", func() bool { return r.car.rules.current().Version != before })
 	for range 3 {
-		if err := r.car.upkeepOnce(t.Context(), clock.Now()); err != nil {
-			t.Fatal(err)
-		}
+		r.once("upkeep", clock.Now())
 	}
 	if st := r.stands(made); !approved() || st.CurrentRules != memproxy.StateQuarantined {
 		t.Errorf("under a new rule: %+v", st)

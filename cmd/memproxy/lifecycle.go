@@ -116,24 +116,6 @@ func (l *loops) ticking(name string, every time.Duration, f func(context.Context
 	})
 }
 
-// every does something at a pace, the first time after one step of it. Zero is
-// never.
-func (l *loops) every(name string, pace time.Duration, do func(context.Context)) {
-	if pace <= 0 {
-		return
-	}
-	l.ticking(name, pace, func(ctx context.Context, tick <-chan time.Time) {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick:
-			}
-			do(ctx)
-		}
-	})
-}
-
 func (l *loops) returned(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

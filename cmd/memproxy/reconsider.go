@@ -3,44 +3,44 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/upkeep"
 )
 
 // Times of looking at holds again.
 const (
-	reconsiderPoll  = time.Second      // how soon a change of the rules is noticed
-	reconsiderOne   = 10 * time.Second // one hold, with what the backend is asked
-	reconsiderAll   = 5 * time.Minute  // one turn; the next goes on where it was
-	reconsiderAgain = time.Minute      // after a turn that did not reach the end
+	reconsiderOne  = 10 * time.Second // one hold, with what the backend is asked
+	reconsiderAll  = 5 * time.Minute  // one round; the next goes on where it was
+	reconsiderPoll = time.Minute      // after a round that did not reach the end, at the latest
+	// reconsiderLate is after what time what was held by the rules before is
+	// waiting, too: its request was under way when they changed.
+	reconsiderLate = 5 * time.Second
 )
 
-// keepReconsidering has the rules rule on what waits whenever others come into
-// force, from wherever: the policy directory, a pack, a release of the fleet, a
-// configuration read at start.
-func (s *sidecar) keepReconsidering(ctx context.Context, tick <-chan time.Time) {
-	done, again := "", time.Time{}
-	for {
-		var now time.Time
-		select {
-		case <-ctx.Done():
-			return
-		case now = <-tick:
-		}
+// reconsidering has the rules rule on what waits, in two rounds for each that
+// come into force, and in no more: two processes of one ledger that rule
+// differently do not take turns.
+func (s *sidecar) reconsidering() upkeep.Job {
+	first, done := "", "" // versions
+	return upkeep.Job{Name: "reconsider", Every: reconsiderPoll, Wake: s.rules.changed, Once: func(ctx context.Context, _ time.Time) error {
 		version := s.rules.current().Version
-		if version == done || now.Before(again) {
-			continue
+		if version == done {
+			return nil
 		}
-		switch err := s.reconsider(ctx, version); {
-		case err == nil:
-			done = version
-		case ctx.Err() == nil:
-			again = now.Add(reconsiderAgain)
-			s.log.Error("held writes were not all looked at under the new rules; it is tried again", "error", err)
+		if err := s.reconsider(ctx, version); err != nil {
+			return fmt.Errorf("held writes were not all looked at under the new rules: %w", err)
 		}
-	}
+		if version != first {
+			first = version
+			return upkeep.Due{In: reconsiderLate}
+		}
+		done = version
+		return nil
+	}}
 }
 
 // reconsider asks the rules of today about every write that waits. What they

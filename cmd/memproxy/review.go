@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"time"
@@ -85,13 +86,6 @@ func (s *sidecar) proxyOf(backend string) *proxy.Proxy {
 	return nil
 }
 
-// Times of the review.
-const (
-	replayPoll = time.Second
-	noticePoll = 2 * time.Second
-	agePoll    = time.Minute
-)
-
 // openReview builds what reviewers use: the API, the sending of what they
 // approve, and the notices.
 func (s *sidecar) openReview() error {
@@ -156,46 +150,27 @@ func reviewersOf(rows []config.Reviewer) []review.Reviewer {
 	return out
 }
 
-// watchReview sends what is approved, delivers notices, and tells of what
-// waits for too long and of sessions that are over.
-func (s *sidecar) watchReview() {
-	s.loops.ticking("replays", replayPoll, s.runner.Run)
-	if s.webhooks != nil {
-		s.loops.ticking("webhooks", noticePoll, s.webhooks.Run)
-	}
-	s.loops.ticking("reconsider", reconsiderPoll, s.keepReconsidering)
-	s.loops.ticking("ageing", agePoll, func(ctx context.Context, tick <-chan time.Time) {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick:
-				s.age(ctx, s.clock())
-			}
-		}
-	})
-}
-
 // age tells of holds that wait for too long and ends sessions that are idle.
-func (s *sidecar) age(ctx context.Context, now time.Time) {
+func (s *sidecar) age(ctx context.Context, now time.Time) error {
+	var errs []error
 	if d := s.cfg.Review.Age.Time(); d > 0 {
 		old, err := s.ledger.AgeHolds(ctx, now.Add(-d))
-		switch {
-		case err != nil && ctx.Err() == nil:
-			s.log.Error("holds were not looked through", "error", err)
-		case len(old) > 0:
+		if err != nil {
+			errs = append(errs, fmt.Errorf("holds were not looked through: %w", err))
+		} else if len(old) > 0 {
 			s.log.Warn("held writes have waited for too long", "holds", len(old))
 		}
 	}
 	if d := s.cfg.Review.Idle.Time(); d > 0 {
 		for {
 			ended, err := s.ledger.EndSessions(ctx, now.Add(-d))
-			if err != nil && ctx.Err() == nil {
-				s.log.Error("sessions were not looked through", "error", err)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("sessions were not looked through: %w", err))
 			}
 			if err != nil || len(ended) == 0 {
 				break
 			}
 		}
 	}
+	return errors.Join(errs...)
 }

@@ -212,6 +212,14 @@ func (r *rig) stop() {
 	r.car = nil
 }
 
+// once has a round of a job made, for a time, and waits for it.
+func (r *rig) once(job string, now time.Time) {
+	r.t.Helper()
+	if err := r.car.jobs.Once(context.Background(), job, now); err != nil {
+		r.t.Fatalf("%s: %v", job, err)
+	}
+}
+
 // got is an answer read whole.
 type got struct {
 	status int

@@ -16,12 +16,16 @@ import (
 	"github.com/memproxy/memproxy/policy"
 	"github.com/memproxy/memproxy/policy/cedar"
 	"github.com/memproxy/memproxy/screen"
+	"github.com/memproxy/memproxy/upkeep"
 )
 
 // rulebook compiles bundles into rules and remembers how the last attempt went.
 type rulebook struct {
 	cfg  *config.Config
 	desk *desk
+	// changed is sent whenever other rules come into force, from wherever: the
+	// policy directory, a pack, a release of the fleet, a start.
+	changed upkeep.Signal
 
 	// swap is held from reading what is in force to replacing it: a bundle and
 	// a pack that come at one moment must not undo each other.
@@ -42,7 +46,7 @@ func newRulebook(ctx context.Context, cfg *config.Config, log *slog.Logger, begi
 	if err != nil {
 		return nil, fmt.Errorf("screening: %w", err)
 	}
-	r := &rulebook{cfg: cfg, desk: d}
+	r := &rulebook{cfg: cfg, desk: d, changed: upkeep.NewSignal()}
 	if r.pack, err = d.pack(); err != nil {
 		return nil, fmt.Errorf("screening: pack: %w", err)
 	}
@@ -115,6 +119,7 @@ func (r *rulebook) enact(b policy.Bundle, pack *screen.Pack, use func(*gate.Rule
 	}
 	r.rules, r.cedar, r.bundle, r.broken = rules, compiled, b.Version(), nil
 	r.inUse, r.pack = b, pack
+	r.changed.Send() // whoever it wakes asks for the rules once they are unlocked
 	return nil
 }
 

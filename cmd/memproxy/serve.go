@@ -98,15 +98,7 @@ func (s *sidecar) watch() {
 		s.rereading("pack", s.cfg.Policy.Poll.Time(), s.watchPack)
 	}
 	s.loops.begin("hangup", s.hangup)
-	s.keepBaseline()
-	s.watchReview()
-	s.loops.every("upkeep", s.cfg.Memories.Validate.Time(), s.upkeep)
-	s.loops.ticking("retention", maintainEvery, s.keepMaintaining)
-	s.watchRejections()
-	s.loops.ticking("anchors", anchorPoll, s.keepAnchors)
-	s.loops.every("sweeps", min(sweepPoll, s.cfg.Memories.Sweep.Time()), s.sweepDue)
-	s.keepSealing()
-	s.loops.every("suspects", suspectSettle/2, s.convictDue)
+	s.startJobs()
 }
 
 // reload puts a new bundle in force.

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -9,6 +11,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/proxy"
+	"github.com/memproxy/memproxy/upkeep"
 )
 
 const (
@@ -25,8 +28,16 @@ const (
 // leg is over. So each is looked at again when every turn that was under way is
 // over: what is not recorded by then did not come through memproxy.
 type suspects struct {
-	mu   sync.Mutex
-	open map[gate.Suspicion]suspected
+	mu    sync.Mutex
+	open  map[gate.Suspicion]suspected
+	noted upkeep.Signal // one that was not open
+}
+
+// waiting reports whether there are any.
+func (s *suspects) waiting() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.open) > 0
 }
 
 type suspected struct {
@@ -50,15 +61,21 @@ func (s *sidecar) suspect(su gate.Suspicion) {
 		s.suspects.open = map[gate.Suspicion]suspected{}
 	}
 	s.suspects.open[su] = suspected{seen: s.clock(), turns: p.Moment()}
+	s.suspects.noted.Send()
 }
 
-// convictDue looks again at what is suspected.
-func (s *sidecar) convictDue(ctx context.Context) {
-	for _, su := range s.due(s.clock()) {
-		if err := s.convict(ctx, su); err != nil && ctx.Err() == nil {
-			s.log.Error("a block that is not what was recorded was not named; the next read looks again", "memory", su.ID, "error", err)
+// convictDue looks again at what is suspected, as long as there is any.
+func (s *sidecar) convictDue(ctx context.Context, now time.Time) error {
+	var errs []error
+	for _, su := range s.due(now) {
+		if err := s.convict(ctx, su); err != nil {
+			errs = append(errs, fmt.Errorf("memory %s, which is not what was recorded, was not named; the next read looks again: %w", su.ID, err))
 		}
 	}
+	if len(errs) == 0 && s.suspects.waiting() {
+		return upkeep.Due{In: suspectSettle / 2}
+	}
+	return errors.Join(errs...)
 }
 
 // due takes out what can be told by now.

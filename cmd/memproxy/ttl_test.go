@@ -46,9 +46,7 @@ func TestLifetimes(t *testing.T) {
 // ages lets expire what is over by now.
 func (r *rig) ages(at time.Duration) {
 	r.t.Helper()
-	if err := r.car.upkeepOnce(r.t.Context(), time.Now().Add(at)); err != nil {
-		r.t.Fatal(err)
-	}
+	r.once("upkeep", time.Now().Add(at))
 }
 
 // over waits until a memory's time is over, and lets it expire.

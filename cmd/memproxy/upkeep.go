@@ -10,6 +10,7 @@ import (
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/upkeep"
 )
 
 // lifetimes is how long memories are kept, by the configuration. What their
@@ -35,21 +36,18 @@ func lifetimes(m *config.Memories) gate.Lifetime {
 // upkeep does what time does to memories: it lets them expire, shows what has
 // waited quietly for long enough, and looks again at what no rule of today has
 // seen yet.
-func (s *sidecar) upkeep(ctx context.Context) {
-	if err := s.upkeepOnce(ctx, s.clock()); err != nil && ctx.Err() == nil {
-		s.log.Error("memories were not looked after", "error", err)
-	}
-}
-
-func (s *sidecar) upkeepOnce(ctx context.Context, now time.Time) error {
+func (s *sidecar) upkeep(ctx context.Context, now time.Time) error {
 	gone, err := s.ledger.Expire(ctx)
 	if err != nil {
-		return err
+		return fmt.Errorf("memories were not looked after: %w", err)
 	}
 	if len(gone) > 0 {
 		s.log.Info("memories expired", "memories", len(gone))
 	}
-	return errors.Join(s.promote(ctx, now), s.validate(ctx), s.purge(ctx, now), s.shred(ctx, now))
+	if err := errors.Join(s.promote(ctx, now), s.validate(ctx), s.purge(ctx, now), s.shred(ctx, now)); err != nil {
+		return fmt.Errorf("memories were not all looked after: %w", err)
+	}
+	return nil
 }
 
 // promote shows pending memories that nobody corrected for long enough.
@@ -117,34 +115,60 @@ func (s *sidecar) shred(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// maintainEvery is how often what is over is looked through, the first time
-// soon after the start: not every sidecar lives for a day.
-const maintainEvery = 24 * time.Hour
+// How often what wakes nobody is looked for.
+const (
+	// maintainEvery is how often what is over is looked through, the first time
+	// soon after the start: not every sidecar lives for a day.
+	maintainEvery = 24 * time.Hour
+	// summariseEvery is how often rejections that were only counted are recorded.
+	summariseEvery = 10 * time.Second
+	// replayPoll is for claims of a process that was killed, of which the lease
+	// ends without a word, and for approvals in one that shares the ledger.
+	replayPoll = 5 * time.Second
+	// noticePoll is for notices of a process that shares the ledger and died.
+	noticePoll = 30 * time.Second
+	agePoll    = time.Minute
+)
 
-// summariseEvery is how often rejections that were only counted are recorded.
-const summariseEvery = 10 * time.Second
-
-// watchRejections records how many rejections were only counted.
-func (s *sidecar) watchRejections() {
-	s.onStop(stageNotes, func(ctx context.Context) error { s.gate.SummariseRejections(ctx); return nil })
-	s.loops.every("rejections", summariseEvery, s.gate.SummariseRejections)
-}
-
-// keepMaintaining removes what is past its retention.
-func (s *sidecar) keepMaintaining(ctx context.Context, tick <-chan time.Time) {
-	for {
-		if err := s.maintain(ctx); err != nil && ctx.Err() == nil {
-			s.log.Error("what is over was not all removed; it is tried again", "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick:
-		}
+// startJobs begins everything that goes on in the background. What is not
+// configured has no job; memories.validate: 0 has upkeep wait to be asked for.
+func (s *sidecar) startJobs() {
+	s.runner.Wake() // what the process before left
+	s.jobs.Start(upkeep.Job{Name: "replays", Every: replayPoll, Wake: s.runner.Woken(), Once: func(ctx context.Context, _ time.Time) error { return s.runner.Recover(ctx) }})
+	if s.webhooks != nil {
+		s.noticed.Send()
+		s.jobs.Start(upkeep.Job{Name: "webhooks", Every: noticePoll, Wake: s.noticed, Once: s.deliver})
 	}
+	s.jobs.Start(s.reconsidering())
+	s.jobs.Start(upkeep.Job{Name: "ageing", Every: agePoll, Once: s.age})
+	s.jobs.Start(upkeep.Job{Name: "upkeep", Every: s.cfg.Memories.Validate.Time(), Once: s.upkeep})
+	s.jobs.Start(upkeep.Job{Name: "retention", Every: maintainEvery, Wake: upkeep.AtOnce(), Once: s.maintain})
+	s.jobs.Start(upkeep.Job{Name: "rejections", Every: summariseEvery, Once: func(ctx context.Context, _ time.Time) error { s.gate.SummariseRejections(ctx); return nil }})
+	s.onStop(stageNotes, func(ctx context.Context) error { s.gate.SummariseRejections(ctx); return nil })
+	s.jobs.Start(upkeep.Job{Name: "anchors", Every: anchorPoll, Wake: upkeep.AtOnce(), Once: func(ctx context.Context, _ time.Time) error { return s.custodian.anchor(ctx) }})
+	s.jobs.Start(s.custodian.verifying(s.broken))
+	if every := s.cfg.Memories.Sweep.Time(); every > 0 {
+		s.jobs.Start(upkeep.Job{Name: "sweeps", Every: min(sweepPoll, every), Once: s.sweepDue})
+	}
+	s.jobs.Start(upkeep.Job{Name: "suspects", Wake: s.suspects.noted, Once: s.convictDue})
+	s.keepSealing()
+	s.keepBaseline()
 }
 
-func (s *sidecar) maintain(ctx context.Context) error {
+// deliver tells of what is queued, and when it is to be tried again.
+func (s *sidecar) deliver(ctx context.Context, now time.Time) error {
+	next, err := s.webhooks.Deliver(ctx)
+	switch {
+	case err != nil:
+		return fmt.Errorf("notices could not be delivered: %w", err)
+	case !next.IsZero():
+		return upkeep.Due{In: next.Sub(now)}
+	}
+	return nil
+}
+
+// maintain removes what is past its retention.
+func (s *sidecar) maintain(ctx context.Context, _ time.Time) error {
 	k := s.cfg.Ledger.Keep
 	gone, err := s.ledger.Maintain(ctx, ledger.Retention{
 		Holds: k.Holds.Time(), Sessions: k.Sessions.Time(), Tombstones: k.Deleted.Time(), Records: k.Records.Time(),
@@ -153,5 +177,8 @@ func (s *sidecar) maintain(ctx context.Context) error {
 		s.record(memproxy.EventPurge, fmt.Sprintf("past their retention: %d held writes with their contents, %d sessions, %d tombstones of deleted memories and %d records of versions were removed",
 			gone.Holds, gone.Sessions, gone.Tombstones, gone.Records))
 	}
-	return err
+	if err != nil {
+		return fmt.Errorf("what is over was not all removed: %w", err)
+	}
+	return nil
 }

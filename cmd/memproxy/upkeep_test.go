@@ -65,9 +65,7 @@ func TestStatesOfMemories(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.behind("PUT", "/v1/memories/"+bad+"/", `{"text":"`+poison+`"}`) // which is what went through
-	if err := r.car.upkeepOnce(context.Background(), time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	r.once("upkeep", time.Now())
 	if a, b := r.stands(tea).State, r.stands(bad).State; a != memproxy.StateValidated || b != memproxy.StateQuarantined {
 		t.Fatalf("%s and %s", a, b)
 	}
@@ -135,9 +133,7 @@ func TestTimeDoesItsWork(t *testing.T) {
 		after time.Duration
 		want  bool
 	}{{6 * 24 * time.Hour, false}, {8 * 24 * time.Hour, true}} {
-		if err := r.car.upkeepOnce(context.Background(), time.Now().Add(tc.after)); err != nil {
-			t.Fatal(err)
-		}
+		r.once("upkeep", time.Now().Add(tc.after))
 		if got := strings.Contains(r.listed(), "green tea"); got != tc.want {
 			t.Errorf("after %v: shown %v", tc.after, got)
 		}
@@ -147,15 +143,11 @@ func TestTimeDoesItsWork(t *testing.T) {
 	short := r.written("The build is slow.", `,"metadata":{"field":"learnings"}`)
 	r.written("Ann likes green tea.", "")
 	r.eventually("its end", func() bool { return !r.stands(short).Expires.IsZero() && time.Now().After(r.stands(short).Expires) })
-	if err := r.car.upkeepOnce(context.Background(), time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	r.once("upkeep", time.Now())
 	if list := r.listed(); strings.Contains(list, "slow") || !strings.Contains(list, "green tea") {
 		t.Errorf("%s", list)
 	}
-	if err := r.car.upkeepOnce(context.Background(), time.Now().Add(200*24*time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	r.once("upkeep", time.Now().Add(200*24*time.Hour))
 	resp, err := http.Get(r.up + "/memories?user_id=ann")
 	if err != nil {
 		t.Fatal(err)

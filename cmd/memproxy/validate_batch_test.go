@@ -19,9 +19,7 @@ func TestValidationGoesByBatches(t *testing.T) {
 	}
 	r.versioned(ids...)
 	for _, want := range []int{10, 13} {
-		if err := r.car.upkeepOnce(t.Context(), time.Now()); err != nil {
-			t.Fatal(err)
-		}
+		r.once("upkeep", time.Now())
 		looked := 0
 		for _, id := range ids {
 			if r.stands(id).State == memproxy.StateValidated {
@@ -58,9 +56,7 @@ func TestValidationIsFair(t *testing.T) {
 		return len(list)
 	}
 	for pass, want := range []int{15, 5, 0} {
-		if err := r.car.upkeepOnce(t.Context(), time.Now()); err != nil {
-			t.Fatal(err)
-		}
+		r.once("upkeep", time.Now())
 		if st := r.stands(last); st.Rules != r.car.rules.current().Version {
 			t.Fatalf("pass %d: the other tenant's memory waits: %+v", pass, st)
 		}
@@ -82,9 +78,7 @@ func TestValidationFlags(t *testing.T) {
 		if _, err := r.car.ledger.SetState(t.Context(), memproxy.StateChange{MemoryKey: k, Tenant: "acme", State: memproxy.StateUntrusted}); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.car.upkeepOnce(t.Context(), time.Now()); err != nil {
-			t.Fatal(err)
-		}
+		r.once("upkeep", time.Now())
 		if got := r.stands(id).State; got != want {
 			t.Errorf("%q is %s, want %s", text, got, want)
 		}

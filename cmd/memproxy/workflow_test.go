@@ -206,12 +206,12 @@ func TestTimeIsToldOf(t *testing.T) {
 	w.fail = 1
 	w.mu.Unlock()
 	clock.Pass(20 * time.Minute)
-	r.car.age(t.Context(), clock.Now())
+	r.once("ageing", clock.Now())
 	if n := w.of(memproxy.NoticeEnded, ""); len(n) > 0 {
 		t.Errorf("told too early: %+v", n)
 	}
 	clock.Pass(20 * time.Minute)
-	r.car.age(t.Context(), clock.Now())
+	r.once("ageing", clock.Now())
 	r.eventually("the end of the session", func() bool {
 		clock.Pass(time.Second) // what failed is due again
 		return len(w.of(memproxy.NoticeEnded, s1)) == 1
@@ -231,7 +231,7 @@ func TestTimeIsToldOf(t *testing.T) {
 
 	for range 3 { // told once
 		clock.Pass(25 * time.Hour)
-		r.car.age(t.Context(), clock.Now())
+		r.once("ageing", clock.Now())
 	}
 	r.eventually("the hold waits long", func() bool {
 		clock.Pass(time.Second)
@@ -261,7 +261,7 @@ func TestWhatIsOverIsRemoved(t *testing.T) {
 		r.do("POST", "/memories", noted(poison), "X-Memproxy-Session", "locked")
 	}
 	clock.Pass(time.Hour)
-	r.car.age(ctx, clock.Now())
+	r.once("ageing", clock.Now())
 	there := func() (holds, sessions int) {
 		for _, id := range []string{over, waits} {
 			if _, err := r.car.ledger.Hold(ctx, id); err == nil {
@@ -275,17 +275,12 @@ func TestWhatIsOverIsRemoved(t *testing.T) {
 		}
 		return holds, sessions
 	}
-	run, stop := context.WithCancel(ctx)
-	defer stop()
-	tick := make(chan time.Time)
-	go r.car.keepMaintaining(run, tick)
 	for _, tc := range []struct {
 		after           time.Duration
 		holds, sessions int
 	}{{9 * 24 * time.Hour, 2, 2}, {2 * 24 * time.Hour, 1, 2}, {10 * 24 * time.Hour, 1, 1}, {400 * 24 * time.Hour, 1, 1}} {
 		clock.Pass(tc.after)
-		tick <- clock.Now()
-		tick <- clock.Now() // the first is done when the second is taken
+		r.once("retention", clock.Now())
 		if h, s := there(); h != tc.holds || s != tc.sessions {
 			t.Errorf("after %v more: %d holds, %d sessions; want %d, %d", tc.after, h, s, tc.holds, tc.sessions)
 		}
