@@ -32,6 +32,8 @@ type Options struct {
 	Roller *Roller
 	// Custodian looks through backends. Nil: nobody does.
 	Custodian Custodian
+	// Jobs are what goes on in the background. Nil: nobody asks for it.
+	Jobs Jobs
 	// Backends are the names that a list can be asked for. Nil: any.
 	Backends []string
 	// Need is how many distinct reviewers a hold or a promotion takes; less

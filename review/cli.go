@@ -89,9 +89,13 @@ var nouns = []struct {
 		{"summary", "ID", "what was refused in one, and why", "memproxy sessions summary caller:agent:dev/ann", "tenant", 1, sessionsSummary},
 		{"unlock", "ID", "let one write again", `memproxy sessions unlock --reason "mended" caller:agent:dev/ann`, "tenant reason", 1, sessionsUnlock},
 	}},
+	{"upkeep", "what a running sidecar does in the background", "memproxy upkeep list", []verb{
+		{"list", "", "the jobs, and how often they are done", "memproxy upkeep list", "", 0, upkeepList},
+		{"run", "JOB", "do one now, once, and say what came of it", "memproxy upkeep run anchors", "reason", 1, upkeepRun},
+	}},
 }
 
-// Commands are holds, memory, sessions and status.
+// Commands are holds, memory, sessions, upkeep and status.
 func (c CLI) Commands() []*cobra.Command {
 	var out []*cobra.Command
 	for _, n := range nouns {

@@ -89,6 +89,10 @@ func tell(ev *memproxy.Event, answer any) {
 		}
 	case RollbackAnswer:
 		rolledBack(ev, got)
+	case JobRun:
+		if got.Failed != "" {
+			ev.Act.Stage, ev.Act.Rule = memproxy.ActFailed, "job"
+		}
 	}
 }
 

@@ -57,6 +57,8 @@ func routes() []route {
 		{"POST", "/v1/sweep", "sweep", "sweep", RoleReview, "Compare what backends hold, and the chains of versions, with what went through memproxy. Lasts as long as they are large.", nil, SweepRequest{}, SweepReport{}, sweep},
 		{"POST", "/v1/seal", "seal", "seal", RoleReview, "Take over what a backend held before memproxy, as a tenant's and with the lowest trust.", nil, SealRequest{}, SealReport{}, seal},
 		{"POST", "/v1/chains/accept", "acceptChain", "accept", RoleReview, "Take a tenant's broken chain of versions as it is, and go on from its present end.", nil, AcceptRequest{}, AcceptReport{}, accept},
+		{"GET", "/v1/jobs", "listJobs", "", RoleView, "What goes on in the background. Takes a reviewer of all tenants.", nil, nil, JobPage{}, listJobs},
+		{"POST", "/v1/jobs/{id}/run", "runJob", "job.run", RoleReview, "Do it now, once. Lasts as long as it has to do. Takes a reviewer of all tenants.", nil, Reason{}, JobRun{}, runJob},
 		{"GET", "/v1/openapi.json", "openAPI", "", RoleView, "This document.", nil, nil, map[string]any{}, func(*call) (any, error) { return OpenAPI(), nil }},
 	}
 }

@@ -1,0 +1,75 @@
+package review_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy/review"
+)
+
+// jobs are two, of which the second fails.
+type jobs struct{ made []string }
+
+func (j *jobs) All() iter.Seq2[string, time.Duration] {
+	return func(yield func(string, time.Duration) bool) {
+		_ = yield("anchors", time.Minute) && yield("seal:mem0", 0)
+	}
+}
+
+func (j *jobs) Once(ctx context.Context, name string, _ time.Time) error {
+	if _, bounded := ctx.Deadline(); !bounded {
+		return errors.New("nothing bounds it")
+	}
+	j.made = append(j.made, name)
+	if name != "anchors" {
+		return errors.New("the backend is away\x1b[2J")
+	}
+	return nil
+}
+
+// Who reviews for all tenants lists the jobs and has a round made, on record
+// before it is; a failure is told, and is no success.
+//
+// Proves EDGE-14.
+func TestJobsAreAskedFor(t *testing.T) {
+	j := &jobs{}
+	r := newRig(t, func(o *review.Options) { o.Jobs = j })
+	for _, c := range []struct {
+		token, line string
+		code        int
+		want        string
+	}{
+		{annToken, "upkeep list", 0, "anchors"},
+		{annToken, "upkeep list", 0, "when woken"},
+		{annToken, "upkeep run anchors", 0, "anchors is done"},
+		{annToken, "upkeep run -reason why seal:mem0", 1, `the backend is away\u{1b}`},
+		{annToken, "upkeep run none", 1, "unknown, status 404"},
+		{annToken, "upkeep run", 2, "1 id(s) are needed"},
+		{bobToken, "upkeep list", 1, "all tenants"},
+		{bobToken, "upkeep run anchors", 1, "all tenants"},
+		{viewToken, "upkeep run anchors", 1, "role"},
+	} {
+		code, out, errs := r.run(c.token, c.line)
+		if code != c.code || !strings.Contains(out+errs, c.want) {
+			t.Errorf("%s: exit %d\n%s%s\nwant %d and %q", c.line, code, out, errs, c.code, c.want)
+		}
+	}
+	want := "job.run:attempted job.run:done job.run:attempted job.run:failed:job job.run:refused:unknown job.run:refused:tenants job.run:refused:role"
+	if got := strings.Join(r.audit.acts(), " "); got != want {
+		t.Errorf("recorded %s\nwant     %s", got, want)
+	}
+	if ev := r.audit.events[0]; len(ev.Targets) != 1 || ev.Targets[0] != "anchors" {
+		t.Errorf("recorded %+v", ev)
+	}
+	before := len(j.made)
+	r.audit.fail = true
+	if _, err := r.client(annToken).RunJob(t.Context(), "anchors", "why"); err == nil || len(j.made) != before || before != 2 {
+		t.Errorf("without a record: %v, %v", err, j.made)
+	}
+	_, err := newRig(t).client(annToken).Jobs(t.Context())
+	wantStatus(t, "no jobs", err, 501)
+}
