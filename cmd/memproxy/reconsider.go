@@ -21,24 +21,30 @@ const (
 	reconsiderLate = 5 * time.Second
 )
 
-// reconsidering has the rules rule on what waits, in two rounds for each that
-// come into force, and in no more: two processes of one ledger that rule
-// differently do not take turns.
+// reconsidering has the rules rule on what waits when they come into force, and
+// again reconsiderLate after that, and no more: two processes of one ledger that
+// rule differently do not take turns.
 func (s *sidecar) reconsidering() upkeep.Job {
-	first, done := "", "" // versions
-	return upkeep.Job{Name: "reconsider", Every: reconsiderPoll, Wake: s.rules.changed, Once: func(ctx context.Context, _ time.Time) error {
-		version := s.rules.current().Version
-		if version == done {
+	var version string     // that came into force last
+	var settled, over bool // whether a round reached the end, and one after late
+	var late time.Time
+	return upkeep.Job{Name: "reconsider", Every: reconsiderPoll, Wake: s.rules.changed, Once: func(ctx context.Context, now time.Time) error {
+		if now := s.rules.current().Version; version != now {
+			version, settled, over = now, false, false
+		}
+		if over {
 			return nil
 		}
 		if err := s.reconsider(ctx, version); err != nil {
 			return fmt.Errorf("held writes were not all looked at under the new rules: %w", err)
 		}
-		if version != first {
-			first = version
-			return upkeep.Due{In: reconsiderLate}
+		if !settled {
+			settled, late = true, now.Add(reconsiderLate)
 		}
-		done = version
+		if now.Before(late) {
+			return upkeep.Due{In: late.Sub(now)}
+		}
+		over = true
 		return nil
 	}}
 }
