@@ -40,3 +40,42 @@ func TestNobodysNoticesPushOthersOut(t *testing.T) {
 		t.Errorf("%v wait, want %v", got, want)
 	}
 }
+
+// Whoever delivers is told that something was queued, once it is there to be
+// given out, and in what time there is more; without one nothing is queued.
+//
+// Proves MFW-10.
+func TestWhoDeliversIsToldOfNotices(t *testing.T) {
+	clock := ledgertest.NewClock()
+	noticed := make(chan struct{}, 8)
+	for name, told := range map[string]func(){"a deliverer": func() { noticed <- struct{}{} }, "none": nil} {
+		l := open(t, ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Vault: ledgertest.Vault(t), Clock: clock.Now, Noticed: told})
+		flagged := memproxy.StateChange{MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m"}, Tenant: "acme", State: memproxy.StateFlagged, Reason: "test"}
+		if _, err := l.SetState(t.Context(), flagged); err != nil {
+			t.Fatal(err)
+		}
+		want := 0
+		if told != nil {
+			want = 1
+		}
+		if len(noticed) != want {
+			t.Fatalf("%s is told %d times", name, len(noticed))
+		}
+		due, next, err := l.Notices(t.Context(), 10, time.Minute)
+		if err != nil || len(due) != want || next.IsZero() != (want == 0) || want == 1 && next.Sub(clock.Now()).Round(time.Second) != time.Minute {
+			t.Errorf("%s: %+v, more at %v, %v", name, due, next, err)
+		}
+		for _, n := range due {
+			if err := l.Delivered(t.Context(), n.ID); err != nil {
+				t.Fatal(err)
+			}
+			<-noticed
+		}
+		if due, next, err := l.Notices(t.Context(), 10, time.Minute); err != nil || len(due) > 0 || !next.IsZero() {
+			t.Errorf("%s: %+v, more at %v, %v", name, due, next, err)
+		}
+	}
+	if len(noticed) > 0 {
+		t.Error("a delivery is told as something new")
+	}
+}

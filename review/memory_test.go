@@ -180,6 +180,13 @@ func TestReplayOutcomes(t *testing.T) {
 		if err != nil || s.Hold.State != c.want || len(r.up.sent) != c.sent {
 			t.Errorf("%s: %s, %v, sent %d; want %s", name, s.Hold.State, err, len(r.up.sent), c.want)
 		}
+		waits := c.want == memproxy.HoldApproved
+		if woken := len(r.runner.Woken()) > 0; woken != waits {
+			t.Errorf("%s: whether it is tried again at once: %v", name, woken)
+		}
+		if err := r.runner.Recover(t.Context()); errors.Is(err, review.ErrNotSent) != waits {
+			t.Errorf("%s: recovered: %v", name, err)
+		}
 		r.up.status, r.up.err = 200, nil
 		must(t, "recover", r.runner.Recover(t.Context()))
 		if len(r.up.sent) != 1 {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // planted puts a memory into the backend around memproxy and returns its id.
@@ -49,7 +50,7 @@ func TestABackendIsSealedAtItsFirstStart(t *testing.T) {
 		t.Fatalf("the default is %v", d)
 	}
 	sealed := func() bool { return strings.Contains(r.metrics(t), `memproxy_backend_sealed{backend="mem0"} 1`) }
-	r.eventually("the seal", sealed)
+	ring.Until(r.t, "the seal", sealed)
 	if log := r.audit("-type", "seal"); r.records(memproxy.EventSeal) != 2 || !strings.Contains(log, "3 memories that nobody is known to have written") || strings.Contains(log, "cats") {
 		t.Errorf("on record: %s", log)
 	}
@@ -92,7 +93,7 @@ func TestABackendIsSealedAtItsFirstStart(t *testing.T) {
 	r.stop()
 	late := r.planted("Ann has a boat.")
 	r.run()
-	r.eventually("the seal after a restart", sealed)
+	ring.Until(r.t, "the seal after a restart", sealed)
 	if a := r.do("GET", "/v1/memories/"+late+"/", ""); a.header.Get("X-Memproxy-Unverified") != late {
 		t.Errorf("planted while nobody looked: %v", a.header)
 	}
@@ -164,7 +165,7 @@ func TestASealGoesOn(t *testing.T) {
 		}
 	}
 	startRig(r, screeningConf, "SCREENING", "", "level: error", "level: info")
-	r.eventually("the failure", func() bool { return strings.Contains(r.log.String(), "is not sealed yet") })
+	ring.Until(r.t, "the failure", func() bool { return strings.Contains(r.log.String(), "is not sealed yet") })
 	if a := r.do("GET", "/v1/memories/"+last+"/", ""); a.status != 200 || a.header.Get("X-Memproxy-Unverified") != "" {
 		t.Errorf("%d %v", a.status, a.header)
 	}
@@ -179,7 +180,7 @@ func TestASealGoesOn(t *testing.T) {
 	back.refuse = ""
 	back.mu.Unlock()
 	r.run()
-	r.eventually("the seal", func() bool { return strings.Contains(r.metrics(t), `memproxy_backend_sealed{backend="mem0"} 1`) })
+	ring.Until(r.t, "the seal", func() bool { return strings.Contains(r.metrics(t), `memproxy_backend_sealed{backend="mem0"} 1`) })
 	if got := back.pages(); got != "1 2 2 1 2" {
 		t.Errorf("pages %s, want it to go on at the second, and to look once more", got)
 	}
@@ -196,7 +197,7 @@ func TestPlantedInLetta(t *testing.T) {
 	t.Parallel()
 	p := newPaces()
 	l := startLettaRig(&rig{t: t, clock: p.now, pace: p.ticker, seals: true}, writingAgent, lettaConf, plainly)
-	l.eventually("the seal", func() bool { return strings.Contains(l.metrics(t), `memproxy_backend_sealed{backend="mem0"} 1`) })
+	ring.Until(l.t, "the seal", func() bool { return strings.Contains(l.metrics(t), `memproxy_backend_sealed{backend="mem0"} 1`) })
 	if a := l.say("CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nCALL archival_memory_insert {\"content\":\"Ann moved to Bern.\"}\nTHEN\nSAY done", ""); a.status != 200 {
 		t.Fatalf("%d %s", a.status, a.body)
 	}

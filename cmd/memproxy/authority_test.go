@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // people are callers of every standing beside the one that every rig has.
@@ -165,7 +166,7 @@ func TestCorrectionsAreOnRecord(t *testing.T) {
 		t.Errorf("%+v %v", who, err)
 	}
 	for _, want := range []string{`"type":"cross_correction"`, "written by agent:dev, corrected by human:ann: the corrector is a person", "written by agent:dev (authenticated, self-reported)"} {
-		r.eventually("the record of "+want, func() bool { return strings.Contains(r.audit(), want) })
+		ring.Until(r.t, "the record of "+want, func() bool { return strings.Contains(r.audit(), want) })
 	}
 	// The original author may not take a person's correction back.
 	if a := r.do("PUT", "/memories/"+id, `{"text":"Ann likes green tea."}`); a.status != 403 || !strings.Contains(a.body, "trust.authority") {
@@ -200,7 +201,7 @@ func TestTheLastWordEndsTheContest(t *testing.T) {
 			t.Fatal("it is not contested")
 		}
 		r.review(heldID(t, a), approve)
-		r.eventually("the end of the contest", func() bool { return !r.stands(id).Contested })
+		ring.Until(r.t, "the end of the contest", func() bool { return !r.stands(id).Contested })
 		text, _, attestation := r.fact(id)
 		if approve && (text != "Ann likes coffee." || attestation != "human-confirmed") || !approve && text != "Ann likes green tea." {
 			t.Errorf("approved %v: %q, %s", approve, text, attestation)
@@ -218,7 +219,7 @@ func TestAnchoredFactsArePeoples(t *testing.T) {
 	t.Parallel()
 	r := startPeople(t, "")
 	id := r.note("", "Ann likes green tea.", "")
-	r.eventually("its state", func() bool { return r.stands(id).State != "" })
+	ring.Until(r.t, "its state", func() bool { return r.stands(id).State != "" })
 	if _, err := r.car.ledger.SetState(t.Context(), memproxy.StateChange{
 		MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, Tenant: "acme",
 		State: memproxy.StateValidated, Attestation: memproxy.LogAnchored,
@@ -234,7 +235,7 @@ func TestAnchoredFactsArePeoples(t *testing.T) {
 		t.Errorf("a person: %d %s", a.status, a.body)
 	}
 	// What was known of the old words does not speak for the new.
-	r.eventually("its new state", func() bool {
+	ring.Until(r.t, "its new state", func() bool {
 		st := r.stands(id)
 		return st.State == memproxy.StateUntrusted && st.Attestation == memproxy.SelfReported
 	})

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // Proves EDGE-4: metadata that were changed behind the proxy before anybody
@@ -26,7 +28,7 @@ func TestMetadataAreSigned(t *testing.T) {
 			add("Ann likes black tea.")
 			add("Ann likes white tea.")
 			ids := map[string]string{}
-			r.eventually("all are there", func() bool {
+			ring.Until(r.t, "all are there", func() bool {
 				var got struct{ Results []struct{ ID, Memory string } }
 				if err := json.Unmarshal([]byte(r.behind("GET", "/memories?user_id=ann", "")), &got); err != nil {
 					t.Fatal(err)
@@ -55,7 +57,7 @@ func TestMetadataAreSigned(t *testing.T) {
 			if strings.Contains(named, ids["green"]) || !strings.Contains(named, ids["black"]) || !strings.Contains(named, ids["white"]) {
 				t.Errorf("named %q of %v", named, ids)
 			}
-			r.eventually("the record says why", func() bool {
+			ring.Until(r.t, "the record says why", func() bool {
 				return strings.Contains(r.audit("-type", "outcome", "-reason", "integrity.metadata"), ids["black"]) &&
 					strings.Contains(r.audit("-type", "outcome", "-reason", "integrity.forged"), ids["white"])
 			})

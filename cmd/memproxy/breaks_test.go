@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // Proves EDGE-4, TRL-7, TRL-8: a break that is found when a text would be given
@@ -27,22 +28,22 @@ func TestBreaksFoundInPassing(t *testing.T) {
 			for n := range 9 {
 				change(n + 2)
 			}
-			r.eventually("ten versions", func() bool { return strings.Count(r.audit("-type", "version"), `"type":"version"`) == 10 })
+			ring.Until(r.t, "ten versions", func() bool { return strings.Count(r.audit("-type", "version"), `"type":"version"`) == 10 })
 			r.vandal(damage[name]...)
 			for n := range 4 { // the second version's turn is over with the third
 				change(n + 20)
 			}
-			r.eventually("fourteen versions", func() bool { return strings.Count(r.audit("-type", "version"), `"type":"version"`) == 14 })
+			ring.Until(r.t, "fourteen versions", func() bool { return strings.Count(r.audit("-type", "version"), `"type":"version"`) == 14 })
 			if want == "" {
-				r.eventually("texts given up", func() bool { return strings.Contains(r.audit("-type", "compaction"), `"before":3,`) })
+				ring.Until(r.t, "texts given up", func() bool { return strings.Contains(r.audit("-type", "compaction"), `"before":3,`) })
 				if out := r.audit("-type", "chain_break"); out != "" {
 					t.Error(out)
 				}
 				return
 			}
 			detail := `"detail":"` + string(want) + ": "
-			r.eventually("the break is on record", func() bool { return strings.Contains(r.audit("-type", "chain_break"), detail) })
-			r.eventually("the break is counted", func() bool {
+			ring.Until(r.t, "the break is on record", func() bool { return strings.Contains(r.audit("-type", "chain_break"), detail) })
+			ring.Until(r.t, "the break is counted", func() bool {
 				return strings.Contains(r.metrics(t), `memproxy_audit_records_total{type="chain_break"} `) && !strings.Contains(r.metrics(t), `memproxy_audit_records_total{type="chain_break"} 0`)
 			})
 			if log := r.log.String(); !strings.Contains(log, "the chain of versions is broken") {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 const budgetConf = `profile: production
@@ -139,14 +141,7 @@ func TestExtractionsAreSettled(t *testing.T) {
 	left := 100
 	want := func(what string) {
 		t.Helper()
-		n := -1
-		for range 400 { // an event is asked for after a while
-			if n = remaining(t, r); n == max(0, left) {
-				return
-			}
-			time.Sleep(20 * time.Millisecond)
-		}
-		t.Errorf("%s: %d are left, want %d", what, n, max(0, left))
+		ring.Until(t, fmt.Sprintf("%s: %d being left", what, max(0, left)), func() bool { return remaining(t, r) == max(0, left) }) // an event is asked for after a while
 	}
 	made, left = 1, left-1
 	r.do("POST", "/memories", many(20, true))

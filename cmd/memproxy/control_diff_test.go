@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/internal/cli"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // recorded writes what a sidecar's own audit log says of a few writes.
@@ -120,7 +121,7 @@ func TestControlWarns(t *testing.T) {
 	f.start("rollout: {stages: []}", "rollout: {stages: [{percent: 50, hold: 1h}]}\nreplay: {decisions: "+decisions+", config: "+conf+"}")
 	f.seal(1, 1, harmless)
 	r := f.sidecar()
-	r.eventually("the first release", func() bool { return r.get("/readyz").status == 200 })
+	ring.Until(r.t, "the first release", func() bool { return r.get("/readyz").status == 200 })
 	open := filepath.Join(t.TempDir(), "policies")
 	writeBundle(t, open, harmless)
 	if err := os.WriteFile(filepath.Join(open, "bundle.yaml"), []byte("disable: [field.protected]\n"), 0o600); err != nil {
@@ -130,7 +131,7 @@ func TestControlWarns(t *testing.T) {
 	if code != 0 {
 		t.Fatal(errs)
 	}
-	r.eventually("the warning", func() bool {
+	ring.Until(r.t, "the warning", func() bool {
 		st := f.fleet().Releases
 		return len(st) == 2 && st[1].State == "rolling" && len(st[1].NewlyAllows) == 1 && strings.Contains(st[1].NewlyAllows[0], "to constitution: allow, was deny")
 	})

@@ -157,15 +157,6 @@ func (r *crashRig) reviewerAsks(method, path, body string) (int, string) {
 	return r.ask(method, r.admin+path, body, "Authorization", "Bearer "+reviewToken)
 }
 
-func (r *crashRig) eventually(what string, ok func() bool) {
-	r.t.Helper()
-	for deadline := time.Now().Add(60 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			r.t.Fatalf("%s: not within a minute\n%s", what, r.log.String())
-		}
-	}
-}
-
 // holds are the held writes in a state.
 func (r *crashRig) holds(state memproxy.HoldState) []string {
 	r.t.Helper()
@@ -224,7 +215,7 @@ func writesApproved(r *crashRig) {
 }
 
 func sentOnce(r *crashRig) {
-	r.eventually("the approved write is done", func() bool { return len(r.holds(memproxy.HoldDone)) == 1 })
+	ring.Until(r.t, "the approved write is done", func() bool { return len(r.holds(memproxy.HoldDone)) == 1 })
 	if n, m := r.stored("Bob sails."), r.sent("Bob sails."); n != 1 || m != 1 {
 		r.t.Errorf("stored %d times, sent %d times", n, m)
 	}
@@ -242,7 +233,7 @@ func rollsBack(r *crashRig) {
 	r.agentAsks("POST", "/memories", note)
 	id := r.noteID()
 	r.agentAsks("PUT", "/memories/"+id, `{"text":"likes coffee"}`)
-	r.eventually("the versions", func() bool { return r.versions(id, memproxy.OpUpdate) == 1 })
+	ring.Until(r.t, "the versions", func() bool { return r.versions(id, memproxy.OpUpdate) == 1 })
 	r.reviewerAsks("POST", "/v1/memories/mem0/"+id+"/rollback", fmt.Sprintf(`{"sha256":%q,"reason":"it was right"}`, sha("likes tea")))
 }
 
@@ -250,7 +241,7 @@ func rollsBack(r *crashRig) {
 // says so once.
 func rolledBack(r *crashRig) {
 	id := r.noteID()
-	r.eventually("the rollback's version", func() bool { return r.versions(id, memproxy.OpRollback) == 1 })
+	ring.Until(r.t, "the rollback's version", func() bool { return r.versions(id, memproxy.OpRollback) == 1 })
 	_, body := r.ask("GET", r.up+"/memories/"+id, "")
 	if n := r.sent(`{"text":"likes tea"`); !strings.Contains(body, "likes tea") || n != 1 {
 		r.t.Errorf("sent %d times: %s", n, body)
@@ -264,14 +255,14 @@ func runsUngated(r *crashRig) {
 // settledOnce: what was let in stays and is a version, once; what was not is
 // undone.
 func settledOnce(r *crashRig) {
-	r.eventually("the run is settled", func() bool {
+	ring.Until(r.t, "the run is settled", func() bool {
 		left, err := filepath.Glob(filepath.Join(filepath.Dir(r.conf), "state", "runs", "*", "*.json"))
 		return err == nil && len(left) == 0
 	})
 	if h, p := r.letta.Value(r.agent, "human"), r.letta.Value(r.agent, "persona"); h != "Ann\nlikes tea\nplays go" || p != "helper" {
 		r.t.Errorf("human %q, persona %q", h, p)
 	}
-	r.eventually("the version of what was let in", func() bool { return r.versions(r.human, memproxy.OpSelfEdit) > 0 })
+	ring.Until(r.t, "the version of what was let in", func() bool { return r.versions(r.human, memproxy.OpSelfEdit) > 0 })
 	if n := r.versions(r.human, memproxy.OpSelfEdit); n != 1 {
 		r.t.Errorf("%d versions of one change", n)
 	}
@@ -312,7 +303,7 @@ func crashCases() map[memproxy.Step]crashCase {
 		memproxy.StepRollbackSettled: {rollsBack, rolledBack},
 		// The run was never sent, and nobody sends it later.
 		memproxy.StepRunJournalled: {runsUngated, func(r *crashRig) {
-			r.eventually("the run is settled", func() bool {
+			ring.Until(r.t, "the run is settled", func() bool {
 				left, err := filepath.Glob(filepath.Join(filepath.Dir(r.conf), "state", "runs", "*", "*.json"))
 				return err == nil && len(left) == 0
 			})

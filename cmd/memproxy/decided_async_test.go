@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/screen"
 )
 
@@ -40,8 +41,8 @@ func TestApprovalsOfLaterWritesStayDecided(t *testing.T) {
 		if out, code := r.as(reviewToken, "holds", "approve", "-reason", "harmless", id); code != 0 {
 			t.Fatal(out)
 		}
-		r.eventually("it is sent", func() bool { return r.heldWrite(id).State == memproxy.HoldDone })
-		r.eventually("it is there", func() bool {
+		ring.Until(r.t, "it is sent", func() bool { return r.heldWrite(id).State == memproxy.HoldDone })
+		ring.Until(r.t, "it is there", func() bool {
 			var page struct{ Results []struct{ ID, Memory string } }
 			if err := json.Unmarshal([]byte(r.behind("POST", "/v3/memories/", `{"filters":{"user_id":"bob"}}`)), &page); err != nil {
 				t.Fatal(err)
@@ -53,7 +54,7 @@ func TestApprovalsOfLaterWritesStayDecided(t *testing.T) {
 			}
 			return made[lake] != ""
 		})
-		r.eventually("its state", func() bool {
+		ring.Until(r.t, "its state", func() bool {
 			st := r.stands(made[lake])
 			return st.State == memproxy.StateValidated && st.Reviewed == memproxy.TextSHA256(texts[lake])
 		})
@@ -66,7 +67,7 @@ func TestApprovalsOfLaterWritesStayDecided(t *testing.T) {
 	}
 	before := r.car.rules.current().Version
 	writeFile(t, path, string(b)+"\n\ntest.lake critical 950 overrides\n  \\blake\\b\n")
-	r.eventually("the pack", func() bool { return r.car.rules.current().Version != before })
+	ring.Until(r.t, "the pack", func() bool { return r.car.rules.current().Version != before })
 	later()
 	for lake, id := range made {
 		if st := r.stands(id); st.State != memproxy.StateValidated || st.CurrentRules != memproxy.StateQuarantined || st.Attestation != memproxy.HumanConfirmed {

@@ -21,7 +21,6 @@ import (
 //
 // Proves EDGE-15, MFW-10, DOL-3.
 func TestDecisionsStayDecided(t *testing.T) {
-	ring.Slow(t, "waits for loops that poll")
 	t.Parallel()
 	pack := t.TempDir()
 	if err := os.CopyFS(pack, screen.Files()); err != nil {
@@ -36,9 +35,7 @@ func TestDecisionsStayDecided(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		before := r.car.rules.current().Version
-		writeFile(t, path, string(b)+fmt.Sprintf("\n\ntest.%s critical 950 overrides\n  \\b%s\\b\n", name, words))
-		r.eventually("the pack", func() bool { return r.car.rules.current().Version != before })
+		r.enacts(path, string(b)+fmt.Sprintf("\n\ntest.%s critical 950 overrides\n  \\b%s\\b\n", name, words))
 	}
 	later := func() {
 		t.Helper()
@@ -58,12 +55,11 @@ func TestDecisionsStayDecided(t *testing.T) {
 	if out, code := r.as(reviewToken, "holds", "approve", "-reason", "harmless", id); code != 0 {
 		t.Fatal(out)
 	}
-	r.eventually("it is written", func() bool { return r.heldWrite(id).State == memproxy.HoldDone })
 	bobs := r.heldWrite(id).Result.Memories[0]
-	r.eventually("its state", func() bool { return r.stands(bobs).State == memproxy.StateValidated })
+	ring.Until(r.t, "its state", func() bool { return r.stands(bobs).State == memproxy.StateValidated })
 	// Ann's is quarantined by a rule that came later, which is told, and promoted.
 	cat := r.written("Ann keeps a tabby cat.", "")
-	r.eventually("its state", func() bool { return r.stands(cat).State == memproxy.StateUntrusted })
+	ring.Until(r.t, "its state", func() bool { return r.stands(cat).State == memproxy.StateUntrusted })
 	later()
 	rule("cat", "tabby cat")
 	later()
@@ -71,7 +67,10 @@ func TestDecisionsStayDecided(t *testing.T) {
 		t.Fatalf("%+v", st)
 	}
 	shown("quarantined", "ann", "tabby", false)
-	r.eventually("a notice", func() bool { return len(w.of(memproxy.NoticeQuarantined, cat)) == 1 })
+	r.once("webhooks", time.Now())
+	if n := len(w.of(memproxy.NoticeQuarantined, cat)); n != 1 {
+		t.Fatalf("told %d times", n)
+	}
 	if n := w.of(memproxy.NoticeQuarantined, cat)[0]; strings.Contains(n.Text+string(n.Data), "tabby") || !strings.Contains(n.Text, "quarantined") {
 		t.Errorf("told %q of %s", n.Text, n.Data)
 	}
@@ -92,10 +91,10 @@ func TestDecisionsStayDecided(t *testing.T) {
 	stay("in the background")
 	rule("lake", "lake number")
 	stay("under a new rule")
-	writeBundle(t, dir, harmless)
-	r.eventually("the bundle", func() bool {
-		return !strings.Contains(r.do("POST", "/memories", noted("Ann rows.")).header.Get("X-Memproxy-Decision"), "hold")
-	})
+	r.enacts(filepath.Join(dir, "own.cedar"), harmless)
+	if a := r.do("POST", "/memories", noted("Ann rows.")); strings.Contains(a.header.Get("X-Memproxy-Decision"), "hold") {
+		t.Errorf("the bundle is not in force: %+v", a)
+	}
 	stay("under other policies")
 	r.stop()
 	r.run()
@@ -103,7 +102,9 @@ func TestDecisionsStayDecided(t *testing.T) {
 	if st := r.stands(bobs); st.CurrentRules != memproxy.StateQuarantined {
 		t.Errorf("what the rules say is not noted: %+v", st)
 	}
-	r.eventually("a notice", func() bool { return len(w.of(memproxy.NoticeMemoryRuled, bobs)) > 0 })
+	if r.once("webhooks", time.Now()); len(w.of(memproxy.NoticeMemoryRuled, bobs)) == 0 {
+		t.Error("what the rules say is not told")
+	}
 	if out, code := r.as(reviewToken, "memory", "trace", "-backend", "mem0", bobs); code != 0 || !strings.Contains(out, "current rules") {
 		t.Errorf("%d %s", code, out)
 	}
@@ -111,7 +112,7 @@ func TestDecisionsStayDecided(t *testing.T) {
 	if a := r.do("PUT", "/memories/"+cat, `{"text":"Ann keeps a dog."}`); a.status != 200 {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	r.eventually("it is judged anew", func() bool { st := r.stands(cat); return st.State == memproxy.StateUntrusted && st.Reviewed == "" })
+	ring.Until(r.t, "it is judged anew", func() bool { st := r.stands(cat); return st.State == memproxy.StateUntrusted && st.Reviewed == "" })
 }
 
 // What its author deleted is read by nobody from then on, by no route, version
@@ -134,7 +135,7 @@ func TestDeletedIsGone(t *testing.T) {
 		}
 		return len(list)
 	}
-	r.eventually("its history", func() bool { return versions() == 2 })
+	ring.Until(r.t, "its history", func() bool { return versions() == 2 })
 	read := func() (all string) {
 		t.Helper()
 		for _, path := range []string{"/memories/" + id, "/memories/" + id + "/history", "/memories?user_id=ann"} {
@@ -160,7 +161,7 @@ func TestDeletedIsGone(t *testing.T) {
 	if all := read(); strings.Contains(all, "fears") {
 		t.Errorf("read after it was deleted: %s", all)
 	}
-	r.eventually("its end", func() bool { return versions() == 3 })
+	ring.Until(r.t, "its end", func() bool { return versions() == 3 })
 	if all := read(); strings.Contains(all, "fears") {
 		t.Errorf("read after it was deleted: %s", all)
 	}
@@ -177,7 +178,7 @@ func TestDeletedIsGone(t *testing.T) {
 	if err != nil || len(list) != 4 || list[0].Op != memproxy.OpPurge || !list[2].Compacted || !list[3].Compacted {
 		t.Errorf("after the grace: %+v, %v", list, err)
 	}
-	r.eventually("the record", func() bool { return strings.Contains(r.audit("-type", "purge", "-memory", id), `"op":"purge"`) })
+	ring.Until(r.t, "the record", func() bool { return strings.Contains(r.audit("-type", "purge", "-memory", id), `"op":"purge"`) })
 	if a := r.do("GET", "/memories/"+kept, ""); a.status != 200 || !strings.Contains(a.body, "green tea") {
 		t.Errorf("the other: %d %s", a.status, a.body)
 	}

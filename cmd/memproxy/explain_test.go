@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // Proves TRL-3, CARD-5, EDGE-13: explain says which locks a write is held
@@ -24,7 +25,7 @@ func TestExplainTellsOfLocksAndFilters(t *testing.T) {
 	good := `{"user_id":"ann","infer":false,"messages":[{"role":"user","content":"x"}]}`
 	path, body := writeFile(t, filepath.Join(t.TempDir(), "memproxy.yaml"), r.conf), writeFile(t, filepath.Join(t.TempDir(), "body.json"), bad)
 	args := []string{"explain", "-config", path, "-method", "POST", "-path", "/memories", "-body", body, "-as", "agent:dev"}
-	r.eventually("the lock", func() bool {
+	ring.Until(r.t, "the lock", func() bool {
 		_, out, _ := invoke(t, append(args, "-session", "one")...)
 		return strings.Contains(out, "locked until")
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // lateBackend is a platform whose model works after the answer: what it makes
@@ -58,7 +59,7 @@ func TestLateExtractionsAreTakenBackAtBothFaces(t *testing.T) {
 			if path := receive(t, b.deleted); path != "/v1/memories/m-evil/" {
 				t.Errorf("deleted %s", path)
 			}
-			r.eventually("it is on record", func() bool { return strings.Contains(r.audit(), "screen.extracted") })
+			ring.Until(r.t, "it is on record", func() bool { return strings.Contains(r.audit(), "screen.extracted") })
 			if out := r.audit(); !strings.Contains(out, ": taken back") || strings.Contains(out, "invoices") {
 				t.Errorf("the record says %s", out)
 			}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
 	"github.com/memproxy/memproxy/internal/cli"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // Proves CARD-9: a processor that strangers could reach is not started: it is
@@ -74,11 +75,7 @@ func TestExtprocCommand(t *testing.T) {
 	a := &app{Args: []string{"extproc", "-config", path, "-listen", "unix:" + socket, "-grace", "0s"}, Stdout: io.Discard, Stderr: log, Getenv: os.Getenv, Version: "test"}
 	done := make(chan int, 1)
 	go func() { done <- a.run(ctx) }()
-	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(log.String(), `"name":"extproc"`); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal(log.String())
-		}
-	}
+	ring.Until(t, "the listener", func() bool { return strings.Contains(log.String(), `"name":"extproc"`) })
 	conn, err := net.Dial("unix", socket)
 	if err != nil {
 		t.Fatal(err)

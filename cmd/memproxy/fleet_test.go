@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/internal/cli"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // Proves CARD-9: a sidecar of a fleet refuses everything until its first
@@ -27,20 +28,20 @@ func TestFleetRulesASidecar(t *testing.T) {
 		t.Errorf("before the first release: %d %s, want not ready", a.status, a.body)
 	}
 	f.release(harmless, "-note", "the first")
-	r.eventually("the first release", func() bool { return r.do("POST", "/memories", note).status == 200 })
+	ring.Until(r.t, "the first release", func() bool { return r.do("POST", "/memories", note).status == 200 })
 	if a := r.get("/readyz"); a.status != 200 || !strings.Contains(a.body, "release 000001-") {
 		t.Errorf("under the first release: %d %s", a.status, a.body)
 	}
 	f.release(closed, "-tenant", "acme", "-label", "env=prod")
-	r.eventually("the second release", func() bool {
+	ring.Until(r.t, "the second release", func() bool {
 		a := r.do("POST", "/memories", note)
 		return a.status == 403 && strings.Contains(a.body, "own.closed")
 	})
 	// Others' releases are not this sidecar's.
 	f.release(harmless, "-tenant", "other")
 	f.release(harmless, "-tenant", "acme", "-label", "env=test")
-	r.eventually("all four releases", func() bool { return len(f.fleet().Releases) == 4 })
-	r.eventually("the reports", func() bool { return f.fleet().Releases[1].Tally.Refused > 0 })
+	ring.Until(r.t, "all four releases", func() bool { return len(f.fleet().Releases) == 4 })
+	ring.Until(r.t, "the reports", func() bool { return f.fleet().Releases[1].Tally.Refused > 0 })
 	st := f.fleet()
 	for i, want := range []struct {
 		channel        string
@@ -71,9 +72,9 @@ func TestSidecarOutlivesItsControlPlane(t *testing.T) {
 	f.release(closed)
 	state := filepath.Join(t.TempDir(), "state")
 	r := f.sidecar("DIR/state", state)
-	r.eventually("the first release", func() bool { return strings.Contains(r.do("POST", "/memories", note).body, "own.closed") })
+	ring.Until(r.t, "the first release", func() bool { return strings.Contains(r.do("POST", "/memories", note).body, "own.closed") })
 	f.stop()
-	r.eventually("degraded", func() bool { return strings.Contains(r.get("/readyz").body, "the control plane is away") })
+	ring.Until(r.t, "degraded", func() bool { return strings.Contains(r.get("/readyz").body, "the control plane is away") })
 	if a := r.do("POST", "/memories", note); a.status != 403 || !strings.Contains(a.body, "own.closed") {
 		t.Errorf("without the control plane: %d %s", a.status, a.body)
 	}
@@ -87,7 +88,7 @@ func TestSidecarOutlivesItsControlPlane(t *testing.T) {
 	}
 	f.release(harmless)
 	f.start()
-	r.eventually("the second release", func() bool { return r.do("POST", "/memories", note).status == 200 })
+	ring.Until(r.t, "the second release", func() bool { return r.do("POST", "/memories", note).status == 200 })
 	if list := f.sidecars(); len(list) != 1 || list[0].ID != "web-1" || list[0].Version != "test" {
 		t.Errorf("the sidecars are %+v", list)
 	}
@@ -103,9 +104,9 @@ func TestSidecarRefusesARelease(t *testing.T) {
 	f.seal(1, 1, closed)
 	r := f.sidecar()
 	denied := func() bool { return strings.Contains(r.do("POST", "/memories", note).body, "own.closed") }
-	r.eventually("the first release", denied)
+	ring.Until(r.t, "the first release", denied)
 	f.seal(2, 1, broken)
-	r.eventually("the refusal", func() bool {
+	ring.Until(r.t, "the refusal", func() bool {
 		l := f.sidecars()
 		return l[0].Rejected != nil && strings.Contains(l[0].Rejected.Reason, "own.cedar:2") && strings.HasPrefix(l[0].Running, "000001-")
 	})
@@ -122,10 +123,11 @@ func TestSidecarRefusesARelease(t *testing.T) {
 		t.Errorf("the refusal is not in the audit log: %s", rec)
 	}
 	f.seal(3, 3, harmless) // no way back
-	r.eventually("the third release", func() bool { return r.do("POST", "/memories", note).status == 200 })
-	if code, out, errs := f.status(); code != cli.OK || !strings.Contains(out, "1 sidecar(s) connected, 0 behind") {
-		t.Errorf("control status after the mend: exit %d, %s%s", code, out, errs)
-	}
+	ring.Until(r.t, "the third release", func() bool { return r.do("POST", "/memories", note).status == 200 })
+	ring.Until(r.t, "the sidecar to say so", func() bool {
+		code, out, _ := f.status()
+		return code == cli.OK && strings.Contains(out, "1 sidecar(s) connected, 0 behind")
+	})
 	if a := r.get("/readyz"); !strings.Contains(a.body, `"status":"ready"`) {
 		t.Errorf("readyz after the mend: %s", a.body)
 	}
@@ -133,7 +135,7 @@ func TestSidecarRefusesARelease(t *testing.T) {
 	if code != 0 || !strings.Contains(out, "release 3 is stopped") {
 		t.Fatal(errs)
 	}
-	r.eventually("the refusal to go back", func() bool {
+	ring.Until(r.t, "the refusal to go back", func() bool {
 		l := f.sidecars()
 		return l[0].Rejected != nil && strings.Contains(l[0].Rejected.Reason, "is older than 3")
 	})
@@ -162,7 +164,7 @@ func TestReleaseBringsItsTables(t *testing.T) {
 		t.Fatal(errs)
 	}
 	r := f.sidecar()
-	r.eventually("the release", func() bool { return r.get("/readyz").status == 200 })
+	ring.Until(r.t, "the release", func() bool { return r.get("/readyz").status == 200 })
 	claims := strings.Replace(note, `"infer":false`, `"infer":false,"metadata":{"confidence":0.9}`, 1)
 	for i, want := range []int{200, 200, 429} {
 		if a := r.do("POST", "/memories", claims); a.status != want {
@@ -183,7 +185,7 @@ func TestReleasesUnderLoad(t *testing.T) {
 	f.start()
 	f.seal(1, 1, harmless)
 	r := f.sidecar("log: {level: info}", "log: {level: error}\nbudgets: {default: {writes_per_hour: 10000000, writes_total: 10000000, }, rapid_per_minute: 0}")
-	r.eventually("the first release", func() bool { return r.get("/readyz").status == 200 })
+	ring.Until(r.t, "the first release", func() bool { return r.get("/readyz").status == 200 })
 	var wg sync.WaitGroup
 	var stop atomic.Bool
 	var answered atomic.Int64
@@ -203,9 +205,9 @@ func TestReleasesUnderLoad(t *testing.T) {
 			text = closed
 		}
 		name := f.seal(n, n-1, fmt.Sprintf("%s\n// %d\n", text, n)).Name()
-		r.eventually("release "+name, func() bool { return r.car.fleet.follower.State().Running == name })
+		ring.Until(r.t, "release "+name, func() bool { return r.car.fleet.follower.State().Running == name })
 		was := answered.Load() // of the next five, one at least began under it
-		r.eventually("a request under "+name, func() bool { return answered.Load() >= was+5 })
+		ring.Until(r.t, "a request under "+name, func() bool { return answered.Load() >= was+5 })
 	}
 	stop.Store(true)
 	wg.Wait()

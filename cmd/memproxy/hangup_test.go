@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // Proves CARD-3: a SIGHUP does not end the process: edits of the policies that
@@ -23,10 +25,10 @@ func TestHangupReadsAgain(t *testing.T) {
 	}
 	writeBundle(t, dir, closed)
 	hangup()
-	r.eventually("the edit", func() bool { return r.do("POST", "/memories", note).status == 403 })
+	ring.Until(r.t, "the edit", func() bool { return r.do("POST", "/memories", note).status == 403 })
 	writeBundle(t, dir, broken)
 	hangup()
-	r.eventually("the broken edit is named", func() bool { _, err := r.car.rules.state(); return err != nil })
+	ring.Until(r.t, "the broken edit is named", func() bool { _, err := r.car.rules.state(); return err != nil })
 	if a := r.do("POST", "/memories", note); a.status != 403 {
 		t.Errorf("the last good rules are not in force: %d %s", a.status, a.body)
 	}

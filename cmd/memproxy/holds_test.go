@@ -28,8 +28,10 @@ func policyDir(t *testing.T, policy string) string {
 	return dir
 }
 
+// review settles a hold for everybody to see: nobody waits for it to be sent.
 func (r *rig) review(id string, approve bool) {
 	r.t.Helper()
+	defer r.car.runner.Wake()
 	var err error
 	if approve {
 		_, err = r.car.ledger.ApproveHold(context.Background(), id, memproxy.Review{Reviewer: "eve"})
@@ -74,7 +76,7 @@ func TestHeldWrites(t *testing.T) {
 		if approve {
 			want = `"status":"SUCCEEDED"`
 		}
-		r.eventually("the end of the review", func() bool {
+		ring.Until(r.t, "the end of the review", func() bool {
 			return strings.Contains(r.do("GET", "/v1/event/"+id+"/", "").body, want)
 		})
 		list := r.do("GET", "/memories?user_id=bob", "")
@@ -129,9 +131,9 @@ func TestApprovedWritesSurviveACrash(t *testing.T) {
 		list := r.do("GET", "/memories?user_id=bob", "").body
 		return strings.Count(list, `"`+sails+`"`) == 1 && strings.Count(list, `"`+rows+`"`) == 1
 	}
-	r.eventually("both are done", once)
+	ring.Until(r.t, "both are done", once)
 	for _, id := range []string{arrived.Hold.ID, lost.Hold.ID} {
-		r.eventually("the hold is done", func() bool {
+		ring.Until(r.t, "the hold is done", func() bool {
 			h, err := r.car.ledger.Hold(ctx, id)
 			return err == nil && h.State == memproxy.HoldDone
 		})

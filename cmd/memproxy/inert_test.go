@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // What callers call their sessions and users stands in no log line, held write,
@@ -25,7 +26,7 @@ func TestNoNameOfACallerIsTold(t *testing.T) {
 		r.do("POST", "/memories", noted(poison), "X-Memproxy-Session", session+" 2")
 	}
 	r.do("GET", "/memories?user_id="+user, "", in...)
-	r.eventually("the notices", func() bool {
+	ring.Until(r.t, "the notices", func() bool {
 		return len(w.of(memproxy.NoticeHold, id)) == 1 && len(w.of(memproxy.NoticeLocked, "")) > 0
 	})
 

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // sleight changes what a server answers, as one does who edits its database.
@@ -86,7 +88,7 @@ func TestTamperingBehindLetta(t *testing.T) {
 	if a := l.do("PATCH", "/v1/blocks/"+ids["quiet"], `{"value":"Ann reads much."}`, bearer...); a.status != 200 {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	l.eventually("what the agent wrote is known", func() bool { return l.sweep().Findings() == 0 })
+	ring.Until(l.t, "what the agent wrote is known", func() bool { return l.sweep().Findings() == 0 })
 	archive := "/v1/agents/" + l.agent + "/archival-memory"
 	if a := l.do("GET", archive+"?limit=50", "", bearer...); a.status != 200 || a.header.Get("X-Memproxy-Unverified") != "" {
 		t.Fatalf("%d %v %s", a.status, a.header, a.body)
@@ -170,7 +172,7 @@ func TestLostBlocksAreNamed(t *testing.T) {
 			t.Errorf("%s: %d %q %s", path, a.status, a.header.Get("X-Memproxy-Unverified"), a.body)
 		}
 	}
-	l.eventually("it is on record", func() bool { return strings.Contains(l.audit("-reason", "integrity.missing"), ids[0]) })
+	ring.Until(l.t, "it is on record", func() bool { return strings.Contains(l.audit("-reason", "integrity.missing"), ids[0]) })
 	if strings.Contains(l.audit("-reason", "integrity.missing"), ids[1]) {
 		t.Error("what was deleted through memproxy is missed")
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/cli"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/review"
 )
 
@@ -53,7 +54,7 @@ func (r *rig) sweep() review.SweepReport {
 func (r *rig) versioned(ids ...string) {
 	r.t.Helper()
 	for _, id := range ids {
-		r.eventually("the version of "+id, func() bool {
+		ring.Until(r.t, "the version of "+id, func() bool {
 			v, err := r.car.ledger.History(context.Background(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, 0, 1)
 			return err == nil && len(v) == 1
 		})
@@ -161,7 +162,7 @@ func TestTamperingBehindMem0(t *testing.T) {
 					t.Errorf("read: %s is named %v, shown %v", name, named, shown)
 				}
 				if setting != "ignore" && bad && name != "deleted" {
-					r.eventually("the record of the read names "+name, func() bool {
+					ring.Until(r.t, "the record of the read names "+name, func() bool {
 						return strings.Contains(r.audit("-type", "outcome", "-reason", strings.Fields(want[name])[1]), id)
 					})
 				}
@@ -202,7 +203,7 @@ func TestTamperingBehindMem0(t *testing.T) {
 			if a := r.do("PUT", "/v1/memories/"+ids["cut"]+"/", `{"text":"Ann sails."}`); a.status != 200 {
 				t.Fatalf("%d %s", a.status, a.body)
 			}
-			r.eventually("the change is a version", func() bool { return r.stands(ids["cut"]).Unverified == "" })
+			ring.Until(r.t, "the change is a version", func() bool { return r.stands(ids["cut"]).Unverified == "" })
 			got := classes(r.sweep())
 			replaced := r.audit("-type", "decision", "-reason", "integrity.mismatch")
 			if strings.Contains(replaced, ids["cut"]) != (setting != "ignore") || strings.Count(replaced, "\n") > 1 {
@@ -237,7 +238,7 @@ func TestOrdinaryLifeIsNoTampering(t *testing.T) {
 	ok(r.do("DELETE", "/memories/"+c, ""))
 	ok(r.do("POST", "/memories", `{"user_id":"ann","messages":[{"role":"user","content":"I moved to Bern last year. I have two cats."}]}`))
 	ok(r.do("POST", "/v3/memories/add/", `{"user_id":"ann","messages":[{"role":"user","content":"I work as a nurse."}]}`))
-	r.eventually("the asynchronous one is there", func() bool { return strings.Contains(r.listed(), "nurse") })
+	ring.Until(r.t, "the asynchronous one is there", func() bool { return strings.Contains(r.listed(), "nurse") })
 	r.clean("changed")
 	if a := r.do("GET", "/memories?user_id=ann", ""); a.header.Get("X-Memproxy-Unverified") != "" {
 		t.Errorf("accused: %s in %s", a.header.Get("X-Memproxy-Unverified"), a.body)

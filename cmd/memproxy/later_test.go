@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 	"github.com/memproxy/memproxy/screen"
 )
@@ -31,7 +32,7 @@ func TestWhatComesLaterStandsAsAtOnce(t *testing.T) {
 }
 
 func standsAsAtOnce(t *testing.T, body string, told bool) {
-	r := &rig{t: t}
+	r, began := &rig{t: t}, time.Now()
 	if !told {
 		r = deaf(t)
 	}
@@ -43,7 +44,7 @@ func standsAsAtOnce(t *testing.T, body string, told bool) {
 	}
 	const all = `{"filters":{"user_id":"ann"}}`
 	id := ""
-	r.eventually("the memory", func() bool {
+	ring.Until(r.t, "the memory", func() bool {
 		if a := other.do("POST", "/v3/memories/", all); strings.Contains(a.body, "bees") {
 			t.Fatalf("another caller sees it: %s", a.body)
 		}
@@ -56,11 +57,11 @@ func standsAsAtOnce(t *testing.T, body string, told bool) {
 			t.Errorf("another caller sees it: %s", a.body)
 		}
 	}
-	if st := r.stands(id); st.State != memproxy.StatePending || st.Expires.Before(time.Now().Add(700*time.Hour)) {
+	if st := r.stands(id); st.State != memproxy.StatePending || st.Expires.Before(began.Add(700*time.Hour)) {
 		t.Errorf("it does not wait, or does not end: %+v", st)
 	}
 	if told {
-		r.eventually("what was foreseen is over", func() bool {
+		ring.Until(r.t, "what was foreseen is over", func() bool {
 			list, err := r.car.ledger.ListStandings(t.Context(), memproxy.StandingFilter{State: memproxy.StatePending, Limit: 9})
 			return err == nil && len(list) == 1 && list[0].ID == id
 		})
@@ -71,15 +72,15 @@ func standsAsAtOnce(t *testing.T, body string, told bool) {
 // is kept as long as its source and field say, from when it was written.
 func TestMemoriesNobodyHeardOfEnd(t *testing.T) {
 	t.Parallel()
-	r := deaf(t)
+	r, began := deaf(t), time.Now()
 	startRig(r, screeningConf, "SCREENING", `memories: {ttl: {default: 720h}}`+reviewers())
 	if a := r.do("POST", "/v3/memories/add/", strings.Replace(noted("Ann keeps bees."), `"infer":false,`, "", 1)); a.status != 200 {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	r.eventually("its end", func() bool {
+	ring.Until(r.t, "its end", func() bool {
 		_, rest, _ := strings.Cut(r.do("POST", "/v3/memories/", `{"filters":{"user_id":"ann"}}`).body, `"id":"`)
 		id, _, found := strings.Cut(rest, `"`)
-		return found && r.stands(id).Expires.After(time.Now().Add(700*time.Hour))
+		return found && r.stands(id).Expires.After(began.Add(700*time.Hour))
 	})
 }
 
@@ -102,12 +103,11 @@ func TestApprovalsOutliveTheProcess(t *testing.T) {
 	if out, code := r.as(reviewToken, "holds", "approve", "-reason", "harmless", id); code != 0 {
 		t.Fatal(out)
 	}
-	r.eventually("it is sent", func() bool { return r.heldWrite(id).State == memproxy.HoldDone })
 	r.stop()
 	r.run()
 	made, text := "", ""
 	const all = `{"filters":{"user_id":"bob"}}`
-	r.eventually("it is read", func() bool {
+	ring.Until(r.t, "it is read", func() bool {
 		var page struct{ Results []struct{ ID, Memory string } }
 		if err := json.Unmarshal([]byte(r.do("POST", "/v3/memories/", all).body), &page); err != nil || len(page.Results) != 1 {
 			return false
@@ -119,16 +119,14 @@ func TestApprovalsOutliveTheProcess(t *testing.T) {
 		st := r.stands(made)
 		return st.State == memproxy.StateValidated && st.Reviewed == memproxy.TextSHA256(text) && st.Attestation == memproxy.HumanConfirmed
 	}
-	r.eventually("the approval", approved)
+	ring.Until(r.t, "the approval", approved)
 
 	path := filepath.Join(pack, "lexicon.txt")
 	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := r.car.rules.current().Version
-	writeFile(t, path, string(b)+"\n\ntest.lake critical 950 overrides\n  \\blake\\b\n")
-	r.eventually("the pack", func() bool { return r.car.rules.current().Version != before })
+	r.enacts(path, string(b)+"\n\ntest.lake critical 950 overrides\n  \\blake\\b\n")
 	for range 3 {
 		r.once("upkeep", clock.Now())
 	}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
 // layered is the plain configuration with settings of memories.
@@ -235,7 +237,7 @@ func TestFactsThatTheModelGuessed(t *testing.T) {
 			}
 			return all[id]
 		}
-		r.eventually("the ledger knows", func() bool { return stands("m-tea").Attestation != "" })
+		ring.Until(r.t, "the ledger knows", func() bool { return stands("m-tea").Attestation != "" })
 		if st := stands("m-tea"); st.Attestation != memproxy.SelfReported || st.Reason != "" {
 			t.Errorf("%s: stated: %+v", treatment, st)
 		}
@@ -331,7 +333,8 @@ func TestExplainShowsLayers(t *testing.T) {
 // field's own shorter time counts, and a claim of a layer shortens only.
 func TestLayersHaveLifetimes(t *testing.T) {
 	t.Parallel()
-	r := start(t, layered("{ttl: {default: 30d, tone: 1h}, layers: {episodic: {ttl: 1d}, task: {ttl: 40d}}}"))
+	clock := ledgertest.NewClock()
+	r := startAt(t, clock.Now, layered("{ttl: {default: 30d, tone: 1h}, layers: {episodic: {ttl: 1d}, task: {ttl: 40d}}}"))
 	for name, tc := range map[string]struct {
 		more string
 		want time.Duration
@@ -350,12 +353,12 @@ func TestLayersHaveLifetimes(t *testing.T) {
 			t.Fatalf("%s: %d %s", name, a.status, a.body)
 		}
 		var st memproxy.Standing
-		r.eventually("it has an end", func() bool {
+		ring.Until(r.t, "it has an end", func() bool {
 			all, err := r.car.ledger.Standings(t.Context(), "mem0", memproxy.TargetMemory, []string{added.Results[0].ID})
 			st = all[added.Results[0].ID]
 			return err == nil && !st.Expires.IsZero()
 		})
-		if left := time.Until(st.Expires); left > tc.want || left < tc.want-30*time.Minute {
+		if left := st.Expires.Sub(clock.Now()); left > tc.want || left < tc.want-30*time.Minute {
 			t.Errorf("%s: %v left, want %v", name, left, tc.want)
 		}
 	}

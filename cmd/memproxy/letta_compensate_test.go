@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // compensating is lettaConf with runs let through and compensated.
@@ -63,13 +64,13 @@ func (l *lettaRig) restart(between func()) {
 // outcomes are the records of outcomes, once they tell of something.
 func (l *lettaRig) outcomes(of string) (out string) {
 	l.t.Helper()
-	l.eventually("the record of "+of, func() bool { out = l.audit("-type", "outcome"); return strings.Contains(out, of) })
+	ring.Until(l.t, "the record of "+of, func() bool { out = l.audit("-type", "outcome"); return strings.Contains(out, of) })
 	return out
 }
 
 func (l *lettaRig) settled() {
 	l.t.Helper()
-	l.eventually("the run to be settled", func() bool { return len(l.journalled()) == 0 })
+	ring.Until(l.t, "the run to be settled", func() bool { return len(l.journalled()) == 0 })
 }
 
 // Proves EDGE-1: what a run wrote that could not be made to pause is ruled on

@@ -31,7 +31,7 @@ func TestHangingUpFinishesTheTurn(t *testing.T) {
 	}
 	hangUp() // with the first byte
 	_ = resp.Body.Close()
-	l.eventually("the end of the turn", func() bool {
+	ring.Until(l.t, "the end of the turn", func() bool {
 		return strings.Contains(l.letta.Value(l.agent, "human"), "plays go")
 	})
 	l.blocks("Ann\nlikes tea\nplays go", "helper")
@@ -149,7 +149,7 @@ func TestToolsDoNotChangeDuringATurn(t *testing.T) {
 		l.do("PATCH", "/v1/agents/"+l.agent, `{"name":"renamed"}`, "Authorization", "Bearer "+devToken)
 	})
 	// It waits at the proxy; the admission that is recorded says that it got there.
-	l.eventually("the change at the gate", func() bool { return strings.Contains(l.audit("-type", "decision"), "letta.modify_agent") })
+	ring.Until(l.t, "the change at the gate", func() bool { return strings.Contains(l.audit("-type", "decision"), "letta.modify_agent") })
 	select {
 	case got := <-g.arrived:
 		t.Errorf("%s arrived during the turn", got)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // Proves EDGE-1, MFW-7: a self-edit that is held is refused to the agent, which
@@ -29,8 +30,8 @@ forbid (principal, action in Action::"write", resource) when { context.field == 
 	}
 	l.review(page.Holds[0].ID, true)
 	l.review(page.Holds[1].ID, false)
-	l.eventually("the approved edit", func() bool { return l.letta.Value(l.agent, "human") == "Ann\nlikes tea" })
-	l.eventually("the end of the hold", func() bool {
+	ring.Until(l.t, "the approved edit", func() bool { return l.letta.Value(l.agent, "human") == "Ann\nlikes tea" })
+	ring.Until(l.t, "the end of the hold", func() bool {
 		h, err := l.car.ledger.Hold(ctx, page.Holds[0].ID)
 		return err == nil && h.State == memproxy.HoldDone
 	})

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // sweeping is lettaConf with unanswered pauses looked for all the time.
@@ -52,10 +54,10 @@ func TestPausesThatNobodyAnswersAreDeclined(t *testing.T) {
 	t.Parallel()
 	l := startLettaWith(t, someAgent, sweeping, plainly)
 	l.abandoned(poisoned)
-	l.eventually("an agent that is free", func() bool { return !l.waits() })
+	ring.Until(l.t, "an agent that is free", func() bool { return !l.waits() })
 	l.blocks("Ann", "helper")
 	var rec string
-	l.eventually("the records", func() bool {
+	ring.Until(l.t, "the records", func() bool {
 		rec = l.audit("-type", "decision")
 		return strings.Count(rec, `"type":"decision"`) == 3
 	})
@@ -76,7 +78,7 @@ func TestPausesThatNobodyAnswersAreDeclined(t *testing.T) {
 // swept waits until the sidecar has looked for pauses n times.
 func swept(l *lettaRig, count *atomic.Int32, n int32) {
 	l.t.Helper()
-	l.eventually("sweeps", func() bool { return count.Load() >= n })
+	ring.Until(l.t, "sweeps", func() bool { return count.Load() >= n })
 }
 
 // sweeps counts the sweeps that the server sees.
@@ -167,7 +169,7 @@ func TestSweepsThatFailAreRepeated(t *testing.T) {
 		return false
 	})
 	l.abandoned(poisoned)
-	l.eventually("an agent that is free", func() bool { return !l.waits() })
+	ring.Until(l.t, "an agent that is free", func() bool { return !l.waits() })
 	l.blocks("Ann", "helper")
 }
 
@@ -201,7 +203,7 @@ func TestSettledRunsCostNothing(t *testing.T) {
 			t.Fatalf("%d %s", status, a)
 		}
 	}
-	l.eventually("an agent that is free", func() bool { return !l.waits() })
+	ring.Until(l.t, "an agent that is free", func() bool { return !l.waits() })
 	swept(l, &count, count.Load()+20) // all pages were read
 	sweepsBefore, othersBefore, allBefore := count.Load(), others.Load(), all.Load()
 	swept(l, &count, sweepsBefore+50)

@@ -18,10 +18,12 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// goroutines are those that run now and are neither the runtime's nor the
-// test's own, each by where it was begun.
+// goroutines are those that run now and are neither the runtime's (which keeps
+// one for signals, once there were any) nor the test's own, each by where it was
+// begun.
 func goroutines() []string {
 	buf := make([]byte, 4<<20)
 	buf = buf[:runtime.Stack(buf, true)]
@@ -29,7 +31,7 @@ func goroutines() []string {
 	var out []string
 	for g := range strings.SplitSeq(string(buf), "\n\n") {
 		m := begun.FindStringSubmatch(g)
-		if m == nil || strings.HasPrefix(m[1], "testing.") || strings.HasPrefix(m[1], "net/http/httptest.") || strings.HasPrefix(m[1], "runtime.") {
+		if m == nil || strings.HasPrefix(m[1], "testing.") || strings.HasPrefix(m[1], "net/http/httptest.") || strings.HasPrefix(m[1], "runtime.") || strings.HasPrefix(m[1], "os/signal.") {
 			continue
 		}
 		out = append(out, m[1])
@@ -38,10 +40,16 @@ func goroutines() []string {
 	return out
 }
 
-// leftOf waits until no goroutine runs that is not among those before, and
-// returns what is left after some seconds.
-func leftOf(before []string) (left []string) {
-	for range 100 {
+// nothingLeft waits until no goroutine runs that is not among those before.
+func nothingLeft(t *testing.T, before []string) {
+	t.Helper()
+	var left []string
+	defer func() {
+		if len(left) > 0 {
+			t.Errorf("still running: %s", strings.Join(left, "\n"))
+		}
+	}()
+	ring.UntilIn(t, 10*time.Second, "the end of all goroutines", func() bool {
 		http.DefaultClient.CloseIdleConnections()
 		left = goroutines()
 		for _, g := range before {
@@ -49,12 +57,8 @@ func leftOf(before []string) (left []string) {
 				left = slices.Delete(left, i, i+1)
 			}
 		}
-		if len(left) == 0 {
-			return nil
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	return left
+		return len(left) == 0
+	})
 }
 
 // Nothing of the sidecar runs once it was stopped, whatever it did before:
@@ -97,9 +101,7 @@ review:
 		}
 		all.Wait()
 	})
-	if left := leftOf(before); len(left) > 0 {
-		t.Errorf("still running: %s", strings.Join(left, "\n"))
-	}
+	nothingLeft(t, before)
 }
 
 // stopped does something and stops the sidecar; its log must not say that
@@ -243,9 +245,11 @@ func TestStopWaitsForSlowStores(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "")
 	var done atomic.Int32
+	answers := make(chan struct{})
+	r.car.onStop(stageLater, func(context.Context) error { close(answers); return nil })
 	for i := range 20 {
 		r.car.later.run("a slow disk", func() {
-			time.Sleep(20 * time.Millisecond)
+			<-answers
 			err := r.car.ledger.Put(context.Background(), memproxy.Ownership{Backend: "mem0", Kind: memproxy.TargetMemory, ID: fmt.Sprint("m", i), Scope: memproxy.Scope{Tenant: "acme", User: "ann"}, Actor: "agent:dev", Trust: memproxy.TrustAuthenticated})
 			if err == nil {
 				done.Add(1)

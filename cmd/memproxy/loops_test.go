@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 	"github.com/memproxy/memproxy/screen"
 )
@@ -45,6 +46,18 @@ func (p *paces) ticker(every time.Duration) (<-chan time.Time, func()) {
 	return t.tick, func() { p.mu.Lock(); defer p.mu.Unlock(); delete(p.tickers, t) }
 }
 
+// paced is how many wait for a tick of at least one time and at most another.
+func (p *paces) paced(least, most time.Duration) (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for t := range p.tickers {
+		if least <= t.every && t.every <= most {
+			n++
+		}
+	}
+	return n
+}
+
 // pass lets time go by. A loop that is busy sees one tick for all that it
 // missed, as with the system's.
 func (p *paces) pass(d time.Duration) {
@@ -66,13 +79,12 @@ func (p *paces) pass(d time.Duration) {
 // within lets time go by in steps until something is so.
 func (r *rig) within(p *paces, step time.Duration, what string, ok func() bool) {
 	r.t.Helper()
-	r.eventually(what, func() bool {
+	ring.Until(r.t, what, func() bool {
 		if ok() {
 			return true
 		}
 		p.pass(step)
-		time.Sleep(20 * time.Millisecond) // for the loops
-		return ok()
+		return false
 	})
 }
 
@@ -128,7 +140,7 @@ func decisionsOutliveLoops(t *testing.T, store string) {
 	r.within(p, time.Second, "the approved write", func() bool { return r.heldWrite(id).State == memproxy.HoldDone })
 	bobs := r.heldWrite(id).Result.Memories[0]
 	cat := r.written("Ann keeps a tabby cat.", "")
-	r.eventually("its state", func() bool { return r.stands(cat).State == memproxy.StateUntrusted })
+	ring.Until(r.t, "its state", func() bool { return r.stands(cat).State == memproxy.StateUntrusted })
 	state(cat, memproxy.StateValidated)
 	rule("cat", "tabby cat")
 	state(cat, memproxy.StateQuarantined)
@@ -155,7 +167,7 @@ func decisionsOutliveLoops(t *testing.T, store string) {
 	decided("at once")
 	for range 24 {
 		p.pass(pass)
-		time.Sleep(5 * time.Millisecond)
+		r.once("upkeep", p.now())
 	}
 	decided("after two hours of looks")
 	r.stop()
@@ -174,13 +186,13 @@ func decisionsOutliveLoops(t *testing.T, store string) {
 		}
 		return all
 	}
-	r.eventually("its version", func() bool { return ops() != "" })
+	ring.Until(r.t, "its version", func() bool { return ops() != "" })
 	if a := r.do("DELETE", "/memories/"+gone, ""); a.status != 200 {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	r.eventually("its end", func() bool { return strings.Contains(ops(), "delete") })
+	ring.Until(r.t, "its end", func() bool { return strings.Contains(ops(), "delete") })
 	p.pass(29 * 24 * time.Hour)
-	time.Sleep(100 * time.Millisecond)
+	r.once("upkeep", p.now())
 	if strings.Contains(ops(), "purge") {
 		t.Error("it is shredded before its time")
 	}

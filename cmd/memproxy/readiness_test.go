@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // Every store that does not answer in time is named, with the others beside it;
@@ -87,7 +89,7 @@ func TestReadinessNamesEveryStore(t *testing.T) {
 	if err := r.car.ledger.Close(); err != nil { // as if it were away
 		t.Fatal(err)
 	}
-	r.eventually("the ledger is named", func() bool { return strings.Contains(r.get("/readyz").body, `"name":"ledger","ok":false`) })
+	ring.Until(r.t, "the ledger is named", func() bool { return strings.Contains(r.get("/readyz").body, `"name":"ledger","ok":false`) })
 	if ready := r.get("/readyz"); ready.status != 503 || !strings.Contains(ready.body, `"name":"audit","ok":true`) {
 		t.Errorf("%d %s", ready.status, ready.body)
 	}

@@ -128,7 +128,7 @@ func (r *readRig) state(id string, state memproxy.MemoryState) {
 		c.Findings = []memproxy.Finding{{Rule: "test", Severity: "high", Start: 4, End: 10}}
 		c.Text = memproxy.TextSHA256("tea SECRET cup")
 	}
-	r.eventually(id+" in the ledger", func() bool { // where a row that was put comes to stand a little later
+	ring.Until(r.t, id+" in the ledger", func() bool { // where a row that was put comes to stand a little later
 		n, err := r.car.ledger.SetState(context.Background(), c)
 		if err != nil {
 			r.t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // logged is all that stands in the files of the audit log.
@@ -97,7 +98,7 @@ func TestHistoriesAreRecorded(t *testing.T) {
 		t.Helper()
 		var out string
 		for _, want := range strings.Split(what, "&") {
-			r.eventually(kind+" "+want, func() bool {
+			ring.Until(r.t, kind+" "+want, func() bool {
 				out = r.audit(append([]string{"-type", kind, "-memory", id}, args...)...)
 				return strings.Contains(out, want)
 			})

@@ -7,7 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
+
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // writeBundle writes a policy beside the built-in ones, by rename, the way
@@ -31,15 +32,6 @@ const (
 	closed   = `@id("own.closed") @detail("closed today") forbid (principal, action == Action::"learn", resource);`
 	broken   = "// a comment\n@id(\"own.broken\") forbid (principal, action, resource) when { context.nothing };\n"
 )
-
-func (r *rig) eventually(what string, ok func() bool) {
-	r.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			r.t.Fatalf("%s: not within 20 s\n%s", what, r.get("/readyz").body)
-		}
-	}
-}
 
 // Proves CARD-3: an edit takes effect without a dropped or mixed request; a
 // broken one keeps the last good rules, says file and line, and shows on
@@ -71,20 +63,20 @@ func TestPoliciesReload(t *testing.T) {
 			}
 		})
 	}
-	r.eventually("writes", func() bool { return allowed.Load() > 10 })
+	ring.Until(r.t, "writes", func() bool { return allowed.Load() > 10 })
 	for range 5 {
 		writeBundle(t, bundle, closed)
 		was := denied.Load()
-		r.eventually("the closing edit", func() bool { return denied.Load() > was+5 })
+		ring.Until(r.t, "the closing edit", func() bool { return denied.Load() > was+5 })
 		writeBundle(t, bundle, harmless)
 		was = allowed.Load()
-		r.eventually("the opening edit", func() bool { return allowed.Load() > was+5 })
+		ring.Until(r.t, "the opening edit", func() bool { return allowed.Load() > was+5 })
 	}
 	stop.Store(true)
 	wg.Wait()
 
 	writeBundle(t, bundle, broken)
-	r.eventually("the broken edit on /readyz", func() bool { return strings.Contains(r.get("/readyz").body, "own.cedar") })
+	ring.Until(r.t, "the broken edit on /readyz", func() bool { return strings.Contains(r.get("/readyz").body, "own.cedar") })
 	ready := r.get("/readyz").body
 	if a := r.get("/readyz"); a.status != 200 || !strings.Contains(ready, `"status":"degraded"`) {
 		t.Errorf("%d %s: want ready and degraded, as the last good rules are in force", a.status, ready)
@@ -102,7 +94,7 @@ func TestPoliciesReload(t *testing.T) {
 		t.Errorf("the broken edit is not in the audit log: %s", rec)
 	}
 	writeBundle(t, bundle, harmless)
-	r.eventually("mended", func() bool { return strings.Contains(r.get("/readyz").body, `"status":"ready"`) })
+	ring.Until(r.t, "mended", func() bool { return strings.Contains(r.get("/readyz").body, `"status":"ready"`) })
 
 	// Not mixed: the version that a record names is one that was in force, and
 	// its verdict is that version's.

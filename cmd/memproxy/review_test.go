@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 const reviewToken = "a-token-of-a-reviewer-long-enough"
@@ -39,7 +41,7 @@ review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review, content], ten
 		t.Fatalf("%d %s %s", code, out, errs)
 	}
 	var list string
-	r.eventually("the approved write", func() bool {
+	ring.Until(r.t, "the approved write", func() bool {
 		list = r.do("GET", "/memories?user_id=bob", "").body
 		return strings.Contains(list, "Bob sails.")
 	})
@@ -48,7 +50,7 @@ review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review, content], ten
 	if a := r.do("PUT", "/memories/"+memory, `{"text":"Bob rows."}`); a.status != 200 {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	r.eventually("both versions", func() bool {
+	ring.Until(r.t, "both versions", func() bool {
 		out, _, code := r.command("memory", "history", "-backend", "mem0", memory)
 		return code == 0 && strings.Contains(out, "write") && strings.Contains(out, "update")
 	})

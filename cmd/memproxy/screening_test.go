@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/screen"
 )
 
@@ -128,7 +129,7 @@ func TestPackReloads(t *testing.T) {
 	}
 	before := r.do("POST", "/memories", noted(text)).header.Get("X-Memproxy-Decision")
 	edit("mustnot.txt", "\n"+poison+"\n") // a case that the pack fails
-	r.eventually("the broken edit is known", func() bool { return strings.Contains(r.log.String(), "mustnot.txt:") })
+	ring.Until(r.t, "the broken edit is known", func() bool { return strings.Contains(r.log.String(), "mustnot.txt:") })
 	if a := r.do("POST", "/memories", noted(text)); a.status != 200 {
 		t.Errorf("%d %s (before: %s)", a.status, a.body, before)
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/cli"
-	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/review"
 )
 
@@ -244,11 +243,13 @@ func TestAnchorsAreKeptUp(t *testing.T) {
 
 // Proves EDGE-4: the sidecar sweeps by itself where that is set.
 func TestSweepsNowAndThen(t *testing.T) {
-	ring.Slow(t, "waits for loops that poll")
 	t.Parallel()
-	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0, sweep: 200ms}")
+	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0, sweep: 24h}")
+	r.car.custodian.settle = time.Millisecond
 	id := r.written("Ann likes green tea.", "")
 	r.versioned(id)
 	r.behind("PUT", "/v1/memories/"+id+"/", `{"text":"Ann pays Eve."}`)
-	r.eventually("the mark", func() bool { return r.stands(id).Unverified == memproxy.IntegrityMismatch })
+	if r.once("sweeps", time.Now()); r.stands(id).Unverified != memproxy.IntegrityMismatch {
+		t.Errorf("%+v", r.stands(id))
+	}
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // Proves TRL-6: a document is charged for the passages that the server made of
@@ -47,5 +49,5 @@ func TestDocumentsAreSettled(t *testing.T) {
 		t.Fatalf("it was not charged as estimated: %d %s", a.status, a.body)
 	}
 	parsed.Store(true)
-	l.eventually("the settlement", func() bool { return upload().status == 200 })
+	ring.Until(l.t, "the settlement", func() bool { return upload().status == 200 })
 }

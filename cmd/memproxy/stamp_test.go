@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
@@ -58,7 +59,7 @@ func TestStampsSayHowTheWriteCameAbout(t *testing.T) {
 	if out, code := r.as(reviewToken, "holds", "approve", "-reason", "it is our rule", id); code != 0 {
 		t.Fatal(out)
 	}
-	r.eventually("it is written", func() bool { return r.heldWrite(id).State == memproxy.HoldDone })
+	ring.Until(r.t, "it is written", func() bool { return r.heldWrite(id).State == memproxy.HoldDone })
 	var made string
 	var list struct {
 		Results []struct{ ID, Memory string }

@@ -11,6 +11,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // slowly keeps the answers of an agent's turns back once they are there.
@@ -121,7 +122,7 @@ func TestBlocksThatAreNotWhatWasRecorded(t *testing.T) {
 		t.Error("it is not told in time")
 	}
 	id := ""
-	l.eventually("readers see it", func() bool { id = read("pays Eve"); return id != "" })
+	ring.Until(l.t, "readers see it", func() bool { id = read("pays Eve"); return id != "" })
 	if events := l.audit("-type", "integrity"); strings.Count(events, id) < 1 || !strings.Contains(events, string(memproxy.IntegrityMismatch)) {
 		t.Errorf("recorded: %s", events)
 	}
@@ -134,7 +135,7 @@ func TestBlocksThatAreNotWhatWasRecorded(t *testing.T) {
 	if a := l.do("PATCH", path, `{"value":"Ann pays nobody."}`, bearer...); a.status != 200 {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	l.eventually("the new text counts", func() bool { return read("pays nobody") == "" })
+	ring.Until(l.t, "the new text counts", func() bool { return read("pays nobody") == "" })
 }
 
 // Proves EDGE-4: where another process may have an agent at work, a suspicion

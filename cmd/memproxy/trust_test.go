@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // corrected has a person correct n of an author's facts in Mem0.
@@ -60,7 +61,7 @@ func TestCorrectionsLowerTheirAuthor(t *testing.T) {
 		t.Errorf("another gives %v", c)
 	}
 	a := r.do("POST", "/memories", strings.TrimSuffix(noted("Ann skates."), "}")+`,"metadata":{"confidence":0.9}}`)
-	r.eventually("the rule in the record", func() bool { return a.status == 200 && strings.Contains(r.audit(), `"rule":"trust.track"`) })
+	ring.Until(r.t, "the rule in the record", func() bool { return a.status == 200 && strings.Contains(r.audit(), `"rule":"trust.track"`) })
 }
 
 // Proves TRL-3, EDGE-5: the same in front of Letta, where an author of blocks
@@ -175,7 +176,7 @@ func TestLaundering(t *testing.T) {
 	if _, c, _ := r.fact(r.note("peer", "Ann likes cocoa.", high)); c != 0.7 {
 		t.Errorf("another may be as sure as it is: %v", c)
 	}
-	r.eventually("the rule in the record", func() bool { return strings.Contains(r.audit(), `"rule":"trust.laundering"`) })
+	ring.Until(r.t, "the rule in the record", func() bool { return strings.Contains(r.audit(), `"rule":"trust.laundering"`) })
 }
 
 // Proves TRL-5, EDGE-5: the same in front of Letta, by the block's id.
@@ -273,5 +274,5 @@ func TestAttestation(t *testing.T) {
 	if _, c, a := r.fact(low); c != 0.7 || a != "tool-observed" {
 		t.Errorf("%v, %s", c, a)
 	}
-	r.eventually("the memory's attestation", func() bool { return r.stands(low).Attestation == memproxy.ToolObserved })
+	ring.Until(r.t, "the memory's attestation", func() bool { return r.stands(low).Attestation == memproxy.ToolObserved })
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
@@ -26,7 +27,7 @@ func TestConfirmationsRenewGovernedFields(t *testing.T) {
 	free := r.written("Ann likes green tea.", "")
 	lasts := func(id string, until time.Duration) {
 		t.Helper()
-		r.eventually(fmt.Sprintf("an end on day %d", until/day), func() bool {
+		ring.Until(r.t, fmt.Sprintf("an end on day %d", until/day), func() bool {
 			return r.stands(id).Expires.Sub(begun.Add(until)).Abs() < time.Hour
 		})
 	}
@@ -42,7 +43,7 @@ func TestConfirmationsRenewGovernedFields(t *testing.T) {
 	}
 	lasts(kept, 30*day)
 	lasts(left, 30*day)
-	r.eventually("no end", func() bool { st := r.stands(free); return st.ID != "" && st.Expires.IsZero() })
+	ring.Until(r.t, "no end", func() bool { st := r.stands(free); return st.ID != "" && st.Expires.IsZero() })
 	clock.Pass(20 * day)
 	if a := r.do("PUT", "/memories/"+kept, `{"text":"The tests run in four minutes."}`); a.status != 200 {
 		t.Fatalf("%d %s", a.status, a.body)

@@ -11,6 +11,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
 // Proves SYN-9: memories are kept by their field and by their source, the
@@ -43,17 +44,13 @@ func TestLifetimes(t *testing.T) {
 	}
 }
 
-// ages lets expire what is over by now.
-func (r *rig) ages(at time.Duration) {
+// over lets a memory's time go by, and it expire. That it has an end is known a
+// little after it was written.
+func (r *rig) over(clock *ledgertest.Clock, id string) {
 	r.t.Helper()
-	r.once("upkeep", time.Now().Add(at))
-}
-
-// over waits until a memory's time is over, and lets it expire.
-func (r *rig) over(id string) {
-	r.t.Helper()
-	r.eventually("its end", func() bool { st := r.stands(id); return !st.Expires.IsZero() && time.Now().After(st.Expires) })
-	r.ages(0)
+	ring.Until(r.t, "its end", func() bool { return r.stands(id).Expires.After(clock.Now()) })
+	clock.Pass(r.stands(id).Expires.Sub(clock.Now()) + time.Second)
+	r.once("upkeep", clock.Now())
 	if st := r.stands(id); st.State != memproxy.StateExpired {
 		r.t.Fatalf("%+v", st)
 	}
@@ -64,28 +61,29 @@ func (r *rig) over(id string) {
 // a year, deleted in the backend.
 func TestTimeOnMem0(t *testing.T) {
 	t.Parallel()
-	r := start(t, screeningConf, "SCREENING", `memories: {validate: 0, ttl: {"source:hostile": 10ms, default: 720h}}`)
+	clock := ledgertest.NewClock()
+	r := startAt(t, clock.Now, screeningConf, "SCREENING", `memories: {validate: 0, ttl: {"source:hostile": 1h, default: 720h}}`)
 	bad := r.written("Ann moved to Rome.", `,"metadata":{"source":"hostile"}`)
 	good := r.written("Ann likes green tea.", `,"metadata":{"source":"verified"}`)
-	r.over(bad)
+	r.over(clock, bad)
 	if list := r.listed(); strings.Contains(list, "Rome") || !strings.Contains(list, "green tea") {
 		t.Errorf("%s", list)
 	}
 	if a := r.do("GET", "/memories/"+bad, ""); a.status != 404 {
 		t.Errorf("by id: %d", a.status)
 	}
-	if st := r.stands(good); st.Expires.Before(time.Now().Add(700*time.Hour)) || st.State == memproxy.StateExpired {
+	if st := r.stands(good); st.Expires.Before(clock.Now().Add(700*time.Hour)) || st.State == memproxy.StateExpired {
 		t.Errorf("%+v", st)
 	}
 	if a := r.do("PUT", "/memories/"+bad, `{"text":"Ann moved to Rome.","metadata":{"source":"verified"}}`); a.status != 200 {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	r.eventually("what was written again is back", func() bool { return strings.Contains(r.listed(), "Rome") })
-	if st := r.stands(bad); st.Expires.Before(time.Now().Add(700 * time.Hour)) {
+	ring.Until(r.t, "what was written again is back", func() bool { return strings.Contains(r.listed(), "Rome") })
+	if st := r.stands(bad); st.Expires.Before(clock.Now().Add(700 * time.Hour)) {
 		t.Errorf("confirmed: %+v", st)
 	}
 	brief := r.written("The build is slow.", `,"metadata":{"source":"hostile"}`)
-	r.over(brief)
+	r.over(clock, brief)
 	at := func() string {
 		resp, err := http.Get(r.up + "/memories?user_id=ann")
 		if err != nil {
@@ -100,11 +98,11 @@ func TestTimeOnMem0(t *testing.T) {
 		b.Write(raw)
 		return b.String()
 	}
-	r.ages(170 * 24 * time.Hour)
+	r.once("upkeep", clock.Now().Add(170*24*time.Hour))
 	if !strings.Contains(at(), "slow") {
 		t.Error("purged before its time")
 	}
-	r.ages(181 * 24 * time.Hour)
+	r.once("upkeep", clock.Now().Add(181*24*time.Hour))
 	if s := at(); strings.Contains(s, "slow") || !strings.Contains(s, "green tea") {
 		t.Errorf("in the backend: %s", s)
 	}
@@ -112,17 +110,17 @@ func TestTimeOnMem0(t *testing.T) {
 
 // Proves SYN-9: the same on Letta, for a block.
 func TestTimeOnLetta(t *testing.T) {
-	ring.Slow(t, "waits for loops that poll")
 	t.Parallel()
-	conf := lettaConf + "memories: {validate: 0, ttl: {\"field:human\": 2s}}\n"
-	l := startLettaWith(t, someAgent, conf, func(h http.Handler) http.Handler { return h })
+	conf := lettaConf + "memories: {validate: 0, ttl: {\"field:human\": 1h}}\n"
+	clock := ledgertest.NewClock()
+	l := startLettaRig(&rig{t: t, clock: clock.Now}, someAgent, conf, plainly)
 	auth := []string{"Authorization", "Bearer " + devToken}
 	a := l.do("POST", "/v1/blocks/", `{"label":"human","value":"Ann"}`, auth...)
 	var made struct{ ID string }
 	if err := json.Unmarshal([]byte(a.body), &made); err != nil || a.status != 200 {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	l.over(made.ID)
+	l.over(clock, made.ID)
 	shown := func() int { return l.do("GET", "/v1/blocks/"+made.ID, "", auth...).status }
 	if s := shown(); s != 404 {
 		t.Errorf("an expired block: %d", s)
@@ -130,9 +128,9 @@ func TestTimeOnLetta(t *testing.T) {
 	if a := l.do("PATCH", "/v1/blocks/"+made.ID, `{"value":"Ann"}`, auth...); a.status != 200 {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	l.eventually("the block that was written again", func() bool { return shown() == 200 })
-	l.over(made.ID)
-	l.ages(181 * 24 * time.Hour)
+	ring.Until(l.t, "the block that was written again", func() bool { return shown() == 200 })
+	l.over(clock, made.ID)
+	l.once("upkeep", clock.Now().Add(181*24*time.Hour))
 	resp, err := http.Get(fmt.Sprintf("%s/v1/blocks/%s", l.car.cfg.Backends[0].Upstream, made.ID))
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -20,6 +19,7 @@ import (
 	"github.com/memproxy/memproxy/envoy/xds/xdstest"
 	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/inject"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // askedAs asks an admin listener by a name.
@@ -107,11 +107,7 @@ func TestInjectorIsGuarded(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- runInjector(ctx, cfg, slog.New(slog.NewTextHandler(log, nil))) }()
 	listening := regexp.MustCompile(`name=admin address=(\S+)`)
-	for deadline := time.Now().Add(20 * time.Second); !listening.MatchString(log.String()); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("does not listen: %s", log.String())
-		}
-	}
+	ring.Until(t, "the listener", func() bool { return listening.MatchString(log.String()) })
 	guarded(t, listening.FindStringSubmatch(log.String())[1], []string{"/metrics"}, []string{"webhooks", "admin"})
 	cancel()
 	if err := <-done; err != nil {
@@ -152,13 +148,10 @@ func TestRefusedConnectionsAreCounted(t *testing.T) {
 	go show.Serve(shown)
 	t.Cleanup(func() { show.Close() })
 	const want = `memproxy_connections_turned_away_total{listener="fleet",result="refused"} 2`
-	text := ""
-	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(text, want); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("no %s in\n%s", want, text)
-		}
-		_, text = askedAs(t, shown.Addr().String(), "/metrics", "localhost")
-	}
+	ring.Until(t, want, func() bool {
+		_, text := askedAs(t, shown.Addr().String(), "/metrics", "localhost")
+		return strings.Contains(text, want)
+	})
 }
 
 // Proves EDGE-14: every listener of a sidecar with a processor counts what it

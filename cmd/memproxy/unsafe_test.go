@@ -8,6 +8,7 @@ import (
 
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/internal/cli"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // Proves GOV-6: what weakens production does not start without being allowed to
@@ -81,19 +82,19 @@ func TestLooseningEditsAreNamed(t *testing.T) {
 		return func() bool { return strings.Contains(r.audit("-type", "reload"), what) }
 	}
 	writeBundle(t, bundle, harmless)
-	r.eventually("the prohibition that is gone", loosened("policy own.closed (deny) is gone"))
+	ring.Until(r.t, "the prohibition that is gone", loosened("policy own.closed (deny) is gone"))
 	writeFile(t, filepath.Join(bundle, "bundle.yaml"), "shadow: [field.protected]\ndisable: [screen.hostile]\nbudgets: {default: {writes_per_hour: 50}}\n")
-	r.eventually("the rule in shadow", loosened("policy field.protected (deny) is in shadow"))
+	ring.Until(r.t, "the rule in shadow", loosened("policy field.protected (deny) is in shadow"))
 	for _, want := range []string{"policy screen.hostile (deny) is gone"} {
 		if !loosened(want)() {
 			t.Errorf("not named: %s", want)
 		}
 	}
 	writeFile(t, filepath.Join(bundle, "bundle.yaml"), "budgets: {default: {writes_per_hour: 60}}\n")
-	r.eventually("the budget", loosened("budgets.default.writes_per_hour rises from 50 to 60"))
+	ring.Until(r.t, "the budget", loosened("budgets.default.writes_per_hour rises from 50 to 60"))
 	before := strings.Count(r.audit("-type", "reload"), "loosens")
 	writeBundle(t, bundle, harmless+"\n"+strings.ReplaceAll(closed, "own.closed", "own.shut"))
-	r.eventually("the new prohibition", func() bool { return strings.Contains(r.do("POST", "/memories", note).body, "own.shut") })
+	ring.Until(r.t, "the new prohibition", func() bool { return strings.Contains(r.do("POST", "/memories", note).body, "own.shut") })
 	if n := strings.Count(r.audit("-type", "reload"), "loosens"); n != before {
 		t.Errorf("a tightening edit is named: %s", r.audit("-type", "reload"))
 	}
@@ -101,7 +102,7 @@ func TestLooseningEditsAreNamed(t *testing.T) {
 	r.stop()
 	r.conf = strings.Replace(r.conf, "max_rejections: 2", "max_rejections: 9", 1)
 	r.run()
-	r.eventually("the configuration's edit", loosened("sessions.max_rejections: 2 became 9"))
+	ring.Until(r.t, "the configuration's edit", loosened("sessions.max_rejections: 2 became 9"))
 	if !strings.Contains(r.log.String(), "sessions.max_rejections: 2 became 9") {
 		t.Errorf("the configuration's edit is not named: %s", r.audit("-type", "reload"))
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
 // written writes a memory and returns its id.
@@ -50,10 +52,10 @@ func TestStatesOfMemories(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "screening: {withhold: 0}\nmemories: {validate: 0}") // nothing is withheld for its risk here, only for its state
 	tea := r.written("Ann likes green tea.", "")
-	r.eventually("the state of a new memory", func() bool { return r.stands(tea).State == memproxy.StateUntrusted })
+	ring.Until(r.t, "the state of a new memory", func() bool { return r.stands(tea).State == memproxy.StateUntrusted })
 	// It came in before a rule knew it.
 	bad := r.written("Ann has a cat.", "")
-	r.eventually("its version", func() bool {
+	ring.Until(r.t, "its version", func() bool {
 		v, err := r.car.ledger.History(context.Background(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: bad}, 0, 1)
 		return err == nil && len(v) == 1
 	})
@@ -139,15 +141,15 @@ func TestTimeDoesItsWork(t *testing.T) {
 		}
 	}
 
-	r = start(t, screeningConf, "SCREENING", "memories: {validate: 0, ttl: {learnings: 10ms}}")
+	clock := ledgertest.NewClock()
+	r = startAt(t, clock.Now, screeningConf, "SCREENING", "memories: {validate: 0, ttl: {learnings: 1h}}")
 	short := r.written("The build is slow.", `,"metadata":{"field":"learnings"}`)
 	r.written("Ann likes green tea.", "")
-	r.eventually("its end", func() bool { return !r.stands(short).Expires.IsZero() && time.Now().After(r.stands(short).Expires) })
-	r.once("upkeep", time.Now())
+	r.over(clock, short)
 	if list := r.listed(); strings.Contains(list, "slow") || !strings.Contains(list, "green tea") {
 		t.Errorf("%s", list)
 	}
-	r.once("upkeep", time.Now().Add(200*24*time.Hour))
+	r.once("upkeep", clock.Now().Add(200*24*time.Hour))
 	resp, err := http.Get(r.up + "/memories?user_id=ann")
 	if err != nil {
 		t.Fatal(err)

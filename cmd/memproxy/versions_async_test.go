@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // Proves SYN-5: an addition whose answer names no memory has its version once a
@@ -15,7 +17,7 @@ func TestWhatComesLaterIsAVersion(t *testing.T) {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
 	id := ""
-	r.eventually("the memory", func() bool {
+	ring.Until(r.t, "the memory", func() bool {
 		_, rest, found := strings.Cut(r.do("POST", "/v3/memories/", `{"filters":{"user_id":"ann"}}`).body, `"id":"`)
 		id, _, _ = strings.Cut(rest, `"`)
 		return found

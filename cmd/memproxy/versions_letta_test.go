@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 const reviewed = `policy: {dir: "DIR/policies"}
@@ -68,7 +69,7 @@ func (r *rig) remembers(id string, want ...string) {
 			r.t.Errorf("the history of %s:\n got %q\nwant %q", id, got, want)
 		}
 	}()
-	r.eventually("the history", func() bool {
+	ring.Until(r.t, "the history", func() bool {
 		got = r.history(id)
 		return len(got) >= len(want)
 	})
@@ -126,7 +127,7 @@ SAY done`, ""); a.status != 200 {
 	}
 	l.remembers(ids[0], `self_edit "The build takes ten minutes." before "" by agent:dev`)
 	l.remembers(ids[1], `self_edit "Ann plays go." before "" by agent:dev`)
-	l.eventually("their states", func() bool { return l.stands(ids[0]).State == memproxy.StateUntrusted })
+	ring.Until(l.t, "their states", func() bool { return l.stands(ids[0]).State == memproxy.StateUntrusted })
 	owners, err := l.car.ledger.Owners(t.Context(), "mem0", memproxy.TargetMemory, ids)
 	if err != nil || len(owners) != 2 || owners[ids[0]].Actor != "agent:dev" || owners[ids[0]].SHA256 != sha("The build takes ten minutes.") {
 		t.Errorf("%+v %v", owners, err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // objectHistory tells the versions of what an object is, the oldest first.
@@ -49,7 +50,7 @@ forbid (principal, action in Action::"write", resource) when { context.member ==
 	change(`{"description":"helps Ann"}`) // nothing changes
 	var texts []string
 	var all []memproxy.Version
-	l.eventually("three versions", func() bool { texts, all = l.objectHistory(l.agent); return len(texts) == 3 })
+	ring.Until(l.t, "three versions", func() bool { texts, all = l.objectHistory(l.agent); return len(texts) == 3 })
 	if !strings.HasPrefix(texts[0], "seal ") || !strings.Contains(texts[0], `"name":"t"`) ||
 		!strings.HasPrefix(texts[1], "update ") || !strings.Contains(texts[1], `"name":"second"`) || !strings.Contains(texts[1], `"tags":["one","two"]`) ||
 		!strings.Contains(texts[2], `"description":"helps Ann"`) || all[1].Before != all[0].SHA256 || all[2].Before != all[1].SHA256 || all[1].Actor != "agent:dev" {
@@ -59,7 +60,7 @@ forbid (principal, action in Action::"write", resource) when { context.member ==
 	if code != 0 || strings.Count(out, "update") != 2 || !strings.Contains(out, all[1].SHA256) {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
-	l.eventually("both versions on record", func() bool {
+	ring.Until(l.t, "both versions on record", func() bool {
 		out := l.audit("-memory", l.agent, "-json")
 		return strings.Contains(out, all[1].SHA256) && strings.Contains(out, all[0].SHA256)
 	})
@@ -82,7 +83,7 @@ forbid (principal, action in Action::"write", resource) when { context.member ==
 		t.Fatal(err)
 	}
 	change(`{"name":"be kind"}`)
-	l.eventually("what was found", func() bool {
+	ring.Until(l.t, "what was found", func() bool {
 		texts, all = l.objectHistory(l.agent)
 		return strings.Contains(texts[len(texts)-1], "be kind")
 	})
@@ -117,7 +118,7 @@ func TestWhatStandsBesideATextHasVersions(t *testing.T) {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
 	var texts []string
-	l.eventually("its versions", func() bool { texts, _ = l.objectHistory(human); return len(texts) == 2 })
+	ring.Until(l.t, "its versions", func() bool { texts, _ = l.objectHistory(human); return len(texts) == 2 })
 	if want := `update {"description":"about Ann","label":"human","metadata":{"team":"blue"}}`; texts[1] != want {
 		t.Errorf("%q, want %q", texts[1], want)
 	}
@@ -137,7 +138,7 @@ func TestWhatStandsBesideATextHasVersions(t *testing.T) {
 	if a := l.do("PATCH", "/v1/agents/"+l.agent+"/core-memory/blocks/detach/"+human, "", dev...); a.status != 200 {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	l.eventually("the agent's references", func() bool {
+	ring.Until(l.t, "the agent's references", func() bool {
 		texts, _ = l.objectHistory(l.agent)
 		return len(texts) == 2 && strings.Contains(texts[0], human) && !strings.Contains(texts[1], human)
 	})
@@ -159,7 +160,7 @@ SAY done`, ""); a.status != 200 {
 	}
 	var texts []string
 	var all []memproxy.Version
-	l.eventually("its versions", func() bool { texts, all = l.objectHistory(human); return len(texts) == 3 })
+	ring.Until(l.t, "its versions", func() bool { texts, all = l.objectHistory(human); return len(texts) == 3 })
 	want := []string{`seal {"description":"","label":"human"}`, `self_edit {"description":"about Ann","label":"human"}`, `self_edit {"description":"about Ann","label":"notes"}`}
 	if !slices.Equal(texts, want) || all[1].Actor != "agent:dev" || all[2].Before != all[1].SHA256 {
 		t.Errorf("%q %+v", texts, all)
@@ -198,7 +199,7 @@ func TestMetadataHasVersions(t *testing.T) {
 			t.Fatalf("%d %s", a.status, a.body)
 		}
 		var texts []string
-		r.eventually("its versions", func() bool { texts, _ = r.objectHistory(id); return len(texts) == 2 })
+		ring.Until(r.t, "its versions", func() bool { texts, _ = r.objectHistory(id); return len(texts) == 2 })
 		if !strings.Contains(texts[0], `"team":"blue"`) || !strings.Contains(texts[1], `"team":"red"`) {
 			t.Errorf("%q", texts)
 		}

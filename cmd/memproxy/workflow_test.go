@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 	"github.com/memproxy/memproxy/review"
 )
@@ -68,6 +67,13 @@ func (w *told) of(kind memproxy.NoticeKind, subject string) (found []review.Webh
 		}
 	}
 	return found
+}
+
+// fails has it answer so many with an error.
+func (w *told) fails(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fail = n
 }
 
 func (w *told) wrong() int {
@@ -188,7 +194,6 @@ func TestTwoReviewers(t *testing.T) {
 // session that is locked and one that has ended are told of, once, in plain
 // words, signed, and again where the receiver fails; the command says the same.
 func TestTimeIsToldOf(t *testing.T) {
-	ring.Slow(t, "waits for loops that poll")
 	t.Parallel()
 	clock := ledgertest.NewClock()
 	w := newTold(t, clock.Now)
@@ -199,12 +204,11 @@ func TestTimeIsToldOf(t *testing.T) {
 	}
 	r.do("POST", "/memories", noted("Ann likes tea."), "X-Memproxy-Session", "calm")
 	s1 := memproxy.SessionKey{Kind: memproxy.SessionNamed, Principal: "agent:dev", User: "bob", Name: memproxy.InertSession("s1")}.ID()
-	r.eventually("the hold and the lock", func() bool {
-		return len(w.of(memproxy.NoticeHold, id)) == 1 && len(w.of(memproxy.NoticeLocked, s1)) == 1
-	})
-	w.mu.Lock()
-	w.fail = 1
-	w.mu.Unlock()
+	r.once("webhooks", clock.Now())
+	if len(w.of(memproxy.NoticeHold, id)) != 1 || len(w.of(memproxy.NoticeLocked, s1)) != 1 {
+		t.Error("the hold and the lock are not told of")
+	}
+	w.fails(10)
 	clock.Pass(20 * time.Minute)
 	r.once("ageing", clock.Now())
 	if n := w.of(memproxy.NoticeEnded, ""); len(n) > 0 {
@@ -212,10 +216,16 @@ func TestTimeIsToldOf(t *testing.T) {
 	}
 	clock.Pass(20 * time.Minute)
 	r.once("ageing", clock.Now())
-	r.eventually("the end of the session", func() bool {
-		clock.Pass(time.Second) // what failed is due again
-		return len(w.of(memproxy.NoticeEnded, s1)) == 1
-	})
+	r.once("webhooks", clock.Now())
+	if n := w.of(memproxy.NoticeEnded, s1); len(n) > 0 {
+		t.Fatalf("told though it failed: %+v", n)
+	}
+	w.fails(0)
+	clock.Pass(3 * time.Second) // what failed is due again
+	r.once("webhooks", clock.Now())
+	if n := len(w.of(memproxy.NoticeEnded, s1)); n != 1 {
+		t.Fatalf("the end of the session is told %d times", n)
+	}
 	text := w.of(memproxy.NoticeEnded, s1)[0].Text
 	for _, want := range []string{"Session " + memproxy.InertSession("s1") + " of agent:dev", "1 operation held for review", "3 operations refused", "locked", "screen.risk"} {
 		if !strings.Contains(text, want) {
@@ -233,10 +243,10 @@ func TestTimeIsToldOf(t *testing.T) {
 		clock.Pass(25 * time.Hour)
 		r.once("ageing", clock.Now())
 	}
-	r.eventually("the hold waits long", func() bool {
-		clock.Pass(time.Second)
-		return len(w.of(memproxy.NoticeAged, id)) == 1
-	})
+	r.once("webhooks", clock.Now())
+	if n := len(w.of(memproxy.NoticeAged, id)); n != 1 {
+		t.Fatalf("that the hold waits long is told %d times", n)
+	}
 	if n := w.of(memproxy.NoticeAged, id)[0]; !strings.Contains(n.Text, "has waited long") || strings.Contains(string(n.Data), "sails") {
 		t.Errorf("%s: %s", n.Text, n.Data)
 	}

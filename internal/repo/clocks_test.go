@@ -17,7 +17,7 @@ import (
 // waits are the tests of the core that still wait for the real clock, by
 // package: calls of time.Sleep, and comparisons with time.Now or time.Since.
 var waits = map[string]int{
-	"cmd/memproxy": 25,
+	"cmd/memproxy": 2,
 	"proxy":        4,
 }
 
