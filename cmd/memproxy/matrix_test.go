@@ -209,7 +209,7 @@ func play(t *testing.T, r *rig, w *contract.World, f *contract.Format, routes []
 	failed := 0
 	p := &contract.Play{Format: f, World: w, Routes: routes, Base: r.base, Also: r.throughEnvoy(), Touched: touched, Share: uint32(ring.Share(1000, 8000))}
 	if ring.IsSlow {
-		p.Share = 25 // MATRIX_SHARE=1 plays all, in half an hour
+		p.Share = 25 // MATRIX_SHARE=1 plays all
 	}
 	p.Fail = func(format string, args ...any) {
 		if failed++; failed <= 2000 {
