@@ -55,8 +55,9 @@ func shown(data any) any {
 // is not Delivered or Delayed by then is given out again. So each is delivered
 // at least once, and now and then twice. Next is when the first of all that are
 // left, or given out, is due; zero is never.
-func (l *Ledger) Notices(ctx context.Context, limit int, lease time.Duration) (due []memproxy.Notice, next time.Time, err error) {
+func (l *Ledger) Notices(ctx context.Context, limit int, lease time.Duration) (notices []memproxy.Notice, next time.Time, err error) {
 	now := l.opt.Clock()
+	var due []memproxy.Notice // the writer's alone where this returns before it
 	var soonest sql.NullInt64
 	err = l.change(ctx, func(t *transaction) (err error) {
 		due, err = rows(t, scanNotice, `SELECT id, kind, tenant, subject, created, data, attempts FROM notice
