@@ -14,26 +14,29 @@ import (
 // taken back, but for those of such texts. It returns the end from which the
 // chain goes on, and how many memories are not doubted any more.
 func (l *Ledger) Accept(ctx context.Context, tenant string, faults []memproxy.ChainFault) (memproxy.ChainHead, int, error) {
-	end, cleared := memproxy.ChainHead{Tenant: tenant}, 0
 	if l.opt.Vault == nil {
-		return end, 0, ErrNoVault
+		return memproxy.ChainHead{}, 0, ErrNoVault
 	}
 	if storable(tenant) != nil {
-		return end, 0, refused("the tenant cannot be stored")
+		return memproxy.ChainHead{}, 0, refused("the tenant cannot be stored")
 	}
-	err := l.change(ctx, func(t *transaction) error {
+	type accepted struct {
+		end     memproxy.ChainHead
+		cleared int
+	}
+	out, err := changed(ctx, l, func(t *transaction) (out accepted, err error) {
 		h, err := t.rebase(tenant)
 		if err != nil {
-			return err
+			return out, err
 		}
-		end.Position, end.Link = h.place, h.link
+		out.end = memproxy.ChainHead{Tenant: tenant, Position: h.place, Link: h.link}
 		if err := t.acceptBreaches(h, faults); err != nil {
-			return err
+			return out, err
 		}
-		cleared, err = t.acquit(tenant, faults)
-		return err
+		out.cleared, err = t.acquit(tenant, faults)
+		return out, err
 	})
-	return end, cleared, err
+	return out.end, out.cleared, err
 }
 
 // rebase lets a chain begin anew behind its last record, signed.

@@ -242,6 +242,20 @@ func (l *Ledger) change(ctx context.Context, f func(*transaction) error) error {
 	return l.do(ctx, &job{durable: true, also: f})
 }
 
+// changed is change with a result, which is zero beside an error: f may still
+// be writing to its own then.
+func changed[T any](ctx context.Context, l *Ledger, f func(*transaction) (T, error)) (T, error) {
+	var out, none T
+	err := l.change(ctx, func(t *transaction) (err error) {
+		out, err = f(t)
+		return err
+	})
+	if err != nil {
+		return none, err
+	}
+	return out, nil
+}
+
 // refused is an error that is about the call, not about the store.
 func refused(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrRow}, args...)...)

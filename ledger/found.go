@@ -17,19 +17,13 @@ func (l *Ledger) Claim(ctx context.Context, name, holder string, lease time.Dura
 	if name == "" || storable(name) != nil || storable(holder) != nil || lease <= 0 {
 		return false, refused("a claim needs a name and a lease")
 	}
-	mine := false
-	err := l.change(ctx, func(t *transaction) error {
+	return changed(ctx, l, func(t *transaction) (bool, error) {
 		now := t.l.opt.Clock()
 		n, err := t.run(`INSERT INTO claim (name, holder, until) VALUES (?1, ?2, ?3)
 			ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until = excluded.until
 			WHERE claim.holder = excluded.holder OR claim.until <= ?4`, name, holder, micros(now.Add(lease)), micros(now))
-		mine = n > 0
-		return err
+		return n > 0, err
 	})
-	if err != nil {
-		return false, err // the writer may still be at it
-	}
-	return mine, nil
 }
 
 // Sealing returns how far a backend's memories are taken down, and false where
@@ -62,22 +56,22 @@ func (l *Ledger) TakeDown(ctx context.Context, at memproxy.Sealing, found ...mem
 	if at.Backend == "" || storable(at.Backend) != nil || storable(at.Cursor) != nil {
 		return at, refused("a backend is required")
 	}
-	own, next := slices.Clone(found), at
-	err := l.change(ctx, func(t *transaction) error {
-		next = at
+	own := slices.Clone(found)
+	next, err := changed(ctx, l, func(t *transaction) (memproxy.Sealing, error) {
+		next := at
 		for i := range own {
 			f := &own[i]
 			n, err := t.run(`INSERT INTO found (backend, kind, id, sha256) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 				f.Backend, string(f.Kind), f.ID, f.SHA256)
 			if err != nil {
-				return err
+				return next, err
 			}
 			next.Fresh, next.Found = next.Fresh+int(n), next.Found+int(n)
 		}
 		_, err := t.run(`INSERT INTO sealing (backend, cursor, pass, fresh, found) VALUES (?, ?, ?, ?, ?)
 			ON CONFLICT (backend) DO UPDATE SET cursor = excluded.cursor, pass = excluded.pass, fresh = excluded.fresh, found = excluded.found`,
 			next.Backend, next.Cursor, next.Pass, next.Fresh, next.Found)
-		return err
+		return next, err
 	})
 	if err != nil {
 		return at, err

@@ -94,11 +94,7 @@ func (l *Ledger) PutHold(ctx context.Context, h memproxy.HeldWrite, c memproxy.H
 		h.State = memproxy.HoldPending
 	}
 	h.Reviewer, h.Note, h.Today, h.Reviewed, h.Lease, h.Result = "", "", "", time.Time{}, time.Time{}, memproxy.HoldResult{}
-	var kept memproxy.HeldWrite
-	err = l.change(ctx, func(t *transaction) (err error) {
-		kept, err = t.hold(h, sk, plain)
-		return err
-	})
+	kept, err := changed(ctx, l, func(t *transaction) (memproxy.HeldWrite, error) { return t.hold(h, sk, plain) })
 	if err != nil {
 		return h, err
 	}

@@ -70,15 +70,7 @@ func (l *Ledger) ApproveHold(ctx context.Context, id string, r memproxy.Review) 
 	if err := checkReview(r); err != nil {
 		return memproxy.Tallied{}, err
 	}
-	var tally memproxy.Tallied
-	err := l.change(ctx, func(t *transaction) (err error) {
-		tally, err = t.approve(id, r)
-		return err
-	})
-	if err != nil {
-		return memproxy.Tallied{}, err
-	}
-	return tally, nil
+	return changed(ctx, l, func(t *transaction) (memproxy.Tallied, error) { return t.approve(id, r) })
 }
 
 func (t *transaction) approve(id string, r memproxy.Review) (memproxy.Tallied, error) {
@@ -137,17 +129,15 @@ func (l *Ledger) ReviewHolds(ctx context.Context, tenant, similarity string, bef
 	if similarity == "" || storable(similarity) != nil || storable(tenant) != nil || before.IsZero() || expect < 1 || expect > maxBatch {
 		return nil, refused("a batch needs a similarity, a time and how many are expected (at most %d)", maxBatch)
 	}
-	var settled []memproxy.HeldWrite
-	err := l.change(ctx, func(t *transaction) error {
-		settled = nil
+	return changed(ctx, l, func(t *transaction) (settled []memproxy.HeldWrite, err error) {
 		found, err := rows(t, scanHold, `SELECT `+holdColumns+` FROM hold
 			WHERE tenant = ? AND state = 'pending' AND similarity = ? AND created < ? ORDER BY id LIMIT ?`,
 			tenant, similarity, micros(before), maxBatch+1)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if len(found) != expect {
-			return fmt.Errorf("%w: %d holds wait in the group, not %d", ErrState, len(found), expect)
+			return nil, fmt.Errorf("%w: %d holds wait in the group, not %d", ErrState, len(found), expect)
 		}
 		for _, h := range found {
 			if approve {
@@ -156,19 +146,15 @@ func (l *Ledger) ReviewHolds(ctx context.Context, tenant, similarity string, bef
 				err = t.reject(h.ID, r)
 			}
 			if err != nil {
-				return fmt.Errorf("hold %s: %w", h.ID, err)
+				return nil, fmt.Errorf("hold %s: %w", h.ID, err)
 			}
 			if h, err = t.getHold(h.ID); err != nil {
-				return err
+				return nil, err
 			}
 			settled = append(settled, h)
 		}
-		return nil
+		return settled, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return settled, nil
 }
 
 // ReevaluateHolds asks f for a new verdict on every waiting hold that a version
@@ -228,12 +214,10 @@ func (l *Ledger) reevaluated(ctx context.Context, id string, v memproxy.Reevalua
 	if storable(v.Policy) != nil {
 		return false, refused("the version of the rules")
 	}
-	var done bool
-	err = l.change(ctx, func(t *transaction) error {
-		done = false
+	return changed(ctx, l, func(t *transaction) (done bool, err error) {
 		h, err := t.lockHold(id)
 		if err != nil || h.State != memproxy.HoldPending { // settled by somebody meanwhile
-			return err
+			return false, err
 		}
 		was := h.Today
 		h.Policy, h.Today = v.Policy, ""
@@ -258,23 +242,21 @@ func (l *Ledger) reevaluated(ctx context.Context, id string, v memproxy.Reevalua
 		if err == nil && (done || h.Today != was) {
 			err = t.notify(memproxy.NoticeRuled, h.Tenant, h.ID, h)
 		}
-		return err
+		return done, err
 	})
-	return done && err == nil, err
 }
 
 // AgeHolds returns the holds that have waited since before a time and were not
 // returned so far, and queues a notice of each.
 func (l *Ledger) AgeHolds(ctx context.Context, before time.Time) ([]memproxy.HeldWrite, error) {
-	var aged []memproxy.HeldWrite
-	err := l.change(ctx, func(t *transaction) (err error) {
-		aged, err = rows(t, scanHold, `UPDATE hold SET aged = ? WHERE id IN
+	aged, err := changed(ctx, l, func(t *transaction) ([]memproxy.HeldWrite, error) {
+		aged, err := rows(t, scanHold, `UPDATE hold SET aged = ? WHERE id IN
 			(SELECT id FROM hold WHERE state = 'pending' AND created < ? AND aged = 0 ORDER BY created, id LIMIT ?)
 			RETURNING `+holdColumns, max(1, micros(t.l.opt.Clock())), micros(before), maxBatch)
 		for _, h := range aged {
 			err = errors.Join(err, t.notify(memproxy.NoticeAged, h.Tenant, h.ID, h))
 		}
-		return err
+		return aged, err
 	})
 	if err != nil {
 		return nil, err

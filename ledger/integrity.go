@@ -73,31 +73,26 @@ func (l *Ledger) NoteBreach(ctx context.Context, f memproxy.ChainFault) (bool, e
 			return false, refused("a part of the fault %v", err)
 		}
 	}
-	fresh := false
-	err := l.change(ctx, func(t *transaction) error {
+	return changed(ctx, l, func(t *transaction) (fresh bool, err error) {
 		n, err := t.run(`INSERT INTO breach (tenant, place, class, detail, at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 			f.Tenant, f.Position, string(f.Class), f.Detail, max(1, micros(t.l.opt.Clock())))
-		if fresh = n > 0; err != nil || !fresh {
-			return err
+		if err != nil || n == 0 {
+			return false, err
 		}
 		behind, err := rows(t, func(s scanner) (k memproxy.MemoryKey, err error) { return k, s.Scan(&k.Backend, &k.Kind, &k.ID) },
 			`SELECT DISTINCT v.backend, v.kind, v.id FROM version v WHERE v.tenant = ?1 AND v.place >= ?2 AND NOT EXISTS
 				(SELECT 1 FROM standing s WHERE s.backend = v.backend AND s.kind = v.kind AND s.id = v.id AND s.unverified = ?3) LIMIT ?4`,
 			f.Tenant, f.Position, string(memproxy.IntegrityChain), maxDoubted)
 		if err != nil {
-			return err
+			return false, err
 		}
 		for _, k := range behind {
 			if _, err := t.cast(&memproxy.Doubt{MemoryKey: k, Tenant: f.Tenant, Code: memproxy.IntegrityChain}); err != nil {
-				return err
+				return false, err
 			}
 		}
-		return nil
+		return true, nil
 	})
-	if err != nil {
-		return false, err // the writer may still be at it
-	}
-	return fresh, nil
 }
 
 // Breaches returns the faults that were noted of a tenant's chain, by position.

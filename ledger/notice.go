@@ -57,35 +57,32 @@ func shown(data any) any {
 // left, or given out, is due; zero is never.
 func (l *Ledger) Notices(ctx context.Context, limit int, lease time.Duration) (notices []memproxy.Notice, next time.Time, err error) {
 	now := l.opt.Clock()
-	var due []memproxy.Notice // the writer's alone where this returns before it
-	var soonest sql.NullInt64
-	err = l.change(ctx, func(t *transaction) (err error) {
-		due, err = rows(t, scanNotice, `SELECT id, kind, tenant, subject, created, data, attempts FROM notice
+	type found struct {
+		mine []memproxy.Notice
+		next sql.NullInt64
+	}
+	out, err := changed(ctx, l, func(t *transaction) (out found, err error) {
+		due, err := rows(t, scanNotice, `SELECT id, kind, tenant, subject, created, data, attempts FROM notice
 			WHERE due <= ? ORDER BY created, id LIMIT ?`, micros(now), limit)
 		if err != nil {
-			return err
+			return out, err
 		}
-		mine := due[:0]
 		for _, n := range due {
 			got, err := t.run(`UPDATE notice SET due = ? WHERE id = ? AND due <= ?`, micros(now.Add(lease)), n.ID, micros(now))
 			if err != nil {
-				return err
+				return out, err
 			}
 			if got == 1 {
-				mine = append(mine, n)
+				out.mine = append(out.mine, n)
 			}
 		}
-		due = mine
-		_, err = t.one(`SELECT MIN(due) FROM notice`, nil, &soonest)
-		return err
+		_, err = t.one(`SELECT MIN(due) FROM notice`, nil, &out.next)
+		return out, err
 	})
-	if err != nil {
-		return nil, time.Time{}, err
+	if out.next.Valid {
+		next = moment(out.next.Int64)
 	}
-	if soonest.Valid {
-		next = moment(soonest.Int64)
-	}
-	return due, next, nil
+	return out.mine, next, err
 }
 
 func scanNotice(s scanner) (memproxy.Notice, error) {

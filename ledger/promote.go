@@ -20,37 +20,32 @@ func (l *Ledger) Promote(ctx context.Context, k memproxy.MemoryKey, r memproxy.R
 	if err := checkReview(r); err != nil {
 		return memproxy.Tallied{}, err
 	}
-	var tally memproxy.Tallied
-	err := l.change(ctx, func(t *transaction) error {
+	return changed(ctx, l, func(t *transaction) (tally memproxy.Tallied, err error) {
 		st, _, err := t.standing(k)
 		if err != nil {
-			return err
+			return tally, err
 		}
 		switch st.State {
 		case memproxy.StatePending, memproxy.StateUntrusted, memproxy.StateFlagged, memproxy.StateQuarantined:
 		default:
-			return fmt.Errorf("%w: the memory is %s", ErrState, st.State)
+			return tally, fmt.Errorf("%w: the memory is %s", ErrState, st.State)
 		}
 		var author string
 		_, err = t.one(`SELECT actor FROM ownership WHERE backend = ? AND kind = ? AND id = ?`, []any{k.Backend, string(k.Kind), k.ID}, &author)
 		if err != nil {
-			return err
+			return tally, err
 		}
 		subject := ref(refMemory, k.Backend, string(k.Kind), k.ID)
 		if tally, err = t.vote(subject, author, r); err != nil || !tally.Settled {
-			return err
+			return tally, err
 		}
 		if _, err := t.run(`DELETE FROM vote WHERE subject = ?`, subject); err != nil {
-			return err
+			return tally, err
 		}
 		_, err = t.setState(&memproxy.StateChange{
 			MemoryKey: k, State: memproxy.StateValidated, Reason: "promoted by " + clean(r.Reviewer), Decision: st.Decision,
 			Rules: st.Rules, Attestation: memproxy.HumanConfirmed, Person: true,
 		})
-		return err
+		return tally, err
 	})
-	if err != nil {
-		return memproxy.Tallied{}, err
-	}
-	return tally, nil
 }

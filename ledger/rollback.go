@@ -70,23 +70,17 @@ func (l *Ledger) UnfinishedRollbacks(ctx context.Context, lease time.Duration) (
 	if err != nil || len(waiting) == 0 {
 		return nil, err
 	}
-	var out []memproxy.Rollback
-	err = l.change(ctx, func(t *transaction) error {
-		out = nil
+	return changed(ctx, l, func(t *transaction) (out []memproxy.Rollback, err error) {
 		for _, decision := range waiting {
 			mine, err := rows(t, scanRollback, `UPDATE rollback SET lease = ? WHERE decision = ? AND lease <= ? RETURNING `+rollbackColumns,
 				micros(now.Add(lease)), decision, micros(now))
 			if err != nil {
-				return err
+				return nil, err
 			}
 			out = append(out, mine...)
 		}
-		return nil
+		return out, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
 }
 
 // EndRollback keeps the version that a rollback made, if it made one, and
@@ -101,15 +95,10 @@ func (l *Ledger) EndRollback(ctx context.Context, decision string, made *memprox
 			return memproxy.Version{}, err
 		}
 	}
-	var out memproxy.Version
-	err := l.change(ctx, func(t *transaction) error {
-		out = memproxy.Version{}
+	return changed(ctx, l, func(t *transaction) (memproxy.Version, error) {
 		if _, err := t.run(`DELETE FROM rollback WHERE decision = ?`, decision); err != nil || made == nil {
-			return err
+			return memproxy.Version{}, err
 		}
-		v, err := t.append(*made)
-		out = v
-		return err
+		return t.append(*made)
 	})
-	return out, err
 }
