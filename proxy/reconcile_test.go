@@ -3,14 +3,17 @@ package proxy_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/proxy"
 )
 
@@ -171,75 +174,42 @@ func (l *lookedAt) Prepare() (memproxy.Request, bool) {
 
 func (l *lookedAt) Prepared(memproxy.Reply) error { l.asked = true; return nil }
 
-// Proves EDGE-16: hundreds of old pauses are looked at in time and not at once;
-// one that was young when it was first seen is looked at once it is not, also
-// behind a page of others.
+// Proves EDGE-16: at the default interval, hundreds of old pauses are looked at
+// within half an hour, not more at once than looksAtOnce and what became due
+// since; one that is young when it is first seen is looked at once it is not,
+// also behind a page of others.
 func TestSweepsTakeTheirTime(t *testing.T) {
-	start := time.Now()
-	var mu sync.Mutex
-	now := start
 	c := &crowded{asked: map[string]int{}}
-	for i := range 600 {
-		c.runs = append(c.runs, memproxy.Pause{Run: fmt.Sprint("run-", i), Agent: fmt.Sprint("agent-", i), Since: start.Add(-time.Hour), Open: true})
-	}
-	c.runs[170].Since = start
-	pages := 0
-	r := newRig(t, func(r *rig) {
-		r.opt.Adapter, r.opt.Reconcile = c, time.Millisecond
-		r.opt.Clock = func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
-		r.answer = func(w http.ResponseWriter, q *http.Request) {
-			mu.Lock()
-			defer mu.Unlock()
-			pages++
-			fmt.Fprint(w, strings.TrimPrefix(q.URL.Path, "/page/"))
+	looks := 0
+	inBubble(t, func(o *proxy.Options, _ *gate.Rules) {
+		o.Adapter, o.Reconcile = c, proxy.DefaultReconcile
+		for i := range 600 {
+			c.runs = append(c.runs, memproxy.Pause{Run: fmt.Sprint("run-", i), Agent: fmt.Sprint("agent-", i), Since: time.Now().Add(-time.Hour), Open: true})
 		}
-	})
-	p := r.Config.Handler.(*proxy.Proxy)
-	p.Start()
-	seen := func() (n int, young int, pagesNow int) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		mu.Lock()
-		defer mu.Unlock()
-		return len(c.asked), c.asked["run-170"], pages
-	}
-	wait := func(what string, is func() bool) {
-		t.Helper()
-		for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				n, young, pages := seen()
-				t.Fatalf("waited for %s: %d looked at, the young one %d times, %d pages", what, n, young, pages)
+		c.runs[170].Since = time.Now()
+	}, func(q *http.Request, conn net.Conn) {
+		body := strings.TrimPrefix(q.URL.Path, "/page/")
+		fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	}, func(t *testing.T, b *bubble) {
+		b.proxy.Start()
+		for sweep := range 61 {
+			synctest.Wait()
+			c.mu.Lock()
+			n, young := len(c.asked), c.asked["run-170"]
+			c.mu.Unlock()
+			if bound := 256 + 30*sweep; n > bound || n-looks > 256 {
+				t.Errorf("after %d sweeps %d pauses were looked at, %d of them in the last", sweep+1, n, n-looks)
 			}
+			if sweep == 0 && (n < 100 || young != 0) {
+				t.Errorf("in the first sweep %d pauses were looked at, the young one %d times", n, young)
+			}
+			looks = n
+			time.Sleep(proxy.DefaultReconcile)
 		}
-	}
-	wait("some sweeps", func() bool { _, _, pages := seen(); return pages > 30 })
-	if n, young, _ := seen(); n > 256 || young != 0 {
-		t.Errorf("%d were looked at with no time passing, the young one %d times", n, young)
-	}
-	for range 80 { // half an hour, in steps of twenty-five seconds
-		mu.Lock()
-		now = now.Add(25 * time.Second)
-		at := pages
-		mu.Unlock()
-		wait("a sweep", func() bool { _, _, pages := seen(); return pages > at+1 })
-	}
-	wait("all of them", func() bool {
-		mu.Lock()
-		now = now.Add(time.Second) // a slow machine sweeps less often than the clock was set
-		mu.Unlock()
-		n, young, _ := seen()
-		return n == 600 && young == 1
 	})
-	c.mu.Lock()
-	for run, n := range c.asked {
-		if n != 1 {
-			t.Errorf("%s was looked at %d times", run, n)
+	for _, p := range c.runs {
+		if n := c.asked[p.Run]; n != 1 {
+			t.Errorf("%s was looked at %d times within half an hour", p.Run, n)
 		}
-	}
-	c.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	if err := p.Close(ctx); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -199,11 +199,10 @@ func TestStopCutsOffWhatHangs(t *testing.T) {
 	<-b.arrived
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	begun := time.Now()
 	err := r.car.close(ctx)
 	r.car = nil
-	if err == nil || !strings.Contains(err.Error(), "cut off") || time.Since(begun) > drainTime {
-		t.Errorf("after %v: %v", time.Since(begun), err)
+	if err == nil || !strings.Contains(err.Error(), "cut off") {
+		t.Errorf("the stop: %v", err)
 	}
 	<-over
 	if got := r.audit("-type", "outcome"); !strings.Contains(got, `"type":"outcome"`) {
