@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 const personaAgent = `{"name":"t","agent_type":"letta_v1_agent","tools":["archival_memory_insert","memory","memory_rethink","core_memory_append"],"memory_blocks":[{"label":"persona","value":"helper"}]}`
@@ -38,6 +39,7 @@ func lettaPeopleWith(t *testing.T, conf, agent, author, text string) (l *lettaRi
 // more is not replaced; the dissent is kept, and readers see the block as
 // contested. What only adds, and one's own, passes.
 func TestAuthorityInLetta(t *testing.T) {
+	ring.Long(t, "one request after another")
 	t.Parallel()
 	const ann, spy = "Ann likes green tea", "Ann likes coffee"
 	call := func(tool, arguments string) func(l *lettaRig, _ string, who string) got {

@@ -151,6 +151,7 @@ func seedLetta(t *testing.T, r *rig, w *contract.World) {
 
 // Proves EDGE-3, EDGE-13, TRL-1
 func TestNoRouteOfLettaCrossesTenants(t *testing.T) {
+	ring.Long(t, "one request after another")
 	t.Parallel()
 	w := matrixWorld(contract.LettaOwner, contract.LettaUnknown())
 	back := contract.NewLettaBackend(w)

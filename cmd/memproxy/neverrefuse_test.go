@@ -11,6 +11,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // never is the mode, with nothing else that could keep a memory from readers.
@@ -143,6 +144,7 @@ func TestNothingIsRefused(t *testing.T) {
 // moment on, whichever route meets it first, and its receipt tells its end
 // without its text.
 func TestWhatComesLaterIsAside(t *testing.T) {
+	ring.Long(t, "one request after another")
 	t.Parallel()
 	for i := range readsOfMem0 {
 		b, err := embedded.New(embedded.Options{Deferred: true})

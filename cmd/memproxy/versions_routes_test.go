@@ -12,6 +12,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/adapters/mem0"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // Why a route that writes makes no version of a memory.
@@ -125,6 +126,7 @@ func oneMemory(w http.ResponseWriter, r *http.Request) {
 //
 // Proves SYN-5.
 func TestEveryWriteRouteMakesVersions(t *testing.T) {
+	ring.Long(t, "one request after another")
 	t.Parallel()
 	m, err := mem0.New(mem0.Options{})
 	if err != nil {
