@@ -46,18 +46,6 @@ func (p *paces) ticker(every time.Duration) (<-chan time.Time, func()) {
 	return t.tick, func() { p.mu.Lock(); defer p.mu.Unlock(); delete(p.tickers, t) }
 }
 
-// paced is how many wait for a tick of at least one time and at most another.
-func (p *paces) paced(least, most time.Duration) (n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for t := range p.tickers {
-		if least <= t.every && t.every <= most {
-			n++
-		}
-	}
-	return n
-}
-
 // pass lets time go by. A loop that is busy sees one tick for all that it
 // missed, as with the system's.
 func (p *paces) pass(d time.Duration) {
