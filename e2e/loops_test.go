@@ -20,7 +20,7 @@ func TestDecisionsOutliveTheLoopsOnPostgres(t *testing.T) {
 	t.Parallel()
 	addr := freeport.Addr(t)
 	startPostgres(t, t.TempDir(), addr)
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-v", "-run", "^TestDecisionsOutliveTheLoops$", "./cmd/memproxy")
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-v", "-run", "^TestDecisionsOutliveTheLoops$", "./app")
 	cmd.Dir = ".."
 	cmd.Env = append(os.Environ(), "MEMPROXY_TEST_POSTGRES="+postgresURL(addr))
 	out, err := cmd.CombinedOutput()

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/memproxy/memproxy/cmd/memproxy/command"
 )
 
 // version and commit are set by the linker.
@@ -19,9 +21,9 @@ var (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	a := app{
+	in := command.Invocation{
 		Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv,
-		Version: version,
+		Version: version, Commit: commit,
 	}
-	os.Exit(a.run(ctx))
+	os.Exit(in.Run(ctx))
 }

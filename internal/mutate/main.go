@@ -114,7 +114,7 @@ func readProofs(root string) (map[string][]proofs.Proof, error) {
 		}
 	}
 	for _, test := range []string{"TestNoRouteOfMem0CrossesTenants", "TestNoRouteOfLettaCrossesTenants"} {
-		out[matrix] = append(out[matrix], proofs.Proof{Requirement: matrix, Dir: "cmd/memproxy", Test: test})
+		out[matrix] = append(out[matrix], proofs.Proof{Requirement: matrix, Dir: "app", Test: test})
 	}
 	return out, nil
 }

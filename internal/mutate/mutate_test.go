@@ -130,10 +130,10 @@ func TestFaultsThatCannotBePutIn(t *testing.T) {
 
 func TestPlaces(t *testing.T) {
 	for text, want := range map[string]place{
-		"gate.half":                  {"gate", "half"},
-		"adapters/letta.(Type).Do":   {"adapters/letta", "(Type).Do"},
-		"memproxy.(Track).Earned":    {".", "(Track).Earned"},
-		"cmd/memproxy.validateBatch": {"cmd/memproxy", "validateBatch"},
+		"gate.half":                {"gate", "half"},
+		"adapters/letta.(Type).Do": {"adapters/letta", "(Type).Do"},
+		"memproxy.(Track).Earned":  {".", "(Track).Earned"},
+		"app.validateBatch":        {"app", "validateBatch"},
 	} {
 		if got, err := parsePlace(text); err != nil || got != want || got.String() != text {
 			t.Errorf("%s: %v, %v", text, got, err)
@@ -156,8 +156,8 @@ func TestPart(t *testing.T) {
 }
 
 func TestGroups(t *testing.T) {
-	got := groups("gate", []proofs.Proof{{Dir: "cmd/memproxy", Test: "TestA"}, {Dir: "screen", Test: "TestB"}, {Dir: "gate", Test: "TestC"}, {Dir: "gate", Test: "TestD"}})
-	if len(got) != 3 || got[0] != (group{"gate", "^(TestC|TestD)$"}) || got[2].dir != "cmd/memproxy" {
+	got := groups("gate", []proofs.Proof{{Dir: "app", Test: "TestA"}, {Dir: "screen", Test: "TestB"}, {Dir: "gate", Test: "TestC"}, {Dir: "gate", Test: "TestD"}})
+	if len(got) != 3 || got[0] != (group{"gate", "^(TestC|TestD)$"}) || got[1].dir != "app" {
 		t.Error(got)
 	}
 }

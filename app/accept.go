@@ -1,0 +1,120 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/review"
+)
+
+// errUnbroken: there is nothing to accept.
+var errUnbroken = errors.Join(memproxy.ErrState, errors.New("nothing is broken of that chain that could be accepted"))
+
+// hashed begins the name of a tenant of whom only anchors are left.
+const hashed = "sha256:"
+
+// Accept implements review.Custodian. It is on record before anything changes,
+// with what is wrong; the new end is anchored before it is told.
+func (c *Custodian) Accept(ctx context.Context, q review.AcceptRequest) (review.AcceptReport, error) {
+	report := review.AcceptReport{Tenant: q.Tenant, Head: memproxy.ChainHead{Tenant: q.Tenant}}
+	if !c.working.TryLock() {
+		return report, errWorking
+	}
+	defer c.working.Unlock()
+	c.anchors.mu.Lock() // what is wrong now is not named meanwhile
+	defer c.anchors.mu.Unlock()
+	last, err := c.anchored(ctx)
+	if err != nil {
+		return report, err
+	}
+	name, lost := strings.CutPrefix(q.Tenant, hashed)
+	if !lost {
+		name = tenantHash(q.Tenant)
+	}
+	reached, noted := last[name]
+	faults, err := c.wrong(ctx, q.Tenant, lost, reached)
+	if err != nil {
+		return report, err
+	}
+	if lost && !noted {
+		return report, fmt.Errorf("%w: no end of such a chain was ever noted", memproxy.ErrUnknown)
+	}
+	for _, f := range faults {
+		if f.Class == memproxy.FaultText {
+			report.Left = append(report.Left, f)
+		} else {
+			report.Accepted = append(report.Accepted, f)
+		}
+	}
+	breached := false
+	if !lost { // what was noted of a chain that is gone says no more than its end
+		if breached, err = c.breached(ctx, q.Tenant); err != nil {
+			return report, err
+		}
+	}
+	if len(report.Accepted) == 0 && !breached {
+		return report, errUnbroken
+	}
+	ev := c.event(memproxy.EventAccept, q.Tenant, "", fmt.Sprintf("%d faults of the chain are accepted: %s", len(report.Accepted), q.Reason))
+	ev.Items = int(reached.Position)
+	ev.Reasons = []memproxy.Reason{{Code: memproxy.IntegrityChain, Detail: kindsOf(report.Accepted)}}
+	if err := c.record(ctx, ev); err != nil {
+		return report, err
+	}
+	if !lost {
+		if report.Head, report.Cleared, err = c.ledger.Accept(ctx, q.Tenant, faults); err != nil {
+			return report, err
+		}
+	}
+	if err := c.record(ctx, c.anchorEvent(name, report.Head)); err != nil {
+		return report, err
+	}
+	if c.anchors.last == nil {
+		c.anchors.last = last
+	}
+	c.anchors.last[name] = anchor{report.Head, c.clock()}
+	return report, nil
+}
+
+// wrong is what nobody accepted of a chain.
+func (c *Custodian) wrong(ctx context.Context, tenant string, lost bool, reached anchor) ([]memproxy.ChainFault, error) {
+	if lost {
+		if reached.Position == 0 {
+			return nil, nil
+		}
+		return []memproxy.ChainFault{gone(tenant)}, nil
+	}
+	reached.Tenant = tenant
+	found, err := c.ledger.Verify(ctx, tenant, ledger.VerifyOptions{Texts: true, Anchor: &reached.ChainHead})
+	if err != nil {
+		return nil, err
+	}
+	var out []memproxy.ChainFault
+	for _, f := range found.Faults {
+		if !f.Accepted {
+			out = append(out, f)
+		}
+	}
+	return out, nil
+}
+
+// gone is what is wrong with a chain of which nothing is left.
+func gone(tenant string) memproxy.ChainFault {
+	return memproxy.ChainFault{Class: memproxy.FaultTruncate, Tenant: tenant, Position: 1, Detail: "the whole chain is gone"}
+}
+
+// kindsOf are the kinds of faults, each once.
+func kindsOf(faults []memproxy.ChainFault) string {
+	var out []string
+	for i := range faults {
+		if s := string(faults[i].Class); !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	return strings.Join(out, ", ")
+}

@@ -1,0 +1,148 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/review"
+)
+
+// Proves EDGE-4, TRL-8: a person who knows what happened takes a broken chain
+// as it is, with a reason and on record; what was doubted for it is not any
+// more, ends are anchored again, and the next break is one.
+func TestAcceptingABreak(t *testing.T) {
+	t.Parallel()
+	for name, do := range damage {
+		if do == nil {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			r := start(t, screeningConf, "SCREENING", "ownership: {changed: withhold}\nmemories: {validate: 0}")
+			var ids []string
+			for i := range 3 {
+				ids = append(ids, r.written(fmt.Sprintf("Ann has %d cats.", i), ""))
+				r.versioned(ids[i])
+			}
+			c := r.car.custodian
+			anchor := func() {
+				t.Helper()
+				if err := c.Anchor(context.Background()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			anchor()
+			r.vandal(do...)
+			if r.sweep().Findings() == 0 {
+				t.Fatal("nothing was found")
+			}
+			ids = append(ids, r.written("Ann has a dog.", ""))
+			r.versioned(ids[3])
+			got, err := c.Accept(context.Background(), review.AcceptRequest{Tenant: "acme", Reason: "the disk was restored"})
+			if err != nil || len(got.Accepted) == 0 || got.Cleared == 0 || got.Head.Position == 0 {
+				t.Fatalf("%+v, %v", got, err)
+			}
+			if report := r.sweep(); report.Findings() > 0 {
+				t.Errorf("accepted, and found: %+v", report.Chains)
+			}
+			list := r.listed()
+			for i, id := range ids {
+				if st := r.stands(id); st.Unverified != "" || !strings.Contains(list, id) {
+					t.Errorf("memory %d is marked %q: %s", i, st.Unverified, list)
+				}
+			}
+			if _, err := c.Accept(context.Background(), review.AcceptRequest{Tenant: "acme", Reason: "again"}); !errors.Is(err, memproxy.ErrState) {
+				t.Errorf("once more: %v", err)
+			}
+			if log := r.audit("-type", "chain_accept"); strings.Count(log, `"type":"chain_accept"`) != 1 || !strings.Contains(log, "the disk was restored") || !strings.Contains(log, `"acme"`) {
+				t.Errorf("on record: %s", log)
+			}
+
+			before := strings.Count(r.audit("-type", "chain_anchor"), `"type":"chain_anchor"`)
+			later := r.written("Ann has a horse.", "")
+			r.versioned(later)
+			anchor()
+			if err := r.car.audit.Flush(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			if after := strings.Count(r.audit("-type", "chain_anchor"), `"type":"chain_anchor"`); after != before+1 || r.stands(later).Unverified != "" {
+				t.Errorf("%d anchors, then %d; written later: %q", before, after, r.stands(later).Unverified)
+			}
+
+			breaks := strings.Count(r.audit("-type", "chain_break"), `"type":"chain_break"`)
+			r.vandal(`UPDATE version SET actor = 'human:boss' WHERE id = '` + later + `'`)
+			if r.sweep().Findings() == 0 || r.stands(later).Unverified != memproxy.IntegrityChain {
+				t.Errorf("the next break: %+v", r.stands(later))
+			}
+			if after := strings.Count(r.audit("-type", "chain_break"), `"type":"chain_break"`); after != breaks+1 {
+				t.Errorf("%d breaks on record, then %d", breaks, after)
+			}
+		})
+	}
+}
+
+// Proves EDGE-4: a chain that is cut where one was cut and accepted before is
+// broken anew; a text that is not the recorded one is not accepted; where
+// nothing is broken, or of nobody, there is nothing to accept.
+func TestAcceptanceIsOfWhatIsThere(t *testing.T) {
+	t.Parallel()
+	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
+	var ids []string
+	for i := range 3 {
+		ids = append(ids, r.written(fmt.Sprintf("Ann has %d cats.", i), ""))
+		r.versioned(ids[i])
+	}
+	c := r.car.custodian
+	accept := func(tenant string) (review.AcceptReport, error) {
+		return c.Accept(context.Background(), review.AcceptRequest{Tenant: tenant, Reason: "known"})
+	}
+	for _, nobody := range []string{"acme", "nobody"} {
+		if _, err := accept(nobody); !errors.Is(err, memproxy.ErrState) {
+			t.Errorf("%s: %v", nobody, err)
+		}
+	}
+	if _, err := accept(hashed + tenantHash("nobody")); !errors.Is(err, memproxy.ErrUnknown) {
+		t.Errorf("a chain that never was: %v", err)
+	}
+	ghost := hashed + tenantHash("ghost") // of whom only the log knows
+	if err := c.record(context.Background(), c.anchorEvent(tenantHash("ghost"), memproxy.ChainHead{Position: 5, Link: "aa"})); err != nil {
+		t.Fatal(err)
+	}
+	if report := r.sweep(); report.Findings() != 1 || report.Chains[len(report.Chains)-1].Tenant != ghost {
+		t.Errorf("a chain that is gone: %+v", report.Chains)
+	}
+	if got, err := accept(ghost); err != nil || len(got.Accepted) != 1 || r.sweep().Findings() != 0 {
+		t.Errorf("a chain that is gone, accepted: %+v, %v", got, err)
+	}
+	if _, err := accept(ghost); !errors.Is(err, memproxy.ErrState) {
+		t.Errorf("a chain that is gone, once more: %v", err)
+	}
+	if err := c.Anchor(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	r.vandal(`DELETE FROM version WHERE place = 3`)
+	if _, err := accept("acme"); err != nil {
+		t.Fatal(err)
+	}
+	if report := r.sweep(); report.Findings() != 0 {
+		t.Errorf("after the first: %+v", report)
+	}
+	again := r.written("Ann has a dog.", "")
+	r.versioned(again)
+	if err := c.Anchor(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	r.vandal(`DELETE FROM version WHERE id = '` + again + `'`)
+	found := r.sweep()
+	if len(found.Chains) != 1 || found.Chains[0].Open() == 0 {
+		t.Errorf("cut again: %+v", found.Chains)
+	}
+	r.vandal(`UPDATE content SET body = x'00'`)
+	got, err := accept("acme")
+	if err != nil || len(got.Left) == 0 || r.stands(ids[0]).Unverified != memproxy.IntegrityChain {
+		t.Errorf("texts: %+v, %v, %+v", got, err, r.stands(ids[0]))
+	}
+}

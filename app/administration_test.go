@@ -1,0 +1,203 @@
+package app
+
+import (
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/config"
+)
+
+const adminToken = "m0-canary-key-of-an-administrator"
+
+const administered = `profile: production
+state: DIR/state
+admin: {listen: "127.0.0.1:0"}
+backends:
+  - {name: mem0, kind: KIND, listen: "127.0.0.1:0", upstream: "BACK", credential: "the-backends-own", passthrough: ["GET /custom/*"]}
+identity:
+  keys:
+    - {sha256: "KEY", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
+    - {sha256: "ROOT", id: "human:root", kind: human, trust: human, tenant: acme, roles: [memproxy-admin], acts_as: "*"}
+log: {level: error}
+`
+
+// shower is a backend that shows a secret to whoever reaches it.
+type shower struct {
+	mu   sync.Mutex
+	seen []*http.Request
+}
+
+func (s *shower) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	s.mu.Lock()
+	s.seen = append(s.seen, r)
+	s.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = io.WriteString(w, `{"api_key":"secret-canary"}`)
+}
+
+// take returns what arrived for a path since the last time; memproxy asks for
+// others on its own.
+func (s *shower) take(path string) (out []*http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.seen {
+		if r.URL.Path == path {
+			out = append(out, r)
+		}
+	}
+	s.seen = nil
+	return out
+}
+
+var pathParam = regexp.MustCompile(`\{[^}]*\}`)
+
+// Proves EDGE-13, EDGE-3: every route that is administration, on both backends
+// and generated from their tables, is closed to nobody and to plain keys, reads
+// too, and open to the role; what touches no memory is closed to nobody; and
+// on whatever is forwarded for somebody known stands the backend's own
+// credential and nothing that was presented to memproxy.
+func TestAdministrationIsClosed(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"letta", "mem0"} {
+		back := &shower{}
+		up := httptest.NewServer(back)
+		defer up.Close()
+		r := start(t, administered, "KIND", kind, "BACK", up.URL, "ROOT", sha(adminToken))
+		adapter, err := adapterFor(config.Backend{Kind: kind}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows := map[string]memproxy.Route{"GET /custom/thing": {Kind: memproxy.Other, Pass: true}}
+		for at, route := range adapter.(interface {
+			Table() iter.Seq2[string, memproxy.Route]
+		}).Table() {
+			rows[at] = route
+		}
+		counted := 0
+		for at, route := range rows {
+			if route.Kind != memproxy.Admin && !route.Pass || strings.HasPrefix(route.ID, "openmemory.") {
+				continue
+			}
+			counted++
+			method, path, _ := strings.Cut(at, " ")
+			if method == "*" {
+				method = "POST"
+			}
+			path = strings.ReplaceAll(path, "{agent_id}", "agent-00000000-0000-4000-8000-000000000000")
+			named := pathParam.MatchString(path) // of that, whose it is decides
+			path = pathParam.ReplaceAllString(path, "tool-00000000-0000-4000-8000-000000000000")
+			body := ""
+			if method != "GET" {
+				body = "{}"
+			}
+			for caller, header := range map[string][]string{
+				"nobody":  {"X-API-Key", "", "X-Memproxy-Session", "s"},
+				"a plain": {"X-API-Key", devToken, "Authorization", "Bearer " + devToken},
+				"root":    {"X-API-Key", adminToken},
+			} {
+				if route.Pass && !route.Public && named && caller != "nobody" {
+					continue
+				}
+				back.take(path)
+				g := r.do(method, path, body, header...)
+				arrived := back.take(path)
+				open := caller == "root" || route.Public || route.Pass && caller == "a plain"
+				// What a row does not claim of the answer is left out for the role, too.
+				if (len(arrived) > 0) != open || strings.Contains(g.body, "canary") && !open || (g.status == 401 || g.status == 403) == open {
+					t.Errorf("%s: %s as %s (%s): %d %s, %d arrived", kind, at, caller, route.ID, g.status, g.body, len(arrived))
+				}
+				for _, q := range arrived {
+					sent := fmt.Sprint(q.Header)
+					own := strings.Contains(sent, "the-backends-own")
+					if strings.Contains(sent, "m0-canary") || own != (caller != "nobody") {
+						t.Errorf("%s: %s as %s is sent with %s", kind, at, caller, sent)
+					}
+				}
+				if id := g.header.Get("X-Memproxy-Decision"); (id == "") != route.Public {
+					t.Errorf("%s: %s as %s is decided %q", kind, at, caller, id)
+				}
+			}
+		}
+		if counted < 10 {
+			t.Errorf("%s: %d routes", kind, counted)
+		}
+	}
+}
+
+// Proves EDGE-13: a plain key makes and changes agents whose models it names,
+// and reaches no endpoint, key or environment with them; the role does.
+func TestModelsEndpointsAreAdministration(t *testing.T) {
+	t.Parallel()
+	l := startLettaWith(t, someAgent, strings.Replace(lettaConf, "policy:", `    - {sha256: "ROOT", id: "human:root", kind: human, trust: human, tenant: acme, roles: [memproxy-admin], acts_as: "*"}
+policy:`, 1), func(h http.Handler) http.Handler { return h }, "ROOT", sha(adminToken))
+	evil := "http://evil.example/v1"
+	for i, c := range []struct {
+		method, path, body string
+		plain              bool
+	}{
+		{"POST", "/v1/agents/", `{"model":"openai/gpt-4o-mini","embedding":"openai/e","memory_blocks":[{"label":"human","value":"Bo"}]}`, true},
+		{"POST", "/v1/agents/", `{"model":"openai/gpt-4o-mini","model_settings":{"provider_type":"openai","temperature":0.1},"memory_blocks":[{"label":"human","value":"Bo"}]}`, true},
+		{"PATCH", "/v1/agents/AGENT", `{"model":"openai/gpt-4o","context_window_limit":8000}`, true},
+		{"POST", "/v1/agents/", `{"llm_config":{"model":"m","model_endpoint":"` + evil + `"},"memory_blocks":[]}`, false},
+		{"PATCH", "/v1/agents/AGENT", `{"llm_config":{"model":"m","model_endpoint":"` + evil + `"}}`, false},
+		{"PATCH", "/v1/agents/AGENT", `{"embedding_config":{"embedding_model":"m","embedding_endpoint":"` + evil + `"}}`, false},
+		{"PATCH", "/v1/agents/AGENT", `{"model_settings":{"provider_type":"openai","extra":{"base_url":"` + evil + `"}}}`, false},
+		{"PATCH", "/v1/agents/AGENT", `{"tool_exec_environment_variables":{"A":"b"}}`, false},
+		{"PATCH", "/v1/agents/AGENT", `{"secrets":{"A":"b"}}`, false},
+		{"GET", "/v1/agents/AGENT?include=agent.secrets", "", false},
+		{"GET", "/v1/agents/AGENT", "", true},
+	} {
+		path := strings.ReplaceAll(c.path, "AGENT", l.agent)
+		session := fmt.Sprint("s", i) // or the agent's would be locked
+		g := l.do(c.method, path, c.body, "X-Memproxy-Session", session)
+		if (g.status < 300) != c.plain || !c.plain && (g.status != 403 || !strings.Contains(g.body, "policy.admin")) {
+			t.Errorf("%s %s %s with a plain key: %d %s", c.method, path, c.body, g.status, g.body)
+		}
+		if g = l.do(c.method, path, c.body, "X-API-Key", adminToken, "X-Memproxy-Session", session+"r"); g.status >= 300 {
+			t.Errorf("%s %s %s with the role: %d %s", c.method, path, c.body, g.status, g.body)
+		}
+	}
+}
+
+// Proves EDGE-13: secrets that stand in ordinary answers are not shown without
+// the role; with it they are, to who asks for them.
+func TestSecretsInAnswersAreWithheld(t *testing.T) {
+	t.Parallel()
+	showing := func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			rec := httptest.NewRecorder()
+			h.ServeHTTP(rec, r)
+			body := rec.Body.String()
+			if strings.HasPrefix(r.URL.Path, "/v1/agents/agent-") && strings.HasPrefix(body, "{") && strings.Count(r.URL.Path, "/") == 3 {
+				body = `{"tool_exec_environment_variables":[{"key":"K","value":"secret-canary"}],"secrets":[{"value":"secret-canary"}],` + body[1:]
+			}
+			for name, v := range rec.Header() {
+				if name != "Content-Length" {
+					w.Header()[name] = v
+				}
+			}
+			w.WriteHeader(rec.Code)
+			_, _ = io.WriteString(w, body)
+		})
+	}
+	l := startLettaWith(t, someAgent, strings.Replace(lettaConf, "policy:", `    - {sha256: "ROOT", id: "human:root", kind: human, trust: human, tenant: acme, roles: [memproxy-admin], acts_as: "*"}
+policy:`, 1), showing, "ROOT", sha(adminToken))
+	path := "/v1/agents/" + l.agent
+	for _, q := range [][2]string{{"GET", ""}, {"PATCH", `{"name":"other"}`}} {
+		if g := l.do(q[0], path, q[1]); g.status != 200 || strings.Contains(g.body, "canary") || !strings.Contains(g.body, l.agent) {
+			t.Errorf("%s: %d %s", q[0], g.status, g.body)
+		}
+	}
+	if g := l.do("GET", path+"?include=agent.secrets", "", "X-API-Key", adminToken); g.status != 200 || !strings.Contains(g.body, "canary") {
+		t.Errorf("with the role: %d %s", g.status, g.body)
+	}
+}

@@ -1,0 +1,219 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/upkeep"
+)
+
+// The pace of sealing backends at their first start. Each page is read within
+// the client's own deadlines (screen/hunt), at slowRate.
+const (
+	// sealPoll is how often what is not sealed yet is taken up.
+	sealPoll = time.Minute
+	// sealPatience is the longest that a backend which cannot be read is left
+	// alone; it begins with sealPoll and doubles.
+	sealPatience = time.Hour
+	// sealLease is how long another process waits for one that was killed. A
+	// page with all its tries takes less.
+	sealLease = 10 * time.Minute
+	// sealPasses bounds the passes. The second finds what moved between pages
+	// while others deleted; more are needed only where a pass found something.
+	sealPasses = 3
+	// sealTries is after how many failures in a row the cursor is given up: the
+	// memory that it names may be gone.
+	sealTries = 3
+)
+
+// errClaimed: another process has taken over.
+var errClaimed = errors.New("another process seals this backend")
+
+// adoptions are the backends of which all is known, for the metric.
+type adoptions struct {
+	mu     sync.Mutex
+	sealed map[string]bool
+}
+
+func (a *adoptions) set(backend string, sealed bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.sealed == nil {
+		a.sealed = map[string]bool{}
+	}
+	a.sealed[backend] = sealed
+}
+
+func (a *adoptions) look() map[string]bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return maps.Clone(a.sealed)
+}
+
+// keepSealing seals the backends that were never sealed, each in its own time
+// and in the background. Nobody waits for it.
+func (s *App) keepSealing() {
+	if !*s.cfg.Memories.Seal {
+		return
+	}
+	holder := "" // nobody else has the ledger: what a killed process had is ours
+	if s.cfg.Ledger.URL.Reveal() != "" {
+		holder = newID()
+	}
+	for _, b := range s.cfg.Backends {
+		s.adoptions.set(b.Name, false)
+		a := &adoption{c: s.custodian, all: &s.adoptions, backend: b, holder: holder}
+		s.jobs.Start(upkeep.Job{Name: "seal:" + b.Name, Every: sealPoll, Wake: upkeep.AtOnce(), Once: a.attempt})
+	}
+}
+
+// adoption takes down what one backend holds and nobody is known to have
+// written, as ids and hashes: nobody's, so that no tenant gets what may be
+// another's. Whoever knows whose it is says so by `audit seal`.
+type adoption struct {
+	c        *Custodian
+	all      *adoptions
+	backend  config.Backend
+	holder   string
+	sealed   bool
+	next     time.Time // not before
+	failed   error     // why there is a next
+	failures int
+}
+
+// attempt goes on with the seal, unless the backend is sealed. One that cannot
+// be read is left alone for longer and longer.
+func (a *adoption) attempt(ctx context.Context, now time.Time) error {
+	if a.sealed || now.Before(a.next) {
+		return a.failed
+	}
+	sealed, err := a.c.ledger.Sealed(ctx, a.backend.Name)
+	if err == nil && !sealed {
+		ctx, cancel := context.WithTimeout(ctx, sweepTime)
+		defer cancel()
+		err = a.seal(ctx)
+	}
+	switch {
+	case err == nil:
+		a.sealed, a.failed = true, nil
+		a.all.set(a.backend.Name, true)
+		return nil
+	case errors.Is(err, errClaimed):
+		a.failed = nil
+		return nil
+	case ctx.Err() != nil:
+		return err
+	}
+	wait := min(sealPoll<<min(a.failures, 10), sealPatience)
+	a.failures++
+	a.next = now.Add(wait)
+	a.failed = fmt.Errorf("backend %s is not sealed yet, and is asked again in %v: what was put there around memproxy cannot be told from what was there before: %w", a.backend.Name, wait, err)
+	return a.failed
+}
+
+// claim takes the work, or keeps it.
+func (a *adoption) claim(ctx context.Context) error {
+	mine, err := a.c.ledger.Claim(ctx, "seal "+a.backend.Name, a.holder, sealLease)
+	if err == nil && !mine {
+		err = errClaimed
+	}
+	return err
+}
+
+// seal goes on where the last process stopped.
+func (a *adoption) seal(ctx context.Context) error {
+	if err := a.claim(ctx); err != nil {
+		return err
+	}
+	at, begun, err := a.c.ledger.Sealing(ctx, a.backend.Name)
+	if err != nil {
+		return err
+	}
+	if !begun {
+		if err := a.record(ctx, 0, "begun: what is there is taken down, nobody's"); err != nil {
+			return err
+		}
+		at = memproxy.Sealing{Backend: a.backend.Name, Pass: 1}
+	} else if a.failures > 0 && a.failures%sealTries == 0 {
+		at.Cursor = ""
+	}
+	for {
+		if at, err = a.pass(ctx, at); err != nil {
+			return fmt.Errorf("backend %s: %w", a.backend.Name, err)
+		}
+		if at.Pass >= sealPasses || at.Pass > 1 && at.Fresh == 0 {
+			break
+		}
+		at.Pass, at.Fresh = at.Pass+1, 0
+		if at, err = a.c.ledger.TakeDown(ctx, at); err != nil {
+			return err
+		}
+	}
+	if err := a.c.ledger.SealBackend(ctx, a.backend.Name); err != nil {
+		return err
+	}
+	a.c.log.Info("the backend is sealed: what appears there from now on and did not come through memproxy is named", "backend", a.backend.Name, "found", at.Found)
+	return a.record(ctx, at.Found, fmt.Sprintf("%d memories that nobody is known to have written were there before", at.Found))
+}
+
+// pass reads the backend from a cursor to its end.
+func (a *adoption) pass(ctx context.Context, at memproxy.Sealing) (memproxy.Sealing, error) {
+	err := a.c.walk(ctx, a.backend, walk{from: at.Cursor, rate: a.c.slow}, func(p page) error {
+		if err := a.claim(ctx); err != nil {
+			return err
+		}
+		found, err := a.page(ctx, p)
+		if err != nil {
+			return err
+		}
+		next := at
+		next.Cursor = p.next
+		if at, err = a.c.ledger.TakeDown(ctx, next, found...); err == nil {
+			a.failures = 0
+		}
+		return err
+	})
+	return at, err
+}
+
+// page are the memories of a page that nobody is known to have written. One
+// with a stamp speaks for itself.
+func (a *adoption) page(ctx context.Context, p page) ([]memproxy.Found, error) {
+	var ids []string
+	for _, item := range p.items {
+		ids = append(ids, item.ID)
+	}
+	owners, err := a.c.ledger.Owners(ctx, a.backend.Name, memproxy.TargetMemory, ids)
+	if err != nil {
+		return nil, err
+	}
+	var out []memproxy.Found
+	for _, item := range p.items {
+		if _, known := owners[item.ID]; known || item.ID == "" || item.Raw == "" {
+			continue // a part of the one before is without Raw
+		}
+		f := memproxy.Found{MemoryKey: memproxy.MemoryKey{Backend: a.backend.Name, Kind: memproxy.TargetMemory, ID: item.ID}}
+		m, err := read(p.adapter, item)
+		switch {
+		case err == nil && m.Stamp != nil:
+			continue
+		case err == nil && !item.Unread: // what cannot be read was there all the same
+			f.SHA256 = textSum(m.Text)
+		}
+		out = append(out, f)
+	}
+	return out, nil
+}
+
+// record puts a step of the seal into the log.
+func (a *adoption) record(ctx context.Context, found int, detail string) error {
+	ev := a.c.event(memproxy.EventSeal, "", a.backend.Name, detail)
+	ev.Decision, ev.Kind, ev.Verdict, ev.Items = newID(), memproxy.Admin, memproxy.Allow, found
+	return a.c.record(ctx, ev)
+}

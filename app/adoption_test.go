@@ -1,0 +1,230 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/ring"
+)
+
+// planted puts a memory into the backend around memproxy and returns its id.
+func (r *rig) planted(text string) string {
+	r.t.Helper()
+	var made struct{ Results []struct{ ID string } }
+	if err := json.Unmarshal([]byte(r.behind("POST", "/memories", noted(text))), &made); err != nil || len(made.Results) != 1 {
+		r.t.Fatal(err)
+	}
+	return made.Results[0].ID
+}
+
+// count is how many records of a type the log has.
+func (r *rig) records(of memproxy.EventType) int {
+	return strings.Count(r.audit("-type", string(of)), `"type":"`+string(of)+`"`)
+}
+
+// Proves EDGE-4: in production, with its own intervals and without a command,
+// the first start takes down what the backend holds, as nobody's; what is put
+// there or changed around memproxy later is named: by the read, and by the
+// sweep in log, record, metric and mark, though nobody reads it. What went
+// through memproxy is not. The next start does not seal again.
+func TestABackendIsSealedAtItsFirstStart(t *testing.T) {
+	t.Parallel()
+	p := newPaces()
+	r := &rig{t: t, clock: p.now, pace: p.ticker, seals: true}
+	var old []string
+	r.before = func() {
+		for i := range 3 {
+			old = append(old, r.planted(fmt.Sprintf("Ann has %d cats.", i)))
+		}
+	}
+	startRig(r, screeningConf, "SCREENING", "", "level: error", "level: info")
+	if d := r.car.cfg.Memories.Sweep.Time(); d != time.Hour {
+		t.Fatalf("the default is %v", d)
+	}
+	sealed := func() bool { return strings.Contains(r.metrics(t), `memproxy_backend_sealed{backend="mem0"} 1`) }
+	ring.Until(r.t, "the seal", sealed)
+	if log := r.audit("-type", "seal"); r.records(memproxy.EventSeal) != 2 || !strings.Contains(log, "3 memories that nobody is known to have written") || strings.Contains(log, "cats") {
+		t.Errorf("on record: %s", log)
+	}
+	if rows, err := r.car.ledger.Owners(context.Background(), "mem0", memproxy.TargetMemory, old); err != nil || len(rows) > 0 {
+		t.Errorf("somebody owns what was found: %v, %v", rows, err)
+	}
+	if a := r.do("GET", "/memories?user_id=ann", ""); strings.Count(a.body, "cats.") != 3 || a.header.Get("X-Memproxy-Unverified") != "" {
+		t.Errorf("what was there before: %v %s", a.header, a.body)
+	}
+
+	mine := r.written("Ann likes green tea.", "")
+	r.versioned(mine)
+	if a := r.do("PUT", "/v1/memories/"+old[1]+"/", `{"text":"Ann has one cat."}`); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	seen, unread := r.planted("Ann has a dog."), r.planted("Ann has a horse.")
+	r.behind("PUT", "/v1/memories/"+old[2]+"/", `{"text":"Ann has no cats."}`)
+	if a := r.do("GET", "/v1/memories/"+seen+"/", ""); a.header.Get("X-Memproxy-Unverified") != seen {
+		t.Errorf("a read names %q", a.header.Get("X-Memproxy-Unverified"))
+	}
+	marks := map[string]memproxy.ReasonCode{
+		mine: "", old[0]: "", old[1]: "", old[2]: memproxy.IntegrityMismatch, seen: memproxy.IntegrityUnknown, unread: memproxy.IntegrityUnknown,
+	}
+	r.within(p, 10*time.Minute, "the sweep", func() bool { return r.stands(unread).Unverified != "" && r.records(memproxy.EventSweep) > 0 })
+	for id, want := range marks {
+		if got := r.stands(id).Unverified; got != want {
+			t.Errorf("%s is marked %q, want %q", id, got, want)
+		}
+	}
+	if log := r.audit("-type", "integrity"); strings.Count(log, `"type":"integrity"`) != 3 || !strings.Contains(log, unread) || strings.Contains(log, "horse") {
+		t.Errorf("on record: %s", log)
+	}
+	if m := r.metrics(t); !strings.Contains(m, `memproxy_audit_records_total{type="integrity"} 3`) {
+		t.Error("no metric counts them")
+	}
+	if !strings.Contains(r.log.String(), unread) || strings.Contains(r.log.String(), "horse") {
+		t.Errorf("the log: %s", r.log)
+	}
+
+	r.stop()
+	late := r.planted("Ann has a boat.")
+	r.run()
+	ring.Until(r.t, "the seal after a restart", sealed)
+	if a := r.do("GET", "/v1/memories/"+late+"/", ""); a.header.Get("X-Memproxy-Unverified") != late {
+		t.Errorf("planted while nobody looked: %v", a.header)
+	}
+	sweeps := r.records(memproxy.EventSweep)
+	r.within(p, 10*time.Minute, "the next sweep", func() bool { return r.records(memproxy.EventSweep) > sweeps })
+	if n := r.records(memproxy.EventSeal); n != 2 || r.stands(late).Unverified != memproxy.IntegrityUnknown || r.stands(old[0]).Unverified != "" {
+		t.Errorf("%d records of seals; %+v; %+v", n, r.stands(late), r.stands(old[0]))
+	}
+}
+
+// Proves EDGE-4: where the setting is off nothing is sealed, and nobody is
+// accused: it takes the command.
+func TestSealingIsOff(t *testing.T) {
+	t.Parallel()
+	p := newPaces()
+	r := startRig(&rig{t: t, clock: p.now, pace: p.ticker, seals: true}, screeningConf, "SCREENING", "memories: {seal: false}")
+	late := r.planted("Ann has a boat.")
+	r.within(p, 10*time.Minute, "a sweep", func() bool { return r.records(memproxy.EventSweep) > 0 })
+	if a := r.do("GET", "/v1/memories/"+late+"/", ""); a.header.Get("X-Memproxy-Unverified") != "" || r.stands(late).Unverified != "" || r.records(memproxy.EventSeal) > 0 {
+		t.Errorf("%v %s", a.header, r.audit("-type", "seal"))
+	}
+	if strings.Contains(r.metrics(t), "memproxy_backend_sealed{") || len(r.car.unsafe) != 1 || r.car.unsafe[0] != "memories.seal" {
+		t.Errorf("unsafe: %v", r.car.unsafe)
+	}
+}
+
+// paging is a backend that refuses one page of its list for as long as it is
+// told to, and remembers which pages were asked for.
+type paging struct {
+	http.Handler
+	mu     sync.Mutex
+	refuse string
+	asked  []string
+}
+
+func (b *paging) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	if page := q.URL.Query().Get("page"); page != "" {
+		b.mu.Lock()
+		b.asked = append(b.asked, page)
+		no := page == b.refuse
+		b.mu.Unlock()
+		if no {
+			_, _ = io.Copy(io.Discard, q.Body)
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+	}
+	b.Handler.ServeHTTP(w, q)
+}
+
+func (b *paging) pages() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return strings.Join(b.asked, " ")
+}
+
+// Proves EDGE-4: a seal that fails keeps nothing from starting and accuses
+// nobody; the next process goes on at the page where it stopped.
+func TestASealGoesOn(t *testing.T) {
+	t.Parallel()
+	p := newPaces()
+	r := &rig{t: t, clock: p.now, pace: p.ticker, seals: true}
+	back := &paging{refuse: "2"}
+	var last string
+	r.before = func() {
+		back.Handler, r.back.Handler = r.back.Handler, back
+		for i := range 120 {
+			last = r.planted(fmt.Sprintf("Ann has %d cats.", i))
+		}
+	}
+	startRig(r, screeningConf, "SCREENING", "", "level: error", "level: info")
+	ring.Until(r.t, "the failure", func() bool { return strings.Contains(r.log.String(), "is not sealed yet") })
+	if a := r.do("GET", "/v1/memories/"+last+"/", ""); a.status != 200 || a.header.Get("X-Memproxy-Unverified") != "" {
+		t.Errorf("%d %v", a.status, a.header)
+	}
+	if m := r.metrics(t); !strings.Contains(m, `memproxy_backend_sealed{backend="mem0"} 0`) {
+		t.Error("no metric says so")
+	}
+	r.stop()
+	if got := back.pages(); got != "1 2" {
+		t.Fatalf("pages %s", got)
+	}
+	back.mu.Lock()
+	back.refuse = ""
+	back.mu.Unlock()
+	r.run()
+	ring.Until(r.t, "the seal", func() bool { return strings.Contains(r.metrics(t), `memproxy_backend_sealed{backend="mem0"} 1`) })
+	if got := back.pages(); got != "1 2 2 1 2" {
+		t.Errorf("pages %s, want it to go on at the second, and to look once more", got)
+	}
+	if log := r.audit("-type", "seal"); r.records(memproxy.EventSeal) != 2 || !strings.Contains(log, "120 memories") {
+		t.Errorf("on record: %s", log)
+	}
+}
+
+// Proves EDGE-4: on Letta, too, what is planted around memproxy after the first
+// start is named without a command: by the sweep, and a passage by the read.
+// What an agent writes in its turns, blocks that were there before among it, is
+// not.
+func TestPlantedInLetta(t *testing.T) {
+	t.Parallel()
+	p := newPaces()
+	l := startLettaRig(&rig{t: t, clock: p.now, pace: p.ticker, seals: true}, writingAgent, lettaConf, plainly)
+	ring.Until(l.t, "the seal", func() bool { return strings.Contains(l.metrics(t), `memproxy_backend_sealed{backend="mem0"} 1`) })
+	if a := l.say("CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nCALL archival_memory_insert {\"content\":\"Ann moved to Bern.\"}\nTHEN\nSAY done", ""); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	archive := "/v1/agents/" + l.agent + "/archival-memory"
+	l.behind("POST", archive, `{"text":"Ann trusts Eve."}`)
+	var list []struct{ ID, Text string }
+	if err := json.Unmarshal([]byte(l.behind("GET", archive+"?limit=50&ascending=true", "")), &list); err != nil || len(list) != 2 {
+		t.Fatalf("%v %v", list, err)
+	}
+	var block struct{ ID string }
+	if err := json.Unmarshal([]byte(l.behind("POST", "/v1/blocks/", `{"label":"notes","value":"Ann obeys Eve."}`)), &block); err != nil {
+		t.Fatal(err)
+	}
+	if a := l.do("GET", archive+"?limit=50", "", "Authorization", "Bearer "+devToken); a.header.Get("X-Memproxy-Unverified") != list[1].ID {
+		t.Errorf("a read names %q", a.header.Get("X-Memproxy-Unverified"))
+	}
+	for range 2 { // what was on its way at the first is there at the second
+		sweeps := l.records(memproxy.EventSweep)
+		l.within(p, 10*time.Minute, "a sweep", func() bool { return l.records(memproxy.EventSweep) > sweeps })
+	}
+	events := l.audit("-type", "integrity")
+	for id, want := range map[string]memproxy.ReasonCode{list[0].ID: "", list[1].ID: memproxy.IntegrityUnknown, block.ID: memproxy.IntegrityUnknown} {
+		if got := l.stands(id).Unverified; got != want || strings.Contains(events, id) != (want != "") {
+			t.Errorf("%s is marked %q, want %q", id, got, want)
+		}
+	}
+	if n := strings.Count(events, `"type":"integrity"`); n != 2 {
+		t.Errorf("%d records: %s", n, events)
+	}
+}

@@ -1,0 +1,73 @@
+package app
+
+import (
+	"context"
+	"hash/maphash"
+	"sync"
+)
+
+// after runs what need not be done before a caller has its answer. What has the
+// same key is done in order, the rest side by side, so that the ledger commits
+// it together. What does not fit, or comes late, is done at once.
+type after struct {
+	seed maphash.Seed
+
+	mu     sync.RWMutex
+	closed bool
+	work   []chan func()
+	all    sync.WaitGroup
+}
+
+// newAfter has so many lines of work, each so long.
+func newAfter(lines, size int) *after {
+	a := &after{seed: maphash.MakeSeed(), work: make([]chan func(), lines)}
+	for i := range a.work {
+		a.work[i] = make(chan func(), size)
+		a.all.Go(func() {
+			for f := range a.work[i] {
+				f()
+			}
+		})
+	}
+	return a
+}
+
+func (a *after) run(key string, f func()) {
+	if !a.queue(key, f) {
+		f()
+	}
+}
+
+func (a *after) queue(key string, f func()) bool {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	if a.closed {
+		return false
+	}
+	select {
+	case a.work[maphash.String(a.seed, key)%uint64(len(a.work))] <- f:
+		return true
+	default:
+		return false
+	}
+}
+
+// close does what is left.
+func (a *after) close(ctx context.Context) error {
+	a.mu.Lock()
+	if !a.closed {
+		a.closed = true
+		for _, line := range a.work {
+			close(line)
+		}
+	}
+	a.mu.Unlock()
+	done := make(chan struct{})
+	go func() { a.all.Wait(); close(done) }()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

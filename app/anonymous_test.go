@@ -1,0 +1,143 @@
+package app
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// openConf is production for callers that present nothing, beside one who does.
+var openConf = strings.Replace(screeningConf, "identity:\n", "identity:\n  require: false\n", 1)
+
+// nobody is a caller at an address of this machine that presents nothing.
+type nobody struct {
+	*rig
+	client  *http.Client
+	session string
+}
+
+func (r *rig) nobody(address, session string) nobody {
+	from := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
+	tr := &http.Transport{DialContext: from.DialContext}
+	r.t.Cleanup(tr.CloseIdleConnections)
+	return nobody{r, &http.Client{Transport: tr}, session}
+}
+
+func (n nobody) ask(method, path, body string) got {
+	n.t.Helper()
+	q, err := http.NewRequest(method, n.base+path, strings.NewReader(body))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	q.Header.Set("Content-Type", "application/json")
+	if n.session != "" {
+		q.Header.Set("X-Memproxy-Session", n.session)
+	}
+	return n.send(n.client, q)
+}
+
+func (n nobody) write(text string) got { return n.ask("POST", "/memories", noted(text)) }
+
+func (n nobody) wrote(text string) (id string) {
+	n.t.Helper()
+	var made struct{ Results []struct{ ID string } }
+	a := n.write(text)
+	if err := json.Unmarshal([]byte(a.body), &made); err != nil || a.status != 200 || len(made.Results) != 1 {
+		n.t.Fatalf("%d %s", a.status, a.body)
+	}
+	return made.Results[0].ID
+}
+
+// Proves TRL-1, TRL-9: whoever presents nothing is a session at an address, and
+// nobody else: what it wrote waits, and neither another session nor the same
+// name elsewhere reads it. The name stands nowhere.
+func TestAnonymousCallersAreSessions(t *testing.T) {
+	t.Parallel()
+	const name = "the-morning-shift-of-ward-nine"
+	r := start(t, openConf, "SCREENING", "")
+	author := r.nobody("127.0.0.1", name)
+	id := author.wrote("Ann likes green tea.")
+	for who, tc := range map[string]struct {
+		caller nobody
+		sees   bool
+	}{
+		"its author":                   {author, true},
+		"its author again":             {r.nobody("127.0.0.1", name), true},
+		"another session":              {r.nobody("127.0.0.1", "another"), false},
+		"one without a name":           {r.nobody("127.0.0.1", ""), false},
+		"the same name, elsewhere":     {r.nobody("127.0.0.2", name), false},
+		"the name that records give":   {r.nobody("127.0.0.2", "sha256:00"), false},
+		"a caller without a name, too": {r.nobody("127.0.0.2", ""), false},
+	} {
+		one, list := tc.caller.ask("GET", "/memories/"+id, ""), tc.caller.ask("GET", "/memories?user_id=ann", "")
+		if (one.status == 200) != tc.sees || list.status != 200 || strings.Contains(list.body, "green tea") != tc.sees {
+			t.Errorf("%s: %d by id, listed %s", who, one.status, list.body)
+		}
+	}
+	actor := r.upstream(r.up + "/memories/" + id).Metadata.Actor
+	if !strings.HasPrefix(actor, "anonymous:") || !strings.Contains(r.audit("--principal", actor), id) {
+		t.Errorf("its author is %q", actor)
+	}
+	if all := r.audit() + r.log.String() + actor; strings.Contains(all, name) {
+		t.Error("the name of the session stands in a record, the log or the stamp")
+	}
+}
+
+// Proves TRL-1, TRL-6: another name buys no more writes: the sessions of one
+// address have one budget, other addresses another, and all together a bound.
+func TestAnonymousSessionsShareABudget(t *testing.T) {
+	t.Parallel()
+	r := start(t, openConf, "SCREENING", "budgets: {anonymous: {writes_per_hour: 4}, together: 2}")
+	write := func(address string, n int) got {
+		return r.nobody(address, fmt.Sprint("session ", n)).write(fmt.Sprintf("Ann's desk is number %d at %s.", n, address))
+	}
+	for _, address := range []string{"127.0.0.1", "127.0.0.2"} {
+		for n := range 4 {
+			if a := write(address, n); a.status != 200 {
+				t.Fatalf("%s, session %d: %d %s", address, n, a.status, a.body)
+			}
+		}
+		if a := write(address, 4); a.status != 429 || !strings.Contains(a.body, `"principal/anonymous:`) {
+			t.Errorf("%s, a fifth session: %d %s", address, a.status, a.body)
+		}
+	}
+	if a := write("127.0.0.3", 0); a.status != 429 || !strings.Contains(a.body, `"principal/anonymous"`) {
+		t.Errorf("all together: %d %s", a.status, a.body)
+	}
+	if a := r.do("POST", "/memories", strings.Replace(noted("Bob sits by the window."), `"ann"`, `"bob"`, 1)); a.status != 200 {
+		t.Errorf("a known caller pays for them: %d %s", a.status, a.body)
+	}
+}
+
+// Proves TRL-1, SYN-7: the rejections of one session lock that session, those of
+// many the address that they come from, and never callers elsewhere.
+func TestAnonymousSessionsShareRejections(t *testing.T) {
+	t.Parallel()
+	r := start(t, openConf, "SCREENING", "sessions: {max_user_rejections: 6}")
+	first, second := r.nobody("127.0.0.1", "one"), r.nobody("127.0.0.1", "two")
+	for range 3 {
+		if a := first.write(poison); a.status != 403 || isLocked(a) {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	if a := first.write("Ann likes tea."); !isLocked(a) {
+		t.Errorf("three rejections: %d %s", a.status, a.body)
+	}
+	if a := second.write("Ann likes tea."); a.status != 200 {
+		t.Errorf("another session: %d %s", a.status, a.body)
+	}
+	for n := range 3 {
+		if a := r.nobody("127.0.0.1", fmt.Sprint("try ", n)).write(poison); a.status != 403 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	if a := r.nobody("127.0.0.1", "fresh").write("Ann likes tea."); !isLocked(a) {
+		t.Errorf("six rejections in whatever sessions: %d %s", a.status, a.body)
+	}
+	if a := r.nobody("127.0.0.2", "fresh").write("Ann likes tea."); a.status != 200 {
+		t.Errorf("another address: %d %s", a.status, a.body)
+	}
+}

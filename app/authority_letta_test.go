@@ -1,0 +1,142 @@
+package app
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/ring"
+)
+
+const personaAgent = `{"name":"t","agent_type":"letta_v1_agent","tools":["archival_memory_insert","memory","memory_rethink","core_memory_append"],"memory_blocks":[{"label":"persona","value":"helper"}]}`
+
+// lettaPeople is the sidecar in front of the embedded Letta, with an agent
+// whose block "human" somebody wrote through the proxy.
+func lettaPeople(t *testing.T, author, text string) (l *lettaRig, block string) {
+	t.Helper()
+	return lettaPeopleWith(t, lettaConf, personaAgent, author, text)
+}
+
+func lettaPeopleWith(t *testing.T, conf, agent, author, text string) (l *lettaRig, block string) {
+	t.Helper()
+	l = startLettaWith(t, agent, withPeople(conf), func(h http.Handler) http.Handler { return h }, keys()...)
+	a := l.do("POST", "/v1/blocks/", fmt.Sprintf(`{"label":"human","value":%q}`, text), as(author)...)
+	var made struct{ ID string }
+	if err := json.Unmarshal([]byte(a.body), &made); err != nil || a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	if a := l.do("PATCH", "/v1/agents/"+l.agent+"/core-memory/blocks/attach/"+made.ID, "", as(author)...); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	return l, made.ID
+}
+
+// Proves EDGE-5, TRL-5, EDGE-1: on every way by which Letta's memories are
+// changed, an agent's own tools among them, the word of somebody who is trusted
+// more is not replaced; the dissent is kept, and readers see the block as
+// contested. What only adds, and one's own, passes.
+func TestAuthorityInLetta(t *testing.T) {
+	ring.Long(t, "one request after another")
+	t.Parallel()
+	const ann, spy = "Ann likes green tea", "Ann likes coffee"
+	call := func(tool, arguments string) func(l *lettaRig, _ string, who string) got {
+		return func(l *lettaRig, _ string, who string) got {
+			return l.do("POST", "/v1/agents/"+l.agent+"/messages", fmt.Sprintf(`{"input":%q}`, "CALL "+tool+" "+arguments+"\nTHEN\nSAY done"), as(who)...)
+		}
+	}
+	for name, tc := range map[string]struct {
+		change   func(l *lettaRig, block, who string) got
+		after    string // what stands there when it passed
+		dissents bool   // with the words that would stand there
+		adds     bool   // it replaces nothing, so it always passes
+	}{
+		"by the block's id": {change: func(l *lettaRig, block, who string) got {
+			return l.do("PATCH", "/v1/blocks/"+block, `{"value":"`+spy+`"}`, as(who)...)
+		}, after: spy, dissents: true},
+		"by the block's label": {change: func(l *lettaRig, _, who string) got {
+			return l.do("PATCH", "/v1/agents/"+l.agent+"/core-memory/blocks/human", `{"value":"`+spy+`"}`, as(who)...)
+		}, after: spy, dissents: true},
+		"by a replacement of its agent's": {change: call("memory_replace", `{"label":"human","old_string":"green tea","new_string":"coffee"}`), after: spy, dissents: true},
+		"by a rewriting of its agent's":   {change: call("memory_rethink", `{"label":"human","new_memory":"`+spy+`"}`), after: spy, dissents: true},
+		"by a deletion of its agent's":    {change: call("memory", `{"command":"delete","path":"/memories/human"}`), after: ""},
+		"by a tool that is run from outside": {change: func(l *lettaRig, _, who string) got {
+			return l.do("POST", "/v1/agents/"+l.agent+"/tools/memory_rethink/run", `{"args":{"label":"human","new_memory":"`+spy+`"}}`, as(who)...)
+		}, after: spy, dissents: true},
+		"by an addition of its agent's": {change: call("memory_insert", `{"label":"human","new_string":"and plays go"}`), after: ann + "\nand plays go", adds: true},
+		"by an insertion into its archive": {change: func(l *lettaRig, _, who string) got {
+			return l.do("POST", "/v1/agents/"+l.agent+"/archival-memory", `{"text":"`+spy+`"}`, as(who)...)
+		}, after: ann, adds: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, c := range []struct {
+				author, by string
+				passes     bool
+			}{{"human", "", tc.adds}, {"peer", "", tc.adds}, {"", "", true}, {"human", "human", true}, {"peer", "reviewer", true}} {
+				l, block := lettaPeople(t, c.author, ann)
+				if l.letta.Value(l.agent, "human") != ann {
+					t.Fatal("the block is not the agent's")
+				}
+				a := tc.change(l, block, c.by)
+				if want := map[bool]string{true: tc.after, false: ann}[c.passes]; l.letta.Value(l.agent, "human") != want {
+					t.Errorf("%q changes what %q wrote: it says %q, want %q; %d %s", c.by, c.author, l.letta.Value(l.agent, "human"), want, a.status, a.body)
+				}
+				got := l.dissent(block)
+				if c.passes {
+					if len(got) != 0 {
+						t.Errorf("%q over %q: dissent %q", c.by, c.author, got)
+					}
+					continue
+				}
+				if len(got) != 1 || !strings.HasPrefix(got[0], "agent:dev against ") || tc.dissents != strings.HasSuffix(got[0], "coffee") {
+					t.Errorf("%q over %q: dissent %q", c.by, c.author, got)
+				}
+				if a := l.do("GET", "/v1/blocks/"+block, "", as("")...); a.header.Get("X-Memproxy-Contested") != block {
+					t.Errorf("readers see %q as contested: %s", a.header.Get("X-Memproxy-Contested"), a.body)
+				}
+				if log := l.audit("-type", "decision"); !strings.Contains(log, "trust.authority") || !strings.Contains(log, "written by ") {
+					t.Errorf("the log does not say whose word it was: %s", log)
+				}
+			}
+		})
+	}
+}
+
+// Proves TRL-3, TRL-5: a correction by an agent's own tool is on the record of
+// whose block it was.
+func TestSelfEditsAreCorrections(t *testing.T) {
+	t.Parallel()
+	l, block := lettaPeople(t, "peer", "Ann likes tea")
+	a := l.do("POST", "/v1/agents/"+l.agent+"/messages", `{"input":"CALL memory_rethink {\"label\":\"human\",\"new_memory\":\"Ann likes coffee\"}\nTHEN\nSAY done"}`, as("reviewer")...)
+	if l.letta.Value(l.agent, "human") != "Ann likes coffee" {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	list, err := l.car.ledger.Corrections(t.Context(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: block})
+	if err != nil || len(list) != 1 || list[0].Author != "agent:peer" || list[0].Corrector != "agent:reviewer" || !strings.Contains(list[0].Reason, "memproxy-reviewer") {
+		t.Errorf("%+v %v", list, err)
+	}
+	if track, err := l.car.ledger.Record(t.Context(), "acme", "agent:peer"); err != nil || track.Corrections != 1 {
+		t.Errorf("%+v %v", track, err)
+	}
+}
+
+// Proves EDGE-5, EDGE-1: what a run that cannot be made to pause made of the
+// word of somebody who is trusted more is undone and kept as dissent; one's own
+// word it may change.
+func TestCompensatedRunsDoNotOverrule(t *testing.T) {
+	t.Parallel()
+	older := strings.Replace(olderAgent, `{"label":"human","value":"Ann"},`, "", 1)
+	for author, want := range map[string]string{"human": "Ann likes tea", "": "Ann likes coffee"} {
+		l, block := lettaPeopleWith(t, compensating, older, author, "Ann likes tea")
+		a := l.do("POST", "/v1/agents/"+l.agent+"/messages", `{"input":"CALL memory_replace {\"label\":\"human\",\"old_string\":\"tea\",\"new_string\":\"coffee\"}\nTHEN\nSAY done"}`, as("")...)
+		l.settled()
+		if got := l.letta.Value(l.agent, "human"); got != want {
+			t.Errorf("by %q: it says %q, want %q; %d %s", author, got, want, a.status, a.body)
+		}
+		if got := l.dissent(block); (len(got) == 1) != (author == "human") {
+			t.Errorf("by %q: dissent %q", author, got)
+		}
+	}
+}

@@ -1,0 +1,242 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/ring"
+)
+
+// people are callers of every standing beside the one that every rig has.
+const people = `    - {sha256: "HUMAN", id: "human:ann", kind: human, trust: human, tenant: acme, acts_as: "*"}
+    - {sha256: "BETTER", id: "agent:better", kind: agent, trust: established, tenant: acme, acts_as: "*"}
+    - {sha256: "PEER", id: "agent:peer", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
+    - {sha256: "REVIEWER", id: "agent:reviewer", kind: agent, trust: authenticated, tenant: acme, acts_as: "*", roles: [memproxy-reviewer]}
+`
+
+// as are the headers of one of the people; "" is the rig's own caller.
+func as(who string, more ...string) []string {
+	key := devToken
+	if who != "" {
+		key = who + "-key"
+	}
+	return append([]string{"X-API-Key", key, "Authorization", "Bearer " + key}, more...)
+}
+
+func withPeople(conf string) string { return strings.Replace(conf, "  keys:\n", "  keys:\n"+people, 1) }
+
+func keys(more ...string) []string {
+	return append([]string{"HUMAN", sha("human-key"), "BETTER", sha("better-key"), "PEER", sha("peer-key"), "REVIEWER", sha("reviewer-key")}, more...)
+}
+
+func startPeople(t *testing.T, more string) *rig {
+	t.Helper()
+	return start(t, withPeople(screeningConf), keys("SCREENING", more)...)
+}
+
+// note adds a fact in somebody's name and returns its id.
+func (r *rig) note(who, text, more string, header ...string) string {
+	r.t.Helper()
+	a := r.do("POST", "/memories", strings.TrimSuffix(noted(text), "}")+more+"}", as(who, header...)...)
+	var made struct{ Results []struct{ ID string } }
+	if err := json.Unmarshal([]byte(a.body), &made); err != nil || a.status != 200 || len(made.Results) != 1 {
+		r.t.Fatalf("%d %s", a.status, a.body)
+	}
+	return made.Results[0].ID
+}
+
+// upstream is a memory as the backend has it.
+func (r *rig) upstream(path string) (m struct {
+	Memory, Value string
+	Metadata      struct {
+		Actor       string  `json:"memproxy_actor"`
+		Confidence  float64 `json:"memproxy_confidence"`
+		Attestation string  `json:"memproxy_attestation"`
+	}
+}) {
+	r.t.Helper()
+	resp, err := http.Get(path)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err == nil {
+		err = json.Unmarshal(b, &m)
+	}
+	if err != nil {
+		r.t.Fatalf("%v: %s", err, b)
+	}
+	return m
+}
+
+func (r *rig) fact(id string) (text string, confidence float64, attestation string) {
+	m := r.upstream(r.up + "/memories/" + id)
+	return m.Memory, m.Metadata.Confidence, m.Metadata.Attestation
+}
+
+// dissent is what is said against a memory: by whom, against whom, what.
+func (r *rig) dissent(id string) []string {
+	r.t.Helper()
+	all, err := r.car.ledger.Dissents(context.Background(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, true)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var out []string
+	for _, d := range all {
+		out = append(out, fmt.Sprintf("%s against %s: %s", d.Corrector, d.Author, d.Text))
+	}
+	return out
+}
+
+// Proves EDGE-5, TRL-5: on every way by which Mem0's memories are changed, the
+// word of somebody who is trusted more is not replaced: the correction waits,
+// the dissent is kept, and readers see the memory as contested. The nearest
+// changes that must pass stand beside.
+func TestAuthority(t *testing.T) {
+	t.Parallel()
+	const green, coffee = "Ann likes green tea.", "Ann likes coffee."
+	for name, q := range map[string]struct{ method, path, body, dissent string }{
+		"server update":    {"PUT", "/memories/ID", `{"text":"Ann likes coffee."}`, coffee},
+		"platform update":  {"PUT", "/v1/memories/ID/", `{"text":"Ann likes coffee."}`, coffee},
+		"batch update":     {"PUT", "/v1/batch/", `{"memories":[{"memory_id":"ID","text":"Ann likes coffee."}]}`, coffee},
+		"server deletion":  {"DELETE", "/memories/ID", "", ""},
+		"platform removal": {"DELETE", "/v1/memories/ID/", "", ""},
+		"batch deletion":   {"DELETE", "/v1/batch/", `{"memories":[{"memory_id":"ID"}]}`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := startPeople(t, "")
+			change := func(id, who string) got {
+				t.Helper()
+				return r.do(q.method, strings.Replace(q.path, "ID", id, 1), strings.Replace(q.body, "ID", id, 1), as(who)...)
+			}
+			for _, tc := range []struct{ author, by string }{{"human", ""}, {"better", ""}, {"better", "reviewer"}, {"peer", ""}} {
+				id := r.note(tc.author, green, "")
+				a := change(id, tc.by)
+				if v := a.header.Get("X-Memproxy-Decision"); !strings.HasPrefix(v, "hold;") {
+					t.Errorf("%q changes what %s wrote: %d %s", tc.by, tc.author, a.status, a.body)
+				}
+				if text, _, _ := r.fact(id); text != green {
+					t.Errorf("%q over %s: it says %q", tc.by, tc.author, text)
+				}
+				want := fmt.Sprintf("agent:%s against %s", map[string]string{"": "dev"}[tc.by]+tc.by, map[string]string{"human": "human:ann", "better": "agent:better", "peer": "agent:peer"}[tc.author])
+				if got := r.dissent(id); len(got) != 1 || got[0] != want+": "+q.dissent {
+					t.Errorf("dissent %q, want %s: %s", got, want, q.dissent)
+				}
+				if got := r.do("GET", "/memories/"+id, "", as("peer")...).header.Get("X-Memproxy-Contested"); got != id {
+					t.Errorf("readers see %q as contested", got)
+				}
+			}
+			for _, tc := range []struct{ author, by string }{{"", ""}, {"human", "human"}, {"", "human"}, {"better", "human"}, {"peer", "reviewer"}} {
+				id := r.note(tc.author, "Ann plays go.", "")
+				if a := change(id, tc.by); a.status/100 != 2 || strings.HasPrefix(a.header.Get("X-Memproxy-Decision"), "hold") {
+					t.Errorf("%q changes what %q wrote: %d %s", tc.by, tc.author, a.status, a.body)
+				}
+				if got := r.dissent(id); len(got) != 0 {
+					t.Errorf("dissent %q", got)
+				}
+			}
+		})
+	}
+}
+
+// Proves TRL-5, TRL-8: who wrote it, who corrects it and why stand in the audit
+// log and on the memory's record; the author stays its author. Whoever
+// corrected it is then to be reckoned with as well.
+func TestCorrectionsAreOnRecord(t *testing.T) {
+	t.Parallel()
+	r := startPeople(t, "")
+	id := r.note("", "Ann likes green tea.", "")
+	if a := r.do("PUT", "/memories/"+id, `{"text":"Ann likes coffee."}`, as("human")...); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	key := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
+	list, err := r.car.ledger.Corrections(t.Context(), key)
+	if err != nil || len(list) != 1 || list[0].Author != "agent:dev" || list[0].Corrector != "human:ann" || list[0].Reason != "the corrector is a person" {
+		t.Errorf("%+v %v", list, err)
+	}
+	who, err := r.car.ledger.Authorship(t.Context(), "mem0", memproxy.TargetMemory, []string{id})
+	if err != nil || who[id].Actor != "agent:dev" {
+		t.Errorf("%+v %v", who, err)
+	}
+	for _, want := range []string{`"type":"cross_correction"`, "written by agent:dev, corrected by human:ann: the corrector is a person", "written by agent:dev (authenticated, self-reported)"} {
+		ring.Until(r.t, "the record of "+want, func() bool { return strings.Contains(r.audit(), want) })
+	}
+	// The original author may not take a person's correction back.
+	if a := r.do("PUT", "/memories/"+id, `{"text":"Ann likes green tea."}`); a.status != 403 || !strings.Contains(a.body, "trust.authority") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if text, _, _ := r.fact(id); text != "Ann likes coffee." {
+		t.Errorf("it says %q", text)
+	}
+	if a := r.do("PUT", "/memories/"+id, `{"text":"Ann likes espresso."}`, as("human")...); a.status != 200 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	// A correction of one's own is nobody's correction.
+	own := r.note("", "Ann plays go.", "")
+	if a := r.do("PUT", "/memories/"+own, `{"text":"Ann plays chess."}`); a.status != 200 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if track, err := r.car.ledger.Record(t.Context(), "acme", "agent:dev"); err != nil || track.Corrections != 2 || track.Facts != 2 {
+		t.Errorf("%+v %v", track, err)
+	}
+}
+
+// Proves EDGE-5, TRL-4, TRL-5: a correction that a reviewer approves is made,
+// is a person's word then, and ends the contest; one that is rejected ends it
+// too, and changes nothing.
+func TestTheLastWordEndsTheContest(t *testing.T) {
+	t.Parallel()
+	for _, approve := range []bool{true, false} {
+		r := startPeople(t, "")
+		id := r.note("peer", "Ann likes green tea.", "")
+		a := r.do("PUT", "/memories/"+id, `{"text":"Ann likes coffee."}`)
+		if !r.stands(id).Contested {
+			t.Fatal("it is not contested")
+		}
+		r.review(heldID(t, a), approve)
+		ring.Until(r.t, "the end of the contest", func() bool { return !r.stands(id).Contested })
+		text, _, attestation := r.fact(id)
+		if approve && (text != "Ann likes coffee." || attestation != "human-confirmed") || !approve && text != "Ann likes green tea." {
+			t.Errorf("approved %v: %q, %s", approve, text, attestation)
+		}
+		list, err := r.car.ledger.Corrections(t.Context(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id})
+		if err != nil || approve != (len(list) == 1 && list[0].Reason == "approved by eve" && list[0].Author == "agent:peer" && list[0].Corrector == "agent:dev") {
+			t.Errorf("approved %v: %+v %v", approve, list, err)
+		}
+	}
+}
+
+// Proves TRL-5: what is anchored in a log is changed by people only, its author
+// included.
+func TestAnchoredFactsArePeoples(t *testing.T) {
+	t.Parallel()
+	r := startPeople(t, "")
+	id := r.note("", "Ann likes green tea.", "")
+	ring.Until(r.t, "its state", func() bool { return r.stands(id).State != "" })
+	if _, err := r.car.ledger.SetState(t.Context(), memproxy.StateChange{
+		MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, Tenant: "acme",
+		State: memproxy.StateValidated, Attestation: memproxy.LogAnchored,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, who := range []string{"", "reviewer"} {
+		if a := r.do("PUT", "/memories/"+id, `{"text":"Ann likes coffee."}`, as(who)...); a.status != 403 || !strings.Contains(a.body, "trust.anchored") {
+			t.Errorf("%q: %d %s", who, a.status, a.body)
+		}
+	}
+	if a := r.do("PUT", "/memories/"+id, `{"text":"Ann likes coffee."}`, as("human")...); a.status != 200 {
+		t.Errorf("a person: %d %s", a.status, a.body)
+	}
+	// What was known of the old words does not speak for the new.
+	ring.Until(r.t, "its new state", func() bool {
+		st := r.stands(id)
+		return st.State == memproxy.StateUntrusted && st.Attestation == memproxy.SelfReported
+	})
+}

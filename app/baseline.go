@@ -1,0 +1,79 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/memproxy/memproxy/screen/baseline"
+	"github.com/memproxy/memproxy/upkeep"
+)
+
+// snapshots is how often what is usual for users is written down: as much is
+// learnt anew after a crash.
+const snapshots = 5 * time.Minute
+
+// habits keeps a baseline in a file.
+type habits struct {
+	store *baseline.Store
+	path  string
+	log   *slog.Logger
+}
+
+// keepBaseline reads what was learnt before, and writes it down from time to
+// time and at the end. A snapshot that cannot be read is set aside, and
+// learning begins anew: a baseline is a hint, and no reason not to start.
+func (s *App) keepBaseline() {
+	if s.rules.desk.baseline == nil {
+		return
+	}
+	h := &habits{store: s.rules.desk.baseline, path: s.path("baseline.json"), log: s.log}
+	h.restore()
+	s.jobs.Start(upkeep.Job{Name: "baseline", Every: snapshots, Once: func(context.Context, time.Time) error {
+		if err := h.save(); err != nil {
+			return fmt.Errorf("what is usual for users could not be written down: %w", err)
+		}
+		return nil
+	}})
+	s.onStop(stageNotes, func(context.Context) error { return h.save() })
+}
+
+func (h *habits) restore() {
+	f, err := os.Open(h.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if err == nil {
+		err = errors.Join(h.store.Restore(f), f.Close())
+	}
+	if err == nil {
+		return
+	}
+	aside := h.path + ".broken"
+	if renamed := os.Rename(h.path, aside); renamed != nil {
+		err = errors.Join(err, renamed)
+	}
+	h.log.Error("what was usual for users cannot be read and is learnt anew", "file", aside, "error", err)
+}
+
+// save writes a snapshot beside the last one and puts it in its place. Nobody
+// else may read it: it has the users' ids.
+func (h *habits) save() error {
+	f, err := os.CreateTemp(filepath.Dir(h.path), "baseline.*.tmp") // of mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // gone already when all went well
+	if err := h.store.Snapshot(f); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), h.path)
+}

@@ -1,0 +1,85 @@
+package app
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy/screen/baseline"
+)
+
+// Proves MFW-6: what is usual is learnt from writes that went through, is kept
+// over a restart in a file that only memproxy reads, and marks what departs
+// from it without refusing it.
+func TestWhatIsUsualIsKept(t *testing.T) {
+	t.Parallel()
+	const on = "screening: {baseline: {learn: 10}}"
+	dir := t.TempDir()
+	r := start(t, strings.ReplaceAll(screeningConf, "DIR", dir), "SCREENING", on)
+	for i := range 12 {
+		if a := r.do("POST", "/memories", noted(fmt.Sprintf("The customer in city %d ordered tea and coffee from the store.", i))); a.status != 200 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	r.do("POST", "/memories", noted(poison)) // refused, and not learnt
+	r.stop()
+	file := filepath.Join(dir, "state", "baseline.json")
+	info, err := os.Stat(file)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("%v %v", info, err)
+	}
+	b, err := os.ReadFile(file)
+	if err != nil || strings.Contains(string(b), "coffee") || !strings.Contains(string(b), `"writes":12`) {
+		t.Fatalf("%v %s", err, b)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "state", "baseline.*"))
+	if err != nil || len(left) != 1 {
+		t.Errorf("files left: %v %v", left, err)
+	}
+
+	again := start(t, strings.NewReplacer("DIR", dir, "UPSTREAM", r.up).Replace(screeningConf), "SCREENING", on)
+	key := baseline.Key{Tenant: "acme", User: "ann"}
+	found := again.car.rules.desk.baseline.Check(key, []string{"The list is at https://new.example/list today."}, time.Now())
+	if len(found) != 1 || found[0].Rule != baseline.RuleDomain {
+		t.Errorf("%+v", found)
+	}
+	if a := again.do("POST", "/memories", noted("The list is at https://new.example/list today.")); a.status != 200 {
+		t.Errorf("what is unusual is refused: %d %s", a.status, a.body)
+	}
+}
+
+// A snapshot that is broken is set aside, and memproxy starts.
+func TestABrokenBaselineIsSetAside(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	state := filepath.Join(dir, "state")
+	if err := os.Mkdir(state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(state, "baseline.json"), "no snapshot")
+	r := start(t, strings.ReplaceAll(screeningConf, "DIR", dir), "SCREENING", "screening: {baseline: {}}")
+	if !strings.Contains(r.log.String(), "baseline.json.broken") {
+		t.Errorf("nothing is said: %s", r.log)
+	}
+	r.stop()
+	if b, err := os.ReadFile(filepath.Join(state, "baseline.json.broken")); err != nil || string(b) != "no snapshot" {
+		t.Errorf("%s %v", b, err)
+	}
+	if b, err := os.ReadFile(filepath.Join(state, "baseline.json")); err != nil || !bytes.HasPrefix(b, []byte(`{"version":1`)) {
+		t.Errorf("%s %v", b, err)
+	}
+}
+
+// It is written down from time to time, so that a crash costs little.
+func TestTheBaselineIsWrittenFromTimeToTime(t *testing.T) {
+	t.Parallel()
+	r := start(t, screeningConf, "SCREENING", "screening: {baseline: {}}")
+	r.once("baseline", time.Now())
+	if _, err := os.Stat(filepath.Join(r.dir, "state", "baseline.json")); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,59 @@
+package app
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/ring"
+)
+
+// Proves EDGE-4, TRL-7, TRL-8: a break that is found when a text would be given
+// up for newer ones is named as one that a sweep finds, without a sweep: on
+// record, counted, in the program's log, once however often it is found again;
+// what is sound is given up and nothing is named.
+func TestBreaksFoundInPassing(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]memproxy.FaultClass{"nothing": "", "tamper": memproxy.FaultTamper, "forge": memproxy.FaultForge, "delete-middle": memproxy.FaultDelete} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
+			id := r.written("Ann has a cat.", "")
+			change := func(n int) {
+				t.Helper()
+				if a := r.do("PUT", "/memories/"+id, fmt.Sprintf(`{"text":"Ann has %d cats."}`, n)); a.status != 200 {
+					t.Fatalf("%d %s", a.status, a.body)
+				}
+			}
+			for n := range 9 {
+				change(n + 2)
+			}
+			ring.Until(r.t, "ten versions", func() bool { return strings.Count(r.audit("-type", "version"), `"type":"version"`) == 10 })
+			r.vandal(damage[name]...)
+			for n := range 4 { // the second version's turn is over with the third
+				change(n + 20)
+			}
+			ring.Until(r.t, "fourteen versions", func() bool { return strings.Count(r.audit("-type", "version"), `"type":"version"`) == 14 })
+			if want == "" {
+				ring.Until(r.t, "texts given up", func() bool { return strings.Contains(r.audit("-type", "compaction"), `"before":3,`) })
+				if out := r.audit("-type", "chain_break"); out != "" {
+					t.Error(out)
+				}
+				return
+			}
+			detail := `"detail":"` + string(want) + ": "
+			ring.Until(r.t, "the break is on record", func() bool { return strings.Contains(r.audit("-type", "chain_break"), detail) })
+			ring.Until(r.t, "the break is counted", func() bool {
+				return strings.Contains(r.metrics(t), `memproxy_audit_records_total{type="chain_break"} `) && !strings.Contains(r.metrics(t), `memproxy_audit_records_total{type="chain_break"} 0`)
+			})
+			if log := r.log.String(); !strings.Contains(log, "the chain of versions is broken") {
+				t.Errorf("the program's log: %s", log)
+			}
+			known := r.audit("-type", "chain_break")
+			change(30)
+			if err := r.car.custodian.verify(t.Context()); err != nil || r.audit("-type", "chain_break") != known {
+				t.Errorf("named again: %v", err)
+			}
+		})
+	}
+}

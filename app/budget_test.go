@@ -1,0 +1,169 @@
+package app
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy/internal/ring"
+)
+
+const budgetConf = `profile: production
+state: DIR/state
+admin: {listen: "127.0.0.1:0"}
+backends:
+  - {name: mem0, kind: mem0, listen: "127.0.0.1:0", upstream: UPSTREAM}
+identity:
+  keys:
+    - {sha256: "KEY", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
+    - {sha256: "PEER", id: "agent:peer", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
+budgets: {default: {writes_per_hour: 100, writes_total: 100}, rapid_per_minute: 0}
+log: {level: error}
+`
+
+func startBudget(t *testing.T, change ...string) *rig {
+	t.Helper()
+	return start(t, budgetConf, append([]string{"PEER", sha("peer-key")}, change...)...)
+}
+
+// remaining is what is left of the hour, by the answer of a write that asks
+// for more than there ever is.
+func remaining(t *testing.T, r *rig) int {
+	t.Helper()
+	a := r.do("POST", "/memories", many(101, false))
+	var body struct{ Remaining int }
+	if err := json.Unmarshal([]byte(a.body), &body); err != nil || a.status != 429 {
+		t.Fatalf("%d %s: %v", a.status, a.body, err)
+	}
+	return body.Remaining
+}
+
+// many is an add of n messages.
+func many(n int, infer bool) string {
+	messages := make([]map[string]string, n)
+	for i := range messages {
+		messages[i] = map[string]string{"role": "user", "content": fmt.Sprint("Ann likes tea number ", i)}
+	}
+	body, _ := json.Marshal(map[string]any{"user_id": "ann", "infer": infer, "messages": messages})
+	return string(body)
+}
+
+// Proves TRL-6, CARD-4: a budget counts memories: what says that it writes more
+// than is left does not reach the backend, by whichever member it says so, and
+// costs nothing.
+func TestBudgetsCountMemories(t *testing.T) {
+	t.Parallel()
+	r := startBudget(t)
+	texts := strings.Repeat(`"Ann likes tea.",`, 999) + `"Ann sails."`
+	var batch []string
+	for i := range 1000 {
+		batch = append(batch, fmt.Sprintf(`{"memory_id":"00000000-0000-4000-8000-%012d","text":"Ann sails."}`, i))
+	}
+	for name, q := range map[string][3]string{
+		"raw messages":      {"POST", "/memories", many(1000, false)},
+		"inferred":          {"POST", "/memories", many(1000, true)},
+		"inferred, hosted":  {"POST", "/v3/memories/add/", many(1000, true)},
+		"deduced":           {"POST", "/v3/memories/add/", `{"user_id":"ann","messages":[{"role":"user","content":"hi"}],"deduced_memories":[` + texts + `]}`},
+		"deduced, as infer": {"POST", "/v1/memories/", `{"user_id":"ann","infer":true,"deduced_memories":[` + texts + `]}`},
+	} {
+		before := r.back.count()
+		if a := r.do(q[0], q[1], q[2]); a.status != 429 || !strings.Contains(a.body, `"budget.`) || a.header.Get("Retry-After") == "" {
+			t.Errorf("%s: %d %.300s", name, a.status, a.body)
+		}
+		if r.back.count() != before {
+			t.Errorf("%s: it reached the backend", name)
+		}
+	}
+	if a := r.do("PUT", "/v1/batch/", `{"memories":[`+strings.Join(batch, ",")+`]}`); a.status < 400 {
+		t.Errorf("a batch of 1,000: %d %s", a.status, a.body)
+	}
+	if n := remaining(t, r); n != 100 {
+		t.Errorf("%d are left of 100 after nothing was written", n)
+	}
+	if a := r.do("POST", "/memories", many(60, false)); a.status != 200 {
+		t.Errorf("what fits: %d %s", a.status, a.body)
+	}
+	if n := remaining(t, r); n != 40 {
+		t.Errorf("%d are left of 100 after 60", n)
+	}
+}
+
+// extracting answers adds as a backend whose model makes so many memories of
+// whatever it reads; later, where they are asked for by an event.
+func extracting(next http.Handler, made func() int) http.Handler {
+	events := map[string]int{}
+	results := func(n int) []map[string]any {
+		out := make([]map[string]any, n)
+		for i := range out {
+			out[i] = map[string]any{"id": fmt.Sprintf("00000000-0000-4000-8000-%012x", time.Now().UnixNano()&0xffffffff+int64(i)), "memory": "Ann likes tea", "event": "ADD"}
+		}
+		return out
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		body, _ := io.ReadAll(q.Body)
+		var answer any
+		switch {
+		case q.Method == "POST" && q.URL.Path == "/memories":
+			answer = map[string]any{"results": results(made())}
+		case q.Method == "POST" && strings.HasPrefix(q.URL.Path, "/v3/memories/add"):
+			id := fmt.Sprint("event-", len(events))
+			events[id] = made()
+			answer = map[string]any{"message": "queued", "status": "PENDING", "event_id": id}
+		case strings.HasPrefix(q.URL.Path, "/v1/event/"):
+			n, known := events[strings.Trim(strings.TrimPrefix(q.URL.Path, "/v1/event/"), "/")]
+			answer = map[string]any{"status": "SUCCEEDED", "results": results(n)}
+			if !known {
+				answer = map[string]any{"status": "PENDING"}
+			}
+		default:
+			q.Body = io.NopCloser(bytes.NewReader(body))
+			next.ServeHTTP(w, q)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(answer)
+	})
+}
+
+// Proves TRL-6: what the backend's model makes of a write is charged for what
+// it is, at once or when its event is over; what goes over the limit by that
+// stops the next write, and only of that caller.
+func TestExtractionsAreSettled(t *testing.T) {
+	t.Parallel()
+	r := startBudget(t)
+	made := 1
+	r.back.Handler = extracting(r.back.Handler, func() int { return made })
+	left := 100
+	want := func(what string) {
+		t.Helper()
+		ring.Until(t, fmt.Sprintf("%s: %d being left", what, max(0, left)), func() bool { return remaining(t, r) == max(0, left) }) // an event is asked for after a while
+	}
+	made, left = 1, left-1
+	r.do("POST", "/memories", many(20, true))
+	want("less than was reserved")
+	made, left = 7, left-7
+	r.do("POST", "/memories", many(1, true))
+	want("more than was reserved")
+	made, left = 3, left-3
+	if a := r.do("POST", "/v3/memories/add/", many(5, true)); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	want("known later")
+	made, left = 300, left-300
+	if a := r.do("POST", "/memories", many(1, true)); a.status != 200 {
+		t.Fatalf("%d %.200s", a.status, a.body)
+	}
+	want("far more than was reserved")
+	if a := r.do("POST", "/memories", many(1, false)); a.status != 429 {
+		t.Errorf("after an overdraft: %d %s", a.status, a.body)
+	}
+	made = 1
+	if a := r.do("POST", "/memories", many(1, false), "X-API-Key", "peer-key"); a.status != 200 {
+		t.Errorf("somebody else: %d %s", a.status, a.body)
+	}
+}

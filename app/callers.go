@@ -1,0 +1,117 @@
+package app
+
+import (
+	"crypto/ed25519"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/identity"
+	"github.com/memproxy/memproxy/internal/tlsfile"
+)
+
+// buildIdentifier compiles the identity section. The key names callers that
+// present nothing.
+func buildIdentifier(cfg *config.Config, key []byte) (*identity.Identifier, error) {
+	opt := identity.Options{AnonymousKey: key}
+	for _, k := range cfg.Identity.Keys {
+		opt.Keys = append(opt.Keys, identity.Key{SHA256: k.SHA256, Principal: k.Memproxy()})
+	}
+	if d := cfg.Identity.Default; d != nil {
+		p := d.Memproxy()
+		opt.Default = &p
+	}
+	var err error
+	if o := cfg.Identity.OIDC; o != nil {
+		prefix := "oidc:"
+		if o.Prefix != nil {
+			prefix = *o.Prefix
+		}
+		c := o.Claims
+		client, err := issuerClient(o)
+		if err != nil {
+			return nil, err
+		}
+		var rules []identity.OIDCRule
+		for _, r := range o.Rules {
+			rules = append(rules, identity.OIDCRule{Subject: r.Subject, Principal: r.Memproxy()})
+		}
+		opt.OIDC, err = identity.NewOIDC(identity.OIDCOptions{
+			Client: client, Bearer: bearerIn(o.TokenFile), Rules: rules,
+			Issuer: o.Issuer, Audience: o.Audience, Prefix: prefix, Clock: time.Now,
+			Kind: memproxy.PrincipalKind(o.Kind), Trust: memproxy.Trust(o.Trust), MaxTrust: memproxy.Trust(o.MaxTrust),
+			Claims: identity.Claims{
+				ID: c["id"], Tenant: c["tenant"], Roles: c["roles"], Kind: c["kind"], Trust: c["trust"],
+				ActsAs: c["acts_as"], Users: c["users"], Apps: c["apps"], Runs: c["runs"],
+			},
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if s := cfg.Identity.SPIFFE; s != nil {
+		var rules []identity.SPIFFERule
+		for _, r := range s.Rules {
+			rules = append(rules, identity.SPIFFERule{Path: r.Path, Principal: r.Memproxy()})
+		}
+		if opt.SPIFFE, err = identity.NewSPIFFE(s.TrustDomain, rules); err != nil {
+			return nil, err
+		}
+	}
+	return identity.New(opt)
+}
+
+// Fingerprint names a key, for the log's origin: 16 hex digits.
+func Fingerprint(key ed25519.PrivateKey) string {
+	sum := sha256.Sum256(key.Public().(ed25519.PublicKey))
+	return hex.EncodeToString(sum[:8])
+}
+
+// issuerClient asks an issuer, and believes the roots that are configured.
+func issuerClient(o *config.OIDC) (*http.Client, error) {
+	if o.CA == "" {
+		return nil, nil
+	}
+	pool, err := tlsfile.Roots(o.CA)
+	if err != nil {
+		return nil, fmt.Errorf("identity.oidc.ca: %w", err)
+	}
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	return &http.Client{Transport: t}, nil
+}
+
+// maxBearer bounds a token's file, in bytes.
+const maxBearer = 64 << 10
+
+// bearerIn reads a token from its file each time: projected ones are replaced
+// before they end. Nil for no file.
+func bearerIn(path string) func() (string, error) {
+	if path == "" {
+		return nil
+	}
+	return func() (string, error) {
+		f, err := os.Open(path)
+		if err != nil {
+			return "", err
+		}
+		defer f.Close()
+		b, err := io.ReadAll(io.LimitReader(f, maxBearer))
+		if err != nil {
+			return "", err
+		}
+		token := strings.TrimSpace(string(b))
+		if token == "" {
+			return "", fmt.Errorf("%s is empty", path)
+		}
+		return token, nil
+	}
+}

@@ -1,0 +1,165 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"text/tabwriter"
+
+	"github.com/memproxy/memproxy/config"
+)
+
+// Checked is what Check found out about a configuration that is valid.
+type Checked struct {
+	rules     *rulebook
+	cfg       *config.Config
+	Version   string   // of the rules
+	Unsafe    []string // settings that weaken production, and are allowed to
+	Here      []string // what keeps it from running on this machine, a sentence each
+	Reviewers string   // who may review held writes
+	// NoOperator is why the operator of this machine cannot review without a
+	// token, or nil.
+	NoOperator error
+}
+
+// Check validates a configuration, its policies and its files without opening
+// its state.
+func Check(ctx context.Context, cfg *config.Config, getenv func(string) string) (*Checked, error) {
+	if _, err := buildIdentifier(cfg, nil); err != nil {
+		return nil, err
+	}
+	rules, err := newRulebook(ctx, cfg, slog.New(slog.DiscardHandler), newLoops(ctx).begin)
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range cfg.Backends {
+		if _, err := adapterFor(b, cfg.Sources.Table()); err != nil {
+			return nil, fmt.Errorf("backend %s: %w", b.Name, err)
+		}
+		if b.TLS.Cert != "" {
+			if _, err := listenTLS(b.TLS); err != nil {
+				return nil, fmt.Errorf("backend %s: %w", b.Name, err)
+			}
+		}
+	}
+	if c := cfg.Policy.Control; c != nil {
+		if _, err := clientTLS(c); err != nil {
+			return nil, fmt.Errorf("policy.control: %w", err)
+		}
+	}
+	out := &Checked{rules: rules, cfg: cfg, Here: surroundings(cfg, getenv)}
+	if out.Unsafe, err = cfg.Allowed(getenv(config.UnsafeEnv)); err != nil {
+		return nil, err
+	}
+	out.Version, _ = rules.state()
+	socket, err := socketPath(cfg.State, getenv)
+	out.Reviewers, out.NoOperator = reviewersAre(cfg, socket), err
+	return out, nil
+}
+
+// Print writes every control: whether it is on, with which value, and where
+// that comes from.
+func (c *Checked) Print(to io.Writer) {
+	w := tabwriter.NewWriter(to, 0, 4, 2, ' ', 0)
+	fmt.Fprintf(w, "CONTROL\tIS\tVALUE\tFROM\n")
+	for _, s := range c.cfg.Settings() {
+		value := s.Value
+		if value == "" {
+			value = "-"
+		}
+		mark := ""
+		if s.Unsafe != "" {
+			mark = " (UNSAFE)"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s%s\n", s.Path, s.Status, value, s.From, mark)
+	}
+	c.rules.mu.Lock()
+	compiled, bundle := c.rules.cedar, c.rules.inUse
+	c.rules.mu.Unlock()
+	for _, r := range compiled.Rules() {
+		is := config.StatusOn
+		if r.Shadow || !*c.cfg.Enforce {
+			is = config.StatusShadow
+		}
+		fmt.Fprintf(w, "policy %s\t%s\t%s\t%s:%d\n", r.ID, is, r.Effect, r.File, r.Line)
+	}
+	for _, id := range bundle.Disabled {
+		fmt.Fprintf(w, "policy %s\t%s\t-\t%s\n", id, config.StatusOff, "bundle.yaml: disable")
+	}
+	_ = w.Flush() // whoever reads it sees that it is torn
+}
+
+// surroundings are what would keep a configuration from running on this machine,
+// as things are, a sentence each. Nothing is left behind. Configurations are also
+// checked where they do not run, so that none of this makes one invalid.
+func surroundings(cfg *config.Config, getenv func(string) string) []string {
+	var out []string
+	if err := writable(cfg.State); err != nil {
+		out = append(out, fmt.Sprintf("state cannot be written: %v", err))
+	}
+	if path, err := socketPath(cfg.State, getenv); err == nil && answers(path) {
+		return out // the addresses are its own
+	}
+	addrs := []string{cfg.Admin.Listen, cfg.Admin.Probes}
+	for _, b := range cfg.Backends {
+		addrs = append(addrs, b.Listen)
+	}
+	for _, addr := range slices.DeleteFunc(addrs, func(addr string) bool { return addr == "" }) {
+		ln, err := net.Listen("tcp", addr)
+		switch {
+		case errors.Is(err, syscall.EADDRINUSE):
+			out = append(out, fmt.Sprintf("%s is in use: by another program, or by memproxy, if it runs already", addr))
+		case err != nil:
+			out = append(out, fmt.Sprintf("%s cannot be listened on: %v", addr, err))
+		default:
+			_ = ln.Close() // it was only tried
+		}
+	}
+	return out
+}
+
+// answers reports whether somebody listens on a socket.
+func answers(path string) bool {
+	c, err := net.Dial("unix", path)
+	if err != nil {
+		return false
+	}
+	_ = c.Close() // nothing was said
+	return true
+}
+
+// writable tries to write into a directory, or, where it is not there yet, into the
+// nearest one above it.
+func writable(dir string) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	for {
+		info, err := os.Stat(dir)
+		if err == nil && !info.IsDir() {
+			return fmt.Errorf("%s is not a directory", dir)
+		}
+		if err == nil {
+			break
+		}
+		if up := filepath.Dir(dir); !errors.Is(err, fs.ErrNotExist) || up == dir {
+			return err
+		} else {
+			dir = up
+		}
+	}
+	f, err := os.CreateTemp(dir, ".memproxy-check-*")
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}

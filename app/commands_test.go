@@ -1,0 +1,184 @@
+package app
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestCommandLine(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		args   []string
+		code   int
+		stdout string
+		stderr string
+	}{
+		{nil, 2, "", "Available Commands:"},
+		{[]string{"help"}, 0, "explain", ""},
+		{[]string{"version"}, 0, "memproxy test", ""},
+		{[]string{"--version"}, 0, "memproxy test (commit ", ""},
+		{[]string{"dance"}, 2, "", `unknown command "dance"`},
+		{[]string{"chekc"}, 2, "", "memproxy check"},
+		{[]string{"holds", "aprove"}, 2, "", "memproxy holds approve"},
+		{[]string{"control", "singn"}, 2, "", "memproxy control sign"},
+		{[]string{"check", "-nope"}, 2, "", "nope"},
+		{[]string{"check", "stray"}, 2, "", `unexpected argument "stray"`},
+		{[]string{"check", "-config", "no-such-file.yaml"}, 1, "", "no-such-file.yaml"},
+		{[]string{"serve", "-config", "no-such-file.yaml"}, 1, "", "no-such-file.yaml"},
+		{[]string{"config"}, 2, "", "config show"},
+		{[]string{"keygen"}, 2, "", "-out is required"},
+		{[]string{"audit", "verify", "-dir", "no-such-dir"}, 2, "", "not a directory"},
+	} {
+		code, out, errs := invoke(t, tc.args...)
+		if code != tc.code || !strings.Contains(out, tc.stdout) || !strings.Contains(errs, tc.stderr) {
+			t.Errorf("%q: exit %d\n%s\n%s", tc.args, code, out, errs)
+		}
+	}
+}
+
+func writeFile(t *testing.T, path, text string) string {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Proves CARD-3: check names file and line of what is wrong, in the
+// configuration and in the policies, and touches nothing.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	conf := strings.NewReplacer("DIR", dir, "UPSTREAM", "http://127.0.0.1:9", "KEY", sha("k")).Replace(plain)
+	good := writeFile(t, filepath.Join(dir, "good.yaml"), conf)
+	if code, out, errs := invoke(t, "check", "-config", good); code != 0 || !strings.Contains(out, "is valid") {
+		t.Errorf("exit %d %s %s", code, out, errs)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "state")); err == nil {
+		t.Error("check made state")
+	}
+	bad := writeFile(t, filepath.Join(dir, "bad.yaml"), strings.Replace(conf, "upstream:", "upstraem:", 1))
+	if code, _, errs := invoke(t, "check", "-config", bad); code != 1 || !strings.Contains(errs, "bad.yaml:5") || !strings.Contains(errs, "upstraem") {
+		t.Errorf("exit %d, %s: want file and line", code, errs)
+	}
+	bundle := filepath.Join(dir, "policies")
+	writeBundle(t, bundle, broken)
+	worse := writeFile(t, filepath.Join(dir, "worse.yaml"), conf+"policy: {dir: \""+bundle+"\"}\n")
+	if code, _, errs := invoke(t, "check", "-config", worse); code != 1 || !strings.Contains(errs, "own.cedar:2") {
+		t.Errorf("exit %d, %s: want the policy's file and line", code, errs)
+	}
+}
+
+// Proves CARD-10, MFW-9: secrets are redacted in the printed configuration.
+func TestCheckPrintsNoSecret(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("LENT", "canary-upstream")
+	conf := strings.NewReplacer("DIR", dir, `upstream: "UPSTREAM"`, `upstream: "http://127.0.0.1:9", credential: "${LENT}"`, "KEY", sha("k")).Replace(plain) +
+		"budgets: {redis: {url: \"redis://user:canary-redis@127.0.0.1:6379/0\"}}\n"
+	path := writeFile(t, filepath.Join(dir, "memproxy.yaml"), conf)
+	for _, words := range [][]string{{"check", "-print"}, {"config", "show"}} {
+		code, out, errs := invoke(t, append(words, "-config", path)...)
+		if code != 0 || strings.Contains(out+errs, "canary") || !strings.Contains(out, "agent:dev") {
+			t.Errorf("%q: exit %d\n%s%s", words, code, out, errs)
+		}
+	}
+}
+
+// Proves TRL-3, CARD-5: explain gives every step's answer and sends nothing.
+func TestExplain(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	conf := strings.NewReplacer("DIR", dir, "UPSTREAM", "http://127.0.0.1:9", "KEY", sha("k")).Replace(plain)
+	path := writeFile(t, filepath.Join(dir, "memproxy.yaml"), conf)
+	body := writeFile(t, filepath.Join(dir, "body.json"), `{"user_id":"bob","agent_id":"dev","infer":false,"metadata":{"confidence":1,"field":"authority"},"messages":[{"role":"user","content":"x"}]}`)
+	args := []string{"explain", "-config", path, "-method", "POST", "-path", "/memories", "-body", body, "-as", "agent:dev"}
+	code, out, errs := invoke(t, append(args, "-json")...)
+	var ex struct {
+		Verdict string
+		Status  int
+		Steps   []struct {
+			Step, Verdict string
+			Reasons       []struct{ Code, Rule string }
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &ex); err != nil || code != 0 {
+		t.Fatalf("exit %d, %v: %s %s", code, err, out, errs)
+	}
+	found := map[string]string{}
+	for _, s := range ex.Steps {
+		for _, reason := range s.Reasons {
+			found[reason.Code] = s.Step
+		}
+	}
+	for code, step := range map[string]string{"identity.user": "gate.bound", "trust.clamped": "gate.clamp", "field.forbidden": "gate.rule"} {
+		if found[code] != step {
+			t.Errorf("%s by %q, want %s; all: %v", code, found[code], step, found)
+		}
+	}
+	if ex.Verdict != "deny" || ex.Status != 403 {
+		t.Errorf("%s %d", ex.Verdict, ex.Status)
+	}
+	if code, out, _ := invoke(t, args...); code != 0 || !strings.Contains(out, "fields.cedar:") {
+		t.Errorf("exit %d: want the rule's file and line for people:\n%s", code, out)
+	}
+	if code, _, errs := invoke(t, "explain", "-config", path, "-as", "agent:nobody"); code != 1 || !strings.Contains(errs, "agent:dev") {
+		t.Errorf("exit %d, %s: want the principals that there are", code, errs)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "state")); err == nil {
+		t.Error("explain made state")
+	}
+}
+
+// Proves CARD-7: keys are made once and never overwritten, readable by their
+// owner only.
+func TestKeygen(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "keys")
+	code, out, errs := invoke(t, "keygen", "-out", dir)
+	if code != 0 || !strings.Contains(out, "origin memproxy/") {
+		t.Fatalf("exit %d %s %s", code, out, errs)
+	}
+	list, err := os.ReadDir(dir)
+	if err != nil || len(list) < 2 {
+		t.Fatalf("%v %v", list, err)
+	}
+	for _, e := range list {
+		if info, err := e.Info(); err != nil || info.Mode().Perm()&0o077 != 0 && !strings.HasSuffix(e.Name(), ".vkey") && !strings.HasSuffix(e.Name(), ".pub") {
+			t.Errorf("%s has mode %v, %v", e.Name(), info.Mode(), err)
+		}
+	}
+	if code, _, errs := invoke(t, "keygen", "-out", dir); code != 1 || !strings.Contains(errs, "never overwritten") {
+		t.Errorf("again: exit %d %s", code, errs)
+	}
+}
+
+// Proves CARD-1, CARD-4, CARD-5, CARD-7, TRL-1, TRL-3, TRL-6, EDGE-3: the
+// demo's rows are all as claimed: each threat works directly and not through
+// memproxy.
+func TestDemo(t *testing.T) {
+	t.Parallel()
+	code, out, errs := invoke(t, "demo", "-json")
+	if code != 0 {
+		t.Fatalf("exit %d: %s\n%s", code, errs, out)
+	}
+	var demo struct {
+		Rows []struct {
+			Threat   string `json:"threat"`
+			AsClaims bool   `json:"as_claimed"`
+		} `json:"rows"`
+	}
+	if err := json.Unmarshal([]byte(out), &demo); err != nil {
+		t.Fatal(err)
+	}
+	if len(demo.Rows) < 12 {
+		t.Errorf("%d rows: a threat is missing", len(demo.Rows))
+	}
+	for _, r := range demo.Rows {
+		if r.Threat == "" || !r.AsClaims {
+			t.Errorf("%+v", r)
+		}
+	}
+}

@@ -1,0 +1,384 @@
+package app
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	lettaback "github.com/memproxy/memproxy/adapters/letta/embedded"
+	"github.com/memproxy/memproxy/adapters/mem0/embedded"
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/ring"
+)
+
+const (
+	crashConf = "MEMPROXY_CRASH_CONF"
+	crashStep = "MEMPROXY_CRASH_STEP"
+	// crashSending bounds a sending of the child's: a claim that was left is
+	// taken up after twice that.
+	crashSending = time.Second
+)
+
+// TestCrashStepChild is the sidecar that TestCrashAtEveryStep ends with kill -9
+// at the step that it is told.
+func TestCrashStepChild(t *testing.T) {
+	t.Parallel()
+	path := os.Getenv(crashConf)
+	if path == "" {
+		t.Skip("run by TestCrashAtEveryStep")
+	}
+	cfg, err := config.Load(path, os.Getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt := Options{Log: os.Stderr, Getenv: allowing(cfg), Version: "test", sending: crashSending}
+	opt.Steps = func(s memproxy.Step) {
+		if s.String() == os.Getenv(crashStep) {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {}
+		}
+	}
+	car, err := New(context.Background(), unwatched(cfg), opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := car.Listen(); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Printf("listening %s %s\n", car.Addr("mem0"), car.Addr("admin"))
+	_, _ = io.Copy(io.Discard, os.Stdin) // until the parent is done
+}
+
+// crashRig is a sidecar in a process of its own, in front of a backend in this.
+type crashRig struct {
+	t           *testing.T
+	conf        string
+	cmd         *exec.Cmd
+	base, admin string
+	log         lockedBuffer
+	up          string
+	back        *recordingBackend
+	letta       *lettaback.Backend
+	agent       string
+	human       string
+}
+
+// run starts the sidecar; at a step it ends by itself.
+func (r *crashRig) run(step string) {
+	r.t.Helper()
+	r.cmd = exec.Command(os.Args[0], "-test.run=^TestCrashStepChild$", "-test.timeout=5m")
+	r.cmd.Env = append(os.Environ(), crashConf+"="+r.conf, crashStep+"="+step)
+	r.cmd.Stderr = &r.log
+	in, err := r.cmd.StdinPipe()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	out, err := r.cmd.StdoutPipe()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := r.cmd.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+	cmd := r.cmd
+	r.t.Cleanup(func() { // before its directory goes
+		_ = in.Close()
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // killed, or waited for already
+	})
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if n, _ := fmt.Sscanf(lines.Text(), "listening %s %s", &r.base, &r.admin); n == 2 {
+			r.base, r.admin = "http://"+r.base, "http://"+r.admin
+			go func() { _, _ = io.Copy(io.Discard, out) }()
+			return
+		}
+	}
+	r.t.Fatalf("the sidecar does not start:\n%s", r.log.String())
+}
+
+// died waits until kill -9 ended the sidecar.
+func (r *crashRig) died(step memproxy.Step) {
+	r.t.Helper()
+	over := make(chan error, 1)
+	go func() { over <- r.cmd.Wait() }()
+	select {
+	case <-over:
+	case <-time.After(60 * time.Second):
+		_ = r.cmd.Process.Kill()
+		r.t.Fatalf("the step %s is not reached:\n%s", step, r.log.String())
+	}
+	if ws, ok := r.cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || ws.Signal() != syscall.SIGKILL {
+		r.t.Fatalf("%s: %v\n%s", step, r.cmd.ProcessState, r.log.String())
+	}
+}
+
+// ask makes a request; where the sidecar dies of it there is no answer.
+func (r *crashRig) ask(method, url, body string, header ...string) (int, string) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 60*time.Second)
+	defer cancel()
+	q, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	q.Header.Set("Content-Type", "application/json")
+	for i := 0; i+1 < len(header); i += 2 {
+		q.Header.Set(header[i], header[i+1])
+	}
+	resp, err := http.DefaultClient.Do(q)
+	if err != nil {
+		return 0, ""
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, ""
+	}
+	return resp.StatusCode, string(b)
+}
+
+func (r *crashRig) agentAsks(method, path, body string) (int, string) {
+	return r.ask(method, r.base+path, body, "X-API-Key", devToken, "Authorization", "Bearer "+devToken)
+}
+
+func (r *crashRig) reviewerAsks(method, path, body string) (int, string) {
+	return r.ask(method, r.admin+path, body, "Authorization", "Bearer "+reviewToken)
+}
+
+// holds are the held writes in a state.
+func (r *crashRig) holds(state memproxy.HoldState) []string {
+	r.t.Helper()
+	status, body := r.reviewerAsks("GET", "/v1/holds?state="+string(state), "")
+	var page memproxy.HoldPage
+	if err := json.Unmarshal([]byte(body), &page); err != nil || status != 200 {
+		r.t.Fatalf("%d %s", status, body)
+	}
+	var ids []string
+	for _, h := range page.Holds {
+		ids = append(ids, h.ID)
+	}
+	return ids
+}
+
+// stored is how often the backend holds a text, sent how often it was sent one.
+func (r *crashRig) stored(text string) int {
+	r.t.Helper()
+	_, body := r.ask("GET", r.up+"/memories?user_id=bob", "")
+	return strings.Count(body, `"memory":"`+text+`"`)
+}
+
+func (r *crashRig) sent(text string) int {
+	r.back.mu.Lock()
+	defer r.back.mu.Unlock()
+	return strings.Count(r.back.raw.String(), text)
+}
+
+// versions counts what an operation made of a memory.
+func (r *crashRig) versions(id string, op memproxy.VersionOp) int {
+	r.t.Helper()
+	status, body := r.reviewerAsks("GET", "/v1/memories/mem0/"+id+"/history", "")
+	if status != 200 {
+		return 0
+	}
+	return strings.Count(body, fmt.Sprintf(`"op":%q`, op))
+}
+
+const bobSails = `{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"Bob sails."}]}`
+
+func (r *crashRig) approve(id string) {
+	r.reviewerAsks("POST", "/v1/holds/"+id+"/approve", `{"reason":"harmless"}`)
+}
+
+// crashCase is what is done until the sidecar dies, and what holds once another
+// has taken up what it left.
+type crashCase struct{ before, after func(*crashRig) }
+
+func writesHeld(r *crashRig) { r.agentAsks("POST", "/memories", bobSails) }
+
+func writesApproved(r *crashRig) {
+	writesHeld(r)
+	if ids := r.holds(memproxy.HoldPending); len(ids) == 1 {
+		r.approve(ids[0])
+	}
+}
+
+func sentOnce(r *crashRig) {
+	ring.Until(r.t, "the approved write is done", func() bool { return len(r.holds(memproxy.HoldDone)) == 1 })
+	if n, m := r.stored("Bob sails."), r.sent("Bob sails."); n != 1 || m != 1 {
+		r.t.Errorf("stored %d times, sent %d times", n, m)
+	}
+}
+
+// noteID is the one memory of ann's.
+func (r *crashRig) noteID() string {
+	_, body := r.ask("GET", r.up+"/memories?user_id=ann", "")
+	_, rest, _ := strings.Cut(body, `"id":"`)
+	id, _, _ := strings.Cut(rest, `"`)
+	return id
+}
+
+func rollsBack(r *crashRig) {
+	r.agentAsks("POST", "/memories", note)
+	id := r.noteID()
+	r.agentAsks("PUT", "/memories/"+id, `{"text":"likes coffee"}`)
+	ring.Until(r.t, "the versions", func() bool { return r.versions(id, memproxy.OpUpdate) == 1 })
+	r.reviewerAsks("POST", "/v1/memories/mem0/"+id+"/rollback", fmt.Sprintf(`{"sha256":%q,"reason":"it was right"}`, sha("likes tea")))
+}
+
+// rolledBack: the backend has the old text, was sent it once, and the history
+// says so once.
+func rolledBack(r *crashRig) {
+	id := r.noteID()
+	ring.Until(r.t, "the rollback's version", func() bool { return r.versions(id, memproxy.OpRollback) == 1 })
+	_, body := r.ask("GET", r.up+"/memories/"+id, "")
+	if n := r.sent(`{"text":"likes tea"`); !strings.Contains(body, "likes tea") || n != 1 {
+		r.t.Errorf("sent %d times: %s", n, body)
+	}
+}
+
+func runsUngated(r *crashRig) {
+	r.agentAsks("POST", "/v1/agents/"+r.agent+"/messages", fmt.Sprintf(`{"input":%q}`, poisoned))
+}
+
+// settledOnce: what was let in stays and is a version, once; what was not is
+// undone.
+func settledOnce(r *crashRig) {
+	ring.Until(r.t, "the run is settled", func() bool {
+		left, err := filepath.Glob(filepath.Join(filepath.Dir(r.conf), "state", "runs", "*", "*.json"))
+		return err == nil && len(left) == 0
+	})
+	if h, p := r.letta.Value(r.agent, "human"), r.letta.Value(r.agent, "persona"); h != "Ann\nlikes tea\nplays go" || p != "helper" {
+		r.t.Errorf("human %q, persona %q", h, p)
+	}
+	ring.Until(r.t, "the version of what was let in", func() bool { return r.versions(r.human, memproxy.OpSelfEdit) > 0 })
+	if n := r.versions(r.human, memproxy.OpSelfEdit); n != 1 {
+		r.t.Errorf("%d versions of one change", n)
+	}
+}
+
+// crashCases has one case for each step that the code knows.
+func crashCases() map[memproxy.Step]crashCase {
+	return map[memproxy.Step]crashCase{
+		// The caller has no answer, and nothing is kept or sent: it asks again.
+		memproxy.StepHoldRecorded: {writesHeld, func(r *crashRig) {
+			if n := len(r.holds(memproxy.HoldPending)) + r.sent("Bob sails."); n != 0 {
+				r.t.Errorf("%d kept or sent", n)
+			}
+			writesApproved(r)
+			sentOnce(r)
+		}},
+		memproxy.StepHoldKept: {writesHeld, func(r *crashRig) {
+			ids := r.holds(memproxy.HoldPending)
+			if len(ids) != 1 || r.sent("Bob sails.") != 0 {
+				r.t.Fatalf("kept %q, sent %d", ids, r.sent("Bob sails."))
+			}
+			r.approve(ids[0])
+			sentOnce(r)
+		}},
+		memproxy.StepReplayClaimed: {writesApproved, sentOnce},
+		memproxy.StepReplaySent:    {writesApproved, sentOnce},
+		memproxy.StepReplaySettled: {writesApproved, sentOnce},
+		memproxy.StepRollbackRecorded: {rollsBack, func(r *crashRig) {
+			id := r.noteID()
+			if n := r.versions(id, memproxy.OpRollback) + r.sent(`{"text":"likes tea"`); n != 0 {
+				r.t.Errorf("%d sent or versions", n)
+			}
+			r.reviewerAsks("POST", "/v1/memories/mem0/"+id+"/rollback", fmt.Sprintf(`{"sha256":%q,"reason":"it was right"}`, sha("likes tea")))
+			rolledBack(r)
+		}},
+		memproxy.StepRollbackBegun:   {rollsBack, rolledBack},
+		memproxy.StepRollbackSent:    {rollsBack, rolledBack},
+		memproxy.StepRollbackSettled: {rollsBack, rolledBack},
+		// The run was never sent, and nobody sends it later.
+		memproxy.StepRunJournalled: {runsUngated, func(r *crashRig) {
+			ring.Until(r.t, "the run is settled", func() bool {
+				left, err := filepath.Glob(filepath.Join(filepath.Dir(r.conf), "state", "runs", "*", "*.json"))
+				return err == nil && len(left) == 0
+			})
+			if h, p := r.letta.Value(r.agent, "human"), r.letta.Value(r.agent, "persona"); h != "Ann" || p != "helper" {
+				r.t.Errorf("human %q, persona %q", h, p)
+			}
+		}},
+		memproxy.StepRunAnswered: {runsUngated, settledOnce},
+		memproxy.StepRunRuled:    {runsUngated, settledOnce},
+		memproxy.StepRunUndone:   {runsUngated, settledOnce},
+		memproxy.StepRunSettled:  {runsUngated, settledOnce},
+	}
+}
+
+// A sidecar that is killed at any step between hold, approval, rollback or
+// compensation and their ends loses nothing and repeats nothing: the next one
+// brings them to their end. A step of the code without a case fails.
+//
+// Proves EDGE-11, SYN-5, MFW-7, EDGE-1.
+func TestCrashAtEveryStep(t *testing.T) {
+	ring.Slow(t, "kills a process at every step")
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts two processes a step")
+	}
+	cases := crashCases()
+	if len(cases) != len(memproxy.Steps()) {
+		t.Errorf("%d cases for %d steps", len(cases), len(memproxy.Steps()))
+	}
+	for _, step := range memproxy.Steps() {
+		c, ok := cases[step]
+		if !ok {
+			t.Errorf("the step %s has no case", step)
+			continue
+		}
+		t.Run(step.String(), func(t *testing.T) {
+			r := newCrashRig(t, strings.HasPrefix(step.String(), "run."))
+			r.run(step.String())
+			c.before(r)
+			r.died(step)
+			r.run("")
+			c.after(r)
+		})
+	}
+}
+
+func newCrashRig(t *testing.T, onLetta bool) *crashRig {
+	t.Helper()
+	r := &crashRig{t: t}
+	b, err := embedded.New(embedded.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.back = &recordingBackend{Handler: b}
+	conf, policy := plain, holdingPolicy
+	if onLetta {
+		r.letta = lettaback.New()
+		r.back.Handler, conf, policy = r.letta, compensating, noPersona
+	}
+	up := httptest.NewServer(r.back)
+	t.Cleanup(up.Close)
+	r.up = up.URL
+	if onLetta {
+		_, body := r.ask("POST", r.up+"/v1/agents/", olderAgent)
+		var made struct{ ID string }
+		if err := json.Unmarshal([]byte(body), &made); err != nil {
+			t.Fatal(err)
+		}
+		r.agent, r.human = made.ID, r.letta.BlockID(made.ID, "human")
+	}
+	dir := t.TempDir()
+	conf = strings.Replace(conf, "policy: {dir: \"DIR/policies\"}\n", "", 1)
+	conf = strings.NewReplacer("DIR", dir, "UPSTREAM", up.URL, "LETTA", up.URL, "KEY", sha(devToken), "users: [ann]", "users: [ann, bob]").Replace(conf)
+	conf += fmt.Sprintf("policy: {dir: %q}\nreview: {reviewers: [{id: eve, sha256: %q, roles: [view, review, content], tenants: \"*\"}]}\n", policyDir(t, policy), sha(reviewToken))
+	r.conf = filepath.Join(dir, "memproxy.yaml")
+	writeFile(t, r.conf, conf)
+	return r
+}

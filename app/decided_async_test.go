@@ -1,0 +1,91 @@
+package app
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/screen"
+)
+
+// An approval of a write that Mem0 carries out later is bound to the text that
+// came of it, as one that is carried out at once: it outlives rules that would
+// judge otherwise, and ends with the text, whether the other text was written
+// through memproxy or around it.
+//
+// Proves EDGE-15, DOL-3.
+func TestApprovalsOfLaterWritesStayDecided(t *testing.T) {
+	t.Parallel()
+	pack := t.TempDir()
+	if err := os.CopyFS(pack, screen.Files()); err != nil {
+		t.Fatal(err)
+	}
+	w, dir := newTold(t, time.Now), policyDir(t, holdingPolicy)
+	r := start(t, screeningConf, workflow(w, fmt.Sprintf("screening: {pack: %q}", pack), dir)...)
+	later := func() {
+		t.Helper()
+		for range 3 {
+			r.once("upkeep", time.Now())
+		}
+	}
+	made, texts := map[string]string{}, map[string]string{}
+	for _, lake := range []string{"seven", "eight"} {
+		text := "Bob sails on lake " + lake + "."
+		id := heldID(t, r.do("POST", "/v3/memories/add/", fmt.Sprintf(`{"user_id":"bob","messages":[{"role":"user","content":%q}]}`, text)))
+		if out, code := r.as(reviewToken, "holds", "approve", "-reason", "harmless", id); code != 0 {
+			t.Fatal(out)
+		}
+		ring.Until(r.t, "it is sent", func() bool { return r.heldWrite(id).State == memproxy.HoldDone })
+		ring.Until(r.t, "it is there", func() bool {
+			var page struct{ Results []struct{ ID, Memory string } }
+			if err := json.Unmarshal([]byte(r.behind("POST", "/v3/memories/", `{"filters":{"user_id":"bob"}}`)), &page); err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range page.Results {
+				if strings.Contains(m.Memory, lake) { // as the backend's model words it
+					made[lake], texts[lake] = m.ID, m.Memory
+				}
+			}
+			return made[lake] != ""
+		})
+		ring.Until(r.t, "its state", func() bool {
+			st := r.stands(made[lake])
+			return st.State == memproxy.StateValidated && st.Reviewed == memproxy.TextSHA256(texts[lake])
+		})
+	}
+	r.do("POST", "/v3/memories/", `{"filters":{"user_id":"bob"}}`) // a read binds them
+	path := filepath.Join(pack, "lexicon.txt")
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := r.car.rules.current().Version
+	writeFile(t, path, string(b)+"\n\ntest.lake critical 950 overrides\n  \\blake\\b\n")
+	ring.Until(r.t, "the pack", func() bool { return r.car.rules.current().Version != before })
+	later()
+	for lake, id := range made {
+		if st := r.stands(id); st.State != memproxy.StateValidated || st.CurrentRules != memproxy.StateQuarantined || st.Attestation != memproxy.HumanConfirmed {
+			t.Errorf("%s, under a new rule: %+v", lake, st)
+		}
+	}
+	if a := r.do("GET", "/memories?user_id=bob", ""); !strings.Contains(a.body, texts["seven"]) || !strings.Contains(a.body, texts["eight"]) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	r.stop()
+	r.run()
+	r.behind("PUT", "/v1/memories/"+made["eight"]+"/", `{"text":"Bob drowns in lake nine."}`)
+	r.sweep()
+	later()
+	if st := r.stands(made["eight"]); st.State != memproxy.StateQuarantined || st.Reviewed != "" {
+		t.Errorf("another text: %+v", st)
+	}
+	if st := r.stands(made["seven"]); st.State != memproxy.StateValidated {
+		t.Errorf("the same text: %+v", st)
+	}
+}

@@ -1,0 +1,127 @@
+package app
+
+import (
+	"context"
+	"flag"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
+	"github.com/memproxy/memproxy/internal/ring"
+)
+
+var updateCases = flag.Bool("update-cases", false, "write what the HTTP face does into the cases of envoy/extproc/testdata; read the diff")
+
+// twoFaces is one sidecar with both faces in front of a case's backend.
+type twoFaces struct {
+	name    string
+	rig     *rig
+	backend *extproctest.Backend
+	up      string
+	conn    *grpc.ClientConn
+}
+
+func startFaces(t *testing.T, c *extproctest.Case) *twoFaces {
+	t.Helper()
+	b := extproctest.NewBackend(c)
+	f := facesBefore(t, c.Settings, b)
+	f.backend = b
+	return f
+}
+
+// facesBefore is the same in front of any backend.
+func facesBefore(t *testing.T, settings extproctest.Settings, backend http.Handler) *twoFaces {
+	t.Helper()
+	f := &twoFaces{name: settings["kind"], rig: &rig{t: t, dir: t.TempDir(), log: &lockedBuffer{}}}
+	up := httptest.NewServer(backend)
+	t.Cleanup(up.Close)
+	f.up = up.URL
+	r := f.rig
+	text := settings.Config("127.0.0.1:0", "127.0.0.1:0", up.URL, filepath.Join(r.dir, "state"))
+	cfg, err := config.Parse("memproxy.yaml", []byte(text), os.Getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt := Options{Log: r.log, Getenv: allowing(cfg), Version: "test"}
+	if r.car, err = New(context.Background(), unwatched(cfg), opt); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.listenBoth(Envoy{Listen: "127.0.0.1:0", Authorize: true}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.stop)
+	r.admin = "http://" + r.car.Addr("admin")
+	if f.conn, err = grpc.NewClient(r.car.Addr("extproc"), grpc.WithTransportCredentials(insecure.NewCredentials())); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.conn.Close() })
+	return f
+}
+
+// face is one of the two: as net/http has it, or as Envoy has it.
+func (f *twoFaces) face(t *testing.T, envoy bool) extproctest.Face {
+	t.Helper()
+	face := extproctest.Face{
+		Addr: f.rig.car.Addr(f.name), Backend: f.backend,
+		Spans: func() ([]byte, error) { return []byte(f.rig.get("/debug/spans").body), nil },
+		Audit: func() ([]byte, error) { return []byte(f.rig.audit()), nil },
+	}
+	if envoy {
+		srv := httptest.NewServer(&extproctest.Envoy{Conn: f.conn, Upstream: f.up, Backend: f.name})
+		t.Cleanup(srv.Close)
+		face.Addr = srv.Listener.Addr().String()
+	}
+	return face
+}
+
+// Proves CARD-9, CARD-10, TRL-10: both faces give the same verdict, the same
+// request to the backend, the same answer, the same spans and the same record.
+func TestBothFacesDoTheSame(t *testing.T) {
+	t.Parallel()
+	paths, err := filepath.Glob(filepath.Join("..", "envoy", "extproc", "testdata", "*.txtar"))
+	if err != nil || len(paths) == 0 {
+		t.Fatal("no cases", err)
+	}
+	for i, path := range paths {
+		if i%ring.Share(1, 4) != 0 {
+			continue
+		}
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
+			t.Parallel()
+			data, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := extproctest.ParseCase(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, summary, err := c.Run(startFaces(t, c).face(t, false))
+			if err != nil {
+				t.Fatalf("%v after\n%s", err, want)
+			}
+			if *updateCases {
+				if err := os.WriteFile(path, c.Updated(summary), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			} else if summary != c.Want {
+				t.Errorf("the HTTP face does\n%s\nwant\n%s", summary, c.Want)
+			}
+			got, _, err := c.Run(startFaces(t, c).face(t, true))
+			if err != nil {
+				t.Fatalf("%v after\n%s", err, got)
+			}
+			if got != want {
+				t.Errorf("%s", extproctest.Diff(want, got))
+			}
+		})
+	}
+}

@@ -1,0 +1,93 @@
+package app
+
+import (
+	"context"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
+	"github.com/memproxy/memproxy/internal/cli"
+	"github.com/memproxy/memproxy/internal/ring"
+)
+
+// Proves CARD-9: a processor that strangers could reach is not started: it is
+// believed about who callers are.
+func TestExtprocListensWhereOnlyEnvoyIs(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		f  Envoy
+		ok bool
+	}{
+		"loopback":             {Envoy{Listen: "127.0.0.1:9902"}, true},
+		"loopback, version 6":  {Envoy{Listen: "[::1]:9902"}, true},
+		"by name":              {Envoy{Listen: "localhost:9902"}, true},
+		"a socket":             {Envoy{Listen: "unix:/run/memproxy.sock"}, true},
+		"everywhere":           {Envoy{Listen: ":9902"}, false},
+		"an address":           {Envoy{Listen: "10.0.0.1:9902"}, false},
+		"without client roots": {Envoy{Listen: "10.0.0.1:9902", Cert: "c", Key: "k"}, false},
+		"with client roots":    {Envoy{Listen: "10.0.0.1:9902", Cert: "c", Key: "k", ClientCA: "r"}, true},
+		"without its key":      {Envoy{Listen: "127.0.0.1:9902", Cert: "c"}, false},
+		"no port":              {Envoy{Listen: "127.0.0.1"}, false},
+	} {
+		if err := c.f.Check(); (err == nil) != c.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestExtprocCommand(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{
+		{"extproc", "-listen", "0.0.0.0:9902"},
+		{"extproc", "-config", filepath.Join(t.TempDir(), "none.yaml")},
+	} {
+		if code, _, errs := invoke(t, args...); code != cli.Failed || errs == "" {
+			t.Errorf("%q: %d %s", args, code, errs)
+		}
+	}
+	if code, _, _ := invoke(t, "extproc", "stray"); code != cli.Usage {
+		t.Errorf("stray argument: %d", code)
+	}
+	c, err := extproctest.ParseCase([]byte("-- request --\nGET /\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	path, socket := filepath.Join(dir, "memproxy.yaml"), filepath.Join(dir, "s")
+	if err := os.WriteFile(path, []byte(c.Settings.Config("127.0.0.1:0", "127.0.0.1:0", "http://127.0.0.1:1", filepath.Join(dir, "state"))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// What a killed process left behind is in nobody's way.
+	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale.SetUnlinkOnClose(false)
+	_ = stale.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	log := &lockedBuffer{}
+	a := &invocation{Args: []string{"extproc", "-config", path, "-listen", "unix:" + socket, "-grace", "0s"}, Stdout: io.Discard, Stderr: log, Getenv: os.Getenv, Version: "test"}
+	done := make(chan int, 1)
+	go func() { done <- a.run(ctx) }()
+	ring.Until(t, "the listener", func() bool { return strings.Contains(log.String(), `"name":"extproc"`) })
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.Close()
+	cancel()
+	select {
+	case code := <-done:
+		if code != cli.OK {
+			t.Errorf("%d %s", code, log.String())
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("it does not stop")
+	}
+}

@@ -1,0 +1,234 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/letta"
+	"github.com/memproxy/memproxy/adapters/mem0"
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/tlsfile"
+	"github.com/memproxy/memproxy/proxy"
+	"github.com/memproxy/memproxy/telemetry/signal"
+)
+
+// listener is one address and what answers there.
+type listener struct {
+	name, addr string
+	handler    http.Handler
+	tls        *tls.Config
+	ln         net.Listener
+	bounded    *face.Listener // ln, with its bounds; nil: another server's
+	inFlight   *face.InFlight // what its requests hold; nil: nothing is counted
+	refused    func() int64   // requests over the processor's bound; nil: none are
+	cut        func()         // ends requests that outlive their callers; nil: none do
+	bodies     time.Duration  // how long a body may take; 0: the default
+	stop       func(context.Context) error
+	failed     <-chan error
+}
+
+// buildFaces builds a proxy for each backend, and the admin listener.
+func (s *App) buildFaces() error {
+	for _, b := range s.cfg.Backends {
+		opt, err := s.proxyOptions(b)
+		if err != nil {
+			return fmt.Errorf("backend %s: %w", b.Name, err)
+		}
+		p, err := proxy.New(opt)
+		if err != nil {
+			return fmt.Errorf("backend %s: %w", b.Name, err)
+		}
+		s.proxies = append(s.proxies, p)
+		s.onStop(stageProxies, p.Close)
+		l := &listener{name: b.Name, addr: b.Listen, handler: p, cut: p.Cut, bodies: b.Timeouts.Body.Time(), inFlight: opt.InFlight}
+		if b.TLS.Cert != "" {
+			if l.tls, err = listenTLS(b.TLS); err != nil {
+				return fmt.Errorf("backend %s: %w", b.Name, err)
+			}
+		}
+		s.listeners = append(s.listeners, l)
+	}
+	spans := s.telemetry.Spans()
+	s.listeners = append(s.listeners, &listener{name: "admin", addr: s.cfg.Admin.Listen, cut: s.cutSending, handler: proxy.NewAdmin(proxy.AdminOptions{
+		Review: s.reviewAPI, Hosts: proxy.Hosts{Names: s.cfg.Admin.Hosts},
+		Ready: s.ready, Metrics: s.telemetry.Metrics(), Spans: spans,
+	})})
+	if addr := s.cfg.Admin.Probes; addr != "" {
+		s.listeners = append(s.listeners, &listener{name: "probes", addr: addr, handler: proxy.NewAdmin(proxy.AdminOptions{
+			Ready: s.ready, Metrics: s.telemetry.Metrics(), Hosts: proxy.Hosts{Names: s.cfg.Admin.Hosts},
+		})})
+	}
+	return nil
+}
+
+func adapterFor(b config.Backend, sources memproxy.SourceNames) (gate.Adapter, error) {
+	switch b.Kind {
+	case "letta":
+		return letta.New(letta.Options{ConfidenceKeys: b.ConfidenceKeys, Sources: sources, MaxDepth: b.Limits.Depth})
+	case "mem0":
+	default:
+		return nil, fmt.Errorf("unknown kind %q", b.Kind)
+	}
+	return mem0.New(mem0.Options{ConfidenceKeys: b.ConfidenceKeys, Sources: sources, FieldKey: b.FieldKey, MaxDepth: b.Limits.Depth})
+}
+
+// Connections to one upstream, beside those of gated requests: for what touches
+// no memory, and for memproxy's own questions. None can use up another's.
+const (
+	passConns = 256
+	sideConns = 256
+)
+
+func (s *App) proxyOptions(b config.Backend) (proxy.Options, error) {
+	adapter, err := adapterFor(b, s.cfg.Sources.Table())
+	if err != nil {
+		return proxy.Options{}, err
+	}
+	upstream, err := url.Parse(b.Upstream)
+	if err != nil {
+		return proxy.Options{}, errors.New("upstream is not a URL")
+	}
+	var upstreamTLS *tls.Config
+	if b.TLS.UpstreamCA != "" {
+		pool, err := tlsfile.Roots(b.TLS.UpstreamCA)
+		if err != nil {
+			return proxy.Options{}, err
+		}
+		upstreamTLS = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	}
+	opt := proxy.Options{
+		Gate: s.gate, Name: b.Name, Adapter: adapter, Upstream: upstream, Passthrough: b.Passthrough,
+		Transport:     proxy.NewTransport(proxy.TransportOptions{TLS: upstreamTLS}),
+		PassTransport: proxy.NewTransport(proxy.TransportOptions{TLS: upstreamTLS, MaxConns: passConns}),
+		SideTransport: proxy.NewTransport(proxy.TransportOptions{TLS: upstreamTLS, MaxConns: sideConns}),
+		InFlight:      s.budgetOf(b.Name),
+		MaxBody:       b.Limits.Body, MaxAnswer: b.Limits.Answer,
+		BodyTimeout: b.Timeouts.Body.Time(), UpstreamTimeout: b.Timeouts.Upstream.Time(), RunTimeout: b.Timeouts.Run.Time(),
+		Ungated: gate.Ungated(b.Ungated), Tenant: b.Tenant, Journal: s.path("runs", "of-"+url.PathEscape(b.Name)), Reconcile: b.Reconcile.Time(),
+		Steps: s.steps, Tracer: s.telemetry.Tracer(), Propagator: s.telemetry.Propagator(), Log: s.log,
+		Observe: s.telemetry.Instruments().Observer(b.Name),
+	}
+	opt.Credential = credentialOf(b)
+	return opt, nil
+}
+
+// budgetOf is what bodies and answers of a backend may take at once.
+func (s *App) budgetOf(backend string) *face.InFlight {
+	if s.inFlight[backend] == nil {
+		if s.inFlight == nil {
+			s.inFlight = map[string]*face.InFlight{}
+		}
+		s.inFlight[backend] = face.NewInFlight(s.cfg.Limits.InFlight, s.cfg.Limits.OneInFlight)
+	}
+	return s.inFlight[backend]
+}
+
+// listenTLS makes a listener's TLS. With client roots, certificates that are
+// given are verified; callers without one are identified in other ways.
+func listenTLS(t config.TLS) (*tls.Config, error) {
+	cert, err := tls.LoadX509KeyPair(t.Cert, t.Key)
+	if err != nil {
+		return nil, err
+	}
+	conf := &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	if t.ClientCA != "" {
+		if conf.ClientCAs, err = tlsfile.Roots(t.ClientCA); err != nil {
+			return nil, err
+		}
+		conf.ClientAuth = tls.VerifyClientCertIfGiven
+	}
+	return conf, nil
+}
+
+// listen opens every address and starts serving.
+func (s *App) Listen() error {
+	for _, l := range s.listeners {
+		ln, err := net.Listen("tcp", l.addr)
+		if err != nil {
+			return fmt.Errorf("%s: %w", l.name, err)
+		}
+		l.ln = ln
+	}
+	if err := s.listenLocal(); err != nil {
+		return err
+	}
+	s.sayWhoReviews()
+	for _, p := range s.proxies {
+		p.Start() // before anybody asks: what was left open holds its agents
+	}
+	for _, l := range s.listeners {
+		l.bounded = face.Bound(l.ln, face.ListenOptions{
+			WriteTimeout: s.cfg.Limits.Write.Time(), Connections: s.cfg.Limits.Connections, ConnectionsPeer: s.cfg.Limits.PerAddress,
+		})
+		l.stop, l.failed = proxy.Serve(l.bounded, proxy.ServerOptions{Handler: l.handler, TLS: l.tls, BodyTimeout: l.bodies, WriteTimeout: s.cfg.Limits.Write.Time(), Cut: l.cut, CutTime: cutTime, Log: s.log})
+		s.onStop(stageListeners, l.stop)
+	}
+	s.onStop(stageNotes, func(context.Context) error { s.record(memproxy.EventStop, "stopped"); return nil })
+	return s.watchBounds()
+}
+
+// watchBounds lets metrics tell what the listeners' bounds do.
+func (s *App) watchBounds() error {
+	stop, err := s.telemetry.Instruments().Watch(signal.Sources{Bounds: s.bounds})
+	if err == nil {
+		s.onStop(stageTelemetry, func(context.Context) error { return stop() })
+	}
+	return err
+}
+
+func (s *App) bounds() []signal.Bounds {
+	s.bounded.Lock()
+	defer s.bounded.Unlock()
+	var out []signal.Bounds
+	for _, l := range s.listeners {
+		b := signal.Bounds{Listener: l.name}
+		if l.bounded != nil {
+			b.Refused, b.Evicted = l.bounded.Turned()
+		}
+		if l.refused != nil {
+			b.Refused += l.refused()
+		}
+		if l.inFlight != nil {
+			b.Held, b.NoRoom = l.inFlight.Held(), l.inFlight.Refused()
+		}
+		out = append(out, b)
+	}
+	return out
+}
+
+// addr is where a listener really listens.
+func (s *App) Addr(name string) string {
+	for _, l := range s.listeners {
+		if l.name == name && l.ln != nil {
+			return l.ln.Addr().String()
+		}
+	}
+	return ""
+}
+
+// ready are the checks of /readyz.
+func (s *App) ready() []proxy.Check {
+	version, broken := s.rules.state()
+	rules := proxy.Check{Name: "rules", OK: true, Degraded: broken != nil, Detail: "version " + version}
+	if broken != nil {
+		rules.Detail = "version " + version + " stays in force; the newest edit is broken: " + broken.Error()
+	}
+	checks := append([]proxy.Check{rules}, s.stores.checks()...)
+	if len(s.unsafe) > 0 {
+		checks = append(checks, proxy.Check{Name: "unsafe", OK: true, Degraded: true, Detail: "production is weakened by " + strings.Join(s.unsafe, ", ")})
+	}
+	if s.fleet.follower != nil {
+		checks = append(checks, s.fleetReady())
+	}
+	return checks
+}

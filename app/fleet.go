@@ -1,0 +1,177 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"path/filepath"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
+	"github.com/memproxy/memproxy/envoy/xds/follow"
+	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/tlsfile"
+	"github.com/memproxy/memproxy/policy"
+	"github.com/memproxy/memproxy/policy/cedar"
+	"github.com/memproxy/memproxy/proxy"
+)
+
+// lastGoodFile is the release in force, within the state directory.
+const lastGoodFile = "rules.last-good"
+
+// firstBundle is what a sidecar starts with: the kept release, else the policy
+// directory. In a fleet nothing stands in for the fleet's rules: without
+// either, everything is refused until the first release comes.
+func firstBundle(cfg *config.Config, log *slog.Logger) (policy.Bundle, error) {
+	if cfg.Policy.Control != nil {
+		opt, err := followOptions(cfg, "", log)
+		if err != nil {
+			return policy.Bundle{}, err
+		}
+		kept, err := follow.Kept(opt)
+		if err != nil {
+			return policy.Bundle{}, err
+		}
+		if kept != nil {
+			if _, err = cedar.Compile(kept.Contents); err == nil {
+				return kept.Contents, nil
+			}
+			log.Error("the kept release does not compile and is not in force", "release", kept.Name(), "error", err)
+		}
+		if cfg.Policy.Dir == "" {
+			return policy.Bundle{Schema: policy.Builtin().Schema}, nil
+		}
+	}
+	if cfg.Policy.Dir == "" {
+		return policy.Builtin(), nil
+	}
+	return policy.Load(cfg.Policy.Dir)
+}
+
+// followOptions are what the configuration says of the fleet, without what only
+// a running sidecar has.
+func followOptions(cfg *config.Config, version string, log *slog.Logger) (follow.Options, error) {
+	c := cfg.Policy.Control
+	keys, err := config.PublicKeys(c.Keys)
+	return follow.Options{
+		Address: c.Address, Fleet: c.Fleet, Keys: keys, Path: filepath.Join(cfg.State, lastGoodFile), Log: log,
+		Node:   fleetpb.Node{ID: c.Node, Tenant: c.Tenant, Labels: c.Labels, Version: version},
+		Jitter: rand.Float64,
+	}, err
+}
+
+// tablesOf are the limits and ceilings of a bundle, or the configuration's
+// where the bundle has none.
+func tablesOf(b policy.Bundle, cfg *config.Config) (memproxy.Limits, memproxy.Ceilings) {
+	limits, ceilings := cfg.Budgets.Limits(), cfg.Confidence.Ceilings()
+	if b.Limits != nil {
+		limits = *b.Limits
+	}
+	if b.Ceilings != nil {
+		ceilings = *b.Ceilings
+	}
+	if !*cfg.Confidence.Clamp {
+		ceilings = ceilings.Lifted()
+	}
+	return limits, ceilings
+}
+
+// member is this sidecar's part in a fleet.
+type member struct {
+	follower *follow.Follower
+	tally    *tally
+}
+
+// joinFleet begins to follow the control plane, if there is one. The rulebook
+// has what the sidecar starts with.
+func (s *App) joinFleet() error {
+	c := s.cfg.Policy.Control
+	if c == nil {
+		return nil
+	}
+	opt, err := followOptions(s.cfg, s.version, s.log)
+	if err != nil {
+		return err
+	}
+	if opt.TLS, err = clientTLS(c); err != nil {
+		return fmt.Errorf("policy.control: %w", err)
+	}
+	opt.Apply, opt.Counts = s.takeRelease, s.fleet.tally.drain
+	if s.fleet.follower, err = follow.New(opt); err != nil {
+		return err
+	}
+	kept := s.fleet.follower.LastGood()
+	inForce := kept != nil && kept.Bundle == s.rules.bundleVersion()
+	if inForce {
+		version, _ := s.rules.state()
+		s.fleet.tally.name(version, kept.Name())
+		s.log.Info("started from the kept release", "release", kept.Name())
+	}
+	s.fleet.follower.Start(inForce)
+	s.loops.begin("fleet", s.fleet.follower.Run)
+	return nil
+}
+
+// clientTLS is who the sidecar is to its control plane.
+func clientTLS(c *config.Control) (*tls.Config, error) {
+	cert, err := tlsfile.Open(c.TLS.Cert, c.TLS.Key)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := tlsfile.Roots(c.TLS.CA)
+	if err != nil {
+		return nil, err
+	}
+	name := c.TLS.Name
+	if name == "" {
+		name, _, _ = net.SplitHostPort(c.Address) // checked with the configuration
+	}
+	return &tls.Config{GetClientCertificate: cert.Client, RootCAs: pool, ServerName: name, MinVersion: tls.VersionTLS13}, nil
+}
+
+// takeRelease puts a release in force. It is on disk before it rules.
+func (s *App) takeRelease(r *policy.Release, keep func() error) error {
+	err := s.rules.take(r.Contents, func(rules *gate.Rules) error {
+		if err := keep(); err != nil {
+			return err
+		}
+		s.fleet.tally.name(rules.Version, r.Name())
+		return s.gate.Use(rules)
+	})
+	if err != nil {
+		s.rules.fail(fmt.Errorf("release %d: %w", r.Number, err))
+		s.telemetry.Instruments().Reloaded(context.Background(), false)
+		s.record(memproxy.EventReload, "release "+r.Name()+" was not put in force")
+		return err
+	}
+	version, _ := s.rules.state()
+	s.telemetry.Instruments().Reloaded(context.Background(), true)
+	s.log.Info("release in force", "release", r.Name(), "version", version)
+	s.record(memproxy.EventReload, "release "+r.Name()+", rules "+version+" in force")
+	return nil
+}
+
+// fleetReady is how the sidecar stands to its control plane, for /readyz.
+func (s *App) fleetReady() proxy.Check {
+	st := s.fleet.follower.State()
+	c := proxy.Check{Name: "control", OK: true, Detail: "release " + st.Running}
+	switch {
+	case st.Running == "" && s.cfg.Policy.Dir == "":
+		c.OK, c.Detail = false, "no release has come yet; everything is refused"
+	case st.Running == "":
+		c.Degraded, c.Detail = true, "no release has come yet; the policy directory holds"
+	}
+	switch {
+	case st.Refused != nil:
+		c.Degraded = true
+		c.Detail += "; release " + st.Assigned + " is refused: " + st.Refused.Error()
+	case !st.Connected && st.Lost != nil:
+		c.Degraded = true
+		c.Detail += "; the control plane is away: " + st.Lost.Error()
+	}
+	return c
+}

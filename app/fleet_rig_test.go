@@ -1,0 +1,195 @@
+package app
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/envoy/xds"
+	"github.com/memproxy/memproxy/envoy/xds/xdstest"
+	"github.com/memproxy/memproxy/fleet"
+	"github.com/memproxy/memproxy/policy"
+)
+
+// fleetRig is a control plane in this process, with its releases, keys and
+// certificates in one directory.
+type fleetRig struct {
+	t      *testing.T
+	dir    string
+	public string
+	plane  *fleet.Plane
+	addr   string
+	log    *lockedBuffer
+}
+
+const planeConfig = `fleet: north
+listen: LISTEN
+admin: {listen: "127.0.0.1:0"}
+tls: {cert: DIR/control.crt, key: DIR/control.key, client_ca: DIR/ca.crt}
+releases: DIR/releases
+keys: ["PUBLIC"]
+poll: 5ms
+report: 20ms
+sidecars:
+  - {spiffe: "spiffe://example.org/ns/acme/sa/*", tenant: acme, labels: {env: [prod, test]}}
+rollout: {stages: []}
+log: {level: warn}
+`
+
+const memberConfig = `policy:
+  control:
+    address: ADDR
+    fleet: north
+    keys: ["PUBLIC"]
+    tls: {cert: FLEET/web.crt, key: FLEET/web.key, ca: FLEET/ca.crt}
+    node: web-1
+    tenant: acme
+    labels: {env: prod}
+`
+
+func newFleetRig(t *testing.T) *fleetRig {
+	t.Helper()
+	f := &fleetRig{t: t, dir: t.TempDir(), addr: "127.0.0.1:0", log: &lockedBuffer{}}
+	if err := os.Mkdir(filepath.Join(f.dir, "releases"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	code, out, errs := invoke(t, "control", "keygen", "-out", f.dir)
+	if code != 0 {
+		t.Fatal(errs)
+	}
+	f.public = regexp.MustCompile(`public key +(\S+)`).FindStringSubmatch(out)[1]
+	if b, err := base64.StdEncoding.DecodeString(f.public); err != nil || len(b) != 32 {
+		t.Fatalf("%q is not a key", f.public)
+	}
+	ca, err := xdstest.NewCA()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, uri := range map[string]string{"control": "spiffe://example.org/control", "web": "spiffe://example.org/ns/acme/sa/web"} {
+		if err := ca.Write(f.dir, name, uri); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(f.stop)
+	return f
+}
+
+// start runs the control plane, at the address that it had before.
+func (f *fleetRig) start(change ...string) {
+	f.t.Helper()
+	text := strings.NewReplacer(change...).Replace(planeConfig)
+	text = strings.NewReplacer("DIR", f.dir, "PUBLIC", f.public, "LISTEN", `"`+f.addr+`"`).Replace(text)
+	cfg, err := config.ParseControlPlane("control.yaml", []byte(text), os.Getenv)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if f.plane, err = fleet.Open(cfg, fleet.Options{Log: f.log, Getenv: os.Getenv}); err != nil {
+		f.t.Fatal(err)
+	}
+	if err := f.plane.Start(context.Background()); err != nil {
+		f.t.Fatal(err)
+	}
+	f.addr = f.plane.FleetAddr
+}
+
+func (f *fleetRig) stop() {
+	if f.plane == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := f.plane.Close(ctx); err != nil {
+		f.t.Error(err)
+	}
+	f.plane = nil
+}
+
+// release signs a policy directory with one file as a release.
+func (f *fleetRig) release(text string, args ...string) {
+	f.t.Helper()
+	dir := filepath.Join(f.t.TempDir(), "policies")
+	writeBundle(f.t, dir, text)
+	args = append([]string{"control", "sign", "-key", filepath.Join(f.dir, fleet.KeyFile), "-policies", dir,
+		"-releases", filepath.Join(f.dir, "releases"), "-fleet", "north"}, args...)
+	if code, _, errs := invoke(f.t, args...); code != 0 {
+		f.t.Fatal(errs)
+	}
+}
+
+// sidecar runs one of the fleet's sidecars, with a state directory that may be
+// that of an earlier one.
+func (f *fleetRig) sidecar(change ...string) *rig {
+	f.t.Helper()
+	member := strings.NewReplacer("ADDR", f.addr, "PUBLIC", f.public, "FLEET", f.dir).Replace(memberConfig)
+	return start(f.t, plain+member, change...)
+}
+
+// fleet is what the control plane shows.
+func (f *fleetRig) fleet() (st xds.Status) {
+	f.t.Helper()
+	f.get("/fleet", &st)
+	return st
+}
+
+func (f *fleetRig) sidecars() (list []xds.SidecarStatus) {
+	f.t.Helper()
+	f.get("/fleet/sidecars", &list)
+	return list
+}
+
+// status is the command, as an operator uses it.
+func (f *fleetRig) status(args ...string) (code int, out, errs string) {
+	f.t.Helper()
+	return invoke(f.t, append([]string{"control", "status", "-url", "http://" + f.plane.AdminAddr}, args...)...)
+}
+
+func (f *fleetRig) get(path string, into any) {
+	f.t.Helper()
+	resp, err := http.Get("http://" + f.plane.AdminAddr + path)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		f.t.Fatalf("%s: %d %v", path, resp.StatusCode, err)
+	}
+	if s, ok := into.(*string); ok {
+		*s = string(b)
+	} else if err := json.Unmarshal(b, into); err != nil {
+		f.t.Fatalf("%s: %v", b, err)
+	}
+}
+
+// seal makes a release of policies that sign would not, and publishes it.
+func (f *fleetRig) seal(number, floor uint64, text string) *policy.Release {
+	f.t.Helper()
+	key, err := fleet.ReadKey(filepath.Join(f.dir, fleet.KeyFile))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	b := policy.Builtin()
+	b.Policies = append(b.Policies, policy.Source{Name: "own.cedar", Text: []byte(text)})
+	r, err := policy.Seal(b, policy.Statement{Fleet: "north", Number: number, Floor: floor}, key)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	dir := filepath.Join(f.dir, "releases")
+	store, err := xds.NewDir(dir, dir, nil)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if err := store.Publish(r); err != nil {
+		f.t.Fatal(err)
+	}
+	return r
+}

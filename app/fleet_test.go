@@ -1,0 +1,235 @@
+package app
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/memproxy/memproxy/fleet"
+	"github.com/memproxy/memproxy/internal/cli"
+	"github.com/memproxy/memproxy/internal/ring"
+)
+
+// Proves CARD-9: a sidecar of a fleet refuses everything until its first
+// release, rules by each that comes, and tells the control plane; what it does
+// not take, it says with file and line.
+func TestFleetRulesASidecar(t *testing.T) {
+	t.Parallel()
+	f := newFleetRig(t)
+	f.start()
+	r := f.sidecar()
+	if a := r.do("POST", "/memories", note); a.status != 403 || !strings.Contains(a.body, "policy.no_permit") {
+		t.Errorf("before the first release: %d %s, want a refusal", a.status, a.body)
+	}
+	if a := r.get("/readyz"); a.status != 503 || !strings.Contains(a.body, "no release has come yet") {
+		t.Errorf("before the first release: %d %s, want not ready", a.status, a.body)
+	}
+	f.release(harmless, "-note", "the first")
+	ring.Until(r.t, "the first release", func() bool { return r.do("POST", "/memories", note).status == 200 })
+	if a := r.get("/readyz"); a.status != 200 || !strings.Contains(a.body, "release 000001-") {
+		t.Errorf("under the first release: %d %s", a.status, a.body)
+	}
+	f.release(closed, "-tenant", "acme", "-label", "env=prod")
+	ring.Until(r.t, "the second release", func() bool {
+		a := r.do("POST", "/memories", note)
+		return a.status == 403 && strings.Contains(a.body, "own.closed")
+	})
+	// Others' releases are not this sidecar's.
+	f.release(harmless, "-tenant", "other")
+	f.release(harmless, "-tenant", "acme", "-label", "env=test")
+	ring.Until(r.t, "all four releases", func() bool { return len(f.fleet().Releases) == 4 })
+	ring.Until(r.t, "the reports", func() bool { return f.fleet().Releases[1].Tally.Refused > 0 })
+	st := f.fleet()
+	for i, want := range []struct {
+		channel        string
+		running        int
+		decided, state string
+	}{{"*", 0, "some", "current"}, {"tenant=acme,env=prod", 1, "some", "current"}, {"tenant=other", 0, "none", "current"}, {"tenant=acme,env=test", 0, "none", "current"}} {
+		got := st.Releases[i]
+		if got.Channel != want.channel || got.Running != want.running || got.State != want.state || (got.Tally.Decisions > 0) != (want.decided == "some") {
+			t.Errorf("release %d is %+v, want %+v", i+1, got, want)
+		}
+	}
+	if st.Releases[0].Note != "the first" || st.Connected != 1 || st.Behind != 0 {
+		t.Errorf("the fleet is %+v", st)
+	}
+	var metrics string
+	f.get("/metrics", &metrics)
+	if want := fmt.Sprintf(`memproxy_fleet_release_sidecars{release="%s",state="running"} 1`, st.Releases[1].Name); !strings.Contains(metrics, want) {
+		t.Errorf("no %s in\n%s", want, metrics)
+	}
+}
+
+// Proves CARD-9: the control plane may go away; the sidecar rules on, starts
+// again from what it had, and follows when the control plane is back.
+func TestSidecarOutlivesItsControlPlane(t *testing.T) {
+	t.Parallel()
+	f := newFleetRig(t)
+	f.start()
+	f.release(closed)
+	state := filepath.Join(t.TempDir(), "state")
+	r := f.sidecar("DIR/state", state)
+	ring.Until(r.t, "the first release", func() bool { return strings.Contains(r.do("POST", "/memories", note).body, "own.closed") })
+	f.stop()
+	ring.Until(r.t, "degraded", func() bool { return strings.Contains(r.get("/readyz").body, "the control plane is away") })
+	if a := r.do("POST", "/memories", note); a.status != 403 || !strings.Contains(a.body, "own.closed") {
+		t.Errorf("without the control plane: %d %s", a.status, a.body)
+	}
+	r.stop()
+	r = f.sidecar("DIR/state", state)
+	if a := r.do("POST", "/memories", note); a.status != 403 || !strings.Contains(a.body, "own.closed") {
+		t.Errorf("started without the control plane: %d %s", a.status, a.body)
+	}
+	if a := r.get("/readyz"); a.status != 200 {
+		t.Errorf("started without the control plane: %d %s", a.status, a.body)
+	}
+	f.release(harmless)
+	f.start()
+	ring.Until(r.t, "the second release", func() bool { return r.do("POST", "/memories", note).status == 200 })
+	if list := f.sidecars(); len(list) != 1 || list[0].ID != "web-1" || list[0].Version != "test" {
+		t.Errorf("the sidecars are %+v", list)
+	}
+}
+
+// Proves CARD-9: a release that does not compile is refused with file and line,
+// everywhere where somebody looks, and the last good one rules on; so is one
+// that may no longer be gone back to.
+func TestSidecarRefusesARelease(t *testing.T) {
+	t.Parallel()
+	f := newFleetRig(t)
+	f.start()
+	f.seal(1, 1, closed)
+	r := f.sidecar()
+	denied := func() bool { return strings.Contains(r.do("POST", "/memories", note).body, "own.closed") }
+	ring.Until(r.t, "the first release", denied)
+	f.seal(2, 1, broken)
+	ring.Until(r.t, "the refusal", func() bool {
+		l := f.sidecars()
+		return l[0].Rejected != nil && strings.Contains(l[0].Rejected.Reason, "own.cedar:2") && strings.HasPrefix(l[0].Running, "000001-")
+	})
+	if code, out, errs := f.status(); code != cli.Failed || !strings.Contains(out, "web-1 runs 000001-") || !strings.Contains(out, "refused 000002-") || !strings.Contains(out, "own.cedar:2") {
+		t.Errorf("control status: exit %d, %s%s", code, out, errs)
+	}
+	if !denied() {
+		t.Error("the last good release does not rule")
+	}
+	if a := r.get("/readyz"); a.status != 200 || !strings.Contains(a.body, "own.cedar:2") || !strings.Contains(a.body, `"status":"degraded"`) {
+		t.Errorf("readyz: %d %s", a.status, a.body)
+	}
+	if rec := r.audit("-type", "reload"); !strings.Contains(rec, "was not put in force") {
+		t.Errorf("the refusal is not in the audit log: %s", rec)
+	}
+	f.seal(3, 3, harmless) // no way back
+	ring.Until(r.t, "the third release", func() bool { return r.do("POST", "/memories", note).status == 200 })
+	ring.Until(r.t, "the sidecar to say so", func() bool {
+		code, out, _ := f.status()
+		return code == cli.OK && strings.Contains(out, "1 sidecar(s) connected, 0 behind")
+	})
+	if a := r.get("/readyz"); !strings.Contains(a.body, `"status":"ready"`) {
+		t.Errorf("readyz after the mend: %s", a.body)
+	}
+	code, out, errs := invoke(t, "control", "stop", "-releases", filepath.Join(f.dir, "releases"), "-number", "3", "-reason", "a mistake")
+	if code != 0 || !strings.Contains(out, "release 3 is stopped") {
+		t.Fatal(errs)
+	}
+	ring.Until(r.t, "the refusal to go back", func() bool {
+		l := f.sidecars()
+		return l[0].Rejected != nil && strings.Contains(l[0].Rejected.Reason, "is older than 3")
+	})
+	if st := f.fleet(); st.Releases[2].State != "stopped" || st.Releases[2].Reason != "a mistake" {
+		t.Errorf("%+v", st.Releases[2])
+	}
+	if a := r.do("POST", "/memories", note); a.status != 200 {
+		t.Errorf("%d %s: the sidecar went back", a.status, a.body)
+	}
+}
+
+// Proves CARD-9, SYN-4: limits, ceilings and the screening pack of a release
+// take the place of the configuration's.
+func TestReleaseBringsItsTables(t *testing.T) {
+	t.Parallel()
+	f := newFleetRig(t)
+	f.start()
+	dir := filepath.Join(t.TempDir(), "policies")
+	writeBundle(t, dir, harmless)
+	if err := os.WriteFile(filepath.Join(dir, "bundle.yaml"), []byte("budgets: {default: {writes_per_hour: 2}}\nconfidence: {principal: {authenticated: 0.25}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"control", "sign", "-key", filepath.Join(f.dir, fleet.KeyFile), "-policies", dir, "-releases", filepath.Join(f.dir, "releases"),
+		"-fleet", "north", "-pack", "../screen/pack"}
+	if code, out, errs := invoke(t, args...); code != 0 || !strings.Contains(out, "release 000001-") {
+		t.Fatal(errs)
+	}
+	r := f.sidecar()
+	ring.Until(r.t, "the release", func() bool { return r.get("/readyz").status == 200 })
+	claims := strings.Replace(note, `"infer":false`, `"infer":false,"metadata":{"confidence":0.9}`, 1)
+	for i, want := range []int{200, 200, 429} {
+		if a := r.do("POST", "/memories", claims); a.status != want {
+			t.Errorf("write %d: %d %s, want %d", i+1, a.status, a.body, want)
+		}
+	}
+	if rec := r.audit("-type", "decision"); !strings.Contains(rec, `"given":250`) {
+		t.Errorf("the release's ceiling does not hold: %s", rec)
+	}
+}
+
+// Proves CARD-3, CARD-9: no request is dropped or ruled on by two versions
+// while releases come one after the other under load.
+func TestReleasesUnderLoad(t *testing.T) {
+	t.Parallel()
+	const releases = 30
+	f := newFleetRig(t)
+	f.start()
+	f.seal(1, 1, harmless)
+	r := f.sidecar("log: {level: info}", "log: {level: error}\nbudgets: {default: {writes_per_hour: 10000000, writes_total: 10000000, }, rapid_per_minute: 0}")
+	ring.Until(r.t, "the first release", func() bool { return r.get("/readyz").status == 200 })
+	var wg sync.WaitGroup
+	var stop atomic.Bool
+	var answered atomic.Int64
+	for range 4 {
+		wg.Go(func() {
+			for !stop.Load() {
+				a := r.do("POST", "/memories", note)
+				if answered.Add(1); a.status != 200 && !(a.status == 403 && strings.Contains(a.body, "own.closed")) {
+					t.Errorf("%d %s", a.status, a.body)
+				}
+			}
+		})
+	}
+	for n := uint64(2); n <= releases; n++ {
+		text := harmless
+		if n%2 == 0 {
+			text = closed
+		}
+		name := f.seal(n, n-1, fmt.Sprintf("%s\n// %d\n", text, n)).Name()
+		ring.Until(r.t, "release "+name, func() bool { return r.car.fleet.follower.State().Running == name })
+		was := answered.Load() // of the next five, one at least began under it
+		ring.Until(r.t, "a request under "+name, func() bool { return answered.Load() >= was+5 })
+	}
+	stop.Store(true)
+	wg.Wait()
+	byVersion, decisions := map[string]string{}, int64(0)
+	for _, line := range strings.Split(r.audit("-type", "decision"), "\n") {
+		version, v := field(line, `"policy":"`), field(line, `"verdict":"`)
+		if line == "" || version == "" {
+			continue
+		}
+		if decisions++; v == "amend" {
+			v = "allow" // stamped
+		}
+		if was, seen := byVersion[version]; seen && was != v {
+			t.Fatalf("version %s gave both %s and %s", version, was, v)
+		}
+		byVersion[version] = v
+	}
+	if decisions != answered.Load() {
+		t.Errorf("%d requests were answered, %d decisions recorded", answered.Load(), decisions)
+	}
+	if len(byVersion) < releases-1 { // the first may have been replaced before the load began
+		t.Errorf("%d versions ruled of %d", len(byVersion), releases)
+	}
+}

@@ -1,0 +1,219 @@
+package app
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+// authority signs certificates for the test.
+type authority struct {
+	t    *testing.T
+	key  *ecdsa.PrivateKey
+	cert *x509.Certificate
+	dir  string
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tmpl := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &authority{t, key, cert, t.TempDir()}
+}
+
+// issue makes a certificate for a SPIFFE id, or for 127.0.0.1 without one.
+func (a *authority) issue(spiffe string) tls.Certificate {
+	a.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	tmpl := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	if spiffe != "" {
+		u, err := url.Parse(spiffe)
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		tmpl.URIs = []*url.URL{u}
+	} else {
+		tmpl.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, a.cert, &key.PublicKey, a.key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// file writes PEM blocks and returns the path.
+func (a *authority) file(name, kind string, der []byte) string {
+	a.t.Helper()
+	return writeFile(a.t, filepath.Join(a.dir, name), string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})))
+}
+
+func (a *authority) client(certs ...tls.Certificate) *http.Client {
+	pool := x509.NewCertPool()
+	pool.AddCert(a.cert)
+	return &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: certs}, DisableKeepAlives: true,
+	}}
+}
+
+// Proves TRL-1: on a real listener a caller is who its verified certificate
+// says, and nobody for one that another authority signed.
+func TestCertificatesIdentify(t *testing.T) {
+	t.Parallel()
+	ca, other := newAuthority(t), newAuthority(t)
+	server := ca.issue("")
+	der, err := x509.MarshalECPrivateKey(server.PrivateKey.(*ecdsa.PrivateKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tlsConf := `tls: {cert: "` + ca.file("server.pem", "CERTIFICATE", server.Certificate[0]) +
+		`", key: "` + ca.file("server.key", "EC PRIVATE KEY", der) + `", client_ca: "` + ca.file("ca.pem", "CERTIFICATE", ca.cert.Raw) + `"}`
+	r := start(t, plain, `upstream: "UPSTREAM"}`, `upstream: "UPSTREAM", `+tlsConf+`}`, "log: {level: info}",
+		`  spiffe:
+    trust_domain: example.org
+    rules:
+      - {path: /agents/dev, id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: [dev]}
+log: {level: error}`)
+	base := strings.Replace(r.base, "http:", "https:", 1)
+	try := func(client *http.Client) (got, error) {
+		q, err := http.NewRequest("POST", base+"/memories", strings.NewReader(note))
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Header.Set("Content-Type", "application/json")
+		resp, err := client.Do(q)
+		if err != nil {
+			return got{}, err
+		}
+		defer resp.Body.Close()
+		return got{status: resp.StatusCode}, nil
+	}
+	if a, err := try(ca.client(ca.issue("spiffe://example.org/agents/dev"))); err != nil || a.status != 200 {
+		t.Errorf("the agent's certificate: %v %v", a, err)
+	}
+	for name, cert := range map[string]tls.Certificate{
+		"another path":         ca.issue("spiffe://example.org/agents/ops"),
+		"another trust domain": ca.issue("spiffe://example.com/agents/dev"),
+	} {
+		if a, err := try(ca.client(cert)); err != nil || a.status != 401 {
+			t.Errorf("%s: %v %v, want 401", name, a, err)
+		}
+	}
+	if a, err := try(ca.client()); err != nil || a.status != 401 {
+		t.Errorf("no certificate: %v %v, want 401", a, err)
+	}
+	if a, err := try(ca.client(other.issue("spiffe://example.org/agents/dev"))); err == nil && a.status < 400 {
+		t.Errorf("a certificate of another authority: %v", a)
+	}
+	if n := r.back.count(); n != 1 {
+		t.Errorf("%d requests reached the backend, want one", n)
+	}
+	if rec := r.audit("-principal", "agent:dev"); !strings.Contains(rec, `"method":"spiffe"`) {
+		t.Errorf("record: %s", rec)
+	}
+}
+
+// Proves TRL-1: a token of a real issuer identifies in either header, stays
+// here, and is refused once its audience is another.
+func TestTokensIdentify(t *testing.T) {
+	t.Parallel()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: "k1"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var issuer *httptest.Server
+	issuer = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/.well-known/openid-configuration":
+			_ = json.NewEncoder(w).Encode(map[string]any{"issuer": issuer.URL, "jwks_uri": issuer.URL + "/keys"})
+		case "/keys":
+			_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: &key.PublicKey, KeyID: "k1", Algorithm: "ES256", Use: "sig"}}})
+		}
+	}))
+	defer issuer.Close()
+	token := func(aud string) string {
+		claims, err := json.Marshal(map[string]any{
+			"iss": issuer.URL, "aud": aud, "sub": "dev", "exp": time.Now().Add(time.Hour).Unix(), "iat": time.Now().Unix(),
+			"tenant": "acme", "acts_as": []string{"dev"},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		jws, err := signer.Sign(claims)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := jws.CompactSerialize()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	r := start(t, plain, "log: {level: info}", `  oidc: {issuer: "`+issuer.URL+`", audience: memproxy, claims: {tenant: tenant, acts_as: acts_as}}
+log: {level: info}`)
+	good, foreign := token("memproxy"), token("elsewhere")
+	for _, tc := range []struct {
+		header []string
+		status int
+	}{
+		{[]string{"Proxy-Authorization", "Bearer " + good}, 200},
+		{[]string{"X-Memproxy-Token", good}, 200},
+		{[]string{"Proxy-Authorization", "Bearer " + foreign}, 401},
+		{[]string{"X-Memproxy-Token", good + "x"}, 401},
+		{[]string{"X-Memproxy-Token", good, "Proxy-Authorization", "Bearer " + foreign}, 401},
+	} {
+		// The client's own key goes on to the backend; it identifies nobody here.
+		a := r.do("POST", "/memories", note, append(tc.header, "X-API-Key", "m0sk_backend")...)
+		if a.status != tc.status {
+			t.Errorf("%.24s: %d %s, want %d", tc.header, a.status, a.body, tc.status)
+		}
+	}
+	for _, h := range r.back.seen {
+		if h.Get("X-Memproxy-Token")+h.Get("Proxy-Authorization") != "" || h.Get("X-Api-Key") != "m0sk_backend" {
+			t.Errorf("the backend saw %v", h)
+		}
+	}
+	if rec := r.audit("-principal", "oidc:dev"); strings.Count(rec, `"type":"decision"`) != 2 || !strings.Contains(rec, `"method":"oidc"`) {
+		t.Errorf("records: %s", rec)
+	}
+}

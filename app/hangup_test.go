@@ -1,0 +1,35 @@
+package app
+
+import (
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/memproxy/memproxy/internal/ring"
+)
+
+// Proves CARD-3: a SIGHUP does not end the process: edits of the policies that
+// no poll has seen yet are in force after it, and broken ones are not.
+func TestHangupReadsAgain(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "policies")
+	writeBundle(t, dir, harmless)
+	r := start(t, plain, "log: {level: info}", "log: {level: warn}\npolicy: {dir: \""+dir+"\", poll: 24h}")
+	hangup := func() {
+		if err := syscall.Kill(syscall.Getpid(), syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if a := r.do("POST", "/memories", note); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	writeBundle(t, dir, closed)
+	hangup()
+	ring.Until(r.t, "the edit", func() bool { return r.do("POST", "/memories", note).status == 403 })
+	writeBundle(t, dir, broken)
+	hangup()
+	ring.Until(r.t, "the broken edit is named", func() bool { _, err := r.car.rules.state(); return err != nil })
+	if a := r.do("POST", "/memories", note); a.status != 403 {
+		t.Errorf("the last good rules are not in force: %d %s", a.status, a.body)
+	}
+}

@@ -1,0 +1,144 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/ring"
+)
+
+const holdingPolicy = `@id("own.hold") @reason("policy.forbid") @verdict("hold") @detail("Bob's memories are looked at first")
+forbid (principal, action in Action::"learn", resource) when { context.user == "bob" };`
+
+// holding is a sidecar that holds what is written for bob.
+func holding(t *testing.T) *rig {
+	t.Helper()
+	return start(t, screeningConf, "SCREENING", fmt.Sprintf("policy: {dir: %q}", policyDir(t, holdingPolicy)))
+}
+
+// policyDir is a directory with one policy.
+func policyDir(t *testing.T, policy string) string {
+	t.Helper()
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "own.cedar"), policy)
+	return dir
+}
+
+// review settles a hold for everybody to see: nobody waits for it to be sent.
+func (r *rig) review(id string, approve bool) {
+	r.t.Helper()
+	defer r.car.runner.Wake()
+	var err error
+	if approve {
+		_, err = r.car.ledger.ApproveHold(context.Background(), id, memproxy.Review{Reviewer: "eve"})
+	} else {
+		err = r.car.ledger.RejectHold(context.Background(), id, memproxy.Review{Reviewer: "eve"})
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func heldID(t *testing.T, a got) string {
+	t.Helper()
+	v, id, _ := strings.Cut(a.header.Get("X-Memproxy-Decision"), "; id=")
+	if v != "hold" {
+		t.Fatalf("%d %s: %s", a.status, v, a.body)
+	}
+	return id
+}
+
+// Proves MFW-7, DOL-2: a held write never reaches the backend, is answered as
+// one that takes its time, is told of under its receipt, and is written once it
+// is approved, with the approval in its provenance; a rejected one never is.
+func TestHeldWrites(t *testing.T) {
+	t.Parallel()
+	for _, approve := range []bool{true, false} {
+		r := holding(t)
+		before := r.back.count()
+		add := r.do("POST", "/v3/memories/add/", `{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"Bob sails."}]}`)
+		id := heldID(t, add)
+		if add.status != 200 || !strings.Contains(add.body, `"status":"PENDING"`) || !strings.Contains(add.body, `"event_id":"`+id+`"`) || r.back.count() != before {
+			t.Fatalf("%d %s", add.status, add.body)
+		}
+		if a := r.do("GET", "/v1/event/"+id+"/", ""); a.status != 200 || !strings.Contains(a.body, `"status":"PENDING"`) {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+		if a := r.do("GET", "/memories?user_id=bob", ""); strings.Contains(a.body, "sails") {
+			t.Errorf("a held memory is read: %s", a.body)
+		}
+		r.review(id, approve)
+		want := `"status":"FAILED"`
+		if approve {
+			want = `"status":"SUCCEEDED"`
+		}
+		ring.Until(r.t, "the end of the review", func() bool {
+			return strings.Contains(r.do("GET", "/v1/event/"+id+"/", "").body, want)
+		})
+		list := r.do("GET", "/memories?user_id=bob", "")
+		if strings.Contains(list.body, "sails") != approve || strings.Count(list.body, "sails") > 1 {
+			t.Errorf("approved %v: %s", approve, list.body)
+		}
+		if approve && (!strings.Contains(list.body, `"memproxy_attestation":"human-confirmed"`) || !strings.Contains(list.body, id)) {
+			t.Errorf("provenance: %s", list.body)
+		}
+	}
+	r := holding(t)
+	if a := r.do("POST", "/memories", `{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"Bob sails."}]}`); a.status != 200 || strings.TrimSpace(a.body) != `{"results":[]}` {
+		t.Errorf("the server's form: %d %s", a.status, a.body)
+	}
+	if a := r.do("POST", "/memories", note); a.status != 200 || a.header.Get("X-Memproxy-Decision")[:4] == "hold" {
+		t.Errorf("the nearest that passes: %d %s", a.status, a.body)
+	}
+}
+
+// Proves EDGE-11: an approved write of which nobody knows whether it arrived is
+// looked for in the backend: sent once, found once.
+func TestApprovedWritesSurviveACrash(t *testing.T) {
+	ring.Slow(t, "kills a process")
+	t.Parallel()
+	r := holding(t)
+	ctx := context.Background()
+	p := r.car.proxyOf("mem0")
+	// claim approves a held write and takes it before the sidecar does, which
+	// looks once a second.
+	claim := func(text string) (memproxy.Replay, string) {
+		t.Helper()
+		for range 10 {
+			id := heldID(t, r.do("POST", "/memories", fmt.Sprintf(`{"user_id":"bob","infer":false,"messages":[{"role":"user","content":%q}]}`, text)))
+			if _, err := r.car.ledger.ApproveHold(ctx, id, memproxy.Review{Reviewer: "eve"}); err != nil {
+				t.Fatal(err)
+			}
+			c, err := r.car.ledger.ClaimHold(ctx, id, 1)
+			if err == nil {
+				return c, text
+			}
+			text += "!" // the sidecar was faster, and this one is written already
+		}
+		t.Fatal("the sidecar was faster ten times")
+		return memproxy.Replay{}, ""
+	}
+	arrived, sails := claim("Bob sails")
+	if _, err := p.Replay(ctx, arrived.Hold, arrived.Content); err != nil {
+		t.Fatal(err)
+	} // and then the process is gone
+	lost, rows := claim("Bob rows") // and gone before it sent this one
+	once := func() bool {
+		list := r.do("GET", "/memories?user_id=bob", "").body
+		return strings.Count(list, `"`+sails+`"`) == 1 && strings.Count(list, `"`+rows+`"`) == 1
+	}
+	ring.Until(r.t, "both are done", once)
+	for _, id := range []string{arrived.Hold.ID, lost.Hold.ID} {
+		ring.Until(r.t, "the hold is done", func() bool {
+			h, err := r.car.ledger.Hold(ctx, id)
+			return err == nil && h.State == memproxy.HoldDone
+		})
+	}
+	if !once() {
+		t.Errorf("%s", r.do("GET", "/memories?user_id=bob", "").body)
+	}
+}

@@ -1,0 +1,169 @@
+package app
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy/internal/hostile"
+	"github.com/memproxy/memproxy/internal/ring"
+)
+
+const attackerToken = "m0-attackers-own"
+
+// Proves EDGE-14: while somebody keeps connections of every kind open, more of
+// them than the listener takes, an ordinary client is served every time, at
+// another address and at the attacker's own; what is held stays within its
+// budget, and metrics tell of it.
+func TestAnOrdinaryClientIsServedUnderAttack(t *testing.T) {
+	ring.Slow(t, "measures latency under load")
+	t.Parallel()
+	for name, from := range map[string]string{"from another address": "127.0.0.2", "from its own address": "127.0.0.1"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			servedUnderAttack(t, from)
+		})
+	}
+}
+
+func servedUnderAttack(t *testing.T, from string) {
+	const each, connections, inFlight = 10, 32, 4 << 20
+	r := start(t, plain, `upstream: "UPSTREAM"`, `upstream: "UPSTREAM", passthrough: ["POST /custom/*"]`, "log: {level: info}",
+		fmt.Sprintf("    - {sha256: %q, id: \"agent:mallory\", kind: agent, trust: authenticated, tenant: evil, acts_as: [\"*\"]}\nbudgets: {default: {writes_per_hour: 100000, writes_total: 100000}}\nlimits: {connections: %d, in_flight: %d}\nlog: {level: info}\n",
+			sha(attackerToken), connections, inFlight))
+	r.back.Handler = hostile.Backend(r.back.Handler)
+	to := hostile.Target{Addr: r.car.Addr("mem0"), From: "127.0.0.1", Key: devToken}
+	ctx, stop := context.WithCancel(t.Context())
+	var all, open sync.WaitGroup
+	for _, k := range hostile.Kinds() {
+		open.Add(1)
+		all.Go(func() {
+			did := hostile.Attack(ctx, k, hostile.Target{Addr: to.Addr, From: from, Key: attackerToken}, each, open.Done)
+			if did.Opened < each {
+				t.Errorf("%s: %v", k.Name, did)
+			}
+		})
+	}
+	most := int64(0)
+	all.Go(func() {
+		for ctx.Err() == nil {
+			for _, b := range r.car.bounds() {
+				most = max(most, b.Held)
+			}
+			time.Sleep(2 * time.Millisecond)
+		}
+	})
+	open.Wait()
+	// How fast it is served, bench measures.
+	served := hostile.OrdinaryTimes(ctx, to, 20*time.Millisecond, 20)
+	if served.Requests < 20 || served.Failed > 0 {
+		t.Errorf("%d of %d requests failed: %s", served.Failed, served.Requests, served.FirstError)
+	}
+	text := r.metrics(t)
+	stop()
+	all.Wait()
+	// Half of the budget is for what is held; one that is alone may have an
+	// answer that is larger.
+	if most == 0 || most > inFlight/2+hostile.LargeAnswer*2 {
+		t.Errorf("%d bytes were held at once", most)
+	}
+	b := r.car.bounds()[0]
+	if b.Listener != "mem0" || b.Evicted+b.Refused == 0 {
+		t.Errorf("%d connections were too many for nobody: %+v", each*len(hostile.Kinds()), b)
+	}
+	for _, name := range []string{
+		`memproxy_connections_turned_away_total{listener="mem0",result="evicted"}`, `memproxy_connections_turned_away_total{listener="mem0",result="refused"}`,
+		`memproxy_in_flight_bytes{listener="mem0"}`, `memproxy_in_flight_refused_total{listener="mem0"}`, `memproxy_connections_turned_away_total{listener="admin",result="refused"}`,
+	} {
+		if !strings.Contains(text, name) {
+			t.Errorf("no metric %s", name)
+		}
+	}
+	for deadline := time.Now().Add(60 * time.Second); r.car.bounds()[0].Held != 0; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d bytes are held for nobody", r.car.bounds()[0].Held)
+		}
+	}
+}
+
+func (r *rig) metrics(t *testing.T) string {
+	t.Helper()
+	resp, err := http.Get(r.admin + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// Proves EDGE-14: a refusal's answer, its log line and its record are together
+// under 64 KiB, whatever was sent: as sent, as logged and as encoded for the disk.
+func TestRefusalsAreSmall(t *testing.T) {
+	t.Parallel()
+	nasty := strings.Repeat(`\u0000<\"\\\u2028`, 100)
+	list := func(n int, one string) string { return strings.TrimSuffix(strings.Repeat(one+",", n), ",") }
+	r := start(t, plain)
+	for name, q := range map[string]struct{ line, header, body string }{
+		"45,000 claims":       {"POST /v2/memories/search/", "", `{"query":"x","filters":{"OR":[` + list(45_000, `{"user_id":"bob"}`) + `]}}`},
+		"1,900 claims":        {"POST /v2/memories/search/", "", `{"query":"x","filters":{"OR":[` + list(1_900, `{"user_id":"b\u0001<>&b"}`) + `]}}`},
+		"15,000 ids":          {"DELETE /v1/batch/", "", `{"memories":[` + list(15_000, `{"memory_id":"00000000-0000-4000-8000-000000000000"}`) + `]}`},
+		"1,000 long ids":      {"DELETE /v1/batch/", "", `{"memories":[` + list(900, `{"memory_id":"`+strings.Repeat(`\n`, 400)+`"}`) + `]}`},
+		"unreadable":          {"POST /memories", "", `{"messages":[{"role":"user","content":"x"}],"user_id":"` + nasty + `"`},
+		"keys of controls":    {"POST /memories", "", `{"messages":[{"role":"user","content":"x"}],"user_id":"bob","metadata":{` + list(400, `"`+nasty[:600]+`":1`) + `}}`},
+		"a name of 100 kB":    {"POST /memories", "", `{"messages":[{"role":"user","content":"x"}],"user_id":"` + strings.Repeat(`\"`, 50_000) + `"}`},
+		"a path of 50 kB":     {"GET /memories/" + strings.Repeat("%22%0A%3C", 5_500), "", ""},
+		"a query of 50 kB":    {"GET /memories?user_id=" + strings.Repeat("%22%0A%3C", 5_500), "", ""},
+		"an unknown route":    {"POST /" + strings.Repeat("%E2%80%A8", 5_500), "", "{}"},
+		"a method of 20 kB":   {strings.Repeat("A", 20_000) + " /memories", "", ""},
+		"a session of 50 kB":  {"GET /memories?user_id=bob", "X-Memproxy-Session: " + strings.Repeat(`"<`, 25_000) + "\r\n", ""},
+		"a key of 50 kB":      {"GET /memories?user_id=ann", "Authorization: Token " + strings.Repeat(`"<`, 25_000) + "\r\n", ""},
+		"a trace of 20 kB":    {"GET /memories?user_id=bob", "Traceparent: " + strings.Repeat("0-", 10_000) + "\r\nTracestate: " + strings.Repeat("a=b,", 5_000) + "\r\n", ""},
+		"a tunnel of 20 kB":   {"GET /memories", "Upgrade: " + strings.Repeat(`x"<,`, 5_000) + "\r\n", ""},
+		"an override of 20kB": {"POST /memories", "X-HTTP-Method-Override: " + strings.Repeat(`x"<`, 7_000) + "\r\n", "{}"},
+	} {
+		logged, recorded := len(r.log.String()), r.onRecord(t)
+		c, err := net.Dial("tcp", r.car.Addr("mem0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = c.SetDeadline(time.Now().Add(60 * time.Second))
+		key := "X-API-Key: " + devToken + "\r\n"
+		if strings.HasPrefix(q.header, "Authorization") {
+			key = ""
+		}
+		fmt.Fprintf(c, "%s HTTP/1.1\r\nHost: h\r\nConnection: close\r\n%s%sContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", q.line, key, q.header, len(q.body), q.body)
+		raw, _ := io.ReadAll(c)
+		c.Close()
+		resp, err := http.ReadResponse(bufio.NewReader(strings.NewReader(string(raw))), nil)
+		if err != nil || resp.StatusCode < 400 || resp.StatusCode > 499 {
+			t.Errorf("%s: %v, %.200s", name, err, raw)
+			continue
+		}
+		cost := [3]int{len(raw), len(r.log.String()) - logged, r.onRecord(t) - recorded}
+		if sum := cost[0] + cost[1] + cost[2]; sum > 64<<10 {
+			t.Errorf("%s: %d bytes: answer, log and record %v", name, sum, cost)
+		} else if cost[2] == 0 && resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+			t.Errorf("%s: %d, and no record", name, resp.StatusCode)
+		}
+	}
+}
+
+// onRecord is how many bytes the audit log's records have, as they are encoded.
+func (r *rig) onRecord(t *testing.T) int {
+	t.Helper()
+	if err := r.car.audit.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return len(r.audit())
+}

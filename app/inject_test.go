@@ -1,0 +1,39 @@
+package app
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy/internal/cli"
+)
+
+// What the webhook cannot start with is said, and ends it.
+func TestInjectRefusesToStart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	good, err := os.ReadFile("../inject/testdata/config.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for _, c := range []struct {
+		path, want string
+	}{
+		{filepath.Join(dir, "none.yaml"), "no such file"},
+		{write("wrong.yaml", strings.Replace(string(good), "pods: all", "pods: none", 1)), "want all or annotated"},
+		{write("nocert.yaml", strings.ReplaceAll(string(good), "/etc/memproxy/tls", dir)), "certificate"},
+	} {
+		code, _, errs := invoke(t, "inject", "-config", c.path)
+		if code != cli.Failed || !strings.Contains(errs, c.want) {
+			t.Errorf("%s: %d %s", c.path, code, errs)
+		}
+	}
+}

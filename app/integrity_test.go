@@ -1,0 +1,392 @@
+package app
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/cli"
+	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/review"
+)
+
+// behind asks the backend itself, as somebody does who goes around the proxy.
+func (r *rig) behind(method, path, body string) string {
+	r.t.Helper()
+	q, err := http.NewRequest(method, r.up+path, strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	q.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(q)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode/100 != 2 {
+		r.t.Fatalf("%s %s: %d %s %v", method, path, resp.StatusCode, b, err)
+	}
+	return string(b)
+}
+
+// sweep sweeps everything, without waiting for what is on its way.
+func (r *rig) sweep() review.SweepReport {
+	r.t.Helper()
+	r.car.custodian.settle, r.car.custodian.rate = 0, 1e6
+	report, err := r.car.custodian.Sweep(context.Background(), review.SweepRequest{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return report
+}
+
+// versioned waits until what follows answers is in the ledger.
+func (r *rig) versioned(ids ...string) {
+	r.t.Helper()
+	for _, id := range ids {
+		ring.Until(r.t, "the version of "+id, func() bool {
+			v, err := r.car.ledger.History(context.Background(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, 0, 1)
+			return err == nil && len(v) == 1
+		})
+	}
+}
+
+func (r *rig) clean(when string) {
+	r.t.Helper()
+	if report := r.sweep(); report.Findings() > 0 {
+		r.t.Fatalf("%s: %+v", when, report)
+	}
+}
+
+// classes are the findings of a report, "class code" by the memory's id.
+func classes(report review.SweepReport) map[string]string {
+	out := map[string]string{}
+	for _, b := range report.Backends {
+		for _, f := range b.Findings {
+			out[f.ID] = string(f.Class) + " " + string(f.Code)
+		}
+	}
+	return out
+}
+
+func (r *rig) sealAll() review.SealReport {
+	r.t.Helper()
+	r.car.custodian.rate = 1e6
+	report, err := r.car.custodian.Seal(context.Background(), review.SealRequest{Backend: "mem0", Tenant: "acme"})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return report
+}
+
+func metadataOf(t *testing.T, body string) string {
+	t.Helper()
+	var m struct{ Metadata json.RawMessage }
+	if err := json.Unmarshal([]byte(body), &m); err != nil || len(m.Metadata) == 0 {
+		t.Fatalf("no metadata: %s", body)
+	}
+	return string(m.Metadata)
+}
+
+// Proves EDGE-4: on Mem0, what was done to memories behind the proxy is found
+// by the read, as far as a read can, and by the sweep, which names it in the
+// audit log and marks it, once; what was written through the proxy is not
+// accused.
+func TestTamperingBehindMem0(t *testing.T) {
+	t.Parallel()
+	for _, setting := range []string{"report", "withhold", "ignore"} {
+		t.Run(setting, func(t *testing.T) {
+			r := start(t, screeningConf, "SCREENING", "ownership: {changed: "+setting+"}\nmemories: {validate: 0}")
+			r.sealAll()
+			ids := map[string]string{}
+			for name, text := range map[string]string{
+				"whole": "Ann likes green tea.", "tampered": "Ann plays go.", "cut": "Ann sails on Tuesdays and on Fridays.", "one": "Ann has a cat.",
+				"other": "Ann lives in Bern.", "deleted": "Ann has a boat.", "forged": "Ann is a nurse.", "metadata": "Ann reads books.", "robbed": "Ann sings.",
+			} {
+				ids[name] = r.written(text, `,"metadata":{"about":"`+name+`"}`)
+			}
+			for _, id := range ids {
+				r.versioned(id)
+			}
+			r.clean("before anything was done")
+			if a := r.do("GET", "/memories?user_id=ann", ""); a.header.Get("X-Memproxy-Unverified") != "" || strings.Count(a.body, `"memory":"Ann `) != len(ids) {
+				t.Fatalf("%v %s", a.header, a.body)
+			}
+
+			put := func(name, body string) { r.behind("PUT", "/v1/memories/"+ids[name]+"/", body) }
+			put("tampered", `{"text":"Ann pays Eve."}`)
+			put("cut", `{"text":"Ann sails on Tuesdays"}`)
+			put("one", `{"text":"Ann lives in Bern."}`)
+			put("other", `{"text":"Ann has a cat."}`)
+			r.behind("DELETE", "/v1/memories/"+ids["deleted"]+"/", "")
+			stamp := metadataOf(t, r.behind("GET", "/v1/memories/"+ids["forged"]+"/", ""))
+			put("forged", `{"metadata":`+strings.Replace(stamp, `"memproxy_trust":"authenticated"`, `"memproxy_trust":"human"`, 1)+`}`)
+			robbed := metadataOf(t, r.behind("GET", "/v1/memories/"+ids["robbed"]+"/", ""))
+			put("robbed", `{"metadata":`+stamp+`}`)
+			put("metadata", `{"metadata":`+strings.Replace(metadataOf(t, r.behind("GET", "/v1/memories/"+ids["metadata"]+"/", "")), `"about":"metadata"`, `"about":"Eve"`, 1)+`}`)
+			var made struct{ Results []struct{ ID string } }
+			insert := func(name, text, more string) {
+				t.Helper()
+				body := strings.TrimSuffix(noted(text), "}") + more + "}"
+				if err := json.Unmarshal([]byte(r.behind("POST", "/memories", body)), &made); err != nil || len(made.Results) != 1 {
+					t.Fatal(err)
+				}
+				ids[name] = made.Results[0].ID
+			}
+			insert("inserted", "Ann trusts Eve.", "")
+			insert("copied", "Ann obeys Eve.", `,"metadata":`+robbed)
+
+			want := map[string]string{
+				"tampered": "tamper integrity.mismatch", "cut": "truncate integrity.mismatch", "one": "reorder integrity.mismatch", "other": "reorder integrity.mismatch",
+				"deleted": "delete integrity.missing", "forged": "forge integrity.forged", "robbed": "forge integrity.forged", "metadata": "metadata integrity.metadata",
+				"inserted": "insert integrity.unknown", "copied": "insert integrity.forged",
+			}
+			a := r.do("GET", "/memories?user_id=ann", "")
+			for name, id := range ids {
+				_, bad := want[name]
+				named := strings.Contains(a.header.Get("X-Memproxy-Unverified"), id)
+				shown := strings.Contains(a.body, id)
+				switch {
+				case name == "deleted":
+				case setting == "report" && (named != bad || !shown), setting == "withhold" && shown == bad, setting == "ignore" && (named || !shown):
+					t.Errorf("read: %s is named %v, shown %v", name, named, shown)
+				}
+				if setting != "ignore" && bad && name != "deleted" {
+					ring.Until(r.t, "the record of the read names "+name, func() bool {
+						return strings.Contains(r.audit("-type", "outcome", "-reason", strings.Fields(want[name])[1]), id)
+					})
+				}
+			}
+
+			lost := r.do("GET", "/v1/memories/"+ids["deleted"]+"/", "")
+			if named := lost.header.Get("X-Memproxy-Unverified") == ids["deleted"]; lost.status != 404 || named != (setting != "ignore") {
+				t.Errorf("deleted: %d %v", lost.status, lost.header)
+			}
+			for round := range 2 {
+				got := classes(r.sweep())
+				for name, id := range ids {
+					if got[id] != want[name] {
+						t.Errorf("sweep %d: %s is %q, want %q", round, name, got[id], want[name])
+					}
+				}
+			}
+			events := r.audit("-type", "integrity")
+			for name := range want {
+				if n := strings.Count(events, `"targets":["`+ids[name]+`"]`); n != 1 {
+					t.Errorf("%s stands %d times in the log", name, n)
+				}
+				if st := r.stands(ids[name]); string(st.Unverified) != strings.Fields(want[name])[1] {
+					t.Errorf("%s is marked %q", name, st.Unverified)
+				}
+			}
+			for _, text := range []string{"Eve", "sails", "Bern"} {
+				if strings.Contains(r.audit(), text) {
+					t.Errorf("the log quotes content: %s", text)
+				}
+			}
+			if n := strings.Count(r.audit("-type", "sweep"), `"type":"sweep"`); n != 3 {
+				t.Errorf("%d sweeps on record", n)
+			}
+
+			// What is put right, behind the proxy or through it, is not doubted on.
+			put("tampered", `{"text":"Ann plays go."}`)
+			if a := r.do("PUT", "/v1/memories/"+ids["cut"]+"/", `{"text":"Ann sails."}`); a.status != 200 {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
+			ring.Until(r.t, "the change is a version", func() bool { return r.stands(ids["cut"]).Unverified == "" })
+			got := classes(r.sweep())
+			replaced := r.audit("-type", "decision", "-reason", "integrity.mismatch")
+			if strings.Contains(replaced, ids["cut"]) != (setting != "ignore") || strings.Count(replaced, "\n") > 1 {
+				t.Errorf("what was replaced is named in: %s", replaced)
+			}
+			if got[ids["tampered"]] != "" || got[ids["cut"]] != "" || r.stands(ids["tampered"]).Unverified != "" {
+				t.Errorf("put right: %v, %+v", got, r.stands(ids["tampered"]))
+			}
+		})
+	}
+}
+
+// Proves EDGE-4: the life of memories through the proxy is no tampering:
+// changes of text and of metadata, deletions, what the backend's model makes
+// of a conversation, what agents of it write.
+func TestOrdinaryLifeIsNoTampering(t *testing.T) {
+	t.Parallel()
+	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
+	r.sealAll()
+	ok := func(a got) {
+		t.Helper()
+		if a.status/100 != 2 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	a, b, c := r.written("Ann likes green tea.", `,"metadata":{"about":"tea"}`), r.written("Ann plays go.", ""), r.written("Ann sails.", "")
+	r.versioned(a, b, c)
+	r.clean("written")
+	ok(r.do("PUT", "/v1/memories/"+a+"/", `{"text":"Ann likes black tea."}`))
+	ok(r.do("PUT", "/v1/memories/"+b+"/", `{"metadata":{"about":"games"}}`))
+	ok(r.do("PUT", "/memories/"+a, `{"text":"Ann likes white tea."}`))
+	ok(r.do("DELETE", "/memories/"+c, ""))
+	ok(r.do("POST", "/memories", `{"user_id":"ann","messages":[{"role":"user","content":"I moved to Bern last year. I have two cats."}]}`))
+	ok(r.do("POST", "/v3/memories/add/", `{"user_id":"ann","messages":[{"role":"user","content":"I work as a nurse."}]}`))
+	ring.Until(r.t, "the asynchronous one is there", func() bool { return strings.Contains(r.listed(), "nurse") })
+	r.clean("changed")
+	if a := r.do("GET", "/memories?user_id=ann", ""); a.header.Get("X-Memproxy-Unverified") != "" {
+		t.Errorf("accused: %s in %s", a.header.Get("X-Memproxy-Unverified"), a.body)
+	}
+	ok(r.do("DELETE", "/v1/memories/"+b+"/", ""))
+	r.clean("deleted")
+}
+
+// vandal changes the ledger's file behind everybody.
+func (r *rig) vandal(do ...string) {
+	r.t.Helper()
+	db, err := sql.Open("sqlite", filepath.Join(r.dir, "state", "ledger.db"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	for _, q := range do {
+		if _, err := db.Exec(q); err != nil {
+			r.t.Fatal(q, err)
+		}
+	}
+}
+
+// damage is what somebody does to a chain of three records.
+var damage = map[string][]string{
+	"nothing":       nil,
+	"tamper":        {`UPDATE version SET actor = 'human:boss' WHERE place = 2`},
+	"truncate":      {`DELETE FROM version WHERE place > 2`},
+	"delete-middle": {`DELETE FROM version WHERE place = 2`},
+	"reorder":       {`UPDATE version SET place = -1 WHERE place = 2`, `UPDATE version SET place = 2 WHERE place = 3`, `UPDATE version SET place = 3 WHERE place = -1`},
+	"forge":         {`UPDATE version SET mac = (SELECT mac FROM version WHERE place = 1) WHERE place = 2`},
+	"forged end":    {`UPDATE chain SET mac = x'00'`},
+	"no end":        {`DELETE FROM chain`},
+}
+
+// Proves EDGE-4, TRL-7, TRL-8: what is done to the ledger's chain is named in
+// the audit log as a break, once; what stands behind the break, or is written
+// later, is unverified and can be withheld; nothing repairs it.
+func TestBreaksOfTheChain(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		want memproxy.FaultClass
+		last string // what of the three memories is not doubted
+	}{
+		{"nothing", "", "012"},
+		{"tamper", memproxy.FaultTamper, "0"},
+		{"truncate", memproxy.FaultTruncate, "01"},
+		{"delete-middle", memproxy.FaultDelete, "01"},
+		{"reorder", memproxy.FaultReorder, "0"},
+		{"forge", memproxy.FaultForge, "0"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := start(t, screeningConf, "SCREENING", "ownership: {changed: withhold}\nmemories: {validate: 0}")
+			var ids []string
+			for i := range 3 {
+				ids = append(ids, r.written(fmt.Sprintf("Ann has %d cats.", i), ""))
+				r.versioned(ids[i])
+			}
+			if err := r.car.custodian.Anchor(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			r.vandal(damage[c.name]...)
+			for range 2 {
+				report := r.sweep()
+				if len(report.Chains) != 1 || (len(report.Chains[0].Faults) > 0) != (c.want != "") ||
+					c.want != "" && !slices.ContainsFunc(report.Chains[0].Faults, func(f memproxy.ChainFault) bool { return f.Class == c.want }) {
+					t.Fatalf("%+v, want %s", report.Chains, c.want)
+				}
+			}
+			breaks := r.audit("-type", "chain_break")
+			if again := r.sweep(); len(again.Chains[0].Faults) > 0 && r.audit("-type", "chain_break") != breaks {
+				t.Error("a break is named more than once")
+			}
+			if c.want == "" {
+				if breaks != "" {
+					t.Error(breaks)
+				}
+				return
+			}
+			if n := strings.Count(breaks, `"detail":"`+string(c.want)+": "); n < 1 || !strings.Contains(breaks, "integrity.chain") {
+				t.Errorf("%d breaks of this kind on record: %s", n, breaks)
+			}
+			later := r.written("Ann has a dog.", "")
+			r.versioned(later)
+			list := r.listed()
+			for i, id := range ids {
+				behind := !strings.Contains(c.last, fmt.Sprint(i))
+				if (r.stands(id).Unverified == memproxy.IntegrityChain) != behind && c.name != "truncate" && c.name != "delete-middle" {
+					t.Errorf("memory %d is marked %q", i, r.stands(id).Unverified)
+				}
+			}
+			if r.stands(later).Unverified != memproxy.IntegrityChain || strings.Contains(list, "a dog") {
+				t.Errorf("written behind the break: %q, %s", r.stands(later).Unverified, list)
+			}
+			// It is not repaired, nor anchored any more, however long one writes.
+			before := r.audit("-type", "chain_anchor")
+			if err := r.car.custodian.Anchor(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			if after := r.audit("-type", "chain_anchor"); after != before {
+				t.Errorf("a broken chain is anchored: %s", after)
+			}
+			if report := r.sweep(); len(report.Chains[0].Faults) == 0 {
+				t.Error("the break is gone")
+			}
+		})
+	}
+}
+
+// Proves EDGE-4: who changes a memory and the ledger's unsigned row of it to
+// fit is found all the same.
+func TestAnEditedRowIsNoProof(t *testing.T) {
+	t.Parallel()
+	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
+	id, other := r.written("Ann likes green tea.", ""), r.written("Ann plays go.", "")
+	r.versioned(id, other)
+	conf := r.offline()
+	r.behind("PUT", "/v1/memories/"+id+"/", `{"text":"Ann pays Eve."}`)
+	r.vandal(`UPDATE ownership SET sha256 = '` + textSum("Ann pays Eve.") + `' WHERE id = '` + id + `'`)
+	code, out, errs := invoke(t, "ledger", "sweep", "-config", conf)
+	if code != cli.Failed || !strings.Contains(out, "tamper integrity.mismatch "+id+": the ledger's row is not what its signed version says") || strings.Contains(out, other) {
+		t.Errorf("exit %d %s %s", code, out, errs)
+	}
+}
+
+// Proves EDGE-4: what a sweep and the validation come upon at the same moment is
+// named once.
+func TestFindingsAreNamedOnce(t *testing.T) {
+	t.Parallel()
+	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
+	id := r.written("Ann likes green tea.", "")
+	r.versioned(id)
+	found := memproxy.Discrepancy{
+		MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, Tenant: "acme",
+		Class: memproxy.FaultTamper, Code: memproxy.IntegrityMismatch, Detail: "found",
+	}
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			if err := r.car.custodian.name(context.Background(), &found); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if log := r.audit("-type", "integrity"); strings.Count(log, `"type":"integrity"`) != 1 {
+		t.Errorf("on record: %s", log)
+	}
+}

@@ -1,0 +1,30 @@
+package app_test
+
+import (
+	"flag"
+	"os"
+	"runtime"
+	"strconv"
+	"testing"
+
+	"github.com/memproxy/memproxy/app"
+	"github.com/memproxy/memproxy/cmd/memproxy/command"
+)
+
+// TestMain gives the tests of package app the commands, which import it, and lets
+// many sidecars run at once: they wait much more than they compute.
+func TestMain(m *testing.M) {
+	app.Command = func(in app.Invoked) int {
+		c := command.Invocation{Args: in.Args, Stdin: in.Stdin, Stdout: in.Stdout, Stderr: in.Stderr, Getenv: in.Getenv, Version: in.Version}
+		return c.Run(in.Context)
+	}
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
+		at := "8"
+		if testing.Short() { // under the race detector they compute
+			at = "3"
+		}
+		_ = f.Value.Set(at)
+	}
+	os.Exit(m.Run())
+}

@@ -1,0 +1,165 @@
+package app
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/upkeep"
+)
+
+// hanging answers nothing, and says what arrives.
+type hanging chan string
+
+func (h hanging) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body) // so that it is seen when the caller is gone
+	h <- r.Method
+	<-r.Context().Done()
+}
+
+// silentServer accepts connections and says nothing.
+func silentServer(t *testing.T) (addr string) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var open sync.WaitGroup
+	t.Cleanup(func() { ln.Close(); open.Wait() })
+	open.Go(func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			t.Cleanup(func() { c.Close() })
+		}
+	})
+	return ln.Addr().String()
+}
+
+// locked has a ledger's file locked: nothing is written there until it is let.
+func (r *rig) locked() (let func()) {
+	r.t.Helper()
+	db, err := sql.Open("sqlite", filepath.Join(r.dir, "state", "ledger.db"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	db.SetMaxOpenConns(1)
+	ring.Until(r.t, "the lock", func() bool { _, err := db.Exec("BEGIN IMMEDIATE"); return err == nil })
+	return func() {
+		_, err := db.Exec("ROLLBACK")
+		if err := errors.Join(err, db.Close()); err != nil {
+			r.t.Error(err)
+		}
+	}
+}
+
+// rounds is how many rounds of jobs are being made in the process.
+func rounds() int {
+	buf := make([]byte, 4<<20)
+	return strings.Count(string(buf[:runtime.Stack(buf, true)]), "upkeep.(*runner).round(")
+}
+
+// A sidecar is stopped while jobs are in calls that take their time, of the
+// backend, the webhook and the ledger, and Redis is silent: each returns before
+// what it uses is closed, whoever asked for a round hears so, and nothing is
+// left.
+//
+// Proves EDGE-14, EDGE-15.
+func TestAStopCutsJobsOff(t *testing.T) {
+	hook, backend := make(hanging, 64), make(hanging, 64)
+	receiver := httptest.NewServer(hook)
+	t.Cleanup(receiver.Close)
+	redis := silentServer(t)
+	before := goroutines()
+	r := &rig{t: t, seals: true}
+	r.before = func() { r.back.Handler = backend }
+	startRig(r, screeningConf, workflow(&told{url: receiver.URL}, "memories: {sweep: 1h}\nscreening: {baseline: {}}\nbudgets: {redis: {url: \"redis://"+redis+"\"}}", policyDir(t, holdingPolicy))...)
+	id := heldID(t, r.do("POST", "/memories", sailing(1)))
+	r.review(id, true)
+	<-hook
+	for arrived := map[string]bool{}; !arrived["GET"] || !arrived["POST"]; { // the seal, and the approved write
+		arrived[<-backend] = true
+	}
+	let := r.locked()
+	asked := map[string]chan error{}
+	car := r.car // the rig forgets it as it stops
+	for name := range car.jobs.All() {
+		over := make(chan error, 1)
+		asked[name] = over
+		go func() { over <- car.jobs.Once(context.Background(), name, time.Now()) }()
+	}
+	slow := []string{"ageing", "replays", "retention", "seal:mem0", "sweeps", "upkeep", "webhooks"}
+	ring.Until(t, "rounds of all that are slow", func() bool { return rounds() >= len(slow) })
+	for name, over := range asked {
+		if !slices.Contains(slow, name) {
+			if err := <-over; err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	if n := rounds(); n != len(slow) {
+		t.Fatalf("%d rounds are being made, want %d", n, len(slow))
+	}
+	car.onStop(stageSending, func(context.Context) error { car.cutSending(); return nil }) // as at the end of the drain
+	car.onStop(stageLoops, func(context.Context) error { go func() { <-car.loops.ctx.Done(); let() }(); return nil })
+	car.onStop(stageProxies, func(context.Context) error {
+		if n := rounds(); n > 0 {
+			t.Errorf("%d rounds are being made once the loops are over", n)
+		}
+		return nil
+	})
+	r.stopped(func() {})
+	for _, name := range slow {
+		if err := <-asked[name]; !errors.Is(err, context.Canceled) && !errors.Is(err, upkeep.ErrEnded) && (err != nil || name != "replays") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	nothingLeft(t, before)
+}
+
+// What a job waits for wakes it: while no turn of any comes, a notice is
+// delivered, and again when it is due where that failed; rules that change rule
+// on what waits, and once more on what the rules before held meanwhile; and what
+// is approved is sent.
+//
+// Proves EDGE-11, MFW-10.
+func TestJobsAreWoken(t *testing.T) {
+	t.Parallel()
+	p := newPaces()
+	w, dir := newTold(t, p.now), policyDir(t, holdingPolicy)
+	r := startRig(&rig{t: t, clock: p.now, pace: p.ticker}, screeningConf, workflow(w, "", dir)...)
+	first := heldID(t, r.do("POST", "/memories", sailing(1)))
+	ring.Until(t, "the notice", func() bool { return len(w.of(memproxy.NoticeHold, first)) == 1 })
+	w.fails(1)
+	second := heldID(t, r.do("POST", "/memories", sailing(2)))
+	// In steps: a round that was woken beside the first may set the time anew.
+	r.within(p, 100*time.Millisecond, "the notice that failed", func() bool { return len(w.of(memproxy.NoticeHold, second)) == 1 })
+
+	before := r.car.rules.current().Version
+	writeBundle(t, dir, harmless)
+	r.within(p, 10*time.Millisecond, "other rules", func() bool { return r.car.rules.current().Version != before })
+	ring.Until(t, "what they say", func() bool { return r.heldWrite(first).Today == "allow" && r.heldWrite(second).Today == "allow" })
+
+	late := memproxy.HeldWrite{ID: "late", Backend: "mem0", Route: "mem0.server.add", Method: "POST", EscapedPath: "/memories", Principal: "agent:dev", Tenant: "acme", Trust: memproxy.TrustAuthenticated, Policy: before}
+	if _, err := r.car.ledger.PutHold(t.Context(), late, memproxy.HoldContent{Body: []byte(noted("Ann likes tea.")), Header: memproxy.Header{"Content-Type": {"application/json"}}}); err != nil {
+		t.Fatal(err)
+	}
+	r.within(p, 100*time.Millisecond, "what they say of it", func() bool { return r.heldWrite("late").Today == "allow" })
+
+	r.review(first, true)
+	ring.Until(t, "the approved write", func() bool { return r.heldWrite(first).State == memproxy.HoldDone })
+}

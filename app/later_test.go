@@ -1,0 +1,170 @@
+package app
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/ledger/ledgertest"
+	"github.com/memproxy/memproxy/screen"
+)
+
+// Proves TRL-9, SYN-9: what the hosted platform's model makes of a write after it
+// was answered stands as it would had it been made at once: what a new caller
+// wrote waits for review, seen by its author alone, and it is kept as long as
+// its source and field say.
+func TestWhatComesLaterStandsAsAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, body := range map[string]string{
+		"deduced": strings.Replace(noted("Ann keeps bees."), `"infer":false,`, "", 1), "verbatim": noted("Ann keeps bees."),
+	} {
+		for told, tells := range map[string]bool{"is told": true, "is not told": false} {
+			t.Run(name+", what became of it "+told, func(t *testing.T) { standsAsAtOnce(t, body, tells) })
+		}
+	}
+}
+
+func standsAsAtOnce(t *testing.T, body string, told bool) {
+	r, began := &rig{t: t}, time.Now()
+	if !told {
+		r = deaf(t)
+	}
+	startRig(r, strings.Replace(screeningConf, "\nSCREENING", anotherKey, 1),
+		"SCREENING", `memories: {new: {configured: true, accepted: 2, age: 3d}, ttl: {default: 720h}}`+reviewers())
+	other := r.with(another)
+	if a := r.do("POST", "/v3/memories/add/", body); a.status != 200 || !strings.Contains(a.body, "event_id") {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	const all = `{"filters":{"user_id":"ann"}}`
+	id := ""
+	ring.Until(r.t, "the memory", func() bool {
+		if a := other.do("POST", "/v3/memories/", all); strings.Contains(a.body, "bees") {
+			t.Fatalf("another caller sees it: %s", a.body)
+		}
+		_, rest, found := strings.Cut(r.do("POST", "/v3/memories/", all).body, `"id":"`)
+		id, _, _ = strings.Cut(rest, `"`)
+		return found
+	})
+	for range 3 {
+		if a := other.do("POST", "/v3/memories/", all); strings.Contains(a.body, "bees") {
+			t.Errorf("another caller sees it: %s", a.body)
+		}
+	}
+	if st := r.stands(id); st.State != memproxy.StatePending || st.Expires.Before(began.Add(700*time.Hour)) {
+		t.Errorf("it does not wait, or does not end: %+v", st)
+	}
+	if told {
+		ring.Until(r.t, "what was foreseen is over", func() bool {
+			list, err := r.car.ledger.ListStandings(t.Context(), memproxy.StandingFilter{State: memproxy.StatePending, Limit: 9})
+			return err == nil && len(list) == 1 && list[0].ID == id
+		})
+	}
+}
+
+// Proves SYN-9: what an ordinary write made, of which its process never heard,
+// is kept as long as its source and field say, from when it was written.
+func TestMemoriesNobodyHeardOfEnd(t *testing.T) {
+	t.Parallel()
+	r, began := deaf(t), time.Now()
+	startRig(r, screeningConf, "SCREENING", `memories: {ttl: {default: 720h}}`+reviewers())
+	if a := r.do("POST", "/v3/memories/add/", strings.Replace(noted("Ann keeps bees."), `"infer":false,`, "", 1)); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	ring.Until(r.t, "its end", func() bool {
+		_, rest, _ := strings.Cut(r.do("POST", "/v3/memories/", `{"filters":{"user_id":"ann"}}`).body, `"id":"`)
+		id, _, found := strings.Cut(rest, `"`)
+		return found && r.stands(id).Expires.After(began.Add(700*time.Hour))
+	})
+}
+
+// Proves EDGE-15: an approval of a write whose answer came later, and of which
+// the process that sent it never heard what became of it, holds for what its
+// first read shows, over a restart, and against rules that come after. A copy
+// of its stamp that turns up when every extraction must be over is nobody's word.
+func TestApprovalsOutliveTheProcess(t *testing.T) {
+	t.Parallel()
+	clock := ledgertest.NewClock()
+	w := newTold(t, clock.Now)
+	pack := t.TempDir()
+	if err := os.CopyFS(pack, screen.Files()); err != nil {
+		t.Fatal(err)
+	}
+	r := deaf(t)
+	r.clock = clock.Now
+	startRig(r, screeningConf, workflow(w, fmt.Sprintf("screening: {pack: %q}", pack), policyDir(t, holdingPolicy))...)
+	id := heldID(t, r.do("POST", "/v3/memories/add/", `{"user_id":"bob","messages":[{"role":"user","content":"Bob sails on lake seven."}]}`))
+	if out, code := r.as(reviewToken, "holds", "approve", "-reason", "harmless", id); code != 0 {
+		t.Fatal(out)
+	}
+	r.stop()
+	r.run()
+	made, text := "", ""
+	const all = `{"filters":{"user_id":"bob"}}`
+	ring.Until(r.t, "it is read", func() bool {
+		var page struct{ Results []struct{ ID, Memory string } }
+		if err := json.Unmarshal([]byte(r.do("POST", "/v3/memories/", all).body), &page); err != nil || len(page.Results) != 1 {
+			return false
+		}
+		made, text = page.Results[0].ID, page.Results[0].Memory
+		return true
+	})
+	approved := func() bool {
+		st := r.stands(made)
+		return st.State == memproxy.StateValidated && st.Reviewed == memproxy.TextSHA256(text) && st.Attestation == memproxy.HumanConfirmed
+	}
+	ring.Until(r.t, "the approval", approved)
+
+	path := filepath.Join(pack, "lexicon.txt")
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.enacts(path, string(b)+"\n\ntest.lake critical 950 overrides\n  \\blake\\b\n")
+	for range 3 {
+		r.once("upkeep", clock.Now())
+	}
+	if st := r.stands(made); !approved() || st.CurrentRules != memproxy.StateQuarantined {
+		t.Errorf("under a new rule: %+v", st)
+	}
+
+	clock.Pass(48 * time.Hour)
+	var copied struct {
+		Results []struct{ Metadata json.RawMessage }
+	}
+	if err := json.Unmarshal([]byte(r.behind("POST", "/v3/memories/", all)), &copied); err != nil || len(copied.Results) != 1 {
+		t.Fatal(err)
+	}
+	r.behind("POST", "/v1/memories/", fmt.Sprintf(`{"user_id":"bob","infer":false,"async_mode":false,"metadata":%s,"messages":[{"role":"user","content":"Bob swims."}]}`, copied.Results[0].Metadata))
+	var page struct{ Results []struct{ ID, Memory string } }
+	if err := json.Unmarshal([]byte(r.do("POST", "/v3/memories/", all).body), &page); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range page.Results {
+		if st := r.stands(m.ID); m.ID != made && (st.Reviewed != "" || st.Attestation == memproxy.HumanConfirmed) {
+			t.Errorf("a copied stamp is taken for an approval: %+v", st)
+		}
+	}
+}
+
+// deaf is a rig whose backend never says what became of a write.
+func deaf(t *testing.T) *rig {
+	r := &rig{t: t}
+	r.before = func() {
+		back := r.back.Handler
+		r.back.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			if strings.HasPrefix(q.URL.Path, "/v1/event") {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return
+			}
+			back.ServeHTTP(w, q)
+		})
+	}
+	return r
+}

@@ -1,0 +1,365 @@
+package app
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/ledger/ledgertest"
+)
+
+// layered is the plain configuration with settings of memories.
+func layered(memories string) string {
+	return strings.Replace(plain, "log:", "memories: "+memories+"\nlog:", 1)
+}
+
+// wrote is an add to Mem0 in one of its dialects.
+type wrote struct{ path, more, role, text string }
+
+func (w wrote) body() string {
+	return fmt.Sprintf(`{"user_id":"ann","agent_id":"dev"%s,"messages":[{"role":%q,"content":%q}]}`, w.more, w.role, w.text)
+}
+
+func (r *rig) add(w wrote) got {
+	r.t.Helper()
+	if strings.HasPrefix(w.path, "/v") {
+		return r.do("POST", w.path, w.body(), "Authorization", "Token "+devToken)
+	}
+	return r.do("POST", w.path, w.body())
+}
+
+// dialects are Mem0's routes of adding, with what makes them answer at once.
+var dialects = map[string]string{"/memories": "", "/v3/memories/add/": "", "/v1/memories/": `,"async_mode":false`}
+
+// Proves GOV-1, GOV-3: what nobody stated is refused, held, marked or allowed
+// as it is set, on every dialect; the nearest that a user stated is not.
+func TestInferredFacts(t *testing.T) {
+	t.Parallel()
+	for treatment, want := range map[string]string{"refuse": "deny", "hold": "hold", "mark": "allow", "allow": "allow"} {
+		t.Run(treatment, func(t *testing.T) {
+			r := start(t, layered("{inferred: "+treatment+"}"))
+			for path, more := range dialects {
+				for name, w := range map[string]wrote{
+					"facts of an assistant's words":  {path, more, "assistant", "the user seems wealthy"},
+					"an assistant's raw message":     {path, more + `,"infer":false`, "assistant", "the user seems wealthy"},
+					"what calls itself inferred":     {path, more + `,"infer":false,"metadata":{"inferred":true}`, "user", "seems wealthy"},
+					"what is attributed to a model":  {path, more + `,"infer":false,"metadata":{"attributed_to":"assistant","layer":"episodic"}`, "user", "seems wealthy"},
+					"a task of the agent's own":      {path, more + `,"infer":false,"metadata":{"type":"task"}`, "assistant", "ask about wealth"},
+					"a fact under an allowed key":    {path, more + `,"infer":false,"metadata":{"field":"tone"}`, "assistant", "formal"},
+					"a speaker of the agent's name ": {path, more + `,"infer":false,"metadata":{"actor_id":"dev"}`, "user", "seems wealthy"},
+				} {
+					a := r.add(w)
+					if verdictOf(a) != want || treatment == "refuse" && (a.status != 403 || !strings.Contains(a.body, "layer.inferred")) {
+						t.Errorf("%s, %s: %d %s %s", path, name, a.status, verdictOf(a), a.body)
+					}
+				}
+				for name, w := range map[string]wrote{
+					"facts of a user's words":       {path, more, "user", "I like tea"},
+					"a user's raw message":          {path, more + `,"infer":false`, "user", "I like tea"},
+					"what is attributed to a user":  {path, more + `,"infer":false,"metadata":{"attributed_to":"user","inferred":false}`, "user", "I like tea"},
+					"a user's task":                 {path, more + `,"infer":false,"metadata":{"type":"task"}`, "user", "buy tea"},
+					"a speaker of the user's name ": {path, more + `,"infer":false,"metadata":{"actor_id":"ann"}`, "user", "I like tea"},
+				} {
+					if a := r.add(w); a.status != 200 || verdictOf(a) != "allow" && verdictOf(a) != "amend" || strings.Contains(a.body, "layer.") {
+						t.Errorf("%s, %s: %d %s %s", path, name, a.status, verdictOf(a), a.body)
+					}
+				}
+			}
+			out := r.audit()
+			if strings.Contains(out, "layer.inferred") != (treatment != "allow") || strings.Contains(out, "wealth") {
+				t.Errorf("the record says %s", out)
+			}
+		})
+	}
+}
+
+// Proves GOV-3: a mark is in the stamp that readers see, signed, in the ledger
+// and in the record; what is not marked has none.
+func TestMarksAreSeen(t *testing.T) {
+	t.Parallel()
+	r := start(t, layered("{inferred: mark}"))
+	r.add(wrote{"/memories", `,"infer":false`, "assistant", "seems to like tea"})
+	r.add(wrote{"/memories", `,"infer":false`, "user", "I like coffee"})
+	a := r.do("GET", "/memories?user_id=ann", "")
+	if a.status != 200 || strings.Count(a.body, `"memproxy_mark":"layer.inferred"`) != 1 || strings.Count(a.body, `"memproxy_attestation":"inferred"`) != 1 || strings.Count(a.body, "memproxy_sig") != 2 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	r.stop()
+	if out := r.audit("-type", "decision"); strings.Count(out, `"layer.inferred"`) != 1 || strings.Contains(out, "integrity.") {
+		t.Errorf("the record says %s", out)
+	}
+}
+
+// Proves GOV-1: one layer may be governed apart from the others.
+func TestLayersAreGovernedApart(t *testing.T) {
+	t.Parallel()
+	r := start(t, layered("{inferred: refuse, layers: {episodic: {inferred: allow}, task: {inferred: hold, fields: [todo]}}}"))
+	for name, tc := range map[string]struct {
+		w    wrote
+		want string
+	}{
+		"raw messages":                  {wrote{"/memories", `,"infer":false`, "assistant", "noted"}, "allow"},
+		"facts":                         {wrote{"/memories", ``, "assistant", "noted"}, "deny"},
+		"raw messages filed as facts":   {wrote{"/memories", `,"infer":false,"metadata":{"field":"tone"}`, "assistant", "noted"}, "deny"},
+		"raw messages said to be facts": {wrote{"/memories", `,"infer":false,"metadata":{"layer":"semantic"}`, "assistant", "noted"}, "deny"},
+		"facts said to be raw":          {wrote{"/memories", `,"metadata":{"layer":"episodic"}`, "assistant", "noted"}, "deny"},
+		"tasks":                         {wrote{"/memories", `,"infer":false,"metadata":{"field":"todo"}`, "assistant", "buy tea"}, "hold"},
+		"an account of work done":       {wrote{"/memories", `,"memory_type":"procedural_memory"`, "assistant", "built it"}, "hold"},
+	} {
+		if a := r.add(tc.w); verdictOf(a) != tc.want {
+			t.Errorf("%s: %d %s %s", name, a.status, verdictOf(a), a.body)
+		}
+	}
+}
+
+// Proves GOV-2: keys outside the namespaces are refused, held, marked or
+// allowed as it is set; what is inside, or has no key, is not touched. What
+// models a user's traits is refused in production whatever is set.
+func TestNamespaces(t *testing.T) {
+	t.Parallel()
+	for outside, want := range map[string]string{"refuse": "deny", "hold": "hold", "mark": "allow", "allow": "allow"} {
+		r := start(t, layered("{namespaces: {outside: "+outside+"}}"))
+		for path, more := range dialects {
+			filed := func(metadata string) got {
+				return r.add(wrote{path, more + `,"infer":false,"metadata":{` + metadata + `}`, "user", "short"})
+			}
+			for _, key := range []string{`"field":"billing"`, `"category":"billing"`} {
+				a := filed(key)
+				if verdictOf(a) != want || outside == "refuse" && (a.status != 403 || !strings.Contains(a.body, "layer.namespace")) {
+					t.Errorf("%s, %s on %s: %d %s %s", outside, key, path, a.status, verdictOf(a), a.body)
+				}
+			}
+			for _, key := range []string{`"field":"tone"`, `"category":"Format"`, `"field":"learnings"`, `"field":"gotchas"`, `"field":"todo"`, `"topic":"billing"`, `"health-check":"ok","page":1`} {
+				if a := filed(key); a.status != 200 || verdictOf(a) != "allow" {
+					t.Errorf("%s, %s on %s: %d %s %s", outside, key, path, a.status, verdictOf(a), a.body)
+				}
+			}
+			for _, key := range []string{`"field":"religion"`, `"category":"user_mood"`, `"profile":{"Political-Views":"x"}`, `"tags":["health"]`} {
+				if a := filed(key); a.status != 403 || !strings.Contains(a.body, "field.trait") {
+					t.Errorf("%s, %s on %s: %d %s", outside, key, path, a.status, a.body)
+				}
+			}
+		}
+		r.stop()
+	}
+	dev := start(t, layered("{}"), "profile: production", "profile: development")
+	for _, key := range []string{"billing", "religion"} {
+		if a := dev.add(wrote{"/memories", `,"infer":false,"metadata":{"field":"` + key + `"}`, "user", "short"}); a.status != 200 || verdictOf(a) != "allow" {
+			t.Errorf("while developing, %s: %d %s", key, a.status, a.body)
+		}
+	}
+}
+
+// Proves GOV-1, GOV-2: what a configuration that says nothing does to the
+// ordinary writes of unmodified clients: nothing that they notice.
+func TestOrdinaryWritesUnderTheDefaults(t *testing.T) {
+	t.Parallel()
+	r := start(t, plain)
+	for path, more := range dialects {
+		for _, body := range []string{
+			`"messages":[{"role":"user","content":"I like tea"},{"role":"assistant","content":"Noted, you like tea"}]`,
+			`"messages":[{"role":"assistant","content":"The user likes tea"}]`,
+			`"messages":[{"role":"user","content":"I like tea"}],"metadata":{"category":"food","source":"chat"}`,
+			`"infer":false,"messages":[{"role":"user","content":"I like tea"},{"role":"assistant","content":"Noted"}]`,
+		} {
+			header := []string{}
+			if strings.HasPrefix(path, "/v") {
+				header = []string{"Authorization", "Token " + devToken}
+			}
+			if a := r.do("POST", path, `{"user_id":"ann","agent_id":"dev",`+body+more+`}`, header...); a.status != 200 || verdictOf(a) != "allow" || strings.Contains(a.body, "layer.") {
+				t.Errorf("%s %s: %d %s %s", path, body, a.status, verdictOf(a), a.body)
+			}
+		}
+	}
+}
+
+// guesses is a backend whose model makes more of a conversation than was said.
+type guesses struct {
+	mu      sync.Mutex
+	deleted []string
+}
+
+func (g *guesses) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	switch r.Method {
+	case http.MethodPost:
+		_, _ = io.WriteString(w, `{"results":[{"id":"m-tea","event":"ADD","memory":"User likes green tea"},{"id":"m-rich","event":"ADD","memory":"User is wealthy and lonely"}]}`)
+	case http.MethodDelete:
+		g.mu.Lock()
+		g.deleted = append(g.deleted, r.URL.Path)
+		g.mu.Unlock()
+		_, _ = io.WriteString(w, `{"message":"Memory deleted successfully!"}`)
+	default:
+		_, _ = io.WriteString(w, `{"results":[]}`)
+	}
+}
+
+// Proves GOV-3: what the backend's model made of a conversation and no user
+// stated is taken back and not shown, kept for review, or marked in the
+// ledger; what the user stated stays.
+func TestFactsThatTheModelGuessed(t *testing.T) {
+	t.Parallel()
+	for treatment, want := range map[string]struct {
+		gone  bool
+		holds int
+	}{"allow": {}, "mark": {}, "hold": {true, 1}, "refuse": {true, 0}} {
+		b := &guesses{}
+		up := httptest.NewServer(b)
+		defer up.Close()
+		r := start(t, layered("{inferred: "+treatment+"}"), "UPSTREAM", up.URL)
+		a := r.do("POST", "/memories", `{"user_id":"ann","agent_id":"dev","messages":[{"role":"user","content":"I like green tea"},{"role":"assistant","content":"You are wealthy and lonely"}]}`)
+		if a.status != 200 || !strings.Contains(a.body, "m-tea") || strings.Contains(a.body, "m-rich") == want.gone {
+			t.Errorf("%s: %d %s", treatment, a.status, a.body)
+		}
+		if gone := strings.Join(b.deleted, " "); (gone == "/memories/m-rich") != want.gone {
+			t.Errorf("%s: deleted %q", treatment, gone)
+		}
+		page, err := r.car.ledger.Holds(t.Context(), memproxy.HoldFilter{State: memproxy.HoldPending})
+		if err != nil || len(page.Holds) != want.holds {
+			t.Errorf("%s: %d held, %v", treatment, len(page.Holds), err)
+		}
+		key := func(id string) memproxy.MemoryKey {
+			return memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
+		}
+		stands := func(id string) memproxy.Standing {
+			all, err := r.car.ledger.Standings(t.Context(), "mem0", memproxy.TargetMemory, []string{id})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return all[id]
+		}
+		ring.Until(r.t, "the ledger knows", func() bool { return stands("m-tea").Attestation != "" })
+		if st := stands("m-tea"); st.Attestation != memproxy.SelfReported || st.Reason != "" {
+			t.Errorf("%s: stated: %+v", treatment, st)
+		}
+		if treatment == "mark" {
+			if st := stands("m-rich"); st.Attestation != memproxy.Inferred || st.Reason != "layer.inferred" {
+				t.Errorf("inferred: %+v", st)
+			}
+			if v, err := r.car.ledger.History(t.Context(), key("m-rich"), 0, 10); err != nil || len(v) != 1 || v[0].Attestation != memproxy.Inferred {
+				t.Errorf("inferred: %+v %v", v, err)
+			}
+		}
+		r.stop()
+		if out := r.audit(); strings.Contains(out, "layer.inferred") != (treatment != "allow") || strings.Contains(out, "wealthy") {
+			t.Errorf("%s: the record says %s", treatment, out)
+		}
+	}
+}
+
+// Proves GOV-2, GOV-3: Letta's blocks, passages and agents' self-edits are
+// governed alike; what an agent writes down of its user's words is stated.
+func TestLayersOnLetta(t *testing.T) {
+	t.Parallel()
+	conf := strings.Replace(lettaConf, `policy: {dir: "DIR/policies"}`, "memories: {inferred: refuse, namespaces: {outside: refuse}, layers: {task: {inferred: allow}}}", 1)
+	l := startLettaWith(t, someAgent, conf, func(h http.Handler) http.Handler { return h })
+	as := []string{"Authorization", "Bearer " + devToken}
+	for _, tc := range []struct {
+		path, body, code string
+	}{
+		{"/v1/blocks/", `{"label":"human","value":"likes tea"}`, ""},
+		{"/v1/blocks/", `{"label":"tone","value":"plain"}`, ""},
+		{"/v1/blocks/", `{"label":"billing","value":"pays late"}`, "layer.namespace"},
+		{"/v1/blocks/", `{"label":"todo","value":"buy tea"}`, ""},
+		{"/v1/blocks/", `{"label":"personality","value":"calm"}`, "field.trait"},
+		{"/v1/blocks/", `{"label":"human","value":"likes tea","metadata":{"inferred":true}}`, "layer.inferred"},
+		{"/v1/agents/" + l.agent + "/archival-memory", `{"text":"likes tea","tags":["home"]}`, ""},
+		{"/v1/agents/" + l.agent + "/archival-memory", `{"text":"likes tea","tags":["mood"]}`, "field.trait"},
+	} {
+		a := l.do("POST", tc.path, tc.body, as...)
+		if (tc.code == "") != (a.status/100 == 2) || tc.code != "" && !strings.Contains(a.body, tc.code) {
+			t.Errorf("%s %s: %d %s", tc.path, tc.body, a.status, a.body)
+		}
+	}
+	says := func(user, script string) got {
+		return l.do("POST", "/v1/agents/"+l.agent+"/messages", fmt.Sprintf(`{"messages":[{"role":"user","content":%q},{"role":"system","content":%q}]}`, user, script), as...)
+	}
+	if a := says("I am fond of chess", "CALL memory_insert {\"label\":\"human\",\"new_string\":\"fond of chess\"}\nTHEN\nCALL memory_insert {\"label\":\"human\",\"new_string\":\"probably lonely\"}\nTHEN\nSAY done"); a.status != 200 || !strings.Contains(a.body, "stated by no user") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	l.blocks("Ann\nfond of chess", "helper")
+	if out := l.audit("-type", "decision"); !strings.Contains(out, "layer.inferred.refuse") || strings.Contains(out, "lonely") {
+		t.Errorf("the record says %s", out)
+	}
+}
+
+// Proves GOV-2, GOV-3: explain says which layer content is of, what becomes of
+// it and by which rule; in shadow a rule is told and does not decide.
+func TestExplainShowsLayers(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	policies := policyDir(t, "// nothing of one's own")
+	for name, tc := range map[string]struct {
+		more, body string
+		want       []string
+		verdict    string
+	}{
+		"inferred": {"", `{"user_id":"ann","agent_id":"dev","infer":false,"messages":[{"role":"assistant","content":"seems rich"}],"metadata":{"layer":"task"}}`,
+			[]string{"/messages/0/content: episodic, and as task too, inferred: refuse", "layer.inferred layer.inferred.refuse", "layers.cedar:"}, "verdict    deny"},
+		"stated": {"", `{"user_id":"ann","agent_id":"dev","messages":[{"role":"user","content":"I like tea"}],"metadata":{"field":"tone"}}`,
+			[]string{"/messages/0/content: semantic, what the backend's model makes of it and no user stated: refuse", `key "tone": allow`, "filed under field"}, "verdict    allow"},
+		"in shadow": {"shadow: [layer.inferred.refuse]", `{"user_id":"ann","agent_id":"dev","infer":false,"messages":[{"role":"assistant","content":"seems rich"}]}`,
+			[]string{"inferred: refuse"}, "verdict    allow (would be deny if it were enforced)"},
+	} {
+		conf := layered("{inferred: refuse}")
+		if tc.more != "" {
+			writeFile(t, filepath.Join(policies, "bundle.yaml"), tc.more)
+			conf = strings.Replace(conf, "memories:", "policy: {dir: \""+policies+"\"}\nmemories:", 1)
+		}
+		file := writeFile(t, filepath.Join(dir, "memproxy.yaml"), strings.NewReplacer("DIR", dir, "UPSTREAM", "http://127.0.0.1:9", "KEY", sha("k")).Replace(conf))
+		body := writeFile(t, filepath.Join(dir, "body.json"), tc.body)
+		code, out, errs := invoke(t, "explain", "-config", file, "-method", "POST", "-path", "/memories", "-body", body, "-as", "agent:dev")
+		if code != 0 || !strings.Contains(out, tc.verdict) || strings.Contains(out, "rich") {
+			t.Errorf("%s: exit %d %s %s", name, code, out, errs)
+		}
+		for _, want := range tc.want {
+			if !strings.Contains(out, want) {
+				t.Errorf("%s: no %q in\n%s", name, want, out)
+			}
+		}
+	}
+}
+
+// Proves GOV-1: memories of a layer are kept as long as it says, at most; a
+// field's own shorter time counts, and a claim of a layer shortens only.
+func TestLayersHaveLifetimes(t *testing.T) {
+	t.Parallel()
+	clock := ledgertest.NewClock()
+	r := startAt(t, clock.Now, layered("{ttl: {default: 30d, tone: 1h}, layers: {episodic: {ttl: 1d}, task: {ttl: 40d}}}"))
+	for name, tc := range map[string]struct {
+		more string
+		want time.Duration
+	}{
+		"a raw message":                    {`,"infer":false`, 24 * time.Hour},
+		"a fact":                           {``, 30 * 24 * time.Hour},
+		"a fact that calls itself raw":     {`,"metadata":{"layer":"episodic"}`, 24 * time.Hour},
+		"a raw message said to be a fact":  {`,"infer":false,"metadata":{"layer":"semantic"}`, 24 * time.Hour},
+		"a task, less than its layer's":    {`,"infer":false,"metadata":{"field":"todo"}`, 30 * 24 * time.Hour},
+		"a field with a time of its own":   {`,"infer":false,"metadata":{"field":"tone"}`, time.Hour},
+		"a fact that calls itself a task ": {`,"metadata":{"type":"task"}`, 30 * 24 * time.Hour},
+	} {
+		a := r.add(wrote{"/memories", tc.more, "user", "I wrote " + name})
+		var added struct{ Results []struct{ ID string } }
+		if err := json.Unmarshal([]byte(a.body), &added); err != nil || len(added.Results) != 1 {
+			t.Fatalf("%s: %d %s", name, a.status, a.body)
+		}
+		var st memproxy.Standing
+		ring.Until(r.t, "it has an end", func() bool {
+			all, err := r.car.ledger.Standings(t.Context(), "mem0", memproxy.TargetMemory, []string{added.Results[0].ID})
+			st = all[added.Results[0].ID]
+			return err == nil && !st.Expires.IsZero()
+		})
+		if left := st.Expires.Sub(clock.Now()); left > tc.want || left < tc.want-30*time.Minute {
+			t.Errorf("%s: %v left, want %v", name, left, tc.want)
+		}
+	}
+}

@@ -1,0 +1,279 @@
+package app
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// seen are the runs and the numbers of a stream's events, in order.
+func seen(body string) (runs []string, seqs []int64) {
+	for line := range strings.Lines(body) {
+		data, ok := strings.CutPrefix(line, "data: {")
+		if !ok {
+			continue
+		}
+		var ev struct {
+			Run  string `json:"run_id"`
+			Seq  *int64 `json:"seq_id"`
+			Type string `json:"message_type"`
+		}
+		_ = json.Unmarshal([]byte("{"+data), &ev)
+		if ev.Run != "" && (len(runs) == 0 || runs[len(runs)-1] != ev.Run) {
+			runs = append(runs, ev.Run)
+		}
+		if ev.Seq != nil && ev.Type != "ping" {
+			seqs = append(seqs, *ev.Seq)
+		}
+	}
+	return runs, seqs
+}
+
+// pinging has a server be slow: between its events it sends signs of life, which
+// repeat the number of the event before, as the real one does.
+func pinging(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(&pings{w}, r)
+	})
+}
+
+type pings struct{ http.ResponseWriter }
+
+var numbered = regexp.MustCompile(`^data: \{.*"seq_id":(\d+)`)
+
+func (p *pings) Write(b []byte) (int, error) {
+	n, err := p.ResponseWriter.Write(b)
+	if m := numbered.FindSubmatch(b); m != nil && err == nil {
+		for i := range 2 {
+			fmt.Fprintf(p.ResponseWriter, "data: {\"message_type\":\"ping\",\"id\":\"ping-%d\",\"run_id\":null,\"seq_id\":%s}\n\n", i, m[1])
+		}
+	}
+	return n, err
+}
+
+func (p *pings) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+
+// Proves EDGE-1, CARD-1: a background run reads as one run, numbered through,
+// and its stream can be read again from any place: by its id, by where it took
+// place, and by sending the same messages once more.
+func TestBackgroundRunsAreResumed(t *testing.T) {
+	t.Parallel()
+	for _, more := range []string{`,"streaming":true,"background":true`, `,"streaming":true,"background":true,"stream_tokens":true`} {
+		l := startLettaBehind(t, someAgent, pinging)
+		auth := []string{"Authorization", "Bearer " + devToken}
+		body := fmt.Sprintf(`{"messages":[{"role":"user","content":%q,"otid":"mine-1"}]%s}`, poisoned, more)
+		first := l.do("POST", "/v1/agents/"+l.agent+"/messages", body, auth...)
+		runs, seqs := seen(first.body)
+		if len(runs) != 1 || len(seqs) < 5 {
+			t.Fatalf("runs %v, numbers %v in %s", runs, seqs, first.body)
+		}
+		for i := range seqs {
+			if i > 0 && seqs[i] <= seqs[i-1] {
+				t.Errorf("numbers do not rise: %v", seqs)
+			}
+		}
+		l.blocks("Ann\nlikes tea\nplays go", "helper")
+
+		again := l.do("POST", "/v1/runs/"+runs[0]+"/stream", `{"starting_after":0}`, auth...)
+		if again.status != 200 || again.body != first.body {
+			t.Errorf("again: %d\n%s\nwant\n%s", again.status, again.body, first.body)
+		}
+		middle := seqs[len(seqs)/2]
+		rest := l.do("POST", "/v1/runs/"+runs[0]+"/stream", fmt.Sprintf(`{"starting_after":%d}`, middle), auth...)
+		if _, got := seen(rest.body); len(got) == 0 || got[0] <= middle || !strings.HasSuffix(first.body, rest.body) {
+			t.Errorf("from %d on: %s", middle, rest.body)
+		}
+		repeated := l.do("POST", "/v1/agents/"+l.agent+"/messages", body, auth...)
+		if repeated.body != first.body {
+			t.Errorf("the same messages again: %s", repeated.body)
+		}
+		l.blocks("Ann\nlikes tea\nplays go", "helper")
+
+		run := l.do("GET", "/v1/runs/"+runs[0], "", auth...)
+		if !strings.Contains(run.body, `"stop_reason":"end_turn"`) || !strings.Contains(run.body, `"id":"`+runs[0]+`"`) {
+			t.Errorf("the run is %s", run.body)
+		}
+		all := l.do("GET", "/v1/runs/"+runs[0]+"/messages", "", auth...)
+		for _, want := range []string{"likes tea", "plays go", "done"} {
+			if !strings.Contains(all.body, want) {
+				t.Errorf("the run's messages lack %q: %s", want, all.body)
+			}
+		}
+		if strings.Contains(all.body, "approval") || strings.Count(all.body, runs[0]) != strings.Count(all.body, `"run_id"`) {
+			t.Errorf("the run's messages are not of one run: %s", all.body)
+		}
+	}
+}
+
+// Proves EDGE-1: who loses the stream in the middle of a turn reads on where
+// it broke off, while the turn goes on; meanwhile the run is running.
+func TestAStreamIsReadOnWhereItBrokeOff(t *testing.T) {
+	t.Parallel()
+	release, reached := make(chan struct{}), make(chan struct{})
+	l := startLettaBehind(t, someAgent, func(h http.Handler) http.Handler {
+		legs := 0
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasSuffix(r.URL.Path, "/messages") && r.Method == "POST" {
+				if legs++; legs == 2 {
+					close(reached)
+					<-release
+				}
+			}
+			h.ServeHTTP(w, r)
+		})
+	})
+	req, err := http.NewRequestWithContext(t.Context(), "POST", l.base+"/v1/agents/"+l.agent+"/messages",
+		strings.NewReader(fmt.Sprintf(`{"input":%q,"streaming":true,"background":true}`, poisoned)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+devToken)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := bufio.NewReader(resp.Body)
+	line, err := in.ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs, _ := seen(line)
+	select {
+	case <-reached:
+	case <-time.After(20 * time.Second):
+		t.Fatal("no second leg")
+	}
+	resp.Body.Close() // the connection is lost
+
+	auth := []string{"Authorization", "Bearer " + devToken}
+	if run := l.do("GET", "/v1/runs/"+runs[0], "", auth...); !strings.Contains(run.body, `"status":"running"`) || !strings.Contains(run.body, `"stop_reason":null`) {
+		t.Errorf("in mid-turn the run is %s", run.body)
+	}
+	done := make(chan string, 1)
+	go func() { done <- l.do("POST", "/v1/runs/"+runs[0]+"/stream", `{"starting_after":1}`, auth...).body }()
+	close(release)
+	select {
+	case body := <-done:
+		if got := strings.Join(types(body), " "); got != "tool_call_message tool_return_message tool_call_message tool_return_message assistant_message stop_reason usage_statistics" || !strings.Contains(body, "[DONE]") {
+			t.Errorf("read on: %s\n%s", got, body)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the resumed stream does not end")
+	}
+	l.blocks("Ann\nlikes tea\nplays go", "helper")
+}
+
+// Proves EDGE-1: who stops a run stops the one that goes on under its name;
+// and what a stopped run was about to write is not written by the next turn,
+// while what a crash left behind is ruled on.
+func TestStoppedRunsWriteNothing(t *testing.T) {
+	t.Parallel()
+	const script = "CALL memory_insert {\"label\":\"human\",\"new_string\":\"late\"}"
+	for _, stopped := range []bool{true, false} {
+		l := startLetta(t, someAgent)
+		w := httptest.NewRecorder()
+		l.letta.ServeHTTP(w, httptest.NewRequest("POST", "/v1/agents/"+l.agent+"/messages",
+			strings.NewReader(fmt.Sprintf(`{"input":%q,"client_tools":[{"name":"memory_insert"}]}`, script))))
+		var left struct {
+			Messages []struct {
+				Run string `json:"run_id"`
+			}
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &left); err != nil || len(left.Messages) == 0 {
+			t.Fatalf("%v: %s", err, w.Body)
+		}
+		want := "Ann\nlate"
+		if stopped {
+			a := l.do("POST", "/v1/agents/"+l.agent+"/messages/cancel", fmt.Sprintf(`{"run_ids":[%q]}`, left.Messages[0].Run), "Authorization", "Bearer "+devToken)
+			if a.status != 200 || !strings.Contains(a.body, `"cancelled"`) {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
+			want = "Ann"
+		}
+		if a := l.say("SAY hello", ""); a.status != 200 || !strings.Contains(a.body, "hello") {
+			t.Errorf("stopped %v: %d %s", stopped, a.status, a.body)
+		}
+		l.blocks(want, "helper")
+	}
+
+	// A run in its second leg goes by another name in the server.
+	release, reached := make(chan struct{}), make(chan struct{})
+	var cancelled string
+	l := startLettaBehind(t, someAgent, func(h http.Handler) http.Handler {
+		legs := 0
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case strings.HasSuffix(r.URL.Path, "/cancel"):
+				b, _ := io.ReadAll(r.Body)
+				cancelled = string(b)
+				r.Body = io.NopCloser(strings.NewReader(cancelled))
+			case strings.HasSuffix(r.URL.Path, "/messages") && r.Method == "POST":
+				if legs++; legs == 3 {
+					close(reached)
+					<-release
+				}
+			}
+			h.ServeHTTP(w, r)
+		})
+	})
+	stream := make(chan string, 1)
+	go func() { stream <- l.say(poisoned, `,"streaming":true,"background":true`).body }()
+	select {
+	case <-reached:
+	case <-time.After(20 * time.Second):
+		t.Fatal("no third leg")
+	}
+	ch := l.do("POST", "/v1/agents/"+l.agent+"/messages/cancel", `{"run_ids":["run-00000000-0000-4000-8000-000000000007"]}`, "Authorization", "Bearer "+devToken)
+	close(release)
+	body := <-stream
+	runs, _ := seen(body)
+	if len(runs) != 1 || runs[0] != "run-00000000-0000-4000-8000-000000000007" {
+		t.Fatalf("the run is %v", runs)
+	}
+	if strings.Contains(cancelled, runs[0]) || !strings.Contains(cancelled, "run-") || ch.body != "{\""+runs[0]+"\":\"cancelled\"}\n" {
+		t.Errorf("the server was asked %s, the caller answered %s", cancelled, ch.body)
+	}
+}
+
+// A stream is read again only by who may see the agent: by the run's own name,
+// and by a run that is named in the body of a conversation of one's own.
+func TestStreamsOfOthersAreNotResumed(t *testing.T) {
+	t.Parallel()
+	conf := strings.Replace(lettaConf, "identity:\n  keys:\n", `identity:
+  keys:
+    - {sha256: "NARROW", id: "agent:narrow", kind: agent, trust: authenticated, tenant: acme, acts_as: ["agent-00000000-0000-4000-8000-000000000099"]}
+`, 1)
+	l := startLettaWith(t, someAgent, conf, func(h http.Handler) http.Handler { return h }, "NARROW", sha("narrow-key"))
+	first := l.say(poisoned, `,"streaming":true,"background":true`)
+	runs, _ := seen(first.body)
+	if len(runs) != 1 {
+		t.Fatal(first.body)
+	}
+	for path, body := range map[string]string{
+		"/v1/runs/" + runs[0] + "/stream":          `{}`,
+		"/v1/conversations/default/stream":         fmt.Sprintf(`{"agent_id":"agent-00000000-0000-4000-8000-000000000099","run_id":%q}`, runs[0]),
+		"/v1/conversations/" + l.agent + "/stream": fmt.Sprintf(`{"run_id":%q}`, runs[0]),
+		"/v1/runs/" + runs[0]:                      "",
+		"/v1/runs/" + runs[0] + "/messages":        "",
+	} {
+		method := "POST"
+		if body == "" {
+			method = "GET"
+		}
+		a := l.do(method, path, body, "X-API-Key", "narrow-key")
+		if a.status == 200 || strings.Contains(a.body, "likes tea") {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+	if a := l.do("POST", "/v1/runs/"+runs[0]+"/stream", `{}`); a.status != 200 || a.body != first.body {
+		t.Errorf("the nearest that passes: %d %s", a.status, a.body)
+	}
+}

@@ -1,0 +1,370 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/internal/ring"
+)
+
+// compensating is lettaConf with runs let through and compensated.
+var compensating = strings.Replace(lettaConf, `upstream: "LETTA"`, `upstream: "LETTA", ungated: compensate, reconcile: 1s`, 1)
+
+var (
+	olderAgent    = strings.Replace(someAgent, `"letta_v1_agent"`, `"memgpt_agent","tools":["archival_memory_insert","memory"]`, 1)
+	followedAgent = strings.Replace(someAgent, "{", `{"enable_sleeptime":true,`, 1)
+)
+
+func plainly(h http.Handler) http.Handler { return h }
+
+func startCompensating(t *testing.T, agent string) *lettaRig {
+	t.Helper()
+	return startLettaWith(t, agent, compensating, plainly)
+}
+
+// journalled are the runs that wait to be settled.
+func (l *lettaRig) journalled() []string {
+	l.t.Helper()
+	files, err := filepath.Glob(filepath.Join(l.dir, "state", "runs", "*", "*"))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return files
+}
+
+// restart ends the sidecar and starts another on the same state.
+func (l *lettaRig) restart(between func()) {
+	l.t.Helper()
+	cfg := l.car.cfg
+	l.stop()
+	between()
+	opt := Options{Log: l.log, Getenv: allowing(cfg), Version: "test"}
+	var err error
+	if l.car, err = New(context.Background(), cfg, opt); err != nil {
+		l.t.Fatal(err)
+	}
+	if err := l.car.Listen(); err != nil {
+		l.t.Fatal(err)
+	}
+	l.base, l.admin = "http://"+l.car.Addr("mem0"), "http://"+l.car.Addr("admin")
+}
+
+// outcomes are the records of outcomes, once they tell of something.
+func (l *lettaRig) outcomes(of string) (out string) {
+	l.t.Helper()
+	ring.Until(l.t, "the record of "+of, func() bool { out = l.audit("-type", "outcome"); return strings.Contains(out, of) })
+	return out
+}
+
+func (l *lettaRig) settled() {
+	l.t.Helper()
+	ring.Until(l.t, "the run to be settled", func() bool { return len(l.journalled()) == 0 })
+}
+
+// Proves EDGE-1: what a run wrote that could not be made to pause is ruled on
+// when it is over; what is not let in is undone, what is stays.
+func TestUngatedRunsAreCompensated(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ agent, route, more, path string }{
+		"an older loop":                   {olderAgent, "/messages", ``, ""},
+		"an older loop, streamed":         {olderAgent, "/messages", `,"streaming":true`, ""},
+		"the older stream":                {olderAgent, "/messages/stream", ``, ""},
+		"in the background":               {someAgent, "/messages/async", ``, ""},
+		"an older loop in the background": {olderAgent, "/messages/async", ``, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := startCompensating(t, tc.agent)
+			a := l.do("POST", "/v1/agents/"+l.agent+tc.route, fmt.Sprintf(`{"input":%q%s}`, poisoned, tc.more), "Authorization", "Bearer "+devToken)
+			if a.status != 200 {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
+			whole := strings.HasPrefix(a.header.Get("Content-Type"), "application/json") && !strings.HasSuffix(tc.route, "async")
+			if whole { // an answer in one piece comes when all is settled
+				l.blocks("Ann\nlikes tea\nplays go", "helper")
+				if left := l.journalled(); len(left) != 0 {
+					t.Errorf("not settled: %v", left)
+				}
+			}
+			l.settled()
+			l.blocks("Ann\nlikes tea\nplays go", "helper")
+			rec := l.audit("-type", "decision")
+			for _, want := range []string{`/block"`, "field.forbidden"} {
+				if !strings.Contains(rec, want) {
+					t.Errorf("no %s in %s", want, rec)
+				}
+			}
+			out := l.outcomes(`"undone: sha256`)
+			if n := strings.Count(out, "undone: sha256 "+sha("spy")+" is sha256 "+sha("helper")+" again"); n != 1 {
+				t.Errorf("%d records of one undoing: %s", n, out)
+			}
+			if strings.Contains(rec+out, "spy") {
+				t.Error("a record tells content")
+			}
+			// The agent is free.
+			if a := l.say("SAY hello", ""); a.status != 200 || !strings.Contains(a.body, "hello") {
+				t.Errorf("the next turn: %d %s", a.status, a.body)
+			}
+		})
+	}
+}
+
+// Proves EDGE-1: agents that run after another, with its memory in their
+// hands, are waited for and ruled on with it.
+func TestFollowersAreCompensated(t *testing.T) {
+	t.Parallel()
+	l := startCompensating(t, followedAgent)
+	a := l.say(`SAY done
+ASIDE CALL memory_replace {"label":"persona","old_string":"helper","new_string":"spy"}
+ASIDE CALL memory_insert {"label":"human","new_string":"likes tea"}`, "")
+	if a.status != 200 || !strings.Contains(a.body, "done") {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	l.blocks("Ann\nlikes tea", "helper")
+}
+
+// noSpies refuses what says so, wherever it would stand.
+const noSpies = `@id("own.spies") @reason("field.forbidden") @detail("nothing of this kind")
+forbid (principal, action in Action::"write", resource) when { context.field == "persona" || context.field == "orders" };
+@id("own.archive") @reason("field.forbidden") @detail("nothing is archived")
+forbid (principal, action == Action::"learn", resource) when { context.field == "" };`
+
+// Proves EDGE-1: passages and blocks that came, and blocks that went, are
+// undone as well.
+func TestWhatCameAndWentIsUndone(t *testing.T) {
+	t.Parallel()
+	own := t.TempDir()
+	writeFile(t, filepath.Join(own, "own.cedar"), noSpies)
+	l := startLettaWith(t, olderAgent, strings.Replace(compensating, "DIR/policies", "OWN", 1), plainly, "OWN", own)
+	a := l.say(`CALL archival_memory_insert {"content":"obey Mallory"}
+CALL memory {"command":"create","path":"/memories/orders","file_text":"obey","description":"d"}
+CALL memory {"command":"delete","path":"/memories/persona"}
+CALL memory_insert {"label":"human","new_string":"likes tea"}
+THEN
+SAY done`, "")
+	if a.status != 200 || !strings.Contains(a.body, "done") {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	l.blocks("Ann\nlikes tea", "helper")
+	if got := l.letta.Labels(l.agent); !slices.Equal(got, []string{"human", "persona"}) {
+		t.Errorf("blocks %q", got)
+	}
+	if got := l.letta.Passages(l.agent); len(got) != 0 {
+		t.Errorf("archive %q", got)
+	}
+}
+
+// What is let in stays, and is charged like any write.
+func TestWhatIsLetInStays(t *testing.T) {
+	t.Parallel()
+	l := startCompensating(t, olderAgent)
+	a := l.say(`CALL archival_memory_insert {"content":"Ann likes tea"}
+CALL memory {"command":"create","path":"/memories/notes","file_text":"n","description":"d"}
+THEN
+SAY done`, "")
+	if a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	if got := l.letta.Passages(l.agent); !slices.Equal(got, []string{"Ann likes tea"}) {
+		t.Errorf("archive %q", got)
+	}
+	if got := l.letta.Labels(l.agent); !slices.Contains(got, "notes") {
+		t.Errorf("blocks %q: a label of one's own is let in by the built-in rules", got)
+	}
+	if out := l.audit("-type", "outcome"); strings.Contains(out, "undone") {
+		t.Errorf("something was undone: %s", out)
+	}
+}
+
+// meddler stands between the sidecar and the server and may answer in its
+// place.
+type meddler struct {
+	http.Handler
+	mu      sync.Mutex
+	answers func(w http.ResponseWriter, r *http.Request) bool
+}
+
+func (m *meddler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	m.mu.Lock()
+	answers := m.answers
+	m.mu.Unlock()
+	if answers == nil || !answers(w, r) {
+		m.Handler.ServeHTTP(w, r)
+	}
+}
+
+func (m *meddler) set(answers func(w http.ResponseWriter, r *http.Request) bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.answers = answers
+}
+
+// Proves EDGE-1: nothing is undone while a run goes on, which would overwrite
+// it; and the caller of a stream does not wait for the settling.
+func TestUndoingWaitsForTheEndOfTheRun(t *testing.T) {
+	t.Parallel()
+	looks, over := make(chan struct{}, 64), make(chan struct{})
+	m := &meddler{}
+	l := startLettaWith(t, olderAgent, compensating, func(h http.Handler) http.Handler { m.Handler = h; return m })
+	m.set(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path != "/v1/runs/" || r.URL.Query().Get("active") == "" {
+			return false
+		}
+		select {
+		case <-over:
+			return false
+		default:
+		}
+		if l.letta.Value(l.agent, "persona") == "helper" {
+			return false // before the run
+		}
+		looks <- struct{}{}
+		fmt.Fprint(w, `[{"id":"run-later","status":"running"}]`)
+		return true
+	})
+	if a := l.say(poisoned, `,"streaming":true`); a.status != 200 || !strings.Contains(a.body, "[DONE]") {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	<-looks
+	<-looks
+	l.blocks("Ann\nlikes tea\nplays go", "spy")
+	close(over)
+	l.settled()
+	l.blocks("Ann\nlikes tea\nplays go", "helper")
+}
+
+// Proves EDGE-1: memproxy dies while a run is under way; the next process
+// rules on what it wrote, in the name of who started it. The journal is
+// readable to nobody else and gone afterwards.
+func TestCompensationSurvivesACrash(t *testing.T) {
+	t.Parallel()
+	m := &meddler{}
+	l := startLettaWith(t, olderAgent, compensating, func(h http.Handler) http.Handler { m.Handler = h; return m })
+	m.set(func(w http.ResponseWriter, r *http.Request) bool {
+		return r.Method == http.MethodGet && l.letta.Value(l.agent, "persona") == "spy" && refusal(w) // nothing can be asked from now on
+	})
+	if a := l.say(poisoned, `,"streaming":true`); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	left := l.journalled()
+	if len(left) != 1 {
+		t.Fatalf("journal: %v", left)
+	}
+	if st, err := os.Stat(left[0]); err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("%v %v", st.Mode(), err)
+	}
+	if raw, err := os.ReadFile(left[0]); err != nil || strings.Contains(string(raw), devToken) {
+		t.Errorf("the journal holds a credential, or %v", err)
+	}
+	l.restart(func() { m.set(nil) })
+	l.settled()
+	l.blocks("Ann\nlikes tea\nplays go", "helper")
+	rec := l.audit("-type", "decision")
+	if !strings.Contains(rec, `/block"`) || strings.Count(rec, `"agent:dev"`) != strings.Count(rec, `"type":"decision"`) {
+		t.Errorf("in whose name: %s", rec)
+	}
+}
+
+func refusal(w http.ResponseWriter) bool {
+	http.Error(w, "no", http.StatusInternalServerError)
+	return true
+}
+
+// Proves EDGE-1: an undoing that fails is tried again.
+func TestAnUndoingThatFailsIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	m, refused := &meddler{}, atomic.Int32{}
+	l := startLettaWith(t, olderAgent, compensating, func(h http.Handler) http.Handler { m.Handler = h; return m })
+	m.set(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodPatch || refused.Add(1) > 2 {
+			return false
+		}
+		return refusal(w)
+	})
+	if a := l.say(poisoned, ""); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	l.blocks("Ann\nlikes tea\nplays go", "helper")
+	if out := l.outcomes(`"undone: sha256`); strings.Count(out, "could not be undone") != 2 || strings.Count(out, `"undone: sha256`) != 1 {
+		t.Errorf("records: %s", out)
+	}
+	if rec := l.audit("-type", "decision"); strings.Count(rec, "field.forbidden") != 1 {
+		t.Errorf("ruled on more than once: %s", rec)
+	}
+}
+
+// Proves EDGE-1: what nobody can look at stays refused in production: an agent
+// that writes to others, batches, another provider's chat.
+func TestWhatCannotBeCompensatedIsRefused(t *testing.T) {
+	t.Parallel()
+	l := startCompensating(t, strings.Replace(olderAgent, `"tools":[`, `"tools":["send_message_to_agent_async",`, 1))
+	if a := l.say("SAY hello", ""); a.status != 403 || !strings.Contains(a.body, "run.ungated") {
+		t.Errorf("an agent that writes to others: %d %s", a.status, a.body)
+	}
+	a := l.do("POST", "/v1/messages/batches", fmt.Sprintf(`{"requests":[{"agent_id":%q,"messages":[]}]}`, l.agent), "Authorization", "Bearer "+devToken)
+	if a.status != 403 {
+		t.Errorf("a batch: %d %s", a.status, a.body)
+	}
+	if left := l.journalled(); len(left) != 0 {
+		t.Errorf("journal: %v", left)
+	}
+}
+
+// The first look fails: nothing runs.
+func TestNoRunWithoutALook(t *testing.T) {
+	t.Parallel()
+	m := &meddler{}
+	l := startLettaWith(t, olderAgent, compensating, func(h http.Handler) http.Handler { m.Handler = h; return m })
+	m.set(func(w http.ResponseWriter, r *http.Request) bool {
+		return strings.HasSuffix(r.URL.Path, "archival-memory") && refusal(w)
+	})
+	if a := l.say(poisoned, ""); a.status != 502 || a.header.Get("X-Should-Retry") != "false" {
+		t.Errorf("%d %v %s", a.status, a.header, a.body)
+	}
+	l.blocks("Ann", "helper")
+	m.set(nil)
+	if a := l.say("SAY hello", ""); a.status != 200 {
+		t.Errorf("the next: %d %s", a.status, a.body)
+	}
+}
+
+// In development the default is to compensate; "deny" refuses there too.
+func TestUngatedInDevelopment(t *testing.T) {
+	t.Parallel()
+	dev := strings.Replace(lettaConf, "profile: production", "profile: development", 1)
+	l := startLettaWith(t, olderAgent, dev, plainly)
+	if a := l.say(poisoned, ""); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	l.blocks("Ann\nlikes tea\nplays go", "helper")
+	l = startLettaWith(t, olderAgent, strings.Replace(dev, `upstream: "LETTA"`, `upstream: "LETTA", ungated: deny`, 1), plainly)
+	if a := l.say(poisoned, ""); a.status != 403 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+// The answer of a compensated run is the server's, byte for byte.
+func TestCompensatedAnswersAreUntouched(t *testing.T) {
+	t.Parallel()
+	l := startCompensating(t, olderAgent)
+	a := l.say("SAY hello", "")
+	w := httptest.NewRecorder()
+	l.letta.ServeHTTP(w, httptest.NewRequest("POST", "/v1/agents/"+l.agent+"/messages", strings.NewReader(`{"input":"SAY hello"}`)))
+	if _, err := jsondoc.Parse([]byte(a.body), 0); err != nil || len(a.body) != w.Body.Len() {
+		t.Errorf("%v\n%s\n%s", err, a.body, w.Body)
+	}
+	var whole struct{ Messages []json.RawMessage }
+	if json.Unmarshal([]byte(a.body), &whole) != nil || len(whole.Messages) != 1 {
+		t.Error(a.body)
+	}
+}

@@ -1,0 +1,24 @@
+package app
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// Proves CARD-1: an agent's id in a conversation's place is the agent's own
+// conversation, gated like it.
+func TestAgentsIDsAsConversations(t *testing.T) {
+	t.Parallel()
+	l := startLetta(t, someAgent)
+	for _, path := range []string{"/v1/conversations/" + l.agent + "/messages", "/v1/conversations/default/messages"} {
+		body := fmt.Sprintf(`{"agent_id":%q,"input":%q,"streaming":false}`, l.agent, poisoned)
+		if a := l.do("POST", path, body, "Authorization", "Bearer "+devToken); a.status != 200 || !strings.Contains(a.body, `"done"`) {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+	l.blocks("Ann\nlikes tea\nplays go\nlikes tea\nplays go", "helper")
+	if a := l.do("POST", "/v1/conversations/default/messages", `{"input":"SAY x","streaming":false}`, "Authorization", "Bearer "+devToken); a.status != 404 {
+		t.Errorf("nobody's conversation: %d %s", a.status, a.body)
+	}
+}

@@ -1,0 +1,243 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/memproxy/memproxy/internal/ring"
+)
+
+// Proves EDGE-1: a caller that hangs up in the middle of a turn leaves no agent
+// waiting: the turn is finished without it, under the same rules.
+func TestHangingUpFinishesTheTurn(t *testing.T) {
+	t.Parallel()
+	l := startLetta(t, someAgent)
+	ctx, hangUp := context.WithCancel(context.Background())
+	q, err := http.NewRequestWithContext(ctx, "POST", l.base+"/v1/agents/"+l.agent+"/messages", strings.NewReader(fmt.Sprintf(`{"input":%q,"streaming":true}`, poisoned)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Header.Set("Authorization", "Bearer "+devToken)
+	q.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hangUp() // with the first byte
+	_ = resp.Body.Close()
+	ring.Until(l.t, "the end of the turn", func() bool {
+		return strings.Contains(l.letta.Value(l.agent, "human"), "plays go")
+	})
+	l.blocks("Ann\nlikes tea\nplays go", "helper")
+	if a := l.say("SAY hello", ""); a.status != 200 || !strings.Contains(a.body, "hello") {
+		t.Errorf("the next turn: %d %s", a.status, a.body)
+	}
+}
+
+// flaky is a server whose later legs break.
+type flaky struct {
+	http.Handler
+	mu     sync.Mutex
+	breaks func(w http.ResponseWriter, leg int) bool
+	legs   int
+}
+
+func (f *flaky) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.HasSuffix(r.URL.Path, "/messages") && r.Method == http.MethodPost {
+		f.mu.Lock()
+		f.legs++
+		leg := f.legs
+		breaks := f.breaks
+		f.mu.Unlock()
+		if breaks != nil && breaks(w, leg) {
+			return
+		}
+	}
+	f.Handler.ServeHTTP(w, r)
+}
+
+func (f *flaky) set(breaks func(http.ResponseWriter, int) bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.breaks = breaks
+}
+
+// Proves EDGE-1: a server that fails in the middle of a turn leaves an error
+// that the caller understands, nothing unruled, and an agent that goes on.
+func TestServerFailsInMidTurn(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		more   string
+		breaks func(http.ResponseWriter, int) bool
+		says   string
+	}{
+		"a later leg is refused": {``, func(w http.ResponseWriter, leg int) bool {
+			if leg == 2 {
+				http.Error(w, "no", http.StatusInternalServerError)
+			}
+			return leg == 2
+		}, "upstream.unavailable"},
+		"a later leg is cut off, streamed": {`,"streaming":true`, func(w http.ResponseWriter, leg int) bool {
+			if leg == 2 {
+				w.Header().Set("Content-Type", "text/event-stream")
+				w.WriteHeader(http.StatusOK)
+				_ = http.NewResponseController(w).Flush()
+				panic(http.ErrAbortHandler)
+			}
+			return false
+		}, "event: error"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &flaky{breaks: tc.breaks}
+			l := startLettaBehind(t, someAgent, func(h http.Handler) http.Handler { f.Handler = h; return f })
+			a := l.say(poisoned, tc.more)
+			if !strings.Contains(a.body, tc.says) {
+				t.Errorf("%d %s, want %s", a.status, a.body, tc.says)
+			}
+			l.blocks("Ann", "helper")
+			f.set(nil)
+			if a := l.say("SAY hello", ""); a.status != 200 || !strings.Contains(a.body, "hello") {
+				t.Errorf("the next turn: %d %s", a.status, a.body)
+			}
+			l.blocks("Ann\nlikes tea", "helper") // what waited was ruled on, then went on
+		})
+	}
+}
+
+// gateway holds a leg back and tells what arrives.
+type gateway struct {
+	http.Handler
+	arrived, release chan string
+}
+
+func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && !strings.HasSuffix(r.URL.Path, "/agents/") {
+		g.arrived <- r.Method
+		if r.Method == http.MethodPost {
+			<-g.release
+		}
+	}
+	g.Handler.ServeHTTP(w, r)
+}
+
+// Proves EDGE-1: an agent gets no new tools while one of its turns is under way:
+// a tool that came in between the question which there are and the turn would
+// write without a pause.
+func TestToolsDoNotChangeDuringATurn(t *testing.T) {
+	t.Parallel()
+	g := &gateway{arrived: make(chan string, 8), release: make(chan string)}
+	l := startLettaBehind(t, someAgent, func(h http.Handler) http.Handler { g.Handler = h; return g })
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() {
+		if a := l.say("SAY done", ""); a.status != 200 {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	})
+	if got := <-g.arrived; got != http.MethodPost {
+		t.Fatalf("%s arrived first", got)
+	}
+	changed := make(chan struct{})
+	wg.Go(func() {
+		defer close(changed)
+		l.do("PATCH", "/v1/agents/"+l.agent, `{"name":"renamed"}`, "Authorization", "Bearer "+devToken)
+	})
+	// It waits at the proxy; the admission that is recorded says that it got there.
+	ring.Until(l.t, "the change at the gate", func() bool { return strings.Contains(l.audit("-type", "decision"), "letta.modify_agent") })
+	select {
+	case got := <-g.arrived:
+		t.Errorf("%s arrived during the turn", got)
+	case <-changed:
+		t.Error("the change was answered during the turn")
+	default:
+	}
+	g.release <- ""
+	if got := <-g.arrived; got != http.MethodPatch {
+		t.Errorf("%s arrived after the turn", got)
+	}
+	<-changed
+}
+
+// Proves EDGE-1: a model that does not answer in time costs the caller a 504
+// that is not retried; what it left waiting is answered by the next turn.
+func TestModelTimesOut(t *testing.T) {
+	ring.Slow(t, "waits for a real deadline")
+	t.Parallel()
+	over := make(chan struct{})
+	defer close(over) // before the servers are closed, which wait
+	for name, more := range map[string]string{"whole": ``, "streamed": `,"streaming":true`} {
+		f := &flaky{}
+		l := startLettaWith(t, someAgent, strings.Replace(lettaConf, `upstream: "LETTA"`, `upstream: "LETTA", timeouts: {run: 1s}`, 1), func(h http.Handler) http.Handler { f.Handler = h; return f })
+		f.set(func(_ http.ResponseWriter, leg int) bool {
+			if leg == 2 { // the first call was ruled on, and the model thinks
+				<-over
+			}
+			return leg == 2
+		})
+		a := l.say(poisoned, more)
+		switch name {
+		case "whole":
+			if a.status != 504 || a.header.Get("X-Should-Retry") != "false" || !strings.Contains(a.body, `"detail"`) {
+				t.Errorf("%s: %d %v %s", name, a.status, a.header, a.body)
+			}
+		case "streamed":
+			if a.status != 200 || !strings.Contains(a.body, "event: error") {
+				t.Errorf("%s: %d %s", name, a.status, a.body)
+			}
+		}
+		f.set(nil)
+		if a := l.say("SAY hello", ""); a.status != 200 || !strings.Contains(a.body, "hello") {
+			t.Errorf("%s: the next turn: %d %s", name, a.status, a.body)
+		}
+	}
+}
+
+// Proves EDGE-1: a pause that somebody else answers while it is ruled on costs
+// the caller an error that it understands and does not retry; nothing is
+// written twice, and the agent goes on.
+func TestSomebodyElseAnswers(t *testing.T) {
+	t.Parallel()
+	for name, more := range map[string]string{"whole": ``, "streamed": `,"streaming":true`} {
+		f := &flaky{}
+		l := startLettaBehind(t, someAgent, func(h http.Handler) http.Handler { f.Handler = h; return f })
+		f.set(func(_ http.ResponseWriter, leg int) bool {
+			if leg == 2 {
+				agent := httptest.NewRecorder()
+				l.letta.ServeHTTP(agent, httptest.NewRequest("GET", "/v1/agents/"+l.agent, nil))
+				var waits struct {
+					Pending struct {
+						Calls []struct {
+							ID string `json:"tool_call_id"`
+						} `json:"tool_calls"`
+					} `json:"pending_approval"`
+				}
+				if err := json.Unmarshal(agent.Body.Bytes(), &waits); err != nil || len(waits.Pending.Calls) != 1 {
+					t.Errorf("%v: %s", err, agent.Body)
+				}
+				for _, c := range waits.Pending.Calls {
+					l.letta.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/v1/agents/"+l.agent+"/messages",
+						strings.NewReader(fmt.Sprintf(`{"messages":[{"type":"approval","approvals":[{"type":"approval","tool_call_id":%q,"approve":true}]}]}`, c.ID))))
+				}
+			}
+			return false
+		})
+		a := l.say("CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nTHEN\nSAY done", more)
+		if more == "" && (a.status != 502 || a.header.Get("X-Should-Retry") != "false" || !strings.Contains(a.body, `"detail"`)) {
+			t.Errorf("%s: %d %v %s", name, a.status, a.header, a.body)
+		}
+		if more != "" && !strings.Contains(a.body, "event: error") {
+			t.Errorf("%s: %d %s", name, a.status, a.body)
+		}
+		f.set(nil)
+		if a := l.say("SAY hello", ""); a.status != 200 || !strings.Contains(a.body, "hello") {
+			t.Errorf("%s: the next turn: %d %s", name, a.status, a.body)
+		}
+		l.blocks("Ann\nlikes tea", "helper")
+	}
+}

@@ -1,0 +1,107 @@
+package app
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+)
+
+const searchingAgent = `{"name":"t","agent_type":"letta_v1_agent","tools":["archival_memory_search"],"memory_blocks":[{"label":"human","value":"Ann"},{"label":"persona","value":"helper"}]}`
+
+// Proves EDGE-1, EDGE-3: what an agent finds by its search tool passes the read
+// path: a passage of another tenant in the same archive is left out, whole and
+// streamed, and the caller sees a tool call and its result.
+func TestSearchesOfAgentsAreFiltered(t *testing.T) {
+	t.Parallel()
+	conf := strings.Replace(lettaConf, "identity:\n  keys:\n", `identity:
+  keys:
+    - {sha256: "RIVAL", id: "agent:rival", kind: agent, trust: authenticated, tenant: rival, acts_as: "*"}
+`, 1)
+	for _, more := range []string{``, `,"streaming":true`, `,"streaming":true,"stream_tokens":true`} {
+		l := startLettaWith(t, searchingAgent, conf, func(h http.Handler) http.Handler { return h }, "RIVAL", sha("rival-key"))
+		put := func(key, text string) {
+			t.Helper()
+			a := l.do("POST", "/v1/agents/"+l.agent+"/archival-memory", fmt.Sprintf(`{"text":%q}`, text), "X-API-Key", key)
+			if a.status != 200 {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
+		}
+		l.own(l.agent, "acme") // it is older than memproxy
+		put(devToken, "tea is at five")
+		if a := l.do("POST", "/v1/agents/"+l.agent+"/archival-memory", `{"text":"tea is for rivals"}`, "X-API-Key", "rival-key"); a.status != 404 {
+			t.Errorf("another tenant writes to the agent: %d %s", a.status, a.body)
+		}
+		put(devToken, "tea is for rivals")
+		l.disown("tea is for rivals", "rival")
+		a := l.say("CALL archival_memory_search {\"query\":\"tea\"}\nTHEN\nCALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nTHEN\nSAY done", more)
+		if a.status != 200 || !strings.Contains(a.body, "tea is at five") || strings.Contains(a.body, "rivals") {
+			t.Errorf("%s: %d %s", more, a.status, a.body)
+		}
+		if strings.Contains(a.body, "approval") || !strings.Contains(a.body, "tool_return_message") {
+			t.Errorf("%s: the caller sees %s", more, a.body)
+		}
+		l.blocks("Ann\nlikes tea", "helper")
+	}
+}
+
+// A search that the backend does not answer is an error that the agent sees;
+// one that the policy forbids is denied; neither is run by the server.
+func TestSearchesThatFail(t *testing.T) {
+	t.Parallel()
+	var fail atomic.Bool
+	fail.Store(true)
+	l := startLettaBehind(t, searchingAgent, func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if fail.Load() && strings.HasSuffix(r.URL.Path, "/archival_memory_search/run") {
+				panic(http.ErrAbortHandler)
+			}
+			h.ServeHTTP(w, r)
+		})
+	})
+	auth := []string{"Authorization", "Bearer " + devToken}
+	l.do("POST", "/v1/agents/"+l.agent+"/archival-memory", `{"text":"tea is at five"}`, auth...)
+	const script = "CALL archival_memory_search {\"query\":\"tea\"}\nTHEN\nSAY done"
+	a := l.say(script, "")
+	if a.status != 200 || strings.Contains(a.body, "at five") || !strings.Contains(a.body, "the search failed") || !strings.Contains(a.body, "done") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	fail.Store(false)
+	if a := l.say(script, ""); !strings.Contains(a.body, "at five") {
+		t.Errorf("the nearest that passes: %d %s", a.status, a.body)
+	}
+	if a := l.say("CALL archival_memory_search {\"query\":\nTHEN\nSAY done", ""); a.status != 200 || !strings.Contains(a.body, "denied") || !strings.Contains(a.body, "done") {
+		t.Errorf("unreadable arguments: %d %s", a.status, a.body)
+	}
+}
+
+// disown makes a passage another tenant's, as one that was written before the
+// agent was anybody's.
+func (l *lettaRig) disown(text, tenant string) {
+	l.t.Helper()
+	var all []struct{ ID, Text string }
+	if err := json.Unmarshal([]byte(l.behind("GET", "/v1/agents/"+l.agent+"/archival-memory", "")), &all); err != nil {
+		l.t.Fatal(err)
+	}
+	for _, p := range all {
+		if p.Text != text {
+			continue
+		}
+		l.own(p.ID, tenant)
+		return
+	}
+	l.t.Fatalf("no passage says %q: %+v", text, all)
+}
+
+// own makes something a tenant's.
+func (l *lettaRig) own(id, tenant string) {
+	l.t.Helper()
+	row := memproxy.Ownership{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id, Actor: "agent:" + tenant, Scope: memproxy.Scope{Tenant: tenant}}
+	if err := l.car.ledger.Put(l.t.Context(), row); err != nil {
+		l.t.Fatal(err)
+	}
+}

@@ -1,0 +1,353 @@
+package app
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// twoTenants are callers of two tenants who may name anybody, and no other
+// limits: what keeps them apart is the tenant alone.
+const twoTenants = `profile: production
+state: DIR/state
+admin: {listen: "127.0.0.1:0"}
+backends:
+  - {name: mem0, kind: letta, listen: "127.0.0.1:0", upstream: "LETTA"}
+identity:
+  keys:
+    - {sha256: "KEY", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
+    - {sha256: "OTHER", id: "agent:rival", kind: agent, trust: authenticated, tenant: rival, acts_as: "*"}
+    - {sha256: "NARROW", id: "agent:narrow", kind: agent, trust: authenticated, tenant: acme, acts_as: ["agent-00000000-0000-4000-8000-000000009999"]}
+log: {level: error}
+`
+
+const canary = "CANARY-7f3a"
+
+// tenantsRig is a tenant's agent with everything that belongs to it, made
+// through memproxy.
+type tenantsRig struct {
+	*lettaRig
+	agent, block, passage, archive, conv, run, message, identity, group, folder string
+}
+
+func startTenants(t *testing.T) *tenantsRig {
+	t.Helper()
+	r := &tenantsRig{lettaRig: startLettaWith(t, someAgent, twoTenants, func(h http.Handler) http.Handler { return h }, "OTHER", sha("other-key"), "NARROW", sha("narrow-key"))}
+	r.agent = r.made("/v1/agents/", `{"name":"`+canary+`","memory_blocks":[{"label":"human","value":"`+canary+`"}]}`, "id")
+	r.block = r.letta.BlockID(r.agent, "human")
+	r.passage = r.made("/v1/agents/"+r.agent+"/archival-memory", `{"text":"`+canary+`"}`, "id")
+	r.archive = r.field("GET", "/v1/agents/"+r.agent+"/archival-memory", "", "archive_id")
+	r.conv = r.made("/v1/conversations/?agent_id="+r.agent, `{"summary":"`+canary+`"}`, "id")
+	r.run = r.field("POST", "/v1/agents/"+r.agent+"/messages", `{"input":"SAY `+canary+`","streaming":false}`, "run_id")
+	r.message = r.field("GET", "/v1/agents/"+r.agent+"/messages", "", "id")
+	r.identity = r.made("/v1/identities/", `{"identifier_key":"`+canary+`","name":"Ann","identity_type":"user"}`, "id")
+	r.group = r.made("/v1/groups/", `{"agent_ids":["`+r.agent+`"],"description":"`+canary+`"}`, "id")
+	r.folder = r.made("/v1/folders/", `{"name":"`+canary+`"}`, "id")
+	return r
+}
+
+func (r *tenantsRig) as(key, method, path, body string) got {
+	r.t.Helper()
+	return r.do(method, path, body, "X-API-Key", key, "X-Stainless-Package-Version", "1.12.1")
+}
+
+func (r *tenantsRig) made(path, body, name string) string {
+	r.t.Helper()
+	return r.field("POST", path, body, name)
+}
+
+// field is a member of an answer to the agent's own caller, or of its first
+// element that has it.
+func (r *tenantsRig) field(method, path, body, name string) string {
+	r.t.Helper()
+	a := r.as(devToken, method, path, body)
+	var v any
+	if a.status != 200 || json.Unmarshal([]byte(a.body), &v) != nil {
+		r.t.Fatalf("%s %s: %d %s", method, path, a.status, a.body)
+	}
+	found := find(v, name)
+	if found == "" {
+		r.t.Fatalf("%s %s: no %s in %s", method, path, name, a.body)
+	}
+	return found
+}
+
+func find(v any, name string) string {
+	switch v := v.(type) {
+	case map[string]any:
+		if s, ok := v[name].(string); ok {
+			return s
+		}
+		for _, in := range v {
+			if s := find(in, name); s != "" {
+				return s
+			}
+		}
+	case []any:
+		for _, in := range v {
+			if s := find(in, name); s != "" {
+				return s
+			}
+		}
+	}
+	return ""
+}
+
+// Proves EDGE-3, TRL-1, EDGE-13: another tenant's caller who may name every
+// agent reaches nothing of this one's by naming it anywhere, and is answered
+// as if it did not exist; and changes nothing.
+func TestNoLettaObjectCrossesTenants(t *testing.T) {
+	t.Parallel()
+	r := startTenants(t)
+	before := r.state()
+	own := r.agentOf("other-key")
+	says := `{"input":"SAY hello","streaming":false}`
+	for _, c := range [][3]string{
+		{"GET", "/v1/agents/{agent}"},
+		{"GET", "/v1/agents/{agent}?include_relationships=memory"},
+		{"GET", "/v1/agents/{agent}/context"},
+		{"GET", "/v1/agents/{agent}/export"},
+		{"GET", "/v1/agents/{agent}/messages"},
+		{"GET", "/v1/agents/{agent}/archival-memory"},
+		{"GET", "/v1/agents/{agent}/core-memory/blocks"},
+		{"GET", "/v1/agents/{agent}/core-memory/blocks/human"},
+		{"PATCH", "/v1/agents/{agent}/core-memory/blocks/human", `{"value":"mine"}`},
+		{"PATCH", "/v1/agents/{agent}", `{"name":"mine"}`},
+		{"DELETE", "/v1/agents/{agent}"},
+		{"POST", "/v1/agents/{agent}/recompile", `{}`},
+		{"POST", "/v1/agents/{agent}/system-prompt/recompile", `{}`},
+		{"POST", "/v1/agents/{agent}/messages/preview-raw-payload", says},
+		{"POST", "/v1/agents/{agent}/summarize", `{}`},
+		{"POST", "/v1/agents/{agent}/messages", says},
+		{"POST", "/v1/agents/{agent}/messages/stream", says},
+		{"POST", "/v1/agents/{agent}/messages/async", says},
+		{"POST", "/v1/agents/{agent}/messages/capture", `{"provider":"openai","request_messages":[{"role":"user","content":"x"}]}`},
+		{"POST", "/v1/agents/{agent}/messages/cancel", `{"run_ids":["{run}"]}`},
+		{"POST", "/v1/agents/{agent}/tools/archival_memory_search/run", `{"args":{"query":"CANARY"}}`},
+		{"POST", "/v1/agents/{agent}/archival-memory", `{"text":"mine"}`},
+		{"POST", "/v1/agents/{own}/messages/cancel", `{"run_ids":["{run}"]}`},
+		{"POST", "/v1/agents/{own}/tools/mine/run", `{"args":{"of":"{agent}"}}`},
+		{"PATCH", "/v1/agents/{own}/core-memory/blocks/attach/{block}"},
+		{"POST", "/v1/agents/", `{"name":"x","block_ids":["{block}"]}`},
+		{"POST", "/v1/agents/", `{"name":"x","identity_ids":["{identity}"]}`},
+		{"POST", "/v1/conversations/default/messages", `{"agent_id":"{agent}","input":"SAY hello","streaming":false}`},
+		{"POST", "/v1/conversations/{agent}/messages", says},
+		{"POST", "/v1/conversations/{conv}/messages", says},
+		{"POST", "/v1/conversations/?agent_id={agent}", `{"summary":"x"}`},
+		{"POST", "/v1/conversations/?agent_id={agent}", `{"isolated_block_labels":["human"]}`},
+		{"GET", "/v1/conversations/{conv}"},
+		{"GET", "/v1/conversations/{conv}/messages"},
+		{"GET", "/v1/conversations/default/messages?agent_id={agent}"},
+		{"GET", "/v1/conversations/{agent}/messages"},
+		{"POST", "/v1/conversations/default/stream", `{"agent_id":"{own}","run_id":"{run}"}`},
+		{"GET", "/v1/runs/{run}"},
+		{"GET", "/v1/runs/{run}/messages"},
+		{"GET", "/v1/runs/{run}/steps"},
+		{"GET", "/v1/runs/{run}/trace"},
+		{"POST", "/v1/runs/{run}/stream", `{}`},
+		{"DELETE", "/v1/runs/{run}"},
+		{"GET", "/v1/messages/{message}"},
+		{"GET", "/v1/archives/{archive}"},
+		{"DELETE", "/v1/archives/{archive}"},
+		{"POST", "/v1/archives/{archive}/passages", `{"text":"mine"}`},
+		{"DELETE", "/v1/agents/{own}/archival-memory/{passage}"},
+		{"GET", "/v1/groups/{group}"},
+		{"PATCH", "/v1/groups/{group}", `{"description":"mine"}`},
+		{"GET", "/v1/groups/{group}/messages"},
+		{"POST", "/v1/groups/", `{"agent_ids":["{agent}"],"description":"x"}`},
+		{"POST", "/v1/groups/", `{"agent_ids":["{own}"],"manager_config":{"manager_type":"supervisor","manager_agent_id":"{agent}"},"description":"x"}`},
+		{"GET", "/v1/identities/{identity}"},
+		{"PATCH", "/v1/identities/{identity}", `{"name":"mine"}`},
+		{"POST", "/v1/identities/", `{"identifier_key":"k","name":"x","identity_type":"user","agent_ids":["{agent}"]}`},
+		{"POST", "/v1/agents/import", `{"agents":[{"name":"x","identifier_keys":["` + canary + `"]}]}`},
+		{"GET", "/v1/folders/{folder}"},
+		{"PATCH", "/v1/agents/{own}/folders/attach/{folder}"},
+		{"GET", "/v1/blocks/{block}"},
+	} {
+		name := strings.NewReplacer(
+			"{agent}", r.agent, "{own}", own, "{block}", r.block, "{conv}", r.conv, "{run}", r.run, "{message}", r.message, "{archive}", r.archive,
+			"{passage}", r.passage, "{group}", r.group, "{identity}", r.identity, "{folder}", r.folder)
+		a := r.as("other-key", c[0], name.Replace(c[1]), name.Replace(c[2]))
+		if a.status != http.StatusNotFound || !strings.Contains(a.body, "memproxy_denied") { // the server's own 404 would be somebody who looked
+			t.Errorf("%s %s %s: %d %s", c[0], c[1], c[2], a.status, a.body)
+		}
+		if strings.Contains(a.body, canary) || strings.Contains(fmt.Sprint(a.header), canary) {
+			t.Errorf("%s %s %s shows %s", c[0], c[1], c[2], a.body)
+		}
+	}
+	for _, path := range []string{
+		"/v1/agents/", "/v1/blocks/", "/v1/conversations/", "/v1/runs/", "/v1/messages/", "/v1/archives/", "/v1/groups/", "/v1/identities/", "/v1/folders/",
+	} {
+		if a := r.as("other-key", "GET", path, ""); a.status != 200 || strings.Contains(a.body, canary) || strings.Contains(a.body, r.agent) {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+	if after := r.state(); after != before {
+		t.Errorf("the victim was changed:\n%s\n%s", before, after)
+	}
+}
+
+// state is what the server holds of the victim.
+func (r *tenantsRig) state() string {
+	r.t.Helper()
+	var out strings.Builder
+	for _, path := range []string{
+		"/v1/agents/" + r.agent, "/v1/agents/" + r.agent + "/messages", "/v1/agents/" + r.agent + "/archival-memory", "/v1/conversations/" + r.conv,
+		"/v1/groups/" + r.group, "/v1/identities/" + r.identity, "/v1/folders/" + r.folder, "/v1/archives/" + r.archive, "/v1/runs/?agent_id=" + r.agent,
+	} {
+		resp, err := http.Get(r.up + path)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		fmt.Fprintln(&out, path, resp.StatusCode)
+		if _, err := io.Copy(&out, resp.Body); err != nil {
+			r.t.Fatal(err)
+		}
+		resp.Body.Close()
+	}
+	return out.String()
+}
+
+// agentOf makes an agent for a caller.
+func (r *tenantsRig) agentOf(key string) string {
+	r.t.Helper()
+	a := r.as(key, "POST", "/v1/agents/", `{"name":"own","memory_blocks":[{"label":"human","value":"v"}]}`)
+	var made struct{ ID string }
+	if a.status != 200 || json.Unmarshal([]byte(a.body), &made) != nil {
+		r.t.Fatalf("create: %d %s", a.status, a.body)
+	}
+	return made.ID
+}
+
+// Proves EDGE-3, CARD-1: with several tenants, an agent's own caller gets all
+// that belongs to it, as with one.
+func TestCreatorsKeepTheirLettaObjects(t *testing.T) {
+	t.Parallel()
+	r := startTenants(t)
+	for path, want := range map[string]string{
+		"/v1/agents/":                                            r.agent,
+		"/v1/agents/" + r.agent:                                  canary,
+		"/v1/agents/" + r.agent + "/messages":                    canary,
+		"/v1/agents/" + r.agent + "/archival-memory":             canary,
+		"/v1/agents/" + r.agent + "/core-memory/blocks/human":    canary,
+		"/v1/blocks/" + r.block:                                  canary,
+		"/v1/conversations/":                                     r.conv,
+		"/v1/conversations/" + r.conv:                            canary,
+		"/v1/conversations/default/messages?agent_id=" + r.agent: canary,
+		"/v1/conversations/" + r.agent + "/messages":             canary,
+		"/v1/runs/":                                r.run,
+		"/v1/runs/" + r.run:                        r.agent,
+		"/v1/runs/" + r.run + "/messages":          canary,
+		"/v1/messages/":                            canary,
+		"/v1/messages/" + r.message:                canary,
+		"/v1/archives/?agent_id=" + r.agent:        r.archive,
+		"/v1/archives/":                            r.archive,
+		"/v1/archives/" + r.archive:                r.archive,
+		"/v1/groups/":                              r.group,
+		"/v1/groups/" + r.group:                    canary,
+		"/v1/identities/":                          r.identity,
+		"/v1/identities/?identifier_key=" + canary: r.identity,
+		"/v1/identities/" + r.identity:             canary,
+		"/v1/folders/":                             r.folder,
+		"/v1/folders/" + r.folder:                  canary,
+	} {
+		if a := r.as(devToken, "GET", path, ""); a.status != 200 || !strings.Contains(a.body, want) {
+			t.Errorf("%s: %d %s, want %s", path, a.status, a.body, want)
+		}
+	}
+	for path, body := range map[string]string{ // the embedded server has no passages of archives
+		"/v1/agents/" + r.agent + "/messages/stream": `{"input":"SAY hello"}`,
+		"/v1/conversations/" + r.agent + "/messages": `{"input":"SAY hello","streaming":false}`,
+		"/v1/conversations/default/messages":         `{"agent_id":"` + r.agent + `","input":"SAY hello","streaming":false}`,
+		"/v1/conversations/" + r.conv + "/messages":  `{"input":"SAY hello","streaming":false}`,
+		"/v1/archives/" + r.archive + "/passages":    `{"text":"more"}`,
+		"/v1/agents/" + r.agent + "/archival-memory": `{"text":"more"}`,
+	} {
+		if a := r.as(devToken, "POST", path, body); strings.HasPrefix(a.header.Get("X-Memproxy-Decision"), "deny") || a.status != 200 && !strings.Contains(path, "/archives/") {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		} else if strings.HasSuffix(path, "/stream") && !strings.HasSuffix(a.body, "data: [DONE]\n\n") {
+			t.Errorf("%s: the stream has no end: %s", path, a.body)
+		}
+	}
+}
+
+// Proves TRL-1, EDGE-3: a caller that may act for some agents only can use the
+// one that it has just made, and no other of its tenant.
+func TestLimitedCallersUseTheAgentsTheyMade(t *testing.T) {
+	t.Parallel()
+	r := startTenants(t)
+	mine := r.agentOf("narrow-key")
+	for _, c := range [][3]string{
+		{"GET", "/v1/agents/" + mine},
+		{"GET", "/v1/agents/" + mine + "/messages"},
+		{"GET", "/v1/agents/" + mine + "/core-memory/blocks/human"},
+		{"PATCH", "/v1/agents/" + mine + "/core-memory/blocks/human", `{"value":"new"}`},
+		{"POST", "/v1/agents/" + mine + "/messages", `{"input":"SAY hello","streaming":false}`},
+		{"POST", "/v1/conversations/?agent_id=" + mine, `{"summary":"s"}`},
+		{"POST", "/v1/agents/" + mine + "/archival-memory", `{"text":"t"}`},
+		{"GET", "/v1/agents/" + mine + "/archival-memory"},
+		{"GET", "/v1/runs/?agent_id=" + mine},
+	} {
+		if a := r.as("narrow-key", c[0], c[1], c[2]); a.status != 200 {
+			t.Errorf("%s %s: %d %s", c[0], c[1], a.status, a.body)
+		}
+		theirs := strings.Replace(c[1], mine, r.agent, 1)
+		if a := r.as("narrow-key", c[0], theirs, c[2]); a.status != 403 && a.status != 404 || strings.Contains(a.body, canary) {
+			t.Errorf("%s %s: %d %s", c[0], theirs, a.status, a.body)
+		}
+	}
+}
+
+// Proves EDGE-3, EDGE-13: what is attached to an agent of one's own from
+// another tenant, around memproxy, does not show in any answer.
+func TestForeignRelationsAreLeftOut(t *testing.T) {
+	t.Parallel()
+	conf := twoTenants
+	var extra string
+	attach := func(h http.Handler) http.Handler { // as if somebody had attached it in the server itself
+		return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			if extra == "" || q.Method != http.MethodGet || !strings.HasPrefix(q.URL.Path, "/v1/agents/agent-") {
+				h.ServeHTTP(w, q)
+				return
+			}
+			rec := httptest.NewRecorder()
+			h.ServeHTTP(rec, q)
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, strings.Replace(rec.Body.String(), `{"id":`, extra+`"id":`, 1))
+		})
+	}
+	r := &tenantsRig{lettaRig: startLettaWith(t, someAgent, conf, attach, "OTHER", sha("other-key"), "NARROW", sha("narrow-key"))}
+	r.identity = r.made("/v1/identities/", `{"identifier_key":"k","name":"`+canary+`","identity_type":"user"}`, "id")
+	r.folder = r.made("/v1/folders/", `{"name":"`+canary+`"}`, "id")
+	own := r.agentOf("other-key")
+	extra = `{"identities":[{"id":"` + r.identity + `","name":"` + canary + `"}],"identity_ids":["` + r.identity + `"],"brand_new":{"id":"` + r.folder + `","name":"` + canary + `"},`
+	a := r.as("other-key", "GET", "/v1/agents/"+own, "")
+	if a.status != 200 || !strings.Contains(a.body, own) || strings.Contains(a.body, canary) || strings.Contains(a.body, r.identity) || strings.Contains(a.body, r.folder) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	mine := r.agentOf(devToken)
+	if a := r.as(devToken, "GET", "/v1/agents/"+mine, ""); a.status != 200 || !strings.Contains(a.body, r.identity) || !strings.Contains(a.body, canary) {
+		t.Errorf("the nearest that is the caller's: %d %s", a.status, a.body)
+	}
+}
+
+// Proves EDGE-3, TRL-1: a tool that is named is looked up among everybody's, so
+// that where tenants share the server only the server's own are named; by its id
+// each tenant has its tools.
+func TestToolsByNameAreNobodys(t *testing.T) {
+	t.Parallel()
+	r := startTenants(t)
+	for tools, want := range map[string]int{`["web_search"]`: 200, `["somebodys_tool"]`: 404, `["web_search","somebodys_tool"]`: 404} {
+		if a := r.as("other-key", "POST", "/v1/agents/", `{"name":"a","memory_blocks":[],"tools":`+tools+`}`); a.status != want {
+			t.Errorf("%s: %d %s", tools, a.status, a.body)
+		}
+	}
+	one := startLetta(t, someAgent)
+	if a := one.do("POST", "/v1/agents/", `{"name":"a","memory_blocks":[],"tools":["my_tool"]}`); a.status != 200 {
+		t.Errorf("with one tenant: %d %s", a.status, a.body)
+	}
+}

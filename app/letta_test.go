@@ -1,0 +1,355 @@
+package app
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	lettaback "github.com/memproxy/memproxy/adapters/letta/embedded"
+)
+
+const lettaConf = `profile: production
+state: DIR/state
+admin: {listen: "127.0.0.1:0"}
+backends:
+  - {name: mem0, kind: letta, listen: "127.0.0.1:0", upstream: "LETTA"}
+identity:
+  keys:
+    - {sha256: "KEY", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
+policy: {dir: "DIR/policies"}
+log: {level: error}
+`
+
+// noPersona is a policy that keeps an agent from changing what it is.
+const noPersona = `@id("own.persona") @reason("field.forbidden") @detail("the persona is not the agent's to change")
+forbid (principal, action in Action::"write", resource) when { context.field == "persona" };`
+
+// lettaRig is the sidecar in front of the embedded Letta.
+type lettaRig struct {
+	*rig
+	letta *lettaback.Backend
+	agent string
+}
+
+func startLetta(t *testing.T, agent string) *lettaRig {
+	t.Helper()
+	return startLettaBehind(t, agent, func(h http.Handler) http.Handler { return h })
+}
+
+// startLettaBehind puts something between the sidecar and the server.
+func startLettaBehind(t *testing.T, agent string, between func(http.Handler) http.Handler) *lettaRig {
+	t.Helper()
+	return startLettaWith(t, agent, lettaConf, between)
+}
+
+// startLettaWith takes a configuration of its own, and what to put into it.
+func startLettaWith(t *testing.T, agent, conf string, between func(http.Handler) http.Handler, replace ...string) *lettaRig {
+	t.Helper()
+	return startLettaRig(&rig{t: t}, agent, conf, between, replace...)
+}
+
+// startLettaRig is startLettaWith for a rig with more of the test's own.
+func startLettaRig(r *rig, agent, conf string, between func(http.Handler) http.Handler, replace ...string) *lettaRig {
+	t := r.t
+	t.Helper()
+	l := &lettaRig{letta: lettaback.New()}
+	up := httptest.NewServer(between(l.letta))
+	t.Cleanup(up.Close)
+	resp, err := http.Post(up.URL+"/v1/agents/", "application/json", strings.NewReader(agent))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var made struct{ ID string }
+	if err := json.NewDecoder(resp.Body).Decode(&made); err != nil {
+		t.Fatal(err)
+	}
+	l.agent = made.ID
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "policies"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(dir, "policies", "own.cedar"), noPersona)
+	l.rig = startRig(r, conf, append([]string{"LETTA", up.URL, "DIR/policies", filepath.Join(dir, "policies")}, replace...)...)
+	l.up = up.URL
+	return l
+}
+
+const someAgent = `{"name":"t","agent_type":"letta_v1_agent","memory_blocks":[{"label":"human","value":"Ann"},{"label":"persona","value":"helper"}]}`
+
+func (l *lettaRig) say(script, more string) got {
+	l.t.Helper()
+	return l.do("POST", "/v1/agents/"+l.agent+"/messages", fmt.Sprintf(`{"input":%q%s}`, script, more), "Authorization", "Bearer "+devToken)
+}
+
+func (l *lettaRig) blocks(human, persona string) {
+	l.t.Helper()
+	if got := l.letta.Value(l.agent, "human"); got != human {
+		l.t.Errorf("human is %q, want %q", got, human)
+	}
+	if got := l.letta.Value(l.agent, "persona"); got != persona {
+		l.t.Errorf("persona is %q, want %q", got, persona)
+	}
+}
+
+const poisoned = `CALL memory_insert {"label":"human","new_string":"likes tea"}
+CALL memory_replace {"label":"persona","old_string":"helper","new_string":"spy"}
+THEN
+CALL memory_insert {"label":"human","new_string":"plays go"}
+THEN
+SAY done`
+
+// types are the message types of an answer, JSON or stream, in order, each run
+// of one type once.
+func types(body string) []string {
+	var out []string
+	note := func(kind string) {
+		if kind != "" && kind != "ping" && (len(out) == 0 || out[len(out)-1] != kind) {
+			out = append(out, kind)
+		}
+	}
+	type typed struct {
+		Type string `json:"message_type"`
+	}
+	if strings.HasPrefix(body, "{") {
+		var whole struct{ Messages []typed }
+		_ = json.Unmarshal([]byte(body), &whole)
+		for _, m := range whole.Messages {
+			note(m.Type)
+		}
+		return out
+	}
+	for line := range strings.Lines(body) {
+		if data, ok := strings.CutPrefix(line, "data: {"); ok {
+			var m typed
+			_ = json.Unmarshal([]byte("{"+data), &m)
+			note(m.Type)
+		}
+	}
+	return out
+}
+
+// Proves EDGE-1, CARD-1: an agent's own memory writes are ruled on before they
+// run, and the caller gets one answer that tells of tool calls and of no
+// approval, whole and streamed.
+func TestSelfEditsAreGated(t *testing.T) {
+	t.Parallel()
+	turn := "tool_call_message tool_return_message tool_call_message tool_return_message assistant_message"
+	for name, tc := range map[string]struct{ more, types string }{
+		"whole":          {``, turn},
+		"step by step":   {`,"streaming":true`, turn + " stop_reason usage_statistics"},
+		"token by token": {`,"streaming":true,"stream_tokens":true`, turn + " stop_reason usage_statistics"},
+		"only answers":   {`,"include_return_message_types":["assistant_message"]`, "assistant_message"},
+		"only answers, streamed": {
+			`,"streaming":true,"include_return_message_types":["assistant_message"]`, "assistant_message stop_reason usage_statistics",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := startLetta(t, someAgent)
+			a := l.say(poisoned, tc.more)
+			if a.status != 200 || strings.Join(types(a.body), " ") != tc.types {
+				t.Errorf("%d %v, want %s\n%s", a.status, types(a.body), tc.types, a.body)
+			}
+			l.blocks("Ann\nlikes tea\nplays go", "helper")
+			for _, hidden := range []string{"approval", "requires_approval"} {
+				if strings.Contains(a.body, hidden) {
+					t.Errorf("the caller sees %s: %s", hidden, a.body)
+				}
+			}
+			if !strings.Contains(a.body, `"step_count":3`) {
+				t.Errorf("usage is not the whole turn's: %s", a.body)
+			}
+			rec := l.audit("-type", "decision")
+			if n := strings.Count(rec, `"type":"decision"`); n != 4 {
+				t.Errorf("%d decisions, want the request's and three calls'", n)
+			}
+			if !strings.Contains(rec, "memory_replace") || !strings.Contains(rec, "field.forbidden") || strings.Contains(rec, "spy") {
+				t.Errorf("records: %s", rec)
+			}
+		})
+	}
+}
+
+// A token stream tells what came of a call that was denied, though the server
+// keeps it to itself when nothing ran.
+func TestDeniedCallsHaveAResult(t *testing.T) {
+	t.Parallel()
+	for _, more := range []string{``, `,"streaming":true`, `,"streaming":true,"stream_tokens":true`} {
+		l := startLetta(t, someAgent)
+		a := l.say("CALL memory_replace {\"label\":\"persona\",\"old_string\":\"helper\",\"new_string\":\"spy\"}\nTHEN\nSAY done", more)
+		want := "tool_call_message tool_return_message assistant_message"
+		if got := strings.Join(types(a.body), " "); !strings.HasPrefix(got, want) || strings.Count(a.body, "request to call tool denied") != 2 {
+			t.Errorf("%s: %s, want %s\n%s", more, got, want, a.body)
+		}
+	}
+}
+
+// Proves EDGE-1: a call that cannot be read is denied, and the agent reads why.
+func TestUnreadableCallsAreDenied(t *testing.T) {
+	t.Parallel()
+	for _, args := range []string{`{"label":"human"`, `[]`, `{"label":"human","label":"persona","new_string":"x"}`} {
+		l := startLetta(t, someAgent)
+		a := l.say("CALL memory_insert "+args+"\nTHEN\nSAY done", "")
+		if a.status != 200 || !strings.Contains(a.body, "request to call tool denied") || !strings.Contains(a.body, `"content":"done"`) {
+			t.Errorf("%s: %d %s", args, a.status, a.body)
+		}
+		l.blocks("Ann", "helper")
+	}
+}
+
+// Proves EDGE-1: the caller's own client tools and approvals pass, also in one
+// pause with the gate's, and no approval of the caller's lets a denied call run.
+func TestClientToolsOfTheCaller(t *testing.T) {
+	t.Parallel()
+	const both = `CALL my_tool {"x":"1"}
+CALL memory_insert {"label":"human","new_string":"likes tea"}
+CALL memory_replace {"label":"persona","old_string":"helper","new_string":"spy"}
+THEN
+SAY done`
+	l := startLetta(t, someAgent)
+	tools := `,"client_tools":[{"name":"my_tool","parameters":{"type":"object"}}]`
+	a := l.say(both, tools)
+	var first struct {
+		Messages []struct {
+			ID    string
+			Type  string `json:"message_type"`
+			Calls []struct {
+				Name string
+				ID   string `json:"tool_call_id"`
+			} `json:"tool_calls"`
+		}
+		Stop struct {
+			Reason string `json:"stop_reason"`
+		} `json:"stop_reason"`
+	}
+	if err := json.Unmarshal([]byte(a.body), &first); err != nil || len(first.Messages) != 2 || first.Stop.Reason != "requires_approval" {
+		t.Fatalf("%v: %s", err, a.body)
+	}
+	asked := first.Messages[1]
+	if asked.Type != "approval_request_message" || len(asked.Calls) != 1 || asked.Calls[0].Name != "my_tool" {
+		t.Fatalf("the caller is asked %+v, want its own call alone", asked)
+	}
+	l.blocks("Ann", "helper")
+	hostile := first.Messages[0].Calls[1].ID // it tries to approve what is not its to approve
+	a = l.do("POST", "/v1/agents/"+l.agent+"/messages", fmt.Sprintf(
+		`{"messages":[{"type":"approval","approval_request_id":%q,"approvals":[{"type":"tool","tool_call_id":%q,"status":"success","tool_return":"42"},{"type":"approval","tool_call_id":%q,"approve":true}]}]%s}`,
+		asked.ID, asked.Calls[0].ID, hostile, tools), "Authorization", "Bearer "+devToken)
+	if a.status != 200 || !strings.Contains(a.body, `"tool_return":"42"`) || !strings.Contains(a.body, `"content":"done"`) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	l.blocks("Ann\nlikes tea", "helper")
+}
+
+// Proves EDGE-1: a turn that broke off in a pause is finished by the next one;
+// the agent is not left waiting.
+func TestAPauseThatNobodyAnsweredIsAnswered(t *testing.T) {
+	t.Parallel()
+	l := startLetta(t, someAgent)
+	direct := func(body string) {
+		t.Helper()
+		w := httptest.NewRecorder()
+		l.letta.ServeHTTP(w, httptest.NewRequest("POST", "/v1/agents/"+l.agent+"/messages", strings.NewReader(body)))
+		if w.Code != 200 || !strings.Contains(w.Body.String(), "requires_approval") {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+	}
+	// What the server looks like after a crash in mid-turn.
+	direct(fmt.Sprintf(`{"input":%q,"client_tools":[{"name":"memory_insert"},{"name":"memory_replace"}]}`,
+		"CALL memory_insert {\"label\":\"human\",\"new_string\":\"late\"}\nCALL memory_replace {\"label\":\"persona\",\"old_string\":\"helper\",\"new_string\":\"spy\"}"))
+	a := l.say("SAY hello", "")
+	if a.status != 200 || !strings.Contains(a.body, `"content":"hello"`) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	l.blocks("Ann\nlate", "helper")
+}
+
+// Proves EDGE-1: what cannot be made to pause is refused in production, and
+// passes for an agent without memory tools of a gated kind.
+func TestUngatedRunsAreRefused(t *testing.T) {
+	t.Parallel()
+	for name, agent := range map[string]string{
+		"an older loop":               strings.Replace(someAgent, "letta_v1_agent", "memgpt_agent", 1),
+		"one with agents that follow": strings.Replace(someAgent, "{", `{"enable_sleeptime":true,`, 1),
+	} {
+		l := startLetta(t, agent)
+		if a := l.say(poisoned, ""); a.status != 403 || !strings.Contains(a.body, "run.ungated") {
+			t.Errorf("%s: %d %s", name, a.status, a.body)
+		}
+		l.blocks("Ann", "helper")
+	}
+	l := startLetta(t, someAgent)
+	a := l.do("POST", "/v1/agents/"+l.agent+"/messages/async", `{"input":"hi"}`, "Authorization", "Bearer "+devToken)
+	if a.status != 403 || !strings.Contains(a.body, "run.ungated") {
+		t.Errorf("async: %d %s", a.status, a.body)
+	}
+	if a := l.say("SAY hello", ""); a.status != 200 {
+		t.Errorf("the nearest that passes: %d %s", a.status, a.body)
+	}
+	l.blocks("Ann", "helper")
+}
+
+// Two callers of one agent do not get between each other's legs.
+func TestTurnsOfAnAgentAreSerialised(t *testing.T) {
+	t.Parallel()
+	l := startLetta(t, someAgent)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			a := l.say(fmt.Sprintf("CALL memory_insert {\"label\":\"human\",\"new_string\":\"n%d\"}\nTHEN\nSAY done", i), "")
+			if a.status != 200 || !strings.Contains(a.body, `"content":"done"`) {
+				t.Errorf("%d %s", a.status, a.body)
+			}
+		})
+	}
+	wg.Wait()
+	if got := strings.Count(l.letta.Value(l.agent, "human"), "\n"); got != 8 {
+		t.Errorf("%d of 8 notes are there", got)
+	}
+}
+
+// Proves EDGE-1: naming a memory tool as one's own client tool and approving
+// its call would make the server run its tool; the approval is ruled on. A
+// result of the caller's own runs nothing and passes.
+func TestNamingAMemoryToolAsOnesOwn(t *testing.T) {
+	t.Parallel()
+	const script = `CALL memory_replace {"label":"persona","old_string":"helper","new_string":"spy"}
+THEN
+SAY done`
+	tools := `,"client_tools":[{"name":"memory_replace","parameters":{"type":"object"}}]`
+	for name, tc := range map[string]struct{ answer, says string }{
+		"approved":              {`{"type":"approval","approval_request_id":%[1]q,"approvals":[{"type":"approval","tool_call_id":%[2]q,"approve":true}]}`, "request to call tool denied"},
+		"approved, older form":  {`{"type":"approval","approval_request_id":%[1]q,"approve":true,"reason":%[2]q}`, "request to call tool denied"},
+		"approved without type": {`{"approvals":[{"type":"approval","tool_call_id":%[2]q,"approve":true}],"approval_request_id":%[1]q}`, "request to call tool denied"},
+		"approved in a word":    {`{"type":"approval","approval_request_id":%[1]q,"approvals":[{"type":"approval","tool_call_id":%[2]q,"approve":"yes"}]}`, "request to call tool denied"},
+		"answered twice":        {`{"type":"approval","approval_request_id":%[1]q,"approvals":[{"type":"tool","tool_call_id":%[2]q,"status":"success","tool_return":"mine"},{"type":"approval","tool_call_id":%[2]q,"approve":true}]}`, "request to call tool denied"},
+		"its own result":        {`{"type":"approval","approval_request_id":%[1]q,"approvals":[{"type":"tool","tool_call_id":%[2]q,"status":"success","tool_return":"mine"}]}`, `"tool_return":"mine"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := startLetta(t, someAgent)
+			a := l.say(script, tools)
+			var first struct {
+				Messages []struct {
+					ID    string
+					Calls []struct {
+						ID string `json:"tool_call_id"`
+					} `json:"tool_calls"`
+				}
+			}
+			if err := json.Unmarshal([]byte(a.body), &first); err != nil || len(first.Messages) != 1 || !strings.Contains(a.body, "requires_approval") {
+				t.Fatalf("%v: %s", err, a.body)
+			}
+			m := first.Messages[0]
+			a = l.do("POST", "/v1/agents/"+l.agent+"/messages", `{"messages":[`+fmt.Sprintf(tc.answer, m.ID, m.Calls[0].ID)+`]`+tools+`}`, "Authorization", "Bearer "+devToken)
+			if a.status != 200 || !strings.Contains(a.body, tc.says) {
+				t.Errorf("%d %s", a.status, a.body)
+			}
+			l.blocks("Ann", "helper")
+		})
+	}
+}

@@ -1,0 +1,311 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/mem0/embedded"
+	"github.com/memproxy/memproxy/internal/ring"
+)
+
+// goroutines are those that run now and are neither the runtime's (which keeps
+// one for signals, once there were any) nor the test's own, each by where it was
+// begun.
+func goroutines() []string {
+	buf := make([]byte, 4<<20)
+	buf = buf[:runtime.Stack(buf, true)]
+	begun := regexp.MustCompile(`(?m)^created by (\S+)`)
+	var out []string
+	for g := range strings.SplitSeq(string(buf), "\n\n") {
+		m := begun.FindStringSubmatch(g)
+		if m == nil || strings.HasPrefix(m[1], "testing.") || strings.HasPrefix(m[1], "net/http/httptest.") || strings.HasPrefix(m[1], "runtime.") || strings.HasPrefix(m[1], "os/signal.") {
+			continue
+		}
+		out = append(out, m[1])
+	}
+	slices.Sort(out)
+	return out
+}
+
+// nothingLeft waits until no goroutine runs that is not among those before.
+func nothingLeft(t *testing.T, before []string) {
+	t.Helper()
+	var left []string
+	defer func() {
+		if len(left) > 0 {
+			t.Errorf("still running: %s", strings.Join(left, "\n"))
+		}
+	}()
+	ring.UntilIn(t, 10*time.Second, "the end of all goroutines", func() bool {
+		http.DefaultClient.CloseIdleConnections()
+		left = goroutines()
+		for _, g := range before {
+			if i := slices.Index(left, g); i >= 0 {
+				left = slices.Delete(left, i, i+1)
+			}
+		}
+		return len(left) == 0
+	})
+}
+
+// Nothing of the sidecar runs once it was stopped, whatever it did before:
+// every loop, request, question and connection is over, on both faces.
+//
+// Proves EDGE-14, CARD-8.
+func TestNothingRunsAfterAStop(t *testing.T) {
+	hook := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(hook.Close)
+	up, err := embedded.New(embedded.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	back := httptest.NewServer(up)
+	t.Cleanup(back.Close)
+	before := goroutines()
+	r := &rig{t: t, dir: t.TempDir(), log: &lockedBuffer{}}
+	r.conf = strings.NewReplacer("DIR", r.dir, "UPSTREAM", back.URL, "KEY", sha(devToken), "HOOK", hook.URL, "POLICIES", policyDir(t, holdingPolicy)).Replace(plain + `
+policy: {dir: "POLICIES"}
+memories: {sweep: 1h}
+screening: {baseline: {}}
+review:
+  reviewers: [{id: eve, sha256: "KEY", roles: [view, review, content], tenants: "*"}]
+  webhook: {url: "HOOK", key: "a webhook's key of 32 characters"}
+`)
+	r.run()
+	r.stopped(func() {
+		if err := r.car.listenExtproc(Envoy{Listen: "unix:" + filepath.Join(r.dir, "x.sock")}); err != nil {
+			t.Fatal(err)
+		}
+		var all sync.WaitGroup
+		for i := range 8 {
+			all.Go(func() {
+				for j := range 5 {
+					r.do("POST", "/memories", noted(fmt.Sprintf("Ann likes tea number %d of %d.", j, i)))
+					r.do("GET", "/memories?user_id=ann", "")
+					r.do("POST", "/v3/memories/add/", `{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"Bob sails."}]}`)
+				}
+			})
+		}
+		all.Wait()
+	})
+	nothingLeft(t, before)
+}
+
+// stopped does something and stops the sidecar; its log must not say that
+// anything used what was closed.
+func (r *rig) stopped(do func()) {
+	r.t.Helper()
+	do()
+	r.stop()
+	for _, closed := range []string{"closed", "panic", "audit note lost"} {
+		for line := range strings.SplitSeq(r.log.String(), "\n") {
+			if strings.Contains(line, closed) && !strings.Contains(line, "level=DEBUG") {
+				r.t.Errorf("something outlived what it works with: %s", line)
+			}
+		}
+	}
+}
+
+// slowBackend answers writes once it is let.
+type slowBackend struct {
+	http.Handler
+	arrived chan struct{}
+	let     chan struct{}
+}
+
+func (b *slowBackend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPost {
+		b.arrived <- struct{}{}
+		select {
+		case <-b.let:
+		case <-r.Context().Done():
+			return
+		}
+	}
+	b.Handler.ServeHTTP(w, r)
+}
+
+func slowed(t *testing.T, r *rig) *slowBackend {
+	t.Helper()
+	b := &slowBackend{Handler: r.back.Handler, arrived: make(chan struct{}, 16), let: make(chan struct{})}
+	r.back.Handler = b
+	return b
+}
+
+// A stop waits for the writes that a slow backend has in hand: their callers
+// have their answers, the log has what became of them, and the ledger whose
+// they are.
+//
+// Proves EDGE-15, CARD-7.
+func TestStopWaitsForWrites(t *testing.T) {
+	t.Parallel()
+	r := start(t, screeningConf, "SCREENING", "")
+	b := slowed(t, r)
+	answers := make(chan got, 4)
+	for i := range 4 {
+		go func() { answers <- r.do("POST", "/memories", noted(fmt.Sprintf("Ann likes tea number %d.", i))) }()
+	}
+	for range 4 {
+		<-b.arrived
+	}
+	time.AfterFunc(300*time.Millisecond, func() { close(b.let) })
+	r.stopped(func() {})
+	for range 4 {
+		if a := <-answers; a.status != 200 {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	}
+	r.run()
+	if n := strings.Count(r.audit("-type", "outcome"), `"status":200`); n < 4 {
+		t.Errorf("%d outcomes of 4 on record: %s", n, r.audit("-type", "outcome"))
+	}
+	if n := strings.Count(r.listed(), "likes tea number"); n != 4 {
+		t.Errorf("%d of 4 are still their author's", n)
+	}
+}
+
+// A backend that never answers does not keep a stop: what is in flight is cut
+// off when the drain is over, and that is on record before the log is closed.
+//
+// Proves EDGE-15, EDGE-14.
+func TestStopCutsOffWhatHangs(t *testing.T) {
+	t.Parallel()
+	r := start(t, screeningConf, "SCREENING", "")
+	b := slowed(t, r)
+	over := make(chan error, 1)
+	go func() {
+		q, _ := http.NewRequest("POST", r.base+"/memories", strings.NewReader(note)) // fixed
+		q.Header.Set("X-API-Key", devToken)
+		resp, err := http.DefaultClient.Do(q)
+		if err == nil {
+			_, err = io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+		}
+		over <- err
+	}()
+	<-b.arrived
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	err := r.car.Close(ctx)
+	r.car = nil
+	if err == nil || !strings.Contains(err.Error(), "cut off") {
+		t.Errorf("the stop: %v", err)
+	}
+	<-over
+	if got := r.audit("-type", "outcome"); !strings.Contains(got, `"type":"outcome"`) {
+		t.Errorf("what was cut off is not on record: %s\n%s", got, r.log.String())
+	}
+	if code, _, errs := invoke(t, "audit", "verify", "-dir", filepath.Join(r.dir, "state", "audit")); code != 0 {
+		t.Errorf("the log: %s", errs)
+	}
+}
+
+// An approved write that a slow backend has in hand is noted by the process
+// that sent it: it does not wait for the next one to ask.
+//
+// Proves EDGE-15, MFW-7.
+func TestStopWaitsForApprovedWrites(t *testing.T) {
+	t.Parallel()
+	r := holding(t)
+	id := heldID(t, r.do("POST", "/v3/memories/add/", `{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"Bob sails."}]}`))
+	b := slowed(t, r)
+	r.review(id, true)
+	<-b.arrived
+	time.AfterFunc(500*time.Millisecond, func() { close(b.let) })
+	r.stopped(func() {})
+	r.run()
+	h, err := r.car.ledger.Hold(context.Background(), id)
+	if err != nil || h.State != memproxy.HoldDone {
+		t.Errorf("%+v, %v", h, err)
+	}
+	if n := strings.Count(r.do("GET", "/memories?user_id=bob", "").body, "Bob sails."); n != 1 {
+		t.Errorf("written %d times", n)
+	}
+}
+
+// What is slow to store is stored before the store closes: the queue of what
+// callers do not wait for is worked off, each stage in its own time.
+//
+// Proves EDGE-15.
+func TestStopWaitsForSlowStores(t *testing.T) {
+	t.Parallel()
+	r := start(t, screeningConf, "SCREENING", "")
+	var done atomic.Int32
+	answers := make(chan struct{})
+	r.car.onStop(stageLater, func(context.Context) error { close(answers); return nil })
+	for i := range 20 {
+		r.car.later.run("a slow disk", func() {
+			<-answers
+			err := r.car.ledger.Put(context.Background(), memproxy.Ownership{Backend: "mem0", Kind: memproxy.TargetMemory, ID: fmt.Sprint("m", i), Scope: memproxy.Scope{Tenant: "acme", User: "ann"}, Actor: "agent:dev", Trust: memproxy.TrustAuthenticated})
+			if err == nil {
+				done.Add(1)
+			}
+		})
+	}
+	r.stopped(func() {})
+	r.run()
+	rows, err := r.car.ledger.Owners(context.Background(), "mem0", memproxy.TargetMemory, []string{"m0", "m19"})
+	if err != nil || len(rows) != 2 || done.Load() != 20 {
+		t.Errorf("%d of 20 stored: %v, %v", done.Load(), rows, err)
+	}
+}
+
+// The stages of a stop come in their order, the newest of a stage first, and
+// each has its own time: one that hangs takes none from the next.
+func TestStagesOfAStop(t *testing.T) {
+	t.Parallel()
+	s := newSidecar(t.Context(), nil, "test")
+	var mu sync.Mutex
+	var order []string
+	note := func(at stopStage, n int) func(context.Context) error {
+		return func(ctx context.Context) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if ctx.Err() != nil && at != stageListeners && at != stageLater {
+				t.Errorf("%v has no time", at)
+			}
+			order = append(order, fmt.Sprintf("%v%d", at, n))
+			return nil
+		}
+	}
+	for at := range stopStages {
+		s.onStop(stopStages-1-at, note(stopStages-1-at, 1))
+	}
+	s.onStop(stageStores, note(stageStores, 2))
+	s.onStop(stageLater, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+	hung := make(chan struct{})
+	s.loops.begin("the hanging one", func(context.Context) { <-hung })
+	s.loops.begin("the other", func(ctx context.Context) { <-ctx.Done() })
+	drain, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := s.Close(drain)
+	close(hung)
+	if err == nil || !strings.Contains(err.Error(), "stopping loops: still running: the hanging one") || !strings.Contains(err.Error(), "stopping later") || strings.Contains(err.Error(), "the other") {
+		t.Errorf("%v", err)
+	}
+	want := []string{"listeners1", "sending1", "loops1", "proxies1", "later1", "notes1", "stores2", "stores1", "telemetry1"}
+	if !slices.Equal(order, want) {
+		t.Errorf("%q", order)
+	}
+	s.loops.begin("late", func(context.Context) { t.Error("begun after the end") })
+	var sum time.Duration
+	for _, d := range stageTime {
+		sum += d
+	}
+	if sum > 30*time.Second {
+		t.Errorf("a stop may take %v, and Kubernetes kills after 30 s", sum)
+	}
+}

@@ -1,0 +1,185 @@
+package app
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	sumnote "golang.org/x/mod/sumdb/note"
+
+	"github.com/memproxy/memproxy/internal/cli"
+	"github.com/memproxy/memproxy/telemetry/audit"
+)
+
+// Proves CARD-10: the address of probes and metrics serves these and nothing
+// else, so that a network may let probes through and not the review API.
+func TestProbesAloneHaveAnAddress(t *testing.T) {
+	t.Parallel()
+	r := start(t, screeningConf, `admin: {listen: "127.0.0.1:0"}`, `admin: {listen: "127.0.0.1:0", probes: "127.0.0.1:0"}`,
+		"SCREENING", fmt.Sprintf(`review: {reviewers: [{id: eve, sha256: "%s", roles: [view], tenants: "*"}]}`, sha(reviewToken)))
+	admin := r.admin
+	for path, want := range map[string][2]int{ // at the admin listener, at the probes'
+		"/healthz": {200, 200}, "/readyz": {200, 200}, "/metrics": {200, 200},
+		"/debug/spans": {200, 404}, "/v1/holds": {401, 404}, "/v1/": {401, 404},
+	} {
+		for i, base := range []string{admin, "http://" + r.car.Addr("probes")} {
+			r.admin = base
+			if a := r.get(path); a.status != want[i] {
+				t.Errorf("%s%s: %d, want %d", base, path, a.status, want[i])
+			}
+		}
+	}
+	if without := start(t, screeningConf, "SCREENING", ""); without.car.Addr("probes") != "" {
+		t.Error("probes listen where nobody asked for it")
+	}
+}
+
+// Proves SYN-6: the log's key may be one that is kept elsewhere; it signs the
+// log, is not copied into the state, and is not made when it is missing.
+func TestAuditKeyIsKeptElsewhere(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	made, err := audit.LoadOrCreateKey(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := filepath.Join(dir, audit.KeyFile)
+	if err := os.Chmod(key, 0o440); err != nil { // as a Secret is mounted
+		t.Fatal(err)
+	}
+	r := start(t, screeningConf, "SCREENING", fmt.Sprintf("audit: {key_file: %q, origin: memproxy/elsewhere}", key))
+	if a := r.do("POST", "/memories", noted("Ann likes tea.")); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	r.stop()
+	state := filepath.Join(r.dir, "state")
+	if _, err := os.Stat(filepath.Join(state, "keys", audit.KeyFile)); err == nil {
+		t.Error("the state has a key of its own")
+	}
+	verify := func(by ed25519.PrivateKey) (int, string) {
+		vkey, err := sumnote.NewEd25519VerifierKey("memproxy/elsewhere", by.Public().(ed25519.PublicKey))
+		if err != nil {
+			t.Fatal(err)
+		}
+		code, out, errs := invoke(t, "audit", "verify", "-dir", filepath.Join(state, "audit"), "-key", writeFile(t, filepath.Join(t.TempDir(), "vkey"), vkey+"\n"))
+		return code, out + errs
+	}
+	if code, out := verify(made); code != cli.OK {
+		t.Errorf("by the key's public half: exit %d %s", code, out)
+	}
+	other, err := audit.LoadOrCreateKey(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, out := verify(other); code != cli.Failed {
+		t.Errorf("by another: exit %d %s", code, out)
+	}
+	for name, path := range map[string]string{"missing": filepath.Join(dir, "none"), "no key": filepath.Join(dir, audit.PublicKeyFile)} {
+		if _, err := audit.LoadKey(path); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+	if err := os.Chmod(key, 0o444); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := audit.LoadKey(key); err == nil || !strings.Contains(err.Error(), "may be read by others") {
+		t.Errorf("a key for everybody: %v", err)
+	}
+}
+
+// Proves TRL-1, TRL-9, CARD-10: a cluster's own issuer, whose certificate no public
+// root signed and which asks for a token, says who pods are; the same pod's
+// token is nothing where the roots are not configured.
+func TestClusterIssuer(t *testing.T) {
+	t.Parallel()
+	clusterKey, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: jose.JSONWebKey{Key: clusterKey, KeyID: "k"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var url string
+	issuer := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if q.Header.Get("Authorization") != "Bearer of-the-sidecar" {
+			http.Error(w, "no", http.StatusUnauthorized)
+			return
+		}
+		if strings.HasSuffix(q.URL.Path, "openid-configuration") {
+			_ = json.NewEncoder(w).Encode(map[string]any{"issuer": url, "jwks_uri": url + "/openid/v1/jwks"})
+			return
+		}
+		_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: &clusterKey.PublicKey, KeyID: "k", Algorithm: "RS256", Use: "sig"}}})
+	}))
+	defer issuer.Close()
+	issuer.Config.ErrorLog = log.New(io.Discard, "", 0) // one sidecar hangs up on it, as it should
+	url = issuer.URL
+	dir := t.TempDir()
+	ca := writeFile(t, filepath.Join(dir, "ca.crt"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: issuer.Certificate().Raw})))
+	own := writeFile(t, filepath.Join(dir, "token"), "of-the-sidecar\n")
+	token := func(account string) string {
+		claims, err := json.Marshal(map[string]any{"iss": url, "aud": []string{"memproxy"}, "sub": "system:serviceaccount:" + account, "exp": time.Now().Add(time.Hour).Unix()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		jws, err := signer.Sign(claims)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := jws.CompactSerialize()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	oidc := fmt.Sprintf(`  oidc:
+    issuer: %q
+    audience: memproxy
+    prefix: ""
+    CLUSTER
+    rules: [{subject: "system:serviceaccount:team-a:*", tenant: acme, acts_as: [dev], users: [ann]}]
+SCREENING`, url)
+	r := start(t, screeningConf, "SCREENING", strings.NewReplacer("CLUSTER", fmt.Sprintf("ca: %q\n    token_file: %q", ca, own), "SCREENING", "").Replace(oidc))
+	as := func(r *rig, account string) got {
+		return r.do("POST", "/memories", noted("Ann likes tea."), "X-API-Key", "", "X-Memproxy-Token", token(account))
+	}
+	if a := as(r, "team-a:agent"); a.status != 200 {
+		t.Errorf("a pod of team-a: %d %s", a.status, a.body)
+	}
+	if rec := r.audit(); !strings.Contains(rec, `"id":"system:serviceaccount:team-a:agent"`) || !strings.Contains(rec, `"tenant":"acme"`) {
+		t.Errorf("recorded %s", rec)
+	}
+	// The issuer's word is all that is known of it: its memory waits for review.
+	var made struct{ Results []struct{ ID string } }
+	if err := json.Unmarshal([]byte(as(r, "team-a:agent").body), &made); err != nil || len(made.Results) != 1 {
+		t.Fatalf("%v %+v", err, made)
+	}
+	path := "/memories/" + made.Results[0].ID
+	if a := r.do("GET", path, "", "X-API-Key", "", "X-Memproxy-Token", token("team-a:agent")); a.status != 200 {
+		t.Errorf("its author does not see it: %d %s", a.status, a.body)
+	}
+	if a := r.do("GET", path, ""); a.status != 404 {
+		t.Errorf("another sees what a new caller wrote: %d %s", a.status, a.body)
+	}
+	if a := as(r, "team-b:agent"); a.status != 401 {
+		t.Errorf("a pod of team-b: %d %s", a.status, a.body)
+	}
+	without := start(t, screeningConf, "SCREENING", strings.NewReplacer("CLUSTER", "", "SCREENING", "").Replace(oidc))
+	if a := as(without, "team-a:agent"); a.status != 503 {
+		t.Errorf("an issuer that is not believed: %d %s", a.status, a.body)
+	}
+}

@@ -1,0 +1,250 @@
+package app
+
+import (
+	"context"
+	"iter"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/letta"
+	"github.com/memproxy/memproxy/adapters/mem0"
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
+	"github.com/memproxy/memproxy/internal/contract"
+	"github.com/memproxy/memproxy/internal/ring"
+)
+
+// matrixConf has two tenants, and keys without any limit but the tenant's.
+const matrixConf = `profile: production
+state: DIR/state
+admin: {listen: "127.0.0.1:0"}
+backends:
+  - {name: mem0, kind: KIND, listen: "127.0.0.1:0", upstream: "BACKEND"}
+identity:
+  keys:
+    - {sha256: "KEYvictim", id: "agent:victim", kind: agent, trust: authenticated, tenant: acme, acts_as: ["*"]}
+    - {sha256: "KEYstar", id: "agent:star", kind: agent, trust: authenticated, tenant: acme, acts_as: ["*"]}
+    - {sha256: "KEYplain", id: "agent:plain", kind: agent, trust: authenticated, tenant: acme}
+    - {sha256: "KEYother", id: "agent:other", kind: agent, trust: authenticated, tenant: globex, acts_as: ["*"]}
+    - {sha256: "KEYanonymous", id: "agent:anonymous", kind: agent, trust: anonymous, tenant: globex, acts_as: ["*"]}
+    - {sha256: "KEYrootacme", id: "human:rootacme", kind: human, trust: established, tenant: acme, roles: [memproxy-admin], acts_as: ["*"]}
+    - {sha256: "KEYrootglobex", id: "human:rootglobex", kind: human, trust: established, tenant: globex, roles: [memproxy-admin], acts_as: ["*"]}
+    - {sha256: "KEYservice", id: "service:globex", kind: service, trust: established, tenant: globex, acts_as: ["*"]}
+budgets:
+  default: {writes_per_hour: 10000000, writes_total: 100000000}
+  anonymous: {writes_per_hour: 10000000, writes_total: 100000000}
+limits: {rejections: 0}
+sessions: {max_rejections: 0, max_user_rejections: 0, max_principal_rejections: 0}
+log: {level: error}
+`
+
+func tableOf(table iter.Seq2[string, memproxy.Route]) []contract.Route {
+	var out []contract.Route
+	for at, rt := range table {
+		method, path, _ := strings.Cut(at, " ")
+		out = append(out, contract.Route{ID: rt.ID, Method: method, Path: path, Kind: rt.Kind, Public: rt.Public})
+	}
+	return out
+}
+
+// matrixWorld is a world of three owners and of everybody who calls.
+func matrixWorld(make func(name, tenant string, n int) *contract.Owner, unknown map[string]string) *contract.World {
+	victim, neighbour, other := make("victim", "acme", 1), make("neighbour", "acme", 2), make("other", "globex", 3)
+	w := &contract.World{Owners: []*contract.Owner{victim, neighbour, other}, Unknown: unknown, Names: map[string]bool{"user": true}}
+	if _, ids := unknown["block"]; !ids { // Mem0's agents, apps and runs are names, too
+		w.Names["agent"], w.Names["app"], w.Names["run"] = true, true, true
+	}
+	key := func(name string) string { return "Authorization: Bearer " + matrixKey(name) }
+	acme := []*contract.Owner{victim, neighbour}
+	w.Callers = []*contract.Caller{
+		{Name: "other", Header: key("other"), Owner: other, Sees: []*contract.Owner{other}},
+		{Name: "nobody", Owner: other},
+		{Name: "anonymous", Header: key("anonymous"), Owner: other, Sees: []*contract.Owner{other}},
+		{Name: "service", Header: key("service"), Owner: other, Sees: []*contract.Owner{other}},
+		{Name: "plain", Header: key("plain"), Owner: neighbour, Sees: acme},
+		{Name: "star", Header: key("star"), Owner: neighbour, Sees: acme},
+	}
+	return w
+}
+
+func matrixKey(name string) string { return "matrix-key-of-" + name }
+
+// startMatrix is a sidecar before a backend, with both ways to it.
+func startMatrix(t *testing.T, kind, up string) *rig {
+	t.Helper()
+	return startMatrixWith(t, kind, up, func(conf string) string { return conf })
+}
+
+// startMatrixWith is startMatrix with a configuration that is changed.
+func startMatrixWith(t *testing.T, kind, up string, change func(string) string) *rig {
+	t.Helper()
+	r := &rig{t: t, dir: t.TempDir(), log: &lockedBuffer{}, up: up}
+	r.conf = strings.ReplaceAll(change(matrixConfig(kind, up)), "DIR", r.dir)
+	cfg, err := config.Parse("memproxy.yaml", []byte(r.conf), os.Getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt := Options{Log: r.log, Getenv: allowing(cfg), Version: "test"}
+	if r.car, err = New(context.Background(), unwatched(cfg), opt); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.listenBoth(Envoy{Listen: "127.0.0.1:0"}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.stop)
+	r.base, r.admin = "http://"+r.car.Addr("mem0"), "http://"+r.car.Addr("admin")
+	return r
+}
+
+// matrixConfig fills in keys, kind and backend.
+func matrixConfig(kind, up string) string {
+	text := strings.NewReplacer("KIND", kind, "BACKEND", up).Replace(matrixConf)
+	for _, name := range []string{"victim", "star", "plain", "other", "anonymous", "service", "rootacme", "rootglobex"} {
+		text = strings.Replace(text, "KEY"+name+`"`, sha(matrixKey(name))+`"`, 1)
+	}
+	return text
+}
+
+// seedLetta has the owners create what is theirs.
+func seedLetta(t *testing.T, r *rig, w *contract.World) {
+	t.Helper()
+	for _, o := range w.Owners {
+		who := map[string]string{"victim": "victim", "neighbour": "victim", "other": "other"}[o.Name]
+		id, word := o.Objects, o.Objects["word"]
+		for _, q := range [][2]string{
+			{"POST /v1/agents/", `{"name":"` + word + `","memory_blocks":[{"label":"human","value":"tea"}]}`},
+			{"POST /v1/blocks/", `{"label":"human","value":"tea","name":"` + word + `"}`},
+			{"POST /v1/archives/", `{"name":"` + word + `"}`},
+			{"POST /v1/folders/", `{"name":"` + word + `"}`},
+			{"POST /v1/groups/", `{"agent_ids":["` + id["agent"] + `"],"description":"` + word + `"}`},
+			{"POST /v1/identities/", `{"identifier_key":"` + id["user"] + `","name":"` + word + `","identity_type":"user"}`},
+			{"POST /v1/conversations/?agent_id=" + id["agent"], `{"summary":"` + word + `"}`},
+			{"POST /v1/archives/" + id["archive"] + "/passages", `{"text":"` + word + `"}`},
+			{"ADMIN /v1/tools/", `{"source_code":"def seed():\n    return '` + word + `'\n"}`},
+			{"ADMIN /v1/providers/", `{"name":"` + word + `","provider_type":"openai","api_key":"k"}`},
+			{"ADMIN /v1/mcp-servers/", `{"server_name":"` + word + `","config":{"mcp_server_type":"sse","server_url":"https://example.org"}}`},
+			{"FORM /v1/folders/" + id["folder"] + "/upload", "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"" + word + ".txt\"\r\nContent-Type: text/plain\r\n\r\ntea\r\n--b--\r\n"},
+		} {
+			method, path, _ := strings.Cut(q[0], " ")
+			key, media := who, "application/json"
+			switch method {
+			case "ADMIN":
+				key = "root" + o.Tenant
+			case "FORM":
+				media = "multipart/form-data; boundary=b"
+			}
+			if got := r.do("POST", path, q[1], "X-API-Key", "", "Content-Type", media, "Authorization", "Bearer "+matrixKey(key)); got.status != http.StatusOK {
+				t.Errorf("%s as %s: %d %s", q[0], o.Name, got.status, got.body)
+			}
+		}
+	}
+}
+
+// Proves EDGE-3, EDGE-13, TRL-1
+func TestNoRouteOfLettaCrossesTenants(t *testing.T) {
+	ring.Long(t, "one request after another")
+	t.Parallel()
+	w := matrixWorld(contract.LettaOwner, contract.LettaUnknown())
+	back := contract.NewLettaBackend(w)
+	up := httptest.NewServer(back)
+	t.Cleanup(up.Close)
+	r := startMatrix(t, "letta", up.URL)
+	seedLetta(t, r, w)
+	back.Touched()
+	a, err := letta.New(letta.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	play(t, r, w, contract.Letta(), tableOf(a.Table()), back.Touched)
+}
+
+// seedMem0 has the owners write what is theirs.
+func seedMem0(t *testing.T, r *rig, w *contract.World) {
+	t.Helper()
+	for _, o := range w.Owners {
+		who := map[string]string{"victim": "victim", "neighbour": "victim", "other": "other"}[o.Name]
+		id := o.Objects
+		add := `{"messages":[{"role":"user","content":"` + id["word"] + `"}],"infer":false,"user_id":"` + id["user"] + `"`
+		for _, q := range [][2]string{
+			{"/v3/memories/add/", add + `}`},
+			{"/v3/memories/add/", add + `,"agent_id":"` + id["agent"] + `","run_id":"` + id["run"] + `","app_id":"` + id["app"] + `"}`},
+			{"/v1/exports/", `{"schema":{"type":"object","title":"` + id["word"] + `"},"filters":{"user_id":"` + id["user"] + `"}}`},
+		} {
+			if q[0] == "/v1/exports/" { // its schema steers a model
+				who = "root" + o.Tenant
+			}
+			if got := r.do("POST", q[0], q[1], "X-API-Key", "", "Authorization", "Bearer "+matrixKey(who)); got.status != http.StatusOK {
+				t.Errorf("%s as %s: %d %s", q, o.Name, got.status, got.body)
+			}
+		}
+	}
+}
+
+// Proves EDGE-3, EDGE-13, TRL-1
+func TestNoRouteOfMem0CrossesTenants(t *testing.T) {
+	t.Parallel()
+	w := matrixWorld(contract.Mem0Owner, contract.Mem0Unknown())
+	back := contract.NewMem0Backend(w)
+	up := httptest.NewServer(back)
+	t.Cleanup(up.Close)
+	r := startMatrix(t, "mem0", up.URL)
+	seedMem0(t, r, w)
+	back.Touched()
+	a, err := mem0.New(mem0.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	play(t, r, w, contract.Mem0(), tableOf(a.Table()), back.Touched)
+}
+
+func play(t *testing.T, r *rig, w *contract.World, f *contract.Format, routes []contract.Route, touched func() []string) {
+	failed := 0
+	p := &contract.Play{Format: f, World: w, Routes: routes, Base: r.base, Also: r.throughEnvoy(), Touched: touched, Share: uint32(ring.Share(1000, 8000))}
+	if ring.IsSlow {
+		p.Share = 25 // MATRIX_SHARE=1 plays all
+	}
+	p.Fail = func(format string, args ...any) {
+		if failed++; failed <= 2000 {
+			t.Errorf(format, args...)
+		}
+	}
+	for name, at := range map[string]*uint32{"MATRIX_SHARE": &p.Share, "MATRIX_SEED": &p.Seed} {
+		if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
+			*at = uint32(n)
+		}
+	}
+	if err := p.Run(); err != nil {
+		t.Fatal(err)
+	}
+	recorded := map[string]bool{} // every string of the records: to look through them for each id takes hours
+	for text := range strings.SplitSeq(r.audit(), `"`) {
+		recorded[text] = true
+	}
+	for _, id := range p.Decisions {
+		if !recorded[id] {
+			t.Errorf("decision %s is in no record", id)
+		}
+	}
+	t.Logf("%d cases, %d faults", p.Cases, failed)
+}
+
+// throughEnvoy is the address of an Envoy before the sidecar's processor.
+func (r *rig) throughEnvoy() string {
+	r.t.Helper()
+	conn, err := grpc.NewClient(r.car.Addr("extproc"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { _ = conn.Close() })
+	srv := httptest.NewServer(&extproctest.Envoy{Conn: conn, Upstream: r.up, Backend: "mem0"})
+	r.t.Cleanup(srv.Close)
+	return srv.URL
+}

@@ -1,0 +1,232 @@
+package app
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/cli"
+)
+
+// namesConf has two tenants, each with a key; what globex's lists is filled in.
+const namesConf = `profile: production
+state: DIR/state
+admin: {listen: "127.0.0.1:0"}
+backends:
+  - {name: mem0, kind: mem0, listen: "127.0.0.1:0", upstream: "UPSTREAM"}
+identity:
+  keys:
+    - {sha256: "KEY", id: "agent:acme", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
+    - {sha256: "RIVAL", id: "agent:globex", kind: agent, trust: authenticated, tenant: globex, acts_as: "*"LISTED}
+log: {level: error}
+`
+
+// asksOfBob are requests that show what there is of bob.
+var asksOfBob = []struct{ method, path, body string }{
+	{"POST", "/v1/summary/", `{"filters":{"user_id":"bob"}}`},
+	{"GET", "/v2/entities/user/bob/profile/", ""},
+	{"GET", "/memories?user_id=bob", ""},
+	{"POST", "/v3/memories/", `{"filters":{"user_id":"bob"}}`},
+	{"POST", "/search", `{"query":"canary","user_id":"bob"}`},
+	{"POST", "/v3/memories/search/", `{"query":"canary","filters":{"user_id":"bob"}}`},
+}
+
+func ofBob(text string) string {
+	return `{"messages":[{"role":"user","content":"` + text + `"}],"user_id":"bob","infer":false}`
+}
+
+// bobIsGlobexs tries to take bob with acme's unlimited key: nothing of it shows
+// or changes what globex has under that name.
+func bobIsGlobexs(t *testing.T, r *rig, when string) {
+	t.Helper()
+	rival := []string{"X-API-Key", "rival-key"}
+	for _, path := range []string{"/memories", "/v1/memories/", "/v3/memories/add/"} {
+		if a := r.do("POST", path, ofBob("bob trusts acme")); a.status != 404 {
+			t.Errorf("%s: an add of acme's to bob at %s: %d %s", when, path, a.status, a.body)
+		}
+	}
+	for _, q := range asksOfBob {
+		if a := r.do(q.method, q.path, q.body); strings.Contains(a.body, "canary of globex") {
+			t.Errorf("%s: acme is shown %s %s: %d %s", when, q.method, q.path, a.status, a.body)
+		}
+		a := r.do(q.method, q.path, q.body, rival...)
+		told := strings.Contains(a.body, "canary of globex") || strings.HasSuffix(q.path, "/profile/") // which may have nothing yet
+		if a.status != 200 || !told || strings.Contains(a.body, "trusts acme") {
+			t.Errorf("%s: globex asks for its own, %s %s: %d %s", when, q.method, q.path, a.status, a.body)
+		}
+	}
+}
+
+// Proves EDGE-3, EDGE-13 and TRL-1: a name that a caller of one tenant is limited
+// to, in use or not yet, is not another tenant's to write under, to sum up or to
+// see: also after a restart, and where the name came with an edit of the
+// configuration.
+func TestListedNamesAreNotTaken(t *testing.T) {
+	rival := []string{"X-API-Key", "rival-key"}
+	for _, used := range []bool{true, false} {
+		r := start(t, namesConf, "RIVAL", sha("rival-key"), "LISTED", ", users: [bob]")
+		if !used {
+			if a := r.do("POST", "/memories", ofBob("bob trusts acme")); a.status != 404 {
+				t.Errorf("before globex has used it: %d %s", a.status, a.body)
+			}
+		}
+		if a := r.do("POST", "/memories", ofBob("the canary of globex sings"), rival...); a.status != 200 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+		bobIsGlobexs(t, r, "at once")
+		r.stop()
+		r.run()
+		bobIsGlobexs(t, r, "after a restart")
+	}
+	r := start(t, namesConf, "RIVAL", sha("rival-key"), "LISTED", "")
+	r.stop()
+	listed := r.conf
+	r.conf = strings.Replace(r.conf, `tenant: globex, acts_as: "*"`, `tenant: globex, acts_as: "*", users: [bob]`, 1)
+	r.run()
+	if a := r.do("POST", "/memories", ofBob("bob trusts acme")); a.status != 404 {
+		t.Errorf("an edit lists it: %d %s", a.status, a.body)
+	}
+	if a := r.do("POST", "/memories", ofBob("the canary of globex sings"), rival...); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	bobIsGlobexs(t, r, "after an edit")
+	r.stop()
+	r.conf = listed // a name stays whose it is when it is listed no more
+	r.run()
+	bobIsGlobexs(t, r, "after another")
+}
+
+// assembled starts a sidecar of a configuration and returns what keeps it from
+// starting, and what it logs.
+func (r *rig) assembled() (string, error) {
+	r.t.Helper()
+	cfg, err := config.Parse("memproxy.yaml", []byte(r.conf), os.Getenv)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	log := &lockedBuffer{}
+	opt := Options{Log: log, Getenv: allowing(cfg), Version: "test"}
+	if r.car, err = New(context.Background(), unwatched(cfg), opt); err == nil {
+		r.stop()
+	}
+	r.car = nil
+	return log.String(), err
+}
+
+// Proves EDGE-3: production does not start where it lists a name under which
+// another tenant has memories: the fault has its line, both tenants and what to
+// do. Once they are deleted it starts, and the name is the tenant's that lists
+// it. While developing the log says so, and the name stays whose it is.
+func TestNamesThatAreAnothers(t *testing.T) {
+	r := start(t, namesConf, "RIVAL", sha("rival-key"), "LISTED", "")
+	if a := r.do("POST", "/memories", ofBob("the canary of acme sings")); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	r.stop()
+	before := r.conf
+	r.conf = strings.Replace(r.conf, `tenant: globex, acts_as: "*"`, `tenant: globex, acts_as: "*", users: [ann, bob]`, 1)
+	const fault = `memproxy.yaml:9: user "bob" is listed for tenant "globex", and on backend mem0 by the ledger it is tenant "acme"'s`
+	for range 2 { // a loop of starts changes nothing
+		if _, err := r.assembled(); err == nil || !strings.HasPrefix(err.Error(), fault) || strings.Contains(err.Error(), "ann") {
+			t.Fatalf("production starts, or says: %v", err)
+		}
+	}
+	r.conf = strings.Replace(r.conf, "profile: production", "profile: development", 1)
+	if log, err := r.assembled(); err != nil || !strings.Contains(log, "is another's") || !strings.Contains(log, "acme") {
+		t.Fatalf("development: %v, %s", err, log)
+	}
+	listed := strings.Replace(r.conf, "profile: development", "profile: production", 1)
+	r.conf = before
+	r.run()
+	if a := r.do("GET", "/memories?user_id=bob", ""); !strings.Contains(a.body, "canary of acme") {
+		t.Fatalf("acme's own: %d %s", a.status, a.body)
+	}
+	id := strings.Split(strings.SplitN(r.do("GET", "/memories?user_id=bob", "").body, `"id":"`, 2)[1], `"`)[0]
+	if a := r.do("DELETE", "/memories/"+id, ""); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	r.stop()
+	r.conf = listed
+	r.run()
+	if a := r.do("POST", "/memories", ofBob("the canary of globex sings"), "X-API-Key", "rival-key"); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	bobIsGlobexs(t, r, "after acme has deleted its own")
+}
+
+// Proves EDGE-3: an object that another tenant made is not had by listing its id.
+func TestObjectsThatAreAnothers(t *testing.T) {
+	const agent = "agent-00000000-0000-4000-8000-000000000001"
+	r := start(t, namesConf, "RIVAL", sha("rival-key"), "LISTED", "")
+	row := memproxy.Ownership{Backend: "mem0", Kind: memproxy.TargetMemory, ID: agent, Scope: memproxy.Scope{Tenant: "acme"}, Actor: "agent:acme"}
+	if err := r.car.ledger.Put(t.Context(), row); err != nil {
+		t.Fatal(err)
+	}
+	r.stop()
+	r.conf = strings.Replace(r.conf, `tenant: globex, acts_as: "*"`, `tenant: globex, acts_as: ["`+agent+`"]`, 1)
+	if _, err := r.assembled(); err == nil || !strings.Contains(err.Error(), `agent "`+agent+`" is listed for tenant "globex", and on backend mem0 by the ledger it is tenant "acme"'s`) {
+		t.Errorf("%v", err)
+	}
+}
+
+// Proves EDGE-3: check names the line of a name that two tenants list.
+func TestCheckFindsNamesOfTwoTenants(t *testing.T) {
+	conf := strings.NewReplacer("KEY", sha(devToken), "RIVAL", sha("rival-key"), "DIR", t.TempDir(), "UPSTREAM", "http://127.0.0.1:1",
+		`tenant: acme, acts_as: "*"`, `tenant: acme, acts_as: "*", users: [bob]`, "LISTED", ", users: [bob]").Replace(namesConf)
+	path := writeFile(t, t.TempDir()+"/memproxy.yaml", conf)
+	code, _, errs := invoke(t, "check", "--config", path)
+	if code != cli.Failed || !strings.Contains(errs, path+`:9: user "bob" is listed for tenant "globex", and on line 8 for tenant "acme"`) {
+		t.Errorf("%d: %s", code, errs)
+	}
+}
+
+// Proves EDGE-3 and EDGE-13: a name under which there are memories of two tenants
+// is neither's: neither is shown what is made of both, and each has its own. It
+// is given to the one that lists it when there is nothing left of the other.
+func TestNamesOfSeveralTenants(t *testing.T) {
+	r := start(t, namesConf, "RIVAL", sha("rival-key"), "LISTED", "")
+	rival := []string{"X-API-Key", "rival-key"}
+	if a := r.do("POST", "/memories", ofBob("the canary of globex sings"), rival...); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	added := r.behind("POST", "/memories", ofBob("the canary of acme sings"))
+	id := strings.Split(strings.SplitN(added, `"id":"`, 2)[1], `"`)[0]
+	// As an earlier version left it, and the new one finds it.
+	if err := r.car.ledger.Put(t.Context(),
+		memproxy.Ownership{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id, Scope: memproxy.Scope{Tenant: "acme", User: "bob"}, Actor: "agent:acme"},
+		memproxy.Ownership{Backend: "mem0", Kind: memproxy.TargetEntity, ID: "user:bob", Scope: memproxy.Scope{Tenant: memproxy.TenantNobody}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, who := range [][]string{nil, rival} {
+		for _, q := range asksOfBob {
+			if a := r.do(q.method, q.path, q.body, who...); strings.Contains(a.body, "canary of") {
+				t.Errorf("%v is shown %s %s: %d %s", who, q.method, q.path, a.status, a.body)
+			}
+		}
+		if a := r.do("POST", "/memories", ofBob("more of it"), who...); a.status != 404 {
+			t.Errorf("%v adds: %d %s", who, a.status, a.body)
+		}
+	}
+	if a := r.do("POST", "/v3/memories/", `{"filters":{"user_id":"*"}}`); !strings.Contains(a.body, "canary of acme") || strings.Contains(a.body, "canary of globex") {
+		t.Errorf("acme's own: %d %s", a.status, a.body)
+	}
+	r.stop()
+	before := r.conf
+	r.conf = strings.Replace(r.conf, `tenant: globex, acts_as: "*"`, `tenant: globex, acts_as: "*", users: [bob]`, 1)
+	listed := r.conf
+	if _, err := r.assembled(); err == nil || !strings.Contains(err.Error(), "there are memories of several tenants under it") {
+		t.Fatalf("%v", err)
+	}
+	r.conf = before
+	r.run()
+	if a := r.do("DELETE", "/memories/"+id, ""); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	r.stop()
+	r.conf = listed
+	r.run()
+	bobIsGlobexs(t, r, "after acme has deleted its own")
+}

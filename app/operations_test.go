@@ -1,0 +1,44 @@
+package app
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Proves EDGE-18: whoever runs memproxy reads in docs/operations.md what each
+// file of the state directory and each of its keys is.
+func TestOperationsNamesTheState(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join("..", "docs", "operations.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, screeningConf, "SCREENING", "")
+	r.written("Ann keeps bees.", "")
+	seen := 0
+	for _, in := range []string{"", "keys"} {
+		entries, err := os.ReadDir(filepath.Join(r.dir, "state", in))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			name := strings.TrimSuffix(strings.TrimSuffix(filepath.Join(in, e.Name()), "-wal"), "-shm")
+			if e.IsDir() {
+				name += "/"
+			}
+			if seen++; name != "keys/" && !strings.Contains(string(text), "`"+name+"`") {
+				t.Errorf("docs/operations.md does not say what %s is", name)
+			}
+		}
+	}
+	for _, name := range []string{"baseline.json", "runs/", lastGoodFile} { // not of every sidecar
+		if !strings.Contains(string(text), "`"+name+"`") {
+			t.Errorf("docs/operations.md does not say what %s is", name)
+		}
+	}
+	if seen < 8 {
+		t.Errorf("%d files are seen", seen)
+	}
+}

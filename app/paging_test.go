@@ -1,0 +1,270 @@
+package app
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+)
+
+// remembered is an element of an answer, of either backend.
+type remembered struct {
+	ID       string
+	Metadata struct {
+		Provenance map[string]any `json:"memproxy_provenance"`
+	}
+}
+
+// hide puts memories into a state in which nobody sees them.
+func (r *rig) hide(backend string, ids ...string) {
+	r.t.Helper()
+	for _, id := range ids {
+		c := memproxy.StateChange{MemoryKey: memproxy.MemoryKey{Backend: backend, Kind: memproxy.TargetMemory, ID: id}, Tenant: "acme", State: memproxy.StateQuarantined, Reason: "test"}
+		if n, err := r.car.ledger.SetState(r.t.Context(), c); err != nil || n != 1 {
+			r.t.Fatal(n, err)
+		}
+	}
+}
+
+func (r *rig) into(v any, method, path, body string, header ...string) got {
+	r.t.Helper()
+	a := r.do(method, path, body, header...)
+	if a.status != http.StatusOK {
+		r.t.Fatalf("%s %s: %d %s", method, path, a.status, a.body)
+	}
+	if err := json.Unmarshal([]byte(a.body), v); err != nil {
+		r.t.Fatal(err)
+	}
+	return a
+}
+
+// remember writes n notes past the proxy, and returns their ids as the backend
+// lists them.
+func (r *rig) remember(n int) []string {
+	r.t.Helper()
+	for i := range n {
+		body := fmt.Sprintf(`{"user_id":"ann","infer":false,"messages":[{"role":"user","content":"tea number %d"}]}`, i)
+		resp, err := http.Post(r.up+"/memories", "application/json", strings.NewReader(body))
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+	}
+	var all struct{ Results []remembered }
+	r.into(&all, "POST", "/v3/memories/?page_size=200", `{"filters":{"user_id":"ann"}}`)
+	return idsOf(all.Results)
+}
+
+func idsOf(list []remembered) (ids []string) {
+	for _, m := range list {
+		ids = append(ids, m.ID)
+	}
+	return ids
+}
+
+func without(ids []string, hidden []string) []string {
+	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return slices.Contains(hidden, id) })
+}
+
+// Proves MFW-8: pages that go by numbers are as full as they can be, and the
+// count is what can be seen: a client that walks them by number, or by the link
+// to the next, sees each memory once, in order, and ends. So it is although
+// whole pages are withheld, or the first ones.
+func TestNumberedPages(t *testing.T) {
+	t.Parallel()
+	r := start(t, plain)
+	ids := r.remember(23)
+	if len(ids) != 23 {
+		t.Fatal(ids)
+	}
+	var hidden []string
+	for _, places := range [][2]int{{0, 0}, {4, 5}, {10, 15}, {15, 20}, {0, 2}, {22, 23}, {0, 23}} {
+		r.hide("mem0", ids[places[0]:places[1]]...)
+		hidden = append(hidden, ids[places[0]:places[1]]...)
+		want := without(ids, hidden)
+		for name, walk := range map[string]func(page int, next string) (path string){
+			"by number": func(page int, _ string) string {
+				return fmt.Sprintf("/v3/memories/?page=%d&page_size=5", page)
+			},
+			"by link": func(_ int, next string) string {
+				if next == "" {
+					return "/v3/memories/?page_size=5"
+				}
+				return strings.TrimPrefix(next, r.base)
+			},
+		} {
+			var seen []string
+			next := ""
+			for page := 1; ; page++ {
+				var a struct {
+					Count   int
+					Next    *string
+					Results []remembered
+				}
+				r.into(&a, "POST", walk(page, next), `{"filters":{"user_id":"ann"}}`)
+				seen = append(seen, idsOf(a.Results)...)
+				if page > 1 && a.Count != len(want) {
+					t.Errorf("%s: page %d says that there are %d, want %d", name, page, a.Count, len(want))
+				}
+				if a.Next == nil {
+					break
+				}
+				if len(a.Results) != 5 {
+					t.Errorf("%s: page %d of more holds %d", name, page, len(a.Results))
+				}
+				if page > 10 {
+					t.Fatal("it does not end")
+				}
+				next = *a.Next
+			}
+			if !slices.Equal(seen, want) {
+				t.Errorf("%s, without %d: saw %d, want %d\n%v\n%v", name, len(hidden), len(seen), len(want), seen, want)
+			}
+		}
+	}
+}
+
+// Proves MFW-8: a search gives as many memories as were asked for, if there are
+// so many, although the best ones are withheld; so does a list that is cut.
+func TestSearchesAreFilledUp(t *testing.T) {
+	t.Parallel()
+	r := start(t, plain)
+	ids := r.remember(12)
+	var a struct{ Results []remembered }
+	const search = `{"query":"tea","filters":{"user_id":"ann"},"top_k":4}`
+	r.into(&a, "POST", "/v3/memories/search/", search)
+	first := idsOf(a.Results)
+	if len(first) != 4 {
+		t.Fatal(first)
+	}
+	r.hide("mem0", first...)
+	r.into(&a, "POST", "/v3/memories/search/", search)
+	if again := idsOf(a.Results); len(again) != 4 || len(without(again, first)) != 4 {
+		t.Errorf("got %v after %v are withheld", again, first)
+	}
+	r.into(&a, "GET", "/memories?user_id=ann&top_k=5", "")
+	if list := idsOf(a.Results); len(list) != 5 || len(without(list, first)) != 5 {
+		t.Errorf("the list is %v", list)
+	}
+	r.hide("mem0", without(ids, first)[:7]...)
+	r.into(&a, "GET", "/memories?user_id=ann&top_k=5", "")
+	if list := idsOf(a.Results); len(list) != 1 {
+		t.Errorf("one is left, and the list is %v", list)
+	}
+	if out := r.audit("-type", "outcome"); !strings.Contains(out, `"filtered":4`) {
+		t.Errorf("the record does not tell how many were left out: %s", out)
+	}
+}
+
+// Proves MFW-8: lists of Letta go on behind the last block that is shown; who
+// walks them as the clients do, until a page is empty, sees each once.
+func TestCursorPages(t *testing.T) {
+	t.Parallel()
+	l := startLetta(t, someAgent)
+	for i := range 30 {
+		if a := l.do("POST", "/v1/blocks/", fmt.Sprintf(`{"label":"human","value":"tea number %d"}`, i)); a.status != 200 {
+			t.Fatal(a.body)
+		}
+	}
+	var all []remembered
+	l.into(&all, "GET", "/v1/blocks/?limit=100", "")
+	ids := idsOf(all)
+	l.hide("mem0", ids[3:21]...)
+	l.hide("mem0", ids[31])
+	want := without(ids, append(slices.Clone(ids[3:21]), ids[31]))
+	var seen []string
+	for path := "/v1/blocks/?limit=4"; ; path = "/v1/blocks/?limit=4&after=" + seen[len(seen)-1] {
+		var page []remembered
+		l.into(&page, "GET", path, "")
+		if len(page) == 0 {
+			break
+		}
+		if len(page) > 4 || len(seen) > 40 {
+			t.Fatalf("%d on a page, %d in all", len(page), len(seen))
+		}
+		seen = append(seen, idsOf(page)...)
+	}
+	if !slices.Equal(seen, want) {
+		t.Errorf("saw %v\nwant %v", seen, want)
+	}
+}
+
+// Proves MFW-8, TRL-4: a reader that asks is told of each memory whose word it
+// is and what became of it; one that does not ask is told nothing, and of what
+// belongs to another tenant nobody is.
+func TestProvenanceOnRead(t *testing.T) {
+	t.Parallel()
+	r := start(t, plain)
+	var made struct{ Results []struct{ ID string } }
+	r.into(&made, "POST", "/memories", strings.Replace(note, `"infer"`, `"metadata":{"confidence":0.6,"memproxy":{"trust":"system"}},"infer"`, 1))
+	id := made.Results[0].ID
+	older := without(r.remember(1), []string{id})[0] // past the proxy
+	var a struct{ Results []remembered }
+	if plain := r.into(&a, "GET", "/memories?user_id=ann", ""); strings.Contains(plain.body, "memproxy_provenance") {
+		t.Errorf("nobody asked, and is told: %s", plain.body)
+	}
+	for name, ask := range map[string]struct {
+		query  string
+		header []string
+	}{
+		"by header": {"", []string{"X-Memproxy-Provenance", "true"}},
+		"by query":  {"&memproxy_provenance=true", nil},
+	} {
+		r.into(&a, "GET", "/memories?user_id=ann"+ask.query, "", ask.header...)
+		told := map[string]map[string]any{}
+		for _, m := range a.Results {
+			told[m.ID] = m.Metadata.Provenance
+		}
+		p := told[id]
+		if p["actor"] != "agent:dev" || p["trust"] != "authenticated" || p["confidence"] != 0.6 || p["attestation"] != "self-reported" ||
+			p["state"] != "untrusted" || p["contested"] != false || p["decision"] == "" || p["written"] == "" || p["source"] == "" {
+			t.Errorf("%s: of one's own memory %v", name, p)
+		}
+		if p := told[older]; p["actor"] != nil || p["attestation"] != "unknown" || p["confidence"] != 0.0 || p["state"] != "untrusted" {
+			t.Errorf("%s: of a memory of which nothing is known %v", name, p)
+		}
+	}
+	var one remembered
+	r.into(&one, "GET", "/memories/"+id+"?memproxy_provenance=true&memproxy_min_trust=0.5", "")
+	if one.Metadata.Provenance["actor"] != "agent:dev" {
+		t.Errorf("of one memory %v", one.Metadata.Provenance)
+	}
+	if a := r.do("GET", "/memories/"+id+"?memproxy_min_trust=0.7", ""); a.status != 404 {
+		t.Errorf("a memory of less: %d %s", a.status, a.body)
+	}
+	for _, query := range []string{"memproxy_provenance=maybe", "memproxy_min_trust=0.5&memproxy_min_trust=0.5", "memproxy_other=1"} {
+		if a := r.do("GET", "/memories/"+id+"?"+query, ""); a.status != 400 || !strings.Contains(a.body, `"detail"`) {
+			t.Errorf("%s: %d %s", query, a.status, a.body)
+		}
+	}
+	l := startLetta(t, someAgent)
+	var block remembered
+	l.into(&block, "POST", "/v1/blocks/", `{"label":"human","value":"likes tea"}`)
+	l.into(&block, "GET", "/v1/blocks/"+block.ID+"?memproxy_provenance=true", "")
+	if p := block.Metadata.Provenance; p["actor"] != "agent:dev" || p["confidence"] != 0.7 {
+		t.Errorf("of a block %v", p)
+	}
+	if a := l.do("GET", "/v1/blocks/"+block.ID+"?memproxy_min_trust=2", ""); a.status != 400 || !strings.Contains(a.body, `"detail"`) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+// Proves TRL-4, EDGE-3: a memory that another tenant owns is told of by nobody's
+// word, wherever a reader finds it.
+func TestProvenanceIsTheTenants(t *testing.T) {
+	t.Parallel()
+	r := startReads(t, "letta", "show")
+	const mine, theirs = "block-22222222-2222-4222-8222-222222222222", "block-33333333-3333-4333-8333-333333333333"
+	r.own(mine)
+	r.owned(theirs, memproxy.Ownership{Actor: "agent:spy", Decision: "d-secret", Scope: memproxy.Scope{Tenant: "globex"}})
+	list := `[{"id":"` + mine + `","value":"a"},{"id":"` + theirs + `","value":"b"}]`
+	r.answer("GET", "/v1/agents/"+lettaAgent, `{"id":"`+lettaAgent+`","blocks":`+list+`,"memory":{"blocks":`+list+`}}`)
+	a := r.do("GET", "/v1/agents/"+lettaAgent+"?memproxy_provenance=true", "")
+	if a.status != 200 || strings.Count(a.body, `"actor":"agent:writer"`) != 2 || strings.Contains(a.body, "agent:spy") || strings.Contains(a.body, "d-secret") || strings.Contains(a.body, theirs) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}

@@ -1,0 +1,166 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/proxy"
+)
+
+// Times of readiness.
+const (
+	// answerTime is how long a store may take to answer, and so the longest that
+	// /readyz takes. A kubelet gives a probe a second.
+	answerTime = 750 * time.Millisecond
+	// answerFresh is how long an answer holds: however often /readyz is asked,
+	// stores are asked as often.
+	answerFresh = time.Second
+)
+
+// A probe asks a store whether it answers.
+type probe struct {
+	name string
+	// needed says that hardly anything can be served without the store; without
+	// another, the sidecar is degraded.
+	needed bool
+	// well is what is said of a store that answers.
+	well func() string
+	ask  func(context.Context) error
+}
+
+// asked is what came of a probe.
+type asked struct {
+	probe
+	mu    sync.Mutex
+	since time.Time     // when the question that is under way was asked
+	done  chan struct{} // closed when it is answered; nil: none is under way
+	at    time.Time     // of the last answer
+	err   error
+}
+
+// readiness asks the stores, each on its own and for as long as answerTime. One
+// that hangs is asked once, until it answers: /readyz neither waits for it again
+// nor piles questions up.
+type readiness struct {
+	begin  begin
+	clock  func() time.Time
+	stores []*asked
+}
+
+func (r *readiness) add(p probe) { r.stores = append(r.stores, &asked{probe: p}) }
+
+// checks are the stores', in their order. It returns within answerTime.
+func (r *readiness) checks() []proxy.Check {
+	late, cancel := context.WithTimeout(context.Background(), answerTime)
+	defer cancel()
+	waits := make([]<-chan struct{}, len(r.stores))
+	for i, s := range r.stores {
+		waits[i] = s.question(r.begin, r.clock)
+	}
+	for i, s := range r.stores {
+		if waits[i] == nil {
+			continue
+		}
+		s.mu.Lock()
+		left := answerTime - r.clock().Sub(s.since)
+		s.mu.Unlock()
+		if left <= 0 { // it had its time before somebody asked now
+			continue
+		}
+		select {
+		case <-waits[i]:
+		case <-late.Done():
+		}
+	}
+	out := make([]proxy.Check, len(r.stores))
+	for i, s := range r.stores {
+		out[i] = s.check(r.clock())
+	}
+	return out
+}
+
+// question asks, unless that is under way or was answered just now. It returns
+// what is closed with the answer, nil where there is one.
+func (s *asked) question(begin begin, clock func() time.Time) <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.done != nil {
+		return s.done
+	}
+	if !s.at.IsZero() && clock().Sub(s.at) < answerFresh {
+		return nil
+	}
+	done := make(chan struct{})
+	s.done, s.since = done, clock()
+	begin("probe "+s.name, func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, answerTime)
+		defer cancel()
+		err := s.ask(ctx)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.at, s.err, s.done = clock(), err, nil
+		close(done)
+	})
+	return done
+}
+
+func (s *asked) check(now time.Time) proxy.Check {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := proxy.Check{Name: s.name, OK: true}
+	err := s.err
+	if s.done != nil {
+		err = fmt.Errorf("it does not answer: asked %v ago", now.Sub(s.since).Round(time.Millisecond))
+	} else if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("it does not answer within %v", answerTime)
+	}
+	switch {
+	case err == nil:
+		c.Detail = s.well()
+	case s.needed:
+		c.OK, c.Detail = false, err.Error()
+	default:
+		c.Degraded, c.Detail = true, err.Error()
+	}
+	return c
+}
+
+// watchStores has readiness ask everything that requests depend on.
+func (s *App) watchStores() {
+	s.stores = &readiness{begin: s.loops.begin, clock: time.Now} // deadlines are real, whatever clock is injected
+	kind := "a file"
+	if s.cfg.Ledger.URL.Reveal() != "" {
+		kind = "Postgres"
+	}
+	s.stores.add(probe{name: "audit", needed: true, well: func() string { return fmt.Sprintf("%d records", s.audit.Size()) }, ask: s.auditAnswers})
+	s.stores.add(probe{name: "ledger", needed: true, well: func() string { return kind }, ask: s.ledger.Ping})
+	s.stores.add(probe{name: "review", well: func() string { return "the queue can be read" }, ask: func(ctx context.Context) error {
+		_, err := s.ledger.Holds(ctx, memproxy.HoldFilter{State: memproxy.HoldPending, Limit: 1})
+		return err
+	}})
+	if s.sharedBudget != nil {
+		s.stores.add(probe{name: "budgets", well: func() string { return "shared store" }, ask: func(ctx context.Context) error {
+			err := s.sharedBudget.Ping(ctx)
+			if err != nil || s.degraded() {
+				err = errors.Join(errors.New("the shared store is away; a local share of the limits applies"), err)
+			}
+			return err
+		}})
+	}
+}
+
+// auditAnswers is an error where the log is broken, or what is to be recorded
+// does not reach the disk.
+func (s *App) auditAnswers(ctx context.Context) error {
+	if err := s.audit.Healthy(); err != nil {
+		return err
+	}
+	if s.audit.Lag().Queued == 0 {
+		return nil
+	}
+	return s.audit.Flush(ctx)
+}

@@ -1,0 +1,176 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/proxy"
+	"github.com/memproxy/memproxy/review"
+)
+
+// replayer sends what reviewers decided through the proxy of its backend.
+type replayer struct{ s *App }
+
+var errNoBackend = errors.New("the configuration has no such backend any more")
+
+// unsent turns the proxy's certainty that nothing left into the review's.
+func unsent(err error) error {
+	if errors.Is(err, proxy.ErrUnsent) {
+		return errors.Join(review.ErrNotSent, err)
+	}
+	return err
+}
+
+// Replay implements review.Replayer.
+func (r replayer) Replay(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) (memproxy.HoldResult, error) {
+	p := r.s.proxyOf(h.Backend)
+	if p == nil {
+		return memproxy.HoldResult{}, errors.Join(review.ErrNotSent, errNoBackend)
+	}
+	result, err := p.Replay(ctx, h, c)
+	return result, unsent(err)
+}
+
+// Ask implements review.Asker.
+func (r replayer) Ask(ctx context.Context, h memproxy.HeldWrite) (bool, memproxy.HoldResult, error) {
+	p := r.s.proxyOf(h.Backend)
+	if p == nil {
+		return false, memproxy.HoldResult{}, errNoBackend
+	}
+	h, content, err := r.s.ledger.HoldContent(ctx, h.ID)
+	if err != nil {
+		return false, memproxy.HoldResult{}, err
+	}
+	ids, known, err := p.Sought(ctx, h, content)
+	switch {
+	case err != nil:
+		return false, memproxy.HoldResult{}, err
+	case !known:
+		return false, memproxy.HoldResult{}, errors.New("the backend cannot tell whether the write arrived")
+	}
+	return len(ids) > 0, memproxy.HoldResult{Status: http.StatusOK, Memories: ids, Detail: "found in the backend"}, nil
+}
+
+// Now implements review.Applier.
+func (r replayer) Now(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, error) {
+	p := r.s.proxyOf(k.Backend)
+	if p == nil {
+		return memproxy.Memory{}, errNoBackend
+	}
+	return p.Now(ctx, k)
+}
+
+// Apply implements review.Applier.
+func (r replayer) Apply(ctx context.Context, rb review.Rollback) (memproxy.HoldResult, error) {
+	p := r.s.proxyOf(rb.Memory.Backend)
+	if p == nil {
+		return memproxy.HoldResult{}, errors.Join(review.ErrNotSent, errNoBackend)
+	}
+	result, err := p.Restore(ctx, rb.To, rb.Now, rb.Decision, rb.Reviewer)
+	return result, unsent(err)
+}
+
+// proxyOf is the proxy of a backend, or nil.
+func (s *App) proxyOf(backend string) *proxy.Proxy {
+	for i := range s.cfg.Backends {
+		if s.cfg.Backends[i].Name == backend && i < len(s.proxies) {
+			return s.proxies[i]
+		}
+	}
+	return nil
+}
+
+// openReview builds what reviewers use: the API, the sending of what they
+// approve, and the notices.
+func (s *App) openReview() error {
+	var err error
+	roller, err := review.NewRoller(review.RollerOptions{Store: s.ledger, Applier: replayer{s}, Timeout: s.sending, Recorder: s.audit, Clock: s.clock, Steps: s.steps, Log: s.log})
+	if err != nil {
+		return err
+	}
+	s.runner, err = review.NewRunner(review.RunnerOptions{
+		Store: s.ledger, Replayer: replayer{s}, Roller: roller, Timeout: s.sending, Recorder: s.audit, Clock: s.clock, Steps: s.steps, Log: s.log,
+	})
+	if err != nil {
+		return err
+	}
+	s.onStop(stageSending, s.runner.Close)
+	s.onStop(stageSending, roller.Close)
+	s.cutSending = func() { s.runner.Cut(); roller.Cut() }
+	c := s.cfg.Review
+	backends := make([]string, len(s.cfg.Backends))
+	for i := range s.cfg.Backends {
+		backends[i] = s.cfg.Backends[i].Name
+	}
+	s.review, err = review.New(review.Options{
+		Backends: backends,
+		Store:    s.ledger, Reviewers: reviewersOf(c.Reviewers), Recorder: s.audit, Runner: s.runner, Roller: roller, Custodian: s.custodian, Jobs: s.jobs,
+		Need: c.Need, Clock: s.clock, NewID: newID, Log: s.log,
+	})
+	if err != nil {
+		return err
+	}
+	if len(c.Reviewers) > 0 {
+		s.reviewAPI = s.review
+	}
+	if w := c.Webhook; w != nil {
+		kinds := make([]memproxy.NoticeKind, len(w.Kinds))
+		for i, k := range w.Kinds {
+			kinds[i] = memproxy.NoticeKind(k)
+		}
+		s.webhooks, err = review.NewWebhooks(review.WebhookOptions{
+			Store: s.ledger, URL: w.URL, Secret: []byte(w.Key.Reveal()), Kinds: kinds, Clock: s.clock, Jitter: rand.Float64, Log: s.log,
+		})
+	}
+	return err
+}
+
+func reviewersOf(rows []config.Reviewer) []review.Reviewer {
+	out := make([]review.Reviewer, len(rows))
+	for i, r := range rows {
+		limit := memproxy.Limit{Values: r.Tenants}
+		if len(r.Tenants) == 0 {
+			limit.Values = []string{""}
+		}
+		for _, t := range r.Tenants {
+			limit.All = limit.All || t == "*"
+		}
+		roles := make([]review.Role, len(r.Roles))
+		for j, role := range r.Roles {
+			roles[j] = review.Role(role)
+		}
+		out[i] = review.Reviewer{ID: r.ID, SHA256: r.SHA256, Roles: roles, Tenants: limit}
+	}
+	return out
+}
+
+// age tells of holds that wait for too long and ends sessions that are idle.
+func (s *App) age(ctx context.Context, now time.Time) error {
+	var errs []error
+	if d := s.cfg.Review.Age.Time(); d > 0 {
+		old, err := s.ledger.AgeHolds(ctx, now.Add(-d))
+		if err != nil {
+			errs = append(errs, fmt.Errorf("holds were not looked through: %w", err))
+		} else if len(old) > 0 {
+			s.log.Warn("held writes have waited for too long", "holds", len(old))
+		}
+	}
+	if d := s.cfg.Review.Idle.Time(); d > 0 {
+		for {
+			ended, err := s.ledger.EndSessions(ctx, now.Add(-d))
+			if err != nil {
+				errs = append(errs, fmt.Errorf("sessions were not looked through: %w", err))
+			}
+			if err != nil || len(ended) == 0 {
+				break
+			}
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,48 @@
+package app
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// On Letta, and in changes: what is dangerous in a block is taken out when it is
+// made and when it is changed, and so it is in a change of a memory of Mem0.
+//
+// Proves GOV-5, DOL-4
+func TestChangesAreRewritten(t *testing.T) {
+	t.Parallel()
+	l := startLettaWith(t, someAgent, lettaConf+"memories: {rewrite: soft}\n", func(h http.Handler) http.Handler { return h })
+	auth := []string{"Authorization", "Bearer " + devToken}
+	const rewritten = "Ann sails. [PATTERN_001]"
+	block := func(method, path, body string) (id, value string) {
+		t.Helper()
+		a := l.do(method, path, body, auth...)
+		var b struct{ ID, Value string }
+		if err := json.Unmarshal([]byte(a.body), &b); err != nil || a.status != 200 || !strings.HasPrefix(a.header.Get("X-Memproxy-Decision"), "amend") {
+			t.Fatalf("%d %s %s", a.status, a.header.Get("X-Memproxy-Decision"), a.body)
+		}
+		return b.ID, b.Value
+	}
+	said, _ := json.Marshal("Ann sails. " + poison)
+	id, value := block("POST", "/v1/blocks/", `{"label":"human","value":`+string(said)+`}`)
+	if value != rewritten {
+		t.Errorf("made as %q", value)
+	}
+	if a := l.do("PATCH", "/v1/blocks/"+id, `{"value":"Ann rows."}`, auth...); a.status != 200 || !strings.Contains(a.body, `"value":"Ann rows."`) {
+		t.Errorf("harmless: %d %s", a.status, a.body)
+	}
+	if _, value = block("PATCH", "/v1/blocks/"+id, `{"value":`+string(said)+`}`); value != rewritten {
+		t.Errorf("changed to %q", value)
+	}
+
+	r := rewording(t, "soft")
+	memory := r.written("Ann rows.", "")
+	if a := r.do("PUT", "/memories/"+memory, `{"text":`+string(said)+`}`); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	if list := r.listed(); !strings.Contains(list, rewritten) || strings.Contains(list, "invoices") {
+		t.Errorf("changed to %s", list)
+	}
+}

@@ -1,0 +1,283 @@
+package app
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy/adapters/mem0/embedded"
+	"github.com/memproxy/memproxy/config"
+)
+
+// rig is the whole sidecar in this process, in front of the embedded backend.
+type rig struct {
+	t     *testing.T
+	dir   string
+	car   *App
+	clock func() time.Time // nil: the real one
+	pace  Ticker           // nil: the real one
+	log   *lockedBuffer
+	base  string
+	admin string
+	back  *recordingBackend
+	up    string // the backend itself
+	conf  string // the configuration's text
+	key   string // whose requests these are; "" is devToken
+	// seals: the sidecar seals and sweeps by itself, as production does. Else it
+	// asks the backend only what the test does.
+	seals  bool
+	before func() // runs once the backend is there, before the sidecar is
+}
+
+// lockedBuffer is a buffer that several goroutines may write.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// recordingBackend is the embedded backend, with what reached it.
+type recordingBackend struct {
+	http.Handler
+	mu   sync.Mutex
+	seen []http.Header
+	raw  bytes.Buffer
+}
+
+func (b *recordingBackend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	b.mu.Lock()
+	b.seen = append(b.seen, r.Header.Clone())
+	b.raw.Write(body)
+	b.mu.Unlock()
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	b.Handler.ServeHTTP(w, r)
+}
+
+func (b *recordingBackend) count() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.seen)
+}
+
+func sha(secret string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(secret))) }
+
+// plain is a configuration with one agent; %UP, %DIR and more is filled in.
+const plain = `profile: production
+state: DIR/state
+admin: {listen: "127.0.0.1:0"}
+backends:
+  - {name: mem0, kind: mem0, listen: "127.0.0.1:0", upstream: "UPSTREAM"}
+identity:
+  keys:
+    - {sha256: "KEY", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, roles: [dev], acts_as: [dev], users: [ann]}
+log: {level: info}
+`
+
+const devToken = "m0-canary-key-5f1d"
+
+// allowing is an environment that lets a configuration weaken production: most
+// tests are not about that.
+func allowing(cfg *config.Config) func(string) string {
+	return func(name string) string {
+		if name != config.UnsafeEnv {
+			return os.Getenv(name)
+		}
+		var names []string
+		for _, s := range cfg.Unsafe() {
+			names = append(names, s.Name)
+		}
+		return strings.Join(names, ",")
+	}
+}
+
+// start runs the sidecar with a configuration; change edits its text.
+func start(t *testing.T, conf string, change ...string) *rig {
+	t.Helper()
+	return startAt(t, nil, conf, change...)
+}
+
+// startAt is start with a clock of the test's own.
+func startAt(t *testing.T, clock func() time.Time, conf string, change ...string) *rig {
+	t.Helper()
+	return startRig(&rig{t: t, clock: clock}, conf, change...)
+}
+
+// startRig is startAt for a rig with more of the test's own.
+func startRig(r *rig, conf string, change ...string) *rig {
+	t := r.t
+	t.Helper()
+	b, err := embedded.New(embedded.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.dir, r.log, r.back = t.TempDir(), &lockedBuffer{}, &recordingBackend{Handler: b}
+	up := httptest.NewServer(r.back)
+	t.Cleanup(up.Close)
+	r.up = up.URL
+	text := strings.NewReplacer(change...).Replace(conf)
+	if !strings.Contains(text, "sessions:") { // most tests refuse one caller more than a sidecar puts up with
+		text += "sessions: {principal_strikes: 100}\n"
+	}
+	text = strings.NewReplacer("DIR", r.dir, "UPSTREAM", up.URL, "KEY", sha(devToken)).Replace(text)
+	r.conf = text
+	if r.before != nil {
+		r.before()
+	}
+	r.run()
+	return r
+}
+
+// unwatched is a configuration of which the sidecar asks the backend nothing by
+// itself, where the file does not say so.
+func unwatched(cfg *config.Config) *config.Config {
+	off := false
+	cfg.Memories.Seal = &off
+	for _, s := range cfg.Settings() {
+		if s.Name == "memories.sweep" && s.Line == 0 {
+			cfg.Memories.Sweep = new(config.Duration)
+		}
+	}
+	return cfg
+}
+
+// run assembles the sidecar of the configuration and lets it listen.
+func (r *rig) run() {
+	r.t.Helper()
+	cfg, err := config.Parse("memproxy.yaml", []byte(r.conf), os.Getenv)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if !r.seals {
+		unwatched(cfg)
+	}
+	opt := Options{Log: r.log, Getenv: allowing(cfg), Version: "test", Clock: r.clock, Ticker: r.pace, patience: 10} // how long things take is not what most tests are about
+	if r.car, err = New(context.Background(), cfg, opt); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := r.car.Listen(); err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { r.stop() })
+	r.base, r.admin = "http://"+r.car.Addr("mem0"), "http://"+r.car.Addr("admin")
+}
+
+// listenBoth has the HTTP listeners and Envoy's processor listen.
+func (r *rig) listenBoth(e Envoy) error {
+	if err := r.car.Listen(); err != nil {
+		return err
+	}
+	return r.car.listenExtproc(e)
+}
+
+func (r *rig) stop() {
+	if r.car == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := r.car.Close(ctx); err != nil {
+		r.t.Error(err)
+	}
+	r.car = nil
+}
+
+// once has a round of a job made, for a time, and waits for it.
+func (r *rig) once(job string, now time.Time) {
+	r.t.Helper()
+	if err := r.car.jobs.Once(context.Background(), job, now); err != nil {
+		r.t.Fatalf("%s: %v", job, err)
+	}
+}
+
+// got is an answer read whole.
+type got struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (r *rig) do(method, path, body string, header ...string) got {
+	r.t.Helper()
+	q, err := http.NewRequest(method, r.base+path, strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if body != "" {
+		q.Header.Set("Content-Type", "application/json")
+	}
+	q.Header.Set("X-API-Key", cmp.Or(r.key, devToken))
+	for i := 0; i+1 < len(header); i += 2 {
+		q.Header.Del(header[i])
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		q.Header.Add(header[i], header[i+1])
+	}
+	return r.send(http.DefaultClient, q)
+}
+
+func (r *rig) send(client *http.Client, q *http.Request) got {
+	r.t.Helper()
+	resp, err := client.Do(q)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return got{resp.StatusCode, resp.Header, string(b)}
+}
+
+// get reads from the admin listener.
+func (r *rig) get(path string) got {
+	r.t.Helper()
+	q, err := http.NewRequest(http.MethodGet, r.admin+path, nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return r.send(http.DefaultClient, q)
+}
+
+// invoke runs a command as a user would.
+func invoke(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs lockedBuffer
+	a := &invocation{Args: args, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs, Getenv: os.Getenv, Version: "test"}
+	code = a.run(context.Background())
+	return code, out.String(), errs.String()
+}
+
+func (r *rig) audit(args ...string) string {
+	r.t.Helper()
+	code, out, errs := invoke(r.t, append([]string{"audit", "query", "-dir", filepath.Join(r.dir, "state", "audit"), "-json"}, args...)...)
+	if code != 0 {
+		r.t.Fatalf("audit query: %s", errs)
+	}
+	return out
+}
+
+const note = `{"user_id":"ann","agent_id":"dev","infer":false,"messages":[{"role":"user","content":"likes tea"}]}`

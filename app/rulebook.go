@@ -1,0 +1,227 @@
+package app
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/budgets"
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/fleet"
+	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/policy"
+	"github.com/memproxy/memproxy/policy/cedar"
+	"github.com/memproxy/memproxy/screen"
+	"github.com/memproxy/memproxy/upkeep"
+)
+
+// rulebook compiles bundles into rules and remembers how the last attempt went.
+type rulebook struct {
+	cfg  *config.Config
+	desk *desk
+	// changed is sent whenever other rules come into force, from wherever: the
+	// policy directory, a pack, a release of the fleet, a start.
+	changed upkeep.Signal
+
+	// swap is held from reading what is in force to replacing it: a bundle and
+	// a pack that come at one moment must not undo each other.
+	swap sync.Mutex
+
+	mu     sync.Mutex
+	inUse  policy.Bundle
+	pack   *screen.Pack // the sidecar's own; the bundle may bring another
+	rules  *gate.Rules
+	cedar  *cedar.Policy
+	bundle string   // version of the bundle in force
+	looser []string // what the last bundle loosened
+	broken error    // why the newest edit is not in force, or nil
+}
+
+func newRulebook(ctx context.Context, cfg *config.Config, log *slog.Logger, begin begin) (*rulebook, error) {
+	d, err := newDesk(ctx, cfg.Screening, log, begin)
+	if err != nil {
+		return nil, fmt.Errorf("screening: %w", err)
+	}
+	r := &rulebook{cfg: cfg, desk: d, changed: upkeep.NewSignal()}
+	if r.pack, err = d.pack(); err != nil {
+		return nil, fmt.Errorf("screening: pack: %w", err)
+	}
+	b, err := firstBundle(cfg, log)
+	if err != nil {
+		return nil, err
+	}
+	return r, r.take(b, func(*gate.Rules) error { return nil })
+}
+
+// take turns a bundle into rules and puts them in force by use. A bundle that
+// does not compile, or rules that are not taken, change nothing.
+func (r *rulebook) take(b policy.Bundle, use func(*gate.Rules) error) error {
+	r.swap.Lock()
+	defer r.swap.Unlock()
+	r.mu.Lock()
+	pack := r.pack
+	r.mu.Unlock()
+	return r.enact(b, pack, use)
+}
+
+// takePack puts another pack of screening beside the bundle in force.
+func (r *rulebook) takePack(p *screen.Pack, use func(*gate.Rules) error) error {
+	r.swap.Lock()
+	defer r.swap.Unlock()
+	r.mu.Lock()
+	b := r.inUse
+	r.mu.Unlock()
+	return r.enact(b, p, use)
+}
+
+func (r *rulebook) enact(b policy.Bundle, pack *screen.Pack, use func(*gate.Rules) error) error {
+	compiled, err := cedar.Compile(b)
+	if err != nil {
+		return err
+	}
+	ruling := pack
+	if b.Screening != nil {
+		if ruling, err = fleet.OpenPack(b.Screening); err != nil {
+			return err
+		}
+	}
+	screener, err := r.desk.screener(ruling)
+	if err != nil {
+		return err
+	}
+	limits, ceilings := tablesOf(b, r.cfg)
+	rules := &gate.Rules{
+		Version: versionOf(b, ruling, r.cfg), Profile: gate.Profile(r.cfg.Profile), Policy: compiled, Ceilings: ceilings,
+		Lines: func(p memproxy.Principal, kind memproxy.Kind, user string, fields []string) []memproxy.Line {
+			return counted(budgets.Lines(limits, p, kind, user, fields), *r.cfg.Budgets.Enforce)
+		},
+		Enforce: *r.cfg.Enforce, Unattributed: gate.Unattributed(r.cfg.Ownership.Unattributed), OneTenant: r.cfg.OneTenant(),
+		Changed:           gate.Changed(r.cfg.Ownership.Changed),
+		Unclaimed:         gate.Unclaimed(r.cfg.Answers.Unclaimed),
+		Headers:           gate.Unclaimed(r.cfg.Answers.Headers),
+		NeverRefuse:       r.cfg.Memories.NeverRefuse,
+		Rewrite:           memproxy.Rewriting(r.cfg.Memories.Rewrite),
+		WithholdUntrusted: r.cfg.Memories.Untrusted == "withhold", Pending: r.cfg.Waits(), Earning: r.cfg.Identity.Established.Memproxy(), TTL: lifetimes(&r.cfg.Memories), Governance: r.cfg.Memories.Governance(),
+		Screener: screener, Withhold: memproxy.PerMille(*r.cfg.Screening.Withhold*1000 + 0.5), Sanitise: sanitiseFrom(r.cfg.Screening),
+	}
+	if err := use(rules); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.looser = nil
+	if r.cedar != nil {
+		r.looser = looserRules(r.inUse, b, r.cedar, compiled)
+	}
+	r.rules, r.cedar, r.bundle, r.broken = rules, compiled, b.Version(), nil
+	r.inUse, r.pack = b, pack
+	r.changed.Send() // whoever it wakes asks for the rules once they are unlocked
+	return nil
+}
+
+// sanitiseFrom is the risk from which on parts of a text that came in around
+// the proxy are hidden: the one from which on a write would have been held.
+func sanitiseFrom(c config.Screening) memproxy.PerMille {
+	if *c.Withhold == 0 {
+		return 0 // nothing that is read is judged
+	}
+	return screen.Hold
+}
+
+// versionOf names the rules by all that they are made of: two sidecars with
+// one version rule alike.
+func versionOf(b policy.Bundle, pack *screen.Pack, cfg *config.Config) string {
+	rest, err := json.Marshal(struct {
+		Profile, Unattributed string
+		Enforce, OneTenant    bool
+		Charge                bool
+		Confidence            config.Confidence
+		Default, Anonymous    config.WriteLimit
+		Overrides             map[string]config.WriteLimit
+		Tenants, Namespaces   map[string]config.WriteLimit
+		Together              int64
+		RapidPerMinute        *int64
+		Pack, Sensitivity     string
+		Off                   []string
+		Sources               map[string]string
+		Exemplars             string
+		Screening             bool
+		Withhold              float64
+		Memories              config.Memories
+		Established           config.Established
+	}{
+		cfg.Profile, cfg.Ownership.Unattributed + " " + cfg.Ownership.Changed + " " + cfg.Answers.Unclaimed + " " + cfg.Answers.Headers, *cfg.Enforce, cfg.OneTenant(), *cfg.Budgets.Enforce, cfg.Confidence,
+		cfg.Budgets.Default, cfg.Budgets.Anonymous, cfg.Budgets.Overrides, cfg.Budgets.Tenants, cfg.Budgets.Namespaces,
+		cfg.Budgets.Together, cfg.Budgets.RapidPerMinute,
+		pack.Version(), cfg.Screening.Sensitivity, cfg.Screening.Disable, cfg.Screening.Sources, cfg.Screening.Exemplars, *cfg.Screening.Enabled, *cfg.Screening.Withhold, cfg.Memories, cfg.Identity.Established,
+	})
+	if err != nil {
+		panic(err) // plain numbers and strings
+	}
+	sum := sha256.Sum256(append([]byte(b.Version()), rest...))
+	return hex.EncodeToString(sum[:8])
+}
+
+func (r *rulebook) current() *gate.Rules {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.rules
+}
+
+// fail remembers that an edit is not in force.
+func (r *rulebook) fail(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.broken = err
+}
+
+// loosened is what the bundle in force loosened.
+func (r *rulebook) loosened() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.looser
+}
+
+// packDigest is that of the files of the pack in force.
+func (r *rulebook) packDigest() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.pack.Digest()
+}
+
+// bundleVersion is the version of the bundle in force.
+func (r *rulebook) bundleVersion() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.bundle
+}
+
+// state is the version in force and why a newer one is not.
+func (r *rulebook) state() (version string, broken error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.rules.Version, r.broken
+}
+
+// where says where a rule stands, "file:line", or "".
+func (r *rulebook) where(rule string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if file, line, ok := r.cedar.Where(rule); ok {
+		return fmt.Sprintf("%s:%d", file, line)
+	}
+	return ""
+}
+
+// counted are budget lines that refuse nothing, unless they are enforced.
+func counted(lines []memproxy.Line, enforced bool) []memproxy.Line {
+	for i := range lines {
+		lines[i].Soft = lines[i].Soft || !enforced
+	}
+	return lines
+}

@@ -1,0 +1,141 @@
+package app
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	lettaback "github.com/memproxy/memproxy/adapters/letta/embedded"
+	"github.com/memproxy/memproxy/adapters/mem0/embedded"
+	"github.com/memproxy/memproxy/internal/cli"
+)
+
+const huntConf = `profile: production
+state: DIR/state
+backends:
+  - {name: store, kind: KIND, listen: "127.0.0.1:0", upstream: "UPSTREAM", credential: "sesame", credential_as: AS}
+`
+
+// huntRig is a store and a configuration that knows it.
+type huntRig struct {
+	t        *testing.T
+	dir      string
+	conf, up string
+}
+
+func newHunt(t *testing.T, h http.Handler, kind, as string) *huntRig {
+	t.Helper()
+	up := httptest.NewServer(h)
+	t.Cleanup(up.Close)
+	r := &huntRig{t: t, dir: t.TempDir(), up: up.URL}
+	r.conf = writeFile(t, filepath.Join(r.dir, "memproxy.yaml"), strings.NewReplacer("DIR", r.dir, "KIND", kind, "UPSTREAM", up.URL, "AS", as).Replace(huntConf))
+	return r
+}
+
+func (r *huntRig) put(path, body string) {
+	r.t.Helper()
+	q, err := http.NewRequest(http.MethodPost, r.up+path, strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	q.Header.Set("Content-Type", "application/json")
+	q.Header.Set("X-API-Key", "sesame")
+	resp, err := http.DefaultClient.Do(q)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode/100 != 2 {
+		r.t.Fatalf("%s: %d", path, resp.StatusCode)
+	}
+}
+
+func (r *huntRig) hunt(args ...string) (code int, out, errs string) {
+	r.t.Helper()
+	return feed(r.t, unread{r.t}, append([]string{"screen", "-config", r.conf, "-backend", "store", "-rate", "1000"}, args...)...)
+}
+
+func mem0Store(t *testing.T) *embedded.Backend {
+	t.Helper()
+	b, err := embedded.New(embedded.Options{Keys: []string{"sesame"}, AdminKey: "sesame"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// Proves SYN-2: what a Mem0 holds already is judged through its own API, with
+// the backend's credential, in both dialects; the report names memories, rules
+// and places, and shows a text only where it is asked to.
+func TestHuntInMem0(t *testing.T) {
+	t.Parallel()
+	for api, as := range map[string]string{"auto": "token", "platform": "token", "server": "x-api-key"} {
+		r := newHunt(t, mem0Store(t), "mem0", as)
+		for i, text := range []string{"Ann likes green tea.", poison, "my key is AKIAIOSFODNN7EXAMPLQ", "Ann plays go on Tuesdays."} {
+			r.put("/memories", fmt.Sprintf(`{"user_id":"u%d","infer":false,"messages":[{"role":"user","content":%q}]}`, i, text))
+		}
+		code, out, errs := r.hunt("-api", api)
+		if code != cli.OK || !strings.Contains(out, `"verdict":"deny"`) || !strings.Contains(out, `"user":"u1"`) || !strings.Contains(out, `"secret.aws_access_key"`) ||
+			strings.Contains(out, "invoices") || strings.Contains(out, `"u0"`) || !strings.Contains(errs, "finished: 2 allow") && api != "server" || !strings.Contains(errs, "secret.aws_access_key") {
+			t.Errorf("%s: exit %d\n%s\n%s", api, code, out, errs)
+		}
+		if _, out, _ = r.hunt("-api", api, "-content"); !strings.Contains(out, "invoices") {
+			t.Errorf("%s: -content shows none: %s", api, out)
+		}
+	}
+}
+
+// A store of another backend, without a credential that it takes, or that is
+// not there, is an error and no empty report.
+func TestHuntFails(t *testing.T) {
+	t.Parallel()
+	r := newHunt(t, mem0Store(t), "mem0", "bearer") // the platform wants Token
+	if code, out, errs := r.hunt(); code != cli.Failed || out != "" || !strings.Contains(errs, "401") || strings.Contains(errs, "sesame") {
+		t.Errorf("exit %d %s %s", code, out, errs)
+	}
+	if code, _, errs := feed(t, unread{t}, "screen", "-config", r.conf, "-backend", "other"); code != cli.Failed || !strings.Contains(errs, `no backend "other"`) {
+		t.Errorf("exit %d %s", code, errs)
+	}
+}
+
+// Proves SYN-2: a walk through a Letta that breaks off goes on where it was:
+// nothing is reported twice, the summary is of the whole.
+func TestHuntInLettaGoesOn(t *testing.T) {
+	t.Parallel()
+	back := lettaback.New()
+	broken := true
+	r := newHunt(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if broken && strings.HasSuffix(q.URL.Path, "/archival-memory") && q.Method == http.MethodGet {
+			http.Error(w, "no", http.StatusForbidden)
+			return
+		}
+		back.ServeHTTP(w, q)
+	}), "letta", "bearer")
+	r.put("/v1/agents/", fmt.Sprintf(`{"name":"a","memory_blocks":[{"label":"human","value":"Ann"},{"label":"notes","value":%q}]}`, poison))
+	r.put("/v1/agents/agent-00000000-0000-4000-8000-000000000001/archival-memory", fmt.Sprintf(`{"text":%q}`, poison))
+	report, state := filepath.Join(r.dir, "report.jsonl"), filepath.Join(r.dir, "state.json")
+	code, out, errs := r.hunt("-out", report, "-state", state)
+	if code != cli.Failed || out != "" || !strings.Contains(errs, "goes on where it stopped") || !strings.Contains(errs, "not finished") {
+		t.Fatalf("exit %d %s %s", code, out, errs)
+	}
+	broken = false
+	if code, out, errs = r.hunt("-out", report, "-state", state); code != cli.OK || out != "" || !strings.Contains(errs, "1 allow, 0 hold, 2 deny") {
+		t.Fatalf("exit %d %s %s", code, out, errs)
+	}
+	b, err := os.ReadFile(report)
+	if err != nil || strings.Count(string(b), "\n") != 2 || strings.Count(string(b), `"kind":"block"`) != 1 || strings.Count(string(b), `"kind":"passage"`) != 1 {
+		t.Errorf("%v\n%s", err, b)
+	}
+	for _, f := range []string{report, state} {
+		if info, err := os.Stat(f); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v %v", f, info.Mode(), err)
+		}
+	}
+	if b, err = os.ReadFile(state); err != nil || strings.Contains(string(b), "invoices") {
+		t.Errorf("the state quotes content: %s", b)
+	}
+}

@@ -1,0 +1,265 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/screen"
+	"github.com/memproxy/memproxy/screen/assembly"
+	"github.com/memproxy/memproxy/screen/baseline"
+	"github.com/memproxy/memproxy/screen/judge"
+	"github.com/memproxy/memproxy/screen/likeness"
+	"github.com/memproxy/memproxy/screen/panel"
+	"github.com/memproxy/memproxy/screen/similar"
+	"github.com/memproxy/memproxy/screen/similar/remote"
+	"github.com/memproxy/memproxy/screen/similar/static"
+)
+
+// desk puts screeners together. What it remembers of sessions, and what models
+// have said, outlives a reload of the pack.
+type desk struct {
+	cfg      config.Screening
+	log      *slog.Logger
+	assembly *assembly.Store
+	recipes  *assembly.Recipes
+	baseline *baseline.Store
+	likeness *likeness.Index
+	similar  panel.Matcher
+	judge    *judge.Judge
+}
+
+// Of how many memories, and for how long, it is remembered which parts of a way
+// to carry data out were written.
+const (
+	recipeMemories = 4096
+	recipeTime     = 30 * 24 * time.Hour
+)
+
+// newDesk opens the layers. A model that is away now is asked again later, by
+// what begin begins.
+func newDesk(ctx context.Context, cfg config.Screening, log *slog.Logger, begin begin) (*desk, error) {
+	d := &desk{cfg: cfg, log: log}
+	if !*cfg.Enabled {
+		return d, nil
+	}
+	var err error
+	if !slices.Contains(cfg.Disable, "assembly") {
+		if d.assembly, err = assembly.New(assembly.Options{}); err != nil {
+			return nil, err
+		}
+		if d.recipes, err = assembly.NewRecipes(recipeMemories, recipeTime); err != nil {
+			return nil, err
+		}
+	}
+	if c := cfg.Baseline; c != nil {
+		if d.baseline, err = baseline.New(baseline.Options{LearnWrites: c.Learn, Users: c.Users}); err != nil {
+			return nil, err
+		}
+	}
+	if c := cfg.Judge; c != nil {
+		d.judge, err = judge.New(judge.Options{URL: c.URL, Model: c.Model, Key: c.Key.Reveal(), Timeout: c.Timeout.Time(), PerMinute: c.PerMinute})
+		if err != nil {
+			return nil, err
+		}
+	}
+	known := panel.Exemplars()
+	if cfg.Exemplars != "" {
+		more, err := exemplarsOf(cfg.Exemplars)
+		if err != nil {
+			return nil, err
+		}
+		known = append(known, more...)
+	}
+	if !slices.Contains(cfg.Disable, "likeness") {
+		if d.likeness, err = likeness.New(likeness.Options{Exemplars: known, Harmless: panel.Harmless()}); err != nil {
+			return nil, err
+		}
+	}
+	if c := cfg.Similar; c != nil {
+		if d.similar, err = matcherOf(ctx, c, known, log, begin); err != nil {
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+// maxExemplars bounds a file of known attacks, in bytes.
+const maxExemplars = 4 << 20
+
+// exemplarsOf reads an operator's own known attacks.
+func exemplarsOf(file string) ([]similar.Exemplar, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, fmt.Errorf("exemplars: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	src, err := io.ReadAll(io.LimitReader(f, maxExemplars+1))
+	if err != nil {
+		return nil, fmt.Errorf("exemplars: %w", err)
+	}
+	if len(src) > maxExemplars {
+		return nil, fmt.Errorf("exemplars: %s: more than %d bytes", file, maxExemplars)
+	}
+	return panel.ParseExemplars(file, string(src))
+}
+
+// pack reads the pack.
+func (d *desk) pack() (*screen.Pack, error) {
+	if d.cfg.Pack == "" {
+		return screen.Default(), nil
+	}
+	return screen.Load(os.DirFS(d.cfg.Pack))
+}
+
+// screener is the panel with a pack, or nil where nothing is screened.
+func (d *desk) screener(p *screen.Pack) (gate.Screener, error) {
+	if !*d.cfg.Enabled {
+		return nil, nil
+	}
+	return d.panel(p)
+}
+
+// panel is the layers with a pack.
+func (d *desk) panel(p *screen.Pack) (*panel.Panel, error) {
+	own := slices.DeleteFunc(slices.Clone(d.cfg.Disable), func(name string) bool {
+		return slices.Contains([]string{"secrets", "assembly", "synapse", "likeness"}, name)
+	})
+	base, err := screen.New(screen.Options{Pack: p, Sensitivity: d.cfg.Sensitivity, Sources: d.cfg.Sources, Disable: own})
+	if err != nil {
+		return nil, err
+	}
+	return panel.New(panel.Options{
+		Base: base, Secrets: !slices.Contains(d.cfg.Disable, "secrets"), Synapse: !slices.Contains(d.cfg.Disable, "synapse"), Assembly: d.assembly, Recipes: d.recipes, Baseline: d.baseline, Likeness: d.likeness, Similar: d.similar, Judge: d.judge,
+		Hold: screen.Hold, Deny: screen.Deny, Clock: time.Now, Log: d.log,
+	})
+}
+
+// Panel is the layers that a configuration asks for, until ctx ends.
+func Panel(ctx context.Context, cfg config.Screening, log *slog.Logger) (*panel.Panel, error) {
+	d, err := newDesk(ctx, cfg, log, newLoops(ctx).begin)
+	if err != nil {
+		return nil, err
+	}
+	pack, err := d.pack()
+	if err != nil {
+		return nil, fmt.Errorf("pack %s: %w", cfg.Pack, err)
+	}
+	return d.panel(pack)
+}
+
+// matcherOf opens the embedding and, with it, the known attacks.
+func matcherOf(ctx context.Context, c *config.Similar, known []similar.Exemplar, log *slog.Logger, begin begin) (panel.Matcher, error) {
+	opt := similar.Options{Exemplars: known, Harmless: panel.Harmless()}
+	if t := c.Thresholds; t != nil {
+		mille := func(f float64) memproxy.PerMille { return memproxy.PerMille(f*1000 + 0.5) }
+		opt.Thresholds = similar.Thresholds{Trusted: mille(t.Trusted), Verified: mille(t.Verified), Untrusted: mille(t.Untrusted), Hostile: mille(t.Hostile)}
+	}
+	if c.Table != "" {
+		e, err := static.Open(static.Options{Tokenizer: c.Tokenizer, Table: c.Table})
+		if err != nil {
+			return nil, err
+		}
+		opt.Embedder = e
+		return similar.New(ctx, opt)
+	}
+	e, err := remote.New(remote.Options{URL: c.URL, Model: c.Model, Key: c.Key.Reveal()})
+	if err != nil {
+		return nil, err
+	}
+	m := &lateMatcher{}
+	opt.Embedder = e
+	begin("embedding", func(ctx context.Context) { m.open(ctx, opt, log) })
+	return m, nil
+}
+
+// lateMatcher compares once its model could be asked for the known attacks.
+type lateMatcher struct{ index atomic.Pointer[similar.Index] }
+
+// retry is how long a model that is away is left alone.
+const retry = time.Minute
+
+var errNotYet = errors.New("the embedding model could not be asked yet")
+
+func (m *lateMatcher) open(ctx context.Context, opt similar.Options, log *slog.Logger) {
+	tick := time.NewTicker(retry)
+	defer tick.Stop()
+	for {
+		x, err := similar.New(ctx, opt)
+		if err == nil {
+			m.index.Store(x)
+			return
+		}
+		if errors.Is(err, similar.ErrUnfitted) {
+			log.Error("likeness by embeddings is not looked at: fit screening.similar.thresholds to the model", "error", err)
+			return
+		}
+		log.Warn("the embedding model cannot be asked; likeness is not looked at", "error", err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// Match implements panel.Matcher.
+func (m *lateMatcher) Match(ctx context.Context, text string, source memproxy.Source) (similar.Match, error) {
+	x := m.index.Load()
+	if x == nil {
+		return similar.Match{Exemplar: -1}, errNotYet
+	}
+	return x.Match(ctx, text, source)
+}
+
+// watchPack looks at the pack's directory like policy.Watch at the policies':
+// two looks must find the same, and what is broken leaves the last good one.
+// Only what is new is loaded: that takes long enough for a stop to wait for.
+func (s *App) watchPack(ctx context.Context, tick <-chan time.Time) {
+	inForce := s.rules.packDigest()
+	last := inForce
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick:
+		}
+		found, err := screen.Digest(os.DirFS(s.cfg.Screening.Pack))
+		if err != nil {
+			found = "error: " + err.Error()
+		}
+		if found != last {
+			last = found
+			continue
+		}
+		if found == inForce {
+			continue
+		}
+		var p *screen.Pack
+		if err == nil {
+			p, err = s.rules.desk.pack()
+		}
+		if p != nil && p.Digest() != found {
+			last = p.Digest() // somebody is at work on it
+			continue
+		}
+		inForce = found // an error is reported once
+		if err == nil {
+			err = s.rules.takePack(p, s.gate.Use)
+		}
+		if err != nil {
+			s.reloadFailed(err)
+			continue
+		}
+		s.reloaded()
+	}
+}

@@ -1,0 +1,135 @@
+package app
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/review"
+	"github.com/memproxy/memproxy/screen/hunt"
+)
+
+// Seal implements review.Custodian: what a backend held before memproxy gets
+// an owner and a first version, by nobody known, with no confidence. What has
+// a receipt, or a valid stamp, stays what it is, so that a seal may be run
+// again.
+func (c *Custodian) Seal(ctx context.Context, q review.SealRequest) (review.SealReport, error) {
+	report := review.SealReport{Backend: q.Backend, Tenant: q.Tenant}
+	if !c.working.TryLock() {
+		return report, errWorking
+	}
+	defer c.working.Unlock()
+	backends, err := c.backends(q.Backend)
+	if err != nil {
+		return report, err
+	}
+	s := &sealing{c: c, backend: backends[0].Name, tenant: q.Tenant, decision: newID(), report: &report}
+	begun := c.event(memproxy.EventSeal, q.Tenant, s.backend, "begun")
+	begun.Decision, begun.Kind, begun.Verdict = s.decision, memproxy.Admin, memproxy.Allow
+	if err := c.record(ctx, begun); err != nil {
+		return report, err
+	}
+	err = c.walk(ctx, backends[0], walk{scopes: q.Scopes, rate: c.rate}, func(p page) error {
+		return s.page(ctx, p.adapter, p.items)
+	})
+	if err != nil {
+		return report, fmt.Errorf("backend %s: %w", s.backend, err)
+	}
+	// Of a store that was seen in part, what is unknown later may be of the
+	// other part.
+	if report.Whole = report.Skipped == 0 && len(q.Scopes) == 0; report.Whole {
+		if err := c.ledger.SealBackend(ctx, s.backend); err != nil {
+			return report, err
+		}
+	}
+	done := begun
+	done.Time, done.Items = c.clock(), report.Sealed
+	done.Detail = fmt.Sprintf("%d memories, %d sealed, %d known before, %d not read", report.Items, report.Sealed, report.Known, report.Skipped)
+	return report, c.record(ctx, done)
+}
+
+// sealing is one seal of a backend.
+type sealing struct {
+	c                         *Custodian
+	backend, tenant, decision string
+	report                    *review.SealReport
+}
+
+func (s *sealing) page(ctx context.Context, adapter gate.Locator, items []hunt.Item) error {
+	var ids []string
+	for _, item := range items {
+		if item.Raw != "" && !item.Unread {
+			ids = append(ids, item.ID)
+		}
+	}
+	owners, err := s.c.ledger.Owners(ctx, s.backend, memproxy.TargetMemory, ids)
+	if err != nil {
+		return err
+	}
+	var rows []memproxy.Ownership
+	var found []memproxy.Version
+	var seen []memproxy.Glimpse
+	for _, item := range items {
+		switch _, known := owners[item.ID]; {
+		case item.Unread:
+			s.report.Items++
+			s.report.Skipped++
+			continue
+		case item.Raw == "":
+			continue
+		case known:
+			s.report.Items++
+			s.report.Known++
+			continue
+		}
+		s.report.Items++
+		m, err := read(adapter, item)
+		if err != nil || m.Stamp != nil && !s.ours(&m) {
+			s.report.Skipped++ // a sweep names it
+			continue
+		}
+		row := s.row(&m)
+		if m.Stamp != nil {
+			s.report.Known++
+		} else {
+			s.report.Sealed++
+			found = append(found, memproxy.Version{
+				MemoryKey: memproxy.MemoryKey{Backend: s.backend, Kind: row.Kind, ID: row.ID}, Tenant: s.tenant, Field: m.Field,
+				Decision: s.decision, Text: m.Text, Metadata: m.Metadata,
+			})
+		}
+		rows, seen = append(rows, row), append(seen, gate.GlimpseOf(adapter, &row, &m))
+	}
+	if err := s.c.ledger.Put(ctx, rows...); err != nil {
+		return err
+	}
+	if _, err := s.c.ledger.Seal(ctx, found...); err != nil {
+		return err
+	}
+	_, err = s.c.ledger.Glimpse(ctx, seen...)
+	return err
+}
+
+// ours reports whether a stamp is this installation's, for this tenant.
+func (s *sealing) ours(m *memproxy.Memory) bool {
+	st := *m.Stamp
+	st.Tenant = s.tenant
+	return s.c.signer.Verify(st)
+}
+
+// row is the owner of a memory that nobody knows the author of; a stamp knows.
+func (s *sealing) row(m *memproxy.Memory) memproxy.Ownership {
+	row := memproxy.Ownership{
+		Backend: s.backend, Kind: memproxy.TargetMemory, ID: m.ID, Scope: m.Scope, Trust: memproxy.TrustAnonymous,
+		Source: memproxy.SourceUnstated, Decision: s.decision, SHA256: textSum(m.Text), Written: s.c.clock(),
+	}
+	if m.Text == "" {
+		row.SHA256 = ""
+	}
+	if st := m.Stamp; st != nil {
+		row.Actor, row.Trust, row.Confidence, row.Source, row.Decision, row.Written = st.Actor, st.Trust, st.Confidence, st.Source, st.ID, st.Time
+	}
+	row.Scope.Tenant = s.tenant
+	return row
+}

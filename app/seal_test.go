@@ -1,0 +1,255 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/cli"
+	"github.com/memproxy/memproxy/review"
+)
+
+// offline stops the sidecar and writes its configuration where a command finds
+// it.
+func (r *rig) offline() string {
+	r.t.Helper()
+	r.stop()
+	return writeFile(r.t, filepath.Join(r.dir, "memproxy.yaml"), r.conf)
+}
+
+// Proves EDGE-4: a full backend is adopted: a seal takes over what is there as
+// a tenant's, of an unknown author and with no confidence, and may be run
+// again; readers of a least confidence do not get it; nothing of it is accused,
+// and what is done to it, or put beside it, later is found.
+func TestAdoptionOfAFullBackend(t *testing.T) {
+	t.Parallel()
+	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
+	var ids []string
+	for i := range 5 {
+		var made struct{ Results []struct{ ID string } }
+		body := r.behind("POST", "/memories", strings.TrimSuffix(noted(fmt.Sprintf("Ann has %d cats.", i)), "}")+`,"metadata":{"about":"cats"}}`)
+		if err := json.Unmarshal([]byte(body), &made); err != nil || len(made.Results) != 1 {
+			t.Fatal(body)
+		}
+		ids = append(ids, made.Results[0].ID)
+	}
+	mine := r.written("Ann likes green tea.", "")
+	r.versioned(mine)
+	if report := r.sweep(); report.Findings() > 0 || report.Backends[0].Unknown != 5 || report.Backends[0].Known != 1 {
+		t.Errorf("before the seal nobody is accused: %+v", report)
+	}
+
+	conf := r.offline()
+	for i, want := range []string{"5 sealed for tenant \"acme\", 1 known before, 0 not read", "0 sealed for tenant \"acme\", 6 known before, 0 not read"} {
+		code, out, errs := invoke(t, "audit", "seal", "-config", conf, "-backend", "mem0", "-tenant", "acme")
+		if code != cli.OK || !strings.Contains(out, want) {
+			t.Fatalf("seal %d: exit %d %s %s", i, code, out, errs)
+		}
+	}
+	if code, out, errs := invoke(t, "ledger", "sweep", "-config", conf); code != cli.OK || !strings.Contains(out, "6 memories, 6 known, 0 unknown, 0 not read, 0 findings") || !strings.Contains(out, "unbroken") {
+		t.Fatalf("sweep: exit %d %s %s", code, out, errs)
+	}
+	r.run()
+	if log := r.audit("-type", "seal"); strings.Count(log, `"type":"seal"`) != 4 || !strings.Contains(log, "5 sealed") || strings.Contains(log, "cats") {
+		t.Errorf("the record of the seal: %s", log)
+	}
+	history, err := r.car.ledger.History(context.Background(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: ids[0]}, 0, 9)
+	if err != nil || len(history) != 1 || history[0].Op != memproxy.OpSeal || history[0].Trust != memproxy.TrustAnonymous || history[0].Confidence != 0 ||
+		history[0].Attestation != memproxy.AttestationUnknown || history[0].Actor != "" || history[0].Tenant != "acme" {
+		t.Errorf("%+v, %v", history, err)
+	}
+	if a := r.do("GET", "/memories?user_id=ann", ""); strings.Count(a.body, "cats.") != 5 || a.header.Get("X-Memproxy-Unverified") != "" {
+		t.Errorf("%v %s", a.header, a.body)
+	}
+	if a := r.do("GET", "/memories?user_id=ann", "", "X-Memproxy-Min-Trust", "0.001"); strings.Contains(a.body, "cats.") || !strings.Contains(a.body, "green tea") {
+		t.Errorf("of a least confidence: %s", a.body)
+	}
+
+	r.behind("PUT", "/v1/memories/"+ids[1]+"/", `{"text":"Ann has no cats."}`)
+	r.behind("PUT", "/v1/memories/"+ids[2]+"/", `{"metadata":{"about":"dogs"}}`)
+	r.behind("DELETE", "/v1/memories/"+ids[3]+"/", "")
+	var made struct{ Results []struct{ ID string } }
+	if err := json.Unmarshal([]byte(r.behind("POST", "/memories", noted("Ann has a dog."))), &made); err != nil {
+		t.Fatal(err)
+	}
+	a := r.do("GET", "/memories?user_id=ann", "")
+	for id, want := range map[string]bool{ids[0]: false, ids[1]: true, ids[2]: true, made.Results[0].ID: true, mine: false} {
+		if strings.Contains(a.header.Get("X-Memproxy-Unverified"), id) != want {
+			t.Errorf("%s: want named %v, got %q", id, want, a.header.Get("X-Memproxy-Unverified"))
+		}
+	}
+	got := classes(r.sweep())
+	for id, want := range map[string]string{
+		ids[0]: "", ids[1]: "tamper integrity.mismatch", ids[2]: "metadata integrity.metadata", ids[3]: "delete integrity.missing", made.Results[0].ID: "insert integrity.unknown",
+	} {
+		if got[id] != want {
+			t.Errorf("%s: %q, want %q", id, got[id], want)
+		}
+	}
+}
+
+// Proves EDGE-4: the commands work on the state of a sidecar that does not
+// run, and ask one that does, as a reviewer; a sweep that finds something exits
+// with 1.
+func TestCustodyCommands(t *testing.T) {
+	reviewed := fmt.Sprintf(`memories: {validate: 0}
+review: {reviewers: [{id: eve, sha256: %q, roles: [view, review], tenants: "*"}, {id: bob, sha256: %q, roles: [view, review], tenants: [other]}]}`, sha(reviewToken), sha("bob-has-a-token-of-many-letters"))
+	r := start(t, screeningConf, "SCREENING", reviewed)
+	r.car.custodian.settle, r.car.custodian.rate = 0, 1e6
+	id := r.written("Ann likes green tea.", "")
+	r.versioned(id)
+	conf := writeFile(t, filepath.Join(r.dir, "memproxy.yaml"), r.conf)
+	token := writeFile(t, filepath.Join(r.dir, "token"), reviewToken+"\n")
+	bob := writeFile(t, filepath.Join(r.dir, "bob"), "bob-has-a-token-of-many-letters")
+	if code, _, errs := invoke(t, "ledger", "sweep", "-config", conf); code != cli.Failed || !strings.Contains(errs, "a sidecar runs on this state") {
+		t.Errorf("exit %d %s", code, errs)
+	}
+	if code, out, errs := invoke(t, "audit", "seal", "-admin", r.admin, "-token-file", token, "-backend", "mem0", "-tenant", "acme", "-json"); code != cli.OK || !strings.Contains(out, `"whole": true`) {
+		t.Errorf("exit %d %s %s", code, out, errs)
+	}
+	if code, out, errs := invoke(t, "ledger", "sweep", "-admin", r.admin, "-token-file", token); code != cli.OK || !strings.Contains(out, "mem0: 1 memories, 1 known") {
+		t.Errorf("exit %d %s %s", code, out, errs)
+	}
+	r.behind("PUT", "/v1/memories/"+id+"/", `{"text":"Ann pays Eve."}`)
+	code, out, errs := invoke(t, "ledger", "sweep", "-admin", r.admin, "-token-file", token, "-backend", "mem0", "-json")
+	var report review.SweepReport
+	if err := json.Unmarshal([]byte(out), &report); err != nil || code != cli.Failed || classes(report)[id] != "tamper integrity.mismatch" {
+		t.Errorf("exit %d %s %s", code, out, errs)
+	}
+	// Who reviews another tenant learns nothing of it.
+	if code, out, _ := invoke(t, "ledger", "sweep", "-admin", r.admin, "-token-file", bob); code != cli.OK || strings.Contains(out, id) || strings.Contains(out, "acme") {
+		t.Errorf("exit %d %s", code, out)
+	}
+	if code, _, errs := invoke(t, "audit", "seal", "-admin", r.admin, "-token-file", bob, "-backend", "mem0", "-tenant", "acme"); code != cli.Failed || !strings.Contains(errs, "404") {
+		t.Errorf("exit %d %s", code, errs)
+	}
+	if log := r.audit("-type", "review"); !strings.Contains(log, "review.sweep") || !strings.Contains(log, "review.seal") || !strings.Contains(log, `"id":"eve"`) {
+		t.Errorf("who asked is not on record: %s", log)
+	}
+
+	r.offline()
+	if code, out, _ := invoke(t, "ledger", "sweep", "-config", conf); code != cli.Failed || !strings.Contains(out, "tamper integrity.mismatch "+id) || strings.Contains(out, "Eve") {
+		t.Errorf("exit %d %s", code, out)
+	}
+	for _, args := range [][]string{{"ledger"}, {"ledger", "mop"}, {"ledger", "sweep", "x"}, {"audit", "seal", "-config", conf}, {"ledger", "sweep", "-scope", "x"}} {
+		if code, _, _ := invoke(t, args...); code != cli.Usage {
+			t.Errorf("%v: exit %d", args, code)
+		}
+	}
+	t.Setenv(review.TokenEnv, "")
+	for _, args := range [][]string{{"ledger", "sweep"}, {"ledger", "sweep", "-config", conf, "-backend", "none"}, {"ledger", "sweep", "-config", filepath.Join(r.dir, "none")}, {"audit", "seal", "-backend", "mem0", "-token-file", filepath.Join(r.dir, "none")}} {
+		if code, _, errs := invoke(t, args...); code != cli.Failed || errs == "" {
+			t.Errorf("%v: exit %d %s", args, code, errs)
+		}
+	}
+}
+
+// Proves EDGE-4, TRL-7: the whole ledger put back to an earlier state, signed
+// ends included, shows against what the audit log tells of where its chains
+// reached; and still does when more was written since. Who restored it on
+// purpose says so, on record, and what is written from then on is verified.
+func TestALedgerPutBackIsNoticed(t *testing.T) {
+	t.Parallel()
+	for _, writes := range []int{0, 3} {
+		r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
+		r.versioned(r.written("Ann has a cat.", ""))
+		r.offline()
+		file := filepath.Join(r.dir, "state", "ledger.db")
+		old, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.run()
+		r.versioned(r.written("Ann has two cats.", ""))
+		conf := r.offline()
+		if n := strings.Count(r.audit("-type", "chain_anchor"), `"type":"chain_anchor"`); n != 2 {
+			t.Errorf("%d anchors on record, want one for each stop", n)
+		}
+		if strings.Contains(r.audit("-type", "chain_anchor"), "acme") {
+			t.Error("an anchor names the tenant")
+		}
+		if err := os.WriteFile(file, old, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r.run()
+		for i := range writes {
+			r.versioned(r.written(fmt.Sprintf("Ann has %d dogs.", i), ""))
+		}
+		r.offline()
+		code, out, errs := invoke(t, "ledger", "sweep", "-config", conf)
+		want := "truncate at 2: the chain reached to 2 once"
+		if writes > 0 {
+			want = "forge at 2: the chain is another one than was anchored"
+		}
+		if code != cli.Failed || !strings.Contains(out, want) {
+			t.Errorf("%d writes: exit %d %s %s", writes, code, out, errs)
+		}
+		if log := r.audit("-type", "chain_break"); strings.Count(log, `"type":"chain_break"`) < 1 {
+			t.Errorf("no break on record: %s", log)
+		}
+		// Somebody restored it from a backup and says so: it goes on from here.
+		if code, _, errs := invoke(t, "ledger", "accept", "-config", conf, "-tenant", "acme"); code != cli.Usage || !strings.Contains(errs, "-reason is required") {
+			t.Errorf("exit %d %s", code, errs)
+		}
+		code, out, errs = invoke(t, "ledger", "accept", "-config", conf, "-tenant", "acme", "-reason", "restored from the backup of Monday")
+		if code != cli.OK || !strings.Contains(out, fmt.Sprintf("1 faults accepted, it goes on from %d", 1+writes)) || !strings.Contains(out, want) {
+			t.Errorf("%d writes: exit %d %s %s", writes, code, out, errs)
+		}
+		if log := r.audit("-type", "chain_accept"); strings.Count(log, `"type":"chain_accept"`) != 1 || !strings.Contains(log, "restored from the backup of Monday") {
+			t.Errorf("on record: %s", log)
+		}
+		r.run()
+		r.versioned(r.written("Ann has a horse.", ""))
+		r.offline()
+		if code, out, errs := invoke(t, "ledger", "sweep", "-config", conf); strings.Contains(out, "faults") || !strings.Contains(out, "unbroken") {
+			t.Errorf("%d writes, accepted: exit %d %s %s", writes, code, out, errs)
+		}
+		if code, _, errs := invoke(t, "ledger", "accept", "-config", conf, "-tenant", "acme", "-reason", "again"); code != cli.Failed || !strings.Contains(errs, "nothing is broken of that chain") {
+			t.Errorf("exit %d %s", code, errs)
+		}
+	}
+}
+
+// Proves EDGE-4: an end that does not move is noted again before the log may
+// give the record of it up, and not before.
+func TestAnchorsAreKeptUp(t *testing.T) {
+	t.Parallel()
+	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
+	r.versioned(r.written("Ann has a cat.", ""))
+	now := time.Now()
+	r.car.custodian.clock = func() time.Time { return now }
+	for _, step := range []struct {
+		after time.Duration
+		want  int
+	}{{0, 1}, {time.Hour, 1}, {25 * time.Hour, 2}} {
+		now = now.Add(step.after)
+		if err := r.car.custodian.Anchor(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.car.audit.Flush(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(r.audit("-type", "chain_anchor"), `"type":"chain_anchor"`); n != step.want {
+			t.Errorf("after %v: %d anchors, want %d", step.after, n, step.want)
+		}
+	}
+}
+
+// Proves EDGE-4: the sidecar sweeps by itself where that is set.
+func TestSweepsNowAndThen(t *testing.T) {
+	t.Parallel()
+	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0, sweep: 24h}")
+	r.car.custodian.settle = time.Millisecond
+	id := r.written("Ann likes green tea.", "")
+	r.versioned(id)
+	r.behind("PUT", "/v1/memories/"+id+"/", `{"text":"Ann pays Eve."}`)
+	if r.once("sweeps", time.Now()); r.stands(id).Unverified != memproxy.IntegrityMismatch {
+		t.Errorf("%+v", r.stands(id))
+	}
+}

@@ -1,0 +1,246 @@
+package app
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy/ledger/ledgertest"
+)
+
+// reviewers is a configuration with one who may do everything.
+func reviewers() string {
+	return fmt.Sprintf("\nreview: {reviewers: [{id: eve, sha256: %q, roles: [view, review, content], tenants: \"*\"}]}", sha(reviewToken))
+}
+
+// peerConf is a configuration with a second caller.
+func peerConf() string {
+	return strings.Replace(screeningConf, "identity:\n  keys:\n", `identity:
+  keys:
+    - {sha256: "PEER", id: "agent:peer", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
+`, 1)
+}
+
+// with is the rig with another's key.
+func (r *rig) with(key string) *rig {
+	other := *r
+	other.key = key
+	return &other
+}
+
+func isLocked(a got) bool { return a.status == 403 && strings.Contains(a.body, `"session.locked"`) }
+
+// Proves SYN-7: a session is known by what the caller names it by: a header or
+// the run on Mem0, a header, the conversation or the agent on Letta. Three
+// rejections lock its writes, whichever way they came, and no other's; nor those
+// of another caller that names the same.
+func TestSessionsAreKnownByName(t *testing.T) {
+	t.Parallel()
+	add := func(run, text string) string {
+		return fmt.Sprintf(`{"user_id":"ann","run_id":%q,"infer":false,"messages":[{"role":"user","content":%q}]}`, run, text)
+	}
+	for name, tc := range map[string]struct {
+		same, other func(r *rig, text string) got
+	}{
+		"header": {
+			func(r *rig, text string) got {
+				return r.do("POST", "/memories", noted(text), "X-Memproxy-Session", "s1")
+			},
+			func(r *rig, text string) got {
+				return r.do("POST", "/memories", noted(text), "X-Memproxy-Session", "s2")
+			},
+		},
+		"run, on the server": {
+			func(r *rig, text string) got { return r.do("POST", "/memories", add("r1", text)) },
+			func(r *rig, text string) got { return r.do("POST", "/memories", add("r2", text)) },
+		},
+		"run, on the platform": {
+			func(r *rig, text string) got { return r.do("POST", "/v3/memories/add/", add("r1", text)) },
+			func(r *rig, text string) got { return r.do("POST", "/v3/memories/add/", add("r2", text)) },
+		},
+	} {
+		r := start(t, peerConf(), "SCREENING", "", "PEER", sha("peer-key"))
+		for i := range 3 {
+			if a := tc.same(r, poison); a.status != 403 || isLocked(a) {
+				t.Fatalf("%s, rejection %d: %d %s", name, i, a.status, a.body)
+			}
+		}
+		if a := tc.same(r, "Ann likes tea."); !isLocked(a) {
+			t.Errorf("%s: %d %s", name, a.status, a.body)
+		}
+		if a := tc.same(r.with("peer-key"), "Ann likes tea."); a.status != 200 {
+			t.Errorf("%s, another caller: %d %s", name, a.status, a.body)
+		}
+		if a := tc.other(r, "Ann likes tea."); a.status != 200 {
+			t.Errorf("%s, another: %d %s", name, a.status, a.body)
+		}
+		r.stop()
+	}
+}
+
+// Proves SYN-7: the same on Letta.
+func TestLettaSessions(t *testing.T) {
+	t.Parallel()
+	const peerToken = "peer-key"
+	conf := strings.Replace(lettaConf, "  keys:\n", `  keys:
+    - {sha256: "PEER", id: "agent:peer", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
+`, 1)
+	l := startLettaWith(t, someAgent, conf, func(h http.Handler) http.Handler { return h }, "PEER", sha(peerToken))
+	other := l.made("/v1/agents/", `{"name":"other","model":"letta/letta-free","embedding":"letta/letta-free","include_base_tools":false}`)
+	passage := func(agent, text string, header ...string) got {
+		return l.do("POST", "/v1/agents/"+agent+"/archival-memory", fmt.Sprintf(`{"text":%q}`, text), header...)
+	}
+	for range 12 { // somebody else's are not its owner's
+		if a := passage(l.agent, poison, "X-API-Key", peerToken); a.status != 403 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	if a := passage(l.agent, "Ann likes tea.", "X-API-Key", peerToken); !isLocked(a) {
+		t.Errorf("the other caller's: %d %s", a.status, a.body)
+	}
+	for range 3 {
+		if a := passage(l.agent, poison); a.status != 403 || isLocked(a) {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	if a := passage(l.agent, "Ann likes tea."); !isLocked(a) {
+		t.Errorf("the agent's: %d %s", a.status, a.body)
+	}
+	if a := passage(other, "Ann likes tea."); a.status != 200 {
+		t.Errorf("another agent's: %d %s", a.status, a.body)
+	}
+	if a := passage(l.agent, "Ann likes tea.", "X-Memproxy-Session", "s9"); a.status != 200 {
+		t.Errorf("a session with a name of its own: %d %s", a.status, a.body)
+	}
+}
+
+// Proves SYN-7: who names another session at every try, or none, or one that
+// looks like memproxy's own, is locked all the same: by the hour's rejections
+// of the caller, over both backends' routes. A reviewer unlocks the caller;
+// others are not touched, and neither is who was refused by the operator's own
+// rules only.
+func TestChangingSessionsIsNoWayOut(t *testing.T) {
+	t.Parallel()
+	conf := peerConf()
+	for name, header := range map[string]func(i int) []string{
+		"another each time": func(i int) []string { return []string{"X-Memproxy-Session", fmt.Sprint("s", i)} },
+		"none":              func(int) []string { return nil },
+		"memproxy's own":    func(int) []string { return []string{"X-Memproxy-Session", "caller:agent:peer"} },
+	} {
+		r := start(t, conf, "SCREENING", fmt.Sprintf("sessions: {principal_strikes: 5}\npolicy: {dir: %q}", policyDir(t, closedFor("bob")))+reviewers(), "PEER", sha("peer-key"))
+		write := func(i int, text string) got { return r.do("POST", "/memories", noted(text), header(i)...) }
+		// Closed by the operator, and not on account of what would be lowered and taken out.
+		closed := strings.NewReplacer("ann", "bob", `"infer":false`, `"infer":false,"metadata":{"confidence":0.99,"memproxy_actor":"me"}`).Replace(noted("Bob sails."))
+		for i := range 20 {
+			if a := r.do("POST", "/memories", closed, header(i)...); a.status != 403 || isLocked(a) {
+				t.Fatalf("%s: %d %s", name, a.status, a.body)
+			}
+		}
+		for i := range 5 {
+			if a := write(i, poison); a.status != 403 || isLocked(a) {
+				t.Fatalf("%s, rejection %d: %d %s", name, i, a.status, a.body)
+			}
+		}
+		for i := range 3 {
+			if a := write(100+i, "Ann likes tea."); !isLocked(a) {
+				t.Errorf("%s: %d %s", name, a.status, a.body)
+			}
+		}
+		if a := r.do("POST", "/memories", noted("Ann likes tea."), append([]string{"X-API-Key", "peer-key"}, header(1)...)...); a.status != 200 {
+			t.Errorf("%s, another caller: %d %s", name, a.status, a.body)
+		}
+		if a := r.do("GET", "/memories?user_id=ann", "", header(1)...); a.status != http.StatusOK {
+			t.Errorf("%s, reads: %d %s", name, a.status, a.body)
+		}
+		if out, errs, code := r.command("sessions", "unlock", "-tenant", "acme", "-reason", "mended", "caller:agent:dev/ann"); code != 0 {
+			t.Errorf("%s: %d %s %s", name, code, out, errs)
+		}
+		if a := write(200, "Ann likes tea."); a.status != 200 {
+			t.Errorf("%s, unlocked: %d %s", name, a.status, a.body)
+		}
+		r.stop()
+	}
+}
+
+// closedFor is a policy of the operator's own.
+func closedFor(user string) string {
+	return fmt.Sprintf(`@id("own.closed") @detail("closed today") forbid (principal, action == Action::"learn", resource) when { context.user == %q };`, user)
+}
+
+// Proves SYN-7: what one end user of an application is refused locks that user
+// of that application, on every route, and no other user of it; the lock is
+// listed, on record, and ends by itself; other limits hold for it at once.
+func TestOneUserLocksNoOther(t *testing.T) {
+	t.Parallel()
+	clock := ledgertest.NewClock()
+	r := startAt(t, clock.Now, peerConf(), "SCREENING", "sessions: {lock_for: 30m}"+reviewers(), "PEER", sha("peer-key"))
+	write := func(user, text string) got {
+		return r.do("POST", "/memories", strings.ReplaceAll(noted(text), `"ann"`, `"`+user+`"`))
+	}
+	made := map[string]string{}
+	for _, user := range []string{"ann", "mallory", "trudy"} {
+		a := write(user, "likes tea")
+		var body struct{ Results []struct{ ID string } }
+		if err := json.Unmarshal([]byte(a.body), &body); err != nil || len(body.Results) != 1 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+		made[user] = body.Results[0].ID
+	}
+	update := func(user, text string) got {
+		return r.do("PUT", "/memories/"+made[user], fmt.Sprintf(`{"text":%q}`, text))
+	}
+	for i := range 10 {
+		clock.Pass(time.Second)
+		if a := write("mallory", poison); a.status != 403 || isLocked(a) {
+			t.Fatalf("rejection %d: %d %s", i, a.status, a.body)
+		}
+		if a := update("trudy", poison); a.status != 403 || isLocked(a) { // whose it is says for whom
+			t.Fatalf("rejection %d by id: %d %s", i, a.status, a.body)
+		}
+	}
+	check := func(what string, locked bool) {
+		t.Helper()
+		for _, user := range []string{"mallory", "trudy"} {
+			for route, a := range map[string]got{"an add": write(user, "sails"), "a change": update(user, "sails")} {
+				if isLocked(a) != locked || !locked && a.status != 200 {
+					t.Errorf("%s: %s of %s: %d %s", what, route, user, a.status, a.body)
+				}
+			}
+		}
+		for _, a := range []got{write("ann", "plays go"), update("ann", "plays go"), r.with("peer-key").do("POST", "/memories", noted("knits"))} {
+			if a.status != 200 {
+				t.Errorf("%s: others: %d %s", what, a.status, a.body)
+			}
+		}
+	}
+	check("at once", true)
+	out, errs, code := r.command("sessions", "list", "-tenant", "acme")
+	if code != 0 || strings.Count(out, "agent:dev") < 2 || !strings.Contains(out, "caller:agent:dev/mallory") || !strings.Contains(out, "screen.risk (10)") ||
+		!strings.Contains(out, clock.Now().Add(30 * time.Minute).UTC().Format(time.RFC3339)[:16]) {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+	if log := r.audit("-type", "session_lock"); strings.Count(log, `"type":"session_lock"`) != 2 || !strings.Contains(log, "caller:agent:dev/mallory is locked until") {
+		t.Errorf("the record of locks: %s", log)
+	}
+	restart := func(sessions string) {
+		t.Helper()
+		r.stop()
+		i := strings.Index(r.conf, "sessions: {")
+		r.conf = r.conf[:i] + "sessions: {" + sessions + r.conf[i+strings.Index(r.conf[i:], "}"):]
+		r.run()
+	}
+	restart("lock_for: 30m")
+	check("after a restart", true)
+	restart("lock_for: 30m, max_user_rejections: 0")
+	check("no number locks", false)
+	restart("lock_for: 30m")
+	check("the number of before", true)
+	clock.Pass(30 * time.Minute)
+	check("after half an hour", false)
+	if out, _, _ := r.command("sessions", "list", "-tenant", "acme"); strings.Contains(out, "mallory") {
+		t.Errorf("still listed: %s", out)
+	}
+}

@@ -1,0 +1,46 @@
+package app
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/proxy"
+)
+
+// Proves TRL-10: the bounds that the effective profile tells of a file that says
+// nothing of them are those that the listeners put in.
+func TestBoundsOfTheProfileAreInForce(t *testing.T) {
+	t.Parallel()
+	text := strings.NewReplacer("DIR", "d", "UPSTREAM", "http://127.0.0.1:9", "KEY", sha("k")).Replace(plain)
+	cfg, err := config.Parse("memproxy.yaml", []byte(text), os.Getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, s := range cfg.Settings() {
+		got[s.Path] = s.Value
+	}
+	written := func(d time.Duration) string { return config.Duration(d).String() }
+	for path, want := range map[string]string{
+		"backends[mem0].limits.body":       fmt.Sprint(proxy.DefaultMaxBody),
+		"backends[mem0].limits.answer":     fmt.Sprint(proxy.DefaultMaxAnswer),
+		"backends[mem0].timeouts.body":     written(proxy.DefaultBodyTimeout),
+		"backends[mem0].timeouts.upstream": written(proxy.DefaultUpstreamTimeout),
+		"backends[mem0].timeouts.run":      written(proxy.DefaultRunTimeout),
+		"backends[mem0].reconcile":         written(proxy.DefaultReconcile),
+		"limits.connections":               fmt.Sprint(face.DefaultConnections),
+		"limits.connections_per_address":   fmt.Sprint(face.DefaultConnectionsPeer),
+		"limits.in_flight":                 fmt.Sprint(face.DefaultInFlight),
+		"limits.in_flight_per_address":     fmt.Sprint(face.DefaultInFlightPeer),
+		"limits.write":                     written(face.DefaultWriteTimeout),
+	} {
+		if got[path] != want {
+			t.Errorf("%s is told as %q, and is %s", path, got[path], want)
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package app
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/proxy"
+	"github.com/memproxy/memproxy/review"
+)
+
+// reviewSocket is the name of the operator's socket in the state directory.
+const reviewSocket = "review.sock"
+
+// maxSocket is how long the path of a socket may be, in bytes, without the
+// zero at its end.
+const maxSocket = 107
+
+// errNoOperator: the local operator cannot be told from others here.
+var errNoOperator = errors.New("this operating system does not say who is at the other end of a socket")
+
+// socketPath is where the operator's socket is: review.sock in the state
+// directory, or where that path is too long for one,
+// $XDG_RUNTIME_DIR/memproxy/HASH.sock (without that variable
+// TMPDIR/memproxy-UID/HASH.sock), HASH being the first 16 digits of the
+// SHA-256 of the state directory's absolute path.
+func socketPath(state string, getenv func(string) string) (string, error) {
+	if !review.NamesOperators {
+		return "", errNoOperator
+	}
+	if path := filepath.Join(state, reviewSocket); len(path) <= maxSocket {
+		return path, nil
+	}
+	whole, err := filepath.Abs(state)
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(os.TempDir(), "memproxy-"+strconv.Itoa(os.Getuid()))
+	if run := getenv("XDG_RUNTIME_DIR"); run != "" {
+		dir = filepath.Join(run, "memproxy")
+	}
+	sum := sha256.Sum256([]byte(whole))
+	path := filepath.Join(dir, hex.EncodeToString(sum[:8])+".sock")
+	if len(path) > maxSocket {
+		return "", fmt.Errorf("no path of at most %d bytes for a socket: neither in the state directory nor in %s", maxSocket, dir)
+	}
+	return path, nil
+}
+
+// ownDir makes a directory that is this user's alone, or fails.
+func ownDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() || info.Mode().Perm()&0o077 != 0 || !review.OwnFile(info) {
+		return fmt.Errorf("%s is not a directory of this user's alone", dir)
+	}
+	return nil
+}
+
+// listenLocal lets the operator of this machine review: on a socket that only
+// the user that memproxy runs as can open.
+func (s *App) listenLocal() error {
+	path, err := socketPath(s.cfg.State, s.getenv)
+	if err == nil && filepath.Base(path) != reviewSocket {
+		err = ownDir(filepath.Dir(path))
+	}
+	if err != nil { // it costs the local operator, not the service
+		s.log.Warn("the operator of this machine cannot review without a token: there is no socket", "error", err)
+		return nil
+	}
+	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSocket != 0 {
+		_ = os.Remove(path) // left by a process that was killed; listening says what is wrong
+	}
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		// The directory may lie on a file system without sockets.
+		s.log.Warn("the operator of this machine cannot review without a token: there is no socket", "path", path, "error", err)
+		return nil
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return errors.Join(err, ln.Close())
+	}
+	s.socket = path
+	stop, _ := proxy.Serve(review.Operators(ln), proxy.ServerOptions{Handler: s.review.Local(), Cut: s.cutSending, CutTime: cutTime, Log: s.log})
+	s.onStop(stageListeners, stop)
+	return nil
+}
+
+// reviewersAre says who can review what is held.
+func reviewersAre(c *config.Config, socket string) string {
+	var who []string
+	for _, r := range c.Review.Reviewers {
+		who = append(who, r.ID)
+	}
+	if socket != "" {
+		who = append(who, "the user that memproxy runs as ("+socket+")")
+	}
+	if len(who) == 0 {
+		return "nobody"
+	}
+	return strings.Join(who, ", ")
+}
+
+// sayWhoReviews tells it in the log.
+func (s *App) sayWhoReviews() {
+	who := reviewersAre(s.cfg, s.socket)
+	if who == "nobody" {
+		s.log.Error("held writes wait for ever: nobody can review them; configure review.reviewers")
+		return
+	}
+	s.log.Info("held writes are reviewed by "+who, "need", max(1, s.cfg.Review.Need))
+}

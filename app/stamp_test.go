@@ -1,0 +1,86 @@
+package app
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/ledger/ledgertest"
+)
+
+// stamped is the metadata of a memory in the backend.
+func (r *rig) stamped(id string) (m struct {
+	Time     time.Time `json:"memproxy_ts"`
+	Received time.Time `json:"memproxy_received_at"`
+	Session  string    `json:"memproxy_session"`
+	Trigger  string    `json:"memproxy_trigger"`
+	Score    float64   `json:"memproxy_score"`
+	Flags    string    `json:"memproxy_flags"`
+	Sig      string    `json:"memproxy_sig"`
+}, raw string) {
+	r.t.Helper()
+	q, err := http.NewRequest(http.MethodGet, r.up+"/memories/"+id, nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	a := r.send(http.DefaultClient, q)
+	var whole struct{ Metadata json.RawMessage }
+	if err := json.Unmarshal([]byte(a.body), &whole); err != nil {
+		r.t.Fatalf("%v: %s", err, a.body)
+	}
+	if err := json.Unmarshal(whole.Metadata, &m); err != nil {
+		r.t.Fatalf("%v: %s", err, a.body)
+	}
+	return m, string(whole.Metadata)
+}
+
+// Proves MFW-1, TRL-2: the stamp says how a write came about: its session as a
+// hash, the route, what screening found and how bad, and when it came in, beside
+// the time at which it was ruled on. It says nothing of what was written, and
+// readers are told the times.
+func TestStampsSayHowTheWriteCameAbout(t *testing.T) {
+	t.Parallel()
+	const name, words = "the-morning-shift-of-ward-nine", "approve refunds"
+	clock := ledgertest.NewClock()
+	r := startAt(t, clock.Now, screeningConf, "SCREENING", reviewers())
+	in := []string{"X-Memproxy-Session", name}
+	plainID := r.note("", "Ann likes green tea.", "", in...)
+	plain, raw := r.stamped(plainID)
+	if plain.Session != memproxy.InertSession(name) || plain.Trigger != "mem0.server.add" || plain.Score != 0 || plain.Flags != "" || plain.Time.IsZero() || !plain.Received.Equal(plain.Time) || len(raw) > 1024 {
+		t.Errorf("%s", raw)
+	}
+	came := clock.Now().Truncate(time.Second)
+	id := heldID(t, r.do("POST", "/memories", noted(suspicious), in...))
+	clock.Pass(time.Hour)
+	if out, code := r.as(reviewToken, "holds", "approve", "-reason", "it is our rule", id); code != 0 {
+		t.Fatal(out)
+	}
+	ring.Until(r.t, "it is written", func() bool { return r.heldWrite(id).State == memproxy.HoldDone })
+	var made string
+	var list struct {
+		Results []struct{ ID, Memory string }
+	}
+	if err := json.Unmarshal([]byte(r.listed()), &list); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range list.Results {
+		if m.ID != plainID {
+			made = m.ID
+		}
+	}
+	held, raw := r.stamped(made)
+	if held.Received.Sub(came) < 0 || held.Received.Sub(came) > time.Minute || held.Time.Sub(held.Received) < time.Hour || held.Session != plain.Session || held.Score <= 0 || held.Flags == "" || len(raw) > 1024 {
+		t.Errorf("%s", raw)
+	}
+	if all := raw + r.audit(); strings.Contains(all, name) || strings.Contains(raw, words) || strings.Contains(held.Flags, "refund") {
+		t.Errorf("it says what was written, or the session's name: %s", raw)
+	}
+	told := r.do("GET", "/memories/"+made+"?memproxy_provenance=true", "")
+	if !strings.Contains(told.body, `"received_at":"`+held.Received.Format(time.RFC3339)+`"`) || !strings.Contains(told.body, `"written":"`+held.Time.Format(time.RFC3339)) || len(told.header["X-Memproxy-Unverified"]) > 0 {
+		t.Errorf("told %s", told.body)
+	}
+}

@@ -1,0 +1,77 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/internal/tlsfile"
+	"github.com/memproxy/memproxy/proxy"
+	"github.com/memproxy/memproxy/screen/hunt"
+)
+
+// Store is how a backend's store is read, by its own API and with its own
+// credential, and the name of that API:
+// "platform", "server", or "auto" to ask a Mem0 which it is.
+func Store(ctx context.Context, b config.Backend, api string, scopes []memproxy.Scope) (hunt.Pager, string, error) {
+	at := hunt.API{URL: b.Upstream}
+	if c := credentialOf(b); c != nil {
+		at.Header = http.Header{c.Header: {c.Value}}
+	}
+	if b.TLS.UpstreamCA != "" {
+		pool, err := tlsfile.Roots(b.TLS.UpstreamCA)
+		if err != nil {
+			return nil, "", err
+		}
+		at.Via = proxy.NewTransport(proxy.TransportOptions{TLS: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}})
+	}
+	if b.Kind == "letta" {
+		blocks, err := hunt.LettaBlocks(hunt.LettaOptions{API: at})
+		if err != nil {
+			return nil, "", err
+		}
+		passages, err := hunt.LettaPassages(hunt.LettaOptions{API: at})
+		return hunt.Sequence(blocks, passages), "letta", err
+	}
+	if api == "auto" {
+		ctx, cancel := context.WithTimeout(ctx, probeTime)
+		defer cancel()
+		var err error
+		if api, err = hunt.Mem0Kind(ctx, at); err != nil {
+			return nil, "", err
+		}
+	}
+	if api == "server" {
+		p, err := hunt.Mem0Server(hunt.ServerOptions{API: at, Scopes: scopes})
+		return p, "mem0-server", err
+	}
+	if len(scopes) > 0 {
+		return nil, "", errors.New("--scope is for a Mem0 server; the platform gives its whole project")
+	}
+	p, err := hunt.Mem0(hunt.PlatformOptions{API: at})
+	return p, "mem0-platform", err
+}
+
+// probeTime bounds the question which Mem0 a backend is.
+const probeTime = time.Minute
+
+// credentialOf is how the backend's own credential is presented, or nil.
+func credentialOf(b config.Backend) *face.Credential {
+	key := b.Credential.Reveal()
+	if key == "" {
+		return nil
+	}
+	switch cmp.Or(b.CredentialAs, "token") {
+	case "x-api-key":
+		return &face.Credential{Header: "X-Api-Key", Value: key}
+	case "bearer":
+		return &face.Credential{Header: "Authorization", Value: "Bearer " + key}
+	}
+	return &face.Credential{Header: "Authorization", Value: "Token " + key}
+}

@@ -1,0 +1,165 @@
+package app
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/ring"
+)
+
+// slowly keeps the answers of an agent's turns back once they are there.
+type slowly struct {
+	http.Handler
+	done, answer chan struct{}
+}
+
+func (s *slowly) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/messages") {
+		s.Handler.ServeHTTP(w, r)
+		return
+	}
+	rec := httptest.NewRecorder()
+	s.Handler.ServeHTTP(rec, r)
+	if bytes.Contains(rec.Body.Bytes(), []byte("tool_return")) { // the leg in which the call ran
+		s.done <- struct{}{}
+		<-s.answer
+	}
+	for name, values := range rec.Header() {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(rec.Code)
+	_, _ = w.Write(rec.Body.Bytes())
+}
+
+// settled looks again at what is suspected, as if a time had passed.
+func (l *lettaRig) lookAgain(after time.Duration) (n int) {
+	l.t.Helper()
+	for _, later := range []time.Duration{after, after + suspectSettle} {
+		for _, su := range l.car.due(time.Now().Add(later)) {
+			n++
+			if err := l.car.convict(l.t.Context(), su); err != nil {
+				l.t.Fatal(err)
+			}
+		}
+	}
+	return n
+}
+
+func (l *lettaRig) suspected() int {
+	l.car.suspects.mu.Lock()
+	defer l.car.suspects.mu.Unlock()
+	return len(l.car.suspects.open)
+}
+
+// Proves EDGE-4: a block that was changed behind the proxy is found by a read,
+// looked at again and named; one that an agent is changing through it is not.
+func TestBlocksThatAreNotWhatWasRecorded(t *testing.T) {
+	t.Parallel()
+	slow := &slowly{done: make(chan struct{}), answer: make(chan struct{})}
+	conf := strings.Replace(lettaConf, `policy: {dir: "DIR/policies"}`, "ownership: {changed: report}\nmemories: {validate: 0}", 1)
+	l := startLettaWith(t, writingAgent, conf, func(h http.Handler) http.Handler { slow.Handler = h; return slow })
+	bearer := []string{"Authorization", "Bearer " + devToken}
+	if got := l.sealAll(); got.Sealed != 2 || !got.Whole {
+		t.Fatalf("%+v", got)
+	}
+	path := "/v1/agents/" + l.agent + "/core-memory/blocks/human"
+	read := func(wants string) string {
+		t.Helper()
+		a := l.do("GET", path, "", bearer...)
+		if a.status != 200 || !strings.Contains(a.body, wants) {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+		return a.header.Get("X-Memproxy-Unverified")
+	}
+	if read("Ann") != "" || l.suspected() != 0 {
+		t.Fatal("a block that is as it was is suspected")
+	}
+
+	// The agent has written, and nobody has recorded it.
+	said := make(chan got, 1)
+	go func() {
+		said <- l.say("CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nTHEN\nSAY done", "")
+	}()
+	<-slow.done
+	if read("likes tea") != "" || l.suspected() != 1 {
+		t.Errorf("%d suspected while the agent is at work", l.suspected())
+	}
+	if n := l.lookAgain(time.Minute); n != 0 {
+		t.Errorf("%d told while the agent is at work", n)
+	}
+	l.car.custodian.settle, l.car.custodian.patience, l.car.custodian.rate = 10*time.Millisecond, 50*time.Millisecond, 1e6
+	report, err := l.car.custodian.Sweep(t.Context(), sweepAll)
+	if err != nil || report.Findings() != 0 || report.Backends[0].Unsettled != 1 {
+		t.Errorf("%v %+v", err, report)
+	}
+	close(slow.answer)
+	if a := <-said; a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	if n := l.lookAgain(time.Minute); n > 1 {
+		t.Errorf("%d told", n)
+	}
+	if read("likes tea") != "" || strings.Contains(l.audit("-type", "integrity"), "block-") {
+		t.Error("what the agent wrote through memproxy is accused")
+	}
+	if report = l.sweep(); report.Findings() != 0 || report.Backends[0].Unsettled != 0 {
+		t.Errorf("%+v", report)
+	}
+
+	// Somebody writes around it.
+	l.behind("PATCH", path, `{"value":"Ann pays Eve."}`)
+	if read("pays Eve") != "" || l.suspected() != 1 {
+		t.Fatalf("%d suspected", l.suspected())
+	}
+	if l.lookAgain(0); l.suspected() != 0 {
+		t.Error("it is not told in time")
+	}
+	id := ""
+	ring.Until(l.t, "readers see it", func() bool { id = read("pays Eve"); return id != "" })
+	if events := l.audit("-type", "integrity"); strings.Count(events, id) < 1 || !strings.Contains(events, string(memproxy.IntegrityMismatch)) {
+		t.Errorf("recorded: %s", events)
+	}
+	read("pays Eve")
+	l.lookAgain(0)
+	if events := l.audit("-type", "integrity"); strings.Count(events, `"type":"integrity"`) != 1 {
+		t.Errorf("named more than once: %s", events)
+	}
+	// What is written through memproxy takes its place.
+	if a := l.do("PATCH", path, `{"value":"Ann pays nobody."}`, bearer...); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	ring.Until(l.t, "the new text counts", func() bool { return read("pays nobody") == "" })
+}
+
+// Proves EDGE-4: where another process may have an agent at work, a suspicion
+// waits for as long as a turn may take, and no longer.
+func TestSuspicionsWaitForOtherProcesses(t *testing.T) {
+	t.Parallel()
+	l := startLetta(t, someAgent)
+	p := l.car.proxies[0]
+	s := &App{cfg: &config.Config{Backends: l.car.cfg.Backends}, proxies: l.car.proxies, clock: time.Now}
+	now := time.Now()
+	seen := suspected{seen: now}
+	if s.unsettled("mem0", seen, now) {
+		t.Error("it waits for nobody")
+	}
+	s.cfg.Ledger.URL = config.NewSecret("postgres://ledger")
+	if !s.unsettled("mem0", seen, now.Add(p.LongestTurn()-1)) || s.unsettled("mem0", seen, now.Add(p.LongestTurn())) {
+		t.Error("it does not wait as long as a turn may take")
+	}
+	s.suspects.open = map[gate.Suspicion]suspected{}
+	for i := range maxSuspects {
+		s.suspects.open[gate.Suspicion{Known: strings.Repeat("x", i)}] = suspected{}
+	}
+	s.suspect(gate.Suspicion{MemoryKey: memproxy.MemoryKey{Backend: "mem0", ID: "block-1"}, Known: "y"})
+	if len(s.suspects.open) != maxSuspects {
+		t.Error("it grows without end")
+	}
+}

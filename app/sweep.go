@@ -1,0 +1,304 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/letta"
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/review"
+	"github.com/memproxy/memproxy/screen/hunt"
+)
+
+// maxListed bounds the findings of one backend that a report lists.
+const maxListed = 1000
+
+// sweepAll asks for everything.
+var sweepAll = review.SweepRequest{}
+
+// storeSweep is one look through a backend.
+type storeSweep struct {
+	c       *Custodian
+	backend config.Backend
+	adapter gate.Locator
+	scopes  []memproxy.Scope
+	tenants []string
+	sealed  bool
+	begun   time.Time
+	report  review.BackendSweep
+
+	// What was there, as hashes under a key of this sweep's own: of a million
+	// memories some megabytes.
+	seed  maphash.Seed
+	there map[uint64]struct{}
+	// Texts that are where they should not be, to tell exchanged ones.
+	strays []stray
+}
+
+// stray is a memory with another text than was recorded.
+type stray struct {
+	at         int // in the report's findings
+	has, wants string
+}
+
+// sweep compares everything that a backend holds with what is known of it,
+// names what differs in the log, and marks it.
+func (c *Custodian) sweep(ctx context.Context, b config.Backend, scopes []memproxy.Scope, rate float64) (review.BackendSweep, error) {
+	w := &storeSweep{
+		c: c, backend: b, scopes: scopes, begun: c.clock(), report: review.BackendSweep{Backend: b.Name},
+		seed: maphash.MakeSeed(), there: map[uint64]struct{}{},
+	}
+	var err error
+	if w.tenants, err = c.tenants(ctx); err != nil {
+		return w.report, err
+	}
+	if w.sealed, err = c.ledger.Sealed(ctx, b.Name); err != nil {
+		return w.report, err
+	}
+	err = c.walk(ctx, b, walk{scopes: scopes, rate: rate}, func(p page) error {
+		w.adapter = p.adapter
+		return w.page(ctx, p.items, p.again)
+	})
+	if err == nil {
+		err = w.missing(ctx)
+	}
+	if err == nil {
+		err = w.finish(ctx)
+	}
+	if err != nil {
+		return w.report, fmt.Errorf("backend %s: %w", b.Name, err)
+	}
+	return w.report, nil
+}
+
+// walk says what of a backend is read, and how fast.
+type walk struct {
+	scopes []memproxy.Scope
+	from   string  // the cursor of the first page
+	rate   float64 // pages a second at most
+}
+
+// page is one of a walk.
+type page struct {
+	adapter gate.Locator
+	items   []hunt.Item
+	again   func() ([]hunt.Item, error) // reads it anew
+	next    string                      // cursor of the next one, "" at the end
+}
+
+// walk gives each page of a backend to f.
+func (c *Custodian) walk(ctx context.Context, b config.Backend, w walk, f func(page) error) error {
+	a, err := adapterFor(b, c.cfg.Sources.Table())
+	if err != nil {
+		return err
+	}
+	adapter, ok := a.(gate.Locator)
+	if !ok {
+		return errors.New("its memories cannot be read one by one")
+	}
+	api := "auto"
+	if len(w.scopes) > 0 {
+		api = "server" // the others give everything
+	}
+	pager, _, err := Store(ctx, b, api, w.scopes)
+	if err != nil {
+		return err
+	}
+	for cursor := w.from; ; {
+		items, next, err := pager.Page(ctx, cursor)
+		if err != nil {
+			return err
+		}
+		at := cursor
+		again := func() ([]hunt.Item, error) {
+			items, _, err := pager.Page(ctx, at)
+			return items, err
+		}
+		if err := f(page{adapter, items, again, next}); err != nil {
+			return err
+		}
+		if next == "" {
+			return nil
+		}
+		if next == cursor {
+			return hunt.ErrCircle
+		}
+		cursor = next
+		if err := pause(ctx, time.Duration(float64(time.Second)/w.rate)); err != nil {
+			return err
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// read is a store's item as the gate reads it: by the same adapter.
+func read(adapter gate.Locator, item hunt.Item) (memproxy.Memory, error) {
+	route, body := memproxy.Route{}, item.Raw
+	if item.Kind == "passage" { // these come in lists only
+		route.Params, body = map[string]string{"agent_id": item.Owner.Agent}, "["+item.Raw+"]"
+	}
+	m, err := adapter.Located(route, item.ID, memproxy.Reply{Status: 200, Body: []byte(body)})
+	if m.ID = item.ID; m.Kind == "" {
+		m.Kind = memproxy.TargetMemory
+	}
+	if !m.Scope.Owned() {
+		m.Scope = item.Owner
+	}
+	return m, err
+}
+
+func (w *storeSweep) hash(id string) uint64 { return maphash.String(w.seed, id) }
+
+// page compares one page. What looks wrong is looked at again, after what is
+// on its way had time to arrive.
+func (w *storeSweep) page(ctx context.Context, items []hunt.Item, again func() ([]hunt.Item, error)) error {
+	over := w.c.turns(w.backend.Name)
+	seen, err := w.look(ctx, items)
+	if err != nil {
+		return err
+	}
+	w.report.Items, w.report.Known, w.report.Unknown, w.report.Skipped = w.report.Items+seen.items, w.report.Known+seen.known, w.report.Unknown+seen.unknown, w.report.Skipped+seen.skipped
+	if len(seen.found) > 0 {
+		settled, err := w.settle(ctx, seen, over)
+		if err != nil {
+			return err
+		}
+		if items, err = again(); err != nil {
+			return err
+		}
+		still, err := w.look(ctx, items)
+		if err != nil {
+			return err
+		}
+		for id, f := range seen.found {
+			now, yes := still.found[id]
+			switch {
+			case !yes || now.Code != f.Code:
+				delete(seen.found, id)
+			case w.changing(f) && (!settled || now.has != f.has || w.c.later(now.suspicion())):
+				delete(seen.found, id)
+				w.report.Unsettled++
+			default:
+				seen.found[id] = now
+			}
+		}
+	}
+	for _, item := range items { // in their order
+		if f, yes := seen.found[item.ID]; yes && item.Raw != "" {
+			if err := w.find(ctx, f); err != nil {
+				return err
+			}
+		}
+	}
+	return w.clear(ctx, seen)
+}
+
+// changing reports whether a finding may be what an agent wrote a moment ago,
+// inside the backend: a block's text, a block or a passage that is new.
+func (w *storeSweep) changing(f finding) bool {
+	if w.backend.Kind != "letta" {
+		return false
+	}
+	return f.Code == memproxy.IntegrityUnknown || f.Code == memproxy.IntegrityMismatch && letta.KindOf(f.ID) == letta.TargetBlock
+}
+
+// settle waits for what is on its way into the ledger. Of what agents write
+// that is until the turns that were under way are over; it reports false where
+// that takes too long.
+func (w *storeSweep) settle(ctx context.Context, seen looked, over func() bool) (settled bool, err error) {
+	begun := w.c.clock()
+	if err := pause(ctx, w.c.settle); err != nil || over() || !slices.ContainsFunc(slices.Collect(maps.Values(seen.found)), w.changing) {
+		return true, err
+	}
+	for !over() {
+		if w.c.clock().Sub(begun) >= w.c.patience {
+			return false, nil
+		}
+		if err := pause(ctx, w.c.settle); err != nil {
+			return false, err
+		}
+	}
+	return true, pause(ctx, w.c.settle) // for what the last turn wrote
+}
+
+// find lists a finding. Of very many the rest is named and marked at once.
+func (w *storeSweep) find(ctx context.Context, f finding) error {
+	if len(w.report.Findings) >= maxListed {
+		w.report.More++
+		return w.c.name(ctx, &f.Discrepancy)
+	}
+	if f.Code == memproxy.IntegrityMismatch && f.wants != "" {
+		w.strays = append(w.strays, stray{len(w.report.Findings), f.has, f.wants})
+	}
+	w.report.Findings = append(w.report.Findings, f.Discrepancy)
+	return nil
+}
+
+// holds reports whether the walk passes over things of an id at all: the
+// ledger knows agents, messages and more too, which are no memories.
+func (w *storeSweep) holds(row *memproxy.Ownership) bool {
+	if w.backend.Kind == "letta" {
+		kind := letta.KindOf(row.ID)
+		return kind == letta.TargetBlock || kind == letta.TargetPassage
+	}
+	if len(w.scopes) == 0 {
+		return true
+	}
+	for _, s := range w.scopes {
+		if (s.User == "" || s.User == row.Scope.User) && (s.Agent == "" || s.Agent == row.Scope.Agent) && (s.Run == "" || s.Run == row.Scope.Run) {
+			return true
+		}
+	}
+	return false
+}
+
+// missing finds what the backend should have and has not.
+func (w *storeSweep) missing(ctx context.Context) error {
+	for after := ""; ; {
+		rows, err := w.c.ledger.Inventory(ctx, w.backend.Name, memproxy.TargetMemory, after, 500)
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		after = rows[len(rows)-1].ID
+		rows = slices.DeleteFunc(rows, func(row memproxy.Ownership) bool {
+			_, there := w.there[w.hash(row.ID)]
+			return there || !w.holds(&row) || !row.Written.Before(w.begun)
+		})
+		if len(rows) == 0 {
+			continue
+		}
+		if err := pause(ctx, w.c.settle); err != nil {
+			return err
+		}
+		for i := range rows { // some may have been deleted through memproxy while the walk was under way
+			tenant, id := rows[i].Scope.Tenant, rows[i].ID
+			code, detail, err := w.examiner(tenant).Absent(ctx, id)
+			if err != nil {
+				return err
+			}
+			if code == "" {
+				continue
+			}
+			if err := w.find(ctx, w.finding(tenant, id, memproxy.FaultDelete, code, detail)); err != nil {
+				return err
+			}
+		}
+	}
+}

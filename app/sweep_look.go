@@ -1,0 +1,268 @@
+package app
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/screen/hunt"
+)
+
+// finding is a discrepancy with the hashes of what is there and should be.
+type finding struct {
+	memproxy.Discrepancy
+	has, wants string
+}
+
+func (w *storeSweep) finding(tenant, id string, class memproxy.FaultClass, code memproxy.ReasonCode, detail string) finding {
+	return finding{Discrepancy: memproxy.Discrepancy{
+		Class: class, Code: code, Tenant: tenant, Detail: detail,
+		MemoryKey: memproxy.MemoryKey{Backend: w.backend.Name, Kind: memproxy.TargetMemory, ID: id},
+	}}
+}
+
+// suspicion is a finding that is to be looked at again.
+func (f *finding) suspicion() gate.Suspicion {
+	return gate.Suspicion{MemoryKey: f.MemoryKey, Tenant: f.Tenant, Known: f.wants}
+}
+
+// looked is what one look at a page found.
+type looked struct {
+	items, known, unknown, skipped int
+	found                          map[string]finding // by id
+	sound                          []string           // ids of what is as it was written
+}
+
+// look compares the items of a page with what is known of them.
+func (w *storeSweep) look(ctx context.Context, items []hunt.Item) (looked, error) {
+	out := looked{found: map[string]finding{}}
+	var ids []string
+	for _, item := range items {
+		if item.ID != "" {
+			w.there[w.hash(item.ID)] = struct{}{}
+		}
+		if item.Raw != "" {
+			ids = append(ids, item.ID)
+		}
+	}
+	owners, err := w.c.ledger.Owners(ctx, w.backend.Name, memproxy.TargetMemory, ids)
+	if err != nil {
+		return out, err
+	}
+	found, err := w.c.ledger.Found(ctx, w.backend.Name, memproxy.TargetMemory, slices.DeleteFunc(ids, func(id string) bool { _, known := owners[id]; return known }))
+	if err != nil {
+		return out, err
+	}
+	var seen []memproxy.Glimpse
+	for _, item := range items {
+		if item.Raw == "" && !item.Unread {
+			continue // a part of the one before
+		}
+		out.items++
+		if item.Unread {
+			out.skipped++
+			continue
+		}
+		row, known := owners[item.ID]
+		m, err := read(w.adapter, item)
+		if err != nil {
+			out.found[item.ID] = w.finding(row.Scope.Tenant, item.ID, memproxy.FaultTamper, memproxy.IntegrityMismatch, "it is written in a way that two readers would read differently")
+			continue
+		}
+		if !known {
+			if was, listed := found[item.ID]; listed && m.Stamp == nil {
+				err = w.listed(ctx, was, &m, &out)
+			} else {
+				err = w.stranger(ctx, &m, &out)
+			}
+			if err != nil {
+				return out, err
+			}
+			continue
+		}
+		out.known++
+		f, err := w.judge(ctx, &row, &m)
+		switch {
+		case err != nil:
+			return out, err
+		case f != nil:
+			out.found[item.ID] = *f
+		default:
+			seen = append(seen, gate.GlimpseOf(w.adapter, &row, &m))
+			out.sound = append(out.sound, item.ID)
+		}
+	}
+	differ, err := w.c.ledger.Glimpse(ctx, seen...)
+	for _, k := range differ {
+		out.found[k.ID] = w.finding(owners[k.ID].Scope.Tenant, k.ID, memproxy.FaultMetadata, memproxy.IntegrityMetadata, "the metadata is not what it was")
+	}
+	return out, err
+}
+
+func (w *storeSweep) examiner(tenant string) *gate.Examiner {
+	return &gate.Examiner{Ledger: w.c.ledger, Signer: w.c.signer, Backend: w.backend.Name, Tenant: tenant}
+}
+
+// stranger judges a memory that the ledger does not know: written behind
+// memproxy, before it, or by a write whose ids are not told.
+func (w *storeSweep) stranger(ctx context.Context, m *memproxy.Memory, out *looked) error {
+	if m.Stamp != nil {
+		for _, tenant := range w.tenants {
+			s := *m.Stamp
+			s.Tenant = tenant
+			if !w.c.signer.Verify(s) {
+				continue
+			}
+			if code, detail := w.examiner(tenant).Examine(ctx, nil, m); code != "" {
+				out.found[m.ID] = w.finding(tenant, m.ID, classOf(code, memproxy.FaultInsert), code, detail)
+			}
+			return nil // a read will bind it
+		}
+		out.found[m.ID] = w.finding("", m.ID, memproxy.FaultForge, memproxy.IntegrityForged, "the provenance is not signed by this installation")
+		return nil
+	}
+	if w.sealed {
+		out.found[m.ID] = w.finding("", m.ID, memproxy.FaultInsert, memproxy.IntegrityUnknown, "nobody wrote it through memproxy")
+		return nil
+	}
+	out.unknown++
+	return nil
+}
+
+// listed judges a memory that the backend held when it was sealed: by its text
+// then, or by the one that went through memproxy since.
+func (w *storeSweep) listed(ctx context.Context, was string, m *memproxy.Memory, out *looked) error {
+	history, err := w.c.ledger.History(ctx, memproxy.MemoryKey{Backend: w.backend.Name, Kind: memproxy.TargetMemory, ID: m.ID}, 0, 1)
+	if err != nil {
+		return err
+	}
+	tenant, gone := "", false
+	if len(history) == 1 {
+		tenant, was, gone = history[0].Tenant, history[0].SHA256, history[0].Op == memproxy.OpDelete
+	}
+	has := textSum(m.Text)
+	switch {
+	case gone:
+		out.found[m.ID] = w.finding(tenant, m.ID, memproxy.FaultInsert, memproxy.IntegrityUnknown, "it was deleted through memproxy and is there again")
+	case was != "" && was != has:
+		f := w.finding(tenant, m.ID, memproxy.FaultTamper, memproxy.IntegrityMismatch, "the text is not the one that it had when the backend was sealed, nor one that went through memproxy since")
+		f.has, f.wants = has, was
+		out.found[m.ID] = f
+	default:
+		out.known++
+		out.sound = append(out.sound, m.ID)
+	}
+	return nil
+}
+
+// judge compares a memory with the ledger's row and the newest version.
+func (w *storeSweep) judge(ctx context.Context, row *memproxy.Ownership, m *memproxy.Memory) (*finding, error) {
+	tenant := row.Scope.Tenant
+	if row.Deleted {
+		f := w.finding(tenant, m.ID, memproxy.FaultInsert, memproxy.IntegrityUnknown, "it was deleted through memproxy and is there again")
+		return &f, nil
+	}
+	history, err := w.c.ledger.History(ctx, memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID}, 0, 1)
+	if err != nil {
+		return nil, err
+	}
+	// The row is not signed, the version is: of one write they say the same.
+	if len(history) == 1 && history[0].Decision == row.Decision && row.SHA256 != "" && history[0].SHA256 != "" && history[0].SHA256 != row.SHA256 {
+		f := w.finding(tenant, m.ID, memproxy.FaultTamper, memproxy.IntegrityMismatch, "the ledger's row is not what its signed version says")
+		return &f, nil
+	}
+	code, detail := w.examiner(tenant).Examine(ctx, row, m)
+	if code == "" {
+		return nil, nil
+	}
+	f := w.finding(tenant, m.ID, classOf(code, memproxy.FaultForge), code, detail)
+	if code == memproxy.IntegrityMismatch {
+		f.Class, f.has, f.wants = memproxy.FaultTamper, textSum(m.Text), row.SHA256
+		if len(history) == 1 && history[0].SHA256 == row.SHA256 {
+			short, err := w.shortened(ctx, history[0], m.Text)
+			if err != nil {
+				return nil, err
+			}
+			if short {
+				f.Class, f.Detail = memproxy.FaultTruncate, "the text was cut"
+			}
+		}
+	}
+	return &f, nil
+}
+
+// classOf is the class of what speaks against a stamp: metadata that were
+// changed beside it, or else another.
+func classOf(code memproxy.ReasonCode, otherwise memproxy.FaultClass) memproxy.FaultClass {
+	if code == memproxy.IntegrityMetadata {
+		return memproxy.FaultMetadata
+	}
+	return otherwise
+}
+
+// shortened reports whether a text is what is left of a version's.
+func (w *storeSweep) shortened(ctx context.Context, v memproxy.Version, text string) (bool, error) {
+	whole, err := w.c.ledger.Version(ctx, v.MemoryKey, v.Number)
+	if errors.Is(err, ledger.ErrShredded) || errors.Is(err, ledger.ErrSealed) || errors.Is(err, ledger.ErrUnknown) {
+		return false, nil // the chain's verification says so
+	}
+	return err == nil && len(text) < len(whole.Text) && strings.Contains(whole.Text, strings.TrimRight(text, " \n….")), err
+}
+
+func textSum(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+// clear takes back doubts about what is as it was written again.
+func (w *storeSweep) clear(ctx context.Context, seen looked) error {
+	standings, err := w.c.ledger.Standings(ctx, w.backend.Name, memproxy.TargetMemory, seen.sound)
+	if err != nil {
+		return err
+	}
+	for _, id := range seen.sound {
+		st, known := standings[id]
+		if _, found := seen.found[id]; found || !known || st.Unverified == "" || st.Unverified == memproxy.IntegrityChain {
+			continue
+		}
+		if err := w.c.record(ctx, w.c.event(memproxy.EventIntegrity, st.Tenant, w.backend.Name, "it is what was written again", id)); err != nil {
+			return err
+		}
+		if _, err := w.c.ledger.Cast(ctx, memproxy.Doubt{MemoryKey: st.MemoryKey, Tenant: st.Tenant}); err != nil {
+			return err
+		}
+		w.report.Cleared++
+	}
+	return nil
+}
+
+// finish tells exchanged texts from others, names each new finding in the log
+// and marks its memory, and records the sweep.
+func (w *storeSweep) finish(ctx context.Context) error {
+	wanted := map[string]bool{}
+	for _, s := range w.strays {
+		wanted[s.wants] = true
+	}
+	for _, s := range w.strays {
+		if wanted[s.has] {
+			f := &w.report.Findings[s.at]
+			f.Class, f.Detail = memproxy.FaultReorder, "it has the text of another memory"
+		}
+	}
+	for i := range w.report.Findings {
+		if err := w.c.name(ctx, &w.report.Findings[i]); err != nil {
+			return err
+		}
+	}
+	r := &w.report
+	ev := w.c.event(memproxy.EventSweep, "", w.backend.Name, fmt.Sprintf("%d memories, %d known, %d unknown, %d not read, %d unsettled, %d findings, %d cleared",
+		r.Items, r.Known, r.Unknown, r.Skipped, r.Unsettled, len(r.Findings)+r.More, r.Cleared))
+	return w.c.record(ctx, ev)
+}

@@ -1,0 +1,150 @@
+package app
+
+import (
+	"fmt"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const tenantsConf = `profile: production
+state: DIR/state
+admin: {listen: "127.0.0.1:0"}
+backends:
+  - {name: mem0, kind: mem0, listen: "127.0.0.1:0", upstream: "UPSTREAM"}
+identity:
+  keys:
+    - {sha256: "KEY", id: "agent:acme", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
+    - {sha256: "RIVAL", id: "agent:globex", kind: agent, trust: authenticated, tenant: globex, acts_as: "*"}
+log: {level: error}
+`
+
+// Proves EDGE-3, EDGE-13 and TRL-1: of two tenants that share a Mem0, with keys
+// that are limited in nothing else, neither reads, changes, deletes or finds
+// what is the other's on any route, whether it names it by owner or by id, and
+// what it gets for the other's names is what it gets for nobody's. Each has all
+// of its own.
+func TestTenantsOfMem0(t *testing.T) {
+	t.Parallel()
+	r := start(t, tenantsConf, "RIVAL", sha("rival-key"))
+	rival := []string{"X-API-Key", "rival-key"}
+	add := r.do("POST", "/memories", `{"messages":[{"role":"user","content":"the canary of acme sings"}],"user_id":"ann","agent_id":"bot","run_id":"run-1","infer":false}`)
+	if add.status != 200 {
+		t.Fatalf("%d %s", add.status, add.body)
+	}
+	id := regexp.MustCompile(`"id":"([^"]+)"`).FindStringSubmatch(add.body)[1]
+	nobodys := "00000000-0000-4000-8000-00000000beef"
+	before := r.behind("GET", "/memories?user_id=ann", "")
+
+	list := r.do("GET", "/memories?user_id=zoe", "", rival...)
+	if list.status != 200 || !strings.Contains(list.body, "[]") {
+		t.Errorf("a list under a name that nobody used yet: %d %s", list.status, list.body)
+	}
+	if a := r.do("POST", "/memories", `{"messages":[{"role":"user","content":"the song of globex"}],"user_id":"zoe","infer":false}`, rival...); a.status != 200 {
+		t.Errorf("an add under a new name: %d %s", a.status, a.body)
+	}
+	if a := r.do("GET", "/memories?user_id=zoe", "", rival...); !strings.Contains(a.body, "the song of globex") {
+		t.Errorf("its own: %d %s", a.status, a.body)
+	}
+	if a := r.do("GET", "/memories?user_id=ann", ""); !strings.Contains(a.body, "canary of acme") {
+		t.Errorf("the owner's own: %d %s", a.status, a.body)
+	}
+	if a := r.do("POST", "/v1/summary/", `{"filters":{"user_id":"ann"}}`); a.status != 200 || !strings.Contains(a.body, "canary") {
+		t.Errorf("the owner's summary: %d %s", a.status, a.body)
+	}
+
+	type ask struct{ method, path, body string }
+	var asks []ask
+	for _, in := range []string{"user_id", "agent_id", "run_id"} {
+		q := url.Values{in: {"NAME"}}.Encode()
+		name := fmt.Sprintf(`%q:"NAME"`, in)
+		asks = append(asks,
+			ask{"GET", "/memories?" + q, ""}, ask{"GET", "/v1/memories/?" + q, ""}, ask{"DELETE", "/memories?" + q, ""}, ask{"DELETE", "/v1/memories/?" + q, ""},
+			ask{"POST", "/search", `{"query":"canary",` + name + `}`}, ask{"POST", "/search", `{"query":"canary","filters":{` + name + `}}`},
+			ask{"POST", "/v3/memories/search/", `{"query":"canary","filters":{"OR":[{` + name + `}]}}`},
+			ask{"POST", "/v2/memories/search/", `{"query":"canary","filters":{"AND":[{` + name + `}]}}`},
+			ask{"POST", "/v1/memories/search/", `{"query":"canary","output_format":"v1.1",` + name + `}`},
+			ask{"POST", "/v3/memories/", `{"filters":{` + name + `}}`}, ask{"POST", "/v2/memories/", `{"filters":{` + name + `}}`},
+			ask{"POST", "/v1/summary/", `{"filters":{` + name + `}}`},
+			ask{"POST", "/v1/exports/", `{"schema":{},"filters":{"AND":[{` + name + `}]}}`}, ask{"POST", "/v1/exports/get/", `{"filters":{` + name + `}}`},
+		)
+	}
+	for _, typ := range []string{"user", "agent", "run"} {
+		asks = append(asks, ask{"GET", "/v1/memories/" + typ + "/NAME/", ""}, ask{"GET", "/v2/entities/" + typ + "/NAME/", ""},
+			ask{"DELETE", "/v2/entities/" + typ + "/NAME/", ""}, ask{"DELETE", "/entities/" + typ + "/NAME", ""})
+	}
+	asks = append(asks, ask{"GET", "/v2/entities/user/NAME/profile/", ""})
+	asks = append(asks, ask{"GET", "/memories/ID", ""}, ask{"GET", "/v1/memories/ID/", ""}, ask{"GET", "/memories/ID/history", ""}, ask{"GET", "/v1/memories/ID/history/", ""},
+		ask{"PUT", "/memories/ID", `{"text":"globex was here"}`}, ask{"PUT", "/v1/memories/ID/", `{"text":"globex was here"}`},
+		ask{"DELETE", "/memories/ID", ""}, ask{"DELETE", "/v1/memories/ID/", ""}, ask{"GET", "/v1/event/ID/", ""},
+		ask{"PUT", "/v1/batch/", `{"memories":[{"memory_id":"ID","text":"globex was here"}]}`}, ask{"DELETE", "/v1/batch/", `{"memories":[{"memory_id":"ID"}]}`},
+		ask{"POST", "/v1/feedback/", `{"memory_id":"ID","feedback":"NEGATIVE"}`})
+	names := map[string]string{"user": "ann", "agent": "bot", "run": "run-1"}
+	mask := regexp.MustCompile(`"decision_id":"[^"]*"`)
+	for _, q := range asks {
+		var got [2]string
+		for i, who := range []string{"theirs", "nobodys"} {
+			name, it := "somebody-new", nobodys
+			if who == "theirs" {
+				it = id
+				for kind, n := range names {
+					if strings.Contains(q.path+q.body, kind+"_id") || strings.Contains(q.path, "/"+kind+"/") {
+						name = n
+					}
+				}
+			}
+			fill := strings.NewReplacer("NAME", name, "ID", it)
+			a := r.do(q.method, fill.Replace(q.path), fill.Replace(q.body), rival...)
+			if strings.Contains(a.body, "canary of acme") || strings.Contains(fmt.Sprint(a.header), "canary of acme") {
+				t.Errorf("%s %s %s shows another tenant's memory: %d %s", q.method, q.path, q.body, a.status, a.body)
+			}
+			got[i] = fmt.Sprint(a.status, " ", strings.NewReplacer(name, "NAME", it, "ID").Replace(mask.ReplaceAllString(a.body, "")))
+		}
+		if got[0] != got[1] {
+			t.Errorf("%s %s %s: another's is told from nobody's:\n%s\n%s", q.method, q.path, q.body, got[0], got[1])
+		}
+	}
+	for _, q := range []ask{
+		{"GET", "/v1/memories/", ""}, {"GET", "/v1/memories/events/", ""}, {"GET", "/v1/events/", ""}, {"GET", "/v1/entities/", ""}, {"GET", "/entities", ""},
+		{"GET", "/v1/entities/filters/", ""}, {"GET", "/v1/stats/", ""}, {"POST", "/v1/summary/", `{"filters":{"user_id":"*"}}`},
+		{"POST", "/v1/summary/", `{"filters":{"user_id":{"ne":"zoe"}}}`}, {"POST", "/v1/summary/", `{"filters":{"OR":[{"user_id":"zoe"},{"user_id":"ann"}]}}`},
+		{"POST", "/v1/summary/", `{"user_id":"zoe"}`}, {"POST", "/v1/summary/?user_id=zoe", `{}`},
+		{"POST", "/v3/memories/search/", `{"query":"canary","filters":{"user_id":"*"}}`}, {"POST", "/v3/memories/", `{"filters":{"user_id":{"ne":"zoe"}}}`},
+		{"DELETE", "/memories?user_id=*", ""}, {"DELETE", "/v1/memories/?user_id=*", ""}, {"POST", "/reset", ""},
+	} {
+		if a := r.do(q.method, q.path, q.body, rival...); strings.Contains(a.body, "canary of acme") || strings.Contains(a.body, `"ann"`) || strings.Contains(a.body, `"bot"`) {
+			t.Errorf("%s %s %s tells of another tenant: %d %s", q.method, q.path, q.body, a.status, a.body)
+		}
+	}
+	if a := r.do("GET", "/v1/stats/?user_id=zoe", "", rival...); a.status != 403 {
+		t.Errorf("what is counted of everybody, with a parameter that narrows nothing: %d %s", a.status, a.body)
+	}
+	for _, route := range []string{"/memories", "/v1/memories/", "/v3/memories/add/"} {
+		a := r.do("POST", route, `{"messages":[{"role":"user","content":"ann trusts globex"}],"user_id":"ann","infer":false}`, rival...)
+		if a.status != 404 {
+			t.Errorf("an add to another tenant's user: %d %s", a.status, a.body)
+		}
+	}
+	if after := r.behind("GET", "/memories?user_id=ann", ""); after != before {
+		t.Errorf("another tenant's memories were changed:\n%s\n%s", before, after)
+	}
+}
+
+// A backend that is declared to serve one tenant is closed to all others, and
+// what is made of all its memories is given to its own.
+func TestABackendOfOneTenant(t *testing.T) {
+	t.Parallel()
+	r := start(t, tenantsConf, "RIVAL", sha("rival-key"), `kind: mem0,`, `kind: mem0, tenant: acme,`)
+	if a := r.do("POST", "/memories", `{"messages":[{"role":"user","content":"Ann likes tea."}],"user_id":"ann","infer":false}`); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	if a := r.do("GET", "/v1/entities/", ""); a.status != 200 || !strings.Contains(a.body, "ann") {
+		t.Errorf("its own: %d %s", a.status, a.body)
+	}
+	for _, path := range []string{"/memories?user_id=zoe", "/v1/entities/", "/v1/stats/"} {
+		if a := r.do("GET", path, "", "X-API-Key", "rival-key"); a.status != 403 || !strings.Contains(a.body, "identity.tenant") {
+			t.Errorf("another tenant's caller at %s: %d %s", path, a.status, a.body)
+		}
+	}
+}

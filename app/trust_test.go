@@ -1,0 +1,278 @@
+package app
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/ring"
+)
+
+// corrected has a person correct n of an author's facts in Mem0.
+func (r *rig) corrected(who string, n int) {
+	r.t.Helper()
+	for i := range n {
+		id := r.note(who, fmt.Sprintf("Ann's desk is number %d.", i), "")
+		if a := r.do("PUT", "/memories/"+id, fmt.Sprintf(`{"text":"Ann's desk is not number %d."}`, i), as("human")...); a.status != 200 {
+			r.t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+}
+
+// Proves TRL-3, EDGE-5: an author whose facts are corrected gives less
+// confidence from then on, down to half; one correction costs a newcomer
+// little, and others nothing.
+func TestCorrectionsLowerTheirAuthor(t *testing.T) {
+	t.Parallel()
+	r := startPeople(t, "")
+	given := func(who, claim string) float64 {
+		t.Helper()
+		more := ""
+		if claim != "" {
+			more = `,"metadata":{"confidence":` + claim + `}`
+		}
+		_, c, _ := r.fact(r.note(who, "Ann plays go on "+fmt.Sprint(r.back.count())+".", more))
+		return c
+	}
+	if c := given("", "0.9"); c != 0.7 {
+		t.Errorf("a newcomer gives %v, want the tier's 0.7", c)
+	}
+	r.corrected("", 1)
+	if c := given("", "0.9"); c < 0.6 || c >= 0.7 {
+		t.Errorf("after one correction %v, want a little less than 0.7", c)
+	}
+	r.corrected("", 24)
+	if c := given("", "0.9"); c != 0.35 {
+		t.Errorf("after 25 corrections of 27 facts %v, want half of 0.7", c)
+	}
+	if c := given("", ""); c != 0.35 {
+		t.Errorf("unclaimed %v, want half of 0.7", c)
+	}
+	if c := given("", "0.1"); c != 0.1 {
+		t.Errorf("a low claim is %v, want as claimed", c)
+	}
+	if c := given("peer", "0.9"); c != 0.7 {
+		t.Errorf("another gives %v", c)
+	}
+	a := r.do("POST", "/memories", strings.TrimSuffix(noted("Ann skates."), "}")+`,"metadata":{"confidence":0.9}}`)
+	ring.Until(r.t, "the rule in the record", func() bool { return a.status == 200 && strings.Contains(r.audit(), `"rule":"trust.track"`) })
+}
+
+// Proves TRL-3, EDGE-5: the same in front of Letta, where an author of blocks
+// is corrected.
+func TestCorrectionsLowerTheirAuthorInLetta(t *testing.T) {
+	t.Parallel()
+	l := startLettaWith(t, personaAgent, withPeople(lettaConf), func(h http.Handler) http.Handler { return h }, keys()...)
+	var last float64
+	for i := range 25 {
+		a := l.do("POST", "/v1/blocks/", fmt.Sprintf(`{"label":"notes","value":"Ann's desk is number %d"}`, i), as("peer")...)
+		var made struct {
+			ID       string
+			Metadata struct {
+				Confidence float64 `json:"memproxy_confidence"`
+			}
+		}
+		if err := json.Unmarshal([]byte(a.body), &made); err != nil || a.status != 200 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+		if i == 0 && made.Metadata.Confidence != 0.7 {
+			t.Errorf("a newcomer gives %v", made.Metadata.Confidence)
+		}
+		last = made.Metadata.Confidence
+		if a := l.do("PATCH", "/v1/blocks/"+made.ID, `{"value":"Ann has no desk"}`, as("human")...); a.status != 200 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	if last != 0.35 {
+		t.Errorf("after 24 corrections of 25 blocks %v, want half of 0.7", last)
+	}
+}
+
+// Proves TRL-3: explain tells the track record, and reads it while the sidecar
+// has the ledger open.
+func TestExplainTellsTheTrackRecord(t *testing.T) {
+	t.Parallel()
+	r := startPeople(t, "")
+	r.corrected("", 3)
+	if err := r.car.ledger.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	conf := filepath.Join(r.dir, "explain.yaml")
+	text := strings.NewReplacer(keys("SCREENING", "", "UPSTREAM", r.up, "DIR", r.dir, "KEY", sha(devToken))...).Replace(withPeople(screeningConf))
+	body := filepath.Join(r.dir, "body.json")
+	writeFile(t, conf, text)
+	writeFile(t, body, noted("Ann skates."))
+	args := []string{"explain", "-config", conf, "-method", "POST", "-path", "/memories", "-body", body, "-as"}
+	code, out, errs := invoke(t, append(args, "agent:dev")...)
+	if code != 0 || !strings.Contains(out, "3 facts, 3 corrections by others; ceiling × 0.769") || !strings.Contains(out, "confidence 0.538, source self-reported") {
+		t.Errorf("%d %s\n%s", code, errs, out)
+	}
+	code, out, _ = invoke(t, append(args, "agent:peer", "-json")...)
+	var ex struct {
+		Track struct {
+			Facts, Corrections int64
+			Factor             int
+			Known              bool
+		}
+		Attestation string
+	}
+	if err := json.Unmarshal([]byte(out), &ex); code != 0 || err != nil || !ex.Track.Known || ex.Track.Factor != 1000 || ex.Attestation != "self-reported" {
+		t.Errorf("%d %v %s", code, err, out)
+	}
+	// A ledger that cannot be read counts as the worst record, here as well.
+	r.stop()
+	if err := os.WriteFile(filepath.Join(r.dir, "state", "ledger.db"), []byte("something else than a database, and long enough"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, _ = invoke(t, append(args, "agent:peer")...); code != 0 || !strings.Contains(out, "the ledger could not be read; ceiling × 0.5") {
+		t.Errorf("%d %s", code, out)
+	}
+}
+
+// Proves TRL-5, EDGE-5: nobody makes a low fact of one's own a high one by
+// correcting it, or by deleting it and writing it anew.
+func TestLaundering(t *testing.T) {
+	t.Parallel()
+	high := `,"metadata":{"confidence":0.7}`
+	r := startPeople(t, "")
+	id := r.note("", "Ann likes green tea.", `,"metadata":{"confidence":0.2}`)
+	for _, body := range []string{`{"text":"Ann likes coffee.","metadata":{"confidence":0.7}}`, `{"text":"Ann likes cocoa."}`} {
+		if a := r.do("PUT", "/memories/"+id, body); a.status != 200 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+		if text, c, _ := r.fact(id); c != 0.2 || text == "Ann likes green tea." {
+			t.Errorf("%s: %q at %v, want 0.2", body, text, c)
+		}
+	}
+	// It may be lowered, and is then not raised again.
+	if a := r.do("PUT", "/memories/"+id, `{"text":"Ann may like cocoa.","metadata":{"confidence":0.1}}`); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	if a := r.do("PUT", "/memories/"+id, `{"text":"Ann likes cocoa.","metadata":{"confidence":0.2}}`); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	if _, c, _ := r.fact(id); c != 0.1 {
+		t.Errorf("raised to %v again", c)
+	}
+	if a := r.do("DELETE", "/memories/"+id, ""); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	for text, want := range map[string]float64{
+		"ann LIKES cocoa":      0.1, // the last that it said
+		"Ann likes coffee!":    0.2, // and what it said before
+		"Ann likes green tea.": 0.2,
+		"Ann likes black tea.": 0.7, // something else
+	} {
+		if _, c, _ := r.fact(r.note("", text, high)); c != want {
+			t.Errorf("%q anew: %v, want %v", text, c, want)
+		}
+	}
+	if _, c, _ := r.fact(r.note("peer", "Ann likes cocoa.", high)); c != 0.7 {
+		t.Errorf("another may be as sure as it is: %v", c)
+	}
+	ring.Until(r.t, "the rule in the record", func() bool { return strings.Contains(r.audit(), `"rule":"trust.laundering"`) })
+}
+
+// Proves TRL-5, EDGE-5: the same in front of Letta, by the block's id.
+func TestLaunderingInLetta(t *testing.T) {
+	t.Parallel()
+	l := startLettaWith(t, personaAgent, withPeople(lettaConf), func(h http.Handler) http.Handler { return h }, keys()...)
+	block := func(confidence float64) (string, float64) {
+		t.Helper()
+		a := l.do("POST", "/v1/blocks/", fmt.Sprintf(`{"label":"notes","value":"Ann likes green tea","metadata":{"confidence":%v}}`, confidence), as("")...)
+		var made struct {
+			ID       string
+			Metadata struct {
+				Confidence float64 `json:"memproxy_confidence"`
+			}
+		}
+		if err := json.Unmarshal([]byte(a.body), &made); err != nil || a.status != 200 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+		return made.ID, made.Metadata.Confidence
+	}
+	id, c := block(0.2)
+	if c != 0.2 {
+		t.Fatalf("%v", c)
+	}
+	a := l.do("PATCH", "/v1/blocks/"+id, `{"value":"Ann likes coffee","metadata":{"confidence":0.7}}`, as("")...)
+	if a.status != 200 || !strings.Contains(a.body, `"memproxy_confidence":0.2`) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if _, c := block(0.7); c != 0.2 {
+		t.Errorf("what the block said before, anew: %v", c)
+	}
+}
+
+// Proves TRL-4: the source of a write is better attested where this session was
+// shown it through the proxy, and nothing that a caller says of itself raises it.
+func TestAttestation(t *testing.T) {
+	t.Parallel()
+	const fact = "The invoice office moved to Leeds. It opens at nine."
+	in := func(session string) []string { return []string{"X-Memproxy-Session", session} }
+	r := startPeople(t, "")
+	source := r.note("human", fact, "")
+	own := r.note("", "Ann plays go.", "")
+	attested := func(text, more string, header ...string) string {
+		t.Helper()
+		_, _, a := r.fact(r.note("", text, more, header...))
+		return a
+	}
+	hash := func(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
+	claims := `,"metadata":{"source_sha256":"` + hash(fact) + `","source_ids":["` + source + `"],"attestation":"human-confirmed","memproxy_attestation":"log-anchored"}`
+	if got := attested("Invoices go to Leeds.", claims, in("s1")...); got != "self-reported" {
+		t.Errorf("claims alone make it %s", got)
+	}
+	if a := r.do("GET", "/memories?user_id=ann", "", as("", in("s1")...)...); a.status != 200 || !strings.Contains(a.body, "Leeds") {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	for _, tc := range []struct{ text, more, session, want string }{
+		{fact, "", "s1", "tool-observed"},
+		{"the invoice office MOVED to Leeds.", "", "s1", "tool-observed"},
+		{"moved to Leeds", "", "s1", "self-reported"}, // half a sentence may say anything
+		{"Invoices go to Leeds.", "", "s1", "self-reported"},
+		{"The office opens at nine.", `,"metadata":{"source_id":"` + source + `"}`, "s1", "tool-observed"},
+		{"The office opens at nine.", `,"metadata":{"source_ids":["x","` + source + `"]}`, "s1", "tool-observed"},
+		// A source that was read speaks for nothing but what it says.
+		{"Eve decides on payments.", `,"metadata":{"source_id":"` + source + `"}`, "s1", "self-reported"},
+		{"The invoice office moved to Moscow.", `,"metadata":{"source_id":"` + source + `"}`, "s1", "self-reported"},
+		{"The office does not open at nine.", `,"metadata":{"source_ids":["` + source + `"]}`, "s1", "self-reported"},
+		{"The office opens at 11.", `,"metadata":{"source_sha256":"` + hash(fact) + `"}`, "s1", "self-reported"},
+		{"Invoices go to Leeds.", `,"metadata":{"source_ids":["x"]}`, "s1", "self-reported"},
+		{"The office opens at nine.", `,"metadata":{"source_sha256":"` + hash(fact) + `"}`, "s1", "content-hashed"},
+		{"Invoices go to Leeds.", `,"metadata":{"source_sha256":"` + hash("something else") + `"}`, "s1", "self-reported"},
+		{fact, `,"metadata":{"attestation":"self-reported"}`, "s1", "self-reported"}, // a claim may lower it
+		{fact, `,"metadata":{"attestation":"human-confirmed"}`, "s1", "tool-observed"},
+		{fact, claims, "s2", "self-reported"}, // another session
+		{fact, claims, "", "self-reported"},   // none
+		{"Ann plays go.", "", "s1", "self-reported"},
+		{"Ann plays a lot.", `,"metadata":{"source_id":"` + own + `"}`, "s1", "self-reported"}, // one's own word is no source
+	} {
+		var header []string
+		if tc.session != "" {
+			header = in(tc.session)
+		}
+		if got := attested(tc.text, tc.more, header...); got != tc.want {
+			t.Errorf("%q %s in %q: %s, want %s", tc.text, tc.more, tc.session, got, tc.want)
+		}
+	}
+	// Another caller who names the session was not shown it.
+	if _, _, got := r.fact(r.note("peer", fact, claims, in("s1")...)); got != "self-reported" {
+		t.Errorf("another caller: %s", got)
+	}
+	// What is better attested may be raised over what one said before.
+	low := r.note("", "Ann skis.", `,"metadata":{"confidence":0.2}`)
+	if a := r.do("PUT", "/memories/"+low, `{"text":"`+fact+`","metadata":{"confidence":0.7}}`, in("s1")...); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	if _, c, a := r.fact(low); c != 0.7 || a != "tool-observed" {
+		t.Errorf("%v, %s", c, a)
+	}
+	ring.Until(r.t, "the memory's attestation", func() bool { return r.stands(low).Attestation == memproxy.ToolObserved })
+}

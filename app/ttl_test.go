@@ -1,0 +1,142 @@
+package app
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/ledger/ledgertest"
+)
+
+// Proves SYN-9: memories are kept by their field and by their source, the
+// shorter of both, else by default; what nothing is said of is kept for ever.
+func TestLifetimes(t *testing.T) {
+	t.Parallel()
+	hours := func(n int) config.Duration { return config.Duration(time.Duration(n) * time.Hour) }
+	for _, tc := range []struct {
+		ttl    map[string]config.Duration
+		field  string
+		source memproxy.Source
+		want   int
+	}{
+		{nil, "notes", memproxy.SourceHostile, 0},
+		{map[string]config.Duration{"default": hours(9)}, "notes", "", 9},
+		{map[string]config.Duration{"default": hours(9), "notes": hours(90)}, "notes", "", 90},
+		{map[string]config.Duration{"default": hours(9), "field:notes": hours(90)}, "notes", memproxy.SourceTrusted, 90},
+		{map[string]config.Duration{"notes": hours(90), "source:hostile": hours(1)}, "notes", memproxy.SourceHostile, 1},
+		{map[string]config.Duration{"notes": hours(90), "source:hostile": hours(1)}, "notes", memproxy.SourceVerified, 90},
+		{map[string]config.Duration{"notes": hours(1), "source:hostile": hours(90)}, "notes", memproxy.SourceHostile, 1},
+		{map[string]config.Duration{"default": hours(9), "source:hostile": hours(90)}, "other", memproxy.SourceHostile, 90},
+		{map[string]config.Duration{"source:unstated": hours(5)}, "notes", "", 5},
+		{map[string]config.Duration{"default": hours(9)}, "default", "", 9},
+		{map[string]config.Duration{"field:default": hours(7), "default": hours(9)}, "default", "", 7},
+		{map[string]config.Duration{"source:hostile": hours(1)}, "source:hostile", "", 0},
+	} {
+		if got := lifetimes(&config.Memories{TTL: tc.ttl})(tc.field, memproxy.Semantic, tc.source); got != time.Duration(tc.want)*time.Hour {
+			t.Errorf("%v of %q from %q: %v, want %d h", tc.ttl, tc.field, tc.source, got, tc.want)
+		}
+	}
+}
+
+// over lets a memory's time go by, and it expire. That it has an end is known a
+// little after it was written.
+func (r *rig) over(clock *ledgertest.Clock, id string) {
+	r.t.Helper()
+	ring.Until(r.t, "its end", func() bool { return r.stands(id).Expires.After(clock.Now()) })
+	clock.Pass(r.stands(id).Expires.Sub(clock.Now()) + time.Second)
+	r.once("upkeep", clock.Now())
+	if st := r.stands(id); st.State != memproxy.StateExpired {
+		r.t.Fatalf("%+v", st)
+	}
+}
+
+// Proves SYN-9: on Mem0: what a hostile source says is kept shortly, what is
+// written again comes back, what is over is left out of recall and, after half
+// a year, deleted in the backend.
+func TestTimeOnMem0(t *testing.T) {
+	t.Parallel()
+	clock := ledgertest.NewClock()
+	r := startAt(t, clock.Now, screeningConf, "SCREENING", `memories: {validate: 0, ttl: {"source:hostile": 1h, default: 720h}}`)
+	bad := r.written("Ann moved to Rome.", `,"metadata":{"source":"hostile"}`)
+	good := r.written("Ann likes green tea.", `,"metadata":{"source":"verified"}`)
+	r.over(clock, bad)
+	if list := r.listed(); strings.Contains(list, "Rome") || !strings.Contains(list, "green tea") {
+		t.Errorf("%s", list)
+	}
+	if a := r.do("GET", "/memories/"+bad, ""); a.status != 404 {
+		t.Errorf("by id: %d", a.status)
+	}
+	if st := r.stands(good); st.Expires.Before(clock.Now().Add(700*time.Hour)) || st.State == memproxy.StateExpired {
+		t.Errorf("%+v", st)
+	}
+	if a := r.do("PUT", "/memories/"+bad, `{"text":"Ann moved to Rome.","metadata":{"source":"verified"}}`); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	ring.Until(r.t, "what was written again is back", func() bool { return strings.Contains(r.listed(), "Rome") })
+	if st := r.stands(bad); st.Expires.Before(clock.Now().Add(700 * time.Hour)) {
+		t.Errorf("confirmed: %+v", st)
+	}
+	brief := r.written("The build is slow.", `,"metadata":{"source":"hostile"}`)
+	r.over(clock, brief)
+	at := func() string {
+		resp, err := http.Get(r.up + "/memories?user_id=ann")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		var b strings.Builder
+		var raw json.RawMessage
+		if err := json.NewDecoder(resp.Body).Decode(&raw); err != nil {
+			t.Fatal(err)
+		}
+		b.Write(raw)
+		return b.String()
+	}
+	r.once("upkeep", clock.Now().Add(170*24*time.Hour))
+	if !strings.Contains(at(), "slow") {
+		t.Error("purged before its time")
+	}
+	r.once("upkeep", clock.Now().Add(181*24*time.Hour))
+	if s := at(); strings.Contains(s, "slow") || !strings.Contains(s, "green tea") {
+		t.Errorf("in the backend: %s", s)
+	}
+}
+
+// Proves SYN-9: the same on Letta, for a block.
+func TestTimeOnLetta(t *testing.T) {
+	t.Parallel()
+	conf := lettaConf + "memories: {validate: 0, ttl: {\"field:human\": 1h}}\n"
+	clock := ledgertest.NewClock()
+	l := startLettaRig(&rig{t: t, clock: clock.Now}, someAgent, conf, plainly)
+	auth := []string{"Authorization", "Bearer " + devToken}
+	a := l.do("POST", "/v1/blocks/", `{"label":"human","value":"Ann"}`, auth...)
+	var made struct{ ID string }
+	if err := json.Unmarshal([]byte(a.body), &made); err != nil || a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	l.over(clock, made.ID)
+	shown := func() int { return l.do("GET", "/v1/blocks/"+made.ID, "", auth...).status }
+	if s := shown(); s != 404 {
+		t.Errorf("an expired block: %d", s)
+	}
+	if a := l.do("PATCH", "/v1/blocks/"+made.ID, `{"value":"Ann"}`, auth...); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	ring.Until(l.t, "the block that was written again", func() bool { return shown() == 200 })
+	l.over(clock, made.ID)
+	l.once("upkeep", clock.Now().Add(181*24*time.Hour))
+	resp, err := http.Get(fmt.Sprintf("%s/v1/blocks/%s", l.car.cfg.Backends[0].Upstream, made.ID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != 404 {
+		t.Errorf("purged, and in the backend: %d", resp.StatusCode)
+	}
+}

@@ -1,0 +1,188 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/ledger/ledgertest"
+)
+
+// written writes a memory and returns its id.
+func (r *rig) written(text, more string) string {
+	r.t.Helper()
+	body := strings.TrimSuffix(noted(text), "}") + more + "}"
+	a := r.do("POST", "/memories", body)
+	var got struct{ Results []struct{ ID string } }
+	if err := json.Unmarshal([]byte(a.body), &got); err != nil || a.status != 200 || len(got.Results) != 1 {
+		r.t.Fatalf("%d %s", a.status, a.body)
+	}
+	return got.Results[0].ID
+}
+
+func (r *rig) listed() string {
+	r.t.Helper()
+	a := r.do("GET", "/memories?user_id=ann", "")
+	if a.status != 200 {
+		r.t.Fatalf("%d %s", a.status, a.body)
+	}
+	return a.body
+}
+
+func (r *rig) stands(id string) memproxy.Standing {
+	r.t.Helper()
+	all, err := r.car.ledger.Standings(context.Background(), "mem0", memproxy.TargetMemory, []string{id})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return all[id]
+}
+
+// Proves DOL-1, DOL-3, DOL-5: new memories are untrusted until they are looked
+// at in the background; what looks like an attack then is quarantined and no
+// longer shown, by id or in lists; the rest is validated; every state has its
+// way of being shown.
+func TestStatesOfMemories(t *testing.T) {
+	t.Parallel()
+	r := start(t, screeningConf, "SCREENING", "screening: {withhold: 0}\nmemories: {validate: 0}") // nothing is withheld for its risk here, only for its state
+	tea := r.written("Ann likes green tea.", "")
+	ring.Until(r.t, "the state of a new memory", func() bool { return r.stands(tea).State == memproxy.StateUntrusted })
+	// It came in before a rule knew it.
+	bad := r.written("Ann has a cat.", "")
+	ring.Until(r.t, "its version", func() bool {
+		v, err := r.car.ledger.History(context.Background(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: bad}, 0, 1)
+		return err == nil && len(v) == 1
+	})
+	_, err := r.car.ledger.Append(context.Background(), memproxy.Version{
+		MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: bad}, Tenant: "acme", Op: memproxy.OpUpdate,
+		Time: time.Now(), Actor: "agent:dev", Trust: memproxy.TrustAuthenticated, Attestation: memproxy.SelfReported, Decision: "d", Text: poison,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.behind("PUT", "/v1/memories/"+bad+"/", `{"text":"`+poison+`"}`) // which is what went through
+	r.once("upkeep", time.Now())
+	if a, b := r.stands(tea).State, r.stands(bad).State; a != memproxy.StateValidated || b != memproxy.StateQuarantined {
+		t.Fatalf("%s and %s", a, b)
+	}
+	if list := r.listed(); !strings.Contains(list, "green tea") || strings.Contains(list, "has a cat") {
+		t.Errorf("listed: %s", list)
+	}
+	if a := r.do("GET", "/memories/"+bad, ""); a.status != 404 {
+		t.Errorf("by id: %d %s", a.status, a.body)
+	}
+
+	set := func(id string, state memproxy.MemoryState, findings ...memproxy.Finding) {
+		t.Helper()
+		_, err := r.car.ledger.SetState(context.Background(), memproxy.StateChange{
+			MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, Tenant: "acme", State: state, Findings: findings, Text: memproxy.TextSHA256("Ann likes green tea."),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(tea, memproxy.StateFlagged, memproxy.Finding{Rule: "directive.x", Severity: "high", Start: 10, End: 19})
+	if list := r.listed(); strings.Contains(list, "green tea") || !strings.Contains(list, "Ann likes [PATTERN_001].") || !strings.Contains(list, "severity high, at 10, 9 bytes") {
+		t.Errorf("flagged: %s", list)
+	}
+	set(tea, memproxy.StatePending) // its author sees what waits, see TestTimeDoesItsWork
+	if list := r.listed(); !strings.Contains(list, "likes") {
+		t.Errorf("pending: %s", list)
+	}
+	for _, state := range []memproxy.MemoryState{memproxy.StateExpired, memproxy.StateSuperseded, memproxy.StateQuarantined} {
+		set(tea, state)
+		if list := r.listed(); strings.Contains(list, "likes") {
+			t.Errorf("%s: %s", state, list)
+		}
+	}
+	set(tea, memproxy.StateValidated)
+	if list := r.listed(); !strings.Contains(list, "Ann likes green tea.") {
+		t.Errorf("validated: %s", list)
+	}
+}
+
+// another is a caller of the same tenant beside the one that most tests have.
+const another = "m0-another-key"
+
+var anotherKey = "\n    - {sha256: \"" + sha(another) + "\", id: \"agent:other\", kind: agent, trust: authenticated, tenant: acme, acts_as: \"*\"}\nSCREENING"
+
+// Proves SYN-9, TRL-9: memories of callers who are not trusted enough wait,
+// their author sees them meanwhile, by id and in lists, and others are shown
+// them when nobody corrected them for long enough; memories have an end, by
+// their field.
+func TestTimeDoesItsWork(t *testing.T) {
+	t.Parallel()
+	r := start(t, strings.Replace(screeningConf, "\nSCREENING", anotherKey, 1), "SCREENING", "memories: {validate: 0, pending: [authenticated], quiet: 7d, ttl: {gotchas: 10ms}}")
+	author := r
+	tea := r.written("Ann likes green tea.", "")
+	r = r.with(another)
+	if st := r.stands(tea); st.State != memproxy.StatePending || strings.Contains(r.listed(), "green tea") {
+		t.Fatalf("%+v, listed %s", st, r.listed())
+	}
+	if a := r.do("GET", "/memories/"+tea, ""); a.status != 404 {
+		t.Errorf("by id, of another: %d", a.status)
+	}
+	if a := author.do("GET", "/memories/"+tea, ""); a.status != 200 || !strings.Contains(author.listed(), "green tea") {
+		t.Errorf("its author does not see it: %d, listed %s", a.status, author.listed())
+	}
+	for _, tc := range []struct {
+		after time.Duration
+		want  bool
+	}{{6 * 24 * time.Hour, false}, {8 * 24 * time.Hour, true}} {
+		r.once("upkeep", time.Now().Add(tc.after))
+		if got := strings.Contains(r.listed(), "green tea"); got != tc.want {
+			t.Errorf("after %v: shown %v", tc.after, got)
+		}
+	}
+
+	clock := ledgertest.NewClock()
+	r = startAt(t, clock.Now, screeningConf, "SCREENING", "memories: {validate: 0, ttl: {learnings: 1h}}")
+	short := r.written("The build is slow.", `,"metadata":{"field":"learnings"}`)
+	r.written("Ann likes green tea.", "")
+	r.over(clock, short)
+	if list := r.listed(); strings.Contains(list, "slow") || !strings.Contains(list, "green tea") {
+		t.Errorf("%s", list)
+	}
+	r.once("upkeep", clock.Now().Add(200*24*time.Hour))
+	resp, err := http.Get(r.up + "/memories?user_id=ann")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, err := io.ReadAll(resp.Body); err != nil || strings.Contains(string(body), "slow") || !strings.Contains(string(body), "green tea") {
+		t.Errorf("what expired long ago is still in the backend: %s", body)
+	}
+}
+
+// Proves SYN-7: three rejections lock a session's writes.
+func TestSessionsLock(t *testing.T) {
+	t.Parallel()
+	r := start(t, screeningConf, "SCREENING", "")
+	in := []string{"X-Memproxy-Session", "s1"}
+	for range 3 {
+		if a := r.do("POST", "/memories", noted(poison), in...); a.status != 403 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	if a := r.do("POST", "/memories", noted("Ann likes tea."), in...); a.status != 403 || !strings.Contains(a.body, "session.locked") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if a := r.do("GET", "/memories?user_id=ann", "", in...); a.status != 200 {
+		t.Errorf("reads: %d %s", a.status, a.body)
+	}
+	if a := r.do("POST", "/memories", noted("Ann likes tea."), "X-Memproxy-Session", "s2"); a.status != 200 {
+		t.Errorf("another session: %d %s", a.status, a.body)
+	}
+	if err := r.car.ledger.Unlock(context.Background(), "acme", "s1", memproxy.Review{Reviewer: "eve"}); err != nil {
+		t.Fatal(err)
+	}
+	if a := r.do("POST", "/memories", noted("Ann likes tea."), in...); a.status != 200 {
+		t.Errorf("unlocked: %d %s", a.status, a.body)
+	}
+}

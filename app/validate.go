@@ -1,0 +1,206 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/proxy"
+	"github.com/memproxy/memproxy/screen"
+)
+
+const (
+	// validateBatch is how many memories of a tenant in a state are looked at
+	// again at a time (DOL-3), and validateMost how many of all tenants, once a
+	// page was looked through.
+	validateBatch = 10
+	validateMost  = 1000
+	// validateLook is how many that are due a pass looks through for tenants
+	// whose turn it is.
+	validateLook = 20_000
+	validatePage = 1000
+	// lookTime bounds the question what a memory says by now.
+	lookTime = 10 * time.Second
+	// lastKind comes after every kind of memory.
+	lastKind memproxy.TargetKind = "~"
+)
+
+// validate judges memories that the rules in force have not seen as they are:
+// new ones, those that were changed around the proxy, and all of them after a
+// change of the rules.
+func (s *App) validate(ctx context.Context) error {
+	rules := s.rules.current()
+	if rules.Screener == nil {
+		return nil
+	}
+	s.looked.Lock()
+	defer s.looked.Unlock()
+	away := map[string]bool{} // backends: what they hold stays due
+	for _, state := range []memproxy.MemoryState{memproxy.StateUntrusted, memproxy.StateValidated, memproxy.StateFlagged} {
+		if err := s.validateState(ctx, rules, state, away); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// validateState looks at a batch of each tenant's memories in a state, so that
+// nobody's many keep those of others waiting. Where it has to stop looking, the
+// next pass goes on.
+func (s *App) validateState(ctx context.Context, rules *gate.Rules, state memproxy.MemoryState, away map[string]bool) error {
+	after, taken := s.looked.to[state], map[string]int{}
+	s.looked.to[state] = memproxy.MemoryKey{}
+	for seen, done := 0, 0; ; {
+		list, err := s.ledger.ListStandings(ctx, memproxy.StandingFilter{State: state, NotRules: rules.Version, After: after, Limit: validatePage})
+		if err != nil || len(list) == 0 {
+			return err
+		}
+		for i := range list {
+			st := &list[i]
+			after = st.MemoryKey
+			seen++
+			if taken[st.Tenant] == validateBatch {
+				continue
+			}
+			if !away[st.Backend] {
+				err = s.validateOne(ctx, rules, st)
+				away[st.Backend] = errors.Is(err, proxy.ErrUnanswered)
+			}
+			if away[st.Backend] {
+				if err != nil {
+					s.log.Warn("memories are not validated while their backend does not answer", "backend", st.Backend, "error", err)
+				}
+				after = memproxy.MemoryKey{Backend: st.Backend, Kind: lastKind} // past all that it holds
+				break                                                           // the rest of the page may be of the same backend
+			}
+			if err != nil {
+				return err
+			}
+			taken[st.Tenant]++
+			done++
+		}
+		if seen >= validateLook || done >= validateMost {
+			s.looked.to[state] = after
+			return nil
+		}
+	}
+}
+
+// lookedTo is where the passes over the memories of each state stopped.
+type lookedTo struct {
+	sync.Mutex // one pass at a time
+	to         map[memproxy.MemoryState]memproxy.MemoryKey
+}
+
+func (s *App) validateOne(ctx context.Context, rules *gate.Rules, st *memproxy.Standing) error {
+	change := memproxy.StateChange{
+		MemoryKey: st.MemoryKey, Tenant: st.Tenant, State: st.State, From: []memproxy.MemoryState{st.State},
+		Seen: st.Changed, Rules: rules.Version, Decision: st.Decision, Reason: st.Reason, Findings: st.Findings, Text: st.Text,
+	}
+	text, err := s.present(ctx, st)
+	if err != nil {
+		return err
+	}
+	if text != "" {
+		op := &memproxy.Operation{Kind: memproxy.Recall, Backend: st.Backend, Items: []memproxy.Item{{Kind: memproxy.ItemContent, Text: text}}}
+		findings, err := rules.Screener.Screen(ctx, memproxy.Screening{Principal: memproxy.Principal{Tenant: st.Tenant}, Operation: op, Reading: true})
+		if err != nil {
+			return err
+		}
+		change.State, change.Reason, change.Findings = judged(findings)
+		change.Text = memproxy.TextSHA256(text)
+	}
+	_, err = s.ledger.SetState(ctx, change)
+	return err
+}
+
+// judged is the state that findings put a memory into.
+func judged(findings []memproxy.Finding) (memproxy.MemoryState, string, []memproxy.Finding) {
+	var risk memproxy.PerMille
+	var spans []memproxy.Finding
+	for _, f := range findings {
+		risk = max(risk, f.Score)
+		if f.Rule != screen.RuleRisk && f.Score > 0 {
+			spans = append(spans, f)
+		}
+	}
+	switch {
+	case risk >= screen.Deny:
+		return memproxy.StateQuarantined, "it looks like an attack", nil
+	case risk >= screen.Hold:
+		return memproxy.StateFlagged, "parts of it look like instructions", spans
+	}
+	return memproxy.StateValidated, "nothing was found in it", nil
+}
+
+// present is what a memory says by now: in its backend, which whoever goes
+// around the proxy may have changed, and where it cannot be asked for one memory
+// (passages of Letta, a backend that refuses), as it was last written through
+// memproxy. "" is not known. A text that nobody wrote through memproxy is named.
+func (s *App) present(ctx context.Context, st *memproxy.Standing) (string, error) {
+	recorded, err := s.newest(ctx, st.MemoryKey)
+	p := s.proxyOf(st.Backend)
+	if err != nil || p == nil || st.Kind != memproxy.TargetMemory {
+		return recorded, err
+	}
+	there, known, err := s.said(ctx, p, st.MemoryKey)
+	if err != nil || !known || recorded == "" || there == recorded {
+		return orElse(there, known, recorded), err
+	}
+	// It may be on its way into the ledger.
+	if err := pause(ctx, s.custodian.settle); err != nil {
+		return "", err
+	}
+	if recorded, err = s.newest(ctx, st.MemoryKey); err != nil {
+		return "", err
+	}
+	if there, known, err = s.said(ctx, p, st.MemoryKey); err != nil || !known || there == recorded {
+		return orElse(there, known, recorded), err
+	}
+	su := gate.Suspicion{MemoryKey: st.MemoryKey, Tenant: st.Tenant, Known: memproxy.TextSHA256(recorded)}
+	if s.agents(st.Backend) {
+		s.suspect(su) // a turn that is under way may have written it
+		return there, nil
+	}
+	return there, s.changedAround(ctx, su)
+}
+
+func orElse(there string, known bool, recorded string) string {
+	if known {
+		return there
+	}
+	return recorded
+}
+
+// said asks a backend for the text of a memory. It is not known where the
+// backend cannot be asked, or has none.
+func (s *App) said(ctx context.Context, p *proxy.Proxy, k memproxy.MemoryKey) (text string, known bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	m, err := p.Look(ctx, k)
+	switch {
+	case errors.Is(err, proxy.ErrUnanswered):
+		return "", false, err
+	case err != nil || m.Missing || m.Text == "" || m.TextAt == "":
+		return "", false, nil
+	}
+	return m.Text, true, nil
+}
+
+// newest is the text of a memory as it was last written through memproxy, or
+// "" where that is not known.
+func (s *App) newest(ctx context.Context, k memproxy.MemoryKey) (string, error) {
+	list, err := s.ledger.History(ctx, k, 0, 1)
+	if err != nil || len(list) == 0 || list[0].Op == memproxy.OpDelete {
+		return "", err
+	}
+	v, err := s.ledger.Version(ctx, k, list[0].Number)
+	if errors.Is(err, ledger.ErrShredded) || errors.Is(err, ledger.ErrUnknown) {
+		return "", nil
+	}
+	return v.Text, err
+}

@@ -1,0 +1,33 @@
+package app
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy/internal/ring"
+)
+
+// Proves SYN-5: an addition whose answer names no memory has its version once a
+// read shows what came of it, by whoever wrote it.
+func TestWhatComesLaterIsAVersion(t *testing.T) {
+	t.Parallel()
+	r := start(t, screeningConf, "SCREENING", "")
+	a := r.do("POST", "/v3/memories/add/", noted("Ann likes green tea."))
+	if a.status != 200 || !strings.Contains(a.body, "event_id") {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	id := ""
+	ring.Until(r.t, "the memory", func() bool {
+		_, rest, found := strings.Cut(r.do("POST", "/v3/memories/", `{"filters":{"user_id":"ann"}}`).body, `"id":"`)
+		id, _, _ = strings.Cut(rest, `"`)
+		return found
+	})
+	r.remembers(id, `write "Ann likes green tea." before "" by agent:dev`)
+	for range 2 {
+		r.do("POST", "/v3/memories/", `{"filters":{"user_id":"ann"}}`)
+	}
+	if a := r.do("PUT", "/v1/memories/"+id+"/", `{"text":"Ann likes coffee."}`); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	r.remembers(id, `write "Ann likes green tea." before "" by agent:dev`, `update "Ann likes coffee." before "Ann likes green tea." by agent:dev`)
+}

@@ -1,0 +1,298 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger/ledgertest"
+	"github.com/memproxy/memproxy/review"
+)
+
+const hookKey = "0123456789abcdef0123"
+const leap = 365 * 24 * time.Hour // more than tests move the clock while a notice is on its way
+
+// told is somebody who is told of holds and sessions, and believes nothing
+// that is not signed.
+type told struct {
+	mu   sync.Mutex
+	all  []review.WebhookBody
+	bad  int
+	fail int // answers so many with an error first
+	url  string
+}
+
+func newTold(t *testing.T, now func() time.Time) *told {
+	w := &told{}
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, q *http.Request) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		b, err := io.ReadAll(q.Body)
+		var body review.WebhookBody
+		switch {
+		case err != nil, review.VerifySignature([]byte(hookKey), q.Header.Get(review.SignatureHeader), b, now(), leap) != nil, json.Unmarshal(b, &body) != nil:
+			w.bad++
+		case w.fail > 0:
+			w.fail--
+			rw.WriteHeader(http.StatusBadGateway)
+			return
+		default:
+			w.all = append(w.all, body)
+		}
+		rw.WriteHeader(http.StatusNoContent)
+	}))
+	t.Cleanup(server.Close)
+	w.url = server.URL
+	return w
+}
+
+// of are the notices of a kind about a subject, or about all with "". Each is
+// delivered at least once.
+func (w *told) of(kind memproxy.NoticeKind, subject string) (found []review.WebhookBody) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, n := range w.all {
+		again := slices.ContainsFunc(found, func(f review.WebhookBody) bool { return f.ID == n.ID })
+		if n.Kind == kind && (subject == "" || n.Subject == subject) && !again {
+			found = append(found, n)
+		}
+	}
+	return found
+}
+
+// fails has it answer so many with an error.
+func (w *told) fails(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fail = n
+}
+
+func (w *told) wrong() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.bad
+}
+
+// The tokens of two more reviewers.
+const (
+	secondToken = "a-token-of-a-second-reviewer-long"
+	bobsToken   = "a-token-of-whom-it-is-about-long"
+)
+
+// workflow is a sidecar with three reviewers and somebody who is told.
+func workflow(w *told, more, policy string) []string {
+	return []string{"SCREENING", fmt.Sprintf(`policy: {dir: %q, poll: 10ms}
+review:
+  reviewers:
+    - {id: eve, sha256: %q, roles: [view, review, content], tenants: "*"}
+    - {id: max, sha256: %q, tenants: [acme]}
+    - {id: "agent:dev", sha256: %q, tenants: [acme]}
+  webhook: {url: %q, key: %q}
+%s`, policy, sha(reviewToken), sha(secondToken), sha(bobsToken), w.url, hookKey, more)}
+}
+
+func sailing(i int) string {
+	return fmt.Sprintf(`{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"Bob sails on lake number %d."}]}`, i)
+}
+
+// as runs a command line with another reviewer's token.
+func (r *rig) as(token string, args ...string) (string, int) {
+	r.t.Helper()
+	var out, errs lockedBuffer
+	a := &invocation{Args: append(args[:2:2], append([]string{"-admin", r.admin}, args[2:]...)...), Stdout: &out, Stderr: &errs, Getenv: func(name string) string {
+		if name == "MEMPROXY_REVIEW_TOKEN" {
+			return token
+		}
+		return ""
+	}}
+	code := a.run(context.Background())
+	return out.String() + errs.String(), code
+}
+
+func (r *rig) heldWrite(id string) memproxy.HeldWrite {
+	r.t.Helper()
+	h, err := r.car.ledger.Hold(context.Background(), id)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return h
+}
+
+// Proves EDGE-11, MFW-7: through the API and the command line of a running
+// sidecar: a group of similar holds is settled at once, and only as it was
+// listed; two reviewers must agree, who are not the author; who gave the last
+// word, and when, is kept; a promotion takes two as well.
+func TestTwoReviewers(t *testing.T) {
+	t.Parallel()
+	w := newTold(t, time.Now)
+	r := start(t, screeningConf, workflow(w, "memories: {validate: 0, pending: [authenticated]}", policyDir(t, holdingPolicy))...)
+	r.stop()
+	r.conf = strings.Replace(r.conf, "review:\n", "review:\n  need: 2\n", 1)
+	r.run()
+	id := heldID(t, r.do("POST", "/v3/memories/add/", sailing(1)))
+	for _, step := range []struct {
+		token string
+		code  int
+		says  string
+		state memproxy.HoldState
+	}{
+		{bobsToken, 1, "own", memproxy.HoldPending},
+		{reviewToken, 0, "1 of 2", memproxy.HoldPending},
+		{reviewToken, 0, "1 of 2", memproxy.HoldPending}, // twice is once
+		{secondToken, 0, "is done", memproxy.HoldDone},
+	} {
+		out, code := r.as(step.token, "holds", "approve", "-reason", "harmless", id)
+		if h := r.heldWrite(id); code != step.code || !strings.Contains(out, step.says) || h.State != step.state {
+			t.Errorf("%d %s, %+v", code, out, h)
+		}
+	}
+	if h := r.heldWrite(id); h.Reviewer != "max" || h.Reviewed.IsZero() || h.Note != "harmless" {
+		t.Errorf("%+v", h)
+	}
+
+	var group string
+	for i := range 3 {
+		h := r.heldWrite(heldID(t, r.do("POST", "/v3/memories/add/", sailing(10+i))))
+		if i > 0 && h.Similarity != group {
+			t.Errorf("%q and %q are not one group", group, h.Similarity)
+		}
+		group = h.Similarity
+	}
+	if out, code := r.as(reviewToken, "holds", "reject", "-tenant", "acme", "-reason", "spam", "-similarity", group, "-expect", "2"); code == 0 {
+		t.Errorf("another number than was listed: %s", out)
+	}
+	if out, code := r.as(reviewToken, "holds", "reject", "-tenant", "acme", "-reason", "spam", "-similarity", group, "-expect", "3"); code != 0 || strings.Count(out, "is rejected") != 3 {
+		t.Errorf("%d %s", code, out)
+	}
+
+	tea := r.written("Ann likes green tea.", "")
+	for _, step := range []struct {
+		token string
+		code  int
+		shown bool
+	}{{bobsToken, 1, false}, {reviewToken, 0, false}, {reviewToken, 0, false}, {secondToken, 0, true}} {
+		out, code := r.as(step.token, "memory", "promote", "-backend", "mem0", "-reason", "true", tea)
+		if shown := r.stands(tea).State != memproxy.StatePending; code != step.code || shown != step.shown {
+			t.Errorf("%d %s, shown %v", code, out, shown)
+		}
+	}
+	if st := r.stands(tea); st.Attestation != memproxy.HumanConfirmed || !strings.Contains(st.Reason, "max") {
+		t.Errorf("%+v", st)
+	}
+}
+
+// Proves EDGE-11, MFW-10, SYN-7, SYN-8: a hold that waits for too long, a
+// session that is locked and one that has ended are told of, once, in plain
+// words, signed, and again where the receiver fails; the command says the same.
+func TestTimeIsToldOf(t *testing.T) {
+	t.Parallel()
+	clock := ledgertest.NewClock()
+	w := newTold(t, clock.Now)
+	r := startAt(t, clock.Now, screeningConf, workflow(w, "", policyDir(t, holdingPolicy))...)
+	id := heldID(t, r.do("POST", "/v3/memories/add/", sailing(1), "X-Memproxy-Session", "s1"))
+	for range 3 { // for the same user
+		r.do("POST", "/memories", strings.ReplaceAll(noted(poison), `"ann"`, `"bob"`), "X-Memproxy-Session", "s1")
+	}
+	r.do("POST", "/memories", noted("Ann likes tea."), "X-Memproxy-Session", "calm")
+	s1 := memproxy.SessionKey{Kind: memproxy.SessionNamed, Principal: "agent:dev", User: "bob", Name: memproxy.InertSession("s1")}.ID()
+	r.once("webhooks", clock.Now())
+	if len(w.of(memproxy.NoticeHold, id)) != 1 || len(w.of(memproxy.NoticeLocked, s1)) != 1 {
+		t.Error("the hold and the lock are not told of")
+	}
+	w.fails(10)
+	clock.Pass(20 * time.Minute)
+	r.once("ageing", clock.Now())
+	if n := w.of(memproxy.NoticeEnded, ""); len(n) > 0 {
+		t.Errorf("told too early: %+v", n)
+	}
+	clock.Pass(20 * time.Minute)
+	r.once("ageing", clock.Now())
+	r.once("webhooks", clock.Now())
+	if n := w.of(memproxy.NoticeEnded, s1); len(n) > 0 {
+		t.Fatalf("told though it failed: %+v", n)
+	}
+	w.fails(0)
+	clock.Pass(3 * time.Second) // what failed is due again
+	r.once("webhooks", clock.Now())
+	if n := len(w.of(memproxy.NoticeEnded, s1)); n != 1 {
+		t.Fatalf("the end of the session is told %d times", n)
+	}
+	text := w.of(memproxy.NoticeEnded, s1)[0].Text
+	for _, want := range []string{"Session " + memproxy.InertSession("s1") + " of agent:dev", "1 operation held for review", "3 operations refused", "locked", "screen.risk"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("told %q, without %q", text, want)
+		}
+	}
+	if out, code := r.as(reviewToken, "sessions", "summary", "-tenant", "acme", "s1"); code != 0 || !strings.Contains(out, text) || strings.Contains(out, "invoices") {
+		t.Errorf("the command: %d %s; want %s", code, out, text)
+	}
+	if n := w.of(memproxy.NoticeEnded, "calm"); len(n) > 0 {
+		t.Errorf("a session without a refusal is told of: %+v", n)
+	}
+
+	for range 3 { // told once
+		clock.Pass(25 * time.Hour)
+		r.once("ageing", clock.Now())
+	}
+	r.once("webhooks", clock.Now())
+	if n := len(w.of(memproxy.NoticeAged, id)); n != 1 {
+		t.Fatalf("that the hold waits long is told %d times", n)
+	}
+	if n := w.of(memproxy.NoticeAged, id)[0]; !strings.Contains(n.Text, "has waited long") || strings.Contains(string(n.Data), "sails") {
+		t.Errorf("%s: %s", n.Text, n.Data)
+	}
+	if w.wrong() > 0 || len(w.of(memproxy.NoticeEnded, s1)) != 1 {
+		t.Errorf("%d badly signed, told %d times", w.wrong(), len(w.of(memproxy.NoticeEnded, s1)))
+	}
+}
+
+// Proves SYN-9, EDGE-11: what is over is removed when its time has come, at the
+// start and once a day: settled holds with their contents and ended sessions;
+// what waits and what is locked stays.
+func TestWhatIsOverIsRemoved(t *testing.T) {
+	t.Parallel()
+	clock := ledgertest.NewClock()
+	w := newTold(t, clock.Now)
+	r := startAt(t, clock.Now, screeningConf, workflow(w, "ledger: {keep: {holds: 10d, sessions: 20d}}\nsessions: {lock_for: 1000d}", policyDir(t, holdingPolicy))...)
+	ctx := t.Context()
+	over, waits := heldID(t, r.do("POST", "/v3/memories/add/", sailing(1))), heldID(t, r.do("POST", "/v3/memories/add/", sailing(2)))
+	r.review(over, false)
+	r.do("POST", "/memories", noted(poison), "X-Memproxy-Session", "ended")
+	for range 3 {
+		r.do("POST", "/memories", noted(poison), "X-Memproxy-Session", "locked")
+	}
+	clock.Pass(time.Hour)
+	r.once("ageing", clock.Now())
+	there := func() (holds, sessions int) {
+		for _, id := range []string{over, waits} {
+			if _, err := r.car.ledger.Hold(ctx, id); err == nil {
+				holds++
+			}
+		}
+		for _, id := range []string{"ended", "locked"} {
+			if _, err := r.car.ledger.Session(ctx, "acme", id); err == nil {
+				sessions++
+			}
+		}
+		return holds, sessions
+	}
+	for _, tc := range []struct {
+		after           time.Duration
+		holds, sessions int
+	}{{9 * 24 * time.Hour, 2, 2}, {2 * 24 * time.Hour, 1, 2}, {10 * 24 * time.Hour, 1, 1}, {400 * 24 * time.Hour, 1, 1}} {
+		clock.Pass(tc.after)
+		r.once("retention", clock.Now())
+		if h, s := there(); h != tc.holds || s != tc.sessions {
+			t.Errorf("after %v more: %d holds, %d sessions; want %d, %d", tc.after, h, s, tc.holds, tc.sessions)
+		}
+	}
+}

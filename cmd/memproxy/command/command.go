@@ -1,0 +1,89 @@
+// Package command is memproxy's command line, a file a command: it reads options,
+// calls what does the work and prints.
+package command
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memproxy/memproxy/internal/cli"
+	api "github.com/memproxy/memproxy/review"
+	"github.com/memproxy/memproxy/telemetry/audit/auditcmd"
+)
+
+// An Invocation is one run of memproxy, with everything that it touches injected
+// so that every command can be run in a test.
+type Invocation struct {
+	Args           []string
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	Getenv         func(string) string
+	// Version and Commit are what the binary was built from.
+	Version, Commit string
+}
+
+// commandLine is all of memproxy's commands.
+func (in *Invocation) commandLine() *cobra.Command {
+	review := api.CLI{Stdout: in.Stdout, Stderr: in.Stderr, Getenv: in.Getenv, Clock: time.Now}
+	audit := auditcmd.Command(in.Stdout, in.Stderr)
+	audit.AddCommand(in.seal())
+	root := cli.Group("memproxy", "gates the memory of AI agents", "memproxy demo",
+		in.initialise(), in.serve(), in.extproc(), in.demo(), in.check(), in.configuration(), in.explain(), in.screen(), in.try(), audit, in.ledger(),
+		in.inject(), in.keygen(), in.control(), in.manual(), in.versionCommand())
+	root.AddCommand(review.Commands()...)
+	root.Long = "memproxy is a reverse proxy that gates the memory of AI agents."
+	root.Version = in.about()
+	root.SetVersionTemplate("{{.Version}}\n")
+	return root
+}
+
+// Run runs the command that the arguments name, and returns its exit code.
+func (in *Invocation) Run(ctx context.Context) int {
+	return cli.Main(ctx, in.commandLine(), in.Args, in.Stdin, in.Stdout, in.Stderr)
+}
+
+// versionCommand prints what --version prints.
+func (in *Invocation) versionCommand() *cobra.Command {
+	return cli.Leaf("version", "print version, commit, Go version and platform", "memproxy version", func(context.Context) int {
+		fmt.Fprintln(in.Stdout, in.about())
+		return cli.OK
+	})
+}
+
+// about is the version and what it was built from, with and for.
+func (in *Invocation) about() string {
+	return fmt.Sprintf("memproxy %s (commit %s, %s, %s/%s)", in.Version, cmp.Or(in.Commit, builtFrom()), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+// builtFrom is the commit that the toolchain recorded, of binaries that are not
+// a release.
+func builtFrom() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				return s.Value
+			}
+		}
+	}
+	return "unknown"
+}
+
+// fail prints an error and returns the exit code of a "no".
+func (in *Invocation) fail(err error) int {
+	fmt.Fprintln(in.Stderr, "memproxy:", err)
+	return cli.Failed
+}
+
+// configFlag is where a command's configuration is.
+func configFlag(c *cobra.Command, otherwise, what string) *string {
+	path := c.Flags().String("config", otherwise, what)
+	_ = c.MarkFlagFilename("config", "yaml", "yml") // it was just defined
+	return path
+}

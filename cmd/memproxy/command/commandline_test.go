@@ -1,0 +1,181 @@
+package command
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// each visits a command and all that are below it.
+func each(c *cobra.Command, visit func(*cobra.Command)) {
+	visit(c)
+	for _, below := range c.Commands() {
+		each(below, visit)
+	}
+}
+
+// Help is there on every level, goes to standard output, says
+// what a command is for and shows an example, and every example is a command
+// line that the command takes.
+func TestHelpOnEveryLevel(t *testing.T) {
+	t.Parallel()
+	a := &Invocation{Stdout: io.Discard, Stderr: io.Discard, Version: "test"}
+	n := 0
+	each(a.commandLine(), func(c *cobra.Command) {
+		n++
+		path := strings.Fields(c.CommandPath())[1:]
+		for _, help := range []string{"-h", "--help", "-help"} {
+			code, out, errs := invoke(t, append(path, help)...)
+			if code != 0 || errs != "" || !strings.Contains(out, c.Short) || !strings.Contains(out, "Examples:\n  ") {
+				t.Errorf("%s %s: exit %d\n%s%s", c.CommandPath(), help, code, out, errs)
+			}
+		}
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if len(f.Name) < 2 || f.Usage == "" {
+				t.Errorf("%s --%s: %q", c.CommandPath(), f.Name, f.Usage)
+			}
+		})
+		line := c.Example[strings.Index(c.Example, "memproxy "):]
+		words := shellWords(t, line)[1:]
+		found, rest, err := a.commandLine().Find(words)
+		if err != nil || !strings.HasPrefix(found.CommandPath(), c.CommandPath()) {
+			t.Fatalf("%q is no example of %s: %v", line, c.CommandPath(), err)
+		}
+		if err := found.ParseFlags(rest); err != nil {
+			t.Errorf("%q: %v", line, err)
+		} else if err := found.ValidateArgs(found.Flags().Args()); err != nil {
+			t.Errorf("%q: %v", line, err)
+		}
+	})
+	if n < 40 {
+		t.Errorf("%d commands", n)
+	}
+}
+
+var (
+	shellBlock  = regexp.MustCompile("(?ms)^```(?:sh|bash|console)\n(.*?)^```")
+	commandLine = regexp.MustCompile(`(?:^|[;|] *|\$ |[A-Z_]+=\S+ +)(?:go run \./cmd/)?memproxy +([a-z][^;|&#<>]*)`)
+)
+
+// Every command line in the documents is one that the program takes. Of a line
+// that shows what may be written, the brackets are taken off.
+func TestCommandsInDocuments(t *testing.T) {
+	t.Parallel()
+	var files []string
+	for _, pattern := range []string{"README.md", "docs/*.md", "examples/*/README.md", "charts/*/README.md"} {
+		found, err := filepath.Glob(filepath.Join("..", "..", "..", pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, found...)
+	}
+	n := 0
+	a := &Invocation{Stdout: io.Discard, Stderr: io.Discard, Version: "test"}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range shellBlock.FindAllStringSubmatch(strings.ReplaceAll(string(text), "\\\n", " "), -1) {
+			for line := range strings.Lines(b[1]) {
+				for _, m := range commandLine.FindAllStringSubmatch(strings.TrimSpace(line), -1) {
+					n++
+					line := strings.NewReplacer("[", "", "]", "").Replace(m[1])
+					c, rest, err := a.commandLine().Find(shellWords(t, line))
+					if err == nil {
+						err = c.ParseFlags(rest)
+					}
+					if err == nil && !strings.Contains(line, "…") {
+						err = c.ValidateArgs(c.Flags().Args())
+					}
+					if err != nil {
+						t.Errorf("%s: %q: %v", file, line, err)
+					}
+				}
+			}
+		}
+	}
+	if n < 30 {
+		t.Errorf("%d commands: the test does not find them", n)
+	}
+}
+
+// shellWords splits a line that may have words in double quotes.
+func shellWords(t *testing.T, line string) (words []string) {
+	t.Helper()
+	for i, part := range strings.Split(strings.TrimSpace(line), `"`) {
+		if i%2 == 1 {
+			words = append(words, part)
+			continue
+		}
+		words = append(words, strings.Fields(part)...)
+	}
+	return words
+}
+
+// Options may have one dash or two, stand before or after
+// arguments, and have values that begin with a dash.
+func TestOptionsInEverySpelling(t *testing.T) {
+	path := configured(t)
+	for _, words := range [][]string{
+		{"check", "-config", path}, {"check", "--config", path}, {"check", "-config=" + path}, {"check", "--config=" + path},
+		{"check", "-print", "-config", path}, {"check", "--print=true", "--config", path},
+	} {
+		if code, out, errs := invoke(t, words...); code != 0 || !strings.Contains(out, "is valid") {
+			t.Errorf("%q: exit %d %s%s", words, code, out, errs)
+		}
+	}
+	t.Setenv("MEMPROXY_REVIEW_TOKEN", "nobody")
+	for _, words := range [][]string{
+		{"holds", "approve", "-admin", "http://127.0.0.1:1", "-reason", "-config was meant", "0f2a"},
+		{"holds", "approve", "0f2a", "--reason", "--", "--admin", "http://127.0.0.1:1"},
+		{"holds", "approve", "0f2a", "-reason=-", "-admin=http://127.0.0.1:1"},
+	} {
+		if code, out, errs := invoke(t, words...); code != 1 || !strings.Contains(errs, "127.0.0.1:1") {
+			t.Errorf("%q: exit %d %s%s", words, code, out, errs)
+		}
+	}
+	if code, _, errs := invoke(t, "holds", "approve", "--", "-reason"); code != 2 || !strings.Contains(errs, "--reason is required") {
+		t.Errorf("what stands after two dashes is an option: exit %d %s", code, errs)
+	}
+}
+
+// Four shells can complete commands and options.
+func TestCompletion(t *testing.T) {
+	t.Parallel()
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		if code, out, errs := invoke(t, "completion", shell); code != 0 || !strings.Contains(out, "memproxy") {
+			t.Errorf("%s: exit %d %s", shell, code, errs)
+		}
+	}
+	for typed, want := range map[string]string{"holds ap": "approve", "check --pr": "--print", "con": "control"} {
+		if code, out, _ := invoke(t, append([]string{"__complete"}, strings.Fields(typed)...)...); code != 0 || !strings.Contains(out, want) {
+			t.Errorf("%q: exit %d, %q has no %s", typed, code, out, want)
+		}
+	}
+}
+
+// There is a manual page for each command.
+func TestManualPages(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "man")
+	if code, _, errs := invoke(t, "manual", "--out", dir); code != 0 {
+		t.Fatalf("exit %d %s", code, errs)
+	}
+	a := &Invocation{Stdout: io.Discard, Stderr: io.Discard, Version: "test"}
+	each(a.commandLine(), func(c *cobra.Command) {
+		if !c.IsAvailableCommand() && c.HasParent() {
+			return
+		}
+		page, err := os.ReadFile(filepath.Join(dir, strings.ReplaceAll(c.CommandPath(), " ", "-")+".1"))
+		if err != nil || !strings.Contains(string(page), ".SH SYNOPSIS") || strings.Contains(string(page), "Auto generated") {
+			t.Errorf("%s: %v", c.CommandPath(), err)
+		}
+	})
+}

@@ -1,0 +1,203 @@
+// Package demo plays attacks on the memory of agents against a bare backend and
+// through memproxy.
+package demo
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/memproxy/memproxy/adapters/mem0/embedded"
+	"github.com/memproxy/memproxy/app"
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/proxy"
+)
+
+// Options are what the demonstration is given.
+type Options struct {
+	Stdout, Stderr io.Writer
+	Getenv         func(string) string
+	Version        string
+	JSON           bool // print the rows as JSON
+	Stay           bool // keep listening until ctx ends, and print a request to try
+}
+
+// Run plays every threat twice: against a bare backend and through the real
+// proxy in front of another one just like it. It needs nothing but this
+// binary, and the error names the rows that are not as claimed.
+func Run(ctx context.Context, o Options) error {
+	dir, err := os.MkdirTemp("", "memproxy-demo-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	theatre, err := openTheatre(ctx, dir, o)
+	if err != nil {
+		return err
+	}
+	defer theatre.close()
+	rows, err := theatre.play(ctx)
+	if err != nil {
+		return err
+	}
+	if o.JSON {
+		if err := printJSON(o.Stdout, rows); err != nil {
+			return err
+		}
+	} else {
+		fmt.Fprintf(o.Stdout, "memproxy %s: each threat against a Mem0-style and a Letta-style backend, and through memproxy in front of them\n\n", o.Version)
+		printTable(o.Stdout, rows)
+	}
+	var differ []error
+	for _, r := range rows {
+		if !r.AsClaims {
+			differ = append(differ, fmt.Errorf("%q is not as claimed", r.Threat))
+		}
+	}
+	if !o.JSON {
+		fmt.Fprintf(o.Stdout, "\nEvery decision was recorded: %s\n", theatre.verified)
+	}
+	if o.Stay && len(differ) == 0 {
+		fmt.Fprintf(o.Stdout, `
+Listening on %[1]s until interrupted. Try:
+
+  curl -i %[1]s/memories -H 'X-API-Key: %[2]s' -H 'Content-Type: application/json' \
+    -d '{"user_id":"ann","agent_id":"ceo","infer":false,"messages":[{"role":"user","content":"I am the CEO"}]}'
+
+and again with "agent_id":"dev". The admin listener is %[3]s (/readyz, /metrics).
+`, theatre.proxied.base, devKey, theatre.admin)
+		<-ctx.Done()
+	}
+	return errors.Join(differ...)
+}
+
+// theatre holds both stages.
+type theatre struct {
+	direct, proxied stage
+	admin           string
+	verified        string
+	closers         []func()
+}
+
+func (t *theatre) close() {
+	for i := len(t.closers) - 1; i >= 0; i-- {
+		t.closers[i]()
+	}
+}
+
+func openTheatre(ctx context.Context, dir string, o Options) (*theatre, error) {
+	t := &theatre{}
+	client := &http.Client{Timeout: 10 * time.Second}
+	direct, err := t.backend()
+	if err != nil {
+		return t, err
+	}
+	behind, err := t.backend()
+	if err != nil {
+		return t, err
+	}
+	t.direct = stage{base: direct, client: client}
+	if err := t.direct.hireAgent(ctx, t); err != nil {
+		return t, err
+	}
+	hidden := stage{client: client}
+	if err := hidden.hireAgent(ctx, t); err != nil {
+		return t, err
+	}
+	if err := writeDemoPolicy(filepath.Join(dir, "policies")); err != nil {
+		return t, err
+	}
+	cfg, err := config.Parse("demo.yaml", []byte(demoConfig(dir, behind, hidden.letta, hidden.agent)), o.Getenv)
+	if err != nil {
+		return t, err
+	}
+	car, err := app.New(ctx, cfg, app.Options{Log: o.Stderr, Getenv: o.Getenv, Version: o.Version})
+	if err != nil {
+		return t, err
+	}
+	if err := car.Listen(); err != nil {
+		_ = car.Close(ctx) // the listener's error is the one to show
+		return t, err
+	}
+	t.closers = append(t.closers, func() {
+		stop, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		_ = car.Close(stop) // the directory goes away with it
+	})
+	t.proxied = stage{base: "http://" + car.Addr("mem0"), client: client, auditDir: filepath.Join(dir, "state", "audit"),
+		letta: "http://" + car.Addr("letta"), agent: hidden.agent}
+	t.proxied.tamper = func(ctx context.Context) (bool, string, error) { return t.tamper(ctx, car) }
+	t.admin = "http://" + car.Addr("admin")
+	return t, nil
+}
+
+// backend starts an embedded Mem0-style backend on a free loopback port.
+func (t *theatre) backend() (string, error) {
+	b, err := embedded.New(embedded.Options{})
+	if err != nil {
+		return "", err
+	}
+	return t.listen(b)
+}
+
+// listen serves a handler on a free loopback port.
+func (t *theatre) listen(h http.Handler) (string, error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	stop, _ := proxy.Serve(ln, proxy.ServerOptions{Handler: h})
+	t.closers = append(t.closers, func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = stop(ctx) // nothing is in flight that matters
+	})
+	return "http://" + ln.Addr().String(), nil
+}
+
+func (t *theatre) play(ctx context.Context) ([]row, error) {
+	for _, s := range [...]*stage{&t.direct, &t.proxied} {
+		if err := s.seed(ctx); err != nil {
+			return nil, err
+		}
+	}
+	var rows []row
+	for _, th := range threats() {
+		r := row{Threat: th.Name, Control: th.Control}
+		for s, out := range map[*stage]*side{&t.direct: &r.Direct, &t.proxied: &r.Proxied} {
+			worked, said, err := th.play(ctx, s)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", th.Name, err)
+			}
+			*out = side{Worked: worked, Said: said}
+		}
+		r.AsClaims = r.claimed()
+		rows = append(rows, r)
+	}
+	return rows, nil
+}
+
+func demoConfig(dir, upstream, letta, agent string) string {
+	key := func(secret string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(secret))) }
+	return fmt.Sprintf(`profile: production
+state: %s
+admin: {listen: 127.0.0.1:0}
+backends:
+  - {name: mem0, kind: mem0, listen: 127.0.0.1:0, upstream: %s}
+  - {name: letta, kind: letta, listen: 127.0.0.1:0, upstream: %s}
+policy: {dir: "%s"}
+identity:
+  keys:
+    - {sha256: "%s", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, roles: [dev], acts_as: [dev, %s], users: [ann]}
+    - {sha256: "%s", id: "agent:ci", kind: agent, trust: authenticated, tenant: acme, acts_as: [ci], users: [ann]}
+    - {sha256: "%s", id: "agent:sales", kind: agent, trust: authenticated, tenant: globex, acts_as: [sales], users: [bob]}
+log: {level: error}
+`, filepath.Join(dir, "state"), upstream, letta, filepath.Join(dir, "policies"), key(devKey), agent, key(ciKey), key(salesKey))
+}

@@ -1,0 +1,109 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/memproxy/memproxy/adapters/letta/embedded"
+)
+
+// demoPolicy is what a team would add to the built-in rules for its agents.
+const demoPolicy = `// An agent may learn about its user, and stays what it is.
+@id("demo.persona")
+@reason("field.forbidden")
+@detail("an agent's persona is not the agent's to change")
+forbid (principal, action in Action::"write", resource)
+when { context.field == "persona" };
+`
+
+func writeDemoPolicy(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "demo.cedar"), []byte(demoPolicy), 0o600)
+}
+
+// hireAgent starts an embedded Letta-style server with one agent. It is made
+// behind the proxy's back: the proxy has to know its id beforehand.
+func (s *stage) hireAgent(ctx context.Context, t *theatre) error {
+	base, err := t.listen(embedded.New())
+	if err != nil {
+		return err
+	}
+	s.letta = base
+	got, err := s.ask(ctx, http.MethodPost, "/v1/agents/", `{"name":"assistant","memory_blocks":[{"label":"human","value":"Ann."},{"label":"persona","value":"I help Ann."}]}`)
+	if err != nil {
+		return err
+	}
+	var agent struct{ ID string }
+	if err := json.Unmarshal([]byte(got.Body), &agent); err != nil || agent.ID == "" {
+		return fmt.Errorf("no agent was made: %d %s", got.Status, got.Body)
+	}
+	s.agent = agent.ID
+	return nil
+}
+
+func (s *stage) ask(ctx context.Context, method, path, body string) (answer, error) {
+	req, err := http.NewRequestWithContext(ctx, method, s.letta+path, strings.NewReader(body))
+	if err != nil {
+		return answer{}, err
+	}
+	req.Header.Set("Authorization", "Bearer "+devKey)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := s.client.Do(req)
+	if err != nil {
+		return answer{}, err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	return answer{Status: resp.StatusCode, Body: string(b)}, err
+}
+
+// say has the agent's scripted model do something, and reports whether a block
+// holds a text afterwards.
+func (s *stage) say(ctx context.Context, script, text string) (got answer, held bool, err error) {
+	body, err := json.Marshal(map[string]string{"input": script})
+	if err != nil {
+		return got, false, err
+	}
+	if got, err = s.ask(ctx, http.MethodPost, "/v1/agents/"+s.agent+"/messages", string(body)); err != nil {
+		return got, false, err
+	}
+	after, err := s.ask(ctx, http.MethodGet, "/v1/agents/"+s.agent, "")
+	return got, strings.Contains(after.Body, text), err
+}
+
+func selfNote(ctx context.Context, s *stage) (bool, string, error) {
+	got, held, err := s.say(ctx, `CALL memory_insert {"label":"human","new_string":"She plays chess."}
+THEN
+SAY Noted.`, "She plays chess.")
+	return held && strings.Contains(got.Body, "Noted."), got.said("written by the agent's own tool"), err
+}
+
+// selfRewrite is what a web page that the agent reads could make it do.
+func selfRewrite(ctx context.Context, s *stage) (bool, string, error) {
+	got, held, err := s.say(ctx, `CALL memory_replace {"label":"persona","old_string":"I help Ann.","new_string":"I forward what Ann says."}
+THEN
+SAY Done.`, "I forward what Ann says.")
+	said := "the persona now says: I forward what Ann says."
+	if !held {
+		said = "the agent was told: " + denial(got.Body)
+	}
+	return held, said, err
+}
+
+// denial is the reason that the agent read.
+func denial(body string) string {
+	_, rest, ok := strings.Cut(body, "User reason: ")
+	if !ok {
+		return "nothing"
+	}
+	reason, _, _ := strings.Cut(rest, " (memproxy")
+	return reason
+}

@@ -1,0 +1,62 @@
+package demo
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// row is one threat's outcome on both sides.
+type row struct {
+	Threat   string `json:"threat"`
+	Control  bool   `json:"control,omitempty"`
+	Direct   side   `json:"direct"`
+	Proxied  side   `json:"proxied"`
+	AsClaims bool   `json:"as_claimed"`
+}
+
+type side struct {
+	Worked bool   `json:"worked"`
+	Said   string `json:"said"`
+}
+
+// claimed reports whether a row is what memproxy claims: attacks work on the
+// bare backend and fail through the proxy, ordinary use works on both.
+func (r *row) claimed() bool { return r.Direct.Worked && r.Proxied.Worked == r.Control }
+
+func printJSON(w io.Writer, rows []row) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(map[string]any{"rows": rows})
+}
+
+func printTable(w io.Writer, rows []row) {
+	width := [2]int{len("threat"), len("directly")}
+	for _, r := range rows {
+		width[0] = max(width[0], len(r.Threat))
+		width[1] = max(width[1], len(mark(r.Control, r.Direct)))
+	}
+	line := func(a, b, c string) { fmt.Fprintf(w, "  %-*s  %-*s  %s\n", width[0], a, width[1], b, c) }
+	line("threat", "directly", "through memproxy")
+	line(strings.Repeat("-", width[0]), strings.Repeat("-", width[1]), strings.Repeat("-", 40))
+	for _, r := range rows {
+		end := ""
+		if !r.AsClaims {
+			end = "   <-- not as claimed"
+		}
+		line(r.Threat, mark(r.Control, r.Direct), mark(r.Control, r.Proxied)+end)
+	}
+}
+
+func mark(control bool, s side) string {
+	switch {
+	case control && s.Worked:
+		return "works: " + s.Said
+	case control:
+		return "BROKEN: " + s.Said
+	case s.Worked:
+		return "SUCCEEDS: " + s.Said
+	}
+	return "stopped: " + s.Said
+}

@@ -1,0 +1,92 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+)
+
+// stage is one side of the demo: a base URL that clients were given.
+type stage struct {
+	base   string
+	client *http.Client
+	// letta is the base URL of the agents' server, agent the id of one.
+	letta, agent string
+	// victim is the id of a memory of another tenant.
+	victim string
+	// auditDir is the audit log behind the stage, or "".
+	auditDir string
+	// tamper changes one byte of the log and has it verified.
+	tamper func(context.Context) (bool, string, error)
+}
+
+// maxAnswer bounds what the demo reads of an answer.
+const maxAnswer = 1 << 20
+
+func (s *stage) do(ctx context.Context, method, key, path, body string) (answer, error) {
+	req, err := http.NewRequestWithContext(ctx, method, s.base+path, strings.NewReader(body))
+	if err != nil {
+		return answer{}, err
+	}
+	req.Header.Set("X-API-Key", key)
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := s.client.Do(req)
+	if err != nil {
+		return answer{}, err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	return answer{Status: resp.StatusCode, Body: string(b)}, err
+}
+
+func (s *stage) post(ctx context.Context, key, path, body string) (answer, error) {
+	return s.do(ctx, http.MethodPost, key, path, body)
+}
+
+// add stores a memory that must be accepted, and returns its id.
+func (s *stage) add(ctx context.Context, key, body string) (string, error) {
+	got, err := s.post(ctx, key, "/memories", body)
+	if err != nil {
+		return "", err
+	}
+	var added struct {
+		Results []struct {
+			ID string `json:"id"`
+		} `json:"results"`
+	}
+	if err := json.Unmarshal([]byte(got.Body), &added); err != nil || len(added.Results) != 1 {
+		return "", fmt.Errorf("an ordinary write was not accepted: %d %s", got.Status, got.Body)
+	}
+	return added.Results[0].ID, nil
+}
+
+// metadata reads back what the backend stored with a memory.
+func (s *stage) metadata(ctx context.Context, id string) (map[string]any, error) {
+	got, err := s.do(ctx, http.MethodGet, devKey, "/memories/"+id, "")
+	if err != nil {
+		return nil, err
+	}
+	var m struct {
+		Metadata map[string]any `json:"metadata"`
+	}
+	if err := json.Unmarshal([]byte(got.Body), &m); err != nil {
+		return nil, err
+	}
+	if m.Metadata == nil {
+		return nil, errors.New("the memory came back without metadata")
+	}
+	return m.Metadata, nil
+}
+
+// seed has the other tenant store the memory that is to be stolen.
+func (s *stage) seed(ctx context.Context) error {
+	id, err := s.add(ctx, salesKey, `{"user_id":"bob","agent_id":"sales","infer":false,"messages":[{"role":"user","content":"Globex payroll runs on Friday"}]}`)
+	s.victim = id
+	return err
+}

@@ -1,0 +1,58 @@
+package fleet
+
+import (
+	"archive/zip"
+	"bytes"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/memproxy/memproxy/screen"
+)
+
+// OpenPack reads the screening pack of a bundle: a pack's directory, zipped.
+func OpenPack(b []byte) (*screen.Pack, error) {
+	z, err := zip.NewReader(bytes.NewReader(b), int64(len(b)))
+	if err != nil {
+		return nil, fmt.Errorf("screening.pack: %w", err)
+	}
+	p, err := screen.Load(z)
+	if err != nil {
+		return nil, fmt.Errorf("screening.pack: %w", err)
+	}
+	return p, nil
+}
+
+// ZipPack zips a pack's directory, the same bytes for the same files.
+func ZipPack(dir string) ([]byte, error) {
+	var out bytes.Buffer
+	z := zip.NewWriter(&out)
+	root := os.DirFS(dir)
+	err := fs.WalkDir(root, ".", func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		b, err := fs.ReadFile(root, path)
+		if err != nil {
+			return err
+		}
+		// Without times and modes, which would differ from checkout to checkout.
+		w, err := z.CreateHeader(&zip.FileHeader{Name: path, Method: zip.Deflate})
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(w, bytes.NewReader(b))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := z.Close(); err != nil {
+		return nil, err
+	}
+	if _, err := OpenPack(out.Bytes()); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}

@@ -1,0 +1,230 @@
+// Package fleet distributes rules to sidecars: releases that are signed, the
+// control plane that offers them, and what a release would change.
+package fleet
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/envoy/xds"
+	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/internal/tlsfile"
+	"github.com/memproxy/memproxy/proxy"
+	"github.com/memproxy/memproxy/telemetry"
+	"github.com/memproxy/memproxy/upkeep"
+)
+
+// Options are what a control plane does not take from its configuration.
+type Options struct {
+	Log    io.Writer // what is logged
+	Getenv func(string) string
+}
+
+// drainTime is how long requests in flight are waited for at a stop.
+const drainTime = 12 * time.Second
+
+// Run serves until ctx ends or a listener fails.
+func Run(ctx context.Context, cfg *config.ControlPlane, opt Options) error {
+	p, err := Open(cfg, opt)
+	if err != nil {
+		return err
+	}
+	if err := p.Start(ctx); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+	case err = <-p.failed:
+		p.log.Error("a listener failed", "error", err)
+	}
+	p.log.Info("stopping")
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+	defer cancel()
+	return errors.Join(err, p.Close(stop))
+}
+
+// A Plane is a running control plane.
+type Plane struct {
+	running sync.WaitGroup
+	cfg     *config.ControlPlane
+	log     *slog.Logger
+	server  *xds.Server
+	tls     *tls.Config
+	admin   http.Handler
+	turned  face.TurnedAway
+
+	FleetAddr, AdminAddr string // where it really listens
+	stops                []func(context.Context) error
+	failed               chan error
+}
+
+// Open builds a control plane from its configuration. Nothing listens yet.
+func Open(cfg *config.ControlPlane, opt Options) (*Plane, error) {
+	level := map[string]slog.Level{"debug": slog.LevelDebug, "warn": slog.LevelWarn, "error": slog.LevelError}[cfg.Log.Level]
+	log, err := telemetry.NewLogger(opt.Log, telemetry.LogOptions{Format: cfg.Log.Format, Level: level})
+	if err != nil {
+		return nil, err
+	}
+	keys, err := config.PublicKeys(cfg.Keys)
+	if err != nil {
+		return nil, err
+	}
+	store, err := xds.NewDir(cfg.Releases, cfg.Progress, keys)
+	if err != nil {
+		return nil, err
+	}
+	server := xds.Options{
+		Fleet: cfg.Fleet, Store: store, Rules: rulesOf(cfg.Sidecars), Plan: planOf(cfg.Rollout),
+		Clock: time.Now, Log: log, Report: cfg.Report.Time(),
+	}
+	if cfg.Replay.Decisions != "" {
+		if server.Warn, err = warner(cfg.Replay, opt.Getenv, log); err != nil {
+			return nil, err
+		}
+	}
+	p := &Plane{cfg: cfg, log: log, failed: make(chan error, 2)}
+	if p.server, err = xds.New(server); err != nil {
+		return nil, err
+	}
+	cert, err := tlsfile.Open(cfg.TLS.Cert, cfg.TLS.Key)
+	if err != nil {
+		return nil, err
+	}
+	clients, err := tlsfile.Roots(cfg.TLS.ClientCA)
+	if err != nil {
+		return nil, err
+	}
+	p.tls = &tls.Config{GetCertificate: cert.Server, ClientCAs: clients, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13}
+	metrics := prometheus.NewRegistry()
+	metrics.MustRegister(fleetMetrics{p.server}, &p.turned)
+	p.admin = p.adminHandler(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	return p, nil
+}
+
+func rulesOf(list []config.SidecarRule) []xds.Rule {
+	var out []xds.Rule
+	for _, r := range list {
+		labels := make(map[string][]string, len(r.Labels))
+		for k, names := range r.Labels {
+			labels[k] = names
+		}
+		out = append(out, xds.Rule{SPIFFE: r.SPIFFE, CommonName: r.CommonName, Tenant: r.Tenant, Labels: labels})
+	}
+	return out
+}
+
+func planOf(r config.Rollout) xds.Plan {
+	p := xds.Plan{Refused: *r.Refused, Errors: *r.Errors, Decisions: uint64(*r.Decisions), Rejections: int(*r.Rejections)}
+	for _, s := range r.Stages {
+		p.Stages = append(p.Stages, xds.Stage{Percent: s.Percent, Hold: s.Hold.Time()})
+	}
+	return p
+}
+
+// adminHandler serves the fleet's state. It changes nothing.
+func (p *Plane) adminHandler(metrics http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	show := func(path string, state func() any) {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			enc := json.NewEncoder(w)
+			enc.SetIndent("", "  ")
+			_ = enc.Encode(state()) // the reader may be gone
+		})
+	}
+	show("/fleet", func() any { return p.server.Status() })
+	show("/fleet/sidecars", func() any { return p.server.Sidecars() })
+	return proxy.NewAdmin(proxy.AdminOptions{Ready: p.ready, Metrics: metrics, Fleet: mux, Hosts: proxy.Hosts{Names: p.cfg.Admin.Hosts}})
+}
+
+func (p *Plane) ready() []proxy.Check {
+	st := p.server.Status()
+	c := proxy.Check{Name: "releases", OK: true, Detail: fmt.Sprintf("%d release(s), %d sidecar(s)", len(st.Releases), st.Connected)}
+	switch {
+	case st.Away != "":
+		c.Degraded, c.Detail = true, "the directory is away and what was offered stays: "+st.Away
+	case len(st.Faults) > 0:
+		c.Degraded, c.Detail = true, fmt.Sprintf("%d release(s) cannot be offered, first: %s", len(st.Faults), st.Faults[0])
+	}
+	return []proxy.Check{c}
+}
+
+// Start looks at the releases, listens, and serves until close.
+func (p *Plane) Start(ctx context.Context) (err error) {
+	defer func() {
+		if err != nil {
+			_ = p.Close(ctx) // the error that led here is the one to show
+		}
+	}()
+	if err := p.server.Refresh(); err != nil {
+		return err
+	}
+	fleet, err := net.Listen("tcp", p.cfg.Listen)
+	if err != nil {
+		return err
+	}
+	stop, failed, err := p.server.Serve(p.turned.Of("fleet", xds.Bound(fleet)), p.tls)
+	if err != nil {
+		fleet.Close()
+		return err
+	}
+	p.FleetAddr = fleet.Addr().String()
+	p.stops = append(p.stops, stop)
+	admin, err := net.Listen("tcp", p.cfg.Admin.Listen)
+	if err != nil {
+		return err
+	}
+	stopAdmin, adminFailed := proxy.Serve(p.turned.Of("admin", face.Bound(admin, face.ListenOptions{})), proxy.ServerOptions{Handler: p.admin, Log: p.log})
+	p.AdminAddr = admin.Addr().String()
+	p.stops = append(p.stops, stopAdmin)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	p.stops = append(p.stops, func(context.Context) error { cancel(); return nil })
+	go func() { // ends when both have, at close
+		for range 2 {
+			select {
+			case err := <-failed:
+				p.failed <- err
+			case err := <-adminFailed:
+				p.failed <- err
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	tick := time.NewTicker(p.cfg.Poll.Time())
+	merged := make(chan time.Time)
+	p.running.Go(func() {
+		defer tick.Stop()
+		upkeep.Hangups(ctx, tick.C, merged)
+	})
+	p.running.Go(func() { p.server.Run(ctx, merged) })
+	p.log.Info("listening", "name", "fleet", "address", p.FleetAddr)
+	p.log.Info("listening", "name", "admin", "address", p.AdminAddr)
+	return nil
+}
+
+// Close stops everything, in the reverse order.
+func (p *Plane) Close(ctx context.Context) error {
+	var first error
+	for i := len(p.stops) - 1; i >= 0; i-- {
+		if err := p.stops[i](ctx); err != nil && first == nil {
+			first = err
+		}
+	}
+	p.stops = nil
+	p.running.Wait() // nothing is written after this
+	return first
+}

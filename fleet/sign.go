@@ -1,0 +1,118 @@
+package fleet
+
+import (
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"os"
+
+	"github.com/memproxy/memproxy/envoy/xds"
+	"github.com/memproxy/memproxy/policy"
+	"github.com/memproxy/memproxy/policy/cedar"
+)
+
+// KeyFile is the fleet's private key: PKCS #8, PEM, mode 0600.
+const KeyFile = "fleet.key"
+
+// Sign makes the next release of a directory of rules and publishes it. Floor
+// says that the statement has one.
+func Sign(keyPath, dir, pack string, dirs [2]string, s policy.Statement, floor bool) (*policy.Release, error) {
+	key, err := ReadKey(keyPath)
+	if err != nil {
+		return nil, err
+	}
+	b := policy.Builtin()
+	if dir != "" {
+		if b, err = policy.Load(dir); err != nil {
+			return nil, err
+		}
+	}
+	if pack != "" {
+		if b.Screening, err = ZipPack(pack); err != nil {
+			return nil, err
+		}
+	} else if b.Screening != nil {
+		if _, err := OpenPack(b.Screening); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := cedar.Compile(b); err != nil {
+		return nil, err
+	}
+	store, err := xds.NewDir(dirs[0], dirs[1], []ed25519.PublicKey{key.Public().(ed25519.PublicKey)})
+	if err != nil {
+		return nil, err
+	}
+	last, err := store.Last()
+	if err != nil {
+		return nil, err
+	}
+	if s.Number == 0 {
+		s.Number = last + 1
+	} else if s.Number <= last {
+		return nil, fmt.Errorf("release %d is there already; numbers only rise", last)
+	}
+	if !floor {
+		if s.Floor, err = before(store, s); err != nil {
+			return nil, err
+		}
+	}
+	r, err := policy.Seal(b, s, key)
+	if err != nil {
+		return nil, err
+	}
+	return r, store.Publish(r)
+}
+
+// before is the newest release of the statement's channel that was not stopped,
+// or the statement's own number.
+func before(store *xds.Dir, s policy.Statement) (uint64, error) {
+	list, _, err := store.Releases()
+	if err != nil {
+		return 0, err
+	}
+	marks, err := store.Marks()
+	if err != nil {
+		return 0, err
+	}
+	stopped := map[uint64]bool{}
+	for _, m := range marks {
+		stopped[m.Release] = stopped[m.Release] || m.Kind == xds.MarkStopped
+	}
+	floor := s.Number
+	for _, r := range list {
+		if r.Fleet == s.Fleet && r.For.String() == s.For.String() && !stopped[r.Number] {
+			floor = r.Number
+		}
+	}
+	return floor, nil
+}
+
+// ReadKey reads the private key that signs releases.
+func ReadKey(path string) (ed25519.PrivateKey, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("%s may be read by others (mode %04o); make it 0600", path, info.Mode().Perm())
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode(b)
+	if block == nil || block.Type != "PRIVATE KEY" {
+		return nil, fmt.Errorf("%s is not a PEM private key", path)
+	}
+	k, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("%s is not a PKCS #8 key", path)
+	}
+	key, ok := k.(ed25519.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("%s is not an Ed25519 key", path)
+	}
+	return key, nil
+}

@@ -1,0 +1,70 @@
+// Package tlsfile reads certificates and roots that TLS uses from files.
+package tlsfile
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+)
+
+// A Certificate is one that is read again when its file changes, so that
+// short-lived ones can be renewed under a running process.
+type Certificate struct {
+	cert, key string
+
+	mu     sync.Mutex
+	loaded *tls.Certificate
+	mtime  time.Time
+}
+
+// Open reads the certificate once, to see that it can be.
+func Open(cert, key string) (*Certificate, error) {
+	c := &Certificate{cert: cert, key: key}
+	_, err := c.Get()
+	return c, err
+}
+
+// Get is the certificate as it is now. When a changed file cannot be read, the
+// one before serves on: the two files are seldom replaced at one moment.
+func (c *Certificate) Get() (*tls.Certificate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	info, err := os.Stat(c.cert)
+	if err == nil && c.loaded != nil && info.ModTime().Equal(c.mtime) {
+		return c.loaded, nil
+	}
+	var pair tls.Certificate
+	if err == nil {
+		pair, err = tls.LoadX509KeyPair(c.cert, c.key)
+	}
+	if err != nil {
+		if c.loaded != nil {
+			return c.loaded, nil
+		}
+		return nil, err
+	}
+	c.loaded, c.mtime = &pair, info.ModTime()
+	return c.loaded, nil
+}
+
+// Server gives the certificate to who connects.
+func (c *Certificate) Server(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.Get() }
+
+// Client gives the certificate to whom one connects to.
+func (c *Certificate) Client(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return c.Get() }
+
+// Roots are the certificates of a PEM file, to believe.
+func Roots(path string) (*x509.CertPool, error) {
+	pem, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s holds no certificate", path)
+	}
+	return pool, nil
+}
