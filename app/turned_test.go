@@ -19,6 +19,7 @@ import (
 	"github.com/memproxy/memproxy/envoy/xds/xdstest"
 	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/inject"
+	"github.com/memproxy/memproxy/inject/server"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -100,7 +101,7 @@ func TestInjectorIsGuarded(t *testing.T) {
 	log := &lockedBuffer{}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- inject.Run(ctx, cfg, slog.New(slog.NewTextHandler(log, nil))) }()
+	go func() { done <- server.Run(ctx, cfg, slog.New(slog.NewTextHandler(log, nil))) }()
 	listening := regexp.MustCompile(`name=admin address=(\S+)`)
 	ring.Until(t, "the listener", func() bool { return listening.MatchString(log.String()) })
 	guarded(t, listening.FindStringSubmatch(log.String())[1], []string{"/metrics"}, []string{"webhooks", "admin"})

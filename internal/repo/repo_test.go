@@ -79,7 +79,7 @@ var allowed = []struct {
 	{"app", "the process puts everything together but the commands", []string{"adapters/", "budgets", "budgets/", "config", "envoy/", "face", "fleet", "gate", "identity", "internal/tlsfile", "ledger", "policy", "policy/", "proxy", "review", "screen", "screen/", "telemetry", "telemetry/", "upkeep"}},
 	{"demo", "plays attacks on a process and its backends", []string{"adapters/letta/embedded", "adapters/mem0/embedded", "app", "config", "proxy", "telemetry/audit/auditcmd"}},
 	{"fleet", "distributes rules and has no process of its own kind", []string{"config", "envoy/xds", "face", "internal/tlsfile", "policy", "policy/", "proxy", "screen", "telemetry", "upkeep"}},
-	{"inject", "serves webhooks as the other listeners are served", []string{"face", "proxy"}},
+	{"inject/server", "serves webhooks as the other listeners are served", []string{"face", "inject", "proxy"}},
 	{"e2e", "end-to-end tests may use everything", []string{"*"}},
 	{"bench", "benchmarks put everything together", []string{"*"}},
 	{"examples", "examples are users", []string{"*"}},

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/memproxy/memproxy/inject"
+	"github.com/memproxy/memproxy/inject/server"
 	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/telemetry"
 )
@@ -36,7 +37,7 @@ func (in *Invocation) injecting(ctx context.Context, path string) int {
 	if err != nil {
 		return in.fail(err)
 	}
-	if err := inject.Run(ctx, cfg, log); err != nil {
+	if err := server.Run(ctx, cfg, log); err != nil {
 		return in.fail(err)
 	}
 	return cli.OK

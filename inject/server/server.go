@@ -1,4 +1,5 @@
-package inject
+// Package server serves the admission webhooks of package inject.
+package server
 
 import (
 	"context"
@@ -12,21 +13,22 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/inject"
 	"github.com/memproxy/memproxy/proxy"
 )
 
 // Run serves the webhooks until ctx ends or a listener fails.
-func Run(ctx context.Context, cfg *Config, log *slog.Logger) error {
+func Run(ctx context.Context, cfg *inject.Config, log *slog.Logger) error {
 	metrics := prometheus.NewRegistry()
 	turned := &face.TurnedAway{}
 	metrics.MustRegister(turned)
 	opt := cfg.Options()
 	opt.Metrics = metrics
-	injector, err := New(opt)
+	injector, err := inject.New(opt)
 	if err != nil {
 		return err
 	}
-	cert, err := LoadCertificate(cfg.TLS.Cert, cfg.TLS.Key, time.Now)
+	cert, err := inject.LoadCertificate(cfg.TLS.Cert, cfg.TLS.Key, time.Now)
 	if err != nil {
 		return err
 	}
@@ -43,11 +45,11 @@ func Run(ctx context.Context, cfg *Config, log *slog.Logger) error {
 	// Whichever ends first ends the other.
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return serveUntil(ctx, turned.Of("webhooks", face.Bound(hooks, face.ListenOptions{})), proxy.ServerOptions{Handler: injector.Handler(log), TLS: cert.TLS(), BodyTimeout: ReviewTime, Log: log})
+		return serveUntil(ctx, turned.Of("webhooks", face.Bound(hooks, face.ListenOptions{})), proxy.ServerOptions{Handler: injector.Handler(log), TLS: cert.TLS(), BodyTimeout: inject.ReviewTime, Log: log})
 	})
 	group.Go(func() error {
 		numbers := proxy.Hosts{}.Guard(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
-		return serveUntil(ctx, turned.Of("admin", face.Bound(admin, face.ListenOptions{})), proxy.ServerOptions{Handler: AdminHandler(cert.Ready, numbers), Log: log})
+		return serveUntil(ctx, turned.Of("admin", face.Bound(admin, face.ListenOptions{})), proxy.ServerOptions{Handler: inject.AdminHandler(cert.Ready, numbers), Log: log})
 	})
 	return group.Wait()
 }
@@ -60,7 +62,7 @@ func serveUntil(ctx context.Context, ln net.Listener, o proxy.ServerOptions) err
 		return err
 	case <-ctx.Done():
 	}
-	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), ReviewTime)
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), inject.ReviewTime)
 	defer cancel()
 	return stop(drain)
 }
