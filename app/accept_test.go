@@ -57,27 +57,27 @@ func TestAcceptingABreak(t *testing.T) {
 			if _, err := c.Accept(context.Background(), review.AcceptRequest{Tenant: "acme", Reason: "again"}); !errors.Is(err, memproxy.ErrState) {
 				t.Errorf("once more: %v", err)
 			}
-			if log := r.audit("-type", "chain_accept"); strings.Count(log, `"type":"chain_accept"`) != 1 || !strings.Contains(log, "the disk was restored") || !strings.Contains(log, `"acme"`) {
+			if log := r.audit("--type", "chain_accept"); strings.Count(log, `"type":"chain_accept"`) != 1 || !strings.Contains(log, "the disk was restored") || !strings.Contains(log, `"acme"`) {
 				t.Errorf("on record: %s", log)
 			}
 
-			before := strings.Count(r.audit("-type", "chain_anchor"), `"type":"chain_anchor"`)
+			before := strings.Count(r.audit("--type", "chain_anchor"), `"type":"chain_anchor"`)
 			later := r.written("Ann has a horse.", "")
 			r.versioned(later)
 			anchor()
 			if err := r.car.audit.Flush(context.Background()); err != nil {
 				t.Fatal(err)
 			}
-			if after := strings.Count(r.audit("-type", "chain_anchor"), `"type":"chain_anchor"`); after != before+1 || r.stands(later).Unverified != "" {
+			if after := strings.Count(r.audit("--type", "chain_anchor"), `"type":"chain_anchor"`); after != before+1 || r.stands(later).Unverified != "" {
 				t.Errorf("%d anchors, then %d; written later: %q", before, after, r.stands(later).Unverified)
 			}
 
-			breaks := strings.Count(r.audit("-type", "chain_break"), `"type":"chain_break"`)
+			breaks := strings.Count(r.audit("--type", "chain_break"), `"type":"chain_break"`)
 			r.vandal(`UPDATE version SET actor = 'human:boss' WHERE id = '` + later + `'`)
 			if r.sweep().Findings() == 0 || r.stands(later).Unverified != memproxy.IntegrityChain {
 				t.Errorf("the next break: %+v", r.stands(later))
 			}
-			if after := strings.Count(r.audit("-type", "chain_break"), `"type":"chain_break"`); after != breaks+1 {
+			if after := strings.Count(r.audit("--type", "chain_break"), `"type":"chain_break"`); after != breaks+1 {
 				t.Errorf("%d breaks on record, then %d", breaks, after)
 			}
 		})

@@ -27,7 +27,7 @@ func (r *rig) planted(text string) string {
 
 // count is how many records of a type the log has.
 func (r *rig) records(of memproxy.EventType) int {
-	return strings.Count(r.audit("-type", string(of)), `"type":"`+string(of)+`"`)
+	return strings.Count(r.audit("--type", string(of)), `"type":"`+string(of)+`"`)
 }
 
 // Proves EDGE-4: in production, with its own intervals and without a command,
@@ -51,7 +51,7 @@ func TestABackendIsSealedAtItsFirstStart(t *testing.T) {
 	}
 	sealed := func() bool { return strings.Contains(r.metrics(t), `memproxy_backend_sealed{backend="mem0"} 1`) }
 	ring.Until(r.t, "the seal", sealed)
-	if log := r.audit("-type", "seal"); r.records(memproxy.EventSeal) != 2 || !strings.Contains(log, "3 memories that nobody is known to have written") || strings.Contains(log, "cats") {
+	if log := r.audit("--type", "seal"); r.records(memproxy.EventSeal) != 2 || !strings.Contains(log, "3 memories that nobody is known to have written") || strings.Contains(log, "cats") {
 		t.Errorf("on record: %s", log)
 	}
 	if rows, err := r.car.ledger.Owners(context.Background(), "mem0", memproxy.TargetMemory, old); err != nil || len(rows) > 0 {
@@ -80,7 +80,7 @@ func TestABackendIsSealedAtItsFirstStart(t *testing.T) {
 			t.Errorf("%s is marked %q, want %q", id, got, want)
 		}
 	}
-	if log := r.audit("-type", "integrity"); strings.Count(log, `"type":"integrity"`) != 3 || !strings.Contains(log, unread) || strings.Contains(log, "horse") {
+	if log := r.audit("--type", "integrity"); strings.Count(log, `"type":"integrity"`) != 3 || !strings.Contains(log, unread) || strings.Contains(log, "horse") {
 		t.Errorf("on record: %s", log)
 	}
 	if m := r.metrics(t); !strings.Contains(m, `memproxy_audit_records_total{type="integrity"} 3`) {
@@ -113,7 +113,7 @@ func TestSealingIsOff(t *testing.T) {
 	late := r.planted("Ann has a boat.")
 	r.within(p, 10*time.Minute, "a sweep", func() bool { return r.records(memproxy.EventSweep) > 0 })
 	if a := r.do("GET", "/v1/memories/"+late+"/", ""); a.header.Get("X-Memproxy-Unverified") != "" || r.stands(late).Unverified != "" || r.records(memproxy.EventSeal) > 0 {
-		t.Errorf("%v %s", a.header, r.audit("-type", "seal"))
+		t.Errorf("%v %s", a.header, r.audit("--type", "seal"))
 	}
 	if strings.Contains(r.metrics(t), "memproxy_backend_sealed{") || len(r.car.unsafe) != 1 || r.car.unsafe[0] != "memories.seal" {
 		t.Errorf("unsafe: %v", r.car.unsafe)
@@ -184,7 +184,7 @@ func TestASealGoesOn(t *testing.T) {
 	if got := back.pages(); got != "1 2 2 1 2" {
 		t.Errorf("pages %s, want it to go on at the second, and to look once more", got)
 	}
-	if log := r.audit("-type", "seal"); r.records(memproxy.EventSeal) != 2 || !strings.Contains(log, "120 memories") {
+	if log := r.audit("--type", "seal"); r.records(memproxy.EventSeal) != 2 || !strings.Contains(log, "120 memories") {
 		t.Errorf("on record: %s", log)
 	}
 }
@@ -218,7 +218,7 @@ func TestPlantedInLetta(t *testing.T) {
 		sweeps := l.records(memproxy.EventSweep)
 		l.within(p, 10*time.Minute, "a sweep", func() bool { return l.records(memproxy.EventSweep) > sweeps })
 	}
-	events := l.audit("-type", "integrity")
+	events := l.audit("--type", "integrity")
 	for id, want := range map[string]memproxy.ReasonCode{list[0].ID: "", list[1].ID: memproxy.IntegrityUnknown, block.ID: memproxy.IntegrityUnknown} {
 		if got := l.stands(id).Unverified; got != want || strings.Contains(events, id) != (want != "") {
 			t.Errorf("%s is marked %q, want %q", id, got, want)

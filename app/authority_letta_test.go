@@ -96,7 +96,7 @@ func TestAuthorityInLetta(t *testing.T) {
 				if a := l.do("GET", "/v1/blocks/"+block, "", as("")...); a.header.Get("X-Memproxy-Contested") != block {
 					t.Errorf("readers see %q as contested: %s", a.header.Get("X-Memproxy-Contested"), a.body)
 				}
-				if log := l.audit("-type", "decision"); !strings.Contains(log, "trust.authority") || !strings.Contains(log, "written by ") {
+				if log := l.audit("--type", "decision"); !strings.Contains(log, "trust.authority") || !strings.Contains(log, "written by ") {
 					t.Errorf("the log does not say whose word it was: %s", log)
 				}
 			}

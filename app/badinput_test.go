@@ -78,7 +78,7 @@ func TestBadInputNeverArrives(t *testing.T) {
 			if !strings.HasPrefix(a.header.Get("X-Memproxy-Decision"), "deny; id="+said.DecisionID) {
 				t.Errorf("header %q", a.header.Get("X-Memproxy-Decision"))
 			}
-			if rec := r.audit("-decision", said.DecisionID); !strings.Contains(rec, `"verdict":"deny"`) || !strings.Contains(rec, tc.code) {
+			if rec := r.audit("--decision", said.DecisionID); !strings.Contains(rec, `"verdict":"deny"`) || !strings.Contains(rec, tc.code) {
 				t.Errorf("record: %s", rec)
 			}
 		})
@@ -143,7 +143,7 @@ func TestOversizedAndSlowBodies(t *testing.T) {
 	if r.back.count() != 0 {
 		t.Errorf("%d requests reached the backend", r.back.count())
 	}
-	if rec := r.audit("-verdict", "deny"); strings.Count(rec, `"type":"decision"`) != 2 {
+	if rec := r.audit("--verdict", "deny"); strings.Count(rec, `"type":"decision"`) != 2 {
 		t.Errorf("records: %s", rec)
 	}
 }

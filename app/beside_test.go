@@ -58,8 +58,8 @@ func TestMetadataAreSigned(t *testing.T) {
 				t.Errorf("named %q of %v", named, ids)
 			}
 			ring.Until(r.t, "the record says why", func() bool {
-				return strings.Contains(r.audit("-type", "outcome", "-reason", "integrity.metadata"), ids["black"]) &&
-					strings.Contains(r.audit("-type", "outcome", "-reason", "integrity.forged"), ids["white"])
+				return strings.Contains(r.audit("--type", "outcome", "--reason", "integrity.metadata"), ids["black"]) &&
+					strings.Contains(r.audit("--type", "outcome", "--reason", "integrity.forged"), ids["white"])
 			})
 			if got := classes(r.sweep()); got[ids["black"]] != "metadata integrity.metadata" || got[ids["green"]] != "" {
 				t.Errorf("%v", got)

@@ -28,30 +28,30 @@ func TestBreaksFoundInPassing(t *testing.T) {
 			for n := range 9 {
 				change(n + 2)
 			}
-			ring.Until(r.t, "ten versions", func() bool { return strings.Count(r.audit("-type", "version"), `"type":"version"`) == 10 })
+			ring.Until(r.t, "ten versions", func() bool { return strings.Count(r.audit("--type", "version"), `"type":"version"`) == 10 })
 			r.vandal(damage[name]...)
 			for n := range 4 { // the second version's turn is over with the third
 				change(n + 20)
 			}
-			ring.Until(r.t, "fourteen versions", func() bool { return strings.Count(r.audit("-type", "version"), `"type":"version"`) == 14 })
+			ring.Until(r.t, "fourteen versions", func() bool { return strings.Count(r.audit("--type", "version"), `"type":"version"`) == 14 })
 			if want == "" {
-				ring.Until(r.t, "texts given up", func() bool { return strings.Contains(r.audit("-type", "compaction"), `"before":3,`) })
-				if out := r.audit("-type", "chain_break"); out != "" {
+				ring.Until(r.t, "texts given up", func() bool { return strings.Contains(r.audit("--type", "compaction"), `"before":3,`) })
+				if out := r.audit("--type", "chain_break"); out != "" {
 					t.Error(out)
 				}
 				return
 			}
 			detail := `"detail":"` + string(want) + ": "
-			ring.Until(r.t, "the break is on record", func() bool { return strings.Contains(r.audit("-type", "chain_break"), detail) })
+			ring.Until(r.t, "the break is on record", func() bool { return strings.Contains(r.audit("--type", "chain_break"), detail) })
 			ring.Until(r.t, "the break is counted", func() bool {
 				return strings.Contains(r.metrics(t), `memproxy_audit_records_total{type="chain_break"} `) && !strings.Contains(r.metrics(t), `memproxy_audit_records_total{type="chain_break"} 0`)
 			})
 			if log := r.log.String(); !strings.Contains(log, "the chain of versions is broken") {
 				t.Errorf("the program's log: %s", log)
 			}
-			known := r.audit("-type", "chain_break")
+			known := r.audit("--type", "chain_break")
 			change(30)
-			if err := r.car.custodian.verify(t.Context()); err != nil || r.audit("-type", "chain_break") != known {
+			if err := r.car.custodian.verify(t.Context()); err != nil || r.audit("--type", "chain_break") != known {
 				t.Errorf("named again: %v", err)
 			}
 		})

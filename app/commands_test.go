@@ -24,13 +24,13 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"chekc"}, 2, "", "memproxy check"},
 		{[]string{"holds", "aprove"}, 2, "", "memproxy holds approve"},
 		{[]string{"control", "singn"}, 2, "", "memproxy control sign"},
-		{[]string{"check", "-nope"}, 2, "", "nope"},
+		{[]string{"check", "--nope"}, 2, "", "nope"},
 		{[]string{"check", "stray"}, 2, "", `unexpected argument "stray"`},
-		{[]string{"check", "-config", "no-such-file.yaml"}, 1, "", "no-such-file.yaml"},
-		{[]string{"serve", "-config", "no-such-file.yaml"}, 1, "", "no-such-file.yaml"},
+		{[]string{"check", "--config", "no-such-file.yaml"}, 1, "", "no-such-file.yaml"},
+		{[]string{"serve", "--config", "no-such-file.yaml"}, 1, "", "no-such-file.yaml"},
 		{[]string{"config"}, 2, "", "config show"},
-		{[]string{"keygen"}, 2, "", "-out is required"},
-		{[]string{"audit", "verify", "-dir", "no-such-dir"}, 2, "", "not a directory"},
+		{[]string{"keygen"}, 2, "", "--out is required"},
+		{[]string{"audit", "verify", "--dir", "no-such-dir"}, 2, "", "not a directory"},
 	} {
 		code, out, errs := invoke(t, tc.args...)
 		if code != tc.code || !strings.Contains(out, tc.stdout) || !strings.Contains(errs, tc.stderr) {
@@ -54,20 +54,20 @@ func TestCheck(t *testing.T) {
 	dir := t.TempDir()
 	conf := strings.NewReplacer("DIR", dir, "UPSTREAM", "http://127.0.0.1:9", "KEY", sha("k")).Replace(plain)
 	good := writeFile(t, filepath.Join(dir, "good.yaml"), conf)
-	if code, out, errs := invoke(t, "check", "-config", good); code != 0 || !strings.Contains(out, "is valid") {
+	if code, out, errs := invoke(t, "check", "--config", good); code != 0 || !strings.Contains(out, "is valid") {
 		t.Errorf("exit %d %s %s", code, out, errs)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "state")); err == nil {
 		t.Error("check made state")
 	}
 	bad := writeFile(t, filepath.Join(dir, "bad.yaml"), strings.Replace(conf, "upstream:", "upstraem:", 1))
-	if code, _, errs := invoke(t, "check", "-config", bad); code != 1 || !strings.Contains(errs, "bad.yaml:5") || !strings.Contains(errs, "upstraem") {
+	if code, _, errs := invoke(t, "check", "--config", bad); code != 1 || !strings.Contains(errs, "bad.yaml:5") || !strings.Contains(errs, "upstraem") {
 		t.Errorf("exit %d, %s: want file and line", code, errs)
 	}
 	bundle := filepath.Join(dir, "policies")
 	writeBundle(t, bundle, broken)
 	worse := writeFile(t, filepath.Join(dir, "worse.yaml"), conf+"policy: {dir: \""+bundle+"\"}\n")
-	if code, _, errs := invoke(t, "check", "-config", worse); code != 1 || !strings.Contains(errs, "own.cedar:2") {
+	if code, _, errs := invoke(t, "check", "--config", worse); code != 1 || !strings.Contains(errs, "own.cedar:2") {
 		t.Errorf("exit %d, %s: want the policy's file and line", code, errs)
 	}
 }
@@ -79,8 +79,8 @@ func TestCheckPrintsNoSecret(t *testing.T) {
 	conf := strings.NewReplacer("DIR", dir, `upstream: "UPSTREAM"`, `upstream: "http://127.0.0.1:9", credential: "${LENT}"`, "KEY", sha("k")).Replace(plain) +
 		"budgets: {redis: {url: \"redis://user:canary-redis@127.0.0.1:6379/0\"}}\n"
 	path := writeFile(t, filepath.Join(dir, "memproxy.yaml"), conf)
-	for _, words := range [][]string{{"check", "-print"}, {"config", "show"}} {
-		code, out, errs := invoke(t, append(words, "-config", path)...)
+	for _, words := range [][]string{{"check", "--print"}, {"config", "show"}} {
+		code, out, errs := invoke(t, append(words, "--config", path)...)
 		if code != 0 || strings.Contains(out+errs, "canary") || !strings.Contains(out, "agent:dev") {
 			t.Errorf("%q: exit %d\n%s%s", words, code, out, errs)
 		}
@@ -94,8 +94,8 @@ func TestExplain(t *testing.T) {
 	conf := strings.NewReplacer("DIR", dir, "UPSTREAM", "http://127.0.0.1:9", "KEY", sha("k")).Replace(plain)
 	path := writeFile(t, filepath.Join(dir, "memproxy.yaml"), conf)
 	body := writeFile(t, filepath.Join(dir, "body.json"), `{"user_id":"bob","agent_id":"dev","infer":false,"metadata":{"confidence":1,"field":"authority"},"messages":[{"role":"user","content":"x"}]}`)
-	args := []string{"explain", "-config", path, "-method", "POST", "-path", "/memories", "-body", body, "-as", "agent:dev"}
-	code, out, errs := invoke(t, append(args, "-json")...)
+	args := []string{"explain", "--config", path, "--method", "POST", "--path", "/memories", "--body", body, "--as", "agent:dev"}
+	code, out, errs := invoke(t, append(args, "--json")...)
 	var ex struct {
 		Verdict string
 		Status  int
@@ -124,7 +124,7 @@ func TestExplain(t *testing.T) {
 	if code, out, _ := invoke(t, args...); code != 0 || !strings.Contains(out, "fields.cedar:") {
 		t.Errorf("exit %d: want the rule's file and line for people:\n%s", code, out)
 	}
-	if code, _, errs := invoke(t, "explain", "-config", path, "-as", "agent:nobody"); code != 1 || !strings.Contains(errs, "agent:dev") {
+	if code, _, errs := invoke(t, "explain", "--config", path, "--as", "agent:nobody"); code != 1 || !strings.Contains(errs, "agent:dev") {
 		t.Errorf("exit %d, %s: want the principals that there are", code, errs)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "state")); err == nil {
@@ -137,7 +137,7 @@ func TestExplain(t *testing.T) {
 func TestKeygen(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "keys")
-	code, out, errs := invoke(t, "keygen", "-out", dir)
+	code, out, errs := invoke(t, "keygen", "--out", dir)
 	if code != 0 || !strings.Contains(out, "origin memproxy/") {
 		t.Fatalf("exit %d %s %s", code, out, errs)
 	}
@@ -150,7 +150,7 @@ func TestKeygen(t *testing.T) {
 			t.Errorf("%s has mode %v, %v", e.Name(), info.Mode(), err)
 		}
 	}
-	if code, _, errs := invoke(t, "keygen", "-out", dir); code != 1 || !strings.Contains(errs, "never overwritten") {
+	if code, _, errs := invoke(t, "keygen", "--out", dir); code != 1 || !strings.Contains(errs, "never overwritten") {
 		t.Errorf("again: exit %d %s", code, errs)
 	}
 }
@@ -160,7 +160,7 @@ func TestKeygen(t *testing.T) {
 // memproxy.
 func TestDemo(t *testing.T) {
 	t.Parallel()
-	code, out, errs := invoke(t, "demo", "-json")
+	code, out, errs := invoke(t, "demo", "--json")
 	if code != 0 {
 		t.Fatalf("exit %d: %s\n%s", code, errs, out)
 	}

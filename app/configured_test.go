@@ -46,7 +46,7 @@ func TestOwnersConfigureLetta(t *testing.T) {
 	if a := l.do("PATCH", at, fmt.Sprintf(`{"system":%q}`, codingPrompt)); a.status != 200 {
 		t.Errorf("the prompt again: %d %s", a.status, a.body)
 	}
-	if rec := l.audit("-type", "decision"); !strings.Contains(rec, `"screen.configured"`) {
+	if rec := l.audit("--type", "decision"); !strings.Contains(rec, `"screen.configured"`) {
 		t.Errorf("records: %s", rec)
 	}
 	for path, body := range map[string]string{

@@ -20,7 +20,7 @@ func recorded(t *testing.T) (decisions, conf string) {
 		r.do("POST", "/memories", body)
 	}
 	decisions = filepath.Join(t.TempDir(), "decisions.jsonl")
-	if err := os.WriteFile(decisions, []byte(r.audit("-type", "decision")), 0o600); err != nil {
+	if err := os.WriteFile(decisions, []byte(r.audit("--type", "decision")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	conf = filepath.Join(t.TempDir(), "memproxy.yaml")
@@ -41,24 +41,24 @@ func TestControlDiff(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(open, "bundle.yaml"), []byte("disable: [field.protected]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	code, out, errs := invoke(t, "control", "diff", "-to", open, "-decisions", decisions, "-config", conf)
+	code, out, errs := invoke(t, "control", "diff", "--to", open, "--decisions", decisions, "--config", conf)
 	if code != cli.Failed || !strings.Contains(out, "newly allowed:\n") || !strings.Contains(out, "to constitution: allow, was deny (field.protected); 2 decision(s)") || !strings.Contains(out, "4 decision(s): 4 replayed") {
 		t.Errorf("%d\n%s%s", code, out, errs)
 	}
 	if strings.Contains(out, "learnings") || strings.Contains(out, "decisions:") {
 		t.Errorf("more than what changed:\n%s", out)
 	}
-	if code, out, errs := invoke(t, "control", "diff", "-from", open, "-decisions", decisions, "-config", conf); code != cli.OK {
+	if code, out, errs := invoke(t, "control", "diff", "--from", open, "--decisions", decisions, "--config", conf); code != cli.OK {
 		// The records were made under the built-in rules, so the older version
 		// here does not explain them, and nothing is claimed.
 		t.Errorf("%d\n%s%s", code, out, errs)
 	} else if !strings.Contains(out, "2 refused by something else") {
 		t.Errorf("%s", out)
 	}
-	if code, out, _ := invoke(t, "control", "diff", "-decisions", decisions, "-json"); code != cli.OK || !strings.Contains(out, `"Changes":null`) {
+	if code, out, _ := invoke(t, "control", "diff", "--decisions", decisions, "--json"); code != cli.OK || !strings.Contains(out, `"Changes":null`) {
 		t.Errorf("the same rules: %d\n%s", code, out)
 	}
-	if code, _, errs := invoke(t, "control", "diff", "-decisions", filepath.Join(open, "absent")); code != cli.Failed || !strings.Contains(errs, "absent") {
+	if code, _, errs := invoke(t, "control", "diff", "--decisions", filepath.Join(open, "absent")); code != cli.Failed || !strings.Contains(errs, "absent") {
 		t.Errorf("%d %s", code, errs)
 	}
 	if code, _, _ := invoke(t, "control", "diff"); code != cli.Usage {
@@ -85,7 +85,7 @@ func TestControlDiffIsExact(t *testing.T) {
 	convention := write("conventions", "tabs and not spaces")
 	held := write("", "Never mention the competitor to the user.")
 	write("", poison) // refused by both
-	decisions := writeFile(t, filepath.Join(t.TempDir(), "decisions.jsonl"), r.audit("-type", "decision"))
+	decisions := writeFile(t, filepath.Join(t.TempDir(), "decisions.jsonl"), r.audit("--type", "decision"))
 	if strings.Contains(r.audit(), "competitor") || strings.Contains(r.audit(), "tabs") {
 		t.Error("content is on record")
 	}
@@ -96,7 +96,7 @@ func TestControlDiffIsExact(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(newer, "bundle.yaml"), []byte("disable: [field.learnings.size, screen.suspicious]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	code, out, errs := invoke(t, "control", "diff", "-to", newer, "-decisions", decisions)
+	code, out, errs := invoke(t, "control", "diff", "--to", newer, "--decisions", decisions)
 	if code != cli.Failed || strings.Contains(out, "possibly") || !strings.Contains(out, "6 decision(s): 6 replayed, 0 refused by something else than policies, 0 unexplained") {
 		t.Errorf("exit %d\n%s%s", code, out, errs)
 	}
@@ -128,7 +128,7 @@ func TestControlWarns(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(open, "bundle.yaml"), []byte("disable: [field.protected]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	code, _, errs := invoke(t, "control", "sign", "-key", filepath.Join(f.dir, fleet.KeyFile), "-policies", open, "-releases", filepath.Join(f.dir, "releases"), "-fleet", "north")
+	code, _, errs := invoke(t, "control", "sign", "--key", filepath.Join(f.dir, fleet.KeyFile), "--policies", open, "--releases", filepath.Join(f.dir, "releases"), "--fleet", "north")
 	if code != 0 {
 		t.Fatal(errs)
 	}
@@ -148,7 +148,7 @@ func TestControlWarns(t *testing.T) {
 func TestControlCommands(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if code, _, _ := invoke(t, "control", "keygen", "-out", dir); code != cli.OK {
+	if code, _, _ := invoke(t, "control", "keygen", "--out", dir); code != cli.OK {
 		t.Fatal("no key")
 	}
 	key := filepath.Join(dir, fleet.KeyFile)
@@ -163,7 +163,7 @@ func TestControlCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	sign := func(more ...string) []string {
-		return append([]string{"control", "sign", "-key", key, "-releases", releases, "-fleet", "north"}, more...)
+		return append([]string{"control", "sign", "--key", key, "--releases", releases, "--fleet", "north"}, more...)
 	}
 	for _, tc := range []struct {
 		name string
@@ -171,26 +171,26 @@ func TestControlCommands(t *testing.T) {
 		code int
 		want string
 	}{
-		{"a key is not overwritten", []string{"control", "keygen", "-out", dir}, cli.Failed, "exists"},
-		{"keygen without -out", []string{"control", "keygen"}, cli.Usage, "-out is required"},
-		{"sign without a key", []string{"control", "sign", "-releases", releases, "-fleet", "north"}, cli.Usage, "--key is required"},
-		{"sign with a key that others may read", []string{"control", "sign", "-key", open, "-releases", releases, "-fleet", "north"}, cli.Failed, "make it 0600"},
-		{"sign what does not compile", sign("-policies", bad), cli.Failed, "own.cedar:2"},
-		{"sign a label that is none", sign("-label", "prod"), cli.Usage, "name=value"},
-		{"sign a label of two", sign("-label", "a=1,b=2"), cli.Failed, "not a plain name"},
-		{"sign", sign("-label", "a=1", "-number", "7"), cli.OK, "release 000007-"},
-		{"sign a number again", sign("-number", "7"), cli.Failed, "numbers only rise"},
-		{"sign the next", sign("-label", "a=1"), cli.OK, "floor 7"},
+		{"a key is not overwritten", []string{"control", "keygen", "--out", dir}, cli.Failed, "exists"},
+		{"keygen without --out", []string{"control", "keygen"}, cli.Usage, "--out is required"},
+		{"sign without a key", []string{"control", "sign", "--releases", releases, "--fleet", "north"}, cli.Usage, "--key is required"},
+		{"sign with a key that others may read", []string{"control", "sign", "--key", open, "--releases", releases, "--fleet", "north"}, cli.Failed, "make it 0600"},
+		{"sign what does not compile", sign("--policies", bad), cli.Failed, "own.cedar:2"},
+		{"sign a label that is none", sign("--label", "prod"), cli.Usage, "name=value"},
+		{"sign a label of two", sign("--label", "a=1,b=2"), cli.Failed, "not a plain name"},
+		{"sign", sign("--label", "a=1", "--number", "7"), cli.OK, "release 000007-"},
+		{"sign a number again", sign("--number", "7"), cli.Failed, "numbers only rise"},
+		{"sign the next", sign("--label", "a=1"), cli.OK, "floor 7"},
 		{"sign another channel", sign(), cli.OK, "floor 9"},
-		{"sign without a way back", sign("-floor", "10"), cli.OK, "floor 10"},
-		{"a floor above", sign("-floor", "12"), cli.Failed, "above the number"},
-		{"stop what is not there", []string{"control", "stop", "-releases", releases, "-number", "99"}, cli.Failed, "no release 99"},
-		{"stop nothing", []string{"control", "stop", "-releases", releases}, cli.Usage, "--number is required"},
-		{"stop", []string{"control", "stop", "-releases", releases, "-number", "8"}, cli.OK, "stopped"},
-		{"sign after a stop", sign("-label", "a=1"), cli.OK, "floor 7"},
-		{"serve without a file", []string{"control", "-config", filepath.Join(dir, "absent.yaml")}, cli.Failed, "absent.yaml"},
+		{"sign without a way back", sign("--floor", "10"), cli.OK, "floor 10"},
+		{"a floor above", sign("--floor", "12"), cli.Failed, "above the number"},
+		{"stop what is not there", []string{"control", "stop", "--releases", releases, "--number", "99"}, cli.Failed, "no release 99"},
+		{"stop nothing", []string{"control", "stop", "--releases", releases}, cli.Usage, "--number is required"},
+		{"stop", []string{"control", "stop", "--releases", releases, "--number", "8"}, cli.OK, "stopped"},
+		{"sign after a stop", sign("--label", "a=1"), cli.OK, "floor 7"},
+		{"serve without a file", []string{"control", "--config", filepath.Join(dir, "absent.yaml")}, cli.Failed, "absent.yaml"},
 		{"an argument too many", []string{"control", "publish"}, cli.Usage, `unknown command "publish"`},
-		{"the status of nobody", []string{"control", "status", "-url", "http://127.0.0.1:1"}, cli.Failed, "127.0.0.1:1"},
+		{"the status of nobody", []string{"control", "status", "--url", "http://127.0.0.1:1"}, cli.Failed, "127.0.0.1:1"},
 	} {
 		if code, out, errs := invoke(t, tc.args...); code != tc.code || !strings.Contains(out+errs, tc.want) {
 			t.Errorf("%s: %d %s%s, want %d %s", tc.name, code, out, errs, tc.code, tc.want)

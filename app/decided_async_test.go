@@ -38,7 +38,7 @@ func TestApprovalsOfLaterWritesStayDecided(t *testing.T) {
 	for _, lake := range []string{"seven", "eight"} {
 		text := "Bob sails on lake " + lake + "."
 		id := heldID(t, r.do("POST", "/v3/memories/add/", fmt.Sprintf(`{"user_id":"bob","messages":[{"role":"user","content":%q}]}`, text)))
-		if out, code := r.as(reviewToken, "holds", "approve", "-reason", "harmless", id); code != 0 {
+		if out, code := r.as(reviewToken, "holds", "approve", "--reason", "harmless", id); code != 0 {
 			t.Fatal(out)
 		}
 		ring.Until(r.t, "it is sent", func() bool { return r.heldWrite(id).State == memproxy.HoldDone })

@@ -52,7 +52,7 @@ func TestDecisionsStayDecided(t *testing.T) {
 
 	// Bob's is held and approved.
 	id := heldID(t, r.do("POST", "/memories", `{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"Bob sails on lake number 7."}]}`))
-	if out, code := r.as(reviewToken, "holds", "approve", "-reason", "harmless", id); code != 0 {
+	if out, code := r.as(reviewToken, "holds", "approve", "--reason", "harmless", id); code != 0 {
 		t.Fatal(out)
 	}
 	bobs := r.heldWrite(id).Result.Memories[0]
@@ -74,7 +74,7 @@ func TestDecisionsStayDecided(t *testing.T) {
 	if n := w.of(memproxy.NoticeQuarantined, cat)[0]; strings.Contains(n.Text+string(n.Data), "tabby") || !strings.Contains(n.Text, "quarantined") {
 		t.Errorf("told %q of %s", n.Text, n.Data)
 	}
-	if out, code := r.as(reviewToken, "memory", "promote", "-backend", "mem0", "-reason", "it is a cat", cat); code != 0 {
+	if out, code := r.as(reviewToken, "memory", "promote", "--backend", "mem0", "--reason", "it is a cat", cat); code != 0 {
 		t.Fatal(out)
 	}
 	stay := func(when string) {
@@ -105,7 +105,7 @@ func TestDecisionsStayDecided(t *testing.T) {
 	if r.once("webhooks", time.Now()); len(w.of(memproxy.NoticeMemoryRuled, bobs)) == 0 {
 		t.Error("what the rules say is not told")
 	}
-	if out, code := r.as(reviewToken, "memory", "trace", "-backend", "mem0", bobs); code != 0 || !strings.Contains(out, "current rules") {
+	if out, code := r.as(reviewToken, "memory", "trace", "--backend", "mem0", bobs); code != 0 || !strings.Contains(out, "current rules") {
 		t.Errorf("%d %s", code, out)
 	}
 	// Another text is nobody's decision.
@@ -143,7 +143,7 @@ func TestDeletedIsGone(t *testing.T) {
 		}
 		all += r.do("POST", "/search", `{"query":"spiders wasps","filters":{"user_id":"ann"}}`).body
 		for _, n := range []string{"1", "2"} {
-			out, errs, _ := r.command("memory", "history", "-backend", "mem0", "-version", n, "-full", id)
+			out, errs, _ := r.command("memory", "history", "--backend", "mem0", "--version", n, "--full", id)
 			all += out + errs
 		}
 		for n := int64(1); n <= 2; n++ {
@@ -165,7 +165,7 @@ func TestDeletedIsGone(t *testing.T) {
 	if all := read(); strings.Contains(all, "fears") {
 		t.Errorf("read after it was deleted: %s", all)
 	}
-	if _, errs, code := r.command("memory", "rollback", "-backend", "mem0", "-version", "1", "-reason", "back", id); code == 0 {
+	if _, errs, code := r.command("memory", "rollback", "--backend", "mem0", "--version", "1", "--reason", "back", id); code == 0 {
 		t.Errorf("rolled back: %s", errs)
 	}
 	for days, want := range map[int]int{29: 3} {
@@ -178,7 +178,7 @@ func TestDeletedIsGone(t *testing.T) {
 	if err != nil || len(list) != 4 || list[0].Op != memproxy.OpPurge || !list[2].Compacted || !list[3].Compacted {
 		t.Errorf("after the grace: %+v, %v", list, err)
 	}
-	ring.Until(r.t, "the record", func() bool { return strings.Contains(r.audit("-type", "purge", "-memory", id), `"op":"purge"`) })
+	ring.Until(r.t, "the record", func() bool { return strings.Contains(r.audit("--type", "purge", "--memory", id), `"op":"purge"`) })
 	if a := r.do("GET", "/memories/"+kept, ""); a.status != 200 || !strings.Contains(a.body, "green tea") {
 		t.Errorf("the other: %d %s", a.status, a.body)
 	}

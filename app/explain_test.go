@@ -24,9 +24,9 @@ func TestExplainTellsOfLocksAndFilters(t *testing.T) {
 	}
 	good := `{"user_id":"ann","infer":false,"messages":[{"role":"user","content":"x"}]}`
 	path, body := writeFile(t, filepath.Join(t.TempDir(), "memproxy.yaml"), r.conf), writeFile(t, filepath.Join(t.TempDir(), "body.json"), bad)
-	args := []string{"explain", "-config", path, "-method", "POST", "-path", "/memories", "-body", body, "-as", "agent:dev"}
+	args := []string{"explain", "--config", path, "--method", "POST", "--path", "/memories", "--body", body, "--as", "agent:dev"}
 	ring.Until(r.t, "the lock", func() bool {
-		_, out, _ := invoke(t, append(args, "-session", "one")...)
+		_, out, _ := invoke(t, append(args, "--session", "one")...)
 		return strings.Contains(out, "locked until")
 	})
 	var ex struct {
@@ -40,12 +40,12 @@ func TestExplainTellsOfLocksAndFilters(t *testing.T) {
 	ask := func(more ...string) {
 		t.Helper()
 		ex.Locks, ex.Filters = nil, nil
-		code, out, errs := invoke(t, append(append(args, "-json"), more...)...)
+		code, out, errs := invoke(t, append(append(args, "--json"), more...)...)
 		if err := json.Unmarshal([]byte(out), &ex); err != nil || code != 0 {
 			t.Fatalf("exit %d, %v: %s %s", code, err, out, errs)
 		}
 	}
-	ask("-session", "one")
+	ask("--session", "one")
 	locked := 0
 	for _, l := range ex.Locks {
 		if l.Until != "" {
@@ -59,13 +59,13 @@ func TestExplainTellsOfLocksAndFilters(t *testing.T) {
 		t.Errorf("%+v", ex.Filters)
 	}
 	writeFile(t, body, good)
-	ask("-session", "another")
+	ask("--session", "another")
 	for _, l := range ex.Locks {
 		if l.Until != "" {
 			t.Errorf("another session is locked: %+v", ex.Locks)
 		}
 	}
-	_, out, _ := invoke(t, "explain", "-config", path, "-path", "/docs", "-as", "agent:dev")
+	_, out, _ := invoke(t, "explain", "--config", path, "--path", "/docs", "--as", "agent:dev")
 	if !strings.Contains(out, "passed on unread") || strings.Contains(out, "\nlock ") {
 		t.Errorf("%s", out)
 	}

@@ -30,19 +30,19 @@ type Envoy struct {
 // who callers are.
 func (f *Envoy) Check() error {
 	if (f.Cert == "") != (f.Key == "") || f.ClientCA != "" && f.Cert == "" {
-		return errors.New("extproc: -cert, -key and -client-ca go together")
+		return errors.New("extproc: --cert, --key and --client-ca go together")
 	}
 	if f.ClientCA != "" || strings.HasPrefix(f.Listen, "unix:") {
 		return nil
 	}
 	host, _, err := net.SplitHostPort(f.Listen)
 	if err != nil {
-		return fmt.Errorf("extproc: -listen: %w", err)
+		return fmt.Errorf("extproc: --listen: %w", err)
 	}
 	if ip, err := netip.ParseAddr(host); host == "localhost" || err == nil && ip.IsLoopback() {
 		return nil
 	}
-	return errors.New("extproc: -listen is not a loopback address or a unix socket, so it needs -cert, -key and -client-ca: whoever reaches it is believed about who callers are")
+	return errors.New("extproc: --listen is not a loopback address or a unix socket, so it needs --cert, --key and --client-ca: whoever reaches it is believed about who callers are")
 }
 
 // listenExtproc serves the processor.

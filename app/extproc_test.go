@@ -43,8 +43,8 @@ func TestExtprocListensWhereOnlyEnvoyIs(t *testing.T) {
 func TestExtprocCommand(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
-		{"extproc", "-listen", "0.0.0.0:9902"},
-		{"extproc", "-config", filepath.Join(t.TempDir(), "none.yaml")},
+		{"extproc", "--listen", "0.0.0.0:9902"},
+		{"extproc", "--config", filepath.Join(t.TempDir(), "none.yaml")},
 	} {
 		if code, _, errs := invoke(t, args...); code != cli.Failed || errs == "" {
 			t.Errorf("%q: %d %s", args, code, errs)
@@ -72,7 +72,7 @@ func TestExtprocCommand(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	log := &lockedBuffer{}
-	a := &invocation{Args: []string{"extproc", "-config", path, "-listen", "unix:" + socket, "-grace", "0s"}, Stdout: io.Discard, Stderr: log, Getenv: os.Getenv, Version: "test"}
+	a := &invocation{Args: []string{"extproc", "--config", path, "--listen", "unix:" + socket, "--grace", "0s"}, Stdout: io.Discard, Stderr: log, Getenv: os.Getenv, Version: "test"}
 	done := make(chan int, 1)
 	go func() { done <- a.run(ctx) }()
 	ring.Until(t, "the listener", func() bool { return strings.Contains(log.String(), `"name":"extproc"`) })

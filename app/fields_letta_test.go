@@ -65,7 +65,7 @@ func TestFieldsHoldOnLetta(t *testing.T) {
 		if a.status != tc.want || !strings.Contains(a.body, tc.reason) {
 			t.Errorf("%d %s: %d %s, want %d %s", i, tc.what, a.status, a.body, tc.want, tc.reason)
 		}
-		if tc.want == 403 && !strings.Contains(l.audit("-last", "1", "-verdict", "deny"), tc.reason) {
+		if tc.want == 403 && !strings.Contains(l.audit("--last", "1", "--verdict", "deny"), tc.reason) {
 			t.Errorf("%s: not on record", tc.what)
 		}
 	}

@@ -62,7 +62,7 @@ func newFleetRig(t *testing.T) *fleetRig {
 	if err := os.Mkdir(filepath.Join(f.dir, "releases"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	code, out, errs := invoke(t, "control", "keygen", "-out", f.dir)
+	code, out, errs := invoke(t, "control", "keygen", "--out", f.dir)
 	if code != 0 {
 		t.Fatal(errs)
 	}
@@ -118,8 +118,8 @@ func (f *fleetRig) release(text string, args ...string) {
 	f.t.Helper()
 	dir := filepath.Join(f.t.TempDir(), "policies")
 	writeBundle(f.t, dir, text)
-	args = append([]string{"control", "sign", "-key", filepath.Join(f.dir, fleet.KeyFile), "-policies", dir,
-		"-releases", filepath.Join(f.dir, "releases"), "-fleet", "north"}, args...)
+	args = append([]string{"control", "sign", "--key", filepath.Join(f.dir, fleet.KeyFile), "--policies", dir,
+		"--releases", filepath.Join(f.dir, "releases"), "--fleet", "north"}, args...)
 	if code, _, errs := invoke(f.t, args...); code != 0 {
 		f.t.Fatal(errs)
 	}
@@ -149,7 +149,7 @@ func (f *fleetRig) sidecars() (list []xds.SidecarStatus) {
 // status is the command, as an operator uses it.
 func (f *fleetRig) status(args ...string) (code int, out, errs string) {
 	f.t.Helper()
-	return invoke(f.t, append([]string{"control", "status", "-url", "http://" + f.plane.AdminAddr}, args...)...)
+	return invoke(f.t, append([]string{"control", "status", "--url", "http://" + f.plane.AdminAddr}, args...)...)
 }
 
 func (f *fleetRig) get(path string, into any) {

@@ -28,19 +28,19 @@ func TestFleetRulesASidecar(t *testing.T) {
 	if a := r.get("/readyz"); a.status != 503 || !strings.Contains(a.body, "no release has come yet") {
 		t.Errorf("before the first release: %d %s, want not ready", a.status, a.body)
 	}
-	f.release(harmless, "-note", "the first")
+	f.release(harmless, "--note", "the first")
 	ring.Until(r.t, "the first release", func() bool { return r.do("POST", "/memories", note).status == 200 })
 	if a := r.get("/readyz"); a.status != 200 || !strings.Contains(a.body, "release 000001-") {
 		t.Errorf("under the first release: %d %s", a.status, a.body)
 	}
-	f.release(closed, "-tenant", "acme", "-label", "env=prod")
+	f.release(closed, "--tenant", "acme", "--label", "env=prod")
 	ring.Until(r.t, "the second release", func() bool {
 		a := r.do("POST", "/memories", note)
 		return a.status == 403 && strings.Contains(a.body, "own.closed")
 	})
 	// Others' releases are not this sidecar's.
-	f.release(harmless, "-tenant", "other")
-	f.release(harmless, "-tenant", "acme", "-label", "env=test")
+	f.release(harmless, "--tenant", "other")
+	f.release(harmless, "--tenant", "acme", "--label", "env=test")
 	ring.Until(r.t, "all four releases", func() bool { return len(f.fleet().Releases) == 4 })
 	ring.Until(r.t, "the reports", func() bool { return f.fleet().Releases[1].Tally.Refused > 0 })
 	st := f.fleet()
@@ -120,7 +120,7 @@ func TestSidecarRefusesARelease(t *testing.T) {
 	if a := r.get("/readyz"); a.status != 200 || !strings.Contains(a.body, "own.cedar:2") || !strings.Contains(a.body, `"status":"degraded"`) {
 		t.Errorf("readyz: %d %s", a.status, a.body)
 	}
-	if rec := r.audit("-type", "reload"); !strings.Contains(rec, "was not put in force") {
+	if rec := r.audit("--type", "reload"); !strings.Contains(rec, "was not put in force") {
 		t.Errorf("the refusal is not in the audit log: %s", rec)
 	}
 	f.seal(3, 3, harmless) // no way back
@@ -132,7 +132,7 @@ func TestSidecarRefusesARelease(t *testing.T) {
 	if a := r.get("/readyz"); !strings.Contains(a.body, `"status":"ready"`) {
 		t.Errorf("readyz after the mend: %s", a.body)
 	}
-	code, out, errs := invoke(t, "control", "stop", "-releases", filepath.Join(f.dir, "releases"), "-number", "3", "-reason", "a mistake")
+	code, out, errs := invoke(t, "control", "stop", "--releases", filepath.Join(f.dir, "releases"), "--number", "3", "--reason", "a mistake")
 	if code != 0 || !strings.Contains(out, "release 3 is stopped") {
 		t.Fatal(errs)
 	}
@@ -159,8 +159,8 @@ func TestReleaseBringsItsTables(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "bundle.yaml"), []byte("budgets: {default: {writes_per_hour: 2}}\nconfidence: {principal: {authenticated: 0.25}}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"control", "sign", "-key", filepath.Join(f.dir, fleet.KeyFile), "-policies", dir, "-releases", filepath.Join(f.dir, "releases"),
-		"-fleet", "north", "-pack", "../screen/pack"}
+	args := []string{"control", "sign", "--key", filepath.Join(f.dir, fleet.KeyFile), "--policies", dir, "--releases", filepath.Join(f.dir, "releases"),
+		"--fleet", "north", "--pack", "../screen/pack"}
 	if code, out, errs := invoke(t, args...); code != 0 || !strings.Contains(out, "release 000001-") {
 		t.Fatal(errs)
 	}
@@ -172,7 +172,7 @@ func TestReleaseBringsItsTables(t *testing.T) {
 			t.Errorf("write %d: %d %s, want %d", i+1, a.status, a.body, want)
 		}
 	}
-	if rec := r.audit("-type", "decision"); !strings.Contains(rec, `"given":250`) {
+	if rec := r.audit("--type", "decision"); !strings.Contains(rec, `"given":250`) {
 		t.Errorf("the release's ceiling does not hold: %s", rec)
 	}
 }
@@ -213,7 +213,7 @@ func TestReleasesUnderLoad(t *testing.T) {
 	stop.Store(true)
 	wg.Wait()
 	byVersion, decisions := map[string]string{}, int64(0)
-	for _, line := range strings.Split(r.audit("-type", "decision"), "\n") {
+	for _, line := range strings.Split(r.audit("--type", "decision"), "\n") {
 		version, v := field(line, `"policy":"`), field(line, `"verdict":"`)
 		if line == "" || version == "" {
 			continue

@@ -144,7 +144,7 @@ log: {level: error}`)
 	if n := r.back.count(); n != 1 {
 		t.Errorf("%d requests reached the backend, want one", n)
 	}
-	if rec := r.audit("-principal", "agent:dev"); !strings.Contains(rec, `"method":"spiffe"`) {
+	if rec := r.audit("--principal", "agent:dev"); !strings.Contains(rec, `"method":"spiffe"`) {
 		t.Errorf("record: %s", rec)
 	}
 }
@@ -213,7 +213,7 @@ log: {level: info}`)
 			t.Errorf("the backend saw %v", h)
 		}
 	}
-	if rec := r.audit("-principal", "oidc:dev"); strings.Count(rec, `"type":"decision"`) != 2 || !strings.Contains(rec, `"method":"oidc"`) {
+	if rec := r.audit("--principal", "oidc:dev"); strings.Count(rec, `"type":"decision"`) != 2 || !strings.Contains(rec, `"method":"oidc"`) {
 		t.Errorf("records: %s", rec)
 	}
 }

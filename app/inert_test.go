@@ -30,11 +30,11 @@ func TestNoNameOfACallerIsTold(t *testing.T) {
 		return len(w.of(memproxy.NoticeHold, id)) == 1 && len(w.of(memproxy.NoticeLocked, "")) > 0
 	})
 
-	list, code := r.as(reviewToken, "holds", "list", "-session", session, "-json")
+	list, code := r.as(reviewToken, "holds", "list", "--session", session, "--json")
 	if code != 0 || !strings.Contains(list, id) {
 		t.Errorf("held writes are not found by their session's name: %s", list)
 	}
-	summary, code := r.as(reviewToken, "sessions", "summary", "-tenant", "acme", session+" 2")
+	summary, code := r.as(reviewToken, "sessions", "summary", "--tenant", "acme", session+" 2")
 	if code != 0 {
 		t.Errorf("nor is the session: %s", summary)
 	}

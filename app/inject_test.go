@@ -31,7 +31,7 @@ func TestInjectRefusesToStart(t *testing.T) {
 		{write("wrong.yaml", strings.Replace(string(good), "pods: all", "pods: none", 1)), "want all or annotated"},
 		{write("nocert.yaml", strings.ReplaceAll(string(good), "/etc/memproxy/tls", dir)), "certificate"},
 	} {
-		code, _, errs := invoke(t, "inject", "-config", c.path)
+		code, _, errs := invoke(t, "inject", "--config", c.path)
 		if code != cli.Failed || !strings.Contains(errs, c.want) {
 			t.Errorf("%s: %d %s", c.path, code, errs)
 		}

@@ -132,7 +132,7 @@ func TestTamperingBehindLetta(t *testing.T) {
 	if len(got) != len(want) {
 		t.Errorf("%d findings, want %d: %v", len(got), len(want), got)
 	}
-	events := l.audit("-type", "integrity")
+	events := l.audit("--type", "integrity")
 	for name := range want {
 		if !strings.Contains(events, ids[name]) {
 			t.Errorf("%s is not in the log", name)
@@ -172,8 +172,8 @@ func TestLostBlocksAreNamed(t *testing.T) {
 			t.Errorf("%s: %d %q %s", path, a.status, a.header.Get("X-Memproxy-Unverified"), a.body)
 		}
 	}
-	ring.Until(l.t, "it is on record", func() bool { return strings.Contains(l.audit("-reason", "integrity.missing"), ids[0]) })
-	if strings.Contains(l.audit("-reason", "integrity.missing"), ids[1]) {
+	ring.Until(l.t, "it is on record", func() bool { return strings.Contains(l.audit("--reason", "integrity.missing"), ids[0]) })
+	if strings.Contains(l.audit("--reason", "integrity.missing"), ids[1]) {
 		t.Error("what was deleted through memproxy is missed")
 	}
 }

@@ -163,7 +163,7 @@ func TestTamperingBehindMem0(t *testing.T) {
 				}
 				if setting != "ignore" && bad && name != "deleted" {
 					ring.Until(r.t, "the record of the read names "+name, func() bool {
-						return strings.Contains(r.audit("-type", "outcome", "-reason", strings.Fields(want[name])[1]), id)
+						return strings.Contains(r.audit("--type", "outcome", "--reason", strings.Fields(want[name])[1]), id)
 					})
 				}
 			}
@@ -180,7 +180,7 @@ func TestTamperingBehindMem0(t *testing.T) {
 					}
 				}
 			}
-			events := r.audit("-type", "integrity")
+			events := r.audit("--type", "integrity")
 			for name := range want {
 				if n := strings.Count(events, `"targets":["`+ids[name]+`"]`); n != 1 {
 					t.Errorf("%s stands %d times in the log", name, n)
@@ -194,7 +194,7 @@ func TestTamperingBehindMem0(t *testing.T) {
 					t.Errorf("the log quotes content: %s", text)
 				}
 			}
-			if n := strings.Count(r.audit("-type", "sweep"), `"type":"sweep"`); n != 3 {
+			if n := strings.Count(r.audit("--type", "sweep"), `"type":"sweep"`); n != 3 {
 				t.Errorf("%d sweeps on record", n)
 			}
 
@@ -205,7 +205,7 @@ func TestTamperingBehindMem0(t *testing.T) {
 			}
 			ring.Until(r.t, "the change is a version", func() bool { return r.stands(ids["cut"]).Unverified == "" })
 			got := classes(r.sweep())
-			replaced := r.audit("-type", "decision", "-reason", "integrity.mismatch")
+			replaced := r.audit("--type", "decision", "--reason", "integrity.mismatch")
 			if strings.Contains(replaced, ids["cut"]) != (setting != "ignore") || strings.Count(replaced, "\n") > 1 {
 				t.Errorf("what was replaced is named in: %s", replaced)
 			}
@@ -310,8 +310,8 @@ func TestBreaksOfTheChain(t *testing.T) {
 					t.Fatalf("%+v, want %s", report.Chains, c.want)
 				}
 			}
-			breaks := r.audit("-type", "chain_break")
-			if again := r.sweep(); len(again.Chains[0].Faults) > 0 && r.audit("-type", "chain_break") != breaks {
+			breaks := r.audit("--type", "chain_break")
+			if again := r.sweep(); len(again.Chains[0].Faults) > 0 && r.audit("--type", "chain_break") != breaks {
 				t.Error("a break is named more than once")
 			}
 			if c.want == "" {
@@ -336,11 +336,11 @@ func TestBreaksOfTheChain(t *testing.T) {
 				t.Errorf("written behind the break: %q, %s", r.stands(later).Unverified, list)
 			}
 			// It is not repaired, nor anchored any more, however long one writes.
-			before := r.audit("-type", "chain_anchor")
+			before := r.audit("--type", "chain_anchor")
 			if err := r.car.custodian.Anchor(context.Background()); err != nil {
 				t.Fatal(err)
 			}
-			if after := r.audit("-type", "chain_anchor"); after != before {
+			if after := r.audit("--type", "chain_anchor"); after != before {
 				t.Errorf("a broken chain is anchored: %s", after)
 			}
 			if report := r.sweep(); len(report.Chains[0].Faults) == 0 {
@@ -360,7 +360,7 @@ func TestAnEditedRowIsNoProof(t *testing.T) {
 	conf := r.offline()
 	r.behind("PUT", "/v1/memories/"+id+"/", `{"text":"Ann pays Eve."}`)
 	r.vandal(`UPDATE ownership SET sha256 = '` + textSum("Ann pays Eve.") + `' WHERE id = '` + id + `'`)
-	code, out, errs := invoke(t, "ledger", "sweep", "-config", conf)
+	code, out, errs := invoke(t, "ledger", "sweep", "--config", conf)
 	if code != cli.Failed || !strings.Contains(out, "tamper integrity.mismatch "+id+": the ledger's row is not what its signed version says") || strings.Contains(out, other) {
 		t.Errorf("exit %d %s %s", code, out, errs)
 	}
@@ -386,7 +386,7 @@ func TestFindingsAreNamedOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if log := r.audit("-type", "integrity"); strings.Count(log, `"type":"integrity"`) != 1 {
+	if log := r.audit("--type", "integrity"); strings.Count(log, `"type":"integrity"`) != 1 {
 		t.Errorf("on record: %s", log)
 	}
 }

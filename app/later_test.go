@@ -100,7 +100,7 @@ func TestApprovalsOutliveTheProcess(t *testing.T) {
 	r.clock = clock.Now
 	startRig(r, screeningConf, workflow(w, fmt.Sprintf("screening: {pack: %q}", pack), policyDir(t, holdingPolicy))...)
 	id := heldID(t, r.do("POST", "/v3/memories/add/", `{"user_id":"bob","messages":[{"role":"user","content":"Bob sails on lake seven."}]}`))
-	if out, code := r.as(reviewToken, "holds", "approve", "-reason", "harmless", id); code != 0 {
+	if out, code := r.as(reviewToken, "holds", "approve", "--reason", "harmless", id); code != 0 {
 		t.Fatal(out)
 	}
 	r.stop()

@@ -94,7 +94,7 @@ func TestMarksAreSeen(t *testing.T) {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 	r.stop()
-	if out := r.audit("-type", "decision"); strings.Count(out, `"layer.inferred"`) != 1 || strings.Contains(out, "integrity.") {
+	if out := r.audit("--type", "decision"); strings.Count(out, `"layer.inferred"`) != 1 || strings.Contains(out, "integrity.") {
 		t.Errorf("the record says %s", out)
 	}
 }
@@ -287,7 +287,7 @@ func TestLayersOnLetta(t *testing.T) {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 	l.blocks("Ann\nfond of chess", "helper")
-	if out := l.audit("-type", "decision"); !strings.Contains(out, "layer.inferred.refuse") || strings.Contains(out, "lonely") {
+	if out := l.audit("--type", "decision"); !strings.Contains(out, "layer.inferred.refuse") || strings.Contains(out, "lonely") {
 		t.Errorf("the record says %s", out)
 	}
 }
@@ -317,7 +317,7 @@ func TestExplainShowsLayers(t *testing.T) {
 		}
 		file := writeFile(t, filepath.Join(dir, "memproxy.yaml"), strings.NewReplacer("DIR", dir, "UPSTREAM", "http://127.0.0.1:9", "KEY", sha("k")).Replace(conf))
 		body := writeFile(t, filepath.Join(dir, "body.json"), tc.body)
-		code, out, errs := invoke(t, "explain", "-config", file, "-method", "POST", "-path", "/memories", "-body", body, "-as", "agent:dev")
+		code, out, errs := invoke(t, "explain", "--config", file, "--method", "POST", "--path", "/memories", "--body", body, "--as", "agent:dev")
 		if code != 0 || !strings.Contains(out, tc.verdict) || strings.Contains(out, "rich") {
 			t.Errorf("%s: exit %d %s %s", name, code, out, errs)
 		}

@@ -50,7 +50,7 @@ func TestAPersonIsNotAskedForWhatPolicyRefuses(t *testing.T) {
 			if strings.Contains(a.body, "approval_request_message") || strings.Contains(a.body, "requires_approval") {
 				t.Errorf("the person is asked: %s", a.body)
 			}
-			if rec := l.audit("-type", "decision"); strings.Count(rec, "field.forbidden") != 1 {
+			if rec := l.audit("--type", "decision"); strings.Count(rec, "field.forbidden") != 1 {
 				t.Errorf("the refusal is not on record once: %s", rec)
 			}
 			// The history tells of a call, and of no answer of anybody's.
@@ -82,7 +82,7 @@ func TestAPersonIsAskedForWhatPolicyLetsThrough(t *testing.T) {
 			if spy, kind := toldAs(t, a.body, "memory_replace"); kind != "tool_call_message" {
 				t.Errorf("the person is asked for what is refused: %s is told as %s\n%s", spy, kind, a.body)
 			}
-			if rec := l.audit("-type", "decision"); strings.Contains(rec, "memory_") {
+			if rec := l.audit("--type", "decision"); strings.Contains(rec, "memory_") {
 				t.Errorf("a question is on record as a ruling: %s", rec)
 			}
 			l.blocks("Ann", "helper")
@@ -91,7 +91,7 @@ func TestAPersonIsAskedForWhatPolicyLetsThrough(t *testing.T) {
 			if a.status != 200 || !strings.Contains(a.body, "done") {
 				t.Errorf("%d %s", a.status, a.body)
 			}
-			rec := l.audit("-type", "decision")
+			rec := l.audit("--type", "decision")
 			if strings.Count(rec, "letta.send_message/memory_insert") != 1 || strings.Count(rec, "letta.send_message/memory_replace") != 1 {
 				t.Errorf("not one ruling on each call: %s", rec)
 			}

@@ -57,6 +57,6 @@ func TestBlocksOfNobodyAttachedInARun(t *testing.T) {
 	agent = create()
 	say(agent, `CALL memory {"command":"create","path":"/memories/human","description":"about Ann","file_text":"likes tea"}`+"\nTHEN\nSAY done")
 	if got := l.letta.Value(agent, "human"); got != "likes tea" {
-		t.Errorf("the run's own block reads %q\n%s", got, l.audit("-type", "decision"))
+		t.Errorf("the run's own block reads %q\n%s", got, l.audit("--type", "decision"))
 	}
 }

@@ -63,7 +63,7 @@ func (l *lettaRig) restart(between func()) {
 // outcomes are the records of outcomes, once they tell of something.
 func (l *lettaRig) outcomes(of string) (out string) {
 	l.t.Helper()
-	ring.Until(l.t, "the record of "+of, func() bool { out = l.audit("-type", "outcome"); return strings.Contains(out, of) })
+	ring.Until(l.t, "the record of "+of, func() bool { out = l.audit("--type", "outcome"); return strings.Contains(out, of) })
 	return out
 }
 
@@ -98,7 +98,7 @@ func TestUngatedRunsAreCompensated(t *testing.T) {
 			}
 			l.settled()
 			l.blocks("Ann\nlikes tea\nplays go", "helper")
-			rec := l.audit("-type", "decision")
+			rec := l.audit("--type", "decision")
 			for _, want := range []string{`/block"`, "field.forbidden"} {
 				if !strings.Contains(rec, want) {
 					t.Errorf("no %s in %s", want, rec)
@@ -181,7 +181,7 @@ SAY done`, "")
 	if got := l.letta.Labels(l.agent); !slices.Contains(got, "notes") {
 		t.Errorf("blocks %q: a label of one's own is let in by the built-in rules", got)
 	}
-	if out := l.audit("-type", "outcome"); strings.Contains(out, "undone") {
+	if out := l.audit("--type", "outcome"); strings.Contains(out, "undone") {
 		t.Errorf("something was undone: %s", out)
 	}
 }
@@ -269,7 +269,7 @@ func TestCompensationSurvivesACrash(t *testing.T) {
 	l.restart(func() { m.set(nil) })
 	l.settled()
 	l.blocks("Ann\nlikes tea\nplays go", "helper")
-	rec := l.audit("-type", "decision")
+	rec := l.audit("--type", "decision")
 	if !strings.Contains(rec, `/block"`) || strings.Count(rec, `"agent:dev"`) != strings.Count(rec, `"type":"decision"`) {
 		t.Errorf("in whose name: %s", rec)
 	}
@@ -298,7 +298,7 @@ func TestAnUndoingThatFailsIsTriedAgain(t *testing.T) {
 	if out := l.outcomes(`"undone: sha256`); strings.Count(out, "could not be undone") != 2 || strings.Count(out, `"undone: sha256`) != 1 {
 		t.Errorf("records: %s", out)
 	}
-	if rec := l.audit("-type", "decision"); strings.Count(rec, "field.forbidden") != 1 {
+	if rec := l.audit("--type", "decision"); strings.Count(rec, "field.forbidden") != 1 {
 		t.Errorf("ruled on more than once: %s", rec)
 	}
 }

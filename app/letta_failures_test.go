@@ -149,7 +149,7 @@ func TestToolsDoNotChangeDuringATurn(t *testing.T) {
 		l.do("PATCH", "/v1/agents/"+l.agent, `{"name":"renamed"}`, "Authorization", "Bearer "+devToken)
 	})
 	// It waits at the proxy; the admission that is recorded says that it got there.
-	ring.Until(l.t, "the change at the gate", func() bool { return strings.Contains(l.audit("-type", "decision"), "letta.modify_agent") })
+	ring.Until(l.t, "the change at the gate", func() bool { return strings.Contains(l.audit("--type", "decision"), "letta.modify_agent") })
 	select {
 	case got := <-g.arrived:
 		t.Errorf("%s arrived during the turn", got)

@@ -58,7 +58,7 @@ func TestPausesThatNobodyAnswersAreDeclined(t *testing.T) {
 	l.blocks("Ann", "helper")
 	var rec string
 	ring.Until(l.t, "the records", func() bool {
-		rec = l.audit("-type", "decision")
+		rec = l.audit("--type", "decision")
 		return strings.Count(rec, `"type":"decision"`) == 3
 	})
 	for _, want := range []string{`"id":"system:reconciler"`, "memproxy restarted before this call was ruled on; nothing was written", `"verdict":"deny"`, "letta.send_message/memory_insert", "letta.send_message/memory_replace"} {
@@ -148,7 +148,7 @@ func TestAPauseOfATurnUnderWayIsNotDeclined(t *testing.T) {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 	l.blocks("Ann\nlikes tea\nplays go", "helper")
-	if rec := l.audit("-type", "decision"); strings.Contains(rec, "system:reconciler") {
+	if rec := l.audit("--type", "decision"); strings.Contains(rec, "system:reconciler") {
 		t.Errorf("declined: %s", rec)
 	}
 }

@@ -165,7 +165,7 @@ func TestSelfEditsAreGated(t *testing.T) {
 			if !strings.Contains(a.body, `"step_count":3`) {
 				t.Errorf("usage is not the whole turn's: %s", a.body)
 			}
-			rec := l.audit("-type", "decision")
+			rec := l.audit("--type", "decision")
 			if n := strings.Count(rec, `"type":"decision"`); n != 4 {
 				t.Errorf("%d decisions, want the request's and three calls'", n)
 			}

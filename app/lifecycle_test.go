@@ -169,8 +169,8 @@ func TestStopWaitsForWrites(t *testing.T) {
 		}
 	}
 	r.run()
-	if n := strings.Count(r.audit("-type", "outcome"), `"status":200`); n < 4 {
-		t.Errorf("%d outcomes of 4 on record: %s", n, r.audit("-type", "outcome"))
+	if n := strings.Count(r.audit("--type", "outcome"), `"status":200`); n < 4 {
+		t.Errorf("%d outcomes of 4 on record: %s", n, r.audit("--type", "outcome"))
 	}
 	if n := strings.Count(r.listed(), "likes tea number"); n != 4 {
 		t.Errorf("%d of 4 are still their author's", n)
@@ -205,10 +205,10 @@ func TestStopCutsOffWhatHangs(t *testing.T) {
 		t.Errorf("the stop: %v", err)
 	}
 	<-over
-	if got := r.audit("-type", "outcome"); !strings.Contains(got, `"type":"outcome"`) {
+	if got := r.audit("--type", "outcome"); !strings.Contains(got, `"type":"outcome"`) {
 		t.Errorf("what was cut off is not on record: %s\n%s", got, r.log.String())
 	}
-	if code, _, errs := invoke(t, "audit", "verify", "-dir", filepath.Join(r.dir, "state", "audit")); code != 0 {
+	if code, _, errs := invoke(t, "audit", "verify", "--dir", filepath.Join(r.dir, "state", "audit")); code != 0 {
 		t.Errorf("the log: %s", errs)
 	}
 }

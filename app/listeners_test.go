@@ -74,7 +74,7 @@ func TestAuditKeyIsKeptElsewhere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		code, out, errs := invoke(t, "audit", "verify", "-dir", filepath.Join(state, "audit"), "-key", writeFile(t, filepath.Join(t.TempDir(), "vkey"), vkey+"\n"))
+		code, out, errs := invoke(t, "audit", "verify", "--dir", filepath.Join(state, "audit"), "--key", writeFile(t, filepath.Join(t.TempDir(), "vkey"), vkey+"\n"))
 		return code, out + errs
 	}
 	if code, out := verify(made); code != cli.OK {

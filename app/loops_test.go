@@ -122,7 +122,7 @@ func decisionsOutliveLoops(t *testing.T, store string) {
 	}
 
 	id := heldID(t, r.do("POST", "/memories", sailing(7)))
-	if out, code := r.as(reviewToken, "holds", "approve", "-reason", "harmless", id); code != 0 {
+	if out, code := r.as(reviewToken, "holds", "approve", "--reason", "harmless", id); code != 0 {
 		t.Fatal(out)
 	}
 	r.within(p, time.Second, "the approved write", func() bool { return r.heldWrite(id).State == memproxy.HoldDone })
@@ -133,7 +133,7 @@ func decisionsOutliveLoops(t *testing.T, store string) {
 	rule("cat", "tabby cat")
 	state(cat, memproxy.StateQuarantined)
 	r.within(p, 2*time.Second, "a notice", func() bool { return len(w.of(memproxy.NoticeQuarantined, cat)) == 1 })
-	if out, code := r.as(reviewToken, "memory", "promote", "-backend", "mem0", "-reason", "it is a cat", cat); code != 0 {
+	if out, code := r.as(reviewToken, "memory", "promote", "--backend", "mem0", "--reason", "it is a cat", cat); code != 0 {
 		t.Fatal(out)
 	}
 	rule("lake", "lake number")

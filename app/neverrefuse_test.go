@@ -133,7 +133,7 @@ func TestNothingIsRefused(t *testing.T) {
 			if st := r.stands(r.upstreamIDs("refunds")[0]); st.State != memproxy.StateFlagged {
 				t.Errorf("%+v", st)
 			}
-			if rec := r.audit("-type", "decision"); !strings.Contains(rec, `"screen.stored"`) {
+			if rec := r.audit("--type", "decision"); !strings.Contains(rec, `"screen.stored"`) {
 				t.Errorf("the record does not say so: %s", rec)
 			}
 		})
@@ -214,7 +214,7 @@ func TestStillRefused(t *testing.T) {
 	if list := r.listed(); strings.Contains(list, "refunds") || !strings.Contains(list, "[PATTERN_001]") {
 		t.Errorf("flagged, and not shown in part: %s", list)
 	}
-	if out, errs, code := r.command("memory", "promote", "-backend", "mem0", "-reason", "it is our rule", id); code != 0 {
+	if out, errs, code := r.command("memory", "promote", "--backend", "mem0", "--reason", "it is our rule", id); code != 0 {
 		t.Fatalf("%d %s %s", code, out, errs)
 	}
 	if list := r.listed(); !strings.Contains(list, "refunds") {

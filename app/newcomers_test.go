@@ -16,7 +16,7 @@ func TestNewCallersWait(t *testing.T) {
 	for name, known := range map[string]func(r *rig, clock *ledgertest.Clock, first []string){
 		"two were let out": func(r *rig, clock *ledgertest.Clock, first []string) {
 			for _, id := range first {
-				if out, code := r.as(reviewToken, "memory", "promote", "-backend", "mem0", "-reason", "it is so", id); code != 0 {
+				if out, code := r.as(reviewToken, "memory", "promote", "--backend", "mem0", "--reason", "it is so", id); code != 0 {
 					t.Fatal(out)
 				}
 			}
@@ -82,7 +82,7 @@ func TestTiersAreEarned(t *testing.T) {
 	if c := given(""); c != 0.9 {
 		t.Errorf("after a day: %v, want the established 0.9", c)
 	}
-	if rec := r.audit("-principal", "agent:dev", "-last", "1"); !strings.Contains(rec, `"trust":"established"`) {
+	if rec := r.audit("--principal", "agent:dev", "--last", "1"); !strings.Contains(rec, `"trust":"established"`) {
 		t.Errorf("recorded %s", rec)
 	}
 	if c := given("peer"); c != 0.7 {
@@ -125,7 +125,7 @@ func TestWhatWaitsEarnsNothing(t *testing.T) {
 	}
 	promote := func(id string) {
 		t.Helper()
-		if out, code := r.as(reviewToken, "memory", "promote", "-backend", "mem0", "-reason", "it is so", id); code != 0 {
+		if out, code := r.as(reviewToken, "memory", "promote", "--backend", "mem0", "--reason", "it is so", id); code != 0 {
 			t.Fatal(out)
 		}
 		r.looksAt(clock)

@@ -155,7 +155,7 @@ func TestSearchesAreFilledUp(t *testing.T) {
 	if list := idsOf(a.Results); len(list) != 1 {
 		t.Errorf("one is left, and the list is %v", list)
 	}
-	if out := r.audit("-type", "outcome"); !strings.Contains(out, `"filtered":4`) {
+	if out := r.audit("--type", "outcome"); !strings.Contains(out, `"filtered":4`) {
 		t.Errorf("the record does not tell how many were left out: %s", out)
 	}
 }

@@ -70,7 +70,7 @@ func TestHoldsAreReconsidered(t *testing.T) {
 	if n := w.of(memproxy.NoticeRuled, id)[0]; !strings.Contains(n.Text, "rules of today say allow") || strings.Contains(string(n.Data), "sails") || w.wrong() > 0 {
 		t.Errorf("told %q of %s, %d badly signed", n.Text, n.Data, w.wrong())
 	}
-	if out, code := r.as(reviewToken, "holds", "approve", "-reason", "harmless", id); code != 0 {
+	if out, code := r.as(reviewToken, "holds", "approve", "--reason", "harmless", id); code != 0 {
 		t.Fatal(out)
 	}
 	if h := r.heldWrite(id); h.Reviewer != "eve" || h.State != memproxy.HoldDone {
@@ -109,7 +109,7 @@ func TestRulesSettleHolds(t *testing.T) {
 			if strings.Contains(list, "sails") != (tc.want == memproxy.HoldDone) || strings.Contains(list, string(memproxy.HumanConfirmed)) {
 				t.Errorf("%s, %s: %s", tc.how, tc.want, list)
 			}
-			if rec := r.audit("-type", "review"); strings.Contains(rec, "rules:") != (tc.want != memproxy.HoldPending) {
+			if rec := r.audit("--type", "review"); strings.Contains(rec, "rules:") != (tc.want != memproxy.HoldPending) {
 				t.Errorf("%s, %s: recorded %s", tc.how, tc.want, rec)
 			}
 		})
@@ -122,7 +122,7 @@ func TestRulingsAreOnRecordFirst(t *testing.T) {
 	r := start(t, screeningConf, "SCREENING", "review: {reevaluate: release}")
 	h := memproxy.HeldWrite{ID: "h1", Backend: "mem0", Route: "mem0.server.add", Method: "POST", EscapedPath: "/memories", Principal: "agent:dev", Tenant: "acme", Trust: memproxy.TrustAuthenticated}
 	content := memproxy.HoldContent{Body: []byte(noted("Ann likes tea.")), Header: memproxy.Header{"Content-Type": {"application/json"}}}
-	if v := r.car.ruledToday(t.Context(), h, content); v.Policy == "" || !v.Release || v.Verdict.Stops() || !strings.Contains(r.audit("-type", "review"), "hold.approve") {
+	if v := r.car.ruledToday(t.Context(), h, content); v.Policy == "" || !v.Release || v.Verdict.Stops() || !strings.Contains(r.audit("--type", "review"), "hold.approve") {
 		t.Fatalf("%+v", v)
 	}
 	// The ends of the chains are noted at the start, or else at the end, which a closed log does not take.

@@ -67,14 +67,14 @@ func TestLogsHoldNoTextOfCallers(t *testing.T) {
 	r.do("CANARY", "/memories", "")
 	r.do("POST", "/"+word, "{}", "X-Memproxy-Session", word)
 	r.do("DELETE", "/memories/CANARY%20says", "")
-	if out := r.audit("-type", "session_lock"); !strings.Contains(out, "session.locked") {
+	if out := r.audit("--type", "session_lock"); !strings.Contains(out, "session.locked") {
 		t.Fatalf("nothing was locked: %s", out)
 	}
 	if log := r.logged(); strings.Contains(log, "CANARY") {
 		at := strings.Index(log, "CANARY")
 		t.Errorf("the log holds what a caller wrote: …%s…", log[max(0, at-700):min(len(log), at+300)])
 	}
-	for _, q := range [][]string{{"-session", word}, {"-session", memproxy.InertSession(word)}, {"-user", text}, {"-agent", text}, {"-field", text}, {"-memory", id}, {"-user", "ann"}} {
+	for _, q := range [][]string{{"--session", word}, {"--session", memproxy.InertSession(word)}, {"--user", text}, {"--agent", text}, {"--field", text}, {"--memory", id}, {"--user", "ann"}} {
 		if out := r.audit(q...); !strings.Contains(out, `"decision"`) {
 			t.Errorf("%v finds nothing", q)
 		}
@@ -99,7 +99,7 @@ func TestHistoriesAreRecorded(t *testing.T) {
 		var out string
 		for _, want := range strings.Split(what, "&") {
 			ring.Until(r.t, kind+" "+want, func() bool {
-				out = r.audit(append([]string{"-type", kind, "-memory", id}, args...)...)
+				out = r.audit(append([]string{"--type", kind, "--memory", id}, args...)...)
 				return strings.Contains(out, want)
 			})
 		}
@@ -107,18 +107,18 @@ func TestHistoriesAreRecorded(t *testing.T) {
 			t.Errorf("%s: %s", kind, out)
 		}
 	}
-	seen("version", `"after":1,&"after":2,"before":1,"before_sha256":"`+fmt.Sprintf("%x", sha256sum("Ann owns boat number 0."))+`"&"after":13,"before":12,`, "-principal", "agent:dev")
+	seen("version", `"after":1,&"after":2,"before":1,"before_sha256":"`+fmt.Sprintf("%x", sha256sum("Ann owns boat number 0."))+`"&"after":13,"before":12,`, "--principal", "agent:dev")
 	seen("compaction", `"before":1,&"op":"compact"&"before":3,`)
-	if out, errs, code := r.command("memory", "rollback", "-backend", "mem0", "-version", "11", "-reason", "boat ten was it", id); code != 0 {
+	if out, errs, code := r.command("memory", "rollback", "--backend", "mem0", "--version", "11", "--reason", "boat ten was it", id); code != 0 {
 		t.Fatalf("%d %s %s", code, out, errs)
 	}
-	if out := r.audit("-type", "review", "-stage", "done"); !strings.Contains(out, `"after":14,"before":13,`) || !strings.Contains(out, `"reason":"boat ten was it"`) {
+	if out := r.audit("--type", "review", "--stage", "done"); !strings.Contains(out, `"after":14,"before":13,`) || !strings.Contains(out, `"reason":"boat ten was it"`) {
 		t.Errorf("the rollback: %s", out)
 	}
-	if _, _, code := r.command("memory", "rollback", "-backend", "mem0", "-version", "11", "-newest", strings.Repeat("ab", 32), "-reason", "again", id); code == 0 {
+	if _, _, code := r.command("memory", "rollback", "--backend", "mem0", "--version", "11", "--newest", strings.Repeat("ab", 32), "--reason", "again", id); code == 0 {
 		t.Error("rolled back from what is not there")
 	}
-	_, out, _ := invoke(t, "audit", "query", "-dir", filepath.Join(r.dir, "state", "audit"), "-stage", "refused", "-format", "ocsf")
+	_, out, _ := invoke(t, "audit", "query", "--dir", filepath.Join(r.dir, "state", "audit"), "--stage", "refused", "--format", "ocsf")
 	if !strings.Contains(out, `"status":"Failure"`) || !strings.Contains(out, `"status_code":"stale"`) {
 		t.Errorf("the rollback that was refused: %s", out)
 	}
@@ -139,7 +139,7 @@ func TestTheReasonThatDecidedIsFirst(t *testing.T) {
 	if a.status != 403 || !strings.Contains(a.body, `"reasons":[{"code":"screen.risk"`) || !strings.Contains(a.body, "payload.reserved") {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	if out := r.audit("-verdict", "deny"); !strings.Contains(out, `"reasons":[{"code":"screen.risk"`) {
+	if out := r.audit("--verdict", "deny"); !strings.Contains(out, `"reasons":[{"code":"screen.risk"`) {
 		t.Errorf("recorded: %s", out)
 	}
 }

@@ -90,7 +90,7 @@ func TestPoliciesReload(t *testing.T) {
 	if m := r.get("/metrics").body; !strings.Contains(m, `memproxy_reloads_total{result="refused"}`) && !strings.Contains(m, `result="refused"`) {
 		t.Error("no metric of the refused edit")
 	}
-	if rec := r.audit("-type", "reload"); !strings.Contains(rec, "broken") {
+	if rec := r.audit("--type", "reload"); !strings.Contains(rec, "broken") {
 		t.Errorf("the broken edit is not in the audit log: %s", rec)
 	}
 	writeBundle(t, bundle, harmless)
@@ -99,7 +99,7 @@ func TestPoliciesReload(t *testing.T) {
 	// Not mixed: the version that a record names is one that was in force, and
 	// its verdict is that version's.
 	byVersion := map[string]string{}
-	for _, line := range strings.Split(r.audit("-type", "decision"), "\n") {
+	for _, line := range strings.Split(r.audit("--type", "decision"), "\n") {
 		version := field(line, `"policy":"`)
 		if line == "" || version == "" {
 			continue

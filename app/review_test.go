@@ -16,7 +16,7 @@ const reviewToken = "a-token-of-a-reviewer-long-enough"
 func (r *rig) command(args ...string) (stdout, stderr string, code int) {
 	r.t.Helper()
 	var out, errs bytes.Buffer
-	a := &invocation{Args: append(args[:2:2], append([]string{"-admin", r.admin}, args[2:]...)...), Stdout: &out, Stderr: &errs, Getenv: func(name string) string {
+	a := &invocation{Args: append(args[:2:2], append([]string{"--admin", r.admin}, args[2:]...)...), Stdout: &out, Stderr: &errs, Getenv: func(name string) string {
 		if name == "MEMPROXY_REVIEW_TOKEN" {
 			return reviewToken
 		}
@@ -37,7 +37,7 @@ review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review, content], ten
 	if out, errs, code := r.command("holds", "list"); code != 0 || !strings.Contains(out, id) || strings.Contains(out, "sails") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
-	if out, errs, code := r.command("holds", "approve", "-reason", "harmless", id); code != 0 {
+	if out, errs, code := r.command("holds", "approve", "--reason", "harmless", id); code != 0 {
 		t.Fatalf("%d %s %s", code, out, errs)
 	}
 	var list string
@@ -51,16 +51,16 @@ review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review, content], ten
 		t.Fatalf("%d %s", a.status, a.body)
 	}
 	ring.Until(r.t, "both versions", func() bool {
-		out, _, code := r.command("memory", "history", "-backend", "mem0", memory)
+		out, _, code := r.command("memory", "history", "--backend", "mem0", memory)
 		return code == 0 && strings.Contains(out, "write") && strings.Contains(out, "update")
 	})
-	if out, errs, code := r.command("memory", "rollback", "-backend", "mem0", "-version", "1", "-reason", "it was right", memory); code != 0 {
+	if out, errs, code := r.command("memory", "rollback", "--backend", "mem0", "--version", "1", "--reason", "it was right", memory); code != 0 {
 		t.Fatalf("%d %s %s", code, out, errs)
 	}
 	if list := r.do("GET", "/memories?user_id=bob", ""); !strings.Contains(list.body, "Bob sails.") || strings.Contains(list.body, "Bob rows.") {
 		t.Errorf("after the rollback: %s", list.body)
 	}
-	if out, errs, code := r.command("memory", "trace", "-backend", "mem0", memory); code != 0 || !strings.Contains(out, "agent:dev") {
+	if out, errs, code := r.command("memory", "trace", "--backend", "mem0", memory); code != 0 || !strings.Contains(out, "agent:dev") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 	if a := r.get("/v1/holds"); a.status != 401 || strings.Contains(a.body, id) {

@@ -120,10 +120,10 @@ func (r *rig) evidence(id, text string) {
 	if code != 0 || !strings.Contains(out, "[PATTERN_001]") || !strings.Contains(out, "in its place") || strings.Contains(out, words) {
 		r.t.Errorf("shown as %s", out)
 	}
-	if _, _, code := r.command("holds", "approve", "-reason", "x", id); code == 0 {
+	if _, _, code := r.command("holds", "approve", "--reason", "x", id); code == 0 {
 		r.t.Error("evidence was approved")
 	}
-	out, _, code = r.command("holds", "show", "-full", id)
+	out, _, code = r.command("holds", "show", "--full", id)
 	if code != 0 || !strings.Contains(out, words) {
 		r.t.Errorf("the original: %d %s", code, out)
 	}
@@ -154,7 +154,7 @@ func TestGovernedFieldsAreNotRewritten(t *testing.T) {
 	if !strings.Contains(out, "Ann reads the tests first. [PATTERN_001]") || !strings.Contains(out, "screen.rewritten") || strings.Contains(out, "You are") {
 		t.Errorf("shown as %s", out)
 	}
-	if out, errs, code := r.command("holds", "approve", "-reason", "fine without", id); code != 0 {
+	if out, errs, code := r.command("holds", "approve", "--reason", "fine without", id); code != 0 {
 		t.Fatalf("%d %s %s", code, out, errs)
 	}
 	ring.Until(r.t, "the rewritten text", func() bool { return strings.Contains(r.arrived(0), "Ann reads the tests first. [PATTERN_001]") })

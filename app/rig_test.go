@@ -273,7 +273,7 @@ func invoke(t *testing.T, args ...string) (code int, stdout, stderr string) {
 
 func (r *rig) audit(args ...string) string {
 	r.t.Helper()
-	code, out, errs := invoke(r.t, append([]string{"audit", "query", "-dir", filepath.Join(r.dir, "state", "audit"), "-json"}, args...)...)
+	code, out, errs := invoke(r.t, append([]string{"audit", "query", "--dir", filepath.Join(r.dir, "state", "audit"), "--json"}, args...)...)
 	if code != 0 {
 		r.t.Fatalf("audit query: %s", errs)
 	}

@@ -56,7 +56,7 @@ func (r *huntRig) put(path, body string) {
 
 func (r *huntRig) hunt(args ...string) (code int, out, errs string) {
 	r.t.Helper()
-	return feed(r.t, unread{r.t}, append([]string{"screen", "-config", r.conf, "-backend", "store", "-rate", "1000"}, args...)...)
+	return feed(r.t, unread{r.t}, append([]string{"screen", "--config", r.conf, "--backend", "store", "--rate", "1000"}, args...)...)
 }
 
 func mem0Store(t *testing.T) *embedded.Backend {
@@ -78,13 +78,13 @@ func TestHuntInMem0(t *testing.T) {
 		for i, text := range []string{"Ann likes green tea.", poison, "my key is AKIAIOSFODNN7EXAMPLQ", "Ann plays go on Tuesdays."} {
 			r.put("/memories", fmt.Sprintf(`{"user_id":"u%d","infer":false,"messages":[{"role":"user","content":%q}]}`, i, text))
 		}
-		code, out, errs := r.hunt("-api", api)
+		code, out, errs := r.hunt("--api", api)
 		if code != cli.OK || !strings.Contains(out, `"verdict":"deny"`) || !strings.Contains(out, `"user":"u1"`) || !strings.Contains(out, `"secret.aws_access_key"`) ||
 			strings.Contains(out, "invoices") || strings.Contains(out, `"u0"`) || !strings.Contains(errs, "finished: 2 allow") && api != "server" || !strings.Contains(errs, "secret.aws_access_key") {
 			t.Errorf("%s: exit %d\n%s\n%s", api, code, out, errs)
 		}
-		if _, out, _ = r.hunt("-api", api, "-content"); !strings.Contains(out, "invoices") {
-			t.Errorf("%s: -content shows none: %s", api, out)
+		if _, out, _ = r.hunt("--api", api, "--content"); !strings.Contains(out, "invoices") {
+			t.Errorf("%s: --content shows none: %s", api, out)
 		}
 	}
 }
@@ -97,7 +97,7 @@ func TestHuntFails(t *testing.T) {
 	if code, out, errs := r.hunt(); code != cli.Failed || out != "" || !strings.Contains(errs, "401") || strings.Contains(errs, "sesame") {
 		t.Errorf("exit %d %s %s", code, out, errs)
 	}
-	if code, _, errs := feed(t, unread{t}, "screen", "-config", r.conf, "-backend", "other"); code != cli.Failed || !strings.Contains(errs, `no backend "other"`) {
+	if code, _, errs := feed(t, unread{t}, "screen", "--config", r.conf, "--backend", "other"); code != cli.Failed || !strings.Contains(errs, `no backend "other"`) {
 		t.Errorf("exit %d %s", code, errs)
 	}
 }
@@ -118,12 +118,12 @@ func TestHuntInLettaGoesOn(t *testing.T) {
 	r.put("/v1/agents/", fmt.Sprintf(`{"name":"a","memory_blocks":[{"label":"human","value":"Ann"},{"label":"notes","value":%q}]}`, poison))
 	r.put("/v1/agents/agent-00000000-0000-4000-8000-000000000001/archival-memory", fmt.Sprintf(`{"text":%q}`, poison))
 	report, state := filepath.Join(r.dir, "report.jsonl"), filepath.Join(r.dir, "state.json")
-	code, out, errs := r.hunt("-out", report, "-state", state)
+	code, out, errs := r.hunt("--out", report, "--state", state)
 	if code != cli.Failed || out != "" || !strings.Contains(errs, "goes on where it stopped") || !strings.Contains(errs, "not finished") {
 		t.Fatalf("exit %d %s %s", code, out, errs)
 	}
 	broken = false
-	if code, out, errs = r.hunt("-out", report, "-state", state); code != cli.OK || out != "" || !strings.Contains(errs, "1 allow, 0 hold, 2 deny") {
+	if code, out, errs = r.hunt("--out", report, "--state", state); code != cli.OK || out != "" || !strings.Contains(errs, "1 allow, 0 hold, 2 deny") {
 		t.Fatalf("exit %d %s %s", code, out, errs)
 	}
 	b, err := os.ReadFile(report)

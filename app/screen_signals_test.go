@@ -47,7 +47,7 @@ func TestFindingsAreRecorded(t *testing.T) {
 	if f := found[1].Findings; len(f) != 1 || f[0].Rule != "pii.email" || found[1].Verdict == "deny" {
 		t.Errorf("personal data is told of, and no reason to refuse: %+v", found[1])
 	}
-	if code, out, errs := invoke(t, "audit", "verify", "-dir", filepath.Join(r.dir, "state", "audit")); code != 0 {
+	if code, out, errs := invoke(t, "audit", "verify", "--dir", filepath.Join(r.dir, "state", "audit")); code != 0 {
 		t.Errorf("exit %d %s %s", code, out, errs)
 	}
 }
@@ -60,7 +60,7 @@ func TestExplainShowsFindings(t *testing.T) {
 	conf := writeFile(t, filepath.Join(dir, "memproxy.yaml"), strings.NewReplacer("DIR", dir, "UPSTREAM", "http://127.0.0.1:9", "KEY", sha("k"), "SCREENING", "").Replace(screeningConf))
 	for text, want := range map[string]string{poison: "exfil.", "Ann likes green tea.": ""} {
 		body := writeFile(t, filepath.Join(dir, "body.json"), noted(text))
-		args := []string{"explain", "-config", conf, "-method", "POST", "-path", "/memories", "-body", body, "-as", "agent:dev"}
+		args := []string{"explain", "--config", conf, "--method", "POST", "--path", "/memories", "--body", body, "--as", "agent:dev"}
 		code, out, errs := invoke(t, args...)
 		if code != 0 || strings.Contains(out, "invoices") || strings.Contains(out, "green") {
 			t.Fatalf("exit %d %s %s", code, out, errs)
@@ -68,7 +68,7 @@ func TestExplainShowsFindings(t *testing.T) {
 		if shown := strings.Contains(out, "exfil.") && strings.Contains(out, "/messages/0/content bytes "); shown != (want != "") {
 			t.Errorf("%q: %s", text, out)
 		}
-		_, out, _ = invoke(t, append(args, "-json")...)
+		_, out, _ = invoke(t, append(args, "--json")...)
 		var ex struct {
 			Steps []struct {
 				Step     string

@@ -105,7 +105,7 @@ func TestScreenIsMovedBySourceAndSensitivity(t *testing.T) {
 		return ruledOf(t, out)[0].Score
 	}
 	base := score()
-	for more, less := range map[string]string{"-sensitivity=high": "-sensitivity=low", "-source=hostile": "-source=trusted", "-trust=anonymous": "-trust=human"} {
+	for more, less := range map[string]string{"--sensitivity=high": "--sensitivity=low", "--source=hostile": "--source=trusted", "--trust=anonymous": "--trust=human"} {
 		if hi, lo := score(more), score(less); hi < base || lo > base || hi == lo {
 			t.Errorf("%s: %d, nothing: %d, %s: %d", more, hi, base, less, lo)
 		}
@@ -122,7 +122,7 @@ func TestScreenByConfiguration(t *testing.T) {
 	in := textLine("secret", "my key is AKIAIOSFODNN7EXAMPLQ") + textLine("person", "Ann's address is ann@mail.example") + textLine("tea", "Ann likes tea")
 	for profile, want := range map[string]string{"production": "deny allow allow", "development": "allow allow allow"} {
 		file := writeFile(t, filepath.Join(dir, profile+".yaml"), strings.Replace(conf, "profile: production", "profile: "+profile, 1))
-		code, out, errs := feed(t, strings.NewReader(in), "screen", "-config", file)
+		code, out, errs := feed(t, strings.NewReader(in), "screen", "--config", file)
 		if code != cli.OK {
 			t.Fatalf("%s: exit %d %s", profile, code, errs)
 		}
@@ -139,7 +139,7 @@ func TestScreenByConfiguration(t *testing.T) {
 		t.Error("screen made state")
 	}
 	off := writeFile(t, filepath.Join(dir, "off.yaml"), conf+"screening: {enabled: false}\n")
-	if code, _, errs := feed(t, strings.NewReader(in), "screen", "-config", off); code != cli.Failed || !strings.Contains(errs, "screening is off") {
+	if code, _, errs := feed(t, strings.NewReader(in), "screen", "--config", off); code != cli.Failed || !strings.Contains(errs, "screening is off") {
 		t.Errorf("exit %d %s", code, errs)
 	}
 }
@@ -148,15 +148,15 @@ func TestScreenByConfiguration(t *testing.T) {
 func TestScreenRefusesUsage(t *testing.T) {
 	t.Parallel()
 	for _, args := range []string{
-		"-source friend", "-trust root", "-sensitivity extreme", "-nope", "stray", "-backend mem0", "-out x", "-rate 5",
-		"-backend mem0 -config x -api v9", "-backend mem0 -config x -rate 0", "-backend mem0 -config x -rate NaN", "-backend mem0 -config x -scope app=x",
+		"--source friend", "--trust root", "--sensitivity extreme", "-nope", "stray", "--backend mem0", "--out x", "--rate 5",
+		"--backend mem0 --config x --api v9", "--backend mem0 --config x --rate 0", "--backend mem0 --config x --rate NaN", "--backend mem0 --config x --scope app=x",
 	} {
 		code, out, errs := feed(t, unread{t}, append([]string{"screen"}, strings.Fields(args)...)...)
 		if code != cli.Usage || out != "" || errs == "" {
 			t.Errorf("%s: exit %d %s%s", args, code, out, errs)
 		}
 	}
-	for _, args := range []string{"-config no-such-file.yaml", "-pack no-such-directory", "-backend mem0 -config no-such-file.yaml"} {
+	for _, args := range []string{"--config no-such-file.yaml", "--pack no-such-directory", "--backend mem0 --config no-such-file.yaml"} {
 		if code, _, errs := feed(t, unread{t}, append([]string{"screen"}, strings.Fields(args)...)...); code != cli.Failed || !strings.Contains(errs, "no-such") {
 			t.Errorf("%s: exit %d %s", args, code, errs)
 		}

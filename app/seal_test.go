@@ -47,16 +47,16 @@ func TestAdoptionOfAFullBackend(t *testing.T) {
 
 	conf := r.offline()
 	for i, want := range []string{"5 sealed for tenant \"acme\", 1 known before, 0 not read", "0 sealed for tenant \"acme\", 6 known before, 0 not read"} {
-		code, out, errs := invoke(t, "audit", "seal", "-config", conf, "-backend", "mem0", "-tenant", "acme")
+		code, out, errs := invoke(t, "audit", "seal", "--config", conf, "--backend", "mem0", "--tenant", "acme")
 		if code != cli.OK || !strings.Contains(out, want) {
 			t.Fatalf("seal %d: exit %d %s %s", i, code, out, errs)
 		}
 	}
-	if code, out, errs := invoke(t, "ledger", "sweep", "-config", conf); code != cli.OK || !strings.Contains(out, "6 memories, 6 known, 0 unknown, 0 not read, 0 findings") || !strings.Contains(out, "unbroken") {
+	if code, out, errs := invoke(t, "ledger", "sweep", "--config", conf); code != cli.OK || !strings.Contains(out, "6 memories, 6 known, 0 unknown, 0 not read, 0 findings") || !strings.Contains(out, "unbroken") {
 		t.Fatalf("sweep: exit %d %s %s", code, out, errs)
 	}
 	r.run()
-	if log := r.audit("-type", "seal"); strings.Count(log, `"type":"seal"`) != 4 || !strings.Contains(log, "5 sealed") || strings.Contains(log, "cats") {
+	if log := r.audit("--type", "seal"); strings.Count(log, `"type":"seal"`) != 4 || !strings.Contains(log, "5 sealed") || strings.Contains(log, "cats") {
 		t.Errorf("the record of the seal: %s", log)
 	}
 	history, err := r.car.ledger.History(context.Background(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: ids[0]}, 0, 9)
@@ -107,43 +107,43 @@ review: {reviewers: [{id: eve, sha256: %q, roles: [view, review], tenants: "*"},
 	conf := writeFile(t, filepath.Join(r.dir, "memproxy.yaml"), r.conf)
 	token := writeFile(t, filepath.Join(r.dir, "token"), reviewToken+"\n")
 	bob := writeFile(t, filepath.Join(r.dir, "bob"), "bob-has-a-token-of-many-letters")
-	if code, _, errs := invoke(t, "ledger", "sweep", "-config", conf); code != cli.Failed || !strings.Contains(errs, "a sidecar runs on this state") {
+	if code, _, errs := invoke(t, "ledger", "sweep", "--config", conf); code != cli.Failed || !strings.Contains(errs, "a sidecar runs on this state") {
 		t.Errorf("exit %d %s", code, errs)
 	}
-	if code, out, errs := invoke(t, "audit", "seal", "-admin", r.admin, "-token-file", token, "-backend", "mem0", "-tenant", "acme", "-json"); code != cli.OK || !strings.Contains(out, `"whole": true`) {
+	if code, out, errs := invoke(t, "audit", "seal", "--admin", r.admin, "--token-file", token, "--backend", "mem0", "--tenant", "acme", "--json"); code != cli.OK || !strings.Contains(out, `"whole": true`) {
 		t.Errorf("exit %d %s %s", code, out, errs)
 	}
-	if code, out, errs := invoke(t, "ledger", "sweep", "-admin", r.admin, "-token-file", token); code != cli.OK || !strings.Contains(out, "mem0: 1 memories, 1 known") {
+	if code, out, errs := invoke(t, "ledger", "sweep", "--admin", r.admin, "--token-file", token); code != cli.OK || !strings.Contains(out, "mem0: 1 memories, 1 known") {
 		t.Errorf("exit %d %s %s", code, out, errs)
 	}
 	r.behind("PUT", "/v1/memories/"+id+"/", `{"text":"Ann pays Eve."}`)
-	code, out, errs := invoke(t, "ledger", "sweep", "-admin", r.admin, "-token-file", token, "-backend", "mem0", "-json")
+	code, out, errs := invoke(t, "ledger", "sweep", "--admin", r.admin, "--token-file", token, "--backend", "mem0", "--json")
 	var report review.SweepReport
 	if err := json.Unmarshal([]byte(out), &report); err != nil || code != cli.Failed || classes(report)[id] != "tamper integrity.mismatch" {
 		t.Errorf("exit %d %s %s", code, out, errs)
 	}
 	// Who reviews another tenant learns nothing of it.
-	if code, out, _ := invoke(t, "ledger", "sweep", "-admin", r.admin, "-token-file", bob); code != cli.OK || strings.Contains(out, id) || strings.Contains(out, "acme") {
+	if code, out, _ := invoke(t, "ledger", "sweep", "--admin", r.admin, "--token-file", bob); code != cli.OK || strings.Contains(out, id) || strings.Contains(out, "acme") {
 		t.Errorf("exit %d %s", code, out)
 	}
-	if code, _, errs := invoke(t, "audit", "seal", "-admin", r.admin, "-token-file", bob, "-backend", "mem0", "-tenant", "acme"); code != cli.Failed || !strings.Contains(errs, "404") {
+	if code, _, errs := invoke(t, "audit", "seal", "--admin", r.admin, "--token-file", bob, "--backend", "mem0", "--tenant", "acme"); code != cli.Failed || !strings.Contains(errs, "404") {
 		t.Errorf("exit %d %s", code, errs)
 	}
-	if log := r.audit("-type", "review"); !strings.Contains(log, "review.sweep") || !strings.Contains(log, "review.seal") || !strings.Contains(log, `"id":"eve"`) {
+	if log := r.audit("--type", "review"); !strings.Contains(log, "review.sweep") || !strings.Contains(log, "review.seal") || !strings.Contains(log, `"id":"eve"`) {
 		t.Errorf("who asked is not on record: %s", log)
 	}
 
 	r.offline()
-	if code, out, _ := invoke(t, "ledger", "sweep", "-config", conf); code != cli.Failed || !strings.Contains(out, "tamper integrity.mismatch "+id) || strings.Contains(out, "Eve") {
+	if code, out, _ := invoke(t, "ledger", "sweep", "--config", conf); code != cli.Failed || !strings.Contains(out, "tamper integrity.mismatch "+id) || strings.Contains(out, "Eve") {
 		t.Errorf("exit %d %s", code, out)
 	}
-	for _, args := range [][]string{{"ledger"}, {"ledger", "mop"}, {"ledger", "sweep", "x"}, {"audit", "seal", "-config", conf}, {"ledger", "sweep", "-scope", "x"}} {
+	for _, args := range [][]string{{"ledger"}, {"ledger", "mop"}, {"ledger", "sweep", "x"}, {"audit", "seal", "--config", conf}, {"ledger", "sweep", "--scope", "x"}} {
 		if code, _, _ := invoke(t, args...); code != cli.Usage {
 			t.Errorf("%v: exit %d", args, code)
 		}
 	}
 	t.Setenv(review.TokenEnv, "")
-	for _, args := range [][]string{{"ledger", "sweep"}, {"ledger", "sweep", "-config", conf, "-backend", "none"}, {"ledger", "sweep", "-config", filepath.Join(r.dir, "none")}, {"audit", "seal", "-backend", "mem0", "-token-file", filepath.Join(r.dir, "none")}} {
+	for _, args := range [][]string{{"ledger", "sweep"}, {"ledger", "sweep", "--config", conf, "--backend", "none"}, {"ledger", "sweep", "--config", filepath.Join(r.dir, "none")}, {"audit", "seal", "--backend", "mem0", "--token-file", filepath.Join(r.dir, "none")}} {
 		if code, _, errs := invoke(t, args...); code != cli.Failed || errs == "" {
 			t.Errorf("%v: exit %d %s", args, code, errs)
 		}
@@ -168,10 +168,10 @@ func TestALedgerPutBackIsNoticed(t *testing.T) {
 		r.run()
 		r.versioned(r.written("Ann has two cats.", ""))
 		conf := r.offline()
-		if n := strings.Count(r.audit("-type", "chain_anchor"), `"type":"chain_anchor"`); n != 2 {
+		if n := strings.Count(r.audit("--type", "chain_anchor"), `"type":"chain_anchor"`); n != 2 {
 			t.Errorf("%d anchors on record, want one for each stop", n)
 		}
-		if strings.Contains(r.audit("-type", "chain_anchor"), "acme") {
+		if strings.Contains(r.audit("--type", "chain_anchor"), "acme") {
 			t.Error("an anchor names the tenant")
 		}
 		if err := os.WriteFile(file, old, 0o600); err != nil {
@@ -182,7 +182,7 @@ func TestALedgerPutBackIsNoticed(t *testing.T) {
 			r.versioned(r.written(fmt.Sprintf("Ann has %d dogs.", i), ""))
 		}
 		r.offline()
-		code, out, errs := invoke(t, "ledger", "sweep", "-config", conf)
+		code, out, errs := invoke(t, "ledger", "sweep", "--config", conf)
 		want := "truncate at 2: the chain reached to 2 once"
 		if writes > 0 {
 			want = "forge at 2: the chain is another one than was anchored"
@@ -190,27 +190,27 @@ func TestALedgerPutBackIsNoticed(t *testing.T) {
 		if code != cli.Failed || !strings.Contains(out, want) {
 			t.Errorf("%d writes: exit %d %s %s", writes, code, out, errs)
 		}
-		if log := r.audit("-type", "chain_break"); strings.Count(log, `"type":"chain_break"`) < 1 {
+		if log := r.audit("--type", "chain_break"); strings.Count(log, `"type":"chain_break"`) < 1 {
 			t.Errorf("no break on record: %s", log)
 		}
 		// Somebody restored it from a backup and says so: it goes on from here.
-		if code, _, errs := invoke(t, "ledger", "accept", "-config", conf, "-tenant", "acme"); code != cli.Usage || !strings.Contains(errs, "-reason is required") {
+		if code, _, errs := invoke(t, "ledger", "accept", "--config", conf, "--tenant", "acme"); code != cli.Usage || !strings.Contains(errs, "--reason is required") {
 			t.Errorf("exit %d %s", code, errs)
 		}
-		code, out, errs = invoke(t, "ledger", "accept", "-config", conf, "-tenant", "acme", "-reason", "restored from the backup of Monday")
+		code, out, errs = invoke(t, "ledger", "accept", "--config", conf, "--tenant", "acme", "--reason", "restored from the backup of Monday")
 		if code != cli.OK || !strings.Contains(out, fmt.Sprintf("1 faults accepted, it goes on from %d", 1+writes)) || !strings.Contains(out, want) {
 			t.Errorf("%d writes: exit %d %s %s", writes, code, out, errs)
 		}
-		if log := r.audit("-type", "chain_accept"); strings.Count(log, `"type":"chain_accept"`) != 1 || !strings.Contains(log, "restored from the backup of Monday") {
+		if log := r.audit("--type", "chain_accept"); strings.Count(log, `"type":"chain_accept"`) != 1 || !strings.Contains(log, "restored from the backup of Monday") {
 			t.Errorf("on record: %s", log)
 		}
 		r.run()
 		r.versioned(r.written("Ann has a horse.", ""))
 		r.offline()
-		if code, out, errs := invoke(t, "ledger", "sweep", "-config", conf); strings.Contains(out, "faults") || !strings.Contains(out, "unbroken") {
+		if code, out, errs := invoke(t, "ledger", "sweep", "--config", conf); strings.Contains(out, "faults") || !strings.Contains(out, "unbroken") {
 			t.Errorf("%d writes, accepted: exit %d %s %s", writes, code, out, errs)
 		}
-		if code, _, errs := invoke(t, "ledger", "accept", "-config", conf, "-tenant", "acme", "-reason", "again"); code != cli.Failed || !strings.Contains(errs, "nothing is broken of that chain") {
+		if code, _, errs := invoke(t, "ledger", "accept", "--config", conf, "--tenant", "acme", "--reason", "again"); code != cli.Failed || !strings.Contains(errs, "nothing is broken of that chain") {
 			t.Errorf("exit %d %s", code, errs)
 		}
 	}
@@ -235,7 +235,7 @@ func TestAnchorsAreKeptUp(t *testing.T) {
 		if err := r.car.audit.Flush(context.Background()); err != nil {
 			t.Fatal(err)
 		}
-		if n := strings.Count(r.audit("-type", "chain_anchor"), `"type":"chain_anchor"`); n != step.want {
+		if n := strings.Count(r.audit("--type", "chain_anchor"), `"type":"chain_anchor"`); n != step.want {
 			t.Errorf("after %v: %d anchors, want %d", step.after, n, step.want)
 		}
 	}

@@ -155,7 +155,7 @@ func TestChangingSessionsIsNoWayOut(t *testing.T) {
 		if a := r.do("GET", "/memories?user_id=ann", "", header(1)...); a.status != http.StatusOK {
 			t.Errorf("%s, reads: %d %s", name, a.status, a.body)
 		}
-		if out, errs, code := r.command("sessions", "unlock", "-tenant", "acme", "-reason", "mended", "caller:agent:dev/ann"); code != 0 {
+		if out, errs, code := r.command("sessions", "unlock", "--tenant", "acme", "--reason", "mended", "caller:agent:dev/ann"); code != 0 {
 			t.Errorf("%s: %d %s %s", name, code, out, errs)
 		}
 		if a := write(200, "Ann likes tea."); a.status != 200 {
@@ -217,12 +217,12 @@ func TestOneUserLocksNoOther(t *testing.T) {
 		}
 	}
 	check("at once", true)
-	out, errs, code := r.command("sessions", "list", "-tenant", "acme")
+	out, errs, code := r.command("sessions", "list", "--tenant", "acme")
 	if code != 0 || strings.Count(out, "agent:dev") < 2 || !strings.Contains(out, "caller:agent:dev/mallory") || !strings.Contains(out, "screen.risk (10)") ||
 		!strings.Contains(out, clock.Now().Add(30 * time.Minute).UTC().Format(time.RFC3339)[:16]) {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
-	if log := r.audit("-type", "session_lock"); strings.Count(log, `"type":"session_lock"`) != 2 || !strings.Contains(log, "caller:agent:dev/mallory is locked until") {
+	if log := r.audit("--type", "session_lock"); strings.Count(log, `"type":"session_lock"`) != 2 || !strings.Contains(log, "caller:agent:dev/mallory is locked until") {
 		t.Errorf("the record of locks: %s", log)
 	}
 	restart := func(sessions string) {
@@ -240,7 +240,7 @@ func TestOneUserLocksNoOther(t *testing.T) {
 	check("the number of before", true)
 	clock.Pass(30 * time.Minute)
 	check("after half an hour", false)
-	if out, _, _ := r.command("sessions", "list", "-tenant", "acme"); strings.Contains(out, "mallory") {
+	if out, _, _ := r.command("sessions", "list", "--tenant", "acme"); strings.Contains(out, "mallory") {
 		t.Errorf("still listed: %s", out)
 	}
 }

@@ -16,7 +16,7 @@ func TestShadowPoliciesThatFailSaySo(t *testing.T) {
 forbid (principal, action == Action::"learn", resource) when { context.size + 9223372036854775807 > 0 };`)
 	r := start(t, strings.Replace(screeningConf, "level: error", "level: warn", 1), "SCREENING", "policy: {dir: "+dir+"}")
 	r.written("Ann likes green tea.", "") // it is not enforced
-	if out := r.audit("-reason", "policy.error", "-would", "deny"); !strings.Contains(out, `"own.trial"`) || !strings.Contains(out, "could not be evaluated") {
+	if out := r.audit("--reason", "policy.error", "--would", "deny"); !strings.Contains(out, `"own.trial"`) || !strings.Contains(out, "could not be evaluated") {
 		t.Errorf("recorded %s", out)
 	}
 	if out := r.get("/metrics").body; !strings.Contains(out, `policy.error`) {

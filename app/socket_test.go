@@ -45,7 +45,7 @@ func TestTheOperatorCanAlwaysReview(t *testing.T) {
 	if out, code := operator("holds", "list"); code != 0 || !strings.Contains(out, id) {
 		t.Fatalf("%d %s", code, out)
 	}
-	if out, code := operator("holds", "approve", "-reason", "harmless", id); code != 0 {
+	if out, code := operator("holds", "approve", "--reason", "harmless", id); code != 0 {
 		t.Fatalf("%d %s", code, out)
 	}
 	if out, code := operator("upkeep", "list"); code != 0 || !strings.Contains(out, "reconsider") {
@@ -57,7 +57,7 @@ func TestTheOperatorCanAlwaysReview(t *testing.T) {
 	if h := r.heldWrite(id); h.State != memproxy.HoldDone || !strings.HasPrefix(h.Reviewer, review.OperatorPrefix) || len(h.Reviewer) <= len(review.OperatorPrefix) {
 		t.Errorf("approved by %q", h.Reviewer)
 	}
-	code, log, errs := invoke(t, "audit", "query", "-dir", filepath.Join(dir, "audit"), "-json", "-type", "review", "-stage", "done")
+	code, log, errs := invoke(t, "audit", "query", "--dir", filepath.Join(dir, "audit"), "--json", "--type", "review", "--stage", "done")
 	if code != 0 || !strings.Contains(log, `"method":"socket"`) || !strings.Contains(log, `"id":"os:`) {
 		t.Errorf("recorded %s%s", log, errs)
 	}
@@ -66,14 +66,14 @@ func TestTheOperatorCanAlwaysReview(t *testing.T) {
 	}
 	file := filepath.Join(dir, "memproxy.yaml")
 	writeFile(t, file, strings.Replace(r.conf, "{dir: ", "{dir: ", 1))
-	if code, out, errs := invoke(t, "check", "-config", file); code != 0 || !strings.Contains(out, "held writes are reviewed by the user that memproxy runs as ("+socket+")") {
+	if code, out, errs := invoke(t, "check", "--config", file); code != 0 || !strings.Contains(out, "held writes are reviewed by the user that memproxy runs as ("+socket+")") {
 		t.Errorf("check: %d %s%s", code, out, errs)
 	}
 	// The API on the admin listener stays closed to who has no token.
 	if a := r.get("/v1/holds"); a.status == 200 {
 		t.Errorf("without a token: %d %s", a.status, a.body)
 	}
-	if out, code := operator("holds", "list", "-socket", filepath.Join(dir, "none.sock")); code != 2 || !strings.Contains(out, "no token, and no socket") {
+	if out, code := operator("holds", "list", "--socket", filepath.Join(dir, "none.sock")); code != 2 || !strings.Contains(out, "no token, and no socket") {
 		t.Errorf("no socket: %d %s", code, out)
 	}
 }
@@ -92,7 +92,7 @@ func TestStatus(t *testing.T) {
 	r := start(t, screeningConf, "SCREENING", "policy: {dir: "+policyDir(t, holdingPolicy)+"}", "DIR/state", dir)
 	run := func(args ...string) (string, int) {
 		var out bytes.Buffer
-		a := &invocation{Args: append([]string{"status", "-socket", filepath.Join(dir, reviewSocket)}, args...), Stdout: &out, Stderr: &out, Getenv: func(string) string { return "" }}
+		a := &invocation{Args: append([]string{"status", "--socket", filepath.Join(dir, reviewSocket)}, args...), Stdout: &out, Stderr: &out, Getenv: func(string) string { return "" }}
 		code := a.run(context.Background())
 		return out.String(), code
 	}
@@ -105,7 +105,7 @@ func TestStatus(t *testing.T) {
 			t.Fatalf("%d %s", a.status, a.body)
 		}
 	}
-	out, code := run("-admin", r.admin)
+	out, code := run("--admin", r.admin)
 	if code != 0 {
 		t.Errorf("%d %s", code, out)
 	}
@@ -114,10 +114,10 @@ func TestStatus(t *testing.T) {
 			t.Errorf("%q is not said:\n%s", want, out)
 		}
 	}
-	if out, code := run("-admin", r.admin, "-json"); code != 0 || !strings.Contains(out, `"waiting": 1`) {
+	if out, code := run("--admin", r.admin, "--json"); code != 0 || !strings.Contains(out, `"waiting": 1`) {
 		t.Errorf("%d %s", code, out)
 	}
-	if out, code := run("-admin", "http://127.0.0.1:1"); code != 1 || !strings.Contains(out, "not known") {
+	if out, code := run("--admin", "http://127.0.0.1:1"); code != 1 || !strings.Contains(out, "not known") {
 		t.Errorf("a sidecar that is away: %d %s", code, out)
 	}
 }
@@ -139,7 +139,7 @@ func TestTheOperatorsSocketOfALongPath(t *testing.T) {
 	r := start(t, strings.Replace(screeningConf, "level: error", "level: info", 1), "SCREENING", "", "DIR/state", long)
 	conf := filepath.Join(t.TempDir(), "memproxy.yaml")
 	writeFile(t, conf, r.conf)
-	code, out, errs := invoke(t, "check", "-config", conf)
+	code, out, errs := invoke(t, "check", "--config", conf)
 	if code != 0 {
 		t.Fatal(errs)
 	}
@@ -153,7 +153,7 @@ func TestTheOperatorsSocketOfALongPath(t *testing.T) {
 			t.Errorf("%s: %v, %v", path, info, err)
 		}
 	}
-	if code, out, errs := invoke(t, "holds", "list", "-socket", socket); code != 0 {
+	if code, out, errs := invoke(t, "holds", "list", "--socket", socket); code != 0 {
 		t.Errorf("%s%s", out, errs)
 	}
 	open := filepath.Join(short, "open")

@@ -19,7 +19,7 @@ func TestSourcesHaveTiers(t *testing.T) {
 			t.Fatalf("%s: %d %s", source, a.status, a.body)
 		}
 		_, id, _ := strings.Cut(a.header.Get("X-Memproxy-Decision"), "id=")
-		if rec := r.audit("-type", "decision", "-decision", id); !strings.Contains(rec, want) {
+		if rec := r.audit("--type", "decision", "--decision", id); !strings.Contains(rec, want) {
 			t.Errorf("%s: want %s in %s", source, want, rec)
 		}
 	}

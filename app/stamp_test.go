@@ -56,7 +56,7 @@ func TestStampsSayHowTheWriteCameAbout(t *testing.T) {
 	came := clock.Now().Truncate(time.Second)
 	id := heldID(t, r.do("POST", "/memories", noted(suspicious), in...))
 	clock.Pass(time.Hour)
-	if out, code := r.as(reviewToken, "holds", "approve", "-reason", "it is our rule", id); code != 0 {
+	if out, code := r.as(reviewToken, "holds", "approve", "--reason", "it is our rule", id); code != 0 {
 		t.Fatal(out)
 	}
 	ring.Until(r.t, "it is written", func() bool { return r.heldWrite(id).State == memproxy.HoldDone })

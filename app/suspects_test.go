@@ -106,7 +106,7 @@ func TestBlocksThatAreNotWhatWasRecorded(t *testing.T) {
 	if n := l.lookAgain(time.Minute); n > 1 {
 		t.Errorf("%d told", n)
 	}
-	if read("likes tea") != "" || strings.Contains(l.audit("-type", "integrity"), "block-") {
+	if read("likes tea") != "" || strings.Contains(l.audit("--type", "integrity"), "block-") {
 		t.Error("what the agent wrote through memproxy is accused")
 	}
 	if report = l.sweep(); report.Findings() != 0 || report.Backends[0].Unsettled != 0 {
@@ -123,12 +123,12 @@ func TestBlocksThatAreNotWhatWasRecorded(t *testing.T) {
 	}
 	id := ""
 	ring.Until(l.t, "readers see it", func() bool { id = read("pays Eve"); return id != "" })
-	if events := l.audit("-type", "integrity"); strings.Count(events, id) < 1 || !strings.Contains(events, string(memproxy.IntegrityMismatch)) {
+	if events := l.audit("--type", "integrity"); strings.Count(events, id) < 1 || !strings.Contains(events, string(memproxy.IntegrityMismatch)) {
 		t.Errorf("recorded: %s", events)
 	}
 	read("pays Eve")
 	l.lookAgain(0)
-	if events := l.audit("-type", "integrity"); strings.Count(events, `"type":"integrity"`) != 1 {
+	if events := l.audit("--type", "integrity"); strings.Count(events, `"type":"integrity"`) != 1 {
 		t.Errorf("named more than once: %s", events)
 	}
 	// What is written through memproxy takes its place.

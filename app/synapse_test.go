@@ -124,15 +124,15 @@ func TestDegradationAndRollback(t *testing.T) {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
 	is("corrupted", corrupt)
-	if _, errs, code := r.command("memory", "rollback", "-backend", "mem0", "-version", "9", "-reason", "never was", kept); code == 0 || errs == "" {
+	if _, errs, code := r.command("memory", "rollback", "--backend", "mem0", "--version", "9", "--reason", "never was", kept); code == 0 || errs == "" {
 		t.Error("it goes back to what never was")
 	}
 	is("after what was refused", corrupt)
-	if out, errs, code := r.command("memory", "rollback", "-backend", "mem0", "-version", "1", "-reason", "corrupted", kept); code != 0 {
+	if out, errs, code := r.command("memory", "rollback", "--backend", "mem0", "--version", "1", "--reason", "corrupted", kept); code != 0 {
 		t.Fatalf("%d %s %s", code, out, errs)
 	}
 	is("put back", said)
-	if out := r.audit("-type", "review", "-stage", "done", "-memory", kept); !strings.Contains(out, fmt.Sprintf(`"sha256":"%x"`, sha256sum(said))) {
+	if out := r.audit("--type", "review", "--stage", "done", "--memory", kept); !strings.Contains(out, fmt.Sprintf(`"sha256":"%x"`, sha256sum(said))) {
 		t.Errorf("the record does not have the hash of what was put back: %s", out)
 	}
 }

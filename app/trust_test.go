@@ -108,12 +108,12 @@ func TestExplainTellsTheTrackRecord(t *testing.T) {
 	body := filepath.Join(r.dir, "body.json")
 	writeFile(t, conf, text)
 	writeFile(t, body, noted("Ann skates."))
-	args := []string{"explain", "-config", conf, "-method", "POST", "-path", "/memories", "-body", body, "-as"}
+	args := []string{"explain", "--config", conf, "--method", "POST", "--path", "/memories", "--body", body, "--as"}
 	code, out, errs := invoke(t, append(args, "agent:dev")...)
 	if code != 0 || !strings.Contains(out, "3 facts, 3 corrections by others; ceiling × 0.769") || !strings.Contains(out, "confidence 0.538, source self-reported") {
 		t.Errorf("%d %s\n%s", code, errs, out)
 	}
-	code, out, _ = invoke(t, append(args, "agent:peer", "-json")...)
+	code, out, _ = invoke(t, append(args, "agent:peer", "--json")...)
 	var ex struct {
 		Track struct {
 			Facts, Corrections int64

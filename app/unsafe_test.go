@@ -22,7 +22,7 @@ func TestUnsafeSettingsSaySo(t *testing.T) {
 	for _, command := range []string{"serve", "check", "extproc"} {
 		for _, allowed := range []string{"", "enforce", "screening.enabled,log.level"} {
 			t.Setenv(config.UnsafeEnv, allowed)
-			code, _, errs := invoke(t, command, "-config", path)
+			code, _, errs := invoke(t, command, "--config", path)
 			if code != cli.Failed || !strings.Contains(errs, path+":") || !strings.Contains(errs, config.UnsafeEnv+"=") {
 				t.Errorf("%s with %q allowed: exit %d %s", command, allowed, code, errs)
 			}
@@ -58,7 +58,7 @@ func TestUnsafeSettingsSaySo(t *testing.T) {
 			t.Errorf("a record does not say so: %s", rec)
 		}
 	}
-	if code, _, errs := invoke(t, "audit", "verify", "-dir", filepath.Join(r.dir, "state", "audit")); code != 0 {
+	if code, _, errs := invoke(t, "audit", "verify", "--dir", filepath.Join(r.dir, "state", "audit")); code != 0 {
 		t.Errorf("audit verify: %s", errs)
 	}
 
@@ -79,7 +79,7 @@ func TestLooseningEditsAreNamed(t *testing.T) {
 	writeBundle(t, bundle, closed)
 	r := start(t, plain, "log: {level: info}", "log: {level: info}\nsessions: {max_rejections: 2}\npolicy: {dir: \""+bundle+"\", poll: 10ms}")
 	loosened := func(what string) func() bool {
-		return func() bool { return strings.Contains(r.audit("-type", "reload"), what) }
+		return func() bool { return strings.Contains(r.audit("--type", "reload"), what) }
 	}
 	writeBundle(t, bundle, harmless)
 	ring.Until(r.t, "the prohibition that is gone", loosened("policy own.closed (deny) is gone"))
@@ -92,11 +92,11 @@ func TestLooseningEditsAreNamed(t *testing.T) {
 	}
 	writeFile(t, filepath.Join(bundle, "bundle.yaml"), "budgets: {default: {writes_per_hour: 60}}\n")
 	ring.Until(r.t, "the budget", loosened("budgets.default.writes_per_hour rises from 50 to 60"))
-	before := strings.Count(r.audit("-type", "reload"), "loosens")
+	before := strings.Count(r.audit("--type", "reload"), "loosens")
 	writeBundle(t, bundle, harmless+"\n"+strings.ReplaceAll(closed, "own.closed", "own.shut"))
 	ring.Until(r.t, "the new prohibition", func() bool { return strings.Contains(r.do("POST", "/memories", note).body, "own.shut") })
-	if n := strings.Count(r.audit("-type", "reload"), "loosens"); n != before {
-		t.Errorf("a tightening edit is named: %s", r.audit("-type", "reload"))
+	if n := strings.Count(r.audit("--type", "reload"), "loosens"); n != before {
+		t.Errorf("a tightening edit is named: %s", r.audit("--type", "reload"))
 	}
 
 	r.stop()
@@ -104,7 +104,7 @@ func TestLooseningEditsAreNamed(t *testing.T) {
 	r.run()
 	ring.Until(r.t, "the configuration's edit", loosened("sessions.max_rejections: 2 became 9"))
 	if !strings.Contains(r.log.String(), "sessions.max_rejections: 2 became 9") {
-		t.Errorf("the configuration's edit is not named: %s", r.audit("-type", "reload"))
+		t.Errorf("the configuration's edit is not named: %s", r.audit("--type", "reload"))
 	}
 	r.stop()
 	r.conf = strings.Replace(r.conf, "max_rejections: 9", "max_rejections: 1", 1)
@@ -122,7 +122,7 @@ func TestCheckPrintsTheProfile(t *testing.T) {
 	path := filepath.Join(dir, "memproxy.yaml")
 	writeFile(t, path, strings.NewReplacer("DIR", dir, "UPSTREAM", "http://127.0.0.1:1", "KEY", sha(devToken)).Replace(plain)+"screening: {enabled: false}\n")
 	t.Setenv(config.UnsafeEnv, "screening.enabled")
-	code, out, errs := invoke(t, "check", "-config", path)
+	code, out, errs := invoke(t, "check", "--config", path)
 	if code != 0 {
 		t.Fatalf("%d %s", code, errs)
 	}
@@ -152,14 +152,14 @@ func TestCheckPrintsTheProfile(t *testing.T) {
 			t.Errorf("counted only: %d %s", a.status, a.body)
 		}
 	}
-	if rec := r.audit("-type", "decision"); !strings.Contains(rec, `"given":990`) {
+	if rec := r.audit("--type", "decision"); !strings.Contains(rec, `"given":990`) {
 		t.Errorf("clamped: %s", rec)
 	}
 	r = start(t, plain, "log: {level: info}", "budgets: {default: {writes_per_hour: 1}}")
 	if a, b := r.do("POST", "/memories", claim), r.do("POST", "/memories", claim); a.status != 200 || b.status != 429 {
 		t.Errorf("with the switches on: %d, then %d", a.status, b.status)
 	}
-	if rec := r.audit("-type", "decision"); !strings.Contains(rec, `"given":700`) {
+	if rec := r.audit("--type", "decision"); !strings.Contains(rec, `"given":700`) {
 		t.Errorf("not clamped: %s", rec)
 	}
 }

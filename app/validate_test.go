@@ -38,7 +38,7 @@ func TestValidationJudgesWhatIsThere(t *testing.T) {
 	if st := r.stands(ids["early"]); st.Unverified != memproxy.IntegrityMismatch || st.Text != memproxy.TextSHA256(poison) {
 		t.Errorf("changed before it was looked at: %+v", st)
 	}
-	if log := r.audit("-type", "integrity"); strings.Count(log, `"type":"integrity"`) != 1 || !strings.Contains(log, ids["early"]) || strings.Contains(log, "invoices") {
+	if log := r.audit("--type", "integrity"); strings.Count(log, `"type":"integrity"`) != 1 || !strings.Contains(log, ids["early"]) || strings.Contains(log, "invoices") {
 		t.Errorf("on record: %s", log)
 	}
 

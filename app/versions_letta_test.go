@@ -103,7 +103,7 @@ SAY done`, ""); a.status != 200 {
 	l.remembers(human, edits...)
 	l.remembers(l.letta.BlockID(l.agent, "persona"))
 	first := sha("Ann\nlikes tea")
-	if out, errs, code := l.command("memory", "rollback", "-backend", "mem0", "-sha256", first, "-reason", "it was right", human); code != 0 {
+	if out, errs, code := l.command("memory", "rollback", "--backend", "mem0", "--sha256", first, "--reason", "it was right", human); code != 0 {
 		t.Fatalf("%d %s %s", code, out, errs)
 	}
 	l.blocks("Ann\nlikes tea", "helper")

@@ -56,15 +56,15 @@ forbid (principal, action in Action::"write", resource) when { context.member ==
 		!strings.Contains(texts[2], `"description":"helps Ann"`) || all[1].Before != all[0].SHA256 || all[2].Before != all[1].SHA256 || all[1].Actor != "agent:dev" {
 		t.Errorf("%q %+v", texts, all)
 	}
-	out, errs, code := l.command("memory", "history", "-backend", "mem0", l.agent)
+	out, errs, code := l.command("memory", "history", "--backend", "mem0", l.agent)
 	if code != 0 || strings.Count(out, "update") != 2 || !strings.Contains(out, all[1].SHA256) {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 	ring.Until(l.t, "both versions on record", func() bool {
-		out := l.audit("-memory", l.agent, "-json")
+		out := l.audit("--memory", l.agent, "--json")
 		return strings.Contains(out, all[1].SHA256) && strings.Contains(out, all[0].SHA256)
 	})
-	if out, errs, code := l.command("memory", "rollback", "-backend", "mem0", "-version", "1", "-reason", "it was right", l.agent); code != 0 {
+	if out, errs, code := l.command("memory", "rollback", "--backend", "mem0", "--version", "1", "--reason", "it was right", l.agent); code != 0 {
 		t.Fatalf("%d %s %s", code, out, errs)
 	}
 	if a := l.do("GET", "/v1/agents/"+l.agent, "", "Authorization", "Bearer "+devToken); !strings.Contains(a.body, `"name":"t"`) || strings.Contains(a.body, "helps Ann") || strings.Contains(a.body, `"two"`) {
@@ -98,7 +98,7 @@ forbid (principal, action in Action::"write", resource) when { context.member ==
 	if a, err := http.DefaultClient.Do(q); err != nil || a.StatusCode != 200 {
 		t.Fatal(err)
 	}
-	if out, errs, code := l.command("memory", "rollback", "-backend", "mem0", "-version", n, "-reason", "x", l.agent); code == 0 || !strings.Contains(out+errs, "nobody changes what agents are told") {
+	if out, errs, code := l.command("memory", "rollback", "--backend", "mem0", "--version", n, "--reason", "x", l.agent); code == 0 || !strings.Contains(out+errs, "nobody changes what agents are told") {
 		t.Errorf("it was put back: %s %s", out, errs)
 	}
 	if a := l.do("GET", "/v1/agents/"+l.agent, "", "Authorization", "Bearer "+devToken); strings.Contains(a.body, "evil.example") {
@@ -125,14 +125,14 @@ func TestWhatStandsBesideATextHasVersions(t *testing.T) {
 	if a := l.do("PATCH", "/v1/blocks/"+human, `{"value":"Ann sails"}`, dev...); a.status != 200 {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	if out, errs, code := l.command("memory", "rollback", "-backend", "mem0", "-kind", "object", "-version", "1", "-reason", "it was right", human); code != 0 {
+	if out, errs, code := l.command("memory", "rollback", "--backend", "mem0", "--kind", "object", "--version", "1", "--reason", "it was right", human); code != 0 {
 		t.Fatalf("%d %s %s", code, out, errs)
 	}
 	a := l.do("GET", "/v1/blocks/"+human, "", dev...)
 	if a.status != 200 || strings.Contains(a.body, "about Ann") || strings.Contains(a.body, "blue") || !strings.Contains(a.body, "Ann sails") {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	if out, _, code := l.command("memory", "history", "-backend", "mem0", human); code != 0 || !strings.Contains(out, "-kind object") {
+	if out, _, code := l.command("memory", "history", "--backend", "mem0", human); code != 0 || !strings.Contains(out, "--kind object") {
 		t.Errorf("%d %s", code, out)
 	}
 	if a := l.do("PATCH", "/v1/agents/"+l.agent+"/core-memory/blocks/detach/"+human, "", dev...); a.status != 200 {
@@ -168,7 +168,7 @@ SAY done`, ""); a.status != 200 {
 	if got := l.history(human); len(got) > 0 {
 		t.Errorf("versions of a text that stayed: %q", got)
 	}
-	if out, errs, code := l.command("memory", "rollback", "-backend", "mem0", "-kind", "object", "-version", "1", "-reason", "it was right", human); code != 0 {
+	if out, errs, code := l.command("memory", "rollback", "--backend", "mem0", "--kind", "object", "--version", "1", "--reason", "it was right", human); code != 0 {
 		t.Fatalf("%d %s %s", code, out, errs)
 	}
 	a := l.do("GET", "/v1/blocks/"+human, "", "Authorization", "Bearer "+devToken)
@@ -203,7 +203,7 @@ func TestMetadataHasVersions(t *testing.T) {
 		if !strings.Contains(texts[0], `"team":"blue"`) || !strings.Contains(texts[1], `"team":"red"`) {
 			t.Errorf("%q", texts)
 		}
-		if out, errs, code := r.command("memory", "rollback", "-backend", "mem0", "-kind", "object", "-version", "1", "-reason", "it was right", id); code != 0 {
+		if out, errs, code := r.command("memory", "rollback", "--backend", "mem0", "--kind", "object", "--version", "1", "--reason", "it was right", id); code != 0 {
 			t.Fatalf("%d %s %s", code, out, errs)
 		}
 		if a := r.do("GET", at, "", dev...); a.status != 200 || !strings.Contains(a.body, "blue") || !strings.Contains(a.body, "Ann sails.") {

@@ -108,7 +108,7 @@ func sailing(i int) string {
 func (r *rig) as(token string, args ...string) (string, int) {
 	r.t.Helper()
 	var out, errs lockedBuffer
-	a := &invocation{Args: append(args[:2:2], append([]string{"-admin", r.admin}, args[2:]...)...), Stdout: &out, Stderr: &errs, Getenv: func(name string) string {
+	a := &invocation{Args: append(args[:2:2], append([]string{"--admin", r.admin}, args[2:]...)...), Stdout: &out, Stderr: &errs, Getenv: func(name string) string {
 		if name == "MEMPROXY_REVIEW_TOKEN" {
 			return token
 		}
@@ -150,7 +150,7 @@ func TestTwoReviewers(t *testing.T) {
 		{reviewToken, 0, "1 of 2", memproxy.HoldPending}, // twice is once
 		{secondToken, 0, "is done", memproxy.HoldDone},
 	} {
-		out, code := r.as(step.token, "holds", "approve", "-reason", "harmless", id)
+		out, code := r.as(step.token, "holds", "approve", "--reason", "harmless", id)
 		if h := r.heldWrite(id); code != step.code || !strings.Contains(out, step.says) || h.State != step.state {
 			t.Errorf("%d %s, %+v", code, out, h)
 		}
@@ -167,10 +167,10 @@ func TestTwoReviewers(t *testing.T) {
 		}
 		group = h.Similarity
 	}
-	if out, code := r.as(reviewToken, "holds", "reject", "-tenant", "acme", "-reason", "spam", "-similarity", group, "-expect", "2"); code == 0 {
+	if out, code := r.as(reviewToken, "holds", "reject", "--tenant", "acme", "--reason", "spam", "--similarity", group, "--expect", "2"); code == 0 {
 		t.Errorf("another number than was listed: %s", out)
 	}
-	if out, code := r.as(reviewToken, "holds", "reject", "-tenant", "acme", "-reason", "spam", "-similarity", group, "-expect", "3"); code != 0 || strings.Count(out, "is rejected") != 3 {
+	if out, code := r.as(reviewToken, "holds", "reject", "--tenant", "acme", "--reason", "spam", "--similarity", group, "--expect", "3"); code != 0 || strings.Count(out, "is rejected") != 3 {
 		t.Errorf("%d %s", code, out)
 	}
 
@@ -180,7 +180,7 @@ func TestTwoReviewers(t *testing.T) {
 		code  int
 		shown bool
 	}{{bobsToken, 1, false}, {reviewToken, 0, false}, {reviewToken, 0, false}, {secondToken, 0, true}} {
-		out, code := r.as(step.token, "memory", "promote", "-backend", "mem0", "-reason", "true", tea)
+		out, code := r.as(step.token, "memory", "promote", "--backend", "mem0", "--reason", "true", tea)
 		if shown := r.stands(tea).State != memproxy.StatePending; code != step.code || shown != step.shown {
 			t.Errorf("%d %s, shown %v", code, out, shown)
 		}
@@ -232,7 +232,7 @@ func TestTimeIsToldOf(t *testing.T) {
 			t.Errorf("told %q, without %q", text, want)
 		}
 	}
-	if out, code := r.as(reviewToken, "sessions", "summary", "-tenant", "acme", "s1"); code != 0 || !strings.Contains(out, text) || strings.Contains(out, "invoices") {
+	if out, code := r.as(reviewToken, "sessions", "summary", "--tenant", "acme", "s1"); code != 0 || !strings.Contains(out, text) || strings.Contains(out, "invoices") {
 		t.Errorf("the command: %d %s; want %s", code, out, text)
 	}
 	if n := w.of(memproxy.NoticeEnded, "calm"); len(n) > 0 {

@@ -20,7 +20,7 @@ func (t *theatre) tamper(ctx context.Context, car *app.App) (bool, string, error
 	}
 	dir := t.proxied.auditDir
 	var out bytes.Buffer
-	if code := auditcmd.Main(ctx, []string{"verify", "-dir", dir}, &out, &out); code != 0 {
+	if code := auditcmd.Main(ctx, []string{"verify", "--dir", dir}, &out, &out); code != 0 {
 		return true, "", fmt.Errorf("the untouched log does not verify: %s", out.String())
 	}
 	t.verified = firstLine(out.String())
@@ -36,7 +36,7 @@ func (t *theatre) tamper(ctx context.Context, car *app.App) (bool, string, error
 		return false, "", err
 	}
 	out.Reset()
-	if code := auditcmd.Main(ctx, []string{"verify", "-dir", forged}, &out, &out); code == 0 {
+	if code := auditcmd.Main(ctx, []string{"verify", "--dir", forged}, &out, &out); code == 0 {
 		return true, "the change was not noticed", nil
 	}
 	return false, "verify names it: " + firstLine(out.String()), nil

@@ -79,7 +79,7 @@ rollout: {stages: []}
 	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
 		f.t.Fatal(err)
 	}
-	f.process = start(f.t, f.binary, "control", "-config", path)
+	f.process = start(f.t, f.binary, "control", "--config", path)
 	waitFor(f.t, "the control plane listening", accepts(f.admin))
 }
 
@@ -142,7 +142,7 @@ func serveWith(t *testing.T, binary, dir, config string) *sidecar {
 		t.Fatal(err)
 	}
 	s.base, s.admin = "http://"+listen, "http://"+admin
-	s.process = start(t, binary, "serve", "-config", path)
+	s.process = start(t, binary, "serve", "--config", path)
 	waitFor(t, "memproxy listening", accepts(listen))
 	return s
 }
@@ -193,10 +193,10 @@ func TestThousandReleases(t *testing.T) {
 	wg.Wait()
 	car.stop()
 	audit := filepath.Join(dir, "state", "audit")
-	if out, code := run(t, nil, memproxyBinary(t), "audit", "verify", "-dir", audit); code != 0 {
+	if out, code := run(t, nil, memproxyBinary(t), "audit", "verify", "--dir", audit); code != 0 {
 		t.Fatalf("verify: exit %d, %s", code, out)
 	}
-	out, code := run(t, nil, memproxyBinary(t), "audit", "query", "-dir", audit, "-type", "decision", "-json")
+	out, code := run(t, nil, memproxyBinary(t), "audit", "query", "--dir", audit, "--type", "decision", "--json")
 	if code != 0 {
 		t.Fatalf("query: exit %d", code)
 	}

@@ -61,10 +61,10 @@ func TestKilledUnderLoad(t *testing.T) {
 	}
 	car.stop()
 	audit := filepath.Join(dir, "state", "audit")
-	if out, code := run(t, nil, memproxyBinary(t), "audit", "verify", "-dir", audit); code != 0 {
+	if out, code := run(t, nil, memproxyBinary(t), "audit", "verify", "--dir", audit); code != 0 {
 		t.Fatalf("verify: exit %d, %s", code, out)
 	}
-	out, code := run(t, nil, memproxyBinary(t), "audit", "query", "-dir", audit, "-type", "decision", "-json")
+	out, code := run(t, nil, memproxyBinary(t), "audit", "query", "--dir", audit, "--type", "decision", "--json")
 	if code != 0 {
 		t.Fatalf("query: exit %d", code)
 	}
@@ -86,7 +86,7 @@ func TestKilledUnderLoad(t *testing.T) {
 	if len(acked) < 900 {
 		t.Errorf("only %d writes: the test does not do its work", len(acked))
 	}
-	if out, _ := run(t, nil, memproxyBinary(t), "audit", "query", "-dir", audit, "-type", "repair", "-json"); len(lines(out)) == 0 {
+	if out, _ := run(t, nil, memproxyBinary(t), "audit", "query", "--dir", audit, "--type", "repair", "--json"); len(lines(out)) == 0 {
 		t.Log("no crash left anything to repair") // possible, not likely
 	}
 }
@@ -119,7 +119,7 @@ func TestTermDrains(t *testing.T) {
 		t.Errorf("in flight when stopped: %d %s", a.status, a.body)
 	}
 	audit := filepath.Join(dir, "state", "audit")
-	out, code := run(t, nil, memproxyBinary(t), "audit", "query", "-dir", audit, "-json")
+	out, code := run(t, nil, memproxyBinary(t), "audit", "query", "--dir", audit, "--json")
 	if code != 0 || !strings.Contains(out, `"type":"outcome"`) || !strings.Contains(out, `"type":"stop"`) {
 		t.Errorf("exit %d: want the outcome and the stop recorded: %s", code, out)
 	}

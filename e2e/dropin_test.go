@@ -172,10 +172,10 @@ telemetry: {otlp: "%s"}
 		t.Fatalf("metadata %v: want the provenance stamp", found.Metadata)
 	}
 	car.stop()
-	if out, code := run(t, nil, memproxyBinary(t), "audit", "query", "-dir", filepath.Join(dir, "state", "audit"), "-decision", id); code != 0 || !strings.Contains(out, "trust.clamped") {
+	if out, code := run(t, nil, memproxyBinary(t), "audit", "query", "--dir", filepath.Join(dir, "state", "audit"), "--decision", id); code != 0 || !strings.Contains(out, "trust.clamped") {
 		t.Errorf("audit query for %s: exit %d, %s", id, code, out)
 	}
-	if out, code := run(t, nil, memproxyBinary(t), "audit", "verify", "-dir", filepath.Join(dir, "state", "audit")); code != 0 {
+	if out, code := run(t, nil, memproxyBinary(t), "audit", "verify", "--dir", filepath.Join(dir, "state", "audit")); code != 0 {
 		t.Errorf("audit verify: %s", out)
 	}
 	otlp.wantDecision(t, id)

@@ -36,7 +36,7 @@ func serveProcessor(t *testing.T, kind string, backend http.Handler, config stri
 		t.Fatal(err)
 	}
 	s := &sidecar{base: "http://" + listen, admin: "http://" + b.admin, dir: dir}
-	s.process = start(t, memproxyBinary(t), "extproc", "-config", path, "-listen", b.processor, "-grace", "300ms")
+	s.process = start(t, memproxyBinary(t), "extproc", "--config", path, "--listen", b.processor, "--grace", "300ms")
 	b.awaits(listen)
 	return processed{s, "http://" + through}
 }

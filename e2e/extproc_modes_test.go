@@ -120,7 +120,7 @@ func TestEnvoyAuthorization(t *testing.T) {
 	b := startEnvoy(t, "authz")
 	rec := &recorder{}
 	b.answers(rec)
-	b.start(settings(t), "-authz")
+	b.start(settings(t), "--authz")
 	add := func(from, to string) string { return strings.Replace(addBody, from, to, 1) }
 	for _, c := range []struct {
 		what, method, path, body string
@@ -159,7 +159,7 @@ func TestEnvoyAuthorization(t *testing.T) {
 	if got := devCall(t, "GET", "http://"+b.mem0+"/v1/stats/", ""); got.status != 503 {
 		t.Errorf("without memproxy: %d", got.status)
 	}
-	b.restart(settings(t), "-authz", "-authz-unfiltered-reads")
+	b.restart(settings(t), "--authz", "--authz-unfiltered-reads")
 	if got := devCall(t, "GET", "http://"+b.mem0+"/memories?user_id=ann", ""); got.status != 200 {
 		t.Errorf("a read that may stay unfiltered: %d %s", got.status, got.body)
 	}

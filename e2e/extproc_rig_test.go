@@ -146,7 +146,7 @@ func (b *behindEnvoy) restart(s extproctest.Settings, flags ...string) {
 	if err := os.WriteFile(path, []byte(s.Config(listen, b.admin, "http://"+b.upstream, b.state)), 0o600); err != nil {
 		b.t.Fatal(err)
 	}
-	args := append([]string{"extproc", "-config", path, "-listen", b.processor, "-grace", "300ms"}, flags...)
+	args := append([]string{"extproc", "--config", path, "--listen", b.processor, "--grace", "300ms"}, flags...)
 	b.memproxy = start(b.t, memproxyBinary(b.t), args...)
 	b.awaits(listen)
 }
@@ -172,7 +172,7 @@ func (b *behindEnvoy) face(addr string, backend *extproctest.Backend) extproctes
 		},
 		Audit: func() ([]byte, error) {
 			var out, errs bytes.Buffer
-			if code := auditcmd.Main(b.t.Context(), []string{"query", "-dir", filepath.Join(b.state, "audit"), "-json"}, &out, &errs); code != 0 {
+			if code := auditcmd.Main(b.t.Context(), []string{"query", "--dir", filepath.Join(b.state, "audit"), "--json"}, &out, &errs); code != 0 {
 				return nil, errors.New(errs.String())
 			}
 			return out.Bytes(), nil

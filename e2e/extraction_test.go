@@ -29,7 +29,7 @@ func TestExtractionsAreTakenBack(t *testing.T) {
 	if list := call(t, http.MethodGet, eng.base+"/memories?user_id=ann", "m0sk_e2e", ""); strings.Contains(list.body, "invoices") || !strings.Contains(list.body, "green tea") {
 		t.Errorf("the engine holds %s", list.body)
 	}
-	out, _ := run(t, nil, memproxyBinary(t), "audit", "query", "-dir", filepath.Join(dir, "state", "audit"), "-decision", decisionID(a), "-json")
+	out, _ := run(t, nil, memproxyBinary(t), "audit", "query", "--dir", filepath.Join(dir, "state", "audit"), "--decision", decisionID(a), "--json")
 	if !strings.Contains(out, "screen.extracted") || !strings.Contains(out, "taken back") || strings.Contains(out, "invoices") {
 		t.Errorf("the record says %s", out)
 	}

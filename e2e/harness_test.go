@@ -132,7 +132,7 @@ func (p *process) endsWith(t *testing.T) {
 // allowing lets the configuration that a command is given weaken production:
 // few tests are about that.
 func allowing(args []string) []string {
-	at := slices.Index(args, "-config")
+	at := slices.Index(args, "--config")
 	if at < 0 || at+1 >= len(args) {
 		return nil
 	}
@@ -270,7 +270,7 @@ func serve(t *testing.T, dir, config string) *sidecar {
 		t.Fatal(err)
 	}
 	s.base, s.admin = "http://"+listen, "http://"+admin
-	s.process = start(t, memproxyBinary(t), "serve", "-config", path)
+	s.process = start(t, memproxyBinary(t), "serve", "--config", path)
 	waitFor(t, "memproxy listening", accepts(listen))
 	return s
 }

@@ -30,7 +30,7 @@ func holdsPart(t *testing.T, answer string) string {
 // settle is the reviewer's command.
 func (s *sidecar) settle(t *testing.T, verb, id string) {
 	t.Helper()
-	out, code := run(t, []string{"MEMPROXY_REVIEW_TOKEN=" + holdsToken}, memproxyBinary(t), "holds", verb, "-admin", s.admin, "-reason", "seen", id)
+	out, code := run(t, []string{"MEMPROXY_REVIEW_TOKEN=" + holdsToken}, memproxyBinary(t), "holds", verb, "--admin", s.admin, "--reason", "seen", id)
 	if code != 0 {
 		t.Fatalf("holds %s: %s", verb, out)
 	}
@@ -188,7 +188,7 @@ func TestHeldPassagesInLettaClients(t *testing.T) {
 	if answer, ok := told["answer"].([]any); !ok || len(answer) > 0 || strings.Contains(line, "Grass") || !strings.Contains(line, "Bern") {
 		t.Fatalf("told %s", line)
 	}
-	out, code := run(t, []string{"MEMPROXY_REVIEW_TOKEN=" + holdsToken}, memproxyBinary(t), "holds", "list", "-admin", car.admin, "-json")
+	out, code := run(t, []string{"MEMPROXY_REVIEW_TOKEN=" + holdsToken}, memproxyBinary(t), "holds", "list", "--admin", car.admin, "--json")
 	var page struct{ Holds []struct{ ID string } }
 	if err := json.Unmarshal([]byte(out), &page); code != 0 || err != nil || len(page.Holds) != 1 {
 		t.Fatalf("%d %v: %s", code, err, out)

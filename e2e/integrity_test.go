@@ -30,7 +30,7 @@ log: {level: warn}
 // does not run.
 func custody(t *testing.T, dir string, into any, args ...string) int {
 	t.Helper()
-	args = append(args, "-config", filepath.Join(dir, "memproxy.yaml"), "-json")
+	args = append(args, "--config", filepath.Join(dir, "memproxy.yaml"), "--json")
 	out, code := run(t, nil, memproxyBinary(t), args...)
 	if err := json.Unmarshal([]byte(out), into); err != nil {
 		t.Fatalf("%v: exit %d %v: %s", args, code, err, out)
@@ -95,7 +95,7 @@ func breakChains(t *testing.T, dir string, args ...string) {
 			t.Fatal(err)
 		}
 	}
-	breaks, _ := run(t, nil, memproxyBinary(t), "audit", "query", "-dir", filepath.Join(dir, "state", "audit"), "-type", "chain_break", "-json")
+	breaks, _ := run(t, nil, memproxyBinary(t), "audit", "query", "--dir", filepath.Join(dir, "state", "audit"), "--type", "chain_break", "--json")
 	for _, class := range []string{"tamper", "truncate", "delete", "reorder", "forge"} {
 		if !strings.Contains(breaks, `"detail":"`+class+": ") {
 			t.Errorf("no break of the kind %s is in the log", class)
@@ -107,7 +107,7 @@ func breakChains(t *testing.T, dir string, args ...string) {
 func (s *sidecar) resume(t *testing.T) *sidecar {
 	t.Helper()
 	next := &sidecar{dir: s.dir, base: s.base, admin: s.admin}
-	next.process = start(t, memproxyBinary(t), "serve", "-config", filepath.Join(s.dir, "memproxy.yaml"))
+	next.process = start(t, memproxyBinary(t), "serve", "--config", filepath.Join(s.dir, "memproxy.yaml"))
 	waitFor(t, "memproxy listening", accepts(strings.TrimPrefix(s.base, "http://")))
 	return next
 }
@@ -126,7 +126,7 @@ func mem0Dialects(t *testing.T) map[string]dialect {
 		}, nil},
 		"server": {"m0sk_integrity", "x-api-key", "/memories", "/memories/%s", func(base string) answer {
 			return call(t, http.MethodGet, base+"/memories?user_id=ann&top_k=100", "dev-key-of-the-test", "")
-		}, []string{"-scope", "user=ann"}},
+		}, []string{"--scope", "user=ann"}},
 	}
 }
 
@@ -180,7 +180,7 @@ func TestIntegrityOnMem0(t *testing.T) {
 			s = serve(t, t.TempDir(), fmt.Sprintf(integrityMem0, e.base, d.key, d.as, sha("dev-key-of-the-test")))
 			s.stop()
 			var sealed review.SealReport
-			if code := custody(t, s.dir, &sealed, append([]string{"audit", "seal", "-backend", "store", "-tenant", "acme"}, d.args...)...); code != 0 || sealed.Sealed != 2 {
+			if code := custody(t, s.dir, &sealed, append([]string{"audit", "seal", "--backend", "store", "--tenant", "acme"}, d.args...)...); code != 0 || sealed.Sealed != 2 {
 				t.Fatalf("exit %d %+v", code, sealed)
 			}
 			s = s.resume(t)
@@ -254,7 +254,7 @@ func TestIntegrityOnMem0(t *testing.T) {
 					t.Errorf("sweep: %s is %q, want %q", name, got[id], want[name])
 				}
 			}
-			events, _ := run(t, nil, memproxyBinary(t), "audit", "query", "-dir", filepath.Join(s.dir, "state", "audit"), "-type", "integrity", "-json")
+			events, _ := run(t, nil, memproxyBinary(t), "audit", "query", "--dir", filepath.Join(s.dir, "state", "audit"), "--type", "integrity", "--json")
 			for name := range want {
 				if !strings.Contains(events, ids[name]) {
 					t.Errorf("%s is not in the log", name)

@@ -126,7 +126,7 @@ func (in *installation) runs(t *testing.T, accepted map[string]any) {
 			t.Errorf("the backend was given %q", key)
 		}
 	}
-	records, code := run(t, nil, in.binary, "audit", "query", "-dir", filepath.Join(k.root, "var/lib/memproxy/audit"), "-principal", "system:serviceaccount:agents:support", "-type", "decision")
+	records, code := run(t, nil, in.binary, "audit", "query", "--dir", filepath.Join(k.root, "var/lib/memproxy/audit"), "--principal", "system:serviceaccount:agents:support", "--type", "decision")
 	if n := len(lines(records)); code != 0 || n != 3 {
 		t.Errorf("%d decisions of the pod's service account:\n%s", n, records)
 	}

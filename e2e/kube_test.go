@@ -136,7 +136,7 @@ func install(t *testing.T) *installation {
 	}
 	in.secret("mem0-credential", "key", []byte(backendKey))
 	keys := t.TempDir()
-	if out, code := run(t, nil, in.binary, "keygen", "-out", filepath.Join(keys, "k")); code != 0 {
+	if out, code := run(t, nil, in.binary, "keygen", "--out", filepath.Join(keys, "k")); code != 0 {
 		t.Fatal(out)
 	}
 	stamp, err := os.ReadFile(filepath.Join(keys, "k", "stamp.key"))
@@ -187,7 +187,7 @@ func (in *installation) startWebhook(addr string) {
 		"/etc/memproxy/tls/tls.crt", cert, "/etc/memproxy/tls/tls.key", key).Replace(conf)
 	path := filepath.Join(in.t.TempDir(), "inject.yaml")
 	writeFile(in.t, path, []byte(conf))
-	in.webhook = start(in.t, in.binary, "inject", "-config", path)
+	in.webhook = start(in.t, in.binary, "inject", "--config", path)
 	waitFor(in.t, "the webhook listens", accepts(addr))
 }
 

@@ -17,7 +17,7 @@ var refusal = regexp.MustCompile(`"code": ?"(layer\.|field\.trait)`)
 // stopped are the records of decisions that a rule of the layers stopped.
 func stopped(t *testing.T, state string) (decisions, layered int) {
 	t.Helper()
-	out, code := run(t, nil, memproxyBinary(t), "audit", "query", "-dir", filepath.Join(state, "state", "audit"), "-type", "decision", "-json")
+	out, code := run(t, nil, memproxyBinary(t), "audit", "query", "--dir", filepath.Join(state, "state", "audit"), "--type", "decision", "--json")
 	if code != 0 {
 		t.Fatalf("audit query: %s", tail(out, 1000))
 	}
@@ -105,6 +105,6 @@ func TestRealEngineInference(t *testing.T) {
 // audited is the record of a decision.
 func audited(t *testing.T, dir, decision string) string {
 	t.Helper()
-	out, _ := run(t, nil, memproxyBinary(t), "audit", "query", "-dir", filepath.Join(dir, "state", "audit"), "-decision", decision, "-json")
+	out, _ := run(t, nil, memproxyBinary(t), "audit", "query", "--dir", filepath.Join(dir, "state", "audit"), "--decision", decision, "--json")
 	return out
 }

@@ -108,7 +108,7 @@ ASIDE CALL memory_finish_edits {}`, ``, 0},
 			if n := strings.Count(list.body, `"text":"Ann likes tea"`); n != tc.archived {
 				t.Errorf("%d passages: %s", n, tail(list.body, 500))
 			}
-			out, _ := run(t, nil, memproxyBinary(t), "audit", "query", "-dir", filepath.Join(car.dir, "state", "audit"), "-json", "-type", "outcome")
+			out, _ := run(t, nil, memproxyBinary(t), "audit", "query", "--dir", filepath.Join(car.dir, "state", "audit"), "--json", "--type", "outcome")
 			if !slices.ContainsFunc(lines(out), func(l string) bool {
 				return strings.Contains(l, agent) && strings.Contains(l, "undone: sha256 "+sha("spy")+" is sha256 "+sha("helper")+" again")
 			}) {
@@ -142,7 +142,7 @@ CALL send_message {"message":"done"}`, more), sdk...)
 			t.Errorf("blocks %q\n%s", b, tail(got.body, 1500))
 		}
 	}
-	out, _ := run(t, nil, memproxyBinary(t), "audit", "query", "-dir", filepath.Join(car.dir, "state", "audit"), "-json", "-type", "outcome")
+	out, _ := run(t, nil, memproxyBinary(t), "audit", "query", "--dir", filepath.Join(car.dir, "state", "audit"), "--json", "--type", "outcome")
 	if n := strings.Count(out, "undone: sha256 "+sha("spy")); n != 1 {
 		t.Errorf("%d undoings: %s", n, tail(out, 1500))
 	}

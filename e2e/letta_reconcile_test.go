@@ -71,7 +71,7 @@ func TestLettaReconciler(t *testing.T) {
 	if a := talk(""); a.status != 200 { // it is not gated here, and nobody's business
 		t.Errorf("in the conversation: %d %s", a.status, tail(a.body, 1000))
 	}
-	out, _ := run(t, nil, memproxyBinary(t), "audit", "query", "-dir", filepath.Join(dir, "state", "audit"), "-json", "-type", "decision")
+	out, _ := run(t, nil, memproxyBinary(t), "audit", "query", "--dir", filepath.Join(dir, "state", "audit"), "--json", "--type", "decision")
 	if n := strings.Count(out, `"id":"system:reconciler"`); n < 4 {
 		t.Errorf("%s", fmt.Sprint(n, " denials recorded: ", tail(out, 2000)))
 	}

@@ -148,7 +148,7 @@ func playMatrix(t *testing.T, s processed, w *contract.World, f *contract.Format
 		t.Fatal("no case was compared with Envoy's")
 	}
 	t.Logf("%d cases in %v, of %d something reached the server, %d requests; %d were compared with Envoy's", p.Cases, time.Since(begin).Round(time.Second), p.Forwarded, p.Arrived, compared.Load())
-	records, code := run(t, nil, memproxyBinary(t), "audit", "query", "-dir", s.dir+"/state/audit", "-json")
+	records, code := run(t, nil, memproxyBinary(t), "audit", "query", "--dir", s.dir+"/state/audit", "--json")
 	if code != 0 {
 		t.Fatalf("audit query: exit %d", code)
 	}

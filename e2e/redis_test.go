@@ -161,7 +161,7 @@ func TestRedisGoesAwayAndComesBack(t *testing.T) {
 			if span := call(t, http.MethodGet, car.admin+"/debug/spans?decision="+id, "", "").body; !strings.Contains(span, `"memproxy.budget.degraded":true`) {
 				t.Errorf("the span does not say so: %s", span)
 			}
-			out, _ := run(t, nil, memproxyBinary(t), "audit", "query", "-dir", filepath.Join(dir, "state", "audit"), "-decision", id, "-json")
+			out, _ := run(t, nil, memproxyBinary(t), "audit", "query", "--dir", filepath.Join(dir, "state", "audit"), "--decision", id, "--json")
 			if !strings.Contains(out, `"degraded":true`) {
 				t.Errorf("the record does not say so: %s", out)
 			}

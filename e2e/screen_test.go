@@ -36,7 +36,7 @@ func hunted(t *testing.T, kind, upstream, key, as string, args ...string) map[st
 	if err := os.WriteFile(conf, fmt.Appendf(nil, huntConfig, filepath.Join(dir, "state"), kind, upstream, key, as), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args = append([]string{"screen", "-config", conf, "-backend", "store", "-rate", "50", "-out", report, "-state", filepath.Join(dir, "walk.json")}, args...)
+	args = append([]string{"screen", "--config", conf, "--backend", "store", "--rate", "50", "--out", report, "--state", filepath.Join(dir, "walk.json")}, args...)
 	if out, code := run(t, nil, memproxyBinary(t), args...); code != 0 || out != "" {
 		t.Fatalf("exit %d %s", code, out)
 	}
@@ -82,9 +82,9 @@ func TestHuntInMem0(t *testing.T) {
 	}
 	for name, args := range map[string][]string{
 		"platform": {"m0-hunt", "token"},
-		"server":   {"m0sk_hunt", "x-api-key", "-scope", "user=u0", "-scope", "user=u1"},
+		"server":   {"m0sk_hunt", "x-api-key", "--scope", "user=u0", "--scope", "user=u1"},
 	} {
-		got := hunted(t, "mem0", e.base, args[0], args[1], append([]string{"-api", name}, args[2:]...)...)
+		got := hunted(t, "mem0", e.base, args[0], args[1], append([]string{"--api", name}, args[2:]...)...)
 		for id, evil := range ids {
 			if f, ok := got[id+" memory"]; ok != evil || evil && f.Verdict != "deny" {
 				t.Errorf("%s: %s: attack %t, reported %+v", name, id, evil, f)

@@ -25,7 +25,7 @@ func reviewedBy(conf string) string {
 func (s *sidecar) rollback(t *testing.T, backend, id, text string) (string, int) {
 	t.Helper()
 	return run(t, []string{review.TokenEnv + "=" + reviewToken}, memproxyBinary(t),
-		"memory", "rollback", "-admin", s.admin, "-backend", backend, "-sha256", sha(text), "-reason", "it was right", id)
+		"memory", "rollback", "--admin", s.admin, "--backend", backend, "--sha256", sha(text), "--reason", "it was right", id)
 }
 
 // history are the operations of a memory's versions, the oldest first.
@@ -175,7 +175,7 @@ func TestLettaObjectsAreVersions(t *testing.T) {
 	patch("/v1/agents/"+agent, `{"name":"second","description":"second","tags":["two","three","alpha"]}`)
 	waitFor(t, "the versions", func() bool { return car.history(t, "letta", agent) == "seal update update" })
 	out, code := run(t, []string{review.TokenEnv + "=" + reviewToken}, memproxyBinary(t),
-		"memory", "rollback", "-admin", car.admin, "-backend", "letta", "-version", "2", "-reason", "it was right", agent)
+		"memory", "rollback", "--admin", car.admin, "--backend", "letta", "--version", "2", "--reason", "it was right", agent)
 	if code != 0 {
 		t.Fatalf("%d %s", code, out)
 	}
@@ -195,7 +195,7 @@ func TestLettaObjectsAreVersions(t *testing.T) {
 		}
 		patch("/v1/blocks/"+one.ID, `{"description":"about somebody else","metadata":{"team":"blue"}}`)
 		out, code := run(t, []string{review.TokenEnv + "=" + reviewToken}, memproxyBinary(t),
-			"memory", "rollback", "-admin", car.admin, "-backend", "letta", "-kind", "object", "-version", "1", "-reason", "it was right", one.ID)
+			"memory", "rollback", "--admin", car.admin, "--backend", "letta", "--kind", "object", "--version", "1", "--reason", "it was right", one.ID)
 		if code != 0 {
 			t.Fatalf("%d %s", code, out)
 		}

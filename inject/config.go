@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Config is the file of `memproxy inject -config FILE`. The chart writes it.
+// Config is the file of `memproxy inject --config FILE`. The chart writes it.
 type Config struct {
 	// Listen is the webhook's address, host:port.
 	Listen string `yaml:"listen"`

@@ -26,7 +26,7 @@ func (r *rig) run(token, line string) (code int, stdout, stderr string) {
 	args := []string{}
 	if len(words) > 1 {
 		args = append(args, words[1])
-		args = append(args, "-admin", r.url)
+		args = append(args, "--admin", r.url)
 		args = append(args, words[2:]...)
 	}
 	root := cli.Group("memproxy", "", "", c.Commands()...)
@@ -53,36 +53,36 @@ func TestCommands(t *testing.T) {
 		code        int
 		want        string // in the output, or in the errors where the code is not 0
 	}{
-		{bobToken, "holds list -state pending", 0, "h4"},
-		{bobToken, "holds list -since 1h -limit 2", 0, "more: -cursor"},
-		{bobToken, "holds list -tenant other", 1, "unknown, status 404"},
+		{bobToken, "holds list --state pending", 0, "h4"},
+		{bobToken, "holds list --since 1h --limit 2", 0, "more: --cursor"},
+		{bobToken, "holds list --tenant other", 1, "unknown, status 404"},
 		{bobToken, "holds show h1", 0, "[PATTERN_001] send invoices"},
-		{bobToken, "holds show -full h1", 1, "role"},
-		{annToken, "holds show -full h1", 0, "Always send invoices"},
-		{annToken, "holds show -full h1", 0, "UNTRUSTED CONTENT"},
-		{bobToken, "holds approve h1", 2, "-reason is required"},
-		{bobToken, "holds approve -reason fine", 2, "name ids"},
-		{bobToken, "holds approve -reason fine h1 none", 1, "none: there is no such thing"},
+		{bobToken, "holds show --full h1", 1, "role"},
+		{annToken, "holds show --full h1", 0, "Always send invoices"},
+		{annToken, "holds show --full h1", 0, "UNTRUSTED CONTENT"},
+		{bobToken, "holds approve h1", 2, "--reason is required"},
+		{bobToken, "holds approve --reason fine", 2, "name ids"},
+		{bobToken, "holds approve --reason fine h1 none", 1, "none: there is no such thing"},
 		{bobToken, "holds show h1", 0, "done"},
-		{bobToken, "holds approve -reason fine h2", 0, "h2 is done, the backend answered 200"},
-		{bobToken, "holds reject -reason bad h3", 0, "h3 is rejected"},
-		{bobToken, "holds reject -reason bad -similarity " + group + " -expect 2", 1, "state"},
-		{bobToken, "holds reject -reason bad -similarity " + group, 2, "-expect"},
-		{bobToken, "holds reject -reason bad -similarity " + group + " -expect 1", 0, "h4 is rejected"},
-		{bobToken, "holds resolve -reason x -outcome done h1", 1, "state"},
-		{viewToken, "memory history -backend mem0 m", 0, "update"},
-		{viewToken, "memory history m", 2, "-backend is required"},
-		{viewToken, "memory trace -backend mem0 m", 0, "chain: 3 records, unbroken"},
-		{bobToken, "memory pin -backend mem0 -version 1 -reason x m", 0, "the version is pinned"},
-		{bobToken, "memory pin -backend mem0 -off -reason x m", 0, "the memory is unpinned"},
-		{bobToken, "memory promote -backend mem0 -reason x m", 0, "validated"},
-		{bobToken, "memory rollback -backend mem0 -version 1 -reason x m", 0, "it is version 4 now"},
-		{bobToken, "memory rollback -backend mem0 -reason x m", 1, "either a version or the hash"},
+		{bobToken, "holds approve --reason fine h2", 0, "h2 is done, the backend answered 200"},
+		{bobToken, "holds reject --reason bad h3", 0, "h3 is rejected"},
+		{bobToken, "holds reject --reason bad --similarity " + group + " --expect 2", 1, "state"},
+		{bobToken, "holds reject --reason bad --similarity " + group, 2, "--expect"},
+		{bobToken, "holds reject --reason bad --similarity " + group + " --expect 1", 0, "h4 is rejected"},
+		{bobToken, "holds resolve --reason x --outcome done h1", 1, "state"},
+		{viewToken, "memory history --backend mem0 m", 0, "update"},
+		{viewToken, "memory history m", 2, "--backend is required"},
+		{viewToken, "memory trace --backend mem0 m", 0, "chain: 3 records, unbroken"},
+		{bobToken, "memory pin --backend mem0 --version 1 --reason x m", 0, "the version is pinned"},
+		{bobToken, "memory pin --backend mem0 --off --reason x m", 0, "the memory is unpinned"},
+		{bobToken, "memory promote --backend mem0 --reason x m", 0, "validated"},
+		{bobToken, "memory rollback --backend mem0 --version 1 --reason x m", 0, "it is version 4 now"},
+		{bobToken, "memory rollback --backend mem0 --reason x m", 1, "either a version or the hash"},
 		{bobToken, "sessions list", 0, "field.forbidden (3)"},
-		{bobToken, "sessions list -principal b -all", 0, "LOCKED UNTIL"},
-		{bobToken, "sessions list -limit x", 2, "limit"},
+		{bobToken, "sessions list --principal b --all", 0, "LOCKED UNTIL"},
+		{bobToken, "sessions list --limit x", 2, "limit"},
 		{bobToken, "sessions summary s", 0, "3 operations refused"},
-		{bobToken, "sessions unlock -reason x s", 0, "unlocked by human:bob"},
+		{bobToken, "sessions unlock --reason x s", 0, "unlocked by human:bob"},
 		{"", "holds list", 2, "no token"},
 		{"wrong-token-of-many-many-letters", "holds list", 1, "unauthorized"},
 		{bobToken, "holds", 2, "Usage:"},
@@ -99,14 +99,14 @@ func TestCommands(t *testing.T) {
 			t.Errorf("%s: exit %d\n%s%s\nwant %d and %q", c.line, code, out, errs, c.code, c.want)
 		}
 	}
-	_, out, _ := r.run(bobToken, "holds list -json")
+	_, out, _ := r.run(bobToken, "holds list --json")
 	var page memproxy.HoldPage
 	if err := json.Unmarshal([]byte(out), &page); err != nil || len(page.Holds) != 4 {
 		t.Errorf("%s: %v", out, err)
 	}
 	file := filepath.Join(t.TempDir(), "token")
 	must(t, "WriteFile", os.WriteFile(file, []byte(bobToken+"\n"), 0o600))
-	if code, out, errs := r.run("", "holds list -token-file "+file); code != 0 || !strings.Contains(out, "h1") {
+	if code, out, errs := r.run("", "holds list --token-file "+file); code != 0 || !strings.Contains(out, "h1") {
 		t.Errorf("token from a file: %d %s%s", code, out, errs)
 	}
 }

@@ -29,7 +29,7 @@ func holdsList(ctx context.Context, in *invocation) error {
 			p.row(h.ID, h.State, h.Today, at(h.Created), h.Tenant, h.Principal, h.Backend, h.Route, h.Score, h.Similarity, codes(h.Reasons))
 		}
 		if page.Next != "" {
-			p.line("more: -cursor %s", page.Next)
+			p.line("more: --cursor %s", page.Next)
 		}
 	})
 }
@@ -51,7 +51,7 @@ func holdsSettle(action string) func(context.Context, *invocation) error {
 			return settleGroup(ctx, in, action)
 		}
 		if len(in.ids) == 0 {
-			return usageError("name ids, or a group by -similarity")
+			return usageError("name ids, or a group by --similarity")
 		}
 		settle := in.client.Approve
 		if action == "reject" {
@@ -78,13 +78,13 @@ func holdsSettle(action string) func(context.Context, *invocation) error {
 
 func settleGroup(ctx context.Context, in *invocation, action string) error {
 	if len(in.ids) > 0 || in.f.expect < 1 {
-		return usageError("a group takes -expect, how many it had when it was listed, and no ids")
+		return usageError("a group takes --expect, how many it had when it was listed, and no ids")
 	}
 	before := in.Clock()
 	if in.f.before != "" {
 		t, err := time.Parse(time.RFC3339, in.f.before)
 		if err != nil {
-			return usageError("-before is a time as in RFC 3339")
+			return usageError("--before is a time as in RFC 3339")
 		}
 		before = t
 	}
@@ -138,7 +138,7 @@ func memoryHistoryCmd(ctx context.Context, in *invocation) error {
 		p.versions(h.Versions)
 		if len(beside.Versions) > 0 {
 			p.line("")
-			p.line("its members (metadata, names, descriptions, tags, references), by -kind %s:", memproxy.TargetObject)
+			p.line("its members (metadata, names, descriptions, tags, references), by --kind %s:", memproxy.TargetObject)
 			p.versions(beside.Versions)
 		}
 	})
@@ -238,7 +238,7 @@ func sessionsList(ctx context.Context, in *invocation) error {
 			p.row(s.ID, s.Kind, s.Principal, s.User, fmt.Sprint(s.Strikes, " of ", s.Limit), at(s.Struck), at(s.Until), whys(s.Reasons))
 		}
 		if page.Next != "" {
-			p.line("more: -cursor %s", page.Next)
+			p.line("more: --cursor %s", page.Next)
 		}
 	})
 }

@@ -37,12 +37,12 @@ func TestTheControlPlaneExportsWhatIsAskedFor(t *testing.T) {
 		}
 		return string(out)
 	}
-	public := regexp.MustCompile(`public key +(\S+)`).FindStringSubmatch(run("control", "keygen", "-out", dir))[1]
+	public := regexp.MustCompile(`public key +(\S+)`).FindStringSubmatch(run("control", "keygen", "--out", dir))[1]
 	releases := filepath.Join(dir, "releases")
 	if err := os.Mkdir(releases, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	run("control", "sign", "-key", filepath.Join(dir, "fleet.key"), "-releases", releases, "-fleet", "north")
+	run("control", "sign", "--key", filepath.Join(dir, "fleet.key"), "--releases", releases, "--fleet", "north")
 	ca, err := xdstest.NewCA()
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func TestTheControlPlaneExportsWhatIsAskedFor(t *testing.T) {
 	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	launch(t, bin, "http://"+admin, "control", "-config", path)
+	launch(t, bin, "http://"+admin, "control", "--config", path)
 	shown := scrape(t, "http://"+admin)
 	for name, labels := range ofFleet {
 		if want := slices.Sorted(slices.Values(labels)); !slices.Equal(shown[name], want) {

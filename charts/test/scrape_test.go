@@ -152,7 +152,7 @@ func startSidecar(t *testing.T, dir, bin string) (base, admin, upstream string) 
 	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	launch(t, bin, "http://"+adminAddr, "serve", "-config", path)
+	launch(t, bin, "http://"+adminAddr, "serve", "--config", path)
 	return "http://" + listen, "http://" + adminAddr, up.URL
 }
 

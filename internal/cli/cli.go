@@ -1,5 +1,5 @@
-// Package cli is what memproxy's commands have in common: exit codes, options
-// that may be written with one dash or two, and errors that say what to type.
+// Package cli is what memproxy's commands have in common: exit codes, and errors
+// that say what to type.
 //
 // The command line itself is cobra's (github.com/spf13/cobra).
 package cli
@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 // Exit codes.
@@ -86,7 +85,6 @@ func Needs(c *cobra.Command, names ...string) *cobra.Command {
 // Group returns a command that has only others below it.
 func Group(use, short, example string, below ...*cobra.Command) *cobra.Command {
 	c := &cobra.Command{Use: use, Short: short, Example: "  " + example, Args: cobra.ArbitraryArgs, DisableFlagsInUseLine: true}
-	c.FParseErrWhitelist.UnknownFlags = true // of a command that does not exist
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return errors.New("which command?\n\n" + strings.TrimRight(c.UsageString(), "\n"))
@@ -120,7 +118,8 @@ func Main(ctx context.Context, root *cobra.Command, args []string, stdin io.Read
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.SetArgs(twoDashes(root, args))
+	root.SetArgs(args)
+	root.SetFlagErrorFunc(misspelt(args))
 	c, err := root.ExecuteContextC(ctx)
 	var code exit
 	switch {
@@ -136,58 +135,19 @@ func Main(ctx context.Context, root *cobra.Command, args []string, stdin io.Read
 	return Usage
 }
 
-// twoDashes writes options of several letters that have one dash, which the
-// command line took before it was cobra's, with two.
-func twoDashes(root *cobra.Command, args []string) []string {
-	root.InitDefaultHelpCmd()
-	root.InitDefaultCompletionCmd(args...)
-	out := make([]string, 0, len(args))
-	at := root
-	for i := 0; i < len(args); i++ {
-		arg := args[i]
-		if arg == "--" {
-			return append(out, args[i:]...)
+// misspelt is the error for options that a command does not have. Every option
+// of several letters has two dashes.
+func misspelt(args []string) func(*cobra.Command, error) error {
+	return func(c *cobra.Command, err error) error {
+		if words := c.Flags().Args(); c.HasSubCommands() && len(words) > 0 {
+			return unknown(c, words[0])
 		}
-		if len(arg) < 2 || arg[0] != '-' {
-			if next := below(at, arg); next != nil {
-				at = next
+		for _, arg := range args {
+			name, _, _ := strings.Cut(strings.TrimPrefix(arg, "-"), "=")
+			if len(name) > 1 && arg[0] == '-' && c.Flag(name) != nil {
+				return fmt.Errorf("%w: write --%s", err, name)
 			}
-			out = append(out, arg)
-			continue
 		}
-		name, _, joined := strings.Cut(strings.TrimLeft(arg, "-"), "=")
-		f := option(at, name)
-		if f != nil && len(name) > 1 && !strings.HasPrefix(arg, "--") {
-			arg = "-" + arg
-		}
-		out = append(out, arg)
-		if f != nil && f.NoOptDefVal == "" && !joined && i+1 < len(args) {
-			i++
-			out = append(out, args[i]) // its value, which may begin with a dash
-		}
+		return err
 	}
-	return out
-}
-
-func below(c *cobra.Command, word string) *cobra.Command {
-	for _, s := range c.Commands() {
-		if s.Name() == word || s.HasAlias(word) {
-			return s
-		}
-	}
-	return nil
-}
-
-// option finds an option of a command by its name or its letter. Help is one of
-// every command.
-func option(c *cobra.Command, name string) *pflag.Flag {
-	c.InitDefaultHelpFlag()
-	c.InitDefaultVersionFlag()
-	if f := c.Flags().Lookup(name); f != nil {
-		return f
-	}
-	if len(name) == 1 {
-		return c.Flags().ShorthandLookup(name)
-	}
-	return c.InheritedFlags().Lookup(name)
 }

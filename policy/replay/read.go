@@ -68,7 +68,7 @@ type Write struct {
 }
 
 // record is a line: an audit record of a decision, as `memproxy audit query
-// -json` prints it, with facts if somebody states them.
+// --json` prints it, with facts if somebody states them.
 type record struct {
 	Type      string             `json:"type"`
 	Decision  string             `json:"decision"`

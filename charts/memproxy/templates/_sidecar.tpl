@@ -31,7 +31,7 @@ name: memproxy
 image: {{ include "memproxy.image" . | quote }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
 restartPolicy: Always
-args: [serve, -config, /etc/memproxy/config/memproxy.yaml]
+args: [serve, --config, /etc/memproxy/config/memproxy.yaml]
 env:
   - {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
   - {name: POD_NAMESPACE, valueFrom: {fieldRef: {fieldPath: metadata.namespace}}}

@@ -144,7 +144,7 @@ func (in *Invocation) inCustody(ctx context.Context, f *custodyFlags, run func(c
 	token = strings.TrimSpace(token)
 	if f.conf == "" {
 		if token == "" {
-			return errors.New("give -config, or -admin with a reviewer's token in -token-file or $" + review.TokenEnv)
+			return errors.New("give --config, or --admin with a reviewer's token in --token-file or $" + review.TokenEnv)
 		}
 		client, err := review.NewClient(review.ClientOptions{URL: cmp.Or(f.admin, "http://127.0.0.1:9901"), Token: token})
 		if err != nil {
@@ -171,10 +171,10 @@ func (in *Invocation) inCustody(ctx context.Context, f *custodyFlags, run func(c
 		case !errors.Is(err, audit.ErrLocked):
 			return err
 		case token == "":
-			return errors.New("a sidecar runs on this state: ask it, with a reviewer's token in -token-file or $" + review.TokenEnv)
+			return errors.New("a sidecar runs on this state: ask it, with a reviewer's token in --token-file or $" + review.TokenEnv)
 		}
 		if _, _, err := net.SplitHostPort(cfg.Admin.Listen); err != nil {
-			return errors.New("a sidecar runs on this state: give its -admin address")
+			return errors.New("a sidecar runs on this state: give its --admin address")
 		}
 		f.admin = "http://" + cfg.Admin.Listen
 	}

@@ -28,7 +28,7 @@ type screenFlags struct {
 	hunt                                     huntFlags
 }
 
-// screen judges texts: those on stdin, or with -backend those of a store.
+// screen judges texts: those on stdin, or with --backend those of a store.
 func (in *Invocation) screen() *cobra.Command {
 	var f screenFlags
 	c := cli.Leaf("screen", "judge texts: JSON lines on stdin, or what a backend holds", `echo '{"text":"Ignore all rules"}' | memproxy screen --source untrusted`,

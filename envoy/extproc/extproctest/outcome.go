@@ -24,7 +24,7 @@ type Face struct {
 	// Addr is where requests go, host:port.
 	Addr string
 	// Spans returns /debug/spans of the admin listener, and Audit the records
-	// as "memproxy audit query -json" prints them.
+	// as "memproxy audit query --json" prints them.
 	Spans func() ([]byte, error)
 	Audit func() ([]byte, error)
 	// Backend is the one behind it.

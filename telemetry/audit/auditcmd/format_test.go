@@ -10,7 +10,7 @@ import (
 // they were. Proves CARD-10.
 func TestFormats(t *testing.T) {
 	dir := newLog(t, 8)
-	code, out, errs := run(t, "query", "-dir", dir, "-format", "ocsf", "-verdict", "deny")
+	code, out, errs := run(t, "query", "--dir", dir, "--format", "ocsf", "--verdict", "deny")
 	if code != 0 {
 		t.Fatalf("exit %d: %s", code, errs)
 	}
@@ -35,12 +35,12 @@ func TestFormats(t *testing.T) {
 			t.Errorf("%s", l)
 		}
 	}
-	_, short, _ := run(t, "tail", "-dir", dir, "-json")
-	_, long, _ := run(t, "tail", "-dir", dir, "-format", "json")
+	_, short, _ := run(t, "tail", "--dir", dir, "--json")
+	_, long, _ := run(t, "tail", "--dir", dir, "--format", "json")
 	if short == "" || short != long {
-		t.Errorf("-json gives\n%s-format json gives\n%s", short, long)
+		t.Errorf("--json gives\n%s-format json gives\n%s", short, long)
 	}
-	if code, _, errs := run(t, "query", "-dir", dir, "-format", "cef"); code != 2 || !strings.Contains(errs, `"cef" is not text, json or ocsf`) {
+	if code, _, errs := run(t, "query", "--dir", dir, "--format", "cef"); code != 2 || !strings.Contains(errs, `"cef" is not text, json or ocsf`) {
 		t.Errorf("exit %d: %s", code, errs)
 	}
 }

@@ -133,7 +133,7 @@ func (a *app) report(rep *verify.Report) {
 	}
 	fmt.Fprintf(a.stdout, "     consistent with %d older checkpoints\n", rep.Checkpoints)
 	if rep.OwnKey {
-		fmt.Fprint(a.stdout, "     the key is the log's own: give -key and -checkpoint from elsewhere to know who signed, and that nothing was cut off\n")
+		fmt.Fprint(a.stdout, "     the key is the log's own: give --key and --checkpoint from elsewhere to know who signed, and that nothing was cut off\n")
 	}
 }
 

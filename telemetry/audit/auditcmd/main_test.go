@@ -63,11 +63,11 @@ func TestVerify(t *testing.T) {
 	dir := newLog(t, 300)
 	key := filepath.Join(dir, "log.vkey")
 	kept := filepath.Join(t.TempDir(), "checkpoint")
-	code, out, errs := run(t, "verify", "-dir", dir, "-key", key)
+	code, out, errs := run(t, "verify", "--dir", dir, "--key", key)
 	if code != 0 || !strings.HasPrefix(out, "OK   300 records of cmd.example/log, root ") {
 		t.Fatalf("exit %d: %s%s", code, out, errs)
 	}
-	if _, out, _ := run(t, "verify", "-dir", dir); !strings.Contains(out, "the key is the log's own") {
+	if _, out, _ := run(t, "verify", "--dir", dir); !strings.Contains(out, "the key is the log's own") {
 		t.Errorf("nothing is said of the key: %s", out)
 	}
 	older := filepath.Join(t.TempDir(), "older")
@@ -82,10 +82,10 @@ func TestVerify(t *testing.T) {
 	if err := os.WriteFile(kept, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, out, _ := run(t, "verify", "-dir", dir, "-checkpoint", kept); code != 0 {
+	if code, out, _ := run(t, "verify", "--dir", dir, "--checkpoint", kept); code != 0 {
 		t.Errorf("exit %d: %s", code, out)
 	}
-	if code, out, _ := run(t, "verify", "-dir", older, "-checkpoint", kept); code != 1 || !strings.HasPrefix(out, "BAD  record 300: rollback: ") {
+	if code, out, _ := run(t, "verify", "--dir", older, "--checkpoint", kept); code != 1 || !strings.HasPrefix(out, "BAD  record 300: rollback: ") {
 		t.Errorf("exit %d: %s", code, out)
 	}
 	path := filepath.Join(dir, "tile/entries/000")
@@ -97,10 +97,10 @@ func TestVerify(t *testing.T) {
 	if err := os.WriteFile(path, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, out, _ := run(t, "verify", "-dir", dir); code != 1 || !strings.HasPrefix(out, "BAD  record 123: changed: ") {
+	if code, out, _ := run(t, "verify", "--dir", dir); code != 1 || !strings.HasPrefix(out, "BAD  record 123: changed: ") {
 		t.Errorf("exit %d: %s", code, out)
 	}
-	code, out, _ = run(t, "verify", "-dir", dir, "-json")
+	code, out, _ = run(t, "verify", "--dir", dir, "--json")
 	var rep struct {
 		Problems []struct {
 			Index int64
@@ -115,22 +115,22 @@ func TestVerify(t *testing.T) {
 // Proves SYN-6: query by agent, field, verdict, last n.
 func TestQueryAndTail(t *testing.T) {
 	dir := newLog(t, 40)
-	code, out, errs := run(t, "query", "-dir", dir, "-agent", "agent:1", "-field", "gotchas", "-verdict", "deny", "-last", "2", "-json")
+	code, out, errs := run(t, "query", "--dir", dir, "--agent", "agent:1", "--field", "gotchas", "--verdict", "deny", "--last", "2", "--json")
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	if code != 0 || len(lines) != 2 || !strings.Contains(lines[0], `"decision":"d35"`) || !strings.Contains(lines[1], `"decision":"d39"`) {
 		t.Errorf("exit %d: %s%s", code, out, errs)
 	}
-	code, out, errs = run(t, "tail", "-dir", dir, "-n", "3")
+	code, out, errs = run(t, "tail", "--dir", dir, "-n", "3")
 	if code != 0 || strings.Count(out, "\n") != 3 || !strings.HasPrefix(out, "37 2026-01-01T00:00:00.000000000Z decision amend principal=agent:1 kind=learn fields=gotchas decision=d37 ") {
 		t.Errorf("exit %d: %s%s", code, out, errs)
 	}
 	if strings.Contains(out, "\x1b") {
 		t.Error("a record writes to the terminal")
 	}
-	if code, out, _ := run(t, "query", "-dir", dir, "-since", "2026-01-02T00:00:00Z"); code != 0 || out != "" {
+	if code, out, _ := run(t, "query", "--dir", dir, "--since", "2026-01-02T00:00:00Z"); code != 0 || out != "" {
 		t.Errorf("exit %d: %s", code, out)
 	}
-	if code, out, _ := run(t, "query", "-dir", dir, "-until", "1h", "-last", "1"); code != 0 || strings.Count(out, "\n") != 1 {
+	if code, out, _ := run(t, "query", "--dir", dir, "--until", "1h", "--last", "1"); code != 0 || strings.Count(out, "\n") != 1 {
 		t.Errorf("exit %d: %s", code, out)
 	}
 }
@@ -160,12 +160,12 @@ func TestProve(t *testing.T) {
 		args []string
 		want string
 	}{
-		"index":    {[]string{"-index", "7"}, "OK   record 7 is in cmd.example/log"},
-		"decision": {[]string{"-decision", "d256"}, "OK   record 256 is in cmd.example/log"},
-		"from":     {[]string{"-from", old}, "OK   cmd.example/log continues the older checkpoint"},
+		"index":    {[]string{"--index", "7"}, "OK   record 7 is in cmd.example/log"},
+		"decision": {[]string{"--decision", "d256"}, "OK   record 256 is in cmd.example/log"},
+		"from":     {[]string{"--from", old}, "OK   cmd.example/log continues the older checkpoint"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			code, doc, errs := run(t, append([]string{"prove", "-dir", dir}, c.args...)...)
+			code, doc, errs := run(t, append([]string{"prove", "--dir", dir}, c.args...)...)
 			if code != 0 {
 				t.Fatalf("exit %d: %s", code, errs)
 			}
@@ -173,27 +173,27 @@ func TestProve(t *testing.T) {
 			if err := os.WriteFile(path, []byte(doc), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if code, out, errs := run(t, "prove", "-check", path, "-key", key); code != 0 || !strings.HasPrefix(out, c.want) {
+			if code, out, errs := run(t, "prove", "--check", path, "--key", key); code != 0 || !strings.HasPrefix(out, c.want) {
 				t.Errorf("exit %d: %s%s", code, out, errs)
 			}
 			doc = strings.Replace(doc, "cmd.example", "com.example", 1)
 			if err := os.WriteFile(path, []byte(doc), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if code, _, errs := run(t, "prove", "-check", path, "-key", key); code != 1 || !strings.Contains(errs, "does not hold") {
+			if code, _, errs := run(t, "prove", "--check", path, "--key", key); code != 1 || !strings.Contains(errs, "does not hold") {
 				t.Errorf("a changed proof: exit %d: %s", code, errs)
 			}
 		})
 	}
-	if code, _, _ := run(t, "prove", "-dir", dir, "-decision", "nobody"); code != 1 {
+	if code, _, _ := run(t, "prove", "--dir", dir, "--decision", "nobody"); code != 1 {
 		t.Errorf("an unknown decision: exit %d", code)
 	}
 }
 
 func TestUsage(t *testing.T) {
 	for _, args := range [][]string{
-		nil, {"frob"}, {"verify"}, {"query", "-dir", "x", "extra"}, {"query", "-dir", "x", "-since", "soon"}, {"prove", "-dir", "x"},
-		{"prove", "-dir", "x", "-index", "1", "-decision", "d"}, {"verify", "-dir", "/nowhere/at/all"}, {"tail", "-frob"},
+		nil, {"frob"}, {"verify"}, {"query", "--dir", "x", "extra"}, {"query", "--dir", "x", "--since", "soon"}, {"prove", "--dir", "x"},
+		{"prove", "--dir", "x", "--index", "1", "--decision", "d"}, {"verify", "--dir", "/nowhere/at/all"}, {"tail", "-frob"},
 	} {
 		if code, _, errs := run(t, args...); code != 2 || errs == "" {
 			t.Errorf("%v: exit %d, %q", args, code, errs)

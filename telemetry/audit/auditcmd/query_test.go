@@ -62,7 +62,7 @@ func TestQueryByEveryDimension(t *testing.T) {
 		{"reason", "policy.error", "wanted"}, {"stage", "refused", "eve"}, {"verdict", "deny", "eve"}, {"decision", "wanted", "Ann"}, {"since", "7d", `"start"`}, {"since", "1w", `"start"`},
 	} {
 		want := strings.Replace(c.want, "Ann", "wanted", 1)
-		code, out, errs := run(t, "query", "-dir", dir, "-"+c.flag, c.value, "-json")
+		code, out, errs := run(t, "query", "--dir", dir, "--"+c.flag, c.value, "--json")
 		if code != 0 || strings.Count(out, "\n") != 1 || !strings.Contains(out, want) {
 			t.Errorf("-%s %s: exit %d: %s%s", c.flag, c.value, code, out, errs)
 		}
@@ -70,13 +70,13 @@ func TestQueryByEveryDimension(t *testing.T) {
 			t.Errorf("the record holds what the caller wrote: %s", out)
 		}
 	}
-	if code, out, _ := run(t, "query", "-dir", dir, "-since", "11d"); code != 0 || strings.Count(out, "\n") != 5 {
+	if code, out, _ := run(t, "query", "--dir", dir, "--since", "11d"); code != 0 || strings.Count(out, "\n") != 5 {
 		t.Errorf("eleven days: exit %d: %s", code, out)
 	}
 	for _, c := range [][2]string{
 		{"action", "write"}, {"verdict", "maybe"}, {"shadow-verdict", "block"}, {"type", "decisions"}, {"reason", "policy"}, {"source", "email"}, {"stage", "over"}, {"backend", "mem9"}, {"since", "7days"}, {"until", "-7d"},
 	} {
-		if code, out, errs := run(t, "query", "-dir", dir, "-"+c[0], c[1]); code != 2 || out != "" || !strings.Contains(errs, c[0]) {
+		if code, out, errs := run(t, "query", "--dir", dir, "--"+c[0], c[1]); code != 2 || out != "" || !strings.Contains(errs, c[0]) {
 			t.Errorf("-%s %s: exit %d: %s%s", c[0], c[1], code, out, errs)
 		}
 	}
