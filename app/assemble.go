@@ -42,6 +42,9 @@ type Options struct {
 	Clock func() time.Time
 	// Ticker paces what is done in the background; nil: the system's.
 	Ticker Ticker
+	// File is what the configuration was read from, and is followed: an edit is
+	// taken over. "" is none.
+	File string
 	// Steps is notified of points at which a crash must lose nothing, for tests.
 	Steps memproxy.Stepper
 
@@ -64,6 +67,8 @@ type App struct {
 	degraded     func() bool // whether the local share of the limits applies; nil without Redis
 	stores       *readiness
 	gate         *gate.Gate
+	callers      *callers
+	adopted      adopted // what came of edits of the configuration
 	rules        *rulebook
 	fleet        member
 	listeners    []*listener
@@ -116,7 +121,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 	if o.Ticker != nil {
 		s.loops.ticker = o.Ticker
 	}
-	s.unsafe = unsafe
+	s.unsafe, s.adopted.cfg = unsafe, cfg
 	if s.clock == nil {
 		s.clock = time.Now
 	}
@@ -155,8 +160,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 	if err != nil {
 		return nil, err
 	}
-	identifier, err := buildIdentifier(cfg, keys.Signing.Derive("anonymous callers"))
-	if err != nil {
+	if s.callers, err = newCallers(cfg, keys.Signing.Derive("anonymous callers")); err != nil {
 		return nil, err
 	}
 	signer, err := ledger.NewSigner(keys)
@@ -165,7 +169,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 	}
 	s.fleet.tally = newTally(s.telemetry.Instruments())
 	s.gate, err = gate.New(gate.Options{
-		Identifier: identifier, Ledger: s.ledger, Budget: s.budget, Recorder: s.audit, Signer: signer,
+		Identifier: s.callers, Ledger: s.ledger, Budget: s.budget, Recorder: s.audit, Signer: signer,
 		RecordTimeout: gate.DefaultRecordTimeout * max(1, s.patience),
 		Clock:         s.clock, NewID: newID, Keeper: keeper{s.ledger}, RefuseHolds: s.cfg.Review.Answer == "refuse", Rejections: s.cfg.Limits.RejectionLimit(), Later: s.later.run, Suspect: s.suspect, Steps: s.steps,
 		Tracer: s.telemetry.Tracer(), Meter: s.fleet.tally, Log: s.log,
@@ -180,11 +184,11 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 	if err = s.buildFaces(); err != nil {
 		return nil, err
 	}
-	if err = s.compareSettings(); err != nil {
+	if err = s.compareSettings(s.cfg); err != nil {
 		return nil, err
 	}
 	s.watchStores()
-	s.watch()
+	s.watch(o.File)
 	if err = s.joinFleet(); err != nil {
 		return nil, err
 	}

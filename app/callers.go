@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"crypto/tls"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -17,6 +19,24 @@ import (
 	"github.com/memproxy/memproxy/identity"
 	"github.com/memproxy/memproxy/internal/tlsfile"
 )
+
+// callers say who callers are, by the configuration in force.
+type callers struct {
+	key []byte
+	now atomic.Pointer[identity.Identifier]
+}
+
+func newCallers(cfg *config.Config, key []byte) (*callers, error) {
+	first, err := buildIdentifier(cfg, key)
+	c := &callers{key: key}
+	c.now.Store(first)
+	return c, err
+}
+
+// Identify implements gate.Identifier.
+func (c *callers) Identify(ctx context.Context, presented memproxy.Credentials) (memproxy.Principal, error) {
+	return c.now.Load().Identify(ctx, presented)
+}
 
 // buildIdentifier compiles the identity section. The key names callers that
 // present nothing.

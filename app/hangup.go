@@ -20,7 +20,7 @@ func (s *App) hangup(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-heard:
-			s.log.Info("SIGHUP: policies and packs are read again; the configuration is that of the start")
+			s.log.Info("SIGHUP: the configuration, policies and packs are read again")
 		}
 	}
 }

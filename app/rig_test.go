@@ -37,6 +37,7 @@ type rig struct {
 	// seals: the sidecar seals and sweeps by itself, as production does. Else it
 	// asks the backend only what the test does.
 	seals  bool
+	file   string // what the configuration is read from, and followed; "" is nothing
 	before func() // runs once the backend is there, before the sidecar is
 }
 
@@ -170,10 +171,13 @@ func (r *rig) run() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	if r.file != "" {
+		writeFile(r.t, r.file, r.conf)
+	}
 	if !r.seals {
 		unwatched(cfg)
 	}
-	opt := Options{Log: r.log, Getenv: allowing(cfg), Version: "test", Clock: r.clock, Ticker: r.pace, patience: 10} // how long things take is not what most tests are about
+	opt := Options{File: r.file, Log: r.log, Getenv: allowing(cfg), Version: "test", Clock: r.clock, Ticker: r.pace, patience: 10} // how long things take is not what most tests are about
 	if r.car, err = New(context.Background(), cfg, opt); err != nil {
 		r.t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ import (
 
 // rulebook compiles bundles into rules and remembers how the last attempt went.
 type rulebook struct {
-	cfg  *config.Config
+	cfg  *config.Config // guarded by swap
 	desk *desk
 	// changed is sent whenever other rules come into force, from wherever: the
 	// policy directory, a pack, a release of the fleet, a start.
@@ -79,6 +79,23 @@ func (r *rulebook) takePack(p *screen.Pack, use func(*gate.Rules) error) error {
 	return r.enact(b, p, use)
 }
 
+// adopt puts the rules of another configuration in force, with the same bundle
+// and pack.
+func (r *rulebook) adopt(cfg *config.Config, use func(*gate.Rules) error) error {
+	r.swap.Lock()
+	defer r.swap.Unlock()
+	r.mu.Lock()
+	b, pack := r.inUse, r.pack
+	r.mu.Unlock()
+	was := r.cfg
+	r.cfg = cfg
+	err := r.enact(b, pack, use)
+	if err != nil {
+		r.cfg = was
+	}
+	return err
+}
+
 func (r *rulebook) enact(b policy.Bundle, pack *screen.Pack, use func(*gate.Rules) error) error {
 	compiled, err := cedar.Compile(b)
 	if err != nil {
@@ -95,10 +112,11 @@ func (r *rulebook) enact(b policy.Bundle, pack *screen.Pack, use func(*gate.Rule
 		return err
 	}
 	limits, ceilings := tablesOf(b, r.cfg)
+	enforced := *r.cfg.Budgets.Enforce
 	rules := &gate.Rules{
 		Version: versionOf(b, ruling, r.cfg), Profile: gate.Profile(r.cfg.Profile), Policy: compiled, Ceilings: ceilings,
 		Lines: func(p memproxy.Principal, kind memproxy.Kind, user string, fields []string) []memproxy.Line {
-			return counted(budgets.Lines(limits, p, kind, user, fields), *r.cfg.Budgets.Enforce)
+			return counted(budgets.Lines(limits, p, kind, user, fields), enforced)
 		},
 		Enforce: *r.cfg.Enforce, Unattributed: gate.Unattributed(r.cfg.Ownership.Unattributed), OneTenant: r.cfg.OneTenant(),
 		Changed:           gate.Changed(r.cfg.Ownership.Changed),

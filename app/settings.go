@@ -26,11 +26,11 @@ func (s *App) sayUnsafe() {
 	}
 }
 
-// compareSettings names the settings that are looser than at the last start,
-// and remembers those of this one.
-func (s *App) compareSettings() error {
+// compareSettings names the settings that are looser than at the last start or
+// edit, and remembers these.
+func (s *App) compareSettings(cfg *config.Config) error {
 	s.sayUnsafe()
-	now := s.cfg.Settings()
+	now := cfg.Settings()
 	var before map[string]string
 	text, err := os.ReadFile(s.path(settingsFile))
 	switch {

@@ -10,7 +10,7 @@ import (
 )
 
 // watch follows the policy directory, prunes, and lets metrics be collected.
-func (s *App) watch() {
+func (s *App) watch(file string) {
 	in := s.telemetry.Instruments()
 	stop, err := in.Watch(signal.Sources{
 		AuditLag: func() (int64, int64) { l := s.audit.Lag(); return int64(l.Queued), int64(l.Unsigned) },
@@ -32,6 +32,9 @@ func (s *App) watch() {
 		s.rereading("pack", s.cfg.Policy.Poll.Time(), s.watchPack)
 	}
 	s.loops.begin("hangup", s.hangup)
+	if file != "" {
+		s.followConfiguration(file)
+	}
 	s.startJobs()
 }
 

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -57,7 +58,7 @@ func Parse(name string, text []byte, getenv func(string) string) (*Config, error
 	if len(v.faults) > 0 {
 		return nil, v.sorted()
 	}
-	c := &Config{file: &file{name, root}}
+	c := &Config{file: &file{name, root, sha256.Sum256(text)}}
 	if err := root.Decode(c); err != nil {
 		v.fromYAML(err)
 		return nil, v.sorted()

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"fmt"
 	"reflect"
 	"slices"
@@ -15,7 +16,11 @@ import (
 type file struct {
 	name string
 	root *yaml.Node // references are filled in
+	sum  [sha256.Size]byte
 }
+
+// Sum is of the text that the configuration was read from.
+func (c *Config) Sum() [sha256.Size]byte { return c.file.sum }
 
 // Setting is the value of one key that a control hangs on.
 type Setting struct {

@@ -157,7 +157,7 @@ func (in *Invocation) inCustody(ctx context.Context, f *custodyFlags, run func(c
 		return err
 	}
 	if f.admin == "" {
-		c, done, err := app.OpenCustody(ctx, cfg, in.options())
+		c, done, err := app.OpenCustody(ctx, cfg, in.options(""))
 		switch {
 		case err == nil:
 			defer func() {

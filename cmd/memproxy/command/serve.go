@@ -24,13 +24,13 @@ func (in *Invocation) serving(ctx context.Context, path string, envoy *app.Envoy
 		return in.fail(err)
 	}
 	in.tuneMemory()
-	if err := app.Serve(ctx, cfg, in.options(), envoy); err != nil {
+	if err := app.Serve(ctx, cfg, in.options(path), envoy); err != nil {
 		return in.fail(err)
 	}
 	return cli.OK
 }
 
 // options are what a process takes from its invocation.
-func (in *Invocation) options() app.Options {
-	return app.Options{Log: in.Stderr, Getenv: in.Getenv, Version: in.Version}
+func (in *Invocation) options(file string) app.Options {
+	return app.Options{File: file, Log: in.Stderr, Getenv: in.Getenv, Version: in.Version}
 }

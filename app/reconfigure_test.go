@@ -1,0 +1,74 @@
+package app
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy/internal/ring"
+)
+
+// An edit of the configuration is taken over by the running process, whole or
+// not at all: callers, budgets and switches of the rules at once, and what needs
+// a restart is named. An edit that is broken, weakens production or gives a name
+// to another tenant changes nothing, and is named until it is mended.
+//
+// Proves CARD-3, EDGE-3.
+func TestConfigurationReloads(t *testing.T) {
+	t.Parallel()
+	p := newPaces()
+	r := startRig(&rig{t: t, clock: p.now, pace: p.ticker, seals: true, file: filepath.Join(t.TempDir(), "memproxy.yaml")}, plain)
+	const second = "second-key-77aa"
+	row := func(secret, tenant string) string {
+		return `    - {sha256: "` + sha(secret) + `", id: "agent:` + tenant + `", kind: agent, trust: authenticated, tenant: ` + tenant + `, roles: [dev], acts_as: [` + tenant + `], users: [bob]}` + "\n"
+	}
+	write := func(key, user, agent string) int {
+		return r.do("POST", "/memories", `{"user_id":"`+user+`","agent_id":"`+agent+`","infer":false,"messages":[{"role":"user","content":"likes tea"}]}`, "X-API-Key", key).status
+	}
+	edit := func(text, what string, until func() bool) {
+		t.Helper()
+		if err := os.Rename(writeFile(t, r.file+".new", text), r.file); err != nil { // looks come faster than bytes here
+			t.Fatal(err)
+		}
+		r.within(p, time.Second, what, until)
+	}
+	says := func(want string) func() bool {
+		return func() bool { return strings.Contains(r.get("/readyz").body, want) }
+	}
+	if got := write(second, "bob", "globex"); got != 401 {
+		t.Fatalf("a key that is not configured: %d", got)
+	}
+
+	keys := strings.Replace(r.conf, "log: {", row(second, "globex")+"log: {", 1)
+	edit(keys, "another key", func() bool { return write(second, "bob", "globex") == 200 })
+	if got := write(devToken, "ann", "dev"); got != 200 {
+		t.Errorf("the key that stays: %d", got)
+	}
+
+	for name, c := range map[string]struct{ text, why string }{
+		"broken":                   {keys + "budgets: nonsense\n", "memproxy.yaml:"},
+		"weaker":                   {keys + "enforce: false\n", "enforce"},
+		"another profile":          {strings.Replace(keys, "profile: production", "profile: development", 1), "profile: restart"},
+		"another tenant's own bob": {strings.Replace(keys, row(second, "globex"), row(second, "initech"), 1), "bob"},
+	} {
+		edit(c.text, name, says("the newest edit is not in force"))
+		if body := r.get("/readyz").body; !strings.Contains(body, c.why) {
+			t.Errorf("%s: %q is not named: %s", name, c.why, body)
+		}
+		if got := write(second, "bob", "globex"); got != 200 {
+			t.Errorf("%s: what was in force is not any more: %d", name, got)
+		}
+		edit(keys, "the edit taken back", func() bool { return !says("not in force")() })
+	}
+
+	narrow := strings.Replace(keys, "log: {level: info}", "log: {level: warn}\nbudgets: {default: {writes_per_hour: 1}}", 1)
+	edit(narrow, "a limit", func() bool { return write(second, "bob", "globex") == 429 })
+	ring.Until(t, "what needs a restart, and nothing else, being named", says(`need a restart: log"`))
+	edit(keys, "the limit taken back", func() bool { return write(second, "bob", "globex") == 200 })
+	ring.Until(t, "what loosens being on record", func() bool {
+		return strings.Contains(r.audit("--type", "reload"), "loosens: budgets.default.writes_per_hour: 1 became")
+	})
+	edit(strings.Replace(keys, row(second, "globex"), "", 1), "a key taken away", func() bool { return write(second, "bob", "globex") == 401 })
+}
