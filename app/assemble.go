@@ -68,7 +68,7 @@ type App struct {
 	stores       *readiness
 	gate         *gate.Gate
 	callers      *callers
-	adopted      adopted // what came of edits of the configuration
+	edits        *edits // of the configuration
 	rules        *rulebook
 	fleet        member
 	listeners    []*listener
@@ -121,7 +121,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 	if o.Ticker != nil {
 		s.loops.ticker = o.Ticker
 	}
-	s.unsafe, s.adopted.cfg = unsafe, cfg
+	s.unsafe, s.edits = unsafe, &edits{App: s, inForce: cfg}
 	if s.clock == nil {
 		s.clock = time.Now
 	}

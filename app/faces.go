@@ -227,7 +227,7 @@ func (s *App) ready() []proxy.Check {
 	if len(s.unsafe) > 0 {
 		checks = append(checks, proxy.Check{Name: "unsafe", OK: true, Degraded: true, Detail: "production is weakened by " + strings.Join(s.unsafe, ", ")})
 	}
-	checks = append(checks, s.configurationReady())
+	checks = append(checks, s.edits.check())
 	if s.fleet.follower != nil {
 		checks = append(checks, s.fleetReady())
 	}

@@ -118,7 +118,7 @@ func TestHistoriesAreRecorded(t *testing.T) {
 	if _, _, code := r.command("memory", "rollback", "--backend", "mem0", "--version", "11", "--newest", strings.Repeat("ab", 32), "--reason", "again", id); code == 0 {
 		t.Error("rolled back from what is not there")
 	}
-	_, out, _ := invoke(t, "audit", "query", "--dir", filepath.Join(r.dir, "state", "audit"), "--stage", "refused", "--format", "ocsf")
+	_, out, _ := invoke(t, "audit", "query", "--dir", filepath.Join(r.dir, "state", "audit"), "--stage", "refused", "--output", "ocsf")
 	if !strings.Contains(out, `"status":"Failure"`) || !strings.Contains(out, `"status_code":"stale"`) {
 		t.Errorf("the rollback that was refused: %s", out)
 	}

@@ -1,16 +1,23 @@
 package app
 
 import (
+	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/policy"
 	"github.com/memproxy/memproxy/policy/cedar"
+	"github.com/memproxy/memproxy/proxy"
 )
 
 // settingsFile has the settings of the last start.
@@ -73,4 +80,125 @@ func (s *App) loosened(what string, edits []string) {
 // shows without asking them.
 func looserRules(from, to policy.Bundle, older, newer *cedar.Policy) []string {
 	return append(cedar.Looser(older, newer), policy.Raised(from, to)...)
+}
+
+// edits follows the configuration's file and takes over what was edited.
+type edits struct {
+	*App
+	mu      sync.Mutex
+	inForce *config.Config // the configuration, which is the start's where a restart is needed
+	broken  error          // why the newest edit is not in force, or nil
+	restart []string       // what the newest edit has that needs a restart
+}
+
+// follow takes an edit of the file over when two looks in a row
+// find it, as the policies' are.
+func (s *edits) follow(file string) {
+	s.rereading("configuration", s.cfg.Policy.Poll.Time(), func(ctx context.Context, tick <-chan time.Time) {
+		inForce, last := s.cfg.Sum(), s.cfg.Sum()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick:
+			}
+			text, err := os.ReadFile(file)
+			if err != nil {
+				s.failed(fmt.Errorf("config: %w", err))
+				continue
+			}
+			sum := sha256.Sum256(text)
+			if sum == last && (sum != inForce || s.isBroken()) && s.adopt(ctx, file, text) {
+				inForce = sum
+			}
+			last = sum
+		}
+	})
+}
+
+// adopt puts a configuration in force, or leaves everything as it is and says
+// why.
+func (s *edits) adopt(ctx context.Context, file string, text []byte) bool {
+	next, err := config.Parse(file, text, s.getenv)
+	if err == nil {
+		err = s.take(ctx, next)
+	}
+	if err != nil {
+		s.failed(err)
+	}
+	return err == nil
+}
+
+func (s *edits) take(ctx context.Context, next *config.Config) error {
+	if next.Profile != s.cfg.Profile { // all defaults hang on it
+		return fmt.Errorf("profile: restart to change from %s to %s", s.cfg.Profile, next.Profile)
+	}
+	cfg, restart := s.inForce.Adopt(next)
+	unsafe, err := cfg.Allowed(s.getenv(config.UnsafeEnv))
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(unsafe, s.unsafe) { // each record names them from the start on
+		return fmt.Errorf("what weakens production is decided at the start: restart to change from [%s] to [%s]", strings.Join(s.unsafe, ", "), strings.Join(unsafe, ", "))
+	}
+	identifier, err := buildIdentifier(cfg, s.callers.key)
+	if err != nil {
+		return err
+	}
+	if err := bindNames(ctx, cfg, s.ledger, s.clock(), s.log); err != nil {
+		return err
+	}
+	err = s.rules.adopt(cfg, func(rules *gate.Rules) error {
+		err := s.gate.Use(rules)
+		if err == nil {
+			s.callers.now.Store(identifier)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.inForce, s.broken, s.restart = cfg, nil, restart
+	s.mu.Unlock()
+	s.reloaded()
+	s.log.Info("the configuration was edited and is in force")
+	if len(restart) > 0 {
+		s.log.Warn("a part of the edit of the configuration needs a restart", "settings", restart)
+	}
+	return s.compareSettings(cfg)
+}
+
+// failed keeps the configuration in force and says so everywhere, once.
+func (s *edits) failed(err error) {
+	s.mu.Lock()
+	before := s.broken
+	s.broken = err
+	s.mu.Unlock()
+	if before != nil && before.Error() == err.Error() {
+		return
+	}
+	s.telemetry.Instruments().Reloaded(context.Background(), false)
+	s.log.Error("the edit of the configuration is not in force; what was before stays", "error", err)
+	s.record(memproxy.EventReload, "an edit of the configuration was not put in force")
+}
+
+func (s *edits) isBroken() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.broken != nil
+}
+
+// check says whether the file is what is in force.
+func (s *edits) check() proxy.Check {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := proxy.Check{Name: "configuration", OK: true}
+	switch {
+	case s.broken != nil:
+		c.Degraded, c.Detail = true, "the newest edit is not in force: "+s.broken.Error()
+	case len(s.restart) > 0:
+		c.Degraded, c.Detail = true, "these settings of the newest edit need a restart: "+strings.Join(s.restart, ", ")
+	}
+	return c
 }

@@ -33,7 +33,7 @@ func (s *App) watch(file string) {
 	}
 	s.loops.begin("hangup", s.hangup)
 	if file != "" {
-		s.followConfiguration(file)
+		s.edits.follow(file)
 	}
 	s.startJobs()
 }

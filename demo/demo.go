@@ -17,6 +17,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
 	"github.com/memproxy/memproxy/app"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/proxy"
 )
 
@@ -25,8 +26,8 @@ type Options struct {
 	Stdout, Stderr io.Writer
 	Getenv         func(string) string
 	Version        string
-	JSON           bool // print the rows as JSON
-	Stay           bool // keep listening until ctx ends, and print a request to try
+	Output         cli.Output // of the rows
+	Stay           bool       // keep listening until ctx ends, and print a request to try
 }
 
 // Run plays every threat twice: against a bare backend and through the real
@@ -47,13 +48,12 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if o.JSON {
-		if err := printJSON(o.Stdout, rows); err != nil {
-			return err
-		}
-	} else {
-		fmt.Fprintf(o.Stdout, "memproxy %s: each threat against a Mem0-style and a Letta-style backend, and through memproxy in front of them\n\n", o.Version)
-		printTable(o.Stdout, rows)
+	err = o.Output.Print(o.Stdout, map[string]any{"rows": rows}, func(w io.Writer) {
+		fmt.Fprintf(w, "memproxy %s: each threat against a Mem0-style and a Letta-style backend, and through memproxy in front of them\n\n", o.Version)
+		printTable(w, rows)
+	})
+	if err != nil {
+		return err
 	}
 	var differ []error
 	for _, r := range rows {
@@ -61,7 +61,7 @@ func Run(ctx context.Context, o Options) error {
 			differ = append(differ, fmt.Errorf("%q is not as claimed", r.Threat))
 		}
 	}
-	if !o.JSON {
+	if o.Output == cli.Table {
 		fmt.Fprintf(o.Stdout, "\nEvery decision was recorded: %s\n", theatre.verified)
 	}
 	if o.Stay && len(differ) == 0 {

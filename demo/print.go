@@ -1,10 +1,10 @@
 package demo
 
 import (
-	"encoding/json"
-	"fmt"
 	"io"
 	"strings"
+
+	"github.com/memproxy/memproxy/internal/cli"
 )
 
 // row is one threat's outcome on both sides.
@@ -25,19 +25,13 @@ type side struct {
 // bare backend and fail through the proxy, ordinary use works on both.
 func (r *row) claimed() bool { return r.Direct.Worked && r.Proxied.Worked == r.Control }
 
-func printJSON(w io.Writer, rows []row) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(map[string]any{"rows": rows})
-}
-
 func printTable(w io.Writer, rows []row) {
 	width := [2]int{len("threat"), len("directly")}
 	for _, r := range rows {
 		width[0] = max(width[0], len(r.Threat))
 		width[1] = max(width[1], len(mark(r.Control, r.Direct)))
 	}
-	line := func(a, b, c string) { fmt.Fprintf(w, "  %-*s  %-*s  %s\n", width[0], a, width[1], b, c) }
+	line := func(a, b, c string) { cli.Printf(w, "  %-*s  %-*s  %s\n", width[0], a, width[1], b, c) }
 	line("threat", "directly", "through memproxy")
 	line(strings.Repeat("-", width[0]), strings.Repeat("-", width[1]), strings.Repeat("-", 40))
 	for _, r := range rows {

@@ -37,7 +37,6 @@ type CLI struct {
 type invocation struct {
 	CLI
 	client *Client
-	json   bool
 	ids    []string
 	f      flagValues
 }
@@ -45,7 +44,8 @@ type invocation struct {
 // flagValues are all flags; each command takes those that it names.
 type flagValues struct {
 	admin, tokenFile, socket                       string
-	json, full, off, all                           bool
+	full, off, all                                 bool
+	output                                         *cli.Output
 	state, tenant, backend, principal, session     string
 	similarity, cursor, reason, outcome, kind, sha string
 	newest, pointer                                string
@@ -112,7 +112,7 @@ func (c CLI) Commands() []*cobra.Command {
 func (c CLI) command(name string, v verb) *cobra.Command {
 	in := &invocation{CLI: c}
 	out := cli.Taking(strings.TrimSpace(v.name+" "+v.args), v.short, v.example, func(ctx context.Context, ids []string) int {
-		in.ids, in.json = ids, in.f.json
+		in.ids = ids
 		err := in.connect()
 		if err == nil {
 			err = v.run(ctx, in)
@@ -123,7 +123,7 @@ func (c CLI) command(name string, v verb) *cobra.Command {
 			fmt.Fprintf(c.Stderr, "memproxy %s: %v\n", name, err)
 			return cli.Usage
 		case err != nil:
-			fmt.Fprintf(c.Stderr, "memproxy %s: %s\n", name, printable(err.Error()))
+			fmt.Fprintf(c.Stderr, "memproxy %s: %s\n", name, cli.Line(err.Error()))
 			return cli.Failed
 		}
 		return cli.OK
@@ -147,7 +147,7 @@ func (f *flagValues) define(fs *pflag.FlagSet, names []string) {
 	fs.StringVar(&f.admin, "admin", "http://127.0.0.1:9901", "address of the admin listener")
 	fs.StringVar(&f.socket, "socket", DefaultSocket, "socket of the local operator, for who has no token; $"+SocketEnv)
 	fs.StringVar(&f.tokenFile, "token-file", "", "file with the reviewer's token; else $"+TokenEnv)
-	fs.BoolVar(&f.json, "json", false, "print JSON")
+	f.output = cli.OutputFlag(fs)
 	for _, name := range names {
 		switch name {
 		case "state":

@@ -3,10 +3,13 @@ package review_test
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/cli"
@@ -19,7 +22,7 @@ func (r *rig) run(token, line string) (code int, stdout, stderr string) {
 	r.t.Helper()
 	var out, errs bytes.Buffer
 	c := review.CLI{
-		Stdout: &out, Stderr: &errs, Clock: r.clock.Now,
+		Clock:  r.clock.Now,
 		Getenv: func(name string) string { return map[string]string{review.TokenEnv: token}[name] },
 	}
 	words := strings.Fields(line)
@@ -29,8 +32,11 @@ func (r *rig) run(token, line string) (code int, stdout, stderr string) {
 		args = append(args, "--admin", r.url)
 		args = append(args, words[2:]...)
 	}
-	root := cli.Group("memproxy", "", "", c.Commands()...)
-	return cli.Main(r.t.Context(), root, append(words[:1:1], args...), nil, &out, &errs), out.String(), errs.String()
+	commands := func(stdout, stderr io.Writer) *cobra.Command {
+		c.Stdout, c.Stderr = stdout, stderr
+		return cli.Group("memproxy", "", "", c.Commands()...)
+	}
+	return cli.Main(r.t.Context(), commands, append(words[:1:1], args...), nil, &out, &errs), out.String(), errs.String()
 }
 
 // Proves MFW-7, MFW-9, SYN-8.
@@ -119,7 +125,7 @@ func TestCommandsPrintPlain(t *testing.T) {
 	_, err := r.ledger.PutHold(t.Context(), h, c)
 	must(t, "PutHold", err)
 	_, out, _ := r.run(bobToken, "holds show h")
-	if want := `a\u{1b}[2Jb\u{202e}c\u{d}d\u{9}e\u{0}f\u{200b}g ü`; !strings.Contains(out, want) {
+	if want := `a\u001b[2Jb\u202ec\u000dd\u0009e\u0000f\u200bg ü`; !strings.Contains(out, want) {
 		t.Errorf("%q, want %q in it", out, want)
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode"
 
 	"github.com/memproxy/memproxy"
 )
@@ -88,18 +87,6 @@ func FuzzRequests(f *testing.F) {
 		}
 		if (code == 200) != (store.approved == before+1) {
 			t.Fatalf("%q: status %d, approved %d", body, code, store.approved-before)
-		}
-	})
-}
-
-func FuzzPrintable(f *testing.F) {
-	f.Add("a\x1b[2Jb\u202ec")
-	f.Add("\xff\u00ad\U000e0041")
-	f.Fuzz(func(t *testing.T, text string) {
-		for _, r := range printable(text) {
-			if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
-				t.Fatalf("%q shows %U", text, r)
-			}
 		}
 	})
 }

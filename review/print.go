@@ -1,28 +1,24 @@
 package review
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/cli"
 )
 
-// print writes an answer as JSON, or as a table for people.
+// print writes an answer in the form that was asked for.
 func (in *invocation) print(answer any, table func(*printer)) error {
-	if in.json {
-		enc := json.NewEncoder(in.Stdout)
-		enc.SetIndent("", "  ")
-		return enc.Encode(answer)
-	}
-	w := tabwriter.NewWriter(in.Stdout, 0, 0, 2, ' ', 0)
-	table(&printer{w})
-	return w.Flush()
+	return in.f.output.Print(in.Stdout, answer, func(out io.Writer) {
+		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+		table(&printer{w})
+		_ = w.Flush() // the reader may be gone
+	})
 }
 
 // printer writes tables. Nothing that it is given can steer a terminal.
@@ -31,7 +27,7 @@ type printer struct{ w io.Writer }
 func (p *printer) row(cells ...any) {
 	text := make([]string, len(cells))
 	for i, c := range cells {
-		if text[i] = printable(fmt.Sprint(c)); text[i] == "" {
+		if text[i] = cli.Line(fmt.Sprint(c)); text[i] == "" {
 			text[i] = "-"
 		}
 	}
@@ -39,28 +35,14 @@ func (p *printer) row(cells ...any) {
 }
 
 func (p *printer) line(format string, args ...any) {
-	fmt.Fprintln(p.w, printable(fmt.Sprintf(format, args...)))
+	fmt.Fprintln(p.w, cli.Line(fmt.Sprintf(format, args...)))
 }
 
 // block writes a text of several lines, indented.
 func (p *printer) block(text string) {
 	for line := range strings.SplitSeq(text, "\n") {
-		fmt.Fprintln(p.w, "    "+printable(line))
+		fmt.Fprintln(p.w, "    "+cli.Line(line))
 	}
-}
-
-// printable shows what is no plain character as an escape: control characters
-// steer terminals, and invisible or reversing ones lie about the text.
-func printable(text string) string {
-	var b strings.Builder
-	for _, r := range text {
-		if r == ' ' || unicode.IsGraphic(r) && !unicode.Is(unicode.Zs, r) && r != unicode.ReplacementChar {
-			b.WriteRune(r)
-			continue
-		}
-		fmt.Fprintf(&b, `\u{%x}`, r)
-	}
-	return b.String()
 }
 
 func at(t time.Time) string {

@@ -112,8 +112,12 @@ func unknown(c *cobra.Command, word string) error {
 }
 
 // Main runs a command line and returns its exit code. Errors of the command
-// line go to stderr; help, which was asked for, to stdout.
-func Main(ctx context.Context, root *cobra.Command, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+// line go to stderr; help, which was asked for, to stdout. The commands are made
+// with writers that escape what steers a terminal, so that none of them prints
+// past these.
+func Main(ctx context.Context, commands func(stdout, stderr io.Writer) *cobra.Command, args []string, stdin io.Reader, to, errorsTo io.Writer) int {
+	stdout, stderr := &plain{to: to}, &plain{to: errorsTo}
+	root := commands(stdout, stderr)
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetIn(stdin)
 	root.SetOut(stdout)

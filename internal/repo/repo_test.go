@@ -77,7 +77,7 @@ var allowed = []struct {
 }{
 	{"cmd/", "the binary puts everything together", []string{"*"}},
 	{"app", "the process puts everything together but the commands", []string{"adapters/", "budgets", "budgets/", "config", "envoy/", "face", "fleet", "gate", "identity", "internal/tlsfile", "ledger", "policy", "policy/", "proxy", "review", "screen", "screen/", "telemetry", "telemetry/", "upkeep"}},
-	{"demo", "plays attacks on a process and its backends", []string{"adapters/letta/embedded", "adapters/mem0/embedded", "app", "config", "proxy", "telemetry/audit/auditcmd"}},
+	{"demo", "plays attacks on a process and its backends", []string{"adapters/letta/embedded", "adapters/mem0/embedded", "app", "config", "internal/cli", "proxy", "telemetry/audit/auditcmd"}},
 	{"fleet", "distributes rules and has no process of its own kind", []string{"config", "envoy/xds", "face", "internal/tlsfile", "policy", "policy/", "proxy", "screen", "telemetry", "upkeep"}},
 	{"inject/server", "serves webhooks as the other listeners are served", []string{"face", "inject", "proxy"}},
 	{"e2e", "end-to-end tests may use everything", []string{"*"}},

@@ -31,7 +31,7 @@ var (
 		"adapters/mem0.decoding":          38,
 		"adapters/mem0/embedded.Backend":  85,
 		"app.App":                         79,
-		"cmd/memproxy/command.Invocation": 59,
+		"cmd/memproxy/command.Invocation": 55,
 		"config.reader":                   26,
 		"envoy/extproc.exchange":          38,
 		"gate.Admission":                  34,

@@ -46,7 +46,11 @@ func (in *Invocation) commandLine() *cobra.Command {
 
 // Run runs the command that the arguments name, and returns its exit code.
 func (in *Invocation) Run(ctx context.Context) int {
-	return cli.Main(ctx, in.commandLine(), in.Args, in.Stdin, in.Stdout, in.Stderr)
+	return cli.Main(ctx, func(stdout, stderr io.Writer) *cobra.Command {
+		plain := *in
+		plain.Stdout, plain.Stderr = stdout, stderr
+		return plain.commandLine()
+	}, in.Args, in.Stdin, in.Stdout, in.Stderr)
 }
 
 // versionCommand prints what --version prints.

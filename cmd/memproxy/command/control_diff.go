@@ -3,8 +3,8 @@ package command
 import (
 	"context"
 	"crypto/ed25519"
-	"encoding/json"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -27,7 +27,7 @@ func (in *Invocation) controlDiff() *cobra.Command {
 	fs.StringVar(&q.public, "public", "", "public `key` of the fleet, for releases")
 	fs.StringVar(&q.in.Decisions, "decisions", "", "`file` of decisions: memproxy audit query --json --type decision")
 	fs.StringVar(&q.in.Config, "config", "", "memproxy.yaml `file` whose identities say which roles callers have, where the records do not")
-	fs.BoolVar(&q.asJSON, "json", false, "print JSON")
+	q.output = cli.OutputFlag(fs)
 	return cli.Needs(c, "decisions")
 }
 
@@ -35,7 +35,7 @@ func (in *Invocation) controlDiff() *cobra.Command {
 type diffQuery struct {
 	from, to, public string
 	in               config.Replay
-	asJSON           bool
+	output           *cli.Output
 }
 
 func (in *Invocation) diffing(ctx context.Context, q diffQuery) int {
@@ -60,12 +60,7 @@ func (in *Invocation) diffing(ctx context.Context, q diffQuery) int {
 		return in.fail(err)
 	}
 	raised := policy.Raised(older, newer)
-	if q.asJSON {
-		err = json.NewEncoder(in.Stdout).Encode(map[string]any{"replay": rep, "raised": raised})
-	} else {
-		in.printDiff(rep, raised)
-	}
-	if err != nil {
+	if err := q.output.Print(in.Stdout, map[string]any{"replay": rep, "raised": raised}, func(w io.Writer) { printDiff(w, rep, raised) }); err != nil {
 		return in.fail(err)
 	}
 	if len(raised) > 0 || len(rep.Changes) > 0 && rep.Changes[0].Allows() {
@@ -74,7 +69,7 @@ func (in *Invocation) diffing(ctx context.Context, q diffQuery) int {
 	return cli.OK
 }
 
-func (in *Invocation) printDiff(rep replay.Report, raised []string) {
+func printDiff(w io.Writer, rep replay.Report, raised []string) {
 	print := func(title string, is func(replay.Change) bool) {
 		n := 0
 		for _, c := range rep.Changes {
@@ -82,16 +77,16 @@ func (in *Invocation) printDiff(rep replay.Report, raised []string) {
 				continue
 			}
 			if n++; n == 1 {
-				fmt.Fprintln(in.Stdout, title)
+				cli.Printf(w, "%s\n", title)
 			}
-			fmt.Fprintln(in.Stdout, " ", c)
+			cli.Printf(w, "  %s\n", c)
 		}
 	}
 	print("newly allowed:", replay.Change.Allows)
 	print("newly refused:", replay.Change.Refuses)
 	print("refused in another way:", func(c replay.Change) bool { return c.From.Stops() && c.To.Stops() })
 	for _, r := range raised {
-		fmt.Fprintln(in.Stdout, "tables:", r)
+		cli.Printf(w, "tables: %s\n", r)
 	}
-	fmt.Fprintf(in.Stdout, "%d decision(s): %d replayed, %d refused by something else than policies, %d unexplained\n", rep.Decisions, rep.Policies, rep.Others, rep.Unexplained)
+	cli.Printf(w, "%d decision(s): %d replayed, %d refused by something else than policies, %d unexplained\n", rep.Decisions, rep.Policies, rep.Others, rep.Unexplained)
 }

@@ -26,15 +26,15 @@ const (
 // a release cannot be offered, or a sidecar refuses the one that it is to have.
 func (in *Invocation) controlStatus() *cobra.Command {
 	var base string
-	var asJSON bool
+	var output *cli.Output
 	c := cli.Leaf("status", "what a control plane knows of its fleet", "memproxy control status --url http://127.0.0.1:9903",
-		func(ctx context.Context) int { return in.planeStatus(ctx, base, asJSON) })
+		func(ctx context.Context) int { return in.planeStatus(ctx, base, *output) })
 	c.Flags().StringVar(&base, "url", "http://127.0.0.1:9903", "`address` of the control plane's admin listener")
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	output = cli.OutputFlag(c.Flags())
 	return c
 }
 
-func (in *Invocation) planeStatus(ctx context.Context, base string, asJSON bool) int {
+func (in *Invocation) planeStatus(ctx context.Context, base string, output cli.Output) int {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	var st struct {
@@ -46,12 +46,8 @@ func (in *Invocation) planeStatus(ctx context.Context, base string, asJSON bool)
 			return in.fail(err)
 		}
 	}
-	if asJSON {
-		if err := json.NewEncoder(in.Stdout).Encode(st); err != nil {
-			return in.fail(err)
-		}
-	} else {
-		in.printStatus(st.Status, st.Sidecars)
+	if err := output.Print(in.Stdout, st, func(to io.Writer) { printStatus(to, st.Status, st.Sidecars) }); err != nil {
+		return in.fail(err)
 	}
 	for i := range st.Sidecars {
 		if refuses(&st.Sidecars[i]) {
@@ -90,39 +86,39 @@ func askPlane(ctx context.Context, url string, into any) error {
 
 // printStatus names the releases, then those sidecars that are not where they
 // should be, each with its last refusal and its reason.
-func (in *Invocation) printStatus(st xds.Status, sidecars []xds.SidecarStatus) {
-	fmt.Fprintf(in.Stdout, "fleet %s: %d sidecar(s) connected, %d behind, %d without a release\n", st.Fleet, st.Connected, st.Behind, st.Unassigned)
+func printStatus(to io.Writer, st xds.Status, sidecars []xds.SidecarStatus) {
+	cli.Printf(to, "fleet %s: %d sidecar(s) connected, %d behind, %d without a release\n", st.Fleet, st.Connected, st.Behind, st.Unassigned)
 	if st.Away != "" {
-		fmt.Fprintln(in.Stdout, "the directory of releases is away:", st.Away)
+		cli.Printf(to, "the directory of releases is away: %s\n", st.Away)
 	}
 	for _, f := range st.Faults {
-		fmt.Fprintln(in.Stdout, "cannot be offered:", f)
+		cli.Printf(to, "cannot be offered: %s\n", f)
 	}
-	w := tabwriter.NewWriter(in.Stdout, 0, 4, 2, ' ', 0)
+	w := tabwriter.NewWriter(to, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "RELEASE\tCHANNEL\tSTATE\tASSIGNED\tRUNNING\tREFUSED BY\tDECISIONS\tREFUSED\tFAILED")
 	for _, r := range st.Releases {
 		state := r.State
 		if r.State == "rolling" {
 			state = fmt.Sprintf("rolling %g %%", r.Percent)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\n", r.Name, r.Channel, state, r.Assigned, r.Running, r.Refused, r.Tally.Decisions, r.Tally.Refused, r.Tally.Errors)
+		cli.Printf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\n", r.Name, r.Channel, state, r.Assigned, r.Running, r.Refused, r.Tally.Decisions, r.Tally.Refused, r.Tally.Errors)
 	}
 	_ = w.Flush() // the reader may be gone
 	for _, r := range st.Releases {
 		if r.Reason != "" {
-			fmt.Fprintf(in.Stdout, "%s was stopped: %s\n", r.Name, r.Reason)
+			cli.Printf(to, "%s was stopped: %s\n", r.Name, r.Reason)
 		}
 		for _, what := range r.NewlyAllows {
-			fmt.Fprintf(in.Stdout, "%s newly allows: %s\n", r.Name, what)
+			cli.Printf(to, "%s newly allows: %s\n", r.Name, what)
 		}
 	}
 	for i := range sidecars {
 		s := &sidecars[i]
 		switch {
 		case s.Rejected != nil:
-			fmt.Fprintf(in.Stdout, "%s runs %s and refused %s at %s: %s\n", s.ID, orNone(s.Running), s.Rejected.Release, s.Rejected.At.UTC().Format(time.RFC3339), s.Rejected.Reason)
+			cli.Printf(to, "%s runs %s and refused %s at %s: %s\n", s.ID, orNone(s.Running), s.Rejected.Release, s.Rejected.At.UTC().Format(time.RFC3339), s.Rejected.Reason)
 		case s.Connected && s.Running != s.Assigned:
-			fmt.Fprintf(in.Stdout, "%s runs %s and is to run %s\n", s.ID, orNone(s.Running), orNone(s.Assigned))
+			cli.Printf(to, "%s runs %s and is to run %s\n", s.ID, orNone(s.Running), orNone(s.Assigned))
 		}
 	}
 }

@@ -2,8 +2,8 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -30,7 +30,7 @@ func (in *Invocation) explain() *cobra.Command {
 	fs.StringVar(&q.bodyFile, "body", "", "`file` that holds the body")
 	fs.StringVar(&q.session, "session", "", "the caller's `session`, as its header would name it")
 	fs.StringVar(&q.as, "as", "", "`id` of a configured principal; the default one if absent")
-	fs.BoolVar(&q.asJSON, "json", false, "print JSON")
+	q.output = cli.OutputFlag(fs)
 	return c
 }
 
@@ -38,7 +38,7 @@ func (in *Invocation) explain() *cobra.Command {
 type question struct {
 	path                                           *string
 	backend, method, target, bodyFile, session, as string
-	asJSON                                         bool
+	output                                         *cli.Output
 }
 
 func (in *Invocation) explaining(ctx context.Context, q question) int {
@@ -64,26 +64,19 @@ func (in *Invocation) explaining(ctx context.Context, q question) int {
 	if err != nil {
 		return in.fail(err)
 	}
-	if q.asJSON {
-		return in.explainJSON(ex)
+	if err := q.output.Print(in.Stdout, explained(ex), func(w io.Writer) { explainText(w, ex, where) }); err != nil {
+		return in.fail(err)
 	}
-	in.explainText(ex, where)
 	return cli.OK
 }
 
-func (in *Invocation) explainJSON(ex gate.Explanation) int {
-	enc := json.NewEncoder(in.Stdout)
-	enc.SetIndent("", "  ")
-	err := enc.Encode(map[string]any{
+func explained(ex gate.Explanation) map[string]any {
+	return map[string]any{
 		"verdict": ex.Decision.Verdict, "would": ex.Decision.Would, "status": ex.Decision.Status, "enforced": ex.Enforced,
 		"reasons": ex.Decision.Recorded(), "rules": ex.Decision.Policy, "principal": ex.Principal.ID, "steps": ex.Steps,
 		"operation": ex.Operation, "budget": ex.Lines, "confidence": ex.Question.Confidence,
 		"attestation": ex.Question.Attestation, "track": trackOf(ex), "locks": locksOf(ex), "filters": ex.Filters,
-	})
-	if err != nil {
-		return in.fail(err)
 	}
-	return cli.OK
 }
 
 // trackRecord is a track record as it is printed. One that could not be looked
@@ -109,61 +102,60 @@ func (t *trackRecord) String() string {
 	return fmt.Sprintf("%d facts, %d corrections by others; ceiling × %.3g", t.Facts, t.Corrections, float64(t.Factor)/1000)
 }
 
-func (in *Invocation) explainText(ex gate.Explanation, where func(rule string) string) {
-	w := in.Stdout
-	fmt.Fprintf(w, "principal  %s (%s, %s, tenant %q)\n", ex.Principal.ID, ex.Principal.Kind, ex.Principal.Trust, ex.Principal.Tenant)
+func explainText(w io.Writer, ex gate.Explanation, where func(rule string) string) {
+	cli.Printf(w, "principal  %s (%s, %s, tenant %q)\n", ex.Principal.ID, ex.Principal.Kind, ex.Principal.Trust, ex.Principal.Tenant)
 	if op := ex.Operation; op != nil {
-		fmt.Fprintf(w, "operation  %s on route %s: %d item(s), %d named identities, %d target(s)\n", op.Kind, op.Route, len(op.Items), len(op.Claims), len(op.Targets))
+		cli.Printf(w, "operation  %s on route %s: %d item(s), %d named identities, %d target(s)\n", op.Kind, op.Route, len(op.Items), len(op.Claims), len(op.Targets))
 		for _, line := range contentLines(op, &ex.Question.Governance) {
-			fmt.Fprintf(w, "content    %s\n", line)
+			cli.Printf(w, "content    %s\n", line)
 		}
 		for _, h := range op.Hints {
-			fmt.Fprintf(w, "confidence %s claims %s, given %.3g\n", h.Pointer, h.Raw, float64(h.Effective)/1000)
+			cli.Printf(w, "confidence %s claims %s, given %.3g\n", h.Pointer, h.Raw, float64(h.Effective)/1000)
 		}
 	}
 	if t := trackOf(ex); t != nil {
-		fmt.Fprintf(w, "track      %s\n", t)
-		fmt.Fprintf(w, "given      confidence %.3g, source %s\n", float64(ex.Question.Confidence)/1000, ex.Question.Attestation)
+		cli.Printf(w, "track      %s\n", t)
+		cli.Printf(w, "given      confidence %.3g, source %s\n", float64(ex.Question.Confidence)/1000, ex.Question.Attestation)
 	}
 	fmt.Fprintln(w)
 	for _, s := range ex.Steps {
-		fmt.Fprintf(w, "%-14s %s\n", s.Step, s.Verdict)
+		cli.Printf(w, "%-14s %s\n", s.Step, s.Verdict)
 		for _, r := range s.Reasons {
 			at := where(r.Rule)
 			if at != "" {
 				at = " (" + at + ")"
 			}
-			fmt.Fprintf(w, "%-14s   %s %s%s %s\n", "", r.Code, r.Rule, at, r.Pointer)
+			cli.Printf(w, "%-14s   %s %s%s %s\n", "", r.Code, r.Rule, at, r.Pointer)
 			if r.Detail != "" {
-				fmt.Fprintf(w, "%-14s   %s\n", "", r.Detail)
+				cli.Printf(w, "%-14s   %s\n", "", r.Detail)
 			}
 		}
 		for _, f := range s.Findings {
-			fmt.Fprintf(w, "%-14s   %s %s bytes %d-%d, %s, %d per mille\n", "", f.Rule, f.Pointer, f.Start, f.End, f.Severity, f.Score)
+			cli.Printf(w, "%-14s   %s %s bytes %d-%d, %s, %d per mille\n", "", f.Rule, f.Pointer, f.Start, f.End, f.Severity, f.Score)
 		}
 	}
 	for _, l := range ex.Lines {
-		fmt.Fprintf(w, "%-14s would draw on %s, %s, limit %d\n", "", l.Key, l.Window, l.Limit)
+		cli.Printf(w, "%-14s would draw on %s, %s, limit %d\n", "", l.Key, l.Window, l.Limit)
 	}
 	for _, k := range ex.Locks {
 		is := "open"
 		if id := k.ID(); id == ex.Lock.ID {
 			is = "locked until " + ex.Lock.Until.UTC().Format(time.RFC3339)
 		}
-		fmt.Fprintf(w, "%-14s %s: %s\n", "lock", memproxy.Inert(k.ID()), is)
+		cli.Printf(w, "%-14s %s: %s\n", "lock", memproxy.Inert(k.ID()), is)
 	}
 	for _, f := range ex.Filters {
-		fmt.Fprintf(w, "%-14s %-10s %-8s %s\n", "answer", f.Name, f.Effect, f.What)
+		cli.Printf(w, "%-14s %-10s %-8s %s\n", "answer", f.Name, f.Effect, f.What)
 	}
 	if len(ex.Filters) == 0 {
-		fmt.Fprintf(w, "%-14s it is passed on unread\n", "answer")
+		cli.Printf(w, "%-14s it is passed on unread\n", "answer")
 	}
-	fmt.Fprintf(w, "\nverdict    %s", ex.Decision.Verdict)
+	cli.Printf(w, "\nverdict    %s", ex.Decision.Verdict)
 	if ex.Decision.Status != 0 {
-		fmt.Fprintf(w, ", answered %d", ex.Decision.Status)
+		cli.Printf(w, ", answered %d", ex.Decision.Status)
 	}
 	if ex.Decision.Would != ex.Decision.Verdict {
-		fmt.Fprintf(w, " (would be %s if it were enforced)", ex.Decision.Would)
+		cli.Printf(w, " (would be %s if it were enforced)", ex.Decision.Would)
 	}
 	fmt.Fprintln(w)
 	if op := ex.Operation; op != nil && len(op.Targets) > 0 {

@@ -35,6 +35,11 @@ identity:
   keys:
     - {sha256: "%x", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: [dev], users: [ann]}
 `, dir, sha256.Sum256([]byte("k")))
+	return writeFile(t, path, text)
+}
+
+func writeFile(t *testing.T, path, text string) string {
+	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package command
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -25,7 +24,7 @@ import (
 // custodyFlags are what `ledger sweep` and `audit seal` have in common.
 type custodyFlags struct {
 	conf, backend, admin, tokenFile, tenant, reason string
-	json                                            bool
+	output                                          *cli.Output
 	scopes                                          scopeList
 }
 
@@ -34,7 +33,7 @@ func (f *custodyFlags) who(fs *pflag.FlagSet) {
 	fs.StringVar(&f.conf, "config", "", "configuration `file`; its sidecar need not run")
 	fs.StringVar(&f.admin, "admin", "", "`address` of the admin listener of the sidecar that runs; absent: the configuration's")
 	fs.StringVar(&f.tokenFile, "token-file", "", "`file` with the reviewer's token; else $"+review.TokenEnv)
-	fs.BoolVar(&f.json, "json", false, "print JSON")
+	f.output = cli.OutputFlag(fs)
 }
 
 func (f *custodyFlags) register(fs *pflag.FlagSet) {
@@ -67,7 +66,7 @@ func (in *Invocation) accepting(ctx context.Context, f custodyFlags) int {
 		report, err = c.Accept(ctx, review.AcceptRequest{Tenant: f.tenant, Reason: f.reason})
 		return err
 	})
-	return in.report(f.json, report, report.Print, err)
+	return in.report(f.output, report, report.Print, err)
 }
 
 func (in *Invocation) ledgerSweep() *cobra.Command {
@@ -85,7 +84,7 @@ func (in *Invocation) comparing(ctx context.Context, f custodyFlags) int {
 		report, err = c.Sweep(ctx, q)
 		return err
 	})
-	if code := in.report(f.json, report, report.Print, err); code != cli.OK {
+	if code := in.report(f.output, report, report.Print, err); code != cli.OK {
 		return code
 	}
 	if report.Findings() > 0 {
@@ -110,21 +109,15 @@ func (in *Invocation) sealing(ctx context.Context, f custodyFlags) int {
 		report, err = c.Seal(ctx, review.SealRequest{Backend: f.backend, Tenant: f.tenant, Scopes: f.scopes, Reason: f.reason})
 		return err
 	})
-	return in.report(f.json, report, report.Print, err)
+	return in.report(f.output, report, report.Print, err)
 }
 
-func (in *Invocation) report(asJSON bool, report any, print func(io.Writer), err error) int {
-	switch {
-	case err != nil:
+func (in *Invocation) report(output *cli.Output, report any, print func(io.Writer), err error) int {
+	if err == nil {
+		err = output.Print(in.Stdout, report, print)
+	}
+	if err != nil {
 		return in.fail(err)
-	case asJSON:
-		enc := json.NewEncoder(in.Stdout)
-		enc.SetIndent("", "  ")
-		if err := enc.Encode(report); err != nil {
-			return in.fail(err)
-		}
-	default:
-		print(in.Stdout)
 	}
 	return cli.OK
 }

@@ -150,11 +150,11 @@ func (in *Invocation) screenLines(ctx context.Context, judge hunt.Screener) int 
 // meter shows progress where stderr is a terminal and stdout is not the same
 // one, and is nil elsewhere.
 func (in *Invocation) meter(noun string, from any) *hunt.Meter {
-	to, ok := in.Stderr.(*os.File)
+	to, ok := cli.File(in.Stderr)
 	if !ok || !hunt.Terminal(to) {
 		return nil
 	}
-	if out, ok := in.Stdout.(*os.File); ok && hunt.Terminal(out) {
+	if out, ok := cli.File(in.Stdout); ok && hunt.Terminal(out) {
 		return nil // the answers themselves are seen
 	}
 	var total int64

@@ -10,7 +10,7 @@ import (
 // they were. Proves CARD-10.
 func TestFormats(t *testing.T) {
 	dir := newLog(t, 8)
-	code, out, errs := run(t, "query", "--dir", dir, "--format", "ocsf", "--verdict", "deny")
+	code, out, errs := run(t, "query", "--dir", dir, "--output", "ocsf", "--verdict", "deny")
 	if code != 0 {
 		t.Fatalf("exit %d: %s", code, errs)
 	}
@@ -36,11 +36,11 @@ func TestFormats(t *testing.T) {
 		}
 	}
 	_, short, _ := run(t, "tail", "--dir", dir, "--json")
-	_, long, _ := run(t, "tail", "--dir", dir, "--format", "json")
+	_, long, _ := run(t, "tail", "--dir", dir, "--output", "json")
 	if short == "" || short != long {
 		t.Errorf("--json gives\n%s-format json gives\n%s", short, long)
 	}
-	if code, _, errs := run(t, "query", "--dir", dir, "--format", "cef"); code != 2 || !strings.Contains(errs, `"cef" is not text, json or ocsf`) {
+	if code, _, errs := run(t, "query", "--dir", dir, "--output", "cef"); code != 2 || !strings.Contains(errs, "want table json yaml ocsf") {
 		t.Errorf("exit %d: %s", code, errs)
 	}
 }

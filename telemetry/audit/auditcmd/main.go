@@ -31,7 +31,7 @@ type app struct {
 // Main runs `memproxy audit` with the arguments behind that, until it is done
 // or ctx ends, and returns the exit code.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	return cli.Main(ctx, Command(stdout, stderr), args, nil, stdout, stderr)
+	return cli.Main(ctx, Command, args, nil, stdout, stderr)
 }
 
 // Command is `memproxy audit`.
@@ -73,16 +73,16 @@ func keyText(path string) (string, error) {
 
 func (a *app) verify() *cobra.Command {
 	var l source
-	var asJSON bool
+	var output *cli.Output
 	var trusted []string
 	c := a.leaf(&l, "verify", "check the whole log; exit 1 and name the first bad record", " --key log.vkey --checkpoint kept/checkpoint",
-		func(ctx context.Context) (int, error) { return a.verifying(ctx, l, asJSON, trusted) })
-	c.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON")
+		func(ctx context.Context) (int, error) { return a.verifying(ctx, l, *output, trusted) })
+	output = cli.OutputFlag(c.Flags())
 	c.Flags().StringArrayVar(&trusted, "checkpoint", nil, "`file` with a checkpoint that was kept elsewhere; shows a log whose end was cut off (may be repeated)")
 	return cli.Needs(c, "dir")
 }
 
-func (a *app) verifying(ctx context.Context, l source, asJSON bool, trusted []string) (int, error) {
+func (a *app) verifying(ctx context.Context, l source, output cli.Output, trusted []string) (int, error) {
 	opt := verify.Options{Dir: l.dir}
 	var err error
 	if opt.Key, err = keyText(l.key); err != nil {
@@ -102,12 +102,12 @@ func (a *app) verifying(ctx context.Context, l source, asJSON bool, trusted []st
 	if err != nil {
 		return cli.Failed, err
 	}
-	if asJSON {
-		if err := a.document(rep); err != nil {
-			return cli.Failed, err
-		}
-	} else {
-		a.report(rep)
+	doc, err := json.Marshal(rep)
+	if err == nil {
+		err = output.Print(a.stdout, jsontext.Value(doc), func(io.Writer) { a.report(rep) })
+	}
+	if err != nil {
+		return cli.Failed, err
 	}
 	if !rep.OK() {
 		return cli.Failed, nil
@@ -135,14 +135,4 @@ func (a *app) report(rep *verify.Report) {
 	if rep.OwnKey {
 		fmt.Fprint(a.stdout, "     the key is the log's own: give --key and --checkpoint from elsewhere to know who signed, and that nothing was cut off\n")
 	}
-}
-
-// document prints a value as indented JSON.
-func (a *app) document(v any) error {
-	b, err := json.Marshal(v, jsontext.WithIndent("  "))
-	if err != nil {
-		return err
-	}
-	_, err = a.stdout.Write(append(b, '\n'))
-	return err
 }

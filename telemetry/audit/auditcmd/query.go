@@ -76,18 +76,14 @@ func (a *app) moment(name, s string) (time.Time, error) {
 type search struct {
 	where  source
 	filter *query.Filter
-	format *string
+	output *cli.Output
 }
 
 // searching makes a command that prints records.
 func (a *app) searching(name, short, example string, run func(context.Context, search, func(*verify.Record) error) error) *cobra.Command {
 	var q search
 	c := a.leaf(&q.where, name, short, example, func(ctx context.Context) (int, error) {
-		print, err := a.printer(*q.format, q.where.dir)
-		if err != nil {
-			return cli.Usage, err
-		}
-		if err := run(ctx, q, print); errors.Is(err, query.ErrBackend) {
+		if err := run(ctx, q, a.printer(*q.output, q.where.dir)); errors.Is(err, query.ErrBackend) {
 			return cli.Usage, err
 		} else if err != nil {
 			return cli.Failed, err
@@ -96,7 +92,7 @@ func (a *app) searching(name, short, example string, run func(context.Context, s
 	})
 	var finish func() error
 	q.filter, finish = a.filterFlags(c.Flags())
-	q.format = formatFlag(c.Flags())
+	q.output = cli.OutputFlag(c.Flags(), ocsfForm)
 	c.PreRunE = func(*cobra.Command, []string) error { return finish() }
 	return cli.Needs(c, "dir")
 }

@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+)
+
+// Output is the form in which a command prints: the option --output, of which
+// --json is short for one value.
+type Output string
+
+// Forms that every such command has.
+const (
+	Table Output = "table"
+	JSON  Output = "json"
+	YAML  Output = "yaml"
+)
+
+// OutputFlag adds --output and --json. More forms may be named.
+func OutputFlag(fs *pflag.FlagSet, more ...Output) *Output {
+	forms := append([]Output{Table, JSON, YAML}, more...)
+	o := Table
+	set := func(s string) error {
+		if !slices.Contains(forms, Output(s)) {
+			return fmt.Errorf("want %s", strings.Trim(fmt.Sprint(forms), "[]"))
+		}
+		o = Output(s)
+		return nil
+	}
+	fs.Func("output", "`form` of the output: "+strings.Trim(fmt.Sprint(forms), "[]")+" (default table)", set)
+	fs.BoolFunc("json", "the same as --output json", func(s string) error {
+		if s != "true" {
+			return fmt.Errorf("it takes no value")
+		}
+		return set("json")
+	})
+	return &o
+}
+
+// Print prints an answer as JSON or YAML, or has it printed as a table.
+func (o Output) Print(w io.Writer, answer any, table func(io.Writer)) error {
+	if o != JSON && o != YAML {
+		table(w)
+		return nil
+	}
+	text, err := json.MarshalIndent(answer, "", "  ")
+	if err == nil && o == YAML {
+		text, err = toYAML(text)
+	}
+	if err == nil {
+		_, err = w.Write(append(bytes.TrimSuffix(text, []byte("\n")), '\n'))
+	}
+	return err
+}
+
+// toYAML gives JSON, which is YAML, the layout of YAML. A string with what is
+// escaped stays within double quotes, where an escape is what it stands for.
+func toYAML(text []byte) ([]byte, error) {
+	var doc yaml.Node
+	plane0 := escape(string(text), func(r rune) bool { return r == '\n' || r > 0xffff }) // YAML has no surrogates
+	if err := yaml.Unmarshal([]byte(plane0), &doc); err != nil {
+		return nil, err
+	}
+	layOut(&doc)
+	return yaml.Marshal(&doc)
+}
+
+func layOut(n *yaml.Node) {
+	n.Style = 0
+	if Line(n.Value) != n.Value {
+		n.Style = yaml.DoubleQuotedStyle
+	}
+	for _, below := range n.Content {
+		layOut(below)
+	}
+}
