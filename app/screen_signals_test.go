@@ -62,7 +62,7 @@ func TestExplainShowsFindings(t *testing.T) {
 		body := writeFile(t, filepath.Join(dir, "body.json"), noted(text))
 		args := []string{"explain", "--config", conf, "--method", "POST", "--path", "/memories", "--body", body, "--as", "agent:dev"}
 		code, out, errs := invoke(t, args...)
-		if code != 0 || strings.Contains(out, "invoices") || strings.Contains(out, "green") {
+		if code != 0 && code != 3 || strings.Contains(out, "invoices") || strings.Contains(out, "green") {
 			t.Fatalf("exit %d %s %s", code, out, errs)
 		}
 		if shown := strings.Contains(out, "exfil.") && strings.Contains(out, "/messages/0/content bytes "); shown != (want != "") {

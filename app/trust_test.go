@@ -130,7 +130,7 @@ func TestExplainTellsTheTrackRecord(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(r.dir, "state", "ledger.db"), []byte("something else than a database, and long enough"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, out, _ = invoke(t, append(args, "agent:peer")...); code != 0 || !strings.Contains(out, "the ledger could not be read; ceiling × 0.5") {
+	if code, out, _ = invoke(t, append(args, "agent:peer")...); code != 3 || !strings.Contains(out, "the ledger could not be read; ceiling × 0.5") {
 		t.Errorf("%d %s", code, out)
 	}
 }

@@ -19,6 +19,7 @@ const (
 	OK     = 0
 	Failed = 1 // the command ran, and the answer is no
 	Usage  = 2 // the command line is wrong
+	Denied = 3 // what was asked about would be refused
 )
 
 // exit is a command's exit code. Whoever returns it has said why.

@@ -67,6 +67,9 @@ func (in *Invocation) explaining(ctx context.Context, q question) int {
 	if err := q.output.Print(in.Stdout, explained(ex), func(w io.Writer) { explainText(w, ex, where) }); err != nil {
 		return in.fail(err)
 	}
+	if ex.Decision.Verdict == memproxy.Deny {
+		return cli.Denied
+	}
 	return cli.OK
 }
 
