@@ -99,7 +99,7 @@ const (
 	RapidWrites     ReasonCode = "budget.rapid_writes"
 
 	LimitRejections   ReasonCode = "limit.rejections"    // too many rejected requests of one address
-	LimitInFlight     ReasonCode = "limit.in_flight"     // too many bytes are being read or answered at once
+	LimitInFlight     ReasonCode = "limit.in_flight"     // too many bytes are held, or requests under way, at once
 	LimitSideRequests ReasonCode = "limit.side_requests" // the backend would have to be asked too often
 
 	AuditUnavailable    ReasonCode = "audit.unavailable"

@@ -82,12 +82,9 @@ func adapterFor(b config.Backend, sources memproxy.SourceNames) (gate.Adapter, e
 	return mem0.New(mem0.Options{ConfidenceKeys: b.ConfidenceKeys, Sources: sources, FieldKey: b.FieldKey, MaxDepth: b.Limits.Depth})
 }
 
-// Connections to one upstream, beside those of gated requests: for what touches
-// no memory, and for memproxy's own questions. None can use up another's.
-const (
-	passConns = 256
-	sideConns = 256
-)
+// sideConns bounds the connections to one upstream for memproxy's own requests,
+// each of which has a deadline of seconds.
+const sideConns = 256
 
 func (s *App) proxyOptions(b config.Backend) (proxy.Options, error) {
 	adapter, err := adapterFor(b, s.cfg.Sources.Table())
@@ -109,7 +106,7 @@ func (s *App) proxyOptions(b config.Backend) (proxy.Options, error) {
 	opt := proxy.Options{
 		Gate: s.gate, Name: b.Name, Adapter: adapter, Upstream: upstream, Passthrough: b.Passthrough,
 		Transport:     proxy.NewTransport(proxy.TransportOptions{TLS: upstreamTLS}),
-		PassTransport: proxy.NewTransport(proxy.TransportOptions{TLS: upstreamTLS, MaxConns: passConns}),
+		PassTransport: proxy.NewTransport(proxy.TransportOptions{TLS: upstreamTLS}),
 		SideTransport: proxy.NewTransport(proxy.TransportOptions{TLS: upstreamTLS, MaxConns: sideConns}),
 		InFlight:      s.budgetOf(b.Name),
 		MaxBody:       b.Limits.Body, MaxAnswer: b.Limits.Answer,

@@ -38,8 +38,8 @@ type Course struct {
 	// Fields is set where the body must be read before a Passed request goes on:
 	// its fields can name another method.
 	Fields bool
-	// Flaw is set where the request is of a protocol that does not cross:
-	// refused and recorded on every route, in shadow mode as well.
+	// Flaw is set where the request is of a protocol that does not cross, or one
+	// of too many: refused and recorded on every route, in shadow mode as well.
 	Flaw *memproxy.Malformed
 }
 

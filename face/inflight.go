@@ -10,10 +10,12 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
 )
 
-// ErrBusy says that too many bytes are held at once.
-var ErrBusy = errors.New("too many bytes are in flight")
+// ErrBusy says that too many bytes are held, or too many requests under way, at
+// once.
+var ErrBusy = errors.New("too much is in flight")
 
 // Defaults of InFlight, in bytes. They suit a sidecar of 256 MiB.
 const (
@@ -42,7 +44,8 @@ const (
 // for each client address and for each caller there: half of them are for what
 // is held, half for what ruling on it takes besides. A quarter of what may be
 // held is kept for requests that hold little, so that large ones do not shut
-// ordinary ones out.
+// ordinary ones out. It bounds the requests that are under way as well, for each
+// tenant and each of its callers.
 type InFlight struct {
 	total, peer, caller int64 // of either half
 
@@ -53,6 +56,8 @@ type InFlight struct {
 	callers map[holder]int64
 	waiting list.List // of *waiter, who came first in front
 	refused int64
+
+	known, strangers *requests
 }
 
 // holder is a caller at an address.
@@ -74,7 +79,11 @@ func NewInFlight(total, peer int64) *InFlight {
 		peer = min(DefaultInFlightPeer, total-total/4)
 	}
 	peer = min(peer, total) / 2
-	return &InFlight{total: total / 2, peer: peer, caller: peer - peer/4, peers: map[string]int64{}, callers: map[holder]int64{}}
+	return &InFlight{
+		total: total / 2, peer: peer, caller: peer - peer/4, peers: map[string]int64{}, callers: map[holder]int64{},
+		known:     newRequests(MaxRequests, maxRequestsTenant, maxRequestsCaller),
+		strangers: newRequests(maxStrangers, maxStrangers, maxStrangersAddress),
+	}
 }
 
 // Side returns a budget of half the size for requests that memproxy makes itself,
@@ -92,6 +101,9 @@ type Lease struct {
 	who  holder
 	n    int64
 	work int64
+
+	in    *requests // that it is counted in, or nil
+	party party
 }
 
 // Own stands for an address in the leases of what memproxy asks for itself.
@@ -278,6 +290,7 @@ func (l *Lease) Holds() int64 {
 func (l *Lease) Release() {
 	l.Done()
 	l.Keep(0)
+	l.leave()
 }
 
 // Held is how many bytes are held in all.
@@ -298,8 +311,17 @@ func (f *InFlight) Refused() int64 {
 func Busy() *memproxy.Malformed {
 	return &memproxy.Malformed{
 		Code: memproxy.LimitInFlight, Status: http.StatusServiceUnavailable,
-		Detail: "too many requests are being read or answered; try again",
+		Detail: "too many requests are under way; try again",
 	}
+}
+
+// NoRoom is the answer to a request for which there is no room, of a route that
+// is not ruled on.
+func NoRoom(adapter gate.Adapter, q memproxy.Request) memproxy.Reply {
+	flaw := Busy()
+	return adapter.Refuse(q, memproxy.Decision{
+		Verdict: memproxy.Deny, Status: flaw.Status, Reasons: []memproxy.Reason{{Code: flaw.Code, Detail: flaw.Detail}},
+	})
 }
 
 // Peer is the address of a connection's other end, without its port. No header

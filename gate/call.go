@@ -34,8 +34,8 @@ type Call struct {
 	// Flaw is set when the face could not take the body in: too large, too
 	// slow. The call is refused with it, and recorded.
 	Flaw *memproxy.Malformed
-	// Barred is set where Flaw is one of the protocol: the call is refused in
-	// shadow mode as well.
+	// Barred is set where Flaw is one of the protocol, or says that too many
+	// requests are under way: the call is refused in shadow mode as well.
 	Barred bool
 	// Peer is the address at the other end of the connection, without its port,
 	// or "". Rejections are counted by it. No header says what it is.
@@ -60,13 +60,13 @@ func (c *Call) credentials() memproxy.Credentials {
 	return all
 }
 
-// Caller is the account of whom the call was found to come from by Identify, or
-// "".
-func (c *Call) Caller() string {
+// Caller is the account of whom Identify found the call to come from, and its
+// tenant. Both are empty where it found none.
+func (c *Call) Caller() (account, tenant string) {
 	if c.who == nil || c.who.err != nil {
-		return ""
+		return "", ""
 	}
-	return c.who.principal.Account()
+	return c.who.principal.Account(), c.who.principal.Tenant
 }
 
 // Admission is the gate's answer to a call. Exactly one of these holds: Reply

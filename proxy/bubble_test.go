@@ -135,15 +135,18 @@ func inBubble(t *testing.T, change func(*proxy.Options, *gate.Rules), backend fu
 	})
 }
 
-// ask sends a request of the bubble's client and returns the answer with its
-// body, and what ended that.
-func (b *bubble) ask(t *testing.T, method, path string, body io.Reader) (*http.Response, string, error) {
+// ask sends a request of the bubble's client, with headers, and returns the answer
+// with its body, and what ended that.
+func (b *bubble) ask(t *testing.T, method, path string, body io.Reader, header ...string) (*http.Response, string, error) {
 	t.Helper()
 	q, err := http.NewRequestWithContext(t.Context(), method, "http://memproxy"+path, body)
 	if err != nil {
 		t.Fatal(err)
 	}
 	q.Header.Set("Content-Type", "application/octet-stream")
+	for i := 0; i+1 < len(header); i += 2 {
+		q.Header.Set(header[i], header[i+1])
+	}
 	resp, err := b.client.Do(q)
 	if err != nil {
 		return nil, "", err

@@ -25,8 +25,9 @@ func (p *Proxy) gated(w http.ResponseWriter, r *http.Request, req memproxy.Reque
 	var rest io.Reader
 	var unread *memproxy.Malformed
 	if p.opt.Gate.Identify(r.Context(), &call) { // nobody's body is not read
-		accept(w, r, call.Caller())
-		body, rest, unread = p.takeBody(w, r)
+		if accept(w, r, &call, course) {
+			body, rest, unread = p.takeBody(w, r)
+		}
 	} else {
 		drain(r)
 	}

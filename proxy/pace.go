@@ -229,16 +229,21 @@ func (p *Proxy) dawdle(ctx context.Context, a *gate.Admission) {
 }
 
 // accept says whose request it is, before its body is read: from here on it is
-// one of the caller's connections, and of the caller's bytes.
-func accept(w http.ResponseWriter, r *http.Request, caller string) {
+// one of the caller's connections, bytes and requests under way. Where these are
+// too many the request is refused, in shadow mode as well.
+func accept(w http.ResponseWriter, r *http.Request, call *gate.Call, course *face.Course) (accepted bool) {
 	sw, ok := w.(*statusWriter)
 	if !ok {
-		return
+		return true
 	}
-	sw.lease.By(caller)
+	caller, _ := call.Caller()
 	if pw, ok := sw.ResponseWriter.(*pacedWriter); ok && pw.accepted != nil {
 		pw.accepted(r.RemoteAddr, caller)
 	}
+	if accepted = course.Enter(r.Context(), sw.lease, call); !accepted {
+		w.Header().Set("Retry-After", "1")
+	}
+	return accepted
 }
 
 // decided says on an answer what was decided, and has it kept by no cache.

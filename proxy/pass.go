@@ -27,13 +27,10 @@ func (p *Proxy) pass(w *statusWriter, r *http.Request, req memproxy.Request, cou
 	var flaw *memproxy.Malformed
 	rest, held := r.Body, int64(0)
 	call := gate.Call{Backend: p.backend, Credentials: creds, Peer: face.Peer(r.RemoteAddr), Session: face.Session(req.Header), Passed: true}
-	known := p.opt.Gate.Identify(r.Context(), &call)
-	if known {
-		accept(w, r, call.Caller())
-	}
 	switch {
-	case !known:
+	case !p.opt.Gate.Identify(r.Context(), &call):
 		drain(r)
+	case !accept(w, r, &call, course):
 	case course.Fields && course.Flaw == nil:
 		body, more, unread := p.takeBody(w, r)
 		if course.Flaw = course.Body(req, body); course.Flaw == nil {

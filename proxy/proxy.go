@@ -86,12 +86,16 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer sw.lease.Release()
 	verdict := "pass"
 	attrs := make([]attribute.KeyValue, 0, 24)
-	switch course.Way {
-	case face.Preflight:
+	unruled := course.Way == face.Preflight || course.Way == face.Open
+	switch {
+	case unruled && sw.lease.Enter(ctx, "", "") != nil:
+		sw.Header().Set("Retry-After", "1")
+		p.write(sw, face.NoRoom(p.opt.Adapter, req), nil, nil)
+	case course.Way == face.Preflight:
 		p.preflight(sw, r)
-	case face.Open:
+	case course.Way == face.Open:
 		p.open(sw, r, course.Route, creds)
-	case face.Passed:
+	case course.Way == face.Passed:
 		a := p.pass(sw, r, req, &course, creds)
 		verdict, attrs = a.Decision.Verdict.String(), a.Attributes(attrs)
 	default:

@@ -111,6 +111,8 @@ func (*quiet) Identify(_ context.Context, c memproxy.Credentials) (memproxy.Prin
 	switch {
 	case len(c.PeerURIs) > 0:
 		p.ID = c.PeerURIs[0]
+	case c.Header.Get("X-Key") == "mallory":
+		p.ID, p.Tenant = "agent:mallory", "evil"
 	case c.Header.Get("X-Key") == "bad":
 		return memproxy.Principal{}, &memproxy.Rejected{Code: memproxy.IdentityInvalid}
 	}

@@ -20,7 +20,9 @@ type TransportOptions struct {
 	IdleTimeout time.Duration
 	// DialTimeout bounds connecting. Default 5 s.
 	DialTimeout time.Duration
-	// MaxConns bounds the connections to the upstream. Default 512.
+	// MaxConns bounds the connections to the upstream, for requests that have a
+	// short deadline: they wait for a free one until then. Default: no bound, and
+	// no wait; face.InFlight bounds the requests that are under way.
 	MaxConns int
 }
 
@@ -33,17 +35,14 @@ func NewTransport(o TransportOptions) *http.Transport {
 	if o.DialTimeout <= 0 {
 		o.DialTimeout = 5 * time.Second
 	}
-	if o.MaxConns <= 0 {
-		o.MaxConns = 512
-	}
 	return &http.Transport{
 		DialContext:           (&net.Dialer{Timeout: o.DialTimeout, KeepAlive: 30 * time.Second}).DialContext,
 		TLSClientConfig:       o.TLS,
 		TLSHandshakeTimeout:   o.DialTimeout,
 		ForceAttemptHTTP2:     true,
 		DisableCompression:    true,
-		MaxIdleConns:          o.MaxConns,
-		MaxIdleConnsPerHost:   o.MaxConns,
+		MaxIdleConns:          face.MaxRequests,
+		MaxIdleConnsPerHost:   face.MaxRequests,
 		MaxConnsPerHost:       o.MaxConns,
 		IdleConnTimeout:       o.IdleTimeout,
 		ExpectContinueTimeout: time.Second,

@@ -57,6 +57,9 @@ func (p *Processor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3
 	case face.Preflight:
 		return p.let(x, x.preflight().GetRequestHeaders().GetResponse().GetHeaderMutation()), nil
 	}
+	if p.opt.Gate.Identify(x.ctx, &x.asked) {
+		x.course.Enter(x.ctx, x.lease, &x.asked)
+	}
 	var flaw *memproxy.Malformed
 	if x.whole {
 		if flaw = x.authFlaw(body); flaw == nil && x.room(body) != nil {

@@ -25,8 +25,8 @@ type exchange struct {
 	span trace.Span
 	req  request
 
-	address string // of the client, or ""
-	lease   *face.Lease
+	lease *face.Lease
+	asked gate.Call // what is known by the head
 
 	course face.Course
 	// whole is set where the request's body is read, ruled where its head or
@@ -63,8 +63,11 @@ func (x *exchange) begin(ctx context.Context, h *procv3.HttpHeaders, a attrs) er
 
 // start finds the course of a request.
 func (x *exchange) start(ctx context.Context, r request, address string, body bool) {
-	x.begun, x.req, x.address = x.p.opt.Clock(), r, address
+	x.begun, x.req = x.p.opt.Clock(), r
 	x.lease = x.b.InFlight.Lease(address)
+	x.asked = gate.Call{
+		Backend: x.b.gate, Credentials: r.credentials, Peer: address, Session: face.Session(r.Header),
+	}
 	x.course = face.Chart(x.b.Adapter, x.b.patterns, face.Head{Request: r.Request, Sent: r.credentials.Header, Body: body})
 	if r.flaw != nil {
 		x.course.Way = face.Gated
@@ -81,10 +84,16 @@ func (x *exchange) requestHeaders(ctx context.Context, h *procv3.HttpHeaders, a 
 	if err := x.begin(ctx, h, a); err != nil {
 		return nil, err
 	}
-	switch x.course.Way {
-	case face.Open:
+	switch {
+	case x.ruled:
+	case x.lease.Enter(x.ctx, "", "") != nil:
+		reply := face.NoRoom(x.b.Adapter, x.req.Request)
+		reply.Header = retry(reply.Header)
+		x.settled, x.over, x.status = true, true, reply.Status
+		return immediate(reply, &memproxy.Decision{}), nil
+	case x.course.Way == face.Open:
 		return x.open(), nil
-	case face.Preflight:
+	default:
 		return x.preflight(), nil
 	}
 	flaw := x.req.flaw
@@ -92,8 +101,7 @@ func (x *exchange) requestHeaders(ctx context.Context, h *procv3.HttpHeaders, a 
 		flaw = face.TooLarge(x.b.MaxBody)
 	}
 	// Nobody's body is not asked for, nor one for which there is no room.
-	if call := x.call(nil, nil); flaw == nil && x.whole && !h.GetEndOfStream() && x.p.opt.Gate.Identify(x.ctx, call) {
-		x.lease.By(call.Caller())
+	if x.p.opt.Gate.Identify(x.ctx, &x.asked) && x.course.Enter(x.ctx, x.lease, &x.asked) && flaw == nil && x.whole && !h.GetEndOfStream() {
 		if x.lease.Room(x.ctx, x.req.length()) == nil {
 			r := onRequestHeaders(nil)
 			r.ModeOverride = whole()
@@ -221,7 +229,7 @@ func (x *exchange) admit(body []byte, flaw *memproxy.Malformed) (*mutation, *res
 	x.lease.Done()
 	x.p.log(x.ctx, a, x.b.Name)
 	if a.Reply != nil {
-		if flaw != nil && flaw.Code == memproxy.LimitInFlight {
+		if a.Reply.Status == http.StatusServiceUnavailable {
 			a.Reply.Header = retry(a.Reply.Header)
 		}
 		return nil, x.refused(*a.Reply)
@@ -247,11 +255,9 @@ func (x *exchange) call(body []byte, flaw *memproxy.Malformed) *gate.Call {
 	if flaw == nil {
 		flaw = wrong
 	}
-	return x.course.Call(gate.Call{
-		Backend: x.b.gate, Credentials: x.req.credentials, Request: req,
-		Body: body, Flaw: flaw, Peer: x.address, Session: face.Session(x.req.Header), Wishes: wishes,
-		Watch: x.watching,
-	})
+	call := x.asked
+	call.Request, call.Body, call.Flaw, call.Wishes, call.Watch = req, body, flaw, wishes, x.watching
+	return x.course.Call(call)
 }
 
 // ungated reports whether an admitted request starts an agent's run that would

@@ -78,7 +78,7 @@ func (silent) Note(memproxy.Event) error { return nil }
 
 func (silent) Name() string { return "silent" }
 func (silent) Route(q memproxy.Request) (memproxy.Route, bool) {
-	return memproxy.Route{ID: "r", Kind: memproxy.Recall, Pass: q.Path == "/pass"}, q.Path != "/unknown"
+	return memproxy.Route{ID: "r", Kind: memproxy.Recall, Pass: q.Path == "/pass" || q.Path == "/open", Public: q.Path == "/open"}, q.Path != "/unknown"
 }
 
 func (silent) Decode(r memproxy.Route, _ memproxy.Request, b []byte) (*memproxy.Operation, error) {
