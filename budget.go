@@ -41,6 +41,9 @@ type Charge struct {
 	// made beyond its reservation: no limit refuses the charge, and a line may
 	// stand above its limit afterwards, which refuses the next one.
 	Written bool
+	// Peek is set where the answer alone is wanted: whether the charge would be
+	// granted. It draws nothing and is not remembered.
+	Peek bool
 }
 
 // LineState is a line after a charge, in the order of the charge's lines.

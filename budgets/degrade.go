@@ -101,7 +101,7 @@ func (d *Degrading) Charge(ctx context.Context, c memproxy.Charge) (memproxy.All
 	}
 	a, err := d.opt.Local.Charge(ctx, d.share(c))
 	a.Degraded = true
-	if err == nil && a.Granted {
+	if err == nil && a.Granted && !c.Peek {
 		d.owe(owed{charge: c})
 	}
 	return a, err // its lines show the share as the limit: that is what ruled

@@ -87,8 +87,8 @@ func (m *Memory) Charge(_ context.Context, c memproxy.Charge) (memproxy.Allowanc
 	if _, again := m.ids[deed{c.ID, false}]; again {
 		return Settle(c, counts, true, false), nil
 	}
-	if !granted {
-		return Settle(c, counts, false, true), nil
+	if !granted || c.Peek {
+		return Settle(c, counts, granted, !c.Peek), nil
 	}
 	for i, k := range keys {
 		counts[i].Used += c.Cost

@@ -11,9 +11,7 @@ import (
 // held, for somebody has to look at it: its hour when it is held, whatever
 // becomes of it, and its totals once it is approved and sent.
 func charge(ctx context.Context, r *run) error {
-	op := r.op
-	c := memproxy.Charge{ID: r.Decision.ID, Tenant: r.Principal.Tenant, Cost: int64(op.Cost), Time: r.begun}
-	c.Lines = r.rules.Lines(r.Principal, op.Kind, r.endUser(), governed(op))
+	c := costs(r)
 	switch {
 	case r.keeps():
 		c.Lines = slices.DeleteFunc(c.Lines, func(l memproxy.Line) bool { return l.Window == memproxy.WindowTotal })
@@ -41,6 +39,40 @@ func charge(ctx context.Context, r *run) error {
 		r.bill = &bill{charge: c, paid: r.paid}
 		return nil
 	}
+	overBudget(r, &allowance)
+	return nil
+}
+
+// costs is what the write draws from the budgets.
+func costs(r *run) memproxy.Charge {
+	return memproxy.Charge{
+		ID: r.Decision.ID, Tenant: r.Principal.Tenant, Cost: int64(r.op.Cost), Time: r.begun,
+		Lines: r.rules.Lines(r.Principal, r.op.Kind, r.endUser(), governed(r.op)),
+	}
+}
+
+// overdrawn refuses a write that the budgets would refuse, before it is screened:
+// screening costs more than anything else that memproxy does. What it is charged
+// is said later, by charge. Totals count too, although a held write draws on them
+// only when it is approved.
+func overdrawn(ctx context.Context, r *run) error {
+	if r.dry || r.held != nil || !r.enforced() || gratis(r) {
+		return nil
+	}
+	c := costs(r)
+	if c.Peek = true; len(c.Lines) == 0 {
+		return nil
+	}
+	allowance, err := r.g.opt.Budget.Charge(ctx, c)
+	if err == nil && !allowance.Granted {
+		r.Decision.Allowance = &allowance
+		overBudget(r, &allowance)
+	}
+	return err
+}
+
+// overBudget refuses what an allowance does not grant.
+func overBudget(r *run, allowance *memproxy.Allowance) {
 	reason := memproxy.Reason{Code: memproxy.BudgetHour, Detail: "the write budget is used up"}
 	if i := allowance.Refused; i >= 0 && i < len(allowance.Lines) {
 		reason.Code, reason.Rule = allowance.Lines[i].Reason, allowance.Lines[i].Key
@@ -49,7 +81,6 @@ func charge(ctx context.Context, r *run) error {
 	if allowance.Degraded {
 		r.reasons = append(r.reasons, memproxy.Reason{Code: memproxy.BudgetDegraded, Detail: "the shared budget store is away; a local share applies"})
 	}
-	return nil
 }
 
 // release gives a charge back that nothing was written for.

@@ -197,10 +197,11 @@ func (b *fakeBudget) Charge(_ context.Context, c memproxy.Charge) (memproxy.Allo
 		return memproxy.Allowance{}, b.err
 	}
 	a := memproxy.Allowance{Granted: b.used+c.Cost <= b.limit, Refused: -1, Degraded: b.degraded}
-	if a.Granted {
-		b.used += c.Cost
-	} else {
+	switch {
+	case !a.Granted:
 		a.Refused = 0
+	case !c.Peek:
+		b.used += c.Cost
 	}
 	for _, l := range c.Lines {
 		a.Lines = append(a.Lines, memproxy.LineState{Line: l, Used: b.used, Warn: a.Granted && b.used*10 == b.limit*8})

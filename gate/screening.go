@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -25,14 +26,23 @@ func worst(findings []memproxy.Finding, n int) []memproxy.Finding {
 }
 
 // screen asks the screener for findings in what the operation writes and what
-// it brings; the policy decides what they mean.
+// it brings; the policy decides what they mean. What a budget refuses is not
+// screened.
 func screen(ctx context.Context, r *run) error {
+	if err := overdrawn(ctx, r); err != nil || r.verdict.Stops() && r.enforced() {
+		return err
+	}
 	asked := r.screening()
 	if items := r.screened(); len(items) > len(r.op.Items) {
 		op := *r.op
 		op.Items, asked.Operation = items, &op
 	}
 	findings, err := r.rules.Screener.Screen(ctx, asked)
+	var crowded *memproxy.Malformed
+	if errors.As(err, &crowded) {
+		r.malformed(crowded)
+		return nil
+	}
 	r.findings, r.configured = r.divide(findings)
 	r.q.Findings = r.findings
 	for _, f := range r.configured {

@@ -42,6 +42,7 @@ func Run(t *testing.T, open Open) {
 		{"WrittenIsChargedPastLimits", writtenIsCharged},
 		{"WrittenIsChargedOnce", writtenOnce},
 		{"OverdraftsStopTheNext", overdrafts},
+		{"PeeksDrawNothing", peeks},
 		{"TenantsAreApart", tenantsAreApart},
 		{"OddNames", oddNames},
 		{"BadChargesAreErrors", badChargesAreErrors},

@@ -56,3 +56,20 @@ func overdrafts(_ *testing.T, b *bench) {
 	b.release(b.ask(50, lines[1]))
 	b.grant(b.ask(1, lines...), 2, 51)
 }
+
+func peeks(t *testing.T, b *bench) {
+	lines := []memproxy.Line{hour("principal/a", 10), total("principal/a", 20), rapid("principal/a", 3)}
+	c := b.ask(8, lines...)
+	peek := c
+	peek.Peek = true
+	for range 3 {
+		if a := b.charge(peek); !a.Granted || a.Lines[0].Warn || a.Lines[2].Warn {
+			t.Errorf("%+v", a)
+		}
+	}
+	b.grant(c, 8, 8, 8)
+	peek = b.ask(3, lines...)
+	peek.Peek = true
+	b.refuse(peek, 0, 8, 8, 8)
+	b.grant(b.ask(2, lines...), 10, 10, 10)
+}

@@ -1,5 +1,6 @@
 -- KEYS[1]  the charge's own key; then one key a line
--- ARGV[1]  cost, ARGV[2] how long to remember the charge, ms, ARGV[3] the minute
+-- ARGV[1]  cost, ARGV[2] how long to remember the charge, ms (0: nothing is
+-- drawn), ARGV[3] the minute
 -- ARGV[4]  the first minute that counts in an hour
 -- then per line: limit (-1: only counted), soft (0/1), how long to keep, ms (0: for ever),
 -- and 1 for an hour, which is a hash of counts by minute
@@ -55,6 +56,8 @@ end
 local out = {granted, 1}
 if not fresh then
   out[1], out[2] = 1, 0
+elseif ARGV[2] == '0' then
+  out[2] = 0
 elseif granted == 1 then
   redis.call('SET', KEYS[1], '1', 'PX', ARGV[2])
   for i = 2, #KEYS do

@@ -100,7 +100,11 @@ func (s *Store) Charge(ctx context.Context, c memproxy.Charge) (memproxy.Allowan
 		return memproxy.Allowance{}, err
 	}
 	args := make([]any, 0, 4+4*len(c.Lines))
-	args = append(args, c.Cost, remembered.Milliseconds(), budgets.Minute(c.Time), budgets.Counted(c.Time))
+	remember := remembered.Milliseconds()
+	if c.Peek {
+		remember = 0
+	}
+	args = append(args, c.Cost, remember, budgets.Minute(c.Time), budgets.Counted(c.Time))
 	for _, l := range c.Lines {
 		soft := 0
 		if l.Soft || c.Written { // refuses nothing

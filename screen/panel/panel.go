@@ -8,14 +8,16 @@
 //
 // It promises that a layer beyond the deterministic one can raise a risk and
 // never lower it; that a layer which fails is said to have failed, by a finding
-// without a score, and leaves the others' as they are; and that only what this
-// very write adds is held against it.
+// without a score, and leaves the others' as they are; that only what this very
+// write adds is held against it; and that one caller's texts are screened on at
+// most half of the processors at once.
 package panel
 
 import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
 	"strings"
 	"time"
 
@@ -54,7 +56,10 @@ type Options struct {
 
 // Panel implements the gate's Screener. It is safe for concurrent
 // use.
-type Panel struct{ opt Options }
+type Panel struct {
+	opt    Options
+	shares *shares
+}
 
 // New checks the options.
 func New(opt Options) (*Panel, error) {
@@ -67,11 +72,32 @@ func New(opt Options) (*Panel, error) {
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Panel{opt}, nil
+	return &Panel{opt, &shares{most: max(1, runtime.GOMAXPROCS(0)/2)}}, nil
 }
 
 // Screen implements the gate's Screener.
 func (p *Panel) Screen(ctx context.Context, s memproxy.Screening) ([]memproxy.Finding, error) {
+	findings, err := p.compute(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	if p.opt.Similar != nil {
+		findings = p.similar(ctx, s.Operation, findings)
+	}
+	if p.opt.Judge != nil && !s.Reading {
+		findings = p.opinions(ctx, asker(&s.Principal), s.Operation, findings)
+	}
+	return p.moderate(s.Operation, findings), nil
+}
+
+// compute asks the layers that cost processor time, of which one caller gets a
+// share.
+func (p *Panel) compute(ctx context.Context, s memproxy.Screening) ([]memproxy.Finding, error) {
+	leave, err := p.shares.enter(ctx, asker(&s.Principal))
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	findings, err := p.opt.Base.Judge(ctx, s.Operation, s.Principal.Trust)
 	if err != nil {
 		return nil, err
@@ -97,13 +123,7 @@ func (p *Panel) Screen(ctx context.Context, s memproxy.Screening) ([]memproxy.Fi
 	if p.opt.Likeness != nil {
 		findings = p.alike(s.Operation, findings)
 	}
-	if p.opt.Similar != nil {
-		findings = p.similar(ctx, s.Operation, findings)
-	}
-	if p.opt.Judge != nil && !s.Reading {
-		findings = p.opinions(ctx, asker(&s.Principal), s.Operation, findings)
-	}
-	return p.moderate(s.Operation, findings), nil
+	return findings, nil
 }
 
 // moderate keeps what instructs on purpose (system prompts, tool descriptions,

@@ -27,7 +27,7 @@ type Report struct {
 // error is the context's.
 func (p *Panel) Text(ctx context.Context, text string, source memproxy.Source, trust memproxy.Trust) (Report, error) {
 	alone := *p
-	alone.opt.Assembly, alone.opt.Baseline = nil, nil
+	alone.opt.Assembly, alone.opt.Baseline, alone.shares = nil, nil, nil
 	found, err := alone.Screen(ctx, memproxy.Screening{
 		Principal: memproxy.Principal{Trust: trust},
 		Operation: &memproxy.Operation{

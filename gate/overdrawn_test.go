@@ -1,0 +1,50 @@
+package gate_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+)
+
+// tally counts what is screened.
+type tally struct {
+	screener
+	n *int
+}
+
+func (c tally) Screen(ctx context.Context, s memproxy.Screening) ([]memproxy.Finding, error) {
+	*c.n++
+	return c.screener.Screen(ctx, s)
+}
+
+// Proves CARD-4: a write that a budget will refuse is refused before it is
+// screened, and one that has room is screened and charged once. In shadow mode
+// it is screened, for the record.
+func TestWhatABudgetRefusesIsNotScreened(t *testing.T) {
+	screened := 0
+	r := newRig(t, func(r *rig) { r.rules.Screener = tally{n: &screened} })
+	big := learn("a note")
+	big.Cost = 11 // of 10
+	a := r.admit(big)
+	wantCodes(t, a.Decision, memproxy.Deny, memproxy.BudgetHour)
+	if a.Decision.Status != 429 || a.Decision.Allowance == nil || screened != 0 || r.budget.used != 0 {
+		t.Errorf("%+v; screened %d times, charged %d", a.Decision, screened, r.budget.used)
+	}
+	for range 10 {
+		wantCodes(t, r.admit(learn("a note")).Decision, memproxy.Allow)
+	}
+	if screened != 10 || r.budget.used != 10 {
+		t.Errorf("screened %d times, charged %d", screened, r.budget.used)
+	}
+	for range 5 {
+		wantCodes(t, r.admit(learn("a note")).Decision, memproxy.Deny, memproxy.BudgetHour)
+	}
+	if screened != 10 || r.budget.used != 10 {
+		t.Errorf("with nothing left: screened %d times, charged %d", screened, r.budget.used)
+	}
+	r.rules.Enforce = false
+	if a := r.admit(learn("a note")); a.Decision.Verdict != memproxy.Allow || a.Decision.Would != memproxy.Deny || screened != 11 {
+		t.Errorf("shadow mode: %+v, screened %d times", a.Decision, screened)
+	}
+}

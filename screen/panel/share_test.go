@@ -1,0 +1,76 @@
+package panel
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Proves EDGE-14: screenings of one caller at once are bounded; those of others
+// do not wait for them, and one that waits too long is refused with 503.
+func TestScreeningsOfACallerAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &shares{most: 2}
+		a, err := s.enter(t.Context(), "mallory")
+		b, err2 := s.enter(t.Context(), "mallory")
+		if err != nil || err2 != nil {
+			t.Fatal(err, err2)
+		}
+		got := make(chan error)
+		go func() {
+			leave, err := s.enter(t.Context(), "mallory")
+			if err == nil {
+				leave()
+			}
+			got <- err
+		}()
+		synctest.Wait()
+		ann, err := s.enter(t.Context(), "ann")
+		if err != nil {
+			t.Error("another caller waits:", err)
+		}
+		select {
+		case err := <-got:
+			t.Fatal("a third screening of one caller does not wait:", err)
+		default:
+		}
+		a()
+		if err := <-got; err != nil {
+			t.Error("a place that was given back does not reach who waits:", err)
+		}
+		c, err := s.enter(t.Context(), "mallory")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var busy *memproxy.Malformed
+		if _, err := s.enter(t.Context(), "mallory"); !errors.As(err, &busy) || busy.Status != 503 || busy.Code != memproxy.LimitInFlight {
+			t.Error("without a place:", err)
+		}
+		b()
+		c()
+		ann()
+		if len(s.callers) != 0 {
+			t.Errorf("%d callers are remembered who screen nothing", len(s.callers))
+		}
+	})
+}
+
+// Proves EDGE-14: the panel computes for a caller only in a place of its own.
+func TestPanelTakesAPlace(t *testing.T) {
+	p := &Panel{shares: &shares{most: 1}}
+	s := memproxy.Screening{Principal: memproxy.Principal{ID: "agent:dev", Tenant: "acme"}, Operation: &memproxy.Operation{}}
+	leave, err := p.shares.enter(t.Context(), asker(&s.Principal))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer leave()
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	var busy *memproxy.Malformed
+	if _, err := p.Screen(gone, s); !errors.As(err, &busy) {
+		t.Error("screened without a place:", err)
+	}
+}
