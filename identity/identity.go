@@ -72,7 +72,7 @@ func New(opt Options) (*Identifier, error) {
 	return id, nil
 }
 
-// maxToken bounds a credential; what is longer is none of ours.
+// maxToken bounds a token that is addressed to memproxy.
 const maxToken = 16 << 10
 
 // Identify implements the gate's interface. What is addressed to memproxy
@@ -104,19 +104,20 @@ func (id *Identifier) identify(ctx context.Context, c memproxy.Credentials) (mem
 	if err != nil {
 		return memproxy.Principal{}, err
 	}
-	var found *memproxy.Principal
+	var found []memproxy.Principal
 	for _, k := range keys {
-		p, ok := id.lookup(k)
-		if !ok {
-			continue
+		if p, ok := id.lookup(k); ok {
+			found = append(found, p)
 		}
-		if found != nil && found.ID != p.ID {
-			return memproxy.Principal{}, rejected("two credentials belong to two principals")
-		}
-		found = &p
 	}
-	if found != nil {
-		return *found, nil
+	switch {
+	case len(found) == 0:
+	case len(found) < len(keys):
+		return memproxy.Principal{}, rejected("one of two credentials is not known to memproxy")
+	case found[0].ID != found[len(found)-1].ID:
+		return memproxy.Principal{}, rejected("two credentials belong to two principals")
+	default:
+		return found[0], nil
 	}
 	if id.opt.Default == nil {
 		if len(keys) > 0 {
@@ -198,7 +199,7 @@ func backendKeys(h memproxy.Header) ([]string, error) {
 				return nil, rejected(name + " stands twice with different values")
 			}
 		}
-		if len(values) == 0 || values[0] == "" || len(values[0]) > maxToken {
+		if len(values) == 0 || values[0] == "" {
 			continue
 		}
 		v := values[0]
