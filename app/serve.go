@@ -1,9 +1,14 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
@@ -27,11 +32,15 @@ func Serve(ctx context.Context, cfg *config.Config, opt Options, envoy *Envoy) e
 		return err
 	}
 	s.record(memproxy.EventStart, detail)
+	s.log.Info("started", "version", s.version, "profile", cfg.Profile, "switched_off", switchedOff(cfg))
 	for _, l := range s.listeners {
 		s.log.Info("listening", "name", l.name, "address", l.ln.Addr().String())
 	}
 	for _, w := range cfg.Warnings() {
 		s.log.Warn(w)
+	}
+	for _, b := range cfg.Backends {
+		s.loops.begin("upstream", func(ctx context.Context) { sayReachable(ctx, b, s.log) })
 	}
 	select {
 	case <-ctx.Done():
@@ -57,4 +66,36 @@ func (s *App) anyFailed() <-chan error {
 		})
 	}
 	return out
+}
+
+// switchedOff are the controls that are off, by their settings.
+func switchedOff(cfg *config.Config) (off []string) {
+	for _, set := range cfg.Settings() {
+		if set.Status == config.StatusOff {
+			off = append(off, set.Path)
+		}
+	}
+	return off
+}
+
+// reachTime bounds the connection by which it is seen whether a backend is there.
+const reachTime = 3 * time.Second
+
+// sayReachable logs whether a backend can be connected to. One that cannot be,
+// yet, keeps nothing from being served.
+func sayReachable(ctx context.Context, b config.Backend, log *slog.Logger) {
+	u, err := url.Parse(b.Upstream)
+	if err != nil {
+		return // the configuration was checked
+	}
+	port := map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	ctx, cancel := context.WithTimeout(ctx, reachTime)
+	defer cancel()
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), port)))
+	if err != nil {
+		log.Warn("the backend cannot be reached; requests to it are answered 502 until it can", "backend", b.Name, "error", err)
+		return
+	}
+	log.Info("the backend can be reached", "backend", b.Name, "address", c.RemoteAddr().String())
+	_ = c.Close() // nothing was said
 }

@@ -1,0 +1,61 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/ring"
+)
+
+// The log of a start says which version and profile run, where it listens, who
+// reviews, which controls are off, and of each backend whether it can be
+// reached.
+//
+// Proves EDGE-18.
+func TestServeSaysWhatRuns(t *testing.T) {
+	t.Parallel()
+	up := httptest.NewServer(http.NotFoundHandler())
+	defer up.Close()
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = closed.Close()
+	text := fmt.Sprintf(`profile: production
+state: %s
+admin: {listen: "127.0.0.1:0"}
+backends:
+  - {name: here, kind: mem0, listen: "127.0.0.1:0", upstream: "%s"}
+  - {name: away, kind: mem0, listen: "127.0.0.1:0", upstream: "http://%s"}
+identity:
+  keys: [{sha256: "%s", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: [dev], users: [ann]}]
+memories: {sweep: 0s, seal: false}
+`, t.TempDir(), up.URL, closed.Addr(), sha("k"))
+	cfg, err := config.Parse("memproxy.yaml", []byte(text), os.Getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := &lockedBuffer{}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- Serve(ctx, cfg, Options{Log: log, Getenv: allowing(cfg), Version: "v1.2.3"}, nil) }()
+	for _, want := range []string{
+		`"msg":"started","version":"v1.2.3","profile":"production","switched_off":["memories.seal","memories.sweep"`,
+		`"msg":"listening","name":"here"`, `"msg":"listening","name":"admin"`, `held writes are reviewed by`,
+		`"msg":"the backend can be reached","backend":"here"`, `cannot be reached; requests to it are answered 502 until it can","backend":"away"`,
+	} {
+		ring.Until(t, want, func() bool { return strings.Contains(log.String(), want) })
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("%v\n%s", err, log.String())
+	}
+}
