@@ -1,6 +1,7 @@
 package memproxy
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -105,6 +106,10 @@ type HoldsFull struct {
 func (h *HoldsFull) Error() string {
 	return fmt.Sprintf("%s: %d writes wait for review", h.Key, h.Limit)
 }
+
+// ErrNoReviewer is the error of a store of holds where there is nobody to review
+// them. It is a refusal and no breakage.
+var ErrNoReviewer = errors.New("there is nobody to review what is held")
 
 // HoldFilter selects holds. Empty fields select all.
 type HoldFilter struct {

@@ -92,7 +92,8 @@ const (
 	BudgetTotal     ReasonCode = "budget.total"
 	BudgetTenant    ReasonCode = "budget.tenant"
 	BudgetNamespace ReasonCode = "budget.namespace"
-	HoldQueue       ReasonCode = "hold.queue" // too many writes of the caller wait for review
+	HoldQueue       ReasonCode = "hold.queue"    // too many writes of the caller wait for review
+	HoldReviewer    ReasonCode = "hold.reviewer" // there is nobody to review it
 	BudgetRead      ReasonCode = "budget.read"
 	BudgetDegraded  ReasonCode = "budget.degraded" // the shared store is away; the local share applies
 	BudgetWarning   ReasonCode = "budget.warning"  // 80 % used
@@ -177,7 +178,7 @@ func ReasonCodes() []ReasonCode {
 		BudgetHour,
 		BudgetTotal,
 		BudgetTenant,
-		BudgetNamespace, HoldQueue,
+		BudgetNamespace, HoldQueue, HoldReviewer,
 		BudgetRead,
 		BudgetDegraded,
 		BudgetWarning,

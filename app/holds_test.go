@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -140,5 +141,31 @@ func TestApprovedWritesSurviveACrash(t *testing.T) {
 	}
 	if !once() {
 		t.Errorf("%s", r.do("GET", "/memories?user_id=bob", "").body)
+	}
+}
+
+// Where nobody can review, for want of reviewers and of a socket for the
+// operator, nothing is held: the caller is told so, and nothing is kept.
+//
+// Proves EDGE-11.
+func TestNothingIsHeldForNobody(t *testing.T) {
+	t.Parallel()
+	r := &rig{t: t}
+	r.before = func() {
+		if err := os.MkdirAll(filepath.Join(r.dir, "state", reviewSocket), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	startRig(r, screeningConf, "SCREENING", "policy: {dir: \""+policyDir(t, holdingPolicy)+"\"}")
+	a := r.do("POST", "/memories", sailing(1))
+	if a.status != 403 || !strings.Contains(a.body, "hold.reviewer") {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	if page, err := r.car.ledger.Holds(t.Context(), memproxy.HoldFilter{}); err != nil || len(page.Holds) > 0 {
+		t.Errorf("%+v %v", page, err)
+	}
+	ring.Until(t, "it being on record", func() bool { return strings.Contains(r.audit("--type", "outcome"), "hold.reviewer") })
+	if got := r.log.String(); !strings.Contains(got, "there is nobody to review it; configure review.reviewers") {
+		t.Errorf("the log does not say so: %s", got)
 	}
 }

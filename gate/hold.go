@@ -21,15 +21,21 @@ func (g *Gate) reserve(ctx context.Context, r *run) {
 
 // full refuses a hold of a caller of whom too much waits, or of one of its end
 // users.
-func (g *Gate) full(ctx context.Context, r *run, no *memproxy.HoldsFull) {
+func full(ctx context.Context, r *run, no *memproxy.HoldsFull) {
 	d := &r.Decision
 	line := memproxy.Line{Reason: memproxy.HoldQueue, Key: no.Key, Window: memproxy.WindowTotal, Limit: int64(no.Limit)}
 	d.Allowance = &memproxy.Allowance{Lines: []memproxy.LineState{{Line: line, Used: int64(no.Limit)}}}
-	d.Verdict, d.Status = memproxy.Deny, StatusTooMany
-	d.Reasons = []memproxy.Reason{{Code: memproxy.HoldQueue, Rule: no.Key, Detail: "as many writes of this caller wait for review as may"}}
+	d.Status = StatusTooMany
+	unheld(ctx, r, memproxy.Reason{Code: memproxy.HoldQueue, Rule: no.Key, Detail: "as many writes of this caller wait for review as may"})
+}
+
+// unheld refuses what cannot wait for review. The status is that of the decision.
+func unheld(ctx context.Context, r *run, why memproxy.Reason) {
+	d := &r.Decision
+	d.Verdict, d.Reasons = memproxy.Deny, []memproxy.Reason{why}
 	reply := r.call.Backend.Adapter.Refuse(r.call.Request, d.Shown())
 	r.Reply = &reply
-	g.outcome(ctx, &returning{Admission: r.Admission, g: g, reasons: d.Reasons})
+	r.g.outcome(ctx, &returning{Admission: r.Admission, g: r.g, reasons: d.Reasons})
 }
 
 // keep puts a write that is held away, encrypted, and words the answer. The
@@ -44,7 +50,13 @@ func (g *Gate) keep(ctx context.Context, r *run) {
 	if err := g.opt.Keeper.Keep(kctx, hold, content); err != nil {
 		if no := (*memproxy.HoldsFull)(nil); errors.As(err, &no) {
 			g.release(ctx, r.Admission)
-			g.full(ctx, r, no)
+			full(ctx, r, no)
+			return
+		}
+		if errors.Is(err, memproxy.ErrNoReviewer) {
+			g.release(ctx, r.Admission)
+			r.Decision.Status = StatusForbidden
+			unheld(ctx, r, memproxy.Reason{Code: memproxy.HoldReviewer, Detail: "it would wait for review, and there is nobody to review it"})
 			return
 		}
 		g.opt.Log.ErrorContext(ctx, "a held write could not be kept", "decision", r.Decision.ID, "error", err)

@@ -35,7 +35,7 @@ var (
 		"config.reader":                   26,
 		"envoy/extproc.exchange":          38,
 		"gate.Admission":                  34,
-		"gate.Gate":                       94,
+		"gate.Gate":                       93,
 		"gate.returning":                  124,
 		"gate.run":                        87,
 		"ledger.Ledger":                   127,
