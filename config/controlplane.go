@@ -68,7 +68,7 @@ type RolloutStage struct {
 // Replay names recorded decisions.
 type Replay struct {
 	Decisions string `yaml:"decisions,omitempty" doc:"file of audit records or cases, JSON lines"`
-	Config    string `yaml:"config,omitempty" doc:"memproxy.yaml whose identities say which roles callers have"`
+	Config    string `yaml:"config,omitempty" doc:"memproxy.yaml whose profile and ceilings hold"`
 }
 
 // LoadControlPlane reads the file of memproxy control, as Load does.

@@ -54,24 +54,11 @@ func Replay(ctx context.Context, q config.Replay, getenv func(string) string, fr
 		if err != nil {
 			return replay.Report{}, err
 		}
-		roles := map[string][]string{}
-		for _, k := range cfg.Identity.Keys {
-			roles[k.ID] = k.Roles
-		}
-		if d := cfg.Identity.Default; d != nil {
-			roles[d.ID] = d.Roles
-		}
-		opt.Roles = func(id string) ([]string, bool) { r, ok := roles[id]; return r, ok }
 		opt.Ceilings, opt.Profile = cfg.Confidence.Ceilings(), cfg.Profile
 	}
 	if from.Ceilings != nil {
 		opt.Ceilings = *from.Ceilings
 	}
-	var texts [][]byte
-	for _, p := range append(from.Policies[:len(from.Policies):len(from.Policies)], to.Policies...) {
-		texts = append(texts, p.Text)
-	}
-	opt.Vocabulary = replay.VocabularyOf(texts...)
 	if opt.From, err = cedar.Compile(from); err != nil {
 		return replay.Report{}, err
 	}

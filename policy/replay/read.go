@@ -25,7 +25,7 @@ type Case struct {
 	Items     int
 	Claimed   memproxy.PerMille // -1: not recorded
 	Given     memproxy.PerMille // -1: not recorded
-	// Facts are recorded or stated, or nil where they have to be guessed.
+	// Facts are recorded or stated, or nil where the record lacks them.
 	Facts *Facts
 }
 

@@ -17,22 +17,17 @@ type Ruler interface {
 	IDs() []string
 }
 
-// Options say what is compared. Roles may be nil.
+// Options say what is compared.
 type Options struct {
-	From, To   Ruler
-	Vocabulary Vocabulary
+	From, To Ruler
 	// Ceilings are those of the tiers, for what policies see as trust.
 	Ceilings memproxy.Ceilings
 	Profile  string
-	// Roles returns the roles of a principal, or false where nobody knows.
-	Roles func(principal string) ([]string, bool)
 }
 
 // Change is a kind of decision that comes out differently.
 type Change struct {
-	From, To memproxy.Verdict
-	// Certain is set when whatever was not recorded makes no difference.
-	Certain   bool
+	From, To  memproxy.Verdict
 	Principal string
 	Kind      memproxy.Kind
 	Backend   string
@@ -61,11 +56,7 @@ func (c Change) String() string {
 	if len(c.Fields) > 0 {
 		what += " to " + strings.Join(c.Fields, ", ")
 	}
-	likely := ""
-	if !c.Certain {
-		likely = "possibly "
-	}
-	return fmt.Sprintf("%s: %s%s, was %s (%s); %d decision(s), first %s", what, likely, c.To, c.From, strings.Join(c.Rules, ", "), c.Count, c.Example)
+	return fmt.Sprintf("%s: %s, was %s (%s); %d decision(s), first %s", what, c.To, c.From, strings.Join(c.Rules, ", "), c.Count, c.Example)
 }
 
 // Report is the outcome of a replay.
@@ -73,8 +64,9 @@ type Report struct {
 	Decisions int // that were read
 	Policies  int // of them: ruled on by the policies, and explained
 	Others    int // refused by something other than the policies
-	// Unexplained were answered in a way that the older rules do not give
-	// whatever is guessed: they were ruled on by others, or by other settings.
+	// Unexplained were answered in a way that the older rules do not give: they
+	// were ruled on by others, or by other settings, or what policies saw of them
+	// is not recorded.
 	Unexplained int
 	Changes     []Change // what is newly allowed first
 }
@@ -82,10 +74,9 @@ type Report struct {
 // outcome is how one decision came out anew.
 type outcome struct {
 	others, unexplained bool
-	to                  memproxy.Verdict
+	from, to            memproxy.Verdict
 	rules               []string
-	changed, certain    bool
-	from                memproxy.Verdict
+	changed             bool
 }
 
 // Run replays the cases.
@@ -118,7 +109,7 @@ func Run(ctx context.Context, opt Options, cases []Case) (Report, error) {
 		if !out.changed {
 			continue
 		}
-		ch := Change{From: out.from, To: out.to, Certain: out.certain, Principal: c.Principal.ID, Kind: c.Kind, Backend: c.Backend, Route: c.Route, Fields: c.Fields, Rules: out.rules}
+		ch := Change{From: out.from, To: out.to, Principal: c.Principal.ID, Kind: c.Kind, Backend: c.Backend, Route: c.Route, Fields: c.Fields, Rules: out.rules}
 		group := fmt.Sprintf("%+v", ch)
 		if changes[group] == nil {
 			ch.Example = c.ID
@@ -152,52 +143,25 @@ func (c *Case) key() string {
 	return fmt.Sprintf("%+v", k) + facts
 }
 
-// one replays a case under every guess that explains it.
+// one replays a case.
 func (opt Options) one(ctx context.Context, c *Case) (outcome, error) {
 	ours := opt.From.IDs()
 	if c.Verdict.Stops() && !slices.ContainsFunc(c.Rules, func(r string) bool { return slices.Contains(ours, r) }) &&
 		!slices.Contains(c.Codes, memproxy.PolicyNoPermit) && !slices.Contains(c.Codes, memproxy.PolicyError) {
 		return outcome{others: true}, nil
 	}
-	base, list, levels := Facts{}, []departure(nil), 3
-	if c.Facts != nil {
-		base, levels = *c.Facts, 1
-	} else {
-		var known bool
-		if opt.Roles != nil {
-			base.Roles, known = opt.Roles(c.Principal.ID)
-		}
-		list = opt.Vocabulary.departures(known, c.writes())
+	if c.Facts == nil {
+		return outcome{unexplained: true}, nil
 	}
-	for n := range levels {
-		out := outcome{unexplained: true, certain: true}
-		for _, f := range guesses(base, list, n) {
-			if err := ctx.Err(); err != nil {
-				return outcome{}, err
-			}
-			from, to, err := opt.ask(ctx, c, f)
-			if err != nil {
-				return outcome{}, err
-			}
-			if !c.explainedBy(from, ours) {
-				continue
-			}
-			changed := from.Verdict.Stops() != to.Verdict.Stops() || from.Verdict.Stops() && from.Verdict != to.Verdict
-			switch {
-			case out.unexplained:
-				out = outcome{from: from.Verdict, to: to.Verdict, changed: changed, certain: true, rules: rulesOf(from, to)}
-			case changed != out.changed:
-				out.certain = false
-				if changed {
-					out.from, out.to, out.changed, out.rules = from.Verdict, to.Verdict, true, rulesOf(from, to)
-				}
-			}
-		}
-		if !out.unexplained {
-			return out, nil
-		}
+	if err := ctx.Err(); err != nil {
+		return outcome{}, err
 	}
-	return outcome{unexplained: true}, nil
+	from, to := opt.ask(ctx, c, *c.Facts)
+	if !c.explainedBy(from, ours) {
+		return outcome{unexplained: true}, nil
+	}
+	changed := from.Verdict.Stops() != to.Verdict.Stops() || from.Verdict.Stops() && from.Verdict != to.Verdict
+	return outcome{from: from.Verdict, to: to.Verdict, changed: changed, rules: rulesOf(from, to)}, nil
 }
 
 // explainedBy reports whether a ruling is the recorded one. Its reasons must be
@@ -244,16 +208,17 @@ func rulesOf(from, to memproxy.Ruling) []string {
 	return slices.Compact(out)
 }
 
-// ask puts a case to both versions.
-func (opt Options) ask(ctx context.Context, c *Case, f Facts) (from, to memproxy.Ruling, err error) {
+// ask puts a case to both versions. An error denies, as in the gate.
+func (opt Options) ask(ctx context.Context, c *Case, f Facts) (from, to memproxy.Ruling) {
 	q := opt.question(c, f)
-	if from, err = opt.From.Rule(ctx, q); err != nil {
-		from = memproxy.Ruling{Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Code: memproxy.PolicyError}}}
+	rule := func(r Ruler) memproxy.Ruling {
+		out, err := r.Rule(ctx, q)
+		if err != nil {
+			return memproxy.Ruling{Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Code: memproxy.PolicyError}}}
+		}
+		return out
 	}
-	if to, err = opt.To.Rule(ctx, q); err != nil { // as the gate takes it
-		to = memproxy.Ruling{Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Code: memproxy.PolicyError}}}
-	}
-	return from, to, nil
+	return rule(opt.From), rule(opt.To)
 }
 
 // The bounds of what is made up for a case.

@@ -26,7 +26,7 @@ func (in *Invocation) controlDiff() *cobra.Command {
 	fs.StringVar(&q.to, "to", "builtin", "the newer `version`")
 	fs.StringVar(&q.public, "public", "", "public `key` of the fleet, for releases")
 	fs.StringVar(&q.in.Decisions, "decisions", "", "`file` of decisions: memproxy audit query --json --type decision")
-	fs.StringVar(&q.in.Config, "config", "", "memproxy.yaml `file` whose identities say which roles callers have, where the records do not")
+	fs.StringVar(&q.in.Config, "config", "", "memproxy.yaml `file` whose profile and ceilings hold; without it, production's")
 	q.output = cli.OutputFlag(fs)
 	return cli.Needs(c, "decisions")
 }
