@@ -58,18 +58,3 @@ type Breach struct {
 	ChainFault
 	Noted time.Time `json:"noted"`
 }
-
-// NoMetadata stands for the hash of no metadata, which is something that was
-// seen as well.
-const NoMetadata = "none"
-
-// Glimpse is what a memory's metadata was when it was first seen after a
-// write.
-type Glimpse struct {
-	MemoryKey
-	// Decision is the write's; metadata of another write is another one's.
-	Decision string
-	// SHA256 is the hex hash of the metadata, without the proxy's own keys, in
-	// canonical form; NoMetadata of none.
-	SHA256 string
-}

@@ -28,9 +28,6 @@ type Ownership struct {
 	Decision   string // id of the decision that let it in
 	SHA256     string // hex, of the text when last seen leaving or entering
 	Written    time.Time
-	// Seen is the hash of the metadata when they were first seen after the write
-	// of Decision, as in Glimpse, or "". Put leaves it: it is Glimpse's.
-	Seen string
 	// Deleted is set when it was deleted through the proxy.
 	Deleted bool
 }

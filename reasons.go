@@ -45,7 +45,7 @@ const (
 	IntegrityMismatch ReasonCode = "integrity.mismatch" // the text is not the one that went through memproxy
 	IntegrityForged   ReasonCode = "integrity.forged"   // a provenance stamp that this installation did not sign, or not for this memory
 	IntegrityUnknown  ReasonCode = "integrity.unknown"  // nobody wrote it through memproxy, in a backend of which everything was known once
-	IntegrityMetadata ReasonCode = "integrity.metadata" // the metadata is not what it was
+	IntegrityMetadata ReasonCode = "integrity.metadata" // the metadata is not what was written
 	IntegrityMissing  ReasonCode = "integrity.missing"  // the backend lacks it, and nobody deleted it
 	IntegrityChain    ReasonCode = "integrity.chain"    // its history stands behind a break of the chain
 

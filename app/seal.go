@@ -69,7 +69,6 @@ func (s *sealing) page(ctx context.Context, adapter gate.Locator, items []hunt.I
 	}
 	var rows []memproxy.Ownership
 	var found []memproxy.Version
-	var seen []memproxy.Glimpse
 	for _, item := range items {
 		switch _, known := owners[item.ID]; {
 		case item.Unread:
@@ -99,15 +98,12 @@ func (s *sealing) page(ctx context.Context, adapter gate.Locator, items []hunt.I
 				Decision: s.decision, Text: m.Text, Metadata: m.Metadata,
 			})
 		}
-		rows, seen = append(rows, row), append(seen, gate.GlimpseOf(adapter, &row, &m))
+		rows = append(rows, row)
 	}
 	if err := s.c.ledger.Put(ctx, rows...); err != nil {
 		return err
 	}
-	if _, err := s.c.ledger.Seal(ctx, found...); err != nil {
-		return err
-	}
-	_, err = s.c.ledger.Glimpse(ctx, seen...)
+	_, err = s.c.ledger.Seal(ctx, found...)
 	return err
 }
 

@@ -32,14 +32,12 @@ type pair struct {
 
 func (p *pair) null() bool { return p.value[0] == 'n' }
 
-var errNoObject = errors.New("metadata is no object")
-
 // besides are the members of metadata that are not the proxy's own, in the
 // order in which they stand. The values share raw's memory.
 func besides(raw []byte) ([]pair, error) {
 	d := jsontext.NewDecoder(bytes.NewBuffer(raw))
 	if d.PeekKind() != '{' {
-		return nil, errNoObject
+		return nil, errors.New("metadata is no object")
 	}
 	if _, err := d.ReadToken(); err != nil {
 		return nil, err
@@ -148,21 +146,17 @@ func (r *run) seal(s memproxy.Stamp, metadata []byte) memproxy.Stamp {
 	return r.g.opt.Signer.Sign(s)
 }
 
-// apart is metadata that was taken apart, once for an answer.
-type apart struct {
-	there []pair
-	err   error
+// A Mixer is an Adapter whose backend shows fields of its own among a memory's
+// metadata in some answers, and beside it in others.
+type Mixer interface {
+	// Mixed reports whether a name may be such a field's.
+	Mixed(name string) bool
 }
 
-// beside are the members of a memory's metadata, besides the proxy's own.
-func (ret *returning) beside(m *memproxy.Memory) ([]pair, error) {
-	a, known := ret.apart[m]
-	if !known {
-		if ret.apart == nil {
-			ret.apart = make(map[*memproxy.Memory]apart, len(ret.reading.Memories))
-		}
-		a.there, a.err = besides(m.Metadata)
-		ret.apart[m] = a
+// mixedBy tells the names that an adapter's backend mixes into metadata.
+func mixedBy(adapter any) func(string) bool {
+	if mixer, ok := adapter.(Mixer); ok {
+		return mixer.Mixed
 	}
-	return a.there, a.err
+	return func(string) bool { return false }
 }

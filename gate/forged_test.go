@@ -29,10 +29,6 @@ func (l *oneOf) History(context.Context, memproxy.MemoryKey, int64, int) ([]memp
 	return nil, nil
 }
 
-func (l *oneOf) Glimpse(context.Context, ...memproxy.Glimpse) ([]memproxy.MemoryKey, error) {
-	return nil, nil
-}
-
 // An agent that was made together with its blocks keeps the stamp of that
 // decision, whatever of it is changed afterwards: it is not called forged. One
 // that carries the stamp of what somebody else, or an earlier write, made is.

@@ -57,10 +57,6 @@ func (e *Examiner) Absent(ctx context.Context, id string) (memproxy.ReasonCode, 
 // known of it and against the metadata beside it. The empty code is nothing.
 // Row is what the ledger knows, or nil.
 func (e *Examiner) Examine(ctx context.Context, row *memproxy.Ownership, m *memproxy.Memory) (memproxy.ReasonCode, string) {
-	return e.examine(ctx, row, m, func() ([]pair, error) { return besides(m.Metadata) })
-}
-
-func (e *Examiner) examine(ctx context.Context, row *memproxy.Ownership, m *memproxy.Memory, beside func() ([]pair, error)) (memproxy.ReasonCode, string) {
 	if m.Stamp != nil {
 		s := *m.Stamp
 		if s.Tenant = e.Tenant; row != nil {
@@ -73,7 +69,7 @@ func (e *Examiner) examine(ctx context.Context, row *memproxy.Ownership, m *memp
 			return memproxy.IntegrityForged, "the provenance is another memory's"
 		}
 		if m.Stamp.Metadata != "" {
-			if there, err := beside(); err != nil || unlike(m.Stamp, there) {
+			if there, err := besides(m.Metadata); err != nil || unlike(m.Stamp, there) {
 				return memproxy.IntegrityMetadata, "the metadata is not what was written"
 			}
 		}
@@ -108,7 +104,7 @@ func (ret *returning) whole(ctx context.Context, row *memproxy.Ownership, m *mem
 	if ret.rules.Changed == ChangedIgnore || m.Missing || m.ID == "" {
 		return true
 	}
-	code, detail := ret.examiner().examine(ctx, row, m, func() ([]pair, error) { return ret.beside(m) })
+	code, detail := ret.examiner().Examine(ctx, row, m)
 	switch {
 	case code == memproxy.IntegrityMismatch && m.Mutable:
 		ret.suspect(row)
@@ -223,25 +219,20 @@ func (ret *returning) signed(stamp *memproxy.Stamp, row *memproxy.Ownership) boo
 // owned are owners, by kind and id.
 type owned map[memproxy.TargetKind]map[string]memproxy.Ownership
 
-// doubt applies what was noted against memories before, and what their
-// metadata was when it was first seen. It reports whether the whole answer was
-// refused.
+// doubt applies what was noted against memories before, and reports whether the
+// whole answer was refused.
 func (ret *returning) doubt(ctx context.Context) (refused bool) {
 	if ret.rules.Changed == ChangedIgnore {
 		return false
 	}
 	noted := ret.noted(ctx)
-	differ := ret.glimpse(ctx)
 	for i := range ret.reading.Memories {
 		m := &ret.reading.Memories[i]
 		if m.Drop || m.Missing || m.ID == "" || slices.Contains(ret.broken, m.ID) || ret.ownWords(m) {
 			continue
 		}
-		k := memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kindOf(m), ID: m.ID}
-		code, detail := noted[k], "it was found not to be what was written"
-		if differ[k] {
-			code, detail = memproxy.IntegrityMetadata, "the metadata is not what it was"
-		}
+		const detail = "it was found not to be what was written"
+		code := noted[memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kindOf(m), ID: m.ID}]
 		if code == "" || ret.accuse(m, code, detail) {
 			continue
 		}

@@ -66,10 +66,6 @@ type Ledger interface {
 	// when it was sealed and that nobody was known to have written.
 	Found(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]string, error)
 
-	// Glimpse keeps what metadata was when it was first seen, which owners tell
-	// in Seen from then on, and returns the memories of which it was another.
-	Glimpse(context.Context, ...memproxy.Glimpse) ([]memproxy.MemoryKey, error)
-
 	// SessionLocked returns the lock that is in force on one of the records, by
 	// their ids, or the zero Lock.
 	SessionLocked(ctx context.Context, tenant string, ids ...string) (memproxy.Lock, error)
@@ -164,11 +160,6 @@ func (NoLedger) Sealed(context.Context, string) (bool, error) { return false, ni
 
 // Found knows of none.
 func (NoLedger) Found(context.Context, string, memproxy.TargetKind, []string) (map[string]string, error) {
-	return nil, nil
-}
-
-// Glimpse keeps nothing.
-func (NoLedger) Glimpse(context.Context, ...memproxy.Glimpse) ([]memproxy.MemoryKey, error) {
 	return nil, nil
 }
 
@@ -288,11 +279,6 @@ func (m metered) Sealed(ctx context.Context, backend string) (bool, error) {
 
 func (m metered) Found(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]string, error) {
 	got, err := m.of.Found(ctx, backend, kind, ids)
-	return got, m.note(ctx, err)
-}
-
-func (m metered) Glimpse(ctx context.Context, all ...memproxy.Glimpse) ([]memproxy.MemoryKey, error) {
-	got, err := m.of.Glimpse(ctx, all...)
 	return got, m.note(ctx, err)
 }
 

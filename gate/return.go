@@ -87,7 +87,6 @@ type returning struct {
 	single   bool                        // it is one event of a stream
 	known    owned                       // of the answer's memories
 	plants   map[memproxy.MemoryKey]bool // planted in a sealed backend, once it was asked
-	apart    map[*memproxy.Memory]apart
 	stands   map[memproxy.TargetKind]map[string]memproxy.Standing
 	flagged  map[*memproxy.Memory]memproxy.Standing // shown in part, at most
 }

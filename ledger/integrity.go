@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/memproxy/memproxy"
@@ -161,59 +160,4 @@ func (l *Ledger) SealBackend(ctx context.Context, backend string) error {
 	})
 	l.seals.Store(nil)
 	return err
-}
-
-// Glimpse compares what memories' metadata is with what it was when it was
-// first seen after the same write, and keeps it where there is nothing to
-// compare with. It returns the keys of those that differ. What is known of
-// another write, or of no memory, is not compared.
-func (l *Ledger) Glimpse(ctx context.Context, seen ...memproxy.Glimpse) ([]memproxy.MemoryKey, error) {
-	for i := range seen {
-		g := &seen[i]
-		if err := validKey(g.MemoryKey); err != nil {
-			return nil, err
-		}
-		if storable(g.Decision) != nil || storable(g.SHA256) != nil || g.SHA256 == "" {
-			return nil, refused("a part of what was seen cannot be stored")
-		}
-	}
-	if len(seen) == 0 {
-		return nil, ctx.Err()
-	}
-	own := slices.Clone(seen)
-	var differ []memproxy.MemoryKey
-	err := l.do(ctx, &job{also: func(t *transaction) error {
-		differ = nil
-		for i := range own {
-			same, err := t.glimpse(&own[i])
-			if err != nil {
-				return fmt.Errorf("keep what was seen of metadata: %w", err)
-			}
-			if !same {
-				differ = append(differ, own[i].MemoryKey)
-			}
-		}
-		return nil
-	}})
-	if err != nil {
-		return nil, err
-	}
-	return differ, nil
-}
-
-func (t *transaction) glimpse(g *memproxy.Glimpse) (same bool, err error) {
-	k := key{g.Backend, g.Kind, g.ID}
-	n, err := t.run(`UPDATE ownership SET seen = ? WHERE backend = ? AND kind = ? AND id = ? AND decision = ? AND seen = ''`,
-		g.SHA256, k.backend, string(k.kind), k.id, g.Decision)
-	if err != nil || n > 0 {
-		t.remove([]key{k}) // in memory it is without
-		return true, err
-	}
-	var was string
-	known, err := t.one(`SELECT seen FROM ownership WHERE backend = ? AND kind = ? AND id = ? AND decision = ?`,
-		[]any{k.backend, string(k.kind), k.id, g.Decision}, &was)
-	if known && was != g.SHA256 {
-		t.remove([]key{k}) // what is there counts for the next read
-	}
-	return !known || was == g.SHA256, err
 }

@@ -17,13 +17,13 @@ import (
 const maxText = 1024
 
 const (
-	columns = `backend, kind, id, tenant, "user", agent, app, run, actor, trust, confidence, source, decision, sha256, written, deleted, seen`
+	columns = `backend, kind, id, tenant, "user", agent, app, run, actor, trust, confidence, source, decision, sha256, written, deleted`
 
-	insertRow = `INSERT INTO ownership (` + columns + `) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,'') ON CONFLICT DO NOTHING`
+	insertRow = `INSERT INTO ownership (` + columns + `) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING`
 
 	// A tombstone keeps the time of the first deletion.
 	updateRow = `UPDATE ownership SET tenant=?4, "user"=?5, agent=?6, app=?7, run=?8, actor=?9, trust=?10, confidence=?11,
-		source=?12, decision=?13, sha256=?14, seen = CASE WHEN decision = ?13 THEN seen ELSE '' END, written=?15,
+		source=?12, decision=?13, sha256=?14, written=?15,
 		deleted = CASE WHEN CAST(?16 AS BIGINT) > 0 AND deleted > 0 THEN deleted ELSE CAST(?16 AS BIGINT) END
 		WHERE backend=?1 AND kind=?2 AND id=?3`
 )
@@ -45,7 +45,7 @@ func scan(s scanner) (memproxy.Ownership, error) {
 	var written, deleted int64
 	err := s.Scan(&row.Backend, &row.Kind, &row.ID,
 		&row.Scope.Tenant, &row.Scope.User, &row.Scope.Agent, &row.Scope.App, &row.Scope.Run,
-		&row.Actor, &row.Trust, &row.Confidence, &row.Source, &row.Decision, &row.SHA256, &written, &deleted, &row.Seen)
+		&row.Actor, &row.Trust, &row.Confidence, &row.Source, &row.Decision, &row.SHA256, &written, &deleted)
 	if written != 0 {
 		row.Written = time.UnixMicro(written).UTC()
 	}
@@ -69,7 +69,6 @@ func stored(row memproxy.Ownership) memproxy.Ownership {
 	if !row.Written.IsZero() {
 		row.Written = row.Written.UTC().Truncate(time.Microsecond)
 	}
-	row.Seen = ""
 	return row
 }
 

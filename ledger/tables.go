@@ -4,7 +4,7 @@ package ledger
 // dialect.ddl translates. A released one is never edited: later needs are a
 // further entry. Times are microseconds since 1970, zero for none.
 func migrations() []string {
-	return []string{ownershipTables, lifeTables, integrityTables, retractionTables, rollbackTables, todayTables, acceptTables, seenTables, nameTables, lockTables, decidedTables, actorTables, foundTables, validatedTables, disputeTables}
+	return []string{ownershipTables, lifeTables, integrityTables, retractionTables, rollbackTables, todayTables, acceptTables, seenTables, nameTables, lockTables, decidedTables, actorTables, foundTables, validatedTables, disputeTables, unseenTables}
 }
 
 const ownershipTables = `
@@ -280,6 +280,11 @@ ALTER TABLE ownership ADD COLUMN seen TEXT NOT NULL DEFAULT ''; -- hash of the m
 UPDATE ownership SET seen = coalesce((SELECT CASE g.sha256 WHEN '' THEN 'none' ELSE g.sha256 END FROM glimpse g
 	WHERE g.backend = ownership.backend AND g.kind = ownership.kind AND g.id = ownership.id AND g.decision = ownership.decision), '');
 DROP TABLE glimpse;
+`
+
+// unseenTables: what was seen of metadata is not compared any more.
+const unseenTables = `
+ALTER TABLE ownership DROP COLUMN seen;
 `
 
 // nameTables binds the owners' names that memories were written under to the

@@ -3,7 +3,6 @@ package ledgertest
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 
 	"github.com/memproxy/memproxy"
@@ -119,63 +118,6 @@ func breached(t *testing.T, l Life) {
 	f.Position = 6
 	if fresh, err := l.NoteBreach(t.Context(), f); err != nil || !fresh || standing(t, l, "after").Unverified != memproxy.IntegrityChain {
 		t.Errorf("the next one: fresh %v, %v", fresh, err)
-	}
-}
-
-// glimpsed: metadata is compared with what was seen first after the same write.
-func glimpsed(t *testing.T, l Life) {
-	see := func(id, decision, sum string) bool {
-		t.Helper()
-		differ, err := l.Glimpse(t.Context(), memproxy.Glimpse{MemoryKey: mem(id), Decision: decision, SHA256: sum})
-		must(t, "Glimpse", err)
-		return slices.Contains(differ, mem(id))
-	}
-	seen := func(l *ledger.Ledger, id string) string {
-		t.Helper()
-		rows, err := l.Owners(t.Context(), "mem0", memproxy.TargetMemory, []string{id})
-		must(t, "Owners", err)
-		return rows[id].Seen
-	}
-	wrote := func(id, decision string) {
-		row := Row(id)
-		row.Decision, row.Seen = decision, "what a caller says"
-		put(t, l, row)
-	}
-	wrote("m", "d1")
-	for i, step := range []struct {
-		sum  string
-		want bool
-	}{{"a", false}, {"a", false}, {"b", true}, {"a", false}} {
-		if see("m", "d1", step.sum) != step.want {
-			t.Errorf("of one write, look %d", i)
-		}
-		if got := seen(l.Ledger, "m"); got != "a" {
-			t.Errorf("look %d: seen %q", i, got)
-		}
-	}
-	// The same write again, as a list binds it: what was seen stays, if only in
-	// the file until somebody compares.
-	wrote("m", "d1")
-	if !see("m", "d1", "b") || seen(l.Ledger, "m") != "a" {
-		t.Errorf("after the same write again: %q", seen(l.Ledger, "m"))
-	}
-	if see("m", "d2", "b") || seen(l.Ledger, "m") != "a" {
-		t.Error("of a write that is not the newest")
-	}
-	wrote("m", "d2")
-	if got := seen(l.Ledger, "m"); got != "" {
-		t.Errorf("before anybody looked: %q", got)
-	}
-	if see("m", "d2", memproxy.NoMetadata) || !see("m", "d2", "a") || seen(l.Ledger, "m") != memproxy.NoMetadata || seen(l.Other, "m") != memproxy.NoMetadata {
-		t.Errorf("of another write: %q", seen(l.Other, "m"))
-	}
-	if see("unknown", "d1", "a") || see("unknown", "d1", "b") || seen(l.Ledger, "unknown") != "" {
-		t.Error("of a memory that nobody knows")
-	}
-	for _, g := range []memproxy.Glimpse{{MemoryKey: mem("m"), Decision: "d2"}, {MemoryKey: mem("m"), Decision: "d\x00", SHA256: "a"}, {Decision: "d2", SHA256: "a"}} {
-		if _, err := l.Glimpse(t.Context(), g); err == nil {
-			t.Errorf("%+v was taken", g)
-		}
 	}
 }
 

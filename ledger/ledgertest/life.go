@@ -115,7 +115,6 @@ func RunLife(t *testing.T, open func(*testing.T, ledger.Options) (one, other *le
 		{"the inventory is listed by bytes", inventory},
 		{"doubts stand beside states", doubted},
 		{"breaks are kept and doubt what is behind them", breached},
-		{"metadata is compared with what was first seen", glimpsed},
 		{"backends are sealed", backendSealed},
 		{"what a backend held is taken down", takenDown},
 		{"a claim is one holder's until it is over", claimed},
