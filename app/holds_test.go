@@ -124,8 +124,8 @@ func TestApprovedWritesSurviveACrash(t *testing.T) {
 		return memproxy.Replay{}, ""
 	}
 	arrived, sails := claim("Bob sails")
-	if _, err := p.Replay(ctx, arrived.Hold, arrived.Content); err != nil {
-		t.Fatal(err)
+	if sent := p.Replay(ctx, arrived.Hold, arrived.Content); sent.Outcome != memproxy.OutcomeDone {
+		t.Fatalf("%+v", sent)
 	} // and then the process is gone
 	lost, rows := claim("Bob rows") // and gone before it sent this one
 	once := func() bool {

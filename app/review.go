@@ -19,22 +19,13 @@ type replayer struct{ s *App }
 
 var errNoBackend = errors.New("the configuration has no such backend any more")
 
-// unsent turns the proxy's certainty that nothing left into the review's.
-func unsent(err error) error {
-	if errors.Is(err, proxy.ErrUnsent) {
-		return errors.Join(review.ErrNotSent, err)
-	}
-	return err
-}
-
 // Replay implements review.Replayer.
-func (r replayer) Replay(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) (memproxy.HoldResult, error) {
+func (r replayer) Replay(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) memproxy.Sent {
 	p := r.s.proxyOf(h.Backend)
 	if p == nil {
-		return memproxy.HoldResult{}, errors.Join(review.ErrNotSent, errNoBackend)
+		return memproxy.Unsent(errNoBackend)
 	}
-	result, err := p.Replay(ctx, h, c)
-	return result, unsent(err)
+	return p.Replay(ctx, h, c)
 }
 
 // Ask implements review.Asker.
@@ -67,13 +58,12 @@ func (r replayer) Now(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memor
 }
 
 // Apply implements review.Applier.
-func (r replayer) Apply(ctx context.Context, rb review.Rollback) (memproxy.HoldResult, error) {
+func (r replayer) Apply(ctx context.Context, rb review.Rollback) memproxy.Sent {
 	p := r.s.proxyOf(rb.Memory.Backend)
 	if p == nil {
-		return memproxy.HoldResult{}, errors.Join(review.ErrNotSent, errNoBackend)
+		return memproxy.Unsent(errNoBackend)
 	}
-	result, err := p.Restore(ctx, rb.To, rb.Now, rb.Decision, rb.Reviewer)
-	return result, unsent(err)
+	return p.Restore(ctx, rb.To, rb.Now, rb.Decision, rb.Reviewer)
 }
 
 // proxyOf is the proxy of a backend, or nil.

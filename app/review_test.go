@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -69,5 +70,31 @@ review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review, content], ten
 	without := start(t, screeningConf, "SCREENING", "")
 	if a := without.get("/v1/holds"); a.status != 404 {
 		t.Errorf("without reviewers: %d %s", a.status, a.body)
+	}
+}
+
+// Proves EDGE-11, EDGE-15: an approved write that memproxy itself refuses, because
+// another tenant took the name that it is written under first, ends with the
+// reason. It is not tried again, and nobody is told that the backend broke.
+func TestRefusedAtReplay(t *testing.T) {
+	t.Parallel()
+	r := start(t, screeningConf, "SCREENING", fmt.Sprintf(`policy: {dir: %q}
+review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review, content], tenants: "*"}]}`, policyDir(t, holdingPolicy), sha(reviewToken)))
+	id := heldID(t, r.do("POST", "/memories", `{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"Bob sails."}]}`))
+	if err := r.car.ledger.Put(t.Context(), memproxy.Ownership{
+		Backend: "mem0", Kind: memproxy.TargetEntity, ID: memproxy.OwnerID(memproxy.DimUser, "bob"), Scope: memproxy.Scope{Tenant: "globex", User: "bob"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	before := r.back.count()
+	out, errs, code := r.command("holds", "approve", "--reason", "harmless", id)
+	if code != 0 || !strings.Contains(out, "is failed; memproxy refused it: owner.unknown") {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+	if h := r.heldWrite(id); h.State != memproxy.HoldFailed || !strings.Contains(h.Result.Detail, "owner.unknown") || r.back.count() != before {
+		t.Errorf("%s, %+v; %d requests", h.State, h.Result, r.back.count()-before)
+	}
+	if log := r.log.String(); strings.Contains(log, "broke") || strings.Contains(log, "not known whether") {
+		t.Errorf("the log says: %s", log)
 	}
 }

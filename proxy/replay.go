@@ -13,42 +13,33 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// ErrUnsent says that an approved write was certainly not sent.
-var ErrUnsent = errors.New("the approved write was not sent")
-
-// Replay sends a held write that was approved. With ErrUnsent nothing left; any
-// other error means that nobody knows whether the backend took it. A refusal
-// of the backend's is a result.
-func (p *Proxy) Replay(ctx context.Context, h memproxy.HeldWrite, content memproxy.HoldContent) (memproxy.HoldResult, error) {
+// Replay sends a held write that was approved.
+func (p *Proxy) Replay(ctx context.Context, h memproxy.HeldWrite, content memproxy.HoldContent) memproxy.Sent {
 	a, err := p.opt.Gate.Replay(ctx, p.backend, h, content)
+	if errors.Is(err, gate.ErrGone) { // no further attempt finds the route
+		return memproxy.Sent{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{Detail: "memproxy no longer knows the route of this write"}}
+	}
 	if err != nil {
-		return memproxy.HoldResult{}, errors.Join(ErrUnsent, err)
+		return memproxy.Unsent(err)
 	}
 	return p.dispatch(ctx, a, memproxy.Request{Method: h.Method, EscapedPath: h.EscapedPath, Header: content.Header})
 }
 
 // dispatch sends a request of memproxy's own that the gate has admitted, in its
 // sender's name.
-func (p *Proxy) dispatch(ctx context.Context, a *gate.Admission, req memproxy.Request) (memproxy.HoldResult, error) {
+func (p *Proxy) dispatch(ctx context.Context, a *gate.Admission, req memproxy.Request) memproxy.Sent {
 	if a.Reply != nil {
-		detail := "refused"
-		if len(a.Decision.Reasons) > 0 {
-			detail = a.Decision.Reasons[0].Detail
-		}
-		if a.Reply.Status >= 500 {
-			return memproxy.HoldResult{}, errors.Join(ErrUnsent, errors.New(detail))
-		}
-		return memproxy.HoldResult{Detail: detail}, nil
+		return refused(a)
 	}
 	lease := p.opt.InFlight.Lease(face.Own)
 	defer lease.Release()
 	if err := lease.Grow(ctx, int64(len(a.Body))); err != nil {
 		p.opt.Gate.Abandon(context.WithoutCancel(ctx), a, memproxy.StreamGone)
-		return memproxy.HoldResult{}, errors.Join(ErrUnsent, err)
+		return memproxy.Unsent(err)
 	}
 	path, err := url.PathUnescape(req.EscapedPath)
 	if err != nil {
-		return memproxy.HoldResult{}, errors.Join(ErrUnsent, err)
+		return memproxy.Unsent(err)
 	}
 	out := &http.Request{Method: req.Method, URL: face.Join(p.opt.Upstream, path, req.EscapedPath, a.Query, false), Header: http.Header{}}
 	face.Onward(out.Header, http.Header(req.Header))
@@ -62,17 +53,33 @@ func (p *Proxy) dispatch(ctx context.Context, a *gate.Admission, req memproxy.Re
 	resp, err := p.opt.Transport.RoundTrip(out.WithContext(ctx))
 	if err != nil {
 		p.opt.Gate.Abandon(context.WithoutCancel(ctx), a, memproxy.StreamWhole)
-		return memproxy.HoldResult{}, err
+		return memproxy.SentOrNot(err)
 	}
 	defer resp.Body.Close()
 	body, _, err := face.ReadAnswerIn(resp, p.opt.MaxAnswer, func(n int64) error { lease.Force(n); return nil }) // it happened
 	if err != nil {
 		p.opt.Gate.Abandon(context.WithoutCancel(ctx), a, memproxy.StreamWhole)
-		return memproxy.HoldResult{}, err
+		return memproxy.SentOrNot(err)
 	}
 	p.opt.Gate.Return(context.WithoutCancel(ctx), a, memproxy.Reply{Status: resp.StatusCode, Header: memproxy.Header(resp.Header), Body: body})
 	p.follower.Follow(a)
-	return memproxy.HoldResult{Status: resp.StatusCode, Memories: a.Memories}, nil
+	return memproxy.Answered(memproxy.HoldResult{Status: resp.StatusCode, Memories: a.Memories})
+}
+
+// refused is the outcome of a request that the gate refuses. A refusal because
+// something is broken ends when that does; any other stays one.
+func refused(a *gate.Admission) memproxy.Sent {
+	detail := "refused"
+	for _, why := range a.Decision.Reasons {
+		if why.Code != memproxy.ReviewApproved {
+			detail = string(why.Code) + ": " + why.Detail
+			break
+		}
+	}
+	if a.Reply.Status >= 500 {
+		return memproxy.Unsent(errors.New(detail))
+	}
+	return memproxy.Sent{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{Detail: "memproxy refused it: " + detail}}
 }
 
 // Reconsider asks the rules in force about a held write.

@@ -47,47 +47,50 @@ func (p *Proxy) Look(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory
 }
 
 // Restore makes a memory what a version of it was, in a reviewer's name; now is
-// what Now said of it. With ErrUnsent nothing left.
-func (p *Proxy) Restore(ctx context.Context, to memproxy.Version, now memproxy.Memory, decision, reviewer string) (memproxy.HoldResult, error) {
+// what Now said of it.
+func (p *Proxy) Restore(ctx context.Context, to memproxy.Version, now memproxy.Memory, decision, reviewer string) memproxy.Sent {
 	restorer, ok := p.opt.Adapter.(gate.Restorer)
 	if !ok {
-		return memproxy.HoldResult{}, errors.Join(ErrUnsent, ErrNoRestore)
+		return memproxy.Unsent(ErrNoRestore)
 	}
 	if to.Kind == memproxy.TargetObject {
 		return p.putBack(ctx, restorer, to, now, decision, reviewer)
 	}
 	requests := restorer.Restore(to, now, p.opt.Gate.RestoredStamp(to, decision))
 	_, reply, err := p.first(ctx, requests)
+	if errors.Is(err, ErrNoRestore) {
+		return memproxy.Unsent(err)
+	}
 	if err != nil {
-		return memproxy.HoldResult{}, err
+		return memproxy.SentOrNot(err)
 	}
 	result := memproxy.HoldResult{Status: reply.Status}
 	if done(reply.Status) {
 		result.Memories = []string{to.ID}
 		p.opt.Gate.Restored(ctx, to, decision)
 	}
-	return result, nil
+	return memproxy.Answered(result)
 }
 
 // putBack gives an object the members that a version of it has: by a request
 // that is ruled on like any other, because what it names and says may be refused
 // by now.
-func (p *Proxy) putBack(ctx context.Context, restorer gate.Restorer, to memproxy.Version, now memproxy.Memory, decision, reviewer string) (memproxy.HoldResult, error) {
+func (p *Proxy) putBack(ctx context.Context, restorer gate.Restorer, to memproxy.Version, now memproxy.Memory, decision, reviewer string) memproxy.Sent {
 	i, _, err := p.first(ctx, restorer.Find(to.MemoryKey)) // in which of its dialects the backend knows it
 	if err != nil {
-		return memproxy.HoldResult{}, errors.Join(ErrUnsent, err)
+		return memproxy.Unsent(err)
 	}
 	requests := restorer.Restore(to, now, memproxy.Stamp{})
 	if i >= len(requests) {
-		return memproxy.HoldResult{}, errors.Join(ErrUnsent, ErrNoRestore)
+		return memproxy.Unsent(ErrNoRestore)
 	}
 	q := requests[i]
 	if q.Request.Path, err = url.PathUnescape(q.Request.EscapedPath); err != nil {
-		return memproxy.HoldResult{}, errors.Join(ErrUnsent, err)
+		return memproxy.Unsent(err)
 	}
 	a, err := p.opt.Gate.PutBack(ctx, p.backend, q, decision, reviewer, to.Tenant)
 	if err != nil {
-		return memproxy.HoldResult{}, errors.Join(ErrUnsent, err)
+		return memproxy.Unsent(err)
 	}
 	return p.dispatch(ctx, a, q.Request)
 }
@@ -114,10 +117,10 @@ func unknown(status int) bool {
 }
 
 // first sends one request after the other until the backend knows one, and
-// returns its answer; with ErrUnsent there was none to send.
+// returns its answer; with ErrNoRestore there was none to send.
 func (p *Proxy) first(ctx context.Context, requests []memproxy.Search) (int, memproxy.Reply, error) {
 	if len(requests) == 0 {
-		return 0, memproxy.Reply{}, errors.Join(ErrUnsent, ErrNoRestore)
+		return 0, memproxy.Reply{}, ErrNoRestore
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.opt.UpstreamTimeout)
 	defer cancel()

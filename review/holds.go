@@ -193,6 +193,9 @@ func (c *call) sent(id string, tally memproxy.Tallied) (any, error) {
 		return Settled{h, tally}, err
 	}
 	h, err := c.api.opt.Runner.Replay(c.ctx(), id)
+	if err == nil && h.State == memproxy.HoldRejected { // by somebody else, between the approval and its sending
+		return nil, memproxy.ErrState
+	}
 	if err != nil || h.State == memproxy.HoldApproved {
 		c.api.opt.Runner.Wake() // it is tried again until it is sent
 	}

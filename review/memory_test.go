@@ -1,12 +1,15 @@
 package review_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 	"github.com/memproxy/memproxy/review"
 )
@@ -161,35 +164,42 @@ func TestPinAndPromote(t *testing.T) {
 // Proves EDGE-11.
 func TestReplayOutcomes(t *testing.T) {
 	for name, c := range map[string]struct {
-		status int
-		err    error
-		want   memproxy.HoldState
-		sent   int
+		status  int
+		err     error
+		want    memproxy.HoldState
+		sent    int
+		refuses bool
 	}{
-		"taken":           {200, nil, memproxy.HoldDone, 1},
-		"refused":         {422, nil, memproxy.HoldFailed, 1},
-		"broken":          {500, nil, memproxy.HoldReplaying, 1},
-		"backend is slow": {408, nil, memproxy.HoldReplaying, 1},
-		"cut off":         {0, errors.New("connection reset"), memproxy.HoldReplaying, 1},
-		"not reached":     {0, review.ErrNotSent, memproxy.HoldApproved, 0},
+		"taken":            {200, nil, memproxy.HoldDone, 1, false},
+		"refused":          {422, nil, memproxy.HoldFailed, 1, false},
+		"led elsewhere":    {307, nil, memproxy.HoldFailed, 1, false},
+		"memproxy refuses": {0, nil, memproxy.HoldFailed, 0, true},
+		"broken":           {500, nil, memproxy.HoldReplaying, 1, false},
+		"backend is slow":  {408, nil, memproxy.HoldReplaying, 1, false},
+		"cut off":          {0, errors.New("connection reset"), memproxy.HoldReplaying, 1, false},
+		"not reached":      {0, review.ErrNotSent, memproxy.HoldApproved, 0, false},
 	} {
 		r := newRig(t)
 		r.hold("h", "text")
-		r.up.status, r.up.err = c.status, c.err
+		r.up.status, r.up.err, r.up.refuses = c.status, c.err, c.refuses
 		s, err := r.client(bobToken).Approve(t.Context(), "h", "fine")
 		if err != nil || s.Hold.State != c.want || len(r.up.sent) != c.sent {
 			t.Errorf("%s: %s, %v, sent %d; want %s", name, s.Hold.State, err, len(r.up.sent), c.want)
 		}
 		waits := c.want == memproxy.HoldApproved
+		if detail := s.Hold.Result.Detail; (detail == refusal) != c.refuses {
+			t.Errorf("%s: the reason is %q", name, detail)
+		}
 		if woken := len(r.runner.Woken()) > 0; woken != waits {
 			t.Errorf("%s: whether it is tried again at once: %v", name, woken)
 		}
 		if err := r.runner.Recover(t.Context()); errors.Is(err, review.ErrNotSent) != waits {
 			t.Errorf("%s: recovered: %v", name, err)
 		}
-		r.up.status, r.up.err = 200, nil
-		must(t, "recover", r.runner.Recover(t.Context()))
-		if len(r.up.sent) != 1 {
+		r.up.status, r.up.err, r.up.refuses = 200, nil, false
+		r.clock.Pass(leaseOver)
+		_ = r.runner.Recover(t.Context()) // what nobody knows of stays as it is
+		if sent := map[bool]int{true: 0, false: 1}[c.refuses]; len(r.up.sent) != sent {
 			t.Errorf("%s: sent %d times in the end", name, len(r.up.sent))
 		}
 	}
@@ -240,4 +250,39 @@ func TestStrandedIsAskedFor(t *testing.T) {
 	if !strings.Contains(r.audit.events[len(r.audit.events)-1].Route, "resolve") {
 		t.Errorf("recorded %+v", r.audit.events)
 	}
+}
+
+// A hold that is rejected between its approval and its sending is rejected, and
+// whoever approved it is told no.
+//
+// Proves EDGE-11, EDGE-15.
+func TestApprovalThatLostItsRace(t *testing.T) {
+	r := newRig(t, func(o *review.Options) {
+		store := o.Store.(*ledger.Ledger)
+		var err error
+		o.Runner, err = review.NewRunner(review.RunnerOptions{
+			Store: rejectedFirst{store}, Replayer: &upstream{status: 200}, Recorder: o.Recorder, Clock: o.Clock, Log: o.Log,
+		})
+		must(t, "NewRunner", err)
+	})
+	r.hold("h", "text")
+	_, err := r.client(bobToken).Approve(t.Context(), "h", "fine")
+	wantStatus(t, "approved and rejected at once", err, 409)
+	if h, err := r.ledger.Hold(t.Context(), "h"); err != nil || h.State != memproxy.HoldRejected || h.Reviewer != "ann" {
+		t.Errorf("%s by %s, %v", h.State, h.Reviewer, err)
+	}
+	if acts := r.audit.acts(); acts[len(acts)-1] != "hold.approve:refused:state" {
+		t.Errorf("recorded %v", acts)
+	}
+}
+
+// rejectedFirst is a ledger in which another reviewer is faster than whoever
+// claims a hold.
+type rejectedFirst struct{ *ledger.Ledger }
+
+func (s rejectedFirst) ClaimHold(ctx context.Context, id string, lease time.Duration) (memproxy.Replay, error) {
+	if err := s.RejectHold(ctx, id, memproxy.Review{Reviewer: "ann"}); err != nil {
+		return memproxy.Replay{}, err
+	}
+	return s.Ledger.ClaimHold(ctx, id, lease)
 }

@@ -117,6 +117,9 @@ func (p *printer) settled(s Settled) {
 	if s.Hold.State == memproxy.HoldReplaying {
 		line += "; it is not known whether it was sent"
 	}
+	if s.Hold.State == memproxy.HoldFailed && s.Hold.Result.Detail != "" {
+		line += "; " + s.Hold.Result.Detail
+	}
 	p.line("%s", line)
 }
 

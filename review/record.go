@@ -58,13 +58,18 @@ func (c *call) decided(answer any, err error) {
 	}
 	ev.Time = c.api.opt.Clock()
 	ev.Act = &memproxy.Act{Action: c.act, Stage: stage, Rule: rule, Reason: c.reason}
-	if stage == memproxy.ActRefused {
-		ev.Verdict, ev.Would = memproxy.Deny, memproxy.Deny
-	}
+	ruled(&ev)
 	if err == nil {
 		tell(&ev, answer)
 	}
 	note(c.ctx(), c.api.opt.Recorder, c.api.opt.Log, ev)
+}
+
+// ruled gives the record of what a rule refuses its verdict.
+func ruled(ev *memproxy.Event) {
+	if ev.Act.Stage == memproxy.ActRefused {
+		ev.Verdict, ev.Would = memproxy.Deny, memproxy.Deny
+	}
 }
 
 // note records what became of something that is done or refused already.
@@ -107,10 +112,10 @@ func rolledBack(ev *memproxy.Event, got RollbackAnswer) {
 		if made.Kind == memproxy.TargetObject {
 			ev.Versions[0].Kind = made.Kind
 		}
-	case ev.Status >= 500:
-		ev.Act.Stage, ev.Act.Rule = memproxy.ActUnknown, "upstream"
 	default:
-		ev.Act.Stage, ev.Act.Rule = memproxy.ActFailed, "upstream"
+		act := became(got.outcome)
+		ev.Act.Stage, ev.Act.Rule = act.Stage, act.Rule
+		ruled(ev)
 	}
 }
 
@@ -138,6 +143,21 @@ func ruleOf(err error) (rule string, stage memproxy.ActStage) {
 	return p.code, memproxy.ActRefused
 }
 
+// became is what the record says of an outcome.
+func became(o memproxy.Outcome) memproxy.Act {
+	switch o {
+	case memproxy.OutcomeDone:
+		return memproxy.Act{Stage: memproxy.ActDone}
+	case memproxy.OutcomeRefused:
+		return memproxy.Act{Stage: memproxy.ActRefused, Rule: "memproxy"}
+	case memproxy.OutcomeRejected:
+		return memproxy.Act{Stage: memproxy.ActFailed, Rule: "upstream"}
+	case memproxy.OutcomeUnsent:
+		return memproxy.Act{Stage: memproxy.ActFailed, Rule: "not_sent"}
+	}
+	return memproxy.Act{Stage: memproxy.ActUnknown, Rule: "upstream"}
+}
+
 // sender is who an approved write is sent for: whoever approved it.
 func sender(h *memproxy.HeldWrite) memproxy.Principal {
 	if h.ByRules() {
@@ -148,10 +168,12 @@ func sender(h *memproxy.HeldWrite) memproxy.Principal {
 
 func (r *Runner) event(h *memproxy.HeldWrite, act memproxy.Act) memproxy.Event {
 	act.Action, act.Reason = "hold.replay", h.Note
-	return memproxy.Event{
+	ev := memproxy.Event{
 		Type: memproxy.EventReview, Time: r.opt.Clock(), Decision: h.ID, Route: "review.hold.replay", Principal: sender(h),
 		Kind: memproxy.Admin, Backend: h.Backend, Targets: []string{h.ID}, Claimed: -1, Confidence: -1, Act: &act,
 	}
+	ruled(&ev)
+	return ev
 }
 
 // attempt records that an approved write is about to be sent.

@@ -35,6 +35,7 @@ func TestRecordsSayWhatHappened(t *testing.T) {
 		"nothing left":        {bobToken, "/v1/holds/h/approve", why, func(r *rig) { r.do(annToken, "POST", "/v1/holds/h/shred", why) }, "hold.approve:attempted hold.approve:refused:state"},
 		"not taken":           {bobToken, "/v1/holds/h/approve", why, func(r *rig) { r.up.status = 400 }, "hold.approve:attempted hold.replay:attempted hold.replay:failed:upstream hold.approve:done"},
 		"not sent":            {bobToken, "/v1/holds/h/approve", why, func(r *rig) { r.up.err = review.ErrNotSent }, "hold.approve:attempted hold.replay:attempted hold.replay:failed:not_sent hold.approve:done"},
+		"refused by memproxy": {bobToken, "/v1/holds/h/approve", why, func(r *rig) { r.up.refuses = true }, "hold.approve:attempted hold.replay:attempted hold.replay:refused:memproxy hold.approve:done"},
 		"nobody knows":        {bobToken, "/v1/holds/h/approve", why, func(r *rig) { r.up.status = 502 }, "hold.approve:attempted hold.replay:attempted hold.replay:unknown:upstream hold.approve:done"},
 		"a batch of another":  {bobToken, "/v1/holds/batch", `{"action":"reject","tenant":"acme","similarity":"s","before":"2030-01-01T00:00:00Z","expect":3,"reason":"all"}`, nil, "batch.reject:attempted batch.reject:refused:state"},
 		"promoted":            {bobToken, "/v1/memories/mem0/m/promote", why, nil, "memory.promote:attempted memory.promote:done"},
@@ -46,6 +47,7 @@ func TestRecordsSayWhatHappened(t *testing.T) {
 		"deleted since":       {bobToken, "/v1/memories/mem0/m/rollback", `{"version":1,"reason":"worse now"}`, func(r *rig) { r.up.now = memproxy.Memory{Missing: true} }, "memory.rollback:attempted memory.rollback:refused:deleted"},
 		"not to be asked":     {bobToken, "/v1/memories/mem0/m/rollback", `{"version":1,"reason":"worse now"}`, func(r *rig) { r.up.nowErr = http.ErrServerClosed }, "memory.rollback:attempted memory.rollback:failed:upstream"},
 		"sent, and no answer": {bobToken, "/v1/memories/mem0/m/rollback", `{"version":1,"reason":"worse now"}`, func(r *rig) { r.up.err = http.ErrServerClosed }, "memory.rollback:attempted memory.rollback:unknown:upstream"},
+		"memproxy says no":    {bobToken, "/v1/memories/mem0/m/rollback", `{"version":1,"reason":"worse now"}`, func(r *rig) { r.up.refuses = true }, "memory.rollback:attempted memory.rollback:refused:memproxy"},
 		"not a version":       {bobToken, "/v1/memories/mem0/m/rollback", `{"version":77,"reason":"worse now"}`, nil, "memory.rollback:refused:unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -77,31 +76,26 @@ func (r *Runner) Replay(ctx context.Context, id string) (memproxy.HeldWrite, err
 		return memproxy.HeldWrite{}, errors.Join(err, r.opt.Store.ReleaseHold(ctx, id, claim.Token))
 	}
 	sending, cancel := context.WithTimeout(sending, r.opt.Timeout)
-	result, err := r.opt.Replayer.Replay(sending, claim.Hold, claim.Content)
+	sent := r.opt.Replayer.Replay(sending, claim.Hold, claim.Content)
 	cancel()
 	r.opt.Steps.At(memproxy.StepReplaySent)
 	settling, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	came := memproxy.Act{Stage: memproxy.ActUnknown, Rule: "upstream"}
-	switch {
-	case errors.Is(err, ErrNotSent):
-		came = memproxy.Act{Stage: memproxy.ActFailed, Rule: "not_sent"}
-		r.opt.Log.WarnContext(ctx, "an approved write could not be sent; it will be tried again", "hold", id, "error", err)
+	switch sent.Outcome {
+	case memproxy.OutcomeDone:
+		err = r.opt.Store.FinishHold(settling, id, claim.Token, sent.Result)
+	case memproxy.OutcomeRefused:
+		r.opt.Log.WarnContext(ctx, "memproxy refused to send an approved write", "hold", id, "reason", sent.Result.Detail)
+		err = r.opt.Store.FailHold(settling, id, claim.Token, sent.Result)
+	case memproxy.OutcomeRejected:
+		err = r.opt.Store.FailHold(settling, id, claim.Token, sent.Result)
+	case memproxy.OutcomeUnsent:
+		r.opt.Log.WarnContext(ctx, "an approved write could not be sent; it will be tried again", "hold", id, "error", sent.Err)
 		err = r.opt.Store.ReleaseHold(settling, id, claim.Token)
-	case err != nil:
-		r.opt.Log.ErrorContext(ctx, "it is not known whether an approved write was sent", "hold", id, "error", err)
-		err = nil
-	case result.Status >= 200 && result.Status < 400:
-		came = memproxy.Act{Stage: memproxy.ActDone}
-		err = r.opt.Store.FinishHold(settling, id, claim.Token, result)
-	case result.Status >= 400 && result.Status < 500 && result.Status != http.StatusRequestTimeout:
-		came = memproxy.Act{Stage: memproxy.ActFailed, Rule: "upstream"}
-		err = r.opt.Store.FailHold(settling, id, claim.Token, result)
-	default:
-		// A backend that breaks may have written before it did.
-		r.opt.Log.ErrorContext(ctx, "the backend broke on an approved write; it is not known whether it was taken", "hold", id, "status", result.Status)
+	case memproxy.OutcomeUnknown: // it stays claimed until the backend was asked
+		r.opt.Log.ErrorContext(ctx, "it is not known whether the backend took an approved write", "hold", id, "status", sent.Result.Status, "error", sent.Err)
 	}
-	r.told(ctx, &claim.Hold, came, result)
+	r.told(ctx, &claim.Hold, became(sent.Outcome), sent.Result)
 	if err != nil {
 		return memproxy.HeldWrite{}, fmt.Errorf("settle a replay: %w", err)
 	}

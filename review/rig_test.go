@@ -36,18 +36,36 @@ type upstream struct {
 	applied []review.Rollback
 	status  int
 	err     error
+	refuses bool // memproxy refuses to send
 	found   bool
 	now     memproxy.Memory
 	nowErr  error
 }
 
-func (u *upstream) Replay(_ context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) (memproxy.HoldResult, error) {
+func (u *upstream) Replay(_ context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) memproxy.Sent {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if !errors.Is(u.err, review.ErrNotSent) {
+	out := u.outcome(memproxy.HoldResult{Status: u.status, Memories: []string{"m-" + h.ID}})
+	if out.Outcome != memproxy.OutcomeUnsent && out.Outcome != memproxy.OutcomeRefused {
 		u.sent = append(u.sent, h.ID+" "+string(c.Body))
 	}
-	return memproxy.HoldResult{Status: u.status, Memories: []string{"m-" + h.ID}}, u.err
+	return out
+}
+
+// refusal is the reason that memproxy gives where it refuses to send.
+const refusal = "memproxy refused it: owner.foreign"
+
+// outcome is what becomes of what is sent now.
+func (u *upstream) outcome(r memproxy.HoldResult) memproxy.Sent {
+	switch {
+	case errors.Is(u.err, review.ErrNotSent):
+		return memproxy.Unsent(u.err)
+	case u.err != nil:
+		return memproxy.SentOrNot(u.err)
+	case u.refuses:
+		return memproxy.Sent{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{Detail: refusal}}
+	}
+	return memproxy.Answered(r)
 }
 
 func (u *upstream) Now(context.Context, memproxy.MemoryKey) (memproxy.Memory, error) {
@@ -56,14 +74,14 @@ func (u *upstream) Now(context.Context, memproxy.MemoryKey) (memproxy.Memory, er
 	return u.now, u.nowErr
 }
 
-func (u *upstream) Apply(_ context.Context, r review.Rollback) (memproxy.HoldResult, error) {
+func (u *upstream) Apply(_ context.Context, r review.Rollback) memproxy.Sent {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.applied = append(u.applied, r)
 	if u.status == 200 && u.err == nil {
 		u.now.Text = r.To.Text
 	}
-	return memproxy.HoldResult{Status: u.status}, u.err
+	return u.outcome(memproxy.HoldResult{Status: u.status})
 }
 
 // Ask does not find out.

@@ -22,6 +22,7 @@ type RollbackRequest struct {
 type RollbackAnswer struct {
 	Result  memproxy.HoldResult `json:"result"`
 	Version *memproxy.Version   `json:"version,omitempty"` // the new one
+	outcome memproxy.Outcome
 }
 
 func rollbackMemory(c *call) (any, error) {

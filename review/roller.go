@@ -39,9 +39,8 @@ type Rollback struct {
 type Applier interface {
 	// Now asks the backend for a memory; one that is deleted has Missing set.
 	Now(context.Context, memproxy.MemoryKey) (memproxy.Memory, error)
-	// Apply makes the memory what it was. Its result and errors are as a
-	// Replayer's.
-	Apply(context.Context, Rollback) (memproxy.HoldResult, error)
+	// Apply makes the memory what it was.
+	Apply(context.Context, Rollback) memproxy.Sent
 }
 
 // RollerOptions configure a Roller.
@@ -133,23 +132,24 @@ func hashOf(text string) string {
 // apply brings a rollback into the backend. The end of the process cuts off
 // sending, and leaves ctx for what is noted of it.
 func (r *Roller) apply(ctx, sending context.Context, rb Rollback, before string) (RollbackAnswer, error) {
-	result, err := r.opt.Applier.Apply(sending, rb)
+	sent := r.opt.Applier.Apply(sending, rb)
 	r.opt.Steps.At(memproxy.StepRollbackSent)
-	answer := RollbackAnswer{Result: result}
-	switch {
-	case errors.Is(err, ErrNotSent):
-		_, err = r.opt.Store.EndRollback(ctx, rb.Decision, nil)
+	answer := RollbackAnswer{Result: sent.Result, outcome: sent.Outcome}
+	switch sent.Outcome {
+	case memproxy.OutcomeDone:
+	case memproxy.OutcomeRefused, memproxy.OutcomeRejected:
+		_, err := r.opt.Store.EndRollback(ctx, rb.Decision, nil)
+		return answer, err
+	case memproxy.OutcomeUnsent:
+		r.opt.Log.WarnContext(ctx, "a rollback could not be sent", "decision", rb.Decision, "error", sent.Err)
+		_, err := r.opt.Store.EndRollback(ctx, rb.Decision, nil)
 		return RollbackAnswer{}, errors.Join(err, errUnsent)
-	case err != nil || result.Status >= 500:
-		// It stays begun: Recover asks the backend what became of it.
-		r.opt.Log.ErrorContext(ctx, "it is not known whether a rollback was taken", "decision", rb.Decision, "status", result.Status, "error", err)
-		if err != nil {
+	case memproxy.OutcomeUnknown: // it stays begun: Recover asks the backend what became of it
+		r.opt.Log.ErrorContext(ctx, "it is not known whether a rollback was taken", "decision", rb.Decision, "status", sent.Result.Status, "error", sent.Err)
+		if sent.Err != nil {
 			return RollbackAnswer{}, errSent
 		}
 		return answer, nil
-	case result.Status < 200 || result.Status > 299:
-		_, err = r.opt.Store.EndRollback(ctx, rb.Decision, nil)
-		return answer, err
 	}
 	made, err := r.settle(ctx, rb, before)
 	if err != nil {
@@ -262,7 +262,8 @@ func (r *Roller) resume(ctx context.Context, b memproxy.Rollback) error {
 		} else if answer.Version != nil {
 			r.ended(ctx, &b, memproxy.ActDone, "", answer.Version)
 		} else {
-			r.ended(ctx, &b, memproxy.ActFailed, "upstream", nil)
+			act := became(answer.outcome)
+			r.ended(ctx, &b, act.Stage, act.Rule, nil)
 		}
 	default:
 		err = r.abandon(ctx, b, "something else was written since")

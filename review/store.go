@@ -62,16 +62,14 @@ type SessionStore interface {
 	Unlock(ctx context.Context, tenant, id string, r memproxy.Review) error
 }
 
-// ErrNotSent is the error of a Replayer or Applier that is certain that
-// nothing reached the backend.
+// ErrNotSent says of an approved write that nothing of it reached the backend so
+// far.
 var ErrNotSent = errors.New("nothing was sent")
 
 // A Replayer sends an approved write upstream, past the verdict that held it
-// and through everything else. What the backend answered is a result, whatever
-// its status. An error that is ErrNotSent means that nothing was sent, any
-// other that nobody knows.
+// and through everything else.
 type Replayer interface {
-	Replay(context.Context, memproxy.HeldWrite, memproxy.HoldContent) (memproxy.HoldResult, error)
+	Replay(context.Context, memproxy.HeldWrite, memproxy.HoldContent) memproxy.Sent
 }
 
 // An Asker is a Replayer that can find out from the backend whether a write
