@@ -3,6 +3,7 @@ package memproxy
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -139,6 +140,21 @@ type Review struct {
 	Note     string
 	// Need is how many distinct reviewers must agree; less than one is one.
 	Need int
+	// AuthorGone says that the reviewer was told that the key of the author was
+	// removed.
+	AuthorGone bool
+}
+
+// TellAuthorGone notes among the reasons of a hold that whoever approves it was
+// told that the key of its author was removed.
+func (h *HeldWrite) TellAuthorGone() {
+	h.Reasons = append(h.Reasons, Reason{Code: IdentityInvalid, Detail: "the key of its author was removed; whoever approved it was told"})
+}
+
+// ToldAuthorGone reports whether that was noted. A write by an invalid credential
+// is refused and never held, so that no other reason of a hold has this code.
+func (h *HeldWrite) ToldAuthorGone() bool {
+	return slices.ContainsFunc(h.Reasons, func(r Reason) bool { return r.Code == IdentityInvalid })
 }
 
 // Tallied is what became of a review.

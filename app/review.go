@@ -28,6 +28,9 @@ func (r replayer) Replay(ctx context.Context, h memproxy.HeldWrite, c memproxy.H
 	return p.Replay(ctx, h, c)
 }
 
+// Knows implements review.Replayer.
+func (r replayer) Knows(p memproxy.Principal) bool { return r.s.callers.now.Load().Knows(p) }
+
 // Ask implements review.Asker.
 func (r replayer) Ask(ctx context.Context, h memproxy.HeldWrite) (bool, memproxy.HoldResult, error) {
 	p := r.s.proxyOf(h.Backend)

@@ -133,6 +133,21 @@ func (id *Identifier) identify(ctx context.Context, c memproxy.Credentials) (mem
 	return p, nil
 }
 
+// Knows reports whether a principal that was identified before still is one. A
+// key can be removed from the configuration; who presents tokens or certificates
+// is their issuer's to say.
+func (id *Identifier) Knows(p memproxy.Principal) bool {
+	if p.Method != "key" {
+		return true
+	}
+	for _, known := range id.keys {
+		if known.ID == p.ID && known.Tenant == p.Tenant {
+			return true
+		}
+	}
+	return false
+}
+
 // token verifies what was addressed to memproxy: a known key, or an OIDC token.
 func (id *Identifier) token(ctx context.Context, token string) (memproxy.Principal, error) {
 	if p, ok := id.lookup(token); ok {

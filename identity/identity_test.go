@@ -228,3 +228,25 @@ func TestAnonymousSessions(t *testing.T) {
 		t.Errorf("a workload that is named is %q", p.ID)
 	}
 }
+
+// Whoever was identified by a key is known for as long as the key is configured.
+func TestKnows(t *testing.T) {
+	dev := memproxy.Principal{ID: "agent:dev", Tenant: "acme"}
+	id, err := identity.New(identity.Options{Keys: []identity.Key{{SHA256: hash("secret"), Principal: dev}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		p    memproxy.Principal
+		want bool
+	}{
+		"configured":     {memproxy.Principal{ID: "agent:dev", Tenant: "acme", Method: "key"}, true},
+		"removed":        {memproxy.Principal{ID: "agent:old", Tenant: "acme", Method: "key"}, false},
+		"another tenant": {memproxy.Principal{ID: "agent:dev", Tenant: "globex", Method: "key"}, false},
+		"by a token":     {memproxy.Principal{ID: "oidc:old", Tenant: "acme", Method: "oidc"}, true},
+	} {
+		if got := id.Knows(c.p); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

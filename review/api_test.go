@@ -70,7 +70,7 @@ func TestApproveSendsOnce(t *testing.T) {
 	r := newRig(t)
 	r.hold("h", "text")
 	for range 2 {
-		s, err := r.client(bobToken).Approve(t.Context(), "h", "fine")
+		s, err := r.client(bobToken).Approve(t.Context(), "h", review.ApproveRequest{Reason: "fine"})
 		if err != nil && !strings.Contains(err.Error(), "409") {
 			t.Fatal(err)
 		}
@@ -92,11 +92,11 @@ func TestApproveSendsOnce(t *testing.T) {
 func TestFourEyes(t *testing.T) {
 	r := newRig(t, func(o *review.Options) { o.Need = 2 })
 	r.hold("h", "text")
-	s, err := r.client(bobToken).Approve(t.Context(), "h", "fine")
+	s, err := r.client(bobToken).Approve(t.Context(), "h", review.ApproveRequest{Reason: "fine"})
 	if err != nil || s.Settled || s.Have != 1 || s.Need != 2 || s.Hold.State != memproxy.HoldPending {
 		t.Fatalf("%+v, %v", s, err)
 	}
-	if s, err = r.client(annToken).Approve(t.Context(), "h", "fine"); err != nil || s.Hold.State != memproxy.HoldDone {
+	if s, err = r.client(annToken).Approve(t.Context(), "h", review.ApproveRequest{Reason: "fine"}); err != nil || s.Hold.State != memproxy.HoldDone {
 		t.Errorf("%+v, %v", s, err)
 	}
 }
@@ -106,7 +106,7 @@ func TestNothingWithoutRecord(t *testing.T) {
 	r := newRig(t)
 	r.hold("h", "text")
 	r.audit.fail = true
-	_, err := r.client(annToken).Approve(t.Context(), "h", "fine")
+	_, err := r.client(annToken).Approve(t.Context(), "h", review.ApproveRequest{Reason: "fine"})
 	wantStatus(t, "approve", err, 503)
 	_, err = r.client(annToken).Hold(t.Context(), "h", true)
 	wantStatus(t, "content", err, 503)

@@ -44,7 +44,7 @@ type invocation struct {
 // flagValues are all flags; each command takes those that it names.
 type flagValues struct {
 	admin, tokenFile, socket                       string
-	full, off, all                                 bool
+	full, off, all, authorGone                     bool
 	output                                         *cli.Output
 	state, tenant, backend, principal, session     string
 	similarity, cursor, reason, outcome, kind, sha string
@@ -71,7 +71,7 @@ var nouns = []struct {
 	{"holds", "what is held, and the word of a reviewer", "memproxy holds list --state pending", []verb{
 		{"list", "", "what is held", "memproxy holds list --state pending --since 24h", "state tenant backend principal session similarity since limit cursor", 0, holdsList},
 		{"show", "ID", "one hold, with what was found in it", "memproxy holds show 0f2a", "full", 1, holdsShow},
-		{"approve", "ID...", "let held writes go", `memproxy holds approve 0f2a --reason "asked Ann"`, "reason similarity expect tenant before", -1, holdsSettle("approve")},
+		{"approve", "ID...", "let held writes go", `memproxy holds approve 0f2a --reason "asked Ann"`, "reason similarity expect tenant before author-gone", -1, holdsSettle("approve")},
 		{"reject", "ID...", "refuse held writes", `memproxy holds reject --similarity 9c41 --expect 12 --reason "the same attack"`, "reason similarity expect tenant before", -1, holdsSettle("reject")},
 		{"resolve", "ID", "settle a hold of which nobody knows whether it arrived", `memproxy holds resolve 0f2a --outcome done --reason "it is in the backend"`, "outcome reason", 1, holdsResolve},
 		{"pattern", "ID PATTERN", "what one mark of sanitised text stands for", "memproxy holds pattern 0f2a PATTERN_001 --full", "full pointer", 2, holdsPattern},
@@ -186,6 +186,8 @@ func (f *flagValues) define(fs *pflag.FlagSet, names []string) {
 			fs.IntVar(&f.expect, name, 0, "how many holds the group had when it was listed")
 		case "version":
 			fs.Int64Var(&f.version, name, 0, "number of the version")
+		case "author-gone":
+			fs.BoolVar(&f.authorGone, name, false, "though the key of the author was removed since")
 		case "full":
 			fs.BoolVar(&f.full, name, false, "as it is, not sanitised; it may be an attack")
 		case "all":

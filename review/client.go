@@ -167,8 +167,8 @@ func (c *Client) Hold(ctx context.Context, id string, full bool) (h HoldView, er
 }
 
 // Approve agrees to a held write.
-func (c *Client) Approve(ctx context.Context, id, reason string) (s Settled, err error) {
-	return s, c.do(ctx, http.MethodPost, []string{"holds", id, "approve"}, nil, Reason{reason}, &s)
+func (c *Client) Approve(ctx context.Context, id string, in ApproveRequest) (s Settled, err error) {
+	return s, c.do(ctx, http.MethodPost, []string{"holds", id, "approve"}, nil, in, &s)
 }
 
 // Reject gives a held write up.

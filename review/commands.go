@@ -53,9 +53,11 @@ func holdsSettle(action string) func(context.Context, *invocation) error {
 		if len(in.ids) == 0 {
 			return usageError("name ids, or a group by --similarity")
 		}
-		settle := in.client.Approve
-		if action == "reject" {
-			settle = in.client.Reject
+		settle := in.client.Reject
+		if action == "approve" {
+			settle = func(ctx context.Context, id, reason string) (Settled, error) {
+				return in.client.Approve(ctx, id, ApproveRequest{Reason: reason, AuthorGone: in.f.authorGone})
+			}
 		}
 		var all []Settled
 		var errs []error

@@ -2,6 +2,7 @@ package review
 
 import (
 	"errors"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -15,6 +16,13 @@ import (
 // Reason is the body of an action.
 type Reason struct {
 	Reason string `json:"reason"`
+}
+
+// ApproveRequest agrees to a held write.
+type ApproveRequest struct {
+	Reason string `json:"reason"`
+	// AuthorGone agrees although the key of the author was removed since.
+	AuthorGone bool `json:"author_gone,omitempty"`
 }
 
 // Settled is the answer to an approval or a rejection.
@@ -128,6 +136,9 @@ func showHold(c *call) (any, error) {
 		return nil, err
 	}
 	view := HoldView{HeldWrite: h}
+	if view.AuthorGone, err = c.authorGone(h.ID); err != nil {
+		return nil, err
+	}
 	full, err := c.wantsFull("hold/"+h.ID, func() error { return c.record(h.Tenant, h.Backend, h.ID, h.ID) })
 	if err != nil {
 		return nil, err
@@ -170,12 +181,19 @@ func (c *call) wantsFull(subject string, record func() error) (bool, error) {
 }
 
 func approveHold(c *call) (any, error) {
-	var in Reason
+	var in ApproveRequest
 	h, err := c.settling(&in)
 	if err != nil {
 		return nil, err
 	}
-	tally, err := c.api.opt.Store.ApproveHold(c.ctx(), h.ID, c.review(in.Reason))
+	review := c.review(in.Reason)
+	if review.AuthorGone, err = c.authorGone(h.ID); err != nil {
+		return nil, err
+	}
+	if review.AuthorGone && !in.AuthorGone {
+		return nil, errAuthorGone
+	}
+	tally, err := c.api.opt.Store.ApproveHold(c.ctx(), h.ID, review)
 	if err != nil {
 		return nil, err
 	}
@@ -184,6 +202,22 @@ func approveHold(c *call) (any, error) {
 	}
 	h, err = c.hold()
 	return Settled{h, tally}, err
+}
+
+// errAuthorGone tells a reviewer of what he may not know.
+var errAuthorGone = problem{http.StatusConflict, "author_gone", "the key of the author was removed since; approve with author_gone (--author-gone) to send it all the same"}
+
+// authorGone reports whether the key of the author of a hold was removed. Of what
+// is not there approving says so.
+func (c *call) authorGone(id string) (bool, error) {
+	if c.api.opt.Runner == nil {
+		return false, nil // whoever sends it asks
+	}
+	_, content, err := c.api.opt.Store.HoldContent(c.ctx(), id)
+	if errors.Is(err, memproxy.ErrGone) {
+		return false, nil
+	}
+	return err == nil && !c.api.opt.Runner.knowsAuthor(content), err
 }
 
 // sent has an approved hold sent, if that is this process's task.
@@ -278,9 +312,32 @@ func batchHolds(c *call) (any, error) {
 	if err := c.record(tenant, "", "", in.Similarity); err != nil {
 		return nil, err
 	}
+	if in.Action == "approve" {
+		if err := c.authorsThere(tenant, in); err != nil {
+			return nil, err
+		}
+	}
 	done, err := c.api.opt.Store.ReviewHolds(c.ctx(), tenant, in.Similarity, in.Before, in.Expect, in.Action == "approve", c.review(in.Reason))
 	if err == nil && c.api.opt.Runner != nil {
 		c.api.opt.Runner.Wake() // there may be hundreds: nobody waits for them
 	}
 	return BatchAnswer{done}, err
+}
+
+// authorsThere refuses the approval of a group in which the key of an author was
+// removed: such a write is approved by itself.
+func (c *call) authorsThere(tenant string, in BatchRequest) error {
+	page, err := c.api.opt.Store.Holds(c.ctx(), memproxy.HoldFilter{
+		State: memproxy.HoldPending, Tenant: tenant, Similarity: in.Similarity, Before: in.Before, Limit: 500,
+	})
+	for i := range page.Holds {
+		gone, err := c.authorGone(page.Holds[i].ID)
+		if err != nil {
+			return err
+		}
+		if gone {
+			return errAuthorGone
+		}
+	}
+	return err
 }

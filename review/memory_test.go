@@ -182,7 +182,7 @@ func TestReplayOutcomes(t *testing.T) {
 		r := newRig(t)
 		r.hold("h", "text")
 		r.up.status, r.up.err, r.up.refuses = c.status, c.err, c.refuses
-		s, err := r.client(bobToken).Approve(t.Context(), "h", "fine")
+		s, err := r.client(bobToken).Approve(t.Context(), "h", review.ApproveRequest{Reason: "fine"})
 		if err != nil || s.Hold.State != c.want || len(r.up.sent) != c.sent {
 			t.Errorf("%s: %s, %v, sent %d; want %s", name, s.Hold.State, err, len(r.up.sent), c.want)
 		}
@@ -215,7 +215,7 @@ func TestStrandedIsAskedFor(t *testing.T) {
 			r := newRig(t)
 			r.hold("h", "text")
 			r.up.err = errors.New("connection reset")
-			_, err := r.client(bobToken).Approve(t.Context(), "h", "fine")
+			_, err := r.client(bobToken).Approve(t.Context(), "h", review.ApproveRequest{Reason: "fine"})
 			must(t, "approve", err)
 			r.up.err, r.up.found = nil, found
 			runner := r.asking()
@@ -234,7 +234,7 @@ func TestStrandedIsAskedFor(t *testing.T) {
 	r := newRig(t)
 	r.hold("h", "text")
 	r.up.err = errors.New("connection reset")
-	_, err := r.client(bobToken).Approve(t.Context(), "h", "fine")
+	_, err := r.client(bobToken).Approve(t.Context(), "h", review.ApproveRequest{Reason: "fine"})
 	must(t, "approve", err)
 	in := review.ResolveRequest{Outcome: memproxy.HoldDone, Reason: "it is there"}
 	_, err = r.client(bobToken).Resolve(t.Context(), "h", in)
@@ -266,7 +266,7 @@ func TestApprovalThatLostItsRace(t *testing.T) {
 		must(t, "NewRunner", err)
 	})
 	r.hold("h", "text")
-	_, err := r.client(bobToken).Approve(t.Context(), "h", "fine")
+	_, err := r.client(bobToken).Approve(t.Context(), "h", review.ApproveRequest{Reason: "fine"})
 	wantStatus(t, "approved and rejected at once", err, 409)
 	if h, err := r.ledger.Hold(t.Context(), "h"); err != nil || h.State != memproxy.HoldRejected || h.Reviewer != "ann" {
 		t.Errorf("%s by %s, %v", h.State, h.Reviewer, err)

@@ -70,6 +70,9 @@ func (p *printer) hold(h HoldView) {
 	}
 	p.row("created", at(h.Created))
 	p.row("author", fmt.Sprintf("%s (%s), tenant %s", h.Principal, h.Trust, h.Tenant))
+	if h.AuthorGone {
+		p.row("", "the key of the author was removed since")
+	}
 	p.row("write", fmt.Sprintf("%s %s to %s (%s)", h.Method, h.EscapedPath, h.Backend, h.Route))
 	p.row("group", h.Similarity)
 	p.row("content hash", h.ContentSHA256)

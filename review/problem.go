@@ -109,6 +109,7 @@ func (c *call) body(v any) error {
 type reasoned interface{ why() string }
 
 func (r *Reason) why() string          { return r.Reason }
+func (r *ApproveRequest) why() string  { return r.Reason }
 func (r *BatchRequest) why() string    { return r.Reason }
 func (r *ResolveRequest) why() string  { return r.Reason }
 func (r *UnlockRequest) why() string   { return r.Reason }

@@ -75,9 +75,12 @@ func (r *Runner) Replay(ctx context.Context, id string) (memproxy.HeldWrite, err
 	if err := r.attempt(ctx, &claim.Hold); err != nil {
 		return memproxy.HeldWrite{}, errors.Join(err, r.opt.Store.ReleaseHold(ctx, id, claim.Token))
 	}
-	sending, cancel := context.WithTimeout(sending, r.opt.Timeout)
-	sent := r.opt.Replayer.Replay(sending, claim.Hold, claim.Content)
-	cancel()
+	sent := authorGone
+	if claim.Hold.ToldAuthorGone() || r.knowsAuthor(claim.Content) {
+		sending, cancel := context.WithTimeout(sending, r.opt.Timeout)
+		sent = r.opt.Replayer.Replay(sending, claim.Hold, claim.Content)
+		cancel()
+	}
 	r.opt.Steps.At(memproxy.StepReplaySent)
 	settling, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
@@ -101,6 +104,18 @@ func (r *Runner) Replay(ctx context.Context, id string) (memproxy.HeldWrite, err
 	}
 	r.opt.Steps.At(memproxy.StepReplaySettled)
 	return r.opt.Store.Hold(settling, id)
+}
+
+// authorGone is the outcome of a write whose author's key was removed, where
+// whoever approved it could not know: by a change of the rules, or before that.
+var authorGone = memproxy.Sent{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{
+	Detail: "memproxy refused it: the key of its author was removed, and whoever approved it was not told",
+}}
+
+// knowsAuthor reports whether the author of a write could still write it. Holds
+// of earlier versions do not say who that is.
+func (r *Runner) knowsAuthor(c memproxy.HoldContent) bool {
+	return c.Author == nil || r.opt.Replayer.Knows(*c.Author)
 }
 
 // Close waits for what is being sent, and cuts off what still is a second before

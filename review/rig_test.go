@@ -31,15 +31,16 @@ var (
 
 // upstream is a backend that a test steers.
 type upstream struct {
-	mu      sync.Mutex
-	sent    []string
-	applied []review.Rollback
-	status  int
-	err     error
-	refuses bool // memproxy refuses to send
-	found   bool
-	now     memproxy.Memory
-	nowErr  error
+	mu       sync.Mutex
+	sent     []string
+	applied  []review.Rollback
+	status   int
+	err      error
+	refuses  bool // memproxy refuses to send
+	found    bool
+	stranger string // whose key was removed
+	now      memproxy.Memory
+	nowErr   error
 }
 
 func (u *upstream) Replay(_ context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) memproxy.Sent {
@@ -51,6 +52,9 @@ func (u *upstream) Replay(_ context.Context, h memproxy.HeldWrite, c memproxy.Ho
 	}
 	return out
 }
+
+// Knows knows everybody but stranger.
+func (u *upstream) Knows(p memproxy.Principal) bool { return p.ID != u.stranger }
 
 // refusal is the reason that memproxy gives where it refuses to send.
 const refusal = "memproxy refused it: owner.foreign"

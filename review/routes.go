@@ -34,7 +34,7 @@ func routes() []route {
 		{"GET", "/v1/holds/{id}", "showHold", "content", RoleView, "A held write with its texts, sanitised.", []param{content, confirm}, nil, HoldView{}, showHold},
 		{"GET", "/v1/holds/{id}/patterns/{pattern}", "showHoldPattern", "content", RoleView, "What one placeholder of a held write stands for, by its reference (PATTERN_001); its words on request only.",
 			[]param{{"pointer", "which of several texts: its pointer"}, content, confirm}, nil, PatternView{}, holdPattern},
-		{"POST", "/v1/holds/{id}/approve", "approveHold", "hold.approve", RoleReview, "Agree to a held write. Once enough reviewers did it is sent, once.", nil, Reason{}, Settled{}, approveHold},
+		{"POST", "/v1/holds/{id}/approve", "approveHold", "hold.approve", RoleReview, "Agree to a held write. Once enough reviewers did it is sent, once.", nil, ApproveRequest{}, Settled{}, approveHold},
 		{"POST", "/v1/holds/{id}/reject", "rejectHold", "hold.reject", RoleReview, "Give a held write up.", nil, Reason{}, Settled{}, rejectHold},
 		{"POST", "/v1/holds/{id}/resolve", "resolveHold", "hold.resolve", RoleReview, "Say what became of a write of which it is not known whether it was sent.", nil, ResolveRequest{}, Settled{}, resolveHold},
 		{"POST", "/v1/holds/{id}/shred", "shredHold", "hold.shred", RoleReview, "Destroy a held write's content, for good.", nil, Reason{}, Settled{}, shredHold},

@@ -70,6 +70,9 @@ var ErrNotSent = errors.New("nothing was sent")
 // and through everything else.
 type Replayer interface {
 	Replay(context.Context, memproxy.HeldWrite, memproxy.HoldContent) memproxy.Sent
+	// Knows reports whether the author of a held write could still write it: the
+	// key that it was written with was not removed.
+	Knows(author memproxy.Principal) bool
 }
 
 // An Asker is a Replayer that can find out from the backend whether a write

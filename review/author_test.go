@@ -1,0 +1,68 @@
+package review_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger/ledgertest"
+	"github.com/memproxy/memproxy/review"
+)
+
+// A hold whose author's key was removed is not sent unless whoever approves it
+// was told, and agrees all the same; then it is sent, however often that takes.
+//
+// Proves EDGE-11.
+func TestRemovedAuthor(t *testing.T) {
+	r := newRig(t)
+	authored := func(id string) memproxy.HeldWrite {
+		h, c := ledgertest.Held(id, "text of "+id)
+		c.Author = &memproxy.Principal{ID: "agent:dev", Tenant: "acme", Method: "key"}
+		h, err := r.ledger.PutHold(t.Context(), h, c)
+		must(t, "PutHold", err)
+		return h
+	}
+	approve := func(id string, told bool) (review.Settled, error) {
+		return r.client(bobToken).Approve(t.Context(), id, review.ApproveRequest{Reason: "fine", AuthorGone: told})
+	}
+	authored("there")
+	if s, err := approve("there", false); err != nil || s.Hold.State != memproxy.HoldDone || s.Hold.ToldAuthorGone() {
+		t.Errorf("with the key there: %+v, %v", s.Hold, err)
+	}
+
+	h := authored("h")
+	authored("late")
+	r.up.err = review.ErrNotSent
+	s, err := approve("late", false)
+	if err != nil || s.Hold.State != memproxy.HoldApproved {
+		t.Fatalf("%+v, %v", s.Hold, err)
+	}
+	r.up.err, r.up.stranger = nil, "agent:dev"
+	sent := len(r.up.sent)
+	must(t, "Recover", r.runner.Recover(t.Context()))
+	if late, err := r.ledger.Hold(t.Context(), "late"); err != nil || late.State != memproxy.HoldFailed || late.Result.Detail == "" || len(r.up.sent) != sent {
+		t.Errorf("removed after the approval: %+v, %v; sent %v", late, err, r.up.sent)
+	}
+
+	if v, err := r.client(bobToken).Hold(t.Context(), "h", false); err != nil || !v.AuthorGone {
+		t.Errorf("shown as %+v, %v", v, err)
+	}
+	_, err = approve("h", false)
+	wantStatus(t, "without the word", err, 409)
+	_, err = r.client(bobToken).Batch(t.Context(), review.BatchRequest{
+		Action: "approve", Tenant: "acme", Similarity: h.Similarity, Before: r.clock.Now().Add(time.Hour), Expect: 1, Reason: "all",
+	})
+	wantStatus(t, "in a group", err, 409)
+	if h, err := r.ledger.Hold(t.Context(), "h"); err != nil || h.State != memproxy.HoldPending {
+		t.Errorf("%s, %v", h.State, err)
+	}
+	r.up.err = review.ErrNotSent
+	if s, err = approve("h", true); err != nil || s.Hold.State != memproxy.HoldApproved {
+		t.Errorf("with the word, and no way to send it: %s, %v", s.Hold.State, err)
+	}
+	r.up.err = nil
+	must(t, "Recover", r.runner.Recover(t.Context()))
+	if h, err := r.ledger.Hold(t.Context(), "h"); err != nil || h.State != memproxy.HoldDone || !h.ToldAuthorGone() || len(r.up.sent) != sent+1 {
+		t.Errorf("%+v, %v; sent %v", h, err, r.up.sent)
+	}
+}
