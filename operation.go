@@ -389,6 +389,9 @@ type Reading struct {
 	// memories that it does not name. Unrelated leaves them out.
 	Relations []string
 	Unrelated bool
+	// Mixed is set where the backend counted what is not the caller's, or may
+	// have: its totals are left out, and a list counts what it shows.
+	Mixed bool
 	// Links are pointers of absolute URLs that would lead past the proxy.
 	Links []string
 	// Settles is set where the answer to a write names every memory that it

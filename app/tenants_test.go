@@ -117,6 +117,9 @@ func TestTenantsOfMem0(t *testing.T) {
 			t.Errorf("%s %s %s tells of another tenant: %d %s", q.method, q.path, q.body, a.status, a.body)
 		}
 	}
+	if a := r.do("GET", "/v1/entities/", "", rival...); a.status != 200 || !strings.Contains(a.body, `"zoe"`) || !strings.Contains(a.body, `"count":1,`) || strings.Contains(a.body, "total_users") {
+		t.Errorf("a list of owners counts another tenant's: %d %s", a.status, a.body)
+	}
 	if a := r.do("GET", "/v1/stats/?user_id=zoe", "", rival...); a.status != 403 {
 		t.Errorf("what is counted of everybody, with a parameter that narrows nothing: %d %s", a.status, a.body)
 	}
@@ -139,7 +142,7 @@ func TestABackendOfOneTenant(t *testing.T) {
 	if a := r.do("POST", "/memories", `{"messages":[{"role":"user","content":"Ann likes tea."}],"user_id":"ann","infer":false}`); a.status != 200 {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	if a := r.do("GET", "/v1/entities/", ""); a.status != 200 || !strings.Contains(a.body, "ann") {
+	if a := r.do("GET", "/v1/entities/", ""); a.status != 200 || !strings.Contains(a.body, "ann") || !strings.Contains(a.body, `"total_users":1`) {
 		t.Errorf("its own: %d %s", a.status, a.body)
 	}
 	for _, path := range []string{"/memories?user_id=zoe", "/v1/entities/", "/v1/stats/"} {

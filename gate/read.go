@@ -60,7 +60,7 @@ var filters = [...]Filter{
 	{"attacks", Withholds, "memories that look like attacks", takenApart, (*returning).withhold},
 	{"previous", Drops, "texts before a change that nobody can attribute, or that look like attacks", takenApart, (*returning).previous},
 	{"enclosed", Drops, "what stands inside something that is left out", takenApart, (*returning).enclosed},
-	{"relations", Drops, "relations that are not an owner's, or look like attacks", takenApart, (*returning).related},
+	{"relations", Drops, "totals and relations that may be of others, relations that look like attacks", takenApart, (*returning).related},
 	{"provenance", Marks, "where memories come from, for readers who ask", takenApart, (*returning).account},
 	{"names", Drops, "ids of objects of other tenants", rewritten, (*returning).strangers},
 	{"secrets", Drops, "keys, tokens and environments, for callers who do not administer the backend", rewritten, (*returning).secrets},

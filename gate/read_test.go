@@ -154,29 +154,33 @@ func TestChangesShowNoMoreThanReads(t *testing.T) {
 }
 
 // Proves EDGE-13, CARD-1: relations do not say from which memories they are
-// drawn: they are shown to whoever names an owner, or serves one tenant alone,
-// and not where one of them looks like an attack.
+// drawn: they are shown to whoever names owners that are known to be its
+// tenant's, or serves one tenant alone, and not where one of them looks like an
+// attack.
 func TestRelationsAreShownOfAnOwner(t *testing.T) {
 	for name, tc := range map[string]struct {
-		one, pins bool
-		relation  string
-		want      string
+		one      bool
+		pins     string // whom the operation names
+		relation string
+		want     string
 	}{
-		"of an owner":            {false, true, "ann likes tea", "ann likes tea"},
-		"of nobody":              {false, false, "ann likes tea", ""},
-		"of the only tenant":     {true, false, "ann likes tea", "ann likes tea"},
-		"an attack":              {false, true, "evil evil", ""},
-		"an attack, one tenant":  {true, true, "evil evil", ""},
-		"an attack among others": {true, true, "ann likes tea|evil evil", ""},
+		"of an owner":            {false, "ann", "ann likes tea", "ann likes tea"},
+		"of nobody":              {false, "", "ann likes tea", ""},
+		"of a name nobody used":  {false, "new", "ann likes tea", ""},
+		"of the only tenant":     {true, "", "ann likes tea", "ann likes tea"},
+		"an attack":              {false, "ann", "evil evil", ""},
+		"an attack, one tenant":  {true, "ann", "evil evil", ""},
+		"an attack among others": {true, "ann", "ann likes tea|evil evil", ""},
 	} {
 		for _, kind := range []memproxy.Kind{memproxy.Recall, memproxy.Learn} {
 			r := newRig(t, func(r *rig) {
 				r.rules.OneTenant, r.rules.Withhold, r.rules.Screener = tc.one, 500, screener{}
 				r.adapter = teller{r.adapter.(*fakeReader), strings.Split(tc.relation, "|")}
+				r.ledger.rows = map[string]memproxy.Ownership{"user:ann": {Kind: memproxy.TargetEntity, ID: "user:ann", Scope: memproxy.Scope{Tenant: "acme"}}}
 			})
-			op := memproxy.Operation{Kind: kind, Scope: memproxy.Scope{User: "ann"}}
-			if tc.pins {
-				op.Claims = []memproxy.Claim{{Dim: memproxy.DimUser, Op: memproxy.ClaimIs, Values: []string{"ann"}, Pins: true}}
+			op := memproxy.Operation{Kind: kind, Scope: memproxy.Scope{User: tc.pins}}
+			if tc.pins != "" {
+				op.Claims = []memproxy.Claim{{Dim: memproxy.DimUser, Op: memproxy.ClaimIs, Values: []string{tc.pins}, Pins: true}}
 			}
 			a := r.admit(op)
 			got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("x")})

@@ -84,6 +84,7 @@ type returning struct {
 	mine     []string                    // ids of memories of the answer that the caller wrote itself
 	broken   []string                    // ids of memories that were changed behind the proxy
 	answers  bool                        // to a write: what is hidden is remembered all the same
+	blind    bool                        // whose memories are could not be looked up
 	single   bool                        // it is one event of a stream
 	known    owned                       // of the answer's memories
 	plants   map[memproxy.MemoryKey]bool // planted in a sealed backend, once it was asked
@@ -152,7 +153,7 @@ func (ret *returning) filter(ctx context.Context) bool {
 		rows, err := ret.g.opt.Ledger.Owners(ctx, ret.op.Backend, kind, list)
 		if err != nil {
 			// Provenance is then unknown, which is the lowest trust.
-			v.blind = true
+			v.blind, ret.blind = true, true
 			continue
 		}
 		owners[kind] = rows
@@ -246,7 +247,7 @@ func (ret *returning) relatives(ctx context.Context, v *viewer) {
 		}
 	}
 	if err := v.lookUp(ctx, ret.g, ret.op.Backend, rows, bare); err != nil {
-		v.blind = true
+		v.blind, ret.blind = true, true
 	}
 }
 

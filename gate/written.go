@@ -43,7 +43,7 @@ func (ret *returning) written(ctx context.Context) (refused bool, err error) {
 		err = v.lookUp(ctx, ret.g, ret.op.Backend, all, bare)
 	}
 	if err != nil {
-		v.blind = true
+		v.blind, ret.blind = true, true
 	}
 	// What is asked for by its id was ruled on, and what it holds with it.
 	settled := ret.op.Kind != memproxy.Learn && len(ret.op.Targets) > 0 && !ret.deferred()
@@ -96,19 +96,44 @@ func (ret *returning) previous(ctx context.Context) (refused bool, err error) {
 	return false, err
 }
 
-// related rules on relations, which are drawn from memories and do not say
-// from which: they are shown where the operation names an owner, whom every
-// step before held to the tenant, and none of them looks like an attack.
+// oneOwner reports whether the backend made an answer from memories of the
+// caller's tenant alone: the tenant is alone there, or the operation is narrowed
+// to owners that the ledger knows to be the tenant's, and nothing speaks against
+// the backend having kept to that.
+func oneOwner(ret *returning) bool {
+	if ret.alone() {
+		return true
+	}
+	if ret.blind || len(ret.op.Masked) > 0 || ret.leftovers.unreadable > 0 || slices.ContainsFunc(ret.reading.Memories, func(m memproxy.Memory) bool { return m.Drop }) {
+		return false
+	}
+	pinned := false
+	for i := range ret.op.Claims {
+		c := &ret.op.Claims[i]
+		if !c.Pins || c.Op != memproxy.ClaimIs || c.Dim == memproxy.DimActor {
+			continue
+		}
+		for _, name := range c.Values {
+			row, known := ret.named[memproxy.TargetEntity][memproxy.OwnerID(c.Dim, name)]
+			if !known || row.Scope.Tenant != ret.Principal.Tenant {
+				return false
+			}
+			pinned = true
+		}
+	}
+	return pinned
+}
+
+// related rules on totals and relations, which are drawn from memories and do
+// not say from which: they are shown where those are the tenant's, and no
+// relation looks like an attack.
 func (ret *returning) related(ctx context.Context) (refused bool, err error) {
+	ret.reading.Mixed = !oneOwner(ret)
 	if len(ret.reading.Relations) == 0 {
 		return false, nil
 	}
-	named := ret.rules.OneTenant || ret.Admission.viewer(ret.g.opt.Signer).declared
-	for _, d := range dimensions {
-		named = named || pins(ret.op.Claims, d)
-	}
-	if ret.reading.Unrelated = !named; !named {
-		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.OwnerFiltered, Detail: "relations of nobody's in particular were left out of the answer"})
+	if ret.reading.Unrelated = ret.reading.Mixed; ret.reading.Unrelated {
+		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.OwnerFiltered, Detail: "relations that may be of others were left out of the answer"})
 		return false, nil
 	}
 	texts := make([]memproxy.Memory, len(ret.reading.Relations))

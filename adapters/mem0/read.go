@@ -234,7 +234,7 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 	if drop[""] {
 		return nil, errWhole
 	}
-	if len(drop) == 0 && len(rd.Links) == 0 && len(unwanted) == 0 && len(shown) == 0 && len(told) == 0 && len(bare) == 0 && !rd.Unrelated {
+	if len(drop) == 0 && len(rd.Links) == 0 && len(unwanted) == 0 && len(shown) == 0 && len(told) == 0 && len(bare) == 0 && !rd.Unrelated && !rd.Mixed {
 		return reply.Body, nil
 	}
 	doc, err := jsondoc.Parse(reply.Body, 0)
@@ -256,7 +256,9 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 	}
 	unrelate(e, doc, len(drop) > 0 || rd.Unrelated)
 	unprecede(e, doc, bare)
-	if c := doc.Root.Get("count"); c != nil && c.Kind == jsondoc.Number && len(drop) > 0 {
+	if rd.Mixed {
+		uncount(e, doc, drop)
+	} else if c := doc.Root.Get("count"); c != nil && c.Kind == jsondoc.Number && len(drop) > 0 {
 		if n, err := strconv.Atoi(string(doc.Raw(c))); err == nil {
 			for ptr := range drop {
 				if strings.Count(ptr, "/") <= 2 { // and not inside an event

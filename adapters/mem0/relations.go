@@ -1,6 +1,7 @@
 package mem0
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/memproxy/memproxy"
@@ -39,6 +40,42 @@ func unrelate(e *jsondoc.Edits, doc *jsondoc.Doc, gone bool) {
 		e.Replace(v, []byte("{}"))
 	default:
 		e.Replace(v, []byte("[]"))
+	}
+}
+
+// uncount leaves an answer's totals out and has a list count what it shows: the
+// backend counted what is others' as well.
+func uncount(e *jsondoc.Edits, doc *jsondoc.Doc, drop map[string]bool) {
+	root := doc.Root
+	if root.Kind != jsondoc.Object {
+		return
+	}
+	shown, lists := 0, 0
+	for _, key := range listKeys {
+		v := root.Get(key)
+		if v == nil || v.Kind != jsondoc.Array {
+			continue
+		}
+		lists++
+		for i := range v.Elems {
+			if !drop[jsondoc.Index("/"+key, i)] {
+				shown++
+			}
+		}
+	}
+	if lists == 0 {
+		return
+	}
+	for _, key := range [...]string{"count", "total"} {
+		if v := root.Get(key); v != nil {
+			e.Replace(v, strconv.AppendInt(nil, int64(shown), 10))
+		}
+	}
+	for i := range root.Members {
+		if strings.HasPrefix(root.Members[i].Name, "total_") {
+			e.Object(root, func(name string) bool { return strings.HasPrefix(name, "total_") }, nil)
+			return
+		}
 	}
 }
 

@@ -8,6 +8,36 @@ import (
 	"github.com/memproxy/memproxy/adapters/mem0"
 )
 
+// Proves EDGE-13, CARD-1: what a backend counted of others is left out, and a
+// list counts what it shows.
+func TestTotalsOfOthersAreLeftOut(t *testing.T) {
+	a, err := mem0.New(mem0.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const mine, theirs = `{"id":1,"name":"zoe","type":"user","total_memories":1}`, `{"id":2,"name":"ann","type":"user","total_memories":7}`
+	rt := memproxy.Route{ID: "mem0.v1.entities", Kind: memproxy.Recall}
+	reply := memproxy.Reply{Status: 200, Body: []byte(`{"count":9,"next":null,"results":[` + mine + `,` + theirs + `],"total_users":8,"total_agents":1}`)}
+	for _, tc := range []struct {
+		mixed, drop bool
+		want        string
+	}{
+		{false, false, string(reply.Body)},
+		{true, true, `{"count":1,"next":null,"results":[` + mine + `]}`},
+		{true, false, `{"count":2,"next":null,"results":[` + mine + `,` + theirs + `]}`},
+	} {
+		rd, err := a.Read(rt, memproxy.Request{}, reply)
+		if err != nil || len(rd.Memories) != 2 {
+			t.Fatalf("%+v, %v", rd, err)
+		}
+		rd.Mixed, rd.Memories[1].Drop = tc.mixed, tc.drop
+		got, err := a.Rewrite(rt, memproxy.Request{}, reply, rd)
+		if err != nil || string(got) != tc.want {
+			t.Errorf("%+v: %s, %v", tc, got, err)
+		}
+	}
+}
+
 // Proves EDGE-13, CARD-2: what a write's answer tells of others, of texts
 // before and of relations can be left out, and the rest stays as it is.
 func TestAnswersOfWritesAreRewritten(t *testing.T) {
