@@ -10,6 +10,9 @@ type Attribution struct {
 	// else stands there than words: it then claims anything.
 	Values  []string
 	Legible bool
+	// Instead is what takes the place of a member that cannot be left out, "" if
+	// it can.
+	Instead string
 	// Removed is set by the gate; the adapter takes the member out.
 	Removed bool
 }

@@ -41,11 +41,15 @@ func (d *decoding) messages(v *jsondoc.Value, ptr string) error {
 					return bad(memproxy.PayloadMalformed, 422, p, "role must be a string")
 				}
 				d.name(role, p, memproxy.ItemMetadata, "")
+				if !speaks(role) { // it is stored, and read as who said it
+					origin.Speaker(d.op, d.doc, f.Value, p, "user")
+				}
 			case "content":
 				if err := d.content(f.Value, p, role, ""); err != nil {
 					return err
 				}
 			case "name":
+				origin.Speaker(d.op, d.doc, f.Value, p, "") // the backend stores it as actor_id
 				if f.Value.Kind == jsondoc.String {
 					d.op.Claims = append(d.op.Claims, memproxy.Claim{Dim: memproxy.DimActor, Op: memproxy.ClaimIs, Values: []string{f.Value.Text()}, Pointer: p})
 				}
@@ -58,6 +62,16 @@ func (d *decoding) messages(v *jsondoc.Value, ptr string) error {
 		}
 	}
 	return nil
+}
+
+// speaks reports whether a role is one of conversations, and claims no more than
+// that.
+func speaks(role string) bool {
+	switch memproxy.Key(role) {
+	case "", "user", "human", "assistant", "ai", "agent", "bot", "model", "llm", "system", "developer", "tool", "function":
+		return true
+	}
+	return false
 }
 
 // urlType names the parts whose content the backend fetches.

@@ -37,10 +37,19 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 	for _, ptr := range op.Reserved {
 		p.object(doc.At(ptr[:strings.LastIndexByte(ptr, '/')]))
 	}
+	instead := map[string]string{}
 	for i := range op.Attributions {
-		if op.Attributions[i].Removed {
-			p.remove(doc, op.Attributions[i].Pointer)
+		at := &op.Attributions[i]
+		switch {
+		case !at.Removed:
+		case at.Instead != "":
+			instead[at.Pointer] = at.Instead
+		default:
+			p.remove(doc, at.Pointer)
 		}
+	}
+	if err := e.Texts(instead); err != nil {
+		return nil, "", err
 	}
 	for _, ptr := range op.Unclaimed {
 		if !strings.HasPrefix(ptr, queryPrefix) {

@@ -69,11 +69,23 @@ func AssertedBy(op *memproxy.Operation, doc *jsondoc.Doc, m jsondoc.Member, ptr 
 		Asserted(op, doc, m.Value, ptr, nil)
 		return
 	}
-	if denies(doc, m.Value) {
+	attribute(op, doc, memproxy.Attribution{Pointer: ptr, Kind: kind}, m.Value)
+}
+
+// Speaker takes down what a message says of who speaks it, by name or by role.
+// Instead is what takes its place where it cannot be left out.
+func Speaker(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value, ptr, instead string) {
+	if op.Kind == memproxy.Learn || op.Kind == memproxy.Correct {
+		attribute(op, doc, memproxy.Attribution{Pointer: ptr, Kind: memproxy.AttributesAuthor, Instead: instead}, v)
+	}
+}
+
+func attribute(op *memproxy.Operation, doc *jsondoc.Doc, at memproxy.Attribution, v *jsondoc.Value) {
+	if denies(doc, v) {
 		return
 	}
-	at := memproxy.Attribution{Pointer: ptr, Kind: kind, Values: words(m.Value)}
-	at.Legible = m.Value.Kind == jsondoc.String || m.Value.Kind == jsondoc.Array && len(at.Values) == len(m.Value.Elems)
+	at.Values = words(v)
+	at.Legible = v.Kind == jsondoc.String || v.Kind == jsondoc.Array && len(at.Values) == len(v.Elems)
 	op.Attributions = append(op.Attributions, at)
 }
 
