@@ -109,3 +109,13 @@ func GovernedFields() []string {
 func DefaultTaskFields() []string {
 	return []string{"task", "tasks", "task_list", "todo", "todos", "todo_list", "plan", "plans"}
 }
+
+// Layer is the kind of memory that an item belongs to.
+type Layer string
+
+// The layers.
+const (
+	Episodic Layer = "episodic" // raw messages
+	Semantic Layer = "semantic" // facts, blocks
+	Task     Layer = "task"     // work items
+)

@@ -161,16 +161,6 @@ const (
 	ItemData     ItemKind = "data"     // inline binary content (data: URI), opaque to the gate
 )
 
-// Layer is the kind of memory that an item belongs to.
-type Layer string
-
-// The layers.
-const (
-	Episodic Layer = "episodic" // raw messages
-	Semantic Layer = "semantic" // facts, blocks
-	Task     Layer = "task"     // work items
-)
-
 // Operation is a request in the gate's terms, the same for every backend.
 type Operation struct {
 	Kind     Kind
