@@ -122,7 +122,7 @@ type dialect struct {
 func mem0Dialects(t *testing.T) map[string]dialect {
 	return map[string]dialect{
 		"platform": {"m0-integrity", "token", "/v1/memories/", "/v1/memories/%s/", func(base string) answer {
-			return call(t, http.MethodPost, base+"/v3/memories/", "dev-key-of-the-test", `{"filters":{"user_id":"ann"}}`, "Authorization", "Token m0-integrity")
+			return call(t, http.MethodPost, base+"/v3/memories/", "", `{"filters":{"user_id":"ann"}}`, "X-Memproxy-Token", "dev-key-of-the-test", "Authorization", "Token m0-integrity")
 		}, nil},
 		"server": {"m0sk_integrity", "x-api-key", "/memories", "/memories/%s", func(base string) answer {
 			return call(t, http.MethodGet, base+"/memories?user_id=ann&top_k=100", "dev-key-of-the-test", "")
