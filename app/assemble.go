@@ -171,7 +171,9 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 	s.gate, err = gate.New(gate.Options{
 		Identifier: s.callers, Ledger: s.ledger, Budget: s.budget, Recorder: s.audit, Signer: signer,
 		RecordTimeout: gate.DefaultRecordTimeout * max(1, s.patience),
-		Clock:         s.clock, NewID: newID, Keeper: keeper{s.ledger, func() bool { return s.reviewAPI != nil || s.socket != "" }}, RefuseHolds: s.cfg.Review.Answer == "refuse", Rejections: s.cfg.Limits.RejectionLimit(), Later: s.later.run, Suspect: s.suspect, Steps: s.steps,
+		Clock:         s.clock, NewID: newID, Keeper: keeper{s.ledger, func(tenant string) bool {
+			return s.socket != "" || review.Reviewable(reviewersOf(cfg.Review.Reviewers), tenant)
+		}}, RefuseHolds: s.cfg.Review.Answer == "refuse", Rejections: s.cfg.Limits.RejectionLimit(), Later: s.later.run, Suspect: s.suspect, Steps: s.steps,
 		Tracer: s.telemetry.Tracer(), Meter: s.fleet.tally, Log: s.log,
 	}, s.rules.current())
 	if err != nil {

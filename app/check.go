@@ -82,7 +82,7 @@ func (c *Checked) Print(to io.Writer) {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s%s\n", s.Path, s.Status, value, s.From, mark)
 	}
 	c.rules.mu.Lock()
-	compiled, bundle := c.rules.cedar, c.rules.inUse
+	compiled, bundle := c.rules.cedar, c.rules.inUse.bundle
 	c.rules.mu.Unlock()
 	for _, r := range compiled.Rules() {
 		is := config.StatusOn

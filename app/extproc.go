@@ -26,9 +26,9 @@ type Envoy struct {
 	Grace time.Duration
 }
 
-// Check refuses a listener that strangers could reach: it is believed about
+// check refuses a listener that strangers could reach: it is believed about
 // who callers are.
-func (f *Envoy) Check() error {
+func (f *Envoy) check() error {
 	if (f.Cert == "") != (f.Key == "") || f.ClientCA != "" && f.Cert == "" {
 		return errors.New("extproc: --cert, --key and --client-ca go together")
 	}

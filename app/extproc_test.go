@@ -34,7 +34,7 @@ func TestExtprocListensWhereOnlyEnvoyIs(t *testing.T) {
 		"without its key":      {Envoy{Listen: "127.0.0.1:9902", Cert: "c"}, false},
 		"no port":              {Envoy{Listen: "127.0.0.1"}, false},
 	} {
-		if err := c.f.Check(); (err == nil) != c.ok {
+		if err := c.f.check(); (err == nil) != c.ok {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -143,7 +143,7 @@ func (s *App) takeRelease(r *policy.Release, keep func() error) error {
 		return s.gate.Use(rules)
 	})
 	if err != nil {
-		s.rules.fail(fmt.Errorf("release %d: %w", r.Number, err))
+		s.rules.fail(fromPolicies, fmt.Errorf("release %d: %w", r.Number, err))
 		s.telemetry.Instruments().Reloaded(context.Background(), false)
 		s.record(memproxy.EventReload, "release "+r.Name()+" was not put in force")
 		return err

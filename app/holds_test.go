@@ -150,22 +150,42 @@ func TestApprovedWritesSurviveACrash(t *testing.T) {
 // Proves EDGE-11.
 func TestNothingIsHeldForNobody(t *testing.T) {
 	t.Parallel()
-	r := &rig{t: t}
-	r.before = func() {
-		if err := os.MkdirAll(filepath.Join(r.dir, "state", reviewSocket), 0o700); err != nil {
-			t.Fatal(err)
-		}
+	reviewer := func(rest string) string {
+		return `review: {reviewers: [{id: rae, sha256: "` + sha("a reviewer's token, long enough") + `", ` + rest + "}]}\n"
 	}
-	startRig(r, screeningConf, "SCREENING", "policy: {dir: \""+policyDir(t, holdingPolicy)+"\"}")
-	a := r.do("POST", "/memories", sailing(1))
-	if a.status != 403 || !strings.Contains(a.body, "hold.reviewer") {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
-	if page, err := r.car.ledger.Holds(t.Context(), memproxy.HoldFilter{}); err != nil || len(page.Holds) > 0 {
-		t.Errorf("%+v %v", page, err)
-	}
-	ring.Until(t, "it being on record", func() bool { return strings.Contains(r.audit("--type", "outcome"), "hold.reviewer") })
-	if got := r.log.String(); !strings.Contains(got, "there is nobody to review it; configure review.reviewers") {
-		t.Errorf("the log does not say so: %s", got)
+	for name, c := range map[string]struct {
+		reviewers string
+		held      bool
+	}{
+		"nobody":            {"", false},
+		"another tenant's":  {reviewer("tenants: [globex]"), false},
+		"one who looks on":  {reviewer("tenants: [acme], roles: [view]"), false},
+		"one who may do it": {reviewer("tenants: [acme]"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := &rig{t: t}
+			r.before = func() { // there can be no socket
+				if err := os.MkdirAll(filepath.Join(r.dir, "state", reviewSocket), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			startRig(r, screeningConf, "SCREENING", "policy: {dir: \""+policyDir(t, holdingPolicy)+"\"}\n"+c.reviewers)
+			a := r.do("POST", "/memories", sailing(1))
+			refused := a.status == 403 && strings.Contains(a.body, "hold.reviewer")
+			if refused == c.held {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
+			page, err := r.car.ledger.Holds(t.Context(), memproxy.HoldFilter{})
+			if err != nil || len(page.Holds) > 0 != c.held {
+				t.Errorf("%+v %v", page, err)
+			}
+			if refused {
+				ring.Until(t, "it being on record", func() bool { return strings.Contains(r.audit("--type", "outcome"), "hold.reviewer") })
+			}
+			if got := r.log.String(); c.reviewers == "" && !strings.Contains(got, "there is nobody to review it; configure review.reviewers") {
+				t.Errorf("the log does not say so: %s", got)
+			}
+		})
 	}
 }

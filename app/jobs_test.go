@@ -146,7 +146,7 @@ func TestJobsAreWoken(t *testing.T) {
 	ring.Until(t, "the notice", func() bool { return len(w.of(memproxy.NoticeHold, first)) == 1 })
 	w.fails(1)
 	second := heldID(t, r.do("POST", "/memories", sailing(2)))
-	// In steps: a round that was woken beside the first may set the time anew.
+	// In steps: another round that was woken may set the time anew.
 	r.within(p, 100*time.Millisecond, "the notice that failed", func() bool { return len(w.of(memproxy.NoticeHold, second)) == 1 })
 
 	before := r.car.rules.current().Version

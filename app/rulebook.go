@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -20,9 +21,22 @@ import (
 	"github.com/memproxy/memproxy/upkeep"
 )
 
+// ingredients are what rules are made of.
+type ingredients struct {
+	bundle policy.Bundle
+	pack   *screen.Pack // the sidecar's own; the bundle may bring another
+	cfg    *config.Config
+}
+
+// What is edited.
+const (
+	fromPolicies      = "policies" // the directory, or a release of the fleet
+	fromPack          = "pack"
+	fromConfiguration = "configuration"
+)
+
 // rulebook compiles bundles into rules and remembers how the last attempt went.
 type rulebook struct {
-	cfg  *config.Config // guarded by swap
 	desk *desk
 	// changed is sent whenever other rules come into force, from wherever: the
 	// policy directory, a pack, a release of the fleet, a start.
@@ -33,13 +47,12 @@ type rulebook struct {
 	swap sync.Mutex
 
 	mu     sync.Mutex
-	inUse  policy.Bundle
-	pack   *screen.Pack // the sidecar's own; the bundle may bring another
+	inUse  ingredients
 	rules  *gate.Rules
 	cedar  *cedar.Policy
-	bundle string   // version of the bundle in force
-	looser []string // what the last bundle loosened
-	broken error    // why the newest edit is not in force, or nil
+	bundle string           // version of the bundle in force
+	looser []string         // what the last bundle loosened
+	broken map[string]error // why the newest edit of something is not in force
 }
 
 func newRulebook(ctx context.Context, cfg *config.Config, log *slog.Logger, begin begin) (*rulebook, error) {
@@ -47,8 +60,9 @@ func newRulebook(ctx context.Context, cfg *config.Config, log *slog.Logger, begi
 	if err != nil {
 		return nil, fmt.Errorf("screening: %w", err)
 	}
-	r := &rulebook{cfg: cfg, desk: d, changed: upkeep.NewSignal()}
-	if r.pack, err = d.pack(); err != nil {
+	r := &rulebook{desk: d, changed: upkeep.NewSignal(), broken: map[string]error{}}
+	r.inUse.cfg = cfg
+	if r.inUse.pack, err = d.pack(); err != nil {
 		return nil, fmt.Errorf("screening: pack: %w", err)
 	}
 	b, err := firstBundle(cfg, log)
@@ -61,47 +75,42 @@ func newRulebook(ctx context.Context, cfg *config.Config, log *slog.Logger, begi
 // take turns a bundle into rules and puts them in force by use. A bundle that
 // does not compile, or rules that are not taken, change nothing.
 func (r *rulebook) take(b policy.Bundle, use func(*gate.Rules) error) error {
-	r.swap.Lock()
-	defer r.swap.Unlock()
-	r.mu.Lock()
-	pack := r.pack
-	r.mu.Unlock()
-	return r.enact(b, pack, use)
+	return r.edit(fromPolicies, func(in *ingredients) { in.bundle = b }, use)
 }
 
-// takePack puts another pack of screening beside the bundle in force.
+// takePack is take for another pack of screening.
 func (r *rulebook) takePack(p *screen.Pack, use func(*gate.Rules) error) error {
-	r.swap.Lock()
-	defer r.swap.Unlock()
-	r.mu.Lock()
-	b := r.inUse
-	r.mu.Unlock()
-	return r.enact(b, p, use)
+	return r.edit(fromPack, func(in *ingredients) { in.pack = p }, use)
 }
 
-// adopt puts the rules of another configuration in force, with the same bundle
-// and pack.
+// adopt is take for another configuration.
 func (r *rulebook) adopt(cfg *config.Config, use func(*gate.Rules) error) error {
+	return r.edit(fromConfiguration, func(in *ingredients) { in.cfg = cfg }, use)
+}
+
+// edit makes rules of what is in force with one ingredient changed. What is
+// broken in an edit of another ingredient stays named.
+func (r *rulebook) edit(what string, change func(*ingredients), use func(*gate.Rules) error) error {
 	r.swap.Lock()
 	defer r.swap.Unlock()
 	r.mu.Lock()
-	b, pack := r.inUse, r.pack
+	in := r.inUse
 	r.mu.Unlock()
-	was := r.cfg
-	r.cfg = cfg
-	err := r.enact(b, pack, use)
-	if err != nil {
-		r.cfg = was
+	change(&in)
+	if err := r.enact(in, use); err != nil {
+		return err
 	}
-	return err
+	r.fail(what, nil)
+	return nil
 }
 
-func (r *rulebook) enact(b policy.Bundle, pack *screen.Pack, use func(*gate.Rules) error) error {
+func (r *rulebook) enact(in ingredients, use func(*gate.Rules) error) error {
+	b, cfg := in.bundle, in.cfg
 	compiled, err := cedar.Compile(b)
 	if err != nil {
 		return err
 	}
-	ruling := pack
+	ruling := in.pack
 	if b.Screening != nil {
 		if ruling, err = fleet.OpenPack(b.Screening); err != nil {
 			return err
@@ -111,21 +120,21 @@ func (r *rulebook) enact(b policy.Bundle, pack *screen.Pack, use func(*gate.Rule
 	if err != nil {
 		return err
 	}
-	limits, ceilings := tablesOf(b, r.cfg)
-	enforced := *r.cfg.Budgets.Enforce
+	limits, ceilings := tablesOf(b, cfg)
+	enforced := *cfg.Budgets.Enforce
 	rules := &gate.Rules{
-		Version: versionOf(b, ruling, r.cfg), Profile: gate.Profile(r.cfg.Profile), Policy: compiled, Ceilings: ceilings,
+		Version: versionOf(b, ruling, cfg), Profile: gate.Profile(cfg.Profile), Policy: compiled, Ceilings: ceilings,
 		Lines: func(p memproxy.Principal, kind memproxy.Kind, user string, fields []string) []memproxy.Line {
 			return counted(budgets.Lines(limits, p, kind, user, fields), enforced)
 		},
-		Enforce: *r.cfg.Enforce, Unattributed: gate.Unattributed(r.cfg.Ownership.Unattributed), OneTenant: r.cfg.OneTenant(),
-		Changed:           gate.Changed(r.cfg.Ownership.Changed),
-		Unclaimed:         gate.Unclaimed(r.cfg.Answers.Unclaimed),
-		Headers:           gate.Unclaimed(r.cfg.Answers.Headers),
-		NeverRefuse:       r.cfg.Memories.NeverRefuse,
-		Rewrite:           memproxy.Rewriting(r.cfg.Memories.Rewrite),
-		WithholdUntrusted: r.cfg.Memories.Untrusted == "withhold", Pending: r.cfg.Waits(), Earning: r.cfg.Identity.Established.Memproxy(), TTL: lifetimes(&r.cfg.Memories), Governance: r.cfg.Memories.Governance(),
-		Screener: screener, Withhold: memproxy.PerMille(*r.cfg.Screening.Withhold*1000 + 0.5), Sanitise: sanitiseFrom(r.cfg.Screening),
+		Enforce: *cfg.Enforce, Unattributed: gate.Unattributed(cfg.Ownership.Unattributed), OneTenant: cfg.OneTenant(),
+		Changed:           gate.Changed(cfg.Ownership.Changed),
+		Unclaimed:         gate.Unclaimed(cfg.Answers.Unclaimed),
+		Headers:           gate.Unclaimed(cfg.Answers.Headers),
+		NeverRefuse:       cfg.Memories.NeverRefuse,
+		Rewrite:           memproxy.Rewriting(cfg.Memories.Rewrite),
+		WithholdUntrusted: cfg.Memories.Untrusted == "withhold", Pending: cfg.Waits(), Earning: cfg.Identity.Established.Memproxy(), TTL: lifetimes(&cfg.Memories), Governance: cfg.Memories.Governance(),
+		Screener: screener, Withhold: memproxy.PerMille(*cfg.Screening.Withhold*1000 + 0.5), Sanitise: sanitiseFrom(cfg.Screening),
 	}
 	if err := use(rules); err != nil {
 		return err
@@ -134,10 +143,9 @@ func (r *rulebook) enact(b policy.Bundle, pack *screen.Pack, use func(*gate.Rule
 	defer r.mu.Unlock()
 	r.looser = nil
 	if r.cedar != nil {
-		r.looser = looserRules(r.inUse, b, r.cedar, compiled)
+		r.looser = looserRules(r.inUse.bundle, b, r.cedar, compiled)
 	}
-	r.rules, r.cedar, r.bundle, r.broken = rules, compiled, b.Version(), nil
-	r.inUse, r.pack = b, pack
+	r.rules, r.cedar, r.bundle, r.inUse = rules, compiled, b.Version(), in
 	r.changed.Send() // whoever it wakes asks for the rules once they are unlocked
 	return nil
 }
@@ -191,11 +199,11 @@ func (r *rulebook) current() *gate.Rules {
 	return r.rules
 }
 
-// fail remembers that an edit is not in force.
-func (r *rulebook) fail(err error) {
+// fail remembers why an edit of something is not in force; nil: it is.
+func (r *rulebook) fail(what string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.broken = err
+	r.broken[what] = err
 }
 
 // loosened is what the bundle in force loosened.
@@ -209,7 +217,7 @@ func (r *rulebook) loosened() []string {
 func (r *rulebook) packDigest() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.pack.Digest()
+	return r.inUse.pack.Digest()
 }
 
 // bundleVersion is the version of the bundle in force.
@@ -223,7 +231,7 @@ func (r *rulebook) bundleVersion() string {
 func (r *rulebook) state() (version string, broken error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.rules.Version, r.broken
+	return r.rules.Version, errors.Join(r.broken[fromPolicies], r.broken[fromPack])
 }
 
 // where says where a rule stands, "file:line", or "".

@@ -257,7 +257,7 @@ func (s *App) watchPack(ctx context.Context, tick <-chan time.Time) {
 			err = s.rules.takePack(p, s.gate.Use)
 		}
 		if err != nil {
-			s.reloadFailed(err)
+			s.reloadFailed(fromPack, err)
 			continue
 		}
 		s.reloaded()

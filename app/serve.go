@@ -15,8 +15,13 @@ import (
 )
 
 // Serve runs memproxy until ctx ends or a listener fails: the HTTP listeners of
-// the configuration and, unless envoy is nil, Envoy's processor beside them.
+// the configuration and, unless envoy is nil, the processor for Envoy as well.
 func Serve(ctx context.Context, cfg *config.Config, opt Options, envoy *Envoy) error {
+	if envoy != nil {
+		if err := envoy.check(); err != nil {
+			return err
+		}
+	}
 	// The sidecar outlives ctx by the drain: what is in flight must finish.
 	s, err := New(context.WithoutCancel(ctx), cfg, opt)
 	if err != nil {
@@ -92,6 +97,9 @@ func sayReachable(ctx context.Context, b config.Backend, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(ctx, reachTime)
 	defer cancel()
 	c, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), port)))
+	if errors.Is(err, context.Canceled) {
+		return // the process stops
+	}
 	if err != nil {
 		log.Warn("the backend cannot be reached; requests to it are answered 502 until it can", "backend", b.Name, "error", err)
 		return

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -91,8 +92,8 @@ type edits struct {
 	restart []string       // what the newest edit has that needs a restart
 }
 
-// follow takes an edit of the file over when two looks in a row
-// find it, as the policies' are.
+// follow takes an edit of the file over when two looks in a row find it, as with
+// the policies.
 func (s *edits) follow(file string) {
 	s.rereading("configuration", s.cfg.Policy.Poll.Time(), func(ctx context.Context, tick <-chan time.Time) {
 		inForce, last := s.cfg.Sum(), s.cfg.Sum()
@@ -141,14 +142,16 @@ func (s *edits) take(ctx context.Context, next *config.Config) error {
 	if !slices.Equal(unsafe, s.unsafe) { // each record names them from the start on
 		return fmt.Errorf("what weakens production is decided at the start: restart to change from [%s] to [%s]", strings.Join(s.unsafe, ", "), strings.Join(unsafe, ", "))
 	}
-	identifier, err := buildIdentifier(cfg, s.callers.key)
-	if err != nil {
-		return err
-	}
-	if err := bindNames(ctx, cfg, s.ledger, s.clock(), s.log); err != nil {
-		return err
+	identifier := s.callers.now.Load()
+	if !reflect.DeepEqual(cfg.Identity, s.inForce.Identity) { // else what is known of an issuer stays known
+		if identifier, err = buildIdentifier(cfg, s.callers.key); err != nil {
+			return err
+		}
 	}
 	err = s.rules.adopt(cfg, func(rules *gate.Rules) error {
+		if err := bindNames(ctx, cfg, s.ledger, s.clock(), s.log); err != nil {
+			return err
+		}
 		err := s.gate.Use(rules)
 		if err == nil {
 			s.callers.now.Store(identifier)
@@ -166,7 +169,10 @@ func (s *edits) take(ctx context.Context, next *config.Config) error {
 	if len(restart) > 0 {
 		s.log.Warn("a part of the edit of the configuration needs a restart", "settings", restart)
 	}
-	return s.compareSettings(cfg)
+	if err := s.compareSettings(cfg); err != nil { // the edit is in force all the same
+		s.log.Error("the settings cannot be kept; the next start names edits since the last it knows", "error", err)
+	}
+	return nil
 }
 
 // failed keeps the configuration in force and says so everywhere, once.

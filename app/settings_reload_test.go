@@ -41,6 +41,23 @@ func TestConfigurationReloads(t *testing.T) {
 		t.Fatalf("a key that is not configured: %d", got)
 	}
 
+	// What an issuer is known by outlives edits of other things; and an edit whose
+	// settings cannot be kept for the next start is in force.
+	known, before := r.car.callers.now.Load(), r.car.rules.current().Version
+	if err := os.MkdirAll(filepath.Join(r.dir, "state", settingsFile+".part", "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = os.RemoveAll(filepath.Join(r.dir, "state", settingsFile+".part")) }()
+	edit(strings.Replace(r.conf, "log: {level: info}", "log: {level: info}\nbudgets: {default: {writes_per_hour: 77}}", 1), "an edit that cannot be kept", func() bool {
+		return r.car.rules.current().Version != before && strings.Contains(r.log.String(), "the settings cannot be kept")
+	})
+	if body := r.get("/readyz").body; strings.Contains(body, "not in force") || r.car.callers.now.Load() != known {
+		t.Errorf("it is not in force, or callers are made anew: %s", body)
+	}
+	if err := os.RemoveAll(filepath.Join(r.dir, "state", settingsFile+".part")); err != nil {
+		t.Fatal(err)
+	}
+
 	keys := strings.Replace(r.conf, "log: {", row(second, "globex")+"log: {", 1)
 	edit(keys, "another key", func() bool { return write(second, "bob", "globex") == 200 })
 	if got := write(devToken, "ann", "dev"); got != 200 {
@@ -71,4 +88,27 @@ func TestConfigurationReloads(t *testing.T) {
 		return strings.Contains(r.audit("--type", "reload"), "loosens: budgets.default.writes_per_hour: 1 became")
 	})
 	edit(strings.Replace(keys, row(second, "globex"), "", 1), "a key taken away", func() bool { return write(second, "bob", "globex") == 401 })
+}
+
+// A broken edit of the policies stays named while other things are edited.
+//
+// Proves CARD-3.
+func TestBrokenPoliciesStayNamed(t *testing.T) {
+	t.Parallel()
+	p, dir := newPaces(), filepath.Join(t.TempDir(), "policies")
+	writeBundle(t, dir, harmless)
+	r := startRig(&rig{t: t, clock: p.now, pace: p.ticker, file: filepath.Join(t.TempDir(), "memproxy.yaml")}, plain+"policy: {dir: \""+dir+"\"}\n")
+	isBroken := func() bool { _, err := r.car.rules.state(); return err != nil }
+	writeBundle(t, dir, broken)
+	r.within(p, time.Second, "the broken policies", isBroken)
+	edited := filepath.Join(t.TempDir(), "edited.yaml")
+	if err := os.Rename(writeFile(t, edited, r.conf+"budgets: {default: {writes_per_hour: 77}}\n"), r.file); err != nil {
+		t.Fatal(err)
+	}
+	r.within(p, time.Second, "the other configuration", func() bool { return strings.Contains(r.log.String(), "was edited and is in force") })
+	if !isBroken() {
+		t.Error("an edit of the configuration hides that the policies are broken")
+	}
+	writeBundle(t, dir, harmless)
+	r.within(p, time.Second, "the policies mended", func() bool { return !isBroken() })
 }

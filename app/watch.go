@@ -25,7 +25,7 @@ func (s *App) watch(file string) {
 	if dir := s.cfg.Policy.Dir; dir != "" && s.cfg.Policy.Control == nil {
 		version := s.rules.bundleVersion() // what changed since it was read is an edit
 		s.rereading("policy", s.cfg.Policy.Poll.Time(), func(ctx context.Context, tick <-chan time.Time) {
-			policy.Watch(ctx, dir, version, tick, s.reload, s.reloadFailed)
+			policy.Watch(ctx, dir, version, tick, s.reload, func(err error) { s.reloadFailed(fromPolicies, err) })
 		})
 	}
 	if s.cfg.Screening.Pack != "" && *s.cfg.Screening.Enabled {
@@ -60,9 +60,9 @@ func (s *App) reloaded() {
 }
 
 // reloadFailed keeps the last good rules and says so everywhere.
-func (s *App) reloadFailed(err error) {
-	s.rules.fail(err)
+func (s *App) reloadFailed(what string, err error) {
+	s.rules.fail(what, err)
 	s.telemetry.Instruments().Reloaded(context.Background(), false)
-	s.log.Error("the edit of the policy directory is broken; the last good rules stay in force", "error", err)
+	s.log.Error("the edit of the rules is broken; the last good rules stay in force", "of", what, "error", err)
 	s.record(memproxy.EventReload, "a broken edit was not put in force")
 }

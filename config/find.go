@@ -21,7 +21,7 @@ func (c *Config) Backend(name string) (Backend, error) {
 func (c *Config) Principal(id string) (memproxy.Principal, error) {
 	if id == "" {
 		if c.Identity.Default == nil {
-			return memproxy.Principal{}, fmt.Errorf("there is no default principal; name one with --as")
+			return memproxy.Principal{}, fmt.Errorf("the configuration has no default principal: name one")
 		}
 		return c.Identity.Default.Memproxy(), nil
 	}

@@ -24,12 +24,12 @@ func (t *TurnedAway) Of(name string, ln *Listener) *Listener {
 	return ln
 }
 
-func TurnedDesc() *prometheus.Desc {
+func turnedDesc() *prometheus.Desc {
 	return prometheus.NewDesc("memproxy_connections_turned_away_total", "Connections over a listener's bounds: refused, or evicted, which is closed for another.", []string{"listener", "result"}, nil)
 }
 
 // Describe implements prometheus.Collector.
-func (t *TurnedAway) Describe(out chan<- *prometheus.Desc) { out <- TurnedDesc() }
+func (t *TurnedAway) Describe(out chan<- *prometheus.Desc) { out <- turnedDesc() }
 
 // Collect implements prometheus.Collector.
 func (t *TurnedAway) Collect(out chan<- prometheus.Metric) {
@@ -37,7 +37,7 @@ func (t *TurnedAway) Collect(out chan<- prometheus.Metric) {
 	defer t.mu.Unlock()
 	for name, ln := range t.listeners {
 		refused, evicted := ln.Turned()
-		out <- prometheus.MustNewConstMetric(TurnedDesc(), prometheus.CounterValue, float64(refused), name, "refused")
-		out <- prometheus.MustNewConstMetric(TurnedDesc(), prometheus.CounterValue, float64(evicted), name, "evicted")
+		out <- prometheus.MustNewConstMetric(turnedDesc(), prometheus.CounterValue, float64(refused), name, "refused")
+		out <- prometheus.MustNewConstMetric(turnedDesc(), prometheus.CounterValue, float64(evicted), name, "evicted")
 	}
 }

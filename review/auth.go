@@ -42,6 +42,13 @@ func (r *Reviewer) method() string {
 	return "key"
 }
 
+// Reviewable reports whether any of the reviewers may settle what a tenant holds.
+func Reviewable(reviewers []Reviewer, tenant string) bool {
+	return slices.ContainsFunc(reviewers, func(r Reviewer) bool {
+		return slices.Contains(r.Roles, RoleReview) && r.Tenants.Allows(tenant)
+	})
+}
+
 // minToken is the shortest token that is looked at: 16 bytes in base64.
 const minToken = 22
 

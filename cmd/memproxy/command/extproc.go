@@ -16,12 +16,7 @@ func (in *Invocation) extproc() *cobra.Command {
 	var path *string
 	var f app.Envoy
 	c := cli.Leaf("extproc", "run the Envoy face, with the HTTP one beside it", "memproxy extproc --config memproxy.yaml --listen unix:/run/memproxy.sock",
-		func(ctx context.Context) int {
-			if err := f.Check(); err != nil {
-				return in.fail(err)
-			}
-			return in.serving(ctx, *path, &f)
-		})
+		func(ctx context.Context) int { return in.serving(ctx, *path, &f) })
 	path = configFlag(c, "memproxy.yaml", "configuration `file`")
 	fs := c.Flags()
 	fs.StringVar(&f.Listen, "listen", "127.0.0.1:9902", "address of the processor: host:port, or unix:PATH")
