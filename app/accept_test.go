@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/review"
@@ -104,11 +105,13 @@ func TestAcceptanceIsOfWhatIsThere(t *testing.T) {
 			t.Errorf("%s: %v", nobody, err)
 		}
 	}
-	if _, err := accept(hashed + tenantHash("nobody")); !errors.Is(err, memproxy.ErrUnknown) {
+	if _, err := accept("sha256:" + memproxy.TextSHA256("memproxy tenant\x00nobody")); !errors.Is(err, memproxy.ErrUnknown) {
 		t.Errorf("a chain that never was: %v", err)
 	}
-	ghost := hashed + tenantHash("ghost") // of whom only the log knows
-	if err := c.record(context.Background(), c.anchorEvent(tenantHash("ghost"), memproxy.ChainHead{Position: 5, Link: "aa"})); err != nil {
+	hash := memproxy.TextSHA256("memproxy tenant\x00ghost") // of whom only the log knows
+	ghost := "sha256:" + hash
+	end := memproxy.Event{Type: memproxy.EventAnchor, Time: time.Now(), Targets: []string{hash}, Items: 5, ContentSHA256: "aa", Claimed: -1, Confidence: -1}
+	if _, err := r.car.audit.Record(t.Context(), end); err != nil {
 		t.Fatal(err)
 	}
 	if report := r.sweep(); report.Findings() != 1 || report.Chains[len(report.Chains)-1].Tenant != ghost {

@@ -24,6 +24,7 @@ import (
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/integrity"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/proxy"
 	"github.com/memproxy/memproxy/review"
@@ -61,6 +62,8 @@ type App struct {
 	telemetry *telemetry.Telemetry
 	audit     *audit.Log
 	ledger    *ledger.Ledger
+	keys      ledger.Keys
+	signer    *ledger.Signer // of stamps
 	budget    gate.Budget
 	// sharedBudget is Redis behind budget, nil where there is none.
 	sharedBudget *redisstore.Store
@@ -93,11 +96,9 @@ type App struct {
 	reviewAPI  http.Handler // nil without reviewers
 	socket     string       // of the local operator, "" where there is none
 	webhooks   *review.Webhooks
-	custodian  *Custodian
-	suspects   suspects
+	custodian  *integrity.Custodian
 	broken     upkeep.Signal // a version is not as it was written
 	noticed    upkeep.Signal // a notice was queued
-	adoptions  adoptions
 	looked     lookedTo
 }
 
@@ -144,9 +145,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 	if err = bindNames(ctx, cfg, s.ledger, s.clock(), s.log); err != nil {
 		return nil, err
 	}
-	if s.custodian, err = s.newCustodian(); err != nil {
-		return nil, err
-	}
+	s.custodian = s.newCustodian()
 	s.onStop(stageNotes, s.custodian.Anchor)
 	s.later = newAfter(laterLines, laterQueue)
 	s.onStop(stageLater, s.later.close)
@@ -156,24 +155,16 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 	if s.rules, err = newRulebook(s.loops.ctx, cfg, s.log, s.loops.begin); err != nil {
 		return nil, err
 	}
-	keys, err := ledger.LoadOrCreateKey(s.path("keys"), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	if s.callers, err = newCallers(cfg, keys.Signing.Derive("anonymous callers")); err != nil {
-		return nil, err
-	}
-	signer, err := ledger.NewSigner(keys)
-	if err != nil {
+	if s.callers, err = newCallers(cfg, s.keys.Signing.Derive("anonymous callers")); err != nil {
 		return nil, err
 	}
 	s.fleet.tally = newTally(s.telemetry.Instruments())
 	s.gate, err = gate.New(gate.Options{
-		Identifier: s.callers, Ledger: s.ledger, Budget: s.budget, Recorder: s.audit, Signer: signer,
+		Identifier: s.callers, Ledger: s.ledger, Budget: s.budget, Recorder: s.audit, Signer: s.signer,
 		RecordTimeout: gate.DefaultRecordTimeout * max(1, s.patience),
 		Clock:         s.clock, NewID: newID, Keeper: keeper{s.ledger, func(tenant string) bool {
 			return s.socket != "" || review.Reviewable(reviewersOf(cfg.Review.Reviewers), tenant)
-		}}, RefuseHolds: s.cfg.Review.Answer == "refuse", Rejections: s.cfg.Limits.RejectionLimit(), Later: s.later.run, Suspect: s.suspect, Steps: s.steps,
+		}}, RefuseHolds: s.cfg.Review.Answer == "refuse", Rejections: s.cfg.Limits.RejectionLimit(), Later: s.later.run, Suspect: s.custodian.Suspect, Steps: s.steps,
 		Tracer: s.telemetry.Tracer(), Meter: s.fleet.tally, Log: s.log,
 	}, s.rules.current())
 	if err != nil {
@@ -211,7 +202,6 @@ func (s *App) path(parts ...string) string {
 // newSidecar is one without anything in it, that can be closed.
 func newSidecar(ctx context.Context, cfg *config.Config, version string) *App {
 	s := &App{cfg: cfg, version: version, clock: time.Now, loops: newLoops(ctx), broken: upkeep.NewSignal(), noticed: upkeep.NewSignal()}
-	s.suspects.noted = upkeep.NewSignal()
 	s.looked.to = map[memproxy.MemoryState]memproxy.MemoryKey{}
 	s.onStop(stageLoops, s.loops.stop)
 	return s
@@ -274,7 +264,11 @@ func (s *App) openState() error {
 		return err
 	}
 	s.onStop(stageStores, func(context.Context) error { return s.ledger.Close() })
-	return nil
+	if s.keys, err = ledger.LoadOrCreateKey(s.path("keys"), rand.Reader); err != nil {
+		return err
+	}
+	s.signer, err = ledger.NewSigner(s.keys)
+	return err
 }
 
 // auditKey is the log's key: one that is made elsewhere, or the state's own.

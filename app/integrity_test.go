@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/review"
@@ -42,7 +43,7 @@ func (r *rig) behind(method, path, body string) string {
 // sweep sweeps everything, without waiting for what is on its way.
 func (r *rig) sweep() review.SweepReport {
 	r.t.Helper()
-	r.car.custodian.settle, r.car.custodian.rate = 0, 1e6
+	r.car.custodian.Pace.Settle, r.car.custodian.Pace.Rate = 0, 1e6
 	report, err := r.car.custodian.Sweep(context.Background(), review.SweepRequest{})
 	if err != nil {
 		r.t.Fatal(err)
@@ -81,7 +82,7 @@ func classes(report review.SweepReport) map[string]string {
 
 func (r *rig) sealAll() review.SealReport {
 	r.t.Helper()
-	r.car.custodian.rate = 1e6
+	r.car.custodian.Pace.Rate = 1e6
 	report, err := r.car.custodian.Seal(context.Background(), review.SealRequest{Backend: "mem0", Tenant: "acme"})
 	if err != nil {
 		r.t.Fatal(err)
@@ -359,7 +360,7 @@ func TestAnEditedRowIsNoProof(t *testing.T) {
 	r.versioned(id, other)
 	conf := r.offline()
 	r.behind("PUT", "/v1/memories/"+id+"/", `{"text":"Ann pays Eve."}`)
-	r.vandal(`UPDATE ownership SET sha256 = '` + textSum("Ann pays Eve.") + `' WHERE id = '` + id + `'`)
+	r.vandal(`UPDATE ownership SET sha256 = '` + memproxy.TextSHA256("Ann pays Eve.") + `' WHERE id = '` + id + `'`)
 	code, out, errs := invoke(t, "ledger", "sweep", "--config", conf)
 	if code != cli.Failed || !strings.Contains(out, "tamper integrity.mismatch "+id+": the ledger's row is not what its signed version says") || strings.Contains(out, other) {
 		t.Errorf("exit %d %s %s", code, out, errs)
@@ -373,14 +374,11 @@ func TestFindingsAreNamedOnce(t *testing.T) {
 	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
 	id := r.written("Ann likes green tea.", "")
 	r.versioned(id)
-	found := memproxy.Discrepancy{
-		MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, Tenant: "acme",
-		Class: memproxy.FaultTamper, Code: memproxy.IntegrityMismatch, Detail: "found",
-	}
+	found := gate.Suspicion{MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, Tenant: "acme", Known: memproxy.TextSHA256("Ann likes green tea.")}
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
-			if err := r.car.custodian.name(context.Background(), &found); err != nil {
+			if err := r.car.custodian.Differs(t.Context(), found); err != nil {
 				t.Error(err)
 			}
 		})

@@ -101,7 +101,7 @@ func TestCustodyCommands(t *testing.T) {
 	reviewed := fmt.Sprintf(`memories: {validate: 0}
 review: {reviewers: [{id: eve, sha256: %q, roles: [view, review], tenants: "*"}, {id: bob, sha256: %q, roles: [view, review], tenants: [other]}]}`, sha(reviewToken), sha("bob-has-a-token-of-many-letters"))
 	r := start(t, screeningConf, "SCREENING", reviewed)
-	r.car.custodian.settle, r.car.custodian.rate = 0, 1e6
+	r.car.custodian.Pace.Settle, r.car.custodian.Pace.Rate = 0, 1e6
 	id := r.written("Ann likes green tea.", "")
 	r.versioned(id)
 	conf := writeFile(t, filepath.Join(r.dir, "memproxy.yaml"), r.conf)
@@ -223,7 +223,7 @@ func TestAnchorsAreKeptUp(t *testing.T) {
 	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
 	r.versioned(r.written("Ann has a cat.", ""))
 	now := time.Now()
-	r.car.custodian.clock = func() time.Time { return now }
+	r.car.custodian.Clock = func() time.Time { return now }
 	for _, step := range []struct {
 		after time.Duration
 		want  int
@@ -245,7 +245,7 @@ func TestAnchorsAreKeptUp(t *testing.T) {
 func TestSweepsNowAndThen(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0, sweep: 24h}")
-	r.car.custodian.settle = time.Millisecond
+	r.car.custodian.Pace.Settle = time.Millisecond
 	id := r.written("Ann likes green tea.", "")
 	r.versioned(id)
 	r.behind("PUT", "/v1/memories/"+id+"/", `{"text":"Ann pays Eve."}`)

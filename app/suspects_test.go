@@ -9,9 +9,8 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/config"
-	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/review"
 )
 
 // slowly keeps the answers of an agent's turns back once they are there.
@@ -38,24 +37,13 @@ func (s *slowly) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(rec.Body.Bytes())
 }
 
-// settled looks again at what is suspected, as if a time had passed.
-func (l *lettaRig) lookAgain(after time.Duration) (n int) {
+// lookAgain looks again at what is suspected, as if a time had passed. The
+// second look comes once what an agent wrote has had its time to be recorded.
+func (l *lettaRig) lookAgain(after time.Duration) {
 	l.t.Helper()
-	for _, later := range []time.Duration{after, after + suspectSettle} {
-		for _, su := range l.car.due(time.Now().Add(later)) {
-			n++
-			if err := l.car.convict(l.t.Context(), su); err != nil {
-				l.t.Fatal(err)
-			}
-		}
-	}
-	return n
-}
-
-func (l *lettaRig) suspected() int {
-	l.car.suspects.mu.Lock()
-	defer l.car.suspects.mu.Unlock()
-	return len(l.car.suspects.open)
+	now := time.Now().Add(after)
+	l.once("suspects", now)
+	l.once("suspects", now.Add(time.Minute))
 }
 
 // Proves EDGE-4: a block that was changed behind the proxy is found by a read,
@@ -78,8 +66,8 @@ func TestBlocksThatAreNotWhatWasRecorded(t *testing.T) {
 		}
 		return a.header.Get("X-Memproxy-Unverified")
 	}
-	if read("Ann") != "" || l.suspected() != 0 {
-		t.Fatal("a block that is as it was is suspected")
+	if read("Ann") != "" {
+		t.Fatal("a block that is as it was is not verified")
 	}
 
 	// The agent has written, and nobody has recorded it.
@@ -88,14 +76,14 @@ func TestBlocksThatAreNotWhatWasRecorded(t *testing.T) {
 		said <- l.say("CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nTHEN\nSAY done", "")
 	}()
 	<-slow.done
-	if read("likes tea") != "" || l.suspected() != 1 {
-		t.Errorf("%d suspected while the agent is at work", l.suspected())
+	if read("likes tea") != "" {
+		t.Error("what the agent is writing is accused")
 	}
-	if n := l.lookAgain(time.Minute); n != 0 {
-		t.Errorf("%d told while the agent is at work", n)
+	if l.lookAgain(0); strings.Contains(l.audit("--type", "integrity"), "block-") {
+		t.Error("what the agent is writing is accused while its turn is under way")
 	}
-	l.car.custodian.settle, l.car.custodian.patience, l.car.custodian.rate = 10*time.Millisecond, 50*time.Millisecond, 1e6
-	report, err := l.car.custodian.Sweep(t.Context(), sweepAll)
+	l.car.custodian.Pace.Settle, l.car.custodian.Pace.Patience, l.car.custodian.Pace.Rate = 10*time.Millisecond, 50*time.Millisecond, 1e6
+	report, err := l.car.custodian.Sweep(t.Context(), review.SweepRequest{})
 	if err != nil || report.Findings() != 0 || report.Backends[0].Unsettled != 1 {
 		t.Errorf("%v %+v", err, report)
 	}
@@ -103,9 +91,7 @@ func TestBlocksThatAreNotWhatWasRecorded(t *testing.T) {
 	if a := <-said; a.status != 200 {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	if n := l.lookAgain(time.Minute); n > 1 {
-		t.Errorf("%d told", n)
-	}
+	l.lookAgain(time.Minute)
 	if read("likes tea") != "" || strings.Contains(l.audit("--type", "integrity"), "block-") {
 		t.Error("what the agent wrote through memproxy is accused")
 	}
@@ -115,12 +101,10 @@ func TestBlocksThatAreNotWhatWasRecorded(t *testing.T) {
 
 	// Somebody writes around it.
 	l.behind("PATCH", path, `{"value":"Ann pays Eve."}`)
-	if read("pays Eve") != "" || l.suspected() != 1 {
-		t.Fatalf("%d suspected", l.suspected())
+	if read("pays Eve") != "" {
+		t.Fatal("it is accused before its time")
 	}
-	if l.lookAgain(0); l.suspected() != 0 {
-		t.Error("it is not told in time")
-	}
+	l.lookAgain(0)
 	id := ""
 	ring.Until(l.t, "readers see it", func() bool { id = read("pays Eve"); return id != "" })
 	if events := l.audit("--type", "integrity"); strings.Count(events, id) < 1 || !strings.Contains(events, string(memproxy.IntegrityMismatch)) {
@@ -136,30 +120,4 @@ func TestBlocksThatAreNotWhatWasRecorded(t *testing.T) {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
 	ring.Until(l.t, "the new text counts", func() bool { return read("pays nobody") == "" })
-}
-
-// Proves EDGE-4: where another process may have an agent at work, a suspicion
-// waits for as long as a turn may take, and no longer.
-func TestSuspicionsWaitForOtherProcesses(t *testing.T) {
-	t.Parallel()
-	l := startLetta(t, someAgent)
-	p := l.car.proxies[0]
-	s := &App{cfg: &config.Config{Backends: l.car.cfg.Backends}, proxies: l.car.proxies, clock: time.Now}
-	now := time.Now()
-	seen := suspected{seen: now}
-	if s.unsettled("mem0", seen, now) {
-		t.Error("it waits for nobody")
-	}
-	s.cfg.Ledger.URL = config.NewSecret("postgres://ledger")
-	if !s.unsettled("mem0", seen, now.Add(p.LongestTurn()-1)) || s.unsettled("mem0", seen, now.Add(p.LongestTurn())) {
-		t.Error("it does not wait as long as a turn may take")
-	}
-	s.suspects.open = map[gate.Suspicion]suspected{}
-	for i := range maxSuspects {
-		s.suspects.open[gate.Suspicion{Known: strings.Repeat("x", i)}] = suspected{}
-	}
-	s.suspect(gate.Suspicion{MemoryKey: memproxy.MemoryKey{Backend: "mem0", ID: "block-1"}, Known: "y"})
-	if len(s.suspects.open) != maxSuspects {
-		t.Error("it grows without end")
-	}
 }

@@ -145,13 +145,9 @@ func (s *App) startJobs() {
 	s.jobs.Start(upkeep.Job{Name: "retention", Every: maintainEvery, Wake: upkeep.AtOnce(), Once: s.maintain})
 	s.jobs.Start(upkeep.Job{Name: "rejections", Every: summariseEvery, Once: func(ctx context.Context, _ time.Time) error { s.gate.SummariseRejections(ctx); return nil }})
 	s.onStop(stageNotes, func(ctx context.Context) error { s.gate.SummariseRejections(ctx); return nil })
-	s.jobs.Start(upkeep.Job{Name: "anchors", Every: anchorPoll, Wake: upkeep.AtOnce(), Once: func(ctx context.Context, _ time.Time) error { return s.custodian.Anchor(ctx) }})
-	s.jobs.Start(s.custodian.verifying(s.broken))
-	if every := s.cfg.Memories.Sweep.Time(); every > 0 {
-		s.jobs.Start(upkeep.Job{Name: "sweeps", Every: min(sweepPoll, every), Once: s.sweepDue})
+	for _, job := range s.custodian.Jobs(s.broken) {
+		s.jobs.Start(job)
 	}
-	s.jobs.Start(upkeep.Job{Name: "suspects", Wake: s.suspects.noted, Once: s.convictDue})
-	s.keepSealing()
 	s.keepBaseline()
 }
 

@@ -152,7 +152,7 @@ func (s *App) present(ctx context.Context, st *memproxy.Standing) (string, error
 		return orElse(there, known, recorded), err
 	}
 	// It may be on its way into the ledger.
-	if err := pause(ctx, s.custodian.settle); err != nil {
+	if err := s.custodian.Settle(ctx); err != nil {
 		return "", err
 	}
 	if recorded, err = s.newest(ctx, st.MemoryKey); err != nil {
@@ -161,12 +161,7 @@ func (s *App) present(ctx context.Context, st *memproxy.Standing) (string, error
 	if there, known, err = s.said(ctx, p, st.MemoryKey); err != nil || !known || there == recorded {
 		return orElse(there, known, recorded), err
 	}
-	su := gate.Suspicion{MemoryKey: st.MemoryKey, Tenant: st.Tenant, Known: memproxy.TextSHA256(recorded)}
-	if s.agents(st.Backend) {
-		s.suspect(su) // a turn that is under way may have written it
-		return there, nil
-	}
-	return there, s.changedAround(ctx, su)
+	return there, s.custodian.Differs(ctx, gate.Suspicion{MemoryKey: st.MemoryKey, Tenant: st.Tenant, Known: memproxy.TextSHA256(recorded)})
 }
 
 func orElse(there string, known bool, recorded string) string {

@@ -15,7 +15,7 @@ func (s *App) watch(file string) {
 	stop, err := in.Watch(signal.Sources{
 		AuditLag: func() (int64, int64) { l := s.audit.Lag(); return int64(l.Queued), int64(l.Unsigned) },
 		Rules:    func() string { v, _ := s.rules.state(); return v },
-		Version:  s.version, Unsafe: s.unsafe, Sealed: s.adoptions.look,
+		Version:  s.version, Unsafe: s.unsafe, Sealed: s.custodian.Sealed,
 	})
 	if err != nil {
 		s.log.Error("metrics are not watched", "error", err)

@@ -57,28 +57,23 @@ func (t *turns) lock(ctx context.Context, key string, share int64) (unlock func(
 	return func() { l.sem.Release(share); leave() }, nil
 }
 
-// A Moment is a point in the life of a proxy, between two turns of agents.
-type Moment uint64
-
-// Moment returns the present one.
-func (p *Proxy) Moment() Moment {
-	p.turns.mu.Lock()
-	defer p.turns.mu.Unlock()
-	return Moment(p.turns.begun)
-}
-
-// Underway reports whether a turn that began before a moment is not over yet,
-// or what came of it is not settled: agents may have written what nobody has
-// recorded.
-func (p *Proxy) Underway(since Moment) bool {
-	p.turns.mu.Lock()
-	defer p.turns.mu.Unlock()
-	for _, l := range p.turns.held {
-		if l.number <= uint64(since) {
-			return true
+// TurnsBegun returns a function that reports whether a turn of an agent that is
+// under way now still is, or what it changed is not recorded yet.
+func (p *Proxy) TurnsBegun() (underway func() bool) {
+	t := &p.turns
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	since := t.begun
+	return func() bool {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		for _, l := range t.held {
+			if l.number <= since {
+				return true
+			}
 		}
+		return false
 	}
-	return false
 }
 
 // LongestTurn is how long a turn lasts at most that is not streamed, and how long

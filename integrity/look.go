@@ -1,9 +1,7 @@
-package app
+package integrity
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -52,11 +50,11 @@ func (w *storeSweep) look(ctx context.Context, items []hunt.Item) (looked, error
 			ids = append(ids, item.ID)
 		}
 	}
-	owners, err := w.c.ledger.Owners(ctx, w.backend.Name, memproxy.TargetMemory, ids)
+	owners, err := w.c.Ledger.Owners(ctx, w.backend.Name, memproxy.TargetMemory, ids)
 	if err != nil {
 		return out, err
 	}
-	found, err := w.c.ledger.Found(ctx, w.backend.Name, memproxy.TargetMemory, slices.DeleteFunc(ids, func(id string) bool { _, known := owners[id]; return known }))
+	found, err := w.c.Ledger.Found(ctx, w.backend.Name, memproxy.TargetMemory, slices.DeleteFunc(ids, func(id string) bool { _, known := owners[id]; return known }))
 	if err != nil {
 		return out, err
 	}
@@ -101,7 +99,7 @@ func (w *storeSweep) look(ctx context.Context, items []hunt.Item) (looked, error
 }
 
 func (w *storeSweep) examiner(tenant string) *gate.Examiner {
-	return &gate.Examiner{Ledger: w.c.ledger, Signer: w.c.signer, Backend: w.backend.Name, Tenant: tenant}
+	return &gate.Examiner{Ledger: w.c.Ledger, Signer: w.c.Signer, Backend: w.backend.Name, Tenant: tenant}
 }
 
 // stranger judges a memory that the ledger does not know: written behind
@@ -111,7 +109,7 @@ func (w *storeSweep) stranger(ctx context.Context, m *memproxy.Memory, out *look
 		for _, tenant := range w.tenants {
 			s := *m.Stamp
 			s.Tenant = tenant
-			if !w.c.signer.Verify(s) {
+			if !w.c.Signer.Verify(s) {
 				continue
 			}
 			if code, detail := w.examiner(tenant).Examine(ctx, nil, m); code != "" {
@@ -133,7 +131,7 @@ func (w *storeSweep) stranger(ctx context.Context, m *memproxy.Memory, out *look
 // listed judges a memory that the backend held when it was sealed: by its text
 // then, or by the one that went through memproxy since.
 func (w *storeSweep) listed(ctx context.Context, was string, m *memproxy.Memory, out *looked) error {
-	history, err := w.c.ledger.History(ctx, memproxy.MemoryKey{Backend: w.backend.Name, Kind: memproxy.TargetMemory, ID: m.ID}, 0, 1)
+	history, err := w.c.Ledger.History(ctx, memproxy.MemoryKey{Backend: w.backend.Name, Kind: memproxy.TargetMemory, ID: m.ID}, 0, 1)
 	if err != nil {
 		return err
 	}
@@ -141,7 +139,7 @@ func (w *storeSweep) listed(ctx context.Context, was string, m *memproxy.Memory,
 	if len(history) == 1 {
 		tenant, was, gone = history[0].Tenant, history[0].SHA256, history[0].Op == memproxy.OpDelete
 	}
-	has := textSum(m.Text)
+	has := memproxy.TextSHA256(m.Text)
 	switch {
 	case gone:
 		out.found[m.ID] = w.finding(tenant, m.ID, memproxy.FaultInsert, memproxy.IntegrityUnknown, "it was deleted through memproxy and is there again")
@@ -163,7 +161,7 @@ func (w *storeSweep) judge(ctx context.Context, row *memproxy.Ownership, m *memp
 		f := w.finding(tenant, m.ID, memproxy.FaultInsert, memproxy.IntegrityUnknown, "it was deleted through memproxy and is there again")
 		return &f, nil
 	}
-	history, err := w.c.ledger.History(ctx, memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID}, 0, 1)
+	history, err := w.c.Ledger.History(ctx, memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID}, 0, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +176,7 @@ func (w *storeSweep) judge(ctx context.Context, row *memproxy.Ownership, m *memp
 	}
 	f := w.finding(tenant, m.ID, classOf(code, memproxy.FaultForge), code, detail)
 	if code == memproxy.IntegrityMismatch {
-		f.Class, f.has, f.wants = memproxy.FaultTamper, textSum(m.Text), row.SHA256
+		f.Class, f.has, f.wants = memproxy.FaultTamper, memproxy.TextSHA256(m.Text), row.SHA256
 		if len(history) == 1 && history[0].SHA256 == row.SHA256 {
 			short, err := w.shortened(ctx, history[0], m.Text)
 			if err != nil {
@@ -203,21 +201,16 @@ func classOf(code memproxy.ReasonCode, otherwise memproxy.FaultClass) memproxy.F
 
 // shortened reports whether a text is what is left of a version's.
 func (w *storeSweep) shortened(ctx context.Context, v memproxy.Version, text string) (bool, error) {
-	whole, err := w.c.ledger.Version(ctx, v.MemoryKey, v.Number)
+	whole, err := w.c.Ledger.Version(ctx, v.MemoryKey, v.Number)
 	if errors.Is(err, ledger.ErrShredded) || errors.Is(err, ledger.ErrSealed) || errors.Is(err, ledger.ErrUnknown) {
 		return false, nil // the chain's verification says so
 	}
 	return err == nil && len(text) < len(whole.Text) && strings.Contains(whole.Text, strings.TrimRight(text, " \n….")), err
 }
 
-func textSum(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:])
-}
-
 // clear takes back doubts about what is as it was written again.
 func (w *storeSweep) clear(ctx context.Context, seen looked) error {
-	standings, err := w.c.ledger.Standings(ctx, w.backend.Name, memproxy.TargetMemory, seen.sound)
+	standings, err := w.c.Ledger.Standings(ctx, w.backend.Name, memproxy.TargetMemory, seen.sound)
 	if err != nil {
 		return err
 	}
@@ -229,7 +222,7 @@ func (w *storeSweep) clear(ctx context.Context, seen looked) error {
 		if err := w.c.record(ctx, w.c.event(memproxy.EventIntegrity, st.Tenant, w.backend.Name, "it is what was written again", id)); err != nil {
 			return err
 		}
-		if _, err := w.c.ledger.Cast(ctx, memproxy.Doubt{MemoryKey: st.MemoryKey, Tenant: st.Tenant}); err != nil {
+		if _, err := w.c.Ledger.Cast(ctx, memproxy.Doubt{MemoryKey: st.MemoryKey, Tenant: st.Tenant}); err != nil {
 			return err
 		}
 		w.report.Cleared++

@@ -1,4 +1,4 @@
-package app
+package integrity
 
 import (
 	"context"
@@ -67,17 +67,17 @@ func (c *Custodian) Accept(ctx context.Context, q review.AcceptRequest) (review.
 		return report, err
 	}
 	if !lost {
-		if report.Head, report.Cleared, err = c.ledger.Accept(ctx, q.Tenant, faults); err != nil {
+		if report.Head, report.Cleared, err = c.Ledger.Accept(ctx, q.Tenant, faults); err != nil {
 			return report, err
 		}
 	}
-	if err := c.record(ctx, c.anchorEvent(name, report.Head)); err != nil {
+	if err := c.record(ctx, anchorEvent(c.Clock(), name, report.Head)); err != nil {
 		return report, err
 	}
 	if c.anchors.last == nil {
 		c.anchors.last = last
 	}
-	c.anchors.last[name] = anchor{report.Head, c.clock()}
+	c.anchors.last[name] = anchor{report.Head, c.Clock()}
 	return report, nil
 }
 
@@ -90,7 +90,7 @@ func (c *Custodian) wrong(ctx context.Context, tenant string, lost bool, reached
 		return []memproxy.ChainFault{gone(tenant)}, nil
 	}
 	reached.Tenant = tenant
-	found, err := c.ledger.Verify(ctx, tenant, ledger.VerifyOptions{Texts: true, Anchor: &reached.ChainHead})
+	found, err := c.Ledger.Verify(ctx, tenant, ledger.VerifyOptions{Texts: true, Anchor: &reached.ChainHead})
 	if err != nil {
 		return nil, err
 	}

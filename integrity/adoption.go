@@ -1,4 +1,4 @@
-package app
+package integrity
 
 import (
 	"context"
@@ -35,50 +35,50 @@ const (
 // errClaimed: another process has taken over.
 var errClaimed = errors.New("another process seals this backend")
 
-// adoptions are the backends of which all is known, for the metric.
-type adoptions struct {
-	mu     sync.Mutex
-	sealed map[string]bool
+// adopted are the backends by whether all that they held is known.
+type adopted struct {
+	mu   sync.Mutex
+	sets map[string]bool
 }
 
-func (a *adoptions) set(backend string, sealed bool) {
+func (a *adopted) set(backend string, sealed bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.sealed == nil {
-		a.sealed = map[string]bool{}
+	if a.sets == nil {
+		a.sets = map[string]bool{}
 	}
-	a.sealed[backend] = sealed
+	a.sets[backend] = sealed
 }
 
-func (a *adoptions) look() map[string]bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return maps.Clone(a.sealed)
+// Sealed are the backends that are sealed at their first start, by whether that
+// is done.
+func (c *Custodian) Sealed() map[string]bool {
+	c.adopted.mu.Lock()
+	defer c.adopted.mu.Unlock()
+	return maps.Clone(c.adopted.sets)
 }
 
-// keepSealing seals the backends that were never sealed, each in its own time
-// and in the background. Nobody waits for it.
-func (s *App) keepSealing() {
-	if !*s.cfg.Memories.Seal {
-		return
+// adoptions seal the backends that were never sealed, each in its own time and
+// in the background. Nobody waits for it.
+func (c *Custodian) adoptions() []upkeep.Job {
+	holder := "" // no other process has the ledger: what a killed one had claimed is ours
+	if shared(c.Config) {
+		holder = c.NewID()
 	}
-	holder := "" // nobody else has the ledger: what a killed process had is ours
-	if s.cfg.Ledger.URL.Reveal() != "" {
-		holder = newID()
+	var jobs []upkeep.Job
+	for _, b := range c.Config.Backends {
+		c.adopted.set(b.Name, false)
+		a := &adoption{c: c, backend: b, holder: holder}
+		jobs = append(jobs, upkeep.Job{Name: "seal:" + b.Name, Every: sealPoll, Wake: upkeep.AtOnce(), Once: a.attempt})
 	}
-	for _, b := range s.cfg.Backends {
-		s.adoptions.set(b.Name, false)
-		a := &adoption{c: s.custodian, all: &s.adoptions, backend: b, holder: holder}
-		s.jobs.Start(upkeep.Job{Name: "seal:" + b.Name, Every: sealPoll, Wake: upkeep.AtOnce(), Once: a.attempt})
-	}
+	return jobs
 }
 
-// adoption takes down what one backend holds and nobody is known to have
+// adoption records what one backend holds and nobody is known to have
 // written, as ids and hashes: nobody's, so that no tenant gets what may be
-// another's. Whoever knows whose it is says so by `audit seal`.
+// another's. Whoever knows whose it is says so by `memproxy audit seal`.
 type adoption struct {
 	c        *Custodian
-	all      *adoptions
 	backend  config.Backend
 	holder   string
 	sealed   bool
@@ -93,7 +93,7 @@ func (a *adoption) attempt(ctx context.Context, now time.Time) error {
 	if a.sealed || now.Before(a.next) {
 		return a.failed
 	}
-	sealed, err := a.c.ledger.Sealed(ctx, a.backend.Name)
+	sealed, err := a.c.Ledger.Sealed(ctx, a.backend.Name)
 	if err == nil && !sealed {
 		ctx, cancel := context.WithTimeout(ctx, sweepTime)
 		defer cancel()
@@ -102,7 +102,7 @@ func (a *adoption) attempt(ctx context.Context, now time.Time) error {
 	switch {
 	case err == nil:
 		a.sealed, a.failed = true, nil
-		a.all.set(a.backend.Name, true)
+		a.c.adopted.set(a.backend.Name, true)
 		return nil
 	case errors.Is(err, errClaimed):
 		a.failed = nil
@@ -119,7 +119,7 @@ func (a *adoption) attempt(ctx context.Context, now time.Time) error {
 
 // claim takes the work, or keeps it.
 func (a *adoption) claim(ctx context.Context) error {
-	mine, err := a.c.ledger.Claim(ctx, "seal "+a.backend.Name, a.holder, sealLease)
+	mine, err := a.c.Ledger.Claim(ctx, "seal "+a.backend.Name, a.holder, sealLease)
 	if err == nil && !mine {
 		err = errClaimed
 	}
@@ -131,12 +131,12 @@ func (a *adoption) seal(ctx context.Context) error {
 	if err := a.claim(ctx); err != nil {
 		return err
 	}
-	at, begun, err := a.c.ledger.Sealing(ctx, a.backend.Name)
+	at, begun, err := a.c.Ledger.Sealing(ctx, a.backend.Name)
 	if err != nil {
 		return err
 	}
 	if !begun {
-		if err := a.record(ctx, 0, "begun: what is there is taken down, nobody's"); err != nil {
+		if err := a.record(ctx, 0, "begun: what is there is recorded, without an owner"); err != nil {
 			return err
 		}
 		at = memproxy.Sealing{Backend: a.backend.Name, Pass: 1}
@@ -151,20 +151,20 @@ func (a *adoption) seal(ctx context.Context) error {
 			break
 		}
 		at.Pass, at.Fresh = at.Pass+1, 0
-		if at, err = a.c.ledger.TakeDown(ctx, at); err != nil {
+		if at, err = a.c.Ledger.TakeDown(ctx, at); err != nil {
 			return err
 		}
 	}
-	if err := a.c.ledger.SealBackend(ctx, a.backend.Name); err != nil {
+	if err := a.c.Ledger.SealBackend(ctx, a.backend.Name); err != nil {
 		return err
 	}
-	a.c.log.Info("the backend is sealed: what appears there from now on and did not come through memproxy is named", "backend", a.backend.Name, "found", at.Found)
+	a.c.Log.Info("the backend is sealed: what appears there from now on and did not come through memproxy is named", "backend", a.backend.Name, "found", at.Found)
 	return a.record(ctx, at.Found, fmt.Sprintf("%d memories that nobody is known to have written were there before", at.Found))
 }
 
 // pass reads the backend from a cursor to its end.
 func (a *adoption) pass(ctx context.Context, at memproxy.Sealing) (memproxy.Sealing, error) {
-	err := a.c.walk(ctx, a.backend, walk{from: at.Cursor, rate: a.c.slow}, func(p page) error {
+	err := a.c.walk(ctx, a.backend, walk{from: at.Cursor, rate: a.c.Pace.Slow}, func(p page) error {
 		if err := a.claim(ctx); err != nil {
 			return err
 		}
@@ -174,7 +174,7 @@ func (a *adoption) pass(ctx context.Context, at memproxy.Sealing) (memproxy.Seal
 		}
 		next := at
 		next.Cursor = p.next
-		if at, err = a.c.ledger.TakeDown(ctx, next, found...); err == nil {
+		if at, err = a.c.Ledger.TakeDown(ctx, next, found...); err == nil {
 			a.failures = 0
 		}
 		return err
@@ -189,7 +189,7 @@ func (a *adoption) page(ctx context.Context, p page) ([]memproxy.Found, error) {
 	for _, item := range p.items {
 		ids = append(ids, item.ID)
 	}
-	owners, err := a.c.ledger.Owners(ctx, a.backend.Name, memproxy.TargetMemory, ids)
+	owners, err := a.c.Ledger.Owners(ctx, a.backend.Name, memproxy.TargetMemory, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +204,7 @@ func (a *adoption) page(ctx context.Context, p page) ([]memproxy.Found, error) {
 		case err == nil && m.Stamp != nil:
 			continue
 		case err == nil && !item.Unread: // what cannot be read was there all the same
-			f.SHA256 = textSum(m.Text)
+			f.SHA256 = memproxy.TextSHA256(m.Text)
 		}
 		out = append(out, f)
 	}
@@ -214,6 +214,6 @@ func (a *adoption) page(ctx context.Context, p page) ([]memproxy.Found, error) {
 // record puts a step of the seal into the log.
 func (a *adoption) record(ctx context.Context, found int, detail string) error {
 	ev := a.c.event(memproxy.EventSeal, "", a.backend.Name, detail)
-	ev.Decision, ev.Kind, ev.Verdict, ev.Items = newID(), memproxy.Admin, memproxy.Allow, found
+	ev.Decision, ev.Kind, ev.Verdict, ev.Items = a.c.NewID(), memproxy.Admin, memproxy.Allow, found
 	return a.c.record(ctx, ev)
 }

@@ -1,12 +1,14 @@
-package app
+// Package integrity finds what did not go through memproxy: it compares what a
+// backend holds, and the chains of the ledger, with what was recorded, and marks
+// and records what differs. It seals what a backend held before memproxy, notes
+// in the audit log how far the chains reach, and repairs nothing.
+package integrity
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"slices"
 	"strings"
@@ -18,96 +20,93 @@ import (
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/review"
-	"github.com/memproxy/memproxy/telemetry"
+	"github.com/memproxy/memproxy/screen/hunt"
 	"github.com/memproxy/memproxy/telemetry/audit"
 	"github.com/memproxy/memproxy/telemetry/audit/query"
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
 	"github.com/memproxy/memproxy/upkeep"
 )
 
-// custodian compares what backends hold, and the chains of the ledger, with
+// Traits are what the sort of an object means for a comparison.
+type Traits struct {
+	// Listed: the pages of its backend have objects of this sort.
+	Listed bool
+	// AgentsAdd and AgentsEdit: the backend's own agents add such objects, and
+	// change the text of one, while a turn is under way.
+	AgentsAdd, AgentsEdit bool
+}
+
+// Turns are the turns of a backend's agents that run through this process.
+type Turns interface {
+	// TurnsBegun returns a function that reports whether a turn that is under
+	// way now still is.
+	TurnsBegun() (underway func() bool)
+	// LongestTurn is how long a turn takes at most.
+	LongestTurn() time.Duration
+}
+
+// Options are what a Custodian works with. All are needed but Turns.
+type Options struct {
+	Config   *config.Config
+	Audit    *audit.Log
+	AuditDir string
+	Ledger   *ledger.Ledger
+	Signer   *ledger.Signer
+	Log      *slog.Logger
+	Clock    func() time.Time
+	NewID    func() string
+	// Open opens a backend for reading; with scopes only what is in them.
+	Open func(ctx context.Context, b config.Backend, scopes []memproxy.Scope) (gate.Locator, hunt.Pager, error)
+	// Traits are those of an object, by its id.
+	Traits func(b config.Backend, id string) Traits
+	// Turns are those of a backend, nil where none can run.
+	Turns func(backend string) Turns
+}
+
+// Pace is how fast backends are read, and how long is waited.
+type Pace struct {
+	// Settle is how long what looks wrong may take to come right: a write that
+	// is in the backend and on its way into the ledger.
+	Settle time.Duration
+	// Patience is how long a sweep waits for turns of agents that are under way.
+	Patience time.Duration
+	// Rate is pages a second at most, of what a person waits for; Slow is of
+	// what goes on by itself.
+	Rate, Slow float64
+}
+
+// DefaultPace is used where nothing else is said.
+var DefaultPace = Pace{Settle: time.Second, Patience: time.Minute, Rate: 20, Slow: 2}
+
+// A Custodian compares what backends hold, and the chains of the ledger, with
 // what went through memproxy. Of each kind of work it does one at a time.
 type Custodian struct {
-	cfg    *config.Config
-	audit  *audit.Log
-	dir    string // of the log
-	ledger *ledger.Ledger
-	signer *ledger.Signer
-	log    *slog.Logger
-	clock  func() time.Time
-	// settle is how long what looks wrong may take to come right: a write that
-	// is in the backend and on its way into the ledger.
-	settle time.Duration
-	// patience is how long a sweep waits for turns of agents that are under way.
-	patience time.Duration
-	// rate is pages a second at most, of what a person waits for; slow is of
-	// what goes on by itself.
-	rate, slow float64
-	// turns takes down which turns of a backend's agents are under way, and
-	// returns what tells whether they are over.
-	turns func(backend string) (over func() bool)
-	// later has something looked at again once turns in other processes must be
-	// over, and reports false where there are no others.
-	later func(gate.Suspicion) bool
+	Options
+	Pace Pace // set before use
 
 	working sync.Mutex
 	// naming is held while a finding is looked up, recorded and marked: a sweep
 	// and the validation may come upon the same memory at the same moment.
-	naming  sync.Mutex
-	anchors anchors
+	naming   sync.Mutex
+	anchors  anchors
+	suspects suspects
+	adopted  adopted
 }
 
-// The pace of a sweep.
-const (
-	settleTime  = time.Second
-	turnsWaited = time.Minute
-	sweepRate   = 20.0
-	slowRate    = 2.0
-)
-
-func (s *App) newCustodian() (*Custodian, error) {
-	keys, err := ledger.LoadOrCreateKey(s.path("keys"), rand.Reader)
-	if err != nil {
-		return nil, err
+// New returns a custodian that does nothing until it is asked.
+func New(opt Options) *Custodian {
+	c := &Custodian{Options: opt, Pace: DefaultPace}
+	if c.Turns == nil {
+		c.Turns = func(string) Turns { return nil }
 	}
-	signer, err := ledger.NewSigner(keys)
-	if err != nil {
-		return nil, err
-	}
-	return &Custodian{
-		cfg: s.cfg, audit: s.audit, dir: s.path("audit"), ledger: s.ledger, signer: signer, log: s.log, clock: s.clock,
-		settle: settleTime, patience: turnsWaited, rate: sweepRate, slow: slowRate, turns: s.turns, later: s.elsewhere,
-	}, nil
-}
-
-// OpenCustody opens the state of a sidecar that does not run.
-func OpenCustody(ctx context.Context, cfg *config.Config, o Options) (_ *Custodian, done func(context.Context) error, err error) {
-	s := newSidecar(ctx, cfg, o.Version)
-	defer func() {
-		if err != nil {
-			s.abort()
-		}
-	}()
-	if s.log, err = telemetry.NewLogger(o.Log, telemetry.LogOptions{Format: cfg.Log.Format, Level: slog.LevelWarn}); err != nil {
-		return nil, nil, err
-	}
-	if err = s.openTelemetry(ctx); err != nil {
-		return nil, nil, err
-	}
-	if err = s.openState(); err != nil {
-		return nil, nil, err
-	}
-	c, err := s.newCustodian()
-	if err != nil {
-		return nil, nil, err
-	}
-	return c, s.Close, nil
+	c.suspects = suspects{c: c, open: map[gate.Suspicion]suspected{}, noted: upkeep.NewSignal()}
+	return c
 }
 
 // event is one about the stores, not about a request.
 func (c *Custodian) event(t memproxy.EventType, tenant, backend, detail string, targets ...string) memproxy.Event {
 	return memproxy.Event{
-		Type: t, Time: c.clock(), Backend: backend, Targets: targets, Claimed: -1, Confidence: -1, Detail: detail,
+		Type: t, Time: c.Clock(), Backend: backend, Targets: targets, Claimed: -1, Confidence: -1, Detail: detail,
 		Principal: memproxy.Principal{ID: "system:custodian", Kind: memproxy.KindService, Tenant: tenant, Trust: memproxy.TrustSystem, Method: "default"},
 	}
 }
@@ -118,13 +117,13 @@ const recordTime = 10 * time.Second
 func (c *Custodian) record(ctx context.Context, ev memproxy.Event) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
 	defer cancel()
-	_, err := c.audit.Record(ctx, ev)
+	_, err := c.Audit.Record(ctx, ev)
 	return err
 }
 
 // tenants are all that are known: of the configuration and of the chains.
 func (c *Custodian) tenants(ctx context.Context) ([]string, error) {
-	heads, err := c.ledger.ChainHeads(ctx)
+	heads, err := c.Ledger.ChainHeads(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -132,31 +131,28 @@ func (c *Custodian) tenants(ctx context.Context) ([]string, error) {
 	for _, h := range heads {
 		out = append(out, h.Tenant)
 	}
-	for _, k := range c.cfg.Identity.Keys {
+	for _, k := range c.Config.Identity.Keys {
 		out = append(out, k.Tenant)
 	}
-	if d := c.cfg.Identity.Default; d != nil {
+	if d := c.Config.Identity.Default; d != nil {
 		out = append(out, d.Tenant)
 	}
 	slices.Sort(out)
 	return slices.Compact(out), nil
 }
 
-// tenantHash names a tenant in an anchor: the log may be shown to people who
-// are not to know the customers.
-func tenantHash(tenant string) string {
-	sum := sha256.Sum256([]byte("memproxy tenant\x00" + tenant))
-	return hex.EncodeToString(sum[:])
-}
+// tenantHash names a tenant in an anchor: who reads the log need not know the
+// customers.
+func tenantHash(tenant string) string { return memproxy.TextSHA256("memproxy tenant\x00" + tenant) }
 
 // anchored are the newest ends of chains that the log tells of, by the hash of
 // the tenant.
 func (c *Custodian) anchored(ctx context.Context) (map[string]anchor, error) {
-	if err := c.audit.Flush(ctx); err != nil {
+	if err := c.Audit.Flush(ctx); err != nil {
 		return nil, err
 	}
 	out := map[string]anchor{}
-	err := query.Query(ctx, c.dir, query.Filter{Type: string(memproxy.EventAnchor)}, func(r *verify.Record) error {
+	err := query.Query(ctx, c.AuditDir, query.Filter{Type: string(memproxy.EventAnchor)}, func(r *verify.Record) error {
 		op := r.Operation
 		if op == nil || len(op.Targets) != 1 {
 			return nil
@@ -186,7 +182,7 @@ func (c *Custodian) chains(ctx context.Context, texts bool) ([]memproxy.ChainRep
 			a.Tenant, opt.Anchor = tenant, &a.ChainHead
 			delete(anchors, tenantHash(tenant))
 		}
-		report, err := c.ledger.Verify(ctx, tenant, opt)
+		report, err := c.Ledger.Verify(ctx, tenant, opt)
 		if err != nil {
 			return nil, err
 		}
@@ -219,29 +215,23 @@ func (c *Custodian) chains(ctx context.Context, texts bool) ([]memproxy.ChainRep
 // write of that memory finds it again.
 const breakPause = time.Minute
 
-// verifying verifies the chains, all of them, when a version was found that is
-// not as it was written: who changed one may have changed others. So a break
-// that comes to light in passing is named as one that a sweep finds.
+// verifying is the job that verifies all chains when a version was found that
+// is not as it was written: who changed one may have changed others. So a break
+// that a write comes upon is recorded like one that a sweep finds.
 func (c *Custodian) verifying(found upkeep.Signal) upkeep.Job {
 	var next time.Time
 	return upkeep.Job{Name: "breaks", Wake: found, Once: func(ctx context.Context, now time.Time) error {
 		if now.Before(next) {
 			return upkeep.Due{In: next.Sub(now)}
 		}
-		defer func() { next = c.clock().Add(breakPause) }()
-		if err := c.verify(ctx); err != nil {
+		defer func() { next = c.Clock().Add(breakPause) }()
+		c.working.Lock()
+		defer c.working.Unlock()
+		if _, err := c.chains(ctx, false); err != nil {
 			return fmt.Errorf("the chains were not verified: %w", err)
 		}
 		return nil
 	}}
-}
-
-// verify names the breaks of all chains, as a sweep does.
-func (c *Custodian) verify(ctx context.Context) error {
-	c.working.Lock()
-	defer c.working.Unlock()
-	_, err := c.chains(ctx, false)
-	return err
 }
 
 // broke names a fault of a chain in the log, once, and marks what stands
@@ -258,12 +248,12 @@ func (c *Custodian) broke(ctx context.Context, f memproxy.ChainFault) error {
 	if err := c.record(ctx, ev); err != nil {
 		return err
 	}
-	c.log.Error("the chain of versions is broken", "class", string(f.Class), "position", f.Position, "detail", f.Detail)
+	c.Log.Error("the chain of versions is broken", "class", string(f.Class), "position", f.Position, "detail", f.Detail)
 	var err error
 	if f.Class == memproxy.FaultText { // of this memory; what came later stands
-		_, err = c.ledger.Cast(ctx, memproxy.Doubt{MemoryKey: f.MemoryKey, Tenant: f.Tenant, Code: memproxy.IntegrityChain})
+		_, err = c.Ledger.Cast(ctx, memproxy.Doubt{MemoryKey: f.MemoryKey, Tenant: f.Tenant, Code: memproxy.IntegrityChain})
 	} else {
-		_, err = c.ledger.NoteBreach(ctx, f)
+		_, err = c.Ledger.NoteBreach(ctx, f)
 	}
 	return err
 }
@@ -271,10 +261,10 @@ func (c *Custodian) broke(ctx context.Context, f memproxy.ChainFault) error {
 // told reports whether a fault was named before.
 func (c *Custodian) told(ctx context.Context, f memproxy.ChainFault) (bool, error) {
 	if f.Class == memproxy.FaultText {
-		standings, err := c.ledger.Standings(ctx, f.Backend, f.Kind, []string{f.ID})
+		standings, err := c.Ledger.Standings(ctx, f.Backend, f.Kind, []string{f.ID})
 		return standings[f.ID].Unverified == memproxy.IntegrityChain, err
 	}
-	known, err := c.ledger.Breaches(ctx, f.Tenant)
+	known, err := c.Ledger.Breaches(ctx, f.Tenant)
 	return slices.ContainsFunc(known, func(b memproxy.Breach) bool { return b.Position == f.Position && b.Class == f.Class }), err
 }
 
@@ -283,7 +273,7 @@ func (c *Custodian) told(ctx context.Context, f memproxy.ChainFault) (bool, erro
 func (c *Custodian) name(ctx context.Context, f *memproxy.Discrepancy) error {
 	c.naming.Lock()
 	defer c.naming.Unlock()
-	standings, err := c.ledger.Standings(ctx, f.Backend, f.Kind, []string{f.ID})
+	standings, err := c.Ledger.Standings(ctx, f.Backend, f.Kind, []string{f.ID})
 	if err != nil {
 		return err
 	}
@@ -295,8 +285,8 @@ func (c *Custodian) name(ctx context.Context, f *memproxy.Discrepancy) error {
 	if err := c.record(ctx, ev); err != nil {
 		return err
 	}
-	c.log.Warn("a memory is not what went through memproxy", "backend", f.Backend, "memory", f.ID, "class", string(f.Class), "reason", string(f.Code))
-	_, err = c.ledger.Cast(ctx, memproxy.Doubt{MemoryKey: f.MemoryKey, Tenant: f.Tenant, Code: f.Code})
+	c.Log.Warn("a memory is not what went through memproxy", "backend", f.Backend, "memory", f.ID, "class", string(f.Class), "reason", string(f.Code))
+	_, err = c.Ledger.Cast(ctx, memproxy.Doubt{MemoryKey: f.MemoryKey, Tenant: f.Tenant, Code: f.Code})
 	return err
 }
 
@@ -305,7 +295,7 @@ var errWorking = errors.Join(memproxy.ErrState, errors.New("a sweep or a seal is
 
 // Sweep implements review.Custodian.
 func (c *Custodian) Sweep(ctx context.Context, q review.SweepRequest) (review.SweepReport, error) {
-	return c.sweepAt(ctx, q, c.rate)
+	return c.sweepAt(ctx, q, c.Pace.Rate)
 }
 
 // sweepAt is Sweep at a pace. A backend that cannot be read keeps none of the
@@ -325,12 +315,15 @@ func (c *Custodian) sweepAt(ctx context.Context, q review.SweepRequest, rate flo
 	}
 	var errs []error
 	for _, b := range backends {
-		found, err := c.sweep(ctx, b, q.Scopes, rate)
-		if err != nil {
-			errs = append(errs, err)
+		w := &storeSweep{
+			c: c, backend: b, scopes: q.Scopes, begun: c.Clock(), report: review.BackendSweep{Backend: b.Name},
+			seed: maphash.MakeSeed(), there: map[uint64]struct{}{},
+		}
+		if err := w.run(ctx, rate); err != nil {
+			errs = append(errs, fmt.Errorf("backend %s: %w", b.Name, err))
 			continue
 		}
-		report.Backends = append(report.Backends, found)
+		report.Backends = append(report.Backends, w.report)
 	}
 	return report, errors.Join(errs...)
 }
@@ -338,9 +331,9 @@ func (c *Custodian) sweepAt(ctx context.Context, q review.SweepRequest, rate flo
 // backends are the named one, or all.
 func (c *Custodian) backends(name string) ([]config.Backend, error) {
 	if name == "" {
-		return c.cfg.Backends, nil
+		return c.Config.Backends, nil
 	}
-	b, err := c.cfg.Backend(name)
+	b, err := c.Config.Backend(name)
 	if err != nil {
 		return nil, errors.Join(memproxy.ErrUnknown, err)
 	}

@@ -1,4 +1,4 @@
-package app
+package integrity
 
 import (
 	"context"
@@ -24,13 +24,13 @@ func (c *Custodian) Seal(ctx context.Context, q review.SealRequest) (review.Seal
 	if err != nil {
 		return report, err
 	}
-	s := &sealing{c: c, backend: backends[0].Name, tenant: q.Tenant, decision: newID(), report: &report}
+	s := &sealing{c: c, backend: backends[0].Name, tenant: q.Tenant, decision: c.NewID(), report: &report}
 	begun := c.event(memproxy.EventSeal, q.Tenant, s.backend, "begun")
 	begun.Decision, begun.Kind, begun.Verdict = s.decision, memproxy.Admin, memproxy.Allow
 	if err := c.record(ctx, begun); err != nil {
 		return report, err
 	}
-	err = c.walk(ctx, backends[0], walk{scopes: q.Scopes, rate: c.rate}, func(p page) error {
+	err = c.walk(ctx, backends[0], walk{scopes: q.Scopes, rate: c.Pace.Rate}, func(p page) error {
 		return s.page(ctx, p.adapter, p.items)
 	})
 	if err != nil {
@@ -39,12 +39,12 @@ func (c *Custodian) Seal(ctx context.Context, q review.SealRequest) (review.Seal
 	// Of a store that was seen in part, what is unknown later may be of the
 	// other part.
 	if report.Whole = report.Skipped == 0 && len(q.Scopes) == 0; report.Whole {
-		if err := c.ledger.SealBackend(ctx, s.backend); err != nil {
+		if err := c.Ledger.SealBackend(ctx, s.backend); err != nil {
 			return report, err
 		}
 	}
 	done := begun
-	done.Time, done.Items = c.clock(), report.Sealed
+	done.Time, done.Items = c.Clock(), report.Sealed
 	done.Detail = fmt.Sprintf("%d memories, %d sealed, %d known before, %d not read", report.Items, report.Sealed, report.Known, report.Skipped)
 	return report, c.record(ctx, done)
 }
@@ -63,7 +63,7 @@ func (s *sealing) page(ctx context.Context, adapter gate.Locator, items []hunt.I
 			ids = append(ids, item.ID)
 		}
 	}
-	owners, err := s.c.ledger.Owners(ctx, s.backend, memproxy.TargetMemory, ids)
+	owners, err := s.c.Ledger.Owners(ctx, s.backend, memproxy.TargetMemory, ids)
 	if err != nil {
 		return err
 	}
@@ -100,10 +100,10 @@ func (s *sealing) page(ctx context.Context, adapter gate.Locator, items []hunt.I
 		}
 		rows = append(rows, row)
 	}
-	if err := s.c.ledger.Put(ctx, rows...); err != nil {
+	if err := s.c.Ledger.Put(ctx, rows...); err != nil {
 		return err
 	}
-	_, err = s.c.ledger.Seal(ctx, found...)
+	_, err = s.c.Ledger.Seal(ctx, found...)
 	return err
 }
 
@@ -111,14 +111,14 @@ func (s *sealing) page(ctx context.Context, adapter gate.Locator, items []hunt.I
 func (s *sealing) ours(m *memproxy.Memory) bool {
 	st := *m.Stamp
 	st.Tenant = s.tenant
-	return s.c.signer.Verify(st)
+	return s.c.Signer.Verify(st)
 }
 
 // row is the owner of a memory that nobody knows the author of; a stamp knows.
 func (s *sealing) row(m *memproxy.Memory) memproxy.Ownership {
 	row := memproxy.Ownership{
 		Backend: s.backend, Kind: memproxy.TargetMemory, ID: m.ID, Scope: m.Scope, Trust: memproxy.TrustAnonymous,
-		Source: memproxy.SourceUnstated, Decision: s.decision, SHA256: textSum(m.Text), Written: s.c.clock(),
+		Source: memproxy.SourceUnstated, Decision: s.decision, SHA256: memproxy.TextSHA256(m.Text), Written: s.c.Clock(),
 	}
 	if m.Text == "" {
 		row.SHA256 = ""

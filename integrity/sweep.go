@@ -1,16 +1,13 @@
-package app
+package integrity
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"hash/maphash"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/review"
@@ -19,9 +16,6 @@ import (
 
 // maxListed bounds the findings of one backend that a report lists.
 const maxListed = 1000
-
-// sweepAll asks for everything.
-var sweepAll = review.SweepRequest{}
 
 // storeSweep is one look through a backend.
 type storeSweep struct {
@@ -48,21 +42,16 @@ type stray struct {
 	has, wants string
 }
 
-// sweep compares everything that a backend holds with what is known of it,
-// names what differs in the log, and marks it.
-func (c *Custodian) sweep(ctx context.Context, b config.Backend, scopes []memproxy.Scope, rate float64) (review.BackendSweep, error) {
-	w := &storeSweep{
-		c: c, backend: b, scopes: scopes, begun: c.clock(), report: review.BackendSweep{Backend: b.Name},
-		seed: maphash.MakeSeed(), there: map[uint64]struct{}{},
+// run compares everything that a backend holds with what is known of it, records
+// what differs, and marks it.
+func (w *storeSweep) run(ctx context.Context, rate float64) (err error) {
+	if w.tenants, err = w.c.tenants(ctx); err != nil {
+		return err
 	}
-	var err error
-	if w.tenants, err = c.tenants(ctx); err != nil {
-		return w.report, err
+	if w.sealed, err = w.c.Ledger.Sealed(ctx, w.backend.Name); err != nil {
+		return err
 	}
-	if w.sealed, err = c.ledger.Sealed(ctx, b.Name); err != nil {
-		return w.report, err
-	}
-	err = c.walk(ctx, b, walk{scopes: scopes, rate: rate}, func(p page) error {
+	err = w.c.walk(ctx, w.backend, walk{scopes: w.scopes, rate: rate}, func(p page) error {
 		w.adapter = p.adapter
 		return w.page(ctx, p.items, p.again)
 	})
@@ -72,10 +61,7 @@ func (c *Custodian) sweep(ctx context.Context, b config.Backend, scopes []mempro
 	if err == nil {
 		err = w.finish(ctx)
 	}
-	if err != nil {
-		return w.report, fmt.Errorf("backend %s: %w", b.Name, err)
-	}
-	return w.report, nil
+	return err
 }
 
 // walk says what of a backend is read, and how fast.
@@ -95,19 +81,7 @@ type page struct {
 
 // walk gives each page of a backend to f.
 func (c *Custodian) walk(ctx context.Context, b config.Backend, w walk, f func(page) error) error {
-	a, err := adapterFor(b, c.cfg.Sources.Table())
-	if err != nil {
-		return err
-	}
-	adapter, ok := a.(gate.Locator)
-	if !ok {
-		return errors.New("its memories cannot be read one by one")
-	}
-	api := "auto"
-	if len(w.scopes) > 0 {
-		api = "server" // the others give everything
-	}
-	pager, _, err := Store(ctx, b, api, w.scopes)
+	adapter, pager, err := c.Open(ctx, b, w.scopes)
 	if err != nil {
 		return err
 	}
@@ -136,6 +110,9 @@ func (c *Custodian) walk(ctx context.Context, b config.Backend, w walk, f func(p
 		}
 	}
 }
+
+// Settle waits for what is on its way into the ledger.
+func (c *Custodian) Settle(ctx context.Context) error { return pause(ctx, c.Pace.Settle) }
 
 func pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
@@ -169,14 +146,14 @@ func (w *storeSweep) hash(id string) uint64 { return maphash.String(w.seed, id) 
 // page compares one page. What looks wrong is looked at again, after what is
 // on its way had time to arrive.
 func (w *storeSweep) page(ctx context.Context, items []hunt.Item, again func() ([]hunt.Item, error)) error {
-	over := w.c.turns(w.backend.Name)
+	underway := w.underway()
 	seen, err := w.look(ctx, items)
 	if err != nil {
 		return err
 	}
 	w.report.Items, w.report.Known, w.report.Unknown, w.report.Skipped = w.report.Items+seen.items, w.report.Known+seen.known, w.report.Unknown+seen.unknown, w.report.Skipped+seen.skipped
 	if len(seen.found) > 0 {
-		settled, err := w.settle(ctx, seen, over)
+		settled, err := w.settle(ctx, seen, underway)
 		if err != nil {
 			return err
 		}
@@ -192,7 +169,7 @@ func (w *storeSweep) page(ctx context.Context, items []hunt.Item, again func() (
 			switch {
 			case !yes || now.Code != f.Code:
 				delete(seen.found, id)
-			case w.changing(f) && (!settled || now.has != f.has || w.c.later(now.suspicion())):
+			case w.changing(f) && (!settled || now.has != f.has || w.c.suspects.later(now.suspicion())):
 				delete(seen.found, id)
 				w.report.Unsettled++
 			default:
@@ -213,29 +190,27 @@ func (w *storeSweep) page(ctx context.Context, items []hunt.Item, again func() (
 // changing reports whether a finding may be what an agent wrote a moment ago,
 // inside the backend: a block's text, a block or a passage that is new.
 func (w *storeSweep) changing(f finding) bool {
-	if w.backend.Kind != "letta" {
-		return false
-	}
-	return f.Code == memproxy.IntegrityUnknown || f.Code == memproxy.IntegrityMismatch && letta.KindOf(f.ID) == letta.TargetBlock
+	t := w.c.Traits(w.backend, f.ID)
+	return f.Code == memproxy.IntegrityUnknown && t.AgentsAdd || f.Code == memproxy.IntegrityMismatch && t.AgentsEdit
 }
 
 // settle waits for what is on its way into the ledger. Of what agents write
 // that is until the turns that were under way are over; it reports false where
 // that takes too long.
-func (w *storeSweep) settle(ctx context.Context, seen looked, over func() bool) (settled bool, err error) {
-	begun := w.c.clock()
-	if err := pause(ctx, w.c.settle); err != nil || over() || !slices.ContainsFunc(slices.Collect(maps.Values(seen.found)), w.changing) {
+func (w *storeSweep) settle(ctx context.Context, seen looked, underway func() bool) (settled bool, err error) {
+	begun := w.c.Clock()
+	if err := w.c.Settle(ctx); err != nil || !underway() || !slices.ContainsFunc(slices.Collect(maps.Values(seen.found)), w.changing) {
 		return true, err
 	}
-	for !over() {
-		if w.c.clock().Sub(begun) >= w.c.patience {
+	for underway() {
+		if w.c.Clock().Sub(begun) >= w.c.Pace.Patience {
 			return false, nil
 		}
-		if err := pause(ctx, w.c.settle); err != nil {
+		if err := w.c.Settle(ctx); err != nil {
 			return false, err
 		}
 	}
-	return true, pause(ctx, w.c.settle) // for what the last turn wrote
+	return true, w.c.Settle(ctx) // for what the last turn wrote
 }
 
 // find lists a finding. Of very many the rest is named and marked at once.
@@ -251,12 +226,20 @@ func (w *storeSweep) find(ctx context.Context, f finding) error {
 	return nil
 }
 
+// underway returns what reports later whether turns of the backend's agents that
+// run now still do.
+func (w *storeSweep) underway() func() bool {
+	if t := w.c.Turns(w.backend.Name); t != nil {
+		return t.TurnsBegun()
+	}
+	return func() bool { return false }
+}
+
 // holds reports whether the walk passes over things of an id at all: the
 // ledger knows agents, messages and more too, which are no memories.
 func (w *storeSweep) holds(row *memproxy.Ownership) bool {
-	if w.backend.Kind == "letta" {
-		kind := letta.KindOf(row.ID)
-		return kind == letta.TargetBlock || kind == letta.TargetPassage
+	if !w.c.Traits(w.backend, row.ID).Listed {
+		return false
 	}
 	if len(w.scopes) == 0 {
 		return true
@@ -272,7 +255,7 @@ func (w *storeSweep) holds(row *memproxy.Ownership) bool {
 // missing finds what the backend should have and has not.
 func (w *storeSweep) missing(ctx context.Context) error {
 	for after := ""; ; {
-		rows, err := w.c.ledger.Inventory(ctx, w.backend.Name, memproxy.TargetMemory, after, 500)
+		rows, err := w.c.Ledger.Inventory(ctx, w.backend.Name, memproxy.TargetMemory, after, 500)
 		if err != nil || len(rows) == 0 {
 			return err
 		}
@@ -284,7 +267,7 @@ func (w *storeSweep) missing(ctx context.Context) error {
 		if len(rows) == 0 {
 			continue
 		}
-		if err := pause(ctx, w.c.settle); err != nil {
+		if err := w.c.Settle(ctx); err != nil {
 			return err
 		}
 		for i := range rows { // some may have been deleted through memproxy while the walk was under way

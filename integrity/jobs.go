@@ -1,0 +1,65 @@
+package integrity
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/memproxy/memproxy/review"
+	"github.com/memproxy/memproxy/upkeep"
+)
+
+const (
+	// anchorPoll is how often the ends of the chains are recorded in the log,
+	// where who edits the ledger cannot reach them. What is cut off a chain within
+	// that time of its writing is not noticed by the anchor.
+	anchorPoll = time.Minute
+	// sweepPoll is how often it is checked whether a sweep is due, sweepAgain
+	// after what time one that failed is tried again, and sweepTime bounds one.
+	sweepPoll  = time.Minute
+	sweepAgain = 5 * time.Minute
+	sweepTime  = 6 * time.Hour
+)
+
+// Jobs are what a custodian does by itself. broken wakes the verification of the
+// chains.
+func (c *Custodian) Jobs(broken upkeep.Signal) []upkeep.Job {
+	jobs := []upkeep.Job{
+		{Name: "anchors", Every: anchorPoll, Wake: upkeep.AtOnce(), Once: func(ctx context.Context, _ time.Time) error { return c.Anchor(ctx) }},
+		c.verifying(broken),
+		{Name: "suspects", Wake: c.suspects.noted, Once: c.suspects.once},
+	}
+	if every := c.Config.Memories.Sweep.Time(); every > 0 {
+		jobs = append(jobs, upkeep.Job{Name: "sweeps", Every: min(sweepPoll, every), Once: c.sweepDue})
+	}
+	if *c.Config.Memories.Seal {
+		jobs = append(jobs, c.adoptions()...)
+	}
+	return jobs
+}
+
+// sweepDue looks through the backends and the chains if none of the processes
+// that share the ledger did within the interval, restarts or not, and logs how
+// many findings there are; the audit log has each.
+func (c *Custodian) sweepDue(ctx context.Context, _ time.Time) error {
+	const name = "sweep"
+	holder, every := c.NewID(), c.Config.Memories.Sweep.Time()
+	mine, err := c.Ledger.Claim(ctx, name, holder, every)
+	if err != nil {
+		return fmt.Errorf("it is not known whether a sweep is due: %w", err)
+	}
+	if !mine {
+		return nil
+	}
+	sctx, cancel := context.WithTimeout(ctx, sweepTime)
+	defer cancel()
+	report, err := c.sweepAt(sctx, review.SweepRequest{}, c.Pace.Slow)
+	if err != nil {
+		_, _ = c.Ledger.Claim(ctx, name, holder, min(sweepAgain, every)) // else it is tried an interval later
+		return fmt.Errorf("the backends were not swept: %w", err)
+	}
+	if n := report.Findings(); n > 0 {
+		c.Log.Warn("memories or chains are not what went through memproxy", "findings", n)
+	}
+	return nil
+}
