@@ -24,6 +24,7 @@ import (
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/group"
 	"github.com/memproxy/memproxy/integrity"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/proxy"
@@ -42,7 +43,10 @@ type Options struct {
 	// Clock, if set, is what ledger, gate and review go by.
 	Clock func() time.Time
 	// Ticker paces what is done in the background; nil: the system's.
-	Ticker Ticker
+	Ticker group.Ticker
+	// Transport, if set, is the way to every backend. With Handler a process can be
+	// used without a socket.
+	Transport http.RoundTripper
 	// File is what the configuration was read from, and is followed: an edit is
 	// taken over. "" is none.
 	File string
@@ -59,6 +63,7 @@ type App struct {
 	log       *slog.Logger
 	clock     func() time.Time
 	getenv    func(string) string
+	transport http.RoundTripper // to backends; nil: each has its own
 	telemetry *telemetry.Telemetry
 	audit     *audit.Log
 	ledger    *ledger.Ledger
@@ -80,14 +85,13 @@ type App struct {
 	proxies      []*proxy.Proxy
 	version      string
 	unsafe       []string // settings that weaken production
-	loops        *loops
+	group        *group.Group
 	jobs         *upkeep.Jobs
-	stops        [stopStages][]func(context.Context) error // by stage, see onStop
 	later        *after
 	steps        memproxy.Stepper
 	sending      time.Duration
-	// patience is how many times as long calls of the ledger and stages of a stop
-	// may take, for tests on a busy machine; 0 is once.
+	// patience is how many times as long calls of the ledger may take, for tests
+	// on a busy machine; 0 is once.
 	patience time.Duration
 
 	runner     *review.Runner
@@ -116,43 +120,27 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 	if err != nil {
 		return nil, err
 	}
-	s := newSidecar(ctx, cfg, o.Version)
-	s.getenv = o.Getenv
-	s.steps, s.sending, s.clock, s.patience = o.Steps, o.sending, o.Clock, o.patience
-	if o.Ticker != nil {
-		s.loops.ticker = o.Ticker
-	}
-	s.unsafe, s.edits = unsafe, &edits{App: s, inForce: cfg}
-	if s.clock == nil {
-		s.clock = time.Now
+	level := map[string]slog.Level{"debug": slog.LevelDebug, "warn": slog.LevelWarn, "error": slog.LevelError}[cfg.Log.Level]
+	s, err := open(ctx, cfg, o, unsafe, level)
+	if err != nil {
+		return nil, err
 	}
 	defer func() {
 		if err != nil {
 			s.abort()
 		}
 	}()
-	level := map[string]slog.Level{"debug": slog.LevelDebug, "warn": slog.LevelWarn, "error": slog.LevelError}[cfg.Log.Level]
-	if s.log, err = telemetry.NewLogger(o.Log, telemetry.LogOptions{Format: cfg.Log.Format, Level: level}); err != nil {
-		return nil, err
-	}
-	s.jobs = upkeep.New(upkeep.Options{Begin: s.loops.begin, Ticker: s.loops.ticker, Clock: s.clock, Log: s.log})
-	if err = s.openTelemetry(ctx); err != nil {
-		return nil, err
-	}
-	if err = s.openState(); err != nil {
-		return nil, err
-	}
 	if err = bindNames(ctx, cfg, s.ledger, s.clock(), s.log); err != nil {
 		return nil, err
 	}
 	s.custodian = s.newCustodian()
-	s.onStop(stageNotes, s.custodian.Anchor)
+	s.group.Own(stageNotes, s.custodian.Anchor)
 	s.later = newAfter(laterLines, laterQueue)
-	s.onStop(stageLater, s.later.close)
+	s.group.Own(stageLater, s.later.close)
 	if s.budget, err = s.openBudget(ctx); err != nil {
 		return nil, err
 	}
-	if s.rules, err = newRulebook(s.loops.ctx, cfg, s.log, s.loops.begin); err != nil {
+	if s.rules, err = newRulebook(s.group.Context(), cfg, s.log, s.group.Go); err != nil {
 		return nil, err
 	}
 	if s.callers, err = newCallers(cfg, s.keys.Signing.Derive("anonymous callers")); err != nil {
@@ -170,7 +158,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 	if err != nil {
 		return nil, err
 	}
-	s.onStop(stageLoops, s.gate.Close)
+	s.group.Own(stageLoops, s.gate.Close)
 	if err = s.openReview(); err != nil {
 		return nil, err
 	}
@@ -199,12 +187,32 @@ func (s *App) path(parts ...string) string {
 	return filepath.Join(append([]string{s.cfg.State}, parts...)...)
 }
 
-// newSidecar is one without anything in it, that can be closed.
-func newSidecar(ctx context.Context, cfg *config.Config, version string) *App {
-	s := &App{cfg: cfg, version: version, clock: time.Now, loops: newLoops(ctx), broken: upkeep.NewSignal(), noticed: upkeep.NewSignal()}
+// open opens the log, telemetry and the state, with nothing that uses them. On
+// an error everything that was opened is closed again.
+func open(ctx context.Context, cfg *config.Config, o Options, unsafe []string, level slog.Level) (_ *App, err error) {
+	s := &App{
+		cfg: cfg, version: o.Version, getenv: o.Getenv, transport: o.Transport, clock: o.Clock, steps: o.Steps, sending: o.sending, patience: o.patience,
+		unsafe: unsafe, broken: upkeep.NewSignal(), noticed: upkeep.NewSignal(),
+	}
+	s.edits = &edits{App: s, inForce: cfg}
 	s.looked.to = map[memproxy.MemoryState]memproxy.MemoryKey{}
-	s.onStop(stageLoops, s.loops.stop)
-	return s
+	if s.clock == nil {
+		s.clock = time.Now
+	}
+	if s.log, err = telemetry.NewLogger(o.Log, telemetry.LogOptions{Format: cfg.Log.Format, Level: level}); err != nil {
+		return nil, err
+	}
+	s.group = group.New(ctx, group.Options{Stages: stages, Loops: stageLoops, Ticker: o.Ticker, Log: s.log, Patience: o.patience})
+	defer func() {
+		if err != nil {
+			s.abort()
+		}
+	}()
+	s.jobs = upkeep.New(upkeep.Options{Begin: s.group.Go, Ticker: o.Ticker, Clock: s.clock, Log: s.log})
+	if err = s.openTelemetry(ctx); err != nil {
+		return nil, err
+	}
+	return s, s.openState()
 }
 
 func (s *App) openTelemetry(ctx context.Context) error {
@@ -227,7 +235,7 @@ func (s *App) openTelemetry(ctx context.Context) error {
 		return err
 	}
 	s.telemetry = t
-	s.onStop(stageTelemetry, t.Shutdown)
+	s.group.Own(stageTelemetry, t.Shutdown)
 	return nil
 }
 
@@ -251,7 +259,7 @@ func (s *App) openState() error {
 	if s.audit, err = audit.Open(opt); err != nil {
 		return err
 	}
-	s.onStop(stageStores, s.audit.Close)
+	s.group.Own(stageStores, s.audit.Close)
 	keys, err := ledger.LoadOrCreateVaultKeys(s.path("keys"), rand.Reader)
 	if err != nil {
 		return err
@@ -263,7 +271,7 @@ func (s *App) openState() error {
 	if s.ledger, err = ledger.Open(s.ledgerOptions(vault)); err != nil {
 		return err
 	}
-	s.onStop(stageStores, func(context.Context) error { return s.ledger.Close() })
+	s.group.Own(stageStores, func(context.Context) error { return s.ledger.Close() })
 	if s.keys, err = ledger.LoadOrCreateKey(s.path("keys"), rand.Reader); err != nil {
 		return err
 	}
@@ -321,7 +329,7 @@ func (s *App) openBudget(context.Context) (gate.Budget, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.onStop(stageStores, func(context.Context) error { return local.Close() })
+	s.group.Own(stageStores, func(context.Context) error { return local.Close() })
 	if r == nil {
 		return local, nil
 	}
@@ -330,7 +338,7 @@ func (s *App) openBudget(context.Context) (gate.Budget, error) {
 		return nil, err
 	}
 	s.sharedBudget = shared
-	s.onStop(stageStores, func(context.Context) error { return shared.Close() })
+	s.group.Own(stageStores, func(context.Context) error { return shared.Close() })
 	opt := budgets.DegradingOptions{
 		Shared: shared, Local: local, Deadline: r.Timeout.Time(), Clock: time.Now,
 		Changed: func(err error) {
@@ -349,7 +357,7 @@ func (s *App) openBudget(context.Context) (gate.Budget, error) {
 		return nil, err
 	}
 	s.degraded = both.Degraded
-	s.onStop(stageStores, both.Close)
+	s.group.Own(stageStores, both.Close)
 	return both, nil
 }
 

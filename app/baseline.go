@@ -40,7 +40,7 @@ func (s *App) keepBaseline() {
 		}
 		return nil
 	}})
-	s.onStop(stageNotes, func(context.Context) error { return h.save() })
+	s.group.Own(stageNotes, func(context.Context) error { return h.save() })
 }
 
 func (h *habits) restore() {

@@ -27,7 +27,7 @@ type Question struct {
 // Explain runs a request through every step without effect. Where says where a
 // rule is, "file:line", or "".
 func Explain(ctx context.Context, cfg *config.Config, q Question) (gate.Explanation, func(rule string) string, error) {
-	rules, err := newRulebook(ctx, cfg, slog.New(slog.DiscardHandler), newLoops(ctx).begin)
+	rules, err := newRulebook(ctx, cfg, slog.New(slog.DiscardHandler), unowned(ctx))
 	if err != nil {
 		return gate.Explanation{}, nil, err
 	}

@@ -72,8 +72,8 @@ func (s *App) listenExtproc(f Envoy) error {
 		return fmt.Errorf("extproc: %w", err)
 	}
 	l := &listener{name: "extproc", addr: f.Listen, ln: ln, bounded: extproc.Bound(ln), refused: p.Refused}
-	l.stop, l.failed = extproc.Serve(l.bounded, opt)
-	s.onStop(stageListeners, l.stop)
+	stop, failed := extproc.Serve(l.bounded, opt)
+	s.group.Serve(stageListeners, l.name, stop, failed)
 	s.bounded.Lock()
 	defer s.bounded.Unlock()
 	s.listeners = append([]*listener{l}, s.listeners...) // the first to close

@@ -25,7 +25,7 @@ func (s *App) processor(unfilteredReads bool) (*extproc.Processor, error) {
 	}
 	p, err := extproc.New(opt)
 	if err == nil {
-		s.onStop(stageProxies, p.Close)
+		s.group.Own(stageProxies, p.Close)
 	}
 	return p, err
 }
@@ -42,7 +42,7 @@ func (s *App) behindEnvoy(b config.Backend) (extproc.Backend, error) {
 	}
 	out.Credential = o.Credential
 	out.Fetch, err = face.NewSide(face.SideOptions{Upstream: o.Upstream, Transport: o.SideTransport, InFlight: o.InFlight.Side(), Credential: o.Credential, Propagator: o.Propagator})
-	s.onStop(stageProxies, func(context.Context) error {
+	s.group.Own(stageProxies, func(context.Context) error {
 		if t, ok := o.SideTransport.(*http.Transport); ok {
 			t.CloseIdleConnections()
 		}

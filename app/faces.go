@@ -17,6 +17,7 @@ import (
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/group"
 	"github.com/memproxy/memproxy/internal/tlsfile"
 	"github.com/memproxy/memproxy/proxy"
 	"github.com/memproxy/memproxy/telemetry/signal"
@@ -33,8 +34,6 @@ type listener struct {
 	refused    func() int64   // requests over the processor's bound; nil: none are
 	cut        func()         // ends requests that outlive their callers; nil: none do
 	bodies     time.Duration  // how long a body may take; 0: the default
-	stop       func(context.Context) error
-	failed     <-chan error
 }
 
 // buildFaces builds a proxy for each backend, and the admin listener.
@@ -49,7 +48,7 @@ func (s *App) buildFaces() error {
 			return fmt.Errorf("backend %s: %w", b.Name, err)
 		}
 		s.proxies = append(s.proxies, p)
-		s.onStop(stageProxies, p.Close)
+		s.group.Own(stageProxies, p.Close)
 		l := &listener{name: b.Name, addr: b.Listen, handler: p, cut: p.Cut, bodies: b.Timeouts.Body.Time(), inFlight: opt.InFlight}
 		if b.TLS.Cert != "" {
 			if l.tls, err = listenTLS(b.TLS); err != nil {
@@ -105,15 +104,18 @@ func (s *App) proxyOptions(b config.Backend) (proxy.Options, error) {
 	}
 	opt := proxy.Options{
 		Gate: s.gate, Name: b.Name, Adapter: adapter, Upstream: upstream, Passthrough: b.Passthrough,
-		Transport:     proxy.NewTransport(proxy.TransportOptions{TLS: upstreamTLS}),
-		PassTransport: proxy.NewTransport(proxy.TransportOptions{TLS: upstreamTLS}),
-		SideTransport: proxy.NewTransport(proxy.TransportOptions{TLS: upstreamTLS, MaxConns: sideConns}),
-		InFlight:      s.budgetOf(b.Name),
-		MaxBody:       b.Limits.Body, MaxAnswer: b.Limits.Answer,
+		Transport: s.transport, PassTransport: s.transport, SideTransport: s.transport,
+		InFlight: s.budgetOf(b.Name),
+		MaxBody:  b.Limits.Body, MaxAnswer: b.Limits.Answer,
 		BodyTimeout: b.Timeouts.Body.Time(), UpstreamTimeout: b.Timeouts.Upstream.Time(), RunTimeout: b.Timeouts.Run.Time(),
 		Ungated: gate.Ungated(b.Ungated), Tenant: b.Tenant, Journal: s.path("runs", "of-"+url.PathEscape(b.Name)), Reconcile: b.Reconcile.Time(),
 		Steps: s.steps, Tracer: s.telemetry.Tracer(), Propagator: s.telemetry.Propagator(), Log: s.log,
 		Observe: s.telemetry.Instruments().Observer(b.Name),
+	}
+	if s.transport == nil {
+		opt.Transport = proxy.NewTransport(proxy.TransportOptions{TLS: upstreamTLS})
+		opt.PassTransport = proxy.NewTransport(proxy.TransportOptions{TLS: upstreamTLS})
+		opt.SideTransport = proxy.NewTransport(proxy.TransportOptions{TLS: upstreamTLS, MaxConns: sideConns})
 	}
 	opt.Credential = credentialOf(b)
 	return opt, nil
@@ -167,10 +169,10 @@ func (s *App) Listen() error {
 		l.bounded = face.Bound(l.ln, face.ListenOptions{
 			WriteTimeout: s.cfg.Limits.Write.Time(), Connections: s.cfg.Limits.Connections, ConnectionsPeer: s.cfg.Limits.PerAddress,
 		})
-		l.stop, l.failed = proxy.Serve(l.bounded, proxy.ServerOptions{Handler: l.handler, TLS: l.tls, BodyTimeout: l.bodies, WriteTimeout: s.cfg.Limits.Write.Time(), Cut: l.cut, CutTime: cutTime, Log: s.log})
-		s.onStop(stageListeners, l.stop)
+		stop, failed := proxy.Serve(l.bounded, proxy.ServerOptions{Handler: l.handler, TLS: l.tls, BodyTimeout: l.bodies, WriteTimeout: s.cfg.Limits.Write.Time(), Cut: l.cut, CutTime: group.CutTime, Log: s.log})
+		s.group.Serve(stageListeners, l.name, stop, failed)
 	}
-	s.onStop(stageNotes, func(context.Context) error { s.record(memproxy.EventStop, "stopped"); return nil })
+	s.group.Own(stageNotes, func(context.Context) error { s.record(memproxy.EventStop, "stopped"); return nil })
 	return s.watchBounds()
 }
 
@@ -178,7 +180,7 @@ func (s *App) Listen() error {
 func (s *App) watchBounds() error {
 	stop, err := s.telemetry.Instruments().Watch(signal.Sources{Bounds: s.bounds})
 	if err == nil {
-		s.onStop(stageTelemetry, func(context.Context) error { return stop() })
+		s.group.Own(stageTelemetry, func(context.Context) error { return stop() })
 	}
 	return err
 }
@@ -203,7 +205,23 @@ func (s *App) bounds() []signal.Bounds {
 	return out
 }
 
-// addr is where a listener really listens.
+// Handler answers what is asked of a listener, by its name: a backend's, "admin"
+// or "probes". nil: there is none of that name.
+func (s *App) Handler(listener string) http.Handler {
+	for _, l := range s.listeners {
+		if l.name == listener {
+			return l.handler
+		}
+	}
+	return nil
+}
+
+// Once has a round of a background job made, at a time that it takes for now.
+func (s *App) Once(ctx context.Context, job string, now time.Time) error {
+	return s.jobs.Once(ctx, job, now)
+}
+
+// Addr is where a listener really listens.
 func (s *App) Addr(name string) string {
 	for _, l := range s.listeners {
 		if l.name == name && l.ln != nil {

@@ -112,7 +112,7 @@ func (s *App) joinFleet() error {
 		s.log.Info("started from the kept release", "release", kept.Name())
 	}
 	s.fleet.follower.Start(inForce)
-	s.loops.begin("fleet", s.fleet.follower.Run)
+	s.group.Go("fleet", s.fleet.follower.Run)
 	return nil
 }
 

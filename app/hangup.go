@@ -25,9 +25,9 @@ func (s *App) hangup(ctx context.Context) {
 	}
 }
 
-// rereading is loops.ticking for what follows files: it ticks on a SIGHUP too.
+// rereading is group.Tick for what follows files: it ticks on a SIGHUP too.
 func (s *App) rereading(name string, every time.Duration, f func(context.Context, <-chan time.Time)) {
 	merged := make(chan time.Time)
-	s.loops.ticking(name+" pace", every, func(ctx context.Context, tick <-chan time.Time) { upkeep.Hangups(ctx, tick, merged) })
-	s.loops.begin(name, func(ctx context.Context) { f(ctx, merged) })
+	s.group.Tick(name+" pace", every, func(ctx context.Context, tick <-chan time.Time) { upkeep.Hangups(ctx, tick, merged) })
+	s.group.Go(name, func(ctx context.Context) { f(ctx, merged) })
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/integrity"
 	"github.com/memproxy/memproxy/screen/hunt"
-	"github.com/memproxy/memproxy/telemetry"
 )
 
 // newCustodian is the custodian of the state that is open.
@@ -61,20 +60,9 @@ func traitsOf(b config.Backend, id string) integrity.Traits {
 }
 
 // OpenCustody opens the state of a process that does not run.
-func OpenCustody(ctx context.Context, cfg *config.Config, o Options) (_ *integrity.Custodian, done func(context.Context) error, err error) {
-	s := newSidecar(ctx, cfg, o.Version)
-	defer func() {
-		if err != nil {
-			s.abort()
-		}
-	}()
-	if s.log, err = telemetry.NewLogger(o.Log, telemetry.LogOptions{Format: cfg.Log.Format, Level: slog.LevelWarn}); err != nil {
-		return nil, nil, err
-	}
-	if err = s.openTelemetry(ctx); err != nil {
-		return nil, nil, err
-	}
-	if err = s.openState(); err != nil {
+func OpenCustody(ctx context.Context, cfg *config.Config, o Options) (*integrity.Custodian, func(context.Context) error, error) {
+	s, err := open(ctx, cfg, o, nil, slog.LevelWarn)
+	if err != nil {
 		return nil, nil, err
 	}
 	return s.newCustodian(), s.Close, nil

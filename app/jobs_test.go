@@ -114,9 +114,9 @@ func TestAStopCutsJobsOff(t *testing.T) {
 	if n := rounds(); n != len(slow) {
 		t.Fatalf("%d rounds are being made, want %d", n, len(slow))
 	}
-	car.onStop(stageSending, func(context.Context) error { car.cutSending(); return nil }) // as at the end of the drain
-	car.onStop(stageLoops, func(context.Context) error { go func() { <-car.loops.ctx.Done(); let() }(); return nil })
-	car.onStop(stageProxies, func(context.Context) error {
+	car.group.Own(stageSending, func(context.Context) error { car.cutSending(); return nil }) // as at the end of the drain
+	car.group.Own(stageLoops, func(context.Context) error { go func() { <-car.group.Context().Done(); let() }(); return nil })
+	car.group.Own(stageProxies, func(context.Context) error {
 		if n := rounds(); n > 0 {
 			t.Errorf("%d rounds are being made once the loops are over", n)
 		}

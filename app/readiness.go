@@ -131,7 +131,7 @@ func (s *asked) check(now time.Time) proxy.Check {
 
 // watchStores has readiness ask everything that requests depend on.
 func (s *App) watchStores() {
-	s.stores = &readiness{begin: s.loops.begin, clock: time.Now} // deadlines are real, whatever clock is injected
+	s.stores = &readiness{begin: s.group.Go, clock: time.Now} // deadlines are real, whatever clock is injected
 	kind := "a file"
 	if s.cfg.Ledger.URL.Reveal() != "" {
 		kind = "Postgres"

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/memproxy/memproxy/group"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -21,8 +22,8 @@ import (
 func TestReadinessNamesWhatHangs(t *testing.T) { synctest.Test(t, testReadinessNamesWhatHangs) }
 
 func testReadinessNamesWhatHangs(t *testing.T) {
-	l := newLoops(t.Context())
-	r := &readiness{begin: l.begin, clock: time.Now}
+	l := group.New(t.Context(), group.Options{Stages: stages, Loops: stageLoops})
+	r := &readiness{begin: l.Go, clock: time.Now}
 	let := make(chan struct{})
 	var questions atomic.Int32
 	well := func() string { return "well" }
@@ -68,7 +69,7 @@ func testReadinessNamesWhatHangs(t *testing.T) {
 		t.Errorf("it was asked %d times while it hung", n)
 	}
 	close(let)
-	if err := l.stop(t.Context()); err != nil {
+	if err := l.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
 	want(look(answerTime), "frozen", "ok: well")

@@ -93,8 +93,8 @@ func (s *App) openReview() error {
 	if err != nil {
 		return err
 	}
-	s.onStop(stageSending, s.runner.Close)
-	s.onStop(stageSending, roller.Close)
+	s.group.Own(stageSending, s.runner.Close)
+	s.group.Own(stageSending, roller.Close)
 	s.cutSending = func() { s.runner.Cut(); roller.Cut() }
 	c := s.cfg.Review
 	backends := make([]string, len(s.cfg.Backends))

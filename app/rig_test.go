@@ -18,6 +18,7 @@ import (
 
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/group"
 )
 
 // rig is the whole sidecar in this process, in front of the embedded backend.
@@ -26,7 +27,7 @@ type rig struct {
 	dir   string
 	car   *App
 	clock func() time.Time // nil: the real one
-	pace  Ticker           // nil: the real one
+	pace  group.Ticker     // nil: the real one
 	log   *lockedBuffer
 	base  string
 	admin string

@@ -146,7 +146,7 @@ func (d *desk) panel(p *screen.Pack) (*panel.Panel, error) {
 
 // Panel is the layers that a configuration asks for, until ctx ends.
 func Panel(ctx context.Context, cfg config.Screening, log *slog.Logger) (*panel.Panel, error) {
-	d, err := newDesk(ctx, cfg, log, newLoops(ctx).begin)
+	d, err := newDesk(ctx, cfg, log, unowned(ctx))
 	if err != nil {
 		return nil, err
 	}

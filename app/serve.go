@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/url"
@@ -45,32 +44,9 @@ func Serve(ctx context.Context, cfg *config.Config, opt Options, envoy *Envoy) e
 		s.log.Warn(w)
 	}
 	for _, b := range cfg.Backends {
-		s.loops.begin("upstream", func(ctx context.Context) { sayReachable(ctx, b, s.log) })
+		s.group.Go("upstream", func(ctx context.Context) { sayReachable(ctx, b, s.log) })
 	}
-	select {
-	case <-ctx.Done():
-	case err = <-s.anyFailed():
-		s.log.Error("a listener failed", "error", err)
-	}
-	s.log.Info("stopping")
-	stop, cancel := context.WithTimeout(context.Background(), drainTime)
-	defer cancel()
-	return errors.Join(err, s.Close(stop))
-}
-
-// anyFailed receives the first failure of a listener.
-func (s *App) anyFailed() <-chan error {
-	out := make(chan error, len(s.listeners))
-	for _, l := range s.listeners {
-		s.loops.begin("listener "+l.name, func(ctx context.Context) {
-			select {
-			case err := <-l.failed:
-				out <- fmt.Errorf("%s: %w", l.name, err)
-			case <-ctx.Done():
-			}
-		})
-	}
-	return out
+	return s.group.Run(ctx)
 }
 
 // switchedOff are the controls that are off, by their settings.

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/group"
 	"github.com/memproxy/memproxy/proxy"
 	"github.com/memproxy/memproxy/review"
 )
@@ -94,8 +95,8 @@ func (s *App) listenLocal() error {
 		return errors.Join(err, ln.Close())
 	}
 	s.socket = path
-	stop, _ := proxy.Serve(review.Operators(ln), proxy.ServerOptions{Handler: s.review.Local(), Cut: s.cutSending, CutTime: cutTime, Log: s.log})
-	s.onStop(stageListeners, stop)
+	stop, failed := proxy.Serve(review.Operators(ln), proxy.ServerOptions{Handler: s.review.Local(), Cut: s.cutSending, CutTime: group.CutTime, Log: s.log})
+	s.group.Serve(stageListeners, "operators", stop, failed)
 	return nil
 }
 

@@ -144,7 +144,7 @@ func (s *App) startJobs() {
 	s.jobs.Start(upkeep.Job{Name: "upkeep", Every: s.cfg.Memories.Validate.Time(), Once: s.upkeep})
 	s.jobs.Start(upkeep.Job{Name: "retention", Every: maintainEvery, Wake: upkeep.AtOnce(), Once: s.maintain})
 	s.jobs.Start(upkeep.Job{Name: "rejections", Every: summariseEvery, Once: func(ctx context.Context, _ time.Time) error { s.gate.SummariseRejections(ctx); return nil }})
-	s.onStop(stageNotes, func(ctx context.Context) error { s.gate.SummariseRejections(ctx); return nil })
+	s.group.Own(stageNotes, func(ctx context.Context) error { s.gate.SummariseRejections(ctx); return nil })
 	for _, job := range s.custodian.Jobs(s.broken) {
 		s.jobs.Start(job)
 	}

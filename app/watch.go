@@ -20,7 +20,7 @@ func (s *App) watch(file string) {
 	if err != nil {
 		s.log.Error("metrics are not watched", "error", err)
 	} else {
-		s.onStop(stageTelemetry, func(context.Context) error { return stop() })
+		s.group.Own(stageTelemetry, func(context.Context) error { return stop() })
 	}
 	if dir := s.cfg.Policy.Dir; dir != "" && s.cfg.Policy.Control == nil {
 		version := s.rules.bundleVersion() // what changed since it was read is an edit
@@ -31,7 +31,7 @@ func (s *App) watch(file string) {
 	if s.cfg.Screening.Pack != "" && *s.cfg.Screening.Enabled {
 		s.rereading("pack", s.cfg.Policy.Poll.Time(), s.watchPack)
 	}
-	s.loops.begin("hangup", s.hangup)
+	s.group.Go("hangup", s.hangup)
 	if file != "" {
 		s.edits.follow(file)
 	}

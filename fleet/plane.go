@@ -6,13 +6,11 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,6 +19,7 @@ import (
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/envoy/xds"
 	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/group"
 	"github.com/memproxy/memproxy/internal/tlsfile"
 	"github.com/memproxy/memproxy/proxy"
 	"github.com/memproxy/memproxy/telemetry"
@@ -33,9 +32,6 @@ type Options struct {
 	Getenv func(string) string
 }
 
-// drainTime is how long requests in flight are waited for at a stop.
-const drainTime = 12 * time.Second
-
 // Run serves until ctx ends or a listener fails.
 func Run(ctx context.Context, cfg *config.ControlPlane, opt Options) error {
 	p, err := Open(cfg, opt)
@@ -45,30 +41,20 @@ func Run(ctx context.Context, cfg *config.ControlPlane, opt Options) error {
 	if err := p.Start(ctx); err != nil {
 		return err
 	}
-	select {
-	case <-ctx.Done():
-	case err = <-p.failed:
-		p.log.Error("a listener failed", "error", err)
-	}
-	p.log.Info("stopping")
-	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
-	defer cancel()
-	return errors.Join(err, p.Close(stop))
+	return p.group.Run(ctx)
 }
 
 // A Plane is a running control plane.
 type Plane struct {
-	running sync.WaitGroup
-	cfg     *config.ControlPlane
-	log     *slog.Logger
-	server  *xds.Server
-	tls     *tls.Config
-	admin   http.Handler
-	turned  face.TurnedAway
+	group  *group.Group
+	cfg    *config.ControlPlane
+	log    *slog.Logger
+	server *xds.Server
+	tls    *tls.Config
+	admin  http.Handler
+	turned face.TurnedAway
 
 	FleetAddr, AdminAddr string // where it really listens
-	stops                []func(context.Context) error
-	failed               chan error
 }
 
 // Open builds a control plane from its configuration. Nothing listens yet.
@@ -95,7 +81,7 @@ func Open(cfg *config.ControlPlane, opt Options) (*Plane, error) {
 			return nil, err
 		}
 	}
-	p := &Plane{cfg: cfg, log: log, failed: make(chan error, 2)}
+	p := &Plane{cfg: cfg, log: log, group: group.New(context.Background(), group.Options{Stages: stages, Loops: stageLoops, Log: log})}
 	if p.server, err = xds.New(server); err != nil {
 		return nil, err
 	}
@@ -182,49 +168,33 @@ func (p *Plane) Start(ctx context.Context) (err error) {
 		return err
 	}
 	p.FleetAddr = fleet.Addr().String()
-	p.stops = append(p.stops, stop)
+	p.group.Serve(stageListeners, "fleet", stop, failed)
 	admin, err := net.Listen("tcp", p.cfg.Admin.Listen)
 	if err != nil {
 		return err
 	}
-	stopAdmin, adminFailed := proxy.Serve(p.turned.Of("admin", face.Bound(admin, face.ListenOptions{})), proxy.ServerOptions{Handler: p.admin, Log: p.log})
+	stop, failed = proxy.Serve(p.turned.Of("admin", face.Bound(admin, face.ListenOptions{})), proxy.ServerOptions{Handler: p.admin, Log: p.log})
 	p.AdminAddr = admin.Addr().String()
-	p.stops = append(p.stops, stopAdmin)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	p.stops = append(p.stops, func(context.Context) error { cancel(); return nil })
-	go func() { // ends when both have, at close
-		for range 2 {
-			select {
-			case err := <-failed:
-				p.failed <- err
-			case err := <-adminFailed:
-				p.failed <- err
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	tick := time.NewTicker(p.cfg.Poll.Time())
+	p.group.Serve(stageListeners, "admin", stop, failed)
 	merged := make(chan time.Time)
-	p.running.Go(func() {
-		defer tick.Stop()
-		upkeep.Hangups(ctx, tick.C, merged)
-	})
-	p.running.Go(func() { p.server.Run(ctx, merged) })
+	p.group.Tick("releases pace", p.cfg.Poll.Time(), func(ctx context.Context, tick <-chan time.Time) { upkeep.Hangups(ctx, tick, merged) })
+	p.group.Go("releases", func(ctx context.Context) { p.server.Run(ctx, merged) })
 	p.log.Info("listening", "name", "fleet", "address", p.FleetAddr)
 	p.log.Info("listening", "name", "admin", "address", p.AdminAddr)
 	return nil
 }
 
-// Close stops everything, in the reverse order.
-func (p *Plane) Close(ctx context.Context) error {
-	var first error
-	for i := len(p.stops) - 1; i >= 0; i-- {
-		if err := p.stops[i](ctx); err != nil && first == nil {
-			first = err
-		}
-	}
-	p.stops = nil
-	p.running.Wait() // nothing is written after this
-	return first
+// The stages of stopping. The time of the loops is that of writing progress to a
+// slow disk.
+const (
+	stageListeners = iota
+	stageLoops
+)
+
+var stages = []group.Stage{
+	stageListeners: {Name: "listeners", Drain: true},
+	stageLoops:     {Name: "loops", Time: 5 * time.Second},
 }
+
+// Close stops everything. ctx bounds how long requests in flight may take.
+func (p *Plane) Close(ctx context.Context) error { return p.group.Close(ctx) }

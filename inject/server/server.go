@@ -10,9 +10,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/group"
 	"github.com/memproxy/memproxy/inject"
 	"github.com/memproxy/memproxy/proxy"
 )
@@ -42,27 +42,11 @@ func Run(ctx context.Context, cfg *inject.Config, log *slog.Logger) error {
 	}
 	log.Info("listening", "name", "webhooks", "address", hooks.Addr().String())
 	log.Info("listening", "name", "admin", "address", admin.Addr().String())
-	// Whichever ends first ends the other.
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error {
-		return serveUntil(ctx, turned.Of("webhooks", face.Bound(hooks, face.ListenOptions{})), proxy.ServerOptions{Handler: injector.Handler(log), TLS: cert.TLS(), BodyTimeout: inject.ReviewTime, Log: log})
-	})
-	group.Go(func() error {
-		numbers := proxy.Hosts{}.Guard(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
-		return serveUntil(ctx, turned.Of("admin", face.Bound(admin, face.ListenOptions{})), proxy.ServerOptions{Handler: inject.AdminHandler(cert.Ready, numbers), Log: log})
-	})
-	return group.Wait()
-}
-
-// serveUntil serves until ctx ends, and lets what is in flight finish.
-func serveUntil(ctx context.Context, ln net.Listener, o proxy.ServerOptions) error {
-	stop, failed := proxy.Serve(ln, o)
-	select {
-	case err := <-failed:
-		return err
-	case <-ctx.Done():
-	}
-	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), inject.ReviewTime)
-	defer cancel()
-	return stop(drain)
+	g := group.New(ctx, group.Options{Stages: []group.Stage{{Name: "listeners", Drain: true}, {Name: "loops", Time: time.Second}}, Loops: 1, Drain: inject.ReviewTime, Log: log})
+	stop, failed := proxy.Serve(turned.Of("webhooks", face.Bound(hooks, face.ListenOptions{})), proxy.ServerOptions{Handler: injector.Handler(log), TLS: cert.TLS(), BodyTimeout: inject.ReviewTime, Log: log})
+	g.Serve(0, "webhooks", stop, failed)
+	numbers := proxy.Hosts{}.Guard(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	stop, failed = proxy.Serve(turned.Of("admin", face.Bound(admin, face.ListenOptions{})), proxy.ServerOptions{Handler: inject.AdminHandler(cert.Ready, numbers), Log: log})
+	g.Serve(0, "admin", stop, failed)
+	return g.Run(ctx)
 }

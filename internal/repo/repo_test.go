@@ -76,11 +76,11 @@ var allowed = []struct {
 	imports  []string
 }{
 	{"cmd/", "the binary puts everything together", []string{"*"}},
-	{"app", "the process puts everything together but the commands", []string{"adapters/", "budgets", "budgets/", "config", "envoy/", "face", "fleet", "gate", "identity", "integrity", "internal/tlsfile", "ledger", "policy", "policy/", "proxy", "review", "screen", "screen/", "telemetry", "telemetry/", "upkeep"}},
+	{"app", "the process puts everything together but the commands", []string{"adapters/", "budgets", "budgets/", "config", "envoy/", "face", "fleet", "gate", "group", "identity", "integrity", "internal/tlsfile", "ledger", "policy", "policy/", "proxy", "review", "screen", "screen/", "telemetry", "telemetry/", "upkeep"}},
 	{"integrity", "compares backends and ledger with what was recorded, and knows no backend's wire", []string{"config", "gate", "ledger", "review", "screen/hunt", "telemetry/audit", "telemetry/audit/", "upkeep"}},
 	{"demo", "plays attacks on a process and its backends", []string{"adapters/letta/embedded", "adapters/mem0/embedded", "app", "config", "internal/cli", "proxy", "telemetry/audit/auditcmd"}},
-	{"fleet", "distributes rules and has no process of its own kind", []string{"config", "envoy/xds", "face", "internal/tlsfile", "policy", "policy/", "proxy", "screen", "telemetry", "upkeep"}},
-	{"inject/server", "serves webhooks as the other listeners are served", []string{"face", "inject", "proxy"}},
+	{"fleet", "distributes rules and has no process of its own kind", []string{"config", "envoy/xds", "face", "group", "internal/tlsfile", "policy", "policy/", "proxy", "screen", "telemetry", "upkeep"}},
+	{"inject/server", "serves webhooks as the other listeners are served", []string{"face", "group", "inject", "proxy"}},
 	{"e2e", "end-to-end tests may use everything", []string{"*"}},
 	{"bench", "benchmarks put everything together", []string{"*"}},
 	{"examples", "examples are users", []string{"*"}},

@@ -30,7 +30,7 @@ var (
 		"adapters/mem0.Adapter":           43,
 		"adapters/mem0.decoding":          38,
 		"adapters/mem0/embedded.Backend":  85,
-		"app.App":                         68,
+		"app.App":                         67,
 		"cmd/memproxy/command.Invocation": 55,
 		"config.reader":                   26,
 		"envoy/extproc.exchange":          38,

@@ -1,0 +1,85 @@
+package app
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy/adapters/mem0/embedded"
+	"github.com/memproxy/memproxy/config"
+)
+
+// inProcess is a way to a backend that is in the same process.
+type inProcess struct{ http.Handler }
+
+func (h inProcess) RoundTrip(q *http.Request) (*http.Response, error) {
+	if q.Body == nil {
+		q.Body = http.NoBody // as a server sees it
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, q)
+	return w.Result(), nil
+}
+
+// A process can be used without a socket and without listening: what is asked of
+// its handlers is gated, jobs make a round when they are asked to, and a stop
+// leaves nothing behind.
+//
+// Proves EDGE-15.
+func TestAProcessNeedsNoSocket(t *testing.T) {
+	t.Parallel()
+	backend, err := embedded.New(embedded.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.NewReplacer("DIR", t.TempDir(), "UPSTREAM", "http://backend.invalid", "KEY", sha(devToken)).Replace(plain)
+	cfg, err := config.Parse("memproxy.yaml", []byte(text), os.Getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unwatched(cfg)
+	var log lockedBuffer
+	a, err := New(t.Context(), cfg, Options{Log: &log, Getenv: allowing(cfg), Version: "test", Transport: inProcess{backend}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(listener, method, path, body, key string) (int, string) {
+		t.Helper()
+		q := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
+		q.Host = "127.0.0.1"
+		if body != "" {
+			q.Header.Set("Content-Type", "application/json")
+		}
+		if key != "" {
+			q.Header.Set("X-API-Key", key)
+		}
+		w := httptest.NewRecorder()
+		a.Handler(listener).ServeHTTP(w, q)
+		return w.Code, w.Body.String()
+	}
+	const note = `{"messages":[{"role":"user","content":"Ann likes green tea."}],"user_id":"ann","infer":false}`
+	if code, body := ask("mem0", "POST", "/memories", note, ""); code != 401 {
+		t.Errorf("a stranger: %d %s", code, body)
+	}
+	if code, body := ask("mem0", "POST", "/memories", note, devToken); code != 200 {
+		t.Errorf("a write: %d %s", code, body)
+	}
+	if code, body := ask("mem0", "GET", "/memories?user_id=ann", "", devToken); code != 200 || !strings.Contains(body, "green tea") {
+		t.Errorf("a read: %d %s", code, body)
+	}
+	if code, body := ask("admin", "GET", "/readyz", "", ""); code != 200 {
+		t.Errorf("ready: %d %s", code, body)
+	}
+	if a.Handler("nobody") != nil {
+		t.Error("a listener of that name")
+	}
+	if err := a.Once(t.Context(), "retention", time.Now()); err != nil {
+		t.Error(err)
+	}
+	if err := a.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

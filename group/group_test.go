@@ -1,0 +1,115 @@
+package group_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/memproxy/memproxy/group"
+)
+
+// Stages of a test.
+const (
+	servers = iota
+	loops
+	lanes
+	stores
+)
+
+func newGroup(ctx context.Context, log *bytes.Buffer) *group.Group {
+	return group.New(ctx, group.Options{Loops: loops, Log: slog.New(slog.NewTextHandler(log, nil)), Stages: []group.Stage{
+		servers: {Name: "servers", Drain: true}, loops: {Name: "loops", Time: time.Second}, lanes: {Name: "lanes", Time: 2 * time.Second}, stores: {Name: "stores", Time: time.Second},
+	}})
+}
+
+// The stages of a stop come in their order, the newest of a stage first, and
+// each has its own time: one that hangs takes none from the next.
+//
+// Proves EDGE-15.
+func TestStagesOfAStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t.Context(), new(bytes.Buffer))
+		var order []string
+		note := func(what string) func(context.Context) error {
+			return func(ctx context.Context) error {
+				if ctx.Err() != nil {
+					t.Errorf("%s has no time", what)
+				}
+				order = append(order, what)
+				return nil
+			}
+		}
+		g.Own(stores, note("the older store"))
+		g.Own(stores, note("the newer store"))
+		g.Own(lanes, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		g.Own(servers, note("a server"))
+		hung := make(chan struct{})
+		g.Go("the hanging one", func(context.Context) { <-hung })
+		g.Go("the other", func(ctx context.Context) { <-ctx.Done(); order = append(order, "a loop") })
+		began := time.Now()
+		err := g.Close(t.Context())
+		if took := time.Since(began); took != 3*time.Second {
+			t.Errorf("it took %v, want the time of the two stages that hang", took)
+		}
+		close(hung)
+		if err == nil || !strings.Contains(err.Error(), "stopping loops: still running: the hanging one") || !strings.Contains(err.Error(), "stopping lanes") || strings.Contains(err.Error(), "the other") {
+			t.Errorf("%v", err)
+		}
+		if want := []string{"a server", "a loop", "the newer store", "the older store"}; !slices.Equal(order, want) {
+			t.Errorf("%q, want %q", order, want)
+		}
+		g.Go("late", func(context.Context) { t.Error("begun after the end") })
+		synctest.Wait()
+	})
+}
+
+// A group runs until its context ends or a server fails, lets requests finish for
+// as long as the drain takes, and leaves nothing behind.
+//
+// Proves EDGE-15.
+func TestRunEndsWithItsContextOrAServer(t *testing.T) {
+	broken := errors.New("the socket is gone")
+	for _, fails := range []bool{false, true} {
+		t.Run(fmt.Sprintf("fails %v", fails), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log bytes.Buffer
+				g := newGroup(t.Context(), &log)
+				failed := make(chan error, 1)
+				var drained time.Duration
+				g.Serve(servers, "admin", func(ctx context.Context) error {
+					began := time.Now()
+					<-ctx.Done()
+					drained = time.Since(began)
+					return nil
+				}, failed)
+				ctx, cancel := context.WithCancel(t.Context())
+				over := make(chan error)
+				go func() { over <- g.Run(ctx) }()
+				synctest.Wait()
+				if fails {
+					failed <- broken
+				} else {
+					cancel()
+				}
+				err := <-over
+				cancel()
+				if drained != group.DrainTime {
+					t.Errorf("requests had %v to finish", drained)
+				}
+				if errors.Is(err, broken) != fails || fails && !strings.Contains(err.Error(), "admin: ") || !fails && err != nil {
+					t.Errorf("%v", err)
+				}
+				if !strings.Contains(log.String(), "stopping") || strings.Contains(log.String(), "a listener failed") != fails {
+					t.Errorf("logged: %s", &log)
+				}
+			})
+		})
+	}
+}
