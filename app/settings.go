@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
@@ -92,43 +92,25 @@ type edits struct {
 	restart []string       // what the newest edit has that needs a restart
 }
 
-// follow takes an edit of the file over when two looks in a row find it, as with
-// the policies.
-func (s *edits) follow(file string) {
-	s.rereading("configuration", s.cfg.Policy.Poll.Time(), func(ctx context.Context, tick <-chan time.Time) {
-		inForce, last := s.cfg.Sum(), s.cfg.Sum()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick:
-			}
-			text, err := os.ReadFile(file)
-			if err != nil {
-				s.failed(fmt.Errorf("config: %w", err))
-				continue
-			}
-			sum := sha256.Sum256(text)
-			if sum == last && (sum != inForce || s.isBroken()) && s.adopt(ctx, file, text) {
-				inForce = sum
-			}
-			last = sum
+// in reads the file.
+func (s *edits) in(ctx context.Context, file string) func() (string, func() error, error) {
+	return func() (string, func() error, error) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return "", nil, fmt.Errorf("config: %w", err)
 		}
-	})
+		return version(sha256.Sum256(text)), func() error {
+			next, err := config.Parse(file, text, s.getenv)
+			if err == nil {
+				err = s.take(ctx, next)
+			}
+			return err
+		}, nil
+	}
 }
 
-// adopt puts a configuration in force, or leaves everything as it is and says
-// why.
-func (s *edits) adopt(ctx context.Context, file string, text []byte) bool {
-	next, err := config.Parse(file, text, s.getenv)
-	if err == nil {
-		err = s.take(ctx, next)
-	}
-	if err != nil {
-		s.failed(err)
-	}
-	return err == nil
-}
+// version is that of a file's content.
+func version(sum [sha256.Size]byte) string { return hex.EncodeToString(sum[:]) }
 
 func (s *edits) take(ctx context.Context, next *config.Config) error {
 	if next.Profile != s.cfg.Profile { // all defaults hang on it
@@ -175,24 +157,14 @@ func (s *edits) take(ctx context.Context, next *config.Config) error {
 	return nil
 }
 
-// failed keeps the configuration in force and says so everywhere, once.
+// failed keeps the configuration in force and says so everywhere.
 func (s *edits) failed(err error) {
 	s.mu.Lock()
-	before := s.broken
 	s.broken = err
 	s.mu.Unlock()
-	if before != nil && before.Error() == err.Error() {
-		return
-	}
 	s.telemetry.Instruments().Reloaded(context.Background(), false)
 	s.log.Error("the edit of the configuration is not in force; what was before stays", "error", err)
 	s.record(memproxy.EventReload, "an edit of the configuration was not put in force")
-}
-
-func (s *edits) isBroken() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.broken != nil
 }
 
 // check says whether the file is what is in force.

@@ -2,11 +2,15 @@ package app
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/policy"
+	"github.com/memproxy/memproxy/screen"
 	"github.com/memproxy/memproxy/telemetry/signal"
+	"github.com/memproxy/memproxy/upkeep"
 )
 
 // watch follows the policy directory, prunes, and lets metrics be collected.
@@ -23,19 +27,65 @@ func (s *App) watch(file string) {
 		s.group.Own(stageTelemetry, func(context.Context) error { return stop() })
 	}
 	if dir := s.cfg.Policy.Dir; dir != "" && s.cfg.Policy.Control == nil {
-		version := s.rules.bundleVersion() // what changed since it was read is an edit
-		s.rereading("policy", s.cfg.Policy.Poll.Time(), func(ctx context.Context, tick <-chan time.Time) {
-			policy.Watch(ctx, dir, version, tick, s.reload, func(err error) { s.reloadFailed(fromPolicies, err) })
-		})
+		policies := upkeep.Followed{Look: policiesIn(dir, s.reload), Failed: func(err error) { s.reloadFailed(fromPolicies, err) }}
+		s.follow("policy", policies, s.rules.bundleVersion(), dir) // what changed since it was read is an edit
 	}
-	if s.cfg.Screening.Pack != "" && *s.cfg.Screening.Enabled {
-		s.rereading("pack", s.cfg.Policy.Poll.Time(), s.watchPack)
+	if dir := s.cfg.Screening.Pack; dir != "" && *s.cfg.Screening.Enabled {
+		pack := upkeep.Followed{Look: s.packIn(dir), Failed: func(err error) { s.reloadFailed(fromPack, err) }}
+		s.follow("pack", pack, s.rules.packDigest(), dir)
 	}
 	s.group.Go("hangup", s.hangup)
 	if file != "" {
-		s.edits.follow(file)
+		s.follow("configuration", upkeep.Followed{Look: s.edits.in(s.group.Context(), file), Failed: s.edits.failed}, version(s.cfg.Sum()), filepath.Dir(file))
 	}
 	s.startJobs()
+}
+
+// follow has what is kept in files put in force when it is edited.
+func (s *App) follow(name string, f upkeep.Followed, inForce string, dir string) {
+	looks := make(chan time.Time)
+	s.group.Tick(name+" pace", s.cfg.Policy.Poll.Time(), func(ctx context.Context, tick <-chan time.Time) { upkeep.Rereads(ctx, tick, looks, dir) })
+	s.group.Go(name, func(ctx context.Context) { f.Follow(ctx, inForce, looks) })
+}
+
+// policiesIn reads the policies of a directory.
+func policiesIn(dir string, use func(policy.Bundle) error) func() (string, func() error, error) {
+	return func() (string, func() error, error) {
+		b, err := policy.Load(dir)
+		if err != nil {
+			return "", nil, err
+		}
+		return b.Version(), func() error { return use(b) }, nil
+	}
+}
+
+// packIn reads the digest of a screening pack. Only what is new is loaded, and
+// what is broken once: that takes long enough for a stop to wait for.
+func (s *App) packIn(dir string) func() (string, func() error, error) {
+	var broken error
+	var of string
+	return func() (string, func() error, error) {
+		found, err := screen.Digest(os.DirFS(dir))
+		if err != nil {
+			return "", nil, err
+		}
+		return found, func() error {
+			if broken != nil && of == found {
+				return broken
+			}
+			p, err := s.rules.desk.pack()
+			if err == nil && p.Digest() != found {
+				return upkeep.ErrUnsettled
+			}
+			if err == nil {
+				err = s.rules.takePack(p, s.gate.Use)
+			}
+			if of, broken = found, err; err == nil {
+				s.reloaded()
+			}
+			return err
+		}, nil
+	}
 }
 
 // reload puts a new bundle in force.

@@ -1,4 +1,4 @@
-package policy_test
+package app
 
 import (
 	"context"
@@ -7,9 +7,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/memproxy/memproxy/policy"
+	"github.com/memproxy/memproxy/upkeep"
 )
 
 // watching is a watcher whose looks the test makes one by one.
@@ -25,21 +27,32 @@ type watching struct {
 func watch(t *testing.T, d string) *watching {
 	t.Helper()
 	w := &watching{t: t}
-	w.look = policy.Looker(d, load(t, d).Version(), func(b policy.Bundle) error {
-		if w.refuse != nil {
-			return w.refuse
-		}
-		var own []string
-		for _, s := range b.Policies {
-			if !strings.HasPrefix(s.Name, "builtin/") {
-				own = append(own, strings.TrimSpace(string(s.Text)))
+	followed := upkeep.Followed{
+		Look: policiesIn(d, func(b policy.Bundle) error {
+			if w.refuse != nil {
+				return w.refuse
 			}
-		}
-		w.events = append(w.events, "use "+strings.Join(own, "+"))
-		return nil
-	}, func(err error) {
-		w.events = append(w.events, "failed "+strings.ReplaceAll(err.Error(), d, "DIR"))
-	})
+			var own []string
+			for _, s := range b.Policies {
+				if !strings.HasPrefix(s.Name, "builtin/") {
+					own = append(own, strings.TrimSpace(string(s.Text)))
+				}
+			}
+			w.events = append(w.events, "use "+strings.Join(own, "+"))
+			return nil
+		}),
+		Failed: func(err error) { w.events = append(w.events, "failed "+strings.ReplaceAll(err.Error(), d, "DIR")) },
+	}
+	b, err := policy.Load(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	looks := make(chan time.Time)
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan struct{})
+	go func() { defer close(over); followed.Follow(ctx, b.Version(), looks) }()
+	t.Cleanup(func() { cancel(); <-over })
+	w.look = func() { looks <- time.Time{}; synctest.Wait() }
 	return w
 }
 
@@ -58,13 +71,17 @@ func (w *watching) want(events ...string) {
 // Each way in which files are replaced takes effect once.
 // Proves CARD-3
 func TestWatchSeesEveryWayOfReplacing(t *testing.T) {
+	synctest.Test(t, testWatchSeesEveryWayOfReplacing)
+}
+
+func testWatchSeesEveryWayOfReplacing(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		replace func(t *testing.T, d string)
 	}{
-		{"written in place", func(t *testing.T, d string) { put(t, filepath.Join(d, "a.cedar"), "// two") }},
+		{"written in place", func(t *testing.T, d string) { writeFile(t, filepath.Join(d, "a.cedar"), "// two") }},
 		{"renamed over", func(t *testing.T, d string) {
-			put(t, filepath.Join(d, "a.tmp"), "// two")
+			writeFile(t, filepath.Join(d, "a.tmp"), "// two")
 			if err := os.Rename(filepath.Join(d, "a.tmp"), filepath.Join(d, "a.cedar")); err != nil {
 				t.Fatal(err)
 			}
@@ -74,7 +91,7 @@ func TestWatchSeesEveryWayOfReplacing(t *testing.T) {
 			if err := os.Rename(path, path+"~"); err != nil {
 				t.Fatal(err)
 			}
-			put(t, path, "// two")
+			writeFile(t, path, "// two")
 			if err := os.Remove(path + "~"); err != nil {
 				t.Fatal(err)
 			}
@@ -85,29 +102,32 @@ func TestWatchSeesEveryWayOfReplacing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			put(t, path, "// two")
+			writeFile(t, path, "// two")
 			if err := os.Chtimes(path, info.ModTime(), info.ModTime()); err != nil {
 				t.Fatal(err)
 			}
 		}},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			d := dir(t, map[string]string{"a.cedar": "// one"})
+		func() {
+			t.Log(tc.name)
+			d := policyFiles(t, map[string]string{"a.cedar": "// one"})
 			w := watch(t, d)
 			w.want()
 			tc.replace(t, d)
 			w.want("use // two")
 			w.want()
-			put(t, filepath.Join(d, "a.cedar"), "// two") // touched, not changed
+			writeFile(t, filepath.Join(d, "a.cedar"), "// two") // touched, not changed
 			w.want()
-		})
+		}()
 	}
 }
 
 // A ConfigMap is mounted as links into a directory that is itself a link,
 // which is swapped as a whole.
 // Proves CARD-3
-func TestWatchSeesAConfigMapSwapped(t *testing.T) {
+func TestWatchSeesAConfigMapSwapped(t *testing.T) { synctest.Test(t, testWatchSeesAConfigMapSwapped) }
+
+func testWatchSeesAConfigMapSwapped(t *testing.T) {
 	d := t.TempDir()
 	publish := func(name string, files map[string]string) {
 		t.Helper()
@@ -116,7 +136,7 @@ func TestWatchSeesAConfigMapSwapped(t *testing.T) {
 			t.Fatal(err)
 		}
 		for f, text := range files {
-			put(t, filepath.Join(version, f), text)
+			writeFile(t, filepath.Join(version, f), text)
 		}
 		if err := os.Symlink(name, filepath.Join(d, "..data_tmp")); err != nil {
 			t.Skip(err)
@@ -142,27 +162,29 @@ func TestWatchSeesAConfigMapSwapped(t *testing.T) {
 }
 
 // Proves CARD-3
-func TestWatchKeepsTheLastGood(t *testing.T) {
-	d := dir(t, map[string]string{"a.cedar": "// one"})
+func TestWatchKeepsTheLastGood(t *testing.T) { synctest.Test(t, testWatchKeepsTheLastGood) }
+
+func testWatchKeepsTheLastGood(t *testing.T) {
+	d := policyFiles(t, map[string]string{"a.cedar": "// one"})
 	path := filepath.Join(d, "a.cedar")
 	w := watch(t, d)
 	w.want()
 
 	// Unreadable: reported once, and again only when it fails in another way.
-	put(t, path, "")
+	writeFile(t, path, "")
 	w.want("failed policy: DIR/a.cedar:1: the file is empty; for no policies, remove it")
 	w.want()
-	put(t, path, "\xff")
+	writeFile(t, path, "\xff")
 	w.want("failed policy: DIR/a.cedar:1: not UTF-8")
 
 	// Taken back: use is told, since whoever looks should see that all is well.
-	put(t, path, "// one")
+	writeFile(t, path, "// one")
 	w.want("use // one")
 	w.want()
 
 	// Readable and refused: asked again, reported once.
 	w.refuse = errors.New("does not compile")
-	put(t, path, "// three")
+	writeFile(t, path, "// three")
 	w.want("failed does not compile")
 	w.want()
 	w.refuse = nil
@@ -180,7 +202,7 @@ func TestWatchKeepsTheLastGood(t *testing.T) {
 	if err := os.Mkdir(d, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	put(t, path, "// four")
+	writeFile(t, path, "// four")
 	w.want("use // four")
 }
 
@@ -188,67 +210,36 @@ func TestWatchKeepsTheLastGood(t *testing.T) {
 // an error.
 // Proves CARD-3
 func TestWatchPassesOverTheMiddleOfAnEdit(t *testing.T) {
-	d := dir(t, map[string]string{"a.cedar": "// one", "b.cedar": "// b"})
+	synctest.Test(t, testWatchPassesOverTheMiddleOfAnEdit)
+}
+
+func testWatchPassesOverTheMiddleOfAnEdit(t *testing.T) {
+	d := policyFiles(t, map[string]string{"a.cedar": "// one", "b.cedar": "// b"})
 	path := filepath.Join(d, "a.cedar")
 	w := watch(t, d)
 	w.want()
 	for _, passing := range []string{"", "// tw", "\xff", "// two and then some"} {
-		put(t, path, passing)
+		writeFile(t, path, passing)
 		w.look()
-		put(t, path, "// one")
+		writeFile(t, path, "// one")
 		w.look()
 	}
 	w.want()
 	for _, written := range []string{"", "// t", "// tw", "// two"} { // a slow writer
-		put(t, path, written)
+		writeFile(t, path, written)
 		w.look()
 	}
 	w.want("use // two+// b")
 }
 
-// Proves CARD-3
-func TestWatch(t *testing.T) {
-	d := dir(t, map[string]string{"a.cedar": "// one"})
-	ctx, cancel := context.WithCancel(t.Context())
-	ticks, used, failed, done := make(chan time.Time), make(chan string), make(chan error), make(chan struct{})
-	version := load(t, d).Version()
-	go func() {
-		defer close(done)
-		policy.Watch(ctx, d, version, ticks, func(b policy.Bundle) error {
-			used <- b.Version()
-			return nil
-		}, func(err error) { failed <- err })
-	}()
-	deadline := time.After(30 * time.Second)
-	// until ticks until the watcher says something.
-	until := func() (version string, err error) {
-		for {
-			select {
-			case ticks <- time.Time{}:
-			case version = <-used:
-				return version, nil
-			case err = <-failed:
-				return "", err
-			case <-deadline:
-				t.Fatal("the watcher is silent")
-			}
-		}
-	}
-	put(t, filepath.Join(d, "a.cedar"), "// two")
-	want := load(t, d).Version()
-	if got, err := until(); got != want || err != nil {
-		t.Errorf("got %s, %v, want %s", got, err, want)
-	}
-	if err := os.RemoveAll(d); err != nil {
+func policyFiles(t *testing.T, files map[string]string) string {
+	t.Helper()
+	d := filepath.Join(t.TempDir(), "policies")
+	if err := os.Mkdir(d, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := until(); err == nil {
-		t.Error("a deleted directory was used")
+	for name, text := range files {
+		writeFile(t, filepath.Join(d, name), text)
 	}
-	cancel()
-	select {
-	case <-done:
-	case <-deadline:
-		t.Fatal("it goes on watching after its context")
-	}
+	return d
 }

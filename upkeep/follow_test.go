@@ -1,0 +1,84 @@
+package upkeep_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/upkeep"
+)
+
+// Proves CARD-3: an edit is read at once where the file system notifies of it,
+// twice, and without a tick.
+func TestAnEditIsReadAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	looks, over := make(chan time.Time), make(chan struct{})
+	var n atomic.Int32
+	go func() { defer close(over); upkeep.Rereads(ctx, nil, looks, dir, filepath.Join(dir, "absent")) }()
+	defer func() { cancel(); <-over }()
+	go func() {
+		for {
+			select {
+			case <-looks:
+				n.Add(1)
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	// The directory may not be watched yet when it is edited first.
+	ring.Until(t, "two looks", func() bool {
+		if n.Load() == 0 {
+			if err := os.WriteFile(filepath.Join(dir, "a"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return n.Load() >= 2
+	})
+}
+
+// Proves CARD-3: what was edited again while it was put in force counts for
+// nothing; the next two looks do.
+func TestAnEditUnderWayIsNotAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		version, answers, events := "one", []error{upkeep.ErrUnsettled, errors.New("refused"), nil}, []string{}
+		f := upkeep.Followed{
+			Look: func() (string, func() error, error) {
+				return version, func() error {
+					err := answers[0]
+					answers = answers[1:]
+					events = append(events, "use "+version)
+					return err
+				}, nil
+			},
+			Failed: func(err error) { events = append(events, err.Error()) },
+		}
+		looks := make(chan time.Time)
+		go f.Follow(t.Context(), "one", looks)
+		look := func(want ...string) {
+			t.Helper()
+			looks <- time.Time{}
+			synctest.Wait()
+			if !slices.Equal(events, want) {
+				t.Errorf("%q, want %q", events, want)
+			}
+			events = nil
+		}
+		look()
+		version = "two"
+		look()
+		look("use two") // it is under way
+		look()
+		look("use two", "refused")
+		look("use two")
+		look()
+	})
+}
