@@ -103,7 +103,6 @@ type App struct {
 	custodian  *integrity.Custodian
 	broken     upkeep.Signal // a version is not as it was written
 	noticed    upkeep.Signal // a notice was queued
-	looked     lookedTo
 }
 
 // How much may wait that callers do not wait for: lines of work, and the length
@@ -195,7 +194,6 @@ func open(ctx context.Context, cfg *config.Config, o Options, unsafe []string, l
 		unsafe: unsafe, broken: upkeep.NewSignal(), noticed: upkeep.NewSignal(),
 	}
 	s.edits = &edits{App: s, inForce: cfg}
-	s.looked.to = map[memproxy.MemoryState]memproxy.MemoryKey{}
 	if s.clock == nil {
 		s.clock = time.Now
 	}

@@ -120,16 +120,17 @@ func TestRulesSettleHolds(t *testing.T) {
 func TestRulingsAreOnRecordFirst(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "review: {reevaluate: release}")
+	held := r.car.holdKeeper()
 	h := memproxy.HeldWrite{ID: "h1", Backend: "mem0", Route: "mem0.server.add", Method: "POST", EscapedPath: "/memories", Principal: "agent:dev", Tenant: "acme", Trust: memproxy.TrustAuthenticated}
 	content := memproxy.HoldContent{Body: []byte(noted("Ann likes tea.")), Header: memproxy.Header{"Content-Type": {"application/json"}}}
-	if v := r.car.ruledToday(t.Context(), h, content); v.Policy == "" || !v.Release || v.Verdict.Stops() || !strings.Contains(r.audit("--type", "review"), "hold.approve") {
+	if v := held.Rule(t.Context(), h, content); v.Policy == "" || !v.Release || v.Verdict.Stops() || !strings.Contains(r.audit("--type", "review"), "hold.approve") {
 		t.Fatalf("%+v", v)
 	}
 	// The ends of the chains are noted at the start, or else at the end, which a closed log does not take.
 	if err := cmp.Or(r.car.custodian.Anchor(t.Context()), r.car.audit.Close(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	if v := r.car.ruledToday(t.Context(), h, content); v.Policy != "" {
+	if v := held.Rule(t.Context(), h, content); v.Policy != "" {
 		t.Errorf("without a record: %+v", v)
 	}
 }

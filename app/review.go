@@ -3,10 +3,8 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
@@ -141,29 +139,4 @@ func reviewersOf(rows []config.Reviewer) []review.Reviewer {
 		out[i] = review.Reviewer{ID: r.ID, SHA256: r.SHA256, Roles: roles, Tenants: limit}
 	}
 	return out
-}
-
-// age tells of holds that wait for too long and ends sessions that are idle.
-func (s *App) age(ctx context.Context, now time.Time) error {
-	var errs []error
-	if d := s.cfg.Review.Age.Time(); d > 0 {
-		old, err := s.ledger.AgeHolds(ctx, now.Add(-d))
-		if err != nil {
-			errs = append(errs, fmt.Errorf("holds were not looked through: %w", err))
-		} else if len(old) > 0 {
-			s.log.Warn("held writes have waited for too long", "holds", len(old))
-		}
-	}
-	if d := s.cfg.Review.Idle.Time(); d > 0 {
-		for {
-			ended, err := s.ledger.EndSessions(ctx, now.Add(-d))
-			if err != nil {
-				errs = append(errs, fmt.Errorf("sessions were not looked through: %w", err))
-			}
-			if err != nil || len(ended) == 0 {
-				break
-			}
-		}
-	}
-	return errors.Join(errs...)
 }

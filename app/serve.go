@@ -7,6 +7,9 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -82,4 +85,19 @@ func sayReachable(ctx context.Context, b config.Backend, log *slog.Logger) {
 	}
 	log.Info("the backend can be reached", "backend", b.Name, "address", c.RemoteAddr().String())
 	_ = c.Close() // nothing was said
+}
+
+// hangup says that a SIGHUP was heard, which would else end the process.
+func (s *App) hangup(ctx context.Context) {
+	heard := make(chan os.Signal, 1)
+	signal.Notify(heard, syscall.SIGHUP)
+	defer signal.Stop(heard)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-heard:
+			s.log.Info("SIGHUP: the configuration, policies and packs are read again")
+		}
+	}
 }

@@ -133,7 +133,7 @@ func TestPlaces(t *testing.T) {
 		"gate.half":                {"gate", "half"},
 		"adapters/letta.(Type).Do": {"adapters/letta", "(Type).Do"},
 		"memproxy.(Track).Earned":  {".", "(Track).Earned"},
-		"app.validateBatch":        {"app", "validateBatch"},
+		"upkeep/memories.f":        {"upkeep/memories", "f"},
 	} {
 		if got, err := parsePlace(text); err != nil || got != want || got.String() != text {
 			t.Errorf("%s: %v, %v", text, got, err)

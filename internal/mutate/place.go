@@ -19,7 +19,7 @@ type place struct{ Dir, Name string }
 const rootPackage = "memproxy"
 
 // parsePlace reads gate.half, ledger.(Ledger).Approve or
-// app.validateBatch.
+// memories.validateBatch.
 func parsePlace(s string) (place, error) {
 	slash := strings.LastIndexByte(s, '/') + 1
 	last, name, ok := strings.Cut(s[slash:], ".")

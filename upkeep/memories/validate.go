@@ -1,4 +1,4 @@
-package app
+package memories
 
 import (
 	"context"
@@ -32,16 +32,16 @@ const (
 // validate judges memories that the rules in force have not seen as they are:
 // new ones, those that were changed around the proxy, and all of them after a
 // change of the rules.
-func (s *App) validate(ctx context.Context) error {
-	rules := s.rules.current()
+func (k *Keeper) validate(ctx context.Context) error {
+	rules := k.Rules()
 	if rules.Screener == nil {
 		return nil
 	}
-	s.looked.Lock()
-	defer s.looked.Unlock()
+	k.looked.Lock()
+	defer k.looked.Unlock()
 	away := map[string]bool{} // backends: what they hold stays due
 	for _, state := range []memproxy.MemoryState{memproxy.StateUntrusted, memproxy.StateValidated, memproxy.StateFlagged} {
-		if err := s.validateState(ctx, rules, state, away); err != nil {
+		if err := k.validateState(ctx, rules, state, away); err != nil {
 			return err
 		}
 	}
@@ -51,11 +51,11 @@ func (s *App) validate(ctx context.Context) error {
 // validateState looks at a batch of each tenant's memories in a state, so that
 // nobody's many keep those of others waiting. Where it has to stop looking, the
 // next pass goes on.
-func (s *App) validateState(ctx context.Context, rules *gate.Rules, state memproxy.MemoryState, away map[string]bool) error {
-	after, taken := s.looked.to[state], map[string]int{}
-	s.looked.to[state] = memproxy.MemoryKey{}
+func (k *Keeper) validateState(ctx context.Context, rules *gate.Rules, state memproxy.MemoryState, away map[string]bool) error {
+	after, taken := k.looked.to[state], map[string]int{}
+	k.looked.to[state] = memproxy.MemoryKey{}
 	for seen, done := 0, 0; ; {
-		list, err := s.ledger.ListStandings(ctx, memproxy.StandingFilter{State: state, NotRules: rules.Version, After: after, Limit: validatePage})
+		list, err := k.Ledger.ListStandings(ctx, memproxy.StandingFilter{State: state, NotRules: rules.Version, After: after, Limit: validatePage})
 		if err != nil || len(list) == 0 {
 			return err
 		}
@@ -67,12 +67,12 @@ func (s *App) validateState(ctx context.Context, rules *gate.Rules, state mempro
 				continue
 			}
 			if !away[st.Backend] {
-				err = s.validateOne(ctx, rules, st)
+				err = k.validateOne(ctx, rules, st)
 				away[st.Backend] = errors.Is(err, proxy.ErrUnanswered)
 			}
 			if away[st.Backend] {
 				if err != nil {
-					s.log.Warn("memories are not validated while their backend does not answer", "backend", st.Backend, "error", err)
+					k.Log.Warn("memories are not validated while their backend does not answer", "backend", st.Backend, "error", err)
 				}
 				after = memproxy.MemoryKey{Backend: st.Backend, Kind: lastKind} // past all that it holds
 				break                                                           // the rest of the page may be of the same backend
@@ -84,7 +84,7 @@ func (s *App) validateState(ctx context.Context, rules *gate.Rules, state mempro
 			done++
 		}
 		if seen >= validateLook || done >= validateMost {
-			s.looked.to[state] = after
+			k.looked.to[state] = after
 			return nil
 		}
 	}
@@ -96,12 +96,12 @@ type lookedTo struct {
 	to         map[memproxy.MemoryState]memproxy.MemoryKey
 }
 
-func (s *App) validateOne(ctx context.Context, rules *gate.Rules, st *memproxy.Standing) error {
+func (k *Keeper) validateOne(ctx context.Context, rules *gate.Rules, st *memproxy.Standing) error {
 	change := memproxy.StateChange{
 		MemoryKey: st.MemoryKey, Tenant: st.Tenant, State: st.State, From: []memproxy.MemoryState{st.State},
 		Seen: st.Changed, Rules: rules.Version, Decision: st.Decision, Reason: st.Reason, Findings: st.Findings, Text: st.Text,
 	}
-	text, err := s.present(ctx, st)
+	text, err := k.present(ctx, st)
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (s *App) validateOne(ctx context.Context, rules *gate.Rules, st *memproxy.S
 		change.State, change.Reason, change.Findings = judged(findings)
 		change.Text = memproxy.TextSHA256(text)
 	}
-	_, err = s.ledger.SetState(ctx, change)
+	_, err = k.Ledger.SetState(ctx, change)
 	return err
 }
 
@@ -141,27 +141,27 @@ func judged(findings []memproxy.Finding) (memproxy.MemoryState, string, []mempro
 // around the proxy may have changed, and where it cannot be asked for one memory
 // (passages of Letta, a backend that refuses), as it was last written through
 // memproxy. "" is not known. A text that nobody wrote through memproxy is named.
-func (s *App) present(ctx context.Context, st *memproxy.Standing) (string, error) {
-	recorded, err := s.newest(ctx, st.MemoryKey)
-	p := s.proxyOf(st.Backend)
+func (k *Keeper) present(ctx context.Context, st *memproxy.Standing) (string, error) {
+	recorded, err := k.newest(ctx, st.MemoryKey)
+	p := k.Backend(st.Backend)
 	if err != nil || p == nil || st.Kind != memproxy.TargetMemory {
 		return recorded, err
 	}
-	there, known, err := s.said(ctx, p, st.MemoryKey)
+	there, known, err := k.said(ctx, p, st.MemoryKey)
 	if err != nil || !known || recorded == "" || there == recorded {
 		return orElse(there, known, recorded), err
 	}
 	// It may be on its way into the ledger.
-	if err := s.custodian.Settle(ctx); err != nil {
+	if err := k.Integrity.Settle(ctx); err != nil {
 		return "", err
 	}
-	if recorded, err = s.newest(ctx, st.MemoryKey); err != nil {
+	if recorded, err = k.newest(ctx, st.MemoryKey); err != nil {
 		return "", err
 	}
-	if there, known, err = s.said(ctx, p, st.MemoryKey); err != nil || !known || there == recorded {
+	if there, known, err = k.said(ctx, p, st.MemoryKey); err != nil || !known || there == recorded {
 		return orElse(there, known, recorded), err
 	}
-	return there, s.custodian.Differs(ctx, gate.Suspicion{MemoryKey: st.MemoryKey, Tenant: st.Tenant, Known: memproxy.TextSHA256(recorded)})
+	return there, k.Integrity.Differs(ctx, gate.Suspicion{MemoryKey: st.MemoryKey, Tenant: st.Tenant, Known: memproxy.TextSHA256(recorded)})
 }
 
 func orElse(there string, known bool, recorded string) string {
@@ -173,10 +173,10 @@ func orElse(there string, known bool, recorded string) string {
 
 // said asks a backend for the text of a memory. It is not known where the
 // backend cannot be asked, or has none.
-func (s *App) said(ctx context.Context, p *proxy.Proxy, k memproxy.MemoryKey) (text string, known bool, err error) {
+func (k *Keeper) said(ctx context.Context, p *proxy.Proxy, key memproxy.MemoryKey) (text string, known bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	m, err := p.Look(ctx, k)
+	m, err := p.Look(ctx, key)
 	switch {
 	case errors.Is(err, proxy.ErrUnanswered):
 		return "", false, err
@@ -188,12 +188,12 @@ func (s *App) said(ctx context.Context, p *proxy.Proxy, k memproxy.MemoryKey) (t
 
 // newest is the text of a memory as it was last written through memproxy, or
 // "" where that is not known.
-func (s *App) newest(ctx context.Context, k memproxy.MemoryKey) (string, error) {
-	list, err := s.ledger.History(ctx, k, 0, 1)
+func (k *Keeper) newest(ctx context.Context, key memproxy.MemoryKey) (string, error) {
+	list, err := k.Ledger.History(ctx, key, 0, 1)
 	if err != nil || len(list) == 0 || list[0].Op == memproxy.OpDelete {
 		return "", err
 	}
-	v, err := s.ledger.Version(ctx, k, list[0].Number)
+	v, err := k.Ledger.Version(ctx, key, list[0].Number)
 	if errors.Is(err, ledger.ErrShredded) || errors.Is(err, ledger.ErrUnknown) {
 		return "", nil
 	}

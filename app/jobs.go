@@ -1,0 +1,85 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/upkeep"
+	"github.com/memproxy/memproxy/upkeep/holds"
+	"github.com/memproxy/memproxy/upkeep/memories"
+)
+
+// lifetimes is how long memories are kept, by the configuration. What their
+// field, their source and their layer say all holds: the shortest counts.
+func lifetimes(m *config.Memories) gate.Lifetime {
+	return func(field string, layer memproxy.Layer, source memproxy.Source) time.Duration {
+		var ttl time.Duration
+		most := func(d time.Duration) {
+			if d > 0 && (ttl == 0 || d < ttl) {
+				ttl = d
+			}
+		}
+		most(m.FieldTTL(field))
+		most(m.SourceTTL(source))
+		if ttl == 0 {
+			ttl = m.TTL["default"].Time()
+		}
+		most(m.LayerTTL(layer))
+		return ttl
+	}
+}
+
+// How often what wakes nobody is looked for.
+const (
+	// summariseEvery is how often rejections that were only counted are recorded.
+	summariseEvery = 10 * time.Second
+	// replayPoll is for claims of a process that was killed, of which the lease
+	// ends without a word, and for approvals in one that shares the ledger.
+	replayPoll = 5 * time.Second
+	// noticePoll is for notices of a process that shares the ledger and died.
+	noticePoll = 30 * time.Second
+)
+
+// startJobs begins everything that goes on in the background. What is not
+// configured has no job; memories.validate: 0 has upkeep wait to be asked for.
+func (s *App) startJobs() {
+	s.runner.Wake() // what the process before left
+	s.jobs.Start(upkeep.Job{Name: "replays", Every: replayPoll, Wake: s.runner.Woken(), Once: func(ctx context.Context, _ time.Time) error { return s.runner.Recover(ctx) }})
+	if s.webhooks != nil {
+		s.noticed.Send()
+		s.jobs.Start(upkeep.Job{Name: "webhooks", Every: noticePoll, Wake: s.noticed, Once: s.deliver})
+	}
+	s.jobs.Start(upkeep.Job{Name: "rejections", Every: summariseEvery, Once: func(ctx context.Context, _ time.Time) error { s.gate.SummariseRejections(ctx); return nil }})
+	s.group.Own(stageNotes, func(ctx context.Context) error { s.gate.SummariseRejections(ctx); return nil })
+	mems := memories.New(memories.Options{
+		Config: s.cfg, Ledger: s.ledger, Log: s.log, Rules: s.rules.current, Backend: s.proxyOf, Integrity: s.custodian, Note: s.record,
+	})
+	for _, job := range slices.Concat(s.holdKeeper().Jobs(), mems.Jobs(), s.custodian.Jobs(s.broken)) {
+		s.jobs.Start(job)
+	}
+	s.keepBaseline()
+}
+
+func (s *App) holdKeeper() *holds.Keeper {
+	return holds.New(holds.Options{
+		Config: s.cfg, Ledger: s.ledger, Audit: s.audit, Log: s.log, Clock: s.clock, Rules: s.rules.current, Changed: s.rules.changed,
+		Backend: s.proxyOf, Settled: s.runner.Wake,
+	})
+}
+
+// deliver tells of what is queued, and when it is to be tried again.
+func (s *App) deliver(ctx context.Context, now time.Time) error {
+	next, err := s.webhooks.Deliver(ctx)
+	switch {
+	case err != nil:
+		return fmt.Errorf("notices could not be delivered: %w", err)
+	case !next.IsZero():
+		return upkeep.Due{In: next.Sub(now)}
+	}
+	return nil
+}

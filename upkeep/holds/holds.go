@@ -1,0 +1,202 @@
+// Package holds looks after held writes: the rules rule again on what waits when
+// they change, and what waits for too long is named.
+package holds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/proxy"
+	"github.com/memproxy/memproxy/telemetry/audit"
+	"github.com/memproxy/memproxy/upkeep"
+)
+
+// Options are what a Keeper works with. All are needed.
+type Options struct {
+	Config *config.Config
+	Ledger *ledger.Ledger
+	Audit  *audit.Log
+	Log    *slog.Logger
+	Clock  func() time.Time
+	// Rules are those in force, and Changed is sent when others are.
+	Rules   func() *gate.Rules
+	Changed upkeep.Signal
+	// Backend is the way to one, nil where there is none of that name.
+	Backend func(name string) *proxy.Proxy
+	// Settled is called when the rules have released writes, which are to be sent.
+	Settled func()
+}
+
+// A Keeper looks after the held writes of a process.
+type Keeper struct{ Options }
+
+// New returns a keeper that does nothing until its jobs run.
+func New(opt Options) *Keeper { return &Keeper{opt} }
+
+// agePoll is how often it is looked what waits for too long.
+const agePoll = time.Minute
+
+// Jobs are what a keeper does by itself.
+func (k *Keeper) Jobs() []upkeep.Job {
+	return []upkeep.Job{k.reconsidering(), {Name: "ageing", Every: agePoll, Once: k.age}}
+}
+
+// Times of looking at holds again.
+const (
+	reconsiderOne  = 10 * time.Second // one hold, with what the backend is asked
+	reconsiderAll  = 5 * time.Minute  // one round; the next goes on where it was
+	reconsiderPoll = time.Minute      // after a round that did not reach the end, at the latest
+	// reconsiderLate is after what time what was held by the rules before is
+	// waiting, too: its request was under way when they changed.
+	reconsiderLate = 5 * time.Second
+)
+
+// reconsidering has the rules rule on what waits when they come into force, and
+// again reconsiderLate after that, and no more: two processes of one ledger that
+// rule differently do not take turns.
+func (k *Keeper) reconsidering() upkeep.Job {
+	var version string     // that came into force last
+	var settled, over bool // whether a round reached the end, and one after late
+	var late time.Time
+	return upkeep.Job{Name: "reconsider", Every: reconsiderPoll, Wake: k.Changed, Once: func(ctx context.Context, now time.Time) error {
+		if now := k.Rules().Version; version != now {
+			version, settled, over = now, false, false
+		}
+		if over {
+			return nil
+		}
+		if err := k.reconsider(ctx, version); err != nil {
+			return fmt.Errorf("held writes were not all looked at under the new rules: %w", err)
+		}
+		if !settled {
+			settled, late = true, now.Add(reconsiderLate)
+		}
+		if now.Before(late) {
+			return upkeep.Due{In: late.Sub(now)}
+		}
+		over = true
+		return nil
+	}}
+}
+
+// reconsider asks the rules of today about every write that waits. What they
+// say is noted; it settles a hold only where the configuration says so.
+func (k *Keeper) reconsider(ctx context.Context, version string) error {
+	ctx, cancel := context.WithTimeout(ctx, reconsiderAll)
+	defer cancel()
+	left := 0
+	settled, err := k.Ledger.ReevaluateHolds(ctx, version, func(h memproxy.HeldWrite, c memproxy.HoldContent) (memproxy.Reevaluation, error) {
+		v := k.Rule(ctx, h, c)
+		if v.Policy == "" {
+			left++
+		}
+		return v, ctx.Err()
+	}, k.ruledOut)
+	if settled > 0 {
+		k.Settled()
+		k.Log.Info("held writes were settled by a change of the rules", "holds", settled, "rules", version)
+	}
+	if err == nil && left > 0 {
+		err = errors.New("some could not be ruled on")
+	}
+	return err
+}
+
+// Rule is the verdict of the rules in force on a held write. A zero one
+// says that there is none for now.
+func (k *Keeper) Rule(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) memproxy.Reevaluation {
+	stays := memproxy.Reevaluation{Verdict: memproxy.Hold, Reasons: h.Reasons, Findings: h.Findings, Score: h.Score, Policy: k.Rules().Version}
+	p := k.Backend(h.Backend)
+	if p == nil {
+		return stays
+	}
+	ctx, cancel := context.WithTimeout(ctx, reconsiderOne)
+	defer cancel()
+	v, err := p.Reconsider(ctx, h, c)
+	if errors.Is(err, gate.ErrGone) {
+		return stays
+	}
+	if err != nil {
+		k.Log.Warn("a held write could not be ruled on again", "hold", h.ID, "error", err)
+		return memproxy.Reevaluation{}
+	}
+	how := k.Config.Review.Reevaluate
+	v.Reject, v.Release = how == "reject" || how == "release", how == "release"
+	if err := k.recordRuling(ctx, h, v); err != nil {
+		k.Log.Error("a held write waits on: what the rules say of it could not be recorded", "hold", h.ID, "error", err)
+		return memproxy.Reevaluation{}
+	}
+	return v
+}
+
+// recordRuling records that rules are about to give a hold its last word.
+func (k *Keeper) recordRuling(ctx context.Context, h memproxy.HeldWrite, v memproxy.Reevaluation) error {
+	act := memproxy.Act{Stage: memproxy.ActAttempted}
+	switch {
+	case v.Verdict == memproxy.Deny && v.Reject:
+		act.Action = actReject
+	case v.Verdict < memproxy.Hold && v.Release:
+		act.Action = actApprove
+	default:
+		return nil
+	}
+	_, err := k.Audit.Record(ctx, k.rulingEvent(h, v.Policy, v.Reasons, act))
+	return err
+}
+
+// What rules do about a hold.
+const (
+	actApprove = "hold.approve"
+	actReject  = "hold.reject"
+)
+
+// ruledOut records that rules gave a hold its last word.
+func (k *Keeper) ruledOut(h memproxy.HeldWrite) {
+	act := memproxy.Act{Action: actApprove, Stage: memproxy.ActDone, Reason: h.Note}
+	if h.State == memproxy.HoldRejected {
+		act.Action = actReject
+	}
+	if err := k.Audit.Note(k.rulingEvent(h, h.Policy, h.Reasons, act)); err != nil {
+		k.Log.Error("audit note lost", "hold", h.ID, "error", err)
+	}
+}
+
+func (k *Keeper) rulingEvent(h memproxy.HeldWrite, rules string, why []memproxy.Reason, act memproxy.Act) memproxy.Event {
+	return memproxy.Event{
+		Type: memproxy.EventReview, Time: k.Clock(), Decision: h.ID, Route: "review." + act.Action,
+		Principal: memproxy.Principal{ID: memproxy.RulesReviewer(rules), Kind: memproxy.KindService, Tenant: h.Tenant},
+		Kind:      memproxy.Admin, Backend: h.Backend, Targets: []string{h.ID}, Reasons: why, Policy: rules, Claimed: -1, Confidence: -1, Act: &act,
+	}
+}
+
+// age tells of holds that wait for too long and ends sessions that are idle.
+func (k *Keeper) age(ctx context.Context, now time.Time) error {
+	var errs []error
+	if d := k.Config.Review.Age.Time(); d > 0 {
+		old, err := k.Ledger.AgeHolds(ctx, now.Add(-d))
+		if err != nil {
+			errs = append(errs, fmt.Errorf("holds were not looked through: %w", err))
+		} else if len(old) > 0 {
+			k.Log.Warn("held writes have waited for too long", "holds", len(old))
+		}
+	}
+	if d := k.Config.Review.Idle.Time(); d > 0 {
+		for {
+			ended, err := k.Ledger.EndSessions(ctx, now.Add(-d))
+			if err != nil {
+				errs = append(errs, fmt.Errorf("sessions were not looked through: %w", err))
+			}
+			if err != nil || len(ended) == 0 {
+				break
+			}
+		}
+	}
+	return errors.Join(errs...)
+}

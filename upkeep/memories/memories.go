@@ -1,0 +1,156 @@
+// Package memories does what time does to memories: it judges those that the
+// rules in force have not seen, lets them expire, shows what has waited quietly
+// for long enough, and deletes for good what is past its retention.
+package memories
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/integrity"
+	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/proxy"
+	"github.com/memproxy/memproxy/upkeep"
+)
+
+// Options are what a Keeper works with. All are needed.
+type Options struct {
+	Config *config.Config
+	Ledger *ledger.Ledger
+	Log    *slog.Logger
+	// Rules are those in force.
+	Rules func() *gate.Rules
+	// Backend is the way to one, nil where there is none of that name.
+	Backend   func(name string) *proxy.Proxy
+	Integrity *integrity.Custodian
+	// Note records an event about the process.
+	Note func(t memproxy.EventType, detail string)
+}
+
+// A Keeper looks after the memories of a process.
+type Keeper struct {
+	Options
+	looked lookedTo
+}
+
+// New returns a keeper that does nothing until its jobs run.
+func New(opt Options) *Keeper {
+	return &Keeper{Options: opt, looked: lookedTo{to: map[memproxy.MemoryState]memproxy.MemoryKey{}}}
+}
+
+// maintainEvery is how often what is past its retention is removed, the first
+// time soon after the start: not every process lives for a day.
+const maintainEvery = 24 * time.Hour
+
+// Jobs are what a keeper does by itself. With memories.validate: 0 the first
+// waits to be asked for.
+func (k *Keeper) Jobs() []upkeep.Job {
+	return []upkeep.Job{
+		{Name: "upkeep", Every: k.Config.Memories.Validate.Time(), Once: k.upkeep},
+		{Name: "retention", Every: maintainEvery, Wake: upkeep.AtOnce(), Once: k.maintain},
+	}
+}
+
+// upkeep does what time does to memories: it lets them expire, shows what has
+// waited quietly for long enough, and looks again at what no rule of today has
+// seen yet.
+func (k *Keeper) upkeep(ctx context.Context, now time.Time) error {
+	gone, err := k.Ledger.Expire(ctx)
+	if err != nil {
+		return fmt.Errorf("memories were not looked after: %w", err)
+	}
+	if len(gone) > 0 {
+		k.Log.Info("memories expired", "memories", len(gone))
+	}
+	if err := errors.Join(k.promote(ctx, now), k.validate(ctx), k.purge(ctx, now), k.shred(ctx, now)); err != nil {
+		return fmt.Errorf("memories were not all looked after: %w", err)
+	}
+	return nil
+}
+
+// promote shows pending memories that nobody corrected for long enough.
+func (k *Keeper) promote(ctx context.Context, now time.Time) error {
+	quiet := k.Config.Memories.Quiet.Time()
+	if quiet <= 0 {
+		return nil
+	}
+	list, err := k.Ledger.ListStandings(ctx, memproxy.StandingFilter{State: memproxy.StatePending, QuietSince: now.Add(-quiet), Limit: 100})
+	if err != nil {
+		return err
+	}
+	var changes []memproxy.StateChange
+	for i := range list {
+		changes = append(changes, memproxy.StateChange{
+			MemoryKey: list[i].MemoryKey, Tenant: list[i].Tenant, State: memproxy.StateUntrusted,
+			From: []memproxy.MemoryState{memproxy.StatePending}, Reason: "nobody corrected it for long enough", Decision: list[i].Decision,
+		})
+	}
+	_, err = k.Ledger.SetState(ctx, changes...)
+	return err
+}
+
+// purge deletes what expired long ago, in the backend and then here.
+func (k *Keeper) purge(ctx context.Context, now time.Time) error {
+	archive := k.Config.Memories.Archive.Time()
+	if archive <= 0 {
+		return nil
+	}
+	list, err := k.Ledger.Purgeable(ctx, now.Add(-archive), 100)
+	if err != nil {
+		return err
+	}
+	for i := range list {
+		p := k.Backend(list[i].Backend)
+		if p == nil {
+			continue
+		}
+		if err := p.Remove(ctx, list[i].MemoryKey); err != nil {
+			k.Log.Warn("an expired memory was not deleted; it is tried again", "memory", list[i].ID, "error", err)
+			continue
+		}
+		if err := k.Ledger.Purge(ctx, list[i].MemoryKey, memproxy.SystemActor, list[i].Decision); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shred destroys the texts of what was deleted long enough ago.
+func (k *Keeper) shred(ctx context.Context, now time.Time) error {
+	grace := k.Config.Memories.Deleted.Time()
+	if grace <= 0 {
+		return nil
+	}
+	gone, err := k.Ledger.DeletedBefore(ctx, now.Add(-grace), 100)
+	if err != nil {
+		return err
+	}
+	for _, key := range gone {
+		if err := k.Ledger.Purge(ctx, key, memproxy.SystemActor, ""); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maintain removes what is past its retention.
+func (k *Keeper) maintain(ctx context.Context, _ time.Time) error {
+	keep := k.Config.Ledger.Keep
+	gone, err := k.Ledger.Maintain(ctx, ledger.Retention{
+		Holds: keep.Holds.Time(), Sessions: keep.Sessions.Time(), Tombstones: keep.Deleted.Time(), Records: keep.Records.Time(),
+	})
+	if gone != (ledger.Removed{}) {
+		k.Note(memproxy.EventPurge, fmt.Sprintf("past their retention: %d held writes with their contents, %d sessions, %d tombstones of deleted memories and %d records of versions were removed",
+			gone.Holds, gone.Sessions, gone.Tombstones, gone.Records))
+	}
+	if err != nil {
+		return fmt.Errorf("what is over was not all removed: %w", err)
+	}
+	return nil
+}
