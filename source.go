@@ -10,18 +10,25 @@ import "strings"
 type SourceNames map[string]Source
 
 // DefaultSourceNames is the table of the memory firewall: what the user says
-// directly, what known tools and colleagues say, what comes from outside, and
-// what nobody answers for.
+// directly; the user's own mail and calendar, channels and tools that are known;
+// what comes from outside and could be manipulated; and what is assumed to be
+// adversarial.
 func DefaultSourceNames() SourceNames {
 	out := SourceNames{}
 	for tier, names := range map[Source][]string{
-		SourceTrusted:  {"trusted", "user", "human", "owner", "operator", "direct", "cli", "console"},
-		SourceVerified: {"verified", "agent", "assistant", "system", "internal", "tool", "api", "database", "calendar", "slack", "teams", "telegram", "whatsapp", "signal", "discord"},
-		SourceUntrusted: {
-			"untrusted", "external", "web", "web_fetch", "web_search", "web_page", "website", "browser", "search", "fetch", "scrape", "crawl", "http", "https", "url",
-			"email", "e_mail", "mail", "gmail", "outlook", "imap", "sms", "file", "document", "pdf", "attachment", "upload", "download", "rss", "feed", "forum", "comment", "issue", "webhook", "third_party", "mcp",
+		SourceTrusted: {"trusted", "user", "human", "owner", "operator", "direct", "dm", "direct_message", "paired_device", "cli", "console"},
+		SourceVerified: {
+			"verified", "agent", "assistant", "chat", "conversation", "system", "internal", "api", "database",
+			"calendar", "user_calendar", "own_calendar", "my_calendar", "user_email", "own_email", "my_email", "email:user", "email:own", "email:me", "email:self",
+			"slack", "teams", "telegram", "whatsapp", "signal", "discord", "imessage", "matrix",
+			"github", "gitlab", "jira", "notion", "tool:github", "tool:gitlab", "tool:jira", "tool:notion", "tool:slack", "tool:calendar",
 		},
-		SourceHostile: {"hostile", "unknown", "anonymous", "spam", "phishing", "malicious", "quarantine"},
+		SourceUntrusted: {
+			"untrusted", "unknown", "external", "web", "web_fetch", "web_search", "web_scrape", "web_page", "website", "browser", "search", "fetch", "scrape", "crawl", "http", "https", "url",
+			"email", "e_mail", "mail", "gmail", "outlook", "imap", "sms", "file", "document", "pdf", "attachment", "upload", "download", "rss", "feed", "forum", "comment", "issue", "webhook", "third_party", "mcp",
+			"tool", "skill", "skills", "plugin", "extension", "channel", "group",
+		},
+		SourceHostile: {"hostile", "moltbook", "anonymous", "spam", "phishing", "malicious", "quarantine", "quarantined"},
 	} {
 		for _, name := range names {
 			out[name] = tier
@@ -48,18 +55,23 @@ func (s SourceNames) With(over map[string]Source) SourceNames {
 // maxSourceName bounds what is looked at of a name.
 const maxSourceName = 256
 
-// Tier is the tier of a name, or "" where the table says nothing of it.
+// Tier is the tier of a name, or "" where the table says nothing of it. A name
+// that goes on behind another with a colon, a slash or the like belongs to it.
+// One that goes on with a line or a point is a name of its own ("user_upload"),
+// and has no better tier for it.
 func (s SourceNames) Tier(name string) Source {
 	name = sourceName(name[:min(len(name), maxSourceName)])
+	own := true
 	for at := name; at != ""; {
-		if tier, ok := s[at]; ok {
+		if tier, ok := s[at]; ok && (own || tier == SourceUntrusted || tier == SourceHostile) {
 			return tier
 		}
-		cut := strings.LastIndexAny(at, separators)
+		cut := strings.LastIndexAny(at, separators+joints)
 		if cut < 0 {
 			break
 		}
-		at = strings.TrimRight(at[:cut], separators)
+		own = own && strings.IndexByte(joints, at[cut]) < 0
+		at = strings.TrimRight(at[:cut], separators+joints)
 	}
 	if name == "" {
 		return ""
@@ -67,14 +79,16 @@ func (s SourceNames) Tier(name string) Source {
 	return s["*"]
 }
 
-// separators end a name that another goes on behind.
-const separators = ":/_@#?"
+const (
+	separators = ":/@#?" // end a name to which what goes on behind them belongs
+	joints     = "_."    // join words to another name
+)
 
 // sourceName is a name without regard to letter case, white space around it,
 // and to whether its words are joined by a hyphen, a space or a line.
 func sourceName(name string) string {
 	name = strings.ToLower(strings.TrimSpace(name))
-	name = strings.TrimRight(name, separators+"*")
+	name = strings.TrimRight(name, separators+joints+"*")
 	if name == "" {
 		return ""
 	}

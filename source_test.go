@@ -7,27 +7,34 @@ import (
 )
 
 // Proves MFW-2: names of sources have tiers, by themselves and as beginnings,
-// however they are spelled; a name that only resembles one has none.
+// however they are spelled; a name that only resembles one has none, and none
+// that is better than untrusted by its first word.
 func TestSourceNames(t *testing.T) {
+	const trusted, verified, untrusted, hostile = memproxy.SourceTrusted, memproxy.SourceVerified, memproxy.SourceUntrusted, memproxy.SourceHostile
 	table := memproxy.DefaultSourceNames().With(map[string]memproxy.Source{
-		"email:boss@acme.example": memproxy.SourceVerified, "CRM:": memproxy.SourceTrusted, "slack:random": memproxy.SourceHostile,
+		"email:boss@acme.example": verified, "CRM:": trusted, "slack:random": hostile,
 	})
 	for name, want := range map[string]memproxy.Source{
-		"user": memproxy.SourceTrusted, "trusted": memproxy.SourceTrusted, "verified": memproxy.SourceVerified, "untrusted": memproxy.SourceUntrusted, "hostile": memproxy.SourceHostile,
-		"email": memproxy.SourceUntrusted, "email:": memproxy.SourceUntrusted, "email:ann@example.org": memproxy.SourceUntrusted, "E-Mail": memproxy.SourceUntrusted, "Email:Ann": memproxy.SourceUntrusted,
-		"email:boss@acme.example": memproxy.SourceVerified, "email:boss@acme.example.org": memproxy.SourceUntrusted, "email:boss2@acme.example": memproxy.SourceUntrusted,
-		"web_fetch": memproxy.SourceUntrusted, "web-fetch": memproxy.SourceUntrusted, "Web Fetch": memproxy.SourceUntrusted, "web_fetch:https://example.org/a?b": memproxy.SourceUntrusted,
-		"https://example.org": memproxy.SourceUntrusted, "file:///etc/passwd": memproxy.SourceUntrusted, "telegram:42": memproxy.SourceVerified,
-		"slack:general": memproxy.SourceVerified, "slack:random": memproxy.SourceHostile, "slack:random/thread": memproxy.SourceHostile,
-		"crm:17": memproxy.SourceTrusted, "unknown": memproxy.SourceHostile,
-		"": "", "username": "", "emailer": "", "app": "", ":": "",
+		"user": trusted, "user:ann": trusted, "trusted": trusted, "verified": verified, "untrusted": untrusted, "hostile": hostile,
+		"dm": trusted, "direct-message": trusted, "paired device": trusted,
+		"moltbook": hostile, "moltbook:user123": hostile, "Moltbook/m/general": hostile, "moltbook_feed": hostile, "moltbook.com": hostile, "anonymous": hostile, "anonymous:42": hostile,
+		"email": untrusted, "email:": untrusted, "email:ann@example.org": untrusted, "E-Mail": untrusted, "Email:Ann": untrusted,
+		"user_email": verified, "email:own": verified, "email:me": verified, "email:self:inbox": verified, "email:selfless@example.org": untrusted,
+		"calendar": verified, "calendar:work": verified, "user_calendar": verified,
+		"email:boss@acme.example": verified, "email:boss@acme.example.org": untrusted, "email:boss2@acme.example": untrusted,
+		"web": untrusted, "web:example.org": untrusted, "web_fetch": untrusted, "web-fetch": untrusted, "Web Fetch": untrusted, "web_search": untrusted, "web_fetch:https://example.org/a?b": untrusted, "web_crawler": untrusted,
+		"https://example.org": untrusted, "file:///etc/passwd": untrusted, "telegram:42": verified,
+		"slack:general": verified, "slack:random": hostile, "slack:random/thread": hostile,
+		"skill": untrusted, "skill:weather": untrusted, "channel:random": untrusted, "tool:weather": untrusted, "tool:github": verified, "github:acme/app": verified,
+		"crm:17": trusted, "unknown": untrusted, "unknown_place": untrusted,
+		"": "", "username": "", "emailer": "", "app": "", ":": "", "user_upload": "", "user_upload:7": "", "agent.evil": "", "calendarist": "",
 	} {
 		if got := table.Tier(name); got != want {
 			t.Errorf("%q: %q, want %q", name, got, want)
 		}
 	}
-	all := table.With(map[string]memproxy.Source{"*": memproxy.SourceUntrusted})
-	if all.Tier("app") != memproxy.SourceUntrusted || all.Tier("user") != memproxy.SourceTrusted || all.Tier("") != "" {
+	all := table.With(map[string]memproxy.Source{"*": untrusted})
+	if all.Tier("app") != untrusted || all.Tier("user_upload") != untrusted || all.Tier("user") != trusted || all.Tier("") != "" {
 		t.Error("the row for every other name")
 	}
 }

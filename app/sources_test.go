@@ -1,26 +1,98 @@
 package app
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
-// Proves MFW-2, TRL-3: the source that metadata claims lowers what is written to
-// the tier that its name has, in the built-in table or the file's; a name that
-// nobody knows claims nothing.
+// from is a write whose metadata say where its content comes from.
+func from(text, source string) string {
+	return strings.TrimSuffix(noted(text), "}") + fmt.Sprintf(`,"metadata":{"confidence":0.99,"source":%s}}`, source)
+}
+
+// Proves MFW-2, TRL-3: in production the source that metadata claims has a tier,
+// by the built-in table, which the file extends. The tier stands in the stamp
+// and lowers the confidence; a name that the table lacks is untrusted, and so is
+// a source that is no name.
 func TestSourcesHaveTiers(t *testing.T) {
 	t.Parallel()
-	r := start(t, screeningConf, "SCREENING", "sources: {names: {crm: hostile}}")
-	for source, want := range map[string]string{
-		"email:ann@example.org": `"given":600`, "web_fetch": `"given":600`, "crm:17": `"given":300`, "user": `"given":700`, "something": `"given":700`,
+	r := start(t, screeningConf, "SCREENING", "sources: {names: {crm: hostile, \"email:ann@example.org\": verified}}")
+	for source, want := range map[string]struct {
+		tier       string
+		confidence float64
+	}{
+		`"moltbook"`: {"hostile", 0.3}, `"moltbook:user123"`: {"hostile", 0.3}, `"anonymous"`: {"hostile", 0.3}, `"crm:17"`: {"hostile", 0.3},
+		`"web_fetch"`: {"untrusted", 0.6}, `"web_search"`: {"untrusted", 0.6}, `"web:example.org"`: {"untrusted", 0.6}, `"email:bob@example.org"`: {"untrusted", 0.6}, `"skill:weather"`: {"untrusted", 0.6},
+		`"something"`: {"untrusted", 0.6}, `7`: {"untrusted", 0.6}, `["user","moltbook"]`: {"hostile", 0.3}, `{"name":"web_fetch"}`: {"untrusted", 0.6},
+		`"calendar"`: {"verified", 0.7}, `"user_email"`: {"verified", 0.7}, `"email:ann@example.org"`: {"verified", 0.7}, `"slack:team"`: {"verified", 0.7},
+		`"user"`: {"trusted", 0.7}, `"dm"`: {"trusted", 0.7}, `null`: {"unstated", 0.7}, `""`: {"unstated", 0.7},
 	} {
-		a := r.do("POST", "/memories", strings.TrimSuffix(noted("The office of "+source+" is in Bern."), "}")+`,"metadata":{"confidence":0.99,"source":"`+source+`"}}`)
-		if a.status != 200 {
+		a := r.do("POST", "/memories", from("The desk of "+strings.Trim(source, `{}[]":7,`)+" stands in Bern.", source))
+		_, id, _ := strings.Cut(a.body, `"id":"`)
+		if a.status != 200 || len(id) < 36 {
 			t.Fatalf("%s: %d %s", source, a.status, a.body)
 		}
-		_, id, _ := strings.Cut(a.header.Get("X-Memproxy-Decision"), "id=")
-		if rec := r.audit("--type", "decision", "--decision", id); !strings.Contains(rec, want) {
-			t.Errorf("%s: want %s in %s", source, want, rec)
+		if _, raw := r.stamped(id[:36]); !strings.Contains(raw, `"memproxy_source":"`+want.tier+`"`) || !strings.Contains(raw, fmt.Sprintf(`"memproxy_confidence":%v`, want.confidence)) {
+			t.Errorf("%s: want %s and %v in %s", source, want.tier, want.confidence, raw)
+		}
+	}
+	dev := start(t, strings.Replace(screeningConf, "profile: production", "profile: development", 1), "SCREENING", "")
+	a := dev.do("POST", "/memories", from("The desk stands in Bern.", `"something"`))
+	_, id, _ := strings.Cut(a.body, `"id":"`)
+	if _, raw := dev.stamped(id[:36]); !strings.Contains(raw, `"memproxy_source":"unstated"`) {
+		t.Errorf("in development: %s", raw)
+	}
+}
+
+// Proves MFW-2, TRL-9: content of a lower tier is screened more strictly, when it
+// is written and when it is looked at again, and what comes from a hostile
+// source waits for review, whoever writes it.
+func TestLowSourcesAreWatched(t *testing.T) {
+	t.Parallel()
+	r := start(t, strings.Replace(screeningConf, "\nSCREENING", anotherKey, 1), "SCREENING", "")
+	for source, want := range map[string]int{"user": 202, "web_fetch": 202, "moltbook:x": 403} {
+		if a := r.do("POST", "/memories", from(suspicious, `"`+source+`"`)); a.status != want && !(want == 202 && heldID(t, a) != "") {
+			t.Errorf("%s: %d %s", source, a.status, a.body)
+		}
+	}
+	other := r.with(another)
+	for source, seen := range map[string]bool{"user": true, "web_fetch": true, "moltbook:x": false} {
+		text := "Ann sails on lake " + source + "."
+		id := r.written(text, `,"metadata":{"source":"`+source+`"}`)
+		if a := other.do("GET", "/memories/"+id, ""); (a.status == 200) != seen || strings.Contains(other.listed(), text) != seen {
+			t.Errorf("%s: another reads %d, listed %s", source, a.status, other.listed())
+		}
+		if a := r.do("GET", "/memories/"+id, ""); a.status != 200 {
+			t.Errorf("%s: its author reads %d %s", source, a.status, a.body)
+		}
+		if want := map[bool]memproxy.MemoryState{true: memproxy.StateUntrusted, false: memproxy.StatePending}[seen]; r.stands(id).State != want {
+			t.Errorf("%s: %s", source, r.stands(id).State)
+		}
+	}
+}
+
+// Proves MFW-2, DOL-3: what is looked at in the background is weighed by the
+// source that it came from.
+func TestSourcesWeighLater(t *testing.T) {
+	t.Parallel()
+	clock := ledgertest.NewClock()
+	r := startAt(t, clock.Now, screeningConf, "SCREENING", "sources: {pending: []}\nscreening: {enabled: false}")
+	states := map[string]memproxy.MemoryState{
+		r.written(suspicious, `,"metadata":{"source":"web_fetch"}`):                        memproxy.StateFlagged,
+		r.written(suspicious+" Yes.", `,"metadata":{"source":"moltbook:x"}`):               memproxy.StateQuarantined,
+		r.written("Ann likes the green tea.", `,"metadata":{"source":"moltbook:user123"}`): memproxy.StateValidated,
+	}
+	r.stop()
+	r.conf = strings.Replace(r.conf, "enabled: false", "enabled: true", 1)
+	r.run()
+	r.once("upkeep", clock.Now())
+	for id, want := range states {
+		if st := r.stands(id); st.State != want {
+			t.Errorf("%s: %s (%s), want %s", id, st.State, st.Reason, want)
 		}
 	}
 }

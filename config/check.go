@@ -83,6 +83,11 @@ func (v *reader) check(c *Config, root *yaml.Node) {
 			v.fault(at("memories", "pending", i), "%q is nobody whose memories may wait: anonymous, authenticated, established, new", tier)
 		}
 	}
+	for i, tier := range c.Sources.Pending {
+		if tier != string(memproxy.SourceUntrusted) && tier != string(memproxy.SourceHostile) {
+			v.fault(at("sources", "pending", i), "%q is not a tier of sources whose memories may wait: untrusted, hostile", tier)
+		}
+	}
 	if c.Telemetry.OTLP != "" {
 		v.url(c.Telemetry.OTLP, at("telemetry", "otlp"), "otlp", "use headers", "http", "https")
 	}

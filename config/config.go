@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -192,7 +193,27 @@ type Policy struct {
 
 // Sources say how far content is trusted by the name of where it comes from.
 type Sources struct {
-	Names map[string]string `yaml:"names,omitempty" doc:"tiers of names that metadata claim as source, besides the built-in ones: email stands for email:ann@example.org too, the longest name that fits counts, * is every other name" default:"the built-in table" enum:"trusted,verified,untrusted,hostile" loose:"order:hostile,untrusted,verified,trusted"`
+	Names   map[string]string `yaml:"names,omitempty" doc:"tiers of names that metadata claim as source, besides the built-in ones: email stands for email:ann@example.org too, the longest name that fits counts, * is every other name" default:"the built-in table, and * is untrusted in production" enum:"trusted,verified,untrusted,hostile" loose:"order:hostile,untrusted,verified,trusted"`
+	Pending []string          `yaml:"pending,omitempty" doc:"tiers of sources (untrusted, hostile) whose new memories wait for review before others than their author read them; [] is none" default:"hostile in production, else none" loose:"fewer;unsafe"`
+}
+
+// everyOther is the row of the sources whose names the table lacks.
+const everyOther = "*"
+
+func (s *Sources) defaults(of profile) {
+	if _, given := s.Names[everyOther]; of.unnamed != "" && !given {
+		names := map[string]string{everyOther: of.unnamed}
+		maps.Copy(names, s.Names)
+		s.Names = names
+	}
+	if s.Pending == nil {
+		s.Pending = of.waits
+	}
+}
+
+// MarshalYAML prints the whole table.
+func (s Sources) MarshalYAML() (any, error) {
+	return map[string]any{"names": s.Table(), "pending": s.Pending}, nil
 }
 
 // Table is the built-in table with the file's entries over it.

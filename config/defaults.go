@@ -11,16 +11,18 @@ import (
 type profile struct {
 	require   bool // callers must present something known
 	format    string
-	unclaimed string // members and headers of answers that nobody claims
-	ungated   string // runs that cannot be gated call by call
-	outside   string // keys outside the namespaces
-	seal      bool   // what backends hold at the first start is taken down
+	unclaimed string   // members and headers of answers that nobody claims
+	ungated   string   // runs that cannot be gated call by call
+	outside   string   // keys outside the namespaces
+	unnamed   string   // sources whose names the table lacks; "" claim nothing
+	waits     []string // tiers of sources whose memories wait for review
+	seal      bool     // what backends hold at the first start is taken down
 	sweep     time.Duration
 }
 
 func profileOf(name string) profile {
 	if name == "production" {
-		return profile{require: true, format: "json", ungated: "deny", unclaimed: "drop", outside: "mark", seal: true, sweep: time.Hour}
+		return profile{require: true, format: "json", ungated: "deny", unclaimed: "drop", outside: "mark", unnamed: string(memproxy.SourceUntrusted), waits: []string{string(memproxy.SourceHostile)}, seal: true, sweep: time.Hour}
 	}
 	return profile{require: false, format: "text", ungated: "compensate", unclaimed: "pass", outside: "allow"}
 }
@@ -121,6 +123,7 @@ func (c *Config) defaults() {
 		}
 	}
 	set(&c.Memories.Untrusted, "show")
+	c.Sources.defaults(stands)
 	set(&c.Memories.Rewrite, string(memproxy.RewriteOff))
 	c.Memories.ttlDefaults()
 	if c.Memories.Pending == nil && c.Profile == "production" {

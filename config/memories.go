@@ -42,19 +42,19 @@ func (n *Newcomers) until() memproxy.NewUntil {
 // pendingNew is who is new, among those whose memories wait.
 const pendingNew = "new"
 
-// Waits says whether what a caller writes waits for review, by its record. Nil:
-// nobody's.
-func (c *Config) Waits() func(memproxy.Principal, memproxy.Track, time.Time) bool {
+// Waits says whether what a caller writes waits for review, by its record and
+// by the source of the content. Nil: nothing waits.
+func (c *Config) Waits() func(memproxy.Principal, memproxy.Source, memproxy.Track, time.Time) bool {
 	m := &c.Memories
-	if len(m.Pending) == 0 {
+	if len(m.Pending) == 0 && len(c.Sources.Pending) == 0 {
 		return nil
 	}
 	known := map[string]bool{}
 	if !m.New.Configured {
 		known = c.named()
 	}
-	return func(p memproxy.Principal, t memproxy.Track, now time.Time) bool {
-		if slices.Contains(m.Pending, string(p.Trust)) {
+	return func(p memproxy.Principal, from memproxy.Source, t memproxy.Track, now time.Time) bool {
+		if slices.Contains(m.Pending, string(p.Trust)) || slices.Contains(c.Sources.Pending, string(from)) {
 			return true
 		}
 		low := p.Trust == memproxy.TrustAnonymous || p.Trust == memproxy.TrustAuthenticated

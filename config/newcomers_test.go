@@ -9,8 +9,9 @@ import (
 	"github.com/memproxy/memproxy/config"
 )
 
-// Proves TRL-9: in production what anonymous and new callers write waits; those
-// that the configuration gives an id, and those of higher tiers, are not new.
+// Proves TRL-9, MFW-2: in production what anonymous and new callers write waits; those
+// that the configuration gives an id, and those of higher tiers, are not new. What
+// comes from a hostile source waits, whoever writes it.
 func TestWhoWaits(t *testing.T) {
 	const conf = `profile: production
 backends: [{name: m, kind: mem0, listen: "127.0.0.1:1", upstream: "http://127.0.0.1:2"}]
@@ -24,28 +25,34 @@ identity:
 		more, id string
 		trust    memproxy.Trust
 		track    memproxy.Track
+		from     memproxy.Source
 		want     bool
 	}{
-		{"", "agent:dev", memproxy.TrustAuthenticated, memproxy.Track{}, false},
-		{"", "agent:ci", memproxy.TrustAuthenticated, memproxy.Track{}, false},
-		{"", "spiffe://example.org/x", memproxy.TrustAuthenticated, memproxy.Track{}, true},
-		{"", "spiffe://example.org/x", memproxy.TrustAuthenticated, fresh, true},
-		{"", "spiffe://example.org/x", memproxy.TrustAuthenticated, memproxy.Track{Facts: 10, Accepted: 10, Since: fresh.Since}, false},
-		{"", "spiffe://example.org/x", memproxy.TrustAuthenticated, memproxy.Track{Facts: 1, Since: now.Add(-7 * 24 * time.Hour)}, false},
-		{"", "spiffe://example.org/x", memproxy.TrustAuthenticated, memproxy.Track{Facts: 1}, false}, // from before it was kept
-		{"", "spiffe://example.org/x", memproxy.TrustEstablished, memproxy.Track{}, false},
-		{"", "spiffe://example.org/x", memproxy.TrustHuman, memproxy.Track{}, false},
-		{"", "anonymous:0a0a0a0a0a0a0a0a", memproxy.TrustAnonymous, memproxy.Track{Facts: 99, Accepted: 99, Since: now.Add(-99 * 24 * time.Hour)}, true},
-		{"memories: {new: {configured: true}}", "agent:dev", memproxy.TrustAuthenticated, memproxy.Track{}, true},
-		{"memories: {new: {age: 1h}}", "spiffe://example.org/x", memproxy.TrustAuthenticated, fresh, false},
-		{"memories: {new: {accepted: 5}}", "spiffe://example.org/x", memproxy.TrustAuthenticated, fresh, false},
-		{"memories: {pending: [new]}", "anonymous:0a0a0a0a0a0a0a0a", memproxy.TrustAnonymous, memproxy.Track{}, true},
+		{"", "agent:dev", memproxy.TrustAuthenticated, memproxy.Track{}, "", false},
+		{"", "agent:ci", memproxy.TrustAuthenticated, memproxy.Track{}, "", false},
+		{"", "spiffe://example.org/x", memproxy.TrustAuthenticated, memproxy.Track{}, "", true},
+		{"", "spiffe://example.org/x", memproxy.TrustAuthenticated, fresh, "", true},
+		{"", "spiffe://example.org/x", memproxy.TrustAuthenticated, memproxy.Track{Facts: 10, Accepted: 10, Since: fresh.Since}, "", false},
+		{"", "spiffe://example.org/x", memproxy.TrustAuthenticated, memproxy.Track{Facts: 1, Since: now.Add(-7 * 24 * time.Hour)}, "", false},
+		{"", "spiffe://example.org/x", memproxy.TrustAuthenticated, memproxy.Track{Facts: 1}, "", false}, // from before it was kept
+		{"", "spiffe://example.org/x", memproxy.TrustEstablished, memproxy.Track{}, "", false},
+		{"", "spiffe://example.org/x", memproxy.TrustHuman, memproxy.Track{}, "", false},
+		{"", "anonymous:0a0a0a0a0a0a0a0a", memproxy.TrustAnonymous, memproxy.Track{Facts: 99, Accepted: 99, Since: now.Add(-99 * 24 * time.Hour)}, "", true},
+		{"memories: {new: {configured: true}}", "agent:dev", memproxy.TrustAuthenticated, memproxy.Track{}, "", true},
+		{"memories: {new: {age: 1h}}", "spiffe://example.org/x", memproxy.TrustAuthenticated, fresh, "", false},
+		{"memories: {new: {accepted: 5}}", "spiffe://example.org/x", memproxy.TrustAuthenticated, fresh, "", false},
+		{"memories: {pending: [new]}", "anonymous:0a0a0a0a0a0a0a0a", memproxy.TrustAnonymous, memproxy.Track{}, "", true},
+		{"", "agent:dev", memproxy.TrustAuthenticated, memproxy.Track{}, memproxy.SourceHostile, true},
+		{"", "human:ann", memproxy.TrustHuman, memproxy.Track{}, memproxy.SourceHostile, true},
+		{"", "agent:dev", memproxy.TrustAuthenticated, memproxy.Track{}, memproxy.SourceUntrusted, false},
+		{"sources: {pending: [untrusted]}", "agent:dev", memproxy.TrustAuthenticated, memproxy.Track{}, memproxy.SourceUntrusted, true},
+		{"sources: {pending: []}", "agent:dev", memproxy.TrustAuthenticated, memproxy.Track{}, memproxy.SourceHostile, false},
 	} {
 		c, err := config.Parse("memproxy.yaml", []byte(conf+tc.more), os.Getenv)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := c.Waits()(memproxy.Principal{ID: tc.id, Trust: tc.trust}, tc.track, now); got != tc.want {
+		if got := c.Waits()(memproxy.Principal{ID: tc.id, Trust: tc.trust}, tc.from, tc.track, now); got != tc.want {
 			t.Errorf("%q: %s of tier %s with %+v waits: %v", tc.more, tc.id, tc.trust, tc.track, got)
 		}
 	}

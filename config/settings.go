@@ -77,7 +77,7 @@ func (c *Config) Settings() []Setting {
 func (s *Setting) profiled() bool {
 	return slices.Contains([]string{
 		"identity.require", "answers.headers", "answers.unclaimed", "backends.ungated", "memories.namespaces.outside",
-		"ownership.unattributed", "memories.pending", "memories.ttl", "memories.seal", "memories.sweep",
+		"ownership.unattributed", "memories.pending", "memories.ttl", "memories.seal", "memories.sweep", "sources.names", "sources.pending",
 	}, s.Name)
 }
 

@@ -110,6 +110,7 @@ func TestWhatWeakensProduction(t *testing.T) {
 		{"memories.layers.task.inferred", "memories: {layers: {task: {inferred: allow}}}", "memories: {layers: {task: {inferred: hold}}}"},
 		{"memories.namespaces.outside", "memories: {namespaces: {outside: allow}}", "memories: {namespaces: {outside: refuse}}"},
 		{"memories.pending", "memories: {pending: []}", "memories: {pending: [anonymous, new, authenticated]}"},
+		{"sources.pending", "sources: {pending: []}", "sources: {pending: [hostile, untrusted]}"},
 		{"memories.new.accepted", "memories: {new: {accepted: 0}}", "memories: {new: {accepted: 20}}"},
 		{"memories.validate", "memories: {validate: 0}", "memories: {validate: 1h}"},
 		{"memories.seal", "memories: {seal: false}", "memories: {seal: true}"},

@@ -113,7 +113,7 @@ func (a *Admission) foreseen(k memproxy.MemoryKey) (c memproxy.StateChange, ordi
 // Why memories stand as they do when they come to be.
 const (
 	reasonApproved = "approved by a reviewer"
-	reasonWaits    = "its author is not trusted enough to be read without a review"
+	reasonWaits    = "its author or its source is not trusted enough to be read without a review"
 )
 
 // asideOf is the state of something that a write made which is set aside. What

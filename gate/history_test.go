@@ -295,7 +295,7 @@ func TestNewMemoriesAreMarked(t *testing.T) {
 	r.rules.TTL = func(field string, _ memproxy.Layer, _ memproxy.Source) time.Duration {
 		return map[string]time.Duration{"gotchas": time.Hour}[field]
 	}
-	r.rules.Pending = func(p memproxy.Principal, _ memproxy.Track, _ time.Time) bool {
+	r.rules.Pending = func(p memproxy.Principal, _ memproxy.Source, _ memproxy.Track, _ time.Time) bool {
 		return p.Trust == memproxy.TrustAnonymous
 	}
 	r.fake.memories = []memproxy.Memory{

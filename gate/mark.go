@@ -62,9 +62,13 @@ func (ret *returning) overtaken(memories int) []memproxy.StateChange {
 	return []memproxy.StateChange{c}
 }
 
+// Waits says whether what a principal writes waits for review: by its tier and
+// record, and by the claimed source of the content.
+type Waits func(memproxy.Principal, memproxy.Source, memproxy.Track, time.Time) bool
+
 // waits reports whether what the caller writes waits for review.
 func (a *Admission) waits() bool {
-	return a.rules.Pending != nil && a.rules.Pending(a.Principal, a.track, a.begun)
+	return a.rules.Pending != nil && a.rules.Pending(a.Principal, a.op.SourceClaim, a.track, a.begun)
 }
 
 // mark notes how memories stand.

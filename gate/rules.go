@@ -3,7 +3,6 @@ package gate
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/memproxy/memproxy"
 )
@@ -60,10 +59,10 @@ type Rules struct {
 	// Changed says what becomes of memories that were changed behind the proxy.
 	// Empty is ChangedReport.
 	Changed Changed
-	// Pending says whose new memories wait for review before others read
-	// them, TTL how long memories are kept. Nil: nobody's, and for ever. A
+	// Pending says which new memories wait for review before others read
+	// them, TTL how long memories are kept. Nil: none, and for ever. A
 	// record that nobody can look up is that of a stranger.
-	Pending  func(memproxy.Principal, memproxy.Track, time.Time) bool
+	Pending  Waits
 	TTL      Lifetime
 	Ceilings memproxy.Ceilings
 	// Earning is what makes an authenticated caller an established one. The

@@ -247,21 +247,11 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 				d.op.Hints = append(d.op.Hints, origin.Hint(d.doc, m.Value, p))
 			}
 		case m.Name == "source":
-			d.source(m.Value)
+			d.op.SourceClaim = origin.Source(d.a.opt.Sources, d.op.SourceClaim, m.Value)
 		}
 		d.said.Metadata(d.doc, m)
 		d.name(m.Name, p, memproxy.ItemMetadata)
 		d.strings(m.Value, p, memproxy.ItemMetadata)
 	}
 	return nil
-}
-
-// source takes a claimed source if its name has a tier. Of several the lowest
-// counts.
-func (d *decoding) source(v *jsondoc.Value) {
-	rank := []memproxy.Source{memproxy.SourceTrusted, memproxy.SourceVerified, memproxy.SourceUntrusted, memproxy.SourceHostile}
-	i := slices.Index(rank, d.a.opt.Sources.Tier(v.Text()))
-	if i > slices.Index(rank, d.op.SourceClaim) {
-		d.op.SourceClaim = rank[i]
-	}
 }

@@ -258,7 +258,7 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 				return bad(memproxy.PayloadMalformed, 422, p, "the field must be a string")
 			}
 		case m.Name == "source":
-			d.source(m.Value)
+			d.op.SourceClaim = origin.Source(d.a.opt.Sources, d.op.SourceClaim, m.Value)
 		case m.Name == "created_at", m.Name == "updated_at", m.Name == "timestamp":
 			if d.op.Kind.Writes() && m.Value.Kind != jsondoc.Null {
 				d.op.Backdated = append(d.op.Backdated, memproxy.Stamped{Pointer: p, Raw: string(d.doc.Raw(m.Value))})
@@ -268,16 +268,6 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 		d.strings(m.Value, p, memproxy.ItemMetadata, "")
 	}
 	return nil
-}
-
-// source takes a claimed source if its name has a tier. Of several the lowest
-// counts.
-func (d *decoding) source(v *jsondoc.Value) {
-	rank := []memproxy.Source{memproxy.SourceTrusted, memproxy.SourceVerified, memproxy.SourceUntrusted, memproxy.SourceHostile}
-	i := slices.Index(rank, d.a.opt.Sources.Tier(v.Text()))
-	if i > slices.Index(rank, d.op.SourceClaim) {
-		d.op.SourceClaim = rank[i]
-	}
 }
 
 func orNull(v *jsondoc.Value) *jsondoc.Value {

@@ -139,3 +139,29 @@ func (c *Claims) Settle(op *memproxy.Operation) {
 		}
 	}
 }
+
+// Source is the tier of where content is said to come from: the lowest of the
+// one that was claimed before and those of all names in v. A number is a name
+// that the table lacks.
+func Source(table memproxy.SourceNames, before memproxy.Source, v *jsondoc.Value) memproxy.Source {
+	rank := [...]memproxy.Source{memproxy.SourceTrusted, memproxy.SourceVerified, memproxy.SourceUntrusted, memproxy.SourceHostile}
+	var tier memproxy.Source
+	switch v.Kind {
+	case jsondoc.String:
+		tier = table.Tier(v.Text())
+	case jsondoc.Null:
+	case jsondoc.Object, jsondoc.Array:
+		for _, m := range v.Members {
+			before = Source(table, before, m.Value)
+		}
+		for _, e := range v.Elems {
+			before = Source(table, before, e)
+		}
+	default:
+		tier = table["*"]
+	}
+	if slices.Index(rank[:], tier) > slices.Index(rank[:], before) {
+		return tier
+	}
+	return before
+}

@@ -23,12 +23,12 @@ const (
 var (
 	manyMethods = map[string]int{
 		"adapters/letta.Adapter":          58,
-		"adapters/letta.decoding":         67,
+		"adapters/letta.decoding":         66,
 		"adapters/letta/compensate.Watch": 43,
 		"adapters/letta/embedded.Backend": 43,
 		"adapters/letta/turn.Turn":        66,
 		"adapters/mem0.Adapter":           43,
-		"adapters/mem0.decoding":          38,
+		"adapters/mem0.decoding":          37,
 		"adapters/mem0/embedded.Backend":  85,
 		"app.App":                         50,
 		"cmd/memproxy/command.Invocation": 55,

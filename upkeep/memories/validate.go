@@ -106,8 +106,13 @@ func (k *Keeper) validateOne(ctx context.Context, rules *gate.Rules, st *memprox
 		return err
 	}
 	if text != "" {
-		op := &memproxy.Operation{Kind: memproxy.Recall, Backend: st.Backend, Items: []memproxy.Item{{Kind: memproxy.ItemContent, Text: text}}}
-		findings, err := rules.Screener.Screen(ctx, memproxy.Screening{Principal: memproxy.Principal{Tenant: st.Tenant}, Operation: op, Reading: true})
+		owners, err := s.ledger.Owners(ctx, st.Backend, st.Kind, []string{st.ID})
+		if err != nil {
+			return err
+		}
+		author := owners[st.ID] // whoever wrote it, and where it came from, weigh as they did then
+		op := &memproxy.Operation{Kind: memproxy.Recall, Backend: st.Backend, SourceClaim: author.Source, Items: []memproxy.Item{{Kind: memproxy.ItemContent, Text: text}}}
+		findings, err := rules.Screener.Screen(ctx, memproxy.Screening{Principal: memproxy.Principal{Tenant: st.Tenant, Trust: author.Trust}, Operation: op, Reading: true})
 		if err != nil {
 			return err
 		}
