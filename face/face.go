@@ -35,12 +35,13 @@ const (
 	// UnverifiedHeader names the memories of an answer that are not what was
 	// written through memproxy, by id.
 	UnverifiedHeader = OwnPrefix + "Unverified"
+	// RewrittenHeader names the texts of a request that were changed before they
+	// were written, by their places: JSON Pointers as URI fragments have them.
+	RewrittenHeader = OwnPrefix + "Rewritten"
 )
 
 // Bounds of headers.
-const (
-	maxContested = 64 // ids
-)
+const maxListed = 64 // ids or places
 
 // Decision words a decision for DecisionHeader.
 func Decision(d *memproxy.Decision) string {
@@ -56,8 +57,19 @@ func Decision(d *memproxy.Decision) string {
 	return b.String()
 }
 
-// Contested words ids for ContestedHeader and UnverifiedHeader.
-func Contested(ids []string) string { return strings.Join(ids[:min(len(ids), maxContested)], ", ") }
+// Listed sets the headers that name memories of an answer and texts of its
+// request.
+func Listed(a *gate.Admission, set func(name, value string)) {
+	var places []string
+	for _, ptr := range a.Rewritten {
+		places = append(places, (&url.URL{Path: ptr}).EscapedPath()) // names in it are the client's
+	}
+	for name, list := range map[string][]string{ContestedHeader: a.Contested, UnverifiedHeader: a.Unverified, RewrittenHeader: places} {
+		if len(list) > 0 {
+			set(name, strings.Join(list[:min(len(list), maxListed)], ", "))
+		}
+	}
+}
 
 // Session is the caller's session. What the caller calls it ends here.
 func Session(h memproxy.Header) memproxy.SessionName {

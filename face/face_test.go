@@ -173,8 +173,10 @@ func TestDecisionWords(t *testing.T) {
 	if got := face.Decision(&d); got != "allow; id=d1; would=deny" {
 		t.Error(got)
 	}
-	if got := face.Contested(strings.Split(strings.Repeat("a,", 100), ",")); strings.Count(got, "a") != 64 {
-		t.Error("contested ids are not bounded")
+	told := map[string]string{}
+	face.Listed(&gate.Admission{Contested: strings.Split(strings.Repeat("a,", 100), ","), Rewritten: []string{"/a", "/n\u00e4me\n/0"}}, func(name, value string) { told[name] = value })
+	if n := strings.Count(told[face.ContestedHeader], "a"); n != 64 || told[face.RewrittenHeader] != "/a, /n%C3%A4me%0A/0" || len(told) != 2 {
+		t.Errorf("what an answer names: %q", told)
 	}
 	if got := face.Session(memproxy.Header{face.SessionHeader: {strings.Repeat("s", 200)}}).String(); len(got) > 64 || strings.Contains(got, "ss") {
 		t.Errorf("a session's name gets in: %s", got)

@@ -94,6 +94,10 @@ type Admission struct {
 	// Unverified are, after Return, the memories of the answer that are not
 	// what was written through the proxy, as far as they are shown.
 	Unverified []string
+
+	// Rewritten are the places of the request's texts that were changed before
+	// it was sent (GOV-5), sorted.
+	Rewritten []string
 	// Answered is, after Return, the refusal that stands in the answer's place,
 	// or nil.
 	Answered *memproxy.Decision

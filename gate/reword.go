@@ -209,6 +209,7 @@ func (r *run) accept(next *reworded, ruling *memproxy.Ruling, again memproxy.Rul
 	ruling.Marks = append(ruling.Marks, why)
 	ruling.Led = 1
 	r.op, r.q.Operation = next.op, next.op
+	r.Rewritten = slices.Sorted(maps.Keys(next.texts))
 }
 
 // inGovernedField reports whether an item is written to a field that has

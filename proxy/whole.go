@@ -36,12 +36,7 @@ func (p *Proxy) answer(ctx context.Context, w http.ResponseWriter, resp *http.Re
 	lease.Done()
 	lease.Keep(int64(len(got.Body)))
 	p.follower.Follow(a)
-	if ids := a.Contested; len(ids) > 0 {
-		w.Header().Set(face.ContestedHeader, face.Contested(ids))
-	}
-	if ids := a.Unverified; len(ids) > 0 {
-		w.Header().Set(face.UnverifiedHeader, face.Contested(ids))
-	}
+	face.Listed(a, w.Header().Set)
 	if a.Answered == nil && sameBytes(got.Body, body) && !decoded {
 		p.write(w, got, resp.Header, a)
 		return

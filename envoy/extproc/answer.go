@@ -238,12 +238,7 @@ func (x *exchange) incoming() *mutation {
 	if !x.admission.Shadow() {
 		m.uncached(x.answer.Header)
 	}
-	if ids := x.admission.Contested; len(ids) > 0 {
-		m.set(face.ContestedHeader, face.Contested(ids))
-	}
-	if ids := x.admission.Unverified; len(ids) > 0 {
-		m.set(face.UnverifiedHeader, face.Contested(ids))
-	}
+	face.Listed(x.admission, m.set)
 	return m
 }
 

@@ -51,11 +51,6 @@ func (x *exchange) head() *response {
 			delete(h, name)
 		}
 	}
-	if len(a.Contested) > 0 {
-		h.Set(face.ContestedHeader, face.Contested(a.Contested))
-	}
-	if len(a.Unverified) > 0 {
-		h.Set(face.UnverifiedHeader, face.Contested(a.Unverified))
-	}
+	face.Listed(a, h.Set)
 	return immediate(memproxy.Reply{Status: reply.Status, Header: memproxy.Header(h), Body: body}, &a.Decision)
 }
