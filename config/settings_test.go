@@ -140,7 +140,7 @@ func TestWhatWeakensProduction(t *testing.T) {
 		}
 		return c
 	}
-	covered := map[string]bool{"profile": true} // below
+	covered := map[string]bool{"profile": true, "identity.require": true} // below
 	for _, c := range cases {
 		covered[c.key] = true
 		weak := parse("production", c.weak)
@@ -186,6 +186,31 @@ func TestDevelopmentStaysOnTheMachine(t *testing.T) {
 			if _, err := c.Allowed("profile"); err != nil {
 				t.Errorf("%s, allowed: %v", listen, err)
 			}
+		}
+	}
+}
+
+// Proves GOV-6, TRL-1: in production, callers that present nothing write where
+// only processes of the machine are, and elsewhere if that is allowed by name.
+func TestAnonymousWritesStayOnTheMachine(t *testing.T) {
+	const key = `{keys: [{sha256: "aa5ad5b0b1b1f4d5c0d1a1e9b7b1f4d5c0d1a1e9b7b1f4d5c0d1a1e9b7b1f4d5", id: "agent:dev"}]}`
+	for _, tc := range []struct {
+		listen, identity string
+		fine             bool
+	}{
+		{"127.0.0.1:8081", "{require: false}", true}, {"127.0.0.1:8081", "{default: {id: demo}}", true},
+		{":8081", "{require: false}", false}, {"0.0.0.0:8081", "{default: {id: demo}}", false}, {"10.1.2.3:8081", "{default: {id: demo, trust: authenticated}}", false},
+		{":8081", key, true}, {":8081", "{require: true}", true},
+	} {
+		c, err := config.Parse("f", []byte(fmt.Sprintf("profile: production\nbackends: [{name: m, kind: mem0, listen: %q, upstream: \"http://127.0.0.1:1\"}]\nidentity: %s\n", tc.listen, tc.identity)), func(string) string { return "" })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Allowed(""); (err == nil) != tc.fine || err != nil && !strings.Contains(err.Error(), config.UnsafeEnv+"=identity.require") {
+			t.Errorf("%s at %s: %v", tc.identity, tc.listen, err)
+		}
+		if names, err := c.Allowed("identity.require"); err != nil || (len(names) == 0) != tc.fine {
+			t.Errorf("%s at %s, allowed: %v %v", tc.identity, tc.listen, names, err)
 		}
 	}
 }

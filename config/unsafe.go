@@ -22,8 +22,11 @@ func (c *Config) unsafe(s *Setting) string {
 	if c.Profile != "production" {
 		return ""
 	}
-	if s.Name == "backends.passthrough" {
+	switch s.Name {
+	case "backends.passthrough":
 		return anything(entriesOf(s.Value))
+	case "identity.require": // also where a default principal stands for it
+		return c.open()
 	}
 	switch {
 	case s.Line == 0: // production's own
@@ -60,9 +63,26 @@ func (c *Config) permissive() string {
 	if c.Profile == "production" {
 		return ""
 	}
+	if where := c.reached(); where != "" {
+		return c.Profile + " is permissive, and " + where
+	}
+	return ""
+}
+
+// open says what is wrong with serving callers that present nothing. On one
+// machine they are the processes of one pod.
+func (c *Config) open() string {
+	if where := c.reached(); where != "" && c.Identity.Default != nil {
+		return "callers that present nothing may write, as " + c.Identity.Default.ID + ", and " + where
+	}
+	return ""
+}
+
+// reached says which backend's listener other hosts reach, or "".
+func (c *Config) reached() string {
 	for _, b := range c.Backends {
 		if host, _, err := net.SplitHostPort(b.Listen); err != nil || !loopback(host) {
-			return fmt.Sprintf("%s is permissive, and backend %s listens on %s, which other hosts reach", c.Profile, b.Name, b.Listen)
+			return fmt.Sprintf("backend %s listens on %s, which other hosts reach", b.Name, b.Listen)
 		}
 	}
 	return ""
@@ -225,5 +245,5 @@ func tagOf(t reflect.Type, name string) string {
 // Unsafeable reports whether there is a value of the key that weakens
 // production.
 func (s Setting) Unsafeable() bool {
-	return s.direction.unsafe || len(s.direction.off) > 0 || s.Name == "profile" || s.Name == "backends.passthrough"
+	return s.direction.unsafe || len(s.direction.off) > 0 || slices.Contains([]string{"profile", "backends.passthrough", "identity.require"}, s.Name)
 }
