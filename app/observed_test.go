@@ -3,6 +3,7 @@ package app
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"testing"
 )
 
@@ -77,6 +78,45 @@ func TestToolResultsAreObserved(t *testing.T) {
 		{"by code", "The kiln burnt down in May.", "self-reported"},
 		{"echoed elsewhere", "The mill was sold in June.", "self-reported"},
 		{"searched", "Bert keeps geese.", "self-reported"},
+	} {
+		if got := l.filed(tc.text, in(tc.session)...); got != tc.want {
+			t.Errorf("%s, %q: %s, want %s", tc.session, tc.text, got, tc.want)
+		}
+	}
+}
+
+// Proves TRL-4: a file that a session reads itself, whole or in passages, was
+// observed by it, and by nobody else.
+func TestFilesAreObserved(t *testing.T) {
+	t.Parallel()
+	const folder, file = "/v1/folders/source-44444444-4444-4444-8444-444444444444", "file-55555555-5555-4555-8555-555555555555"
+	l := startLettaBehind(t, someAgent, func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			answer, there := map[string]string{
+				folder:                    `{"id":"source-44444444-4444-4444-8444-444444444444","name":"f"}`,
+				folder + "/files/" + file: `{"id":"` + file + `","source_id":"source-44444444-4444-4444-8444-444444444444","file_name":"ferry.txt","content":"The ferry to Leeds leaves at noon. It takes an hour."}`,
+				folder + "/passages":      `[{"id":"passage-66666666-6666-4666-8666-666666666666","source_id":"source-44444444-4444-4444-8444-444444444444","file_id":"` + file + `","text":"The mill opens at ten."}]`,
+			}[q.URL.Path]
+			if !there {
+				h.ServeHTTP(w, q)
+				return
+			}
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, answer)
+		})
+	})
+	in := func(session string) []string { return []string{"X-Memproxy-Session", session} }
+	for session, path := range map[string]string{"file": folder + "/files/" + file + "?include_content=true", "passages": folder + "/passages"} {
+		if a := l.do("GET", path, "", in(session)...); a.status != 200 {
+			t.Fatalf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+	for _, tc := range []struct{ session, text, want string }{
+		{"file", "The ferry to Leeds leaves at noon.", "tool-observed"},
+		{"file", "The ferry to Leeds leaves at one.", "self-reported"},
+		{"passages", "The mill opens at ten.", "tool-observed"},
+		{"passages", "The ferry to Leeds leaves at noon.", "self-reported"},
+		{"another", "The mill opens at ten.", "self-reported"},
 	} {
 		if got := l.filed(tc.text, in(tc.session)...); got != tc.want {
 			t.Errorf("%s, %q: %s, want %s", tc.session, tc.text, got, tc.want)
