@@ -3,6 +3,7 @@ package app
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,5 +59,68 @@ func TestLimitsOfEndUsersSlide(t *testing.T) {
 			write("ann", 429)
 			write("bob", 200)
 		})
+	}
+}
+
+// A key that serves many users has a higher bound for all of them together, and
+// a user that has no writes left does not keep the others from it.
+//
+// Proves TRL-6
+func TestKeysHaveABoundForAllTheirUsers(t *testing.T) {
+	t.Parallel()
+	r := start(t, screeningConf, "SCREENING", "budgets: {default: {writes_per_hour: 2}, together: 3, rapid_per_minute: 0}")
+	write := func(user string) got {
+		return r.do("POST", "/memories", fmt.Sprintf(`{"user_id":%q,"infer":false,"messages":[{"role":"user","content":"Tea number %d is green."}]}`, user, r.back.count()))
+	}
+	for _, user := range []string{"ann", "bob", "cleo"} {
+		for range 2 {
+			if a := write(user); a.status != 200 {
+				t.Fatalf("%s: %d %s", user, a.status, a.body)
+			}
+		}
+		if a := write(user); a.status != 429 || !strings.Contains(a.body, `"rule":"user/`) && user != "cleo" {
+			t.Errorf("%s, a third: %d %s", user, a.status, a.body)
+		}
+	}
+	if a := write("dan"); a.status != 429 || !strings.Contains(a.body, `"rule":"principal/agent:dev"`) || !strings.Contains(a.body, `"limit":6`) {
+		t.Errorf("all together: %d %s", a.status, a.body)
+	}
+}
+
+// What is changed in a batch, and what a client deduced, is charged for each
+// memory.
+//
+// Proves TRL-6
+func TestBatchesAreCharged(t *testing.T) {
+	t.Parallel()
+	r := start(t, screeningConf, "SCREENING", "budgets: {default: {writes_per_hour: 8}, rapid_per_minute: 0}")
+	var ids []string
+	for n := range 3 {
+		ids = append(ids, r.written(fmt.Sprintf("Ann keeps %d bees.", n+2), ""))
+	}
+	batch := func(ids ...string) got {
+		var all []string
+		for _, id := range ids {
+			all = append(all, fmt.Sprintf(`{"memory_id":%q,"text":"Ann keeps %d ducks."}`, id, r.back.count()))
+		}
+		return r.do("PUT", "/v1/batch/", `{"memories":[`+strings.Join(all, ",")+`]}`)
+	}
+	if a := batch(ids...); a.status != 200 { // six of eight
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	if a := batch(ids...); a.status != 429 {
+		t.Errorf("three, and two are left: %d %s", a.status, a.body)
+	}
+	deduced := func(texts string) got {
+		return r.do("POST", "/v3/memories/add/", `{"user_id":"ann","messages":[{"role":"user","content":"hi"}],"deduced_memories":[`+texts+`]}`)
+	}
+	if a := deduced(`"Ann rows.","Ann sails.","Ann swims."`); a.status != 429 {
+		t.Errorf("three deduced, and two are left: %d %s", a.status, a.body)
+	}
+	if a := batch(ids[:2]...); a.status != 200 {
+		t.Errorf("two: %d %s", a.status, a.body)
+	}
+	if a := batch(ids[0]); a.status != 429 {
+		t.Errorf("none is left: %d %s", a.status, a.body)
 	}
 }
