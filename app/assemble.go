@@ -149,8 +149,12 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 	s.gate, err = gate.New(gate.Options{
 		Identifier: s.callers, Ledger: s.ledger, Budget: s.budget, Recorder: s.audit, Signer: s.signer,
 		RecordTimeout: gate.DefaultRecordTimeout * max(1, s.patience),
-		Clock:         s.clock, NewID: newID, Keeper: keeper{s.ledger, func(tenant string) bool {
-			return s.socket != "" || review.Reviewable(reviewersOf(cfg.Review.Reviewers), tenant)
+		Clock:         s.clock, NewID: newID, Keeper: keeper{s.ledger, func(h *memproxy.HeldWrite) bool {
+			there := review.Deciding(reviewersOf(cfg.Review.Reviewers), h)
+			if s.socket != "" {
+				there++ // the operator
+			}
+			return there >= cfg.Review.Need
 		}}, RefuseHolds: s.cfg.Review.Answer == "refuse", Rejections: s.cfg.Limits.RejectionLimit(), Later: s.later.run, Suspect: s.custodian.Suspect, Steps: s.steps,
 		Tracer: s.telemetry.Tracer(), Meter: s.fleet.tally, Log: s.log,
 	}, s.rules.current())

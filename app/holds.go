@@ -11,12 +11,12 @@ import (
 // keeper is the ledger as the gate's keeper of held writes.
 type keeper struct {
 	ledger   *ledger.Ledger
-	reviewed func(tenant string) bool // whether there is anybody to review
+	reviewed func(*memproxy.HeldWrite) bool // whether there are enough to review it
 }
 
 // Keep implements gate.Keeper.
 func (k keeper) Keep(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) error {
-	if !k.reviewed(h.Tenant) && h.State != memproxy.HoldRewritten {
+	if !k.reviewed(&h) && h.State != memproxy.HoldRewritten {
 		return memproxy.ErrNoReviewer
 	}
 	_, err := k.ledger.PutHold(ctx, h, c)

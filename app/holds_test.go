@@ -145,7 +145,8 @@ func TestApprovedWritesSurviveACrash(t *testing.T) {
 }
 
 // Where nobody can review, for want of reviewers and of a socket for the
-// operator, nothing is held: the caller is told so, and nothing is kept.
+// operator, or fewer than an approval takes, nothing is held: the caller is told
+// so, and nothing is kept.
 //
 // Proves EDGE-11.
 func TestNothingIsHeldForNobody(t *testing.T) {
@@ -153,10 +154,17 @@ func TestNothingIsHeldForNobody(t *testing.T) {
 	reviewer := func(rest string) string {
 		return `review: {reviewers: [{id: rae, sha256: "` + sha("a reviewer's token, long enough") + `", ` + rest + "}]}\n"
 	}
+	two := func(other string) string {
+		return `review: {need: 2, reviewers: [{id: rae, sha256: "` + sha("a reviewer's token, long enough") + `", tenants: [acme]}, {id: sue, sha256: "` + sha("another's token, long enough") + `", ` + other + "}" + `, {id: tim, sha256: "` + sha("a third's token, long enough") + `", tenants: [globex]}]}` + "\n"
+	}
 	for name, c := range map[string]struct {
 		reviewers string
 		held      bool
 	}{
+		"one of two who it takes":               {two("tenants: [globex]"), false},
+		"one of two, and the author is another": {strings.Replace(two("tenants: [acme]"), "sue", "agent:dev", 1), false},
+		"two of two":                            {two("tenants: [acme]"), true},
+
 		"nobody":            {"", false},
 		"another tenant's":  {reviewer("tenants: [globex]"), false},
 		"one who looks on":  {reviewer("tenants: [acme], roles: [view]"), false},

@@ -226,8 +226,11 @@ func (v *reader) screening(s *Screening, at func(...any) int) {
 }
 
 func (v *reader) review(r *Review, at func(...any) int) {
-	seen := map[string]bool{}
+	seen, deciding := map[string]bool{}, map[string]bool{}
 	for i, who := range r.Reviewers {
+		if slices.Contains(who.Roles, "review") {
+			deciding[who.ID] = true
+		}
 		if b, err := hex.DecodeString(who.SHA256); err != nil || len(b) != 32 {
 			v.fault(at("review", "reviewers", i, "sha256"), "sha256 wants 64 hex digits")
 		}
@@ -241,8 +244,8 @@ func (v *reader) review(r *Review, at func(...any) int) {
 			}
 		}
 	}
-	if r.Need > 1 && len(r.Reviewers) < r.Need {
-		v.fault(at("review", "need"), "need is more than there are reviewers")
+	if r.Need > 1 && len(deciding) < r.Need {
+		v.fault(at("review", "need"), "need is %d, and %d reviewer(s) have the role review", r.Need, len(deciding))
 	}
 	if w := r.Webhook; w != nil {
 		v.url(w.URL, at("review", "webhook", "url"), "url", "use key", "http", "https")

@@ -56,7 +56,7 @@ func (g *Gate) keep(ctx context.Context, r *run) {
 		if errors.Is(err, memproxy.ErrNoReviewer) {
 			g.release(ctx, r.Admission)
 			r.Decision.Status = StatusForbidden
-			unheld(ctx, r, memproxy.Reason{Code: memproxy.HoldReviewer, Detail: "it would wait for review, and there is nobody to review it"})
+			unheld(ctx, r, memproxy.Reason{Code: memproxy.HoldReviewer, Detail: "it would wait for review, and there are not enough reviewers for it"})
 			return
 		}
 		g.opt.Log.ErrorContext(ctx, "a held write could not be kept", "decision", r.Decision.ID, "error", err)

@@ -42,11 +42,16 @@ func (r *Reviewer) method() string {
 	return "key"
 }
 
-// Reviewable reports whether any of the reviewers may settle what a tenant holds.
-func Reviewable(reviewers []Reviewer, tenant string) bool {
-	return slices.ContainsFunc(reviewers, func(r Reviewer) bool {
-		return slices.Contains(r.Roles, RoleReview) && r.Tenants.Allows(tenant)
-	})
+// Deciding returns how many of the reviewers may decide on a held write: those
+// of its tenant, without its author, each once however many tokens he has.
+func Deciding(reviewers []Reviewer, h *memproxy.HeldWrite) int {
+	ids := map[string]bool{}
+	for _, r := range reviewers {
+		if slices.Contains(r.Roles, RoleReview) && r.Tenants.Allows(h.Tenant) && r.ID != h.Principal {
+			ids[r.ID] = true
+		}
+	}
+	return len(ids)
 }
 
 // minToken is the shortest token that is looked at: 16 bytes in base64.
