@@ -133,17 +133,25 @@ func (id *Identifier) identify(ctx context.Context, c memproxy.Credentials) (mem
 	return p, nil
 }
 
-// Knows reports whether a principal that was identified before still is one. A
-// key can be removed from the configuration; who presents tokens or certificates
-// is their issuer's to say.
+// Knows reports whether a principal that was identified before could be still: its
+// key is configured, a rule of its issuer or trust domain names it, callers that
+// present nothing are served. Of tokens and certificates for which no rules are
+// configured, their issuer decides.
 func (id *Identifier) Knows(p memproxy.Principal) bool {
-	if p.Method != "key" {
-		return true
-	}
-	for _, known := range id.keys {
-		if known.ID == p.ID && known.Tenant == p.Tenant {
-			return true
+	switch p.Method {
+	case "key":
+		for _, known := range id.keys {
+			if known.ID == p.ID && known.Tenant == p.Tenant {
+				return true
+			}
 		}
+	case "oidc":
+		return id.opt.OIDC != nil && id.opt.OIDC.opt.names(p)
+	case "spiffe":
+		return id.opt.SPIFFE != nil && id.opt.SPIFFE.names(p)
+	case "default":
+		d := id.opt.Default
+		return d != nil && d.Tenant == p.Tenant && (d.ID == p.ID || d.ID == p.Group)
 	}
 	return false
 }

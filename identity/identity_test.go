@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/identity"
@@ -229,22 +230,69 @@ func TestAnonymousSessions(t *testing.T) {
 	}
 }
 
-// Whoever was identified by a key is known for as long as the key is configured.
+// Whoever was identified is known for as long as the configuration has what
+// identified it: its key, a rule that names it, the issuer or the trust domain, the
+// default.
+//
+// Proves EDGE-15
 func TestKnows(t *testing.T) {
 	dev := memproxy.Principal{ID: "agent:dev", Tenant: "acme"}
-	id, err := identity.New(identity.Options{Keys: []identity.Key{{SHA256: hash("secret"), Principal: dev}}})
-	if err != nil {
-		t.Fatal(err)
+	oidc := func(rules ...identity.OIDCRule) *identity.OIDC {
+		o, err := identity.NewOIDC(identity.OIDCOptions{Issuer: "https://issuer.example", Audience: "memproxy", Prefix: "oidc:", Rules: rules, Clock: time.Now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	spiffe := func(rules ...identity.SPIFFERule) *identity.SPIFFE {
+		s, err := identity.NewSPIFFE("example.org", rules)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	keyed := identity.Options{Keys: []identity.Key{{SHA256: hash("secret"), Principal: dev}}}
+	ruled, open, served := keyed, keyed, keyed
+	ruled.OIDC = oidc(identity.OIDCRule{Subject: "robot", Principal: memproxy.Principal{ID: "agent:robot", Tenant: "acme"}}, identity.OIDCRule{Subject: "team:*", Principal: memproxy.Principal{Tenant: "acme"}})
+	ruled.SPIFFE = spiffe(identity.SPIFFERule{Path: "/ci", Principal: memproxy.Principal{ID: "agent:ci"}}, identity.SPIFFERule{Path: "/ns/*", Principal: memproxy.Principal{Tenant: "acme"}})
+	open.OIDC, open.SPIFFE = oidc(), spiffe()
+	served.Default = &memproxy.Principal{ID: "public", Kind: memproxy.KindAnonymous}
+	served.AnonymousKey = make([]byte, 32)
+	by := func(method, id, tenant, group string) memproxy.Principal {
+		return memproxy.Principal{ID: id, Tenant: tenant, Method: method, Group: group}
 	}
 	for name, c := range map[string]struct {
+		opt  identity.Options
 		p    memproxy.Principal
 		want bool
 	}{
-		"configured":     {memproxy.Principal{ID: "agent:dev", Tenant: "acme", Method: "key"}, true},
-		"removed":        {memproxy.Principal{ID: "agent:old", Tenant: "acme", Method: "key"}, false},
-		"another tenant": {memproxy.Principal{ID: "agent:dev", Tenant: "globex", Method: "key"}, false},
-		"by a token":     {memproxy.Principal{ID: "oidc:old", Tenant: "acme", Method: "oidc"}, true},
+		"a key":                          {keyed, by("key", "agent:dev", "acme", ""), true},
+		"a removed key":                  {keyed, by("key", "agent:old", "acme", ""), false},
+		"a key, of another tenant":       {keyed, by("key", "agent:dev", "globex", ""), false},
+		"an issuer that is gone":         {keyed, by("oidc", "oidc:old", "acme", ""), false},
+		"a trust domain that is gone":    {keyed, by("spiffe", "spiffe://example.org/ci", "", ""), false},
+		"a rule by its id":               {ruled, by("oidc", "agent:robot", "acme", ""), true},
+		"a rule of another tenant":       {ruled, by("oidc", "agent:robot", "globex", ""), false},
+		"a rule by its subject":          {ruled, by("oidc", "oidc:team:ann", "acme", ""), true},
+		"a subject that no rule names":   {ruled, by("oidc", "oidc:ann", "acme", ""), false},
+		"an id that no rule has":         {ruled, by("oidc", "agent:gone", "acme", ""), false},
+		"a path's id":                    {ruled, by("spiffe", "agent:ci", "", ""), true},
+		"a path":                         {ruled, by("spiffe", "spiffe://example.org/ns/a", "acme", ""), true},
+		"a path that no rule names":      {ruled, by("spiffe", "spiffe://example.org/other", "acme", ""), false},
+		"a path of another domain":       {ruled, by("spiffe", "spiffe://example.com/ns/a", "acme", ""), false},
+		"a token, without rules":         {open, by("oidc", "oidc:ann", "globex", ""), true},
+		"another issuer's, without":      {open, by("oidc", "elsewhere:ann", "globex", ""), false},
+		"a certificate, without":         {open, by("spiffe", "spiffe://example.org/x", "", ""), true},
+		"another domain's, without":      {open, by("spiffe", "spiffe://example.com/x", "", ""), false},
+		"nothing presented":              {served, by("default", "anonymous:00", "", "public"), true},
+		"nothing, and nobody is served":  {keyed, by("default", "anonymous:00", "", "public"), false},
+		"nothing, and others are served": {served, by("default", "workload:demo", "", ""), false},
+		"by nothing that is known":       {served, by("", "agent:dev", "acme", ""), false},
 	} {
+		id, err := identity.New(c.opt)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if got := id.Knows(c.p); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}

@@ -75,6 +75,18 @@ func (s *SPIFFE) principal(uris []string) (memproxy.Principal, error) {
 	return memproxy.Principal{}, rejected("no rule knows this SPIFFE id")
 }
 
+// names reports whether a principal could be that of a certificate.
+func (s *SPIFFE) names(p memproxy.Principal) bool {
+	id, err := spiffeid.FromString(p.ID)
+	of := err == nil && id.MemberOf(s.domain)
+	for _, r := range s.rules {
+		if r.Principal.Tenant == p.Tenant && (r.Principal.ID == p.ID || r.Principal.ID == "" && of && pathMatches(r.Path, id.Path())) {
+			return true
+		}
+	}
+	return len(s.rules) == 0 && of && p.Tenant == ""
+}
+
 func pathMatches(pattern, path string) bool {
 	want, have := strings.Split(pattern, "/"), strings.Split(path, "/")
 	if len(want) != len(have) {

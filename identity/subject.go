@@ -31,6 +31,17 @@ func (o OIDCOptions) ruled(subject string) (memproxy.Principal, error) {
 	return memproxy.Principal{}, rejected("no rule knows the token's subject")
 }
 
+// names reports whether a principal could be that of a token.
+func (o OIDCOptions) names(p memproxy.Principal) bool {
+	subject, of := strings.CutPrefix(p.ID, o.Prefix)
+	for _, r := range o.Rules {
+		if r.Principal.Tenant == p.Tenant && (r.Principal.ID == p.ID || r.Principal.ID == "" && of && subjectMatches(r.Subject, subject)) {
+			return true
+		}
+	}
+	return len(o.Rules) == 0 && of
+}
+
 func subjectMatches(pattern, subject string) bool {
 	want, have := strings.Split(pattern, ":"), strings.Split(subject, ":")
 	if len(want) != len(have) {

@@ -70,8 +70,8 @@ var ErrNotSent = errors.New("nothing was sent")
 // and through everything else.
 type Replayer interface {
 	Replay(context.Context, memproxy.HeldWrite, memproxy.HoldContent) memproxy.Sent
-	// Knows reports whether the author of a held write could still write it: the
-	// key that it was written with was not removed.
+	// Knows reports whether the author of a held write could still write it: what
+	// identified it then is configured.
 	Knows(author memproxy.Principal) bool
 }
 
