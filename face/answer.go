@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/memproxy/memproxy"
@@ -93,6 +94,14 @@ func decode(src io.Reader, encoding string, limit int64, reserve func(int64) err
 		return nil, decoded, err
 	}
 	return body, decoded, nil
+}
+
+// Failed is an error of the backend of which nothing is known but its status.
+func Failed(status int) memproxy.Reply {
+	return memproxy.Reply{
+		Status: status, Header: memproxy.Header{"Content-Type": {"application/json"}},
+		Body: []byte(`{"detail":"the backend answered ` + strconv.Itoa(status) + `"}`),
+	}
 }
 
 // Gone is the answer for a backend that did not answer, or with what cannot be

@@ -205,7 +205,9 @@ func (r *run) settle() {
 	if d.Verdict.Stops() && d.Status == 0 {
 		d.Status = StatusForbidden
 	}
-	r.Inspect = r.enforced() && !d.Verdict.Stops() && r.inspects()
+	forwarded := r.enforced() && !d.Verdict.Stops()
+	r.Inspect = forwarded && r.inspects()
+	r.ErrorsByStatus = forwarded && !r.Inspect && r.call.Known && r.call.Backend.closed(r.rules)
 }
 
 // inspects reports whether the adapter can and must read the answer. Of what

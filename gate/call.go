@@ -88,6 +88,9 @@ type Admission struct {
 	// Inspect is set when the answer must be read before it is passed on; the
 	// face then buffers it and asks upstream for identity encoding.
 	Inspect bool
+	// ErrorsByStatus is set when the answer is a page or a file, which is not
+	// read, and an error is passed on by its status alone: it can say anything.
+	ErrorsByStatus bool
 	// Contested are, after Return, the memories of the answer that somebody
 	// says otherwise about.
 	Contested []string

@@ -13,10 +13,19 @@ func (b *Backend) structured(rt memproxy.Route) bool {
 	return ok && pruner.Structured(rt)
 }
 
+// closed reports whether what no row claims is left out of the backend's answers.
+func (b *Backend) closed(r *Rules) bool {
+	_, ok := b.Adapter.(Pruner)
+	return ok && r.Unclaimed != UnclaimedPass
+}
+
 // InspectsPublic reports whether the answer of a public route must be read
-// before it is passed on, and then goes through Public. Pages and files stream.
-func (g *Gate) InspectsPublic(b Backend, rt memproxy.Route) bool {
-	return g.rules.Load().Enforce && b.structured(rt)
+// before it is passed on, and then goes through Public. Pages and files stream;
+// byStatus says that of their errors the status alone is passed on.
+func (g *Gate) InspectsPublic(b Backend, rt memproxy.Route) (inspect, byStatus bool) {
+	r := g.rules.Load()
+	inspect = r.Enforce && b.structured(rt)
+	return inspect, r.Enforce && !inspect && b.closed(r)
 }
 
 // Public leaves out of a public route's answer what no row claims. Nobody is

@@ -76,6 +76,11 @@ func (p *Proxy) pass(w *statusWriter, r *http.Request, req memproxy.Request, cou
 	defer resp.Body.Close()
 	p.relocate(resp)
 	if !a.Inspect {
+		if a.ErrorsByStatus && resp.StatusCode >= http.StatusBadRequest {
+			p.opt.Gate.Streamed(context.WithoutCancel(on), a, resp.StatusCode, memproxy.StreamWhole)
+			p.write(w, face.Failed(resp.StatusCode), nil, a)
+			return a
+		}
 		p.stream(on, w, resp, a)
 		return a
 	}
@@ -92,7 +97,8 @@ func (p *Proxy) pass(w *statusWriter, r *http.Request, req memproxy.Request, cou
 // lent to callers that are known, and with one of its own what others present
 // does not go there: it is meant for memproxy.
 func (p *Proxy) open(w *statusWriter, r *http.Request, rt memproxy.Route, creds memproxy.Credentials) {
-	inspect := r.Method != http.MethodHead && p.opt.Gate.InspectsPublic(p.backend, rt)
+	inspect, byStatus := p.opt.Gate.InspectsPublic(p.backend, rt)
+	inspect = inspect && r.Method != http.MethodHead
 	out := p.passed(r, r.URL.RawQuery, r.Body, inspect)
 	if p.opt.Credential != nil && p.opt.Gate.Knows(r.Context(), creds) {
 		p.opt.Credential.Present(out.Header)
@@ -108,8 +114,12 @@ func (p *Proxy) open(w *statusWriter, r *http.Request, rt memproxy.Route, creds 
 	}
 	defer resp.Body.Close()
 	p.relocate(resp)
-	if inspect {
+	switch {
+	case inspect:
 		p.opened(on, w, r, rt, resp)
+		return
+	case byStatus && resp.StatusCode >= http.StatusBadRequest:
+		p.write(w, face.Failed(resp.StatusCode), nil, nil)
 		return
 	}
 	p.stream(on, w, resp, nil)

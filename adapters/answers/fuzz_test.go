@@ -16,6 +16,8 @@ kind A
 	map {[s]}
 	any *
 	kind =a
+	says text
+	code name|[name]
 kind B
 	kind =b
 	* s
@@ -23,6 +25,8 @@ answer x A
 answer y [A|B]
 answer z *
 event x A|B
+phrase Agent {name} not found
+phrase {name} of {n} is none of {names}
 `
 
 // FuzzPrune compares the scan that takes nothing apart with the slow way:
@@ -35,6 +39,8 @@ func FuzzPrune(f *testing.F) {
 		`{"id":"a","text":"\u0041\n","list":["s",{"id":1.5e3}],"map":{"k":["v"]},"any":{"x":[true,false,null]}}`,
 		`[{"kind":"a"},{"kind":"b","q":"r"},{"kind":"c"},3]`, `{"id":"a","id":"b"}`, `{"id":01}`, `{"evil":1,"id":-0.0}`,
 		`{"id":"\ud83d\ude00","any":"\ud83d"}`, `{"kind":null}`, ` [ ] `, `{"i\u0064":1}`, `{"map":{"a":1,"b":["c",{}]}}`,
+		`{"says":"Agent a not found","code":"not_found"}`, `{"says":"Agent is evil","code":"an evil code"}`, `{"says":"a of 3 is none of 'a', 'b' or \"c\""}`,
+		`{"says":"[{'type': 'missing', 'loc': ('body', 'a b'), 'msg': 'Field required', 'input': {}}, {'loc': ('body', 0), 'msg': \"Field required\", "}`,
 	} {
 		f.Add([]byte(seed))
 	}

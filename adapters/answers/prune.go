@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
@@ -112,8 +115,34 @@ func (p *pruning) value(v *jsondoc.Value, s *spec, at string) bool {
 		}
 		p.e.Array(v, func(i int) bool { return gone[i] })
 		return true
+	case jsondoc.String:
+		return s.scalar || p.said(v, s, at)
 	}
-	return s.scalar
+	return s.holdsScalars()
+}
+
+// said reports whether a string of an error is claimed. In the place of a text
+// that is no phrase a sentence is put.
+func (p *pruning) said(v *jsondoc.Value, s *spec, at string) bool {
+	said := v.Text()
+	if s.known(said) || !s.text {
+		return s.known(said)
+	}
+	instead := s.instead(said)
+	if raw, err := jsontext.AppendQuote(nil, instead); err == nil && instead != said {
+		p.e.Replace(v, raw)
+		where, name, _ := cutLast(at)
+		p.left(where, name)
+	}
+	return true
+}
+
+func cutLast(at string) (before, after string, ok bool) {
+	i := strings.LastIndexByte(at, '/')
+	if i < 0 {
+		return "", at, false
+	}
+	return at[:i], at[i+1:], true
 }
 
 func (p *pruning) object(v *jsondoc.Value, o *object, at string) bool {
@@ -148,7 +177,7 @@ func (s *spec) holds(v *jsondoc.Value) bool {
 	case v.Kind == jsondoc.Array:
 		return s.list != nil
 	}
-	return s.scalar
+	return s.holdsScalars()
 }
 
 func (p *pruning) members(v *jsondoc.Value, at string, of func(string) *spec) {

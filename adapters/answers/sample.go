@@ -1,6 +1,7 @@
 package answers
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -18,18 +19,29 @@ func (t *Table) Sample(route string, add map[string]any) (body []byte, objects i
 	return body, s.objects
 }
 
+// SampleFailed does so with an answer that is an error, in which every string
+// says the same.
+func (t *Table) SampleFailed(says string) []byte {
+	s := sampling{says: says}
+	body, _ := json.Marshal(s.value(t.failed, 0))
+	return body
+}
+
 // SampleEvent does so with an event of a route's stream; nil where it has none.
-func (t *Table) SampleEvent(route string, add map[string]any) (event []byte, objects int) {
+// What errors say in it says the same, if it is given.
+func (t *Table) SampleEvent(route string, add map[string]any, says string) (event []byte, objects int) {
 	if t.events[route] == nil {
 		return nil, 0
 	}
-	s := sampling{add: add}
+	s := sampling{add: add, errors: says}
 	body, _ := json.Marshal(s.value(t.events[route], 0))
 	return append(append([]byte("data: "), body...), "\n\n"...), s.objects
 }
 
 type sampling struct {
 	add     map[string]any
+	says    string // what every string says, if anything
+	errors  string // what those of errors say
 	objects int
 	n       int
 }
@@ -46,6 +58,10 @@ func (s *sampling) value(of *spec, depth int) any {
 		return map[string]any{"anything": "at all"}
 	case of.object != nil:
 		return nil
+	case s.says != "":
+		return s.says
+	case of.phrases != nil:
+		return cmp.Or(s.errors, "Not Found")
 	}
 	s.n++
 	return "s" + strconv.Itoa(s.n)

@@ -62,16 +62,16 @@ func (c *scan) value(s *spec, depth int) bool {
 		}
 		return c.list(list, depth)
 	case '"':
-		_, ok := c.text()
-		return ok && (s == nil || s.scalar)
+		said, ok := c.text()
+		return ok && (s == nil || s.says(said))
 	case 'n':
 		return c.word("null")
 	case 't':
-		return c.word("true") && (s == nil || s.scalar)
+		return c.word("true") && (s == nil || s.holdsScalars())
 	case 'f':
-		return c.word("false") && (s == nil || s.scalar)
+		return c.word("false") && (s == nil || s.holdsScalars())
 	}
-	return c.number() && (s == nil || s.scalar)
+	return c.number() && (s == nil || s.holdsScalars())
 }
 
 func (c *scan) word(w string) bool {

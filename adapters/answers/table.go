@@ -13,6 +13,7 @@ type Table struct {
 	kinds   map[string]map[string]string
 	objects map[string]*object
 	failed  *spec // of answers that are not 2xx
+	phrases *phrases
 }
 
 // Failed is the name under which a table keeps what errors are made of.
@@ -23,7 +24,14 @@ type spec struct {
 	any, raw, scalar bool
 	object           *object
 	list, dict       *spec
+	// phrases are set where a string belongs that errors are made of: a text, or
+	// a plain name.
+	phrases *phrases
+	text    bool
 }
+
+// holdsScalars reports whether numbers, true and false are claimed.
+func (s *spec) holdsScalars() bool { return s.scalar || s.phrases != nil }
 
 // object is what the members of an object may be.
 type object struct {
@@ -54,8 +62,11 @@ func naming(name string) bool {
 //	event ROUTE SPEC     what the events of its stream are
 //	kind NAME            a kind of object, whose members follow
 //	  MEMBER SPEC        one of its members; * is every other one
+//	phrase TEXT          what errors may say; {n} is a number, {name} a plain
+//	                     name, {names} quoted ones in a list, {phrase} a phrase
 //
-// and a spec is s (a string, number, boolean or null), * (anything), =word
+// and a spec is s (a string, number, boolean or null), text (a string that is a
+// phrase, else it is withheld), name (a phrase or plain name), * (anything), =word
 // (that word), [SPEC] (a list), {SPEC} (an object with any members), raw (a
 // body that need not be JSON) or the name of a kind, or several of these with
 // | between them. A kind that stands twice has the members of both, a route
@@ -65,10 +76,10 @@ func naming(name string) bool {
 func Parse(texts ...string) (*Table, error) {
 	t := &Table{
 		answers: map[string]*spec{}, events: map[string]*spec{},
-		kinds: map[string]map[string]string{}, objects: map[string]*object{},
+		kinds: map[string]map[string]string{}, objects: map[string]*object{}, phrases: &phrases{},
 	}
 	routes := [2]map[string]string{{}, {}}
-	for _, text := range texts {
+	for _, text := range append([]string{framework}, texts...) {
 		kind := ""
 		for n, line := range strings.Split(text, "\n") {
 			words := strings.Fields(line)
@@ -78,6 +89,8 @@ func Parse(texts ...string) (*Table, error) {
 				if kind = words[1]; t.kinds[kind] == nil {
 					t.kinds[kind] = map[string]string{}
 				}
+			case words[0] == "phrase" && len(words) > 1 && line[0] == 'p':
+				*t.phrases = append(*t.phrases, parsePhrase(strings.TrimPrefix(line, "phrase ")))
 			case words[0] == "answer" && len(words) == 3 && line[0] == 'a':
 				routes[0][words[1]] = words[2]
 			case words[0] == "event" && len(words) == 3 && line[0] == 'e':
@@ -184,6 +197,8 @@ func (t *Table) spec(text string) (*spec, error) {
 			s.raw = true
 		case alt == "s", strings.HasPrefix(alt, "="):
 			s.scalar = true
+		case alt == "text", alt == "name":
+			s.phrases, s.text = t.phrases, s.text || alt == "text"
 		case strings.HasPrefix(alt, "[") && strings.HasSuffix(alt, "]"):
 			lists = append(lists, alt[1:len(alt)-1])
 		case strings.HasPrefix(alt, "{") && strings.HasSuffix(alt, "}"):

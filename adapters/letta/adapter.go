@@ -56,7 +56,7 @@ func New(opt Options) (*Adapter, error) {
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
-	known, err := answertable.Parse(answerTable, moreAnswers)
+	known, err := answertable.Parse(answerTable, moreAnswers, errorPhrases)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,11 @@ var answerTable string
 //go:embed answers_more.txt
 var moreAnswers string
 
+// What the server's errors say.
+//
+//go:embed errors.txt
+var errorPhrases string
+
 // Prune implements the gate's pruner.
 func (a *Adapter) Prune(rt memproxy.Route, reply memproxy.Reply) (memproxy.Pruned, error) {
 	return answertable.Reply(a.members, rt, reply)

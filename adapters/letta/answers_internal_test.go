@@ -72,10 +72,10 @@ func TestAnswersOfTheServer(t *testing.T) {
 		{"letta.delete_block", 200, `null`},
 		{"letta.capture_messages", 200, `{"success":true,"messages_created":2,"run_ids":["run-1"]}`},
 		{"letta.cancel_message", 200, `{"run-1":"cancelled"}`},
-		{"letta.send_message", 409, `{"detail":{"code":"PENDING_APPROVAL","message":"m","pending_request_id":"message-1"}}`},
-		{"letta.send_message", 429, `{"error":{"type":"llm_rate_limit","message":"m","detail":null}}`},
+		{"letta.send_message", 409, `{"detail":{"code":"PENDING_APPROVAL","message":"Cannot send a new message: The agent is waiting for approval on a tool call. Please approve or deny the pending request before continuing.","pending_request_id":"message-1"}}`},
+		{"letta.send_message", 429, `{"error":{"type":"llm_rate_limit","message":"Rate limit exceeded for LLM model provider. Please wait before making another request.","detail":null}}`},
 		{"letta.retrieve_agent", 404, `{"detail":"Agent not found"}`},
-		{"letta.create_block", 422, `{"trace_id":"","detail":"[]","examples":["x"]}`},
+		{"letta.create_block", 422, `{"trace_id":"","detail":"body.label: Field required","examples":["x"]}`},
 	} {
 		got, err := a.Prune(memproxy.Route{ID: tc.route}, memproxy.Reply{Status: tc.status, Body: []byte(tc.body)})
 		if err != nil || got.Unclaimed != 0 || string(got.Body) != tc.body {
@@ -86,9 +86,9 @@ func TestAnswersOfTheServer(t *testing.T) {
 		`data: {"message_type":"ping","id":"ping-1","date":"d","run_id":"run-1","seq_id":3}`,
 		`data: {"message_type":"stop_reason","stop_reason":"cancelled"}`,
 		`data: {"message_type":"usage_statistics","total_tokens":1,"seq_id":9,"run_id":"run-1"}`,
-		"event: error\ndata: {\"error\":\"e\",\"code\":\"INTERNAL_SERVER_ERROR\"}",
+		"event: error\ndata: {\"error\":\"A database error occurred.\",\"code\":\"INTERNAL_SERVER_ERROR\"}",
 		"event: cancelled\ndata: {\"message\":\"Run was cancelled\"}",
-		`data: {"message_type":"error_message","run_id":"run-1","error_type":"llm_error","message":"m","detail":"d","seq_id":1}`,
+		`data: {"message_type":"error_message","run_id":"run-1","error_type":"llm_error","message":"An error occurred with the LLM request.","detail":"LLM returned an empty response.","seq_id":1}`,
 		`data: [DONE]`, `: keep-alive`,
 	} {
 		event += "\n\n"

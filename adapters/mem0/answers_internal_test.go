@@ -53,12 +53,12 @@ func TestAnswersOfTheServers(t *testing.T) {
 		{"mem0.v1.summary", 200, `free text`},
 		{"mem0.server.get", 200, `null`},
 		{"mem0.server.get", 404, `{"detail":"Memory not found"}`},
-		{"mem0.server.add", 422, `{"detail":[{"type":"missing","loc":["body","messages"],"msg":"Field required","url":"https://u"}]}`},
-		{"mem0.server.add", 502, `{"detail":"d","code":"provider_timeout","request_id":"12345678"}`},
-		{"mem0.v1.get", 400, `{"error":"not a uuid"}`},
-		{"mem0.v1.get", 400, `["bad"]`},
-		{"mem0.v3.search", 400, `{"error":"e","details":{"message":"m"}}`},
-		{"mem0.rush.add", 429, `{"error":{"code":"c","message":"m"}}`},
+		{"mem0.server.add", 422, `{"detail":[{"type":"missing","loc":["body","messages"],"msg":"Field required","url":"https://errors.pydantic.dev/2.11/v/missing"}]}`},
+		{"mem0.server.add", 502, `{"detail":"Provider timed out. Retry shortly.","code":"provider_timeout","request_id":"12345678"}`},
+		{"mem0.v1.get", 400, `{"error":"x1 is not a valid memory id"}`},
+		{"mem0.v1.get", 400, `["This field is required."]`},
+		{"mem0.v3.search", 400, `{"error":"query is required","details":{"message":"This field may not be blank."}}`},
+		{"mem0.rush.add", 429, `{"error":{"code":"c","message":"Rate limit exceeded"}}`},
 	} {
 		got, err := a.Prune(memproxy.Route{ID: tc.route}, memproxy.Reply{Status: tc.status, Body: []byte(tc.body)})
 		if err != nil || got.Unclaimed != 0 || string(got.Body) != tc.body {

@@ -43,6 +43,10 @@ func (x *exchange) responseHeaders(h *procv3.HttpHeaders, a attrs) (*response, e
 		if x.public && !h.GetEndOfStream() {
 			return onResponseHeaders(nil), nil
 		}
+		if x.byStatus && code >= http.StatusBadRequest {
+			x.over = true
+			return immediate(face.Failed(code), &memproxy.Decision{}), nil
+		}
 		return x.unread(h.GetEndOfStream()), nil
 	}
 	if !x.ruled || x.settled {
@@ -61,6 +65,9 @@ func (x *exchange) responseHeaders(h *procv3.HttpHeaders, a attrs) (*response, e
 	switch {
 	case !adm.Inspect:
 		x.p.opt.Gate.Streamed(context.WithoutCancel(x.forwarded), adm, code, memproxy.StreamWhole)
+		if adm.ErrorsByStatus && code >= http.StatusBadRequest {
+			return x.refused(face.Failed(code)), nil
+		}
 		return x.unread(h.GetEndOfStream()), nil
 	case x.req.Method == http.MethodHead: // nobody could be asked for what may be seen of it
 		return x.abandon(http.StatusBadGateway), nil

@@ -44,11 +44,12 @@ type exchange struct {
 	answer memproxy.Reply // the head of an answer whose body is waited for
 	events *face.Events   // of an answer that is a stream of them
 	// passing is set where the answer's body is nobody's to read, public where
-	// it is a public route's with members.
-	passing, public bool
-	media           string // of the answer, after the gate
-	status          int
-	over            bool // nothing more is wanted of Envoy
+	// it is a public route's with members, byStatus where of an error of a public
+	// route its status alone is passed on.
+	passing, public, byStatus bool
+	media                     string // of the answer, after the gate
+	status                    int
+	over                      bool // nothing more is wanted of Envoy
 }
 
 // begin reads the head of the request and finds its route.
@@ -143,7 +144,8 @@ func (x *exchange) open() *response {
 	}
 	x.settled = true
 	mode := headersOnly()
-	if x.public = x.req.Method != http.MethodHead && x.p.opt.Gate.InspectsPublic(x.b.gate, x.course.Route); x.public {
+	x.public, x.byStatus = x.p.opt.Gate.InspectsPublic(x.b.gate, x.course.Route)
+	if x.public = x.public && x.req.Method != http.MethodHead; x.public {
 		m.set("Accept-Encoding", "identity")
 		mode = answerOnly()
 	}

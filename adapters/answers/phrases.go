@@ -1,0 +1,186 @@
+package answers
+
+import (
+	"bytes"
+	_ "embed" // the phrases are data
+	"slices"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+)
+
+// What FastAPI, Starlette and Pydantic say, on which both servers are built.
+//
+//go:embed phrases.txt
+var framework string
+
+// Withheld stands in the place of a text of an error that is no known phrase.
+const Withheld = "memproxy withholds what the backend said of this error"
+
+// maxPhrase bounds a text that is compared with the phrases, in bytes.
+const maxPhrase = 600
+
+// phrases are the texts that a backend's errors are known to have. An error's
+// text can carry anything: a memory, what a model or a tool said, another
+// tenant's names. So those pass alone that are written in the backend's own
+// program, and what varies in them is a number, a plain name or another phrase.
+type phrases [][]part
+
+// part is text of a phrase, and the hole that follows it: "", "n" (a number),
+// "name", "names" (quoted names in a list) or "phrase".
+type part struct{ text, hole string }
+
+func parsePhrase(line string) []part {
+	var out []part
+	for line != "" {
+		text, hole, rest := line, "", ""
+		for _, h := range [...]string{"n", "name", "names", "phrase"} {
+			if before, after, ok := strings.Cut(line, "{"+h+"}"); ok && len(before) < len(text) {
+				text, hole, rest = before, h, after
+			}
+		}
+		out, line = append(out, part{text, hole}), rest
+	}
+	return out
+}
+
+// has reports whether a text is one of the phrases, or several that say where
+// something was found wrong, as flaws writes them.
+func (p phrases) has(said string) bool {
+	switch {
+	case said == "":
+		return true
+	case len(said) > maxPhrase:
+		return false
+	}
+	return p.within(said, 2) || !slices.ContainsFunc(strings.Split(said, "; "), func(flaw string) bool {
+		loc, msg, ok := strings.Cut(flaw, ": ")
+		return !ok || p.place(strings.Split(loc, ".")) != loc || !p.within(msg, 2)
+	})
+}
+
+// place is the way to a member, in which what is no plain name is "?".
+func (p phrases) place(loc []string) string {
+	for i, at := range loc {
+		if !token(at) && !p.within(at, 0) {
+			loc[i] = "?"
+		}
+	}
+	return strings.Join(loc, ".")
+}
+
+func (p phrases) within(said string, depth int) bool {
+	for _, parts := range p {
+		if p.fits(parts, said, depth) {
+			return true
+		}
+	}
+	return false
+}
+
+// fits reports whether a text is a phrase. A hole ends where the text after it
+// stands first, or where it stands last: no phrase repeats that text.
+func (p phrases) fits(parts []part, said string, depth int) bool {
+	for i, part := range parts {
+		rest, ok := strings.CutPrefix(said, part.text)
+		if !ok || part.hole == "" {
+			return ok && rest == ""
+		}
+		fill := rest
+		said = ""
+		if i+1 < len(parts) {
+			if fill, said, ok = strings.Cut(rest, parts[i+1].text); !ok {
+				return false
+			}
+			said = parts[i+1].text + said
+		}
+		if !p.fills(part.hole, fill, depth) {
+			return false
+		}
+	}
+	return said == ""
+}
+
+func (p phrases) fills(hole, fill string, depth int) bool {
+	switch hole {
+	case "n":
+		return fill != "" && len(fill) <= 24 && strings.Trim(fill, "-.0123456789") == ""
+	case "name":
+		return token(fill)
+	case "names":
+		for _, quoted := range strings.Split(strings.ReplaceAll(fill, " or ", ", "), ", ") {
+			if name, ok := unquoted(quoted); !ok || !token(name) && !p.has(name) {
+				return false
+			}
+		}
+		return true
+	}
+	return depth > 0 && p.within(fill, depth-1)
+}
+
+// token reports whether a text is a plain name or an id, which says nothing.
+func token(s string) bool { return s != "" && len(s) <= 80 && memproxy.Inert(s) == s }
+
+func unquoted(s string) (string, bool) {
+	if len(s) < 2 || s[0] != s[len(s)-1] || s[0] != '\'' && s[0] != '"' {
+		return "", false
+	}
+	return s[1 : len(s)-1], true
+}
+
+// flaws says anew what a list of validation errors says that a server sends as
+// Python writes it, one phrase a flaw: the list quotes what was found wrong,
+// which may be anybody's. It is "" where there is none.
+func (p phrases) flaws(said string) string {
+	var out []string
+	for len(out) < 8 {
+		_, rest, ok := strings.Cut(said, "'loc': (")
+		if !ok {
+			break
+		}
+		loc, rest, _ := strings.Cut(rest, "), 'msg': ")
+		said = rest
+		if rest == "" {
+			break
+		}
+		msg, _, ok := strings.Cut(rest[1:], rest[:1]+", ")
+		if !ok {
+			continue
+		}
+		where := strings.Split(strings.TrimSuffix(loc, ","), ", ")
+		for i, at := range where {
+			if name, ok := unquoted(at); ok {
+				where[i] = name
+			}
+		}
+		if flaw := p.place(where) + ": " + msg; p.has(flaw) && len(strings.Join(out, "; "))+len(flaw) < maxPhrase-2 {
+			out = append(out, flaw)
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
+// says reports whether a string, as JSON has it, is one that a spec lets pass.
+func (s *spec) says(raw []byte) bool {
+	switch {
+	case s.scalar:
+		return true
+	case s.phrases == nil || bytes.IndexByte(raw, '\\') >= 0:
+		return false
+	}
+	return s.known(string(raw))
+}
+
+// known reports whether a text is one that a spec of errors lets pass: a
+// phrase, or a plain name where one belongs.
+func (s *spec) known(said string) bool {
+	return s.phrases != nil && (s.phrases.has(said) || !s.text && token(said))
+}
+
+// instead is what stands in the place of a text that is not let pass.
+func (s *spec) instead(said string) string {
+	if flaws := s.phrases.flaws(said); flaws != "" {
+		return flaws
+	}
+	return Withheld
+}

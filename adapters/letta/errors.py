@@ -1,0 +1,85 @@
+"""Prints the phrases of errors.txt: what the errors of the Letta V1 server say,
+out of the server's own source.
+
+Run it with a Python in which letta==0.16.8 is installed:
+
+    python adapters/letta/errors.py > adapters/letta/errors.txt
+
+A text counts if it is written in the source whole, or with nothing in it but
+numbers and ids. One that quotes something else is left out: what it quotes can
+be anybody's.
+"""
+
+import ast
+import importlib.util
+import pathlib
+import re
+import sys
+
+# Members and arguments in which errors say something.
+SAYS = {"detail", "message", "error", "default_error_message", "error_message", "msg", "explanation"}
+NUMBER = re.compile(r"^(len\(.*\)|.*(count|limit|_size|tokens|_length|num_\w+|_estimate|context_window|retries|seconds|timeout|max_\w+|min_\w+))$")
+NAME = re.compile(r"^(\w+\.)*(\w*_id|id|identifier|cls\.__name__|status|role|resource_type|parameter_name|primitive|operation|before|after|func\.__name__)$")
+
+
+def text(node):
+    """What an expression says, with its holes, or None."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value if not re.search(r"\{(n|names?|phrase)\}", node.value) else None
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        left, right = text(node.left), text(node.right)
+        return left + right if left is not None and right is not None else None
+    if not isinstance(node, ast.JoinedStr):
+        return None
+    out = ""
+    for part in node.values:
+        if isinstance(part, ast.Constant):
+            out += part.value
+            continue
+        inside = ast.unparse(part.value)
+        if NUMBER.match(inside):
+            out += "{n}"
+        elif NAME.match(inside) and not out.endswith("}"):
+            out += "{name}"
+        else:
+            return None
+    return out
+
+
+def said(tree):
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+            yield from node.exc.args[:1]
+        if isinstance(node, ast.Call):
+            yield from (k.value for k in node.keywords if k.arg in SAYS or k.arg == "error_type")
+            if isinstance(node.func, ast.Name) and node.func.id.endswith("Error"):
+                yield from node.args[:1]
+        if isinstance(node, ast.Dict):
+            for key, value in zip(node.keys, node.values):
+                if isinstance(key, ast.Constant) and key.value in SAYS | {"type", "error_code"}:
+                    yield value
+        if isinstance(node, ast.Assign) and any(ast.unparse(t).rsplit(".", 1)[-1] in SAYS for t in node.targets):
+            yield node.value
+        if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+            yield from node.args.defaults
+
+
+def main():
+    root = pathlib.Path(importlib.util.find_spec("letta").submodule_search_locations[0])
+    phrases = set()
+    for path in root.rglob("*.py"):
+        # What runs elsewhere, and texts for models and developers.
+        if any(part in {"cli", "prompts", "functions", "data_sources", "local_llm", "humans", "personas"} for part in path.parts):
+            continue
+        for node in said(ast.parse(path.read_text())):
+            for each in (node.body, node.orelse) if isinstance(node, ast.IfExp) else (node,):
+                phrase = text(each)
+                if phrase and "\n" not in phrase and 8 <= len(phrase) <= 400 and len(re.findall(r"[A-Za-z]{2,}", phrase)) >= 2 and phrase == phrase.strip():
+                    phrases.add(phrase)
+    print("# What the errors of the Letta V1 server say. errors.py writes this file.")
+    for phrase in sorted(phrases):
+        print("phrase", phrase)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
