@@ -79,8 +79,9 @@ const maxToken = 16 << 10
 // (X-Memproxy-Token, Proxy-Authorization) comes first, then the client
 // certificate, then the backend's own key, then the default. A credential that
 // is addressed to memproxy must be good; a backend key that is not known here
-// is the backend's to judge. A default of kind anonymous has an id of its own for
-// each session at each address.
+// is the backend's to judge. Whatever else is presented and known must name the
+// same caller. A default of kind anonymous has an id of its own for each session
+// at each address.
 func (id *Identifier) Identify(ctx context.Context, c memproxy.Credentials) (memproxy.Principal, error) {
 	p, err := id.identify(ctx, c)
 	if err == nil && strings.HasPrefix(p.ID, memproxy.AnonymousPrefix) && p.Group == "" {
@@ -94,30 +95,37 @@ func (id *Identifier) identify(ctx context.Context, c memproxy.Credentials) (mem
 	if err != nil {
 		return memproxy.Principal{}, err
 	}
-	if token != "" {
-		return id.token(ctx, token)
-	}
-	if len(c.PeerURIs) > 0 && id.opt.SPIFFE != nil {
-		return id.opt.SPIFFE.principal(c.PeerURIs)
-	}
 	keys, err := backendKeys(c.Header)
 	if err != nil {
 		return memproxy.Principal{}, err
 	}
-	var found []memproxy.Principal
+	var p memproxy.Principal
+	switch {
+	case token != "":
+		p, err = id.token(ctx, token)
+	case len(c.PeerURIs) > 0 && id.opt.SPIFFE != nil:
+		p, err = id.opt.SPIFFE.principal(c.PeerURIs)
+	}
+	if err != nil {
+		return memproxy.Principal{}, err
+	}
+	addressed, unknown := p.ID != "", 0
 	for _, k := range keys {
-		if p, ok := id.lookup(k); ok {
-			found = append(found, p)
+		switch known, ok := id.lookup(k); {
+		case !ok:
+			unknown++
+		case p.ID == "":
+			p = known
+		case known.ID != p.ID || known.Tenant != p.Tenant:
+			return memproxy.Principal{}, rejected("two credentials belong to two principals")
 		}
 	}
 	switch {
-	case len(found) == 0:
-	case len(found) < len(keys):
+	case p.ID == "":
+	case unknown > 0 && !addressed:
 		return memproxy.Principal{}, rejected("one of two credentials is not known to memproxy")
-	case found[0].ID != found[len(found)-1].ID:
-		return memproxy.Principal{}, rejected("two credentials belong to two principals")
 	default:
-		return found[0], nil
+		return p, nil
 	}
 	if id.opt.Default == nil {
 		if len(keys) > 0 {
@@ -125,7 +133,7 @@ func (id *Identifier) identify(ctx context.Context, c memproxy.Credentials) (mem
 		}
 		return memproxy.Principal{}, &memproxy.Rejected{Code: memproxy.IdentityMissing, Detail: "a credential is required"}
 	}
-	p := *id.opt.Default
+	p = *id.opt.Default
 	p.Method = "default"
 	if p.Kind == memproxy.KindAnonymous {
 		p = id.anonymous(p, c)

@@ -91,7 +91,8 @@ func TestKeys(t *testing.T) {
 
 		{"own", header(own, "key-a"), "a"},
 		{"own in the proxy's header", header(proxy, "Bearer key-a"), "a"},
-		{"own comes before the backend's", header(own, "key-a", auth, "Token key-b"), "a"},
+		{"own beside another's", header(own, "key-a", auth, "Token key-b"), ""},
+		{"own beside the backend's", header(own, "key-a", auth, "Token what"), "a"},
 		{"own in both headers", header(own, "key-a", proxy, "Bearer key-a"), "a"},
 		{"own, two of one", header(own, "key-a", proxy, "Bearer key-a2"), ""},
 		{"own, of two", header(own, "key-a", proxy, "Bearer key-b"), ""},

@@ -137,7 +137,7 @@ func TestSPIFFE(t *testing.T) {
 		shake bool // the handshake itself fails
 	}{
 		{name: "of the domain", from: ca, uris: []string{"spiffe://example.org/ns/dev/sa/ci"}, want: "spiffe://example.org/ns/dev/sa/ci"},
-		{name: "comes before a backend key", from: ca, uris: []string{"spiffe://example.org/ci"}, key: true, want: "spiffe://example.org/ci"},
+		{name: "beside another caller's key", from: ca, uris: []string{"spiffe://example.org/ci"}, key: true, code: memproxy.IdentityInvalid},
 		{name: "of another domain", from: ca, uris: []string{"spiffe://example.com/ci"}, code: memproxy.IdentityInvalid},
 		{name: "of another domain beside a key", from: ca, uris: []string{"spiffe://example.com/ci"}, key: true, code: memproxy.IdentityInvalid},
 		{name: "of a domain that ends alike", from: ca, uris: []string{"spiffe://evil-example.org/ci"}, code: memproxy.IdentityInvalid},

@@ -1,0 +1,58 @@
+package app
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
+)
+
+// Proves TRL-1: two credentials in one request, in any two of the headers that
+// have one, are of one caller or refused, at both faces: nothing arrives.
+func TestTwoCredentialsAreOneCallers(t *testing.T) {
+	t.Parallel()
+	arrived := 0
+	f := facesBefore(t, extproctest.Settings{"profile": "production", "enforce": "true", "kind": "mem0", "body": "65536", "writes_per_hour": "10000"},
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			arrived++
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"results":[]}`)
+		}))
+	names := []string{"X-Memproxy-Token", "Proxy-Authorization", "X-API-Key", "Authorization"}
+	ours := func(name string) bool { return name == names[0] || name == names[1] }
+	for _, envoy := range []bool{false, true} {
+		addr := f.face(t, envoy).Addr
+		for i, one := range names {
+			for _, other := range names[i+1:] {
+				for _, presented := range [][2]string{
+					{"m0sk_dev", "m0sk_dev"}, {"m0sk_dev", "m0sk_eve"}, {"m0sk_eve", "m0sk_dev"}, {"m0sk_dev", "unknown"}, {"unknown", "m0sk_dev"}, {"unknown", "unknown"},
+				} {
+					q, err := http.NewRequest(http.MethodGet, "http://"+addr+"/memories?user_id=ann&agent_id=dev", nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for k, name := range []string{one, other} {
+						value := presented[k]
+						if strings.HasSuffix(name, "Authorization") {
+							value = "Bearer " + value
+						}
+						q.Header.Set(name, value)
+					}
+					arrived = 0
+					resp, err := http.DefaultClient.Do(q)
+					if err != nil {
+						t.Fatal(err)
+					}
+					resp.Body.Close()
+					good := presented[0] == presented[1] && presented[0] != "unknown" || // one caller, or the backend's own key
+						presented[0] == "m0sk_dev" && presented[1] == "unknown" && ours(one) && !ours(other)
+					if want := map[bool]int{true: 200, false: 401}[good]; resp.StatusCode != want || (arrived > 0) != good {
+						t.Errorf("envoy %v: %s of %s and %s of %s: %d and %d arrived, want %d", envoy, one, presented[0], other, presented[1], resp.StatusCode, arrived, want)
+					}
+				}
+			}
+		}
+	}
+}
