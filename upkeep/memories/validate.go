@@ -106,7 +106,7 @@ func (k *Keeper) validateOne(ctx context.Context, rules *gate.Rules, st *memprox
 		return err
 	}
 	if text != "" {
-		owners, err := s.ledger.Owners(ctx, st.Backend, st.Kind, []string{st.ID})
+		owners, err := k.Ledger.Owners(ctx, st.Backend, st.Kind, []string{st.ID})
 		if err != nil {
 			return err
 		}
