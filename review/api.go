@@ -125,8 +125,8 @@ func (a *API) serve(rt route, known func(*http.Request) (Reviewer, bool)) http.H
 		defer cancel()
 		c := &call{api: a, req: r.WithContext(ctx), who: who, gone: r.Context(), act: rt.act}
 		var answer any
-		err := error(problem{http.StatusForbidden, "role", "this takes the role " + string(rt.role)})
-		if c.has(rt.role) {
+		err := error(problem{http.StatusForbidden, "role", "this takes the role " + string(rt.role())})
+		if c.has(rt.role()) {
 			answer, err = rt.handle(c)
 		}
 		c.decided(answer, err)

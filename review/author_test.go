@@ -23,7 +23,7 @@ func TestRemovedAuthor(t *testing.T) {
 		return h
 	}
 	approve := func(id string, told bool) (review.Settled, error) {
-		return r.client(bobToken).Approve(t.Context(), id, review.ApproveRequest{Reason: "fine", AuthorGone: told})
+		return review.Call[review.Settled](t.Context(), r.client(bobToken), "approveHold", v("id", id), review.ApproveRequest{Reason: "fine", AuthorGone: told})
 	}
 	authored("there")
 	if s, err := approve("there", false); err != nil || s.Hold.State != memproxy.HoldDone || s.Hold.ToldAuthorGone() {
@@ -44,12 +44,12 @@ func TestRemovedAuthor(t *testing.T) {
 		t.Errorf("removed after the approval: %+v, %v; sent %v", late, err, r.up.sent)
 	}
 
-	if v, err := r.client(bobToken).Hold(t.Context(), "h", false); err != nil || !v.AuthorGone {
+	if v, err := review.Call[review.HoldView](t.Context(), r.client(bobToken), "showHold", v("id", "h"), nil); err != nil || !v.AuthorGone {
 		t.Errorf("shown as %+v, %v", v, err)
 	}
 	_, err = approve("h", false)
 	wantStatus(t, "without the word", err, 409)
-	_, err = r.client(bobToken).Batch(t.Context(), review.BatchRequest{
+	_, err = review.Call[review.BatchAnswer](t.Context(), r.client(bobToken), "batchHolds", nil, review.BatchRequest{
 		Action: "approve", Tenant: "acme", Similarity: h.Similarity, Before: r.clock.Now().Add(time.Hour), Expect: 1, Reason: "all",
 	})
 	wantStatus(t, "in a group", err, 409)

@@ -1,18 +1,22 @@
 package review
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/cli"
 )
 
@@ -33,85 +37,24 @@ type CLI struct {
 	Clock          func() time.Time
 }
 
-// invocation is one command line.
-type invocation struct {
-	CLI
-	client *Client
-	ids    []string
-	f      flagValues
-}
-
-// flagValues are all flags; each command takes those that it names.
-type flagValues struct {
-	admin, tokenFile, socket                       string
-	full, off, all, authorGone                     bool
-	output                                         *cli.Output
-	state, tenant, backend, principal, session     string
-	similarity, cursor, reason, outcome, kind, sha string
-	newest, pointer                                string
-	before                                         string
-	since                                          cli.Age
-	limit, expect                                  int
-	version                                        int64
-}
-
-// verb is one command.
-type verb struct {
-	name, args, short, example string
-	options                    string // names, by spaces
-	ids                        int    // how many: 1, or -1 for any number
-	run                        func(context.Context, *invocation) error
-}
-
-// nouns are the commands, by what they are about.
-var nouns = []struct {
-	name, short, example string
-	verbs                []verb
-}{
-	{"holds", "what is held, and the word of a reviewer", "memproxy holds list --state pending", []verb{
-		{"list", "", "what is held", "memproxy holds list --state pending --since 24h", "state tenant backend principal session similarity since limit cursor", 0, holdsList},
-		{"show", "ID", "one hold, with what was found in it", "memproxy holds show 0f2a", "full", 1, holdsShow},
-		{"approve", "ID...", "let held writes go", `memproxy holds approve 0f2a --reason "asked Ann"`, "reason similarity expect tenant before author-gone", -1, holdsSettle("approve")},
-		{"reject", "ID...", "refuse held writes", `memproxy holds reject --similarity 9c41 --expect 12 --reason "the same attack"`, "reason similarity expect tenant before", -1, holdsSettle("reject")},
-		{"resolve", "ID", "settle a hold of which nobody knows whether it arrived", `memproxy holds resolve 0f2a --outcome done --reason "it is in the backend"`, "outcome reason", 1, holdsResolve},
-		{"pattern", "ID PATTERN", "what one mark of sanitised text stands for", "memproxy holds pattern 0f2a PATTERN_001 --full", "full pointer", 2, holdsPattern},
-	}},
-	{"memory", "the versions of a memory, and who said what", "memproxy memory history --backend mem0 MEMORY", []verb{
-		{"history", "ID", "its versions", "memproxy memory history --backend mem0 MEMORY", "backend kind limit", 1, memoryHistoryCmd},
-		{"trace", "ID", "who wrote, changed and confirmed it", "memproxy memory trace --backend mem0 MEMORY", "backend kind", 1, memoryTraceCmd},
-		{"pattern", "ID PATTERN", "what one mark of sanitised text stands for", "memproxy memory pattern --backend mem0 MEMORY PATTERN_001", "backend kind full", 2, memoryPatternCmd},
-		{"rollback", "ID", "write an older version anew", `memproxy memory rollback --backend mem0 --version 3 --reason "poisoned since" MEMORY`, "backend kind version sha256 newest reason", 1, memoryRollbackCmd},
-		{"pin", "ID", "keep a version from being thrown away", `memproxy memory pin --backend mem0 --version 3 --reason "the last good one" MEMORY`, "backend kind version off reason", 1, memoryPinCmd},
-		{"promote", "ID", "have a memory that is pending or quarantined shown", `memproxy memory promote --backend mem0 --reason "read it" MEMORY`, "backend kind reason", 1, memoryPromoteCmd},
-	}},
-	{"sessions", "what was refused in a session, and why", "memproxy sessions list", []verb{
-		{"list", "", "locked sessions", "memproxy sessions list --all", "all tenant principal limit cursor", 0, sessionsList},
-		{"summary", "ID", "what was refused in one, and why", "memproxy sessions summary caller:agent:dev/ann", "tenant", 1, sessionsSummary},
-		{"unlock", "ID", "let one write again", `memproxy sessions unlock --reason "mended" caller:agent:dev/ann`, "tenant reason", 1, sessionsUnlock},
-	}},
-	{"upkeep", "what a running sidecar does in the background", "memproxy upkeep list", []verb{
-		{"list", "", "the jobs, and how often they are done", "memproxy upkeep list", "", 0, upkeepList},
-		{"run", "JOB", "do one now, once, and say what came of it", "memproxy upkeep run anchors", "reason", 1, upkeepRun},
-	}},
-}
-
 // Commands are holds, memory, sessions, upkeep and status.
 func (c CLI) Commands() []*cobra.Command {
 	var out []*cobra.Command
-	for _, n := range nouns {
+	for _, n := range nouns() {
 		group := cli.Group(n.name, n.short, n.example)
 		for _, v := range n.verbs {
-			group.AddCommand(c.command(n.name+" "+v.name, v))
+			group.AddCommand(c.command(v))
 		}
 		out = append(out, group)
 	}
-	return append(out, c.command("status", verb{"status", "", "what a running sidecar let in, holds and refuses, and how it is", "memproxy status", "", 0, status}))
+	return append(out, c.command(verb{name: "status", short: "what a running sidecar let in, holds and refuses, and how it is", example: "memproxy status", run: status}))
 }
 
-// command makes a verb's command, of which name is the path.
-func (c CLI) command(name string, v verb) *cobra.Command {
-	in := &invocation{CLI: c}
-	out := cli.Taking(strings.TrimSpace(v.name+" "+v.args), v.short, v.example, func(ctx context.Context, ids []string) int {
+// command makes a verb's command.
+func (c CLI) command(v verb) *cobra.Command {
+	in := &invocation{CLI: c, given: map[string]*pflag.Flag{}}
+	var out *cobra.Command
+	out = cli.Taking(strings.TrimSpace(v.name+" "+v.args), v.short, v.example, func(ctx context.Context, ids []string) int {
 		in.ids = ids
 		err := in.connect()
 		if err == nil {
@@ -120,22 +63,43 @@ func (c CLI) command(name string, v verb) *cobra.Command {
 		var wrong usageError
 		switch {
 		case errors.As(err, &wrong):
-			fmt.Fprintf(c.Stderr, "memproxy %s: %v\n", name, err)
+			fmt.Fprintf(c.Stderr, "%s: %v\n", out.CommandPath(), err)
 			return cli.Usage
 		case err != nil:
-			fmt.Fprintf(c.Stderr, "memproxy %s: %s\n", name, cli.Line(err.Error()))
+			fmt.Fprintf(c.Stderr, "%s: %s\n", out.CommandPath(), cli.Line(err.Error()))
 			return cli.Failed
 		}
 		return cli.OK
 	})
+	words := strings.Fields(v.args)
 	out.Args = func(_ *cobra.Command, ids []string) error {
-		if v.ids >= 0 && len(ids) != v.ids {
-			return fmt.Errorf("%d id(s) are needed", v.ids)
+		if !strings.HasSuffix(v.args, "...") && len(ids) != len(words) {
+			return fmt.Errorf("%d id(s) are needed", len(words))
 		}
 		return nil
 	}
-	in.f.define(out.Flags(), strings.Fields(v.options))
-	return out
+	fs := out.Flags()
+	fs.StringVar(&in.admin, "admin", "http://127.0.0.1:9901", "address of the admin listener")
+	fs.StringVar(&in.socket, "socket", DefaultSocket, "socket of the local operator, for who has no token; $"+SocketEnv)
+	fs.StringVar(&in.tokenFile, "token-file", "", "file with the reviewer's token; else $"+TokenEnv)
+	in.output = cli.OutputFlag(fs)
+	var needed []string
+	for _, op := range strings.Fields(v.ops) {
+		row, err := routeOf(op)
+		if err != nil {
+			panic(err) // of the table above
+		}
+		in.rows = append(in.rows, row)
+		needed = append(needed, in.define(fs, row)...)
+	}
+	switch reason := in.given["reason"]; {
+	case reason != nil && v.why == "":
+		needed = append(needed, "reason")
+	case reason != nil:
+		reason.DefValue = v.why
+		_ = reason.Value.Set(v.why) // any text will do
+	}
+	return cli.Needs(out, needed...)
 }
 
 // usageError is a command line that cannot be.
@@ -143,77 +107,26 @@ type usageError string
 
 func (e usageError) Error() string { return string(e) }
 
-func (f *flagValues) define(fs *pflag.FlagSet, names []string) {
-	fs.StringVar(&f.admin, "admin", "http://127.0.0.1:9901", "address of the admin listener")
-	fs.StringVar(&f.socket, "socket", DefaultSocket, "socket of the local operator, for who has no token; $"+SocketEnv)
-	fs.StringVar(&f.tokenFile, "token-file", "", "file with the reviewer's token; else $"+TokenEnv)
-	f.output = cli.OutputFlag(fs)
-	for _, name := range names {
-		switch name {
-		case "state":
-			fs.StringVar(&f.state, name, "", "pending, approved, rejected, replaying, done or failed")
-		case "tenant":
-			fs.StringVar(&f.tenant, name, "", "the tenant")
-		case "backend":
-			fs.StringVar(&f.backend, name, "", "the backend's name")
-		case "principal":
-			fs.StringVar(&f.principal, name, "", "id of the author")
-		case "session":
-			fs.StringVar(&f.session, name, "", "id of the session")
-		case "similarity":
-			fs.StringVar(&f.similarity, name, "", "a group of similar holds")
-		case "cursor":
-			fs.StringVar(&f.cursor, name, "", "where the page before ended")
-		case "reason":
-			fs.StringVar(&f.reason, name, "", "why; it is recorded")
-		case "outcome":
-			fs.StringVar(&f.outcome, name, "", "done: it arrived; approved: it did not, send it; failed: give it up")
-		case "kind":
-			fs.StringVar(&f.kind, name, "", `what the id names; "memory" when left out`)
-		case "sha256":
-			fs.StringVar(&f.sha, name, "", "hash of the text to go back to")
-		case "newest":
-			fs.StringVar(&f.newest, name, "", "hash of the text to go back from; nothing is done when it is another by now")
-		case "pointer":
-			fs.StringVar(&f.pointer, name, "", "which of several texts: its JSON pointer")
-		case "before":
-			fs.StringVar(&f.before, name, "", "when the group was listed, RFC 3339; now when left out")
-		case "since":
-			fs.Var(&f.since, name, "created within this `time`, as 24h or 7d")
-		case "limit":
-			fs.IntVar(&f.limit, name, 0, "how many")
-		case "expect":
-			fs.IntVar(&f.expect, name, 0, "how many holds the group had when it was listed")
-		case "version":
-			fs.Int64Var(&f.version, name, 0, "number of the version")
-		case "author-gone":
-			fs.BoolVar(&f.authorGone, name, false, "though the key of the author was removed since")
-		case "full":
-			fs.BoolVar(&f.full, name, false, "as it is, not sanitised; it may be an attack")
-		case "all":
-			fs.BoolVar(&f.all, name, false, "what is not locked, too")
-		case "off":
-			fs.BoolVar(&f.off, name, false, "unpin")
-		default:
-			panic("review: no flag " + name) // of the table above
-		}
+// Token is a reviewer's token: that of the file, if one is named, else the
+// environment's.
+func Token(file string, getenv func(string) string) (string, error) {
+	if file == "" {
+		return strings.TrimSpace(getenv(TokenEnv)), nil
 	}
+	b, err := os.ReadFile(file)
+	return strings.TrimSpace(string(b)), err
 }
 
 // connect makes the client.
 func (in *invocation) connect() error {
-	token := in.Getenv(TokenEnv)
-	if in.f.tokenFile != "" {
-		b, err := os.ReadFile(in.f.tokenFile)
-		if err != nil {
-			return usageError("the token cannot be read: " + err.Error())
-		}
-		token = string(b)
+	token, err := Token(in.tokenFile, in.Getenv)
+	if err != nil {
+		return usageError("the token cannot be read: " + err.Error())
 	}
-	opt := ClientOptions{URL: in.f.admin, Token: strings.TrimSpace(token)}
+	opt := ClientOptions{URL: in.admin, Token: token}
 	if opt.Token == "" {
-		opt.Socket = in.f.socket
-		if named := in.Getenv(SocketEnv); named != "" && in.f.socket == DefaultSocket {
+		opt.Socket = in.socket
+		if named := in.Getenv(SocketEnv); named != "" && in.socket == DefaultSocket {
 			opt.Socket = named
 		}
 		if info, err := os.Stat(opt.Socket); err != nil || info.Mode()&os.ModeSocket == 0 {
@@ -228,16 +141,150 @@ func (in *invocation) connect() error {
 	return nil
 }
 
-func (in *invocation) key() (memproxy.MemoryKey, error) {
-	if in.f.backend == "" {
-		return memproxy.MemoryKey{}, usageError("--backend is required")
-	}
-	return memproxy.MemoryKey{Backend: in.f.backend, Kind: memproxy.TargetKind(in.f.kind), ID: in.ids[0]}, nil
+// option is how a value of the API is given on a command line.
+type option struct {
+	name  string // absent: the value's; "-": no command line gives it
+	about string // absent: the API's words
+	like  any    // absent: a text
+	body  bool   // it is an option as a member of a body only
 }
 
-func (in *invocation) reason() error {
-	if in.f.reason == "" {
-		return usageError("--reason is required")
+// options are those values that are no text there, or have other words.
+func options() map[string]option {
+	return map[string]option{
+		"action":      {name: "-"},
+		"all":         {about: "what is not locked, too", like: false},
+		"author_gone": {name: "author-gone", about: "though the key of the author was removed since", like: false},
+		"backend":     {about: "the backend's name"},
+		"before":      {about: "when the group was listed, RFC 3339; now when left out", body: true},
+		"confirm":     {name: "-"},
+		"content":     {name: "full", about: "as it is, not sanitised; it may be an attack", like: false},
+		"cursor":      {about: "where the page before ended"},
+		"expect":      {about: "how many holds the group had when it was listed", like: 0},
+		"limit":       {about: "how many", like: 0},
+		"newest":      {about: "hash of the text to go back from; nothing is done when it is another by now"},
+		"outcome":     {about: "done: it arrived; approved: it did not, send it; failed: give it up"},
+		"pinned":      {name: "off", about: "unpin", like: false},
+		"pointer":     {about: "which of several texts: its JSON pointer"},
+		"reason":      {about: "why; it is recorded"},
+		"sha256":      {about: "hash of the text to go back to"},
+		"similarity":  {about: "a group of similar holds"},
+		"since":       {about: "created within this `time`, as 24h or 7d", like: cli.Age(0)},
+		"tenant":      {about: "the tenant"},
+		"version":     {about: "number of the version", like: 0},
 	}
-	return nil
+}
+
+// invocation is one command line.
+type invocation struct {
+	CLI
+	client                   *Client
+	rows                     []route
+	ids                      []string
+	given                    map[string]*pflag.Flag // by the API's name
+	admin, tokenFile, socket string
+	output                   *cli.Output
+}
+
+// arguments are the values of the row's path that are no options.
+func (rt route) arguments() []string {
+	known := options()
+	return slices.DeleteFunc(rt.wildcards(), func(name string) bool { _, option := known[name]; return option })
+}
+
+// members are the names in the row's body.
+func (rt route) members() []string {
+	if rt.in == nil {
+		return nil
+	}
+	properties := object{}
+	schemas{}.fields(reflect.TypeOf(rt.in), properties, map[string]bool{})
+	return slices.Sorted(maps.Keys(properties))
+}
+
+// define adds the options that give the row's values, and returns those that
+// its path holds.
+func (in *invocation) define(fs *pflag.FlagSet, rt route) (needed []string) {
+	known := options()
+	add := func(name, about string) {
+		o := known[name]
+		flag := cmp.Or(o.name, name)
+		if flag == "-" || in.given[name] != nil {
+			return
+		}
+		about = cmp.Or(o.about, about)
+		switch o.like.(type) {
+		case bool:
+			fs.Bool(flag, false, about)
+		case int:
+			fs.Int(flag, 0, about)
+		case cli.Age:
+			fs.Var(new(cli.Age), flag, about)
+		default:
+			fs.String(flag, "", about)
+		}
+		in.given[name] = fs.Lookup(flag)
+	}
+	for _, name := range rt.wildcards() {
+		if _, option := known[name]; option {
+			add(name, "")
+			needed = append(needed, name)
+		}
+	}
+	for _, p := range rt.query {
+		if !known[p.name].body {
+			add(p.name, p.about)
+		}
+	}
+	for _, name := range rt.members() {
+		add(name, "")
+	}
+	return needed
+}
+
+// text is what was given for a value of the API, "" for nothing.
+func (in *invocation) text(name string) string {
+	f := in.given[name]
+	if f == nil || !f.Changed && f.Value.Type() != "string" {
+		return ""
+	}
+	return f.Value.String()
+}
+
+// values are those of the row's path and query.
+func (in *invocation) values(rt route) map[string]string {
+	out := map[string]string{}
+	for _, name := range rt.wildcards() {
+		out[name] = in.text(name)
+	}
+	for i, name := range rt.arguments() {
+		out[name] = in.ids[i]
+	}
+	for _, p := range rt.query {
+		out[p.name] = in.text(p.name)
+	}
+	if _, may := out["content"]; may {
+		out["content"] = map[string]string{"true": "full"}[out["content"]]
+	}
+	return out
+}
+
+// body are the members of the row's body that were given; nil where it has none.
+func (in *invocation) body(rt route) map[string]any {
+	if rt.in == nil {
+		return nil
+	}
+	out := map[string]any{}
+	for _, name := range rt.members() {
+		switch text := in.text(name); {
+		case name == "pinned":
+			out[name] = text != "true" // it is --off
+		case text == "":
+		case in.given[name].Value.Type() == "string":
+			out[name] = text
+		default:
+			out[name] = json.RawMessage(text)
+		}
+	}
+	return out
 }

@@ -75,6 +75,7 @@ func TestCommands(t *testing.T) {
 		{bobToken, "holds reject --reason bad --similarity " + group + " --expect 2", 1, "state"},
 		{bobToken, "holds reject --reason bad --similarity " + group, 2, "--expect"},
 		{bobToken, "holds reject --reason bad --similarity " + group + " --expect 1", 0, "h4 is rejected"},
+		{bobToken, "holds pattern h1 PATTERN_001", 0, "PATTERN_001"},
 		{bobToken, "holds resolve --reason x --outcome done h1", 1, "state"},
 		{viewToken, "memory history --backend mem0 m", 0, "update"},
 		{viewToken, "memory history m", 2, "--backend is required"},

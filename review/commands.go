@@ -3,66 +3,91 @@ package review
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/memproxy/memproxy"
 )
 
-func holdsList(ctx context.Context, in *invocation) error {
-	f := memproxy.HoldFilter{
-		State: memproxy.HoldState(in.f.state), Tenant: in.f.tenant, Backend: in.f.backend, Principal: in.f.principal,
-		Session: in.f.session, Similarity: in.f.similarity, After: in.f.cursor, Limit: in.f.limit,
-	}
-	if in.f.since > 0 {
-		f.Since = in.Clock().Add(-time.Duration(in.f.since))
-	}
-	page, err := in.client.Holds(ctx, f)
-	if err != nil {
-		return err
-	}
-	return in.print(page, func(p *printer) {
-		p.row("ID", "STATE", "TODAY", "CREATED", "TENANT", "PRINCIPAL", "BACKEND", "ROUTE", "SCORE", "GROUP", "REASONS")
-		for _, h := range page.Holds {
-			p.row(h.ID, h.State, h.Today, at(h.Created), h.Tenant, h.Principal, h.Backend, h.Route, h.Score, h.Similarity, codes(h.Reasons))
-		}
-		if page.Next != "" {
-			p.line("more: --cursor %s", page.Next)
-		}
-	})
+// verb is a command. It asks for a row of the API, or a second one: what the path
+// of the row holds are the command's arguments, and what else the row takes are
+// its options.
+type verb struct {
+	ops                        string // by spaces
+	name, args, short, example string
+	run                        func(context.Context, *invocation) error
+	why                        string // the reason where none is given
 }
 
-func holdsShow(ctx context.Context, in *invocation) error {
-	h, err := in.client.Hold(ctx, in.ids[0], in.f.full)
-	if err != nil {
-		return err
+// nouns are the commands, by what they are about.
+func nouns() []noun {
+	return []noun{
+		{"holds", "what is held, and the word of a reviewer", "memproxy holds list --state pending", []verb{
+			{"listHolds", "list", "", "what is held", "memproxy holds list --state pending --since 24h", shows((*printer).holds), ""},
+			{"showHold", "show", "ID", "one hold, with what was found in it", "memproxy holds show 0f2a", shows((*printer).hold), ""},
+			{"approveHold batchHolds", "approve", "ID...", "let held writes go", `memproxy holds approve 0f2a --reason "asked Ann"`, settle("approve"), ""},
+			{"rejectHold batchHolds", "reject", "ID...", "refuse held writes", `memproxy holds reject --similarity 9c41 --expect 12 --reason "the same attack"`, settle("reject"), ""},
+			{"resolveHold", "resolve", "ID", "settle a hold of which nobody knows whether it arrived", `memproxy holds resolve 0f2a --outcome done --reason "it is in the backend"`, shows((*printer).settled), ""},
+			{"showHoldPattern", "pattern", "ID PATTERN", "what one mark of sanitised text stands for", "memproxy holds pattern 0f2a PATTERN_001 --full", shows((*printer).pattern), ""},
+		}},
+		{"memory", "the versions of a memory, and who said what", "memproxy memory history --backend mem0 MEMORY", []verb{
+			{"memoryHistory", "history", "ID", "its versions", "memproxy memory history --backend mem0 MEMORY", history, ""},
+			{"memoryTrace", "trace", "ID", "who wrote, changed and confirmed it", "memproxy memory trace --backend mem0 MEMORY", shows((*printer).trace), ""},
+			{"memoryPattern", "pattern", "ID PATTERN", "what one mark of sanitised text stands for", "memproxy memory pattern --backend mem0 MEMORY PATTERN_001", shows((*printer).pattern), ""},
+			{"rollbackMemory", "rollback", "ID", "write an older version anew", `memproxy memory rollback --backend mem0 --version 3 --reason "poisoned since" MEMORY`, rollBack, ""},
+			{"pinMemory", "pin", "ID", "keep a version from being thrown away", `memproxy memory pin --backend mem0 --version 3 --reason "the last good one" MEMORY`, shows((*printer).pinned), ""},
+			{"promoteMemory", "promote", "ID", "have a memory that is pending or quarantined shown", `memproxy memory promote --backend mem0 --reason "read it" MEMORY`, shows((*printer).promoted), ""},
+		}},
+		{"sessions", "what was refused in a session, and why", "memproxy sessions list", []verb{
+			{"listSessions", "list", "", "locked sessions", "memproxy sessions list --all", shows((*printer).sessions), ""},
+			{"sessionSummary", "summary", "ID", "what was refused in one, and why", "memproxy sessions summary caller:agent:dev/ann", shows((*printer).session), ""},
+			{"unlockSession", "unlock", "ID", "let one write again", `memproxy sessions unlock --reason "mended" caller:agent:dev/ann`, shows((*printer).session), ""},
+		}},
+		{"upkeep", "what a running sidecar does in the background", "memproxy upkeep list", []verb{
+			{"listJobs", "list", "", "the jobs, and how often they are done", "memproxy upkeep list", shows((*printer).jobs), ""},
+			{"runJob", "run", "JOB", "do one now, once, and say what came of it", "memproxy upkeep run anchors", runNow, "asked for on the command line"},
+		}},
 	}
-	return in.print(h, func(p *printer) { p.hold(h) })
 }
 
-func holdsSettle(action string) func(context.Context, *invocation) error {
+type noun struct {
+	name, short, example string
+	verbs                []verb
+}
+
+// asked asks for the command's row.
+func asked[Out any](ctx context.Context, in *invocation) (Out, error) {
+	return askedFor[Out](ctx, in, in.rows[0], in.values(in.rows[0]))
+}
+
+func askedFor[Out any](ctx context.Context, in *invocation, rt route, values map[string]string) (Out, error) {
+	return Call[Out](ctx, in.client, rt.op, values, in.body(rt))
+}
+
+// shows is a command that asks for its row and prints the answer.
+func shows[Out any](table func(*printer, Out)) func(context.Context, *invocation) error {
 	return func(ctx context.Context, in *invocation) error {
-		if err := in.reason(); err != nil {
+		out, err := asked[Out](ctx, in)
+		if err != nil {
 			return err
 		}
-		if in.f.similarity != "" {
+		return in.print(out, func(p *printer) { table(p, out) })
+	}
+}
+
+// settle settles holds one by one, or those of a group.
+func settle(action string) func(context.Context, *invocation) error {
+	return func(ctx context.Context, in *invocation) error {
+		if in.text("similarity") != "" {
 			return settleGroup(ctx, in, action)
 		}
 		if len(in.ids) == 0 {
 			return usageError("name ids, or a group by --similarity")
 		}
-		settle := in.client.Reject
-		if action == "approve" {
-			settle = func(ctx context.Context, id, reason string) (Settled, error) {
-				return in.client.Approve(ctx, id, ApproveRequest{Reason: reason, AuthorGone: in.f.authorGone})
-			}
-		}
 		var all []Settled
 		var errs []error
 		for _, id := range in.ids {
-			s, err := settle(ctx, id, in.f.reason)
+			s, err := askedFor[Settled](ctx, in, in.rows[0], map[string]string{"id": id})
 			if err != nil {
 				errs = append(errs, errors.New(id+": "+err.Error()))
 				continue
@@ -79,20 +104,18 @@ func holdsSettle(action string) func(context.Context, *invocation) error {
 }
 
 func settleGroup(ctx context.Context, in *invocation, action string) error {
-	if len(in.ids) > 0 || in.f.expect < 1 {
+	group := in.rows[1]
+	body := in.body(group)
+	body["action"] = action
+	if len(in.ids) > 0 || body["expect"] == nil {
 		return usageError("a group takes --expect, how many it had when it was listed, and no ids")
 	}
-	before := in.Clock()
-	if in.f.before != "" {
-		t, err := time.Parse(time.RFC3339, in.f.before)
-		if err != nil {
-			return usageError("--before is a time as in RFC 3339")
-		}
-		before = t
+	if before := in.text("before"); before == "" {
+		body["before"] = in.Clock()
+	} else if _, err := time.Parse(time.RFC3339, before); err != nil {
+		return usageError("--before is a time as in RFC 3339")
 	}
-	b, err := in.client.Batch(ctx, BatchRequest{
-		Action: action, Tenant: in.f.tenant, Similarity: in.f.similarity, Before: before, Expect: in.f.expect, Reason: in.f.reason,
-	})
+	b, err := Call[BatchAnswer](ctx, in.client, group.op, nil, body)
 	if err != nil {
 		return err
 	}
@@ -103,177 +126,54 @@ func settleGroup(ctx context.Context, in *invocation, action string) error {
 	})
 }
 
-func holdsResolve(ctx context.Context, in *invocation) error {
-	if err := in.reason(); err != nil {
-		return err
-	}
-	s, err := in.client.Resolve(ctx, in.ids[0], ResolveRequest{Outcome: memproxy.HoldState(in.f.outcome), Reason: in.f.reason})
+// history shows the versions of a text, and of the members next to it, which
+// have a history of their own.
+func history(ctx context.Context, in *invocation) error {
+	h, err := asked[HistoryAnswer](ctx, in)
 	if err != nil {
 		return err
 	}
-	return in.print(s, func(p *printer) { p.settled(s) })
-}
-
-func memoryHistoryCmd(ctx context.Context, in *invocation) error {
-	k, err := in.key()
-	if err != nil {
-		return err
-	}
-	h, err := in.client.History(ctx, k, 0, in.f.limit)
-	if err != nil {
-		return err
-	}
-	beside := HistoryAnswer{}
-	if k.Kind == "" { // what stands beside a text has a history of its own
-		k.Kind = memproxy.TargetObject
-		if beside, err = in.client.History(ctx, k, 0, in.f.limit); absent(err) {
-			err = nil
-		}
-		if err != nil {
+	var members HistoryAnswer
+	if in.text("kind") == "" && !(len(h.Versions) > 0 && h.Versions[0].Kind == memproxy.TargetObject) { // else it has no text
+		values := in.values(in.rows[0])
+		values["kind"] = string(memproxy.TargetObject)
+		var none *Refused
+		members, err = askedFor[HistoryAnswer](ctx, in, in.rows[0], values)
+		if err != nil && !(errors.As(err, &none) && none.Status == http.StatusNotFound) {
 			return err
-		}
-		if len(h.Versions) > 0 && h.Versions[0].Kind == memproxy.TargetObject {
-			beside = HistoryAnswer{} // it has no text
 		}
 	}
 	return in.print(h, func(p *printer) {
 		p.versions(h.Versions)
-		if len(beside.Versions) > 0 {
+		if len(members.Versions) > 0 {
 			p.line("")
 			p.line("its members (metadata, names, descriptions, tags, references), by --kind %s:", memproxy.TargetObject)
-			p.versions(beside.Versions)
+			p.versions(members.Versions)
 		}
 	})
 }
 
-// absent reports whether the API says that there is no such thing.
-func absent(err error) bool {
-	var r *Refused
-	return errors.As(err, &r) && r.Status == http.StatusNotFound
-}
-
-func memoryTraceCmd(ctx context.Context, in *invocation) error {
-	k, err := in.key()
+func rollBack(ctx context.Context, in *invocation) error {
+	r, err := asked[RollbackAnswer](ctx, in)
 	if err != nil {
 		return err
 	}
-	t, err := in.client.Trace(ctx, k)
+	if err = in.print(r, func(p *printer) { p.rolledBack(r) }); err != nil || r.Version != nil {
+		return err
+	}
+	if r.Result.Detail != "" {
+		return errors.New("the rollback was refused: " + r.Result.Detail)
+	}
+	return errors.New("the backend refused the rollback")
+}
+
+func runNow(ctx context.Context, in *invocation) error {
+	out, err := asked[JobRun](ctx, in)
 	if err != nil {
 		return err
 	}
-	return in.print(t, func(p *printer) { p.trace(t) })
-}
-
-func memoryRollbackCmd(ctx context.Context, in *invocation) error {
-	k, err := in.key()
-	if err = errors.Join(err, in.reason()); err != nil {
+	if err = in.print(out, func(p *printer) { p.run(out) }); err != nil || out.Failed == "" {
 		return err
 	}
-	r, err := in.client.Rollback(ctx, k, RollbackRequest{Version: in.f.version, SHA256: in.f.sha, Newest: in.f.newest, Reason: in.f.reason})
-	if err != nil {
-		return err
-	}
-	if r.Version == nil {
-		why := "the backend refused the rollback"
-		if r.Result.Detail != "" {
-			why = "the rollback was refused: " + r.Result.Detail
-		}
-		return errors.Join(in.print(r, func(*printer) {}), errors.New(why))
-	}
-	return in.print(r, func(p *printer) {
-		p.line("rolled back; it is version %d now, hash %s", r.Version.Number, r.Version.SHA256)
-		if r.Result.Detail != "" {
-			p.line("%s", r.Result.Detail)
-		}
-	})
-}
-
-func memoryPinCmd(ctx context.Context, in *invocation) error {
-	k, err := in.key()
-	if err = errors.Join(err, in.reason()); err != nil {
-		return err
-	}
-	out, err := in.client.Pin(ctx, k, PinRequest{Version: in.f.version, Pinned: !in.f.off, Reason: in.f.reason})
-	if err != nil {
-		return err
-	}
-	return in.print(out, func(p *printer) {
-		what := "the memory"
-		if out.Version > 0 {
-			what = "the version"
-		}
-		word := "pinned"
-		if !out.Pinned {
-			word = "unpinned"
-		}
-		p.line("%s is %s", what, word)
-	})
-}
-
-func memoryPromoteCmd(ctx context.Context, in *invocation) error {
-	k, err := in.key()
-	if err = errors.Join(err, in.reason()); err != nil {
-		return err
-	}
-	out, err := in.client.Promote(ctx, k, in.f.reason)
-	if err != nil {
-		return err
-	}
-	return in.print(out, func(p *printer) {
-		if out.Settled {
-			p.line("validated")
-			return
-		}
-		p.line("%d of %d reviewers agreed", out.Have, out.Need)
-	})
-}
-
-func sessionsList(ctx context.Context, in *invocation) error {
-	f := memproxy.SessionFilter{Tenant: in.f.tenant, Principal: in.f.principal, All: in.f.all, After: in.f.cursor, Limit: in.f.limit}
-	page, err := in.client.Sessions(ctx, f)
-	if err != nil {
-		return err
-	}
-	return in.print(page, func(p *printer) {
-		p.row("ID", "WHAT", "PRINCIPAL", "USER", "REJECTIONS", "LAST", "LOCKED UNTIL", "WHY")
-		for _, s := range page.Sessions {
-			p.row(s.ID, s.Kind, s.Principal, s.User, fmt.Sprint(s.Strikes, " of ", s.Limit), at(s.Struck), at(s.Until), whys(s.Reasons))
-		}
-		if page.Next != "" {
-			p.line("more: --cursor %s", page.Next)
-		}
-	})
-}
-
-// whys are the most frequent reasons, each with the most that one rule of it
-// gave.
-func whys(reasons []memproxy.ReasonTally) string {
-	var out []string
-	seen := map[memproxy.ReasonCode]bool{}
-	for _, r := range reasons {
-		if !seen[r.Code] && len(out) < 3 {
-			seen[r.Code] = true
-			out = append(out, fmt.Sprintf("%s (%d)", r.Code, r.Count))
-		}
-	}
-	return strings.Join(out, ", ")
-}
-
-func sessionsSummary(ctx context.Context, in *invocation) error {
-	s, err := in.client.Session(ctx, in.f.tenant, in.ids[0])
-	if err != nil {
-		return err
-	}
-	return in.print(s, func(p *printer) { p.session(s) })
-}
-
-func sessionsUnlock(ctx context.Context, in *invocation) error {
-	if err := in.reason(); err != nil {
-		return err
-	}
-	s, err := in.client.Unlock(ctx, in.ids[0], UnlockRequest{Tenant: in.f.tenant, Reason: in.f.reason})
-	if err != nil {
-		return err
-	}
-	return in.print(s, func(p *printer) { p.session(s) })
+	return errors.New(out.Failed)
 }

@@ -96,16 +96,16 @@ type SealReport struct {
 	Whole bool `json:"whole"`
 }
 
-func (r *SweepRequest) why() string { return r.Reason }
-func (r *SealRequest) why() string  { return r.Reason }
+func (r SweepRequest) why() string { return r.Reason }
+func (r SealRequest) why() string  { return r.Reason }
 
 // custodyTime bounds a sweep or a seal.
 const custodyTime = 6 * time.Hour
 
 // custody has the custodian do what lasts as long as the store is large, once
 // it is on record that it was asked for. It ends when the one who asked is gone.
-func custody[T any](c *call, tenant, backend string, do func(context.Context, Custodian) (T, error)) (T, error) {
-	var none T
+func custody[In, Out any](c *call, tenant, backend string, do func(Custodian, context.Context, In) (Out, error), in In) (Out, error) {
+	var none Out
 	if c.api.opt.Custodian == nil {
 		return none, problem{http.StatusNotImplemented, "custody", "this installation cannot look through its backends"}
 	}
@@ -115,17 +115,13 @@ func custody[T any](c *call, tenant, backend string, do func(context.Context, Cu
 	if err := c.record(tenant, backend, ""); err != nil {
 		return none, err
 	}
-	return do(ctx, c.api.opt.Custodian)
+	return do(c.api.opt.Custodian, ctx, in)
 }
 
-func sweep(c *call) (any, error) {
-	var in SweepRequest
-	if err := c.body(&in); err != nil {
-		return nil, err
-	}
-	report, err := custody(c, "", in.Backend, func(ctx context.Context, keeper Custodian) (SweepReport, error) { return keeper.Sweep(ctx, in) })
+func sweep(c *call, in SweepRequest) (SweepReport, error) {
+	report, err := custody(c, "", in.Backend, Custodian.Sweep, in)
 	if err != nil {
-		return nil, err
+		return SweepReport{}, err
 	}
 	// Of others' memories a reviewer learns nothing, not even that there are any.
 	for i := range report.Backends {
@@ -139,43 +135,21 @@ func sweep(c *call) (any, error) {
 	return report, nil
 }
 
-func seal(c *call) (any, error) {
-	var in SealRequest
-	if err := c.body(&in); err != nil {
-		return nil, err
-	}
+func seal(c *call, in SealRequest) (SealReport, error) {
 	if in.Backend == "" {
-		return nil, badRequest("name the backend")
+		return SealReport{}, badRequest("name the backend")
 	}
 	if !c.allowed(in.Tenant) {
-		return nil, notFound()
+		return SealReport{}, notFound()
 	}
-	report, err := custody(c, in.Tenant, in.Backend, func(ctx context.Context, keeper Custodian) (SealReport, error) { return keeper.Seal(ctx, in) })
+	report, err := custody(c, in.Tenant, in.Backend, Custodian.Seal, in)
 	if err != nil {
-		return nil, err
+		return SealReport{}, err
 	}
 	if !c.who.Tenants.All {
 		report = SealReport{Backend: report.Backend, Tenant: report.Tenant, Partial: true, Sealed: report.Sealed, Whole: report.Whole}
 	}
 	return report, nil
-}
-
-// Sweep looks through backends and chains. It lasts as long as they are large;
-// ctx ends it.
-func (c *Client) Sweep(ctx context.Context, in SweepRequest) (out SweepReport, err error) {
-	return out, c.patient().do(ctx, http.MethodPost, []string{"sweep"}, nil, in, &out)
-}
-
-// Seal takes over what a backend held before memproxy.
-func (c *Client) Seal(ctx context.Context, in SealRequest) (out SealReport, err error) {
-	return out, c.patient().do(ctx, http.MethodPost, []string{"seal"}, nil, in, &out)
-}
-
-// patient is the client with as much time as the server takes.
-func (c *Client) patient() *Client {
-	own := *c
-	own.http.Timeout = custodyTime + time.Minute
-	return &own
 }
 
 // Print writes the report for people. Ids are backends' and are shown as what
@@ -251,22 +225,13 @@ type AcceptReport struct {
 	Cleared int `json:"cleared"`
 }
 
-func (r *AcceptRequest) why() string { return r.Reason }
+func (r AcceptRequest) why() string { return r.Reason }
 
-func accept(c *call) (any, error) {
-	var in AcceptRequest
-	if err := c.body(&in); err != nil {
-		return nil, err
-	}
+func accept(c *call, in AcceptRequest) (AcceptReport, error) {
 	if !c.allowed(in.Tenant) {
-		return nil, notFound()
+		return AcceptReport{}, notFound()
 	}
-	return custody(c, in.Tenant, "", func(ctx context.Context, keeper Custodian) (any, error) { return keeper.Accept(ctx, in) })
-}
-
-// Accept takes a tenant's broken chain as it is.
-func (c *Client) Accept(ctx context.Context, in AcceptRequest) (out AcceptReport, err error) {
-	return out, c.patient().do(ctx, http.MethodPost, []string{"chains", "accept"}, nil, in, &out)
+	return custody(c, in.Tenant, "", Custodian.Accept, in)
 }
 
 // Print writes the report for people.

@@ -55,7 +55,7 @@ func (c *custodian) Accept(_ context.Context, q review.AcceptRequest) (review.Ac
 func TestAcceptingAChain(t *testing.T) {
 	c := &custodian{}
 	r := newRig(t, func(o *review.Options) { o.Custodian = c })
-	got, err := r.client(bobToken).Accept(t.Context(), review.AcceptRequest{Tenant: "acme", Reason: "restored"})
+	got, err := review.Call[review.AcceptReport](t.Context(), r.client(bobToken), "acceptChain", nil, review.AcceptRequest{Tenant: "acme", Reason: "restored"})
 	if err != nil || got.Head.Position != 7 || len(got.Accepted) != 1 || len(got.Left) != 1 {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -78,14 +78,14 @@ func TestAcceptingAChain(t *testing.T) {
 		"another role":     {viewToken, review.AcceptRequest{Tenant: "acme", Reason: "curious"}, 403},
 		"no reason":        {bobToken, review.AcceptRequest{Tenant: "acme"}, 400},
 	} {
-		_, err := r.client(try.token).Accept(t.Context(), try.in)
+		_, err := review.Call[review.AcceptReport](t.Context(), r.client(try.token), "acceptChain", nil, try.in)
 		wantStatus(t, what, err, try.want)
 	}
 	c.err = memproxy.ErrState
-	_, err = r.client(bobToken).Accept(t.Context(), review.AcceptRequest{Tenant: "acme", Reason: "again"})
+	_, err = review.Call[review.AcceptReport](t.Context(), r.client(bobToken), "acceptChain", nil, review.AcceptRequest{Tenant: "acme", Reason: "again"})
 	wantStatus(t, "nothing is broken", err, 409)
 	c.err, r.audit.fail = nil, true
-	_, err = r.client(bobToken).Accept(t.Context(), review.AcceptRequest{Tenant: "acme", Reason: "unrecorded"})
+	_, err = review.Call[review.AcceptReport](t.Context(), r.client(bobToken), "acceptChain", nil, review.AcceptRequest{Tenant: "acme", Reason: "unrecorded"})
 	wantStatus(t, "without a record", err, 503)
 }
 
@@ -94,11 +94,11 @@ func TestAcceptingAChain(t *testing.T) {
 func TestCustody(t *testing.T) {
 	c := &custodian{}
 	r := newRig(t, func(o *review.Options) { o.Custodian = c })
-	all, err := r.client(annToken).Sweep(t.Context(), review.SweepRequest{Backend: "mem0", Reason: "Tuesday"})
+	all, err := review.Call[review.SweepReport](t.Context(), r.client(annToken), "sweep", nil, review.SweepRequest{Backend: "mem0", Reason: "Tuesday"})
 	if err != nil || all.Findings() != 10 || all.Backends[0].Items != 2 || c.asked.Backend != "mem0" {
 		t.Errorf("%+v, %v, asked %+v", all, err, c.asked)
 	}
-	acme, err := r.client(bobToken).Sweep(t.Context(), review.SweepRequest{Reason: "Tuesday"})
+	acme, err := review.Call[review.SweepReport](t.Context(), r.client(bobToken), "sweep", nil, review.SweepRequest{Reason: "Tuesday"})
 	if err != nil || acme.Findings() != 1 || acme.Backends[0].Findings[0].ID != "m-acme" || len(acme.Chains) != 1 {
 		t.Errorf("%+v, %v", acme, err)
 	}
@@ -106,32 +106,32 @@ func TestCustody(t *testing.T) {
 	if acme.Backends[0].Findings = nil; !reflect.DeepEqual(acme.Backends[0], review.BackendSweep{Backend: "mem0", Partial: true}) {
 		t.Errorf("%+v", acme.Backends[0])
 	}
-	if got, err := r.client(bobToken).Seal(t.Context(), review.SealRequest{Backend: "mem0", Tenant: "acme", Reason: "day one"}); err != nil || got != (review.SealReport{Backend: "mem0", Tenant: "acme", Partial: true, Sealed: 3, Whole: true}) {
+	if got, err := review.Call[review.SealReport](t.Context(), r.client(bobToken), "seal", nil, review.SealRequest{Backend: "mem0", Tenant: "acme", Reason: "day one"}); err != nil || got != (review.SealReport{Backend: "mem0", Tenant: "acme", Partial: true, Sealed: 3, Whole: true}) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if strings.Join(r.audit.acts(), " ") != "sweep:attempted sweep:done sweep:attempted sweep:done seal:attempted seal:done" || r.audit.events[4].Principal.ID != "human:bob" {
 		t.Errorf("recorded %+v", r.audit.events)
 	}
-	_, err = r.client(bobToken).Seal(t.Context(), review.SealRequest{Backend: "mem0", Tenant: "other", Reason: "mine now"})
+	_, err = review.Call[review.SealReport](t.Context(), r.client(bobToken), "seal", nil, review.SealRequest{Backend: "mem0", Tenant: "other", Reason: "mine now"})
 	wantStatus(t, "another's tenant", err, 404)
-	_, err = r.client(bobToken).Seal(t.Context(), review.SealRequest{Tenant: "acme", Reason: "which?"})
+	_, err = review.Call[review.SealReport](t.Context(), r.client(bobToken), "seal", nil, review.SealRequest{Tenant: "acme", Reason: "which?"})
 	wantStatus(t, "no backend", err, 400)
-	_, err = r.client(viewToken).Sweep(t.Context(), review.SweepRequest{Reason: "curious"})
+	_, err = review.Call[review.SweepReport](t.Context(), r.client(viewToken), "sweep", nil, review.SweepRequest{Reason: "curious"})
 	wantStatus(t, "another role", err, 403)
-	_, err = r.client(annToken).Sweep(t.Context(), review.SweepRequest{})
+	_, err = review.Call[review.SweepReport](t.Context(), r.client(annToken), "sweep", nil, review.SweepRequest{})
 	wantStatus(t, "no reason", err, 400)
 	for _, wrong := range []struct {
 		err  error
 		want int
 	}{{memproxy.ErrState, 409}, {memproxy.ErrUnknown, 404}, {errors.New("upstream is away"), 503}} {
 		c.err = wrong.err
-		_, err = r.client(annToken).Sweep(t.Context(), review.SweepRequest{Reason: "again"})
+		_, err = review.Call[review.SweepReport](t.Context(), r.client(annToken), "sweep", nil, review.SweepRequest{Reason: "again"})
 		wantStatus(t, wrong.err.Error(), err, wrong.want)
 	}
 	c.err, r.audit.fail = nil, true
-	_, err = r.client(annToken).Sweep(t.Context(), review.SweepRequest{Reason: "unrecorded"})
+	_, err = review.Call[review.SweepReport](t.Context(), r.client(annToken), "sweep", nil, review.SweepRequest{Reason: "unrecorded"})
 	wantStatus(t, "without a record", err, 503)
-	_, err = newRig(t).client(annToken).Sweep(t.Context(), review.SweepRequest{Reason: "nobody there"})
+	_, err = review.Call[review.SweepReport](t.Context(), newRig(t).client(annToken), "sweep", nil, review.SweepRequest{Reason: "nobody there"})
 	wantStatus(t, "no custodian", err, 501)
 }
 
@@ -141,7 +141,7 @@ func TestASweepEndsWithItsCaller(t *testing.T) {
 	r := newRig(t, func(o *review.Options) { o.Custodian = c; o.Timeout = 1 })
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-c.until; cancel() }()
-	if _, err := r.client(annToken).Sweep(ctx, review.SweepRequest{Reason: "long"}); err == nil {
+	if _, err := review.Call[review.SweepReport](ctx, r.client(annToken), "sweep", nil, review.SweepRequest{Reason: "long"}); err == nil {
 		t.Error("an answer")
 	}
 	if err := <-c.ended; !errors.Is(err, context.Canceled) {

@@ -94,17 +94,17 @@ func queryInt(q url.Values, name string) (int, error) {
 	return n, nil
 }
 
-func listHolds(c *call) (any, error) {
+func listHolds(c *call) (memproxy.HoldPage, error) {
 	q := c.req.URL.Query()
 	f := memproxy.HoldFilter{
 		State: memproxy.HoldState(q.Get("state")), Backend: q.Get("backend"), Principal: q.Get("principal"),
 		Session: q.Get("session"), Similarity: q.Get("similarity"), After: q.Get("cursor"),
 	}
 	if f.State != "" && !slices.Contains(memproxy.HoldStates[:], f.State) {
-		return nil, badRequest("no state is called that")
+		return memproxy.HoldPage{}, badRequest("no state is called that")
 	}
 	if known := c.api.opt.Backends; f.Backend != "" && known != nil && !slices.Contains(known, f.Backend) {
-		return nil, badRequest("no backend is called that; there are: " + strings.Join(known, ", "))
+		return memproxy.HoldPage{}, badRequest("no backend is called that; there are: " + strings.Join(known, ", "))
 	}
 	var errs [4]error
 	f.Tenant, errs[0] = c.tenant(q.Get("tenant"))
@@ -112,7 +112,7 @@ func listHolds(c *call) (any, error) {
 	f.Before, errs[2] = c.time(q, "before")
 	f.Limit, errs[3] = queryInt(q, "limit")
 	if err := errors.Join(errs[:]...); err != nil {
-		return nil, err
+		return memproxy.HoldPage{}, err
 	}
 	page, err := c.api.opt.Store.Holds(c.ctx(), f)
 	if page.Holds == nil {
@@ -130,18 +130,18 @@ func (c *call) hold() (memproxy.HeldWrite, error) {
 	return h, err
 }
 
-func showHold(c *call) (any, error) {
+func showHold(c *call) (HoldView, error) {
 	h, err := c.hold()
 	if err != nil {
-		return nil, err
+		return HoldView{}, err
 	}
 	view := HoldView{HeldWrite: h}
 	if view.AuthorGone, err = c.authorGone(h.ID); err != nil {
-		return nil, err
+		return HoldView{}, err
 	}
 	full, err := c.wantsFull("hold/"+h.ID, func() error { return c.record(h.Tenant, h.Backend, h.ID, h.ID) })
 	if err != nil {
-		return nil, err
+		return HoldView{}, err
 	}
 	_, content, err := c.api.opt.Store.HoldContent(c.ctx(), h.ID)
 	if errors.Is(err, memproxy.ErrGone) {
@@ -149,7 +149,7 @@ func showHold(c *call) (any, error) {
 		return view, nil
 	}
 	if err != nil {
-		return nil, err
+		return HoldView{}, err
 	}
 	if full {
 		view.Content = &ContentView{
@@ -180,22 +180,21 @@ func (c *call) wantsFull(subject string, record func() error) (bool, error) {
 	return true, record()
 }
 
-func approveHold(c *call) (any, error) {
-	var in ApproveRequest
-	h, err := c.settling(&in)
+func approveHold(c *call, in ApproveRequest) (Settled, error) {
+	h, err := c.settling()
 	if err != nil {
-		return nil, err
+		return Settled{}, err
 	}
 	review := c.review(in.Reason)
 	if review.AuthorGone, err = c.authorGone(h.ID); err != nil {
-		return nil, err
+		return Settled{}, err
 	}
 	if review.AuthorGone && !in.AuthorGone {
-		return nil, errAuthorGone
+		return Settled{}, errAuthorGone
 	}
 	tally, err := c.api.opt.Store.ApproveHold(c.ctx(), h.ID, review)
 	if err != nil {
-		return nil, err
+		return Settled{}, err
 	}
 	if tally.Settled {
 		return c.sent(h.ID, tally)
@@ -221,14 +220,14 @@ func (c *call) authorGone(id string) (bool, error) {
 }
 
 // sent has an approved hold sent, if that is this process's task.
-func (c *call) sent(id string, tally memproxy.Tallied) (any, error) {
+func (c *call) sent(id string, tally memproxy.Tallied) (Settled, error) {
 	if c.api.opt.Runner == nil {
 		h, err := c.hold()
 		return Settled{h, tally}, err
 	}
 	h, err := c.api.opt.Runner.Replay(c.ctx(), id)
 	if err == nil && h.State == memproxy.HoldRejected { // by somebody else, between the approval and its sending
-		return nil, memproxy.ErrState
+		return Settled{}, memproxy.ErrState
 	}
 	if err != nil || h.State == memproxy.HoldApproved {
 		c.api.opt.Runner.Wake() // it is tried again until it is sent
@@ -236,44 +235,41 @@ func (c *call) sent(id string, tally memproxy.Tallied) (any, error) {
 	return Settled{h, tally}, err
 }
 
-func rejectHold(c *call) (any, error) {
-	var in Reason
-	h, err := c.settling(&in)
+func rejectHold(c *call, in Reason) (Settled, error) {
+	h, err := c.settling()
 	if err != nil {
-		return nil, err
+		return Settled{}, err
 	}
 	if err := c.api.opt.Store.RejectHold(c.ctx(), h.ID, c.review(in.Reason)); err != nil {
-		return nil, err
+		return Settled{}, err
 	}
 	h, err = c.hold()
 	return Settled{h, memproxy.Tallied{Settled: true, Have: 1, Need: 1}}, err
 }
 
-func shredHold(c *call) (any, error) {
-	var in Reason
-	h, err := c.settling(&in)
+func shredHold(c *call, in Reason) (Settled, error) {
+	h, err := c.settling()
 	if err != nil {
-		return nil, err
+		return Settled{}, err
 	}
 	if err := c.api.opt.Store.ShredHold(c.ctx(), h.ID, c.review(in.Reason)); err != nil {
-		return nil, err
+		return Settled{}, err
 	}
 	h, err = c.hold()
 	return Settled{h, memproxy.Tallied{Settled: true, Have: 1, Need: 1}}, err
 }
 
-func resolveHold(c *call) (any, error) {
-	var in ResolveRequest
-	h, err := c.settling(&in)
+func resolveHold(c *call, in ResolveRequest) (Settled, error) {
+	h, err := c.settling()
 	if err != nil {
-		return nil, err
+		return Settled{}, err
 	}
 	if h.Principal == c.who.ID {
-		return nil, memproxy.ErrOwnReview
+		return Settled{}, memproxy.ErrOwnReview
 	}
 	result := memproxy.HoldResult{Detail: "resolved by " + c.who.ID}
 	if err := c.api.opt.Store.ResolveHold(c.ctx(), h.ID, in.Outcome, result); err != nil {
-		return nil, err
+		return Settled{}, err
 	}
 	tally := memproxy.Tallied{Settled: true, Have: 1, Need: 1}
 	if in.Outcome == memproxy.HoldApproved {
@@ -283,12 +279,8 @@ func resolveHold(c *call) (any, error) {
 	return Settled{h, tally}, err
 }
 
-// settling reads the body, finds the hold and records what is about to be
-// done.
-func (c *call) settling(in any) (memproxy.HeldWrite, error) {
-	if err := c.body(in); err != nil {
-		return memproxy.HeldWrite{}, err
-	}
+// settling finds the hold and records what is about to be done.
+func (c *call) settling() (memproxy.HeldWrite, error) {
 	h, err := c.hold()
 	if err != nil {
 		return h, err
@@ -296,25 +288,21 @@ func (c *call) settling(in any) (memproxy.HeldWrite, error) {
 	return h, c.record(h.Tenant, h.Backend, h.ID, h.ID)
 }
 
-func batchHolds(c *call) (any, error) {
-	var in BatchRequest
-	if err := c.body(&in); err != nil {
-		return nil, err
-	}
+func batchHolds(c *call, in BatchRequest) (BatchAnswer, error) {
 	if in.Action != "approve" && in.Action != "reject" {
-		return nil, badRequest("action is approve or reject")
+		return BatchAnswer{}, badRequest("action is approve or reject")
 	}
 	tenant, err := c.tenant(in.Tenant)
 	if err != nil {
-		return nil, err
+		return BatchAnswer{}, err
 	}
 	c.act = "batch." + in.Action
 	if err := c.record(tenant, "", "", in.Similarity); err != nil {
-		return nil, err
+		return BatchAnswer{}, err
 	}
 	if in.Action == "approve" {
 		if err := c.authorsThere(tenant, in); err != nil {
-			return nil, err
+			return BatchAnswer{}, err
 		}
 	}
 	done, err := c.api.opt.Store.ReviewHolds(c.ctx(), tenant, in.Similarity, in.Before, in.Expect, in.Action == "approve", c.review(in.Reason))

@@ -1,9 +1,7 @@
 package review
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"iter"
 	"net/http"
 	"time"
@@ -55,30 +53,26 @@ func (c *call) jobs() ([]JobView, error) {
 	return out, nil
 }
 
-func listJobs(c *call) (any, error) {
+func listJobs(c *call) (JobPage, error) {
 	jobs, err := c.jobs()
 	return JobPage{jobs}, err
 }
 
 // runJob has a round made, once it is on record that it was asked for.
-func runJob(c *call) (any, error) {
-	var in Reason
-	if err := c.body(&in); err != nil {
-		return nil, err
-	}
+func runJob(c *call, _ Reason) (JobRun, error) {
 	jobs, err := c.jobs()
 	if err != nil {
-		return nil, err
+		return JobRun{}, err
 	}
 	name, known := c.req.PathValue("id"), false
 	for _, j := range jobs {
 		known = known || j.Name == name
 	}
 	if !known {
-		return nil, notFound()
+		return JobRun{}, notFound()
 	}
 	if err := c.record("", "", "", name); err != nil {
-		return nil, err
+		return JobRun{}, err
 	}
 	ctx, cancel := context.WithTimeout(c.gone, custodyTime)
 	defer cancel()
@@ -87,43 +81,4 @@ func runJob(c *call) (any, error) {
 		out.Failed = err.Error()
 	}
 	return out, nil
-}
-
-// Jobs lists what goes on in the background.
-func (c *Client) Jobs(ctx context.Context) (page JobPage, err error) {
-	return page, c.do(ctx, http.MethodGet, []string{"jobs"}, nil, nil, &page)
-}
-
-// RunJob has a round of a job made and waits for it. It lasts as long as that
-// has to do.
-func (c *Client) RunJob(ctx context.Context, name, reason string) (out JobRun, err error) {
-	return out, c.patient().do(ctx, http.MethodPost, []string{"jobs", name, "run"}, nil, Reason{reason}, &out)
-}
-
-func upkeepList(ctx context.Context, in *invocation) error {
-	page, err := in.client.Jobs(ctx)
-	if err != nil {
-		return err
-	}
-	return in.print(page, func(p *printer) {
-		p.row("JOB", "EVERY")
-		for _, j := range page.Jobs {
-			p.row(j.Name, cmp.Or(j.Every, "when woken"))
-		}
-	})
-}
-
-func upkeepRun(ctx context.Context, in *invocation) error {
-	out, err := in.client.RunJob(ctx, in.ids[0], cmp.Or(in.f.reason, "asked for on the command line"))
-	if err != nil {
-		return err
-	}
-	if err := in.print(out, func(p *printer) {
-		if out.Failed == "" {
-			p.line("%s is done", out.Name)
-		}
-	}); err != nil || out.Failed == "" {
-		return err
-	}
-	return errors.New(out.Failed)
 }

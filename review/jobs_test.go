@@ -67,9 +67,9 @@ func TestJobsAreAskedFor(t *testing.T) {
 	}
 	before := len(j.made)
 	r.audit.fail = true
-	if _, err := r.client(annToken).RunJob(t.Context(), "anchors", "why"); err == nil || len(j.made) != before || before != 2 {
+	if _, err := review.Call[review.JobRun](t.Context(), r.client(annToken), "runJob", v("id", "anchors"), review.Reason{Reason: "why"}); err == nil || len(j.made) != before || before != 2 {
 		t.Errorf("without a record: %v, %v", err, j.made)
 	}
-	_, err := newRig(t).client(annToken).Jobs(t.Context())
+	_, err := review.Call[review.JobPage](t.Context(), newRig(t).client(annToken), "listJobs", nil, nil)
 	wantStatus(t, "no jobs", err, 501)
 }

@@ -92,19 +92,19 @@ func (c *call) kindOf(k memproxy.MemoryKey) (memproxy.TargetKind, error) {
 	return memproxy.TargetMemory, nil
 }
 
-func memoryHistory(c *call) (any, error) {
+func memoryHistory(c *call) (HistoryAnswer, error) {
 	k, _, err := c.memory()
 	if err != nil {
-		return nil, err
+		return HistoryAnswer{}, err
 	}
 	q := c.req.URL.Query()
 	before, err := queryInt(q, "before")
 	if err != nil {
-		return nil, err
+		return HistoryAnswer{}, err
 	}
 	limit, err := queryInt(q, "limit")
 	if err != nil {
-		return nil, err
+		return HistoryAnswer{}, err
 	}
 	if limit == 0 {
 		limit = 50
@@ -118,21 +118,21 @@ func memoryHistory(c *call) (any, error) {
 	return answer, err
 }
 
-func memoryVersion(c *call) (any, error) {
+func memoryVersion(c *call) (VersionView, error) {
 	k, tenant, err := c.memory()
 	if err != nil {
-		return nil, err
+		return VersionView{}, err
 	}
 	var number int64
 	if _, err := fmt.Sscanf(c.req.PathValue("version"), "%d", &number); err != nil {
-		return nil, notFound()
+		return VersionView{}, notFound()
 	}
 	v, err := c.api.opt.Store.Version(c.ctx(), k, number)
 	if errors.Is(err, memproxy.ErrGone) {
 		return VersionView{Version: v, Gone: true}, nil
 	}
 	if err != nil {
-		return nil, err
+		return VersionView{}, err
 	}
 	view := VersionView{Version: v}
 	full, err := c.wantsFull(fmt.Sprintf("version/%s/%s/%s/%d", k.Backend, k.Kind, k.ID, number), func() error {
@@ -144,23 +144,23 @@ func memoryVersion(c *call) (any, error) {
 	return view, err
 }
 
-func memoryTrace(c *call) (any, error) {
+func memoryTrace(c *call) (TraceAnswer, error) {
 	k, _, err := c.memory()
 	if err != nil {
-		return nil, err
+		return TraceAnswer{}, err
 	}
 	s, ctx := c.api.opt.Store, c.ctx()
 	t := TraceAnswer{Memory: k, Confidence: -1}
 	who, err := s.Authorship(ctx, k.Backend, k.Kind, []string{k.ID})
 	if err != nil {
-		return nil, err
+		return TraceAnswer{}, err
 	}
 	if row, known := who[k.ID]; known {
 		t.Author, t.Trust, t.Confidence, t.Source, t.Decision, t.Deleted = row.Actor, row.Trust, row.Confidence, row.Source, row.Decision, row.Deleted
 	}
 	standings, err := s.Standings(ctx, k.Backend, k.Kind, []string{k.ID})
 	if err != nil {
-		return nil, err
+		return TraceAnswer{}, err
 	}
 	if st, known := standings[k.ID]; known {
 		t.Standing = &st
@@ -173,11 +173,10 @@ func memoryTrace(c *call) (any, error) {
 	return t, errors.Join(errs[:]...)
 }
 
-func pinMemory(c *call) (any, error) {
-	var in PinRequest
-	k, err := c.acting(&in)
+func pinMemory(c *call, in PinRequest) (PinRequest, error) {
+	k, err := c.acting()
 	if err != nil {
-		return nil, err
+		return PinRequest{}, err
 	}
 	if in.Version > 0 {
 		err = c.api.opt.Store.PinVersion(c.ctx(), k, in.Version, in.Pinned)
@@ -187,20 +186,16 @@ func pinMemory(c *call) (any, error) {
 	return in, err
 }
 
-func promoteMemory(c *call) (any, error) {
-	var in Reason
-	k, err := c.acting(&in)
+func promoteMemory(c *call, in Reason) (memproxy.Tallied, error) {
+	k, err := c.acting()
 	if err != nil {
-		return nil, err
+		return memproxy.Tallied{}, err
 	}
 	return c.api.opt.Store.Promote(c.ctx(), k, c.review(in.Reason))
 }
 
-// acting reads the body, finds the memory and records what is about to be done.
-func (c *call) acting(in any) (memproxy.MemoryKey, error) {
-	if err := c.body(in); err != nil {
-		return memproxy.MemoryKey{}, err
-	}
+// acting finds the memory and records what is about to be done.
+func (c *call) acting() (memproxy.MemoryKey, error) {
 	k, tenant, err := c.memory()
 	if err != nil {
 		return k, err

@@ -38,7 +38,7 @@ func TestRollback(t *testing.T) {
 	vs := remembered(r)
 	c := r.client(bobToken)
 	for _, in := range []review.RollbackRequest{{Version: 1, Reason: "worse now"}, {SHA256: vs[0].SHA256, Reason: "worse now"}} {
-		out, err := c.Rollback(t.Context(), memory, in)
+		out, err := review.Call[review.RollbackAnswer](t.Context(), c, "rollbackMemory", of(memory), in)
 		if err != nil || out.Version == nil || out.Version.Op != memproxy.OpRollback || out.Version.SHA256 != vs[0].SHA256 || out.Version.Actor != "human:bob" {
 			t.Fatalf("%+v: %+v, %v", in, out, err)
 		}
@@ -58,12 +58,12 @@ func TestRollback(t *testing.T) {
 		"to nothing": {review.RollbackRequest{Reason: "x"}, 400}, "to two": {review.RollbackRequest{Version: 1, SHA256: "ab", Reason: "x"}, 400},
 		"to no version": {review.RollbackRequest{Version: 99, Reason: "x"}, 404}, "to no hash": {review.RollbackRequest{SHA256: "ab", Reason: "x"}, 404},
 	} {
-		_, err := c.Rollback(t.Context(), memory, c2.in)
+		_, err := review.Call[review.RollbackAnswer](t.Context(), c, "rollbackMemory", of(memory), c2.in)
 		wantStatus(t, name, err, c2.status)
 	}
-	_, err := r.client(viewToken).Rollback(t.Context(), memory, review.RollbackRequest{Version: 1, Reason: "x"})
+	_, err := review.Call[review.RollbackAnswer](t.Context(), r.client(viewToken), "rollbackMemory", of(memory), review.RollbackRequest{Version: 1, Reason: "x"})
 	wantStatus(t, "a viewer", err, 403)
-	_, err = r.client(otherToken).Rollback(t.Context(), memory, review.RollbackRequest{Version: 1, Reason: "x"})
+	_, err = review.Call[review.RollbackAnswer](t.Context(), r.client(otherToken), "rollbackMemory", of(memory), review.RollbackRequest{Version: 1, Reason: "x"})
 	wantStatus(t, "another tenant", err, 404)
 
 	before, err := r.ledger.History(t.Context(), memory, 0, 0)
@@ -78,7 +78,7 @@ func TestRollback(t *testing.T) {
 	} {
 		name := c2.name
 		r.up.status, r.up.err = c2.status, c2.err
-		out, err := c.Rollback(t.Context(), memory, review.RollbackRequest{Version: 1, Reason: "x"})
+		out, err := review.Call[review.RollbackAnswer](t.Context(), c, "rollbackMemory", of(memory), review.RollbackRequest{Version: 1, Reason: "x"})
 		if c2.want > 0 {
 			wantStatus(t, name, err, c2.want)
 		} else if err != nil || out.Version != nil || out.Result.Status != 422 {
@@ -95,35 +95,35 @@ func TestHistoryVersionTrace(t *testing.T) {
 	r := newRig(t)
 	vs := remembered(r)
 	c := r.client(bobToken)
-	page, err := c.History(t.Context(), memory, 0, 2)
+	page, err := review.Call[review.HistoryAnswer](t.Context(), c, "memoryHistory", of(memory, "before", fmt.Sprint(0), "limit", fmt.Sprint(2)), nil)
 	if err != nil || len(page.Versions) != 2 || page.Versions[0].Number != 3 || page.Before != 2 {
 		t.Fatalf("history %+v, %v", page, err)
 	}
-	if page, err = c.History(t.Context(), memory, page.Before, 2); err != nil || len(page.Versions) != 1 || page.Before != 0 {
+	if page, err = review.Call[review.HistoryAnswer](t.Context(), c, "memoryHistory", of(memory, "before", fmt.Sprint(page.Before), "limit", fmt.Sprint(2)), nil); err != nil || len(page.Versions) != 1 || page.Before != 0 {
 		t.Errorf("next page %+v, %v", page, err)
 	}
-	if v, err := c.Version(t.Context(), memory, 1, false); err != nil || v.SHA256 != vs[0].SHA256 || v.Content != nil {
+	if v, err := review.Call[review.VersionView](t.Context(), c, "memoryVersion", of(memory, "version", "1"), nil); err != nil || v.SHA256 != vs[0].SHA256 || v.Content != nil {
 		t.Errorf("version %+v, %v", v, err)
 	}
-	_, err = c.Version(t.Context(), memory, 1, true)
+	_, err = review.Call[review.VersionView](t.Context(), c, "memoryVersion", of(memory, "version", "1", "content", "full"), nil)
 	wantStatus(t, "bob sees content", err, 403)
-	if v, err := r.client(annToken).Version(t.Context(), memory, 1, true); err != nil || v.Content == nil || v.Content.Body != "text 0" {
+	if v, err := review.Call[review.VersionView](t.Context(), r.client(annToken), "memoryVersion", of(memory, "version", "1", "content", "full"), nil); err != nil || v.Content == nil || v.Content.Body != "text 0" {
 		t.Errorf("full version %+v, %v", v, err)
 	}
-	_, err = c.Version(t.Context(), memory, 9, false)
+	_, err = review.Call[review.VersionView](t.Context(), c, "memoryVersion", of(memory, "version", "9"), nil)
 	wantStatus(t, "no version", err, 404)
 	must(t, "Corrected", r.ledger.Corrected(t.Context(), memproxy.Correction{
 		Backend: "mem0", ID: "m", Tenant: "acme", Author: "agent:dev", Corrector: "human:ann", Decision: "d9", Reason: "wrong"}))
 	must(t, "Contest", r.ledger.Contest(t.Context(), memproxy.Dissent{Text: "no", Correction: memproxy.Correction{
 		Backend: "mem0", ID: "m", Tenant: "acme", Author: "agent:dev", Corrector: "agent:low", Decision: "d8", Reason: "doubt"}}))
-	trace, err := c.Trace(t.Context(), memory)
+	trace, err := review.Call[review.TraceAnswer](t.Context(), c, "memoryTrace", of(memory), nil)
 	if err != nil || trace.Author != "agent:dev" || len(trace.Versions) != 3 || len(trace.Corrections) != 1 || len(trace.Dissent) != 1 ||
 		!trace.Standing.Contested || trace.Chain.Checked != 3 || len(trace.Chain.Faults) != 0 {
 		t.Errorf("trace %+v, %v", trace, err)
 	}
-	_, err = r.client(otherToken).Trace(t.Context(), memory)
+	_, err = review.Call[review.TraceAnswer](t.Context(), r.client(otherToken), "memoryTrace", of(memory), nil)
 	wantStatus(t, "another tenant", err, 404)
-	_, err = c.Trace(t.Context(), memproxy.MemoryKey{Backend: "mem0", ID: "none"})
+	_, err = review.Call[review.TraceAnswer](t.Context(), c, "memoryTrace", of(memproxy.MemoryKey{Backend: "mem0", ID: "none"}), nil)
 	wantStatus(t, "no memory", err, 404)
 }
 
@@ -133,19 +133,19 @@ func TestPinAndPromote(t *testing.T) {
 	remembered(r)
 	_, err := r.ledger.SetState(t.Context(), memproxy.StateChange{MemoryKey: memory, Tenant: "acme", State: memproxy.StatePending})
 	must(t, "SetState", err)
-	_, err = r.client(agentToken).Promote(t.Context(), memory, "mine")
+	_, err = review.Call[memproxy.Tallied](t.Context(), r.client(agentToken), "promoteMemory", of(memory), review.Reason{Reason: "mine"})
 	wantStatus(t, "the author", err, 403)
-	out, err := r.client(bobToken).Promote(t.Context(), memory, "fine")
+	out, err := review.Call[memproxy.Tallied](t.Context(), r.client(bobToken), "promoteMemory", of(memory), review.Reason{Reason: "fine"})
 	if err != nil || out.Settled {
 		t.Fatalf("%+v, %v", out, err)
 	}
-	if out, err = r.client(annToken).Promote(t.Context(), memory, "fine"); err != nil || !out.Settled {
+	if out, err = review.Call[memproxy.Tallied](t.Context(), r.client(annToken), "promoteMemory", of(memory), review.Reason{Reason: "fine"}); err != nil || !out.Settled {
 		t.Fatalf("%+v, %v", out, err)
 	}
-	_, err = r.client(annToken).Promote(t.Context(), memory, "again")
+	_, err = review.Call[memproxy.Tallied](t.Context(), r.client(annToken), "promoteMemory", of(memory), review.Reason{Reason: "again"})
 	wantStatus(t, "a validated one", err, 409)
 	for _, in := range []review.PinRequest{{Pinned: true, Reason: "x"}, {Version: 1, Pinned: true, Reason: "x"}} {
-		if _, err := r.client(bobToken).Pin(t.Context(), memory, in); err != nil {
+		if _, err := review.Call[review.PinRequest](t.Context(), r.client(bobToken), "pinMemory", of(memory), in); err != nil {
 			t.Errorf("%+v: %v", in, err)
 		}
 	}
@@ -182,7 +182,7 @@ func TestReplayOutcomes(t *testing.T) {
 		r := newRig(t)
 		r.hold("h", "text")
 		r.up.status, r.up.err, r.up.refuses = c.status, c.err, c.refuses
-		s, err := r.client(bobToken).Approve(t.Context(), "h", review.ApproveRequest{Reason: "fine"})
+		s, err := review.Call[review.Settled](t.Context(), r.client(bobToken), "approveHold", v("id", "h"), review.ApproveRequest{Reason: "fine"})
 		if err != nil || s.Hold.State != c.want || len(r.up.sent) != c.sent {
 			t.Errorf("%s: %s, %v, sent %d; want %s", name, s.Hold.State, err, len(r.up.sent), c.want)
 		}
@@ -215,7 +215,7 @@ func TestStrandedIsAskedFor(t *testing.T) {
 			r := newRig(t)
 			r.hold("h", "text")
 			r.up.err = errors.New("connection reset")
-			_, err := r.client(bobToken).Approve(t.Context(), "h", review.ApproveRequest{Reason: "fine"})
+			_, err := review.Call[review.Settled](t.Context(), r.client(bobToken), "approveHold", v("id", "h"), review.ApproveRequest{Reason: "fine"})
 			must(t, "approve", err)
 			r.up.err, r.up.found = nil, found
 			runner := r.asking()
@@ -234,17 +234,17 @@ func TestStrandedIsAskedFor(t *testing.T) {
 	r := newRig(t)
 	r.hold("h", "text")
 	r.up.err = errors.New("connection reset")
-	_, err := r.client(bobToken).Approve(t.Context(), "h", review.ApproveRequest{Reason: "fine"})
+	_, err := review.Call[review.Settled](t.Context(), r.client(bobToken), "approveHold", v("id", "h"), review.ApproveRequest{Reason: "fine"})
 	must(t, "approve", err)
 	in := review.ResolveRequest{Outcome: memproxy.HoldDone, Reason: "it is there"}
-	_, err = r.client(bobToken).Resolve(t.Context(), "h", in)
+	_, err = review.Call[review.Settled](t.Context(), r.client(bobToken), "resolveHold", v("id", "h"), in)
 	wantStatus(t, "within the lease", err, 409)
 	r.clock.Pass(leaseOver)
-	_, err = r.client(agentToken).Resolve(t.Context(), "h", in)
+	_, err = review.Call[review.Settled](t.Context(), r.client(agentToken), "resolveHold", v("id", "h"), in)
 	wantStatus(t, "the author", err, 403)
-	_, err = r.client(bobToken).Resolve(t.Context(), "h", review.ResolveRequest{Outcome: "lost", Reason: "x"})
+	_, err = review.Call[review.Settled](t.Context(), r.client(bobToken), "resolveHold", v("id", "h"), review.ResolveRequest{Outcome: "lost", Reason: "x"})
 	wantStatus(t, "to no state", err, 400)
-	if s, err := r.client(bobToken).Resolve(t.Context(), "h", in); err != nil || s.Hold.State != memproxy.HoldDone || len(r.up.sent) != 1 {
+	if s, err := review.Call[review.Settled](t.Context(), r.client(bobToken), "resolveHold", v("id", "h"), in); err != nil || s.Hold.State != memproxy.HoldDone || len(r.up.sent) != 1 {
 		t.Errorf("resolved: %+v, %v", s, err)
 	}
 	if !strings.Contains(r.audit.events[len(r.audit.events)-1].Route, "resolve") {
@@ -266,7 +266,7 @@ func TestApprovalThatLostItsRace(t *testing.T) {
 		must(t, "NewRunner", err)
 	})
 	r.hold("h", "text")
-	_, err := r.client(bobToken).Approve(t.Context(), "h", review.ApproveRequest{Reason: "fine"})
+	_, err := review.Call[review.Settled](t.Context(), r.client(bobToken), "approveHold", v("id", "h"), review.ApproveRequest{Reason: "fine"})
 	wantStatus(t, "approved and rejected at once", err, 409)
 	if h, err := r.ledger.Hold(t.Context(), "h"); err != nil || h.State != memproxy.HoldRejected || h.Reviewer != "ann" {
 		t.Errorf("%s by %s, %v", h.State, h.Reviewer, err)

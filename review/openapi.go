@@ -47,16 +47,14 @@ func OpenAPI() map[string]any {
 
 func (rt route) describe(s schemas) object {
 	params := []any{}
-	for _, segment := range strings.Split(rt.path, "/") {
-		if name, ok := strings.CutPrefix(segment, "{"); ok {
-			params = append(params, object{"name": strings.TrimSuffix(name, "}"), "in": "path", "required": true, "schema": object{"type": "string"}})
-		}
+	for _, name := range rt.wildcards() {
+		params = append(params, object{"name": name, "in": "path", "required": true, "schema": object{"type": "string"}})
 	}
 	for _, p := range rt.query {
 		params = append(params, object{"name": p.name, "in": "query", "description": p.about, "schema": object{"type": "string"}})
 	}
 	out := object{
-		"operationId": rt.op, "summary": rt.about, "description": "Takes the role " + string(rt.role) + ".",
+		"operationId": rt.op, "summary": rt.about, "description": "Takes the role " + string(rt.role()) + ".",
 		"responses": object{
 			"200": object{
 				"description": "Done.",

@@ -1,6 +1,7 @@
 package review
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -14,7 +15,7 @@ import (
 
 // print writes an answer in the form that was asked for.
 func (in *invocation) print(answer any, table func(*printer)) error {
-	return in.f.output.Print(in.Stdout, answer, func(out io.Writer) {
+	return in.output.Print(in.Stdout, answer, func(out io.Writer) {
 		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 		table(&printer{w})
 		_ = w.Flush() // the reader may be gone
@@ -60,6 +61,20 @@ func codes(reasons []memproxy.Reason) string {
 		}
 	}
 	return strings.Join(all, ",")
+}
+
+func (p *printer) holds(page memproxy.HoldPage) {
+	p.row("ID", "STATE", "TODAY", "CREATED", "TENANT", "PRINCIPAL", "BACKEND", "ROUTE", "SCORE", "GROUP", "REASONS")
+	for _, h := range page.Holds {
+		p.row(h.ID, h.State, h.Today, at(h.Created), h.Tenant, h.Principal, h.Backend, h.Route, h.Score, h.Similarity, codes(h.Reasons))
+	}
+	p.more(page.Next)
+}
+
+func (p *printer) more(next string) {
+	if next != "" {
+		p.line("more: --cursor %s", next)
+	}
 }
 
 func (p *printer) hold(h HoldView) {
@@ -171,5 +186,78 @@ func (p *printer) session(s SessionSummary) {
 	p.line("%s", s.Text)
 	for _, e := range s.Refused {
 		p.row(at(e.Time), e.Verdict, e.Principal, e.Route, e.Decision, codes(e.Reasons))
+	}
+}
+
+func (p *printer) sessions(page memproxy.SessionPage) {
+	p.row("ID", "WHAT", "PRINCIPAL", "USER", "REJECTIONS", "LAST", "LOCKED UNTIL", "WHY")
+	for _, s := range page.Sessions {
+		p.row(s.ID, s.Kind, s.Principal, s.User, fmt.Sprint(s.Strikes, " of ", s.Limit), at(s.Struck), at(s.Until), whys(s.Reasons))
+	}
+	p.more(page.Next)
+}
+
+// whys are the most frequent reasons, each with the most that one rule of it
+// gave.
+func whys(reasons []memproxy.ReasonTally) string {
+	var out []string
+	seen := map[memproxy.ReasonCode]bool{}
+	for _, r := range reasons {
+		if !seen[r.Code] && len(out) < 3 {
+			seen[r.Code] = true
+			out = append(out, fmt.Sprintf("%s (%d)", r.Code, r.Count))
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+func (p *printer) pattern(v PatternView) {
+	p.line("%s: %s, severity %s, at %d, %d bytes", v.Name, v.Rule, v.Severity, v.Offset, v.Length)
+	p.line("%s", v.Instruction)
+	if v.Content != nil {
+		p.line("%s", v.Content.Warning)
+		p.block(v.Content.Body)
+	}
+}
+
+func (p *printer) pinned(out PinRequest) {
+	what, word := "the memory", "pinned"
+	if out.Version > 0 {
+		what = "the version"
+	}
+	if !out.Pinned {
+		word = "unpinned"
+	}
+	p.line("%s is %s", what, word)
+}
+
+func (p *printer) promoted(out memproxy.Tallied) {
+	if out.Settled {
+		p.line("validated")
+		return
+	}
+	p.line("%d of %d reviewers agreed", out.Have, out.Need)
+}
+
+func (p *printer) rolledBack(r RollbackAnswer) {
+	if r.Version == nil {
+		return // the error says why
+	}
+	p.line("rolled back; it is version %d now, hash %s", r.Version.Number, r.Version.SHA256)
+	if r.Result.Detail != "" {
+		p.line("%s", r.Result.Detail)
+	}
+}
+
+func (p *printer) jobs(page JobPage) {
+	p.row("JOB", "EVERY")
+	for _, j := range page.Jobs {
+		p.row(j.Name, cmp.Or(j.Every, "when woken"))
+	}
+}
+
+func (p *printer) run(out JobRun) {
+	if out.Failed == "" { // else the error says why
+		p.line("%s is done", out.Name)
 	}
 }

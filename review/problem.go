@@ -4,7 +4,6 @@ import (
 	"errors"
 	"mime"
 	"net/http"
-	"strings"
 
 	"github.com/go-json-experiment/json"
 
@@ -97,21 +96,13 @@ func (c *call) body(v any) error {
 	if err != nil {
 		return badRequest("the body is not the JSON object that is documented")
 	}
-	if v, ok := v.(reasoned); ok {
-		if c.reason = v.why(); strings.TrimSpace(c.reason) == "" {
-			return badRequest("a reason is required; it is recorded")
-		}
-	}
 	return nil
 }
 
-// reasoned is a body that says why. All of them do.
-type reasoned interface{ why() string }
-
-func (r *Reason) why() string          { return r.Reason }
-func (r *ApproveRequest) why() string  { return r.Reason }
-func (r *BatchRequest) why() string    { return r.Reason }
-func (r *ResolveRequest) why() string  { return r.Reason }
-func (r *UnlockRequest) why() string   { return r.Reason }
-func (r *PinRequest) why() string      { return r.Reason }
-func (r *RollbackRequest) why() string { return r.Reason }
+func (r Reason) why() string          { return r.Reason }
+func (r ApproveRequest) why() string  { return r.Reason }
+func (r BatchRequest) why() string    { return r.Reason }
+func (r ResolveRequest) why() string  { return r.Reason }
+func (r UnlockRequest) why() string   { return r.Reason }
+func (r PinRequest) why() string      { return r.Reason }
+func (r RollbackRequest) why() string { return r.Reason }

@@ -84,7 +84,7 @@ func TestRecordsSayWhatHappened(t *testing.T) {
 func TestRecordsOfRollbacks(t *testing.T) {
 	r := newRig(t)
 	vs := remembered(r)
-	_, err := r.client(bobToken).Rollback(t.Context(), memory, review.RollbackRequest{Version: 1, Reason: "worse now"})
+	_, err := review.Call[review.RollbackAnswer](t.Context(), r.client(bobToken), "rollbackMemory", of(memory), review.RollbackRequest{Version: 1, Reason: "worse now"})
 	must(t, "Rollback", err)
 	want := memproxy.VersionChange{Memory: "m", Op: memproxy.OpRollback, Field: vs[0].Field, Before: 3, After: 4, BeforeSHA256: vs[2].SHA256, SHA256: vs[0].SHA256}
 	if last := r.audit.events[len(r.audit.events)-1]; !slices.Equal(last.Versions, []memproxy.VersionChange{want}) || last.Status != 200 || last.Act.Reason != "worse now" {

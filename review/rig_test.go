@@ -225,6 +225,20 @@ func (r *rig) client(token string) *review.Client {
 	return c
 }
 
+// v are values by name: name, value, name, value.
+func v(pairs ...string) map[string]string {
+	out := map[string]string{}
+	for i := 0; i < len(pairs); i += 2 {
+		out[pairs[i]] = pairs[i+1]
+	}
+	return out
+}
+
+// of are the values that name a memory, and others.
+func of(k memproxy.MemoryKey, pairs ...string) map[string]string {
+	return v(append(pairs, "backend", k.Backend, "id", k.ID, "kind", string(k.Kind))...)
+}
+
 // do makes a plain request and returns status and body.
 func (r *rig) do(token, method, path, body string, header ...string) (int, string) {
 	r.t.Helper()

@@ -25,26 +25,22 @@ type RollbackAnswer struct {
 	outcome memproxy.Outcome
 }
 
-func rollbackMemory(c *call) (any, error) {
-	var in RollbackRequest
-	if err := c.body(&in); err != nil {
-		return nil, err
-	}
+func rollbackMemory(c *call, in RollbackRequest) (RollbackAnswer, error) {
 	if c.api.opt.Roller == nil {
-		return nil, problem{http.StatusNotImplemented, "rollback", "this installation cannot roll back"}
+		return RollbackAnswer{}, problem{http.StatusNotImplemented, "rollback", "this installation cannot roll back"}
 	}
 	k, tenant, err := c.memory()
 	if err != nil {
-		return nil, err
+		return RollbackAnswer{}, err
 	}
 	to, err := c.target(k, in)
 	if err != nil {
-		return nil, err
+		return RollbackAnswer{}, err
 	}
 	to.Tenant = tenant
 	decision := c.api.opt.NewID()
 	if err := c.record(tenant, k.Backend, decision, k.ID); err != nil {
-		return nil, err
+		return RollbackAnswer{}, err
 	}
 	c.api.opt.Roller.opt.Steps.At(memproxy.StepRollbackRecorded)
 	answer, err := c.api.opt.Roller.Roll(c.ctx(), Rollback{
@@ -54,7 +50,7 @@ func rollbackMemory(c *call) (any, error) {
 		err = problem{http.StatusConflict, "state", "another rollback of the memory is not over"}
 	}
 	if err != nil {
-		return nil, err
+		return RollbackAnswer{}, err
 	}
 	return answer, nil
 }

@@ -41,25 +41,25 @@ func TestRollbackMeetsTheBackend(t *testing.T) {
 	vs := remembered(r)
 	c := r.client(bobToken)
 	r.up.now.Text = "written meanwhile"
-	_, err := c.Rollback(t.Context(), memory, review.RollbackRequest{SHA256: vs[0].SHA256, Newest: vs[2].SHA256, Reason: "x"})
+	_, err := review.Call[review.RollbackAnswer](t.Context(), c, "rollbackMemory", of(memory), review.RollbackRequest{SHA256: vs[0].SHA256, Newest: vs[2].SHA256, Reason: "x"})
 	wantStatus(t, "another text than the reviewer saw", err, 409)
 	if len(r.up.applied) != 0 {
 		t.Fatalf("applied %+v", r.up.applied)
 	}
 	wantOps(t, r, "after the conflict", `seal "written meanwhile"`)
-	out, err := c.Rollback(t.Context(), memory, review.RollbackRequest{SHA256: vs[0].SHA256, Reason: "x"})
+	out, err := review.Call[review.RollbackAnswer](t.Context(), c, "rollbackMemory", of(memory), review.RollbackRequest{SHA256: vs[0].SHA256, Reason: "x"})
 	if err != nil || out.Version == nil || out.Version.Before == vs[2].SHA256 || out.Version.Before == "" {
 		t.Fatalf("%+v %v", out, err)
 	}
 	wantOps(t, r, "after the rollback", `seal "written meanwhile"`, `rollback "text 0"`)
-	if _, err = c.Rollback(t.Context(), memory, review.RollbackRequest{Version: 2, Newest: vs[0].SHA256, Reason: "x"}); err != nil {
+	if _, err = review.Call[review.RollbackAnswer](t.Context(), c, "rollbackMemory", of(memory), review.RollbackRequest{Version: 2, Newest: vs[0].SHA256, Reason: "x"}); err != nil {
 		t.Fatalf("from what the reviewer saw: %v", err)
 	}
 
 	r.up.now, r.up.applied = memproxy.Memory{ID: "m", Missing: true}, nil
-	_, err = c.Rollback(t.Context(), memory, review.RollbackRequest{SHA256: vs[0].SHA256, Reason: "x"})
+	_, err = review.Call[review.RollbackAnswer](t.Context(), c, "rollbackMemory", of(memory), review.RollbackRequest{SHA256: vs[0].SHA256, Reason: "x"})
 	wantStatus(t, "deleted", err, 409)
-	_, err = c.Rollback(t.Context(), memory, review.RollbackRequest{SHA256: vs[0].SHA256, Reason: "x"})
+	_, err = review.Call[review.RollbackAnswer](t.Context(), c, "rollbackMemory", of(memory), review.RollbackRequest{SHA256: vs[0].SHA256, Reason: "x"})
 	wantStatus(t, "deleted, again", err, 409)
 	if len(r.up.applied) != 0 {
 		t.Errorf("applied %+v", r.up.applied)
@@ -67,7 +67,7 @@ func TestRollbackMeetsTheBackend(t *testing.T) {
 	wantOps(t, r, "deleted", `seal "written meanwhile"`, `rollback "text 0"`, `rollback "text 1"`, `delete ""`)
 
 	r.up.nowErr = errors.New("away")
-	_, err = c.Rollback(t.Context(), memory, review.RollbackRequest{SHA256: vs[0].SHA256, Reason: "x"})
+	_, err = review.Call[review.RollbackAnswer](t.Context(), c, "rollbackMemory", of(memory), review.RollbackRequest{SHA256: vs[0].SHA256, Reason: "x"})
 	wantStatus(t, "a backend that cannot be asked", err, 502)
 }
 

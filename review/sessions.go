@@ -29,15 +29,15 @@ func (c *call) session(named string) (memproxy.Session, error) {
 	return c.api.opt.Store.Session(c.ctx(), tenant, c.req.PathValue("id"))
 }
 
-func listSessions(c *call) (any, error) {
+func listSessions(c *call) (memproxy.SessionPage, error) {
 	q := c.req.URL.Query()
 	tenant, err := c.tenant(q.Get("tenant"))
 	if err != nil {
-		return nil, err
+		return memproxy.SessionPage{}, err
 	}
 	f := memproxy.SessionFilter{Tenant: tenant, Principal: q.Get("principal"), All: q.Get("all") == "true", After: q.Get("cursor")}
 	if f.Limit, err = queryInt(q, "limit"); err != nil {
-		return nil, err
+		return memproxy.SessionPage{}, err
 	}
 	page, err := c.api.opt.Store.Sessions(c.ctx(), f)
 	if page.Sessions == nil {
@@ -46,28 +46,24 @@ func listSessions(c *call) (any, error) {
 	return page, err
 }
 
-func sessionSummary(c *call) (any, error) {
+func sessionSummary(c *call) (SessionSummary, error) {
 	s, err := c.session(c.req.URL.Query().Get("tenant"))
 	if err != nil {
-		return nil, err
+		return SessionSummary{}, err
 	}
 	return SessionSummary{s, Describe(s)}, nil
 }
 
-func unlockSession(c *call) (any, error) {
-	var in UnlockRequest
-	if err := c.body(&in); err != nil {
-		return nil, err
-	}
+func unlockSession(c *call, in UnlockRequest) (SessionSummary, error) {
 	s, err := c.session(in.Tenant)
 	if err != nil {
-		return nil, err
+		return SessionSummary{}, err
 	}
 	if err := c.record(s.Tenant, "", "", s.ID); err != nil {
-		return nil, err
+		return SessionSummary{}, err
 	}
 	if err := c.api.opt.Store.Unlock(c.ctx(), s.Tenant, s.ID, c.review(in.Reason)); err != nil {
-		return nil, err
+		return SessionSummary{}, err
 	}
 	s, err = c.session(in.Tenant)
 	return SessionSummary{s, Describe(s)}, err

@@ -51,23 +51,23 @@ func status(ctx context.Context, in *invocation) error {
 			st.Problems = append(st.Problems, what+": "+err.Error())
 		}
 	}
-	ready, _, err := ask(ctx, in.f.admin+"/readyz")
+	ready, _, err := ask(ctx, in.admin+"/readyz")
 	if err == nil {
 		err = st.readiness(ready)
 	}
 	problem("readiness", err)
-	text, code, err := ask(ctx, in.f.admin+"/metrics")
+	text, code, err := ask(ctx, in.admin+"/metrics")
 	if err == nil && code != http.StatusOK {
 		err = fmt.Errorf("status %d", code)
 	}
 	problem("metrics", err)
 	st.count(text)
-	page, err := in.client.Holds(ctx, memproxy.HoldFilter{State: memproxy.HoldPending, Limit: maxWaiting})
+	page, err := Call[memproxy.HoldPage](ctx, in.client, "listHolds", map[string]string{"state": string(memproxy.HoldPending), "limit": strconv.Itoa(maxWaiting)}, nil)
 	problem("held writes", err)
 	if st.Waiting = len(page.Holds); st.Waiting > 0 {
 		st.Oldest = &page.Holds[0]
 	}
-	locked, err := in.client.Sessions(ctx, memproxy.SessionFilter{Limit: maxWaiting})
+	locked, err := Call[memproxy.SessionPage](ctx, in.client, "listSessions", map[string]string{"limit": strconv.Itoa(maxWaiting)}, nil)
 	problem("locks", err)
 	st.Locked = locked.Sessions
 	if err := in.print(st, func(p *printer) { p.status(&st, in.Clock()) }); err != nil {

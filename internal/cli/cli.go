@@ -22,10 +22,10 @@ const (
 	Denied = 3 // what was asked about would be refused
 )
 
-// exit is a command's exit code. Whoever returns it has said why.
-type exit int
+// Exit is a command's exit code as an error. Whoever returns it has said why.
+type Exit int
 
-func (e exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+func (e Exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
 // Leaf returns a command that takes no arguments and runs run, which returns an
 // exit code and has said on its own what went wrong. Example is a command line
@@ -55,7 +55,7 @@ func Taking(use, short, example string, run func(context.Context, []string) int)
 
 func failed(code int) error {
 	if code != OK {
-		return exit(code)
+		return Exit(code)
 	}
 	return nil
 }
@@ -126,7 +126,7 @@ func Main(ctx context.Context, commands func(stdout, stderr io.Writer) *cobra.Co
 	root.SetArgs(args)
 	root.SetFlagErrorFunc(misspelt(args))
 	c, err := root.ExecuteContextC(ctx)
-	var code exit
+	var code Exit
 	switch {
 	case err == nil:
 		return OK

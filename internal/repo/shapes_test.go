@@ -31,7 +31,7 @@ var (
 		"adapters/mem0.decoding":          37,
 		"adapters/mem0/embedded.Backend":  85,
 		"app.App":                         50,
-		"cmd/memproxy/command.Invocation": 55,
+		"cmd/memproxy/command.Invocation": 52,
 		"config.reader":                   26,
 		"envoy/extproc.exchange":          38,
 		"gate.Admission":                  34,
@@ -61,7 +61,6 @@ var (
 		"control_status.go",
 		"explain.go",
 		"init.go",
-		"ledgercmd.go",
 		"screen.go",
 		"screen_hunt.go",
 	}

@@ -5,6 +5,7 @@ package command
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -77,6 +78,24 @@ func builtFrom() string {
 		}
 	}
 	return "unknown"
+}
+
+// leaf is a command that takes no arguments and prints why it failed.
+func (in *Invocation) leaf(use, short, example string, run func(context.Context) error) *cobra.Command {
+	return cli.Leaf(use, short, example, func(ctx context.Context) int { return in.ended(run(ctx)) })
+}
+
+// ended is the exit code of a command, which prints the error that it ended with.
+func (in *Invocation) ended(err error) int {
+	var code cli.Exit
+	switch {
+	case err == nil:
+		return cli.OK
+	case errors.As(err, &code):
+		return int(code)
+	}
+	fmt.Fprintln(in.Stderr, "memproxy:", err)
+	return cli.Failed
 }
 
 // fail prints an error and returns the exit code of a "no".
