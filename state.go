@@ -28,8 +28,8 @@ type MemoryKey struct {
 	ID      string     `json:"id"`
 }
 
-// Standing is what the ledger knows of a memory besides whose it is.
-type Standing struct {
+// Status is what the ledger knows of a memory besides whose it is.
+type Status struct {
 	MemoryKey
 	Tenant    string      `json:"tenant"`
 	State     MemoryState `json:"state"`
@@ -68,7 +68,7 @@ type StateChange struct {
 	State  MemoryState
 	// From, if not empty, are the states in which the change applies.
 	From []MemoryState
-	// Seen, if set, is Standing.Changed as it was looked at: the change applies
+	// Seen, if set, is Status.Changed as it was looked at: the change applies
 	// only if nothing changed the state since.
 	Seen             time.Time
 	Reason, Decision string
@@ -84,8 +84,8 @@ type StateChange struct {
 	Expires time.Time
 }
 
-// StandingFilter selects standings. Empty fields select all.
-type StandingFilter struct {
+// StatusFilter selects statuses. Empty fields select all.
+type StatusFilter struct {
 	Backend, Tenant string
 	State           MemoryState
 	// NotRules leaves out what was last examined under this version.

@@ -62,7 +62,7 @@ func standsAsAtOnce(t *testing.T, body string, told bool) {
 	}
 	if told {
 		ring.Until(r.t, "what was foreseen is over", func() bool {
-			list, err := r.car.ledger.ListStandings(t.Context(), memproxy.StandingFilter{State: memproxy.StatePending, Limit: 9})
+			list, err := r.car.ledger.ListStatuses(t.Context(), memproxy.StatusFilter{State: memproxy.StatePending, Limit: 9})
 			return err == nil && len(list) == 1 && list[0].ID == id
 		})
 	}

@@ -230,7 +230,7 @@ func TestFactsThatTheModelGuessed(t *testing.T) {
 		key := func(id string) memproxy.MemoryKey {
 			return memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
 		}
-		stands := func(id string) memproxy.Standing {
+		stands := func(id string) memproxy.Status {
 			all, err := r.car.ledger.Standings(t.Context(), "mem0", memproxy.TargetMemory, []string{id})
 			if err != nil {
 				t.Fatal(err)
@@ -352,7 +352,7 @@ func TestLayersHaveLifetimes(t *testing.T) {
 		if err := json.Unmarshal([]byte(a.body), &added); err != nil || len(added.Results) != 1 {
 			t.Fatalf("%s: %d %s", name, a.status, a.body)
 		}
-		var st memproxy.Standing
+		var st memproxy.Status
 		ring.Until(r.t, "it has an end", func() bool {
 			all, err := r.car.ledger.Standings(t.Context(), "mem0", memproxy.TargetMemory, []string{added.Results[0].ID})
 			st = all[added.Results[0].ID]

@@ -35,7 +35,7 @@ func (r *rig) listed() string {
 	return a.body
 }
 
-func (r *rig) stands(id string) memproxy.Standing {
+func (r *rig) stands(id string) memproxy.Status {
 	r.t.Helper()
 	all, err := r.car.ledger.Standings(context.Background(), "mem0", memproxy.TargetMemory, []string{id})
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 )
 
 // standings is how memories stand, by kind and id.
-type standings map[memproxy.TargetKind]map[string]memproxy.Standing
+type standings map[memproxy.TargetKind]map[string]memproxy.Status
 
 // byDecision adds to what is known of an answer's memories the states of the
 // writes that they came of, where those were set aside and the memories' own
@@ -59,7 +59,7 @@ func (ret *returning) byDecision(ctx context.Context, stand standings) (hide []i
 }
 
 // settleAside gives memories the state of their write.
-func (ret *returning) settleAside(ctx context.Context, stand standings, made []string, aside map[string]memproxy.Standing) {
+func (ret *returning) settleAside(ctx context.Context, stand standings, made []string, aside map[string]memproxy.Status) {
 	var changes []memproxy.StateChange
 	for i := range ret.reading.Memories {
 		m := &ret.reading.Memories[i]
@@ -83,7 +83,7 @@ func (ret *returning) settleAside(ctx context.Context, stand standings, made []s
 			st.Text, st.Reviewed = memproxy.TextSHA256(m.Text), memproxy.TextSHA256(m.Text)
 		}
 		if stand[st.Kind] == nil {
-			stand[st.Kind] = map[string]memproxy.Standing{}
+			stand[st.Kind] = map[string]memproxy.Status{}
 		}
 		stand[st.Kind][m.ID] = st
 		if st.Kind != memproxy.TargetEvent {
@@ -107,7 +107,7 @@ const approvalBinds = 24 * time.Hour
 // first reports whether a memory stands as its write was foreseen to: it came
 // to be by that write, or nobody looked at it before. Of an approval it is, in
 // addition, not too late.
-func (ret *returning) first(st, old *memproxy.Standing, recorded bool) bool {
+func (ret *returning) first(st, old *memproxy.Status, recorded bool) bool {
 	if recorded && old.State != memproxy.StateUntrusted && old.State != memproxy.StateExpired {
 		return false
 	}
@@ -205,7 +205,7 @@ func (r *run) recall(ctx context.Context) {
 
 // receipt answers for the receipt of a write that was set aside: whether it is
 // written and as what, never what it says.
-func (ret *returning) receipt(ctx context.Context, m *memproxy.Memory, st memproxy.Standing) bool {
+func (ret *returning) receipt(ctx context.Context, m *memproxy.Memory, st memproxy.Status) bool {
 	adapter := ret.call.Backend.Adapter
 	holder, polls := adapter.(Holder)
 	extractor, extracts := adapter.(Extractor)

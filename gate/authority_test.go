@@ -13,7 +13,7 @@ import (
 // judging is a ledger that knows whose word counts.
 type judging struct {
 	*fakeLedger
-	standings   map[string]memproxy.Standing
+	standings   map[string]memproxy.Status
 	corrections []memproxy.Correction
 	corrected   []memproxy.Correction
 	dissent     []memproxy.Dissent
@@ -25,7 +25,7 @@ type judging struct {
 	broken, noTrack, noRetraction error
 }
 
-func (l *judging) Standings(context.Context, string, memproxy.TargetKind, []string) (map[string]memproxy.Standing, error) {
+func (l *judging) Standings(context.Context, string, memproxy.TargetKind, []string) (map[string]memproxy.Status, error) {
 	return l.standings, l.broken
 }
 func (l *judging) SetState(context.Context, ...memproxy.StateChange) (int, error) { return 0, nil }
@@ -132,7 +132,7 @@ func TestWhoseWordsAreWeighed(t *testing.T) {
 				j.rows["m1"] = *tc.row
 			}
 			j.corrections = tc.corrections
-			j.standings = map[string]memproxy.Standing{"m1": {MemoryKey: memproxy.MemoryKey{Backend: "mem", Kind: memproxy.TargetMemory, ID: "m1"}, Attestation: tc.standing}}
+			j.standings = map[string]memproxy.Status{"m1": {MemoryKey: memproxy.MemoryKey{Backend: "mem", Kind: memproxy.TargetMemory, ID: "m1"}, Attestation: tc.standing}}
 			a := r.admit(correct("coffee", "m1"))
 			if a.Reply != nil || asked.AuthorTrust != tc.trust || asked.Others != tc.others || asked.AuthorAttestation != tc.attestation {
 				t.Errorf("trust %d, others %v, %q; want %d, %v, %q", asked.AuthorTrust, asked.Others, asked.AuthorAttestation, tc.trust, tc.others, tc.attestation)

@@ -16,7 +16,7 @@ import (
 // fullLedger is a ledger that keeps states, versions and sessions as well.
 type fullLedger struct {
 	*fakeLedger
-	standings map[string]memproxy.Standing
+	standings map[string]memproxy.Status
 	history   []string
 	strikes   map[string]int
 	unsure    int  // rejections that lock nothing
@@ -26,7 +26,7 @@ type fullLedger struct {
 	err       error
 }
 
-func (l *fullLedger) Standings(context.Context, string, memproxy.TargetKind, []string) (map[string]memproxy.Standing, error) {
+func (l *fullLedger) Standings(context.Context, string, memproxy.TargetKind, []string) (map[string]memproxy.Status, error) {
 	return l.standings, l.err
 }
 func (l *fullLedger) SetState(_ context.Context, changes ...memproxy.StateChange) (int, error) {
@@ -74,7 +74,7 @@ func (l *fullLedger) NoteSession(_ context.Context, e memproxy.SessionEvent) (me
 
 func fullRig(t *testing.T, change func(*rig)) (*rig, *fullLedger) {
 	t.Helper()
-	l := &fullLedger{standings: map[string]memproxy.Standing{}, strikes: map[string]int{}}
+	l := &fullLedger{standings: map[string]memproxy.Status{}, strikes: map[string]int{}}
 	r := newRig(t, func(r *rig) {
 		l.fakeLedger = r.ledger
 		r.sweeper = l
@@ -108,7 +108,7 @@ func TestStatesAreEnforcedOnReads(t *testing.T) {
 			tc.change(r, l)
 		}
 		for id, state := range states {
-			l.standings[id] = memproxy.Standing{State: state}
+			l.standings[id] = memproxy.Status{State: state}
 			m := memproxy.Memory{Pointer: "/0", ID: id, Text: "text", TextAt: "/0/memory"}
 			if id == "flagged2" {
 				m.TextAt = "" // it cannot be shown in part
@@ -123,7 +123,7 @@ func TestStatesAreEnforcedOnReads(t *testing.T) {
 		}
 	}
 	r, l := fullRig(t, nil)
-	l.standings["m1"] = memproxy.Standing{State: memproxy.StateQuarantined}
+	l.standings["m1"] = memproxy.Status{State: memproxy.StateQuarantined}
 	r.fake.memories = []memproxy.Memory{{Pointer: "", ID: "m1", Text: "text"}}
 	a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
 	if got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200}); got.Status != 404 {

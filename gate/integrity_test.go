@@ -90,11 +90,11 @@ func (c *custody) History(_ context.Context, k memproxy.MemoryKey, _ int64, _ in
 	return nil, c.away
 }
 
-func (c *custody) Standings(_ context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Standing, error) {
-	out := map[string]memproxy.Standing{}
+func (c *custody) Standings(_ context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Status, error) {
+	out := map[string]memproxy.Status{}
 	for _, id := range ids {
 		if code, known := c.noted[id]; known {
-			out[id] = memproxy.Standing{MemoryKey: memproxy.MemoryKey{Backend: backend, Kind: kind, ID: id}, State: memproxy.StateValidated, Unverified: code}
+			out[id] = memproxy.Status{MemoryKey: memproxy.MemoryKey{Backend: backend, Kind: kind, ID: id}, State: memproxy.StateValidated, Unverified: code}
 		}
 	}
 	return out, c.away

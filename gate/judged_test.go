@@ -52,17 +52,17 @@ func (f *shower) Rewrite(_ memproxy.Route, _ memproxy.Request, _ memproxy.Reply,
 // Proves DOL-2, DOL-3, DOL-4, DOL-5
 func TestSpansAreOfTheirText(t *testing.T) {
 	const told = "An evil deed."
-	flagged := memproxy.Standing{
+	flagged := memproxy.Status{
 		State: memproxy.StateFlagged, Text: memproxy.TextSHA256(told),
 		Findings: []memproxy.Finding{{Rule: "word", Severity: "high", Start: 3, End: 7, Score: 600}},
 	}
 	unbound := flagged
 	unbound.Text = ""
-	person := memproxy.Standing{State: memproxy.StateFlagged}
-	vouched := memproxy.Standing{State: memproxy.StateValidated, Attestation: memproxy.HumanConfirmed}
-	validated := memproxy.Standing{State: memproxy.StateValidated, Text: memproxy.TextSHA256("A deed.")}
+	person := memproxy.Status{State: memproxy.StateFlagged}
+	vouched := memproxy.Status{State: memproxy.StateValidated, Attestation: memproxy.HumanConfirmed}
+	validated := memproxy.Status{State: memproxy.StateValidated, Text: memproxy.TextSHA256("A deed.")}
 	for name, tc := range map[string]struct {
-		stands memproxy.Standing
+		stands memproxy.Status
 		text   string
 		wrote  string // what went through memproxy: "" is nothing
 		also   string
@@ -78,13 +78,13 @@ func TestSpansAreOfTheirText(t *testing.T) {
 		"findings of nobody knows what, harmless": {unbound, "It is fine.", told, "", nil, "[PATTERN_001]"},
 		"by a person":                             {person, "A good deed.", "A good deed.", "", nil, "[PATTERN_001]"},
 		"beside it stands what cannot be hidden":  {flagged, told, told, told, nil, ""},
-		"put there":                               {memproxy.Standing{}, told, "", "", nil, "An [PATTERN_001] deed."},
-		"put there, harmless":                     {memproxy.Standing{}, "A good deed.", "", "", nil, "A good deed."},
+		"put there":                               {memproxy.Status{}, told, "", "", nil, "An [PATTERN_001] deed."},
+		"put there, harmless":                     {memproxy.Status{}, "A good deed.", "", "", nil, "A good deed."},
 		"validated, and changed behind the proxy": {validated, told, "A deed.", "", nil, "An [PATTERN_001] deed."},
-		"written through memproxy":                {memproxy.Standing{}, told, told, "", nil, told},
+		"written through memproxy":                {memproxy.Status{}, told, told, "", nil, told},
 		"read by a person":                        {vouched, told, told, "", nil, told},
 		"read by a person, and changed":           {vouched, told, "A deed.", "", nil, "An [PATTERN_001] deed."},
-		"nothing that is read is judged":          {memproxy.Standing{}, told, "", "", func(r *gate.Rules) { r.Sanitise, r.Withhold = 0, 0 }, told},
+		"nothing that is read is judged":          {memproxy.Status{}, told, "", "", func(r *gate.Rules) { r.Sanitise, r.Withhold = 0, 0 }, told},
 	} {
 		r, l := fullRig(t, func(r *rig) {
 			s := &shower{}

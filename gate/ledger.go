@@ -40,10 +40,10 @@ type Ledger interface {
 
 	// Standings returns the status of memories, by id. One of which nothing is
 	// recorded is absent, and untrusted.
-	Standings(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Standing, error)
+	Standings(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Status, error)
 
-	// ListStandings returns a page of statuses, in the order of their keys.
-	ListStandings(context.Context, memproxy.StandingFilter) ([]memproxy.Standing, error)
+	// ListStatuses returns a page of statuses, in the order of their keys.
+	ListStatuses(context.Context, memproxy.StatusFilter) ([]memproxy.Status, error)
 
 	// SetState changes states, and returns how many it changed.
 	SetState(context.Context, ...memproxy.StateChange) (int, error)
@@ -132,12 +132,12 @@ func (NoLedger) DeleteSwept(context.Context, string, memproxy.Scope, memproxy.Ve
 }
 
 // Standings knows of none.
-func (NoLedger) Standings(context.Context, string, memproxy.TargetKind, []string) (map[string]memproxy.Standing, error) {
+func (NoLedger) Standings(context.Context, string, memproxy.TargetKind, []string) (map[string]memproxy.Status, error) {
 	return nil, nil
 }
 
-// ListStandings lists nothing.
-func (NoLedger) ListStandings(context.Context, memproxy.StandingFilter) ([]memproxy.Standing, error) {
+// ListStatuses lists nothing.
+func (NoLedger) ListStatuses(context.Context, memproxy.StatusFilter) ([]memproxy.Status, error) {
 	return nil, nil
 }
 
@@ -244,13 +244,13 @@ func (m metered) DeleteSwept(ctx context.Context, backend string, scope memproxy
 	return got, m.note(ctx, err)
 }
 
-func (m metered) Standings(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Standing, error) {
+func (m metered) Standings(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Status, error) {
 	got, err := m.of.Standings(ctx, backend, kind, ids)
 	return got, m.note(ctx, err)
 }
 
-func (m metered) ListStandings(ctx context.Context, v memproxy.StandingFilter) ([]memproxy.Standing, error) {
-	got, err := m.of.ListStandings(ctx, v)
+func (m metered) ListStatuses(ctx context.Context, v memproxy.StatusFilter) ([]memproxy.Status, error) {
+	got, err := m.of.ListStatuses(ctx, v)
 	return got, m.note(ctx, err)
 }
 

@@ -68,16 +68,16 @@ func (a *Admission) hides(ctx context.Context, g *Gate) bool {
 	if a.rules.WithholdUntrusted {
 		states = append(states, memproxy.StateUntrusted)
 	}
-	filters := make([]memproxy.StandingFilter, 0, len(states)+1)
+	filters := make([]memproxy.StatusFilter, 0, len(states)+1)
 	for _, state := range states {
-		filters = append(filters, memproxy.StandingFilter{State: state})
+		filters = append(filters, memproxy.StatusFilter{State: state})
 	}
 	if a.rules.Changed == ChangedWithhold || a.rules.WithholdUntrusted && a.rules.Changed != ChangedIgnore {
-		filters = append(filters, memproxy.StandingFilter{Unverified: true})
+		filters = append(filters, memproxy.StatusFilter{Unverified: true})
 	}
 	for _, f := range filters {
 		f.Backend, f.Tenant, f.Limit = a.op.Backend, a.Principal.Tenant, lookedThrough
-		list, err := g.opt.Ledger.ListStandings(ctx, f)
+		list, err := g.opt.Ledger.ListStatuses(ctx, f)
 		if err != nil {
 			return a.rules.WithholdUntrusted // nothing is known of any memory: all are untrusted
 		}
@@ -91,7 +91,7 @@ func (a *Admission) hides(ctx context.Context, g *Gate) bool {
 // concerned reports whether one of the memories may be among those that the
 // operation reads: it was not deleted, and is not known to be another user's,
 // nor to wait for review and be the caller's own.
-func (a *Admission) concerned(ctx context.Context, g *Gate, state memproxy.MemoryState, list []memproxy.Standing) bool {
+func (a *Admission) concerned(ctx context.Context, g *Gate, state memproxy.MemoryState, list []memproxy.Status) bool {
 	ids := map[memproxy.TargetKind][]string{}
 	for i := range list {
 		// What the backend lacks is in nothing that it makes.
@@ -122,7 +122,7 @@ const cameBy = 10 * time.Minute
 
 // came reports whether what was foreseen of a write has come to be, and is
 // listed itself, or never will.
-func (a *Admission) came(st *memproxy.Standing) bool {
+func (a *Admission) came(st *memproxy.Status) bool {
 	if st.Kind != memproxy.TargetDecision {
 		return false
 	}

@@ -11,8 +11,8 @@ import (
 // listedLedger is a ledger whose standings can be looked through.
 type listedLedger struct{ *fullLedger }
 
-func (l listedLedger) ListStandings(_ context.Context, f memproxy.StandingFilter) ([]memproxy.Standing, error) {
-	var list []memproxy.Standing
+func (l listedLedger) ListStatuses(_ context.Context, f memproxy.StatusFilter) ([]memproxy.Status, error) {
+	var list []memproxy.Status
 	for _, st := range l.standings {
 		if st.State == f.State && !f.Unverified {
 			list = append(list, st)
@@ -26,13 +26,13 @@ func (l listedLedger) ListStandings(_ context.Context, f memproxy.StandingFilter
 // foreseen of a write and did come, or cannot any more, keeps nobody from it.
 func TestWhatIsMadeOfManyWaitsForWhatMayCome(t *testing.T) {
 	for name, tc := range map[string]struct {
-		st      memproxy.Standing
+		st      memproxy.Status
 		refused bool
 	}{
-		"may come":     {memproxy.Standing{State: memproxy.StatePending, Changed: noon.Add(-9 * time.Minute)}, true},
-		"never came":   {memproxy.Standing{State: memproxy.StatePending, Changed: noon.Add(-11 * time.Minute)}, false},
-		"came":         {memproxy.Standing{State: memproxy.StateUntrusted, Changed: noon}, false},
-		"is set aside": {memproxy.Standing{State: memproxy.StateQuarantined, Changed: noon.Add(-time.Hour)}, true},
+		"may come":     {memproxy.Status{State: memproxy.StatePending, Changed: noon.Add(-9 * time.Minute)}, true},
+		"never came":   {memproxy.Status{State: memproxy.StatePending, Changed: noon.Add(-11 * time.Minute)}, false},
+		"came":         {memproxy.Status{State: memproxy.StateUntrusted, Changed: noon}, false},
+		"is set aside": {memproxy.Status{State: memproxy.StateQuarantined, Changed: noon.Add(-time.Hour)}, true},
 	} {
 		r, _ := fullRig(t, func(r *rig) {
 			r.sweeper = listedLedger{r.sweeper.(*fullLedger)}

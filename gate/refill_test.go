@@ -172,12 +172,12 @@ type registrar struct {
 	asked  atomic.Int64
 }
 
-func (l *registrar) Standings(_ context.Context, _ string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Standing, error) {
+func (l *registrar) Standings(_ context.Context, _ string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Status, error) {
 	l.asked.Add(1)
-	out := map[string]memproxy.Standing{}
+	out := map[string]memproxy.Status{}
 	for _, id := range ids {
 		if s, ok := l.states[id]; ok {
-			out[id] = memproxy.Standing{MemoryKey: memproxy.MemoryKey{Kind: kind, ID: id}, Tenant: "acme", State: s}
+			out[id] = memproxy.Status{MemoryKey: memproxy.MemoryKey{Kind: kind, ID: id}, Tenant: "acme", State: s}
 		}
 	}
 	return out, l.away

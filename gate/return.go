@@ -88,8 +88,8 @@ type returning struct {
 	single   bool                        // it is one event of a stream
 	known    owned                       // of the answer's memories
 	plants   map[memproxy.MemoryKey]bool // planted in a sealed backend, once it was asked
-	stands   map[memproxy.TargetKind]map[string]memproxy.Standing
-	flagged  map[*memproxy.Memory]memproxy.Standing // shown in part, at most
+	stands   map[memproxy.TargetKind]map[string]memproxy.Status
+	flagged  map[*memproxy.Memory]memproxy.Status // shown in part, at most
 }
 
 func (ret *returning) refuse(status int, code memproxy.ReasonCode, detail string) {

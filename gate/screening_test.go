@@ -143,17 +143,17 @@ func TestAttacksAreWithheldFromReaders(t *testing.T) {
 // Proves DOL-5, MFW-7: what reviewers read and let be shown is not withheld for
 // its looks; what could have been changed since is.
 func TestReviewersVouch(t *testing.T) {
-	yes := memproxy.Standing{State: memproxy.StateValidated, Attestation: memproxy.HumanConfirmed}
+	yes := memproxy.Status{State: memproxy.StateValidated, Attestation: memproxy.HumanConfirmed}
 	for name, tc := range map[string]struct {
-		stands memproxy.Standing
+		stands memproxy.Status
 		memory memproxy.Memory
 		rules  func(*gate.Rules)
 		want   string
 	}{
 		"read by a person":               {stands: yes, want: "m"},
-		"validated by rules":             {stands: memproxy.Standing{State: memproxy.StateValidated}},
-		"read, and flagged anew":         {stands: memproxy.Standing{State: memproxy.StateQuarantined, Attestation: memproxy.HumanConfirmed}},
-		"read, and changed":              {stands: memproxy.Standing{State: memproxy.StateValidated, Attestation: memproxy.HumanConfirmed, Unverified: memproxy.IntegrityMismatch}},
+		"validated by rules":             {stands: memproxy.Status{State: memproxy.StateValidated}},
+		"read, and flagged anew":         {stands: memproxy.Status{State: memproxy.StateQuarantined, Attestation: memproxy.HumanConfirmed}},
+		"read, and changed":              {stands: memproxy.Status{State: memproxy.StateValidated, Attestation: memproxy.HumanConfirmed, Unverified: memproxy.IntegrityMismatch}},
 		"read, and it changes by itself": {stands: yes, memory: memproxy.Memory{Mutable: true}},
 		"read, and this is its history":  {stands: yes, memory: memproxy.Memory{Also: []string{"a note", "evil evil"}}},
 		"read, and its history is good":  {stands: yes, memory: memproxy.Memory{Also: []string{"a note"}}, want: "m"},

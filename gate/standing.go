@@ -20,7 +20,7 @@ func (ret *returning) stand(ctx context.Context) (refused bool) {
 			ids[kindOf(m)] = append(ids[kindOf(m)], m.ID)
 		}
 	}
-	known := map[memproxy.TargetKind]map[string]memproxy.Standing{}
+	known := map[memproxy.TargetKind]map[string]memproxy.Status{}
 	for kind, list := range ids {
 		if got := ret.standing(ctx, kind, list); got.err == nil {
 			known[kind] = got.by
@@ -60,7 +60,7 @@ func (ret *returning) stand(ctx context.Context) (refused bool) {
 			withheld++
 		case sanitise:
 			if ret.flagged == nil {
-				ret.flagged = map[*memproxy.Memory]memproxy.Standing{}
+				ret.flagged = map[*memproxy.Memory]memproxy.Status{}
 			}
 			ret.flagged[m] = st // what of it is shown depends on what it says now
 		}
@@ -91,7 +91,7 @@ type unsaid struct {
 
 // stood is the answer about how memories of a kind stand, by id.
 type stood struct {
-	by  map[string]memproxy.Standing
+	by  map[string]memproxy.Status
 	err error
 }
 
@@ -194,13 +194,13 @@ func opens(state memproxy.MemoryState) string {
 
 // authored reports whether a memory is the principal's own: of the ledger's
 // knowledge, for nobody's signature is asked here.
-func (ret *returning) authored(st *memproxy.Standing) bool {
+func (ret *returning) authored(st *memproxy.Status) bool {
 	row, known := ret.known[st.Kind][st.ID]
 	return known && row.Actor != "" && row.Actor == ret.Principal.ID && row.Scope.Tenant == ret.Principal.Tenant
 }
 
 // display says how a memory is shown to the principal.
-func (ret *returning) display(st *memproxy.Standing, m *memproxy.Memory) display {
+func (ret *returning) display(st *memproxy.Status, m *memproxy.Memory) display {
 	d := ret.rules.display(st.State)
 	switch {
 	case st.State == memproxy.StatePending && (slices.Contains(ret.Principal.Roles, RoleReviewer) || ret.authored(st)):
@@ -216,7 +216,7 @@ func (ret *returning) display(st *memproxy.Standing, m *memproxy.Memory) display
 // restless reports whether what is untrusted is withheld and a memory, though
 // validated, says something else by now than was looked at: what it says has
 // come in around the proxy, or is on its way into the ledger.
-func (ret *returning) restless(st *memproxy.Standing, m *memproxy.Memory) bool {
+func (ret *returning) restless(st *memproxy.Status, m *memproxy.Memory) bool {
 	if !ret.rules.WithholdUntrusted || ret.rules.Changed == ChangedIgnore || st.State != memproxy.StateValidated || m.Text == "" || m.TextAt == "" {
 		return false
 	}

@@ -16,7 +16,7 @@ UPDATE standing SET reviewed = '*' WHERE state = 'validated' AND attestation = '
 // of a text stays until another text is there: what rules would do to it is
 // noted, and told.
 func (t *transaction) setState(c *memproxy.StateChange) (bool, error) {
-	st, prior, err := t.standing(c.MemoryKey)
+	st, prior, err := t.status(c.MemoryKey)
 	if err != nil {
 		return false, err
 	}
@@ -48,7 +48,7 @@ func (t *transaction) setState(c *memproxy.StateChange) (bool, error) {
 	st.State, st.Reason, st.Decision, st.Rules, st.Findings, st.Text = c.State, c.Reason, c.Decision, c.Rules, c.Findings, c.Text
 	st.CurrentRules = ""
 	st.Changed = moment(max(1, micros(t.l.opt.Clock())))
-	if err := t.putStanding(st, ""); err != nil {
+	if err := t.putStatus(st, ""); err != nil {
 		return false, err
 	}
 	if was == st.State || st.Kind == memproxy.TargetDecision {
@@ -71,7 +71,7 @@ func (t *transaction) setState(c *memproxy.StateChange) (bool, error) {
 
 // keepDecided leaves a state as a person decided it, and notes what the rules
 // would do.
-func (t *transaction) keepDecided(c *memproxy.StateChange, st *memproxy.Standing, prior memproxy.MemoryState) error {
+func (t *transaction) keepDecided(c *memproxy.StateChange, st *memproxy.Status, prior memproxy.MemoryState) error {
 	was := st.CurrentRules
 	if c.Rules != "" {
 		st.Rules, st.CurrentRules = c.Rules, ""
@@ -82,7 +82,7 @@ func (t *transaction) keepDecided(c *memproxy.StateChange, st *memproxy.Standing
 	if st.State == memproxy.StateExpired && !st.Expires.IsZero() && st.Expires.After(t.l.opt.Clock()) { // written again, with the same text
 		st.State, prior = prior, ""
 	}
-	if err := t.putStanding(*st, prior); err != nil || st.CurrentRules == "" || st.CurrentRules == was {
+	if err := t.putStatus(*st, prior); err != nil || st.CurrentRules == "" || st.CurrentRules == was {
 		return err
 	}
 	return t.notify(memproxy.NoticeMemoryRuled, st.Tenant, st.ID, st)

@@ -72,7 +72,7 @@ func (t *transaction) thinDissent(k memproxy.MemoryKey) error {
 }
 
 func (t *transaction) setContested(k memproxy.MemoryKey, tenant string, contested bool) error {
-	st, prior, err := t.standing(k)
+	st, prior, err := t.status(k)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (t *transaction) setContested(k memproxy.MemoryKey, tenant string, conteste
 		st.Changed = moment(max(1, micros(t.l.opt.Clock())))
 	}
 	st.Contested = contested
-	return t.putStanding(st, prior)
+	return t.putStatus(st, prior)
 }
 
 // CloseDissent settles a dissent, one way or the other. The last one's end

@@ -15,16 +15,16 @@ const expireStep = 500
 // Expire marks memories whose time is over as expired and returns them, at
 // most some hundred; call it until it returns none. Pinned ones never expire,
 // and quarantined ones stay quarantined.
-func (l *Ledger) Expire(ctx context.Context) ([]memproxy.Standing, error) {
-	var gone []memproxy.Standing
+func (l *Ledger) Expire(ctx context.Context) ([]memproxy.Status, error) {
+	var gone []memproxy.Status
 	err := l.do(ctx, &job{also: func(t *transaction) (err error) {
 		now := micros(t.l.opt.Clock())
-		gone, err = rows(t, scanStanding, `UPDATE standing SET prior = state, state = 'expired', reason = 'its time is over', changed = ?1
+		gone, err = rows(t, scanStatus, `UPDATE standing SET prior = state, state = 'expired', reason = 'its time is over', changed = ?1
 			WHERE (backend, kind, id) IN (SELECT backend, kind, id FROM standing
 				WHERE expires > 0 AND expires <= ?1 AND pinned = 0 AND state NOT IN ('expired', 'quarantined') LIMIT ?2)
-			RETURNING `+standingColumns, now, expireStep)
+			RETURNING `+statusColumns, now, expireStep)
 		for i := range gone {
-			t.stood = append(t.stood, standingKey(&gone[i]))
+			t.stood = append(t.stood, statusKey(&gone[i]))
 		}
 		return err
 	}})
@@ -37,15 +37,15 @@ func (l *Ledger) Expire(ctx context.Context) ([]memproxy.Standing, error) {
 // Confirm gives memories that were seen to hold a new time of expiry, zero for
 // none. Expired ones come back in the state that they had.
 func (l *Ledger) Confirm(ctx context.Context, expires time.Time, keys ...memproxy.MemoryKey) error {
-	return l.restand(ctx, keys, func(st *memproxy.Standing) { st.Expires = expires })
+	return l.restand(ctx, keys, func(st *memproxy.Status) { st.Expires = expires })
 }
 
 // Pin keeps a memory from expiring and from being purged, or lets it go again.
 func (l *Ledger) Pin(ctx context.Context, k memproxy.MemoryKey, pinned bool) error {
-	return l.restand(ctx, []memproxy.MemoryKey{k}, func(st *memproxy.Standing) { st.Pinned = pinned })
+	return l.restand(ctx, []memproxy.MemoryKey{k}, func(st *memproxy.Status) { st.Pinned = pinned })
 }
 
-func (l *Ledger) restand(ctx context.Context, keys []memproxy.MemoryKey, change func(*memproxy.Standing)) error {
+func (l *Ledger) restand(ctx context.Context, keys []memproxy.MemoryKey, change func(*memproxy.Status)) error {
 	for _, k := range keys {
 		if err := validKey(k); err != nil {
 			return err
@@ -58,7 +58,7 @@ func (l *Ledger) restand(ctx context.Context, keys []memproxy.MemoryKey, change 
 	return l.do(ctx, &job{also: func(t *transaction) error {
 		now := t.l.opt.Clock()
 		for _, k := range keys {
-			st, prior, err := t.standing(k)
+			st, prior, err := t.status(k)
 			if err != nil {
 				return err
 			}
@@ -74,7 +74,7 @@ func (l *Ledger) restand(ctx context.Context, keys []memproxy.MemoryKey, change 
 			if st.Changed.IsZero() {
 				st.Changed = moment(max(1, micros(now)))
 			}
-			if err := t.putStanding(st, prior); err != nil {
+			if err := t.putStatus(st, prior); err != nil {
 				return err
 			}
 		}
@@ -84,8 +84,8 @@ func (l *Ledger) restand(ctx context.Context, keys []memproxy.MemoryKey, change 
 
 // Purgeable returns memories that expired before a time, at most limit. Who
 // purges deletes them in the backend first, then calls Purge.
-func (l *Ledger) Purgeable(ctx context.Context, before time.Time, limit int) ([]memproxy.Standing, error) {
-	return look(ctx, l, "list expired memories", scanStanding, `SELECT `+standingColumns+` FROM standing
+func (l *Ledger) Purgeable(ctx context.Context, before time.Time, limit int) ([]memproxy.Status, error) {
+	return look(ctx, l, "list expired memories", scanStatus, `SELECT `+statusColumns+` FROM standing
 		WHERE state = 'expired' AND pinned = 0 AND changed < ? ORDER BY backend, kind, id LIMIT ?`, micros(before), min(limit, 1000))
 }
 
@@ -137,7 +137,7 @@ func (l *Ledger) Purge(ctx context.Context, k memproxy.MemoryKey, actor, decisio
 // forget removes what is kept of a memory besides its versions, and leaves a
 // tombstone of its owner.
 func (t *transaction) forget(k memproxy.MemoryKey) error {
-	if err := t.forgetStanding(k); err != nil {
+	if err := t.forgetStatus(k); err != nil {
 		return err
 	}
 	t.remove([]key{{k.Backend, k.Kind, k.ID}})
@@ -146,9 +146,9 @@ func (t *transaction) forget(k memproxy.MemoryKey) error {
 	return err
 }
 
-// forgetStandings does forgetStanding for those of the memories that have one;
+// forgetStatuses does forgetStatus for those of the memories that have one;
 // most deleted ones do not.
-func (t *transaction) forgetStandings(gone []key) error {
+func (t *transaction) forgetStatuses(gone []key) error {
 	groups := map[key][]string{}
 	for _, k := range gone {
 		group := key{backend: k.backend, kind: k.kind}
@@ -161,7 +161,7 @@ func (t *transaction) forgetStandings(gone []key) error {
 			return err
 		}
 		for _, id := range found {
-			if err := t.forgetStanding(memproxy.MemoryKey{Backend: g.backend, Kind: g.kind, ID: id}); err != nil {
+			if err := t.forgetStatus(memproxy.MemoryKey{Backend: g.backend, Kind: g.kind, ID: id}); err != nil {
 				return err
 			}
 		}
@@ -169,8 +169,8 @@ func (t *transaction) forgetStandings(gone []key) error {
 	return nil
 }
 
-// forgetStanding removes a memory's standing, dissent and votes.
-func (t *transaction) forgetStanding(k memproxy.MemoryKey) error {
+// forgetStatus removes a memory's standing, dissent and votes.
+func (t *transaction) forgetStatus(k memproxy.MemoryKey) error {
 	args := []any{k.Backend, string(k.Kind), k.ID}
 	const where = ` WHERE backend = ? AND kind = ? AND id = ?`
 	t.stood = append(t.stood, key{k.Backend, k.Kind, k.ID})

@@ -44,7 +44,7 @@ func (l *Ledger) Cast(ctx context.Context, doubts ...memproxy.Doubt) (int, error
 }
 
 func (t *transaction) cast(d *memproxy.Doubt) (bool, error) {
-	st, prior, err := t.standing(d.MemoryKey)
+	st, prior, err := t.status(d.MemoryKey)
 	if err != nil || st.Unverified == d.Code || st.Unverified == memproxy.IntegrityChain {
 		return false, err
 	}
@@ -57,7 +57,7 @@ func (t *transaction) cast(d *memproxy.Doubt) (bool, error) {
 	if st.Changed.IsZero() {
 		st.Changed = moment(max(1, micros(t.l.opt.Clock())))
 	}
-	return true, t.putStanding(st, prior)
+	return true, t.putStatus(st, prior)
 }
 
 // maxDoubted bounds the memories that one transaction marks.

@@ -25,7 +25,7 @@ type Ledger struct {
 	hot            *hot[memproxy.Ownership]
 	coming         coming
 	absent         *absences // nil where others write the store too
-	standings      *hot[memproxy.Standing]
+	standings      *hot[memproxy.Status]
 	similar        atomic.Pointer[[]byte]   // the key of sketches, once it was read
 	seals          atomic.Pointer[[]string] // backends of which everything is known; nil: to be read
 
@@ -72,7 +72,7 @@ func (l *Ledger) prepare(ctx context.Context) error {
 			WHERE backend = ?2 AND kind = 'memory' AND deleted = 0
 			AND ?3 IN ('', "user") AND ?4 IN ('', agent) AND ?5 IN ('', app) AND ?6 IN ('', run)
 			RETURNING backend, id, tenant, actor, trust, "user"`},
-		{&l.manyStand, l.reader, `SELECT ` + standingColumns + ` FROM standing
+		{&l.manyStand, l.reader, `SELECT ` + statusColumns + ` FROM standing
 			WHERE backend = ? AND kind = ? AND id IN (SELECT value FROM json_each(?))`},
 		{&l.pruneNotes, l.writer, `DELETE FROM correction WHERE at < ?`},
 	} {

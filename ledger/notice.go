@@ -41,10 +41,10 @@ func shown(data any) any {
 	case memproxy.Session:
 		v.ID, v.Principal = memproxy.InertID(v.ID), memproxy.Inert(v.Principal)
 		return v
-	case memproxy.Standing:
+	case memproxy.Status:
 		v.ID = memproxy.InertID(v.ID)
 		return v
-	case *memproxy.Standing:
+	case *memproxy.Status:
 		return shown(*v)
 	}
 	return data

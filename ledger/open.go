@@ -96,7 +96,7 @@ func (l *Ledger) open() error {
 	if l.hot, err = newHot(l.opt.CacheSize, keyOf); err != nil {
 		return err
 	}
-	if l.standings, err = newHot(l.opt.CacheSize, standingKey); err != nil {
+	if l.standings, err = newHot(l.opt.CacheSize, statusKey); err != nil {
 		return err
 	}
 	if l.opt.CacheSize > 0 {

@@ -21,7 +21,7 @@ func (l *Ledger) Promote(ctx context.Context, k memproxy.MemoryKey, r memproxy.R
 		return memproxy.Tallied{}, err
 	}
 	return changed(ctx, l, func(t *transaction) (tally memproxy.Tallied, err error) {
-		st, _, err := t.standing(k)
+		st, _, err := t.status(k)
 		if err != nil {
 			return tally, err
 		}

@@ -120,7 +120,7 @@ func (t *transaction) prune(before time.Time) ([]key, error) {
 	if _, err := t.run(`DELETE FROM vote WHERE at < ?`, before.UnixMicro()); err != nil {
 		return nil, err
 	}
-	return gone, t.forgetStandings(gone)
+	return gone, t.forgetStatuses(gone)
 }
 
 // Len returns how many rows of a kind a backend has, without tombstones. It

@@ -224,13 +224,13 @@ func (t *transaction) seal(v memproxy.Version) (began bool, err error) {
 	if _, err := t.append(v); err != nil || v.Kind == memproxy.TargetObject { // which has no status of its own
 		return err == nil, err
 	}
-	st, prior, err := t.standing(v.MemoryKey)
+	st, prior, err := t.status(v.MemoryKey)
 	if err != nil || !st.Changed.IsZero() {
 		return true, err
 	}
 	st.Tenant, st.Reason, st.Attestation = v.Tenant, "found when its history began", memproxy.AttestationUnknown
 	st.Changed = moment(max(1, micros(t.l.opt.Clock())))
-	return true, t.putStanding(st, prior)
+	return true, t.putStatus(st, prior)
 }
 
 // found notes what stood there before a change: the beginning of a history, or

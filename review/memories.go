@@ -31,7 +31,7 @@ type TraceAnswer struct {
 	Source      memproxy.Source       `json:"source,omitempty"`
 	Decision    string                `json:"decision,omitempty"`
 	Deleted     bool                  `json:"deleted,omitempty"`
-	Standing    *memproxy.Standing    `json:"standing,omitempty"`
+	Standing    *memproxy.Status      `json:"standing,omitempty"`
 	Versions    []memproxy.Version    `json:"versions"`
 	Corrections []memproxy.Correction `json:"corrections,omitempty"`
 	Dissent     []memproxy.Dissent    `json:"dissent,omitempty"`

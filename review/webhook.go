@@ -210,7 +210,7 @@ func noticeText(n memproxy.Notice) string {
 		}
 		return fmt.Sprintf("A write by %s to %s (%s) %s: hold %s.", h.Principal, h.Backend, h.Route, what, h.ID)
 	case memproxy.NoticeFlagged, memproxy.NoticeQuarantined, memproxy.NoticeMemoryRuled:
-		var st memproxy.Standing
+		var st memproxy.Status
 		if json.Unmarshal(n.Data, &st) != nil {
 			break
 		}

@@ -80,7 +80,7 @@ func (k *Keeper) promote(ctx context.Context, now time.Time) error {
 	if quiet <= 0 {
 		return nil
 	}
-	list, err := k.Ledger.ListStandings(ctx, memproxy.StandingFilter{State: memproxy.StatePending, QuietSince: now.Add(-quiet), Limit: 100})
+	list, err := k.Ledger.ListStatuses(ctx, memproxy.StatusFilter{State: memproxy.StatePending, QuietSince: now.Add(-quiet), Limit: 100})
 	if err != nil {
 		return err
 	}

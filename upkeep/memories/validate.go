@@ -55,7 +55,7 @@ func (k *Keeper) validateState(ctx context.Context, rules *gate.Rules, state mem
 	after, taken := k.looked.to[state], map[string]int{}
 	k.looked.to[state] = memproxy.MemoryKey{}
 	for seen, done := 0, 0; ; {
-		list, err := k.Ledger.ListStandings(ctx, memproxy.StandingFilter{State: state, NotRules: rules.Version, After: after, Limit: validatePage})
+		list, err := k.Ledger.ListStatuses(ctx, memproxy.StatusFilter{State: state, NotRules: rules.Version, After: after, Limit: validatePage})
 		if err != nil || len(list) == 0 {
 			return err
 		}
@@ -96,7 +96,7 @@ type lookedTo struct {
 	to         map[memproxy.MemoryState]memproxy.MemoryKey
 }
 
-func (k *Keeper) validateOne(ctx context.Context, rules *gate.Rules, st *memproxy.Standing) error {
+func (k *Keeper) validateOne(ctx context.Context, rules *gate.Rules, st *memproxy.Status) error {
 	change := memproxy.StateChange{
 		MemoryKey: st.MemoryKey, Tenant: st.Tenant, State: st.State, From: []memproxy.MemoryState{st.State},
 		Seen: st.Changed, Rules: rules.Version, Decision: st.Decision, Reason: st.Reason, Findings: st.Findings, Text: st.Text,
@@ -146,7 +146,7 @@ func judged(findings []memproxy.Finding) (memproxy.MemoryState, string, []mempro
 // around the proxy may have changed, and where it cannot be asked for one memory
 // (passages of Letta, a backend that refuses), as it was last written through
 // memproxy. "" is not known. A text that nobody wrote through memproxy is named.
-func (k *Keeper) present(ctx context.Context, st *memproxy.Standing) (string, error) {
+func (k *Keeper) present(ctx context.Context, st *memproxy.Status) (string, error) {
 	recorded, err := k.newest(ctx, st.MemoryKey)
 	p := k.Backend(st.Backend)
 	if err != nil || p == nil || st.Kind != memproxy.TargetMemory {

@@ -9,12 +9,12 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-const standingColumns = `backend, kind, id, tenant, state, reason, decision, changed, contested, pinned, expires, attestation, rules, findings, unverified, reviewed, current`
+const statusColumns = `backend, kind, id, tenant, state, reason, decision, changed, contested, pinned, expires, attestation, rules, findings, unverified, reviewed, current`
 
-func standingKey(s *memproxy.Standing) key { return key{s.Backend, s.Kind, s.ID} }
+func statusKey(s *memproxy.Status) key { return key{s.Backend, s.Kind, s.ID} }
 
-func scanStanding(s scanner) (memproxy.Standing, error) {
-	var st memproxy.Standing
+func scanStatus(s scanner) (memproxy.Status, error) {
+	var st memproxy.Status
 	var changed, contested, pinned, expires int64
 	var findings []byte
 	err := s.Scan(&st.Backend, &st.Kind, &st.ID, &st.Tenant, &st.State, &st.Reason, &st.Decision, &changed,
@@ -40,7 +40,7 @@ type spans struct {
 
 // Standings returns the standings of memories, by id. What nothing is recorded
 // of is absent: it is untrusted. An error means that nothing is known.
-func (l *Ledger) Standings(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Standing, error) {
+func (l *Ledger) Standings(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Status, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func (l *Ledger) Standings(ctx context.Context, backend string, kind memproxy.Ta
 			return nil, err
 		}
 	}
-	found := make(map[string]memproxy.Standing, len(ids))
+	found := make(map[string]memproxy.Status, len(ids))
 	var ask []string
 	for _, id := range ids {
 		if storable(id) != nil {
@@ -78,7 +78,7 @@ func (l *Ledger) Standings(ctx context.Context, backend string, kind memproxy.Ta
 		if err != nil {
 			return nil, l.wrap("look up standings", err)
 		}
-		got, err := drain(rows, scanStanding)
+		got, err := drain(rows, scanStatus)
 		if err != nil {
 			return nil, l.wrap("look up standings", err)
 		}
@@ -89,15 +89,15 @@ func (l *Ledger) Standings(ctx context.Context, backend string, kind memproxy.Ta
 	for _, id := range ask {
 		st, ok := found[id]
 		if !ok {
-			st = memproxy.Standing{MemoryKey: memproxy.MemoryKey{Backend: backend, Kind: kind, ID: id}}
+			st = memproxy.Status{MemoryKey: memproxy.MemoryKey{Backend: backend, Kind: kind, ID: id}}
 		}
 		l.standings.fill(seen, st)
 	}
 	return found, nil
 }
 
-// ListStandings returns a page of standings, in the order of their keys.
-func (l *Ledger) ListStandings(ctx context.Context, f memproxy.StandingFilter) ([]memproxy.Standing, error) {
+// ListStatuses returns a page of standings, in the order of their keys.
+func (l *Ledger) ListStatuses(ctx context.Context, f memproxy.StatusFilter) ([]memproxy.Status, error) {
 	where, args := []string{"(backend, kind, id) > (?, ?, ?)"}, []any{f.After.Backend, string(f.After.Kind), f.After.ID}
 	for _, c := range [...]struct{ clause, value string }{
 		{"state = ?", string(f.State)}, {"backend = ?", f.Backend}, {"tenant = ?", f.Tenant}, {"rules <> ?", f.NotRules},
@@ -121,7 +121,7 @@ func (l *Ledger) ListStandings(ctx context.Context, f memproxy.StandingFilter) (
 	if n <= 0 {
 		n = 10
 	}
-	return look(ctx, l, "list standings", scanStanding, `SELECT `+standingColumns+` FROM standing WHERE `+
+	return look(ctx, l, "list statuses", scanStatus, `SELECT `+statusColumns+` FROM standing WHERE `+
 		strings.Join(where, " AND ")+` ORDER BY backend, kind, id LIMIT ?`, append(args, min(n, 1000))...)
 }
 
@@ -186,14 +186,14 @@ func validChange(c *memproxy.StateChange) error {
 
 // standing returns a memory's standing, which no other transaction changes
 // until this one is over; the one that is to be written when there is none.
-func (t *transaction) standing(k memproxy.MemoryKey) (st memproxy.Standing, prior memproxy.MemoryState, err error) {
+func (t *transaction) status(k memproxy.MemoryKey) (st memproxy.Status, prior memproxy.MemoryState, err error) {
 	args := []any{k.Backend, string(k.Kind), k.ID}
-	none := memproxy.Standing{MemoryKey: k, State: memproxy.StateUntrusted}
+	none := memproxy.Status{MemoryKey: k, State: memproxy.StateUntrusted}
 	n, err := t.run(`UPDATE standing SET prior = prior WHERE backend = ? AND kind = ? AND id = ?`, args...)
 	if err != nil || n == 0 {
 		return none, "", err
 	}
-	found, err := rows(t, scanStanding, `SELECT `+standingColumns+` FROM standing WHERE backend = ? AND kind = ? AND id = ?`, args...)
+	found, err := rows(t, scanStatus, `SELECT `+statusColumns+` FROM standing WHERE backend = ? AND kind = ? AND id = ?`, args...)
 	if err != nil || len(found) == 0 {
 		return none, "", err
 	}
@@ -201,9 +201,9 @@ func (t *transaction) standing(k memproxy.MemoryKey) (st memproxy.Standing, prio
 	return found[0], prior, err
 }
 
-func (t *transaction) putStanding(st memproxy.Standing, prior memproxy.MemoryState) error {
-	t.stood = append(t.stood, standingKey(&st))
-	_, err := t.run(`INSERT INTO standing (`+standingColumns+`, prior) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
+func (t *transaction) putStatus(st memproxy.Status, prior memproxy.MemoryState) error {
+	t.stood = append(t.stood, statusKey(&st))
+	_, err := t.run(`INSERT INTO standing (`+statusColumns+`, prior) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
 		ON CONFLICT (backend, kind, id) DO UPDATE SET tenant = excluded.tenant, state = excluded.state, reason = excluded.reason,
 		decision = excluded.decision, changed = excluded.changed, contested = excluded.contested, pinned = excluded.pinned,
 		expires = excluded.expires, attestation = excluded.attestation, rules = excluded.rules, findings = excluded.findings,

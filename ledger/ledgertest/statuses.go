@@ -21,7 +21,7 @@ func set(t *testing.T, l Life, id string, state memproxy.MemoryState, from ...me
 }
 
 // standing is the standing as every ledger of the store sees it.
-func standing(t *testing.T, l Life, id string) memproxy.Standing {
+func standing(t *testing.T, l Life, id string) memproxy.Status {
 	t.Helper()
 	got, err := l.Standings(t.Context(), "mem0", memproxy.TargetMemory, []string{id})
 	must(t, "Standings", err)
@@ -77,10 +77,10 @@ func statesListed(t *testing.T, l Life) {
 	}
 	set(t, l, "m03", memproxy.StateFlagged)
 	seen := map[string]bool{}
-	f := memproxy.StandingFilter{State: memproxy.StateUntrusted}
+	f := memproxy.StatusFilter{State: memproxy.StateUntrusted}
 	for range 5 {
-		page, err := l.Other.ListStandings(t.Context(), f)
-		must(t, "ListStandings", err)
+		page, err := l.Other.ListStatuses(t.Context(), f)
+		must(t, "ListStatuses", err)
 		if len(page) > 10 {
 			t.Fatalf("a page of %d", len(page))
 		}
@@ -92,14 +92,14 @@ func statesListed(t *testing.T, l Life) {
 		t.Errorf("%d seen", len(seen))
 	}
 	for name, c := range map[string]struct {
-		f    memproxy.StandingFilter
+		f    memproxy.StatusFilter
 		want int
 	}{
-		"examined under these rules": {memproxy.StandingFilter{NotRules: "p1"}, 0},
-		"other rules":                {memproxy.StandingFilter{NotRules: "p2", Limit: 100}, 25},
-		"other tenant":               {memproxy.StandingFilter{Tenant: "other"}, 0},
+		"examined under these rules": {memproxy.StatusFilter{NotRules: "p1"}, 0},
+		"other rules":                {memproxy.StatusFilter{NotRules: "p2", Limit: 100}, 25},
+		"other tenant":               {memproxy.StatusFilter{Tenant: "other"}, 0},
 	} {
-		if page, err := l.ListStandings(t.Context(), c.f); err != nil || len(page) != c.want {
+		if page, err := l.ListStatuses(t.Context(), c.f); err != nil || len(page) != c.want {
 			t.Errorf("%s: %d, %v; want %d", name, len(page), err, c.want)
 		}
 	}
@@ -115,7 +115,7 @@ func quiet(t *testing.T, l Life) {
 		Backend: "mem0", ID: "corrected", Tenant: "acme", Author: "agent:dev", Corrector: "human:ann", Trust: memproxy.TrustHuman, Decision: "d2", Reason: "wrong"}))
 	set(t, l, "fresh", memproxy.StatePending)
 	l.Clock.Pass(3 * 24 * time.Hour)
-	got, err := l.ListStandings(ctx, memproxy.StandingFilter{State: memproxy.StatePending, QuietSince: l.Clock.Now().Add(-7 * 24 * time.Hour)})
+	got, err := l.ListStatuses(ctx, memproxy.StatusFilter{State: memproxy.StatePending, QuietSince: l.Clock.Now().Add(-7 * 24 * time.Hour)})
 	if err != nil || len(got) != 1 || got[0].ID != "calm" {
 		t.Errorf("quiet for seven days: %+v, %v", got, err)
 	}
