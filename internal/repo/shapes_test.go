@@ -50,7 +50,6 @@ var (
 		"adapters/letta":         43,
 		"adapters/mem0":          32,
 		"adapters/mem0/embedded": 28,
-		"app":                    26,
 		"gate":                   71,
 		"ledger":                 49,
 		"proxy":                  28,
