@@ -8,7 +8,7 @@ import (
 // chronicled records what was done to memories' histories: every version, with
 // the one before it, and every text that was given up or destroyed. What one
 // decision did is one event.
-func (s *App) chronicled(steps []ledger.Step) {
+func (s *state) chronicled(steps []ledger.Step) {
 	for len(steps) > 0 {
 		n := 1
 		for n < len(steps) && together(&steps[0], &steps[n]) {

@@ -67,11 +67,11 @@ func traitsOf(b config.Backend, id string) integrity.Traits {
 
 // OpenCustody opens the state of a process that does not run.
 func OpenCustody(ctx context.Context, cfg *config.Config, o Options) (*integrity.Custodian, func(context.Context) error, error) {
-	s, err := open(ctx, cfg, o, nil, slog.LevelWarn)
+	st, err := openState(ctx, cfg, o, nil, slog.LevelWarn)
 	if err != nil {
 		return nil, nil, err
 	}
-	return s.newCustodian(), s.Close, nil
+	return (&App{state: st}).newCustodian(), st.Close, nil
 }
 
 // Attended is which installation a custodian is asked for.

@@ -130,7 +130,7 @@ func (s *asked) check(now time.Time) proxy.Check {
 }
 
 // watchStores has readiness ask everything that requests depend on.
-func (s *App) watchStores() {
+func (s *state) watchStores() {
 	s.stores = &readiness{begin: s.group.Go, clock: time.Now} // deadlines are real, whatever clock is injected
 	kind := "a file"
 	if s.cfg.Ledger.URL.Reveal() != "" {
@@ -155,7 +155,7 @@ func (s *App) watchStores() {
 
 // auditAnswers is an error where the log is broken, or what is to be recorded
 // does not reach the disk.
-func (s *App) auditAnswers(ctx context.Context) error {
+func (s *state) auditAnswers(ctx context.Context) error {
 	if err := s.audit.Healthy(); err != nil {
 		return err
 	}

@@ -55,10 +55,10 @@ func unowned(ctx context.Context) begin {
 
 // Close stops everything. ctx bounds how long requests in flight may take. Once
 // it has returned, nothing of the process runs, or the error says what does.
-func (s *App) Close(ctx context.Context) error { return s.group.Close(ctx) }
+func (s *state) Close(ctx context.Context) error { return s.group.Close(ctx) }
 
 // abort closes what an assembly that failed had opened.
-func (s *App) abort() {
+func (s *state) abort() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_ = s.Close(ctx) // the error that led here is the one to show

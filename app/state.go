@@ -1,0 +1,228 @@
+package app
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/budgets"
+	"github.com/memproxy/memproxy/budgets/redisstore"
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/group"
+	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/telemetry"
+	"github.com/memproxy/memproxy/telemetry/audit"
+	"github.com/memproxy/memproxy/upkeep"
+)
+
+// state is what a process has open: its log, its telemetry, and the stores that
+// outlive it.
+type state struct {
+	cfg     *config.Config
+	version string
+	unsafe  []string // settings that weaken production
+	log     *slog.Logger
+	clock   func() time.Time
+	group   *group.Group
+	// patience is how many times as long stores may take; 0 is once.
+	patience time.Duration
+
+	telemetry *telemetry.Telemetry
+	audit     *audit.Log
+	ledger    *ledger.Ledger
+	keys      ledger.Keys
+	signer    *ledger.Signer // of stamps
+	budget    gate.Budget
+	// sharedBudget is Redis behind budget, nil where there is none.
+	sharedBudget *redisstore.Store
+	degraded     func() bool // whether the local share of the limits applies; nil without Redis
+	stores       *readiness
+	broken       upkeep.Signal // a version is not as it was written
+	noticed      upkeep.Signal // a notice was queued
+}
+
+// openState opens the log, telemetry and the stores, with nothing that uses them.
+// On an error everything that was opened is closed again.
+func openState(ctx context.Context, cfg *config.Config, o Options, unsafe []string, level slog.Level) (_ *state, err error) {
+	s := &state{cfg: cfg, version: o.Version, unsafe: unsafe, clock: o.Clock, patience: o.patience, broken: upkeep.NewSignal(), noticed: upkeep.NewSignal()}
+	if s.clock == nil {
+		s.clock = time.Now
+	}
+	if s.log, err = telemetry.NewLogger(o.Log, telemetry.LogOptions{Format: cfg.Log.Format, Level: level}); err != nil {
+		return nil, err
+	}
+	s.group = group.New(ctx, group.Options{Stages: stages, Loops: stageLoops, Ticker: o.Ticker, Log: s.log, Patience: o.patience})
+	defer func() {
+		if err != nil {
+			s.abort()
+		}
+	}()
+	if err = s.openTelemetry(ctx); err != nil {
+		return nil, err
+	}
+	if err = os.MkdirAll(s.path("keys"), 0o700); err != nil {
+		return nil, fmt.Errorf("state: %w", err)
+	}
+	if err = s.openAudit(); err != nil {
+		return nil, err
+	}
+	if err = s.openLedger(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *state) path(parts ...string) string {
+	return filepath.Join(append([]string{s.cfg.State}, parts...)...)
+}
+
+func (s *state) openTelemetry(ctx context.Context) error {
+	headers := telemetry.Headers{}
+	for name, v := range s.cfg.Telemetry.Headers {
+		headers[name] = v.Reveal()
+	}
+	host, _ := os.Hostname() // an unnamed host is an unnamed instance
+	opt := telemetry.Options{
+		ServiceName: s.cfg.Telemetry.Service, Version: s.version, Instance: host,
+		OTLP: telemetry.OTLP{Endpoint: s.cfg.Telemetry.OTLP, Headers: headers}, Log: s.log,
+	}
+	if r := s.cfg.Telemetry.Sample; r != nil {
+		if opt.SampleRatio = *r; *r == 0 {
+			opt.SampleRatio = -1
+		}
+	}
+	t, err := telemetry.Start(ctx, opt)
+	if err != nil {
+		return err
+	}
+	s.telemetry = t
+	s.group.Own(stageTelemetry, t.Shutdown)
+	return nil
+}
+
+// journalReserve holds a bundle of records of ordinary size.
+const journalReserve = 256 << 10
+
+func (s *state) openAudit() error {
+	key, err := s.auditKey()
+	if err != nil {
+		return err
+	}
+	opt := audit.Options{Dir: s.path("audit"), Key: key, Origin: s.cfg.Audit.Origin, Unsafe: s.unsafe, OnRecord: s.telemetry.OnRecord, Reserve: journalReserve}
+	if opt.Origin == "" {
+		opt.Origin = "memproxy/" + Fingerprint(key)
+	}
+	opt.Retention = s.cfg.Audit.Retention.Time()
+	if s.audit, err = audit.Open(opt); err != nil {
+		return err
+	}
+	s.group.Own(stageStores, s.audit.Close)
+	return nil
+}
+
+func (s *state) openLedger() error {
+	keys, err := ledger.LoadOrCreateVaultKeys(s.path("keys"), rand.Reader)
+	if err != nil {
+		return err
+	}
+	vault, err := ledger.NewVault(keys, rand.Reader)
+	if err != nil {
+		return err
+	}
+	if s.ledger, err = ledger.Open(s.ledgerOptions(vault)); err != nil {
+		return err
+	}
+	s.group.Own(stageStores, func(context.Context) error { return s.ledger.Close() })
+	if s.keys, err = ledger.LoadOrCreateKey(s.path("keys"), rand.Reader); err != nil {
+		return err
+	}
+	s.signer, err = ledger.NewSigner(s.keys)
+	return err
+}
+
+// auditKey is the log's key: one that is made elsewhere, or the state's own.
+func (s *state) auditKey() (ed25519.PrivateKey, error) {
+	if path := s.cfg.Audit.KeyFile; path != "" {
+		return audit.LoadKey(path)
+	}
+	return audit.LoadOrCreateKey(s.path("keys"))
+}
+
+// ledgerOptions are a file of one's own, or a database that replicas share.
+func (s *state) ledgerOptions(vault *ledger.Vault) ledger.Options {
+	opt := ledger.Options{Timeout: ledger.DefaultTimeout * max(1, s.patience), Path: s.path("ledger.db"), Clock: s.clock, Lost: s.lost, Told: s.chronicled, Broken: s.broken.Send, Vault: vault, Locks: lockLimits(s.cfg), MaxHolds: s.cfg.Review.MaxHeldAll, MaxPrincipalHolds: s.cfg.Review.MaxHeld, MaxUserHolds: s.cfg.Review.MaxHeldUser}
+	if s.cfg.Review.Webhook != nil {
+		opt.Noticed = s.noticed.Send
+	}
+	if u := s.cfg.Ledger.URL.Reveal(); u != "" {
+		opt.Path, opt.URL = "", u
+	}
+	return opt
+}
+
+// lockLimits are how many rejections lock writes. They hold for what was
+// counted before this start, too.
+func lockLimits(cfg *config.Config) *memproxy.LockLimits {
+	c, limits := cfg.Sessions, memproxy.DefaultLockLimits()
+	limits.Session, limits.User, limits.Principal = *c.MaxRejections, *c.MaxUserRejections, *c.MaxPrincipalRejections
+	limits.For = c.LockFor.Time()
+	return &limits
+}
+
+// lost is told of ownership that could not be written: its memories are asked
+// for upstream again.
+func (s *state) lost(rows int, err error) {
+	s.telemetry.Instruments().LedgerFailed(context.Background())
+	s.log.Error("the ledger lost rows", "rows", rows, "error", err)
+}
+
+// openBudget counts in this process, or in Redis with this process as what is
+// left when Redis is away.
+func (s *state) openBudget() (gate.Budget, error) {
+	r := s.cfg.Budgets.Redis
+	path := s.path("budgets.jsonl")
+	if r != nil {
+		path = "" // the totals are Redis's; the local share is for an outage
+	}
+	local, err := budgets.NewMemory(budgets.MemoryOptions{Path: path})
+	if err != nil {
+		return nil, err
+	}
+	s.group.Own(stageStores, func(context.Context) error { return local.Close() })
+	if r == nil {
+		return local, nil
+	}
+	shared, err := redisstore.New(redisstore.Options{URL: r.URL.Reveal()})
+	if err != nil {
+		return nil, err
+	}
+	s.sharedBudget = shared
+	s.group.Own(stageStores, func(context.Context) error { return shared.Close() })
+	opt := budgets.DegradingOptions{
+		Shared: shared, Local: local, Deadline: r.Timeout.Time(), Clock: time.Now,
+		Changed: func(err error) {
+			if err != nil {
+				s.log.Warn("the shared budget store is away; a local share of the limits applies", "error", err)
+			} else {
+				s.log.Info("the shared budget store is back")
+			}
+		},
+	}
+	if r.Share != nil {
+		opt.Share = memproxy.PerMille(*r.Share * 1000)
+	}
+	both, err := budgets.NewDegrading(opt)
+	if err != nil {
+		return nil, err
+	}
+	s.degraded = both.Degraded
+	s.group.Own(stageStores, both.Close)
+	return both, nil
+}
