@@ -15,7 +15,6 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
-	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/group"
 	"github.com/memproxy/memproxy/integrity"
@@ -56,10 +55,10 @@ type App struct {
 	callers    *callers
 	edits      *edits // of the configuration
 	rules      *rulebook
-	fleet      member
+	fleet      *member
 	listeners  []*listener
-	bounded    sync.Mutex                // listeners, while metrics look at them
-	inFlight   map[string]*face.InFlight // by backend: both its listeners share it
+	bounded    sync.Mutex // listeners, while metrics look at them
+	inFlight   shares
 	proxies    []*proxy.Proxy
 	jobs       *upkeep.Jobs
 	later      *after
@@ -93,7 +92,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 	if err != nil {
 		return nil, err
 	}
-	s := &App{state: st, getenv: o.Getenv, transport: o.Transport, steps: o.Steps, sending: o.sending}
+	s := &App{state: st, getenv: o.Getenv, transport: o.Transport, steps: o.Steps, sending: o.sending, inFlight: shares{}}
 	s.edits = &edits{App: s, inForce: cfg}
 	s.jobs = upkeep.New(upkeep.Options{Begin: s.group.Go, Ticker: o.Ticker, Clock: s.clock, Log: s.log})
 	defer func() {
@@ -117,7 +116,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 	if s.callers, err = newCallers(cfg, s.keys.Signing.Derive("anonymous callers")); err != nil {
 		return nil, err
 	}
-	s.fleet.tally = newTally(s.telemetry.Instruments())
+	s.fleet = &member{App: s, tally: newTally(s.telemetry.Instruments())}
 	s.gate, err = gate.New(gate.Options{
 		Identifier: s.callers, Ledger: s.ledger, Budget: s.budget, Recorder: s.audit, Signer: s.signer,
 		RecordTimeout: gate.DefaultRecordTimeout * max(1, s.patience),
@@ -140,19 +139,16 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 	if err = s.buildFaces(); err != nil {
 		return nil, err
 	}
-	if err = s.compareSettings(s.cfg); err != nil {
+	if err = s.edits.compare(s.cfg); err != nil {
 		return nil, err
 	}
 	s.watchStores()
 	s.watch(o.File)
-	if err = s.joinFleet(); err != nil {
+	if err = s.fleet.join(); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
-
-// Flush returns once all that was recorded so far is on disk.
-func (s *App) Flush(ctx context.Context) error { return s.audit.Flush(ctx) }
 
 // newID returns a decision id: a UUID of version 7, unguessable and in the
 // order of time.

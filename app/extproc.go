@@ -105,7 +105,7 @@ func (s *App) processor(unfilteredReads bool) (*extproc.Processor, error) {
 		Tracer: s.telemetry.Tracer(), Propagator: s.telemetry.Propagator(), Log: s.log,
 	}
 	for _, b := range s.cfg.Backends {
-		backend, err := s.behindEnvoy(b)
+		backend, err := behindEnvoy(s, b)
 		if err != nil {
 			return nil, fmt.Errorf("backend %s: %w", b.Name, err)
 		}
@@ -119,7 +119,7 @@ func (s *App) processor(unfilteredReads bool) (*extproc.Processor, error) {
 }
 
 // behindEnvoy is a backend as the HTTP face has it, in the Envoy face's terms.
-func (s *App) behindEnvoy(b config.Backend) (extproc.Backend, error) {
+func behindEnvoy(s *App, b config.Backend) (extproc.Backend, error) {
 	o, err := s.proxyOptions(b)
 	if err != nil {
 		return extproc.Backend{}, err

@@ -105,7 +105,7 @@ func (s *App) proxyOptions(b config.Backend) (proxy.Options, error) {
 	opt := proxy.Options{
 		Gate: s.gate, Name: b.Name, Adapter: adapter, Upstream: upstream, Passthrough: b.Passthrough,
 		Transport: s.transport, PassTransport: s.transport, SideTransport: s.transport,
-		InFlight: s.budgetOf(b.Name),
+		InFlight: s.inFlight.of(b.Name, s.cfg.Limits),
 		MaxBody:  b.Limits.Body, MaxAnswer: b.Limits.Answer,
 		BodyTimeout: b.Timeouts.Body.Time(), UpstreamTimeout: b.Timeouts.Upstream.Time(), RunTimeout: b.Timeouts.Run.Time(),
 		Ungated: gate.Ungated(b.Ungated), Tenant: b.Tenant, Journal: s.path("runs", "of-"+url.PathEscape(b.Name)), Reconcile: b.Reconcile.Time(),
@@ -121,15 +121,15 @@ func (s *App) proxyOptions(b config.Backend) (proxy.Options, error) {
 	return opt, nil
 }
 
-// budgetOf is what bodies and answers of a backend may take at once.
-func (s *App) budgetOf(backend string) *face.InFlight {
-	if s.inFlight[backend] == nil {
-		if s.inFlight == nil {
-			s.inFlight = map[string]*face.InFlight{}
-		}
-		s.inFlight[backend] = face.NewInFlight(s.cfg.Limits.InFlight, s.cfg.Limits.OneInFlight)
+// shares are what bodies and answers of each backend may take at once. Both its
+// listeners share it.
+type shares map[string]*face.InFlight
+
+func (s shares) of(backend string, limits config.Intake) *face.InFlight {
+	if s[backend] == nil {
+		s[backend] = face.NewInFlight(limits.InFlight, limits.OneInFlight)
 	}
-	return s.inFlight[backend]
+	return s[backend]
 }
 
 // listenTLS makes a listener's TLS. With client roots, certificates that are
@@ -173,18 +173,14 @@ func (s *App) Listen() error {
 		s.group.Serve(stageListeners, l.name, stop, failed)
 	}
 	s.group.Own(stageNotes, func(context.Context) error { s.record(memproxy.EventStop, "stopped"); return nil })
-	return s.watchBounds()
-}
-
-// watchBounds lets metrics tell what the listeners' bounds do.
-func (s *App) watchBounds() error {
-	stop, err := s.telemetry.Instruments().Watch(signal.Sources{Bounds: s.bounds})
+	unwatch, err := s.telemetry.Instruments().Watch(signal.Sources{Bounds: s.bounds})
 	if err == nil {
-		s.group.Own(stageTelemetry, func(context.Context) error { return stop() })
+		s.group.Own(stageTelemetry, func(context.Context) error { return unwatch() })
 	}
 	return err
 }
 
+// bounds are what the listeners hold and turned away.
 func (s *App) bounds() []signal.Bounds {
 	s.bounded.Lock()
 	defer s.bounded.Unlock()
@@ -244,7 +240,7 @@ func (s *App) ready() []proxy.Check {
 	}
 	checks = append(checks, s.edits.check())
 	if s.fleet.follower != nil {
-		checks = append(checks, s.fleetReady())
+		checks = append(checks, s.fleet.ready())
 	}
 	return checks
 }

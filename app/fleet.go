@@ -85,37 +85,38 @@ func tablesOf(b policy.Bundle, cfg *config.Config) (memproxy.Limits, memproxy.Ce
 
 // member is this sidecar's part in a fleet.
 type member struct {
-	follower *follow.Follower
+	*App
+	follower *follow.Follower // nil: there is no fleet
 	tally    *tally
 }
 
-// joinFleet begins to follow the control plane, if there is one. The rulebook
-// has what the sidecar starts with.
-func (s *App) joinFleet() error {
-	c := s.cfg.Policy.Control
+// join begins to follow the control plane, if there is one. The rulebook has what
+// the sidecar starts with.
+func (m *member) join() error {
+	c := m.cfg.Policy.Control
 	if c == nil {
 		return nil
 	}
-	opt, err := followOptions(s.cfg, s.version, s.log)
+	opt, err := followOptions(m.cfg, m.version, m.log)
 	if err != nil {
 		return err
 	}
 	if opt.TLS, err = clientTLS(c); err != nil {
 		return fmt.Errorf("policy.control: %w", err)
 	}
-	opt.Apply, opt.Counts = s.takeRelease, s.fleet.tally.drain
-	if s.fleet.follower, err = follow.New(opt); err != nil {
+	opt.Apply, opt.Counts = m.take, m.tally.drain
+	if m.follower, err = follow.New(opt); err != nil {
 		return err
 	}
-	kept := s.fleet.follower.LastGood()
-	inForce := kept != nil && kept.Bundle == s.rules.bundleVersion()
+	kept := m.follower.LastGood()
+	inForce := kept != nil && kept.Bundle == m.rules.bundleVersion()
 	if inForce {
-		version, _ := s.rules.state()
-		s.fleet.tally.name(version, kept.Name())
-		s.log.Info("started from the kept release", "release", kept.Name())
+		version, _ := m.rules.state()
+		m.tally.name(version, kept.Name())
+		m.log.Info("started from the kept release", "release", kept.Name())
 	}
-	s.fleet.follower.Start(inForce)
-	s.group.Go("fleet", s.fleet.follower.Run)
+	m.follower.Start(inForce)
+	m.group.Go("fleet", m.follower.Run)
 	return nil
 }
 
@@ -136,34 +137,34 @@ func clientTLS(c *config.Control) (*tls.Config, error) {
 	return &tls.Config{GetClientCertificate: cert.Client, RootCAs: pool, ServerName: name, MinVersion: tls.VersionTLS13}, nil
 }
 
-// takeRelease puts a release in force. It is on disk before it rules.
-func (s *App) takeRelease(r *policy.Release, keep func() error) error {
-	err := s.rules.take(r.Contents, func(rules *gate.Rules) error {
+// take puts a release in force. It is on disk before it rules.
+func (m *member) take(r *policy.Release, keep func() error) error {
+	err := m.rules.take(r.Contents, func(rules *gate.Rules) error {
 		if err := keep(); err != nil {
 			return err
 		}
-		s.fleet.tally.name(rules.Version, r.Name())
-		return s.gate.Use(rules)
+		m.tally.name(rules.Version, r.Name())
+		return m.gate.Use(rules)
 	})
 	if err != nil {
-		s.rules.fail(fromPolicies, fmt.Errorf("release %d: %w", r.Number, err))
-		s.telemetry.Instruments().Reloaded(context.Background(), false)
-		s.record(memproxy.EventReload, "release "+r.Name()+" was not put in force")
+		m.rules.fail(fromPolicies, fmt.Errorf("release %d: %w", r.Number, err))
+		m.telemetry.Instruments().Reloaded(context.Background(), false)
+		m.record(memproxy.EventReload, "release "+r.Name()+" was not put in force")
 		return err
 	}
-	version, _ := s.rules.state()
-	s.telemetry.Instruments().Reloaded(context.Background(), true)
-	s.log.Info("release in force", "release", r.Name(), "version", version)
-	s.record(memproxy.EventReload, "release "+r.Name()+", rules "+version+" in force")
+	version, _ := m.rules.state()
+	m.telemetry.Instruments().Reloaded(context.Background(), true)
+	m.log.Info("release in force", "release", r.Name(), "version", version)
+	m.record(memproxy.EventReload, "release "+r.Name()+", rules "+version+" in force")
 	return nil
 }
 
-// fleetReady is how the sidecar stands to its control plane, for /readyz.
-func (s *App) fleetReady() proxy.Check {
-	st := s.fleet.follower.State()
+// ready is how the sidecar stands to its control plane, for /readyz.
+func (m *member) ready() proxy.Check {
+	st := m.follower.State()
 	c := proxy.Check{Name: "control", OK: true, Detail: "release " + st.Running}
 	switch {
-	case st.Running == "" && s.cfg.Policy.Dir == "":
+	case st.Running == "" && m.cfg.Policy.Dir == "":
 		c.OK, c.Detail = false, "no release has come yet; everything is refused"
 	case st.Running == "":
 		c.Degraded, c.Detail = true, "no release has come yet; the policy directory holds"

@@ -9,6 +9,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/review"
 	"github.com/memproxy/memproxy/upkeep"
 	"github.com/memproxy/memproxy/upkeep/holds"
 	"github.com/memproxy/memproxy/upkeep/memories"
@@ -52,7 +53,7 @@ func (s *App) startJobs() {
 	s.jobs.Start(upkeep.Job{Name: "replays", Every: replayPoll, Wake: s.runner.Woken(), Once: func(ctx context.Context, _ time.Time) error { return s.runner.Recover(ctx) }})
 	if s.webhooks != nil {
 		s.noticed.Send()
-		s.jobs.Start(upkeep.Job{Name: "webhooks", Every: noticePoll, Wake: s.noticed, Once: s.deliver})
+		s.jobs.Start(upkeep.Job{Name: "webhooks", Every: noticePoll, Wake: s.noticed, Once: delivering(s.webhooks)})
 	}
 	s.jobs.Start(upkeep.Job{Name: "rejections", Every: summariseEvery, Once: func(ctx context.Context, _ time.Time) error { s.gate.SummariseRejections(ctx); return nil }})
 	s.group.Own(stageNotes, func(ctx context.Context) error { s.gate.SummariseRejections(ctx); return nil })
@@ -72,14 +73,16 @@ func (s *App) holdKeeper() *holds.Keeper {
 	})
 }
 
-// deliver tells of what is queued, and when it is to be tried again.
-func (s *App) deliver(ctx context.Context, now time.Time) error {
-	next, err := s.webhooks.Deliver(ctx)
-	switch {
-	case err != nil:
-		return fmt.Errorf("notices could not be delivered: %w", err)
-	case !next.IsZero():
-		return upkeep.Due{In: next.Sub(now)}
+// delivering delivers what is queued, again when a notice is to be tried again.
+func delivering(hooks *review.Webhooks) func(context.Context, time.Time) error {
+	return func(ctx context.Context, now time.Time) error {
+		next, err := hooks.Deliver(ctx)
+		switch {
+		case err != nil:
+			return fmt.Errorf("notices could not be delivered: %w", err)
+		case !next.IsZero():
+			return upkeep.Due{In: next.Sub(now)}
+		}
+		return nil
 	}
-	return nil
 }

@@ -88,7 +88,7 @@ func sayReachable(ctx context.Context, b config.Backend, log *slog.Logger) {
 }
 
 // hangup says that a SIGHUP was heard, which would else end the process.
-func (s *App) hangup(ctx context.Context) {
+func hangup(ctx context.Context, log *slog.Logger) {
 	heard := make(chan os.Signal, 1)
 	signal.Notify(heard, syscall.SIGHUP)
 	defer signal.Stop(heard)
@@ -97,7 +97,7 @@ func (s *App) hangup(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-heard:
-			s.log.Info("SIGHUP: the configuration, policies and packs are read again")
+			log.Info("SIGHUP: the configuration, policies and packs are read again")
 		}
 	}
 }

@@ -28,15 +28,15 @@ const settingsFile = "settings.json"
 const maxLoosened = 20
 
 // sayUnsafe says loudly what weakens production.
-func (s *App) sayUnsafe() {
+func (s *edits) sayUnsafe() {
 	for _, set := range s.cfg.Unsafe() {
 		s.log.Error("UNSAFE: a setting weakens production", "setting", set.Path, "value", set.Value, "why", set.Unsafe, "from", set.From, "allowed_by", config.UnsafeEnv)
 	}
 }
 
-// compareSettings names the settings that are looser than at the last start or
+// compare names the settings that are looser than at the last start or
 // edit, and remembers these.
-func (s *App) compareSettings(cfg *config.Config) error {
+func (s *edits) compare(cfg *config.Config) error {
 	s.sayUnsafe()
 	now := cfg.Settings()
 	var before map[string]string
@@ -65,7 +65,7 @@ func (s *App) compareSettings(cfg *config.Config) error {
 }
 
 // loosened names what an edit of something loosens, in the log and on record.
-func (s *App) loosened(what string, edits []string) {
+func (s *edits) loosened(what string, edits []string) {
 	for _, e := range edits {
 		s.log.Warn("an edit of "+what+" loosens a control", "edit", e)
 	}
@@ -151,7 +151,7 @@ func (s *edits) take(ctx context.Context, next *config.Config) error {
 	if len(restart) > 0 {
 		s.log.Warn("a part of the edit of the configuration needs a restart", "settings", restart)
 	}
-	if err := s.compareSettings(cfg); err != nil { // the edit is in force all the same
+	if err := s.compare(cfg); err != nil { // the edit is in force all the same
 		s.log.Error("the settings cannot be kept; the next start names edits since the last it knows", "error", err)
 	}
 	return nil

@@ -226,3 +226,6 @@ func (s *state) openBudget() (gate.Budget, error) {
 	s.group.Own(stageStores, both.Close)
 	return both, nil
 }
+
+// Flush returns once all that was recorded so far is on disk.
+func (s *state) Flush(ctx context.Context) error { return s.audit.Flush(ctx) }

@@ -34,7 +34,7 @@ func (s *App) watch(file string) {
 		pack := upkeep.Followed{Look: s.packIn(dir), Failed: func(err error) { s.reloadFailed(fromPack, err) }}
 		s.follow("pack", pack, s.rules.packDigest(), dir)
 	}
-	s.group.Go("hangup", s.hangup)
+	s.group.Go("hangup", func(ctx context.Context) { hangup(ctx, s.log) })
 	if file != "" {
 		s.follow("configuration", upkeep.Followed{Look: s.edits.in(s.group.Context(), file), Failed: s.edits.failed}, version(s.cfg.Sum()), filepath.Dir(file))
 	}
@@ -106,7 +106,7 @@ func (s *App) reloaded() {
 	s.telemetry.Instruments().Reloaded(context.Background(), true)
 	s.log.Info("rules reloaded", "version", version)
 	s.record(memproxy.EventReload, "rules "+version+" in force")
-	s.loosened("the rules", s.rules.loosened())
+	s.edits.loosened("the rules", s.rules.loosened())
 }
 
 // reloadFailed keeps the last good rules and says so everywhere.

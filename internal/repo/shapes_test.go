@@ -30,7 +30,6 @@ var (
 		"adapters/mem0.Adapter":           43,
 		"adapters/mem0.decoding":          37,
 		"adapters/mem0/embedded.Backend":  85,
-		"app.App":                         37,
 		"cmd/memproxy/command.Invocation": 52,
 		"config.reader":                   26,
 		"envoy/extproc.exchange":          38,
