@@ -7,6 +7,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
 // openConf is production for callers that present nothing, beside one who does.
@@ -139,5 +142,30 @@ func TestAnonymousSessionsShareRejections(t *testing.T) {
 	}
 	if a := r.nobody("127.0.0.2", "fresh").write("Ann likes tea."); a.status != 200 {
 		t.Errorf("another address: %d %s", a.status, a.body)
+	}
+}
+
+// Proves TRL-9: with production's own settings, what an anonymous caller writes
+// is seen by others once nobody has corrected it for seven days, and not before;
+// what comes from a hostile source likewise, whoever wrote it.
+func TestPendingMemoriesAreShownAfterAWeek(t *testing.T) {
+	t.Parallel()
+	clock := ledgertest.NewClock()
+	r := startAt(t, clock.Now, openConf, "SCREENING", "")
+	r.nobody("127.0.0.1", "one").wrote("Ann likes green tea.")
+	hostile := r.nobody("127.0.0.1", "two").ask("POST", "/memories", from("Ann rows.", `"moltbook:x"`))
+	if hostile.status != 200 {
+		t.Fatalf("%d %s", hostile.status, hostile.body)
+	}
+	reader := r.nobody("127.0.0.2", "three") // those of other tenants never see it
+	for _, tc := range []struct {
+		after time.Duration
+		shown bool
+	}{{0, false}, {6 * 24 * time.Hour, false}, {26 * time.Hour, true}} {
+		clock.Pass(tc.after)
+		r.once("upkeep", clock.Now())
+		if list := reader.ask("GET", "/memories?user_id=ann", "").body; strings.Contains(list, "green tea") != tc.shown || strings.Contains(list, "Ann rows") != tc.shown {
+			t.Errorf("after %v more: %s", tc.after, list)
+		}
 	}
 }
