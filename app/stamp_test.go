@@ -84,3 +84,35 @@ func TestStampsSayHowTheWriteCameAbout(t *testing.T) {
 		t.Errorf("told %s", told.body)
 	}
 }
+
+// Proves TRL-2: a time that a client sets is refused of agents; of a person who
+// relays a fact it is the backend's word of when that was, and the stamp and the
+// provenance have the time at which it was written and the one at which it came
+// in, by memproxy's clock.
+func TestRelayedTimes(t *testing.T) {
+	t.Parallel()
+	clock := ledgertest.NewClock()
+	r := startAt(t, clock.Now, withPeople(screeningConf), keys("SCREENING", "")...)
+	relayed := strings.TrimSuffix(noted("Ann was hired."), "}") + `,"timestamp":978307200}`
+	inMetadata := strings.TrimSuffix(noted("Ann was hired."), "}") + `,"metadata":{"created_at":"2001-01-01T00:00:00Z"}}`
+	for path, body := range map[string]string{"/v3/memories/add/": relayed, "/memories": inMetadata} {
+		before := r.back.count()
+		if a := r.do("POST", path, body, as("")...); a.status != 403 || !strings.Contains(a.body, `"trust.backdated"`) || r.back.count() != before {
+			t.Errorf("%s by an agent: %d %s", path, a.status, a.body)
+		}
+	}
+	a := r.do("POST", "/v3/memories/add/", relayed, as("human")...)
+	var made struct{ Results []struct{ ID string } }
+	if err := json.Unmarshal([]byte(a.body), &made); err != nil || a.status != 200 || len(made.Results) != 1 {
+		t.Fatalf("by a person: %d %s", a.status, a.body)
+	}
+	now := clock.Now()
+	m, raw := r.stamped(made.Results[0].ID)
+	if now.Sub(m.Time) > time.Minute || now.Sub(m.Received) > time.Minute || m.Time.IsZero() || m.Received.IsZero() {
+		t.Errorf("stamped %s", raw)
+	}
+	told := r.do("GET", "/memories/"+made.Results[0].ID+"?memproxy_provenance=true", "", as("human")...)
+	if at := m.Time.Format(time.RFC3339); !strings.Contains(told.body, "2001-01-01T00:00:00") || !strings.Contains(told.body, `"written":"`+at) || !strings.Contains(told.body, `"received_at":"`+m.Received.Format(time.RFC3339)) {
+		t.Errorf("told %s", told.body)
+	}
+}
