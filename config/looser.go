@@ -1,9 +1,12 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/memproxy/memproxy"
 )
 
 // Snapshot is what a later start compares with: the values of settings by their
@@ -22,6 +25,17 @@ var instead = [...]struct{ entry, stands string }{
 	{"screening.sources[", "screening.sensitivity"},
 }
 
+// sourceEntry begins the path of a source's tier.
+const sourceEntry = "sources.names["
+
+// tierOf is the tier of a source that the file does not name: by the built-in
+// table, else that of every other name. One that claims nothing lowers nothing, as
+// one that is trusted.
+func tierOf(name, others string) string {
+	tier := memproxy.DefaultSourceNames().With(map[string]memproxy.Source{everyOther: memproxy.Source(others)}).Tier(name)
+	return string(cmp.Or(tier, memproxy.SourceTrusted))
+}
+
 // Looser names the settings that are looser than they were before, a sentence
 // each: "enforce: true became false".
 func Looser(before map[string]string, after []Setting) []string {
@@ -29,6 +43,9 @@ func Looser(before map[string]string, after []Setting) []string {
 	value := func(in map[string]string, path string) (string, bool) {
 		if v, ok := in[path]; ok {
 			return v, true
+		}
+		if name, ok := strings.CutPrefix(path, sourceEntry); ok {
+			return tierOf(strings.TrimSuffix(name, "]"), in[sourceEntry+everyOther+"]"]), true
 		}
 		for _, i := range instead {
 			if strings.HasPrefix(path, i.entry) {

@@ -273,6 +273,7 @@ func TestLooserEdits(t *testing.T) {
 		{"state: ./s\n", "state: ./s\nlimits: {connections: 2049}\n", "limits.connections"},
 		{"hostile: 0.6}", "hostile: 0.7}", "screening.similar.thresholds.hostile"},
 		{"  judge: {url: \"http://127.0.0.1:1\", model: m}\n", "", "screening.judge"},
+		{"crm: verified", "crm: verified, moltbook: untrusted", "sources.names[moltbook]"},
 	} {
 		looser, tighter := edit(c.old, c.new)
 		if !slices.ContainsFunc(looser, func(s string) bool { return strings.HasPrefix(s, c.path+":") }) {
@@ -281,6 +282,16 @@ func TestLooserEdits(t *testing.T) {
 		if len(tighter) > 0 {
 			t.Errorf("%s -> %s: the other way round is looser by %q", c.new, c.old, tighter)
 		}
+	}
+	for _, names := range []string{"moltbook: hostile", "shop: hostile", "\"*\": hostile", "\"email:ann\": untrusted"} {
+		if looser, _ := edit("crm: verified", "crm: verified, "+names); len(looser) > 0 {
+			t.Errorf("%s: looser by %q", names, looser)
+		}
+	}
+	before := config.Snapshot(parse("profile: production\n" + everything))
+	delete(before, "sources.names[*]") // as an older version left it
+	if looser := config.Looser(before, parse("profile: production\n"+everything)); len(looser) > 0 {
+		t.Errorf("an upgrade is looser by %q", looser)
 	}
 }
 
