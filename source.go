@@ -52,6 +52,16 @@ func (s SourceNames) With(over map[string]Source) SourceNames {
 	return out
 }
 
+// Of is the table for content that is filed under a user: mail of the user's own
+// address is verified, where the table says nothing of that address.
+func (s SourceNames) Of(user string) SourceNames {
+	own := sourceName("email:" + user)
+	if _, named := s[own]; named || !strings.Contains(user, "@") {
+		return s
+	}
+	return s.With(map[string]Source{own: SourceVerified})
+}
+
 // maxSourceName bounds what is looked at of a name.
 const maxSourceName = 256
 

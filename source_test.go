@@ -33,6 +33,22 @@ func TestSourceNames(t *testing.T) {
 			t.Errorf("%q: %q, want %q", name, got, want)
 		}
 	}
+	own := table.Of("ann@example.org")
+	for name, want := range map[string]memproxy.Source{
+		"email:ann@example.org": verified, "Email:Ann@Example.org:inbox": verified, "email:ann@example.org.evil": untrusted, "email:bob@example.org": untrusted, "email": untrusted, "moltbook:ann@example.org": hostile,
+	} {
+		if got := own.Tier(name); got != want {
+			t.Errorf("%q, filed under ann@example.org: %q, want %q", name, got, want)
+		}
+	}
+	for _, user := range []string{"", "ann", "@", ":@"} {
+		if got := table.Of(user).Tier("email:ann@example.org"); got != untrusted {
+			t.Errorf("filed under %q: %q", user, got)
+		}
+	}
+	if got := table.With(map[string]memproxy.Source{"email:ann@example.org": hostile}).Of("ann@example.org").Tier("email:ann@example.org"); got != hostile {
+		t.Errorf("the file's word on the user's address does not count: %q", got)
+	}
 	all := table.With(map[string]memproxy.Source{"*": untrusted})
 	if all.Tier("app") != untrusted || all.Tier("user_upload") != untrusted || all.Tier("user") != trusted || all.Tier("") != "" {
 		t.Error("the row for every other name")

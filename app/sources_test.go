@@ -40,6 +40,13 @@ func TestSourcesHaveTiers(t *testing.T) {
 			t.Errorf("%s: want %s and %v in %s", source, want.tier, want.confidence, raw)
 		}
 	}
+	for source, want := range map[string]string{"email:eva@example.org": "verified", "email:bob@example.org": "untrusted"} {
+		a := r.do("POST", "/memories", strings.Replace(from("The desk stands in Bonn.", `"`+source+`"`), `"user_id":"ann"`, `"user_id":"eva@example.org"`, 1))
+		_, id, _ := strings.Cut(a.body, `"id":"`)
+		if _, raw := r.stamped(id[:min(36, len(id))]); !strings.Contains(raw, `"memproxy_source":"`+want+`"`) {
+			t.Errorf("%s of eva@example.org: want %s in %s", source, want, raw)
+		}
+	}
 	dev := start(t, strings.Replace(screeningConf, "profile: production", "profile: development", 1), "SCREENING", "")
 	a := dev.do("POST", "/memories", from("The desk stands in Bern.", `"something"`))
 	_, id, _ := strings.Cut(a.body, `"id":"`)

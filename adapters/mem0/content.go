@@ -258,7 +258,7 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 				return bad(memproxy.PayloadMalformed, 422, p, "the field must be a string")
 			}
 		case m.Name == "source":
-			d.op.SourceClaim = origin.Source(d.a.opt.Sources, d.op.SourceClaim, m.Value)
+			d.op.SourceClaim = origin.Source(d.a.opt.Sources.Of(d.doc.Root.Get("user_id").Text()), d.op.SourceClaim, m.Value)
 		case m.Name == "created_at", m.Name == "updated_at", m.Name == "timestamp":
 			if d.op.Kind.Writes() && m.Value.Kind != jsondoc.Null {
 				d.op.Backdated = append(d.op.Backdated, memproxy.Stamped{Pointer: p, Raw: string(d.doc.Raw(m.Value))})
