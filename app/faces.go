@@ -81,10 +81,6 @@ func adapterFor(b config.Backend, sources memproxy.SourceNames) (gate.Adapter, e
 	return mem0.New(mem0.Options{ConfidenceKeys: b.ConfidenceKeys, Sources: sources, FieldKey: b.FieldKey, MaxDepth: b.Limits.Depth})
 }
 
-// sideConns bounds the connections to one upstream for memproxy's own requests,
-// each of which has a deadline of seconds.
-const sideConns = 256
-
 func (s *App) proxyOptions(b config.Backend) (proxy.Options, error) {
 	adapter, err := adapterFor(b, s.cfg.Sources.Table())
 	if err != nil {
@@ -115,7 +111,7 @@ func (s *App) proxyOptions(b config.Backend) (proxy.Options, error) {
 	if s.transport == nil {
 		opt.Transport = proxy.NewTransport(proxy.TransportOptions{TLS: upstreamTLS})
 		opt.PassTransport = proxy.NewTransport(proxy.TransportOptions{TLS: upstreamTLS})
-		opt.SideTransport = proxy.NewTransport(proxy.TransportOptions{TLS: upstreamTLS, MaxConns: sideConns})
+		opt.SideTransport = proxy.NewTransport(proxy.TransportOptions{TLS: upstreamTLS})
 	}
 	opt.Credential = credentialOf(b)
 	return opt, nil

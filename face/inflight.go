@@ -81,18 +81,21 @@ func NewInFlight(total, peer int64) *InFlight {
 	peer = min(peer, total) / 2
 	return &InFlight{
 		total: total / 2, peer: peer, caller: peer - peer/4, peers: map[string]int64{}, callers: map[holder]int64{},
-		known:     newRequests(MaxRequests, maxRequestsTenant, maxRequestsCaller),
-		strangers: newRequests(maxStrangers, maxStrangers, maxStrangersAddress),
+		known:     newRequests(MaxRequests, minTenant),
+		strangers: newRequests(maxStrangers, 0),
 	}
 }
 
-// Side returns a budget of half the size for requests that memproxy makes itself,
-// so that those who are served do not use up what serving them takes.
+// Side returns a budget of half the size, and of fewer requests, for those that
+// memproxy makes itself, so that those who are served do not use up what serving
+// them takes.
 func (f *InFlight) Side() *InFlight {
 	if f == nil {
 		return nil
 	}
-	return NewInFlight(f.total, f.total)
+	side := NewInFlight(f.total, f.total)
+	side.known.most = maxSides
+	return side
 }
 
 // Lease is what one request holds. A nil Lease holds what it likes.

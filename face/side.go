@@ -32,7 +32,8 @@ type SideOptions struct {
 	// Upstream is the backend's base URL; a path in it is a prefix.
 	Upstream  *url.URL
 	Transport http.RoundTripper
-	// InFlight bounds the bytes of answers that are being read. Nil: not bounded.
+	// InFlight bounds the requests, and the bytes of answers that are being read.
+	// Nil: not bounded.
 	InFlight *InFlight
 	// Credential replaces the client's backend credential, if set.
 	Credential *Credential
@@ -43,7 +44,10 @@ type SideOptions struct {
 // Side sends requests of memproxy's own to a backend, in the name of a caller
 // or with the backend's credential. It implements gate.Sender. Deadlines are
 // the context's.
-type Side struct{ opt SideOptions }
+type Side struct {
+	opt            SideOptions
+	caller, tenant string // for whom; "": memproxy itself
+}
 
 // NewSide checks the options.
 func NewSide(o SideOptions) (*Side, error) {
@@ -57,7 +61,12 @@ func NewSide(o SideOptions) (*Side, error) {
 		o.Propagator = propagation.TraceContext{}
 	}
 	o.Transport = Final(o.Transport)
-	return &Side{o}, nil
+	return &Side{opt: o}, nil
+}
+
+// For sends requests that one caller causes: they are counted as its share.
+func (s *Side) For(caller, tenant string) *Side {
+	return &Side{s.opt, caller, tenant}
 }
 
 // Fetch implements gate.Fetcher.
@@ -112,6 +121,11 @@ func (s *Side) As(ctx context.Context, q memproxy.Request, body []byte, caller, 
 }
 
 func (s *Side) send(ctx context.Context, out *http.Request, limit int64) (memproxy.Reply, error) {
+	lease := s.opt.InFlight.Lease(Own)
+	defer lease.Release()
+	if err := lease.Enter(ctx, s.caller, s.tenant); err != nil {
+		return memproxy.Reply{}, err
+	}
 	s.opt.Credential.Present(out.Header)
 	s.opt.Propagator.Inject(ctx, propagation.HeaderCarrier(out.Header))
 	resp, err := s.opt.Transport.RoundTrip(out.WithContext(ctx))
@@ -119,8 +133,6 @@ func (s *Side) send(ctx context.Context, out *http.Request, limit int64) (mempro
 		return memproxy.Reply{}, err
 	}
 	defer resp.Body.Close()
-	lease := s.opt.InFlight.Lease(Own)
-	defer lease.Release()
 	answer, _, err := ReadAnswerIn(resp, limit, func(n int64) error { return lease.Grow(ctx, n) })
 	if err != nil {
 		return memproxy.Reply{}, err

@@ -8,34 +8,41 @@ import (
 
 // The bounds of requests that are under way at once, of one backend. Those of
 // callers that are not identified are counted apart, by address, so that they
-// take nothing from identified callers.
+// take nothing from identified callers; those that memproxy makes for a caller
+// are counted apart from that caller's own.
 const (
-	MaxRequests         = 512
-	maxRequestsTenant   = MaxRequests * 3 / 4
-	maxRequestsCaller   = MaxRequests / 2
-	maxStrangers        = 256
-	maxStrangersAddress = maxStrangers / 2
+	MaxRequests  = 1024
+	maxStrangers = 256
+	maxSides     = 256
+	// minTenant is what a tenant has in any case.
+	minTenant = 4
 )
 
-// party is a caller of a tenant, or an address.
+// party is a caller of a tenant, or an address in a tenant's place.
 type party struct{ tenant, name string }
 
-// requests counts those under way: in all, of each tenant and of each caller.
+// requests counts those under way: in all, of each tenant and of each caller. A
+// tenant has at most half of what the others leave, and a caller half of what
+// the others of its tenant leave of that. So some are always left for whoever
+// comes next: two cannot have all of them, and it takes ten tenants to have all
+// but the few that each tenant has in any case.
 type requests struct {
-	most, tenant, caller int64
+	most, least int64
 
 	n       int64
 	tenants map[string]int64
 	callers map[party]int64
 }
 
-func newRequests(most, tenant, caller int64) *requests {
-	return &requests{most: most, tenant: tenant, caller: caller, tenants: map[string]int64{}, callers: map[party]int64{}}
+func newRequests(most, least int64) *requests {
+	return &requests{most: most, least: least, tenants: map[string]int64{}, callers: map[party]int64{}}
 }
 
-// enter counts one more, if that is within all three bounds.
+// enter counts one more, if that is within all bounds.
 func (q *requests) enter(who party) bool {
-	if q.n >= q.most || q.tenants[who.tenant] >= q.tenant || q.callers[who] >= q.caller {
+	tenant, caller := q.tenants[who.tenant], q.callers[who]
+	share := max((q.most-(q.n-tenant))/2, q.least)
+	if tenant >= share || who.name != "" && caller >= max((share-(tenant-caller))/2, min(q.least, 1)) {
 		return false
 	}
 	q.count(who, 1)
@@ -58,7 +65,7 @@ func (l *Lease) Enter(ctx context.Context, caller, tenant string) error {
 	l.By(caller)
 	in, who := l.all.known, party{tenant, caller}
 	if caller == "" {
-		in, who = l.all.strangers, party{name: l.who.peer}
+		in, who = l.all.strangers, party{tenant: l.who.peer}
 	}
 	return l.all.wait(ctx, busyWait, func() bool {
 		if !in.enter(who) {
@@ -81,13 +88,16 @@ func (l *Lease) leave() {
 	l.all.wake()
 }
 
-// Enter counts an identified call among the requests under way. Where its caller
-// has too many, it is refused.
+// Enter counts an identified call among the requests under way, and what memproxy
+// asks the backend for it as its caller's. Where that has too many, it is refused.
 func (c *Course) Enter(ctx context.Context, l *Lease, call *gate.Call) (entered bool) {
 	caller, tenant := call.Caller()
 	if l.Enter(ctx, caller, tenant) != nil {
 		c.Flaw = Busy()
 		return false
+	}
+	if side, ok := call.Backend.Fetch.(*Side); ok {
+		call.Backend.Fetch = side.For(caller, tenant)
 	}
 	return true
 }

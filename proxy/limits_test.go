@@ -190,7 +190,11 @@ func TestPassedRequestsDoNotStarveGatedOnes(t *testing.T) {
 	release := make(chan struct{})
 	arrived := make(chan struct{}, 64)
 	r := newRig(t, func(r *rig) {
-		few := func() *http.Transport { return proxy.NewTransport(proxy.TransportOptions{MaxConns: 2}) }
+		few := func() *http.Transport {
+			two := proxy.NewTransport(proxy.TransportOptions{})
+			two.MaxConnsPerHost = 2
+			return two
+		}
 		r.opt.Transport, r.opt.PassTransport, r.opt.SideTransport = few(), few(), few()
 		r.answer = func(w http.ResponseWriter, q *http.Request) {
 			if q.URL.Path == "/stream" {

@@ -119,7 +119,7 @@ func (p *Proxy) oneAnswer(ctx context.Context, ab *about, answer []byte) ([]byte
 		req := ab.call.Request
 		req.Path, req.EscapedPath = "", strings.Replace(req.EscapedPath, ab.run, run, 1)
 		ctx, cancel := context.WithTimeout(ctx, gate.DefaultFetchTimeout)
-		reply, err := p.side.Fetch(ctx, req)
+		reply, err := p.side.For(ab.call.Caller()).Fetch(ctx, req)
 		cancel()
 		if err != nil {
 			return nil, err

@@ -34,7 +34,7 @@ func (t *turning) search(ctx context.Context, tc memproxy.ToolCall) error {
 		return nil
 	}
 	fctx, cancel := context.WithTimeout(ctx, gate.DefaultFetchTimeout)
-	reply, err := t.p.side.Send(fctx, req, a.Body)
+	reply, err := t.side().Send(fctx, req, a.Body)
 	cancel()
 	if err != nil {
 		t.turn.Result(tc.ID, t.p.opt.Gate.Abandon(ctx, a, memproxy.StreamWhole))
@@ -52,7 +52,7 @@ func (t *turning) edited(ctx context.Context, asked *gate.Admission, tc memproxy
 	req.Header = memproxy.Header(t.r.Header)
 	ctx, cancel := context.WithTimeout(ctx, gate.DefaultFetchTimeout)
 	defer cancel()
-	reply, err := t.p.side.Send(ctx, req, tc.Direct.Body)
+	reply, err := t.side().Send(ctx, req, tc.Direct.Body)
 	if err != nil {
 		reply = t.p.opt.Gate.Abandon(ctx, asked, memproxy.StreamWhole)
 	}

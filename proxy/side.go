@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/gate"
 )
 
@@ -20,3 +21,6 @@ func (p *Proxy) ask(ctx context.Context, q memproxy.Request, caller http.Header)
 	defer cancel()
 	return p.beside(ctx, q, nil, caller)
 }
+
+// side sends what the turn's caller causes.
+func (t *turning) side() *face.Side { return t.p.side.For(t.a.Call().Caller()) }

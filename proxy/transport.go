@@ -20,14 +20,12 @@ type TransportOptions struct {
 	IdleTimeout time.Duration
 	// DialTimeout bounds connecting. Default 5 s.
 	DialTimeout time.Duration
-	// MaxConns bounds the connections to the upstream, for requests that have a
-	// short deadline: they wait for a free one until then. Default: no bound, and
-	// no wait; face.InFlight bounds the requests that are under way.
-	MaxConns int
 }
 
 // NewTransport returns a transport that changes nothing: no compression of its
-// own, no redirects followed, no proxy from the environment.
+// own, no redirects followed, no proxy from the environment. It has as many
+// connections as there are requests, so that none waits for one: face.InFlight
+// bounds those that are under way.
 func NewTransport(o TransportOptions) *http.Transport {
 	if o.IdleTimeout <= 0 {
 		o.IdleTimeout = 4 * time.Second
@@ -43,7 +41,6 @@ func NewTransport(o TransportOptions) *http.Transport {
 		DisableCompression:    true,
 		MaxIdleConns:          face.MaxRequests,
 		MaxIdleConnsPerHost:   face.MaxRequests,
-		MaxConnsPerHost:       o.MaxConns,
 		IdleConnTimeout:       o.IdleTimeout,
 		ExpectContinueTimeout: time.Second,
 		WriteBufferSize:       8 << 10,

@@ -163,7 +163,7 @@ func (t *turning) prepare(ctx context.Context) error {
 		}
 		q.Header = memproxy.Header(t.r.Header)
 		ctx, cancel := context.WithTimeout(ctx, gate.DefaultFetchTimeout)
-		reply, err := t.p.side.Fetch(ctx, q)
+		reply, err := t.side().Fetch(ctx, q)
 		cancel()
 		if err != nil {
 			return err
