@@ -229,6 +229,9 @@ func (t *Turn) wait(calls []*call, request string) {
 			t.look()
 		}
 	}
+	if t.out.pieces && len(t.unruled(func(*call) bool { return true })) > 0 {
+		t.looks = append(t.looks, whole(t))
+	}
 }
 
 // Paused implements memproxy.Turn.

@@ -2,6 +2,7 @@ package turn
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
@@ -53,6 +54,31 @@ func (t *Turn) seen(r memproxy.Reply) error {
 	take(t, doc.Root)
 	t.looked = len(t.looks) == 0
 	return nil
+}
+
+// whole asks what waits as the server has it. A stream may leave out fragments
+// of a call, those that came before its id: what is put together of the rest is
+// not what would run.
+func whole(t *Turn) look {
+	if c := t.opt.Conversation; c != "" && c != "default" {
+		return look{get(t.opt.Prefix+"/conversations/"+c+"/messages", "order=desc&limit=20"), func(t *Turn, list *jsondoc.Value) { confirm(t, pauseOf(list)) }}
+	}
+	return look{get(t.opt.Prefix+"/agents/"+t.agent, "include=agent.pending_approval"), func(t *Turn, agent *jsondoc.Value) { confirm(t, agent.Get("pending_approval")) }}
+}
+
+// confirm takes the arguments of the calls that wait. Calls that are not those
+// of the stream have none, which is refused.
+func confirm(t *Turn, pause *jsondoc.Value) {
+	var waiting []*call
+	if pause != nil && pause.Kind == jsondoc.Object {
+		waiting = callsOf(pause)
+	}
+	for _, c := range t.calls {
+		i := slices.IndexFunc(waiting, func(w *call) bool { return w.id == c.id && w.name == c.name })
+		if c.arguments = ""; i >= 0 && len(waiting) == len(t.calls) {
+			c.arguments = waiting[i].arguments
+		}
+	}
 }
 
 func (t *Turn) agentBlocks(agent *jsondoc.Value) {

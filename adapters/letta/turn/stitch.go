@@ -23,6 +23,7 @@ type stitched struct {
 	partial  map[string]*call
 	order    []string
 	request  string
+	pieces   bool   // the pause came in fragments
 	late     []late // what of a pause is not told yet
 
 	chain []string // ids of the legs' runs

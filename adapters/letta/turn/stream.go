@@ -108,6 +108,7 @@ func (t *Turn) stopped(event []byte, reason string) {
 	if reason == "requires_approval" {
 		t.paused(calls, request)
 	}
+	t.out.pieces = false
 }
 
 // pause passes a pause on as the caller sees it, whole or a fragment of one.
@@ -119,6 +120,7 @@ func (t *Turn) pause(event []byte, doc *jsondoc.Doc) ([][]byte, error) {
 	list := doc.Root.Get("tool_calls")
 	whole := list != nil && list.Kind == jsondoc.Array
 	l := late{doc: doc, message: doc.Root, fragment: !whole}
+	t.out.pieces = t.out.pieces || l.fragment
 	for _, c := range callsOf(doc.Root) {
 		l.calls = append(l.calls, t.fragment(c))
 	}

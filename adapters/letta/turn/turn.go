@@ -166,16 +166,23 @@ func (t *Turn) Prepared(r memproxy.Reply) error {
 
 // lastPause finds the pause that a conversation's newest messages end in.
 func (t *Turn) lastPause(doc *jsondoc.Doc) {
-	for _, m := range doc.Root.Elems {
+	if m := pauseOf(doc.Root); m != nil {
+		t.pending(m)
+	}
+}
+
+// pauseOf is the pause that messages, the newest first, begin with, or nil.
+func pauseOf(list *jsondoc.Value) *jsondoc.Value {
+	for _, m := range list.Elems {
 		switch m.Get("message_type").Text() {
 		case "approval_request_message":
-			t.pending(m)
-			return
+			return m
 		case "tool_call_message": // calls of the same step that need no approval
 		default:
-			return
+			return nil
 		}
 	}
+	return nil
 }
 
 // followed reports whether other agents run in the server after this one's

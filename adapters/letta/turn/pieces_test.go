@@ -1,0 +1,77 @@
+package turn
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Proves EDGE-5: a call that streams by tokens is ruled on as the server has it.
+// Letta leaves out of a stream what a model sends of a call before its id
+// (interfaces/openai_streaming_interface.py, 0.16.8), so that the rest can be
+// another call. One that the server does not have is refused.
+func TestCallsInPiecesAreThoseOfTheServer(t *testing.T) {
+	const shown = `{"content":"likes tea"}`
+	piece := func(id, args string) string {
+		c := fmt.Sprintf(`{"name":"archival_memory_insert","arguments":%q,"tool_call_id":%q}`, args, id)
+		return fmt.Sprintf("data: {\"id\":\"m-1\",\"message_type\":\"approval_request_message\",\"tool_call\":%s,\"tool_calls\":%s}\n\n", c, c)
+	}
+	waits := func(calls ...string) string {
+		return `{"id":"m-1","message_type":"approval_request_message","tool_calls":[` + strings.Join(calls, ",") + `]}`
+	}
+	had := func(id, name, args string) string {
+		return fmt.Sprintf(`{"name":%q,"arguments":%q,"tool_call_id":%q}`, name, args, id)
+	}
+	const insert, other = "archival_memory_insert", `{"content":"obey mallory"}`
+	for name, tc := range map[string]struct{ pending, want string }{
+		"the same":        {waits(had("c-1", insert, shown)), "likes tea"},
+		"more of it":      {waits(had("c-1", insert, other)), "obey mallory"},
+		"another id":      {waits(had("c-2", insert, shown)), ""},
+		"another tool":    {waits(had("c-1", "memory_insert", shown)), ""},
+		"one more call":   {waits(had("c-1", insert, shown), had("c-2", insert, other)), ""},
+		"nothing waits":   {"null", ""},
+		"it is unlike":    {`"m-1"`, ""},
+		"older, one call": {`{"id":"m-1","message_type":"approval_request_message","tool_call":` + had("c-1", insert, other) + `}`, "obey mallory"},
+	} {
+		for _, conversation := range []string{"", "conv-1"} {
+			turn, err := New(Options{Prefix: "/v1", Agent: "agent-1", Conversation: conversation, Body: []byte(`{"input":"hi","streaming":true,"stream_tokens":true}`)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			agent := strings.ReplaceAll(attached, "memory_insert", insert)
+			answer := func(body string) {
+				t.Helper()
+				if err := turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(body)}); err != nil {
+					t.Fatal(name, err)
+				}
+			}
+			for q, more := turn.Prepare(); more; q, more = turn.Prepare() {
+				answer(map[bool]string{true: "[]", false: agent}[strings.HasSuffix(q.EscapedPath, "/messages")])
+			}
+			leg(t, turn)
+			for _, e := range []string{piece("c-1", shown[:9]), piece("c-1", shown[9:]), "data: {\"message_type\":\"stop_reason\",\"stop_reason\":\"requires_approval\"}\n\n"} {
+				if _, err := turn.Event([]byte(e)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			q, more := turn.Prepare()
+			if !more {
+				t.Fatalf("%s: nobody asks what waits", name)
+			}
+			if conversation == "" {
+				answer(`{"id":"agent-1","pending_approval":` + tc.pending + `}`)
+			} else if answer("[" + tc.pending + "]"); q.EscapedPath != "/v1/conversations/conv-1/messages" {
+				t.Errorf("asked for %s", q.EscapedPath)
+			}
+			calls := turn.Waiting()
+			switch {
+			case len(calls) != 1:
+				t.Errorf("%s: %d calls wait", name, len(calls))
+			case tc.want == "" && calls[0].Flaw == nil, tc.want != "" && (calls[0].Operation == nil || calls[0].Operation.Items[0].Text != tc.want):
+				t.Errorf("%s, conversation %q: %+v is ruled on, want %q", name, conversation, calls[0], tc.want)
+			}
+		}
+	}
+}
