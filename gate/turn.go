@@ -106,6 +106,17 @@ func (g *Gate) Ask(ctx context.Context, a *Admission, tc memproxy.ToolCall) *Adm
 	return asked
 }
 
+// revoked reports whether the key that a run was started with was removed since,
+// or given to another caller: a run can last for an hour. A token or a
+// certificate is good for the run, also if it ends before.
+func revoked(ctx context.Context, id Identifier, a *Admission) bool {
+	if a.call.who == nil || a.Principal.Method != "key" {
+		return false
+	}
+	p, err := id.Identify(ctx, a.call.credentials())
+	return err != nil || p.ID != a.Principal.ID || p.Tenant != a.Principal.Tenant
+}
+
 // askSteps runs the named steps of admission on a tool call that admission a
 // came to.
 func (g *Gate) askSteps(ctx context.Context, r *run, a *Admission, tc memproxy.ToolCall, steps []string) {
@@ -113,7 +124,10 @@ func (g *Gate) askSteps(ctx context.Context, r *run, a *Admission, tc memproxy.T
 		r.malformed(tc.Flaw)
 		return
 	}
-	r.op = tc.Operation
+	if r.op = tc.Operation; revoked(ctx, g.opt.Identifier, a) {
+		r.refuse(StatusForbidden, memproxy.Reason{Code: memproxy.IdentityInvalid, Detail: "the key that started the run is no longer its caller's"})
+		return
+	}
 	r.attribute(a.op)
 	r.reserved()
 	r.theirs(ctx, a.watched)

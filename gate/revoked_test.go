@@ -1,0 +1,58 @@
+package gate_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Proves TRL-1: a run that goes on writes nothing with a key that was removed
+// since, or that is another caller's by now. One of a token, or of a key that
+// stays, does.
+func TestRunsOfRemovedKeysWriteNothing(t *testing.T) {
+	for name, tc := range map[string]struct {
+		method string
+		now    func(*memproxy.Principal) error
+		want   memproxy.Verdict
+	}{
+		"a key that stays": {"key", func(*memproxy.Principal) error { return nil }, memproxy.Allow},
+		"a removed key":    {"key", func(*memproxy.Principal) error { return &memproxy.Rejected{Code: memproxy.IdentityInvalid} }, memproxy.Deny},
+		"another's key":    {"key", func(p *memproxy.Principal) error { p.ID = "agent:other"; return nil }, memproxy.Deny},
+		"another tenant's": {"key", func(p *memproxy.Principal) error { p.Tenant = "globex"; return nil }, memproxy.Deny},
+		"an expired token": {"oidc", func(*memproxy.Principal) error { return &memproxy.Rejected{Code: memproxy.IdentityInvalid} }, memproxy.Allow},
+	} {
+		later := false
+		r := newRig(t, func(r *rig) {
+			r.who.Method = tc.method
+			r.identify = func(context.Context, memproxy.Credentials) (memproxy.Principal, error) {
+				p := r.who
+				if !later {
+					return p, nil
+				}
+				err := tc.now(&p)
+				return p, err
+			}
+		})
+		r.fake.op = memproxy.Operation{Kind: memproxy.Run}
+		call := r.call(r.fake.op)
+		if !r.gate.Identify(context.Background(), call) { // as a listener does
+			t.Fatal(name)
+		}
+		a := r.gate.Admit(context.Background(), call)
+		wantCodes(t, a.Decision, memproxy.Allow)
+		charged := r.budget.used
+		later = true
+		op := learn("tea")
+		asked := r.gate.Ask(context.Background(), a, memproxy.ToolCall{ID: "c", Tool: "memory_insert", Operation: &op})
+		if asked.Decision.Verdict != tc.want {
+			t.Errorf("%s: %+v", name, asked.Decision)
+		}
+		if tc.want == memproxy.Deny {
+			wantCodes(t, asked.Decision, memproxy.Deny, memproxy.IdentityInvalid)
+			if r.budget.used != charged {
+				t.Errorf("%s: it was charged", name)
+			}
+		}
+	}
+}
