@@ -44,6 +44,7 @@ func TestNothingSecretIsInAnySignal(t *testing.T) {
 	canaries := []string{
 		devToken, "canary-content", "canary-metadata", "canary-query", "canary-path", "canary-cookie",
 		"m0sk-canary-upstream-77aa", "canary-otlp-token-31bc", "canary-wrong-key", "canary-proxy-token", "canary-header",
+		"canary-tracestate", "canary-baggage", "canary-agent", "canary-session", "canary-forwarded", "canary-host", "canary-request",
 	}
 	ids := []string{}
 	for _, q := range []struct{ method, path, body string }{
@@ -56,7 +57,9 @@ func TestNothingSecretIsInAnySignal(t *testing.T) {
 		{"GET", "/memories/no-such-id", ""}, // ids of memories are recorded, other paths are not
 		{"POST", "/canary-path", "{}"},
 	} {
-		a := r.do(q.method, q.path, q.body, "Cookie", "s=canary-cookie", "X-Anything", "canary-header")
+		a := r.do(q.method, q.path, q.body, "Cookie", "s=canary-cookie", "X-Anything", "canary-header",
+			"Traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "Tracestate", "say=canary-tracestate", "Baggage", "say=canary-baggage",
+			"User-Agent", "canary-agent", "X-Memproxy-Session", "canary-session", "X-Forwarded-For", "canary-forwarded", "X-Forwarded-Host", "canary-host", "X-Request-Id", "canary-request")
 		_, id, _ := strings.Cut(a.header.Get("X-Memproxy-Decision"), "id=")
 		if id == "" {
 			t.Errorf("%s %s has no decision: %d %s", q.method, q.path, a.status, a.body)

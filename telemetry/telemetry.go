@@ -154,7 +154,7 @@ func (t *Telemetry) Instruments() *signal.Instruments { return t.instruments }
 
 // Propagator reads and writes W3C trace context and baggage.
 func (t *Telemetry) Propagator() propagation.TextMapPropagator {
-	return propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
+	return propagation.NewCompositeTextMapPropagator(stateless{}, propagation.Baggage{})
 }
 
 // Metrics serves the Prometheus metrics, with exemplars for those who ask for

@@ -1,0 +1,24 @@
+package telemetry
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// stateless is W3C trace context without the caller's tracestate, which would
+// be exported with every span of the request: it has room for sentences, and who
+// reads traces, a person or a model, reads none that a caller wrote. The header
+// itself goes on to the backend as it came.
+type stateless struct{ propagation.TraceContext }
+
+// Extract implements propagation.TextMapPropagator.
+func (s stateless) Extract(ctx context.Context, c propagation.TextMapCarrier) context.Context {
+	ctx = s.TraceContext.Extract(ctx, c)
+	sc := trace.SpanContextFromContext(ctx)
+	if sc.TraceState().Len() == 0 {
+		return ctx
+	}
+	return trace.ContextWithRemoteSpanContext(ctx, sc.WithTraceState(trace.TraceState{}))
+}
