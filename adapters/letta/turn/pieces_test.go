@@ -1,7 +1,9 @@
 package turn
 
 import (
+	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -72,6 +74,47 @@ func TestCallsInPiecesAreThoseOfTheServer(t *testing.T) {
 			case tc.want == "" && calls[0].Flaw == nil, tc.want != "" && (calls[0].Operation == nil || calls[0].Operation.Items[0].Text != tc.want):
 				t.Errorf("%s, conversation %q: %+v is ruled on, want %q", name, conversation, calls[0], tc.want)
 			}
+		}
+	}
+}
+
+// Proves EDGE-14: a call in many small fragments costs what its fragments are,
+// and one that does not end is broken off, whether it is shown meanwhile or kept
+// back for a person's question.
+func TestFragmentsCostWhatTheyAre(t *testing.T) {
+	piece := func(name, args string) []byte {
+		c := fmt.Sprintf(`{"name":%q,"arguments":%q,"tool_call_id":"c-1"}`, name, args)
+		return fmt.Appendf(nil, "data: {\"id\":\"m-1\",\"message_type\":\"approval_request_message\",\"tool_call\":%s,\"tool_calls\":%s}\n\n", c, c)
+	}
+	const many = 20_000
+	turn := newTurn(t, `{"input":"hi","streaming":true,"stream_tokens":true}`, attached)
+	leg(t, turn)
+	event := piece("memory_insert", "0123456789")
+	cost := func(n int) uint64 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range n {
+			if _, err := turn.Event(event); err != nil {
+				t.Fatal(err)
+			}
+		}
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	if first, last := cost(many), cost(many); last > 2*first {
+		t.Errorf("the first %d fragments allocate %d bytes, as many more %d", many, first, last)
+	}
+	for name, agent := range map[string]string{"shown": attached, "kept back": ruled(asking)} {
+		turn := newTurn(t, `{"input":"hi","streaming":true,"stream_tokens":true}`, agent)
+		leg(t, turn)
+		event := piece("memory_insert", strings.Repeat("x", 64<<10))
+		var err error
+		n := 0
+		for ; err == nil && n < 1000; n++ {
+			_, err = turn.Event(event)
+		}
+		if !errors.Is(err, errPieces) || n < 40 {
+			t.Errorf("%s: %v after %d fragments of 64 KiB", name, err, n)
 		}
 	}
 }

@@ -24,6 +24,7 @@ type stitched struct {
 	order    []string
 	request  string
 	pieces   bool   // the pause came in fragments
+	kept     int    // bytes of what is kept of it until it is over
 	late     []late // what of a pause is not told yet
 
 	chain []string // ids of the legs' runs

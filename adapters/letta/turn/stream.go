@@ -3,11 +3,18 @@ package turn
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strconv"
 
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
+
+// maxKept bounds what is kept of a pause that streams, in bytes. Over it the turn
+// breaks off: the agent waits, and the next turn asks the server what for.
+const maxKept = 8 << 20
+
+var errPieces = errors.New("letta: a pause streams more than can be kept of it")
 
 // Event takes one server-sent event of a leg and returns what the caller sees
 // of it now. The ends of legs are kept back: only the last one ends the stream.
@@ -101,9 +108,10 @@ func (t *Turn) stopped(event []byte, reason string) {
 	calls := make([]*call, len(t.out.order))
 	for i, id := range t.out.order {
 		calls[i] = t.out.partial[id]
+		calls[i].arguments, calls[i].pieces = string(calls[i].pieces), nil
 	}
 	request := t.out.request
-	t.out.partial, t.out.order, t.out.request = nil, nil, ""
+	t.out.partial, t.out.order, t.out.request, t.out.kept = nil, nil, "", 0
 	t.calls = nil
 	if reason == "requires_approval" {
 		t.paused(calls, request)
@@ -124,7 +132,14 @@ func (t *Turn) pause(event []byte, doc *jsondoc.Doc) ([][]byte, error) {
 	for _, c := range callsOf(doc.Root) {
 		l.calls = append(l.calls, t.fragment(c))
 	}
-	if len(t.out.late) > 0 || slices.ContainsFunc(l.calls, t.asks) {
+	late := len(t.out.late) > 0 || slices.ContainsFunc(l.calls, t.asks)
+	if late {
+		t.out.kept += len(doc.Src)
+	}
+	if t.out.kept > maxKept {
+		return nil, errPieces
+	}
+	if late {
 		t.out.late = append(t.out.late, l)
 		return nil, nil
 	}
@@ -162,7 +177,8 @@ func (t *Turn) fragment(f *call) *call {
 	if c.name == "" {
 		c.name = f.name
 	}
-	c.arguments += f.arguments
+	c.pieces = append(c.pieces, f.arguments...)
+	t.out.kept += len(f.arguments)
 	return c
 }
 

@@ -62,8 +62,9 @@ type Turn struct {
 // call is one tool call that waits.
 type call struct {
 	id, name, arguments string
-	mine                bool // the gate rules on it; else it is the caller's
-	person              bool // a rule of the agent's has a person approve it, and nobody has
+	pieces              []byte // of its arguments, as they come
+	mine                bool   // the gate rules on it; else it is the caller's
+	person              bool   // a rule of the agent's has a person approve it, and nobody has
 	ruled               bool
 	decision            memproxy.Decision
 	result              *toolReturn // of a search that the gate made
