@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/memproxy/memproxy"
 )
 
 // answering are the headers of answers that clients are sent, folded. Each is
@@ -34,6 +36,12 @@ var (
 	}
 	answeringWith = [...]string{"access-control-", "ratelimit-", "x-ratelimit-"}
 )
+
+// naming are those that name a request, or say when to come back. A sentence is
+// no name, and takes no client back.
+var naming = [...]string{
+	"retry-after", "retry-after-ms", "x-should-retry", "x-request-id", "request-id", "x-correlation-id", "x-trace-id", "traceparent", "cf-ray", "x-upload-result",
+}
 
 // expected are headers that every server sends and no client misses. They are
 // dropped without a word.
@@ -85,7 +93,14 @@ func answers(name string, values []string) bool {
 	if name == "Location" {
 		return len(values) == 1 && leadsBack(values[0])
 	}
-	return !slices.ContainsFunc(values, func(v string) bool { return len(v) > maxAnswering })
+	names := among(name, naming[:])
+	return !slices.ContainsFunc(values, func(v string) bool { return len(v) > maxAnswering || names && !plainValue(v) })
+}
+
+// plainValue reports whether a value is a plain name, a number or a time.
+func plainValue(v string) bool {
+	_, err := http.ParseTime(v)
+	return err == nil || memproxy.Inert(v) == v
 }
 
 // leadsBack reports whether a redirect resolves against what the client asked,
