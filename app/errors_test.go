@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
@@ -29,20 +30,24 @@ func TestErrorsOfBackendsSayNothing(t *testing.T) {
 		"letta": {"GET /v1/agents/", "POST /v1/agents/", "POST /v1/agents/agent-123e4567-e89b-42d3-8456-426614174000/messages/stream",
 			"GET /v1/agents/agent-123e4567-e89b-42d3-8456-426614174000/core-memory/blocks", "GET /v1/health/", "GET /v1/models/", "POST /v1/chat/completions"},
 	} {
-		status, form := 0, forms[0]
+		type answer struct{ status, form int }
+		var now atomic.Pointer[answer]
+		now.Store(&answer{500, 0})
 		f := facesBefore(t, extproctest.Settings{"profile": "production", "enforce": "true", "kind": kind, "body": "65536", "writes_per_hour": "10000"},
 			http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				_, _ = io.Copy(io.Discard, r.Body)
-				w.Header().Set("Content-Type", form.media)
-				w.WriteHeader(status)
-				fmt.Fprintf(w, form.body, says)
+				a := now.Load()
+				w.Header().Set("Content-Type", forms[a.form].media)
+				w.WriteHeader(a.status)
+				fmt.Fprintf(w, forms[a.form].body, says)
 			}))
 		for _, envoy := range []bool{false, true} {
 			addr := f.face(t, envoy).Addr
 			tried, kept := 0, 0
 			for _, line := range requests {
 				for i := range forms {
-					form, status = forms[i], statuses[tried%len(statuses)]
+					status := statuses[tried%len(statuses)]
+					now.Store(&answer{status, i})
 					method, path, _ := strings.Cut(line, " ")
 					got, text := errorOf(t, method, "http://"+addr+path)
 					if tried++; got == status {
