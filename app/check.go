@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,8 @@ import (
 	"text/tabwriter"
 
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/telemetry/audit"
 )
 
 // Checked is what Check found out about a configuration that is valid.
@@ -162,4 +165,25 @@ func writable(dir string) error {
 		return err
 	}
 	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// MakeKeys makes the keys that Serve would make at its first start, in a directory
+// that is empty or absent, and returns the file of the log's public key and the log's
+// origin.
+func MakeKeys(dir string) (public, origin string, err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", "", err
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		return "", "", fmt.Errorf("%s is not empty; keys are never overwritten", dir)
+	}
+	key, err := audit.LoadOrCreateKey(dir)
+	if err != nil {
+		return "", "", err
+	}
+	if _, err := ledger.LoadOrCreateKey(dir, rand.Reader); err != nil {
+		return "", "", err
+	}
+	_, err = ledger.LoadOrCreateVaultKeys(dir, rand.Reader)
+	return filepath.Join(dir, audit.PublicKeyFile), "memproxy/" + Fingerprint(key), err
 }

@@ -2,10 +2,13 @@ package app
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/url"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,49 +20,144 @@ import (
 
 // Question is a request that is to be explained.
 type Question struct {
-	Backend        config.Backend
-	As             memproxy.Principal
+	Backend        string // its name; "": the only one
+	As             string // id of a configured principal; "": the default one
 	Method, Target string // Target: path and query
 	Session        string // as the caller's header would name it
 	Body           []byte
 }
 
-// Explain runs a request through every step without effect. Where says where a
-// rule is, "file:line", or "".
-func Explain(ctx context.Context, cfg *config.Config, q Question) (gate.Explanation, func(rule string) string, error) {
+// Explained is what every step says of a request, with what people ask about it.
+type Explained struct {
+	gate.Explanation
+	// Where says where a rule is, "file:line", or "".
+	Where func(rule string) string
+	// Content says of each content its layer, and what becomes of inferences there.
+	Content []string
+	// Record is the caller's track record, nil where nothing was weighed.
+	Record  *TrackRecord
+	Records []LockState // of rejections, that could lock the write
+}
+
+// TrackRecord is a track record. One that could not be looked up counts as the
+// worst.
+type TrackRecord struct {
+	memproxy.Track
+	Known  bool              `json:"known"`
+	Factor memproxy.PerMille `json:"factor"`
+}
+
+// LockState is a record of rejections.
+type LockState struct {
+	ID    string    `json:"id"`
+	Kind  string    `json:"kind"`
+	Until time.Time `json:"locked_until,omitzero"`
+}
+
+// MarshalJSON implements json.Marshaler.
+func (e *Explained) MarshalJSON() ([]byte, error) {
+	return json.Marshal(map[string]any{
+		"verdict": e.Decision.Verdict, "would": e.Decision.Would, "status": e.Decision.Status, "enforced": e.Enforced,
+		"reasons": e.Decision.Recorded(), "rules": e.Decision.Policy, "principal": e.Principal.ID, "steps": e.Steps,
+		"operation": e.Operation, "budget": e.Lines, "confidence": e.Question.Confidence,
+		"attestation": e.Question.Attestation, "track": e.Record, "locks": e.Records, "filters": e.Filters,
+	})
+}
+
+// Explain runs a request through every step without effect.
+func Explain(ctx context.Context, cfg *config.Config, q Question) (*Explained, error) {
 	rules, err := newRulebook(ctx, cfg, slog.New(slog.DiscardHandler), unowned(ctx))
 	if err != nil {
-		return gate.Explanation{}, nil, err
+		return nil, err
 	}
-	adapter, err := adapterFor(q.Backend, cfg.Sources.Table())
+	who, err := cfg.Principal(q.As)
 	if err != nil {
-		return gate.Explanation{}, nil, err
+		return nil, err
 	}
-	nothing := still{q.As}
+	backend, err := cfg.Backend(q.Backend)
+	if err != nil {
+		return nil, err
+	}
+	adapter, err := adapterFor(backend, cfg.Sources.Table())
+	if err != nil {
+		return nil, err
+	}
+	nothing := still{who}
 	store := ledger.Options{Path: filepath.Join(cfg.State, "ledger.db"), URL: cfg.Ledger.URL.Reveal(), Locks: lockLimits(cfg), Clock: time.Now}
-	records := stillLedger{who: q.As, track: func(ctx context.Context) (memproxy.Track, error) {
-		return ledger.Peek(ctx, store, q.As.Tenant, q.As.ID)
+	records := stillLedger{who: who, track: func(ctx context.Context) (memproxy.Track, error) {
+		return ledger.Peek(ctx, store, who.Tenant, who.ID)
 	}, lock: func(ctx context.Context, ids ...string) (memproxy.Lock, error) {
-		return ledger.PeekLock(ctx, store, q.As.Tenant, ids...)
+		return ledger.PeekLock(ctx, store, who.Tenant, ids...)
 	}}
 	g, err := gate.New(gate.Options{
 		Identifier: nothing, Ledger: records, Budget: nothing, Recorder: nothing, Signer: nothing,
 		Clock: time.Now, NewID: newID,
 	}, rules.current())
 	if err != nil {
-		return gate.Explanation{}, nil, err
+		return nil, err
 	}
 	u, err := url.ParseRequestURI(q.Target)
 	if err != nil {
-		return gate.Explanation{}, nil, fmt.Errorf("path: %w", err)
+		return nil, fmt.Errorf("path: %w", err)
 	}
 	req := memproxy.Request{Method: strings.ToUpper(q.Method), Path: u.Path, EscapedPath: u.EscapedPath(), Query: u.RawQuery, Header: memproxy.Header{}}
 	route, known := adapter.Route(req)
 	req, wishes, flaw := gate.Asked(req)
-	return g.Explain(ctx, &gate.Call{
-		Backend: gate.Backend{Name: q.Backend.Name, Adapter: adapter, Tenant: q.Backend.Tenant}, Request: req, Route: route, Known: known, Passed: known && route.Pass, Body: q.Body, Flaw: flaw, Wishes: wishes, Session: memproxy.NameSession(q.Session),
-	}), rules.where, nil
+	e := &Explained{Where: rules.where, Records: []LockState{}, Explanation: g.Explain(ctx, &gate.Call{
+		Backend: gate.Backend{Name: backend.Name, Adapter: adapter, Tenant: backend.Tenant}, Request: req, Route: route, Known: known, Passed: known && route.Pass, Body: q.Body, Flaw: flaw, Wishes: wishes, Session: memproxy.NameSession(q.Session),
+	})}
+	if e.Question.Track > 0 {
+		e.Record = &TrackRecord{e.Track, e.TrackKnown, e.Question.Track}
+	}
+	for _, k := range e.Locks {
+		l := LockState{ID: k.ID(), Kind: string(k.Kind)}
+		if l.ID == e.Lock.ID {
+			l.Until = e.Lock.Until
+		}
+		e.Records = append(e.Records, l)
+	}
+	if op := e.Operation; op != nil && (op.Kind == memproxy.Learn || op.Kind == memproxy.Correct) {
+		e.Content = contents(op, &e.Question.Governance)
+	}
+	return e, nil
 }
+
+// contents say of an operation's content what layers are ruled by: where it is, its
+// layer, whether it is inferred, and what becomes of that.
+func contents(op *memproxy.Operation, g *memproxy.Governance) (out []string) {
+	for i := range op.Items {
+		it := &op.Items[i]
+		if it.Kind != memproxy.ItemContent || it.Text == "" && !it.Moved {
+			continue
+		}
+		layer := g.LayerOf(it)
+		line := fmt.Sprintf("%s: %s", it.Pointer, layer)
+		for _, claimed := range op.LayerClaims {
+			if claimed != layer {
+				line += fmt.Sprintf(", and as %s too", claimed)
+			}
+		}
+		if it.Inferred {
+			line += ", inferred: " + string(g.Inference(layer))
+		} else if op.Extracts {
+			line += ", what the backend's model makes of it and no user stated: " + string(g.Inference(layer))
+		}
+		for _, field := range it.Written() {
+			if field != "" {
+				line += fmt.Sprintf(", key %q: %s", memproxy.Key(field), g.Namespace(field))
+			}
+		}
+		out = append(out, line)
+	}
+	keys := slices.DeleteFunc(slices.Clone(op.Keys), func(k string) bool { return !plainKey.MatchString(k) })
+	if slices.Sort(keys); len(keys) > 0 {
+		out = append(out, "filed under "+strings.Join(slices.Compact(keys), ", "))
+	}
+	return out
+}
+
+// plainKey is what a key looks like that is a name and no text.
+var plainKey = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,40}$`)
 
 // still is every collaborator of a gate that must not have an effect.
 type still struct{ who memproxy.Principal }

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"github.com/memproxy/memproxy/screen"
 	"github.com/memproxy/memproxy/screen/assembly"
 	"github.com/memproxy/memproxy/screen/baseline"
+	"github.com/memproxy/memproxy/screen/hunt"
 	"github.com/memproxy/memproxy/screen/judge"
 	"github.com/memproxy/memproxy/screen/likeness"
 	"github.com/memproxy/memproxy/screen/panel"
@@ -144,8 +146,51 @@ func (d *desk) panel(p *screen.Pack) (*panel.Panel, error) {
 	})
 }
 
-// Panel is the layers that a configuration asks for, until ctx ends.
-func Panel(ctx context.Context, cfg config.Screening, log *slog.Logger) (*panel.Panel, error) {
+// Judging says how texts are judged that nobody writes now. What is empty is the
+// configuration's.
+type Judging struct {
+	Source            memproxy.Source
+	Trust             memproxy.Trust
+	Sensitivity, Pack string
+}
+
+// Judge returns what judges a text, until ctx ends: the layers of the configuration,
+// or the built-in ones where it is nil. With a configuration of the production
+// profile a credential is refused, as its policy does it. What cannot be judged is
+// held.
+func Judge(ctx context.Context, cfg *config.Config, q Judging, log io.Writer) (hunt.Screener, error) {
+	set := config.Screening{Enabled: new(true), Sensitivity: "medium"}
+	refuses := false
+	if cfg != nil {
+		set, refuses = cfg.Screening, cfg.Profile == "production"
+	}
+	if !*set.Enabled {
+		return nil, errors.New("screening is off in the configuration")
+	}
+	set.Sensitivity, set.Pack = cmp.Or(q.Sensitivity, set.Sensitivity), cmp.Or(q.Pack, set.Pack)
+	set.Baseline = nil // a text of no author departs from no habits
+	p, err := layers(ctx, set, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelError})))
+	if err != nil {
+		return nil, fmt.Errorf("screening: %w", err)
+	}
+	return func(text string) hunt.Verdict {
+		r, err := p.Text(ctx, text, q.Source, q.Trust)
+		if err != nil { // the context's: whoever asks stops by himself
+			return hunt.Verdict{Verdict: memproxy.Hold, Score: screen.Hold, Findings: []hunt.Finding{{Rule: "screen.unreadable", Severity: "high", End: len(text)}}}
+		}
+		v := hunt.Verdict{Verdict: r.Verdict, Score: r.Score, Findings: make([]hunt.Finding, len(r.Findings))}
+		for i, f := range r.Findings {
+			v.Findings[i] = hunt.Finding{Rule: f.Rule, Severity: f.Severity, Start: f.Start, End: f.End}
+		}
+		if refuses && r.Secret {
+			v.Verdict = memproxy.Deny
+		}
+		return v
+	}, nil
+}
+
+// layers are those that a configuration asks for, until ctx ends.
+func layers(ctx context.Context, cfg config.Screening, log *slog.Logger) (*panel.Panel, error) {
 	d, err := newDesk(ctx, cfg, log, unowned(ctx))
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -99,5 +100,28 @@ func hangup(ctx context.Context, log *slog.Logger) {
 		case <-heard:
 			log.Info("SIGHUP: the configuration, policies and packs are read again")
 		}
+	}
+}
+
+const (
+	// gcPercent lets garbage grow to four times what is in use before it is
+	// collected. The sidecar keeps little and allocates much, so the default
+	// of 100 would collect every few milliseconds under load.
+	gcPercent = 400
+	// memoryLimit is where collecting becomes eager all the same. What the
+	// process has resident is more than that by its program, by what the embedded
+	// database keeps outside of the heap, and by what comes during a collection:
+	// together they stay within 256 MiB.
+	memoryLimit = 168 << 20
+)
+
+// TuneMemory sets the collector of the process up for a small heap, unless GOGC and
+// GOMEMLIMIT say otherwise.
+func TuneMemory(getenv func(string) string) {
+	if getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+	if getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(memoryLimit)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"net/http"
 	"time"
 
@@ -15,6 +16,48 @@ import (
 	"github.com/memproxy/memproxy/proxy"
 	"github.com/memproxy/memproxy/screen/hunt"
 )
+
+// Hunt is a walk through what a backend holds.
+type Hunt struct {
+	Backend config.Backend
+	API     string // which Mem0 it is: "platform", "server", or "auto" to ask it
+	Scopes  []memproxy.Scope
+	Judge   hunt.Screener
+	// Report is where is written what would be held if it were written now, and
+	// File, if set, is a file for it. Content says that texts are written too.
+	Report  io.Writer
+	File    string
+	Content bool
+	State   string  // file that keeps the place; "": none
+	Rate    float64 // pages a second at most
+	Skipped func(hunt.Item)
+	Count   func(int64)
+}
+
+// Walk walks, and returns how far it came.
+func (h Hunt) Walk(ctx context.Context) (hunt.State, error) {
+	pager, kind, err := Store(ctx, h.Backend, h.API, h.Scopes)
+	if err != nil {
+		return hunt.State{}, err
+	}
+	done := func() error { return nil }
+	if h.File != "" {
+		before, err := hunt.LoadState(h.State)
+		if err != nil {
+			return hunt.State{}, err
+		}
+		f, err := hunt.OpenReport(h.File, before)
+		if err != nil {
+			return hunt.State{}, err
+		}
+		h.Report, done = f, func() error { return errors.Join(f.Sync(), f.Close()) }
+	}
+	state, err := hunt.Walk(ctx, pager, hunt.WalkOptions{
+		Screen: h.Judge, Report: hunt.Report(h.Report, hunt.ReportOptions{Content: h.Content}), Name: kind + " " + h.Backend.Name + " " + h.Backend.Upstream,
+		StateFile: h.State, Rate: h.Rate, Count: h.Count, Skipped: h.Skipped,
+	})
+	return state, errors.Join(err, done())
+}
 
 // Store is how a backend's store is read, by its own API and with its own
 // credential, and the name of that API:

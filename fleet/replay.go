@@ -14,8 +14,43 @@ import (
 	"github.com/memproxy/memproxy/policy/replay"
 )
 
-// ReadVersion reads one version of the rules.
-func ReadVersion(path string, keys []ed25519.PublicKey) (policy.Bundle, error) {
+// Diff is what one version of the rules rules otherwise than another.
+type Diff struct {
+	Raised []string      `json:"raised"` // in the tables
+	Replay replay.Report `json:"replay"` // by recorded decisions
+}
+
+// Allows reports whether anything is newly allowed.
+func (d Diff) Allows() bool {
+	return len(d.Raised) > 0 || len(d.Replay.Changes) > 0 && d.Replay.Changes[0].Allows()
+}
+
+// Compare puts recorded decisions to two versions of the rules, each of which is a
+// policy directory, a release by the fleet's public key, or "builtin".
+func Compare(ctx context.Context, from, to, public string, q config.Replay, getenv func(string) string) (d Diff, err error) {
+	var keys []ed25519.PublicKey
+	if public != "" {
+		k, err := config.PublicKey(public)
+		if err != nil {
+			return d, fmt.Errorf("--public %w", err)
+		}
+		keys = append(keys, k)
+	}
+	older, err := readVersion(from, keys)
+	if err != nil {
+		return d, err
+	}
+	newer, err := readVersion(to, keys)
+	if err != nil {
+		return d, err
+	}
+	d.Raised = policy.Raised(older, newer)
+	d.Replay, err = replayed(ctx, q, getenv, older, newer)
+	return d, err
+}
+
+// readVersion reads one version of the rules.
+func readVersion(path string, keys []ed25519.PublicKey) (policy.Bundle, error) {
 	if path == "builtin" {
 		return policy.Builtin(), nil
 	}
@@ -37,8 +72,8 @@ func ReadVersion(path string, keys []ed25519.PublicKey) (policy.Bundle, error) {
 	return r.Contents, nil
 }
 
-// Replay puts recorded decisions to two bundles.
-func Replay(ctx context.Context, q config.Replay, getenv func(string) string, from, to policy.Bundle) (replay.Report, error) {
+// replayed puts recorded decisions to two bundles.
+func replayed(ctx context.Context, q config.Replay, getenv func(string) string, from, to policy.Bundle) (replay.Report, error) {
 	f, err := os.Open(q.Decisions)
 	if err != nil {
 		return replay.Report{}, err
@@ -76,7 +111,7 @@ func warner(q config.Replay, getenv func(string) string, log *slog.Logger) (func
 	}
 	return func(from, to *policy.Release) []string {
 		out := policy.Raised(from.Contents, to.Contents)
-		rep, err := Replay(context.Background(), q, getenv, from.Contents, to.Contents)
+		rep, err := replayed(context.Background(), q, getenv, from.Contents, to.Contents)
 		if err != nil {
 			log.Error("recorded decisions could not be replayed", "release", to.Number, "error", err)
 			return append(out, "recorded decisions could not be replayed: "+err.Error())

@@ -3,9 +3,13 @@ package fleet
 import (
 	"crypto/ed25519"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"time"
 
 	"github.com/memproxy/memproxy/envoy/xds"
 	"github.com/memproxy/memproxy/policy"
@@ -87,6 +91,45 @@ func before(store *xds.Dir, s policy.Statement) (uint64, error) {
 		}
 	}
 	return floor, nil
+}
+
+// Stop takes a release back: no sidecar is to have it.
+func Stop(dirs [2]string, number uint64, reason string) error {
+	store, err := xds.NewDir(dirs[0], dirs[1], nil)
+	if err != nil {
+		return err
+	}
+	last, err := store.Last()
+	if err != nil {
+		return err
+	}
+	if number > last {
+		return fmt.Errorf("there is no release %d", number)
+	}
+	return store.Put(xds.Mark{Release: number, Kind: xds.MarkStopped, At: time.Now().UTC(), Reason: reason})
+}
+
+// NewKey makes the key that signs releases, in a directory in which there is none,
+// and returns where it is and its public half, as configurations have it.
+func NewKey(dir string) (path, public string, err error) {
+	pub, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		return "", "", err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return "", "", err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", "", err
+	}
+	path = filepath.Join(dir, KeyFile)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) // a key is never overwritten
+	if err != nil {
+		return "", "", err
+	}
+	_, err = f.Write(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+	return path, base64.StdEncoding.EncodeToString(pub), errors.Join(err, f.Sync(), f.Close())
 }
 
 // ReadKey reads the private key that signs releases.

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/spf13/pflag"
 )
 
 // ParseAge reads an age: a duration (90m, 24h), or whole days or weeks (7d, 2w).
@@ -41,3 +43,20 @@ func (a *Age) String() string {
 
 // Type implements pflag.Value.
 func (a *Age) Type() string { return "age" }
+
+// Value is an option's value that set reads, and that help calls name.
+func Value(name string, set func(string) error) pflag.Value { return value{name, set} }
+
+type value struct {
+	name string
+	set  func(string) error
+}
+
+// Set implements pflag.Value.
+func (v value) Set(s string) error { return v.set(s) }
+
+// String implements pflag.Value.
+func (v value) String() string { return "" }
+
+// Type implements pflag.Value.
+func (v value) Type() string { return v.name }

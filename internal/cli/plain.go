@@ -40,8 +40,8 @@ func (p *plain) Write(b []byte) (int, error) {
 	return len(b), err
 }
 
-// File is the file that a writer of Main writes to, if it is one.
-func File(w io.Writer) (*os.File, bool) {
+// file is the file that a writer of Main writes to, if it is one.
+func file(w io.Writer) (*os.File, bool) {
 	if p, ok := w.(*plain); ok {
 		w = p.to
 	}

@@ -75,6 +75,7 @@ var allowed = []struct {
 	pkg, why string
 	imports  []string
 }{
+	{"cmd/memproxy/command", "commands read options and print, and know no backend's format", []string{"app", "config", "demo", "fleet", "inject", "inject/server", "internal/cli", "policy", "policy/replay", "review", "screen/hunt", "telemetry", "telemetry/audit/auditcmd"}},
 	{"cmd/", "the binary puts everything together", []string{"*"}},
 	{"app", "the process puts everything together but the commands", []string{"adapters/", "budgets", "budgets/", "config", "envoy/", "face", "fleet", "gate", "group", "identity", "integrity", "internal/tlsfile", "ledger", "policy", "policy/", "proxy", "review", "screen", "screen/", "telemetry", "telemetry/", "upkeep", "upkeep/"}},
 	{"upkeep/", "looks after what the process keeps", []string{"config", "gate", "integrity", "ledger", "proxy", "screen", "telemetry/audit", "upkeep"}},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
 
 	"github.com/memproxy/memproxy"
@@ -49,6 +50,16 @@ func Report(w io.Writer, o ReportOptions) func(Item, Verdict) error {
 		}
 		return nil
 	}
+}
+
+// OpenReport opens the file of a report: a new one, or that of the walk that goes
+// on.
+func OpenReport(path string, walk State) (*os.File, error) {
+	mode := os.O_WRONLY | os.O_CREATE | os.O_APPEND
+	if walk.Version == 0 {
+		mode |= os.O_TRUNC
+	}
+	return os.OpenFile(path, mode, 0o600)
 }
 
 // Summary writes what a walk came to: by verdict, then the rules of what would

@@ -16,10 +16,10 @@ import (
 type StreamOptions struct {
 	Screen Screener
 	// Errors is told of every line that cannot be read, as "line 7: …"; nil:
-	// nobody. Give it a Meter's Writer when there is a progress bar.
+	// nobody.
 	Errors io.Writer
-	// Meter is told how far the stream is; nil: nobody.
-	Meter   *Meter
+	// Count, if set, is told how many lines more are judged.
+	Count   func(int64)
 	Workers int // that screen; default the number of processors
 	MaxLine int // bytes of a line; default 1 MiB. A longer one is a bad line.
 }
@@ -121,12 +121,34 @@ func Stream(ctx context.Context, in io.Reader, out io.Writer, o StreamOptions) (
 				return fmt.Errorf("hunt: writing: %w", err)
 			}
 			total.add(b.result)
-			o.Meter.Add(int64(len(b.lines)))
+			if o.Count != nil {
+				o.Count(int64(len(b.lines)))
+			}
 		}
 		return nil
 	})
 	err := g.Wait()
 	return total, err
+}
+
+// StreamUntil is Stream for an input whose reads cannot be called off, as those of a
+// terminal: it returns when ctx ends, and the process is to end then.
+func StreamUntil(ctx context.Context, in io.Reader, out io.Writer, o StreamOptions) (Result, error) {
+	type end struct {
+		Result
+		err error
+	}
+	done := make(chan end, 1)
+	go func() {
+		r, err := Stream(ctx, in, out, o)
+		done <- end{r, err}
+	}()
+	select {
+	case e := <-done:
+		return e.Result, e.err
+	case <-ctx.Done():
+		return Result{}, ctx.Err()
+	}
 }
 
 func (r *Result) add(o Result) {

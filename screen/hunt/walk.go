@@ -51,8 +51,8 @@ type WalkOptions struct {
 	// backend did not give.
 	MaxItem int
 	Skipped func(Item)
-	// Meter is told how far the walk is; nil: nobody.
-	Meter *Meter
+	// Count, if set, is told how many texts more are judged.
+	Count func(int64)
 	Now   func() time.Time // default time.Now
 	// Sleep waits, or returns the context's error; default a timer.
 	Sleep func(context.Context, time.Duration) error
@@ -139,7 +139,9 @@ func Walk(ctx context.Context, pager Pager, o WalkOptions) (State, error) {
 			return state, err
 		}
 		state = after
-		o.Meter.Add(int64(len(items)))
+		if o.Count != nil {
+			o.Count(int64(len(items)))
+		}
 		if wait := every - o.Now().Sub(began); !state.Done && wait > 0 {
 			if err := o.Sleep(ctx, wait); err != nil {
 				return state, err

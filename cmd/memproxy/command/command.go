@@ -1,5 +1,5 @@
-// Package command is memproxy's command line, a file a command: it reads options,
-// calls what does the work and prints.
+// Package command is memproxy's command line: it reads options, calls what does
+// the work and prints.
 package command
 
 import (
@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/internal/cli"
 	api "github.com/memproxy/memproxy/review"
 	"github.com/memproxy/memproxy/telemetry/audit/auditcmd"
@@ -54,35 +55,44 @@ func (in *Invocation) Run(ctx context.Context) int {
 	}, in.Args, in.Stdin, in.Stdout, in.Stderr)
 }
 
-// versionCommand prints what --version prints.
-func (in *Invocation) versionCommand() *cobra.Command {
-	return cli.Leaf("version", "print version, commit, Go version and platform", "memproxy version", func(context.Context) int {
-		fmt.Fprintln(in.Stdout, in.about())
-		return cli.OK
-	})
-}
-
-// about is the version and what it was built from, with and for.
+// about is the version and what it was built from, with and for. The toolchain
+// records the commit of binaries that are not a release.
 func (in *Invocation) about() string {
-	return fmt.Sprintf("memproxy %s (commit %s, %s, %s/%s)", in.Version, cmp.Or(in.Commit, builtFrom()), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-}
-
-// builtFrom is the commit that the toolchain recorded, of binaries that are not
-// a release.
-func builtFrom() string {
+	commit := in.Commit
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
 			if s.Key == "vcs.revision" {
-				return s.Value
+				commit = cmp.Or(commit, s.Value)
 			}
 		}
 	}
-	return "unknown"
+	return fmt.Sprintf("memproxy %s (commit %s, %s, %s/%s)", in.Version, cmp.Or(commit, "unknown"), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// leaf is a command that takes no arguments and prints why it failed.
+// leaf is a command that takes no arguments.
 func (in *Invocation) leaf(use, short, example string, run func(context.Context) error) *cobra.Command {
 	return cli.Leaf(use, short, example, func(ctx context.Context) int { return in.ended(run(ctx)) })
+}
+
+// configured is a leaf that reads a configuration first, from a file.
+func (in *Invocation) configured(use, short, example string, run func(ctx context.Context, file string, cfg *config.Config) error) *cobra.Command {
+	var path *string
+	c := in.leaf(use, short, example, func(ctx context.Context) error {
+		cfg, err := config.Load(*path, in.Getenv)
+		if err != nil {
+			return err
+		}
+		return run(ctx, *path, cfg)
+	})
+	path = configFlag(c, "memproxy.yaml", "configuration `file`")
+	return c
+}
+
+// configFlag is where a command's configuration is.
+func configFlag(c *cobra.Command, otherwise, what string) *string {
+	path := c.Flags().String("config", otherwise, what)
+	_ = c.MarkFlagFilename("config", "yaml", "yml") // it was just defined
+	return path
 }
 
 // ended is the exit code of a command, which prints the error that it ended with.
@@ -98,15 +108,11 @@ func (in *Invocation) ended(err error) int {
 	return cli.Failed
 }
 
-// fail prints an error and returns the exit code of a "no".
-func (in *Invocation) fail(err error) int {
-	fmt.Fprintln(in.Stderr, "memproxy:", err)
-	return cli.Failed
-}
-
-// configFlag is where a command's configuration is.
-func configFlag(c *cobra.Command, otherwise, what string) *string {
-	path := c.Flags().String("config", otherwise, what)
-	_ = c.MarkFlagFilename("config", "yaml", "yml") // it was just defined
-	return path
+// yes is the end of a command that printed an answer: the exit code says whether
+// it is yes.
+func yes(answer bool, err error) error {
+	if err == nil && !answer {
+		return cli.Exit(cli.Failed)
+	}
+	return err
 }

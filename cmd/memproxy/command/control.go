@@ -1,33 +1,113 @@
 package command
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/fleet"
 	"github.com/memproxy/memproxy/internal/cli"
+	"github.com/memproxy/memproxy/policy"
 )
 
 // control runs the fleet's control plane, or one of the commands for who
 // releases rules.
 func (in *Invocation) control() *cobra.Command {
 	var path *string
-	c := cli.Leaf("control", "run the fleet's control plane; release rules to it", "memproxy control --config control.yaml",
-		func(ctx context.Context) int { return in.controlling(ctx, *path) })
+	c := in.leaf("control", "run the fleet's control plane; release rules to it", "memproxy control --config control.yaml",
+		func(ctx context.Context) error {
+			cfg, err := config.LoadControlPlane(*path, in.Getenv)
+			if err != nil {
+				return err
+			}
+			return fleet.Run(ctx, cfg, fleet.Options{Log: in.Stderr, Getenv: in.Getenv})
+		})
 	path = configFlag(c, "control.yaml", "configuration `file`")
-	c.AddCommand(in.controlKeygen(), in.controlSign(), in.controlStop(), in.controlStatus(), in.controlDiff())
+	c.AddCommand(controlKeygen(in), controlSign(in), controlStop(in), controlStatus(in), controlDiff(in))
 	return c
 }
 
-func (in *Invocation) controlling(ctx context.Context, path string) int {
-	cfg, err := config.LoadControlPlane(path, in.Getenv)
-	if err != nil {
-		return in.fail(err)
-	}
-	if err := fleet.Run(ctx, cfg, fleet.Options{Log: in.Stderr, Getenv: in.Getenv}); err != nil {
-		return in.fail(err)
-	}
-	return cli.OK
+// controlKeygen makes the key that signs releases. It belongs to who releases,
+// and never onto the control plane.
+func controlKeygen(in *Invocation) *cobra.Command {
+	var out string
+	c := in.leaf("keygen", "make the key that signs releases", "memproxy control keygen --out keys", func(context.Context) error {
+		path, public, err := fleet.NewKey(out)
+		if err == nil {
+			fmt.Fprintf(in.Stdout, "private key  %s (keep it off the control plane)\npublic key   %s (for keys: in control.yaml and policy.control)\n", path, public)
+		}
+		return err
+	})
+	c.Flags().StringVar(&out, "out", "", "`directory` for "+fleet.KeyFile)
+	return cli.Needs(c, "out")
+}
+
+// controlSign makes a release of a policy directory. It does not sign what does
+// not compile.
+func controlSign(in *Invocation) *cobra.Command {
+	var key, dir, pack string
+	var s policy.Statement
+	var c *cobra.Command
+	var dirs func() [2]string
+	c = in.leaf("sign", "make a release of rules, which sidecars take up by its signature",
+		"memproxy control sign --key keys/fleet.key --releases releases --fleet example --policies policies",
+		func(context.Context) error {
+			r, err := fleet.Sign(key, dir, pack, dirs(), s, c.Flags().Changed("floor"))
+			if err == nil {
+				fmt.Fprintf(in.Stdout, "release %s for %s, floor %d, bundle %s\n", r.Name(), r.For, r.Floor, r.Bundle)
+			}
+			return err
+		})
+	fs := c.Flags()
+	fs.StringVar(&key, "key", "", "`file` with the fleet's private key")
+	fs.StringVar(&dir, "policies", "", "policy `directory`; absent: the built-in bundle")
+	fs.StringVar(&pack, "pack", "", "`directory` of a screening pack to send along; absent: each sidecar's own")
+	dirs = releaseFlags(c)
+	fs.StringVar(&s.Fleet, "fleet", "", "`name` of the fleet")
+	fs.Uint64Var(&s.Number, "number", 0, "`number` of the release; absent: one more than the highest")
+	fs.Uint64Var(&s.Floor, "floor", 0, "lowest `number` that may follow it; absent: the release before of the same channel, so that a rollout can be taken back")
+	fs.StringVar(&s.For.Tenant, "tenant", "", "only sidecars of this `tenant`")
+	fs.Var(cli.Value("name=value", func(label string) error {
+		name, value, ok := strings.Cut(label, "=")
+		if _, twice := s.For.Labels[name]; !ok || twice {
+			return errors.New("want name=value, each name once")
+		}
+		if s.For.Labels == nil {
+			s.For.Labels = map[string]string{}
+		}
+		s.For.Labels[name] = value
+		return nil
+	}), "label", "only sidecars with this label, name=value; may be repeated")
+	fs.StringVar(&s.Note, "note", "", "a `sentence` for people")
+	return cli.Needs(c, "key", "releases", "fleet")
+}
+
+// releaseFlags are where releases are, and how far they have come.
+func releaseFlags(c *cobra.Command) func() [2]string {
+	releases := c.Flags().String("releases", "", "`directory` of releases")
+	progress := c.Flags().String("progress", "", "`directory` of how far releases have come; absent: that of releases")
+	return func() [2]string { return [2]string{*releases, cmp.Or(*progress, *releases)} }
+}
+
+// controlStop takes a release back: no sidecar is to have it.
+func controlStop(in *Invocation) *cobra.Command {
+	var reason string
+	var number uint64
+	var dirs func() [2]string
+	c := in.leaf("stop", "take a release back: no sidecar is to have it", "memproxy control stop --releases releases --number 7", func(context.Context) error {
+		err := fleet.Stop(dirs(), number, reason)
+		if err == nil {
+			fmt.Fprintf(in.Stdout, "release %d is stopped; sidecars return to the one before it\n", number)
+		}
+		return err
+	})
+	dirs = releaseFlags(c)
+	c.Flags().Uint64Var(&number, "number", 0, "`number` of the release")
+	c.Flags().StringVar(&reason, "reason", "stopped by hand", "a `sentence` for people")
+	return cli.Needs(c, "releases", "number")
 }

@@ -1,92 +1,41 @@
 package command
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
-	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/memproxy/memproxy/envoy/xds"
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/fleet"
 	"github.com/memproxy/memproxy/internal/cli"
-)
-
-// The bounds of asking a control plane how it stands.
-const (
-	statusTimeout = 10 * time.Second
-	statusAnswer  = 64 << 20 // bytes; some ten thousand sidecars
+	"github.com/memproxy/memproxy/policy/replay"
 )
 
 // controlStatus shows what a control plane knows of its fleet. It exits 1 when
 // a release cannot be offered, or a sidecar refuses the one that it is to have.
-func (in *Invocation) controlStatus() *cobra.Command {
+func controlStatus(in *Invocation) *cobra.Command {
 	var base string
 	var output *cli.Output
-	c := cli.Leaf("status", "what a control plane knows of its fleet", "memproxy control status --url http://127.0.0.1:9903",
-		func(ctx context.Context) int { return in.planeStatus(ctx, base, *output) })
+	c := in.leaf("status", "what a control plane knows of its fleet", "memproxy control status --url http://127.0.0.1:9903", func(ctx context.Context) error {
+		st, err := fleet.Ask(ctx, base)
+		if err != nil {
+			return err
+		}
+		return yes(st.Well(), output.Print(in.Stdout, st, func(to io.Writer) { printStatus(to, st) }))
+	})
 	c.Flags().StringVar(&base, "url", "http://127.0.0.1:9903", "`address` of the control plane's admin listener")
 	output = cli.OutputFlag(c.Flags())
 	return c
 }
 
-func (in *Invocation) planeStatus(ctx context.Context, base string, output cli.Output) int {
-	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
-	defer cancel()
-	var st struct {
-		xds.Status
-		Sidecars []xds.SidecarStatus `json:"sidecars"`
-	}
-	for path, into := range map[string]any{"/fleet": &st.Status, "/fleet/sidecars": &st.Sidecars} {
-		if err := askPlane(ctx, strings.TrimSuffix(base, "/")+path, into); err != nil {
-			return in.fail(err)
-		}
-	}
-	if err := output.Print(in.Stdout, st, func(to io.Writer) { printStatus(to, st.Status, st.Sidecars) }); err != nil {
-		return in.fail(err)
-	}
-	for i := range st.Sidecars {
-		if refuses(&st.Sidecars[i]) {
-			return cli.Failed
-		}
-	}
-	if st.Away != "" || len(st.Faults) > 0 {
-		return cli.Failed
-	}
-	return cli.OK
-}
-
-// refuses reports whether a sidecar refused what it is to have.
-func refuses(s *xds.SidecarStatus) bool {
-	return s.Rejected != nil && s.Rejected.Release == s.Assigned && s.Running != s.Assigned
-}
-
-func askPlane(ctx context.Context, url string, into any) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", url, resp.Status)
-	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, statusAnswer)).Decode(into); err != nil {
-		return fmt.Errorf("%s: %w", url, err)
-	}
-	return nil
-}
-
 // printStatus names the releases, then those sidecars that are not where they
 // should be, each with its last refusal and its reason.
-func printStatus(to io.Writer, st xds.Status, sidecars []xds.SidecarStatus) {
+func printStatus(to io.Writer, st fleet.Status) {
 	cli.Printf(to, "fleet %s: %d sidecar(s) connected, %d behind, %d without a release\n", st.Fleet, st.Connected, st.Behind, st.Unassigned)
 	if st.Away != "" {
 		cli.Printf(to, "the directory of releases is away: %s\n", st.Away)
@@ -112,20 +61,57 @@ func printStatus(to io.Writer, st xds.Status, sidecars []xds.SidecarStatus) {
 			cli.Printf(to, "%s newly allows: %s\n", r.Name, what)
 		}
 	}
-	for i := range sidecars {
-		s := &sidecars[i]
+	for i := range st.Sidecars {
+		s := &st.Sidecars[i]
+		runs := cmp.Or(s.Running, "nothing")
 		switch {
 		case s.Rejected != nil:
-			cli.Printf(to, "%s runs %s and refused %s at %s: %s\n", s.ID, orNone(s.Running), s.Rejected.Release, s.Rejected.At.UTC().Format(time.RFC3339), s.Rejected.Reason)
+			cli.Printf(to, "%s runs %s and refused %s at %s: %s\n", s.ID, runs, s.Rejected.Release, s.Rejected.At.UTC().Format(time.RFC3339), s.Rejected.Reason)
 		case s.Connected && s.Running != s.Assigned:
-			cli.Printf(to, "%s runs %s and is to run %s\n", s.ID, orNone(s.Running), orNone(s.Assigned))
+			cli.Printf(to, "%s runs %s and is to run %s\n", s.ID, runs, cmp.Or(s.Assigned, "nothing"))
 		}
 	}
 }
 
-func orNone(release string) string {
-	if release == "" {
-		return "nothing"
+// controlDiff says what one version of the rules allows that another refused,
+// by recorded decisions. It exits 1 when there is something.
+func controlDiff(in *Invocation) *cobra.Command {
+	var from, to, public string
+	var q config.Replay
+	var output *cli.Output
+	c := in.leaf("diff", "what one version of the rules allows that another refused", "memproxy control diff --to policies --decisions decisions.jsonl",
+		func(ctx context.Context) error {
+			d, err := fleet.Compare(ctx, from, to, public, q, in.Getenv)
+			if err != nil {
+				return err
+			}
+			return yes(!d.Allows(), output.Print(in.Stdout, d, func(w io.Writer) { printDiff(w, d) }))
+		})
+	fs := c.Flags()
+	fs.StringVar(&from, "from", "builtin", "the older `version`: a policy directory, a release, or builtin")
+	fs.StringVar(&to, "to", "builtin", "the newer `version`")
+	fs.StringVar(&public, "public", "", "public `key` of the fleet, for releases")
+	fs.StringVar(&q.Decisions, "decisions", "", "`file` of decisions: memproxy audit query --json --type decision")
+	fs.StringVar(&q.Config, "config", "", "memproxy.yaml `file` whose profile and ceilings hold; without it, production's")
+	output = cli.OutputFlag(fs)
+	return cli.Needs(c, "decisions")
+}
+
+func printDiff(w io.Writer, d fleet.Diff) {
+	print := func(title string, is func(replay.Change) bool) {
+		for _, c := range d.Replay.Changes {
+			if is(c) {
+				fmt.Fprint(w, title)
+				cli.Printf(w, "  %s\n", c)
+				title = ""
+			}
+		}
 	}
-	return release
+	print("newly allowed:\n", replay.Change.Allows)
+	print("newly refused:\n", replay.Change.Refuses)
+	print("refused in another way:\n", func(c replay.Change) bool { return c.From.Stops() && c.To.Stops() })
+	for _, r := range d.Raised {
+		cli.Printf(w, "tables: %s\n", r)
+	}
+	cli.Printf(w, "%d decision(s): %d replayed, %d refused by something else than policies, %d unexplained\n", d.Replay.Decisions, d.Replay.Policies, d.Replay.Others, d.Replay.Unexplained)
 }

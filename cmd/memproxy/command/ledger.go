@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/app"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/internal/cli"
@@ -17,7 +18,7 @@ import (
 type custodyFlags struct {
 	conf, backend, admin, tokenFile, tenant, reason string
 	output                                          *cli.Output
-	scopes                                          scopeList
+	scopes                                          []memproxy.Scope
 }
 
 // who are the options that say which sidecar does it.
@@ -32,7 +33,7 @@ func (f *custodyFlags) register(fs *pflag.FlagSet) {
 	f.who(fs)
 	fs.StringVar(&f.backend, "backend", "", "`name` of the backend")
 	fs.StringVar(&f.reason, "reason", "asked for on the command line", "`why`; it is recorded")
-	fs.Var(&f.scopes, "scope", "user=ID, agent=ID or run=ID, of a Mem0 server that does not give its whole store; may be repeated")
+	scopeFlag(fs, &f.scopes)
 }
 
 // ledger is `memproxy ledger sweep` and `memproxy ledger accept`.
@@ -60,10 +61,7 @@ func (in *Invocation) ledgerSweep() *cobra.Command {
 	c := in.leaf("sweep", "compare what backends hold with what went through memproxy", "memproxy ledger sweep --config memproxy.yaml",
 		func(ctx context.Context) error {
 			report, err := attend(ctx, in, &f, "sweep", review.SweepRequest{Backend: f.backend, Scopes: f.scopes, Reason: f.reason}, review.Custodian.Sweep)
-			if err == nil && report.Findings() > 0 {
-				return cli.Exit(cli.Failed)
-			}
-			return err
+			return yes(report.Findings() == 0, err)
 		})
 	f.register(c.Flags())
 	return c

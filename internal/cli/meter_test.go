@@ -1,4 +1,4 @@
-package hunt
+package cli
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 func TestMeter(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	var screen bytes.Buffer
-	m := NewMeter(&screen, "lines", 1000, func() time.Time { return now })
+	m := newMeter(&screen, "lines", 1000, func() time.Time { return now })
 	now = now.Add(10 * time.Second)
 	if _, err := io.ReadAll(io.LimitReader(m.Reader(strings.NewReader(strings.Repeat("x", 250))), 250)); err != nil {
 		t.Fatal(err)
@@ -37,7 +37,7 @@ func TestMeter(t *testing.T) {
 	}
 
 	screen.Reset()
-	unknown := NewMeter(&screen, "pages", 0, func() time.Time { return now })
+	unknown := newMeter(&screen, "pages", 0, func() time.Time { return now })
 	unknown.Add(3)
 	if s := screen.String(); s != "\r3 pages  0/s" {
 		t.Errorf("without a total: %q", s)
@@ -60,8 +60,8 @@ func TestWhatIsLeftOfAFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if _, err := f.Seek(40, io.SeekStart); err != nil || Remaining(f) != 60 || Terminal(f) {
-		t.Errorf("%d left, %v", Remaining(f), err)
+	if _, err := f.Seek(40, io.SeekStart); err != nil || remaining(f) != 60 || terminal(f) {
+		t.Errorf("%d left, %v", remaining(f), err)
 	}
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -69,7 +69,7 @@ func TestWhatIsLeftOfAFile(t *testing.T) {
 	}
 	defer r.Close()
 	defer w.Close()
-	if Remaining(r) != 0 || Terminal(r) {
+	if remaining(r) != 0 || terminal(r) {
 		t.Error("a pipe has no size and is no terminal")
 	}
 }

@@ -1,4 +1,4 @@
-package hunt
+package cli
 
 import (
 	"fmt"
@@ -27,20 +27,35 @@ type Meter struct {
 // redraw is how often the line is drawn at most.
 const redraw = 100 * time.Millisecond
 
-// NewMeter returns a meter that draws on w: noun is what is counted ("lines"),
+// newMeter returns a meter that draws on w: noun is what is counted ("lines"),
 // total the bytes of the whole input or 0.
-func NewMeter(w io.Writer, noun string, total int64, now func() time.Time) *Meter {
+func newMeter(w io.Writer, noun string, total int64, now func() time.Time) *Meter {
 	return &Meter{w: w, noun: noun, total: total, now: now, start: now()}
 }
 
-// Terminal reports whether f is a terminal, or looks like one.
-func Terminal(f *os.File) bool {
+// MeterOn returns a meter of what is counted ("lines") where stderr is a terminal
+// and stdout is not, whose lines would be among the meter's; else nil. What is read
+// from a file tells how much is left.
+func MeterOn(stderr, stdout io.Writer, noun string, from io.Reader) *Meter {
+	to, is := file(stderr)
+	if out, same := file(stdout); !is || !terminal(to) || same && terminal(out) {
+		return nil
+	}
+	var total int64
+	if f, is := from.(*os.File); is {
+		total = remaining(f)
+	}
+	return newMeter(to, noun, total, time.Now)
+}
+
+// terminal reports whether f is a terminal, or looks like one.
+func terminal(f *os.File) bool {
 	info, err := f.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0 && info.Name() != "null"
 }
 
-// Remaining is how many bytes are left to read of a regular file, or 0.
-func Remaining(f *os.File) int64 {
+// remaining is how many bytes are left to read of a regular file, or 0.
+func remaining(f *os.File) int64 {
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() {
 		return 0

@@ -1,0 +1,67 @@
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/memproxy/memproxy/envoy/xds"
+)
+
+// The bounds of asking a control plane for its status.
+const (
+	statusTimeout = 10 * time.Second
+	statusAnswer  = 64 << 20 // bytes; some ten thousand sidecars
+)
+
+// Status is what a control plane knows of its fleet.
+type Status struct {
+	xds.Status
+	Sidecars []xds.SidecarStatus `json:"sidecars"`
+}
+
+// Well reports whether every release can be offered, and no sidecar refuses the
+// one that it is to have.
+func (s *Status) Well() bool {
+	for i := range s.Sidecars {
+		if c := &s.Sidecars[i]; c.Rejected != nil && c.Rejected.Release == c.Assigned && c.Running != c.Assigned {
+			return false
+		}
+	}
+	return s.Away == "" && len(s.Faults) == 0
+}
+
+// Ask asks a control plane, by the address of its admin listener.
+func Ask(ctx context.Context, base string) (s Status, err error) {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	for path, into := range map[string]any{"/fleet": &s.Status, "/fleet/sidecars": &s.Sidecars} {
+		if err := ask(ctx, strings.TrimSuffix(base, "/")+path, into); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+func ask(ctx context.Context, url string, into any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", url, resp.Status)
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, statusAnswer)).Decode(into); err != nil {
+		return fmt.Errorf("%s: %w", url, err)
+	}
+	return nil
+}
