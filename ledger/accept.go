@@ -89,14 +89,12 @@ func (t *transaction) acceptBreaches(h head, faults []memproxy.ChainFault) error
 
 // acquit takes the marks of a broken chain off a tenant's memories.
 func (t *transaction) acquit(tenant string, faults []memproxy.ChainFault) (int, error) {
-	free, err := rows(t, func(s scanner) (k memproxy.MemoryKey, err error) { return k, s.Scan(&k.Backend, &k.Kind, &k.ID) },
+	free, err := rows(t, scanKey,
 		`UPDATE standing SET unverified = '' WHERE tenant = ? AND unverified = ? RETURNING backend, kind, id`, tenant, string(memproxy.IntegrityChain))
 	if err != nil {
 		return 0, err
 	}
-	for _, k := range free {
-		t.stood = append(t.stood, key{k.Backend, k.Kind, k.ID})
-	}
+	t.changes.reread(free...)
 	n := len(free)
 	for i := range faults {
 		if faults[i].Class != memproxy.FaultText {

@@ -26,27 +26,41 @@ func filled(b *testing.B, cache int) *ledger.Ledger {
 	return l
 }
 
-func BenchmarkOwners(b *testing.B) {
+// Objects of which all have an owner and most a status; absent: of which nothing
+// is known.
+func BenchmarkLookup(b *testing.B) {
 	for _, c := range []struct {
 		name  string
 		cache int
 	}{{"cached", 16384}, {"uncached", -1}} {
 		l := filled(b, c.cache)
-		for _, n := range []int{1, 100, 1000} {
-			b.Run(fmt.Sprintf("%s/%d", c.name, n), func(b *testing.B) {
-				ids := make([]string, n)
-				for i := range ids {
-					ids[i] = strconv.Itoa(i * 7)
-				}
-				for b.Loop() {
-					got, err := l.Owners(b.Context(), "mem0", memproxy.TargetMemory, ids)
-					if err != nil || len(got) != n {
-						b.Fatal(len(got), err)
+		changes := make([]memproxy.StateChange, 9000)
+		for i := range changes {
+			changes[i] = memproxy.StateChange{State: memproxy.StateValidated, MemoryKey: key(strconv.Itoa(i))}
+		}
+		if _, err := l.SetState(b.Context(), changes...); err != nil {
+			b.Fatal(err)
+		}
+		for _, n := range []int{1, 50, 1000} {
+			for _, absent := range []string{"", "x"} {
+				b.Run(fmt.Sprintf("%s/%d%s", c.name, n, absent), func(b *testing.B) {
+					keys := make([]memproxy.MemoryKey, n)
+					for i := range keys {
+						keys[i] = key(absent + strconv.Itoa(i*7))
 					}
-				}
-			})
+					for b.Loop() {
+						if got, err := l.Lookup(b.Context(), keys...); err != nil || len(got) != n && absent == "" {
+							b.Fatal(len(got), err)
+						}
+					}
+				})
+			}
 		}
 	}
+}
+
+func key(id string) memproxy.MemoryKey {
+	return memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
 }
 
 func BenchmarkPut(b *testing.B) {
@@ -64,37 +78,6 @@ func BenchmarkPut(b *testing.B) {
 						}
 					}
 				})
-			})
-		}
-	}
-}
-
-// A page of memories, of which most have a standing.
-func BenchmarkStandings(b *testing.B) {
-	for _, c := range []struct {
-		name  string
-		cache int
-	}{{"cached", 0}, {"uncached", -1}} {
-		l := open(b, ledger.Options{Path: filepath.Join(b.TempDir(), "ledger.db"), CacheSize: c.cache})
-		changes := make([]memproxy.StateChange, 2000)
-		for i := range changes {
-			changes[i] = memproxy.StateChange{State: memproxy.StateValidated,
-				MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: strconv.Itoa(i)}}
-		}
-		if _, err := l.SetState(b.Context(), changes...); err != nil {
-			b.Fatal(err)
-		}
-		for _, n := range []int{1, 50} {
-			b.Run(fmt.Sprintf("%s/%d", c.name, n), func(b *testing.B) {
-				ids := make([]string, n)
-				for i := range ids {
-					ids[i] = strconv.Itoa(i * 41)
-				}
-				for b.Loop() {
-					if _, err := l.Standings(b.Context(), "mem0", memproxy.TargetMemory, ids); err != nil {
-						b.Fatal(err)
-					}
-				}
 			})
 		}
 	}

@@ -91,7 +91,7 @@ func bindRows(ctx context.Context, l *Ledger, bound []memproxy.Ownership, free f
 					return err
 				}
 			}
-			t.put = append(t.put, *row)
+			t.changes.own(*row)
 			standing = append(standing, *row)
 		}
 		return nil

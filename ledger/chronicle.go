@@ -38,13 +38,13 @@ func (l *Ledger) Chronicle(ctx context.Context, c memproxy.Chronicle) error {
 	versions, states := slices.Clone(c.Versions), slices.Clone(c.States)
 	keys := make([]key, 0, len(found)+len(versions)+len(states))
 	for i := range found {
-		keys = append(keys, memoryKey(found[i].MemoryKey))
+		keys = append(keys, found[i].MemoryKey)
 	}
 	for i := range versions {
-		keys = append(keys, memoryKey(versions[i].MemoryKey))
+		keys = append(keys, versions[i].MemoryKey)
 	}
 	for i := range states {
-		keys = append(keys, memoryKey(states[i].MemoryKey))
+		keys = append(keys, states[i].MemoryKey)
 	}
 	l.coming.add(keys)
 	gone := func() { l.coming.remove(keys) }
@@ -94,8 +94,6 @@ func (l *Ledger) KeepFound(ctx context.Context, found ...memproxy.Version) error
 	}})
 }
 
-func memoryKey(k memproxy.MemoryKey) key { return key{k.Backend, k.Kind, k.ID} }
-
 // coming are the memories of which something is on its way.
 type coming struct {
 	mu   sync.Mutex
@@ -129,16 +127,8 @@ func (c *coming) none() bool {
 	return len(c.keys) == 0
 }
 
-func (c *coming) any(backend string, kind memproxy.TargetKind, ids []string) bool {
+func (c *coming) any(keys []key) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.keys) == 0 {
-		return false
-	}
-	for _, id := range ids {
-		if c.keys[key{backend, kind, id}] > 0 {
-			return true
-		}
-	}
-	return false
+	return len(c.keys) > 0 && slices.ContainsFunc(keys, func(k key) bool { return c.keys[k] > 0 })
 }

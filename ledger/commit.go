@@ -40,7 +40,7 @@ func (l *Ledger) commit(group []*job) (err error) {
 	if err != nil {
 		return err
 	}
-	t := &transaction{l: l, ctx: ctx, tx: tx}
+	t := &transaction{l: l, ctx: ctx, tx: tx, changes: changes{}}
 	defer l.makeReady(t)
 	for _, j := range group {
 		if j.ctx.Err() != nil {
@@ -55,16 +55,13 @@ func (l *Ledger) commit(group []*job) (err error) {
 		_ = tx.Rollback() // the first error is the one to report
 		return err
 	}
-	l.hot.begin(t.put, t.gone)
-	l.standings.begin(nil, t.stood)
-	err = tx.Commit()
-	l.standings.end(nil)
-	if err != nil {
-		l.hot.end(nil)
+	l.recent.begin(t.changes)
+	if err := tx.Commit(); err != nil {
+		l.recent.end(nil)
 		_ = tx.Rollback() // a commit that failed may have left it open
 		return err
 	}
-	l.hot.end(t.put)
+	l.recent.end(t.changes)
 	if len(t.steps) > 0 {
 		l.opt.Told(t.steps)
 	}

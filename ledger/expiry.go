@@ -24,7 +24,7 @@ func (l *Ledger) Expire(ctx context.Context) ([]memproxy.Status, error) {
 				WHERE expires > 0 AND expires <= ?1 AND pinned = 0 AND state NOT IN ('expired', 'quarantined') LIMIT ?2)
 			RETURNING `+statusColumns, now, expireStep)
 		for i := range gone {
-			t.stood = append(t.stood, statusKey(&gone[i]))
+			t.changes.rate(gone[i].MemoryKey, gone[i])
 		}
 		return err
 	}})
@@ -104,7 +104,7 @@ func (l *Ledger) DeletedBefore(ctx context.Context, before time.Time, limit int)
 }
 
 // Purge destroys the texts of a memory's versions, pinned ones too, records
-// that as a version, forgets its standing and dissent, and leaves a tombstone.
+// that as a version, forgets its status and dissent, and leaves a tombstone.
 // What happened to it stays known; what it said does not.
 func (l *Ledger) Purge(ctx context.Context, k memproxy.MemoryKey, actor, decision string) error {
 	if err := validKey(k); err != nil {
@@ -140,7 +140,7 @@ func (t *transaction) forget(k memproxy.MemoryKey) error {
 	if err := t.forgetStatus(k); err != nil {
 		return err
 	}
-	t.remove([]key{{k.Backend, k.Kind, k.ID}})
+	t.changes.reread(k)
 	_, err := t.run(`UPDATE ownership SET deleted = ? WHERE backend = ? AND kind = ? AND id = ? AND deleted = 0`,
 		max(1, micros(t.l.opt.Clock())), k.Backend, string(k.Kind), k.ID)
 	return err
@@ -151,17 +151,17 @@ func (t *transaction) forget(k memproxy.MemoryKey) error {
 func (t *transaction) forgetStatuses(gone []key) error {
 	groups := map[key][]string{}
 	for _, k := range gone {
-		group := key{backend: k.backend, kind: k.kind}
-		groups[group] = append(groups[group], k.id)
+		group := key{Backend: k.Backend, Kind: k.Kind}
+		groups[group] = append(groups[group], k.ID)
 	}
 	for g, ids := range groups {
 		found, err := rows(t, scanText, `SELECT id FROM standing WHERE backend = ? AND kind = ? AND id IN (SELECT value FROM json_each(?))`,
-			g.backend, string(g.kind), asJSON(ids))
+			g.Backend, string(g.Kind), asJSON(ids))
 		if err != nil {
 			return err
 		}
 		for _, id := range found {
-			if err := t.forgetStatus(memproxy.MemoryKey{Backend: g.backend, Kind: g.kind, ID: id}); err != nil {
+			if err := t.forgetStatus(key{Backend: g.Backend, Kind: g.Kind, ID: id}); err != nil {
 				return err
 			}
 		}
@@ -169,11 +169,11 @@ func (t *transaction) forgetStatuses(gone []key) error {
 	return nil
 }
 
-// forgetStatus removes a memory's standing, dissent and votes.
+// forgetStatus removes a memory's status, dissent and votes.
 func (t *transaction) forgetStatus(k memproxy.MemoryKey) error {
 	args := []any{k.Backend, string(k.Kind), k.ID}
 	const where = ` WHERE backend = ? AND kind = ? AND id = ?`
-	t.stood = append(t.stood, key{k.Backend, k.Kind, k.ID})
+	t.changes.rate(k, memproxy.Status{})
 	if _, err := t.run(`DELETE FROM standing`+where, args...); err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"time"
 
@@ -66,6 +65,7 @@ func (l *Ledger) TakeDown(ctx context.Context, at memproxy.Sealing, found ...mem
 			if err != nil {
 				return next, err
 			}
+			t.changes.reread(f.MemoryKey)
 			next.Fresh, next.Found = next.Fresh+int(n), next.Found+int(n)
 		}
 		_, err := t.run(`INSERT INTO sealing (backend, cursor, pass, fresh, found) VALUES (?, ?, ?, ?, ?)
@@ -77,27 +77,4 @@ func (l *Ledger) TakeDown(ctx context.Context, at memproxy.Sealing, found ...mem
 		return at, err
 	}
 	return next, nil
-}
-
-// Found returns the hashes of the texts that memories had when their backend
-// was sealed, of those that were there then.
-func (l *Ledger) Found(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]string, error) {
-	out := make(map[string]string, len(ids))
-	ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return storable(id) != nil })
-	for ids := range slices.Chunk(ids, chunk) {
-		list, err := json.Marshal(ids)
-		if err != nil {
-			return nil, err
-		}
-		found, err := glance(ctx, l, "look up what was found", func(s scanner) (row [2]string, err error) {
-			return row, s.Scan(&row[0], &row[1])
-		}, `SELECT id, sha256 FROM found WHERE backend = ? AND kind = ? AND id IN (SELECT value FROM json_each(?))`, backend, string(kind), string(list))
-		if err != nil {
-			return nil, err
-		}
-		for _, row := range found {
-			out[row[0]] = row[1]
-		}
-	}
-	return out, ctx.Err()
 }

@@ -124,7 +124,7 @@ func (t *transaction) trust(r *record) error {
 	}
 	n, err := t.run(`UPDATE standing SET unverified = '' WHERE backend = ? AND kind = ? AND id = ? AND unverified <> '' AND unverified <> 'integrity.chain'`, args...)
 	if n > 0 {
-		t.stood = append(t.stood, key{r.Backend, r.Kind, r.ID})
+		t.changes.reread(r.MemoryKey)
 	}
 	return err
 }
@@ -135,15 +135,8 @@ func (l *Ledger) Sealed(ctx context.Context, backend string) (bool, error) {
 	if storable(backend) != nil {
 		return false, ctx.Err()
 	}
-	if l.opt.URL == "" && l.seals.Load() != nil {
-		return slices.Contains(*l.seals.Load(), backend), l.alive()
-	}
-	found, err := glance(ctx, l, "list sealed backends", scanText, `SELECT backend FROM sealed ORDER BY backend LIMIT 1000`)
-	if err != nil {
-		return false, err
-	}
-	l.seals.Store(&found)
-	return slices.Contains(found, backend), nil
+	found, err := glance(ctx, l, "look up a seal", scanText, `SELECT backend FROM sealed WHERE backend = ?`, backend)
+	return len(found) > 0, err
 }
 
 // SealBackend notes that everything that a backend holds is known.
@@ -151,13 +144,12 @@ func (l *Ledger) SealBackend(ctx context.Context, backend string) error {
 	if backend == "" || storable(backend) != nil {
 		return refused("a backend is required")
 	}
-	err := l.change(ctx, func(t *transaction) error {
+	return l.change(ctx, func(t *transaction) error {
 		if _, err := t.run(`DELETE FROM sealing WHERE backend = ?`, backend); err != nil {
 			return err
 		}
+		t.changes.reread(everything) // what has no record there is now known to be new
 		_, err := t.run(`INSERT INTO sealed (backend, at) VALUES (?, ?) ON CONFLICT DO NOTHING`, backend, max(1, micros(t.l.opt.Clock())))
 		return err
 	})
-	l.seals.Store(nil)
-	return err
 }

@@ -3,10 +3,8 @@ package ledger
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,17 +20,15 @@ type Ledger struct {
 	opt            Options
 	dialect        dialect
 	writer, reader *sql.DB
-	hot            *hot[memproxy.Ownership]
+	recent         *recent
 	coming         coming
-	absent         *absences // nil where others write the store too
-	standings      *hot[memproxy.Status]
-	similar        atomic.Pointer[[]byte]   // the key of sketches, once it was read
-	seals          atomic.Pointer[[]string] // backends of which everything is known; nil: to be read
+	absent         *absences              // nil where others write the store too
+	similar        atomic.Pointer[[]byte] // the key of sketches, once it was read
 
-	one, many, byDecision, byActor *sql.Stmt // of reader
+	records, byDecision, byActor   *sql.Stmt // of reader
 	insert, update, count, correct *sql.Stmt // of writer
 	receive, pruneRows, pruneNotes *sql.Stmt
-	sweepRows, manyStand           *sql.Stmt
+	sweepRows                      *sql.Stmt
 
 	ready map[string]*sql.Stmt // of writer, by text; see makeReady
 
@@ -48,9 +44,7 @@ func (l *Ledger) prepare(ctx context.Context) error {
 		db  *sql.DB
 		sql string
 	}{
-		{&l.one, l.reader, `SELECT ` + columns + ` FROM ownership WHERE backend = ? AND kind = ? AND id = ?`},
-		{&l.many, l.reader, `SELECT ` + columns + ` FROM ownership
-			WHERE backend = ? AND kind = ? AND id IN (SELECT value FROM json_each(?))`},
+		{&l.records, l.reader, recordQuery()},
 		// A receipt stands for the whole write, so it comes first; then what
 		// is still there; then a fixed order.
 		{&l.byDecision, l.reader, `SELECT ` + columns + ` FROM ownership
@@ -72,8 +66,6 @@ func (l *Ledger) prepare(ctx context.Context) error {
 			WHERE backend = ?2 AND kind = 'memory' AND deleted = 0
 			AND ?3 IN ('', "user") AND ?4 IN ('', agent) AND ?5 IN ('', app) AND ?6 IN ('', run)
 			RETURNING backend, id, tenant, actor, trust, "user"`},
-		{&l.manyStand, l.reader, `SELECT ` + statusColumns + ` FROM standing
-			WHERE backend = ? AND kind = ? AND id IN (SELECT value FROM json_each(?))`},
 		{&l.pruneNotes, l.writer, `DELETE FROM correction WHERE at < ?`},
 	} {
 		stmt, err := s.db.PrepareContext(ctx, l.dialect.sql(s.sql))
@@ -83,73 +75,6 @@ func (l *Ledger) prepare(ctx context.Context) error {
 		*s.to = stmt
 	}
 	return nil
-}
-
-// Owners returns what is known of the targets, by id. Ids that it does not
-// know are absent, tombstones are present with Deleted set. Any number of ids
-// may be asked for. An error means that nothing is known.
-func (l *Ledger) Owners(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Ownership, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	found := make(map[string]memproxy.Ownership, len(ids))
-	var ask []string
-	for _, id := range ids {
-		// What Put refuses is not there. An error instead would let one odd
-		// id in an answer hide the owners of all the others.
-		if storable(id) != nil {
-			continue
-		}
-		if row, ok := l.hot.get(key{backend, kind, id}); ok {
-			found[id] = row
-		} else {
-			ask = append(ask, id)
-		}
-	}
-	if len(ask) == 0 {
-		return found, l.alive()
-	}
-	ctx, cancel := context.WithTimeout(ctx, l.opt.Timeout)
-	defer cancel()
-	seen := l.hot.moment()
-	for ids := range slices.Chunk(ask, chunk) {
-		if err := l.lookUp(ctx, found, backend, kind, ids); err != nil {
-			return nil, l.wrap("look up owners", err)
-		}
-	}
-	for _, id := range ask { // not the others: they may have changed since they were found in memory
-		if row, ok := found[id]; ok {
-			l.hot.fill(seen, row)
-		}
-	}
-	return found, nil
-}
-
-func (l *Ledger) lookUp(ctx context.Context, found map[string]memproxy.Ownership, backend string, kind memproxy.TargetKind, ids []string) error {
-	if len(ids) == 1 {
-		row, err := scan(l.one.QueryRowContext(ctx, backend, string(kind), ids[0]))
-		if err == nil {
-			found[row.ID] = row
-		}
-		return ignoreNone(err)
-	}
-	list, err := json.Marshal(ids)
-	if err != nil {
-		return err
-	}
-	rows, err := l.many.QueryContext(ctx, backend, string(kind), string(list))
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		row, err := scan(rows)
-		if err != nil {
-			return err
-		}
-		found[row.ID] = row
-	}
-	return rows.Err()
 }
 
 // Decision returns a row that was recorded for the write of a decision: the

@@ -93,10 +93,7 @@ func (l *Ledger) open() error {
 	if err := migrate(ctx, l.writer, l.opt.Clock()); err != nil {
 		return damaged(err)
 	}
-	if l.hot, err = newHot(l.opt.CacheSize, keyOf); err != nil {
-		return err
-	}
-	if l.standings, err = newHot(l.opt.CacheSize, statusKey); err != nil {
+	if l.recent, err = newRecent(l.opt.CacheSize); err != nil {
 		return err
 	}
 	if l.opt.CacheSize > 0 {

@@ -9,7 +9,7 @@ import (
 
 // The defaults of Options.
 const (
-	// DefaultCacheSize is the number of hot rows kept in memory, about 600
+	// DefaultCacheSize is the number of records kept in memory, about 1,000
 	// bytes each.
 	DefaultCacheSize = 16384
 	// DefaultTimeout bounds one call. It is far over what a local disk needs
@@ -40,7 +40,7 @@ type Options struct {
 	URL string
 	// Clock gives the time of deletions. Nil is time.Now.
 	Clock func() time.Time
-	// CacheSize is the number of hot rows kept in memory. Zero is the default,
+	// CacheSize is the number of records kept in memory. Zero is the default,
 	// negative keeps none.
 	CacheSize int
 	// Timeout bounds one call. Zero is the default.

@@ -28,29 +28,36 @@ const (
 		WHERE backend=?1 AND kind=?2 AND id=?3`
 )
 
-// key names a row.
-type key struct {
-	backend string
-	kind    memproxy.TargetKind
-	id      string
-}
+type key = memproxy.MemoryKey
 
-func keyOf(row *memproxy.Ownership) key { return key{row.Backend, row.Kind, row.ID} }
+func keyOf(row *memproxy.Ownership) key {
+	return key{Backend: row.Backend, Kind: row.Kind, ID: row.ID}
+}
 
 // scanner is a *sql.Row or *sql.Rows.
 type scanner interface{ Scan(...any) error }
 
+// ownerRow is an owner as it is read.
+type ownerRow struct {
+	memproxy.Ownership
+	written, deleted int64
+}
+
+func (r *ownerRow) into() []any {
+	return []any{&r.Backend, &r.Kind, &r.ID,
+		&r.Scope.Tenant, &r.Scope.User, &r.Scope.Agent, &r.Scope.App, &r.Scope.Run,
+		&r.Actor, &r.Trust, &r.Confidence, &r.Source, &r.Decision, &r.SHA256, &r.written, &r.deleted}
+}
+
+func (r *ownerRow) owner() memproxy.Ownership {
+	r.Written, r.Deleted = moment(r.written), r.deleted > 0
+	return r.Ownership
+}
+
 func scan(s scanner) (memproxy.Ownership, error) {
-	var row memproxy.Ownership
-	var written, deleted int64
-	err := s.Scan(&row.Backend, &row.Kind, &row.ID,
-		&row.Scope.Tenant, &row.Scope.User, &row.Scope.Agent, &row.Scope.App, &row.Scope.Run,
-		&row.Actor, &row.Trust, &row.Confidence, &row.Source, &row.Decision, &row.SHA256, &written, &deleted)
-	if written != 0 {
-		row.Written = time.UnixMicro(written).UTC()
-	}
-	row.Deleted = deleted > 0
-	return row, err
+	var r ownerRow
+	err := s.Scan(r.into()...)
+	return r.owner(), err
 }
 
 func arguments(row *memproxy.Ownership, now time.Time) []any {

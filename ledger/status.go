@@ -11,24 +11,42 @@ import (
 
 const statusColumns = `backend, kind, id, tenant, state, reason, decision, changed, contested, pinned, expires, attestation, rules, findings, unverified, reviewed, current`
 
-func statusKey(s *memproxy.Status) key { return key{s.Backend, s.Kind, s.ID} }
+// statusRow is a status as it is read.
+type statusRow struct {
+	memproxy.Status
+	changed, contested, pinned, expires int64
+	findings                            []byte
+}
 
-func scanStatus(s scanner) (memproxy.Status, error) {
-	var st memproxy.Status
-	var changed, contested, pinned, expires int64
-	var findings []byte
-	err := s.Scan(&st.Backend, &st.Kind, &st.ID, &st.Tenant, &st.State, &st.Reason, &st.Decision, &changed,
-		&contested, &pinned, &expires, &st.Attestation, &st.Rules, &findings, &st.Unverified, &st.Reviewed, &st.CurrentRules)
-	if err != nil {
-		return st, err
+func (r *statusRow) into() []any {
+	st := &r.Status
+	return []any{&st.Backend, &st.Kind, &st.ID, &st.Tenant, &st.State, &st.Reason, &st.Decision, &r.changed,
+		&r.contested, &r.pinned, &r.expires, &st.Attestation, &st.Rules, &r.findings, &st.Unverified, &st.Reviewed, &st.CurrentRules}
+}
+
+func (r *statusRow) status() (memproxy.Status, error) {
+	st := r.Status
+	st.Changed, st.Expires, st.Contested, st.Pinned = moment(r.changed), moment(r.expires), r.contested > 0, r.pinned > 0
+	// Nearly all have no findings, and parsing JSON costs as much as the row.
+	text, _ := strings.CutPrefix(string(r.findings), `{"text":"`)
+	if text, plain := strings.CutSuffix(text, `","findings":null}`); plain && !strings.ContainsAny(text, `"\`) {
+		st.Text = text
+		return st, nil
 	}
-	st.Changed, st.Expires, st.Contested, st.Pinned = moment(changed), moment(expires), contested > 0, pinned > 0
 	var with spans
-	if json.Unmarshal(findings, &with) == nil {
+	if json.Unmarshal(r.findings, &with) == nil {
 		st.Findings, st.Text = with.Findings, with.Text
 		return st, nil
 	}
-	return st, json.Unmarshal(findings, &st.Findings) // as it was kept once
+	return st, json.Unmarshal(r.findings, &st.Findings) // as it was kept once
+}
+
+func scanStatus(s scanner) (memproxy.Status, error) {
+	var r statusRow
+	if err := s.Scan(r.into()...); err != nil {
+		return r.Status, err
+	}
+	return r.status()
 }
 
 // spans is how the findings of a state are kept: with the hash of the text
@@ -38,65 +56,7 @@ type spans struct {
 	Findings []memproxy.Finding `json:"findings"`
 }
 
-// Standings returns the standings of memories, by id. What nothing is recorded
-// of is absent: it is untrusted. An error means that nothing is known.
-func (l *Ledger) Standings(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Status, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	if l.coming.any(backend, kind, ids) {
-		if err := l.Sync(ctx); err != nil {
-			return nil, err
-		}
-	}
-	found := make(map[string]memproxy.Status, len(ids))
-	var ask []string
-	for _, id := range ids {
-		if storable(id) != nil {
-			continue
-		}
-		st, known := l.standings.get(key{backend, kind, id})
-		switch {
-		case !known:
-			ask = append(ask, id)
-		case st.State != "": // an absence is kept as well
-			found[id] = st
-		}
-	}
-	if len(ask) == 0 {
-		return found, l.alive()
-	}
-	ctx, cancel := context.WithTimeout(ctx, l.opt.Timeout)
-	defer cancel()
-	seen := l.standings.moment()
-	for ids := range slices.Chunk(ask, chunk) {
-		list, err := json.Marshal(ids)
-		if err != nil {
-			return nil, err
-		}
-		rows, err := l.manyStand.QueryContext(ctx, backend, string(kind), string(list))
-		if err != nil {
-			return nil, l.wrap("look up standings", err)
-		}
-		got, err := drain(rows, scanStatus)
-		if err != nil {
-			return nil, l.wrap("look up standings", err)
-		}
-		for _, st := range got {
-			found[st.ID] = st
-		}
-	}
-	for _, id := range ask {
-		st, ok := found[id]
-		if !ok {
-			st = memproxy.Status{MemoryKey: memproxy.MemoryKey{Backend: backend, Kind: kind, ID: id}}
-		}
-		l.standings.fill(seen, st)
-	}
-	return found, nil
-}
-
-// ListStatuses returns a page of standings, in the order of their keys.
+// ListStatuses returns a page of statuses, in the order of their keys.
 func (l *Ledger) ListStatuses(ctx context.Context, f memproxy.StatusFilter) ([]memproxy.Status, error) {
 	where, args := []string{"(backend, kind, id) > (?, ?, ?)"}, []any{f.After.Backend, string(f.After.Kind), f.After.ID}
 	for _, c := range [...]struct{ clause, value string }{
@@ -184,7 +144,7 @@ func validChange(c *memproxy.StateChange) error {
 	return nil
 }
 
-// standing returns a memory's standing, which no other transaction changes
+// status returns a memory's status, which no other transaction changes
 // until this one is over; the one that is to be written when there is none.
 func (t *transaction) status(k memproxy.MemoryKey) (st memproxy.Status, prior memproxy.MemoryState, err error) {
 	args := []any{k.Backend, string(k.Kind), k.ID}
@@ -202,7 +162,8 @@ func (t *transaction) status(k memproxy.MemoryKey) (st memproxy.Status, prior me
 }
 
 func (t *transaction) putStatus(st memproxy.Status, prior memproxy.MemoryState) error {
-	t.stood = append(t.stood, statusKey(&st))
+	st.Changed, st.Expires, st.Findings = moment(micros(st.Changed)), moment(micros(st.Expires)), slices.Clone(st.Findings)
+	t.changes.rate(st.MemoryKey, st)
 	_, err := t.run(`INSERT INTO standing (`+statusColumns+`, prior) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
 		ON CONFLICT (backend, kind, id) DO UPDATE SET tenant = excluded.tenant, state = excluded.state, reason = excluded.reason,
 		decision = excluded.decision, changed = excluded.changed, contested = excluded.contested, pinned = excluded.pinned,

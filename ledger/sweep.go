@@ -24,7 +24,7 @@ func (l *Ledger) Sweep(ctx context.Context, backend string, scope memproxy.Scope
 	var tallies []memproxy.Tally
 	err := l.do(ctx, &job{also: func(t *transaction) error {
 		gone, by, err := t.sweep(args)
-		t.remove(gone)
+		t.changes.reread(gone...)
 		tallies = by
 		return err
 	}})
@@ -42,9 +42,9 @@ func (t *transaction) sweep(args []any) (gone []key, by []memproxy.Tally, err er
 	defer rows.Close()
 	at := map[memproxy.Tally]int{}
 	for rows.Next() {
-		k := key{kind: memproxy.TargetMemory}
+		k := key{Kind: memproxy.TargetMemory}
 		var who memproxy.Tally
-		if err := rows.Scan(&k.backend, &k.id, &who.Tenant, &who.Actor, &who.Trust, &who.User); err != nil {
+		if err := rows.Scan(&k.Backend, &k.ID, &who.Tenant, &who.Actor, &who.Trust, &who.User); err != nil {
 			return nil, nil, err
 		}
 		gone = append(gone, k)

@@ -87,7 +87,7 @@ func (l *Ledger) Prune(ctx context.Context, before time.Time) (int, error) {
 		n := 0
 		err := l.do(ctx, &job{also: func(t *transaction) error {
 			gone, err := t.prune(before)
-			t.remove(gone)
+			t.changes.reread(gone...)
 			n = len(gone)
 			return err
 		}})
@@ -109,7 +109,7 @@ func (t *transaction) prune(before time.Time) ([]key, error) {
 	if err != nil {
 		return nil, err
 	}
-	gone, err := drain(found, func(s scanner) (k key, err error) { return k, s.Scan(&k.backend, &k.kind, &k.id) })
+	gone, err := drain(found, scanKey)
 	if err != nil {
 		return nil, err
 	}

@@ -21,8 +21,7 @@ const linger = 10 * time.Millisecond
 type job struct {
 	ctx  context.Context // a job whose caller gave up before its turn is not done
 	rows []memproxy.Ownership
-	// also is done in the same transaction, after rows; nil: nothing. What it
-	// removed it adds to gone.
+	// also is done in the same transaction, after rows; nil: nothing.
 	also func(*transaction) error
 	done chan error // nil: nobody waits
 	// after is called when the job is done or lost; nil: nobody asks.
@@ -36,31 +35,16 @@ type job struct {
 
 // transaction is the writer's, with what it changed.
 type transaction struct {
-	l     *Ledger
-	ctx   context.Context // bounds the whole group's commit
-	tx    *sql.Tx
-	put   []memproxy.Ownership
-	gone  []key
-	stood []key    // whose standing changed
-	fresh []string // statements that are not prepared yet
-	heads []head   // of the chains that grew, as they are to be written
-	steps []Step   // of memories' histories
+	l       *Ledger
+	ctx     context.Context // bounds the whole group's commit
+	tx      *sql.Tx
+	changes changes
+	fresh   []string // statements that are not prepared yet
+	heads   []head   // of the chains that grew, as they are to be written
+	steps   []Step   // of memories' histories
 
 	broken  bool // a version is not as it was written
 	noticed bool // a notice was queued
-}
-
-// remove notes that rows are no longer what was put before.
-func (t *transaction) remove(keys []key) {
-	if len(keys) == 0 {
-		return
-	}
-	t.gone = append(t.gone, keys...)
-	stale := make(map[key]bool, len(keys))
-	for _, k := range keys {
-		stale[k] = true
-	}
-	t.put = slices.DeleteFunc(t.put, func(row memproxy.Ownership) bool { return stale[keyOf(&row)] })
 }
 
 func (t *transaction) exec(s *sql.Stmt, args ...any) (int64, error) {
@@ -104,7 +88,7 @@ func (l *Ledger) pend(own []memproxy.Ownership) (bool, error) {
 		return false, ErrClosed
 	}
 	j := &job{ctx: context.Background(), rows: own, pended: true}
-	return l.hot.pend(own, func() bool {
+	return l.recent.pend(own, func() bool {
 		select {
 		case l.jobs <- j:
 			return true
@@ -117,7 +101,7 @@ func (l *Ledger) pend(own []memproxy.Ownership) (bool, error) {
 // settle waits for the rows on their way, so that a query of the file finds
 // what was put before it.
 func (l *Ledger) settle(ctx context.Context) error {
-	if l.hot.idle() && l.coming.none() {
+	if l.recent.idle() && l.coming.none() {
 		return nil
 	}
 	return l.Sync(ctx)
@@ -249,7 +233,7 @@ func (l *Ledger) gather(group []*job) []*job {
 
 func (l *Ledger) answer(j *job, err error) {
 	if j.pended {
-		l.hot.arrived(j.rows)
+		l.recent.arrived(j.rows)
 	}
 	if j.after != nil {
 		j.after()
@@ -286,7 +270,7 @@ func (t *transaction) apply(j *job) error {
 				return err
 			}
 		}
-		t.put = append(t.put, *row)
+		t.changes.own(*row)
 	}
 	if j.also == nil {
 		return nil

@@ -1,0 +1,217 @@
+package ledger
+
+import (
+	"sync"
+
+	lru "github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/memproxy/memproxy"
+)
+
+// recent are the records in use, bounded. The writer changes what it commits;
+// readers fill in what they looked up, unless a commit came in between: what
+// they hold may then be old.
+//
+// While a commit is under way, the records that it changes are in the store
+// only. Otherwise a reader could see the new one there and then, in memory, the
+// old one.
+type recent struct {
+	mu    sync.Mutex
+	rows  *lru.LRU[key, *memproxy.Record] // nil: nothing is kept. A nil record: nothing is known of the object.
+	clock uint64                          // counts begins and ends of commits; odd during one
+	// aside are the records that the commit under way changes, as they were.
+	aside map[key]*memproxy.Record
+
+	// waiting are owners that were put and are not in the store yet. They come
+	// before everything else.
+	waiting map[key]waiting
+}
+
+// waiting is the newest of n owners of one object on their way to the store.
+type waiting struct {
+	row memproxy.Ownership
+	n   int
+}
+
+func newRecent(size int) (*recent, error) {
+	r := &recent{waiting: map[key]waiting{}}
+	if size < 0 {
+		return r, nil
+	}
+	rows, err := lru.NewLRU[key, *memproxy.Record](size, nil)
+	r.rows = rows
+	return r, err
+}
+
+// get puts into found what is known here of objects. Of the rest the store
+// knows; moment is for fill.
+func (r *recent) get(found map[key]memproxy.Record, keys []key) (rest []key, moment uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, k := range keys {
+		if rec, ok := r.kept(k); !ok {
+			rest = append(rest, k)
+		} else if rec != nil {
+			found[k] = *rec
+		}
+		if w, ok := r.waiting[k]; ok {
+			found[k] = owned(found[k], &w.row)
+		}
+	}
+	return rest, r.clock
+}
+
+func (r *recent) kept(k key) (*memproxy.Record, bool) {
+	if r.rows == nil {
+		return nil, false
+	}
+	return r.rows.Get(k)
+}
+
+// fill keeps what the store had of objects at a moment.
+func (r *recent) fill(moment uint64, asked []key, had map[key]memproxy.Record) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.rows == nil || r.clock != moment || moment%2 == 1 {
+		return
+	}
+	for _, k := range asked {
+		r.keep(k, had[k])
+	}
+}
+
+// pend makes owners visible that are about to be queued, if queue takes them.
+// Both happen under one lock, so that of two of one object the same is last
+// here and in the store.
+func (r *recent) pend(rows []memproxy.Ownership, queue func() bool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !queue() {
+		return false
+	}
+	for i := range rows {
+		k := keyOf(&rows[i])
+		r.waiting[k] = waiting{rows[i], r.waiting[k].n + 1}
+	}
+	return true
+}
+
+// arrived is called when owners are in the store or lost.
+func (r *recent) arrived(rows []memproxy.Ownership) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range rows {
+		k := keyOf(&rows[i])
+		if w := r.waiting[k]; w.n > 1 {
+			r.waiting[k] = waiting{w.row, w.n - 1}
+		} else {
+			delete(r.waiting, k)
+		}
+	}
+}
+
+// idle reports whether every owner is in the store.
+func (r *recent) idle() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.waiting) == 0
+}
+
+// begin takes what a commit is about to change out of memory.
+func (r *recent) begin(all changes) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.clock++
+	if r.rows == nil {
+		return
+	}
+	r.aside = make(map[key]*memproxy.Record, len(all))
+	for k, c := range all {
+		if rec, ok := r.rows.Peek(k); ok && !c.reread {
+			r.aside[k] = rec
+		}
+		r.rows.Remove(k)
+	}
+	if _, ok := all[everything]; ok {
+		r.rows.Purge()
+		clear(r.aside)
+	}
+}
+
+// end keeps the records that a commit changed, as far as all of each is known;
+// nil if it is not known whether it succeeded.
+func (r *recent) end(all changes) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.clock++
+	for k, c := range all {
+		was, known := r.aside[k]
+		if r.rows == nil || !known && (c.owner == nil || c.status == nil) {
+			continue
+		}
+		var rec memproxy.Record
+		if was != nil {
+			rec = *was
+		}
+		if c.owner != nil {
+			rec = owned(rec, c.owner)
+		}
+		if c.status != nil {
+			rec.Status = *c.status
+		}
+		r.keep(k, rec)
+	}
+	r.aside = nil
+}
+
+func (r *recent) keep(k key, rec memproxy.Record) {
+	if nothing(&rec) {
+		r.rows.Add(k, nil)
+		return
+	}
+	r.rows.Add(k, &rec)
+}
+
+// nothing reports whether nothing is known of an object.
+func nothing(rec *memproxy.Record) bool {
+	return !rec.Owned() && !rec.Rated() && rec.Listing == memproxy.NotSealed
+}
+
+// owned is a record with an owner, who ends what its listing says.
+func owned(rec memproxy.Record, owner *memproxy.Ownership) memproxy.Record {
+	rec.Owner, rec.Listing, rec.FirstSeen = *owner, memproxy.NotSealed, ""
+	return rec
+}
+
+// changes are the objects whose records a transaction changes.
+type changes map[key]change
+
+// everything stands for all objects.
+var everything key
+
+// change is what becomes of one record: nil is that it stays. After reread the
+// store alone knows the rest of it.
+type change struct {
+	owner  *memproxy.Ownership
+	status *memproxy.Status
+	reread bool
+}
+
+func (all changes) own(row memproxy.Ownership) {
+	k := keyOf(&row)
+	c := all[k]
+	c.owner = &row
+	all[k] = c
+}
+
+func (all changes) rate(k key, st memproxy.Status) {
+	c := all[k]
+	c.status = &st
+	all[k] = c
+}
+
+func (all changes) reread(keys ...key) {
+	for _, k := range keys {
+		all[k] = change{reread: true}
+	}
+}

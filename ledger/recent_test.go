@@ -1,0 +1,136 @@
+package ledger
+
+import (
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Proves EDGE-3: what is known of an object is right in memory after whatever
+// became of it, whoever asked before, and comes from memory once both halves of
+// it were written.
+func TestRecentRecordsAreTheStores(t *testing.T) {
+	l, err := Open(Options{Path: filepath.Join(t.TempDir(), "ledger.db"), CacheSize: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	ctx, k := t.Context(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m"}
+	row := memproxy.Ownership{Backend: k.Backend, Kind: k.Kind, ID: k.ID, Scope: memproxy.Scope{Tenant: "acme"}, Actor: "agent:dev"}
+	put := func(row memproxy.Ownership) func() error {
+		return func() error {
+			if err := l.Put(ctx, row); err != nil {
+				return err
+			}
+			return l.Sync(ctx)
+		}
+	}
+	state := func(s memproxy.MemoryState) func() error {
+		return func() error {
+			_, err := l.SetState(ctx, memproxy.StateChange{MemoryKey: k, Tenant: "acme", State: s, Findings: []memproxy.Finding{{Rule: "r", End: 3}}})
+			return err
+		}
+	}
+	deleted := row
+	deleted.Deleted = true
+	for _, step := range []struct {
+		name string
+		do   func() error
+		want memproxy.Record
+	}{
+		{"nothing is known", func() error { return nil }, memproxy.Record{}},
+		{"it is listed", func() error {
+			_, err := l.TakeDown(ctx, memproxy.Sealing{Backend: "mem0"}, memproxy.Found{MemoryKey: k, SHA256: "ab"})
+			return err
+		}, memproxy.Record{Listing: memproxy.Listed, FirstSeen: "ab"}},
+		{"it has an owner", put(row), memproxy.Record{Owner: row}},
+		{"it is flagged", state(memproxy.StateFlagged), memproxy.Record{Owner: row, Status: memproxy.Status{State: memproxy.StateFlagged}}},
+		{"it is quarantined", state(memproxy.StateQuarantined), memproxy.Record{Owner: row, Status: memproxy.Status{State: memproxy.StateQuarantined}}},
+		{"it is deleted", put(deleted), memproxy.Record{Owner: deleted, Status: memproxy.Status{State: memproxy.StateQuarantined}}},
+	} {
+		if err := step.do(); err != nil {
+			t.Fatalf("%s: %v", step.name, err)
+		}
+		for _, from := range []string{"first", "from memory", "from the store"} {
+			if from == "from the store" {
+				l.recent.rows.Purge()
+			}
+			all, err := l.Lookup(ctx, k)
+			rec := all[k]
+			if err != nil || rec.Owner != step.want.Owner || rec.Status.State != step.want.Status.State || rec.Listing != step.want.Listing || rec.FirstSeen != step.want.FirstSeen {
+				t.Errorf("%s, %s: %+v, %v", step.name, from, rec, err)
+			}
+			if rec.Rated() && (len(rec.Status.Findings) != 1 || rec.Status.Changed.IsZero() || rec.Status.MemoryKey != k) {
+				t.Errorf("%s, %s: %+v", step.name, from, rec.Status)
+			}
+		}
+	}
+	other := k
+	other.ID = "other"
+	if all, err := l.Lookup(ctx, other); err != nil || len(all) > 0 {
+		t.Errorf("nothing is known of it: %+v, %v", all, err)
+	}
+	if err := l.SealBackend(ctx, "mem0"); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := l.Lookup(ctx, other, k); err != nil || all[other].Listing != memproxy.Unlisted || all[k].Listing != memproxy.NotSealed {
+		t.Errorf("after the seal: %+v, %v", all, err)
+	}
+	row.ID, k.ID = "new", "new"
+	if _, err := l.Lookup(ctx, k); err != nil {
+		t.Fatal(err)
+	}
+	if err := put(row)(); err != nil {
+		t.Fatal(err)
+	}
+	if rest, _ := l.recent.get(map[key]memproxy.Record{}, []key{k}); len(rest) > 0 {
+		t.Error("a new object of which nothing was known is asked about once more")
+	}
+}
+
+// Proves EDGE-3: a reader that asks while something is committed finds it from
+// the moment at which whoever wrote it is told.
+func TestRecentRecordsAreNeverOld(t *testing.T) {
+	l, err := Open(Options{Path: filepath.Join(t.TempDir(), "ledger.db"), CacheSize: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	ctx, k := t.Context(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m"}
+	stop := make(chan struct{})
+	var readers sync.WaitGroup
+	for range 4 {
+		readers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if _, err := l.Lookup(ctx, k); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	defer readers.Wait()
+	defer close(stop)
+	states := [...]memproxy.MemoryState{memproxy.StateFlagged, memproxy.StateValidated}
+	for i := range 100 {
+		want := states[i%len(states)]
+		if _, err := l.SetState(ctx, memproxy.StateChange{MemoryKey: k, State: want}); err != nil {
+			t.Fatal(err)
+		}
+		if all, err := l.Lookup(ctx, k); err != nil || all[k].Status.State != want {
+			t.Fatalf("%d: %q, %v, want %q", i, all[k].Status.State, err, want)
+		}
+		if i%10 == 0 {
+			l.recent.mu.Lock()
+			l.recent.rows.Purge() // so that readers ask the store
+			l.recent.mu.Unlock()
+		}
+	}
+}
