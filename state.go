@@ -100,14 +100,6 @@ type StatusFilter struct {
 	Limit int
 }
 
-// Authorship is whose word a memory is: what a correction is ruled on with.
-type Authorship struct {
-	Ownership
-	Attestation Attestation
-	State       MemoryState
-	Contested   bool
-}
-
 // Correction tells that somebody changed a memory.
 type Correction struct {
 	Backend   string     `json:"backend"`

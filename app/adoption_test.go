@@ -13,6 +13,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/ledger"
 )
 
 // planted puts a memory into the backend around memproxy and returns its id.
@@ -54,8 +55,11 @@ func TestABackendIsSealedAtItsFirstStart(t *testing.T) {
 	if log := r.audit("--type", "seal"); r.records(memproxy.EventSeal) != 2 || !strings.Contains(log, "3 memories that nobody is known to have written") || strings.Contains(log, "cats") {
 		t.Errorf("on record: %s", log)
 	}
-	if rows, err := r.car.ledger.Owners(context.Background(), "mem0", memproxy.TargetMemory, old); err != nil || len(rows) > 0 {
-		t.Errorf("somebody owns what was found: %v, %v", rows, err)
+	records, err := ledger.ByID(context.Background(), r.car.ledger, "mem0", memproxy.TargetMemory, old...)
+	for _, id := range old {
+		if rec := records[id]; err != nil || rec.Owned() || rec.Listing != memproxy.Listed {
+			t.Errorf("somebody owns what was found: %+v, %v", rec, err)
+		}
 	}
 	if a := r.do("GET", "/memories?user_id=ann", ""); strings.Count(a.body, "cats.") != 3 || a.header.Get("X-Memproxy-Unverified") != "" {
 		t.Errorf("what was there before: %v %s", a.header, a.body)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/ledger"
 )
 
 // people are callers of every standing beside the one that every rig has.
@@ -161,8 +162,8 @@ func TestCorrectionsAreOnRecord(t *testing.T) {
 	if err != nil || len(list) != 1 || list[0].Author != "agent:dev" || list[0].Corrector != "human:ann" || list[0].Reason != "the corrector is a person" {
 		t.Errorf("%+v %v", list, err)
 	}
-	who, err := r.car.ledger.Authorship(t.Context(), "mem0", memproxy.TargetMemory, []string{id})
-	if err != nil || who[id].Actor != "agent:dev" {
+	who, err := ledger.ByID(t.Context(), r.car.ledger, "mem0", memproxy.TargetMemory, id)
+	if err != nil || who[id].Owner.Actor != "agent:dev" {
 		t.Errorf("%+v %v", who, err)
 	}
 	for _, want := range []string{`"type":"cross_correction"`, "written by agent:dev, corrected by human:ann: the corrector is a person", "written by agent:dev (authenticated, self-reported)"} {

@@ -95,6 +95,10 @@ func TestExplain(t *testing.T) {
 	if code, out, _ := invoke(t, args...); code != cli.Denied || !strings.Contains(out, "fields.cedar:") {
 		t.Errorf("exit %d: want the rule's file and line for people:\n%s", code, out)
 	}
+	change := writeFile(t, filepath.Join(dir, "change.json"), `{"text":"x"}`) // of a memory, which counts as the caller's own
+	if code, out, errs := invoke(t, "explain", "--config", path, "--method", "PUT", "--path", "/memories/m1", "--body", change, "--as", "agent:dev"); code != 0 || strings.Contains(out, "owner.") {
+		t.Errorf("exit %d: %s %s", code, out, errs)
+	}
 	if code, _, errs := invoke(t, "explain", "--config", path, "--as", "agent:nobody"); code != 1 || !strings.Contains(errs, "agent:dev") {
 		t.Errorf("exit %d, %s: want the principals that there are", code, errs)
 	}

@@ -180,11 +180,11 @@ func (s stillLedger) Record(ctx context.Context, _, _ string) (memproxy.Track, e
 	return s.track(ctx)
 }
 
-// Owners says that every target is the caller's own: owners are not asked for.
-func (s stillLedger) Owners(_ context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Ownership, error) {
-	out := make(map[string]memproxy.Ownership, len(ids))
-	for _, id := range ids {
-		out[id] = memproxy.Ownership{Backend: backend, Kind: kind, ID: id, Actor: s.who.ID, Trust: s.who.Trust, Scope: memproxy.Scope{Tenant: s.who.Tenant}}
+// Lookup says that every target is the caller's own: owners are not asked for.
+func (s stillLedger) Lookup(_ context.Context, keys ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error) {
+	out := make(map[memproxy.MemoryKey]memproxy.Record, len(keys))
+	for _, k := range keys {
+		out[k] = memproxy.Record{Owner: memproxy.Ownership{Backend: k.Backend, Kind: k.Kind, ID: k.ID, Actor: s.who.ID, Trust: s.who.Trust, Scope: memproxy.Scope{Tenant: s.who.Tenant}}}
 	}
 	return out, nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
@@ -231,11 +232,11 @@ func TestFactsThatTheModelGuessed(t *testing.T) {
 			return memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
 		}
 		stands := func(id string) memproxy.Status {
-			all, err := r.car.ledger.Standings(t.Context(), "mem0", memproxy.TargetMemory, []string{id})
+			all, err := ledger.ByID(t.Context(), r.car.ledger, "mem0", memproxy.TargetMemory, id)
 			if err != nil {
 				t.Fatal(err)
 			}
-			return all[id]
+			return all[id].Status
 		}
 		ring.Until(r.t, "the ledger knows", func() bool { return stands("m-tea").Attestation != "" })
 		if st := stands("m-tea"); st.Attestation != memproxy.SelfReported || st.Reason != "" {
@@ -354,8 +355,8 @@ func TestLayersHaveLifetimes(t *testing.T) {
 		}
 		var st memproxy.Status
 		ring.Until(r.t, "it has an end", func() bool {
-			all, err := r.car.ledger.Standings(t.Context(), "mem0", memproxy.TargetMemory, []string{added.Results[0].ID})
-			st = all[added.Results[0].ID]
+			all, err := ledger.ByID(t.Context(), r.car.ledger, "mem0", memproxy.TargetMemory, added.Results[0].ID)
+			st = all[added.Results[0].ID].Status
 			return err == nil && !st.Expires.IsZero()
 		})
 		if left := st.Expires.Sub(clock.Now()); left > tc.want || left < tc.want-30*time.Minute {

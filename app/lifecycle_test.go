@@ -19,6 +19,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
 	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/ledger"
 )
 
 // goroutines are those that run now and are neither the runtime's (which keeps
@@ -257,7 +258,7 @@ func TestStopWaitsForSlowStores(t *testing.T) {
 	}
 	r.stopped(func() {})
 	r.run()
-	rows, err := r.car.ledger.Owners(context.Background(), "mem0", memproxy.TargetMemory, []string{"m0", "m19"})
+	rows, err := ledger.ByID(context.Background(), r.car.ledger, "mem0", memproxy.TargetMemory, "m0", "m19")
 	if err != nil || len(rows) != 2 || done.Load() != 20 {
 		t.Errorf("%d of 20 stored: %v, %v", done.Load(), rows, err)
 	}

@@ -33,13 +33,13 @@ func bindNames(ctx context.Context, cfg *config.Config, l *ledger.Ledger, now ti
 			if err != nil {
 				return fmt.Errorf("bind the names that the configuration lists: %w", err)
 			}
-			objects, err := l.Owners(ctx, b.Name, memproxy.TargetMemory, ids) // an agent of Letta's is one
+			objects, err := ledger.ByID(ctx, l, b.Name, memproxy.TargetMemory, ids...) // an agent of Letta's is one
 			if err != nil {
 				return fmt.Errorf("bind the names that the configuration lists: %w", err)
 			}
 			for j, n := range names {
-				if row, is := objects[ids[j]]; is && row.Scope.Tenant != n.Tenant {
-					bound[j] = row
+				if rec := objects[ids[j]]; rec.Owned() && rec.Owner.Scope.Tenant != n.Tenant {
+					bound[j] = rec.Owner
 				}
 				if whose := bound[j].Scope.Tenant; whose != n.Tenant {
 					faults = append(faults, contradicted(b.Name, n, whose))

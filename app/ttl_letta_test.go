@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
@@ -33,11 +32,7 @@ func TestGovernedBlocksEnd(t *testing.T) {
 		return made.ID
 	}
 	ends := func(id string) time.Time {
-		all, err := l.rig.car.ledger.Standings(t.Context(), "mem0", memproxy.TargetMemory, []string{id})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return all[id].Expires
+		return l.rig.stands(id).Expires
 	}
 	kept, left, free := block("learnings", "The tests run in four minutes."), block("learnings", "The build needs a compiler."), block("human", "Ann likes green tea.")
 	ring.Until(t, "ends on day 30, and none", func() bool {

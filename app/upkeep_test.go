@@ -11,6 +11,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
@@ -37,11 +38,11 @@ func (r *rig) listed() string {
 
 func (r *rig) stands(id string) memproxy.Status {
 	r.t.Helper()
-	all, err := r.car.ledger.Standings(context.Background(), "mem0", memproxy.TargetMemory, []string{id})
+	all, err := ledger.ByID(context.Background(), r.car.ledger, "mem0", memproxy.TargetMemory, id)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return all[id]
+	return all[id].Status
 }
 
 // Proves DOL-1, DOL-3, DOL-5: new memories are untrusted until they are looked

@@ -179,12 +179,8 @@ func measureLedger(ctx context.Context, path string, cache int, length time.Dura
 	defer l.Close()
 	check := func(ids []string) (time.Duration, error) {
 		start := time.Now()
-		owners, err := l.Owners(ctx, "mem0", memproxy.TargetMemory, ids)
-		if err != nil {
-			return 0, err
-		}
-		states, err := l.Standings(ctx, "mem0", memproxy.TargetMemory, ids)
-		if err == nil && (len(owners) == 0 || len(states) == 0) {
+		records, err := ledger.ByID(ctx, l, "mem0", memproxy.TargetMemory, ids...)
+		if err == nil && len(records) == 0 {
 			err = errors.New("nothing was found")
 		}
 		return time.Since(start), err

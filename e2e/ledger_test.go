@@ -83,10 +83,10 @@ func TestLedgerSurvivesPostgres(t *testing.T) {
 		if err := works("during-" + name); err == nil {
 			t.Errorf("%s: a hold was taken", name)
 		}
-		if _, err := l.Owners(t.Context(), "mem0", memproxy.TargetMemory, []string{"m"}); err == nil {
+		if _, err := ledger.ByID(t.Context(), l, "mem0", memproxy.TargetMemory, "m"); err == nil {
 			t.Errorf("%s: owners were known", name)
 		}
-		if _, err := l.Standings(t.Context(), "mem0", memproxy.TargetMemory, []string{"m"}); err == nil {
+		if _, err := ledger.ByID(t.Context(), l, "mem0", memproxy.TargetMemory, "m"); err == nil {
 			t.Errorf("%s: standings were known", name)
 		}
 		away.end()

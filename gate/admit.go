@@ -28,6 +28,7 @@ type run struct {
 	verdict memproxy.Verdict
 	would   memproxy.Verdict
 	status  int
+	looked  *lookups            // see lookups
 	inside  bool                // it is a call of a running agent
 	blind   bool                // the ledger could not be asked for the targets' owners
 	held    *memproxy.HeldWrite // the held write that is asked about

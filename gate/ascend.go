@@ -14,7 +14,7 @@ const maxAscent = 64
 
 // ascend asks the backend what the objects belong to that memories are within
 // and of which nothing is recorded: of a message the run, and of the run the
-// agent, which somebody made. What is found stands in known as if it had been
+// agent, which somebody made. What is found counts as if it had been
 // recorded.
 func (v *viewer) ascend(ctx context.Context, g *Gate, bare []memproxy.Memory) error {
 	a := v.call
@@ -37,22 +37,18 @@ func (v *viewer) ascend(ctx context.Context, g *Gate, bare []memproxy.Memory) er
 		return nil
 	}
 	found := a.parents(ctx, g, loc, ask)
-	ids := map[memproxy.TargetKind][]string{}
+	var above []memproxy.MemoryKey
 	for i := range found {
 		for _, ref := range found[i].Within {
-			ids[ref.Kind] = append(ids[ref.Kind], ref.ID)
+			above = append(above, v.known.key(ref.Kind, ref.ID))
 		}
 	}
-	for kind := range ids {
-		slices.Sort(ids[kind])
-		ids[kind] = slices.Compact(ids[kind])
-	}
-	above, err := g.whose(ctx, a.op.Backend, ids)
-	if err != nil {
+	if err := v.known.need(ctx, above...); err != nil {
 		return err
 	}
 	over := *v
-	over.known = above
+	over.derived = nil
+	v.derived = map[string]memproxy.Ownership{}
 	for i, id := range ask {
 		tenant := v.principal.Tenant
 		switch over.descent(&memproxy.Memory{Within: found[i].Within}) {
@@ -61,19 +57,9 @@ func (v *viewer) ascend(ctx context.Context, g *Gate, bare []memproxy.Memory) er
 		case foreignName:
 			tenant += "/" // whose, is of no matter
 		}
-		v.know(memproxy.Ownership{Kind: memproxy.TargetMemory, ID: id, Scope: memproxy.Scope{Tenant: tenant}})
+		v.derived[id] = memproxy.Ownership{Kind: memproxy.TargetMemory, ID: id, Scope: memproxy.Scope{Tenant: tenant}}
 	}
 	return nil
-}
-
-func (v *viewer) know(row memproxy.Ownership) {
-	if v.known == nil {
-		v.known = owned{}
-	}
-	if v.known[row.Kind] == nil {
-		v.known[row.Kind] = map[string]memproxy.Ownership{}
-	}
-	v.known[row.Kind][row.ID] = row
 }
 
 // parents are objects as the backend has them, in the order of ids. What it

@@ -7,34 +7,32 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// standings is how memories stand, by kind and id.
-type standings map[memproxy.TargetKind]map[string]memproxy.Status
-
 // byDecision adds to what is known of an answer's memories the states of the
 // writes that they came of, where those were set aside and the memories' own
 // states are of another time. It remembers them by id from then on. Hide are
 // the places of memories of which nobody can say by what write they came, on
 // routes that could show one that was set aside.
-func (ret *returning) byDecision(ctx context.Context, stand standings) (hide []int) {
+func (ret *returning) byDecision(ctx context.Context) (hide []int) {
 	carrier, ok := ret.call.Backend.Adapter.(Carrier)
 	if !ok {
 		return nil
 	}
-	made := ret.madeBy(ctx, carrier.Bare(ret.call.Route))
-	var ask []string
+	known := ret.lookups()
+	made := ret.madeBy(carrier.Bare(ret.call.Route))
+	var ask []memproxy.MemoryKey
 	for i := range ret.reading.Memories {
 		m := &ret.reading.Memories[i]
-		st, recorded := stand[kindOf(m)][m.ID]
+		rec := known.of(kindOf(m), m.ID)
 		switch d := made[i]; {
 		case m.ID == "" || m.Drop || m.Missing:
 			made[i] = ""
-		case stand[kindOf(m)] == nil && ret.rules.NeverRefuse: // the ledger is away
+		case known.err != nil && ret.rules.NeverRefuse: // the ledger is away
 			hide = append(hide, i)
 			made[i] = ""
-		case d == "" && !recorded && carrier.Bare(ret.call.Route) && ret.rules.NeverRefuse:
+		case d == "" && !rec.Rated() && carrier.Bare(ret.call.Route) && ret.rules.NeverRefuse:
 			hide = append(hide, i)
-		case d != "" && (!recorded || st.Decision != d):
-			ask = append(ask, d)
+		case d != "" && (!rec.Rated() || rec.Status.Decision != d):
+			ask = append(ask, known.key(memproxy.TargetDecision, d))
 		default:
 			made[i] = ""
 		}
@@ -42,8 +40,7 @@ func (ret *returning) byDecision(ctx context.Context, stand standings) (hide []i
 	if len(ask) == 0 {
 		return hide
 	}
-	aside, err := ret.g.opt.Ledger.Standings(ctx, ret.op.Backend, memproxy.TargetDecision, ask)
-	if err != nil {
+	if err := known.need(ctx, ask...); err != nil {
 		if !ret.rules.NeverRefuse {
 			return hide
 		}
@@ -54,20 +51,22 @@ func (ret *returning) byDecision(ctx context.Context, stand standings) (hide []i
 		}
 		return hide
 	}
-	ret.settleAside(ctx, stand, made, aside)
+	ret.settleAside(ctx, made)
 	return hide
 }
 
 // settleAside gives memories the state of their write.
-func (ret *returning) settleAside(ctx context.Context, stand standings, made []string, aside map[string]memproxy.Status) {
+func (ret *returning) settleAside(ctx context.Context, made []string) {
+	known := ret.lookups()
 	var changes []memproxy.StateChange
 	for i := range ret.reading.Memories {
 		m := &ret.reading.Memories[i]
-		st, is := aside[made[i]]
-		if made[i] == "" || !is {
+		write := known.of(memproxy.TargetDecision, made[i])
+		if made[i] == "" || !write.Rated() {
 			continue
 		}
-		old, recorded := stand[kindOf(m)][m.ID]
+		st, rec := write.Status, known.of(kindOf(m), m.ID)
+		old, recorded := rec.Status, rec.Rated()
 		person := st.Reviewed != ""
 		if st.State == memproxy.StateUntrusted || (person || st.State == memproxy.StatePending) && !ret.first(&st, &old, recorded) {
 			continue
@@ -82,10 +81,7 @@ func (ret *returning) settleAside(ctx context.Context, stand standings, made []s
 		if person {
 			st.Text, st.Reviewed = memproxy.TextSHA256(m.Text), memproxy.TextSHA256(m.Text)
 		}
-		if stand[st.Kind] == nil {
-			stand[st.Kind] = map[string]memproxy.Status{}
-		}
-		stand[st.Kind][m.ID] = st
+		known.rate(st)
 		if st.Kind != memproxy.TargetEvent {
 			changes = append(changes, memproxy.StateChange{
 				MemoryKey: st.MemoryKey, Tenant: st.Tenant, State: st.State, Decision: st.Decision, Attestation: st.Attestation, Rules: st.Rules, Reason: st.Reason,
@@ -104,7 +100,7 @@ func (ret *returning) settleAside(ctx context.Context, stand standings, made []s
 // an extraction is over long before.
 const approvalBinds = 24 * time.Hour
 
-// first reports whether a memory stands as its write was foreseen to: it came
+// first reports whether a memory has the status that its write was foreseen to give it: it came
 // to be by that write, or nobody looked at it before. Of an approval it is, in
 // addition, not too late.
 func (ret *returning) first(st, old *memproxy.Status, recorded bool) bool {
@@ -117,9 +113,8 @@ func (ret *returning) first(st, old *memproxy.Status, recorded bool) bool {
 // madeBy are the decisions by which an answer's memories came to be, by place,
 // as far as their stamps tell, or on a bare route the ledger and what was
 // fetched. "" is nobody knows.
-func (ret *returning) madeBy(ctx context.Context, bare bool) []string {
+func (ret *returning) madeBy(bare bool) []string {
 	made := make([]string, len(ret.reading.Memories))
-	rows := map[memproxy.TargetKind]map[string]memproxy.Ownership{}
 	for i := range ret.reading.Memories {
 		m := &ret.reading.Memories[i]
 		if made[i] = ret.stamped(m.Stamp); made[i] != "" || !bare || m.ID == "" {
@@ -128,10 +123,8 @@ func (ret *returning) madeBy(ctx context.Context, bare bool) []string {
 		if made[i] = ret.stamped(ret.op.Current[m.ID].Stamp); made[i] != "" {
 			continue
 		}
-		if rows[kindOf(m)] == nil {
-			rows[kindOf(m)] = ret.ownersOf(ctx, kindOf(m))
-		}
-		made[i] = rows[kindOf(m)][m.ID].Decision
+		rec := ret.lookups().of(kindOf(m), m.ID)
+		made[i] = rec.Owner.Decision
 	}
 	return made
 }
@@ -149,20 +142,6 @@ func (ret *returning) stamped(s *memproxy.Stamp) string {
 	return own.ID
 }
 
-func (ret *returning) ownersOf(ctx context.Context, kind memproxy.TargetKind) map[string]memproxy.Ownership {
-	var ids []string
-	for i := range ret.reading.Memories {
-		if m := &ret.reading.Memories[i]; kindOf(m) == kind && m.ID != "" {
-			ids = append(ids, m.ID)
-		}
-	}
-	rows, err := ret.g.opt.Ledger.Owners(ctx, ret.op.Backend, kind, ids)
-	if err != nil {
-		return map[string]memproxy.Ownership{}
-	}
-	return rows
-}
-
 // recall remembers the state of targets that were found in the backend, and
 // that nothing is known of, by the writes that they came of: a change may take
 // the stamp away that tells it.
@@ -170,7 +149,8 @@ func (r *run) recall(ctx context.Context) {
 	if _, carries := r.call.Backend.Adapter.(Carrier); !carries || r.dry {
 		return
 	}
-	ret := &returning{Admission: r.Admission, g: r.g, reading: &memproxy.Reading{}}
+	known := r.lookups()
+	ret := &returning{Admission: r.Admission, g: r.g, looked: known, reading: &memproxy.Reading{}}
 	for id, m := range r.op.Current {
 		if _, known := r.owners[id]; !known && m.ID != "" && !m.Missing && ret.stamped(m.Stamp) != "" {
 			ret.reading.Memories = append(ret.reading.Memories, m)
@@ -179,33 +159,25 @@ func (r *run) recall(ctx context.Context) {
 	if len(ret.reading.Memories) == 0 {
 		return
 	}
-	made := ret.madeBy(ctx, false)
-	aside, err := r.g.opt.Ledger.Standings(ctx, r.op.Backend, memproxy.TargetDecision, made)
-	if err != nil {
-		return
-	}
-	if len(aside) == 0 {
-		return
-	}
-	ids := make([]string, len(made))
+	made := ret.madeBy(false)
+	keys := known.keys(memproxy.TargetDecision, made...)
 	for i := range made {
-		ids[i] = ret.reading.Memories[i].ID
+		keys = append(keys, known.key(memproxy.TargetMemory, ret.reading.Memories[i].ID))
 	}
-	there, err := r.g.opt.Ledger.Standings(ctx, r.op.Backend, memproxy.TargetMemory, ids)
-	if err != nil {
+	if err := known.need(ctx, keys...); err != nil {
 		return
 	}
-	for i, id := range ids {
-		if st, recorded := there[id]; recorded && st.Decision == made[i] {
+	for i := range made {
+		if rec := known.of(memproxy.TargetMemory, ret.reading.Memories[i].ID); rec.Rated() && rec.Status.Decision == made[i] {
 			made[i] = "" // it may have been reviewed since
 		}
 	}
-	ret.settleAside(ctx, standings{memproxy.TargetMemory: there}, made, aside)
+	ret.settleAside(ctx, made)
 }
 
 // receipt answers for the receipt of a write that was set aside: whether it is
 // written and as what, never what it says.
-func (ret *returning) receipt(ctx context.Context, m *memproxy.Memory, st memproxy.Status) bool {
+func (ret *returning) receipt(m *memproxy.Memory, st memproxy.Status) bool {
 	adapter := ret.call.Backend.Adapter
 	holder, polls := adapter.(Holder)
 	extractor, extracts := adapter.(Extractor)

@@ -40,7 +40,7 @@ func (r *run) authors(ctx context.Context, targets []string) {
 		}
 		r.words = append(r.words, r.word(target))
 	}
-	if err := r.g.onRecord(ctx, r.Admission, r.words); err != nil {
+	if err := r.g.onRecord(ctx, r.Admission, r.lookups(), r.words); err != nil {
 		r.unknown(ctx, err)
 	}
 }
@@ -107,15 +107,13 @@ func (r *run) theirs(ctx context.Context, watched bool) {
 	if len(targets) == 0 || op.Kind != memproxy.Correct && op.Kind != memproxy.Forget {
 		return
 	}
-	owners, err := r.g.opt.Ledger.Owners(ctx, op.Backend, op.TargetKind, targets)
-	if err != nil {
+	if err := r.loadOwners(ctx, targets); err != nil {
 		r.unknown(ctx, err)
 		return
 	}
-	r.owners = owners
 	if op.Kind == memproxy.Correct { // what is let go of may be anybody's
 		for _, id := range targets {
-			if row, known := owners[id]; known && !r.alone() && row.Scope.Tenant != r.Principal.Tenant {
+			if row, known := r.owners[id]; known && !r.alone() && row.Scope.Tenant != r.Principal.Tenant {
 				r.missing("target:" + id)
 				return
 			}
@@ -164,25 +162,18 @@ func (r *run) unknown(ctx context.Context, err error) {
 
 // onRecord adds what the ledger has on record about words: how well their
 // source is known, and who corrected them.
-func (g *Gate) onRecord(ctx context.Context, a *Admission, words []word) error {
-	ids := map[memproxy.TargetKind][]string{}
+func (g *Gate) onRecord(ctx context.Context, a *Admission, known *lookups, words []word) error {
+	keys := make([]memproxy.MemoryKey, len(words))
 	for i := range words {
-		ids[words[i].row.Kind] = append(ids[words[i].row.Kind], words[i].row.ID)
+		keys[i] = words[i].key()
 	}
-	known := map[memproxy.MemoryKey]memproxy.Attestation{}
-	for kind, list := range ids {
-		standings, err := g.opt.Ledger.Standings(ctx, a.op.Backend, kind, list)
-		if err != nil {
-			return err
-		}
-		for _, st := range standings {
-			known[st.MemoryKey] = st.Attestation
-		}
+	if err := known.need(ctx, keys...); err != nil {
+		return err
 	}
 	for i := range words {
 		w := &words[i]
-		if best := known[w.key()]; best.Outranks(w.attestation) {
-			w.attestation = best
+		if rec := known.of(w.row.Kind, w.row.ID); rec.Status.Attestation.Outranks(w.attestation) {
+			w.attestation = rec.Status.Attestation
 		}
 		if w.row.Actor == "" {
 			continue

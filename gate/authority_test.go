@@ -25,8 +25,8 @@ type judging struct {
 	broken, noTrack, noRetraction error
 }
 
-func (l *judging) Standings(context.Context, string, memproxy.TargetKind, []string) (map[string]memproxy.Status, error) {
-	return l.standings, l.broken
+func (l *judging) Lookup(_ context.Context, keys ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error) {
+	return l.joined(keys, l.broken, rated(l.standings))
 }
 func (l *judging) SetState(context.Context, ...memproxy.StateChange) (int, error) { return 0, nil }
 func (l *judging) Contest(_ context.Context, d memproxy.Dissent) error {

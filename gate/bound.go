@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"slices"
 
 	"github.com/memproxy/memproxy"
 )
@@ -62,14 +63,14 @@ func (r *run) mine(ctx context.Context) {
 	if len(ids) == 0 {
 		return
 	}
-	rows, err := r.g.opt.Ledger.Owners(ctx, r.op.Backend, memproxy.TargetMemory, ids)
-	if err != nil {
+	known := r.lookups()
+	if err := known.need(ctx, append(known.named(r.op), known.keys(memproxy.TargetMemory, ids...)...)...); err != nil {
 		return // what the configuration does not list is then refused
 	}
 	for i := range r.op.Claims {
 		c := &r.op.Claims[i]
 		for _, v := range c.Values {
-			if row, known := rows[v]; known && madeBy(&r.Principal, &row) && c.Op == memproxy.ClaimIs {
+			if row := known.owner(memproxy.TargetMemory, v); c.Op == memproxy.ClaimIs && slices.Contains(ids, v) && madeBy(&r.Principal, row) {
 				r.Principal = r.Principal.Naming(c.Dim, v)
 			}
 		}

@@ -38,14 +38,14 @@ func (r *run) load(ctx context.Context) {
 	if len(ids) == 0 {
 		return
 	}
-	known, err := r.g.opt.Ledger.Standings(ctx, r.op.Backend, r.op.TargetKind, ids)
-	if err != nil {
+	known := r.lookups()
+	if err := known.need(ctx, known.keys(r.op.TargetKind, ids...)...); err != nil {
 		r.g.opt.Log.ErrorContext(ctx, "ledger lookup failed", "decision", r.Decision.ID, "error", err)
 		r.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: "nobody can say how the memory stands"})
 		return
 	}
 	for _, id := range ids {
-		if state := known[id].State; r.rules.display(state) != show {
+		if state := known.of(r.op.TargetKind, id).Status.State; r.rules.display(state) != show {
 			why := "the memory is " + string(cmp.Or(state, memproxy.StateUntrusted)) + " and is not given to an agent"
 			r.refuse(StatusForbidden, memproxy.Reason{Code: memproxy.StateWithheld, Pointer: "target:" + id, Detail: why})
 			return

@@ -114,7 +114,7 @@ type Admission struct {
 	// named is what the ledger knows of the owners and objects that the request
 	// names, unbound the owners among them whom nobody knows and that a write
 	// makes the tenant's.
-	named   owned
+	named   *lookups
 	unbound []string
 	words   []word // of the memories that the operation would change
 	bill    *bill

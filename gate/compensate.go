@@ -106,12 +106,12 @@ func (g *Gate) Vouched(ctx context.Context, a *Admission, c memproxy.Change) boo
 // admitted reports whether a memory was let in with a text. Where the ledger does
 // not answer, nobody vouches.
 func (g *Gate) admitted(ctx context.Context, a *Admission, id, sha string) bool {
-	rows, err := g.opt.Ledger.Owners(ctx, a.call.Backend.Name, memproxy.TargetMemory, []string{id})
-	if err != nil {
+	known := newLookups(g, a)
+	if err := known.need(ctx, known.key(memproxy.TargetMemory, id)); err != nil {
 		return false
 	}
-	row, known := rows[id]
-	return known && !row.Deleted && row.Decision != "" && row.SHA256 == sha
+	row := known.owner(memproxy.TargetMemory, id)
+	return row != nil && !row.Deleted && row.Decision != "" && row.SHA256 == sha
 }
 
 // Decline denies a call of a running agent without asking the policy, and

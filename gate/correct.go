@@ -131,22 +131,23 @@ func (ret *returning) stronger(ctx context.Context, memories []memproxy.Memory) 
 	if !ret.enforced() || ret.Principal.Kind == memproxy.KindHuman {
 		return nil
 	}
-	var ids []string
+	known := ret.lookups()
+	var keys []memproxy.MemoryKey
 	for i := range memories {
 		if m := &memories[i]; m.ID != "" && !m.Drop && m.Event != "" && m.Event != eventAdd && m.Event != eventNone {
-			ids = append(ids, m.ID)
+			keys = append(keys, known.key(memproxy.TargetMemory, m.ID))
 		}
 	}
-	if len(ids) == 0 {
+	if len(keys) == 0 {
 		return nil
 	}
-	rows, err := ret.g.opt.Ledger.Owners(ctx, ret.op.Backend, memproxy.TargetMemory, ids)
+	err := known.need(ctx, keys...)
 	var words []word
 	var found []strong
 	for i := range memories {
-		row, known := rows[memories[i].ID]
-		if known && row.Actor != "" && !memories[i].Drop && memories[i].Event != eventAdd && memories[i].Event != eventNone {
-			w := word{target: row.ID, row: row, own: row.Actor == ret.Principal.ID}
+		m := &memories[i]
+		if row := known.owner(memproxy.TargetMemory, m.ID); row != nil && row.Actor != "" && slices.Contains(keys, known.key(memproxy.TargetMemory, m.ID)) && !m.Drop && m.Event != eventAdd && m.Event != eventNone {
+			w := word{target: row.ID, row: *row, own: row.Actor == ret.Principal.ID}
 			if !w.own {
 				w.others = ret.worth(row.Trust, row.Source, row.Confidence)
 			}
@@ -154,7 +155,7 @@ func (ret *returning) stronger(ctx context.Context, memories []memproxy.Memory) 
 		}
 	}
 	if err == nil {
-		err = ret.g.onRecord(ctx, ret.Admission, words)
+		err = ret.g.onRecord(ctx, ret.Admission, known, words)
 	}
 	if err != nil {
 		ret.g.opt.Log.ErrorContext(ctx, "whose words the backend's model changed cannot be looked up", "decision", ret.Decision.ID, "error", err)

@@ -121,25 +121,45 @@ func (f policy) Rule(_ context.Context, q memproxy.Question) (memproxy.Ruling, e
 
 type fakeLedger struct {
 	gate.NoLedger
-	asked int // for owners
+	asked int // for records
 	mu    sync.Mutex
 	rows  map[string]memproxy.Ownership
 	err   error
 }
 
-func (l *fakeLedger) Owners(_ context.Context, _ string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Ownership, error) {
+func (l *fakeLedger) Lookup(_ context.Context, keys ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error) {
+	return l.joined(keys, nil, func(memproxy.MemoryKey) memproxy.Record { return memproxy.Record{} })
+}
+
+// joined adds the owners to what else a fake knows of objects.
+func (l *fakeLedger) joined(keys []memproxy.MemoryKey, err error, rest func(memproxy.MemoryKey) memproxy.Record) (map[memproxy.MemoryKey]memproxy.Record, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.asked++; l.err != nil {
-		return nil, l.err
+	if l.asked++; l.err != nil || err != nil {
+		return nil, errors.Join(l.err, err)
 	}
-	out := map[string]memproxy.Ownership{}
-	for _, id := range ids {
-		if row, ok := l.rows[id]; ok && row.Kind == kind {
-			out[id] = row
+	out := map[memproxy.MemoryKey]memproxy.Record{}
+	for _, k := range keys {
+		rec := rest(k)
+		if row, ok := l.rows[k.ID]; ok && row.Kind == k.Kind {
+			rec.Owner = row
+		}
+		if rec.Owned() || rec.Rated() || rec.Status.Attestation != "" || rec.Listing != memproxy.NotSealed {
+			out[k] = rec
 		}
 	}
 	return out, nil
+}
+
+// rated are records of statuses by the objects' ids.
+func rated(statuses map[string]memproxy.Status) func(memproxy.MemoryKey) memproxy.Record {
+	return func(k memproxy.MemoryKey) memproxy.Record {
+		st, ok := statuses[k.ID]
+		if ok {
+			st.MemoryKey = k
+		}
+		return memproxy.Record{Status: st}
+	}
 }
 
 func (l *fakeLedger) Decision(context.Context, string, string) (memproxy.Ownership, bool, error) {

@@ -19,12 +19,6 @@ func (l *oneOf) Decision(context.Context, string, string) (memproxy.Ownership, b
 	return l.row, true, nil
 }
 
-func (l *oneOf) Sealed(context.Context, string) (bool, error) { return false, nil }
-
-func (l *oneOf) Found(context.Context, string, memproxy.TargetKind, []string) (map[string]string, error) {
-	return nil, nil
-}
-
 func (l *oneOf) History(context.Context, memproxy.MemoryKey, int64, int) ([]memproxy.Version, error) {
 	return nil, nil
 }

@@ -26,8 +26,8 @@ type fullLedger struct {
 	err       error
 }
 
-func (l *fullLedger) Standings(context.Context, string, memproxy.TargetKind, []string) (map[string]memproxy.Status, error) {
-	return l.standings, l.err
+func (l *fullLedger) Lookup(_ context.Context, keys ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error) {
+	return l.joined(keys, l.err, rated(l.standings))
 }
 func (l *fullLedger) SetState(_ context.Context, changes ...memproxy.StateChange) (int, error) {
 	l.changes = append(l.changes, changes...)
@@ -104,12 +104,13 @@ func TestStatesAreEnforcedOnReads(t *testing.T) {
 		"nothing is enforced": {func(r *rig, _ *fullLedger) { r.rules.Enforce = false }, "[]"},
 	} {
 		r, l := fullRig(t, nil)
+		r.who.Users = only("ann")
 		if tc.change != nil {
 			tc.change(r, l)
 		}
 		for id, state := range states {
 			l.standings[id] = memproxy.Status{State: state}
-			m := memproxy.Memory{Pointer: "/0", ID: id, Text: "text", TextAt: "/0/memory"}
+			m := memproxy.Memory{Pointer: "/0", ID: id, Text: "text", TextAt: "/0/memory", Scope: memproxy.Scope{User: "ann"}}
 			if id == "flagged2" {
 				m.TextAt = "" // it cannot be shown in part
 			}

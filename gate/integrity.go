@@ -37,8 +37,9 @@ type Examiner struct {
 // it was of, was deleted through the proxy.
 func (e *Examiner) Absent(ctx context.Context, id string) (memproxy.ReasonCode, string, error) {
 	known := func(id string) (memproxy.Ownership, error) {
-		rows, err := e.Ledger.Owners(ctx, e.Backend, memproxy.TargetMemory, []string{id})
-		return rows[id], err
+		k := memproxy.MemoryKey{Backend: e.Backend, Kind: memproxy.TargetMemory, ID: id}
+		records, err := e.Ledger.Lookup(ctx, k)
+		return records[k].Owner, err
 	}
 	row, err := known(id)
 	if err != nil || row.ID == "" || row.Deleted {
@@ -110,7 +111,7 @@ func (ret *returning) whole(ctx context.Context, row *memproxy.Ownership, m *mem
 		ret.suspect(row)
 	case code != "":
 		return ret.accuse(m, code, detail)
-	case row == nil && m.Stamp == nil && !m.Mutable && m.Text != "" && ret.planted(ctx, m):
+	case row == nil && m.Stamp == nil && !m.Mutable && m.Text != "" && ret.lookups().of(kindOf(m), m.ID).Listing == memproxy.Unlisted:
 		return ret.accuse(m, memproxy.IntegrityUnknown, "nobody wrote it through memproxy")
 	}
 	return true
@@ -173,38 +174,6 @@ func (ret *returning) accuse(m *memproxy.Memory, code memproxy.ReasonCode, detai
 	return ret.rules.Changed != ChangedWithhold
 }
 
-// planted reports whether a memory that nobody is known to have written came to
-// the backend after it was sealed.
-func (ret *returning) planted(ctx context.Context, m *memproxy.Memory) bool {
-	if ret.plants == nil {
-		ret.plants = ret.unlisted(ctx)
-	}
-	return ret.plants[memproxy.MemoryKey{Kind: kindOf(m), ID: m.ID}]
-}
-
-// unlisted are the memories of the answer without an owner that a sealed
-// backend did not hold when it was sealed. What cannot be asked speaks against
-// none of them.
-func (ret *returning) unlisted(ctx context.Context) map[memproxy.MemoryKey]bool {
-	out := map[memproxy.MemoryKey]bool{}
-	if sealed, err := ret.g.opt.Ledger.Sealed(ctx, ret.op.Backend); err != nil || !sealed {
-		return out
-	}
-	for kind, ids := range ret.remaining() {
-		ids = slices.DeleteFunc(ids, func(id string) bool { _, known := ret.known[kind][id]; return known })
-		found, err := ret.g.opt.Ledger.Found(ctx, ret.op.Backend, kind, ids)
-		if err != nil {
-			continue
-		}
-		for _, id := range ids {
-			if _, there := found[id]; !there {
-				out[memproxy.MemoryKey{Kind: kind, ID: id}] = true
-			}
-		}
-	}
-	return out
-}
-
 // signed reports whether a stamp is this installation's, for the tenant that
 // wrote the memory.
 func (ret *returning) signed(stamp *memproxy.Stamp, row *memproxy.Ownership) bool {
@@ -216,23 +185,21 @@ func (ret *returning) signed(stamp *memproxy.Stamp, row *memproxy.Ownership) boo
 	return ret.g.opt.Signer.Verify(s)
 }
 
-// owned are owners, by kind and id.
-type owned map[memproxy.TargetKind]map[string]memproxy.Ownership
-
 // doubt applies what was noted against memories before, and reports whether the
 // whole answer was refused.
 func (ret *returning) doubt(ctx context.Context) (refused bool) {
 	if ret.rules.Changed == ChangedIgnore {
 		return false
 	}
-	noted := ret.noted(ctx)
+	known := ret.lookups()
+	_ = known.memories(ctx, ret.reading.Memories) // what is not known speaks against none of them
 	for i := range ret.reading.Memories {
 		m := &ret.reading.Memories[i]
 		if m.Drop || m.Missing || m.ID == "" || slices.Contains(ret.broken, m.ID) || ret.ownWords(m) {
 			continue
 		}
 		const detail = "it was found not to be what was written"
-		code := noted[memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kindOf(m), ID: m.ID}]
+		code := known.of(kindOf(m), m.ID).Status.Unverified
 		if code == "" || ret.accuse(m, code, detail) {
 			continue
 		}
@@ -245,28 +212,4 @@ func (ret *returning) doubt(ctx context.Context) (refused bool) {
 		ret.filtered++
 	}
 	return false
-}
-
-// noted is what speaks against the memories of the answer, as it was noted.
-func (ret *returning) noted(ctx context.Context) map[memproxy.MemoryKey]memproxy.ReasonCode {
-	out := map[memproxy.MemoryKey]memproxy.ReasonCode{}
-	for kind, ids := range ret.remaining() {
-		for _, st := range ret.standing(ctx, kind, ids).by {
-			if st.Unverified != "" {
-				out[st.MemoryKey] = st.Unverified
-			}
-		}
-	}
-	return out
-}
-
-// remaining are the ids of the answer that nothing was done to yet.
-func (ret *returning) remaining() map[memproxy.TargetKind][]string {
-	ids := map[memproxy.TargetKind][]string{}
-	for i := range ret.reading.Memories {
-		if m := &ret.reading.Memories[i]; m.ID != "" && !m.Drop && !m.Missing {
-			ids[kindOf(m)] = append(ids[kindOf(m)], m.ID)
-		}
-	}
-	return ids
 }

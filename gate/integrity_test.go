@@ -77,12 +77,6 @@ func (c *custody) Decision(_ context.Context, _, decision string) (memproxy.Owne
 	return row, known, c.away
 }
 
-func (c *custody) Sealed(context.Context, string) (bool, error) { return c.sealed, c.away }
-
-func (c *custody) Found(context.Context, string, memproxy.TargetKind, []string) (map[string]string, error) {
-	return map[string]string{"before": "hash"}, c.away
-}
-
 func (c *custody) History(_ context.Context, k memproxy.MemoryKey, _ int64, _ int) ([]memproxy.Version, error) {
 	if k.ID == "updated" {
 		return []memproxy.Version{{Decision: "first"}}, c.away
@@ -90,14 +84,16 @@ func (c *custody) History(_ context.Context, k memproxy.MemoryKey, _ int64, _ in
 	return nil, c.away
 }
 
-func (c *custody) Standings(_ context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Status, error) {
-	out := map[string]memproxy.Status{}
-	for _, id := range ids {
-		if code, known := c.noted[id]; known {
-			out[id] = memproxy.Status{MemoryKey: memproxy.MemoryKey{Backend: backend, Kind: kind, ID: id}, State: memproxy.StateValidated, Unverified: code}
+func (c *custody) Lookup(_ context.Context, keys ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error) {
+	return c.joined(keys, c.away, func(k memproxy.MemoryKey) (rec memproxy.Record) {
+		if code, known := c.noted[k.ID]; known {
+			rec.Status = memproxy.Status{MemoryKey: k, State: memproxy.StateValidated, Unverified: code}
 		}
-	}
-	return out, c.away
+		if _, owned := c.rows[k.ID]; c.sealed && !owned && k.ID != "before" {
+			rec.Listing = memproxy.Unlisted
+		}
+		return rec
+	})
 }
 
 func (c *custody) SetState(context.Context, ...memproxy.StateChange) (int, error) { return 0, nil }
@@ -131,7 +127,7 @@ func TestWhatTheLedgerKnowsSpeaksAgainstMemories(t *testing.T) {
 		{ID: "chained", Text: "l"},
 	}
 	for i := range memories {
-		memories[i].Pointer = "/" + memories[i].ID
+		memories[i].Pointer, memories[i].Scope.User = "/"+memories[i].ID, "ann"
 	}
 	want := map[string]memproxy.ReasonCode{
 		"robbed": memproxy.IntegrityForged, "copied": memproxy.IntegrityForged, "inserted": memproxy.IntegrityUnknown,
@@ -155,7 +151,9 @@ func TestWhatTheLedgerKnowsSpeaksAgainstMemories(t *testing.T) {
 				wrote: map[string]memproxy.Ownership{"d1": rows["own"], "first": row("another", "first"), "async": {Kind: memproxy.TargetEvent, ID: "e"}},
 				noted: map[string]memproxy.ReasonCode{"noted": memproxy.IntegrityMismatch, "chained": memproxy.IntegrityChain},
 			}
-			r := newRig(t, func(r *rig) { r.who.ActsAs = all(); r.rules.Changed = c.setting; r.sweeper = ledger })
+			r := newRig(t, func(r *rig) {
+				r.who.ActsAs, r.who.Users, r.rules.Changed, r.sweeper = all(), only("ann"), c.setting, ledger
+			})
 			r.fake.memories = memories
 			a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
 			got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")})

@@ -99,7 +99,7 @@ func (ret *returning) vouched(m *memproxy.Memory) bool {
 	if m.Mutable || len(m.Also) > 0 || ret.rules.Changed == ChangedIgnore || slices.Contains(ret.broken, m.ID) {
 		return false
 	}
-	st := ret.stands[kindOf(m)][m.ID]
+	st := ret.lookups().of(kindOf(m), m.ID).Status
 	return st.State == memproxy.StateValidated && st.Attestation == memproxy.HumanConfirmed && st.Unverified == ""
 }
 
@@ -110,8 +110,8 @@ func (ret *returning) unseen(m *memproxy.Memory) bool {
 	if kindOf(m) == memproxy.TargetEvent || kindOf(m) == memproxy.TargetExport || m.Uncounted || m.Common || m.Compiled || m.ID == "" {
 		return false
 	}
-	row, known := ret.known[kindOf(m)][m.ID]
-	return !known || len(m.Also) > 0 || row.SHA256 != textHash(m.Text)
+	row := ret.lookups().owner(kindOf(m), m.ID)
+	return row == nil || len(m.Also) > 0 || row.SHA256 != textHash(m.Text)
 }
 
 // hidden says what of a memory's text is replaced (DOL-4, DOL-5): of a flagged

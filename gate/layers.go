@@ -144,7 +144,7 @@ func (ret *returning) markLater(ctx context.Context, memories []memproxy.Memory)
 		}
 	}
 	if ret.reading = reading; len(reading.Memories) > 0 {
-		ret.mark(ctx, ret.standings())
+		ret.mark(ctx, ret.newStates())
 	}
 }
 

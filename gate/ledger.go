@@ -13,9 +13,11 @@ import (
 // a store lacks something. An error means that nothing is known: reads then trust
 // least, and writes that need the answer are refused with 503 (docs/design.md).
 type Ledger interface {
-	// Owners returns what is known of the targets, by id. Ids that it does
-	// not know are absent.
-	Owners(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Ownership, error)
+	// Lookup returns what is known of objects, by key: who owns each, the status
+	// of it, and whether its sealed backend held it. Without a record an object is
+	// absent; without a status it is untrusted. What this process wrote before, it
+	// finds.
+	Lookup(context.Context, ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error)
 
 	// Decision returns the ownership that was recorded for the write of a
 	// decision, so that a memory that comes back with its stamp can be bound.
@@ -38,10 +40,6 @@ type Ledger interface {
 	// was swept and whose history does not end yet, and returns to how many.
 	DeleteSwept(ctx context.Context, backend string, scope memproxy.Scope, v memproxy.Version) (int, error)
 
-	// Standings returns the status of memories, by id. One of which nothing is
-	// recorded is absent, and untrusted.
-	Standings(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Status, error)
-
 	// ListStatuses returns a page of statuses, in the order of their keys.
 	ListStatuses(context.Context, memproxy.StatusFilter) ([]memproxy.Status, error)
 
@@ -58,13 +56,6 @@ type Ledger interface {
 
 	// History returns versions of a memory, the newest first.
 	History(ctx context.Context, k memproxy.MemoryKey, before int64, limit int) ([]memproxy.Version, error)
-
-	// Sealed reports whether everything in the backend was known once.
-	Sealed(ctx context.Context, backend string) (bool, error)
-
-	// Found returns the hashes of the texts of memories that the backend held
-	// when it was sealed and that nobody was known to have written.
-	Found(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]string, error)
 
 	// SessionLocked returns the lock that is in force on one of the records, by
 	// their ids, or the zero Lock.
@@ -103,8 +94,8 @@ type NoLedger struct{}
 
 var _ Ledger = NoLedger{}
 
-// Owners knows of none.
-func (NoLedger) Owners(context.Context, string, memproxy.TargetKind, []string) (map[string]memproxy.Ownership, error) {
+// Lookup knows of none.
+func (NoLedger) Lookup(context.Context, ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error) {
 	return nil, nil
 }
 
@@ -131,11 +122,6 @@ func (NoLedger) DeleteSwept(context.Context, string, memproxy.Scope, memproxy.Ve
 	return 0, nil
 }
 
-// Standings knows of none.
-func (NoLedger) Standings(context.Context, string, memproxy.TargetKind, []string) (map[string]memproxy.Status, error) {
-	return nil, nil
-}
-
 // ListStatuses lists nothing.
 func (NoLedger) ListStatuses(context.Context, memproxy.StatusFilter) ([]memproxy.Status, error) {
 	return nil, nil
@@ -152,14 +138,6 @@ func (NoLedger) Chronicle(context.Context, memproxy.Chronicle) error { return ni
 
 // History knows of none.
 func (NoLedger) History(context.Context, memproxy.MemoryKey, int64, int) ([]memproxy.Version, error) {
-	return nil, nil
-}
-
-// Sealed: no backend is.
-func (NoLedger) Sealed(context.Context, string) (bool, error) { return false, nil }
-
-// Found knows of none.
-func (NoLedger) Found(context.Context, string, memproxy.TargetKind, []string) (map[string]string, error) {
 	return nil, nil
 }
 
@@ -215,8 +193,8 @@ func (m metered) note(ctx context.Context, err error) error {
 	return err
 }
 
-func (m metered) Owners(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Ownership, error) {
-	got, err := m.of.Owners(ctx, backend, kind, ids)
+func (m metered) Lookup(ctx context.Context, keys ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error) {
+	got, err := m.of.Lookup(ctx, keys...)
 	return got, m.note(ctx, err)
 }
 
@@ -244,11 +222,6 @@ func (m metered) DeleteSwept(ctx context.Context, backend string, scope memproxy
 	return got, m.note(ctx, err)
 }
 
-func (m metered) Standings(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Status, error) {
-	got, err := m.of.Standings(ctx, backend, kind, ids)
-	return got, m.note(ctx, err)
-}
-
 func (m metered) ListStatuses(ctx context.Context, v memproxy.StatusFilter) ([]memproxy.Status, error) {
 	got, err := m.of.ListStatuses(ctx, v)
 	return got, m.note(ctx, err)
@@ -269,16 +242,6 @@ func (m metered) Chronicle(ctx context.Context, v memproxy.Chronicle) error {
 
 func (m metered) History(ctx context.Context, k memproxy.MemoryKey, before int64, limit int) ([]memproxy.Version, error) {
 	got, err := m.of.History(ctx, k, before, limit)
-	return got, m.note(ctx, err)
-}
-
-func (m metered) Sealed(ctx context.Context, backend string) (bool, error) {
-	got, err := m.of.Sealed(ctx, backend)
-	return got, m.note(ctx, err)
-}
-
-func (m metered) Found(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]string, error) {
-	got, err := m.of.Found(ctx, backend, kind, ids)
 	return got, m.note(ctx, err)
 }
 

@@ -2,6 +2,7 @@ package gate_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/memproxy/memproxy"
@@ -63,7 +64,7 @@ func (*trackedLedger) Record(context.Context, string, string) (memproxy.Track, e
 func TestFailuresOfTheLedgerAreCounted(t *testing.T) {
 	m := &meter{}
 	l := gate.Metered(decorator{&fakeLedger{err: errBroken}}, m)
-	if _, err := l.Owners(t.Context(), "mem", memproxy.TargetMemory, []string{"m1"}); err != errBroken || m.failed != 1 {
+	if _, err := l.Lookup(t.Context(), memproxy.MemoryKey{ID: "m1"}); !errors.Is(err, errBroken) || m.failed != 1 {
 		t.Errorf("%v, %d counted", err, m.failed)
 	}
 	if _, err := l.History(t.Context(), memproxy.MemoryKey{}, 0, 1); err != nil || m.failed != 1 {

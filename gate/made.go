@@ -8,7 +8,7 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// lookedThrough is how many standings of one state are looked through for
+// lookedThrough is how many statuses of one state are looked through for
 // those that an answer could be made of. Where there are more, it is.
 const lookedThrough = 1000
 
@@ -92,26 +92,28 @@ func (a *Admission) hides(ctx context.Context, g *Gate) bool {
 // operation reads: it was not deleted, and is not known to be another user's,
 // nor to wait for review and be the caller's own.
 func (a *Admission) concerned(ctx context.Context, g *Gate, state memproxy.MemoryState, list []memproxy.Status) bool {
-	ids := map[memproxy.TargetKind][]string{}
+	var keys []memproxy.MemoryKey
 	for i := range list {
 		// What the backend lacks is in nothing that it makes.
 		if k := list[i].Kind; k != memproxy.TargetEvent && list[i].Unverified != memproxy.IntegrityMissing && !a.came(&list[i]) {
-			ids[k] = append(ids[k], list[i].ID)
+			keys = append(keys, list[i].MemoryKey)
 		}
 	}
-	for kind, some := range ids {
-		rows, err := g.opt.Ledger.Owners(ctx, a.op.Backend, kind, some)
-		if err != nil {
-			return true
+	if len(keys) == 0 {
+		return false
+	}
+	records, err := g.opt.Ledger.Lookup(ctx, keys...)
+	if err != nil {
+		return true
+	}
+	for _, k := range keys {
+		rec := records[k]
+		row := &rec.Owner
+		if own := rec.Owned() && row.Actor == a.Principal.ID && row.Scope.Tenant == a.Principal.Tenant; own && state == memproxy.StatePending {
+			continue
 		}
-		for _, id := range some {
-			row, known := rows[id]
-			if own := known && row.Actor == a.Principal.ID && row.Scope.Tenant == a.Principal.Tenant; own && state == memproxy.StatePending {
-				continue
-			}
-			if !known || !row.Deleted && !a.leavesOut(row.Scope.User) {
-				return true
-			}
+		if !rec.Owned() || !row.Deleted && !a.leavesOut(row.Scope.User) {
+			return true
 		}
 	}
 	return false

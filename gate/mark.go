@@ -7,9 +7,9 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// standings say how new memories stand, and until when they are kept. A write of
-// one that was there confirms it.
-func (ret *returning) standings() []memproxy.StateChange {
+// newStates are the states that a write's memories get, and until when they are
+// kept. A write of one that was there confirms it.
+func (ret *returning) newStates() []memproxy.StateChange {
 	if ret.enforced() && ret.op.Kind == memproxy.Correct {
 		return ret.restated()
 	}

@@ -82,26 +82,19 @@ func (ret *returning) strange(ctx context.Context, refs []memproxy.Ref) (met, er
 		}
 		m = ret.met
 	}
-	ask := map[memproxy.TargetKind][]string{}
+	known := ret.lookups()
+	var ask []memproxy.MemoryKey
 	for i := range refs {
-		o := object{refs[i].Kind, refs[i].ID}
-		if _, is := m[o]; !is {
-			ask[o.kind] = append(ask[o.kind], o.id)
+		if _, is := m[object{refs[i].Kind, refs[i].ID}]; !is {
+			ask = append(ask, known.key(refs[i].Kind, refs[i].ID))
 		}
 	}
-	for kind := range ask {
-		slices.Sort(ask[kind])
-		ask[kind] = slices.Compact(ask[kind])
-	}
-	known, err := ret.g.whose(ctx, ret.op.Backend, ask)
-	if err != nil {
+	if err := known.need(ctx, ask...); err != nil {
 		return nil, err
 	}
-	for kind, ids := range ask {
-		for _, id := range ids {
-			row, is := known[kind][id]
-			m[object{kind, id}] = is && row.Scope.Tenant != ret.Principal.Tenant
-		}
+	for _, k := range ask {
+		row := known.owner(k.Kind, k.ID)
+		m[object{k.Kind, k.ID}] = row != nil && row.Scope.Tenant != ret.Principal.Tenant
 	}
 	return m, nil
 }

@@ -21,18 +21,16 @@ func own(ctx context.Context, r *run) error {
 		r.theirs(ctx, false)
 		return nil
 	}
-	owners, err := r.g.opt.Ledger.Owners(ctx, op.Backend, op.TargetKind, op.Targets)
-	if err != nil {
+	if err := r.loadOwners(ctx, op.Targets); err != nil {
 		if op.Kind != memproxy.Recall {
 			r.g.opt.Log.ErrorContext(ctx, "ledger lookup failed", "decision", r.Decision.ID, "error", err)
 			r.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: "the owner of the memory cannot be looked up"})
 			return nil
 		}
-		owners, r.blind = nil, true
+		r.blind = true
 	}
-	r.owners = owners
 	for _, id := range op.Targets {
-		if row, ok := owners[id]; ok {
+		if row, ok := r.owners[id]; ok {
 			r.q.Owners = append(r.q.Owners, row)
 		}
 	}
@@ -60,18 +58,30 @@ func (r *run) recognise(ctx context.Context) {
 	if len(ids) == 0 || r.blind {
 		return
 	}
-	rows, err := r.g.opt.Ledger.Owners(ctx, r.op.Backend, r.op.TargetKind, slices.Collect(maps.Keys(ids)))
-	if err != nil {
+	known := r.lookups()
+	if err := known.need(ctx, known.keys(r.op.TargetKind, slices.Collect(maps.Keys(ids))...)...); err != nil {
 		r.blind = true
 		return
 	}
-	if r.owners == nil {
-		r.owners = make(map[string]memproxy.Ownership, len(rows))
+	for id, name := range ids {
+		if row := known.owner(r.op.TargetKind, id); row != nil {
+			r.owners[name] = *row
+			r.q.Owners = append(r.q.Owners, *row)
+		}
 	}
-	for id, row := range rows {
-		r.owners[ids[id]] = row
-		r.q.Owners = append(r.q.Owners, row)
+}
+
+// loadOwners looks up who owns the targets.
+func (r *run) loadOwners(ctx context.Context, targets []string) error {
+	known := r.lookups()
+	err := known.need(ctx, known.keys(r.op.TargetKind, targets...)...)
+	r.owners = make(map[string]memproxy.Ownership, len(targets))
+	for _, id := range targets {
+		if row := known.owner(r.op.TargetKind, id); row != nil && err == nil {
+			r.owners[id] = *row
+		}
 	}
+	return err
 }
 
 // nameFields fills in the field that a change is written to where the payload
@@ -213,7 +223,7 @@ func (r *run) located(ctx context.Context, loc Locator, ask []string) (map[strin
 // exist is the backend's to name in its own words, where nobody could tell
 // from them what another tenant has.
 func (r *run) judge(ctx context.Context) {
-	v := r.viewer(r.g.opt.Signer)
+	v := r.viewer(r.g.opt.Signer, r.lookups())
 	v.blind = r.blind
 	var rows []memproxy.Ownership
 	var bare []memproxy.Memory
@@ -224,7 +234,7 @@ func (r *run) judge(ctx context.Context) {
 			bare = append(bare, m)
 		}
 	}
-	if err := v.lookUp(ctx, r.g, r.op.Backend, rows, bare); err != nil {
+	if err := v.lookUp(ctx, r.g, rows, bare); err != nil {
 		v.blind = true
 	}
 	for _, id := range r.op.Targets {

@@ -29,7 +29,8 @@ func (ret *returning) account(context.Context) (refused bool, err error) {
 // memory itself may be seen.
 func (ret *returning) provenance(m *memproxy.Memory) memproxy.Provenance {
 	p := memproxy.Provenance{Attestation: memproxy.AttestationUnknown, State: memproxy.StateUntrusted}
-	row, known := ret.known[kindOf(m)][m.ID]
+	rec := ret.lookups().of(kindOf(m), m.ID)
+	row, known := rec.Owner, rec.Owned()
 	own := known && row.Scope.Tenant == ret.Principal.Tenant
 	if own {
 		p.Actor, p.Trust, p.Confidence, p.Source, p.Decision, p.Written = row.Actor, row.Trust, row.Confidence, row.Source, row.Decision, row.Written
@@ -45,7 +46,7 @@ func (ret *returning) provenance(m *memproxy.Memory) memproxy.Provenance {
 			p.Attestation = s.Attestation
 		}
 	}
-	if st, stands := ret.stands[kindOf(m)][m.ID]; stands && st.Tenant == ret.Principal.Tenant {
+	if st := rec.Status; rec.Rated() && st.Tenant == ret.Principal.Tenant {
 		p.State, p.Contested, p.Unverified = st.State, st.Contested, st.Unverified
 		if st.Attestation != "" {
 			p.Attestation = st.Attestation

@@ -162,7 +162,7 @@ func (ret *returning) disclose(ctx context.Context, reader Reader) (refused bool
 		shown = *rd
 	}
 	shown.Memories = slices.Clone(shown.Memories)
-	view := &returning{Admission: ret.Admission, g: ret.g, reply: ret.reply, status: ret.status, reading: &shown, answers: true}
+	view := &returning{Admission: ret.Admission, g: ret.g, reply: ret.reply, status: ret.status, reading: &shown, answers: true, looked: ret.lookups()}
 	refused, err = view.through(ctx, takenApart)
 	ret.filtered += view.filtered
 	ret.reasons = append(ret.reasons, view.reasons...)

@@ -51,10 +51,6 @@ func (ret *returning) doubted(ctx context.Context) (refused bool, err error) {
 	return true, nil
 }
 
-func (ret *returning) states(ctx context.Context) (refused bool, err error) {
-	return ret.stand(ctx), nil
-}
-
 func (ret *returning) madeOf(ctx context.Context) (refused bool, err error) {
 	return ret.compiled(ctx), nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -164,7 +165,7 @@ func TestStreamedOutcome(t *testing.T) {
 	}
 }
 
-// registrar is a ledger that knows how memories stand, or cannot be asked.
+// registrar is a ledger that knows the states of memories, or cannot be asked.
 type registrar struct {
 	fakeLedger
 	states map[string]memproxy.MemoryState
@@ -172,15 +173,16 @@ type registrar struct {
 	asked  atomic.Int64
 }
 
-func (l *registrar) Standings(_ context.Context, _ string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Status, error) {
-	l.asked.Add(1)
-	out := map[string]memproxy.Status{}
-	for _, id := range ids {
-		if s, ok := l.states[id]; ok {
-			out[id] = memproxy.Status{MemoryKey: memproxy.MemoryKey{Kind: kind, ID: id}, Tenant: "acme", State: s}
-		}
+func (l *registrar) Lookup(_ context.Context, keys ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error) {
+	if slices.ContainsFunc(keys, func(k memproxy.MemoryKey) bool { return k.ID == "good" }) {
+		l.asked.Add(1)
 	}
-	return out, l.away
+	return l.joined(keys, l.away, func(k memproxy.MemoryKey) (rec memproxy.Record) {
+		if s, ok := l.states[k.ID]; ok {
+			rec.Status = memproxy.Status{MemoryKey: k, Tenant: "acme", State: s}
+		}
+		return rec
+	})
 }
 
 func (l *registrar) SetState(context.Context, ...memproxy.StateChange) (int, error) {
@@ -201,9 +203,13 @@ func TestUntrustedWhileTheLedgerIsAway(t *testing.T) {
 		l := &registrar{fakeLedger: fakeLedger{rows: map[string]memproxy.Ownership{}}, away: tc.away, states: map[string]memproxy.MemoryState{"bad": memproxy.StateUntrusted, "good": memproxy.StateValidated}}
 		r := newRig(t, func(r *rig) {
 			r.sweeper, r.rules.WithholdUntrusted, r.rules.Changed, r.who.ActsAs = l, tc.strict, gate.ChangedReport, all()
+			r.who.Users = only("ann")
 		})
 		r.fake.memories = []memproxy.Memory{
 			{Pointer: "/0", ID: "good", Text: "x"}, {Pointer: "/1", ID: "bad", Text: "x"}, {Pointer: "/2", ID: "stranger", Text: "x"}, {Pointer: "/3", ID: "said", Text: "x", Layer: memproxy.Episodic},
+		}
+		for i := range r.fake.memories {
+			r.fake.memories[i].Scope.User = "ann"
 		}
 		a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
 		got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")})
@@ -211,7 +217,7 @@ func TestUntrustedWhileTheLedgerIsAway(t *testing.T) {
 			t.Errorf("strict %v, away %v: %s, want %s", tc.strict, tc.away, got.Body, tc.want)
 		}
 		if n := l.asked.Load(); n != 1 {
-			t.Errorf("strict %v, away %v: asked %d times how one page's memories stand", tc.strict, tc.away, n)
+			t.Errorf("strict %v, away %v: asked %d times about one page's memories", tc.strict, tc.away, n)
 		}
 	}
 }

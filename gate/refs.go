@@ -14,8 +14,14 @@ import (
 func (r *run) referred(ctx context.Context) error {
 	var ask []string
 	at := map[string]*memproxy.Ref{}
-	v := r.viewer(r.g.opt.Signer)
-	if err := v.lookUp(ctx, r.g, r.op.Backend, r.referredRows(), nil); err != nil {
+	v := r.viewer(r.g.opt.Signer, r.named)
+	var rows []memproxy.Ownership
+	for i := range r.op.Refs {
+		if row := r.named.owner(r.op.Refs[i].Kind, r.op.Refs[i].ID); row != nil {
+			rows = append(rows, *row)
+		}
+	}
+	if err := v.lookUp(ctx, r.g, rows, nil); err != nil {
 		v.blind = true
 	}
 	for i := range r.op.Refs {
@@ -27,12 +33,12 @@ func (r *run) referred(ctx context.Context) error {
 		if !r.inside && ref.Kind == r.op.TargetKind && slices.Contains(r.op.Targets, ref.ID) {
 			continue
 		}
-		row, known := r.named[ref.Kind][ref.ID]
+		row := r.named.owner(ref.Kind, ref.ID)
 		switch {
-		case known && !v.sees(&row, &memproxy.Memory{}):
+		case row != nil && !v.sees(row, &memproxy.Memory{}):
 			r.missing(ref.Pointer)
 		case ref.Loose:
-		case !known && at[ref.ID] == nil && (r.rules.Unattributed != UnattributedVisible || v.limited()):
+		case row == nil && at[ref.ID] == nil && (r.rules.Unattributed != UnattributedVisible || v.limited()):
 			at[ref.ID] = ref
 			ask = append(ask, ref.ID)
 		}
@@ -41,16 +47,6 @@ func (r *run) referred(ctx context.Context) error {
 		return nil
 	}
 	return r.discover(ctx, ask, at)
-}
-
-func (r *run) referredRows() []memproxy.Ownership {
-	var rows []memproxy.Ownership
-	for i := range r.op.Refs {
-		if row, known := r.named[r.op.Refs[i].Kind][r.op.Refs[i].ID]; known {
-			rows = append(rows, row)
-		}
-	}
-	return rows
 }
 
 // referredName rules on an owner that is referred to by its name.
@@ -107,12 +103,12 @@ func (r *run) discover(ctx context.Context, ask []string, at map[string]*memprox
 	if err != nil {
 		return err
 	}
-	v := r.viewer(r.g.opt.Signer)
+	v := r.viewer(r.g.opt.Signer, r.lookups())
 	memories := make([]memproxy.Memory, 0, len(found))
 	for _, m := range found {
 		memories = append(memories, m)
 	}
-	if err := v.lookUp(ctx, r.g, r.op.Backend, nil, memories); err != nil {
+	if err := v.lookUp(ctx, r.g, nil, memories); err != nil {
 		v.blind = true
 	}
 	for _, id := range some {

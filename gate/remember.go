@@ -40,7 +40,7 @@ func (ret *returning) remember(ctx context.Context) {
 	ret.adopt(ctx)
 	// What waits for review is marked before anybody can read it. The rest is
 	// history, and does not keep the caller waiting.
-	states := append(ret.standings(), ret.born...)
+	states := append(ret.newStates(), ret.born...)
 	if ret.aside != "" || ret.waits() {
 		ret.mark(ctx, states)
 		states = nil
@@ -149,9 +149,15 @@ func (ret *returning) touched(ctx context.Context) map[string]memproxy.Ownership
 	if len(ids) == 0 {
 		return nil
 	}
-	rows, err := ret.g.opt.Ledger.Owners(ctx, ret.op.Backend, memproxy.TargetMemory, ids)
-	if err != nil {
+	known := ret.lookups()
+	if err := known.need(ctx, known.keys(memproxy.TargetMemory, ids...)...); err != nil {
 		return nil
+	}
+	rows := make(map[string]memproxy.Ownership, len(ids))
+	for _, id := range ids {
+		if row := known.owner(memproxy.TargetMemory, id); row != nil {
+			rows[id] = *row
+		}
 	}
 	return rows
 }

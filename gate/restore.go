@@ -54,12 +54,10 @@ func (g *Gate) FoundGone(ctx context.Context, k memproxy.MemoryKey, decision str
 func (g *Gate) amendRow(ctx context.Context, k memproxy.MemoryKey, decision string, change func(*memproxy.Ownership)) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
 	defer cancel()
-	rows, err := g.opt.Ledger.Owners(ctx, k.Backend, k.Kind, []string{k.ID})
-	if err == nil {
-		if row, known := rows[k.ID]; known {
-			change(&row)
-			err = g.opt.Ledger.Put(ctx, row)
-		}
+	records, err := g.opt.Ledger.Lookup(ctx, k)
+	if rec := records[k]; err == nil && rec.Owned() {
+		change(&rec.Owner)
+		err = g.opt.Ledger.Put(ctx, rec.Owner)
 	}
 	if err != nil {
 		g.opt.Log.ErrorContext(ctx, "ledger not updated", "decision", decision, "error", err)

@@ -67,8 +67,7 @@ type returning struct {
 	reply    memproxy.Reply
 	raw      memproxy.Reply // as the backend gave it
 	reading  *memproxy.Reading
-	ahead    map[memproxy.TargetKind]<-chan stood // asked for beside the owners
-	stood    map[memproxy.TargetKind]stood        // how they stand, once it was asked
+	looked   *lookups // see lookups
 	rows     map[string]memproxy.Ownership
 	reasons  []memproxy.Reason
 	made     map[string][]string // by memory, the codes for which it alone is marked
@@ -76,19 +75,16 @@ type returning struct {
 	filtered int
 	shown    []string
 	ended    memproxy.StreamEnd
-	self     bool                        // the backend's own agent wrote
-	born     []memproxy.StateChange      // until when that is kept
-	bound    []memproxy.Version          // what came to be after its write was answered
-	stuck    int                         // memories that could not be taken back
-	below    int                         // memories of less confidence than was asked for
-	mine     []string                    // ids of memories of the answer that the caller wrote itself
-	broken   []string                    // ids of memories that were changed behind the proxy
-	answers  bool                        // to a write: what is hidden is remembered all the same
-	blind    bool                        // whose memories are could not be looked up
-	single   bool                        // it is one event of a stream
-	known    owned                       // of the answer's memories
-	plants   map[memproxy.MemoryKey]bool // planted in a sealed backend, once it was asked
-	stands   map[memproxy.TargetKind]map[string]memproxy.Status
+	self     bool                                 // the backend's own agent wrote
+	born     []memproxy.StateChange               // until when that is kept
+	bound    []memproxy.Version                   // what came to be after its write was answered
+	stuck    int                                  // memories that could not be taken back
+	below    int                                  // memories of less confidence than was asked for
+	mine     []string                             // ids of memories of the answer that the caller wrote itself
+	broken   []string                             // ids of memories that were changed behind the proxy
+	answers  bool                                 // to a write: what is hidden is remembered all the same
+	blind    bool                                 // whose memories are could not be looked up
+	single   bool                                 // it is one event of a stream
 	flagged  map[*memproxy.Memory]memproxy.Status // shown in part, at most
 }
 
@@ -139,37 +135,19 @@ func (ret *returning) secrets(context.Context) (refused bool, err error) {
 // filter marks what the caller may not see. It reports false when the answer
 // is about one target and that is somebody else's.
 func (ret *returning) filter(ctx context.Context) bool {
-	ids := make(map[memproxy.TargetKind][]string, 1)
-	for i := range ret.reading.Memories {
-		m := &ret.reading.Memories[i]
-		if m.ID != "" {
-			ids[kindOf(m)] = append(ids[kindOf(m)], m.ID)
-		}
+	known := ret.lookups()
+	v := ret.viewer(ret.g.opt.Signer, known)
+	if known.memories(ctx, ret.reading.Memories) != nil || ret.relatives(ctx, &v) != nil {
+		// Provenance is then unknown, which is the lowest trust.
+		v.blind, ret.blind = true, true
 	}
-	ret.lookAhead(ctx, ids)
-	v := ret.viewer(ret.g.opt.Signer)
-	owners := make(map[memproxy.TargetKind]map[string]memproxy.Ownership, len(ids))
-	for kind, list := range ids {
-		rows, err := ret.g.opt.Ledger.Owners(ctx, ret.op.Backend, kind, list)
-		if err != nil {
-			// Provenance is then unknown, which is the lowest trust.
-			v.blind, ret.blind = true, true
-			continue
-		}
-		owners[kind] = rows
-	}
-	ret.known = owners
-	ret.relatives(ctx, &v)
 	settled, broken := len(ret.op.Targets) > 0 && !ret.deferred(), 0
 	for i := range ret.reading.Memories {
 		m := &ret.reading.Memories[i]
 		if m.Drop {
 			continue
 		}
-		var rowp *memproxy.Ownership
-		if row, known := owners[kindOf(m)][m.ID]; known {
-			rowp = &row
-		}
+		rowp := known.owner(kindOf(m), m.ID)
 		if ret.wroteIt(rowp, m) {
 			ret.mine = append(ret.mine, m.ID)
 		}
@@ -235,20 +213,18 @@ func (ret *returning) filter(ctx context.Context) bool {
 
 // relatives finds out whose the owners and objects are that the answer's
 // memories name, as far as nothing is recorded of these themselves.
-func (ret *returning) relatives(ctx context.Context, v *viewer) {
+func (ret *returning) relatives(ctx context.Context, v *viewer) error {
 	var rows []memproxy.Ownership
 	var bare []memproxy.Memory
 	for i := range ret.reading.Memories {
 		m := &ret.reading.Memories[i]
-		if row, known := ret.known[kindOf(m)][m.ID]; known {
-			rows = append(rows, row, memproxy.Ownership{Scope: m.Scope})
+		if row := v.known.owner(kindOf(m), m.ID); row != nil {
+			rows = append(rows, *row, memproxy.Ownership{Scope: m.Scope})
 		} else {
 			bare = append(bare, *m)
 		}
 	}
-	if err := v.lookUp(ctx, ret.g, ret.op.Backend, rows, bare); err != nil {
-		v.blind, ret.blind = true, true
-	}
+	return v.lookUp(ctx, ret.g, rows, bare)
 }
 
 // tell takes down what the caller sees of the answer.

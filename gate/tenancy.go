@@ -29,8 +29,8 @@ func tenancy(ctx context.Context, r *run) error {
 	if closed, err := r.closed(ctx); closed || err != nil {
 		return err
 	}
-	var err error
-	if r.named, err = r.g.whose(ctx, r.op.Backend, r.names()); err != nil {
+	r.named = r.lookups()
+	if err := r.named.need(ctx, r.named.named(r.op)...); err != nil {
 		if r.op.Kind == memproxy.Recall && (r.alone() || !r.op.Derived) {
 			return nil // what an answer shows is then held to what the caller's limits name
 		}
@@ -52,40 +52,22 @@ func (a *Admission) alone() bool {
 	return a.rules.OneTenant || a.call.Backend.Tenant != "" && a.call.Backend.Tenant == a.Principal.Tenant
 }
 
-// names are the owners and objects that a request names, by kind.
-func (r *run) names() map[memproxy.TargetKind][]string {
-	ids := map[memproxy.TargetKind][]string{}
-	for i := range r.op.Claims {
-		c := &r.op.Claims[i]
+// named are the owners and objects that a request names, and what it is about.
+func (l *lookups) named(op *memproxy.Operation) []memproxy.MemoryKey {
+	keys := l.keys(op.TargetKind, op.Targets...)
+	for i := range op.Claims {
+		c := &op.Claims[i]
 		if c.Op != memproxy.ClaimIs || c.Dim == memproxy.DimActor {
 			continue
 		}
 		for _, v := range c.Values {
-			ids[memproxy.TargetEntity] = append(ids[memproxy.TargetEntity], memproxy.OwnerID(c.Dim, v))
+			keys = append(keys, l.key(memproxy.TargetEntity, memproxy.OwnerID(c.Dim, v)))
 		}
 	}
-	for i := range r.op.Refs {
-		ref := &r.op.Refs[i]
-		ids[ref.Kind] = append(ids[ref.Kind], ref.ID)
+	for i := range op.Refs {
+		keys = append(keys, l.key(op.Refs[i].Kind, op.Refs[i].ID))
 	}
-	for kind := range ids {
-		slices.Sort(ids[kind])
-		ids[kind] = slices.Compact(ids[kind])
-	}
-	return ids
-}
-
-// whose is what the ledger knows of names and ids.
-func (g *Gate) whose(ctx context.Context, backend string, ids map[memproxy.TargetKind][]string) (owned, error) {
-	known := make(owned, len(ids))
-	for kind, list := range ids {
-		rows, err := g.opt.Ledger.Owners(ctx, backend, kind, list)
-		if err != nil {
-			return nil, err
-		}
-		known[kind] = rows
-	}
-	return known, nil
+	return keys
 }
 
 // A bond is how an owner's name stands to the caller's tenant.
@@ -99,9 +81,9 @@ const (
 
 // with is the bond to what another row is of as well: what is another tenant's
 // by one row is not the caller's by any other.
-func (b bond) with(row memproxy.Ownership, known bool, tenant string) bond {
+func (b bond) with(row *memproxy.Ownership, tenant string) bond {
 	switch {
-	case !known || b == foreignName:
+	case row == nil || b == foreignName:
 		return b
 	case row.Scope.Tenant == tenant:
 		return ourName
@@ -113,12 +95,10 @@ func (b bond) with(row memproxy.Ownership, known bool, tenant string) bond {
 // every name that was written under, and of every name that the configuration
 // lists.
 func (r *run) bond(d memproxy.Dimension, name string) bond {
-	row, known := r.named[memproxy.TargetEntity][memproxy.OwnerID(d, name)]
-	bond := unknownName.with(row, known, r.Principal.Tenant)
+	bond := unknownName.with(r.named.owner(memproxy.TargetEntity, memproxy.OwnerID(d, name)), r.Principal.Tenant)
 	for i := range r.op.Refs { // an owner that is an object has a row as such
 		if ref := &r.op.Refs[i]; ref.ID == name && ref.Kind != memproxy.TargetEntity {
-			row, known := r.named[ref.Kind][name]
-			bond = bond.with(row, known, r.Principal.Tenant)
+			bond = bond.with(r.named.owner(ref.Kind, name), r.Principal.Tenant)
 		}
 	}
 	return bond
@@ -221,7 +201,7 @@ func (r *run) wholly() {
 		if !strings.HasPrefix(ref.Pointer, "path:") {
 			continue
 		}
-		if row, known := r.named[ref.Kind][ref.ID]; !known || row.Scope.Tenant != r.Principal.Tenant {
+		if row := r.named.owner(ref.Kind, ref.ID); row == nil || row.Scope.Tenant != r.Principal.Tenant {
 			r.missing(ref.Pointer)
 		}
 		return

@@ -86,13 +86,13 @@ func (g *Gate) reaches(ctx context.Context, a *Admission, id string) bool {
 		return false
 	}
 	r := &run{Admission: a, g: g}
-	rows, err := g.opt.Ledger.Owners(ctx, a.call.Backend.Name, memproxy.TargetMemory, []string{id})
-	if err != nil {
+	known := r.lookups()
+	if err := known.need(ctx, known.key(memproxy.TargetMemory, id)); err != nil {
 		return false
 	}
-	v := a.viewer(g.opt.Signer)
-	if row, known := rows[id]; known {
-		return v.lookUp(ctx, g, a.call.Backend.Name, []memproxy.Ownership{row}, nil) == nil && v.sees(&row, &memproxy.Memory{})
+	v := a.viewer(g.opt.Signer, known)
+	if row := known.owner(memproxy.TargetMemory, id); row != nil {
+		return v.lookUp(ctx, g, []memproxy.Ownership{*row}, nil) == nil && v.sees(row, &memproxy.Memory{})
 	}
 	found, err := r.located(ctx, loc, []string{id})
 	if err != nil {
@@ -100,7 +100,7 @@ func (g *Gate) reaches(ctx context.Context, a *Admission, id string) bool {
 		return false
 	}
 	m := found[id]
-	return !m.Missing && v.lookUp(ctx, g, a.call.Backend.Name, nil, []memproxy.Memory{m}) == nil && v.sees(nil, &m)
+	return !m.Missing && v.lookUp(ctx, g, nil, []memproxy.Memory{m}) == nil && v.sees(nil, &m)
 }
 
 // tellKept puts into the outcome's reasons and the log what was not passed on

@@ -18,27 +18,24 @@ type viewer struct {
 	// declared is set where the backend is declared to hold the principal's
 	// tenant's memories and no others.
 	declared bool
-	// known are the owners and objects that the memories name; see lookUp.
-	known owned
+	// known has the owners and objects that the memories name (see lookUp),
+	// derived the objects whose owners follow from what they belong to (see ascend).
+	known   *lookups
+	derived map[string]memproxy.Ownership
 	// call is what is judged, for asking its backend.
 	call *Admission
 }
 
-func (a *Admission) viewer(signer Signer) viewer {
+func (a *Admission) viewer(signer Signer, known *lookups) viewer {
 	t := a.call.Backend.Tenant
-	return viewer{principal: &a.Principal, rules: a.rules, signer: signer, call: a, declared: t != "" && t == a.Principal.Tenant}
+	return viewer{principal: &a.Principal, rules: a.rules, signer: signer, call: a, known: known, declared: t != "" && t == a.Principal.Tenant}
 }
 
 // lookUp finds out what is needed to judge rows, and memories of which there
 // are none: whose the owners and objects are that they name. An error means
-// that nothing is known of them.
-func (v *viewer) lookUp(ctx context.Context, g *Gate, backend string, rows []memproxy.Ownership, bare []memproxy.Memory) error {
-	ids := map[memproxy.TargetKind][]string{}
-	ask := func(kind memproxy.TargetKind, id string) {
-		if !slices.Contains(ids[kind], id) {
-			ids[kind] = append(ids[kind], id)
-		}
-	}
+// that nothing is known of them. Also are asked about along with them.
+func (v *viewer) lookUp(ctx context.Context, g *Gate, rows []memproxy.Ownership, bare []memproxy.Memory, also ...memproxy.MemoryKey) error {
+	ask := func(kind memproxy.TargetKind, id string) { also = append(also, v.known.key(kind, id)) }
 	named := func(s *memproxy.Scope, all bool) {
 		for _, d := range dimensions {
 			name := s.In(d)
@@ -58,23 +55,27 @@ func (v *viewer) lookUp(ctx context.Context, g *Gate, backend string, rows []mem
 			ask(ref.Kind, ref.ID)
 		}
 	}
-	if len(ids) == 0 {
-		return nil
-	}
-	var err error
-	if v.known, err = g.whose(ctx, backend, ids); err != nil {
+	if err := v.known.need(ctx, also...); err != nil {
 		return err
 	}
 	return v.ascend(ctx, g, bare)
 }
 
 // owner is what is known of an owner by its name: as a name, or as an object.
-func (v viewer) owner(d memproxy.Dimension, name string) (memproxy.Ownership, bool) {
-	row, known := v.known[memproxy.TargetEntity][memproxy.OwnerID(d, name)]
-	if !known {
-		row, known = v.known[memproxy.TargetMemory][name]
+func (v viewer) owner(d memproxy.Dimension, name string) *memproxy.Ownership {
+	if row := v.known.owner(memproxy.TargetEntity, memproxy.OwnerID(d, name)); row != nil {
+		return row
 	}
-	return row, known
+	return v.object(memproxy.TargetMemory, name)
+}
+
+// object is what is known of an object's owner.
+func (v viewer) object(kind memproxy.TargetKind, id string) *memproxy.Ownership {
+	row := v.known.owner(kind, id)
+	if derived, is := v.derived[id]; row == nil && is && kind == memproxy.TargetMemory {
+		row = &derived
+	}
+	return row
 }
 
 // denies reports whether a memory of which nothing is recorded says itself that
@@ -87,7 +88,7 @@ func (v viewer) denies(m *memproxy.Memory, made []string) bool {
 		if name == "" || v.allows(d, name) {
 			continue
 		}
-		if _, known := v.owner(d, name); known || !slices.Contains(made, name) {
+		if v.owner(d, name) != nil || !slices.Contains(made, name) {
 			return true
 		}
 	}
@@ -100,8 +101,7 @@ func (v viewer) allows(d memproxy.Dimension, name string) bool {
 	if v.principal.May(d).Allows(name) {
 		return true
 	}
-	row, known := v.owner(d, name)
-	return known && madeBy(v.principal, &row)
+	return madeBy(v.principal, v.owner(d, name))
 }
 
 var dimensions = [...]memproxy.Dimension{memproxy.DimUser, memproxy.DimAgent, memproxy.DimApp, memproxy.DimRun}
@@ -179,22 +179,21 @@ func (v viewer) sees(row *memproxy.Ownership, m *memproxy.Memory) bool {
 // belongs to and whom it names.
 func (v viewer) descent(m *memproxy.Memory) bond {
 	bond := unknownName
-	of := func(row memproxy.Ownership, known bool) { bond = bond.with(row, known, v.principal.Tenant) }
+	of := func(row *memproxy.Ownership) { bond = bond.with(row, v.principal.Tenant) }
 	for _, d := range dimensions {
 		if name := m.Scope.In(d); name != "" {
 			of(v.owner(d, name))
 		}
 	}
 	for _, ref := range m.Within {
-		row, known := v.known[ref.Kind][ref.ID]
-		of(row, known)
+		of(v.object(ref.Kind, ref.ID))
 	}
 	return bond
 }
 
 // madeBy reports whether a principal made what a row is of.
 func madeBy(p *memproxy.Principal, row *memproxy.Ownership) bool {
-	return row.Actor != "" && row.Actor == p.ID && row.Scope.Tenant == p.Tenant
+	return row != nil && row.Actor != "" && row.Actor == p.ID && row.Scope.Tenant == p.Tenant
 }
 
 // limited reports whether the principal is limited in any dimension.

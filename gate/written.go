@@ -2,7 +2,6 @@ package gate
 
 import (
 	"context"
-	"maps"
 	"slices"
 
 	"github.com/memproxy/memproxy"
@@ -15,32 +14,25 @@ import (
 // write was looked at, which must see all of it.
 func (ret *returning) written(ctx context.Context) (refused bool, err error) {
 	memories := ret.reading.Memories
-	ids := map[memproxy.TargetKind][]string{}
-	for i := range memories {
-		if m := &memories[i]; m.ID != "" && !m.Drop {
-			ids[kindOf(m)] = append(ids[kindOf(m)], m.ID)
-		}
-	}
-	if len(ids) == 0 {
+	if !slices.ContainsFunc(memories, func(m memproxy.Memory) bool { return m.ID != "" && !m.Drop }) {
 		return false, nil
 	}
-	v := ret.viewer(ret.g.opt.Signer)
+	known := ret.lookups()
+	v := ret.viewer(ret.g.opt.Signer, known)
 	made := slices.Clone(ret.reading.Made)
-	rows, err := ret.g.whose(ctx, ret.op.Backend, ids)
+	err = known.memories(ctx, memories)
 	if err == nil {
-		ret.known = rows
 		var all []memproxy.Ownership
-		for _, some := range rows {
-			all = slices.AppendSeq(all, maps.Values(some))
-		}
 		var bare []memproxy.Memory
 		for i := range memories {
-			if _, known := rows[kindOf(&memories[i])][memories[i].ID]; !known {
+			if row := known.owner(kindOf(&memories[i]), memories[i].ID); row != nil {
+				all = append(all, *row)
+			} else {
 				bare = append(bare, memories[i])
 				made = append(made, memories[i].ID)
 			}
 		}
-		err = v.lookUp(ctx, ret.g, ret.op.Backend, all, bare)
+		err = v.lookUp(ctx, ret.g, all, bare)
 	}
 	if err != nil {
 		v.blind, ret.blind = true, true
@@ -50,13 +42,13 @@ func (ret *returning) written(ctx context.Context) (refused bool, err error) {
 	hidden := 0
 	for i := range memories {
 		m := &memories[i]
-		row, known := ret.known[kindOf(m)][m.ID]
+		row := known.owner(kindOf(m), m.ID)
 		switch {
 		case m.Drop, slices.Contains(ret.op.Targets, m.ID):
 			continue
-		case !known && (settled || !v.denies(m, made)):
+		case row == nil && (settled || !v.denies(m, made)):
 			continue
-		case known && (settled && row.Scope.Tenant == ret.Principal.Tenant || !settled && v.sees(&row, m)):
+		case row != nil && (settled && row.Scope.Tenant == ret.Principal.Tenant || !settled && v.sees(row, m)):
 			continue
 		}
 		hidden++
@@ -79,12 +71,13 @@ func (ret *returning) previous(ctx context.Context) (refused bool, err error) {
 	if !ret.answers {
 		return false, nil // of reads, earlier texts are judged with the memory: Memory.Also
 	}
-	v := ret.viewer(ret.g.opt.Signer)
+	known := ret.lookups()
+	v := ret.viewer(ret.g.opt.Signer, known)
 	memories := ret.reading.Memories
 	before := make([]memproxy.Memory, len(memories))
 	for i := range memories {
 		m := &memories[i]
-		if _, known := ret.known[kindOf(m)][m.ID]; m.Before != "" && !known && !ret.rules.OneTenant && !v.declared {
+		if m.Before != "" && known.owner(kindOf(m), m.ID) == nil && !ret.rules.OneTenant && !v.declared {
 			m.Bare = true
 		}
 		before[i] = memproxy.Memory{Text: m.Before, Field: m.Field, Drop: m.Drop || m.Bare}
@@ -114,8 +107,8 @@ func oneOwner(ret *returning) bool {
 			continue
 		}
 		for _, name := range c.Values {
-			row, known := ret.named[memproxy.TargetEntity][memproxy.OwnerID(c.Dim, name)]
-			if !known || row.Scope.Tenant != ret.Principal.Tenant {
+			row := ret.named.owner(memproxy.TargetEntity, memproxy.OwnerID(c.Dim, name))
+			if row == nil || row.Scope.Tenant != ret.Principal.Tenant {
 				return false
 			}
 			pinned = true
@@ -148,4 +141,70 @@ func (ret *returning) related(ctx context.Context) (refused bool, err error) {
 		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.ScreenWithheld, Detail: "relations that look like attacks were left out of the answer"})
 	}
 	return false, err
+}
+
+// trespassed leaves out of an addition's answer what the backend's model says
+// of memories that are not the tenant's: the answer would show their texts, and
+// those that they had before. What the model changed of them is put back; what
+// it deleted cannot be, and is named. An error of the ledger leaves out all that
+// was there before.
+func (ret *returning) trespassed(ctx context.Context, extractor Extractor, memories []memproxy.Memory) {
+	if !ret.enforced() {
+		return
+	}
+	known := ret.lookups()
+	var keys []memproxy.MemoryKey
+	var bare []memproxy.Memory
+	for i := range memories {
+		if m := &memories[i]; m.ID != "" && !m.Drop {
+			keys = append(keys, known.key(memproxy.TargetMemory, m.ID))
+			if !ret.alone() {
+				bare = append(bare, ret.placed(m))
+			}
+		}
+	}
+	if len(keys) == 0 {
+		return
+	}
+	v := ret.viewer(ret.g.opt.Signer, known)
+	err := v.lookUp(ctx, ret.g, nil, bare, keys...)
+	for i := range memories {
+		m := &memories[i]
+		row := known.owner(memproxy.TargetMemory, m.ID)
+		old := m.Event != "" && m.Event != eventAdd
+		placed := ret.placed(m)
+		switch {
+		case m.ID == "" || m.Drop || err != nil && !old:
+		case err != nil && !ret.alone():
+			m.Drop = true // whose it is nobody can say
+		case row != nil && row.Scope.Tenant != ret.Principal.Tenant, row == nil && old && !ret.alone() && v.descent(&placed) == foreignName:
+			ret.trespass(ctx, extractor, m)
+		}
+	}
+}
+
+// placed is a memory with the owners of the addition where its event names none.
+func (ret *returning) placed(m *memproxy.Memory) memproxy.Memory {
+	placed := *m
+	if !placed.Scope.Owned() {
+		placed.Scope = ret.op.Scope
+	}
+	return placed
+}
+
+func (ret *returning) trespass(ctx context.Context, extractor Extractor, m *memproxy.Memory) {
+	why := memproxy.Reason{Code: memproxy.OwnerForeign, Rule: m.ID}
+	switch m.Event {
+	case "UPDATE":
+		ret.reasons = append(ret.reasons, ret.retract(ctx, extractor, m, why))
+		return
+	case eventDelete:
+		why.Detail = "the backend's model deleted a memory of another tenant"
+		ret.g.opt.Log.ErrorContext(ctx, why.Detail, "decision", ret.Decision.ID, "memory", memproxy.InertID(m.ID))
+	default:
+		why.Detail = "what the backend said of a memory of another tenant was left out of the answer"
+	}
+	m.Drop = true
+	ret.filtered++
+	ret.reasons = append(ret.reasons, why)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/upkeep"
 )
 
@@ -189,13 +190,13 @@ func (a *adoption) page(ctx context.Context, p page) ([]memproxy.Found, error) {
 	for _, item := range p.items {
 		ids = append(ids, item.ID)
 	}
-	owners, err := a.c.Ledger.Owners(ctx, a.backend.Name, memproxy.TargetMemory, ids)
+	owners, err := ledger.ByID(ctx, a.c.Ledger, a.backend.Name, memproxy.TargetMemory, ids...)
 	if err != nil {
 		return nil, err
 	}
 	var out []memproxy.Found
 	for _, item := range p.items {
-		if _, known := owners[item.ID]; known || item.ID == "" || item.Raw == "" {
+		if rec := owners[item.ID]; rec.Owned() || item.ID == "" || item.Raw == "" {
 			continue // a part of the one before is without Raw
 		}
 		f := memproxy.Found{MemoryKey: memproxy.MemoryKey{Backend: a.backend.Name, Kind: memproxy.TargetMemory, ID: item.ID}}

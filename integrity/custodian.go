@@ -261,8 +261,8 @@ func (c *Custodian) broke(ctx context.Context, f memproxy.ChainFault) error {
 // told reports whether a fault was named before.
 func (c *Custodian) told(ctx context.Context, f memproxy.ChainFault) (bool, error) {
 	if f.Class == memproxy.FaultText {
-		standings, err := c.Ledger.Standings(ctx, f.Backend, f.Kind, []string{f.ID})
-		return standings[f.ID].Unverified == memproxy.IntegrityChain, err
+		records, err := c.Ledger.Lookup(ctx, f.MemoryKey)
+		return records[f.MemoryKey].Status.Unverified == memproxy.IntegrityChain, err
 	}
 	known, err := c.Ledger.Breaches(ctx, f.Tenant)
 	return slices.ContainsFunc(known, func(b memproxy.Breach) bool { return b.Position == f.Position && b.Class == f.Class }), err
@@ -273,11 +273,11 @@ func (c *Custodian) told(ctx context.Context, f memproxy.ChainFault) (bool, erro
 func (c *Custodian) name(ctx context.Context, f *memproxy.Discrepancy) error {
 	c.naming.Lock()
 	defer c.naming.Unlock()
-	standings, err := c.Ledger.Standings(ctx, f.Backend, f.Kind, []string{f.ID})
+	records, err := c.Ledger.Lookup(ctx, f.MemoryKey)
 	if err != nil {
 		return err
 	}
-	if now := standings[f.ID].Unverified; now == f.Code || now == memproxy.IntegrityChain {
+	if now := records[f.MemoryKey].Status.Unverified; now == f.Code || now == memproxy.IntegrityChain {
 		return nil
 	}
 	ev := c.event(memproxy.EventIntegrity, f.Tenant, f.Backend, string(f.Class)+": "+f.Detail, f.ID)

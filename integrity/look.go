@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/memproxy/memproxy"
@@ -50,11 +49,7 @@ func (w *storeSweep) look(ctx context.Context, items []hunt.Item) (looked, error
 			ids = append(ids, item.ID)
 		}
 	}
-	owners, err := w.c.Ledger.Owners(ctx, w.backend.Name, memproxy.TargetMemory, ids)
-	if err != nil {
-		return out, err
-	}
-	found, err := w.c.Ledger.Found(ctx, w.backend.Name, memproxy.TargetMemory, slices.DeleteFunc(ids, func(id string) bool { _, known := owners[id]; return known }))
+	records, err := ledger.ByID(ctx, w.c.Ledger, w.backend.Name, memproxy.TargetMemory, ids...)
 	if err != nil {
 		return out, err
 	}
@@ -67,15 +62,16 @@ func (w *storeSweep) look(ctx context.Context, items []hunt.Item) (looked, error
 			out.skipped++
 			continue
 		}
-		row, known := owners[item.ID]
+		rec := records[item.ID]
+		row, known := rec.Owner, rec.Owned()
 		m, err := read(w.adapter, item)
 		if err != nil {
 			out.found[item.ID] = w.finding(row.Scope.Tenant, item.ID, memproxy.FaultTamper, memproxy.IntegrityMismatch, "it is written in a way that two readers would read differently")
 			continue
 		}
 		if !known {
-			if was, listed := found[item.ID]; listed && m.Stamp == nil {
-				err = w.listed(ctx, was, &m, &out)
+			if rec.Listing == memproxy.Listed && m.Stamp == nil {
+				err = w.listed(ctx, rec.FirstSeen, &m, &out)
 			} else {
 				err = w.stranger(ctx, &m, &out)
 			}
@@ -210,12 +206,13 @@ func (w *storeSweep) shortened(ctx context.Context, v memproxy.Version, text str
 
 // clear takes back doubts about what is as it was written again.
 func (w *storeSweep) clear(ctx context.Context, seen looked) error {
-	standings, err := w.c.Ledger.Standings(ctx, w.backend.Name, memproxy.TargetMemory, seen.sound)
+	records, err := ledger.ByID(ctx, w.c.Ledger, w.backend.Name, memproxy.TargetMemory, seen.sound...)
 	if err != nil {
 		return err
 	}
 	for _, id := range seen.sound {
-		st, known := standings[id]
+		rec := records[id]
+		st, known := rec.Status, rec.Rated()
 		if _, found := seen.found[id]; found || !known || st.Unverified == "" || st.Unverified == memproxy.IntegrityChain {
 			continue
 		}

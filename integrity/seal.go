@@ -6,6 +6,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/review"
 	"github.com/memproxy/memproxy/screen/hunt"
 )
@@ -63,21 +64,21 @@ func (s *sealing) page(ctx context.Context, adapter gate.Locator, items []hunt.I
 			ids = append(ids, item.ID)
 		}
 	}
-	owners, err := s.c.Ledger.Owners(ctx, s.backend, memproxy.TargetMemory, ids)
+	owners, err := ledger.ByID(ctx, s.c.Ledger, s.backend, memproxy.TargetMemory, ids...)
 	if err != nil {
 		return err
 	}
 	var rows []memproxy.Ownership
 	var found []memproxy.Version
 	for _, item := range items {
-		switch _, known := owners[item.ID]; {
+		switch rec := owners[item.ID]; {
 		case item.Unread:
 			s.report.Items++
 			s.report.Skipped++
 			continue
 		case item.Raw == "":
 			continue
-		case known:
+		case rec.Owned():
 			s.report.Items++
 			s.report.Known++
 			continue

@@ -128,11 +128,12 @@ func (s *suspects) due(now time.Time) []gate.Suspicion {
 func (s *suspects) check(ctx context.Context, su gate.Suspicion) error {
 	ctx, cancel := context.WithTimeout(ctx, recordTime)
 	defer cancel()
-	rows, err := s.c.Ledger.Owners(ctx, su.Backend, su.Kind, []string{su.ID})
+	records, err := s.c.Ledger.Lookup(ctx, su.MemoryKey)
 	if err != nil {
 		return err
 	}
-	switch row, known := rows[su.ID]; {
+	rec := records[su.MemoryKey]
+	switch row, known := rec.Owner, rec.Owned(); {
 	case !known && su.Known == "":
 		return s.c.name(ctx, &memproxy.Discrepancy{
 			MemoryKey: su.MemoryKey, Tenant: su.Tenant, Class: memproxy.FaultInsert, Code: memproxy.IntegrityUnknown,

@@ -41,7 +41,7 @@ func TestTamperedVersionsAreNotGivenUp(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			st, err := l.Standings(t.Context(), k.Backend, k.Kind, []string{k.ID})
+			st, err := ledger.ByID(t.Context(), l, k.Backend, k.Kind, k.ID)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -52,8 +52,8 @@ func TestTamperedVersionsAreNotGivenUp(t *testing.T) {
 			if said := told.Load() > 0; said != (tamper != "") {
 				t.Errorf("it was told: %v", said)
 			}
-			if doubted := st[k.ID].Unverified == memproxy.IntegrityChain; doubted != (tamper != "") {
-				t.Errorf("not verified: %q", st[k.ID].Unverified)
+			if doubted := st[k.ID].Status.Unverified == memproxy.IntegrityChain; doubted != (tamper != "") {
+				t.Errorf("not verified: %q", st[k.ID].Status.Unverified)
 			}
 		})
 	}

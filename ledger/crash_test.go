@@ -73,7 +73,7 @@ func TestCrash(t *testing.T) {
 		for i := range last + 1 {
 			ids = append(ids, strconv.Itoa(i))
 		}
-		got, err := l.Owners(t.Context(), "mem0", memproxy.TargetMemory, ids)
+		got, err := ledger.ByID(t.Context(), l, "mem0", memproxy.TargetMemory, ids...)
 		if err != nil || len(got) != len(ids) {
 			t.Fatalf("round %d: %d of %d rows, %v", round, len(got), len(ids), err)
 		}

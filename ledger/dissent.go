@@ -184,29 +184,3 @@ func (l *Ledger) Corrections(ctx context.Context, k memproxy.MemoryKey) ([]mempr
 	}, `SELECT backend, kind, id, tenant, author, corrector, trust, decision, reason, at FROM correction
 		WHERE backend = ? AND id = ? AND kind = ? ORDER BY at DESC, decision LIMIT 100`, k.Backend, k.ID, string(k.Kind))
 }
-
-// Authorship returns whose words memories are, by id: the original author with
-// trust and confidence, however often they were corrected since, how well the
-// source is known, and in what state they are. What has no owner is absent.
-func (l *Ledger) Authorship(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Authorship, error) {
-	owners, err := l.Owners(ctx, backend, kind, ids)
-	if err != nil {
-		return nil, err
-	}
-	standings, err := l.Standings(ctx, backend, kind, ids)
-	if err != nil {
-		return nil, err
-	}
-	all := make(map[string]memproxy.Authorship, len(owners))
-	for id, row := range owners {
-		a := memproxy.Authorship{Ownership: row, State: memproxy.StateUntrusted, Attestation: memproxy.AttestationUnknown}
-		if st, known := standings[id]; known {
-			a.State, a.Contested = st.State, st.Contested
-			if st.Attestation != "" {
-				a.Attestation = st.Attestation
-			}
-		}
-		all[id] = a
-	}
-	return all, nil
-}

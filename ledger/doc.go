@@ -3,13 +3,14 @@
 //
 // It promises:
 //
-//   - A row that Put returned for is found by the next Owners. It is in the
+//   - A row that Put returned for is found by the next Lookup. It is in the
 //     file some milliseconds later, or at once with Options.Durable. What a
 //     crash takes of it is no gap in the gate: a memory's stamp names its
 //     author, and the owner of what has none is asked upstream.
-//   - Owners and Standings answer for what they know and leave out what they
-//     do not. An id that could never be stored is simply not known; it does
-//     not spoil the lookup of the others.
+//   - Lookup answers for what it knows and leaves out what it does not: who owns
+//     an object, its status, and whether its sealed backend held it. An id that
+//     could never be stored is simply not known; it does not spoil the lookup of
+//     the others.
 //   - A held write (PutHold) and what is settled about it is on the disk when
 //     the call returns. It is given out to be sent once (ClaimHold); where it
 //     is not known whether it was sent, it is Stranded, never repeated.

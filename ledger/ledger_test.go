@@ -80,8 +80,8 @@ func TestSurvivesReopening(t *testing.T) {
 		t.Fatalf("the file: %v, %v", info, err)
 	}
 	l = open(t, ledger.Options{Path: path})
-	got, err := l.Owners(t.Context(), "mem0", memproxy.TargetMemory, []string{"a"})
-	if err != nil || got["a"].Actor != "agent:dev" {
+	got, err := ledger.ByID(t.Context(), l, "mem0", memproxy.TargetMemory, "a")
+	if err != nil || got["a"].Owner.Actor != "agent:dev" {
 		t.Fatalf("%v, %v", got, err)
 	}
 	if n, err := l.Len(t.Context(), "mem0", memproxy.TargetMemory); n != 1 || err != nil {

@@ -42,14 +42,14 @@ func TestMigrations(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer l.Close()
-			rows, err := l.Owners(t.Context(), "mem0", memproxy.TargetMemory, []string{"m"})
-			if err != nil || (rows["m"].Actor == "agent:dev") != (n > 0) {
+			rows, err := ByID(t.Context(), l, "mem0", memproxy.TargetMemory, "m")
+			if err != nil || (rows["m"].Owner.Actor == "agent:dev") != (n > 0) {
 				t.Errorf("owners %v, %v", rows, err)
 			}
 			// Schema 15 is the last that binds names.
-			names, err := l.Owners(t.Context(), "mem0", memproxy.TargetEntity, []string{"user:ann"})
-			if row, bound := names["user:ann"]; err != nil || bound != (n > 0 && n < 15) || bound && row.Scope.Tenant != "acme" {
-				t.Errorf("the name of a memory's user is bound to %+v, %v", row, err)
+			names, err := ByID(t.Context(), l, "mem0", memproxy.TargetEntity, "user:ann")
+			if rec, bound := names["user:ann"]; err != nil || bound != (n > 0 && n < 15) || bound && rec.Owner.Scope.Tenant != "acme" {
+				t.Errorf("the name of a memory's user is bound to %+v, %v", rec, err)
 			}
 			k := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m"}
 			if cs, err := l.Corrections(t.Context(), k); err != nil || (len(cs) == 1) != (n > 0) {

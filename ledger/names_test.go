@@ -70,12 +70,12 @@ func TestNamesOfEarlierVersions(t *testing.T) {
 				for id := range want {
 					ids = append(ids, id)
 				}
-				rows, err := l.Owners(t.Context(), "mem0", memproxy.TargetEntity, ids)
+				rows, err := ByID(t.Context(), l, "mem0", memproxy.TargetEntity, ids...)
 				if err != nil {
 					t.Fatal(err)
 				}
 				for id, tenant := range want {
-					if got, is := rows[id]; !is || got.Scope.Tenant != tenant || tenant == memproxy.TenantNobody && got.Actor != "" {
+					if got, is := rows[id]; !is || got.Owner.Scope.Tenant != tenant || tenant == memproxy.TenantNobody && got.Owner.Actor != "" {
 						t.Errorf("%s is %+v, want %q", id, got, tenant)
 					}
 				}

@@ -32,8 +32,8 @@ func TestPutIsVisibleBeforeItIsWritten(t *testing.T) {
 		if err := l.Put(t.Context(), row); err != nil {
 			t.Fatal(err)
 		}
-		got, err := l.Owners(t.Context(), row.Backend, row.Kind, []string{"a"})
-		if err != nil || got["a"].SHA256 != row.SHA256 {
+		got, err := ledger.ByID(t.Context(), l, row.Backend, row.Kind, "a")
+		if err != nil || got["a"].Owner.SHA256 != row.SHA256 {
 			t.Fatalf("after Put %d: %+v, %v", i, got["a"], err)
 		}
 	}
@@ -46,8 +46,8 @@ func TestPutIsVisibleBeforeItIsWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := open(t, ledger.Options{Path: path})
-	got, err := again.Owners(t.Context(), row.Backend, row.Kind, []string{"a"})
-	if err != nil || got["a"].SHA256 != "text 2" {
+	got, err := ledger.ByID(t.Context(), again, row.Backend, row.Kind, "a")
+	if err != nil || got["a"].Owner.SHA256 != "text 2" {
 		t.Errorf("reopened: %+v, %v; want the newest", got["a"], err)
 	}
 }
@@ -68,8 +68,8 @@ func TestSweepIsInOrderWithPuts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 { // on the way, then written
-		rows, err := l.Owners(ctx, before.Backend, before.Kind, []string{"before", "after"})
-		if err != nil || !rows["before"].Deleted || rows["after"].Deleted {
+		rows, err := ledger.ByID(ctx, l, before.Backend, before.Kind, "before", "after")
+		if err != nil || !rows["before"].Owner.Deleted || rows["after"].Owner.Deleted {
 			t.Errorf("%+v, %v: want a tombstone before and none after", rows, err)
 		}
 		if err := l.Sync(ctx); err != nil {

@@ -57,12 +57,12 @@ func (c *call) memory() (k memproxy.MemoryKey, tenant string, err error) {
 		}
 	}
 	// Whose it is says its owner; where there is none, its newest version.
-	who, err := c.api.opt.Store.Authorship(c.ctx(), k.Backend, k.Kind, []string{k.ID})
+	records, err := c.api.opt.Store.Lookup(c.ctx(), k)
 	if err != nil {
 		return k, "", err
 	}
-	if row, known := who[k.ID]; known {
-		tenant = row.Scope.Tenant
+	if rec := records[k]; rec.Owned() {
+		tenant = rec.Owner.Scope.Tenant
 	} else {
 		last, err := c.api.opt.Store.History(c.ctx(), k, 0, 1)
 		if err != nil {
@@ -151,19 +151,16 @@ func memoryTrace(c *call) (TraceAnswer, error) {
 	}
 	s, ctx := c.api.opt.Store, c.ctx()
 	t := TraceAnswer{Memory: k, Confidence: -1}
-	who, err := s.Authorship(ctx, k.Backend, k.Kind, []string{k.ID})
+	records, err := s.Lookup(ctx, k)
 	if err != nil {
 		return TraceAnswer{}, err
 	}
-	if row, known := who[k.ID]; known {
+	rec := records[k]
+	if row := &rec.Owner; rec.Owned() {
 		t.Author, t.Trust, t.Confidence, t.Source, t.Decision, t.Deleted = row.Actor, row.Trust, row.Confidence, row.Source, row.Decision, row.Deleted
 	}
-	standings, err := s.Standings(ctx, k.Backend, k.Kind, []string{k.ID})
-	if err != nil {
-		return TraceAnswer{}, err
-	}
-	if st, known := standings[k.ID]; known {
-		t.Standing = &st
+	if rec.Rated() {
+		t.Standing = &rec.Status
 	}
 	var errs [4]error
 	t.Versions, errs[0] = s.History(ctx, k, 0, maxHistory)

@@ -149,9 +149,9 @@ func TestPinAndPromote(t *testing.T) {
 			t.Errorf("%+v: %v", in, err)
 		}
 	}
-	st, err := r.ledger.Standings(t.Context(), "mem0", memproxy.TargetMemory, []string{"m"})
-	if err != nil || !st["m"].Pinned || st["m"].State != memproxy.StateValidated {
-		t.Errorf("standing %+v, %v", st, err)
+	st, err := ledger.ByID(t.Context(), r.ledger, "mem0", memproxy.TargetMemory, "m")
+	if err != nil || !st["m"].Status.Pinned || st["m"].Status.State != memproxy.StateValidated {
+		t.Errorf("status %+v, %v", st, err)
 	}
 	v, err := r.ledger.Version(t.Context(), memory, 1)
 	if err != nil || !v.Pinned {

@@ -21,11 +21,11 @@ func memoryPattern(c *call) (PatternView, error) {
 	if err != nil {
 		return PatternView{}, err
 	}
-	standings, err := c.api.opt.Store.Standings(c.ctx(), k.Backend, k.Kind, []string{k.ID})
+	records, err := c.api.opt.Store.Lookup(c.ctx(), k)
 	if err != nil {
 		return PatternView{}, err
 	}
-	st := standings[k.ID]
+	st := records[k].Status
 	if st.State != memproxy.StateFlagged || st.Text == "" {
 		return PatternView{}, notFound()
 	}

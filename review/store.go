@@ -42,8 +42,7 @@ type ReplayStore interface {
 
 // MemoryStore keeps what became of memories.
 type MemoryStore interface {
-	Authorship(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Authorship, error)
-	Standings(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Status, error)
+	Lookup(context.Context, ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error)
 	Corrections(context.Context, memproxy.MemoryKey) ([]memproxy.Correction, error)
 	Dissents(ctx context.Context, k memproxy.MemoryKey, text bool) ([]memproxy.Dissent, error)
 	History(ctx context.Context, k memproxy.MemoryKey, before int64, limit int) ([]memproxy.Version, error)

@@ -161,16 +161,16 @@ func (w *nameWorld) admit(q asked) *gate.Admission {
 		w.t.Fatalf("no route: %s", &q)
 	}
 	a := w.gate.Admit(context.Background(), &gate.Call{Backend: w.backend, Request: req, Route: rt, Known: true, Body: []byte(q.body)})
-	rows, err := w.ledger.Owners(context.Background(), w.backend.Name, memproxy.TargetEntity, append(slices.Collect(maps.Keys(w.owner)), q.names...))
+	rows, err := ledger.ByID(context.Background(), w.ledger, w.backend.Name, memproxy.TargetEntity, append(slices.Collect(maps.Keys(w.owner)), q.names...)...)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	own := len(q.names) > 0
 	for _, name := range q.names {
-		row, bound := rows[name]
+		rec, bound := rows[name]
 		if q.writes && a.Reply == nil {
-			if !bound || row.Scope.Tenant != q.by.Tenant {
-				w.fail("an admitted write names %s, of which the ledger has %v %+v", name, bound, row)
+			if !bound || rec.Owner.Scope.Tenant != q.by.Tenant {
+				w.fail("an admitted write names %s, of which the ledger has %v %+v", name, bound, rec.Owner)
 			} else if _, had := w.owner[name]; !had {
 				w.owner[name] = q.by.Tenant
 			}
@@ -180,8 +180,8 @@ func (w *nameWorld) admit(q asked) *gate.Admission {
 		own = own && had && whose == q.by.Tenant && q.by.May(memproxy.Dimension(dim)).Allows(value)
 	}
 	for name, tenant := range w.owner {
-		if row := rows[name]; row.Scope.Tenant != tenant {
-			w.fail("%s was tenant %q's and is %q's", name, tenant, row.Scope.Tenant)
+		if rec := rows[name]; rec.Owner.Scope.Tenant != tenant {
+			w.fail("%s was tenant %q's and is %q's", name, tenant, rec.Owner.Scope.Tenant)
 		}
 	}
 	if own && a.Reply != nil && (a.Decision.Status == 404 || slices.ContainsFunc(a.Decision.Reasons, func(r memproxy.Reason) bool { return strings.HasPrefix(string(r.Code), "owner.") })) {

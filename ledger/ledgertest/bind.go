@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger"
 )
 
 func entity(tenant, id string) memproxy.Ownership {
@@ -20,8 +21,8 @@ func bound(t *testing.T, s Store) {
 			t.Fatalf("bound for %s: %+v, %v", tenant, got, err)
 		}
 	}
-	rows, err := s.Owners(ctx, "mem", memproxy.TargetEntity, []string{"user:ann", "user:of-globex"})
-	if err != nil || rows["user:ann"].Actor != "agent:acme" || rows["user:of-globex"].Scope.Tenant != "globex" {
+	rows, err := ledger.ByID(ctx, s, "mem", memproxy.TargetEntity, "user:ann", "user:of-globex")
+	if err != nil || rows["user:ann"].Owner.Actor != "agent:acme" || rows["user:of-globex"].Owner.Scope.Tenant != "globex" {
 		t.Errorf("found %+v, %v", rows, err)
 	}
 	other := entity("globex", "user:ann")
@@ -63,8 +64,8 @@ func assigned(t *testing.T, s Store) {
 		if err != nil || len(got) != 1 || got[0].Scope.Tenant != want {
 			t.Errorf("%s: %+v, %v; want %q", name, got, err, want)
 		}
-		rows, err := s.Owners(ctx, "mem", memproxy.TargetEntity, []string{id})
-		if err != nil || rows[id].Scope.Tenant != want || want == "globex" && rows[id].Actor != "agent:globex" {
+		rows, err := ledger.ByID(ctx, s, "mem", memproxy.TargetEntity, id)
+		if err != nil || rows[id].Owner.Scope.Tenant != want || want == "globex" && rows[id].Owner.Actor != "agent:globex" {
 			t.Errorf("%s: found %+v, %v; want %q", name, rows[id], err, want)
 		}
 	}

@@ -60,12 +60,19 @@ func apart(t *testing.T, s Store) {
 	event.Kind, event.Actor = memproxy.TargetEvent, "agent:event"
 	other.Backend, other.Actor = "letta", "agent:other"
 	put(t, s, memory, event, other)
+	key := func(row memproxy.Ownership) memproxy.MemoryKey {
+		return memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID}
+	}
+	all, err := s.Lookup(t.Context(), key(memory), key(event), key(other), memproxy.MemoryKey{Backend: "letta", Kind: memproxy.TargetEvent, ID: "x"})
+	if err != nil || len(all) != 3 || all[key(event)].Owner.Actor != "agent:event" || all[key(other)].Owner.Actor != "agent:other" {
+		t.Errorf("all at once: %+v, %v", all, err)
+	}
 	for _, want := range []memproxy.Ownership{memory, event, other} {
-		got, err := s.Owners(t.Context(), want.Backend, want.Kind, []string{"x"})
+		got, err := ledger.ByID(t.Context(), s, want.Backend, want.Kind, "x")
 		if err != nil {
 			t.Fatal(err)
 		}
-		same(t, got["x"], want)
+		same(t, got["x"].Owner, want)
 	}
 }
 
@@ -315,8 +322,8 @@ func deadContext(t *testing.T, s Store) {
 	if err := s.Put(ctx, Row("b")); !errors.Is(err, context.Canceled) {
 		t.Errorf("Put: %v", err)
 	}
-	if _, err := s.Owners(ctx, "mem0", memproxy.TargetMemory, []string{"a"}); !errors.Is(err, context.Canceled) {
-		t.Errorf("Owners: %v", err)
+	if _, err := ledger.ByID(ctx, s, "mem0", memproxy.TargetMemory, "a"); !errors.Is(err, context.Canceled) {
+		t.Errorf("Lookup: %v", err)
 	}
 	if _, _, err := s.Decision(ctx, "mem0", "d-a"); !errors.Is(err, context.Canceled) {
 		t.Errorf("Decision: %v", err)
@@ -339,7 +346,7 @@ func closed(t *testing.T, s Store) {
 	for name, err := range map[string]error{
 		"Put":    s.Put(t.Context(), Row("b")),
 		"Note":   s.Note(Row("b")),
-		"Owners": second(s.Owners(t.Context(), "mem0", memproxy.TargetMemory, []string{"a"})),
+		"Lookup": second(ledger.ByID(t.Context(), s, "mem0", memproxy.TargetMemory, "a")),
 		"Record": second(s.Record(t.Context(), "acme", "agent:dev")),
 		"Prune":  second(s.Prune(t.Context(), time.Now())),
 	} {

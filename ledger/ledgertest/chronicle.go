@@ -28,10 +28,10 @@ func chronicles(t *testing.T, l Life) {
 	if len(history) != 2 || history[0].Op != memproxy.OpUpdate || history[0].Before != hash("was there") || history[1].Op != memproxy.OpSeal {
 		t.Errorf("history %+v", history)
 	}
-	standings, err := l.Standings(ctx, "mem0", memproxy.TargetMemory, []string{"m"})
-	must(t, "Standings", err)
-	if standings["m"].State != memproxy.StateFlagged {
-		t.Errorf("standing %+v", standings["m"])
+	records, err := ledger.ByID(ctx, l, "mem0", memproxy.TargetMemory, "m")
+	must(t, "Lookup", err)
+	if records["m"].Status.State != memproxy.StateFlagged {
+		t.Errorf("status %+v", records["m"].Status)
 	}
 	bad := stateOf("n", "no such state")
 	err = l.Chronicle(ctx, memproxy.Chronicle{Versions: []memproxy.Version{Version("n", "text")}, States: []memproxy.StateChange{bad}})

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger"
 )
 
 // concurrent has writers raise the confidence of their own rows while readers
@@ -32,9 +33,9 @@ func concurrent(t *testing.T, s Store) {
 					return
 				}
 				id := pair(w, 0)[0].ID
-				got, err := s.Owners(t.Context(), "mem0", memproxy.TargetMemory, []string{id})
-				if err != nil || got[id].Confidence != memproxy.PerMille(round) {
-					t.Errorf("round %d: read back %d, %v", round, got[id].Confidence, err)
+				got, err := ledger.ByID(t.Context(), s, "mem0", memproxy.TargetMemory, id)
+				if err != nil || got[id].Owner.Confidence != memproxy.PerMille(round) {
+					t.Errorf("round %d: read back %d, %v", round, got[id].Owner.Confidence, err)
 					return
 				}
 			}
@@ -49,17 +50,17 @@ func concurrent(t *testing.T, s Store) {
 					return
 				default:
 				}
-				got, err := s.Owners(t.Context(), "mem0", memproxy.TargetMemory, ids)
+				got, err := ledger.ByID(t.Context(), s, "mem0", memproxy.TargetMemory, ids...)
 				if err != nil {
-					t.Errorf("Owners: %v", err)
+					t.Errorf("Lookup: %v", err)
 					return
 				}
 				for id, row := range got {
-					if row.Confidence < last[id] {
-						t.Errorf("%s went back from %d to %d", id, last[id], row.Confidence)
+					if row.Owner.Confidence < last[id] {
+						t.Errorf("%s went back from %d to %d", id, last[id], row.Owner.Confidence)
 						return
 					}
-					last[id] = row.Confidence
+					last[id] = row.Owner.Confidence
 				}
 			}
 		})

@@ -29,16 +29,24 @@ func takenDown(t *testing.T, l Life) {
 	if must(t, "TakeDown", err); at.Fresh != 1 || at.Found != 3 {
 		t.Errorf("after another pass: %+v", at)
 	}
-	got, err := l.Found(t.Context(), "mem0", memproxy.TargetMemory, []string{"a", "b", "c", "d", "x\x00"})
-	if must(t, "Found", err); len(got) != 3 || got["a"] != "1" || got["c"] != "4" {
+	got, err := ledger.ByID(t.Context(), l, "mem0", memproxy.TargetMemory, "a", "b", "c", "d", "x\x00")
+	if must(t, "Lookup", err); len(got) != 3 || got["a"].FirstSeen != "1" || got["c"].FirstSeen != "4" || got["b"].Listing != memproxy.Listed {
 		t.Errorf("found %v", got)
 	}
-	if got, err := l.Found(t.Context(), "letta", memproxy.TargetMemory, []string{"a"}); len(got) > 0 || err != nil {
+	if got, err := ledger.ByID(t.Context(), l, "letta", memproxy.TargetMemory, "a"); len(got) > 0 || err != nil {
 		t.Errorf("of another backend: %v, %v", got, err)
 	}
 	must(t, "SealBackend", l.SealBackend(t.Context(), "mem0"))
 	if _, begun, err := l.Sealing(t.Context(), "mem0"); begun || err != nil {
 		t.Errorf("sealed: %v, %v", begun, err)
+	}
+	put(t, l, Row("owned"))
+	for _, of := range []*ledger.Ledger{l.Ledger, l.Other} {
+		got, err := ledger.ByID(t.Context(), of, "mem0", memproxy.TargetMemory, "a", "d", "owned")
+		must(t, "Lookup", err)
+		if got["a"].Listing != memproxy.Listed || got["d"].Listing != memproxy.Unlisted || got["owned"].Listing != memproxy.NotSealed {
+			t.Errorf("of a sealed backend: %+v", got)
+		}
 	}
 	for _, bad := range []memproxy.Sealing{{}, {Backend: "letta"}, {Backend: "mem0", Cursor: "\x00"}} {
 		if _, err := l.TakeDown(t.Context(), bad, found("e", "")); !errors.Is(err, ledger.ErrRow) {

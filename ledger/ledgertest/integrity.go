@@ -27,14 +27,14 @@ func doubted(t *testing.T, l Life) {
 		t.Error("the same again is a change")
 	}
 	set(t, l, "m", memproxy.StateFlagged)
-	if st := standing(t, l, "m"); st.Unverified != memproxy.IntegrityMismatch || st.State != memproxy.StateFlagged {
+	if st := status(t, l, "m"); st.Unverified != memproxy.IntegrityMismatch || st.State != memproxy.StateFlagged {
 		t.Errorf("%+v", st)
 	}
-	if n := cast(t, l, "m", ""); n != 1 || standing(t, l, "m").Unverified != "" {
-		t.Errorf("taken back: %+v", standing(t, l, "m"))
+	if n := cast(t, l, "m", ""); n != 1 || status(t, l, "m").Unverified != "" {
+		t.Errorf("taken back: %+v", status(t, l, "m"))
 	}
 	cast(t, l, "unknown", memproxy.IntegrityUnknown)
-	if st := standing(t, l, "unknown"); st.Unverified != memproxy.IntegrityUnknown || st.State != memproxy.StateUntrusted || st.Changed.IsZero() {
+	if st := status(t, l, "unknown"); st.Unverified != memproxy.IntegrityUnknown || st.State != memproxy.StateUntrusted || st.Changed.IsZero() {
 		t.Errorf("of a memory that nothing is recorded of: %+v", st)
 	}
 
@@ -43,7 +43,7 @@ func doubted(t *testing.T, l Life) {
 	cast(t, l, "m", memproxy.IntegrityMismatch)
 	_, err = l.Append(t.Context(), Version("m", "two"))
 	must(t, "Append", err)
-	if st := standing(t, l, "m"); st.Unverified != "" {
+	if st := status(t, l, "m"); st.Unverified != "" {
 		t.Errorf("after another text: %+v", st)
 	}
 	for _, d := range []memproxy.Doubt{{}, {MemoryKey: mem("a\x00")}, {MemoryKey: mem("a"), Tenant: "a\x00"}} {
@@ -71,18 +71,18 @@ func breached(t *testing.T, l Life) {
 	_, err := l.Append(t.Context(), Version("later", "text"))
 	must(t, "Append", err)
 	for id, want := range map[string]bool{"m0": false, "m1": false, "m2": true, "m3": true, "later": true} {
-		if got := standing(t, l, id).Unverified == memproxy.IntegrityChain; got != want {
+		if got := status(t, l, id).Unverified == memproxy.IntegrityChain; got != want {
 			t.Errorf("%s: doubted %v", id, got)
 		}
 	}
-	if n := cast(t, l, "m3", ""); n != 0 || standing(t, l, "m3").Unverified != memproxy.IntegrityChain {
+	if n := cast(t, l, "m3", ""); n != 0 || status(t, l, "m3").Unverified != memproxy.IntegrityChain {
 		t.Error("the doubt about what stands behind a break was taken back")
 	}
 	elsewhere := Version("elsewhere", "text")
 	elsewhere.Tenant = "other"
 	_, err = l.Append(t.Context(), elsewhere)
 	must(t, "Append", err)
-	if standing(t, l, "elsewhere").Unverified != "" {
+	if status(t, l, "elsewhere").Unverified != "" {
 		t.Error("another tenant's memory is doubted")
 	}
 	all, err := l.Other.Breaches(t.Context(), "acme")
@@ -104,7 +104,7 @@ func breached(t *testing.T, l Life) {
 	_, err = l.Append(t.Context(), Version("after", "text"))
 	must(t, "Append", err)
 	for id, want := range map[string]bool{"m0": false, "m2": false, "m3": true, "later": false, "after": false} {
-		if got := standing(t, l, id).Unverified == memproxy.IntegrityChain; got != want {
+		if got := status(t, l, id).Unverified == memproxy.IntegrityChain; got != want {
 			t.Errorf("accepted, %s: doubted %v", id, got)
 		}
 	}
@@ -116,7 +116,7 @@ func breached(t *testing.T, l Life) {
 		t.Errorf("%+v", report)
 	}
 	f.Position = 6
-	if fresh, err := l.NoteBreach(t.Context(), f); err != nil || !fresh || standing(t, l, "after").Unverified != memproxy.IntegrityChain {
+	if fresh, err := l.NoteBreach(t.Context(), f); err != nil || !fresh || status(t, l, "after").Unverified != memproxy.IntegrityChain {
 		t.Errorf("the next one: fresh %v, %v", fresh, err)
 	}
 }

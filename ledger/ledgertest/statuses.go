@@ -20,25 +20,25 @@ func set(t *testing.T, l Life, id string, state memproxy.MemoryState, from ...me
 	return n
 }
 
-// standing is the standing as every ledger of the store sees it.
-func standing(t *testing.T, l Life, id string) memproxy.Status {
+// status is the status as every ledger of the store sees it.
+func status(t *testing.T, l Life, id string) memproxy.Status {
 	t.Helper()
-	got, err := l.Standings(t.Context(), "mem0", memproxy.TargetMemory, []string{id})
-	must(t, "Standings", err)
-	other, err := l.Other.Standings(t.Context(), "mem0", memproxy.TargetMemory, []string{id})
-	must(t, "Standings", err)
-	if got[id].State != other[id].State {
-		t.Errorf("%s is %q here and %q there", id, got[id].State, other[id].State)
+	got, err := ledger.ByID(t.Context(), l, "mem0", memproxy.TargetMemory, id)
+	must(t, "Lookup", err)
+	other, err := ledger.ByID(t.Context(), l.Other, "mem0", memproxy.TargetMemory, id)
+	must(t, "Lookup", err)
+	if got[id].Status.State != other[id].Status.State {
+		t.Errorf("%s is %q here and %q there", id, got[id].Status.State, other[id].Status.State)
 	}
-	return got[id]
+	return got[id].Status
 }
 
 func statesSet(t *testing.T, l Life) {
-	if st := standing(t, l, "m1"); st.State != "" {
+	if st := status(t, l, "m1"); st.State != "" {
 		t.Errorf("nothing is recorded, got %+v", st)
 	}
 	set(t, l, "m1", memproxy.StateQuarantined) // after the absence was looked up
-	st := standing(t, l, "m1")
+	st := status(t, l, "m1")
 	if st.State != memproxy.StateQuarantined || st.Reason != "because" || st.Decision != "d-m1" || st.Rules != "p1" || st.Changed.IsZero() {
 		t.Errorf("got %+v", st)
 	}
@@ -48,16 +48,16 @@ func statesSet(t *testing.T, l Life) {
 	if n := set(t, l, "new", memproxy.StateValidated, memproxy.StateUntrusted); n != 1 {
 		t.Error("what nothing is recorded of counts as untrusted")
 	}
-	if got, err := l.Standings(t.Context(), "mem0", memproxy.TargetMemory, []string{"m1", "new", "none", "bad\x00", "m1"}); err != nil || len(got) != 2 {
+	if got, err := ledger.ByID(t.Context(), l, "mem0", memproxy.TargetMemory, "m1", "new", "none", "bad\x00", "m1"); err != nil || len(got) != 2 {
 		t.Errorf("many at once: %v, %v", got, err)
 	}
-	seen := standing(t, l, "new").Changed
+	seen := status(t, l, "new").Changed
 	set(t, l, "new", memproxy.StateUntrusted)
 	late := memproxy.StateChange{MemoryKey: mem("new"), State: memproxy.StateFlagged, Seen: seen}
 	if n, err := l.SetState(t.Context(), late); err != nil || n != 0 {
 		t.Errorf("a change of what was seen before: %d, %v", n, err)
 	}
-	late.Seen = standing(t, l, "new").Changed
+	late.Seen = status(t, l, "new").Changed
 	if n, err := l.SetState(t.Context(), late); err != nil || n != 1 {
 		t.Errorf("a change of what is seen now: %d, %v", n, err)
 	}
@@ -66,7 +66,7 @@ func statesSet(t *testing.T, l Life) {
 	findings := []memproxy.Finding{{Rule: "r", Start: 1, End: 4}}
 	_, err = l.SetState(t.Context(), memproxy.StateChange{MemoryKey: mem("f"), State: memproxy.StateFlagged, Findings: findings})
 	must(t, "SetState", err)
-	if st := standing(t, l, "f"); len(st.Findings) != 1 || st.Findings[0] != findings[0] {
+	if st := status(t, l, "f"); len(st.Findings) != 1 || st.Findings[0] != findings[0] {
 		t.Errorf("findings %+v", st.Findings)
 	}
 }
@@ -154,12 +154,12 @@ func expiry(t *testing.T, l Life) {
 		"goes": memproxy.StateExpired, "pinned": memproxy.StateValidated, "bad": memproxy.StateQuarantined,
 		"stays": memproxy.StateValidated, "confirmed": memproxy.StateValidated,
 	} {
-		if st := standing(t, l, id); st.State != want {
+		if st := status(t, l, id); st.State != want {
 			t.Errorf("%s is %s, want %s", id, st.State, want)
 		}
 	}
 	must(t, "Confirm", l.Confirm(ctx, l.Clock.Now().Add(time.Hour), mem("goes")))
-	if st := standing(t, l, "goes"); st.State != memproxy.StateValidated {
+	if st := status(t, l, "goes"); st.State != memproxy.StateValidated {
 		t.Errorf("seen to hold again, it is %s", st.State)
 	}
 	l.Clock.Pass(2 * time.Hour)
@@ -188,8 +188,8 @@ func purged(t *testing.T, l Life) {
 	}
 	_, err = l.Version(ctx, mem("m"), 1)
 	wantErr(t, "what it said", err, ledger.ErrShredded)
-	if st := standing(t, l, "m"); st.State != "" {
-		t.Errorf("standing %+v", st)
+	if st := status(t, l, "m"); st.State != "" {
+		t.Errorf("status %+v", st)
 	}
 	if row := owners(t, l, "m")["m"]; !row.Deleted {
 		t.Error("no tombstone")
@@ -206,23 +206,23 @@ func contested(t *testing.T, l Life) {
 	must(t, "Contest", l.Contest(ctx, d)) // the same once more
 	d.Decision, d.Text = "d2", "the sky is red"
 	must(t, "Contest", l.Contest(ctx, d))
-	if st := standing(t, l, "m"); !st.Contested || st.State != memproxy.StateUntrusted {
-		t.Errorf("standing %+v", st)
+	if st := status(t, l, "m"); !st.Contested || st.State != memproxy.StateUntrusted {
+		t.Errorf("status %+v", st)
 	}
 	all, err := l.Other.Dissents(ctx, mem("m"), true)
 	if err != nil || len(all) != 2 || all[0].Text != "the sky is red" || all[1].Text != "the sky is green" || !all[0].Open || all[0].Corrector != "agent:low" {
 		t.Errorf("dissent %+v, %v", all, err)
 	}
-	who, err := l.Authorship(ctx, "mem0", memproxy.TargetMemory, []string{"m", "unknown"})
-	if err != nil || len(who) != 1 || !who["m"].Contested || who["m"].Actor != "agent:dev" || who["m"].Attestation != memproxy.AttestationUnknown {
-		t.Errorf("authorship %+v, %v", who, err)
+	who, err := ledger.ByID(ctx, l, "mem0", memproxy.TargetMemory, "m", "unknown")
+	if err != nil || len(who) != 1 || !who["m"].Status.Contested || who["m"].Owner.Actor != "agent:dev" || who["m"].Status.Attestation != "" {
+		t.Errorf("records %+v, %v", who, err)
 	}
 	must(t, "CloseDissent", l.CloseDissent(ctx, mem("m"), "d1"))
-	if st := standing(t, l, "m"); !st.Contested {
+	if st := status(t, l, "m"); !st.Contested {
 		t.Error("one dissent is still open")
 	}
 	must(t, "CloseDissent", l.CloseDissent(ctx, mem("m"), "d2"))
-	if st := standing(t, l, "m"); st.Contested {
+	if st := status(t, l, "m"); st.Contested {
 		t.Error("no dissent is open")
 	}
 	wantErr(t, "no such dissent", l.CloseDissent(ctx, mem("m"), "d3"), ledger.ErrUnknown)
@@ -237,14 +237,14 @@ func contested(t *testing.T, l Life) {
 		} else {
 			_, err := l.ApproveHold(ctx, d.Decision, by("human:ann"))
 			must(t, "ApproveHold", err)
-			if st := standing(t, l, "m"); !st.Contested {
+			if st := status(t, l, "m"); !st.Contested {
 				t.Error("approved, and not written yet")
 			}
 			claim, err := l.ClaimHold(ctx, d.Decision, time.Minute)
 			must(t, "ClaimHold", err)
 			must(t, "FinishHold", l.FinishHold(ctx, d.Decision, claim.Token, memproxy.HoldResult{Status: 200}))
 		}
-		if st := standing(t, l, "m"); st.Contested {
+		if st := status(t, l, "m"); st.Contested {
 			t.Errorf("approved %v: still contested", approve)
 		}
 	}
@@ -268,19 +268,19 @@ func promoted(t *testing.T, l Life) {
 	if err != nil || tally.Settled {
 		t.Fatalf("%+v, %v", tally, err)
 	}
-	if st := standing(t, l, "m"); st.State != memproxy.StatePending {
+	if st := status(t, l, "m"); st.State != memproxy.StatePending {
 		t.Errorf("after one of two: %s", st.State)
 	}
 	tally, err = l.Other.Promote(ctx, mem("m"), two("human:bob"))
 	if err != nil || !tally.Settled {
 		t.Fatalf("%+v, %v", tally, err)
 	}
-	if st := standing(t, l, "m"); st.State != memproxy.StateValidated || st.Attestation != memproxy.HumanConfirmed {
+	if st := status(t, l, "m"); st.State != memproxy.StateValidated || st.Attestation != memproxy.HumanConfirmed {
 		t.Errorf("after both: %+v", st)
 	}
 	set(t, l, "bad", memproxy.StateQuarantined)
-	if _, err = l.Promote(ctx, mem("bad"), by("human:ann")); err != nil || standing(t, l, "bad").State != memproxy.StateValidated {
-		t.Errorf("a quarantined one that was none: %+v, %v", standing(t, l, "bad"), err)
+	if _, err = l.Promote(ctx, mem("bad"), by("human:ann")); err != nil || status(t, l, "bad").State != memproxy.StateValidated {
+		t.Errorf("a quarantined one that was none: %+v, %v", status(t, l, "bad"), err)
 	}
 	set(t, l, "gone", memproxy.StateExpired)
 	_, err = l.Promote(ctx, mem("gone"), by("human:ann"))
@@ -291,12 +291,12 @@ func promoted(t *testing.T, l Life) {
 	// is there.
 	_, err = l.SetState(ctx, memproxy.StateChange{MemoryKey: mem("m"), State: memproxy.StateQuarantined, Rules: "p9"})
 	must(t, "SetState", err)
-	if st := standing(t, l, "m"); st.State != memproxy.StateValidated || st.CurrentRules != memproxy.StateQuarantined || st.Rules != "p9" || st.Attestation != memproxy.HumanConfirmed {
+	if st := status(t, l, "m"); st.State != memproxy.StateValidated || st.CurrentRules != memproxy.StateQuarantined || st.Rules != "p9" || st.Attestation != memproxy.HumanConfirmed {
 		t.Errorf("the rules undid it: %+v", st)
 	}
 	_, err = l.SetState(ctx, memproxy.StateChange{MemoryKey: mem("m"), State: memproxy.StatePending, Text: memproxy.TextSHA256("another")})
 	must(t, "SetState", err)
-	if st := standing(t, l, "m"); st.State != memproxy.StatePending || st.Reviewed != "" || st.CurrentRules != "" {
+	if st := status(t, l, "m"); st.State != memproxy.StatePending || st.Reviewed != "" || st.CurrentRules != "" {
 		t.Errorf("another text: %+v", st)
 	}
 	if tally, err = l.Promote(ctx, mem("m"), two("human:bob")); err != nil || tally.Have != 1 {
@@ -332,10 +332,10 @@ func maintained(t *testing.T, l Life) {
 	_, err := l.Hold(ctx, "h")
 	wantErr(t, "a hold that was settled", err, ledger.ErrUnknown)
 	wantState(t, l, "waits", memproxy.HoldPending)
-	if st := standing(t, l, "gone"); st.State != "" {
+	if st := status(t, l, "gone"); st.State != "" {
 		t.Errorf("of a deleted memory: %+v", st)
 	}
-	if st := standing(t, l, "stays"); st.State != memproxy.StateFlagged {
+	if st := status(t, l, "stays"); st.State != memproxy.StateFlagged {
 		t.Errorf("of a memory that is there: %+v", st)
 	}
 	if d, err := l.Dissents(ctx, mem("gone"), true); err != nil || len(d) != 0 {

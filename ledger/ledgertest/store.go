@@ -18,7 +18,7 @@ import (
 
 // Store is what every ledger offers; see the methods of ledger.Ledger.
 type Store interface {
-	Owners(ctx context.Context, backend string, kind memproxy.TargetKind, ids []string) (map[string]memproxy.Ownership, error)
+	Lookup(context.Context, ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error)
 	Decision(ctx context.Context, backend, decision string) (memproxy.Ownership, bool, error)
 	Put(context.Context, ...memproxy.Ownership) error
 	Bind(context.Context, ...memproxy.Ownership) ([]memproxy.Ownership, error)
@@ -89,9 +89,15 @@ func put(t *testing.T, s Store, rows ...memproxy.Ownership) {
 
 func owners(t *testing.T, s Store, ids ...string) map[string]memproxy.Ownership {
 	t.Helper()
-	got, err := s.Owners(t.Context(), "mem0", memproxy.TargetMemory, ids)
+	records, err := ledger.ByID(t.Context(), s, "mem0", memproxy.TargetMemory, ids...)
 	if err != nil {
-		t.Fatalf("Owners: %v", err)
+		t.Fatalf("Lookup: %v", err)
+	}
+	got := map[string]memproxy.Ownership{}
+	for id, rec := range records {
+		if rec.Owned() {
+			got[id] = rec.Owner
+		}
 	}
 	return got
 }

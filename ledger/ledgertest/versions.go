@@ -156,7 +156,7 @@ func versionsSealed(t *testing.T, l Life) {
 	if err != nil || v.Op != memproxy.OpSeal || v.Trust != memproxy.TrustAnonymous || v.Attestation != memproxy.AttestationUnknown || v.Actor != "" || v.Text != "was there" {
 		t.Errorf("sealed %+v, %v", v, err)
 	}
-	if st := standing(t, l, "m1"); st.State != memproxy.StateUntrusted || st.Attestation != memproxy.AttestationUnknown {
+	if st := status(t, l, "m1"); st.State != memproxy.StateUntrusted || st.Attestation != memproxy.AttestationUnknown {
 		t.Errorf("standing %+v", st)
 	}
 	sound(t, l)

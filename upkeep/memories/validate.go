@@ -106,11 +106,11 @@ func (k *Keeper) validateOne(ctx context.Context, rules *gate.Rules, st *memprox
 		return err
 	}
 	if text != "" {
-		owners, err := k.Ledger.Owners(ctx, st.Backend, st.Kind, []string{st.ID})
+		records, err := k.Ledger.Lookup(ctx, st.MemoryKey)
 		if err != nil {
 			return err
 		}
-		author := owners[st.ID] // whoever wrote it, and where it came from, weigh as they did then
+		author := records[st.MemoryKey].Owner // whoever wrote it, and where it came from, weigh as they did then
 		op := &memproxy.Operation{Kind: memproxy.Recall, Backend: st.Backend, SourceClaim: author.Source, Items: []memproxy.Item{{Kind: memproxy.ItemContent, Text: text}}}
 		findings, err := rules.Screener.Screen(ctx, memproxy.Screening{Principal: memproxy.Principal{Tenant: st.Tenant, Trust: author.Trust}, Operation: op, Reading: true})
 		if err != nil {

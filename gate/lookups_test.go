@@ -1,0 +1,60 @@
+package gate_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Proves EDGE-3: a request asks the ledger about its objects once before it is
+// forwarded, and once about those of the answer: their owners and their states
+// are of one moment.
+func TestAPhaseAsksTheLedgerOnce(t *testing.T) {
+	for name, tc := range map[string]struct {
+		op           memproxy.Operation
+		answer       []memproxy.Memory
+		admit, after int
+	}{
+		"a search": {
+			op:     memproxy.Operation{Kind: memproxy.Recall, Claims: []memproxy.Claim{{Dim: memproxy.DimUser, Op: memproxy.ClaimIs, Values: []string{"ann"}, Pins: true}}},
+			answer: []memproxy.Memory{{Pointer: "/0", ID: "m1", Text: "text", Scope: memproxy.Scope{User: "ann"}}, {Pointer: "/1", ID: "m2", Text: "text"}},
+			admit:  1, after: 1,
+		},
+		"a change": {
+			op: memproxy.Operation{Kind: memproxy.Correct, Targets: []string{"m1"}, TargetKind: memproxy.TargetMemory,
+				Claims: []memproxy.Claim{{Dim: memproxy.DimUser, Op: memproxy.ClaimIs, Values: []string{"ann"}}},
+				Items:  []memproxy.Item{{Kind: memproxy.ItemContent, Target: "m1", Text: "another"}}},
+			admit: 1, after: 0,
+		},
+		"an addition": {
+			op: memproxy.Operation{Kind: memproxy.Learn, Scope: memproxy.Scope{User: "ann"},
+				Claims: []memproxy.Claim{{Dim: memproxy.DimUser, Op: memproxy.ClaimIs, Values: []string{"ann"}}},
+				Items:  []memproxy.Item{{Kind: memproxy.ItemContent, Text: "text"}}},
+			answer: []memproxy.Memory{{Pointer: "/0", ID: "m3", Text: "text", Event: "ADD"}},
+			admit:  1, after: 1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := &fullLedger{fakeLedger: &fakeLedger{rows: map[string]memproxy.Ownership{}}, standings: map[string]memproxy.Status{"m1": {State: memproxy.StateValidated}}, strikes: map[string]int{}}
+			for i := range 2 {
+				id := fmt.Sprintf("m%d", i+1)
+				row := owned(id, "acme", "dev")
+				row.Backend = "mem"
+				l.rows[id] = row
+			}
+			l.rows["user:ann"] = memproxy.Ownership{Backend: "mem", Kind: memproxy.TargetEntity, ID: "user:ann", Scope: memproxy.Scope{Tenant: "acme"}}
+			r := newRig(t, func(r *rig) { r.sweeper = l; r.rules.OneTenant = false })
+			r.fake.memories = tc.answer
+			a := r.admit(tc.op)
+			if a.Decision.Verdict.Stops() || l.asked != tc.admit {
+				t.Errorf("asked %d times before, want %d: %+v", l.asked, tc.admit, a.Decision)
+			}
+			l.asked = 0
+			r.gate.Return(t.Context(), a, memproxy.Reply{Status: 200, Body: []byte("[]")})
+			if l.asked != tc.after {
+				t.Errorf("asked %d times about the answer, want %d", l.asked, tc.after)
+			}
+		})
+	}
+}
