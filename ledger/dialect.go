@@ -21,8 +21,7 @@ func (d dialect) sql(text string) string {
 	if d == sqliteDialect {
 		return text
 	}
-	text = strings.ReplaceAll(text, "SELECT value FROM json_each(?", "SELECT json_array_elements_text(?::json")
-	text = strings.ReplaceAll(text, "FROM json_each(?", "FROM json_array_elements(?::json")
+	text = strings.ReplaceAll(text, "SELECT value FROM json_each(", "SELECT json_array_elements_text(")
 	var b strings.Builder
 	next := 0
 	for {

@@ -122,7 +122,7 @@ func TestDialect(t *testing.T) {
 	for text, want := range map[string]string{
 		`a = ? AND b = ?`:                        `a = $1 AND b = $2`,
 		`a = ?2 AND b = ?1 OR c = ?12`:           `a = $2 AND b = $1 OR c = $12`,
-		`id IN (SELECT value FROM json_each(?))`: `id IN (SELECT json_array_elements_text($1::json))`,
+		`id IN (SELECT value FROM json_each(?))`: `id IN (SELECT json_array_elements_text($1))`,
 		`VALUES (?,?,'')`:                        `VALUES ($1,$2,'')`,
 		`SELECT 1`:                               `SELECT 1`,
 	} {

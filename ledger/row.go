@@ -37,27 +37,14 @@ func keyOf(row *memproxy.Ownership) key {
 // scanner is a *sql.Row or *sql.Rows.
 type scanner interface{ Scan(...any) error }
 
-// ownerRow is an owner as it is read.
-type ownerRow struct {
-	memproxy.Ownership
-	written, deleted int64
-}
-
-func (r *ownerRow) into() []any {
-	return []any{&r.Backend, &r.Kind, &r.ID,
-		&r.Scope.Tenant, &r.Scope.User, &r.Scope.Agent, &r.Scope.App, &r.Scope.Run,
-		&r.Actor, &r.Trust, &r.Confidence, &r.Source, &r.Decision, &r.SHA256, &r.written, &r.deleted}
-}
-
-func (r *ownerRow) owner() memproxy.Ownership {
-	r.Written, r.Deleted = moment(r.written), r.deleted > 0
-	return r.Ownership
-}
-
 func scan(s scanner) (memproxy.Ownership, error) {
-	var r ownerRow
-	err := s.Scan(r.into()...)
-	return r.owner(), err
+	var row memproxy.Ownership
+	var written, deleted int64
+	err := s.Scan(&row.Backend, &row.Kind, &row.ID,
+		&row.Scope.Tenant, &row.Scope.User, &row.Scope.Agent, &row.Scope.App, &row.Scope.Run,
+		&row.Actor, &row.Trust, &row.Confidence, &row.Source, &row.Decision, &row.SHA256, &written, &deleted)
+	row.Written, row.Deleted = moment(written), deleted > 0
+	return row, err
 }
 
 func arguments(row *memproxy.Ownership, now time.Time) []any {

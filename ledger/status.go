@@ -18,12 +18,6 @@ type statusRow struct {
 	findings                            []byte
 }
 
-func (r *statusRow) into() []any {
-	st := &r.Status
-	return []any{&st.Backend, &st.Kind, &st.ID, &st.Tenant, &st.State, &st.Reason, &st.Decision, &r.changed,
-		&r.contested, &r.pinned, &r.expires, &st.Attestation, &st.Rules, &r.findings, &st.Unverified, &st.Reviewed, &st.CurrentRules}
-}
-
 func (r *statusRow) status() (memproxy.Status, error) {
 	st := r.Status
 	st.Changed, st.Expires, st.Contested, st.Pinned = moment(r.changed), moment(r.expires), r.contested > 0, r.pinned > 0
@@ -43,7 +37,10 @@ func (r *statusRow) status() (memproxy.Status, error) {
 
 func scanStatus(s scanner) (memproxy.Status, error) {
 	var r statusRow
-	if err := s.Scan(r.into()...); err != nil {
+	st := &r.Status
+	err := s.Scan(&st.Backend, &st.Kind, &st.ID, &st.Tenant, &st.State, &st.Reason, &st.Decision, &r.changed,
+		&r.contested, &r.pinned, &r.expires, &st.Attestation, &st.Rules, &r.findings, &st.Unverified, &st.Reviewed, &st.CurrentRules)
+	if err != nil {
 		return r.Status, err
 	}
 	return r.status()
