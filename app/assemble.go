@@ -132,7 +132,6 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 	if err != nil {
 		return nil, err
 	}
-	s.group.Own(stageLoops, s.gate.Close)
 	if err = s.openReview(); err != nil {
 		return nil, err
 	}

@@ -98,7 +98,6 @@ type Gate struct {
 	readers *readers
 
 	rejected rejections
-	asking   sync.WaitGroup // questions to the ledger beside a request
 
 	headers struct {
 		sync.Mutex
@@ -144,19 +143,6 @@ func New(opt Options, rules *Rules) (*Gate, error) {
 		return nil, err
 	}
 	return g, nil
-}
-
-// Close waits for what requests asked the ledger beside them. Nobody asks the
-// gate any more.
-func (g *Gate) Close(ctx context.Context) error {
-	done := make(chan struct{})
-	go func() { g.asking.Wait(); close(done) }()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // Use replaces the rules. Requests that are under way keep the ones they

@@ -33,7 +33,7 @@ var (
 		"config.reader":                   26,
 		"envoy/extproc.exchange":          38,
 		"gate.Admission":                  34,
-		"gate.Gate":                       92,
+		"gate.Gate":                       91,
 		"gate.returning":                  115,
 		"gate.run":                        87,
 		"ledger.Ledger":                   123,
