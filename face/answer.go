@@ -3,11 +3,11 @@ package face
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"github.com/memproxy/memproxy"
@@ -98,10 +98,8 @@ func decode(src io.Reader, encoding string, limit int64, reserve func(int64) err
 
 // Failed is an error of the backend of which nothing is known but its status.
 func Failed(status int) memproxy.Reply {
-	return memproxy.Reply{
-		Status: status, Header: memproxy.Header{"Content-Type": {"application/json"}},
-		Body: []byte(`{"detail":"the backend answered ` + strconv.Itoa(status) + `"}`),
-	}
+	body, _ := json.Marshal(map[string]string{"detail": fmt.Sprintf("the backend answered %d", status)}) // strings can be encoded
+	return memproxy.Reply{Status: status, Header: memproxy.Header{"Content-Type": {"application/json"}}, Body: body}
 }
 
 // Gone is the answer for a backend that did not answer, or with what cannot be

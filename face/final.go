@@ -20,3 +20,9 @@ func (f final) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	return resp, err
 }
+
+// CloseIdleConnections closes those that no request uses: a stop leaves none
+// behind.
+func (f final) CloseIdleConnections() {
+	(&http.Client{Transport: f.next}).CloseIdleConnections()
+}

@@ -1,0 +1,26 @@
+package face_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/memproxy/memproxy/face"
+)
+
+// idle is a transport that is told to close its idle connections.
+type idle struct {
+	http.RoundTripper
+	told *int
+}
+
+func (i idle) CloseIdleConnections() { *i.told++ }
+
+// Proves EDGE-15: a stop closes the connections to backends, whatever their
+// transport is wrapped in.
+func TestIdleConnectionsAreClosedThroughWrappers(t *testing.T) {
+	told := 0
+	(&http.Client{Transport: face.Final(idle{http.DefaultTransport, &told})}).CloseIdleConnections()
+	if told != 1 {
+		t.Errorf("told %d times", told)
+	}
+}

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package ring
+
+func memory() string { return "" }
