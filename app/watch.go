@@ -13,7 +13,8 @@ import (
 	"github.com/memproxy/memproxy/upkeep"
 )
 
-// watch follows the policy directory, prunes, and lets metrics be collected.
+// watch lets metrics be collected, follows what is kept in files, and starts the
+// jobs.
 func (s *App) watch(file string) {
 	in := s.telemetry.Instruments()
 	stop, err := in.Watch(signal.Sources{
@@ -44,7 +45,7 @@ func (s *App) watch(file string) {
 // follow has what is kept in files put in force when it is edited.
 func (s *App) follow(name string, f upkeep.Followed, inForce string, dir string) {
 	looks := make(chan time.Time)
-	s.group.Tick(name+" pace", s.cfg.Policy.Poll.Time(), func(ctx context.Context, tick <-chan time.Time) { upkeep.Rereads(ctx, tick, looks, dir) })
+	s.group.Tick(name+" pace", s.cfg.Policy.Poll.Time(), func(ctx context.Context, tick <-chan time.Time) { upkeep.Rereads(ctx, tick, looks, dir, s.cfg.State) })
 	s.group.Go(name, func(ctx context.Context) { f.Follow(ctx, inForce, looks) })
 }
 

@@ -177,7 +177,9 @@ func (p *Plane) Start(ctx context.Context) (err error) {
 	p.AdminAddr = admin.Addr().String()
 	p.group.Serve(stageListeners, "admin", stop, failed)
 	merged := make(chan time.Time)
-	p.group.Tick("releases pace", p.cfg.Poll.Time(), func(ctx context.Context, tick <-chan time.Time) { upkeep.Rereads(ctx, tick, merged, p.cfg.Releases) })
+	p.group.Tick("releases pace", p.cfg.Poll.Time(), func(ctx context.Context, tick <-chan time.Time) {
+		upkeep.Rereads(ctx, tick, merged, p.cfg.Releases, p.cfg.Progress)
+	})
 	p.group.Go("releases", func(ctx context.Context) { p.server.Run(ctx, merged) })
 	p.log.Info("listening", "name", "fleet", "address", p.FleetAddr)
 	p.log.Info("listening", "name", "admin", "address", p.AdminAddr)

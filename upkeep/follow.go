@@ -20,14 +20,18 @@ const (
 )
 
 // Rereads sends to looks whenever files are to be read again, until ctx ends: at
-// every tick, on a SIGHUP, and soon after one of the directories was edited. The ticks find what a volume does not notify of; a directory that
-// cannot be watched is found by them alone.
-func Rereads(ctx context.Context, tick <-chan time.Time, looks chan<- time.Time, dirs ...string) {
+// every tick, on a SIGHUP, and soon after something in their directory was
+// edited. The ticks find what a volume does not notify of. Where the process
+// itself writes to the directory, own, only ticks and SIGHUP count: each of its
+// writes would have the files read.
+func Rereads(ctx context.Context, tick <-chan time.Time, looks chan<- time.Time, dir, own string) {
 	heard := make(chan os.Signal, 1)
 	signal.Notify(heard, syscall.SIGHUP)
 	defer signal.Stop(heard)
-	edited, stop := watched(dirs)
-	defer stop()
+	edited := make(chan struct{}, 1)
+	if !same(dir, own) {
+		defer watch(dir, edited)()
+	}
 	soon := time.NewTimer(0)
 	defer soon.Stop()
 	<-soon.C
@@ -60,19 +64,48 @@ func Rereads(ctx context.Context, tick <-chan time.Time, looks chan<- time.Time,
 	}
 }
 
-// watched receives whenever something happens in one of the directories.
-func watched(dirs []string) (<-chan fsnotify.Event, func()) {
-	if len(dirs) == 0 {
-		return nil, func() {}
+// same reports whether two paths are one directory, by whatever links.
+func same(a, b string) bool {
+	at, err := os.Stat(a)
+	if err != nil {
+		return false
 	}
+	to, err := os.Stat(b)
+	return err == nil && os.SameFile(at, to)
+}
+
+// watch sends to edited when something happens in a directory, and returns what
+// stops that. A watcher that lost events counts as edited.
+func watch(dir string, edited chan<- struct{}) (stop func()) {
 	w, err := fsnotify.NewWatcher()
-	if err != nil { // no room for one: the ticks are enough
-		return nil, func() {}
+	if err == nil {
+		err = w.Add(dir)
 	}
-	for _, dir := range dirs {
-		_ = w.Add(dir) // likewise
+	if err != nil { // the ticks are enough
+		if w != nil {
+			_ = w.Close()
+		}
+		return func() {}
 	}
-	return w.Events, func() { _ = w.Close() }
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for {
+			var more bool
+			select {
+			case _, more = <-w.Events:
+			case _, more = <-w.Errors: // the watcher waits until they are received
+			}
+			if !more {
+				return
+			}
+			select {
+			case edited <- struct{}{}:
+			default: // one is enough
+			}
+		}
+	}()
+	return func() { _ = w.Close(); <-over }
 }
 
 // ErrUnsettled is returned by what puts a version in force when it found another

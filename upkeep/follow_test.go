@@ -5,7 +5,9 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -81,4 +83,32 @@ func TestAnEditUnderWayIsNotAnError(t *testing.T) {
 		look("use two")
 		look()
 	})
+}
+
+// A directory that the process itself writes to is not watched, by whatever path
+// it is named: each of its writes would have the files read. The ticks find edits.
+func TestOnesOwnWritesAreNoEdits(t *testing.T) {
+	dir := t.TempDir()
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Skip(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	tick, looks, over := make(chan time.Time), make(chan time.Time), make(chan struct{})
+	go func() { defer close(over); upkeep.Rereads(ctx, tick, looks, dir, link) }()
+	defer func() { cancel(); <-over }()
+	for i := range 3 {
+		if err := os.WriteFile(filepath.Join(dir, "a"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		at := time.Unix(int64(i+1), 0)
+		tick <- at
+		if got := <-looks; !got.Equal(at) {
+			t.Errorf("a look at %v, that no tick asked for", got)
+		}
+	}
+	buf := make([]byte, 1<<20)
+	if stacks := string(buf[:runtime.Stack(buf, true)]); strings.Contains(stacks, "fsnotify.newBackend") {
+		t.Errorf("the directory is watched:\n%s", stacks)
+	}
 }
