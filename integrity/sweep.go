@@ -105,25 +105,14 @@ func (c *Custodian) walk(ctx context.Context, b config.Backend, w walk, f func(p
 			return hunt.ErrCircle
 		}
 		cursor = next
-		if err := pause(ctx, time.Duration(float64(time.Second)/w.rate)); err != nil {
+		if err := hunt.Sleep(ctx, time.Duration(float64(time.Second)/w.rate)); err != nil {
 			return err
 		}
 	}
 }
 
 // Settle waits for what is on its way into the ledger.
-func (c *Custodian) Settle(ctx context.Context) error { return pause(ctx, c.Pace.Settle) }
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
+func (c *Custodian) Settle(ctx context.Context) error { return hunt.Sleep(ctx, c.Pace.Settle) }
 
 // read is a store's item as the gate reads it: by the same adapter.
 func read(adapter gate.Locator, item hunt.Item) (memproxy.Memory, error) {

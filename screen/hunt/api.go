@@ -72,7 +72,7 @@ func newCaller(a API) (*caller, error) {
 		a.MaxBody = defaultMaxBody
 	}
 	if a.Sleep == nil {
-		a.Sleep = sleep
+		a.Sleep = Sleep
 	}
 	if a.Via == nil {
 		a.Via = &http.Transport{Proxy: http.ProxyFromEnvironment, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true}

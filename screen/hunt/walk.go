@@ -91,7 +91,7 @@ func Walk(ctx context.Context, pager Pager, o WalkOptions) (State, error) {
 		o.Now = time.Now
 	}
 	if o.Sleep == nil {
-		o.Sleep = sleep
+		o.Sleep = Sleep
 	}
 	state, err := LoadState(o.StateFile)
 	if err != nil {
@@ -151,7 +151,8 @@ func Walk(ctx context.Context, pager Pager, o WalkOptions) (State, error) {
 	return state, nil
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
+// Sleep waits for d, or until ctx ends, with its error.
+func Sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
