@@ -17,6 +17,7 @@ import (
 	"github.com/memproxy/memproxy/envoy/xds"
 	"github.com/memproxy/memproxy/envoy/xds/xdstest"
 	"github.com/memproxy/memproxy/fleet"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/policy"
 )
 
@@ -58,7 +59,7 @@ const memberConfig = `policy:
 
 func newFleetRig(t *testing.T) *fleetRig {
 	t.Helper()
-	f := &fleetRig{t: t, dir: t.TempDir(), addr: "127.0.0.1:0", log: &lockedBuffer{}}
+	f := &fleetRig{t: t, dir: ring.Dir(t), addr: "127.0.0.1:0", log: &lockedBuffer{}}
 	if err := os.Mkdir(filepath.Join(f.dir, "releases"), 0o755); err != nil {
 		t.Fatal(err)
 	}

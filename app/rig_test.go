@@ -19,6 +19,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/group"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // rig is the whole sidecar in this process, in front of the embedded backend.
@@ -135,7 +136,7 @@ func startRig(r *rig, conf string, change ...string) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.dir, r.log, r.back = t.TempDir(), &lockedBuffer{}, &recordingBackend{Handler: b}
+	r.dir, r.log, r.back = ring.Dir(t), &lockedBuffer{}, &recordingBackend{Handler: b}
 	up := httptest.NewServer(r.back)
 	t.Cleanup(up.Close)
 	r.up = up.URL

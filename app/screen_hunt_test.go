@@ -12,6 +12,7 @@ import (
 	lettaback "github.com/memproxy/memproxy/adapters/letta/embedded"
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
 	"github.com/memproxy/memproxy/internal/cli"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 const huntConf = `profile: production
@@ -31,7 +32,7 @@ func newHunt(t *testing.T, h http.Handler, kind, as string) *huntRig {
 	t.Helper()
 	up := httptest.NewServer(h)
 	t.Cleanup(up.Close)
-	r := &huntRig{t: t, dir: t.TempDir(), up: up.URL}
+	r := &huntRig{t: t, dir: ring.Dir(t), up: up.URL}
 	r.conf = writeFile(t, filepath.Join(r.dir, "memproxy.yaml"), strings.NewReplacer("DIR", r.dir, "KIND", kind, "UPSTREAM", up.URL, "AS", as).Replace(huntConf))
 	return r
 }

@@ -37,7 +37,7 @@ backends:
 identity:
   keys: [{sha256: "%s", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: [dev], users: [ann]}]
 memories: {sweep: 0s, seal: false}
-`, t.TempDir(), up.URL, closed.Addr(), sha("k"))
+`, ring.Dir(t), up.URL, closed.Addr(), sha("k"))
 	cfg, err := config.Parse("memproxy.yaml", []byte(text), os.Getenv)
 	if err != nil {
 		t.Fatal(err)
