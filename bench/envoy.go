@@ -89,7 +89,7 @@ log: {level: warn}
 	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
 		return err
 	}
-	_, err := l.run("memproxy extproc", addr, bin, "extproc", "-config", path, "-listen", addr, "-grace", "0s")
+	_, err := l.run("memproxy extproc", addr, bin, "extproc", "--config", path, "--listen", addr, "--grace", "0s")
 	return err
 }
 

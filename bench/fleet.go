@@ -184,7 +184,7 @@ log: {level: error}
 	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
 		return err
 	}
-	if _, err := f.run("control", f.control, f.bin, "control", "-config", path); err != nil {
+	if _, err := f.run("control", f.control, f.bin, "control", "--config", path); err != nil {
 		return err
 	}
 	f.proc = f.procs[len(f.procs)-1]
@@ -292,7 +292,7 @@ log: {level: error}
 	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
 		return err
 	}
-	if _, err := f.run("member", addr, f.bin, "serve", "-config", path); err != nil {
+	if _, err := f.run("member", addr, f.bin, "serve", "--config", path); err != nil {
 		return err
 	}
 	conn, err := net.Dial("tcp", addr)

@@ -118,7 +118,7 @@ log: {level: warn}
 	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
 		return err
 	}
-	return l.join(name, addr, bin, "serve", "-config", path)
+	return l.join(name, addr, bin, "serve", "--config", path)
 }
 
 func (l *lab) nginxConf(addr, backend string) (string, error) {

@@ -88,7 +88,7 @@ func benchLetta(ctx context.Context) error {
 	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
 		return err
 	}
-	if err := l.join("memproxy", addr, bin, "serve", "-config", path); err != nil {
+	if err := l.join("memproxy", addr, bin, "serve", "--config", path); err != nil {
 		return err
 	}
 	var all []lettaRun
