@@ -55,13 +55,14 @@ func (l *Ledger) commit(group []*job) (err error) {
 		_ = tx.Rollback() // the first error is the one to report
 		return err
 	}
-	l.recent.begin(t.changes)
+	l.recent.begin(l.seen.note(t.changes))
 	if err := tx.Commit(); err != nil {
 		l.recent.end(nil)
 		_ = tx.Rollback() // a commit that failed may have left it open
 		return err
 	}
 	l.recent.end(t.changes)
+	l.seen.seal(t.sealed...)
 	if len(t.steps) > 0 {
 		l.opt.Told(t.steps)
 	}

@@ -148,6 +148,7 @@ func (l *Ledger) SealBackend(ctx context.Context, backend string) error {
 		if _, err := t.run(`DELETE FROM sealing WHERE backend = ?`, backend); err != nil {
 			return err
 		}
+		t.sealed = append(t.sealed, backend)
 		t.changes.reread(everything) // what has no record there is now known to be new
 		_, err := t.run(`INSERT INTO sealed (backend, at) VALUES (?, ?) ON CONFLICT DO NOTHING`, backend, max(1, micros(t.l.opt.Clock())))
 		return err

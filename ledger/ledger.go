@@ -24,7 +24,10 @@ type Ledger struct {
 	writer, reader *sql.DB
 	recent         *recent
 	coming         coming
-	absent         *absences              // nil where others write the store too
+	absent         *absences      // nil where others write the store too
+	seen           *seen          // likewise
+	loading        sync.WaitGroup // seen, until stopLoading
+	stopLoading    context.CancelFunc
 	similar        atomic.Pointer[[]byte] // the key of sketches, once it was read
 
 	records, byDecision, byActor   *sql.Stmt // of reader
@@ -99,6 +102,13 @@ func (l *Ledger) Lookup(ctx context.Context, keys ...memproxy.MemoryKey) (map[me
 	}
 	found := make(map[memproxy.MemoryKey]memproxy.Record, len(keys))
 	ask, moment := l.recent.get(found, keys)
+	ask = slices.DeleteFunc(ask, func(k key) bool {
+		rec, absent := l.seen.absent(k)
+		if put := found[k]; absent && rec.Listing != memproxy.NotSealed && !put.Owned() {
+			found[k] = rec
+		}
+		return absent
+	})
 	if len(ask) == 0 {
 		return found, l.alive()
 	}

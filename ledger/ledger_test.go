@@ -34,7 +34,12 @@ func open(t testing.TB, opt ledger.Options) *ledger.Ledger {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = l.Close() })
+	t.Cleanup(func() {
+		for _, missed := range ledger.Unseen(t, l) {
+			t.Errorf("the store has what is taken for absent, %s", missed)
+		}
+		_ = l.Close()
+	})
 	return l
 }
 

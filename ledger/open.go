@@ -74,6 +74,9 @@ func Open(opt Options) (*Ledger, error) {
 		}
 		return nil, fmt.Errorf("ledger: %s: %w", opt.Path, err)
 	}
+	ctx, cancel := context.WithCancel(context.Background())
+	l.stopLoading = cancel
+	l.loading.Go(func() { _ = l.seen.load(ctx, l) })
 	go l.write()
 	return l, nil
 }
@@ -100,6 +103,7 @@ func (l *Ledger) open() error {
 		if l.absent, err = newAbsences(); err != nil {
 			return err
 		}
+		l.seen = &seen{sealed: map[string]bool{}}
 	}
 	return l.prepare(ctx)
 }
@@ -200,6 +204,8 @@ func (l *Ledger) Close() error {
 	close(l.jobs)
 	l.gate.Unlock()
 	<-l.stopped
+	l.stopLoading()
+	l.loading.Wait()
 	return l.closeDBs()
 }
 

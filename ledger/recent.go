@@ -129,6 +129,8 @@ func (r *recent) begin(all changes) {
 	for k, c := range all {
 		if rec, ok := r.rows.Peek(k); ok && !c.reread {
 			r.aside[k] = rec
+		} else if c.was != nil && !c.reread {
+			r.aside[k] = c.was
 		}
 		r.rows.Remove(k)
 	}
@@ -190,8 +192,9 @@ type changes map[key]change
 var everything key
 
 // change is what becomes of one record: nil is that it stays. After reread the
-// store alone knows the rest of it.
+// store alone knows the rest of it. Was is what it was, if nothing was stored.
 type change struct {
+	was    *memproxy.Record
 	owner  *memproxy.Ownership
 	status *memproxy.Status
 	reread bool

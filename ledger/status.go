@@ -146,6 +146,9 @@ func validChange(c *memproxy.StateChange) error {
 func (t *transaction) status(k memproxy.MemoryKey) (st memproxy.Status, prior memproxy.MemoryState, err error) {
 	args := []any{k.Backend, string(k.Kind), k.ID}
 	none := memproxy.Status{MemoryKey: k, State: memproxy.StateUntrusted}
+	if unknown, _ := t.l.seen.unknown(statuses, k); unknown {
+		return none, "", nil
+	}
 	n, err := t.run(`UPDATE standing SET prior = prior WHERE backend = ? AND kind = ? AND id = ?`, args...)
 	if err != nil || n == 0 {
 		return none, "", err
@@ -161,6 +164,7 @@ func (t *transaction) status(k memproxy.MemoryKey) (st memproxy.Status, prior me
 func (t *transaction) putStatus(st memproxy.Status, prior memproxy.MemoryState) error {
 	st.Changed, st.Expires, st.Findings = moment(micros(st.Changed)), moment(micros(st.Expires)), slices.Clone(st.Findings)
 	t.changes.rate(st.MemoryKey, st)
+	t.l.seen.add(st.MemoryKey, statuses)
 	_, err := t.run(`INSERT INTO standing (`+statusColumns+`, prior) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
 		ON CONFLICT (backend, kind, id) DO UPDATE SET tenant = excluded.tenant, state = excluded.state, reason = excluded.reason,
 		decision = excluded.decision, changed = excluded.changed, contested = excluded.contested, pinned = excluded.pinned,

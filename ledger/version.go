@@ -145,6 +145,7 @@ func (t *transaction) append(v memproxy.Version) (memproxy.Version, error) {
 }
 
 func (t *transaction) insertRecord(r *record) error {
+	t.l.seen.add(r.MemoryKey, versions)
 	_, err := t.run(`INSERT INTO version (`+versionColumns+`) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
 		r.Backend, string(r.Kind), r.ID, r.Number, r.Tenant, r.place, r.Field, string(r.Op), r.at, r.Actor, string(r.Trust),
 		int64(r.Confidence), string(r.Attestation), r.Decision, r.SHA256, r.Before, r.metadata, int64(r.Score),
@@ -164,6 +165,9 @@ func (r *record) textless() bool { return r.Op == memproxy.OpDelete || r.Op == m
 
 // lastVersion is the newest version of a memory; zero when there is none.
 func (t *transaction) lastVersion(k memproxy.MemoryKey) (record, bool, error) {
+	if unknown, _ := t.l.seen.unknown(versions, k); unknown {
+		return record{}, false, nil
+	}
 	found, err := rows(t, scanRecord, `SELECT `+versionColumns+` FROM version
 		WHERE backend = ? AND kind = ? AND id = ? ORDER BY number DESC LIMIT 1`, k.Backend, string(k.Kind), k.ID)
 	if err != nil || len(found) == 0 {

@@ -42,6 +42,7 @@ type transaction struct {
 	fresh   []string // statements that are not prepared yet
 	heads   []head   // of the chains that grew, as they are to be written
 	steps   []Step   // of memories' histories
+	sealed  []string // backends of which everything is known from now on
 
 	broken  bool // a version is not as it was written
 	noticed bool // a notice was queued

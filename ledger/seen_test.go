@@ -1,0 +1,123 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Unseen are the keys in the store that the filters in memory take for absent:
+// none, whatever was done to it.
+func Unseen(t testing.TB, l *Ledger) (missed []string) {
+	t.Helper()
+	ctx := context.Background() // the test's is over
+	if l.seen == nil || l.Sync(ctx) != nil {
+		return nil // which a test has closed or broken
+	}
+	l.loading.Wait()
+	fresh := &seen{sealed: map[string]bool{}}
+	if err := fresh.load(ctx, l); err != nil {
+		t.Fatal(err)
+	}
+	for table, set := range map[string]keySet{"ownership": records, "found": records, "standing": statuses, "version": versions} {
+		rows, err := l.reader.QueryContext(ctx, `SELECT backend, kind, id FROM `+table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys, err := drain(rows, func(s scanner) (k key, err error) { return k, s.Scan(&k.Backend, &k.Kind, &k.ID) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, k := range keys {
+			for name, s := range map[string]*seen{"kept": l.seen, "loaded": fresh} {
+				if unknown, _ := s.unknown(set, k); unknown {
+					missed = append(missed, fmt.Sprintf("%s: %v in %s", name, k, table))
+				}
+			}
+		}
+	}
+	return missed
+}
+
+// Proves EDGE-3: what the store knows nothing of is answered without it, in a
+// sealed backend as planted, and is found from memory after it came to be.
+func TestAbsentRecordsCostNoQuery(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	there := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "there"}
+	row := memproxy.Ownership{Backend: there.Backend, Kind: there.Kind, ID: there.ID, Actor: "agent:dev"}
+	l, err := Open(Options{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Put(t.Context(), row); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.SealBackend(t.Context(), "sealed"); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if l, err = Open(Options{Path: path}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	l.loading.Wait()
+	if all, err := l.Lookup(t.Context(), there); err != nil || len(all) != 1 {
+		t.Errorf("what was there at the start: %v, %v", all, err)
+	}
+	query := l.records
+	broken, err := l.reader.PrepareContext(t.Context(), `SELECT 'asked'`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.records = broken
+	defer func() { l.records = query }()
+	absent, planted := there, there
+	absent.ID, planted.Backend = "absent", "sealed"
+	for range 2 {
+		all, err := l.Lookup(t.Context(), absent, planted)
+		if rec, ok := all[absent]; err != nil || ok || all[planted].Listing != memproxy.Unlisted {
+			t.Errorf("absent: %+v; planted: %+v; %v", rec, all[planted], err)
+		}
+	}
+	row.ID = absent.ID
+	if err := l.Put(t.Context(), row); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := l.Lookup(t.Context(), absent); err != nil || all[absent].Owner.Actor != row.Actor {
+		t.Errorf("after it came to be: %+v, %v", all, err)
+	}
+}
+
+// Proves EDGE-3: filters grow, and keep what was in them.
+func TestSeenGrows(t *testing.T) {
+	s := &seen{whole: true}
+	id := func(i int) key { return key{Backend: "mem0", Kind: memproxy.TargetMemory, ID: fmt.Sprint(i)} }
+	const n = 3 * firstFilter
+	for i := range n {
+		s.add(id(i), records)
+	}
+	wrong := 0
+	for i := range 2 * n {
+		unknown, _ := s.unknown(records, id(i))
+		if i < n && unknown {
+			t.Fatalf("%d is unknown", i)
+		}
+		if i >= n && !unknown {
+			wrong++
+		}
+		if other, _ := s.unknown(versions, id(i)); i < 1000 && !other {
+			wrong++
+		}
+	}
+	if len(s.filters) != 2 || wrong > n/25 {
+		t.Errorf("%d filters take %d of %d unknown keys for known ones", len(s.filters), wrong, n)
+	}
+}
