@@ -62,8 +62,9 @@ func NewRecipes(memories int, ttl time.Duration) (*Recipes, error) {
 // other writes left: all kinds are there, of more than one write, and where to
 // send things was said by an untrusted or hostile source. It changes nothing.
 func (r *Recipes) Complete(who Whose, write string, texts []string, suspect bool, now time.Time) []int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	if !r.began(who) {
+		return nil // of more than one write
+	}
 	var have [kinds]bool
 	aimed, others := false, false
 	var own [kinds]bool
@@ -77,6 +78,8 @@ func (r *Recipes) Complete(who Whose, write string, texts []string, suspect bool
 			which = append(which, i)
 		}
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if e, ok := r.kept.Peek(who); ok {
 		for k, list := range e {
 			for _, in := range list {
@@ -96,6 +99,14 @@ func (r *Recipes) Complete(who Whose, write string, texts []string, suspect bool
 		return nil
 	}
 	return which
+}
+
+// began reports whether anything is kept of somebody. Of most there is nothing,
+// and their texts need not be read for it.
+func (r *Recipes) began(who Whose) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.kept.Contains(who)
 }
 
 // Commit remembers what a write that went through left.
@@ -135,11 +146,19 @@ var (
 	aiming   = set("endpoint endpoints server destination collector receiver sink upload uploads backup backups drop storage target mirror webhook")
 )
 
+// between are the characters that part words.
+var between = func() (is [128]bool) {
+	for _, r := range " \t\n,;!?()[]{}\"'`<>" {
+		is[r] = true
+	}
+	return is
+}()
+
 // ingredients says which parts of a recipe a text has.
 func ingredients(text string) (found [kinds]bool) {
 	for _, s := range sentences(text) {
 		address, aim := false, false
-		for _, w := range strings.FieldsFunc(strings.ToLower(text[s.from:s.to]), func(r rune) bool { return strings.ContainsRune(" \t\n,;!?()[]{}\"'`<>", r) }) {
+		for w := range strings.FieldsFuncSeq(strings.ToLower(text[s.from:s.to]), func(r rune) bool { return r < 128 && between[r] }) {
 			w = strings.Trim(w, ".:*_")
 			found[packs] = found[packs] || packing[w]
 			found[carries] = found[carries] || carrying[w]

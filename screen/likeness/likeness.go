@@ -7,6 +7,7 @@
 package likeness
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -44,8 +45,16 @@ type posting struct {
 
 // feature is a word or two of a sentence.
 type feature struct {
+	hash    uint64
 	weight  float32
 	telling bool // one word that says something, and is no address
+}
+
+// scratch is the memory of one match, used for each of its sentences.
+type scratch struct {
+	counts   []uint8   // of each exemplar, telling words in common, up to minShared
+	sums     []float32 // of each exemplar, the likeness
+	features []feature
 }
 
 // minShared is how many telling words two sentences that are alike share at
@@ -77,13 +86,13 @@ func New(o Options) (*Index, error) {
 	x := &Index{exemplars: slices.Clone(o.Exemplars), thresholds: o.Thresholds, by: map[uint64][]posting{}}
 	for i, e := range x.exemplars {
 		words := tokens(nil, e.Text)
-		v := vector(words)
+		v := vector(nil, words)
 		x.aims = append(x.aims, aims(words))
 		if len(v) == 0 {
 			return nil, fmt.Errorf("likeness: exemplar %d has no words", i)
 		}
-		for f, w := range v {
-			x.by[f] = append(x.by[f], posting{int32(i), w.weight})
+		for _, f := range v {
+			x.by[f.hash] = append(x.by[f.hash], posting{int32(i), f.weight})
 		}
 	}
 	for _, text := range o.Harmless {
@@ -105,14 +114,14 @@ func (x *Index) Match(text string, source memproxy.Source) similar.Match {
 func (x *Index) match(text string, source memproxy.Source) (best similar.Match, work int) {
 	best = similar.Match{Exemplar: -1, Threshold: x.thresholds.For(source)}
 	var words, before []token
-	counts := make([]uint8, len(x.exemplars))
+	scratch := &scratch{counts: make([]uint8, len(x.exemplars)), sums: make([]float32, len(x.exemplars))}
 	from := 0
 	for _, s := range sentences(text) {
 		words = tokens(words[:0], text[s.from:s.to])
-		x.compare(&best, words, s, counts)
+		x.compare(&best, words, s, scratch)
 		work += len(words)
 		if len(before) > 0 && len(before)+len(words) <= maxPair {
-			x.compare(&best, append(before, words...), span{from, s.to}, counts)
+			x.compare(&best, append(before, words...), span{from, s.to}, scratch)
 			work += len(before) + len(words)
 		}
 		before, from = append(before[:0], words...), s.from
@@ -150,32 +159,35 @@ func (x *Index) near(words []token, counts []uint8) bool {
 	return found
 }
 
-func (x *Index) compare(best *similar.Match, words []token, s span, counts []uint8) {
-	if !x.near(words, counts) {
+// compare makes the match of a sentence the best one, if it is better.
+func (x *Index) compare(best *similar.Match, words []token, s span, with *scratch) {
+	if !x.near(words, with.counts) {
 		return
 	}
-	sums, shared := map[int32]float32{}, map[int32]int{}
-	for f, w := range vector(words) {
-		for _, p := range x.by[f] {
-			sums[p.exemplar] += w.weight * p.weight
-			if w.telling {
-				shared[p.exemplar]++
+	with.features = vector(with.features[:0], words)
+	for _, f := range with.features {
+		for _, p := range x.by[f.hash] {
+			with.sums[p.exemplar] += f.weight * p.weight
+			if f.telling {
+				with.counts[p.exemplar] = min(with.counts[p.exemplar]+1, minShared)
 			}
 		}
 	}
 	aimed := aims(words)
-	for i, sum := range sums {
+	for i, sum := range with.sums {
 		if x.aims[i] && !aimed {
 			sum *= aimless
 		}
-		if shared[i] < minShared && (shared[i] < minShared-1 || sum < nearlyTheSame) {
+		if shared := with.counts[i]; shared < minShared && (shared < minShared-1 || sum < nearlyTheSame) {
 			continue
 		}
 		score := memproxy.PerMille(math.Round(float64(min(sum, 1)) * 1000))
-		if score > best.Score || score == best.Score && int(i) < best.Exemplar {
-			best.Score, best.Exemplar, best.Family, best.Start, best.End = score, int(i), x.exemplars[i].Family, s.from, s.to
+		if score > best.Score {
+			best.Score, best.Exemplar, best.Family, best.Start, best.End = score, i, x.exemplars[i].Family, s.from, s.to
 		}
 	}
+	clear(with.sums)
+	clear(with.counts)
 }
 
 type span struct{ from, to int }
@@ -232,29 +244,34 @@ func tokens(dst []token, s string) []token {
 	return dst
 }
 
-// vector is a sentence's features and their weights, of length one: its words,
-// and neighbours together.
-func vector(words []token) map[uint64]feature {
-	v := make(map[uint64]feature, 2*len(words))
-	add := func(f uint64, weight float32, telling bool) {
-		old := v[f]
-		v[f] = feature{old.weight + weight, telling}
-	}
+// vector appends a sentence's features, each once, with weights that make a
+// vector of length one: its words, and neighbours together.
+func vector(dst []feature, words []token) []feature {
 	for i, t := range words {
-		add(t.hash, t.weight, t.telling)
+		dst = append(dst, feature{t.hash, t.weight, t.telling})
 		if i > 0 {
-			add(words[i-1].hash*31^t.hash, t.weight/2, false)
+			dst = append(dst, feature{words[i-1].hash*31 ^ t.hash, t.weight / 2, false})
 		}
 	}
-	sum := 0.0
-	for _, w := range v {
-		sum += float64(w.weight) * float64(w.weight)
+	slices.SortFunc(dst, func(a, b feature) int { return cmp.Compare(a.hash, b.hash) })
+	n, sum := 0, 0.0
+	for i, f := range dst {
+		if i > 0 && f.hash == dst[n-1].hash {
+			dst[n-1].weight += f.weight
+			continue
+		}
+		dst[n] = f
+		n++
 	}
-	for f, w := range v {
-		w.weight /= float32(math.Sqrt(sum))
-		v[f] = w
+	dst = dst[:n]
+	for _, f := range dst {
+		sum += float64(f.weight) * float64(f.weight)
 	}
-	return v
+	length := float32(math.Sqrt(sum))
+	for i := range dst {
+		dst[i].weight /= length
+	}
+	return dst
 }
 
 // host reports whether a word is a domain name.
