@@ -63,6 +63,7 @@ func (t *transaction) rebase(tenant string) (head, error) {
 // Behind it nothing is written yet: what is found there later is new, whatever
 // was found there before.
 func (t *transaction) acceptBreaches(h head, faults []memproxy.ChainFault) error {
+	clear(t.breached)
 	now := max(1, micros(t.l.opt.Clock()))
 	if _, err := t.run(`DELETE FROM breach WHERE tenant = ? AND place > ?`, h.tenant, h.base); err != nil {
 		return err

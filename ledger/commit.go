@@ -51,7 +51,11 @@ func (l *Ledger) commit(group []*job) (err error) {
 			return err
 		}
 	}
-	if err := t.putHeads(); err != nil {
+	err = t.putHeads()
+	if err == nil {
+		err = t.putCounts()
+	}
+	if err != nil {
 		_ = tx.Rollback() // the first error is the one to report
 		return err
 	}

@@ -73,6 +73,7 @@ func (l *Ledger) NoteBreach(ctx context.Context, f memproxy.ChainFault) (bool, e
 		}
 	}
 	return changed(ctx, l, func(t *transaction) (fresh bool, err error) {
+		clear(t.breached)
 		n, err := t.run(`INSERT INTO breach (tenant, place, class, detail, at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 			f.Tenant, f.Position, string(f.Class), f.Detail, max(1, micros(t.l.opt.Clock())))
 		if err != nil || n == 0 {
@@ -107,13 +108,30 @@ func (l *Ledger) Breaches(ctx context.Context, tenant string) ([]memproxy.Breach
 	}, `SELECT tenant, place, class, detail, at, accepted > 0 FROM breach WHERE tenant = ? ORDER BY place, class LIMIT 1000`, tenant)
 }
 
+// isBreached reports whether a tenant's chain has a fault that nobody accepted.
+// Whoever changes that in the same transaction clears t.breached.
+func (t *transaction) isBreached(tenant string) (bool, error) {
+	if broken, known := t.breached[tenant]; known {
+		return broken, nil
+	}
+	var one int64
+	broken, err := t.one(`SELECT 1 FROM breach WHERE tenant = ? AND accepted = 0 LIMIT 1`, []any{tenant}, &one)
+	if err != nil {
+		return false, err
+	}
+	if t.breached == nil {
+		t.breached = map[string]bool{}
+	}
+	t.breached[tenant] = broken
+	return broken, nil
+}
+
 // trust settles what a new record means for the doubts about its memory: what
 // is recorded behind a breach is not verified; else a text that went through
 // the proxy takes the place of one that did not.
 func (t *transaction) trust(r *record) error {
-	var breached int64
 	args := []any{r.Backend, string(r.Kind), r.ID}
-	if broken, err := t.one(`SELECT 1 FROM breach WHERE tenant = ? AND accepted = 0 LIMIT 1`, []any{r.Tenant}, &breached); err != nil {
+	if broken, err := t.isBreached(r.Tenant); err != nil {
 		return err
 	} else if broken {
 		_, err := t.cast(&memproxy.Doubt{MemoryKey: r.MemoryKey, Tenant: r.Tenant, Code: memproxy.IntegrityChain})

@@ -1,9 +1,11 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -44,8 +46,48 @@ type transaction struct {
 	steps   []Step   // of memories' histories
 	sealed  []string // backends of which everything is known from now on
 
+	// counted are the memories that authors with a row of their own added, which
+	// is written once for the whole group.
+	counted  map[account]int64
+	breached map[string]bool // whether a tenant's chain has an open fault, once it was asked for
+
 	broken  bool // a version is not as it was written
 	noticed bool // a notice was queued
+}
+
+// account is an author as memories are counted for it.
+type account struct{ tenant, actor string }
+
+// countFact counts a memory for its author, whose row is there when it returns.
+func (t *transaction) countFact(who account) error {
+	if n, began := t.counted[who]; began {
+		t.counted[who] = n + 1
+		return nil
+	}
+	if t.counted == nil {
+		t.counted = map[account]int64{}
+	}
+	t.counted[who] = 0
+	_, err := t.exec(t.l.count, who.tenant, who.actor, max(1, micros(t.l.opt.Clock())))
+	return err
+}
+
+// putCounts writes what countFact put off.
+func (t *transaction) putCounts() error {
+	// In one order for all: two processes that wait for each other's rows would
+	// have to begin again.
+	for _, who := range slices.SortedFunc(maps.Keys(t.counted), func(a, b account) int {
+		return cmp.Or(cmp.Compare(a.tenant, b.tenant), cmp.Compare(a.actor, b.actor))
+	}) {
+		n := t.counted[who]
+		if n == 0 {
+			continue
+		}
+		if _, err := t.run(`UPDATE actor SET facts = facts + ? WHERE tenant = ? AND actor = ?`, n, who.tenant, who.actor); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (t *transaction) exec(s *sql.Stmt, args ...any) (int64, error) {
@@ -267,7 +309,7 @@ func (t *transaction) apply(j *job) error {
 				return err
 			}
 		} else if row.Kind == memproxy.TargetMemory && row.Actor != "" && !row.Deleted {
-			if _, err := t.exec(t.l.count, row.Scope.Tenant, memproxy.Account(row.Actor), max(1, micros(t.l.opt.Clock()))); err != nil {
+			if err := t.countFact(account{row.Scope.Tenant, memproxy.Account(row.Actor)}); err != nil {
 				return err
 			}
 		}
