@@ -51,16 +51,44 @@ type Version struct {
 	Metadata []byte `json:"-"`
 }
 
-// Chronicle is what one operation makes of memories' histories.
-type Chronicle struct {
-	// Found are the memories as they were found, for those that have no history
-	// yet. Versions follow them, and States stand when both are there.
+// An Entry is what one decision makes of what is known of memories. A ledger
+// applies it in this order, whole or not at all.
+type Entry struct {
+	// Found are memories as they were found, for those that have no history yet:
+	// it begins with them. Versions follow.
 	Found, Versions []Version
 	States          []StateChange
+	// Renewed are memories that were seen to hold: they expire at a new
+	// time, never if it is zero, and expired ones come back in the state that they
+	// had.
+	Renewed []Renewal
+	// Owners replace what is known by (Backend, Kind, ID).
+	Owners []Ownership
+	// Dissents are corrections that were not let through. Their memories are
+	// contested until each is closed.
+	Dissents []Dissent
+	// Corrections that were let in count against the author, once per memory and
+	// decision. Changes of one's own memories do not count.
+	Corrections []Correction
+	// Retractions are texts that their authors deleted or replaced. They are
+	// never kept themselves. The newest of the same words counts.
+	Retractions []Retraction
+
+	// Queued is set where nobody needs to wait until other processes find it.
+	// The one that changed it does at once.
+	Queued bool
 }
 
-// Empty reports whether there is nothing in it.
-func (c *Chronicle) Empty() bool { return len(c.Found)+len(c.Versions)+len(c.States) == 0 }
+// Renewal is a new time of expiry.
+type Renewal struct {
+	MemoryKey
+	Expires time.Time
+}
+
+// Empty reports whether nothing is changed.
+func (c *Entry) Empty() bool {
+	return len(c.Found)+len(c.Versions)+len(c.States)+len(c.Renewed)+len(c.Owners)+len(c.Dissents)+len(c.Corrections)+len(c.Retractions) == 0
+}
 
 // ChainFault is one break in the chain of versions.
 type ChainFault struct {

@@ -101,7 +101,7 @@ func (l *lettaRig) disown(text, tenant string) {
 func (l *lettaRig) own(id, tenant string) {
 	l.t.Helper()
 	row := memproxy.Ownership{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id, Actor: "agent:" + tenant, Scope: memproxy.Scope{Tenant: tenant}}
-	if err := l.car.ledger.Put(l.t.Context(), row); err != nil {
+	if err := l.car.ledger.Commit(l.t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{row}}); err != nil {
 		l.t.Fatal(err)
 	}
 }

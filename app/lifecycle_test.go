@@ -250,7 +250,7 @@ func TestStopWaitsForSlowStores(t *testing.T) {
 	for i := range 20 {
 		r.car.later.run("a slow disk", func() {
 			<-answers
-			err := r.car.ledger.Put(context.Background(), memproxy.Ownership{Backend: "mem0", Kind: memproxy.TargetMemory, ID: fmt.Sprint("m", i), Scope: memproxy.Scope{Tenant: "acme", User: "ann"}, Actor: "agent:dev", Trust: memproxy.TrustAuthenticated})
+			err := r.car.ledger.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{{Backend: "mem0", Kind: memproxy.TargetMemory, ID: fmt.Sprint("m", i), Scope: memproxy.Scope{Tenant: "acme", User: "ann"}, Actor: "agent:dev", Trust: memproxy.TrustAuthenticated}}})
 			if err == nil {
 				done.Add(1)
 			}

@@ -162,7 +162,7 @@ func TestObjectsThatAreAnothers(t *testing.T) {
 	const agent = "agent-00000000-0000-4000-8000-000000000001"
 	r := start(t, namesConf, "RIVAL", sha("rival-key"), "LISTED", "")
 	row := memproxy.Ownership{Backend: "mem0", Kind: memproxy.TargetMemory, ID: agent, Scope: memproxy.Scope{Tenant: "acme"}, Actor: "agent:acme"}
-	if err := r.car.ledger.Put(t.Context(), row); err != nil {
+	if err := r.car.ledger.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{row}}); err != nil {
 		t.Fatal(err)
 	}
 	r.stop()
@@ -195,9 +195,7 @@ func TestNamesOfSeveralTenants(t *testing.T) {
 	added := r.behind("POST", "/memories", ofBob("the canary of acme sings"))
 	id := strings.Split(strings.SplitN(added, `"id":"`, 2)[1], `"`)[0]
 	// As an earlier version left it, and the new one finds it.
-	if err := r.car.ledger.Put(t.Context(),
-		memproxy.Ownership{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id, Scope: memproxy.Scope{Tenant: "acme", User: "bob"}, Actor: "agent:acme"},
-		memproxy.Ownership{Backend: "mem0", Kind: memproxy.TargetEntity, ID: "user:bob", Scope: memproxy.Scope{Tenant: memproxy.TenantNobody}}); err != nil {
+	if err := r.car.ledger.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id, Scope: memproxy.Scope{Tenant: "acme", User: "bob"}, Actor: "agent:acme"}, {Backend: "mem0", Kind: memproxy.TargetEntity, ID: "user:bob", Scope: memproxy.Scope{Tenant: memproxy.TenantNobody}}}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, who := range [][]string{nil, rival} {

@@ -116,7 +116,7 @@ func (r *readRig) owned(id string, row memproxy.Ownership) {
 	if row.Scope.Tenant == "" {
 		row.Scope.Tenant = "acme"
 	}
-	if err := r.car.ledger.Put(context.Background(), row); err != nil {
+	if err := r.car.ledger.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{row}}); err != nil {
 		r.t.Fatal(err)
 	}
 }

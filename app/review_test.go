@@ -81,9 +81,9 @@ func TestRefusedAtReplay(t *testing.T) {
 	r := start(t, screeningConf, "SCREENING", fmt.Sprintf(`policy: {dir: %q}
 review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review, content], tenants: "*"}]}`, policyDir(t, holdingPolicy), sha(reviewToken)))
 	id := heldID(t, r.do("POST", "/memories", `{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"Bob sails."}]}`))
-	if err := r.car.ledger.Put(t.Context(), memproxy.Ownership{
+	if err := r.car.ledger.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{{
 		Backend: "mem0", Kind: memproxy.TargetEntity, ID: memproxy.OwnerID(memproxy.DimUser, "bob"), Scope: memproxy.Scope{Tenant: "globex", User: "bob"},
-	}); err != nil {
+	}}}); err != nil {
 		t.Fatal(err)
 	}
 	before := r.back.count()

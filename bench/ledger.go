@@ -163,7 +163,7 @@ func fill(ctx context.Context, path string, memories int) error {
 				Decision: rows[i].Decision, Attestation: memproxy.SelfReported, Reason: "nothing was found in it", Rules: "bench",
 			}
 		}
-		if err = l.Put(ctx, rows...); err == nil {
+		if err = l.Commit(ctx, memproxy.Entry{Queued: true, Owners: rows}); err == nil {
 			_, err = l.SetState(ctx, states...)
 		}
 	}

@@ -71,13 +71,9 @@ func (g *Gate) putAside(ctx context.Context, r *run) {
 	if ttl := (&returning{Admission: r.Admission, g: g}).lifetime(&memproxy.Memory{}); ttl > 0 {
 		change.Expires = r.begun.Add(ttl)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
-	defer cancel()
-	_, err := g.opt.Ledger.SetState(ctx, change)
-	if err == nil {
+	if commit(ctx, g, &r.Decision, memproxy.Entry{States: []memproxy.StateChange{change}}, "the state of a write could not be noted") == nil {
 		return
 	}
-	g.opt.Log.ErrorContext(ctx, "the state of a write could not be noted", "decision", r.Decision.ID, "error", err)
 	g.unwritten(ctx, r, "the memory would have to be withheld, and that could not be noted")
 }
 
@@ -169,6 +165,5 @@ func (ret *returning) asideLater(ctx context.Context, memories []memproxy.Memory
 	if len(changes) == 0 {
 		return nil
 	}
-	_, err := ret.g.opt.Ledger.SetState(ctx, changes...)
-	return err
+	return ret.g.opt.Ledger.Commit(ctx, memproxy.Entry{States: changes})
 }

@@ -92,7 +92,7 @@ func (ret *returning) settleAside(ctx context.Context, made []string) {
 	if len(changes) == 0 {
 		return
 	}
-	_, _ = ret.g.opt.Ledger.SetState(ctx, changes...) // if it fails, the next read does it
+	_ = ret.g.opt.Ledger.Commit(ctx, memproxy.Entry{States: changes}) // if it fails, the next read does it
 }
 
 // approvalBinds is how long what carries an approved write's stamp is taken for

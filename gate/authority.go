@@ -244,12 +244,8 @@ func (g *Gate) called(ctx context.Context, a *Admission) {
 
 // dissent notes that somebody would have a memory say something else.
 func (g *Gate) dissent(ctx context.Context, a *Admission, w *word, text string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
-	defer cancel()
 	d := memproxy.Dissent{Open: true, Text: text, SHA256: textHash(text), Correction: g.correction(a, w, string(memproxy.TrustAuthority))}
-	if err := g.opt.Ledger.Contest(ctx, d); err != nil {
-		g.opt.Log.ErrorContext(ctx, "a dissent was not kept", "decision", a.Decision.ID, "error", err)
-	}
+	_ = commit(ctx, g, &a.Decision, memproxy.Entry{Dissents: []memproxy.Dissent{d}}, "a dissent was not kept") // it is in the log
 }
 
 // correction says that the admission changes, or would change, a word.

@@ -28,25 +28,19 @@ type judging struct {
 func (l *judging) Lookup(_ context.Context, keys ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error) {
 	return l.joined(keys, l.broken, rated(l.standings))
 }
-func (l *judging) SetState(context.Context, ...memproxy.StateChange) (int, error) { return 0, nil }
-func (l *judging) Contest(_ context.Context, d memproxy.Dissent) error {
-	l.dissent = append(l.dissent, d)
-	return l.broken
+func (l *judging) Commit(ctx context.Context, e memproxy.Entry) error {
+	l.dissent, l.corrected, l.retracted = append(l.dissent, e.Dissents...), append(l.corrected, e.Corrections...), append(l.retracted, e.Retractions...)
+	if len(e.Dissents) > 0 {
+		return l.broken
+	}
+	return l.fakeLedger.Commit(ctx, e)
 }
 func (l *judging) Corrections(context.Context, memproxy.MemoryKey) ([]memproxy.Correction, error) {
 	return l.corrections, l.broken
 }
-func (l *judging) Corrected(_ context.Context, c memproxy.Correction) error {
-	l.corrected = append(l.corrected, c)
-	return nil
-}
 func (l *judging) Record(context.Context, string, string) (memproxy.Track, error) {
 	l.asked++
 	return l.track, l.noTrack
-}
-func (l *judging) Retracted(_ context.Context, all ...memproxy.Retraction) error {
-	l.retracted = append(l.retracted, all...)
-	return nil
 }
 func (l *judging) Retraction(context.Context, string, string, []string, time.Time) (memproxy.Retraction, bool, error) {
 	if l.said == nil {

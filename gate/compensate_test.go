@@ -179,7 +179,7 @@ func TestWhatWasLetInIsVouchedFor(t *testing.T) {
 	put := func(id, sha, decision string, deleted bool) {
 		t.Helper()
 		row := memproxy.Ownership{Backend: a.Call().Backend.Name, Kind: memproxy.TargetMemory, ID: id, SHA256: sha, Decision: decision, Deleted: deleted, Scope: memproxy.Scope{Tenant: "other"}}
-		if err := r.ledger.Put(context.Background(), row); err != nil {
+		if err := r.ledger.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{row}}); err != nil {
 			t.Fatal(err)
 		}
 	}

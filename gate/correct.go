@@ -64,18 +64,14 @@ func (g *Gate) credit(ctx context.Context, a *Admission, words []word) {
 	if a.op == nil || a.op.Kind != memproxy.Correct || !a.enforced() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
-	defer cancel()
+	var all []memproxy.Correction
 	for i := range words {
 		w := &words[i]
 		if w.own || w.row.Actor == "" || !a.rewrites(w) {
 			continue
 		}
 		c := g.correction(a, w, right(a))
-		if err := g.opt.Ledger.Corrected(ctx, c); err != nil {
-			g.opt.Log.ErrorContext(ctx, "a correction is not on its author's record", "decision", a.Decision.ID, "error", err)
-		}
-		g.tracks.forget(c.Tenant, c.Author)
+		all = append(all, c)
 		ev := a.event
 		ev.Type, ev.Time, ev.Targets = memproxy.EventCrossCorrection, g.opt.Clock(), []string{c.ID}
 		ev.Detail = "written by " + c.Author + ", corrected by " + c.Corrector + ": " + c.Reason
@@ -83,6 +79,10 @@ func (g *Gate) credit(ctx context.Context, a *Admission, words []word) {
 		if err := g.opt.Recorder.Note(ev); err != nil {
 			g.opt.Log.ErrorContext(ctx, "audit note lost", "decision", a.Decision.ID, "error", err)
 		}
+	}
+	_ = commit(ctx, g, &a.Decision, memproxy.Entry{Corrections: all}, "corrections are not on their authors' records") // it is in the log
+	for i := range all {
+		g.tracks.forget(all[i].Tenant, all[i].Author)
 	}
 }
 

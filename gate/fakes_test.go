@@ -166,13 +166,13 @@ func (l *fakeLedger) Decision(context.Context, string, string) (memproxy.Ownersh
 	return memproxy.Ownership{}, false, l.err
 }
 
-func (l *fakeLedger) Put(_ context.Context, rows ...memproxy.Ownership) error {
+func (l *fakeLedger) Commit(_ context.Context, e memproxy.Entry) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err != nil {
 		return l.err
 	}
-	for _, row := range rows {
+	for _, row := range e.Owners {
 		l.rows[row.ID] = row
 	}
 	return nil

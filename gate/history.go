@@ -2,7 +2,6 @@ package gate
 
 import (
 	"context"
-	"time"
 
 	"github.com/memproxy/memproxy"
 )
@@ -29,29 +28,37 @@ func (ret *returning) found(id string, m memproxy.Memory) memproxy.Version {
 	return v
 }
 
-// record keeps the versions that a write, change or deletion made, each change
-// with what stood there before. It is history, not permission: where it cannot
-// be kept the write stands, and that is said. States are noted along with it.
-func (ret *returning) record(ctx context.Context, states []memproxy.StateChange) {
-	defer ret.confirm(ctx)
-	if !ret.enforced() {
-		ret.mark(ctx, states)
-		return
+// enter notes what a write, change or deletion made of memories: their versions,
+// each with what was there before, states, owners and new times of expiry. It is
+// history, not permission: where it cannot be kept the write is done, and the log
+// says so. Without the texts, how memories are rated and whose they are is kept.
+func (ret *returning) enter(ctx context.Context, e memproxy.Entry) {
+	e.Queued = true
+	if ret.enforced() {
+		ret.sweptAway(ctx)
+		e.Found, e.Versions = ret.versions()
+		found, versions := ret.objects()
+		e.Found, e.Versions = append(e.Found, found...), append(e.Versions, versions...)
+		e.Renewed = ret.renewed()
 	}
-	ret.sweptAway(ctx)
-	c := memproxy.Chronicle{States: states}
-	c.Found, c.Versions = ret.versions()
-	found, versions := ret.objects()
-	c.Found, c.Versions = append(c.Found, found...), append(c.Versions, versions...)
-	if c.Empty() {
-		return
+	if commit(ctx, ret.g, &ret.Decision, e, "versions not kept") != nil && len(e.Found)+len(e.Versions) > 0 {
+		e.Found, e.Versions = nil, nil
+		_ = commit(ctx, ret.g, &ret.Decision, e, "ledger not updated") // it is in the log
 	}
-	wctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ret.g.opt.RecordTimeout)
+}
+
+// commit commits an entry, also for a caller who is gone. An error is in the log.
+func commit(ctx context.Context, g *Gate, d *memproxy.Decision, e memproxy.Entry, lost string) error {
+	if e.Empty() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
 	defer cancel()
-	if err := ret.g.opt.Ledger.Chronicle(wctx, c); err != nil {
-		ret.g.opt.Log.ErrorContext(ctx, "versions not kept", "decision", ret.Decision.ID, "error", err)
-		ret.mark(ctx, states) // how memories stand does not depend on their texts
+	err := g.opt.Ledger.Commit(ctx, e)
+	if err != nil {
+		g.opt.Log.ErrorContext(ctx, lost, "decision", d.ID, "error", err)
 	}
+	return err
 }
 
 // sweptAway ends the histories of what a bulk deletion removed, as far as it is
@@ -77,17 +84,15 @@ func boundVersion(m *memproxy.Memory, s *memproxy.Stamp) memproxy.Version {
 	}
 }
 
-// confirm gives memories that were there, and were written again, a new time of
-// expiry: also where the backend says that it knew the text.
-func (ret *returning) confirm(ctx context.Context) {
-	if !ret.enforced() || ret.rules.TTL == nil {
-		return
+// renewed are memories that were there and were written again: also where the
+// backend says that it knew the text.
+func (ret *returning) renewed() (all []memproxy.Renewal) {
+	if ret.rules.TTL == nil {
+		return nil
 	}
-	again := map[time.Time][]memproxy.MemoryKey{}
 	note := func(kind memproxy.TargetKind, id, field string) {
 		if ttl := ret.lifetime(&memproxy.Memory{Field: field}); ttl > 0 && id != "" {
-			at := ret.begun.Add(ttl)
-			again[at] = append(again[at], memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kind, ID: id})
+			all = append(all, memproxy.Renewal{MemoryKey: memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kind, ID: id}, Expires: ret.begun.Add(ttl)})
 		}
 	}
 	switch {
@@ -109,13 +114,7 @@ func (ret *returning) confirm(ctx context.Context) {
 			}
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ret.g.opt.RecordTimeout)
-	defer cancel()
-	for at, keys := range again {
-		if err := ret.g.opt.Ledger.Confirm(ctx, at, keys...); err != nil {
-			ret.g.opt.Log.ErrorContext(ctx, "what was confirmed keeps its old end", "decision", ret.Decision.ID, "error", err)
-		}
-	}
+	return all
 }
 
 func (ret *returning) versions() (found, out []memproxy.Version) {

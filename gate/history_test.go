@@ -29,30 +29,18 @@ type fullLedger struct {
 func (l *fullLedger) Lookup(_ context.Context, keys ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error) {
 	return l.joined(keys, l.err, rated(l.standings))
 }
-func (l *fullLedger) SetState(_ context.Context, changes ...memproxy.StateChange) (int, error) {
-	l.changes = append(l.changes, changes...)
-	for _, c := range changes {
-		l.marks = append(l.marks, fmt.Sprintf("%s %s until %v", c.ID, c.State, c.Expires.Sub(noon)))
-	}
-	return len(changes), l.err
-}
-func (l *fullLedger) Seal(_ context.Context, vs ...memproxy.Version) (int, error) { return l.note(vs) }
-func (l *fullLedger) Append(_ context.Context, vs ...memproxy.Version) ([]memproxy.Version, error) {
-	_, err := l.note(vs)
-	return vs, err
-}
-func (l *fullLedger) Chronicle(ctx context.Context, c memproxy.Chronicle) error {
-	_, err := l.note(slices.Concat(c.Found, c.Versions))
-	if err == nil {
-		_, err = l.SetState(ctx, c.States...)
-	}
-	return err
-}
-func (l *fullLedger) note(vs []memproxy.Version) (int, error) {
-	for _, v := range vs {
+func (l *fullLedger) Commit(ctx context.Context, e memproxy.Entry) error {
+	for _, v := range slices.Concat(e.Found, e.Versions) {
 		l.history = append(l.history, fmt.Sprintf("%s %s %q before %v by %s", v.Op, v.ID, v.Text, v.Before != "", v.Actor))
 	}
-	return len(vs), l.err
+	l.changes = append(l.changes, e.States...)
+	for _, c := range e.States {
+		l.marks = append(l.marks, fmt.Sprintf("%s %s until %v", c.ID, c.State, c.Expires.Sub(noon)))
+	}
+	if l.err != nil {
+		return l.err
+	}
+	return l.fakeLedger.Commit(ctx, e)
 }
 func (l *fullLedger) SessionLocked(_ context.Context, tenant string, sessions ...string) (memproxy.Lock, error) {
 	for _, s := range sessions {

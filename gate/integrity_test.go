@@ -96,8 +96,6 @@ func (c *custody) Lookup(_ context.Context, keys ...memproxy.MemoryKey) (map[mem
 	})
 }
 
-func (c *custody) SetState(context.Context, ...memproxy.StateChange) (int, error) { return 0, nil }
-
 // Proves EDGE-4: stamps that belong to another memory, memories that nobody
 // wrote, and what was found before, are named and left out where that is set;
 // their neighbours are not, and nobody is accused while the ledger is away.

@@ -81,12 +81,5 @@ func (g *Gate) withdraw(ctx context.Context, a *Admission, words []word) {
 			Confidence: w.row.Confidence, Attestation: w.attestation, Time: a.begun,
 		})
 	}
-	if len(all) == 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
-	defer cancel()
-	if err := g.opt.Ledger.Retracted(ctx, all...); err != nil {
-		g.opt.Log.ErrorContext(ctx, "what is no longer said is not kept", "decision", a.Decision.ID, "error", err)
-	}
+	_ = commit(ctx, g, &a.Decision, memproxy.Entry{Retractions: all}, "what is no longer said is not kept") // it is in the log
 }

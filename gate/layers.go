@@ -144,7 +144,7 @@ func (ret *returning) markLater(ctx context.Context, memories []memproxy.Memory)
 		}
 	}
 	if ret.reading = reading; len(reading.Memories) > 0 {
-		ret.mark(ctx, ret.newStates())
+		_ = commit(ctx, ret.g, &ret.Decision, memproxy.Entry{States: ret.newStates()}, "the state of new memories is not kept") // it is in the log
 	}
 }
 

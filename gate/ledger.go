@@ -23,8 +23,9 @@ type Ledger interface {
 	// decision, so that a memory that comes back with its stamp can be bound.
 	Decision(ctx context.Context, backend, decision string) (memproxy.Ownership, bool, error)
 
-	// Put inserts or replaces rows by (Backend, Kind, ID), in one transaction.
-	Put(context.Context, ...memproxy.Ownership) error
+	// Commit applies what one decision makes of what is known, whole or not at
+	// all. This process finds it when Commit returns.
+	Commit(context.Context, memproxy.Entry) error
 
 	// Bind inserts the rows of which there is none by (Backend, Kind, ID), in
 	// one transaction, and returns for each the one that is there then. Of callers
@@ -43,17 +44,6 @@ type Ledger interface {
 	// ListStatuses returns a page of statuses, in the order of their keys.
 	ListStatuses(context.Context, memproxy.StatusFilter) ([]memproxy.Status, error)
 
-	// SetState changes states, and returns how many it changed.
-	SetState(context.Context, ...memproxy.StateChange) (int, error)
-
-	// Confirm gives memories a new time of expiry. Expired ones come back.
-	Confirm(ctx context.Context, expires time.Time, keys ...memproxy.MemoryKey) error
-
-	// Chronicle records versions and what was found before the first, and changes
-	// states, all or nothing. It need not be done when it returns, only queued: who
-	// asks afterwards finds it. The same version again changes nothing.
-	Chronicle(context.Context, memproxy.Chronicle) error
-
 	// History returns versions of a memory, the newest first.
 	History(ctx context.Context, k memproxy.MemoryKey, before int64, limit int) ([]memproxy.Version, error)
 
@@ -65,13 +55,6 @@ type Ledger interface {
 	// by principal. Locked is set by the one that locks.
 	NoteSession(context.Context, memproxy.SessionEvent) (s memproxy.Session, locked bool, err error)
 
-	// Contest records a correction that was not let through.
-	Contest(context.Context, memproxy.Dissent) error
-
-	// Corrected counts a correction that was let in against the author, once
-	// per memory and decision.
-	Corrected(context.Context, memproxy.Correction) error
-
 	// Corrections returns who changed a memory that was another's, newest
 	// first.
 	Corrections(context.Context, memproxy.MemoryKey) ([]memproxy.Correction, error)
@@ -79,9 +62,6 @@ type Ledger interface {
 	// Record returns the track record of an author of a tenant; zeros for one
 	// who is not known.
 	Record(ctx context.Context, tenant, actor string) (memproxy.Track, error)
-
-	// Retracted records texts that their authors deleted or replaced.
-	Retracted(context.Context, ...memproxy.Retraction) error
 
 	// Retraction returns the newest retraction by an author, not before a time,
 	// of a text like one of these; false when there is none.
@@ -104,8 +84,8 @@ func (NoLedger) Decision(context.Context, string, string) (memproxy.Ownership, b
 	return memproxy.Ownership{}, false, nil
 }
 
-// Put keeps nothing.
-func (NoLedger) Put(context.Context, ...memproxy.Ownership) error { return nil }
+// Commit keeps nothing.
+func (NoLedger) Commit(context.Context, memproxy.Entry) error { return nil }
 
 // Bind lets everybody have what is not bound.
 func (NoLedger) Bind(_ context.Context, rows ...memproxy.Ownership) ([]memproxy.Ownership, error) {
@@ -127,15 +107,6 @@ func (NoLedger) ListStatuses(context.Context, memproxy.StatusFilter) ([]memproxy
 	return nil, nil
 }
 
-// SetState keeps nothing.
-func (NoLedger) SetState(context.Context, ...memproxy.StateChange) (int, error) { return 0, nil }
-
-// Confirm keeps nothing.
-func (NoLedger) Confirm(context.Context, time.Time, ...memproxy.MemoryKey) error { return nil }
-
-// Chronicle keeps nothing.
-func (NoLedger) Chronicle(context.Context, memproxy.Chronicle) error { return nil }
-
 // History knows of none.
 func (NoLedger) History(context.Context, memproxy.MemoryKey, int64, int) ([]memproxy.Version, error) {
 	return nil, nil
@@ -151,12 +122,6 @@ func (NoLedger) NoteSession(context.Context, memproxy.SessionEvent) (memproxy.Se
 	return memproxy.Session{}, false, nil
 }
 
-// Contest keeps nothing.
-func (NoLedger) Contest(context.Context, memproxy.Dissent) error { return nil }
-
-// Corrected keeps nothing.
-func (NoLedger) Corrected(context.Context, memproxy.Correction) error { return nil }
-
 // Corrections knows of none.
 func (NoLedger) Corrections(context.Context, memproxy.MemoryKey) ([]memproxy.Correction, error) {
 	return nil, nil
@@ -166,9 +131,6 @@ func (NoLedger) Corrections(context.Context, memproxy.MemoryKey) ([]memproxy.Cor
 func (NoLedger) Record(context.Context, string, string) (memproxy.Track, error) {
 	return memproxy.Track{}, nil
 }
-
-// Retracted keeps nothing.
-func (NoLedger) Retracted(context.Context, ...memproxy.Retraction) error { return nil }
 
 // Retraction knows of none.
 func (NoLedger) Retraction(context.Context, string, string, []string, time.Time) (memproxy.Retraction, bool, error) {
@@ -203,8 +165,8 @@ func (m metered) Decision(ctx context.Context, backend, decision string) (mempro
 	return got, ok, m.note(ctx, err)
 }
 
-func (m metered) Put(ctx context.Context, all ...memproxy.Ownership) error {
-	return m.note(ctx, m.of.Put(ctx, all...))
+func (m metered) Commit(ctx context.Context, c memproxy.Entry) error {
+	return m.note(ctx, m.of.Commit(ctx, c))
 }
 
 func (m metered) Bind(ctx context.Context, all ...memproxy.Ownership) ([]memproxy.Ownership, error) {
@@ -227,19 +189,6 @@ func (m metered) ListStatuses(ctx context.Context, v memproxy.StatusFilter) ([]m
 	return got, m.note(ctx, err)
 }
 
-func (m metered) SetState(ctx context.Context, all ...memproxy.StateChange) (int, error) {
-	got, err := m.of.SetState(ctx, all...)
-	return got, m.note(ctx, err)
-}
-
-func (m metered) Confirm(ctx context.Context, expires time.Time, keys ...memproxy.MemoryKey) error {
-	return m.note(ctx, m.of.Confirm(ctx, expires, keys...))
-}
-
-func (m metered) Chronicle(ctx context.Context, v memproxy.Chronicle) error {
-	return m.note(ctx, m.of.Chronicle(ctx, v))
-}
-
 func (m metered) History(ctx context.Context, k memproxy.MemoryKey, before int64, limit int) ([]memproxy.Version, error) {
 	got, err := m.of.History(ctx, k, before, limit)
 	return got, m.note(ctx, err)
@@ -255,14 +204,6 @@ func (m metered) NoteSession(ctx context.Context, v memproxy.SessionEvent) (memp
 	return got, ok, m.note(ctx, err)
 }
 
-func (m metered) Contest(ctx context.Context, v memproxy.Dissent) error {
-	return m.note(ctx, m.of.Contest(ctx, v))
-}
-
-func (m metered) Corrected(ctx context.Context, v memproxy.Correction) error {
-	return m.note(ctx, m.of.Corrected(ctx, v))
-}
-
 func (m metered) Corrections(ctx context.Context, v memproxy.MemoryKey) ([]memproxy.Correction, error) {
 	got, err := m.of.Corrections(ctx, v)
 	return got, m.note(ctx, err)
@@ -271,10 +212,6 @@ func (m metered) Corrections(ctx context.Context, v memproxy.MemoryKey) ([]mempr
 func (m metered) Record(ctx context.Context, tenant, actor string) (memproxy.Track, error) {
 	got, err := m.of.Record(ctx, tenant, actor)
 	return got, m.note(ctx, err)
-}
-
-func (m metered) Retracted(ctx context.Context, all ...memproxy.Retraction) error {
-	return m.note(ctx, m.of.Retracted(ctx, all...))
 }
 
 func (m metered) Retraction(ctx context.Context, tenant, author string, texts []string, since time.Time) (memproxy.Retraction, bool, error) {

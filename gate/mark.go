@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"context"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -69,18 +68,6 @@ type Waits func(memproxy.Principal, memproxy.Source, memproxy.Track, time.Time) 
 // waits reports whether what the caller writes waits for review.
 func (a *Admission) waits() bool {
 	return a.rules.Pending != nil && a.rules.Pending(a.Principal, a.op.SourceClaim, a.track, a.begun)
-}
-
-// mark notes how memories stand.
-func (ret *returning) mark(ctx context.Context, changes []memproxy.StateChange) {
-	if len(changes) == 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ret.g.opt.RecordTimeout)
-	defer cancel()
-	if _, err := ret.g.opt.Ledger.SetState(ctx, changes...); err != nil {
-		ret.g.opt.Log.ErrorContext(ctx, "the state of new memories is not kept", "decision", ret.Decision.ID, "error", err)
-	}
 }
 
 // field is the governed field of a new memory: as the answer has it, else as

@@ -185,10 +185,6 @@ func (l *registrar) Lookup(_ context.Context, keys ...memproxy.MemoryKey) (map[m
 	})
 }
 
-func (l *registrar) SetState(context.Context, ...memproxy.StateChange) (int, error) {
-	return 0, nil
-}
-
 // Proves MFW-7: where untrusted memories are withheld, so are those of which
 // the ledger cannot be asked, or knows nothing; raw messages are not, and without the setting
 // everything is shown. A page's memories are asked about once.

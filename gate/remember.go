@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -42,22 +43,12 @@ func (ret *returning) remember(ctx context.Context) {
 	// history, and does not keep the caller waiting.
 	states := append(ret.newStates(), ret.born...)
 	if ret.aside != "" || ret.waits() {
-		ret.mark(ctx, states)
+		_ = commit(ctx, ret.g, &ret.Decision, memproxy.Entry{States: states}, "the state of new memories is not kept") // it is in the log
 		states = nil
 	}
-	ret.record(ctx, states)
-	if len(ret.rows) == 0 {
-		return
-	}
-	rows := slices.SortedFunc(maps.Values(ret.rows), func(a, b memproxy.Ownership) int {
-		if a.ID < b.ID {
-			return -1
-		}
-		return 1
-	})
-	if err := ret.g.opt.Ledger.Put(ctx, rows...); err != nil {
-		ret.g.opt.Log.ErrorContext(ctx, "ledger not updated", "decision", ret.Decision.ID, "error", err)
-	}
+	ret.enter(ctx, memproxy.Entry{States: states, Owners: slices.SortedFunc(maps.Values(ret.rows), func(a, b memproxy.Ownership) int {
+		return cmp.Compare(a.ID, b.ID)
+	})})
 }
 
 // subject is the memory that the operation is about, or the first of them:

@@ -57,7 +57,7 @@ func (g *Gate) amendRow(ctx context.Context, k memproxy.MemoryKey, decision stri
 	records, err := g.opt.Ledger.Lookup(ctx, k)
 	if rec := records[k]; err == nil && rec.Owned() {
 		change(&rec.Owner)
-		err = g.opt.Ledger.Put(ctx, rec.Owner)
+		err = g.opt.Ledger.Commit(ctx, memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{rec.Owner}})
 	}
 	if err != nil {
 		g.opt.Log.ErrorContext(ctx, "ledger not updated", "decision", decision, "error", err)

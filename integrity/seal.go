@@ -101,7 +101,7 @@ func (s *sealing) page(ctx context.Context, adapter gate.Locator, items []hunt.I
 		}
 		rows = append(rows, row)
 	}
-	if err := s.c.Ledger.Put(ctx, rows...); err != nil {
+	if err := s.c.Ledger.Commit(ctx, memproxy.Entry{Queued: true, Owners: rows}); err != nil {
 		return err
 	}
 	_, err = s.c.Ledger.Seal(ctx, found...)

@@ -1,9 +1,14 @@
 package ledger
 
 import (
+	"context"
+	"slices"
 	"sync"
 
+	"github.com/bits-and-blooms/bloom/v3"
 	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/memproxy/memproxy"
 )
 
 // maxAbsent is how many absences are kept, about 150 bytes each.
@@ -63,4 +68,161 @@ func (a *absences) end(keys ...absent) {
 	for _, k := range keys {
 		a.known.Remove(k)
 	}
+}
+
+// seen answers, without the store, for objects that the store knows nothing of:
+// the ids that an addition's answer names are new, and to ask the index for what
+// is not there costs a tenth of a write. It holds Bloom filters over the keys of
+// the tables below, which only grow: a key that was removed is asked for in vain.
+// It is used where this process alone writes the store (nil otherwise), and says
+// nothing until what was there at the start is in it.
+//
+// Sets of keys: records are what Lookup finds (an owner, a status, a place in the
+// list of a sealed backend); statuses and versions are for the writer.
+type seen struct {
+	mu      sync.Mutex
+	filters []*bloom.BloomFilter // each for twice as many keys as the one before
+	room    uint                 // keys that the last filter still has room for
+	sealed  map[string]bool      // backends in which an unknown object was planted
+	whole   bool                 // what was there at the start is in it
+}
+
+type keySet byte
+
+const (
+	records  keySet = 'r'
+	statuses keySet = 's'
+	versions keySet = 'v'
+)
+
+const (
+	// firstFilter is how many keys the first filter holds, in 160 KiB.
+	firstFilter = 1 << 17
+	// falseSeen is how often a filter takes an unknown key for a known one.
+	falseSeen = 0.01
+)
+
+// member is a key in a set as the filters hash it.
+func member(set keySet, k *key) []byte {
+	text := append(make([]byte, 0, 128), byte(set))
+	for _, part := range [...]string{k.Backend, string(k.Kind), k.ID} {
+		text = append(append(text, part...), 0) // which no part has
+	}
+	return text
+}
+
+// add notes keys before they are in the store.
+func (s *seen) add(k key, sets ...keySet) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, set := range sets {
+		text := member(set, &k)
+		if s.has(text) {
+			continue
+		}
+		if s.room == 0 {
+			s.room = firstFilter << len(s.filters)
+			s.filters = append(s.filters, bloom.NewWithEstimates(s.room, falseSeen))
+		}
+		s.filters[len(s.filters)-1].Add(text)
+		s.room--
+	}
+}
+
+func (s *seen) has(text []byte) bool {
+	return slices.ContainsFunc(s.filters, func(f *bloom.BloomFilter) bool { return f.Test(text) })
+}
+
+// unknown reports whether the store certainly has nothing of an object, and
+// whether its backend was sealed without it.
+func (s *seen) unknown(set keySet, k key) (unknown, sealed bool) {
+	if s == nil {
+		return false, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.whole && !s.has(member(set, &k)), s.sealed[k.Backend]
+}
+
+// absent reports whether the store certainly has no record of an object, and
+// what Lookup says then: nothing, unless the backend was sealed without it.
+func (s *seen) absent(k key) (rec memproxy.Record, absent bool) {
+	unknown, sealed := s.unknown(records, k)
+	if sealed {
+		rec.Listing = memproxy.Unlisted
+	}
+	return rec, unknown
+}
+
+// note adds what a transaction is about to change, and marks what was absent.
+func (s *seen) note(all changes) changes {
+	for k, c := range all {
+		if rec, absent := s.absent(k); absent {
+			c.was = &rec
+			all[k] = c
+		}
+		s.add(k, records)
+	}
+	return all
+}
+
+func (s *seen) seal(backends ...string) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range backends {
+		s.sealed[b] = true
+	}
+}
+
+// load takes in what was there at the start. What comes to be meanwhile the
+// writer adds before it is there. After an error the store is asked for
+// everything, as it is until load is done.
+func (s *seen) load(ctx context.Context, l *Ledger) error {
+	if s == nil {
+		return nil
+	}
+	for _, table := range [...]struct {
+		name string
+		sets []keySet
+	}{
+		{"ownership", []keySet{records}},
+		{"standing", []keySet{records, statuses}},
+		{"found", []keySet{records}},
+		{"version", []keySet{versions}},
+	} {
+		if err := s.loadKeys(ctx, l, table.name, table.sets); err != nil {
+			return err
+		}
+	}
+	sealed, err := glance(ctx, l, "list sealed backends", scanText, `SELECT backend FROM sealed`)
+	if err != nil {
+		return err
+	}
+	s.seal(sealed...)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.whole = true
+	return nil
+}
+
+func (s *seen) loadKeys(ctx context.Context, l *Ledger, table string, sets []keySet) error {
+	rows, err := l.reader.QueryContext(ctx, `SELECT backend, kind, id FROM `+table)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var k key
+		if err := rows.Scan(&k.Backend, &k.Kind, &k.ID); err != nil {
+			return err
+		}
+		s.add(k, sets...)
+	}
+	return rows.Err()
 }

@@ -55,7 +55,7 @@ func TestAbsencesEnd(t *testing.T) {
 	if id, err := l.SessionLocked(ctx, "acme", "s1", "s2"); err != nil || id.ID != "s2" {
 		t.Errorf("after three rejections: %q, %v", id, err)
 	}
-	err := l.Retracted(ctx, memproxy.Retraction{Tenant: "acme", Author: "agent:dev", Text: "Ann drinks green tea every morning.", Confidence: 300, Time: clock.Now()})
+	err := l.Commit(ctx, memproxy.Entry{Retractions: []memproxy.Retraction{{Tenant: "acme", Author: "agent:dev", Text: "Ann drinks green tea every morning.", Confidence: 300, Time: clock.Now()}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ func filled(b *testing.B, cache int) *ledger.Ledger {
 		for j := range rows {
 			rows[j] = ledgertest.Row(strconv.Itoa(1000*i + j))
 		}
-		if err := l.Put(b.Context(), rows...); err != nil {
+		if err := l.Commit(b.Context(), memproxy.Entry{Queued: true, Owners: rows}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -72,7 +72,7 @@ func BenchmarkPut(b *testing.B) {
 				b.SetParallelism(clients)
 				b.RunParallel(func(pb *testing.PB) {
 					for pb.Next() {
-						if err := l.Put(b.Context(), ledgertest.Row(strconv.FormatInt(n.Add(1), 10))); err != nil {
+						if err := l.Commit(b.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{ledgertest.Row(strconv.FormatInt(n.Add(1), 10))}}); err != nil {
 							b.Error(err)
 							return
 						}

@@ -46,14 +46,17 @@ func (l *Ledger) commit(group []*job) (err error) {
 		if j.ctx.Err() != nil {
 			continue
 		}
-		if err := t.apply(j); err != nil {
+		if j.also == nil {
+			continue
+		}
+		if err := j.also(t); err != nil {
 			_ = tx.Rollback() // the first error is the one to report
 			return err
 		}
 	}
 	err = t.putHeads()
 	if err == nil {
-		err = t.putCounts()
+		err = putCounts(t)
 	}
 	if err != nil {
 		_ = tx.Rollback() // the first error is the one to report

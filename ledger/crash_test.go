@@ -30,7 +30,7 @@ func TestCrashChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := 0; ; i++ {
-		if err := l.Put(context.Background(), ledgertest.Row(strconv.Itoa(i))); err != nil {
+		if err := l.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{ledgertest.Row(strconv.Itoa(i))}}); err != nil {
 			t.Fatal(err)
 		}
 		fmt.Printf("put %d\n", i)

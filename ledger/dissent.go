@@ -15,18 +15,11 @@ func dissentRef(k memproxy.MemoryKey, decision string) string {
 	return ref(refDissent, k.Backend, string(k.Kind), k.ID, decision)
 }
 
-// Contest records that somebody would have a memory say something else and
-// was not trusted enough to change it, with the text encrypted. The memory is
-// contested until every dissent is closed.
-func (l *Ledger) Contest(ctx context.Context, d memproxy.Dissent) error {
-	if l.opt.Vault == nil {
-		return ErrNoVault
-	}
+func validDissent(d *memproxy.Dissent) error {
 	if d.Kind == "" {
 		d.Kind = memproxy.TargetMemory
 	}
-	k := memproxy.MemoryKey{Backend: d.Backend, Kind: d.Kind, ID: d.ID}
-	if err := validKey(k); err != nil {
+	if err := validKey(memproxy.MemoryKey{Backend: d.Backend, Kind: d.Kind, ID: d.ID}); err != nil {
 		return err
 	}
 	for _, s := range [...]string{d.Tenant, d.Author, d.Corrector, string(d.Trust), d.Decision, d.Reason, d.SHA256} {
@@ -37,22 +30,27 @@ func (l *Ledger) Contest(ctx context.Context, d memproxy.Dissent) error {
 	if d.Decision == "" {
 		return refused("a dissent has a decision")
 	}
-	return l.do(ctx, &job{also: func(t *transaction) error {
-		now := max(1, micros(t.l.opt.Clock()))
-		n, err := t.run(`INSERT INTO dissent (backend, kind, id, decision, tenant, author, corrector, trust, reason, sha256, at, closed)
-			VALUES (?,?,?,?,?,?,?,?,?,?,?,0) ON CONFLICT DO NOTHING`,
-			k.Backend, string(k.Kind), k.ID, d.Decision, d.Tenant, d.Author, d.Corrector, string(d.Trust), d.Reason, d.SHA256, now)
-		if err != nil || n == 0 {
-			return err
-		}
-		if err := t.encrypt(dissentRef(k, d.Decision), d.Tenant, []byte(d.Text)); err != nil {
-			return err
-		}
-		if err := t.thinDissent(k); err != nil {
-			return err
-		}
-		return t.setContested(k, d.Tenant, true)
-	}})
+	return nil
+}
+
+// contest records that somebody would have a memory say something else and was
+// not trusted enough to change it, with the text encrypted.
+func contest(t *transaction, d *memproxy.Dissent) error {
+	k := memproxy.MemoryKey{Backend: d.Backend, Kind: d.Kind, ID: d.ID}
+	now := max(1, micros(t.l.opt.Clock()))
+	n, err := t.run(`INSERT INTO dissent (backend, kind, id, decision, tenant, author, corrector, trust, reason, sha256, at, closed)
+		VALUES (?,?,?,?,?,?,?,?,?,?,?,0) ON CONFLICT DO NOTHING`,
+		k.Backend, string(k.Kind), k.ID, d.Decision, d.Tenant, d.Author, d.Corrector, string(d.Trust), d.Reason, d.SHA256, now)
+	if err != nil || n == 0 {
+		return err
+	}
+	if err := t.encrypt(dissentRef(k, d.Decision), d.Tenant, []byte(d.Text)); err != nil {
+		return err
+	}
+	if err := t.thinDissent(k); err != nil {
+		return err
+	}
+	return t.setContested(k, d.Tenant, true)
 }
 
 func (t *transaction) thinDissent(k memproxy.MemoryKey) error {

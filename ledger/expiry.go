@@ -3,7 +3,6 @@ package ledger
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -34,52 +33,41 @@ func (l *Ledger) Expire(ctx context.Context) ([]memproxy.Status, error) {
 	return gone, nil
 }
 
-// Confirm gives memories that were seen to hold a new time of expiry, zero for
-// none. Expired ones come back in the state that they had.
-func (l *Ledger) Confirm(ctx context.Context, expires time.Time, keys ...memproxy.MemoryKey) error {
-	return l.restand(ctx, keys, func(st *memproxy.Status) { st.Expires = expires })
-}
-
 // Pin keeps a memory from expiring and from being purged, or lets it go again.
 func (l *Ledger) Pin(ctx context.Context, k memproxy.MemoryKey, pinned bool) error {
-	return l.restand(ctx, []memproxy.MemoryKey{k}, func(st *memproxy.Status) { st.Pinned = pinned })
+	if err := validKey(k); err != nil {
+		return err
+	}
+	return l.do(ctx, &job{also: func(t *transaction) error {
+		return live(t, k, func(st *memproxy.Status) { st.Pinned = pinned })
+	}})
 }
 
-func (l *Ledger) restand(ctx context.Context, keys []memproxy.MemoryKey, change func(*memproxy.Status)) error {
-	for _, k := range keys {
-		if err := validKey(k); err != nil {
-			return err
-		}
+func renew(t *transaction, r *memproxy.Renewal) error {
+	return live(t, r.MemoryKey, func(st *memproxy.Status) { st.Expires = r.Expires })
+}
+
+// live changes how long a memory lives. An expired one that lives on comes back
+// in the state that it had.
+func live(t *transaction, k memproxy.MemoryKey, change func(*memproxy.Status)) error {
+	now := t.l.opt.Clock()
+	st, prior, err := t.status(k)
+	if err != nil {
+		return err
 	}
-	if len(keys) == 0 {
-		return ctx.Err()
-	}
-	keys = slices.Clone(keys)
-	return l.do(ctx, &job{also: func(t *transaction) error {
-		now := t.l.opt.Clock()
-		for _, k := range keys {
-			st, prior, err := t.status(k)
-			if err != nil {
-				return err
-			}
-			change(&st)
-			alive := st.Pinned || st.Expires.IsZero() || st.Expires.After(now)
-			if st.State == memproxy.StateExpired && alive {
-				st.State, st.Reason, st.Changed = prior, "confirmed", moment(max(1, micros(now)))
-				if prior == "" {
-					st.State = memproxy.StateUntrusted
-				}
-				prior = ""
-			}
-			if st.Changed.IsZero() {
-				st.Changed = moment(max(1, micros(now)))
-			}
-			if err := t.putStatus(st, prior); err != nil {
-				return err
-			}
+	change(&st)
+	alive := st.Pinned || st.Expires.IsZero() || st.Expires.After(now)
+	if st.State == memproxy.StateExpired && alive {
+		st.State, st.Reason, st.Changed = prior, "confirmed", moment(max(1, micros(now)))
+		if prior == "" {
+			st.State = memproxy.StateUntrusted
 		}
-		return nil
-	}})
+		prior = ""
+	}
+	if st.Changed.IsZero() {
+		st.Changed = moment(max(1, micros(now)))
+	}
+	return t.putStatus(st, prior)
 }
 
 // Purgeable returns memories that expired before a time, at most limit. Who

@@ -68,10 +68,10 @@ func TestAnonymousSessionsShareALine(t *testing.T) {
 		}
 	}
 	author := memproxy.AnonymousID(here, strings.Repeat("1c", 8))
-	if err := l.Put(t.Context(), memproxy.Ownership{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m", Actor: author}); err != nil {
+	if err := l.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m", Actor: author}}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Corrected(t.Context(), memproxy.Correction{Backend: "mem0", ID: "m", Author: author, Corrector: "human:ann", Decision: "d"}); err != nil {
+	if err := l.Commit(t.Context(), memproxy.Entry{Corrections: []memproxy.Correction{{Backend: "mem0", ID: "m", Author: author, Corrector: "human:ann", Decision: "d"}}}); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := l.Record(t.Context(), "", memproxy.Account(author)); err != nil || got.Facts != 1 || got.Corrections != 1 {

@@ -110,7 +110,7 @@ func (l *Ledger) Breaches(ctx context.Context, tenant string) ([]memproxy.Breach
 
 // isBreached reports whether a tenant's chain has a fault that nobody accepted.
 // Whoever changes that in the same transaction clears t.breached.
-func (t *transaction) isBreached(tenant string) (bool, error) {
+func isBreached(t *transaction, tenant string) (bool, error) {
 	if broken, known := t.breached[tenant]; known {
 		return broken, nil
 	}
@@ -131,7 +131,7 @@ func (t *transaction) isBreached(tenant string) (bool, error) {
 // the proxy takes the place of one that did not.
 func (t *transaction) trust(r *record) error {
 	args := []any{r.Backend, string(r.Kind), r.ID}
-	if broken, err := t.isBreached(r.Tenant); err != nil {
+	if broken, err := isBreached(t, r.Tenant); err != nil {
 		return err
 	} else if broken {
 		_, err := t.cast(&memproxy.Doubt{MemoryKey: r.MemoryKey, Tenant: r.Tenant, Code: memproxy.IntegrityChain})

@@ -74,7 +74,7 @@ func TestSurvivesReopening(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := open(t, ledger.Options{Path: path})
-	if err := l.Note(ledgertest.Row("a")); err != nil { // Close writes what is queued
+	if err := l.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{ledgertest.Row("a")}}); err != nil { // Close writes what is queued
 		t.Fatal(err)
 	}
 	if err := l.Close(); err != nil {
@@ -100,7 +100,7 @@ func TestDamagedFileIsKept(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "ledger.db")
 		l := open(t, ledger.Options{Path: path})
 		for i := range 200 {
-			if err := l.Note(ledgertest.Row(fmt.Sprint(i))); err != nil {
+			if err := l.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{ledgertest.Row(fmt.Sprint(i))}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -194,7 +194,7 @@ func TestOpenRefuses(t *testing.T) {
 func TestLockedFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	lost := make(chan int, 1)
-	l := open(t, ledger.Options{Path: path, Timeout: 50 * time.Millisecond, Queue: 1, Durable: true, Lost: func(n int, _ error) { lost <- n }})
+	l := open(t, ledger.Options{Path: path, Timeout: 50 * time.Millisecond, Queue: 2, Lost: func(n int, _ error) { lost <- n }})
 	other, err := sql.Open("sqlite", path)
 	if err != nil {
 		t.Fatal(err)
@@ -207,10 +207,10 @@ func TestLockedFile(t *testing.T) {
 	if _, err := conn.ExecContext(t.Context(), `BEGIN EXCLUSIVE`); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Put(t.Context(), ledgertest.Row("a")); err == nil {
-		t.Error("Put under a lock succeeded")
+	if err := l.Commit(t.Context(), memproxy.Entry{Owners: []memproxy.Ownership{ledgertest.Row("a")}}); err == nil {
+		t.Error("a commit under a lock succeeded")
 	}
-	if err := l.Note(ledgertest.Row("b"), ledgertest.Row("c")); err != nil {
+	if err := l.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{ledgertest.Row("b"), ledgertest.Row("c")}}); err != nil {
 		t.Fatal(err)
 	}
 	if n := <-lost; n != 2 {
@@ -220,7 +220,7 @@ func TestLockedFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for err = errors.New("x"); err != nil && t.Context().Err() == nil; { // the writer may still be in its last wait
-		err = l.Put(t.Context(), ledgertest.Row("a"))
+		err = l.Commit(t.Context(), memproxy.Entry{Owners: []memproxy.Ownership{ledgertest.Row("a")}})
 	}
 	if err != nil {
 		t.Error(err)
@@ -240,17 +240,15 @@ func TestQueueIsBounded(t *testing.T) {
 	}})
 	still.Store(true)
 	defer close(release)
-	err := l.Note(ledgertest.Row("first"))
+	err := l.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{ledgertest.Row("first")}})
 	<-inside // nothing is taken off the queue from here on
-	for i := 0; i < 1000 && err == nil; i++ {
-		err = l.Note(ledgertest.Row(fmt.Sprint(i)))
-	}
-	if !errors.Is(err, ledger.ErrFull) {
-		t.Errorf("Note: %v, want ErrFull", err)
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if err := l.Put(ctx, ledgertest.Row("p")); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Put: %v", err)
+	n := 0
+	for ; n < 1000 && err == nil; n++ {
+		err = l.Commit(ctx, memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{ledgertest.Row(fmt.Sprint(n))}})
+	}
+	if !errors.Is(err, context.DeadlineExceeded) || n > 3 {
+		t.Errorf("the %dth entry: %v, want the third to wait in vain", n, err)
 	}
 }

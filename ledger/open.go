@@ -27,8 +27,8 @@ var (
 	ErrNewer = errors.New("the ledger was written by a newer memproxy")
 	// ErrClosed: the ledger is closed.
 	ErrClosed = errors.New("ledger: closed")
-	// ErrFull: too many writes wait for the disk.
-	ErrFull = errors.New("ledger: too many writes are waiting")
+	// ErrFull: there are as many of something as may be.
+	ErrFull = errors.New("ledger: full")
 	// ErrRow: a row that cannot be stored; see Put.
 	ErrRow = fmt.Errorf("ledger: row %w", memproxy.ErrRefused)
 )

@@ -23,11 +23,11 @@ func TestPeek(t *testing.T) {
 		t.Errorf("to look made a file: %v", err)
 	}
 	l := open(t, opt)
-	if err := l.Put(t.Context(), ledgertest.Row("m1"), ledgertest.Row("m2")); err != nil {
+	if err := l.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{ledgertest.Row("m1"), ledgertest.Row("m2")}}); err != nil {
 		t.Fatal(err)
 	}
 	c := memproxy.Correction{Backend: "mem0", ID: "m1", Tenant: "acme", Author: "agent:dev", Corrector: "human:ann", Decision: "d"}
-	if err := l.Corrected(t.Context(), c); err != nil {
+	if err := l.Commit(t.Context(), memproxy.Entry{Corrections: []memproxy.Correction{c}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.Sync(t.Context()); err != nil {

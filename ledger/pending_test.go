@@ -29,7 +29,7 @@ func TestPutIsVisibleBeforeItIsWritten(t *testing.T) {
 	row := ledgertest.Row("a")
 	for i := range 3 {
 		row.SHA256 = fmt.Sprint("text ", i)
-		if err := l.Put(t.Context(), row); err != nil {
+		if err := l.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{row}}); err != nil {
 			t.Fatal(err)
 		}
 		got, err := ledger.ByID(t.Context(), l, row.Backend, row.Kind, "a")
@@ -57,14 +57,14 @@ func TestSweepIsInOrderWithPuts(t *testing.T) {
 	l := open(t, ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db")})
 	before, after := ledgertest.Row("before"), ledgertest.Row("after")
 	ctx := context.Background()
-	if err := l.Put(ctx, before); err != nil {
+	if err := l.Commit(ctx, memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{before}}); err != nil {
 		t.Fatal(err)
 	}
 	got, err := l.Sweep(ctx, before.Backend, memproxy.Scope{User: before.Scope.User})
 	if err != nil || len(got) != 1 || got[0].Memories != 1 {
 		t.Fatalf("%+v, %v: want one memory", got, err)
 	}
-	if err := l.Put(ctx, after); err != nil {
+	if err := l.Commit(ctx, memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{after}}); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // on the way, then written

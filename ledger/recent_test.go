@@ -21,7 +21,7 @@ func TestRecentRecordsAreTheStores(t *testing.T) {
 	row := memproxy.Ownership{Backend: k.Backend, Kind: k.Kind, ID: k.ID, Scope: memproxy.Scope{Tenant: "acme"}, Actor: "agent:dev"}
 	put := func(row memproxy.Ownership) func() error {
 		return func() error {
-			if err := l.Put(ctx, row); err != nil {
+			if err := l.Commit(ctx, memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{row}}); err != nil {
 				return err
 			}
 			return l.Sync(ctx)

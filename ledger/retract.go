@@ -71,34 +71,27 @@ func (l *Ledger) secret(ctx context.Context) ([]byte, error) {
 	return l.sketchKey(ctx)
 }
 
-// Retracted notes texts that their authors deleted or replaced, with the
-// confidence that they had: never the texts. The newest of the same words
-// counts. It returns when they are found.
-func (l *Ledger) Retracted(ctx context.Context, all ...memproxy.Retraction) error {
-	for i := range all {
-		for _, s := range [...]string{all[i].Tenant, all[i].Author, string(all[i].Attestation)} {
-			if err := storable(s); err != nil {
-				return refused("a part of the retraction %v", err)
-			}
+func validRetraction(r *memproxy.Retraction) error {
+	for _, s := range [...]string{r.Tenant, r.Author, string(r.Attestation)} {
+		if err := storable(s); err != nil {
+			return refused("a part of the retraction %v", err)
 		}
 	}
-	key, err := l.secret(ctx)
-	if err != nil || len(all) == 0 {
-		return err
+	return nil
+}
+
+// retracted notes texts that their authors deleted or replaced, with the
+// confidence that they had: never the texts.
+func retracted(t *transaction, secret []byte, all []memproxy.Retraction) error {
+	if len(all) == 0 {
+		return nil
 	}
-	var authors []absent
 	for i := range all {
-		authors = append(authors, absent{"retraction", all[i].Tenant, all[i].Author})
-	}
-	there := func() { l.absent.end(authors...) }
-	return l.do(ctx, &job{after: there, also: func(t *transaction) error {
-		for i := range all {
-			if err := t.retract(key, &all[i]); err != nil {
-				return err
-			}
+		if err := t.retract(secret, &all[i]); err != nil {
+			return err
 		}
-		return t.thinRetractions(all)
-	}})
+	}
+	return t.thinRetractions(all)
 }
 
 func (t *transaction) retract(key []byte, r *memproxy.Retraction) error {

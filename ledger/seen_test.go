@@ -52,7 +52,7 @@ func TestAbsentRecordsCostNoQuery(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Put(t.Context(), row); err != nil {
+	if err := l.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{row}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.SealBackend(t.Context(), "sealed"); err != nil {
@@ -85,7 +85,7 @@ func TestAbsentRecordsCostNoQuery(t *testing.T) {
 		}
 	}
 	row.ID = absent.ID
-	if err := l.Put(t.Context(), row); err != nil {
+	if err := l.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{row}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.Sync(t.Context()); err != nil {

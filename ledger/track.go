@@ -40,33 +40,34 @@ func (l *Ledger) Record(ctx context.Context, tenant, actor string) (Track, error
 	return t, nil
 }
 
-// Corrected counts a correction against the author, once per memory and
-// decision, and remembers who corrected whom and why, until Prune. Changes of
-// one's own memories do not count.
-func (l *Ledger) Corrected(ctx context.Context, c Correction) error {
+func validCorrection(c *memproxy.Correction) error {
 	for _, s := range [...]string{c.Backend, c.ID, c.Tenant, c.Author, c.Corrector, c.Decision, c.Reason, string(c.Kind), string(c.Trust)} {
 		if err := storable(s); err != nil {
-			return fmt.Errorf("%w: a part of the correction %v", ErrRow, err)
+			return refused("a part of the correction %v", err)
 		}
 	}
 	if c.Backend == "" || c.ID == "" || c.Decision == "" {
-		return fmt.Errorf("%w: backend, id and decision are required", ErrRow)
-	}
-	if c.Author == "" || c.Author == c.Corrector {
-		return ctx.Err()
+		return refused("backend, id and decision are required")
 	}
 	if c.Kind == "" {
 		c.Kind = memproxy.TargetMemory
 	}
-	return l.do(ctx, &job{also: func(t *transaction) error {
-		n, err := t.exec(l.correct, c.Backend, c.ID, c.Decision, l.opt.Clock().UnixMicro(),
-			string(c.Kind), c.Tenant, c.Author, c.Corrector, string(c.Trust), c.Reason)
-		if err != nil || n == 0 {
-			return err
-		}
-		_, err = t.exec(l.receive, c.Tenant, memproxy.Account(c.Author), max(1, micros(l.opt.Clock())))
+	return nil
+}
+
+// correct counts a correction against the author, once per memory and decision,
+// and remembers who corrected whom and why, until Prune.
+func correct(t *transaction, c *memproxy.Correction) error {
+	if c.Author == "" || c.Author == c.Corrector {
+		return nil
+	}
+	n, err := t.exec(t.l.correct, c.Backend, c.ID, c.Decision, t.l.opt.Clock().UnixMicro(),
+		string(c.Kind), c.Tenant, c.Author, c.Corrector, string(c.Trust), c.Reason)
+	if err != nil || n == 0 {
 		return err
-	}})
+	}
+	_, err = t.exec(t.l.receive, c.Tenant, memproxy.Account(c.Author), max(1, micros(t.l.opt.Clock())))
+	return err
 }
 
 // pruneStep is how many tombstones one transaction removes, so that other

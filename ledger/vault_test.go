@@ -57,7 +57,7 @@ func TestNothingInPlain(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := memproxy.Dissent{Correction: memproxy.Correction{Backend: "mem0", ID: "m1", Tenant: "acme", Author: "a", Corrector: "b", Decision: "d9"}, Text: secretText}
-	if err := l.Contest(t.Context(), d); err != nil {
+	if err := l.Commit(t.Context(), memproxy.Entry{Dissents: []memproxy.Dissent{d}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.Keep(t.Context(), "k", "acme", []byte(secretText)); err != nil {

@@ -21,15 +21,12 @@ const linger = 10 * time.Millisecond
 
 // job is one write on its way to the writer.
 type job struct {
-	ctx  context.Context // a job whose caller gave up before its turn is not done
-	rows []memproxy.Ownership
-	// also is done in the same transaction, after rows; nil: nothing.
-	also func(*transaction) error
-	done chan error // nil: nobody waits
+	ctx  context.Context          // a job whose caller gave up before its turn is not done
+	size int                      // rows that it writes, about
+	also func(*transaction) error // nil: nothing
+	done chan error               // nil: nobody waits
 	// after is called when the job is done or lost; nil: nobody asks.
 	after func()
-	// pended is set for rows that are visible already.
-	pended bool
 	// durable jobs are on the disk when they are done, whatever Options say;
 	// erase makes what they remove unreadable there.
 	durable, erase bool
@@ -59,7 +56,7 @@ type transaction struct {
 type account struct{ tenant, actor string }
 
 // countFact counts a memory for its author, whose row is there when it returns.
-func (t *transaction) countFact(who account) error {
+func countFact(t *transaction, who account) error {
 	if n, began := t.counted[who]; began {
 		t.counted[who] = n + 1
 		return nil
@@ -73,7 +70,7 @@ func (t *transaction) countFact(who account) error {
 }
 
 // putCounts writes what countFact put off.
-func (t *transaction) putCounts() error {
+func putCounts(t *transaction) error {
 	// In one order for all: two processes that wait for each other's rows would
 	// have to begin again.
 	for _, who := range slices.SortedFunc(maps.Keys(t.counted), func(a, b account) int {
@@ -98,49 +95,6 @@ func (t *transaction) exec(s *sql.Stmt, args ...any) (int64, error) {
 	return res.RowsAffected()
 }
 
-// Put inserts or replaces rows by (Backend, Kind, ID), in one transaction that
-// it may share with other callers. They are found from the moment it returns;
-// they are in the file then if Options.Durable is set, else some milliseconds
-// later, and Sync waits for that. Too many rows on their way make it wait. A
-// row without backend, kind or id, or with a string that is longer than 1,024
-// bytes, has a NUL or is not UTF-8, is ErrRow and nothing is written. The
-// error of a context leaves open whether the rows were written. Times are kept
-// to the microsecond.
-func (l *Ledger) Put(ctx context.Context, rows ...memproxy.Ownership) error {
-	if len(rows) == 0 || ctx.Err() != nil {
-		return ctx.Err()
-	}
-	own, err := take(rows)
-	if err != nil {
-		return err
-	}
-	if !l.opt.Durable {
-		if queued, err := l.pend(own); queued || err != nil {
-			return err
-		}
-	}
-	return l.do(ctx, &job{rows: own})
-}
-
-// pend queues rows that are visible at once. It reports false when the queue
-// is full.
-func (l *Ledger) pend(own []memproxy.Ownership) (bool, error) {
-	l.gate.RLock()
-	defer l.gate.RUnlock()
-	if l.closed {
-		return false, ErrClosed
-	}
-	j := &job{ctx: context.Background(), rows: own, pended: true}
-	return l.recent.pend(own, func() bool {
-		select {
-		case l.jobs <- j:
-			return true
-		default:
-			return false
-		}
-	}), nil
-}
-
 // settle waits for the rows on their way, so that a query of the file finds
 // what was put before it.
 func (l *Ledger) settle(ctx context.Context) error {
@@ -148,26 +102,6 @@ func (l *Ledger) settle(ctx context.Context) error {
 		return nil
 	}
 	return l.Sync(ctx)
-}
-
-// Note queues rows like Put without waiting for them. They are found once they
-// are committed; Sync waits for that. ErrFull when too many are waiting.
-func (l *Ledger) Note(rows ...memproxy.Ownership) error {
-	own, err := take(rows)
-	if err != nil || len(own) == 0 {
-		return err
-	}
-	l.gate.RLock()
-	defer l.gate.RUnlock()
-	if l.closed {
-		return ErrClosed
-	}
-	select {
-	case l.jobs <- &job{ctx: context.Background(), rows: own}:
-		return nil
-	default:
-		return ErrFull
-	}
 }
 
 // Sync returns when everything that was noted before is committed or lost.
@@ -243,7 +177,7 @@ func (l *Ledger) write() {
 // waits for an answer it lingers for company: a transaction costs much more
 // than a row.
 func (l *Ledger) gather(group []*job) []*job {
-	n := max(1, len(group[0].rows))
+	n := max(1, group[0].size)
 	hurry := group[0].done != nil
 	var late <-chan time.Time
 	for n < maxGroup {
@@ -269,15 +203,12 @@ func (l *Ledger) gather(group []*job) []*job {
 		}
 		hurry = hurry || j.done != nil
 		group = append(group, j)
-		n += max(1, len(j.rows))
+		n += max(1, j.size)
 	}
 	return group
 }
 
 func (l *Ledger) answer(j *job, err error) {
-	if j.pended {
-		l.recent.arrived(j.rows)
-	}
 	if j.after != nil {
 		j.after()
 	}
@@ -291,32 +222,26 @@ func (l *Ledger) answer(j *job, err error) {
 	case j.done != nil:
 		j.done <- err
 	case err != nil:
-		l.opt.Lost(max(1, len(j.rows)), err)
+		l.opt.Lost(max(1, j.size), err)
 	}
 }
 
-func (t *transaction) apply(j *job) error {
-	now := t.l.opt.Clock()
-	for i := range j.rows {
-		row := &j.rows[i]
-		args := arguments(row, now)
-		n, err := t.exec(t.l.insert, args...)
-		if err != nil {
+// put inserts or replaces an owner.
+func putOwner(t *transaction, row *memproxy.Ownership) error {
+	args := arguments(row, t.l.opt.Clock())
+	n, err := t.exec(t.l.insert, args...)
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		if _, err := t.exec(t.l.update, args...); err != nil {
 			return err
 		}
-		if n == 0 {
-			if _, err := t.exec(t.l.update, args...); err != nil {
-				return err
-			}
-		} else if row.Kind == memproxy.TargetMemory && row.Actor != "" && !row.Deleted {
-			if err := t.countFact(account{row.Scope.Tenant, memproxy.Account(row.Actor)}); err != nil {
-				return err
-			}
+	} else if row.Kind == memproxy.TargetMemory && row.Actor != "" && !row.Deleted {
+		if err := countFact(t, account{row.Scope.Tenant, memproxy.Account(row.Actor)}); err != nil {
+			return err
 		}
-		t.changes.own(*row)
 	}
-	if j.also == nil {
-		return nil
-	}
-	return j.also(t)
+	t.changes.own(*row)
+	return nil
 }

@@ -19,7 +19,7 @@ var memory = memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID
 // remembered puts a memory with three versions into the rig's ledger.
 func remembered(r *rig) []memproxy.Version {
 	r.t.Helper()
-	must(r.t, "Put", r.ledger.Put(r.t.Context(), ledgertest.Row("m")))
+	must(r.t, "Put", r.ledger.Commit(r.t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{ledgertest.Row("m")}}))
 	var vs []memproxy.Version
 	for i := range 3 {
 		v := ledgertest.Version("m", fmt.Sprint("text ", i))
@@ -112,10 +112,10 @@ func TestHistoryVersionTrace(t *testing.T) {
 	}
 	_, err = review.Call[review.VersionView](t.Context(), c, "memoryVersion", of(memory, "version", "9"), nil)
 	wantStatus(t, "no version", err, 404)
-	must(t, "Corrected", r.ledger.Corrected(t.Context(), memproxy.Correction{
-		Backend: "mem0", ID: "m", Tenant: "acme", Author: "agent:dev", Corrector: "human:ann", Decision: "d9", Reason: "wrong"}))
-	must(t, "Contest", r.ledger.Contest(t.Context(), memproxy.Dissent{Text: "no", Correction: memproxy.Correction{
-		Backend: "mem0", ID: "m", Tenant: "acme", Author: "agent:dev", Corrector: "agent:low", Decision: "d8", Reason: "doubt"}}))
+	must(t, "Corrected", r.ledger.Commit(t.Context(), memproxy.Entry{Corrections: []memproxy.Correction{{
+		Backend: "mem0", ID: "m", Tenant: "acme", Author: "agent:dev", Corrector: "human:ann", Decision: "d9", Reason: "wrong"}}}))
+	must(t, "Contest", r.ledger.Commit(t.Context(), memproxy.Entry{Dissents: []memproxy.Dissent{{Text: "no", Correction: memproxy.Correction{
+		Backend: "mem0", ID: "m", Tenant: "acme", Author: "agent:dev", Corrector: "agent:low", Decision: "d8", Reason: "doubt"}}}}))
 	trace, err := review.Call[review.TraceAnswer](t.Context(), c, "memoryTrace", of(memory), nil)
 	if err != nil || trace.Author != "agent:dev" || len(trace.Versions) != 3 || len(trace.Corrections) != 1 || len(trace.Dissent) != 1 ||
 		!trace.Standing.Contested || trace.Chain.Checked != 3 || len(trace.Chain.Faults) != 0 {

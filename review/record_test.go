@@ -54,7 +54,7 @@ func TestRecordsSayWhatHappened(t *testing.T) {
 			r := newRig(t)
 			r.hold("h", "text")
 			remembered(r)
-			must(t, "Put", r.ledger.Put(t.Context(), memproxy.Ownership{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m", Scope: memproxy.Scope{Tenant: "acme"}, Actor: "agent:dev"}))
+			must(t, "Put", r.ledger.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m", Scope: memproxy.Scope{Tenant: "acme"}, Actor: "agent:dev"}}}))
 			if c.before != nil {
 				c.before(r)
 			}

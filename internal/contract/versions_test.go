@@ -16,11 +16,11 @@ import (
 // chronicler is a ledger that keeps the last operation's versions.
 type chronicler struct {
 	gate.NoLedger
-	last memproxy.Chronicle
+	last memproxy.Entry
 }
 
-func (c *chronicler) Chronicle(_ context.Context, all memproxy.Chronicle) error {
-	c.last = all
+func (c *chronicler) Commit(_ context.Context, e memproxy.Entry) error {
+	c.last = e
 	return nil
 }
 
@@ -166,7 +166,7 @@ func TestEveryChangeIsAVersion(t *testing.T) {
 				t.Errorf("%s: %s is %s", at, path, row.ID)
 				continue
 			}
-			ledger.last = memproxy.Chronicle{}
+			ledger.last = memproxy.Entry{}
 			s := &stands{attached: strings.Contains(pattern, "/detach/")}
 			a := g.Admit(t.Context(), &gate.Call{Backend: gate.Backend{Name: "x", Adapter: adapter, Fetch: s}, Route: row, Known: true, Request: req, Body: []byte(body)})
 			if a.Reply != nil {

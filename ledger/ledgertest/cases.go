@@ -37,7 +37,7 @@ func unknownIsAbsent(t *testing.T, s Store) {
 	if got := owners(t, s, "", "A", "a "); len(got) != 0 {
 		t.Errorf("ids are exact: got %v", got)
 	}
-	if err := s.Put(t.Context()); err != nil {
+	if err := s.Commit(t.Context(), memproxy.Entry{Queued: true}); err != nil {
 		t.Errorf("no rows: %v", err)
 	}
 }
@@ -118,15 +118,15 @@ func hostileRows(t *testing.T, s Store) {
 		} {
 			r := Row("bad")
 			spoil(&r)
-			if err := s.Put(t.Context(), Row("good"), r); !errors.Is(err, ledger.ErrRow) {
+			if err := s.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{Row("good"), r}}); !errors.Is(err, ledger.ErrRow) {
 				t.Errorf("%.12q: Put gave %v", bad, err)
 			}
-			if err := s.Note(r); !errors.Is(err, ledger.ErrRow) {
+			if err := s.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{r}}); !errors.Is(err, ledger.ErrRow) {
 				t.Errorf("%.12q: Note gave %v", bad, err)
 			}
 		}
 	}
-	if err := s.Put(t.Context(), memproxy.Ownership{Backend: "mem0", ID: "x"}); !errors.Is(err, ledger.ErrRow) {
+	if err := s.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{{Backend: "mem0", ID: "x"}}}); !errors.Is(err, ledger.ErrRow) {
 		t.Errorf("no kind: %v", err)
 	}
 	if got := owners(t, s, "good", "bad"); len(got) != 0 {
@@ -148,7 +148,7 @@ func hostileLookup(t *testing.T, s Store) {
 		if _, err := s.Record(t.Context(), bad, bad); err != nil {
 			t.Errorf("Record(%.12q): %v", bad, err)
 		}
-		err := s.Corrected(t.Context(), ledger.Correction{Backend: "mem0", ID: bad, Author: "a", Corrector: "b", Decision: "d"})
+		err := s.Commit(t.Context(), memproxy.Entry{Corrections: []memproxy.Correction{{Backend: "mem0", ID: bad, Author: "a", Corrector: "b", Decision: "d"}}})
 		if !errors.Is(err, ledger.ErrRow) {
 			t.Errorf("Corrected(%.12q): %v", bad, err)
 		}
@@ -216,12 +216,12 @@ func noted(t *testing.T, s Store) {
 	r := Row("a")
 	for i := range 50 {
 		r.Confidence = memproxy.PerMille(i)
-		if err := s.Note(r, Row("b")); err != nil {
+		if err := s.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{r, Row("b")}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	r.ID = "reused" // the store has its own copy
-	if err := s.Note(); err != nil {
+	if err := s.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: nil}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Sync(t.Context()); err != nil {
@@ -303,14 +303,14 @@ func corrections(t *testing.T, s Store) {
 	second.Decision, own.Decision, unknown.Decision = "d2", "d3", "d4"
 	own.Corrector, unknown.Author = own.Author, ""
 	for _, c := range []ledger.Correction{c, again, second, own, unknown} {
-		if err := s.Corrected(t.Context(), c); err != nil {
+		if err := s.Commit(t.Context(), memproxy.Entry{Corrections: []memproxy.Correction{c}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if got := record(t, s, "acme", "agent:dev"); got != (ledger.Track{Corrections: 2}) {
 		t.Errorf("got %+v", got)
 	}
-	if err := s.Corrected(t.Context(), ledger.Correction{}); !errors.Is(err, ledger.ErrRow) {
+	if err := s.Commit(t.Context(), memproxy.Entry{Corrections: []memproxy.Correction{{}}}); !errors.Is(err, ledger.ErrRow) {
 		t.Errorf("an empty correction: %v", err)
 	}
 }
@@ -319,7 +319,7 @@ func deadContext(t *testing.T, s Store) {
 	put(t, s, Row("a"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := s.Put(ctx, Row("b")); !errors.Is(err, context.Canceled) {
+	if err := s.Commit(ctx, memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{Row("b")}}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Put: %v", err)
 	}
 	if _, err := ledger.ByID(ctx, s, "mem0", memproxy.TargetMemory, "a"); !errors.Is(err, context.Canceled) {
@@ -334,7 +334,7 @@ func deadContext(t *testing.T, s Store) {
 }
 
 func closed(t *testing.T, s Store) {
-	if err := s.Note(Row("a")); err != nil {
+	if err := s.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{Row("a")}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
@@ -344,8 +344,8 @@ func closed(t *testing.T, s Store) {
 		t.Errorf("Close again: %v", err)
 	}
 	for name, err := range map[string]error{
-		"Put":    s.Put(t.Context(), Row("b")),
-		"Note":   s.Note(Row("b")),
+		"Put":    s.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{Row("b")}}),
+		"Note":   s.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{Row("b")}}),
 		"Lookup": second(ledger.ByID(t.Context(), s, "mem0", memproxy.TargetMemory, "a")),
 		"Record": second(s.Record(t.Context(), "acme", "agent:dev")),
 		"Prune":  second(s.Prune(t.Context(), time.Now())),

@@ -28,7 +28,7 @@ func concurrent(t *testing.T, s Store) {
 	for w := range writers {
 		writing.Go(func() {
 			for round := 1; round <= rounds; round++ {
-				if err := s.Put(t.Context(), pair(w, round)...); err != nil {
+				if err := s.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: pair(w, round)}); err != nil {
 					t.Errorf("Put: %v", err)
 					return
 				}

@@ -12,6 +12,7 @@ import (
 
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 
+	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/ledger"
 )
 
@@ -94,7 +95,7 @@ func postgresOpens(t *testing.T, address string) {
 					return
 				}
 				defer l.Close()
-				if err := l.Put(t.Context(), Row("a")); err != nil {
+				if err := l.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{Row("a")}}); err != nil {
 					t.Errorf("put: %v", err)
 				}
 			})

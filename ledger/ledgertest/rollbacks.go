@@ -67,7 +67,7 @@ func foundTexts(t *testing.T, l Life) {
 	found := func(text string) {
 		t.Helper()
 		v := Version("m", text)
-		if err := l.Chronicle(ctx, memproxy.Chronicle{Found: []memproxy.Version{v}}); err != nil {
+		if err := l.Commit(ctx, memproxy.Entry{Queued: true, Found: []memproxy.Version{v}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -111,8 +111,8 @@ func quiet(t *testing.T, l Life) {
 		set(t, l, id, memproxy.StatePending)
 	}
 	l.Clock.Pass(5 * 24 * time.Hour)
-	must(t, "Corrected", l.Corrected(ctx, memproxy.Correction{
-		Backend: "mem0", ID: "corrected", Tenant: "acme", Author: "agent:dev", Corrector: "human:ann", Trust: memproxy.TrustHuman, Decision: "d2", Reason: "wrong"}))
+	must(t, "Corrected", l.Commit(ctx, memproxy.Entry{Corrections: []memproxy.Correction{{
+		Backend: "mem0", ID: "corrected", Tenant: "acme", Author: "agent:dev", Corrector: "human:ann", Trust: memproxy.TrustHuman, Decision: "d2", Reason: "wrong"}}}))
 	set(t, l, "fresh", memproxy.StatePending)
 	l.Clock.Pass(3 * 24 * time.Hour)
 	got, err := l.ListStatuses(ctx, memproxy.StatusFilter{State: memproxy.StatePending, QuietSince: l.Clock.Now().Add(-7 * 24 * time.Hour)})
@@ -145,7 +145,7 @@ func expiry(t *testing.T, l Life) {
 		t.Errorf("before their time: %v, %v", gone, err)
 	}
 	l.Clock.Pass(2 * time.Hour)
-	must(t, "Confirm", l.Confirm(ctx, l.Clock.Now().Add(time.Hour), mem("confirmed")))
+	must(t, "Confirm", l.Commit(ctx, memproxy.Entry{Renewed: []memproxy.Renewal{{MemoryKey: mem("confirmed"), Expires: l.Clock.Now().Add(time.Hour)}}}))
 	gone, err := l.Expire(ctx)
 	if err != nil || len(gone) != 1 || gone[0].ID != "goes" {
 		t.Fatalf("expired: %v, %v", gone, err)
@@ -158,7 +158,7 @@ func expiry(t *testing.T, l Life) {
 			t.Errorf("%s is %s, want %s", id, st.State, want)
 		}
 	}
-	must(t, "Confirm", l.Confirm(ctx, l.Clock.Now().Add(time.Hour), mem("goes")))
+	must(t, "Confirm", l.Commit(ctx, memproxy.Entry{Renewed: []memproxy.Renewal{{MemoryKey: mem("goes"), Expires: l.Clock.Now().Add(time.Hour)}}}))
 	if st := status(t, l, "goes"); st.State != memproxy.StateValidated {
 		t.Errorf("seen to hold again, it is %s", st.State)
 	}
@@ -202,10 +202,10 @@ func contested(t *testing.T, l Life) {
 	put(t, l, Row("m"))
 	d := memproxy.Dissent{Text: "the sky is green", SHA256: "ab", Correction: memproxy.Correction{
 		Backend: "mem0", ID: "m", Tenant: "acme", Author: "agent:dev", Corrector: "agent:low", Trust: memproxy.TrustAnonymous, Decision: "d1", Reason: "thinks so"}}
-	must(t, "Contest", l.Contest(ctx, d))
-	must(t, "Contest", l.Contest(ctx, d)) // the same once more
+	must(t, "Contest", l.Commit(ctx, memproxy.Entry{Dissents: []memproxy.Dissent{d}}))
+	must(t, "Contest", l.Commit(ctx, memproxy.Entry{Dissents: []memproxy.Dissent{d}})) // the same once more
 	d.Decision, d.Text = "d2", "the sky is red"
-	must(t, "Contest", l.Contest(ctx, d))
+	must(t, "Contest", l.Commit(ctx, memproxy.Entry{Dissents: []memproxy.Dissent{d}}))
 	if st := status(t, l, "m"); !st.Contested || st.State != memproxy.StateUntrusted {
 		t.Errorf("status %+v", st)
 	}
@@ -229,7 +229,7 @@ func contested(t *testing.T, l Life) {
 	// The last word on the write that dissents is the last word on the dissent.
 	for _, approve := range []bool{false, true} {
 		d.Decision = fmt.Sprint("held", approve)
-		must(t, "Contest", l.Contest(ctx, d))
+		must(t, "Contest", l.Commit(ctx, memproxy.Entry{Dissents: []memproxy.Dissent{d}}))
 		_, err := l.PutHold(ctx, memproxy.HeldWrite{ID: d.Decision, Backend: "mem0", Route: "mem0.update", Method: "PUT", EscapedPath: "/memories/m", Tenant: "acme", Principal: "agent:low", Kind: memproxy.Correct, Created: l.Clock.Now()}, memproxy.HoldContent{Body: []byte("{}")})
 		must(t, "PutHold", err)
 		if !approve {
@@ -250,7 +250,7 @@ func contested(t *testing.T, l Life) {
 	}
 	for i := range 30 {
 		d.Decision = fmt.Sprint("flood", i)
-		must(t, "Contest", l.Contest(ctx, d))
+		must(t, "Contest", l.Commit(ctx, memproxy.Entry{Dissents: []memproxy.Dissent{d}}))
 	}
 	if all, err = l.Dissents(ctx, mem("m"), true); err != nil || len(all) != 20 || all[0].Decision != "flood29" {
 		t.Errorf("%d of dissent, %v", len(all), err)
@@ -315,8 +315,8 @@ func maintained(t *testing.T, l Life) {
 	put(t, l, gone, Row("stays"))
 	set(t, l, "gone", memproxy.StateFlagged)
 	set(t, l, "stays", memproxy.StateFlagged)
-	must(t, "Contest", l.Contest(ctx, memproxy.Dissent{Text: "no", Correction: memproxy.Correction{
-		Backend: "mem0", ID: "gone", Tenant: "acme", Author: "a", Corrector: "b", Decision: "d"}}))
+	must(t, "Contest", l.Commit(ctx, memproxy.Entry{Dissents: []memproxy.Dissent{{Text: "no", Correction: memproxy.Correction{
+		Backend: "mem0", ID: "gone", Tenant: "acme", Author: "a", Corrector: "b", Decision: "d"}}}}))
 	gone.Deleted = true
 	put(t, l, gone)
 	for i := range 12 {

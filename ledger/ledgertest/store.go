@@ -20,14 +20,12 @@ import (
 type Store interface {
 	Lookup(context.Context, ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error)
 	Decision(ctx context.Context, backend, decision string) (memproxy.Ownership, bool, error)
-	Put(context.Context, ...memproxy.Ownership) error
 	Bind(context.Context, ...memproxy.Ownership) ([]memproxy.Ownership, error)
 	Assign(context.Context, ...memproxy.Ownership) ([]memproxy.Ownership, error)
-	Note(...memproxy.Ownership) error
 	Sync(context.Context) error
 	Record(ctx context.Context, tenant, actor string) (ledger.Track, error)
 	SetState(context.Context, ...memproxy.StateChange) (int, error)
-	Corrected(context.Context, ledger.Correction) error
+	Commit(context.Context, memproxy.Entry) error
 	Prune(ctx context.Context, before time.Time) (int, error)
 	Sweep(ctx context.Context, backend string, scope memproxy.Scope) ([]memproxy.Tally, error)
 	Close() error
@@ -82,7 +80,7 @@ func Row(id string) memproxy.Ownership {
 
 func put(t *testing.T, s Store, rows ...memproxy.Ownership) {
 	t.Helper()
-	if err := s.Put(t.Context(), rows...); err != nil {
+	if err := s.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: rows}); err != nil {
 		t.Fatalf("Put: %v", err)
 	}
 }

@@ -1,0 +1,221 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Commit applies an entry, whole or not at all, in one transaction that it may
+// share with others. Whoever asks this ledger afterwards finds it; other processes
+// on the same store find it when Commit returns, or, if it is queued and Options
+// do not ask for durability, some milliseconds later: a transaction costs much
+// more than what is in it. What then cannot be done is lost, and Options.Lost is
+// told. Too many queued entries make it wait.
+//
+// A part that cannot be stored is ErrRow and nothing is written: a key without
+// backend, kind or id, a string that is longer than 1,024 bytes, has a NUL or is
+// not UTF-8. The error of a context leaves open whether it was applied.
+// Times are kept to the microsecond.
+func (l *Ledger) Commit(ctx context.Context, c memproxy.Entry) error {
+	if c.Empty() || ctx.Err() != nil {
+		return ctx.Err()
+	}
+	own, err := l.owned(&c)
+	if err != nil {
+		return err
+	}
+	var secret []byte
+	if len(own.Retractions) > 0 {
+		if secret, err = l.secret(ctx); err != nil {
+			return err
+		}
+	}
+	apply := func(t *transaction) error { return enter(t, own, secret) }
+	if own.Queued && !l.opt.Durable {
+		if queued, err := l.enqueue(own, apply); queued || err != nil {
+			return err
+		}
+	}
+	var authors []absent
+	for i := range own.Retractions {
+		authors = append(authors, absent{"retraction", own.Retractions[i].Tenant, own.Retractions[i].Author})
+	}
+	return l.do(ctx, &job{size: size(own), also: apply, after: func() { l.absent.end(authors...) }})
+}
+
+// owned is an entry that the ledger keeps: its caller may use the slices again.
+func (l *Ledger) owned(c *memproxy.Entry) (*memproxy.Entry, error) {
+	if l.opt.Vault == nil && len(c.Found)+len(c.Versions)+len(c.Dissents) > 0 {
+		return nil, ErrNoVault
+	}
+	var err error
+	own := &memproxy.Entry{
+		Versions: slices.Clone(c.Versions), States: slices.Clone(c.States), Renewed: slices.Clone(c.Renewed),
+		Dissents: slices.Clone(c.Dissents), Corrections: slices.Clone(c.Corrections), Retractions: slices.Clone(c.Retractions),
+		Queued: c.Queued && len(c.Dissents)+len(c.Corrections)+len(c.Retractions) == 0,
+	}
+	if own.Found, err = sealed(c.Found); err != nil {
+		return nil, err
+	}
+	if own.Owners, err = take(c.Owners); err != nil {
+		return nil, err
+	}
+	return own, errors.Join(
+		valid(own.Versions, validVersion), valid(own.States, validChange), valid(own.Renewed, func(r *memproxy.Renewal) error { return validKey(r.MemoryKey) }),
+		valid(own.Dissents, validDissent), valid(own.Corrections, validCorrection), valid(own.Retractions, validRetraction))
+}
+
+func valid[T any](all []T, check func(*T) error) error {
+	return each(nil, all, func(_ *transaction, v *T) error { return check(v) })
+}
+
+// size is how many rows an entry writes, about.
+func size(c *memproxy.Entry) int {
+	return max(1, len(c.Found)+len(c.Versions)+len(c.States)+len(c.Owners))
+}
+
+// enqueue queues an entry that is visible at once. It reports false when the
+// queue is full.
+func (l *Ledger) enqueue(c *memproxy.Entry, apply func(*transaction) error) (bool, error) {
+	l.gate.RLock()
+	defer l.gate.RUnlock()
+	if l.closed {
+		return false, ErrClosed
+	}
+	var keys []key
+	for i := range c.Found {
+		keys = append(keys, c.Found[i].MemoryKey)
+	}
+	for i := range c.Versions {
+		keys = append(keys, c.Versions[i].MemoryKey)
+	}
+	for i := range c.States {
+		keys = append(keys, c.States[i].MemoryKey)
+	}
+	for i := range c.Renewed {
+		keys = append(keys, c.Renewed[i].MemoryKey)
+	}
+	l.coming.add(keys)
+	gone := func() {
+		l.recent.arrived(c.Owners)
+		l.coming.remove(keys)
+	}
+	j := &job{ctx: context.Background(), size: size(c), also: apply, after: gone}
+	queued := l.recent.pend(c.Owners, func() bool {
+		select {
+		case l.jobs <- j:
+			return true
+		default:
+			return false
+		}
+	})
+	if !queued {
+		l.coming.remove(keys)
+	}
+	return queued, nil
+}
+
+// enter applies an entry. States come before owners: one that a memory is made
+// with says nothing about its author, who is counted from its first review on.
+func enter(t *transaction, e *memproxy.Entry, secret []byte) error {
+	for _, part := range [...]func() error{
+		func() error {
+			return each(t, e.Found, func(t *transaction, v *memproxy.Version) error { return t.found(*v) })
+		},
+		func() error { return each(t, e.Versions, appendVersion) },
+		func() error { return each(t, e.States, putState) },
+		func() error { return each(t, e.Renewed, renew) },
+		func() error { return each(t, e.Owners, putOwner) },
+		func() error { return each(t, e.Dissents, contest) },
+		func() error { return each(t, e.Corrections, correct) },
+		func() error { return retracted(t, secret, e.Retractions) },
+	} {
+		if err := part(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func appendVersion(t *transaction, v *memproxy.Version) error {
+	_, err := t.append(*v)
+	return err
+}
+
+func putState(t *transaction, c *memproxy.StateChange) error {
+	_, err := t.setState(c)
+	return err
+}
+
+// each does f for all, up to the first error.
+func each[T any](t *transaction, all []T, f func(*transaction, *T) error) error {
+	for i := range all {
+		if err := f(t, &all[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// KeepFound keeps what stands in the backend and no version has, before it is
+// overwritten: it is in the history when this returns.
+func (l *Ledger) KeepFound(ctx context.Context, found ...memproxy.Version) error {
+	if l.opt.Vault == nil {
+		return ErrNoVault
+	}
+	in, err := sealed(found)
+	if err != nil {
+		return err
+	}
+	return l.do(ctx, &job{durable: true, also: func(t *transaction) error {
+		for i := range in {
+			if err := t.found(in[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}})
+}
+
+// coming are the memories of which something is on its way.
+type coming struct {
+	mu   sync.Mutex
+	keys map[key]int
+}
+
+func (c *coming) add(keys []key) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.keys == nil {
+		c.keys = map[key]int{}
+	}
+	for _, k := range keys {
+		c.keys[k]++
+	}
+}
+
+func (c *coming) remove(keys []key) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, k := range keys {
+		if c.keys[k]--; c.keys[k] <= 0 {
+			delete(c.keys, k)
+		}
+	}
+}
+
+func (c *coming) none() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.keys) == 0
+}
+
+func (c *coming) any(keys []key) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.keys) > 0 && slices.ContainsFunc(keys, func(k key) bool { return c.keys[k] > 0 })
+}

@@ -1,0 +1,76 @@
+package ledgertest
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger"
+)
+
+func stateOf(id string, state memproxy.MemoryState) memproxy.StateChange {
+	return memproxy.StateChange{MemoryKey: mem(id), Tenant: "acme", State: state, Decision: "d"}
+}
+
+// entries: what one decision makes of its memories is there together, for whoever
+// asks this process at once, and what cannot be is not there at all.
+func entries(t *testing.T, l Life) {
+	ctx := t.Context()
+	must(t, "Commit", l.Commit(ctx, memproxy.Entry{Queued: true,
+		Found:    []memproxy.Version{Version("m", "was there")},
+		Versions: []memproxy.Version{Version("m", "changed")},
+		States:   []memproxy.StateChange{stateOf("m", memproxy.StateFlagged)},
+	}))
+	history, err := l.History(ctx, mem("m"), 0, 10) // whoever asks waits for it
+	must(t, "History", err)
+	if len(history) != 2 || history[0].Op != memproxy.OpUpdate || history[0].Before != hash("was there") || history[1].Op != memproxy.OpSeal {
+		t.Errorf("history %+v", history)
+	}
+	records, err := ledger.ByID(ctx, l, "mem0", memproxy.TargetMemory, "m")
+	must(t, "Lookup", err)
+	if records["m"].Status.State != memproxy.StateFlagged {
+		t.Errorf("status %+v", records["m"].Status)
+	}
+	born, expires := stateOf("born", memproxy.StateValidated), l.Clock.Now().Add(time.Hour)
+	must(t, "Commit", l.Commit(ctx, memproxy.Entry{
+		Queued: true, Versions: []memproxy.Version{Version("born", "text")}, States: []memproxy.StateChange{born}, Owners: []memproxy.Ownership{Row("born")},
+		Renewed: []memproxy.Renewal{{MemoryKey: mem("born"), Expires: expires}},
+	}))
+	if records, err = ledger.ByID(ctx, l, "mem0", memproxy.TargetMemory, "born"); err != nil || records["born"].Owner != Row("born") ||
+		records["born"].Status.State != memproxy.StateValidated || !records["born"].Status.Expires.Equal(expires) {
+		t.Errorf("at once: %+v, %v", records["born"], err)
+	}
+	if track, err := l.Record(ctx, "acme", Row("born").Actor); err != nil || track.Facts != 1 || track.Validated != 0 {
+		t.Errorf("a memory that is made validated counts for its author: %+v, %v", track, err)
+	}
+	bad := stateOf("n", "no such state")
+	err = l.Commit(ctx, memproxy.Entry{Queued: true, Versions: []memproxy.Version{Version("n", "text")}, States: []memproxy.StateChange{bad}, Owners: []memproxy.Ownership{Row("n")}})
+	if !errors.Is(err, ledger.ErrRow) {
+		t.Errorf("a wrong state: %v", err)
+	}
+	if history, err = l.Other.History(ctx, mem("n"), 0, 10); err != nil || len(history) != 0 {
+		t.Errorf("half of it is kept: %+v, %v", history, err)
+	}
+	if records, err = ledger.ByID(ctx, l, "mem0", memproxy.TargetMemory, "n"); err != nil || len(records) != 0 {
+		t.Errorf("half of it is kept: %+v, %v", records, err)
+	}
+	// Many at a time share transactions and one chain.
+	var all sync.WaitGroup
+	for i := range 60 {
+		all.Go(func() {
+			id := fmt.Sprint("c", i%7)
+			c := memproxy.Entry{Queued: true, Versions: []memproxy.Version{Version(id, fmt.Sprint("text ", i))}, States: []memproxy.StateChange{stateOf(id, memproxy.StateUntrusted)}}
+			if err := []*ledger.Ledger{l.Ledger, l.Other}[i%2].Commit(ctx, c); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	must(t, "Sync", l.Sync(ctx)) // another process finds it once it is committed
+	if report := sound(t, l); report.Checked != 63 {
+		t.Errorf("%d records, want 63", report.Checked)
+	}
+}
