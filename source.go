@@ -62,6 +62,21 @@ func (s SourceNames) Of(user string) SourceNames {
 	return s.With(map[string]Source{own: SourceVerified})
 }
 
+// Screened is the source as which content is screened when a caller of tier t says
+// that it comes from source claimed. A claim can make screening stricter for every
+// caller. It makes screening more lenient only as far as the tier itself is trusted:
+// the word of people and systems makes content trusted, the word of established
+// callers makes it verified, and that of all others leaves it unstated ("").
+func (t Trust) Screened(claimed Source) Source {
+	switch {
+	case claimed != SourceTrusted && claimed != SourceVerified, t == TrustHuman, t == TrustSystem:
+		return claimed
+	case t == TrustEstablished:
+		return SourceVerified
+	}
+	return ""
+}
+
 // maxSourceName bounds what is looked at of a name.
 const maxSourceName = 256
 

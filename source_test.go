@@ -1,6 +1,7 @@
 package memproxy_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/memproxy/memproxy"
@@ -52,5 +53,20 @@ func TestSourceNames(t *testing.T) {
 	all := table.With(map[string]memproxy.Source{"*": untrusted})
 	if all.Tier("app") != untrusted || all.Tier("user_upload") != untrusted || all.Tier("user") != trusted || all.Tier("") != "" {
 		t.Error("the row for every other name")
+	}
+}
+
+// Proves MFW-2, TRL-3: no tier below people and systems screens content as better
+// sourced than it is trusted itself, and every tier can say that a source is worse.
+func TestClaimsOfSourcesNeverRaiseTrust(t *testing.T) {
+	best := map[memproxy.Trust]memproxy.Source{memproxy.TrustEstablished: memproxy.SourceVerified, memproxy.TrustHuman: memproxy.SourceTrusted, memproxy.TrustSystem: memproxy.SourceTrusted}
+	order := []memproxy.Source{memproxy.SourceTrusted, memproxy.SourceVerified, "", memproxy.SourceUntrusted, memproxy.SourceHostile, "a tier of tomorrow"}
+	for _, tier := range append(memproxy.Trusts[:], "", "a tier of tomorrow") {
+		for i, claimed := range order {
+			want := order[max(i, slices.Index(order, best[tier]))]
+			if got := tier.Screened(claimed); got != want {
+				t.Errorf("%q says %q: screened as %q, want %q", tier, claimed, got, want)
+			}
+		}
 	}
 }

@@ -24,8 +24,9 @@ func (ret *returning) judge(ctx context.Context, memories []memproxy.Memory) (ma
 		return nil, nil
 	}
 	op := &memproxy.Operation{Kind: ret.op.Kind, Backend: ret.op.Backend, Route: ret.op.Route, Scope: ret.op.Scope}
+	asked := ret.screening()
 	if ret.op.Kind.Writes() { // it is judged as the write was
-		op.SourceClaim = ret.op.SourceClaim
+		op.SourceClaim = asked.Operation.SourceClaim
 	}
 	type place struct {
 		memory int
@@ -49,7 +50,6 @@ func (ret *returning) judge(ctx context.Context, memories []memproxy.Memory) (ma
 	if len(places) == 0 {
 		return found, nil
 	}
-	asked := ret.screening()
 	asked.Operation, asked.Reading = op, true
 	findings, err := ret.rules.Screener.Screen(ctx, asked)
 	if err != nil {

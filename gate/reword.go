@@ -171,10 +171,8 @@ func (r *run) inOtherWords(ctx context.Context, reworder Reworder, texts map[str
 	before := r.op
 	r.op = &next
 	asked := r.screening()
-	asked.Operation = &next
 	if items := r.screened(); len(items) > len(next.Items) {
-		whole := next
-		whole.Items, asked.Operation = items, &whole
+		asked.Operation.Items = items
 	}
 	r.op = before
 	findings, err := r.rules.Screener.Screen(ctx, asked)

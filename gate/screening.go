@@ -34,8 +34,7 @@ func screen(ctx context.Context, r *run) error {
 	}
 	asked := r.screening()
 	if items := r.screened(); len(items) > len(r.op.Items) {
-		op := *r.op
-		op.Items, asked.Operation = items, &op
+		asked.Operation.Items = items
 	}
 	findings, err := r.rules.Screener.Screen(ctx, asked)
 	var crowded *memproxy.Malformed
@@ -90,13 +89,20 @@ func (r *run) divide(findings []memproxy.Finding) (count, configured []memproxy.
 	return count, configured
 }
 
-// screening is the operation as a screener sees it.
+// screening is the operation as a screener sees it: a copy, with the source that the
+// caller's word can make its content come from.
 func (a *Admission) screening() memproxy.Screening {
-	s := memproxy.Screening{Principal: a.Principal, Session: a.call.Session.String(), Decision: a.Decision.ID, Operation: a.op}
-	if s.Session == "" && a.op != nil {
-		s.Session = memproxy.InertSession(a.op.Scope.Run)
+	op := *a.op
+	op.SourceClaim = a.Principal.Trust.Screened(op.SourceClaim)
+	return memproxy.Screening{Principal: a.Principal, Session: sessionOf(a), Decision: a.Decision.ID, Operation: &op}
+}
+
+// sessionOf is the session of an admitted operation, else its run, else "".
+func sessionOf(a *Admission) string {
+	if s := a.call.Session.String(); s != "" || a.op == nil {
+		return s
 	}
-	return s
+	return memproxy.InertSession(a.op.Scope.Run)
 }
 
 // wrote tells the screener of a write that went through.

@@ -111,7 +111,7 @@ func (k *Keeper) validateOne(ctx context.Context, rules *gate.Rules, st *memprox
 			return err
 		}
 		author := records[st.MemoryKey].Owner // whoever wrote it, and where it came from, weigh as they did then
-		op := &memproxy.Operation{Kind: memproxy.Recall, Backend: st.Backend, SourceClaim: author.Source, Items: []memproxy.Item{{Kind: memproxy.ItemContent, Text: text}}}
+		op := &memproxy.Operation{Kind: memproxy.Recall, Backend: st.Backend, SourceClaim: author.Trust.Screened(author.Source), Items: []memproxy.Item{{Kind: memproxy.ItemContent, Text: text}}}
 		findings, err := rules.Screener.Screen(ctx, memproxy.Screening{Principal: memproxy.Principal{Tenant: st.Tenant, Trust: author.Trust}, Operation: op, Reading: true})
 		if err != nil {
 			return err
