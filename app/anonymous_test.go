@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -86,6 +88,29 @@ func TestAnonymousCallersAreSessions(t *testing.T) {
 	}
 	if all := r.audit() + r.log.String() + actor; strings.Contains(all, name) {
 		t.Error("the name of the session stands in a record, the log or the stamp")
+	}
+}
+
+// Proves GOV-6, TRL-1: production that serves callers without a credential, which it
+// does on loopback without being allowed to by name, says so on /readyz and in the
+// log, and as whom; also where an edit of the file opens it.
+func TestServingTheUnidentifiedIsNamed(t *testing.T) {
+	t.Parallel()
+	const who = "callers that present nothing are taken for anonymous, of trust anonymous"
+	p := newPaces()
+	r := startRig(&rig{t: t, clock: p.now, pace: p.ticker, file: filepath.Join(t.TempDir(), "memproxy.yaml")}, plain)
+	if body := r.get("/readyz").body + r.log.String(); strings.Contains(body, "present nothing") {
+		t.Fatalf("they are refused: %s", body)
+	}
+	opened := strings.Replace(r.conf, "identity:\n", "identity:\n  require: false\n", 1)
+	if err := os.Rename(writeFile(t, r.file+".new", opened), r.file); err != nil {
+		t.Fatal(err)
+	}
+	r.within(p, time.Second, "the edit", func() bool {
+		return strings.Contains(r.get("/readyz").body, who) && strings.Contains(r.log.String(), who)
+	})
+	if a := r.nobody("127.0.0.1", "").ask("POST", "/memories", strings.Replace(noted("Zoe likes tea."), "ann", "zoe", 1)); a.status != 200 || r.get("/readyz").status != 200 {
+		t.Errorf("%d %s", a.status, a.body)
 	}
 }
 

@@ -234,6 +234,9 @@ func (s *App) ready() []proxy.Check {
 	if len(s.unsafe) > 0 {
 		checks = append(checks, proxy.Check{Name: "unsafe", OK: true, Degraded: true, Detail: "production is weakened by " + strings.Join(s.unsafe, ", ")})
 	}
+	if c, open := s.edits.unidentified(); open {
+		checks = append(checks, c)
+	}
 	checks = append(checks, s.edits.check())
 	if s.fleet.follower != nil {
 		checks = append(checks, s.fleet.ready())

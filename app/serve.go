@@ -44,9 +44,7 @@ func Serve(ctx context.Context, cfg *config.Config, opt Options, envoy *Envoy) e
 	for _, l := range s.listeners {
 		s.log.Info("listening", "name", l.name, "address", l.ln.Addr().String())
 	}
-	for _, w := range cfg.Warnings() {
-		s.log.Warn(w)
-	}
+	s.edits.warn(cfg)
 	for _, b := range cfg.Backends {
 		s.group.Go("upstream", func(ctx context.Context) { sayReachable(ctx, b, s.log) })
 	}

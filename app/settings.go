@@ -148,6 +148,7 @@ func (s *edits) take(ctx context.Context, next *config.Config) error {
 	s.mu.Unlock()
 	s.reloaded()
 	s.log.Info("the configuration was edited and is in force")
+	s.warn(cfg)
 	if len(restart) > 0 {
 		s.log.Warn("a part of the edit of the configuration needs a restart", "settings", restart)
 	}
@@ -165,6 +166,22 @@ func (s *edits) failed(err error) {
 	s.telemetry.Instruments().Reloaded(context.Background(), false)
 	s.log.Error("the edit of the configuration is not in force; what was before stays", "error", err)
 	s.record(memproxy.EventReload, "an edit of the configuration was not put in force")
+}
+
+// warn logs what is legal in a configuration and worth a second look.
+func (s *edits) warn(cfg *config.Config) {
+	for _, w := range cfg.Warnings() {
+		s.log.Warn(w)
+	}
+}
+
+// unidentified is the check that names as whom callers without a credential are
+// served; false: they are refused.
+func (s *edits) unidentified() (proxy.Check, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	detail := s.inForce.Unidentified()
+	return proxy.Check{Name: "identity", OK: true, Detail: detail}, detail != ""
 }
 
 // check says whether the file is what is in force.

@@ -49,8 +49,8 @@ func (c *Config) Warnings() []string {
 	if host, _, err := net.SplitHostPort(c.Admin.Listen); err == nil && !loopback(host) {
 		out = append(out, "the admin listener is reachable from other hosts")
 	}
-	if c.Profile == "production" && c.Identity.Default != nil {
-		out = append(out, fmt.Sprintf("callers that present nothing are taken for %s", c.Identity.Default.ID))
+	if w := c.Unidentified(); w != "" {
+		out = append(out, w)
 	}
 	if o := c.Identity.OIDC; o != nil {
 		if len(o.Rules) > 0 && (len(o.Claims) > 1 || len(o.Claims) == 1 && o.Claims["id"] == "") {
@@ -64,6 +64,15 @@ func (c *Config) Warnings() []string {
 		out = append(out, "enforce is false: nothing is refused")
 	}
 	return out
+}
+
+// Unidentified says as whom production serves callers that present no credential, or
+// "" where it refuses them.
+func (c *Config) Unidentified() string {
+	if c.Profile != "production" || c.Identity.Default == nil {
+		return ""
+	}
+	return fmt.Sprintf("callers that present nothing are taken for %s, of trust %s", c.Identity.Default.ID, c.Identity.Default.Trust)
 }
 
 func loopback(host string) bool {
