@@ -49,7 +49,7 @@ func (c *Config) Waits() func(memproxy.Principal, memproxy.Source, memproxy.Trac
 	if len(m.Pending) == 0 && len(c.Sources.Pending) == 0 {
 		return nil
 	}
-	known := map[string]bool{}
+	var known map[caller]bool
 	if !m.New.Configured {
 		known = c.named()
 	}
@@ -58,30 +58,39 @@ func (c *Config) Waits() func(memproxy.Principal, memproxy.Source, memproxy.Trac
 			return true
 		}
 		low := p.Trust == memproxy.TrustAnonymous || p.Trust == memproxy.TrustAuthenticated
-		return low && slices.Contains(m.Pending, pendingNew) && !known[p.Named()] && m.New.until().New(t, now)
+		return low && slices.Contains(m.Pending, pendingNew) && !known[caller{p.Method, p.Named()}] && m.New.until().New(t, now)
 	}
 }
 
-// named are the ids that the configuration gives.
-func (c *Config) named() map[string]bool {
-	out := map[string]bool{}
-	for _, k := range c.Identity.Keys {
-		out[k.ID] = true
+// caller is a principal's id, and how it was identified: "" where only the id is
+// known, of writes that a person lets through later.
+type caller struct{ method, id string }
+
+// named are the callers to whom the configuration gives an id. A token or a
+// certificate that merely says such an id of itself is none of them.
+func (c *Config) named() map[caller]bool {
+	out := map[caller]bool{}
+	add := func(method, id string) {
+		if id != "" {
+			out[caller{method, id}], out[caller{"", id}] = true, true
+		}
 	}
-	if d := c.Identity.Default; d != nil {
-		out[d.ID] = true
+	for _, k := range c.Identity.Keys {
+		add("key", k.ID)
+	}
+	if d := c.Identity.Default; d != nil && d.Kind != string(memproxy.KindAnonymous) { // else each is a session by itself
+		add("default", d.ID)
 	}
 	if s := c.Identity.SPIFFE; s != nil {
 		for _, r := range s.Rules {
-			out[r.ID] = true
+			add("spiffe", r.ID)
 		}
 	}
 	if o := c.Identity.OIDC; o != nil {
 		for _, r := range o.Rules {
-			out[r.ID] = true
+			add("oidc", r.ID)
 		}
 	}
-	delete(out, "")
 	return out
 }
 

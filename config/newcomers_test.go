@@ -56,6 +56,35 @@ identity:
 			t.Errorf("%q: %s of tier %s with %+v waits: %v", tc.more, tc.id, tc.trust, tc.track, got)
 		}
 	}
+	const issuer = conf + "  oidc: {issuer: \"https://issuer.example\", audience: memproxy, prefix: \"\""
+	for _, tc := range []struct {
+		rules, method, id string
+		want              bool
+	}{
+		{"}", "oidc", "u-42", true},        // an issuer's word alone
+		{"}", "oidc", "agent:dev", true},   // and so where it is the id of a key
+		{"}", "spiffe", "agent:dev", true}, // or a certificate says it
+		{"}", "key", "agent:dev", false},
+		{"}", "", "agent:dev", false}, // a write of the key's that a person lets through
+		{", rules: [{subject: u-42, id: planner}, {subject: \"*\"}]}", "oidc", "planner", false},
+		{", rules: [{subject: u-42, id: planner}, {subject: \"*\"}]}", "oidc", "u-43", true},
+		{", rules: [{subject: u-42, id: planner}, {subject: \"*\"}]}", "key", "planner", true},
+		{"}\n  default: {id: nobody, trust: authenticated}", "default", "nobody", true}, // as many callers as there are sessions
+		{"}\n  default: {id: pod, kind: agent, trust: authenticated}", "default", "pod", false},
+	} {
+		c, err := config.Parse("memproxy.yaml", []byte(issuer+tc.rules+"\n"), os.Getenv)
+		if err != nil {
+			t.Fatal(err)
+		}
+		who := memproxy.Principal{ID: tc.id, Method: tc.method, Trust: memproxy.TrustAuthenticated}
+		if got := c.Waits()(who, "", memproxy.Track{}, now); got != tc.want {
+			t.Errorf("%q, %s by %s waits: %v", tc.rules, tc.id, tc.method, got)
+		}
+		promoted := memproxy.Track{Facts: 10, Accepted: 10, Since: now.Add(-time.Hour)}
+		if c.Waits()(who, "", promoted, now) {
+			t.Errorf("%q, %s by %s waits still, though ten of its memories were promoted", tc.rules, tc.id, tc.method)
+		}
+	}
 	dev, err := config.Parse("memproxy.yaml", []byte("profile: development\nbackends: [{name: m, kind: mem0, listen: \"127.0.0.1:1\", upstream: \"http://127.0.0.1:2\"}]\n"), os.Getenv)
 	if err != nil || dev.Waits() != nil {
 		t.Errorf("in development somebody waits (%v)", err)
