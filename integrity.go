@@ -12,6 +12,20 @@ const (
 	EventSweep      EventType = "sweep"        // a backend and the chains were looked through
 )
 
+// Progress is told how far something is that lasts: how much of it is done, and
+// how much there is in all, 0 where that is not known. A nil one is told nothing.
+type Progress func(done, total int64)
+
+// Counting returns what adds to what is done, of a total that is not known.
+func (p Progress) Counting() func(more int) {
+	var done int64
+	return func(more int) {
+		if done += int64(more); p != nil && more > 0 {
+			p(done, 0)
+		}
+	}
+}
+
 // What else is done to the store of a backend.
 const (
 	FaultInsert   FaultClass = "insert"   // something that nobody wrote through the proxy

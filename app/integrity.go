@@ -79,6 +79,8 @@ type Attended struct {
 	Config *config.Config // nil: the sidecar at Admin
 	Admin  string         // address of the admin listener of a sidecar that runs; "": the configuration's
 	Token  string         // a reviewer's
+	// Progress is told by a sidecar that runs; here is told by what it is asked.
+	Progress memproxy.Progress
 	Options
 }
 
@@ -120,7 +122,7 @@ func Attend[In, Out any](ctx context.Context, a Attended, op string, q In, here 
 	case a.Config == nil && a.Token == "":
 		return out, errors.New("give --config, or --admin with a reviewer's token in --token-file or $" + review.TokenEnv)
 	}
-	client, err := review.NewClient(review.ClientOptions{URL: at, Token: a.Token})
+	client, err := review.NewClient(review.ClientOptions{URL: at, Token: a.Token, Progress: a.Progress})
 	if err != nil {
 		return out, err
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"time"
@@ -25,38 +26,48 @@ type Hunt struct {
 	Judge   hunt.Screener
 	// Report is where is written what would be held if it were written now, and
 	// File, if set, is a file for it. Content says that texts are written too.
-	Report  io.Writer
-	File    string
-	Content bool
-	State   string  // file that keeps the place; "": none
-	Rate    float64 // pages a second at most
-	Skipped func(hunt.Item)
-	Count   func(int64)
+	Report   io.Writer
+	File     string
+	Content  bool
+	State    string  // file that keeps the place; "": none
+	Rate     float64 // pages a second at most
+	Progress memproxy.Progress
+	Log      io.Writer // what was not judged, and what came of the walk, for people
 }
 
-// Walk walks, and returns how far it came.
-func (h Hunt) Walk(ctx context.Context) (hunt.State, error) {
+// Walk walks and says how far it came.
+func (h Hunt) Walk(ctx context.Context) error {
 	pager, kind, err := Store(ctx, h.Backend, h.API, h.Scopes)
 	if err != nil {
-		return hunt.State{}, err
+		return err
 	}
 	done := func() error { return nil }
 	if h.File != "" {
 		before, err := hunt.LoadState(h.State)
 		if err != nil {
-			return hunt.State{}, err
+			return err
 		}
 		f, err := hunt.OpenReport(h.File, before)
 		if err != nil {
-			return hunt.State{}, err
+			return err
 		}
 		h.Report, done = f, func() error { return errors.Join(f.Sync(), f.Close()) }
 	}
 	state, err := hunt.Walk(ctx, pager, hunt.WalkOptions{
 		Screen: h.Judge, Report: hunt.Report(h.Report, hunt.ReportOptions{Content: h.Content}), Name: kind + " " + h.Backend.Name + " " + h.Backend.Upstream,
-		StateFile: h.State, Rate: h.Rate, Count: h.Count, Skipped: h.Skipped,
+		StateFile: h.State, Rate: h.Rate, Progress: h.Progress, Skipped: func(i hunt.Item) {
+			fmt.Fprintf(h.Log, "memproxy: %s %q, %s: not judged: too long, or not given\n", i.Kind, i.ID, i.Field)
+		},
 	})
-	return state, errors.Join(err, done())
+	err = errors.Join(err, done())
+	if state.Version == 0 { // it did not begin
+		return err
+	}
+	state.Summary(h.Log)
+	if err != nil && h.State != "" {
+		fmt.Fprintln(h.Log, "memproxy: the walk is not finished; the same command goes on where it stopped")
+	}
+	return err
 }
 
 // Store is how a backend's store is read, by its own API and with its own

@@ -166,7 +166,7 @@ func (c *Custodian) anchored(ctx context.Context) (map[string]anchor, error) {
 
 // chains verifies all chains against themselves and against what the log tells
 // of where they reached, names the breaks, and keeps them.
-func (c *Custodian) chains(ctx context.Context, texts bool) ([]memproxy.ChainReport, error) {
+func (c *Custodian) chains(ctx context.Context, texts bool, count func(int)) ([]memproxy.ChainReport, error) {
 	anchors, err := c.anchored(ctx)
 	if err != nil {
 		return nil, err
@@ -177,7 +177,7 @@ func (c *Custodian) chains(ctx context.Context, texts bool) ([]memproxy.ChainRep
 	}
 	var out []memproxy.ChainReport
 	for _, tenant := range tenants {
-		opt := ledger.VerifyOptions{Texts: texts}
+		opt := ledger.VerifyOptions{Texts: texts, Count: count}
 		if a, known := anchors[tenantHash(tenant)]; known {
 			a.Tenant, opt.Anchor = tenant, &a.ChainHead
 			delete(anchors, tenantHash(tenant))
@@ -227,7 +227,7 @@ func (c *Custodian) verifying(found upkeep.Signal) upkeep.Job {
 		defer func() { next = c.Clock().Add(breakPause) }()
 		c.working.Lock()
 		defer c.working.Unlock()
-		if _, err := c.chains(ctx, false); err != nil {
+		if _, err := c.chains(ctx, false, nil); err != nil {
 			return fmt.Errorf("the chains were not verified: %w", err)
 		}
 		return nil
@@ -310,7 +310,8 @@ func (c *Custodian) sweepAt(ctx context.Context, q review.SweepRequest, rate flo
 	if err != nil {
 		return report, err
 	}
-	if report.Chains, err = c.chains(ctx, true); err != nil {
+	count := q.Progress.Counting()
+	if report.Chains, err = c.chains(ctx, true, count); err != nil {
 		return report, err
 	}
 	var errs []error
@@ -319,7 +320,7 @@ func (c *Custodian) sweepAt(ctx context.Context, q review.SweepRequest, rate flo
 			c: c, backend: b, scopes: q.Scopes, begun: c.Clock(), report: review.BackendSweep{Backend: b.Name},
 			seed: maphash.MakeSeed(), there: map[uint64]struct{}{},
 		}
-		if err := w.run(ctx, rate); err != nil {
+		if err := w.run(ctx, rate, count); err != nil {
 			errs = append(errs, fmt.Errorf("backend %s: %w", b.Name, err))
 			continue
 		}

@@ -31,7 +31,10 @@ func (c *Custodian) Seal(ctx context.Context, q review.SealRequest) (review.Seal
 	if err := c.record(ctx, begun); err != nil {
 		return report, err
 	}
+	count := q.Progress.Counting()
 	err = c.walk(ctx, backends[0], walk{scopes: q.Scopes, rate: c.Pace.Rate}, func(p page) error {
+		before := report.Items
+		defer func() { count(report.Items - before) }()
 		return s.page(ctx, p.adapter, p.items)
 	})
 	if err != nil {

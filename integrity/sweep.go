@@ -44,7 +44,7 @@ type stray struct {
 
 // run compares everything that a backend holds with what is known of it, records
 // what differs, and marks it.
-func (w *storeSweep) run(ctx context.Context, rate float64) (err error) {
+func (w *storeSweep) run(ctx context.Context, rate float64, count func(int)) (err error) {
 	if w.tenants, err = w.c.tenants(ctx); err != nil {
 		return err
 	}
@@ -53,6 +53,8 @@ func (w *storeSweep) run(ctx context.Context, rate float64) (err error) {
 	}
 	err = w.c.walk(ctx, w.backend, walk{scopes: w.scopes, rate: rate}, func(p page) error {
 		w.adapter = p.adapter
+		before := w.report.Items
+		defer func() { count(w.report.Items - before) }()
 		return w.page(ctx, p.items, p.again)
 	})
 	if err == nil {

@@ -22,6 +22,8 @@ type VerifyOptions struct {
 	Texts bool
 	// Anchor is a head that was kept elsewhere; nil: none.
 	Anchor *memproxy.ChainHead
+	// Count, if set, is told how many records more were checked.
+	Count func(int)
 }
 
 // verifier walks one chain.
@@ -90,6 +92,9 @@ func (l *Ledger) Verify(ctx context.Context, tenant string, opt VerifyOptions) (
 			if err := v.step(ctx, &found[i], len(heads) == 1); err != nil {
 				return v.report, err
 			}
+		}
+		if opt.Count != nil {
+			opt.Count(len(found))
 		}
 		if len(found) < verifyStep {
 			break

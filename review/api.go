@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -112,6 +113,29 @@ type call struct {
 	// says that he does it; attempt is the record of it, once it is made.
 	act, reason string
 	attempt     *memproxy.Event
+	progress    memproxy.Progress // of what lasts, to the one who asked; or nil
+}
+
+// ProgressHeader asks for interim answers, of status 102, while a request lasts.
+// They have a header of the same name: how much is done, and if that is known a
+// slash and how much there is.
+const ProgressHeader = "X-Memproxy-Progress"
+
+// interim sends progress to who asks for it and may know how much of everybody's
+// there is.
+func interim(w http.ResponseWriter, r *http.Request, who Reviewer) memproxy.Progress {
+	if r.Header.Get(ProgressHeader) == "" || !who.Tenants.All {
+		return nil
+	}
+	return func(done, total int64) {
+		text := strconv.FormatInt(done, 10)
+		if total > 0 {
+			text += "/" + strconv.FormatInt(total, 10)
+		}
+		w.Header().Set(ProgressHeader, text)
+		w.WriteHeader(http.StatusProcessing)
+		w.Header().Del(ProgressHeader)
+	}
 }
 
 func (a *API) serve(rt route, known func(*http.Request) (Reviewer, bool)) http.Handler {
@@ -124,6 +148,9 @@ func (a *API) serve(rt route, known func(*http.Request) (Reviewer, bool)) http.H
 		ctx, cancel := context.WithTimeout(r.Context(), a.opt.Timeout)
 		defer cancel()
 		c := &call{api: a, req: r.WithContext(ctx), who: who, gone: r.Context(), act: rt.act}
+		if rt.lasts {
+			c.progress = interim(w, r, who)
+		}
 		var answer any
 		err := error(problem{http.StatusForbidden, "role", "this takes the role " + string(rt.role())})
 		if c.has(rt.role()) {

@@ -10,11 +10,16 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
 	"net/url"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/memproxy/memproxy"
 )
 
 // maxAnswer is the largest answer that a client reads, in bytes.
@@ -31,11 +36,14 @@ type ClientOptions struct {
 	// Socket is the path of the local operator's socket, instead of URL and
 	// Token.
 	Socket string
+	// Progress is told how far a request is that lasts, where the sidecar says so.
+	Progress memproxy.Progress
 }
 
 // Client calls the API.
 type Client struct {
 	base, token string
+	progress    memproxy.Progress
 	http        http.Client
 }
 
@@ -57,7 +65,7 @@ func NewClient(opt ClientOptions) (*Client, error) {
 		return nil, errors.New("review: no token")
 	}
 	return &Client{
-		base: strings.TrimSuffix(u.String(), "/"), token: opt.Token,
+		base: strings.TrimSuffix(u.String(), "/"), token: opt.Token, progress: opt.Progress,
 		http: http.Client{Transport: way, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 	}, nil
 }
@@ -142,6 +150,17 @@ func (rt route) address(values map[string]string) (string, url.Values, error) {
 	return path, query, nil
 }
 
+// interim reads an answer that comes before the answer.
+func (c *Client) interim(_ int, header textproto.MIMEHeader) error {
+	done, total, _ := strings.Cut(header.Get(ProgressHeader), "/")
+	n, err := strconv.ParseInt(done, 10, 64)
+	of, _ := strconv.ParseInt(total, 10, 64) // absent: 0, which is not known
+	if err == nil {
+		c.progress(n, of)
+	}
+	return nil
+}
+
 // do asks once and reads the answer into out.
 func (c *Client) do(ctx context.Context, rt route, path string, query url.Values, in, out any) error {
 	address := c.base + path
@@ -162,11 +181,17 @@ func (c *Client) do(ctx context.Context, rt route, path string, query url.Values
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	if rt.lasts && c.progress != nil {
+		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got1xxResponse: c.interim})
+	}
 	req, err := http.NewRequestWithContext(ctx, rt.method, address, body)
 	if err != nil {
 		return err
 	}
 	req.Header.Set("Authorization", "Bearer "+c.token)
+	if rt.lasts && c.progress != nil {
+		req.Header.Set(ProgressHeader, "102")
+	}
 	if rt.in != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}

@@ -31,6 +31,8 @@ type SweepRequest struct {
 	// Scopes narrow a Mem0 server that does not give its whole store.
 	Scopes []memproxy.Scope `json:"scopes,omitempty"`
 	Reason string           `json:"reason"`
+	// Progress is told how many records and memories were looked at.
+	Progress memproxy.Progress `json:"-"`
 }
 
 // SweepReport is what a sweep found.
@@ -79,6 +81,8 @@ type SealRequest struct {
 	Tenant  string           `json:"tenant"` // whose the memories are from now on
 	Scopes  []memproxy.Scope `json:"scopes,omitempty"`
 	Reason  string           `json:"reason"`
+	// Progress is told how many memories were looked at.
+	Progress memproxy.Progress `json:"-"`
 }
 
 // SealReport is what a seal took over.
@@ -119,6 +123,7 @@ func custody[In, Out any](c *call, tenant, backend string, do func(Custodian, co
 }
 
 func sweep(c *call, in SweepRequest) (SweepReport, error) {
+	in.Progress = c.progress
 	report, err := custody(c, "", in.Backend, Custodian.Sweep, in)
 	if err != nil {
 		return SweepReport{}, err
@@ -142,6 +147,7 @@ func seal(c *call, in SealRequest) (SealReport, error) {
 	if !c.allowed(in.Tenant) {
 		return SealReport{}, notFound()
 	}
+	in.Progress = c.progress
 	report, err := custody(c, in.Tenant, in.Backend, Custodian.Seal, in)
 	if err != nil {
 		return SealReport{}, err

@@ -3,6 +3,7 @@ package review_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -21,6 +22,10 @@ type custodian struct {
 
 func (c *custodian) Sweep(ctx context.Context, q review.SweepRequest) (review.SweepReport, error) {
 	c.asked = q
+	if q.Progress != nil {
+		q.Progress(1, 0)
+		q.Progress(2, 4)
+	}
 	if c.until != nil {
 		close(c.until)
 		<-ctx.Done()
@@ -164,5 +169,27 @@ func TestReportsArePrinted(t *testing.T) {
 	}
 	if strings.Contains(b.String(), "\x1b") {
 		t.Errorf("%q", b.String())
+	}
+}
+
+// How far a sweep is, is told to who asks for it and reviews everybody's: how
+// many memories there are is nothing for others.
+//
+// Proves EDGE-4.
+func TestProgressOfASweep(t *testing.T) {
+	for token, want := range map[string]string{annToken: "[1 of 0 2 of 4]", bobToken: "[]"} {
+		r := newRig(t, func(o *review.Options) { o.Custodian = &custodian{} })
+		told := []string{}
+		c, err := review.NewClient(review.ClientOptions{URL: r.url, Token: token, Progress: func(done, total int64) { told = append(told, fmt.Sprint(done, " of ", total)) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		report, err := review.Call[review.SweepReport](t.Context(), c, "sweep", nil, review.SweepRequest{Reason: "curious"})
+		if err != nil || len(report.Backends) != 1 || fmt.Sprint(told) != want {
+			t.Errorf("%+v, %v, told %v, want %v", report, err, told, want)
+		}
+		if _, err := review.Call[review.SweepReport](t.Context(), r.client(token), "sweep", nil, review.SweepRequest{Reason: "curious"}); err != nil {
+			t.Errorf("who does not ask for progress: %v", err)
+		}
 	}
 }

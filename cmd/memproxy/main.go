@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/memproxy/memproxy/cmd/memproxy/command"
+	"github.com/memproxy/memproxy/internal/cli"
 )
 
 // version and commit are set by the linker.
@@ -22,7 +23,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	in := command.Invocation{
-		Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv,
+		Args: os.Args[1:], Stdin: os.Stdin, Stdout: cli.On(os.Stdout), Stderr: cli.On(os.Stderr), Getenv: os.Getenv,
 		Version: version, Commit: commit,
 	}
 	os.Exit(in.Run(ctx))

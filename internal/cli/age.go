@@ -2,6 +2,8 @@ package cli
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -43,6 +45,23 @@ func (a *Age) String() string {
 
 // Type implements pflag.Value.
 func (a *Age) Type() string { return "age" }
+
+// Choice adds an option that takes one of these words. What it is by now is the
+// default.
+func Choice[S ~string](fs *pflag.FlagSet, to *S, name, about string, words ...S) {
+	all := strings.Trim(fmt.Sprint(words), "[]")
+	about += ": " + all
+	if *to != "" {
+		about += " (default " + string(*to) + ")"
+	}
+	fs.Var(Value("word", func(s string) error {
+		if !slices.Contains(words, S(s)) {
+			return errors.New("want " + all)
+		}
+		*to = S(s)
+		return nil
+	}), name, about)
+}
 
 // Value is an option's value that set reads, and that help calls name.
 func Value(name string, set func(string) error) pflag.Value { return value{name, set} }

@@ -7,51 +7,77 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/memproxy/memproxy"
 )
 
-// Meter shows progress on one line of a terminal. A nil Meter shows nothing.
+// Terminal is a writer that a person looks at, so that a line on it can be
+// written over.
+type Terminal struct{ io.Writer }
+
+// On is a file as commands write to it: a Terminal if it is one.
+func On(f *os.File) io.Writer {
+	info, err := f.Stat()
+	if err == nil && info.Mode()&os.ModeCharDevice != 0 && info.Name() != "null" {
+		return Terminal{f}
+	}
+	return f
+}
+
+// onTerminal is the terminal that a writer of Main writes to, if it is one.
+func onTerminal(w io.Writer) (Terminal, bool) {
+	if p, is := w.(*plain); is {
+		w = p.to
+	}
+	t, is := w.(Terminal)
+	return t, is
+}
+
+// Meter shows progress on one line of a terminal, until it is done. A nil Meter
+// shows nothing.
 type Meter struct {
 	w     io.Writer
 	noun  string
 	now   func() time.Time
 	start time.Time
-	total int64 // bytes of input; 0 when that is not known
+	size  int64 // bytes of input; 0 when that is not known
 
-	mu    sync.Mutex
-	count int64
-	bytes int64
-	shown time.Time
-	width int // of what stands on the line
+	mu          sync.Mutex
+	done, total int64 // as set was told
+	bytes       int64 // of input that were read
+	shown       time.Time
+	width       int // of what stands on the line
 }
 
 // redraw is how often the line is drawn at most.
 const redraw = 100 * time.Millisecond
 
 // newMeter returns a meter that draws on w: noun is what is counted ("lines"),
-// total the bytes of the whole input or 0.
-func newMeter(w io.Writer, noun string, total int64, now func() time.Time) *Meter {
-	return &Meter{w: w, noun: noun, total: total, now: now, start: now()}
+// size the bytes of the whole input or 0.
+func newMeter(w io.Writer, noun string, size int64, now func() time.Time) *Meter {
+	return &Meter{w: w, noun: noun, size: size, now: now, start: now()}
 }
 
-// MeterOn returns a meter of what is counted ("lines") where stderr is a terminal
-// and stdout is not, whose lines would be among the meter's; else nil. What is read
-// from a file tells how much is left.
-func MeterOn(stderr, stdout io.Writer, noun string, from io.Reader) *Meter {
-	to, is := file(stderr)
-	if out, same := file(stdout); !is || !terminal(to) || same && terminal(out) {
+// MeterOn returns a meter of what is counted ("lines") where stderr is a terminal,
+// else nil. What is read from a file tells how much is left.
+func MeterOn(stderr io.Writer, noun string, from io.Reader) *Meter {
+	to, is := onTerminal(stderr)
+	if !is {
 		return nil
 	}
-	var total int64
+	var size int64
 	if f, is := from.(*os.File); is {
-		total = remaining(f)
+		size = remaining(f)
 	}
-	return newMeter(to, noun, total, time.Now)
+	return newMeter(to, noun, size, time.Now)
 }
 
-// terminal reports whether f is a terminal, or looks like one.
-func terminal(f *os.File) bool {
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0 && info.Name() != "null"
+// Meter is MeterOn for a command that prints one answer: one for people.
+func (o Output) Meter(stderr io.Writer, noun string) *Meter {
+	if o != Table {
+		return nil
+	}
+	return MeterOn(stderr, noun, nil)
 }
 
 // remaining is how many bytes are left to read of a regular file, or 0.
@@ -89,9 +115,9 @@ func (c counted) Read(p []byte) (int, error) {
 }
 
 // Writer clears the line before each write to w and leaves it to be drawn
-// again, for messages on the same terminal.
+// again, where w is a terminal too.
 func (m *Meter) Writer(w io.Writer) io.Writer {
-	if m == nil {
+	if _, is := onTerminal(w); m == nil || !is {
 		return w
 	}
 	return clearing{w, m}
@@ -112,29 +138,32 @@ func (c clearing) Write(p []byte) (int, error) {
 	return c.w.Write(p)
 }
 
-// Add counts n more and draws the line when it is time.
-func (m *Meter) Add(n int64) {
+// Progress is what the meter is told, nil of a nil one.
+func (m *Meter) Progress() memproxy.Progress {
 	if m == nil {
-		return
+		return nil
 	}
+	return m.set
+}
+
+// set draws the line when it is time.
+func (m *Meter) set(done, total int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.count += n
+	m.done, m.total = done, total
 	if now := m.now(); now.Sub(m.shown) >= redraw {
 		m.draw(now)
 	}
 }
 
-// Done draws the last state and ends the line.
+// Done clears the line.
 func (m *Meter) Done() {
 	if m == nil {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.draw(m.now())
-	fmt.Fprintln(m.w)
-	m.width = 0
+	m.clear()
 }
 
 func (m *Meter) clear() {
@@ -158,18 +187,22 @@ const bar = 24
 func (m *Meter) text(now time.Time) string {
 	var b strings.Builder
 	elapsed := now.Sub(m.start)
-	if m.total > 0 {
-		share := min(1, float64(m.bytes)/float64(m.total))
+	at, of := m.done, m.total
+	if of == 0 {
+		at, of = m.bytes, m.size
+	}
+	if of > 0 {
+		share := min(1, float64(at)/float64(of))
 		full := int(share * bar)
 		fmt.Fprintf(&b, "[%s%s] %3d%%  ", strings.Repeat("#", full), strings.Repeat(".", bar-full), int(share*100))
 	}
 	rate := 0.0
 	if elapsed > 0 {
-		rate = float64(m.count) / elapsed.Seconds()
+		rate = float64(m.done) / elapsed.Seconds()
 	}
-	fmt.Fprintf(&b, "%d %s  %.0f/s", m.count, m.noun, rate)
-	if m.total > 0 && m.bytes > 0 && m.bytes < m.total && elapsed > 0 {
-		left := time.Duration(float64(elapsed) * (float64(m.total)/float64(m.bytes) - 1))
+	fmt.Fprintf(&b, "%d %s  %.0f/s", m.done, m.noun, rate)
+	if 0 < at && at < of && elapsed > 0 {
+		left := time.Duration(float64(elapsed) * (float64(of)/float64(at) - 1))
 		fmt.Fprintf(&b, "  %s left", left.Round(time.Second))
 	}
 	return b.String()

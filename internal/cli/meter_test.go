@@ -18,34 +18,45 @@ func TestMeter(t *testing.T) {
 	if _, err := io.ReadAll(io.LimitReader(m.Reader(strings.NewReader(strings.Repeat("x", 250))), 250)); err != nil {
 		t.Fatal(err)
 	}
-	m.Add(50)
-	m.Add(1) // too soon to draw again
+	told := m.Progress()
+	told(50, 0)
+	told(51, 0) // too soon to draw again
 	if want := "\r[######..................]  25%  50 lines  5/s  30s left"; screen.String() != want {
 		t.Errorf("%q, want %q", screen.String(), want)
 	}
 	screen.Reset()
-	if _, err := m.Writer(&screen).Write([]byte("line 7: bad\n")); err != nil {
+	if _, err := m.Writer(&plain{to: Terminal{&screen}}).Write([]byte("line 7: bad\n")); err != nil {
 		t.Fatal(err)
 	}
 	if s := screen.String(); !strings.HasPrefix(s, "\r   ") || !strings.HasSuffix(s, " \rline 7: bad\n") {
 		t.Errorf("a message is written as %q", s)
 	}
+	if file := io.Writer(&plain{to: &bytes.Buffer{}}); m.Writer(file) != file {
+		t.Error("a meter is in the way of what is no terminal")
+	}
+	now = now.Add(time.Second)
+	told(60, 120)
+	screen.Reset()
+	now = now.Add(time.Second)
+	told(90, 120)
+	if s := screen.String(); !strings.HasPrefix(s, "\r[##################......]  75%  90 lines") || !strings.Contains(s, "4s left") {
+		t.Errorf("of a known total: %q", s)
+	}
 	screen.Reset()
 	m.Done()
-	if s := screen.String(); !strings.Contains(s, "51 lines") || !strings.HasSuffix(s, "\n") {
+	if s := screen.String(); strings.ReplaceAll(s, " ", "") != "\r\r" {
 		t.Errorf("at the end: %q", s)
 	}
 
 	screen.Reset()
 	unknown := newMeter(&screen, "pages", 0, func() time.Time { return now })
-	unknown.Add(3)
+	unknown.Progress()(3, 0)
 	if s := screen.String(); s != "\r3 pages  0/s" {
 		t.Errorf("without a total: %q", s)
 	}
 	var none *Meter
-	none.Add(1)
 	none.Done()
-	if none.Writer(&screen) != io.Writer(&screen) || none.Reader(nil) != nil {
+	if none.Writer(&screen) != io.Writer(&screen) || none.Reader(nil) != nil || none.Progress() != nil {
 		t.Error("no meter is in the way")
 	}
 }
@@ -60,7 +71,7 @@ func TestWhatIsLeftOfAFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if _, err := f.Seek(40, io.SeekStart); err != nil || remaining(f) != 60 || terminal(f) {
+	if _, err := f.Seek(40, io.SeekStart); err != nil || remaining(f) != 60 || On(f) != io.Writer(f) {
 		t.Errorf("%d left, %v", remaining(f), err)
 	}
 	r, w, err := os.Pipe()
@@ -69,7 +80,7 @@ func TestWhatIsLeftOfAFile(t *testing.T) {
 	}
 	defer r.Close()
 	defer w.Close()
-	if remaining(r) != 0 || terminal(r) {
+	if remaining(r) != 0 || On(r) != io.Writer(r) {
 		t.Error("a pipe has no size and is no terminal")
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
@@ -25,21 +23,14 @@ const (
 
 // OutputFlag adds --output and --json. More forms may be named.
 func OutputFlag(fs *pflag.FlagSet, more ...Output) *Output {
-	forms := append([]Output{Table, JSON, YAML}, more...)
 	o := Table
-	set := func(s string) error {
-		if !slices.Contains(forms, Output(s)) {
-			return fmt.Errorf("want %s", strings.Trim(fmt.Sprint(forms), "[]"))
-		}
-		o = Output(s)
-		return nil
-	}
-	fs.Func("output", "`form` of the output: "+strings.Trim(fmt.Sprint(forms), "[]")+" (default table)", set)
+	Choice(fs, &o, "output", "`form` of the output", append([]Output{Table, JSON, YAML}, more...)...)
 	fs.BoolFunc("json", "the same as --output json", func(s string) error {
 		if s != "true" {
 			return fmt.Errorf("it takes no value")
 		}
-		return set("json")
+		o = JSON
+		return nil
 	})
 	return &o
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"io"
-	"os"
 	"reflect"
 	"strings"
 	"sync"
@@ -38,15 +37,6 @@ func (p *plain) Write(b []byte) (int, error) {
 	_, err := io.WriteString(p.to, escape(string(text[:end]), func(r rune) bool { return r == '\n' || r == '\t' }))
 	p.rest = append([]byte(nil), text[end:]...)
 	return len(b), err
-}
-
-// file is the file that a writer of Main writes to, if it is one.
-func file(w io.Writer) (*os.File, bool) {
-	if p, ok := w.(*plain); ok {
-		w = p.to
-	}
-	f, ok := w.(*os.File)
-	return f, ok
 }
 
 // Line is a text in one line, that a value of somebody else's may stand in.

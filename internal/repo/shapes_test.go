@@ -29,7 +29,6 @@ var (
 		"adapters/mem0.Adapter":           43,
 		"adapters/mem0.decoding":          37,
 		"adapters/mem0/embedded.Backend":  85,
-		"cmd/memproxy/command.Invocation": 33,
 		"config.reader":                   26,
 		"envoy/extproc.exchange":          38,
 		"gate.Admission":                  34,

@@ -10,6 +10,8 @@ import (
 	"runtime"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/memproxy/memproxy"
 )
 
 // StreamOptions set up a Stream. Zero fields take the defaults.
@@ -17,11 +19,10 @@ type StreamOptions struct {
 	Screen Screener
 	// Errors is told of every line that cannot be read, as "line 7: …"; nil:
 	// nobody.
-	Errors io.Writer
-	// Count, if set, is told how many lines more are judged.
-	Count   func(int64)
-	Workers int // that screen; default the number of processors
-	MaxLine int // bytes of a line; default 1 MiB. A longer one is a bad line.
+	Errors   io.Writer
+	Progress memproxy.Progress // in lines
+	Workers  int               // that screen; default the number of processors
+	MaxLine  int               // bytes of a line; default 1 MiB. A longer one is a bad line.
 }
 
 // Result is what came of a stream.
@@ -104,6 +105,7 @@ func Stream(ctx context.Context, in io.Reader, out io.Writer, o StreamOptions) (
 		})
 	}
 	var total Result
+	count := o.Progress.Counting()
 	g.Go(func() error {
 		for b := range order {
 			select {
@@ -121,9 +123,7 @@ func Stream(ctx context.Context, in io.Reader, out io.Writer, o StreamOptions) (
 				return fmt.Errorf("hunt: writing: %w", err)
 			}
 			total.add(b.result)
-			if o.Count != nil {
-				o.Count(int64(len(b.lines)))
-			}
+			count(len(b.lines))
 		}
 		return nil
 	})

@@ -49,11 +49,10 @@ type WalkOptions struct {
 	// MaxItem is the longest text that is screened in bytes, default 1 MiB. A
 	// longer one is counted as skipped and told to Skipped, like one that the
 	// backend did not give.
-	MaxItem int
-	Skipped func(Item)
-	// Count, if set, is told how many texts more are judged.
-	Count func(int64)
-	Now   func() time.Time // default time.Now
+	MaxItem  int
+	Skipped  func(Item)
+	Progress memproxy.Progress // in texts
+	Now      func() time.Time  // default time.Now
 	// Sleep waits, or returns the context's error; default a timer.
 	Sleep func(context.Context, time.Duration) error
 }
@@ -103,6 +102,7 @@ func Walk(ctx context.Context, pager Pager, o WalkOptions) (State, error) {
 	if state.Version == 0 {
 		state = State{Version: stateVersion, Name: o.Name, Started: o.Now().UTC()}
 	}
+	count := o.Progress.Counting()
 	every := time.Duration(float64(time.Second) / o.Rate)
 	for !state.Done {
 		began := o.Now()
@@ -139,9 +139,7 @@ func Walk(ctx context.Context, pager Pager, o WalkOptions) (State, error) {
 			return state, err
 		}
 		state = after
-		if o.Count != nil {
-			o.Count(int64(len(items)))
-		}
+		count(len(items))
 		if wait := every - o.Now().Sub(began); !state.Done && wait > 0 {
 			if err := o.Sleep(ctx, wait); err != nil {
 				return state, err

@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/internal/cli"
 	api "github.com/memproxy/memproxy/review"
 	"github.com/memproxy/memproxy/telemetry/audit/auditcmd"
@@ -36,9 +35,15 @@ func (in *Invocation) commandLine() *cobra.Command {
 	review := api.CLI{Stdout: in.Stdout, Stderr: in.Stderr, Getenv: in.Getenv, Clock: time.Now}
 	audit := auditcmd.Command(in.Stdout, in.Stderr)
 	audit.AddCommand(in.seal())
+	version := in.leaf("version", "print version, commit, Go version and platform", "memproxy version", func(context.Context) error {
+		fmt.Fprintln(in.Stdout, in.about())
+		return nil
+	})
+	show := in.check("show", "print the configuration with all defaults, secrets redacted", "memproxy config show --config memproxy.yaml", true)
 	root := cli.Group("memproxy", "gates the memory of AI agents", "memproxy demo",
-		in.initialise(), in.serve(), in.extproc(), in.demo(), in.check(), in.configuration(), in.explain(), in.screen(), in.try(), audit, in.ledger(),
-		in.inject(), in.keygen(), in.control(), in.manual(), in.versionCommand())
+		in.initialise(), in.sidecar("serve", "run the sidecar", "memproxy serve --config memproxy.yaml", nil), in.extproc(), in.demo(), in.check("check", "validate configuration, schema and policies", "memproxy check --config memproxy.yaml", false),
+		cli.Group("config", "what is in force", show.Example[2:], show), in.explain(), in.screen(), in.try(), audit, in.ledger(),
+		in.inject(), in.keygen(), in.control(), in.manual(), version)
 	root.AddCommand(review.Commands()...)
 	root.Long = "memproxy is a reverse proxy that gates the memory of AI agents."
 	root.Version = in.about()
@@ -69,43 +74,21 @@ func (in *Invocation) about() string {
 	return fmt.Sprintf("memproxy %s (commit %s, %s, %s/%s)", in.Version, cmp.Or(commit, "unknown"), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// leaf is a command that takes no arguments.
+// leaf is a command that takes no arguments. It prints the error that it ends
+// with, if that is not an exit code alone.
 func (in *Invocation) leaf(use, short, example string, run func(context.Context) error) *cobra.Command {
-	return cli.Leaf(use, short, example, func(ctx context.Context) int { return in.ended(run(ctx)) })
-}
-
-// configured is a leaf that reads a configuration first, from a file.
-func (in *Invocation) configured(use, short, example string, run func(ctx context.Context, file string, cfg *config.Config) error) *cobra.Command {
-	var path *string
-	c := in.leaf(use, short, example, func(ctx context.Context) error {
-		cfg, err := config.Load(*path, in.Getenv)
-		if err != nil {
-			return err
+	return cli.Leaf(use, short, example, func(ctx context.Context) int {
+		err := run(ctx)
+		var code cli.Exit
+		switch {
+		case err == nil:
+			return cli.OK
+		case errors.As(err, &code):
+			return int(code)
 		}
-		return run(ctx, *path, cfg)
+		fmt.Fprintln(in.Stderr, "memproxy:", err)
+		return cli.Failed
 	})
-	path = configFlag(c, "memproxy.yaml", "configuration `file`")
-	return c
-}
-
-// configFlag is where a command's configuration is.
-func configFlag(c *cobra.Command, otherwise, what string) *string {
-	path := c.Flags().String("config", otherwise, what)
-	_ = c.MarkFlagFilename("config", "yaml", "yml") // it was just defined
-	return path
-}
-
-// ended is the exit code of a command, which prints the error that it ended with.
-func (in *Invocation) ended(err error) int {
-	var code cli.Exit
-	switch {
-	case err == nil:
-		return cli.OK
-	case errors.As(err, &code):
-		return int(code)
-	}
-	fmt.Fprintln(in.Stderr, "memproxy:", err)
-	return cli.Failed
 }
 
 // yes is the end of a command that printed an answer: the exit code says whether

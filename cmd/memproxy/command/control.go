@@ -18,16 +18,11 @@ import (
 // control runs the fleet's control plane, or one of the commands for who
 // releases rules.
 func (in *Invocation) control() *cobra.Command {
-	var path *string
-	c := in.leaf("control", "run the fleet's control plane; release rules to it", "memproxy control --config control.yaml",
-		func(ctx context.Context) error {
-			cfg, err := config.LoadControlPlane(*path, in.Getenv)
-			if err != nil {
-				return err
-			}
+	from := source[*config.ControlPlane]{"control.yaml", "configuration `file`", config.LoadControlPlane}
+	c := reads(in, from, "control", "run the fleet's control plane; release rules to it", "memproxy control --config control.yaml",
+		func(ctx context.Context, _ string, cfg *config.ControlPlane) error {
 			return fleet.Run(ctx, cfg, fleet.Options{Log: in.Stderr, Getenv: in.Getenv})
 		})
-	path = configFlag(c, "control.yaml", "configuration `file`")
 	c.AddCommand(controlKeygen(in), controlSign(in), controlStop(in), controlStatus(in), controlDiff(in))
 	return c
 }
@@ -35,16 +30,13 @@ func (in *Invocation) control() *cobra.Command {
 // controlKeygen makes the key that signs releases. It belongs to who releases,
 // and never onto the control plane.
 func controlKeygen(in *Invocation) *cobra.Command {
-	var out string
-	c := in.leaf("keygen", "make the key that signs releases", "memproxy control keygen --out keys", func(context.Context) error {
-		path, public, err := fleet.NewKey(out)
+	return in.into("keygen", "make the key that signs releases", "memproxy control keygen --out keys", "`directory` for "+fleet.KeyFile, func(dir string) error {
+		path, public, err := fleet.NewKey(dir)
 		if err == nil {
 			fmt.Fprintf(in.Stdout, "private key  %s (keep it off the control plane)\npublic key   %s (for keys: in control.yaml and policy.control)\n", path, public)
 		}
 		return err
 	})
-	c.Flags().StringVar(&out, "out", "", "`directory` for "+fleet.KeyFile)
-	return cli.Needs(c, "out")
 }
 
 // controlSign makes a release of a policy directory. It does not sign what does

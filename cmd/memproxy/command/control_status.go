@@ -16,26 +16,33 @@ import (
 	"github.com/memproxy/memproxy/policy/replay"
 )
 
+// answered is a leaf that prints an answer in the form that is asked for.
+func answered[A any](in *Invocation, use, short, example string, ask func(context.Context) (A, error), well func(*A) bool, table func(io.Writer, *A)) *cobra.Command {
+	var output *cli.Output
+	c := in.leaf(use, short, example, func(ctx context.Context) error {
+		a, err := ask(ctx)
+		if err != nil {
+			return err
+		}
+		return yes(well(&a), output.Print(in.Stdout, a, func(w io.Writer) { table(w, &a) }))
+	})
+	output = cli.OutputFlag(c.Flags())
+	return c
+}
+
 // controlStatus shows what a control plane knows of its fleet. It exits 1 when
 // a release cannot be offered, or a sidecar refuses the one that it is to have.
 func controlStatus(in *Invocation) *cobra.Command {
 	var base string
-	var output *cli.Output
-	c := in.leaf("status", "what a control plane knows of its fleet", "memproxy control status --url http://127.0.0.1:9903", func(ctx context.Context) error {
-		st, err := fleet.Ask(ctx, base)
-		if err != nil {
-			return err
-		}
-		return yes(st.Well(), output.Print(in.Stdout, st, func(to io.Writer) { printStatus(to, st) }))
-	})
+	c := answered(in, "status", "what a control plane knows of its fleet", "memproxy control status --url http://127.0.0.1:9903",
+		func(ctx context.Context) (fleet.Status, error) { return fleet.Ask(ctx, base) }, (*fleet.Status).Well, printStatus)
 	c.Flags().StringVar(&base, "url", "http://127.0.0.1:9903", "`address` of the control plane's admin listener")
-	output = cli.OutputFlag(c.Flags())
 	return c
 }
 
 // printStatus names the releases, then those sidecars that are not where they
 // should be, each with its last refusal and its reason.
-func printStatus(to io.Writer, st fleet.Status) {
+func printStatus(to io.Writer, st *fleet.Status) {
 	cli.Printf(to, "fleet %s: %d sidecar(s) connected, %d behind, %d without a release\n", st.Fleet, st.Connected, st.Behind, st.Unassigned)
 	if st.Away != "" {
 		cli.Printf(to, "the directory of releases is away: %s\n", st.Away)
@@ -78,26 +85,21 @@ func printStatus(to io.Writer, st fleet.Status) {
 func controlDiff(in *Invocation) *cobra.Command {
 	var from, to, public string
 	var q config.Replay
-	var output *cli.Output
-	c := in.leaf("diff", "what one version of the rules allows that another refused", "memproxy control diff --to policies --decisions decisions.jsonl",
-		func(ctx context.Context) error {
-			d, err := fleet.Compare(ctx, from, to, public, q, in.Getenv)
-			if err != nil {
-				return err
-			}
-			return yes(!d.Allows(), output.Print(in.Stdout, d, func(w io.Writer) { printDiff(w, d) }))
-		})
+	c := answered(in, "diff", "what one version of the rules allows that another refused", "memproxy control diff --to policies --decisions decisions.jsonl",
+		func(ctx context.Context) (fleet.Diff, error) {
+			return fleet.Compare(ctx, from, to, public, q, in.Getenv)
+		},
+		func(d *fleet.Diff) bool { return !d.Allows() }, printDiff)
 	fs := c.Flags()
 	fs.StringVar(&from, "from", "builtin", "the older `version`: a policy directory, a release, or builtin")
 	fs.StringVar(&to, "to", "builtin", "the newer `version`")
 	fs.StringVar(&public, "public", "", "public `key` of the fleet, for releases")
 	fs.StringVar(&q.Decisions, "decisions", "", "`file` of decisions: memproxy audit query --json --type decision")
 	fs.StringVar(&q.Config, "config", "", "memproxy.yaml `file` whose profile and ceilings hold; without it, production's")
-	output = cli.OutputFlag(fs)
 	return cli.Needs(c, "decisions")
 }
 
-func printDiff(w io.Writer, d fleet.Diff) {
+func printDiff(w io.Writer, d *fleet.Diff) {
 	print := func(title string, is func(replay.Change) bool) {
 		for _, c := range d.Replay.Changes {
 			if is(c) {

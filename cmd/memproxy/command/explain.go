@@ -20,7 +20,7 @@ func (in *Invocation) explain() *cobra.Command {
 	var q app.Question
 	var bodyFile string
 	var output *cli.Output
-	c := in.configured("explain", "every step's answer to a request; nothing is sent",
+	c := reads(in, required(), "explain", "every step's answer to a request; nothing is sent",
 		`memproxy explain --config memproxy.yaml --backend mem0 --method POST --path /memories --body add.json --as agent:dev`,
 		func(ctx context.Context, _ string, cfg *config.Config) (err error) {
 			if bodyFile != "" {

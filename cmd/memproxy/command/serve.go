@@ -16,16 +16,56 @@ import (
 	"github.com/memproxy/memproxy/telemetry"
 )
 
-// serve runs memproxy's HTTP listeners until it is stopped.
-func (in *Invocation) serve() *cobra.Command {
-	return in.configured("serve", "run the sidecar", "memproxy serve --config memproxy.yaml", in.serving(nil))
+// source is where a command's configuration is, and what reads it.
+type source[C any] struct {
+	otherwise, about string
+	load             func(path string, getenv func(string) string) (C, error)
+}
+
+// required is a sidecar's configuration.
+func required() source[*config.Config] {
+	return source[*config.Config]{"memproxy.yaml", "configuration `file`", config.Load}
+}
+
+// optional is a sidecar's configuration, nil where none is named.
+func optional(about string) source[*config.Config] {
+	return source[*config.Config]{"", about, func(path string, getenv func(string) string) (*config.Config, error) {
+		if path == "" {
+			return nil, nil
+		}
+		return config.Load(path, getenv)
+	}}
+}
+
+// reads is a leaf that reads a configuration first, from a file.
+func reads[C any](in *Invocation, from source[C], use, short, example string, run func(ctx context.Context, file string, cfg C) error) *cobra.Command {
+	var path *string
+	c := in.leaf(use, short, example, func(ctx context.Context) error {
+		cfg, err := from.load(*path, in.Getenv)
+		if err != nil {
+			return err
+		}
+		return run(ctx, *path, cfg)
+	})
+	path = c.Flags().String("config", from.otherwise, from.about)
+	_ = c.MarkFlagFilename("config", "yaml", "yml") // it was just defined
+	return c
+}
+
+// sidecar runs memproxy's HTTP listeners, and the Envoy face if there is one, until
+// it is stopped.
+func (in *Invocation) sidecar(use, short, example string, envoy *app.Envoy) *cobra.Command {
+	return reads(in, required(), use, short, example, func(ctx context.Context, file string, cfg *config.Config) error {
+		app.TuneMemory(in.Getenv)
+		return app.Serve(ctx, cfg, in.options(file), envoy)
+	})
 }
 
 // extproc runs the Envoy face: the external processor and, beside it, the HTTP
 // listeners of the configuration, to which Envoy sends what only they can gate.
 func (in *Invocation) extproc() *cobra.Command {
 	var f app.Envoy
-	c := in.configured("extproc", "run the Envoy face, with the HTTP one beside it", "memproxy extproc --config memproxy.yaml --listen unix:/run/memproxy.sock", in.serving(&f))
+	c := in.sidecar("extproc", "run the Envoy face, with the HTTP one beside it", "memproxy extproc --config memproxy.yaml --listen unix:/run/memproxy.sock", &f)
 	fs := c.Flags()
 	fs.StringVar(&f.Listen, "listen", "127.0.0.1:9902", "address of the processor: host:port, or unix:PATH")
 	fs.StringVar(&f.Cert, "cert", "", "certificate chain of the processor, PEM")
@@ -35,13 +75,6 @@ func (in *Invocation) extproc() *cobra.Command {
 	fs.BoolVar(&f.UnfilteredReads, "authz-unfiltered-reads", false, "let ext_authz admit reads, whose answers it cannot filter")
 	fs.DurationVar(&f.Grace, "grace", 2*time.Second, "at a stop, how long health says so before connections close")
 	return c
-}
-
-func (in *Invocation) serving(envoy *app.Envoy) func(context.Context, string, *config.Config) error {
-	return func(ctx context.Context, file string, cfg *config.Config) error {
-		app.TuneMemory(in.Getenv)
-		return app.Serve(ctx, cfg, in.options(file), envoy)
-	}
 }
 
 // options are what a process takes from its invocation.
@@ -65,19 +98,13 @@ func (in *Invocation) demo() *cobra.Command {
 // inject runs the admission webhooks that put the sidecar into pods, until it
 // is told to stop or a listener fails.
 func (in *Invocation) inject() *cobra.Command {
-	var path *string
-	c := in.leaf("inject", "put the sidecar into pods: Kubernetes admission webhooks", "memproxy inject --config inject.yaml",
-		func(ctx context.Context) error {
-			cfg, err := inject.LoadConfig(*path)
-			if err != nil {
-				return err
-			}
+	from := source[*inject.Config]{"inject.yaml", "configuration `file` of the webhooks, as the chart writes it", func(path string, _ func(string) string) (*inject.Config, error) { return inject.LoadConfig(path) }}
+	return reads(in, from, "inject", "put the sidecar into pods: Kubernetes admission webhooks", "memproxy inject --config inject.yaml",
+		func(ctx context.Context, _ string, cfg *inject.Config) error {
 			log, err := telemetry.NewLogger(in.Stderr, telemetry.LogOptions{Format: "json", Level: slog.LevelInfo})
 			if err != nil {
 				return err
 			}
 			return server.Run(ctx, cfg, log)
 		})
-	path = configFlag(c, "inject.yaml", "configuration `file` of the webhooks, as the chart writes it")
-	return c
 }

@@ -14,24 +14,11 @@ import (
 	"github.com/memproxy/memproxy/internal/cli"
 )
 
-// configuration prints what is in force.
-func (in *Invocation) configuration() *cobra.Command {
-	const example = "memproxy config show --config memproxy.yaml"
-	show := in.configured("show", "print the configuration with all defaults, secrets redacted", example, in.checking(new(true)))
-	return cli.Group("config", "what is in force", example, show)
-}
-
 // check validates a configuration, its policies and its files, without opening
-// state, and says what would keep it from running here.
-func (in *Invocation) check() *cobra.Command {
-	var print bool
-	c := in.configured("check", "validate configuration, schema and policies", "memproxy check --config memproxy.yaml", in.checking(&print))
-	c.Flags().BoolVar(&print, "print", false, "print the configuration with all defaults, secrets redacted")
-	return c
-}
-
-func (in *Invocation) checking(print *bool) func(context.Context, string, *config.Config) error {
-	return func(ctx context.Context, file string, cfg *config.Config) error {
+// state, and says what would keep it from running here. It prints the
+// configuration where that is what it is for, or by an option.
+func (in *Invocation) check(use, short, example string, print bool) *cobra.Command {
+	c := reads(in, required(), use, short, example, func(ctx context.Context, file string, cfg *config.Config) error {
 		found, err := app.Check(ctx, cfg, in.Getenv)
 		if err != nil {
 			return err
@@ -42,7 +29,7 @@ func (in *Invocation) checking(print *bool) func(context.Context, string, *confi
 		for _, name := range found.Unsafe {
 			fmt.Fprintln(in.Stderr, "warning:", name, "weakens production, and is allowed to by", config.UnsafeEnv)
 		}
-		if *print {
+		if print {
 			b, err := yaml.Marshal(cfg)
 			if err != nil {
 				return err
@@ -59,36 +46,36 @@ func (in *Invocation) checking(print *bool) func(context.Context, string, *confi
 			fmt.Fprintf(in.Stdout, "warning: the operator of this machine cannot review without a token: %v\n", found.NoOperator)
 		}
 		return nil
+	})
+	if !print {
+		c.Flags().BoolVar(&print, "print", false, "print the configuration with all defaults, secrets redacted")
 	}
+	return c
+}
+
+// into is a leaf that writes into a directory.
+func (in *Invocation) into(use, short, example, about string, run func(dir string) error) *cobra.Command {
+	var out string
+	c := in.leaf(use, short, example, func(context.Context) error { return run(out) })
+	c.Flags().StringVar(&out, "out", "", about)
+	return cli.Needs(c, "out")
 }
 
 // keygen makes the keys that serve would make at its first start, so that they
 // can be kept elsewhere before.
 func (in *Invocation) keygen() *cobra.Command {
-	var out string
-	c := in.leaf("keygen", "make the installation's keys", "memproxy keygen --out keys", func(context.Context) error {
-		public, origin, err := app.MakeKeys(out)
+	return in.into("keygen", "make the installation's keys", "memproxy keygen --out keys", "`directory` for the keys", func(dir string) error {
+		public, origin, err := app.MakeKeys(dir)
 		if err == nil {
-			fmt.Fprintf(in.Stdout, "keys are in %s; give %s to whoever verifies the log (origin %s)\n", out, public, origin)
+			fmt.Fprintf(in.Stdout, "keys are in %s; give %s to whoever verifies the log (origin %s)\n", dir, public, origin)
 		}
 		return err
-	})
-	c.Flags().StringVar(&out, "out", "", "`directory` for the keys")
-	return cli.Needs(c, "out")
-}
-
-// versionCommand prints what --version prints.
-func (in *Invocation) versionCommand() *cobra.Command {
-	return in.leaf("version", "print version, commit, Go version and platform", "memproxy version", func(context.Context) error {
-		fmt.Fprintln(in.Stdout, in.about())
-		return nil
 	})
 }
 
 // manual writes a manual page for each command, for who packages memproxy.
 func (in *Invocation) manual() *cobra.Command {
-	var dir string
-	c := in.leaf("manual", "write a manual page for each command", "memproxy manual --out man", func(context.Context) error {
+	c := in.into("manual", "write a manual page for each command", "memproxy manual --out man", "`directory` for the pages", func(dir string) error {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}
@@ -98,6 +85,5 @@ func (in *Invocation) manual() *cobra.Command {
 		return doc.GenManTree(all, &doc.GenManHeader{Section: "1", Source: "memproxy " + in.Version, Manual: "memproxy"}, dir)
 	})
 	c.Hidden = true
-	c.Flags().StringVar(&dir, "out", "", "`directory` for the pages")
-	return cli.Needs(c, "out")
+	return c
 }

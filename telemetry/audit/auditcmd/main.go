@@ -83,7 +83,9 @@ func (a *app) verify() *cobra.Command {
 }
 
 func (a *app) verifying(ctx context.Context, l source, output cli.Output, trusted []string) (int, error) {
-	opt := verify.Options{Dir: l.dir}
+	meter := output.Meter(a.stderr, "records")
+	defer meter.Done()
+	opt := verify.Options{Dir: l.dir, Progress: meter.Progress()}
 	var err error
 	if opt.Key, err = keyText(l.key); err != nil {
 		return cli.Usage, err
@@ -99,6 +101,7 @@ func (a *app) verifying(ctx context.Context, l source, output cli.Output, truste
 		return cli.Usage, fmt.Errorf("%s is not a directory", l.dir)
 	}
 	rep, err := verify.Verify(ctx, opt)
+	meter.Done()
 	if err != nil {
 		return cli.Failed, err
 	}

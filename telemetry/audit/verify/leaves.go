@@ -55,6 +55,9 @@ func (r *run) readLeaves(ctx context.Context) error {
 			}
 		}
 		r.leavesOf(n, b)
+		if r.opt.Progress != nil {
+			r.opt.Progress(min((n+1)*width, r.c.Size), r.c.Size)
+		}
 		if failed != nil {
 			return failed
 		}

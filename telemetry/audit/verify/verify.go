@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/memproxy/memproxy"
 )
 
 // Options say what to verify.
@@ -24,7 +26,8 @@ type Options struct {
 	// Settle is how long to wait before a problem counts, to see whether a
 	// writer is at work; the log is then read again. Zero is 300 ms, negative
 	// does not wait.
-	Settle time.Duration
+	Settle   time.Duration
+	Progress memproxy.Progress // in records
 }
 
 const (
