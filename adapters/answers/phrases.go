@@ -15,7 +15,7 @@ import (
 var framework string
 
 // Withheld stands in the place of a text of an error that is no known phrase.
-const Withheld = "memproxy withholds what the backend said of this error"
+const Withheld = "memproxy withholds what the backend said of this error; answers.unclaimed: pass shows it"
 
 // maxPhrase bounds a text that is compared with the phrases, in bytes.
 const maxPhrase = 600

@@ -1,6 +1,7 @@
 package cedar
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"iter"
@@ -130,10 +131,13 @@ func (p *Policy) add(file string, pol *cedar.Policy, b policy.Bundle) error {
 	}
 	for name := range ann {
 		switch name {
-		case "id", "reason", "detail", "verdict", "enforce":
+		case "id", "reason", "detail", "opens", "verdict", "enforce":
 		default:
 			return fault("policy %s: unknown annotation @%s", r.id, name)
 		}
+	}
+	if opens, ok := ann["opens"]; ok {
+		r.detail += "; " + cmp.Or(string(opens), "disable: ["+r.id+"] in the bundle.yaml of policy.dir") + " allows it"
 	}
 	if code, ok := ann["reason"]; ok {
 		r.reason = memproxy.ReasonCode(code)

@@ -1,0 +1,163 @@
+package app
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	lettaback "github.com/memproxy/memproxy/adapters/letta/embedded"
+	"github.com/memproxy/memproxy/adapters/mem0/embedded"
+)
+
+// ordinaryCall is one request that an application makes, what has to be opened for
+// it ("" for nothing), and how later requests call the id in its answer.
+type ordinaryCall struct{ name, opens, method, path, body, id string }
+
+func ordinaryCalls(t *testing.T, backend string) (calls []ordinaryCall) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", "applications", backend+".txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		part := append(strings.SplitN(strings.TrimSpace(line), " | ", 4), "")
+		c := ordinaryCall{opens: strings.TrimPrefix(part[1], "-"), body: part[3]}
+		c.name, c.id, _ = strings.Cut(part[0], " > ")
+		c.method, c.path, _ = strings.Cut(part[2], " ")
+		calls = append(calls, c)
+	}
+	return calls
+}
+
+// opened reports whether what was opened is enough for a call.
+func (c *ordinaryCall) opened(opens string) bool {
+	return c.opens == "" || c.opens == opens || opens == "memproxy-admin" && strings.HasPrefix(c.opens, "memproxy-")
+}
+
+var firstID = regexp.MustCompile(`"id": ?"([^"]+)"`)
+
+// makeCalls makes the calls that do not need more than what was opened, and, if refused
+// is not nil, has it look at the answers of the others.
+func makeCalls(t *testing.T, calls []ordinaryCall, opens string, do func(method, path, body string) got, refused func(ordinaryCall, got)) map[string]got {
+	t.Helper()
+	answers, ids := map[string]got{}, []string{"{", "{"}
+	for _, c := range calls {
+		enough := c.opened(opens)
+		if !enough && refused == nil {
+			continue
+		}
+		in := strings.NewReplacer(ids...)
+		a := do(c.method, in.Replace(c.path), in.Replace(c.body))
+		if !enough {
+			refused(c, a)
+			continue
+		}
+		answers[c.name] = a
+		if id := firstID.FindStringSubmatch(a.body); c.id != "" && id != nil {
+			ids = append([]string{"{" + c.id + "}", id[1]}, ids...)
+		}
+	}
+	return answers
+}
+
+// Proves EDGE-18, CARD-1: with the file that init writes, what an ordinary
+// application asks is answered as the backend alone answers it, or refused with
+// one sentence that names the role or the setting which opens it; with that one
+// line it is answered, and no refusal locks the application out.
+func TestOrdinaryApplications(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ backend, header, key string }{
+		{"mem0", "Authorization", "Token " + devToken},
+		{"mem0-server", "X-API-Key", devToken},
+		{"letta", "Authorization", "Bearer " + devToken},
+	} {
+		calls := ordinaryCalls(t, tc.backend)
+		openings := []string{""}
+		seen := map[string]bool{"": true}
+		for _, c := range calls {
+			if !seen[c.opens] {
+				seen[c.opens] = true
+				openings = append(openings, c.opens)
+			}
+		}
+		for _, opens := range openings {
+			t.Run(tc.backend+" "+cmp.Or(opens, "as it is"), func(t *testing.T) {
+				t.Parallel()
+				do := openedWith(t, tc.backend, opens)
+				through := makeCalls(t, calls, opens, func(method, path, body string) got {
+					return do(method, path, body, tc.header, tc.key)
+				}, func(c ordinaryCall, a got) {
+					var body struct{ Detail string }
+					if err := json.Unmarshal([]byte(a.body), &body); err != nil || a.status != http.StatusForbidden || !strings.Contains(body.Detail, c.opens) {
+						t.Errorf("%s: %d %s; want a refusal that names %s", c.name, a.status, a.body, c.opens)
+					}
+					for other := range seen {
+						if strings.HasPrefix(other, "memproxy-") && other != c.opens && !strings.Contains(body.Detail, other) && strings.Contains(a.body, other) {
+							t.Errorf("%s: beside %s it names %s, which does not open it: %s", c.name, c.opens, other, a.body)
+						}
+					}
+				})
+				bare := &rig{t: t, base: bareBackend(t, tc.backend)}
+				for name, want := range makeCalls(t, calls, opens, func(method, path, body string) got {
+					return bare.do(method, path, body, tc.header, tc.key)
+				}, nil) {
+					if a := through[name]; a.status != want.status {
+						t.Errorf("%s: %d %s; the backend alone answers %d %s", name, a.status, a.body, want.status, want.body)
+					} else if a.status >= 400 && strings.Contains(a.body, "withholds") {
+						t.Errorf("%s: %s; the backend alone says %s", name, a.body, want.body)
+					}
+				}
+			})
+		}
+	}
+}
+
+// bareBackend is an embedded backend by itself.
+func bareBackend(t *testing.T, backend string) string {
+	t.Helper()
+	var h http.Handler = lettaback.New()
+	if backend != "letta" {
+		b, err := embedded.New(embedded.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h = b
+	}
+	up := httptest.NewServer(h)
+	t.Cleanup(up.Close)
+	return up.URL
+}
+
+// openedWith is memproxy with the file that init writes and one line more.
+func openedWith(t *testing.T, backend, opens string) func(method, path, body string, header ...string) got {
+	t.Helper()
+	conf := rigged(t, backend, "UPSTREAM")
+	var before func()
+	r := &rig{t: t}
+	switch {
+	case strings.HasPrefix(opens, "memproxy-"):
+		conf = strings.Replace(conf, "# roles: [memproxy-forget]", "roles: ["+opens+"]", 1)
+	case opens != "":
+		conf += "policy: {dir: \"DIR/policies\"}\n"
+		before = func() {
+			if err := os.Mkdir(filepath.Join(r.dir, "policies"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			writeFile(t, filepath.Join(r.dir, "policies", "bundle.yaml"), opens+"\n")
+		}
+	}
+	if opens != "" && opens != "memproxy-forget" && !strings.Contains(conf, opens) && before == nil {
+		t.Fatalf("the file has no line for %s", opens)
+	}
+	r.before = before
+	return startRig(r, conf, "UPSTREAM", bareBackend(t, backend)).do
+}

@@ -1,0 +1,41 @@
+package cedar
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/cedar-policy/cedar-go"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/policy"
+)
+
+// Proves EDGE-18: what a built-in rule denies it denies in a sentence that ends in
+// what allows it, a role, a setting or the rule itself to disable; what it holds
+// waits for review.
+func TestDenialsSayWhatAllowsThem(t *testing.T) {
+	t.Parallel()
+	p, err := Compile(policy.Builtin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for id, r := range p.rules {
+		_, by, opens := strings.Cut(r.detail, "; ")
+		switch {
+		case r.policy.Effect() == cedar.Permit || r.mark:
+		case r.verdict == memproxy.Hold && !strings.Contains(r.detail, "wait"):
+			t.Errorf("%s holds and says %q", id, r.detail)
+		case r.verdict != memproxy.Deny:
+		case !opens || !strings.HasSuffix(by, " allows it"):
+			t.Errorf("%s denies and says %q", id, r.detail)
+		case strings.Contains(by, "disable: [") && !strings.Contains(by, string(id)):
+			t.Errorf("%s names another rule: %q", id, r.detail)
+		default:
+			n++
+		}
+	}
+	if n < 15 {
+		t.Errorf("%d denials: the test does not find them", n)
+	}
+}
