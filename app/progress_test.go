@@ -91,7 +91,7 @@ func TestProgressIsOutOfTheWay(t *testing.T) {
 	t.Parallel()
 	var written lockedBuffer
 	both := cli.Terminal{Writer: &written}
-	a := &invocation{Args: []string{"screen"}, Stdin: strings.NewReader(strings.Repeat("{\"text\":\"tea\"}\n", 300)+"bad\n"), Stdout: both, Stderr: both, Getenv: os.Getenv, Version: "test"}
+	a := &invocation{Args: []string{"screen"}, Stdin: strings.NewReader(strings.Repeat("{\"text\":\"tea\"}\n", 300) + "bad\n"), Stdout: both, Stderr: both, Getenv: os.Getenv, Version: "test"}
 	a.run(t.Context())
 	for line := range strings.Lines(written.String()) {
 		if stands, _ := screenOf(line); strings.Contains(stands, "lines ") {
