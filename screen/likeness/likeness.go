@@ -43,18 +43,11 @@ type posting struct {
 	weight   float32
 }
 
-// feature is a word or two of a sentence.
-type feature struct {
-	hash    uint64
-	weight  float32
-	telling bool // one word that says something, and is no address
-}
-
 // scratch is the memory of one match, used for each of its sentences.
 type scratch struct {
 	counts   []uint8   // of each exemplar, telling words in common, up to minShared
 	sums     []float32 // of each exemplar, the likeness
-	features []feature
+	features []token
 }
 
 // minShared is how many telling words two sentences that are alike share at
@@ -215,11 +208,11 @@ func sentences(text string) []span {
 	return out
 }
 
-// token is a word of a sentence.
+// token is a word of a sentence, or two.
 type token struct {
 	hash    uint64
 	weight  float32
-	telling bool
+	telling bool // one word that says something, and is no address
 }
 
 // tokens appends the words of a sentence. Addresses are alike, whosever they
@@ -246,14 +239,14 @@ func tokens(dst []token, s string) []token {
 
 // vector appends a sentence's features, each once, with weights that make a
 // vector of length one: its words, and neighbours together.
-func vector(dst []feature, words []token) []feature {
+func vector(dst []token, words []token) []token {
 	for i, t := range words {
-		dst = append(dst, feature{t.hash, t.weight, t.telling})
+		dst = append(dst, t)
 		if i > 0 {
-			dst = append(dst, feature{words[i-1].hash*31 ^ t.hash, t.weight / 2, false})
+			dst = append(dst, token{words[i-1].hash*31 ^ t.hash, t.weight / 2, false})
 		}
 	}
-	slices.SortFunc(dst, func(a, b feature) int { return cmp.Compare(a.hash, b.hash) })
+	slices.SortFunc(dst, func(a, b token) int { return cmp.Compare(a.hash, b.hash) })
 	n, sum := 0, 0.0
 	for i, f := range dst {
 		if i > 0 && f.hash == dst[n-1].hash {
