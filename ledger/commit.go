@@ -56,6 +56,9 @@ func (l *Ledger) commit(group []*job) (err error) {
 	}
 	err = t.putHeads()
 	if err == nil {
+		err = putNumber(t, group)
+	}
+	if err == nil {
 		err = putCounts(t)
 	}
 	if err != nil {
@@ -80,6 +83,19 @@ func (l *Ledger) commit(group []*job) (err error) {
 		l.opt.Noticed()
 	}
 	return nil
+}
+
+// putNumber notes which entries of the redo log need not be applied again.
+func putNumber(t *transaction, group []*job) error {
+	var last uint64
+	for _, j := range group {
+		last = max(last, j.number)
+	}
+	if last == 0 {
+		return nil
+	}
+	_, err := t.run(`UPDATE redo SET applied = ?1 WHERE applied < ?1`, int64(last))
+	return err
 }
 
 // writing is the context of one transaction. SQLite's is bounded by the busy

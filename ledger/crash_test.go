@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -16,69 +17,103 @@ import (
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
-const crashFile = "MEMPROXY_LEDGER_CRASH_FILE"
+const (
+	crashFile    = "MEMPROXY_LEDGER_CRASH_FILE"
+	crashDurable = "MEMPROXY_LEDGER_CRASH_DURABLE"
+)
 
-// TestCrashChild is the process that TestCrash kills: it says each row's
-// number after Put returned for it.
+func crashOptions(t *testing.T, path string, durable bool) ledger.Options {
+	t.Helper()
+	k, err := ledger.NewKey(bytes.Repeat([]byte{7}, ledger.KeySize)) // the same in each process
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ledger.Options{Path: path, Durable: durable, Vault: ledgertest.Vault(t, k)}
+}
+
+// TestCrashChild is the process that TestCrash kills: it says each entry's number
+// after Commit returned for it.
 func TestCrashChild(t *testing.T) {
 	path := os.Getenv(crashFile)
 	if path == "" {
 		t.Skip("run by TestCrash")
 	}
-	l, err := ledger.Open(ledger.Options{Path: path, Durable: true})
+	l, err := ledger.Open(crashOptions(t, path, os.Getenv(crashDurable) != ""))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := 0; ; i++ {
-		if err := l.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{ledgertest.Row(strconv.Itoa(i))}}); err != nil {
+		row := ledgertest.Row(strconv.Itoa(i))
+		k := memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID}
+		err := l.Commit(context.Background(), memproxy.Entry{
+			Queued: true, Owners: []memproxy.Ownership{row}, States: []memproxy.StateChange{{MemoryKey: k, Tenant: "acme", State: memproxy.StateUntrusted}},
+			Versions: []memproxy.Version{{MemoryKey: k, Tenant: "acme", Op: memproxy.OpWrite, Decision: row.Decision, Text: "text"}},
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
 		fmt.Printf("put %d\n", i)
 	}
 }
 
-// What a durable Put returned for is there after kill -9, and the file is whole.
+// Proves EDGE-3, SYN-5: what Commit returned for is there after kill -9 at any
+// moment, with its version and state, whether it was queued or not, and the chain
+// is whole.
 func TestCrash(t *testing.T) {
 	ring.Slow(t, "kills processes")
-	path := filepath.Join(t.TempDir(), "ledger.db")
-	for round := range 3 {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestCrashChild$")
-		cmd.Env = append(os.Environ(), crashFile+"="+path)
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		last := -1
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			var n int
-			if _, err := fmt.Sscanf(lines.Text(), "put %d", &n); err != nil {
-				continue
+	for name, durable := range map[string]string{"queued": "", "durable": "1"} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "ledger.db")
+			for round := range 25 {
+				crashOnce(t, path, durable, 1+17*round)
 			}
-			last = n
-			if n == 100+50*round {
-				if err := cmd.Process.Kill(); err != nil {
-					t.Fatal(err)
-				}
+		})
+	}
+}
+
+func crashOnce(t *testing.T, path, durable string, after int) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestCrashChild$")
+	cmd.Env = append(os.Environ(), crashFile+"="+path, crashDurable+"="+durable)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	last := -1
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if _, err := fmt.Sscanf(lines.Text(), "put %d", &last); err == nil && last == after {
+			if err := cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
 			}
 		}
-		_ = cmd.Wait() // it was killed
-		if last < 100 {
-			t.Fatalf("the child ended after %d rows", last)
+	}
+	_ = cmd.Wait() // it was killed
+	if last < after {
+		t.Fatalf("the child ended after %d entries", last)
+	}
+	l := open(t, crashOptions(t, path, durable != ""))
+	var ids []string
+	for i := range last + 1 {
+		ids = append(ids, strconv.Itoa(i))
+	}
+	got, err := ledger.ByID(t.Context(), l, "mem0", memproxy.TargetMemory, ids...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range ids {
+		rec := got[id]
+		history, err := l.History(t.Context(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, 0, 0)
+		if err != nil || !rec.Owned() || !rec.Rated() || len(history) == 0 {
+			t.Fatalf("killed after %d: of %s there is %+v, %d versions, %v", after, id, rec, len(history), err)
 		}
-		l := open(t, ledger.Options{Path: path})
-		var ids []string
-		for i := range last + 1 {
-			ids = append(ids, strconv.Itoa(i))
-		}
-		got, err := ledger.ByID(t.Context(), l, "mem0", memproxy.TargetMemory, ids...)
-		if err != nil || len(got) != len(ids) {
-			t.Fatalf("round %d: %d of %d rows, %v", round, len(got), len(ids), err)
-		}
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+	}
+	if report, err := l.Verify(t.Context(), "acme", ledger.VerifyOptions{}); err != nil || len(report.Faults) > 0 {
+		t.Fatalf("killed after %d: %+v, %v", after, report.Faults, err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -3,10 +3,11 @@
 //
 // It promises:
 //
-//   - A row that Put returned for is found by the next Lookup. It is in the
-//     file some milliseconds later, or at once with Options.Durable. What a
-//     crash takes of it is no gap in the gate: a memory's stamp names its
-//     author, and the owner of what has none is asked upstream.
+//   - An entry that Commit returned for is found by the next call. It is in the
+//     file some milliseconds later, or at once with Options.Durable; until then
+//     it is in a log beside the file, so that a process that is killed loses
+//     none. What a power failure takes is no gap in the gate: a memory's stamp
+//     names its author, and the owner of what has none is asked upstream.
 //   - Lookup answers for what it knows and leaves out what it does not: who owns
 //     an object, its status, and whether its sealed backend held it. An id that
 //     could never be stored is simply not known; it does not spoil the lookup of
@@ -16,7 +17,8 @@
 //     is not known whether it was sent, it is Stranded, never repeated.
 //   - Contents (of holds, versions, dissent, kept originals) are encrypted,
 //     each under a key of its own, bound to its item and tenant. To shred one
-//     destroys that key. No content is anywhere else in the store.
+//     destroys that key. No content is anywhere else in the store, but for
+//     milliseconds in the log, encrypted, where it is overwritten.
 //   - Every version of a memory stands in two signed chains, the memory's and
 //     the tenant's. Verify names what was done to them from outside. A broken
 //     chain goes on and stays broken.

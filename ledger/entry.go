@@ -78,34 +78,32 @@ func size(c *memproxy.Entry) int {
 	return max(1, len(c.Found)+len(c.Versions)+len(c.States)+len(c.Owners))
 }
 
-// enqueue queues an entry that is visible at once. It reports false when the
-// queue is full.
-func (l *Ledger) enqueue(c *memproxy.Entry, apply func(*transaction) error) (bool, error) {
+// enqueue queues an entry that is visible at once, and that a process that is
+// killed does not lose. It reports false when there is no room.
+func (l *Ledger) enqueue(e *memproxy.Entry, apply func(*transaction) error) (bool, error) {
 	l.gate.RLock()
 	defer l.gate.RUnlock()
 	if l.closed {
 		return false, ErrClosed
 	}
-	var keys []key
-	for i := range c.Found {
-		keys = append(keys, c.Found[i].MemoryKey)
-	}
-	for i := range c.Versions {
-		keys = append(keys, c.Versions[i].MemoryKey)
-	}
-	for i := range c.States {
-		keys = append(keys, c.States[i].MemoryKey)
-	}
-	for i := range c.Renewed {
-		keys = append(keys, c.Renewed[i].MemoryKey)
+	keys := histories(e)
+	j := &job{ctx: context.Background(), size: size(e), also: apply, after: func() {
+		l.recent.arrived(e.Owners)
+		l.coming.remove(keys)
+	}}
+	if l.redo != nil {
+		text, err := encodeEntry(e)
+		if err != nil {
+			return false, err
+		}
+		l.redo.mu.Lock()
+		defer l.redo.mu.Unlock()
+		if j.number, err = l.redo.append(text); err != nil || j.number == 0 {
+			return false, nil // the database may do without, or says itself what is wrong
+		}
 	}
 	l.coming.add(keys)
-	gone := func() {
-		l.recent.arrived(c.Owners)
-		l.coming.remove(keys)
-	}
-	j := &job{ctx: context.Background(), size: size(c), also: apply, after: gone}
-	queued := l.recent.pend(c.Owners, func() bool {
+	queued := l.recent.pend(e.Owners, func() bool {
 		select {
 		case l.jobs <- j:
 			return true
@@ -115,8 +113,29 @@ func (l *Ledger) enqueue(c *memproxy.Entry, apply func(*transaction) error) (boo
 	})
 	if !queued {
 		l.coming.remove(keys)
+		if l.redo != nil {
+			l.redo.takeBack()
+		}
 	}
 	return queued, nil
+}
+
+// histories are the memories of which more changes than the owner.
+func histories(e *memproxy.Entry) []key {
+	var keys []key
+	for i := range e.Found {
+		keys = append(keys, e.Found[i].MemoryKey)
+	}
+	for i := range e.Versions {
+		keys = append(keys, e.Versions[i].MemoryKey)
+	}
+	for i := range e.States {
+		keys = append(keys, e.States[i].MemoryKey)
+	}
+	for i := range e.Renewed {
+		keys = append(keys, e.Renewed[i].MemoryKey)
+	}
+	return keys
 }
 
 // enter applies an entry. States come before owners: one that a memory is made

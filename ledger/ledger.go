@@ -26,6 +26,7 @@ type Ledger struct {
 	coming         coming
 	absent         *absences      // nil where others write the store too
 	seen           *seen          // likewise
+	redo           *redo          // nil where nothing is queued
 	loading        sync.WaitGroup // seen, until stopLoading
 	stopLoading    context.CancelFunc
 	similar        atomic.Pointer[[]byte] // the key of sketches, once it was read

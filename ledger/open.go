@@ -64,7 +64,8 @@ func Open(opt Options) (*Ledger, error) {
 		return nil, err
 	}
 	l := &Ledger{opt: opt, ready: map[string]*sql.Stmt{}, jobs: make(chan *job, opt.Queue), stopped: make(chan struct{})}
-	if err := l.open(); err != nil {
+	left, err := l.open()
+	if err != nil {
 		l.closeDBs()
 		switch {
 		case opt.URL != "":
@@ -78,10 +79,15 @@ func Open(opt Options) (*Ledger, error) {
 	l.stopLoading = cancel
 	l.loading.Go(func() { _ = l.seen.load(ctx, l) })
 	go l.write()
+	if err := resume(l, left); err != nil {
+		_ = l.Close() // the first error is the one to report
+		return nil, fmt.Errorf("ledger: %s: %w", l.opt.Path+redoSuffix, err)
+	}
 	return l, nil
 }
 
-func (l *Ledger) open() error {
+// open returns what the last process left to be applied.
+func (l *Ledger) open() (left []*job, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
 	connect, migrate := l.connect, migrate
@@ -89,23 +95,25 @@ func (l *Ledger) open() error {
 		l.dialect = postgresDialect
 		connect, migrate = l.connectPostgres, migratePostgres
 	}
-	err := connect(ctx)
-	if err != nil {
-		return damaged(err)
+	if err := connect(ctx); err != nil {
+		return nil, damaged(err)
 	}
 	if err := migrate(ctx, l.writer, l.opt.Clock()); err != nil {
-		return damaged(err)
+		return nil, damaged(err)
 	}
 	if l.recent, err = newRecent(l.opt.CacheSize); err != nil {
-		return err
+		return nil, err
 	}
 	if l.opt.CacheSize > 0 {
 		if l.absent, err = newAbsences(); err != nil {
-			return err
+			return nil, err
 		}
 		l.seen = &seen{sealed: map[string]bool{}}
 	}
-	return l.prepare(ctx)
+	if err := l.prepare(ctx); err != nil {
+		return nil, err
+	}
+	return openRedo(ctx, l)
 }
 
 // connect opens one connection for the writer and a few for readers. In
@@ -216,5 +224,5 @@ func (l *Ledger) closeDBs() error {
 			errs = append(errs, db.Close())
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, l.redo.close())...)
 }

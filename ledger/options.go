@@ -47,13 +47,14 @@ type Options struct {
 	Timeout time.Duration
 	// Queue bounds the writes that wait for the disk. Zero is the default.
 	Queue int
-	// Durable makes Put return only when its rows are on the disk.
+	// Durable makes Commit return only when queued entries are on the disk, too.
 	//
-	// It is off by default: a row is then on its way for some milliseconds,
-	// which a crash of the process may take. A lost row means that the
-	// memory's signed stamp says whose it is, or that the owner is asked
-	// upstream again, which is cheaper than a commit on the way of every
-	// answer. Turn it on once the ledger holds what exists nowhere else.
+	// It is off by default: an entry then waits some milliseconds for others to
+	// share a transaction with, in a log beside the file if there is a Vault to
+	// encrypt it with. A process that is killed loses none. A power failure may take
+	// the last of them, and then the memory's signed stamp says whose it is, or the
+	// owner is asked upstream again, which is cheaper than a sync on the way of
+	// every answer.
 	Durable bool
 	// Vault encrypts contents and signs the chains of versions. Nil: holds,
 	// versions and kept originals are ErrNoVault.

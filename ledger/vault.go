@@ -45,8 +45,8 @@ type Vault struct {
 }
 
 type vaultKey struct {
-	wrap  cipher.AEAD
-	chain []byte
+	wrap, redo cipher.AEAD
+	chain      []byte
 }
 
 // LoadOrCreateVaultKeys reads the vault keys of a directory, vault.key and
@@ -78,11 +78,19 @@ func NewVault(keys Keys, random io.Reader) (*Vault, error) {
 		if err != nil {
 			return nil, err
 		}
-		aead, err := newGCM(wrap)
+		redo, err := derive(k, "redo")
 		if err != nil {
 			return nil, err
 		}
-		v.keys[id] = vaultKey{aead, chain}
+		one, err := newGCM(wrap)
+		if err != nil {
+			return nil, err
+		}
+		other, err := newGCM(redo)
+		if err != nil {
+			return nil, err
+		}
+		v.keys[id] = vaultKey{one, other, chain}
 	}
 	return v, nil
 }

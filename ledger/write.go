@@ -16,15 +16,17 @@ import (
 // of them wait; the gain is flat from about a hundred on.
 const maxGroup = 512
 
-// linger is how long rows that nobody waits for may wait for company.
-const linger = 10 * time.Millisecond
+// linger is how long entries that nobody waits for may wait for company.
+const linger = 50 * time.Millisecond
 
 // job is one write on its way to the writer.
 type job struct {
-	ctx  context.Context          // a job whose caller gave up before its turn is not done
-	size int                      // rows that it writes, about
-	also func(*transaction) error // nil: nothing
-	done chan error               // nil: nobody waits
+	ctx  context.Context // a job whose caller gave up before its turn is not done
+	size int             // rows that it writes, about
+	// number is that of its entry in the redo log, if it is there.
+	number uint64
+	also   func(*transaction) error // nil: nothing
+	done   chan error               // nil: nobody waits
 	// after is called when the job is done or lost; nil: nobody asks.
 	after func()
 	// durable jobs are on the disk when they are done, whatever Options say;
@@ -160,15 +162,29 @@ func (l *Ledger) write() {
 	for first := range l.jobs {
 		group = l.gather(append(group[:0], first))
 		err := l.persist(group)
-		if err != nil && len(group) > 1 {
-			// One of them may be to blame: let each stand for itself.
-			for _, j := range group {
-				l.answer(j, l.persist([]*job{j}))
-			}
+		if err == nil || len(group) == 1 {
+			finish(l, group, err)
 			continue
 		}
-		for _, j := range group {
-			l.answer(j, err)
+		for i := range group { // one of them may be to blame: let each be on its own
+			finish(l, group[i:i+1], l.persist(group[i:i+1]))
+		}
+	}
+}
+
+// finish answers for jobs that are done, or cannot be.
+func finish(l *Ledger, group []*job, err error) {
+	var last uint64
+	erase := false
+	for _, j := range group {
+		last, erase = max(last, j.number), erase || j.erase && err == nil
+	}
+	left := l.redo.applied(last, erase)
+	for _, j := range group {
+		if err == nil && j.erase {
+			l.answer(j, left)
+		} else {
+			l.answer(j, err) // a log that was not cut is cut after the next group
 		}
 	}
 }

@@ -1,0 +1,256 @@
+package ledger
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"sync"
+
+	"github.com/memproxy/memproxy"
+)
+
+// redo is the log of entries that were queued and may not be in the database yet,
+// so that a process that is killed loses none of them: a write of the file, which
+// the kernel has when it returns, comes before the caller goes on. Like the
+// database's own log it is not synced, and a power failure may take the last
+// milliseconds. Entries are encrypted under the vault's keys, numbered, and applied
+// once: the number of the last one is in the database, in the same transaction.
+// A nil redo keeps nothing.
+//
+// A frame is its length, the entry's number, the length and name of the key, the
+// sealed entry, and zeros up to a multiple of four. Frames of no length were erased.
+type redo struct {
+	vault *Vault
+
+	mu    sync.Mutex // held from numbering an entry until it is queued
+	file  *os.File
+	last  uint64 // entry that was appended
+	ends  []redoEnd
+	done  int64 // end of the last frame that was applied, or was lost
+	wiped int64 // of these, what was overwritten
+}
+
+// redoEnd is where the frame of an entry ends.
+type redoEnd struct {
+	number uint64
+	at     int64
+}
+
+const (
+	// maxRedo bounds the file. Entries then wait for the database, until all that
+	// is in it is there.
+	maxRedo    = 16 << 20
+	redoSuffix = ".redo"
+	redoHead   = 4 + 8 + 1
+)
+
+// redoTables: the number of the last entry of the redo log that was applied.
+const redoTables = `
+CREATE TABLE redo (one INTEGER NOT NULL PRIMARY KEY, applied INTEGER NOT NULL);
+INSERT INTO redo (one, applied) VALUES (1, 0);
+`
+
+// redoVersion is a version with what its JSON leaves out.
+type redoVersion struct {
+	memproxy.Version
+	Text     string `json:"text,omitempty"`
+	Metadata []byte `json:"metadata,omitempty"`
+}
+
+// redoEntry is an entry in the log.
+type redoEntry struct {
+	Found, Versions []redoVersion          `json:",omitempty"`
+	States          []memproxy.StateChange `json:",omitempty"`
+	Renewed         []memproxy.Renewal     `json:",omitempty"`
+	Owners          []memproxy.Ownership   `json:",omitempty"`
+}
+
+func encodeEntry(e *memproxy.Entry) ([]byte, error) {
+	out := redoEntry{States: e.States, Renewed: e.Renewed, Owners: e.Owners}
+	for i := range e.Found {
+		out.Found = append(out.Found, redoVersion{e.Found[i], e.Found[i].Text, e.Found[i].Metadata})
+	}
+	for i := range e.Versions {
+		out.Versions = append(out.Versions, redoVersion{e.Versions[i], e.Versions[i].Text, e.Versions[i].Metadata})
+	}
+	return json.Marshal(out)
+}
+
+func decodeEntry(text []byte) (*memproxy.Entry, error) {
+	var in redoEntry
+	if err := json.Unmarshal(text, &in); err != nil {
+		return nil, err
+	}
+	e := &memproxy.Entry{States: in.States, Renewed: in.Renewed, Owners: in.Owners}
+	for _, v := range in.Found {
+		v.Version.Text, v.Version.Metadata = v.Text, v.Metadata
+		e.Found = append(e.Found, v.Version)
+	}
+	for _, v := range in.Versions {
+		v.Version.Text, v.Version.Metadata = v.Text, v.Metadata
+		e.Versions = append(e.Versions, v.Version)
+	}
+	return e, nil
+}
+
+// append adds an encoded entry, and returns its number; zero when there is no
+// room. The caller holds the lock until the entry is queued.
+func (r *redo) append(entry []byte) (uint64, error) {
+	end := r.end()
+	if end+int64(len(entry)) > maxRedo {
+		return 0, nil
+	}
+	number := r.last + 1
+	sealed, err := r.vault.sealRedo(number, entry)
+	if err != nil {
+		return 0, err
+	}
+	name := r.vault.current
+	frame := make([]byte, redoHead, redoHead+len(name)+len(sealed)+3)
+	binary.BigEndian.PutUint32(frame, uint32(redoHead+len(name)+len(sealed)))
+	binary.BigEndian.PutUint64(frame[4:], number)
+	frame[12] = byte(len(name))
+	frame = append(append(frame, name...), sealed...)
+	frame = append(frame, make([]byte, -len(frame)&3)...)
+	if _, err := r.file.WriteAt(frame, end); err != nil {
+		return 0, err
+	}
+	r.last = number
+	r.ends = append(r.ends, redoEnd{number, end + int64(len(frame))})
+	return number, nil
+}
+
+// takeBack undoes the last append, of an entry that was not queued.
+func (r *redo) takeBack() { r.last, r.ends = r.last-1, r.ends[:len(r.ends)-1] }
+
+func (r *redo) end() int64 {
+	if n := len(r.ends); n > 0 {
+		return r.ends[n-1].at
+	}
+	return r.done
+}
+
+// applied is called when the entries up to a number are in the database, or are
+// lost. Once all are, the file is empty. Erase overwrites what they said.
+func (r *redo) applied(number uint64, erase bool) error {
+	if r == nil || number == 0 && !erase {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for len(r.ends) > 0 && r.ends[0].number <= number {
+		r.done, r.ends = r.ends[0].at, r.ends[1:]
+	}
+	if erase && r.done > r.wiped {
+		if _, err := r.file.WriteAt(make([]byte, r.done-r.wiped), r.wiped); err != nil {
+			return fmt.Errorf("ledger: redo log: %w", err)
+		}
+		if err := r.file.Sync(); err != nil {
+			return fmt.Errorf("ledger: redo log: %w", err)
+		}
+		r.wiped = r.done
+	}
+	if len(r.ends) > 0 || r.done == 0 {
+		return nil
+	}
+	r.done, r.wiped, r.ends = 0, 0, nil
+	if err := r.file.Truncate(0); err != nil {
+		return fmt.Errorf("ledger: redo log: %w", err)
+	}
+	return nil
+}
+
+func (r *redo) close() error {
+	if r == nil {
+		return nil
+	}
+	return r.file.Close()
+}
+
+// openRedo opens the log, and returns what the database does not have yet.
+func openRedo(ctx context.Context, l *Ledger) (left []*job, err error) {
+	if l.opt.Path == "" || l.opt.Durable || l.opt.Vault == nil {
+		return nil, nil
+	}
+	r := &redo{vault: l.opt.Vault}
+	if r.file, err = os.OpenFile(l.opt.Path+redoSuffix, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		return nil, err
+	}
+	l.redo = r
+	if err := l.writer.QueryRowContext(ctx, `SELECT applied FROM redo`).Scan(&r.last); err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(r.file, 2*maxRedo))
+	if err != nil {
+		return nil, err
+	}
+	r.done = int64(len(text))
+	for at := 0; at < len(text); {
+		n, number, entry, err := r.vault.openRedo(text[at:])
+		if n == 0 {
+			break // written in part, for a caller who was not answered
+		}
+		if err != nil {
+			l.opt.Lost(1, fmt.Errorf("ledger: redo log at %d: %w", at, err))
+		}
+		if at += n; err != nil || number <= r.last {
+			continue
+		}
+		e, err := decodeEntry(entry)
+		if err != nil {
+			return nil, fmt.Errorf("redo log at %d: %w; with %s moved away it starts without what is in it", at-n, err, l.opt.Path+redoSuffix)
+		}
+		r.last = number
+		r.ends = append(r.ends, redoEnd{number, r.done})
+		left = append(left, &job{ctx: context.Background(), size: size(e), number: number, also: func(t *transaction) error { return enter(t, e, nil) }})
+	}
+	return left, nil
+}
+
+// resume applies what the last process left, before anybody asks.
+func resume(l *Ledger, left []*job) error {
+	if l.redo == nil {
+		return nil
+	}
+	last := &job{ctx: context.Background(), done: make(chan error, 1)}
+	for _, j := range append(left, last) {
+		l.jobs <- j
+	}
+	if err := <-last.done; err != nil {
+		return err
+	}
+	return l.redo.applied(0, true)
+}
+
+// sealRedo encrypts an entry of the redo log.
+func (v *Vault) sealRedo(number uint64, entry []byte) ([]byte, error) {
+	return v.encrypt(v.keys[v.current].redo, entry, bound("redo", strconv.FormatUint(number, 10), ""))
+}
+
+// openRedo reads a frame: its length, zero when it is not whole, and the entry.
+func (v *Vault) openRedo(text []byte) (n int, number uint64, entry []byte, err error) {
+	if len(text) < 4 {
+		return 0, 0, nil, nil
+	}
+	n = int(binary.BigEndian.Uint32(text))
+	if n == 0 {
+		return 4, 0, nil, nil // erased
+	}
+	if n > len(text) || n < redoHead || n < redoHead+int(text[12]) {
+		return 0, 0, nil, nil
+	}
+	number = binary.BigEndian.Uint64(text[4:])
+	name, sealed := string(text[redoHead:redoHead+int(text[12])]), text[redoHead+int(text[12]):n]
+	key, known := v.keys[name]
+	if !known {
+		return (n + 3) &^ 3, number, nil, fmt.Errorf("%w: it is under key %.16q, which is missing", ErrSealed, name)
+	}
+	if entry, err = decrypt(key.redo, sealed, bound("redo", strconv.FormatUint(number, 10), "")); err != nil {
+		err = fmt.Errorf("%w: it was changed", ErrSealed)
+	}
+	return (n + 3) &^ 3, number, entry, err
+}

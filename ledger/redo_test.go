@@ -1,0 +1,278 @@
+package ledger
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+// queuedEntry is what an addition makes of a memory.
+func queuedEntry(id string) memproxy.Entry {
+	k := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
+	return memproxy.Entry{
+		Queued:   true,
+		Versions: []memproxy.Version{{MemoryKey: k, Tenant: "acme", Op: memproxy.OpWrite, Actor: "agent:dev", Decision: "d-" + id, Text: "the text of " + id, Metadata: []byte(`{"a":1}`)}},
+		States:   []memproxy.StateChange{{MemoryKey: k, Tenant: "acme", State: memproxy.StateFlagged, Decision: "d-" + id, Findings: []memproxy.Finding{{Rule: "r", End: 3}}}},
+		Owners:   []memproxy.Ownership{{Backend: k.Backend, Kind: k.Kind, ID: id, Scope: memproxy.Scope{Tenant: "acme"}, Actor: "agent:dev", Decision: "d-" + id}},
+	}
+}
+
+// killed returns copies of the files of a ledger with n entries of which none is
+// in the database, as kill -9 leaves them.
+func killed(t *testing.T, n int) (files map[string][]byte) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	var still atomic.Bool
+	inside, release := make(chan struct{}, 1000), make(chan struct{})
+	l, err := Open(Options{Path: path, Vault: testVault(t), Clock: func() time.Time {
+		if still.Load() {
+			inside <- struct{}{}
+			<-release // the writer stands still in its transaction
+		}
+		return time.Unix(1, 0)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	defer close(release)
+	still.Store(true)
+	for i := range n {
+		if err := l.Commit(t.Context(), queuedEntry(fmt.Sprint("m", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-inside
+	files = map[string][]byte{}
+	for _, suffix := range []string{"", "-wal", redoSuffix} {
+		text, err := os.ReadFile(path + suffix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[suffix] = text
+	}
+	return files
+}
+
+// revived opens copies of files, and returns how many of the entries are whole,
+// and how many were reported lost. Of none there is a part.
+func revived(t *testing.T, files map[string][]byte, n int) (whole, lost int) {
+	t.Helper()
+	dir, err := os.MkdirTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "ledger.db")
+	for suffix, text := range files {
+		if err := os.WriteFile(path+suffix, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for round := range 2 { // the second time there is nothing left to apply
+		l, err := Open(Options{Path: path, Vault: testVault(t), Lost: func(int, error) { lost++ }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole = 0
+		for i := range n {
+			want := queuedEntry(fmt.Sprint("m", i))
+			k := want.Versions[0].MemoryKey
+			all, err := l.Lookup(t.Context(), k)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rec := all[k]
+			history, err := l.History(t.Context(), k, 0, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !rec.Owned() && !rec.Rated() && len(history) == 0 {
+				continue
+			}
+			if rec.Owner != want.Owners[0] || rec.Status.State != memproxy.StateFlagged || len(history) != 1 {
+				t.Fatalf("round %d: a part of %d: %+v, %d versions", round, i, rec, len(history))
+			}
+			if v, err := l.Version(t.Context(), k, 1); err != nil || v.Text != want.Versions[0].Text {
+				t.Fatalf("round %d: %d says %q, %v", round, i, v.Text, err)
+			}
+			whole++
+		}
+		if report, err := l.Verify(t.Context(), "acme", VerifyOptions{}); err != nil || report.Checked != int64(whole) || len(report.Faults) > 0 {
+			t.Fatalf("round %d: %+v, %v", round, report, err)
+		}
+		if info, err := os.Stat(path + redoSuffix); err != nil || info.Size() != 0 {
+			t.Fatalf("round %d: what is applied stays in the log: %v, %v", round, info, err)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return whole, lost
+}
+
+// Proves EDGE-3, SYN-5: what a queued entry said of a memory is there after kill
+// -9, whole, once, and in its chain, though the database had none of it.
+func TestQueuedEntriesOutliveTheProcess(t *testing.T) {
+	files := killed(t, 3)
+	for _, text := range []string{"the text of m0", "agent:dev", "acme"} {
+		if bytes.Contains(files[redoSuffix], []byte(text)) {
+			t.Errorf("the log shows %q", text)
+		}
+	}
+	if whole, lost := revived(t, files, 3); whole != 3 || lost != 0 {
+		t.Errorf("%d of 3, %d lost", whole, lost)
+	}
+	delete(files, redoSuffix)
+	if whole, _ := revived(t, files, 3); whole != 0 {
+		t.Error("the database had them without the log")
+	}
+}
+
+// Proves EDGE-3, TRL-7: a log that was cut or changed gives whole entries or
+// none, and what was changed is reported.
+func TestDamagedRedoLogs(t *testing.T) {
+	files := killed(t, 2)
+	log := files[redoSuffix]
+	first := len(log) / 2
+	for _, size := range []int{0, 3, redoHead, first - 4, first, first + 5, len(log) - 4} {
+		files[redoSuffix] = log[:size]
+		if whole, lost := revived(t, files, 2); whole != size/first || lost != 0 {
+			t.Errorf("cut to %d of %d: %d entries, %d lost", size, len(log), whole, lost)
+		}
+	}
+	for _, at := range []int{5, 11, 12, redoHead, redoHead + 20, first - 8} {
+		bad := bytes.Clone(log)
+		bad[at] ^= 1
+		files[redoSuffix] = bad
+		if whole, lost := revived(t, files, 2); whole != 1 || lost != 1 {
+			t.Errorf("changed at %d: %d entries, %d lost", at, whole, lost)
+		}
+	}
+	files[redoSuffix] = append(bytes.Clone(log[first:]), log[:first]...)
+	if whole, _ := revived(t, files, 2); whole != 1 {
+		t.Errorf("in another order: %d entries", whole)
+	}
+	files[redoSuffix] = append(bytes.Clone(log), log...)
+	if whole, lost := revived(t, files, 2); whole != 2 || lost != 0 {
+		t.Errorf("twice: %d entries, %d lost", whole, lost)
+	}
+}
+
+// Proves SYN-5: what was erased is overwritten in the log while later entries
+// stay, and a full log makes entries wait for the database.
+func TestRedoErases(t *testing.T) {
+	file, err := os.Create(filepath.Join(t.TempDir(), "redo"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &redo{vault: testVault(t), file: file}
+	t.Cleanup(func() { _ = r.close() })
+	for i := range 3 {
+		if n, err := r.append([]byte(strings.Repeat("x", 10+i))); n != uint64(i+1) || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	ends := append([]redoEnd(nil), r.ends...)
+	if err := r.applied(2, true); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file.Name())
+	if err != nil || len(bytes.Trim(text[:ends[1].at], "\x00")) > 0 || int64(len(text)) != ends[2].at {
+		t.Errorf("%d bytes, %v", len(text), err)
+	}
+	var found []string
+	for at := 0; at < len(text); {
+		n, _, entry, err := r.vault.openRedo(text[at:])
+		if n == 0 || err != nil {
+			t.Fatal(n, err)
+		}
+		if at += n; entry != nil {
+			found = append(found, string(entry))
+		}
+	}
+	if len(found) != 1 || found[0] != strings.Repeat("x", 12) {
+		t.Errorf("left are %q", found)
+	}
+	if n, err := r.append(make([]byte, maxRedo)); n != 0 || err != nil {
+		t.Errorf("over the bound: %d, %v", n, err)
+	}
+	if err := r.applied(3, false); err != nil || r.end() != 0 {
+		t.Errorf("%d, %v", r.end(), err)
+	}
+	if info, err := file.Stat(); err != nil || info.Size() != 0 {
+		t.Errorf("%v, %v", info, err)
+	}
+}
+
+// Proves EDGE-3: an entry in the log says what was queued, every member of it.
+func TestEntriesSurviveTheirEncoding(t *testing.T) {
+	e := memproxy.Entry{Queued: true}
+	v := reflect.ValueOf(&e).Elem()
+	for i := range v.NumField() {
+		name := v.Type().Field(i).Name
+		if f := v.Field(i); f.Kind() == reflect.Slice && name != "Dissents" && name != "Corrections" && name != "Retractions" {
+			f.Set(reflect.MakeSlice(f.Type(), 1, 1))
+			fill(t, f.Index(0), name)
+		}
+	}
+	text, err := encodeEntry(&e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := decodeEntry(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Queued = true; !reflect.DeepEqual(*got, e) {
+		t.Errorf("got  %+v\nwant %+v", *got, e)
+	}
+}
+
+// fill gives every member a value of its own.
+func fill(t *testing.T, v reflect.Value, name string) {
+	t.Helper()
+	switch {
+	case v.Type() == reflect.TypeFor[time.Time]():
+		v.Set(reflect.ValueOf(time.Unix(1, 5).UTC()))
+	case v.Kind() == reflect.Struct:
+		for i := range v.NumField() {
+			fill(t, v.Field(i), name+"."+v.Type().Field(i).Name)
+		}
+	case v.Kind() == reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(t, v.Index(0), name)
+	case v.Kind() == reflect.String:
+		v.SetString(name)
+	case v.Kind() == reflect.Bool:
+		v.SetBool(true)
+	case v.CanInt():
+		v.SetInt(7)
+	case v.CanUint():
+		v.SetUint(7)
+	default:
+		t.Fatalf("%s is a %s", name, v.Type())
+	}
+}
+
+// A frame of whatever bytes is an entry that was sealed under its number, or none.
+func FuzzRedoFrame(f *testing.F) {
+	v := testVault(f)
+	f.Add([]byte{0, 0, 0, 0})
+	f.Add([]byte{0, 0, 0, 13, 0, 0, 0, 0, 0, 0, 0, 1, 0})
+	f.Add(bytes.Repeat([]byte{255}, 40))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		n, _, entry, err := v.openRedo(text)
+		if entry != nil || n < 0 || err != nil && !errors.Is(err, ErrSealed) {
+			t.Errorf("%d, %q, %v", n, entry, err)
+		}
+	})
+}
