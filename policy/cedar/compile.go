@@ -38,6 +38,8 @@ type Policy struct {
 	rules    map[cedar.PolicyID]*rule
 	validate *validate.Validator
 	callers  *lru.Cache[caller, entities]
+	sight    *sight
+	answers  *lru.Cache[question, *ruling]
 }
 
 // set is a list of policies in a fixed order.
@@ -98,6 +100,10 @@ func Compile(b policy.Bundle) (*Policy, error) {
 	slices.SortFunc(p.whole.shadowed, byID)
 	slices.SortFunc(p.whole.marking, byID)
 	p.divide()
+	p.sight = sightOf(p.rules)
+	if p.answers, err = lru.New[question, *ruling](maxAnswers); err != nil {
+		return nil, err
+	}
 	p.callers, err = lru.New[caller, entities](maxCallers)
 	return p, err
 }

@@ -2,6 +2,7 @@ package cedar
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cedar-policy/cedar-go"
@@ -106,66 +107,128 @@ func plainName(s string) bool {
 	return true
 }
 
-// common is what a context says of a whole operation.
-type common struct {
-	record cedar.RecordMap
-	keys   []cedar.Value
+// facts are the context of one thing that is written, as policies can see it.
+// They can be compared, so that an answer is found again.
+type facts struct {
+	profile, route, source, user, agent, app, run                                string
+	authorAttestation, attestation                                               string
+	bulk, single, steering, derived, unseen, backdated, secret, personal, others bool
+	items, claimed, confidence, risk, authorTrust, track                         int64
+	findings, keys                                                               string // joined
+	field, member, layer, inference, namespace                                   string
+	fieldKnown, inferred                                                         bool
+	size                                                                         int64
 }
 
-func commonOf(q memproxy.Question) common {
+// asked is a question: its facts, and the sets among them.
+type asked struct {
+	facts
+	rules, names []cedar.Value // findings and keys
+}
+
+func askedBy(q *memproxy.Question) asked {
 	op := q.Operation
-	unseen := false
-	for i := range op.Items {
-		unseen = unseen || op.Items[i].Kind == memproxy.ItemURL || op.Items[i].Kind == memproxy.ItemData
-	}
-	found := foundOf(q.Findings)
-	c := common{record: cedar.RecordMap{
-		"profile": cedar.String(q.Profile), "route": cedar.String(op.Route),
-		"bulk": cedar.Boolean(op.Bulk), "single": cedar.Boolean(op.Bulk && op.Single), "steering": cedar.Boolean(op.Steering), "derived": cedar.Boolean(op.Derived),
-		"unseen": cedar.Boolean(unseen), "backdated": cedar.Boolean(len(op.Backdated) > 0),
-		"items": cedar.Long(len(op.Items)), "claimed": cedar.Long(q.Claimed), "confidence": cedar.Long(q.Confidence),
-		"source": cedar.String(op.SourceClaim),
-		"user":   cedar.String(op.Scope.User), "agent": cedar.String(op.Scope.Agent), "app": cedar.String(op.Scope.App), "run": cedar.String(op.Scope.Run),
-		"risk": cedar.Long(found.risk), "findings": found.rules, "secret": cedar.Boolean(found.secret), "personal": cedar.Boolean(found.personal),
-		"authorTrust": cedar.Long(q.AuthorTrust), "others": cedar.Boolean(q.Others), "authorAttestation": cedar.String(q.AuthorAttestation),
-		"attestation": cedar.String(q.Attestation), "track": cedar.Long(q.Track),
-		// What with fills in: named here, so that the map does not grow there.
-		"field": nil, "member": nil, "fieldKnown": nil, "size": nil, "layer": nil, "inferred": nil, "keys": nil, "inference": nil, "namespace": nil,
+	a := asked{facts: facts{
+		profile: q.Profile, route: op.Route, source: string(op.SourceClaim),
+		user: op.Scope.User, agent: op.Scope.Agent, app: op.Scope.App, run: op.Scope.Run,
+		bulk: op.Bulk, single: op.Bulk && op.Single, steering: op.Steering, derived: op.Derived, backdated: len(op.Backdated) > 0,
+		items: int64(len(op.Items)), claimed: int64(q.Claimed), confidence: int64(q.Confidence),
+		authorTrust: int64(q.AuthorTrust), others: q.Others, authorAttestation: string(q.AuthorAttestation),
+		attestation: string(q.Attestation), track: int64(q.Track),
 	}}
-	for _, k := range op.Keys {
-		c.keys = append(c.keys, cedar.String(filed(k)))
+	for i := range op.Items {
+		a.unseen = a.unseen || op.Items[i].Kind == memproxy.ItemURL || op.Items[i].Kind == memproxy.ItemData
 	}
-	return c
+	for i := range q.Findings {
+		rule := q.Findings[i].Rule
+		a.risk = max(a.risk, int64(q.Findings[i].Score))
+		a.secret = a.secret || strings.HasPrefix(rule, "secret.")
+		a.personal = a.personal || strings.HasPrefix(rule, "pii.")
+		if len(a.rules) < maxRules {
+			a.rules = append(a.rules, cedar.String(rule))
+		}
+	}
+	a.findings = joined(a.rules)
+	for _, k := range op.Keys {
+		a.names = append(a.names, cedar.String(filed(k)))
+	}
+	return a
 }
 
-// with is the context of one thing that is written. The operation's map is
-// filled anew each time; a record copies it.
-func (c common) with(w written, g *memproxy.Governance) cedar.Record {
-	names := c.keys[:len(c.keys):len(c.keys)]
-	if w.field != "" {
-		names = append(names, cedar.String(filed(w.field)))
+// about is the question about one thing that is written.
+func (a asked) about(w *written, g *memproxy.Governance) asked {
+	if a.names = a.names[:len(a.names):len(a.names)]; w.field != "" {
+		a.names = append(a.names, cedar.String(filed(w.field)))
 	}
-	keys := nothing
-	if len(names) > 0 {
-		keys = cedar.NewSet(names...)
-	}
-	inference := memproxy.TreatAllow
+	a.keys = joined(a.names)
+	a.field, a.fieldKnown, a.size, a.member = w.field, plainName(w.field), int64(w.size), w.member
+	a.layer, a.inferred = string(w.layer), w.inferred
 	if w.inferred {
-		inference = g.Inference(w.layer)
+		a.inference = treatment(g.Inference(w.layer))
 	}
-	c.record["field"], c.record["fieldKnown"], c.record["size"] = cedar.String(w.field), cedar.Boolean(plainName(w.field)), cedar.Long(w.size)
-	c.record["member"] = cedar.String(w.member)
-	c.record["layer"], c.record["inferred"], c.record["keys"] = cedar.String(w.layer), cedar.Boolean(w.inferred), keys
-	c.record["inference"], c.record["namespace"] = treatment(inference), treatment(g.Namespace(w.field))
-	return cedar.NewRecord(c.record)
+	a.namespace = treatment(g.Namespace(w.field))
+	return a
 }
+
+// joined are strings as one, with their lengths: two lists are never one key.
+func joined(all []cedar.Value) string {
+	if len(all) == 0 {
+		return ""
+	}
+	var b []byte
+	for _, v := range all {
+		text := string(v.(cedar.String))
+		b = append(append(strconv.AppendInt(b, int64(len(text)), 10), ':'), text...)
+	}
+	return string(b)
+}
+
+// context is what the engine is given.
+func (a *asked) context() cedar.Record {
+	values := cedar.RecordMap{"findings": setOf(a.rules), "keys": setOf(a.names)}
+	for name, at := range texts {
+		values[cedar.String(name)] = cedar.String(*at(&a.facts))
+	}
+	for name, at := range numbers {
+		values[cedar.String(name)] = cedar.Long(*at(&a.facts))
+	}
+	for name, at := range flags {
+		values[cedar.String(name)] = cedar.Boolean(*at(&a.facts))
+	}
+	return cedar.NewRecord(values)
+}
+
+// texts, numbers and flags are the attributes of a context, with where each is
+// among the facts.
+var (
+	texts = map[string]func(*facts) *string{
+		"profile": func(f *facts) *string { return &f.profile }, "route": func(f *facts) *string { return &f.route },
+		"source": func(f *facts) *string { return &f.source }, "user": func(f *facts) *string { return &f.user },
+		"agent": func(f *facts) *string { return &f.agent }, "app": func(f *facts) *string { return &f.app }, "run": func(f *facts) *string { return &f.run },
+		"authorAttestation": func(f *facts) *string { return &f.authorAttestation }, "attestation": func(f *facts) *string { return &f.attestation },
+		"field": func(f *facts) *string { return &f.field }, "member": func(f *facts) *string { return &f.member }, "layer": func(f *facts) *string { return &f.layer },
+		"inference": func(f *facts) *string { return &f.inference }, "namespace": func(f *facts) *string { return &f.namespace },
+	}
+	numbers = map[string]func(*facts) *int64{
+		"items": func(f *facts) *int64 { return &f.items }, "claimed": func(f *facts) *int64 { return &f.claimed },
+		"confidence": func(f *facts) *int64 { return &f.confidence }, "risk": func(f *facts) *int64 { return &f.risk },
+		"authorTrust": func(f *facts) *int64 { return &f.authorTrust }, "track": func(f *facts) *int64 { return &f.track }, "size": func(f *facts) *int64 { return &f.size },
+	}
+	flags = map[string]func(*facts) *bool{
+		"bulk": func(f *facts) *bool { return &f.bulk }, "single": func(f *facts) *bool { return &f.single },
+		"steering": func(f *facts) *bool { return &f.steering }, "derived": func(f *facts) *bool { return &f.derived },
+		"unseen": func(f *facts) *bool { return &f.unseen }, "backdated": func(f *facts) *bool { return &f.backdated },
+		"secret": func(f *facts) *bool { return &f.secret }, "personal": func(f *facts) *bool { return &f.personal },
+		"others": func(f *facts) *bool { return &f.others }, "fieldKnown": func(f *facts) *bool { return &f.fieldKnown }, "inferred": func(f *facts) *bool { return &f.inferred },
+	}
+)
 
 // treatment is "" for what is allowed.
-func treatment(t memproxy.Treatment) cedar.String {
+func treatment(t memproxy.Treatment) string {
 	if t == memproxy.TreatAllow {
 		return ""
 	}
-	return cedar.String(t)
+	return string(t)
 }
 
 // filed is a key as policies compare it: in lower case, its words joined by
@@ -185,34 +248,15 @@ func filed(key string) string {
 	return key
 }
 
-// found is what screening found, as policies see it.
-type found struct {
-	risk             memproxy.PerMille
-	rules            cedar.Set
-	secret, personal bool
-}
-
 // nothing is the empty set, made once: most content has none.
 var nothing = cedar.NewSet()
 
+func setOf(all []cedar.Value) cedar.Set {
+	if len(all) == 0 {
+		return nothing
+	}
+	return cedar.NewSet(all...)
+}
+
 // maxRules bounds the rules that a policy is shown.
 const maxRules = 64
-
-func foundOf(findings []memproxy.Finding) found {
-	f := found{rules: nothing}
-	if len(findings) == 0 {
-		return f
-	}
-	var names []cedar.Value
-	for i := range findings {
-		rule := findings[i].Rule
-		f.risk = max(f.risk, findings[i].Score)
-		f.secret = f.secret || strings.HasPrefix(rule, "secret.")
-		f.personal = f.personal || strings.HasPrefix(rule, "pii.")
-		if len(names) < maxRules {
-			names = append(names, cedar.String(rule))
-		}
-	}
-	f.rules = cedar.NewSet(names...)
-	return f
-}

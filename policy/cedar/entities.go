@@ -26,9 +26,7 @@ type entities struct {
 	all       cedar.EntityMap
 }
 
-// entitiesOf returns the entities of a question. They are the same for every
-// question of a caller and are kept; nobody may change them.
-func (p *Policy) entitiesOf(q memproxy.Question) (cedar.EntityUID, cedar.EntityMap) {
+func callerOf(q *memproxy.Question) caller {
 	pr := &q.Principal
 	k := caller{
 		id: pr.Named(), tenant: pr.Tenant, method: pr.Method, backend: q.Operation.Backend,
@@ -41,6 +39,12 @@ func (p *Policy) entitiesOf(q memproxy.Question) (cedar.EntityUID, cedar.EntityM
 		}
 		k.roles = string(b)
 	}
+	return k
+}
+
+// entitiesOf returns the entities of a question. They are the same for every
+// question of a caller and are kept; nobody may change them.
+func (p *Policy) entitiesOf(q *memproxy.Question, k caller) (cedar.EntityUID, cedar.EntityMap) {
 	if e, ok := p.callers.Get(k); ok {
 		return e.principal, e.all
 	}
@@ -49,7 +53,7 @@ func (p *Policy) entitiesOf(q memproxy.Question) (cedar.EntityUID, cedar.EntityM
 	return e.principal, e.all
 }
 
-func makeEntities(q memproxy.Question) entities {
+func makeEntities(q *memproxy.Question) entities {
 	pr := &q.Principal
 	typ := cedar.EntityType("Anonymous")
 	switch pr.Kind {

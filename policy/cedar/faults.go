@@ -47,9 +47,11 @@ func (p *Policy) fits() error {
 	for _, kind := range memproxy.Kinds {
 		for _, who := range [...]memproxy.PrincipalKind{memproxy.KindAgent, memproxy.KindHuman, memproxy.KindService, memproxy.KindAnonymous} {
 			q := memproxy.Question{Principal: memproxy.Principal{ID: "x", Kind: who}, Operation: &memproxy.Operation{Kind: kind, Backend: "x"}}
+			about := askedBy(&q)
+			about = about.about(&written{}, &q.Governance)
 			err := p.validate.Request(cedar.Request{
-				Principal: makeEntities(q).principal, Action: actionUID(string(kind)),
-				Resource: cedar.NewEntityUID("Memory", "x"), Context: commonOf(q).with(written{}, &q.Governance),
+				Principal: makeEntities(&q).principal, Action: actionUID(string(kind)),
+				Resource: cedar.NewEntityUID("Memory", "x"), Context: about.context(),
 			})
 			if err != nil {
 				return fmt.Errorf("a question about %s by %s cannot be asked: %s", kind, who, inOrder("", err))

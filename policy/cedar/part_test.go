@@ -100,17 +100,18 @@ func TestCallersAreNotTakenForEachOther(t *testing.T) {
 		"backend": func(q *memproxy.Question) { q.Operation.Backend = "other" },
 	} {
 		q := base()
-		_, first := p.entitiesOf(q)
+		_, first := p.entitiesOf(&q, callerOf(&q))
 		other := base()
 		change(&other)
-		_, second := p.entitiesOf(other)
+		_, second := p.entitiesOf(&other, callerOf(&other))
 		if reflect.ValueOf(first).Pointer() == reflect.ValueOf(second).Pointer() {
 			t.Errorf("%s: two callers share entities", name)
 		}
-		if want := makeEntities(other).all; !reflect.DeepEqual(second, want) {
+		if want := makeEntities(&other).all; !reflect.DeepEqual(second, want) {
 			t.Errorf("%s: %v, want %v", name, second, want)
 		}
-		if _, again := p.entitiesOf(base()); reflect.ValueOf(first).Pointer() != reflect.ValueOf(again).Pointer() {
+		same := base()
+		if _, again := p.entitiesOf(&same, callerOf(&same)); reflect.ValueOf(first).Pointer() != reflect.ValueOf(again).Pointer() {
 			t.Errorf("%s: the same caller was built anew", name)
 		}
 	}

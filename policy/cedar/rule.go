@@ -17,21 +17,20 @@ func (p *Policy) Rule(_ context.Context, q memproxy.Question) (memproxy.Ruling, 
 	if q.Operation == nil {
 		return memproxy.Ruling{}, fmt.Errorf("cedar: a question without an operation")
 	}
-	principal, entities := p.entitiesOf(q)
-	part := p.partOf(q.Operation.Kind)
-	req := cedar.Request{
-		Principal: principal,
-		Action:    cedar.NewEntityUID("Action", cedar.String(q.Operation.Kind)),
-		Resource:  cedar.NewEntityUID("Memory", cedar.String(q.Operation.Backend)),
-	}
 	var out ruling
-	common := commonOf(q)
+	who, asked := callerOf(&q), askedBy(&q)
 	for _, w := range writtenBy(&q) {
-		req.Context = common.with(w, &q.Governance)
-		if err := p.validate.Request(req); err != nil {
-			return memproxy.Ruling{}, fmt.Errorf("cedar: the question does not fit the schema: %w", err)
+		about := asked.about(&w, &q.Governance)
+		key := question{who, p.sight.of(about.facts)}
+		one, known := p.answers.Get(key)
+		if !known {
+			var err error
+			if one, err = p.ask(&q, who, &about); err != nil {
+				return memproxy.Ruling{}, err
+			}
+			p.answers.Add(key, one)
 		}
-		p.ask(&out, part, entities, req)
+		out.merge(one)
 	}
 	sortReasons(out.Shadow)
 	sortReasons(out.Marks)
@@ -71,8 +70,27 @@ func (r *ruling) inOrder() ([]memproxy.Reason, int) {
 	return append(r.denied, r.held...), len(r.denied)
 }
 
-// ask puts one request to the policies and merges the answer.
-func (p *Policy) ask(out *ruling, part part, entities cedar.EntityGetter, req cedar.Request) {
+// merge adds another ruling, which stays as it is.
+func (r *ruling) merge(o *ruling) {
+	r.Verdict, r.ShadowVerdict = max(r.Verdict, o.Verdict), max(r.ShadowVerdict, o.ShadowVerdict)
+	r.denied, r.held = append(r.denied, o.denied...), append(r.held, o.held...)
+	r.Shadow, r.Marks = append(r.Shadow, o.Shadow...), append(r.Marks, o.Marks...)
+}
+
+// ask puts one question to the policies. Nobody may change the answer.
+func (p *Policy) ask(q *memproxy.Question, who caller, about *asked) (*ruling, error) {
+	out := &ruling{}
+	principal, entities := p.entitiesOf(q, who)
+	part := p.partOf(q.Operation.Kind)
+	req := cedar.Request{
+		Principal: principal,
+		Action:    cedar.NewEntityUID("Action", cedar.String(q.Operation.Kind)),
+		Resource:  cedar.NewEntityUID("Memory", cedar.String(q.Operation.Backend)),
+		Context:   about.context(),
+	}
+	if err := p.validate.Request(req); err != nil {
+		return nil, fmt.Errorf("cedar: the question does not fit the schema: %w", err)
+	}
 	decision, diag := cedar.Authorize(part.enforced, entities, req)
 	switch {
 	case len(diag.Errors) > 0:
@@ -95,7 +113,7 @@ func (p *Policy) ask(out *ruling, part part, entities cedar.EntityGetter, req ce
 		}
 	}
 	if len(part.shadowed) == 0 {
-		return
+		return out, nil
 	}
 	decision, diag = cedar.Authorize(part.shadowed, entities, req)
 	for _, e := range diag.Errors {
@@ -109,6 +127,7 @@ func (p *Policy) ask(out *ruling, part part, entities cedar.EntityGetter, req ce
 		out.ShadowVerdict = max(out.ShadowVerdict, v)
 		out.Shadow = append(out.Shadow, reasons...)
 	}
+	return out, nil
 }
 
 // failed denies for policies that could not be evaluated.

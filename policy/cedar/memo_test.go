@@ -1,0 +1,212 @@
+package cedar
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/policy"
+)
+
+// Names and values are few, so that questions fall on both sides of conditions.
+var (
+	someTexts   = []string{"", "a", "b", "user"}
+	someNumbers = []int{-1, 0, 1, 2, 499, 500, 501, 1000}
+)
+
+type writer struct{ *rand.Rand }
+
+func (w writer) of(all []string) string { return all[w.IntN(len(all))] }
+func (w writer) number() int            { return someNumbers[w.IntN(len(someNumbers))] }
+
+func (w writer) text() string {
+	return w.of([]string{"profile", "route", "source", "user", "agent", "app", "run", "authorAttestation", "attestation", "field", "member", "layer", "inference", "namespace"})
+}
+
+func (w writer) count() string {
+	return w.of([]string{"items", "claimed", "confidence", "risk", "authorTrust", "track", "size"})
+}
+
+// condition is one that a policy may have.
+func (w writer) condition(depth int) string {
+	if depth > 0 && w.IntN(2) == 0 {
+		a, b := w.condition(depth-1), w.condition(depth-1)
+		return w.of([]string{"(" + a + " && " + b + ")", "(" + a + " || " + b + ")", "!(" + a + ")", "(if " + a + " then " + b + " else " + w.condition(0) + ")"})
+	}
+	flag := w.of([]string{"bulk", "single", "steering", "derived", "unseen", "backdated", "secret", "personal", "others", "fieldKnown", "inferred"})
+	compare := w.of([]string{"<", "<=", ">", ">=", "==", "!="})
+	return w.of([]string{
+		"context." + flag,
+		fmt.Sprintf("context.%s %s %d", w.count(), compare, w.number()),
+		fmt.Sprintf("%d %s context.%s", w.number(), compare, w.count()),
+		fmt.Sprintf("context.%s %s context.%s", w.count(), compare, w.count()),
+		fmt.Sprintf("context.%s %s principal.trust", w.count(), compare),
+		fmt.Sprintf("context.%s + 1 %s %d", w.count(), compare, w.number()),
+		fmt.Sprintf("context.%s == %q", w.text(), w.of(someTexts)),
+		fmt.Sprintf("context.%s != context.%s", w.text(), w.text()),
+		fmt.Sprintf("context.%s like \"%s*\"", w.text(), w.of(someTexts)),
+		fmt.Sprintf("[%q, %q].contains(context.%s)", w.of(someTexts), w.of(someTexts), w.text()),
+		fmt.Sprintf("context.findings.contains(%q)", w.of(someTexts)),
+		fmt.Sprintf("[%q].containsAny(context.keys)", w.of(someTexts)),
+		fmt.Sprintf("principal.tier == %q", w.of([]string{"anonymous", "authenticated"})),
+		"context has field",
+	})
+}
+
+// bundle is a few policies.
+func (w writer) bundle() policy.Bundle {
+	b := policy.Builtin()
+	var out strings.Builder
+	for i := range 1 + w.IntN(5) {
+		effect, annotation := "permit", ""
+		if w.IntN(3) > 0 {
+			effect = "forbid"
+			annotation = w.of([]string{"", "@verdict(\"hold\") ", "@verdict(\"mark\") ", "@enforce(\"false\") "})
+		}
+		fmt.Fprintf(&out, "@id(\"p%d\") %s%s (principal, action, resource) %s { %s };\n", i, annotation, effect, w.of([]string{"when", "unless"}), w.condition(2))
+	}
+	b.Policies = []policy.Source{{Name: "own.cedar", Text: []byte("@id(\"all\") permit (principal, action, resource);\n" + out.String())}}
+	return b
+}
+
+func (w writer) question() memproxy.Question {
+	op := &memproxy.Operation{
+		Kind: []memproxy.Kind{memproxy.Learn, memproxy.Correct, memproxy.Recall}[w.IntN(3)], Backend: w.of(someTexts), Route: w.of(someTexts),
+		Bulk: w.IntN(2) == 0, Single: w.IntN(2) == 0, Steering: w.IntN(2) == 0, Derived: w.IntN(2) == 0, SourceClaim: memproxy.Source(w.of(someTexts)),
+		Scope: memproxy.Scope{User: w.of(someTexts), Agent: w.of(someTexts), App: w.of(someTexts), Run: w.of(someTexts)},
+	}
+	for range w.IntN(3) {
+		it := memproxy.Item{Kind: memproxy.ItemContent, Text: strings.Repeat("x", max(0, w.number())), Field: w.of(someTexts), Member: w.of(someTexts), Inferred: w.IntN(2) == 0, Layer: memproxy.Episodic}
+		if w.IntN(4) == 0 {
+			it.Kind = memproxy.ItemURL
+		}
+		op.Items = append(op.Items, it)
+	}
+	if w.IntN(2) == 0 {
+		op.Keys = []string{w.of(someTexts), w.of(someTexts)}
+	}
+	if w.IntN(2) == 0 {
+		op.Backdated = []memproxy.Stamped{{}}
+	}
+	q := memproxy.Question{
+		Principal: memproxy.Principal{ID: w.of(someTexts), Kind: memproxy.KindAgent, Trust: memproxy.Trust(w.of([]string{"anonymous", "authenticated"})), Roles: []string{w.of(someTexts)}},
+		Operation: op, Profile: w.of(someTexts), Ceiling: memproxy.PerMille(w.number()), Confidence: memproxy.PerMille(w.number()), Claimed: memproxy.PerMille(w.number()),
+		AuthorTrust: memproxy.PerMille(w.number()), Track: memproxy.PerMille(w.number()), Others: w.IntN(2) == 0,
+		Attestation: memproxy.Attestation(w.of(someTexts)), AuthorAttestation: memproxy.Attestation(w.of(someTexts)),
+	}
+	for range w.IntN(3) {
+		q.Findings = append(q.Findings, memproxy.Finding{Rule: w.of([]string{"a", "b", "secret.x", "pii.y"}), Score: memproxy.PerMille(w.number())})
+	}
+	return q
+}
+
+// like is a question that differs in one thing.
+func (w writer) like(q memproxy.Question) memproxy.Question {
+	op, other := *q.Operation, w.question()
+	n := memproxy.PerMille(w.number())
+	switch w.IntN(12) {
+	case 0:
+		q.Confidence = n
+	case 1:
+		q.Claimed = n
+	case 2:
+		q.AuthorTrust = n
+	case 3:
+		q.Track = n
+	case 4:
+		q.Ceiling = n
+	case 5:
+		q.Findings = other.Findings
+	case 6:
+		op.Items = other.Operation.Items
+	case 7:
+		op.Scope = other.Operation.Scope
+	case 8:
+		op.Keys = other.Operation.Keys
+	case 9:
+		op.Bulk, op.Single = !op.Bulk, true
+	case 10:
+		q.Principal.Trust = other.Principal.Trust
+	case 11:
+		op.SourceClaim, q.Profile = other.Operation.SourceClaim, other.Profile
+	}
+	q.Operation = &op
+	return q
+}
+
+// kept compares a policy that keeps its answers with one that keeps none.
+func kept(t *testing.T, seed uint64, questions int) (answers int) {
+	t.Helper()
+	w := writer{rand.New(rand.NewPCG(seed, 0))}
+	b := w.bundle()
+	keeps, err := Compile(b)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, b.Policies[0].Text)
+	}
+	forgets, err := Compile(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := w.question()
+	for i := range questions {
+		if q = w.like(q); i%50 == 0 {
+			q = w.question()
+		}
+		forgets.answers.Purge()
+		want, err := forgets.Rule(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			got, err := keeps.Rule(t.Context(), q)
+			if err != nil || !reflect.DeepEqual(got, want) {
+				t.Fatalf("seed %d: %+v, %v; without memory %+v\n%s\n%+v", seed, got, err, want, b.Policies[0].Text, q)
+			}
+			for i := range got.Reasons { // what the caller does to its answer is its own
+				got.Reasons[i].Detail = "changed"
+			}
+		}
+	}
+	return keeps.answers.Len()
+}
+
+// Proves EDGE-1, GOV-3: an answer that is kept is what the engine says, for
+// generated policies and questions.
+func TestKeptAnswersAreTheEngines(t *testing.T) {
+	for seed := range uint64(60) {
+		kept(t, seed, 150)
+	}
+}
+
+func FuzzKeptAnswers(f *testing.F) {
+	f.Add(uint64(1))
+	f.Fuzz(func(t *testing.T, seed uint64) { kept(t, seed, 200) })
+}
+
+// Proves EDGE-1: what no policy reads makes no new question: another user's
+// write of another length has the same answer.
+func TestWhatNoPolicyReadsIsNotAsked(t *testing.T) {
+	p, err := Compile(policy.Builtin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 150 {
+		q := memproxy.Question{
+			Principal: memproxy.Principal{ID: "dev", Kind: memproxy.KindAgent, Trust: memproxy.TrustAuthenticated, Tenant: "acme"}, Profile: "production", Ceiling: 700,
+			Operation: &memproxy.Operation{
+				Kind: memproxy.Learn, Backend: "mem0", Scope: memproxy.Scope{User: fmt.Sprint("user", i), Run: fmt.Sprint("run", i)},
+				Items: []memproxy.Item{{Kind: memproxy.ItemContent, Text: strings.Repeat("x", 1+i)}},
+			},
+		}
+		if got, err := p.Rule(t.Context(), q); err != nil || got.Verdict != memproxy.Allow {
+			t.Fatalf("%+v, %v", got, err)
+		}
+	}
+	if n := p.answers.Len(); n != 1 {
+		t.Errorf("%d questions", n)
+	}
+}
+
