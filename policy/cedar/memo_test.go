@@ -209,4 +209,3 @@ func TestWhatNoPolicyReadsIsNotAsked(t *testing.T) {
 		t.Errorf("%d questions", n)
 	}
 }
-
