@@ -63,6 +63,7 @@ var admission = [...]step{
 	{signal.SpanEarn, earn, memproxy.InternalError, unearned},
 	{signal.SpanSession, locked, memproxy.LedgerUnavailable, unlocked},
 	{signal.SpanPolled, polled, memproxy.LedgerUnavailable, unpolled},
+	{signal.SpanOrder, inTurn, memproxy.InternalError, unordered},
 	{signal.SpanOwn, ownUnlocked, memproxy.UpstreamUnavailable, untargeted},
 	{signal.SpanScreen, screen, memproxy.InternalError, unscreened},
 	{signal.SpanClamp, clamp, memproxy.InternalError, unweighed},
@@ -116,6 +117,9 @@ func (g *Gate) Admit(ctx context.Context, c *Call) *Admission {
 		r.Reply = &reply
 	}
 	r.answerPoll(ctx)
+	if r.Reply != nil {
+		left(r.Admission)
+	}
 	return r.Admission
 }
 

@@ -148,6 +148,8 @@ type Admission struct {
 	// attestation is how well the source of what is written is known.
 	attestation memproxy.Attestation
 	begun       time.Time
+	// leave ends the turn of a change (see order); nil: it has none.
+	leave func()
 	// watched is set for a run that is let through and compensated.
 	watched bool
 	// leftovers are what no row claims of the answers so far.

@@ -98,6 +98,7 @@ type Gate struct {
 	readers *readers
 
 	rejected rejections
+	order    order
 
 	headers struct {
 		sync.Mutex

@@ -43,6 +43,7 @@ func own(ctx context.Context, r *run) error {
 	r.judge(ctx)
 	r.load(ctx)
 	r.authors(ctx, op.Targets)
+	inTurnByID(ctx, r)
 	return nil
 }
 

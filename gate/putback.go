@@ -11,7 +11,7 @@ import (
 // puttingBack are the steps of a request that gives an object the members that
 // it had: all that a write goes through, except that its sender is known.
 var puttingBack = [...]string{
-	signal.SpanDecode, signal.SpanTenancy, signal.SpanOwn, signal.SpanScreen, signal.SpanClamp, signal.SpanRule, signal.SpanEncode, signal.SpanBind,
+	signal.SpanDecode, signal.SpanTenancy, signal.SpanOrder, signal.SpanOwn, signal.SpanScreen, signal.SpanClamp, signal.SpanRule, signal.SpanEncode, signal.SpanBind,
 }
 
 // PutBack rules on a request with which a reviewer puts an object back to a
@@ -54,5 +54,8 @@ func (g *Gate) PutBack(ctx context.Context, b Backend, q memproxy.Search, decisi
 		r.Reply = &reply
 	}
 	g.images(ctx, r)
+	if r.Reply != nil {
+		left(r.Admission)
+	}
 	return r.Admission, nil
 }

@@ -11,7 +11,7 @@ import (
 
 // replaying are the steps of a write that a reviewer approved: what it may be
 // was decided by a person, so policy and screening are not asked again.
-var replaying = [...]string{signal.SpanDecode, signal.SpanTenancy, signal.SpanOwn, signal.SpanClamp, signal.SpanEncode, signal.SpanCharge, signal.SpanBind}
+var replaying = [...]string{signal.SpanDecode, signal.SpanTenancy, signal.SpanOrder, signal.SpanOwn, signal.SpanClamp, signal.SpanEncode, signal.SpanCharge, signal.SpanBind}
 
 // ErrGone says that the adapter no longer knows the route of a held write.
 var ErrGone = errors.New("gate: the route of the held write is unknown")
@@ -60,6 +60,9 @@ func (g *Gate) Replay(ctx context.Context, b Backend, h memproxy.HeldWrite, cont
 	}
 	g.picture(ctx, r)
 	g.images(ctx, r)
+	if r.Reply != nil {
+		left(r.Admission)
+	}
 	return r.Admission, nil
 }
 

@@ -307,6 +307,7 @@ func (ret *returning) decisive() []memproxy.Reason {
 
 // outcome notes what came of the call.
 func (g *Gate) outcome(ctx context.Context, ret *returning) {
+	defer left(ret.Admission)
 	ret.Memories = ret.shown
 	ret.tellUnclaimed(ctx)
 	ret.tellKept(ctx)

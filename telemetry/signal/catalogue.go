@@ -46,6 +46,7 @@ func Spans() []Span {
 		{SpanEarn, SpanServer, "a caller's track record may make it an established one"},
 		{SpanSession, SpanServer, "whether the session's writes are locked"},
 		{SpanPolled, SpanServer, "whether a receipt that is asked about is a held write's"},
+		{SpanOrder, SpanServer, "other changes of the same memory are let finish first"},
 		{SpanOwn, SpanServer, "whose the targets are: ledger, else the backend"},
 		{SpanScreen, SpanServer, "content is screened"},
 		{SpanClamp, SpanServer, "claimed confidence is lowered to what is deserved"},

@@ -13,6 +13,7 @@ const (
 	SpanTenancy  = "gate.tenancy"
 	SpanSession  = "gate.session"
 	SpanPolled   = "gate.polled"
+	SpanOrder    = "gate.order"
 	SpanOwn      = "gate.own"
 	SpanScreen   = "gate.screen"
 	SpanClamp    = "gate.clamp"

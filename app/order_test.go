@@ -1,0 +1,223 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/mem0/embedded"
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/ring"
+)
+
+// byHand is a backend in the same process that takes changes when a test says so, and
+// lets their answers out when it says so, in whatever order.
+type byHand struct {
+	http.Handler
+	arrived, taken []chan struct{} // nil: everything at once
+	on             bool
+	did            int // changes that it made
+}
+
+func (s *byHand) RoundTrip(q *http.Request) (*http.Response, error) {
+	var w *httptest.ResponseRecorder
+	serve := func() {
+		w = httptest.NewRecorder()
+		s.Handler.ServeHTTP(w, q)
+	}
+	if q.Body == nil {
+		q.Body = http.NoBody
+	}
+	if !s.on || q.Method == http.MethodGet {
+		serve()
+		return w.Result(), nil
+	}
+	wait := func(list *[]chan struct{}) {
+		turn := make(chan struct{})
+		*list = append(*list, turn)
+		<-turn
+	}
+	wait(&s.arrived)
+	serve()
+	if w.Code/100 == 2 {
+		s.did++
+	}
+	wait(&s.taken)
+	return w.Result(), nil
+}
+
+// atOnce is a whole sidecar in a bubble, before a backend that is slow.
+type atOnce struct {
+	*rig
+	back *byHand
+}
+
+func (r *atOnce) ask(method, path, body, key string) *httptest.ResponseRecorder {
+	q := httptest.NewRequestWithContext(context.Background(), method, path, strings.NewReader(body))
+	q.Header.Set("Content-Type", "application/json")
+	q.Header.Set("X-API-Key", key)
+	w := httptest.NewRecorder()
+	r.car.Handler("mem0").ServeHTTP(w, q)
+	return w
+}
+
+func startAtOnce(t *testing.T) *atOnce {
+	t.Helper()
+	b, err := embedded.New(embedded.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &atOnce{&rig{t: t, dir: ring.Dir(t), log: &lockedBuffer{}}, &byHand{Handler: b}}
+	second := `    - {sha256: "` + sha("eva") + `", id: "human:eva", kind: human, trust: human, tenant: acme, acts_as: "*", roles: [memproxy-forget]}`
+	text := strings.NewReplacer("DIR", r.dir, "UPSTREAM", "http://backend.invalid", "KEY", sha(devToken),
+		"\nSCREENING", "\n"+second+"\nmemories: {validate: 0}"+reviewers()).Replace(screeningConf)
+	cfg, err := config.Parse("memproxy.yaml", []byte(text), os.Getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt := Options{Log: r.log, Getenv: allowing(cfg), Version: "test", Transport: r.back, patience: 10}
+	if r.car, err = New(context.Background(), unwatched(cfg), opt); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.stop)
+	return r
+}
+
+// Proves EDGE-4, DOL-2, TRL-5: whatever changes of one memory are under way at once, of
+// several callers and of reviewers, and in whatever order the backend takes them and
+// answers: when all are over, the ledger knows what the backend has, nobody is accused of
+// having gone around memproxy, what was deleted stays so, and each change that was
+// answered as done was done once.
+func TestChangesOfOneMemoryAtOnce(t *testing.T) {
+	t.Parallel()
+	heard := make(chan os.Signal, 1)
+	signal.Notify(heard, syscall.SIGHUP) // the runtime begins to listen outside of the bubble
+	defer signal.Stop(heard)
+	synctest.Test(t, func(t *testing.T) {
+		r := startAtOnce(t)
+		for seed := range uint64(40) {
+			r.schedule(t, seed)
+		}
+	})
+}
+
+func (r *atOnce) schedule(t *testing.T, seed uint64) {
+	t.Helper()
+	random := rand.New(rand.NewPCG(seed, 7))
+	user := fmt.Sprintf("user-%d", seed)
+	add := func(text string) string {
+		return strings.Replace(noted(text), `"ann"`, `"`+user+`"`, 1)
+	}
+	w := r.ask("POST", "/memories", add("Ann likes tea."), devToken)
+	_, id, _ := strings.Cut(w.Body.String(), `"id":"`)
+	if w.Code != 200 || len(id) < 36 {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	id = id[:36]
+	ids := []string{id}
+	held := r.ask("PUT", "/memories/"+id, `{"text":"`+suspicious+`"}`, devToken)
+	var done []string // how they ended
+	var succeeded int
+	request := func(name, method, path, body, key string) func() {
+		return func() {
+			w := r.ask(method, path, body, key)
+			if w.Code/100 == 2 {
+				succeeded++
+			}
+			if _, id, made := strings.Cut(w.Body.String(), `"id":"`); made && method == "POST" {
+				ids = append(ids, id[:36])
+			}
+			done = append(done, fmt.Sprint(name, " ", w.Code))
+		}
+	}
+	all := []func(){
+		request("update", "PUT", "/memories/"+id, `{"text":"Ann likes milk."}`, "eva"),
+		request("another update", "PUT", "/memories/"+id, `{"text":"Ann likes beer."}`, "eva"),
+		request("deletion", "DELETE", "/memories/"+id, "", devToken),
+		request("another deletion", "DELETE", "/memories/"+id, "", "eva"),
+		request("addition", "POST", "/memories", add("Ann plays go."), devToken),
+		request("clearing", "DELETE", "/memories?user_id="+user, "", "eva"),
+		func() {
+			hold := heldID(t, got{header: held.Header()})
+			if _, err := r.car.ledger.ApproveHold(context.Background(), hold, memproxy.Review{Reviewer: "eve"}); err != nil {
+				t.Errorf("approve: %v", err)
+			}
+			if err := r.car.jobs.Once(context.Background(), "replays", r.car.clock()); err != nil {
+				t.Errorf("replays: %v", err)
+			}
+			h, err := r.car.ledger.Hold(context.Background(), hold)
+			if err != nil {
+				t.Error(err)
+			}
+			if h.State == memproxy.HoldApproved || h.Result.Status/100 == 2 {
+				succeeded++
+			}
+			done = append(done, fmt.Sprint("approved ", h.State, " ", h.Result.Status))
+		},
+	}
+	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	todo := all[:2+random.IntN(3)]
+	began := len(todo)
+	r.back.on, r.back.did = true, 0
+	for len(done) < began {
+		var next []func()
+		if len(todo) > 0 {
+			next = append(next, func() { go todo[0](); todo = todo[1:] })
+		}
+		for _, list := range []*[]chan struct{}{&r.back.arrived, &r.back.taken} {
+			if n := len(*list); n > 0 {
+				next = append(next, func() {
+					i := random.IntN(n)
+					turn := (*list)[i]
+					*list = slices.Delete(*list, i, i+1)
+					close(turn)
+				})
+			}
+		}
+		if len(next) == 0 {
+			t.Fatalf("seed %d: nothing goes on: %v", seed, done)
+		}
+		next[random.IntN(len(next))]()
+		synctest.Wait()
+	}
+	r.back.on = false
+	if err := r.car.ledger.Sync(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	there := httptest.NewRecorder()
+	r.back.ServeHTTP(there, httptest.NewRequest("GET", "/memories?user_id="+user, nil))
+	var has struct{ Results []struct{ ID, Memory string } }
+	if err := json.Unmarshal(there.Body.Bytes(), &has); err != nil {
+		t.Fatal(err)
+	}
+	texts := map[string]string{}
+	for _, m := range has.Results {
+		texts[m.ID] = m.Memory
+	}
+	for _, id := range ids {
+		k := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
+		records, err := r.car.ledger.Lookup(context.Background(), k)
+		text, there := texts[id]
+		if row := records[k].Owner; err != nil || row.Deleted == there || there && row.SHA256 != sha(text) {
+			t.Errorf("seed %d: %v: of %s the backend has %q and the ledger %+v (%v)", seed, done, id, text, row, err)
+		}
+	}
+	if succeeded != r.back.did {
+		t.Errorf("seed %d: %v: %d changes were made, %d told to be", seed, done, r.back.did, succeeded)
+	}
+	shown := r.ask("GET", "/memories?user_id="+user, "", "eva")
+	if shown.Code != 200 || strings.Count(shown.Body.String(), `"memory":`) != len(texts) || shown.Header().Get("X-Memproxy-Unverified") != "" {
+		t.Errorf("seed %d: %v: the backend has %v, shown is %s %v", seed, done, texts, shown.Body, shown.Header())
+	}
+}

@@ -1,0 +1,185 @@
+package gate
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+// holdTime is how long a change has its memories to itself at most. It is longer than
+// a backend may take, and frees them should a face lose a request.
+const holdTime = 5 * time.Minute
+
+// order has changes of one memory follow one another, from before it is looked up until
+// their outcome is in the ledger: the last text that the backend took is then the last
+// that the ledger knows, and what was deleted stays deleted. Deletions of all that an
+// owner has follow its additions in the same way, which do not wait for one another.
+// It is first come, first served, and holds within one process.
+type order struct {
+	mu   sync.Mutex
+	keys map[string][]place
+}
+
+// place is a change in the queue for one key.
+type place struct {
+	of    *ticket
+	alone bool // it shares the key with no other
+	first bool // its turn has come
+}
+
+// ticket is a change that waits until its turn has come for each of its keys.
+type ticket struct {
+	keys  []string
+	left  int           // keys for which it has not
+	ready chan struct{} // closed when none is left
+}
+
+// enter waits for the turn of a change, which shares its keys or has them alone, as
+// long as patience, and returns what ends it; false: its turn did not come.
+func (o *order) enter(ctx context.Context, patience time.Duration, alone bool, keys ...string) (leave func(), ok bool) {
+	c := &ticket{ready: make(chan struct{})}
+	o.mu.Lock()
+	if o.keys == nil {
+		o.keys = map[string][]place{}
+	}
+	for _, key := range keys {
+		queue := o.keys[key]
+		if n := len(queue); n > 0 && queue[n-1].of == c {
+			continue // named twice
+		}
+		first := len(queue) == 0
+		if !first && !alone {
+			last := queue[len(queue)-1]
+			first = last.first && !last.alone
+		}
+		if !first {
+			c.left++
+		}
+		c.keys = append(c.keys, key)
+		o.keys[key] = append(queue, place{c, alone, first})
+	}
+	if c.left == 0 {
+		close(c.ready)
+	}
+	o.mu.Unlock()
+	leave = sync.OnceFunc(func() { o.leave(c) })
+	select {
+	case <-c.ready:
+		return leave, true
+	default:
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	select {
+	case <-c.ready:
+		return leave, true
+	case <-ctx.Done():
+		leave()
+		return nil, false
+	}
+}
+
+func (o *order) leave(c *ticket) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, key := range c.keys {
+		queue := o.keys[key]
+		rest := queue[:0]
+		for _, p := range queue {
+			if p.of != c {
+				rest = append(rest, p)
+			}
+		}
+		if len(rest) == 0 {
+			delete(o.keys, key)
+			continue
+		}
+		o.keys[key] = rest
+		for i := range rest {
+			p := &rest[i]
+			if i > 0 && (p.alone || rest[0].alone) {
+				break
+			}
+			if p.first {
+				continue
+			}
+			p.first = true
+			if p.of.left--; p.of.left == 0 {
+				close(p.of.ready)
+			}
+		}
+	}
+}
+
+// unordered: nothing is changed that another request could change meanwhile.
+func unordered(r *run) bool {
+	return r.op == nil || r.dry || r.call.Passed || r.op.Kind != memproxy.Learn && r.op.Kind != memproxy.Correct && r.op.Kind != memproxy.Forget
+}
+
+// inTurn waits until no other change of the targets is under way, or none of what the
+// owner has where that is added to or deleted as a whole.
+func inTurn(ctx context.Context, r *run) error {
+	op := r.op
+	var keys []string
+	for _, id := range op.Targets {
+		keys = append(keys, orderKey(r, op.TargetKind, id))
+	}
+	if op.Kind == memproxy.Learn || op.Sweeps {
+		for _, dim := range [...]memproxy.Dimension{memproxy.DimUser, memproxy.DimAgent, memproxy.DimApp, memproxy.DimRun} {
+			if name := op.Scope.In(dim); name != "" {
+				keys = append(keys, orderKey(r, memproxy.TargetEntity, memproxy.OwnerID(dim, name)))
+			}
+		}
+	}
+	enter(ctx, r, r.g.opt.FetchTimeout, op.Kind != memproxy.Learn, keys)
+	return nil
+}
+
+// inTurnByID is inTurn for targets that the request names otherwise than the ledger, a
+// block by its label. Who comes while another has one is to try again: what was looked
+// up may be true no longer.
+func inTurnByID(ctx context.Context, r *run) {
+	if unordered(r) {
+		return
+	}
+	var keys []string
+	for name, m := range r.op.Current {
+		if m.ID != "" && m.ID != name {
+			keys = append(keys, orderKey(r, r.op.TargetKind, m.ID))
+		}
+	}
+	enter(ctx, r, 0, r.op.Kind != memproxy.Learn, keys)
+}
+
+func orderKey(r *run, kind memproxy.TargetKind, id string) string {
+	return r.call.Backend.Name + "\x00" + string(kind) + "\x00" + id
+}
+
+func enter(ctx context.Context, r *run, patience time.Duration, alone bool, keys []string) {
+	if len(keys) == 0 {
+		return
+	}
+	leave, ok := r.g.order.enter(ctx, patience, alone, keys...)
+	if !ok {
+		r.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.LimitInFlight, Detail: "other changes of the same memory are under way; try again"})
+		return
+	}
+	end := time.AfterFunc(holdTime, leave)
+	before := r.leave
+	r.leave = func() {
+		end.Stop()
+		leave()
+		if before != nil {
+			before()
+		}
+	}
+}
+
+// left ends the turn of a change whose outcome is known, or that is refused.
+func left(a *Admission) {
+	if a.leave != nil {
+		a.leave()
+	}
+}
