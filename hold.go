@@ -99,8 +99,9 @@ type HeldText struct {
 // HoldsFull is the error of a store of holds in which as many of one caller, or
 // of one end user of it, wait as may. It is a refusal and no breakage.
 type HoldsFull struct {
-	Key   string // "holds/PRINCIPAL", "holds/PRINCIPAL/USER", "holds/anonymous", or "holds" of a tenant
-	Limit int
+	Key     string // "holds/PRINCIPAL", "holds/PRINCIPAL/USER", "holds/anonymous", or "holds" of a tenant
+	Limit   int
+	Setting string // that the limit comes from
 }
 
 // Error makes HoldsFull an error.

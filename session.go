@@ -126,6 +126,7 @@ func (l LockLimits) Of(kind SessionKind) int {
 // Lock is a lock that is in force.
 type Lock struct {
 	ID    string // of the record
+	Limit int    // the rejections that lock it
 	Until time.Time
 }
 

@@ -161,3 +161,41 @@ func openedWith(t *testing.T, backend, opens string) func(method, path, body str
 	r.before = before
 	return startRig(r, conf, "UPSTREAM", bareBackend(t, backend)).do
 }
+
+// Proves EDGE-18: a refusal for a budget or a lock says the number, until when it
+// holds and the setting; what policies refuse, however often it is asked for, locks
+// nobody.
+func TestRefusalsSayTheNumber(t *testing.T) {
+	t.Parallel()
+	said := regexp.MustCompile(`"detail":"([^"]*)"`)
+	for _, tc := range []struct {
+		name, more, refused string
+		times               int
+		want                []string
+	}{
+		{"an hour's budget", "budgets: {default: {writes_per_hour: 1}}", note, 1, []string{
+			"1 of 1 memories for this end user within an hour, and this writes 1; there is room at 20", "Z; the number is writes_per_hour in budgets.default, or in budgets.overrides for agent:app"}},
+		{"a total", "budgets: {default: {writes_total: 1}}", note, 1, []string{"1 of 1 memories for this end user in all", "deletions make room; the number is writes_total in budgets.default"}},
+		{"a tenant's budget", "budgets: {tenants: {main: {writes_per_hour: 1}}}", note, 1, []string{"1 of 1 memories of this tenant", "writes_per_hour in budgets.tenants"}},
+		{"a session's lock", "", noted(poison), 3, []string{"this session's writes are locked after 3 rejections, until 20", "sessions.max_rejections sets the number, and memproxy sessions unlock ends it earlier: session:agent:app/ann/"}},
+		{"what a policy closes", "", strings.Replace(note, `"infer"`, `"custom_instructions":"x","infer"`, 1), 20, nil},
+		{"what cannot be seen", "", strings.Replace(note, `"likes tea"`, `{"type":"image_url","image_url":{"url":"https://example.com/a.png"}}`, 1), 20, nil},
+		{"what is filed under a trait", "", strings.Replace(note, `"infer"`, `"metadata":{"topic":"health"},"infer"`, 1), 20, nil},
+	} {
+		r := start(t, rigged(t, "mem0-server", "UPSTREAM")+"sessions: {max_user_rejections: 10}\n"+tc.more+"\n")
+		for range tc.times {
+			r.do("POST", "/memories", tc.refused, "X-Memproxy-Session", "s1")
+		}
+		a := r.do("POST", "/memories", note, "X-Memproxy-Session", "s1")
+		detail := said.FindString(a.body)
+		for _, want := range tc.want {
+			if !strings.Contains(detail, want) {
+				t.Errorf("%s: %d %s, want %s", tc.name, a.status, a.body, want)
+			}
+		}
+		if tc.want == nil && a.status != http.StatusOK {
+			t.Errorf("%s: then an ordinary write is answered %d %s", tc.name, a.status, a.body)
+		}
+		r.stop()
+	}
+}

@@ -2,7 +2,10 @@ package gate
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/memproxy/memproxy"
 )
@@ -75,12 +78,35 @@ func overdrawn(ctx context.Context, r *run) error {
 func overBudget(r *run, allowance *memproxy.Allowance) {
 	reason := memproxy.Reason{Code: memproxy.BudgetHour, Detail: "the write budget is used up"}
 	if i := allowance.Refused; i >= 0 && i < len(allowance.Lines) {
-		reason.Code, reason.Rule = allowance.Lines[i].Reason, allowance.Lines[i].Key
+		l := &allowance.Lines[i]
+		reason.Code, reason.Rule, reason.Detail = l.Reason, l.Key, usedUp(&r.Principal, l, r.op.Cost)
 	}
 	r.refuse(StatusTooMany, reason)
 	if allowance.Degraded {
 		r.reasons = append(r.reasons, memproxy.Reason{Code: memproxy.BudgetDegraded, Detail: "the shared budget store is away; a local share applies"})
 	}
+}
+
+// usedUp says which budget is used up: the number, when there is room again, and
+// the setting.
+func usedUp(p *memproxy.Principal, l *memproxy.LineState, cost int) string {
+	whose, table := "of this caller", "budgets.default, or in budgets.overrides for "+memproxy.InertID(p.Named())
+	switch kind, name, _ := strings.Cut(l.Key, "/"); {
+	case kind == "tenant":
+		whose, table = "of this tenant", "budgets.tenants"
+	case kind == "namespace":
+		whose, table = "in this field", "budgets.namespaces for "+name
+	case p.Trust == memproxy.TrustAnonymous:
+		table = "budgets.anonymous"
+	case kind == "user":
+		whose = "for this end user"
+	}
+	within, room, setting := "in all", "deletions make room", "writes_total"
+	if l.Window == memproxy.WindowHour {
+		within, room, setting = "within an hour", "there is room at "+l.Reset.UTC().Format(time.RFC3339), "writes_per_hour"
+	}
+	return fmt.Sprintf("the write budget is used up: %d of %d memories %s %s, and this writes %d; %s; the number is %s in %s",
+		l.Used, l.Limit, whose, within, cost, room, setting, table)
 }
 
 // release gives a charge back that nothing was written for.

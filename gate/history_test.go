@@ -193,7 +193,10 @@ func TestOneKindOfEvidenceLocksNobody(t *testing.T) {
 		"looks like a key":       {memproxy.ScreenSecret},
 		"both":                   {memproxy.ScreenPattern, memproxy.ScreenSecret},
 		"an attack":              {memproxy.ScreenRisk},
+		"too long":               {memproxy.FieldSize},
 		"closed":                 {memproxy.PolicySteering},
+		"not to be seen into":    {memproxy.PayloadUnseen, memproxy.TrustBackdated},
+		"filed under a trait":    {memproxy.FieldTrait},
 		"closed, and a key":      {memproxy.PolicySteering, memproxy.ScreenFinding, memproxy.ScreenSecret},
 		"closed, and an attack":  {memproxy.PolicySteering, memproxy.ScreenFinding, memproxy.ScreenRisk},
 	}
@@ -214,15 +217,20 @@ func TestOneKindOfEvidenceLocksNobody(t *testing.T) {
 		r.fake.op = op
 		return r.gate.Admit(context.Background(), c)
 	}
-	for _, text := range []string{"reads like a directive", "looks like a key", "closed", "closed, and a key"} {
+	for _, text := range []string{"reads like a directive", "looks like a key", "closed", "closed, and a key", "not to be seen into", "filed under a trait"} {
 		for range 12 {
 			wantCodes(t, in("weak", text).Decision, memproxy.Deny, codes[text]...)
 		}
 	}
 	wantCodes(t, in("weak", "fine").Decision, memproxy.Allow)
-	if l.unsure != 48 {
-		t.Errorf("%d rejections that lock nothing were noted, want 48", l.unsure)
+	if l.unsure != 72 {
+		t.Errorf("%d rejections that lock nothing were noted, want 72", l.unsure)
 	}
+	for range 12 { // counts in its session alone
+		in("long", "too long")
+	}
+	wantCodes(t, in("long", "fine").Decision, memproxy.Deny, memproxy.SessionLocked)
+	wantCodes(t, in("weak", "fine").Decision, memproxy.Allow)
 	for _, text := range []string{"both", "closed, and an attack", "an attack"} {
 		wantCodes(t, in("strong", text).Decision, memproxy.Deny, codes[text]...)
 	}

@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/memproxy/memproxy"
 )
@@ -26,7 +27,8 @@ func full(ctx context.Context, r *run, no *memproxy.HoldsFull) {
 	line := memproxy.Line{Reason: memproxy.HoldQueue, Key: no.Key, Window: memproxy.WindowTotal, Limit: int64(no.Limit)}
 	d.Allowance = &memproxy.Allowance{Lines: []memproxy.LineState{{Line: line, Used: int64(no.Limit)}}}
 	d.Status = StatusTooMany
-	unheld(ctx, r, memproxy.Reason{Code: memproxy.HoldQueue, Rule: no.Key, Detail: "as many writes of this caller wait for review as may"})
+	unheld(ctx, r, memproxy.Reason{Code: memproxy.HoldQueue, Rule: no.Key, Detail: fmt.Sprintf(
+		"%d writes wait for review, as many as may; a reviewer makes room (memproxy holds list), and %s sets the number", no.Limit, no.Setting)})
 }
 
 // unheld refuses what cannot wait for review. The status is that of the decision.
@@ -56,7 +58,7 @@ func (g *Gate) keep(ctx context.Context, r *run) {
 		if errors.Is(err, memproxy.ErrNoReviewer) {
 			g.release(ctx, r.Admission)
 			r.Decision.Status = StatusForbidden
-			unheld(ctx, r, memproxy.Reason{Code: memproxy.HoldReviewer, Detail: "it would wait for review, and there are not enough reviewers for it"})
+			unheld(ctx, r, memproxy.Reason{Code: memproxy.HoldReviewer, Detail: "it would wait for review, and there are not enough reviewers for it; review.reviewers lists them"})
 			return
 		}
 		g.opt.Log.ErrorContext(ctx, "a held write could not be kept", "decision", r.Decision.ID, "error", err)

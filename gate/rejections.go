@@ -174,7 +174,9 @@ func (r *run) flooded() bool {
 	}
 	limit := int64(r.g.rejected.limit)
 	d.Status = StatusTooMany
-	d.Reasons = []memproxy.Reason{{Code: memproxy.LimitRejections, Detail: "too many rejected requests from this caller or address; they are counted and no longer recorded one by one"}}
+	d.Reasons = []memproxy.Reason{{Code: memproxy.LimitRejections, Detail: fmt.Sprintf(
+		"more than %d rejected requests from this caller or address within a minute; until %s more are counted and not recorded one by one; limits.rejections sets the number",
+		limit, until.UTC().Format(time.RFC3339))}}
 	d.Allowance = &memproxy.Allowance{Lines: []memproxy.LineState{{
 		Line: memproxy.Line{Key: "rejections", Limit: limit, Reason: memproxy.LimitRejections}, Used: limit, Reset: until,
 	}}}

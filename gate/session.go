@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -103,16 +104,16 @@ func (r *run) lockedFor(ctx context.Context, user string) error {
 	if err != nil || lock.ID == "" {
 		return err
 	}
-	what := "this session's writes are locked after too many rejections"
+	whose, scope, setting := "this session's writes", "", "max_rejections"
 	switch memproxy.SessionKeyOf(lock.ID).Kind {
 	case memproxy.SessionUser:
-		what = "this caller's writes for this end user are locked after too many rejections, in whatever sessions"
+		whose, scope, setting = "this caller's writes for this end user", ", in whatever sessions", "max_user_rejections"
 	case memproxy.SessionPrincipal:
-		what = "this caller's writes are locked after too many rejections, in whatever sessions and for whomever"
+		whose, scope, setting = "this caller's writes", ", in whatever sessions and for whomever", "max_principal_rejections"
 	}
-	r.refuse(StatusForbidden, memproxy.Reason{
-		Code: memproxy.SessionLocked, Detail: what + ", until " + lock.Until.UTC().Format(time.RFC3339) + " or until a reviewer unlocks " + memproxy.InertID(lock.ID),
-	})
+	r.refuse(StatusForbidden, memproxy.Reason{Code: memproxy.SessionLocked, Detail: fmt.Sprintf(
+		"%s are locked after %d rejections%s, until %s; sessions.%s sets the number, and memproxy sessions unlock ends it earlier: %s",
+		whose, lock.Limit, scope, lock.Until.UTC().Format(time.RFC3339), setting, memproxy.InertID(lock.ID))})
 	return nil
 }
 
@@ -126,7 +127,8 @@ func (r *run) lockedFor(ctx context.Context, user string) error {
 // those who try until something passes. Nothing passes a policy, whatever is
 // tried, and a client that asks for what is closed asks again at each start: such
 // a refusal is kept with its session and locks nothing, so that an edit that
-// refuses everybody for a while locks nobody. Nor does what one kind of evidence
+// refuses everybody for a while locks nobody; that of a field counts in its session
+// alone. Nor does what one kind of evidence
 // says of a text (a pattern of governed fields, what looks like a credential): an
 // ordinary note that reads so is written again and again.
 func (g *Gate) discipline(ctx context.Context, r *run, session, user string) {
@@ -138,14 +140,11 @@ func (g *Gate) discipline(ctx context.Context, r *run, session, user string) {
 		Tenant: r.Principal.Tenant, Principal: r.Principal.ID, Decision: d.ID, Verdict: d.Verdict,
 		Route: r.call.Route.ID, Reasons: d.Reasons, Time: r.begun,
 	}
-	probes := d.Verdict == memproxy.Deny && slices.ContainsFunc(d.Reasons, func(why memproxy.Reason) bool {
-		// What is lowered or taken out on the way refuses nothing.
-		return !strings.HasPrefix(string(why.Code), "policy.") && why.Code != memproxy.ScreenConfigured && why.Code != memproxy.TrustClamped && why.Code != memproxy.TrustAttribution && why.Code != memproxy.PayloadReserved && why.Code != memproxy.PayloadUnclaimed
-	})
 	ev.Unsure = d.Verdict == memproxy.Deny && unsure(d.Reasons)
+	wide := d.Verdict == memproxy.Deny && !ev.Unsure && slices.ContainsFunc(d.Reasons, probes)
 	stop := false
 	for _, key := range r.records(session, user) {
-		if stop && key.Kind == memproxy.SessionPrincipal || (!probes || ev.Unsure) && key.Kind != memproxy.SessionNamed {
+		if stop && key.Kind == memproxy.SessionPrincipal || !wide && key.Kind != memproxy.SessionNamed {
 			continue
 		}
 		ev.Session = key.ID()
@@ -155,27 +154,44 @@ func (g *Gate) discipline(ctx context.Context, r *run, session, user string) {
 	}
 }
 
-// unsure reports whether the reasons of a refusal are the operator's policies,
-// or one kind of evidence about a text, and that one which is often wrong. What
-// stands beside them (what was lowered on the way, which rules found what) refuses
-// nothing.
+// aside are the reasons that stand beside what refused a write: what was lowered or
+// taken out on the way, which rules found what.
+var aside = [...]memproxy.ReasonCode{
+	memproxy.TrustClamped, memproxy.TrustAttribution, memproxy.PayloadReserved, memproxy.PayloadUnclaimed,
+	memproxy.ScreenFinding, memproxy.ScreenConfigured,
+}
+
+// closed reports whether a reason is a policy's about what is asked for, whatever
+// the text says: an ordinary client asks for it again and again.
+func closed(code memproxy.ReasonCode) bool {
+	switch code {
+	case memproxy.PayloadUnseen, memproxy.TrustBackdated, memproxy.FieldTrait, memproxy.LayerNamespace, memproxy.LayerInferred:
+		return true
+	}
+	return strings.HasPrefix(string(code), "policy.")
+}
+
+// probes reports whether a reason speaks against the caller as a whole. A field
+// that may not be written, or not so long, counts in its session alone.
+func probes(why memproxy.Reason) bool {
+	return !slices.Contains(aside[:], why.Code) && !closed(why.Code) && why.Code != memproxy.FieldForbidden && why.Code != memproxy.FieldSize
+}
+
+// unsure reports whether the reasons of a refusal are policies about what is asked
+// for, or one kind of evidence about a text, and that one which is often wrong.
 func unsure(reasons []memproxy.Reason) bool {
 	var only memproxy.ReasonCode
 	ruled := false
 	for _, why := range reasons {
-		switch why.Code {
-		case memproxy.TrustClamped, memproxy.TrustAttribution, memproxy.PayloadReserved, memproxy.PayloadUnclaimed, memproxy.ScreenFinding, memproxy.ScreenConfigured:
-			continue
-		case memproxy.ScreenPattern, memproxy.ScreenSecret:
-			if only == "" || only == why.Code {
-				only = why.Code
-				continue
-			}
-		}
-		if !strings.HasPrefix(string(why.Code), "policy.") {
+		switch {
+		case slices.Contains(aside[:], why.Code):
+		case closed(why.Code):
+			ruled = true
+		case (why.Code == memproxy.ScreenPattern || why.Code == memproxy.ScreenSecret) && (only == "" || only == why.Code):
+			only = why.Code
+		default:
 			return false
 		}
-		ruled = true
 	}
 	return ruled || only != ""
 }

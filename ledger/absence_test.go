@@ -45,7 +45,7 @@ func TestAbsencesEnd(t *testing.T) {
 	defer close(stop)
 	for i := range 3 {
 		if id, err := l.SessionLocked(ctx, "acme", "s1", "s2"); err != nil || id.ID != "" {
-			t.Fatalf("locked after %d: %q, %v", i, id, err)
+			t.Fatalf("locked after %d: %+v, %v", i, id, err)
 		}
 		_, _, err := l.NoteSession(ctx, memproxy.SessionEvent{Tenant: "acme", Session: "s2", Principal: "agent:dev", Decision: string(rune('a' + i)), Verdict: memproxy.Deny, Time: clock.Now()})
 		if err != nil {
@@ -53,7 +53,7 @@ func TestAbsencesEnd(t *testing.T) {
 		}
 	}
 	if id, err := l.SessionLocked(ctx, "acme", "s1", "s2"); err != nil || id.ID != "s2" {
-		t.Errorf("after three rejections: %q, %v", id, err)
+		t.Errorf("after three rejections: %+v, %v", id, err)
 	}
 	err := l.Commit(ctx, memproxy.Entry{Retractions: []memproxy.Retraction{{Tenant: "acme", Author: "agent:dev", Text: "Ann drinks green tea every morning.", Confidence: 300, Time: clock.Now()}}})
 	if err != nil {

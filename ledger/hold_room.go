@@ -24,7 +24,7 @@ func (t *transaction) roomFor(h memproxy.HeldWrite) error {
 		return err
 	}
 	if len(scopes) >= all {
-		return &memproxy.HoldsFull{Key: "holds/" + account, Limit: all}
+		return &memproxy.HoldsFull{Key: "holds/" + account, Limit: all, Setting: "review.max_held"}
 	}
 	n := 0
 	for _, text := range scopes {
@@ -37,7 +37,7 @@ func (t *transaction) roomFor(h memproxy.HeldWrite) error {
 		}
 	}
 	if h.Scope.User != "" && n >= user {
-		return &memproxy.HoldsFull{Key: "holds/" + account + "/" + h.Scope.User, Limit: user}
+		return &memproxy.HoldsFull{Key: "holds/" + account + "/" + h.Scope.User, Limit: user, Setting: "review.max_held_user"}
 	}
 	var waiting, anonymous int
 	if _, err := t.one(`SELECT count(*) FROM hold WHERE tenant = ? AND state = 'pending'`, []any{h.Tenant}, &waiting); err != nil {
@@ -50,11 +50,11 @@ func (t *transaction) roomFor(h memproxy.HeldWrite) error {
 			return err
 		}
 		if share := max(1, total/4); anonymous >= share {
-			return &memproxy.HoldsFull{Key: "holds/anonymous", Limit: share}
+			return &memproxy.HoldsFull{Key: "holds/anonymous", Limit: share, Setting: "a quarter of review.max_held_tenant"}
 		}
 	}
 	if waiting < total || known && len(scopes) == 0 && waiting < 2*total {
 		return nil
 	}
-	return fmt.Errorf("%w: %w", ErrFull, &memproxy.HoldsFull{Key: "holds", Limit: total})
+	return fmt.Errorf("%w: %w", ErrFull, &memproxy.HoldsFull{Key: "holds", Limit: total, Setting: "review.max_held_tenant"})
 }

@@ -47,7 +47,7 @@ func (l *Ledger) SessionLocked(ctx context.Context, tenant string, ids ...string
 			continue
 		}
 		if l.lock(s, l.opt.Clock()); s.Until.After(lock.Until) {
-			lock = memproxy.Lock{ID: s.ID, Until: s.Until}
+			lock = memproxy.Lock{ID: s.ID, Limit: s.Limit, Until: s.Until}
 		}
 	}
 	if lock.ID == "" { // and none comes to be but by a rejection

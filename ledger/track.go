@@ -169,7 +169,7 @@ func PeekLock(ctx context.Context, opt Options, tenant string, ids ...string) (m
 	var lock memproxy.Lock
 	for i := range all {
 		if (&Ledger{opt: opt}).lock(&all[i], opt.Clock()); all[i].Until.After(lock.Until) {
-			lock = memproxy.Lock{ID: all[i].ID, Until: all[i].Until}
+			lock = memproxy.Lock{ID: all[i].ID, Limit: all[i].Limit, Until: all[i].Until}
 		}
 	}
 	return lock, err

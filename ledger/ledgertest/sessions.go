@@ -95,7 +95,7 @@ func sessionWindows(t *testing.T, l Life) {
 	note(true)
 	for _, want := range []string{"caller:agent:dev/ann", ""} {
 		if got, err := l.Other.SessionLocked(t.Context(), "acme", "s9", "caller:agent:dev/ann", "caller:agent:dev/bob", "caller:agent:dev"); err != nil || got.ID != want {
-			t.Errorf("locked: %q, %v; want %q", got, err, want)
+			t.Errorf("locked: %+v, %v; want %q", got, err, want)
 		}
 		if want != "" {
 			must(t, "Unlock", l.Unlock(t.Context(), "acme", want, by("human:ann")))
