@@ -199,3 +199,49 @@ func TestRefusalsSayTheNumber(t *testing.T) {
 		r.stop()
 	}
 }
+
+// Proves EDGE-18: whom a caller may not name, and which key is not known, is refused
+// with the setting that says so, and with that setting it is answered.
+func TestIdentityIsRefusedByItsSetting(t *testing.T) {
+	t.Parallel()
+	narrow := [2]string{`acts_as: "*"`, `acts_as: [shop]`}
+	users := [2]string{`# users: [ann, bob]`, `users: [ann]`}
+	const bobs = `{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"likes tea"}]}`
+	for _, tc := range []struct {
+		name, method, path, body, key string
+		change                        [2]string
+		status                        int
+		want                          string
+	}{
+		{"an agent", "POST", "/memories", note, devToken, narrow, 403, "acts_as of its entry under identity lists them"},
+		{"a user", "POST", "/memories", bobs, devToken, users, 403, "users of its entry under identity lists them"},
+		{"everybody", "POST", "/search", `{"query":"tea","filters":{"user_id":"*"}}`, devToken, users, 403, `users: \"*\" of its entry under identity allows it`},
+		{"a key", "POST", "/memories", note, "another", [2]string{}, 401, "identity.keys lists the SHA-256 of those that are"},
+		{"no key", "POST", "/memories", note, "", [2]string{}, 401, "identity says which are accepted"},
+		{"another tenant", "POST", "/memories", note, devToken, [2]string{"      tenant: main\n", "      tenant: other\n"}, 403, "backends[].tenant and the tenant of its entry under identity differ"},
+	} {
+		conf := rigged(t, "mem0-server", "UPSTREAM")
+		if !strings.Contains(conf, tc.change[0]) {
+			t.Fatalf("%s: the file has no %q", tc.name, tc.change[0])
+		}
+		r := start(t, conf, tc.change[0], tc.change[1])
+		if tc.key != "" {
+			r.key = tc.key
+		}
+		header := []string{}
+		if tc.key == "" {
+			header = []string{"X-API-Key", ""}
+		}
+		if a := r.do(tc.method, tc.path, tc.body, header...); a.status != tc.status || !strings.Contains(a.body, tc.want) {
+			t.Errorf("%s: %d %s, want %d and %s", tc.name, a.status, a.body, tc.status, tc.want)
+		}
+		r.stop()
+		if tc.name == "everybody" {
+			r = start(t, conf, users[0], `users: "*"`)
+			if a := r.do(tc.method, tc.path, tc.body); a.status != http.StatusOK {
+				t.Errorf("%s, with it: %d %s", tc.name, a.status, a.body)
+			}
+			r.stop()
+		}
+	}
+}

@@ -84,7 +84,7 @@ var Digests = [...]string{"Content-Md5", "Digest", "Content-Digest"}
 func TooLarge(limit int64) *memproxy.Malformed {
 	return &memproxy.Malformed{
 		Code: memproxy.PayloadTooLarge, Status: http.StatusRequestEntityTooLarge,
-		Detail: "the body is over the limit of " + strconv.FormatInt(limit, 10) + " bytes",
+		Detail: "the body is over the limit of " + strconv.FormatInt(limit, 10) + " bytes that limits.body of the backend sets",
 	}
 }
 

@@ -22,7 +22,7 @@ func bound(ctx context.Context, r *run) error {
 		if c.Op != memproxy.ClaimIs {
 			r.refuse(StatusForbidden, memproxy.Reason{
 				Code: memproxy.IdentityBroad, Pointer: c.Pointer,
-				Detail: "a wildcard, an exclusion or an unknown operator on " + string(c.Dim) + " reaches past what this caller may name",
+				Detail: "a wildcard, an exclusion or an unknown operator on " + string(c.Dim) + " reaches past what this caller may name; " + setting(c.Dim) + `: "*" of its entry under identity allows it`,
 			})
 			continue
 		}
@@ -30,7 +30,7 @@ func bound(ctx context.Context, r *run) error {
 			if !limit.Allows(v) {
 				r.refuse(StatusForbidden, memproxy.Reason{
 					Code: claimReason(c.Dim), Pointer: c.Pointer,
-					Detail: "the payload names " + article(c.Dim) + " that this caller may not act for",
+					Detail: "the payload names " + article(c.Dim) + " that this caller may not act for; " + setting(c.Dim) + " of its entry under identity lists them",
 				})
 				break
 			}
@@ -113,7 +113,7 @@ func (r *run) pinned() {
 		if r.Principal.May(d).All || pins(r.op.Claims, d) {
 			continue
 		}
-		detail := "this cannot be filtered memory by memory, so it must name " + article(d) + " that this caller may act for"
+		detail := "this cannot be filtered memory by memory, so it must name " + article(d) + " that this caller may act for, or have " + setting(d) + `: "*"`
 		if r.op.Single {
 			detail = "everything of one owner is also what belongs to " + string(d) + "s that this caller may not act for; " + setting(d) + `: "*" opens it, with the role memproxy-forget`
 		}

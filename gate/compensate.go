@@ -172,7 +172,7 @@ func (g *Gate) ungated(ctx context.Context, a *Admission, mode Ungated) (memprox
 		return memproxy.Reply{}, false
 	}
 	ret := &returning{Admission: a, g: g}
-	ret.refuse(StatusForbidden, memproxy.RunUngated, memproxy.ErrUngated.Error())
+	ret.refuse(StatusForbidden, memproxy.RunUngated, memproxy.ErrUngated.Error()+"; agents of type letta_v1_agent can be ruled on, and backends[].ungated: compensate allows others")
 	g.outcome(ctx, ret)
 	return ret.reply, true
 }

@@ -22,7 +22,7 @@ type Masker interface {
 func tenancy(ctx context.Context, r *run) error {
 	if t := r.call.Backend.Tenant; t != "" && t != r.Principal.Tenant {
 		r.refuse(StatusForbidden, memproxy.Reason{
-			Code: memproxy.IdentityTenant, Detail: "this backend serves another tenant than the caller's",
+			Code: memproxy.IdentityTenant, Detail: "this backend serves another tenant than the caller's: backends[].tenant and the tenant of its entry under identity differ",
 		})
 		return nil
 	}
@@ -208,6 +208,6 @@ func (r *run) wholly() {
 	}
 	r.refuse(StatusForbidden, memproxy.Reason{
 		Code:   memproxy.ScopeUnpinned,
-		Detail: "this is made of many memories, or changes many, and several tenants share the backend: it must name an owner of this caller's tenant",
+		Detail: "this is made of many memories, or changes many, and several tenants share the backend: it must name an owner of this caller's tenant, or backends[].tenant say that it holds one alone",
 	})
 }

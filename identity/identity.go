@@ -123,15 +123,15 @@ func (id *Identifier) identify(ctx context.Context, c memproxy.Credentials) (mem
 	switch {
 	case p.ID == "":
 	case unknown > 0 && !addressed:
-		return memproxy.Principal{}, rejected("one of two credentials is not known to memproxy")
+		return memproxy.Principal{}, rejected("one of two credentials is not known to memproxy; identity.keys lists the SHA-256 of those that are")
 	default:
 		return p, nil
 	}
 	if id.opt.Default == nil {
 		if len(keys) > 0 {
-			return memproxy.Principal{}, rejected("the API key is not known to memproxy")
+			return memproxy.Principal{}, rejected("the API key is not known to memproxy; identity.keys lists the SHA-256 of those that are")
 		}
-		return memproxy.Principal{}, &memproxy.Rejected{Code: memproxy.IdentityMissing, Detail: "a credential is required"}
+		return memproxy.Principal{}, &memproxy.Rejected{Code: memproxy.IdentityMissing, Detail: "a credential is required; identity says which are accepted"}
 	}
 	p = *id.opt.Default
 	p.Method = "default"
@@ -170,7 +170,7 @@ func (id *Identifier) token(ctx context.Context, token string) (memproxy.Princip
 		return p, nil
 	}
 	if id.opt.OIDC == nil {
-		return memproxy.Principal{}, rejected("the token is not known to memproxy")
+		return memproxy.Principal{}, rejected("the token is not known to memproxy; identity.keys lists the SHA-256 of those that are")
 	}
 	return id.opt.OIDC.principal(ctx, token)
 }

@@ -207,7 +207,7 @@ func (p *parser) malformed(err error) error {
 	m := &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: 400, Detail: "the body is not valid JSON", Pointer: string(p.dec.StackPointer())}
 	switch {
 	case errors.Is(err, errDeep):
-		m.Code, m.Detail = memproxy.PayloadTooDeep, fmt.Sprintf("the body is nested deeper than %d", p.max)
+		m.Code, m.Detail = memproxy.PayloadTooDeep, fmt.Sprintf("the body is nested deeper than %d, which limits.depth of the backend sets", p.max)
 	case errors.Is(err, errNumber):
 		m.Detail = "a number is not a finite one of at most 64 bits, and would be stored as another"
 	case errors.Is(err, errNUL):
