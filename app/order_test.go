@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -127,11 +128,14 @@ func (r *atOnce) schedule(t *testing.T, seed uint64) {
 	id = id[:36]
 	ids := []string{id}
 	held := r.ask("PUT", "/memories/"+id, `{"text":"`+suspicious+`"}`, devToken)
+	var mu sync.Mutex // two may end at once
 	var done []string // how they ended
 	var succeeded int
 	request := func(name, method, path, body, key string) func() {
 		return func() {
 			w := r.ask(method, path, body, key)
+			mu.Lock()
+			defer mu.Unlock()
 			if w.Code/100 == 2 {
 				succeeded++
 			}
@@ -160,6 +164,8 @@ func (r *atOnce) schedule(t *testing.T, seed uint64) {
 			if err != nil {
 				t.Error(err)
 			}
+			mu.Lock()
+			defer mu.Unlock()
 			if h.State == memproxy.HoldApproved || h.Result.Status/100 == 2 {
 				succeeded++
 			}
