@@ -35,7 +35,6 @@ func (ret *returning) found(id string, m memproxy.Memory) memproxy.Version {
 func (ret *returning) enter(ctx context.Context, e memproxy.Entry) {
 	e.Queued = true
 	if ret.enforced() {
-		ret.sweptAway(ctx)
 		e.Found, e.Versions = ret.versions()
 		found, versions := ret.objects()
 		e.Found, e.Versions = append(e.Found, found...), append(e.Versions, versions...)
@@ -59,19 +58,6 @@ func commit(ctx context.Context, g *Gate, d *memproxy.Decision, e memproxy.Entry
 		g.opt.Log.ErrorContext(ctx, lost, "decision", d.ID, "error", err)
 	}
 	return err
-}
-
-// sweptAway ends the histories of what a bulk deletion removed, as far as it is
-// known: what memproxy never saw has none.
-func (ret *returning) sweptAway(ctx context.Context) {
-	if ret.op.Kind != memproxy.Forget || !ret.op.Sweeps {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ret.g.opt.RecordTimeout)
-	defer cancel()
-	if _, err := ret.g.opt.Ledger.DeleteSwept(ctx, ret.op.Backend, ret.op.Scope, ret.version(memproxy.TargetMemory, "", memproxy.OpDelete)); err != nil {
-		ret.g.opt.Log.ErrorContext(ctx, "versions of a bulk deletion not kept", "decision", ret.Decision.ID, "error", err)
-	}
 }
 
 // boundVersion begins the history of a memory that came to be after its write

@@ -32,14 +32,11 @@ type Ledger interface {
 	// that bind one id at once, all get the same.
 	Bind(context.Context, ...memproxy.Ownership) ([]memproxy.Ownership, error)
 
-	// Sweep leaves tombstones for the backend's memories within the scope,
-	// of whatever tenant, and returns whose they were. An empty field of the
-	// scope matches everything.
-	Sweep(ctx context.Context, backend string, scope memproxy.Scope) ([]memproxy.Tally, error)
-
-	// DeleteSwept appends a version like v to each memory within the scope that
-	// was swept and whose history does not end yet, and returns to how many.
-	DeleteSwept(ctx context.Context, backend string, scope memproxy.Scope, v memproxy.Version) (int, error)
+	// DeleteScope leaves tombstones for the backend's memories within the scope,
+	// of whatever tenant, and returns whose they were, also along with an error. An
+	// empty field of the scope matches everything. Their histories end with a
+	// version like v, if it has an operation.
+	DeleteScope(ctx context.Context, backend string, scope memproxy.Scope, v memproxy.Version) ([]memproxy.Tally, error)
 
 	// ListStatuses returns a page of statuses, in the order of their keys.
 	ListStatuses(context.Context, memproxy.StatusFilter) ([]memproxy.Status, error)
@@ -92,14 +89,9 @@ func (NoLedger) Bind(_ context.Context, rows ...memproxy.Ownership) ([]memproxy.
 	return rows, nil
 }
 
-// Sweep finds nothing.
-func (NoLedger) Sweep(context.Context, string, memproxy.Scope) ([]memproxy.Tally, error) {
+// DeleteScope finds nothing.
+func (NoLedger) DeleteScope(context.Context, string, memproxy.Scope, memproxy.Version) ([]memproxy.Tally, error) {
 	return nil, nil
-}
-
-// DeleteSwept finds nothing.
-func (NoLedger) DeleteSwept(context.Context, string, memproxy.Scope, memproxy.Version) (int, error) {
-	return 0, nil
 }
 
 // ListStatuses lists nothing.
@@ -174,13 +166,8 @@ func (m metered) Bind(ctx context.Context, all ...memproxy.Ownership) ([]memprox
 	return got, m.note(ctx, err)
 }
 
-func (m metered) Sweep(ctx context.Context, backend string, scope memproxy.Scope) ([]memproxy.Tally, error) {
-	got, err := m.of.Sweep(ctx, backend, scope)
-	return got, m.note(ctx, err)
-}
-
-func (m metered) DeleteSwept(ctx context.Context, backend string, scope memproxy.Scope, v memproxy.Version) (int, error) {
-	got, err := m.of.DeleteSwept(ctx, backend, scope, v)
+func (m metered) DeleteScope(ctx context.Context, backend string, scope memproxy.Scope, v memproxy.Version) ([]memproxy.Tally, error) {
+	got, err := m.of.DeleteScope(ctx, backend, scope, v)
 	return got, m.note(ctx, err)
 }
 

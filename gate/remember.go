@@ -177,10 +177,17 @@ func (ret *returning) corrected() {
 	ret.shown = ret.op.Targets
 }
 
-// forgotten leaves tombstones and lowers the authors' totals.
+// forgotten leaves tombstones, ends histories as far as they are known, and
+// lowers the authors' totals.
 func (ret *returning) forgotten(ctx context.Context) {
 	if ret.op.Sweeps {
-		gone, err := ret.g.opt.Ledger.Sweep(ctx, ret.op.Backend, ret.op.Scope)
+		var v memproxy.Version
+		if ret.enforced() {
+			v = ret.version(memproxy.TargetMemory, "", memproxy.OpDelete)
+		}
+		sctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ret.g.opt.RecordTimeout)
+		gone, err := ret.g.opt.Ledger.DeleteScope(sctx, ret.op.Backend, ret.op.Scope, v)
+		cancel()
 		if err != nil {
 			ret.g.opt.Log.ErrorContext(ctx, "bulk deletion not noted in the ledger", "decision", ret.Decision.ID, "error", err)
 		}

@@ -54,7 +54,7 @@ type sweeping struct {
 	err    error
 }
 
-func (s *sweeping) Sweep(_ context.Context, _ string, scope memproxy.Scope) ([]memproxy.Tally, error) {
+func (s *sweeping) DeleteScope(_ context.Context, _ string, scope memproxy.Scope, _ memproxy.Version) ([]memproxy.Tally, error) {
 	s.scopes = append(s.scopes, scope)
 	return s.gone, s.err
 }

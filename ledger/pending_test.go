@@ -60,7 +60,7 @@ func TestSweepIsInOrderWithPuts(t *testing.T) {
 	if err := l.Commit(ctx, memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{before}}); err != nil {
 		t.Fatal(err)
 	}
-	got, err := l.Sweep(ctx, before.Backend, memproxy.Scope{User: before.Scope.User})
+	got, err := l.DeleteScope(ctx, before.Backend, memproxy.Scope{User: before.Scope.User}, memproxy.Version{})
 	if err != nil || len(got) != 1 || got[0].Memories != 1 {
 		t.Fatalf("%+v, %v: want one memory", got, err)
 	}

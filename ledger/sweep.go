@@ -2,24 +2,26 @@ package ledger
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/memproxy/memproxy"
 )
 
-// Sweep leaves tombstones for the memories of a backend within a scope, of
-// whatever tenant, and returns whose they were, by author. An empty field of
-// the scope matches everything; a scope without any owner is refused with
-// ErrRow, because it would match every memory there is.
-func (l *Ledger) Sweep(ctx context.Context, backend string, scope memproxy.Scope) ([]memproxy.Tally, error) {
+// DeleteScope leaves tombstones for the memories of a backend within a scope, of
+// whatever tenant, and returns whose they were, by author, also along with an
+// error. An empty field of the scope matches everything; a scope without any owner
+// is refused with ErrRow, because it would match every memory there is.
+//
+// Histories that are in the scope and do not end yet get a version like v, which
+// says who deleted them and by which decision; none where it has no operation.
+func (l *Ledger) DeleteScope(ctx context.Context, backend string, scope memproxy.Scope, v memproxy.Version) ([]memproxy.Tally, error) {
 	args := []any{max(1, micros(l.opt.Clock())), backend, scope.User, scope.Agent, scope.App, scope.Run}
 	for _, arg := range args[1:] {
 		if err := storable(arg.(string)); err != nil {
-			return nil, fmt.Errorf("%w: a part of the scope %v", ErrRow, err)
+			return nil, refused("a part of the scope %v", err)
 		}
 	}
 	if backend == "" || !scope.Owned() {
-		return nil, fmt.Errorf("%w: a backend and an owner are required", ErrRow)
+		return nil, refused("a backend and an owner are required")
 	}
 	var tallies []memproxy.Tally
 	err := l.do(ctx, &job{also: func(t *transaction) error {
@@ -31,7 +33,10 @@ func (l *Ledger) Sweep(ctx context.Context, backend string, scope memproxy.Scope
 	if err != nil {
 		return nil, err
 	}
-	return tallies, nil
+	if v.Op == "" {
+		return tallies, nil
+	}
+	return tallies, endHistories(ctx, l, backend, scope, v)
 }
 
 func (t *transaction) sweep(args []any) (gone []key, by []memproxy.Tally, err error) {
@@ -75,4 +80,58 @@ func (l *Ledger) Inventory(ctx context.Context, backend string, kind memproxy.Ta
 	}
 	return look(ctx, l, "list memories", scan, `SELECT `+columns+` FROM ownership
 		WHERE backend = ? AND kind = ? AND id > ? AND deleted = 0 ORDER BY id LIMIT ?`, backend, string(kind), after, limit)
+}
+
+// endHistories appends a version like v to each memory within a scope that is
+// deleted and whose history does not end yet.
+func endHistories(ctx context.Context, l *Ledger, backend string, scope memproxy.Scope, v memproxy.Version) error {
+	if l.opt.Vault == nil {
+		return ErrNoVault
+	}
+	after := ""
+	for {
+		ids, err := look(ctx, l, "list swept memories", scanText, `SELECT o.id FROM ownership o
+			WHERE o.backend = ?1 AND o.kind = 'memory' AND o.deleted > 0 AND o.id > ?2
+				AND (?3 = '' OR o."user" = ?3) AND (?4 = '' OR o.agent = ?4) AND (?5 = '' OR o.app = ?5) AND (?6 = '' OR o.run = ?6)
+				AND EXISTS (SELECT 1 FROM version v WHERE v.backend = o.backend AND v.kind = o.kind AND v.id = o.id)
+			ORDER BY o.id LIMIT ?7`, backend, after, scope.User, scope.Agent, scope.App, scope.Run, expireStep)
+		if err != nil || len(ids) == 0 {
+			return err
+		}
+		after = ids[len(ids)-1]
+		err = l.do(ctx, &job{also: func(t *transaction) error {
+			for _, id := range ids {
+				k := memproxy.MemoryKey{Backend: backend, Kind: memproxy.TargetMemory, ID: id}
+				last, known, err := t.lastVersion(k)
+				if err != nil {
+					return err
+				}
+				if !known || last.Op == memproxy.OpDelete || last.Op == memproxy.OpPurge {
+					continue
+				}
+				gone := v
+				gone.MemoryKey, gone.Tenant, gone.Field, gone.Op = k, last.Tenant, last.Field, memproxy.OpDelete
+				gone.Before, gone.SHA256, gone.Text, gone.Metadata = last.SHA256, "", "", nil
+				if _, err := t.append(gone); err != nil {
+					return err
+				}
+			}
+			return nil
+		}})
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// deletedSince reports whether somebody deleted a memory through the proxy after
+// a version of it: its text is nobody's to read from then on, and is shredded
+// later. That a memory is gone from the backend without anybody's doing is no
+// deletion.
+func (l *Ledger) deletedSince(ctx context.Context, k memproxy.MemoryKey, number int64) (bool, error) {
+	key := []any{k.Backend, string(k.Kind), k.ID}
+	found, err := look(ctx, l, "look up a deletion", func(s scanner) (n int, err error) { return n, s.Scan(&n) },
+		`SELECT 1 FROM version WHERE backend = ?1 AND kind = ?2 AND id = ?3 AND number > ?4 AND op IN ('delete', 'purge') AND actor <> ''
+		UNION ALL SELECT 1 FROM ownership WHERE backend = ?1 AND kind = CASE ?2 WHEN 'object' THEN 'memory' ELSE ?2 END AND id = ?3 AND deleted > 0 LIMIT 1`, append(key, number)...)
+	return len(found) > 0, err
 }

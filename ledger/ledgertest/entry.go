@@ -74,3 +74,37 @@ func entries(t *testing.T, l Life) {
 		t.Errorf("%d records, want 63", report.Checked)
 	}
 }
+
+// sweeps: a deletion of a scope ends the histories in it, once, and says whose
+// memories they were also of a second one, which finds none.
+func sweeps(t *testing.T, l Life) {
+	ctx := t.Context()
+	for _, id := range []string{"m", "n", "bobs"} {
+		row := Row(id)
+		if id == "bobs" {
+			row.Scope.User = "bob"
+		}
+		must(t, "Commit", l.Commit(ctx, memproxy.Entry{Queued: true, Versions: []memproxy.Version{Version(id, "text of "+id)}, Owners: []memproxy.Ownership{row}}))
+	}
+	end := Version("", "")
+	end.Op, end.Decision, end.Text = memproxy.OpDelete, "the-deletion", ""
+	for round, want := range []int64{2, 0} {
+		gone, err := l.DeleteScope(ctx, "mem0", memproxy.Scope{User: "ann"}, end)
+		must(t, "DeleteScope", err)
+		var n int64
+		for _, by := range gone {
+			n += by.Memories
+		}
+		if n != want {
+			t.Errorf("round %d: %d memories, want %d", round, n, want)
+		}
+		for id, versions := range map[string]int{"m": 2, "n": 2, "bobs": 1} {
+			history, err := l.History(ctx, mem(id), 0, 10)
+			must(t, "History", err)
+			if len(history) != versions || versions == 2 && (history[0].Op != memproxy.OpDelete || history[0].Decision != "the-deletion" || history[0].Before != hash("text of "+id)) {
+				t.Errorf("round %d: %s: %+v", round, id, history)
+			}
+		}
+	}
+	sound(t, l)
+}

@@ -107,6 +107,7 @@ func RunLife(t *testing.T, open func(*testing.T, ledger.Options) (one, other *le
 		{"versions are found as appended", versionsFound},
 		{"ten texts are kept, and the pinned", versionsCompacted},
 		{"what one operation made is there together", entries},
+		{"a deletion of a scope ends its histories", sweeps},
 		{"a store is sealed", versionsSealed},
 		{"what stood there and no version has is kept", foundTexts},
 		{"a rollback is begun, claimed and ended once", rollbacks},

@@ -27,7 +27,7 @@ type Store interface {
 	SetState(context.Context, ...memproxy.StateChange) (int, error)
 	Commit(context.Context, memproxy.Entry) error
 	Prune(ctx context.Context, before time.Time) (int, error)
-	Sweep(ctx context.Context, backend string, scope memproxy.Scope) ([]memproxy.Tally, error)
+	DeleteScope(ctx context.Context, backend string, scope memproxy.Scope, v memproxy.Version) ([]memproxy.Tally, error)
 	Close() error
 }
 

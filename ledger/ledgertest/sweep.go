@@ -25,7 +25,7 @@ func swept(t *testing.T, s Store) {
 	gone.Deleted = true
 	put(t, s, row("1", "ann", "a1", "x"), row("2", "ann", "a2", "x"), row("3", "ann", "", "y"), row("4", "bob", "a1", "x"), other, receipt, gone)
 
-	got, err := s.Sweep(ctx, Row("").Backend, memproxy.Scope{User: "ann"})
+	got, err := s.DeleteScope(ctx, Row("").Backend, memproxy.Scope{User: "ann"}, memproxy.Version{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,10 +39,10 @@ func swept(t *testing.T, s Store) {
 			t.Errorf("%s: deleted %v, want %v", id, left[id].Deleted, deleted)
 		}
 	}
-	if again, err := s.Sweep(ctx, Row("").Backend, memproxy.Scope{User: "ann"}); err != nil || len(again) != 0 {
+	if again, err := s.DeleteScope(ctx, Row("").Backend, memproxy.Scope{User: "ann"}, memproxy.Version{}); err != nil || len(again) != 0 {
 		t.Errorf("a second sweep: %+v, %v; want nothing left", again, err)
 	}
-	if _, err := s.Sweep(ctx, Row("").Backend, memproxy.Scope{}); !errors.Is(err, ledger.ErrRow) {
+	if _, err := s.DeleteScope(ctx, Row("").Backend, memproxy.Scope{}, memproxy.Version{}); !errors.Is(err, ledger.ErrRow) {
 		t.Errorf("a sweep of everything: %v, want ErrRow", err)
 	}
 }
