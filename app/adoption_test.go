@@ -200,7 +200,7 @@ func TestASealGoesOn(t *testing.T) {
 func TestPlantedInLetta(t *testing.T) {
 	t.Parallel()
 	p := newPaces()
-	l := startLettaRig(&rig{t: t, clock: p.now, pace: p.ticker, seals: true}, writingAgent, lettaConf, plainly)
+	l := startLettaRig(&rig{t: t, clock: p.now, pace: p.ticker, seals: true, noWait: true}, writingAgent, lettaConf, plainly)
 	ring.Until(l.t, "the seal", func() bool { return strings.Contains(l.metrics(t), `memproxy_backend_sealed{backend="mem0"} 1`) })
 	if a := l.say("CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nCALL archival_memory_insert {\"content\":\"Ann moved to Bern.\"}\nTHEN\nSAY done", ""); a.status != 200 {
 		t.Fatalf("%d %s", a.status, a.body)
@@ -218,6 +218,8 @@ func TestPlantedInLetta(t *testing.T) {
 	if a := l.do("GET", archive+"?limit=50", "", "Authorization", "Bearer "+devToken); a.header.Get("X-Memproxy-Unverified") != list[1].ID {
 		t.Errorf("a read names %q", a.header.Get("X-Memproxy-Unverified"))
 	}
+	l.versioned(list[0].ID)
+	ring.Until(l.t, "the record of the turn", func() bool { return strings.Contains(l.audit("--type", "version"), `"op":"self_edit"`) })
 	for range 2 { // what was on its way at the first is there at the second
 		sweeps := l.records(memproxy.EventSweep)
 		l.within(p, 10*time.Minute, "a sweep", func() bool { return l.records(memproxy.EventSweep) > sweeps })

@@ -40,6 +40,7 @@ type rig struct {
 	// seals: the sidecar seals and sweeps by itself, as production does. Else it
 	// asks the backend only what the test does.
 	seals  bool
+	noWait bool   // what looks wrong is not waited for: the test waits for what is on its way
 	file   string // what the configuration is read from, and followed; "" is nothing
 	before func() // runs once the backend is there, before the sidecar is
 }
@@ -193,6 +194,9 @@ func (r *rig) run() {
 	opt := Options{File: r.file, Log: r.log, Getenv: allowing(cfg), Version: "test", Clock: r.clock, Ticker: r.pace, patience: 10} // how long things take is not what most tests are about
 	if r.car, err = New(context.Background(), cfg, opt); err != nil {
 		r.t.Fatal(err)
+	}
+	if r.noWait {
+		r.car.custodian.Pace.Settle = 0
 	}
 	if err := r.car.Listen(); err != nil {
 		r.t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 func TestValidationJudgesWhatIsThere(t *testing.T) {
 	t.Parallel()
 	p := newPaces()
-	r := startRig(&rig{t: t, clock: p.now, pace: p.ticker, seals: true}, screeningConf, "SCREENING", "")
+	r := startRig(&rig{t: t, clock: p.now, pace: p.ticker, seals: true, noWait: true}, screeningConf, "SCREENING", "")
 	if d := r.car.cfg.Memories.Validate.Time(); d != 5*time.Minute {
 		t.Fatalf("the default is %v", d)
 	}
