@@ -5,25 +5,31 @@ import (
 	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
-	_ "embed"
+	"embed"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
+	"net"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"text/template"
 )
 
-//go:embed starter.yaml.tmpl
-var starterText string
+// The file for each backend, by its name, and what they have in common.
+//
+//go:embed starter/*.yaml.tmpl
+var starterFiles embed.FS
 
 // Starter is what a first configuration is made of: for which backend, where that
 // is, and how a client is led to memproxy.
 type Starter struct {
-	Name, About                             string
-	Backend, Kind, Listen, Upstream, Client string
-	Keys                                    []string // environment variables with the clients' key
+	Name, About, Backend, Kind, Upstream string
+	Listen, Admin                        string   // Write takes the next free ports
+	Client                               string   // with Listen in the place of %s
+	Keys                                 []string // environment variables with the clients' key
 	// KeyFrom says where the clients' key is from, and Key is one that was made.
 	KeyFrom, Key, SHA256 string
 }
@@ -33,20 +39,24 @@ type Starter struct {
 func Starters() []Starter {
 	return []Starter{
 		{Name: "mem0", About: "Mem0, hosted", Backend: "mem0", Kind: "mem0", Listen: "127.0.0.1:8081", Upstream: "https://api.mem0.ai",
-			Client: `MemoryClient(host="http://127.0.0.1:8081")`, Keys: []string{"MEM0_API_KEY"}},
+			Client: `MemoryClient(host="http://%s")`, Keys: []string{"MEM0_API_KEY"}},
 		{Name: "mem0-server", About: "Mem0, self-hosted", Backend: "mem0", Kind: "mem0", Listen: "127.0.0.1:8081", Upstream: "http://127.0.0.1:8000",
-			Client: "http://127.0.0.1:8081 as the server's address", Keys: []string{"MEM0_API_KEY"}},
+			Client: "http://%s as the server's address", Keys: []string{"MEM0_API_KEY"}},
 		{Name: "letta", About: "Letta", Backend: "letta", Kind: "letta", Listen: "127.0.0.1:8281", Upstream: "http://127.0.0.1:8283",
-			Client: `Letta(base_url="http://127.0.0.1:8281")`, Keys: []string{"LETTA_API_KEY", "LETTA_SERVER_PASSWORD"}},
+			Client: `Letta(base_url="http://%s")`, Keys: []string{"LETTA_API_KEY", "LETTA_SERVER_PASSWORD"}},
 	}
 }
 
-// Write writes a configuration that holds to a file that is not there yet, for the
-// key of the environment or a new one.
-func (s *Starter) Write(path string, getenv func(string) string) error {
-	if u, err := url.Parse(s.Upstream); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.ContainsAny(s.Upstream, "\"\\\n") {
+// Write writes a configuration that holds, with ports that are free, for the key of
+// the environment or a new one. A file that is there already is written over only
+// by force.
+func (s *Starter) Write(path string, force bool, getenv func(string) string) error {
+	u, err := url.Parse(s.Upstream)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.ContainsAny(s.Upstream, "\"\\\n") {
 		return fmt.Errorf("--upstream %q: want http:// or https:// and a host", s.Upstream)
 	}
+	s.Listen = freeFrom(s.Listen, u.Port())
+	s.Admin = freeFrom("127.0.0.1:9901", u.Port())
 	key := ""
 	for _, name := range s.Keys {
 		if key = getenv(name); key != "" {
@@ -59,16 +69,21 @@ func (s *Starter) Write(path string, getenv func(string) string) error {
 	}
 	sum := sha256.Sum256([]byte(cmp.Or(key, s.Key)))
 	s.SHA256 = hex.EncodeToString(sum[:])
-	t, err := template.New("starter").Parse(starterText)
+	t, err := template.ParseFS(starterFiles, "starter/*.yaml.tmpl")
 	if err != nil {
 		return err
 	}
 	var text bytes.Buffer
-	if err := t.Execute(&text, s); err != nil {
+	if err := t.ExecuteTemplate(&text, s.Name+".yaml.tmpl", s); err != nil {
 		return err
 	}
 	if _, err := Parse(path, text.Bytes(), getenv); err != nil {
 		return err
+	}
+	if force {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -76,4 +91,28 @@ func (s *Starter) Write(path string, getenv func(string) string) error {
 	}
 	_, err = f.Write(text.Bytes())
 	return errors.Join(err, f.Close())
+}
+
+// portsTried bounds the search for a free port.
+const portsTried = 100
+
+// freeFrom is an address or the first after it whose port nobody listens on and is
+// not the backend's; the address itself where there is none.
+func freeFrom(addr, backend string) string {
+	host, first, err := net.SplitHostPort(addr)
+	port, notNumber := strconv.Atoi(first)
+	if err != nil || notNumber != nil {
+		return addr
+	}
+	for i := range portsTried {
+		at := strconv.Itoa(port + i)
+		l, err := net.Listen("tcp", net.JoinHostPort(host, at))
+		if err != nil {
+			continue
+		}
+		if _ = l.Close(); at != backend {
+			return net.JoinHostPort(host, at)
+		}
+	}
+	return addr
 }

@@ -17,17 +17,30 @@ import (
 // initialise writes a first configuration.
 func (in *Invocation) initialise() *cobra.Command {
 	var backend, upstream, out string
+	var mem0, letta, force bool
 	c := in.leaf("init", "write a first memproxy.yaml, by options or by two answers", "memproxy init --backend letta --upstream http://127.0.0.1:8283",
-		func(context.Context) error { return in.initialising(backend, upstream, out) })
+		func(context.Context) error {
+			switch {
+			case mem0:
+				backend = "mem0"
+			case letta:
+				backend = "letta"
+			}
+			return in.initialising(backend, upstream, out, force)
+		})
 	c.Flags().StringVar(&backend, "backend", "", "what memproxy is to stand in front of: mem0, mem0-server or letta; absent: it is asked for")
-	c.Flags().StringVar(&upstream, "upstream", "", "the backend's `URL`; absent: it is asked for")
-	c.Flags().StringVar(&out, "out", "memproxy.yaml", "`file` to write, which must not be there")
+	c.Flags().StringVar(&upstream, "upstream", "", "the backend's `URL`; absent: it is asked for, and by default the usual one")
+	c.Flags().BoolVar(&mem0, "mem0", false, "the same as --backend mem0")
+	c.Flags().BoolVar(&letta, "letta", false, "the same as --backend letta")
+	c.MarkFlagsMutuallyExclusive("backend", "mem0", "letta")
+	c.Flags().StringVar(&out, "out", "memproxy.yaml", "`file` to write")
+	c.Flags().BoolVar(&force, "force", false, "write over a file that is there")
 	return c
 }
 
-func (in *Invocation) initialising(backend, upstream, out string) error {
-	if _, err := os.Lstat(out); err == nil {
-		return fmt.Errorf("%s is there already, and is not written over", out)
+func (in *Invocation) initialising(backend, upstream, out string, force bool) error {
+	if _, err := os.Lstat(out); err == nil && !force {
+		return fmt.Errorf("%s is there already, and is not written over without --force", out)
 	}
 	lines, all := bufio.NewReader(in.Stdin), config.Starters()
 	var names, abouts []string
@@ -43,22 +56,22 @@ func (in *Invocation) initialising(backend, upstream, out string) error {
 		return fmt.Errorf("--backend %q: want one of %s", backend, strings.Join(names, ", "))
 	}
 	s := all[i]
-	if s.Upstream, err = in.answer(lines, upstream, "Where is it?", s.Upstream, "--upstream"); err != nil {
+	if s.Upstream, err = in.answer(lines, upstream, "Where is it?", s.Upstream, ""); err != nil {
 		return err
 	}
-	if err := s.Write(out, in.Getenv); err != nil {
+	if err := s.Write(out, force, in.Getenv); err != nil {
 		return err
 	}
 	fmt.Fprintf(in.Stdout, "%s is written, for clients that present %s.\n", out, s.KeyFrom)
 	if s.Key != "" {
-		fmt.Fprintf(in.Stdout, "That key is %s\nIt is kept nowhere: give it to the clients as %s.\n", s.Key, s.Keys[0])
+		fmt.Fprintf(in.Stdout, "That key is %s\nIt is kept nowhere: give it to the clients as %s. A backend that wants a key of its own gets it by credential.\n", s.Key, s.Keys[0])
 	}
-	fmt.Fprintf(in.Stdout, "Next:\n  memproxy check --config %s\n  memproxy serve --config %s\nThen lead the clients to it: %s\n", out, out, s.Client)
+	fmt.Fprintf(in.Stdout, "Next:\n  memproxy check --config %s\n  memproxy serve --config %s\nThen lead the clients to it: "+s.Client+"\n", out, out, s.Listen)
 	return nil
 }
 
 // answer is what was given as an option, or else what is answered to a question;
-// nothing is the proposal.
+// an empty line is the proposal, and so is no line where no option must be given.
 func (in *Invocation) answer(lines *bufio.Reader, given, question, proposal, option string) (string, error) {
 	if given != "" {
 		return given, nil
@@ -67,7 +80,9 @@ func (in *Invocation) answer(lines *bufio.Reader, given, question, proposal, opt
 	line, err := lines.ReadString('\n')
 	if err != nil && line == "" {
 		fmt.Fprintln(in.Stderr)
-		return "", errors.New("nobody answers: give " + option)
+		if option != "" {
+			return "", errors.New("nobody answers: give " + option)
+		}
 	}
 	if line = strings.TrimSpace(line); line != "" {
 		return line, nil
