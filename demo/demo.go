@@ -62,7 +62,7 @@ func Run(ctx context.Context, o Options) error {
 		}
 	}
 	if o.Output == cli.Table {
-		fmt.Fprintf(o.Stdout, "\nEvery decision was recorded: %s\n", theatre.verified)
+		fmt.Fprintf(o.Stdout, "\nEvery decision was recorded: %s\n\n%s", theatre.verified, Next(program()))
 	}
 	if o.Stay && len(differ) == 0 {
 		fmt.Fprintf(o.Stdout, `

@@ -1,7 +1,10 @@
 package demo
 
 import (
+	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/memproxy/memproxy/internal/cli"
@@ -53,4 +56,22 @@ func mark(control bool, s side) string {
 		return "SUCCEEDS: " + s.Said
 	}
 	return "stopped: " + s.Said
+}
+
+// Next are the commands to go on with, as they are typed.
+func Next(program string) string {
+	return fmt.Sprintf(`Now with your own Mem0 or Letta:
+
+  %[1]s init     asks which one it is and where, and writes memproxy.yaml
+  %[1]s check    says what is wrong with that file, and what it protects
+  %[1]s serve    runs; give your application the address that init prints in place of the old one
+`, program)
+}
+
+// program is how this program is run: from its source it has no name.
+func program() string {
+	if path, err := os.Executable(); err == nil && strings.Contains(filepath.ToSlash(path), "/go-build") {
+		return "go run ./cmd/memproxy"
+	}
+	return "memproxy"
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/memproxy/memproxy/demo"
 )
 
 // each visits a command and all that are below it.
@@ -103,6 +105,28 @@ func TestCommandsInDocuments(t *testing.T) {
 	}
 	if n < 30 {
 		t.Errorf("%d commands: the test does not find them", n)
+	}
+}
+
+// The demonstration ends in the three commands to go on with, which there are and
+// which need no option.
+func TestDemoSaysWhatIsNext(t *testing.T) {
+	t.Parallel()
+	a := &Invocation{Stdout: io.Discard, Stderr: io.Discard, Version: "test"}
+	var names []string
+	for line := range strings.Lines(demo.Next("memproxy")) {
+		words := strings.Fields(line)
+		if len(words) < 2 || words[0] != "memproxy" {
+			continue
+		}
+		c, rest, err := a.commandLine().Find(words[1:2])
+		if err != nil || len(rest) > 0 || c.ValidateRequiredFlags() != nil {
+			t.Errorf("%q: %v", line, err)
+		}
+		names = append(names, c.Name())
+	}
+	if strings.Join(names, " ") != "init check serve" {
+		t.Errorf("got %q", names)
 	}
 }
 
