@@ -15,11 +15,12 @@ const maxAscent = 64
 // ascend asks the backend what the objects belong to that memories are within
 // and of which nothing is recorded: of a message the run, and of the run the
 // agent, which somebody made. What is found counts as if it had been
-// recorded.
+// recorded. Where one tenant has the backend alone, only callers that may not act
+// for every agent need it.
 func (v *viewer) ascend(ctx context.Context, g *Gate, bare []memproxy.Memory) error {
 	a := v.call
 	loc, ok := a.call.Backend.Adapter.(Locator)
-	if !ok || a.call.Backend.Fetch == nil || a.alone() {
+	if !ok || a.call.Backend.Fetch == nil || a.alone() && v.principal.ActsAs.All {
 		return nil
 	}
 	var ask []string
@@ -48,8 +49,9 @@ func (v *viewer) ascend(ctx context.Context, g *Gate, bare []memproxy.Memory) er
 	}
 	over := *v
 	over.derived = nil
-	v.derived = map[string]memproxy.Ownership{}
+	v.derived, v.agents = map[string]memproxy.Ownership{}, map[string]string{}
 	for i, id := range ask {
+		v.agents[id] = found[i].Scope.Agent
 		tenant := v.principal.Tenant
 		switch over.descent(&memproxy.Memory{Within: found[i].Within}) {
 		case unknownName:

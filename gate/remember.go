@@ -101,6 +101,7 @@ func (ret *returning) learned(ctx context.Context) {
 		switch {
 		case m.Event == eventAdd, m.Event == "" && !known:
 			row = ret.row(memproxy.TargetMemory, m.ID)
+			row.Scope.Agent = cmp.Or(row.Scope.Agent, m.Scope.Agent) // what is made with an agent is the agent's
 		case !known:
 			continue // unattributed it stays
 		case m.Event == eventDelete:

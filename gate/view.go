@@ -22,6 +22,8 @@ type viewer struct {
 	// derived the objects whose owners follow from what they belong to (see ascend).
 	known   *lookups
 	derived map[string]memproxy.Ownership
+	// agents are those of the objects that the backend was asked for.
+	agents map[string]string
 	// call is what is judged, for asking its backend.
 	call *Admission
 }
@@ -58,7 +60,16 @@ func (v *viewer) lookUp(ctx context.Context, g *Gate, rows []memproxy.Ownership,
 	if err := v.known.need(ctx, also...); err != nil {
 		return err
 	}
-	return v.ascend(ctx, g, bare)
+	if err := v.ascend(ctx, g, bare); err != nil || v.principal.ActsAs.All {
+		return err
+	}
+	also = also[:0]
+	for i := range bare {
+		for _, ref := range bare[i].Within {
+			named(&memproxy.Scope{Agent: v.agent(ref)}, false)
+		}
+	}
+	return v.known.need(ctx, also...)
 }
 
 // owner is what is known of an owner by its name: as a name, or as an object.
@@ -76,6 +87,14 @@ func (v viewer) object(kind memproxy.TargetKind, id string) *memproxy.Ownership 
 		row = &derived
 	}
 	return row
+}
+
+// agent is the agent of an object, as it is recorded or as the backend says, or "".
+func (v viewer) agent(ref memproxy.Ref) string {
+	if row := v.known.owner(ref.Kind, ref.ID); row != nil && row.Scope.Agent != "" {
+		return row.Scope.Agent
+	}
+	return v.agents[ref.ID]
 }
 
 // denies reports whether a memory of which nothing is recorded says itself that
@@ -142,7 +161,7 @@ func (v viewer) sees(row *memproxy.Ownership, m *memproxy.Memory) bool {
 	for _, d := range dimensions {
 		limit := v.principal.May(d)
 		values := [2]string{m.Scope.In(d)}
-		if row != nil {
+		if row != nil && (d != memproxy.DimAgent || values[0] == "" || !m.Mutable) { // a block is shown in every agent that it was attached to
 			values[1] = row.Scope.In(d)
 		}
 		for _, value := range values {
@@ -154,6 +173,11 @@ func (v viewer) sees(row *memproxy.Ownership, m *memproxy.Memory) bool {
 				return false
 			}
 			named = named || !limit.All
+		}
+	}
+	for _, ref := range m.Within { // a message says its run, and the run its agent
+		if agent := v.agent(ref); agent != "" && !v.allows(memproxy.DimAgent, agent) {
+			return false
 		}
 	}
 	if attributed {

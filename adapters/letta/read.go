@@ -162,6 +162,11 @@ func (f *finding) memory(v *jsondoc.Value, ptr string) memproxy.Memory {
 	switch KindOf(m.ID) {
 	case TargetAgent:
 		m.Scope.Agent = m.ID
+	case TargetGroup: // whoever may not act for the agent that leads it has no part in it
+		m.Scope.Agent = v.Get("manager_agent_id").Text()
+		if list := v.Get("agent_ids"); m.Scope.Agent == "" && list != nil && len(list.Elems) > 0 {
+			m.Scope.Agent = list.Elems[0].Text()
+		}
 	case TargetTool:
 		m.Common = common(v)
 	case TargetIdentity:
