@@ -5,7 +5,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 
-.PHONY: help build release test check vet lint race modules e2e e2e-smoke e2e-install e2e-matrix e2e-kube bench bench-quick bench-screen bench-field bench-latency hostile floors slow count search fuzz mutate demo docs update clean
+.PHONY: help build release test check vet lint race modules e2e e2e-smoke e2e-install e2e-matrix e2e-kube bench bench-quick bench-screen bench-field bench-latency hostile floors slow count times search fuzz mutate demo docs update clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t18
@@ -24,6 +24,9 @@ slow: ## the core and all that kills processes, waits for real clocks or plays e
 
 count: ## how many tests there are in all rings together
 	@grep -rhE '^func (Test|Fuzz)[A-Z0-9]' --include='*_test.go' --exclude-dir=.e2e . | wc -l
+
+times: ## the tests of the core that take over two seconds alone, on a machine that does nothing else
+	$(GO) run ./internal/times
 
 check: vet lint race modules ## what must be green before a commit lands, beside the core
 
