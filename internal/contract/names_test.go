@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -226,6 +227,11 @@ func (w *nameWorld) fail(format string, args ...any) {
 // whose it is; no answer shows what another tenant wrote; and a tenant is refused
 // nothing of its own for being another's.
 func TestNamesStayWhoseTheyAre(t *testing.T) {
+	// Changes of one memory wait for one another, for seconds.
+	synctest.Test(t, namesStay)
+}
+
+func namesStay(t *testing.T) {
 	const sequences, length = 4800, 24
 	key, err := ledger.NewKey(bytes.Repeat([]byte{7}, ledger.KeySize))
 	if err != nil {
