@@ -39,7 +39,7 @@ func (r *rig) records(of memproxy.EventType) int {
 func TestABackendIsSealedAtItsFirstStart(t *testing.T) {
 	t.Parallel()
 	p := newPaces()
-	r := &rig{t: t, clock: p.now, pace: p.ticker, seals: true}
+	r := &rig{t: t, clock: p.now, pace: p.ticker, seals: true, noWait: true}
 	var old []string
 	r.before = func() {
 		for i := range 3 {

@@ -34,13 +34,16 @@ func TestApprovalsOfLaterWritesStayDecided(t *testing.T) {
 			r.once("upkeep", time.Now())
 		}
 	}
-	made, texts := map[string]string{}, map[string]string{}
+	made, texts, holds := map[string]string{}, map[string]string{}, map[string]string{}
 	for _, lake := range []string{"seven", "eight"} {
 		text := "Bob sails on lake " + lake + "."
 		id := heldID(t, r.do("POST", "/v3/memories/add/", fmt.Sprintf(`{"user_id":"bob","messages":[{"role":"user","content":%q}]}`, text)))
 		if out, code := r.as(reviewToken, "holds", "approve", "--reason", "harmless", id); code != 0 {
 			t.Fatal(out)
 		}
+		holds[lake] = id
+	}
+	for lake, id := range holds {
 		ring.Until(r.t, "it is sent", func() bool { return r.heldWrite(id).State == memproxy.HoldDone })
 		ring.Until(r.t, "it is there", func() bool {
 			var page struct{ Results []struct{ ID, Memory string } }

@@ -26,7 +26,10 @@ func TestWhatComesLaterStandsAsAtOnce(t *testing.T) {
 		"deduced": strings.Replace(noted("Ann keeps bees."), `"infer":false,`, "", 1), "verbatim": noted("Ann keeps bees."),
 	} {
 		for told, tells := range map[string]bool{"is told": true, "is not told": false} {
-			t.Run(name+", what became of it "+told, func(t *testing.T) { standsAsAtOnce(t, body, tells) })
+			t.Run(name+", what became of it "+told, func(t *testing.T) {
+				t.Parallel()
+				standsAsAtOnce(t, body, tells)
+			})
 		}
 	}
 }

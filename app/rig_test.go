@@ -19,6 +19,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/group"
+	"github.com/memproxy/memproxy/integrity"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
@@ -196,7 +197,7 @@ func (r *rig) run() {
 		r.t.Fatal(err)
 	}
 	if r.noWait {
-		r.car.custodian.Pace.Settle = 0
+		r.car.custodian.Pace = integrity.Pace{Rate: 1e6, Slow: 1e6}
 	}
 	if err := r.car.Listen(); err != nil {
 		r.t.Fatal(err)

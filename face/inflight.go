@@ -47,6 +47,10 @@ const (
 // ordinary ones out. It bounds the requests that are under way as well, for each
 // tenant and each of its callers.
 type InFlight struct {
+	// Wait is how long room is waited for; NewInFlight gives two seconds. It is set
+	// before use.
+	Wait time.Duration
+
 	total, peer, caller int64 // of either half
 
 	mu      sync.Mutex
@@ -80,7 +84,7 @@ func NewInFlight(total, peer int64) *InFlight {
 	}
 	peer = min(peer, total) / 2
 	return &InFlight{
-		total: total / 2, peer: peer, caller: peer - peer/4, peers: map[string]int64{}, callers: map[holder]int64{},
+		Wait: busyWait, total: total / 2, peer: peer, caller: peer - peer/4, peers: map[string]int64{}, callers: map[holder]int64{},
 		known:     newRequests(MaxRequests, minTenant),
 		strangers: newRequests(maxStrangers, 0),
 	}
@@ -183,7 +187,7 @@ func (l *Lease) Grow(ctx context.Context, n int64) error {
 	if l == nil || n <= 0 {
 		return nil
 	}
-	return l.all.wait(ctx, busyWait, func() bool {
+	return l.all.wait(ctx, l.all.Wait, func() bool {
 		if !l.all.fits(l, n) {
 			return false
 		}
@@ -198,7 +202,7 @@ func (l *Lease) Room(ctx context.Context, n int64) error {
 	if l == nil || n <= 0 {
 		return nil
 	}
-	return l.all.wait(ctx, busyWait, func() bool { return l.all.fits(l, n) })
+	return l.all.wait(ctx, l.all.Wait, func() bool { return l.all.fits(l, n) })
 }
 
 // Work takes n bytes for ruling on what is held, until Done. It waits its turn;

@@ -67,7 +67,7 @@ func (l *Lease) Enter(ctx context.Context, caller, tenant string) error {
 	if caller == "" {
 		in, who = l.all.strangers, party{tenant: l.who.peer}
 	}
-	return l.all.wait(ctx, busyWait, func() bool {
+	return l.all.wait(ctx, l.all.Wait, func() bool {
 		if !in.enter(who) {
 			return false
 		}

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/face"
@@ -20,6 +21,7 @@ import (
 func filled(t *testing.T) (budget *face.InFlight, free func()) {
 	t.Helper()
 	budget = face.NewInFlight(4<<20, 4<<20) // 2 MiB to hold
+	budget.Wait = 100 * time.Millisecond
 	other := budget.Lease("192.0.2.1")
 	other.Force(2 << 20)
 	return budget, other.Release
