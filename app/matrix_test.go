@@ -207,7 +207,7 @@ func TestNoRouteOfMem0CrossesTenants(t *testing.T) {
 
 func play(t *testing.T, r *rig, w *contract.World, f *contract.Format, routes []contract.Route, touched func() []string) {
 	failed := 0
-	p := &contract.Play{Format: f, World: w, Routes: routes, Base: r.base, Also: r.throughEnvoy(), Touched: touched, Share: uint32(ring.Share(1000, 8000))}
+	p := &contract.Play{Format: f, World: w, Routes: routes, Base: r.base, Also: r.throughEnvoy(), Touched: touched, Share: uint32(ring.Share(1500, 8000))}
 	if ring.IsSlow {
 		p.Share = 25 // MATRIX_SHARE=1 plays all
 	}
