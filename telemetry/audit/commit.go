@@ -157,6 +157,9 @@ func (l *Log) flush(t tip) (err error) {
 			return err
 		}
 	}
+	if err = inPlace(l.journal, l.disk.path(journalPath(n))); err != nil {
+		return err
+	}
 	if l.offset == 0 && l.opt.Reserve > 0 {
 		select {
 		case l.reserveWake <- n + 1:
@@ -171,6 +174,24 @@ func (l *Log) flush(t tip) (err error) {
 	if t.next%tileWidth == 0 {
 		_ = l.journal.Close() // synced
 		l.journal = nil
+	}
+	return nil
+}
+
+// inPlace is an error where a path no longer names the file that is open: the
+// directory was moved, or put back to an earlier copy, while the log was running, and
+// what is written to the file is lost with the process. mend writes it into its place.
+func inPlace(f *os.File, path string) error {
+	open, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("audit: journal: %w", err)
+	}
+	named, err := os.Stat(path)
+	if err != nil {
+		return fmt.Errorf("audit: journal: %w", err)
+	}
+	if !os.SameFile(open, named) {
+		return fmt.Errorf("audit: journal: %s was replaced while the log was running", path)
 	}
 	return nil
 }
