@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
 )
 
 // Proves TRL-1: a run that goes on writes nothing with a key that was removed
@@ -53,6 +54,46 @@ func TestRunsOfRemovedKeysWriteNothing(t *testing.T) {
 			if r.budget.used != charged {
 				t.Errorf("%s: it was charged", name)
 			}
+		}
+	}
+}
+
+// Proves CARD-3, TRL-1: rules that change, and a key that is removed, while a request is
+// under way decide nothing of it: its answer is filtered by the rules that it pinned, for
+// whom it was admitted. The next request has the new ones, and no caller.
+func TestAnswersKeepTheRulesThatTheyPinned(t *testing.T) {
+	for was, next := range map[gate.Unattributed]gate.Unattributed{gate.UnattributedVisible: gate.UnattributedHidden, gate.UnattributedHidden: gate.UnattributedVisible} {
+		removed := false
+		r := newRig(t, func(r *rig) {
+			r.rules.Unattributed, r.who.ActsAs = was, all()
+			r.identify = func(context.Context, memproxy.Credentials) (memproxy.Principal, error) {
+				if removed {
+					return memproxy.Principal{}, &memproxy.Rejected{Code: memproxy.IdentityInvalid}
+				}
+				return r.who, nil
+			}
+		})
+		r.fake.memories = []memproxy.Memory{{ID: "nobodys"}}
+		shown := map[gate.Unattributed]string{gate.UnattributedVisible: "nobodys", gate.UnattributedHidden: ""}
+		answer := func(a *gate.Admission) string {
+			return string(r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("everything")}).Body)
+		}
+		under := r.admit(memproxy.Operation{Kind: memproxy.Recall})
+		rules := *r.rules
+		rules.Version, rules.Unattributed = "v2", next
+		if err := r.gate.Use(&rules); err != nil {
+			t.Fatal(err)
+		}
+		later := r.admit(memproxy.Operation{Kind: memproxy.Recall})
+		removed = true
+		if got := answer(under); got != shown[was] {
+			t.Errorf("%s, then %s: the request under way shows %q", was, next, got)
+		}
+		if got := answer(later); got != shown[next] {
+			t.Errorf("%s, then %s: the next one shows %q", was, next, got)
+		}
+		if a := r.admit(memproxy.Operation{Kind: memproxy.Recall}); a.Reply == nil {
+			t.Error("a removed key is served")
 		}
 	}
 }
