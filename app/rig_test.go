@@ -43,6 +43,7 @@ type rig struct {
 	seals  bool
 	noWait bool   // what looks wrong is not waited for: the test waits for what is on its way
 	file   string // what the configuration is read from, and followed; "" is nothing
+	hasty  bool   // deadlines are the product's own; else how long things take is not looked at
 	before func() // runs once the backend is there, before the sidecar is
 }
 
@@ -192,7 +193,10 @@ func (r *rig) run() {
 	if !r.seals {
 		unwatched(cfg)
 	}
-	opt := Options{File: r.file, Log: r.log, Getenv: allowing(cfg), Version: "test", Clock: r.clock, Ticker: r.pace, patience: 10} // how long things take is not what most tests are about
+	opt := Options{File: r.file, Log: r.log, Getenv: allowing(cfg), Version: "test", Clock: r.clock, Ticker: r.pace, patience: 10}
+	if r.hasty {
+		opt.patience = 0
+	}
 	if r.car, err = New(context.Background(), cfg, opt); err != nil {
 		r.t.Fatal(err)
 	}

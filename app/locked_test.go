@@ -1,0 +1,55 @@
+package app
+
+import (
+	"database/sql"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy/internal/ring"
+)
+
+// Proves TRL-7, CARD-7: while another process has the ledger's file locked, what needs to
+// know or to bind an owner is refused with 503 and reaches nobody, reads are served as far
+// as the file can be read, and readiness names the ledger; afterwards the ledger knows
+// what was let through, and everything is served again.
+func TestALockedLedgerFile(t *testing.T) {
+	ring.Slow(t, "SQLite waits for a lock in real time")
+	r := startRig(&rig{t: t, hasty: true}, strings.Replace(plain, "users: [ann]", `users: "*"`, 1))
+	id := r.written("Ann likes milk.", "")
+	r.versioned(id)
+	db, err := sql.Open("sqlite", filepath.Join(r.dir, "state", "ledger.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	lock := func(how string) {
+		t.Helper()
+		if _, err := db.Exec(how); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lock("BEGIN EXCLUSIVE")
+	if a := r.do("GET", "/memories/"+id, ""); a.status != 200 || !strings.Contains(a.body, "milk") {
+		t.Errorf("a read: %d %s", a.status, a.body)
+	}
+	before := r.back.count()
+	if a := r.do("POST", "/memories", strings.Replace(noted("Zoe likes tea."), "ann", "zoe", 1)); a.status != 503 || r.back.count() != before {
+		t.Errorf("a write under a new name: %d %s, %d requests arrived", a.status, a.body, r.back.count()-before)
+	}
+	if a := r.get("/readyz"); a.status != 503 || !strings.Contains(a.body, `"ledger","ok":false`) {
+		t.Errorf("readiness: %d %s", a.status, a.body)
+	}
+	update := r.do("PUT", "/memories/"+id, `{"text":"Ann likes beer."}`) // its owner is known
+	lock("ROLLBACK")
+	ring.Until(t, "the ledger", func() bool { return r.get("/readyz").status == 200 })
+	if a := r.do("POST", "/memories", strings.Replace(noted("Zoe likes tea."), "ann", "zoe", 1)); a.status != 200 {
+		t.Errorf("afterwards: %d %s", a.status, a.body)
+	}
+	want := map[bool]string{true: "beer", false: "milk"}[update.status == 200]
+	if a := r.do("GET", "/memories/"+id, ""); a.status != 200 || !strings.Contains(a.body, want) || a.header.Get("X-Memproxy-Unverified") != "" {
+		t.Errorf("answered %d, and then shown: %d %v %s", update.status, a.status, a.header, a.body)
+	}
+	r.clean("afterwards")
+}
