@@ -1,0 +1,80 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/memproxy/memproxy/face"
+)
+
+// Proves EDGE-15, EDGE-13: however a stream is cut on its way, at every byte and into
+// single bytes, it is the same events, at both faces; and nothing of it gets lost. Many
+// small ones are no more than they are.
+func TestEventsAreTheSameHoweverTheyAreCut(t *testing.T) {
+	parts := []string{"data: {\"a\":1}", "event: error", ": comment", "id: 7", "\n", "\r\n", "\n\n", "\r\n\r\n", "\r", "\r\r", "data:", " ", "", "\n\r\n", "data: é\u2028"}
+	random := rand.New(rand.NewPCG(3, 1))
+	streams := []string{strings.Repeat("data: {}\n\n", 3000), strings.Repeat("\n", 3000) + "data: {}"}
+	for range 200 {
+		var b strings.Builder
+		for range random.IntN(12) {
+			b.WriteString(parts[random.IntN(len(parts))])
+		}
+		streams = append(streams, b.String())
+	}
+	read := func(r io.Reader) (out []string) {
+		in := newEvents(r, 1<<20, nil)
+		for {
+			event, err := in.next(context.Background())
+			if errors.Is(err, io.EOF) {
+				return out
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, string(event))
+		}
+	}
+	fed := func(pieces ...string) (out []string) {
+		in := face.Events{Max: 1 << 20}
+		for _, piece := range pieces {
+			events, err := in.Feed([]byte(piece))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, event := range events {
+				out = append(out, string(event))
+			}
+		}
+		if rest := in.Rest(); rest != nil {
+			out = append(out, string(rest))
+		}
+		return out
+	}
+	for _, s := range streams {
+		whole := read(strings.NewReader(s))
+		kept := func(text string) string { return strings.NewReplacer("\r", "", "\n", "").Replace(text) }
+		if got := kept(strings.Join(whole, "")); strings.TrimSpace(got) != strings.TrimSpace(kept(s)) {
+			t.Errorf("%q: of it %q is there", s, got)
+		}
+		same := func(how string, got []string) {
+			t.Helper()
+			if !slices.Equal(got, whole) {
+				t.Errorf("%.200q, %s: %.200q, want %.200q", s, how, got, whole)
+			}
+		}
+		same("byte by byte", read(iotest.OneByteReader(strings.NewReader(s))))
+		same("fed whole", fed(s))
+		same("fed byte by byte", fed(strings.Split(s, "")...))
+		for i := range min(len(s), 200) {
+			same(fmt.Sprint("cut at ", i), read(io.MultiReader(strings.NewReader(s[:i]), strings.NewReader(s[i:]))))
+			same(fmt.Sprint("fed in two, cut at ", i), fed(s[:i], s[i:]))
+		}
+	}
+}
