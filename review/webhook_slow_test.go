@@ -1,0 +1,77 @@
+package review_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/review"
+)
+
+// oneNotice is a store with a single notice.
+type oneNotice struct {
+	given   bool
+	delayed string
+}
+
+func (s *oneNotice) Notices(context.Context, int, time.Duration) ([]memproxy.Notice, time.Time, error) {
+	if s.given {
+		return nil, time.Time{}, nil
+	}
+	s.given = true
+	return []memproxy.Notice{{ID: "n", Kind: memproxy.NoticeHold, Data: []byte("{}")}}, time.Time{}, nil
+}
+func (s *oneNotice) Delivered(context.Context, string) error { s.delayed = "delivered"; return nil }
+func (s *oneNotice) Delayed(_ context.Context, _ string, _ time.Time, why string) error {
+	s.delayed = why
+	return nil
+}
+
+type trip func(*http.Request) (*http.Response, error)
+
+func (f trip) RoundTrip(q *http.Request) (*http.Response, error) { return f(q) }
+
+// silent is a body on which nothing comes.
+type silent struct{ ctx context.Context }
+
+func (s silent) Read([]byte) (int, error) { <-s.ctx.Done(); return 0, s.ctx.Err() }
+func (silent) Close() error               { return nil }
+
+// Proves MFW-10: a receiver that does not answer, or whose answer has no end, costs one
+// attempt its ten seconds and no more; the notice is tried again unless it was accepted.
+func TestSlowWebhooks(t *testing.T) {
+	for what, tc := range map[string]struct {
+		answer    trip
+		delivered bool
+	}{
+		"no answer": {func(q *http.Request) (*http.Response, error) { <-q.Context().Done(); return nil, q.Context().Err() }, false},
+		"an answer without an end": {func(q *http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: 200, Header: http.Header{}, Body: silent{q.Context()}, Request: q}, nil
+		}, true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &oneNotice{}
+				w, err := review.NewWebhooks(review.WebhookOptions{
+					Store: store, URL: "https://hooks.example/s3cret", Secret: secret(), Transport: tc.answer, Clock: time.Now,
+					Jitter: func() float64 { return 0 }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				began := time.Now()
+				if _, err := w.Deliver(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(began); took > 10*time.Second || (store.delayed == "delivered") != tc.delivered || store.delayed == "" {
+					t.Errorf("after %v: %q", took, store.delayed)
+				}
+			})
+		})
+	}
+}
