@@ -28,7 +28,7 @@ func TestEventsAreTheSameHoweverTheyAreCut(t *testing.T) {
 		}
 		streams = append(streams, b.String())
 	}
-	read := func(r io.Reader) (out []string) {
+	whatCame := func(r io.Reader) (out []string) {
 		in := newEvents(r, 1<<20, nil)
 		for {
 			event, err := in.next(context.Background())
@@ -58,7 +58,7 @@ func TestEventsAreTheSameHoweverTheyAreCut(t *testing.T) {
 		return out
 	}
 	for _, s := range streams {
-		whole := read(strings.NewReader(s))
+		whole := whatCame(strings.NewReader(s))
 		kept := func(text string) string { return strings.NewReplacer("\r", "", "\n", "").Replace(text) }
 		if got := kept(strings.Join(whole, "")); strings.TrimSpace(got) != strings.TrimSpace(kept(s)) {
 			t.Errorf("%q: of it %q is there", s, got)
@@ -69,11 +69,11 @@ func TestEventsAreTheSameHoweverTheyAreCut(t *testing.T) {
 				t.Errorf("%.200q, %s: %.200q, want %.200q", s, how, got, whole)
 			}
 		}
-		same("byte by byte", read(iotest.OneByteReader(strings.NewReader(s))))
+		same("byte by byte", whatCame(iotest.OneByteReader(strings.NewReader(s))))
 		same("fed whole", fed(s))
 		same("fed byte by byte", fed(strings.Split(s, "")...))
 		for i := range min(len(s), 200) {
-			same(fmt.Sprint("cut at ", i), read(io.MultiReader(strings.NewReader(s[:i]), strings.NewReader(s[i:]))))
+			same(fmt.Sprint("cut at ", i), whatCame(io.MultiReader(strings.NewReader(s[:i]), strings.NewReader(s[i:]))))
 			same(fmt.Sprint("fed in two, cut at ", i), fed(s[:i], s[i:]))
 		}
 	}
