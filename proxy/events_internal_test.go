@@ -20,13 +20,13 @@ import (
 func TestEventsAreTheSameHoweverTheyAreCut(t *testing.T) {
 	parts := []string{"data: {\"a\":1}", "event: error", ": comment", "id: 7", "\n", "\r\n", "\n\n", "\r\n\r\n", "\r", "\r\r", "data:", " ", "", "\n\r\n", "data: é\u2028"}
 	random := rand.New(rand.NewPCG(3, 1))
-	streams := []string{strings.Repeat("data: {}\n\n", 3000), strings.Repeat("\n", 3000) + "data: {}"}
+	samples := []string{strings.Repeat("data: {}\n\n", 3000), strings.Repeat("\n", 3000) + "data: {}"}
 	for range 200 {
 		var b strings.Builder
 		for range random.IntN(12) {
 			b.WriteString(parts[random.IntN(len(parts))])
 		}
-		streams = append(streams, b.String())
+		samples = append(samples, b.String())
 	}
 	whatCame := func(r io.Reader) (out []string) {
 		in := newEvents(r, 1<<20, nil)
@@ -57,7 +57,7 @@ func TestEventsAreTheSameHoweverTheyAreCut(t *testing.T) {
 		}
 		return out
 	}
-	for _, s := range streams {
+	for _, s := range samples {
 		whole := whatCame(strings.NewReader(s))
 		kept := func(text string) string { return strings.NewReplacer("\r", "", "\n", "").Replace(text) }
 		if got := kept(strings.Join(whole, "")); strings.TrimSpace(got) != strings.TrimSpace(kept(s)) {
