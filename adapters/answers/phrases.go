@@ -17,8 +17,11 @@ var framework string
 // Withheld stands in the place of a text of an error that is no known phrase.
 const Withheld = "memproxy withholds what the backend said of this error; answers.unclaimed: pass shows it"
 
-// maxPhrase bounds a text that is compared with the phrases, in bytes.
-const maxPhrase = 600
+const (
+	maxPhrase = 600  // bytes of a text that is passed on
+	maxSaid   = 8192 // bytes of a text that is said anew
+	minWords  = 10   // bytes of a phrase's own in what is said anew
+)
 
 // phrases are the texts that a backend's errors are known to have. An error's
 // text can carry anything: a memory, what a model or a tool said, another
@@ -27,14 +30,14 @@ const maxPhrase = 600
 type phrases [][]part
 
 // part is text of a phrase, and the hole that follows it: "", "n" (a number),
-// "name", "names" (quoted names in a list) or "phrase".
+// "name", "names" (quoted names in a list), "phrase", or "any", which is never shown.
 type part struct{ text, hole string }
 
 func parsePhrase(line string) []part {
 	var out []part
 	for line != "" {
 		text, hole, rest := line, "", ""
-		for _, h := range [...]string{"n", "name", "names", "phrase"} {
+		for _, h := range [...]string{"n", "name", "names", "phrase", "any"} {
 			if before, after, ok := strings.Cut(line, "{"+h+"}"); ok && len(before) < len(text) {
 				text, hole, rest = before, h, after
 			}
@@ -78,31 +81,79 @@ func (p phrases) within(said string, depth int) bool {
 	return false
 }
 
-// fits reports whether a text is a phrase. A hole ends where the text after it
-// stands first, or where it stands last: no phrase repeats that text.
+// fits reports whether a text is a phrase.
 func (p phrases) fits(parts []part, said string, depth int) bool {
+	fills, ok := split(parts, said)
+	for i := range fills {
+		ok = ok && p.fills(parts[i].hole, fills[i], depth)
+	}
+	return ok
+}
+
+// split is what stands in the holes of a phrase that a text is written after. A hole
+// ends where the text after it stands first, or where it stands last: no phrase
+// repeats that text.
+func split(parts []part, said string) (fills []string, ok bool) {
 	for i, part := range parts {
 		rest, ok := strings.CutPrefix(said, part.text)
 		if !ok || part.hole == "" {
-			return ok && rest == ""
+			return fills, ok && rest == ""
 		}
 		fill := rest
 		said = ""
 		if i+1 < len(parts) {
 			if fill, said, ok = strings.Cut(rest, parts[i+1].text); !ok {
-				return false
+				return nil, false
 			}
 			said = parts[i+1].text + said
 		}
-		if !p.fills(part.hole, fill, depth) {
-			return false
+		fills = append(fills, fill)
+	}
+	return fills, said == ""
+}
+
+// worded says a text anew in the words of the phrase that it is written after: what
+// stands in a hole and does not belong there is "?".
+func (p phrases) worded(said string, depth int) (best string, words int) {
+	for _, parts := range p {
+		fills, ok := split(parts, said)
+		if !ok {
+			continue
+		}
+		var out strings.Builder
+		n := 0
+		for i, part := range parts {
+			out.WriteString(part.text)
+			n += len(part.text)
+			if i == len(fills) {
+				break
+			}
+			fill, inside := fills[i], 0
+			if !p.fills(part.hole, fill, depth) {
+				fill = "?"
+				if part.hole == "phrase" && depth > 0 {
+					if again, m := p.worded(fills[i], depth-1); m > 0 {
+						fill, inside = again, m
+					}
+				}
+			}
+			out.WriteString(fill)
+			n += inside
+		}
+		if n >= minWords && n > words && out.Len() <= maxPhrase {
+			best, words = out.String(), n
 		}
 	}
-	return said == ""
+	return best, words
 }
 
 func (p phrases) fills(hole, fill string, depth int) bool {
+	if fill == "?" {
+		return true // said anew before
+	}
 	switch hole {
+	case "any":
+		return false
 	case "n":
 		return fill != "" && len(fill) <= 24 && strings.Trim(fill, "-.0123456789") == ""
 	case "name":
@@ -181,6 +232,11 @@ func (s *spec) known(said string) bool {
 func (s *spec) instead(said string) string {
 	if flaws := s.phrases.flaws(said); flaws != "" {
 		return flaws
+	}
+	if len(said) <= maxSaid {
+		if words, n := s.phrases.worded(said, 2); n > 0 {
+			return words
+		}
 	}
 	return Withheld
 }

@@ -5,9 +5,8 @@ Run it with a Python in which letta==0.16.8 is installed:
 
     python adapters/letta/errors.py > adapters/letta/errors.txt
 
-A text counts if it is written in the source whole, or with nothing in it but
-numbers and ids. One that quotes something else is left out: what it quotes can
-be anybody's.
+A text counts if it is written in the source whole, or with something in it. What is
+neither a number nor an id is {any}, which is not shown: it can be anybody's.
 """
 
 import ast
@@ -19,13 +18,13 @@ import sys
 # Members and arguments in which errors say something.
 SAYS = {"detail", "message", "error", "default_error_message", "error_message", "msg", "explanation"}
 NUMBER = re.compile(r"^(len\(.*\)|.*(count|limit|_size|tokens|_length|num_\w+|_estimate|context_window|retries|seconds|timeout|max_\w+|min_\w+))$")
-NAME = re.compile(r"^(\w+\.)*(\w*_id|id|identifier|cls\.__name__|status|role|resource_type|parameter_name|primitive|operation|before|after|func\.__name__)$")
+NAME = re.compile(r"^(\w+\.)*(\w*_id|id|identifier|cls\.__name__|status|role|resource_type|parameter_name|primitive|operation|before|after|handle|func\.__name__)$")
 
 
 def text(node):
     """What an expression says, with its holes, or None."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return node.value if not re.search(r"\{(n|names?|phrase)\}", node.value) else None
+        return node.value if not re.search(r"\{(n|names?|phrase|any)\}", node.value) else None
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         left, right = text(node.left), text(node.right)
         return left + right if left is not None and right is not None else None
@@ -39,10 +38,12 @@ def text(node):
         inside = ast.unparse(part.value)
         if NUMBER.match(inside):
             out += "{n}"
-        elif NAME.match(inside) and not out.endswith("}"):
+        elif out.endswith("}"):
+            return None
+        elif NAME.match(inside):
             out += "{name}"
         else:
-            return None
+            out += "{any}"
     return out
 
 
