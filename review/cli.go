@@ -161,7 +161,7 @@ func options() map[string]option {
 		"content":     {name: "full", about: "as it is, not sanitised; it may be an attack", like: false},
 		"cursor":      {about: "where the page before ended"},
 		"expect":      {about: "how many holds the group had when it was listed", like: 0},
-		"limit":       {about: "how many", like: 0},
+		"limit":       {about: "how many at most; absent: all, page by page", like: 0},
 		"newest":      {about: "hash of the text to go back from; nothing is done when it is another by now"},
 		"outcome":     {about: "done: it arrived; approved: it did not, send it; failed: give it up"},
 		"pinned":      {name: "off", about: "unpin", like: false},
@@ -208,6 +208,10 @@ func (in *invocation) define(fs *pflag.FlagSet, rt route) (needed []string) {
 	known := options()
 	add := func(name, about string) {
 		o := known[name]
+		if rt.pages != nil && name == rt.pages.cursor {
+			o = known["cursor"]
+			o.name = "cursor"
+		}
 		flag := cmp.Or(o.name, name)
 		if flag == "-" || in.given[name] != nil {
 			return
@@ -232,7 +236,7 @@ func (in *invocation) define(fs *pflag.FlagSet, rt route) (needed []string) {
 		}
 	}
 	for _, p := range rt.query {
-		if !known[p.name].body {
+		if !known[p.name].body || rt.pages != nil && p.name == rt.pages.cursor {
 			add(p.name, p.about)
 		}
 	}

@@ -55,13 +55,32 @@ type noun struct {
 	verbs                []verb
 }
 
-// asked asks for the command's row.
+// asked asks for the command's row, by the values of the command line.
 func asked[Out any](ctx context.Context, in *invocation) (Out, error) {
 	return askedFor[Out](ctx, in, in.rows[0], in.values(in.rows[0]))
 }
 
-func askedFor[Out any](ctx context.Context, in *invocation, rt route, values map[string]string) (Out, error) {
-	return Call[Out](ctx, in.client, rt.op, values, in.body(rt))
+// askedFor asks for a row. One that is answered a page at a time is read to its
+// end, unless the command line says how much is wanted.
+func askedFor[Out any](ctx context.Context, in *invocation, rt route, values map[string]string) (all Out, err error) {
+	if rt.pages == nil || values[limitParam] != "" {
+		return Call[Out](ctx, in.client, rt.op, values, in.body(rt))
+	}
+	values[limitParam] = "500"
+	for join := rt.pages.join.(func(*Out, Out) string); ; {
+		page, err := Call[Out](ctx, in.client, rt.op, values, nil)
+		if err != nil {
+			return all, err
+		}
+		switch next := join(&all, page); next {
+		case "":
+			return all, nil
+		case values[rt.pages.cursor]:
+			return all, errors.New("the sidecar leads back to the page that was just read")
+		default:
+			values[rt.pages.cursor] = next
+		}
+	}
 }
 
 // shows is a command that asks for its row and prints the answer.
@@ -134,7 +153,7 @@ func history(ctx context.Context, in *invocation) error {
 		return err
 	}
 	var members HistoryAnswer
-	if in.text("kind") == "" && !(len(h.Versions) > 0 && h.Versions[0].Kind == memproxy.TargetObject) { // else it has no text
+	if in.text("kind") == "" && in.text("before") == "" && !(len(h.Versions) > 0 && h.Versions[0].Kind == memproxy.TargetObject) { // else it has no text
 		values := in.values(in.rows[0])
 		values["kind"] = string(memproxy.TargetObject)
 		var none *Refused
@@ -145,10 +164,12 @@ func history(ctx context.Context, in *invocation) error {
 	}
 	return in.print(h, func(p *printer) {
 		p.versions(h.Versions)
+		p.more(h.next())
 		if len(members.Versions) > 0 {
 			p.line("")
 			p.line("its members (metadata, names, descriptions, tags, references), by --kind %s:", memproxy.TargetObject)
 			p.versions(members.Versions)
+			p.more(members.next())
 		}
 	})
 }

@@ -3,6 +3,7 @@ package review
 import (
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/memproxy/memproxy"
 )
@@ -12,6 +13,13 @@ type HistoryAnswer struct {
 	Versions []memproxy.Version `json:"versions"`
 	// Before is what to ask the next page with, 0 on the last.
 	Before int64 `json:"before,omitempty"`
+}
+
+func (h HistoryAnswer) next() string {
+	if h.Before == 0 {
+		return ""
+	}
+	return strconv.FormatInt(h.Before, 10)
 }
 
 // VersionView is a version with its text, sanitised by nothing but withheld

@@ -3,6 +3,8 @@ package review
 import (
 	"net/http"
 	"strings"
+
+	"github.com/memproxy/memproxy"
 )
 
 // route is one row of the API: what is served and documented, and what a client
@@ -16,11 +18,29 @@ type route struct {
 	in           any  // zero value of the body, nil: none
 	out          any  // zero value of the answer
 	lasts        bool // as long as a store is large
+	pages        *paging
 	handle       func(*call) (any, error)
 }
 
 // param is a query parameter.
 type param struct{ name, about string }
+
+// paging is how a row is read to its end.
+type paging struct {
+	cursor string // parameter that says where the page before ended
+	join   any    // func(all *Out, page Out) (next string)
+}
+
+// limitParam is the parameter that says how much a page has.
+const limitParam = "limit"
+
+// paged is a row that is answered a page at a time. Join adds a page to those
+// before it, and says where the next one begins, "" at the end.
+func paged[Out any](rt route, cursor param, join func(all *Out, page Out) (next string)) route {
+	rt.query = append(rt.query, cursor, param{limitParam, "size of a page, at most 500"})
+	rt.pages = &paging{cursor.name, join}
+	return rt
+}
 
 // A body says why. An action without a reason cannot be a row.
 type reasoned interface{ why() string }
@@ -79,14 +99,17 @@ func (rt route) role() Role {
 func routes() []route {
 	kind := param{"kind", `what the id names; "memory" when left out`}
 	tenant := param{"tenant", "the tenant; may be left out by who has one only"}
+	next := param{"cursor", "next of the page before"}
 	const memory = "/v1/memories/{backend}/{id}"
 	return []route{
-		get("/v1/holds", "listHolds", "Held writes, oldest first, a page at a time.", []param{
+		paged(get("/v1/holds", "listHolds", "Held writes, oldest first, a page at a time.", []param{
 			{"state", "pending, approved, rejected, replaying, done or failed"}, tenant, {"backend", "the backend's name"},
 			{"principal", "id of the author"}, {"session", "id of the session"}, {"similarity", "a group of similar holds"},
 			{"since", "created at or after, RFC 3339 or an age (24h, 7d)"}, {"before", "created before, RFC 3339 or an age"},
-			{"cursor", "next of the page before"}, {"limit", "size of a page, at most 500"},
-		}, listHolds),
+		}, listHolds), next, func(all *memproxy.HoldPage, page memproxy.HoldPage) string {
+			all.Holds, all.Next = append(all.Holds, page.Holds...), page.Next
+			return page.Next
+		}),
 		get("/v1/holds/{id}", "showHold", "A held write with its texts, sanitised.", nil, showHold).original(),
 		get("/v1/holds/{id}/patterns/{pattern}", "showHoldPattern", "What one placeholder of a held write stands for, by its reference (PATTERN_001); its words on request only.",
 			[]param{{"pointer", "which of several texts: its pointer"}}, holdPattern).original(),
@@ -95,14 +118,19 @@ func routes() []route {
 		post("/v1/holds/{id}/resolve", "resolveHold", "hold.resolve", "Say what became of a write of which it is not known whether it was sent.", nil, resolveHold),
 		post("/v1/holds/{id}/shred", "shredHold", "hold.shred", "Destroy a held write's content, for good.", nil, shredHold),
 		post("/v1/holds/batch", "batchHolds", "hold.batch", "Approve or reject all waiting holds of a similarity group, as they were listed.", nil, batchHolds),
-		get("/v1/sessions", "listSessions", "What is locked, whose it is, why and until when; or all records of rejections.", []param{
+		paged(get("/v1/sessions", "listSessions", "What is locked, whose it is, why and until when; or all records of rejections.", []param{
 			tenant, {"principal", "id of the caller"}, {"all", `"true": what is not locked, too`},
-			{"cursor", "next of the page before"}, {"limit", "size of a page, at most 500"},
-		}, listSessions),
+		}, listSessions), next, func(all *memproxy.SessionPage, page memproxy.SessionPage) string {
+			all.Sessions, all.Next = append(all.Sessions, page.Sessions...), page.Next
+			return page.Next
+		}),
 		get("/v1/sessions/{id}/summary", "sessionSummary", "What was refused in a session and why.", []param{tenant}, sessionSummary),
 		post("/v1/sessions/{id}/unlock", "unlockSession", "session.unlock", "Let a locked session write again.", nil, unlockSession),
-		get(memory+"/history", "memoryHistory", "A memory's versions, the newest first, without texts.",
-			[]param{kind, {"before", "versions below this number"}, {"limit", "size of a page, at most 500"}}, memoryHistory),
+		paged(get(memory+"/history", "memoryHistory", "A memory's versions, the newest first, without texts.", []param{kind}, memoryHistory),
+			param{"before", "versions below this number"}, func(all *HistoryAnswer, page HistoryAnswer) string {
+				all.Versions, all.Before = append(all.Versions, page.Versions...), page.Before
+				return page.next()
+			}),
 		get(memory+"/versions/{version}", "memoryVersion", "One version; its text on request only.", []param{kind}, memoryVersion).original(),
 		get(memory+"/patterns/{pattern}", "memoryPattern", "What one placeholder of a flagged memory stands for, by its reference (PATTERN_001); its words on request only.",
 			[]param{kind}, memoryPattern).original(),

@@ -109,10 +109,10 @@ func TestCommandsPrintNothingVile(t *testing.T) {
 	decisions := writeFile(t, filepath.Join(dir, "decisions.jsonl"), string(decision)+"\n")
 	x, why := []string{"x", "--admin", admin}, []string{"--admin", admin, "--reason", "y"}
 	lines := map[string][]string{
-		"holds list": x[1:], "holds show": x, "holds approve": append(why, "x"), "holds reject": append(why, "x"), "holds resolve": append(why, "x", "--outcome", "done"), "holds pattern": append(x, "x"),
+		"holds list": append(x[1:], "--limit", "9"), "holds show": x, "holds approve": append(why, "x"), "holds reject": append(why, "x"), "holds resolve": append(why, "x", "--outcome", "done"), "holds pattern": append(x, "x"),
 		"memory history": append(x, "--backend", "b"), "memory trace": append(x, "--backend", "b"), "memory pattern": append(x, "x", "--backend", "b"),
 		"memory rollback": append(why, "x", "--backend", "b", "--version", "1"), "memory pin": append(why, "x", "--backend", "b"), "memory promote": append(why, "x", "--backend", "b"),
-		"sessions list": x[1:], "sessions summary": x, "sessions unlock": append(why, "x"), "upkeep list": x[1:], "upkeep run": append(why, "x"), "status": x[1:],
+		"sessions list": append(x[1:], "--limit", "9"), "sessions summary": x, "sessions unlock": append(why, "x"), "upkeep list": x[1:], "upkeep run": append(why, "x"), "status": x[1:],
 		"ledger sweep": x[1:], "ledger accept": why, "audit seal": append(why, "--backend", "b", "--tenant", "t"),
 		"audit query": {"--dir", log}, "audit tail": {"--dir", log}, "audit verify": {"--dir", log}, "control status": {"--url", admin},
 		"control diff": {"--decisions", decisions}, "demo": {},
