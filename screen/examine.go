@@ -32,8 +32,8 @@ var pool = sync.Pool{New: func() any { return new(scratch) }}
 const maxFindings = 32
 
 // decodedBonus is added to what is found only in a reading that had to be
-// decoded: somebody hid it.
-const decodedBonus = 100
+// decoded, and hiddenBonus to what the classifier finds there: somebody hid it.
+const decodedBonus, hiddenBonus = 100, 200
 
 // examine runs the layers over every reading of a text.
 func (s *Screener) examine(text string) ([]memproxy.Finding, error) {
@@ -65,11 +65,11 @@ func (s *Screener) examine(text string) ([]memproxy.Finding, error) {
 		for j := from; v.Rough && j < len(out); j++ { // a guess may hold, and not refuse
 			out[j].Score = min(out[j].Score, unreadScore)
 		}
-		if !hidden(v) {
+		if v.Innocent {
 			shown(out[from:], text)
 		} else {
 			for j := from; j < len(out); j++ {
-				out[j].Score = min(memproxy.Full, out[j].Score+decodedBonus)
+				hid(&out[j], v)
 			}
 		}
 	}
@@ -79,14 +79,16 @@ func (s *Screener) examine(text string) ([]memproxy.Finding, error) {
 	return settle(out), nil
 }
 
-// hidden reports readings that somebody hid. Links and lists are written in all
-// innocence, and what may run backward mostly does not.
-func hidden(v *normal.View) bool {
-	switch v.Name {
-	case normal.Plain, normal.Linked, normal.Listed, normal.Backward:
-		return false
+// hid raises a finding where its place does not read as it stands.
+func hid(f *memproxy.Finding, v *normal.View) {
+	bonus := memproxy.PerMille(decodedBonus)
+	if f.Rule == RuleClassifier {
+		if !v.Altered(f.Start, f.End) {
+			return
+		}
+		bonus = hiddenBonus
 	}
-	return true
+	f.Score = min(memproxy.Full, f.Score+bonus)
 }
 
 func (s *Screener) lexicon(out []memproxy.Finding, v *normal.View) ([]memproxy.Finding, error) {

@@ -15,9 +15,9 @@ const (
 	z85        = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 )
 
-// ascii85 decodes words that are base85 in one of its alphabets. Lines between
+// base85 decodes words that are base85 in one of its alphabets. Lines between
 // <~ and ~> are one word.
-func (r *reader) ascii85(found []View, v *View) []View {
+func base85(found []View, v *View) []View {
 	s := v.Text
 	last := strings.LastIndex(s, "~>")
 	for i := 0; i < len(s); {
@@ -39,7 +39,7 @@ func (r *reader) ascii85(found []View, v *View) []View {
 			// A sentence's own quotes and full stop may stand around it.
 			for _, t := range [...]string{text, strings.Trim(text, "\"'`.,:;()")} {
 				if out := decode85(t); out != nil {
-					found = append(found, r.clean(r.whole(Encoded, out, v, i, j)))
+					found = clean(found, whole(Encoded, out, v, i, j))
 					break
 				}
 			}

@@ -1,133 +1,193 @@
 package normal
 
-// chunk is how many unknown words in a row are tried as a cipher.
-const chunk = 4
+const (
+	// stretch is how many letters, and ends of words, are judged together, and
+	// leastStretch of them at the end of a text.
+	stretch, leastStretch = 32, 10
+	// mirror is the cipher that mirrors the alphabet; others are shifts.
+	mirror = 26
+	// minOpaque is how many letters that are no language are tried as an encoding
+	// that was enciphered or turned round.
+	minOpaque = 16
+	// manySigns is how many letters a text has for each of its signs and digits, at
+	// least, that is language.
+	manySigns = 4
+)
 
-// shiftTries bounds how many chunks of a text are tried with all shifts; the
-// usual ciphers are tried on every chunk.
-const shiftTries = 4
+// key is a cipher, and whether the text was turned round, too.
+type key struct {
+	by   int
+	back int // 1 if it was
+}
 
-// atbash is the cipher that mirrors the alphabet; others are shifts.
-const atbash = 26
-
-// span is a word of a text.
-type span struct{ start, end int }
-
-// cipher looks for four words in a row that are not English, and reads the
-// text as the cipher in which most of them are.
-func (r *reader) cipher(found []View, v *View) []View {
-	s := v.Text
-	var words [chunk]span
-	n, tries := 0, 0
-	var done [atbash + 2]bool
-	test := func() {
-		if n < 3 {
-			return
-		}
-		list := words[:n]
-		for _, c := range [...]int{13, atbash} {
-			if !done[c] && knownUnder(s, list, c) {
-				done[c] = true
-				found = append(found, r.shifted(v, c))
+// cipher looks for stretches whose letters do not follow each other as they do in
+// words, and reads the text as the ciphers in which they do: the usual ones, and of
+// the others those in which most of the text does. It reports how much of the text
+// is no language.
+func cipher(found []View, v *View) ([]View, int) {
+	s, p := v.Text, pairs()
+	var under [mirror + 1][2]int // how many letters follow each other under a key
+	letters, signs, strange := 0, 0, 0
+	from, sum, n, near, last := 0, 0, 0, 0, byte(apart)
+	judge := func(to int) {
+		if sum < fluent*n {
+			strange += near
+			if near*9 >= n*5 { // and not words of two or three letters
+				k := crack(s[from:to], sum/n, n)
+				under[k.by][k.back] += n
 			}
 		}
-		if !done[atbash+1] && knownReversed(s, list) {
-			done[atbash+1] = true
-			found = append(found, r.reversed(v))
+		letters += n
+		from, sum, n, near = to, 0, 0, 0
+	}
+	for i := range len(s) {
+		c := places[s[i]]
+		if c == apart {
+			if s[i] > ' ' {
+				signs++
+			}
+			if last == apart {
+				continue
+			}
 		}
-		if n == chunk && tries < shiftTries {
-			tries++
-			for c := 1; c < atbash; c++ {
-				if !done[c] && knownUnder(s, list, c) {
-					done[c] = true
-					found = append(found, r.shifted(v, c))
-					break
-				}
+		sum += int(p[last][c])
+		n++
+		if c != apart && last != apart {
+			near++
+		}
+		last = c
+		if c == apart && n >= stretch || n >= 2*stretch {
+			judge(i)
+		}
+	}
+	if n >= leastStretch {
+		judge(len(s))
+	}
+	if signs*manySigns > letters {
+		strange += signs
+	}
+	if strange == 0 {
+		return found, 0
+	}
+	under[0][0] = 0
+	most := 0
+	for by := range under {
+		most = max(most, under[by][0], under[by][1])
+	}
+	for by := range under {
+		for back, n := range under[by] {
+			if usual := by == 13 || by == mirror || by == 0; n == 0 || n < most && !usual {
+				continue
+			}
+			found = append(found, deciphered(v, key{by, back}))
+			if by == 0 {
+				found = append(found, turned(v))
 			}
 		}
 	}
-	vocab := english()
-	for i := 0; i < len(s); {
-		if !isLetter(s[i]) {
-			if s[i] >= 0x80 {
-				n = 0
-			}
-			i++
-			continue
-		}
-		j, h := i, hashStart
-		for ; j < len(s) && isLetter(s[j]); j++ {
-			h = hashByte(h, lower(s[j]))
-		}
-		if j-i >= 3 {
-			if vocab.has(h) {
-				test()
-				n = 0
-			} else {
-				words[n] = span{i, j}
-				if n++; n == chunk {
-					test()
-					n = 0
-				}
-			}
-		}
-		i = j
+	return found, strange
+}
+
+// crack finds the cipher under which the letters of s follow each other as in
+// words, and a good deal more so than they do as they stand.
+func crack(s string, now, n int) key {
+	p := pairs()
+	least := max(fluent, now+better)
+	if n < stretch {
+		least += better / 2
 	}
-	test()
+	best, found := least*n-1, key{}
+	for by := 0; by <= mirror; by++ {
+		var to [27]byte
+		for c := range to {
+			to[c] = byte((c + 26 - by) % 26)
+			if by == mirror {
+				to[c] = byte(25 - c)
+			}
+		}
+		to[apart] = apart
+		ahead, behind, last := 0, 0, byte(apart)
+		for i := range len(s) {
+			c := to[places[s[i]]]
+			if c == apart && last == apart {
+				continue
+			}
+			ahead += int(p[last][c])
+			behind += int(p[c][last])
+			last = c
+		}
+		if ahead > best && by != 0 {
+			best, found = ahead, key{by, 0}
+		}
+		if behind-better/2*n > best {
+			best, found = behind-better/2*n, key{by, 1}
+		}
+	}
 	return found
 }
 
-// knownUnder reports whether most of the words are English under cipher c.
-func knownUnder(s string, words []span, c int) bool {
-	known, vocab := 0, english()
-	for _, w := range words {
-		h := hashStart
-		for i := w.start; i < w.end; i++ {
-			h = hashByte(h, shift(lower(s[i]), c))
+// deciphered reads v under a cipher. Case is kept.
+func deciphered(v *View, k key) View {
+	out := *v
+	if k.by != 0 {
+		b := newBuilder(len(v.Text))
+		for i := range len(v.Text) {
+			c := v.Text[i]
+			if isLetter(c) {
+				base := c&^31 | 1 // A or a
+				if k.by == mirror {
+					c = base + 25 - (c - base)
+				} else {
+					c = base + byte((int(c-base)+26-k.by)%26)
+				}
+			}
+			b.byte(c, int32(i))
 		}
-		if vocab.has(h) {
-			known++
-		}
+		out = mapped(Cipher, b, v)
 	}
-	return known*2 >= len(words) && known >= 2
+	if k.back == 1 {
+		out = reversed(&out)
+	}
+	return out
 }
 
-func knownReversed(s string, words []span) bool {
-	known, vocab := 0, english()
-	for _, w := range words {
-		h := hashStart
-		for i := w.end - 1; i >= w.start; i-- {
-			h = hashByte(h, lower(s[i]))
-		}
-		if vocab.has(h) {
-			known++
-		}
-	}
-	return known*2 >= len(words) && known >= 2
-}
-
-// shift moves a lower-case letter back in the alphabet, or mirrors it.
-func shift(c byte, by int) byte {
-	if c < 'a' || c > 'z' {
-		return c
-	}
-	if by == atbash {
-		return 'a' + 'z' - c
-	}
-	return 'a' + byte((int(c-'a')+26-by)%26)
-}
-
-// shifted reads the whole of v under cipher c.
-func (r *reader) shifted(v *View, c int) View {
+// rot47 reads v with all signs of ASCII moved by half of their number.
+func rot47(v *View) View {
 	b := newBuilder(len(v.Text))
-	for i := 0; i < len(v.Text); i++ {
-		b.byte(shift(lower(v.Text[i]), c), int32(i))
+	for i := range len(v.Text) {
+		c := v.Text[i]
+		if c > ' ' && c < 0x7f {
+			c = 33 + (c-33+47)%94
+		}
+		b.byte(c, int32(i))
 	}
-	return r.mapped(Cipher, b, v)
+	return mapped(Cipher, b, v)
+}
+
+// probe tries what is no language as an encoding that was enciphered or turned
+// round: what decodes is kept, and the attempts are no readings.
+func probe(found []View, v *View) []View {
+	if t := rot47(v); language(t.Text) && sense(t.Text) >= sense(v.Text)+better {
+		found = append(found, t)
+	}
+	for _, k := range [...]key{{0, 1}, {13, 0}, {mirror, 0}} {
+		t := deciphered(v, k)
+		before := len(found)
+		found = encodings(found, &t, scan(t.Text))
+		kept := before
+		for _, f := range found[before:] {
+			if f.Name == Encoded || language(f.Text) {
+				found[kept] = f
+				kept++
+			}
+		}
+		found = found[:kept]
+	}
+	return found
 }
 
 // reversed reads v backward, letter by letter.
-func (r *reader) reversed(v *View) View {
+func reversed(v *View) View {
 	runes := []rune(v.Text)
 	at := make([]int32, 0, len(runes))
 	for i := range v.Text {
@@ -137,5 +197,25 @@ func (r *reader) reversed(v *View) View {
 	for i := len(runes) - 1; i >= 0; i-- {
 		b.rune(runes[i], at[i])
 	}
-	return r.mapped(Reversed, b, v)
+	return mapped(Reversed, b, v)
+}
+
+// turned reads every word of v backward.
+func turned(v *View) View {
+	s := v.Text
+	b := newBuilder(len(s))
+	for i := 0; i < len(s); {
+		j := i
+		for j < len(s) && isLetter(s[j]) {
+			j++
+		}
+		for k := j - 1; k >= i; k-- {
+			b.byte(s[k], int32(k))
+		}
+		if j < len(s) {
+			b.byte(s[j], int32(j))
+		}
+		i = j + 1
+	}
+	return mapped(Reversed, b, v)
 }

@@ -6,28 +6,20 @@ import (
 	"encoding/hex"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // minRun is the shortest run that is taken for an encoding: twelve bytes in
 // base64, eight in hex. Shorter ones say too little.
 const minRun = 16
 
-// decode adds what base64, base32, hex and groups of numbers in v say.
-func (r *reader) decode(found []View, v *View, m marks) []View {
-	if m&markRun != 0 {
-		found = r.runs(found, v)
-	}
-	if m&markGroups != 0 {
-		found = r.groups(found, v)
-		found = r.morse(found, v)
-	}
-	return found
-}
+// minNumbers is how many numbers are taken for characters.
+const minNumbers = 6
 
 func isRun(c byte) bool { return isAlnum(c) || c == '+' || c == '/' || c == '_' || c == '-' }
 
 // runs decodes unbroken runs of letters and digits.
-func (r *reader) runs(found []View, v *View) []View {
+func runs(found []View, v *View) []View {
 	s := v.Text
 	for i := 0; i < len(s); i++ {
 		if !isRun(s[i]) {
@@ -56,7 +48,7 @@ func (r *reader) runs(found []View, v *View) []View {
 		}
 		if j-i >= minRun && (kinds&cDigit != 0 || kinds&cUpper != 0 && kinds&cLower != 0) {
 			if t := decodeRun(strings.ReplaceAll(s[i:j], "\n", "")); t != nil {
-				found = append(found, r.clean(r.whole(Encoded, t, v, i, end)))
+				found = clean(found, whole(Encoded, t, v, i, end))
 			}
 		}
 		i = j
@@ -79,19 +71,43 @@ func decodeRun(s string) []byte {
 	if t := decodeBits(s); t != nil {
 		return t
 	}
-	if b32 := strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == ""; b32 {
-		if t, err := base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(s[:len(s)-len(s)%8]); err == nil && len(t) > 7 && printable(t) {
-			return t
+	if up := strings.ToUpper(s); up == s || strings.ToLower(s) == s {
+		if strings.Trim(up, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == "" {
+			t, err := base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(up[:len(up)-len(up)%8+tail32[len(up)%8]])
+			if t = readable(t); err == nil && len(t) > 7 {
+				return t
+			}
 		}
 	}
 	std := standard.Replace(s)
 	if len(std)%4 == 1 {
 		std = std[:len(std)-1]
 	}
-	if t, err := base64.RawStdEncoding.DecodeString(std); err == nil && printable(t) {
-		return t
+	if t, err := base64.RawStdEncoding.DecodeString(std); err == nil {
+		return readable(t)
 	}
 	return nil
+}
+
+// tail32 is how many of so many last digits of base32 are whole bytes.
+var tail32 = [8]int{0, 0, 2, 2, 4, 5, 5, 7}
+
+// readable returns b if it is text, in UTF-8 or in UTF-16, or nil.
+func readable(b []byte) []byte {
+	if n := len(b); n >= 4 && n%2 == 0 && (b[0] == 0 || b[1] == 0) {
+		narrow := make([]byte, 0, n/2)
+		for i := 0; i < n; i += 2 {
+			if b[i] != 0 && b[i+1] != 0 {
+				return nil
+			}
+			narrow = append(narrow, b[i]|b[i+1])
+		}
+		b = narrow
+	}
+	if len(b) == 0 || !printable(b) {
+		return nil
+	}
+	return b
 }
 
 func decodeHex(s string) []byte {
@@ -99,10 +115,11 @@ func decodeHex(s string) []byte {
 	if len(s)%2 != 0 || s == "" || unhex(s[0]) < 0 {
 		return nil
 	}
-	if t, err := hex.DecodeString(s); err == nil && printable(t) {
-		return t
+	t, err := hex.DecodeString(s)
+	if err != nil {
+		return nil
 	}
-	return nil
+	return readable(t)
 }
 
 func decodeBits(s string) []byte {
@@ -117,14 +134,11 @@ func decodeBits(s string) []byte {
 		}
 		t = append(t, byte(c))
 	}
-	if printable(t) {
-		return t
-	}
-	return nil
+	return readable(t)
 }
 
 // groups decodes sequences of at least six numbers as characters.
-func (r *reader) groups(found []View, v *View) []View {
+func groups(found []View, v *View) []View {
 	s := v.Text
 	for i := 0; i < len(s); {
 		if !isDigit(s[i]) && (unhex(s[i]) < 0 || i > 0 && isAlnum(s[i-1])) {
@@ -161,9 +175,9 @@ func (r *reader) groups(found []View, v *View) []View {
 			}
 			j = k
 		}
-		if len(list) >= 6 {
+		if len(list) >= minNumbers {
 			if t := decodeGroups(list); t != nil {
-				found = append(found, r.clean(r.whole(Encoded, t, v, i, min(j, len(s)))))
+				found = clean(found, whole(Encoded, t, v, i, min(j, len(s))))
 			}
 			i = max(j, i+1)
 			continue
@@ -190,78 +204,82 @@ func decodeGroups(list []string) []byte {
 			}
 			t = append(t, byte(c))
 		}
-		if t != nil && printable(t) && (base == 2 || english().isLanguage(string(t), 2) || wordy(t)) {
+		if t != nil && printable(t) && (base == 2 || language(string(t)) || legible(string(t), 90, 2)) {
 			return t
 		}
 	}
 	return nil
 }
 
-// wordy reports words of whatever language: letters with spaces between them, and
-// next to nothing else. Numbers that mean something else are hardly that.
-func wordy(t []byte) bool {
-	letters, spaces := 0, 0
-	for _, c := range t {
-		switch {
-		case isLetter(c):
-			letters++
-		case c == ' ':
-			spaces++
-		}
-	}
-	return letters >= 12 && spaces >= 2 && spaces*10 >= letters && (letters+spaces)*100 >= len(t)*85
-}
-
-// morse decodes groups of dots and dashes.
-func (r *reader) morse(found []View, v *View) []View {
+// morse decodes groups of dots and dashes, whatever signs are used for them.
+func morse(found []View, v *View) []View {
 	s := v.Text
 	start, end, codes := -1, 0, 0
 	var out []byte
 	flush := func() {
-		if codes >= 6 && english().isLanguage(string(out), 1) {
-			found = append(found, r.whole(Encoded, out, v, start, end))
+		if codes >= minNumbers && legible(string(out), 90, 3) {
+			found = append(found, whole(Encoded, out, v, start, end))
 		}
 		start, codes, out = -1, 0, nil
 	}
 	for i := 0; i < len(s); {
-		c := s[i]
-		switch {
-		case c == '.' || c == '-':
-			j, code := i, 1
-			for j < len(s) && (s[j] == '.' || s[j] == '-') {
-				if code < 256 {
-					code <<= 1
-					if s[j] == '-' {
-						code |= 1
-					}
+		bit, n := beep(s[i:])
+		if n == 0 {
+			switch c := s[i]; {
+			case c == ' ' && i+2 < len(s) && s[i+1] == ' ', c == '/', c == '|', c == '\n', c == ',':
+				if start >= 0 {
+					out = append(out, ' ')
 				}
-				j++
-			}
-			if j-i > 6 {
+			case c == ' ', c == '*':
+			default:
 				flush()
-			} else {
-				if start < 0 {
-					start = i
-				}
-				codes++
-				out = append(out, morseChar(code))
-				end = j
-			}
-			i = j
-		case c == ' ' && i+2 < len(s) && s[i+1] == ' ', c == '/', c == '|', c == '\n':
-			if start >= 0 {
-				out = append(out, ' ')
 			}
 			i++
-		case c == ' ', c == '*':
-			i++
-		default:
-			flush()
-			i++
+			continue
 		}
+		j, code, beeps := i, 1, 0
+		for ; n > 0; bit, n = beep(s[j:]) {
+			code = code<<1&0x1ff | bit
+			beeps++
+			j += n
+		}
+		if beeps > 6 {
+			flush()
+		} else {
+			if start < 0 {
+				start = i
+			}
+			codes++
+			out = append(out, morseChar(code))
+			end = j
+		}
+		i = j
 	}
 	flush()
 	return found
+}
+
+// beep is the dot (0) or dash (1) that s begins with; length 0 means none.
+func beep(s string) (bit, n int) {
+	if s == "" {
+		return 0, 0
+	}
+	switch s[0] {
+	case '.':
+		return 0, 1
+	case '-', '_':
+		return 1, 1
+	}
+	if s[0] < utf8.RuneSelf {
+		return 0, 0
+	}
+	switch ch, n := utf8.DecodeRuneInString(s); ch {
+	case '·', '•', '∙', '⋅', '・', '●':
+		return 0, n
+	case '−', '–', '—', '▬', '━':
+		return 1, n
+	}
+	return 0, 0
 }
 
 func morseChar(code int) byte {

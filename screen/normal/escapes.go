@@ -9,7 +9,7 @@ import (
 
 // unescape resolves percent escapes, character entities and backslash escapes.
 // Nothing is added when nothing was escaped.
-func (r *reader) unescape(found []View, v *View) []View {
+func unescape(found []View, v *View) []View {
 	s := v.Text
 	b := (*builder)(nil)
 	printed := quoted(s)
@@ -33,7 +33,7 @@ func (r *reader) unescape(found []View, v *View) []View {
 		}
 		switch {
 		case ch < 0: // the end of a line that goes on
-		case s[i] == '%' || s[i] == '=' || s[i] == '\\' && s[i+1] == 'x':
+		case ch <= 0xff && strings.IndexByte("%=\\", s[i]) >= 0 && s[i+1] != 'u' && s[i+1] != 'U':
 			b.byte(byte(ch), int32(i)) // bytes of UTF-8, one by one
 		default:
 			b.rune(ch, int32(i))
@@ -50,7 +50,7 @@ func (r *reader) unescape(found []View, v *View) []View {
 			}
 		}
 	}
-	return append(found, r.clean(r.mapped(Unescaped, b, v)))
+	return clean(found, mapped(Unescaped, b, v))
 }
 
 // minQuoted is how many escapes of quoted-printable a text must have to be read
@@ -90,61 +90,87 @@ func quotedAt(s string, i int) (rune, int) {
 	return 0, 0
 }
 
-// clean folds a derived reading that is not clean ASCII.
-func (r *reader) clean(v View) View {
+// clean appends a derived reading, folded where it is not clean ASCII, and what its
+// invisible characters say.
+func clean(found []View, v View) []View {
 	if scan(v.Text)&markWide == 0 {
-		return v
+		return append(found, v)
 	}
-	invisible := r.out.Invisible
-	f := r.fold(v.Text)
-	r.out.Invisible = invisible
-	b := &builder{text: []byte(f.Text), at: f.at}
-	return r.mapped(v.Name, b, &v)
+	b, odd := fold(v.Text)
+	found = odd.read(found, &v, b)
+	return append(found, mapped(v.Name, b, &v))
 }
+
+// minPoints is how many code points of Unicode a text must name to be read as such.
+const minPoints = 3
+
+// pointed reports whether s spells characters by their numbers, as U+0069.
+func pointed(s string) bool { return strings.Contains(s, "U+") && strings.Count(s, "U+") >= minPoints }
 
 // escapeAt decodes the escape that begins at s[i]; length 0 means none.
 func escapeAt(s string, i int) (rune, int) {
+	rest := s[i+1:]
 	switch s[i] {
 	case '%':
-		if i+2 < len(s) {
-			if hi, lo := unhex(s[i+1]), unhex(s[i+2]); hi >= 0 && lo >= 0 && (hi > 1 || hi == 0 && lo == 10) && hi < 16 {
-				return rune(hi<<4 | lo), 3
-			}
+		if strings.HasPrefix(rest, "u") {
+			return hexAt(s, i, 2, 4, 4)
+		}
+		if ch, n := hexAt(s, i, 1, 2, 2); n > 0 && (ch >= 0x20 || ch == '\n') {
+			return ch, n
 		}
 	case '&':
 		return entityAt(s, i)
+	case 'U':
+		if strings.HasPrefix(rest, "+") {
+			ch, n := hexAt(s, i, 2, 4, 6)
+			if n > 0 && i+n < len(s) && s[i+n] == ' ' {
+				n++
+			}
+			return ch, n
+		}
 	case '\\':
-		if i+3 < len(s) && s[i+1] == 'x' {
-			if hi, lo := unhex(s[i+2]), unhex(s[i+3]); hi >= 0 && lo >= 0 {
-				return rune(hi<<4 | lo), 4
-			}
+		if len(rest) < 3 {
+			return 0, 0
 		}
-		if i+5 < len(s) && (s[i+1] == 'u' || s[i+1] == 'U') {
-			j := i + 2
-			if s[j] == '{' {
-				if k := strings.IndexByte(s[j:min(len(s), j+9)], '}'); k > 1 {
-					if c, err := strconv.ParseUint(s[j+1:j+k], 16, 32); err == nil && c <= utf8.MaxRune {
-						return rune(c), k + 3
-					}
-				}
-				return 0, 0
+		switch {
+		case rest[0] == 'x':
+			return hexAt(s, i, 2, 2, 2)
+		case rest[0] == 'u' && rest[1] == '{':
+			if ch, n := hexAt(s, i, 3, 1, 6); n > 0 && i+n < len(s) && s[i+n] == '}' {
+				return ch, n + 1
 			}
-			for _, n := range [...]int{8, 4} {
-				if n == 8 && s[i+1] == 'u' || j+n > len(s) {
-					continue
-				}
-				if c, err := strconv.ParseUint(s[j:j+n], 16, 32); err == nil && c <= utf8.MaxRune {
-					return rune(c), n + 2
-				}
+		case rest[0] == 'u':
+			return hexAt(s, i, 2, 4, 4)
+		case rest[0] == 'U':
+			if ch, n := hexAt(s, i, 2, 8, 8); n > 0 {
+				return ch, n
 			}
-		}
-		if i+3 < len(s) && s[i+1] >= '0' && s[i+1] <= '3' {
-			if c, err := strconv.ParseUint(s[i+1:i+4], 8, 16); err == nil && c >= 32 {
+			return hexAt(s, i, 2, 4, 4)
+		case rest[0] >= '0' && rest[0] <= '3':
+			if c, err := strconv.ParseUint(rest[:3], 8, 16); err == nil && c >= 32 {
 				return rune(c), 4
 			}
 		}
+		// As in style sheets: a space ends it.
+		if ch, n := hexAt(s, i, 1, 2, 6); n > 0 && ch >= 0x20 && i+n < len(s) && s[i+n] == ' ' {
+			return ch, n + 1
+		}
 	}
 	return 0, 0
+}
+
+// hexAt reads the number of least to most digits that begins so many bytes behind
+// s[i]; the length is that of all of it.
+func hexAt(s string, i, behind, least, most int) (rune, int) {
+	ch, n := rune(0), 0
+	for j := i + behind; n < most && j < len(s) && unhex(s[j]) >= 0; j++ {
+		ch = ch<<4 | rune(unhex(s[j]))
+		n++
+	}
+	if n < least || ch > utf8.MaxRune {
+		return 0, 0
+	}
+	return ch, n + behind
 }
 
 func entityAt(s string, i int) (rune, int) {
@@ -195,7 +221,7 @@ func unhex(c byte) int {
 
 // strip takes out markup that stands inside words: emphasis, and tags and
 // comments between two letters.
-func (r *reader) strip(found []View, v *View) []View {
+func strip(found []View, v *View) []View {
 	s := v.Text
 	b := newBuilder(len(s))
 	inside := 0 // pieces taken from within words
@@ -231,7 +257,7 @@ func (r *reader) strip(found []View, v *View) []View {
 	if inside < 2 {
 		return found
 	}
-	return append(found, r.mapped(Stripped, b, v))
+	return append(found, mapped(Stripped, b, v))
 }
 
 // tagsEnd returns the end of the tags and comments that begin at s[i] and

@@ -1,6 +1,7 @@
 package normal
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -8,20 +9,60 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
+// odd is what fold found that is hardly written in good faith.
+type odd struct {
+	invisible int // carriers of messages
+	alike     int // words whose letters imitate others
+	own       int // words in another script that imitate none
+	turned    int // letters that stand on their heads
+}
+
+// minTurned letters on their heads are a text on its head.
+const minTurned = 4
+
+// read appends the readings of what is odd in v, which b folds.
+func (o odd) read(found []View, v *View, b *builder) []View {
+	if o.invisible > 0 {
+		found = hidden(found, v)
+	}
+	if o.turned >= minTurned { // others are each other's
+		t := builder{text: []byte(heads.Replace(string(b.text))), at: slices.Clone(b.at)}
+		plain := mapped(Plain, &t, v)
+		found = append(found, reversed(&plain))
+	}
+	return found
+}
+
+// heads are letters that are others upside down.
+var heads = strings.NewReplacer("n", "u", "u", "n", "b", "q", "q", "b", "d", "p", "p", "d")
+
 // fold makes the plain reading of a text that is not clean ASCII. Invisible
 // characters go; compatibility forms (fullwidth, mathematical, circled) become
 // plain; Latin letters lose their marks; letters beyond ASCII become lower
 // case; look-alikes become Latin, but only in words where scripts are mixed or
 // that stand alone in a Latin text.
-func (r *reader) fold(s string) View {
+func fold(s string) (*builder, odd) {
+	b, o := foldIn(s, mostlyLatin(s))
+	if o.alike > o.own {
+		return foldIn(s, true)
+	}
+	return b, o
+}
+
+// foldIn is fold of a text that is Latin, so that a word of look-alikes is one, too,
+// or not.
+func foldIn(s string, latin bool) (*builder, odd) {
+	var o odd
 	b := newBuilder(len(s) + 16)
-	latin := mostlyLatin(s)
 	word := -1 // start in b of the current word
 	var kinds uint8
 	var likes []like // the look-alikes of the current word
 	flush := func() {
 		if len(likes) > 0 && (kinds&kindLatin != 0 || kinds&kindOwn == 0 && latin) {
-			r.skeleton(b, likes)
+			skeleton(b, likes)
+			o.alike++
+		} else if kinds&kindOwn != 0 {
+			o.own++
 		}
 		word, kinds, likes = -1, 0, likes[:0]
 	}
@@ -50,7 +91,7 @@ func (r *reader) fold(s string) View {
 		}
 		if invisible(ch) {
 			if carrier(ch) {
-				r.out.Invisible++
+				o.invisible++
 			}
 			continue
 		}
@@ -83,10 +124,16 @@ func (r *reader) fold(s string) View {
 				continue
 			case unicode.Is(unicode.Latin, ch) || ch >= 0x1d400:
 				kinds |= kindLatin
-				r.latin(b, ch, at)
+				if strings.ContainsRune("ɐɔǝɟɥᴉɯɹʇʌʍʎ", ch) {
+					o.turned++
+				}
+				unmarked(b, ch, at)
 				continue
 			}
 			if p := alike(ch); p != 0 {
+				if unicode.IsUpper(ch) {
+					p &^= 'a' - 'A'
+				}
 				likes = append(likes, like{len(b.text), p})
 			} else {
 				kinds |= kindOwn
@@ -97,10 +144,10 @@ func (r *reader) fold(s string) View {
 		if !unicode.IsMark(ch) {
 			flush()
 		}
-		r.latin(b, ch, at)
+		unmarked(b, ch, at)
 	}
 	flush()
-	return b.view(Plain, s)
+	return b, o
 }
 
 // mostlyLatin reports whether a text has more ASCII letters than others, so
@@ -128,8 +175,8 @@ type like struct {
 	as  byte
 }
 
-// latin writes the base letters of a compatibility or accented character.
-func (r *reader) latin(b *builder, ch rune, at int32) {
+// unmarked writes the base letters of a compatibility or accented character.
+func unmarked(b *builder, ch rune, at int32) {
 	if p, ok := smallForms[ch]; ok {
 		for j := 0; j < len(p); j++ {
 			b.byte(p[j], at)
@@ -167,7 +214,7 @@ func (r *reader) latin(b *builder, ch rune, at int32) {
 }
 
 // skeleton puts the ASCII letters in the place of those that look like them.
-func (r *reader) skeleton(b *builder, likes []like) {
+func skeleton(b *builder, likes []like) {
 	to := likes[0].pos
 	next := 0
 	for from := to; from < len(b.text); {
@@ -183,7 +230,6 @@ func (r *reader) skeleton(b *builder, likes []like) {
 		from += n
 	}
 	b.text, b.at = b.text[:to], b.at[:to]
-	r.out.Lookalike++
 }
 
 // invisible reports characters that take no room when the text is shown.
@@ -212,7 +258,7 @@ func plainSymbol(ch rune) string {
 	case ch >= 0x249c && ch <= 0x24b5: // parenthesised
 		return alphabet[ch-0x249c : ch-0x249c+1]
 	case ch >= 0x24b6 && ch <= 0x24cf: // circled capitals
-		return alphabet[ch-0x24b6 : ch-0x24b6+1]
+		return alphabet[ch-0x24b6+26 : ch-0x24b6+27]
 	case ch >= 0x24d0 && ch <= 0x24e9:
 		return alphabet[ch-0x24d0 : ch-0x24d0+1]
 	case ch >= 0x1f130 && ch <= 0x1f149: // squared
@@ -241,7 +287,7 @@ func plainSymbol(ch rune) string {
 	return ""
 }
 
-const alphabet = "abcdefghijklmnopqrstuvwxyz"
+const alphabet = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 // alike returns the ASCII letter that a letter of another script looks like
 // (the rows of Unicode TR39 whose skeleton is one ASCII letter), or 0.

@@ -1,76 +1,91 @@
 package normal
 
-import "unicode/utf8"
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"unicode/utf8"
+)
 
-// hidden returns what invisible characters of the original spell: tag
-// characters, bytes in variation selectors, bits in zero-width characters.
-func (r *reader) hidden(s string) []View {
-	var tags, bytes, bits []byte
-	tagAt, byteAt, bitAt := -1, -1, -1
-	var acc, n int
+// hidden appends what invisible characters of v spell: tag characters, bytes in
+// variation selectors, and bits in two characters that nobody sees.
+func hidden(found []View, v *View) []View {
+	var tags, bytes, silent []rune
+	first, last := -1, 0
 	flag := false // within a flag made of tags, which is a letter of its own
-	note := func(at *int, i int) {
-		if *at < 0 {
-			*at = i
+	for i, ch := range v.Text {
+		if carrier(ch) {
+			if first < 0 {
+				first = i
+			}
+			last = i + utf8.RuneLen(ch)
 		}
-	}
-	for i, ch := range s {
 		switch {
 		case ch == 0x1f3f4:
 			flag = true
 			continue
-		case ch == 0xe007f:
-			flag = false
 		case ch >= 0xe0020 && ch <= 0xe007e:
 			if !flag {
-				note(&tagAt, i)
-				tags = append(tags, byte(ch-0xe0000))
+				tags = append(tags, ch-0xe0000)
 			}
 			continue
 		case ch >= 0xfe00 && ch <= 0xfe0e:
-			note(&byteAt, i)
-			bytes = append(bytes, byte(ch-0xfe00))
+			bytes = append(bytes, ch-0xfe00)
 		case ch >= 0xe0100 && ch <= 0xe01ef:
-			note(&byteAt, i)
-			bytes = append(bytes, byte(ch-0xe0100+16))
-		case ch == 0x200b || ch == 0x200c || ch == 0x2062 || ch == 0x2064:
-			note(&bitAt, i)
-			acc <<= 1
-			if ch == 0x200c || ch == 0x2064 {
-				acc |= 1
-			}
-			if n++; n == 8 {
-				bits = append(bits, byte(acc))
-				acc, n = 0, 0
-			}
+			bytes = append(bytes, ch-0xe0100+16)
+		case carrier(ch):
+			silent = append(silent, ch)
 		}
-		if ch != 0xe0001 {
-			flag = false
+		flag = flag && ch == 0xe0001
+	}
+	texts := [][]byte{octets(tags), octets(bytes)}
+	if len(silent) >= minSilent {
+		texts = append(texts, inBits(silent)...)
+	}
+	for _, t := range texts {
+		if len(t) >= 4 && printable(t) {
+			found = clean(found, whole(Hidden, t, v, first, last))
 		}
 	}
-	var out []View
-	for _, h := range []struct {
-		text []byte
-		at   int
-	}{{tags, tagAt}, {bytes, byteAt}, {bits, bitAt}} {
-		if len(h.text) < 4 || !printable(h.text) {
-			continue
-		}
-		out = append(out, View{Name: Hidden, Text: string(h.text), Depth: 1, orig: s, from: h.at, to: lastInvisible(s), whole: true})
+	return found
+}
+
+// minSilent is how many invisible characters may carry bits.
+const minSilent = 32
+
+func octets(list []rune) []byte {
+	out := make([]byte, len(list))
+	for i, r := range list {
+		out[i] = byte(r)
 	}
 	return out
 }
 
-// lastInvisible returns the end of the last invisible carrier.
-func lastInvisible(s string) int {
-	for i := len(s); i > 0; {
-		ch, n := utf8.DecodeLastRuneInString(s[:i])
-		if carrier(ch) {
-			return i
-		}
-		i -= n
+// inBits reads the two most frequent of invisible characters as bits, both ways.
+func inBits(silent []rune) [][]byte {
+	count := map[rune]int{}
+	for _, r := range silent {
+		count[r]++
 	}
-	return len(s)
+	kinds := slices.SortedFunc(maps.Keys(count), func(a, b rune) int { return cmp.Or(count[b]-count[a], int(a-b)) })
+	if len(kinds) < 2 {
+		return nil
+	}
+	var out [2][]byte
+	n := 0
+	var bits byte
+	for _, r := range silent {
+		if r != kinds[0] && r != kinds[1] {
+			continue
+		}
+		if bits <<= 1; r == kinds[0] {
+			bits |= 1
+		}
+		if n++; n%8 == 0 {
+			out[0], out[1] = append(out[0], bits), append(out[1], ^bits)
+		}
+	}
+	return out[:]
 }
 
 // printable reports whether b is text: valid UTF-8, hardly any control

@@ -2,12 +2,12 @@ package normal
 
 // alikes lists letters of other scripts, each followed by the ASCII letter
 // that it looks like: Greek, Cyrillic up to U+043F, the rest of Cyrillic,
-// Armenian and Cherokee.
+// Armenian, Cherokee, Lisu and syllabics.
 var alikes = [...]string{
 	"αaΑaβbΒbγyεeΕeζzΖzηnΗhιiΙiκkΚkΜmνvΝnοoΟoρpΡpσoΣeτtΤtυuΥyχxΧxωwϲcϳjςcϵeϱp",
 	"аaАaВbвbгrГrеeЕeкkКkМmмmНhнhОoоoпnПnиuИnІiЅsЈjРpСcТtУyХxЬbЯr",
 	"рpсcтtуyхxіiјjѕsһhԁdԛqԝwѵvѴvӏlӀlьbүyҮyҽeөoӨoңhҡkґrқkяr",
-	"աwեtզqհhոnսuցgքpօoղnռnյjОoՕoՏsՍuԼlᎠdᎡrᎢtᎥiᎪaᎫjᎬeᎳwᎷmᎻhᏀgᏂhᏃzᏎsᏏbᏒrᏔwᏙvᏚsᏞlᏟcᏢpᏦkᏴbꭰdꭱrꭲtꭵiꭺaꭻjꭼeꮃwꮇmꮋhꮐgꮓzꮟbꮢrꮪsꮮlꮯcꮲpꮶk",
+	"աwեtզqհhոnսuցgքpօoղnռnյjОoՕoՏsՍuԼlᎠdᎡrᎢtᎥiᎪaᎫjᎬeᎳwᎷmᎻhᏀgᏂhᏃzᏎsᏏbᏒrᏔwᏙvᏚsᏞlᏟcᏢpᏦkᏴbꭰdꭱrꭲtꭵiꭺaꭻjꭼeꮃwꮇmꮋhꮐgꮓzꮟbꮢrꮪsꮮlꮯcꮲpꮶkꓐbꓑpꓓdꓔtꓖgꓗkꓙjꓚcꓜzꓝfꓟmꓠnꓡlꓢsꓣrꓦvꓧhꓪwꓫxꓬyꓮaꓰeꓲiꓳoꓴuᗩaᗷbᑕcᗪdᕮeᖴfᘜgᕼhᒍjᒪlᗰmᑎnᑭpᖇrᔕsᑌuᐯvᗯw᙭xᘔz",
 }
 
 // smallForms are Latin letters without a decomposition: small capitals,

@@ -1,6 +1,12 @@
 package normal
 
-import "strings"
+import (
+	"cmp"
+	"encoding/base64"
+	"slices"
+	"strconv"
+	"strings"
+)
 
 // minItems is how many items make a list, and minGroups how many groups of
 // digits and letters a line.
@@ -9,50 +15,90 @@ const (
 	minGroups = 4
 )
 
-// lines reads what is spread over the items of a list, one word or two each, and
-// encodings that are written in groups.
-func (r *reader) lines(found []View, v *View) []View {
-	found = r.list(found, v)
-	return r.grouped(found, v)
+// item is one of a list: its number, or that of the one before it, and its words.
+type item struct {
+	number int
+	words  []span
 }
 
-// list joins the words of a list: numbered, bulleted, lettered or bare lines,
-// and numbers within a line.
-func (r *reader) list(found []View, v *View) []View {
+// span is a word of a text.
+type span struct{ start, end int }
+
+// list joins the words of a list: numbered, bulleted, lettered, quoted or bare
+// lines, and numbers within a line. Items that are numbered out of order are put
+// in it.
+func list(found []View, v *View) []View {
 	s := v.Text
-	items, words := 0, 0
+	var items []item
+	words, ordered := 0, true
 	fields(s, func(i, j int, opens bool) {
-		switch {
-		case marker(s[i:j], opens):
-			items++
-		case opens:
-			items++
+		n, marked := marker(s[i:j], opens)
+		if len(items) > 0 && n == 0 {
+			n = items[len(items)-1].number
+		}
+		from, to := unquoted(s, i, j)
+		if quote := to-from < j-i && !marked; marked || opens || quote || len(items) == 0 {
+			ordered = ordered && (len(items) == 0 || n >= items[len(items)-1].number)
+			items = append(items, item{number: n})
+		}
+		if !marked {
 			words++
-		default:
-			words++
+			last := &items[len(items)-1]
+			last.words = append(last.words, span{from, to})
 		}
 	})
-	if items < minItems || words > 2*items+4 || words < minItems {
+	if len(items) < minItems || words > 2*len(items)+4 || words < minItems {
 		return found
 	}
+	if ordered = ordered || !numbered(items); !ordered {
+		slices.SortStableFunc(items, func(a, b item) int { return cmp.Compare(a.number, b.number) })
+	}
 	b := newBuilder(len(s))
-	fields(s, func(i, j int, opens bool) {
-		if marker(s[i:j], opens) {
-			return
-		}
-		if len(b.text) > 0 {
-			b.byte(' ', int32(i-1))
-		}
-		for ; i < j; i++ {
-			if c := s[i]; c != ',' && c != ';' || i+1 < j {
-				b.byte(c, int32(i))
+	for _, it := range items {
+		for _, w := range it.words {
+			if len(b.text) > 0 {
+				b.byte(' ', int32(max(w.start-1, 0)))
+			}
+			for i := w.start; i < w.end; i++ {
+				if c := s[i]; c != ',' && c != ';' || i+1 < w.end {
+					b.byte(c, int32(i))
+				}
 			}
 		}
-	})
+	}
 	if len(b.text) == 0 || string(b.text) == s {
 		return found
 	}
-	return append(found, r.mapped(Listed, b, v))
+	out := mapped(Listed, b, v)
+	out.Innocent = ordered
+	return append(found, out)
+}
+
+// numbered reports lists whose items have the numbers of one, in whatever order.
+func numbered(items []item) bool {
+	seen := map[int]bool{}
+	for _, it := range items {
+		if it.number < 1 || it.number > len(items)+1 || seen[it.number] {
+			return false
+		}
+		seen[it.number] = true
+	}
+	return true
+}
+
+// unquoted is what stands between the quotes of a field, or all of it.
+func unquoted(s string, from, to int) (int, int) {
+	i, j := from, to
+	for i < j && strings.IndexByte("[{(,", s[i]) >= 0 {
+		i++
+	}
+	for j > i && strings.IndexByte("]}),", s[j-1]) >= 0 {
+		j--
+	}
+	if j-i > 2 && (s[i] == '"' || s[i] == '\'' || s[i] == '`') && s[j-1] == s[i] {
+		return i + 1, j - 1
+	}
+	return from, to
 }
 
 // fields calls f for every field of s, and says whether it opens a line.
@@ -74,39 +120,39 @@ func fields(s string, f func(i, j int, opens bool)) {
 	}
 }
 
-// marker reports fields that begin an item: 1. 2) (3) 4: a) - * • #, and bare
-// numbers at the beginning of a line.
-func marker(w string, opens bool) bool {
+// marker reports fields that begin an item, and their number where they have one:
+// 1. 2) (3) 4: a) - * • #, and bare numbers at the beginning of a line.
+func marker(w string, opens bool) (number int, ok bool) {
 	switch w {
-	case "-", "*", "+", "•", "·", "–", "—", "‣", "◦", "#", ">", "|":
-		return true
+	case "-", "*", "+", "•", "·", "–", "—", "‣", "◦", "#", ">", "|", "->", "→":
+		return 0, true
 	}
 	inner := strings.Trim(w, "().:[]#-")
 	if inner == "" || len(inner) > 3 || len(inner) == len(w) && !opens {
-		return false
+		return 0, false
 	}
-	if strings.Trim(inner, "0123456789") == "" {
-		return true
+	if n, err := strconv.Atoi(inner); err == nil && n >= 0 {
+		return n, true
 	}
-	return len(inner) == 1 && isLetter(inner[0]) && len(w) > 1
+	return 0, len(inner) == 1 && isLetter(inner[0]) && len(w) > 1
 }
 
 // grouped decodes base64, base32 and hex that are written in groups of the same
 // length, as keys and fingerprints are, and whole lines of groups of any length.
-func (r *reader) grouped(found []View, v *View) []View {
+func grouped(found []View, v *View) []View {
 	s := v.Text
 	var from, to, size, n int // of the groups so far
 	plain := true             // nothing but letters of one case
 	flush := func() {
 		if n >= minGroups && (!plain || size != to-from) {
-			found = r.regroup(found, v, from, to)
+			found = regroup(found, v, from, to)
 		}
 		n = 0
 	}
 	lineFrom, lineTo, lineGroups, lineRun := 0, 0, 0, true
 	line := func() {
 		if lineRun && lineGroups >= minGroups && (n < minGroups || from != lineFrom) {
-			found = r.regroup(found, v, lineFrom, lineTo)
+			found = regroup(found, v, lineFrom, lineTo)
 		}
 		lineGroups, lineRun = 0, true
 	}
@@ -126,7 +172,7 @@ func (r *reader) grouped(found []View, v *View) []View {
 			return
 		}
 		if j-i >= minRun && separated(s[i:j]) {
-			found = r.regroup(found, v, i, j)
+			found = regroup(found, v, i, j)
 		}
 		lineGroups, lineTo = lineGroups+1, j
 		same := j-i == size
@@ -147,8 +193,40 @@ func (r *reader) grouped(found []View, v *View) []View {
 	})
 	line()
 	flush()
-	return found
+	return apiece(found, v)
 }
+
+// apiece decodes texts of which every word is base64 of its own.
+func apiece(found []View, v *View) []View {
+	s := v.Text
+	n, bad := 0, 0
+	var out []byte
+	var buf [maxApiece]byte
+	fields(s, func(i, j int, _ bool) {
+		if bad > 0 {
+			return
+		}
+		w := strings.TrimRight(s[i:j], "=")
+		if len(w) < 2 || len(w) > maxApiece {
+			bad++
+			return
+		}
+		k, err := base64.RawStdEncoding.Decode(buf[:], []byte(w))
+		if err != nil || !printable(buf[:k]) {
+			bad++
+			return
+		}
+		n++
+		out = append(append(out, buf[:k]...), ' ')
+	})
+	if n < minGroups || bad > 0 {
+		return found
+	}
+	return append(found, whole(Encoded, out[:len(out)-1], v, 0, len(s)))
+}
+
+// maxApiece is the longest word that is decoded by itself when all are.
+const maxApiece = 64
 
 // separated reports fingerprints: groups with signs between them.
 func separated(w string) bool {
@@ -166,14 +244,14 @@ const maxStray = 3
 
 // regroup decodes the groups of v between two places as one run. A word of the
 // sentence before them may be as long as they are, and the one behind shorter.
-func (r *reader) regroup(found []View, v *View, from, to int) []View {
+func regroup(found []View, v *View, from, to int) []View {
 	for stray := 0; stray <= maxStray && to-from >= minRun; stray++ {
 		for _, end := range [...]int{to, strings.LastIndexAny(v.Text[from:to], " \n\t") + from} {
 			if end-from < minRun {
 				continue
 			}
 			if t := decodeGroup(v.Text[from:end]); t != nil {
-				return append(found, r.clean(r.whole(Encoded, t, v, from, end)))
+				return clean(found, whole(Encoded, t, v, from, end))
 			}
 		}
 		next := strings.IndexAny(v.Text[from:to], " \n\t")

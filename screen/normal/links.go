@@ -6,59 +6,142 @@ import "strings"
 // made of, for these to be read.
 const minLinked = 3
 
-// links opens what "://" makes one word of: the words in an address, in its
-// path, its query and its fragment, are read as words, whatever the scheme. The
-// text around them stays, because a sentence may go on in the next link.
-func (r *reader) links(found []View, v *View) []View {
+// links opens what "://", or other signs in the place of spaces, make one word of:
+// the words in an address, in its path, its query and its fragment, are read as
+// words, whatever the scheme. The text around them stays, because a sentence may go
+// on in the next link. What has names of parameters is read with and without them.
+func links(found []View, v *View) []View {
 	s := v.Text
-	if !strings.Contains(s, "://") {
+	glued := glued(s)
+	if !glued && !strings.Contains(s, "://") {
 		return found
 	}
-	b := newBuilder(len(s))
-	opened, language := 0, false
-	for i := 0; i < len(s); {
-		at := strings.Index(s[i:], "://")
-		if at < 0 {
-			at = len(s) - i
+	b, bare := newBuilder(len(s)), newBuilder(len(s))
+	sum, opened, known, words, values := 0, 0, 0, 0, 0
+	innocent := !glued // there are but addresses on the web
+	chained := false   // nothing but spaces since the last link
+	fields(s, func(i, j int, _ bool) {
+		for k := i; k > 0 && s[k-1] <= ' '; k-- { // what parts this field from the last
+			b.space(s[k-1], k-1)
+			bare.space(s[k-1], k-1)
 		}
-		end := i + at
-		for scheme := schemeStart(s, i, end); i < scheme; i++ {
-			b.byte(s[i], int32(i))
+		at := strings.Index(s[i:j], "://")
+		if at < 0 && !glued {
+			chained = false
+			b.copy(s, i, j)
+			bare.copy(s, i, j)
+			return
 		}
-		i = end
-		for end < len(s) && s[end] > ' ' {
-			end++
+		web := false
+		if at >= 0 {
+			scheme := schemeStart(s, i, i+at)
+			web = isWeb(s[scheme : i+at])
+			b.copy(s, i, scheme)
+			bare.copy(s, i, scheme)
+			i += at
+			n, foreign := linkWords(s[i:j])
+			in, all := english().count(s[i:j])
+			if words += n; foreign || in >= minLinked && in*3 >= all || !web && sense(s[i:j]) >= legibleLink {
+				known += n
+			}
+			if sum += n; !chained && web {
+				sum = n
+			}
+			innocent = innocent && web && !(chained && sum > n)
+			chained, opened = true, max(opened, sum)
 		}
-		n, known, foreign := linkWords(s[i:end])
-		opened, language = max(opened, n), language || foreign || known >= minLinked && known*3 >= n
-		for ; i < end; i++ {
-			b.byte(linkByte(s, i, end), int32(i))
+		for k := i; k < j; k++ {
+			c := linkByte(s, k, j, web)
+			if s[k] == '=' {
+				values++
+				bare.word()
+				bare.space(' ', k)
+			} else {
+				bare.space(c, k)
+			}
+			b.space(c, k)
 		}
-	}
-	if opened < minLinked {
+	})
+	if !glued && opened < minLinked {
 		return found
 	}
-	out := r.mapped(Linked, b, v)
-	out.Rough = !language
-	return append(found, out)
+	out := mapped(Linked, b, v)
+	out.Rough, out.Innocent = known*2 < words, innocent
+	found = append(found, out)
+	if values >= minLinked {
+		out = mapped(Linked, bare, v)
+		out.Rough, out.Innocent = known*2 < words, innocent
+		found = append(found, out)
+	}
+	return found
+}
+
+// legibleLink is how much the letters of a link follow each other where it has words:
+// less than in prose, for what is abbreviated.
+const legibleLink = 4
+
+func isWeb(scheme string) bool { return scheme == "http" || scheme == "https" }
+
+// glued reports texts in which signs stand where spaces should.
+func glued(s string) bool {
+	spaces, signs := 0, 0
+	for i := 1; i+1 < len(s); i++ {
+		switch c := s[i]; {
+		case c <= ' ':
+			spaces++
+		case classes[c]&(cLower|cUpper|cDigit|cWide) == 0 && isLetter(s[i-1]) && isLetter(s[i+1]):
+			if i > 1 && isLetter(s[i-2]) || i+2 < len(s) && isLetter(s[i+2]) {
+				signs++
+			}
+		}
+	}
+	return signs >= minLinked && signs > 2*spaces
+}
+
+// copy writes s[i:j] as it stands.
+func (b *builder) copy(s string, i, j int) {
+	for ; i < j; i++ {
+		b.byte(s[i], int32(i))
+	}
+}
+
+// space writes c, but no second space.
+func (b *builder) space(c byte, at int) {
+	if n := len(b.text); c > ' ' || n == 0 || b.text[n-1] > ' ' {
+		b.byte(c, int32(at))
+	} else if c == '\n' {
+		b.text[n-1] = c
+	}
+}
+
+// word takes back the letters at the end: a name.
+func (b *builder) word() {
+	n := len(b.text)
+	for n > 0 && isAlnum(b.text[n-1]) {
+		n--
+	}
+	b.text, b.at = b.text[:n], b.at[:n]
 }
 
 // linkByte is what byte i of a link that goes up to end reads as: a value may be
-// a sentence of its own, signs part words, and those that end a clause do so where
+// a sentence of its own, as are the parts of an address on the web, signs part words, and those that end a clause do so where
 // a word follows.
-func linkByte(s string, i, end int) byte {
+func linkByte(s string, i, end int, web bool) byte {
 	switch c := s[i]; c {
-	case '=':
-		return '\n'
-	case '.', ',', ';', ':', '?':
-		if i+1 == end || c == ':' && strings.HasPrefix(s[i:end], "://") {
-			return ' '
-		}
-		if strings.IndexByte("+/_-", s[i+1]) >= 0 {
+	case '=', '#', '?':
+		if c == '?' && i+1 < end && strings.IndexByte("+/_-&", s[i+1]) >= 0 {
 			return c
 		}
-		return ' '
-	case '#', '/', '&', '+', '-', '_', '~', '@', '|', '*', '$', '(', ')', '[', ']', '{', '}':
+		if c != '=' && !web {
+			return ' '
+		}
+		return '\n'
+	case '.', ',', ';', ':':
+		if c == ':' && strings.HasPrefix(s[i:end], "://") || i+1 < end && strings.IndexByte("+/_-&", s[i+1]) < 0 || i == 0 || !isAlnum(s[i-1]) {
+			return ' '
+		}
+		return c
+	case '/', '&', '+', '-', '_', '~', '@', '|', '*', '$', '(', ')', '[', ']', '{', '}':
 		return ' '
 	default:
 		return c
@@ -77,10 +160,9 @@ func schemeStart(s string, from, end int) int {
 	return end
 }
 
-// linkWords counts the words in the rest of a link, those in scripts without
-// spaces by letter, and those of English among them; foreign is set if there are
-// letters beyond ASCII.
-func linkWords(s string) (n, known int, foreign bool) {
+// linkWords counts the words in the rest of a link, those in scripts without spaces
+// by letter; foreign is set if there are letters beyond ASCII.
+func linkWords(s string) (n int, foreign bool) {
 	for i := 0; i < len(s); {
 		if s[i] >= 0x80 {
 			n, foreign = n+1, true
@@ -94,13 +176,10 @@ func linkWords(s string) (n, known int, foreign bool) {
 		}
 		if j-i >= 2 && !addressWord(s[i:j]) {
 			n++
-			if english().word(s[i:j]) {
-				known++
-			}
 		}
 		i = max(j, i+1)
 	}
-	return n, known, foreign
+	return n, foreign
 }
 
 // addressWord reports words that most addresses have and that say nothing.

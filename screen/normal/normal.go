@@ -11,6 +11,7 @@ package normal
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -46,7 +47,10 @@ type Limits struct {
 
 // DefaultLimits are enough for all that base64 can nest in a text, and to
 // spare: every level is three quarters of the one above.
-func DefaultLimits() Limits { return Limits{Depth: 24, Extra: 12} }
+func DefaultLimits() Limits { return Limits{Depth: 24, Extra: 16} }
+
+// manyAlike is how many words whose letters imitate others are no slips.
+const manyAlike = 4
 
 // viewCost is the work on a reading that is independent of its length, in bytes.
 const viewCost = 64
@@ -60,6 +64,12 @@ type View struct {
 	// Rough readings are guesses at what is hardly language: rules are looked
 	// for in them, and what knows language by its statistics cannot judge them.
 	Rough bool
+
+	// Innocent readings are of what is written in all innocence: the text itself,
+	// links, lists, and what may run backward and mostly does not. Others were hidden.
+	Innocent bool
+
+	sense int // how much its letters follow each other as in words
 
 	at   []int32 // original offset of each byte; nil: the byte's own
 	orig string
@@ -94,6 +104,30 @@ func (v *View) Span(start, end int) (int, int) {
 	_, n := utf8.DecodeRuneInString(v.orig[hi:])
 	return int(lo), int(hi) + max(n, 1)
 }
+
+// Altered reports whether the reading of a span of the original is another text than
+// it, and not only by a sign here and there.
+func (v *View) Altered(from, to int) bool {
+	if v.whole || v.at == nil {
+		return v.whole
+	}
+	n, same, last := 0, 0, int32(-1)
+	for i, at := range v.at {
+		if int(at) < from || int(at) >= to {
+			continue
+		}
+		n++
+		if at == last+1 && lower(v.orig[at]) == lower(v.Text[i]) {
+			same++
+		}
+		last = at
+	}
+	return same*altered < max(n, to-from)*(altered-1)
+}
+
+// altered is how many letters there are for each that reads otherwise, at most, where
+// a text is another.
+const altered = 12
 
 // origin returns the original offset of byte i of the reading.
 func (v *View) origin(i int) int32 {
@@ -174,17 +208,19 @@ func (r *reader) seen(v *View) bool {
 // Read returns the readings of text, the plain one first.
 func Read(text string, lim Limits) Reading {
 	r := reader{orig: text, lim: lim, extra: lim.Extra*len(text) + 16<<10}
-	marks := scan(text)
 	plain := View{Name: Plain, Text: text, orig: text}
+	marks := scan(text)
+	var found []View
 	if marks&markWide != 0 {
-		plain = r.fold(text)
+		b, odd := fold(text)
+		r.out.Invisible, r.out.Lookalike = odd.invisible, odd.alike
+		found = odd.read(found, &plain, b)
+		plain = mapped(Plain, b, &plain)
 		marks = scan(plain.Text)
 	}
+	plain.Innocent = r.out.Lookalike < manyAlike
 	r.out.Views = append(make([]View, 0, 4), plain)
-	found := r.derive(nil, &plain, marks)
-	if r.out.Invisible > 0 {
-		found = append(r.hidden(text), found...)
-	}
+	found = derive(found, &plain, marks)
 	for depth := 1; len(found) > 0 && !r.out.Cut; depth++ {
 		if depth > lim.Depth {
 			r.out.Cut = true
@@ -198,25 +234,52 @@ func Read(text string, lim Limits) Reading {
 // level keeps the readings of one depth, those first that are most likely meant,
 // and returns what they give rise to.
 func (r *reader) level(found []View, depth int) []View {
-	if len(found) > 1 {
-		likely := func(v *View) int { return english().share(v.Text[:min(len(v.Text), 512)]) }
-		slices.SortStableFunc(found, func(a, b View) int { return cmp.Compare(likely(&b), likely(&a)) })
+	for i := range found {
+		if found[i].sense = fluent; !foreign(found[i].Text) {
+			found[i].sense = sense(found[i].Text)
+		}
 	}
+	slices.SortStableFunc(found, func(a, b View) int { return cmp.Compare(b.sense, a.sense) })
 	var next []View
 	for i := range found {
 		v := &found[i]
 		v.Depth = depth
-		if !r.add(v) {
-			continue
+		switch {
+		case !r.pay(v):
+		case v.sense >= meant || v.decoded():
+			r.out.Views = append(r.out.Views, *v)
+			next = derive(next, v, scan(v.Text))
+		default:
+			if !v.guessed() {
+				r.out.Views = append(r.out.Views, *v)
+			}
+			next = code(next, v, scan(v.Text))
 		}
-		next = r.derive(next, v, scan(v.Text))
 	}
 	return next
 }
 
-// add keeps a reading if the bounds allow it.
-func (r *reader) add(v *View) bool {
-	if len(v.Text) == 0 || r.seen(v) {
+// meant is how much the letters of a guess follow each other as in words where it
+// may be meant: less than in prose.
+const meant = 2
+
+// guessed reports readings that there are of any text: what is no language in
+// them is no reading, and may be code that was written in that way.
+func (v *View) guessed() bool {
+	switch v.Name {
+	case Leet, Joined, Split, Stripped, Linked, Listed, Scrambled, Backward:
+		return true
+	}
+	return false
+}
+
+// decoded reports readings that somebody must have written as code: few texts are
+// others by chance when they are decoded.
+func (v *View) decoded() bool { return v.Name == Encoded || v.Name == Hidden || v.Name == Unescaped }
+
+// pay reports whether the bounds allow another reading.
+func (r *reader) pay(v *View) bool {
+	if len(v.Text) == 0 || r.out.Cut || r.seen(v) {
 		return false
 	}
 	if len(v.Text)+viewCost > r.extra {
@@ -224,30 +287,53 @@ func (r *reader) add(v *View) bool {
 		return false
 	}
 	r.extra -= len(v.Text) + viewCost
-	r.out.Views = append(r.out.Views, *v)
 	return true
 }
 
 // derive appends the readings that v gives rise to.
-func (r *reader) derive(found []View, v *View, m marks) []View {
-	if r.out.Cut || v.Name == Backward {
+func derive(found []View, v *View, m marks) []View {
+	if v.Name == Backward {
 		return found
 	}
-	if m&markEscape != 0 || quoted(v.Text) {
-		found = r.unescape(found, v)
+	found = code(found, v, m)
+	found = links(found, v)
+	found = list(found, v)
+	return words(found, v, m)
+}
+
+// code appends what v says as code: escaped, encoded, or enciphered.
+func code(found []View, v *View, m marks) []View {
+	found = encodings(found, v, m)
+	if v.Name != Cipher && v.Name != Reversed {
+		var strange int
+		if found, strange = cipher(found, v); strange >= minOpaque {
+			found = probe(found, v)
+		}
+	}
+	return found
+}
+
+// encodings appends what stands in v escaped or encoded.
+func encodings(found []View, v *View, m marks) []View {
+	if m&markEscape != 0 || quoted(v.Text) || pointed(v.Text) {
+		found = unescape(found, v)
 	}
 	if m&markMarkup != 0 {
-		found = r.strip(found, v)
+		found = strip(found, v)
 	}
-	if m&markRun != 0 || m&markGroups != 0 {
-		found = r.decode(found, v, m)
+	if m&markRun != 0 {
+		found = runs(found, v)
+	}
+	if m&markGroups != 0 || strings.Count(v.Text, "0x") >= minNumbers {
+		found = groups(found, v)
+	}
+	if m&markGroups != 0 || m&markWide != 0 {
+		found = morse(found, v)
 	}
 	if m&markToken != 0 {
-		found = r.ascii85(found, v)
+		found = base85(found, v)
 	}
-	found = r.links(found, v)
-	found = r.lines(found, v)
-	return r.words(found, v, m)
+	return grouped(found, v)
 }
 
 // builder makes a reading byte by byte.
@@ -276,25 +362,21 @@ func (b *builder) rune(c rune, at int32) {
 	}
 }
 
-func (b *builder) view(name string, orig string) View {
-	return View{Name: name, Text: string(b.text), at: b.at, orig: orig}
-}
-
 // whole makes a reading of which every byte stands for the same span of v.
-func (r *reader) whole(name string, text []byte, v *View, start, end int) View {
+func whole(name string, text []byte, v *View, start, end int) View {
 	from, to := v.Span(start, end)
-	return View{Name: name, Text: string(text), orig: r.orig, from: from, to: to, whole: true}
+	return View{Name: name, Text: string(text), orig: v.orig, from: from, to: to, whole: true}
 }
 
 // mapped finishes a reading whose offsets point into parent.
-func (r *reader) mapped(name string, b *builder, parent *View) View {
+func mapped(name string, b *builder, parent *View) View {
 	if parent.whole {
-		return View{Name: name, Text: string(b.text), orig: r.orig, from: parent.from, to: parent.to, whole: true}
+		return View{Name: name, Text: string(b.text), orig: parent.orig, from: parent.from, to: parent.to, whole: true}
 	}
 	if parent.at != nil {
 		for i, o := range b.at {
 			b.at[i] = parent.origin(int(o))
 		}
 	}
-	return View{Name: name, Text: string(b.text), at: slices.Clip(b.at), orig: r.orig}
+	return View{Name: name, Text: string(b.text), at: slices.Clip(b.at), orig: parent.orig}
 }

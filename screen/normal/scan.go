@@ -12,7 +12,7 @@ const (
 	markGroups                    // groups of digits, or of dots and dashes
 	markSpread                    // single letters that stand apart
 	markLeet                      // digits or signs inside words
-	markCrowded                   // 18 or more letters in a row
+	markCrowded                   // crowded letters in a row and more
 	markToken                     // 20 or more bytes without a space, signs among them
 )
 
@@ -79,7 +79,7 @@ func scan(s string) marks {
 			run++
 			letters++
 			inRun |= k
-			if letters == 18 {
+			if letters == crowded {
 				m |= markCrowded
 			}
 			continue

@@ -11,18 +11,20 @@ const (
 	minSpelled   = 5 // words of a spelling alphabet in a row
 	minPig       = 4 // words of pig Latin
 	minBackward  = 4 // words of a text that may run backward
-	sureBackward = 2 // signs that it does
+	sureBackward = 1 // signs that it does
 )
 
 // spoken adds the readings of texts whose words a person would read at once
 // and a table of words does not: with their inner letters mixed, spelled, in pig
 // Latin, and in reverse order.
-func (r *reader) spoken(found []View, v *View) []View {
+func spoken(found []View, v *View) []View {
 	s, vocab := v.Text, wide()
 	words, scrambled, pigs, spelled, longest := 0, 0, 0, 0, 0
 	var order order
 	eachWord(s, func(i, j int, h uint32) {
-		words++
+		if j-i > 1 {
+			words++
+		}
 		if letter(s[i:j], h) != 0 {
 			if spelled++; spelled > longest {
 				longest = spelled
@@ -30,7 +32,11 @@ func (r *reader) spoken(found []View, v *View) []View {
 		} else if j-i > 1 {
 			spelled = 0
 		}
-		order.word(s[i:j])
+		if j-i <= 9 {
+			order.word(s[i:j])
+		} else {
+			order.before = 0
+		}
 		if j-i >= 3 && !vocab.has(h) {
 			if j-i >= 4 && scrambles()[signature(s[i:j])] != "" {
 				scrambled++
@@ -41,10 +47,10 @@ func (r *reader) spoken(found []View, v *View) []View {
 		}
 	})
 	if longest >= minSpelled {
-		found = r.spelled(found, v)
+		found = phonetic(found, v)
 	}
 	if scrambled >= minScrambled {
-		found = append(found, r.replaced(v, func(w string) string {
+		found = append(found, replaced(v, func(w string) string {
 			if len(w) < 4 || vocab.word(w) {
 				return ""
 			}
@@ -52,18 +58,19 @@ func (r *reader) spoken(found []View, v *View) []View {
 		}))
 	}
 	if pigs >= minPig && pigs*2 >= words {
-		found = append(found, r.replaced(v, pig))
+		found = append(found, replaced(v, pig))
 	}
 	if words >= minBackward && order.backward >= order.forward {
-		b := r.backward(v)
+		b := backward(v)
 		b.Rough = order.backward+ends(s) < sureBackward || order.backward < 2*order.forward
+		b.Innocent = b.Rough
 		found = append(found, b)
 	}
 	return found
 }
 
-// order counts in which order prepositions and articles stand: "to the" in
-// English, "the to" in English backward.
+// order counts in which order small words stand: "to the" in English, "the to" in
+// English backward.
 type order struct {
 	forward, backward int
 	before            byte
@@ -71,23 +78,32 @@ type order struct {
 
 // word takes the next word.
 func (o *order) word(w string) {
-	kind := byte(0)
-	if len(w) <= 5 {
-		switch strings.ToLower(w) {
-		case "to", "of", "in", "on", "at", "from", "for", "with", "by", "and", "or", "that", "if", "when", "as", "is", "are":
-			kind = 'p'
-		case "the", "a", "an", "your", "my", "all", "any", "every", "this", "our", "their", "its", "these":
-			kind = 'd'
-		}
-	}
+	kind := smallWords()[strings.ToLower(w)]
 	switch {
-	case o.before == 'p' && kind == 'd':
+	case o.before == 'p' && (kind == 'd' || kind == 'e'):
 		o.forward++
 	case o.before == 'd' && kind == 'p':
 		o.backward++
 	}
 	o.before = kind
 }
+
+// smallWords are those before which an article or the like stands (p), articles (d),
+// and what may be one or stand alone (e).
+var smallWords = sync.OnceValue(func() map[string]byte {
+	all := map[string]byte{}
+	for kind, words := range map[byte]string{
+		'p': `to of in on at from for with by and or that if when as is are about into over under without before after between against
+			do not will can must should have has was were be you we they tell ignore send give reveal forget disregard obey let`,
+		'd': "the a an your my our their",
+		'e': "all any every this its these",
+	} {
+		for _, w := range strings.Fields(words) {
+			all[w] = kind
+		}
+	}
+	return all
+})
 
 // eachWord calls f for every word of ASCII letters, with its hash.
 func eachWord(s string, f func(i, j int, h uint32)) {
@@ -142,7 +158,7 @@ var scrambles = sync.OnceValue(func() map[inner]string {
 
 // replaced reads v with other words in the place of those for which another
 // gives one.
-func (r *reader) replaced(v *View, another func(string) string) View {
+func replaced(v *View, another func(string) string) View {
 	s := v.Text
 	b := newBuilder(len(s))
 	done := 0
@@ -163,7 +179,7 @@ func (r *reader) replaced(v *View, another func(string) string) View {
 		done = j
 	})
 	copied(len(s))
-	return r.mapped(Scrambled, b, v)
+	return mapped(Scrambled, b, v)
 }
 
 // pig returns the word that a word of pig Latin stands for, or "".
@@ -212,9 +228,9 @@ func letter(w string, h uint32) byte {
 	return spelling()[h]
 }
 
-// spelled joins the letters that words of a spelling alphabet stand for.
+// phonetic joins the letters that words of a spelling alphabet stand for.
 // Whatever else stands between them parts words.
-func (r *reader) spelled(found []View, v *View) []View {
+func phonetic(found []View, v *View) []View {
 	s := v.Text
 	var out []byte
 	from, to, n := -1, 0, 0
@@ -230,10 +246,10 @@ func (r *reader) spelled(found []View, v *View) []View {
 					b.byte(word[k], 0)
 				}
 				if len(word) >= 12 {
-					r.segment(b, at)
+					segment(b, at)
 				}
 			}
-			found = append(found, r.whole(Encoded, b.text, v, from, to))
+			found = append(found, whole(Encoded, b.text, v, from, to))
 		}
 		out, from, n = nil, -1, 0
 	}
@@ -269,7 +285,7 @@ func (r *reader) spelled(found []View, v *View) []View {
 }
 
 // backward reads v with its words in reverse order.
-func (r *reader) backward(v *View) View {
+func backward(v *View) View {
 	s := v.Text
 	type place struct{ from, to int }
 	places := make([]place, 0, len(s)/5)
@@ -286,7 +302,7 @@ func (r *reader) backward(v *View) View {
 			}
 		}
 	}
-	return r.mapped(Backward, b, v)
+	return mapped(Backward, b, v)
 }
 
 // ends counts what the ends of a text say for its running backward: a full stop

@@ -96,36 +96,16 @@ func (v vocabulary) word(s string) bool {
 	return v.has(h)
 }
 
-// isLanguage reports whether enough of the words of s are known.
-func (v vocabulary) isLanguage(s string, atLeast int) bool {
-	known, words := v.count(s)
-	return known >= atLeast && known*100 >= words*35
-}
-
-// share is how many of the words of s are known, per mille.
-func (v vocabulary) share(s string) int {
-	known, words := v.count(s)
-	return known * 1000 / max(words, 1)
-}
-
 // count counts the words of s, of two letters and more, and those that are known.
 func (v vocabulary) count(s string) (known, words int) {
-	for i := 0; i < len(s); {
-		if !isLetter(s[i]) {
-			i++
-			continue
+	eachWord(s, func(i, j int, h uint32) {
+		if j-i < 2 {
+			return
 		}
-		h, j := hashStart, i
-		for ; j < len(s) && isLetter(s[j]); j++ {
-			h = hashByte(h, lower(s[j]))
+		words++
+		if v.has(h) {
+			known++
 		}
-		if j-i >= 2 {
-			words++
-			if v.has(h) {
-				known++
-			}
-		}
-		i = j
-	}
+	})
 	return known, words
 }

@@ -1,0 +1,149 @@
+package normal
+
+import "strings"
+
+// leetLetters is what a digit or sign may stand for in a word, the likeliest first.
+var leetLetters = map[byte]string{
+	'0': "o", '1': "il", '!': "il", '|': "li", '3': "e", '4': "a", '@': "a", '5': "s", '$': "s", '6': "gb", '9': "gq", '7': "tl",
+	'+': "t", '8': "b", '2': "z", '(': "c", '<': "c", '#': "h",
+}
+
+// leetPieces are letters that are drawn with several signs, the longest first.
+var leetPieces = [...]struct {
+	sign   string
+	letter byte
+}{
+	{`/\/\`, 'm'}, {`\/\/`, 'w'}, {"|v|", 'm'}, {"|V|", 'm'}, {"(_)", 'u'}, {"|_|", 'u'}, {`|\|`, 'n'}, {`/\/`, 'n'}, {"|-|", 'h'}, {"]-[", 'h'},
+	{`/\`, 'a'}, {`\/`, 'v'}, {"|<", 'k'}, {"|{", 'k'}, {"()", 'o'}, {"[]", 'o'}, {"|)", 'd'}, {"|]", 'd'}, {"|3", 'b'}, {"|_", 'l'}, {"|=", 'f'},
+	{"|2", 'r'}, {"|>", 'p'}, {"_|", 'j'}, {"><", 'x'}, {"[", 'c'},
+}
+
+// drawn returns the letter that several signs draw at the beginning of s.
+func drawn(s string) (letter byte, n int) {
+	if strings.IndexByte(`/\|()[]_>`, s[0]) >= 0 {
+		for _, p := range leetPieces {
+			if len(p.sign) > 1 && strings.HasPrefix(s, p.sign) {
+				return p.letter, len(p.sign)
+			}
+		}
+	}
+	return 0, 0
+}
+
+// bracket reports whether s begins with a bracket that is closed in the same word.
+func bracket(s string) bool {
+	if s[0] != '(' && s[0] != '<' {
+		return false
+	}
+	end := strings.IndexAny(s, ")> \n")
+	return end > 0 && s[end] > ' '
+}
+
+// glyph is what one letter of a word of leetspeak may be, and where it stands.
+type glyph struct {
+	may      string
+	from, to int
+}
+
+// leet reads digits and signs in words as letters, when that gives words.
+func leet(found []View, v *View) []View {
+	s := v.Text
+	b := newBuilder(len(s))
+	known, tried := 0, 0
+	var word []glyph
+	for i := 0; i < len(s); {
+		j, letters, digits := i, 0, 0
+		word = word[:0]
+		for j < len(s) && s[j] > ' ' {
+			c := s[j]
+			if l, n := drawn(s[j:]); n > 0 {
+				word = append(word, glyph{string(rune(l)), j, j + n})
+				letters++
+				digits++
+				j += n
+			} else if isLetter(c) {
+				word = append(word, glyph{s[j : j+1], j, j + 1})
+				letters++
+				j++
+			} else if may := leetLetters[c]; may != "" && !bracket(s[j:]) {
+				word = append(word, glyph{may, j, j + 1})
+				digits++
+				j++
+			} else {
+				break
+			}
+		}
+		n, ok := 0, false
+		if digits > 0 && len(word) <= maxLeet {
+			n, ok = guess(s, word)
+		}
+		if len(word) == 0 || !ok && strings.IndexByte("(<#+|[", s[i]) >= 0 {
+			b.byte(s[i], int32(i)) // a sign before a word, or none of one
+			i++
+			continue
+		}
+		if digits > 0 && letters > 0 {
+			tried++
+		}
+		if ok && letters > 0 {
+			if known++; len(word) >= 5 {
+				known++
+			}
+		}
+		for k, g := range word {
+			switch {
+			case k >= n && digits > 0 && g.to-g.from > 1, digits == 0, letters == 0 && !ok, k >= n:
+				for at := g.from; at < g.to; at++ {
+					b.byte(s[at], int32(at))
+				}
+			default:
+				b.byte(g.may[0], int32(g.from))
+			}
+		}
+		i = j
+	}
+	if known < 2 || known < sureLeet && known*3 < tried {
+		return found
+	}
+	return append(found, mapped(Leet, b, v))
+}
+
+const (
+	// maxLeet is the longest word of leetspeak, and maxGuesses how many ways of
+	// reading one are tried.
+	maxLeet    = 24
+	maxGuesses = 64
+	// sureLeet is how many words are leetspeak whatever else there is.
+	sureLeet = 8
+)
+
+// guess chooses letters for a word so that it is known: with, or without, the signs
+// at its end, which may end a sentence. It returns how many of its letters belong to it.
+func guess(s string, word []glyph) (n int, ok bool) {
+	tries := maxGuesses
+	for n = len(word); n > 0; n-- {
+		if spellOut(word[:n], hashStart, &tries) {
+			return n, true
+		}
+		if strings.IndexByte("!|+(<#", s[word[n-1].from]) < 0 || word[n-1].to-word[n-1].from > 1 {
+			break
+		}
+	}
+	return n, false
+}
+
+// spellOut looks for a known word among those that the glyphs may be, and keeps it.
+func spellOut(word []glyph, h uint32, tries *int) bool {
+	if len(word) == 0 {
+		*tries--
+		return wide().has(h)
+	}
+	g := &word[0]
+	for k := 0; k < len(g.may) && *tries > 0; k++ {
+		if spellOut(word[1:], hashByte(h, lower(g.may[k])), tries) {
+			g.may = g.may[k : k+1]
+			return true
+		}
+	}
+	return false
+}
