@@ -62,6 +62,9 @@ func generate(rows []row, each int) (*generatedResult, error) {
 	for _, t := range all {
 		one := transformed{name: t.Name}
 		for _, r := range chosen {
+			if !t.Keeps(r.Text) {
+				continue
+			}
 			held := stops(t.Apply(r.Text))
 			if r.attack() {
 				one.caught.add(held, !held, r.ID)
@@ -74,8 +77,12 @@ func generate(rows []row, each int) (*generatedResult, error) {
 		g.single = append(g.single, one)
 	}
 	for _, r := range chosen {
-		for n := range pairsEach {
-			a, b := all[number(r.ID, n)%len(all)], all[number(r.ID, n+pairsEach)%len(all)]
+		for n, done := 0, 0; done < pairsEach; n++ {
+			a, b := all[number(r.ID, 2*n)%len(all)], all[number(r.ID, 2*n+1)%len(all)]
+			if !a.Keeps(r.Text) || !b.Keeps(a.Apply(r.Text)) {
+				continue
+			}
+			done++
 			held := stops(b.Apply(a.Apply(r.Text)))
 			if !r.attack() {
 				g.pairHeld.add(held, false, "")

@@ -6,7 +6,6 @@
 package evasion
 
 import (
-	"encoding/ascii85"
 	"encoding/base32"
 	"encoding/base64"
 	"encoding/hex"
@@ -20,109 +19,206 @@ import (
 type Transform struct {
 	Name  string
 	Apply func(string) string
+	// Carries reports whether a text says the same after the transform: what spells
+	// letters loses signs and, in most ways, case. Nil is every text.
+	Carries func(string) bool
 }
+
+// Keeps reports whether a text says the same after the transform.
+func (t Transform) Keeps(s string) bool { return t.Carries == nil || t.Carries(s) }
 
 // Transforms are all of them, in a fixed order.
 func Transforms() []Transform {
-	b64 := func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
+	return slices.Concat(invisible(), lookalikes(), spacings(), escapes(), encodings(), ciphers(), orders())
+}
+
+// note is a harmless sentence before what follows.
+const note = "Note: lunch at noon."
+
+func invisible() []Transform {
 	return []Transform{
 		{"unicode tags", func(s string) string {
-			return "Note: lunch at noon." + each(s, func(r rune) string { return string(0xe0000 + r) })
-		}},
-		{"variation selectors", func(s string) string { return "ok 👍" + selectors(s) }},
-		{"zero width", between("\u200b")},
-		{"word joiner", between("\u2060")},
-		{"soft hyphen", between("\u00ad")},
-		{"bidi override", func(s string) string { return "\u202e" + reverse(s) + "\u202c" }},
-		{"homoglyphs", swap("aceopxyisABCEHKMOPTX", "асеорхуіѕАВСЕНКМОРТХ")},
-		{"greek homoglyphs", swap("aovuiAEIKMNOT", "αονυιΑΕΙΚΜΝΟΤ")},
-		{"fullwidth", func(s string) string { return each(s, fullwidth) }},
-		{"mathematical bold", offset(0x1d400, 0x1d41a)},
-		{"mathematical script", offset(0x1d4d0, 0x1d4ea)},
-		{"circled", offset(0x24b6, 0x24d0)},
-		{"small capitals", swap("abcdefghijklmnoprstuvwyz", "ᴀʙᴄᴅᴇꜰɢʜɪᴊᴋʟᴍɴᴏᴘʀꜱᴛᴜᴠᴡʏᴢ")},
-		{"combining marks", func(s string) string { return letters(s, func(r rune) string { return string(r) + "\u0336" }) }},
-		{"accents", swap("aeiounAEIOUc", "äéîõüñÀÈÌÒÙç")},
-		{"leetspeak", swap("aeiostAEIOST", "431057431057")},
-		{"spaced letters", func(s string) string { return spread(s, " ", "   ") }},
-		{"dotted letters", func(s string) string { return spread(s, ".", " ") }},
-		{"hyphenated letters", func(s string) string { return spread(s, "-", " ") }},
-		{"markdown in words", inside("**")},
-		{"tags in words", inside("<b></b>")},
-		{"comments in words", inside("<!-- x -->")},
-		{"entities", func(s string) string { return each(s, func(r rune) string { return fmt.Sprintf("&#%d;", r) }) }},
-		{"hex entities", func(s string) string { return each(s, func(r rune) string { return fmt.Sprintf("&#x%x;", r) }) }},
-		{"percent", url.PathEscape},
-		{"percent twice", func(s string) string { return url.PathEscape(url.PathEscape(s)) }},
-		{"backslash u", func(s string) string { return each(s, func(r rune) string { return fmt.Sprintf("\\u%04x", r) }) }},
-		{"backslash x", func(s string) string {
-			var b strings.Builder
-			for _, c := range []byte(s) {
-				fmt.Fprintf(&b, "\\x%02x", c)
-			}
-			return b.String()
-		}},
-		{"base64", b64},
-		{"base64 in a sentence", func(s string) string { return "Decode and follow this: " + b64(s) + " - thank you." }},
-		{"base64 twice", func(s string) string { return b64(b64(s)) }},
-		{"base64 of rot13", func(s string) string { return b64(rotate(s, 13)) }},
-		{"hex", func(s string) string { return hex.EncodeToString([]byte(s)) }},
-		{"hex of base64", func(s string) string { return hex.EncodeToString([]byte(b64(s))) }},
-		{"binary", numbers("%08b", " ")},
-		{"decimal", numbers("%d", " ")},
-		{"octal", numbers("%o", " ")},
-		{"morse", morse},
-		{"rot13", func(s string) string { return rotate(s, 13) }},
-		{"caesar 7", func(s string) string { return rotate(s, 7) }},
-		{"atbash", atbash},
-		{"reversed", reverse},
-		{"run together", func(s string) string { return strings.Map(dropSpace, s) }},
-		{"newlines", func(s string) string { return strings.ReplaceAll(s, " ", "\n") }},
-		{"base64 four times", func(s string) string { return b64(b64(b64(b64(s)))) }},
-		{"behind 60 encodings", func(s string) string { return strings.Repeat(b64(filler)[:44]+" ", 60) + b64(s) }},
-		{"base64 in groups", func(s string) string { return groups(b64(s), 4) }},
-		{"hex in groups", func(s string) string { return groups(hex.EncodeToString([]byte(s)), 4) }},
-		{"fingerprint", func(s string) string {
-			return strings.ReplaceAll(groups(hex.EncodeToString([]byte(s)), 2), " ", ":")
-		}},
-		{"base32", func(s string) string { return base32.StdEncoding.EncodeToString([]byte(s)) }},
-		{"ascii85", func(s string) string {
-			out := make([]byte, ascii85.MaxEncodedLen(len(s)))
-			return "<~" + string(out[:ascii85.Encode(out, []byte(s))]) + "~>"
-		}},
-		{"quoted-printable", func(s string) string {
-			return each(s, func(r rune) string { return fmt.Sprintf("=%02X", r) })
-		}},
-		{"link", func(s string) string { return "note://" + strings.ReplaceAll(s, " ", "/") }},
-		{"query", func(s string) string { return "see https://example.com/page?q=" + strings.ReplaceAll(s, " ", "+") }},
-		{"links", func(s string) string {
-			words := strings.Fields(s)
-			for i := 0; i+2 < len(words); i += 3 {
-				words[i] = "x://" + words[i] + "-" + words[i+1] + "-" + words[i+2]
-				words[i+1], words[i+2] = "", ""
-			}
-			return strings.Join(strings.Fields(strings.Join(words, " ")), " ")
-		}},
-		{"numbered words", func(s string) string { return items(s, func(i int) string { return fmt.Sprintf("%d. ", i+1) }) }},
-		{"bulleted words", func(s string) string { return items(s, func(int) string { return "- " }) }},
-		{"backward words", func(s string) string {
-			words := strings.Fields(s)
-			slices.Reverse(words)
-			return strings.Join(words, " ")
-		}},
-		{"inner letters mixed", func(s string) string { return mixed(s) }},
-		{"spelling alphabet", func(s string) string {
-			return strings.TrimSpace(each(strings.ToLower(s), func(r rune) string {
-				switch {
-				case r >= 'a' && r <= 'z':
-					return spelling[r-'a'] + " "
-				case r == ' ':
-					return "/ "
-				}
-				return ""
-			}))
-		}},
-		{"buried", func(s string) string { return filler + " " + s + " " + filler }},
+			return note + each(s, func(r rune) string { return string(0xe0000 + r) })
+		}, ascii},
+		{"tags alone", func(s string) string { return each(s, func(r rune) string { return string(0xe0000 + r) }) }, ascii},
+		{"variation selectors", func(s string) string { return "ok 👍" + selectors(s) }, nil},
+		{"zero-width bits", func(s string) string { return note + bits(s, "\u200b", "\u200c") }, nil},
+		{"zero-width joiner bits", func(s string) string { return note + bits(s, "\u200d", "\u2060") }, nil},
+		{"zero width", between("\u200b"), nil},
+		{"word joiner", between("\u2060"), nil},
+		{"soft hyphen", between("\u00ad"), nil},
+		{"byte order mark", between("\ufeff"), nil},
+		{"invisible separator", between("\u2063"), nil},
+		{"bidi override", func(s string) string { return "\u202e" + reverse(s) + "\u202c" }, nil},
+	}
+}
+
+func lookalikes() []Transform {
+	return []Transform{
+		{"homoglyphs", swap("aceopxyisABCEHKMOPTX", "асеорхуіѕАВСЕНКМОРТХ"), nil},
+		{"greek homoglyphs", swap("aovuiAEIKMNOT", "αονυιΑΕΙΚΜΝΟΤ"), nil},
+		{"armenian homoglyphs", swap("ohnuqg", "օհոսզց"), language},
+		{"cherokee homoglyphs", swap("DRTiAJEWMHGhZSVKB", "ᎠᎡᎢᎥᎪᎫᎬᎳᎷᎻᏀᏂᏃᏚᏙᏦᏴ"), nil},
+		{"fullwidth", func(s string) string { return each(s, fullwidth) }, nil},
+		{"mathematical bold", offset(0x1d400, 0x1d41a), nil},
+		{"mathematical script", offset(0x1d4d0, 0x1d4ea), nil},
+		{"monospace", offset(0x1d670, 0x1d68a), nil},
+		{"circled", offset(0x24b6, 0x24d0), nil},
+		{"squared", func(s string) string { return offset(0x1f130, 0x1f130)(strings.ToUpper(s)) }, caseless},
+		{"regional indicators", func(s string) string {
+			return letters(strings.ToLower(s), func(r rune) string { return string(0x1f1e6+r-'a') + " " })
+		}, caseless},
+		{"small capitals", swap("abcdefghijklmnoprstuvwyz", "ᴀʙᴄᴅᴇꜰɢʜɪᴊᴋʟᴍɴᴏᴘʀꜱᴛᴜᴠᴡʏᴢ"), nil},
+		{"superscript", swap("abcdefghijklmnoprstuvwxyz", "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ"), nil},
+		{"upside down", func(s string) string {
+			return reverse(swap("abcdefghijklmnopqrstuvwxyz", "ɐqɔpǝɟƃɥᴉɾʞlɯuodbɹsʇnʌʍxʎz")(strings.ToLower(s)))
+		}, caseless},
+		{"combining marks", func(s string) string { return letters(s, func(r rune) string { return string(r) + "\u0336" }) }, nil},
+		{"accents", swap("aeiounAEIOUc", "äéîõüñÀÈÌÒÙç"), nil},
+		{"leetspeak", swap("aeiostAEIOST", "431057431057"), language},
+		{"leet with signs", swap("aeiostcAEIOSTC", "@3!0$+(@3!0$+("), language},
+		{"leet with all digits", swap("abegilostzABEGILOSTZ", "48361105724836110572"), language},
+		{"leet in half of the letters", alternate(swap("aeiostlgAEIOSTLG", "4310571943105719")), language},
+		{"leet of several signs", pieces(map[rune]string{'a': `/\`, 'v': `\/`, 'n': `|\|`, 'k': "|<", 'o': "()", 'u': "|_|", 'd': "|)", 'e': "3", 'l': "|_", 'i': "1"}), language},
+	}
+}
+
+func spacings() []Transform {
+	between := func(sep, gap string) func(string) string {
+		return func(s string) string { return spread(s, sep, gap) }
+	}
+	return []Transform{
+		{"spaced letters", between(" ", "   "), nil},
+		{"evenly spaced letters", between(" ", " "), language},
+		{"dotted letters", between(".", " "), nil},
+		{"hyphenated letters", between("-", " "), nil},
+		{"letters with points", between("·", " "), nil},
+		{"letters with bars", between("|", " "), nil},
+		{"letters with slashes", between("/", "  "), nil},
+		{"letters with underscores", between("_", " "), nil},
+		{"a letter a line", between("\n", "\n\n"), nil},
+		{"letters in pairs", func(s string) string { return groups(strings.Map(dropSpace, s), 2) }, language},
+		{"letters in fives", func(s string) string { return groups(strings.Map(dropSpace, s), 5) }, language},
+		{"run together", func(s string) string { return strings.Map(dropSpace, s) }, language},
+		{"words in capitals run together", humps, language},
+		{"words with underscores", func(s string) string { return strings.ReplaceAll(s, " ", "_") }, nil},
+		{"words with dots", func(s string) string { return strings.ReplaceAll(s, " ", ".") }, nil},
+		{"words with slashes", func(s string) string { return strings.ReplaceAll(s, " ", "/") }, nil},
+		{"newlines", func(s string) string { return strings.ReplaceAll(s, " ", "\n") }, nil},
+		{"markdown in words", inside("**"), nil},
+		{"tags in words", inside("<b></b>"), nil},
+		{"comments in words", inside("<!-- x -->"), nil},
+	}
+}
+
+func escapes() []Transform {
+	runes := func(format string) func(string) string {
+		return func(s string) string { return each(s, func(r rune) string { return fmt.Sprintf(format, r) }) }
+	}
+	octets := func(format string) func(string) string { return numbers(format, "") }
+	return []Transform{
+		{"entities", runes("&#%d;"), nil},
+		{"hex entities", runes("&#x%x;"), nil},
+		{"long entities", runes("&#%07d"), nil},
+		{"percent", url.PathEscape, nil},
+		{"percent twice", func(s string) string { return url.PathEscape(url.PathEscape(s)) }, nil},
+		{"percent whole", octets("%%%02x"), nil},
+		{"percent u", runes("%%u%04x"), ascii},
+		{"backslash u", runes(`\u%04x`), ascii},
+		{"backslash u in braces", runes(`\u{%x}`), nil},
+		{"backslash x", octets(`\x%02x`), nil},
+		{"backslash octal", octets(`\%03o`), nil},
+		{"backslash css", runes(`\%x `), nil},
+		{"code points", runes("U+%04X "), nil},
+		{"quoted-printable", octets("=%02X"), nil},
+	}
+}
+
+func encodings() []Transform {
+	b64 := func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
+	b32 := func(s string) string { return base32.StdEncoding.EncodeToString([]byte(s)) }
+	hexed := func(s string) string { return hex.EncodeToString([]byte(s)) }
+	in := func(f func(string) string, n int, sep string) func(string) string {
+		return func(s string) string { return strings.ReplaceAll(groups(f(s), n), " ", sep) }
+	}
+	return []Transform{
+		{"base64", b64, nil},
+		{"base64 for addresses", func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }, nil},
+		{"base64 of UTF-16", func(s string) string { return b64(each(s, func(r rune) string { return string(r) + "\x00" })) }, ascii},
+		{"base64 in lines", in(b64, 76, "\n"), nil},
+		{"base64 in a sentence", func(s string) string { return "Decode and follow this: " + b64(s) + " - thank you." }, nil},
+		{"base64 twice", func(s string) string { return b64(b64(s)) }, nil},
+		{"base64 four times", func(s string) string { return b64(b64(b64(b64(s)))) }, nil},
+		{"base64 of rot13", func(s string) string { return b64(rotate(s, 13)) }, nil},
+		{"base64 in reverse", func(s string) string { return reverse(b64(s)) }, nil},
+		{"base64 a word", words(b64), nil},
+		{"behind 60 encodings", func(s string) string { return strings.Repeat(b64(filler)[:44]+" ", 60) + b64(s) }, nil},
+		{"base64 in groups", in(b64, 4, " "), nil},
+		{"base64 in groups of five", in(b64, 5, " "), nil},
+		{"hex", hexed, nil},
+		{"hex in capitals", func(s string) string { return strings.ToUpper(hexed(s)) }, nil},
+		{"hex of base64", func(s string) string { return hexed(b64(s)) }, nil},
+		{"hex bytes", in(hexed, 2, " "), nil},
+		{"hex numbers", numbers("0x%02x", ", "), nil},
+		{"hex in groups", in(hexed, 4, " "), nil},
+		{"fingerprint", in(hexed, 2, ":"), nil},
+		{"base32", b32, nil},
+		{"base32 in small letters", func(s string) string { return strings.ToLower(b32(s)) }, nil},
+		{"base32 in groups", in(b32, 8, " "), nil},
+		{"binary", numbers("%08b", " "), nil},
+		{"binary run together", numbers("%08b", ""), nil},
+		{"decimal", numbers("%d", " "), nil},
+		{"decimal in a list", func(s string) string { return "[" + numbers("%d", ", ")(s) + "]" }, nil},
+		{"octal", numbers("%o", " "), nil},
+		{"ascii85", func(s string) string { return "<~" + b85(s) + "~>" }, nil},
+		{"ascii85 without marks", b85, nil},
+		{"base85", func(s string) string { return rfc1924(s) }, nil},
+		{"morse", func(s string) string { return morse(s, " ", "/ ") }, spelled},
+		{"morse with points", func(s string) string {
+			return strings.NewReplacer(".", "·", "-", "−").Replace(morse(s, " ", "  "))
+		}, spelled},
+		{"morse in lines", func(s string) string { return morse(s, " ", "\n") }, spelled},
+		{"spelling alphabet", func(s string) string { return phonetic(s, " ", "/ ") }, spelled},
+		{"spelling alphabet with hyphens", func(s string) string { return phonetic(s, "-", " ") }, spelled},
+		{"spelling alphabet without gaps", func(s string) string { return phonetic(s, " ", "") }, spelled},
+	}
+}
+
+func ciphers() []Transform {
+	return []Transform{
+		{"rot13", func(s string) string { return rotate(s, 13) }, nil},
+		{"caesar 7", func(s string) string { return rotate(s, 7) }, language},
+		{"caesar 3 after a note", func(s string) string { return note + "\n" + rotate(s, 3) }, language},
+		{"rot47", rot47, nil},
+		{"atbash", atbash, nil},
+		{"reversed", reverse, nil},
+		{"reversed words", words(reverse), language},
+		{"reversed after a note", func(s string) string { return note + "\n" + reverse(s) }, nil},
+		{"pig latin", words(pig), language},
+	}
+}
+
+func orders() []Transform {
+	return []Transform{
+		{"link", func(s string) string { return "note://" + strings.ReplaceAll(s, " ", "/") }, nil},
+		{"escaped link", func(s string) string { return "word://" + url.PathEscape(s) }, nil},
+		{"fragment", func(s string) string { return "https://example.com/a#" + strings.ReplaceAll(s, " ", "_") }, nil},
+		{"query", func(s string) string { return "see https://example.com/page?q=" + strings.ReplaceAll(s, " ", "+") }, nil},
+		{"a word a parameter", func(s string) string { return "x://y?w=" + strings.Join(strings.Fields(s), "&w=") }, language},
+		{"links", func(s string) string { return chained(s, 3, "x://", "-") }, language},
+		{"a link of two words", func(s string) string { return chained(s, 2, "word://", "/") }, language},
+		{"numbered words", func(s string) string { return items(s, "\n", func(i int) string { return fmt.Sprintf("%d. ", i+1) }) }, nil},
+		{"numbered words in a line", func(s string) string { return items(s, " ", func(i int) string { return fmt.Sprintf("%d) ", i+1) }) }, nil},
+		{"numbered words out of order", func(s string) string { return shuffled(s) }, language},
+		{"bulleted words", func(s string) string { return items(s, "\n", func(int) string { return "- " }) }, nil},
+		{"starred words in a line", func(s string) string { return items(s, " ", func(int) string { return "* " }) }, nil},
+		{"words in quotes", func(s string) string { return `["` + strings.Join(strings.Fields(s), `", "`) + `"]` }, language},
+		{"backward words", func(s string) string { return strings.Join(backward(strings.Fields(s)), " ") }, language},
+		{"inner letters mixed", words(func(w string) string { return inner(w, false) }), language},
+		{"inner letters in any order", words(func(w string) string { return inner(w, true) }), language},
+		{"buried", func(s string) string { return filler + " " + s + " " + filler }, nil},
+		{"in capitals", strings.ToUpper, caseless},
+		{"in small letters", strings.ToLower, caseless},
 	}
 }
 
@@ -143,35 +239,6 @@ func groups(s string, n int) string {
 	}
 	return b.String()
 }
-
-// items makes a list of the words of s.
-func items(s string, mark func(int) string) string {
-	words := strings.Fields(s)
-	for i, w := range words {
-		words[i] = mark(i) + w
-	}
-	return strings.Join(words, "\n")
-}
-
-// mixed turns round the letters within every word, two by two.
-func mixed(s string) string {
-	words := strings.Fields(s)
-	for k, w := range words {
-		b := []byte(w)
-		end := len(b)
-		for end > 0 && !isLetter(rune(b[end-1])) {
-			end--
-		}
-		for i := 1; i+2 < end && !strings.ContainsAny(w[:end], "@.-'"); i += 2 {
-			b[i], b[i+1] = b[i+1], b[i]
-		}
-		words[k] = string(b)
-	}
-	return strings.Join(words, " ")
-}
-
-var spelling = strings.Fields(`Alfa Bravo Charlie Delta Echo Foxtrot Golf Hotel India Juliett Kilo Lima Mike November Oscar Papa Quebec
-Romeo Sierra Tango Uniform Victor Whiskey X-ray Yankee Zulu`)
 
 func each(s string, f func(rune) string) string {
 	var b strings.Builder
@@ -243,14 +310,6 @@ func fullwidth(r rune) string {
 	return string(r)
 }
 
-func spread(s, sep, gap string) string {
-	words := strings.Fields(s)
-	for i, w := range words {
-		words[i] = strings.Join(strings.Split(w, ""), sep)
-	}
-	return strings.Join(words, gap)
-}
-
 func selectors(s string) string {
 	var b strings.Builder
 	for _, c := range []byte(s) {
@@ -310,19 +369,4 @@ func dropSpace(r rune) rune {
 		return -1
 	}
 	return r
-}
-
-var morseCodes = strings.Fields(".- -... -.-. -.. . ..-. --. .... .. .--- -.- .-.. -- -. --- .--. --.- .-. ... - ..- ...- .-- -..- -.-- --..")
-
-func morse(s string) string {
-	var b strings.Builder
-	for _, r := range strings.ToLower(s) {
-		switch {
-		case r >= 'a' && r <= 'z':
-			b.WriteString(morseCodes[r-'a'] + " ")
-		case r == ' ':
-			b.WriteString("/ ")
-		}
-	}
-	return b.String()
 }

@@ -1,0 +1,234 @@
+package evasion
+
+import (
+	"encoding/ascii85"
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+)
+
+// ascii reports texts of ASCII alone.
+func ascii(s string) bool {
+	return strings.IndexFunc(s, func(r rune) bool { return r >= 0x80 }) < 0
+}
+
+// plain is the share of s in percent that is letters, spaces and what a sentence has.
+func plain(s string) int {
+	n := 0
+	for _, c := range []byte(s) {
+		if isLetter(rune(c)) || strings.IndexByte(" \n.,;:!?'\"-", c) >= 0 {
+			n++
+		}
+	}
+	return n * 100 / max(len(s), 1)
+}
+
+// caseless reports texts that say the same in capitals.
+func caseless(s string) bool {
+	for _, w := range strings.Fields(s) {
+		w = strings.Trim(w, ".,;:!?'\"-()")
+		if len(w) > 1 && w[1:] != strings.ToLower(w[1:]) && w != strings.ToUpper(w) {
+			return false
+		}
+	}
+	return true
+}
+
+// language reports texts that are words in letters, such as words have them.
+func language(s string) bool {
+	long := 0
+	all := strings.Fields(s)
+	for _, w := range all {
+		if len(w) > 18 {
+			long++
+		}
+	}
+	return plain(s) >= 96 && caseless(s) && len(all) >= 4 && long*10 <= len(all)
+}
+
+// spelled reports texts that say the same where all but letters is lost.
+func spelled(s string) bool { return plain(s) == 100 && caseless(s) }
+
+// words applies f to every word.
+func words(f func(string) string) func(string) string {
+	return func(s string) string {
+		all := strings.Fields(s)
+		for i, w := range all {
+			all[i] = f(w)
+		}
+		return strings.Join(all, " ")
+	}
+}
+
+func backward(all []string) []string {
+	slices.Reverse(all)
+	return all
+}
+
+// items makes a list of the words of s.
+func items(s, sep string, mark func(int) string) string {
+	all := strings.Fields(s)
+	for i, w := range all {
+		all[i] = mark(i) + w
+	}
+	return strings.Join(all, sep)
+}
+
+// number is one of many that belong to a text.
+func number(s string, i int) int {
+	h := fnv.New32a()
+	fmt.Fprint(h, i, s)
+	return int(h.Sum32() >> 1)
+}
+
+// shuffled numbers the words and puts them out of order.
+func shuffled(s string) string {
+	all := strings.Split(items(s, "\n", func(i int) string { return fmt.Sprintf("%d. ", i+1) }), "\n")
+	for i := len(all) - 1; i > 0; i-- {
+		j := number(s, i) % (i + 1)
+		all[i], all[j] = all[j], all[i]
+	}
+	return strings.Join(all, "\n")
+}
+
+// inner turns round the letters within a word, two by two, or puts them in any order.
+func inner(w string, order bool) string {
+	b := []byte(w)
+	end := len(b)
+	for end > 0 && !isLetter(rune(b[end-1])) {
+		end--
+	}
+	if strings.ContainsAny(w[:end], "@.-'/_") {
+		return w
+	}
+	if !order {
+		for i := 1; i+2 < end; i += 2 {
+			b[i], b[i+1] = b[i+1], b[i]
+		}
+		return string(b)
+	}
+	for i := end - 2; i > 1; i-- {
+		j := 1 + number(w, i)%i
+		b[i], b[j] = b[j], b[i]
+	}
+	return string(b)
+}
+
+// chained glues so many words into each link.
+func chained(s string, n int, scheme, sep string) string {
+	var out []string
+	for part := range slices.Chunk(strings.Fields(s), n) {
+		out = append(out, scheme+strings.Join(part, sep))
+	}
+	return strings.Join(out, " ")
+}
+
+// humps runs words together, each with a capital.
+func humps(s string) string {
+	return strings.ReplaceAll(words(func(w string) string { return strings.ToUpper(w[:1]) + w[1:] })(s), " ", "")
+}
+
+// alternate applies f to every other letter.
+func alternate(f func(string) string) func(string) string {
+	return func(s string) string {
+		i := 0
+		return each(s, func(r rune) string {
+			if i++; i%2 == 0 {
+				return f(string(r))
+			}
+			return string(r)
+		})
+	}
+}
+
+// pieces writes letters as several signs.
+func pieces(of map[rune]string) func(string) string {
+	return func(s string) string {
+		return each(s, func(r rune) string {
+			if p, ok := of[r]; ok {
+				return p
+			}
+			return string(r)
+		})
+	}
+}
+
+func spread(s, sep, gap string) string {
+	all := strings.Fields(s)
+	for i, w := range all {
+		all[i] = strings.Join(strings.Split(w, ""), sep)
+	}
+	return strings.Join(all, gap)
+}
+
+// bits writes every bit as one of two invisible characters.
+func bits(s, zero, one string) string {
+	return strings.NewReplacer("0", zero, "1", one).Replace(numbers("%08b", "")(s))
+}
+
+func rot47(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r > ' ' && r < 0x7f {
+			return 33 + (r-33+47)%94
+		}
+		return r
+	}, s)
+}
+
+func b85(s string) string {
+	out := make([]byte, ascii85.MaxEncodedLen(len(s)))
+	return string(out[:ascii85.Encode(out, []byte(s))])
+}
+
+// rfc1924 is base85 as Python and git have it.
+func rfc1924(s string) string {
+	const digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+	var b strings.Builder
+	for part := range slices.Chunk([]byte(s), 4) {
+		x := binary.BigEndian.Uint32(append(slices.Clone(part), 0, 0, 0)[:4])
+		var group [5]byte
+		for i := 4; i >= 0; i-- {
+			group[i] = digits[x%85]
+			x /= 85
+		}
+		b.Write(group[:len(part)+1])
+	}
+	return b.String()
+}
+
+var (
+	morseCodes = strings.Fields(".- -... -.-. -.. . ..-. --. .... .. .--- -.- .-.. -- -. --- .--. --.- .-. ... - ..- ...- .-- -..- -.-- --..")
+	spelling   = strings.Fields(`Alfa Bravo Charlie Delta Echo Foxtrot Golf Hotel India Juliett Kilo Lima Mike November Oscar Papa Quebec
+Romeo Sierra Tango Uniform Victor Whiskey X-ray Yankee Zulu`)
+)
+
+func morse(s, sep, gap string) string { return spell(s, morseCodes, sep, gap) }
+
+func phonetic(s, sep, gap string) string { return spell(s, spelling, sep, gap) }
+
+// spell writes every letter as its word.
+func spell(s string, alphabet []string, sep, gap string) string {
+	return strings.TrimSpace(each(strings.ToLower(s), func(r rune) string {
+		switch {
+		case r >= 'a' && r <= 'z':
+			return alphabet[r-'a'] + sep
+		case r == ' ' || r == '\n':
+			return gap
+		}
+		return ""
+	}))
+}
+
+func pig(w string) string {
+	end := len(strings.TrimRight(w, ".,;:!?"))
+	n := strings.IndexAny(w, "aeiouAEIOU")
+	switch {
+	case end == 0 || n < 0 || n > end:
+		return w
+	case n == 0:
+		return w[:end] + "way" + w[end:]
+	}
+	return w[n:end] + w[:n] + "ay" + w[end:]
+}
