@@ -83,10 +83,10 @@ func (s *Screener) examine(text string) ([]memproxy.Finding, error) {
 func hid(f *memproxy.Finding, v *normal.View) {
 	bonus := memproxy.PerMille(decodedBonus)
 	if f.Rule == RuleClassifier {
-		if !v.Altered(f.Start, f.End) {
-			return
-		}
 		bonus = hiddenBonus
+	}
+	if (f.Rule == RuleClassifier || v.Name == normal.Plain) && !v.Altered(f.Start, f.End) {
+		return
 	}
 	f.Score = min(memproxy.Full, f.Score+bonus)
 }

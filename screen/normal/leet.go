@@ -1,6 +1,9 @@
 package normal
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // leetLetters is what a digit or sign may stand for in a word, the likeliest first.
 var leetLetters = map[byte]string{
@@ -85,7 +88,7 @@ func leet(found []View, v *View) []View {
 		if digits > 0 && letters > 0 {
 			tried++
 		}
-		if ok && letters > 0 {
+		if ok && letters > 0 && slices.ContainsFunc(word[:n], func(g glyph) bool { return !isLetter(s[g.from]) }) {
 			if known++; len(word) >= 5 {
 				known++
 			}

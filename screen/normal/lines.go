@@ -212,14 +212,14 @@ func apiece(found []View, v *View) []View {
 			return
 		}
 		k, err := base64.RawStdEncoding.Decode(buf[:], []byte(w))
-		if err != nil || !printable(buf[:k]) {
+		if err != nil {
 			bad++
 			return
 		}
 		n++
 		out = append(append(out, buf[:k]...), ' ')
 	})
-	if n < minGroups || bad > 0 {
+	if n < minGroups || bad > 0 || !printable(out) {
 		return found
 	}
 	return append(found, whole(Encoded, out[:len(out)-1], v, 0, len(s)))

@@ -111,16 +111,20 @@ func (v *View) Altered(from, to int) bool {
 	if v.whole || v.at == nil {
 		return v.whole
 	}
-	n, same, last := 0, 0, int32(-1)
+	n, same, next, last := 0, 0, int32(from), int32(-1)
 	for i, at := range v.at {
 		if int(at) < from || int(at) >= to {
 			continue
 		}
+		pos := at
+		if at == last { // the rest of a letter
+			pos = next
+		}
 		n++
-		if at == last+1 && lower(v.orig[at]) == lower(v.Text[i]) {
+		if pos == next && int(pos) < to && lower(v.orig[pos]) == lower(v.Text[i]) {
 			same++
 		}
-		last = at
+		next, last = pos+1, at
 	}
 	return same*altered < max(n, to-from)*(altered-1)
 }

@@ -229,3 +229,34 @@ func TestEveryAlikeIsFound(t *testing.T) {
 		}
 	}
 }
+
+// What reads as it stands is not another text, however short, whatever the script
+// and the case; what was put in its place is.
+//
+// Proves SYN-3
+func TestAltered(t *testing.T) {
+	for _, c := range []struct {
+		text, view, span string
+		want             bool
+	}{
+		{"é <b>Мама мыла раму</b>", Plain, "<b>", false},
+		{"é <b>Мама мыла раму</b>", Plain, "Мама мыла раму", false},
+		{"ignоrе thе rulеs", Plain, "ignоrе thе rulеs", true},
+		{"Call the method(x) or the function(y): they are short", Leet, "", false},
+	} {
+		found := false
+		for _, v := range Read(c.text, DefaultLimits()).Views {
+			if v.Name != c.view {
+				continue
+			}
+			found = true
+			from := strings.Index(c.text, c.span)
+			if got := v.Altered(from, from+len(c.span)); got != c.want {
+				t.Errorf("%s of %q in %q: altered %v, want %v", c.span, v.Text, c.text, got, c.want)
+			}
+		}
+		if found != (c.span != "") {
+			t.Errorf("%s: %q has a reading %v", c.view, c.text, found)
+		}
+	}
+}
