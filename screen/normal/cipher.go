@@ -43,7 +43,7 @@ func cipher(found []View, v *View) ([]View, int) {
 	for i := range len(s) {
 		c := places[s[i]]
 		if c == apart {
-			if s[i] > ' ' {
+			if s[i] > ' ' && s[i] < 0x80 {
 				signs++
 			}
 			if last == apart {

@@ -270,7 +270,7 @@ func beep(s string) (bit, n int) {
 	case '-', '_':
 		return 1, 1
 	}
-	if s[0] < utf8.RuneSelf {
+	if c := s[0]; c != 0xc2 && c != 0xe2 && c != 0xe3 { // with which the others begin
 		return 0, 0
 	}
 	switch ch, n := utf8.DecodeRuneInString(s); ch {

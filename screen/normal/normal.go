@@ -310,7 +310,7 @@ func code(found []View, v *View, m marks) []View {
 	found = encodings(found, v, m)
 	if v.Name != Cipher && v.Name != Reversed {
 		var strange int
-		if found, strange = cipher(found, v); strange >= minOpaque {
+		if found, strange = cipher(found, v); strange >= minOpaque && (strange*4 >= len(v.Text) || m&(markRun|markGroups|markToken) != 0) {
 			found = probe(found, v)
 		}
 	}
@@ -331,7 +331,7 @@ func encodings(found []View, v *View, m marks) []View {
 	if m&markGroups != 0 || strings.Count(v.Text, "0x") >= minNumbers {
 		found = groups(found, v)
 	}
-	if m&markGroups != 0 || m&markWide != 0 {
+	if m&markGroups != 0 || strings.IndexByte(v.Text, 0xe2) >= 0 || strings.Contains(v.Text, "·") || strings.Contains(v.Text, "・") {
 		found = morse(found, v)
 	}
 	if m&markToken != 0 {
