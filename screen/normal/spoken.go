@@ -57,8 +57,8 @@ func spoken(found []View, v *View) []View {
 			return scrambles()[signature(w)]
 		}))
 	}
-	if pigs >= minPig && pigs*2 >= words {
-		found = append(found, replaced(v, pig))
+	if pigs >= minPig && pigs*5 >= words*2 {
+		found = append(found, replaced(v, unpig))
 	}
 	if words >= minBackward && order.backward >= order.forward {
 		b := backward(v)
@@ -182,25 +182,36 @@ func replaced(v *View, another func(string) string) View {
 	return mapped(Scrambled, b, v)
 }
 
-// pig returns the word that a word of pig Latin stands for, or "".
+// pig returns the known word that a word of pig Latin stands for, or "".
 func pig(w string) string {
-	if len(w) < 4 {
+	if len(w) < 4 || !strings.EqualFold(w[len(w)-2:], "ay") {
 		return ""
 	}
-	w = strings.ToLower(w)
-	if !strings.HasSuffix(w, "ay") {
-		return ""
-	}
-	stem := w[:len(w)-2]
-	if n := len(stem); n > 2 && (stem[n-1] == 'w' || stem[n-1] == 'y') && english().word(stem[:n-1]) {
+	stem := strings.ToLower(w[:len(w)-2])
+	if n := len(stem); n > 2 && (stem[n-1] == 'w' || stem[n-1] == 'y') && wide().word(stem[:n-1]) {
 		return stem[:n-1]
 	}
 	for k := 1; k <= 4 && k < len(stem); k++ {
-		if t := stem[len(stem)-k:] + stem[:len(stem)-k]; english().word(t) {
+		if t := stem[len(stem)-k:] + stem[:len(stem)-k]; wide().word(t) {
 			return t
 		}
 	}
 	return ""
+}
+
+// unpig is pig for words that need not be known: the consonants at the end of
+// one began it.
+func unpig(w string) string {
+	known := pig(w)
+	if known != "" || len(w) < 4 || !strings.EqualFold(w[len(w)-2:], "ay") {
+		return known
+	}
+	stem := strings.ToLower(w[:len(w)-2])
+	k := strings.LastIndexAny(stem, "aeiou") + 1
+	if stem[k:] == "w" {
+		return stem[:k]
+	}
+	return stem[k:] + stem[:k]
 }
 
 // spelling are the words of the alphabets of ICAO and of the older ones of
