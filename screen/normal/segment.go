@@ -47,15 +47,14 @@ func split(found []View, v *View) []View {
 func evenly(found []View, v *View) []View {
 	s := v.Text
 	groups, odd, size := 0, 0, 0
-	fields(s, func(i, j int, _ bool) {
-		groups++
-		if size == 0 {
-			size = j - i
+	for group := range strings.SplitSeq(s, " ") { // an end of a line may stand in one
+		if groups++; size == 0 {
+			size = len(group)
 		}
-		if j-i != size {
+		if len(group) != size {
 			odd++
 		}
-	})
+	}
 	if size < 2 || size > maxEven || groups < minEven || odd > 1+groups/evenOdd {
 		return found
 	}
