@@ -38,7 +38,6 @@ var (
 		"ledger.Ledger":                   116,
 		"ledger.transaction":              61,
 		"proxy.Proxy":                     65,
-		"screen/normal.reader":            35,
 		"telemetry/audit.Log":             53,
 		"telemetry/audit/verify.run":      27,
 	}
