@@ -51,10 +51,11 @@ func Serve(ctx context.Context, cfg *config.Config, opt Options, envoy *Envoy) e
 	return s.group.Run(ctx)
 }
 
-// switchedOff are the controls that are off, by their settings.
+// switchedOff are the controls that are off, by their settings. What is off and
+// would loosen something if it were on is none of them.
 func switchedOff(cfg *config.Config) (off []string) {
 	for _, set := range cfg.Settings() {
-		if set.Status == config.StatusOff {
+		if set.Status == config.StatusOff && !set.Strictest() {
 			off = append(off, set.Path)
 		}
 	}

@@ -48,7 +48,7 @@ memories: {sweep: 0s, seal: false}
 	done := make(chan error, 1)
 	go func() { done <- Serve(ctx, cfg, Options{Log: log, Getenv: allowing(cfg), Version: "v1.2.3"}, nil) }()
 	for _, want := range []string{
-		`"msg":"started","version":"v1.2.3","profile":"production","switched_off":["memories.seal","memories.sweep"`,
+		`"msg":"started","version":"v1.2.3","profile":"production","switched_off":["memories.new.configured","memories.seal","memories.sweep"`,
 		`"msg":"listening","name":"here"`, `"msg":"listening","name":"admin"`, `held writes are reviewed by`,
 		`"msg":"the backend can be reached","backend":"here"`, `cannot be reached; requests to it are answered 502 until it can","backend":"away"`,
 	} {

@@ -81,13 +81,21 @@ func (s *Setting) profiled() bool {
 	}, s.Name)
 }
 
+// Strictest reports whether no other value of the key is stricter. Where such a key
+// is off, a loosening is not made.
+func (s *Setting) Strictest() bool {
+	return s.direction.kind == order && s.Value == s.direction.values[0]
+}
+
 func (c *Config) status(s *Setting) string {
-	off := s.direction.isOff(s.Value)
-	if s.direction.kind == order {
-		off = s.Value == s.direction.values[len(s.direction.values)-1] && s.direction.switches
-	}
-	if s.direction.kind == present {
+	d, off := s.direction, false
+	switch d.kind {
+	case order: // false and off say it themselves, whichever way they loosen
+		off = s.Value == "false" || s.Value == "off" || d.switches && s.Value == d.values[len(d.values)-1]
+	case present:
 		off = s.Value == ""
+	default:
+		off = d.isOff(s.Value)
 	}
 	switch {
 	case off:

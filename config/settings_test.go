@@ -239,6 +239,18 @@ func TestEffectiveProfile(t *testing.T) {
 			t.Errorf("%s is %q, %s, from %s; want %q, %s, from %s", path, s.Value, s.Status, s.From, want.Value, want.Status, want.From)
 		}
 	}
+	for path, want := range map[string][2]string{
+		"identity.require":               {config.StatusOff, ""},
+		"memories.never_refuse":          {config.StatusOff, "strictest"},
+		"memories.rewrite":               {config.StatusOff, "strictest"},
+		"memories.new.configured":        {config.StatusOff, ""},
+		"identity.keys[agent:dev].users": {config.StatusOn, ""}, // one is called off
+	} {
+		loosened := strings.NewReplacer("require: true", "require: false", "[ann]", "[off]", "memories: {", "memories: {new: {configured: false}, ").Replace(everything)
+		if s := settings(t, loosened)[path]; s.Status != want[0] || s.Strictest() != (want[1] != "") {
+			t.Errorf("%s: %s is %s, strictest %v", path, s.Value, s.Status, s.Strictest())
+		}
+	}
 	for _, s := range settings(t, "enforce: false\n"+text[strings.Index(text, "screening"):]) {
 		if s.Status == config.StatusOn && !strings.HasPrefix(s.Name, "limits.") && !strings.HasPrefix(s.Name, "audit.") {
 			t.Errorf("in shadow mode %s is %s", s.Path, s.Status)
