@@ -141,15 +141,28 @@ type Review struct {
 	Note     string
 	// Need is how many distinct reviewers must agree; less than one is one.
 	Need int
-	// AuthorGone says that the reviewer was told that the key of the author was
-	// removed.
-	AuthorGone bool
+	// AuthorGone is why the author could not write any more, as the reviewer was
+	// told; "" where it still could.
+	AuthorGone string
+}
+
+// Lapsed says of an author who could not write any more, by what it came with, why.
+func (p Principal) Lapsed() string {
+	switch p.Method {
+	case "key":
+		return "the key of the author was removed since"
+	case "oidc":
+		return "a token of the author would not be accepted any more"
+	case "spiffe":
+		return "a certificate of the author would not be accepted any more"
+	}
+	return "the author presented nothing, and who does is not taken for it any more"
 }
 
 // TellAuthorGone notes among the reasons of a hold that whoever approves it was
-// told that the key of its author was removed.
-func (h *HeldWrite) TellAuthorGone() {
-	h.Reasons = append(h.Reasons, Reason{Code: IdentityInvalid, Detail: "the key of its author was removed; whoever approved it was told"})
+// told why its author could not write any more.
+func (h *HeldWrite) TellAuthorGone(why string) {
+	h.Reasons = append(h.Reasons, Reason{Code: IdentityInvalid, Detail: why + "; whoever approved it was told"})
 }
 
 // ToldAuthorGone reports whether that was noted. A write by an invalid credential

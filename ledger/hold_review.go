@@ -88,8 +88,8 @@ func (t *transaction) approve(id string, r memproxy.Review) (memproxy.Tallied, e
 	if err != nil || !tally.Settled || h.State == memproxy.HoldApproved {
 		return tally, err
 	}
-	if r.AuthorGone {
-		h.TellAuthorGone()
+	if r.AuthorGone != "" {
+		h.TellAuthorGone(r.AuthorGone)
 		if _, err := t.run(`UPDATE hold SET reasons = ? WHERE id = ?`, asJSON(h.Reasons), id); err != nil {
 			return tally, err
 		}

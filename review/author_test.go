@@ -1,6 +1,7 @@
 package review_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -15,9 +16,10 @@ import (
 // Proves EDGE-11.
 func TestRemovedAuthor(t *testing.T) {
 	r := newRig(t)
+	by := "key"
 	authored := func(id string) memproxy.HeldWrite {
 		h, c := ledgertest.Held(id, "text of "+id)
-		c.Author = &memproxy.Principal{ID: "agent:dev", Tenant: "acme", Method: "key"}
+		c.Author = &memproxy.Principal{ID: "agent:dev", Tenant: "acme", Method: by}
 		h, err := r.ledger.PutHold(t.Context(), h, c)
 		must(t, "PutHold", err)
 		return h
@@ -40,13 +42,27 @@ func TestRemovedAuthor(t *testing.T) {
 	r.up.err, r.up.stranger = nil, "agent:dev"
 	sent := len(r.up.sent)
 	must(t, "Recover", r.runner.Recover(t.Context()))
-	if late, err := r.ledger.Hold(t.Context(), "late"); err != nil || late.State != memproxy.HoldFailed || late.Result.Detail == "" || len(r.up.sent) != sent {
+	if late, err := r.ledger.Hold(t.Context(), "late"); err != nil || late.State != memproxy.HoldFailed || !strings.Contains(late.Result.Detail, "the key of the author") || len(r.up.sent) != sent {
 		t.Errorf("removed after the approval: %+v, %v; sent %v", late, err, r.up.sent)
 	}
 
-	if v, err := review.Call[review.HoldView](t.Context(), r.client(bobToken), "showHold", v("id", "h"), nil); err != nil || !v.AuthorGone {
-		t.Errorf("shown as %+v, %v", v, err)
+	for method, want := range map[string]string{"key": "key of the author", "oidc": "token of the author", "spiffe": "certificate of the author", "default": "presented nothing"} {
+		id := "by-" + method
+		by = method
+		authored(id)
+		if v, err := review.Call[review.HoldView](t.Context(), r.client(bobToken), "showHold", v("id", id), nil); err != nil || !strings.Contains(v.AuthorGone, want) {
+			t.Errorf("%s: shown as %q, %v", method, v.AuthorGone, err)
+		}
+		_, err = approve(id, false)
+		wantStatus(t, "without the word", err, 409)
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: refused with %v", method, err)
+		}
+		if s, err := approve(id, true); err != nil || !strings.Contains(s.Hold.Reasons[len(s.Hold.Reasons)-1].Detail, want) {
+			t.Errorf("%s: %+v, %v", method, s.Hold.Reasons, err)
+		}
 	}
+	sent = len(r.up.sent)
 	_, err = approve("h", false)
 	wantStatus(t, "without the word", err, 409)
 	_, err = review.Call[review.BatchAnswer](t.Context(), r.client(bobToken), "batchHolds", nil, review.BatchRequest{

@@ -154,7 +154,7 @@ func options() map[string]option {
 	return map[string]option{
 		"action":      {name: "-"},
 		"all":         {about: "what is not locked, too", like: false},
-		"author_gone": {name: "author-gone", about: "though the key of the author was removed since", like: false},
+		"author_gone": {name: "author-gone", about: "though the author could not write any more", like: false},
 		"backend":     {about: "the backend's name"},
 		"before":      {about: "when the group was listed, RFC 3339; now when left out", body: true},
 		"confirm":     {name: "-"},

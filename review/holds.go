@@ -21,7 +21,7 @@ type Reason struct {
 // ApproveRequest agrees to a held write.
 type ApproveRequest struct {
 	Reason string `json:"reason"`
-	// AuthorGone agrees although the key of the author was removed since.
+	// AuthorGone agrees although the author could not write any more.
 	AuthorGone bool `json:"author_gone,omitempty"`
 }
 
@@ -189,8 +189,8 @@ func approveHold(c *call, in ApproveRequest) (Settled, error) {
 	if review.AuthorGone, err = c.authorGone(h.ID); err != nil {
 		return Settled{}, err
 	}
-	if review.AuthorGone && !in.AuthorGone {
-		return Settled{}, errAuthorGone
+	if review.AuthorGone != "" && !in.AuthorGone {
+		return Settled{}, problemAuthorGone(review.AuthorGone)
 	}
 	tally, err := c.api.opt.Store.ApproveHold(c.ctx(), h.ID, review)
 	if err != nil {
@@ -203,20 +203,25 @@ func approveHold(c *call, in ApproveRequest) (Settled, error) {
 	return Settled{h, tally}, err
 }
 
-// errAuthorGone tells a reviewer of what he may not know.
-var errAuthorGone = problem{http.StatusConflict, "author_gone", "the key of the author was removed since; approve with author_gone (--author-gone) to send it all the same"}
+// problemAuthorGone tells a reviewer of what he may not know.
+func problemAuthorGone(why string) problem {
+	return problem{http.StatusConflict, "author_gone", why + "; approve with author_gone (--author-gone) to send it all the same"}
+}
 
-// authorGone reports whether the key of the author of a hold was removed. Of what
-// is not there approving says so.
-func (c *call) authorGone(id string) (bool, error) {
+// authorGone is why the author of a hold could not write it any more, "" where it
+// still could. Of what is not there approving says so.
+func (c *call) authorGone(id string) (why string, err error) {
 	if c.api.opt.Runner == nil {
-		return false, nil // whoever sends it asks
+		return "", nil // whoever sends it asks
 	}
 	_, content, err := c.api.opt.Store.HoldContent(c.ctx(), id)
-	if errors.Is(err, memproxy.ErrGone) {
-		return false, nil
+	switch {
+	case errors.Is(err, memproxy.ErrGone):
+		return "", nil
+	case err != nil:
+		return "", err
 	}
-	return err == nil && !c.api.opt.Runner.knowsAuthor(content), err
+	return c.api.opt.Runner.authorGone(content), nil
 }
 
 // sent has an approved hold sent, if that is this process's task.
@@ -312,8 +317,8 @@ func batchHolds(c *call, in BatchRequest) (BatchAnswer, error) {
 	return BatchAnswer{done}, err
 }
 
-// authorsThere refuses the approval of a group in which the key of an author was
-// removed: such a write is approved by itself.
+// authorsThere refuses the approval of a group in which an author could not write
+// any more: such a write is approved by itself.
 func (c *call) authorsThere(tenant string, in BatchRequest) error {
 	page, err := c.api.opt.Store.Holds(c.ctx(), memproxy.HoldFilter{
 		State: memproxy.HoldPending, Tenant: tenant, Similarity: in.Similarity, Before: in.Before, Limit: 500,
@@ -323,8 +328,8 @@ func (c *call) authorsThere(tenant string, in BatchRequest) error {
 		if err != nil {
 			return err
 		}
-		if gone {
-			return errAuthorGone
+		if gone != "" {
+			return problemAuthorGone(gone)
 		}
 	}
 	return err

@@ -85,8 +85,8 @@ func (p *printer) hold(h HoldView) {
 	}
 	p.row("created", at(h.Created))
 	p.row("author", fmt.Sprintf("%s (%s), tenant %s", h.Principal, h.Trust, h.Tenant))
-	if h.AuthorGone {
-		p.row("", "the key of the author was removed since")
+	if h.AuthorGone != "" {
+		p.row("", h.AuthorGone)
 	}
 	p.row("write", fmt.Sprintf("%s %s to %s (%s)", h.Method, h.EscapedPath, h.Backend, h.Route))
 	p.row("group", h.Similarity)

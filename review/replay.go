@@ -75,8 +75,12 @@ func (r *Runner) Replay(ctx context.Context, id string) (memproxy.HeldWrite, err
 	if err := r.attempt(ctx, &claim.Hold); err != nil {
 		return memproxy.HeldWrite{}, errors.Join(err, r.opt.Store.ReleaseHold(ctx, id, claim.Token))
 	}
-	sent := authorGone
-	if claim.Hold.ToldAuthorGone() || r.knowsAuthor(claim.Content) {
+	// Whoever approved it could not know: by a change of the rules, or before that.
+	gone := r.authorGone(claim.Content)
+	sent := memproxy.Sent{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{
+		Detail: "memproxy refused it: " + gone + ", and whoever approved it was not told",
+	}}
+	if gone == "" || claim.Hold.ToldAuthorGone() {
 		sending, cancel := context.WithTimeout(sending, r.opt.Timeout)
 		sent = r.opt.Replayer.Replay(sending, claim.Hold, claim.Content)
 		cancel()
@@ -106,16 +110,13 @@ func (r *Runner) Replay(ctx context.Context, id string) (memproxy.HeldWrite, err
 	return r.opt.Store.Hold(settling, id)
 }
 
-// authorGone is the outcome of a write whose author's key was removed, where
-// whoever approved it could not know: by a change of the rules, or before that.
-var authorGone = memproxy.Sent{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{
-	Detail: "memproxy refused it: the key of its author was removed, and whoever approved it was not told",
-}}
-
-// knowsAuthor reports whether the author of a write could still write it. Holds
-// of earlier versions do not say who that is.
-func (r *Runner) knowsAuthor(c memproxy.HoldContent) bool {
-	return c.Author == nil || r.opt.Replayer.Knows(*c.Author)
+// authorGone is why the author of a write could not write it any more, "" where it
+// still could. Holds of earlier versions do not say who that is.
+func (r *Runner) authorGone(c memproxy.HoldContent) string {
+	if c.Author == nil || r.opt.Replayer.Knows(*c.Author) {
+		return ""
+	}
+	return c.Author.Lapsed()
 }
 
 // Close waits for what is being sent, and cuts off what still is a second before

@@ -20,8 +20,8 @@ type HoldView struct {
 	Content *ContentView `json:"content,omitempty"`
 	// Gone is set when the content was destroyed.
 	Gone bool `json:"gone,omitempty"`
-	// AuthorGone is set when the key of the author was removed since.
-	AuthorGone bool `json:"author_gone,omitempty"`
+	// AuthorGone is why the author could not write any more; absent: it could.
+	AuthorGone string `json:"author_gone,omitempty"`
 }
 
 // TextView is a sanitised text.
