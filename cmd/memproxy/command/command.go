@@ -30,8 +30,8 @@ type Invocation struct {
 	Version, Commit string
 }
 
-// commandLine is all of memproxy's commands.
-func (in *Invocation) commandLine() *cobra.Command {
+// Commands are all of memproxy's commands.
+func (in *Invocation) Commands() *cobra.Command {
 	review := api.CLI{Stdout: in.Stdout, Stderr: in.Stderr, Getenv: in.Getenv, Clock: time.Now}
 	audit := auditcmd.Command(in.Stdout, in.Stderr)
 	audit.AddCommand(in.seal())
@@ -56,7 +56,7 @@ func (in *Invocation) Run(ctx context.Context) int {
 	return cli.Main(ctx, func(stdout, stderr io.Writer) *cobra.Command {
 		plain := *in
 		plain.Stdout, plain.Stderr = stdout, stderr
-		return plain.commandLine()
+		return plain.Commands()
 	}, in.Args, in.Stdin, in.Stdout, in.Stderr)
 }
 

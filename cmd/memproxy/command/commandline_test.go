@@ -4,7 +4,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -29,7 +28,7 @@ func TestHelpOnEveryLevel(t *testing.T) {
 	t.Parallel()
 	a := &Invocation{Stdout: io.Discard, Stderr: io.Discard, Version: "test"}
 	n := 0
-	each(a.commandLine(), func(c *cobra.Command) {
+	each(a.Commands(), func(c *cobra.Command) {
 		n++
 		path := strings.Fields(c.CommandPath())[1:]
 		for _, help := range []string{"-h", "--help"} {
@@ -45,7 +44,7 @@ func TestHelpOnEveryLevel(t *testing.T) {
 		})
 		line := c.Example[strings.Index(c.Example, "memproxy "):]
 		words := shellWords(t, line)[1:]
-		found, rest, err := a.commandLine().Find(words)
+		found, rest, err := a.Commands().Find(words)
 		if err != nil || !strings.HasPrefix(found.CommandPath(), c.CommandPath()) {
 			t.Fatalf("%q is no example of %s: %v", line, c.CommandPath(), err)
 		}
@@ -60,54 +59,6 @@ func TestHelpOnEveryLevel(t *testing.T) {
 	}
 }
 
-var (
-	shellBlock  = regexp.MustCompile("(?ms)^```(?:sh|bash|console)\n(.*?)^```")
-	commandLine = regexp.MustCompile(`(?:^|[;|] *|\$ |[A-Z_]+=\S+ +)(?:go run \./cmd/)?memproxy +([a-z][^;|&#<>]*)`)
-)
-
-// Every command line in the documents is one that the program takes. Of a line
-// that shows what may be written, the brackets are taken off.
-func TestCommandsInDocuments(t *testing.T) {
-	t.Parallel()
-	var files []string
-	for _, pattern := range []string{"README.md", "docs/*.md", "examples/*/README.md", "charts/*/README.md"} {
-		found, err := filepath.Glob(filepath.Join("..", "..", "..", pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
-		files = append(files, found...)
-	}
-	n := 0
-	a := &Invocation{Stdout: io.Discard, Stderr: io.Discard, Version: "test"}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, b := range shellBlock.FindAllStringSubmatch(strings.ReplaceAll(string(text), "\\\n", " "), -1) {
-			for line := range strings.Lines(b[1]) {
-				for _, m := range commandLine.FindAllStringSubmatch(strings.TrimSpace(line), -1) {
-					n++
-					line := strings.NewReplacer("[", "", "]", "").Replace(m[1])
-					c, rest, err := a.commandLine().Find(shellWords(t, line))
-					if err == nil {
-						err = c.ParseFlags(rest)
-					}
-					if err == nil && !strings.Contains(line, "…") {
-						err = c.ValidateArgs(c.Flags().Args())
-					}
-					if err != nil {
-						t.Errorf("%s: %q: %v", file, line, err)
-					}
-				}
-			}
-		}
-	}
-	if n < 30 {
-		t.Errorf("%d commands: the test does not find them", n)
-	}
-}
-
 // The demonstration ends in the three commands to go on with, which there are and
 // which need no option.
 func TestDemoSaysWhatIsNext(t *testing.T) {
@@ -119,7 +70,7 @@ func TestDemoSaysWhatIsNext(t *testing.T) {
 		if len(words) < 2 || words[0] != "memproxy" {
 			continue
 		}
-		c, rest, err := a.commandLine().Find(words[1:2])
+		c, rest, err := a.Commands().Find(words[1:2])
 		if err != nil || len(rest) > 0 || c.ValidateRequiredFlags() != nil {
 			t.Errorf("%q: %v", line, err)
 		}
@@ -149,7 +100,7 @@ func TestOneDashIsRefused(t *testing.T) {
 	t.Parallel()
 	a := &Invocation{Stdout: io.Discard, Stderr: io.Discard, Version: "test"}
 	n := 0
-	each(a.commandLine(), func(c *cobra.Command) {
+	each(a.Commands(), func(c *cobra.Command) {
 		c.InitDefaultHelpFlag()
 		c.InitDefaultVersionFlag()
 		c.Flags().VisitAll(func(f *pflag.Flag) {
@@ -190,7 +141,7 @@ func TestManualPages(t *testing.T) {
 		t.Fatalf("exit %d %s", code, errs)
 	}
 	a := &Invocation{Stdout: io.Discard, Stderr: io.Discard, Version: "test"}
-	each(a.commandLine(), func(c *cobra.Command) {
+	each(a.Commands(), func(c *cobra.Command) {
 		if !c.IsAvailableCommand() && c.HasParent() {
 			return
 		}

@@ -120,7 +120,7 @@ func TestCommandsPrintNothingVile(t *testing.T) {
 	}
 	own := map[string]bool{"memory pin": true, "memory promote": true, "audit verify": true, "control diff": true, "demo": true, "explain": true} // print no text of others in each form
 	a := &Invocation{Stdout: io.Discard, Stderr: io.Discard}
-	each(a.commandLine(), func(c *cobra.Command) {
+	each(a.Commands(), func(c *cobra.Command) {
 		if c.Flag("output") == nil {
 			return
 		}

@@ -79,7 +79,7 @@ func (in *Invocation) manual() *cobra.Command {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}
-		all := in.commandLine()
+		all := in.Commands()
 		all.DisableAutoGenTag = true
 		// They are dated today, or by $SOURCE_DATE_EPOCH.
 		return doc.GenManTree(all, &doc.GenManHeader{Section: "1", Source: "memproxy " + in.Version, Manual: "memproxy"}, dir)
