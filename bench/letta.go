@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -39,8 +40,8 @@ func runLettaBackend(addr string) {
 	mux.HandleFunc("POST /v1/agents/"+streamer+"/messages", func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.Header().Set("Content-Type", "text/event-stream")
-		for i := range streamEvents {
-			fmt.Fprintf(w, "data: {\"message_type\":\"assistant_message\",\"content\":\"word %d\",\"sent\":%d}\n\n", i, time.Now().UnixNano())
+		for range streamEvents {
+			fmt.Fprintf(w, "data: {\"message_type\":\"assistant_message\",\"content\":\"%d\"}\n\n", time.Now().UnixNano())
 			_ = http.NewResponseController(w).Flush()
 			time.Sleep(streamEvery)
 		}
@@ -56,7 +57,7 @@ type lettaRun struct {
 	rss                int64 // of the process under 500 streams, KiB
 }
 
-func benchLetta(ctx context.Context) error {
+func benchLetta(ctx context.Context, streams int) error {
 	dir, err := os.MkdirTemp("", "memproxy-bench-")
 	if err != nil {
 		return err
@@ -93,20 +94,20 @@ func benchLetta(ctx context.Context) error {
 	}
 	var all []lettaRun
 	for _, c := range l.contestants {
-		r, err := measureLetta(c)
+		r, err := measureLetta(c, streams)
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
 		all = append(all, r)
 	}
-	fmt.Printf("\n| | first event µs | delay of an event µs | a turn with one memory call µs | MiB with 500 streams |\n|---|--:|--:|--:|--:|\n")
+	fmt.Printf("\n| | first event µs | delay of an event µs | a turn with one memory call µs | MiB with %d streams |\n|---|--:|--:|--:|--:|\n", streams)
 	for _, r := range all {
 		fmt.Printf("| %s | %.0f | %.0f | %.0f | %d |\n", r.name, us(r.first), us(r.event), us(r.turn), r.rss/1024)
 	}
 	return nil
 }
 
-func measureLetta(c contestant) (lettaRun, error) {
+func measureLetta(c contestant, streams int) (lettaRun, error) {
 	r := lettaRun{name: c.name}
 	base := "http://" + c.addr
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 600}}
@@ -118,6 +119,9 @@ func measureLetta(c contestant) (lettaRun, error) {
 			continue
 		}
 		firsts, delays = append(firsts, first), append(delays, events...)
+	}
+	if len(firsts) == 0 {
+		return r, errors.New("no stream came whole")
 	}
 	r.first, r.event = median(firsts), median(delays)
 	agent, err := hire(client, base)
@@ -135,7 +139,7 @@ func measureLetta(c contestant) (lettaRun, error) {
 	}
 	r.turn = median(turns)
 	var wg sync.WaitGroup
-	for range 500 {
+	for range streams {
 		wg.Go(func() { _, _, _ = readStream(client, base) }) // only their weight counts
 	}
 	for range 20 {
@@ -187,9 +191,12 @@ func readStream(client *http.Client, base string) (first time.Duration, delays [
 		if first == 0 {
 			first = now.Sub(begin)
 		}
-		var ev struct{ Sent int64 }
-		if json.Unmarshal([]byte("{"+data), &ev) == nil && ev.Sent > 0 {
-			delays = append(delays, now.Sub(time.Unix(0, ev.Sent)))
+		// When it was sent is in its text: members that nobody claims are dropped.
+		var ev struct {
+			Content int64 `json:"content,string"`
+		}
+		if json.Unmarshal([]byte("{"+data), &ev) == nil && ev.Content > 0 {
+			delays = append(delays, now.Sub(time.Unix(0, ev.Content)))
 		}
 	}
 	if len(delays) != streamEvents {

@@ -89,10 +89,11 @@ func main() {
 		return
 	}
 	if *onLetta {
-		if err := benchLetta(ctx); err != nil {
-			fmt.Fprintln(os.Stderr, "bench:", err)
-			os.Exit(1)
+		streams := 500
+		if *quick {
+			streams = 20
 		}
+		exit(benchLetta(ctx, streams))
 		return
 	}
 	res, err := bench(ctx, *rounds, *length, *conns, *report)
