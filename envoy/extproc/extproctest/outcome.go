@@ -296,6 +296,7 @@ var changing = []struct {
 }{
 	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`), "DECISION"},
 	{regexp.MustCompile(`("(?:memproxy_ts|memproxy_received_at|received_at|created_at|updated_at|written)":")[^"]*"`), `${1}TIME"`},
+	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)`), "TIME"}, // a sentence may name one too
 	{regexp.MustCompile(`("memproxy_meta":")[^"]+"`), `${1}METADATA"`},
 	{regexp.MustCompile(`("memproxy_sig":")[^"]*"`), `${1}SIGNATURE"`},
 	{regexp.MustCompile(`("reason":"budget.rapid_writes"[^}]*"used":)\d+`), "${1}N"}, // of the minute

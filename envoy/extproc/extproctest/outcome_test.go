@@ -1,0 +1,22 @@
+package extproctest
+
+import "testing"
+
+// Two runs of one case that a minute's end lies between compare as equal: a time
+// is hidden in members, in sentences and in whatever names one next.
+func TestSettledHidesEveryTime(t *testing.T) {
+	for _, pair := range [][2]string{
+		{`{"detail":"there is room at 2026-11-25T02:07:00Z; more"}`, `{"detail":"there is room at 2026-11-25T02:08:00Z; more"}`},
+		{`{"new_member":"2026-11-25T02:07:59.999999999Z"}`, `{"new_member":"2026-11-25T02:08:00Z"}`},
+		{`until 2026-11-25T02:07:00+02:00.`, `until 2026-11-26T00:00:00-07:00.`},
+		{`{"reset":"2026-11-25T02:07:00Z"}`, `{"reset":""}`},
+		{"retry-after: 59\n", "retry-after: 1\n"},
+	} {
+		if a, b := settled(pair[0]), settled(pair[1]); a != b {
+			t.Errorf("%s and %s differ: %s and %s", pair[0], pair[1], a, b)
+		}
+	}
+	if a, b := settled(`used 1 of 2`), settled(`used 2 of 2`); a == b {
+		t.Error("numbers that are not times are hidden")
+	}
+}
