@@ -13,7 +13,7 @@ help: ## list the targets
 build: ## build bin/memproxy, reproducibly
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/memproxy ./cmd/memproxy
 
-release: ## what users install, for four platforms, into dist/: archives, image, bills of materials, provenance, checksums
+release: ## what users install, for four platforms, into dist/: archives, deb, rpm, image, bills of materials, provenance, checksums
 	$(GO) run ./internal/release -version $(VERSION) $(if $(BUILDER),-builder $(BUILDER)) -out dist
 
 test: ## the core: quick, deterministic, needs nothing but Go

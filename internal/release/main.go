@@ -1,16 +1,15 @@
 // Command release builds what users install: archives of the binary with
-// completion files and manual pages, bills of materials, a container image
-// layout, a provenance statement and checksums.
+// completion files and manual pages, packages for Debian and RPM systems, bills of
+// materials, a container image layout, a provenance statement and checksums.
 //
 //	go run ./internal/release -version v1.2.3 -out dist
 //
 // The same commit, toolchain and root certificates give the same files, byte
 // for byte: times are the commit's and entries are sorted.
 //
-// The image layout is written by hand, without a library or a daemon: it is
-// one layer and four small JSON documents under their digests, and what would
-// write it (go-containerregistry and what it imports) is larger than memproxy's
-// own list of dependencies allows for a tool.
+// The image layout and the packages are written by hand, without a daemon or a
+// tool of the distribution: go-containerregistry and nfpm, with what they import,
+// are larger than memproxy's own list of dependencies allows for a tool.
 package main
 
 import (
@@ -78,6 +77,9 @@ func (r *release) run(rootsFile string) error {
 		}
 		if t.OS == "linux" {
 			images = append(images, imageBinary{t.Arch, binary, sbom})
+			if err := r.addPackages(t.Arch, binary, sbom, extras); err != nil {
+				return err
+			}
 		}
 		if err := r.addArchive(t, binary, sbom, extras); err != nil {
 			return err
@@ -224,6 +226,21 @@ func (r *release) addArchive(t target, binary, sbom []byte, extras []entry) erro
 		return err
 	}
 	r.files = append(r.files, entry{name + ".tar.gz", 0o644, b}, entry{name + ".cdx.json", 0o644, sbom})
+	return nil
+}
+
+func (r *release) addPackages(arch string, binary, sbom []byte, extras []entry) error {
+	files, err := installed(binary, sbom, extras)
+	if err != nil {
+		return err
+	}
+	for kind, pack := range map[string]func(string, string, []entry, time.Time) ([]byte, error){"deb": deb, "rpm": rpm} {
+		b, err := pack(r.Version, arch, files, r.at)
+		if err != nil {
+			return err
+		}
+		r.files = append(r.files, entry{fmt.Sprintf("memproxy_%s_linux_%s.%s", r.Version, arch, kind), 0o644, b})
+	}
 	return nil
 }
 
