@@ -121,6 +121,48 @@ func TestOrdinaryApplications(t *testing.T) {
 	}
 }
 
+// Proves EDGE-18: what docs/clients.md says an ordinary client may do, and what opens
+// the rest, is what TestOrdinaryApplications plays.
+func TestClientsPageListsTheCalls(t *testing.T) {
+	t.Parallel()
+	const file = "../docs/clients.md"
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(b)
+	for _, backend := range []string{"mem0", "mem0-server", "letta"} {
+		var openings []string
+		names := map[string][]string{}
+		for _, c := range ordinaryCalls(t, backend) {
+			if names[c.opens] == nil {
+				openings = append(openings, c.opens)
+			}
+			names[c.opens] = append(names[c.opens], c.name)
+		}
+		table := "| opened by | calls |\n|---|---|\n"
+		for _, o := range openings {
+			row := "nothing"
+			if o != "" {
+				row = "`" + o + "`"
+			}
+			table += "| " + row + " | " + strings.Join(names[o], "; ") + " |\n"
+		}
+		before, rest, ok := strings.Cut(page, "<!-- calls: "+backend+" -->\n")
+		is, after, end := strings.Cut(rest, "<!-- end -->")
+		if !ok || !end {
+			t.Fatalf("%s has no place for the calls of %s", file, backend)
+		}
+		if is != table {
+			t.Errorf("%s lists other calls of %s than the test makes: UPDATE=1 go test ./app -run Clients writes it", file, backend)
+		}
+		page = before + "<!-- calls: " + backend + " -->\n" + table + "<!-- end -->" + after
+	}
+	if os.Getenv("UPDATE") != "" {
+		writeFile(t, file, page)
+	}
+}
+
 // bareBackend is an embedded backend by itself.
 func bareBackend(t *testing.T, backend string) string {
 	t.Helper()
