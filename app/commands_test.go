@@ -132,7 +132,7 @@ func TestKeygen(t *testing.T) {
 
 // Proves CARD-1, CARD-4, CARD-5, CARD-7, TRL-1, TRL-3, TRL-6, EDGE-3: the
 // demo's rows are all as claimed: each threat works directly and not through
-// memproxy.
+// memproxy; those in README.md are the demo's.
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	code, out, errs := invoke(t, "demo", "--json")
@@ -142,7 +142,9 @@ func TestDemo(t *testing.T) {
 	var demo struct {
 		Rows []struct {
 			Threat   string `json:"threat"`
-			AsClaims bool   `json:"as_claimed"`
+			Direct   struct{ Said string }
+			Proxied  struct{ Said string }
+			AsClaims bool `json:"as_claimed"`
 		} `json:"rows"`
 	}
 	if err := json.Unmarshal([]byte(out), &demo); err != nil {
@@ -151,9 +153,27 @@ func TestDemo(t *testing.T) {
 	if len(demo.Rows) < 12 {
 		t.Errorf("%d rows: a threat is missing", len(demo.Rows))
 	}
+	said := map[string][2]string{}
 	for _, r := range demo.Rows {
 		if r.Threat == "" || !r.AsClaims {
 			t.Errorf("%+v", r)
 		}
+		said[r.Threat] = [2]string{r.Direct.Said, r.Proxied.Said}
+	}
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, shown, _ := strings.Cut(string(readme), "memproxy demo\n")
+	shown, _, _ = strings.Cut(shown, "  …")
+	lines := strings.Split(strings.TrimSpace(shown), "\n")
+	for _, line := range lines[min(2, len(lines)):] { // below the head
+		threat, _, _ := strings.Cut(strings.TrimSpace(line), "  ")
+		if row := said[threat]; row[0] == "" || !strings.Contains(line, row[0]+"  ") || !strings.HasSuffix(line, row[1]) {
+			t.Errorf("README.md shows %q; the demo prints %q", line, row)
+		}
+	}
+	if len(lines) < 6 {
+		t.Errorf("README.md shows %d lines of the demo", len(lines))
 	}
 }
