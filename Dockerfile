@@ -19,7 +19,7 @@ ARG TARGETOS=linux
 ARG TARGETARCH
 # The flags of `make build`: the same source gives the same bytes.
 RUN CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} GOFLAGS= \
-    go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=${VERSION} -X main.commit=${COMMIT}" -o /out/memproxy ./cmd/memproxy && \
+    go build -trimpath -buildvcs=false -tags grpcnotrace -ldflags "-s -w -X main.version=${VERSION} -X main.commit=${COMMIT}" -o /out/memproxy ./cmd/memproxy && \
     go run ./internal/sbom -binary /out/memproxy -version "${VERSION}" > /out/memproxy.cdx.json
 
 FROM ${BASE_IMAGE}

@@ -11,7 +11,7 @@ help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t18
 
 build: ## build bin/memproxy, reproducibly
-	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/memproxy ./cmd/memproxy
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -tags grpcnotrace -ldflags '$(LDFLAGS)' -o bin/memproxy ./cmd/memproxy
 
 release: ## what users install, for four platforms, into dist/: archives, deb, rpm, image, bills of materials, provenance, checksums
 	$(GO) run ./internal/release -version $(VERSION) $(if $(BUILDER),-builder $(BUILDER)) -out dist

@@ -151,7 +151,7 @@ func (r *release) build(work string, t target) (binary, sbom []byte, err error) 
 }
 
 func (r *release) compile(path string, t target) error {
-	c := exec.Command("go", "build", "-trimpath", "-buildvcs=false",
+	c := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace",
 		"-ldflags", "-s -w -X main.version="+r.Version+" -X main.commit="+r.Commit, "-o", path, "./cmd/memproxy")
 	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOOS="+t.OS, "GOARCH="+t.Arch)
 	c.Stderr = os.Stderr

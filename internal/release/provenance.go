@@ -53,7 +53,7 @@ func provenance(s source, files []entry) ([]byte, error) {
 		Type: "https://in-toto.io/Statement/v1", PredicateType: "https://slsa.dev/provenance/v1",
 		Predicate: predicate{
 			Definition: definition{
-				BuildType: repository + "/blob/main/docs/kubernetes.md#releases",
+				BuildType: repository + "/blob/main/docs/operations.md#releases",
 				External:  map[string]string{"repository": repository, "version": s.Version},
 				Internal:  map[string]string{"command": "make release", "go": s.Go},
 				Dependencies: []resource{

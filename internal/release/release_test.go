@@ -240,7 +240,7 @@ func TestImageAgreesWithTheDockerfile(t *testing.T) {
 	if len(found) != len(want) {
 		t.Errorf("the Dockerfile has labels %v", found)
 	}
-	for _, flag := range []string{"-X main.version=", "-X main.commit=", "-s -w", "-trimpath", "-buildvcs=false", "CGO_ENABLED=0"} {
+	for _, flag := range []string{"-X main.version=", "-X main.commit=", "-s -w", "-trimpath", "-buildvcs=false", "-tags grpcnotrace", "CGO_ENABLED=0"} {
 		if !strings.Contains(string(text), flag) {
 			t.Errorf("the Dockerfile builds without %s", flag)
 		}
@@ -263,7 +263,7 @@ func TestBinariesAreChecked(t *testing.T) {
 		version, commit string
 		want            string
 	}{
-		{make([]byte, maxBinary+1), "v1", "c0ffee", "over 62914560"},
+		{make([]byte, maxBinary+1), "v1", "c0ffee", "over 52428800"},
 		{[]byte("v1"), "v1", "c0ffee", `does not hold "c0ffee"`},
 		{[]byte("c0ffee"), "v1", "c0ffee", `does not hold "v1"`},
 		{[]byte("c0ffee v1"), "v1", "c0ffee", "EOF"},

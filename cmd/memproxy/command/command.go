@@ -10,6 +10,7 @@ import (
 	"io"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -46,8 +47,7 @@ func (in *Invocation) Commands() *cobra.Command {
 		in.inject(), in.keygen(), in.control(), in.manual(), version)
 	root.AddCommand(review.Commands()...)
 	root.Long = "memproxy is a reverse proxy that gates the memory of AI agents."
-	root.Version = in.about()
-	root.SetVersionTemplate("{{.Version}}\n")
+	root.Version = strings.TrimPrefix(in.about(), "memproxy ")
 	return root
 }
 
