@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// What a package says of itself, beside its version and architecture.
+// What a package says of itself, apart from its version and architecture.
 const (
 	maintainer = "The memproxy authors <https://github.com/memproxy/memproxy/issues>"
 	summary    = "reverse proxy that gates the long-term memory of AI agents"
