@@ -126,7 +126,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 				there++ // the operator
 			}
 			return there >= cfg.Review.Need
-		}}, RefuseHolds: s.cfg.Review.Answer == "refuse", Rejections: s.cfg.Limits.RejectionLimit(), Later: s.later.run, Suspect: s.custodian.Suspect, Steps: s.steps,
+		}}, RefuseHolds: s.cfg.Review.Answer == "refuse", Rejections: s.cfg.Limits.RejectionLimit(), Later: s.later.run, Check: s.custodian.Check, Steps: s.steps,
 		Tracer: s.telemetry.Tracer(), Meter: s.fleet.tally, Log: s.log,
 	}, s.rules.current())
 	if err != nil {

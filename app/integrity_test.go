@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/review"
@@ -374,7 +373,7 @@ func TestFindingsAreNamedOnce(t *testing.T) {
 	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
 	id := r.written("Ann likes green tea.", "")
 	r.versioned(id)
-	found := gate.Suspicion{MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, Tenant: "acme", Known: memproxy.TextSHA256("Ann likes green tea.")}
+	found := memproxy.Ownership{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id, Scope: memproxy.Scope{Tenant: "acme"}, SHA256: memproxy.TextSHA256("Ann likes green tea.")}
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {

@@ -37,13 +37,13 @@ func (s *slowly) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(rec.Body.Bytes())
 }
 
-// lookAgain looks again at what is suspected, as if a time had passed. The
-// second look comes once what an agent wrote has had its time to be recorded.
+// lookAgain has the sweep check what reads came upon, as if a time had passed.
+// The second look comes once what an agent wrote has had its time to be recorded.
 func (l *lettaRig) lookAgain(after time.Duration) {
 	l.t.Helper()
 	now := time.Now().Add(after)
-	l.once("suspects", now)
-	l.once("suspects", now.Add(time.Minute))
+	l.once("sweeps", now)
+	l.once("sweeps", now.Add(time.Minute))
 }
 
 // Proves EDGE-4: a block that was changed behind the proxy is found by a read,

@@ -53,10 +53,10 @@ type Options struct {
 	// has the same key in order. Nil: at once.
 	Later func(key string, f func())
 
-	// Suspect is told of texts that an answer shows as others than were
-	// recorded, of memories that the backend's own agents change. It does not
-	// block. Nil: nobody looks again.
-	Suspect func(Suspicion)
+	// Check queues a memory for a check by the sweep: an answer shows another
+	// text than row has, and the backend's own agents change such memories. It
+	// does not block. Nil: there is no sweep.
+	Check func(row memproxy.Ownership) (queued bool)
 
 	// Filtered is told of every filter of the read path that an answer goes
 	// through, by its name; nil: nobody.

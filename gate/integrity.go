@@ -108,7 +108,9 @@ func (ret *returning) whole(ctx context.Context, row *memproxy.Ownership, m *mem
 	code, detail := ret.examiner().Examine(ctx, row, m)
 	switch {
 	case code == memproxy.IntegrityMismatch && m.Mutable:
-		ret.suspect(row)
+		if ret.g.opt.Check != nil {
+			ret.g.opt.Check(*row)
+		}
 	case code != "":
 		return ret.accuse(m, code, detail)
 	case row == nil && m.Stamp == nil && !m.Mutable && m.Text != "" && ret.lookups().of(kindOf(m), m.ID).Listing == memproxy.Unlisted:
@@ -212,24 +214,4 @@ func (ret *returning) doubt(ctx context.Context) (refused bool) {
 		ret.filtered++
 	}
 	return false
-}
-
-// A Suspicion is a text that the backend's own agents change, and that was seen
-// as another than the one that is known. It may be on its way into the ledger,
-// or was changed behind the proxy: who looks again can tell.
-type Suspicion struct {
-	memproxy.MemoryKey
-	Tenant string // the owner's
-	Known  string // SHA-256 of the text that is recorded, in hexadecimal
-}
-
-// suspect tells of a memory, if somebody looks again.
-func (ret *returning) suspect(row *memproxy.Ownership) {
-	if ret.g.opt.Suspect == nil {
-		return
-	}
-	ret.g.opt.Suspect(Suspicion{
-		MemoryKey: memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID},
-		Tenant:    row.Scope.Tenant, Known: row.SHA256,
-	})
 }

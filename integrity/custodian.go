@@ -87,10 +87,10 @@ type Custodian struct {
 	working sync.Mutex
 	// naming is held while a finding is looked up, recorded and marked: a sweep
 	// and the validation may come upon the same memory at the same moment.
-	naming   sync.Mutex
-	anchors  anchors
-	suspects suspects
-	adopted  adopted
+	naming  sync.Mutex
+	anchors anchors
+	checks  checks
+	adopted adopted
 }
 
 // New returns a custodian that does nothing until it is asked.
@@ -99,7 +99,7 @@ func New(opt Options) *Custodian {
 	if c.Turns == nil {
 		c.Turns = func(string) Turns { return nil }
 	}
-	c.suspects = suspects{c: c, open: map[gate.Suspicion]suspected{}, noted: upkeep.NewSignal()}
+	c.checks = checks{open: map[check]waiting{}, wake: upkeep.NewSignal()}
 	return c
 }
 

@@ -2,6 +2,7 @@ package integrity
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -27,10 +28,7 @@ func (c *Custodian) Jobs(broken upkeep.Signal) []upkeep.Job {
 	jobs := []upkeep.Job{
 		{Name: "anchors", Every: anchorPoll, Wake: upkeep.AtOnce(), Once: func(ctx context.Context, _ time.Time) error { return c.Anchor(ctx) }},
 		c.verifying(broken),
-		{Name: "suspects", Wake: c.suspects.noted, Once: c.suspects.once},
-	}
-	if every := c.Config.Memories.Sweep.Time(); every > 0 {
-		jobs = append(jobs, upkeep.Job{Name: "sweeps", Every: min(sweepPoll, every), Once: c.sweepDue})
+		{Name: "sweeps", Every: min(sweepPoll, c.Config.Memories.Sweep.Time()), Wake: c.checks.wake, Once: c.sweeping},
 	}
 	if *c.Config.Memories.Seal {
 		jobs = append(jobs, c.adoptions()...)
@@ -38,10 +36,22 @@ func (c *Custodian) Jobs(broken upkeep.Signal) []upkeep.Job {
 	return jobs
 }
 
+// sweeping names what reads came upon, and looks through the backends if that is
+// due.
+func (c *Custodian) sweeping(ctx context.Context, now time.Time) error {
+	checked := c.checkFirst(ctx, now)
+	if c.Config.Memories.Sweep.Time() > 0 {
+		if err := c.sweepDue(ctx); err != nil {
+			return errors.Join(err, checked)
+		}
+	}
+	return checked
+}
+
 // sweepDue looks through the backends and the chains if none of the processes
 // that share the ledger did within the interval, restarts or not, and logs how
 // many findings there are; the audit log has each.
-func (c *Custodian) sweepDue(ctx context.Context, _ time.Time) error {
+func (c *Custodian) sweepDue(ctx context.Context) error {
 	const name = "sweep"
 	holder, every := c.NewID(), c.Config.Memories.Sweep.Time()
 	mine, err := c.Ledger.Claim(ctx, name, holder, every)

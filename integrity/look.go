@@ -25,9 +25,9 @@ func (w *storeSweep) finding(tenant, id string, class memproxy.FaultClass, code 
 	}}
 }
 
-// suspicion is a finding that is to be looked at again.
-func (f *finding) suspicion() gate.Suspicion {
-	return gate.Suspicion{MemoryKey: f.MemoryKey, Tenant: f.Tenant, Known: f.wants}
+// recorded is what the ledger has of the memory.
+func (f *finding) recorded() memproxy.Ownership {
+	return memproxy.Ownership{Backend: f.Backend, Kind: f.Kind, ID: f.ID, Scope: memproxy.Scope{Tenant: f.Tenant}, SHA256: f.wants}
 }
 
 // looked is what one look at a page found.

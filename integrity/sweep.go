@@ -2,6 +2,7 @@ package integrity
 
 import (
 	"context"
+	"errors"
 	"hash/maphash"
 	"maps"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/review"
 	"github.com/memproxy/memproxy/screen/hunt"
+	"github.com/memproxy/memproxy/upkeep"
 )
 
 // maxListed bounds the findings of one backend that a report lists.
@@ -81,7 +83,8 @@ type page struct {
 	next    string                      // cursor of the next one, "" at the end
 }
 
-// walk gives each page of a backend to f.
+// walk gives each page of a backend to f. What reads come upon meanwhile is
+// checked between the pages: a large backend takes hours.
 func (c *Custodian) walk(ctx context.Context, b config.Backend, w walk, f func(page) error) error {
 	adapter, pager, err := c.Open(ctx, b, w.scopes)
 	if err != nil {
@@ -91,6 +94,9 @@ func (c *Custodian) walk(ctx context.Context, b config.Backend, w walk, f func(p
 		items, next, err := pager.Page(ctx, cursor)
 		if err != nil {
 			return err
+		}
+		if err := c.checkFirst(ctx, c.Clock()); err != nil && !errors.As(err, new(upkeep.Due)) {
+			c.Log.Error("what reads came upon was not named", "error", err)
 		}
 		at := cursor
 		again := func() ([]hunt.Item, error) {
@@ -160,7 +166,7 @@ func (w *storeSweep) page(ctx context.Context, items []hunt.Item, again func() (
 			switch {
 			case !yes || now.Code != f.Code:
 				delete(seen.found, id)
-			case w.changing(f) && (!settled || now.has != f.has || w.c.suspects.later(now.suspicion())):
+			case w.changing(f) && (!settled || now.has != f.has || shared(w.c.Config) && w.c.Check(now.recorded())):
 				delete(seen.found, id)
 				w.report.Unsettled++
 			default:

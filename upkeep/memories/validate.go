@@ -166,7 +166,7 @@ func (k *Keeper) present(ctx context.Context, st *memproxy.Status) (string, erro
 	if there, known, err = k.said(ctx, p, st.MemoryKey); err != nil || !known || there == recorded {
 		return orElse(there, known, recorded), err
 	}
-	return there, k.Integrity.Differs(ctx, gate.Suspicion{MemoryKey: st.MemoryKey, Tenant: st.Tenant, Known: memproxy.TextSHA256(recorded)})
+	return there, k.Integrity.Differs(ctx, memproxy.Ownership{Backend: st.Backend, Kind: st.Kind, ID: st.ID, Scope: memproxy.Scope{Tenant: st.Tenant}, SHA256: memproxy.TextSHA256(recorded)})
 }
 
 func orElse(there string, known bool, recorded string) string {

@@ -1,0 +1,144 @@
+package integrity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/upkeep"
+)
+
+const (
+	// maxChecks bounds the memories that wait for a check. The next read, or the
+	// sweep itself, comes upon those over it again.
+	maxChecks = 1024
+	// checkSettle is how long the ledger may take to record an agent's edit once
+	// its turn has ended.
+	checkSettle = 5 * time.Second
+)
+
+// checks are the memories that the sweep takes first: a read showed another text
+// than the recorded one. A Letta agent changes its blocks inside the backend, and
+// the ledger records that after the turn. So each waits until every turn that was
+// under way has ended: a text that is not recorded by then is an out-of-band
+// change.
+type checks struct {
+	mu   sync.Mutex
+	open map[check]waiting
+	wake upkeep.Signal
+}
+
+// check is a memory and the hash of the text that was recorded of it, "" for none.
+type check struct {
+	memproxy.MemoryKey
+	tenant, recorded string
+}
+
+type waiting struct {
+	seen     time.Time
+	underway func() bool
+	quiet    time.Time // when its turns were first found to have ended
+}
+
+// Check has the sweep look first at a memory of which a read showed another text
+// than row has. It reports false where the memory is not one that agents write.
+func (c *Custodian) Check(row memproxy.Ownership) bool {
+	b, err := c.Config.Backend(row.Backend)
+	t := c.Turns(row.Backend)
+	if err != nil || t == nil || !c.Traits(b, row.ID).AgentsAdd {
+		return false
+	}
+	q := &c.checks
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	k := check{memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID}, row.Scope.Tenant, row.SHA256}
+	if _, known := q.open[k]; !known && len(q.open) < maxChecks {
+		q.open[k] = waiting{seen: c.Clock(), underway: t.TurnsBegun()}
+		q.wake.Send()
+	}
+	return true
+}
+
+// Differs records a memory of which the backend shows another text than row has:
+// at once, or, where an agent may be writing it, after its turn.
+func (c *Custodian) Differs(ctx context.Context, row memproxy.Ownership) error {
+	b, err := c.Config.Backend(row.Backend)
+	if err != nil || c.Check(row) || !c.Traits(b, row.ID).Listed {
+		return err
+	}
+	return c.name(ctx, differs(memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID}, row.Scope.Tenant))
+}
+
+// checkFirst names what is due of the checks. It returns upkeep.Due while others
+// wait.
+func (c *Custodian) checkFirst(ctx context.Context, now time.Time) error {
+	due, waiting := c.due(now)
+	var errs []error
+	for _, k := range due {
+		if err := c.check(ctx, k); err != nil {
+			errs = append(errs, fmt.Errorf("memory %s, which is not what was recorded, was not named; the next read looks again: %w", k.ID, err))
+		}
+	}
+	if len(errs) == 0 && waiting > 0 {
+		return upkeep.Due{In: checkSettle / 2}
+	}
+	return errors.Join(errs...)
+}
+
+// due takes out the checks whose turns ended long enough ago, and counts the rest.
+func (c *Custodian) due(now time.Time) (due []check, waiting int) {
+	q := &c.checks
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for k, w := range q.open {
+		if t := c.Turns(k.Backend); t != nil && now.Sub(w.seen) < t.LongestTurn() && (shared(c.Config) || w.underway()) {
+			continue
+		}
+		if w.quiet.IsZero() {
+			w.quiet = now
+			q.open[k] = w
+		}
+		if now.Sub(w.quiet) >= checkSettle {
+			delete(q.open, k)
+			due = append(due, k)
+		}
+	}
+	return due, len(q.open)
+}
+
+// check names a memory in the log and marks it, if nothing was recorded of it
+// since it was seen.
+func (c *Custodian) check(ctx context.Context, k check) error {
+	ctx, cancel := context.WithTimeout(ctx, recordTime)
+	defer cancel()
+	records, err := c.Ledger.Lookup(ctx, k.MemoryKey)
+	if err != nil {
+		return err
+	}
+	rec := records[k.MemoryKey]
+	switch row, known := rec.Owner, rec.Owned(); {
+	case !known && k.recorded == "":
+		return c.name(ctx, &memproxy.Discrepancy{
+			MemoryKey: k.MemoryKey, Tenant: k.tenant, Class: memproxy.FaultInsert, Code: memproxy.IntegrityUnknown,
+			Detail: "nobody wrote it through memproxy",
+		})
+	case !known || row.Deleted || row.SHA256 != k.recorded:
+		return nil
+	}
+	return c.name(ctx, differs(k.MemoryKey, k.tenant))
+}
+
+// differs is the finding about a text that is not the recorded one.
+func differs(k memproxy.MemoryKey, tenant string) *memproxy.Discrepancy {
+	return &memproxy.Discrepancy{
+		MemoryKey: k, Tenant: tenant, Class: memproxy.FaultTamper, Code: memproxy.IntegrityMismatch,
+		Detail: "a read showed another text than the one that went through memproxy",
+	}
+}
+
+// shared reports whether other processes may have the ledger open.
+func shared(cfg *config.Config) bool { return cfg.Ledger.URL.Reveal() != "" }

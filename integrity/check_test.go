@@ -1,0 +1,121 @@
+package integrity
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/screen/hunt"
+)
+
+// fakeTurns are turns of agents that the test ends.
+type fakeTurns struct{ underway bool }
+
+func (f *fakeTurns) TurnsBegun() func() bool    { return func() bool { return f.underway } }
+func (f *fakeTurns) LongestTurn() time.Duration { return time.Hour }
+
+// custodianOf is one for a backend whose agents write blocks, at a fixed time.
+func custodianOf(now time.Time, turns Turns) *Custodian {
+	return New(Options{
+		Config: &config.Config{Backends: []config.Backend{{Name: "letta", Kind: "letta"}}},
+		Clock:  func() time.Time { return now },
+		Traits: func(_ config.Backend, id string) Traits {
+			return Traits{Listed: true, AgentsAdd: id != "tool-1", AgentsEdit: true}
+		},
+		Turns: func(string) Turns { return turns },
+	})
+}
+
+func recorded(id string) memproxy.Ownership {
+	return memproxy.Ownership{Backend: "letta", Kind: memproxy.TargetMemory, ID: id, SHA256: "aa"}
+}
+
+// Proves EDGE-4: a check waits for the turns that are under way and for what
+// they wrote to be recorded; where another process may have an agent at work, it
+// waits for as long as a turn may take, and no longer.
+func TestChecksWaitForTurns(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	turns := &fakeTurns{underway: true}
+	due := func(c *Custodian, after time.Duration) int { due, _ := c.due(now.Add(after)); return len(due) }
+
+	c := custodianOf(now, turns)
+	c.Check(recorded("block-1"))
+	c.Check(recorded("tool-1"))
+	if n := len(c.checks.open); n != 1 {
+		t.Fatalf("%d wait, want the block alone", n)
+	}
+	if due(c, time.Minute) != 0 {
+		t.Error("it does not wait for the turn")
+	}
+	turns.underway = false
+	if due(c, 2*time.Minute) != 0 || due(c, 2*time.Minute+checkSettle-1) != 0 || due(c, 2*time.Minute+checkSettle) != 1 || len(c.checks.open) != 0 {
+		t.Error("it does not wait for what the turn wrote, and no longer")
+	}
+
+	c = custodianOf(now, turns)
+	c.Config.Ledger.URL = config.NewSecret("postgres://ledger")
+	c.Check(recorded("block-1"))
+	if due(c, time.Hour-1) != 0 || due(c, time.Hour) != 0 || due(c, time.Hour+checkSettle) != 1 {
+		t.Error("it does not wait for as long as a turn of another process may take, and no longer")
+	}
+
+	c = custodianOf(now, nil)
+	if c.Check(recorded("block-1")); len(c.checks.open) != 0 {
+		t.Error("it waits where no turn can be waited for")
+	}
+}
+
+// pages are a backend of two pages.
+type pages struct{}
+
+func (pages) Page(_ context.Context, cursor string) ([]hunt.Item, string, error) {
+	if cursor == "" {
+		return nil, "2", nil
+	}
+	return nil, "", nil
+}
+
+// Proves EDGE-4: what a read comes upon during a sweep is checked between its
+// pages, and not after its end.
+func TestChecksAreMadeDuringASweep(t *testing.T) {
+	c := custodianOf(time.Unix(1_800_000_000, 0), &fakeTurns{})
+	c.Open = func(context.Context, config.Backend, []memproxy.Scope) (gate.Locator, hunt.Pager, error) {
+		return nil, pages{}, nil
+	}
+	looked := func() (n int) {
+		for _, w := range c.checks.open {
+			if !w.quiet.IsZero() {
+				n++
+			}
+		}
+		return n
+	}
+	n := 0
+	err := c.walk(t.Context(), c.Config.Backends[0], walk{rate: 1e9}, func(page) error {
+		if n++; n == 1 {
+			c.Check(recorded("block-1"))
+		}
+		if looked() != n-1 {
+			t.Errorf("page %d: %d checks were made", n, looked())
+		}
+		return nil
+	})
+	if err != nil || n != 2 {
+		t.Fatalf("%d pages, %v", n, err)
+	}
+}
+
+// Proves EDGE-4: what waits to be looked at again is bounded.
+func TestChecksAreBounded(t *testing.T) {
+	c := custodianOf(time.Unix(1_800_000_000, 0), &fakeTurns{})
+	for i := range maxChecks + 1 {
+		c.Check(recorded(fmt.Sprintf("block-%d", i)))
+	}
+	if n := len(c.checks.open); n != maxChecks {
+		t.Errorf("%d wait", n)
+	}
+}
