@@ -6,36 +6,56 @@ import "errors"
 // tools write.
 var ErrUngated = errors.New("the agent's own memory writes cannot be ruled on before they happen")
 
+// Edits follow what calls that were let through make of an agent's memory.
+type Edits interface {
+	// Prepare returns a side request that has to be made before the calls run,
+	// or after them; Prepared takes its answer. An agent that cannot be made to
+	// pause is ErrUngated.
+	Prepare() (Request, bool)
+	Prepared(Reply) error
+
+	// Whole takes the answer of the request in which the calls run, when it came
+	// in one piece.
+	Whole(body []byte) error
+
+	// Made says what the calls of the last request made, once Prepare asks for
+	// no more; what was not prepared is not known. Each change is a memory with
+	// what happened to it in Event (ADD, UPDATE; "": a passage) and the whole text
+	// that stood there before in Before. Where what stands beside the text changed,
+	// Members are what it became and Was what it had been, of a memory of its own
+	// with the event NONE.
+	Made() []Edit
+}
+
+// Edit is what one call made of memories.
+type Edit struct {
+	Call     string // its id; "" of a request that is the call
+	Memories []Memory
+}
+
 // A Turn is one run of an agent, over as many requests (legs) to the backend
 // as its gated tool calls need: the backend pauses before each of them. It is
 // not for concurrent use.
 //
 // Prepare and Prepared are called until Prepare reports false, before the first
-// leg and after each that ended in a pause. Where a person is Asked, Rule for
+// leg and after each, and then Made. Where a person is Asked, Rule for
 // each call that is refused whatever the person says, and Handed until it reports
 // no more. Where the turn is Paused still, or has not begun: Rule for each call
 // that waits, Leg, and Whole or Event with what came back, until a leg does not
 // end in a pause.
 type Turn interface {
+	Edits
 	// Key names what runs. Turns of one key take place one after the other.
 	Key() string
 	// Agent is the agent that runs, once it is known, else "". Its tools must
 	// not change from then on until the turn is over.
 	Agent() string
 
-	// Prepare returns a side request that has to be made before the next leg;
-	// Prepared takes its answer. An agent that cannot be made to pause is
-	// ErrUngated.
-	Prepare() (Request, bool)
-	Prepared(Reply) error
-
 	// Leg returns the body of the next request.
 	Leg() ([]byte, error)
 
-	// Whole takes the answer of a leg that came in one piece, Event one
-	// server-sent event of a leg that streams. Event returns the events to
-	// pass on now.
-	Whole(body []byte) error
+	// Event takes one server-sent event of a leg that streams, and returns the
+	// events to pass on now.
 	Event(event []byte) ([][]byte, error)
 
 	// Paused reports whether the leg ended in a pause that a further leg is to
@@ -131,19 +151,4 @@ type ToolCall struct {
 type Search struct {
 	Request Request
 	Body    []byte
-}
-
-// An Image is what an agent remembers, as far as one tool call may change it.
-// It is taken before the call and after: Ask and Answered until Ask reports
-// false. It is not for concurrent use.
-type Image interface {
-	// Name is the same for images of the same: of two, one is enough.
-	Name() string
-	// Again is the image to be taken of the same afterwards.
-	Again() Image
-	// Ask returns the next side request; Answered takes its answer.
-	Ask() (Request, bool)
-	Answered(Reply) error
-	// Memories are what was found.
-	Memories() []Memory
 }

@@ -110,7 +110,7 @@ func (g *Gate) Admit(ctx context.Context, c *Call) *Admission {
 	g.keepEvidence(ctx, r)
 	g.discipline(ctx, r, r.session(), r.endUser())
 	g.contest(ctx, r.Admission)
-	g.picture(ctx, r)
+	g.precede(ctx, r)
 	g.images(ctx, r)
 	if r.Decision.Verdict.Stops() && r.Reply == nil {
 		reply := c.Backend.Adapter.Refuse(c.Request, r.Decision.Shown())

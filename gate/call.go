@@ -159,8 +159,8 @@ type Admission struct {
 	met met
 	// sources are the runs that a stream told of.
 	sources sources
-	// edits are what a tool call that it makes in an agent's place may change.
-	edits *SelfEdits
+	// edits follow the tool call that it makes in an agent's place.
+	edits memproxy.Edits
 }
 
 // Shown is the decision that the caller is told: the one on the answer where

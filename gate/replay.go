@@ -58,7 +58,7 @@ func (g *Gate) Replay(ctx context.Context, b Backend, h memproxy.HeldWrite, cont
 		reply := b.Adapter.Refuse(req, r.Decision.Shown())
 		r.Reply = &reply
 	}
-	g.picture(ctx, r)
+	g.precede(ctx, r)
 	g.images(ctx, r)
 	if r.Reply != nil {
 		left(r.Admission)

@@ -33,7 +33,7 @@ func (g *Gate) Return(ctx context.Context, a *Admission, reply memproxy.Reply) m
 	ret.remember(ctx)
 	g.outcome(ctx, ret)
 	if a.edits != nil && ok2xx(ret.status) {
-		g.opt.Later(ret.subject(), func() { g.Edited(context.WithoutCancel(ctx), a.edits, a) })
+		g.opt.Later(ret.subject(), func() { g.succeed(context.WithoutCancel(ctx), a, reply.Body) })
 	}
 	g.opt.Meter.Step(ctx, signal.SpanReturn, time.Since(start))
 	return ret.reply

@@ -177,15 +177,10 @@ func (t *turning) prepare(ctx context.Context) error {
 
 func (t *turning) legs(ctx context.Context) error {
 	for n := range maxLegs {
-		if n > 0 {
-			if err := t.prepare(ctx); err != nil {
-				return err
-			}
-		}
 		if over, err := t.foresee(ctx); err != nil || over && n > 0 {
 			return err
 		}
-		var edits gate.SelfEdits
+		ruled := map[string]*gate.Admission{}
 		for _, call := range t.turn.Waiting() {
 			if call.Search != nil {
 				if err := t.search(ctx, call); err != nil {
@@ -195,18 +190,40 @@ func (t *turning) legs(ctx context.Context) error {
 			}
 			asked := t.p.opt.Gate.Ask(ctx, t.a, call)
 			t.turn.Rule(call.ID, asked.Decision)
-			t.p.opt.Gate.Let(ctx, &edits, t.a, asked, t.turn.Agent(), call)
+			ruled[call.ID] = asked
 			if asked.Decision.Verdict == memproxy.Amend && call.Direct != nil {
 				t.edited(ctx, asked, call)
 			}
 		}
 		over, err := t.leg(ctx)
-		t.p.opt.Gate.Edited(ctx, &edits, t.a) // also of a leg that broke off: its calls may have run
+		looked := t.keep(ctx, err != nil, ruled) // also of a leg that broke off: its calls may have run
 		if err != nil || over {
 			return err
 		}
+		if looked != nil {
+			return looked
+		}
 	}
 	return errLegs
+}
+
+// keep has the gate keep what the calls of a leg made, once the backend has run
+// them: each change is a version with the whole text before and after. It is
+// history, not permission: where it cannot be found out, the log says so.
+func (t *turning) keep(ctx context.Context, broke bool, ruled map[string]*gate.Admission) error {
+	if broke {
+		ctx = context.WithoutCancel(ctx)
+	}
+	err := t.prepare(ctx)
+	if err != nil && len(ruled) > 0 {
+		t.p.opt.Log.ErrorContext(ctx, "what an agent wrote is no version: the backend could not be asked for it", "backend", t.p.opt.Name, "decision", t.a.Decision.ID, "error", err)
+	}
+	for _, e := range t.turn.Made() {
+		if a := ruled[e.Call]; a != nil {
+			t.p.opt.Gate.Changed(ctx, a, e.Memories)
+		}
+	}
+	return err
 }
 
 // leg sends one request. It reports whether the turn is over.

@@ -28,6 +28,7 @@ func (*oneLeg) Key() string                          { return "turn" }
 func (*oneLeg) Agent() string                        { return "agent" }
 func (*oneLeg) Prepare() (memproxy.Request, bool)    { return memproxy.Request{}, false }
 func (*oneLeg) Prepared(memproxy.Reply) error        { return nil }
+func (*oneLeg) Made() []memproxy.Edit                { return nil }
 func (*oneLeg) Leg() ([]byte, error)                 { return []byte("run"), nil }
 func (l *oneLeg) Whole(body []byte) error            { l.body = body; return nil }
 func (*oneLeg) Event(event []byte) ([][]byte, error) { return [][]byte{event}, nil }

@@ -2,6 +2,7 @@ package letta
 
 import (
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/letta/turn"
 )
 
@@ -21,11 +22,42 @@ func (a *Adapter) Turn(rt memproxy.Route, req memproxy.Request, body []byte) (me
 		return nil, nil
 	}
 	agent, conversation := where(rt, body)
-	t, err := turn.New(turn.Options{Prefix: prefixOf(req), Agent: agent, Conversation: conversation, Body: body})
+	t, err := turn.New(turn.Options{Prefix: prefixOf(req), Agent: agent, Conversation: conversation, Body: body, Memory: a.memory})
 	if err != nil {
 		return nil, err
 	}
 	return t, nil
+}
+
+// ToolRun implements the gate's editor: a tool that is run from outside.
+func (a *Adapter) ToolRun(rt memproxy.Route, req memproxy.Request, body []byte) memproxy.Edits {
+	if r := a.row(rt.ID); r == nil || r.shape != toolRun {
+		return nil
+	}
+	doc, err := jsondoc.Parse(body, 0)
+	if err != nil {
+		return nil
+	}
+	arguments := "{}"
+	if args := doc.Root.Get("args"); args != nil && args.Kind == jsondoc.Object {
+		arguments = string(doc.Raw(args))
+	}
+	run := turn.NewToolRun(turn.Options{Prefix: prefixOf(req), Agent: rt.Params["agent_id"], Memory: a.memory}, rt.Params["tool_name"], arguments)
+	if run == nil {
+		return nil // and not a nil run that is no nil interface
+	}
+	return run
+}
+
+// memory is a block or a passage of an agent's. Agents relabel and describe
+// blocks, too.
+func (a *Adapter) memory(doc *jsondoc.Doc, v *jsondoc.Value, agent string) memproxy.Memory {
+	f := finding{rd: &memproxy.Reading{}, doc: doc, agent: agent}
+	m := f.memory(v, "")
+	if KindOf(m.ID) == TargetBlock {
+		m.Members = a.image("block", v, doc)
+	}
+	return m
 }
 
 // where is the agent and the conversation that a route's request is about, as

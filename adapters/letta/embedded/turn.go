@@ -305,7 +305,11 @@ func (l *leg) call(c toolCall) (string, error) {
 	case "memory_insert", "core_memory_append":
 		b.Value = strings.TrimPrefix(b.Value+"\n"+args["new_string"]+args["content"], "\n")
 	case "memory_replace", "core_memory_replace":
-		b.Value = strings.Replace(b.Value, args["old_string"]+args["old_content"], args["new_string"]+args["new_content"], 1)
+		from := args["old_string"] + args["old_content"]
+		if !strings.Contains(b.Value, from) {
+			return "", fmt.Errorf("old string %q not found in memory block", from)
+		}
+		b.Value = strings.Replace(b.Value, from, args["new_string"]+args["new_content"], 1)
 	case "memory_rethink":
 		b.Value = args["new_memory"]
 	default:

@@ -101,6 +101,7 @@ func (t *Turn) Leg() ([]byte, error) {
 	e := t.root.Edit()
 	e.Object(t.root.Root, func(name string) bool { return slices.Contains(drop, name) }, added)
 	t.register()
+	t.foresee(t.calls)
 	t.calls, t.request = nil, ""
 	return e.Apply(), nil
 }
@@ -219,7 +220,7 @@ func (t *Turn) paused(calls []*call, request string) {
 
 // wait takes calls that are to be answered.
 func (t *Turn) wait(calls []*call, request string) {
-	t.calls, t.request, t.looked, t.looks = calls, request, false, nil
+	t.calls, t.request, t.looked, t.looking, t.looks = calls, request, false, false, nil
 	for _, c := range calls {
 		switch {
 		case !c.mine && !c.person:

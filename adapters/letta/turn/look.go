@@ -15,7 +15,7 @@ const maxOwn = 64
 // A look is a side request about the blocks that calls write to.
 type look struct {
 	request memproxy.Request
-	take    func(*Turn, *jsondoc.Value)
+	take    func(*Turn, *jsondoc.Doc)
 }
 
 // writesBlocks reports whether calls of a tool change blocks.
@@ -30,7 +30,7 @@ func writesBlocks(name string) bool {
 // look asks for the agent's blocks, and for those that the conversation has in
 // place of them.
 func (t *Turn) look() {
-	t.blocks = nil
+	t.blocks, t.there, t.looked, t.looking = nil, nil, false, true
 	t.looks = []look{{get(t.opt.Prefix+"/agents/"+t.agent, "include=agent.blocks"), (*Turn).agentBlocks}}
 	if c := t.opt.Conversation; c != "" && c != "default" {
 		t.looks = append(t.looks, look{get(t.opt.Prefix+"/conversations/"+c, ""), (*Turn).isolated})
@@ -51,8 +51,9 @@ func (t *Turn) seen(r memproxy.Reply) error {
 	}
 	take := t.looks[0].take
 	t.looks = t.looks[1:]
-	take(t, doc.Root)
+	take(t, doc)
 	t.looked = len(t.looks) == 0
+	t.looking = t.looking && !t.looked
 	return nil
 }
 
@@ -61,9 +62,9 @@ func (t *Turn) seen(r memproxy.Reply) error {
 // not what would run.
 func whole(t *Turn) look {
 	if c := t.opt.Conversation; c != "" && c != "default" {
-		return look{get(t.opt.Prefix+"/conversations/"+c+"/messages", "order=desc&limit=20"), func(t *Turn, list *jsondoc.Value) { confirm(t, pauseOf(list)) }}
+		return look{get(t.opt.Prefix+"/conversations/"+c+"/messages", "order=desc&limit=20"), func(t *Turn, doc *jsondoc.Doc) { confirm(t, pauseOf(doc.Root)) }}
 	}
-	return look{get(t.opt.Prefix+"/agents/"+t.agent, "include=agent.pending_approval"), func(t *Turn, agent *jsondoc.Value) { confirm(t, agent.Get("pending_approval")) }}
+	return look{get(t.opt.Prefix+"/agents/"+t.agent, "include=agent.pending_approval"), func(t *Turn, doc *jsondoc.Doc) { confirm(t, doc.Root.Get("pending_approval")) }}
 }
 
 // confirm takes the arguments of the calls that wait. Calls that are not those
@@ -81,43 +82,46 @@ func confirm(t *Turn, pause *jsondoc.Value) {
 	}
 }
 
-func (t *Turn) agentBlocks(agent *jsondoc.Value) {
-	list := agent.Get("blocks")
+func (t *Turn) agentBlocks(doc *jsondoc.Doc) {
+	list := doc.Root.Get("blocks")
 	if list == nil || list.Kind != jsondoc.Array {
-		list = agent.Get("memory").Get("blocks")
+		list = doc.Root.Get("memory").Get("blocks")
 	}
 	if list == nil {
 		return
 	}
 	for _, e := range list.Elems {
-		t.block(e)
+		t.block(doc, e)
 	}
 }
 
-func (t *Turn) isolated(conversation *jsondoc.Value) {
-	list := conversation.Get("isolated_block_ids")
+func (t *Turn) isolated(doc *jsondoc.Doc) {
+	list := doc.Root.Get("isolated_block_ids")
 	if list == nil {
 		return
 	}
 	for _, e := range list.Elems {
 		if id := e.Text(); plainID(id) && len(t.looks) < maxOwn {
-			t.looks = append(t.looks, look{get(t.opt.Prefix+"/blocks/"+id, ""), (*Turn).block})
+			t.looks = append(t.looks, look{get(t.opt.Prefix+"/blocks/"+id, ""), (*Turn).ownBlock})
 		}
 	}
 }
 
+func (t *Turn) ownBlock(doc *jsondoc.Doc) { t.block(doc, doc.Root) }
+
 // block takes a block. A later one of the same label stands in the place of
 // the first.
-func (t *Turn) block(v *jsondoc.Value) {
+func (t *Turn) block(doc *jsondoc.Doc, v *jsondoc.Value) {
+	m := t.memory(doc, v)
 	b := selfedit.Block{
 		Label: v.Get("label").Text(), Value: v.Get("value").Text(), Description: v.Get("description").Text(),
 		ReadOnly: v.Get("read_only") != nil && v.Get("read_only").Kind == jsondoc.Bool && v.Get("read_only").End-v.Get("read_only").Start == len("true"),
 	}
 	for i := range t.blocks {
 		if t.blocks[i].Label == b.Label {
-			t.blocks[i] = b
+			t.blocks[i], t.there[i] = b, m
 			return
 		}
 	}
-	t.blocks = append(t.blocks, b)
+	t.blocks, t.there = append(t.blocks, b), append(t.there, m)
 }

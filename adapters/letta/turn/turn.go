@@ -26,6 +26,8 @@ type Options struct {
 	Agent, Conversation string
 	// Body is the request as admitted.
 	Body []byte
+	// Memory reads a block or a passage of the agent's.
+	Memory func(doc *jsondoc.Doc, v *jsondoc.Value, agent string) memproxy.Memory
 }
 
 // Turn is one turn of an agent. It implements memproxy.Turn.
@@ -43,10 +45,12 @@ type Turn struct {
 	refused  map[string]bool // calls that a person would have been asked about, by id
 	looks    []look          // what is to be asked for before the calls are ruled on
 	blocks   []selfedit.Block
-	looked   bool            // the blocks are known
-	server   map[string]bool // attached memory tools, shadowed or not
-	writers  int             // how many of them write
-	asked    bool            // the conversation was asked what it waits for
+	there    []memproxy.Memory // the blocks, as the gate knows them
+	looked   bool              // the blocks are known
+	looking  bool              // they are asked for
+	server   map[string]bool   // attached memory tools, shadowed or not
+	writers  int               // how many of them write
+	asked    bool              // the conversation was asked what it waits for
 	own      []json.RawMessage
 	types    []string // include_return_message_types, or nil
 
@@ -54,6 +58,12 @@ type Turn struct {
 	request string  // id of its message
 	left    string  // the run that left the pause behind, until it was asked about
 	legs    int
+
+	passed  []*passed         // calls of the last leg that were let through
+	was     []memproxy.Memory // the blocks before it
+	archive []memproxy.Memory // the newest passages after it
+	settled bool              // it is known what is to be asked of them
+	unsure  bool              // that are the blocks
 
 	out   stitched
 	given []given // the caller's own answers to a pause
@@ -107,9 +117,12 @@ func (t *Turn) Agent() string { return t.agent }
 
 // Prepare asks for the conversation's agent, then for the agent with its tools
 // and what it waits for; what a conversation waits for stands in its messages.
-// Last come the run that left a pause behind, and the blocks that the calls
-// write to that wait.
+// Last come the run that left a pause behind, what the last leg's calls made
+// where that is not known, and the blocks that the calls write to that wait.
 func (t *Turn) Prepare() (memproxy.Request, bool) {
+	if !t.settled && len(t.passed) > 0 {
+		t.settle()
+	}
 	switch {
 	case t.agent == "":
 		return get(t.opt.Prefix+"/conversations/"+t.opt.Conversation, ""), true

@@ -1,0 +1,263 @@
+package turn
+
+import (
+	"bytes"
+	"net/url"
+	"slices"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/letta/selfedit"
+)
+
+// lookedAt is how many of an archive's newest passages are looked through. Each
+// may come with its embedding of 4096 numbers.
+const lookedAt = "10"
+
+// What happened to a memory, in the gate's words.
+const (
+	added   = "ADD"
+	updated = "UPDATE"
+	kept    = "NONE" // its text stays
+)
+
+// passed is a call that was let through, what it is foreseen to make of the
+// blocks, and what the server said of it.
+type passed struct {
+	id       string
+	changes  []selfedit.Change
+	passages []selfedit.Passage
+	fails    bool // foreseen: the server refuses it
+	blocks   bool // it writes blocks, not passages
+
+	ended, failed bool // as the server said
+	said          string
+}
+
+// sure reports whether what the server said of a call bears out what was
+// foreseen: its tools answer with the new text of the block. What makes a block
+// or a passage, whose id the server gives, or changes a label is seen only.
+func (c *passed) sure() bool {
+	switch {
+	case !c.ended:
+		return false
+	case c.failed:
+		return c.fails && len(c.changes) == 0
+	case len(c.changes) != 1:
+		return false
+	}
+	ch := c.changes[0]
+	becomes := ch.Before
+	becomes.Value = ch.After.Value
+	return ch.Kind == selfedit.Written && becomes == ch.After && ch.After.Value == c.said
+}
+
+// names reports whether a call is foreseen to change a block of this label.
+func (c *passed) names(label string) bool {
+	return slices.ContainsFunc(c.changes, func(ch selfedit.Change) bool { return ch.Before.Label == label || ch.After.Label == label })
+}
+
+// foresee works out what the calls make that are about to run, one after the
+// other.
+func (t *Turn) foresee(calls []*call) {
+	t.passed, t.was, t.settled = nil, t.there, false
+	blocks := t.blocks
+	for _, c := range calls {
+		tool, known := memoryTools()[c.name]
+		if own := t.answerOf(c.id); !known || tool.search || tool.read != nil || !c.mine || c.decision.Verdict.Stops() || own != nil && !own.approves {
+			continue
+		}
+		p := &passed{id: c.id}
+		if doc, err := jsondoc.Parse([]byte(c.arguments), 0); err == nil && doc.Root.Kind == jsondoc.Object {
+			if args, fits, err := selfedit.Read(c.name, doc); err == nil && fits {
+				p.changes, p.passages, p.fails = selfedit.Run(c.name, args, blocks)
+				blocks = after(blocks, p.changes)
+			}
+		}
+		p.blocks = writesBlocks(c.name)
+		if t.passed = append(t.passed, p); c.result != nil { // memproxy ran it itself
+			t.hear(c.id, c.result.Status, c.result.Return)
+		}
+	}
+}
+
+// hear takes what the server says of a call that it ran.
+func (t *Turn) hear(id, status, said string) {
+	for _, p := range t.passed {
+		if p.id == id {
+			p.ended, p.failed, p.said = true, status != "success", said
+		}
+	}
+}
+
+// returns takes the results in a message.
+func (t *Turn) returns(m *jsondoc.Value) {
+	if list := m.Get("tool_returns"); list != nil {
+		for _, e := range list.Elems {
+			t.hear(e.Get("tool_call_id").Text(), e.Get("status").Text(), e.Get("tool_return").Text())
+		}
+		return
+	}
+	t.hear(m.Get("tool_call_id").Text(), m.Get("status").Text(), m.Get("tool_return").Text())
+}
+
+// settle has the server asked for what the calls made, as far as its answers to
+// them do not tell.
+func (t *Turn) settle() {
+	t.settled, t.unsure = true, slices.ContainsFunc(t.passed, func(p *passed) bool { return p.blocks && !p.sure() })
+	if t.unsure && !t.looking {
+		others := t.looks
+		t.look()
+		t.looks = append(t.looks, others...)
+	}
+	if slices.ContainsFunc(t.passed, func(p *passed) bool { return p.adds() }) {
+		t.looks = append(t.looks, look{get(t.opt.Prefix+"/agents/"+url.PathEscape(t.agent)+"/archival-memory", "ascending=false&limit="+lookedAt), func(t *Turn, doc *jsondoc.Doc) {
+			t.archive = []memproxy.Memory{}
+			for _, e := range doc.Root.Elems {
+				t.archive = append(t.archive, t.memory(doc, e))
+			}
+		}})
+	}
+}
+
+// adds reports whether passages came of a call.
+func (c *passed) adds() bool { return c.ended && !c.failed && len(c.passages) > 0 }
+
+// Made implements memproxy.Edits.
+func (t *Turn) Made() []memproxy.Edit {
+	calls, unsure, archive := t.passed, t.unsure, t.archive
+	t.passed, t.unsure, t.archive = nil, false, nil
+	out := make([]memproxy.Edit, len(calls))
+	for i, c := range calls {
+		out[i].Call = c.id
+	}
+	switch {
+	case !unsure:
+		t.foreseen(calls, nil, out)
+	case t.looked:
+		t.seenMade(calls, out)
+	}
+	for i := len(calls) - 1; i >= 0; i-- { // the newest is the last call's
+		if !calls[i].adds() {
+			continue
+		}
+		for _, p := range slices.Backward(calls[i].passages) {
+			at := slices.IndexFunc(archive, func(m memproxy.Memory) bool { return m.Text == p.Text })
+			if at < 0 {
+				continue // others added as many since as are looked through
+			}
+			out[i].Memories = append(out[i].Memories, archive[at])
+			archive = archive[at+1:]
+		}
+	}
+	return out
+}
+
+// foreseen tells the changes of text, of the one block or of all, as they were
+// foreseen.
+func (t *Turn) foreseen(calls []*passed, of *memproxy.Memory, out []memproxy.Edit) {
+	for i, c := range calls {
+		for _, ch := range c.changes {
+			at := slices.IndexFunc(t.was, func(m memproxy.Memory) bool { return m.Field == ch.Before.Label })
+			if at < 0 || ch.After.Value == ch.Before.Value || of != nil && t.was[at].ID != of.ID {
+				continue
+			}
+			m := t.was[at]
+			m.Text, m.Before, m.Event, m.Members = ch.After.Value, ch.Before.Value, updated, nil
+			out[i].Memories = append(out[i].Memories, m)
+		}
+	}
+}
+
+// seenMade tells what calls made of blocks that were looked at before and after.
+// Where several made one text of another, and what is foreseen comes to that,
+// each has its own; otherwise the last has all of it. A block that the agent let
+// go is no change of its text: it is still there, and no longer the agent's.
+func (t *Turn) seenMade(calls []*passed, out []memproxy.Edit) {
+	by := func(label string) *memproxy.Edit { // the last that names the block, else the last that writes any
+		last := -1
+		for i, c := range calls {
+			if c.blocks && (last < 0 || c.names(label) || !calls[last].names(label)) {
+				last = i
+			}
+		}
+		return &out[last]
+	}
+	for _, m := range t.there {
+		i := slices.IndexFunc(t.was, func(b memproxy.Memory) bool { return b.ID == m.ID })
+		if i < 0 {
+			m.Event = added
+			e := by(m.Field)
+			e.Memories = append(e.Memories, m)
+			continue
+		}
+		was := t.was[i]
+		if was.Members != nil && m.Members != nil && !bytes.Equal(was.Members, m.Members) {
+			beside := m
+			beside.Event, beside.Was = kept, was.Members
+			e := by(m.Field)
+			e.Memories = append(e.Memories, beside)
+		}
+		if was.Text == m.Text {
+			continue
+		}
+		becomes, makers := was.Text, 0
+		for _, c := range calls {
+			for _, ch := range c.changes {
+				if ch.Before.Label == was.Field && ch.Before.Value == becomes && ch.After.Value != becomes {
+					becomes, makers = ch.After.Value, makers+1
+				}
+			}
+		}
+		if becomes == m.Text && makers > 1 {
+			t.foreseen(calls, &m, out)
+			continue
+		}
+		m.Event, m.Before, m.Members = updated, was.Text, nil
+		e := by(m.Field)
+		e.Memories = append(e.Memories, m)
+	}
+}
+
+// memory is an object of the server's as the adapter reads it.
+func (t *Turn) memory(doc *jsondoc.Doc, v *jsondoc.Value) memproxy.Memory {
+	if t.opt.Memory != nil {
+		return t.opt.Memory(doc, v, t.agent)
+	}
+	m := memproxy.Memory{ID: v.Get("id").Text(), Field: v.Get("label").Text(), Text: v.Get("value").Text()}
+	if text := v.Get("text"); text != nil {
+		m.Text = text.Text()
+	}
+	return m
+}
+
+// ToolRun is one call of a memory tool that a request makes in an agent's place,
+// outside of any turn. It implements memproxy.Edits.
+type ToolRun struct {
+	*Turn
+	call *call
+}
+
+// NewToolRun returns the call that a request makes; nil where it writes nothing
+// of the agent's.
+func NewToolRun(opt Options, tool, arguments string) *ToolRun {
+	if t := memoryTools()[tool]; t.kind == "" || t.search || t.read != nil || opt.Agent == "" {
+		return nil
+	}
+	r := &ToolRun{&Turn{opt: opt, agent: opt.Agent, known: true, asked: true}, &call{name: tool, arguments: arguments, mine: true}}
+	if writesBlocks(tool) {
+		r.look()
+	}
+	return r
+}
+
+// Whole takes the answer to the request.
+func (r *ToolRun) Whole(body []byte) error {
+	doc, err := jsondoc.Parse(body, 0)
+	if err != nil {
+		return err
+	}
+	r.foresee([]*call{r.call})
+	r.hear("", doc.Root.Get("status").Text(), doc.Root.Get("func_return").Text())
+	return nil
+}
