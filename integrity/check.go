@@ -27,6 +27,7 @@ const (
 // under way has ended: a text that is not recorded by then is an out-of-band
 // change.
 type checks struct {
+	c    *Custodian
 	mu   sync.Mutex
 	open map[check]waiting
 	wake upkeep.Signal
@@ -73,13 +74,12 @@ func (c *Custodian) Differs(ctx context.Context, row memproxy.Ownership) error {
 	return c.name(ctx, differs(memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID}, row.Scope.Tenant))
 }
 
-// checkFirst names what is due of the checks. It returns upkeep.Due while others
-// wait.
-func (c *Custodian) checkFirst(ctx context.Context, now time.Time) error {
-	due, waiting := c.due(now)
+// make names what is due of the checks. It returns upkeep.Due while others wait.
+func (q *checks) make(ctx context.Context, now time.Time) error {
+	due, waiting := q.due(now)
 	var errs []error
 	for _, k := range due {
-		if err := c.check(ctx, k); err != nil {
+		if err := q.check(ctx, k); err != nil {
 			errs = append(errs, fmt.Errorf("memory %s, which is not what was recorded, was not named; the next read looks again: %w", k.ID, err))
 		}
 	}
@@ -90,8 +90,8 @@ func (c *Custodian) checkFirst(ctx context.Context, now time.Time) error {
 }
 
 // due takes out the checks whose turns ended long enough ago, and counts the rest.
-func (c *Custodian) due(now time.Time) (due []check, waiting int) {
-	q := &c.checks
+func (q *checks) due(now time.Time) (due []check, waiting int) {
+	c := q.c
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for k, w := range q.open {
@@ -112,7 +112,8 @@ func (c *Custodian) due(now time.Time) (due []check, waiting int) {
 
 // check names a memory in the log and marks it, if nothing was recorded of it
 // since it was seen.
-func (c *Custodian) check(ctx context.Context, k check) error {
+func (q *checks) check(ctx context.Context, k check) error {
+	c := q.c
 	ctx, cancel := context.WithTimeout(ctx, recordTime)
 	defer cancel()
 	records, err := c.Ledger.Lookup(ctx, k.MemoryKey)

@@ -40,7 +40,7 @@ func recorded(id string) memproxy.Ownership {
 func TestChecksWaitForTurns(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	turns := &fakeTurns{underway: true}
-	due := func(c *Custodian, after time.Duration) int { due, _ := c.due(now.Add(after)); return len(due) }
+	due := func(c *Custodian, after time.Duration) int { due, _ := c.checks.due(now.Add(after)); return len(due) }
 
 	c := custodianOf(now, turns)
 	c.Check(recorded("block-1"))

@@ -99,7 +99,7 @@ func New(opt Options) *Custodian {
 	if c.Turns == nil {
 		c.Turns = func(string) Turns { return nil }
 	}
-	c.checks = checks{open: map[check]waiting{}, wake: upkeep.NewSignal()}
+	c.checks = checks{c: c, open: map[check]waiting{}, wake: upkeep.NewSignal()}
 	return c
 }
 

@@ -28,24 +28,18 @@ func (c *Custodian) Jobs(broken upkeep.Signal) []upkeep.Job {
 	jobs := []upkeep.Job{
 		{Name: "anchors", Every: anchorPoll, Wake: upkeep.AtOnce(), Once: func(ctx context.Context, _ time.Time) error { return c.Anchor(ctx) }},
 		c.verifying(broken),
-		{Name: "sweeps", Every: min(sweepPoll, c.Config.Memories.Sweep.Time()), Wake: c.checks.wake, Once: c.sweeping},
+		{Name: "sweeps", Every: min(sweepPoll, c.Config.Memories.Sweep.Time()), Wake: c.checks.wake, Once: func(ctx context.Context, now time.Time) error {
+			checked := c.checks.make(ctx, now)
+			if err := c.sweepDue(ctx); err != nil {
+				return errors.Join(err, checked)
+			}
+			return checked
+		}},
 	}
 	if *c.Config.Memories.Seal {
 		jobs = append(jobs, c.adoptions()...)
 	}
 	return jobs
-}
-
-// sweeping names what reads came upon, and looks through the backends if that is
-// due.
-func (c *Custodian) sweeping(ctx context.Context, now time.Time) error {
-	checked := c.checkFirst(ctx, now)
-	if c.Config.Memories.Sweep.Time() > 0 {
-		if err := c.sweepDue(ctx); err != nil {
-			return errors.Join(err, checked)
-		}
-	}
-	return checked
 }
 
 // sweepDue looks through the backends and the chains if none of the processes
@@ -54,6 +48,9 @@ func (c *Custodian) sweeping(ctx context.Context, now time.Time) error {
 func (c *Custodian) sweepDue(ctx context.Context) error {
 	const name = "sweep"
 	holder, every := c.NewID(), c.Config.Memories.Sweep.Time()
+	if every <= 0 {
+		return nil
+	}
 	mine, err := c.Ledger.Claim(ctx, name, holder, every)
 	if err != nil {
 		return fmt.Errorf("it is not known whether a sweep is due: %w", err)

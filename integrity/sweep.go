@@ -95,7 +95,7 @@ func (c *Custodian) walk(ctx context.Context, b config.Backend, w walk, f func(p
 		if err != nil {
 			return err
 		}
-		if err := c.checkFirst(ctx, c.Clock()); err != nil && !errors.As(err, new(upkeep.Due)) {
+		if err := c.checks.make(ctx, c.Clock()); err != nil && !errors.As(err, new(upkeep.Due)) {
 			c.Log.Error("what reads came upon was not named", "error", err)
 		}
 		at := cursor

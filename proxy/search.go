@@ -58,3 +58,22 @@ func (t *turning) edited(ctx context.Context, asked *gate.Admission, tc memproxy
 	}
 	t.turn.Result(tc.ID, reply)
 }
+
+// keep has the gate keep what the calls of a leg made, once the backend has run
+// them: each change is a version with the whole text before and after. It is
+// history, not permission: where it cannot be found out, the log says so.
+func (t *turning) keep(ctx context.Context, broke bool, ruled map[string]*gate.Admission) error {
+	if broke {
+		ctx = context.WithoutCancel(ctx)
+	}
+	err := t.prepare(ctx)
+	if err != nil && len(ruled) > 0 {
+		t.p.opt.Log.ErrorContext(ctx, "what an agent wrote is no version: the backend could not be asked for it", "backend", t.p.opt.Name, "decision", t.a.Decision.ID, "error", err)
+	}
+	for _, e := range t.turn.Made() {
+		if a := ruled[e.Call]; a != nil {
+			t.p.opt.Gate.Changed(ctx, a, e.Memories)
+		}
+	}
+	return err
+}

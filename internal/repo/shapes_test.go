@@ -21,7 +21,7 @@ const (
 // Those that are over their ceiling still, with how many they have.
 var (
 	manyMethods = map[string]int{
-		"adapters/letta.Adapter":          58,
+		"adapters/letta.Adapter":          57,
 		"adapters/letta.decoding":         66,
 		"adapters/letta/compensate.Watch": 43,
 		"adapters/letta/embedded.Backend": 43,
@@ -32,8 +32,8 @@ var (
 		"config.reader":                   26,
 		"envoy/extproc.exchange":          38,
 		"gate.Admission":                  34,
-		"gate.Gate":                       91,
-		"gate.returning":                  113,
+		"gate.Gate":                       89,
+		"gate.returning":                  112,
 		"gate.run":                        87,
 		"ledger.Ledger":                   116,
 		"ledger.transaction":              61,
@@ -43,7 +43,7 @@ var (
 	}
 	manyFiles = map[string]int{
 		".":                      36,
-		"adapters/letta":         43,
+		"adapters/letta":         41,
 		"adapters/mem0":          32,
 		"adapters/mem0/embedded": 28,
 		"gate":                   71,

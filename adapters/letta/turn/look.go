@@ -31,9 +31,9 @@ func writesBlocks(name string) bool {
 // place of them.
 func (t *Turn) look() {
 	t.blocks, t.there, t.looked, t.looking = nil, nil, false, true
-	t.looks = []look{{get(t.opt.Prefix+"/agents/"+t.agent, "include=agent.blocks"), (*Turn).agentBlocks}}
+	t.looks = []look{{get(t.opt.Prefix+"/agents/"+t.agent, "include=agent.blocks"), agentBlocks}}
 	if c := t.opt.Conversation; c != "" && c != "default" {
-		t.looks = append(t.looks, look{get(t.opt.Prefix+"/conversations/"+c, ""), (*Turn).isolated})
+		t.looks = append(t.looks, look{get(t.opt.Prefix+"/conversations/"+c, ""), isolated})
 	}
 }
 
@@ -82,7 +82,7 @@ func confirm(t *Turn, pause *jsondoc.Value) {
 	}
 }
 
-func (t *Turn) agentBlocks(doc *jsondoc.Doc) {
+func agentBlocks(t *Turn, doc *jsondoc.Doc) {
 	list := doc.Root.Get("blocks")
 	if list == nil || list.Kind != jsondoc.Array {
 		list = doc.Root.Get("memory").Get("blocks")
@@ -95,24 +95,24 @@ func (t *Turn) agentBlocks(doc *jsondoc.Doc) {
 	}
 }
 
-func (t *Turn) isolated(doc *jsondoc.Doc) {
+func isolated(t *Turn, doc *jsondoc.Doc) {
 	list := doc.Root.Get("isolated_block_ids")
 	if list == nil {
 		return
 	}
 	for _, e := range list.Elems {
 		if id := e.Text(); plainID(id) && len(t.looks) < maxOwn {
-			t.looks = append(t.looks, look{get(t.opt.Prefix+"/blocks/"+id, ""), (*Turn).ownBlock})
+			t.looks = append(t.looks, look{get(t.opt.Prefix+"/blocks/"+id, ""), ownBlock})
 		}
 	}
 }
 
-func (t *Turn) ownBlock(doc *jsondoc.Doc) { t.block(doc, doc.Root) }
+func ownBlock(t *Turn, doc *jsondoc.Doc) { t.block(doc, doc.Root) }
 
 // block takes a block. A later one of the same label stands in the place of
 // the first.
 func (t *Turn) block(doc *jsondoc.Doc, v *jsondoc.Value) {
-	m := t.memory(doc, v)
+	m := t.opt.memory(doc, v, t.agent)
 	b := selfedit.Block{
 		Label: v.Get("label").Text(), Value: v.Get("value").Text(), Description: v.Get("description").Text(),
 		ReadOnly: v.Get("read_only") != nil && v.Get("read_only").Kind == jsondoc.Bool && v.Get("read_only").End-v.Get("read_only").Start == len("true"),

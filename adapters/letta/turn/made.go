@@ -57,10 +57,19 @@ func (c *passed) names(label string) bool {
 	return slices.ContainsFunc(c.changes, func(ch selfedit.Change) bool { return ch.Before.Label == label || ch.After.Label == label })
 }
 
+// following is what is known of the calls of the last leg that were let through.
+type following struct {
+	calls   []*passed
+	was     []memproxy.Memory // the blocks before it
+	archive []memproxy.Memory // the newest passages after it
+	settled bool              // it is known what is to be asked of them
+	unsure  bool              // that are the blocks
+}
+
 // foresee works out what the calls make that are about to run, one after the
 // other.
 func (t *Turn) foresee(calls []*call) {
-	t.passed, t.was, t.settled = nil, t.there, false
+	t.let = following{was: t.there}
 	blocks := t.blocks
 	for _, c := range calls {
 		tool, known := memoryTools()[c.name]
@@ -75,15 +84,15 @@ func (t *Turn) foresee(calls []*call) {
 			}
 		}
 		p.blocks = writesBlocks(c.name)
-		if t.passed = append(t.passed, p); c.result != nil { // memproxy ran it itself
-			t.hear(c.id, c.result.Status, c.result.Return)
+		if t.let.calls = append(t.let.calls, p); c.result != nil { // memproxy ran it itself
+			t.let.hear(c.id, c.result.Status, c.result.Return)
 		}
 	}
 }
 
 // hear takes what the server says of a call that it ran.
-func (t *Turn) hear(id, status, said string) {
-	for _, p := range t.passed {
+func (l *following) hear(id, status, said string) {
+	for _, p := range l.calls {
 		if p.id == id {
 			p.ended, p.failed, p.said = true, status != "success", said
 		}
@@ -91,30 +100,29 @@ func (t *Turn) hear(id, status, said string) {
 }
 
 // returns takes the results in a message.
-func (t *Turn) returns(m *jsondoc.Value) {
+func (l *following) returns(m *jsondoc.Value) {
 	if list := m.Get("tool_returns"); list != nil {
 		for _, e := range list.Elems {
-			t.hear(e.Get("tool_call_id").Text(), e.Get("status").Text(), e.Get("tool_return").Text())
+			l.hear(e.Get("tool_call_id").Text(), e.Get("status").Text(), e.Get("tool_return").Text())
 		}
 		return
 	}
-	t.hear(m.Get("tool_call_id").Text(), m.Get("status").Text(), m.Get("tool_return").Text())
+	l.hear(m.Get("tool_call_id").Text(), m.Get("status").Text(), m.Get("tool_return").Text())
 }
 
 // settle has the server asked for what the calls made, as far as its answers to
 // them do not tell.
-func (t *Turn) settle() {
-	t.settled, t.unsure = true, slices.ContainsFunc(t.passed, func(p *passed) bool { return p.blocks && !p.sure() })
-	if t.unsure && !t.looking {
+func settle(t *Turn) {
+	t.let.settled, t.let.unsure = true, slices.ContainsFunc(t.let.calls, func(p *passed) bool { return p.blocks && !p.sure() })
+	if t.let.unsure && !t.looking {
 		others := t.looks
 		t.look()
 		t.looks = append(t.looks, others...)
 	}
-	if slices.ContainsFunc(t.passed, func(p *passed) bool { return p.adds() }) {
+	if slices.ContainsFunc(t.let.calls, (*passed).adds) {
 		t.looks = append(t.looks, look{get(t.opt.Prefix+"/agents/"+url.PathEscape(t.agent)+"/archival-memory", "ascending=false&limit="+lookedAt), func(t *Turn, doc *jsondoc.Doc) {
-			t.archive = []memproxy.Memory{}
 			for _, e := range doc.Root.Elems {
-				t.archive = append(t.archive, t.memory(doc, e))
+				t.let.archive = append(t.let.archive, t.opt.memory(doc, e, t.agent))
 			}
 		}})
 	}
@@ -125,23 +133,23 @@ func (c *passed) adds() bool { return c.ended && !c.failed && len(c.passages) > 
 
 // Made implements memproxy.Edits.
 func (t *Turn) Made() []memproxy.Edit {
-	calls, unsure, archive := t.passed, t.unsure, t.archive
-	t.passed, t.unsure, t.archive = nil, false, nil
-	out := make([]memproxy.Edit, len(calls))
-	for i, c := range calls {
+	l, archive := t.let, t.let.archive
+	t.let = following{}
+	out := make([]memproxy.Edit, len(l.calls))
+	for i, c := range l.calls {
 		out[i].Call = c.id
 	}
 	switch {
-	case !unsure:
-		t.foreseen(calls, nil, out)
+	case !l.unsure:
+		l.foreseen(nil, out)
 	case t.looked:
-		t.seenMade(calls, out)
+		l.seen(t.there, out)
 	}
-	for i := len(calls) - 1; i >= 0; i-- { // the newest is the last call's
-		if !calls[i].adds() {
+	for i, c := range slices.Backward(l.calls) { // the newest is the last call's
+		if !c.adds() {
 			continue
 		}
-		for _, p := range slices.Backward(calls[i].passages) {
+		for _, p := range slices.Backward(c.passages) {
 			at := slices.IndexFunc(archive, func(m memproxy.Memory) bool { return m.Text == p.Text })
 			if at < 0 {
 				continue // others added as many since as are looked through
@@ -155,43 +163,43 @@ func (t *Turn) Made() []memproxy.Edit {
 
 // foreseen tells the changes of text, of the one block or of all, as they were
 // foreseen.
-func (t *Turn) foreseen(calls []*passed, of *memproxy.Memory, out []memproxy.Edit) {
-	for i, c := range calls {
+func (l *following) foreseen(of *memproxy.Memory, out []memproxy.Edit) {
+	for i, c := range l.calls {
 		for _, ch := range c.changes {
-			at := slices.IndexFunc(t.was, func(m memproxy.Memory) bool { return m.Field == ch.Before.Label })
-			if at < 0 || ch.After.Value == ch.Before.Value || of != nil && t.was[at].ID != of.ID {
+			at := slices.IndexFunc(l.was, func(m memproxy.Memory) bool { return m.Field == ch.Before.Label })
+			if at < 0 || ch.After.Value == ch.Before.Value || of != nil && l.was[at].ID != of.ID {
 				continue
 			}
-			m := t.was[at]
+			m := l.was[at]
 			m.Text, m.Before, m.Event, m.Members = ch.After.Value, ch.Before.Value, updated, nil
 			out[i].Memories = append(out[i].Memories, m)
 		}
 	}
 }
 
-// seenMade tells what calls made of blocks that were looked at before and after.
+// seen tells what the calls made of blocks that were looked at before and after.
 // Where several made one text of another, and what is foreseen comes to that,
 // each has its own; otherwise the last has all of it. A block that the agent let
 // go is no change of its text: it is still there, and no longer the agent's.
-func (t *Turn) seenMade(calls []*passed, out []memproxy.Edit) {
+func (l *following) seen(there []memproxy.Memory, out []memproxy.Edit) {
 	by := func(label string) *memproxy.Edit { // the last that names the block, else the last that writes any
 		last := -1
-		for i, c := range calls {
-			if c.blocks && (last < 0 || c.names(label) || !calls[last].names(label)) {
+		for i, c := range l.calls {
+			if c.blocks && (last < 0 || c.names(label) || !l.calls[last].names(label)) {
 				last = i
 			}
 		}
 		return &out[last]
 	}
-	for _, m := range t.there {
-		i := slices.IndexFunc(t.was, func(b memproxy.Memory) bool { return b.ID == m.ID })
+	for _, m := range there {
+		i := slices.IndexFunc(l.was, func(b memproxy.Memory) bool { return b.ID == m.ID })
 		if i < 0 {
 			m.Event = added
 			e := by(m.Field)
 			e.Memories = append(e.Memories, m)
 			continue
 		}
-		was := t.was[i]
+		was := l.was[i]
 		if was.Members != nil && m.Members != nil && !bytes.Equal(was.Members, m.Members) {
 			beside := m
 			beside.Event, beside.Was = kept, was.Members
@@ -202,7 +210,7 @@ func (t *Turn) seenMade(calls []*passed, out []memproxy.Edit) {
 			continue
 		}
 		becomes, makers := was.Text, 0
-		for _, c := range calls {
+		for _, c := range l.calls {
 			for _, ch := range c.changes {
 				if ch.Before.Label == was.Field && ch.Before.Value == becomes && ch.After.Value != becomes {
 					becomes, makers = ch.After.Value, makers+1
@@ -210,7 +218,7 @@ func (t *Turn) seenMade(calls []*passed, out []memproxy.Edit) {
 			}
 		}
 		if becomes == m.Text && makers > 1 {
-			t.foreseen(calls, &m, out)
+			l.foreseen(&m, out)
 			continue
 		}
 		m.Event, m.Before, m.Members = updated, was.Text, nil
@@ -220,9 +228,9 @@ func (t *Turn) seenMade(calls []*passed, out []memproxy.Edit) {
 }
 
 // memory is an object of the server's as the adapter reads it.
-func (t *Turn) memory(doc *jsondoc.Doc, v *jsondoc.Value) memproxy.Memory {
-	if t.opt.Memory != nil {
-		return t.opt.Memory(doc, v, t.agent)
+func (o *Options) memory(doc *jsondoc.Doc, v *jsondoc.Value, agent string) memproxy.Memory {
+	if o.Memory != nil {
+		return o.Memory(doc, v, agent)
 	}
 	m := memproxy.Memory{ID: v.Get("id").Text(), Field: v.Get("label").Text(), Text: v.Get("value").Text()}
 	if text := v.Get("text"); text != nil {
@@ -258,6 +266,6 @@ func (r *ToolRun) Whole(body []byte) error {
 		return err
 	}
 	r.foresee([]*call{r.call})
-	r.hear("", doc.Root.Get("status").Text(), doc.Root.Get("func_return").Text())
+	r.let.hear("", doc.Root.Get("status").Text(), doc.Root.Get("func_return").Text())
 	return nil
 }

@@ -166,7 +166,7 @@ func (t *Turn) shown(doc *jsondoc.Doc, m *jsondoc.Value) ([]json.RawMessage, err
 	}
 	if kind == "tool_return_message" {
 		t.rules.last = m.Get("tool_return").Text()
-		t.returns(m)
+		t.let.returns(m)
 	}
 	if kind != "approval_request_message" {
 		return t.wanted(kind, doc.Raw(m)), nil

@@ -72,7 +72,7 @@ func (t *Turn) event(event, data []byte, kind string, doc *jsondoc.Doc) ([][]byt
 		}
 		if kind == "tool_return_message" {
 			t.rules.last = doc.Root.Get("tool_return").Text()
-			t.returns(doc.Root)
+			t.let.returns(doc.Root)
 		}
 		if t.types != nil && !slices.Contains(t.types, kind) {
 			return nil, nil

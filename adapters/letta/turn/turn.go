@@ -59,11 +59,7 @@ type Turn struct {
 	left    string  // the run that left the pause behind, until it was asked about
 	legs    int
 
-	passed  []*passed         // calls of the last leg that were let through
-	was     []memproxy.Memory // the blocks before it
-	archive []memproxy.Memory // the newest passages after it
-	settled bool              // it is known what is to be asked of them
-	unsure  bool              // that are the blocks
+	let following // the calls of the last leg
 
 	out   stitched
 	given []given // the caller's own answers to a pause
@@ -120,8 +116,8 @@ func (t *Turn) Agent() string { return t.agent }
 // Last come the run that left a pause behind, what the last leg's calls made
 // where that is not known, and the blocks that the calls write to that wait.
 func (t *Turn) Prepare() (memproxy.Request, bool) {
-	if !t.settled && len(t.passed) > 0 {
-		t.settle()
+	if !t.let.settled && len(t.let.calls) > 0 {
+		settle(t)
 	}
 	switch {
 	case t.agent == "":

@@ -1,0 +1,208 @@
+package turn
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// ran is a call that was let through, and what the server said of it; "" says
+// nothing.
+type ran struct{ tool, arguments, status, said string }
+
+// blocksOf is the agent with blocks, of labels and texts in turn.
+func blocksOf(of ...string) string {
+	var blocks []string
+	for i := 0; i < len(of); i += 2 {
+		blocks = append(blocks, fmt.Sprintf(`{"id":"block-%d","label":%q,"value":%q}`, i/2+1, of[i], of[i+1]))
+	}
+	return `{"blocks":[` + strings.Join(blocks, ",") + `]}`
+}
+
+// passagesOf are an archive's, the newest first.
+func passagesOf(texts ...string) string {
+	var out []string
+	for i, text := range texts {
+		out = append(out, fmt.Sprintf(`{"id":"passage-%d","text":%q}`, len(texts)-i, text))
+	}
+	return `[` + strings.Join(out, ",") + `]`
+}
+
+// Proves SYN-5, EDGE-16: what calls of an agent made of its memory is told by
+// call, with the whole text before and after. It is foreseen where the server
+// says as much of the call; else the memory is looked at once.
+func TestMade(t *testing.T) {
+	insert := func(text string) string { return fmt.Sprintf(`{"label":"human","new_string":%q}`, text) }
+	replace := `{"label":"human","old_string":"Ann","new_string":"Bob"}`
+	for name, c := range map[string]struct {
+		before, after string // "": not asked for
+		archive       string
+		calls         []ran
+		want          []string
+	}{
+		"one edit": {blocksOf("human", "Ann"), "", "", []ran{{"memory_insert", insert("likes tea"), "success", "Ann\nlikes tea"}},
+			[]string{`0 UPDATE block-1 "Ann" "Ann\nlikes tea"`}},
+		"an edit that failed":                {blocksOf("human", "Ann"), "", "", []ran{{"memory_replace", `{"label":"human","old_string":"x","new_string":"y"}`, "error", "no such text"}}, nil},
+		"one that fails where it should not": {blocksOf("human", "Ann"), blocksOf("human", "Ann"), "", []ran{{"memory_insert", insert("x"), "error", "the database is away"}}, nil},
+		"the server says another text: somebody wrote in between": {blocksOf("human", "Ann"), blocksOf("human", "Eve\nx"), "", []ran{{"memory_insert", insert("x"), "success", "Eve\nx"}},
+			[]string{`0 UPDATE block-1 "Ann" "Eve\nx"`}},
+		"the server says only a part": {blocksOf("human", "Ann"), blocksOf("human", "Ann\nx"), "", []ran{{"memory_insert", insert("x"), "success", "Ann"}},
+			[]string{`0 UPDATE block-1 "Ann" "Ann\nx"`}},
+		"an answer that broke off": {blocksOf("human", "Ann"), blocksOf("human", "Ann\nx"), "", []ran{{"memory_insert", insert("x"), "", ""}},
+			[]string{`0 UPDATE block-1 "Ann" "Ann\nx"`}},
+		"two edits of one block": {blocksOf("human", "Ann"), "", "", []ran{{"memory_insert", insert("likes tea"), "success", "Ann\nlikes tea"}, {"memory_replace", replace, "success", "Bob\nlikes tea"}},
+			[]string{`0 UPDATE block-1 "Ann" "Ann\nlikes tea"`, `1 UPDATE block-1 "Ann\nlikes tea" "Bob\nlikes tea"`}},
+		"three, of which one is refused by the server": {blocksOf("human", "Ann"), "", "", []ran{
+			{"core_memory_append", `{"label":"human","content":"x"}`, "success", "Ann\nx"}, {"memory_replace", `{"label":"human","old_string":"Eve","new_string":"Bob"}`, "error", ""},
+			{"core_memory_append", `{"label":"human","content":"y"}`, "success", "Ann\nx\ny"}},
+			[]string{`0 UPDATE block-1 "Ann" "Ann\nx"`, `2 UPDATE block-1 "Ann\nx" "Ann\nx\ny"`}},
+		"two of which nothing is said, and that come to what was foreseen": {blocksOf("human", "Ann"), blocksOf("human", "Ann\nx\ny"), "", []ran{
+			{"core_memory_append", `{"label":"human","content":"x"}`, "", ""}, {"core_memory_append", `{"label":"human","content":"y"}`, "", ""}},
+			[]string{`0 UPDATE block-1 "Ann" "Ann\nx"`, `1 UPDATE block-1 "Ann\nx" "Ann\nx\ny"`}},
+		"two that come to something else": {blocksOf("human", "Ann"), blocksOf("human", "Eve\nx\ny"), "", []ran{
+			{"core_memory_append", `{"label":"human","content":"x"}`, "success", "Eve\nx"}, {"core_memory_append", `{"label":"human","content":"y"}`, "success", "Eve\nx\ny"}},
+			[]string{`1 UPDATE block-1 "Ann" "Eve\nx\ny"`}},
+		"a patch": {blocksOf("human", "Ann"), "", "", []ran{{"memory_apply_patch", `{"label":"human","patch":"-Ann\n+Ann B."}`, "success", "Ann B."}},
+			[]string{`0 UPDATE block-1 "Ann" "Ann B."`}},
+		"a new block": {blocksOf("human", "Ann"), blocksOf("human", "Ann", "notes", "x"), "",
+			[]ran{{"memory", `{"command":"create","path":"/memories/notes","description":"d","file_text":"x"}`, "success", "Successfully created"}}, []string{`0 ADD block-2 "" "x"`}},
+		"a block that is let go is no change of its text": {blocksOf("human", "Ann"), blocksOf(), "", []ran{{"memory", `{"command":"delete","path":"/memories/human"}`, "success", "deleted"}}, nil},
+		"a block under another label, and another edit": {blocksOf("human", "Ann", "persona", "helper"), blocksOf("notes", "Ann", "persona", "helper\nx"), "", []ran{
+			{"memory", `{"command":"rename","old_path":"/memories/human","new_path":"/memories/notes"}`, "success", "renamed"},
+			{"memory_insert", `{"label":"persona","new_string":"x"}`, "success", "helper\nx"}},
+			[]string{`0 NONE block-1 "" "Ann" was "human"`, `1 UPDATE block-2 "helper" "helper\nx"`}},
+		"arguments that nobody can read": {blocksOf("human", "Ann"), blocksOf("human", "Bob"), "", []ran{{"memory_rethink", `{"label`, "success", "Bob"}}, []string{`0 UPDATE block-1 "Ann" "Bob"`}},
+		"passages go to who said them, and others stay whose they are": {"", "", passagesOf("one", "two", "one", "one"), []ran{
+			{"archival_memory_insert", `{"content":"two"}`, "success", ""}, {"archival_memory_insert", `{"content":"one"}`, "success", ""}},
+			[]string{`0  passage-3 "" "two"`, `1  passage-4 "" "one"`}},
+		"a passage that was not put in":      {"", "", "", []ran{{"archival_memory_insert", `{"content":"one"}`, "error", ""}}, nil},
+		"a passage of which nothing is said": {"", "", "", []ran{{"archival_memory_insert", `{"content":"one"}`, "", ""}}, nil},
+		"a passage beyond what is looked at": {"", "", passagesOf("others"), []ran{{"archival_memory_insert", `{"content":"one"}`, "success", ""}}, nil},
+		"a call that was denied":             {blocksOf("human", "Ann"), "", "", []ran{{"memory_insert", insert("x"), "denied", ""}}, nil},
+		"a message to another agent":         {"", "", "", []ran{{"send_message_to_agent_async", `{"message":"x","other_agent_id":"agent-2"}`, "success", ""}}, nil},
+	} {
+		tn := &Turn{opt: Options{Prefix: "/v1", Memory: func(doc *jsondoc.Doc, v *jsondoc.Value, _ string) memproxy.Memory {
+			m := (&Options{}).memory(doc, v, "")
+			if strings.HasPrefix(m.ID, "block-") {
+				m.Members = doc.Raw(v.Get("label"))
+			}
+			return m
+		}}, agent: "agent-1", known: true, asked: true}
+		var calls []*call
+		for i, r := range c.calls {
+			cl := &call{id: fmt.Sprint(i), name: r.tool, arguments: r.arguments, mine: true}
+			if r.status == "denied" {
+				cl.decision.Verdict = memproxy.Deny
+			}
+			calls = append(calls, cl)
+		}
+		answers := func(blocks string) (n int) {
+			for {
+				q, more := tn.Prepare()
+				if !more {
+					return n
+				}
+				n++
+				body := blocks
+				if strings.HasSuffix(q.EscapedPath, "/archival-memory") {
+					body = c.archive
+				}
+				if body == "" {
+					t.Fatalf("%s: asked for %s", name, q.EscapedPath)
+				}
+				if err := tn.Prepared(memproxy.Reply{Status: 200, Body: []byte(body)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		tn.wait(calls, "message-1")
+		answers(c.before)
+		tn.foresee(calls)
+		for i, r := range c.calls {
+			if r.status != "" {
+				raw, err := json.Marshal(map[string]any{"tool_returns": []any{map[string]string{"tool_call_id": fmt.Sprint(i), "status": r.status, "tool_return": r.said}}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				doc, err := jsondoc.Parse(raw, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				tn.let.returns(doc.Root)
+			}
+		}
+		tn.calls = nil
+		if n, want := answers(c.after), min(len(c.after), 1)+min(len(c.archive), 1); n != want {
+			t.Errorf("%s: %d side requests afterwards, want %d", name, n, want)
+		}
+		var got []string
+		for _, e := range tn.Made() {
+			for _, m := range e.Memories {
+				line := fmt.Sprintf("%s %s %s %q %q", e.Call, m.Event, m.ID, m.Before, m.Text)
+				if m.Was != nil {
+					line += " was " + string(m.Was)
+				}
+				got = append(got, line)
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s:\n got %q\nwant %q", name, got, c.want)
+		}
+		if again := tn.Made(); len(again) > 0 {
+			t.Errorf("%s: told twice", name)
+		}
+	}
+}
+
+// Proves EDGE-16: what a tool that is run from outside makes is foreseen from
+// the blocks before it; what it made of blocks that could not be looked at
+// afterwards is not told.
+func TestToolRun(t *testing.T) {
+	for name, c := range map[string]struct {
+		tool, answer string
+		after        int // the status of the image, 0: there is none
+		want         int
+	}{
+		"as foreseen":            {"memory_insert", `{"status":"success","func_return":"Ann\nx"}`, 0, 1},
+		"not as foreseen":        {"memory_insert", `{"status":"success","func_return":"Eve\nx"}`, 200, 1},
+		"not seen":               {"memory_insert", `{"status":"success","func_return":"Eve\nx"}`, 500, 0},
+		"it writes no memory":    {"roll_dice", "", 0, 0},
+		"it searches":            {"archival_memory_search", "", 0, 0},
+		"an answer of no format": {"memory_insert", `{`, 0, 0},
+	} {
+		r := NewToolRun(Options{Prefix: "/v1", Agent: "agent-1"}, c.tool, `{"label":"human","new_string":"x"}`)
+		if r == nil {
+			if c.answer != "" {
+				t.Errorf("%s: it is not followed", name)
+			}
+			continue
+		}
+		if _, more := r.Prepare(); !more || r.Prepared(memproxy.Reply{Status: 200, Body: []byte(blocksOf("human", "Ann"))}) != nil {
+			t.Fatalf("%s: the blocks are not asked for", name)
+		}
+		err := r.Whole([]byte(c.answer))
+		if (err != nil) != (c.answer == "{") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, more := r.Prepare(); more != (c.after != 0) {
+			t.Errorf("%s: asked for more: %v", name, more)
+		}
+		if c.after != 0 {
+			if err := r.Prepared(memproxy.Reply{Status: c.after, Body: []byte(blocksOf("human", "Eve\nx"))}); (err != nil) != (c.after == 500) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		n := 0
+		for _, e := range r.Made() {
+			n += len(e.Memories)
+		}
+		if n != c.want {
+			t.Errorf("%s: %d changes, want %d", name, n, c.want)
+		}
+	}
+}
