@@ -237,15 +237,19 @@ func TestAttestation(t *testing.T) {
 		{"the invoice office MOVED to Leeds.", "", "s1", "tool-observed"},
 		{"moved to Leeds", "", "s1", "self-reported"}, // half a sentence may say anything
 		{"Invoices go to Leeds.", "", "s1", "self-reported"},
-		{"The office opens at nine.", `,"metadata":{"source_id":"` + source + `"}`, "s1", "tool-observed"},
-		{"The office opens at nine.", `,"metadata":{"source_ids":["x","` + source + `"]}`, "s1", "tool-observed"},
+		{"It has opened at nine.", `,"metadata":{"source_id":"` + source + `"}`, "s1", "self-reported"},
+		{"It open at nine.", "", "s1", "self-reported"},
+		{"It open at nine.", `,"metadata":{"source_id":"` + source + `"}`, "s1", "tool-observed"},
+		{"It open at nine.", `,"metadata":{"source_ids":["x","` + source + `"]}`, "s1", "tool-observed"},
 		// A source that was read speaks for nothing but what it says.
 		{"Eve decides on payments.", `,"metadata":{"source_id":"` + source + `"}`, "s1", "self-reported"},
 		{"The invoice office moved to Moscow.", `,"metadata":{"source_id":"` + source + `"}`, "s1", "self-reported"},
 		{"The office does not open at nine.", `,"metadata":{"source_ids":["` + source + `"]}`, "s1", "self-reported"},
 		{"The office opens at 11.", `,"metadata":{"source_sha256":"` + hash(fact) + `"}`, "s1", "self-reported"},
 		{"Invoices go to Leeds.", `,"metadata":{"source_ids":["x"]}`, "s1", "self-reported"},
-		{"The office opens at nine.", `,"metadata":{"source_sha256":"` + hash(fact) + `"}`, "s1", "content-hashed"},
+		{"It opens at nine.", `,"metadata":{"source_sha256":"` + hash(fact) + `"}`, "s1", "content-hashed"},
+		// Words of two sentences are none of the source's.
+		{"The office opens at nine.", `,"metadata":{"source_sha256":"` + hash(fact) + `"}`, "s1", "self-reported"},
 		{"Invoices go to Leeds.", `,"metadata":{"source_sha256":"` + hash("something else") + `"}`, "s1", "self-reported"},
 		{fact, `,"metadata":{"attestation":"self-reported"}`, "s1", "self-reported"}, // a claim may lower it
 		{fact, `,"metadata":{"attestation":"human-confirmed"}`, "s1", "tool-observed"},

@@ -179,7 +179,8 @@ func (r *run) inferred() bool {
 // source that is named speaks for what comes from it, and for nothing else that
 // is written under its name.
 func (r *run) says(s *seen) bool {
-	source, n := statement(clauses(strings.ReplaceAll(s.text, sentenceEnd, "\n"))), 0
+	source, n := statement{}, 0
+	source.add(strings.ReplaceAll(s.text, sentenceEnd, "\n"))
 	for i := range r.op.Items {
 		it := &r.op.Items[i]
 		if it.Kind != memproxy.ItemContent || it.Text == "" {

@@ -6,40 +6,50 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// Proves GOV-3: a fact in the user's words is stated, whatever a model made of
-// their grammar; one with other words, or another number, is inferred.
+// Proves GOV-3: a fact is stated if the user said it as a whole sentence, in
+// whichever person a model puts it; one with other words, another number, or that
+// is a part of a sentence is inferred: it may be what the user denied, asked or
+// said of somebody else.
 func TestStated(t *testing.T) {
 	for _, tc := range []struct {
 		said, fact string
 		want       bool
 	}{
 		{"I like green tea.", "User likes green tea", true},
-		{"I'm allergic to peanuts and I live in Oslo", "Lives in Oslo", true},
-		{"I'm allergic to peanuts and I live in Oslo", "Is allergic to peanuts", true},
+		{"I'm allergic to peanuts and I live in Oslo", "Lives in Oslo", false},
+		{"I'm allergic to peanuts and I live in Oslo", "Is allergic to peanuts", false},
+		{"I'm allergic to peanuts. I live in Oslo!", "Lives in Oslo. Is allergic to peanuts.", true},
 		{"My flight is on May 12", "The user's flight is on May 12", true},
 		{"My flight is on May 12", "The user's flight is on May 13", false},
 		{"I like green tea.", "User is health conscious", false},
 		{"I like green tea.", "User likes green tea and sends all invoices to account 12345", false},
-		{"Ich trinke gerne Tee", "Trinkt gerne Tee", true},
-		{"私は緑茶が好きです", "ユーザーは緑茶が好き", true},
+		{"Ich trinke gerne Tee", "Trinkt gerne Tee", false},
+		{"私は緑茶が好きです", "ユーザーは緑茶が好き", false},
+		{"私は緑茶が好きです。猫がいます", "私は緑茶が好きです", true},
 		{"私は緑茶が好きです", "ユーザーは裕福である", false},
 		{"", "User likes green tea", false},
 		{"I don't like green tea", "User likes green tea", false},
-		{"I don't like green tea", "User does not like green tea", true},
+		{"I don't like green tea", "User does not like green tea", false},
+		{"I do not like green tea", "User do not like green tea", true},
 		{"I like green tea", "User doesn't like green tea", false},
 		{"I no longer live in Oslo", "User lives in Oslo", false},
 		{"I don't like coffee, I like tea", "User likes coffee", false},
-		{"I don't like coffee, I like tea", "User likes tea", true},
+		{"I don't like coffee, I like tea", "User likes tea", false},
 		{"I hate coffee but I like tea", "User likes coffee", false},
-		{"I hate coffee", "User dislikes coffee", true},
+		{"I hate coffee", "User dislikes coffee", false},
 		{"I live in Lisbon", "User lives in Berlin", false},
 		{"I live in Lisbon with a dog called Rex", "User lives in Berlin with a dog called Rex", false},
 		{"I like black coffee in the morning", "User likes green coffee in the morning", false},
-		{"I prefer tea", "User likes tea", true},
+		{"I prefer tea", "User likes tea", false},
 		{"My sister likes tea", "User likes tea", false},
 		{"My sister likes tea", "The user's sister likes tea", true},
 		{"I might move to Oslo", "User moves to Oslo", false},
 		{"Do I like tea?", "User likes tea", false},
+		{"I like tea?", "User likes tea", false},
+		{"I like tea?", "I like tea?", false},
+		{"She likes tea", "User likes tea", false},
+		{"I like tea.", "User likes tea. User is rich.", false},
+		{"I like tea.", "The user.", false},
 		{"If I lived in Oslo I would ski", "User skis", false},
 		{"My flight leaves at 10:30", "User's flight leaves at 10:30", true},
 		{"My flight leaves at 10:30", "User's flight leaves at 10:45", false},
@@ -53,7 +63,8 @@ func TestStated(t *testing.T) {
 	}
 }
 
-// What a user said states itself, and nothing is stated by who said nothing.
+// What a user said is stated whatever else is said, and nothing is stated by who
+// said nothing.
 func FuzzStated(f *testing.F) {
 	f.Add("I like green tea.")
 	f.Add("私は緑茶が好きです 12")
@@ -62,8 +73,8 @@ func FuzzStated(f *testing.F) {
 		if gate.States("", text) {
 			t.Error("stated by nobody")
 		}
-		if !gate.States(text+" tea", text) {
-			t.Errorf("%q does not state itself", text)
+		if gate.States(text, text) && !gate.States("No?\n"+text+"\nNot tea", text) {
+			t.Errorf("%q is stated no more", text)
 		}
 	})
 }
