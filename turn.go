@@ -21,7 +21,7 @@ type Edits interface {
 	// Made says what the calls of the last request made, once Prepare asks for
 	// no more; what was not prepared is not known. Each change is a memory with
 	// what happened to it in Event (ADD, UPDATE; "": a passage) and the whole text
-	// that stood there before in Before. Where what stands beside the text changed,
+	// that stood there before in Before. Where other members than the text changed,
 	// Members are what it became and Was what it had been, of a memory of its own
 	// with the event NONE.
 	Made() []Edit
@@ -38,7 +38,7 @@ type Edit struct {
 // not for concurrent use.
 //
 // Prepare and Prepared are called until Prepare reports false, before the first
-// leg and after each, and then Made. Where a person is Asked, Rule for
+// request and after each, and then Made. Where a person is Asked, Rule for
 // each call that is refused whatever the person says, and Handed until it reports
 // no more. Where the turn is Paused still, or has not begun: Rule for each call
 // that waits, Leg, and Whole or Event with what came back, until a leg does not
@@ -54,7 +54,7 @@ type Turn interface {
 	// Leg returns the body of the next request.
 	Leg() ([]byte, error)
 
-	// Event takes one server-sent event of a leg that streams, and returns the
+	// Event takes one server-sent event of an answer that streams, and returns the
 	// events to pass on now.
 	Event(event []byte) ([][]byte, error)
 

@@ -9,9 +9,9 @@ import (
 )
 
 // Proves EDGE-16: what an agent's call of a memory tool makes of its blocks is
-// foreseen, and what the server says of the call bears it out: beside the run
-// itself and the look at the blocks on which the call is ruled, nothing is asked
-// of the server. One image is taken of what cannot be foreseen: the id of a new
+// foreseen, and what the server says of the call bears it out: besides the
+// run itself and the look at the blocks on which the call is ruled, nothing is
+// asked of the server. One image is taken of what cannot be foreseen: the id of a new
 // passage or block, a renaming.
 func TestRequestsOfASelfEdit(t *testing.T) {
 	t.Parallel()

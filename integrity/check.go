@@ -125,7 +125,7 @@ func (q *checks) check(ctx context.Context, k check) error {
 	case !known && k.recorded == "":
 		return c.name(ctx, &memproxy.Discrepancy{
 			MemoryKey: k.MemoryKey, Tenant: k.tenant, Class: memproxy.FaultInsert, Code: memproxy.IntegrityUnknown,
-			Detail: "nobody wrote it through memproxy",
+			Detail: "it did not come through memproxy",
 		})
 	case !known || row.Deleted || row.SHA256 != k.recorded:
 		return nil

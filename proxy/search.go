@@ -59,7 +59,7 @@ func (t *turning) edited(ctx context.Context, asked *gate.Admission, tc memproxy
 	t.turn.Result(tc.ID, reply)
 }
 
-// keep has the gate keep what the calls of a leg made, once the backend has run
+// keep has the gate keep what the calls of a request made, once the backend has run
 // them: each change is a version with the whole text before and after. It is
 // history, not permission: where it cannot be found out, the log says so.
 func (t *turning) keep(ctx context.Context, broke bool, ruled map[string]*gate.Admission) error {

@@ -196,7 +196,7 @@ func (t *turning) legs(ctx context.Context) error {
 			}
 		}
 		over, err := t.leg(ctx)
-		looked := t.keep(ctx, err != nil, ruled) // also of a leg that broke off: its calls may have run
+		looked := t.keep(ctx, err != nil, ruled) // also of a request that broke off: its calls may have run
 		if err != nil || over {
 			return err
 		}

@@ -57,7 +57,7 @@ func (c *passed) names(label string) bool {
 	return slices.ContainsFunc(c.changes, func(ch selfedit.Change) bool { return ch.Before.Label == label || ch.After.Label == label })
 }
 
-// following is what is known of the calls of the last leg that were let through.
+// following is what is known of the calls that the last request let through.
 type following struct {
 	calls   []*passed
 	was     []memproxy.Memory // the blocks before it
@@ -201,10 +201,10 @@ func (l *following) seen(there []memproxy.Memory, out []memproxy.Edit) {
 		}
 		was := l.was[i]
 		if was.Members != nil && m.Members != nil && !bytes.Equal(was.Members, m.Members) {
-			beside := m
-			beside.Event, beside.Was = kept, was.Members
+			members := m
+			members.Event, members.Was = kept, was.Members
 			e := by(m.Field)
-			e.Memories = append(e.Memories, beside)
+			e.Memories = append(e.Memories, members)
 		}
 		if was.Text == m.Text {
 			continue

@@ -76,7 +76,7 @@ func TestMade(t *testing.T) {
 			{"memory", `{"command":"rename","old_path":"/memories/human","new_path":"/memories/notes"}`, "success", "renamed"},
 			{"memory_insert", `{"label":"persona","new_string":"x"}`, "success", "helper\nx"}},
 			[]string{`0 NONE block-1 "" "Ann" was "human"`, `1 UPDATE block-2 "helper" "helper\nx"`}},
-		"arguments that nobody can read": {blocksOf("human", "Ann"), blocksOf("human", "Bob"), "", []ran{{"memory_rethink", `{"label`, "success", "Bob"}}, []string{`0 UPDATE block-1 "Ann" "Bob"`}},
+		"arguments that cannot be read": {blocksOf("human", "Ann"), blocksOf("human", "Bob"), "", []ran{{"memory_rethink", `{"label`, "success", "Bob"}}, []string{`0 UPDATE block-1 "Ann" "Bob"`}},
 		"passages go to who said them, and others stay whose they are": {"", "", passagesOf("one", "two", "one", "one"), []ran{
 			{"archival_memory_insert", `{"content":"two"}`, "success", ""}, {"archival_memory_insert", `{"content":"one"}`, "success", ""}},
 			[]string{`0  passage-3 "" "two"`, `1  passage-4 "" "one"`}},

@@ -59,7 +59,7 @@ type Turn struct {
 	left    string  // the run that left the pause behind, until it was asked about
 	legs    int
 
-	let following // the calls of the last leg
+	let following // the calls of the last request
 
 	out   stitched
 	given []given // the caller's own answers to a pause
@@ -113,7 +113,7 @@ func (t *Turn) Agent() string { return t.agent }
 
 // Prepare asks for the conversation's agent, then for the agent with its tools
 // and what it waits for; what a conversation waits for stands in its messages.
-// Last come the run that left a pause behind, what the last leg's calls made
+// Last come the run that left a pause behind, what the calls of the last request made
 // where that is not known, and the blocks that the calls write to that wait.
 func (t *Turn) Prepare() (memproxy.Request, bool) {
 	if !t.let.settled && len(t.let.calls) > 0 {
