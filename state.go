@@ -141,7 +141,7 @@ type Session struct {
 	Principal  string         `json:"principal"` // of the last event
 	Begun      time.Time      `json:"begun"`
 	Last       time.Time      `json:"last"`
-	Passed     int            `json:"passed"`
+	Passed     int            `json:"passed"` // zero: what passes is not counted
 	Held       int            `json:"held"`
 	Rejections int            `json:"rejections"`      // in all
 	Strikes    int            `json:"strikes"`         // those that count, see LockLimits
@@ -167,10 +167,9 @@ type ReasonTally struct {
 	Count int        `json:"count"`
 }
 
-// SessionEvent is one decision in a session.
+// SessionEvent is one decision in a session: a refusal or a hold.
 type SessionEvent struct {
 	Tenant    string    `json:"-"`
-	Session   string    `json:"-"`
 	Principal string    `json:"principal"`
 	Decision  string    `json:"decision"`
 	Verdict   Verdict   `json:"verdict"`

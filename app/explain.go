@@ -109,8 +109,8 @@ func Explain(ctx context.Context, cfg *config.Config, q Question) (*Explained, e
 	if e.Question.Track > 0 {
 		e.Record = &TrackRecord{e.Track, e.TrackKnown, e.Question.Track}
 	}
-	for _, k := range e.Locks {
-		l := LockState{ID: k.ID(), Kind: string(k.Kind)}
+	for _, id := range e.Locks {
+		l := LockState{ID: id, Kind: string(memproxy.SessionKeyOf(id).Kind)}
 		if l.ID == e.Lock.ID {
 			l.Until = e.Lock.Until
 		}

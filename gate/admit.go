@@ -108,7 +108,7 @@ func (g *Gate) Admit(ctx context.Context, c *Call) *Admission {
 	}
 	g.putAside(ctx, r)
 	g.keepEvidence(ctx, r)
-	g.discipline(ctx, r, r.session(), r.endUser())
+	g.discipline(ctx, r.Admission, sessionOf(r), r.endUser())
 	g.contest(ctx, r.Admission)
 	g.precede(ctx, r)
 	g.images(ctx, r)

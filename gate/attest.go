@@ -53,7 +53,7 @@ func newReaders(clock func() time.Time) *readers {
 }
 
 func readerOf(a *Admission) reader {
-	return reader{a.Principal.Tenant, a.Principal.ID, sessionOf(a)}
+	return reader{a.Principal.Tenant, a.Principal.ID, a.namedSession()}
 }
 
 // shown takes down what a reader sees.
@@ -104,7 +104,7 @@ func (rs *readers) any(who reader, is func(*seen) bool) bool {
 // saw takes down what the caller is shown. What it wrote itself is no source
 // of its own, and neither is what was said in a conversation.
 func (ret *returning) saw() {
-	if !ret.enforced() || sessionOf(ret.Admission) == "" {
+	if !ret.enforced() || ret.namedSession() == "" {
 		return
 	}
 	var all []seen

@@ -52,9 +52,9 @@ type Explanation struct {
 	TrackKnown bool
 	Steps      []StepAnswer
 	Enforced   bool
-	// Locks are the records of rejections that could lock the write, and Lock is
-	// the one that does, if any.
-	Locks []memproxy.SessionKey
+	// Locks are the ids of the records of rejections that could lock the write,
+	// and Lock is the one that does, if any.
+	Locks []string
 	Lock  memproxy.Lock
 	// Filters are what an answer would go through, in order; none where the
 	// answer is passed on unread.
@@ -93,12 +93,8 @@ func (g *Gate) Explain(ctx context.Context, c *Call) Explanation {
 	ex.Decision, ex.Principal, ex.Operation, ex.Question = r.Decision, r.Principal, r.op, r.q
 	ex.Filters = r.answerFilters()
 	if !unlocked(r) {
-		ex.Locks = r.records(r.session(), r.endUser())
-		ids := make([]string, len(ex.Locks))
-		for i, k := range ex.Locks {
-			ids[i] = k.ID()
-		}
-		if lock, err := g.opt.Ledger.SessionLocked(ctx, r.Principal.Tenant, ids...); err == nil {
+		ex.Locks = recordsOf(&r.Principal, sessionOf(r), r.endUser())
+		if lock, err := g.opt.Ledger.SessionLocked(ctx, r.Principal.Tenant, ex.Locks...); err == nil {
 			ex.Lock = lock
 		}
 	}

@@ -197,8 +197,8 @@ func (l *fakeLedger) SessionLocked(context.Context, string, ...string) (memproxy
 	return memproxy.Lock{}, l.err
 }
 
-func (l *fakeLedger) NoteSession(context.Context, memproxy.SessionEvent) (memproxy.Session, bool, error) {
-	return memproxy.Session{}, false, l.err
+func (l *fakeLedger) NoteSession(context.Context, memproxy.SessionEvent, ...string) ([]memproxy.Session, error) {
+	return nil, l.err
 }
 
 type fakeBudget struct {

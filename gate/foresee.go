@@ -33,5 +33,5 @@ func (g *Gate) Foresee(ctx context.Context, a *Admission, tc memproxy.ToolCall) 
 func (g *Gate) Refused(ctx context.Context, a *Admission, f *Foreseen) {
 	g.record(ctx, f.r)
 	g.called(ctx, f.r.Admission)
-	g.disciplineCall(ctx, a, f.r.Admission)
+	g.discipline(ctx, f.r.Admission, a.namedSession(), a.endUser())
 }

@@ -48,9 +48,9 @@ type Ledger interface {
 	// their ids, or the zero Lock.
 	SessionLocked(ctx context.Context, tenant string, ids ...string) (memproxy.Lock, error)
 
-	// NoteSession counts a rejection: by session, by principal and end user, and
-	// by principal. Locked is set by the one that locks.
-	NoteSession(context.Context, memproxy.SessionEvent) (s memproxy.Session, locked bool, err error)
+	// NoteSession counts a rejection in records, by their ids, and returns those
+	// that it locks.
+	NoteSession(ctx context.Context, e memproxy.SessionEvent, ids ...string) (locked []memproxy.Session, err error)
 
 	// Corrections returns who changed a memory that was another's, newest
 	// first.
@@ -110,8 +110,8 @@ func (NoLedger) SessionLocked(context.Context, string, ...string) (memproxy.Lock
 }
 
 // NoteSession locks nobody.
-func (NoLedger) NoteSession(context.Context, memproxy.SessionEvent) (memproxy.Session, bool, error) {
-	return memproxy.Session{}, false, nil
+func (NoLedger) NoteSession(context.Context, memproxy.SessionEvent, ...string) ([]memproxy.Session, error) {
+	return nil, nil
 }
 
 // Corrections knows of none.
@@ -186,9 +186,9 @@ func (m metered) SessionLocked(ctx context.Context, tenant string, ids ...string
 	return got, m.note(ctx, err)
 }
 
-func (m metered) NoteSession(ctx context.Context, v memproxy.SessionEvent) (memproxy.Session, bool, error) {
-	got, ok, err := m.of.NoteSession(ctx, v)
-	return got, ok, m.note(ctx, err)
+func (m metered) NoteSession(ctx context.Context, v memproxy.SessionEvent, ids ...string) ([]memproxy.Session, error) {
+	got, err := m.of.NoteSession(ctx, v, ids...)
+	return got, m.note(ctx, err)
 }
 
 func (m metered) Corrections(ctx context.Context, v memproxy.MemoryKey) ([]memproxy.Correction, error) {

@@ -94,15 +94,7 @@ func (r *run) divide(findings []memproxy.Finding) (count, configured []memproxy.
 func (a *Admission) screening() memproxy.Screening {
 	op := *a.op
 	op.SourceClaim = a.Principal.Trust.Screened(op.SourceClaim)
-	return memproxy.Screening{Principal: a.Principal, Session: sessionOf(a), Decision: a.Decision.ID, Operation: &op}
-}
-
-// sessionOf is the session of an admitted operation, else its run, else "".
-func sessionOf(a *Admission) string {
-	if s := a.call.Session.String(); s != "" || a.op == nil {
-		return s
-	}
-	return memproxy.InertSession(a.op.Scope.Run)
+	return memproxy.Screening{Principal: a.Principal, Session: a.namedSession(), Decision: a.Decision.ID, Operation: &op}
 }
 
 // wrote tells the screener of a write that went through.

@@ -10,10 +10,10 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// session is the session whose writes are counted, within those of the caller:
+// sessionOf is the session whose writes are counted, within those of the caller:
 // the one that it names, the run of the payload, or where agents run inside
 // the backend the agent; or "".
-func (r *run) session() string {
+func sessionOf(r *run) string {
 	name := r.namedSession()
 	if _, runs := r.call.Backend.Adapter.(Turner); name == "" && runs && r.op != nil {
 		name = memproxy.Inert(r.op.Scope.Agent)
@@ -24,16 +24,10 @@ func (r *run) session() string {
 // namedSession is the session that the caller names, or the run of the
 // payload.
 func (a *Admission) namedSession() string {
-	names := [2]string{a.call.Session.String()}
-	if a.op != nil {
-		names[1] = memproxy.NameSession(a.op.Scope.Run).String()
+	if name := a.call.Session.String(); name != "" || a.op == nil {
+		return name
 	}
-	for _, name := range names {
-		if name != "" {
-			return name
-		}
-	}
-	return ""
+	return memproxy.NameSession(a.op.Scope.Run).String()
 }
 
 // endUser is on whose behalf an operation is, as far as it says: the user that
@@ -57,19 +51,19 @@ func (a *Admission) endUser() string {
 	return user
 }
 
-// records are the records of rejections that a write on behalf of an end user
-// belongs to: the session's if it has a name, the principal's for this user,
-// and the principal's as a whole.
-func (r *run) records(name, user string) []memproxy.SessionKey {
-	who := r.Principal.Account()
-	keys := []memproxy.SessionKey{
-		{Kind: memproxy.SessionUser, Principal: who, User: user},
-		{Kind: memproxy.SessionPrincipal, Principal: who},
+// recordsOf are the ids of the records of rejections that a principal's write on
+// behalf of an end user belongs to: the session's if it has a name, the
+// principal's for this user, and the principal's as a whole.
+func recordsOf(p *memproxy.Principal, session, user string) []string {
+	who := p.Account()
+	ids := []string{
+		memproxy.SessionKey{Kind: memproxy.SessionUser, Principal: who, User: user}.ID(),
+		memproxy.SessionKey{Kind: memproxy.SessionPrincipal, Principal: who}.ID(),
 	}
-	if name != "" {
-		keys = append(keys, memproxy.SessionKey{Kind: memproxy.SessionNamed, Principal: r.Principal.ID, User: user, Name: name})
+	if session != "" {
+		ids = slices.Insert(ids, 0, memproxy.SessionKey{Kind: memproxy.SessionNamed, Principal: p.ID, User: user, Name: session}.ID())
 	}
-	return keys
+	return ids
 }
 
 // unlocked: nothing is written.
@@ -96,11 +90,7 @@ func ownUnlocked(ctx context.Context, r *run) error {
 }
 
 func (r *run) lockedFor(ctx context.Context, user string) error {
-	var ids []string
-	for _, key := range r.records(r.session(), user) {
-		ids = append(ids, key.ID())
-	}
-	lock, err := r.g.opt.Ledger.SessionLocked(ctx, r.Principal.Tenant, ids...)
+	lock, err := r.g.opt.Ledger.SessionLocked(ctx, r.Principal.Tenant, recordsOf(&r.Principal, sessionOf(r), user)...)
 	if err != nil || lock.ID == "" {
 		return err
 	}
@@ -121,111 +111,78 @@ func (r *run) lockedFor(ctx context.Context, user string) error {
 // identity refused, and not what was unreadable, too much or could not be
 // ruled on.
 //
-// It counts against the caller, and against nobody else: in its session, for
-// the end user whom it names, whose locks leave other users of the same caller
-// alone, and in all, which takes the rejections of many users. A lock stops
-// those who try until something passes. Nothing passes a policy, whatever is
-// tried, and a client that asks for what is closed asks again at each start: such
-// a refusal is kept with its session and locks nothing, so that an edit that
-// refuses everybody for a while locks nobody; that of a field counts in its session
-// alone. Nor does what one kind of evidence
-// says of a text (a pattern of governed fields, what looks like a credential): an
-// ordinary note that reads so is written again and again.
-func (g *Gate) discipline(ctx context.Context, r *run, session, user string) {
-	d := &r.Decision
-	if r.op == nil || !r.op.Kind.Writes() || !d.Verdict.Stops() || d.Status != StatusForbidden || !r.enforced() || has(d.Reasons, memproxy.SessionLocked) {
+// It counts against the caller alone: in its session, for the end user whom it
+// names, whose locks leave other users of the same caller alone, and in all,
+// which takes the rejections of many users. A tool call of a running agent counts
+// against the caller that runs it, in the session and for the user of the run. A
+// lock stops those who try until something passes; what speaks against says what
+// is no such try.
+func (g *Gate) discipline(ctx context.Context, a *Admission, session, user string) {
+	d := &a.Decision
+	if a.op == nil || !a.op.Kind.Writes() || !d.Verdict.Stops() || d.Status != StatusForbidden || !a.enforced() || has(d.Reasons, memproxy.SessionLocked) {
 		return
 	}
-	ev := memproxy.SessionEvent{
-		Tenant: r.Principal.Tenant, Principal: r.Principal.ID, Decision: d.ID, Verdict: d.Verdict,
-		Route: r.call.Route.ID, Reasons: d.Reasons, Time: r.begun,
+	strikes, wide := against(d.Reasons)
+	ids := recordsOf(&a.Principal, session, user)
+	if !wide || d.Verdict == memproxy.Hold {
+		ids = ids[:len(ids)-2] // the session's alone
 	}
-	ev.Unsure = d.Verdict == memproxy.Deny && unsure(d.Reasons)
-	wide := d.Verdict == memproxy.Deny && !ev.Unsure && slices.ContainsFunc(d.Reasons, probes)
-	stop := false
-	for _, key := range r.records(session, user) {
-		if stop && key.Kind == memproxy.SessionPrincipal || !wide && key.Kind != memproxy.SessionNamed {
-			continue
-		}
-		ev.Session = key.ID()
-		s := g.count(ctx, r, ev)
-		// What comes in beside a lock of one user adds nothing to the whole.
-		stop = key.Kind == memproxy.SessionUser && s.Limit > 0 && s.Strikes > s.Limit
+	if len(ids) == 0 {
+		return
 	}
-}
-
-// aside are the reasons that stand beside what refused a write: what was lowered or
-// taken out on the way, which rules found what.
-var aside = [...]memproxy.ReasonCode{
-	memproxy.TrustClamped, memproxy.TrustAttribution, memproxy.PayloadReserved, memproxy.PayloadUnclaimed,
-	memproxy.ScreenFinding, memproxy.ScreenConfigured,
-}
-
-// closed reports whether a reason is a policy's about what is asked for, whatever
-// the text says: an ordinary client asks for it again and again.
-func closed(code memproxy.ReasonCode) bool {
-	switch code {
-	case memproxy.PayloadUnseen, memproxy.TrustBackdated, memproxy.FieldTrait, memproxy.LayerNamespace, memproxy.LayerInferred:
-		return true
-	}
-	return strings.HasPrefix(string(code), "policy.")
-}
-
-// probes reports whether a reason speaks against the caller as a whole. A field
-// that may not be written, or not so long, counts in its session alone.
-func probes(why memproxy.Reason) bool {
-	return !slices.Contains(aside[:], why.Code) && !closed(why.Code) && why.Code != memproxy.FieldForbidden && why.Code != memproxy.FieldSize
-}
-
-// unsure reports whether the reasons of a refusal are policies about what is asked
-// for, or one kind of evidence about a text, and that one which is often wrong.
-func unsure(reasons []memproxy.Reason) bool {
-	var only memproxy.ReasonCode
-	ruled := false
-	for _, why := range reasons {
-		switch {
-		case slices.Contains(aside[:], why.Code):
-		case closed(why.Code):
-			ruled = true
-		case (why.Code == memproxy.ScreenPattern || why.Code == memproxy.ScreenSecret) && (only == "" || only == why.Code):
-			only = why.Code
-		default:
-			return false
-		}
-	}
-	return ruled || only != ""
-}
-
-// disciplineCall counts a tool call of a running agent against the caller that
-// runs it and the end user for whom, never against the agent.
-func (g *Gate) disciplineCall(ctx context.Context, a, asked *Admission) {
-	g.discipline(ctx, &run{Admission: asked, g: g}, a.namedSession(), a.endUser())
-}
-
-func (g *Gate) count(ctx context.Context, r *run, ev memproxy.SessionEvent) memproxy.Session {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
 	defer cancel()
-	s, locked, err := g.opt.Ledger.NoteSession(ctx, ev)
-	switch {
-	case err != nil:
-		g.opt.Log.ErrorContext(ctx, "a rejection was not counted", "decision", ev.Decision, "error", err)
-	case locked:
-		g.opt.Log.WarnContext(ctx, "writes are locked after too many rejections", "session", memproxy.InertID(ev.Session), "principal", ev.Principal, "until", s.Until)
-		g.noteLock(ctx, r.Admission, s)
+	locked, err := g.opt.Ledger.NoteSession(ctx, memproxy.SessionEvent{
+		Tenant: a.Principal.Tenant, Principal: a.Principal.ID, Decision: d.ID, Verdict: d.Verdict,
+		Route: a.call.Route.ID, Reasons: d.Reasons, Time: a.begun, Unsure: !strikes,
+	}, ids...)
+	if err != nil {
+		g.opt.Log.ErrorContext(ctx, "a rejection was not counted", "decision", d.ID, "error", err)
 	}
-	return s
+	for _, s := range locked {
+		id := memproxy.InertID(s.ID)
+		g.opt.Log.WarnContext(ctx, "writes are locked after too many rejections", "session", id, "principal", a.Principal.ID, "until", s.Until)
+		ev := a.event
+		ev.Type, ev.Time, ev.Detail = memproxy.EventLock, g.opt.Clock(), id+" is locked until "+s.Until.UTC().Format(time.RFC3339)
+		ev.Reasons = []memproxy.Reason{{Code: memproxy.SessionLocked, Rule: string(s.Kind), Detail: "too many rejections"}}
+		ev.Budget, ev.ContentSHA256, ev.Findings, ev.Facts = nil, "", nil, nil
+		if err := g.opt.Recorder.Note(ev); err != nil {
+			g.opt.Log.ErrorContext(ctx, "audit note lost", "decision", d.ID, "error", err)
+		}
+	}
 }
 
-// noteLock records a lock.
-func (g *Gate) noteLock(ctx context.Context, a *Admission, s memproxy.Session) {
-	ev := a.event
-	ev.Type, ev.Time = memproxy.EventLock, g.opt.Clock()
-	ev.Detail = memproxy.InertID(s.ID) + " is locked until " + s.Until.UTC().Format(time.RFC3339)
-	ev.Reasons = []memproxy.Reason{{Code: memproxy.SessionLocked, Rule: string(s.Kind), Detail: "too many rejections"}}
-	ev.Budget, ev.ContentSHA256, ev.Findings, ev.Facts = nil, "", nil, nil
-	if err := g.opt.Recorder.Note(ev); err != nil {
-		g.opt.Log.ErrorContext(ctx, "audit note lost", "decision", a.Decision.ID, "error", err)
+// against says whether the reasons of a refusal count in the session's record, and
+// in those of the caller.
+//
+// What a policy closes is refused whatever the text says: an ordinary client asks
+// for it again at each start, so it counts nowhere, and an edit that refuses
+// everybody for a while locks none of them. Neither does one kind of evidence
+// about a text (a pattern of governed fields, what looks like a credential): an
+// ordinary note that reads so is written again and again. A field that may not be
+// written, or not so long, counts in the session alone. What was lowered or taken
+// out on the way, and which rules found what, are no reasons of their own.
+func against(reasons []memproxy.Reason) (session, caller bool) {
+	var ruled, pattern, secret, field, other bool
+	for _, why := range reasons {
+		switch why.Code {
+		case memproxy.TrustClamped, memproxy.TrustAttribution, memproxy.PayloadReserved, memproxy.PayloadUnclaimed, memproxy.ScreenFinding, memproxy.ScreenConfigured:
+		case memproxy.PayloadUnseen, memproxy.TrustBackdated, memproxy.FieldTrait, memproxy.LayerNamespace, memproxy.LayerInferred:
+			ruled = true
+		case memproxy.FieldForbidden, memproxy.FieldSize:
+			field = true
+		case memproxy.ScreenPattern:
+			pattern = true
+		case memproxy.ScreenSecret:
+			secret = true
+		default:
+			closed := strings.HasPrefix(string(why.Code), "policy.")
+			ruled, other = ruled || closed, other || !closed
+		}
 	}
+	evidence := pattern || secret || other
+	session = field || other || pattern && secret || !ruled && !evidence
+	return session, session && evidence
 }
 
 func has(reasons []memproxy.Reason, code memproxy.ReasonCode) bool {

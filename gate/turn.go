@@ -101,7 +101,7 @@ func (g *Gate) Ask(ctx context.Context, a *Admission, tc memproxy.ToolCall) *Adm
 		g.reserve(ctx, r)
 	})
 	g.called(ctx, asked)
-	g.disciplineCall(ctx, a, asked)
+	g.discipline(ctx, asked, a.namedSession(), a.endUser())
 	g.keepCall(ctx, asked, tc)
 	return asked
 }

@@ -30,16 +30,15 @@ func newAbsences() (*absences, error) {
 	return &absences{known: known}, err
 }
 
-// has reports whether it is known that there is none, and the era to note an
-// absence with that is found out now.
-func (a *absences) has(k absent) (bool, uint64) {
+// unknown are those of which it is not known that there is none, and the era to
+// note an absence with that is found out now.
+func (a *absences) unknown(keys ...absent) ([]absent, uint64) {
 	if a == nil {
-		return false, 0
+		return keys, 0
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	_, ok := a.known.Get(k)
-	return ok, a.era
+	return slices.DeleteFunc(keys, func(k absent) bool { _, ok := a.known.Get(k); return ok }), a.era
 }
 
 // note keeps an absence, unless something has changed since.

@@ -47,7 +47,7 @@ func TestAbsencesEnd(t *testing.T) {
 		if id, err := l.SessionLocked(ctx, "acme", "s1", "s2"); err != nil || id.ID != "" {
 			t.Fatalf("locked after %d: %+v, %v", i, id, err)
 		}
-		_, _, err := l.NoteSession(ctx, memproxy.SessionEvent{Tenant: "acme", Session: "s2", Principal: "agent:dev", Decision: string(rune('a' + i)), Verdict: memproxy.Deny, Time: clock.Now()})
+		_, err := l.NoteSession(ctx, memproxy.SessionEvent{Tenant: "acme", Principal: "agent:dev", Decision: string(rune('a' + i)), Verdict: memproxy.Deny}, "s2")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -41,11 +41,14 @@ func (d dialect) sql(text string) string {
 	}
 }
 
-// ddl is the definition of tables in the dialect's words. Text compares by
-// bytes in both.
+// ddl is the definition of tables in the dialect's words, and what fills them.
+// Text compares by bytes in both.
 func (d dialect) ddl(text string) string {
 	if d == sqliteDialect {
 		return text
 	}
-	return strings.NewReplacer(" TEXT ", ` TEXT COLLATE "C" `, " INTEGER ", " BIGINT ", " BLOB ", " BYTEA ", ") WITHOUT ROWID;", ");").Replace(text)
+	return strings.NewReplacer(" TEXT ", ` TEXT COLLATE "C" `, " INTEGER ", " BIGINT ", " BLOB ", " BYTEA ", ") WITHOUT ROWID;", ");",
+		"json_group_array(", "json_agg(", "json_object(", "json_build_object(", "json(e.reasons)", "CAST(e.reasons AS json)",
+		"strftime('%Y-%m-%dT%H:%M:%S', e.at / 1000000, 'unixepoch') || printf('.%06dZ', e.at % 1000000)",
+		`to_char(to_timestamp(e.at / 1000000) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS') || to_char(e.at % 1000000, '"."FM000000"Z"')`).Replace(text)
 }

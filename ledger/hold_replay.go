@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"time"
 
@@ -168,32 +169,15 @@ func (l *Ledger) PruneHolds(ctx context.Context, before time.Time) (int, error) 
 	if before.IsZero() {
 		return 0, refused("prune holds: no time given")
 	}
-	for total := 0; ; {
-		n := 0
-		err := l.do(ctx, &job{erase: true, durable: true, also: func(t *transaction) error {
-			n = 0
-			ids, err := rows(t, scanText, `DELETE FROM hold WHERE id IN
-				(SELECT id FROM hold WHERE state IN ('rejected', 'done', 'failed', 'rewritten') AND created < ?1 AND reviewed < ?1 LIMIT ?2)
-				RETURNING id`, micros(before), pruneStep)
-			if err != nil {
-				return err
-			}
-			for _, id := range ids {
-				if _, err := t.run(`DELETE FROM content WHERE ref = ?`, ref(refHold, id)); err != nil {
-					return err
-				}
-				if _, err := t.run(`DELETE FROM vote WHERE subject = ?`, ref(refHold, id)); err != nil {
-					return err
-				}
-			}
-			n = len(ids)
-			return nil
-		}})
-		if err != nil {
-			return total, err
+	return inSteps(ctx, l, job{erase: true, durable: true}, pruneStep, func(t *transaction) (int, error) {
+		ids, err := rows(t, scanText, `DELETE FROM hold WHERE id IN
+			(SELECT id FROM hold WHERE state IN ('rejected', 'done', 'failed', 'rewritten') AND created < ?1 AND reviewed < ?1 LIMIT ?2)
+			RETURNING id`, micros(before), pruneStep)
+		for _, id := range ids {
+			_, body := t.run(`DELETE FROM content WHERE ref = ?`, ref(refHold, id))
+			_, votes := t.run(`DELETE FROM vote WHERE subject = ?`, ref(refHold, id))
+			err = errors.Join(err, body, votes)
 		}
-		if total += n; n < pruneStep {
-			return total, nil
-		}
-	}
+		return len(ids), err
+	})
 }

@@ -43,7 +43,7 @@ func (l *Ledger) Maintain(ctx context.Context, r Retention) (Removed, error) {
 	var gone Removed
 	var holds, sessions, tombstones error
 	gone.Holds, holds = l.PruneHolds(ctx, before(r.Holds, DefaultKeepHolds))
-	gone.Sessions, sessions = l.PruneSessions(ctx, before(r.Sessions, DefaultKeepSessions))
+	gone.Sessions, sessions = pruneSessions(ctx, l, before(r.Sessions, DefaultKeepSessions))
 	gone.Tombstones, tombstones = l.Prune(ctx, before(r.Tombstones, DefaultKeepTombstones))
 	errs := []error{holds, sessions, tombstones}
 	if l.opt.Vault != nil {

@@ -62,9 +62,9 @@ func TestMigrations(t *testing.T) {
 	}
 }
 
-// Proves SYN-7: what an earlier version had locked stays so for as long as a
-// lock lasts, for the principal whose session it was and for nobody else.
-func TestLocksOfEarlierVersionsEnd(t *testing.T) {
+// Proves SYN-7, SYN-8: what the tables of schema 17 said of sessions is kept: what
+// was refused and why, which locks are in force, and what counts towards one.
+func TestSessionsOfEarlierSchemasAreKept(t *testing.T) {
 	now := time.Now()
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	db, err := sql.Open("sqlite", path)
@@ -72,13 +72,15 @@ func TestLocksOfEarlierVersionsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = db.Exec(fmt.Sprintf(`PRAGMA application_id = %d; CREATE TABLE schema_version (version INTEGER PRIMARY KEY, applied INTEGER NOT NULL)`, applicationID))
-	for i := 0; i < 8 && err == nil; i++ {
+	for i := 0; i < 17 && err == nil; i++ {
 		err = migrateOne(t.Context(), db, i+1, migrations()[i], now)
 	}
 	if err == nil {
-		at := now.UnixMicro()
-		_, err = db.Exec(`INSERT INTO session (tenant, id, principal, begun, last, passed, held, rejections, strikes, locked, unlocked, unlocked_by, ended)
-			VALUES ('acme', 's1', 'agent:dev', ?1, ?1, 0, 0, 3, 3, ?1, 0, '', 0), ('acme', 'caller:agent:dev', 'agent:dev', ?1, ?1, 0, 0, 10, 10, ?1, 0, '', 0)`, at)
+		_, err = db.Exec(`INSERT INTO session (tenant, id, principal, begun, last, passed, held, rejections, strikes, locked, unlocked, unlocked_by, ended, struck, counted)
+			VALUES ('acme', 'session:a/ann/s', 'a', ?1, ?1, 0, 1, 3, 3, 0, 0, '', 0, ?1, 0), ('acme', 'caller:a/ann', 'a', ?1, ?1, 0, 0, 3, 3, 0, 0, '', 0, ?1, 0);
+			INSERT INTO session_reason VALUES ('acme', 'session:a/ann/s', 'policy.forbid', 'r', 1), ('acme', 'session:a/ann/s', 'screen.risk', '', 3);
+			INSERT INTO session_event SELECT 'acme', id, 'd' || n, 'a', 'deny', 'mem0.v3.add', '[{"code":"screen.risk","detail":"\"x\""}]', ?1 + n
+				FROM session, (SELECT 1 AS n UNION SELECT 2 UNION SELECT 3)`, now.UnixMicro())
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -86,25 +88,28 @@ func TestLocksOfEarlierVersionsEnd(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	l, err := Open(Options{Path: path, Clock: func() time.Time { return now }, Timeout: 20 * time.Second})
+	l, err := Open(Options{Path: path, Clock: func() time.Time { return now.Add(time.Second) }, Timeout: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	locked := func(principal string, want bool) {
-		t.Helper()
-		ids := []string{
-			memproxy.SessionKey{Kind: memproxy.SessionNamed, Principal: principal, User: "ann", Name: "s1"}.ID(),
-			memproxy.SessionKey{Kind: memproxy.SessionPrincipal, Principal: principal}.ID(), // ten are not enough any more
-		}
-		if lock, err := l.SessionLocked(t.Context(), "acme", ids...); err != nil || (lock.ID == "s1") != want || !want && lock.ID != "" {
-			t.Errorf("%s: %+v, %v; want locked %v", principal, lock, err, want)
+	s, err := l.Session(t.Context(), "acme", "s")
+	if err != nil || s.Locked.IsZero() || s.Rejections != 3 || s.Held != 1 || fmt.Sprint(s.Reasons) != "[{screen.risk  3} {policy.forbid r 1}]" || len(s.Refused) != 3 {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	if e := s.Refused[1]; e.Decision != "d2" || e.Principal != "a" || e.Verdict != memproxy.Deny || e.Route != "mem0.v3.add" || e.Time.UnixMicro() != now.UnixMicro()+2 ||
+		len(e.Reasons) != 1 || e.Reasons[0].Detail != `"x"` {
+		t.Errorf("%+v", e)
+	}
+	if lock, err := l.SessionLocked(t.Context(), "acme", "session:a/ann/s", "caller:a/ann"); err != nil || lock.ID != "session:a/ann/s" {
+		t.Errorf("%+v, %v", lock, err)
+	}
+	for i := range 7 { // three are counted already
+		locked, err := l.NoteSession(t.Context(), memproxy.SessionEvent{Tenant: "acme", Principal: "a", Decision: fmt.Sprint("e", i), Verdict: memproxy.Deny}, "caller:a/ann")
+		if err != nil || (len(locked) == 1) != (i == 6) {
+			t.Errorf("%d: %+v, %v", i, locked, err)
 		}
 	}
-	locked("agent:peer", false)
-	locked("agent:dev", true)
-	now = now.Add(time.Hour)
-	locked("agent:dev", false)
 }
 
 // Proves SYN-7: other limits hold for what was counted before: a number of 0
@@ -127,7 +132,7 @@ func TestOtherLimitsHoldForExistingLocks(t *testing.T) {
 	with(func(*memproxy.LockLimits) {}, func(l *Ledger) {
 		for _, id := range ids {
 			for i := range memproxy.DefaultLockLimits().Of(memproxy.SessionKeyOf(id).Kind) {
-				if _, _, err := l.NoteSession(t.Context(), memproxy.SessionEvent{Tenant: "acme", Session: id, Principal: "a", Decision: fmt.Sprint(id, i), Verdict: memproxy.Deny}); err != nil {
+				if _, err := l.NoteSession(t.Context(), memproxy.SessionEvent{Tenant: "acme", Principal: "a", Decision: fmt.Sprint(id, i), Verdict: memproxy.Deny}, id); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -169,23 +174,24 @@ func TestUnsureRejectionsLockNothing(t *testing.T) {
 	defer l.Close()
 	const id = "session:a/ann/s"
 	n := 0
-	deny := func(unsure bool) (memproxy.Session, bool) {
+	deny := func(unsure bool) bool {
 		n++
-		s, locked, err := l.NoteSession(t.Context(), memproxy.SessionEvent{
-			Tenant: "acme", Session: id, Principal: "a", Decision: fmt.Sprint(n), Verdict: memproxy.Deny, Unsure: unsure,
-		})
+		locked, err := l.NoteSession(t.Context(), memproxy.SessionEvent{Tenant: "acme", Principal: "a", Decision: fmt.Sprint(n), Verdict: memproxy.Deny, Unsure: unsure}, id)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return s, locked
+		return len(locked) > 0
 	}
 	for range 10 {
-		if s, locked := deny(true); locked || s.Rejections != n || s.Strikes != 0 {
-			t.Fatalf("after %d: %+v, locked %v", n, s, locked)
+		if deny(true) {
+			t.Fatalf("rejection %d locks", n)
 		}
 	}
+	if s, err := l.Session(t.Context(), "acme", id); err != nil || s.Rejections != 10 || s.Strikes != 0 {
+		t.Errorf("%+v, %v", s, err)
+	}
 	for i := range memproxy.DefaultLockLimits().Session {
-		if _, locked := deny(false); locked != (i+1 == memproxy.DefaultLockLimits().Session) {
+		if locked := deny(false); locked != (i+1 == memproxy.DefaultLockLimits().Session) {
 			t.Errorf("sure rejection %d locks: %v", i+1, locked)
 		}
 	}

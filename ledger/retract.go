@@ -149,8 +149,8 @@ func (l *Ledger) Retraction(ctx context.Context, tenant, author string, texts []
 		return none, false, ctx.Err()
 	}
 	who := absent{"retraction", tenant, author}
-	nothing, era := l.absent.has(who)
-	if nothing {
+	ask, era := l.absent.unknown(who)
+	if len(ask) == 0 {
 		return none, false, errors.Join(ctx.Err(), l.alive())
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.opt.Timeout)
@@ -165,7 +165,7 @@ func (l *Ledger) Retraction(ctx context.Context, tenant, author string, texts []
 		return none, false, l.wrap("look up retractions", err)
 	}
 	if len(said) == 0 {
-		l.absent.note(era, who)
+		l.absent.note(era, ask...)
 		return none, false, nil
 	}
 	key, err := l.secret(ctx)

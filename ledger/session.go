@@ -1,285 +1,284 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/memproxy/memproxy"
 )
 
 const (
-	// maxRefused bounds the refusals of a session that are kept one by one;
-	// the counts go on.
-	maxRefused = 100
-	// endStep is how many sessions one call ends.
-	endStep = 200
+	maxRefused = 100 // refusals of a record that are kept one by one; the counts go on
+	maxReasons = 200 // reasons of a record that are counted
+	endStep    = 200 // sessions that one transaction ends
+
+	sessionColumns = `tenant, id, principal, begun, last, held, rejections, strikes, struck, counted, unlocked, unlocked_by, ended, reasons`
+	withStrikes    = `SELECT ` + sessionColumns + `, '[]' FROM session WHERE tenant = ? AND strikes > 0 AND id IN (SELECT value FROM json_each(?))`
 )
 
-const sessionColumns = `tenant, id, principal, begun, last, passed, held, rejections, strikes, struck, counted, unlocked, unlocked_by, ended`
-
-// scanSession reads a row as it is; a reader also needs lock.
-func scanSession(s scanner) (memproxy.Session, error) {
-	var v memproxy.Session
+func scanSession(s scanner) (v memproxy.Session, err error) {
 	var begun, last, struck, counted, unlocked, ended int64
-	err := s.Scan(&v.Tenant, &v.ID, &v.Principal, &begun, &last, &v.Passed, &v.Held, &v.Rejections, &v.Strikes, &struck, &counted, &unlocked, &v.UnlockedBy, &ended)
+	var reasons, refused []byte
+	if err := s.Scan(&v.Tenant, &v.ID, &v.Principal, &begun, &last, &v.Held, &v.Rejections, &v.Strikes, &struck, &counted, &unlocked, &v.UnlockedBy, &ended, &reasons, &refused); err != nil {
+		return v, err
+	}
 	v.Begun, v.Last, v.Struck, v.Counted, v.Unlocked, v.Ended = moment(begun), moment(last), moment(struck), moment(counted), moment(unlocked), moment(ended)
 	key := memproxy.SessionKeyOf(v.ID)
 	v.Kind, v.User, v.Name = key.Kind, key.User, key.Name
+	err = errors.Join(json.Unmarshal(reasons, &v.Reasons), json.Unmarshal(refused, &v.Refused))
 	return v, err
 }
 
-// lock says whether a session's writes are locked by today's limits.
-func (l *Ledger) lock(s *memproxy.Session, now time.Time) {
-	s.Limit, s.Locked, s.Until = l.opt.Locks.Of(s.Kind), time.Time{}, time.Time{}
-	if s.Limit > 0 && s.Strikes >= s.Limit {
-		if until := s.Struck.Add(l.opt.Locks.For); now.Before(until) {
-			s.Locked, s.Until = s.Struck, until
-		}
+// lock says whether today's limits lock a record.
+func (o *Options) lock(s *memproxy.Session) {
+	s.Limit, s.Locked, s.Until = o.Locks.Of(s.Kind), time.Time{}, time.Time{}
+	if until := s.Struck.Add(o.Locks.For); s.Limit > 0 && s.Strikes >= s.Limit && o.Clock().Before(until) {
+		s.Locked, s.Until = s.Struck, until
 	}
 }
 
-// NoteSession counts a decision in its session; locked is set by the one that
-// locks its writes. A refused or held decision counts once. Events of an ended
-// session begin it again, and so does a rejection the counting once a lock is
-// over. The session comes back without reasons and refusals.
-func (l *Ledger) NoteSession(ctx context.Context, e memproxy.SessionEvent) (s memproxy.Session, locked bool, err error) {
-	for _, part := range [...]string{e.Tenant, e.Session, e.Principal, e.Decision, e.Route} {
-		if err := storable(part); err != nil {
-			return s, false, refused("a part of the event %v", err)
+// last is the lock of some records that ends last, or the zero Lock.
+func (o *Options) last(found []memproxy.Session) (lock memproxy.Lock) {
+	for i := range found {
+		if o.lock(&found[i]); found[i].Until.After(lock.Until) {
+			lock = memproxy.Lock{ID: found[i].ID, Limit: found[i].Limit, Until: found[i].Until}
 		}
 	}
-	if e.Session == "" || e.Decision == "" {
-		return s, false, refused("an event has a session and a decision")
+	return lock
+}
+
+// SessionLocked returns the lock that is in force on one of some records of
+// rejections, or the zero Lock. Of several it is the one that ends last.
+func (l *Ledger) SessionLocked(ctx context.Context, tenant string, ids ...string) (memproxy.Lock, error) {
+	ask, era := l.absent.unknown(locksOf(tenant, ids)...)
+	if len(ask) == 0 {
+		return memproxy.Lock{}, errors.Join(ctx.Err(), l.alive())
 	}
-	var after memproxy.Session
-	var now bool
-	there := func() { l.absent.end(absent{"lock", e.Tenant, e.Session}) }
-	err = l.do(ctx, &job{after: there, also: func(t *transaction) (err error) {
-		after, now, err = t.noteSession(e)
-		return err
+	found, err := glance(ctx, l, "look up locks", scanSession, withStrikes, tenant, asJSON(ids))
+	lock := l.opt.last(found)
+	if err == nil && lock.ID == "" { // only a rejection locks, and it ends the absence
+		l.absent.note(era, ask...)
+	}
+	return lock, err
+}
+
+func locksOf(tenant string, ids []string) []absent {
+	keys := make([]absent, len(ids))
+	for i, id := range ids {
+		keys[i] = absent{"lock", tenant, id}
+	}
+	return keys
+}
+
+// NoteSession counts a refused or held write in records of rejections, once in
+// each, and returns those that it locks, with their reasons. A record that ended
+// begins again, and so does the counting once a lock is over. What comes in while
+// an end user's record is locked is not counted in the records after it.
+func (l *Ledger) NoteSession(ctx context.Context, e memproxy.SessionEvent, ids ...string) ([]memproxy.Session, error) {
+	odd := func(text string) bool { return storable(text) != nil }
+	if len(ids) == 0 || slices.Contains(ids, "") || e.Decision == "" || slices.ContainsFunc(append([]string{e.Tenant, e.Principal, e.Decision, e.Route}, ids...), odd) {
+		return nil, refused("an event has records and a decision, and nothing that cannot be stored")
+	}
+	var locked []memproxy.Session
+	err := l.do(ctx, &job{size: len(ids), after: func() { l.absent.end(locksOf(e.Tenant, ids)...) }, also: func(t *transaction) error {
+		locked = nil
+		for _, id := range ids {
+			s, now, err := noteSession(t, e, id)
+			if err != nil {
+				return err
+			}
+			if now {
+				locked = append(locked, s)
+			}
+			if s.Kind == memproxy.SessionUser && s.Limit > 0 && s.Strikes > s.Limit {
+				break
+			}
+		}
+		return nil
 	}})
 	if err != nil {
-		return s, false, err
+		return nil, err // and the writer may still be at it
 	}
-	return after, now, nil
+	return locked, nil
 }
 
-func (t *transaction) noteSession(e memproxy.SessionEvent) (s memproxy.Session, locked bool, err error) {
-	now := t.l.opt.Clock()
-	at := max(1, micros(now))
-	_, err = t.run(`INSERT INTO session (`+sessionColumns+`, locked) VALUES (?,?,?,?,?,0,0,0,0,0,0,0,'',0,0) ON CONFLICT DO NOTHING`,
-		e.Tenant, e.Session, e.Principal, at, at)
+func noteSession(t *transaction, e memproxy.SessionEvent, id string) (s memproxy.Session, locked bool, err error) {
+	at := max(1, micros(t.l.opt.Clock()))
+	// That it is updated keeps other writers of the record away.
+	found, err := rows(t, scanSession, `INSERT INTO session (tenant, id, principal, begun, last, held, rejections, strikes, unlocked, unlocked_by, ended)
+		VALUES (?1, ?2, ?3, ?4, ?4, 0, 0, 0, 0, '', 0) ON CONFLICT (tenant, id) DO UPDATE SET principal = excluded.principal, last = excluded.last, ended = 0
+		RETURNING `+sessionColumns+`, refused`, e.Tenant, id, e.Principal, at)
 	if err != nil {
 		return s, false, err
 	}
-	// The update also keeps other writers of the session away.
-	if _, err := t.run(`UPDATE session SET last = ?, principal = ?, ended = 0 WHERE tenant = ? AND id = ?`, at, e.Principal, e.Tenant, e.Session); err != nil {
-		return s, false, err
+	s = found[0]
+	t.l.opt.lock(&s)
+	if slices.ContainsFunc(s.Refused, func(r memproxy.SessionEvent) bool { return r.Decision == e.Decision }) {
+		return s, false, nil
 	}
-	if s, err = t.session(e.Tenant, e.Session); err != nil {
-		return s, false, err
-	}
-	if e.Verdict.Stops() {
-		fresh, err := t.noteRefusal(e, at, max(maxRefused, t.l.opt.Locks.Of(s.Kind)))
-		if err != nil || !fresh {
-			return s, false, err
-		}
-	}
-	switch e.Verdict {
-	case memproxy.Deny:
-		s.Rejections++
-		if e.Unsure {
-			break
-		}
-		if err := t.strike(&s, at); err != nil {
-			return s, false, err
-		}
-		locked = s.Locked.IsZero()
-		t.l.lock(&s, now)
-		locked = locked && !s.Locked.IsZero()
-	case memproxy.Hold:
+	e.Time = moment(at)
+	s.Refused = append(s.Refused, e)
+	s.Refused = s.Refused[max(0, len(s.Refused)-max(maxRefused, t.l.opt.Locks.Of(s.Kind))):]
+	tally(&s, e.Reasons)
+	if e.Verdict == memproxy.Hold {
 		s.Held++
-	default:
-		s.Passed++
+	} else if s.Rejections++; !e.Unsure {
+		was := s.Locked
+		strike(&s, e.Time, t.l.opt.Locks.Window)
+		t.l.opt.lock(&s)
+		locked = was.IsZero() && !s.Locked.IsZero()
 	}
-	_, err = t.run(`UPDATE session SET passed = ?, held = ?, rejections = ?, strikes = ?, struck = ?, counted = ? WHERE tenant = ? AND id = ?`,
-		s.Passed, s.Held, s.Rejections, s.Strikes, micros(s.Struck), micros(s.Counted), e.Tenant, e.Session)
+	_, err = t.run(`UPDATE session SET held = ?, rejections = ?, strikes = ?, struck = ?, counted = ?, reasons = ?, refused = ? WHERE tenant = ? AND id = ?`,
+		s.Held, s.Rejections, s.Strikes, micros(s.Struck), micros(s.Counted), asJSON(s.Reasons), asJSON(s.Refused), e.Tenant, id)
+	s.Refused = nil
 	if err == nil && locked {
-		err = t.tell(memproxy.NoticeLocked, s)
+		err = t.notify(memproxy.NoticeLocked, s.Tenant, s.ID, s)
 	}
 	return s, locked, err
 }
 
-// strike counts one more rejection, which is among the events already.
-func (t *transaction) strike(s *memproxy.Session, at int64) error {
+// strike counts one more rejection, which is among the refused already: of a
+// session since it began, of a caller within the window.
+func strike(s *memproxy.Session, at time.Time, window time.Duration) {
 	if s.Limit > 0 && s.Strikes >= s.Limit && s.Locked.IsZero() { // a lock that is over
-		s.Strikes, s.Counted = 0, moment(at)
+		s.Strikes, s.Counted = 0, at
 	}
-	s.Struck = moment(at)
+	s.Struck = at
 	if s.Kind == memproxy.SessionNamed {
 		s.Strikes++
-		return nil
+		return
 	}
-	since := max(at-t.l.opt.Locks.Window.Microseconds()+1, micros(s.Counted))
-	_, err := t.one(`SELECT count(*) FROM session_event WHERE tenant = ? AND session = ? AND verdict = ? AND at >= ?`,
-		[]any{s.Tenant, s.ID, memproxy.Deny.String(), since}, &s.Strikes)
-	return err
-}
-
-// noteRefusal keeps a refusal and its reasons. It reports whether it is new.
-func (t *transaction) noteRefusal(e memproxy.SessionEvent, at int64, keep int) (bool, error) {
-	n, err := t.run(`INSERT INTO session_event (tenant, session, decision, principal, verdict, route, reasons, at)
-		VALUES (?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING`,
-		e.Tenant, e.Session, e.Decision, e.Principal, e.Verdict.String(), e.Route, asJSON(e.Reasons), at)
-	if err != nil || n == 0 {
-		return false, err
-	}
-	for _, r := range e.Reasons {
-		_, err := t.run(`INSERT INTO session_reason (tenant, session, code, rule, n) VALUES (?,?,?,?,1)
-			ON CONFLICT (tenant, session, code, rule) DO UPDATE SET n = session_reason.n + 1`,
-			e.Tenant, e.Session, clean(string(r.Code)), clean(r.Rule))
-		if err != nil {
-			return false, err
+	s.Strikes = 0
+	for _, r := range s.Refused {
+		if r.Verdict == memproxy.Deny && at.Sub(r.Time) < window && !r.Time.Before(s.Counted) {
+			s.Strikes++
 		}
 	}
-	_, err = t.run(`DELETE FROM session_event WHERE tenant = ?1 AND session = ?2 AND decision IN
-		(SELECT decision FROM session_event WHERE tenant = ?1 AND session = ?2 ORDER BY at DESC, decision LIMIT 1000 OFFSET ?3)`,
-		e.Tenant, e.Session, keep)
-	return true, err
 }
 
-func (t *transaction) session(tenant, id string) (memproxy.Session, error) {
-	found, err := rows(t, scanSession, `SELECT `+sessionColumns+` FROM session WHERE tenant = ? AND id = ?`, tenant, id)
-	if err == nil && len(found) == 0 {
-		err = fmt.Errorf("%w: session", ErrUnknown)
+// tally counts reasons, the most frequent first.
+func tally(s *memproxy.Session, reasons []memproxy.Reason) {
+	for _, why := range reasons {
+		i := slices.IndexFunc(s.Reasons, func(r memproxy.ReasonTally) bool { return r.Code == why.Code && r.Rule == why.Rule })
+		if i < 0 {
+			i, s.Reasons = len(s.Reasons), append(s.Reasons, memproxy.ReasonTally{Code: why.Code, Rule: why.Rule})
+		}
+		s.Reasons[i].Count++
 	}
-	if err != nil {
-		return memproxy.Session{}, err
-	}
-	t.l.lock(&found[0], t.l.opt.Clock())
-	return found[0], nil
+	slices.SortFunc(s.Reasons, func(a, b memproxy.ReasonTally) int {
+		return cmp.Or(b.Count-a.Count, cmp.Compare(a.Code, b.Code), cmp.Compare(a.Rule, b.Rule))
+	})
+	s.Reasons = s.Reasons[:min(len(s.Reasons), maxReasons)]
 }
 
-const (
-	sessionReasons = `SELECT code, rule, n FROM session_reason WHERE tenant = ? AND session = ? ORDER BY n DESC, code, rule LIMIT 200`
-	sessionEvents  = `SELECT decision, principal, verdict, route, reasons, at FROM session_event WHERE tenant = ? AND session = ? ORDER BY at, decision`
-)
-
-func scanTally(s scanner) (memproxy.ReasonTally, error) {
-	var r memproxy.ReasonTally
-	err := s.Scan(&r.Code, &r.Rule, &r.Count)
-	return r, err
-}
-
-func scanEvent(s scanner) (memproxy.SessionEvent, error) {
-	var e memproxy.SessionEvent
-	var verdict, reasons []byte
-	var at int64
-	if err := s.Scan(&e.Decision, &e.Principal, &verdict, &e.Route, &reasons, &at); err != nil {
-		return e, err
-	}
-	e.Time = moment(at)
-	return e, errors.Join(e.Verdict.UnmarshalText(verdict), json.Unmarshal(reasons, &e.Reasons))
-}
-
-// tell queues a notice of a session with its reasons.
-func (t *transaction) tell(kind memproxy.NoticeKind, s memproxy.Session) error {
-	if t.l.opt.Noticed == nil {
-		return nil
-	}
-	var err error
-	if s.Reasons, err = rows(t, scanTally, sessionReasons, s.Tenant, s.ID); err != nil {
-		return err
-	}
-	return t.notify(kind, s.Tenant, s.ID, s)
-}
-
-// Session returns a session with its reasons, the most frequent first, and its
-// newest refusals. ErrUnknown when there is none.
+// Session returns a record by its id, or by the caller's name of a session that
+// only one has, with its reasons and its newest refusals. ErrUnknown when there is
+// none, ErrState when several have the name.
 func (l *Ledger) Session(ctx context.Context, tenant, id string) (memproxy.Session, error) {
 	if storable(tenant) != nil || storable(id) != nil {
 		return memproxy.Session{}, ErrUnknown
 	}
-	id, err := l.named(ctx, tenant, id)
-	if err != nil {
-		return memproxy.Session{}, err
+	const named = `id LIKE 'session:%' AND substr(id, length(id) - length(CAST(?2 AS TEXT)) + 1) = ?2`
+	for _, by := range [...]struct{ where, id string }{
+		{`id = ?2`, id}, {named, memproxy.NameSuffix(id)}, {named, memproxy.NameSuffix(memproxy.InertSession(id))}, // an agent's, a caller's as it is kept
+	} {
+		found, err := glance(ctx, l, "look up a session", scanSession, `SELECT `+sessionColumns+`, refused FROM session WHERE tenant = ?1 AND `+by.where+` LIMIT 2`, tenant, by.id)
+		switch {
+		case err != nil:
+			return memproxy.Session{}, err
+		case len(found) == 1:
+			l.opt.lock(&found[0])
+			return found[0], nil
+		case len(found) > 1:
+			return memproxy.Session{}, fmt.Errorf("%w: several sessions have that name: give the id of one", ErrState)
+		}
 	}
-	found, err := glance(ctx, l, "look up a session", scanSession, `SELECT `+sessionColumns+` FROM session WHERE tenant = ? AND id = ?`, tenant, id)
-	if err == nil && len(found) == 0 {
-		err = fmt.Errorf("%w: session", ErrUnknown)
-	}
-	if err != nil {
-		return memproxy.Session{}, err
-	}
-	s := found[0]
-	l.lock(&s, l.opt.Clock())
-	if s.Reasons, err = glance(ctx, l, "list a session's reasons", scanTally, sessionReasons, tenant, id); err != nil {
-		return s, err
-	}
-	s.Refused, err = glance(ctx, l, "list a session's refusals", scanEvent, sessionEvents, tenant, id)
-	return s, err
+	return memproxy.Session{}, fmt.Errorf("%w: session", ErrUnknown)
 }
 
-// EndSessions ends the sessions in which nothing happened since a time and
-// returns them, at most some hundred; of those in which something was refused
-// or held it queues a notice. Call it until it returns none.
-func (l *Ledger) EndSessions(ctx context.Context, idleSince time.Time) ([]memproxy.Session, error) {
-	var ended []memproxy.Session
-	err := l.do(ctx, &job{also: func(t *transaction) (err error) {
-		ended, err = rows(t, scanSession, `UPDATE session SET ended = ? WHERE (tenant, id) IN
-			(SELECT tenant, id FROM session WHERE ended = 0 AND last < ? ORDER BY last LIMIT ?) RETURNING `+sessionColumns,
+// Sessions returns a page of records with their reasons: those that are locked, or
+// all of them.
+func (l *Ledger) Sessions(ctx context.Context, f memproxy.SessionFilter) (memproxy.SessionPage, error) {
+	if err := cmp.Or(storable(f.Tenant), storable(f.Principal), storable(f.After)); err != nil {
+		return memproxy.SessionPage{}, refused("a part of the filter %v", err)
+	}
+	n := min(max(0, f.Limit), 500)
+	if n == 0 {
+		n = 50
+	}
+	where := ``
+	if !f.All {
+		least := func(kind memproxy.SessionKind) int { // 0 never locks
+			return cmp.Or(l.opt.Locks.Of(kind), math.MaxInt32)
+		}
+		where = fmt.Sprintf(` AND struck > %d AND strikes >= CASE WHEN id LIKE 'caller:%%/%%' THEN %d WHEN id LIKE 'caller:%%' THEN %d ELSE %d END`,
+			micros(l.opt.Clock().Add(-l.opt.Locks.For)), least(memproxy.SessionUser), least(memproxy.SessionPrincipal), least(memproxy.SessionNamed))
+	}
+	found, err := glance(ctx, l, "list sessions", scanSession, `SELECT `+sessionColumns+`, '[]' FROM session
+		WHERE id > ?1 AND ?2 IN ('', tenant) AND ?3 IN ('', principal)`+where+` ORDER BY id, tenant LIMIT ?4`, f.After, f.Tenant, f.Principal, n+1)
+	for i := range found {
+		l.opt.lock(&found[i])
+	}
+	if err != nil || len(found) <= n {
+		return memproxy.SessionPage{Sessions: found}, err
+	}
+	for n > 1 && found[n-1].ID == found[n].ID { // records of several tenants with one id are on one page
+		n--
+	}
+	return memproxy.SessionPage{Sessions: found[:n], Next: found[n-1].ID}, nil
+}
+
+// Unlock lets a record's writes through again, with no rejection against it.
+// ErrState when it is not locked, ErrOwnReview for its own principal.
+func (l *Ledger) Unlock(ctx context.Context, tenant, id string, r memproxy.Review) error {
+	if err := checkReview(r); err != nil {
+		return err
+	}
+	return l.change(ctx, func(t *transaction) error {
+		found, err := rows(t, scanSession, `UPDATE session SET last = last WHERE tenant = ? AND id = ? RETURNING `+sessionColumns+`, '[]'`, tenant, id)
+		switch {
+		case err != nil:
+			return err
+		case len(found) == 0:
+			return fmt.Errorf("%w: session", ErrUnknown)
+		case found[0].Principal == r.Reviewer:
+			return ErrOwnReview
+		case t.l.opt.last(found).ID == "":
+			return fmt.Errorf("%w: the session is not locked", ErrState)
+		}
+		_, err = t.run(`UPDATE session SET strikes = 0, counted = ?1, unlocked = ?1, unlocked_by = ?2 WHERE tenant = ?3 AND id = ?4`,
+			micros(t.l.opt.Clock())+1, r.Reviewer, tenant, id)
+		return err
+	})
+}
+
+// EndSessions ends the sessions in which nothing happened since a time and returns
+// how many; of those in which something was refused or held it queues a notice.
+func (l *Ledger) EndSessions(ctx context.Context, idleSince time.Time) (int, error) {
+	return inSteps(ctx, l, job{}, endStep, func(t *transaction) (int, error) {
+		ended, err := rows(t, scanSession, `UPDATE session SET ended = ? WHERE (tenant, id) IN
+			(SELECT tenant, id FROM session WHERE ended = 0 AND last < ? ORDER BY last LIMIT ?) RETURNING `+sessionColumns+`, '[]'`,
 			max(1, micros(t.l.opt.Clock())), micros(idleSince), endStep)
-		if err != nil {
-			return err
-		}
 		for i := range ended {
-			t.l.lock(&ended[i], t.l.opt.Clock())
+			t.l.opt.lock(&ended[i])
+			err = errors.Join(err, t.notify(memproxy.NoticeEnded, ended[i].Tenant, ended[i].ID, ended[i]))
 		}
-		for _, s := range ended {
-			if s.Rejections+s.Held == 0 {
-				continue
-			}
-			if err := t.tell(memproxy.NoticeEnded, s); err != nil {
-				return err
-			}
-		}
-		return nil
-	}})
-	if err != nil {
-		return nil, err
-	}
-	return ended, nil
+		return len(ended), err
+	})
 }
 
-// PruneSessions forgets the sessions that ended before a time, but not locked
-// ones: to be forgotten must not unlock. It returns how many it forgot.
-func (l *Ledger) PruneSessions(ctx context.Context, before time.Time) (int, error) {
-	if before.IsZero() {
-		return 0, refused("prune sessions: no time given")
-	}
-	for total := 0; ; {
-		n := 0
-		err := l.do(ctx, &job{also: func(t *transaction) error {
-			gone, err := rows(t, scanSession, `DELETE FROM session WHERE (tenant, id) IN
-				(SELECT tenant, id FROM session WHERE ended > 0 AND ended < ? AND NOT `+l.inForce()+` LIMIT ?) RETURNING `+sessionColumns,
-				micros(before), micros(l.opt.Clock().Add(-l.opt.Locks.For)), pruneStep)
-			for _, s := range gone {
-				for _, table := range [...]string{"session_event", "session_reason"} {
-					_, derr := t.run(`DELETE FROM `+table+` WHERE tenant = ? AND session = ?`, s.Tenant, s.ID)
-					err = errors.Join(err, derr)
-				}
-			}
-			n = len(gone)
-			return err
-		}})
-		if err != nil {
-			return total, err
-		}
-		if total += n; n < pruneStep {
-			return total, nil
-		}
-	}
+// pruneSessions forgets the records that ended before a time, but not those that
+// may be locked: to be forgotten must not unlock.
+func pruneSessions(ctx context.Context, l *Ledger, before time.Time) (int, error) {
+	return inSteps(ctx, l, job{}, pruneStep, func(t *transaction) (int, error) {
+		gone, err := t.run(`DELETE FROM session WHERE (tenant, id) IN (SELECT tenant, id FROM session WHERE ended > 0 AND ended < ? AND struck < ? LIMIT ?)`,
+			micros(before), micros(l.opt.Clock().Add(-l.opt.Locks.For)), pruneStep)
+		return int(gone), err
+	})
 }

@@ -4,7 +4,7 @@ package ledger
 // dialect.ddl translates. A released one is never edited: later needs are a
 // further entry. Times are microseconds since 1970, zero for none.
 func migrations() []string {
-	return []string{ownershipTables, lifeTables, integrityTables, retractionTables, rollbackTables, todayTables, acceptTables, seenTables, nameTables, lockTables, decidedTables, actorTables, foundTables, validatedTables, disputeTables, unseenTables, redoTables}
+	return []string{ownershipTables, lifeTables, integrityTables, retractionTables, rollbackTables, todayTables, acceptTables, seenTables, nameTables, lockTables, decidedTables, actorTables, foundTables, validatedTables, disputeTables, unseenTables, redoTables, sessionTables}
 }
 
 const ownershipTables = `
@@ -333,4 +333,18 @@ CREATE TABLE claim (
 	holder TEXT    NOT NULL,
 	until  INTEGER NOT NULL
 ) WITHOUT ROWID;
+`
+
+// sessionTables: what was refused in a session, and how often why, is in its row.
+const sessionTables = `
+ALTER TABLE session ADD COLUMN reasons TEXT NOT NULL DEFAULT '[]'; -- JSON, as refused is
+ALTER TABLE session ADD COLUMN refused TEXT NOT NULL DEFAULT '[]';
+UPDATE session SET reasons = coalesce(CAST((SELECT json_group_array(json_object('code', code, 'rule', rule, 'count', n) ORDER BY n DESC, code, rule)
+		FROM session_reason WHERE session_reason.tenant = session.tenant AND session = session.id) AS TEXT), '[]'),
+	refused = coalesce(CAST((SELECT json_group_array(json_object('decision', e.decision, 'principal', e.principal, 'verdict', e.verdict, 'route', e.route,
+		'reasons', json(e.reasons), 'time', strftime('%Y-%m-%dT%H:%M:%S', e.at / 1000000, 'unixepoch') || printf('.%06dZ', e.at % 1000000)) ORDER BY e.at, e.decision) FROM session_event e WHERE e.tenant = session.tenant AND e.session = session.id) AS TEXT), '[]');
+DROP TABLE session_event;
+DROP TABLE session_reason;
+ALTER TABLE session DROP COLUMN locked;
+ALTER TABLE session DROP COLUMN passed;
 `

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -84,19 +83,26 @@ func (l *Ledger) Prune(ctx context.Context, before time.Time) (int, error) {
 	if before.IsZero() {
 		return 0, errors.New("ledger: prune: no time given")
 	}
+	return inSteps(ctx, l, job{}, pruneStep, func(t *transaction) (int, error) {
+		gone, err := t.prune(before)
+		t.changes.reread(gone...)
+		return len(gone), err
+	})
+}
+
+// inSteps repeats what does at most a step in one transaction until there is less
+// to do, and returns how much it did, also along with an error.
+func inSteps(ctx context.Context, l *Ledger, j job, step int, f func(*transaction) (int, error)) (int, error) {
 	for total := 0; ; {
-		n := 0
-		err := l.do(ctx, &job{also: func(t *transaction) error {
-			gone, err := t.prune(before)
-			t.changes.reread(gone...)
-			n = len(gone)
+		n, one := 0, j
+		one.also = func(t *transaction) (err error) {
+			n, err = f(t)
 			return err
-		}})
-		if err != nil {
+		}
+		if err := l.do(ctx, &one); err != nil {
 			return total, err
 		}
-		total += n
-		if n < pruneStep {
+		if total += n; n < step {
 			return total, nil
 		}
 	}
@@ -157,22 +163,12 @@ func PeekLock(ctx context.Context, opt Options, tenant string, ids ...string) (m
 		return memproxy.Lock{}, err
 	}
 	defer db.Close()
-	args := []any{tenant}
-	for _, id := range ids {
-		args = append(args, id)
-	}
-	found, err := db.QueryContext(ctx, `SELECT `+sessionColumns+` FROM session WHERE tenant = ? AND strikes > 0 AND id IN (''`+strings.Repeat(",?", len(ids))+`)`, args...)
+	found, err := db.QueryContext(ctx, withStrikes, tenant, asJSON(ids))
 	if err != nil {
 		return memproxy.Lock{}, fmt.Errorf("ledger: %s: %w", opt.Path, damaged(err))
 	}
 	all, err := drain(found, scanSession)
-	var lock memproxy.Lock
-	for i := range all {
-		if (&Ledger{opt: opt}).lock(&all[i], opt.Clock()); all[i].Until.After(lock.Until) {
-			lock = memproxy.Lock{ID: all[i].ID, Limit: all[i].Limit, Until: all[i].Until}
-		}
-	}
-	return lock, err
+	return opt.last(all), err
 }
 
 // peeking opens the file of a store for reading; nil where there is none.

@@ -203,10 +203,10 @@ func TestListAndBatch(t *testing.T) {
 func TestSessions(t *testing.T) {
 	r := newRig(t)
 	for _, d := range []string{"d1", "d2", "d3"} {
-		_, _, err := r.ledger.NoteSession(t.Context(), memproxy.SessionEvent{
-			Tenant: "acme", Session: "run/1", Principal: "agent:dev", Decision: d, Verdict: memproxy.Deny,
+		_, err := r.ledger.NoteSession(t.Context(), memproxy.SessionEvent{
+			Tenant: "acme", Principal: "agent:dev", Decision: d, Verdict: memproxy.Deny,
 			Reasons: []memproxy.Reason{{Code: memproxy.FieldForbidden, Rule: "constitution"}},
-		})
+		}, "run/1")
 		must(t, "NoteSession", err)
 	}
 	s, err := review.Call[review.SessionSummary](t.Context(), r.client(bobToken), "sessionSummary", v("tenant", "", "id", "run/1"), nil)

@@ -50,8 +50,8 @@ func TestCommands(t *testing.T) {
 	_, err := r.ledger.SetState(t.Context(), memproxy.StateChange{MemoryKey: memory, Tenant: "acme", State: memproxy.StatePending})
 	must(t, "SetState", err)
 	for _, d := range []string{"1", "2", "3"} {
-		_, _, err := r.ledger.NoteSession(t.Context(), memproxy.SessionEvent{Tenant: "acme", Session: "s", Principal: "a", Decision: d, Verdict: memproxy.Deny,
-			Reasons: []memproxy.Reason{{Code: memproxy.FieldForbidden}}})
+		_, err := r.ledger.NoteSession(t.Context(), memproxy.SessionEvent{Tenant: "acme", Principal: "a", Decision: d, Verdict: memproxy.Deny,
+			Reasons: []memproxy.Reason{{Code: memproxy.FieldForbidden}}}, "s")
 		must(t, "NoteSession", err)
 	}
 	for _, c := range []struct {

@@ -166,7 +166,7 @@ func TestWebhookKinds(t *testing.T) {
 	w := r.webhooks(hook.url, key, func(o *review.WebhookOptions) { o.Kinds = []memproxy.NoticeKind{memproxy.NoticeLocked} })
 	r.hold("h", "text")
 	for _, d := range []string{"1", "2", "3"} {
-		_, _, err := r.ledger.NoteSession(t.Context(), memproxy.SessionEvent{Tenant: "acme", Session: "s", Principal: "a", Decision: d, Verdict: memproxy.Deny})
+		_, err := r.ledger.NoteSession(t.Context(), memproxy.SessionEvent{Tenant: "acme", Principal: "a", Decision: d, Verdict: memproxy.Deny}, "s")
 		must(t, "NoteSession", err)
 	}
 	if in := r.deliver(w, hook, 1); in != 0 {

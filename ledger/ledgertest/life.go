@@ -124,6 +124,7 @@ func RunLife(t *testing.T, open func(*testing.T, ledger.Options) (one, other *le
 		{"rejections count within a window", sessionWindows},
 		{"locks of sessions end", sessionLocksEnd},
 		{"locked sessions are listed", sessionLists},
+		{"a user's lock adds nothing to its caller", sessionsOfUsers},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			clock := NewClock()

@@ -11,7 +11,7 @@ import (
 )
 
 func event(decision string, verdict memproxy.Verdict, codes ...memproxy.ReasonCode) memproxy.SessionEvent {
-	e := memproxy.SessionEvent{Tenant: "acme", Session: "s1", Principal: "agent:dev", Decision: decision, Verdict: verdict, Route: "mem0.v3.add"}
+	e := memproxy.SessionEvent{Tenant: "acme", Principal: "agent:dev", Decision: decision, Verdict: verdict, Route: "mem0.v3.add"}
 	for _, code := range codes {
 		e.Reasons = append(e.Reasons, memproxy.Reason{Code: code, Detail: "because"})
 	}
@@ -20,13 +20,11 @@ func event(decision string, verdict memproxy.Verdict, codes ...memproxy.ReasonCo
 
 func sessionLocks(t *testing.T, l Life) {
 	ctx := t.Context()
-	note := func(e memproxy.SessionEvent, want bool) memproxy.Session {
+	note := func(e memproxy.SessionEvent, want bool) {
 		t.Helper()
-		s, locked, err := l.NoteSession(ctx, e)
-		if err != nil || locked != want {
+		if locked, err := l.NoteSession(ctx, e, "s1"); err != nil || len(locked) > 0 != want {
 			t.Errorf("%s: locked %v, %v; want %v", e.Decision, locked, err, want)
 		}
-		return s
 	}
 	isLocked := func(want bool) {
 		t.Helper()
@@ -35,7 +33,6 @@ func sessionLocks(t *testing.T, l Life) {
 		}
 	}
 	isLocked(false)
-	note(event("d0", memproxy.Allow), false)
 	note(event("d1", memproxy.Deny, memproxy.PolicyForbid), false)
 	note(event("d1", memproxy.Deny, memproxy.PolicyForbid), false) // the same once more
 	note(event("d2", memproxy.Hold, memproxy.PolicyForbid), false)
@@ -46,7 +43,7 @@ func sessionLocks(t *testing.T, l Life) {
 	note(event("d5", memproxy.Deny, memproxy.FieldForbidden), false)
 
 	s, err := l.Other.Session(ctx, "acme", "s1")
-	if err != nil || s.Rejections != 4 || s.Held != 1 || s.Passed != 1 || s.Locked.IsZero() || len(s.Refused) != 5 {
+	if err != nil || s.Rejections != 4 || s.Held != 1 || s.Locked.IsZero() || len(s.Refused) != 5 {
 		t.Errorf("session %+v, %v", s, err)
 	}
 	if got := fmt.Sprint(s.Reasons); got != "[{policy.forbid  3} {field.forbidden  2} {trust.clamped  1}]" {
@@ -63,8 +60,10 @@ func sessionLocks(t *testing.T, l Life) {
 	note(event("d6", memproxy.Deny), false)
 	note(event("d7", memproxy.Deny), false)
 	note(event("d8", memproxy.Deny), true)
-	_, _, err = l.NoteSession(ctx, memproxy.SessionEvent{Tenant: "acme", Decision: "d9"})
-	wantErr(t, "no session", err, ledger.ErrRow)
+	for what, ids := range map[string][]string{"no record": nil, "a record without an id": {"s1", ""}, "a NUL": {"s1", "s\x002"}} {
+		_, err = l.NoteSession(ctx, event("d9", memproxy.Deny), ids...)
+		wantErr(t, what, err, ledger.ErrRow)
+	}
 	for i := range 130 {
 		note(event(fmt.Sprint("flood", i), memproxy.Deny, memproxy.PolicyForbid), false)
 	}
@@ -79,10 +78,9 @@ func sessionWindows(t *testing.T, l Life) {
 	note := func(want bool) {
 		t.Helper()
 		n++
-		e := event(fmt.Sprint("w", n), memproxy.Deny, memproxy.PolicyForbid)
-		e.Session = "caller:agent:dev/ann"
-		if _, locked, err := l.NoteSession(t.Context(), e); err != nil || locked != want {
-			t.Errorf("%s: locked %v, %v; want %v", e.Decision, locked, err, want)
+		locked, err := l.NoteSession(t.Context(), event(fmt.Sprint("w", n), memproxy.Deny, memproxy.PolicyForbid), "caller:agent:dev/ann")
+		if err != nil || len(locked) > 0 != want {
+			t.Errorf("%d: locked %v, %v; want %v", n, locked, err, want)
 		}
 	}
 	for range 9 { // more than lock a session, but too old by then
@@ -114,18 +112,16 @@ func sessionLocksEnd(t *testing.T, l Life) {
 	for _, id := range []string{"session:agent:dev/ann/s", "caller:agent:dev/ann", "caller:agent:dev"} {
 		limit := memproxy.DefaultLockLimits().Of(memproxy.SessionKeyOf(id).Kind)
 		n := 0
-		reject := func(times int) (s memproxy.Session, last bool) {
+		reject := func(times int) (last []memproxy.Session) {
 			t.Helper()
 			for range times {
 				n++
-				e := event(fmt.Sprint(id, n), memproxy.Deny, memproxy.ScreenRisk)
-				e.Session = id
 				var err error
-				if s, last, err = l.NoteSession(t.Context(), e); err != nil {
+				if last, err = l.NoteSession(t.Context(), event(fmt.Sprint(id, n), memproxy.Deny, memproxy.ScreenRisk), id); err != nil {
 					t.Fatal(err)
 				}
 			}
-			return s, last
+			return last
 		}
 		locked := func(want bool) {
 			t.Helper()
@@ -134,12 +130,11 @@ func sessionLocksEnd(t *testing.T, l Life) {
 				t.Errorf("%s: %+v, %v; want it locked: %v", id, got, err, want)
 			}
 		}
-		if _, last := reject(limit - 1); last {
+		if last := reject(limit - 1); len(last) > 0 {
 			t.Errorf("%s: locked too early", id)
 		}
-		s, last := reject(1)
-		if !last || s.Limit != limit || !s.Until.Equal(s.Struck.Add(time.Hour)) {
-			t.Errorf("%s: %+v, %v; want it locked for an hour", id, s, last)
+		if last := reject(1); len(last) != 1 || last[0].Limit != limit || !last[0].Until.Equal(last[0].Struck.Add(time.Hour)) {
+			t.Errorf("%s: %+v; want it locked for an hour", id, last)
 		}
 		locked(true)
 		l.Clock.Pass(59 * time.Minute)
@@ -150,11 +145,11 @@ func sessionLocksEnd(t *testing.T, l Life) {
 			t.Errorf("%s: %+v, %v", id, s, err)
 		}
 		wantErr(t, "nothing to unlock", l.Unlock(t.Context(), "acme", id, by("human:ann")), ledger.ErrState)
-		if _, last := reject(limit - 1); last {
+		if last := reject(limit - 1); len(last) > 0 {
 			t.Errorf("%s: the rejections of the lock before count", id)
 		}
 		locked(false)
-		if _, last := reject(1); !last {
+		if last := reject(1); len(last) == 0 {
 			t.Errorf("%s: not locked again", id)
 		}
 		l.Clock.Pass(2 * time.Hour)
@@ -168,8 +163,8 @@ func sessionLists(t *testing.T, l Life) {
 		t.Helper()
 		for i := range times {
 			e := event(fmt.Sprint(tenant, id, i), memproxy.Deny, memproxy.ScreenRisk)
-			e.Tenant, e.Session, e.Principal = tenant, id, principal
-			_, _, err := l.NoteSession(t.Context(), e)
+			e.Tenant, e.Principal = tenant, principal
+			_, err := l.NoteSession(t.Context(), e, id)
 			must(t, "NoteSession", err)
 		}
 	}
@@ -235,57 +230,71 @@ func sessionLists(t *testing.T, l Life) {
 	}
 }
 
+// sessionEnds: a session in which nothing happens ends, is told of once, and is
+// forgotten later, unless it is locked.
 func sessionEnds(t *testing.T, l Life) {
 	ctx := t.Context()
-	_, _, err := l.NoteSession(ctx, event("d1", memproxy.Deny, memproxy.PolicyForbid))
-	must(t, "NoteSession", err)
-	clean := event("d2", memproxy.Allow)
-	clean.Session = "clean"
-	_, _, err = l.NoteSession(ctx, clean)
-	must(t, "NoteSession", err)
-	if ended, err := l.EndSessions(ctx, l.Clock.Now().Add(-time.Hour)); err != nil || len(ended) != 0 {
-		t.Errorf("ended too early: %v, %v", ended, err)
+	note := func(id string, verdict memproxy.Verdict, decisions ...string) {
+		t.Helper()
+		for _, d := range decisions {
+			_, err := l.NoteSession(ctx, event(d, verdict, memproxy.PolicyForbid), id)
+			must(t, "NoteSession", err)
+		}
 	}
+	end := func(of *ledger.Ledger, idle time.Duration, want int) {
+		t.Helper()
+		if n, err := of.EndSessions(ctx, l.Clock.Now().Add(-idle)); err != nil || n != want {
+			t.Errorf("ended %d, %v; want %d", n, err, want)
+		}
+	}
+	prune := func(want int, why string) {
+		t.Helper()
+		l.Clock.Pass(time.Second)
+		if gone, err := l.Maintain(ctx, ledger.Retention{Sessions: time.Nanosecond}); err != nil || gone.Sessions != want {
+			t.Errorf("pruned %d, %v; want %d: %s", gone.Sessions, err, want, why)
+		}
+	}
+	note("s1", memproxy.Deny, "d1")
+	note("waiting", memproxy.Hold, "d2")
+	end(l.Ledger, time.Hour, 0)
 	l.Clock.Pass(2 * time.Hour)
-	ended, err := l.EndSessions(ctx, l.Clock.Now().Add(-time.Hour))
-	if err != nil || len(ended) != 2 {
-		t.Errorf("ended: %v, %v", ended, err)
-	}
-	if again, err := l.Other.EndSessions(ctx, l.Clock.Now().Add(-time.Hour)); err != nil || len(again) != 0 {
-		t.Errorf("ended twice: %v, %v", again, err)
-	}
+	end(l.Ledger, time.Hour, 2)
+	end(l.Other, time.Hour, 0)
 	told, _, err := l.Notices(ctx, 10, time.Minute)
-	if err != nil || len(told) != 1 || told[0].Kind != memproxy.NoticeEnded || told[0].Subject != "s1" {
-		t.Fatalf("told of %+v, %v; want the one with a refusal", told, err)
+	if err != nil || len(told) != 2 || told[0].Kind != memproxy.NoticeEnded || told[0].Subject != "s1" || told[1].Subject != "waiting" {
+		t.Fatalf("told of %+v, %v", told, err)
 	}
 	var s memproxy.Session
-	if err := json.Unmarshal(told[0].Data, &s); err != nil || len(s.Reasons) != 1 || s.Rejections != 1 {
+	if err := json.Unmarshal(told[0].Data, &s); err != nil || fmt.Sprint(s.Reasons) != "[{policy.forbid  1}]" || s.Rejections != 1 || len(s.Refused) > 0 {
 		t.Errorf("told %s, %v", told[0].Data, err)
 	}
-	_, _, err = l.NoteSession(ctx, event("d3", memproxy.Deny)) // it begins again
-	must(t, "NoteSession", err)
-	if n, err := l.PruneSessions(ctx, l.Clock.Now()); err != nil || n != 1 {
-		t.Errorf("pruned %d, %v; want the clean one", n, err)
-	}
-	for _, d := range []string{"d4", "d5"} {
-		_, _, err = l.NoteSession(ctx, event(d, memproxy.Deny))
-		must(t, "NoteSession", err)
-	}
+	note("s1", memproxy.Deny, "d3")
+	prune(1, "one of them began again")
+	note("s1", memproxy.Deny, "d4", "d5")
 	l.Clock.Pass(2 * time.Hour)
-	_, err = l.EndSessions(ctx, l.Clock.Now())
-	must(t, "EndSessions", err)
-	if n, err := l.PruneSessions(ctx, l.Clock.Now()); err != nil || n != 1 {
-		t.Errorf("pruned %d, %v; its lock is over", n, err)
-	}
-	for _, d := range []string{"d6", "d7", "d8"} {
-		_, _, err = l.NoteSession(ctx, event(d, memproxy.Deny))
-		must(t, "NoteSession", err)
-	}
+	end(l.Ledger, 0, 1)
+	prune(1, "its lock is over")
+	note("s1", memproxy.Deny, "d6", "d7", "d8")
 	l.Clock.Pass(30 * time.Minute)
-	_, err = l.EndSessions(ctx, l.Clock.Now())
-	must(t, "EndSessions", err)
-	l.Clock.Pass(time.Second)
-	if n, err := l.PruneSessions(ctx, l.Clock.Now()); err != nil || n != 0 {
-		t.Errorf("pruned %d, %v; to be forgotten must not unlock", n, err)
+	end(l.Ledger, 0, 1)
+	prune(0, "to be forgotten must not unlock")
+	if lock, err := l.SessionLocked(ctx, "acme", "s1"); err != nil || lock.ID != "s1" {
+		t.Errorf("locked: %+v, %v", lock, err)
+	}
+}
+
+// sessionsOfUsers: one event counts in all of its records, and what comes in while
+// an end user's record is locked adds nothing to the caller's.
+func sessionsOfUsers(t *testing.T, l Life) {
+	for i := range 100 {
+		locked, err := l.NoteSession(t.Context(), event(fmt.Sprint("d", i), memproxy.Deny, memproxy.ScreenRisk), "session:a/ann/s", "caller:a/ann", "caller:a")
+		if want := map[int]string{2: "session:a/ann/s", 9: "caller:a/ann"}[i]; err != nil || len(locked) > 1 || (want != "") != (len(locked) == 1) || want != "" && locked[0].ID != want {
+			t.Errorf("rejection %d locks %+v, %v; want %q", i, locked, err, want)
+		}
+	}
+	for id, want := range map[string]int{"session:a/ann/s": 100, "caller:a/ann": 100, "caller:a": 10} {
+		if s, err := l.Session(t.Context(), "acme", id); err != nil || s.Rejections != want {
+			t.Errorf("%s: %d rejections, %v; want %d", id, s.Rejections, err, want)
+		}
 	}
 }

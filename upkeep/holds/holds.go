@@ -188,14 +188,8 @@ func (k *Keeper) age(ctx context.Context, now time.Time) error {
 		}
 	}
 	if d := k.Config.Review.Idle.Time(); d > 0 {
-		for {
-			ended, err := k.Ledger.EndSessions(ctx, now.Add(-d))
-			if err != nil {
-				errs = append(errs, fmt.Errorf("sessions were not looked through: %w", err))
-			}
-			if err != nil || len(ended) == 0 {
-				break
-			}
+		if _, err := k.Ledger.EndSessions(ctx, now.Add(-d)); err != nil {
+			errs = append(errs, fmt.Errorf("sessions were not looked through: %w", err))
 		}
 	}
 	return errors.Join(errs...)
