@@ -53,6 +53,13 @@ func (o *Options) last(found []memproxy.Session) (lock memproxy.Lock) {
 	return lock
 }
 
+// inForce is the condition that today's limits lock a record.
+func (o *Options) inForce() string {
+	least := func(kind memproxy.SessionKind) int { return cmp.Or(o.Locks.Of(kind), math.MaxInt32) } // 0 never locks
+	return fmt.Sprintf(`(struck > %d AND strikes >= CASE WHEN id LIKE 'caller:%%/%%' THEN %d WHEN id LIKE 'caller:%%' THEN %d ELSE %d END)`,
+		micros(o.Clock().Add(-o.Locks.For)), least(memproxy.SessionUser), least(memproxy.SessionPrincipal), least(memproxy.SessionNamed))
+}
+
 // SessionLocked returns the lock that is in force on one of some records of
 // rejections, or the zero Lock. Of several it is the one that ends last.
 func (l *Ledger) SessionLocked(ctx context.Context, tenant string, ids ...string) (memproxy.Lock, error) {
@@ -214,11 +221,7 @@ func (l *Ledger) Sessions(ctx context.Context, f memproxy.SessionFilter) (mempro
 	}
 	where := ``
 	if !f.All {
-		least := func(kind memproxy.SessionKind) int { // 0 never locks
-			return cmp.Or(l.opt.Locks.Of(kind), math.MaxInt32)
-		}
-		where = fmt.Sprintf(` AND struck > %d AND strikes >= CASE WHEN id LIKE 'caller:%%/%%' THEN %d WHEN id LIKE 'caller:%%' THEN %d ELSE %d END`,
-			micros(l.opt.Clock().Add(-l.opt.Locks.For)), least(memproxy.SessionUser), least(memproxy.SessionPrincipal), least(memproxy.SessionNamed))
+		where = ` AND ` + l.opt.inForce()
 	}
 	found, err := glance(ctx, l, "list sessions", scanSession, `SELECT `+sessionColumns+`, '[]' FROM session
 		WHERE id > ?1 AND ?2 IN ('', tenant) AND ?3 IN ('', principal)`+where+` ORDER BY id, tenant LIMIT ?4`, f.After, f.Tenant, f.Principal, n+1)
@@ -273,12 +276,11 @@ func (l *Ledger) EndSessions(ctx context.Context, idleSince time.Time) (int, err
 	})
 }
 
-// pruneSessions forgets the records that ended before a time, but not those that
-// may be locked: to be forgotten must not unlock.
+// pruneSessions forgets the records that ended before a time, but not locked ones:
+// to be forgotten must not unlock.
 func pruneSessions(ctx context.Context, l *Ledger, before time.Time) (int, error) {
 	return inSteps(ctx, l, job{}, pruneStep, func(t *transaction) (int, error) {
-		gone, err := t.run(`DELETE FROM session WHERE (tenant, id) IN (SELECT tenant, id FROM session WHERE ended > 0 AND ended < ? AND struck < ? LIMIT ?)`,
-			micros(before), micros(l.opt.Clock().Add(-l.opt.Locks.For)), pruneStep)
+		gone, err := t.run(`DELETE FROM session WHERE (tenant, id) IN (SELECT tenant, id FROM session WHERE ended > 0 AND ended < ? AND NOT `+l.opt.inForce()+` LIMIT ?)`, micros(before), pruneStep)
 		return int(gone), err
 	})
 }
