@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	maxRefused = 100 // refusals of a record that are kept one by one; the counts go on
+	maxRefused = 25  // refusals of a record that are kept one by one, if no more lock it; the counts go on
 	maxReasons = 200 // reasons of a record that are counted
 	endStep    = 200 // sessions that one transaction ends
 

@@ -72,8 +72,8 @@ func unlockSession(c *call, in UnlockRequest) (SessionSummary, error) {
 // Describe says in plain words what was refused in a session and why.
 func Describe(s memproxy.Session) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, begun %s: %s passed, %s held for review, %s refused.",
-		whose(s), s.Begun.UTC().Format(time.RFC3339), writes(s.Passed), writes(s.Held), writes(s.Rejections))
+	fmt.Fprintf(&b, "%s, begun %s: %s held for review, %s refused.",
+		whose(s), s.Begun.UTC().Format(time.RFC3339), writes(s.Held), writes(s.Rejections))
 	switch {
 	case !s.Locked.IsZero():
 		fmt.Fprintf(&b, " Its writes are locked since %s, until %s or until a reviewer unlocks it.",
