@@ -230,7 +230,7 @@ func sessionLists(t *testing.T, l Life) {
 	}
 }
 
-// sessionEnds: a session in which nothing happens ends, is told of once, and is
+// sessionEnds: a session in which nothing happens ends, is reported once, and is
 // forgotten later, unless it is locked.
 func sessionEnds(t *testing.T, l Life) {
 	ctx := t.Context()
