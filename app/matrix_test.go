@@ -154,7 +154,8 @@ func TestNoRouteOfLettaCrossesTenants(t *testing.T) {
 	t.Parallel()
 	w := matrixWorld(contract.LettaOwner, contract.LettaUnknown())
 	back := contract.NewLettaBackend(w)
-	up := httptest.NewServer(back)
+	g := &golden{}
+	up := g.backend(back)
 	t.Cleanup(up.Close)
 	r := startMatrix(t, "letta", up.URL)
 	seedLetta(t, r, w)
@@ -163,7 +164,7 @@ func TestNoRouteOfLettaCrossesTenants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	play(t, r, w, contract.Letta(), tableOf(a.Table()), back.Touched)
+	play(t, r, w, contract.Letta(), tableOf(a.Table()), back.Touched, g)
 }
 
 // seedMem0 has the owners write what is theirs.
@@ -193,7 +194,8 @@ func TestNoRouteOfMem0CrossesTenants(t *testing.T) {
 	t.Parallel()
 	w := matrixWorld(contract.Mem0Owner, contract.Mem0Unknown())
 	back := contract.NewMem0Backend(w)
-	up := httptest.NewServer(back)
+	g := &golden{}
+	up := g.backend(back)
 	t.Cleanup(up.Close)
 	r := startMatrix(t, "mem0", up.URL)
 	seedMem0(t, r, w)
@@ -202,15 +204,16 @@ func TestNoRouteOfMem0CrossesTenants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	play(t, r, w, contract.Mem0(), tableOf(a.Table()), back.Touched)
+	play(t, r, w, contract.Mem0(), tableOf(a.Table()), back.Touched, g)
 }
 
-func play(t *testing.T, r *rig, w *contract.World, f *contract.Format, routes []contract.Route, touched func() []string) {
+func play(t *testing.T, r *rig, w *contract.World, f *contract.Format, routes []contract.Route, touched func() []string, g *golden) {
 	failed := 0
 	p := &contract.Play{Format: f, World: w, Routes: routes, Base: r.base, Also: r.throughEnvoy(), Touched: touched, Share: uint32(ring.Share(1500, 8000))}
 	if ring.IsSlow {
 		p.Share = 25 // MATRIX_SHARE=1 plays all
 	}
+	p.Played = g.played
 	p.Fail = func(format string, args ...any) {
 		if failed++; failed <= 2000 {
 			t.Errorf(format, args...)
@@ -224,8 +227,10 @@ func play(t *testing.T, r *rig, w *contract.World, f *contract.Format, routes []
 	if err := p.Run(); err != nil {
 		t.Fatal(err)
 	}
+	audit := r.audit()
+	g.write(t, audit)
 	recorded := map[string]bool{} // every string of the records: to look through them for each id takes hours
-	for text := range strings.SplitSeq(r.audit(), `"`) {
+	for text := range strings.SplitSeq(audit, `"`) {
 		recorded[text] = true
 	}
 	for _, id := range p.Decisions {

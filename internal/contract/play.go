@@ -55,6 +55,9 @@ type Play struct {
 	// in the path. Which cases those are, Seed says: of seeds 0 to Share-1 each
 	// case is played for one. 0 and 1 play all.
 	Share, Seed uint32
+	// Played, if set, is given each case with its answer, without what differs from
+	// run to run; Also's answers follow Base's.
+	Played func(c *Case, plain string)
 	// Fail reports what is wrong with a case.
 	Fail func(format string, args ...any)
 
@@ -209,6 +212,7 @@ func (p *Play) one(c *Case) (*Answer, error) {
 		return nil, err
 	}
 	p.judge(c, got, arrived)
+	p.played(c, got)
 	verdict, id := got.Decision()
 	if id == "" && verdict == "" && !c.Route.Public {
 		p.fail("%s: %d, and no decision is named", c, got.Status)
@@ -224,6 +228,7 @@ func (p *Play) one(c *Case) (*Answer, error) {
 		return nil, err
 	}
 	p.judge(c, also, arrived)
+	p.played(c, also)
 	// Runs of agents take the HTTP way; the processor says so.
 	if is, _ := also.Decision(); (is != verdict || also.Status != got.Status) && !strings.Contains(also.Body, "run.ungated") {
 		p.fail("%s: %d %s here, %d %s there: %s", c, got.Status, verdict, also.Status, is, also.Body)
@@ -297,6 +302,16 @@ func (p *Play) fail(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.Fail(format, args...)
+}
+
+func (p *Play) played(c *Case, a *Answer) {
+	if p.Played == nil {
+		return
+	}
+	plain := p.plain(a)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.Played(c, plain)
 }
 
 // count notes a case, and has the victim looked at now and then.
