@@ -68,7 +68,7 @@ func (g *Gate) putAside(ctx context.Context, r *run) {
 	if ordinary {
 		return
 	}
-	if ttl := (&returning{Admission: r.Admission, g: g}).lifetime(&memproxy.Memory{}); ttl > 0 {
+	if ttl := lifetime(r.Admission, &memproxy.Memory{}); ttl > 0 {
 		change.Expires = r.begun.Add(ttl)
 	}
 	if commit(ctx, g, &r.Decision, memproxy.Entry{States: []memproxy.StateChange{change}}, "the state of a write could not be noted") == nil {
@@ -150,13 +150,13 @@ func (a *Admission) spansIn(m *memproxy.Memory) []memproxy.Finding {
 }
 
 // asideLater gives what became of a write its state, once its ids are known.
-func (ret *returning) asideLater(ctx context.Context, memories []memproxy.Memory) error {
+func (ret *making) asideLater(ctx context.Context) error {
 	if ret.aside == "" {
 		return nil
 	}
 	var changes []memproxy.StateChange
-	for i := range memories {
-		if m := &memories[i]; m.ID != "" && m.Event != eventNone && m.Event != eventDelete {
+	for i := range ret.memories {
+		if m := &ret.memories[i]; m.ID != "" && m.Event != eventNone && m.Event != eventDelete {
 			c := ret.asideOf(memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kindOf(m), ID: m.ID})
 			c.Findings, c.Text = ret.spansIn(m), memproxy.TextSHA256(m.Text)
 			changes = append(changes, c)

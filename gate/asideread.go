@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -9,69 +10,61 @@ import (
 
 // byDecision adds to what is known of an answer's memories the states of the
 // writes that they came of, where those were set aside and the memories' own
-// states are of another time. It remembers them by id from then on. Hide are
-// the places of memories of which nobody can say by what write they came, on
-// routes that could show one that was set aside.
-func (ret *returning) byDecision(ctx context.Context) (hide []int) {
+// states are of another time. It remembers them by id from then on. Memories that
+// could be of a write that was set aside, where that cannot be told, are withheld
+// if the rules never refuse.
+func byDecision(ctx context.Context, ret *answer) {
 	carrier, ok := ret.call.Backend.Adapter.(Carrier)
 	if !ok {
-		return nil
+		return
 	}
-	known := ret.lookups()
-	made := ret.madeBy(carrier.Bare(ret.call.Route))
+	known, bare := ret.lookups(), carrier.Bare(ret.call.Route)
+	made := origins(ret, bare)
 	var ask []memproxy.MemoryKey
-	for i := range ret.reading.Memories {
-		m := &ret.reading.Memories[i]
-		rec := known.of(kindOf(m), m.ID)
-		switch d := made[i]; {
-		case m.ID == "" || m.Drop || m.Missing:
-			made[i] = ""
-		case known.err != nil && ret.rules.NeverRefuse: // the ledger is away
-			hide = append(hide, i)
-			made[i] = ""
-		case d == "" && !rec.Rated() && carrier.Bare(ret.call.Route) && ret.rules.NeverRefuse:
-			hide = append(hide, i)
-		case d != "" && (!rec.Rated() || rec.Status.Decision != d):
+	for i := range ret.items {
+		it, d := &ret.items[i], made[i]
+		made[i] = ""
+		switch {
+		case it.ID == "" || it.Drop || it.Missing:
+		case known.err != nil && ret.rules.NeverRefuse, d == "" && !it.rec.Rated() && bare && ret.rules.NeverRefuse:
+			it.unsaid = unsaidWrite
+		case d != "" && (!it.rec.Rated() || it.rec.Status.Decision != d):
+			made[i] = d
 			ask = append(ask, known.key(memproxy.TargetDecision, d))
-		default:
-			made[i] = ""
 		}
 	}
 	if len(ask) == 0 {
-		return hide
+		return
 	}
-	if err := known.need(ctx, ask...); err != nil {
-		if !ret.rules.NeverRefuse {
-			return hide
-		}
-		for i := range ret.reading.Memories { // nobody knows which of them were set aside
-			if made[i] != "" {
-				hide = append(hide, i)
-			}
-		}
-		return hide
+	if err := known.need(ctx, ask...); err == nil {
+		settleAside(ctx, ret, made)
+		return
 	}
-	ret.settleAside(ctx, made)
-	return hide
+	for i := range ret.items { // which of them were set aside is not known
+		if made[i] != "" && ret.rules.NeverRefuse {
+			ret.items[i].unsaid = unsaidWrite
+		}
+	}
 }
 
+const unsaidWrite = "the write that the memory came of is not known, and it is withheld"
+
 // settleAside gives memories the state of their write.
-func (ret *returning) settleAside(ctx context.Context, made []string) {
+func settleAside(ctx context.Context, ret *answer, made []string) {
 	known := ret.lookups()
 	var changes []memproxy.StateChange
-	for i := range ret.reading.Memories {
-		m := &ret.reading.Memories[i]
+	for i := range ret.items {
+		it := &ret.items[i]
 		write := known.of(memproxy.TargetDecision, made[i])
 		if made[i] == "" || !write.Rated() {
 			continue
 		}
-		st, rec := write.Status, known.of(kindOf(m), m.ID)
-		old, recorded := rec.Status, rec.Rated()
+		st, old, recorded := write.Status, &it.rec.Status, it.rec.Rated()
 		person := st.Reviewed != ""
-		if st.State == memproxy.StateUntrusted || (person || st.State == memproxy.StatePending) && !ret.first(&st, &old, recorded) {
+		if st.State == memproxy.StateUntrusted || (person || st.State == memproxy.StatePending) && !firstSeen(ret, &st, old, recorded) {
 			continue
 		}
-		st.MemoryKey = memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kindOf(m), ID: m.ID}
+		st.MemoryKey = memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kindOf(it.Memory), ID: it.ID}
 		if recorded {
 			st.Contested, st.Pinned, st.Expires = old.Contested, old.Pinned, old.Expires
 			if old.State == memproxy.StateQuarantined {
@@ -79,9 +72,10 @@ func (ret *returning) settleAside(ctx context.Context, made []string) {
 			}
 		}
 		if person {
-			st.Text, st.Reviewed = memproxy.TextSHA256(m.Text), memproxy.TextSHA256(m.Text)
+			st.Text, st.Reviewed = memproxy.TextSHA256(it.Text), memproxy.TextSHA256(it.Text)
 		}
 		known.rate(st)
+		it.rec.Status = st
 		if st.Kind != memproxy.TargetEvent {
 			changes = append(changes, memproxy.StateChange{
 				MemoryKey: st.MemoryKey, Tenant: st.Tenant, State: st.State, Decision: st.Decision, Attestation: st.Attestation, Rules: st.Rules, Reason: st.Reason,
@@ -103,7 +97,7 @@ const approvalBinds = 24 * time.Hour
 // first reports whether a memory has the status that its write was foreseen to give it: it came
 // to be by that write, or nobody looked at it before. Of an approval it is, in
 // addition, not too late.
-func (ret *returning) first(st, old *memproxy.Status, recorded bool) bool {
+func firstSeen(ret *answer, st, old *memproxy.Status, recorded bool) bool {
 	if recorded && old.State != memproxy.StateUntrusted && old.State != memproxy.StateExpired {
 		return false
 	}
@@ -112,34 +106,25 @@ func (ret *returning) first(st, old *memproxy.Status, recorded bool) bool {
 
 // madeBy are the decisions by which an answer's memories came to be, by place,
 // as far as their stamps tell, or on a bare route the ledger and what was
-// fetched. "" is nobody knows.
-func (ret *returning) madeBy(bare bool) []string {
-	made := make([]string, len(ret.reading.Memories))
-	for i := range ret.reading.Memories {
-		m := &ret.reading.Memories[i]
-		if made[i] = ret.stamped(m.Stamp); made[i] != "" || !bare || m.ID == "" {
+// fetched; "" where that is not known.
+func origins(ret *answer, bare bool) []string {
+	made := make([]string, len(ret.items))
+	for i := range ret.items {
+		it := &ret.items[i]
+		if made[i] = stamped(ret, it.Stamp); made[i] != "" || !bare || it.ID == "" {
 			continue
 		}
-		if made[i] = ret.stamped(ret.op.Current[m.ID].Stamp); made[i] != "" {
-			continue
-		}
-		rec := ret.lookups().of(kindOf(m), m.ID)
-		made[i] = rec.Owner.Decision
+		made[i] = cmp.Or(stamped(ret, ret.op.Current[it.ID].Stamp), it.rec.Owner.Decision)
 	}
 	return made
 }
 
 // stamped is the decision that a stamp names, if it is ours.
-func (ret *returning) stamped(s *memproxy.Stamp) string {
-	if s == nil {
+func stamped(ret *answer, s *memproxy.Stamp) string {
+	if s == nil || !ret.signed(s) {
 		return ""
 	}
-	own := *s
-	own.Tenant = ret.Principal.Tenant
-	if !ret.g.opt.Signer.Verify(own) {
-		return ""
-	}
-	return own.ID
+	return s.ID
 }
 
 // recall remembers the state of targets that were found in the backend, and
@@ -150,34 +135,47 @@ func (r *run) recall(ctx context.Context) {
 		return
 	}
 	known := r.lookups()
-	ret := &returning{Admission: r.Admission, g: r.g, looked: known, reading: &memproxy.Reading{}}
+	ret := &answer{Admission: r.Admission, g: r.g, looked: known, reading: &memproxy.Reading{}}
 	for id, m := range r.op.Current {
-		if _, known := r.owners[id]; !known && m.ID != "" && !m.Missing && ret.stamped(m.Stamp) != "" {
+		if _, known := r.owners[id]; !known && m.ID != "" && !m.Missing && stamped(ret, m.Stamp) != "" {
 			ret.reading.Memories = append(ret.reading.Memories, m)
 		}
 	}
 	if len(ret.reading.Memories) == 0 {
 		return
 	}
-	made := ret.madeBy(false)
+	ret.items = itemsOf(ret.reading)
+	made := origins(ret, false)
 	keys := known.keys(memproxy.TargetDecision, made...)
-	for i := range made {
-		keys = append(keys, known.key(memproxy.TargetMemory, ret.reading.Memories[i].ID))
+	for i := range ret.items {
+		keys = append(keys, known.key(memproxy.TargetMemory, ret.items[i].ID))
 	}
 	if err := known.need(ctx, keys...); err != nil {
 		return
 	}
-	for i := range made {
-		if rec := known.of(memproxy.TargetMemory, ret.reading.Memories[i].ID); rec.Rated() && rec.Status.Decision == made[i] {
+	for i := range ret.items {
+		it := &ret.items[i]
+		if it.rec = known.of(memproxy.TargetMemory, it.ID); it.rec.Rated() && it.rec.Status.Decision == made[i] {
 			made[i] = "" // it may have been reviewed since
 		}
 	}
-	ret.settleAside(ctx, made)
+	settleAside(ctx, ret, made)
+}
+
+// receipts answers for receipts of writes that were set aside.
+func receipts(_ context.Context, ret *answer) (refused bool, err error) {
+	for i := range ret.items {
+		it := &ret.items[i]
+		if it.display == withhold && it.unsaid == "" && !it.Drop && receipt(ret, it.Memory, it.rec.Status) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // receipt answers for the receipt of a write that was set aside: whether it is
 // written and as what, never what it says.
-func (ret *returning) receipt(m *memproxy.Memory, st memproxy.Status) bool {
+func receipt(ret *answer, m *memproxy.Memory, st memproxy.Status) bool {
 	adapter := ret.call.Backend.Adapter
 	holder, polls := adapter.(Holder)
 	extractor, extracts := adapter.(Extractor)

@@ -101,29 +101,6 @@ func (rs *readers) any(who reader, is func(*seen) bool) bool {
 	return false
 }
 
-// saw takes down what the caller is shown. What it wrote itself is no source
-// of its own, and neither is what was said in a conversation.
-func (ret *returning) saw() {
-	if !ret.enforced() || ret.namedSession() == "" {
-		return
-	}
-	var all []seen
-	for i := range ret.reading.Memories {
-		m := &ret.reading.Memories[i]
-		if m.ID == "" || m.Text == "" || m.Missing || m.Drop || m.Show != nil || m.Layer == memproxy.Episodic || slices.Contains(ret.mine, m.ID) {
-			continue
-		}
-		all = append(all, seen{id: m.ID, sha256: textHash(m.Text), text: plainForm(m.Text)})
-	}
-	ret.g.readers.shown(readerOf(ret.Admission), all)
-}
-
-// wroteIt reports whether the caller is the author of a memory in an answer, as
-// far as its row or its stamp says so.
-func (ret *returning) wroteIt(row *memproxy.Ownership, m *memproxy.Memory) bool {
-	return row != nil && row.Actor == ret.Principal.ID || m.Stamp != nil && m.Stamp.Actor == ret.Principal.ID
-}
-
 // Where a write names its sources, in its metadata.
 const (
 	claimHash        = "source_sha256"

@@ -127,7 +127,7 @@ func (g *Gate) Decline(ctx context.Context, a *Admission, tc memproxy.ToolCall, 
 // hashes are of the text that stood there and of the one that stands again. A
 // nil error is success.
 func (g *Gate) Undone(ctx context.Context, a *Admission, c memproxy.Change, err error) {
-	ret := &returning{Admission: a, g: g, status: statusOK}
+	ret := &answer{Admission: a, g: g, status: statusOK}
 	if a.op != nil {
 		ret.shown = a.op.Targets
 	}
@@ -154,7 +154,7 @@ func named(hash string) string {
 // Unsettled notes that what a run changed could not be ruled on for now, or,
 // when given up, ever.
 func (g *Gate) Unsettled(ctx context.Context, a *Admission, givenUp bool, err error) {
-	ret := &returning{Admission: a, g: g}
+	ret := &answer{Admission: a, g: g}
 	detail := "what the run wrote has not been ruled on yet"
 	if givenUp {
 		detail = "what the run wrote was never ruled on"
@@ -171,7 +171,7 @@ func (g *Gate) ungated(ctx context.Context, a *Admission, mode Ungated) (memprox
 		g.letThrough(ctx, a, memproxy.ErrUngated.Error())
 		return memproxy.Reply{}, false
 	}
-	ret := &returning{Admission: a, g: g}
+	ret := &answer{Admission: a, g: g}
 	ret.refuse(StatusForbidden, memproxy.RunUngated, memproxy.ErrUngated.Error()+"; agents of type letta_v1_agent can be ruled on, and backends[].ungated: compensate allows others")
 	g.outcome(ctx, ret)
 	return ret.reply, true

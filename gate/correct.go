@@ -17,7 +17,7 @@ func (g *Gate) settle(ctx context.Context, a *Admission) {
 
 // restated says how memories stand whose words were replaced: what was known of
 // the old ones does not speak for the new.
-func (ret *returning) restated() []memproxy.StateChange {
+func (ret *effects) restated() []memproxy.StateChange {
 	if ret.aside != "" {
 		return nil
 	}
@@ -106,9 +106,9 @@ func right(a *Admission) string {
 // of an addition. The word of somebody who is trusted more than the caller is
 // put back, and what would stand in its place is kept as dissent; what is
 // deleted cannot be put back, and is named.
-func (ret *returning) usurped(ctx context.Context, extractor Extractor, memories []memproxy.Memory) {
-	for _, i := range ret.stronger(ctx, memories) {
-		m := &memories[i.at]
+func (ret *making) usurped(ctx context.Context) {
+	for _, i := range ret.stronger(ctx) {
+		m := &ret.memories[i.at]
 		why := memproxy.Reason{Code: memproxy.TrustAuthority, Rule: m.ID}
 		if m.Event == eventDelete {
 			why.Detail = "the backend's model deleted the word of " + i.word.row.Actor + ", who is trusted more"
@@ -116,7 +116,7 @@ func (ret *returning) usurped(ctx context.Context, extractor Extractor, memories
 			continue
 		}
 		text := m.Text
-		ret.reasons = append(ret.reasons, ret.retract(ctx, extractor, m, why))
+		ret.reasons = append(ret.reasons, ret.retract(ctx, m, why))
 		ret.g.dissent(ctx, ret.Admission, &i.word, text)
 	}
 }
@@ -127,14 +127,14 @@ type strong struct {
 	word word
 }
 
-func (ret *returning) stronger(ctx context.Context, memories []memproxy.Memory) []strong {
+func (ret *making) stronger(ctx context.Context) []strong {
 	if !ret.enforced() || ret.Principal.Kind == memproxy.KindHuman {
 		return nil
 	}
 	known := ret.lookups()
 	var keys []memproxy.MemoryKey
-	for i := range memories {
-		if m := &memories[i]; m.ID != "" && !m.Drop && m.Event != "" && m.Event != eventAdd && m.Event != eventNone {
+	for i := range ret.memories {
+		if m := &ret.memories[i]; m.ID != "" && !m.Drop && m.Event != "" && m.Event != eventAdd && m.Event != eventNone {
 			keys = append(keys, known.key(memproxy.TargetMemory, m.ID))
 		}
 	}
@@ -144,8 +144,8 @@ func (ret *returning) stronger(ctx context.Context, memories []memproxy.Memory) 
 	err := known.need(ctx, keys...)
 	var words []word
 	var found []strong
-	for i := range memories {
-		m := &memories[i]
+	for i := range ret.memories {
+		m := &ret.memories[i]
 		if row := known.owner(memproxy.TargetMemory, m.ID); row != nil && row.Actor != "" && slices.Contains(keys, known.key(memproxy.TargetMemory, m.ID)) && !m.Drop && m.Event != eventAdd && m.Event != eventNone {
 			w := word{target: row.ID, row: *row, own: row.Actor == ret.Principal.ID}
 			if !w.own {

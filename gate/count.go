@@ -22,7 +22,7 @@ type Counter interface {
 
 // countsLater reports whether the bill waits until the backend was asked what
 // it made of the write. The face asks, as for what a model makes of one.
-func (ret *returning) countsLater(b *bill) bool {
+func (ret *effects) countsLater(b *bill) bool {
 	counter, ok := ret.call.Backend.Adapter.(Counter)
 	if !ok || ret.reading.Settles || !ret.enforced() {
 		return false

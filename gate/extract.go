@@ -36,28 +36,34 @@ type Sender interface {
 // errUndo says that a backend did not take something back.
 var errUndo = errors.New("the backend did not take it back")
 
+// making is what the backend's model made of a write.
+type making struct {
+	*answer
+	extractor Extractor
+	memories  []memproxy.Memory
+}
+
 // extracted looks at what the backend's model made of a write. What is worse
 // than the write itself, and would have been refused or held as a write, is
 // taken back and kept for review; the answer does not show it. Both hashes
 // stand in one record.
-func (ret *returning) extracted(ctx context.Context, memories []memproxy.Memory) error {
-	extractor, ok := ret.call.Backend.Adapter.(Extractor)
-	if !ok || ret.op.Kind != memproxy.Learn {
+func (ret *making) extracted(ctx context.Context) error {
+	if ret.extractor == nil || ret.op.Kind != memproxy.Learn {
 		return nil
 	}
-	ret.trespassed(ctx, extractor, memories)
+	ret.trespassed(ctx)
 	if ret.confirmed {
 		return nil
 	}
-	ret.usurped(ctx, extractor, memories)
+	ret.usurped(ctx)
 	var found map[int]judged
 	if ret.rules.Withhold > 0 {
 		var err error
-		if found, err = ret.judge(ctx, memories); err != nil {
+		if found, err = ret.judge(ctx, ret.memories); err != nil {
 			return err
 		}
-		for i := range memories {
-			m := &memories[i]
+		for i := range ret.memories {
+			m := &ret.memories[i]
 			if m.Drop || m.Event == eventNone || m.Event == eventDelete {
 				continue
 			}
@@ -67,19 +73,19 @@ func (ret *returning) extracted(ctx context.Context, memories []memproxy.Memory)
 			}
 			if worse {
 				why := memproxy.Reason{Code: memproxy.ScreenExtracted}
-				ret.reasons = append(ret.reasons, ret.retract(ctx, extractor, m, why))
+				ret.reasons = append(ret.reasons, ret.retract(ctx, m, why))
 				ret.keepExtracted(ctx, *m, why)
 			}
 		}
 	}
-	return ret.ruleOnInferred(ctx, extractor, memories, found)
+	return ret.ruleOnInferred(ctx, found)
 }
 
 // worse reports whether what a model made of a write is worse than the write:
 // whether it would have been stopped for what it says, had its caller written
 // it. The policy that ruled on the write is asked; and what would be left out
 // of every answer need not be kept whatever the policy.
-func (ret *returning) worse(ctx context.Context, m *memproxy.Memory, j judged) (bool, error) {
+func (ret *making) worse(ctx context.Context, m *memproxy.Memory, j judged) (bool, error) {
 	var input memproxy.PerMille
 	secret := false
 	for i := range ret.findings {
@@ -111,10 +117,10 @@ func isSecret(f memproxy.Finding) bool { return strings.HasPrefix(f.Rule, "secre
 
 // retract takes a memory back and out of the answer. The reason says what came
 // of it.
-func (ret *returning) retract(ctx context.Context, extractor Extractor, m *memproxy.Memory, why memproxy.Reason) memproxy.Reason {
+func (ret *making) retract(ctx context.Context, m *memproxy.Memory, why memproxy.Reason) memproxy.Reason {
 	m.Drop = true
 	what := "taken back"
-	if err := ret.takeBack(ctx, extractor, *m); err != nil {
+	if err := ret.takeBack(ctx, *m); err != nil {
 		what = "not taken back"
 		ret.stuck++
 		ret.g.opt.Log.ErrorContext(ctx, "a memory that is worse than what was written, or was stated by nobody, could not be taken back", "decision", ret.Decision.ID, "memory", memproxy.InertID(m.ID), "error", err)
@@ -123,9 +129,9 @@ func (ret *returning) retract(ctx context.Context, extractor Extractor, m *mempr
 	return why
 }
 
-func (ret *returning) takeBack(ctx context.Context, extractor Extractor, m memproxy.Memory) error {
+func (ret *making) takeBack(ctx context.Context, m memproxy.Memory) error {
 	sender, ok := ret.call.Backend.Fetch.(Sender)
-	requests, known := extractor.Undo(ret.call.Route, ret.call.Request, m)
+	requests, known := ret.extractor.Undo(ret.call.Route, ret.call.Request, m)
 	if !ok || !known {
 		return errUndo
 	}
@@ -146,7 +152,7 @@ func (ret *returning) takeBack(ctx context.Context, extractor Extractor, m mempr
 
 // keepExtracted puts what was taken back where a reviewer finds it, with the
 // write that it was made of.
-func (ret *returning) keepExtracted(ctx context.Context, m memproxy.Memory, why memproxy.Reason) {
+func (ret *making) keepExtracted(ctx context.Context, m memproxy.Memory, why memproxy.Reason) {
 	if ret.g.opt.Keeper == nil {
 		return
 	}
@@ -194,20 +200,20 @@ func (g *Gate) Extracted(ctx context.Context, a *Admission, reply memproxy.Reply
 		return !ok || reply.Status == StatusNotFound
 	}
 	memories, over, err := extractor.Extracted(reply)
-	ret := &returning{Admission: a, g: g, reply: reply, status: reply.Status}
+	ret := &making{answer: &answer{Admission: a, g: g, reply: reply, status: reply.Status}, extractor: extractor, memories: memories}
 	if err == nil && over {
-		err = errors.Join(ret.asideLater(ctx, memories), ret.extracted(ctx, memories))
+		err = errors.Join(ret.asideLater(ctx), ret.extracted(ctx))
 	}
 	if err != nil {
 		g.opt.Log.ErrorContext(ctx, "what a write became could not be screened", "decision", a.Decision.ID, "error", err)
 		return over
 	}
-	ret.markLater(ctx, memories)
+	ret.markLater(ctx)
 	if over {
-		ret.settleLater(ctx, memories)
+		ret.settleLater(ctx)
 	}
 	if len(ret.reasons) > 0 {
-		g.outcome(ctx, ret)
+		g.outcome(ctx, ret.answer)
 	}
 	return over
 }

@@ -69,7 +69,7 @@ func (f *fakeReader) Read(memproxy.Route, memproxy.Request, memproxy.Reply) (*me
 	if f.readErr != nil {
 		return nil, f.readErr
 	}
-	return &memproxy.Reading{Memories: append([]memproxy.Memory(nil), f.memories...), Events: f.events}, nil
+	return &memproxy.Reading{Memories: placed(f.memories), Events: f.events}, nil
 }
 
 func (f *fakeReader) Rewrite(_ memproxy.Route, _ memproxy.Request, _ memproxy.Reply, rd *memproxy.Reading) ([]byte, error) {

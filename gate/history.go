@@ -7,7 +7,7 @@ import (
 )
 
 // version is a state that a memory came into by this operation.
-func (ret *returning) version(kind memproxy.TargetKind, id string, op memproxy.VersionOp) memproxy.Version {
+func (ret *effects) version(kind memproxy.TargetKind, id string, op memproxy.VersionOp) memproxy.Version {
 	v := memproxy.Version{
 		MemoryKey: memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kind, ID: id}, Tenant: ret.Principal.Tenant,
 		Op: op, Time: ret.begun, Actor: ret.Principal.ID, Trust: ret.Principal.Trust, Confidence: max(0, ret.event.Confidence),
@@ -21,7 +21,7 @@ func (ret *returning) version(kind memproxy.TargetKind, id string, op memproxy.V
 
 // found is what stood there before the operation, for a memory of which
 // nothing is recorded yet.
-func (ret *returning) found(id string, m memproxy.Memory) memproxy.Version {
+func (ret *effects) found(id string, m memproxy.Memory) memproxy.Version {
 	v := ret.version(ret.op.TargetKind, id, memproxy.OpSeal)
 	v.Attestation = ret.attested(nil) // what is written now is marked, not what was there
 	v.Score, v.Text, v.Metadata, v.Field = 0, m.Text, m.Metadata, m.Field
@@ -32,7 +32,7 @@ func (ret *returning) found(id string, m memproxy.Memory) memproxy.Version {
 // each with what was there before, states, owners and new times of expiry. It is
 // history, not permission: where it cannot be kept the write is done, and the log
 // says so. Without the texts, how memories are rated and whose they are is kept.
-func (ret *returning) enter(ctx context.Context, e memproxy.Entry) {
+func (ret *effects) enter(ctx context.Context, e memproxy.Entry) {
 	e.Queued = true
 	if ret.enforced() {
 		e.Found, e.Versions = ret.versions()
@@ -62,9 +62,9 @@ func commit(ctx context.Context, g *Gate, d *memproxy.Decision, e memproxy.Entry
 
 // boundVersion begins the history of a memory that came to be after its write
 // was answered: its stamp, which is verified, says whose word it is.
-func boundVersion(m *memproxy.Memory, s *memproxy.Stamp) memproxy.Version {
+func boundVersion(backend string, m *memproxy.Memory, s *memproxy.Stamp) memproxy.Version {
 	return memproxy.Version{
-		MemoryKey: memproxy.MemoryKey{Kind: memproxy.TargetMemory, ID: m.ID}, Tenant: s.Tenant, Op: memproxy.OpWrite,
+		MemoryKey: memproxy.MemoryKey{Backend: backend, Kind: memproxy.TargetMemory, ID: m.ID}, Tenant: s.Tenant, Op: memproxy.OpWrite,
 		Actor: s.Actor, Trust: s.Trust, Confidence: s.Confidence, Attestation: s.Attestation, Decision: s.ID,
 		Text: m.Text, Field: m.Field, Metadata: m.Metadata,
 	}
@@ -72,12 +72,12 @@ func boundVersion(m *memproxy.Memory, s *memproxy.Stamp) memproxy.Version {
 
 // renewed are memories that were there and were written again: also where the
 // backend says that it knew the text.
-func (ret *returning) renewed() (all []memproxy.Renewal) {
+func (ret *effects) renewed() (all []memproxy.Renewal) {
 	if ret.rules.TTL == nil {
 		return nil
 	}
 	note := func(kind memproxy.TargetKind, id, field string) {
-		if ttl := ret.lifetime(&memproxy.Memory{Field: field}); ttl > 0 && id != "" {
+		if ttl := lifetime(ret.Admission, &memproxy.Memory{Field: field}); ttl > 0 && id != "" {
 			all = append(all, memproxy.Renewal{MemoryKey: memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kind, ID: id}, Expires: ret.begun.Add(ttl)})
 		}
 	}
@@ -85,7 +85,7 @@ func (ret *returning) renewed() (all []memproxy.Renewal) {
 	case ret.op.Kind == memproxy.Learn && ret.reading != nil:
 		for i := range ret.reading.Memories {
 			if m := &ret.reading.Memories[i]; !m.Drop && m.Event != "" && m.Event != eventAdd && m.Event != eventDelete && m.Layer != memproxy.Episodic {
-				note(kindOf(m), m.ID, ret.field(m))
+				note(kindOf(m), m.ID, fieldOf(ret.op, m))
 			}
 		}
 	case ret.op.Kind == memproxy.Correct:
@@ -103,7 +103,7 @@ func (ret *returning) renewed() (all []memproxy.Renewal) {
 	return all
 }
 
-func (ret *returning) versions() (found, out []memproxy.Version) {
+func (ret *effects) versions() (found, out []memproxy.Version) {
 	switch ret.op.Kind {
 	case memproxy.Learn:
 		if ret.reading == nil {
@@ -116,10 +116,7 @@ func (ret *returning) versions() (found, out []memproxy.Version) {
 			}
 		}
 	case memproxy.Recall:
-		for _, v := range ret.bound {
-			v.Backend = ret.op.Backend
-			out = append(out, v)
-		}
+		out = ret.late.Versions
 	case memproxy.Correct:
 		return ret.changed()
 	case memproxy.Forget:
@@ -140,7 +137,7 @@ func (ret *returning) versions() (found, out []memproxy.Version) {
 // changed are the versions that a change makes: of each memory that gets
 // another text, and of each of which the text stays and only what stands beside
 // it, or where it is filed, changes.
-func (ret *returning) changed() (found, out []memproxy.Version) {
+func (ret *effects) changed() (found, out []memproxy.Version) {
 	moved := map[string]bool{}
 	for i := range ret.op.Items {
 		if it := &ret.op.Items[i]; it.Moved {
@@ -189,7 +186,7 @@ func (ret *returning) changed() (found, out []memproxy.Version) {
 
 // told is the version that an answer tells of, and what it replaced where the
 // answer tells that too. One without an Op is none.
-func (ret *returning) told(m *memproxy.Memory) (v memproxy.Version, found []memproxy.Version) {
+func (ret *effects) told(m *memproxy.Memory) (v memproxy.Version, found []memproxy.Version) {
 	gone := m.Event == eventDelete
 	if m.Uncounted && m.Members != nil {
 		return v, nil // an object, whose texts are among its members
@@ -198,7 +195,7 @@ func (ret *returning) told(m *memproxy.Memory) (v memproxy.Version, found []memp
 		return v, nil
 	}
 	v = ret.version(kindOf(m), m.ID, memproxy.OpWrite)
-	v.Text, v.Field, v.Metadata = m.Text, ret.field(m), m.Metadata
+	v.Text, v.Field, v.Metadata = m.Text, fieldOf(ret.op, m), m.Metadata
 	before := m.Before
 	switch {
 	case gone:
@@ -220,7 +217,7 @@ func (ret *returning) told(m *memproxy.Memory) (v memproxy.Version, found []memp
 }
 
 // before is what a target was, and the name that it is remembered by.
-func (ret *returning) before(target string) (id string, m memproxy.Memory) {
+func (ret *effects) before(target string) (id string, m memproxy.Memory) {
 	m = ret.op.Current[target]
 	if m.ID != "" {
 		return m.ID, m

@@ -37,7 +37,7 @@ func unheld(ctx context.Context, r *run, why memproxy.Reason) {
 	d.Verdict, d.Reasons = memproxy.Deny, []memproxy.Reason{why}
 	reply := r.call.Backend.Adapter.Refuse(r.call.Request, d.Shown())
 	r.Reply = &reply
-	r.g.outcome(ctx, &returning{Admission: r.Admission, g: r.g, reasons: d.Reasons})
+	r.g.outcome(ctx, &answer{Admission: r.Admission, g: r.g, reasons: d.Reasons})
 }
 
 // keep puts a write that is held away, encrypted, and words the answer. The
@@ -186,5 +186,5 @@ func (r *run) answerPoll(ctx context.Context) {
 	}
 	reply := r.call.Backend.Adapter.(Holder).Polled(r.call.Route, r.call.Request, *r.held)
 	r.Reply = &reply
-	r.g.outcome(ctx, &returning{Admission: r.Admission, g: r.g, status: reply.Status, shown: r.held.Result.Memories})
+	r.g.outcome(ctx, &answer{Admission: r.Admission, g: r.g, status: reply.Status, shown: r.held.Result.Memories})
 }

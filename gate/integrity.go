@@ -98,32 +98,11 @@ func (e *Examiner) anothers(ctx context.Context, row *memproxy.Ownership, m *mem
 	return err == nil && !slices.ContainsFunc(history, func(v memproxy.Version) bool { return v.Decision == m.Stamp.ID })
 }
 
-// whole checks a memory against what is known of it, and reports false where
-// it is to be left out. A text that the backend's own agents change may be on
-// its way into the ledger: it is looked at again before anybody is accused.
-func (ret *returning) whole(ctx context.Context, row *memproxy.Ownership, m *memproxy.Memory) bool {
-	if ret.rules.Changed == ChangedIgnore || m.Missing || m.ID == "" {
-		return true
-	}
-	code, detail := ret.examiner().Examine(ctx, row, m)
-	switch {
-	case code == memproxy.IntegrityMismatch && m.Mutable:
-		if ret.g.opt.Check != nil {
-			ret.g.opt.Check(*row)
-		}
-	case code != "":
-		return ret.accuse(m, code, detail)
-	case row == nil && m.Stamp == nil && !m.Mutable && m.Text != "" && ret.lookups().of(kindOf(m), m.ID).Listing == memproxy.Unlisted:
-		return ret.accuse(m, memproxy.IntegrityUnknown, "nobody wrote it through memproxy")
-	}
-	return true
-}
-
 func (g *Gate) examiner(a *Admission) *Examiner {
 	return &Examiner{Ledger: g.opt.Ledger, Signer: g.opt.Signer, Backend: a.op.Backend, Tenant: a.Principal.Tenant}
 }
 
-func (ret *returning) examiner() *Examiner { return ret.g.examiner(ret.Admission) }
+func (ret *answer) examiner() *Examiner { return ret.g.examiner(ret.Admission) }
 
 // inspect names in the record what speaks against the targets as they stand
 // upstream: what was changed behind the proxy is about to be replaced or
@@ -152,7 +131,7 @@ func (g *Gate) missing(ctx context.Context, e *Examiner, id string) (memproxy.Re
 
 // lost names a memory that was asked for by its id and that the backend says it
 // has not, though nobody deleted it through the proxy.
-func (ret *returning) lost(ctx context.Context) {
+func nameMissing(ctx context.Context, ret *answer) {
 	loc, ok := ret.call.Backend.Adapter.(Locator)
 	if !ok || ret.op.Kind != memproxy.Recall || ret.rules.Changed == ChangedIgnore || !ret.answersItself(loc, ret.op.Targets) {
 		return
@@ -169,49 +148,9 @@ func (ret *returning) lost(ctx context.Context) {
 	ret.reasons = append(ret.reasons, memproxy.Reason{Code: code, Rule: row.ID, Detail: detail})
 }
 
-// accuse names what speaks against a memory, and reports whether it is shown.
-func (ret *returning) accuse(m *memproxy.Memory, code memproxy.ReasonCode, detail string) bool {
-	ret.broken = append(ret.broken, m.ID)
-	ret.reasons = append(ret.reasons, memproxy.Reason{Code: code, Rule: m.ID, Pointer: m.Pointer, Detail: detail})
-	return ret.rules.Changed != ChangedWithhold
-}
-
-// signed reports whether a stamp is this installation's, for the tenant that
-// wrote the memory.
-func (ret *returning) signed(stamp *memproxy.Stamp, row *memproxy.Ownership) bool {
+// signed reports whether a stamp is this installation's, for the caller's tenant.
+func (ret *answer) signed(stamp *memproxy.Stamp) bool {
 	s := *stamp
 	s.Tenant = ret.Principal.Tenant
-	if row != nil {
-		s.Tenant = row.Scope.Tenant
-	}
 	return ret.g.opt.Signer.Verify(s)
-}
-
-// doubt applies what was noted against memories before, and reports whether the
-// whole answer was refused.
-func (ret *returning) doubt(ctx context.Context) (refused bool) {
-	if ret.rules.Changed == ChangedIgnore {
-		return false
-	}
-	known := ret.lookups()
-	_ = known.memories(ctx, ret.reading.Memories) // what is not known speaks against none of them
-	for i := range ret.reading.Memories {
-		m := &ret.reading.Memories[i]
-		if m.Drop || m.Missing || m.ID == "" || slices.Contains(ret.broken, m.ID) || ret.ownWords(m) {
-			continue
-		}
-		const detail = "it was found not to be what was written"
-		code := known.of(kindOf(m), m.ID).Status.Unverified
-		if code == "" || ret.accuse(m, code, detail) {
-			continue
-		}
-		if m.Pointer == "" && !ret.answers {
-			return true
-		}
-		if ret.leave(m, StatusNotFound, code, detail) {
-			return true
-		}
-		ret.filtered++
-	}
-	return false
 }

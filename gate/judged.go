@@ -19,7 +19,7 @@ type judged struct {
 // judge screens memories as the answer shows them, by their places in the
 // list. Raw messages are what somebody said, and are left to those who read
 // them. Nil is that nothing is screened.
-func (ret *returning) judge(ctx context.Context, memories []memproxy.Memory) (map[int]judged, error) {
+func (ret *answer) judge(ctx context.Context, memories []memproxy.Memory) (map[int]judged, error) {
 	if ret.rules.Screener == nil {
 		return nil, nil
 	}
@@ -79,7 +79,7 @@ func dangerous(findings []memproxy.Finding) []memproxy.Finding {
 }
 
 // risks are the risks of memories' texts, by their places in the list.
-func (ret *returning) risks(ctx context.Context, memories []memproxy.Memory) (map[int]memproxy.PerMille, error) {
+func (ret *answer) risks(ctx context.Context, memories []memproxy.Memory) (map[int]memproxy.PerMille, error) {
 	if ret.rules.Withhold <= 0 {
 		return nil, nil
 	}
@@ -95,38 +95,37 @@ func (ret *returning) risks(ctx context.Context, memories []memproxy.Memory) (ma
 // shown: it is then no attack, whatever it looks like. What could have been
 // changed since without being seen is not vouched for, and what it said at
 // another time is not what they read.
-func (ret *returning) vouched(m *memproxy.Memory) bool {
-	if m.Mutable || len(m.Also) > 0 || ret.rules.Changed == ChangedIgnore || slices.Contains(ret.broken, m.ID) {
+func vouched(ret *answer, it *item) bool {
+	if it.Mutable || len(it.Also) > 0 || ret.rules.Changed == ChangedIgnore || it.altered != "" {
 		return false
 	}
-	st := ret.lookups().of(kindOf(m), m.ID).Status
+	st := &it.rec.Status
 	return st.State == memproxy.StateValidated && st.Attestation == memproxy.HumanConfirmed && st.Unverified == ""
 }
 
 // unseen reports whether a memory's text is not the one that last went through
-// memproxy: it was put there, or changed, around it. What came to be by it is
-// ruled on by its state.
-func (ret *returning) unseen(m *memproxy.Memory) bool {
-	if kindOf(m) == memproxy.TargetEvent || kindOf(m) == memproxy.TargetExport || m.Uncounted || m.Common || m.Compiled || m.ID == "" {
+// memproxy: it was written, or changed, around it. What came to be by it is ruled
+// on by its status.
+func unseen(it *item) bool {
+	if kind := kindOf(it.Memory); kind == memproxy.TargetEvent || kind == memproxy.TargetExport || it.Uncounted || it.Common || it.Compiled || it.ID == "" {
 		return false
 	}
-	row := ret.lookups().owner(kindOf(m), m.ID)
-	return row == nil || len(m.Also) > 0 || row.SHA256 != textHash(m.Text)
+	return it.row == nil || len(it.Also) > 0 || it.row.SHA256 != textHash(it.Text)
 }
 
 // hidden says what of a memory's text is replaced (DOL-4, DOL-5): of a flagged
 // one the spans for which it was flagged, as long as it is the text of which
-// they are. Any other text is judged anew, as are those that came in around the
-// proxy. Where neither says what is dangerous in a flagged one, all of it is.
+// they are. Any other text is judged anew, as are those that were written around
+// memproxy. Where neither says what is dangerous in a flagged one, all of it is.
 // Nil is nothing.
-func (ret *returning) hidden(m *memproxy.Memory, j judged, screened bool) []memproxy.Finding {
-	st, flagged := ret.flagged[m]
+func hidden(ret *answer, it *item) []memproxy.Finding {
+	st, j, flagged := &it.rec.Status, &it.judged, it.display == sanitise
 	switch {
-	case flagged && st.Text != "" && st.Text == textHash(m.Text) && len(st.Findings) > 0:
+	case flagged && st.Text != "" && st.Text == textHash(it.Text) && len(st.Findings) > 0:
 		return st.Findings
-	case screened && ret.rules.Sanitise > 0 && j.score >= ret.rules.Sanitise && (flagged || ret.unseen(m)):
-	case flagged && (!screened || st.Text == "" || st.Text == textHash(m.Text)):
-		return []memproxy.Finding{{Rule: memproxy.RuleUnspecified, Severity: "high", End: len(m.Text)}}
+	case ret.screened && ret.rules.Sanitise > 0 && j.score >= ret.rules.Sanitise && (flagged || unseen(it)):
+	case flagged && (!ret.screened || st.Text == "" || st.Text == textHash(it.Text)):
+		return []memproxy.Finding{{Rule: memproxy.RuleUnspecified, Severity: "high", End: len(it.Text)}}
 	default:
 		return nil
 	}
@@ -136,49 +135,8 @@ func (ret *returning) hidden(m *memproxy.Memory, j judged, screened bool) []memp
 	return j.spans
 }
 
-// unparted reports whether a memory that came in around the proxy says
+// unparted reports whether a memory that was written around memproxy says
 // something dangerous and cannot be shown in part.
-func (ret *returning) unparted(m *memproxy.Memory, j judged) bool {
-	return ret.rules.Sanitise > 0 && j.risk >= ret.rules.Sanitise && (m.TextAt == "" || j.score < ret.rules.Sanitise) && ret.unseen(m)
-}
-
-// withhold leaves out what looks like an attack, and hides what of a memory is
-// dangerous: it may have come in around the proxy, or before a rule knew it. It
-// reports whether the whole answer was refused.
-func (ret *returning) withhold(ctx context.Context) (refused bool, err error) {
-	if ret.rules.Withhold <= 0 && ret.rules.Sanitise <= 0 && len(ret.flagged) == 0 {
-		return false, nil
-	}
-	found, err := ret.judge(ctx, ret.reading.Memories)
-	if err != nil {
-		return false, err
-	}
-	n, sanitised := 0, 0
-	for i := range ret.reading.Memories {
-		m := &ret.reading.Memories[i]
-		j := found[i]
-		if m.Drop || ret.vouched(m) || ret.ownWords(m) || ret.answers && ret.op.Kind == memproxy.Learn && m.Event != "" && m.Event != eventNone {
-			continue // what the write made was ruled on with it
-		}
-		if (ret.rules.Withhold <= 0 || j.risk < ret.rules.Withhold) && !ret.unparted(m, j) {
-			if spans := ret.hidden(m, j, found != nil); spans != nil {
-				text := memproxy.Described(memproxy.Sanitise(m.Text, spans))
-				m.Show = &text
-				sanitised++
-			}
-			continue
-		}
-		if ret.leave(m, StatusForbidden, memproxy.ScreenWithheld, "the memory looks like an attack and is withheld") {
-			return true, nil
-		}
-		n++
-	}
-	if n > 0 {
-		ret.filtered += n
-		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.ScreenWithheld, Detail: "memories that look like attacks were left out of the answer"})
-	}
-	if sanitised > 0 {
-		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.StateSanitised, Detail: "dangerous spans of memories were replaced in the answer"})
-	}
-	return false, nil
+func unparted(ret *answer, it *item) bool {
+	return ret.rules.Sanitise > 0 && it.judged.risk >= ret.rules.Sanitise && (it.TextAt == "" || it.judged.score < ret.rules.Sanitise) && unseen(it)
 }

@@ -56,7 +56,7 @@ func (r *run) attribute(started *memproxy.Operation) {
 
 // marksOf are the codes for which a memory that a write made is marked: those
 // of the write, and what is said of this one alone.
-func (ret *returning) marksOf(id string) []string {
+func (ret *answer) marksOf(id string) []string {
 	if own, ok := ret.made[id]; ok {
 		return own
 	}
@@ -64,11 +64,11 @@ func (ret *returning) marksOf(id string) []string {
 }
 
 // layerOf is the layer of what a write made.
-func (ret *returning) layerOf(field string) memproxy.Layer {
-	for i := range ret.op.Items {
-		if it := ret.op.Items[i]; it.Kind == memproxy.ItemContent {
+func layerOf(a *Admission, field string) memproxy.Layer {
+	for i := range a.op.Items {
+		if it := a.op.Items[i]; it.Kind == memproxy.ItemContent {
 			it.Field = field
-			return ret.rules.Governance.LayerOf(&it)
+			return a.rules.Governance.LayerOf(&it)
 		}
 	}
 	return memproxy.Semantic
@@ -78,13 +78,13 @@ func (ret *returning) layerOf(field string) memproxy.Layer {
 // of a write and that no user stated there. What is not let in is taken back;
 // what is held waits for review with the write that it was made of; what is
 // marked is so in the ledger, for the one stamp is the whole write's.
-func (ret *returning) ruleOnInferred(ctx context.Context, extractor Extractor, memories []memproxy.Memory, found map[int]judged) error {
+func (ret *making) ruleOnInferred(ctx context.Context, found map[int]judged) error {
 	if !ret.op.Extracts || ret.confirmed {
 		return nil
 	}
 	said := saidBy(ret.op)
-	for i := range memories {
-		m := &memories[i]
+	for i := range ret.memories {
+		m := &ret.memories[i]
 		if m.Drop || m.Text == "" || m.Event == eventNone || m.Event == eventDelete || !m.Inferred && said.states(m.Text) {
 			continue
 		}
@@ -101,7 +101,7 @@ func (ret *returning) ruleOnInferred(ctx context.Context, extractor Extractor, m
 		switch {
 		case ruling.Verdict.Stops():
 			why := ruling.Reasons[0]
-			ret.reasons = append(ret.reasons, ret.retract(ctx, extractor, m, why))
+			ret.reasons = append(ret.reasons, ret.retract(ctx, m, why))
 			if ruling.Verdict == memproxy.Hold {
 				ret.keepExtracted(ctx, *m, why)
 			}
@@ -119,8 +119,8 @@ func (ret *returning) ruleOnInferred(ctx context.Context, extractor Extractor, m
 }
 
 // inferredFact is the question about a fact that a model made.
-func (ret *returning) inferredFact(m *memproxy.Memory) memproxy.Question {
-	field := ret.field(m)
+func (ret *making) inferredFact(m *memproxy.Memory) memproxy.Question {
+	field := fieldOf(ret.op, m)
 	confidence := max(0, ret.event.Confidence)
 	return memproxy.Question{
 		Principal: ret.Principal, Confidence: confidence, Claimed: confidence, Profile: string(ret.rules.Profile), Governance: ret.rules.Governance,
@@ -128,7 +128,7 @@ func (ret *returning) inferredFact(m *memproxy.Memory) memproxy.Question {
 		Operation: &memproxy.Operation{
 			Kind: memproxy.Learn, Backend: ret.op.Backend, Route: ret.op.Route, Scope: ret.op.Scope, SourceClaim: ret.op.SourceClaim, LayerClaims: ret.op.LayerClaims,
 			Items: []memproxy.Item{{
-				Kind: memproxy.ItemContent, Pointer: m.Pointer, Text: m.Text, Field: field, Layer: ret.layerOf(field), Role: "assistant", Inferred: true,
+				Kind: memproxy.ItemContent, Pointer: m.Pointer, Text: m.Text, Field: field, Layer: layerOf(ret.Admission, field), Role: "assistant", Inferred: true,
 			}},
 		},
 	}
@@ -136,15 +136,15 @@ func (ret *returning) inferredFact(m *memproxy.Memory) memproxy.Question {
 
 // markLater notes in the ledger how the memories of a write stand of which the
 // backend told only later: as they would had it told at once.
-func (ret *returning) markLater(ctx context.Context, memories []memproxy.Memory) {
+func (ret *making) markLater(ctx context.Context) {
 	reading := &memproxy.Reading{}
-	for i := range memories {
-		if !memories[i].Drop {
-			reading.Memories = append(reading.Memories, memories[i])
+	for i := range ret.memories {
+		if !ret.memories[i].Drop {
+			reading.Memories = append(reading.Memories, ret.memories[i])
 		}
 	}
 	if ret.reading = reading; len(reading.Memories) > 0 {
-		_ = commit(ctx, ret.g, &ret.Decision, memproxy.Entry{States: ret.newStates()}, "the state of new memories is not kept") // it is in the log
+		_ = commit(ctx, ret.g, &ret.Decision, memproxy.Entry{States: (&effects{answer: ret.answer}).newStates()}, "the state of new ret.memories is not kept") // it is in the log
 	}
 }
 

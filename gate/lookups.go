@@ -30,7 +30,7 @@ func (r *run) lookups() *lookups {
 	return r.looked
 }
 
-func (ret *returning) lookups() *lookups {
+func (ret *answer) lookups() *lookups {
 	if ret.looked == nil {
 		ret.looked = newLookups(ret.g, ret.Admission)
 	}

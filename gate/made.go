@@ -29,34 +29,6 @@ func (r *run) apart(ctx context.Context) {
 	}
 }
 
-// compiled leaves out what a backend made of memories, in an answer that is
-// otherwise taken apart: the prompt of an agent among its messages. It reports
-// whether the whole answer was refused.
-func (ret *returning) compiled(ctx context.Context) (refused bool) {
-	n, asked, hide := 0, false, ret.call.Wishes.MinTrust > 0
-	for i := range ret.reading.Memories {
-		m := &ret.reading.Memories[i]
-		if !m.Compiled || m.Drop {
-			continue
-		}
-		if !hide && !asked {
-			asked, hide = true, ret.hides(ctx, ret.g)
-		}
-		if !hide {
-			return false
-		}
-		if ret.leave(m, StatusNotFound, memproxy.StateWithheld, "this is made of memories that are withheld") {
-			return true
-		}
-		n++
-	}
-	if n > 0 {
-		ret.filtered += n
-		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.StateWithheld, Detail: "what is made of memories that are withheld was left out of the answer"})
-	}
-	return false
-}
-
 // hides reports whether something that the backend makes of the memories that
 // the operation names could hold one that the caller is not shown, or not as
 // it is. A memory of a user that the operation leaves out is not in it.

@@ -8,7 +8,7 @@ import (
 
 // newStates are the states that a write's memories get, and until when they are
 // kept. A write of one that was there confirms it.
-func (ret *returning) newStates() []memproxy.StateChange {
+func (ret *effects) newStates() []memproxy.StateChange {
 	if ret.enforced() && ret.op.Kind == memproxy.Correct {
 		return ret.restated()
 	}
@@ -38,7 +38,7 @@ func (ret *returning) newStates() []memproxy.StateChange {
 		case ret.waits():
 			c.State, c.Reason = memproxy.StatePending, reasonWaits
 		}
-		if ttl := ret.lifetime(m); ttl > 0 {
+		if ttl := lifetime(ret.Admission, m); ttl > 0 {
 			c.Expires = ret.begun.Add(ttl)
 		}
 		changes = append(changes, c)
@@ -48,7 +48,7 @@ func (ret *returning) newStates() []memproxy.StateChange {
 
 // overtaken ends what was foreseen of a write's memories: how they stand is noted.
 // It is kept while the backend may make more of them.
-func (ret *returning) overtaken(memories int) []memproxy.StateChange {
+func (ret *effects) overtaken(memories int) []memproxy.StateChange {
 	if memories == 0 || len(ret.reading.Events) > 0 || len(ret.receipts) > 1 || ret.aside != "" || !ret.traceable() {
 		return nil
 	}
@@ -70,10 +70,10 @@ func (a *Admission) waits() bool {
 	return a.rules.Pending != nil && a.rules.Pending(a.Principal, a.op.SourceClaim, a.track, a.begun)
 }
 
-// field is the governed field of a new memory: as the answer has it, else as
+// fieldOf is the governed field of a new memory: as the answer has it, else as
 // the write named it.
-func (ret *returning) field(m *memproxy.Memory) string {
-	if named := fields(ret.op); m.Field == "" && len(named) == 1 {
+func fieldOf(op *memproxy.Operation, m *memproxy.Memory) string {
+	if named := fields(op); m.Field == "" && len(named) == 1 {
 		return named[0]
 	}
 	return m.Field
@@ -85,14 +85,14 @@ type Lifetime func(field string, layer memproxy.Layer, source memproxy.Source) t
 
 // lifetime is how long a new memory is kept. A claim of another layer can
 // shorten it only.
-func (ret *returning) lifetime(m *memproxy.Memory) time.Duration {
-	if ret.rules.TTL == nil {
+func lifetime(a *Admission, m *memproxy.Memory) time.Duration {
+	if a.rules.TTL == nil {
 		return 0
 	}
-	field := ret.field(m)
-	ttl := ret.rules.TTL(field, ret.layerOf(field), ret.op.SourceClaim)
-	for _, claimed := range ret.op.LayerClaims {
-		if d := ret.rules.TTL(field, claimed, ret.op.SourceClaim); d > 0 && (ttl == 0 || d < ttl) {
+	field := fieldOf(a.op, m)
+	ttl := a.rules.TTL(field, layerOf(a, field), a.op.SourceClaim)
+	for _, claimed := range a.op.LayerClaims {
+		if d := a.rules.TTL(field, claimed, a.op.SourceClaim); d > 0 && (ttl == 0 || d < ttl) {
 			ttl = d
 		}
 	}
@@ -101,7 +101,7 @@ func (ret *returning) lifetime(m *memproxy.Memory) time.Duration {
 
 // ending is until when a memory is kept that came to be after its write was
 // answered, as far as nobody noted that: by what its stamp says.
-func (ret *returning) ending(m *memproxy.Memory, s *memproxy.Stamp) []memproxy.StateChange {
+func ending(ret *answer, m *memproxy.Memory, s *memproxy.Stamp) []memproxy.StateChange {
 	if ret.rules.TTL == nil {
 		return nil
 	}

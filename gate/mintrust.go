@@ -98,16 +98,3 @@ func mayHold(query string) bool {
 func unclear(detail string) *memproxy.Malformed {
 	return &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: StatusBadRequest, Detail: detail}
 }
-
-// trusted reports whether a memory is of the confidence that the caller asked
-// for: as the ledger has it, else as a stamp that verifies says.
-func (ret *returning) trusted(row *memproxy.Ownership, m *memproxy.Memory) bool {
-	least := ret.call.Wishes.MinTrust
-	if least <= 0 || m.Missing || m.Layer == memproxy.Episodic {
-		return true
-	}
-	if row != nil {
-		return row.Confidence >= least
-	}
-	return m.Stamp != nil && ret.signed(m.Stamp, nil) && m.Stamp.Confidence >= least
-}

@@ -25,7 +25,7 @@ var errOwners = errors.New("the ledger cannot say whose the objects of the answe
 // strangers takes out of an answer whatever the ledger knows as another
 // tenant's: an identity that is attached to an agent, a tool, a member of a
 // group. What the answer's memories are was ruled on before.
-func (ret *returning) strangers(ctx context.Context) (refused bool, err error) {
+func strangers(ctx context.Context, ret *answer) (refused bool, err error) {
 	namer, ok := ret.call.Backend.Adapter.(Namer)
 	if !ok || !ret.Inspect || ret.alone() || !ok2xx(ret.reply.Status) || len(bytes.TrimSpace(ret.reply.Body)) == 0 {
 		return false, nil
@@ -34,7 +34,7 @@ func (ret *returning) strangers(ctx context.Context) (refused bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	theirs, err := ret.strange(ctx, refs)
+	theirs, err := strange(ctx, ret, refs)
 	if err != nil {
 		return false, errors.Join(errOwners, err)
 	}
@@ -74,7 +74,7 @@ type object struct {
 
 // strange asks the ledger which of the objects are another tenant's: of each
 // once a stream, whose events name the same run and message over and over.
-func (ret *returning) strange(ctx context.Context, refs []memproxy.Ref) (met, error) {
+func strange(ctx context.Context, ret *answer, refs []memproxy.Ref) (met, error) {
 	m := met{}
 	if ret.single {
 		if ret.met == nil || len(ret.met) > maxMet {
@@ -101,7 +101,7 @@ func (ret *returning) strange(ctx context.Context, refs []memproxy.Ref) (met, er
 
 // adopt makes the objects that came to be with a write its caller's, unless
 // they are somebody's already.
-func (ret *returning) adopt(ctx context.Context) {
+func (ret *effects) adopt(ctx context.Context) {
 	if ret.reading == nil || len(ret.reading.Made) == 0 {
 		return
 	}

@@ -49,7 +49,7 @@ func (g *Gate) images(ctx context.Context, r *run) {
 
 // objects are the versions of what stands beside memories' texts, and of objects
 // that are no memories: of those that came to be, were changed or are gone.
-func (ret *returning) objects() (found, out []memproxy.Version) {
+func (ret *effects) objects() (found, out []memproxy.Version) {
 	if ret.call.restores {
 		return nil, nil // whoever rolls back keeps the version, of what is there afterwards
 	}
@@ -101,7 +101,7 @@ func (ret *returning) objects() (found, out []memproxy.Version) {
 
 // answered is the object that an answer is, of a request that did not say which
 // one it would change.
-func (ret *returning) answered() (memproxy.Memory, bool) {
+func (ret *effects) answered() (memproxy.Memory, bool) {
 	loc, ok := ret.call.Backend.Adapter.(Locator)
 	if !ok {
 		return memproxy.Memory{}, false

@@ -19,7 +19,7 @@ type Observer interface {
 // itself said is no source, whoever repeats it: in its request, or by its agent in
 // the arguments of a call. Neither is a text of which nobody knows any more whether
 // it was said, nor the result of a call that nobody saw.
-func (ret *returning) heard(context.Context) (refused bool, err error) {
+func heard(_ context.Context, ret *answer) (refused bool, err error) {
 	who := readerOf(ret.Admission)
 	o, ok := ret.call.Backend.Adapter.(Observer)
 	if !ok || who.session == "" || ret.op == nil || !ret.enforced() {
@@ -40,7 +40,7 @@ func (ret *returning) heard(context.Context) (refused bool, err error) {
 	}
 	calls, results := ret.listener.Hear(ret.reply.Body)
 	for _, c := range calls {
-		ret.heardCall(who, c)
+		heardCall(ret, who, c)
 	}
 	var all []seen
 	for _, r := range results {
@@ -57,7 +57,7 @@ const maxCalls = 1024
 
 // heardCall takes down what an agent says to a tool. A call that is told of in
 // pieces is one of which nobody knows all.
-func (ret *returning) heardCall(who reader, c memproxy.ToolWords) {
+func heardCall(ret *answer, who reader, c memproxy.ToolWords) {
 	if ret.calls == nil {
 		ret.calls = map[string]bool{}
 	}

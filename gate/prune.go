@@ -52,7 +52,7 @@ type leftovers struct {
 // members leaves out of an answer, or of one event of a stream, what no row
 // claims. It comes before every other filter: what nobody claimed, none of them
 // knows.
-func (ret *returning) members(ctx context.Context) (refused bool, err error) {
+func members(ctx context.Context, ret *answer) (refused bool, err error) {
 	if ret.single {
 		ret.reply.Body = ret.g.pruneEvent(ctx, ret.Admission, ret.reply.Body)
 		return false, nil
@@ -122,7 +122,7 @@ func (g *Gate) pruneEvent(ctx context.Context, a *Admission, event []byte) []byt
 
 // tellUnclaimed puts into the outcome's reasons and the log what nobody
 // claimed. Names are for the log only: they are the backend's words.
-func (ret *returning) tellUnclaimed(ctx context.Context) {
+func (ret *answer) tellUnclaimed(ctx context.Context) {
 	u := &ret.leftovers
 	if u.filtered > 0 {
 		ret.filtered += u.filtered

@@ -1,9 +1,7 @@
 package gate
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"slices"
 	"strings"
 
@@ -30,7 +28,7 @@ const (
 	rewritten               // the body as it would be sent on
 )
 
-// Filter is a row of the read path.
+// Filter is a row of the read path. It has either judge or whole.
 type Filter struct {
 	Name   string `json:"name"`
 	Effect Effect `json:"effect"`
@@ -38,7 +36,15 @@ type Filter struct {
 	What string `json:"what"`
 
 	stage stage
-	run   func(*returning, context.Context) (refused bool, err error)
+	// load fetches what judge needs, for all items at once. An error withholds
+	// the answer.
+	load func(context.Context, *answer) error
+	// judge says what becomes of one item. It asks nobody and changes nothing.
+	judge func(*answer, *item) outcome
+	// whole filters the answer as a whole.
+	whole func(context.Context, *answer) (refused bool, err error)
+	// left is the reason that is recorded once where judge left items out.
+	left memproxy.Reason
 }
 
 // Memories reports whether the filter is about the memories in an answer, and so
@@ -51,30 +57,105 @@ func (f *Filter) Memories() bool { return f.stage == takenApart }
 // rely on what those before it established. One that refuses ends it; an error
 // withholds the answer.
 var filters = [...]Filter{
-	{"members", Drops, "members that no row of the adapter's table claims, elements that cannot be read", asSent, (*returning).members},
-	{"readable", Drops, "elements that do not say in a way that can be read whose they are", takenApart, (*returning).readable},
-	{"owners", Drops, "memories of other tenants, and of owners that the caller may not name", takenApart, (*returning).ownedBy},
-	{"integrity", Marks, "memories that are not what was written; withheld where the rules say so", takenApart, (*returning).doubted},
-	{"states", Withholds, "quarantined, pending, expired and superseded memories; flagged ones are sanitised", takenApart, (*returning).states},
-	{"compiled", Drops, "what the backend made of memories that are withheld", takenApart, (*returning).madeOf},
-	{"attacks", Withholds, "memories that look like attacks", takenApart, (*returning).withhold},
-	{"previous", Drops, "texts before a change that nobody can attribute, or that look like attacks", takenApart, (*returning).previous},
-	{"enclosed", Drops, "what stands inside something that is left out", takenApart, (*returning).enclosed},
-	{"relations", Drops, "totals and relations that may be of others, relations that look like attacks", takenApart, (*returning).related},
-	{"provenance", Marks, "where memories come from, for readers who ask", takenApart, (*returning).account},
-	{"names", Drops, "ids of objects of other tenants", rewritten, (*returning).strangers},
-	{"secrets", Drops, "keys, tokens and environments, for callers who do not administer the backend", rewritten, (*returning).secrets},
-	{"heard", Notes, "what tools said, which what the session writes may come from", rewritten, (*returning).heard},
+	{Name: "members", Effect: Drops, What: "members that no row of the adapter's table claims, elements that cannot be read", stage: asSent, whole: members},
+	{Name: "readable", Effect: Drops, What: "elements that do not say in a way that can be read whose they are", stage: takenApart,
+		judge: readable, left: memproxy.Reason{Code: memproxy.AnswerUnreadable}},
+	{Name: "deleted", Effect: Drops, What: "memories that their authors deleted, whatever copy the backend still shows", stage: takenApart,
+		load: records, judge: deleted, left: leftOut(memproxy.OwnerFiltered, "memories of others")},
+	{Name: "owners", Effect: Drops, What: "memories of other tenants, and of owners that the caller may not name", stage: takenApart,
+		judge: visible, left: leftOut(memproxy.OwnerFiltered, "memories of others")},
+	{Name: "late", Effect: Notes, What: "owners of memories that came to be after their write was answered", stage: takenApart, whole: bindLate},
+	{Name: "confidence", Effect: Drops, What: "memories of less confidence than was asked for", stage: takenApart,
+		judge: confident, left: leftOut(memproxy.TrustBelow, "memories of less confidence than was asked for")},
+	{Name: "integrity", Effect: Marks, What: "memories that are not what was written; withheld where the rules say so", stage: takenApart,
+		load: examine, judge: unaltered}, // which names each of them
+	{Name: "receipts", Effect: Withholds, What: "what became of writes that were set aside: whether they are written, never what they say", stage: takenApart, load: statuses, whole: receipts},
+	{Name: "states", Effect: Withholds, What: "quarantined, pending, expired and superseded memories; flagged ones are sanitised", stage: takenApart,
+		judge: byStatus, left: memproxy.Reason{Code: memproxy.StateWithheld, Detail: "memories were left out of the answer for their state"}},
+	{Name: "compiled", Effect: Drops, What: "what the backend made of memories that are withheld", stage: takenApart,
+		load: compilations, judge: compiled, left: leftOut(memproxy.StateWithheld, "what is made of memories that are withheld")},
+	{Name: "attacks", Effect: Withholds, What: "memories that look like attacks", stage: takenApart,
+		load: screened, judge: harmless, left: leftOut(memproxy.ScreenWithheld, "memories that look like attacks")},
+	{Name: "previous", Effect: Drops, What: "texts before a change that nobody can attribute, or that look like attacks", stage: takenApart, load: befores, judge: previous},
+	{Name: "enclosed", Effect: Drops, What: "what stands inside something that is left out", stage: takenApart, load: enclosures, judge: enclosed},
+	{Name: "relations", Effect: Drops, What: "totals and relations that may be of others, relations that look like attacks", stage: takenApart, whole: related},
+	{Name: "provenance", Effect: Marks, What: "where memories come from, for readers who ask", stage: takenApart, judge: provenance},
+	{Name: "names", Effect: Drops, What: "ids of objects of other tenants", stage: rewritten, whole: strangers},
+	{Name: "secrets", Effect: Drops, What: "keys, tokens and environments, for callers who do not administer the backend", stage: rewritten, whole: secrets},
+	{Name: "heard", Effect: Notes, What: "what tools said, which what the session writes may come from", stage: rewritten, whole: heard},
 }
 
-// errUnreadable says that an answer does not say whose it is.
-var errUnreadable = errors.New("the answer does not say in a way that can be read whose it is")
+func leftOut(code memproxy.ReasonCode, what string) memproxy.Reason {
+	return memproxy.Reason{Code: code, Detail: what + " were left out of the answer"}
+}
 
 // Filters are the rows of the read path, in order.
 func Filters() []Filter { return slices.Clone(filters[:]) }
 
+// An item is one memory of an answer on its way through the filters: what the
+// adapter read, and what loads found out about it.
+type item struct {
+	*memproxy.Memory
+	rec memproxy.Record     // what is known of it
+	row *memproxy.Ownership // whose it is: in rec, or nil
+
+	altered memproxy.ReasonCode // what speaks against it being what was written, or ""
+	detail  string              // of that
+	unsaid  string              // why its status cannot be told, so that it is withheld, or ""
+	display display             // by its status
+	judged  judged              // by screening
+	orphan  bool                // Before must not be shown
+	inside  bool                // it stands inside something that is left out
+}
+
+func itemsOf(rd *memproxy.Reading) []item {
+	items := make([]item, len(rd.Memories))
+	for i := range items {
+		items[i].Memory = &rd.Memories[i]
+	}
+	return items
+}
+
+// know fills in what the ledger says of the item.
+func (it *item) know(known *lookups) {
+	it.rec, it.row = known.of(kindOf(it.Memory), it.ID), nil
+	if it.rec.Owned() {
+		it.row = &it.rec.Owner
+	}
+}
+
+// action is what becomes of an item, the strictest last.
+type action uint8
+
+const (
+	keep   action = iota
+	tell          // shown, with its provenance
+	strip         // shown without the text that it replaced
+	redact        // shown with another text
+	remove        // left out, wherever it stands
+	drop          // left out; where it is the whole answer, the answer is refused
+	expel         // as drop, and never shown without its text either
+	refuse        // the answer is refused
+)
+
+// outcome is a judgement on one item.
+type outcome struct {
+	action action
+	// code and detail are the caller's reason where the answer is refused.
+	code   memproxy.ReasonCode
+	detail string
+	status int                  // of the refusal; 0: 404
+	text   string               // for redact
+	told   *memproxy.Provenance // for tell
+	// note is recorded of the item, whatever becomes of it.
+	note *memproxy.Reason
+}
+
 // through takes an answer through the filters of one stage.
-func (ret *returning) through(ctx context.Context, at stage) (refused bool, err error) {
+func (ret *answer) through(ctx context.Context, at stage) (refused bool, err error) {
+	if at == takenApart {
+		ret.items = itemsOf(ret.reading)
+	}
 	for i := range filters {
 		f := &filters[i]
 		if f.stage != at {
@@ -83,131 +164,75 @@ func (ret *returning) through(ctx context.Context, at stage) (refused bool, err 
 		if ret.g.opt.Filtered != nil {
 			ret.g.opt.Filtered(ret.call.Route, f.Name)
 		}
-		if refused, err := f.run(ret, ctx); refused || err != nil {
+		if refused, err := ret.filter(ctx, f); refused || err != nil {
 			return refused, err
 		}
 	}
 	return false, nil
 }
 
-// filtrate reads the answer, filters it, and has it written anew as it may be
-// shown.
-func (ret *returning) filtrate(ctx context.Context) error {
-	if refused, err := ret.through(ctx, asSent); refused || err != nil {
-		return err
-	}
-	if refused, err := ret.sifted(ctx); refused || err != nil {
-		return err
-	}
-	_, err := ret.through(ctx, rewritten)
-	return err
-}
-
-// sifted filters the memories of an answer that has some.
-func (ret *returning) sifted(ctx context.Context) (refused bool, err error) {
-	reader, ok := ret.call.Backend.Adapter.(Reader)
-	if !ok || !ret.Inspect || !ok2xx(ret.reply.Status) {
-		return false, nil
-	}
-	if ret.reading, err = reader.Read(ret.call.Route, ret.call.Request, ret.reply); err != nil {
-		return false, err
-	}
-	if all := ret.reading.Memories; len(all) == 1 && all[0].Missing && all[0].Pointer == "" && ret.absent() {
-		return true, nil
-	}
-	upstream := ret.reply
-	if ret.op.Kind != memproxy.Recall {
-		return ret.disclose(ctx, reader)
-	}
-	if refused, err := ret.through(ctx, takenApart); refused || err != nil {
-		return refused, err
-	}
-	if ret.reply.Body, err = reader.Rewrite(ret.call.Route, ret.call.Request, ret.reply, ret.reading); err != nil {
-		return false, err
-	}
-	pages := ret.refill(ctx, upstream)
-	ret.tell(ctx)
-	ret.saw()
-	ret.absorb(ctx, pages)
-	return false, nil
-}
-
-// A Discloser is a Reader whose answers to changes show memories besides those
-// that the change made: an agent with all of its blocks, to whom one was
-// attached.
-type Discloser interface {
-	Reader
-	// Disclosed finds the memories in the answer to a change. An answer that
-	// cannot be read is an error.
-	Disclosed(memproxy.Route, memproxy.Request, memproxy.Reply) (*memproxy.Reading, error)
-}
-
-// disclose filters the answer to a write: what a reader would not be shown, the
-// writer is not shown either, but for its own words. What was made of the write
-// is looked at first, which takes all of it; the filters work on a copy, because
-// what they hide is remembered all the same.
-func (ret *returning) disclose(ctx context.Context, reader Reader) (refused bool, err error) {
-	if ret.op.Kind == memproxy.Learn {
-		ret.receipts = ret.reading.Events
-		if err := ret.extracted(ctx, ret.reading.Memories); err != nil {
+// filter takes an answer through one filter.
+func (ret *answer) filter(ctx context.Context, f *Filter) (refused bool, err error) {
+	if f.load != nil {
+		if err := f.load(ctx, ret); err != nil {
 			return false, err
 		}
 	}
-	shown := *ret.reading
-	if d, ok := reader.(Discloser); ok && ret.op.Kind != memproxy.Learn {
-		rd, err := d.Disclosed(ret.call.Route, ret.call.Request, ret.reply)
-		if err != nil {
-			return false, err
-		}
-		shown = *rd
+	if f.whole != nil {
+		return f.whole(ctx, ret)
 	}
-	shown.Memories = slices.Clone(shown.Memories)
-	view := &returning{Admission: ret.Admission, g: ret.g, reply: ret.reply, status: ret.status, reading: &shown, answers: true, looked: ret.lookups()}
-	refused, err = view.through(ctx, takenApart)
-	ret.filtered += view.filtered
-	ret.reasons = append(ret.reasons, view.reasons...)
-	if refused || err != nil {
-		ret.reply = view.reply
-		return refused, err
-	}
-	ret.reply.Body, err = reader.Rewrite(ret.call.Route, ret.call.Request, ret.reply, view.reading)
-	return false, err
-}
-
-// readable leaves out elements of which nobody can say whose they are.
-func (ret *returning) readable(context.Context) (refused bool, err error) {
-	for i := range ret.reading.Memories {
-		m := &ret.reading.Memories[i]
-		if !m.Unreadable || m.Drop {
+	var n [refuse + 1]int
+	for i := range ret.items {
+		it := &ret.items[i]
+		if it.Drop {
 			continue
 		}
-		if m.Pointer == "" {
-			return false, errUnreadable
+		o := f.judge(ret, it)
+		if ret.apply(it, &o) {
+			return true, nil
 		}
-		m.Drop = true
-		ret.leftovers.unreadable++
+		n[o.action]++
+	}
+	if f.left.Code == memproxy.AnswerUnreadable {
+		ret.leftovers.unreadable += n[remove] // named with the members that cannot be read
+	}
+	if left := n[drop] + n[expel]; left > 0 {
+		ret.filtered += left
+		if f.left.Code != "" && !slices.Contains(ret.reasons, f.left) {
+			ret.reasons = append(ret.reasons, f.left)
+		}
+	}
+	if n[redact] > 0 {
+		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.StateSanitised, Detail: "dangerous spans of memories were replaced in the answer"})
 	}
 	return false, nil
 }
 
-// ownWords reports whether a memory says in the answer to a write what the write
-// says itself.
-func (ret *returning) ownWords(m *memproxy.Memory) bool {
-	return ret.answers && m.Text != "" && slices.ContainsFunc(ret.op.Items, func(it memproxy.Item) bool { return it.Kind == memproxy.ItemContent && it.Text == m.Text })
-}
-
-// leave leaves a memory out of the answer, and reports whether the answer is
-// refused for it. A write that is answered with the memory alone has happened:
-// it is shown without its text.
-func (ret *returning) leave(m *memproxy.Memory, status int, code memproxy.ReasonCode, detail string) (refused bool) {
+// apply does to an item what was judged, and reports whether the answer is
+// refused for it. It is the one place where an item of an answer is changed. A
+// write that is answered with the memory alone has happened: it is shown without
+// its text.
+func (ret *answer) apply(it *item, o *outcome) (refused bool) {
+	if o.note != nil {
+		ret.reasons = append(ret.reasons, *o.note)
+	}
+	element := it.Pointer != "" && (!ret.answers || isElement(it.Pointer))
 	switch {
-	case m.Pointer != "" && (!ret.answers || isElement(m.Pointer)):
-		m.Drop = true
-	case ret.answers && m.TextAt != "":
-		blank := ""
-		m.Show = &blank
-	default:
-		ret.refuse(status, code, detail)
+	case o.action == tell:
+		it.Told = o.told
+	case o.action == strip:
+		it.Bare = true
+	case o.action == redact:
+		it.Show = &o.text
+	case o.action == remove, o.action > remove && o.action < refuse && element:
+		it.Drop = true
+	case o.action == drop && ret.answers && it.TextAt != "":
+		it.Show = new(string)
+	case o.action >= drop:
+		if o.status == 0 {
+			o.status = StatusNotFound
+		}
+		ret.refuse(o.status, o.code, o.detail)
 		ret.filtered++
 		return true
 	}
@@ -219,81 +244,4 @@ func (ret *returning) leave(m *memproxy.Memory, status int, code memproxy.Reason
 func isElement(pointer string) bool {
 	last := pointer[strings.LastIndexByte(pointer, '/')+1:]
 	return last != "" && strings.Trim(last, "0123456789") == ""
-}
-
-// Piece filters an answer that a face puts together itself, of an agent's run.
-// What cannot be read is refused.
-func (g *Gate) Piece(ctx context.Context, a *Admission, reply memproxy.Reply) memproxy.Reply {
-	ret := &returning{Admission: a, g: g, reply: reply, status: reply.Status}
-	if err := ret.filtrate(ctx); err != nil {
-		g.opt.Log.ErrorContext(ctx, "answer withheld", "decision", a.Decision.ID, "route", a.call.Route.ID, "error", err)
-		ret.refuse(StatusBadGateway, memproxy.UpstreamMalformed, "the backend's answer could not be read, so it could not be filtered")
-	}
-	return ret.reply
-}
-
-// Event filters one event of a stream. What comes back is to be sent on; it may
-// be nothing, as it is of a run that the caller may not see.
-func (g *Gate) Event(ctx context.Context, a *Admission, event []byte) []byte {
-	if !g.traced(ctx, a, event) {
-		return nil
-	}
-	if !a.Inspect {
-		return event
-	}
-	shown := a.Answered
-	defer func() { a.Answered = shown }() // one event is not the answer
-	ret := &returning{Admission: a, g: g, reply: memproxy.Reply{Status: 200, Body: event}, status: 200, single: true}
-	defer func() { a.leftovers.filtered += ret.filtered }()
-	if refused, err := ret.through(ctx, asSent); err != nil || refused {
-		return g.lost(ctx, a, err)
-	}
-	if event = ret.reply.Body; len(event) == 0 {
-		return nil
-	}
-	data := dataOf(event)
-	if len(data) == 0 || !bytes.ContainsAny(data[:1], "{[") || string(data) == endOfStream {
-		return event // nothing to take apart: a name, a comment, the mark of the end
-	}
-	ret.reply.Body = data
-	if refused, err := ret.through(ctx, rewritten); err != nil || refused {
-		return g.lost(ctx, a, err)
-	}
-	if bytes.Equal(ret.reply.Body, data) {
-		return event
-	}
-	return withData(event, ret.reply.Body)
-}
-
-// endOfStream is the data of the last event of a stream, which is no JSON. Without
-// it clients take the stream for one that broke off.
-const endOfStream = "[DONE]"
-
-// lost is what is sent in the place of an event that no filter lets through.
-func (g *Gate) lost(ctx context.Context, a *Admission, err error) []byte {
-	g.opt.Log.ErrorContext(ctx, "event withheld", "decision", a.Decision.ID, "route", a.call.Route.ID, "error", err)
-	return nil
-}
-
-// dataOf is what an event's lines of data say (WHATWG HTML, section 9.2).
-func dataOf(event []byte) []byte {
-	var data [][]byte
-	for line := range bytes.Lines(event) {
-		if rest, ok := bytes.CutPrefix(bytes.TrimRight(line, "\r\n"), []byte("data:")); ok {
-			data = append(data, bytes.TrimPrefix(rest, []byte(" ")))
-		}
-	}
-	return bytes.Join(data, []byte("\n"))
-}
-
-// withData is an event with other data, in one line.
-func withData(event, data []byte) []byte {
-	var out []byte
-	for line := range bytes.Lines(event) {
-		if !bytes.HasPrefix(line, []byte("data:")) && len(bytes.TrimRight(line, "\r\n")) > 0 {
-			out = append(out, line...)
-		}
-	}
-	out = append(append(out, "data: "...), bytes.ReplaceAll(data, []byte("\n"), []byte(" "))...)
-	return append(out, "\n\n"...)
 }

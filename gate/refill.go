@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/memproxy/memproxy"
 )
@@ -22,63 +21,9 @@ type Refiller interface {
 // maxLegs bounds the side requests by which one answer is filled up.
 const maxLegs = 4
 
-// ownedBy leaves out what the caller may not see, what is of less confidence
-// than it asked for, and what it finds changed while it looks.
-func (ret *returning) ownedBy(ctx context.Context) (refused bool, err error) {
-	if ret.answers {
-		return ret.written(ctx)
-	}
-	if ret.filter(ctx) {
-		return false, nil
-	}
-	code, detail := memproxy.OwnerForeign, "the target belongs to somebody else"
-	switch {
-	case ret.below > 0:
-		code, detail = memproxy.TrustBelow, "the memory is of less confidence than was asked for"
-	case len(ret.broken) > 0:
-		code, detail = memproxy.IntegrityMismatch, "the memory was changed behind memproxy and is withheld"
-	}
-	ret.refuse(StatusNotFound, code, detail)
-	return true, nil
-}
-
-// doubted marks what was found not to be what was written.
-func (ret *returning) doubted(ctx context.Context) (refused bool, err error) {
-	if !ret.doubt(ctx) {
-		return false, nil
-	}
-	ret.refuse(StatusNotFound, memproxy.IntegrityMismatch, "the memory is not what was written and is withheld")
-	return true, nil
-}
-
-func (ret *returning) madeOf(ctx context.Context) (refused bool, err error) {
-	return ret.compiled(ctx), nil
-}
-
-func (ret *returning) enclosed(context.Context) (refused bool, err error) {
-	within(ret.reading)
-	return false, nil
-}
-
-// within marks what stands inside something that is left out.
-func within(rd *memproxy.Reading) {
-	gone := map[string]bool{}
-	for i := range rd.Memories {
-		if m := &rd.Memories[i]; m.Drop {
-			gone[m.Pointer] = true
-		}
-	}
-	for i := range rd.Memories {
-		m := &rd.Memories[i]
-		for at := strings.LastIndexByte(m.Pointer, '/'); len(gone) > 0 && at > 0 && !m.Drop; at = strings.LastIndexByte(m.Pointer[:at], '/') {
-			m.Drop = gone[m.Pointer[:at]]
-		}
-	}
-}
-
 // refill fills up an answer, and returns what it was filled up with. Where that
 // fails, the answer is as it was: short, and right.
-func (ret *returning) refill(ctx context.Context, upstream memproxy.Reply) (pages []*returning) {
+func (ret *answer) refill(ctx context.Context, upstream memproxy.Reply) (pages []*answer) {
 	refiller, ok := ret.call.Backend.Adapter.(Refiller)
 	sender, sends := ret.call.Backend.Fetch.(Sender)
 	if !ok || !sends {
@@ -116,7 +61,7 @@ func (ret *returning) refill(ctx context.Context, upstream memproxy.Reply) (page
 
 // page asks for more of a list, and filters it as every answer is. Left are
 // the ids that were left out before.
-func (ret *returning) page(ctx context.Context, sender Sender, reader Reader, fill memproxy.Refill, q memproxy.Search, left map[string]bool) (*returning, error) {
+func (ret *answer) page(ctx context.Context, sender Sender, reader Reader, fill memproxy.Refill, q memproxy.Search, left map[string]bool) (*answer, error) {
 	reply, err := sender.Send(ctx, q.Request, q.Body)
 	if err != nil {
 		return nil, err
@@ -124,7 +69,7 @@ func (ret *returning) page(ctx context.Context, sender Sender, reader Reader, fi
 	if !ok2xx(reply.Status) {
 		return nil, fmt.Errorf("the backend answered %d", reply.Status)
 	}
-	page := &returning{Admission: ret.Admission, g: ret.g, reply: reply, status: reply.Status}
+	page := &answer{Admission: ret.Admission, g: ret.g, reply: reply, status: reply.Status}
 	refused, err := page.through(ctx, asSent)
 	if err == nil && !refused {
 		reply = page.reply
@@ -166,10 +111,9 @@ func dropped(rd *memproxy.Reading, known map[string]bool) map[string]bool {
 
 // absorb notes what an answer was filled up with as part of it, and leaves out
 // of what is said beside the answer what is not in it.
-func (ret *returning) absorb(ctx context.Context, pages []*returning) {
+func (ret *answer) absorb(ctx context.Context, pages []*answer) {
 	for _, page := range pages {
 		page.tell(ctx)
-		page.saw()
 		ret.filtered += page.filtered
 		ret.shown = append(ret.shown, page.shown...)
 		for _, why := range page.reasons {
@@ -177,12 +121,10 @@ func (ret *returning) absorb(ctx context.Context, pages []*returning) {
 				ret.reasons = append(ret.reasons, why)
 			}
 		}
-		for _, row := range page.rows {
-			ret.put(row)
-		}
+		ret.late.Owners = append(ret.late.Owners, page.late.Owners...)
+		ret.late.Versions = append(ret.late.Versions, page.late.Versions...)
+		ret.late.States = append(ret.late.States, page.late.States...)
 	}
-	if len(pages) > 0 {
-		slices.Sort(ret.Contested)
-		ret.Contested = slices.DeleteFunc(slices.Compact(ret.Contested), func(id string) bool { return !slices.Contains(ret.shown, id) })
-	}
+	slices.Sort(ret.Contested)
+	ret.Contested = slices.Compact(ret.Contested)
 }

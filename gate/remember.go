@@ -11,10 +11,16 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
+// effects are what an answer leaves in the ledger.
+type effects struct {
+	*answer
+	rows map[string]memproxy.Ownership
+}
+
 // remember puts what the write did into the ledger: who owns the memories that
 // came to be, which are gone. A ledger that fails here cannot undo the write;
 // the owner is then asked upstream the next time.
-func (ret *returning) remember(ctx context.Context) {
+func (ret *effects) remember(ctx context.Context) {
 	if ret.op == nil || !ret.enforced() && ret.reading == nil {
 		return
 	}
@@ -25,7 +31,12 @@ func (ret *returning) remember(ctx context.Context) {
 	if !ok2xx(ret.status) {
 		return
 	}
-	ret.wrote()
+	for _, row := range ret.late.Owners {
+		ret.put(row)
+	}
+	if ret.rules.Screener != nil && ret.op.Kind.Writes() {
+		ret.rules.Screener.Wrote(ret.screening())
+	}
 	ret.g.settle(ctx, ret.Admission)
 	ret.settleBill(ctx)
 	switch ret.op.Kind {
@@ -41,7 +52,7 @@ func (ret *returning) remember(ctx context.Context) {
 	ret.adopt(ctx)
 	// What waits for review is marked before anybody can read it. The rest is
 	// history, and does not keep the caller waiting.
-	states := append(ret.newStates(), ret.born...)
+	states := append(ret.newStates(), ret.late.States...)
 	if ret.aside != "" || ret.waits() {
 		_ = commit(ctx, ret.g, &ret.Decision, memproxy.Entry{States: states}, "the state of new memories is not kept") // it is in the log
 		states = nil
@@ -53,7 +64,7 @@ func (ret *returning) remember(ctx context.Context) {
 
 // subject is the memory that the operation is about, or the first of them:
 // what becomes of one memory is noted in order.
-func (ret *returning) subject() string {
+func (ret *effects) subject() string {
 	if len(ret.op.Targets) > 0 {
 		return ret.op.Targets[0]
 	}
@@ -63,7 +74,7 @@ func (ret *returning) subject() string {
 	return ""
 }
 
-func (ret *returning) put(row memproxy.Ownership) {
+func (ret *effects) put(row memproxy.Ownership) {
 	if ret.rows == nil {
 		ret.rows = map[string]memproxy.Ownership{}
 	}
@@ -71,7 +82,7 @@ func (ret *returning) put(row memproxy.Ownership) {
 }
 
 // row is the ownership of something that this operation made.
-func (ret *returning) row(kind memproxy.TargetKind, id string) memproxy.Ownership {
+func (ret *effects) row(kind memproxy.TargetKind, id string) memproxy.Ownership {
 	row := memproxy.Ownership{
 		Backend: ret.op.Backend, Kind: kind, ID: id, Scope: ret.op.Scope,
 		Actor: ret.Principal.ID, Trust: ret.Principal.Trust, Confidence: ret.event.Confidence,
@@ -85,7 +96,7 @@ func (ret *returning) row(kind memproxy.TargetKind, id string) memproxy.Ownershi
 // decides may also have updated or deleted others; the answer says so. Those
 // stay whose they were: an add must not make its caller the owner of what it
 // happened to touch.
-func (ret *returning) learned(ctx context.Context) {
+func (ret *effects) learned(ctx context.Context) {
 	if ret.reading == nil {
 		return
 	}
@@ -131,7 +142,7 @@ const (
 
 // touched are the known owners of memories that an add's answer names and did
 // not create.
-func (ret *returning) touched(ctx context.Context) map[string]memproxy.Ownership {
+func (ret *effects) touched(ctx context.Context) map[string]memproxy.Ownership {
 	var ids []string
 	for i := range ret.reading.Memories {
 		if m := &ret.reading.Memories[i]; m.ID != "" && m.Event != eventAdd && m.Event != eventNone {
@@ -156,7 +167,7 @@ func (ret *returning) touched(ctx context.Context) map[string]memproxy.Ownership
 
 // corrected keeps the author and notes the new text's hash. The memory of
 // which nobody knows the author stays unattributed.
-func (ret *returning) corrected() {
+func (ret *effects) corrected() {
 	texts := map[string]string{}
 	for i := range ret.op.Items {
 		if it := &ret.op.Items[i]; it.Kind == memproxy.ItemContent && it.Target != "" && !it.Moved {
@@ -180,7 +191,7 @@ func (ret *returning) corrected() {
 
 // forgotten leaves tombstones, ends histories as far as they are known, and
 // lowers the authors' totals.
-func (ret *returning) forgotten(ctx context.Context) {
+func (ret *effects) forgotten(ctx context.Context) {
 	if ret.op.Sweeps {
 		var v memproxy.Version
 		if ret.enforced() {
@@ -211,7 +222,7 @@ func (ret *returning) forgotten(ctx context.Context) {
 }
 
 // exported remembers whose an export job is.
-func (ret *returning) exported() {
+func (ret *effects) exported() {
 	if ret.reading == nil || !ret.op.Derived {
 		return
 	}

@@ -73,7 +73,7 @@ func TestAnswersKeepTheRulesThatTheyPinned(t *testing.T) {
 				return r.who, nil
 			}
 		})
-		r.fake.memories = []memproxy.Memory{{ID: "nobodys"}}
+		r.fake.memories = []memproxy.Memory{{Pointer: "/0", ID: "nobodys"}}
 		shown := map[gate.Unattributed]string{gate.UnattributedVisible: "nobodys", gate.UnattributedHidden: ""}
 		answer := func(a *gate.Admission) string {
 			return string(r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("everything")}).Body)

@@ -253,7 +253,7 @@ func (g *Gate) keepEvidence(ctx context.Context, r *run) {
 func (g *Gate) unwritten(ctx context.Context, r *run, detail string) {
 	g.opt.Meter.LedgerFailed(ctx)
 	g.release(ctx, r.Admission)
-	ret := &returning{Admission: r.Admission, g: g}
+	ret := &answer{Admission: r.Admission, g: g}
 	ret.refuse(StatusUnavailable, memproxy.LedgerUnavailable, detail)
 	r.Decision.Verdict, r.Decision.Status, r.Reply = memproxy.Deny, StatusUnavailable, &ret.reply
 	g.outcome(ctx, ret)

@@ -97,13 +97,6 @@ func (a *Admission) screening() memproxy.Screening {
 	return memproxy.Screening{Principal: a.Principal, Session: a.namedSession(), Decision: a.Decision.ID, Operation: &op}
 }
 
-// wrote tells the screener of a write that went through.
-func (ret *returning) wrote() {
-	if ret.rules.Screener != nil && ret.op.Kind.Writes() {
-		ret.rules.Screener.Wrote(ret.screening())
-	}
-}
-
 // explainFindings names what was found where that is why the policy rules as
 // it does: the rules and the places, never the content.
 func (r *run) explainFindings(reasons []memproxy.Reason) {

@@ -22,8 +22,8 @@ func (g *Gate) Changed(ctx context.Context, ruled *Admission, memories []memprox
 	a, op := *ruled, *ruled.op
 	op.Kind = memproxy.Learn // whatever it is called, what came of it is told as of an addition
 	a.op = &op
-	ret := &returning{Admission: &a, g: g, status: statusOK, reading: &memproxy.Reading{Memories: memories}, self: true}
-	ret.remember(ctx)
+	ret := &answer{Admission: &a, g: g, status: statusOK, reading: &memproxy.Reading{Memories: memories}, self: true}
+	(&effects{answer: ret}).remember(ctx)
 	g.outcome(ctx, ret)
 }
 

@@ -66,7 +66,7 @@ func tally(memories []memproxy.Memory, stuck int) made {
 // settleBill makes the charge of a write what the write came to, as far as its
 // answer tells. An answer that does not name everything charges what it names
 // beyond the reservation; where nobody tells, the reservation stays.
-func (ret *returning) settleBill(ctx context.Context) {
+func (ret *effects) settleBill(ctx context.Context) {
 	b := ret.bill
 	if b == nil || ret.reading == nil || ret.op.Kind != memproxy.Learn {
 		return
@@ -91,12 +91,12 @@ func (ret *returning) settleBill(ctx context.Context) {
 
 // settleLater takes down what became of one asynchronous write of several, and
 // settles with the last.
-func (ret *returning) settleLater(ctx context.Context, memories []memproxy.Memory) {
+func (ret *making) settleLater(ctx context.Context) {
 	b := ret.bill
-	if b == nil || memories == nil { // the backend does not say
+	if b == nil || ret.memories == nil { // the backend does not say
 		return
 	}
-	n := tally(memories, ret.stuck)
+	n := tally(ret.memories, ret.stuck)
 	b.mu.Lock()
 	b.made.added, b.made.changed = b.made.added+n.added, b.made.changed+n.changed
 	b.pending--

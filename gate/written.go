@@ -7,93 +7,11 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// written filters by owners what the answer to a write shows: a backend whose
-// model decides what a write becomes may have changed others' memories for it,
-// and tells their texts. What the ledger does not know has just come to be,
-// unless it says that it is somebody else's. It comes after what was made of the
-// write was looked at, which must see all of it.
-func (ret *returning) written(ctx context.Context) (refused bool, err error) {
-	memories := ret.reading.Memories
-	if !slices.ContainsFunc(memories, func(m memproxy.Memory) bool { return m.ID != "" && !m.Drop }) {
-		return false, nil
-	}
-	known := ret.lookups()
-	v := ret.viewer(ret.g.opt.Signer, known)
-	made := slices.Clone(ret.reading.Made)
-	err = known.memories(ctx, memories)
-	if err == nil {
-		var all []memproxy.Ownership
-		var bare []memproxy.Memory
-		for i := range memories {
-			if row := known.owner(kindOf(&memories[i]), memories[i].ID); row != nil {
-				all = append(all, *row)
-			} else {
-				bare = append(bare, memories[i])
-				made = append(made, memories[i].ID)
-			}
-		}
-		err = v.lookUp(ctx, ret.g, all, bare)
-	}
-	if err != nil {
-		v.blind, ret.blind = true, true
-	}
-	// What is asked for by its id was ruled on, and what it holds with it.
-	settled := ret.op.Kind != memproxy.Learn && len(ret.op.Targets) > 0 && !ret.deferred()
-	hidden := 0
-	for i := range memories {
-		m := &memories[i]
-		row := known.owner(kindOf(m), m.ID)
-		switch {
-		case m.Drop, slices.Contains(ret.op.Targets, m.ID):
-			continue
-		case row == nil && (settled || !v.denies(m, made)):
-			continue
-		case row != nil && (settled && row.Scope.Tenant == ret.Principal.Tenant || !settled && v.sees(row, m)):
-			continue
-		}
-		hidden++
-		if !isElement(m.Pointer) { // all of the answer is about it
-			ret.refuse(StatusNotFound, memproxy.OwnerUnknown, "this names what is not there for this caller's tenant")
-			return true, nil
-		}
-		m.Drop = true
-	}
-	if hidden > 0 {
-		ret.filtered += hidden
-		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.OwnerFiltered, Detail: "memories of others were left out of the answer"})
-	}
-	return false, nil
-}
-
-// previous leaves out the texts that stood there before a write, where nobody
-// can say whose they were, or they look like attacks.
-func (ret *returning) previous(ctx context.Context) (refused bool, err error) {
-	if !ret.answers {
-		return false, nil // of reads, earlier texts are judged with the memory: Memory.Also
-	}
-	known := ret.lookups()
-	v := ret.viewer(ret.g.opt.Signer, known)
-	memories := ret.reading.Memories
-	before := make([]memproxy.Memory, len(memories))
-	for i := range memories {
-		m := &memories[i]
-		if m.Before != "" && known.owner(kindOf(m), m.ID) == nil && !ret.rules.OneTenant && !v.declared {
-			m.Bare = true
-		}
-		before[i] = memproxy.Memory{Text: m.Before, Field: m.Field, Drop: m.Drop || m.Bare}
-	}
-	risks, err := ret.risks(ctx, before)
-	for i, risk := range risks {
-		memories[i].Bare = memories[i].Bare || risk >= ret.rules.Withhold
-	}
-	return false, err
-}
-
 // oneOwner reports whether the backend made an answer from memories of the
 // caller's tenant alone: the tenant is alone there, or the operation is narrowed
 // to owners that the ledger knows to be the tenant's, and nothing speaks against
 // the backend having kept to that.
-func oneOwner(ret *returning) bool {
+func oneOwner(ret *answer) bool {
 	if ret.alone() {
 		return true
 	}
@@ -120,7 +38,7 @@ func oneOwner(ret *returning) bool {
 // related rules on totals and relations, which are drawn from memories and do
 // not say from which: they are shown where those are the tenant's, and no
 // relation looks like an attack.
-func (ret *returning) related(ctx context.Context) (refused bool, err error) {
+func related(ctx context.Context, ret *answer) (refused bool, err error) {
 	ret.reading.Mixed = !oneOwner(ret)
 	if len(ret.reading.Relations) == 0 {
 		return false, nil
@@ -148,15 +66,15 @@ func (ret *returning) related(ctx context.Context) (refused bool, err error) {
 // those that they had before. What the model changed of them is put back; what
 // it deleted cannot be, and is named. An error of the ledger leaves out all that
 // was there before.
-func (ret *returning) trespassed(ctx context.Context, extractor Extractor, memories []memproxy.Memory) {
+func (ret *making) trespassed(ctx context.Context) {
 	if !ret.enforced() {
 		return
 	}
 	known := ret.lookups()
 	var keys []memproxy.MemoryKey
 	var bare []memproxy.Memory
-	for i := range memories {
-		if m := &memories[i]; m.ID != "" && !m.Drop {
+	for i := range ret.memories {
+		if m := &ret.memories[i]; m.ID != "" && !m.Drop {
 			keys = append(keys, known.key(memproxy.TargetMemory, m.ID))
 			if !ret.alone() {
 				bare = append(bare, ret.placed(m))
@@ -168,8 +86,8 @@ func (ret *returning) trespassed(ctx context.Context, extractor Extractor, memor
 	}
 	v := ret.viewer(ret.g.opt.Signer, known)
 	err := v.lookUp(ctx, ret.g, nil, bare, keys...)
-	for i := range memories {
-		m := &memories[i]
+	for i := range ret.memories {
+		m := &ret.memories[i]
 		row := known.owner(memproxy.TargetMemory, m.ID)
 		old := m.Event != "" && m.Event != eventAdd
 		placed := ret.placed(m)
@@ -178,13 +96,13 @@ func (ret *returning) trespassed(ctx context.Context, extractor Extractor, memor
 		case err != nil && !ret.alone():
 			m.Drop = true // whose it is nobody can say
 		case row != nil && row.Scope.Tenant != ret.Principal.Tenant, row == nil && old && !ret.alone() && v.descent(&placed) == foreignName:
-			ret.trespass(ctx, extractor, m)
+			ret.trespass(ctx, m)
 		}
 	}
 }
 
 // placed is a memory with the owners of the addition where its event names none.
-func (ret *returning) placed(m *memproxy.Memory) memproxy.Memory {
+func (ret *making) placed(m *memproxy.Memory) memproxy.Memory {
 	placed := *m
 	if !placed.Scope.Owned() {
 		placed.Scope = ret.op.Scope
@@ -192,11 +110,11 @@ func (ret *returning) placed(m *memproxy.Memory) memproxy.Memory {
 	return placed
 }
 
-func (ret *returning) trespass(ctx context.Context, extractor Extractor, m *memproxy.Memory) {
+func (ret *making) trespass(ctx context.Context, m *memproxy.Memory) {
 	why := memproxy.Reason{Code: memproxy.OwnerForeign, Rule: m.ID}
 	switch m.Event {
 	case "UPDATE":
-		ret.reasons = append(ret.reasons, ret.retract(ctx, extractor, m, why))
+		ret.reasons = append(ret.reasons, ret.retract(ctx, m, why))
 		return
 	case eventDelete:
 		why.Detail = "the backend's model deleted a memory of another tenant"

@@ -33,7 +33,6 @@ var (
 		"envoy/extproc.exchange":          38,
 		"gate.Admission":                  34,
 		"gate.Gate":                       86,
-		"gate.returning":                  112,
 		"gate.run":                        85,
 		"ledger.Ledger":                   112,
 		"ledger.transaction":              56,

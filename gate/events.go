@@ -1,10 +1,77 @@
 package gate
 
 import (
+	"bytes"
 	"context"
 
 	"github.com/memproxy/memproxy"
 )
+
+// Event filters one event of a stream. What comes back is to be sent on; it may
+// be nothing, as it is of a run that the caller may not see.
+func (g *Gate) Event(ctx context.Context, a *Admission, event []byte) []byte {
+	if !g.traced(ctx, a, event) {
+		return nil
+	}
+	if !a.Inspect {
+		return event
+	}
+	shown := a.Answered
+	defer func() { a.Answered = shown }() // one event is not the answer
+	ret := &answer{Admission: a, g: g, reply: memproxy.Reply{Status: 200, Body: event}, status: 200, single: true}
+	defer func() { a.leftovers.filtered += ret.filtered }()
+	if refused, err := ret.through(ctx, asSent); err != nil || refused {
+		return g.lost(ctx, a, err)
+	}
+	if event = ret.reply.Body; len(event) == 0 {
+		return nil
+	}
+	data := dataOf(event)
+	if len(data) == 0 || !bytes.ContainsAny(data[:1], "{[") || string(data) == endOfStream {
+		return event // nothing to take apart: a name, a comment, the mark of the end
+	}
+	ret.reply.Body = data
+	if refused, err := ret.through(ctx, rewritten); err != nil || refused {
+		return g.lost(ctx, a, err)
+	}
+	if bytes.Equal(ret.reply.Body, data) {
+		return event
+	}
+	return withData(event, ret.reply.Body)
+}
+
+// endOfStream is the data of the last event of a stream, which is no JSON. Without
+// it clients take the stream for one that broke off.
+const endOfStream = "[DONE]"
+
+// lost is what is sent in the place of an event that no filter lets through.
+func (g *Gate) lost(ctx context.Context, a *Admission, err error) []byte {
+	g.opt.Log.ErrorContext(ctx, "event withheld", "decision", a.Decision.ID, "route", a.call.Route.ID, "error", err)
+	return nil
+}
+
+// dataOf is what an event's lines of data say (WHATWG HTML, section 9.2).
+func dataOf(event []byte) []byte {
+	var data [][]byte
+	for line := range bytes.Lines(event) {
+		if rest, ok := bytes.CutPrefix(bytes.TrimRight(line, "\r\n"), []byte("data:")); ok {
+			data = append(data, bytes.TrimPrefix(rest, []byte(" ")))
+		}
+	}
+	return bytes.Join(data, []byte("\n"))
+}
+
+// withData is an event with other data, in one line.
+func withData(event, data []byte) []byte {
+	var out []byte
+	for line := range bytes.Lines(event) {
+		if !bytes.HasPrefix(line, []byte("data:")) && len(bytes.TrimRight(line, "\r\n")) > 0 {
+			out = append(out, line...)
+		}
+	}
+	out = append(append(out, "data: "...), bytes.ReplaceAll(data, []byte("\n"), []byte(" "))...)
+	return append(out, "\n\n"...)
+}
 
 // A backend may keep the streams of runs under names of its callers' making,
 // and find them by those alone, wherever the run took place. Of such a stream
@@ -18,7 +85,7 @@ func (g *Gate) Untraced(ctx context.Context, a *Admission) (memproxy.Reply, bool
 	if q, found := a.anywhere(); !found || q.Starts {
 		return memproxy.Reply{}, false
 	}
-	ret := &returning{Admission: a, g: g}
+	ret := &answer{Admission: a, g: g}
 	ret.refuse(StatusNotFound, memproxy.OwnerUnknown, "nobody can say whose run has a stream of this name")
 	g.release(ctx, a)
 	g.outcome(ctx, ret)
@@ -105,7 +172,7 @@ func (g *Gate) reaches(ctx context.Context, a *Admission, id string) bool {
 
 // tellKept puts into the outcome's reasons and the log what was not passed on
 // of another's stream.
-func (ret *returning) tellKept(ctx context.Context) {
+func (ret *answer) tellKept(ctx context.Context) {
 	if ret.sources.kept == 0 {
 		return
 	}

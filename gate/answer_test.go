@@ -3,6 +3,7 @@ package gate_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/memproxy/memproxy"
@@ -196,4 +197,15 @@ func TestExplainHasNoEffect(t *testing.T) {
 	if last := ex.Steps[11]; last.Step != "gate.rule" || last.Verdict != memproxy.Allow {
 		t.Errorf("the policy's own answer should be readable after a refusal: %+v", last)
 	}
+}
+
+// placed are the elements of a list, or the one object that an answer is.
+func placed(memories []memproxy.Memory) []memproxy.Memory {
+	out := slices.Clone(memories)
+	for i := range out {
+		if len(out) > 1 && out[i].Pointer == "" {
+			out[i].Pointer = fmt.Sprintf("/%d", i)
+		}
+	}
+	return out
 }

@@ -1,0 +1,322 @@
+package gate
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/telemetry/signal"
+)
+
+// answer is one answer of a backend on its way to the caller.
+type answer struct {
+	*Admission
+	g       *Gate
+	reply   memproxy.Reply
+	raw     memproxy.Reply // as the backend gave it
+	reading *memproxy.Reading
+	items   []item   // of the reading, while it is filtered
+	looked  *lookups // see lookups
+	answers bool     // to a write: what is hidden is remembered all the same
+	single  bool     // it is one event of a stream
+
+	// What loads found out for judgements.
+	view     viewer
+	fresh    []string // ids of what came to be with a write
+	settled  bool     // what was asked for by its id was ruled on before
+	blind    bool     // whose memories are could not be looked up
+	hiding   bool     // what is made of memories is hidden
+	screened bool     // screening was asked
+
+	status   int // the backend's
+	ended    memproxy.StreamEnd
+	reasons  []memproxy.Reason
+	filtered int
+	shown    []string
+
+	late  memproxy.Entry      // what came to be after its write was answered
+	made  map[string][]string // by memory, the codes for which it alone is marked
+	self  bool                // the backend's own agent wrote
+	stuck int                 // memories that could not be taken back
+}
+
+// notFiltered is why an answer that cannot be read is withheld.
+const notFiltered = "the backend's answer could not be read, so it could not be filtered"
+
+// Return takes the backend's answer to an admitted call, filters what the
+// caller may not see, remembers what was written, and notes the outcome. It
+// runs for every admission that was forwarded, also when the caller is gone,
+// and gives the answer to pass on.
+func (g *Gate) Return(ctx context.Context, a *Admission, reply memproxy.Reply) memproxy.Reply {
+	start := time.Now()
+	ctx, span := g.opt.Tracer.Start(ctx, signal.SpanReturn)
+	defer span.End()
+	ret := &answer{Admission: a, g: g, reply: reply, raw: reply, status: reply.Status}
+	if ret.status == StatusNotFound && ret.Inspect {
+		nameMissing(ctx, ret)
+	}
+	if ret.status != StatusNotFound || !ret.Inspect || !ret.absent() {
+		if ret.filtrate(ctx); ret.Answered != nil && ret.Answered.Status == StatusBadGateway {
+			span.SetStatus(codes.Error, string(memproxy.UpstreamMalformed))
+		}
+	}
+	if ret.filtered > 0 {
+		span.SetAttributes(attribute.Int(signal.AttrFiltered, ret.filtered))
+	}
+	kept := &effects{answer: ret}
+	kept.remember(ctx)
+	g.outcome(ctx, ret)
+	if a.edits != nil && ok2xx(ret.status) {
+		g.opt.Later(kept.subject(), func() { g.succeed(context.WithoutCancel(ctx), a, reply.Body) })
+	}
+	g.opt.Meter.Step(ctx, signal.SpanReturn, time.Since(start))
+	return ret.reply
+}
+
+// Abandon notes the outcome of an admitted call to which no answer came, and
+// gives the refusal to pass on. End says how an answer ended that had begun, or
+// that the caller hung up.
+func (g *Gate) Abandon(ctx context.Context, a *Admission, end memproxy.StreamEnd) memproxy.Reply {
+	ret := &answer{Admission: a, g: g, ended: end}
+	ret.refuse(StatusBadGateway, memproxy.UpstreamUnavailable, "the backend did not answer")
+	a.Answered = nil // what was decided stands; there is no answer to rule on
+	g.outcome(ctx, ret)
+	return ret.reply
+}
+
+// Streamed notes the outcome of an admitted call whose answer was passed on
+// without being read. What the backend refused is not paid for.
+func (g *Gate) Streamed(ctx context.Context, a *Admission, status int, end memproxy.StreamEnd) {
+	ret := &answer{Admission: a, g: g, ended: end, status: status, reply: memproxy.Reply{Status: status}}
+	if a.enforced() && status >= 400 && status < 500 {
+		g.release(ctx, a)
+	}
+	g.outcome(ctx, ret)
+}
+
+// Piece filters an answer that a face puts together itself, of an agent's run.
+func (g *Gate) Piece(ctx context.Context, a *Admission, reply memproxy.Reply) memproxy.Reply {
+	ret := &answer{Admission: a, g: g, reply: reply, status: reply.Status}
+	ret.filtrate(ctx)
+	return ret.reply
+}
+
+func ok2xx(status int) bool { return status >= 200 && status <= 299 }
+
+func (ret *answer) refuse(status int, code memproxy.ReasonCode, detail string) {
+	d := ret.Decision
+	d.Verdict, d.Status = memproxy.Deny, status
+	d.Reasons = []memproxy.Reason{{Code: code, Detail: detail}}
+	ret.reasons = append(ret.reasons, d.Reasons...)
+	ret.reply = ret.call.Backend.Adapter.Refuse(ret.call.Request, d.Shown())
+	ret.Answered = &d
+}
+
+// absent words what the backend does not have as what is another's is worded:
+// where several tenants share it, a caller could tell the two apart by the
+// words. What the ledger knows to be the caller's keeps the backend's own.
+func (ret *answer) absent() bool {
+	if ret.op == nil || !ret.enforced() || ret.alone() || !slices.ContainsFunc(ret.op.Targets, func(id string) bool { _, known := ret.owners[id]; return !known }) {
+		return false
+	}
+	ret.refuse(StatusNotFound, memproxy.OwnerUnknown, "this is not there for this caller's tenant")
+	return true
+}
+
+// filtrate reads the answer, filters it, and has it written anew as it may be
+// shown. An answer that cannot be read cannot be filtered, and is withheld.
+func (ret *answer) filtrate(ctx context.Context) {
+	refused, err := ret.through(ctx, asSent)
+	if err == nil && !refused {
+		refused, err = ret.sifted(ctx)
+	}
+	if err == nil && !refused {
+		_, err = ret.through(ctx, rewritten)
+	}
+	if err == nil {
+		return
+	}
+	ret.g.opt.Log.ErrorContext(ctx, "answer withheld", "decision", ret.Decision.ID, "route", ret.call.Route.ID, "error", err)
+	ret.refuse(StatusBadGateway, memproxy.UpstreamMalformed, notFiltered)
+}
+
+// sifted filters the memories of an answer that has some.
+func (ret *answer) sifted(ctx context.Context) (refused bool, err error) {
+	reader, ok := ret.call.Backend.Adapter.(Reader)
+	if !ok || !ret.Inspect || !ok2xx(ret.reply.Status) {
+		return false, nil
+	}
+	if ret.reading, err = reader.Read(ret.call.Route, ret.call.Request, ret.reply); err != nil {
+		return false, err
+	}
+	if all := ret.reading.Memories; len(all) == 1 && all[0].Missing && all[0].Pointer == "" && ret.absent() {
+		return true, nil
+	}
+	if ret.op.Kind != memproxy.Recall {
+		return ret.disclose(ctx, reader)
+	}
+	upstream := ret.reply
+	if refused, err := ret.rewrite(ctx, reader); refused || err != nil {
+		return refused, err
+	}
+	pages := ret.refill(ctx, upstream)
+	ret.tell(ctx)
+	ret.absorb(ctx, pages)
+	return false, nil
+}
+
+// rewrite filters the memories and has the answer written without what is left
+// out.
+func (ret *answer) rewrite(ctx context.Context, reader Reader) (refused bool, err error) {
+	if refused, err = ret.through(ctx, takenApart); refused || err != nil {
+		return refused, err
+	}
+	ret.reply.Body, err = reader.Rewrite(ret.call.Route, ret.call.Request, ret.reply, ret.reading)
+	return false, err
+}
+
+// A Discloser is a Reader whose answers to changes show memories besides those
+// that the change made: an agent with all of its blocks, to whom one was
+// attached.
+type Discloser interface {
+	Reader
+	// Disclosed finds the memories in the answer to a change. An answer that
+	// cannot be read is an error.
+	Disclosed(memproxy.Route, memproxy.Request, memproxy.Reply) (*memproxy.Reading, error)
+}
+
+// disclose filters the answer to a write: what a reader would not be shown, the
+// writer is not shown either, but for its own words. What was made of the write
+// is looked at first, which takes all of it; the filters work on a copy, because
+// what they hide is remembered all the same.
+func (ret *answer) disclose(ctx context.Context, reader Reader) (refused bool, err error) {
+	if ret.op.Kind == memproxy.Learn {
+		ret.receipts = ret.reading.Events
+		extractor, _ := ret.call.Backend.Adapter.(Extractor)
+		if err := (&making{ret, extractor, ret.reading.Memories}).extracted(ctx); err != nil {
+			return false, err
+		}
+	}
+	shown := *ret.reading
+	if d, ok := reader.(Discloser); ok && ret.op.Kind != memproxy.Learn {
+		rd, err := d.Disclosed(ret.call.Route, ret.call.Request, ret.reply)
+		if err != nil {
+			return false, err
+		}
+		shown = *rd
+	}
+	shown.Memories = slices.Clone(shown.Memories)
+	view := &answer{Admission: ret.Admission, g: ret.g, reply: ret.reply, status: ret.status, reading: &shown, answers: true, looked: ret.lookups()}
+	refused, err = view.rewrite(ctx, reader)
+	if !refused {
+		view.contested()
+	}
+	ret.filtered += view.filtered
+	ret.reasons = append(ret.reasons, view.reasons...)
+	if err == nil {
+		ret.reply = view.reply
+	}
+	return refused, err
+}
+
+// ownWords reports whether a memory says in the answer to a write what the write
+// says itself.
+func (ret *answer) ownWords(m *memproxy.Memory) bool {
+	return ret.answers && m.Text != "" && slices.ContainsFunc(ret.op.Items, func(it memproxy.Item) bool { return it.Kind == memproxy.ItemContent && it.Text == m.Text })
+}
+
+// tell records what the caller sees of the answer: for the outcome, and as a
+// source of what its session writes later. What it wrote itself is no source of
+// its own, and neither is what was said in a conversation.
+func (ret *answer) tell(ctx context.Context) {
+	ret.contested()
+	var sources []seen
+	session := ret.enforced() && ret.namedSession() != ""
+	for i := range ret.items {
+		it := &ret.items[i]
+		if it.ID == "" || it.Missing || it.Drop {
+			continue
+		}
+		ret.shown = append(ret.shown, it.ID)
+		if it.altered != "" {
+			ret.Unverified = append(ret.Unverified, it.ID)
+		}
+		if session && it.Text != "" && it.Show == nil && it.Layer != memproxy.Episodic && !wroteIt(ret, it) {
+			sources = append(sources, seen{id: it.ID, sha256: textHash(it.Text), text: plainForm(it.Text)})
+		}
+	}
+	ret.g.readers.shown(readerOf(ret.Admission), sources)
+	if ret.filtered > 0 {
+		ret.g.opt.Meter.Filtered(ctx, ret.op.Backend, ret.filtered)
+	}
+}
+
+// contested names the memories of the answer that somebody says otherwise of.
+func (ret *answer) contested() {
+	for i := range ret.items {
+		if it := &ret.items[i]; !it.Drop && !it.Missing && it.rec.Rated() && it.rec.Status.Contested && !ret.ownWords(it.Memory) {
+			ret.Contested = append(ret.Contested, it.ID)
+		}
+	}
+}
+
+// wroteIt reports whether the caller is the author of a memory in an answer, as
+// far as its row or its stamp says so.
+func wroteIt(ret *answer, it *item) bool {
+	return it.row != nil && it.row.Actor == ret.Principal.ID || it.Stamp != nil && it.Stamp.Actor == ret.Principal.ID
+}
+
+// deferred reports whether ownership was left to this answer: a target that
+// the ledger did not know and that this very call fetches.
+func (ret *answer) deferred() bool {
+	for _, id := range ret.op.Targets {
+		if _, known := ret.owners[id]; known {
+			continue
+		}
+		if _, asked := ret.op.Current[id]; !asked {
+			return true
+		}
+	}
+	return false
+}
+
+// decisive are the outcome's reasons, first those for which the answer was
+// refused.
+func (ret *answer) decisive() []memproxy.Reason {
+	sortReasons(ret.reasons)
+	if ret.Answered == nil {
+		return ret.reasons
+	}
+	led := func(why memproxy.Reason) bool { return slices.Contains(ret.Answered.Reasons, why) }
+	slices.SortStableFunc(ret.reasons, func(a, b memproxy.Reason) int {
+		switch {
+		case led(a) == led(b):
+			return 0
+		case led(a):
+			return -1
+		}
+		return 1
+	})
+	return ret.reasons
+}
+
+// outcome notes what came of the call.
+func (g *Gate) outcome(ctx context.Context, ret *answer) {
+	defer left(ret.Admission)
+	ret.Memories = ret.shown
+	ret.tellUnclaimed(ctx)
+	ret.tellKept(ctx)
+	ev := ret.event
+	ev.Type, ev.Time = memproxy.EventOutcome, g.opt.Clock()
+	ev.Status, ev.Memories, ev.Filtered, ev.Cancelled = ret.status, ret.shown, ret.filtered, ret.ended.Cancelled()
+	ev.Ended = ret.ended
+	ev.Reasons = ret.decisive()
+	ev.Budget, ev.ContentSHA256, ev.Findings, ev.Facts = nil, "", nil, nil
+	if err := g.opt.Recorder.Note(ev); err != nil {
+		g.opt.Log.ErrorContext(ctx, "audit outcome lost", "decision", ret.Decision.ID, "error", err)
+	}
+}
