@@ -78,7 +78,7 @@ func (toy) Read(_ memproxy.Route, _ memproxy.Request, r memproxy.Reply) (*mempro
 	rd := &memproxy.Reading{}
 	for line := range strings.Lines(string(r.Body)) {
 		id, user, _ := strings.Cut(strings.TrimSpace(line), " ")
-		rd.Memories = append(rd.Memories, memproxy.Memory{ID: id, Scope: memproxy.Scope{User: user}})
+		rd.Memories = append(rd.Memories, memproxy.Memory{ID: id, Pointer: fmt.Sprint("/", len(rd.Memories)), Scope: memproxy.Scope{User: user}})
 	}
 	return rd, nil
 }
