@@ -94,8 +94,8 @@ func settleAside(ctx context.Context, ret *answer, made []string) {
 // an extraction is over long before.
 const approvalBinds = 24 * time.Hour
 
-// first reports whether a memory has the status that its write was foreseen to give it: it came
-// to be by that write, or nobody looked at it before. Of an approval it is, in
+// firstSeen reports whether a memory takes the status of its write: the write
+// made it, or it has no status of its own yet. Of an approval it is, in
 // addition, not too late.
 func firstSeen(ret *answer, st, old *memproxy.Status, recorded bool) bool {
 	if recorded && old.State != memproxy.StateUntrusted && old.State != memproxy.StateExpired {
@@ -104,7 +104,7 @@ func firstSeen(ret *answer, st, old *memproxy.Status, recorded bool) bool {
 	return st.Reviewed == "" || ret.begun.Sub(st.Changed) < approvalBinds
 }
 
-// madeBy are the decisions by which an answer's memories came to be, by place,
+// origins are the decisions by which an answer's memories came to be, by place,
 // as far as their stamps tell, or on a bare route the ledger and what was
 // fetched; "" where that is not known.
 func origins(ret *answer, bare bool) []string {

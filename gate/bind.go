@@ -7,8 +7,8 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// unclaimed: the request names nobody whom nobody knows, or it will not be sent.
-// What would only have been refused is sent.
+// unclaimed reports whether a request has no names to bind: all of them have
+// rows, or it will not be sent. What shadow mode lets through is sent.
 func unclaimed(r *run) bool {
 	return r.op == nil || r.dry || len(r.unbound) == 0 || r.verdict.Stops() && r.enforced()
 }
@@ -33,12 +33,12 @@ func bind(ctx context.Context, r *run) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.g.opt.RecordTimeout)
 	defer cancel()
-	standing, err := r.g.opt.Ledger.Bind(ctx, rows...)
+	bound, err := r.g.opt.Ledger.Bind(ctx, rows...)
 	if err != nil {
 		r.g.release(ctx, r.Admission)
 		return err
 	}
-	for _, row := range standing {
+	for _, row := range bound {
 		if row.Scope.Tenant != r.Principal.Tenant {
 			r.missing("")
 		}

@@ -18,8 +18,8 @@ func readable(_ *answer, it *item) outcome {
 	return outcome{action: refuse, status: StatusBadGateway, code: memproxy.UpstreamMalformed, detail: notFiltered}
 }
 
-// deleted leaves out what its author deleted, whatever copy of it the backend
-// still shows. That it was deleted may be said.
+// deleted leaves out what its author deleted and the backend still has a copy of.
+// An event that says no more than that it was deleted is shown.
 func deleted(ret *answer, it *item) outcome {
 	if ret.answers || it.row == nil || !it.row.Deleted || it.Missing {
 		return outcome{}
@@ -135,8 +135,8 @@ func harmless(ret *answer, it *item) outcome {
 	return outcome{action: redact, text: memproxy.Described(memproxy.Sanitise(it.Text, spans))}
 }
 
-// previous leaves out the text that stood there before a write. In reads, earlier
-// texts are judged with the memory: Memory.Also.
+// previous leaves out the text that a write replaced. In reads, earlier texts are
+// judged with the memory: Memory.Also.
 func previous(_ *answer, it *item) outcome {
 	if !it.orphan {
 		return outcome{}
@@ -144,6 +144,7 @@ func previous(_ *answer, it *item) outcome {
 	return outcome{action: strip}
 }
 
+// enclosed leaves out what is part of an item that is left out.
 func enclosed(_ *answer, it *item) outcome {
 	if !it.inside {
 		return outcome{}
@@ -194,21 +195,6 @@ func knownOf(ret *answer, it *item) memproxy.Provenance {
 
 // RoleReviewer is the role of those who see what waits for review.
 const RoleReviewer = "memproxy-reviewer"
-
-// unrated withholds memories of which nothing is recorded, or the ledger could
-// not be asked, where what is untrusted is withheld. Those that were written
-// around memproxy are among them.
-func unrated(ret *answer) {
-	if !ret.rules.WithholdUntrusted {
-		return
-	}
-	for i := range ret.items {
-		it := &ret.items[i]
-		if it.unsaid == "" && !it.rec.Rated() && it.ID != "" && (it.Text != "" || len(it.Also) > 0) && !it.Drop && it.Layer != memproxy.Episodic {
-			it.unsaid = "the status of the memory is not known, and it is withheld"
-		}
-	}
-}
 
 // What is done with a memory in an answer.
 type display uint8

@@ -144,7 +144,7 @@ func (ret *making) markLater(ctx context.Context) {
 		}
 	}
 	if ret.reading = reading; len(reading.Memories) > 0 {
-		_ = commit(ctx, ret.g, &ret.Decision, memproxy.Entry{States: (&effects{answer: ret.answer}).newStates()}, "the state of new ret.memories is not kept") // it is in the log
+		_ = commit(ctx, ret.g, &ret.Decision, memproxy.Entry{States: (&effects{answer: ret.answer}).newStates()}, "the state of new memories is not kept") // it is in the log
 	}
 }
 

@@ -91,6 +91,21 @@ func statuses(ctx context.Context, ret *answer) error {
 	return nil
 }
 
+// unrated withholds memories of which nothing is recorded, or the ledger could
+// not be asked, where what is untrusted is withheld. Those that were written
+// around memproxy are among them.
+func unrated(ret *answer) {
+	if !ret.rules.WithholdUntrusted {
+		return
+	}
+	for i := range ret.items {
+		it := &ret.items[i]
+		if it.unsaid == "" && !it.rec.Rated() && it.ID != "" && (it.Text != "" || len(it.Also) > 0) && !it.Drop && it.Layer != memproxy.Episodic {
+			it.unsaid = "the status of the memory is not known, and it is withheld"
+		}
+	}
+}
+
 // compilations finds out whether what the backend makes of memories is hidden
 // from the caller. It is asked only where an answer shows such a thing.
 func compilations(ctx context.Context, ret *answer) error {
@@ -133,7 +148,7 @@ func befores(ctx context.Context, ret *answer) error {
 	return err
 }
 
-// enclosures finds what stands inside something that is left out.
+// enclosures finds items that are part of one that is left out.
 func enclosures(_ context.Context, ret *answer) error {
 	gone := map[string]bool{}
 	for i := range ret.items {

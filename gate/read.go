@@ -15,7 +15,7 @@ type Effect string
 const (
 	Drops     Effect = "drop"     // leaves it out of the answer
 	Notes     Effect = "note"     // changes nothing, and remembers what was shown
-	Marks     Effect = "mark"     // says something of it, and shows it
+	Marks     Effect = "mark"     // shows it with what was found
 	Withholds Effect = "withhold" // shows it in part, or refuses the answer
 )
 
@@ -39,7 +39,8 @@ type Filter struct {
 	// load fetches what judge needs, for all items at once. An error withholds
 	// the answer.
 	load func(context.Context, *answer) error
-	// judge says what becomes of one item. It asks nobody and changes nothing.
+	// judge says what becomes of one item, from what load has fetched. It changes
+	// nothing.
 	judge func(*answer, *item) outcome
 	// whole filters the answer as a whole.
 	whole func(context.Context, *answer) (refused bool, err error)
@@ -58,9 +59,9 @@ func (f *Filter) Memories() bool { return f.stage == takenApart }
 // withholds the answer.
 var filters = [...]Filter{
 	{Name: "members", Effect: Drops, What: "members that no row of the adapter's table claims, elements that cannot be read", stage: asSent, whole: members},
-	{Name: "readable", Effect: Drops, What: "elements that do not say in a way that can be read whose they are", stage: takenApart,
+	{Name: "readable", Effect: Drops, What: "elements whose owners cannot be read", stage: takenApart,
 		judge: readable, left: memproxy.Reason{Code: memproxy.AnswerUnreadable}},
-	{Name: "deleted", Effect: Drops, What: "memories that their authors deleted, whatever copy the backend still shows", stage: takenApart,
+	{Name: "deleted", Effect: Drops, What: "copies of memories that their authors deleted", stage: takenApart,
 		load: records, judge: deleted, left: leftOut(memproxy.OwnerFiltered, "memories of others")},
 	{Name: "owners", Effect: Drops, What: "memories of other tenants, and of owners that the caller may not name", stage: takenApart,
 		judge: visible, left: leftOut(memproxy.OwnerFiltered, "memories of others")},
@@ -69,20 +70,20 @@ var filters = [...]Filter{
 		judge: confident, left: leftOut(memproxy.TrustBelow, "memories of less confidence than was asked for")},
 	{Name: "integrity", Effect: Marks, What: "memories that are not what was written; withheld where the rules say so", stage: takenApart,
 		load: examine, judge: unaltered}, // which names each of them
-	{Name: "receipts", Effect: Withholds, What: "what became of writes that were set aside: whether they are written, never what they say", stage: takenApart, load: statuses, whole: receipts},
+	{Name: "receipts", Effect: Withholds, What: "results of writes that wait for review: whether they were written, never their texts", stage: takenApart, load: statuses, whole: receipts},
 	{Name: "states", Effect: Withholds, What: "quarantined, pending, expired and superseded memories; flagged ones are sanitised", stage: takenApart,
 		judge: byStatus, left: memproxy.Reason{Code: memproxy.StateWithheld, Detail: "memories were left out of the answer for their state"}},
 	{Name: "compiled", Effect: Drops, What: "what the backend made of memories that are withheld", stage: takenApart,
 		load: compilations, judge: compiled, left: leftOut(memproxy.StateWithheld, "what is made of memories that are withheld")},
 	{Name: "attacks", Effect: Withholds, What: "memories that look like attacks", stage: takenApart,
 		load: screened, judge: harmless, left: leftOut(memproxy.ScreenWithheld, "memories that look like attacks")},
-	{Name: "previous", Effect: Drops, What: "texts before a change that nobody can attribute, or that look like attacks", stage: takenApart, load: befores, judge: previous},
-	{Name: "enclosed", Effect: Drops, What: "what stands inside something that is left out", stage: takenApart, load: enclosures, judge: enclosed},
-	{Name: "relations", Effect: Drops, What: "totals and relations that may be of others, relations that look like attacks", stage: takenApart, whole: related},
+	{Name: "previous", Effect: Drops, What: "replaced texts without a known author, or that look like attacks", stage: takenApart, load: befores, judge: previous},
+	{Name: "enclosed", Effect: Drops, What: "parts of items that are left out", stage: takenApart, load: enclosures, judge: enclosed},
+	{Name: "relations", Effect: Drops, What: "totals and relations that may be of other tenants, relations that look like attacks", stage: takenApart, whole: related},
 	{Name: "provenance", Effect: Marks, What: "where memories come from, for readers who ask", stage: takenApart, judge: provenance},
 	{Name: "names", Effect: Drops, What: "ids of objects of other tenants", stage: rewritten, whole: strangers},
 	{Name: "secrets", Effect: Drops, What: "keys, tokens and environments, for callers who do not administer the backend", stage: rewritten, whole: secrets},
-	{Name: "heard", Effect: Notes, What: "what tools said, which what the session writes may come from", stage: rewritten, whole: heard},
+	{Name: "heard", Effect: Notes, What: "results of tools, as possible sources of what the session writes", stage: rewritten, whole: heard},
 }
 
 func leftOut(code memproxy.ReasonCode, what string) memproxy.Reason {
@@ -105,7 +106,7 @@ type item struct {
 	display display             // by its status
 	judged  judged              // by screening
 	orphan  bool                // Before must not be shown
-	inside  bool                // it stands inside something that is left out
+	inside  bool                // it is part of an item that is left out
 }
 
 func itemsOf(rd *memproxy.Reading) []item {
@@ -209,9 +210,10 @@ func (ret *answer) filter(ctx context.Context, f *Filter) (refused bool, err err
 }
 
 // apply does to an item what was judged, and reports whether the answer is
-// refused for it. It is the one place where an item of an answer is changed. A
-// write that is answered with the memory alone has happened: it is shown without
-// its text.
+// refused for it. It is the one place where a filter changes an item. What the
+// gate took back from the backend (making.retract) is left out before. A write
+// that is answered with the memory alone has happened: it is shown without its
+// text.
 func (ret *answer) apply(it *item, o *outcome) (refused bool) {
 	if o.note != nil {
 		ret.reasons = append(ret.reasons, *o.note)
