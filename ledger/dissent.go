@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/memproxy/memproxy"
 )
@@ -82,29 +81,6 @@ func (t *transaction) setContested(k memproxy.MemoryKey, tenant string, conteste
 	}
 	st.Contested = contested
 	return t.putStatus(st, prior)
-}
-
-// CloseDissent settles a dissent, one way or the other. The last one's end
-// makes the memory uncontested.
-func (l *Ledger) CloseDissent(ctx context.Context, k memproxy.MemoryKey, decision string) error {
-	if err := validKey(k); err != nil {
-		return err
-	}
-	if storable(decision) != nil {
-		return fmt.Errorf("%w: dissent", ErrUnknown)
-	}
-	return l.do(ctx, &job{also: func(t *transaction) error {
-		n, err := t.run(`UPDATE dissent SET closed = CASE WHEN closed > 0 THEN closed ELSE ? END
-			WHERE backend = ? AND kind = ? AND id = ? AND decision = ?`,
-			max(1, micros(t.l.opt.Clock())), k.Backend, string(k.Kind), k.ID, decision)
-		if err == nil && n == 0 {
-			err = fmt.Errorf("%w: dissent", ErrUnknown)
-		}
-		if err != nil {
-			return err
-		}
-		return t.unlessContested(k)
-	}})
 }
 
 // settleDissents closes what one decision contested, once somebody has given

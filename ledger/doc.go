@@ -15,7 +15,7 @@
 //   - A held write (PutHold) and what is settled about it is on the disk when
 //     the call returns. It is given out to be sent once (ClaimHold); where it
 //     is not known whether it was sent, it is Stranded, never repeated.
-//   - Contents (of holds, versions, dissent, kept originals) are encrypted,
+//   - Contents (of holds, versions, dissent) are encrypted,
 //     each under a key of its own, bound to its item and tenant. To shred one
 //     destroys that key. No content is anywhere else in the store, but for
 //     milliseconds in the log, encrypted, where it is overwritten.

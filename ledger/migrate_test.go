@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"database/sql"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"testing"
@@ -10,20 +11,28 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
+// ofSchema is an empty ledger as an earlier version made it.
+func ofSchema(t *testing.T, path string, n int) (*sql.DB, error) {
+	t.Helper()
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt := Options{}
+	return db, errors.Join(opt.complete(), apply(t.Context(), tx, sqliteDialect, n, opt), tx.Commit())
+}
+
 // A ledger of every earlier schema opens, keeps what it had and takes what is
 // new.
 func TestMigrations(t *testing.T) {
 	for n := range migrations() {
 		t.Run(fmt.Sprint("from schema ", n), func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "ledger.db")
-			db, err := sql.Open("sqlite", path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, err = db.Exec(fmt.Sprintf(`PRAGMA application_id = %d; CREATE TABLE schema_version (version INTEGER PRIMARY KEY, applied INTEGER NOT NULL)`, applicationID))
-			for i := 0; i < n && err == nil; i++ {
-				err = migrateOne(t.Context(), db, i+1, migrations()[i], time.Now())
-			}
+			db, err := ofSchema(t, path, n)
 			if err == nil && n > 0 {
 				_, err = db.Exec(`INSERT INTO ownership (backend, kind, id, tenant, "user", agent, app, run, actor, trust, confidence, source, decision, sha256, written, deleted) VALUES ('mem0','memory','m','acme','ann','','','','agent:dev','authenticated',700,'','d1','',1,0);
 					INSERT INTO correction (backend, id, decision, at) VALUES ('mem0', 'm', 'd0', 1)`)
@@ -67,14 +76,7 @@ func TestMigrations(t *testing.T) {
 func TestSessionsOfEarlierSchemasAreKept(t *testing.T) {
 	now := time.Now()
 	path := filepath.Join(t.TempDir(), "ledger.db")
-	db, err := sql.Open("sqlite", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = db.Exec(fmt.Sprintf(`PRAGMA application_id = %d; CREATE TABLE schema_version (version INTEGER PRIMARY KEY, applied INTEGER NOT NULL)`, applicationID))
-	for i := 0; i < 17 && err == nil; i++ {
-		err = migrateOne(t.Context(), db, i+1, migrations()[i], now)
-	}
+	db, err := ofSchema(t, path, 17)
 	if err == nil {
 		_, err = db.Exec(`INSERT INTO session (tenant, id, principal, begun, last, passed, held, rejections, strikes, locked, unlocked, unlocked_by, ended, struck, counted)
 			VALUES ('acme', 'session:a/ann/s', 'a', ?1, ?1, 0, 1, 3, 3, 0, 0, '', 0, ?1, 0), ('acme', 'caller:a/ann', 'a', ?1, ?1, 0, 0, 3, 3, 0, 0, '', 0, ?1, 0);

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"database/sql"
 	"fmt"
 	"path/filepath"
 	"testing"
@@ -17,14 +16,7 @@ func TestNamesOfEarlierVersions(t *testing.T) {
 	for _, from := range []int{8, 14} { // before names were bound, and while listed ones were not
 		t.Run(fmt.Sprint("from schema ", from), func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "ledger.db")
-			db, err := sql.Open("sqlite", path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, err = db.Exec(fmt.Sprintf(`PRAGMA application_id = %d; CREATE TABLE schema_version (version INTEGER PRIMARY KEY, applied INTEGER NOT NULL)`, applicationID))
-			for i := 0; i < from && err == nil; i++ {
-				err = migrateOne(t.Context(), db, i+1, migrations()[i], time.Now())
-			}
+			db, err := ofSchema(t, path, from)
 			n := 0
 			row := func(kind, id, tenant, column, name string, deleted int) {
 				n++

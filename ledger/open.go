@@ -52,7 +52,7 @@ const mapped = 1 << 30
 
 // advice is what to do about a damaged file. The ledger can be rebuilt from
 // use, so starting afresh is safe; what it costs is said.
-const advice = "nothing was changed; restore the file (with its -wal and -shm neighbours) from a backup, " +
+const advice = "nothing was changed; restore a backup (`memproxy ledger restore`), " +
 	"or salvage it with `sqlite3 FILE .recover`, or move it aside to start empty: " +
 	"owners are then asked upstream again, and authorship of unstamped memories is lost"
 
@@ -90,15 +90,15 @@ func Open(opt Options) (*Ledger, error) {
 func (l *Ledger) open() (left []*job, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
-	connect, migrate := l.connect, migrate
+	connect := l.connect
 	if l.opt.URL != "" {
 		l.dialect = postgresDialect
-		connect, migrate = l.connectPostgres, migratePostgres
+		connect = l.connectPostgres
 	}
 	if err := connect(ctx); err != nil {
 		return nil, damaged(err)
 	}
-	if err := migrate(ctx, l.writer, l.opt.Clock()); err != nil {
+	if err := migrate(ctx, l); err != nil {
 		return nil, damaged(err)
 	}
 	if l.recent, err = newRecent(l.opt.CacheSize); err != nil {
@@ -130,15 +130,14 @@ func (l *Ledger) connect(ctx context.Context) error {
 		l.writer, l.reader = db, db
 		return db.PingContext(ctx)
 	}
-	path, err := filepath.Abs(l.opt.Path)
+	size, err := claim(l.opt.Path)
 	if err != nil {
 		return err
 	}
-	size, err := claim(path)
+	dsn, err := dsn(l.opt.Path, l.pragmas("WAL"))
 	if err != nil {
 		return err
 	}
-	dsn := (&url.URL{Scheme: "file", Path: filepath.ToSlash(path), RawQuery: l.pragmas("WAL")}).String()
 	if l.writer, err = sql.Open("sqlite", dsn); err != nil {
 		return err
 	}
@@ -155,14 +154,26 @@ func (l *Ledger) connect(ctx context.Context) error {
 	if size > checkLimit {
 		return nil
 	}
+	return check(ctx, l.writer, "quick_check")
+}
+
+// check goes through the whole file: "quick_check", or "integrity_check", which
+// takes a few times as long and also compares rows with their order and indexes.
+func check(ctx context.Context, db *sql.DB, how string) error {
 	var verdict string
-	if err := l.writer.QueryRowContext(ctx, `PRAGMA quick_check(1)`).Scan(&verdict); err != nil {
+	if err := db.QueryRowContext(ctx, `PRAGMA `+how+`(1)`).Scan(&verdict); err != nil {
 		return err
 	}
 	if verdict != "ok" {
 		return fmt.Errorf("%w: %s; %s", ErrDamaged, verdict, advice)
 	}
 	return nil
+}
+
+// dsn is how the driver is told to open a file.
+func dsn(path, query string) (string, error) {
+	abs, err := filepath.Abs(path)
+	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(abs), RawQuery: query}).String(), err
 }
 
 func (l *Ledger) pragmas(journal string) string {

@@ -56,8 +56,8 @@ type Options struct {
 	// owner is asked upstream again, which is cheaper than a sync on the way of
 	// every answer.
 	Durable bool
-	// Vault encrypts contents and signs the chains of versions. Nil: holds,
-	// versions and kept originals are ErrNoVault.
+	// Vault encrypts contents and signs the chains of versions. Nil: holds
+	// and versions are ErrNoVault.
 	Vault *Vault
 	// MaxHolds bounds the holds of one tenant that wait; one more is ErrFull,
 	// unless it is the first of a caller who is known. A quarter of them may be
@@ -93,6 +93,9 @@ type Options struct {
 	// the writer, once the doubt about its memory is committed, and must not
 	// block. Nil: nobody.
 	Broken func()
+	// Progress is told, in words, of each part of a migration that Open begins, since
+	// a large ledger takes a while. Nil: no report.
+	Progress func(string)
 	// Lost is told of rows that were noted and could not be written. It is
 	// called by the writer and must not block. Nil: nobody.
 	Lost func(rows int, err error)
@@ -147,6 +150,9 @@ func (o *Options) complete() error {
 	}
 	if o.Broken == nil {
 		o.Broken = func() {}
+	}
+	if o.Progress == nil {
+		o.Progress = func(string) {}
 	}
 	if o.Lost == nil {
 		o.Lost = func(int, error) {}

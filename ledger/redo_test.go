@@ -30,6 +30,23 @@ func queuedEntry(id string) memproxy.Entry {
 // in the database, as kill -9 leaves them.
 func killed(t *testing.T, n int) (files map[string][]byte) {
 	t.Helper()
+	queued(t, n, func(path string) {
+		files = map[string][]byte{}
+		for _, suffix := range []string{"", "-wal", redoSuffix} {
+			text, err := os.ReadFile(path + suffix)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files[suffix] = text
+		}
+	})
+	return files
+}
+
+// queued calls f while a ledger is open with n entries of which none is in the
+// database.
+func queued(t *testing.T, n int, f func(path string)) {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	var still atomic.Bool
 	inside, release := make(chan struct{}, 1000), make(chan struct{})
@@ -52,15 +69,7 @@ func killed(t *testing.T, n int) (files map[string][]byte) {
 		}
 	}
 	<-inside
-	files = map[string][]byte{}
-	for _, suffix := range []string{"", "-wal", redoSuffix} {
-		text, err := os.ReadFile(path + suffix)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files[suffix] = text
-	}
-	return files
+	f(path)
 }
 
 // revived opens copies of files, and returns how many of the entries are whole,

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -130,80 +128,55 @@ func (t *transaction) prune(before time.Time) ([]key, error) {
 	return gone, t.forgetStatuses(gone)
 }
 
-// Len returns how many rows of a kind a backend has, without tombstones. It
-// counts them one by one and is meant for people.
-func (l *Ledger) Len(ctx context.Context, backend string, kind memproxy.TargetKind) (int64, error) {
-	if err := l.settle(ctx); err != nil {
-		return 0, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, l.opt.Timeout)
-	defer cancel()
-	var n int64
-	err := l.reader.QueryRowContext(ctx, l.dialect.sql(`SELECT count(*) FROM ownership WHERE backend = ? AND kind = ? AND deleted = 0`), backend, string(kind)).Scan(&n)
-	if err != nil {
-		return 0, l.wrap("count", err)
-	}
-	return n, nil
-}
-
 // PeekLock returns the lock that is in force on one of some records of
 // rejections, out of a store that another process may have open, and changes
 // nothing. Options.Locks say what locks.
-func PeekLock(ctx context.Context, opt Options, tenant string, ids ...string) (memproxy.Lock, error) {
-	if opt.URL != "" {
-		l, err := Open(opt)
-		if err != nil {
-			return memproxy.Lock{}, err
+func PeekLock(ctx context.Context, opt Options, tenant string, ids ...string) (lock memproxy.Lock, err error) {
+	err = peek(opt, func(l *Ledger) (err error) {
+		lock, err = l.SessionLocked(ctx, tenant, ids...)
+		return err
+	}, func(db *sql.DB) error {
+		if opt.Locks == nil {
+			return nil
 		}
-		lock, err := l.SessionLocked(ctx, tenant, ids...)
-		return lock, errors.Join(err, l.Close())
-	}
-	db, err := peeking(opt)
-	if err != nil || db == nil || opt.Locks == nil {
-		return memproxy.Lock{}, err
-	}
-	defer db.Close()
-	found, err := db.QueryContext(ctx, withStrikes, tenant, asJSON(ids))
-	if err != nil {
-		return memproxy.Lock{}, fmt.Errorf("ledger: %s: %w", opt.Path, damaged(err))
-	}
-	all, err := drain(found, scanSession)
-	return opt.last(all), err
-}
-
-// peeking opens the file of a store for reading; nil where there is none.
-func peeking(opt Options) (*sql.DB, error) {
-	path, err := filepath.Abs(opt.Path)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) || opt.Path == "" {
-		return nil, nil
-	}
-	dsn := (&url.URL{Scheme: "file", Path: filepath.ToSlash(path), RawQuery: "mode=ro&_pragma=busy_timeout(2000)"}).String()
-	return sql.Open("sqlite", dsn)
+		found, err := db.QueryContext(ctx, withStrikes, tenant, asJSON(ids))
+		if err != nil {
+			return err
+		}
+		all, err := drain(found, scanSession)
+		lock = opt.last(all)
+		return err
+	})
+	return lock, err
 }
 
 // Peek returns the record of an actor out of a store that another process may
 // have open, and changes nothing. A file that is not there knows nobody.
-func Peek(ctx context.Context, opt Options, tenant, actor string) (Track, error) {
-	var t Track
+func Peek(ctx context.Context, opt Options, tenant, actor string) (t Track, err error) {
+	err = peek(opt, func(l *Ledger) (err error) {
+		t, err = l.Record(ctx, tenant, actor)
+		return err
+	}, func(db *sql.DB) error {
+		return ignoreNone(scanTrack(db.QueryRowContext(ctx, `SELECT `+actorColumns+` FROM actor WHERE tenant = ? AND actor = ?`, tenant, actor), &t))
+	})
+	return t, err
+}
+
+// peek looks into a database as into any ledger, and into a file that is there
+// without opening it as one.
+func peek(opt Options, database func(*Ledger) error, file func(*sql.DB) error) error {
 	if opt.URL != "" {
 		l, err := Open(opt)
 		if err != nil {
-			return t, err
+			return err
 		}
-		t, err = l.Record(ctx, tenant, actor)
-		return t, errors.Join(err, l.Close())
+		return errors.Join(database(l), l.Close())
 	}
-	db, err := peeking(opt)
-	if err != nil || db == nil {
-		return t, err
+	if _, err := os.Stat(opt.Path); errors.Is(err, fs.ErrNotExist) {
+		return nil // without a name there is none, either
 	}
-	defer db.Close()
-	err = scanTrack(db.QueryRowContext(ctx, `SELECT `+actorColumns+` FROM actor WHERE tenant = ? AND actor = ?`, tenant, actor), &t)
-	if err = ignoreNone(err); err != nil {
-		return Track{}, fmt.Errorf("ledger: %s: %w", opt.Path, damaged(err))
+	if err := with(opt.Path, "ro", file); err != nil {
+		return fmt.Errorf("ledger: %s: %w", opt.Path, damaged(err))
 	}
-	return t, nil
+	return nil
 }

@@ -34,8 +34,8 @@ const vaultDomain = "memproxy vault 1"
 // item's name and tenant, so that an envelope opens nowhere else. It also
 // signs the chains of versions. It is safe for concurrent use.
 //
-// To rotate, start with a new signing key and the old one among Verifying,
-// then call Ledger.Rewrap; then the old one is needed for chains only.
+// To rotate, start with a new signing key and the old one among Verifying, which
+// is needed as long as there is something from before.
 type Vault struct {
 	current string // id of the key that encrypts
 	keys    map[string]vaultKey
@@ -155,18 +155,6 @@ func (v *Vault) open(ref, tenant string, e envelope) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %s was changed", ErrSealed, ref)
 	}
 	return plain, nil
-}
-
-// rewrap returns the item's key under the current key.
-func (v *Vault) rewrap(ref, tenant string, e envelope) (envelope, error) {
-	item, err := v.unwrap(ref, tenant, e)
-	if err != nil {
-		return envelope{}, err
-	}
-	defer clear(item)
-	e.key = v.current
-	e.wrapped, err = v.encrypt(v.keys[v.current].wrap, item, bound("key", ref, tenant))
-	return e, err
 }
 
 func (v *Vault) unwrap(ref, tenant string, e envelope) ([]byte, error) {

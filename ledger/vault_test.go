@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"database/sql"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -60,9 +61,6 @@ func TestNothingInPlain(t *testing.T) {
 	if err := l.Commit(t.Context(), memproxy.Entry{Dissents: []memproxy.Dissent{d}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Keep(t.Context(), "k", "acme", []byte(secretText)); err != nil {
-		t.Fatal(err)
-	}
 	for range 2 { // with its log, then closed
 		all := everything(t, dir)
 		for _, word := range []string{"zanzibarquokka", "must not be seen"} {
@@ -112,38 +110,32 @@ func TestShreddedKeyIsGone(t *testing.T) {
 	}
 }
 
-// After a rotation the contents are under the new key, and the old key opens
-// nothing any more.
+// After a rotation both keys open what was encrypted before, and the new one alone
+// what came since.
 func TestVaultRotation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	old, next := ledgertest.Key(t), ledgertest.Key(t)
-	reopen := func(keys ...ledger.Key) *ledger.Ledger {
-		return open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t, keys...)})
-	}
-	l := reopen(old)
-	held(t, l, "h1")
-	l.Close()
-	l = reopen(next, old)
-	held(t, l, "h2") // the sketches' key is read under the old key
-	n, skipped, err := l.Rewrap(t.Context())
-	if err != nil || n != 2 || skipped != 0 { // h1 and the sketches' key
-		t.Errorf("rewrapped %d, skipped %d, %v", n, skipped, err)
-	}
-	if n, _, err := l.Rewrap(t.Context()); err != nil || n != 0 {
-		t.Errorf("again: %d, %v", n, err)
-	}
-	l.Close()
-	for name, c := range map[string]struct {
-		key  ledger.Key
-		want error
-	}{"new key": {next, nil}, "old key": {old, ledger.ErrSealed}} {
-		l = reopen(c.key)
-		for _, id := range []string{"h1", "h2"} {
-			if _, _, err := l.HoldContent(t.Context(), id); !errors.Is(err, c.want) {
-				t.Errorf("%s: %s: %v, want %v", name, id, err, c.want)
+	for i, keys := range [][]ledger.Key{{old}, {next, old}, {next}} {
+		l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t, keys...)})
+		if i < 2 {
+			id := fmt.Sprint("h", i)
+			h, c := ledgertest.Held(id, "text")
+			if _, err := l.PutHold(t.Context(), h, c); err != nil {
+				t.Fatal(err)
 			}
 		}
-		l.Close()
+		for j := range min(i+1, 2) {
+			want := error(nil)
+			if i == 2 && j == 0 {
+				want = ledger.ErrSealed
+			}
+			if _, _, err := l.HoldContent(t.Context(), fmt.Sprint("h", j)); !errors.Is(err, want) {
+				t.Errorf("keys %v: h%d: %v, want %v", keys, j, err, want)
+			}
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -198,8 +190,5 @@ func TestWithoutVault(t *testing.T) {
 	}
 	if _, err := l.Append(t.Context(), ledgertest.Version("m", "text")); !errors.Is(err, ledger.ErrNoVault) {
 		t.Errorf("Append: %v", err)
-	}
-	if err := l.Keep(t.Context(), "k", "t", nil); !errors.Is(err, ledger.ErrNoVault) {
-		t.Errorf("Keep: %v", err)
 	}
 }

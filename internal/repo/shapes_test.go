@@ -34,7 +34,7 @@ var (
 		"gate.Admission":                  34,
 		"gate.Gate":                       86,
 		"gate.run":                        85,
-		"ledger.Ledger":                   112,
+		"ledger.Ledger":                   105,
 		"ledger.transaction":              56,
 		"proxy.Proxy":                     65,
 		"telemetry/audit.Log":             53,

@@ -95,7 +95,6 @@ func RunLife(t *testing.T, open func(*testing.T, ledger.Options) (one, other *le
 		{"old holds are told of once, settled ones pruned", agedAndPruned},
 		{"holds of a tenant are bounded", holdBound},
 		{"notices are given out until delivered", notices},
-		{"what is kept is found", kept},
 		{"what was retracted is known again", retractions},
 		{"states are set and seen", statesSet},
 		{"states are listed in pages", statesListed},
@@ -178,7 +177,7 @@ func wantErr(t *testing.T, what string, err, want error) {
 	}
 }
 
-func must(t *testing.T, what string, err error) {
+func must(t testing.TB, what string, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)

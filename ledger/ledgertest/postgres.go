@@ -108,6 +108,27 @@ func postgresOpens(t *testing.T, address string) {
 		_, err := ledger.Open(ledger.Options{URL: url, Timeout: 20 * time.Second})
 		wantErr(t, "open", err, ledger.ErrForeign)
 	})
+	t.Run("an older schema is migrated", func(t *testing.T) {
+		opt := OldOptions(t)
+		opt.URL = Schema(t, address)
+		exec(opt.URL, string(unzip(t, oldPostgres)))
+		want := ledger.Plan{From: 11, To: 18}
+		for range 2 { // to tell what a start would do does not do it
+			plan, err := ledger.Rehearse(t.Context(), opt)
+			if err != nil || plan != want {
+				t.Errorf("rehearsed: %+v, %v", plan, err)
+			}
+		}
+		exec(opt.URL, `CREATE TABLE sealing (a INT)`) // in the way of step 13
+		if _, err := ledger.Open(opt); err == nil {
+			t.Error("it was migrated over another table")
+		}
+		exec(opt.URL, `DROP TABLE sealing`)
+		if plan, err := ledger.Rehearse(t.Context(), opt); err != nil || plan != want {
+			t.Errorf("a migration that failed left %+v, %v", plan, err)
+		}
+		RunOld(t, OpenPostgres(t, opt))
+	})
 	t.Run("a newer schema is refused", func(t *testing.T) {
 		url := Schema(t, address)
 		must(t, "close", OpenPostgres(t, ledger.Options{URL: url, Timeout: 20 * time.Second}).Close())

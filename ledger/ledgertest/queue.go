@@ -153,19 +153,3 @@ func notices(t *testing.T, l Life) {
 		t.Errorf("after delivery: %v, %v", none, err)
 	}
 }
-
-func kept(t *testing.T, l Life) {
-	ctx := t.Context()
-	must(t, "keep", l.Keep(ctx, "m1/PATTERN_001", "acme", []byte("the original")))
-	got, err := l.Other.Kept(ctx, "m1/PATTERN_001", "acme")
-	if err != nil || string(got) != "the original" {
-		t.Errorf("%q, %v", got, err)
-	}
-	_, err = l.Kept(ctx, "m1/PATTERN_001", "other")
-	wantErr(t, "another tenant", err, ledger.ErrSealed)
-	if was, err := l.Unkeep(ctx, "m1/PATTERN_001"); err != nil || !was {
-		t.Errorf("unkeep: %v, %v", was, err)
-	}
-	_, err = l.Kept(ctx, "m1/PATTERN_001", "acme")
-	wantErr(t, "after unkeep", err, ledger.ErrShredded)
-}

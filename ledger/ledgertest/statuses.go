@@ -217,42 +217,35 @@ func contested(t *testing.T, l Life) {
 	if err != nil || len(who) != 1 || !who["m"].Status.Contested || who["m"].Owner.Actor != "agent:dev" || who["m"].Status.Attestation != "" {
 		t.Errorf("records %+v, %v", who, err)
 	}
-	must(t, "CloseDissent", l.CloseDissent(ctx, mem("m"), "d1"))
-	if st := status(t, l, "m"); !st.Contested {
+	// The last word on the write that dissents is the last word on the dissent, and
+	// the last dissent's end that of the contest.
+	put(t, l, Row("n"))
+	d.ID = "n"
+	for _, d.Decision = range []string{"rejected", "approved"} {
+		must(t, "Contest", l.Commit(ctx, memproxy.Entry{Dissents: []memproxy.Dissent{d}}))
+		_, err := l.PutHold(ctx, memproxy.HeldWrite{ID: d.Decision, Backend: "mem0", Route: "mem0.update", Method: "PUT", EscapedPath: "/memories/n", Tenant: "acme", Principal: "agent:low", Kind: memproxy.Correct, Created: l.Clock.Now()}, memproxy.HoldContent{Body: []byte("{}")})
+		must(t, "PutHold", err)
+	}
+	must(t, "RejectHold", l.RejectHold(ctx, "rejected", by("human:ann")))
+	if st := status(t, l, "n"); !st.Contested {
 		t.Error("one dissent is still open")
 	}
-	must(t, "CloseDissent", l.CloseDissent(ctx, mem("m"), "d2"))
-	if st := status(t, l, "m"); st.Contested {
-		t.Error("no dissent is open")
+	_, err = l.ApproveHold(ctx, "approved", by("human:ann"))
+	must(t, "ApproveHold", err)
+	if st := status(t, l, "n"); !st.Contested {
+		t.Error("approved, and not written yet")
 	}
-	wantErr(t, "no such dissent", l.CloseDissent(ctx, mem("m"), "d3"), ledger.ErrUnknown)
-	// The last word on the write that dissents is the last word on the dissent.
-	for _, approve := range []bool{false, true} {
-		d.Decision = fmt.Sprint("held", approve)
-		must(t, "Contest", l.Commit(ctx, memproxy.Entry{Dissents: []memproxy.Dissent{d}}))
-		_, err := l.PutHold(ctx, memproxy.HeldWrite{ID: d.Decision, Backend: "mem0", Route: "mem0.update", Method: "PUT", EscapedPath: "/memories/m", Tenant: "acme", Principal: "agent:low", Kind: memproxy.Correct, Created: l.Clock.Now()}, memproxy.HoldContent{Body: []byte("{}")})
-		must(t, "PutHold", err)
-		if !approve {
-			must(t, "RejectHold", l.RejectHold(ctx, d.Decision, by("human:ann")))
-		} else {
-			_, err := l.ApproveHold(ctx, d.Decision, by("human:ann"))
-			must(t, "ApproveHold", err)
-			if st := status(t, l, "m"); !st.Contested {
-				t.Error("approved, and not written yet")
-			}
-			claim, err := l.ClaimHold(ctx, d.Decision, time.Minute)
-			must(t, "ClaimHold", err)
-			must(t, "FinishHold", l.FinishHold(ctx, d.Decision, claim.Token, memproxy.HoldResult{Status: 200}))
-		}
-		if st := status(t, l, "m"); st.Contested {
-			t.Errorf("approved %v: still contested", approve)
-		}
+	claim, err := l.ClaimHold(ctx, "approved", time.Minute)
+	must(t, "ClaimHold", err)
+	must(t, "FinishHold", l.FinishHold(ctx, "approved", claim.Token, memproxy.HoldResult{Status: 200}))
+	if st := status(t, l, "n"); st.Contested {
+		t.Error("no dissent is open")
 	}
 	for i := range 30 {
 		d.Decision = fmt.Sprint("flood", i)
 		must(t, "Contest", l.Commit(ctx, memproxy.Entry{Dissents: []memproxy.Dissent{d}}))
 	}
-	if all, err = l.Dissents(ctx, mem("m"), true); err != nil || len(all) != 20 || all[0].Decision != "flood29" {
+	if all, err = l.Dissents(ctx, mem("n"), true); err != nil || len(all) != 20 || all[0].Decision != "flood29" {
 		t.Errorf("%d of dissent, %v", len(all), err)
 	}
 }

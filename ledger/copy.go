@@ -1,0 +1,264 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// ReplacedSuffix ends the name of what Restore found in the place of the ledger.
+const ReplacedSuffix = ".replaced"
+
+// errNoFile: only a file is copied.
+var errNoFile = errors.New("ledger: it is not a file: Postgres is backed up by pg_dump and restored by pg_restore")
+
+// Backup writes a copy of the file Options.Path to another file, which must not
+// exist, while a process may be writing to the ledger. In the copy is every entry
+// that was committed before, also what the process has in its redo log: it is
+// applied to the copy, which is thereby opened once before it has its name.
+func Backup(ctx context.Context, opt Options, to string) error {
+	if opt.Path == "" {
+		return errNoFile
+	}
+	if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("ledger: back up: %w", errors.Join(err, fmt.Errorf("%s: %w", to, fs.ErrExist)))
+	}
+	err := replicate(ctx, opt.Path, to, func(tmp string) error {
+		var applied uint64
+		err := with(tmp, "rw", func(db *sql.DB) error {
+			if n, err := schemaOf(ctx, db, sqliteDialect); err != nil || n < len(migrations()) {
+				return errors.Join(err, fmt.Errorf("it has schema %d, not %d: back it up with the memproxy that wrote it, or start this one", n, len(migrations())))
+			}
+			if err := check(ctx, db, "integrity_check"); err != nil {
+				return err
+			}
+			return db.QueryRowContext(ctx, `SELECT applied FROM redo`).Scan(&applied)
+		})
+		if err != nil {
+			return err
+		}
+		redo, err := os.ReadFile(tmp + redoSuffix)
+		if err == nil {
+			err = os.WriteFile(tmp+redoSuffix, unapplied(redo, applied), 0o600)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		var lost error
+		l, err := Open(Options{Path: tmp, Vault: opt.Vault, Timeout: opt.Timeout, Clock: opt.Clock, Lost: func(_ int, err error) { lost = errors.Join(lost, err) }})
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(l.Close(), lost); err != nil {
+			return err
+		}
+		return with(tmp, "rw", single)
+	})
+	if err != nil {
+		return fmt.Errorf("ledger: back up %s: %w", opt.Path, damaged(err))
+	}
+	return nil
+}
+
+// unapplied is what a redo log has after an entry. The file was read while it may
+// have been cut and written anew: a frame that was torn thereby had been applied.
+func unapplied(redo []byte, applied uint64) []byte {
+	for at := 0; at+redoHead <= len(redo); {
+		n := binary.BigEndian.Uint32(redo[at:])
+		if n > 0 && binary.BigEndian.Uint64(redo[at+4:]) > applied {
+			return redo[at:]
+		}
+		at += int(max(4, n+3)) &^ 3
+	}
+	return nil
+}
+
+// Restore puts a copy in the place of a ledger, once it was read whole and is one
+// that this program can open. A ledger that a process has open is not touched, one
+// that is there only if force is set: it is kept under its name and ReplacedSuffix.
+func Restore(ctx context.Context, from, path string, force bool) error {
+	err := replicate(ctx, from, path, func(tmp string) error {
+		err := with(tmp, "rw", func(db *sql.DB) error {
+			if n, err := schemaOf(ctx, db, sqliteDialect); err != nil || n == 0 {
+				return errors.Join(err, ErrForeign)
+			}
+			return check(ctx, db, "integrity_check")
+		})
+		if err != nil {
+			return err
+		}
+		if _, err := os.Lstat(path); err == nil && !force {
+			return fmt.Errorf("%s: %w", path, fs.ErrExist)
+		}
+		return replace(path)
+	})
+	if err != nil {
+		return fmt.Errorf("ledger: restore %s: %w", from, damaged(err))
+	}
+	return nil
+}
+
+// replace gives a ledger another name, and keeps the one that it has until the copy
+// takes it. What is in its logs is in the file before, unless the file is damaged;
+// logs are moved even without a file, since SQLite would apply them to the copy.
+func replace(path string) error {
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		if err := with(path, "rw", single); err != nil && !errors.Is(damaged(err), ErrDamaged) {
+			return fmt.Errorf("%s is in use: %w", path, err)
+		}
+		if err := os.Link(path, path+ReplacedSuffix); err != nil {
+			return fmt.Errorf("move what an earlier restore left away: %w", err)
+		}
+	}
+	for _, suffix := range [...]string{"-wal", "-shm", redoSuffix} {
+		if err := os.Rename(path+suffix, path+ReplacedSuffix+suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// single makes the database one file. No other process may have it open.
+func single(db *sql.DB) error {
+	_, err := db.Exec(`PRAGMA journal_mode = DELETE`)
+	return err
+}
+
+// Plan is what a start would do with a ledger before it serves.
+type Plan struct {
+	From int    `json:"from"` // its schema, 0 where there is none yet
+	To   int    `json:"to"`
+	Rows int64  `json:"rows,omitempty"` // that would be written, of a file
+	Copy string `json:"copy,omitempty"` // file that would be made first
+}
+
+// Rehearse says what Open would do, and changes nothing. A file is migrated on a
+// copy of it, which is removed.
+func Rehearse(ctx context.Context, opt Options) (p Plan, err error) {
+	if err := opt.complete(); err != nil {
+		return p, err
+	}
+	l := &Ledger{opt: opt, dialect: postgresDialect}
+	p.To = len(migrations())
+	if opt.URL != "" {
+		if err = l.connectPostgres(ctx); err == nil {
+			p.From, err = schemaOf(ctx, l.reader, postgresDialect)
+		}
+		return p, errors.Join(err, l.closeDBs())
+	}
+	if _, err := os.Lstat(opt.Path); errors.Is(err, fs.ErrNotExist) {
+		return p, nil
+	}
+	err = with(opt.Path, "rw", func(db *sql.DB) (err error) {
+		p.From, err = schemaOf(ctx, db, sqliteDialect)
+		return err
+	})
+	if err != nil || p.From == 0 || p.From == p.To {
+		return p, err
+	}
+	p.Copy = before(opt.Path, p.From)
+	over := errors.New("the rehearsal is over")
+	err = replicate(ctx, opt.Path, p.Copy, func(tmp string) error {
+		return with(tmp, "rw", func(db *sql.DB) error {
+			tx, err := db.BeginTx(ctx, nil)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = tx.Rollback() }() // the copy is removed as well
+			if err := apply(ctx, tx, sqliteDialect, p.To, opt); err != nil {
+				return err
+			}
+			if err := tx.QueryRowContext(ctx, `SELECT total_changes() - ?`, p.To-p.From).Scan(&p.Rows); err != nil {
+				return err
+			}
+			return over
+		})
+	})
+	if errors.Is(err, over) {
+		return p, nil
+	}
+	return p, fmt.Errorf("ledger: migrate a copy of %s: %w", opt.Path, err)
+}
+
+// with opens a file that is there for some statements: "ro" or "rw".
+func with(path, mode string, f func(*sql.DB) error) error {
+	dsn, err := dsn(path, "mode="+mode+"&_pragma=busy_timeout(2000)")
+	if err != nil {
+		return err
+	}
+	db, err := sql.Open("sqlite", dsn)
+	if err != nil {
+		return err
+	}
+	db.SetMaxOpenConns(1)
+	return errors.Join(f(db), db.Close())
+}
+
+// partial is how the names of unfinished copies begin.
+func partial(to string) string { return "." + filepath.Base(to) + "-" }
+
+// dropPartial removes the unfinished copies of killed starts, so that a start which
+// is killed again and again does not fill the disk.
+func dropPartial(to string) error {
+	entries, err := os.ReadDir(filepath.Dir(to))
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), partial(to)) {
+			err = errors.Join(err, os.Remove(filepath.Join(filepath.Dir(to), e.Name())))
+		}
+	}
+	return err
+}
+
+// replicate writes what a file and its redo log hold to another one, while a
+// process may be writing to them. The copy has its name once it is whole and
+// ready returned; nil: nothing is left to do. On an error there is none.
+func replicate(ctx context.Context, from, to string, ready func(tmp string) error) error {
+	// The log before the database: what leaves it meanwhile is in there.
+	redo, err := os.ReadFile(from + redoSuffix)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(to), partial(to)+"*") // mode 0600
+	if err != nil {
+		return err
+	}
+	tmp := f.Name()
+	defer func() {
+		_ = f.Close() // it was synced, or is of no use
+		for _, suffix := range [...]string{"", "-wal", "-shm", "-journal", redoSuffix} {
+			_ = os.Remove(tmp + suffix) // most are not there
+		}
+	}()
+	err = with(from, "rw", func(db *sql.DB) error {
+		_, err := db.ExecContext(ctx, `VACUUM INTO ?`, tmp)
+		return err
+	})
+	if err == nil && len(redo) > 0 {
+		err = os.WriteFile(tmp+redoSuffix, redo, 0o600)
+	}
+	if err == nil && ready != nil {
+		err = ready(tmp)
+	}
+	if err != nil {
+		return err
+	}
+	if info, err := os.Stat(tmp + redoSuffix); err != nil || info.Size() == 0 {
+		_ = os.Remove(tmp + redoSuffix) // it is not there, or was applied
+		_ = os.Remove(to + redoSuffix)  // of an earlier copy
+	} else if err := os.Rename(tmp+redoSuffix, to+redoSuffix); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, to); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(to))
+}

@@ -1,0 +1,247 @@
+package ledger
+
+import (
+	"bytes"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// dirOf are the files of a directory, by name.
+func dirOf(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for _, e := range entries {
+		b, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[e.Name()] = string(b)
+	}
+	return files
+}
+
+func namesOf(files map[string]string) []string {
+	var names []string
+	for name := range files {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Proves EDGE-3, SYN-5: a backup of a ledger that a process has open, whose writer
+// stands still in a transaction, is one file with every entry that was committed,
+// and is put in the place of a ledger without what that one has in its log.
+func TestBackupHasWhatIsQueued(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "backup.db")
+	opt := Options{Vault: testVault(t), Timeout: 20 * time.Second}
+	queued(t, 3, func(path string) {
+		opt.Path = path
+		if err := Backup(t.Context(), opt, file); err != nil {
+			t.Fatal(err)
+		}
+		if err := Backup(t.Context(), opt, file); !errors.Is(err, fs.ErrExist) {
+			t.Errorf("an existing file: %v", err)
+		}
+		if err := Restore(t.Context(), file, path, true); err == nil || !strings.Contains(err.Error(), "in use") {
+			t.Errorf("in the place of a ledger that is open: %v", err)
+		}
+	})
+	files := dirOf(t, dir)
+	if names := namesOf(files); !slices.Equal(names, []string{"backup.db"}) {
+		t.Fatalf("the backup is %q", names)
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("its mode is %v, %v", info.Mode(), err)
+	}
+	if whole, lost := revived(t, map[string][]byte{"": []byte(files["backup.db"])}, 3); whole != 3 || lost != 0 {
+		t.Errorf("%d of 3 entries, %d lost", whole, lost)
+	}
+
+	// The log of the ledger that it replaces is not applied to it.
+	left := killed(t, 2)
+	state := filepath.Join(t.TempDir(), "ledger.db")
+	for suffix, b := range left {
+		if err := os.WriteFile(state+suffix, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Restore(t.Context(), file, state, false); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("over a ledger without force: %v", err)
+	}
+	if err := Restore(t.Context(), file, state, true); err != nil {
+		t.Fatal(err)
+	}
+	files = dirOf(t, filepath.Dir(state))
+	if names := namesOf(files); !slices.Equal(names, []string{"ledger.db", "ledger.db.replaced", "ledger.db.replaced.redo"}) {
+		t.Errorf("there are %q", names)
+	}
+	if whole, lost := revived(t, map[string][]byte{"": []byte(files["ledger.db"])}, 3); whole != 3 || lost != 0 {
+		t.Errorf("restored: %d of 3 entries, %d lost", whole, lost)
+	}
+	// What was replaced can be had back, with its log.
+	before := map[string][]byte{"": []byte(files["ledger.db.replaced"]), redoSuffix: []byte(files["ledger.db.replaced.redo"])}
+	if whole, _ := revived(t, before, 2); whole != 2 {
+		t.Errorf("what was replaced has %d of 2 entries", whole)
+	}
+	if err := Restore(t.Context(), file, state, true); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("over what an earlier restore left: %v", err)
+	}
+}
+
+// Proves EDGE-3: what is no sound ledger of this program replaces nothing.
+func TestRestoreRefuses(t *testing.T) {
+	dir := t.TempDir()
+	good := filepath.Join(dir, "good.db")
+	l, err := Open(Options{Path: good, Vault: testVault(t)})
+	for i := 0; i < 200 && err == nil; i++ {
+		err = l.Commit(t.Context(), queuedEntry(strings.Repeat("m", i+1)))
+	}
+	if err := errors.Join(err, l.Close()); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := filepath.Join(t.TempDir(), "ledger.db")
+	if err := os.WriteFile(state, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	bad := func(change func(b []byte) []byte) string {
+		n++
+		path := filepath.Join(dir, fmt.Sprint(n, ".db"))
+		if err := os.WriteFile(path, change(bytes.Clone(whole)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	made := func(statements string) string {
+		path := bad(func([]byte) []byte { return nil })
+		if err := with(path, "rw", func(db *sql.DB) error { _, err := db.Exec(statements); return err }); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for name, c := range map[string]struct {
+		from string
+		want error
+	}{
+		"missing": {filepath.Join(dir, "missing.db"), nil},
+		"a text":  {bad(func([]byte) []byte { return []byte("a text that is longer than a head") }), ErrDamaged},
+		"cut":     {bad(func(b []byte) []byte { return b[:len(b)/2] }), ErrDamaged},
+		"pages":   {bad(func(b []byte) []byte { copy(b[8192:], strings.Repeat("\xa5", 16384)); return b }), ErrDamaged},
+		"order": {bad(func(b []byte) []byte { // of the first two rows of each leaf
+			for page := 4096; page < len(b); page += 4096 {
+				if b[page] == 10 && binary.BigEndian.Uint16(b[page+3:]) > 1 {
+					a, z := binary.BigEndian.Uint16(b[page+8:]), binary.BigEndian.Uint16(b[page+10:])
+					binary.BigEndian.PutUint16(b[page+8:], z)
+					binary.BigEndian.PutUint16(b[page+10:], a)
+				}
+			}
+			return b
+		}), ErrDamaged},
+		"empty":     {bad(func([]byte) []byte { return nil }), ErrForeign},
+		"another's": {made(`CREATE TABLE notes (a)`), ErrForeign},
+		"newer": {made(`PRAGMA application_id = 1836085880; CREATE TABLE schema_version (version INTEGER PRIMARY KEY, applied INTEGER NOT NULL);
+			INSERT INTO schema_version VALUES (999, 0)`), ErrNewer},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := Restore(t.Context(), c.from, state, true); err == nil || c.want != nil && !errors.Is(err, c.want) {
+				t.Errorf("%v, want %v", err, c.want)
+			}
+			if err := Backup(t.Context(), Options{Path: c.from, Vault: testVault(t)}, filepath.Join(t.TempDir(), "b")); err == nil {
+				t.Error("it is backed up as if it were sound")
+			}
+			after := dirOf(t, filepath.Dir(state))
+			if after["ledger.db"] != string(whole) || len(after) != 1 {
+				t.Errorf("the ledger was touched: %q", namesOf(after))
+			}
+		})
+	}
+}
+
+// Proves EDGE-3: the logs of a ledger whose file is damaged or lost are not applied to
+// the copy that takes its place.
+func TestRestoreLeavesLogsOfTheLost(t *testing.T) {
+	dir := t.TempDir()
+	copied := filepath.Join(dir, "copy.db")
+	queued(t, 1, func(path string) {
+		if err := Backup(t.Context(), Options{Path: path, Vault: testVault(t)}, copied); err != nil {
+			t.Fatal(err)
+		}
+	})
+	for name, file := range map[string][]byte{"lost": nil, "damaged": []byte("no database, but longer than a head")} {
+		t.Run(name, func(t *testing.T) {
+			state := filepath.Join(t.TempDir(), "ledger.db")
+			left := killed(t, 2)
+			left[""] = file
+			for suffix, b := range left {
+				if b == nil {
+					continue
+				}
+				if err := os.WriteFile(state+suffix, b, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := Restore(t.Context(), copied, state, true); err != nil {
+				t.Fatal(err)
+			}
+			files := dirOf(t, filepath.Dir(state))
+			want := []string{"ledger.db", "ledger.db.replaced-wal", "ledger.db.replaced.redo"}
+			if file != nil { // the log has every page of it, and makes it whole
+				want = []string{"ledger.db", "ledger.db.replaced", "ledger.db.replaced.redo"}
+				if whole, lost := revived(t, map[string][]byte{"": []byte(files["ledger.db.replaced"]), redoSuffix: []byte(files["ledger.db.replaced.redo"])}, 2); whole != 2 || lost != 0 {
+					t.Errorf("what was replaced has %d entries, %d lost", whole, lost)
+				}
+			}
+			if names := namesOf(files); !slices.Equal(names, want) {
+				t.Errorf("there are %q", names)
+			}
+			if whole, lost := revived(t, map[string][]byte{"": []byte(files["ledger.db"])}, 2); whole != 1 || lost != 0 {
+				t.Errorf("the copy has %d entries, %d lost, want 1", whole, lost)
+			}
+		})
+	}
+}
+
+// A frame of the log that was torn while it was read had been applied, and is no
+// part of a backup.
+func TestTornFramesAreApplied(t *testing.T) {
+	frame := func(number uint64, size int) []byte {
+		b := make([]byte, redoHead+size)
+		binary.BigEndian.PutUint32(b, uint32(len(b)))
+		binary.BigEndian.PutUint64(b[4:], number)
+		return append(b, make([]byte, -len(b)&3)...)
+	}
+	one, two, erased := frame(1, 20), frame(2, 33), make([]byte, 8)
+	all := slices.Concat(one, erased, two)
+	for _, c := range []struct {
+		redo    []byte
+		applied uint64
+		want    []byte
+	}{
+		{all, 0, all}, {all, 1, two}, {all, 2, nil}, {nil, 0, nil}, {all[:3], 0, nil},
+		{all[:len(one)-5], 1, nil}, {slices.Concat(one[:20], two), 1, nil},
+		{bytes.Repeat([]byte{255}, 64), 7, bytes.Repeat([]byte{255}, 64)},
+	} {
+		if got := unapplied(c.redo, c.applied); !bytes.Equal(got, c.want) {
+			t.Errorf("after %d there are %d bytes, want %d", c.applied, len(got), len(c.want))
+		}
+	}
+}

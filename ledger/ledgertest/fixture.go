@@ -1,0 +1,138 @@
+package ledgertest
+
+import (
+	"bytes"
+	"compress/gzip"
+	_ "embed" // the fixtures
+	"fmt"
+	"io"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger"
+)
+
+// Fixtures of schema 11 with every kind of row, made at a729c69 by testdata/a729c69.go.txt
+// as a test of package ledger; the second is what pg_dump --inserts says of a database.
+var (
+	//go:embed testdata/a729c69.db.gz
+	oldFile []byte
+	//go:embed testdata/a729c69.sql.gz
+	oldPostgres []byte
+)
+
+// OldFile is a ledger file that a729c69 wrote.
+func OldFile(t testing.TB) []byte { return unzip(t, oldFile) }
+
+func unzip(t testing.TB, zipped []byte) []byte {
+	t.Helper()
+	r, err := gzip.NewReader(bytes.NewReader(zipped))
+	must(t, "gzip", err)
+	b, err := io.ReadAll(r)
+	must(t, "gzip", err)
+	return b
+}
+
+// OldOptions open the fixtures.
+func OldOptions(t testing.TB) ledger.Options {
+	t.Helper()
+	k, err := ledger.NewKey(bytes.Repeat([]byte{7}, ledger.KeySize))
+	must(t, "NewKey", err)
+	later := NewClock()
+	later.Pass(time.Hour)
+	return ledger.Options{Vault: Vault(t, k), Clock: later.Now, Timeout: 20 * time.Second, KeepVersions: 3}
+}
+
+// RunOld checks that a ledger has what the fixtures hold.
+func RunOld(t *testing.T, l *ledger.Ledger) {
+	t.Helper()
+	ctx := t.Context()
+	var keys []memproxy.MemoryKey
+	for i := range 20 {
+		keys = append(keys, mem(fmt.Sprint("m", i)))
+	}
+	found, err := l.Lookup(ctx, keys...)
+	must(t, "Lookup", err)
+	states := []memproxy.MemoryState{memproxy.StateUntrusted, memproxy.StateValidated, memproxy.StateFlagged, memproxy.StateQuarantined}
+	for i, k := range keys {
+		tenant, state := "acme", states[i%4]
+		if i%7 == 6 {
+			tenant = "globex"
+		}
+		if i == 2 { // a person decided
+			state = memproxy.StateValidated
+		}
+		rec := found[k]
+		if rec.Owner.Scope.Tenant != tenant || rec.Owner.Actor != "agent:dev" || rec.Owner.Deleted != (i == 5) || rec.Status.State != state || rec.Status.Pinned != (i == 1) {
+			t.Errorf("%s: %+v", k.ID, rec)
+		}
+		if i == 5 {
+			continue
+		}
+		history, err := l.History(ctx, k, 0, 0)
+		if err != nil || len(history) != 1+i%5 {
+			t.Errorf("%s has %d versions, %v", k.ID, len(history), err)
+			continue
+		}
+		newest, err := l.Version(ctx, k, history[0].Number)
+		if want := fmt.Sprintf("text %d of %s", i%5, k.ID); err != nil || newest.Text != want {
+			t.Errorf("%s says %q, not %q, %v", k.ID, newest.Text, want, err)
+		}
+	}
+	names, err := ledger.ByID(ctx, l, "mem0", memproxy.TargetEntity, "user:ann", "user:user1", "user:user0")
+	must(t, "names", err)
+	if user1 := names["user:user1"]; names["user:ann"].Owner.Scope.Tenant != "acme" || names["user:user0"].Owner.Scope.Tenant != memproxy.TenantNobody || !user1.Owned() {
+		t.Errorf("names %+v", names)
+	}
+	for _, tenant := range []string{"acme", "globex"} {
+		if report, err := l.Verify(ctx, tenant, ledger.VerifyOptions{Texts: true}); err != nil || len(report.Faults) > 0 || report.Head.Position == 0 {
+			t.Errorf("the chain of %s: %+v, %v", tenant, report, err)
+		}
+	}
+	var waiting []string
+	page, err := l.Holds(ctx, memproxy.HoldFilter{Tenant: "acme"})
+	for _, h := range page.Holds {
+		_, c, err := l.HoldContent(ctx, h.ID)
+		waiting = append(waiting, fmt.Sprint(h.ID, " ", h.State, " ", len(c.Body) > 0, " ", err == nil))
+	}
+	if want := []string{"h0 pending true true", "h1 approved true true", "h2 rejected true true", "h3 pending true true"}; err != nil || !slices.Equal(waiting, want) {
+		t.Errorf("holds %q, %v", waiting, err)
+	}
+	if tally, err := l.Promote(ctx, mem("m3"), memproxy.Review{Reviewer: "human:bob", Note: "so did I", Need: 2}); err != nil || !tally.Settled {
+		t.Errorf("the second vote: %+v, %v", tally, err)
+	}
+	dissents, err := l.Dissents(ctx, mem("m0"), true)
+	if err != nil || len(dissents) != 1 || dissents[0].Text != "what she says" || !dissents[0].Open {
+		t.Errorf("dissents %+v, %v", dissents, err)
+	}
+	corrections, err := l.Corrections(ctx, mem("m0"))
+	if err != nil || len(corrections) != 1 || corrections[0].Corrector != "human:ann" {
+		t.Errorf("corrections %+v, %v", corrections, err)
+	}
+	if r, is, err := l.Retraction(ctx, "acme", "agent:dev", []string{"Ann likes green tea."}, time.Unix(0, 0)); err != nil || !is || r.Confidence != 200 {
+		t.Errorf("retraction %+v, %v, %v", r, is, err)
+	}
+	if s, err := l.Session(ctx, "acme", "s1"); err != nil || s.Rejections != 4 || fmt.Sprint(s.Reasons) != "[{policy.forbid r 4}]" || len(s.Refused) != 4 {
+		t.Errorf("session %+v, %v", s, err)
+	} else if e := s.Refused[3]; e.Decision != "s-3" || e.Principal != "agent:dev" || e.Verdict != memproxy.Deny || e.Route != "POST /v3" ||
+		!e.Time.Equal(s.Struck) || e.Time.IsZero() || len(e.Reasons) != 1 || e.Reasons[0].Rule != "r" {
+		t.Errorf("the newest refusal %+v of %+v", e, s)
+	}
+	if b, err := l.Breaches(ctx, "initech"); err != nil || len(b) != 1 || b[0].Class != memproxy.FaultTamper {
+		t.Errorf("breaches %+v, %v", b, err)
+	}
+	if sealed, err := l.Sealed(ctx, "letta"); err != nil || !sealed {
+		t.Errorf("sealed %v, %v", sealed, err)
+	}
+	if begun, err := l.UnfinishedRollbacks(ctx, time.Minute); err != nil || len(begun) != 1 || begun[0].Decision != "d-roll" {
+		t.Errorf("rollbacks %+v, %v", begun, err)
+	}
+	if notices, _, err := l.Notices(ctx, 100, time.Minute); err != nil || len(notices) != 15 {
+		t.Errorf("%d notices, %v", len(notices), err)
+	}
+	if track, err := l.Record(ctx, "acme", "agent:dev"); err != nil || track.Facts != 18 || track.Corrections != 1 {
+		t.Errorf("the author's record %+v, %v", track, err)
+	}
+}

@@ -1,0 +1,277 @@
+package ledger_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/ledger/ledgertest"
+)
+
+// oldLedger is a copy of the file that a729c69 wrote, and how it is opened.
+func oldLedger(t *testing.T) ledger.Options {
+	t.Helper()
+	opt := ledgertest.OldOptions(t)
+	opt.Path = filepath.Join(ring.Dir(t), "ledger.db")
+	if err := os.WriteFile(opt.Path, ledgertest.OldFile(t), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return opt
+}
+
+func statement(t *testing.T, path, text string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", path)
+	if err == nil {
+		_, err = db.ExecContext(t.Context(), text)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// table is what a table holds.
+type table struct {
+	rows int
+	sum  [sha256.Size]byte
+}
+
+// tablesOf is what a file holds, by table; "" is how they are defined.
+func tablesOf(t *testing.T, path string) map[string]table {
+	t.Helper()
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var names []string
+	query := func(text string) table {
+		rows, err := db.QueryContext(t.Context(), text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rows.Close()
+		columns, err := rows.Columns()
+		if err != nil {
+			t.Fatal(err)
+		}
+		values, to := make([]sql.RawBytes, len(columns)), make([]any, len(columns))
+		for i := range to {
+			to[i] = &values[i]
+		}
+		n, h := 0, sha256.New()
+		for ; rows.Next(); n++ {
+			if err := rows.Scan(to...); err != nil {
+				t.Fatal(err)
+			}
+			for _, v := range values {
+				fmt.Fprint(h, len(v), " ")
+				h.Write(v)
+			}
+			if string(values[0]) == "table" {
+				names = append(names, string(values[1]))
+			}
+		}
+		if err := rows.Err(); err != nil {
+			t.Fatal(err)
+		}
+		return table{n, [sha256.Size]byte(h.Sum(nil))}
+	}
+	all := map[string]table{"": query(`SELECT type, name, sql FROM sqlite_schema ORDER BY name`)}
+	for _, name := range names {
+		all[name] = query(`SELECT * FROM ` + name)
+	}
+	return all
+}
+
+func filesOf(t *testing.T, opt ledger.Options) []string {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Dir(opt.Path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// Proves EDGE-3, SYN-5, TRL-7: a ledger with every kind of row that an earlier version
+// wrote is migrated whole or not at all, after a copy was made, to which one can go
+// back. Rehearse says before what a start would do, and changes nothing.
+func TestOldLedgerIsMigrated(t *testing.T) {
+	opt := oldLedger(t)
+	was := tablesOf(t, opt.Path)
+	if was["schema_version"].rows != 11 {
+		t.Fatalf("the fixture has schema %d", was["schema_version"].rows)
+	}
+	for name, table := range was {
+		if table.rows == 0 {
+			t.Errorf("the fixture has no %s", name)
+		}
+	}
+	plan, err := ledger.Rehearse(t.Context(), opt)
+	if want := (ledger.Plan{From: 11, To: 18, Rows: plan.Rows, Copy: opt.Path + ".before-11"}); err != nil || plan != want || plan.Rows < 20 {
+		t.Errorf("rehearsed: %+v, %v", plan, err)
+	}
+	if names := filesOf(t, opt); !slices.Equal(names, []string{"ledger.db"}) || !maps.Equal(tablesOf(t, opt.Path), was) {
+		t.Errorf("the rehearsal left %q", names)
+	}
+
+	statement(t, opt.Path, `CREATE TABLE sealing (a)`) // in the way of step 13
+	if _, err := ledger.Rehearse(t.Context(), opt); err == nil || !strings.Contains(err.Error(), "schema 13") {
+		t.Errorf("the rehearsal says %v", err)
+	}
+	if _, err := ledger.Open(opt); err == nil || !strings.Contains(err.Error(), "the ledger is as it was, its migration failed: migrate to schema 13") {
+		t.Errorf("opened: %v", err)
+	}
+	statement(t, opt.Path, `DROP TABLE sealing`)
+	if !maps.Equal(tablesOf(t, opt.Path), was) {
+		t.Error("a migration that failed changed the ledger")
+	}
+
+	killed := filepath.Join(filepath.Dir(opt.Path), ".ledger.db.before-11-1") // in the middle of the copy
+	if err := os.WriteFile(killed, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // forth, back and forth
+		var told []string
+		opt.Progress = func(what string) { told = append(told, what) }
+		l := open(t, opt)
+		ledgertest.RunOld(t, l)
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if want := []string{"a copy is made: " + plan.Copy, "schema 12 of 18", "schema 13 of 18", "schema 14 of 18", "schema 15 of 18", "schema 16 of 18", "schema 17 of 18", "schema 18 of 18"}; !slices.Equal(told, want) {
+			t.Errorf("told %q", told)
+		}
+		if _, err := os.Stat(killed); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("a copy that a killed start began is left: %v", err)
+		}
+		if after, err := ledger.Rehearse(t.Context(), opt); err != nil || after != (ledger.Plan{From: 18, To: 18}) {
+			t.Errorf("after it: %+v, %v", after, err)
+		}
+		if !maps.Equal(tablesOf(t, plan.Copy), was) {
+			t.Error("the copy is not what was there")
+		}
+		if err := ledger.Restore(t.Context(), plan.Copy, opt.Path, true); err != nil {
+			t.Fatal(err)
+		}
+		if !maps.Equal(tablesOf(t, opt.Path), was) {
+			t.Error("the way back does not lead to what was there")
+		}
+		if err := os.Remove(opt.Path + ledger.ReplacedSuffix); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Proves EDGE-3: without room for the copy nothing is migrated, and a backup is of
+// the program's own schema.
+func TestNothingIsMigratedWithoutACopy(t *testing.T) {
+	opt := oldLedger(t)
+	was := tablesOf(t, opt.Path)
+	if err := os.Mkdir(opt.Path+".before-11", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ledger.Open(opt); err == nil || !strings.Contains(err.Error(), "without a copy; make it possible to write "+opt.Path+".before-11") {
+		t.Errorf("opened: %v", err)
+	}
+	if err := ledger.Backup(t.Context(), opt, filepath.Join(t.TempDir(), "backup.db")); err == nil || !strings.Contains(err.Error(), "schema 11") {
+		t.Errorf("backed up: %v", err)
+	}
+	if !maps.Equal(tablesOf(t, opt.Path), was) {
+		t.Error("the ledger was changed")
+	}
+}
+
+const migrateFile = "MEMPROXY_LEDGER_MIGRATE_FILE"
+
+// TestMigrateChild is the process that TestMigrationIsKilled kills.
+func TestMigrateChild(t *testing.T) {
+	opt := ledgertest.OldOptions(t)
+	if opt.Path = os.Getenv(migrateFile); opt.Path == "" {
+		t.Skip("run by TestMigrationIsKilled")
+	}
+	opt.Progress = func(what string) { fmt.Println("progress:", what) }
+	_, err := ledger.Open(opt)
+	t.Fatal(err) // it is killed before
+}
+
+// Proves EDGE-3, TRL-7: a ledger of 100,000 memories from before is migrated by the
+// next start when the one before was killed, in any part.
+func TestMigrationIsKilled(t *testing.T) {
+	ring.Slow(t, "kills processes over 100,000 memories")
+	opt := oldLedger(t)
+	const more = 100_000
+	statement(t, opt.Path, fmt.Sprintf(`WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i+1 FROM n WHERE i+1 < %d)
+		INSERT INTO ownership (backend, kind, id, tenant, "user", agent, app, run, actor, trust, confidence, source, decision, sha256, written, deleted, seen)
+		SELECT backend, kind, 'more' || i, tenant, 'user' || (i %% 9999), agent, app, run, actor, trust, confidence, source, 'more' || i, sha256, written + i, 0, seen
+		FROM n, ownership WHERE kind = 'memory' AND id = 'm' || (i %% 5)`, more))
+	statement(t, opt.Path, `INSERT INTO standing (backend, kind, id, tenant, state, prior, reason, decision, changed, contested, pinned, expires, attestation, rules, findings, unverified, reviewed, current)
+		SELECT o.backend, o.kind, o.id, o.tenant, s.state, s.prior, s.reason, o.decision, s.changed, 0, 0, s.expires, s.attestation, s.rules, s.findings, s.unverified, s.reviewed, s.current
+		FROM ownership o JOIN standing s ON s.id = 'm' || (substr(o.id, 5) % 4) WHERE o.id LIKE 'more%'`)
+	was := tablesOf(t, opt.Path)
+	began := time.Now()
+	plan, err := ledger.Rehearse(t.Context(), opt)
+	if err != nil || plan.Rows < more/2 {
+		t.Fatalf("%+v, %v", plan, err)
+	}
+	t.Logf("rehearsed in %v: %+v", time.Since(began), plan)
+	for _, kill := range []int{1, 4, 5, 6} { // those that take longest
+		ctx, cancel := context.WithCancel(t.Context())
+		cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestMigrateChild$")
+		cmd.Env = append(os.Environ(), migrateFile+"="+opt.Path)
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			if strings.HasPrefix(lines.Text(), "progress:") {
+				if n++; n == kill {
+					cancel()
+				}
+			}
+		}
+		_ = cmd.Wait() // it was killed
+		cancel()
+		if n < kill {
+			t.Fatalf("it ended after %d of %d parts", n, kill)
+		}
+		if !maps.Equal(tablesOf(t, opt.Path), was) {
+			t.Fatalf("killed in part %d the ledger is another one", kill)
+		}
+	}
+	began = time.Now()
+	l := open(t, opt)
+	t.Logf("opened in %v", time.Since(began))
+	ledgertest.RunOld(t, l)
+	if n := tablesOf(t, opt.Path)["standing"].rows; n != more+20 {
+		t.Errorf("%d memories", n)
+	}
+	if !maps.Equal(tablesOf(t, plan.Copy), was) {
+		t.Error("the copy is not what was there")
+	}
+}
