@@ -50,7 +50,20 @@ type state struct {
 
 // openState opens the log, telemetry and the stores, with nothing that uses them.
 // On an error everything that was opened is closed again.
-func openState(ctx context.Context, cfg *config.Config, o Options, unsafe []string, level slog.Level) (_ *state, err error) {
+func openState(ctx context.Context, cfg *config.Config, o Options, unsafe []string, level slog.Level) (*state, error) {
+	s, err := openRecords(ctx, cfg, o, unsafe, level)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.openLedger(); err != nil {
+		s.abort()
+		return nil, err
+	}
+	return s, nil
+}
+
+// openRecords is openState without the ledger.
+func openRecords(ctx context.Context, cfg *config.Config, o Options, unsafe []string, level slog.Level) (_ *state, err error) {
 	s := &state{cfg: cfg, version: o.Version, unsafe: unsafe, clock: o.Clock, patience: o.patience, broken: upkeep.NewSignal(), noticed: upkeep.NewSignal()}
 	if s.clock == nil {
 		s.clock = time.Now
@@ -71,9 +84,6 @@ func openState(ctx context.Context, cfg *config.Config, o Options, unsafe []stri
 		return nil, fmt.Errorf("state: %w", err)
 	}
 	if err = s.openAudit(); err != nil {
-		return nil, err
-	}
-	if err = s.openLedger(); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -128,11 +138,7 @@ func (s *state) openAudit() error {
 }
 
 func (s *state) openLedger() error {
-	keys, err := ledger.LoadOrCreateVaultKeys(s.path("keys"), rand.Reader)
-	if err != nil {
-		return err
-	}
-	vault, err := ledger.NewVault(keys, rand.Reader)
+	vault, err := s.vault()
 	if err != nil {
 		return err
 	}
@@ -147,6 +153,15 @@ func (s *state) openLedger() error {
 	return err
 }
 
+// vault has the keys of the ledger's contents.
+func (s *state) vault() (*ledger.Vault, error) {
+	keys, err := ledger.LoadOrCreateVaultKeys(s.path("keys"), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	return ledger.NewVault(keys, rand.Reader)
+}
+
 // auditKey is the log's key: one that is made elsewhere, or the state's own.
 func (s *state) auditKey() (ed25519.PrivateKey, error) {
 	if path := s.cfg.Audit.KeyFile; path != "" {
@@ -158,6 +173,7 @@ func (s *state) auditKey() (ed25519.PrivateKey, error) {
 // ledgerOptions are a file of one's own, or a database that replicas share.
 func (s *state) ledgerOptions(vault *ledger.Vault) ledger.Options {
 	opt := ledger.Options{Timeout: ledger.DefaultTimeout * max(1, s.patience), Path: s.path("ledger.db"), Clock: s.clock, Lost: s.lost, Told: s.chronicled, Broken: s.broken.Send, Vault: vault, Locks: lockLimits(s.cfg), MaxHolds: s.cfg.Review.MaxHeldAll, MaxPrincipalHolds: s.cfg.Review.MaxHeld, MaxUserHolds: s.cfg.Review.MaxHeldUser}
+	opt.Progress = func(part string) { s.log.Info("the ledger is migrated", "part", part) }
 	if s.cfg.Review.Webhook != nil {
 		opt.Noticed = s.noticed.Send
 	}

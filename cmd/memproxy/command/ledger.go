@@ -13,7 +13,7 @@ import (
 	"github.com/memproxy/memproxy/review"
 )
 
-// ledger is `memproxy ledger sweep` and `memproxy ledger accept`.
+// ledger is `memproxy ledger`, with sweep and accept.
 func (in *Invocation) ledger() *cobra.Command {
 	var s review.SweepRequest
 	sweep := attended(in, "sweep", "compare what backends hold with what went through memproxy", "memproxy ledger sweep --config memproxy.yaml",
@@ -24,8 +24,8 @@ func (in *Invocation) ledger() *cobra.Command {
 		"acceptChain", &a, new(memproxy.Progress), review.Custodian.Accept, nil)
 	accept.Flags().StringVar(&a.Tenant, "tenant", "", "whose chain; absent: of the one `tenant` of an installation without tenants")
 	accept.Flags().StringVar(&a.Reason, "reason", "", "`why`; it is recorded")
-	return cli.Group("ledger", "compare what backends hold with what went through memproxy; accept a broken chain",
-		"memproxy ledger sweep --config memproxy.yaml", sweep, cli.Needs(accept, "reason"))
+	return cli.Group("ledger", "compare what backends hold with what went through memproxy; accept a broken chain; back up, restore, migrate",
+		"memproxy ledger sweep --config memproxy.yaml", sweep, cli.Needs(accept, "reason"), backup(in), restore(in), migrate(in))
 }
 
 // seal is `memproxy audit seal`.

@@ -113,12 +113,12 @@ func TestCommandsPrintNothingVile(t *testing.T) {
 		"memory history": append(x, "--backend", "b"), "memory trace": append(x, "--backend", "b"), "memory pattern": append(x, "x", "--backend", "b"),
 		"memory rollback": append(why, "x", "--backend", "b", "--version", "1"), "memory pin": append(why, "x", "--backend", "b"), "memory promote": append(why, "x", "--backend", "b"),
 		"sessions list": append(x[1:], "--limit", "9"), "sessions summary": x, "sessions unlock": append(why, "x"), "upkeep list": x[1:], "upkeep run": append(why, "x"), "status": x[1:],
-		"ledger sweep": x[1:], "ledger accept": why, "audit seal": append(why, "--backend", "b", "--tenant", "t"),
+		"ledger sweep": x[1:], "ledger accept": why, "ledger migrate": {"--check", "--config", conf}, "audit seal": append(why, "--backend", "b", "--tenant", "t"),
 		"audit query": {"--dir", log}, "audit tail": {"--dir", log}, "audit verify": {"--dir", log}, "control status": {"--url", admin},
 		"control diff": {"--decisions", decisions}, "demo": {},
 		"explain": {"--config", conf, "--method", "POST", "--path", "/memories?x=" + url.QueryEscape(vile), "--body", bodyFile, "--as", "agent:dev", "--session", vile},
 	}
-	own := map[string]bool{"memory pin": true, "memory promote": true, "audit verify": true, "control diff": true, "demo": true, "explain": true} // print no text of others in each form
+	own := map[string]bool{"ledger migrate": true, "memory pin": true, "memory promote": true, "audit verify": true, "control diff": true, "demo": true, "explain": true} // print no text of others in each form
 	a := &Invocation{Stdout: io.Discard, Stderr: io.Discard}
 	each(a.Commands(), func(c *cobra.Command) {
 		if c.Flag("output") == nil {

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
 // The scripts show what a command line says and how it exits.
@@ -16,6 +18,10 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script", UpdateScripts: os.Getenv("UPDATE") != "",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			// oldledger FILE: a ledger as an earlier version wrote it.
+			"oldledger": func(ts *testscript.TestScript, _ bool, args []string) {
+				ts.Check(os.WriteFile(ts.MkAbs(args[0]), ledgertest.OldFile(t), 0o600))
+			},
 			// exits CODE COMMAND...: the command ends with this exit code.
 			"exits": func(ts *testscript.TestScript, _ bool, args []string) {
 				code := 0

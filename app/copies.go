@@ -1,0 +1,75 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/telemetry/audit"
+)
+
+// errDatabase: a ledger in Postgres is not a file.
+var errDatabase = errors.New("the ledger is in Postgres: back it up with pg_dump, restore it with pg_restore")
+
+// BackupLedger copies the ledger to a file, while a sidecar may run on it.
+func BackupLedger(ctx context.Context, cfg *config.Config, file string) error {
+	s := &state{cfg: cfg, clock: time.Now}
+	opt := s.ledgerOptions(nil)
+	if opt.URL != "" {
+		return errDatabase
+	}
+	if _, err := os.Stat(opt.Path); err != nil {
+		return fmt.Errorf("no ledger to back up: %w", err)
+	}
+	var err error
+	if opt.Vault, err = s.vault(); err != nil {
+		return err
+	}
+	return ledger.Backup(ctx, opt, file)
+}
+
+// RestoreLedger puts a copy in the place of the ledger, once that is on record. No
+// sidecar runs on the state meanwhile: the audit log has one writer.
+func RestoreLedger(ctx context.Context, cfg *config.Config, o Options, file, reason string, force bool) error {
+	if cfg.Ledger.URL.Reveal() != "" {
+		return errDatabase
+	}
+	s, err := openRecords(ctx, cfg, o, nil, slog.LevelWarn)
+	if errors.Is(err, audit.ErrLocked) {
+		return errors.New("a sidecar runs on this state: stop it first")
+	}
+	if err != nil {
+		return err
+	}
+	record := func(stage memproxy.ActStage) error {
+		_, err := s.audit.Record(ctx, memproxy.Event{
+			Type: memproxy.EventReview, Time: s.clock(), Route: "review.ledger.restore", Kind: memproxy.Admin, Claimed: -1, Confidence: -1,
+			Principal: memproxy.Principal{ID: memproxy.SystemActor, Kind: memproxy.KindService, Trust: memproxy.TrustSystem, Method: "default"},
+			Act:       &memproxy.Act{Action: "ledger.restore", Stage: stage, Reason: reason},
+		})
+		return err
+	}
+	if err = record(memproxy.ActAttempted); err == nil {
+		stage := memproxy.ActDone
+		if err = ledger.Restore(ctx, file, s.path("ledger.db"), force); err != nil {
+			stage = memproxy.ActFailed
+		}
+		err = errors.Join(err, record(stage))
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+	defer cancel()
+	return errors.Join(err, s.Close(ctx))
+}
+
+// PlanMigration is what a start would do with the ledger. Nothing is changed.
+func PlanMigration(ctx context.Context, cfg *config.Config) (ledger.Plan, error) {
+	opt := (&state{cfg: cfg, clock: time.Now}).ledgerOptions(nil)
+	opt.Progress = nil
+	return ledger.Rehearse(ctx, opt)
+}

@@ -1,0 +1,57 @@
+package app
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/ledger/ledgertest"
+)
+
+// Proves EDGE-3: a ledger is backed up while a process has it open, and nothing is
+// put in its place until that process has ended.
+func TestALedgerInUseIsBackedUpAndNotReplaced(t *testing.T) {
+	var log strings.Builder
+	cfg, err := config.Parse("memproxy.yaml", fmt.Appendf(nil, `profile: development
+state: %s
+backends:
+  - {name: mem0, kind: mem0, listen: "127.0.0.1:0", upstream: "http://127.0.0.1:1"}
+`, filepath.Join(ring.Dir(t), "state")), os.Getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Log: &log, Getenv: func(string) string { return "" }}
+	if err := os.MkdirAll(filepath.Join(cfg.State, "keys"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(cfg.State, "ledger.db"), ledgertest.OldFile(t), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	st, err := openState(t.Context(), cfg, o, nil, slog.LevelInfo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"a copy is made", "schema 12 of 18", "schema 18 of 18"} {
+		if !strings.Contains(log.String(), part) {
+			t.Errorf("the log does not say %q:\n%s", part, log.String())
+		}
+	}
+	file := filepath.Join(t.TempDir(), "backup.db")
+	if err := BackupLedger(t.Context(), cfg, file); err != nil {
+		t.Fatal(err)
+	}
+	if err := RestoreLedger(t.Context(), cfg, o, file, "testing", true); err == nil || !strings.Contains(err.Error(), "a sidecar runs on this state") {
+		t.Errorf("under a process: %v", err)
+	}
+	if err := st.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := RestoreLedger(t.Context(), cfg, o, file, "testing", true); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,84 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memproxy/memproxy/app"
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/cli"
+)
+
+// backup is `memproxy ledger backup`.
+func backup(in *Invocation) *cobra.Command {
+	return onFile(in, "backup FILE", "copy the ledger to a new file, while a sidecar may run on it", "memproxy ledger backup --config memproxy.yaml ledger-backup.db",
+		func(ctx context.Context, cfg *config.Config, file string) error {
+			err := app.BackupLedger(ctx, cfg, file)
+			if err == nil {
+				fmt.Fprintf(in.Stdout, "the ledger is in %s; what is encrypted in it takes the keys of %s/keys to read\n", file, cfg.State)
+			}
+			return err
+		})
+}
+
+// restore is `memproxy ledger restore`.
+func restore(in *Invocation) *cobra.Command {
+	var force bool
+	var reason string
+	c := onFile(in, "restore FILE", "put a copy in the place of the ledger, of a sidecar that does not run", "memproxy ledger restore --config memproxy.yaml --force ledger-backup.db",
+		func(ctx context.Context, cfg *config.Config, file string) error {
+			err := app.RestoreLedger(ctx, cfg, in.options(""), file, reason, force)
+			if err == nil {
+				fmt.Fprintf(in.Stdout, "the ledger is what %s holds\n", file)
+			}
+			return err
+		})
+	c.Flags().BoolVar(&force, "force", false, "replace the ledger that is there; it stays as ledger.db.replaced")
+	c.Flags().StringVar(&reason, "reason", "asked for on the command line", "`why`; it is recorded")
+	return c
+}
+
+// migrate is `memproxy ledger migrate --check`: a start migrates.
+func migrate(in *Invocation) *cobra.Command {
+	var output *cli.Output
+	c := reads(in, required(), "migrate", "say what a start would do with the ledger; exit 1 if it would migrate it", "memproxy ledger migrate --check --config memproxy.yaml",
+		func(ctx context.Context, _ string, cfg *config.Config) error {
+			p, err := app.PlanMigration(ctx, cfg)
+			if err != nil {
+				return err
+			}
+			return yes(p.From == 0 || p.From == p.To, output.Print(in.Stdout, p, func(w io.Writer) {
+				switch {
+				case p.From == 0:
+					fmt.Fprintf(w, "there is no ledger; a start makes one of schema %d\n", p.To)
+				case p.From == p.To:
+					fmt.Fprintf(w, "the ledger has schema %d, and a start leaves it so\n", p.To)
+				case p.Copy == "":
+					fmt.Fprintf(w, "a start migrates the ledger from schema %d to %d, in one transaction; no copy is made of a database: run pg_dump first\n", p.From, p.To)
+				default:
+					fmt.Fprintf(w, "a start migrates the ledger from schema %d to %d and changes %d rows, after a copy: %s\n", p.From, p.To, p.Rows, p.Copy)
+				}
+			}))
+		})
+	c.Flags().Bool("check", false, "change nothing")
+	output = cli.OutputFlag(c.Flags())
+	return cli.Needs(c, "check")
+}
+
+// onFile reads a configuration and is about one file.
+func onFile(in *Invocation, use, short, example string, run func(ctx context.Context, cfg *config.Config, file string) error) *cobra.Command {
+	var file string
+	c := reads(in, required(), use, short, example, func(ctx context.Context, _ string, cfg *config.Config) error { return run(ctx, cfg, file) })
+	c.Args = func(_ *cobra.Command, words []string) error {
+		if len(words) != 1 {
+			return errors.New("one file is needed")
+		}
+		file = words[0]
+		return nil
+	}
+	return c
+}
