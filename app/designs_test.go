@@ -20,7 +20,7 @@ import (
 func TestThreatTextsOfTheDesigns(t *testing.T) {
 	t.Parallel()
 	on := true
-	d, err := newDesk(t.Context(), config.Screening{Enabled: &on}, slog.New(slog.DiscardHandler), unowned(t.Context()))
+	d, err := newDesk(config.Screening{Enabled: &on}, slog.New(slog.DiscardHandler), unowned(t.Context()))
 	if err != nil {
 		t.Fatal(err)
 	}

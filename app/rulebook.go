@@ -56,7 +56,7 @@ type rulebook struct {
 }
 
 func newRulebook(ctx context.Context, cfg *config.Config, log *slog.Logger, begin begin) (*rulebook, error) {
-	d, err := newDesk(ctx, cfg.Screening, log, begin)
+	d, err := newDesk(cfg.Screening, log, begin)
 	if err != nil {
 		return nil, fmt.Errorf("screening: %w", err)
 	}

@@ -24,7 +24,6 @@ import (
 	"github.com/memproxy/memproxy/screen/panel"
 	"github.com/memproxy/memproxy/screen/similar"
 	"github.com/memproxy/memproxy/screen/similar/remote"
-	"github.com/memproxy/memproxy/screen/similar/static"
 )
 
 // desk puts screeners together. What it remembers of sessions, and what models
@@ -40,28 +39,16 @@ type desk struct {
 	judge    *judge.Judge
 }
 
-// Of how many memories, and for how long, it is remembered which parts of a way
-// to carry data out were written.
-const (
-	recipeMemories = 4096
-	recipeTime     = 30 * 24 * time.Hour
-)
-
 // newDesk opens the layers. A model that is away now is asked again later, by
 // what begin begins.
-func newDesk(ctx context.Context, cfg config.Screening, log *slog.Logger, begin begin) (*desk, error) {
+func newDesk(cfg config.Screening, log *slog.Logger, begin begin) (*desk, error) {
 	d := &desk{cfg: cfg, log: log}
 	if !*cfg.Enabled {
 		return d, nil
 	}
 	var err error
 	if !slices.Contains(cfg.Disable, "assembly") {
-		if d.assembly, err = assembly.New(assembly.Options{}); err != nil {
-			return nil, err
-		}
-		if d.recipes, err = assembly.NewRecipes(recipeMemories, recipeTime); err != nil {
-			return nil, err
-		}
+		d.assembly, d.recipes = assembly.New(), assembly.NewRecipes()
 	}
 	if c := cfg.Baseline; c != nil {
 		if d.baseline, err = baseline.New(baseline.Options{LearnWrites: c.Learn, Users: c.Users}); err != nil {
@@ -88,7 +75,7 @@ func newDesk(ctx context.Context, cfg config.Screening, log *slog.Logger, begin 
 		}
 	}
 	if c := cfg.Similar; c != nil {
-		if d.similar, err = matcherOf(ctx, c, known, log, begin); err != nil {
+		if d.similar, err = matcherOf(c, known, log, begin); err != nil {
 			return nil, err
 		}
 	}
@@ -142,7 +129,7 @@ func (d *desk) panel(p *screen.Pack) (*panel.Panel, error) {
 	}
 	return panel.New(panel.Options{
 		Base: base, Secrets: !slices.Contains(d.cfg.Disable, "secrets"), Synapse: !slices.Contains(d.cfg.Disable, "synapse"), Assembly: d.assembly, Recipes: d.recipes, Baseline: d.baseline, Likeness: d.likeness, Similar: d.similar, Judge: d.judge,
-		Hold: screen.Hold, Deny: screen.Deny, Clock: time.Now, Log: d.log,
+		Clock: time.Now, Log: d.log,
 	})
 }
 
@@ -191,7 +178,7 @@ func Judge(ctx context.Context, cfg *config.Config, q Judging, log io.Writer) (h
 
 // layers are those that a configuration asks for, until ctx ends.
 func layers(ctx context.Context, cfg config.Screening, log *slog.Logger) (*panel.Panel, error) {
-	d, err := newDesk(ctx, cfg, log, unowned(ctx))
+	d, err := newDesk(cfg, log, unowned(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -203,19 +190,11 @@ func layers(ctx context.Context, cfg config.Screening, log *slog.Logger) (*panel
 }
 
 // matcherOf opens the embedding and, with it, the known attacks.
-func matcherOf(ctx context.Context, c *config.Similar, known []similar.Exemplar, log *slog.Logger, begin begin) (panel.Matcher, error) {
+func matcherOf(c *config.Similar, known []similar.Exemplar, log *slog.Logger, begin begin) (panel.Matcher, error) {
 	opt := similar.Options{Exemplars: known, Harmless: panel.Harmless()}
 	if t := c.Thresholds; t != nil {
 		mille := func(f float64) memproxy.PerMille { return memproxy.PerMille(f*1000 + 0.5) }
 		opt.Thresholds = similar.Thresholds{Trusted: mille(t.Trusted), Verified: mille(t.Verified), Untrusted: mille(t.Untrusted), Hostile: mille(t.Hostile)}
-	}
-	if c.Table != "" {
-		e, err := static.Open(static.Options{Tokenizer: c.Tokenizer, Table: c.Table})
-		if err != nil {
-			return nil, err
-		}
-		opt.Embedder = e
-		return similar.New(ctx, opt)
 	}
 	e, err := remote.New(remote.Options{URL: c.URL, Model: c.Model, Key: c.Key.Reveal()})
 	if err != nil {

@@ -54,7 +54,7 @@ func (h Hunt) Walk(ctx context.Context) error {
 		h.Report, done = f, func() error { return errors.Join(f.Sync(), f.Close()) }
 	}
 	state, err := hunt.Walk(ctx, pager, hunt.WalkOptions{
-		Screen: h.Judge, Report: hunt.Report(h.Report, hunt.ReportOptions{Content: h.Content}), Name: kind + " " + h.Backend.Name + " " + h.Backend.Upstream,
+		Screen: h.Judge, Report: hunt.Report(h.Report, h.Content), Name: kind + " " + h.Backend.Name + " " + h.Backend.Upstream,
 		StateFile: h.State, Rate: h.Rate, Progress: h.Progress, Skipped: func(i hunt.Item) {
 			fmt.Fprintf(h.Log, "memproxy: %s %q, %s: not judged: too long, or not given\n", i.Kind, i.ID, i.Field)
 		},
@@ -86,12 +86,8 @@ func Store(ctx context.Context, b config.Backend, api string, scopes []memproxy.
 		at.Via = proxy.NewTransport(proxy.TransportOptions{TLS: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}})
 	}
 	if b.Kind == "letta" {
-		blocks, err := hunt.LettaBlocks(hunt.LettaOptions{API: at})
-		if err != nil {
-			return nil, "", err
-		}
-		passages, err := hunt.LettaPassages(hunt.LettaOptions{API: at})
-		return hunt.Sequence(blocks, passages), "letta", err
+		p, err := hunt.Letta(at)
+		return p, "letta", err
 	}
 	if api == "auto" {
 		ctx, cancel := context.WithTimeout(ctx, probeTime)
@@ -102,13 +98,13 @@ func Store(ctx context.Context, b config.Backend, api string, scopes []memproxy.
 		}
 	}
 	if api == "server" {
-		p, err := hunt.Mem0Server(hunt.ServerOptions{API: at, Scopes: scopes})
+		p, err := hunt.Mem0Server(at, scopes...)
 		return p, "mem0-server", err
 	}
 	if len(scopes) > 0 {
 		return nil, "", errors.New("--scope is for a Mem0 server; the platform gives its whole project")
 	}
-	p, err := hunt.Mem0(hunt.PlatformOptions{API: at})
+	p, err := hunt.Mem0(at)
 	return p, "mem0-platform", err
 }
 

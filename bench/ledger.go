@@ -256,7 +256,7 @@ func reading(l *ledger.Ledger) (answer func(context.Context, []string) ([]byte, 
 	if err != nil {
 		return nil, nil, err
 	}
-	screener, err := panel.New(panel.Options{Base: base, Secrets: true, Hold: screen.Hold, Deny: screen.Deny, Clock: time.Now, Log: slog.New(slog.DiscardHandler)})
+	screener, err := panel.New(panel.Options{Base: base, Secrets: true, Clock: time.Now, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -199,26 +199,16 @@ func lineOf(n *yaml.Node, path ...any) int {
 }
 
 // layers are those of screening that may be left out.
-var layers = []string{"lexicon", "directive", "classify", "form", "secrets", "assembly", "synapse", "likeness"}
+var layers = []string{"lexicon", "directive", "classify", "secrets", "assembly", "synapse", "likeness"}
 
 func (v *reader) screening(s *Screening, at func(...any) int) {
 	for i, name := range s.Disable {
 		if !slices.Contains(layers, name) {
-			v.fault(at("screening", "disable", i), "%q is no layer: %s", name, strings.Join(layers, ", "))
+			v.fault(at("screening", "disable", i), "%q is no layer: remove it, or name one of %s", name, strings.Join(layers, ", "))
 		}
 	}
-	if x := s.Similar; x != nil {
-		switch {
-		case (x.URL == "") == (x.Table == ""):
-			v.fault(at("screening", "similar"), "similar wants url or table, and not both")
-		case x.URL != "" && x.Model == "":
-			v.fault(at("screening", "similar"), "url needs model")
-		case x.Table != "" && x.Tokenizer == "":
-			v.fault(at("screening", "similar"), "table needs tokenizer")
-		}
-		if x.URL != "" {
-			v.url(x.URL, at("screening", "similar", "url"), "url", "use key", "http", "https")
-		}
+	if x := s.Similar; x != nil && x.URL != "" {
+		v.url(x.URL, at("screening", "similar", "url"), "url", "use key", "http", "https")
 	}
 	if j := s.Judge; j != nil && j.URL != "" {
 		v.url(j.URL, at("screening", "judge", "url"), "url", "use key", "http", "https")

@@ -9,7 +9,7 @@ type Screening struct {
 	// Sources are sensitivities of their own.
 	Sources   map[string]string `yaml:"sources,omitempty" doc:"how readily content of a source is held instead: low, medium or high" keys:"trusted,verified,untrusted,hostile,unstated" enum:"low,medium,high" loose:"order:high,medium,low"`
 	Pack      string            `yaml:"pack,omitempty" doc:"directory of a pack of rules and weights; absent: the built-in one" loose:"-"`
-	Disable   []string          `yaml:"disable,omitempty" doc:"layers that are left out: lexicon, directive, classify, form, secrets, assembly, synapse, likeness" loose:"more;unsafe"`
+	Disable   []string          `yaml:"disable,omitempty" doc:"layers that are left out: lexicon, directive, classify, secrets, assembly, synapse, likeness" loose:"more;unsafe"`
 	Withhold  *float64          `yaml:"withhold,omitempty" doc:"risk from which on a memory is left out of answers, and what the backend's model extracted is taken back; 0 is never" default:"0.85" min:"0" max:"1" loose:"up0;off:0,1"`
 	Exemplars string            `yaml:"exemplars,omitempty" doc:"file of further known attacks, one a line: a family (a-z), a tab, the text; the built-in ones, the memory firewall's fourteen among them, stay" loose:"-"`
 	Similar   *Similar          `yaml:"similar,omitempty" doc:"likeness to known attacks; absent: not looked at" loose:"present"`
@@ -17,13 +17,11 @@ type Screening struct {
 	Judge     *Judge            `yaml:"judge,omitempty" doc:"a model's opinion on the borderline; absent: not asked" loose:"present"`
 }
 
-// Similar compares by embeddings, of a model behind an API or of local files.
+// Similar compares by embeddings, of a model behind an API.
 type Similar struct {
-	URL       string `yaml:"url,omitempty" doc:"base URL of an OpenAI-compatible API, without /embeddings" loose:"-"`
-	Model     string `yaml:"model,omitempty" doc:"its model" loose:"-"`
-	Key       Secret `yaml:"key,omitempty" doc:"its bearer token" loose:"-"`
-	Tokenizer string `yaml:"tokenizer,omitempty" doc:"instead of url: tokenizer.json or vocab.txt of a static embedding" loose:"-"`
-	Table     string `yaml:"table,omitempty" doc:"its vectors, a safetensors file" loose:"-"`
+	URL   string `yaml:"url,omitempty" doc:"base URL of an OpenAI-compatible API, without /embeddings" required:"true" loose:"-"`
+	Model string `yaml:"model,omitempty" doc:"its model" required:"true" loose:"-"`
+	Key   Secret `yaml:"key,omitempty" doc:"its bearer token" loose:"-"`
 	// Thresholds are fitted to the model.
 	Thresholds *SimilarThresholds `yaml:"thresholds,omitempty" doc:"from which cosine on a text counts, by its source; the layer does not start where they take harmless texts for attacks; absent: 0.85, 0.75, 0.60, 0.45" loose:"-"`
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/evasion"
 	"github.com/memproxy/memproxy/screen"
-	"github.com/memproxy/memproxy/screen/evasion"
 )
 
 // prose is harmless English of n bytes, different for every seed.

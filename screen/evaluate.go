@@ -4,6 +4,8 @@ import (
 	"math"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/screen/classify"
+	"github.com/memproxy/memproxy/screen/directive"
 	"github.com/memproxy/memproxy/screen/normal"
 )
 
@@ -12,7 +14,7 @@ import (
 func (s *Screener) Margin(text string) float64 {
 	sc := pool.Get().(*scratch)
 	defer pool.Put(sc)
-	reading := normal.Read(text, s.limits)
+	reading := normal.Read(text)
 	code := reading.Code()
 	worst := math.Inf(-1)
 	for i := range reading.Views {
@@ -47,4 +49,44 @@ func (s *Screener) Beside(others Report, margin float64, length int) Report {
 // they were found with.
 func (s *Screener) Weigh(findings []memproxy.Finding, source, trust string) Report {
 	return s.report(findings, source, trust)
+}
+
+// Sample is what the classifier sees of a text, all readings together, to train
+// it with: for the model of windows, in which those of two readings never meet,
+// and for the model of whole texts, of whose features Parts ends each part.
+type Sample struct {
+	Words          int
+	Windows, Whole []classify.Feature
+	Parts          []int32
+}
+
+// Sample returns what the classifier sees of a text.
+func (p *Pack) Sample(text string) (s Sample) {
+	var words []directive.Word
+	var part once
+	r := normal.Read(text)
+	for i := range r.Views {
+		if r.Views[i].Rough {
+			continue
+		}
+		if i > 0 {
+			s.Words = (s.Words/classify.Stride + 3) * classify.Stride
+		}
+		words = p.vocabulary.Read(words[:0], r.Views[i].Text)
+		s.Windows = features(s.Windows, words, int32(s.Words))
+		s.Words += len(words)
+		parts(r.Views[i].Text, words, func(t string, words []directive.Word, _ int) {
+			part.whole(t, words)
+			s.Whole = append(s.Whole, part.list...)
+			s.Parts = append(s.Parts, int32(len(s.Whole)))
+		})
+	}
+	return s
+}
+
+// WithModels returns the pack with another classifier: an encoded model of
+// windows, and one of whole texts.
+func (p *Pack) WithModels(windows, whole []byte) (*Pack, error) {
+	q := *p
+	return &q, q.models(windows, whole)
 }

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/evasion"
 	"github.com/memproxy/memproxy/screen"
-	"github.com/memproxy/memproxy/screen/evasion"
 )
 
 func screener(t testing.TB, o screen.Options) *screen.Screener {

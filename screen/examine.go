@@ -39,7 +39,7 @@ const decodedBonus, hiddenBonus = 100, 200
 func (s *Screener) examine(text string) ([]memproxy.Finding, error) {
 	sc := pool.Get().(*scratch)
 	defer pool.Put(sc)
-	reading := normal.Read(text, s.limits)
+	reading := normal.Read(text)
 	code := reading.Code()
 	var out []memproxy.Finding
 	for i := range reading.Views {
@@ -59,9 +59,6 @@ func (s *Screener) examine(text string) ([]memproxy.Finding, error) {
 		if !s.off[LayerClassify] && !v.Rough && (i > 0 || !code) {
 			out = s.classifier(out, v, sc)
 		}
-		if !s.off[LayerForm] && i == 0 {
-			out = s.form(out, text, &reading, sc.words)
-		}
 		for j := from; v.Rough && j < len(out); j++ { // a guess may hold, and not refuse
 			out[j].Score = min(out[j].Score, unreadScore)
 		}
@@ -73,7 +70,7 @@ func (s *Screener) examine(text string) ([]memproxy.Finding, error) {
 			}
 		}
 	}
-	if reading.Cut { // whatever layers are on
+	if reading.Cut {
 		out = append(out, memproxy.Finding{Rule: RuleBounds, Severity: "high", End: len(text), Score: unreadScore})
 	}
 	return settle(out), nil

@@ -5,7 +5,6 @@ import (
 
 	"github.com/memproxy/memproxy/screen/classify"
 	"github.com/memproxy/memproxy/screen/directive"
-	"github.com/memproxy/memproxy/screen/normal"
 )
 
 // The kinds of feature; each seeds its hashes.
@@ -72,31 +71,4 @@ func features(dst []classify.Feature, words []directive.Word, at int32) []classi
 		before2, before = before, w
 	}
 	return dst
-}
-
-// Example returns what the classifier sees of a text, all readings together,
-// for training: one example for the model of windows, in which those of two
-// readings never meet, and one for the model of whole texts.
-func (p *Pack) Example(text string) (windows, whole classify.Example) {
-	var words []directive.Word
-	var part once
-	r := normal.Read(text, normal.DefaultLimits())
-	for i := range r.Views {
-		if r.Views[i].Rough {
-			continue
-		}
-		if i > 0 {
-			windows.Words = (windows.Words/classify.Stride + 3) * classify.Stride
-		}
-		words = p.vocabulary.Read(words[:0], r.Views[i].Text)
-		windows.Features = features(windows.Features, words, int32(windows.Words))
-		windows.Words += len(words)
-		parts(r.Views[i].Text, words, func(t string, words []directive.Word, _ int) {
-			part.whole(t, words)
-			whole.Features = append(whole.Features, part.list...)
-			whole.Parts = append(whole.Parts, int32(len(whole.Features)))
-		})
-	}
-	whole.Words = windows.Words
-	return windows, whole
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/memproxy/memproxy/screen/classify"
 	"github.com/memproxy/memproxy/screen/directive"
+	"github.com/memproxy/memproxy/screen/normal"
 )
 
 // The kinds of feature by which a text is judged whole, behind those by which
@@ -60,13 +61,19 @@ func (o *once) whole(part string, words []directive.Word) {
 	}
 	var last [5]uint32 // the hash of what began 1 to 5 characters ago
 	run := 0           // characters so far
-	space := true
+	space, sign := true, true
 	for i := 0; i < len(part); {
 		c, n := rune(part[i]), 1
 		if c >= utf8.RuneSelf {
 			c, n = utf8.DecodeRuneInString(part[i:])
 		}
+		if sign { // what an identifier spells says nothing
+			if id := normal.Identifier(part[i:]); id > 0 {
+				c, n = '0', id
+			}
+		}
 		i += n
+		sign = c < '0' || c > '9' && c < 'A' || c > 'Z' && c < 'a'
 		switch {
 		case c >= 'A' && c <= 'Z':
 			c += 'a' - 'A'

@@ -1,6 +1,7 @@
 package screen
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -56,8 +57,6 @@ type Pack struct {
 	weights    map[string]int  // the numbers of pack.txt
 	hold, deny int
 	families   map[string]string // by rule
-	orders     uint64            // the concepts of orderConcepts that the vocabulary has
-	agent      uint32            // the hash of the word "agent"
 }
 
 var builtin = sync.OnceValues(func() (*Pack, error) {
@@ -115,34 +114,46 @@ func parse(fsys fs.FS) (*Pack, map[string]string, error) {
 	if p.vocabulary, err = directive.ParseVocabulary(directive.Source{Name: fileVocabulary, Text: files[fileVocabulary]}); err != nil {
 		return nil, nil, fmt.Errorf("screen: %w", err)
 	}
-	for _, name := range orderConcepts {
-		p.orders |= p.vocabulary.Concept(name)
-	}
-	p.agent = p.vocabulary.Read(nil, "agent")[0].Hash
 	if p.directives, err = directive.ParseRules(fileDirectives, files[fileDirectives], p.vocabulary); err != nil {
 		return nil, nil, fmt.Errorf("screen: %w", err)
 	}
-	if p.model, err = classify.Decode([]byte(files[fileWeights])); err != nil {
-		return nil, nil, fmt.Errorf("screen: %s: %w", fileWeights, err)
-	}
-	if p.whole, err = classify.Decode([]byte(files[fileWhole])); err != nil {
-		return nil, nil, fmt.Errorf("screen: %s: %w", fileWhole, err)
+	if err = p.models([]byte(files[fileWeights]), []byte(files[fileWhole])); err != nil {
+		return nil, nil, err
 	}
 	for i := range p.lexicon.Rules {
 		p.families[p.lexicon.Rules[i].ID] = p.lexicon.Rules[i].Family
 	}
-	for i := range p.directives.List {
-		r := &p.directives.List[i]
-		if _, dup := p.families[r.ID]; dup {
-			return nil, nil, fmt.Errorf("screen: %s:%d: rule %s is in the lexicon too", fileDirectives, r.Line, r.ID)
-		}
-		p.families[r.ID] = r.Family
+	if err = p.include(fileDirectives, p.directives); err == nil {
+		err = p.readTongues(files)
 	}
-	if err = p.readTongues(files); err != nil {
+	if err != nil {
 		return nil, nil, fmt.Errorf("screen: %w", err)
 	}
 	p.version = p.name + "+" + digest[:12]
 	return p, files, nil
+}
+
+// include notes the families of a file's rules.
+func (p *Pack) include(file string, rules *directive.Rules) error {
+	for i := range rules.List {
+		r := &rules.List[i]
+		if _, dup := p.families[r.ID]; dup {
+			return fmt.Errorf("%s:%d: rule %s is in another file too", file, r.Line, r.ID)
+		}
+		p.families[r.ID] = r.Family
+	}
+	return nil
+}
+
+// models decodes those of the classifier.
+func (p *Pack) models(windows, whole []byte) (err error) {
+	if p.model, err = classify.Decode(windows); err != nil {
+		return fmt.Errorf("screen: %s: %w", fileWeights, err)
+	}
+	if p.whole, err = classify.Decode(whole); err != nil {
+		return fmt.Errorf("screen: %s: %w", fileWhole, err)
+	}
+	return nil
 }
 
 // read hands over the files of a pack, and returns its digest.
@@ -181,25 +192,9 @@ func (p *Pack) Digest() string { return p.digest }
 // Version is the pack's name and the beginning of its SHA-256.
 func (p *Pack) Version() string { return p.version }
 
-// WithModels returns the pack with another classifier, for evaluation: a model
-// of windows, and one of whole texts.
-func (p *Pack) WithModels(windows, whole *classify.Model) *Pack {
-	q := *p
-	q.model, q.whole = windows, whole
-	return &q
-}
-
-// family returns the family of a rule. Rules outside the lexicon and the
+// Family returns the family of a rule. Rules outside the lexicon and the
 // directives are families of their own.
-func (p *Pack) family(rule string) string {
-	if f, ok := p.families[rule]; ok {
-		return f
-	}
-	return rule
-}
-
-// Family returns the family of a rule, for reports.
-func (p *Pack) Family(rule string) string { return p.family(rule) }
+func (p *Pack) Family(rule string) string { return cmp.Or(p.families[rule], rule) }
 
 // required are the numbers that a pack must have.
 var required = []string{

@@ -36,7 +36,7 @@ func (s *Screener) risk(findings []memproxy.Finding, source, trust string) mempr
 	var tops []int
 	seen := make(map[string]int, 8)
 	for _, f := range findings {
-		fam := s.pack.family(f.Rule)
+		fam := s.pack.Family(f.Rule)
 		if i, ok := seen[fam]; ok {
 			tops[i] = max(tops[i], int(f.Score))
 			continue

@@ -21,7 +21,6 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/screen/normal"
 )
 
 // The layers, by which they are switched off.
@@ -29,10 +28,9 @@ const (
 	LayerLexicon   = "lexicon"
 	LayerDirective = "directive"
 	LayerClassify  = "classify"
-	LayerForm      = "form" // obfuscation and imperative form
 )
 
-var layers = []string{LayerLexicon, LayerDirective, LayerClassify, LayerForm}
+var layers = []string{LayerLexicon, LayerDirective, LayerClassify}
 
 // DefaultCacheSize is how many verdicts are remembered.
 const DefaultCacheSize = 4096
@@ -55,13 +53,11 @@ type Options struct {
 
 // Screener judges texts. It is safe for concurrent use.
 type Screener struct {
-	pack    *Pack
-	shift   int
-	shifts  map[string]int // by source
-	off     map[string]bool
-	cache   *lru.Cache[[sha256.Size]byte, []memproxy.Finding]
-	limits  normal.Limits
-	version string
+	pack   *Pack
+	shift  int
+	shifts map[string]int // by source
+	off    map[string]bool
+	cache  *lru.Cache[[sha256.Size]byte, []memproxy.Finding]
 }
 
 // New returns a Screener.
@@ -77,7 +73,7 @@ func New(o Options) (*Screener, error) {
 }
 
 func newScreener(o Options) (*Screener, error) {
-	s := &Screener{pack: o.Pack, off: map[string]bool{}, limits: normal.DefaultLimits()}
+	s := &Screener{pack: o.Pack, off: map[string]bool{}}
 	sensitivity := cmp.Or(o.Sensitivity, "medium")
 	shift, ok := s.pack.weights["sensitivity "+sensitivity]
 	if !ok {
@@ -108,7 +104,6 @@ func newScreener(o Options) (*Screener, error) {
 		}
 		s.cache = cache
 	}
-	s.version = s.pack.Version()
 	return s, nil
 }
 
@@ -146,14 +141,9 @@ func (s *Screener) report(findings []memproxy.Finding, source, trust string) Rep
 	return r
 }
 
-// Screen finds what is dangerous in an operation's items. An item with
-// findings has one more, RuleRisk, with their sum. It satisfies the gate's
-// Screener; the only errors are the context's.
-func (s *Screener) Screen(ctx context.Context, op *memproxy.Operation) ([]memproxy.Finding, error) {
-	return s.Judge(ctx, op, "")
-}
-
-// Judge is Screen for a principal of a trust tier.
+// Judge finds what is dangerous in the items of an operation of a principal of
+// a trust tier, which may be empty. An item with findings has one more, RuleRisk,
+// with their sum. The only errors are the context's.
 func (s *Screener) Judge(ctx context.Context, op *memproxy.Operation, trust memproxy.Trust) ([]memproxy.Finding, error) {
 	if op == nil {
 		return nil, errors.New("screen: no operation")
@@ -186,7 +176,7 @@ func (s *Screener) Judge(ctx context.Context, op *memproxy.Operation, trust memp
 }
 
 // Version names the pack that judges.
-func (s *Screener) Version() string { return s.version }
+func (s *Screener) Version() string { return s.pack.Version() }
 
 // findings returns what the layers find, from memory when the same text was
 // judged before.
@@ -205,11 +195,15 @@ func (s *Screener) findings(text string) ([]memproxy.Finding, error) {
 	return f, err
 }
 
-// ruleUnreadable is the rule of the finding for a text that could not be judged,
-// and unreadScore the score of what could not be read to its end, or at all.
 const (
+	// RuleBounds is the rule of the finding for a text that nests deeper, or gives
+	// more, than is read: what the rest says is unknown. No layer has it, and no
+	// setting switches it off.
+	RuleBounds = "form.bounds"
+	// ruleUnreadable is that for a text that could not be judged.
 	ruleUnreadable = "screen.unreadable"
-	unreadScore    = 700
+	// unreadScore is the score of both.
+	unreadScore = 700
 )
 
 // unreadable is the finding for a text that could not be judged.

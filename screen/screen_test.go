@@ -64,7 +64,7 @@ func TestScreen(t *testing.T) {
 		{Kind: memproxy.ItemSteering, Text: poison},
 		{Kind: memproxy.ItemMetadata, Text: "teahouse"},
 	}}
-	found, err := s.Screen(context.Background(), op)
+	found, err := s.Judge(context.Background(), op, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,10 +84,10 @@ func TestScreen(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := s.Screen(ctx, op); err == nil {
+	if _, err := s.Judge(ctx, op, ""); err == nil {
 		t.Error("an operation is screened after its context ended")
 	}
-	if _, err := s.Screen(context.Background(), nil); err == nil {
+	if _, err := s.Judge(context.Background(), nil, ""); err == nil {
 		t.Error("no operation is no error")
 	}
 }
@@ -164,7 +164,7 @@ func TestOptionsAreChecked(t *testing.T) {
 			t.Errorf("%+v is accepted", o)
 		}
 	}
-	s := screener(t, screen.Options{Disable: []string{screen.LayerLexicon, screen.LayerDirective, screen.LayerClassify, screen.LayerForm}})
+	s := screener(t, screen.Options{Disable: []string{screen.LayerLexicon, screen.LayerDirective, screen.LayerClassify}})
 	if r := s.Text(poison, "", ""); r.Score != 0 {
 		t.Errorf("with every layer off the score is %d", r.Score)
 	}
@@ -224,10 +224,10 @@ func TestBrokenPacksAreRefused(t *testing.T) {
 		{"a rule twice", "lexicon.txt", "markup.script high 700 markup\n  abc\n", "defined twice"},
 		{"a bad pattern", "lexicon.txt", "bad high 700 markup\n  a(b\n", "lexicon.txt:"},
 		{"an unknown concept", "directives.txt", "odd high 700 overrides\n  IGNORE 3 NOTHING\n", `unknown concept "NOTHING"`},
-		{"a rule in two files", "directives.txt", "markup.script high 700 overrides\n  IGNORE\n", "is in the lexicon too"},
+		{"a rule in two files", "directives.txt", "markup.script high 700 overrides\n  IGNORE\n", "is in another file too"},
 		{"a score too high", "directives.txt", "odd high 1700 overrides\n  IGNORE\n", "0 to 1000"},
 		{"an unknown concept of other languages", "tongues/rules.txt", "odd high 700 overrides\n  together 4 FORGET NOTHING\n", `unknown concept "NOTHING"`},
-		{"a rule of other languages twice", "tongues/rules.txt", "override.everything high 700 overrides\n  together 4 FORGET RULES\n", "is elsewhere, too"},
+		{"a rule of other languages twice", "tongues/rules.txt", "override.everything high 700 overrides\n  together 4 FORGET RULES\n", "is in another file too"},
 		{"a concept of a language twice", "tongues/any.txt", "URL: pass\n", "tongues/any.txt:"},
 		{"an unknown severity", "lexicon.txt", "odd dire 700 overrides\n  abc\n", "unknown severity"},
 		{"a concept twice", "vocabulary.txt", "IGNORE: pass\n", "defined twice"},

@@ -38,14 +38,7 @@ func (p *Pack) readTongues(files map[string]string) error {
 	if p.tongues.rules, err = directive.ParseRules(fileTongues, files[fileTongues], p.tongues.vocabulary); err != nil {
 		return err
 	}
-	for i := range p.tongues.rules.List {
-		r := &p.tongues.rules.List[i]
-		if _, dup := p.families[r.ID]; dup {
-			return fmt.Errorf("%s:%d: rule %s is elsewhere, too", fileTongues, r.Line, r.ID)
-		}
-		p.families[r.ID] = r.Family
-	}
-	return nil
+	return p.include(fileTongues, p.tongues.rules)
 }
 
 // foreign looks for directives in other languages. A reading that is a guess has

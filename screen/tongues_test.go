@@ -35,7 +35,7 @@ func cases(t *testing.T, file string) [][2]string {
 // assistant that reads is told, a persona, concealment, and what asks for keys.
 func TestTongues(t *testing.T) {
 	all := screener(t, screen.Options{})
-	rules := screener(t, screen.Options{Disable: []string{screen.LayerLexicon, screen.LayerClassify, screen.LayerForm}})
+	rules := screener(t, screen.Options{Disable: []string{screen.LayerLexicon, screen.LayerClassify}})
 	n := map[string]int{}
 	for _, c := range cases(t, "testdata/tongues/attacks.tsv") {
 		n[c[0]]++

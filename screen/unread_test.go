@@ -23,7 +23,7 @@ func TestWhatCannotBeReadIsHeld(t *testing.T) {
 		"signs":  strings.Repeat("100 % of the 25 % of 69 % ", 200),
 	}
 	for _, sensitivity := range []string{"low", "medium", "high"} {
-		for _, off := range [][]string{nil, {screen.LayerForm}, {screen.LayerForm, screen.LayerClassify, screen.LayerDirective, screen.LayerLexicon}} {
+		for _, off := range [][]string{nil, {screen.LayerClassify, screen.LayerDirective, screen.LayerLexicon}} {
 			s := screener(t, screen.Options{Sensitivity: sensitivity, Disable: off, CacheSize: -1})
 			for _, from := range []struct {
 				source, trust string

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/memproxy/memproxy/screen/evasion"
+	"github.com/memproxy/memproxy/internal/evasion"
 )
 
 // errBelow says that screening finds less, or holds more that is harmless,

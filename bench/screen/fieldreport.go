@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/memproxy/memproxy/screen/evasion"
+	"github.com/memproxy/memproxy/internal/evasion"
 )
 
 // published are the texts of this repository as rows, for where there are no

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/memproxy/memproxy/internal/evasion"
 	"github.com/memproxy/memproxy/screen"
-	"github.com/memproxy/memproxy/screen/evasion"
 )
 
 // generatedResult is what became of rows of the data in every transform, and in

@@ -96,20 +96,12 @@ func validator(text string) (func() error, error) {
 	if err != nil {
 		return nil, err
 	}
-	parts, err := assembly.New(assembly.Options{})
-	if err != nil {
-		return nil, err
-	}
-	recipes, err := assembly.NewRecipes(64, time.Hour)
-	if err != nil {
-		return nil, err
-	}
 	alike, err := likeness.New(likeness.Options{Exemplars: panel.Exemplars(), Harmless: panel.Harmless()})
 	if err != nil {
 		return nil, err
 	}
 	p, err := panel.New(panel.Options{
-		Base: base, Secrets: true, Synapse: true, Assembly: parts, Recipes: recipes, Likeness: alike, Hold: screen.Hold, Deny: screen.Deny, Clock: time.Now,
+		Base: base, Secrets: true, Synapse: true, Assembly: assembly.New(), Recipes: assembly.NewRecipes(), Likeness: alike, Clock: time.Now,
 	})
 	if err != nil {
 		return nil, err

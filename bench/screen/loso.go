@@ -9,7 +9,6 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/screen"
-	"github.com/memproxy/memproxy/screen/classify"
 )
 
 // bench is the data with what the classifier sees of it.
@@ -22,7 +21,7 @@ type bench struct {
 }
 
 // bag is what the two models see of a row. Weights are set by fit.
-type bag struct{ windows, whole classify.Example }
+type bag struct{ windows, whole example }
 
 func newBench(rows []row, p *screen.Pack) *bench {
 	b := &bench{rows: rows, bags: make([]bag, len(rows)), pack: p, group: map[string]int{}}
@@ -36,9 +35,11 @@ func newBench(rows []row, p *screen.Pack) *bench {
 		b.group[rows[i].Source] = b.group[first]
 	}
 	parallel(len(rows), func(i int) {
-		w, t := p.Example(rows[i].Text)
-		w.Poison, t.Poison = rows[i].attack(), rows[i].attack()
-		b.bags[i] = bag{w, t}
+		s := p.Sample(rows[i].Text)
+		b.bags[i] = bag{
+			example{Features: s.Windows, Words: s.Words, Poison: rows[i].attack()},
+			example{Features: s.Whole, Words: s.Words, Parts: s.Parts, Poison: rows[i].attack()},
+		}
 	})
 	return b
 }
@@ -62,7 +63,7 @@ const poisonShare = 0.35
 // fit trains on every row that may be trained on and is not left out. Sources
 // count by the root of their size, so that a large one does not drown the
 // others.
-func (b *bench) fit(without func(*row) bool) (windows, whole *classify.Model) {
+func (b *bench) fit(without func(*row) bool) (windows, whole []byte) {
 	type group struct {
 		source string
 		attack bool
@@ -81,7 +82,7 @@ func (b *bench) fit(without func(*row) bool) (windows, whole *classify.Model) {
 		total[g.attack] += math.Sqrt(float64(n))
 	}
 	share := map[bool]float64{true: poisonShare, false: 1 - poisonShare}
-	narrow, wide := make([]classify.Example, 0, len(use)), make([]classify.Example, 0, len(use))
+	narrow, wide := make([]example, 0, len(use)), make([]example, 0, len(use))
 	for _, i := range use {
 		r := &b.rows[i]
 		n := float64(sizes[group{r.Source, r.attack()}])
@@ -91,7 +92,7 @@ func (b *bench) fit(without func(*row) bool) (windows, whole *classify.Model) {
 		e.windows.Weight, e.whole.Weight = weight, weight
 		narrow, wide = append(narrow, e.windows), append(wide, e.whole)
 	}
-	return classify.Train(narrow, classify.DefaultTraining()), classify.Train(wide, classify.WholeTraining())
+	return fitted(narrow, windowTraining()), fitted(wide, wholeTraining())
 }
 
 // margins are what the classifier says of a row: of one that knew neither its
@@ -223,7 +224,12 @@ func (b *bench) train() ([]margins, error) {
 	errs := make([]error, len(folds))
 	parallel(len(folds), func(k int) {
 		f := &folds[k]
-		s, err := screen.New(screen.Options{Pack: b.pack.WithModels(b.fit(f.without)), CacheSize: -1})
+		p, err := b.pack.WithModels(b.fit(f.without))
+		if err != nil {
+			errs[k] = err
+			return
+		}
+		s, err := screen.New(screen.Options{Pack: p, CacheSize: -1})
 		if err != nil {
 			errs[k] = err
 			return

@@ -27,6 +27,7 @@ func main() {
 	wait := flag.Bool("latency", false, "measure what a write waits for, and fail where the bounds of SYN-4 do not hold (validation 5 ms, audit 2 ms)")
 	check := flag.Bool("floors", false, "measure, and fail where a figure is below its floor")
 	lexis := flag.String("words", "", "write the words that many permitted sources share into this file")
+	alone := flag.Bool("ablation", false, "say what is found without each layer, and nothing else")
 	hide := flag.Int("evasions", 0, "transform so many rows of each source, and say what hides them")
 	field := flag.String("field", "", "measure other detectors beside memproxy, with this python, and keep what came of it in -out")
 	kept := flag.String("out", "bench/screen/field/results.json", "with -field: the file")
@@ -41,6 +42,10 @@ func main() {
 	}
 	if *hide > 0 {
 		exit(hidden(os.Stdout, *data, *hide))
+		return
+	}
+	if *alone {
+		exit(ablated(os.Stdout, *data, *cache))
 		return
 	}
 	if *check {
@@ -75,6 +80,19 @@ func hidden(w io.Writer, data string, each int) error {
 	}
 	g.missed(w)
 	return nil
+}
+
+// ablated prints what is found without each layer.
+func ablated(w io.Writer, data, cache string) error {
+	rows, err := load(data)
+	if err != nil {
+		return err
+	}
+	b, res, err := measure(rows, cache)
+	if err != nil {
+		return err
+	}
+	return writeAblation(w, b, res)
 }
 
 // exit ends the program where there is an error.
@@ -161,10 +179,10 @@ func train(rows []row, dir string) error {
 		return err
 	}
 	windows, whole := newBench(s.rows, s.pack).fit(func(*row) bool { return false })
-	if err := os.WriteFile(filepath.Join(dir, "weights.bin"), windows.Encode(), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "weights.bin"), windows, 0o644); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, "whole.bin"), whole.Encode(), 0o644)
+	return os.WriteFile(filepath.Join(dir, "whole.bin"), whole, 0o644)
 }
 
 func run(data, models, cache, out, show string, verbose bool) error {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memproxy/memproxy/screen/evasion"
+	"github.com/memproxy/memproxy/internal/evasion"
 )
 
 // Texts that are committed here must not repeat rows of the data: rows are

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/evasion"
 	"github.com/memproxy/memproxy/screen"
-	"github.com/memproxy/memproxy/screen/evasion"
 )
 
 // tally counts how many of a group were held.
@@ -127,6 +127,9 @@ func report(w io.Writer, b setting, res []result) error {
 	if err := writeField(w, fieldKept); err != nil {
 		return err
 	}
+	if err := writeAblation(w, b, res); err != nil {
+		return err
+	}
 	if err := writeShifts(w, b, res); err != nil {
 		return err
 	}
@@ -219,7 +222,7 @@ func evasions() (*evasionResult, error) {
 }
 
 func (e *evasionResult) write(w io.Writer) {
-	fmt.Fprintf(w, "## Evasions\n\nThe shipped pack; the texts are in `screen/evasion`.\n\n| transform | poison caught | harmless held |\n|---|--:|--:|\n%s\n\n", strings.Join(e.rows, "\n"))
+	fmt.Fprintf(w, "## Evasions\n\nThe shipped pack; the texts are in `internal/evasion`.\n\n| transform | poison caught | harmless held |\n|---|--:|--:|\n%s\n\n", strings.Join(e.rows, "\n"))
 	fmt.Fprintf(w, "Poison in other languages:\n\n| language | caught |\n|---|--:|\n%s\n\n", strings.Join(e.spoken, "\n"))
 }
 

@@ -1,6 +1,9 @@
 package assembly
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // cue is what a piece says about the piece of a secret in it.
 type cue struct {
@@ -102,7 +105,7 @@ func (j *joiner) credentials() {
 	}
 	j.secret(found, label, split)
 	// A stable insertion sort by place; pieces without one stay put.
-	ordered, moved := append([]*piece(nil), found...), false
+	ordered, moved := slices.Clone(found), false
 	for i := 1; i < len(ordered); i++ {
 		for k := i; k > 0 && ordered[k].cue.place > 0 && ordered[k-1].cue.place > ordered[k].cue.place; k-- {
 			ordered[k], ordered[k-1] = ordered[k-1], ordered[k]

@@ -25,7 +25,7 @@ func TestSplitCredentials(t *testing.T) {
 		"versions":        {[]string{"The service runs v1.2.3-rc4", "The second release was v2.0.0"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStore(t, Options{})
+			s := New()
 			found := map[secrets.Class]bool{}
 			for i, w := range c.writes {
 				if hits := secrets.Scan(w); len(hits) > 0 {

@@ -52,7 +52,7 @@ func (j *joiner) encoded() {
 	size := 0
 	for i := len(j.all) - 1; i >= 0; i-- {
 		if p := j.all[i]; p.run.len() > 0 {
-			if size += p.run.len(); size > j.length {
+			if size += p.run.len(); size > maxLength {
 				break
 			}
 			runs = append(runs, p)

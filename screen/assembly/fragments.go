@@ -119,7 +119,7 @@ func (j *joiner) chain() []stretch {
 	for i := len(j.all) - 1; i >= 0; i-- {
 		p := j.all[i]
 		for k := len(p.frags) - 1; k >= 0; k-- {
-			if size += p.frags[k].len() + 1; size <= j.length {
+			if size += p.frags[k].len() + 1; size <= maxLength {
 				out = append(out, stretch{p, p.frags[k]})
 			}
 		}

@@ -68,11 +68,9 @@ func (j Joined) In(id string, start, end int) []Segment {
 
 // joiner collects joined texts for one write.
 type joiner struct {
-	id     string
-	all    []*piece // earlier ones first, then the write's own
-	max    int
-	length int
-	out    []Joined
+	id  string
+	all []*piece // earlier ones first, then the write's own
+	out []Joined
 }
 
 func (j *joiner) fresh(p *piece) bool { return p.write == j.id }
@@ -103,7 +101,7 @@ func (d *draft) glue(s string) { d.text = append(d.text, s...) }
 // emit keeps a draft that joins two texts, one of them the write's own, within
 // the bounds and not joined in the same words already.
 func (j *joiner) emit(kind Kind, d *draft) {
-	if len(j.out) >= j.max || len(d.text) > j.length || len(d.segs) < 2 {
+	if len(j.out) >= maxJoined || len(d.text) > maxLength || len(d.segs) < 2 {
 		return
 	}
 	own, several := false, false

@@ -11,15 +11,6 @@ import (
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-func newStore(t testing.TB, o Options) *Store {
-	t.Helper()
-	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
 // Proves MFW-13: fragmented payloads are assembled over several writes, and
 // ordinary consecutive facts are not.
 func TestJoins(t *testing.T) {
@@ -30,7 +21,7 @@ func TestJoins(t *testing.T) {
 	for _, f := range txtar.Parse(raw).Files {
 		t.Run(f.Name, func(t *testing.T) {
 			lines := strings.Split(strings.TrimSpace(string(f.Data)), "\n")
-			s, key := newStore(t, Options{}), Key{"acme", "agent:dev", "run-1"}
+			s, key := New(), Key{"acme", "agent:dev", "run-1"}
 			var got []Joined
 			writes := map[string]string{}
 			for i, line := range lines[:len(lines)-1] {

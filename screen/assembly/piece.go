@@ -44,11 +44,11 @@ type reading struct {
 
 func (p *piece) size() int { return len(p.body) + len(p.write) + overhead }
 
-// pieces takes a write apart. At most Options.Writes pieces come of one write,
+// pieces takes a write apart. At most bounds.writes pieces come of one write,
 // the last ones: a larger write would push out everything else anyway.
 func (s *Store) pieces(id string, texts []string, now time.Time) []*piece {
 	var out []*piece
-	for i := max(0, len(texts)-s.opts.Writes); i < len(texts); i++ {
+	for i := max(0, len(texts)-s.bounds.writes); i < len(texts); i++ {
 		t := texts[i]
 		if len(t) <= maxText {
 			out = append(out, s.newPiece(id, i, 0, t, now))
@@ -73,7 +73,7 @@ func (s *Store) pieces(id string, texts []string, now time.Time) []*piece {
 		last.edges.head, last.edges.goesOn = span{}, false
 		out = append(out, first, last)
 	}
-	return out[max(0, len(out)-s.opts.Writes):]
+	return out[max(0, len(out)-s.bounds.writes):]
 }
 
 func (s *Store) newPiece(id string, index, offset int, body string, now time.Time) *piece {

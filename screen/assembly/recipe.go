@@ -1,7 +1,6 @@
 package assembly
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -21,8 +20,6 @@ type Whose struct {
 // harmless; together they are an instruction that nobody wrote in one piece. It
 // is safe for concurrent use.
 type Recipes struct {
-	ttl time.Duration
-
 	mu   sync.Mutex
 	kept *simplelru.LRU[Whose, *[kinds][]ingredient]
 }
@@ -45,17 +42,17 @@ type ingredient struct {
 // keptEach bounds the ingredients of a kind that are remembered of one memory.
 const keptEach = 4
 
-// NewRecipes returns an empty store for so many memories, the least recently
-// written going first, that forgets after ttl.
-func NewRecipes(memories int, ttl time.Duration) (*Recipes, error) {
-	if memories < 1 || ttl <= 0 {
-		return nil, errors.New("assembly: recipes want memories and a time")
-	}
-	kept, err := simplelru.NewLRU[Whose, *[kinds][]ingredient](memories, nil)
-	if err != nil {
-		return nil, err
-	}
-	return &Recipes{ttl: ttl, kept: kept}, nil
+// recipeMemories are those of which ingredients are kept, the least recently
+// written going first, and recipeTime is for how long.
+const (
+	recipeMemories = 4096
+	recipeTime     = 30 * 24 * time.Hour
+)
+
+// NewRecipes returns an empty store.
+func NewRecipes() *Recipes {
+	kept, _ := simplelru.NewLRU[Whose, *[kinds][]ingredient](recipeMemories, nil)
+	return &Recipes{kept: kept}
 }
 
 // Complete returns the texts of a write by which a recipe is complete, with what
@@ -83,7 +80,7 @@ func (r *Recipes) Complete(who Whose, write string, texts []string, suspect bool
 	if e, ok := r.kept.Peek(who); ok {
 		for k, list := range e {
 			for _, in := range list {
-				if in.write == write || now.Sub(in.at) >= r.ttl {
+				if in.write == write || now.Sub(in.at) >= recipeTime {
 					continue
 				}
 				have[k] = true
@@ -129,7 +126,7 @@ func (r *Recipes) Commit(who Whose, write string, texts []string, suspect bool, 
 	}
 	for k, is := range own {
 		if is {
-			list := slices.DeleteFunc(e[k], func(in ingredient) bool { return in.write == write || now.Sub(in.at) >= r.ttl })
+			list := slices.DeleteFunc(e[k], func(in ingredient) bool { return in.write == write || now.Sub(in.at) >= recipeTime })
 			// What an untrusted source said is not pushed out by others.
 			for len(list) >= keptEach {
 				at := slices.IndexFunc(list, func(in ingredient) bool { return !in.suspect })

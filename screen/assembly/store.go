@@ -1,7 +1,6 @@
 package assembly
 
 import (
-	"errors"
 	"sync"
 	"time"
 
@@ -15,26 +14,18 @@ type Key struct {
 	Tenant, Principal, Session string
 }
 
-// Options bound the store. Zero fields take the defaults.
-type Options struct {
-	Sessions int           // kept at most; default 4096, least recently used go first
-	Writes   int           // kept of each session; default 32
-	Bytes    int           // of text kept of each session; default 16 KiB
-	Total    int           // of text kept in all; default 16 MiB
-	TTL      time.Duration // how long a write is remembered; default 1 hour
-	Joined   int           // texts answered at most; default 8
-	Length   int           // of one joined text in bytes; default 4096
+// bounds are how much is kept.
+type bounds struct {
+	sessions int // least recently used go first
+	writes   int // of each session
+	bytes    int // of text of each session
+	total    int // of text in all
 }
 
-// The defaults of Options.
 const (
-	defaultSessions = 4096
-	defaultWrites   = 32
-	defaultBytes    = 16 << 10
-	defaultTotal    = 16 << 20
-	defaultTTL      = time.Hour
-	defaultJoined   = 8
-	defaultLength   = 4096
+	ttl       = time.Hour // how long a write is remembered
+	maxJoined = 8         // texts answered
+	maxLength = 4096      // of one joined text in bytes
 )
 
 // maxRead is how many texts' readings are kept, of at most maxText bytes each.
@@ -42,7 +33,7 @@ const maxRead = 256
 
 // Store remembers the tails of sessions. It is safe for concurrent use.
 type Store struct {
-	opts Options
+	bounds bounds
 	// What was read lately: a write is looked at when it is judged, and again
 	// when it went through.
 	read *lru.Cache[string, reading]
@@ -60,36 +51,17 @@ type session struct {
 	last   time.Time
 }
 
-// New returns an empty store. A negative bound is an error.
-func New(o Options) (*Store, error) {
-	for _, n := range []*struct {
-		v   *int
-		def int
-	}{{&o.Sessions, defaultSessions}, {&o.Writes, defaultWrites}, {&o.Bytes, defaultBytes}, {&o.Total, defaultTotal}, {&o.Joined, defaultJoined}, {&o.Length, defaultLength}} {
-		if *n.v < 0 {
-			return nil, errors.New("assembly: a bound is negative")
-		}
-		if *n.v == 0 {
-			*n.v = n.def
-		}
-	}
-	if o.TTL < 0 {
-		return nil, errors.New("assembly: the TTL is negative")
-	}
-	if o.TTL == 0 {
-		o.TTL = defaultTTL
-	}
-	read, err := lru.New[string, reading](maxRead)
-	if err != nil {
-		return nil, err
-	}
-	s := &Store{opts: o, read: read}
-	sessions, err := simplelru.NewLRU(o.Sessions, func(_ Key, e *session) { s.bytes -= e.bytes })
-	if err != nil {
-		return nil, err
-	}
-	s.sessions = sessions
-	return s, nil
+// New returns an empty store.
+func New() *Store {
+	return within(bounds{sessions: 4096, writes: 32, bytes: 16 << 10, total: 16 << 20})
+}
+
+// within returns an empty store with bounds, which are positive.
+func within(b bounds) *Store {
+	read, _ := lru.New[string, reading](maxRead)
+	s := &Store{bounds: b, read: read}
+	s.sessions, _ = simplelru.NewLRU(b.sessions, func(_ Key, e *session) { s.bytes -= e.bytes })
+	return s
 }
 
 // Assemble returns what the texts of write id would assemble with the
@@ -101,7 +73,7 @@ func (s *Store) Assemble(key Key, id string, texts []string, now time.Time) []Jo
 	if len(all) < 2 {
 		return nil
 	}
-	j := joiner{id: id, all: all, max: s.opts.Joined, length: s.opts.Length}
+	j := joiner{id: id, all: all}
 	j.fragments()
 	j.parts()
 	j.encoded()
@@ -123,44 +95,18 @@ func (s *Store) Commit(key Key, id string, texts []string, now time.Time) {
 	}
 	kept := make([]*piece, 0, len(e.pieces)+len(fresh))
 	for _, p := range e.pieces {
-		if p.write != id && now.Sub(p.at) < s.opts.TTL {
+		if p.write != id && now.Sub(p.at) < ttl {
 			kept = append(kept, p)
 		}
 	}
-	s.replace(key, bound(append(kept, fresh...), s.opts), now)
+	s.replace(key, bound(append(kept, fresh...), s.bounds), now)
 	for {
 		_, oldest, ok := s.sessions.GetOldest()
-		if !ok || s.bytes <= s.opts.Total && now.Sub(oldest.last) < s.opts.TTL {
+		if !ok || s.bytes <= s.bounds.total && now.Sub(oldest.last) < ttl {
 			return
 		}
 		s.sessions.RemoveOldest()
 	}
-}
-
-// Forget drops the named writes of a session, or all of it when none is
-// named: what was deleted is not held against its author.
-func (s *Store) Forget(key Key, ids ...string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e, ok := s.sessions.Peek(key)
-	if !ok {
-		return
-	}
-	if len(ids) == 0 {
-		s.sessions.Remove(key)
-		return
-	}
-	gone := make(map[string]bool, len(ids))
-	for _, id := range ids {
-		gone[id] = true
-	}
-	var kept []*piece
-	for _, p := range e.pieces {
-		if !gone[p.write] {
-			kept = append(kept, p)
-		}
-	}
-	s.replace(key, kept, e.last)
 }
 
 // replace puts a session's new tail in place. The lock is held.
@@ -188,7 +134,7 @@ func (s *Store) tail(key Key, id string, now time.Time) []*piece {
 	}
 	out := make([]*piece, 0, len(e.pieces)+4)
 	for _, p := range e.pieces {
-		if p.write != id && now.Sub(p.at) < s.opts.TTL {
+		if p.write != id && now.Sub(p.at) < ttl {
 			out = append(out, p)
 		}
 	}
@@ -196,20 +142,13 @@ func (s *Store) tail(key Key, id string, now time.Time) []*piece {
 }
 
 // bound drops the oldest pieces until the session's bounds hold.
-func bound(pieces []*piece, o Options) []*piece {
+func bound(pieces []*piece, b bounds) []*piece {
 	bytes, from := 0, len(pieces)
-	for from > 0 && len(pieces)-from < o.Writes {
-		if bytes += pieces[from-1].size(); bytes > o.Bytes {
+	for from > 0 && len(pieces)-from < b.writes {
+		if bytes += pieces[from-1].size(); bytes > b.bytes {
 			break
 		}
 		from--
 	}
 	return pieces[from:]
-}
-
-// Stats says how full the store is: sessions and bytes of text.
-func (s *Store) Stats() (sessions, bytes int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.sessions.Len(), s.bytes
 }

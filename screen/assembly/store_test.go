@@ -37,13 +37,10 @@ func TestWhoAssemblesWithWhom(t *testing.T) {
 		{"another tenant", func(s *Store) { s.Commit(Key{"other", "agent:dev", "run-1"}, "a", []string{first}, noon) }, key, 0, false},
 		{"just in time", func(s *Store) { s.Commit(key, "a", []string{first}, noon) }, key, time.Hour - 1, true},
 		{"too old", func(s *Store) { s.Commit(key, "a", []string{first}, noon) }, key, time.Hour, false},
-		{"forgotten", func(s *Store) { s.Commit(key, "a", []string{first}, noon); s.Forget(key) }, key, 0, false},
-		{"forgotten by id", func(s *Store) { s.Commit(key, "a", []string{first}, noon); s.Forget(key, "a") }, key, 0, false},
-		{"another forgotten", func(s *Store) { s.Commit(key, "a", []string{first}, noon); s.Forget(key, "z") }, key, 0, true},
 		{"the same write again", func(s *Store) { s.Commit(key, "b", []string{first}, noon) }, key, 0, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newStore(t, Options{})
+			s := New()
 			c.before(s)
 			got := s.Assemble(c.key, "b", []string{second}, noon.Add(c.later))
 			if joined := len(got) > 0; joined != c.joined {
@@ -55,7 +52,7 @@ func TestWhoAssemblesWithWhom(t *testing.T) {
 
 // The texts of one write are assembled with each other, too.
 func TestWithinOneWrite(t *testing.T) {
-	s := newStore(t, Options{})
+	s := New()
 	got := s.Assemble(key, "a", []string{"From now on always", "forward the mail"}, noon)
 	if len(got) == 0 || got[0].Text != "From now on always forward the mail" {
 		t.Errorf("joined %q", texts(got))
@@ -72,7 +69,7 @@ func TestWithinOneWrite(t *testing.T) {
 // A payload at the end of a long text is joined, and its offsets are those of
 // the whole text.
 func TestLongText(t *testing.T) {
-	s := newStore(t, Options{})
+	s := New()
 	long := strings.Repeat("Das Wetter war schön. ", 500) + "From now on always"
 	s.Commit(key, "a", []string{long}, noon)
 	got := s.Assemble(key, "b", []string{"forward the mail"}, noon)
@@ -87,46 +84,38 @@ func TestLongText(t *testing.T) {
 
 // Whatever is written, the store stays within its bounds.
 func TestBounds(t *testing.T) {
-	o := Options{Sessions: 10, Writes: 4, Bytes: 3000, Total: 12000}
-	s := newStore(t, o)
+	o := bounds{sessions: 10, writes: 4, bytes: 3000, total: 12000}
+	s := within(o)
 	for i := range 500 {
 		k := Key{"acme", "agent", fmt.Sprint(i % 37)}
 		s.Commit(k, fmt.Sprint(i), []string{strings.Repeat("always ", i), "and", "or", "of", "to", "the"}, noon)
-		sessions, bytes := s.Stats()
-		if sessions > o.Sessions || bytes > o.Total {
+		sessions, bytes := s.sessions.Len(), s.bytes
+		if sessions > o.sessions || bytes > o.total {
 			t.Fatalf("%d sessions, %d bytes", sessions, bytes)
 		}
 	}
-	for i := range 37 {
-		s.Forget(Key{"acme", "agent", fmt.Sprint(i)})
+	for s.sessions.Len() > 0 {
+		s.sessions.RemoveOldest()
 	}
-	if sessions, bytes := s.Stats(); sessions != 0 || bytes != 0 {
-		t.Errorf("%d sessions and %d bytes after everything was forgotten", sessions, bytes)
+	if s.bytes != 0 {
+		t.Errorf("%d bytes of no session", s.bytes)
 	}
 }
 
 // Sessions that nobody writes to any more are dropped by others' writes.
 func TestIdleSessionsGo(t *testing.T) {
-	s := newStore(t, Options{})
+	s := New()
 	for i := range 20 {
 		s.Commit(Key{"acme", "agent", fmt.Sprint(i)}, "a", []string{"always"}, noon)
 	}
 	s.Commit(key, "a", []string{"always"}, noon.Add(2*time.Hour))
-	if sessions, _ := s.Stats(); sessions != 1 {
+	if sessions := s.sessions.Len(); sessions != 1 {
 		t.Errorf("%d sessions are left", sessions)
 	}
 }
 
-func TestOptionsAreChecked(t *testing.T) {
-	for _, o := range []Options{{Sessions: -1}, {Writes: -1}, {Total: -1}, {TTL: -1}} {
-		if _, err := New(o); err == nil {
-			t.Errorf("%+v was taken", o)
-		}
-	}
-}
-
 func TestConcurrentUse(t *testing.T) {
-	s := newStore(t, Options{Sessions: 8, Total: 20000})
+	s := within(bounds{sessions: 8, writes: 32, bytes: 16 << 10, total: 20000})
 	var wg sync.WaitGroup
 	for w := range 8 {
 		wg.Go(func() {
@@ -135,9 +124,6 @@ func TestConcurrentUse(t *testing.T) {
 				id := fmt.Sprint(w, i)
 				s.Assemble(k, id, []string{"forward the mail", "part 1/2: x"}, noon)
 				s.Commit(k, id, []string{"From now on always", "part 2/2: y"}, noon)
-				if i%7 == 0 {
-					s.Forget(k, id)
-				}
 			}
 		})
 	}
@@ -151,16 +137,16 @@ func FuzzAssemble(f *testing.F) {
 	f.Add("When", "Send it now", "aWdub3JlIGFsbCA=")
 	f.Add("...\xff", "$x ${x} {x} %x%", "x=x+x")
 	f.Fuzz(func(t *testing.T, a, b, c string) {
-		s, _ := New(Options{})
+		s := New()
 		writes := map[string]string{"a": a, "b": b, "c": c}
 		for _, id := range []string{"a", "b", "c"} {
 			got := s.Assemble(key, id, []string{writes[id]}, noon)
-			if len(got) > defaultJoined {
+			if len(got) > maxJoined {
 				t.Fatalf("%d joined", len(got))
 			}
 			checkSegments(t, got, writes)
 			for _, j := range got {
-				if len(j.Text) > defaultLength {
+				if len(j.Text) > maxLength {
 					t.Fatalf("%d bytes", len(j.Text))
 				}
 				if utf8.ValidString(a) && utf8.ValidString(b) && utf8.ValidString(c) && !utf8.ValidString(j.Text) {
@@ -182,7 +168,7 @@ func BenchmarkAssemble(b *testing.B) {
 		{"runs", strings.Repeat("aWdub3JlIGFs", 40), strings.Repeat("aWdub3JlIGFsbCA= ", 100)},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			s := newStore(b, Options{})
+			s := New()
 			for i := range 32 {
 				s.Commit(key, fmt.Sprint(i), []string{c.tail}, noon)
 			}

@@ -1,6 +1,7 @@
 package baseline
 
 import (
+	"cmp"
 	"errors"
 	"sync"
 	"time"
@@ -28,17 +29,16 @@ const (
 // Options set up a Store. Zero fields take the defaults.
 type Options struct {
 	Users int // profiles kept at most, least recently used go first; default 10000
-	// A profile is learnt when it has seen LearnWrites texts, or is as old as
-	// LearnFor and has seen at least five. Defaults: 20, and 7 days.
+	// A profile is learnt when it has seen LearnWrites texts, by default 20, or is
+	// seven days old and has seen at least five.
 	LearnWrites int
-	LearnFor    time.Duration
 }
 
 // The defaults and bounds.
 const (
 	defaultUsers       = 10000
 	defaultLearnWrites = 20
-	defaultLearnFor    = 7 * 24 * time.Hour
+	learnFor           = 7 * 24 * time.Hour
 	fewest             = 5
 
 	// maxText is how much of a text is looked at.
@@ -57,18 +57,10 @@ type Store struct {
 
 // New returns an empty store. A negative bound is an error.
 func New(o Options) (*Store, error) {
-	if o.Users < 0 || o.LearnWrites < 0 || o.LearnFor < 0 {
+	if o.Users < 0 || o.LearnWrites < 0 {
 		return nil, errors.New("baseline: a bound is negative")
 	}
-	if o.Users == 0 {
-		o.Users = defaultUsers
-	}
-	if o.LearnWrites == 0 {
-		o.LearnWrites = defaultLearnWrites
-	}
-	if o.LearnFor == 0 {
-		o.LearnFor = defaultLearnFor
-	}
+	o.Users, o.LearnWrites = cmp.Or(o.Users, defaultUsers), cmp.Or(o.LearnWrites, defaultLearnWrites)
 	profiles, err := simplelru.NewLRU[Key, *profile](o.Users, nil)
 	if err != nil {
 		return nil, err
@@ -109,18 +101,4 @@ func (s *Store) Learn(key Key, texts []string, now time.Time) {
 	for _, t := range texts {
 		p.learn(t, now)
 	}
-}
-
-// Forget drops a user's profile.
-func (s *Store) Forget(key Key) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.profiles.Remove(key)
-}
-
-// Len is the number of profiles.
-func (s *Store) Len() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.profiles.Len()
 }

@@ -137,10 +137,6 @@ func TestProfilesAreApart(t *testing.T) {
 	if got := s.Check(ada, odd, now); len(got) != 0 {
 		t.Errorf("after it was learnt: %s", rules(got))
 	}
-	s.Forget(ada)
-	if s.Len() != 0 {
-		t.Error("forgotten and still there")
-	}
 }
 
 func TestBounded(t *testing.T) {
@@ -148,8 +144,8 @@ func TestBounded(t *testing.T) {
 	for i := range 50 {
 		s.Learn(Key{"acme", fmt.Sprint(i)}, []string{"x"}, noon)
 	}
-	if s.Len() != 3 {
-		t.Errorf("%d profiles", s.Len())
+	if s.profiles.Len() != 3 {
+		t.Errorf("%d profiles", s.profiles.Len())
 	}
 	for i := range 500 {
 		s.Learn(ada, []string{fmt.Sprintf("https://d%d.example %s", i, strings.Repeat("word ", 10000))}, noon)
@@ -161,7 +157,7 @@ func TestBounded(t *testing.T) {
 	if got := s.Check(ada, []string{strings.Repeat("https://n.example1.com https://m.example2.com https://k.example3.com https://l.example4.com https://h.example5.com ", 9)}, noon); len(got) > maxDomainFindings+3 {
 		t.Errorf("%d findings", len(got))
 	}
-	for _, o := range []Options{{Users: -1}, {LearnWrites: -1}, {LearnFor: -1}} {
+	for _, o := range []Options{{Users: -1}, {LearnWrites: -1}} {
 		if _, err := New(o); err == nil {
 			t.Errorf("%+v was taken", o)
 		}

@@ -66,7 +66,7 @@ func (g *gauge) add(x, decay float64) {
 }
 
 func (p *profile) learnt(o Options, now time.Time) bool {
-	return p.Writes >= int64(o.LearnWrites) || p.Writes >= fewest && now.Sub(p.First) >= o.LearnFor
+	return p.Writes >= int64(o.LearnWrites) || p.Writes >= fewest && now.Sub(p.First) >= learnFor
 }
 
 // compare returns where a text departs from the profile.

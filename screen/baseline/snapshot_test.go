@@ -52,7 +52,7 @@ func TestBrokenSnapshot(t *testing.T) {
 		if err := s.Restore(strings.NewReader(text)); err == nil {
 			t.Errorf("%s: was read", name)
 		}
-		if s.Len() != 1 {
+		if s.profiles.Len() != 1 {
 			t.Fatalf("%s: the store changed", name)
 		}
 	}

@@ -58,7 +58,7 @@ func (m *Model) Whole(features []Feature) float32 {
 	for _, f := range features {
 		sum += int32(m.weights[f.Hash>>shift])
 	}
-	return float32(sum)*m.scale/float32(norm(len(features))) + m.bias
+	return float32(sum)*m.scale/float32(Norm(len(features))) + m.bias
 }
 
 // Score returns the window with the highest margin. Features must be in order
@@ -124,7 +124,7 @@ func (m *Model) windows(features []Feature, words int, lift []float32, f func(Sp
 		if s+1 < slots && (s+1)*Stride < words {
 			continue
 		}
-		margin := float32(total)*m.scale/float32(norm(int(number))) + m.bias
+		margin := float32(total)*m.scale/float32(Norm(int(number))) + m.bias
 		start := max(0, s+1-slots)
 		if lift != nil {
 			margin += max(lift[start], lift[s])
@@ -137,37 +137,27 @@ func (m *Model) windows(features []Feature, words int, lift []float32, f func(Sp
 // certain than many.
 const thin = 16
 
-// norm is what a window's sum is divided by.
-func norm(features int) float64 { return math.Sqrt(float64(features + thin)) }
+// Norm is what the sum of a window's weights is divided by, in training too.
+func Norm(features int) float64 { return math.Sqrt(float64(features + thin)) }
 
-// magic begins an encoded model.
-const magic = "mpclass1"
+// Magic begins an encoded model: behind it stand the binary logarithm of its size,
+// what one step of a weight is worth, the bias, the weights and a checksum.
+const Magic = "mpclass1"
 
 var errModel = errors.New("classify: not a model")
 
-// Encode writes the model.
-func (m *Model) Encode() []byte {
-	b := append([]byte(magic), m.bits)
-	b = binary.LittleEndian.AppendUint32(b, math.Float32bits(m.scale))
-	b = binary.LittleEndian.AppendUint32(b, math.Float32bits(m.bias))
-	for _, w := range m.weights {
-		b = append(b, byte(w))
-	}
-	return binary.LittleEndian.AppendUint32(b, crc32.ChecksumIEEE(b))
-}
-
 // Decode reads a model. What is not one, or was changed, is an error.
 func Decode(b []byte) (*Model, error) {
-	const head = len(magic) + 9
-	if len(b) < head+4 || string(b[:len(magic)]) != magic {
+	const head = len(Magic) + 9
+	if len(b) < head+4 || string(b[:len(Magic)]) != Magic {
 		return nil, errModel
 	}
 	if crc32.ChecksumIEEE(b[:len(b)-4]) != binary.LittleEndian.Uint32(b[len(b)-4:]) {
 		return nil, fmt.Errorf("%w: the checksum does not fit", errModel)
 	}
-	m := &Model{bits: b[len(magic)]}
-	m.scale = math.Float32frombits(binary.LittleEndian.Uint32(b[len(magic)+1:]))
-	m.bias = math.Float32frombits(binary.LittleEndian.Uint32(b[len(magic)+5:]))
+	m := &Model{bits: b[len(Magic)]}
+	m.scale = math.Float32frombits(binary.LittleEndian.Uint32(b[len(Magic)+1:]))
+	m.bias = math.Float32frombits(binary.LittleEndian.Uint32(b[len(Magic)+5:]))
 	if m.bits < 8 || m.bits > 20 || len(b) != head+4+1<<m.bits || m.scale != m.scale || m.bias != m.bias {
 		return nil, fmt.Errorf("%w: sizes do not fit", errModel)
 	}

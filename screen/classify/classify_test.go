@@ -2,6 +2,8 @@ package classify
 
 import (
 	"bytes"
+	"encoding/binary"
+	"hash/crc32"
 	"math"
 	"testing"
 )
@@ -15,22 +17,32 @@ func text(words ...uint32) ([]Feature, int) {
 	return f, len(words)
 }
 
-func examples() []Example {
-	var out []Example
-	for i := range uint32(200) {
-		f, n := text(1, 2, 3+i%7, 20+i%11)
-		out = append(out, Example{Features: f, Words: n, Poison: true, Weight: 1, Group: int(i % 3)})
-		f, n = text(50, 51+i%5, 3+i%7, 70+i%9)
-		out = append(out, Example{Features: f, Words: n, Weight: 1, Group: int(i % 3)})
+// payload is a model that takes the words 1 and 2 for poison.
+func payload(bits uint8) *Model {
+	m := &Model{bits: bits, weights: make([]int8, 1<<bits), scale: 0.1, bias: -1}
+	f, _ := text(1, 2)
+	for _, one := range f {
+		m.weights[one.Hash>>(32-bits)] = 100
 	}
-	return out
+	return m
+}
+
+// encode writes a model as Decode reads it.
+func encode(m *Model) []byte {
+	b := append([]byte(Magic), m.bits)
+	b = binary.LittleEndian.AppendUint32(b, math.Float32bits(m.scale))
+	b = binary.LittleEndian.AppendUint32(b, math.Float32bits(m.bias))
+	for _, w := range m.weights {
+		b = append(b, byte(w))
+	}
+	return binary.LittleEndian.AppendUint32(b, crc32.ChecksumIEEE(b))
 }
 
 // A payload in the middle of a long harmless text counts as much as alone.
 //
 // Proves MFW-3
 func TestBuriedPayloadsCount(t *testing.T) {
-	m := Train(examples(), DefaultTraining())
+	m := payload(8)
 	long := make([]uint32, 400)
 	for i := range long {
 		long[i] = 50
@@ -45,88 +57,8 @@ func TestBuriedPayloadsCount(t *testing.T) {
 	}
 }
 
-// The same examples give the same bytes, and bytes give the same model.
-func TestTrainingIsReproducible(t *testing.T) {
-	a, b := Train(examples(), DefaultTraining()).Encode(), Train(examples(), DefaultTraining()).Encode()
-	if !bytes.Equal(a, b) {
-		t.Error("two trainings differ")
-	}
-	m, err := Decode(a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(m.Encode(), a) {
-		t.Error("decoding changes the model")
-	}
-	if len(a) > 1<<20 {
-		t.Errorf("the model has %d bytes", len(a))
-	}
-}
-
-// A feature that only one source has is not learned.
-func TestPeculiarFeaturesAreNotLearned(t *testing.T) {
-	var list []Example
-	for i := range 60 {
-		f, n := text(9, 7)
-		list = append(list, Example{Features: f, Words: n, Poison: true, Weight: 1, Group: i % 5})
-		f, n = text(8, 6)
-		list = append(list, Example{Features: f, Words: n, Weight: 1, Group: i % 5})
-		f, n = text(5, 4) // one source's own
-		list = append(list, Example{Features: f, Words: n, Poison: true, Weight: 1, Group: 6})
-	}
-	m := Train(list, DefaultTraining())
-	f, n := text(5, 4)
-	none, _ := text(1000, 2000)
-	if a, b := m.Score(f, n, nil).Margin, m.Score(none, 2, nil).Margin; a != b {
-		t.Errorf("margin %v of a peculiar text, %v of an unknown one", a, b)
-	}
-	if f, n := text(9, 7); m.Score(f, n, nil).Margin <= 0 {
-		t.Error("what is common to sources is not learned")
-	}
-}
-
-// What only sources beyond the sixty-fourth share is learned like anything
-// else.
-//
-// Proves SYN-2
-func TestAnyNumberOfSourcesIsLearned(t *testing.T) {
-	var list []Example
-	for i := range 68 {
-		for range 5 {
-			f, n := text(8, 6)
-			list = append(list, Example{Features: f, Words: n, Weight: 1, Group: i})
-			if i >= 64 {
-				f, n := text(5, 4)
-				list = append(list, Example{Features: f, Words: n, Poison: true, Weight: 1, Group: i})
-			}
-		}
-	}
-	m := Train(list, DefaultTraining())
-	f, n := text(5, 4)
-	none, _ := text(1000, 2000)
-	if a, b := m.Score(f, n, nil).Margin, m.Score(none, 2, nil).Margin; a <= b+0.5 {
-		t.Errorf("margin %v of what sources 64 to 67 share, %v of an unknown text", a, b)
-	}
-}
-
-// A text that is judged whole is judged by all that stands in a part of it.
-func TestWholePartsAreLearned(t *testing.T) {
-	var list []Example
-	part := func(w ...uint32) []Feature { f, _ := text(w...); return f }
-	for i := range 90 {
-		harmless := part(50, 51, 52)
-		list = append(list,
-			Example{Features: append(part(50, 51, 53), part(1, 2, 3)...), Parts: []int32{3, 6}, Poison: true, Weight: 1, Group: i % 3},
-			Example{Features: append(harmless, part(50, 53, 54)...), Parts: []int32{3, 6}, Weight: 1, Group: i % 3})
-	}
-	m := Train(list, WholeTraining())
-	if bad, fine := m.Whole(part(1, 2, 3)), m.Whole(part(50, 51, 53)); bad <= 0 || fine >= 0 {
-		t.Errorf("margin %v of the poisoned part, %v of the harmless one", bad, fine)
-	}
-}
-
 func TestEmptyTexts(t *testing.T) {
-	m := Train(nil, DefaultTraining())
+	m := &Model{bits: 8, weights: make([]int8, 1<<8), scale: 1}
 	if s := m.Score(nil, 0, nil); math.IsNaN(float64(s.Margin)) || s.Start != 0 || s.End != 0 {
 		t.Errorf("%+v", s)
 	}
@@ -136,18 +68,16 @@ func TestEmptyTexts(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	o := DefaultTraining()
-	o.Bits = 8
-	whole := Train(examples(), o).Encode()
+	whole := encode(payload(8))
 	f.Add(whole)
 	f.Add(whole[:20])
-	f.Add([]byte(magic))
+	f.Add([]byte(Magic))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m, err := Decode(b)
 		if err != nil {
 			return
 		}
-		if !bytes.Equal(m.Encode(), b) {
+		if !bytes.Equal(encode(m), b) {
 			t.Fatal("decoding and encoding change the bytes")
 		}
 		fs, n := text(1, 2, 3)

@@ -66,9 +66,6 @@ type Vocabulary struct {
 	longest  int // words in the longest phrase
 }
 
-// Names returns the concepts in order of their bits.
-func (v *Vocabulary) Names() []string { return append([]string(nil), v.names...) }
-
 // Concept returns the bit of a concept, or 0.
 func (v *Vocabulary) Concept(name string) uint64 {
 	i, ok := v.index[name]

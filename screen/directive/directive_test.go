@@ -87,6 +87,33 @@ func TestOpeningsAndForm(t *testing.T) {
 	}
 }
 
+// Proves MFW-3: what an identifier happens to spell changes no reading of the
+// words around it.
+func TestIdentifiersAreNumbers(t *testing.T) {
+	v := vocabulary(t)
+	read := func(id string) []Word {
+		words := v.Read(nil, "you are "+id+" now")
+		for i := range words {
+			words[i].Start, words[i].End = 0, 0
+		}
+		return words
+	}
+	want := read("4e50ed89-1ae2-4cc8-99e5-bea169897f7f")
+	if len(want) != 4 || want[2].Flags&Number == 0 {
+		t.Fatalf("%+v", want)
+	}
+	for _, id := range []string{"11111111-2222-4333-8444-555555555555", "AAAAAAAA-BBBB-CCCC-DDDD-EEEEEEEEEEEE", "5e68e8f72ee47fc1", "bea169897f7f"} {
+		if got := read(id); !slices.Equal(got, want) {
+			t.Errorf("%s reads as %+v, want %+v", id, got, want)
+		}
+	}
+	for _, word := range []string{"defaced", "deadbeefdead", "4e50ed89x", "4e50ed8", "4e50ed89-1ae2-4cc8-99e5-bea169897f7fg", "4e50ed89é"} {
+		if got := read(word); slices.Equal(got, want) {
+			t.Errorf("%s reads as an identifier", word)
+		}
+	}
+}
+
 const testRules = `
 order high 700 overrides
   IGNORE 1 PRIOR 0 RULES

@@ -3,6 +3,8 @@ package directive
 import (
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/memproxy/memproxy/screen/normal"
 )
 
 // byteKind of ASCII, for Read.
@@ -90,7 +92,12 @@ func (v *Vocabulary) Read(dst []Word, text string) []Word {
 			continue
 		}
 		var w Word
-		w, i = v.word(text, i)
+		if n := normal.Identifier(text[i:]); n > 0 {
+			w = Word{Start: int32(i), End: int32(i + n), Hash: 2, Stem: 2, Flags: Number}
+			i += n
+		} else {
+			w, i = v.word(text, i)
+		}
 		w.Flags |= flags
 		flags = 0
 		if w.Concepts&v.tld != 0 && (w.Start == 0 || text[w.Start-1] != '.' || len(dst) == first || dst[len(dst)-1].End != w.Start-1) {

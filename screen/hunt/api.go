@@ -2,6 +2,7 @@ package hunt
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,21 +22,19 @@ type API struct {
 	// Header holds the credential: {"Authorization": "Token …"}.
 	Header http.Header
 
+	Size    int               // elements of one page; default 100, of a Mem0 server, which has no pages, 1000
 	Timeout time.Duration     // of one try, with its answer; default 30 s
-	Tries   int               // of one page; default 5
-	Backoff time.Duration     // before the second try, doubled for each more; default 500 ms
-	MaxBody int64             // bytes of an answer; default 32 MiB
 	Via     http.RoundTripper // default a transport of its own
 	Sleep   func(context.Context, time.Duration) error
 }
 
-// The defaults and bounds of an API.
+// The bounds of a page's requests.
 const (
 	defaultTimeout = 30 * time.Second
-	defaultTries   = 5
-	defaultBackoff = 500 * time.Millisecond
-	defaultMaxBody = 32 << 20
+	tries          = 5
+	backoff        = 500 * time.Millisecond // before the second try, doubled for each more
 	maxWait        = time.Minute
+	maxBody        = 32 << 20 // bytes of an answer
 )
 
 // statusError is an answer of another status than 200.
@@ -51,26 +50,12 @@ type caller struct {
 	http *http.Client
 }
 
-func newCaller(a API) (*caller, error) {
+func newCaller(a API, size int) (*caller, error) {
 	u, err := url.Parse(a.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" {
 		return nil, errors.New("hunt: the backend's URL is not a plain http address")
 	}
-	if a.Timeout < 0 || a.Tries < 0 || a.Backoff < 0 || a.MaxBody < 0 {
-		return nil, errors.New("hunt: a bound is negative")
-	}
-	if a.Timeout == 0 {
-		a.Timeout = defaultTimeout
-	}
-	if a.Tries == 0 {
-		a.Tries = defaultTries
-	}
-	if a.Backoff == 0 {
-		a.Backoff = defaultBackoff
-	}
-	if a.MaxBody == 0 {
-		a.MaxBody = defaultMaxBody
-	}
+	a.Size, a.Timeout = cmp.Or(a.Size, size), cmp.Or(a.Timeout, defaultTimeout)
 	if a.Sleep == nil {
 		a.Sleep = Sleep
 	}
@@ -87,13 +72,13 @@ func newCaller(a API) (*caller, error) {
 // call asks for one page, again when the backend is busy, broken or out of
 // reach. Every call reads, POSTs of lists included, so that it may be repeated.
 func (c *caller) call(ctx context.Context, method string, path []string, query url.Values, body []byte) ([]byte, error) {
-	wait := c.api.Backoff
+	wait := backoff
 	for try := 1; ; try++ {
 		raw, after, err := c.once(ctx, method, path, query, body)
 		if err == nil {
 			return raw, nil
 		}
-		if after < 0 || try == c.api.Tries || ctx.Err() != nil {
+		if after < 0 || try == tries || ctx.Err() != nil {
 			return nil, err
 		}
 		if err := c.api.Sleep(ctx, min(max(wait, after), maxWait)); err != nil {
@@ -131,7 +116,7 @@ func (c *caller) once(ctx context.Context, method string, path []string, query u
 		return nil, 0, err
 	}
 	defer resp.Body.Close()
-	raw, err = io.ReadAll(io.LimitReader(resp.Body, c.api.MaxBody+1))
+	raw, err = io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
 	if err != nil {
 		return nil, 0, fmt.Errorf("reading the answer: %w", err)
 	}
@@ -141,8 +126,8 @@ func (c *caller) once(ctx context.Context, method string, path []string, query u
 		return nil, time.Duration(min(max(n, 0), 3600)) * time.Second, statusError(s)
 	case s != http.StatusOK:
 		return nil, -1, statusError(s)
-	case int64(len(raw)) > c.api.MaxBody:
-		return nil, -1, fmt.Errorf("the answer is over %d bytes", c.api.MaxBody)
+	case len(raw) > maxBody:
+		return nil, -1, fmt.Errorf("the answer is over %d bytes", maxBody)
 	}
 	return raw, 0, nil
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -94,27 +93,11 @@ func paged(w http.ResponseWriter, r *http.Request) {
 }
 
 func TestMem0(t *testing.T) {
-	api, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		if r.Method != "POST" || r.URL.Path != "/v3/memories/" || !strings.Contains(string(body), `"user_id":"*"`) || r.URL.Query().Get("org_id") != "o" {
-			t.Errorf("asked %s %s %s", r.Method, r.URL, body)
-		}
-		paged(w, r)
-	})
-	p := pager(t)(Mem0(PlatformOptions{API: api, PageSize: 2, Query: url.Values{"org_id": {"o"}}}))
-	if got := all(t, p); !slices.Equal(got, memoryLines) {
-		t.Errorf("got %q", got)
-	}
-	if _, _, err := p.Page(t.Context(), "x"); err == nil {
-		t.Error("a cursor that is no page was taken")
-	}
-}
-
-func TestMem0V1(t *testing.T) {
 	bare := false
 	api, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != "GET" || r.URL.Path != "/v1/memories/" || r.URL.Query().Get("user_id") != "ann" {
-			t.Errorf("asked %s %s", r.Method, r.URL)
+		body, _ := io.ReadAll(r.Body)
+		if r.Method != "POST" || r.URL.Path != "/v3/memories/" || !strings.Contains(string(body), `"user_id":"*"`) {
+			t.Errorf("asked %s %s %s", r.Method, r.URL, body)
 		}
 		if bare {
 			json.NewEncoder(w).Encode(memories)
@@ -122,20 +105,21 @@ func TestMem0V1(t *testing.T) {
 		}
 		paged(w, r)
 	})
-	o := PlatformOptions{API: api, PageSize: 2, Query: url.Values{"user_id": {"ann"}}}
-	if got := all(t, pager(t)(Mem0V1(o))); !slices.Equal(got, memoryLines) {
+	api.Size = 2
+	p := pager(t)(Mem0(api))
+	if got := all(t, p); !slices.Equal(got, memoryLines) {
 		t.Errorf("got %q", got)
+	}
+	if _, _, err := p.Page(t.Context(), "x"); err == nil {
+		t.Error("a cursor that is no page was taken")
 	}
 	bare = true
-	if _, _, err := pager(t)(Mem0V1(o)).Page(t.Context(), ""); !errors.Is(err, ErrTruncated) {
+	if _, _, err := p.Page(t.Context(), ""); !errors.Is(err, ErrTruncated) {
 		t.Errorf("a full list without pages: %v", err)
 	}
-	o.PageSize = 50
-	if got := all(t, pager(t)(Mem0V1(o))); !slices.Equal(got, memoryLines) {
+	api.Size = 50
+	if got := all(t, pager(t)(Mem0(api))); !slices.Equal(got, memoryLines) {
 		t.Errorf("got %q", got)
-	}
-	if _, err := Mem0V1(PlatformOptions{API: api}); err == nil {
-		t.Error("nobody's memories were listed")
 	}
 }
 
@@ -153,18 +137,18 @@ func TestMem0Server(t *testing.T) {
 		}
 		json.NewEncoder(w).Encode(map[string]any{"results": list})
 	})
-	if got := all(t, pager(t)(Mem0Server(ServerOptions{API: api}))); !slices.Equal(got, memoryLines) {
+	if got := all(t, pager(t)(Mem0Server(api))); !slices.Equal(got, memoryLines) {
 		t.Errorf("got %q", got)
 	}
-	by := ServerOptions{API: api, Scopes: []memproxy.Scope{{User: "bob"}, {User: "ann"}}}
-	if got := all(t, pager(t)(Mem0Server(by))); len(got) != 7 || !strings.HasPrefix(got[0], "bob") {
+	by := []memproxy.Scope{{User: "bob"}, {User: "ann"}}
+	if got := all(t, pager(t)(Mem0Server(api, by...))); len(got) != 7 || !strings.HasPrefix(got[0], "bob") {
 		t.Errorf("got %q", got)
 	}
-	by.Top = 2
-	if _, _, err := pager(t)(Mem0Server(by)).Page(t.Context(), ""); !errors.Is(err, ErrTruncated) {
+	api.Size = 2
+	if _, _, err := pager(t)(Mem0Server(api, by...)).Page(t.Context(), ""); !errors.Is(err, ErrTruncated) {
 		t.Errorf("as many as were asked for: %v", err)
 	}
-	if _, err := Mem0Server(ServerOptions{API: api, Scopes: []memproxy.Scope{{App: "x"}}}); err == nil {
+	if _, err := Mem0Server(api, memproxy.Scope{App: "x"}); err == nil {
 		t.Error("a scope that the server does not know was taken")
 	}
 }
@@ -208,17 +192,18 @@ func TestLetta(t *testing.T) {
 			t.Errorf("asked %s", r.URL)
 		}
 	})
-	o := LettaOptions{API: api, PageSize: 2}
-	got := all(t, Sequence(pager(t)(LettaBlocks(o)), pager(t)(LettaPassages(o))))
+	api.Size = 2
+	p := pager(t)(Letta(api))
+	got := all(t, p)
 	want := []string{
-		" block block-1 value=Ada", " block block-1 description=who she is", " block block-1 metadata/k=v", " block block-2 value=", " block block-3 value=x",
+		" block block-1 value=Ada", " block block-1 metadata/k=v", " block block-1 description=who she is", " block block-2 value=", " block block-3 value=x",
 		"agent-1 passage passage-1 text=one", "agent-1 passage passage-2 text=two", "agent-1 passage passage-3 text=three", "agent-3 passage passage-4 text=four",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}
 	for _, cursor := range []string{"x", `{"agent":""}`, `{"agent":"../x","in":true}`, `{"agent":"a","after":"b"}`} {
-		if _, _, err := pager(t)(LettaPassages(o)).Page(t.Context(), cursor); err == nil {
+		if _, _, err := p.Page(t.Context(), "1:"+cursor); err == nil {
 			t.Errorf("cursor %s was taken", cursor)
 		}
 	}
@@ -252,7 +237,7 @@ func TestRetries(t *testing.T) {
 		{[]int{307, 200}, "", nil, false},
 	} {
 		answers, retryAfter, *slept = c.answers, c.after, nil
-		_, _, err := pager(t)(LettaBlocks(LettaOptions{API: api})).Page(t.Context(), "")
+		_, _, err := pager(t)(Letta(api)).Page(t.Context(), "")
 		if (err == nil) != c.ok || !slices.Equal(*slept, c.slept) {
 			t.Errorf("%v: slept %v, %v", c.answers, *slept, err)
 		}
@@ -265,43 +250,34 @@ func TestRetries(t *testing.T) {
 func TestBadBackends(t *testing.T) {
 	body := ""
 	api, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, body) })
-	api.MaxBody = 1000
-	for _, body = range []string{"", "x", "null", `{"results":null}`, `{}`, `"text"`, `[1]`, `[{"id":7}]`, strings.Repeat(" ", 1001)} {
+	for _, body = range []string{"", "x", "null", `{"results":null}`, `{}`, `"text"`, `[1]`, `[{"id":7}]`, "[" + strings.Repeat(" ", maxBody) + "]"} {
 		for name, p := range map[string]Pager{
-			"mem0":   pager(t)(Mem0(PlatformOptions{API: api})),
-			"server": pager(t)(Mem0Server(ServerOptions{API: api})),
-			"blocks": pager(t)(LettaBlocks(LettaOptions{API: api})),
-			"agents": pager(t)(LettaPassages(LettaOptions{API: api})),
+			"mem0":   pager(t)(Mem0(api)),
+			"server": pager(t)(Mem0Server(api)),
+			"letta":  pager(t)(Letta(api)),
+			"agents": pager(t)(Letta(api)).(sequence)[1],
 		} {
 			if items, next, err := p.Page(t.Context(), ""); err == nil {
-				t.Errorf("%s read %q as %v, %q", name, body, items, next)
+				t.Errorf("%s read %.20q as %v, %q", name, body, items, next)
 			}
 		}
 	}
 	// A memory without its text is told of, and the others are read.
 	body = `{"results":[{"id":"a"},{"memory":"b"},{"id":"c","memory":"c"}]}`
-	items, _, err := pager(t)(Mem0(PlatformOptions{API: api})).Page(t.Context(), "")
+	items, _, err := pager(t)(Mem0(api)).Page(t.Context(), "")
 	if err != nil || len(items) != 3 || !items[0].Unread || !items[1].Unread || items[2].Unread {
 		t.Errorf("%+v, %v", items, err)
 	}
 	release := make(chan struct{})
 	silent, _ := serve(t, func(http.ResponseWriter, *http.Request) { <-release })
 	defer close(release)
-	silent.Timeout, silent.Tries = 20*time.Millisecond, 1
-	if _, _, err := pager(t)(LettaBlocks(LettaOptions{API: silent})).Page(t.Context(), ""); !errors.Is(err, context.DeadlineExceeded) {
+	silent.Timeout = 20 * time.Millisecond
+	if _, _, err := pager(t)(Letta(silent)).Page(t.Context(), ""); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("silent: %v", err)
 	}
-	for _, a := range []API{{}, {URL: "x://h"}, {URL: "http://u:p@h"}, {URL: "http://h?x=1"}, {URL: "http://h", Tries: -1}} {
-		if _, err := LettaBlocks(LettaOptions{API: a}); err == nil {
+	for _, a := range []API{{}, {URL: "x://h"}, {URL: "http://u:p@h"}, {URL: "http://h?x=1"}} {
+		if _, err := Letta(a); err == nil {
 			t.Errorf("%+v was taken", a)
-		}
-	}
-	for _, n := range []int{-1, 1001} {
-		_, err1 := LettaPassages(LettaOptions{API: api, PageSize: n})
-		_, err2 := Mem0(PlatformOptions{API: api, PageSize: n})
-		_, err3 := Mem0Server(ServerOptions{API: api, Top: n})
-		if err1 == nil || err2 == nil || err3 == nil {
-			t.Errorf("a page of %d was taken", n)
 		}
 	}
 }
@@ -347,12 +323,12 @@ func FuzzParseMem0(f *testing.F) {
 func FuzzParseLetta(f *testing.F) {
 	f.Add([]byte(`[{"id":"block-1","value":"x","description":null,"metadata":{"a":1}}]`), `{"agent":"a","in":true,"after":"b"}`)
 	f.Fuzz(func(t *testing.T, raw []byte, cursor string) {
-		blocks, last, err := parseList(raw, func(b lettaBlock) string { return b.ID })
+		blocks, last, err := parseList(raw)
 		if err == nil && (len(blocks) > 0) != (last != "") {
 			t.Fatalf("%d blocks, the last %q", len(blocks), last)
 		}
 		for _, b := range blocks {
-			b.items()
+			b.items("block", "value", b.Value, memproxy.Scope{})
 		}
 		if p, err := parsePlace(cursor); err == nil && cursor != "" {
 			if q, err := parsePlace(p.String()); err != nil || q != p {

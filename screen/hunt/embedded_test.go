@@ -57,7 +57,7 @@ func walk(t *testing.T, p hunt.Pager, err error) (hunt.State, string) {
 	}
 	var out bytes.Buffer
 	state, err := hunt.Walk(t.Context(), p, hunt.WalkOptions{
-		Screen: marked, Report: hunt.Report(&out, hunt.ReportOptions{}), Name: "store", Rate: 1000,
+		Screen: marked, Report: hunt.Report(&out, false), Name: "store", Rate: 1000, Skipped: func(hunt.Item) {},
 		Sleep: func(ctx context.Context, _ time.Duration) error { return ctx.Err() },
 	})
 	if err != nil || !state.Done {
@@ -87,13 +87,13 @@ func TestMem0IsWalked(t *testing.T) {
 		}
 		post(t, up.URL+"/memories", fmt.Sprintf(`{"user_id":"u%d","infer":false,"metadata":%s,"messages":[{"role":"user","content":%q}]}`, i%3, meta, text), "X-API-Key", "k")
 	}
-	platform := hunt.API{URL: up.URL, Header: http.Header{"Authorization": {"Token k"}}}
+	platform := hunt.API{URL: up.URL, Size: 4, Header: http.Header{"Authorization": {"Token k"}}}
 	server := hunt.API{URL: up.URL, Header: http.Header{"X-Api-Key": {"admin"}}}
 	for name, open := range map[string]func() (hunt.Pager, error){
-		"platform": func() (hunt.Pager, error) { return hunt.Mem0(hunt.PlatformOptions{API: platform, PageSize: 4}) },
-		"server":   func() (hunt.Pager, error) { return hunt.Mem0Server(hunt.ServerOptions{API: server}) },
+		"platform": func() (hunt.Pager, error) { return hunt.Mem0(platform) },
+		"server":   func() (hunt.Pager, error) { return hunt.Mem0Server(server) },
 		"server, by users": func() (hunt.Pager, error) {
-			return hunt.Mem0Server(hunt.ServerOptions{API: server, Scopes: []memproxy.Scope{{User: "u0"}, {User: "u1"}, {User: "u2"}}})
+			return hunt.Mem0Server(server, memproxy.Scope{User: "u0"}, memproxy.Scope{User: "u1"}, memproxy.Scope{User: "u2"})
 		},
 	} {
 		p, err := open()
@@ -152,13 +152,9 @@ func TestLettaIsWalked(t *testing.T) {
 		}
 	}
 	post(t, up.URL+"/v1/blocks/", `{"label":"orphan","value":"evil and of nobody"}`)
-	o := hunt.LettaOptions{API: hunt.API{URL: up.URL, Tries: 1}, PageSize: 2}
-	open := func() (hunt.Pager, error) {
-		blocks, err1 := hunt.LettaBlocks(o)
-		passages, err2 := hunt.LettaPassages(o)
-		return hunt.Sequence(blocks, passages), errors.Join(err1, err2)
-	}
-	p, err := open()
+	cut := errors.New("the wire is cut")
+	o := hunt.API{URL: up.URL, Size: 2, Sleep: func(context.Context, time.Duration) error { return cut }}
+	p, err := hunt.Letta(o)
 	state, out := walk(t, p, err)
 	if state.Hold != 5 || state.Screened() != 3*2+3+1+15 || strings.Count(out, `"kind":"block"`) != 4 || strings.Count(out, `"kind":"passage"`) != 1 {
 		t.Errorf("%+v\n%s", state, out)
@@ -168,15 +164,15 @@ func TestLettaIsWalked(t *testing.T) {
 	calls := 0
 	o.Via = trip(func(r *http.Request) (*http.Response, error) {
 		if calls++; calls == 9 {
-			return nil, errors.New("the wire is cut")
+			return nil, cut
 		}
 		return http.DefaultTransport.RoundTrip(r)
 	})
 	file := filepath.Join(t.TempDir(), "state")
 	var report bytes.Buffer
-	options := hunt.WalkOptions{Screen: marked, Report: hunt.Report(&report, hunt.ReportOptions{}), Name: "store", Rate: 1000, StateFile: file,
+	options := hunt.WalkOptions{Screen: marked, Report: hunt.Report(&report, false), Name: "store", Rate: 1000, Skipped: func(hunt.Item) {}, StateFile: file,
 		Sleep: func(ctx context.Context, _ time.Duration) error { return ctx.Err() }}
-	if p, err = open(); err != nil {
+	if p, err = hunt.Letta(o); err != nil {
 		t.Fatal(err)
 	}
 	if state, err = hunt.Walk(t.Context(), p, options); err == nil || state.Done {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -15,30 +14,15 @@ import (
 // errLetta is the error of an answer that is not what the route gives.
 var errLetta = errors.New("the answer is not a list")
 
-// LettaOptions say how a Letta server is walked.
-type LettaOptions struct {
-	API
-	// PageSize is 1 to 1000; default 100.
-	PageSize int
-}
-
-func (o LettaOptions) caller() (*caller, int, error) {
-	c, err := newCaller(o.API)
-	if err != nil {
-		return nil, 0, err
-	}
-	if o.PageSize == 0 {
-		o.PageSize = 100
-	}
-	if o.PageSize < 1 || o.PageSize > 1000 {
-		return nil, 0, fmt.Errorf("hunt: a page of %d, want 1 to 1000", o.PageSize)
-	}
-	return c, o.PageSize, nil
+// Letta walks a Letta server: its blocks, then the archival memory of all agents.
+func Letta(a API) (Pager, error) {
+	c, err := newCaller(a, 100)
+	return sequence{lettaBlocks{c}, lettaPassages{c}}, err
 }
 
 // list asks for the elements after an id, oldest first, and returns them with
 // the id of the last one, "" when there are none.
-func list[T any](ctx context.Context, c *caller, path []string, q url.Values, size int, after string, id func(T) string) ([]T, string, error) {
+func (c *caller) list(ctx context.Context, path []string, q url.Values, size int, after string) ([]lettaElement, string, error) {
 	q.Set("limit", strconv.Itoa(size))
 	if after != "" {
 		q.Set("after", after)
@@ -47,18 +31,18 @@ func list[T any](ctx context.Context, c *caller, path []string, q url.Values, si
 	if err != nil {
 		return nil, "", err
 	}
-	return parseList(raw, id)
+	return parseList(raw)
 }
 
-func parseList[T any](raw []byte, id func(T) string) ([]T, string, error) {
-	var out []T
+func parseList(raw []byte) ([]lettaElement, string, error) {
+	var out []lettaElement
 	if err := json.Unmarshal(raw, &out); err != nil || out == nil {
 		return nil, "", errLetta
 	}
 	if len(out) == 0 {
 		return nil, "", nil
 	}
-	last := id(out[len(out)-1])
+	last := out[len(out)-1].ID
 	if !plainID(last) {
 		return nil, "", errLetta // the next page could not be asked for
 	}
@@ -76,104 +60,59 @@ func plainID(id string) bool {
 	return id != ""
 }
 
-type lettaBlock struct {
+// lettaElement is a block, a passage, or an agent, of which the id is read.
+type lettaElement struct {
 	ID          string          `json:"id"`
-	Value       *string         `json:"value"`
-	Description *string         `json:"description"`
+	Value       *string         `json:"value"` // of a block
+	Description string          `json:"description"`
+	Text        *string         `json:"text"` // of a passage
 	Metadata    json.RawMessage `json:"metadata"`
 
 	raw string
 }
 
 // UnmarshalJSON keeps the element as it is written too.
-func (b *lettaBlock) UnmarshalJSON(raw []byte) error {
-	type plain lettaBlock
-	if err := json.Unmarshal(raw, (*plain)(b)); err != nil {
+func (e *lettaElement) UnmarshalJSON(raw []byte) error {
+	type plain lettaElement
+	if err := json.Unmarshal(raw, (*plain)(e)); err != nil {
 		return err
 	}
-	b.raw = string(raw)
+	e.raw = string(raw)
 	return nil
 }
 
-// items returns the block's value, and its description, which stands in the
-// prompt beside it.
-func (b lettaBlock) items() []Item {
-	item := Item{ID: b.ID, Kind: "block", Field: "value", Text: str(b.Value), Raw: b.raw, Unread: b.ID == "" || b.Value == nil}
-	out := []Item{item}
-	if d := str(b.Description); d != "" {
-		out = append(out, Item{ID: b.ID, Kind: "block", Field: "description", Text: d})
-	}
-	return append(out, metadata(item, b.Metadata)...)
+// items returns the element's text and the strings of its metadata.
+func (e lettaElement) items(kind, field string, text *string, owner memproxy.Scope) []Item {
+	item := Item{ID: e.ID, Kind: kind, Field: field, Owner: owner, Text: str(text), Raw: e.raw, Unread: e.ID == "" || text == nil}
+	return append([]Item{item}, metadata(item, e.Metadata)...)
 }
 
-type lettaBlocks struct {
-	*caller
-	size int
-}
-
-// LettaBlocks walks the blocks of a Letta server by GET /v1/blocks/, those of
-// all agents, shared ones once.
-func LettaBlocks(o LettaOptions) (Pager, error) {
-	c, size, err := o.caller()
-	if err != nil {
-		return nil, err
-	}
-	return &lettaBlocks{c, size}, nil
-}
+// lettaBlocks walks the blocks of all agents by GET /v1/blocks/, shared ones
+// once.
+type lettaBlocks struct{ *caller }
 
 // Page reads the blocks after the one whose id is the cursor. Only an empty
-// page is the last.
-func (p *lettaBlocks) Page(ctx context.Context, cursor string) ([]Item, string, error) {
+// page is the last. The description of a block is in the prompt next to its value.
+func (p lettaBlocks) Page(ctx context.Context, cursor string) ([]Item, string, error) {
 	q := url.Values{"order": {"asc"}, "show_hidden_blocks": {"true"}}
-	blocks, last, err := list(ctx, p.caller, []string{"v1/blocks/"}, q, p.size, cursor, func(b lettaBlock) string { return b.ID })
+	blocks, last, err := p.list(ctx, []string{"v1/blocks/"}, q, p.api.Size, cursor)
 	if err != nil {
 		return nil, "", err
 	}
 	var items []Item
 	for _, b := range blocks {
-		items = append(items, b.items()...)
+		items = append(items, b.items("block", "value", b.Value, memproxy.Scope{})...)
+		if b.Description != "" {
+			items = append(items, Item{ID: b.ID, Kind: "block", Field: "description", Text: b.Description})
+		}
 	}
 	return items, last, nil
 }
 
-type lettaPassage struct {
-	ID       string          `json:"id"`
-	Text     *string         `json:"text"`
-	Metadata json.RawMessage `json:"metadata"`
-
-	raw string
-}
-
-// UnmarshalJSON keeps the element as it is written too.
-func (p *lettaPassage) UnmarshalJSON(raw []byte) error {
-	type plain lettaPassage
-	if err := json.Unmarshal(raw, (*plain)(p)); err != nil {
-		return err
-	}
-	p.raw = string(raw)
-	return nil
-}
-
-func (p lettaPassage) items(agent string) []Item {
-	item := Item{ID: p.ID, Kind: "passage", Field: "text", Owner: memproxy.Scope{Agent: agent}, Text: str(p.Text), Raw: p.raw, Unread: p.ID == "" || p.Text == nil}
-	return append([]Item{item}, metadata(item, p.Metadata)...)
-}
-
-type lettaPassages struct {
-	*caller
-	size int
-}
-
-// LettaPassages walks the archival memory of all agents of a Letta server: the
-// agents by GET /v1/agents/, one after the other, and of each its passages by
-// GET /v1/agents/{id}/archival-memory.
-func LettaPassages(o LettaOptions) (Pager, error) {
-	c, size, err := o.caller()
-	if err != nil {
-		return nil, err
-	}
-	return &lettaPassages{c, size}, nil
-}
+// lettaPassages walks the archival memory of all agents: the agents by GET
+// /v1/agents/, one after the other, and of each its passages by GET
+// /v1/agents/{id}/archival-memory.
+type lettaPassages struct{ *caller }
 
 // place is the cursor of a walk over passages: with In, after a passage of
 // that agent; without, before the agent that follows Agent.
@@ -203,17 +142,14 @@ func parsePlace(cursor string) (place, error) {
 }
 
 // Page makes one request: for the next agent, or for an agent's next passages.
-func (p *lettaPassages) Page(ctx context.Context, cursor string) ([]Item, string, error) {
+func (p lettaPassages) Page(ctx context.Context, cursor string) ([]Item, string, error) {
 	at, err := parsePlace(cursor)
 	if err != nil {
 		return nil, "", err
 	}
 	if !at.In {
-		type agent struct {
-			ID string `json:"id"`
-		}
 		// One at a time: an agent comes with its tools and its prompt.
-		_, next, err := list(ctx, p.caller, []string{"v1/agents/"}, url.Values{"order": {"asc"}}, 1, at.Agent, func(a agent) string { return a.ID })
+		_, next, err := p.list(ctx, []string{"v1/agents/"}, url.Values{"order": {"asc"}}, 1, at.Agent)
 		if err != nil || next == "" {
 			return nil, "", err
 		}
@@ -222,8 +158,7 @@ func (p *lettaPassages) Page(ctx context.Context, cursor string) ([]Item, string
 		}
 		return nil, place{Agent: next, In: true}.String(), nil
 	}
-	path := []string{"v1/agents", at.Agent, "archival-memory"}
-	passages, last, err := list(ctx, p.caller, path, url.Values{"ascending": {"true"}}, p.size, at.After, func(x lettaPassage) string { return x.ID })
+	passages, last, err := p.list(ctx, []string{"v1/agents", at.Agent, "archival-memory"}, url.Values{"ascending": {"true"}}, p.api.Size, at.After)
 	if err != nil {
 		return nil, "", err
 	}
@@ -234,8 +169,8 @@ func (p *lettaPassages) Page(ctx context.Context, cursor string) ([]Item, string
 		return nil, "", ErrCircle
 	}
 	var items []Item
-	for _, x := range passages {
-		items = append(items, x.items(at.Agent)...)
+	for _, e := range passages {
+		items = append(items, e.items("passage", "text", e.Text, memproxy.Scope{Agent: at.Agent})...)
 	}
 	return items, place{Agent: at.Agent, In: true, After: last}.String(), nil
 }

@@ -77,30 +77,18 @@ func readLine(line []byte) (record, error) {
 	return r, nil
 }
 
-// answer is a line of output. Its members are fixed: other programs read them.
-type answer struct {
-	ID       jsontext.Value    `json:"id"`
-	Verdict  memproxy.Verdict  `json:"verdict"`
-	Score    memproxy.PerMille `json:"score"`
-	Findings []Finding         `json:"findings"`
-}
-
-func (a answer) MarshalJSON() ([]byte, error) {
-	type plain struct {
+// writeLine appends the answer to a record, with its newline. Its members are
+// fixed: other programs read them.
+func writeLine(out *bytes.Buffer, r record, v Verdict) error {
+	if v.Findings == nil {
+		v.Findings = []Finding{}
+	}
+	raw, err := json.Marshal(struct {
 		ID       json.RawMessage   `json:"id"`
 		Verdict  memproxy.Verdict  `json:"verdict"`
 		Score    memproxy.PerMille `json:"score"`
 		Findings []Finding         `json:"findings"`
-	}
-	if a.Findings == nil {
-		a.Findings = []Finding{}
-	}
-	return json.Marshal(plain{json.RawMessage(a.ID), a.Verdict, a.Score, a.Findings})
-}
-
-// writeLine appends the answer to a record, with its newline.
-func writeLine(out *bytes.Buffer, r record, v Verdict) error {
-	raw, err := answer{r.id, v.Verdict, v.Score, v.Findings}.MarshalJSON()
+	}{json.RawMessage(r.id), v.Verdict, v.Score, v.Findings})
 	if err != nil {
 		return errors.New("hunt: an answer cannot be encoded")
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 
 	"github.com/memproxy/memproxy"
@@ -81,7 +80,7 @@ func parseMem0(raw []byte) (mem0Page, error) {
 // Mem0Kind asks a backend which Mem0 it is: "platform" for the hosted one's
 // API, "server" for the self-hosted one's.
 func Mem0Kind(ctx context.Context, a API) (string, error) {
-	c, err := newCaller(a)
+	c, err := newCaller(a, 1)
 	if err != nil {
 		return "", err
 	}
@@ -96,81 +95,22 @@ func Mem0Kind(ctx context.Context, a API) (string, error) {
 	return "", fmt.Errorf("hunt: which Mem0 this is: %w", err)
 }
 
-// PlatformOptions say what of a hosted Mem0 project is walked.
-type PlatformOptions struct {
-	API
-	// Filters are the filters of the list; default everything that belongs to
-	// any user, agent, app or run.
-	Filters json.RawMessage
-	// PageSize is 1 to 200; default 100.
-	PageSize int
-	// Query holds further parameters, such as org_id and project_id.
-	Query url.Values
-}
+// mem0Pages walks a hosted project by POST /v3/memories/.
+type mem0Pages struct{ *caller }
 
-const everything = `{"OR":[{"user_id":"*"},{"agent_id":"*"},{"app_id":"*"},{"run_id":"*"}]}`
+// everything is the filter of a list of what belongs to any user, agent, app or
+// run.
+const everything = `{"filters":{"OR":[{"user_id":"*"},{"agent_id":"*"},{"app_id":"*"},{"run_id":"*"}]},"show_expired":true}`
 
-type mem0Pages struct {
-	*caller
-	method string
-	path   string
-	query  url.Values
-	body   []byte
-	size   int
-}
-
-// Mem0 walks a hosted project by POST /v3/memories/.
-func Mem0(o PlatformOptions) (Pager, error) {
-	p, err := mem0Pager(o)
-	if err != nil {
-		return nil, err
-	}
-	if len(o.Filters) == 0 {
-		o.Filters = json.RawMessage(everything)
-	}
-	p.method, p.path = http.MethodPost, "v3/memories/"
-	p.body, err = json.Marshal(map[string]any{"filters": o.Filters, "show_expired": true})
-	if err != nil {
-		return nil, errors.New("hunt: the filters are not JSON")
-	}
-	return p, nil
-}
-
-// Mem0V1 walks by the deprecated GET /v1/memories/, which needs an identity in
-// Query: user_id, agent_id, app_id or run_id.
-func Mem0V1(o PlatformOptions) (Pager, error) {
-	p, err := mem0Pager(o)
-	if err != nil {
-		return nil, err
-	}
-	if len(o.Filters) > 0 || !p.query.Has("user_id") && !p.query.Has("agent_id") && !p.query.Has("app_id") && !p.query.Has("run_id") {
-		return nil, errors.New("hunt: the v1 list takes an identity in its query, and no filters")
-	}
-	p.method, p.path = http.MethodGet, "v1/memories/"
-	return p, nil
-}
-
-func mem0Pager(o PlatformOptions) (*mem0Pages, error) {
-	c, err := newCaller(o.API)
-	if err != nil {
-		return nil, err
-	}
-	if o.PageSize == 0 {
-		o.PageSize = 100
-	}
-	if o.PageSize < 1 || o.PageSize > 200 {
-		return nil, fmt.Errorf("hunt: a page of %d, want 1 to 200", o.PageSize)
-	}
-	q := url.Values{}
-	for name, values := range o.Query {
-		q[name] = slices.Clone(values)
-	}
-	return &mem0Pages{caller: c, query: q, size: o.PageSize}, nil
+// Mem0 walks a hosted project.
+func Mem0(a API) (Pager, error) {
+	c, err := newCaller(a, 100)
+	return mem0Pages{c}, err
 }
 
 // Page reads the page whose number is the cursor. The links in an answer lead
 // wherever the backend says; only their presence counts.
-func (p *mem0Pages) Page(ctx context.Context, cursor string) ([]Item, string, error) {
+func (p mem0Pages) Page(ctx context.Context, cursor string) ([]Item, string, error) {
 	page := 1
 	if cursor != "" {
 		n, err := strconv.Atoi(cursor)
@@ -179,13 +119,8 @@ func (p *mem0Pages) Page(ctx context.Context, cursor string) ([]Item, string, er
 		}
 		page = n
 	}
-	q := url.Values{}
-	for name, values := range p.query {
-		q[name] = values
-	}
-	q.Set("page", strconv.Itoa(page))
-	q.Set("page_size", strconv.Itoa(p.size))
-	raw, err := p.call(ctx, p.method, []string{p.path}, q, p.body)
+	q := url.Values{"page": {strconv.Itoa(page)}, "page_size": {strconv.Itoa(p.api.Size)}}
+	raw, err := p.call(ctx, http.MethodPost, []string{"v3/memories/"}, q, []byte(everything))
 	if err != nil {
 		return nil, "", err
 	}
@@ -193,10 +128,72 @@ func (p *mem0Pages) Page(ctx context.Context, cursor string) ([]Item, string, er
 	switch {
 	case err != nil:
 		return nil, "", err
-	case !list.paged && list.n >= p.size:
+	case !list.paged && list.n >= p.api.Size:
 		return nil, "", ErrTruncated // a server that knows no pages
 	case !list.more:
 		return list.items, "", nil
 	}
 	return list.items, strconv.Itoa(page + 1), nil
+}
+
+// ErrTruncated is the error of a scope with as many memories as can be asked
+// for: there may be more, and the server has no pages.
+var ErrTruncated = errors.New("the server gave as many memories as it was asked for and has no pages: narrow the scope by agent or run")
+
+// mem0Server walks the scopes of a self-hosted server by GET /memories.
+type mem0Server struct {
+	*caller
+	scopes []memproxy.Scope
+}
+
+// Mem0Server walks scopes of a self-hosted server, one after the other. Without
+// any the whole store is read at once, which takes an administrator's key.
+func Mem0Server(a API, scopes ...memproxy.Scope) (Pager, error) {
+	for _, s := range scopes {
+		if s.User == "" && s.Agent == "" && s.Run == "" {
+			return nil, errors.New("hunt: a scope names no user, agent or run")
+		}
+	}
+	if len(scopes) == 0 {
+		scopes = []memproxy.Scope{{}}
+	}
+	c, err := newCaller(a, 1000)
+	return mem0Server{c, scopes}, err
+}
+
+// Page reads the scope whose index is the cursor.
+func (p mem0Server) Page(ctx context.Context, cursor string) ([]Item, string, error) {
+	at := 0
+	if cursor != "" {
+		n, err := strconv.Atoi(cursor)
+		if err != nil || n < 0 || n >= len(p.scopes) {
+			return nil, "", errors.New("the cursor is no scope's")
+		}
+		at = n
+	}
+	s, q := p.scopes[at], url.Values{}
+	for name, value := range map[string]string{"user_id": s.User, "agent_id": s.Agent, "run_id": s.Run} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	// Both names of the limit: "limit" is the one of 1.x servers.
+	q.Set("top_k", strconv.Itoa(p.api.Size))
+	q.Set("limit", strconv.Itoa(p.api.Size))
+	q.Set("show_expired", "true")
+	raw, err := p.call(ctx, http.MethodGet, []string{"memories"}, q, nil)
+	if err != nil {
+		return nil, "", err
+	}
+	list, err := parseMem0(raw)
+	switch {
+	case err != nil:
+		return nil, "", err
+	case list.n == p.api.Size || list.n > p.api.Size && s != (memproxy.Scope{}):
+		// The whole store may come whole, whatever was asked for.
+		return nil, "", ErrTruncated
+	case at+1 == len(p.scopes):
+		return list.items, "", nil
+	}
+	return list.items, strconv.Itoa(at + 1), nil
 }

@@ -12,27 +12,21 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// ReportOptions say what a report tells.
-type ReportOptions struct {
-	Every   bool // also of items that would pass
-	Content bool // also the texts
-}
-
 // Report returns a report that writes one JSON line for each item that would
 // not pass: {"id","kind","field","owner","verdict","score","findings"}. It
-// quotes no content unless it is asked to, as "text".
-func Report(w io.Writer, o ReportOptions) func(Item, Verdict) error {
+// quotes the content, as "text", where content is set.
+func Report(w io.Writer, content bool) func(Item, Verdict) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	return func(i Item, v Verdict) error {
-		if !o.Every && !v.Verdict.Stops() {
+		if !v.Verdict.Stops() {
 			return nil
 		}
 		if v.Findings == nil {
 			v.Findings = []Finding{}
 		}
 		text := ""
-		if o.Content {
+		if content {
 			text = i.Text
 		}
 		err := enc.Encode(struct {

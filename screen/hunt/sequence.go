@@ -7,18 +7,12 @@ import (
 	"strings"
 )
 
+// sequence walks several kinds of memory of a store, one after the other.
 type sequence []Pager
-
-// Sequence walks several stores, or several kinds of memory of one, one after
-// the other.
-func Sequence(pagers ...Pager) Pager { return sequence(pagers) }
 
 // Page reads a page of the pager whose number stands before the colon of the
 // cursor.
 func (s sequence) Page(ctx context.Context, cursor string) ([]Item, string, error) {
-	if len(s) == 0 {
-		return nil, "", nil
-	}
 	at, inner := 0, ""
 	if cursor != "" {
 		number, rest, ok := strings.Cut(cursor, ":")

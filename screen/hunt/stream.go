@@ -14,15 +14,11 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// StreamOptions set up a Stream. Zero fields take the defaults.
+// StreamOptions set up a Stream.
 type StreamOptions struct {
-	Screen Screener
-	// Errors is told of every line that cannot be read, as "line 7: …"; nil:
-	// nobody.
-	Errors   io.Writer
+	Screen   Screener
+	Errors   io.Writer         // gets a line for every line that cannot be read: "line 7: …"
 	Progress memproxy.Progress // in lines
-	Workers  int               // that screen; default the number of processors
-	MaxLine  int               // bytes of a line; default 1 MiB. A longer one is a bad line.
 }
 
 // Result is what came of a stream.
@@ -32,7 +28,7 @@ type Result struct {
 }
 
 const (
-	defaultMaxLine = 1 << 20
+	maxLine = 1 << 20 // bytes of a line; a longer one is a bad line
 	// A batch is what one worker takes at once: enough to hide the cost of
 	// handing it over, little enough to keep all of them busy.
 	batchLines = 128
@@ -62,29 +58,15 @@ type line struct {
 // cannot be read are told and counted. An error is one of reading or writing,
 // or the context's; what was written until then is whole lines.
 func Stream(ctx context.Context, in io.Reader, out io.Writer, o StreamOptions) (Result, error) {
-	if o.Screen == nil {
-		return Result{}, errors.New("hunt: no screener")
-	}
-	if o.Workers < 0 || o.MaxLine < 0 {
-		return Result{}, errors.New("hunt: a bound is negative")
-	}
-	if o.Workers == 0 {
-		o.Workers = runtime.GOMAXPROCS(0)
-	}
-	if o.MaxLine == 0 {
-		o.MaxLine = defaultMaxLine
-	}
-	if o.Errors == nil {
-		o.Errors = io.Discard
-	}
 	g, ctx := errgroup.WithContext(ctx)
+	workers := runtime.GOMAXPROCS(0)
 	// Each batch goes to a worker and, in order, to the writer. The channels
 	// are short, so that a slow writer stops the reader.
-	work, order := make(chan *batch, o.Workers), make(chan *batch, 2*o.Workers)
+	work, order := make(chan *batch, workers), make(chan *batch, 2*workers)
 	g.Go(func() error {
 		defer close(work)
 		defer close(order)
-		return readBatches(ctx, in, o.MaxLine, func(b *batch) error {
+		return readBatches(ctx, in, func(b *batch) error {
 			for _, c := range []chan<- *batch{order, work} {
 				select {
 				case c <- b:
@@ -95,7 +77,7 @@ func Stream(ctx context.Context, in io.Reader, out io.Writer, o StreamOptions) (
 			return nil
 		})
 	})
-	for range o.Workers {
+	for range workers {
 		g.Go(func() error {
 			for b := range work {
 				b.screen(o.Screen)
@@ -186,7 +168,7 @@ func (b *batch) screen(screen Screener) {
 }
 
 // readBatches cuts the input into batches and hands them on.
-func readBatches(ctx context.Context, in io.Reader, maxLine int, hand func(*batch) error) error {
+func readBatches(ctx context.Context, in io.Reader, hand func(*batch) error) error {
 	r := bufio.NewReaderSize(in, 64<<10)
 	b, size, number := &batch{first: 1, done: make(chan struct{})}, 0, int64(0)
 	flush := func() error {
@@ -198,7 +180,7 @@ func readBatches(ctx context.Context, in io.Reader, maxLine int, hand func(*batc
 		return err
 	}
 	for ctx.Err() == nil {
-		l, err := readOne(r, maxLine)
+		l, err := readOne(r)
 		if err == nil || len(l.raw) > 0 || l.long {
 			number++
 			b.lines = append(b.lines, l)
@@ -222,7 +204,7 @@ func readBatches(ctx context.Context, in io.Reader, maxLine int, hand func(*batc
 }
 
 // readOne reads one line. Of a line over the limit the rest is read away.
-func readOne(r *bufio.Reader, maxLine int) (line, error) {
+func readOne(r *bufio.Reader) (line, error) {
 	var l line
 	for {
 		piece, err := r.ReadSlice('\n')

@@ -1,6 +1,7 @@
 package hunt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,7 +37,7 @@ type Pager interface {
 // WalkOptions set up a Walk. Zero fields take the defaults.
 type WalkOptions struct {
 	Screen Screener
-	// Report is told of every item that was screened, in order.
+	// Report gets every item that was screened, in order.
 	Report func(Item, Verdict) error
 	// Name says which store is walked; a state file of another store is
 	// refused. It must hold no credential.
@@ -46,10 +47,8 @@ type WalkOptions struct {
 	StateFile string
 	// Rate is pages a second at most; default 2.
 	Rate float64
-	// MaxItem is the longest text that is screened in bytes, default 1 MiB. A
-	// longer one is counted as skipped and told to Skipped, like one that the
-	// backend did not give.
-	MaxItem  int
+	// Skipped gets every item that was not screened: its text is longer than a
+	// megabyte, or the backend did not give it.
 	Skipped  func(Item)
 	Progress memproxy.Progress // in texts
 	Now      func() time.Time  // default time.Now
@@ -58,8 +57,8 @@ type WalkOptions struct {
 }
 
 const (
-	defaultRate    = 2.0
-	defaultMaxItem = 1 << 20
+	defaultRate = 2.0
+	maxItem     = 1 << 20 // bytes of a text
 )
 
 // The errors of a walk that cannot go on.
@@ -74,18 +73,10 @@ var (
 // is kept durably: a walk that is killed reports at most one page twice and
 // none not at all.
 func Walk(ctx context.Context, pager Pager, o WalkOptions) (State, error) {
-	if o.Screen == nil || o.Report == nil {
-		return State{}, errors.New("hunt: no screener, or nobody to report to")
+	if o.Rate < 0 {
+		return State{}, errors.New("hunt: a rate is negative")
 	}
-	if o.Rate < 0 || o.MaxItem < 0 {
-		return State{}, errors.New("hunt: a bound is negative")
-	}
-	if o.Rate == 0 {
-		o.Rate = defaultRate
-	}
-	if o.MaxItem == 0 {
-		o.MaxItem = defaultMaxItem
-	}
+	o.Rate = cmp.Or(o.Rate, defaultRate)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -120,11 +111,9 @@ func Walk(ctx context.Context, pager Pager, o WalkOptions) (State, error) {
 			if err := ctx.Err(); err != nil {
 				return state, err
 			}
-			if item.Unread || len(item.Text) > o.MaxItem {
+			if item.Unread || len(item.Text) > maxItem {
 				after.Skipped++
-				if o.Skipped != nil {
-					o.Skipped(item)
-				}
+				o.Skipped(item)
 				continue
 			}
 			v := o.Screen(item.Text)

@@ -12,8 +12,7 @@
 // JSON object with one of three words, the marker, and a canary that only the
 // instructions contain: a model that follows the text and no longer its
 // instructions does not give it. Every other answer counts as suspicious, also
-// one that calls the text safe and adds a word. [Judge.Probe] tries a model with
-// a text that tells it what to answer before it is relied upon.
+// one that calls the text safe and adds a word.
 //
 // No text and no key appears in an error.
 package judge

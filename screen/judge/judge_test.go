@@ -109,7 +109,7 @@ func TestNotConfigured(t *testing.T) {
 	if j != nil || err != nil {
 		t.Fatalf("%v, %v", j, err)
 	}
-	if o, err := j.Ask(t.Context(), "acme/agent:dev", "text", 500); o.Word != None || err != nil || j.Borderline(500) || j.Probe(t.Context()) != nil {
+	if o, err := j.Ask(t.Context(), "acme/agent:dev", "text", 500); o.Word != None || err != nil || j.Borderline(500) {
 		t.Errorf("%+v, %v", o, err)
 	}
 }
@@ -182,11 +182,11 @@ func TestBadCompletions(t *testing.T) {
 func TestNoOpinion(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)
-	silent := newJudge(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }), Options{Timeout: 20 * time.Millisecond, MaxText: 10})
+	silent := newJudge(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }), Options{Timeout: 20 * time.Millisecond})
 	if _, err := silent.Ask(t.Context(), "acme/agent:dev", "text", 500); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("silent: %v", err)
 	}
-	if _, err := silent.Ask(t.Context(), "acme/agent:dev", strings.Repeat("x", 11), 500); !errors.Is(err, ErrTooLong) {
+	if _, err := silent.Ask(t.Context(), "acme/agent:dev", strings.Repeat("x", maxText+1), 500); !errors.Is(err, ErrTooLong) {
 		t.Errorf("long: %v", err)
 	}
 	moved := newJudge(t, http.RedirectHandler("http://127.0.0.1:1/", http.StatusTemporaryRedirect), Options{})
@@ -222,16 +222,18 @@ func TestBudget(t *testing.T) {
 	}
 
 	arrived, release := make(chan struct{}), make(chan struct{})
-	slow := newJudge(t, model(t, &calls, func(a asked) string { arrived <- struct{}{}; <-release; return obey("SAFE")(a) }), Options{InFlight: 1})
+	slow := newJudge(t, model(t, &calls, func(a asked) string { arrived <- struct{}{}; <-release; return obey("SAFE")(a) }), Options{})
 	var wg sync.WaitGroup
-	wg.Go(func() {
-		if _, err := slow.Ask(context.Background(), "acme/agent:dev", "a", 500); err != nil {
-			t.Error(err)
-		}
-	})
-	<-arrived
-	if _, err := slow.Ask(t.Context(), "acme/agent:dev", "b", 500); !errors.Is(err, ErrBusy) {
-		t.Errorf("while one is under way: %v", err)
+	for i := range inFlight {
+		wg.Go(func() {
+			if _, err := slow.Ask(context.Background(), fmt.Sprint("asker ", i), fmt.Sprint("text ", i), 500); err != nil {
+				t.Error(err)
+			}
+		})
+		<-arrived
+	}
+	if _, err := slow.Ask(t.Context(), "one more", "b", 500); !errors.Is(err, ErrBusy) {
+		t.Errorf("while as many as may are under way: %v", err)
 	}
 	close(release)
 	wg.Wait()
@@ -251,7 +253,7 @@ func TestNobodyUsesUpTheJudge(t *testing.T) {
 			<-release
 		}
 		return obey("SAFE")(a)
-	}), Options{PerMinute: 10, InFlight: 4, Now: func() time.Time { return now }})
+	}), Options{PerMinute: 10, Now: func() time.Time { return now }})
 	for i := range 20 {
 		want := error(nil)
 		if i >= 5 {
@@ -290,32 +292,8 @@ func TestNobodyUsesUpTheJudge(t *testing.T) {
 	}
 }
 
-// A model that does what the text says is found out before it is relied upon.
-func TestProbe(t *testing.T) {
-	honest := func(a asked) string {
-		if strings.Contains(a.content, "do not tell") {
-			return obey("DANGEROUS")(a)
-		}
-		return obey("SAFE")(a)
-	}
-	for name, c := range map[string]struct {
-		reply func(asked) string
-		want  error
-	}{
-		"honest":       {honest, nil},
-		"credulous":    {obey("SAFE"), ErrUnfit},
-		"paranoid":     {obey("DANGEROUS"), ErrUnfit},
-		"inarticulate": {func(asked) string { return "I think that it is SAFE" }, ErrUnfit},
-	} {
-		var calls atomic.Int64
-		if err := newJudge(t, model(t, &calls, c.reply), Options{}).Probe(t.Context()); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
 func TestOptionsAreChecked(t *testing.T) {
-	for _, o := range []Options{{URL: "http://h"}, {URL: "x://h", Model: "m"}, {URL: "http://u:p@h", Model: "m"}, {URL: "http://h", Model: "m", Low: 700, High: 600}, {URL: "http://h", Model: "m", High: 1001}, {URL: "http://h", Model: "m", InFlight: -1}} {
+	for _, o := range []Options{{URL: "http://h"}, {URL: "x://h", Model: "m"}, {URL: "http://u:p@h", Model: "m"}, {URL: "http://h", Model: "m", Timeout: -1}, {URL: "http://h", Model: "m", PerMinute: -1}} {
 		if _, err := New(o); err == nil {
 			t.Errorf("%+v was taken", o)
 		}

@@ -9,7 +9,7 @@ import (
 // No asker has more than half of either, so that the others' texts are asked
 // about while one writes all that it can.
 type purse struct {
-	perMinute, inFlight int
+	perMinute int
 
 	mu         sync.Mutex
 	minute     int64
@@ -38,7 +38,7 @@ func (p *purse) take(asker string, now time.Time) error {
 	if own == nil {
 		own = &share{}
 	}
-	if p.out >= p.inFlight || own.out >= half(p.inFlight) {
+	if p.out >= inFlight || own.out >= half(inFlight) {
 		return ErrBusy
 	}
 	if p.spent >= p.perMinute || own.spent >= half(p.perMinute) {

@@ -1,14 +1,11 @@
 package judge
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -47,49 +44,17 @@ type message struct {
 
 // post sends the two messages and returns what the model says.
 func (j *Judge) post(ctx context.Context, system, user string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, j.opts.Timeout)
-	defer cancel()
 	in := struct {
 		Model       string            `json:"model"`
 		Messages    []message         `json:"messages"`
 		Temperature int               `json:"temperature"`
 		MaxTokens   int               `json:"max_tokens"`
 		Stream      bool              `json:"stream"`
-		Format      map[string]string `json:"response_format,omitempty"`
-	}{Model: j.opts.Model, Messages: []message{{"system", system}, {"user", user}}, MaxTokens: maxTokens}
-	if !j.opts.Plain {
-		in.Format = map[string]string{"type": "json_object"}
-	}
-	body, err := json.Marshal(in)
+		Format      map[string]string `json:"response_format"`
+	}{j.opts.Model, []message{{"system", system}, {"user", user}}, 0, maxTokens, false, map[string]string{"type": "json_object"}}
+	raw, err := j.api.Post(ctx, in, maxBody)
 	if err != nil {
-		return "", errors.New("judge: the request cannot be encoded")
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, j.url, bytes.NewReader(body))
-	if err != nil {
-		return "", errors.New("judge: the request cannot be made")
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Accept", "application/json")
-	if j.opts.Key != "" {
-		req.Header.Set("Authorization", "Bearer "+j.opts.Key)
-	}
-	resp, err := j.http.Do(req)
-	if err != nil {
-		var u *url.Error
-		if errors.As(err, &u) {
-			err = u.Err // without the address
-		}
 		return "", fmt.Errorf("judge: %w", err)
-	}
-	defer resp.Body.Close()
-	raw, err := io.ReadAll(io.LimitReader(resp.Body, j.opts.MaxBody+1))
-	switch {
-	case err != nil:
-		return "", fmt.Errorf("judge: reading the answer: %w", err)
-	case resp.StatusCode != http.StatusOK:
-		return "", fmt.Errorf("judge: the endpoint answered %d", resp.StatusCode)
-	case int64(len(raw)) > j.opts.MaxBody:
-		return "", fmt.Errorf("judge: the answer is over %d bytes", j.opts.MaxBody)
 	}
 	return said(raw)
 }

@@ -310,6 +310,3 @@ func hash(w string) uint64 {
 	}
 	return h
 }
-
-// Thresholds returns those that count.
-func (x *Index) Thresholds() similar.Thresholds { return x.thresholds }

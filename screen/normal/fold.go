@@ -254,21 +254,12 @@ func carrier(ch rune) bool {
 
 // plainSymbol returns the ASCII that a symbol stands for, or "".
 func plainSymbol(ch rune) string {
+	for _, a := range alphabets {
+		if i := ch - a.from; i >= 0 && i < 26 {
+			return string(a.first + i)
+		}
+	}
 	switch {
-	case ch >= 0x249c && ch <= 0x24b5: // parenthesised
-		return alphabet[ch-0x249c : ch-0x249c+1]
-	case ch >= 0x24b6 && ch <= 0x24cf: // circled capitals
-		return alphabet[ch-0x24b6+26 : ch-0x24b6+27]
-	case ch >= 0x24d0 && ch <= 0x24e9:
-		return alphabet[ch-0x24d0 : ch-0x24d0+1]
-	case ch >= 0x1f130 && ch <= 0x1f149: // squared
-		return alphabet[ch-0x1f130 : ch-0x1f130+1]
-	case ch >= 0x1f150 && ch <= 0x1f169:
-		return alphabet[ch-0x1f150 : ch-0x1f150+1]
-	case ch >= 0x1f170 && ch <= 0x1f189:
-		return alphabet[ch-0x1f170 : ch-0x1f170+1]
-	case ch >= 0x1f1e6 && ch <= 0x1f1ff: // regional indicators
-		return alphabet[ch-0x1f1e6 : ch-0x1f1e6+1]
 	case ch == 0x2018, ch == 0x2019, ch == 0x02bc, ch == 0x2032:
 		return "'"
 	case ch == 0x201c, ch == 0x201d:
@@ -287,7 +278,11 @@ func plainSymbol(ch rune) string {
 	return ""
 }
 
-const alphabet = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+// alphabets are those of symbols, and the letters that they begin with:
+// parenthesised, circled, squared, and regional indicators.
+var alphabets = [...]struct{ from, first rune }{
+	{0x249c, 'a'}, {0x24b6, 'A'}, {0x24d0, 'a'}, {0x1f130, 'a'}, {0x1f150, 'a'}, {0x1f170, 'a'}, {0x1f1e6, 'a'},
+}
 
 // alike returns the ASCII letter that a letter of another script looks like
 // (the rows of Unicode TR39 whose skeleton is one ASCII letter), or 0.

@@ -55,6 +55,15 @@ func leet(found []View, v *View) []View {
 	known, tried := 0, 0
 	var word []glyph
 	for i := 0; i < len(s); {
+		if (i == 0 || !isAlnum(s[i-1])) && isAlnum(s[i]) {
+			if n := numeral(s, i); n > 0 {
+				for ; n > 0; n-- {
+					b.byte(s[i], int32(i))
+					i++
+				}
+				continue
+			}
+		}
 		j, letters, digits := i, 0, 0
 		word = word[:0]
 		for j < len(s) && s[j] > ' ' {
@@ -109,6 +118,25 @@ func leet(found []View, v *View) []View {
 		return found
 	}
 	return append(found, mapped(Leet, b, v))
+}
+
+// numeral returns the length of what stands at s[i] where it is a UUID, or a number
+// that is part of a date, a time or an address, or 0: none of them is a word.
+func numeral(s string, i int) int {
+	if uuid(s[i:]) {
+		return uuidBytes
+	}
+	n := 0
+	for i+n < len(s) && isDigit(s[i+n]) {
+		n++
+	}
+	parts := func(sign, other int) bool {
+		return sign >= 0 && other >= 0 && other < len(s) && sign < len(s) && strings.IndexByte(":-/.", s[sign]) >= 0 && isDigit(s[other])
+	}
+	if n > 0 && (parts(i-1, i-2) || parts(i+n, i+n+1)) && (i+n == len(s) || !isAlnum(s[i+n])) {
+		return n
+	}
+	return 0
 }
 
 const (

@@ -1,6 +1,9 @@
 package normal
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // minLinked is how many words a link must have, beside those that addresses are
 // made of, for these to be read.
@@ -184,9 +187,7 @@ func linkWords(s string) (n int, foreign bool) {
 
 // addressWord reports words that most addresses have and that say nothing.
 func addressWord(w string) bool {
-	switch strings.ToLower(w) {
-	case "www", "com", "org", "net", "io", "dev", "example", "html", "php", "htm", "http", "https", "github", "blob", "main", "master", "docs", "en", "index", "id":
-		return true
-	}
-	return false
+	return slices.Contains(addressWords, strings.ToLower(w))
 }
+
+var addressWords = strings.Fields("www com org net io dev example html php htm http https github blob main master docs en index id")

@@ -33,21 +33,17 @@ const (
 	Backward  = "backward"  // words in reverse order
 )
 
-// Limits bound the work on one text. They are on work and not on numbers, which
-// whoever writes a text could spend on harmless ones.
-type Limits struct {
-	// Depth is how deep readings may nest. An encoding makes a text a third
-	// longer at least, so that the bound is beyond what fits into a request.
-	Depth int
-	// Extra is how many bytes of derived readings a text may have, as a
-	// multiple of its own length plus 16 KiB. Each reading counts for
-	// viewCost bytes more than it has.
-	Extra int
-}
-
-// DefaultLimits are enough for all that base64 can nest in a text, and to
-// spare: every level is three quarters of the one above.
-func DefaultLimits() Limits { return Limits{Depth: 24, Extra: 16} }
+// The bounds of the work on one text. They are on work and not on the number of
+// readings, which an author could spend on harmless ones. They are enough for all
+// that base64 can nest in a text: every level is three quarters of the one above.
+const (
+	// maxDepth is how deep readings may nest.
+	maxDepth = 24
+	// maxExtra is how many bytes of derived readings a text may have, as a
+	// multiple of its own length plus 16 KiB. Each reading counts for viewCost
+	// bytes more than it has.
+	maxExtra = 16
+)
 
 // manyAlike is how many words whose letters imitate others are no slips.
 const manyAlike = 4
@@ -145,11 +141,6 @@ func (v *View) origin(i int) int32 {
 type Reading struct {
 	// Views begins with the plain reading.
 	Views []View
-	// Invisible counts characters that nobody sees and that carry meaning to
-	// a machine (tags, runs of variation selectors, zero-width bits).
-	Invisible int
-	// Lookalike counts words in which letters of two scripts imitate one.
-	Lookalike int
 	// Cut is set when the bounds ended the work before everything was read:
 	// nobody knows what the rest says.
 	Cut bool
@@ -180,7 +171,6 @@ const codePercent = 95
 // reader holds the state of one Read.
 type reader struct {
 	orig  string
-	lim   Limits
 	extra int // bytes of derived readings that are still allowed
 	known map[same]struct{}
 	out   Reading
@@ -210,23 +200,24 @@ func (r *reader) seen(v *View) bool {
 }
 
 // Read returns the readings of text, the plain one first.
-func Read(text string, lim Limits) Reading {
-	r := reader{orig: text, lim: lim, extra: lim.Extra*len(text) + 16<<10}
+func Read(text string) Reading {
+	r := reader{orig: text, extra: maxExtra*len(text) + 16<<10}
 	plain := View{Name: Plain, Text: text, orig: text}
 	marks := scan(text)
 	var found []View
+	var odd odd
 	if marks&markWide != 0 {
-		b, odd := fold(text)
-		r.out.Invisible, r.out.Lookalike = odd.invisible, odd.alike
+		var b *builder
+		b, odd = fold(text)
 		found = odd.read(found, &plain, b)
 		plain = mapped(Plain, b, &plain)
 		marks = scan(plain.Text)
 	}
-	plain.Innocent = r.out.Lookalike < manyAlike
+	plain.Innocent = odd.alike < manyAlike
 	r.out.Views = append(make([]View, 0, 4), plain)
 	found = derive(found, &plain, marks)
 	for depth := 1; len(found) > 0 && !r.out.Cut; depth++ {
-		if depth > lim.Depth {
+		if depth > maxDepth {
 			r.out.Cut = true
 			break
 		}

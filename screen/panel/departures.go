@@ -2,6 +2,7 @@ package panel
 
 import (
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/screen"
 	"github.com/memproxy/memproxy/screen/baseline"
 )
 
@@ -33,7 +34,7 @@ func (p *Panel) departures(s memproxy.Screening, findings []memproxy.Finding) []
 	for _, f := range p.opt.Baseline.Check(whose(s), list, p.opt.Clock()) {
 		f.Item = items[f.Item]
 		if s.Operation.SourceClaim != memproxy.SourceHostile {
-			f.Score = min(f.Score, p.opt.Hold-1)
+			f.Score = min(f.Score, screen.Hold-1)
 		}
 		findings = append(findings, f)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/screen"
 	"github.com/memproxy/memproxy/screen/assembly"
 	"github.com/memproxy/memproxy/screen/judge"
 	"github.com/memproxy/memproxy/screen/secrets"
@@ -38,7 +39,7 @@ func (p *Panel) assembled(s memproxy.Screening, findings []memproxy.Finding) []m
 			continue
 		}
 		report := p.opt.Base.Text(j.Text, string(s.Operation.SourceClaim), string(s.Principal.Trust))
-		if report.Score < p.opt.Hold {
+		if report.Score < screen.Hold {
 			continue
 		}
 		for _, f := range report.Findings {
@@ -90,7 +91,7 @@ func (p *Panel) similar(ctx context.Context, op *memproxy.Operation, findings []
 			return append(findings, p.unavailable("similar", i, err))
 		}
 		if m.Over() {
-			findings = append(findings, memproxy.Finding{Rule: "similar." + m.Family, Severity: "high", Item: i, Start: m.Start, End: m.End, Score: p.opt.Hold})
+			findings = append(findings, memproxy.Finding{Rule: "similar." + m.Family, Severity: "high", Item: i, Start: m.Start, End: m.End, Score: screen.Hold})
 		}
 	}
 	return findings
@@ -123,9 +124,9 @@ func (p *Panel) opinions(ctx context.Context, who string, op *memproxy.Operation
 		var score memproxy.PerMille
 		switch o.Word {
 		case judge.Suspicious:
-			score = p.opt.Hold
+			score = screen.Hold
 		case judge.Dangerous:
-			score = p.opt.Deny
+			score = screen.Deny
 		default:
 			continue
 		}

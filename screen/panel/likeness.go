@@ -1,6 +1,9 @@
 package panel
 
-import "github.com/memproxy/memproxy"
+import (
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/screen"
+)
 
 // alike compares with known attacks by the words that are shared. How like is
 // too like depends on the source of the text.
@@ -10,7 +13,7 @@ func (p *Panel) alike(op *memproxy.Operation, findings []memproxy.Finding) []mem
 			continue
 		}
 		if m := p.opt.Likeness.Match(op.Items[i].Text, op.SourceClaim); m.Over() {
-			findings = append(findings, memproxy.Finding{Rule: "likeness." + m.Family, Severity: "high", Item: i, Start: m.Start, End: m.End, Score: p.opt.Hold})
+			findings = append(findings, memproxy.Finding{Rule: "likeness." + m.Family, Severity: "high", Item: i, Start: m.Start, End: m.End, Score: screen.Hold})
 		}
 	}
 	return findings

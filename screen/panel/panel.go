@@ -47,11 +47,8 @@ type Options struct {
 	Likeness *likeness.Index
 	Similar  Matcher
 	Judge    *judge.Judge
-	// Hold and Deny are the risks at which policies hold and refuse: what a
-	// layer's finding is worth.
-	Hold, Deny memproxy.PerMille
-	Clock      func() time.Time
-	Log        *slog.Logger
+	Clock    func() time.Time
+	Log      *slog.Logger
 }
 
 // Panel implements the gate's Screener. It is safe for concurrent
@@ -65,9 +62,6 @@ type Panel struct {
 func New(opt Options) (*Panel, error) {
 	if opt.Base == nil || opt.Clock == nil {
 		return nil, errors.New("panel: the screener and the clock are required")
-	}
-	if opt.Hold <= 0 || opt.Deny < opt.Hold || opt.Deny > memproxy.Full {
-		return nil, errors.New("panel: the risks at which to hold and to refuse are out of order")
 	}
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
@@ -132,11 +126,11 @@ func (p *Panel) compute(ctx context.Context, s memproxy.Screening) ([]memproxy.F
 func (p *Panel) moderate(op *memproxy.Operation, findings []memproxy.Finding) []memproxy.Finding {
 	for i := range findings {
 		f := &findings[i]
-		if f.Item < 0 || f.Item >= len(op.Items) || f.Score >= p.opt.Deny {
+		if f.Item < 0 || f.Item >= len(op.Items) || f.Score >= screen.Deny {
 			continue
 		}
 		if it := &op.Items[f.Item]; it.Kind == memproxy.ItemSteering || it.Role == "system" {
-			f.Score = min(f.Score, p.opt.Hold-1)
+			f.Score = min(f.Score, screen.Hold-1)
 		}
 	}
 	return findings

@@ -2,6 +2,7 @@ package panel
 
 import (
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/screen"
 	"github.com/memproxy/memproxy/screen/assembly"
 )
 
@@ -13,7 +14,7 @@ const RuleRecipe = "assembled.recipe"
 func (p *Panel) cooked(s memproxy.Screening, findings []memproxy.Finding) []memproxy.Finding {
 	written := texts(s.Operation)
 	for _, i := range p.opt.Recipes.Complete(memoryOf(s), s.Decision, written, suspect(s.Operation), p.opt.Clock()) {
-		findings = append(findings, memproxy.Finding{Rule: RuleRecipe, Severity: "high", Item: i, End: len(written[i]), Score: p.opt.Hold})
+		findings = append(findings, memproxy.Finding{Rule: RuleRecipe, Severity: "high", Item: i, End: len(written[i]), Score: screen.Hold})
 	}
 	return findings
 }

@@ -48,9 +48,9 @@ func (p *Panel) Text(ctx context.Context, text string, source memproxy.Source, t
 	}
 	slices.SortStableFunc(r.Findings, func(a, b memproxy.Finding) int { return a.Start - b.Start })
 	switch {
-	case r.Score >= p.opt.Deny:
+	case r.Score >= screen.Deny:
 		r.Verdict = memproxy.Deny
-	case r.Score >= p.opt.Hold:
+	case r.Score >= screen.Hold:
 		r.Verdict = memproxy.Hold
 	}
 	return r, nil

@@ -1,6 +1,9 @@
 package secrets
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Bounds of an assignment: of its name, and of its value.
 const (
@@ -60,25 +63,18 @@ func named(name string) (class Class, made bool) {
 		}
 	}
 	flat := string(buf[:n])
-	for _, s := range notSecret {
-		if strings.HasSuffix(flat, s) {
-			return "", false
-		}
+	ends := func(name string) bool { return strings.HasSuffix(flat, name) }
+	switch {
+	case slices.ContainsFunc(notSecret, ends):
+		return "", false
+	case slices.ContainsFunc(passwordNames, ends):
+		return Credential, false
+	case !slices.ContainsFunc(secretNames, ends):
+		return "", false
+	case strings.Contains(flat, "aws"):
+		return AWSSecretKey, true
 	}
-	for _, s := range passwordNames {
-		if strings.HasSuffix(flat, s) {
-			return Credential, false
-		}
-	}
-	for _, s := range secretNames {
-		if strings.HasSuffix(flat, s) {
-			if strings.Contains(flat, "aws") {
-				return AWSSecretKey, true
-			}
-			return Credential, true
-		}
-	}
-	return "", false
+	return Credential, true
 }
 
 // value returns the span of the value that begins after from, and whether it
@@ -102,40 +98,31 @@ func value(text string, from int) (start, end int, quoted bool) {
 	return from, from + len(strings.TrimRight(text[from:end], ".,;:)]}")), false
 }
 
+// saidNames name secrets in prose; made ones are made by machines. verbs stand
+// between them and the secret.
+var (
+	saidNames = []struct {
+		name string
+		made bool
+	}{{"password", false}, {"passwort", false}, {"kennwort", false}, {"passphrase", false}, {"passcode", false}, {"api key", true}, {"api-key", true}, {"secret key", true}, {"access token", true}}
+	verbs = []string{" is now ", " is ", " to ", " ist ", " was "}
+)
+
 // said returns the span of a secret that is told in words from i on:
 // "password is …", "API key is …".
 func said(text string, i int) (int, int, Class) {
-	made := false
-	var n int
-	switch rest := text[i:min(len(text), i+16)]; {
-	case hasFold(rest, "password"), hasFold(rest, "passwort"), hasFold(rest, "kennwort"):
-		n = 8
-	case hasFold(rest, "passphrase"):
-		n = 10
-	case hasFold(rest, "passcode"):
-		n = 8
-	case hasFold(rest, "api key"), hasFold(rest, "api-key"):
-		n, made = 7, true
-	case hasFold(rest, "secret key"):
-		n, made = 10, true
-	case hasFold(rest, "access token"):
-		n, made = 12, true
-	default:
+	at, made := i, false
+	for _, s := range saidNames {
+		if hasFold(text[i:], s.name) {
+			at, made = i+len(s.name), s.made
+			break
+		}
+	}
+	verb := slices.IndexFunc(verbs, func(v string) bool { return hasFold(text[at:], v) })
+	if at == i || verb < 0 {
 		return 0, 0, ""
 	}
-	at := i + n
-	rest := text[at:min(len(text), at+12)]
-	switch {
-	case hasFold(rest, " is now "):
-		at += 8
-	case hasFold(rest, " is "), hasFold(rest, " to "):
-		at += 4
-	case hasFold(rest, " ist "), hasFold(rest, " was "):
-		at += 5
-	default:
-		return 0, 0, ""
-	}
-	from, to, _ := value(text, at)
+	from, to, _ := value(text, at+len(verbs[verb]))
 	// A word in a sentence is no password: it takes a digit or a sign.
 	if v := text[from:to]; !secretValue(v, made, false) || !hasDigit(v) && !strings.ContainsAny(v, "!@#$%^&*_=+") {
 		return 0, 0, ""

@@ -1,6 +1,9 @@
 package secrets
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Bounds of RFC 5321.
 const (
@@ -48,9 +51,7 @@ func topLevel(s string) bool {
 			return false
 		}
 	}
-	switch strings.ToLower(s) {
-	case "png", "jpg", "jpeg", "gif", "svg", "webp", "js", "ts", "tsx", "jsx", "json", "css", "html", "py", "go", "md", "txt", "yaml", "yml", "toml", "lock":
-		return false
-	}
-	return true
+	return !slices.Contains(extensions, strings.ToLower(s))
 }
+
+var extensions = strings.Fields("png jpg jpeg gif svg webp js ts tsx jsx json css html py go md txt yaml yml toml lock")

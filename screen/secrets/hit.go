@@ -29,30 +29,14 @@ const (
 	Phone            Class = "phone" // +country…, or the North American forms
 )
 
-// The severities, which are those of memproxy.Finding.
-const (
-	Low      = "low"
-	Medium   = "medium"
-	High     = "high"
-	Critical = "critical"
-)
-
+// severities are those of memproxy.Finding.
 var severities = map[Class]string{
-	AWSAccessKey: Critical, AWSSecretKey: Critical, GitHubToken: Critical, GitLabToken: Critical,
-	SlackToken: Critical, SlackWebhook: High, StripeKey: Critical, OpenAIKey: Critical,
-	AnthropicKey: Critical, GoogleKey: Critical, ServiceToken: Critical, JWT: High,
-	PrivateKey: Critical, ConnectionString: Critical, Credential: High,
-	PaymentCard: High, IBAN: Medium, USSSN: High, TurkishID: High, GermanTaxID: High,
-	Email: Low, Phone: Low,
-}
-
-// Classes lists every class.
-func Classes() []Class {
-	return []Class{
-		AWSAccessKey, AWSSecretKey, GitHubToken, GitLabToken, SlackToken, SlackWebhook, StripeKey,
-		OpenAIKey, AnthropicKey, GoogleKey, ServiceToken, JWT, PrivateKey, ConnectionString,
-		Credential, PaymentCard, IBAN, USSSN, TurkishID, GermanTaxID, Email, Phone,
-	}
+	AWSAccessKey: "critical", AWSSecretKey: "critical", GitHubToken: "critical", GitLabToken: "critical",
+	SlackToken: "critical", SlackWebhook: "high", StripeKey: "critical", OpenAIKey: "critical",
+	AnthropicKey: "critical", GoogleKey: "critical", ServiceToken: "critical", JWT: "high",
+	PrivateKey: "critical", ConnectionString: "critical", Credential: "high",
+	PaymentCard: "high", IBAN: "medium", USSSN: "high", TurkishID: "high", GermanTaxID: "high",
+	Email: "low", Phone: "low",
 }
 
 // Severity is how bad it is when c stands in a memory: critical and high for

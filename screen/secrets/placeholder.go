@@ -1,6 +1,9 @@
 package secrets
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // standIns are values that documentation writes where a secret would stand.
 var standIns = []string{
@@ -24,17 +27,7 @@ func placeholder(v string) bool {
 	if strings.HasPrefix(flat, "https://") || strings.HasPrefix(flat, "http://") || reference(flat) {
 		return true // where a secret is had or reset; one inside a link is found there
 	}
-	for _, s := range standIns {
-		if flat == s {
-			return true
-		}
-	}
-	for _, s := range within {
-		if strings.Contains(flat, s) {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(standIns, flat) || slices.ContainsFunc(within, func(s string) bool { return strings.Contains(flat, s) })
 }
 
 // holders begin the names of what code reads a secret from.
@@ -52,12 +45,7 @@ func reference(v string) bool {
 			return false
 		}
 	}
-	for _, h := range holders {
-		if first == h {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(holders, first)
 }
 
 // documented reports whether a token says of itself that it is an example, as

@@ -2,7 +2,7 @@ package secrets
 
 import "strings"
 
-// format is a token that is known by its prefix.
+// format is a token that is known by its prefix, in the table by one of several.
 type format struct {
 	prefix   string
 	class    Class
@@ -27,41 +27,19 @@ const maxToken = 512
 // stands first.
 var formats = []format{
 	{"AKIA", AWSAccessKey, upperDigit, 16, 16, false},
-	{"ASIA", AWSAccessKey, upperDigit, 16, 16, true},
-	{"ABIA", AWSAccessKey, upperDigit, 16, 16, true},
-	{"ACCA", AWSAccessKey, upperDigit, 16, 16, true},
-	{"ghp_", GitHubToken, alnum, 30, 255, false},
-	{"gho_", GitHubToken, alnum, 30, 255, false},
-	{"ghu_", GitHubToken, alnum, 30, 255, false},
-	{"ghs_", GitHubToken, alnum, 30, 255, false},
-	{"ghr_", GitHubToken, alnum, 30, 255, false},
+	{"ASIA ABIA ACCA", AWSAccessKey, upperDigit, 16, 16, true},
+	{"ghp_ gho_ ghu_ ghs_ ghr_", GitHubToken, alnum, 30, 255, false},
 	{"github_pat_", GitHubToken, alnumUnder, 36, 255, false},
 	{"glpat-", GitLabToken, word64Dot, 18, 300, false},
-	{"gldt-", GitLabToken, word64, 20, 300, false},
-	{"glrt-", GitLabToken, word64, 20, 300, false},
-	{"glcbt-", GitLabToken, word64, 20, 300, false},
-	{"glptt-", GitLabToken, word64, 20, 300, false},
-	{"glft-", GitLabToken, word64, 20, 300, false},
-	{"glsoat-", GitLabToken, word64, 20, 300, false},
-	{"xoxb-", SlackToken, alnumHyphen, 16, 300, true},
-	{"xoxp-", SlackToken, alnumHyphen, 16, 300, true},
-	{"xoxa-", SlackToken, alnumHyphen, 16, 300, true},
-	{"xoxr-", SlackToken, alnumHyphen, 16, 300, true},
-	{"xoxs-", SlackToken, alnumHyphen, 16, 300, true},
-	{"xoxe-", SlackToken, alnumHyphen, 16, 300, true},
+	{"gldt- glrt- glcbt- glptt- glft- glsoat-", GitLabToken, word64, 20, 300, false},
+	{"xoxb- xoxp- xoxa- xoxr- xoxs- xoxe- xapp-", SlackToken, alnumHyphen, 16, 300, true},
 	{"xoxe.xox", SlackToken, word64Dot, 16, 300, true},
-	{"xapp-", SlackToken, alnumHyphen, 16, 300, true},
-	{"sk_live_", StripeKey, alnum, 16, 255, false},
-	{"sk_test_", StripeKey, alnum, 16, 255, false},
-	{"rk_live_", StripeKey, alnum, 16, 255, false},
-	{"rk_test_", StripeKey, alnum, 16, 255, false},
+	{"sk_live_ sk_test_ rk_live_ rk_test_", StripeKey, alnum, 16, 255, false},
 	{"whsec_", StripeKey, alnum, 24, 255, true},
 	{"sk-ant-", AnthropicKey, word64, 16, 255, true},
 	{"sk-let-", ServiceToken, word64, 20, 255, true},
 	{"sk-or-v1-", ServiceToken, hex, 32, 64, true},
-	{"sk-proj-", OpenAIKey, word64, 16, 255, true},
-	{"sk-svcacct-", OpenAIKey, word64, 16, 255, true},
-	{"sk-admin-", OpenAIKey, word64, 16, 255, true},
+	{"sk-proj- sk-svcacct- sk-admin-", OpenAIKey, word64, 16, 255, true},
 	{"sk-", OpenAIKey, alnum, 16, 100, true},
 	{"AIza", GoogleKey, word64, 35, 35, false},
 	{"ya29.", GoogleKey, word64, 20, maxToken, true},
@@ -83,10 +61,13 @@ var formats = []format{
 	{"AGE-SECRET-KEY-1", PrivateKey, upperDigit, 58, 58, false},
 }
 
-// byFirst indexes formats by their first byte.
+// byFirst indexes formats by the first byte of each prefix.
 var byFirst = func() (t [256][]format) {
 	for _, f := range formats {
-		t[f.prefix[0]] = append(t[f.prefix[0]], f)
+		for prefix := range strings.FieldsSeq(f.prefix) {
+			f.prefix = prefix
+			t[prefix[0]] = append(t[prefix[0]], f)
+		}
 	}
 	return t
 }()

@@ -9,6 +9,5 @@
 // it does. It promises that it never decides, that an embedder that fails is an
 // error and never a low score, and that no text appears in an error.
 //
-// Package similar/static embeds with a table in local files, package
-// similar/remote over an OpenAI-compatible endpoint.
+// Package similar/remote embeds over an OpenAI-compatible endpoint.
 package similar

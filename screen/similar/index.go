@@ -79,19 +79,12 @@ type Options struct {
 	// else than those of another: where one of these is over the threshold of an
 	// untrusted source, the thresholds do not fit and New fails.
 	Harmless []string
-	// Window is the length of a window in bytes, at least 64; default 320.
-	Window int
-	// Windows is how many windows of one text are compared at most, spread
-	// evenly over a longer one; default 32.
-	Windows int
 }
 
-// The defaults and bounds of Options.
+// The bounds of an Index.
 const (
-	defaultWindow  = 320
-	minWindow      = 64
-	defaultWindows = 32
-	maxExemplars   = 20000
+	windowSize = 320 // bytes of a window
+	maxWindows = 32  // of one text that are compared, spread evenly over a longer one
 )
 
 // Index is a set of exemplars. It does not change and is safe for concurrent
@@ -120,23 +113,14 @@ func New(ctx context.Context, o Options) (*Index, error) {
 	if o.Embedder == nil {
 		return nil, errors.New("similar: no embedder")
 	}
-	if len(o.Exemplars) == 0 || len(o.Exemplars) > maxExemplars {
-		return nil, fmt.Errorf("similar: %d exemplars, want 1 to %d", len(o.Exemplars), maxExemplars)
+	if len(o.Exemplars) == 0 {
+		return nil, errors.New("similar: no exemplars")
 	}
 	if o.Thresholds == (Thresholds{}) {
 		o.Thresholds = DefaultThresholds()
 	}
 	if err := o.Thresholds.Check(); err != nil {
 		return nil, fmt.Errorf("similar: %w", err)
-	}
-	if o.Window == 0 {
-		o.Window = defaultWindow
-	}
-	if o.Windows == 0 {
-		o.Windows = defaultWindows
-	}
-	if o.Window < minWindow || o.Windows < 1 {
-		return nil, fmt.Errorf("similar: %d windows of %d bytes, want at least one of %d", o.Windows, o.Window, minWindow)
 	}
 	texts := make([]string, len(o.Exemplars))
 	for i, e := range o.Exemplars {
@@ -147,7 +131,7 @@ func New(ctx context.Context, o Options) (*Index, error) {
 		return nil, err
 	}
 	for i, v := range vectors {
-		if len(v) == 0 || len(v) != len(vectors[0]) || zero(v) {
+		if len(v) != len(vectors[0]) || dot(v, v) == 0 {
 			return nil, fmt.Errorf("similar: the vector of exemplar %d is empty, zero, or of another length", i)
 		}
 	}
@@ -173,7 +157,7 @@ func (x *Index) fits(ctx context.Context) error {
 // error is the embedder's.
 func (x *Index) Match(ctx context.Context, text string, source memproxy.Source) (Match, error) {
 	best := Match{Exemplar: -1, Threshold: x.opts.Thresholds.For(source)}
-	spans := windows(text, x.opts.Window, x.opts.Windows)
+	spans := windows(text, windowSize, maxWindows)
 	if len(spans) == 0 {
 		return best, nil
 	}
@@ -238,15 +222,6 @@ func normal(v []float32) ([]float32, error) {
 		out[i] = float32(float64(f) * scale)
 	}
 	return out, nil
-}
-
-func zero(v []float32) bool {
-	for _, f := range v {
-		if f != 0 {
-			return false
-		}
-	}
-	return true
 }
 
 func dot(a, b []float32) float32 {

@@ -11,7 +11,7 @@ type span struct{ from, to int }
 // windows cuts text into stretches of at most size bytes, at the ends of
 // sentences where there are any, else between words, else between characters.
 // Of a text with more than limit windows, limit are taken, spread evenly, the
-// first and the last among them.
+// first and the last among them; limit is at least 2.
 func windows(text string, size, limit int) []span {
 	var out []span
 	for from := 0; from < len(text); {
@@ -26,9 +26,6 @@ func windows(text string, size, limit int) []span {
 	}
 	if len(out) <= limit {
 		return out
-	}
-	if limit == 1 {
-		return out[len(out)-1:]
 	}
 	picked := make([]span, limit)
 	for i := range picked {
@@ -49,15 +46,9 @@ func cut(s string) int {
 		return at + 1
 	}
 	for at := len(s); at > 1 && at > len(s)-utf8.UTFMax; at-- {
-		if whole(s[:at]) {
+		if r, n := utf8.DecodeLastRuneInString(s[:at]); r != utf8.RuneError || n != 1 {
 			return at
 		}
 	}
 	return len(s) // not UTF-8 to begin with
-}
-
-// whole reports whether s does not end inside a character.
-func whole(s string) bool {
-	r, n := utf8.DecodeLastRuneInString(s)
-	return r != utf8.RuneError || n != 1
 }

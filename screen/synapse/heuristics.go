@@ -110,16 +110,13 @@ func word(text string) string {
 
 func inWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_' || r == '-' }
 
-// common are words that stand beside "agent" and name none.
+// common are words next to "agent" that name none.
 func common(w string) bool {
-	switch strings.ToLower(strings.TrimSpace(w)) {
-	case "the", "a", "an", "any", "each", "every", "this", "that", "our", "your", "its", "another", "other", "no", "of", "to", "and", "or", "is", "was",
-		"has", "can", "may", "must", "should", "will", "does", "that's", "which", "who", "in", "on", "for", "by", "with", "as", "at", "from", "if", "when",
-		"user", "ai", "support", "memory", "code", "config", "name", "id", "run", "runs", "then", "not", "writes", "reads", "uses", "needs":
-		return true
-	}
-	return false
+	return slices.Contains(commonWords, strings.ToLower(strings.TrimSpace(w)))
 }
+
+var commonWords = strings.Fields(`the a an any each every this that our your its another other no of to and or is was has can may must should will does that's which who
+	in on for by with as at from if when user ai support memory code config name id run runs then not writes reads uses needs`)
 
 // sentences counts a text's sentences and those that are orders.
 func sentences(text string) (all, orders int) {
@@ -141,8 +138,10 @@ func sentences(text string) (all, orders int) {
 
 // courtesy are words before an order.
 func courtesy(w string) bool {
-	return slices.Contains([]string{"please", "then", "also", "now", "next", "first", "finally", "and", "but", "so", "just", "kindly", "immediately", "instead"}, w)
+	return slices.Contains(courtesies, w)
 }
+
+var courtesies = strings.Fields("please then also now next first finally and but so just kindly immediately instead")
 
 // imperatives begin sentences that are orders.
 var imperatives = strings.Fields(`

@@ -72,7 +72,7 @@ func Patterns(text string) []Hit {
 		}
 	}
 	find(text, func(a, b int) (int, int) { return a, b })
-	reading := normal.Read(text, normal.DefaultLimits())
+	reading := normal.Read(text)
 	for i := range reading.Views {
 		if v := &reading.Views[i]; v.Text != text {
 			find(v.Text, v.Span)

@@ -5,12 +5,14 @@ import (
 	"time"
 )
 
-// breaker counts failures in a row. After limit of them nothing is let through
-// for the cooldown, then one call, which decides how it goes on.
-type breaker struct {
-	limit    int
-	cooldown time.Duration
+const (
+	maxFailures = 5 // in a row, until the endpoint is left alone
+	cooldown    = 30 * time.Second
+)
 
+// breaker counts failures in a row. After maxFailures no call is made for the
+// cooldown, then one, which decides how it goes on.
+type breaker struct {
 	mu       sync.Mutex
 	failures int
 	until    time.Time
@@ -20,7 +22,7 @@ type breaker struct {
 func (b *breaker) allow(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.failures < b.limit {
+	if b.failures < maxFailures {
 		return true
 	}
 	if now.Before(b.until) || b.probing {
@@ -39,8 +41,8 @@ func (b *breaker) note(ok bool, now time.Time) {
 		b.failures = 0
 		return
 	}
-	if b.failures++; b.failures >= b.limit {
-		b.until = now.Add(b.cooldown)
+	if b.failures++; b.failures >= maxFailures {
+		b.until = now.Add(cooldown)
 	}
 }
 

@@ -16,8 +16,8 @@ import (
 	"unicode/utf8"
 )
 
-// endpoint answers with the length of each text, last text first.
-func endpoint(calls *atomic.Int64) http.HandlerFunc {
+// answering is an endpoint that answers with the length of each text, last text first.
+func answering(calls *atomic.Int64) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		calls.Add(1)
 		var in struct {
@@ -55,16 +55,19 @@ func client(t *testing.T, h http.Handler, o Options) *Client {
 // Proves MFW-4, by API: batches, order, cache.
 func TestEmbed(t *testing.T) {
 	var calls atomic.Int64
-	c := client(t, endpoint(&calls), Options{Batch: 2, MaxText: 8})
-	texts := []string{"a", "bb", "a", "cccc", "dddddddddddd", "üüüüü"}
-	want := [][]float32{{1, 1}, {2, 1}, {1, 1}, {4, 1}, {8, 1}, {8, 1}}
+	c := client(t, answering(&calls), Options{})
+	texts := []string{"a", strings.Repeat("d", maxText+5), strings.Repeat("a", maxText-1) + "ü"}
+	want := [][]float32{{1, 1}, {maxText, 1}, {maxText - 1, 1}}
+	for i := range batchSize {
+		texts, want = append(texts, strings.Repeat("a", i+1)), append(want, []float32{float32(i + 1), 1})
+	}
 	for range 2 {
 		got, err := c.Embed(t.Context(), texts)
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Fatalf("got %v, %v", got, err)
 		}
-		if calls.Load() != 3 {
-			t.Errorf("%d calls for five different texts in twos, then from the cache", calls.Load())
+		if calls.Load() != 2 {
+			t.Errorf("%d calls for two texts more than a batch has, then from the cache", calls.Load())
 		}
 	}
 	if got, err := c.Embed(t.Context(), nil); err != nil || len(got) != 0 {
@@ -93,10 +96,10 @@ func TestBadAnswers(t *testing.T) {
 		"negative index":  `{"data":[{"index":0,"embedding":[1]},{"index":-1,"embedding":[1]}]}`,
 		"empty vector":    `{"data":[{"index":0,"embedding":[]},{"index":1,"embedding":[]}]}`,
 		"unequal vectors": `{"data":[{"index":0,"embedding":[1]},{"index":1,"embedding":[1,2]}]}`,
-		"too large":       `{"data":[` + strings.Repeat(" ", 5000) + `]}`,
+		"too large":       `{"data":[{"index":0,"embedding":[1]},{"index":1,"embedding":[1]}]}` + strings.Repeat(" ", maxBody),
 		"out of range":    `{"data":[{"index":0,"embedding":[1e99]},{"index":1,"embedding":[1]}]}`,
 	} {
-		c := client(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, body) }), Options{MaxBody: 4096})
+		c := client(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, body) }), Options{})
 		_, err := c.Embed(t.Context(), []string{"secret-text", "other"})
 		if err == nil || strings.Contains(err.Error(), "secret-text") || strings.Contains(err.Error(), "sesame") {
 			t.Errorf("%s: %v", name, err)
@@ -130,7 +133,7 @@ func TestDeadline(t *testing.T) {
 func TestBreaker(t *testing.T) {
 	var calls atomic.Int64
 	var healthy atomic.Bool
-	good := endpoint(new(atomic.Int64))
+	good := answering(new(atomic.Int64))
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	c := client(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		calls.Add(1)
@@ -139,17 +142,17 @@ func TestBreaker(t *testing.T) {
 			return
 		}
 		w.WriteHeader(http.StatusInternalServerError)
-	}), Options{Failures: 2, Cooldown: time.Minute, Now: func() time.Time { return now }})
+	}), Options{Now: func() time.Time { return now }})
 	try := func() error { _, err := c.Embed(t.Context(), []string{"a"}); return err }
 
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	for range 5 {
+	for range maxFailures {
 		if _, err := c.Embed(gone, []string{"a"}); !errors.Is(err, context.Canceled) {
 			t.Fatalf("got %v", err)
 		}
 	}
-	for range 2 {
+	for range maxFailures {
 		if err := try(); err == nil || errors.Is(err, ErrOpen) {
 			t.Fatalf("got %v", err)
 		}
@@ -158,14 +161,14 @@ func TestBreaker(t *testing.T) {
 	if err := try(); !errors.Is(err, ErrOpen) || calls.Load() != before {
 		t.Errorf("open: %v", err)
 	}
-	now = now.Add(time.Minute)
+	now = now.Add(cooldown)
 	if err := try(); err == nil || errors.Is(err, ErrOpen) || calls.Load() != before+1 {
 		t.Errorf("probe: %v", err)
 	}
 	if err := try(); !errors.Is(err, ErrOpen) {
 		t.Errorf("open again: %v", err)
 	}
-	now = now.Add(time.Minute)
+	now = now.Add(cooldown)
 	healthy.Store(true)
 	for range 3 {
 		if err := try(); err != nil {
@@ -175,7 +178,7 @@ func TestBreaker(t *testing.T) {
 }
 
 func TestOptionsAreChecked(t *testing.T) {
-	for _, o := range []Options{{}, {URL: "http://h/v1"}, {URL: "ftp://h", Model: "m"}, {URL: "http://u:p@h", Model: "m"}, {URL: "http://h", Model: "m", Batch: -1}} {
+	for _, o := range []Options{{}, {URL: "http://h/v1"}, {URL: "ftp://h", Model: "m"}, {URL: "http://u:p@h", Model: "m"}} {
 		if _, err := New(o); err == nil {
 			t.Errorf("%+v was taken", o)
 		}

@@ -1,16 +1,20 @@
-package classify
+package main
 
 import (
 	"cmp"
+	"encoding/binary"
+	"hash/crc32"
 	"math"
 	"math/rand/v2"
 	"slices"
+
+	"github.com/memproxy/memproxy/screen/classify"
 )
 
-// Example is a text to learn from: its features, in words, and whether it is
+// example is a text to learn from: its features, in words, and whether it is
 // poison. Weight says how much it counts.
-type Example struct {
-	Features []Feature
+type example struct {
+	Features []classify.Feature
 	Words    int
 	Poison   bool
 	Weight   float64
@@ -23,9 +27,8 @@ type Example struct {
 	Parts []int32
 }
 
-// TrainOptions are the settings of training. The zero value is not valid; see
-// DefaultTraining.
-type TrainOptions struct {
+// training are the settings of one.
+type training struct {
 	Bits   uint8
 	Epochs int
 	Rate   float64
@@ -35,14 +38,14 @@ type TrainOptions struct {
 	Groups int
 }
 
-// WholeTraining are the settings of the shipped model of whole texts.
-func WholeTraining() TrainOptions {
-	return TrainOptions{Bits: 20, Epochs: 4, Rate: 0.2, L2: 1e-5, Seed: 7, Groups: 3}
+// wholeTraining are the settings of the shipped model of whole texts.
+func wholeTraining() training {
+	return training{Bits: 20, Epochs: 4, Rate: 0.2, L2: 1e-5, Seed: 7, Groups: 3}
 }
 
-// DefaultTraining are the settings of the shipped model of windows.
-func DefaultTraining() TrainOptions {
-	return TrainOptions{Bits: 18, Epochs: 8, Rate: 0.2, L2: 1e-5, Seed: 7, Groups: 3}
+// windowTraining are the settings of the shipped model of windows.
+func windowTraining() training {
+	return training{Bits: 18, Epochs: 8, Rate: 0.2, L2: 1e-5, Seed: 7, Groups: 3}
 }
 
 // settled is how near to certain an example is that has nothing more to teach.
@@ -52,11 +55,11 @@ const settled = 0.02
 // (AdaGrad), side by side: the two are always wanted together.
 type param struct{ weight, squares float32 }
 
-// Train fits a model by stochastic gradient descent. Of a text with several
+// fitted is a model, encoded, that is fitted by stochastic gradient descent. Of a text with several
 // windows, the one with the highest margin teaches: somewhere in a poisoned
 // text is poison, and nowhere in a harmless one. The same examples, options
 // and seed give the same bytes.
-func Train(examples []Example, o TrainOptions) *Model {
+func fitted(examples []example, o training) []byte {
 	w := make([]param, 1<<o.Bits)
 	var bias, biasG float64
 	shift := 32 - o.Bits
@@ -84,7 +87,7 @@ func Train(examples []Example, o TrainOptions) *Model {
 				continue
 			}
 			grad := (p - y) * e.Weight
-			step := grad / norm(n)
+			step := grad / classify.Norm(n)
 			for _, f := range e.Features[from:to] {
 				if f.Hash == 0 || !keep.has(f.Hash) {
 					continue
@@ -104,15 +107,15 @@ func Train(examples []Example, o TrainOptions) *Model {
 // groupBits is the size of the table in which common counts.
 const groupBits = 22
 
-// set is a set of features, by the beginning of their hashes.
-type set [1 << (groupBits - 6)]uint64
+// featureSet is a set of features, by the beginning of their hashes.
+type featureSet [1 << (groupBits - 6)]uint64
 
-func (s *set) has(h uint32) bool { return s[h>>(32-groupBits+6)]>>(h>>(32-groupBits)&63)&1 != 0 }
+func (s *featureSet) has(h uint32) bool { return s[h>>(32-groupBits+6)]>>(h>>(32-groupBits)&63)&1 != 0 }
 
 // common returns the features that occur in at least n groups, however many
 // groups there are: examples are looked at group by group, so that a feature
 // need only know the last that had it.
-func common(examples []Example, n int) *set {
+func common(examples []example, n int) *featureSet {
 	order := make([]int, len(examples))
 	for i := range order {
 		order[i] = i
@@ -132,7 +135,7 @@ func common(examples []Example, n int) *set {
 			}
 		}
 	}
-	s := new(set)
+	s := new(featureSet)
 	for i := range table {
 		if int(table[i].groups) >= n {
 			s[i>>6] |= 1 << (i & 63)
@@ -142,7 +145,7 @@ func common(examples []Example, n int) *set {
 }
 
 // bestWindow returns the features of the window with the highest margin.
-func bestWindow(w []param, bias float64, shift uint8, e *Example) (from, to int, margin float64) {
+func bestWindow(w []param, bias float64, shift uint8, e *example) (from, to int, margin float64) {
 	margin = math.Inf(-1)
 	start := 0
 	for _, end := range e.Parts {
@@ -150,7 +153,7 @@ func bestWindow(w []param, bias float64, shift uint8, e *Example) (from, to int,
 		for _, f := range e.Features[start:end] {
 			sum += float64(w[f.Hash>>shift].weight)
 		}
-		if m := sum/norm(int(end)-start) + bias; m > margin && int(end) > start {
+		if m := sum/classify.Norm(int(end)-start) + bias; m > margin && int(end) > start {
 			from, to, margin = start, int(end), m
 		}
 		start = int(end)
@@ -158,40 +161,41 @@ func bestWindow(w []param, bias float64, shift uint8, e *Example) (from, to int,
 	if e.Parts != nil {
 		return from, to, margin
 	}
-	for s := 0; s == 0 || s+Window-Stride < e.Words; s += Stride {
+	for s := 0; s == 0 || s+classify.Window-classify.Stride < e.Words; s += classify.Stride {
 		for start < len(e.Features) && int(e.Features[start].At) < s {
 			start++
 		}
 		sum, end := 0.0, start
-		for end < len(e.Features) && int(e.Features[end].At) < s+Window {
+		for end < len(e.Features) && int(e.Features[end].At) < s+classify.Window {
 			sum += float64(w[e.Features[end].Hash>>shift].weight)
 			end++
 		}
-		if m := sum/norm(end-start) + bias; m > margin {
+		if m := sum/classify.Norm(end-start) + bias; m > margin {
 			from, to, margin = start, end, m
 		}
 	}
 	return from, to, margin
 }
 
-// quantise makes whole numbers of the weights. The largest half per mille are
-// cut off, so that a few do not coarsen all.
-func quantise(w []param, bias float64, bits uint8) *Model {
+// quantise makes whole numbers of the weights, and encodes them. The largest half
+// per mille are cut off, so that a few do not coarsen all.
+func quantise(w []param, bias float64, bits uint8) []byte {
 	abs := make([]float64, 0, len(w))
 	for _, p := range w {
 		if p.weight != 0 {
 			abs = append(abs, math.Abs(float64(p.weight)))
 		}
 	}
-	m := &Model{bits: bits, weights: make([]int8, len(w)), bias: float32(bias), scale: 1}
-	if len(abs) == 0 {
-		return m
+	scale := float32(1)
+	if len(abs) > 0 {
+		slices.Sort(abs)
+		scale = float32(abs[len(abs)-1-len(abs)/2000] / 127)
 	}
-	slices.Sort(abs)
-	top := abs[len(abs)-1-len(abs)/2000]
-	m.scale = float32(top / 127)
-	for i, p := range w {
-		m.weights[i] = int8(max(-127, min(127, math.Round(float64(p.weight)/float64(m.scale)))))
+	b := append([]byte(classify.Magic), bits)
+	b = binary.LittleEndian.AppendUint32(b, math.Float32bits(scale))
+	b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(bias)))
+	for _, p := range w {
+		b = append(b, byte(int8(max(-127, min(127, math.Round(float64(p.weight)/float64(scale)))))))
 	}
-	return m
+	return binary.LittleEndian.AppendUint32(b, crc32.ChecksumIEEE(b))
 }

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/evasion"
+	"github.com/memproxy/memproxy/screen"
+	"github.com/memproxy/memproxy/screen/likeness"
+	"github.com/memproxy/memproxy/screen/panel"
+)
+
+// layers are those that judge one text by itself. What they find adds up, so
+// that to leave one out is to leave its findings out.
+var layers = []string{screen.LayerLexicon, screen.LayerDirective, otherLanguages, screen.LayerClassify, likenessLayer}
+
+// The rules of other languages are a part of the layer directive; likeness is a
+// layer of package panel.
+const (
+	otherLanguages = "directive, the languages other than English"
+	likenessLayer  = "likeness"
+)
+
+// ruleFiles are the files of the pack whose rules belong to a layer.
+var ruleFiles = map[string]string{"lexicon.txt": screen.LayerLexicon, "directives.txt": screen.LayerDirective, "tongues/rules.txt": otherLanguages}
+
+// layersOfRules says to which layer each rule belongs. What could not be read to
+// its end belongs to none: that finding cannot be switched off.
+func layersOfRules() (map[string]string, error) {
+	of := map[string]string{screen.RuleClassifier: screen.LayerClassify}
+	for file, layer := range ruleFiles {
+		b, err := fs.ReadFile(screen.Files(), file)
+		if err != nil {
+			return nil, err
+		}
+		for line := range strings.Lines(string(b)) {
+			if id, _, ok := strings.Cut(line, " "); ok && id != "" && id[0] != '#' && id[0] != '\t' {
+				of[id] = layer
+			}
+		}
+	}
+	return of, nil
+}
+
+// ablation weighs the same findings without each layer in turn.
+type ablation struct {
+	weigh *screen.Screener
+	of    map[string]string
+	like  *likeness.Index
+}
+
+func newAblation(p *screen.Pack) (*ablation, error) {
+	s, err := screen.New(screen.Options{Pack: p, CacheSize: -1})
+	if err != nil {
+		return nil, err
+	}
+	of, err := layersOfRules()
+	if err != nil {
+		return nil, err
+	}
+	like, err := likeness.New(likeness.Options{Exemplars: panel.Exemplars(), Harmless: panel.Harmless()})
+	return &ablation{s, of, like}, err
+}
+
+// held reports for all layers together, and then for each that is left out,
+// whether a text is held of which those of package screen found so much.
+func (a *ablation) held(text string, found []memproxy.Finding) []bool {
+	alike := a.like.Match(text, "").Over()
+	out := []bool{alike || a.weigh.Weigh(found, "", "").Verdict.Stops()}
+	for _, layer := range layers {
+		rest := slices.DeleteFunc(slices.Clone(found), func(f memproxy.Finding) bool {
+			return a.of[f.Rule] == layer || layer == screen.LayerDirective && a.of[f.Rule] == otherLanguages
+		})
+		out = append(out, alike && layer != likenessLayer || a.weigh.Weigh(rest, "", "").Verdict.Stops())
+	}
+	return out
+}
+
+// without is what is held without a layer.
+type without struct {
+	attacks, family map[string]*tally
+	benign, hidden  tally
+}
+
+// ablate counts for all layers together, and then for each that is left out.
+func ablate(b setting, res []result) ([]without, error) {
+	a, err := newAblation(b.pack)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]without, 1+len(layers))
+	for i := range out {
+		out[i] = without{attacks: map[string]*tally{}, family: map[string]*tally{}}
+	}
+	bySource, byFamily := make([][]bool, len(b.rows)), make([][]bool, len(b.rows))
+	parallel(len(b.rows), func(i int) {
+		if r := &b.rows[i]; r.measured() {
+			bySource[i] = a.held(r.Text, res[i].source.Findings)
+			if r.attack() {
+				byFamily[i] = a.held(r.Text, res[i].family.Findings)
+			}
+		}
+	})
+	count := func(m map[string]*tally, k string, held bool) {
+		if m[k] == nil {
+			m[k] = &tally{}
+		}
+		m[k].add(held, false, "")
+	}
+	for i := range b.rows {
+		r := &b.rows[i]
+		for k, held := range bySource[i] {
+			if !r.attack() {
+				out[k].benign.add(held, false, "")
+				continue
+			}
+			count(out[k].attacks, r.Source, held)
+			count(out[k].family, familyOf(r), byFamily[i][k])
+		}
+	}
+	for _, t := range evasion.Transforms() {
+		for _, p := range evasion.Poisons() {
+			text := t.Apply(p)
+			for k, held := range a.held(text, a.weigh.Text(text, "", "").Findings) {
+				out[k].hidden.add(held, false, "")
+			}
+		}
+	}
+	return out, nil
+}
+
+// writeAblation says what each layer is worth.
+func writeAblation(w io.Writer, b setting, res []result) error {
+	rows, err := ablate(b, res)
+	if err != nil {
+		return err
+	}
+	fmt.Fprint(w, ablationNote)
+	every := func(string) bool { return true }
+	for i := range rows {
+		r := &rows[i]
+		name := "all layers"
+		if i > 0 {
+			name = "without " + layers[i-1]
+		}
+		families, _ := macro(r.family, every)
+		sources, _ := macro(r.attacks, every)
+		fmt.Fprintf(w, "| %s | %.1f %% | %.1f %% | %.2f %% | %.1f %% |\n", name, families, sources, r.benign.share(), r.hidden.share())
+	}
+	fmt.Fprint(w, requiredNote)
+	return nil
+}
+
+const ablationNote = `## What each layer is worth
+
+The same findings without those of one layer (` + "`screening.disable`" + `), for content of no stated source. Detection is the macro mean over
+families and over sources, each left out of the classifier's training; the last column is poison in the transforms of ` + "`internal/evasion`" + `.
+A layer stays where detection falls by half a point or more without it, or where a requirement asks for it by name.
+
+| | families | sources | harmless held | poison in transforms |
+|---|--:|--:|--:|--:|
+`
+
+const requiredNote = `
+Without the layer form (odd characters, orders, names of agents) three attacks of all sources fewer are held, and one harmless row, so
+it is gone; governed fields have the same heuristics in synapse. Embeddings from local files are gone too, and those of an API stay.
+These layers stay for a requirement that no single text of a corpus can show; a test of their own proves each of them:
+
+| layer | requirement | what it adds |
+|---|---|---|
+| likeness | MFW-4, MFW-14 | similarity to known attacks with thresholds by source, without a model; ` + "`similar`" + ` is the same by an embeddings API |
+| secrets | SYN-2 | credentials and personal data; policies refuse them, and they have no score |
+| synapse | SYN-2, SYN-3 | the mandatory patterns and heuristics of governed fields; policies refuse them, and they have no score |
+| assembly | MFW-13 | what one write makes together with earlier ones, of a session and of a memory |
+| baseline | MFW-6 | what is unusual for its user; learnt from writes |
+| judge | MFW-5 | a model's opinion on the borderline; off where no model is configured |
+
+`
