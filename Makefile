@@ -112,6 +112,7 @@ demo: ## the demo
 
 docs: ## write the lists of tests in documents anew
 	$(GO) test -tags slow ./internal/repo -run Requirements -update
+	$(GO) test ./gate -run StepsAreInTheDesign -update
 
 update: ## write generated files anew: JSON Schema, dependency list
 	$(GO) test ./config ./internal/repo -update

@@ -18,8 +18,9 @@ import (
 // run is one call on its way through the steps.
 type run struct {
 	*Admission
-	g *Gate
-	q memproxy.Question
+	g    *Gate
+	mode mode
+	q    memproxy.Question
 	// worst is the verdict so far if everything were enforced.
 	reasons []memproxy.Reason
 	weights map[memproxy.Reason]memproxy.Verdict // of reasons
@@ -29,118 +30,159 @@ type run struct {
 	would   memproxy.Verdict
 	status  int
 	looked  *lookups            // see lookups
-	inside  bool                // it is a call of a running agent
 	blind   bool                // the ledger could not be asked for the targets' owners
 	held    *memproxy.HeldWrite // the held write that is asked about
-	// dry is set by Explain: nothing is charged, stamped or recorded, and
-	// steps go on after a refusal.
-	dry bool
-	// asCame is set where a write is ruled on as it stands, whatever it could be
-	// rewritten to.
-	asCame   bool
+	decided bool                // only what follows from the decision is left
+	// under is the admission that started the run that makes the tool call.
+	under *Admission
+	tool  memproxy.ToolCall
+	// after, if set, is called after each step, with its error.
+	after    func(*step, error)
 	reworded *reworded
 }
 
-// step is one row of the pipeline. An error is breakage: it refuses the call
-// with 503 and a reason of the step.
+// A mode is what a call is ruled on for.
+type mode uint8
+
+const (
+	client  mode = 1 << iota // a request of a client
+	call                     // a tool call of a running agent
+	foresee                  // the same, before a person is asked: nothing is charged or recorded
+	decline                  // the same, which is refused without asking the policies
+	replay                   // a held write that was approved
+	putBack                  // an object that a reviewer puts back to a version of it
+	recheck                  // a held write under new rules: nothing is charged, recorded or sent
+	explain                  // `memproxy explain`: as recheck, and a refusal does not end it
+)
+
+// step is one row of the life of a write. An error of run is breakage: the call
+// is refused with 503 and the reason broken.
 type step struct {
-	name   string
-	run    func(context.Context, *run) error
+	name   string // of its span
+	modes  mode   // in which it runs
+	final  bool   // it runs after a refusal, too
 	broken memproxy.ReasonCode
 	// idle, if set, reports that there is nothing to do; the step is then
 	// neither run nor traced.
 	idle func(*run) bool
+	run  func(context.Context, *run) error
 }
 
-// admission is the life of a write (and of a read, up to the backend) in
-// order. A step that refuses ends it, so that later steps can rely on what
-// the earlier ones established.
+// admission is the life of a write (and of a read, up to the backend) in order,
+// in every mode. A step that refuses ends it but for the final steps, so that
+// later steps can rely on what the earlier ones established.
 var admission = [...]step{
-	{signal.SpanIdentify, identify, memproxy.InternalError, nil},
-	{signal.SpanDecode, decode, memproxy.InternalError, nil},
-	{signal.SpanBound, bound, memproxy.InternalError, free},
-	{signal.SpanTenancy, tenancy, memproxy.InternalError, undecoded},
-	{signal.SpanEarn, earn, memproxy.InternalError, unearned},
-	{signal.SpanSession, locked, memproxy.LedgerUnavailable, unlocked},
-	{signal.SpanPolled, polled, memproxy.LedgerUnavailable, unpolled},
-	{signal.SpanOrder, inTurn, memproxy.InternalError, unordered},
-	{signal.SpanOwn, ownUnlocked, memproxy.UpstreamUnavailable, untargeted},
-	{signal.SpanScreen, screen, memproxy.InternalError, unscreened},
-	{signal.SpanClamp, clamp, memproxy.InternalError, unweighed},
-	{signal.SpanRule, rule, memproxy.PolicyError, undecoded},
-	{signal.SpanEncode, encode, memproxy.InternalError, undecoded},
-	{signal.SpanCharge, charge, memproxy.InternalError, gratis},
-	{signal.SpanBind, bind, memproxy.LedgerUnavailable, unclaimed},
+	{signal.SpanIdentify, client | explain, false, memproxy.InternalError, nil, identify},
+	{signal.SpanCall, call | foresee, false, memproxy.InternalError, nil, toolCall},
+	{signal.SpanDecode, client | replay | putBack | recheck | explain, false, memproxy.InternalError, nil, decode},
+	{signal.SpanBound, client | call | foresee | explain, false, memproxy.InternalError, free, bound},
+	{signal.SpanTenancy, client | call | foresee | replay | putBack | explain, false, memproxy.InternalError, undecoded, tenancy},
+	{signal.SpanEarn, client | explain, false, memproxy.InternalError, unearned, earn},
+	{signal.SpanSession, client | call | foresee | explain, false, memproxy.LedgerUnavailable, unlocked, locked},
+	{signal.SpanPolled, client | explain, false, memproxy.LedgerUnavailable, unpolled, polled},
+	{signal.SpanOrder, client | replay | putBack, false, memproxy.InternalError, unordered, inTurn},
+	{signal.SpanOwn, client | replay | putBack | recheck | explain, false, memproxy.UpstreamUnavailable, untargeted, ownUnlocked},
+	{signal.SpanScreen, client | call | foresee | putBack | recheck | explain, false, memproxy.InternalError, unscreened, screen},
+	{signal.SpanClamp, client | call | foresee | replay | putBack | recheck | explain, false, memproxy.InternalError, unweighed, clamp},
+	{signal.SpanRule, client | call | foresee | putBack | recheck | explain, false, memproxy.PolicyError, undecoded, rule},
+	{signal.SpanEncode, client | replay | putBack, false, memproxy.InternalError, unsent, encode},
+	{signal.SpanCharge, client | call | replay | explain, false, memproxy.InternalError, gratis, charge},
+	{signal.SpanBind, client | call | replay | putBack, false, memproxy.LedgerUnavailable, unclaimed, bind},
+	// A write that is held pays for its place in the queue.
+	{signal.SpanReserve, client | call, true, memproxy.InternalError, unreserved, charge},
+	{signal.SpanDecide, client | call | foresee | decline | replay | putBack | recheck, true, memproxy.InternalError, decided, decide},
+	// The record is on the disk before anything leaves.
+	{signal.SpanRecord, client | call | decline | replay | putBack, true, memproxy.AuditUnavailable, nil, record},
+	{signal.SpanHold, client | call, true, memproxy.LedgerUnavailable, unheld, hold},
+	{signal.SpanAside, client | replay, true, memproxy.LedgerUnavailable, ordinary, putAside},
+	{signal.SpanEvidence, client, true, memproxy.LedgerUnavailable, asWritten, keepEvidence},
+	{signal.SpanReject, client | call, true, memproxy.LedgerUnavailable, tolerated, reject},
+	{signal.SpanContest, client | call, true, memproxy.LedgerUnavailable, uncontested, contest},
+	{signal.SpanCredit, call, true, memproxy.LedgerUnavailable, unmade, credit},
+	{signal.SpanFollow, client | replay, true, memproxy.InternalError, unfollowed, precede},
+	{signal.SpanImages, client | replay | putBack, true, memproxy.InternalError, unpictured, images},
+	{signal.SpanAnswer, client | replay | putBack, true, memproxy.InternalError, unanswered, answerRefused},
+	{signal.SpanPoll, client, true, memproxy.InternalError, unasked, answerPoll},
+	{signal.SpanNext, client, true, memproxy.InternalError, plain, next},
 }
 
 // Admit rules on a call. It returns only after the decision's audit record is
 // durable; if it cannot be made durable the admission is a refusal with 503.
 // Refusals are data in the Admission, never errors.
 func (g *Gate) Admit(ctx context.Context, c *Call) *Admission {
-	r := g.begin(c)
-	for i := range admission {
-		s := &admission[i]
-		if s.idle != nil && s.idle(r) {
-			continue
-		}
-		if err := g.step(ctx, s, r); err != nil {
-			g.opt.Log.ErrorContext(ctx, "gate step failed", "step", s.name, "decision", r.Decision.ID, "error", err)
-			r.refuse(StatusUnavailable, memproxy.Reason{Code: s.broken, Detail: "memproxy could not finish ruling on this request"})
-		}
-		if r.verdict.Stops() && r.enforced() {
-			break
-		}
-	}
-	g.reserve(ctx, r)
-	r.settle()
-	if r.flooded() {
-		r.event = r.decisionEvent(ctx)
-		g.opt.Meter.Decided(ctx, &r.event)
-	} else {
-		g.record(ctx, r)
-	}
-	if r.Decision.Verdict == memproxy.Hold {
-		g.opt.Steps.At(memproxy.StepHoldRecorded)
-	}
-	g.keep(ctx, r)
-	if r.Decision.Verdict == memproxy.Hold {
-		g.opt.Steps.At(memproxy.StepHoldKept)
-	}
-	g.putAside(ctx, r)
-	g.keepEvidence(ctx, r)
-	g.discipline(ctx, r.Admission, sessionOf(r), r.endUser())
-	g.contest(ctx, r.Admission)
-	g.precede(ctx, r)
-	g.images(ctx, r)
-	if r.Decision.Verdict.Stops() && r.Reply == nil {
-		reply := c.Backend.Adapter.Refuse(c.Request, r.Decision.Shown())
-		r.Reply = &reply
-	}
-	r.answerPoll(ctx)
-	if r.Reply != nil {
-		left(r.Admission)
-	}
+	r := g.begin(client, c)
+	r.walk(ctx)
 	return r.Admission
 }
 
-func (g *Gate) begin(c *Call) *run {
+func (g *Gate) begin(m mode, c *Call) *run {
 	now := g.opt.Clock()
 	a := &Admission{call: c, rules: g.rules.Load(), Body: c.Body, Query: c.Request.Query, begun: now}
 	a.Decision.ID = g.opt.NewID()
 	a.Decision.Policy = a.rules.Version
-	return &run{Admission: a, g: g}
+	return &run{Admission: a, g: g, mode: m}
 }
 
-// step runs one step in a span of its own.
-func (g *Gate) step(ctx context.Context, s *step, r *run) error {
+// walk takes the call through the steps of its mode.
+func (r *run) walk(ctx context.Context) {
+	for i := range admission {
+		s := &admission[i]
+		if s.modes&r.mode == 0 || !s.final && stopped(r) {
+			continue
+		}
+		var err error
+		if s.idle == nil || !s.idle(r) {
+			if err = s.timed(ctx, r); err != nil {
+				r.g.opt.Log.ErrorContext(ctx, "gate step failed", "step", s.name, "decision", r.Decision.ID, "error", err)
+				failed(ctx, r, s)
+			}
+		}
+		if r.after != nil {
+			r.after(s, err)
+		}
+	}
+	if r.Next = r.onward(); r.Reply != nil {
+		left(r.Admission)
+	}
+}
+
+// stopped reports whether only final steps are left.
+func stopped(r *run) bool {
+	switch {
+	case r.decided, r.verdict == memproxy.Deny && r.mode&(putBack|recheck) != 0:
+		return true
+	case r.mode&(putBack|recheck|explain) != 0: // what would wait for a person goes on
+		return false
+	}
+	return r.verdict.Stops() && r.enforced()
+}
+
+// failed refuses a call of which a step could not be finished, and gives back what
+// it was charged.
+func failed(ctx context.Context, r *run, s *step) {
+	if !r.dry() {
+		r.g.release(ctx, r.Admission)
+	}
+	if r.decided {
+		unwritten(ctx, r, s.broken, "what goes with this request could not be noted")
+		return
+	}
+	r.refuse(StatusUnavailable, memproxy.Reason{Code: s.broken, Detail: "memproxy could not finish ruling on this request"})
+	if s.final {
+		r.settle()
+	}
+}
+
+// timed runs the step in a span of its own.
+func (s *step) timed(ctx context.Context, r *run) error {
 	start := time.Now() // durations are measured on the monotonic clock, not the injected one
-	ctx, span := g.opt.Tracer.Start(ctx, s.name)
+	ctx, span := r.g.opt.Tracer.Start(ctx, s.name)
 	err := s.run(ctx, r)
 	if err != nil {
 		span.SetStatus(codes.Error, string(s.broken))
 	}
 	span.End()
-	g.opt.Meter.Step(ctx, s.name, time.Since(start))
+	r.g.opt.Meter.Step(ctx, s.name, time.Since(start))
 	return err
 }
 
@@ -191,8 +233,16 @@ func (r *run) refuse(status int, reasons ...memproxy.Reason) {
 	}
 }
 
-// settle turns what the steps found into the decision.
+// decide turns what the steps found into the decision.
+func decide(_ context.Context, r *run) error {
+	r.settle()
+	return nil
+}
+
 func (r *run) settle() {
+	if r.decided = true; r.mode == putBack && r.verdict == memproxy.Hold {
+		r.verdict = memproxy.Amend // it was asked for by the person who would have to approve it
+	}
 	sortReasons(r.shadow)
 	r.reasons, r.notes = r.decisive()
 	d := &r.Decision
@@ -229,17 +279,23 @@ func (r *run) inspects() bool {
 	return ok
 }
 
-// record writes the decision to the audit log and the span, and counts it.
-func (g *Gate) record(ctx context.Context, r *run) {
-	start := time.Now()
-	ctx, span := g.opt.Tracer.Start(ctx, signal.SpanRecord)
+// record writes the decision to the audit log and the span, and counts it. One
+// rejection of many is only counted.
+func record(ctx context.Context, r *run) error {
+	g := r.g
+	flooded := r.mode == client && r.flooded()
 	r.event = r.decisionEvent(ctx)
+	if flooded {
+		g.opt.Meter.Decided(ctx, &r.event)
+		return nil
+	}
 	// A caller that hangs up must not thereby stay out of the record.
 	rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
 	defer cancel()
-	if _, err := g.opt.Recorder.Record(rctx, r.event); err != nil {
-		span.SetStatus(codes.Error, string(memproxy.AuditUnavailable))
+	_, err := g.opt.Recorder.Record(rctx, r.event)
+	if err != nil {
 		g.opt.Log.ErrorContext(ctx, "audit record not written", "decision", r.Decision.ID, "error", err)
+		trace.SpanFromContext(ctx).SetStatus(codes.Error, string(memproxy.AuditUnavailable))
 		if !r.Decision.Verdict.Stops() && r.enforced() {
 			g.release(ctx, r.Admission)
 			r.Decision.Verdict, r.Decision.Status = memproxy.Deny, StatusUnavailable
@@ -248,10 +304,12 @@ func (g *Gate) record(ctx context.Context, r *run) {
 			r.event.Verdict, r.event.Would, r.event.Reasons = r.Decision.Verdict, r.Decision.Verdict, r.Decision.Reasons
 		}
 	}
-	span.End()
-	g.opt.Meter.Step(ctx, signal.SpanRecord, time.Since(start))
 	g.budgetEvents(ctx, r)
 	g.opt.Meter.Decided(ctx, &r.event)
+	if r.Decision.Verdict == memproxy.Hold {
+		g.opt.Steps.At(memproxy.StepHoldRecorded)
+	}
+	return nil
 }
 
 func (r *run) decisionEvent(ctx context.Context) memproxy.Event {

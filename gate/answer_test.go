@@ -191,11 +191,15 @@ func TestExplainHasNoEffect(t *testing.T) {
 	r.fake.op.Claims = []memproxy.Claim{claim(memproxy.DimAgent, memproxy.ClaimIs, "ceo")}
 	ex := r.gate.Explain(context.Background(), r.call(r.fake.op))
 	wantCodes(t, ex.Decision, memproxy.Deny, memproxy.IdentityActsAs)
-	if len(ex.Steps) != 15 || r.budget.used != 0 || len(r.recorder.events) != 0 {
-		t.Errorf("%d steps, %d charged, %d recorded", len(ex.Steps), r.budget.used, len(r.recorder.events))
+	if r.budget.used != 0 || len(r.recorder.events) != 0 {
+		t.Errorf("%d charged, %d recorded", r.budget.used, len(r.recorder.events))
 	}
-	if last := ex.Steps[11]; last.Step != "gate.rule" || last.Verdict != memproxy.Allow {
-		t.Errorf("the policy's own answer should be readable after a refusal: %+v", last)
+	ruled := false
+	for _, s := range ex.Steps {
+		ruled = ruled || s.Step == "gate.rule" && s.Verdict == memproxy.Allow
+	}
+	if !ruled {
+		t.Errorf("the policy's own answer should be readable after a refusal: %+v", ex.Steps)
 	}
 }
 

@@ -56,25 +56,24 @@ func (r *run) unfiltered() {
 	}
 }
 
+// ordinary: what the write makes is an ordinary memory, or nothing is made.
+func ordinary(r *run) bool {
+	return r.Decision.Verdict.Stops() || !r.confirmed && r.aside == "" && !r.waits() || !r.traceable()
+}
+
 // putAside notes the state of what a write will make, by its decision, before
 // it is sent, where that is another than an ordinary memory's: from its first
 // moment on nobody reads it as one, whether this process is there then or not.
 // What cannot be noted is refused.
-func (g *Gate) putAside(ctx context.Context, r *run) {
-	if r.dry || r.Decision.Verdict.Stops() || !r.traceable() {
-		return
-	}
+func putAside(ctx context.Context, r *run) error {
 	change, ordinary := r.foreseen(memproxy.MemoryKey{Backend: r.op.Backend, Kind: memproxy.TargetDecision, ID: r.Decision.ID})
 	if ordinary {
-		return
+		return nil
 	}
 	if ttl := lifetime(r.Admission, &memproxy.Memory{}); ttl > 0 {
 		change.Expires = r.begun.Add(ttl)
 	}
-	if commit(ctx, g, &r.Decision, memproxy.Entry{States: []memproxy.StateChange{change}}, "the state of a write could not be noted") == nil {
-		return
-	}
-	g.unwritten(ctx, r, "the memory would have to be withheld, and that could not be noted")
+	return commit(ctx, r.g, &r.Decision, memproxy.Entry{States: []memproxy.StateChange{change}}, "the state of a write could not be noted")
 }
 
 // traceable reports whether what the write makes can be told by its stamp.

@@ -131,7 +131,7 @@ func stamped(ret *answer, s *memproxy.Stamp) string {
 // that nothing is known of, by the writes that they came of: a change may take
 // the stamp away that tells it.
 func (r *run) recall(ctx context.Context) {
-	if _, carries := r.call.Backend.Adapter.(Carrier); !carries || r.dry {
+	if _, carries := r.call.Backend.Adapter.(Carrier); !carries || r.dry() {
 		return
 	}
 	known := r.lookups()

@@ -220,26 +220,30 @@ func wordOf(a memproxy.Attestation) string {
 	return string(a)
 }
 
-// contest keeps a correction that was not let through against the word of
-// somebody else: the memory is contested from then on, and readers see it so.
-func (g *Gate) contest(ctx context.Context, a *Admission) {
-	if a.op == nil || !a.enforced() || !a.Decision.Verdict.Stops() || !has(a.Decision.Reasons, memproxy.TrustAuthority) {
-		return
-	}
-	for i := range a.words {
-		if w := &a.words[i]; !w.own || w.others > 0 {
-			g.dissent(ctx, a, w, a.newText(w.target))
-		}
-	}
+// uncontested: no correction was refused for the word of somebody else.
+func uncontested(r *run) bool {
+	return r.op == nil || !r.enforced() || !r.Decision.Verdict.Stops() || !has(r.Decision.Reasons, memproxy.TrustAuthority)
 }
 
-// called draws the consequences of a ruling on a call of a running agent. One
-// that is let through is taken for made: whoever asked runs it next.
-func (g *Gate) called(ctx context.Context, a *Admission) {
-	g.contest(ctx, a)
-	if a.op != nil && !a.Decision.Verdict.Stops() {
-		g.settle(ctx, a)
+// contest keeps a correction that was not let through against the word of
+// somebody else: the memory is contested from then on, and readers see it so.
+func contest(ctx context.Context, r *run) error {
+	for i := range r.words {
+		if w := &r.words[i]; !w.own || w.others > 0 {
+			r.g.dissent(ctx, r.Admission, w, r.newText(w.target))
+		}
 	}
+	return nil
+}
+
+// unmade: the call is refused.
+func unmade(r *run) bool { return r.op == nil || r.Decision.Verdict.Stops() }
+
+// credit takes a call of a running agent that is let through for made: whoever
+// asked runs it next.
+func credit(ctx context.Context, r *run) error {
+	r.g.settle(ctx, r.Admission)
+	return nil
 }
 
 // dissent notes that somebody would have a memory say something else.

@@ -10,7 +10,7 @@ import (
 // unclaimed reports whether a request has no names to bind: all of them have
 // rows, or it will not be sent. What shadow mode lets through is sent.
 func unclaimed(r *run) bool {
-	return r.op == nil || r.dry || len(r.unbound) == 0 || r.verdict.Stops() && r.enforced()
+	return r.op == nil || r.dry() || len(r.unbound) == 0 || r.verdict.Stops() && r.enforced()
 }
 
 // bind makes the names that a write is the first to use its tenant's. It is

@@ -46,7 +46,7 @@ func bound(ctx context.Context, r *run) error {
 // just created. The ledger knows who that was. Names of the configuration come
 // first, so that nobody is looked up for ordinary requests.
 func (r *run) mine(ctx context.Context) {
-	if r.dry {
+	if r.dry() {
 		return // whoever explains has no ledger at hand that knows
 	}
 	var ids []string

@@ -75,7 +75,8 @@ func (c *Call) Caller() (account, tenant string) {
 type Admission struct {
 	Decision  memproxy.Decision
 	Principal memproxy.Principal
-	// Reply is the refusal, or nil.
+	// Next is what is left to do. Reply is its answer, or nil.
+	Next  Next
 	Reply *memproxy.Reply
 	// Body and Query are to be forwarded. They are the call's own, untouched,
 	// unless Changed.

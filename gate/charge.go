@@ -24,12 +24,12 @@ func charge(ctx context.Context, r *run) error {
 		c.Lines = slices.DeleteFunc(c.Lines, func(l memproxy.Line) bool { return l.Window != memproxy.WindowTotal })
 	}
 	if len(c.Lines) == 0 {
-		if r.paid != nil && !r.dry {
+		if r.paid != nil && !r.dry() {
 			r.bill = &bill{charge: c, paid: r.paid}
 		}
 		return nil
 	}
-	if r.dry {
+	if r.dry() {
 		r.bill = &bill{charge: c}
 		return nil
 	}
@@ -59,7 +59,7 @@ func costs(r *run) memproxy.Charge {
 // is said later, by charge. Totals count too, although a held write draws on them
 // only when it is approved.
 func overdrawn(ctx context.Context, r *run) error {
-	if r.dry || r.held != nil || !r.enforced() || gratis(r) {
+	if r.dry() || r.held != nil || !r.enforced() || gratis(r) {
 		return nil
 	}
 	c := costs(r)

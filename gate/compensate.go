@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
 // Ungated says what becomes of the runs of a backend that cannot be gated call
@@ -78,7 +77,7 @@ func (g *Gate) Blind(ctx context.Context, a *Admission) (memproxy.Reply, bool) {
 // that nobody answered. The current rules hold. Nothing is ruled on by this
 // alone, and nothing recorded.
 func (g *Gate) Assume(c *Call, p memproxy.Principal, decision string) *Admission {
-	r := g.begin(c)
+	r := g.begin(client, c)
 	r.Principal, r.watched = p, true
 	if decision != "" {
 		r.Decision.ID = decision
@@ -112,15 +111,6 @@ func (g *Gate) admitted(ctx context.Context, a *Admission, id, sha string) bool 
 	}
 	row := known.owner(memproxy.TargetMemory, id)
 	return row != nil && !row.Deleted && row.Decision != "" && row.SHA256 == sha
-}
-
-// Decline denies a call of a running agent without asking the policy, and
-// records it as the denial of the admission's principal.
-func (g *Gate) Decline(ctx context.Context, a *Admission, tc memproxy.ToolCall, why string) *Admission {
-	return g.ask(ctx, a, tc, func(_ context.Context, r *run) {
-		r.op = tc.Operation
-		r.refuse(StatusForbidden, memproxy.Reason{Code: memproxy.RunUngated, Detail: why})
-	})
 }
 
 // Undone notes what came of taking back a change that was not let in. The
@@ -186,32 +176,4 @@ func (g *Gate) letThrough(ctx context.Context, a *Admission, why string) {
 	if err := g.opt.Recorder.Note(ev); err != nil {
 		g.opt.Log.ErrorContext(ctx, "audit note lost", "decision", a.Decision.ID, "error", err)
 	}
-}
-
-// ask is a ruling on a tool call in the name of an admission's principal.
-func (g *Gate) ask(ctx context.Context, a *Admission, tc memproxy.ToolCall, ruling func(context.Context, *run)) *Admission {
-	r := g.asked(a, tc)
-	ctx, span := g.opt.Tracer.Start(ctx, signal.SpanAsk)
-	defer span.End()
-	ruling(ctx, r)
-	r.settle()
-	g.record(ctx, r)
-	span.SetAttributes(r.Attributes(nil)...)
-	return r.Admission
-}
-
-// asked is a tool call that is to be ruled on.
-func (g *Gate) asked(a *Admission, tc memproxy.ToolCall) *run {
-	c := *a.call
-	c.Route = memproxy.Route{ID: a.call.Route.ID + "/" + tc.Tool, Kind: memproxy.Run}
-	c.Body = tc.Arguments
-	if tc.Operation != nil {
-		c.Route.Kind = tc.Operation.Kind
-		tc.Operation.Backend = c.Backend.Name
-	}
-	r := g.begin(&c)
-	r.inside = true
-	r.Principal, r.rules = a.Principal, a.rules
-	r.Decision.Policy = a.rules.Version
-	return r
 }

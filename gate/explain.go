@@ -25,7 +25,7 @@ type FoundAt struct {
 }
 
 // foundAt are the findings of a call.
-func (r *run) foundAt() []FoundAt {
+func foundAt(r *run) []FoundAt {
 	out := make([]FoundAt, 0, len(r.findings))
 	items := r.screened()
 	for _, f := range slices.Concat(worst(r.findings, len(r.findings)), r.configured) {
@@ -64,34 +64,28 @@ type Explanation struct {
 // Explain runs the steps without effect. Unlike Admit it goes on after a
 // refusal, so that every step's answer can be read.
 func (g *Gate) Explain(ctx context.Context, c *Call) Explanation {
-	r := g.begin(c)
-	r.dry = true
+	r := g.begin(explain, c)
 	ex := Explanation{Enforced: r.enforced()}
-	for i := range admission {
-		s := &admission[i]
-		before, noted, worst := len(r.reasons), len(r.notes), r.verdict
-		r.verdict = memproxy.Allow
-		var err error
-		if s.idle == nil || !s.idle(r) {
-			err = g.step(ctx, s, r)
-		}
-		answer := StepAnswer{Step: s.name}
+	reasons, notes, worst := 0, 0, memproxy.Allow
+	r.after = func(s *step, err error) {
+		answer := StepAnswer{Step: s.name, Verdict: r.verdict}
 		if err != nil {
 			answer.Error = err.Error()
-			r.refuse(StatusUnavailable, memproxy.Reason{Code: s.broken, Detail: "the step failed"})
 		}
-		answer.Verdict = r.verdict
 		if s.name == signal.SpanScreen && len(r.findings)+len(r.configured) > 0 {
-			answer.Findings = r.foundAt()
+			answer.Findings = foundAt(r)
 		}
-		answer.Reasons = append(append(answer.Reasons, r.reasons[before:]...), r.notes[noted:]...)
-		r.verdict = max(worst, r.verdict)
+		answer.Reasons = append(append(answer.Reasons, r.reasons[reasons:]...), r.notes[notes:]...)
 		ex.Steps = append(ex.Steps, answer)
+		reasons, notes, worst = len(r.reasons), len(r.notes), max(worst, r.verdict)
+		r.verdict = memproxy.Allow
 	}
+	r.walk(ctx)
+	r.verdict = worst
 	r.settle()
 	ex.Track, ex.TrackKnown = r.track, r.trackKnown
 	ex.Decision, ex.Principal, ex.Operation, ex.Question = r.Decision, r.Principal, r.op, r.q
-	ex.Filters = r.answerFilters()
+	ex.Filters = answerFilters(r)
 	if !unlocked(r) {
 		ex.Locks = recordsOf(&r.Principal, sessionOf(r), r.endUser())
 		if lock, err := g.opt.Ledger.SessionLocked(ctx, r.Principal.Tenant, ex.Locks...); err == nil {
@@ -105,7 +99,7 @@ func (g *Gate) Explain(ctx context.Context, c *Call) Explanation {
 }
 
 // answerFilters are the filters that an answer to the call goes through.
-func (r *run) answerFilters() []Filter {
+func answerFilters(r *run) []Filter {
 	if r.op == nil || !r.inspects() {
 		return nil
 	}

@@ -184,6 +184,39 @@ func TestSessionsAreLocked(t *testing.T) {
 	wantCodes(t, in("s2", learn("fine")).Decision, memproxy.Deny, memproxy.LedgerUnavailable)
 }
 
+// Proves SYN-7: a run that is under way is stopped by the lock that its rejected
+// calls bring about, for what it writes; nobody is asked about such a call.
+func TestRunsThatAreUnderWayAreLocked(t *testing.T) {
+	r, _ := fullRig(t, nil)
+	r.rules.Policy = policy(func(q memproxy.Question) (memproxy.Ruling, error) {
+		if len(q.Operation.Items) > 0 && q.Operation.Items[0].Text == "bad" {
+			return memproxy.Ruling{Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Code: memproxy.ScreenRisk}}}, nil
+		}
+		return memproxy.Ruling{}, nil
+	})
+	ctx := context.Background()
+	call := func(text string) memproxy.ToolCall {
+		op := learn(text)
+		return memproxy.ToolCall{ID: "c", Tool: "archival_memory_insert", Arguments: []byte(text), Operation: &op}
+	}
+	c := r.call(memproxy.Operation{Kind: memproxy.Run})
+	c.Session = memproxy.NameSession("s1")
+	r.fake.op = memproxy.Operation{Kind: memproxy.Run}
+	a := r.gate.Admit(ctx, c)
+	for range 3 {
+		wantCodes(t, r.gate.Ask(ctx, a, call("fine")).Decision, memproxy.Allow)
+		wantCodes(t, r.gate.Ask(ctx, a, call("bad")).Decision, memproxy.Deny, memproxy.ScreenRisk)
+	}
+	wantCodes(t, r.gate.Ask(ctx, a, call("fine")).Decision, memproxy.Deny, memproxy.SessionLocked)
+	f := r.gate.Foresee(ctx, a, call("fine"))
+	if f == nil {
+		t.Fatal("a person is asked about a call of a locked session")
+	}
+	wantCodes(t, f.Decision, memproxy.Deny, memproxy.SessionLocked)
+	r.fake.op = memproxy.Operation{Kind: memproxy.Run}
+	wantCodes(t, r.gate.Admit(ctx, r.call(r.fake.op)).Decision, memproxy.Allow)
+}
+
 // What one kind of evidence says of a text locks nobody, however often it is
 // written, and neither does what a policy closes; two kinds of evidence do, and
 // an attack beside what is closed.

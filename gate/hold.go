@@ -8,18 +8,6 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// reserve charges a write that is to be held. What there is no budget for is
-// refused instead.
-func (g *Gate) reserve(ctx context.Context, r *run) {
-	if !r.keeps() || gratis(r) {
-		return
-	}
-	if err := charge(ctx, r); err != nil {
-		g.opt.Log.ErrorContext(ctx, "a held write could not be charged", "decision", r.Decision.ID, "error", err)
-		r.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.InternalError, Detail: "memproxy could not finish ruling on this request"})
-	}
-}
-
 // full refuses a hold of a caller of whom too much waits, or of one of its end
 // users.
 func full(ctx context.Context, r *run, no *memproxy.HoldsFull) {
@@ -27,12 +15,12 @@ func full(ctx context.Context, r *run, no *memproxy.HoldsFull) {
 	line := memproxy.Line{Reason: memproxy.HoldQueue, Key: no.Key, Window: memproxy.WindowTotal, Limit: int64(no.Limit)}
 	d.Allowance = &memproxy.Allowance{Lines: []memproxy.LineState{{Line: line, Used: int64(no.Limit)}}}
 	d.Status = StatusTooMany
-	unheld(ctx, r, memproxy.Reason{Code: memproxy.HoldQueue, Rule: no.Key, Detail: fmt.Sprintf(
+	unqueued(ctx, r, memproxy.Reason{Code: memproxy.HoldQueue, Rule: no.Key, Detail: fmt.Sprintf(
 		"%d writes wait for review, as many as may; a reviewer makes room (memproxy holds list), and %s sets the number", no.Limit, no.Setting)})
 }
 
-// unheld refuses what cannot wait for review. The status is that of the decision.
-func unheld(ctx context.Context, r *run, why memproxy.Reason) {
+// unqueued refuses what cannot wait for review. The status is that of the decision.
+func unqueued(ctx context.Context, r *run, why memproxy.Reason) {
 	d := &r.Decision
 	d.Verdict, d.Reasons = memproxy.Deny, []memproxy.Reason{why}
 	reply := r.call.Backend.Adapter.Refuse(r.call.Request, d.Shown())
@@ -40,36 +28,70 @@ func unheld(ctx context.Context, r *run, why memproxy.Reason) {
 	r.g.outcome(ctx, &answer{Admission: r.Admission, g: r.g, reasons: d.Reasons})
 }
 
-// keep puts a write that is held away, encrypted, and words the answer. The
-// decision is on record already: what cannot be kept is refused.
-func (g *Gate) keep(ctx context.Context, r *run) {
-	if r.Decision.Verdict != memproxy.Hold || g.opt.Keeper == nil || r.op == nil {
-		return
+// unheld: nothing waits for review, or what waits is not kept.
+func unheld(r *run) bool {
+	return r.Decision.Verdict != memproxy.Hold || r.g.opt.Keeper == nil || r.op == nil
+}
+
+// hold puts a write that is held away, encrypted, and words the answer. The
+// decision is on record already: what cannot be kept is refused. A tool call is
+// kept as the request that makes it from outside once it is approved; one without
+// such a request is not kept.
+func hold(ctx context.Context, r *run) error {
+	g := r.g
+	as := r
+	if inside(r) {
+		if as = direct(r); as == nil {
+			g.release(ctx, r.Admission)
+			return nil
+		}
 	}
 	kctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
 	defer cancel()
-	hold, content := r.hold()
-	if err := g.opt.Keeper.Keep(kctx, hold, content); err != nil {
-		if no := (*memproxy.HoldsFull)(nil); errors.As(err, &no) {
-			g.release(ctx, r.Admission)
-			full(ctx, r, no)
-			return
-		}
-		if errors.Is(err, memproxy.ErrNoReviewer) {
-			g.release(ctx, r.Admission)
-			r.Decision.Status = StatusForbidden
-			unheld(ctx, r, memproxy.Reason{Code: memproxy.HoldReviewer, Detail: "it would wait for review, and there are not enough reviewers for it; review.reviewers lists them"})
-			return
-		}
-		g.opt.Log.ErrorContext(ctx, "a held write could not be kept", "decision", r.Decision.ID, "error", err)
-		g.unwritten(ctx, r, "the write waits for review and could not be kept")
-		return
+	held, content := as.hold()
+	switch err, no := g.opt.Keeper.Keep(kctx, held, content), (*memproxy.HoldsFull)(nil); {
+	case errors.As(err, &no):
+		g.release(ctx, r.Admission)
+		full(ctx, r, no)
+		return nil
+	case errors.Is(err, memproxy.ErrNoReviewer):
+		g.release(ctx, r.Admission)
+		r.Decision.Status = StatusForbidden
+		unqueued(ctx, r, memproxy.Reason{Code: memproxy.HoldReviewer, Detail: "it would wait for review, and there are not enough reviewers for it; review.reviewers lists them"})
+		return nil
+	case err != nil:
+		return err
 	}
-	if holder, ok := r.call.Backend.Adapter.(Holder); ok && !g.opt.RefuseHolds {
+	g.opt.Steps.At(memproxy.StepHoldKept)
+	if holder, ok := r.call.Backend.Adapter.(Holder); ok && !g.opt.RefuseHolds && !inside(r) {
 		if reply, ok := holder.Held(r.call.Route, r.call.Request, r.op, r.Decision); ok {
 			r.Reply = &reply
 		}
 	}
+	return nil
+}
+
+// direct is a tool call as the request that makes it from outside; nil: there is
+// none.
+func direct(r *run) *run {
+	if r.tool.Direct == nil {
+		return nil
+	}
+	req := r.tool.Direct.Request
+	req.Header = memproxy.Header{"Content-Type": {"application/json"}}
+	for _, name := range keptHeaders {
+		if v := r.call.Request.Header[name]; len(v) > 0 && name != "Content-Type" {
+			req.Header[name] = v
+		}
+	}
+	route, known := r.call.Backend.Adapter.Route(req)
+	if !known {
+		return nil
+	}
+	c, as := *r.call, *r.Admission
+	c.Request, c.Route, c.Body = req, route, r.tool.Direct.Body
+	as.call = &c
+	return &run{Admission: &as, g: r.g}
 }
 
 // keptHeaders are the headers that a held write is sent with later: how the
@@ -103,43 +125,6 @@ func (r *run) hold() (memproxy.HeldWrite, memproxy.HoldContent) {
 	}
 	r.reworded.into(&content)
 	return h, content
-}
-
-// keepCall keeps a tool call that is held, as the request by which it can be
-// made from outside once it is approved. The agent reads that it waits.
-func (g *Gate) keepCall(ctx context.Context, a *Admission, tc memproxy.ToolCall) {
-	if a.Decision.Verdict != memproxy.Hold || g.opt.Keeper == nil || a.op == nil {
-		return
-	}
-	if tc.Direct == nil {
-		g.release(ctx, a) // nothing is kept
-		return
-	}
-	req := tc.Direct.Request
-	req.Header = memproxy.Header{"Content-Type": {"application/json"}}
-	for _, name := range keptHeaders {
-		if v := a.call.Request.Header[name]; len(v) > 0 && name != "Content-Type" {
-			req.Header[name] = v
-		}
-	}
-	route, known := a.call.Backend.Adapter.Route(req)
-	if !known {
-		g.release(ctx, a)
-		return
-	}
-	c := *a.call
-	c.Request, c.Route, c.Body = req, route, tc.Direct.Body
-	as := *a
-	as.call = &c
-	r := &run{Admission: &as, g: g}
-	hold, content := r.hold()
-	kctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
-	defer cancel()
-	if err := g.opt.Keeper.Keep(kctx, hold, content); err != nil {
-		g.release(ctx, a)
-		g.opt.Meter.LedgerFailed(ctx)
-		g.opt.Log.ErrorContext(ctx, "a held tool call could not be kept; it stays refused", "decision", a.Decision.ID, "error", err)
-	}
 }
 
 // unpolled: nobody asks about a receipt that could be a held write's.
@@ -179,12 +164,13 @@ func (r *run) mayName(s memproxy.Scope) bool {
 	return true
 }
 
+// unasked: no receipt of a held write is asked about, or the answer is there.
+func unasked(r *run) bool { return r.held == nil || r.Reply != nil || !r.enforced() }
+
 // answerPoll answers in the backend's place.
-func (r *run) answerPoll(ctx context.Context) {
-	if r.held == nil || r.Reply != nil || !r.enforced() {
-		return
-	}
+func answerPoll(ctx context.Context, r *run) error {
 	reply := r.call.Backend.Adapter.(Holder).Polled(r.call.Route, r.call.Request, *r.held)
 	r.Reply = &reply
 	r.g.outcome(ctx, &answer{Admission: r.Admission, g: r.g, status: reply.Status, shown: r.held.Result.Memories})
+	return nil
 }

@@ -8,17 +8,19 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
+// unpictured: no members of objects are changed.
+func unpictured(r *run) bool {
+	return r.op == nil || len(r.op.Changes) == 0 || !r.enforced() || r.Reply != nil || r.Decision.Verdict.Stops()
+}
+
 // images asks the backend for the objects whose members the operation changes,
 // as far as nobody asked yet: what stands there now is the version before. It is
 // history, not permission: an object that cannot be read is changed all the same,
 // and its version then says only what it became.
-func (g *Gate) images(ctx context.Context, r *run) {
-	if r.op == nil || len(r.op.Changes) == 0 || r.dry || !r.enforced() || r.Reply != nil || r.Decision.Verdict.Stops() {
-		return
-	}
+func images(ctx context.Context, r *run) error {
 	loc, ok := r.call.Backend.Adapter.(Locator)
 	if !ok || r.call.Backend.Fetch == nil {
-		return
+		return nil
 	}
 	var ask []string
 	for i := range r.op.Changes {
@@ -28,11 +30,11 @@ func (g *Gate) images(ctx context.Context, r *run) {
 		}
 	}
 	if len(ask) == 0 {
-		return
+		return nil
 	}
 	found, err := r.located(ctx, loc, ask)
 	if err != nil {
-		g.opt.Log.WarnContext(ctx, "what a change replaces cannot be read", "decision", r.Decision.ID, "error", err)
+		r.g.opt.Log.WarnContext(ctx, "what a change replaces cannot be read", "decision", r.Decision.ID, "error", err)
 	}
 	for id, m := range found {
 		if m.Members == nil {
@@ -45,6 +47,7 @@ func (g *Gate) images(ctx context.Context, r *run) {
 			r.op.Current[id] = m
 		}
 	}
+	return nil
 }
 
 // objects are the versions of what stands beside memories' texts, and of objects

@@ -115,7 +115,7 @@ func (o *order) leave(c *ticket) {
 
 // unordered: nothing is changed that another request could change meanwhile.
 func unordered(r *run) bool {
-	return r.op == nil || r.dry || r.call.Passed || r.op.Kind != memproxy.Learn && r.op.Kind != memproxy.Correct && r.op.Kind != memproxy.Forget
+	return r.op == nil || r.dry() || r.call.Passed || r.op.Kind != memproxy.Learn && r.op.Kind != memproxy.Correct && r.op.Kind != memproxy.Forget
 }
 
 // inTurn waits until no other change of the targets is under way, or none of what the

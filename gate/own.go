@@ -170,7 +170,7 @@ const maxImages = 32
 // needsImage reports whether what stands there now is needed, because the
 // change will be a version with what it replaced.
 func (r *run) needsImage() bool {
-	return !r.dry && len(r.op.Targets) <= maxImages && (r.op.Kind == memproxy.Correct || r.op.Kind == memproxy.Forget)
+	return !r.dry() && len(r.op.Targets) <= maxImages && (r.op.Kind == memproxy.Correct || r.op.Kind == memproxy.Forget)
 }
 
 // answersItself reports whether the call is itself the request that locates

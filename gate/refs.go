@@ -30,7 +30,7 @@ func (r *run) referred(ctx context.Context) error {
 			r.referredName(ref)
 			continue
 		}
-		if !r.inside && ref.Kind == r.op.TargetKind && slices.Contains(r.op.Targets, ref.ID) {
+		if !inside(r) && ref.Kind == r.op.TargetKind && slices.Contains(r.op.Targets, ref.ID) {
 			continue
 		}
 		row := r.named.owner(ref.Kind, ref.ID)
@@ -78,7 +78,7 @@ func cursor(pointer string) bool {
 // tenants share the backend, but for those who administer it.
 func (r *run) discover(ctx context.Context, ask []string, at map[string]*memproxy.Ref) error {
 	loc, ok := r.call.Backend.Adapter.(Locator)
-	if !ok || r.call.Backend.Fetch == nil || r.dry {
+	if !ok || r.call.Backend.Fetch == nil || r.dry() {
 		return nil
 	}
 	var some []string

@@ -160,7 +160,7 @@ var rejectedStatus = [...]int{400, 401, 408, 411, 413, 415, 422, 429}
 // many of them. The answer is then a short one, and it is only counted.
 func (r *run) flooded() bool {
 	d := &r.Decision
-	if d.Verdict != memproxy.Deny || r.dry || !slices.Contains(rejectedStatus[:], d.Status) && !has(d.Reasons, memproxy.RouteUnknown) && !has(d.Reasons, memproxy.LimitInFlight) {
+	if d.Verdict != memproxy.Deny || r.dry() || !slices.Contains(rejectedStatus[:], d.Status) && !has(d.Reasons, memproxy.RouteUnknown) && !has(d.Reasons, memproxy.LimitInFlight) {
 		return false
 	}
 	known := d.Status != StatusUnauthorized

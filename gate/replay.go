@@ -6,21 +6,13 @@ import (
 	"slices"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/telemetry/signal"
 )
-
-// replaying are the steps of a write that a reviewer approved: what it may be
-// was decided by a person, so policy and screening are not asked again.
-var replaying = [...]string{signal.SpanDecode, signal.SpanTenancy, signal.SpanOrder, signal.SpanOwn, signal.SpanClamp, signal.SpanEncode, signal.SpanCharge, signal.SpanBind}
 
 // ErrGone says that the adapter no longer knows the route of a held write.
 var ErrGone = errors.New("gate: the route of the held write is unknown")
 
-// Replay admits a held write that was approved: as it came, in its author's
-// name and under its own decision, with the attestation of the person who
-// confirmed it. The record names the reviewer. Like Admit's, the admission is
-// to be forwarded and its answer given to Return, or is refused.
-func (g *Gate) Replay(ctx context.Context, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (*Admission, error) {
+// again is a held write as a call.
+func (g *Gate) again(m mode, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (*run, error) {
 	req := memproxy.Request{Method: h.Method, EscapedPath: h.EscapedPath, Query: content.Query, Header: content.Header}
 	if req.Header == nil {
 		req.Header = memproxy.Header{}
@@ -29,40 +21,86 @@ func (g *Gate) Replay(ctx context.Context, b Backend, h memproxy.HeldWrite, cont
 	if !known || route.ID != h.Route {
 		return nil, ErrGone
 	}
-	all := memproxy.Limit{All: true} // whom it names was ruled on when it came
-	r := g.begin(&Call{Backend: b, Request: req, Route: route, Known: true, Body: content.Body, Session: memproxy.NameSession(h.Session)})
-	r.Principal = memproxy.Principal{ID: h.Principal, Tenant: h.Tenant, Trust: h.Trust, ActsAs: all, Users: all, Apps: all, Runs: all}
-	r.Decision.ID, r.confirmed, r.Inspect = h.ID, !h.ByRules(), true
+	r := g.begin(m, &Call{Backend: b, Request: req, Route: route, Known: true, Body: content.Body, Session: memproxy.NameSession(h.Session)})
+	r.Decision.ID = h.ID
+	return r, nil
+}
+
+// Replay admits a held write that was approved: as it came, in its author's
+// name and under its own decision, with the attestation of the person who
+// confirmed it. What it may be was decided by a person, so policy and screening
+// are not asked again. The record names the reviewer. Like Admit's, the admission
+// is to be forwarded and its answer given to Return, or is refused.
+func (g *Gate) Replay(ctx context.Context, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (*Admission, error) {
+	r, err := g.again(replay, b, h, content)
+	if err != nil {
+		return nil, err
+	}
+	r.Principal = unlimited(h)
+	r.confirmed, r.Inspect = !h.ByRules(), true
 	r.waited = &h
 	if content.Reserved > 0 {
 		r.paid = &memproxy.Charge{ID: h.ID, Tenant: h.Tenant, Cost: int64(content.Reserved), Time: h.Created}
 	}
 	r.note(memproxy.Reason{Code: memproxy.ReviewApproved, Detail: "approved by " + h.Reviewer})
-	for i := range admission {
-		s := &admission[i]
-		if !slices.Contains(replaying[:], s.name) || s.idle != nil && s.idle(r) {
-			continue
-		}
-		if err := g.step(ctx, s, r); err != nil {
-			g.opt.Log.ErrorContext(ctx, "gate step failed", "step", s.name, "decision", r.Decision.ID, "error", err)
-			r.refuse(StatusUnavailable, memproxy.Reason{Code: s.broken, Detail: "memproxy could not finish sending an approved write"})
-		}
-		if r.verdict.Stops() {
-			break
-		}
+	r.walk(ctx)
+	return r.Admission, nil
+}
+
+// unlimited is the author of a held write, who may name whom it names: that was
+// ruled on when it came.
+func unlimited(h memproxy.HeldWrite) memproxy.Principal {
+	all := memproxy.Limit{All: true}
+	return memproxy.Principal{ID: h.Principal, Tenant: h.Tenant, Trust: h.Trust, ActsAs: all, Users: all, Apps: all, Runs: all}
+}
+
+// Reconsider asks the rules in force about a held write, as if its author wrote
+// it now. Nothing is charged, recorded, changed or sent, but for questions to
+// the backend. An error means that there is no answer for now; ErrGone, that
+// there never will be.
+func (g *Gate) Reconsider(ctx context.Context, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (memproxy.Reevaluation, error) {
+	r, err := g.again(recheck, b, h, content)
+	if err != nil {
+		return memproxy.Reevaluation{}, err
 	}
-	r.settle()
-	g.record(ctx, r)
-	g.putAside(ctx, r)
-	if r.Decision.Verdict.Stops() && r.Reply == nil {
-		reply := b.Adapter.Refuse(req, r.Decision.Shown())
-		r.Reply = &reply
+	if r.Principal = unlimited(h); content.Author != nil { // it was not kept at first
+		r.Principal = *content.Author
 	}
-	g.precede(ctx, r)
-	g.images(ctx, r)
-	if r.Reply != nil {
-		left(r.Admission)
+	r.walk(ctx)
+	if r.status >= StatusUnavailable { // a step that could not be finished is no verdict
+		return memproxy.Reevaluation{}, errors.New("gate: a held write could not be ruled on: " + r.reasons[0].Detail)
 	}
+	v := memproxy.Reevaluation{Verdict: r.verdict, Reasons: slices.Concat(r.reasons, r.notes), Findings: r.findings, Policy: r.Decision.Policy}
+	for i := range r.findings {
+		v.Score = max(v.Score, r.findings[i].Score)
+	}
+	// What the rules would let in for its state to withhold it, and what they
+	// fail on, waits on: only a plain answer settles anything.
+	// So does what was rewritten: that is for a person.
+	if r.aside != "" || has(r.reasons, memproxy.PolicyError) || len(content.Rewritten) > 0 && !v.Verdict.Stops() {
+		v.Verdict = memproxy.Hold
+	}
+	return v, nil
+}
+
+// PutBack rules on a request with which a reviewer puts an object back to a
+// version of it, under the rollback's decision: the rules in force may refuse
+// what they once let pass. Whoever reviews may administer what it reviews. Like
+// Admit's, the admission is to be forwarded and its answer given to Return, or
+// is refused; it is not held, for a person has asked for it.
+func (g *Gate) PutBack(ctx context.Context, b Backend, q memproxy.Search, decision, reviewer, tenant string) (*Admission, error) {
+	route, known := b.Adapter.Route(q.Request)
+	if !known {
+		return nil, ErrGone
+	}
+	r := g.begin(putBack, &Call{Backend: b, Request: q.Request, Route: route, Known: true, Body: q.Body, restores: true})
+	all := memproxy.Limit{All: true}
+	r.Principal = memproxy.Principal{
+		ID: reviewer, Kind: memproxy.KindHuman, Tenant: tenant, Trust: memproxy.TrustHuman, Roles: []string{"memproxy-admin", RoleReviewer},
+		ActsAs: all, Users: all, Apps: all, Runs: all,
+	}
+	r.Decision.ID, r.confirmed, r.Inspect = decision, true, true
+	r.walk(ctx)
 	return r.Admission, nil
 }
 

@@ -42,7 +42,7 @@ func (r *run) toSend() []byte {
 func (r *run) reword(ctx context.Context, ruling *memproxy.Ruling) error {
 	reworder, ok := r.call.Backend.Adapter.(Reworder)
 	writes := r.op.Kind == memproxy.Learn || r.op.Kind == memproxy.Correct
-	if !ok || !writes || !r.call.Known || r.asCame || !r.enforced() || r.g.opt.Keeper == nil || !ruling.Verdict.Stops() || r.verdict.Stops() || !aboutContent(ruling) {
+	if !ok || !writes || !r.call.Known || r.mode == recheck || !r.enforced() || r.g.opt.Keeper == nil || !ruling.Verdict.Stops() || r.verdict.Stops() || !aboutContent(ruling) {
 		return nil
 	}
 	for _, change := range changes[r.rules.Rewrite] {
@@ -230,31 +230,26 @@ func (w *reworded) into(c *memproxy.HoldContent) {
 	}
 }
 
+// asWritten: the write is stored in its own words.
+func asWritten(r *run) bool { return r.reworded == nil || r.Decision.Verdict.Stops() }
+
 // keepEvidence keeps what a write said that is stored in other words, for
 // reviewers. What cannot be kept is refused.
-func (g *Gate) keepEvidence(ctx context.Context, r *run) {
-	if r.reworded == nil || r.Decision.Verdict.Stops() {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
+func keepEvidence(ctx context.Context, r *run) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.g.opt.RecordTimeout)
 	defer cancel()
 	h, content := r.hold()
 	h.State = memproxy.HoldRewritten
-	err := g.opt.Keeper.Keep(ctx, h, content)
-	if err == nil {
-		return
-	}
-	g.opt.Log.ErrorContext(ctx, "what a rewritten write said could not be kept", "decision", r.Decision.ID, "error", err)
-	g.unwritten(ctx, r, "what the write said would have to be kept for reviewers, and could not be")
+	return r.g.opt.Keeper.Keep(ctx, h, content)
 }
 
 // unwritten refuses a write that was let through, because something that goes
-// with it could not be noted in the ledger.
-func (g *Gate) unwritten(ctx context.Context, r *run, detail string) {
+// with it could not be noted.
+func unwritten(ctx context.Context, r *run, code memproxy.ReasonCode, detail string) {
+	g := r.g
 	g.opt.Meter.LedgerFailed(ctx)
-	g.release(ctx, r.Admission)
 	ret := &answer{Admission: r.Admission, g: g}
-	ret.refuse(StatusUnavailable, memproxy.LedgerUnavailable, detail)
+	ret.refuse(StatusUnavailable, code, detail)
 	r.Decision.Verdict, r.Decision.Status, r.Reply = memproxy.Deny, StatusUnavailable, &ret.reply
 	g.outcome(ctx, ret)
 }

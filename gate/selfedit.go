@@ -48,17 +48,20 @@ func (g *Gate) follow(ctx context.Context, a *Admission) error {
 	}
 }
 
+// unfollowed: the request makes no tool call in an agent's place.
+func unfollowed(r *run) bool {
+	_, ok := r.call.Backend.Adapter.(Editor)
+	return !ok || !r.enforced() || r.call.Backend.Fetch == nil || r.op == nil || !r.op.Kind.Writes() || r.Reply != nil || r.Decision.Verdict.Stops()
+}
+
 // precede prepares to follow what a request changes that makes a tool call in an
 // agent's place. It is history, not permission: where the backend cannot be asked,
 // the log says so.
-func (g *Gate) precede(ctx context.Context, r *run) {
-	editor, ok := r.call.Backend.Adapter.(Editor)
-	if !ok || !r.enforced() || r.call.Backend.Fetch == nil || r.op == nil || !r.op.Kind.Writes() || r.Reply != nil || r.Decision.Verdict.Stops() {
-		return
-	}
-	if r.edits = editor.ToolRun(r.call.Route, r.call.Request, r.Body); r.edits != nil && g.follow(ctx, r.Admission) != nil {
+func precede(ctx context.Context, r *run) error {
+	if r.edits = r.call.Backend.Adapter.(Editor).ToolRun(r.call.Route, r.call.Request, r.Body); r.edits != nil && r.g.follow(ctx, r.Admission) != nil {
 		r.edits = nil
 	}
+	return nil
 }
 
 // succeed keeps what the call made.

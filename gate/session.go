@@ -51,6 +51,15 @@ func (a *Admission) endUser() string {
 	return user
 }
 
+// counted are the session and the end user that a rejection is counted for: of a
+// tool call those of the run.
+func counted(r *run) (session, user string) {
+	if r.under != nil {
+		return r.under.namedSession(), r.under.endUser()
+	}
+	return sessionOf(r), r.endUser()
+}
+
 // recordsOf are the ids of the records of rejections that a principal's write on
 // behalf of an end user belongs to: the session's if it has a name, the
 // principal's for this user, and the principal's as a whole.
@@ -74,7 +83,12 @@ func namesUser(r *run) bool { return unlocked(r) || r.op.Scope.User != "" || r.e
 
 // locked refuses the writes of a session, of a principal for an end user, or of
 // a principal, that were rejected too often.
-func locked(ctx context.Context, r *run) error { return r.lockedFor(ctx, r.op.Scope.User) }
+func locked(ctx context.Context, r *run) error {
+	if r.under != nil {
+		return r.lockedFor(ctx, r.under.endUser())
+	}
+	return r.lockedFor(ctx, r.op.Scope.User)
+}
 
 // ownUnlocked is own, and then locked once more where the end user is the owner
 // of what is named. What a reviewer approved is not asked about.
@@ -90,7 +104,8 @@ func ownUnlocked(ctx context.Context, r *run) error {
 }
 
 func (r *run) lockedFor(ctx context.Context, user string) error {
-	lock, err := r.g.opt.Ledger.SessionLocked(ctx, r.Principal.Tenant, recordsOf(&r.Principal, sessionOf(r), user)...)
+	session, _ := counted(r)
+	lock, err := r.g.opt.Ledger.SessionLocked(ctx, r.Principal.Tenant, recordsOf(&r.Principal, session, user)...)
 	if err != nil || lock.ID == "" {
 		return err
 	}
@@ -107,7 +122,7 @@ func (r *run) lockedFor(ctx context.Context, user string) error {
 	return nil
 }
 
-// discipline counts what was not let through: what policies, screening and
+// reject counts what was not let through: what policies, screening and
 // identity refused, and not what was unreadable, too much or could not be
 // ruled on.
 //
@@ -117,18 +132,16 @@ func (r *run) lockedFor(ctx context.Context, user string) error {
 // against the caller that runs it, in the session and for the user of the run. A
 // lock stops those who try until something passes; what speaks against says what
 // is no such try.
-func (g *Gate) discipline(ctx context.Context, a *Admission, session, user string) {
-	d := &a.Decision
-	if a.op == nil || !a.op.Kind.Writes() || !d.Verdict.Stops() || d.Status != StatusForbidden || !a.enforced() || has(d.Reasons, memproxy.SessionLocked) {
-		return
-	}
+func reject(ctx context.Context, r *run) error {
+	g, a, d := r.g, r.Admission, &r.Decision
+	session, user := counted(r)
 	strikes, wide := against(d.Reasons)
 	ids := recordsOf(&a.Principal, session, user)
 	if !wide || d.Verdict == memproxy.Hold {
 		ids = ids[:len(ids)-2] // the session's alone
 	}
 	if len(ids) == 0 {
-		return
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
 	defer cancel()
@@ -150,6 +163,13 @@ func (g *Gate) discipline(ctx context.Context, a *Admission, session, user strin
 			g.opt.Log.ErrorContext(ctx, "audit note lost", "decision", d.ID, "error", err)
 		}
 	}
+	return nil
+}
+
+// tolerated: nothing was refused that counts.
+func tolerated(r *run) bool {
+	d := &r.Decision
+	return unlocked(r) || !d.Verdict.Stops() || d.Status != StatusForbidden || !r.enforced() || has(d.Reasons, memproxy.SessionLocked)
 }
 
 // against says whether the reasons of a refusal count in the session's record, and

@@ -20,6 +20,12 @@ func untargeted(r *run) bool {
 	return r.op == nil || len(r.op.Targets) == 0 && !replaces(r.op) || r.op.TargetKind == memproxy.TargetEntity || r.held != nil
 }
 
+// dry: nothing is charged, recorded, changed or sent.
+func (r *run) dry() bool { return r.mode&(recheck|explain) != 0 }
+
+// inside: a running agent makes the call.
+func inside(r *run) bool { return r.mode&(call|foresee|decline) != 0 }
+
 func unscreened(r *run) bool { return r.op == nil || r.rules.Screener == nil || r.call.Passed }
 
 // unweighed: nothing is written that carries a confidence.
@@ -35,7 +41,25 @@ func gratis(r *run) bool {
 
 // keeps reports whether the write is held and kept.
 func (r *run) keeps() bool {
-	return r.verdict == memproxy.Hold && r.enforced() && r.g.opt.Keeper != nil && !r.dry
+	return r.verdict == memproxy.Hold && r.enforced() && r.g.opt.Keeper != nil && !r.dry()
+}
+
+// unreserved: nothing is kept for review that a budget counts.
+func unreserved(r *run) bool { return !r.keeps() || gratis(r) }
+
+// unsent: nothing is forwarded that could be changed.
+func unsent(r *run) bool { return r.op == nil || r.verdict.Stops() || r.call.Passed }
+
+func decided(r *run) bool { return r.decided }
+
+// unanswered: the call goes on, or its answer is there.
+func unanswered(r *run) bool { return r.Reply != nil || !r.Decision.Verdict.Stops() }
+
+// answerRefused words the refusal in the backend's dialect.
+func answerRefused(_ context.Context, r *run) error {
+	reply := r.call.Backend.Adapter.Refuse(r.call.Request, r.Decision.Shown())
+	r.Reply = &reply
+	return nil
 }
 
 // identify turns the credentials into the principal. Nothing in the payload
@@ -270,9 +294,6 @@ func (r *run) closed(ctx context.Context) (bool, error) {
 // encode signs the stamp and has the adapter patch the payload.
 func encode(_ context.Context, r *run) error {
 	op := r.op
-	if r.dry || r.verdict.Stops() || r.call.Passed {
-		return nil
-	}
 	if op.Kind == memproxy.Learn || op.Kind == memproxy.Correct {
 		stamp := r.stamp()
 		op.Stamp, op.Seal = &stamp, r.seal

@@ -40,7 +40,7 @@ func tenancy(ctx context.Context, r *run) error {
 	}
 	r.claimed()
 	r.wholly()
-	if r.verdict.Stops() && !r.dry {
+	if r.verdict.Stops() && !r.dry() {
 		return nil // all that is not there is answered alike
 	}
 	return r.referred(ctx)

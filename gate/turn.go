@@ -2,7 +2,6 @@ package gate
 
 import (
 	"context"
-	"slices"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/telemetry/signal"
@@ -53,57 +52,89 @@ type Prober interface {
 	Probed(route memproxy.Route, reply memproxy.Reply) error
 }
 
-// Probes returns the agent whose tool an admitted request runs, or "". Its
-// tools must not change between Probe and the request.
-func (a *Admission) Probes() string {
-	prober, ok := a.call.Backend.Adapter.(Prober)
-	if !ok || !a.enforced() {
-		return ""
-	}
-	agent, _, _ := prober.Probe(a.call.Route, a.call.Request)
-	return agent
-}
-
 // Probe asks the backend what an admitted request runs. It is ErrUngated for
 // what cannot be ruled on before; any other error is breakage.
-func (g *Gate) Probe(ctx context.Context, a *Admission) error {
-	if a.Probes() == "" {
-		return nil
-	}
+func (g *Gate) Probe(ctx context.Context, a *Admission, p Probe) error {
 	if a.call.Backend.Fetch == nil {
 		return memproxy.ErrUngated
 	}
-	prober := a.call.Backend.Adapter.(Prober)
-	_, q, _ := prober.Probe(a.call.Route, a.call.Request)
 	ctx, cancel := context.WithTimeout(ctx, g.opt.FetchTimeout)
 	defer cancel()
-	reply, err := a.call.Backend.Fetch.Fetch(ctx, q)
+	reply, err := a.call.Backend.Fetch.Fetch(ctx, p.ask)
 	if err != nil {
 		return err
 	}
-	return prober.Probed(a.call.Route, reply)
+	return a.call.Backend.Adapter.(Prober).Probed(a.call.Route, reply)
 }
 
-// foreseeing are the steps of a tool call that leave nothing behind: who calls
-// is known, and nothing is patched. Whom a call names is held to the caller's
-// tenant as whom a request names is.
-var foreseeing = [...]string{signal.SpanBound, signal.SpanTenancy, signal.SpanScreen, signal.SpanClamp, signal.SpanRule}
+// asked is a tool call of a running agent that is to be ruled on. It is attributed
+// to the principal of the admission that started the run, and ruled on by the
+// rules that it pinned.
+func (g *Gate) asked(m mode, a *Admission, tc memproxy.ToolCall) *run {
+	c := *a.call
+	c.Route = memproxy.Route{ID: a.call.Route.ID + "/" + tc.Tool, Kind: memproxy.Run}
+	c.Body = tc.Arguments
+	if tc.Operation != nil {
+		c.Route.Kind = tc.Operation.Kind
+		tc.Operation.Backend = c.Backend.Name
+	}
+	r := g.begin(m, &c)
+	r.under, r.tool = a, tc
+	r.Principal, r.rules = a.Principal, a.rules
+	r.Decision.Policy = a.rules.Version
+	return r
+}
 
-// asking are those of a call that is made next.
-var asking = append(foreseeing[:], signal.SpanCharge, signal.SpanBind)
+// ask is a ruling on a tool call that is recorded.
+func ask(ctx context.Context, r *run) *Admission {
+	ctx, span := r.g.opt.Tracer.Start(ctx, signal.SpanAsk)
+	defer span.End()
+	r.walk(ctx)
+	span.SetAttributes(r.Attributes(nil)...)
+	return r.Admission
+}
 
-// Ask rules on a tool call of a running agent. The call is attributed to the
-// principal of the admission that started the run, ruled on by the rules that
-// it pinned, charged and recorded like a request of its own.
+// Ask rules on a tool call of a running agent, which is charged and recorded like
+// a request of its own.
 func (g *Gate) Ask(ctx context.Context, a *Admission, tc memproxy.ToolCall) *Admission {
-	asked := g.ask(ctx, a, tc, func(ctx context.Context, r *run) {
-		g.askSteps(ctx, r, a, tc, asking)
-		g.reserve(ctx, r)
-	})
-	g.called(ctx, asked)
-	g.discipline(ctx, asked, a.namedSession(), a.endUser())
-	g.keepCall(ctx, asked, tc)
-	return asked
+	return ask(ctx, g.asked(call, a, tc))
+}
+
+// Decline denies a call of a running agent without asking the policy, and
+// records it as the denial of the admission's principal.
+func (g *Gate) Decline(ctx context.Context, a *Admission, tc memproxy.ToolCall, why string) *Admission {
+	r := g.asked(decline, a, tc)
+	r.op = tc.Operation
+	r.refuse(StatusForbidden, memproxy.Reason{Code: memproxy.RunUngated, Detail: why})
+	return ask(ctx, r)
+}
+
+// A Foreseen is a tool call that is refused whatever a person would say to it.
+type Foreseen struct {
+	Decision memproxy.Decision
+
+	r *run
+}
+
+// Foresee rules on a tool call that a person is about to be asked about, so
+// that nobody is asked for what would then be refused. It returns nil where the
+// person is to be asked: the call may be made, it would wait for review, or it
+// cannot be told now. Nothing is charged or recorded: the person's answer is
+// ruled on by Ask, and what is foreseen goes on record with Refused.
+func (g *Gate) Foresee(ctx context.Context, a *Admission, tc memproxy.ToolCall) *Foreseen {
+	r := g.asked(foresee, a, tc)
+	r.walk(ctx)
+	if r.Decision.Verdict != memproxy.Deny || r.Decision.Status == StatusUnavailable {
+		return nil
+	}
+	return &Foreseen{Decision: r.Decision, r: r}
+}
+
+// Refused records that a call was refused as foreseen, and counts it like any
+// refused call of the run.
+func (g *Gate) Refused(ctx context.Context, f *Foreseen) {
+	f.r.mode = call // of which the final steps are left
+	f.r.walk(ctx)
 }
 
 // revoked reports whether the key that a run was started with was removed since,
@@ -117,33 +148,21 @@ func revoked(ctx context.Context, id Identifier, a *Admission) bool {
 	return err != nil || p.ID != a.Principal.ID || p.Tenant != a.Principal.Tenant
 }
 
-// askSteps runs the named steps of admission on a tool call that admission a
-// came to.
-func (g *Gate) askSteps(ctx context.Context, r *run, a *Admission, tc memproxy.ToolCall, steps []string) {
-	if tc.Flaw != nil {
-		r.malformed(tc.Flaw)
-		return
+// toolCall takes over what the adapter read of a tool call. Whom it names is held
+// to the caller's tenant as whom a request names is.
+func toolCall(ctx context.Context, r *run) error {
+	if r.tool.Flaw != nil {
+		r.malformed(r.tool.Flaw)
+		return nil
 	}
-	if r.op = tc.Operation; revoked(ctx, g.opt.Identifier, a) {
+	if r.op = r.tool.Operation; revoked(ctx, r.g.opt.Identifier, r.under) {
 		r.refuse(StatusForbidden, memproxy.Reason{Code: memproxy.IdentityInvalid, Detail: "the key that started the run is no longer its caller's"})
-		return
+		return nil
 	}
-	r.attribute(a.op)
+	r.attribute(r.under.op)
 	r.reserved()
-	r.theirs(ctx, a.watched)
-	for i := range admission {
-		s := &admission[i]
-		if !slices.Contains(steps, s.name) || s.idle != nil && s.idle(r) {
-			continue
-		}
-		if err := g.step(ctx, s, r); err != nil {
-			g.opt.Log.ErrorContext(ctx, "gate step failed", "step", s.name, "decision", r.Decision.ID, "error", err)
-			r.refuse(StatusUnavailable, memproxy.Reason{Code: s.broken, Detail: "memproxy could not finish ruling on this call"})
-		}
-		if r.verdict.Stops() && r.enforced() {
-			break
-		}
-	}
+	r.theirs(ctx, r.under.watched)
+	return nil
 }
 
 // Ungated rules on a run that cannot be gated call by call, by what its backend

@@ -36,7 +36,7 @@ func (t *turning) foresee(ctx context.Context) (over bool, err error) {
 		return true, err // a refused call comes back with the caller's answer to the others
 	}
 	for _, f := range refused {
-		t.p.opt.Gate.Refused(ctx, t.a, f)
+		t.p.opt.Gate.Refused(ctx, f)
 	}
 	return false, nil
 }

@@ -52,58 +52,38 @@ func (p *Proxy) gated(w http.ResponseWriter, r *http.Request, req memproxy.Reque
 		// Even in shadow mode half a body cannot be forwarded.
 		d := a.Decision
 		d.Verdict, d.Status = memproxy.Deny, unread.Status
-		reply := p.opt.Adapter.Refuse(req, d.Shown())
-		a.Reply = &reply
+		a.Next = gate.Reply{Reply: p.opt.Adapter.Refuse(req, d.Shown())}
 	}
-	if a.Reply != nil {
-		p.write(w, *a.Reply, nil, a)
-		return a
-	}
-	if ch, after := p.resumes(a); ch != nil {
-		p.resume(w, r, a, ch, after)
-		return a
-	}
-	if reply, refused := p.opt.Gate.Untraced(r.Context(), a); refused {
-		w.Header().Set(face.DecisionHeader, face.Decision(a.Shown()))
-		p.write(w, reply, nil, a)
-		return a
-	}
-	switch turn, err := p.turn(req, a, route); {
-	case errors.Is(err, memproxy.ErrUngated):
-		p.ungated(w, r, a)
-	case err != nil:
-		p.abandon(w, r, a, err)
-	case turn != nil:
-		p.takeTurn(w, r, a, turn)
-	case a.Probes() != "":
-		p.probe(w, r, a, rest)
-	case p.rearms(a, route) != "":
-		p.rearm(w, r, a, p.rearms(a, route))
-	default:
-		p.forward(w, r, a, rest)
-	}
+	p.obey(w, r, a, a.Next, rest)
 	if a.Watched() {
 		p.compensate(w, r, a)
 	}
 	return a
 }
 
-// turn is the agent's run that an admitted request starts, or nil. In shadow
-// mode nothing is gated, so runs are passed on as they are.
-func (p *Proxy) turn(req memproxy.Request, a *gate.Admission, route memproxy.Route) (memproxy.Turn, error) {
-	turner, ok := p.opt.Adapter.(gate.Turner)
-	if !ok || a.Shadow() || !a.Runs() {
-		return nil, nil
+// obey does what the gate says is next.
+func (p *Proxy) obey(w http.ResponseWriter, r *http.Request, a *gate.Admission, next gate.Next, rest io.Reader) {
+	switch next := next.(type) {
+	case gate.Reply:
+		p.write(w, next.Reply, nil, a)
+	case gate.Resume:
+		if ch := p.resumes(next); ch != nil {
+			p.resume(w, r, a, ch, next.After)
+		} else if reply, refused := p.opt.Gate.Untraced(r.Context(), a); refused {
+			w.Header().Set(face.DecisionHeader, face.Decision(a.Shown()))
+			p.write(w, reply, nil, a)
+		} else {
+			p.obey(w, r, a, next.Else, rest)
+		}
+	case gate.RunAgent:
+		p.takeTurn(w, r, a, next.Turn)
+	case gate.Probe:
+		p.probe(w, r, a, next, rest)
+	case gate.Rearm:
+		p.rearm(w, r, a, next.Agent)
+	default:
+		p.forward(w, r, a, rest)
 	}
-	return turner.Turn(route, req, a.Body)
-}
-
-// rearms is the agent whose tools an admitted request changes, or "".
-func (p *Proxy) rearms(a *gate.Admission, route memproxy.Route) string {
-	if turner, ok := p.opt.Adapter.(gate.Turner); ok && !a.Shadow() {
-		return turner.Rearms(route)
-	}
-	return ""
 }
 
 // takeBody reads the body up to the limit; ServeHTTP has it come in time. What

@@ -10,23 +10,14 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// resumes is the stream that an admitted request asks for again, or nil where
-// the backend is to answer. The gate has seen whose run it is: the backend was
-// asked for it.
-func (p *Proxy) resumes(a *gate.Admission) (*chain, int64) {
-	chainer, ok := p.opt.Adapter.(gate.Chainer)
-	if !ok || a.Shadow() {
-		return nil, 0
-	}
-	q, ok := chainer.Resume(a.Call().Route, a.Call().Request, a.Body)
-	if !ok {
-		return nil, 0
-	}
+// resumes is the turn whose stream is asked for again, or nil where the backend is
+// to answer.
+func (p *Proxy) resumes(q gate.Resume) *chain {
 	ch := p.chains.find(q.Names...)
 	if ch == nil || !ch.readable() || q.Within != "" && !slices.Contains(ch.names, q.Within) {
-		return nil, 0
+		return nil
 	}
-	return ch, q.After
+	return ch
 }
 
 // resume sends a turn's stream from an event on, and what comes until it ends.

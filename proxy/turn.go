@@ -79,16 +79,16 @@ func (p *Proxy) rearm(w http.ResponseWriter, r *http.Request, a *gate.Admission,
 
 // probe forwards a request that runs one of an agent's tools, when it is known
 // which: the agent's tools stay as they are meanwhile.
-func (p *Proxy) probe(w http.ResponseWriter, r *http.Request, a *gate.Admission, rest io.Reader) {
+func (p *Proxy) probe(w http.ResponseWriter, r *http.Request, a *gate.Admission, next gate.Probe, rest io.Reader) {
 	ctx, cancel := context.WithTimeout(r.Context(), p.opt.UpstreamTimeout)
 	defer cancel()
 	err := func() error {
-		unlock, err := p.turns.lock(ctx, "agent "+a.Probes(), shared)
+		unlock, err := p.turns.lock(ctx, "agent "+next.Agent, shared)
 		if err != nil {
 			return err
 		}
 		defer unlock() // a watch takes the lock for itself
-		if err := p.opt.Gate.Probe(ctx, a); err != nil {
+		if err := p.opt.Gate.Probe(ctx, a, next); err != nil {
 			return err
 		}
 		p.forward(w, r, a, rest)

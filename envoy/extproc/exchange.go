@@ -230,19 +230,8 @@ func (x *exchange) admit(body []byte, flaw *memproxy.Malformed) (*mutation, *res
 	x.admission = a
 	x.lease.Done()
 	x.p.log(x.ctx, a, x.b.Name)
-	if a.Reply != nil {
-		if a.Reply.Status == http.StatusServiceUnavailable {
-			a.Reply.Header = retry(a.Reply.Header)
-		}
-		return nil, x.refused(*a.Reply)
-	}
-	if reply, refused := x.p.opt.Gate.Untraced(x.ctx, a); refused {
+	if reply, refused := obey(x, a, a.Next); refused {
 		return nil, x.refused(reply)
-	}
-	if ungated(a) || x.p.opt.Gate.Probe(x.ctx, a) != nil {
-		if reply, refused := x.p.opt.Gate.Ungated(x.ctx, a); refused {
-			return nil, x.refused(reply)
-		}
 	}
 	x.forwarded, x.forward = x.p.opt.Tracer.Start(x.ctx, signal.SpanForward, trace.WithSpanKind(trace.SpanKindClient))
 	return x.outgoing(a), nil
@@ -262,23 +251,29 @@ func (x *exchange) call(body []byte, flaw *memproxy.Malformed) *gate.Call {
 	return x.course.Call(call)
 }
 
-// ungated reports whether an admitted request starts an agent's run that would
-// have to be gated call by call, or changes the tools of one: neither can be
-// done by a filter that sees one request at a time. The HTTP face can.
-func ungated(a *gate.Admission) bool {
-	c := a.Call()
-	turner, ok := c.Backend.Adapter.(gate.Turner)
-	if !ok || a.Shadow() {
-		return false
+// obey does what the gate says is next, as far as a filter can that sees one
+// request at a time: an agent's run, which would have to be gated call by call, and
+// a change of its tools cannot be done. The HTTP face can.
+func obey(x *exchange, a *gate.Admission, next gate.Next) (reply memproxy.Reply, refused bool) {
+	switch next := next.(type) {
+	case gate.Reply:
+		if next.Status == http.StatusServiceUnavailable {
+			next.Header = retry(next.Header)
+		}
+		return next.Reply, true
+	case gate.Resume:
+		if reply, refused := x.p.opt.Gate.Untraced(x.ctx, a); refused {
+			return reply, true
+		}
+		return obey(x, a, next.Else)
+	case gate.Probe:
+		if x.p.opt.Gate.Probe(x.ctx, a, next) == nil {
+			return memproxy.Reply{}, false
+		}
+	case gate.Forward:
+		return memproxy.Reply{}, false
 	}
-	if turner.Rearms(c.Route) != "" {
-		return true
-	}
-	if !a.Runs() {
-		return false
-	}
-	turn, err := turner.Turn(c.Route, c.Request, a.Body)
-	return turn != nil || err != nil
+	return x.p.opt.Gate.Ungated(x.ctx, a)
 }
 
 // refused is the end of a request that does not go on. Envoy closes the stream.

@@ -49,6 +49,11 @@ func (lettaAnswers) Decode(rt memproxy.Route, _ memproxy.Request, _ []byte) (*me
 	return &memproxy.Operation{Kind: rt.Kind, Derived: rt.Derived}, nil
 }
 
+// Turn gates no run: its answer goes through the filters all the same.
+func (lettaAnswers) Turn(memproxy.Route, memproxy.Request, []byte) (memproxy.Turn, error) {
+	return nil, nil
+}
+
 // Proves EDGE-13: the answer of every row of both route tables goes through
 // every filter of the read path: whole, refused, as a piece and as an event of a
 // run. A new row cannot miss one.

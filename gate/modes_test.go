@@ -1,0 +1,235 @@
+package gate_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+)
+
+var update = flag.Bool("update", false, "write the table of steps into docs/design.md")
+
+// The table of steps and modes in docs/design.md is the list that runs.
+//
+// Proves EDGE-1, CARD-10
+func TestStepsAreInTheDesign(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("| step | " + strings.Join(gate.ModeNames[:], " | ") + " | if it fails |\n|---|" + strings.Repeat(":-:|", len(gate.ModeNames)) + "---|\n")
+	for _, r := range gate.Rows() {
+		runs := 0
+		name := r.Name
+		if r.Final {
+			name = "*" + name + "*"
+		}
+		fmt.Fprintf(&b, "| %s |", name)
+		for _, in := range r.Modes {
+			if in {
+				runs++
+				b.WriteString(" • |")
+			} else {
+				b.WriteString("   |")
+			}
+		}
+		fmt.Fprintf(&b, " `%s` |\n", r.Broken)
+		if runs == 0 {
+			t.Errorf("%s runs in no mode", r.Name)
+		}
+	}
+	const file, begin, end = "../docs/design.md", "<!-- steps: make docs -->\n\n", "\n<!-- /steps -->"
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(raw), begin)
+	was, after, closed := strings.Cut(rest, end)
+	if !ok || !closed {
+		t.Fatalf("%s has no place for the table", file)
+	}
+	if was == b.String() {
+		return
+	}
+	if !*update {
+		t.Fatalf("the table of steps in %s is not the list that runs: make docs", file)
+	}
+	if err := os.WriteFile(file, []byte(before+begin+b.String()+end+after), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Proves EDGE-17: whatever step fails, in whatever mode, nothing is forwarded, no
+// budget stays charged, and the reason is the step's own. A person is asked about a
+// call that cannot be foreseen, and a held write waits on that cannot be ruled on.
+func TestAStepThatFailsRefuses(t *testing.T) {
+	ctx := context.Background()
+	held := memproxy.HeldWrite{ID: "d0", Backend: "mem", Route: "fake.route", Method: "POST", EscapedPath: "/call", Tenant: "acme", Principal: "agent:author"}
+	refused := func(t *testing.T, r *rig, a *gate.Admission, row gate.Row) {
+		t.Helper()
+		if d := a.Decision; d.Verdict != memproxy.Deny || d.Status != 503 || len(a.Shown().Reasons) == 0 || a.Shown().Reasons[0].Code != row.Broken {
+			t.Errorf("%v %d, %+v", d.Verdict, d.Status, a.Shown().Reasons)
+		}
+		if _, reply := a.Next.(gate.Reply); !reply && a.Call().Route.ID == "fake.route" {
+			t.Errorf("next is %T", a.Next)
+		}
+		if r.budget.used != 0 {
+			t.Errorf("%d charged", r.budget.used)
+		}
+	}
+	tool := memproxy.ToolCall{ID: "c", Tool: "t", Arguments: []byte("x")}
+	modes := map[string]func(*testing.T, *rig, gate.Backend, gate.Row, func()){
+		"client": func(t *testing.T, r *rig, _ gate.Backend, row gate.Row, smash func()) {
+			smash()
+			refused(t, r, r.admit(learn("x")), row)
+		},
+		"call": func(t *testing.T, r *rig, _ gate.Backend, row gate.Row, smash func()) {
+			a := r.admit(memproxy.Operation{Kind: memproxy.Run})
+			smash()
+			op := learn("x")
+			tool.Operation = &op
+			refused(t, r, r.gate.Ask(ctx, a, tool), row)
+		},
+		"foresee": func(t *testing.T, r *rig, _ gate.Backend, _ gate.Row, smash func()) {
+			a := r.admit(memproxy.Operation{Kind: memproxy.Run})
+			smash()
+			op := learn("x")
+			tool.Operation = &op
+			if f := r.gate.Foresee(ctx, a, tool); f != nil {
+				t.Errorf("foreseen: %+v", f.Decision)
+			}
+		},
+		"decline": func(t *testing.T, r *rig, _ gate.Backend, _ gate.Row, smash func()) {
+			a := r.admit(memproxy.Operation{Kind: memproxy.Run})
+			smash()
+			op := learn("x")
+			tool.Operation = &op
+			if d := r.gate.Decline(ctx, a, tool, "because").Decision; d.Verdict != memproxy.Deny {
+				t.Errorf("%+v", d)
+			}
+		},
+		"replay": func(t *testing.T, r *rig, b gate.Backend, row gate.Row, smash func()) {
+			smash()
+			a, err := r.gate.Replay(ctx, b, held, memproxy.HoldContent{Body: []byte("body")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			refused(t, r, a, row)
+		},
+		"putBack": func(t *testing.T, r *rig, b gate.Backend, row gate.Row, smash func()) {
+			smash()
+			a, err := r.gate.PutBack(ctx, b, memproxy.Search{Request: memproxy.Request{Method: "POST", EscapedPath: "/call"}}, "d1", "eve", "acme")
+			if err != nil {
+				t.Fatal(err)
+			}
+			refused(t, r, a, row)
+		},
+		"recheck": func(t *testing.T, r *rig, b gate.Backend, _ gate.Row, smash func()) {
+			smash()
+			if v, err := r.gate.Reconsider(ctx, b, held, memproxy.HoldContent{Body: []byte("body")}); err == nil {
+				t.Errorf("%+v", v)
+			}
+		},
+		"explain": func(t *testing.T, r *rig, _ gate.Backend, row gate.Row, smash func()) {
+			smash()
+			r.fake.op = learn("x")
+			ex := r.gate.Explain(ctx, r.call(r.fake.op))
+			if ex.Decision.Verdict != memproxy.Deny || !hasCode(ex.Decision.Reasons, row.Broken) {
+				t.Errorf("%+v", ex.Decision)
+			}
+		},
+	}
+	for i, mode := range gate.ModeNames {
+		for _, row := range gate.Rows() {
+			if !row.Modes[i] {
+				continue
+			}
+			t.Run(mode+"/"+row.Name, func(t *testing.T) {
+				r, _, _ := holdRig(t, func(r *rig, _ *fakeHolder, _ *fakeKeeper) {
+					if row.Name != "reserve" && row.Name != "hold" {
+						r.rules.Policy = policy(allowAll)
+					}
+				})
+				r.fake.op, r.fake.knows = learn("x"), true
+				modes[mode](t, r, r.call(r.fake.op).Backend, row, func() { gate.BreakStep(t, row.Name, errBroken) })
+			})
+		}
+	}
+}
+
+func hasCode(reasons []memproxy.Reason, code memproxy.ReasonCode) bool {
+	for _, r := range reasons {
+		if r.Code == code {
+			return true
+		}
+	}
+	return false
+}
+
+// driver is a fake whose backend runs agents.
+type driver struct {
+	streamer
+	turn         memproxy.Turn
+	err          error
+	rearms, runs string
+}
+
+func (d driver) Turn(memproxy.Route, memproxy.Request, []byte) (memproxy.Turn, error) {
+	return d.turn, d.err
+}
+func (d driver) Rearms(memproxy.Route) string { return d.rearms }
+func (d driver) Probe(memproxy.Route, memproxy.Request) (string, memproxy.Request, bool) {
+	return d.runs, memproxy.Request{}, d.runs != ""
+}
+func (driver) Probed(memproxy.Route, memproxy.Reply) error { return nil }
+
+type turn struct{ memproxy.Turn }
+
+// Proves EDGE-1: what is left to do is data, and no run of an agent is forwarded
+// as an ordinary request is.
+func TestWhatIsNext(t *testing.T) {
+	stream := memproxy.Resumption{Names: []string{"x"}}
+	for name, tc := range map[string]struct {
+		d      driver
+		kind   memproxy.Kind
+		change func(*rig)
+		want   string
+	}{
+		"an ordinary request":  {driver{}, memproxy.Learn, nil, "gate.Forward"},
+		"an agent runs":        {driver{turn: turn{}}, memproxy.Run, nil, "gate.RunAgent"},
+		"no agent runs":        {driver{}, memproxy.Run, nil, "gate.Forward"},
+		"it cannot be paused":  {driver{err: memproxy.ErrUngated}, memproxy.Run, nil, "gate.Reply"},
+		"nor while developing": {driver{err: memproxy.ErrUngated}, memproxy.Run, func(r *rig) { r.rules.Profile = gate.Development }, "gate.Forward"},
+		"the adapter breaks":   {driver{err: errBroken}, memproxy.Run, nil, "gate.Reply"},
+		"a tool is run":        {driver{runs: "a"}, memproxy.Learn, nil, "gate.Probe"},
+		"tools are changed":    {driver{rearms: "a"}, memproxy.Admin, nil, "gate.Rearm"},
+		"a stream again":       {driver{streamer: streamer{again: stream}}, memproxy.Recall, nil, "gate.Resume else gate.Forward"},
+		"a stream, or a run":   {driver{streamer: streamer{again: stream}, turn: turn{}}, memproxy.Run, nil, "gate.Resume else gate.RunAgent"},
+		"shadow mode":          {driver{turn: turn{}, rearms: "a", runs: "a"}, memproxy.Run, func(r *rig) { r.rules.Enforce = false }, "gate.Forward"},
+		"refused": {driver{turn: turn{}}, memproxy.Run, func(r *rig) {
+			r.rules.Policy = policy(func(memproxy.Question) (memproxy.Ruling, error) { return memproxy.Ruling{Verdict: memproxy.Deny}, nil })
+		}, "gate.Reply"},
+		"no record can be made":   {driver{turn: turn{}}, memproxy.Run, func(r *rig) { r.recorder.err = errBroken }, "gate.Reply"},
+		"the stream of a refusal": {driver{streamer: streamer{again: stream}}, memproxy.Recall, func(r *rig) { r.recorder.err = errBroken }, "gate.Reply"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, func(r *rig) {
+				tc.d.fakeReader = r.adapter.(*fakeReader)
+				r.adapter = tc.d
+				if tc.change != nil {
+					tc.change(r)
+				}
+			})
+			a := r.admit(memproxy.Operation{Kind: tc.kind, Cost: 1})
+			got := fmt.Sprintf("%T", a.Next)
+			if again, ok := a.Next.(gate.Resume); ok {
+				got += fmt.Sprintf(" else %T", again.Else)
+			}
+			if got != tc.want || (a.Reply != nil) != (got == "gate.Reply") {
+				t.Errorf("%s with %v, want %s", got, a.Reply, tc.want)
+			}
+		})
+	}
+}
