@@ -9,6 +9,8 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
+	"github.com/memproxy/memproxy/budgets/redisstore"
+	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
@@ -122,5 +124,14 @@ func TestBatchesAreCharged(t *testing.T) {
 	}
 	if a := batch(ids[0]); a.status != 429 {
 		t.Errorf("none is left: %d %s", a.status, a.body)
+	}
+}
+
+// Proves TRL-6: the time that a charge may take is what its connection has, too.
+func TestAChargeHasItsTime(t *testing.T) {
+	for timeout, want := range map[time.Duration]time.Duration{50 * time.Millisecond: redisstore.DefaultTimeout, 30 * time.Second: 30 * time.Second} {
+		if got := sharedOptions(&config.Redis{Timeout: config.Duration(timeout)}).Timeout; got != want {
+			t.Errorf("%v: %v, want %v", timeout, got, want)
+		}
 	}
 }

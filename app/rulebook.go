@@ -15,6 +15,7 @@ import (
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/fleet"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/access"
 	"github.com/memproxy/memproxy/policy"
 	"github.com/memproxy/memproxy/policy/cedar"
 	"github.com/memproxy/memproxy/screen"
@@ -127,7 +128,7 @@ func (r *rulebook) enact(in ingredients, use func(*gate.Rules) error) error {
 		Lines: func(p memproxy.Principal, kind memproxy.Kind, user string, fields []string) []memproxy.Line {
 			return counted(budgets.Lines(limits, p, kind, user, fields), enforced)
 		},
-		Enforce: *cfg.Enforce, Unattributed: gate.Unattributed(cfg.Ownership.Unattributed), OneTenant: cfg.OneTenant(),
+		Enforce: *cfg.Enforce, Unattributed: access.Unattributed(cfg.Ownership.Unattributed), OneTenant: cfg.OneTenant(),
 		Changed:           gate.Changed(cfg.Ownership.Changed),
 		Unclaimed:         gate.Unclaimed(cfg.Answers.Unclaimed),
 		Headers:           gate.Unclaimed(cfg.Answers.Headers),

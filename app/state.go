@@ -215,7 +215,7 @@ func (s *state) openBudget() (gate.Budget, error) {
 	if r == nil {
 		return local, nil
 	}
-	shared, err := redisstore.New(redisstore.Options{URL: r.URL.Reveal()})
+	shared, err := redisstore.New(sharedOptions(r))
 	if err != nil {
 		return nil, err
 	}
@@ -241,6 +241,12 @@ func (s *state) openBudget() (gate.Budget, error) {
 	s.degraded = both.Degraded
 	s.group.Own(stageStores, both.Close)
 	return both, nil
+}
+
+// sharedOptions give one dial, write or read the time that one charge has, if that
+// is more than the default: it must not end what the charge still waits for.
+func sharedOptions(r *config.Redis) redisstore.Options {
+	return redisstore.Options{URL: r.URL.Reveal(), Timeout: max(r.Timeout.Time(), redisstore.DefaultTimeout)}
 }
 
 // Flush returns once all that was recorded so far is on disk.

@@ -11,6 +11,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/mem0"
 	"github.com/memproxy/memproxy/budgets"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/access"
 	"github.com/memproxy/memproxy/identity"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/policy"
@@ -67,7 +68,7 @@ func admitting(tb testing.TB) (*gate.Gate, *gate.Call) {
 		Clock: time.Now, NewID: func() string { return "01a1fcff-e2ef-79a4-a087-adbeaa5b63b2" },
 	}, &gate.Rules{
 		Version: "bench", Profile: gate.Production, Policy: rules, Ceilings: memproxy.DefaultCeilings(), Enforce: true,
-		Unattributed: gate.UnattributedVisible,
+		Unattributed: access.Visible,
 		Lines: func(p memproxy.Principal, kind memproxy.Kind, user string, fields []string) []memproxy.Line {
 			return budgets.Lines(limits, p, kind, user, fields)
 		},

@@ -24,6 +24,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/mem0"
 	"github.com/memproxy/memproxy/budgets"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/access"
 	"github.com/memproxy/memproxy/identity"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/policy"
@@ -291,7 +292,7 @@ func reading(l *ledger.Ledger) (answer func(context.Context, []string) ([]byte, 
 		Clock: time.Now, NewID: func() string { return decision }, Later: func(_ string, f func()) { later.Go(f) },
 	}, &gate.Rules{
 		Version: "bench", Profile: gate.Production, Policy: rules, Ceilings: memproxy.DefaultCeilings(), Enforce: true,
-		Unattributed: gate.UnattributedVisible, Screener: screener, Withhold: 800, Changed: gate.ChangedReport,
+		Unattributed: access.Visible, Screener: screener, Withhold: 800, Changed: gate.ChangedReport,
 		Lines: func(memproxy.Principal, memproxy.Kind, string, []string) []memproxy.Line { return nil },
 	})
 	if err != nil {

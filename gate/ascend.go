@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/access"
 )
 
 // maxAscent bounds the objects that are asked for so that what belongs to them
@@ -20,12 +21,12 @@ const maxAscent = 64
 func (v *viewer) ascend(ctx context.Context, g *Gate, bare []memproxy.Memory) error {
 	a := v.call
 	loc, ok := a.call.Backend.Adapter.(Locator)
-	if !ok || a.call.Backend.Fetch == nil || a.alone() && v.principal.ActsAs.All {
+	if !ok || a.call.Backend.Fetch == nil || a.alone() && v.Principal.ActsAs.All {
 		return nil
 	}
 	var ask []string
 	for i := range bare {
-		if v.descent(&bare[i]) != unknownName {
+		if v.Descent(&bare[i]) != access.Unknown {
 			continue
 		}
 		for _, ref := range bare[i].Within {
@@ -48,18 +49,18 @@ func (v *viewer) ascend(ctx context.Context, g *Gate, bare []memproxy.Memory) er
 		return err
 	}
 	over := *v
-	over.derived = nil
-	v.derived, v.agents = map[string]memproxy.Ownership{}, map[string]string{}
+	over.Derived = nil
+	v.Derived, v.Agents = map[string]memproxy.Ownership{}, map[string]string{}
 	for i, id := range ask {
-		v.agents[id] = found[i].Scope.Agent
-		tenant := v.principal.Tenant
-		switch over.descent(&memproxy.Memory{Within: found[i].Within}) {
-		case unknownName:
+		v.Agents[id] = found[i].Scope.Agent
+		tenant := v.Principal.Tenant
+		switch over.Descent(&memproxy.Memory{Within: found[i].Within}) {
+		case access.Unknown:
 			continue
-		case foreignName:
+		case access.Foreign:
 			tenant += "/" // whose, is of no matter
 		}
-		v.derived[id] = memproxy.Ownership{Kind: memproxy.TargetMemory, ID: id, Scope: memproxy.Scope{Tenant: tenant}}
+		v.Derived[id] = memproxy.Ownership{Kind: memproxy.TargetMemory, ID: id, Scope: memproxy.Scope{Tenant: tenant}}
 	}
 	return nil
 }

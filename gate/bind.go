@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/access"
 )
 
 // unclaimed reports whether a request has no names to bind: all of them have
@@ -20,7 +21,7 @@ func bind(ctx context.Context, r *run) error {
 	var rows []memproxy.Ownership
 	for _, id := range r.unbound {
 		actor := r.Principal.ID
-		if d, name, _ := strings.Cut(id, ":"); r.exists(memproxy.Dimension(d), name) {
+		if d, name, _ := strings.Cut(id, ":"); access.Exists(r.op, memproxy.Dimension(d), name) {
 			if r.verdict.Stops() {
 				continue // it may be another tenant's: a write that would have been refused does not take it
 			}

@@ -5,39 +5,15 @@ import (
 	"slices"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/access"
 )
 
 // bound checks every identity that the payload names against what the
-// principal may name. The payload never says who the caller is; here it is
-// held to who the caller is.
+// principal may name.
 func bound(ctx context.Context, r *run) error {
-	op := r.op
 	r.mine(ctx)
-	for i := range op.Claims {
-		c := &op.Claims[i]
-		limit := r.Principal.May(c.Dim)
-		if limit.All {
-			continue
-		}
-		if c.Op != memproxy.ClaimIs {
-			r.refuse(StatusForbidden, memproxy.Reason{
-				Code: memproxy.IdentityBroad, Pointer: c.Pointer,
-				Detail: "a wildcard, an exclusion or an unknown operator on " + string(c.Dim) + " reaches past what this caller may name; " + setting(c.Dim) + `: "*" of its entry under identity allows it`,
-			})
-			continue
-		}
-		for _, v := range c.Values {
-			if !limit.Allows(v) {
-				r.refuse(StatusForbidden, memproxy.Reason{
-					Code: claimReason(c.Dim), Pointer: c.Pointer,
-					Detail: "the payload names " + article(c.Dim) + " that this caller may not act for; " + setting(c.Dim) + " of its entry under identity lists them",
-				})
-				break
-			}
-		}
-	}
-	if (op.Derived || op.Bulk) && len(op.Targets) == 0 {
-		r.pinned()
+	if refused := access.Bounds(&r.Principal, r.op); len(refused) > 0 {
+		r.refuse(StatusForbidden, refused...)
 	}
 	return nil
 }
@@ -70,62 +46,9 @@ func (r *run) mine(ctx context.Context) {
 	for i := range r.op.Claims {
 		c := &r.op.Claims[i]
 		for _, v := range c.Values {
-			if row := known.owner(memproxy.TargetMemory, v); c.Op == memproxy.ClaimIs && slices.Contains(ids, v) && madeBy(&r.Principal, row) {
+			if row := known.owner(memproxy.TargetMemory, v); c.Op == memproxy.ClaimIs && slices.Contains(ids, v) && access.MadeBy(&r.Principal, row) {
 				r.Principal = r.Principal.Naming(c.Dim, v)
 			}
 		}
 	}
-}
-
-func article(d memproxy.Dimension) string {
-	if d == memproxy.DimAgent || d == memproxy.DimApp {
-		return "an " + string(d)
-	}
-	return "a " + string(d)
-}
-
-// setting is the setting of a caller that lists whom it may name.
-func setting(d memproxy.Dimension) string {
-	if d == memproxy.DimAgent {
-		return "acts_as"
-	}
-	return string(d) + "s"
-}
-
-func claimReason(d memproxy.Dimension) memproxy.ReasonCode {
-	switch d {
-	case memproxy.DimAgent:
-		return memproxy.IdentityActsAs
-	case memproxy.DimApp:
-		return memproxy.IdentityApp
-	case memproxy.DimRun:
-		return memproxy.IdentityRun
-	}
-	return memproxy.IdentityUser
-}
-
-// pinned refuses an operation whose effect cannot be filtered memory by
-// memory (a bulk delete, a summary, an export) unless it is narrowed, in
-// every dimension in which the principal is limited, to what the principal
-// may name.
-func (r *run) pinned() {
-	for _, d := range [...]memproxy.Dimension{memproxy.DimUser, memproxy.DimAgent, memproxy.DimApp, memproxy.DimRun} {
-		if r.Principal.May(d).All || pins(r.op.Claims, d) {
-			continue
-		}
-		detail := "this cannot be filtered memory by memory, so it must name " + article(d) + " that this caller may act for, or have " + setting(d) + `: "*"`
-		if r.op.Single {
-			detail = "everything of one owner is also what belongs to " + string(d) + "s that this caller may not act for; " + setting(d) + `: "*" opens it, with the role memproxy-forget`
-		}
-		r.refuse(StatusForbidden, memproxy.Reason{Code: memproxy.ScopeUnpinned, Detail: detail})
-	}
-}
-
-func pins(claims []memproxy.Claim, d memproxy.Dimension) bool {
-	for i := range claims {
-		if c := &claims[i]; c.Dim == d && c.Pins && c.Op == memproxy.ClaimIs && len(c.Values) > 0 {
-			return true
-		}
-	}
-	return false
 }

@@ -159,7 +159,7 @@ func (g *Gate) reaches(ctx context.Context, a *Admission, id string) bool {
 	}
 	v := a.viewer(g.opt.Signer, known)
 	if row := known.owner(memproxy.TargetMemory, id); row != nil {
-		return v.lookUp(ctx, g, []memproxy.Ownership{*row}, nil) == nil && v.sees(row, &memproxy.Memory{})
+		return v.lookUp(ctx, g, []memproxy.Ownership{*row}, nil) == nil && v.Sees(row, &memproxy.Memory{})
 	}
 	found, err := r.located(ctx, loc, []string{id})
 	if err != nil {
@@ -167,7 +167,7 @@ func (g *Gate) reaches(ctx context.Context, a *Admission, id string) bool {
 		return false
 	}
 	m := found[id]
-	return !m.Missing && v.lookUp(ctx, g, nil, []memproxy.Memory{m}) == nil && v.sees(nil, &m)
+	return !m.Missing && v.lookUp(ctx, g, nil, []memproxy.Memory{m}) == nil && v.Sees(nil, &m)
 }
 
 // tellKept puts into the outcome's reasons and the log what was not passed on

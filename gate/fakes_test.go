@@ -12,6 +12,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/access"
 )
 
 // The fakes here are the simplest collaborators that keep their contract; the
@@ -332,7 +333,7 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 					{Reason: memproxy.BudgetTotal, Key: "principal/" + p.ID, Window: memproxy.WindowTotal, Limit: 10},
 				}
 			},
-			Enforce: true, Unattributed: gate.UnattributedVisible, OneTenant: true,
+			Enforce: true, Unattributed: access.Visible, OneTenant: true,
 		},
 	}
 	r.identify = func(context.Context, memproxy.Credentials) (memproxy.Principal, error) { return r.who, nil }

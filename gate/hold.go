@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/access"
 )
 
 // full refuses a hold of a caller of whom too much waits, or of one of its end
@@ -147,21 +148,11 @@ func polled(ctx context.Context, r *run) error {
 	if err != nil {
 		return err
 	}
-	if !ok || h.Backend != r.call.Backend.Name || h.Tenant != r.Principal.Tenant || !r.mayName(h.Scope) {
+	if !ok || h.Backend != r.call.Backend.Name || h.Tenant != r.Principal.Tenant || !access.MayName(&r.Principal, h.Scope) {
 		return nil
 	}
 	r.held = &h
 	return nil
-}
-
-// mayName reports whether the principal may name all of a scope.
-func (r *run) mayName(s memproxy.Scope) bool {
-	for _, d := range dimensions {
-		if v := s.In(d); v != "" && !r.Principal.May(d).Allows(v) {
-			return false
-		}
-	}
-	return true
 }
 
 // unasked: no receipt of a held write is asked about, or the answer is there.

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/access"
 )
 
 // readable leaves out elements that do not say whose they are.
@@ -49,10 +50,10 @@ func visible(ret *answer, it *item) outcome {
 	case ret.answers && (target || it.row == nil):
 		// What the ledger does not know has just come to be, unless it says that
 		// it is somebody else's.
-		if target || !ret.view.denies(it.Memory, ret.fresh) {
+		if target || !ret.view.Denies(it.Memory, ret.fresh) {
 			return outcome{}
 		}
-	case !ret.answers && it.Missing, ret.view.sees(it.row, it.Memory):
+	case !ret.answers && it.Missing, ret.view.Sees(it.row, it.Memory):
 		return outcome{}
 	case !ret.answers && len(ret.op.Targets) > 0:
 		return outcome{action: refuse, code: foreignItem.code, detail: foreignItem.detail}
@@ -235,7 +236,7 @@ func displayed(ret *answer, it *item) display {
 	st := &it.rec.Status
 	d := ret.rules.display(st.State)
 	switch {
-	case st.State == memproxy.StatePending && (slices.Contains(ret.Principal.Roles, RoleReviewer) || madeBy(&ret.Principal, it.row)):
+	case st.State == memproxy.StatePending && (slices.Contains(ret.Principal.Roles, RoleReviewer) || access.MadeBy(&ret.Principal, it.row)):
 		return show
 	case d == show && restless(ret, it):
 		return withhold

@@ -38,7 +38,7 @@ func records(ctx context.Context, ret *answer) error {
 		err = ret.view.lookUp(ctx, ret.g, rows, bare)
 	}
 	if err != nil {
-		ret.view.blind, ret.blind = true, true
+		ret.view.Blind, ret.blind = true, true
 	}
 	return nil
 }
@@ -138,7 +138,7 @@ func befores(ctx context.Context, ret *answer) error {
 	before := make([]memproxy.Memory, len(ret.items))
 	for i := range ret.items {
 		it := &ret.items[i]
-		it.orphan = it.Before != "" && it.row == nil && !ret.rules.OneTenant && !ret.view.declared
+		it.orphan = it.Before != "" && it.row == nil && !ret.rules.OneTenant && !ret.view.Declared
 		before[i] = memproxy.Memory{Text: it.Before, Field: it.Field, Drop: it.Drop || it.orphan}
 	}
 	risks, err := ret.risks(ctx, before)

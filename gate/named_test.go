@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/access"
 )
 
 // naming is a backend's adapter whose answers name objects: in a body, ids
@@ -86,7 +86,7 @@ func TestAnswersNameNothingOfOtherTenants(t *testing.T) {
 			t.Errorf("%s: an answer that is another's: %d %q", kind, got.Status, got.Body)
 		}
 	}
-	r := named(t, func(r *rig, _ *naming) { r.rules.OneTenant, r.rules.Unattributed = true, gate.UnattributedVisible }, object("theirs", "globex", "agent:b"))
+	r := named(t, func(r *rig, _ *naming) { r.rules.OneTenant, r.rules.Unattributed = true, access.Visible }, object("theirs", "globex", "agent:b"))
 	a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
 	if got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("theirs")}); string(got.Body) != "theirs" {
 		t.Errorf("with one tenant: %q", got.Body)

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/access"
 )
 
 // Proves EDGE-3: whatever write is sent has a row for each name that it claims,
@@ -27,7 +27,7 @@ func TestWhateverIsSentBindsItsNames(t *testing.T) {
 		"of a caller limited to it":     {func(r *rig) { r.who.Users, r.who.ActsAs = only("ann"), only("agent-1") }, write},
 		"in shadow mode":                {func(r *rig) { r.rules.Enforce, r.rules.Policy = false, refused }, write},
 		"where there is one tenant":     {func(r *rig) { r.rules.OneTenant = true }, write},
-		"of an owner that is there":     {func(r *rig) { r.rules.OneTenant, r.rules.Unattributed = true, gate.UnattributedVisible }, there},
+		"of an owner that is there":     {func(r *rig) { r.rules.OneTenant, r.rules.Unattributed = true, access.Visible }, there},
 		"of a listed one that is there": {func(r *rig) { r.who.ActsAs = only("agent-1") }, there},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestOneForeignRowIsEnough(t *testing.T) {
 	op.Claims = []memproxy.Claim{pinned(memproxy.DimUser, "bob")}
 	wantCodes(t, r.admit(op).Decision, memproxy.Deny, memproxy.OwnerUnknown)
 	for _, one := range []bool{true, false} {
-		r = tenants(t, func(r *rig) { r.rules.OneTenant, r.rules.Unattributed = one, gate.UnattributedVisible })
+		r = tenants(t, func(r *rig) { r.rules.OneTenant, r.rules.Unattributed = one, access.Visible })
 		op.Claims = []memproxy.Claim{pinned(memproxy.DimUser, "*")}
 		if a := r.admit(op); (a.Decision.Verdict == memproxy.Allow) != one || len(r.ledger.rows) > 0 {
 			t.Errorf("one tenant %v: %+v, bound %v", one, a.Decision, r.ledger.rows)

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/access"
 )
 
 // own finds out whose the targets are and refuses those that the principal
@@ -225,7 +226,7 @@ func (r *run) located(ctx context.Context, loc Locator, ask []string) (map[strin
 // from them what another tenant has.
 func (r *run) judge(ctx context.Context) {
 	v := r.viewer(r.g.opt.Signer, r.lookups())
-	v.blind = r.blind
+	v.Blind = r.blind
 	var rows []memproxy.Ownership
 	var bare []memproxy.Memory
 	for _, id := range r.op.Targets {
@@ -236,7 +237,7 @@ func (r *run) judge(ctx context.Context) {
 		}
 	}
 	if err := v.lookUp(ctx, r.g, rows, bare); err != nil {
-		v.blind = true
+		v.Blind = true
 	}
 	for _, id := range r.op.Targets {
 		row, known := r.owners[id]
@@ -264,7 +265,7 @@ func (r *run) judge(ctx context.Context) {
 		if known {
 			rowp = &row
 		}
-		if !v.sees(rowp, &m) {
+		if !v.Sees(rowp, &m) {
 			r.refuse(StatusNotFound, memproxy.Reason{Code: memproxy.OwnerForeign, Detail: "the target belongs to somebody else"})
 			return
 		}
@@ -283,5 +284,5 @@ func (r *run) selfAnswered(id string) bool {
 // unlimited reports whether the principal may see everything there is.
 func (a *Admission) unlimited() bool {
 	p := &a.Principal
-	return p.ActsAs.All && p.Users.All && p.Apps.All && p.Runs.All && a.rules.Unattributed == UnattributedVisible
+	return p.ActsAs.All && p.Users.All && p.Apps.All && p.Runs.All && a.rules.Unattributed == access.Visible
 }

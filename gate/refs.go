@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/access"
 )
 
 // referred rules on the objects that the request names and that it is not
@@ -22,12 +23,15 @@ func (r *run) referred(ctx context.Context) error {
 		}
 	}
 	if err := v.lookUp(ctx, r.g, rows, nil); err != nil {
-		v.blind = true
+		v.Blind = true
 	}
+	names := r.names()
 	for i := range r.op.Refs {
 		ref := &r.op.Refs[i]
 		if ref.Kind == memproxy.TargetEntity {
-			r.referredName(ref)
+			if !names.Refers(ref) {
+				r.missing(ref.Pointer)
+			}
 			continue
 		}
 		if !inside(r) && ref.Kind == r.op.TargetKind && slices.Contains(r.op.Targets, ref.ID) {
@@ -35,10 +39,10 @@ func (r *run) referred(ctx context.Context) error {
 		}
 		row := r.named.owner(ref.Kind, ref.ID)
 		switch {
-		case row != nil && !v.sees(row, &memproxy.Memory{}):
+		case row != nil && !v.Sees(row, &memproxy.Memory{}):
 			r.missing(ref.Pointer)
 		case ref.Loose:
-		case row == nil && at[ref.ID] == nil && (r.rules.Unattributed != UnattributedVisible || v.limited()):
+		case row == nil && at[ref.ID] == nil && (r.rules.Unattributed != access.Visible || access.Limited(&r.Principal)):
 			at[ref.ID] = ref
 			ask = append(ask, ref.ID)
 		}
@@ -47,20 +51,6 @@ func (r *run) referred(ctx context.Context) error {
 		return nil
 	}
 	return r.discover(ctx, ask, at)
-}
-
-// referredName rules on an owner that is referred to by its name.
-func (r *run) referredName(ref *memproxy.Ref) {
-	dim, name, _ := strings.Cut(ref.ID, ":")
-	switch r.bond(memproxy.Dimension(dim), name) {
-	case foreignName:
-		r.missing(ref.Pointer)
-	case unknownName:
-		// Names that come to be by being used are no references.
-		if !r.alone() && r.rules.Unattributed != UnattributedVisible {
-			r.missing(ref.Pointer)
-		}
-	}
 }
 
 // cursor reports whether a reference stands where pages are told apart, and
@@ -85,7 +75,7 @@ func (r *run) discover(ctx context.Context, ask []string, at map[string]*memprox
 	for _, id := range ask {
 		if loc.Locate(r.call.Route, r.call.Request, id).EscapedPath != "" {
 			some = append(some, id)
-		} else if !r.alone() && r.rules.Unattributed != UnattributedVisible && r.op.Kind != memproxy.Admin && !cursor(at[id].Pointer) {
+		} else if !r.alone() && r.rules.Unattributed != access.Visible && r.op.Kind != memproxy.Admin && !cursor(at[id].Pointer) {
 			r.missing(at[id].Pointer)
 		}
 	}
@@ -109,10 +99,10 @@ func (r *run) discover(ctx context.Context, ask []string, at map[string]*memprox
 		memories = append(memories, m)
 	}
 	if err := v.lookUp(ctx, r.g, nil, memories); err != nil {
-		v.blind = true
+		v.Blind = true
 	}
 	for _, id := range some {
-		if m := found[id]; m.Missing && !r.alone() || !m.Missing && !v.sees(nil, &m) {
+		if m := found[id]; m.Missing && !r.alone() || !m.Missing && !v.Sees(nil, &m) {
 			r.missing(at[id].Pointer)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/access"
 )
 
 // Proves TRL-1: a run that goes on writes nothing with a key that was removed
@@ -62,7 +63,7 @@ func TestRunsOfRemovedKeysWriteNothing(t *testing.T) {
 // under way decide nothing of it: its answer is filtered by the rules that it pinned, for
 // whom it was admitted. The next request has the new ones, and no caller.
 func TestAnswersKeepTheRulesThatTheyPinned(t *testing.T) {
-	for was, next := range map[gate.Unattributed]gate.Unattributed{gate.UnattributedVisible: gate.UnattributedHidden, gate.UnattributedHidden: gate.UnattributedVisible} {
+	for was, next := range map[access.Unattributed]access.Unattributed{access.Visible: access.Hidden, access.Hidden: access.Visible} {
 		removed := false
 		r := newRig(t, func(r *rig) {
 			r.rules.Unattributed, r.who.ActsAs = was, all()
@@ -74,7 +75,7 @@ func TestAnswersKeepTheRulesThatTheyPinned(t *testing.T) {
 			}
 		})
 		r.fake.memories = []memproxy.Memory{{Pointer: "/0", ID: "nobodys"}}
-		shown := map[gate.Unattributed]string{gate.UnattributedVisible: "nobodys", gate.UnattributedHidden: ""}
+		shown := map[access.Unattributed]string{access.Visible: "nobodys", access.Hidden: ""}
 		answer := func(a *gate.Admission) string {
 			return string(r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("everything")}).Body)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/access"
 )
 
 // Profile names a set of defaults.
@@ -14,21 +15,6 @@ type Profile string
 const (
 	Development Profile = "development"
 	Production  Profile = "production"
-)
-
-// Unattributed says who may see a memory of which neither the ledger nor a
-// valid stamp tells the tenant: one that was written around the proxy.
-type Unattributed string
-
-// The settings for unattributed memories.
-const (
-	// UnattributedVisible: whoever may name its user, agent, app and run.
-	UnattributedVisible Unattributed = "visible"
-	// UnattributedNamed: only principals whose limits list one of its owners
-	// by name. The default where a configuration knows several tenants.
-	UnattributedNamed Unattributed = "named"
-	// UnattributedHidden: nobody.
-	UnattributedHidden Unattributed = "hidden"
 )
 
 // Rules is everything that can be replaced while the gate runs. It is
@@ -76,7 +62,7 @@ type Rules struct {
 	// Enforce is false in shadow mode: everything is ruled on and recorded,
 	// and forwarded unchanged.
 	Enforce      bool
-	Unattributed Unattributed
+	Unattributed access.Unattributed
 	// OneTenant is set where all callers are of one tenant. All that a backend
 	// holds is then theirs, but for what the ledger knows to be another's.
 	OneTenant bool
@@ -114,7 +100,7 @@ func (r *Rules) validate() error {
 		return fmt.Errorf("gate: unknown rewriting %q", r.Rewrite)
 	}
 	switch r.Unattributed {
-	case UnattributedVisible, UnattributedNamed, UnattributedHidden:
+	case access.Visible, access.Named, access.Hidden:
 		return nil
 	}
 	return fmt.Errorf("gate: unknown setting %q for unattributed memories", r.Unattributed)

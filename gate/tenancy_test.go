@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/access"
 )
 
 func name(d memproxy.Dimension, value, tenant string) memproxy.Ownership {
@@ -26,7 +26,7 @@ func (*masking) Masks(memproxy.Route, *memproxy.Operation) bool { return true }
 // no limit but its tenant.
 func tenants(t *testing.T, change func(*rig), rows ...memproxy.Ownership) *rig {
 	return newRig(t, func(r *rig) {
-		r.rules.OneTenant, r.rules.Unattributed = false, gate.UnattributedNamed
+		r.rules.OneTenant, r.rules.Unattributed = false, access.Named
 		r.who.ActsAs = all()
 		for _, row := range rows {
 			r.ledger.rows[row.ID] = row

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/access"
 )
 
 // streamer is a fake whose backend finds streams by names of its callers'
@@ -47,7 +47,7 @@ func TestStreamsFoundAnywhere(t *testing.T) {
 		"where it was":      {memproxy.Resumption{Names: []string{"x"}}, nil, false},
 		"one that begins":   {memproxy.Resumption{Names: []string{"x"}, Anywhere: true, Starts: true}, nil, false},
 		"no stream":         {memproxy.Resumption{}, nil, false},
-		"one tenant":        {memproxy.Resumption{Names: []string{"x"}, Anywhere: true}, func(r *rig) { r.rules.OneTenant, r.rules.Unattributed = true, gate.UnattributedVisible }, false},
+		"one tenant":        {memproxy.Resumption{Names: []string{"x"}, Anywhere: true}, func(r *rig) { r.rules.OneTenant, r.rules.Unattributed = true, access.Visible }, false},
 		"one limited agent": {memproxy.Resumption{Names: []string{"x"}, Anywhere: true}, func(r *rig) { r.rules.OneTenant, r.who.ActsAs = true, only("dev") }, true},
 		"shadow mode":       {memproxy.Resumption{Names: []string{"x"}, Anywhere: true}, func(r *rig) { r.rules.Enforce = false }, false},
 	} {

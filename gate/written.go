@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/access"
 )
 
 // oneOwner reports whether the backend made an answer from memories of the
@@ -95,7 +96,7 @@ func (ret *making) trespassed(ctx context.Context) {
 		case m.ID == "" || m.Drop || err != nil && !old:
 		case err != nil && !ret.alone():
 			m.Drop = true // whose it is nobody can say
-		case row != nil && row.Scope.Tenant != ret.Principal.Tenant, row == nil && old && !ret.alone() && v.descent(&placed) == foreignName:
+		case row != nil && row.Scope.Tenant != ret.Principal.Tenant, row == nil && old && !ret.alone() && v.Descent(&placed) == access.Foreign:
 			ret.trespass(ctx, m)
 		}
 	}

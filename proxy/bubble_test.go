@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/access"
 	"github.com/memproxy/memproxy/proxy"
 )
 
@@ -102,7 +103,7 @@ func inBubble(t *testing.T, change func(*proxy.Options, *gate.Rules), backend fu
 			Transport: transports[0], PassTransport: transports[1], SideTransport: transports[2],
 		}
 		rules := gate.Rules{
-			Version: "v", Profile: gate.Production, Policy: b.parts, Enforce: true, Unattributed: gate.UnattributedVisible, Lines: noLines,
+			Version: "v", Profile: gate.Production, Policy: b.parts, Enforce: true, Unattributed: access.Visible, Lines: noLines,
 		}
 		if change != nil {
 			change(&opt, &rules)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/access"
 	"github.com/memproxy/memproxy/proxy"
 )
 
@@ -188,7 +189,7 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 	}
 	r.opt = proxy.Options{Name: "toy", Adapter: toy{}, Upstream: u}
 	r.rules = gate.Rules{
-		Version: "v", Profile: gate.Production, Policy: r.parts, Enforce: true, Unattributed: gate.UnattributedVisible, Lines: noLines,
+		Version: "v", Profile: gate.Production, Policy: r.parts, Enforce: true, Unattributed: access.Visible, Lines: noLines,
 	}
 	if change != nil {
 		change(r)

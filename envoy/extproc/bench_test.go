@@ -11,6 +11,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/access"
 )
 
 // BenchmarkProcess is the face alone: a gate whose collaborators do nothing,
@@ -21,7 +22,7 @@ func BenchmarkProcess(b *testing.B) {
 		Clock: time.Now, NewID: func() string { return "d" },
 	}, &gate.Rules{
 		Version: "v", Profile: gate.Production, Policy: silent{}, Ceilings: memproxy.DefaultCeilings(), Enforce: true,
-		Unattributed: gate.UnattributedVisible,
+		Unattributed: access.Visible,
 		Lines:        func(memproxy.Principal, memproxy.Kind, string, []string) []memproxy.Line { return nil },
 	})
 	if err != nil {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/access"
 )
 
 // FuzzDescribe holds the reading of a path to net/http's, which is what the
@@ -190,7 +191,7 @@ func FuzzProcess(f *testing.F) {
 		Clock: time.Now, NewID: func() string { return "d" },
 	}, &gate.Rules{
 		Version: "v", Profile: gate.Production, Policy: silent{}, Ceilings: memproxy.DefaultCeilings(), Enforce: true,
-		Unattributed: gate.UnattributedVisible,
+		Unattributed: access.Visible,
 		Lines:        func(memproxy.Principal, memproxy.Kind, string, []string) []memproxy.Line { return nil },
 	})
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/memproxy/memproxy/envoy/extproc"
 	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/access"
 )
 
 // toy is a wire format made for these tests: a body is text, an answer is
@@ -175,7 +176,7 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 	t.Cleanup(up.Close)
 	r.rules = gate.Rules{
 		Version: "v", Profile: gate.Production, Policy: r.parts, Ceilings: memproxy.DefaultCeilings(), Enforce: true,
-		Unattributed: gate.UnattributedVisible,
+		Unattributed: access.Visible,
 		Lines:        func(memproxy.Principal, memproxy.Kind, string, []string) []memproxy.Line { return nil },
 	}
 	r.opt = extproc.Options{Backends: []extproc.Backend{{Name: "toy", Adapter: toy{}}}}

@@ -15,6 +15,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/access"
 )
 
 // byKey identifies callers by a header.
@@ -52,7 +53,7 @@ func TestOneCallerDoesNotStopOthers(t *testing.T) {
 				Clock: time.Now, NewID: func() string { return "d" },
 			}, &gate.Rules{
 				Version: "v", Profile: gate.Production, Policy: silent{}, Ceilings: memproxy.DefaultCeilings(), Enforce: true,
-				Unattributed: gate.UnattributedVisible,
+				Unattributed: access.Visible,
 				Lines:        func(memproxy.Principal, memproxy.Kind, string, []string) []memproxy.Line { return nil },
 			})
 			if err != nil {

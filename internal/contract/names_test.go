@@ -21,6 +21,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/mem0"
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/access"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
 )
@@ -257,7 +258,7 @@ func namesStay(t *testing.T) {
 		Identifier: caller, Ledger: l, Budget: plain{}, Recorder: plain{}, Signer: plain{}, Clock: time.Now,
 		NewID: func() string { n++; return fmt.Sprint("d", n) },
 	}, &gate.Rules{
-		Version: "v", Profile: gate.Production, Policy: plain{}, Enforce: true, Unattributed: gate.UnattributedNamed,
+		Version: "v", Profile: gate.Production, Policy: plain{}, Enforce: true, Unattributed: access.Named,
 		Ceilings: memproxy.DefaultCeilings(), Lines: func(memproxy.Principal, memproxy.Kind, string, []string) []memproxy.Line { return nil },
 	})
 	if err != nil {

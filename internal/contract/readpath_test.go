@@ -11,6 +11,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/adapters/mem0"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/access"
 )
 
 // plain is every collaborator of a gate in its simplest form.
@@ -79,7 +80,7 @@ func TestEveryRouteIsFiltered(t *testing.T) {
 		Clock: time.Now, NewID: func() string { n++; return fmt.Sprint(n) },
 		Filtered: func(_ memproxy.Route, name string) { passed = append(passed, name) },
 	}, &gate.Rules{
-		Version: "v", Profile: gate.Production, Policy: plain{}, Enforce: true, OneTenant: true, Unattributed: gate.UnattributedVisible,
+		Version: "v", Profile: gate.Production, Policy: plain{}, Enforce: true, OneTenant: true, Unattributed: access.Visible,
 		Ceilings: memproxy.DefaultCeilings(), Lines: func(memproxy.Principal, memproxy.Kind, string, []string) []memproxy.Line { return nil },
 	})
 	if err != nil {

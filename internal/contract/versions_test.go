@@ -11,6 +11,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/adapters/mem0"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/access"
 )
 
 // chronicler is a ledger that keeps the last operation's versions.
@@ -125,7 +126,7 @@ func TestEveryChangeIsAVersion(t *testing.T) {
 		Identifier: plain{}, Ledger: ledger, Budget: plain{}, Recorder: plain{}, Signer: plain{},
 		Clock: time.Now, NewID: func() string { n++; return fmt.Sprint(n) },
 	}, &gate.Rules{
-		Version: "v", Profile: gate.Production, Policy: plain{}, Enforce: true, OneTenant: true, Unattributed: gate.UnattributedVisible,
+		Version: "v", Profile: gate.Production, Policy: plain{}, Enforce: true, OneTenant: true, Unattributed: access.Visible,
 		Ceilings: memproxy.DefaultCeilings(), Lines: func(memproxy.Principal, memproxy.Kind, string, []string) []memproxy.Line { return nil },
 	})
 	if err != nil {

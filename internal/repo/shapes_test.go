@@ -33,7 +33,7 @@ var (
 		"envoy/extproc.exchange":          38,
 		"gate.Admission":                  34,
 		"gate.Gate":                       72,
-		"gate.run":                        84,
+		"gate.run":                        77,
 		"ledger.Ledger":                   105,
 		"ledger.transaction":              56,
 		"proxy.Proxy":                     64,

@@ -1,0 +1,363 @@
+package access
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+)
+
+func only(names ...string) memproxy.Limit { return memproxy.Limit{Values: names} }
+
+var anybody = memproxy.Limit{All: true}
+
+// caller is of tenant acme and is limited in nothing but what change says.
+func caller(change func(*memproxy.Principal)) *memproxy.Principal {
+	p := &memproxy.Principal{ID: "agent:dev", Tenant: "acme", ActsAs: anybody, Users: anybody, Apps: anybody, Runs: anybody}
+	if change != nil {
+		change(p)
+	}
+	return p
+}
+
+// rows are what is recorded: "kind id tenant actor agent".
+func rows(all ...memproxy.Ownership) Rows {
+	return func(kind memproxy.TargetKind, id string) *memproxy.Ownership {
+		for i := range all {
+			if all[i].Kind == kind && all[i].ID == id {
+				return &all[i]
+			}
+		}
+		return nil
+	}
+}
+
+func row(kind memproxy.TargetKind, id, tenant string) memproxy.Ownership {
+	return memproxy.Ownership{Kind: kind, ID: id, Scope: memproxy.Scope{Tenant: tenant}}
+}
+
+func user(name, tenant string) memproxy.Ownership {
+	return row(memproxy.TargetEntity, memproxy.OwnerID(memproxy.DimUser, name), tenant)
+}
+
+// Proves EDGE-3: one row of another tenant's makes a name foreign, whatever the
+// other rows say and in whatever order they come.
+func TestBonds(t *testing.T) {
+	ours, theirs := row("memory", "a", "acme"), row("memory", "a", "globex")
+	for _, tc := range []struct {
+		rows []*memproxy.Ownership
+		want Bond
+	}{
+		{nil, Unknown},
+		{[]*memproxy.Ownership{nil}, Unknown},
+		{[]*memproxy.Ownership{&ours}, Ours},
+		{[]*memproxy.Ownership{&theirs}, Foreign},
+		{[]*memproxy.Ownership{&ours, nil}, Ours},
+		{[]*memproxy.Ownership{&ours, &theirs}, Foreign},
+		{[]*memproxy.Ownership{&theirs, &ours, nil}, Foreign},
+	} {
+		got := Unknown
+		for _, r := range tc.rows {
+			got = got.With(r, "acme")
+		}
+		if got != tc.want {
+			t.Errorf("%v: %d, want %d", tc.rows, got, tc.want)
+		}
+	}
+}
+
+// Proves EDGE-3: what a principal made is its own in its own tenant alone, and a row
+// without an author is nobody's.
+func TestMadeBy(t *testing.T) {
+	p := caller(nil)
+	by := func(actor, tenant string) *memproxy.Ownership {
+		return &memproxy.Ownership{Actor: actor, Scope: memproxy.Scope{Tenant: tenant}}
+	}
+	for _, tc := range []struct {
+		row  *memproxy.Ownership
+		want bool
+	}{
+		{nil, false}, {by("", "acme"), false}, {by("agent:dev", "acme"), true}, {by("agent:dev", "globex"), false}, {by("agent:ops", "acme"), false},
+	} {
+		if got := MadeBy(p, tc.row); got != tc.want {
+			t.Errorf("%+v: %v", tc.row, got)
+		}
+	}
+	if MadeBy(&memproxy.Principal{Tenant: "acme"}, by("", "acme")) {
+		t.Error("nobody made it")
+	}
+}
+
+func TestLimits(t *testing.T) {
+	scope := memproxy.Scope{User: "ann", Agent: "a", App: "x", Run: "r"}
+	if Limited(caller(nil)) || !MayName(caller(nil), scope) || !MayName(caller(func(p *memproxy.Principal) { p.Users = only() }), memproxy.Scope{}) {
+		t.Error("unlimited")
+	}
+	for name, limit := range map[string]func(*memproxy.Principal){
+		"users":  func(p *memproxy.Principal) { p.Users = only("bob") },
+		"agents": func(p *memproxy.Principal) { p.ActsAs = only("b") },
+		"apps":   func(p *memproxy.Principal) { p.Apps = only("y") },
+		"runs":   func(p *memproxy.Principal) { p.Runs = only("s") },
+	} {
+		if !Limited(caller(limit)) || MayName(caller(limit), scope) {
+			t.Errorf("%s are not limited", name)
+		}
+	}
+}
+
+// Proves EDGE-3, EDGE-13, TRL-1: whose a memory is decides first, by what is
+// recorded, then by the stamp, then by what it belongs to; and every owner that it
+// names must be one that the principal may name.
+func TestWhatIsSeen(t *testing.T) {
+	signed := &memproxy.Stamp{ID: "good"}
+	forged := &memproxy.Stamp{ID: "forged"}
+	acmes, globexs := row("memory", "m", "acme"), row("memory", "m", "globex")
+	anns := memproxy.Ownership{Kind: "memory", ID: "m", Scope: memproxy.Scope{Tenant: "acme", User: "ann"}}
+	agents := memproxy.Ownership{Kind: "memory", ID: "m", Scope: memproxy.Scope{Tenant: "acme", Agent: "other"}}
+	mine := memproxy.Ownership{Kind: memproxy.TargetMemory, ID: "made", Actor: "agent:dev", Scope: memproxy.Scope{Tenant: "acme"}}
+	bobOnly := func(p *memproxy.Principal) { p.Users = only("bob") }
+	devOnly := func(p *memproxy.Principal) { p.ActsAs = only("dev") }
+	of := func(name string) memproxy.Memory { return memproxy.Memory{Scope: memproxy.Scope{User: name}} }
+	within := func(id string) memproxy.Memory {
+		return memproxy.Memory{Within: []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: id}}}
+	}
+	for name, tc := range map[string]struct {
+		row     *memproxy.Ownership
+		m       memproxy.Memory
+		limit   func(*memproxy.Principal)
+		rows    []memproxy.Ownership
+		setting Unattributed
+		change  func(*View)
+		want    bool
+	}{
+		"recorded as ours":                    {row: &acmes, setting: Hidden, want: true},
+		"recorded as another tenant's":        {row: &globexs, setting: Visible},
+		"another tenant's, with our stamp":    {row: &globexs, m: memproxy.Memory{Stamp: signed}, setting: Visible},
+		"another tenant's, and common":        {row: &globexs, m: memproxy.Memory{Common: true}, setting: Visible},
+		"common":                              {m: memproxy.Memory{Common: true}, setting: Hidden, limit: bobOnly, want: true},
+		"stamped by us":                       {m: memproxy.Memory{Stamp: signed}, setting: Hidden, want: true},
+		"stamped by somebody":                 {m: memproxy.Memory{Stamp: forged}, setting: Hidden},
+		"stamped by us, another user's":       {m: memproxy.Memory{Stamp: signed, Scope: memproxy.Scope{User: "ann"}}, setting: Hidden, limit: bobOnly},
+		"recorded as a user's of ours":        {row: &anns, limit: bobOnly, setting: Visible},
+		"it says a user, and is recorded":     {row: &acmes, m: of("ann"), limit: bobOnly, setting: Visible},
+		"its user is the caller's":            {row: &acmes, m: of("bob"), limit: bobOnly, setting: Hidden, want: true},
+		"a user whose name is ours":           {m: of("ann"), rows: []memproxy.Ownership{user("ann", "acme")}, setting: Hidden, want: true},
+		"a user whose name is another's":      {m: of("ann"), rows: []memproxy.Ownership{user("ann", "globex")}, setting: Visible},
+		"stamped by somebody, another's user": {m: memproxy.Memory{Stamp: forged, Scope: memproxy.Scope{User: "ann"}}, rows: []memproxy.Ownership{user("ann", "globex")}, setting: Visible},
+		"within what is another's":            {m: within("run"), rows: []memproxy.Ownership{row(memproxy.TargetMemory, "run", "globex")}, setting: Visible},
+		"within what is ours":                 {m: within("run"), rows: []memproxy.Ownership{row(memproxy.TargetMemory, "run", "acme")}, setting: Hidden, want: true},
+		"within another agent's run":          {row: &acmes, m: within("run"), rows: []memproxy.Ownership{{Kind: memproxy.TargetMemory, ID: "run", Scope: memproxy.Scope{Tenant: "acme", Agent: "other"}}}, limit: devOnly, setting: Visible},
+		"within a run that the backend knows": {row: &acmes, m: within("run"), limit: devOnly, change: func(v *View) { v.Agents = map[string]string{"run": "other"} }, setting: Visible},
+		"a derived owner of another tenant": {m: within("run"), change: func(v *View) {
+			v.Derived = map[string]memproxy.Ownership{"run": row(memproxy.TargetMemory, "run", "globex")}
+		}, setting: Visible},
+		"a derived owner of ours": {m: within("run"), change: func(v *View) {
+			v.Derived = map[string]memproxy.Ownership{"run": row(memproxy.TargetMemory, "run", "acme")}
+		}, setting: Hidden, want: true},
+		"an agent that the caller made":        {row: &acmes, m: memproxy.Memory{Scope: memproxy.Scope{Agent: "made"}}, rows: []memproxy.Ownership{mine}, limit: devOnly, setting: Visible, want: true},
+		"an agent that somebody made":          {row: &acmes, m: memproxy.Memory{Scope: memproxy.Scope{Agent: "other"}}, limit: devOnly, setting: Visible},
+		"a block, shown in the caller's agent": {row: &agents, m: memproxy.Memory{Mutable: true, Scope: memproxy.Scope{Agent: "dev"}}, limit: devOnly, setting: Visible, want: true},
+		"a block of another agent":             {row: &agents, m: memproxy.Memory{Mutable: true}, limit: devOnly, setting: Visible},
+		"a memory of another agent":            {row: &agents, m: memproxy.Memory{Scope: memproxy.Scope{Agent: "dev"}}, limit: devOnly, setting: Visible},
+		"the backend is declared ours":         {m: of("ann"), setting: Hidden, change: func(v *View) { v.Declared = true }, want: true},
+		"declared ours, another's user":        {m: of("ann"), rows: []memproxy.Ownership{user("ann", "globex")}, setting: Visible, change: func(v *View) { v.Declared = true }},
+		"unattributed, everybody's":            {m: of("ann"), setting: Visible, want: true},
+		"unattributed, hidden":                 {m: of("ann"), setting: Hidden, limit: func(p *memproxy.Principal) { p.Users = only("ann") }},
+		"unattributed, named by a limit":       {m: of("ann"), setting: Named, limit: func(p *memproxy.Principal) { p.Users = only("ann") }, want: true},
+		"unattributed, named by no limit":      {m: of("ann"), setting: Named},
+		"unattributed, and the ledger is away": {m: of("ann"), setting: Visible, change: func(v *View) { v.Blind = true }},
+		"the same without tenants":             {m: of("ann"), setting: Visible, limit: func(p *memproxy.Principal) { p.Tenant = "" }, change: func(v *View) { v.Blind = true }, want: true},
+		"nobody's, for a limited caller":       {setting: Visible, limit: bobOnly},
+		"nobody's, for an unlimited caller":    {setting: Visible, want: true},
+		"an unknown setting":                   {m: of("ann"), setting: "?"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := View{
+				Principal: caller(tc.limit), Unattributed: tc.setting, Rows: rows(tc.rows...),
+				Signed: func(s memproxy.Stamp) bool { return s.ID == "good" },
+			}
+			if tc.change != nil {
+				tc.change(&v)
+			}
+			if got := v.Sees(tc.row, &tc.m); got != tc.want {
+				t.Errorf("seen: %v", got)
+			}
+		})
+	}
+}
+
+// Proves EDGE-13: what a write made and nobody has recorded says itself whose it is.
+func TestWhatDenies(t *testing.T) {
+	devOnly := func(p *memproxy.Principal) { p.ActsAs = only("dev") }
+	agent := func(name string) memproxy.Memory { return memproxy.Memory{Scope: memproxy.Scope{Agent: name}} }
+	for name, tc := range map[string]struct {
+		m     memproxy.Memory
+		limit func(*memproxy.Principal)
+		rows  []memproxy.Ownership
+		made  []string
+		want  bool
+	}{
+		"it names nobody":                         {},
+		"the caller's agent":                      {m: agent("dev"), limit: devOnly},
+		"another agent":                           {m: agent("ops"), limit: devOnly, want: true},
+		"an agent that came to be with it":        {m: agent("new"), limit: devOnly, made: []string{"new"}},
+		"an agent that is said to, and was there": {m: agent("ops"), limit: devOnly, made: []string{"ops"}, rows: []memproxy.Ownership{row(memproxy.TargetMemory, "ops", "acme")}, want: true},
+		"another tenant's user":                   {m: memproxy.Memory{Scope: memproxy.Scope{User: "ann"}}, rows: []memproxy.Ownership{user("ann", "globex")}, want: true},
+		"another tenant's user, common":           {m: memproxy.Memory{Common: true, Scope: memproxy.Scope{User: "ann"}}, rows: []memproxy.Ownership{user("ann", "globex")}},
+	} {
+		v := View{Principal: caller(tc.limit), Rows: rows(tc.rows...)}
+		if got := v.Denies(&tc.m, tc.made); got != tc.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+func is(d memproxy.Dimension, names ...string) memproxy.Claim {
+	return memproxy.Claim{Dim: d, Op: memproxy.ClaimIs, Values: names, Pointer: "/x", Pins: true}
+}
+
+func codes(all []memproxy.Reason) []memproxy.ReasonCode {
+	var out []memproxy.ReasonCode
+	for _, why := range all {
+		out = append(out, why.Code)
+	}
+	return out
+}
+
+// Proves EDGE-3, CARD-8: every identity that a payload names, wherever, is held to
+// the caller's own limits, and the refusal names the setting that opens it.
+func TestBounds(t *testing.T) {
+	bobOnly := func(p *memproxy.Principal) { p.Users = only("bob") }
+	none := func(p *memproxy.Principal) { p.ActsAs, p.Users, p.Apps, p.Runs = only(), only(), only(), only() }
+	loose := memproxy.Claim{Dim: memproxy.DimUser, Op: memproxy.ClaimUnclear}
+	for name, tc := range map[string]struct {
+		limit func(*memproxy.Principal)
+		op    memproxy.Operation
+		want  []memproxy.ReasonCode
+	}{
+		"unlimited":                        {nil, memproxy.Operation{Claims: []memproxy.Claim{is(memproxy.DimUser, "ann"), loose}, Bulk: true}, nil},
+		"the user that it may name":        {bobOnly, memproxy.Operation{Claims: []memproxy.Claim{is(memproxy.DimUser, "bob")}}, nil},
+		"another user":                     {bobOnly, memproxy.Operation{Claims: []memproxy.Claim{is(memproxy.DimUser, "ann")}}, []memproxy.ReasonCode{memproxy.IdentityUser}},
+		"both":                             {bobOnly, memproxy.Operation{Claims: []memproxy.Claim{is(memproxy.DimUser, "bob", "ann", "eve")}}, []memproxy.ReasonCode{memproxy.IdentityUser}},
+		"a wildcard":                       {bobOnly, memproxy.Operation{Claims: []memproxy.Claim{loose}}, []memproxy.ReasonCode{memproxy.IdentityBroad}},
+		"every dimension":                  {none, memproxy.Operation{Claims: []memproxy.Claim{is(memproxy.DimAgent, "a"), is(memproxy.DimApp, "a"), is(memproxy.DimRun, "a"), is(memproxy.DimUser, "a")}}, []memproxy.ReasonCode{memproxy.IdentityActsAs, memproxy.IdentityApp, memproxy.IdentityRun, memproxy.IdentityUser}},
+		"in bulk, of nobody":               {bobOnly, memproxy.Operation{Bulk: true}, []memproxy.ReasonCode{memproxy.ScopeUnpinned}},
+		"a summary, of nobody":             {bobOnly, memproxy.Operation{Derived: true}, []memproxy.ReasonCode{memproxy.ScopeUnpinned}},
+		"in bulk, of its user":             {bobOnly, memproxy.Operation{Bulk: true, Claims: []memproxy.Claim{is(memproxy.DimUser, "bob")}}, nil},
+		"in bulk, of a user in one branch": {bobOnly, memproxy.Operation{Bulk: true, Claims: []memproxy.Claim{{Dim: memproxy.DimUser, Op: memproxy.ClaimIs, Values: []string{"bob"}}}}, []memproxy.ReasonCode{memproxy.ScopeUnpinned}},
+		"in bulk, by id":                   {bobOnly, memproxy.Operation{Bulk: true, Targets: []string{"m"}}, nil},
+		"all of one owner":                 {none, memproxy.Operation{Bulk: true, Single: true}, []memproxy.ReasonCode{memproxy.ScopeUnpinned, memproxy.ScopeUnpinned, memproxy.ScopeUnpinned, memproxy.ScopeUnpinned}},
+	} {
+		got := Bounds(caller(tc.limit), &tc.op)
+		if !slices.Equal(codes(got), tc.want) {
+			t.Errorf("%s: %v, want %v", name, codes(got), tc.want)
+		}
+		for _, why := range got {
+			if !slices.ContainsFunc([]string{"acts_as", "users", "apps", "runs"}, func(s string) bool { return strings.Contains(why.Detail, s) }) {
+				t.Errorf("%s: %q names no setting", name, why.Detail)
+			}
+		}
+	}
+}
+
+// Proves EDGE-3, EDGE-13: names of another tenant's and names that nobody has are
+// told apart by nobody who reads; a write makes a free name its tenant's.
+func TestClaims(t *testing.T) {
+	ref := memproxy.Ref{Kind: memproxy.TargetMemory, ID: "agent-1"}
+	learn, recall, correct := memproxy.Learn, memproxy.Recall, memproxy.Correct
+	ours, theirs := user("ours", "acme"), user("theirs", "globex")
+	for name, tc := range map[string]struct {
+		n    Names
+		op   memproxy.Operation
+		want string // refused, unbound, masked, notes
+	}{
+		"ours, written":                 {Names{}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{is(memproxy.DimUser, "ours")}}, "[] [] [] []"},
+		"ours, read":                    {Names{}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{is(memproxy.DimUser, "ours")}}, "[] [] [] []"},
+		"theirs, written":               {Names{Visible: true}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{is(memproxy.DimUser, "theirs")}}, "[owner.unknown] [] [] []"},
+		"theirs, read":                  {Names{Visible: true}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{is(memproxy.DimUser, "theirs")}}, "[owner.unknown] [] [] []"},
+		"theirs, read where one masks":  {Names{Masks: true}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{is(memproxy.DimUser, "theirs")}}, "[] [] [user:theirs] [owner.foreign]"},
+		"free, read where one masks":    {Names{Masks: true}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{is(memproxy.DimUser, "free")}}, "[] [] [user:free] [owner.unknown]"},
+		"a summary is not masked":       {Names{Masks: true}, memproxy.Operation{Kind: recall, Derived: true, Claims: []memproxy.Claim{is(memproxy.DimUser, "theirs")}}, "[owner.unknown] [] [] []"},
+		"a write is not masked":         {Names{Masks: true}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{is(memproxy.DimUser, "theirs")}}, "[owner.unknown] [] [] []"},
+		"free, written":                 {Names{}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{is(memproxy.DimUser, "free")}}, "[] [user:free] [] []"},
+		"free, corrected":               {Names{}, memproxy.Operation{Kind: correct, Claims: []memproxy.Claim{is(memproxy.DimUser, "free")}}, "[] [user:free] [] []"},
+		"free, read, several tenants":   {Names{}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{is(memproxy.DimUser, "free")}}, "[owner.unknown] [] [] []"},
+		"free, read, everybody's":       {Names{Visible: true}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{is(memproxy.DimUser, "free")}}, "[] [] [] []"},
+		"free, a summary, everybody's":  {Names{Visible: true}, memproxy.Operation{Kind: recall, Derived: true, Claims: []memproxy.Claim{is(memproxy.DimUser, "free")}}, "[owner.unknown] [] [] []"},
+		"free, a summary, one tenant":   {Names{Alone: true}, memproxy.Operation{Kind: recall, Derived: true, Claims: []memproxy.Claim{is(memproxy.DimUser, "free")}}, "[] [] [] []"},
+		"a wildcard is written":         {Names{}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{is(memproxy.DimUser, "*")}}, "[owner.unknown] [] [] []"},
+		"the same of one tenant":        {Names{Alone: true}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{is(memproxy.DimUser, "*")}}, "[] [] [] []"},
+		"an exclusion is written":       {Names{}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{{Dim: memproxy.DimUser, Op: memproxy.ClaimUnclear}}}, "[identity.broad] [] [] []"},
+		"the same, read":                {Names{}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{{Dim: memproxy.DimUser, Op: memproxy.ClaimUnclear}}}, "[] [] [] []"},
+		"an agent that is there":        {Names{}, memproxy.Operation{Kind: recall, Refs: []memproxy.Ref{ref}, Claims: []memproxy.Claim{is(memproxy.DimAgent, "agent-1")}}, "[] [] [] []"},
+		"all of an agent that is there": {Names{}, memproxy.Operation{Kind: recall, Bulk: true, Refs: []memproxy.Ref{ref}, Claims: []memproxy.Claim{is(memproxy.DimAgent, "agent-1")}}, "[owner.unknown] [] [] []"},
+		"the actor is nobody's name":    {Names{}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{is(memproxy.DimActor, "theirs")}}, "[] [] [] []"},
+	} {
+		tc.n.Op, tc.n.Tenant, tc.n.Rows = &tc.op, "acme", rows(ours, theirs)
+		r := tc.n.Claims()
+		if got := fmt.Sprint(codes(r.Refused), r.Unbound, r.Masked, codes(r.Notes)); got != tc.want {
+			t.Errorf("%s: %s, want %s", name, got, tc.want)
+		}
+	}
+}
+
+// Proves EDGE-3: an object's own row counts where an owner is an object.
+func TestAnOwnerThatIsAnObject(t *testing.T) {
+	op := memproxy.Operation{Refs: []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: "agent-1"}}}
+	n := Names{Op: &op, Tenant: "acme", Rows: rows(row(memproxy.TargetMemory, "agent-1", "globex"))}
+	if got := n.Bond(memproxy.DimAgent, "agent-1"); got != Foreign {
+		t.Errorf("%d", got)
+	}
+}
+
+// Proves EDGE-3, EDGE-13: what is made of many memories is refused, unless it is
+// narrowed to an owner of the caller's tenant in every place.
+func TestWhole(t *testing.T) {
+	path := func(id string) memproxy.Ref {
+		return memproxy.Ref{Kind: memproxy.TargetMemory, ID: id, Pointer: "path:x"}
+	}
+	for name, tc := range map[string]struct {
+		alone bool
+		op    memproxy.Operation
+		want  []memproxy.ReasonCode
+	}{
+		"one memory":              {false, memproxy.Operation{}, nil},
+		"one tenant":              {true, memproxy.Operation{Derived: true}, nil},
+		"a summary of everything": {false, memproxy.Operation{Derived: true}, []memproxy.ReasonCode{memproxy.ScopeUnpinned}},
+		"a deletion of it":        {false, memproxy.Operation{Bulk: true}, []memproxy.ReasonCode{memproxy.ScopeUnpinned}},
+		"by id":                   {false, memproxy.Operation{Bulk: true, Targets: []string{"m"}}, nil},
+		"of an owner by its id":   {false, memproxy.Operation{Bulk: true, Targets: []string{"user:x"}, TargetKind: memproxy.TargetEntity}, []memproxy.ReasonCode{memproxy.ScopeUnpinned}},
+		"of a user":               {false, memproxy.Operation{Bulk: true, Claims: []memproxy.Claim{is(memproxy.DimUser, "x")}}, nil},
+		"of a user, and of all":   {false, memproxy.Operation{Bulk: true, Claims: []memproxy.Claim{is(memproxy.DimUser, "x"), {Dim: memproxy.DimUser, Op: memproxy.ClaimUnclear}}}, []memproxy.ReasonCode{memproxy.ScopeUnpinned}},
+		"of the actor":            {false, memproxy.Operation{Bulk: true, Claims: []memproxy.Claim{is(memproxy.DimActor, "x")}}, []memproxy.ReasonCode{memproxy.ScopeUnpinned}},
+		"within what is ours":     {false, memproxy.Operation{Derived: true, Refs: []memproxy.Ref{path("ours")}}, nil},
+		"within what is theirs":   {false, memproxy.Operation{Derived: true, Refs: []memproxy.Ref{path("theirs")}}, []memproxy.ReasonCode{memproxy.OwnerUnknown}},
+		"within nobody's":         {false, memproxy.Operation{Derived: true, Refs: []memproxy.Ref{path("free")}}, []memproxy.ReasonCode{memproxy.OwnerUnknown}},
+		"elsewhere than the path": {false, memproxy.Operation{Derived: true, Refs: []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: "ours", Pointer: "/x"}}}, []memproxy.ReasonCode{memproxy.ScopeUnpinned}},
+	} {
+		n := Names{Op: &tc.op, Tenant: "acme", Alone: tc.alone, Rows: rows(row(memproxy.TargetMemory, "ours", "acme"), row(memproxy.TargetMemory, "theirs", "globex"))}
+		if got := codes(n.Whole()); !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+	}
+}
+
+// Proves EDGE-3: a name is referred to where it is the tenant's, or where what
+// nobody has is everybody's.
+func TestRefers(t *testing.T) {
+	for name, tc := range map[string]struct {
+		id             string
+		alone, visible bool
+		want           bool
+	}{
+		"ours": {id: "user:ours", want: true}, "theirs": {id: "user:theirs", alone: true, visible: true},
+		"free": {id: "user:free"}, "free, one tenant": {id: "user:free", alone: true, want: true}, "free, everybody's": {id: "user:free", visible: true, want: true},
+	} {
+		n := Names{Op: &memproxy.Operation{}, Tenant: "acme", Alone: tc.alone, Visible: tc.visible, Rows: rows(user("ours", "acme"), user("theirs", "globex"))}
+		if got := n.Refers(&memproxy.Ref{Kind: memproxy.TargetEntity, ID: tc.id}); got != tc.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
