@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
+	"database/sql"
 	"encoding/hex"
 	"errors"
 	"strings"
@@ -31,39 +32,25 @@ CREATE TABLE retraction ( -- what authors no longer say
 CREATE INDEX retraction_at ON retraction (at);
 `
 
-// likeness is a text as far as it takes to know it again. It is keyed: nobody
-// can find out from the database what a text says by guessing it.
-type likeness struct{ words, numbers string }
+// exactTables: a text is known again by its words alone.
+const exactTables = `ALTER TABLE retraction DROP COLUMN likeness;`
 
-type like struct {
-	likeness
-	sketch sketch
-}
-
-func likeOf(secret []byte, text string) (like, bool) {
-	words, numbers := hmac.New(sha256.New, secret), hmac.New(sha256.New, secret)
-	n := 0
+// wordsOf is the keyed hash of a text's words, whatever their case and what stands
+// between them; "" where it has none. Without the key, texts cannot be guessed from
+// the database.
+func wordsOf(secret []byte, text string) string {
+	mac, n := hmac.New(sha256.New, secret), 0
 	for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
 		n++
-		word = strings.ToLower(word) + " "
-		words.Write([]byte(word))
-		if strings.ContainsFunc(word, unicode.IsDigit) {
-			numbers.Write([]byte(word))
-		}
+		mac.Write([]byte(strings.ToLower(word) + " "))
 	}
-	return like{
-		likeness{hex.EncodeToString(words.Sum(nil)), hex.EncodeToString(numbers.Sum(nil)[:8])},
-		sketchOf(secret, []memproxy.HeldText{{Text: text}}),
-	}, n > 0
+	if n == 0 {
+		return ""
+	}
+	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// again reports whether a text says what another did: in the same words, or in
-// nearly the same with the same numbers.
-func (l like) again(o like) bool {
-	return l.words == o.words || l.numbers == o.numbers && l.sketch.like(o.sketch)
-}
-
-// secret keys likenesses. A ledger without a vault has none.
+// secret keys the hashes of texts. A ledger without a vault has none.
 func (l *Ledger) secret(ctx context.Context) ([]byte, error) {
 	if l.opt.Vault == nil {
 		return nil, nil
@@ -95,13 +82,13 @@ func retracted(t *transaction, secret []byte, all []memproxy.Retraction) error {
 }
 
 func (t *transaction) retract(key []byte, r *memproxy.Retraction) error {
-	form, says := likeOf(key, r.Text)
-	if !says || r.Author == "" {
+	words := wordsOf(key, r.Text)
+	if words == "" || r.Author == "" {
 		return nil
 	}
-	_, err := t.run(`INSERT INTO retraction (tenant, author, words, likeness, confidence, attestation, at) VALUES (?,?,?,?,?,?,?)
+	_, err := t.run(`INSERT INTO retraction (tenant, author, words, confidence, attestation, at) VALUES (?,?,?,?,?,?)
 		ON CONFLICT (tenant, author, words) DO UPDATE SET confidence = excluded.confidence, attestation = excluded.attestation, at = excluded.at`,
-		r.Tenant, r.Author, form.words, form.sketch.String()+form.numbers, int64(r.Confidence), string(r.Attestation), max(1, micros(r.Time)))
+		r.Tenant, r.Author, words, int64(r.Confidence), string(r.Attestation), max(1, micros(r.Time)))
 	return err
 }
 
@@ -124,74 +111,46 @@ func (t *transaction) thinRetractions(all []memproxy.Retraction) error {
 	return nil
 }
 
-type retractionRow struct {
-	like
-	memproxy.Retraction
-}
-
-func scanRetraction(s scanner) (r retractionRow, err error) {
-	var alike string
-	var at int64
-	if err = s.Scan(&r.words, &alike, &r.Confidence, &r.Attestation, &at); err != nil || len(alike) < 16 {
-		return r, err
-	}
-	r.sketch, _ = parseSketch(alike[:16])
-	r.numbers, r.Time = alike[16:], moment(at)
-	return r, nil
-}
-
 // Retraction returns the newest retraction by an author, not before a time, of
-// a text that says the same as one of these; false when there is none. Its
-// Text is not there.
-func (l *Ledger) Retraction(ctx context.Context, tenant, author string, texts []string, since time.Time) (memproxy.Retraction, bool, error) {
-	var none memproxy.Retraction
+// a text that has the same words as one of these, or as all of them together; false
+// when there is none. Its Text is not there.
+func (l *Ledger) Retraction(ctx context.Context, tenant, author string, texts []string, since time.Time) (r memproxy.Retraction, found bool, err error) {
 	if storable(tenant) != nil || storable(author) != nil {
-		return none, false, ctx.Err()
+		return r, false, ctx.Err()
 	}
 	who := absent{"retraction", tenant, author}
 	ask, era := l.absent.unknown(who)
 	if len(ask) == 0 {
-		return none, false, errors.Join(ctx.Err(), l.alive())
-	}
-	ctx, cancel := context.WithTimeout(ctx, l.opt.Timeout)
-	defer cancel()
-	found, err := l.reader.QueryContext(ctx, l.dialect.sql(`SELECT words, likeness, confidence, attestation, at FROM retraction
-		WHERE tenant = ? AND author = ? ORDER BY at DESC, words LIMIT ?`), tenant, author, maxRetracted)
-	if err != nil {
-		return none, false, l.wrap("look up retractions", err)
-	}
-	said, err := drain(found, scanRetraction)
-	if err != nil {
-		return none, false, l.wrap("look up retractions", err)
-	}
-	if len(said) == 0 {
-		l.absent.note(era, ask...)
-		return none, false, nil
+		return r, false, errors.Join(ctx.Err(), l.alive())
 	}
 	key, err := l.secret(ctx)
 	if err != nil {
-		return none, false, err
+		return r, false, err
 	}
-	if len(texts) > 1 {
-		texts = append([]string{strings.Join(texts, "\n")}, texts...)
-	}
-	var now []like
-	for _, text := range texts {
-		if form, says := likeOf(key, text); says {
-			now = append(now, form)
+	var words []string
+	for _, text := range append([]string{strings.Join(texts, "\n")}, texts...) {
+		if w := wordsOf(key, text); w != "" {
+			words = append(words, w)
 		}
 	}
-	for i := range said {
-		if said[i].Time.Before(since) {
-			break
+	ctx, cancel := context.WithTimeout(ctx, l.opt.Timeout)
+	defer cancel()
+	var at int64
+	err = l.reader.QueryRowContext(ctx, l.dialect.sql(`SELECT confidence, attestation, at FROM retraction
+		WHERE tenant = ? AND author = ? AND at >= ? AND words IN (SELECT value FROM json_each(?)) ORDER BY at DESC LIMIT 1`),
+		tenant, author, micros(since), asJSON(words)).Scan(&r.Confidence, &r.Attestation, &at)
+	if errors.Is(err, sql.ErrNoRows) { // every write asks, and most authors have retracted nothing
+		var some int
+		if err = l.reader.QueryRowContext(ctx, l.dialect.sql(`SELECT count(*) FROM retraction WHERE tenant = ? AND author = ?`), tenant, author).Scan(&some); err == nil && some == 0 {
+			l.absent.note(era, ask...)
 		}
-		for _, form := range now {
-			if said[i].again(form) {
-				r := said[i].Retraction
-				r.Tenant, r.Author = tenant, author
-				return r, true, nil
-			}
+		if err == nil {
+			return r, false, nil
 		}
 	}
-	return none, false, nil
+	if err != nil {
+		return memproxy.Retraction{}, false, l.wrap("look up retractions", err)
+	}
+	r.Tenant, r.Author, r.Time = tenant, author, moment(at)
+	return r, true, nil
 }

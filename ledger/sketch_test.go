@@ -4,12 +4,13 @@ import (
 	"encoding/binary"
 	"testing"
 
+	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// Proves TRL-5, EDGE-11: under whatever key, texts of a few words are alike in
-// the same words only; a long one also with a word more, and nothing
-// that only begins as it does.
+// Proves TRL-5, EDGE-11: under whatever key, held texts of a few words are alike in
+// the same words only; a long one also with a word more, and nothing that only begins
+// as it does. What was retracted is the same words, numbers included.
 func TestAlikeUnderEveryKey(t *testing.T) {
 	const long = "the customer told us in march that invoices are to be sent to the accounting office in leeds and to nobody else " +
 		"and that every delivery is announced by telephone to the gatekeeper on the day before and pallets go back with the next lorry"
@@ -17,13 +18,7 @@ func TestAlikeUnderEveryKey(t *testing.T) {
 		"or wants to hear before the board has met and said who is to look after it when the season is over"
 	for i := range uint64(2000 / ring.Share(10, 40)) {
 		key := binary.BigEndian.AppendUint64(nil, i)
-		of := func(text string) like {
-			form, says := likeOf(key, text)
-			if !says {
-				t.Fatalf("%q says nothing", text)
-			}
-			return form
-		}
+		of := func(text string) sketch { return sketchOf(key, []memproxy.HeldText{{Text: text}}) }
 		for _, tc := range []struct {
 			a, b          string
 			sketch, again bool
@@ -34,13 +29,13 @@ func TestAlikeUnderEveryKey(t *testing.T) {
 			{"Ann likes tea", "tea likes Ann", false, false},
 			{"one two three four five six seven eight nine ten eleven", "one two three four five six seven eight nine ten twelve", false, false},
 			{"the code is 1", "the code is 2", true, false},
-			{long, long + " please", true, true},
+			{long, long + " please", true, false},
+			{long, "The" + long[3:] + ".", true, true},
 			{long + " 40", long + " 30", true, false},
 			{long, other, false, false},
 		} {
-			a, b := of(tc.a), of(tc.b)
-			if a.sketch.like(b.sketch) != tc.sketch || a.again(b) != tc.again {
-				t.Fatalf("key %d: %.30q and %.30q: alike %v, said again %v", i, tc.a, tc.b, a.sketch.like(b.sketch), a.again(b))
+			if alike, again := of(tc.a).like(of(tc.b)), wordsOf(key, tc.a) == wordsOf(key, tc.b); alike != tc.sketch || again != tc.again {
+				t.Fatalf("key %d: %.30q and %.30q: alike %v, said again %v", i, tc.a, tc.b, alike, again)
 			}
 		}
 	}

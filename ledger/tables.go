@@ -4,7 +4,7 @@ package ledger
 // dialect.ddl translates. A released one is never edited: later needs are a
 // further entry. Times are microseconds since 1970, zero for none.
 func migrations() []string {
-	return []string{ownershipTables, lifeTables, integrityTables, retractionTables, rollbackTables, todayTables, acceptTables, seenTables, nameTables, lockTables, decidedTables, actorTables, foundTables, validatedTables, disputeTables, unseenTables, redoTables, sessionTables}
+	return []string{ownershipTables, lifeTables, integrityTables, retractionTables, rollbackTables, todayTables, acceptTables, seenTables, nameTables, lockTables, decidedTables, actorTables, foundTables, validatedTables, disputeTables, unseenTables, redoTables, sessionTables, exactTables}
 }
 
 const ownershipTables = `

@@ -8,14 +8,13 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// longFact is long enough for one word more to change little, under whatever
-// key likenesses are.
+// longFact is long.
 const longFact = "The customer told us in March that invoices are to be sent to the accounting office in Leeds and to nobody else, " +
 	"that every delivery is announced by telephone to the gatekeeper on the day before, that pallets go back empty with the next lorry, " +
 	"and that nobody but the head of purchasing may change any of this in writing or by word of mouth"
 
-// Proves TRL-5: a text that its author retracted is known again, in other
-// letters and with a word more, and one that says something else is not.
+// Proves TRL-5: a text that its author retracted is known again by its words, in
+// other letters, and one that says something else is not.
 func retractions(t *testing.T, s Life) {
 	ctx, now := t.Context(), time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	said := func(text string, given memproxy.PerMille, at time.Time) memproxy.Retraction {
@@ -34,7 +33,8 @@ func retractions(t *testing.T, s Life) {
 		{"acme", "agent:dev", "Ann likes green tea.", now.Add(time.Second), 0},
 		{"acme", "agent:qa", "Ann likes green tea.", now, 0},
 		{"beta", "agent:dev", "Ann likes green tea.", now, 0},
-		{"acme", "agent:dev", "Note: " + longFact + ", 40 days net", now, 300},
+		{"acme", "agent:dev", longFact + ": 40 days net", now, 300},
+		{"acme", "agent:dev", "Note: " + longFact + ", 40 days net", now, 0},
 		{"acme", "agent:dev", longFact + ", 30 days net.", now, 0},
 		{"acme", "agent:dev", "", now, 0},
 		{"acme", "agent:dev", "?!", now, 0},
