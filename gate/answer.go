@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/trust"
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
@@ -234,7 +235,7 @@ func (ret *answer) ownWords(m *memproxy.Memory) bool {
 // its own, and neither is what was said in a conversation.
 func (ret *answer) tell(ctx context.Context) {
 	ret.contested()
-	var sources []seen
+	var sources []trust.Seen
 	session := ret.enforced() && ret.namedSession() != ""
 	for i := range ret.items {
 		it := &ret.items[i]
@@ -246,7 +247,7 @@ func (ret *answer) tell(ctx context.Context) {
 			ret.Unverified = append(ret.Unverified, it.ID)
 		}
 		if session && it.Text != "" && it.Show == nil && it.Layer != memproxy.Episodic && !wroteIt(ret, it) {
-			sources = append(sources, seen{id: it.ID, sha256: textHash(it.Text), text: plainForm(it.Text)})
+			sources = append(sources, trust.Seen{ID: it.ID, SHA256: textHash(it.Text), Text: trust.Plain(it.Text)})
 		}
 	}
 	ret.g.readers.shown(readerOf(ret.Admission), sources)

@@ -1,24 +1,23 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/trust"
 )
 
-// A word is what is known of one memory that the operation would change: whose
-// it is, and how far the others are trusted who have a say in it.
+// A word is what is known of one memory that the operation would change: its
+// text, its owner, and the authority over it.
 type word struct {
 	target string             // as the operation names it
-	row    memproxy.Ownership // of the original author; Actor is "" where nobody knows
-	text   string             // as it stands, where that was looked at
-	// others is how far the most trusted of those others is trusted who wrote
-	// or changed it; zero where there are none.
-	others      memproxy.PerMille
-	attestation memproxy.Attestation
-	own         bool // the principal is the original author
+	at     int                // its place among the memories of an answer
+	row    memproxy.Ownership // of the original author; Actor is "" where it is not known
+	text   string             // as it was, where that was fetched
+	trust.Authority
 }
 
 func (w *word) key() memproxy.MemoryKey {
@@ -40,7 +39,7 @@ func (r *run) authors(ctx context.Context, targets []string) {
 		}
 		r.words = append(r.words, r.word(target))
 	}
-	if err := r.g.onRecord(ctx, r.Admission, r.lookups(), r.words); err != nil {
+	if err := recorded(ctx, r.Admission, r.lookups(), r.words); err != nil {
 		r.unknown(ctx, err)
 	}
 }
@@ -48,7 +47,7 @@ func (r *run) authors(ctx context.Context, targets []string) {
 // word is what the ledger's row and the stamp on the memory say of a target.
 func (r *run) word(target string) word {
 	m := r.op.Current[target]
-	w := word{target: target, row: r.owners[target], text: m.Text, attestation: memproxy.AttestationUnknown}
+	w := word{target: target, row: r.owners[target], text: m.Text}
 	if w.row.ID == "" {
 		w.row = memproxy.Ownership{Backend: r.op.Backend, Kind: r.op.TargetKind, ID: target}
 		if m.ID != "" {
@@ -66,29 +65,8 @@ func (r *run) word(target string) word {
 			stamp = memproxy.Stamp{}
 		}
 	}
-	if w.row.Actor == "" && stamp.Actor != "" {
-		w.row.Actor, w.row.Trust, w.row.Confidence, w.row.Source = stamp.Actor, stamp.Trust, stamp.Confidence, stamp.Source
-		w.row.Scope.Tenant = stamp.Tenant
-	}
-	w.own = w.row.Actor != "" && w.row.Actor == r.Principal.ID
-	w.attestation = stamp.Attestation
-	if w.row.Actor != "" && !w.own {
-		w.others = r.worth(w.row.Trust, w.row.Source, w.row.Confidence)
-	}
-	if stamp.Actor != "" && stamp.Actor != r.Principal.ID { // whoever wrote last
-		w.others = max(w.others, r.worth(stamp.Trust, stamp.Source, stamp.Confidence))
-	}
+	w.Authority = trust.AuthorityOf(r.rules.Ceilings, r.Principal.ID, &w.row, &stamp)
 	return w
-}
-
-// worth is how far somebody's word is trusted: no further than the confidence
-// that it was let in with.
-func (a *Admission) worth(t memproxy.Trust, s memproxy.Source, given memproxy.PerMille) memproxy.PerMille {
-	worth := a.rules.Ceilings.Ceiling(t, s)
-	if given > 0 {
-		worth = min(worth, given)
-	}
-	return worth
 }
 
 // theirs finds out whose words a call of a running agent would change: another
@@ -160,9 +138,9 @@ func (r *run) unknown(ctx context.Context, err error) {
 	r.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: "who wrote the memory cannot be looked up"})
 }
 
-// onRecord adds what the ledger has on record about words: how well their
-// source is known, and who corrected them.
-func (g *Gate) onRecord(ctx context.Context, a *Admission, known *lookups, words []word) error {
+// recorded adds what the ledger has recorded about words: how well their source is
+// known, and who corrected them.
+func recorded(ctx context.Context, a *Admission, known *lookups, words []word) error {
 	keys := make([]memproxy.MemoryKey, len(words))
 	for i := range words {
 		keys[i] = words[i].key()
@@ -172,52 +150,39 @@ func (g *Gate) onRecord(ctx context.Context, a *Admission, known *lookups, words
 	}
 	for i := range words {
 		w := &words[i]
-		if rec := known.of(w.row.Kind, w.row.ID); rec.Status.Attestation.Outranks(w.attestation) {
-			w.attestation = rec.Status.Attestation
-		}
+		w.Attested(known.of(w.row.Kind, w.row.ID).Status.Attestation)
 		if w.row.Actor == "" {
 			continue
 		}
-		list, err := g.opt.Ledger.Corrections(ctx, w.key())
+		list, err := known.ledger.Corrections(ctx, keys[i])
 		if err != nil {
 			return err
 		}
-		for _, c := range list {
-			if c.Corrector != a.Principal.ID {
-				w.others = max(w.others, a.rules.Ceilings.Ceiling(c.Trust, ""))
-			}
-		}
+		w.Corrected(a.rules.Ceilings, a.Principal.ID, list)
 	}
 	return nil
 }
 
-// weigh tells the policy whose words the operation would change.
+// weigh adds the authors of the memories being changed to the policy question.
 func (r *run) weigh() {
 	for i := range r.words {
 		w := &r.words[i]
-		r.q.AuthorTrust = max(r.q.AuthorTrust, w.others)
-		if w.attestation.Outranks(r.q.AuthorAttestation) {
-			r.q.AuthorAttestation = w.attestation
+		r.q.AuthorTrust = max(r.q.AuthorTrust, w.Others)
+		if w.Attestation.Outranks(r.q.AuthorAttestation) {
+			r.q.AuthorAttestation = w.Attestation
 		}
-		if w.row.Actor == "" || w.own {
+		if w.row.Actor == "" || w.Own {
 			continue
 		}
 		r.q.Others = true
 		why := memproxy.Reason{
 			Code:   memproxy.TrustCorrection,
-			Detail: "written by " + w.row.Actor + " (" + string(w.row.Trust) + ", " + wordOf(w.attestation) + ")",
+			Detail: "written by " + w.row.Actor + " (" + string(w.row.Trust) + ", " + string(cmp.Or(w.Attestation, memproxy.AttestationUnknown)) + ")",
 		}
 		if !slices.Contains(r.notes, why) {
 			r.note(why)
 		}
 	}
-}
-
-func wordOf(a memproxy.Attestation) string {
-	if a == "" {
-		a = memproxy.AttestationUnknown
-	}
-	return string(a)
 }
 
 // uncontested: no correction was refused for the word of somebody else.
@@ -229,7 +194,7 @@ func uncontested(r *run) bool {
 // somebody else: the memory is contested from then on, and readers see it so.
 func contest(ctx context.Context, r *run) error {
 	for i := range r.words {
-		if w := &r.words[i]; !w.own || w.others > 0 {
+		if w := &r.words[i]; !w.Own || w.Others > 0 {
 			r.g.dissent(ctx, r.Admission, w, r.newText(w.target))
 		}
 	}
@@ -248,12 +213,12 @@ func credit(ctx context.Context, r *run) error {
 
 // dissent notes that somebody would have a memory say something else.
 func (g *Gate) dissent(ctx context.Context, a *Admission, w *word, text string) {
-	d := memproxy.Dissent{Open: true, Text: text, SHA256: textHash(text), Correction: g.correction(a, w, string(memproxy.TrustAuthority))}
+	d := memproxy.Dissent{Open: true, Text: text, SHA256: textHash(text), Correction: correction(a, w, string(memproxy.TrustAuthority))}
 	_ = commit(ctx, g, &a.Decision, memproxy.Entry{Dissents: []memproxy.Dissent{d}}, "a dissent was not kept") // it is in the log
 }
 
 // correction says that the admission changes, or would change, a word.
-func (g *Gate) correction(a *Admission, w *word, reason string) memproxy.Correction {
+func correction(a *Admission, w *word, reason string) memproxy.Correction {
 	tenant := w.row.Scope.Tenant
 	if tenant == "" {
 		tenant = a.Principal.Tenant

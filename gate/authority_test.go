@@ -83,7 +83,7 @@ func signed(actor string, trust memproxy.Trust, given memproxy.PerMille, a mempr
 }
 
 // Proves TRL-5, EDGE-5: what the policy is asked with about the words that
-// would be changed: by the ledger, by the stamp, by later corrections.
+// would be changed: by the ledger, by the stamp, by later corrections (gate/trust).
 func TestWhoseWordsAreWeighed(t *testing.T) {
 	forged := signed("human:ann", memproxy.TrustHuman, 900, memproxy.LogAnchored)
 	forged.Signature = "signed for globex"
@@ -99,13 +99,8 @@ func TestWhoseWordsAreWeighed(t *testing.T) {
 		"nobody knows":           {},
 		"one's own":              {row: new(by("agent:dev", memproxy.TrustAuthenticated, 700))},
 		"another's":              {row: new(by("agent:ci", memproxy.TrustEstablished, 800)), trust: 800, others: true},
-		"another's, given more":  {row: new(by("agent:ci", memproxy.TrustAuthenticated, 900)), trust: 700, others: true},
 		"another's by its stamp": {stamp: signed("agent:ci", memproxy.TrustEstablished, 900, memproxy.ToolObserved), trust: 900, others: true, attestation: memproxy.ToolObserved},
 		"a forged stamp":         {stamp: forged},
-		"one's own, another wrote last": {
-			row:   new(by("agent:dev", memproxy.TrustAuthenticated, 700)),
-			stamp: signed("human:ann", memproxy.TrustHuman, 900, memproxy.SelfReported), trust: 900, attestation: memproxy.SelfReported,
-		},
 		"one's own, corrected since": {
 			row:         new(by("agent:dev", memproxy.TrustAuthenticated, 700)),
 			corrections: []memproxy.Correction{{Corrector: "agent:dev", Trust: memproxy.TrustSystem}, {Corrector: "human:ann", Trust: memproxy.TrustHuman}}, trust: 1000,

@@ -2,77 +2,78 @@ package gate
 
 import (
 	"context"
+	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/trust"
 )
 
-// The rules by which the clamp lowers a confidence, besides the ceilings.
-const (
-	ruleTrack      = "trust.track"
-	ruleLaundering = "trust.laundering"
-)
+// retracted is how long a text counts as said before.
+const retracted = 30 * 24 * time.Hour
 
-// clamp takes off what is claimed of the content, and bounds every claimed
-// confidence: by the ceiling of the principal's tier
-// times its track record, by the content's source, and by what the principal
-// said of the same before.
+// clamp removes claims about the content that are not the caller's to make, and
+// limits every claimed confidence (gate/trust): by tier, track record and source,
+// and by what the caller said of the same before.
 func clamp(ctx context.Context, r *run) error {
-	r.attributed()
-	r.attestation = r.attest()
-	r.q.Attestation, r.q.Track = r.attestation, r.tracked(ctx)
-	ceiling, why := r.bounds()
-	before, found, err := r.before(ctx)
-	if err != nil {
-		r.g.opt.Log.ErrorContext(ctx, "ledger lookup failed", "decision", r.Decision.ID, "error", err)
-		r.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: "what the caller said before cannot be looked up"})
-		return nil
+	op, q, ceilings := r.op, &r.q, r.rules.Ceilings
+	for i := range op.Attributions {
+		if at := &op.Attributions[i]; !trust.MayAttribute(ceilings, &r.Principal, &op.Scope, at) {
+			at.Removed = true
+			r.add(memproxy.Amend, memproxy.Reason{
+				Code: memproxy.TrustAttribution, Pointer: at.Pointer,
+				Detail: "says of the content who said it, or that it is to be trusted, which is not this caller's to say; it was taken off",
+			})
+		}
 	}
-	if found && before < ceiling {
-		ceiling = before
-		why = memproxy.Reason{Code: memproxy.TrustClamped, Rule: ruleLaundering, Detail: "the caller said the same with less confidence before, and nothing new speaks for it"}
+	r.attestation = trust.Attest(op, r.g.readers.of(readerOf(r.Admission)))
+	known := r.lookUp(ctx)
+	q.Attestation, q.Track = r.attested(nil), trust.Factor(r.track, known)
+	limit := trust.LimitOf(ceilings, r.Principal.Trust, op.SourceClaim, q.Track, known)
+	for i := range r.words {
+		if w := &r.words[i]; w.Own {
+			limit.Repeats(w.row.Confidence, w.Attestation, q.Attestation)
+		}
 	}
-	r.give(ceiling, why)
+	if texts := trust.Texts(op); len(texts) > 0 {
+		ctx, cancel := context.WithTimeout(ctx, r.g.opt.RecordTimeout)
+		defer cancel()
+		said, _, err := r.g.opt.Ledger.Retraction(ctx, r.Principal.Tenant, r.Principal.Account(), texts, r.begun.Add(-retracted))
+		if err != nil {
+			r.g.opt.Log.ErrorContext(ctx, "ledger lookup failed", "decision", r.Decision.ID, "error", err)
+			r.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: "what the caller said before cannot be looked up"})
+			return nil
+		}
+		limit.Repeats(said.Confidence, said.Attestation, q.Attestation)
+	}
+	var lowered []memproxy.Reason
+	if q.Confidence, q.Claimed, lowered = limit.Clamp(op.Hints); len(op.Hints) == 0 {
+		r.note(lowered...) // the payload is not changed by that
+	} else if len(lowered) > 0 {
+		r.add(memproxy.Amend, lowered...)
+	}
 	return nil
 }
 
-// bounds is the highest confidence that the principal may give to content of
-// the claimed source, and why it is no higher.
-func (r *run) bounds() (memproxy.PerMille, memproxy.Reason) {
-	why := memproxy.Reason{Code: memproxy.TrustClamped, Detail: "the claimed confidence is over what this caller may give and was lowered"}
-	ceiling := r.rules.Ceilings.Ceiling(r.Principal.Trust, r.op.SourceClaim)
-	tier := r.rules.Ceilings.Ceiling(r.Principal.Trust, "")
-	if earned := tier * r.q.Track / memproxy.Full; earned < ceiling {
-		ceiling = earned
-		why.Rule, why.Detail = ruleTrack, "what this caller wrote was corrected often, so it may give less confidence"
-		if !r.trackKnown {
-			why.Detail = "this caller's track record cannot be looked up, so it counts as the worst"
-		}
-	}
-	return ceiling, why
-}
-
-// give sets the effective confidences.
-func (r *run) give(ceiling memproxy.PerMille, why memproxy.Reason) {
-	op, unclaimed := r.op, r.rules.Ceilings.Unclaimed
-	r.q.Confidence = min(unclaimed, ceiling)
-	for i := range op.Hints {
-		h := &op.Hints[i]
-		h.Effective = min(h.Claimed, ceiling)
-		if i == 0 || h.Effective < r.q.Confidence {
-			r.q.Confidence = h.Effective
-		}
-		r.q.Claimed = max(r.q.Claimed, h.Claimed)
-		if h.Effective != h.Claimed || !h.Legible {
-			at := why
-			at.Pointer = h.Pointer
-			r.add(memproxy.Amend, at)
-		}
-	}
-	if len(op.Hints) > 0 {
+// withdraw records the texts that were deleted or replaced, so that their authors
+// cannot write them anew with more confidence. A text with the highest confidence
+// that its author can give has nothing to gain and is not recorded.
+func (g *Gate) withdraw(ctx context.Context, a *Admission, words []word) {
+	if !a.enforced() {
 		return
 	}
-	r.q.Claimed = r.q.Confidence
-	if why.Rule != "" && ceiling < min(unclaimed, r.rules.Ceilings.Ceiling(r.Principal.Trust, op.SourceClaim)) {
-		r.note(why) // nothing of the payload is changed by that
+	var all []memproxy.Retraction
+	for i := range words {
+		w := &words[i]
+		if a.op.Kind == memproxy.Correct && !a.rewrites(w) {
+			continue
+		}
+		if w.row.Actor == "" || w.text == "" || w.row.Confidence <= 0 || w.row.Confidence >= a.rules.Ceilings.Ceiling(w.row.Trust, "") {
+			continue
+		}
+		all = append(all, memproxy.Retraction{
+			Tenant: w.row.Scope.Tenant, Author: memproxy.Account(w.row.Actor), Text: w.text,
+			Confidence: w.row.Confidence, Attestation: w.Attestation, Time: a.begun,
+		})
 	}
+	_ = commit(ctx, g, &a.Decision, memproxy.Entry{Retractions: all}, "what is no longer said is not kept") // it is in the log
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/trust"
 )
 
 // settle draws the consequences of a change that was made: for the record of
@@ -67,10 +68,10 @@ func (g *Gate) credit(ctx context.Context, a *Admission, words []word) {
 	var all []memproxy.Correction
 	for i := range words {
 		w := &words[i]
-		if w.own || w.row.Actor == "" || !a.rewrites(w) {
+		if w.Own || w.row.Actor == "" || !a.rewrites(w) {
 			continue
 		}
-		c := g.correction(a, w, right(a))
+		c := correction(a, w, right(a))
 		all = append(all, c)
 		ev := a.event
 		ev.Type, ev.Time, ev.Targets = memproxy.EventCrossCorrection, g.opt.Clock(), []string{c.ID}
@@ -107,34 +108,33 @@ func right(a *Admission) string {
 // put back, and what would stand in its place is kept as dissent; what is
 // deleted cannot be put back, and is named.
 func (ret *making) usurped(ctx context.Context) {
-	for _, i := range ret.stronger(ctx) {
-		m := &ret.memories[i.at]
+	for _, w := range ret.stronger(ctx) {
+		m := &ret.memories[w.at]
 		why := memproxy.Reason{Code: memproxy.TrustAuthority, Rule: m.ID}
 		if m.Event == eventDelete {
-			why.Detail = "the backend's model deleted the word of " + i.word.row.Actor + ", who is trusted more"
+			why.Detail = "the backend's model deleted the word of " + w.row.Actor + ", who is trusted more"
 			ret.reasons = append(ret.reasons, why)
 			continue
 		}
 		text := m.Text
 		ret.reasons = append(ret.reasons, ret.retract(ctx, m, why))
-		ret.g.dissent(ctx, ret.Admission, &i.word, text)
+		ret.g.dissent(ctx, ret.Admission, &w, text)
 	}
 }
 
-// strong is the word of somebody trusted more, by the place of its memory.
-type strong struct {
-	at   int
-	word word
-}
-
-func (ret *making) stronger(ctx context.Context) []strong {
+// stronger are the texts that the backend's model changed or deleted and whose
+// authors are trusted more than the caller.
+func (ret *making) stronger(ctx context.Context) []word {
 	if !ret.enforced() || ret.Principal.Kind == memproxy.KindHuman {
 		return nil
 	}
 	known := ret.lookups()
+	changed := func(m *memproxy.Memory) bool {
+		return m.ID != "" && !m.Drop && m.Event != "" && m.Event != eventAdd && m.Event != eventNone
+	}
 	var keys []memproxy.MemoryKey
 	for i := range ret.memories {
-		if m := &ret.memories[i]; m.ID != "" && !m.Drop && m.Event != "" && m.Event != eventAdd && m.Event != eventNone {
+		if m := &ret.memories[i]; changed(m) {
 			keys = append(keys, known.key(memproxy.TargetMemory, m.ID))
 		}
 	}
@@ -143,30 +143,21 @@ func (ret *making) stronger(ctx context.Context) []strong {
 	}
 	err := known.need(ctx, keys...)
 	var words []word
-	var found []strong
 	for i := range ret.memories {
 		m := &ret.memories[i]
-		if row := known.owner(memproxy.TargetMemory, m.ID); row != nil && row.Actor != "" && slices.Contains(keys, known.key(memproxy.TargetMemory, m.ID)) && !m.Drop && m.Event != eventAdd && m.Event != eventNone {
-			w := word{target: row.ID, row: *row, own: row.Actor == ret.Principal.ID}
-			if !w.own {
-				w.others = ret.worth(row.Trust, row.Source, row.Confidence)
-			}
-			words, found = append(words, w), append(found, strong{at: i})
+		if row := known.owner(memproxy.TargetMemory, m.ID); row != nil && row.Actor != "" && changed(m) {
+			w := word{target: row.ID, at: i, row: *row}
+			w.Authority = trust.AuthorityOf(ret.rules.Ceilings, ret.Principal.ID, &w.row, &memproxy.Stamp{})
+			words = append(words, w)
 		}
 	}
 	if err == nil {
-		err = ret.g.onRecord(ctx, ret.Admission, known, words)
+		err = recorded(ctx, ret.Admission, known, words)
 	}
 	if err != nil {
 		ret.g.opt.Log.ErrorContext(ctx, "whose words the backend's model changed cannot be looked up", "decision", ret.Decision.ID, "error", err)
 		return nil
 	}
 	ceiling := ret.rules.Ceilings.Ceiling(ret.Principal.Trust, "")
-	out := found[:0]
-	for i := range found {
-		if found[i].word = words[i]; words[i].others > ceiling {
-			out = append(out, found[i])
-		}
-	}
-	return out
+	return slices.DeleteFunc(words, func(w word) bool { return w.Others <= ceiling })
 }

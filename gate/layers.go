@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/trust"
 )
 
 // marked notes for what reasons what is written bears a mark. It goes through
@@ -34,9 +35,6 @@ func (a *Admission) attested(marks []string) memproxy.Attestation {
 	case slices.Contains(marks, string(memproxy.LayerInferred)):
 		return memproxy.Inferred
 	}
-	if a.attestation != "" {
-		return a.attestation
-	}
 	return cmp.Or(a.attestation, memproxy.SelfReported)
 }
 
@@ -46,10 +44,10 @@ func (r *run) attribute(started *memproxy.Operation) {
 	if r.op == nil {
 		return
 	}
-	said := saidBy(started)
+	said := trust.SaidBy(started)
 	for i := range r.op.Items {
 		if it := &r.op.Items[i]; it.Inferred {
-			it.Inferred = !said.states(it.Text)
+			it.Inferred = !said.States(it.Text)
 		}
 	}
 }
@@ -82,10 +80,10 @@ func (ret *making) ruleOnInferred(ctx context.Context, found map[int]judged) err
 	if !ret.op.Extracts || ret.confirmed {
 		return nil
 	}
-	said := saidBy(ret.op)
+	said := trust.SaidBy(ret.op)
 	for i := range ret.memories {
 		m := &ret.memories[i]
-		if m.Drop || m.Text == "" || m.Event == eventNone || m.Event == eventDelete || !m.Inferred && said.states(m.Text) {
+		if m.Drop || m.Text == "" || m.Event == eventNone || m.Event == eventDelete || !m.Inferred && said.States(m.Text) {
 			continue
 		}
 		q := ret.inferredFact(m)

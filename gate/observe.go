@@ -3,9 +3,13 @@ package gate
 import (
 	"context"
 	"slices"
-	"strings"
+	"sync"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/trust"
 )
 
 // An Observer is an Adapter whose answers tell what tools, files and services
@@ -15,10 +19,10 @@ type Observer interface {
 	Listen(memproxy.Route) memproxy.Listener
 }
 
-// heard takes down what tools said, as the caller is given it. What the caller
-// itself said is no source, whoever repeats it: in its request, or by its agent in
-// the arguments of a call. Neither is a text of which nobody knows any more whether
-// it was said, nor the result of a call that nobody saw.
+// heard records what tools said, as the caller is given it. What the caller itself
+// said, in its request or by its agent in the arguments of a call, is no source,
+// also where a tool repeats it. Neither is a text that the caller may have said and
+// that is forgotten, nor the result of a call that memproxy did not see.
 func heard(_ context.Context, ret *answer) (refused bool, err error) {
 	who := readerOf(ret.Admission)
 	o, ok := ret.call.Backend.Adapter.(Observer)
@@ -28,7 +32,7 @@ func heard(_ context.Context, ret *answer) (refused bool, err error) {
 	if ret.op.Kind != memproxy.Recall {
 		var own []string
 		for i := range ret.op.Items {
-			own = append(own, plainForm(ret.op.Items[i].Text))
+			own = append(own, trust.Plain(ret.op.Items[i].Text))
 		}
 		ret.g.readers.said(who, own)
 	}
@@ -42,7 +46,7 @@ func heard(_ context.Context, ret *answer) (refused bool, err error) {
 	for _, c := range calls {
 		heardCall(ret, who, c)
 	}
-	var all []seen
+	var all []trust.Seen
 	for _, r := range results {
 		if r.Call == "" || ret.calls[r.Call] {
 			all = append(all, ret.g.readers.unsaid(who, r.Texts)...)
@@ -55,8 +59,8 @@ func heard(_ context.Context, ret *answer) (refused bool, err error) {
 // maxCalls bounds the calls of one turn whose results may be sources.
 const maxCalls = 1024
 
-// heardCall takes down what an agent says to a tool. A call that is told of in
-// pieces is one of which nobody knows all.
+// heardCall records what an agent says to a tool. Of a call that comes in pieces
+// the whole is not known.
 func heardCall(ret *answer, who reader, c memproxy.ToolWords) {
 	if ret.calls == nil {
 		ret.calls = map[string]bool{}
@@ -68,23 +72,100 @@ func heardCall(ret *answer, who reader, c memproxy.ToolWords) {
 	ret.calls[c.Call] = !again && !c.Unclear
 	var asked []string
 	for _, text := range c.Texts {
-		asked = append(asked, plainForm(text))
+		asked = append(asked, trust.Plain(text))
 	}
 	ret.g.readers.said(who, asked)
 }
 
+// How much is remembered of what sessions were shown. It is all in memory: a
+// restart forgets it, and then nothing is upgraded.
+const (
+	maxReaders   = 1024      // sessions
+	maxSeen      = 256       // memories of one session
+	maxSeenBytes = 32 << 10  // of their texts, 32 MB in all
+	keepSeen     = time.Hour // after the last read
+)
+
+// readers are what the sessions were shown.
+type readers struct {
+	mu    sync.Mutex
+	kept  *lru.Cache[reader, *sight]
+	own   *lru.Cache[reader, *sayings]
+	clock func() time.Time
+}
+
+// reader is one caller in one session. A session is named by its caller, so
+// what one caller was shown says nothing of another who names the same.
+type reader struct{ tenant, principal, session string }
+
+// sight is what a reader was shown, oldest first.
+type sight struct {
+	seen  []trust.Seen
+	bytes int
+	until time.Time
+}
+
+func newReaders(clock func() time.Time) *readers {
+	cache, _ := lru.New[reader, *sight](maxReaders) // fails for sizes below one only
+	own, _ := lru.New[reader, *sayings](maxReaders)
+	return &readers{kept: cache, own: own, clock: clock}
+}
+
+func readerOf(a *Admission) reader {
+	return reader{a.Principal.Tenant, a.Principal.ID, a.namedSession()}
+}
+
+// shown records what a reader was shown.
+func (rs *readers) shown(who reader, memories []trust.Seen) {
+	if who.session == "" || len(memories) == 0 {
+		return
+	}
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	now := rs.clock()
+	s, ok := rs.kept.Get(who)
+	if !ok || now.After(s.until) {
+		s = &sight{}
+		rs.kept.Add(who, s)
+	}
+	s.until = now.Add(keepSeen)
+	for _, m := range memories {
+		if len(m.Text) > maxSeenBytes {
+			m.Text = "" // too long to be held against what is written
+		}
+		s.seen, s.bytes = append(s.seen, m), s.bytes+len(m.Text)
+		for len(s.seen) > maxSeen || s.bytes > maxSeenBytes {
+			s.bytes -= len(s.seen[0].Text)
+			s.seen = s.seen[1:]
+		}
+	}
+}
+
+// of is what a reader was shown. The list is not to be changed.
+func (rs *readers) of(who reader) []trust.Seen {
+	if who.session == "" {
+		return nil
+	}
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	s, ok := rs.kept.Get(who)
+	if !ok || rs.clock().After(s.until) {
+		return nil
+	}
+	return slices.Clip(s.seen) // what is shown later is appended to a copy, or behind it
+}
+
 // unsaid are the texts as sources, without what the caller said in them.
-func (rs *readers) unsaid(who reader, texts []string) (out []seen) {
+func (rs *readers) unsaid(who reader, texts []string) (out []trust.Seen) {
 	for _, text := range texts {
-		plain := rs.news(who, plainForm(text))
-		if plain == "" {
-			continue
+		plain := trust.Plain(text)
+		s := trust.Seen{Text: rs.news(who, plain)}
+		if s.Text == plain {
+			s.SHA256 = textHash(text)
 		}
-		s := seen{text: plain}
-		if plain == plainForm(text) {
-			s.sha256 = textHash(text)
+		if s.Text != "" {
+			out = append(out, s)
 		}
-		out = append(out, s)
 	}
 	return out
 }
@@ -101,7 +182,7 @@ func mouth(who reader) reader {
 	return reader{tenant: who.tenant, principal: memproxy.Account(who.principal)}
 }
 
-// said takes down what a caller says itself.
+// said records what a caller says itself.
 func (rs *readers) said(who reader, texts []string) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -125,7 +206,7 @@ func (rs *readers) said(who reader, texts []string) {
 }
 
 // news are the sentences of a text, in plain form, that the caller did not say:
-// "" where there are none, or nobody remembers all that it said.
+// "" where there are none, or not all that it said is remembered.
 func (rs *readers) news(who reader, plain string) string {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -133,14 +214,5 @@ func (rs *readers) news(who reader, plain string) string {
 	if !ok || s.full {
 		return ""
 	}
-	var out []string
-	for sentence := range strings.SplitSeq(strings.Trim(plain, sentenceEnd), sentenceEnd) {
-		if !slices.ContainsFunc(s.said, func(own string) bool { return strings.Contains(own, sentence) }) {
-			out = append(out, sentence)
-		}
-	}
-	if len(out) == 0 {
-		return ""
-	}
-	return sentenceEnd + strings.Join(out, sentenceEnd) + sentenceEnd
+	return trust.Without(plain, s.said)
 }

@@ -63,16 +63,8 @@ func (t *tracks) of(ctx context.Context, from Ledger, tenant, id string) (mempro
 	return track, true, nil
 }
 
-// tracked is the factor of the caller's track record. One that nobody can look
-// up counts as the worst: the last that was known, if any, goes before that.
-func (r *run) tracked(ctx context.Context) memproxy.PerMille {
-	if !r.lookUp(ctx) {
-		return memproxy.TrackFloor
-	}
-	return r.track.Factor()
-}
-
-// lookUp takes down the caller's record, and reports whether anybody knows it.
+// lookUp loads the caller's track record, and reports whether it is known: now, or
+// from the last time that the ledger answered.
 func (r *run) lookUp(ctx context.Context) bool {
 	track, known, err := r.g.tracks.of(ctx, r.g.opt.Ledger, r.Principal.Tenant, r.Principal.Account())
 	if err != nil {

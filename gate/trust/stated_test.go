@@ -1,10 +1,14 @@
-package gate_test
+package trust
 
 import (
 	"testing"
 
-	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy"
 )
+
+func states(said, fact string) bool {
+	return SaidBy(&memproxy.Operation{Items: []memproxy.Item{{Kind: memproxy.ItemContent, Role: "user", Text: said}}}).States(fact)
+}
 
 // Proves GOV-3: a fact is stated if the user said it as a whole sentence, in
 // whichever person a model puts it; one with other words, another number, or that
@@ -57,9 +61,35 @@ func TestStated(t *testing.T) {
 		{"我不喜欢绿茶", "用户喜欢绿茶", false},
 		{"what is the weather", "User is interested in meteorology", false},
 	} {
-		if got := gate.States(tc.said, tc.fact); got != tc.want {
+		if got := states(tc.said, tc.fact); got != tc.want {
 			t.Errorf("%q of %q: %v", tc.fact, tc.said, got)
 		}
+	}
+}
+
+// Proves GOV-3: only what users write themselves is said by them: no metadata, no
+// text of an assistant, none that a model concluded.
+func TestSaidBy(t *testing.T) {
+	text := memproxy.Item{Kind: memproxy.ItemContent, Role: "user", Text: "I like tea"}
+	for name, tc := range map[string]struct {
+		change func(*memproxy.Item)
+		want   bool
+	}{
+		"by a user":       {func(*memproxy.Item) {}, true},
+		"by a human":      {func(it *memproxy.Item) { it.Role = " Human" }, true},
+		"by the caller":   {func(it *memproxy.Item) { it.Role = "" }, true},
+		"by an assistant": {func(it *memproxy.Item) { it.Role = "assistant" }, false},
+		"concluded":       {func(it *memproxy.Item) { it.Inferred = true }, false},
+		"in metadata":     {func(it *memproxy.Item) { it.Kind = memproxy.ItemMetadata }, false},
+	} {
+		it := text
+		tc.change(&it)
+		if got := SaidBy(&memproxy.Operation{Items: []memproxy.Item{it}}).States("User likes tea"); got != tc.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	if SaidBy(nil).States("User likes tea") {
+		t.Error("no operation states something")
 	}
 }
 
@@ -70,10 +100,10 @@ func FuzzStated(f *testing.F) {
 	f.Add("私は緑茶が好きです 12")
 	f.Add("\xff the of")
 	f.Fuzz(func(t *testing.T, text string) {
-		if gate.States("", text) {
+		if states("", text) {
 			t.Error("stated by nobody")
 		}
-		if gate.States(text, text) && !gate.States("No?\n"+text+"\nNot tea", text) {
+		if states(text, text) && !states("No?\n"+text+"\nNot tea", text) {
 			t.Errorf("%q is stated no more", text)
 		}
 	})

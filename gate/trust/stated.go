@@ -1,4 +1,4 @@
-package gate
+package trust
 
 import (
 	"strings"
@@ -7,13 +7,13 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// statement is what users said: the sentences that are no questions, as they are
-// compared.
-type statement map[string]bool
+// Statements are what users said: the sentences that are no questions, as they
+// are compared.
+type Statements map[string]bool
 
-// saidBy gathers what users say in an operation.
-func saidBy(op *memproxy.Operation) statement {
-	said := statement{}
+// SaidBy gathers what users say in an operation.
+func SaidBy(op *memproxy.Operation) Statements {
+	said := Statements{}
 	if op == nil {
 		return said
 	}
@@ -25,16 +25,16 @@ func saidBy(op *memproxy.Operation) statement {
 	return said
 }
 
-func (s statement) add(text string) {
+func (s Statements) add(text string) {
 	for _, sentence := range sentences(text) {
 		s[sentence] = sentence != question
 	}
 }
 
-// states reports whether each sentence of a fact was said as a whole one, so that
+// States reports whether each sentence of a fact was said as a whole one, so that
 // "like tea" is not stated by "I do not like tea", nor by "my sister likes tea".
 // It errs to no: a fact in other words than the user's counts as inferred.
-func (s statement) states(fact string) bool {
+func (s Statements) States(fact string) bool {
 	all := sentences(fact)
 	for _, sentence := range all {
 		if !s[sentence] {

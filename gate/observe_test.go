@@ -1,0 +1,60 @@
+package gate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy/gate/trust"
+)
+
+// Proves TRL-4: what is remembered of readers is bounded, ends an hour after the
+// last read, and is one reader's.
+func TestReadersAreBounded(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	rs := newReaders(func() time.Time { return now })
+	a := reader{"acme", "agent:dev", "s1"}
+	knows := func(who reader, id string) bool {
+		return slices.ContainsFunc(rs.of(who), func(s trust.Seen) bool { return s.ID == id })
+	}
+	rs.shown(a, []trust.Seen{{ID: "first", Text: trust.Plain("tea")}})
+	if !knows(a, "first") || knows(reader{"acme", "agent:dev", "s2"}, "first") || knows(reader{"acme", "agent:ci", "s1"}, "first") || knows(reader{"globex", "agent:dev", "s1"}, "first") {
+		t.Error("it is not this reader's alone")
+	}
+	rs.shown(reader{"acme", "agent:dev", ""}, []trust.Seen{{ID: "nowhere"}})
+	if knows(reader{"acme", "agent:dev", ""}, "nowhere") {
+		t.Error("without a session something was kept")
+	}
+	if now = now.Add(time.Hour); !knows(a, "first") {
+		t.Error("it ends within the hour")
+	}
+	if now = now.Add(time.Second); knows(a, "first") {
+		t.Error("it does not end")
+	}
+	for i := range maxSeen + 1 {
+		rs.shown(a, []trust.Seen{{ID: fmt.Sprint(i)}})
+	}
+	if knows(a, "0") || !knows(a, "1") || knows(a, "first") {
+		t.Error("memories of one session are not bounded")
+	}
+	big := strings.Repeat("x", maxSeenBytes/2)
+	for i := range 5 {
+		rs.shown(a, []trust.Seen{{ID: fmt.Sprint("big", i), Text: big}})
+	}
+	s, _ := rs.kept.Get(a)
+	if s.bytes > maxSeenBytes || !knows(a, "big4") || knows(a, "big1") {
+		t.Errorf("%d bytes are kept", s.bytes)
+	}
+	rs.shown(a, []trust.Seen{{ID: "huge", Text: big + big + "x"}})
+	if !knows(a, "huge") || s.bytes > maxSeenBytes {
+		t.Errorf("%d bytes are kept", s.bytes)
+	}
+	for i := range maxReaders {
+		rs.shown(reader{"acme", "agent:dev", fmt.Sprint(i)}, []trust.Seen{{ID: "x"}})
+	}
+	if knows(a, "huge") || rs.kept.Len() > maxReaders {
+		t.Error("sessions are not bounded")
+	}
+}

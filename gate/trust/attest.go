@@ -1,0 +1,154 @@
+package trust
+
+import (
+	"path"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Seen is a text that a session was shown: a memory, or what a tool said.
+type Seen struct {
+	ID, SHA256 string
+	Text       string // in plain form
+}
+
+// Attest says how well the source of a write is known, by what its session was
+// shown before. What the write says of its own source can only lower that.
+func Attest(op *memproxy.Operation, shown []Seen) memproxy.Attestation {
+	texts := Texts(op)
+	best, lowest := memproxy.SelfReported, memproxy.LogAnchored
+	raise := func(to memproxy.Attestation, seen bool) {
+		if seen && to.Outranks(best) {
+			best = to
+		}
+	}
+	// A source that is named need not say what a model concluded from it.
+	named := func(is func(*Seen) bool) bool {
+		return !slices.ContainsFunc(op.Items, inferred) && slices.ContainsFunc(shown, func(s Seen) bool { return is(&s) && s.says(texts) })
+	}
+	raise(memproxy.ToolObserved, copied(texts, shown))
+	for i := range op.Items {
+		it := &op.Items[i]
+		if it.Kind != memproxy.ItemMetadata {
+			continue
+		}
+		switch metadataKey(it.Pointer) {
+		case "source_sha256":
+			raise(memproxy.ContentHashed, named(func(s *Seen) bool { return s.SHA256 == strings.ToLower(it.Text) }))
+		case "source_id", "source_ids", "source_memory_ids":
+			raise(memproxy.ToolObserved, named(func(s *Seen) bool { return s.ID == it.Text }))
+		case "attestation":
+			if claim := memproxy.Attestation(it.Text); lowest.Outranks(claim) && slices.Contains(memproxy.Attestations[:], claim) {
+				lowest = claim
+			}
+		}
+	}
+	if best.Outranks(lowest) {
+		return lowest
+	}
+	return best
+}
+
+// Texts are the texts that an operation writes.
+func Texts(op *memproxy.Operation) []string {
+	var out []string
+	for i := range op.Items {
+		if it := &op.Items[i]; it.Kind == memproxy.ItemContent && it.Text != "" {
+			out = append(out, it.Text)
+		}
+	}
+	return out
+}
+
+func inferred(it memproxy.Item) bool {
+	return it.Kind == memproxy.ItemContent && it.Inferred && it.Text != ""
+}
+
+// says reports whether all that is written is said by the text: a named source
+// speaks for what comes from it, and for nothing else that is written under its
+// name.
+func (s *Seen) says(texts []string) bool {
+	said := Statements{}
+	said.add(strings.ReplaceAll(s.Text, sentenceEnd, "\n"))
+	return len(texts) > 0 && !slices.ContainsFunc(texts, func(text string) bool { return !said.States(text) })
+}
+
+// copied reports whether all that is written was shown word for word.
+func copied(texts []string, shown []Seen) bool {
+	return len(texts) > 0 && len(shown) > 0 && !slices.ContainsFunc(texts, func(text string) bool {
+		plain := Plain(text)
+		return plain == "" || !slices.ContainsFunc(shown, func(s Seen) bool { return strings.Contains(s.Text, plain) })
+	})
+}
+
+// metadataKey is the member of a metadata object that a pointer is to, or to an
+// element of; "" for others.
+func metadataKey(pointer string) string {
+	if dir, last := path.Split(pointer); last != "" && strings.Trim(last, "0123456789") == "" {
+		pointer = strings.TrimSuffix(dir, "/")
+	}
+	if dir, key := path.Split(pointer); strings.HasSuffix(dir, "/metadata/") {
+		return key
+	}
+	return ""
+}
+
+// sentenceEnd ends each sentence of a plain form, and begins the first: what is
+// contained in a text is then whole sentences of it, and not "like tea" of "Ann
+// does not like tea".
+const sentenceEnd = "\x00"
+
+// Plain is a text as texts are compared: letters in lower case, spaces alike, in
+// sentences. A question keeps its mark. A text of spaces and ends alone has none.
+func Plain(text string) string {
+	var b strings.Builder
+	b.Grow(len(text) + 2*len(sentenceEnd))
+	word, open := false, false
+	end := func() {
+		if open {
+			b.WriteString(sentenceEnd)
+		}
+		word, open = false, false
+	}
+	runes := []rune(text)
+	for i, c := range runes {
+		switch {
+		case c == '\n', strings.ContainsRune(".!?", c) && (i+1 == len(runes) || unicode.IsSpace(runes[i+1])):
+			if open && c == '?' {
+				b.WriteRune(c)
+			}
+			end()
+		case unicode.IsSpace(c) || unicode.IsControl(c):
+			word = false
+		default:
+			if open && !word {
+				b.WriteByte(' ')
+			}
+			b.WriteRune(unicode.ToLower(c))
+			word, open = true, true
+		}
+	}
+	end()
+	if b.Len() == 0 {
+		return ""
+	}
+	return sentenceEnd + b.String()
+}
+
+// Without is a text in plain form without the sentences that one of the others
+// contains, also as a question; "" where nothing is left.
+func Without(plain string, others []string) string {
+	var out []string
+	for sentence := range strings.SplitSeq(strings.Trim(plain, sentenceEnd), sentenceEnd) {
+		if !slices.ContainsFunc(others, func(own string) bool { return strings.Contains(own, strings.TrimRight(sentence, "?")) }) {
+			out = append(out, sentence)
+		}
+	}
+	if len(out) == 0 {
+		return ""
+	}
+	return sentenceEnd + strings.Join(out, sentenceEnd) + sentenceEnd
+}

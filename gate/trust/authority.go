@@ -1,0 +1,84 @@
+package trust
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Authority is what is known of the authors of a memory that a caller would
+// change.
+type Authority struct {
+	Own bool // the caller is the original author
+	// Others is how far the most trusted of the others is trusted who wrote or
+	// changed the memory; zero where there are none.
+	Others      memproxy.PerMille
+	Attestation memproxy.Attestation
+}
+
+// AuthorityOf is the authority by the row of the memory's owner and by its stamp,
+// which is verified, or empty. A row without an author takes the stamp's.
+func AuthorityOf(c memproxy.Ceilings, caller string, row *memproxy.Ownership, stamp *memproxy.Stamp) Authority {
+	if row.Actor == "" && stamp.Actor != "" {
+		row.Actor, row.Trust, row.Confidence, row.Source = stamp.Actor, stamp.Trust, stamp.Confidence, stamp.Source
+		row.Scope.Tenant = stamp.Tenant
+	}
+	a := Authority{Own: row.Actor != "" && row.Actor == caller, Attestation: stamp.Attestation}
+	if row.Actor != "" && !a.Own {
+		a.Others = worth(c, row.Trust, row.Source, row.Confidence)
+	}
+	if stamp.Actor != "" && stamp.Actor != caller { // the stamp is of the last write
+		a.Others = max(a.Others, worth(c, stamp.Trust, stamp.Source, stamp.Confidence))
+	}
+	return a
+}
+
+// worth is how far an author is trusted: no further than the confidence with
+// which the text was admitted.
+func worth(c memproxy.Ceilings, t memproxy.Trust, s memproxy.Source, given memproxy.PerMille) memproxy.PerMille {
+	if ceiling := c.Ceiling(t, s); given <= 0 || given > ceiling {
+		return ceiling
+	}
+	return given
+}
+
+// Attested raises the attestation to the one that is recorded of the memory.
+func (a *Authority) Attested(recorded memproxy.Attestation) {
+	if recorded.Outranks(a.Attestation) {
+		a.Attestation = recorded
+	}
+}
+
+// Corrected adds those who corrected the memory since, other than the caller.
+func (a *Authority) Corrected(c memproxy.Ceilings, caller string, by []memproxy.Correction) {
+	for i := range by {
+		if by[i].Corrector != caller {
+			a.Others = max(a.Others, c.Ceiling(by[i].Trust, ""))
+		}
+	}
+}
+
+// MayAttribute reports whether a caller may write who said the content, or that it
+// was checked, which readers would believe: a caller who may give full confidence
+// may; another may name only an author for whom it speaks.
+func MayAttribute(c memproxy.Ceilings, p *memproxy.Principal, s *memproxy.Scope, at *memproxy.Attribution) bool {
+	if c.Ceiling(p.Trust, "") >= memproxy.Full {
+		return true
+	}
+	return at.Kind == memproxy.AttributesAuthor && at.Legible && !slices.ContainsFunc(at.Values, func(name string) bool { return !speaksAs(p, s, name) })
+}
+
+// speaksAs reports whether a name is the caller's, one that it may act for, the
+// operation's owner, which was checked against the caller before, or the role of
+// a machine, which lowers how far a memory is believed.
+func speaksAs(p *memproxy.Principal, s *memproxy.Scope, name string) bool {
+	switch memproxy.Key(name) {
+	case "":
+		return false
+	case "assistant", "ai", "agent", "bot", "model", "llm":
+		return true
+	}
+	_, plain, _ := strings.Cut(p.ID, ":")
+	return slices.Contains([]string{p.ID, plain, s.User, s.Agent, s.App}, name) || slices.Contains(p.ActsAs.Values, name) || slices.Contains(p.Users.Values, name)
+}

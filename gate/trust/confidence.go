@@ -1,0 +1,90 @@
+// Package trust holds the rules by which the gate believes what is written: how
+// much confidence a caller may give to it, how well its source is known, what a
+// user stated, and whose text may overrule whose. The rules are pure: the gate
+// loads what they compare. A claim in a payload lowers trust and never raises it.
+package trust
+
+import "github.com/memproxy/memproxy"
+
+// The rules that lower a confidence, besides the ceilings.
+const (
+	ruleTrack      = "trust.track"
+	ruleLaundering = "trust.laundering"
+)
+
+// A Limit is the highest confidence that a caller may give to what it writes,
+// and why it is no higher.
+type Limit struct {
+	ceiling memproxy.PerMille
+	table   memproxy.PerMille // by tier and source alone
+	write   memproxy.PerMille // of a write that claims none
+	why     memproxy.Reason
+}
+
+// LimitOf is the limit by the caller's tier times the factor of its track record,
+// and by the claimed source of the content. A record that cannot be looked up
+// (known is false) counts as the worst.
+func LimitOf(c memproxy.Ceilings, t memproxy.Trust, s memproxy.Source, factor memproxy.PerMille, known bool) Limit {
+	table := c.Ceiling(t, s)
+	l := Limit{table, table, c.Unclaimed, memproxy.Reason{Code: memproxy.TrustClamped, Detail: "the claimed confidence is over what this caller may give and was lowered"}}
+	switch earned := c.Ceiling(t, "") * factor / memproxy.Full; {
+	case earned >= table:
+	case known:
+		l.lower(earned, ruleTrack, "what this caller wrote was corrected often, so it may give less confidence")
+	default:
+		l.lower(earned, ruleTrack, "this caller's track record cannot be looked up, so it counts as the worst")
+	}
+	return l
+}
+
+func (l *Limit) lower(to memproxy.PerMille, rule, why string) {
+	l.ceiling, l.why.Rule, l.why.Detail = to, rule, why
+}
+
+// Factor is what a track record multiplies the ceiling of its author's tier with.
+func Factor(t memproxy.Track, known bool) memproxy.PerMille {
+	if !known {
+		return memproxy.TrackFloor
+	}
+	return t.Factor()
+}
+
+// Repeats lowers the limit to the confidence that the caller gave to the same text
+// before, unless the source is known better now than it was then. A source of which
+// nothing was recorded counts as the author's own report.
+func (l *Limit) Repeats(given memproxy.PerMille, then, now memproxy.Attestation) {
+	if memproxy.SelfReported.Outranks(then) && then != memproxy.Inferred {
+		then = memproxy.SelfReported
+	}
+	if given > 0 && given < l.ceiling && !now.Outranks(then) {
+		l.lower(given, ruleLaundering, "the caller said the same with less confidence before, and nothing new speaks for it")
+	}
+}
+
+// Clamp sets the effective confidence of each claim. It returns the confidence of
+// the write (the lowest of its claims), the highest that was claimed, and the
+// reasons of what was lowered. Without a claim, a reason without a place says
+// that a rule lowered the default.
+func (l *Limit) Clamp(hints []memproxy.Hint) (confidence, claimed memproxy.PerMille, lowered []memproxy.Reason) {
+	confidence = min(l.write, l.ceiling)
+	for i := range hints {
+		h := &hints[i]
+		h.Effective = min(h.Claimed, l.ceiling)
+		if i == 0 || h.Effective < confidence {
+			confidence = h.Effective
+		}
+		claimed = max(claimed, h.Claimed)
+		if h.Effective != h.Claimed || !h.Legible {
+			at := l.why
+			at.Pointer = h.Pointer
+			lowered = append(lowered, at)
+		}
+	}
+	if len(hints) > 0 {
+		return confidence, claimed, lowered
+	}
+	if l.ceiling < min(l.write, l.table) {
+		lowered = []memproxy.Reason{l.why}
+	}
+	return confidence, confidence, lowered
+}
