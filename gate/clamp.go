@@ -53,27 +53,3 @@ func clamp(ctx context.Context, r *run) error {
 	}
 	return nil
 }
-
-// withdraw records the texts that were deleted or replaced, so that their authors
-// cannot write them anew with more confidence. A text with the highest confidence
-// that its author can give has nothing to gain and is not recorded.
-func (g *Gate) withdraw(ctx context.Context, a *Admission, words []word) {
-	if !a.enforced() {
-		return
-	}
-	var all []memproxy.Retraction
-	for i := range words {
-		w := &words[i]
-		if a.op.Kind == memproxy.Correct && !a.rewrites(w) {
-			continue
-		}
-		if w.row.Actor == "" || w.text == "" || w.row.Confidence <= 0 || w.row.Confidence >= a.rules.Ceilings.Ceiling(w.row.Trust, "") {
-			continue
-		}
-		all = append(all, memproxy.Retraction{
-			Tenant: w.row.Scope.Tenant, Author: memproxy.Account(w.row.Actor), Text: w.text,
-			Confidence: w.row.Confidence, Attestation: w.Attestation, Time: a.begun,
-		})
-	}
-	_ = commit(ctx, g, &a.Decision, memproxy.Entry{Retractions: all}, "what is no longer said is not kept") // it is in the log
-}

@@ -86,10 +86,10 @@ func TestEarlierWordsBind(t *testing.T) {
 		broke error
 		want  memproxy.PerMille
 	}{
-		"nothing said":          {nil, nil, 700},
-		"said with less":        {&memproxy.Retraction{Confidence: 200, Attestation: memproxy.SelfReported}, nil, 200},
-		"inferred, now stated":  {&memproxy.Retraction{Confidence: 200, Attestation: memproxy.Inferred}, nil, 700},
-		"nobody can say":        {nil, errBroken, 0},
+		"nothing said":         {nil, nil, 700},
+		"said with less":       {&memproxy.Retraction{Confidence: 200, Attestation: memproxy.SelfReported}, nil, 200},
+		"inferred, now stated": {&memproxy.Retraction{Confidence: 200, Attestation: memproxy.Inferred}, nil, 700},
+		"nobody can say":       {nil, errBroken, 0},
 	} {
 		r, j := judgingRig(t, nil)
 		j.said, j.noRetraction = tc.said, tc.broke

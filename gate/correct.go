@@ -8,12 +8,46 @@ import (
 	"github.com/memproxy/memproxy/gate/trust"
 )
 
-// settle draws the consequences of a change that was made: for the record of
-// whom it corrects, and for what is no longer said. A run's own changes are
-// settled call by call.
+// settle records the consequences of a change that was made, also in the log. A run's
+// own changes are settled call by call.
+//
+// A correction of another's text goes on its author's record; a deletion does not:
+// it says nothing against the author. A text that was deleted or replaced is kept as
+// retracted, so that its author cannot write it anew with more confidence, unless it
+// has the highest confidence that the author can give.
 func (g *Gate) settle(ctx context.Context, a *Admission) {
-	g.credit(ctx, a, a.words)
-	g.withdraw(ctx, a, a.words)
+	if !a.enforced() {
+		return
+	}
+	var e memproxy.Entry
+	corrects := a.op.Kind == memproxy.Correct
+	for i := range a.words {
+		w := &a.words[i]
+		if w.row.Actor == "" || corrects && !a.rewrites(w) {
+			continue
+		}
+		if corrects && !w.Own {
+			c := correction(a, w, right(a))
+			e.Corrections = append(e.Corrections, c)
+			ev := a.event
+			ev.Type, ev.Time, ev.Targets = memproxy.EventCrossCorrection, g.opt.Clock(), []string{c.ID}
+			ev.Detail = "written by " + c.Author + ", corrected by " + c.Corrector + ": " + c.Reason
+			ev.Budget, ev.ContentSHA256, ev.Findings, ev.Facts, ev.Fields = nil, "", nil, nil, nil
+			if err := g.opt.Recorder.Note(ev); err != nil {
+				g.opt.Log.ErrorContext(ctx, "audit note lost", "decision", a.Decision.ID, "error", err)
+			}
+		}
+		if w.text != "" && w.row.Confidence > 0 && w.row.Confidence < a.rules.Ceilings.Ceiling(w.row.Trust, "") {
+			e.Retractions = append(e.Retractions, memproxy.Retraction{
+				Tenant: w.row.Scope.Tenant, Author: memproxy.Account(w.row.Actor), Text: w.text,
+				Confidence: w.row.Confidence, Attestation: w.Attestation, Time: a.begun,
+			})
+		}
+	}
+	_ = commit(ctx, g, &a.Decision, e, "corrections and retractions are not on their authors' records") // corrections are in the log
+	for i := range e.Corrections {
+		g.tracks.forget(e.Corrections[i].Tenant, e.Corrections[i].Author)
+	}
 }
 
 // restated says how memories stand whose words were replaced: what was known of
@@ -57,35 +91,6 @@ func (a *Admission) replacement(w *word) string {
 
 // rewrites reports whether the operation gives a memory another text.
 func (a *Admission) rewrites(w *word) bool { return a.replacement(w) != "" }
-
-// credit puts a correction that was let in on its author's record, and says so
-// in the log. Deletions are none: to have one's data deleted says nothing
-// against who wrote it.
-func (g *Gate) credit(ctx context.Context, a *Admission, words []word) {
-	if a.op == nil || a.op.Kind != memproxy.Correct || !a.enforced() {
-		return
-	}
-	var all []memproxy.Correction
-	for i := range words {
-		w := &words[i]
-		if w.Own || w.row.Actor == "" || !a.rewrites(w) {
-			continue
-		}
-		c := correction(a, w, right(a))
-		all = append(all, c)
-		ev := a.event
-		ev.Type, ev.Time, ev.Targets = memproxy.EventCrossCorrection, g.opt.Clock(), []string{c.ID}
-		ev.Detail = "written by " + c.Author + ", corrected by " + c.Corrector + ": " + c.Reason
-		ev.Budget, ev.ContentSHA256, ev.Findings, ev.Facts, ev.Fields = nil, "", nil, nil, nil
-		if err := g.opt.Recorder.Note(ev); err != nil {
-			g.opt.Log.ErrorContext(ctx, "audit note lost", "decision", a.Decision.ID, "error", err)
-		}
-	}
-	_ = commit(ctx, g, &a.Decision, memproxy.Entry{Corrections: all}, "corrections are not on their authors' records") // it is in the log
-	for i := range all {
-		g.tracks.forget(all[i].Tenant, all[i].Author)
-	}
-}
 
 // right is why the caller may correct others.
 func right(a *Admission) string {

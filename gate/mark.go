@@ -21,22 +21,14 @@ func (ret *effects) newStates() []memproxy.StateChange {
 		if m.ID == "" || m.Drop || m.Event == eventNone || m.Event == eventDelete || m.Layer == memproxy.Episodic {
 			continue
 		}
-		c := memproxy.StateChange{
-			MemoryKey: memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kindOf(m), ID: m.ID}, Tenant: ret.Principal.Tenant,
-			State: memproxy.StateUntrusted, Decision: ret.Decision.ID, Attestation: ret.attested(ret.marksOf(m.ID)), Reason: markOf(ret.marksOf(m.ID)),
-			// What was validated or quarantined before stays so until it is
-			// looked at again.
-			From: []memproxy.MemoryState{memproxy.StateUntrusted, memproxy.StateExpired},
-			Text: textHash(m.Text),
+		c, ordinary := ret.foreseen(memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kindOf(m), ID: m.ID})
+		if ordinary {
+			c.State, c.Reason = memproxy.StateUntrusted, markOf(ret.marksOf(m.ID))
 		}
-		switch {
-		case ret.confirmed:
-			c.State, c.Reason, c.Person = memproxy.StateValidated, reasonApproved, true
-		case ret.aside != "":
-			c = ret.asideOf(c.MemoryKey)
+		if ret.aside != "" && !ret.confirmed {
 			c.Findings, c.Text = ret.spansIn(m), memproxy.TextSHA256(m.Text)
-		case ret.waits():
-			c.State, c.Reason = memproxy.StatePending, reasonWaits
+		} else {
+			c.Attestation, c.Text = ret.attested(ret.marksOf(m.ID)), textHash(m.Text)
 		}
 		if ttl := lifetime(ret.Admission, m); ttl > 0 {
 			c.Expires = ret.begun.Add(ttl)

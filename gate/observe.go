@@ -90,7 +90,7 @@ const (
 type readers struct {
 	mu    sync.Mutex
 	kept  *lru.Cache[reader, *sight]
-	own   *lru.Cache[reader, *sayings]
+	own   *lru.Cache[reader, *sight] // what they said, in whatever sessions
 	clock func() time.Time
 }
 
@@ -98,21 +98,35 @@ type readers struct {
 // what one caller was shown says nothing of another who names the same.
 type reader struct{ tenant, principal, session string }
 
-// sight is what a reader was shown, oldest first.
+// sight is what a reader was shown, oldest first, or what it said.
 type sight struct {
 	seen  []trust.Seen
+	said  []string // in plain form
+	full  bool     // more was said than is remembered
 	bytes int
 	until time.Time
 }
 
 func newReaders(clock func() time.Time) *readers {
 	cache, _ := lru.New[reader, *sight](maxReaders) // fails for sizes below one only
-	own, _ := lru.New[reader, *sayings](maxReaders)
+	own, _ := lru.New[reader, *sight](maxReaders)
 	return &readers{kept: cache, own: own, clock: clock}
 }
 
 func readerOf(a *Admission) reader {
 	return reader{a.Principal.Tenant, a.Principal.ID, a.namedSession()}
+}
+
+// renew is what is remembered of a reader, for an hour from now on.
+func (rs *readers) renew(in *lru.Cache[reader, *sight], who reader) *sight {
+	now := rs.clock()
+	s, ok := in.Get(who)
+	if !ok || now.After(s.until) {
+		s = &sight{}
+		in.Add(who, s)
+	}
+	s.until = now.Add(keepSeen)
+	return s
 }
 
 // shown records what a reader was shown.
@@ -122,13 +136,7 @@ func (rs *readers) shown(who reader, memories []trust.Seen) {
 	}
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	now := rs.clock()
-	s, ok := rs.kept.Get(who)
-	if !ok || now.After(s.until) {
-		s = &sight{}
-		rs.kept.Add(who, s)
-	}
-	s.until = now.Add(keepSeen)
+	s := rs.renew(rs.kept, who)
 	for _, m := range memories {
 		if len(m.Text) > maxSeenBytes {
 			m.Text = "" // too long to be held against what is written
@@ -170,14 +178,7 @@ func (rs *readers) unsaid(who reader, texts []string) (out []trust.Seen) {
 	return out
 }
 
-// sayings are what a caller said lately, in whatever sessions.
-type sayings struct {
-	said []string // in plain form
-	full bool     // more than is remembered
-	sight
-}
-
-// mouth is whose sayings are remembered.
+// mouth is the caller, in any session.
 func mouth(who reader) reader {
 	return reader{tenant: who.tenant, principal: memproxy.Account(who.principal)}
 }
@@ -186,13 +187,7 @@ func mouth(who reader) reader {
 func (rs *readers) said(who reader, texts []string) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	now, key := rs.clock(), mouth(who)
-	s, ok := rs.own.Get(key)
-	if !ok || now.After(s.until) {
-		s = &sayings{}
-		rs.own.Add(key, s)
-	}
-	s.until = now.Add(keepSeen)
+	s := rs.renew(rs.own, mouth(who))
 	for _, text := range texts {
 		if text == "" || slices.Contains(s.said, text) {
 			continue

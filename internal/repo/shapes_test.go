@@ -32,7 +32,7 @@ var (
 		"config.reader":                   26,
 		"envoy/extproc.exchange":          38,
 		"gate.Admission":                  33,
-		"gate.Gate":                       70,
+		"gate.Gate":                       68,
 		"gate.run":                        81,
 		"ledger.Ledger":                   105,
 		"ledger.transaction":              56,
