@@ -193,6 +193,23 @@ func TestCorrectionsAreCredited(t *testing.T) {
 	}
 }
 
+// Proves TRL-5: a call of a running agent that changes another's text is on the
+// author's record; in shadow mode nothing is.
+func TestCallsOfAgentsAreCredited(t *testing.T) {
+	for _, enforce := range []bool{true, false} {
+		r, j := judgingRig(t, func(r *rig) {
+			r.rules.Enforce = enforce
+		})
+		j.rows["m1"] = by("agent:ci", memproxy.TrustAuthenticated, 300)
+		op, c := correct("coffee", "m1"), r.call(learn("x"))
+		op.TargetKind, op.Current = memproxy.TargetMemory, map[string]memproxy.Memory{"m1": {ID: "m1", Text: "tea"}}
+		r.gate.Ask(context.Background(), r.gate.Assume(c, r.admit(learn("x")).Principal, ""), memproxy.ToolCall{ID: "c", Tool: "t", Operation: &op})
+		if settled := len(j.corrected) == 1 && len(j.retracted) == 1; settled != enforce || !enforce && len(j.corrected)+len(j.retracted) > 0 {
+			t.Errorf("enforced %v: %+v, %+v", enforce, j.corrected, j.retracted)
+		}
+	}
+}
+
 // Proves EDGE-5, EDGE-2: what the backend's own model makes of the word of
 // somebody who is trusted more, on the way of an addition, is put back and kept
 // as dissent; a deletion is named. The words of equals and one's own are its to
