@@ -2,8 +2,12 @@ package telemetry
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
+	"math/rand/v2"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,26 +16,28 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/embedded"
+	"go.opentelemetry.io/otel/trace/noop"
 )
 
 const (
-	// maxOpen bounds the traces of which spans wait for their server span.
-	maxOpen = 4096
-	// maxSteps bounds the spans that are kept of one trace.
-	maxSteps = 64
-	// usualSteps is how many spans a request has below it.
-	usualSteps = 13
+	// maxSteps bounds the spans that are kept of one request, and usualSteps is how
+	// many a write has.
+	maxSteps   = 64
+	usualSteps = 20
 )
 
 // recent keeps the last requests, each with its steps, for an installation
-// without a collector. It is a span processor and the handler that serves them.
+// without a collector. It is their tracer and the handler that serves them. The
+// SDK's spans carry what an exporter needs, which costs several times as much.
 type recent struct {
+	embedded.Tracer
+	root  sdktrace.Sampler // decides about a trace that begins here
 	fence fence
 
 	mu   sync.Mutex
 	done []recentRequest // a ring
 	next int
-	open map[trace.TraceID][]recentStep // steps whose request has not ended
 }
 
 // recentRequest is one server span.
@@ -45,7 +51,7 @@ type recentRequest struct {
 	Attributes map[string]any `json:"attributes"`
 	Steps      []recentStep   `json:"steps"`
 
-	attrs []attribute.KeyValue // Attributes, until somebody asks
+	attrs []attribute.KeyValue // Attributes, until they are asked for
 }
 
 // recentStep is a span below one.
@@ -54,109 +60,158 @@ type recentStep struct {
 	Offset int64  `json:"offset_us"` // from the start of the request
 	Micros int64  `json:"duration_us"`
 	Failed bool   `json:"failed,omitempty"`
-
-	start        time.Time
-	span, parent trace.SpanID
 }
 
-func newRecent(size int, f fence) *recent {
-	return &recent{fence: f, done: make([]recentRequest, 0, size), open: map[trace.TraceID][]recentStep{}}
+func newRecent(size int, root sdktrace.Sampler, f fence) *recent {
+	return &recent{root: root, fence: f, done: make([]recentRequest, 0, size)}
 }
 
-// OnStart implements sdktrace.SpanProcessor.
-func (*recent) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
+// recentSpan is a span while it lasts: a request, or a step below one.
+type recentSpan struct {
+	noop.Span
+	of      *recent
+	sc      trace.SpanContext
+	name    string
+	start   time.Time
+	request *recentSpan // itself for a request; nil: of no request, or not sampled
 
-// OnEnd implements sdktrace.SpanProcessor.
-func (r *recent) OnEnd(s sdktrace.ReadOnlySpan) {
-	if s.SpanKind() == trace.SpanKindServer {
-		r.close(s)
-		return
-	}
-	sc := s.SpanContext()
-	step := recentStep{
-		Name: s.Name(), Micros: s.EndTime().Sub(s.StartTime()).Microseconds(), Failed: s.Status().Code == codes.Error,
-		start: s.StartTime(), span: sc.SpanID(), parent: s.Parent().SpanID(),
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	steps := r.open[sc.TraceID()]
-	if len(steps) >= maxSteps {
-		return
-	}
-	if steps == nil && len(r.open) >= maxOpen {
-		clear(r.open) // spans without a request; nothing that is looked for
-	}
-	if steps == nil {
-		steps = make([]recentStep, 0, usualSteps)
-	}
-	r.open[sc.TraceID()] = append(steps, step)
+	mu     sync.Mutex
+	ended  bool
+	failed bool
+	attrs  []attribute.KeyValue // of a request
+	steps  []recentStep         // of a request
 }
 
-func (r *recent) close(s sdktrace.ReadOnlySpan) {
-	sc := s.SpanContext()
-	req := recentRequest{
-		Trace: sc.TraceID(), Span: sc.SpanID(), Name: s.Name(), Start: s.StartTime(),
-		Micros: s.EndTime().Sub(s.StartTime()).Microseconds(), Failed: s.Status().Code == codes.Error,
-		attrs: r.fence.attributes(s.Attributes()),
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var others []recentStep
-	req.Steps, others = below(sc.SpanID(), r.open[sc.TraceID()])
-	for i := range req.Steps {
-		req.Steps[i].Offset = req.Steps[i].start.Sub(req.Start).Microseconds()
-	}
-	if len(others) > 0 {
-		r.open[sc.TraceID()] = others
+// Start implements trace.Tracer.
+func (r *recent) Start(ctx context.Context, name string, opts ...trace.SpanStartOption) (context.Context, trace.Span) {
+	parent := trace.SpanFromContext(ctx)
+	psc := parent.SpanContext()
+	s := &recentSpan{of: r, name: name, start: time.Now()}
+	id := trace.SpanID(random())
+	if psc.IsValid() {
+		s.sc = psc.WithSpanID(id).WithRemote(false)
 	} else {
-		delete(r.open, sc.TraceID())
+		s.sc = r.begin(ctx, name, id)
 	}
+	if s.sc.IsSampled() {
+		if c := trace.NewSpanStartConfig(opts...); c.SpanKind() == trace.SpanKindServer {
+			s.request, s.steps = s, make([]recentStep, 0, usualSteps)
+		} else if above, ok := parent.(*recentSpan); ok {
+			s.request = above.request
+		}
+	}
+	return trace.ContextWithSpan(ctx, s), s
+}
+
+// begin is the context of a trace's first span.
+func (r *recent) begin(ctx context.Context, name string, id trace.SpanID) trace.SpanContext {
+	c := trace.SpanContextConfig{SpanID: id}
+	high, low := random(), random()
+	copy(c.TraceID[:8], high[:])
+	copy(c.TraceID[8:], low[:])
+	if r.root.ShouldSample(sdktrace.SamplingParameters{ParentContext: ctx, TraceID: c.TraceID, Name: name}).Decision == sdktrace.RecordAndSample {
+		c.TraceFlags = trace.FlagsSampled
+	}
+	return trace.NewSpanContext(c)
+}
+
+// random is half an id: not zeros, which would be none.
+func random() (b [8]byte) {
+	binary.NativeEndian.PutUint64(b[:], max(1, rand.Uint64()))
+	return b
+}
+
+// SpanContext implements trace.Span.
+func (s *recentSpan) SpanContext() trace.SpanContext { return s.sc }
+
+// IsRecording implements trace.Span: of steps only the name and the time are kept.
+func (s *recentSpan) IsRecording() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.request == s && !s.ended
+}
+
+// SetStatus implements trace.Span. The description could quote content.
+func (s *recentSpan) SetStatus(code codes.Code, _ string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed = s.failed || code == codes.Error
+}
+
+// SetAttributes implements trace.Span.
+func (s *recentSpan) SetAttributes(list ...attribute.KeyValue) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.request != s || s.ended {
+		return
+	}
+	s.attrs = slices.Grow(s.attrs, len(list))
+	for _, kv := range s.of.fence.attributes(list) {
+		if len(s.attrs) < maxAttributes {
+			s.attrs = append(s.attrs, attribute.KeyValue{Key: kv.Key, Value: short(kv.Value)})
+		}
+	}
+}
+
+// short is a value whose strings are within the bound.
+func short(v attribute.Value) attribute.Value {
+	switch v.Type() {
+	case attribute.STRING:
+		return attribute.StringValue(cut(v.AsString()))
+	case attribute.STRINGSLICE:
+		list := v.AsStringSlice()
+		for i := range list {
+			list[i] = cut(list[i])
+		}
+		return attribute.StringSliceValue(list)
+	}
+	return v
+}
+
+func cut(s string) string {
+	if len(s) <= maxAttribute {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxAttribute], "")
+}
+
+// End implements trace.Span.
+func (s *recentSpan) End(...trace.SpanEndOption) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.request == nil || s.ended {
+		return
+	}
+	s.ended = true
+	took := time.Since(s.start).Microseconds()
+	if s.request != s {
+		s.request.add(recentStep{Name: s.name, Offset: s.start.Sub(s.request.start).Microseconds(), Micros: took, Failed: s.failed})
+		return
+	}
+	s.of.keep(recentRequest{
+		Trace: s.sc.TraceID(), Span: s.sc.SpanID(), Name: s.name, Start: s.start, Micros: took, Failed: s.failed,
+		attrs: s.attrs, Steps: s.steps,
+	})
+}
+
+// add notes a step of a request, unless that has ended.
+func (s *recentSpan) add(step recentStep) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ended && len(s.steps) < maxSteps {
+		s.steps = append(s.steps, step)
+	}
+}
+
+func (r *recent) keep(req recentRequest) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if len(r.done) < cap(r.done) {
 		r.done = append(r.done, req)
 		return
 	}
 	r.done[r.next] = req
 	r.next = (r.next + 1) % len(r.done)
-}
-
-// below parts the spans below root from the others: one trace may have several
-// requests at once. A child may end before or after its parent, so it takes
-// some rounds. Both keep their order; mine is in the place of steps.
-func below(root trace.SpanID, steps []recentStep) (mine, others []recentStep) {
-	var array [maxSteps]bool
-	is := array[:len(steps)]
-	found := 0
-	for before := -1; found > before; {
-		before = found
-		for i := range steps {
-			if is[i] {
-				continue
-			}
-			if p := parent(steps, i); steps[i].parent == root || p >= 0 && is[p] {
-				is[i] = true
-				found++
-			}
-		}
-	}
-	mine = steps[:0]
-	for i, step := range steps {
-		if is[i] {
-			mine = append(mine, step)
-		} else {
-			others = append(others, step)
-		}
-	}
-	return mine, others
-}
-
-// parent returns the index of a step's parent among steps, or -1.
-func parent(steps []recentStep, i int) int {
-	for j := range steps {
-		if steps[j].span == steps[i].parent {
-			return j
-		}
-	}
-	return -1
 }
 
 // list returns the requests, newest first, of one decision if it is named.
@@ -187,9 +242,3 @@ func (r *recent) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	_ = json.NewEncoder(w).Encode(r.list(q.URL.Query().Get("decision"))) // the reader may be gone
 }
-
-// Shutdown implements sdktrace.SpanProcessor.
-func (*recent) Shutdown(context.Context) error { return nil }
-
-// ForceFlush implements sdktrace.SpanProcessor.
-func (*recent) ForceFlush(context.Context) error { return nil }

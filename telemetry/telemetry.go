@@ -21,10 +21,17 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
+// Bounds of a span's attributes, which are ids and codes: what is longer is an
+// attempt.
+const (
+	maxAttribute  = 256
+	maxAttributes = 64
+)
+
 // Telemetry is the running set-up. It is safe for concurrent use.
 type Telemetry struct {
 	opt         Options
-	traces      *sdktrace.TracerProvider
+	traces      *sdktrace.TracerProvider // nil where recent traces
 	metrics     *sdkmetric.MeterProvider
 	logs        *sdklog.LoggerProvider // nil without a collector
 	records     log.Logger
@@ -85,24 +92,24 @@ func (t *Telemetry) startTraces(ctx context.Context, res *resource.Resource) err
 	if t.opt.SampleRatio > 0 {
 		root = sdktrace.TraceIDRatioBased(t.opt.SampleRatio)
 	}
+	fence := newFence()
+	if t.opt.OTLP.Endpoint == "" && t.opt.Recent > 0 {
+		t.recent = newRecent(t.opt.Recent, root, fence)
+		return nil
+	}
 	limits := sdktrace.NewSpanLimits()
-	limits.AttributeValueLengthLimit = 256 // ids and codes; what is longer is somebody's attempt
-	limits.AttributeCountLimit = 64
+	limits.AttributeValueLengthLimit = maxAttribute
+	limits.AttributeCountLimit = maxAttributes
 	limits.EventCountLimit = 0 // an event could quote an error, and an error content
 	options := []sdktrace.TracerProviderOption{
 		sdktrace.WithResource(res), sdktrace.WithRawSpanLimits(limits), sdktrace.WithSampler(sdktrace.ParentBased(root)),
 	}
-	fence := newFence()
-	switch {
-	case t.opt.OTLP.Endpoint != "":
+	if t.opt.OTLP.Endpoint != "" {
 		processor, err := t.exportTraces(ctx, fence)
 		if err != nil {
 			return err
 		}
 		options = append(options, sdktrace.WithSpanProcessor(processor))
-	case t.opt.Recent > 0:
-		t.recent = newRecent(t.opt.Recent, fence)
-		options = append(options, sdktrace.WithSpanProcessor(t.recent))
 	}
 	t.traces = sdktrace.NewTracerProvider(options...)
 	return nil
@@ -147,7 +154,12 @@ func (t *Telemetry) startLogs(ctx context.Context, res *resource.Resource) error
 }
 
 // Tracer is for gate and proxy.
-func (t *Telemetry) Tracer() trace.Tracer { return t.traces.Tracer(signal.Scope) }
+func (t *Telemetry) Tracer() trace.Tracer {
+	if t.recent != nil {
+		return t.recent
+	}
+	return t.traces.Tracer(signal.Scope)
+}
 
 // Instruments are for gate, proxy and everything that counts.
 func (t *Telemetry) Instruments() *signal.Instruments { return t.instruments }
