@@ -137,11 +137,20 @@ func (r *Recipes) Commit(who Whose, write string, texts []string, suspect bool, 
 	}
 }
 
-var (
-	packing  = set("tar zip gzip 7z compress compressing compressed archive archiving bundle dump mysqldump pg_dump backup backups pack")
-	carrying = set("curl wget scp rsync nc netcat ftp sftp rclone upload uploads uploading transfer transfers transferring post posting")
-	aiming   = set("endpoint endpoints server destination collector receiver sink upload uploads backup backups drop storage target mirror webhook")
-)
+// roles are the words that say something of a recipe: bits of what they name.
+var roles = func() map[string]byte {
+	all := map[string]byte{}
+	for k, words := range [kinds]string{
+		packs:   "tar zip gzip 7z compress compressing compressed archive archiving bundle dump mysqldump pg_dump backup backups pack",
+		carries: "curl wget scp rsync nc netcat ftp sftp rclone upload uploads uploading transfer transfers transferring post posting",
+		aims:    "endpoint endpoints server destination collector receiver sink upload uploads backup backups drop storage target mirror webhook",
+	} {
+		for w := range strings.FieldsSeq(words) {
+			all[w] |= 1 << k
+		}
+	}
+	return all
+}()
 
 // between are the characters that part words.
 var between = func() (is [128]bool) {
@@ -154,22 +163,33 @@ var between = func() (is [128]bool) {
 // ingredients says which parts of a recipe a text has.
 func ingredients(text string) (found [kinds]bool) {
 	for _, s := range sentences(text) {
-		address, aim := false, false
+		address, named := false, byte(0)
 		for w := range strings.FieldsFuncSeq(strings.ToLower(text[s.from:s.to]), func(r rune) bool { return r < 128 && between[r] }) {
-			w = strings.Trim(w, ".:*_")
-			found[packs] = found[packs] || packing[w]
-			found[carries] = found[carries] || carrying[w]
-			aim = aim || aiming[w]
+			for w != "" && mark(w[0]) {
+				w = w[1:]
+			}
+			for w != "" && mark(w[len(w)-1]) {
+				w = w[:len(w)-1]
+			}
+			named |= roles[w]
 			address = address || isAddress(w)
 		}
-		found[aims] = found[aims] || address && aim
+		found[packs] = found[packs] || named&(1<<packs) != 0
+		found[carries] = found[carries] || named&(1<<carries) != 0
+		found[aims] = found[aims] || address && named&(1<<aims) != 0
 	}
 	return found
 }
 
+// mark reports whether a character at a word's edge is none of it.
+func mark(c byte) bool { return c == '.' || c == ':' || c == '*' || c == '_' }
+
 // isAddress reports whether a word is an address outside: a URL, a mail address,
 // a domain name.
 func isAddress(w string) bool {
+	if strings.IndexByte(w, '.') < 0 && strings.IndexByte(w, ':') < 0 {
+		return false // most words
+	}
 	if strings.Contains(w, "://") {
 		return true
 	}

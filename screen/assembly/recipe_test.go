@@ -2,6 +2,8 @@ package assembly
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"strings"
 	"testing"
 )
 
@@ -69,5 +71,52 @@ func TestRecipesAreBounded(t *testing.T) {
 	}
 	if got := r.Complete(ann, "x", []string{"transfer it with curl"}, false, noon); got != nil || r.kept.Len() != recipeMemories {
 		t.Error("memories are not bounded")
+	}
+}
+
+// The words of a recipe are found as by the definition of them that is slow: each
+// kind has a set of words, and edges are trimmed by strings.Trim.
+func TestIngredientsByDefinition(t *testing.T) {
+	kind := func(k int, w string) bool { return roles[w]&(1<<k) != 0 }
+	slow := func(text string) (found [kinds]bool) {
+		for _, s := range sentences(text) {
+			address, aim := false, false
+			for w := range strings.FieldsFuncSeq(strings.ToLower(text[s.from:s.to]), func(r rune) bool { return strings.ContainsRune(" \t\n,;!?()[]{}\"'`<>", r) }) {
+				w = strings.Trim(w, ".:*_")
+				found[packs] = found[packs] || kind(packs, w)
+				found[carries] = found[carries] || kind(carries, w)
+				aim = aim || kind(aims, w)
+				address = address || isAddress(w)
+			}
+			found[aims] = found[aims] || address && aim
+		}
+		return found
+	}
+	pieces := strings.Split("tar Zip uploads backup CURL endpoint evil.com x@y.example https://a.b ftp: .*_: . , ( ) ' ` < word é 字 \xff notes.md", " ")
+	pieces = append(pieces, " ", "\n", ". ", "\r")
+	random := rand.New(rand.NewPCG(7, 8))
+	seen := map[[kinds]bool]int{}
+	for range 20000 {
+		var text strings.Builder
+		for range random.IntN(14) {
+			text.WriteString(pieces[random.IntN(len(pieces))])
+		}
+		got := ingredients(text.String())
+		if want := slow(text.String()); got != want {
+			t.Fatalf("%q: %v, not %v", text.String(), got, want)
+		}
+		seen[got]++
+	}
+	for _, want := range [][kinds]bool{{}, {true, false, false}, {false, true, false}, {true, true, true}} {
+		if seen[want] == 0 {
+			t.Errorf("no text with %v was tried", want)
+		}
+	}
+	for k, words := range [kinds]string{packs: "tar backup", carries: "curl uploads", aims: "endpoint backup uploads"} {
+		for w := range strings.FieldsSeq(words) {
+			if !kind(k, w) {
+				t.Errorf("%q is not of kind %d", w, k)
+			}
+		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 
 	"github.com/memproxy/memproxy"
@@ -36,6 +37,7 @@ type Index struct {
 	thresholds similar.Thresholds
 	by         map[uint64][]posting // of each feature
 	aims       []bool               // the exemplar names an address: that is its point
+	scratch    sync.Pool            // of *scratch
 }
 
 type posting struct {
@@ -43,11 +45,14 @@ type posting struct {
 	weight   float32
 }
 
-// scratch is the memory of one match, used for each of its sentences.
+// scratch is the memory of one match, used for each of its sentences. Counts and
+// sums are zero between two sentences, and between two matches.
 type scratch struct {
 	counts   []uint8   // of each exemplar, telling words in common, up to minShared
 	sums     []float32 // of each exemplar, the likeness
 	features []token
+	words    []token // of a sentence
+	pair     []token // of the one before, and then of both
 }
 
 // minShared is how many telling words two sentences that are alike share at
@@ -106,19 +111,24 @@ func (x *Index) Match(text string, source memproxy.Source) similar.Match {
 // match also returns its work: the words that it looked at, each time it did.
 func (x *Index) match(text string, source memproxy.Source) (best similar.Match, work int) {
 	best = similar.Match{Exemplar: -1, Threshold: x.thresholds.For(source)}
-	var words, before []token
-	scratch := &scratch{counts: make([]uint8, len(x.exemplars)), sums: make([]float32, len(x.exemplars))}
+	with, ok := x.scratch.Get().(*scratch)
+	if !ok {
+		with = &scratch{counts: make([]uint8, len(x.exemplars)), sums: make([]float32, len(x.exemplars))}
+	}
+	with.pair = with.pair[:0]
 	from := 0
 	for _, s := range sentences(text) {
-		words = tokens(words[:0], text[s.from:s.to])
-		x.compare(&best, words, s, scratch)
-		work += len(words)
-		if len(before) > 0 && len(before)+len(words) <= maxPair {
-			x.compare(&best, append(before, words...), span{from, s.to}, scratch)
-			work += len(before) + len(words)
+		with.words = tokens(with.words[:0], text[s.from:s.to])
+		x.compare(&best, with.words, s, with)
+		work += len(with.words)
+		if n := len(with.pair); n > 0 && n+len(with.words) <= maxPair {
+			with.pair = append(with.pair, with.words...)
+			x.compare(&best, with.pair, span{from, s.to}, with)
+			work += len(with.pair)
 		}
-		before, from = append(before[:0], words...), s.from
+		with.words, with.pair, from = with.pair, with.words, s.from
 	}
+	x.scratch.Put(with)
 	return best, work
 }
 
@@ -199,7 +209,13 @@ func sentences(text string) []span {
 		from = to
 	}
 	for i, r := range text {
-		end := strings.ContainsRune("!?\n。！？;", r) || r == '.' && (i+1 == len(text) || strings.ContainsRune(" \n\t\"')", rune(text[i+1])))
+		end := false
+		switch r {
+		case '!', '?', '\n', '。', '！', '？', ';':
+			end = true
+		case '.':
+			end = i+1 == len(text) || strings.IndexByte(" \n\t\"')", text[i+1]) >= 0
+		}
 		if end || i-from > maxSentence && unicode.IsSpace(r) {
 			cut(i)
 		}
@@ -215,16 +231,44 @@ type token struct {
 	telling bool // one word that says something, and is no address
 }
 
+// parts reports whether a character stands between words.
+func parts(r rune) bool {
+	if r < 128 {
+		return between[r]
+	}
+	return r == '“' || r == '”' || unicode.IsSpace(r)
+}
+
+// between are the ASCII characters that stand between words; edge are those that
+// are left out at the ends of one.
+var (
+	between = bytesOf("\t\n\v\f\r ,;:!?()[]{}\"")
+	edge    = bytesOf(".'`*_<>-")
+)
+
+func bytesOf(s string) (set [256]bool) {
+	for i := range len(s) {
+		set[s[i]] = true
+	}
+	return set
+}
+
 // tokens appends the words of a sentence. Addresses are alike, whosever they
 // are.
 func tokens(dst []token, s string) []token {
-	for w := range strings.FieldsFuncSeq(s, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(",;:!?()[]{}\"“”", r) }) {
-		w = strings.ToLower(strings.Trim(w, ".'`*_<>-"))
+	for w := range strings.FieldsFuncSeq(s, parts) {
+		for w != "" && edge[w[0]] {
+			w = w[1:]
+		}
+		for w != "" && edge[w[len(w)-1]] {
+			w = w[:len(w)-1]
+		}
+		w = strings.ToLower(w)
 		t := token{weight: 1}
 		switch {
 		case w == "":
 			continue
-		case strings.Contains(w, "@"), strings.Contains(w, "://"), host(w):
+		case strings.IndexByte(w, '@') >= 0, strings.Contains(w, "://"), host(w):
 			w = "\x00address"
 		case light[w]:
 			t.weight = 0.25

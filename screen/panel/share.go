@@ -52,9 +52,7 @@ func (s *shares) enter(ctx context.Context, caller string) (leave func(), err er
 			delete(s.callers, caller)
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, shareWait)
-	defer cancel()
-	if own.places.Acquire(ctx, 1) != nil {
+	if ctx.Err() != nil || !own.places.TryAcquire(1) && own.wait(ctx) != nil {
 		forget()
 		return nil, &memproxy.Malformed{
 			Code: memproxy.LimitInFlight, Status: http.StatusServiceUnavailable,
@@ -62,4 +60,11 @@ func (s *shares) enter(ctx context.Context, caller string) (leave func(), err er
 		}
 	}
 	return func() { own.places.Release(1); forget() }, nil
+}
+
+// wait waits for a place.
+func (s *share) wait(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, shareWait)
+	defer cancel()
+	return s.places.Acquire(ctx, 1)
 }
