@@ -166,6 +166,9 @@ func inertHash(s string) string {
 
 func isInertHash(s string) bool {
 	rest, ok := strings.CutPrefix(s, hashPrefix)
+	if !ok || len(rest) != 32 {
+		return false
+	}
 	_, err := hex.DecodeString(rest)
-	return ok && len(rest) == 32 && err == nil
+	return err == nil
 }

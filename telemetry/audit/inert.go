@@ -10,8 +10,7 @@ import (
 // inert is an event as it is recorded. A record holds no text that a caller
 // chose: names are plain identifiers or hashes, and of the names of JSON members
 // those are written that the two APIs have.
-func inert(in *memproxy.Event) *memproxy.Event {
-	ev := *in
+func inert(ev memproxy.Event) memproxy.Event {
 	ev.Session = memproxy.InertSession(ev.Session)
 	ev.Method = inertMethod(ev.Method)
 	if ev.Principal.Kind == memproxy.KindAnonymous { // else whoever issued the credential names him
@@ -44,7 +43,7 @@ func inert(in *memproxy.Event) *memproxy.Event {
 		})
 		ev.Facts = &own
 	}
-	return &ev
+	return ev
 }
 
 // inertMethod is a method as it is recorded. Any word is one in HTTP.
@@ -117,9 +116,14 @@ func isIndex(s string) bool {
 
 // inertAccount is the key of a budget, which has names of fields in it.
 func inertAccount(key string) string {
-	parts := strings.Split(key, "/")
-	for i := range parts {
-		parts[i] = memproxy.Inert(parts[i])
+	for part := range strings.SplitSeq(key, "/") {
+		if memproxy.Inert(part) != part {
+			parts := strings.Split(key, "/")
+			for i := range parts {
+				parts[i] = memproxy.Inert(parts[i])
+			}
+			return strings.Join(parts, "/")
+		}
 	}
-	return strings.Join(parts, "/")
+	return key // most are
 }

@@ -10,12 +10,12 @@ const maxBody = 1<<16 - 1 - maxWriterMembers - len(`,"part":{"n":900719925474099
 // that is one; an answer with thousands of memories takes several, which
 // repeat what is short and share out what is long. Nothing is left out.
 func encodeAll(buf []byte, ev *memproxy.Event, at place) (body, []body) {
-	ev = inert(ev)
-	first := encode(buf, ev, at)
+	own := inert(*ev)
+	first := encode(buf, &own, at)
 	if len(first.buf) <= maxBody {
 		return first, nil
 	}
-	evs := halve(nil, *ev)
+	evs := halve(nil, own)
 	rest := make([]body, 0, len(evs)-1)
 	for i := range evs {
 		b := encode(nil, &evs[i], place{part: i + 1, parts: len(evs), keptFrom: -1})
