@@ -140,8 +140,6 @@ func pair(a, b string) float64 {
 
 // Words are read as by the definition of them that is slow: every rune is looked
 // up in the sets of separators and of edges.
-//
-// Proves MFW-4
 func TestTokensByDefinition(t *testing.T) {
 	slow := func(s string) (out []token) {
 		for w := range strings.FieldsFuncSeq(s, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(",;:!?()[]{}\"“”", r) }) {

@@ -1,0 +1,134 @@
+package telemetry_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/memproxy/memproxy/telemetry"
+	"github.com/memproxy/memproxy/telemetry/signal"
+)
+
+// Proves CARD-6: without a collector the last requests are readable.
+func TestRecentRequests(t *testing.T) {
+	tel := start(t, telemetry.Options{Recent: 3})
+	read := func(query string) (out []struct {
+		Trace      string         `json:"trace_id"`
+		Attributes map[string]any `json:"attributes"`
+		Steps      []struct{ Name string }
+	}) {
+		w := httptest.NewRecorder()
+		tel.Spans().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/debug/spans"+query, nil))
+		if strings.Contains(w.Body.String(), "canary") {
+			t.Errorf("a canary: %s", w.Body)
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &out); err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	if got := read(""); len(got) != 0 {
+		t.Errorf("before any request: %v", got)
+	}
+	var last trace.SpanContext
+	for range 5 {
+		last = request(t.Context(), tel)
+	}
+	got := read("")
+	if len(got) != 3 || got[0].Trace != last.TraceID().String() || len(got[0].Steps) != 3 || got[0].Attributes[signal.AttrDecision] != decision {
+		t.Errorf("got %+v", got)
+	}
+	if got := read("?decision=" + decision); len(got) != 3 {
+		t.Errorf("by decision: %d", len(got))
+	}
+	if got := read("?decision=other"); len(got) != 0 {
+		t.Errorf("by another decision: %d", len(got))
+	}
+}
+
+// A recent request goes on with its caller's trace as the SDK's spans do, is kept
+// only where that is sampled, and keeps no long value and no step that ends after it.
+func TestRecentRequestIsASpan(t *testing.T) {
+	for name, c := range map[string]struct {
+		ratio   float64
+		parent  trace.TraceFlags
+		sampled bool
+	}{
+		"the caller's is sampled":     {ratio: -1, parent: trace.FlagsSampled, sampled: true},
+		"the caller's is not sampled": {ratio: 1, parent: 0, sampled: false},
+	} {
+		tel := start(t, telemetry.Options{SampleRatio: c.ratio})
+		remote := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{7}, SpanID: trace.SpanID{8}, TraceFlags: c.parent, Remote: true})
+		ctx, server := tel.Tracer().Start(trace.ContextWithRemoteSpanContext(t.Context(), remote), "server", trace.WithSpanKind(trace.SpanKindServer))
+		_, late := tel.Tracer().Start(ctx, "late")
+		_, step := tel.Tracer().Start(ctx, "step")
+		sc := step.SpanContext()
+		if sc.TraceID() != remote.TraceID() || sc.SpanID() == server.SpanContext().SpanID() || sc.SpanID() == remote.SpanID() || sc.IsRemote() || sc.IsSampled() != c.sampled {
+			t.Errorf("%s: %+v", name, sc)
+		}
+		server.SetAttributes(attribute.String(signal.AttrDecision, strings.Repeat("é", 400)), attribute.StringSlice(signal.AttrReasons, []string{strings.Repeat("x", 400)}))
+		step.SetStatus(codes.Error, "")
+		step.End()
+		step.End()
+		server.End()
+		server.SetAttributes(attribute.String(signal.AttrEventType, "too late"))
+		server.End()
+		late.End()
+		w := httptest.NewRecorder()
+		tel.Spans().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+		var got []struct {
+			Name       string
+			Failed     bool
+			Attributes map[string]any
+			Steps      []struct {
+				Name   string
+				Failed bool
+			}
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
+			t.Fatal(err)
+		}
+		want := "[]"
+		if c.sampled {
+			want = fmt.Sprintf("[{server false map[%s:%s %s:[%s]] [{step true}]}]", signal.AttrDecision, strings.Repeat("é", 128), signal.AttrReasons, strings.Repeat("x", 256))
+		}
+		if s := fmt.Sprint(got); s != want {
+			t.Errorf("%s: %s, not %s", name, s, want)
+		}
+	}
+}
+
+// Two requests of one trace keep their own steps.
+func TestRecentRequestsOfOneTrace(t *testing.T) {
+	tel := start(t, telemetry.Options{})
+	ctx, outer := tel.Tracer().Start(t.Context(), "client")
+	begin := func(step string) func() {
+		ctx, server := tel.Tracer().Start(ctx, signal.SpanServer+step, trace.WithSpanKind(trace.SpanKindServer))
+		_, child := tel.Tracer().Start(ctx, step)
+		child.End()
+		return func() { server.End() }
+	}
+	first, second := begin("one"), begin("two")
+	first()
+	second()
+	outer.End()
+	w := httptest.NewRecorder()
+	tel.Spans().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	var got []struct {
+		Name  string
+		Steps []struct{ Name string }
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	if s := fmt.Sprint(got); s != "[{memproxy two [{two}]} {memproxy one [{one}]}]" {
+		t.Error(s)
+	}
+}
