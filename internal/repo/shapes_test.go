@@ -33,7 +33,7 @@ var (
 		"envoy/extproc.exchange":          38,
 		"gate.Admission":                  33,
 		"gate.Gate":                       68,
-		"gate.run":                        81,
+		"gate.run":                        65,
 		"ledger.Ledger":                   105,
 		"ledger.transaction":              56,
 		"proxy.Proxy":                     64,
