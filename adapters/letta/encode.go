@@ -2,8 +2,6 @@ package letta
 
 import (
 	"errors"
-	"slices"
-	"strings"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
@@ -29,33 +27,19 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 	if err := fits(r, p.doc.Root, op); err != nil {
 		return nil, "", err
 	}
-	e := p.doc.Edit()
-	for i := range op.Hints {
-		if h := &op.Hints[i]; h.Effective != h.Claimed || !h.Legible {
-			if v := p.doc.At(h.Pointer); v != nil {
-				e.Replace(v, stamps.PerMille(h.Effective))
-			}
-		}
-	}
-	w := patch{e: e, added: map[*jsondoc.Value][][]byte{}}
-	for _, ptr := range op.Reserved {
-		w.object(p.doc.At(ptr[:strings.LastIndexByte(ptr, '/')]))
-	}
+	w := patch{stamps.NewPatch(p.doc, op)}
 	for i := range op.Attributions {
 		if op.Attributions[i].Removed {
-			w.remove(p.doc, op.Attributions[i].Pointer)
+			w.Remove(op.Attributions[i].Pointer)
 		}
 	}
 	if op.Stamp != nil {
 		w.stamp(r, p.doc.Root, op)
 	}
-	for _, v := range w.objects {
-		e.Object(v, w.drops(v), w.added[v])
-	}
-	if e.Empty() {
+	if w.Empty() {
 		return body, req.Query, nil
 	}
-	out, err := p.patched(e.Apply())
+	out, err := p.patched(w.Apply())
 	return out, req.Query, err
 }
 
@@ -102,42 +86,12 @@ func changes(op *memproxy.Operation) bool {
 	return false
 }
 
-// patch gathers what happens to the objects of a body: each loses the proxy's
-// own keys and gains what was added.
-type patch struct {
-	e       *jsondoc.Edits
-	objects []*jsondoc.Value
-	added   map[*jsondoc.Value][][]byte
-	removed []*jsondoc.Value // members' values
-}
-
-// remove takes a member out.
-func (p *patch) remove(doc *jsondoc.Doc, ptr string) {
-	p.object(doc.At(ptr[:strings.LastIndexByte(ptr, '/')]))
-	p.removed = append(p.removed, doc.At(ptr))
-}
-
-// drops tells which members of an object go.
-func (p *patch) drops(v *jsondoc.Value) func(string) bool {
-	return func(name string) bool { return memproxy.Reserved(name) || slices.Contains(p.removed, v.Get(name)) }
-}
-
-// touched are the values in which, or with which, something changes.
-func (p *patch) touched() []*jsondoc.Value { return slices.Concat(p.objects, p.removed) }
-
-func (p *patch) object(v *jsondoc.Value, added ...[]byte) {
-	if v == nil || v.Kind != jsondoc.Object {
-		return
-	}
-	if _, known := p.added[v]; !known {
-		p.objects = append(p.objects, v)
-	}
-	p.added[v] = append(p.added[v], added...)
-}
+// patch stamps what a body has.
+type patch struct{ *stamps.Patch }
 
 // stamp stamps every holder of metadata. Agent archival passages, archives,
 // conversations, identities and groups have none: the ledger is their home.
-func (p *patch) stamp(r *row, root *jsondoc.Value, op *memproxy.Operation) {
+func (p patch) stamp(r *row, root *jsondoc.Value, op *memproxy.Operation) {
 	switch {
 	case op.Kind == memproxy.Correct:
 		if updates(r) && len(op.Targets) > 0 {
@@ -179,7 +133,7 @@ func updates(r *row) bool {
 	return r.shape == block
 }
 
-func (p *patch) homes(list *jsondoc.Value, op *memproxy.Operation) {
+func (p patch) homes(list *jsondoc.Value, op *memproxy.Operation) {
 	if list == nil {
 		return
 	}
@@ -189,23 +143,23 @@ func (p *patch) homes(list *jsondoc.Value, op *memproxy.Operation) {
 }
 
 // home stamps the metadata of something new.
-func (p *patch) home(holder *jsondoc.Value, op *memproxy.Operation) { p.write(holder, op, nil) }
+func (p patch) home(holder *jsondoc.Value, op *memproxy.Operation) { p.write(holder, op, nil) }
 
 // write stamps a holder's metadata; where it has none, kept members go along.
-func (p *patch) write(holder *jsondoc.Value, op *memproxy.Operation, kept [][]byte) {
+func (p patch) write(holder *jsondoc.Value, op *memproxy.Operation, kept [][]byte) {
 	if holder.Kind != jsondoc.Object {
 		return
 	}
 	meta := metadataOf(holder)
 	if meta != nil && meta.Kind == jsondoc.Object {
-		p.object(meta, stamps.Members(op.StampBeside(stamps.Beside(p.e, meta, p.touched())), false)...)
+		p.Add(meta, stamps.Members(op.StampBeside(p.Beside(meta)), false)...)
 		return
 	}
 	all := stamps.Object(append(kept, stamps.Members(op.StampBeside(stamps.Object(kept)), false)...))
 	if meta == nil {
-		p.object(holder, append([]byte(`"metadata":`), all...))
+		p.Add(holder, append([]byte(`"metadata":`), all...))
 	} else {
-		p.e.Replace(meta, all)
+		p.Replace(meta, all)
 	}
 }
 
@@ -221,17 +175,17 @@ func metadataOf(holder *jsondoc.Value) *jsondoc.Value {
 // update stamps a change. The server replaces metadata whole, so what is
 // there goes along where the client sends none; and where the text stays as
 // it is, its stamp stays, for the metadata that are beside it now.
-func (p *patch) update(holder *jsondoc.Value, op *memproxy.Operation, current []byte) {
+func (p patch) update(holder *jsondoc.Value, op *memproxy.Operation, current []byte) {
 	meta := given(metadataOf(holder))
 	if given(holder.Get("value")) == nil {
 		if old := stamps.Kept(current, true); meta != nil && len(old) > 0 {
 			if stamp := stamps.ParseRaw(current); stamp != nil && op.Seal != nil {
-				sealed := op.Seal(*stamp, stamps.Beside(p.e, meta, p.touched()))
+				sealed := op.Seal(*stamp, p.Beside(meta))
 				if sealed.Signature != stamp.Signature {
 					old = stamps.Members(&sealed, false)
 				}
 			}
-			p.object(meta, old...)
+			p.Add(meta, old...)
 		}
 		return
 	}

@@ -2,7 +2,6 @@ package mem0
 
 import (
 	"errors"
-	"slices"
 	"strings"
 
 	"github.com/memproxy/memproxy"
@@ -24,19 +23,8 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 	if err != nil {
 		return nil, "", err
 	}
-	e := doc.Edit()
-	for i := range op.Hints {
-		if h := &op.Hints[i]; h.Effective != h.Claimed || !h.Legible {
-			if v := doc.At(h.Pointer); v != nil {
-				e.Replace(v, stamps.PerMille(h.Effective))
-			}
-		}
-	}
-	maskBody(e, doc, op)
-	p := patch{e: e, added: map[*jsondoc.Value][][]byte{}}
-	for _, ptr := range op.Reserved {
-		p.object(doc.At(ptr[:strings.LastIndexByte(ptr, '/')]))
-	}
+	p := patch{stamps.NewPatch(doc, op)}
+	maskBody(p.Edits, doc, op)
 	instead := map[string]string{}
 	for i := range op.Attributions {
 		at := &op.Attributions[i]
@@ -45,27 +33,24 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 		case at.Instead != "":
 			instead[at.Pointer] = at.Instead
 		default:
-			p.remove(doc, at.Pointer)
+			p.Remove(at.Pointer)
 		}
 	}
-	if err := e.Texts(instead); err != nil {
+	if err := p.Texts(instead); err != nil {
 		return nil, "", err
 	}
 	for _, ptr := range op.Unclaimed {
 		if !strings.HasPrefix(ptr, queryPrefix) {
-			p.remove(doc, ptr)
+			p.Remove(ptr)
 		}
 	}
 	if op.Stamp != nil {
 		p.stamp(r, doc.Root, op)
 	}
-	for _, v := range p.objects {
-		e.Object(v, p.drops(v), p.added[v])
-	}
 	if projects(r, op) {
-		widenBody(e, doc)
+		widenBody(p.Edits, doc)
 	}
-	return e.Apply(), query, nil
+	return p.Apply(), query, nil
 }
 
 // Reword implements the gate's reworder.
@@ -114,42 +99,12 @@ func elems(v *jsondoc.Value) []*jsondoc.Value {
 	return v.Elems
 }
 
-// patch gathers what happens to the objects of a body: each loses the proxy's
-// own keys and gains what was added.
-type patch struct {
-	e       *jsondoc.Edits
-	objects []*jsondoc.Value
-	added   map[*jsondoc.Value][][]byte
-	removed []*jsondoc.Value // members' values
-}
-
-// remove takes a member out.
-func (p *patch) remove(doc *jsondoc.Doc, ptr string) {
-	p.object(doc.At(ptr[:strings.LastIndexByte(ptr, '/')]))
-	p.removed = append(p.removed, doc.At(ptr))
-}
-
-// drops tells which members of an object go.
-func (p *patch) drops(v *jsondoc.Value) func(string) bool {
-	return func(name string) bool { return memproxy.Reserved(name) || slices.Contains(p.removed, v.Get(name)) }
-}
-
-// touched are the values in which, or with which, something changes.
-func (p *patch) touched() []*jsondoc.Value { return slices.Concat(p.objects, p.removed) }
-
-func (p *patch) object(v *jsondoc.Value, added ...[]byte) {
-	if v == nil || v.Kind != jsondoc.Object {
-		return
-	}
-	if _, known := p.added[v]; !known {
-		p.objects = append(p.objects, v)
-	}
-	p.added[v] = append(p.added[v], added...)
-}
+// patch stamps what a body has.
+type patch struct{ *stamps.Patch }
 
 // stamp stamps every holder of metadata: the body of an add or an update, or
 // the entries of a batch.
-func (p *patch) stamp(r *row, root *jsondoc.Value, op *memproxy.Operation) {
+func (p patch) stamp(r *row, root *jsondoc.Value, op *memproxy.Operation) {
 	if r.shape == batch {
 		for _, entry := range elems(root.Get("memories")) {
 			p.holder(r, entry, op, entry.Get("memory_id").Text())
@@ -163,7 +118,7 @@ func (p *patch) stamp(r *row, root *jsondoc.Value, op *memproxy.Operation) {
 	p.holder(r, root, op, target)
 }
 
-func (p *patch) holder(r *row, holder *jsondoc.Value, op *memproxy.Operation, target string) {
+func (p patch) holder(r *row, holder *jsondoc.Value, op *memproxy.Operation, target string) {
 	if !speaksOf(r, holder) {
 		return
 	}
@@ -177,11 +132,11 @@ func (p *patch) holder(r *row, holder *jsondoc.Value, op *memproxy.Operation, ta
 			kept = stamps.Kept(op.Current[target].Metadata, false)
 		}
 		own := stamps.Members(op.StampBeside(stamps.Object(kept)), over)
-		p.object(holder, append([]byte(`"metadata":`), stamps.Object(append(kept, own...))...))
+		p.Add(holder, append([]byte(`"metadata":`), stamps.Object(append(kept, own...))...))
 	case meta.Kind == jsondoc.Object:
-		p.object(meta, stamps.Members(op.StampBeside(stamps.Beside(p.e, meta, p.touched())), over)...)
+		p.Add(meta, stamps.Members(op.StampBeside(p.Beside(meta)), over)...)
 	default: // null, or something an update may not carry
-		p.e.Replace(meta, stamps.Object(stamps.Members(op.Stamp, over)))
+		p.Replace(meta, stamps.Object(stamps.Members(op.Stamp, over)))
 	}
 }
 
