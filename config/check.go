@@ -207,6 +207,11 @@ func (v *reader) screening(s *Screening, at func(...any) int) {
 			v.fault(at("screening", "disable", i), "%q is no layer: remove it, or name one of %s", name, strings.Join(layers, ", "))
 		}
 	}
+	for i, sum := range s.Approved {
+		if b, err := hex.DecodeString(sum); err != nil || len(b) != 32 || strings.ToLower(sum) != sum {
+			v.fault(at("screening", "approved", i), "approved wants 64 hex digits in lower case: memproxy try prints those of a text")
+		}
+	}
 	if x := s.Similar; x != nil && x.URL != "" {
 		v.url(x.URL, at("screening", "similar", "url"), "url", "use key", "http", "https")
 	}

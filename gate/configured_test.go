@@ -61,6 +61,46 @@ func TestOwnersConfigure(t *testing.T) {
 	}
 }
 
+// Proves EDGE-18, SYN-2: a text that was approved by its hash instructs an agent,
+// whoever sends it; another text does not, and no approval lets it be remembered.
+func TestApprovedTextsInstruct(t *testing.T) {
+	const text = "an evil note"
+	steers := memproxy.Item{Kind: memproxy.ItemSteering, Pointer: "/system", Text: text}
+	for name, tc := range map[string]struct {
+		approved string
+		item     memproxy.Item
+		passes   bool
+	}{
+		"approved":                {text, steers, true},
+		"a place that configures": {text, memproxy.Item{Kind: memproxy.ItemSteering, Configures: true, Pointer: "/system", Text: text}, true},
+		"another is approved":     {text + ".", steers, false},
+		"a word more":             {text, memproxy.Item{Kind: memproxy.ItemSteering, Pointer: "/system", Text: text + ", evil"}, false},
+		"remembered":              {text, memproxy.Item{Kind: memproxy.ItemContent, Pointer: "/system", Text: text}, false},
+		"kept beside a memory":    {text, memproxy.Item{Kind: memproxy.ItemMetadata, Pointer: "/system", Text: text}, false},
+		"nothing is approved":     {"", steers, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _, _, _ := screeningRig(t)
+			if tc.approved != "" {
+				r.rules.Approved = map[string]bool{memproxy.TextSHA256(tc.approved): true}
+			}
+			r.rules.Policy = policy(func(q memproxy.Question) (memproxy.Ruling, error) {
+				if len(q.Findings) > 0 {
+					return memproxy.Ruling{Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Code: memproxy.ScreenRisk}}}, nil
+				}
+				return memproxy.Ruling{}, nil
+			})
+			a := r.admit(memproxy.Operation{Kind: memproxy.Learn, Items: []memproxy.Item{tc.item}})
+			if passes := a.Decision.Verdict != memproxy.Deny; passes != tc.passes {
+				t.Errorf("%+v", a.Decision)
+			}
+			if last := r.recorder.events[len(r.recorder.events)-1]; len(last.Findings) != 1 {
+				t.Errorf("on record: %+v", last.Findings)
+			}
+		})
+	}
+}
+
 // Proves EDGE-18, EDGE-2: what an owner configures excuses nothing that a model
 // makes of the write beside it: it is measured by what else the write says.
 func TestWhatIsConfiguredExcusesNoExtraction(t *testing.T) {

@@ -26,6 +26,8 @@ type Rules struct {
 	Profile  Profile
 	Policy   Policy
 	Screener Screener // nil: nothing is screened
+	// Approved are the SHA-256 of texts that may instruct an agent, in hex.
+	Approved map[string]bool
 	// Withhold is the risk from which on a memory is left out of answers, and
 	// what a backend's model extracted is taken back. Zero: never.
 	Withhold memproxy.PerMille

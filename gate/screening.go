@@ -45,7 +45,7 @@ func screen(ctx context.Context, r *run) error {
 	r.findings, r.configured = r.divide(findings)
 	r.q.Findings = r.findings
 	for _, f := range r.configured {
-		why := memproxy.Reason{Code: memproxy.ScreenConfigured, Pointer: r.op.Items[f.Item].Pointer, Detail: "screening found something in what an owner configures"}
+		why := memproxy.Reason{Code: memproxy.ScreenConfigured, Pointer: r.op.Items[f.Item].Pointer, Detail: "screening found something in what an owner configures, or what was approved"}
 		if !slices.Contains(r.notes, why) {
 			r.note(why)
 		}
@@ -69,18 +69,21 @@ func (a *Admission) owns() bool {
 		(slices.Contains(p.Roles, RoleOwner) || slices.Contains(p.Roles, roleAdmin))
 }
 
-// divide parts what was found in what an owner configures from all else. A system
-// prompt instructs, a tool's description shows markup, and instructions to an
-// extractor name the secrets that it must not keep: rules for what was planted
-// say nothing of such texts, so what they find there is recorded and told, and
-// refuses nothing. It excuses nothing either: what a model then makes of the
-// write is measured by what else was found in it.
+// divide parts what was found in what an owner configures, or an administrator
+// approved by its hash, from all else. A system prompt instructs, a tool's
+// description shows markup, and instructions to an extractor name the secrets that
+// it must not keep: rules for what was planted say nothing of such texts, so what
+// they find there is recorded and told, and refuses nothing. It excuses nothing
+// either: what a model then makes of the write is measured by what else was found
+// in it.
 func (r *run) divide(findings []memproxy.Finding) (count, configured []memproxy.Finding) {
-	if !r.owns() {
+	owns := r.owns()
+	if !owns && len(r.rules.Approved) == 0 {
 		return findings, nil
 	}
 	for _, f := range findings {
-		if f.Item >= 0 && f.Item < len(r.op.Items) && r.op.Items[f.Item].Configures && r.op.Items[f.Item].Kind == memproxy.ItemSteering {
+		if f.Item >= 0 && f.Item < len(r.op.Items) && r.op.Items[f.Item].Kind == memproxy.ItemSteering &&
+			(owns && r.op.Items[f.Item].Configures || r.rules.Approved[memproxy.TextSHA256(r.op.Items[f.Item].Text)]) {
 			configured = append(configured, f)
 		} else {
 			count = append(count, f)

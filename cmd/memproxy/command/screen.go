@@ -56,6 +56,9 @@ func (in *Invocation) try() *cobra.Command {
 			if len(v.Findings) == 0 {
 				fmt.Fprintln(in.Stdout, "  nothing was found")
 			}
+			if v.Verdict.Stops() {
+				fmt.Fprintf(in.Stdout, "  as a prompt of your own: screening.approved: [%s]\n", memproxy.TextSHA256(text))
+			}
 			if v.Verdict == memproxy.Deny {
 				return cli.Exit(cli.Denied)
 			}
@@ -70,10 +73,8 @@ func (in *Invocation) try() *cobra.Command {
 	return c
 }
 
-const (
-	maxTry   = 1 << 20 // bytes of a text on stdin
-	tryQuote = 80      // bytes of a finding that are shown
-)
+// Bytes of a text on stdin, and of a finding that are shown.
+const maxTry, tryQuote = 1 << 20, 80
 
 // quoted is where in the text something was found, in a form that does nothing
 // to a terminal.
