@@ -68,7 +68,7 @@ func (l *lookups) named(op *memproxy.Operation) []memproxy.MemoryKey {
 	keys := l.keys(op.TargetKind, op.Targets...)
 	for i := range op.Claims {
 		c := &op.Claims[i]
-		if c.Op != memproxy.ClaimIs || c.Dim == memproxy.DimActor {
+		if c.Op != memproxy.ClaimIs && c.Op != memproxy.ClaimExclude || c.Dim == memproxy.DimActor {
 			continue
 		}
 		for _, v := range c.Values {

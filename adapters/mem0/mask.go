@@ -14,7 +14,7 @@ import (
 func (a *Adapter) Masks(_ memproxy.Route, op *memproxy.Operation) bool {
 	for i := range op.Claims {
 		c := &op.Claims[i]
-		if c.Op != memproxy.ClaimIs || c.Dim == memproxy.DimActor || strings.HasPrefix(c.Pointer, "/") {
+		if c.Op != memproxy.ClaimIs && c.Op != memproxy.ClaimExclude || c.Dim == memproxy.DimActor || strings.HasPrefix(c.Pointer, "/") {
 			continue
 		}
 		name, inQuery := strings.CutPrefix(c.Pointer, "query:")
@@ -32,7 +32,7 @@ func maskBody(e *jsondoc.Edits, doc *jsondoc.Doc, op *memproxy.Operation) {
 	}
 	for i := range op.Claims {
 		c := &op.Claims[i]
-		if c.Op != memproxy.ClaimIs || !strings.HasPrefix(c.Pointer, "/") {
+		if c.Op != memproxy.ClaimIs && c.Op != memproxy.ClaimExclude || !strings.HasPrefix(c.Pointer, "/") {
 			continue
 		}
 		v := doc.At(c.Pointer)

@@ -24,7 +24,10 @@ func TestNamesAreMasked(t *testing.T) {
 		{"POST", "/search", `{"query":"q","user_id":"bob"}`, `{"query":"q","user_id":"nobody"}`},
 		{"POST", "/search", `{"query":"bob","filters":{"user_id":"b\u006fb"}}`, `{"query":"bob","filters":{"user_id":"nobody"}}`},
 		{"POST", "/v3/memories/search/", `{"query":"q","filters":{"OR":[{"user_id":{"in":["ann","bob"]}},{"NOT":{"user_id":"bob"}},{"agent_id":"bob"}]}}`,
-			`{"query":"q","filters":{"OR":[{"user_id":{"in":["ann","nobody"]}},{"NOT":{"user_id":"bob"}},{"agent_id":"bob"}]}}`},
+			`{"query":"q","filters":{"OR":[{"user_id":{"in":["ann","nobody"]}},{"NOT":{"user_id":"nobody"}},{"agent_id":"bob"}]}}`},
+		{"POST", "/v3/memories/", `{"filters":{"NOT":[{"user_id":"bob"}]}}`, `{"filters":{"NOT":[{"user_id":"nobody"}]}}`},
+		{"POST", "/v3/memories/", `{"filters":{"user_id":{"ne":"bob"}}}`, `{"filters":{"user_id":{"ne":"nobody"}}}`},
+		{"POST", "/v2/memories/", `{"filters":{"AND":[{"user_id":{"nin":["ann","bob"]}}]}}`, `{"filters":{"AND":[{"user_id":{"nin":["ann","nobody"]}}]}}`},
 		{"GET", `/v1/memories/?metadata={"user_id":"bob"}`, "", "cannot"},
 		{"GET", "/v1/memories/user/bob/", "", "cannot"},
 	} {

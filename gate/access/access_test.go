@@ -218,6 +218,10 @@ func is(d memproxy.Dimension, names ...string) memproxy.Claim {
 	return memproxy.Claim{Dim: d, Op: memproxy.ClaimIs, Values: names, Pointer: "/x", Pins: true}
 }
 
+func not(names ...string) memproxy.Claim {
+	return memproxy.Claim{Dim: memproxy.DimUser, Op: memproxy.ClaimExclude, Values: names, Pointer: "/x"}
+}
+
 func codes(all []memproxy.Reason) []memproxy.ReasonCode {
 	var out []memproxy.ReasonCode
 	for _, why := range all {
@@ -273,27 +277,36 @@ func TestClaims(t *testing.T) {
 		op   memproxy.Operation
 		want string // refused, unbound, masked, notes
 	}{
-		"ours, written":                 {Names{}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{is(memproxy.DimUser, "ours")}}, "[] [] [] []"},
-		"ours, read":                    {Names{}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{is(memproxy.DimUser, "ours")}}, "[] [] [] []"},
-		"theirs, written":               {Names{Visible: true}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{is(memproxy.DimUser, "theirs")}}, "[owner.unknown] [] [] []"},
-		"theirs, read":                  {Names{Visible: true}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{is(memproxy.DimUser, "theirs")}}, "[owner.unknown] [] [] []"},
-		"theirs, read where one masks":  {Names{Masks: true}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{is(memproxy.DimUser, "theirs")}}, "[] [] [user:theirs] [owner.foreign]"},
-		"free, read where one masks":    {Names{Masks: true}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{is(memproxy.DimUser, "free")}}, "[] [] [user:free] [owner.unknown]"},
-		"a summary is not masked":       {Names{Masks: true}, memproxy.Operation{Kind: recall, Derived: true, Claims: []memproxy.Claim{is(memproxy.DimUser, "theirs")}}, "[owner.unknown] [] [] []"},
-		"a write is not masked":         {Names{Masks: true}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{is(memproxy.DimUser, "theirs")}}, "[owner.unknown] [] [] []"},
-		"free, written":                 {Names{}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{is(memproxy.DimUser, "free")}}, "[] [user:free] [] []"},
-		"free, corrected":               {Names{}, memproxy.Operation{Kind: correct, Claims: []memproxy.Claim{is(memproxy.DimUser, "free")}}, "[] [user:free] [] []"},
-		"free, read, several tenants":   {Names{}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{is(memproxy.DimUser, "free")}}, "[owner.unknown] [] [] []"},
-		"free, read, everybody's":       {Names{Visible: true}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{is(memproxy.DimUser, "free")}}, "[] [] [] []"},
-		"free, a summary, everybody's":  {Names{Visible: true}, memproxy.Operation{Kind: recall, Derived: true, Claims: []memproxy.Claim{is(memproxy.DimUser, "free")}}, "[owner.unknown] [] [] []"},
-		"free, a summary, one tenant":   {Names{Alone: true}, memproxy.Operation{Kind: recall, Derived: true, Claims: []memproxy.Claim{is(memproxy.DimUser, "free")}}, "[] [] [] []"},
-		"a wildcard is written":         {Names{}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{is(memproxy.DimUser, "*")}}, "[owner.unknown] [] [] []"},
-		"the same of one tenant":        {Names{Alone: true}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{is(memproxy.DimUser, "*")}}, "[] [] [] []"},
-		"an exclusion is written":       {Names{}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{{Dim: memproxy.DimUser, Op: memproxy.ClaimUnclear}}}, "[identity.broad] [] [] []"},
-		"the same, read":                {Names{}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{{Dim: memproxy.DimUser, Op: memproxy.ClaimUnclear}}}, "[] [] [] []"},
-		"an agent that is there":        {Names{}, memproxy.Operation{Kind: recall, Refs: []memproxy.Ref{ref}, Claims: []memproxy.Claim{is(memproxy.DimAgent, "agent-1")}}, "[] [] [] []"},
-		"all of an agent that is there": {Names{}, memproxy.Operation{Kind: recall, Bulk: true, Refs: []memproxy.Ref{ref}, Claims: []memproxy.Claim{is(memproxy.DimAgent, "agent-1")}}, "[owner.unknown] [] [] []"},
-		"the actor is nobody's name":    {Names{}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{is(memproxy.DimActor, "theirs")}}, "[] [] [] []"},
+		"ours, written":                     {Names{}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{is(memproxy.DimUser, "ours")}}, "[] [] [] []"},
+		"ours, read":                        {Names{}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{is(memproxy.DimUser, "ours")}}, "[] [] [] []"},
+		"theirs, written":                   {Names{Visible: true}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{is(memproxy.DimUser, "theirs")}}, "[owner.unknown] [] [] []"},
+		"theirs, read":                      {Names{Visible: true}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{is(memproxy.DimUser, "theirs")}}, "[owner.unknown] [] [] []"},
+		"theirs, read where one masks":      {Names{Masks: true}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{is(memproxy.DimUser, "theirs")}}, "[] [] [user:theirs] [owner.foreign]"},
+		"free, read where one masks":        {Names{Masks: true}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{is(memproxy.DimUser, "free")}}, "[] [] [user:free] [owner.unknown]"},
+		"a summary is not masked":           {Names{Masks: true}, memproxy.Operation{Kind: recall, Derived: true, Claims: []memproxy.Claim{is(memproxy.DimUser, "theirs")}}, "[owner.unknown] [] [] []"},
+		"a write is not masked":             {Names{Masks: true}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{is(memproxy.DimUser, "theirs")}}, "[owner.unknown] [] [] []"},
+		"free, written":                     {Names{}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{is(memproxy.DimUser, "free")}}, "[] [user:free] [] []"},
+		"free, corrected":                   {Names{}, memproxy.Operation{Kind: correct, Claims: []memproxy.Claim{is(memproxy.DimUser, "free")}}, "[] [user:free] [] []"},
+		"free, read, several tenants":       {Names{}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{is(memproxy.DimUser, "free")}}, "[owner.unknown] [] [] []"},
+		"free, read, everybody's":           {Names{Visible: true}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{is(memproxy.DimUser, "free")}}, "[] [] [] []"},
+		"free, a summary, everybody's":      {Names{Visible: true}, memproxy.Operation{Kind: recall, Derived: true, Claims: []memproxy.Claim{is(memproxy.DimUser, "free")}}, "[owner.unknown] [] [] []"},
+		"free, a summary, one tenant":       {Names{Alone: true}, memproxy.Operation{Kind: recall, Derived: true, Claims: []memproxy.Claim{is(memproxy.DimUser, "free")}}, "[] [] [] []"},
+		"a wildcard is written":             {Names{}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{is(memproxy.DimUser, "*")}}, "[owner.unknown] [] [] []"},
+		"the same of one tenant":            {Names{Alone: true}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{is(memproxy.DimUser, "*")}}, "[] [] [] []"},
+		"an exclusion is written":           {Names{}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{{Dim: memproxy.DimUser, Op: memproxy.ClaimUnclear}}}, "[identity.broad] [] [] []"},
+		"the same, read":                    {Names{}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{{Dim: memproxy.DimUser, Op: memproxy.ClaimUnclear}}}, "[] [] [] []"},
+		"an agent that is there":            {Names{}, memproxy.Operation{Kind: recall, Refs: []memproxy.Ref{ref}, Claims: []memproxy.Claim{is(memproxy.DimAgent, "agent-1")}}, "[] [] [] []"},
+		"all of an agent that is there":     {Names{}, memproxy.Operation{Kind: recall, Bulk: true, Refs: []memproxy.Ref{ref}, Claims: []memproxy.Claim{is(memproxy.DimAgent, "agent-1")}}, "[owner.unknown] [] [] []"},
+		"theirs, left out of a read":        {Names{Masks: true}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{not("theirs")}}, "[] [] [user:theirs] [owner.foreign]"},
+		"free, left out of a read":          {Names{Masks: true}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{not("free")}}, "[] [] [user:free] [owner.unknown]"},
+		"ours, left out of a read":          {Names{Masks: true}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{not("ours")}}, "[] [] [] []"},
+		"theirs, where it cannot be masked": {Names{}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{not("theirs")}}, "[owner.unknown] [] [] []"},
+		"free, where it cannot be masked":   {Names{}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{not("free")}}, "[owner.unknown] [] [] []"},
+		"free, left out, everybody's":       {Names{Masks: true, Visible: true}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{not("free")}}, "[] [] [] []"},
+		"theirs, left out, everybody's":     {Names{Masks: true, Visible: true}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{not("theirs")}}, "[] [] [user:theirs] [owner.foreign]"},
+		"theirs, left out of a summary":     {Names{Masks: true}, memproxy.Operation{Kind: recall, Derived: true, Claims: []memproxy.Claim{not("theirs")}}, "[] [] [] []"},
+		"left out, of one tenant":           {Names{Masks: true, Alone: true}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{not("free")}}, "[] [] [] []"},
+		"the actor is nobody's name":        {Names{}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{is(memproxy.DimActor, "theirs")}}, "[] [] [] []"},
 	} {
 		tc.n.Op, tc.n.Tenant, tc.n.Rows = &tc.op, "acme", rows(ours, theirs)
 		r := tc.n.Claims()

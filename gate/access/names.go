@@ -57,6 +57,10 @@ func (n *Names) Claims() (out Ruling) {
 			for _, name := range c.Values {
 				n.claim(&out, c, name)
 			}
+		case c.Op == memproxy.ClaimExclude && n.Op.Kind == memproxy.Recall && !n.Op.Derived && !n.Op.Bulk:
+			for _, name := range c.Values {
+				n.exclude(&out, c, name)
+			}
 		case n.Op.Kind == memproxy.Learn && !n.Alone:
 			out.Refused = append(out.Refused, memproxy.Reason{
 				Code: memproxy.IdentityBroad, Pointer: c.Pointer,
@@ -83,16 +87,35 @@ func (n *Names) claim(out *Ruling, c *memproxy.Claim, name string) {
 		out.Unbound = append(out.Unbound, memproxy.OwnerID(c.Dim, name))
 	case bond == Unknown && Exists(op, c.Dim, name): // it is judged as what is referred to
 	case bond == Unknown && (n.Alone || !op.Derived && !op.Bulk && n.Visible):
-	case n.Masks && op.Kind == memproxy.Recall && !op.Derived && !op.Bulk:
-		out.Masked = append(out.Masked, memproxy.OwnerID(c.Dim, name))
-		why := memproxy.Reason{Code: memproxy.OwnerUnknown, Pointer: c.Pointer, Detail: "asked for under a name that nobody has: no memory of the caller's tenant is under the one that is named"}
-		if bond == Foreign {
-			why.Code = memproxy.OwnerForeign
-		}
-		out.Notes = append(out.Notes, why)
 	default:
-		out.Refused = append(out.Refused, Missing(c.Pointer))
+		n.mask(out, c, name, bond)
 	}
+}
+
+// exclude rules on a name whose memories a read leaves out. What is another tenant's
+// is not shown in any case, and to leave it out upstream would tell by the length of
+// a page that it is there.
+func (n *Names) exclude(out *Ruling, c *memproxy.Claim, name string) {
+	switch bond := n.Bond(c.Dim, name); {
+	case bond == Ours, n.Alone, bond == Unknown && n.Visible:
+	default:
+		n.mask(out, c, name, bond)
+	}
+}
+
+// mask has another name sent in the place of one that is not there for the tenant, or
+// refuses it.
+func (n *Names) mask(out *Ruling, c *memproxy.Claim, name string, bond Bond) {
+	if !n.Masks || n.Op.Kind != memproxy.Recall || n.Op.Derived || n.Op.Bulk {
+		out.Refused = append(out.Refused, Missing(c.Pointer))
+		return
+	}
+	out.Masked = append(out.Masked, memproxy.OwnerID(c.Dim, name))
+	why := memproxy.Reason{Code: memproxy.OwnerUnknown, Pointer: c.Pointer, Detail: "asked for under a name that nobody has: no memory of the caller's tenant is under the one that is named"}
+	if bond == Foreign {
+		why.Code = memproxy.OwnerForeign
+	}
+	out.Notes = append(out.Notes, why)
 }
 
 // Missing is why something is refused as if it did not exist.
