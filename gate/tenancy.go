@@ -39,7 +39,7 @@ func tenancy(ctx context.Context, r *run) error {
 	}
 	names := r.names()
 	ruling := names.Claims()
-	r.nameless(ruling.Refused)
+	r.refuseNames(ruling.Refused)
 	r.unbound = append(r.unbound, ruling.Unbound...)
 	for _, id := range ruling.Masked {
 		if r.op.Masked == nil {
@@ -49,7 +49,7 @@ func tenancy(ctx context.Context, r *run) error {
 	}
 	r.note(ruling.Notes...)
 	if !r.verdict.Stops() || !r.enforced() {
-		r.nameless(names.Whole())
+		r.refuseNames(names.Whole())
 	}
 	if r.verdict.Stops() && !r.dry() {
 		return nil // all that is not there is answered alike
@@ -90,9 +90,9 @@ func (r *run) names() *access.Names {
 	}
 }
 
-// nameless refuses what is not there for the caller's tenant, and what names too
+// refuseNames refuses what is not there for the caller's tenant, and what names too
 // many.
-func (r *run) nameless(refused []memproxy.Reason) {
+func (r *run) refuseNames(refused []memproxy.Reason) {
 	for _, why := range refused {
 		status := StatusForbidden
 		if why.Code == memproxy.OwnerUnknown {

@@ -123,6 +123,17 @@ func (l *Ledger) Retraction(ctx context.Context, tenant, author string, texts []
 	if len(ask) == 0 {
 		return r, false, errors.Join(ctx.Err(), l.alive())
 	}
+	ctx, cancel := context.WithTimeout(ctx, l.opt.Timeout)
+	defer cancel()
+	var some int // every write asks, and most authors have retracted nothing
+	err = l.reader.QueryRowContext(ctx, l.dialect.sql(`SELECT count(*) FROM retraction WHERE tenant = ? AND author = ?`), tenant, author).Scan(&some)
+	switch {
+	case err != nil:
+		return r, false, l.wrap("look up retractions", err)
+	case some == 0:
+		l.absent.note(era, ask...)
+		return r, false, nil
+	}
 	key, err := l.secret(ctx)
 	if err != nil {
 		return r, false, err
@@ -133,22 +144,14 @@ func (l *Ledger) Retraction(ctx context.Context, tenant, author string, texts []
 			words = append(words, w)
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, l.opt.Timeout)
-	defer cancel()
 	var at int64
 	err = l.reader.QueryRowContext(ctx, l.dialect.sql(`SELECT confidence, attestation, at FROM retraction
 		WHERE tenant = ? AND author = ? AND at >= ? AND words IN (SELECT value FROM json_each(?)) ORDER BY at DESC LIMIT 1`),
 		tenant, author, micros(since), asJSON(words)).Scan(&r.Confidence, &r.Attestation, &at)
-	if errors.Is(err, sql.ErrNoRows) { // every write asks, and most authors have retracted nothing
-		var some int
-		if err = l.reader.QueryRowContext(ctx, l.dialect.sql(`SELECT count(*) FROM retraction WHERE tenant = ? AND author = ?`), tenant, author).Scan(&some); err == nil && some == 0 {
-			l.absent.note(era, ask...)
-		}
-		if err == nil {
-			return r, false, nil
-		}
-	}
-	if err != nil {
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return memproxy.Retraction{}, false, nil
+	case err != nil:
 		return memproxy.Retraction{}, false, l.wrap("look up retractions", err)
 	}
 	r.Tenant, r.Author, r.Time = tenant, author, moment(at)
