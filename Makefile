@@ -37,8 +37,11 @@ vet:
 lint:
 	$(GO) tool staticcheck -tags e2e,e2ekube,slow ./...
 
-race: # the core; -short plays less of what is played one by one
-	$(GO) test -race -short -timeout 30m ./...
+# The core; -short plays less of what is played one by one. SQLite, which is C
+# translated into Go and has locks of its own, is compiled without the detector:
+# with it a new ledger takes 450 ms to open, without it 31 ms.
+race:
+	$(GO) test -race '-gcflags=modernc.org/...=-race=false -d=checkptr=0' -short -timeout 30m ./...
 
 modules: ## the nested modules, each with its own dependencies
 	cd telemetry/audit/interop && $(GO) vet ./... && $(GO) test ./...

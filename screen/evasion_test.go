@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/internal/evasion"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/screen"
 )
 
@@ -22,6 +23,7 @@ func screener(t testing.TB, o screen.Options) *screen.Screener {
 //
 // Proves SYN-2, SYN-3, SYN-10, MFW-3
 func TestEvasions(t *testing.T) {
+	ring.Long(t, "one text after another")
 	s := screener(t, screen.Options{CacheSize: -1})
 	transforms := evasion.Transforms()
 	if len(transforms) < 20 || len(evasion.Poisons()) < 10 {

@@ -10,6 +10,7 @@ import (
 	"testing/fstest"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/screen"
 )
 
@@ -210,6 +211,7 @@ func pack(t *testing.T) fstest.MapFS {
 
 // A broken pack is refused, and the error leads to the place.
 func TestBrokenPacksAreRefused(t *testing.T) {
+	ring.Long(t, "one pack after another")
 	whole, err := screen.Load(pack(t))
 	if err != nil {
 		t.Fatal(err)

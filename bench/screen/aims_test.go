@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // Each floor can fail, and at its edge holds.
@@ -86,6 +88,7 @@ func TestFloorsCanFail(t *testing.T) {
 // Where there is no data the texts of the repository are measured all the same,
 // and it is said.
 func TestFloorsWithoutData(t *testing.T) {
+	ring.Long(t, "one text after another")
 	var out strings.Builder
 	if err := floors(&out, t.TempDir(), ""); err != nil {
 		t.Error(err)

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // TestMain is the detector of TestField where it is started as python would be.
@@ -59,6 +61,7 @@ func TestField(t *testing.T) {
 // Proves EDGE-12: without the corpora it says which are missing and where they
 // are, and runs on what is here, all detectors beside memproxy.
 func TestFieldWithoutData(t *testing.T) {
+	ring.Long(t, "one detector after another")
 	var said strings.Builder
 	out := filepath.Join(t.TempDir(), "results.json")
 	if err := fieldRun(&said, t.TempDir(), "", os.Args[0], out); err != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/adapters/mem0"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 func small(make func(name, tenant string, n int) *Owner, unknown map[string]string) *World {
@@ -18,6 +19,7 @@ func small(make func(name, tenant string, n int) *Owner, unknown map[string]stri
 // Proves EDGE-13: every row of the adapters' tables is in the matrix, with every
 // part of its path, and a row of which nothing is known ends it with an error.
 func TestEveryRouteIsInTheMatrix(t *testing.T) {
+	ring.Long(t, "one case after another")
 	l, err := letta.New(letta.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,57 @@
+package contract
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/memproxy/memproxy"
+)
+
+type answers func(*http.Request) (*http.Response, error)
+
+func (f answers) RoundTrip(q *http.Request) (*http.Response, error) { return f(q) }
+
+// An answer that breaks off is an error, but for a stream of events that is
+// still open when time is up: what it said until then is the answer.
+func TestOpenStreamsAreReadUntilTimeIsUp(t *testing.T) {
+	for _, tc := range []struct {
+		kind string
+		with error
+		body string
+	}{
+		{"text/event-stream; charset=utf-8", context.DeadlineExceeded, ": ping\n\n"},
+		{"text/event-stream", io.ErrUnexpectedEOF, ""},
+		{"application/json", context.DeadlineExceeded, ""},
+	} {
+		client := &http.Client{Transport: answers(func(*http.Request) (*http.Response, error) {
+			body := io.MultiReader(strings.NewReader(": ping\n\n"), iotest.ErrReader(tc.with))
+			return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {tc.kind}}, Body: io.NopCloser(body)}, nil
+		})}
+		a, err := send(client, "http://server", "GET", "/", "", nil)
+		if tc.body == "" {
+			if !errors.Is(err, tc.with) {
+				t.Errorf("%s that ends with %q: %v", tc.kind, tc.with, err)
+			}
+			continue
+		}
+		if err != nil || a.Body != tc.body {
+			t.Errorf("%s that ends with %q: %+v, %v", tc.kind, tc.with, a, err)
+		}
+	}
+}
+
+// The error of the last cases is reported, though nothing is dealt after them.
+func TestTheLastErrorIsReported(t *testing.T) {
+	w := small(LettaOwner, LettaUnknown())
+	broken := errors.New("no answer")
+	p := &Play{Format: Letta(), World: w, Workers: 2, Fail: t.Errorf, Routes: []Route{{ID: "letta.x", Method: "GET", Path: "/v1/agents/{agent_id}", Kind: memproxy.Recall}}}
+	p.client.Transport = answers(func(*http.Request) (*http.Response, error) { return nil, broken })
+	if err := p.pass(func(string, *Caller) bool { return true }); !errors.Is(err, broken) {
+		t.Errorf("the pass ended with %v", err)
+	}
+}
